@@ -1,0 +1,106 @@
+// What a context owns in every module: its heap, blocks, lock, scopes and the state that modules above hang on it.
+#pragma once
+
+#include <atomic>
+
+#include "base/arena.h"
+#include "base/memory.h"
+
+namespace aster {
+
+// Modules that keep state in a context, in order of construction; destroyed in reverse.
+enum class Module : uint8_t { kDevice, kBuffer, kUop, kRuntime, kEngine, kTensor, kNn, kCount };
+
+// An object that a handle points to, counted in its context; the handle frees it from any thread.
+struct HandleObject;
+
+class Context {
+ public:
+  // Validated copy of the options; strings live in the context.
+  static Status create(Context** out, const aster_ml_context_options* options);
+
+  Heap& heap() { return heap_; }
+  BlockPool& blocks() { return blocks_; }
+  const aster_ml_context_options& options() const { return options_; }
+
+  // References: one for the context's own handle, one for every live handle made from it.
+  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void release();  // destroys the context with the last one
+
+  void* state(Module module) const { return states_[static_cast<int>(module)]; }
+  void set_state(Module module, void* state, void (*destroy)(Context&, void* state)) {
+    states_[static_cast<int>(module)] = state;
+    destroys_[static_cast<int>(module)] = destroy;
+  }
+
+  // Frees of handles by foreign threads wait here until the context's thread enters next.
+  void defer_free(HandleObject* object);
+  void drain();
+
+  Status enter(bool* outer);  // STATE if another thread is inside
+  void leave();
+  bool inside() const;  // whether the calling thread is the one inside
+
+  void log(int32_t level, const char* format, ...) const __attribute__((format(printf, 3, 4)));
+
+  // Scopes: handles register themselves in the innermost one.
+  HandleObject* scope_handles = nullptr;  // head of the innermost scope's list
+  void* scope_top = nullptr;
+
+ private:
+  explicit Context(const aster_ml_context_options& options);
+  ~Context();
+  friend class Memory;
+
+  aster_ml_context_options options_;
+  Heap heap_;
+  BlockPool blocks_;
+  std::atomic<uint32_t> references_{1};
+  std::atomic<uintptr_t> owner_{0};  // identity of the thread inside, 0 for none
+  std::atomic<HandleObject*> deferred_{nullptr};
+  void* states_[static_cast<int>(Module::kCount)] = {};
+  void (*destroys_[static_cast<int>(Module::kCount)])(Context&, void*) = {};
+};
+
+// Head of every object behind a handle (lazy tensor, program, scope). One reference on the context.
+struct HandleObject {
+  Context* context;
+  void (*destroy)(HandleObject* object);  // runs on the context's thread
+  HandleObject* next_deferred;
+  HandleObject* scope_previous;  // doubly linked list of the scope that made it; null links outside scopes
+  HandleObject* scope_next;
+  HandleObject** scope_head;  // the list's head, null when kept or made outside a scope
+};
+
+// Frees a handle's object: at once on the context's thread or an idle context, else deferred.
+void free_handle(HandleObject* object);
+// Adds to the innermost scope / takes it out of its scope.
+void scope_add(HandleObject* object);
+void scope_remove(HandleObject* object);
+
+// Holds a context for one public call.
+class ContextLock {
+ public:
+  explicit ContextLock(Context* context) : context_(context) {
+    status_ = context == nullptr ? ASTER_FAIL(kARGUMENT, "empty context") : context->enter(&outer_);
+  }
+  ~ContextLock() {
+    if (outer_) context_->leave();
+  }
+  ContextLock(const ContextLock&) = delete;
+  ContextLock& operator=(const ContextLock&) = delete;
+  Status status() const { return status_; }
+
+ private:
+  Context* context_;
+  Status status_;
+  bool outer_ = false;
+};
+
+// Names the public function and enters the context, or returns.
+#define ASTER_ENTER(context)                        \
+  ASTER_API();                                      \
+  ::aster::ContextLock aster_context_lock(context); \
+  ASTER_TRY(aster_context_lock.status())
+
+}  // namespace aster

@@ -1,0 +1,36 @@
+// Text built into memory that can fail, without iostreams.
+#pragma once
+
+#include <string_view>
+
+#include "base/memory.h"
+
+namespace aster {
+
+// Growing text, sticky: after a failed allocation it takes no more and status() says so.
+class Text {
+ public:
+  explicit Text(Memory& memory) : chars_(memory) {}
+  Text& operator<<(std::string_view text) {
+    if (status_.ok()) status_ = chars_.append(text.data(), text.size());
+    return *this;
+  }
+  Text& operator<<(char c) { return *this << std::string_view(&c, 1); }
+  Text& operator<<(int64_t value);
+  Text& operator<<(int32_t value) { return *this << static_cast<int64_t>(value); }
+  Text& operator<<(uint64_t value);
+  Text& operator<<(uint32_t value) { return *this << static_cast<uint64_t>(value); }
+  [[gnu::format(printf, 2, 3)]] Text& format(const char* format, ...);
+  std::string_view view() const { return {chars_.data(), chars_.size()}; }
+  // Zero-terminated, valid until the next change; null after a failure.
+  const char* c_str();
+  void clear() { chars_.clear(); }
+  void truncate(size_t size) { chars_.truncate(size); }
+  Status status() const { return status_; }
+
+ private:
+  Vec<char> chars_;
+  Status status_;
+};
+
+}  // namespace aster
