@@ -1,0 +1,275 @@
+#include "runtime/cpu/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace aster::runtime::cpu {
+namespace {
+
+constexpr size_t kOutputLimit = size_t{256} << 20;
+constexpr size_t kErrorLimit = size_t{64} << 10;
+constexpr size_t kStackBytes = size_t{64} << 10;
+
+// Owns a descriptor that is never 0, 1 or 2: the host may have closed those, and the child replaces them.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  void reset(int fd = -1) {
+    if (fd_ >= 0) close(fd_);
+    fd_ = fd;
+  }
+  int get() const { return fd_; }
+
+  // An anonymous file in memory; no file system has to be writable.
+  bool open_memory(const char* name) {
+    int fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd >= 0 && fd <= STDERR_FILENO) {
+      const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+      close(fd);
+      fd = moved;
+    }
+    reset(fd);
+    return fd >= 0;
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+bool write_all(int fd, std::span<const uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+// The file's first bytes, at most limit.
+template <typename T>
+Status read_whole(int fd, size_t limit, Vec<T>* out) {
+  static_assert(sizeof(T) == 1);
+  struct stat info;
+  if (fstat(fd, &info) != 0) return ASTER_FAIL(kDEVICE, "cannot inspect captured output");
+  size_t size = static_cast<size_t>(info.st_size);
+  if (size > limit) size = limit;
+  ASTER_TRY(out->resize(size));
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n = pread(fd, out->data() + done, size - done, static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  out->truncate(done);
+  return kOk;
+}
+
+// What the child needs; it shares our memory until it executes the program.
+struct Launch {
+  const Command* command;
+  int standard[3];
+  volatile int failure;  // errno of exec, written by the child
+};
+
+// Runs in the child, on its own stack but in our memory: system calls only. Its handlers and descriptors are copies.
+[[gnu::no_sanitize("address", "thread", "undefined")]] int child_main(void* argument) {
+  Launch* launch = static_cast<Launch*>(argument);
+  // Handlers must not run here, and a program must not inherit what the host ignores: a compiler driver whose SIGCHLD
+  // is ignored loses its own children.
+  struct sigaction standard = {};
+  standard.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) sigaction(signal, &standard, nullptr);
+  setpgid(0, 0);
+  for (int fd = 0; fd < 3; ++fd) {
+    if (dup2(launch->standard[fd], fd) < 0) {
+      launch->failure = errno;
+      _exit(127);
+    }
+  }
+#if defined(SYS_close_range)
+  syscall(SYS_close_range, 3u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);  // the host's descriptors; old kernels: no harm
+#endif
+  const rlimit no_core = {0, 0};
+  const rlimit file_size = {kOutputLimit, kOutputLimit};
+  setrlimit(RLIMIT_CORE, &no_core);
+  setrlimit(RLIMIT_FSIZE, &file_size);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execve(launch->command->arguments[0], const_cast<char* const*>(launch->command->arguments),
+         const_cast<char* const*>(launch->command->environment));
+  launch->failure = errno;
+  _exit(127);
+}
+
+struct Child {
+  Descriptor files[3];  // input, output, error
+  Descriptor watch;     // pidfd; stays closed where the kernel has none
+  pid_t pid = 0;
+  bool running = false;
+};
+
+// Blocks the thread's signals and its cancellation while parent and child share memory.
+class Quiet {
+ public:
+  Quiet() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask_);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_);
+  }
+  ~Quiet() {
+    pthread_setcancelstate(cancel_, nullptr);
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+
+ private:
+  sigset_t mask_;
+  int cancel_ = 0;
+};
+
+Status open_files(const Command& command, Child* child) {
+  constexpr const char* kNames[3] = {"aster-input", "aster-output", "aster-error"};
+  for (int i = 0; i < 3; ++i) {
+    if (!child->files[i].open_memory(kNames[i])) {
+      return ASTER_FAIL(kDEVICE, "cannot open a file in memory (errno %d)", errno);
+    }
+  }
+  const int input = child->files[0].get();
+  if (!write_all(input, command.input) || lseek(input, 0, SEEK_SET) != 0) {
+    return ASTER_FAIL(kDEVICE, "cannot write %zu bytes of input in memory", command.input.size());
+  }
+  return kOk;
+}
+
+Status start(const Command& command, uint8_t* stack, Child* child, Outcome* outcome) {
+  ASTER_TRY(open_files(command, child));
+  Launch launch = {&command, {child->files[0].get(), child->files[1].get(), child->files[2].get()}, 0};
+  int watch = -1;
+  {
+    Quiet quiet;
+    // An exit signal of 0 instead of SIGCHLD: nobody else reaps this child. CLONE_VFORK: we go on when it has executed
+    // the program, so a host of many gigabytes copies no page tables.
+    child->pid = clone(child_main, stack + kStackBytes, CLONE_VM | CLONE_VFORK | CLONE_PIDFD, &launch, &watch);
+  }
+  if (child->pid < 0) return ASTER_FAIL(kDEVICE, "cannot start a process (errno %d)", errno);
+  if (watch >= 0) child->watch.reset(watch);
+  child->running = true;
+  outcome->started = launch.failure == 0;
+  return kOk;
+}
+
+// Takes the child's status if it has ended.
+void reap(Child* child, Outcome* outcome, int options) {
+  int status = 0;
+  pid_t got;
+  do {
+    got = waitpid(child->pid, &status, __WALL | options);
+  } while (got < 0 && errno == EINTR);
+  if (got == 0) return;
+  child->running = false;
+  if (got < 0) return;  // a host that waits for every clone took it: judge by the output
+  outcome->status_known = true;
+  outcome->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void kill_group(Child* child, Outcome* outcome) {
+  if (kill(-child->pid, SIGKILL) != 0) kill(child->pid, SIGKILL);
+  reap(child, outcome, 0);
+  child->running = false;
+}
+
+int64_t now_ms() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<int64_t>(t.tv_sec) * 1000 + t.tv_nsec / 1000000;
+}
+
+// Sleeps until a running child may have ended, at most wait_ms.
+Status sleep_on(std::span<Child> children, int wait_ms, Vec<pollfd>* scratch) {
+  scratch->clear();
+  bool all_watched = true;
+  for (const Child& child : children) {
+    if (!child.running) continue;
+    all_watched = all_watched && child.watch.get() >= 0;
+    ASTER_TRY(scratch->push(pollfd{child.watch.get(), POLLIN, 0}));
+  }
+  // Without pidfd the sleep is short and the caller looks again.
+  poll(scratch->data(), scratch->size(), all_watched || wait_ms < 1 ? wait_ms : 1);
+  return kOk;
+}
+
+Status wait_for_all(std::span<Child> children, std::span<Outcome> outcomes, int timeout_ms) {
+  Vec<pollfd> scratch(outcomes[0].output.memory());
+  const int64_t end = now_ms() + timeout_ms;
+  for (;;) {
+    bool running = false;
+    for (size_t i = 0; i < children.size(); ++i) {
+      if (children[i].running) reap(&children[i], &outcomes[i], WNOHANG);
+      running = running || children[i].running;
+    }
+    if (!running) return kOk;
+    const int64_t left = end - now_ms();
+    if (left <= 0) break;
+    ASTER_TRY(sleep_on(children, static_cast<int>(left), &scratch));
+  }
+  for (size_t i = 0; i < children.size(); ++i) {
+    if (!children[i].running) continue;
+    outcomes[i].timed_out = true;
+    kill_group(&children[i], &outcomes[i]);
+  }
+  return kOk;
+}
+
+Status run_children(std::span<const Command> commands, std::span<Outcome> outcomes, std::span<Child> children,
+                    uint8_t* stack, int timeout_ms) {
+  for (size_t i = 0; i < commands.size(); ++i) {
+    ASTER_TRY(start(commands[i], stack, &children[i], &outcomes[i]));
+  }
+  ASTER_TRY(wait_for_all(children, outcomes, timeout_ms));
+  for (size_t i = 0; i < commands.size(); ++i) {
+    ASTER_TRY(read_whole(children[i].files[1].get(), kOutputLimit, &outcomes[i].output));
+    ASTER_TRY(read_whole(children[i].files[2].get(), kErrorLimit, &outcomes[i].error));
+  }
+  return kOk;
+}
+
+}  // namespace
+
+Status run_commands(std::span<const Command> commands, std::span<Outcome> outcomes, int timeout_ms) {
+  if (commands.size() != outcomes.size()) return ASTER_FAIL(kINTERNAL, "one outcome a command");
+  if (commands.empty()) return kOk;
+  Memory& memory = outcomes[0].output.memory();
+  Vec<Child> children(memory);
+  ASTER_TRY(children.reserve(commands.size()));
+  for (size_t i = 0; i < commands.size(); ++i) ASTER_TRY(children.push(Child()));
+  uint8_t* stack = static_cast<uint8_t*>(memory.allocate(kStackBytes, 64));
+  if (stack == nullptr) return out_of_memory(kStackBytes);
+  const Status status = run_children(commands, outcomes, {children.data(), children.size()}, stack, timeout_ms);
+  // After a failure in the middle nothing may be left running.
+  for (size_t i = 0; i < children.size(); ++i) {
+    if (children[i].running) kill_group(&children[i], &outcomes[i]);
+  }
+  memory.release(stack, kStackBytes, 64);
+  return status;
+}
+
+}  // namespace aster::runtime::cpu

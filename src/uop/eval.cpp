@@ -1,0 +1,88 @@
+// Elementwise operations on canonical words: constant folding, and the meaning that runtimes are tested against.
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "uop/ops.h"
+#include "uop/uop.h"
+
+namespace aster::uop {
+namespace {
+
+template <typename T>
+T compute(Op op, T a, T b, T c) {
+  switch (op) {
+#define ALU(name, arity, rule, traits, value, gradient, meaning) \
+  case Op::k##name: {                                            \
+    return static_cast<T>(value);                                \
+  }
+#include "uop/ops.def"
+    default: return T(0);
+  }
+}
+
+double as_double(Word word) { return std::bit_cast<double>(word); }
+
+}  // namespace
+
+bool is_const_value(Node node, double value) {
+  return is_const(node) && const_double(node) == value;
+}
+
+double const_double(Node node) {
+  const Word word = node->arg(0);
+  if (dtype::is_float(node->dtype)) return as_double(word);
+  return node->dtype == DType::kUInt64 ? static_cast<double>(static_cast<uint64_t>(word))
+                                       : static_cast<double>(word);
+}
+
+int64_t const_int(Node node) { return convert_word(node->arg(0), node->dtype, DType::kInt64); }
+
+Word convert_word(Word word, DType from, DType to) {
+  if (dtype::is_float(to)) {
+    double value = as_double(word);
+    if (!dtype::is_float(from)) {
+      if (to == DType::kFloat32) {  // rounded once
+        const float once = from == DType::kUInt64 ? static_cast<float>(static_cast<uint64_t>(word))
+                                                  : static_cast<float>(word);
+        value = static_cast<double>(once);
+      } else {
+        value = from == DType::kUInt64 ? static_cast<double>(static_cast<uint64_t>(word))
+                                       : static_cast<double>(word);
+      }
+    }
+    return std::bit_cast<Word>(dtype::truncate_float(to, value));
+  }
+  if (to == DType::kBool) return dtype::is_float(from) ? as_double(word) != 0 : word != 0;
+  return dtype::truncate_int(to, dtype::is_float(from) ? dtype::float_to_int(as_double(word)) : word);
+}
+
+Word evaluate(Op op, DType operand, DType result, const Word* words) {
+  if (op == Op::kWhere) return words[0] != 0 ? words[1] : words[2];
+  if (op == Op::kNot && operand == DType::kBool) return words[0] == 0;
+  if (dtype::is_float(operand)) {
+    double y;
+    if (operand == DType::kFloat64) {
+      y = compute<double>(op, as_double(words[0]), as_double(words[1]), as_double(words[2]));
+    } else {
+      // In double and rounded once: exact for + - * / and sqrt of every narrower format.
+      y = compute<double>(op, as_double(words[0]), as_double(words[1]), as_double(words[2]));
+    }
+    if (result == DType::kBool) return y != 0;
+    return std::bit_cast<Word>(dtype::truncate_float(result, y));
+  }
+  int64_t y;
+  if (operand == DType::kUInt64) {
+    y = static_cast<int64_t>(compute<uint64_t>(op, static_cast<uint64_t>(words[0]),
+                                               static_cast<uint64_t>(words[1]),
+                                               static_cast<uint64_t>(words[2])));
+  } else if (op == Op::kShl || op == Op::kShr) {
+    y = ops::shift(op == Op::kShl, words[0], words[1], static_cast<int>(dtype::bits(operand)));
+  } else {
+    y = compute<int64_t>(op, words[0], words[1], words[2]);
+  }
+  if (result == DType::kBool) return y != 0;
+  return dtype::truncate_int(result, y);
+}
+
+}  // namespace aster::uop

@@ -1,0 +1,256 @@
+#include <cstdio>
+
+#include "uop/uop.h"
+
+namespace aster::uop {
+namespace {
+
+constexpr uint8_t kListed = 1;  // in the list of candidates for the next collect
+
+constexpr OpInfo kInfo[] = {
+#define LEVEL_T true, false
+#define LEVEL_K false, true
+#define LEVEL_TK true, true
+#define OP(name, sources, level, meaning) \
+  {#name, meaning, sources, LEVEL_##level, DTypeRule::kNone, 0},
+#define ALU(name, arity, rule, traits, value, gradient, meaning) \
+  {#name, meaning, arity, true, true, DTypeRule::rule, traits},
+#include "uop/ops.def"
+};
+
+bool equal(Words a, Words b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+}  // namespace
+
+const OpInfo& info(Op op) { return kInfo[static_cast<size_t>(op)]; }
+
+bool is_movement(Op op) { return op >= Op::kReshape && op <= Op::kCat; }
+
+Graph::Graph(Memory& memory, bool collects)
+    : memory_(&memory), collects_(collects), unreferenced_(memory) {}
+
+Graph::~Graph() {
+  for (size_t i = 0; i < table_size_; ++i) {
+    for (UOp* node = table_[i]; node != nullptr;) {
+      UOp* next = node->bucket_next;
+      if (buffer_hook_ != nullptr && node->op == Op::kBuffer) buffer_hook_(buffer_hook_self_, node);
+      destroy(node);
+      node = next;
+    }
+  }
+  if (table_ != nullptr) memory_->release(table_, table_size_ * sizeof(UOp*), alignof(UOp*));
+}
+
+static size_t node_bytes(size_t nsrc, size_t narg, size_t ndim) {
+  return sizeof(UOp) + nsrc * sizeof(Node) + (narg + ndim) * sizeof(Word);
+}
+
+void Graph::destroy(UOp* node) {
+  --node_count_;
+  memory_->release(node, node_bytes(node->nsrc, node->narg, node->ndim), alignof(UOp));
+}
+
+Status Graph::grow_table() {
+  const size_t size = table_size_ == 0 ? 256 : table_size_ * 2;
+  UOp** table = memory_->array<UOp*>(size);
+  if (table == nullptr) return out_of_memory(size * sizeof(UOp*));
+  for (size_t i = 0; i < size; ++i) table[i] = nullptr;
+  for (size_t i = 0; i < table_size_; ++i) {
+    for (UOp* node = table_[i]; node != nullptr;) {
+      UOp* next = node->bucket_next;
+      UOp*& head = table[node->hash & (size - 1)];
+      node->bucket_next = head;
+      head = node;
+      node = next;
+    }
+  }
+  if (table_ != nullptr) memory_->release(table_, table_size_ * sizeof(UOp*), alignof(UOp*));
+  table_ = table;
+  table_size_ = size;
+  return kOk;
+}
+
+UOp* Graph::find(uint64_t hash, Op op, DType dtype, Nodes src, Words arg, Words shape) const {
+  if (table_size_ == 0) return nullptr;
+  for (UOp* node = table_[hash & (table_size_ - 1)]; node != nullptr; node = node->bucket_next) {
+    if (node->hash == hash && node->op == op && node->dtype == dtype && node->nsrc == src.size() &&
+        equal(node->arg(), arg) && equal(node->shape(), shape) &&
+        std::equal(src.begin(), src.end(), node->src().begin())) {
+      return node;
+    }
+  }
+  return nullptr;
+}
+
+Node Graph::make(Op op, DType dtype, Nodes src, Words arg, Words shape) {
+  uint64_t hash = hash_mix(static_cast<uint64_t>(op) << 8, static_cast<uint64_t>(dtype));
+  for (Node s : src) {
+    if (s == nullptr) return nullptr;
+    hash = hash_mix(hash, s->id);
+  }
+  for (Word word : arg) hash = hash_mix(hash, static_cast<uint64_t>(word));
+  hash = hash_mix(hash, shape.size());
+  for (Word word : shape) hash = hash_mix(hash, static_cast<uint64_t>(word));
+  if (UOp* found = find(hash, op, dtype, src, arg, shape)) return found;
+
+  if (node_count_ >= table_size_ && !grow_table().ok()) return nullptr;
+  // So that release, which cannot fail, always finds room in the list.
+  if (collects_ && unreferenced_.reserve(table_size_).code != 0) return nullptr;
+  const size_t bytes = node_bytes(src.size(), arg.size(), shape.size());
+  void* memory = memory_->allocate(bytes, alignof(UOp));
+  if (memory == nullptr) return (void)out_of_memory(bytes), nullptr;
+  UOp* node = ::new (memory)
+      UOp{op, dtype, static_cast<uint8_t>(shape.size()), 0, static_cast<uint32_t>(src.size()),
+          static_cast<uint32_t>(arg.size()), 0, next_id_++, hash, INT64_MIN, INT64_MAX, nullptr};
+  char* trailing = reinterpret_cast<char*>(node + 1);
+  if (!src.empty()) std::memcpy(trailing, src.data(), src.size_bytes());
+  trailing += src.size_bytes();
+  if (!arg.empty()) std::memcpy(trailing, arg.data(), arg.size_bytes());
+  trailing += arg.size_bytes();
+  if (!shape.empty()) std::memcpy(trailing, shape.data(), shape.size_bytes());
+  for (Node s : src) ++s->references;
+  derive_bounds(*node);
+
+  UOp*& head = table_[hash & (table_size_ - 1)];
+  node->bucket_next = head;
+  head = node;
+  ++node_count_;
+  if (collects_) {
+    node->flags |= kListed;
+    (void)unreferenced_.push(node);
+  }
+  return node;
+}
+
+void Graph::retain(Node node) {
+  if (node != nullptr) ++node->references;
+}
+
+void Graph::release(Node node) {
+  if (node == nullptr) return;
+  if (--node->references == 0 && collects_ && (node->flags & kListed) == 0) {
+    node->flags |= kListed;
+    (void)unreferenced_.push(const_cast<UOp*>(node));  // room was reserved when the node was made
+  }
+}
+
+void Graph::collect() {
+  while (!unreferenced_.empty()) {
+    UOp* node = unreferenced_.back();
+    unreferenced_.pop();
+    node->flags = static_cast<uint8_t>(node->flags & ~kListed);
+    if (node->references != 0) continue;
+    UOp** link = &table_[node->hash & (table_size_ - 1)];
+    while (*link != node) link = &(*link)->bucket_next;
+    *link = node->bucket_next;
+    for (Node s : node->src()) release(s);
+    if (buffer_hook_ != nullptr && node->op == Op::kBuffer) buffer_hook_(buffer_hook_self_, node);
+    destroy(node);
+  }
+}
+
+void Graph::set_buffer_hook(void (*hook)(void* self, Node buffer), void* self) {
+  buffer_hook_ = hook;
+  buffer_hook_self_ = self;
+}
+
+Status toposort(Vec<Node>* out, Nodes roots) {
+  struct Frame {
+    Node node;
+    uint32_t next;
+  };
+  Memory& memory = out->memory();
+  Map<Node, uint8_t> seen(memory);
+  Vec<Frame> stack(memory);
+  for (Node root : roots) {
+    if (seen.contains(root)) continue;
+    ASTER_TRY(seen.set(root, 1));
+    ASTER_TRY(stack.push(Frame{root, 0}));
+    while (!stack.empty()) {
+      Frame& frame = stack.back();
+      if (frame.next == frame.node->nsrc) {
+        ASTER_TRY(out->push(frame.node));
+        stack.pop();
+        continue;
+      }
+      Node source = frame.node->src(frame.next++);
+      if (seen.contains(source)) continue;
+      ASTER_TRY(seen.set(source, 1));
+      ASTER_TRY(stack.push(Frame{source, 0}));
+    }
+  }
+  return kOk;
+}
+
+Status Graph::substitute(Node* out, Node root, const Map<Node, Node>& map) {
+  // Bodies of calls refer to their own Params, so they are no part of what is walked.
+  struct Frame {
+    Node node;
+    uint32_t next;
+  };
+  Map<Node, Node> done(*memory_);
+  Vec<Frame> stack(*memory_);
+  Vec<Node> sources(*memory_);
+  ASTER_TRY(stack.push(Frame{root, 0}));
+  while (!stack.empty()) {
+    Frame& frame = stack.back();
+    Node node = frame.node;
+    if (frame.next == 0) {
+      if (done.contains(node)) {
+        stack.pop();
+        continue;
+      }
+      if (const Node* replacement = map.find(node)) {
+        ASTER_TRY(done.set(node, *replacement));
+        stack.pop();
+        continue;
+      }
+      if (node->op == Op::kCall) frame.next = 1;
+    }
+    if (frame.next < node->nsrc) {
+      Node source = node->src(frame.next++);
+      if (!done.contains(source)) ASTER_TRY(stack.push(Frame{source, 0}));
+      continue;
+    }
+    sources.clear();
+    bool changed = false;
+    for (size_t i = 0; i < node->nsrc; ++i) {
+      Node source = node->src(i);
+      Node replacement = i == 0 && node->op == Op::kCall ? source : done.get(source, source);
+      changed |= replacement != source;
+      ASTER_TRY(sources.push(replacement));
+    }
+    Node rebuilt = changed ? with_sources(node, {sources.data(), sources.size()}) : node;
+    if (rebuilt == nullptr) return last_failure();
+    ASTER_TRY(done.set(node, rebuilt));
+    stack.pop();
+  }
+  *out = done.get(root, root);
+  return kOk;
+}
+
+Brief brief_shape(Words shape) {
+  Brief out{};
+  size_t used = 0;
+  const auto put = [&](const char* format, auto value) {
+    if (used + 24 >= sizeof(out.text)) return;
+    used += static_cast<size_t>(std::snprintf(out.text + used, sizeof(out.text) - used, format, value));
+  };
+  put("%s", "[");
+  for (size_t i = 0; i < shape.size(); ++i) {
+    put(i == 0 ? "%lld" : ", %lld", static_cast<long long>(shape[i]));
+  }
+  put("%s", "]");
+  return out;
+}
+
+Brief brief(Node node) {
+  Brief out{};
+  std::snprintf(out.text, sizeof(out.text), "%s%.*s", dtype::name(node->dtype), 70,
+                brief_shape(node->shape()).text);
+  return out;
+}
+
+}  // namespace aster::uop

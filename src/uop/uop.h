@@ -1,0 +1,190 @@
+// The IR: hash-consed nodes (op, dtype, shape, sources, argument words), and the graph that owns them.
+//
+// Equal nodes of one graph are the same pointer. A node never changes and its address never moves while it lives. Nodes are
+// reclaimed by collect() once nothing retains them. Shapes are part of the node (ndim 0: scalar); kernel nodes are scalars.
+// Operands of elementwise operations have equal shapes: broadcasting is explicit (Expand), constants carry any shape.
+// Builders absorb nil: given a null source they return null, and the thread's error record tells the first failure.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "base/hash_map.h"
+#include "base/memory.h"
+#include "dtype/dtype.h"
+
+namespace aster::uop {
+
+using dtype::DType;
+
+enum class Op : uint8_t {
+#define OP(name, sources, level, meaning) k##name,
+#define ALU(name, arity, rule, traits, value, gradient, meaning) k##name,
+#include "uop/ops.def"
+  kCount
+};
+
+enum Trait : uint8_t { COMM = 1, ASSOC = 2, IDEM = 4, REDUCE = 8 };
+
+// How the dtype of an elementwise result follows from the operands.
+enum class DTypeRule : uint8_t {
+  kNone,      // not elementwise
+  kSame,      // that of the one operand
+  kFloating,  // operands share one float dtype
+  kIntegral,  // operands share one integer dtype or bool
+  kCommon,    // operands share one dtype
+  kCompare,   // operands share one dtype; bool
+  kBits64,    // uint64
+  kWhere,     // bool, then two of one dtype
+};
+
+struct OpInfo {
+  const char* name;
+  const char* meaning;
+  int8_t sources;  // -1: any number
+  bool tensor;     // allowed in tensor graphs
+  bool kernel;     // allowed in kernels
+  DTypeRule rule;
+  uint8_t traits;
+};
+const OpInfo& info(Op op);
+inline bool is_alu(Op op) { return info(op).rule != DTypeRule::kNone; }
+bool is_movement(Op op);
+
+using Word = int64_t;
+using Words = std::span<const Word>;
+
+struct UOp {
+  Op op;
+  DType dtype;  // kNone where a node has no value (Store, Sink, Tuple)
+  uint8_t ndim;
+  mutable uint8_t flags;
+  uint32_t nsrc;
+  uint32_t narg;
+  mutable uint32_t references;  // of other nodes and of handles
+  uint64_t id;          // unique and increasing within a graph: what caches key on
+  uint64_t hash;
+  int64_t vmin, vmax;   // bounds of integer and bool scalars; {INT64_MIN, INT64_MAX} if unknown
+  UOp* bucket_next;
+
+  std::span<const UOp* const> src() const {
+    return {reinterpret_cast<const UOp* const*>(this + 1), nsrc};
+  }
+  const UOp* src(size_t i) const { return src()[i]; }
+  Words arg() const { return {reinterpret_cast<const Word*>(src().data() + nsrc), narg}; }
+  Word arg(size_t i) const { return arg()[i]; }
+  Words shape() const { return {arg().data() + narg, ndim}; }
+  int64_t dim(size_t axis) const { return shape()[axis]; }
+  int64_t count() const {  // elements; graphs never hold a shape whose product overflows
+    int64_t n = 1;
+    for (int64_t d : shape()) n *= d;
+    return n;
+  }
+};
+using Node = const UOp*;
+using Nodes = std::span<const Node>;
+
+// Owns nodes. A context has one for tensors; scheduling uses scratch graphs, dropped whole.
+class Graph {
+ public:
+  // collects: whether nodes are reclaimed one by one; a scratch graph on an arena is dropped whole instead.
+  explicit Graph(Memory& memory, bool collects = true);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  // The one constructor of nodes; no checks and no simplification. Null on a nil source or a failed allocation.
+  Node make(Op op, DType dtype, Nodes src, Words arg = {}, Words shape = {});
+
+  // Leaves. A constant's word is canonical: the bits of a double for float dtypes, an int64_t for the others (uint64 by
+  // its bits, bool 0 or 1), truncated to the dtype.
+  Node constant_word(DType dtype, Word word, Words shape = {});
+  Node constant(DType dtype, double value, Words shape = {});       // converted and truncated to dtype
+  Node constant_int(DType dtype, int64_t value, Words shape = {});  // likewise
+  Node index(int64_t value) { return constant_int(DType::kWeakInt, value); }
+  Node param(Word slot, DType dtype, Words shape);
+  Node iota(DType dtype, int64_t count);
+  Node range(Word id, int64_t size);
+
+  // Elementwise: dtype and shape derived and checked (DTYPE, SHAPE); folds constants.
+  Node alu(Op op, Nodes src);
+  Node alu(Op op, Node a) { return alu(op, std::array{a}); }
+  Node alu(Op op, Node a, Node b) { return alu(op, std::array{a, b}); }
+  Node alu(Op op, Node a, Node b, Node c) { return alu(op, std::array{a, b, c}); }
+  Node cast(Node x, DType dtype);  // x itself if it is of this dtype
+  Node bitcast(Node x, DType dtype);
+
+  // Movement: arguments checked (SHAPE, RANGE); identities give x, constants move for free.
+  Node reshape(Node x, Words shape);
+  Node expand(Node x, Words shape);  // same rank, axes of size 1 grow
+  Node permute(Node x, Words axes);
+  Node flip(Node x, Words axes_mask);                  // one 0 or 1 an axis
+  Node slice(Node x, Words start, Words step, Words size);
+  Node pad(Node x, Words before, Words after, Words interior, Word fill_bits);
+  Node window(Node x, int64_t axis, int64_t kernel, int64_t stride, int64_t dilation);
+  Node unwindow(Node x, int64_t axis, int64_t size, int64_t stride, int64_t dilation);  // axis and axis+1 are o, k
+  Node cat(Nodes xs, int64_t axis);
+
+  Node reduce(Op op, Node x, Words axes);  // axes stay, with size 1; no axes: x
+  Node contiguous(Node x);
+  Node detach(Node x);
+  Node assign(Node target, Node value);
+  Node after(Node x, Nodes effects);
+  Node call(Word composite, Words attributes, Node body, Nodes arguments);
+  Node sink(Nodes roots);
+
+  // Rebuilds node with other sources through the checking builders where they apply.
+  Node with_sources(Node node, Nodes src);
+  // root with every key of map replaced by its value, bodies of calls left alone.
+  Status substitute(Node* out, Node root, const Map<Node, Node>& map);
+
+  void retain(Node node);
+  void release(Node node);
+  // Reclaims nodes that nothing retains. hook is told of every Buffer that goes.
+  void collect();
+  void set_buffer_hook(void (*hook)(void* self, Node buffer), void* self);
+
+  size_t node_count() const { return node_count_; }
+  uint64_t nodes_made() const { return next_id_; }
+  Memory& memory() { return *memory_; }
+
+ private:
+  UOp* find(uint64_t hash, Op op, DType dtype, Nodes src, Words arg, Words shape) const;
+  Status grow_table();
+  void destroy(UOp* node);
+  Memory* memory_;
+  bool collects_;
+  UOp** table_ = nullptr;
+  size_t table_size_ = 0;
+  size_t node_count_ = 0;
+  uint64_t next_id_ = 1;
+  Vec<UOp*> unreferenced_;  // candidates of the next collect
+  void (*buffer_hook_)(void*, Node) = nullptr;
+  void* buffer_hook_self_ = nullptr;
+};
+
+// Sources before users, each node once, in the order a depth-first walk from the first root meets them. Iterative.
+Status toposort(Vec<Node>* out, Nodes roots);
+
+// The value of a Const, in either form.
+inline bool is_const(Node node) { return node->op == Op::kConst; }
+bool is_const_value(Node node, double value);  // a constant equal to value
+double const_double(Node node);
+int64_t const_int(Node node);
+
+// Bounds of an integer or bool scalar from those of its sources; sound whatever overflows.
+void derive_bounds(UOp& node);
+
+// One elementwise operation (Cast included) on canonical words: operand is the dtype of the last source.
+Word evaluate(Op op, DType operand, DType result, const Word* words);
+// The word of a value converted from one dtype to another.
+Word convert_word(Word word, DType from, DType to);
+
+// "float32[2, 3]", into a caller's buffer; for messages.
+struct Brief {
+  char text[96];
+};
+Brief brief(Node node);
+Brief brief_shape(Words shape);
+
+}  // namespace aster::uop
