@@ -18,7 +18,8 @@ bool known(Interval x) { return x.lo != INT64_MIN && x.hi != INT64_MAX; }
 Interval whole(DType dtype) {
   if (dtype == DType::kBool) return {0, 1};
   const unsigned bits = static_cast<unsigned>(dtype::bits(dtype));
-  if (dtype::is_float(dtype) || dtype == DType::kWeakInt || bits == 0 || bits >= 64) return kUnknown;
+  if (dtype::is_float(dtype) || dtype == DType::kWeakInt || bits == 0 || bits >= 64)
+    return kUnknown;
   if (dtype::is_unsigned(dtype)) return {0, (int64_t{1} << bits) - 1};
   return {-(int64_t{1} << (bits - 1)), (int64_t{1} << (bits - 1)) - 1};
 }
@@ -41,6 +42,11 @@ class Hull {
 int64_t floor_div(int64_t a, int64_t b) {
   const int64_t q = a / b;
   return a % b != 0 && ((a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+int64_t floor_mod(int64_t a, int64_t b) {
+  const int64_t r = a % b;
+  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
 }
 
 Interval sum(Interval a, Interval b, bool minus) {
@@ -76,8 +82,7 @@ Interval remainder(Interval a, Interval b, bool floors) {
   if (b.lo <= 0) return kUnknown;
   if (a.lo >= 0 && a.hi < b.lo) return a;
   if (floors && b.lo == b.hi && floor_div(a.lo, b.lo) == floor_div(a.hi, b.lo)) {
-    const int64_t base = floor_div(a.lo, b.lo) * b.lo;
-    return {a.lo - base, a.hi - base};
+    return {floor_mod(a.lo, b.lo), floor_mod(a.hi, b.lo)};
   }
   const int64_t most = b.hi - 1;
   if (floors) return {0, a.lo >= 0 ? std::min(most, a.hi) : most};
@@ -89,7 +94,9 @@ Interval bitwise(Op op, Interval a, Interval b, DType dtype) {
   if (op == Op::kAnd) return {0, std::min(a.hi, b.hi)};
   int64_t ones = 1;
   while (ones - 1 < std::max(a.hi, b.hi) && ones <= INT64_MAX / 2) ones *= 2;
-  return ones - 1 < std::max(a.hi, b.hi) ? kUnknown : Interval{op == Op::kOr ? std::max(a.lo, b.lo) : 0, ones - 1};
+  return ones - 1 < std::max(a.hi, b.hi)
+             ? kUnknown
+             : Interval{op == Op::kOr ? std::max(a.lo, b.lo) : 0, ones - 1};
 }
 
 Interval compare(Op op, Interval a, Interval b) {
@@ -97,7 +104,8 @@ Interval compare(Op op, Interval a, Interval b) {
   bool always = false, never = false;
   if (op == Op::kCmpLt) always = a.hi < b.lo, never = a.lo >= b.hi;
   if (op == Op::kCmpLe) always = a.hi <= b.lo, never = a.lo > b.hi;
-  const bool apart = a.hi < b.lo || b.hi < a.lo, same = a.lo == a.hi && a.lo == b.lo && b.lo == b.hi;
+  const bool apart = a.hi < b.lo || b.hi < a.lo,
+             same = a.lo == a.hi && a.lo == b.lo && b.lo == b.hi;
   if (op == Op::kCmpEq) always = same, never = apart;
   if (op == Op::kCmpNe) always = apart, never = same;
   return always ? Interval{1, 1} : never ? Interval{0, 0} : Interval{0, 1};
@@ -105,19 +113,30 @@ Interval compare(Op op, Interval a, Interval b) {
 
 Interval binary(Op op, Interval a, Interval b, DType dtype) {
   switch (op) {
-    case Op::kAdd: return sum(a, b, false);
-    case Op::kSub: return sum(a, b, true);
-    case Op::kMul: return product(a, b);
-    case Op::kMax: return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
-    case Op::kMin: return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
-    case Op::kCDiv: return quotient(a, b, false);
-    case Op::kFloorDiv: return quotient(a, b, true);
-    case Op::kCMod: return remainder(a, b, false);
-    case Op::kFloorMod: return remainder(a, b, true);
+    case Op::kAdd:
+      return sum(a, b, false);
+    case Op::kSub:
+      return sum(a, b, true);
+    case Op::kMul:
+      return product(a, b);
+    case Op::kMax:
+      return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
+    case Op::kMin:
+      return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
+    case Op::kCDiv:
+      return quotient(a, b, false);
+    case Op::kFloorDiv:
+      return quotient(a, b, true);
+    case Op::kCMod:
+      return remainder(a, b, false);
+    case Op::kFloorMod:
+      return remainder(a, b, true);
     case Op::kAnd:
     case Op::kOr:
-    case Op::kXor: return bitwise(op, a, b, dtype);
-    default: return kUnknown;
+    case Op::kXor:
+      return bitwise(op, a, b, dtype);
+    default:
+      return kUnknown;
   }
 }
 
@@ -131,19 +150,26 @@ void derive_bounds(UOp& node) {
       case Op::kConst:
         if (node.dtype != DType::kUInt64 || node.arg(0) >= 0) out = {node.arg(0), node.arg(0)};
         break;
-      case Op::kRange: out = {0, std::max<int64_t>(node.arg(1) - 1, 0)}; break;
-      case Op::kNeg: out = sum({0, 0}, of(node.src(0)), true); break;
+      case Op::kRange:
+        out = {0, std::max<int64_t>(node.arg(1) - 1, 0)};
+        break;
+      case Op::kNeg:
+        out = sum({0, 0}, of(node.src(0)), true);
+        break;
       case Op::kWhere:
-        out = {std::min(node.src(1)->vmin, node.src(2)->vmin), std::max(node.src(1)->vmax, node.src(2)->vmax)};
+        out = {std::min(node.src(1)->vmin, node.src(2)->vmin),
+               std::max(node.src(1)->vmax, node.src(2)->vmax)};
         break;
       case Op::kCast:
-        if (!dtype::is_float(node.src(0)->dtype) && node.src(0)->dtype != DType::kUInt64) out = of(node.src(0));
+        if (!dtype::is_float(node.src(0)->dtype) && node.src(0)->dtype != DType::kUInt64)
+          out = of(node.src(0));
         break;
       case Op::kCmpLt:
       case Op::kCmpLe:
       case Op::kCmpEq:
       case Op::kCmpNe:
-        if (!dtype::is_float(node.src(0)->dtype)) out = compare(node.op, of(node.src(0)), of(node.src(1)));
+        if (!dtype::is_float(node.src(0)->dtype))
+          out = compare(node.op, of(node.src(0)), of(node.src(1)));
         break;
       case Op::kNot:
         if (node.dtype == DType::kBool) out = {1 - node.src(0)->vmax, 1 - node.src(0)->vmin};
@@ -157,7 +183,8 @@ void derive_bounds(UOp& node) {
     // Arithmetic that leaves the dtype wraps, so only an interval inside it says anything.
     if (node.dtype == DType::kUInt64 && out.lo < 0) out = kUnknown;
     if (node.op != Op::kConst && (out.lo < all.lo || out.hi > all.hi)) out = all;
-    if (node.dtype == DType::kBool) out = {std::clamp<int64_t>(out.lo, 0, 1), std::clamp<int64_t>(out.hi, 0, 1)};
+    if (node.dtype == DType::kBool)
+      out = {std::clamp<int64_t>(out.lo, 0, 1), std::clamp<int64_t>(out.hi, 0, 1)};
   }
   node.vmin = out.lo;
   node.vmax = out.hi;

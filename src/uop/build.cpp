@@ -1,4 +1,5 @@
 // The checking builders: dtype and shape of every tensor-level node.
+#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -34,22 +35,6 @@ class Scratch {
 
 Node nil(Status) { return nullptr; }
 
-// Number of elements, or false if the shape is negative or its bytes overflow.
-bool count_elements(Words shape, int64_t* out) {
-  int64_t n = 1;
-  bool zero = false;
-  for (Word dim : shape) {
-    if (dim < 0) return false;
-    zero |= dim == 0;
-  }
-  for (Word dim : shape) {
-    if (!zero && !checked_mul(n, dim, &n)) return false;
-  }
-  if (!zero && n > INT64_MAX / 8) return false;
-  *out = zero ? 0 : n;
-  return true;
-}
-
 bool identity(Words words, Words start) {
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] != start[i]) return false;
@@ -60,7 +45,8 @@ bool identity(Words words, Words start) {
 Node check_axis(Node x, int64_t axis, const char* what) {
   if (x == nullptr) return nullptr;
   if (axis < 0 || axis >= x->ndim) {
-    return nil(ASTER_FAIL(kRANGE, "%s: axis %lld of %s", what, static_cast<long long>(axis), brief(x).text));
+    return nil(ASTER_FAIL(kRANGE, "%s: axis %lld of %s", what, static_cast<long long>(axis),
+                          brief(x).text));
   }
   return x;
 }
@@ -85,7 +71,10 @@ Node Graph::param(Word slot, DType dtype, Words shape) {
 }
 
 Node Graph::iota(DType dtype, int64_t count) {
-  if (count < 0) return nil(ASTER_FAIL(kRANGE, "iota of %lld elements", static_cast<long long>(count)));
+  int64_t total;
+  if (!count_elements(std::array{count}, &total)) {
+    return nil(ASTER_FAIL(kRANGE, "iota of %lld elements", static_cast<long long>(count)));
+  }
   return make(Op::kIota, dtype, {}, {}, std::array{count});
 }
 
@@ -104,16 +93,28 @@ Node Graph::alu(Op op, Nodes src) {
   Node last = src.back();
   const Node first = row.rule == DTypeRule::kWhere ? src[1] : src[0];
   DType result = last->dtype;
-  bool fits = first->dtype == last->dtype && (src.size() < 3 || src[1]->dtype == last->dtype);
+  bool fits = first->dtype == last->dtype && (src.size() < 3 || src[1]->dtype == last->dtype) &&
+              result != DType::kNone;
   switch (row.rule) {
-    case DTypeRule::kFloating: fits &= dtype::is_float(result); break;
-    case DTypeRule::kIntegral: fits &= !dtype::is_float(result); break;
-    case DTypeRule::kCompare: result = DType::kBool; break;
-    case DTypeRule::kBits64: fits &= result == DType::kUInt64; break;
-    case DTypeRule::kWhere: fits &= src[0]->dtype == DType::kBool; break;
+    case DTypeRule::kFloating:
+      fits &= dtype::is_float(result);
+      break;
+    case DTypeRule::kIntegral:
+      fits &= !dtype::is_float(result);
+      break;
+    case DTypeRule::kCompare:
+      result = DType::kBool;
+      break;
+    case DTypeRule::kBits64:
+      fits &= result == DType::kUInt64;
+      break;
+    case DTypeRule::kWhere:
+      fits &= src[0]->dtype == DType::kBool;
+      break;
     case DTypeRule::kNone:
     case DTypeRule::kSame:
-    case DTypeRule::kCommon: break;
+    case DTypeRule::kCommon:
+      break;
   }
   bool same_shape = true;
   bool constants = true;
@@ -122,10 +123,12 @@ Node Graph::alu(Op op, Nodes src) {
     constants &= is_const(s);
   }
   if (!fits) {
-    return nil(ASTER_FAIL(kDTYPE, "%s of %s and %s", row.name, brief(src[0]).text, brief(last).text));
+    return nil(
+        ASTER_FAIL(kDTYPE, "%s of %s and %s", row.name, brief(src[0]).text, brief(last).text));
   }
   if (!same_shape) {
-    return nil(ASTER_FAIL(kSHAPE, "%s of %s and %s", row.name, brief(src[0]).text, brief(last).text));
+    return nil(
+        ASTER_FAIL(kSHAPE, "%s of %s and %s", row.name, brief(src[0]).text, brief(last).text));
   }
   if (constants) {
     Word words[3] = {};
@@ -137,14 +140,19 @@ Node Graph::alu(Op op, Nodes src) {
 
 Node Graph::cast(Node x, DType dtype) {
   if (x == nullptr || x->dtype == dtype) return x;
-  if (is_const(x)) return constant_word(dtype, convert_word(x->arg(0), x->dtype, dtype), x->shape());
+  if (x->dtype == DType::kNone || dtype == DType::kNone) {
+    return nil(ASTER_FAIL(kDTYPE, "cast of %s to %s", brief(x).text, dtype::name(dtype)));
+  }
+  if (is_const(x))
+    return constant_word(dtype, convert_word(x->arg(0), x->dtype, dtype), x->shape());
   return make(Op::kCast, dtype, std::array{x}, {}, x->shape());
 }
 
 Node Graph::bitcast(Node x, DType dtype) {
   if (x == nullptr || x->dtype == dtype) return x;
   if (dtype::bits(x->dtype) != dtype::bits(dtype)) {
-    return nil(ASTER_FAIL(kDTYPE, "bitcast of %s to %s: sizes differ", brief(x).text, dtype::name(dtype)));
+    return nil(
+        ASTER_FAIL(kDTYPE, "bitcast of %s to %s: sizes differ", brief(x).text, dtype::name(dtype)));
   }
   return make(Op::kBitcast, dtype, std::array{x}, {}, x->shape());
 }
@@ -172,7 +180,8 @@ Node Graph::expand(Node x, Words shape) {
   }
   bool fits = shape.size() == x->ndim;
   for (size_t i = 0; fits && i < shape.size(); ++i) fits = x->dim(i) == shape[i] || x->dim(i) == 1;
-  if (!fits) return nil(ASTER_FAIL(kSHAPE, "expand of %s to %s", brief(x).text, brief_shape(shape).text));
+  if (!fits)
+    return nil(ASTER_FAIL(kSHAPE, "expand of %s to %s", brief(x).text, brief_shape(shape).text));
   if (identity(shape, x->shape())) return x;
   if (is_const(x)) return constant_word(x->dtype, x->arg(0), shape);
   if (x->op == Op::kExpand) return expand(x->src(0), shape);
@@ -191,7 +200,8 @@ Node Graph::permute(Node x, Words axes) {
     shape[i] = x->dim(static_cast<size_t>(axes[i]));
     same &= axes[i] == static_cast<Word>(i);
   }
-  if (!fits) return nil(ASTER_FAIL(kSHAPE, "permute of %s by %s", brief(x).text, brief_shape(axes).text));
+  if (!fits)
+    return nil(ASTER_FAIL(kSHAPE, "permute of %s by %s", brief(x).text, brief_shape(axes).text));
   if (same) return x;
   if (is_const(x)) return constant_word(x->dtype, x->arg(0), shape.words());
   if (x->op == Op::kPermute) {
@@ -229,15 +239,16 @@ Node Graph::slice(Node x, Words start, Words step, Words size) {
     int64_t last = 0;
     fits = start[i] >= 0 && step[i] >= 1 && size[i] >= 0 && start[i] <= x->dim(i);
     if (fits && size[i] > 0) {
-      fits = checked_mul(size[i] - 1, step[i], &last) && checked_add(last, start[i], &last) && last < x->dim(i);
+      fits = checked_mul(size[i] - 1, step[i], &last) && checked_add(last, start[i], &last) &&
+             last < x->dim(i);
     }
     arg[2 * i] = start[i];
     arg[2 * i + 1] = size[i] > 1 ? step[i] : 1;
     same &= size[i] == x->dim(i);
   }
   if (!fits) {
-    return nil(ASTER_FAIL(kRANGE, "slice of %s from %s by %s, size %s", brief(x).text, brief_shape(start).text,
-                          brief_shape(step).text, brief_shape(size).text));
+    return nil(ASTER_FAIL(kRANGE, "slice of %s from %s by %s, size %s", brief(x).text,
+                          brief_shape(start).text, brief_shape(step).text, brief_shape(size).text));
   }
   if (same) return x;
   if (is_const(x)) return constant_word(x->dtype, x->arg(0), size);
@@ -264,8 +275,8 @@ Node Graph::pad(Node x, Words before, Words after, Words interior, Word fill_bit
   }
   int64_t count;
   if (!fits || !count_elements(shape.words(), &count)) {
-    return nil(ASTER_FAIL(kRANGE, "pad of %s by %s before, %s after", brief(x).text, brief_shape(before).text,
-                          brief_shape(after).text));
+    return nil(ASTER_FAIL(kRANGE, "pad of %s by %s before, %s after", brief(x).text,
+                          brief_shape(before).text, brief_shape(after).text));
   }
   arg[3 * n] = fill_bits;
   if (same) return x;
@@ -279,33 +290,54 @@ Node Graph::window(Node x, int64_t axis, int64_t kernel, int64_t stride, int64_t
   if (check_axis(x, axis, "window") == nullptr) return nullptr;
   const size_t at = static_cast<size_t>(axis);
   int64_t span = 0;
-  const bool fits = kernel >= 1 && stride >= 1 && dilation >= 1 && checked_mul(kernel - 1, dilation, &span) &&
+  const bool fits = kernel >= 1 && stride >= 1 && dilation >= 1 &&
+                    checked_mul(kernel - 1, dilation, &span) &&
                     checked_add(span, int64_t{1}, &span) && span <= x->dim(at);
   if (!fits) {
     return nil(ASTER_FAIL(kSHAPE, "window of %lld (stride %lld, dilation %lld) on axis %lld of %s",
                           static_cast<long long>(kernel), static_cast<long long>(stride),
-                          static_cast<long long>(dilation), static_cast<long long>(axis), brief(x).text));
+                          static_cast<long long>(dilation), static_cast<long long>(axis),
+                          brief(x).text));
   }
   Scratch shape(*memory_, x->ndim + 1u);
   if (!shape.ok()) return nullptr;
   for (size_t i = 0; i < x->ndim; ++i) shape[i < at ? i : i + 1] = x->dim(i);
   shape[at] = (x->dim(at) - span) / stride + 1;
   shape[at + 1] = kernel;
+  int64_t count;
+  if (!count_elements(shape.words(), &count)) {
+    return nil(ASTER_FAIL(kRANGE, "window of %lld on axis %lld of %s: too many elements",
+                          static_cast<long long>(kernel), static_cast<long long>(axis),
+                          brief(x).text));
+  }
   if (is_const(x)) return constant_word(x->dtype, x->arg(0), shape.words());
-  return make(Op::kWindow, x->dtype, std::array{x}, std::array<Word, 3>{axis, stride, dilation}, shape.words());
+  return make(Op::kWindow, x->dtype, std::array{x}, std::array<Word, 3>{axis, stride, dilation},
+              shape.words());
 }
 
 Node Graph::unwindow(Node x, int64_t axis, int64_t size, int64_t stride, int64_t dilation) {
-  if (check_axis(x, axis, "unwindow") == nullptr || check_axis(x, axis + 1, "unwindow") == nullptr) return nullptr;
+  if (check_axis(x, axis, "unwindow") == nullptr || check_axis(x, axis + 1, "unwindow") == nullptr)
+    return nullptr;
   const size_t at = static_cast<size_t>(axis);
-  if (stride < 1 || dilation < 1 ||
-      size < (x->dim(at) - 1) * stride + (x->dim(at + 1) - 1) * dilation + 1) {
-    return nil(ASTER_FAIL(kSHAPE, "unwindow of %s to %lld", brief(x).text, static_cast<long long>(size)));
+  int64_t steps = 0, taps = 0, span = 0;  // x may hold no windows at all
+  const bool fits = stride >= 1 && dilation >= 1 && size >= 0 &&
+                    checked_mul(std::max<int64_t>(x->dim(at) - 1, 0), stride, &steps) &&
+                    checked_mul(std::max<int64_t>(x->dim(at + 1) - 1, 0), dilation, &taps) &&
+                    checked_add(steps, taps, &span) && (x->count() == 0 || span < size);
+  if (!fits) {
+    return nil(
+        ASTER_FAIL(kSHAPE, "unwindow of %s to %lld", brief(x).text, static_cast<long long>(size)));
   }
   Scratch shape(*memory_, x->ndim);
   if (!shape.ok()) return nullptr;
   for (size_t i = 0; i < x->ndim; ++i) shape[i] = x->dim(i);
   shape[at] = size;
+  int64_t count;
+  if (!count_elements(shape.words(), &count)) {
+    return nil(ASTER_FAIL(kRANGE, "unwindow of %s to %lld: too many elements", brief(x).text,
+                          static_cast<long long>(size)));
+  }
+  if (is_const(x) && x->arg(0) == 0) return constant_word(x->dtype, 0, shape.words());
   return make(Op::kUnwindow, x->dtype, std::array{x}, std::array<Word, 3>{axis, stride, dilation},
               shape.words());
 }
@@ -324,19 +356,28 @@ Node Graph::cat(Nodes xs, int64_t axis) {
     bool fits = x->ndim == xs[0]->ndim && checked_add(shape[at], x->dim(at), &shape[at]);
     for (size_t i = 0; fits && i < x->ndim; ++i) fits = i == at || x->dim(i) == shape[i];
     if (!fits) {
-      return nil(ASTER_FAIL(kSHAPE, "cat of %s and %s on axis %lld", brief(xs[0]).text, brief(x).text,
-                            static_cast<long long>(axis)));
+      return nil(ASTER_FAIL(kSHAPE, "cat of %s and %s on axis %lld", brief(xs[0]).text,
+                            brief(x).text, static_cast<long long>(axis)));
     }
     if (x->dtype != xs[0]->dtype) {
       return nil(ASTER_FAIL(kDTYPE, "cat of %s and %s", brief(xs[0]).text, brief(x).text));
     }
+  }
+  int64_t count;
+  if (!count_elements(shape.words(), &count)) {
+    return nil(ASTER_FAIL(kRANGE, "cat to %s: too many elements", brief_shape(shape.words()).text));
   }
   return make(Op::kCat, xs[0]->dtype, xs, std::array{axis}, shape.words());
 }
 
 Node Graph::reduce(Op op, Node x, Words axes) {
   if (x == nullptr) return nullptr;
-  if ((info(op).traits & REDUCE) == 0) return nil(ASTER_FAIL(kINTERNAL, "%s is no reduction", info(op).name));
+  if ((info(op).traits & REDUCE) == 0)
+    return nil(ASTER_FAIL(kINTERNAL, "%s is no reduction", info(op).name));
+  if (x->dtype == DType::kNone ||
+      (info(op).rule == DTypeRule::kIntegral && dtype::is_float(x->dtype))) {
+    return nil(ASTER_FAIL(kDTYPE, "%s reduction of %s", info(op).name, brief(x).text));
+  }
   if (axes.empty()) return x;
   Scratch arg(*memory_, axes.size() + 1), shape(*memory_, x->ndim);
   if (!arg.ok() || !shape.ok()) return nullptr;
@@ -345,7 +386,8 @@ Node Graph::reduce(Op op, Node x, Words axes) {
   Word previous = -1;
   for (size_t i = 0; i < axes.size(); ++i) {
     if (axes[i] <= previous || axes[i] >= x->ndim) {
-      return nil(ASTER_FAIL(kRANGE, "reduce of %s over axes %s", brief(x).text, brief_shape(axes).text));
+      return nil(
+          ASTER_FAIL(kRANGE, "reduce of %s over axes %s", brief(x).text, brief_shape(axes).text));
     }
     previous = axes[i];
     shape[static_cast<size_t>(axes[i])] = 1;
@@ -384,11 +426,13 @@ Node Graph::after(Node x, Nodes effects) {
 
 Node Graph::call(Word composite, Words attributes, Node body, Nodes arguments) {
   if (body == nullptr) return nullptr;
-  Vec<Node> src(*memory_);
+  Vec<Node> src(*memory_);  // nil arguments are found by make
   Vec<Word> arg(*memory_);
   if (!src.push(body).ok() || !src.append(arguments.data(), arguments.size()).ok()) return nullptr;
-  if (!arg.push(composite).ok() || !arg.append(attributes.data(), attributes.size()).ok()) return nullptr;
-  return make(Op::kCall, body->dtype, {src.data(), src.size()}, {arg.data(), arg.size()}, body->shape());
+  if (!arg.push(composite).ok() || !arg.append(attributes.data(), attributes.size()).ok())
+    return nullptr;
+  return make(Op::kCall, body->dtype, {src.data(), src.size()}, {arg.data(), arg.size()},
+              body->shape());
 }
 
 Node Graph::sink(Nodes roots) { return make(Op::kSink, DType::kNone, roots); }
@@ -397,15 +441,24 @@ Node Graph::with_sources(Node node, Nodes src) {
   // Builders that simplify or fold are asked again; the others only carry their arguments.
   const Words arg = node->arg();
   switch (node->op) {
-    case Op::kCast: return cast(src[0], node->dtype);
-    case Op::kBitcast: return bitcast(src[0], node->dtype);
-    case Op::kReshape: return reshape(src[0], node->shape());
-    case Op::kExpand: return expand(src[0], node->shape());
-    case Op::kPermute: return permute(src[0], arg);
-    case Op::kFlip: return flip(src[0], arg);
-    case Op::kDetach: return detach(src[0]);
-    case Op::kContiguous: return contiguous(src[0]);
-    default: break;
+    case Op::kCast:
+      return cast(src[0], node->dtype);
+    case Op::kBitcast:
+      return bitcast(src[0], node->dtype);
+    case Op::kReshape:
+      return reshape(src[0], node->shape());
+    case Op::kExpand:
+      return expand(src[0], node->shape());
+    case Op::kPermute:
+      return permute(src[0], arg);
+    case Op::kFlip:
+      return flip(src[0], arg);
+    case Op::kDetach:
+      return detach(src[0]);
+    case Op::kContiguous:
+      return contiguous(src[0]);
+    default:
+      break;
   }
   if (is_alu(node->op)) return alu(node->op, src);
   return make(node->op, node->dtype, src, arg, node->shape());

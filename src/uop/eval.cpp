@@ -1,4 +1,5 @@
-// Elementwise operations on canonical words: constant folding, and the meaning that runtimes are tested against.
+// Elementwise operations on canonical words: constant folding, and the meaning that runtimes are
+// tested against.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -9,15 +10,27 @@
 namespace aster::uop {
 namespace {
 
+// Whether T is a type that operations of this rule compute on.
+template <typename T>
+constexpr bool takes(DTypeRule rule) {
+  if (rule == DTypeRule::kFloating) return ops::kReal<T>;
+  if (rule == DTypeRule::kIntegral || rule == DTypeRule::kBits64) return !ops::kReal<T>;
+  return true;
+}
+
 template <typename T>
 T compute(Op op, T a, T b, T c) {
   switch (op) {
 #define ALU(name, arity, rule, traits, value, gradient, meaning) \
-  case Op::k##name: {                                            \
-    return static_cast<T>(value);                                \
-  }
+  case Op::k##name:                                              \
+    if constexpr (takes<T>(DTypeRule::rule)) {                   \
+      return static_cast<T>(value);                              \
+    } else {                                                     \
+      return T(0);                                               \
+    }
 #include "uop/ops.def"
-    default: return T(0);
+    default:
+      return T(0);
   }
 }
 
@@ -54,19 +67,26 @@ Word convert_word(Word word, DType from, DType to) {
     return std::bit_cast<Word>(dtype::truncate_float(to, value));
   }
   if (to == DType::kBool) return dtype::is_float(from) ? as_double(word) != 0 : word != 0;
-  return dtype::truncate_int(to, dtype::is_float(from) ? dtype::float_to_int(as_double(word)) : word);
+  return dtype::truncate_int(to,
+                             dtype::is_float(from) ? dtype::float_to_int(as_double(word)) : word);
 }
 
-Word evaluate(Op op, DType operand, DType result, const Word* words) {
+Word evaluate(Op op, DType operand, DType result, const Word* operands) {
+  Word words[3] = {};
+  for (int i = 0; i < info(op).sources; ++i) words[i] = operands[i];
+  if (op == Op::kCast) return convert_word(words[0], operand, result);
   if (op == Op::kWhere) return words[0] != 0 ? words[1] : words[2];
   if (op == Op::kNot && operand == DType::kBool) return words[0] == 0;
   if (dtype::is_float(operand)) {
+    // Narrow formats in double and rounded once: exact for + - * / and sqrt. Not so for a fused
+    // multiply-add, which runtimes do in float.
+    const double a = as_double(words[0]), b = as_double(words[1]), c = as_double(words[2]);
     double y;
-    if (operand == DType::kFloat64) {
-      y = compute<double>(op, as_double(words[0]), as_double(words[1]), as_double(words[2]));
+    if (op == Op::kMulAcc && dtype::bits(operand) < 64) {
+      y = static_cast<double>(
+          std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c)));
     } else {
-      // In double and rounded once: exact for + - * / and sqrt of every narrower format.
-      y = compute<double>(op, as_double(words[0]), as_double(words[1]), as_double(words[2]));
+      y = compute<double>(op, a, b, c);
     }
     if (result == DType::kBool) return y != 0;
     return std::bit_cast<Word>(dtype::truncate_float(result, y));
@@ -77,7 +97,8 @@ Word evaluate(Op op, DType operand, DType result, const Word* words) {
                                                static_cast<uint64_t>(words[1]),
                                                static_cast<uint64_t>(words[2])));
   } else if (op == Op::kShl || op == Op::kShr) {
-    y = ops::shift(op == Op::kShl, words[0], words[1], static_cast<int>(dtype::bits(operand)));
+    const int bits = static_cast<int>(dtype::bits(operand));
+    y = ops::shift(op == Op::kShl, words[0], words[1], bits > 0 && bits < 64 ? bits : 64);
   } else {
     y = compute<int64_t>(op, words[0], words[1], words[2]);
   }

@@ -6,6 +6,8 @@ namespace aster::uop {
 namespace {
 
 constexpr uint8_t kListed = 1;  // in the list of candidates for the next collect
+constexpr size_t kMaxRank = 255;
+constexpr int64_t kMaxElementBytes = 64;
 
 constexpr OpInfo kInfo[] = {
 #define LEVEL_T true, false
@@ -19,12 +21,28 @@ constexpr OpInfo kInfo[] = {
 };
 
 bool equal(Words a, Words b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
 }
 
 }  // namespace
 
 const OpInfo& info(Op op) { return kInfo[static_cast<size_t>(op)]; }
+
+bool count_elements(Words shape, int64_t* out) {
+  if (shape.size() > kMaxRank) return false;
+  bool zero = false;
+  for (Word dim : shape) {
+    if (dim < 0) return false;
+    zero |= dim == 0;
+  }
+  int64_t n = zero ? 0 : 1;
+  for (Word dim : shape) {
+    if (!zero && !checked_mul(n, dim, &n)) return false;
+  }
+  *out = n;
+  return n <= INT64_MAX / kMaxElementBytes;
+}
 
 bool is_movement(Op op) { return op >= Op::kReshape && op <= Op::kCat; }
 
@@ -84,7 +102,18 @@ UOp* Graph::find(uint64_t hash, Op op, DType dtype, Nodes src, Words arg, Words 
   return nullptr;
 }
 
+bool Graph::owns(Node node) const {
+  if (node == nullptr || table_size_ == 0) return false;
+  for (Node n = table_[node->hash & (table_size_ - 1)]; n != nullptr; n = n->bucket_next) {
+    if (n == node) return true;
+  }
+  return false;
+}
+
 Node Graph::make(Op op, DType dtype, Nodes src, Words arg, Words shape) {
+  if (shape.size() > kMaxRank) {
+    return (void)ASTER_FAIL(kRANGE, "%s of %zu axes", info(op).name, shape.size()), nullptr;
+  }
   uint64_t hash = hash_mix(static_cast<uint64_t>(op) << 8, static_cast<uint64_t>(dtype));
   for (Node s : src) {
     if (s == nullptr) return nullptr;
@@ -101,9 +130,18 @@ Node Graph::make(Op op, DType dtype, Nodes src, Words arg, Words shape) {
   const size_t bytes = node_bytes(src.size(), arg.size(), shape.size());
   void* memory = memory_->allocate(bytes, alignof(UOp));
   if (memory == nullptr) return (void)out_of_memory(bytes), nullptr;
-  UOp* node = ::new (memory)
-      UOp{op, dtype, static_cast<uint8_t>(shape.size()), 0, static_cast<uint32_t>(src.size()),
-          static_cast<uint32_t>(arg.size()), 0, next_id_++, hash, INT64_MIN, INT64_MAX, nullptr};
+  UOp* node = ::new (memory) UOp{op,
+                                 dtype,
+                                 static_cast<uint8_t>(shape.size()),
+                                 0,
+                                 static_cast<uint32_t>(src.size()),
+                                 static_cast<uint32_t>(arg.size()),
+                                 0,
+                                 next_id_++,
+                                 hash,
+                                 INT64_MIN,
+                                 INT64_MAX,
+                                 nullptr};
   char* trailing = reinterpret_cast<char*>(node + 1);
   if (!src.empty()) std::memcpy(trailing, src.data(), src.size_bytes());
   trailing += src.size_bytes();
@@ -165,6 +203,7 @@ Status toposort(Vec<Node>* out, Nodes roots) {
   Map<Node, uint8_t> seen(memory);
   Vec<Frame> stack(memory);
   for (Node root : roots) {
+    if (root == nullptr) return last_failure();
     if (seen.contains(root)) continue;
     ASTER_TRY(seen.set(root, 1));
     ASTER_TRY(stack.push(Frame{root, 0}));
@@ -190,6 +229,7 @@ Status Graph::substitute(Node* out, Node root, const Map<Node, Node>& map) {
     Node node;
     uint32_t next;
   };
+  if (root == nullptr) return last_failure();
   Map<Node, Node> done(*memory_);
   Vec<Frame> stack(*memory_);
   Vec<Node> sources(*memory_);
@@ -234,21 +274,26 @@ Status Graph::substitute(Node* out, Node root, const Map<Node, Node>& map) {
 Brief brief_shape(Words shape) {
   Brief out{};
   size_t used = 0;
-  const auto put = [&](const char* format, auto value) {
-    if (used + 24 >= sizeof(out.text)) return;
-    used += static_cast<size_t>(std::snprintf(out.text + used, sizeof(out.text) - used, format, value));
-  };
-  put("%s", "[");
+  out.text[used++] = '[';
   for (size_t i = 0; i < shape.size(); ++i) {
-    put(i == 0 ? "%lld" : ", %lld", static_cast<long long>(shape[i]));
+    char dim[24];
+    const int size = std::snprintf(dim, sizeof(dim), i == 0 ? "%lld" : ", %lld",
+                                   static_cast<long long>(shape[i]));
+    if (used + static_cast<size_t>(size) + sizeof("...]") > sizeof(out.text)) {
+      std::memcpy(out.text + used, "...", 3);
+      used += 3;
+      break;
+    }
+    std::memcpy(out.text + used, dim, static_cast<size_t>(size));
+    used += static_cast<size_t>(size);
   }
-  put("%s", "]");
+  out.text[used] = ']';
   return out;
 }
 
 Brief brief(Node node) {
   Brief out{};
-  std::snprintf(out.text, sizeof(out.text), "%s%.*s", dtype::name(node->dtype), 70,
+  std::snprintf(out.text, sizeof(out.text), "%s%.*s", dtype::name(node->dtype), 76,
                 brief_shape(node->shape()).text);
   return out;
 }

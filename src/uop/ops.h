@@ -18,28 +18,38 @@ T wrap(uint64_t x) {
 }
 template <typename T>
 T add(T a, T b) {
-  if constexpr (kReal<T>) return a + b;
-  else return wrap<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  if constexpr (kReal<T>)
+    return a + b;
+  else
+    return wrap<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
 template <typename T>
 T sub(T a, T b) {
-  if constexpr (kReal<T>) return a - b;
-  else return wrap<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+  if constexpr (kReal<T>)
+    return a - b;
+  else
+    return wrap<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
 }
 template <typename T>
 T mul(T a, T b) {
-  if constexpr (kReal<T>) return a * b;
-  else return wrap<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  if constexpr (kReal<T>)
+    return a * b;
+  else
+    return wrap<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 template <typename T>
 T neg(T a) {
-  if constexpr (kReal<T>) return -a;
-  else return sub(T(0), a);
+  if constexpr (kReal<T>)
+    return -a;
+  else
+    return sub(T(0), a);
 }
 template <typename T>
 T abs(T a) {
-  if constexpr (kReal<T>) return std::fabs(a);
-  else return a < T(0) ? neg(a) : a;
+  if constexpr (kReal<T>)
+    return std::fabs(a);
+  else
+    return a < T(0) ? neg(a) : a;
 }
 template <typename T>
 T bit_not(T a) {
@@ -47,23 +57,31 @@ T bit_not(T a) {
 }
 template <typename T>
 T trunc(T a) {
-  if constexpr (kReal<T>) return std::trunc(a);
-  else return a;
+  if constexpr (kReal<T>)
+    return std::trunc(a);
+  else
+    return a;
 }
 template <typename T>
 T floor(T a) {
-  if constexpr (kReal<T>) return std::floor(a);
-  else return a;
+  if constexpr (kReal<T>)
+    return std::floor(a);
+  else
+    return a;
 }
 template <typename T>
 T ceil(T a) {
-  if constexpr (kReal<T>) return std::ceil(a);
-  else return a;
+  if constexpr (kReal<T>)
+    return std::ceil(a);
+  else
+    return a;
 }
 template <typename T>
 T round(T a) {
-  if constexpr (kReal<T>) return std::nearbyint(a);
-  else return a;
+  if constexpr (kReal<T>)
+    return std::nearbyint(a);
+  else
+    return a;
 }
 template <typename T>
 T max(T a, T b) {
@@ -83,8 +101,10 @@ T min(T a, T b) {
 }
 template <typename T>
 T fma(T a, T b, T c) {
-  if constexpr (kReal<T>) return std::fma(a, b, c);
-  else return add(mul(a, b), c);
+  if constexpr (kReal<T>)
+    return std::fma(a, b, c);
+  else
+    return add(mul(a, b), c);
 }
 template <typename T>
 bool divides_badly(T a, T b) {
@@ -103,14 +123,16 @@ T cmod(T a, T b) {
 template <typename T>
 T floordiv(T a, T b) {
   const T q = cdiv(a, b);
-  return b != T(0) && cmod(a, b) != T(0) && ((a < T(0)) != (b < T(0))) ? static_cast<T>(q - T(1)) : q;
+  return b != T(0) && cmod(a, b) != T(0) && ((a < T(0)) != (b < T(0))) ? static_cast<T>(q - T(1))
+                                                                       : q;
 }
 template <typename T>
 T floormod(T a, T b) {
   const T r = cmod(a, b);
   return b != T(0) && r != T(0) && ((r < T(0)) != (b < T(0))) ? add(r, b) : r;
 }
-// Shift of a value of so many bits; amounts are taken as they are, negative or past the width: all bits leave.
+// Shift of a value of so many bits; amounts are taken as they are, negative or past the width: all
+// bits leave.
 inline int64_t shift(bool left, int64_t a, int64_t amount, int bits) {
   const bool past = amount < 0 || amount >= bits;
   if (left) return past ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << amount);
@@ -118,21 +140,28 @@ inline int64_t shift(bool left, int64_t a, int64_t amount, int bits) {
 }
 template <typename T>
 T shl(T a, T b) {
-  if constexpr (kReal<T>) return T(0);
-  else return static_cast<uint64_t>(b) >= 64 ? T(0) : wrap<T>(static_cast<uint64_t>(a) << b);
+  if constexpr (kReal<T>)
+    return T(0);
+  else
+    return static_cast<uint64_t>(b) >= 64 ? T(0) : wrap<T>(static_cast<uint64_t>(a) << b);
 }
 template <typename T>
 T shr(T a, T b) {
-  if constexpr (kReal<T>) return T(0);
-  else return static_cast<uint64_t>(b) >= 64 ? (a < T(0) ? static_cast<T>(~uint64_t{0}) : T(0)) : static_cast<T>(a >> b);
+  if constexpr (kReal<T>)
+    return T(0);
+  else
+    return static_cast<uint64_t>(b) >= 64 ? (a < T(0) ? static_cast<T>(~uint64_t{0}) : T(0))
+                                          : static_cast<T>(a >> b);
 }
 
-// threefry2x32 with 20 rounds (Salmon et al., SC'11): counter and key as two 32-bit halves each, low half first.
+// threefry2x32 with 20 rounds (Salmon et al., SC'11): counter and key as two 32-bit halves each,
+// low half first.
 inline uint64_t threefry_word(uint64_t counter, uint64_t key) {
   constexpr uint32_t kRotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
   const uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   const uint32_t ks[3] = {k0, k1, k0 ^ k1 ^ 0x1BD11BDAu};
-  uint32_t x0 = static_cast<uint32_t>(counter) + ks[0], x1 = static_cast<uint32_t>(counter >> 32) + ks[1];
+  uint32_t x0 = static_cast<uint32_t>(counter) + ks[0],
+           x1 = static_cast<uint32_t>(counter >> 32) + ks[1];
   for (uint32_t round = 0; round < 5; ++round) {
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t r = kRotations[(round % 2) * 4 + i];
@@ -146,8 +175,11 @@ inline uint64_t threefry_word(uint64_t counter, uint64_t key) {
 }
 template <typename T>
 T threefry(T counter, T key) {
-  if constexpr (kReal<T>) return T(0);
-  else return static_cast<T>(threefry_word(static_cast<uint64_t>(counter), static_cast<uint64_t>(key)));
+  if constexpr (kReal<T>)
+    return T(0);
+  else
+    return static_cast<T>(
+        threefry_word(static_cast<uint64_t>(counter), static_cast<uint64_t>(key)));
 }
 
 }  // namespace aster::uop::ops

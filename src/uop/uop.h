@@ -1,9 +1,11 @@
-// The IR: hash-consed nodes (op, dtype, shape, sources, argument words), and the graph that owns them.
+// The IR: hash-consed nodes (op, dtype, shape, sources, argument words), and the graph that owns
+// them.
 //
-// Equal nodes of one graph are the same pointer. A node never changes and its address never moves while it lives. Nodes are
-// reclaimed by collect() once nothing retains them. Shapes are part of the node (ndim 0: scalar); kernel nodes are scalars.
-// Operands of elementwise operations have equal shapes: broadcasting is explicit (Expand), constants carry any shape.
-// Builders absorb nil: given a null source they return null, and the thread's error record tells the first failure.
+// Equal nodes of one graph are the same pointer. A node never changes and its address never moves
+// while it lives. Nodes are reclaimed by collect() once nothing retains them. Shapes are part of
+// the node (ndim 0: scalar); kernel nodes are scalars. Operands of elementwise operations have
+// equal shapes: broadcasting is explicit (Expand), constants carry any shape. Builders absorb nil:
+// given a null source they return null, and the thread's error record tells the first failure.
 #pragma once
 
 #include <array>
@@ -62,9 +64,9 @@ struct UOp {
   uint32_t nsrc;
   uint32_t narg;
   mutable uint32_t references;  // of other nodes and of handles
-  uint64_t id;          // unique and increasing within a graph: what caches key on
+  uint64_t id;                  // unique and increasing within a graph: what caches key on
   uint64_t hash;
-  int64_t vmin, vmax;   // bounds of integer and bool scalars; {INT64_MIN, INT64_MAX} if unknown
+  int64_t vmin, vmax;  // bounds of integer and bool scalars; {INT64_MIN, INT64_MAX} if unknown
   UOp* bucket_next;
 
   std::span<const UOp* const> src() const {
@@ -76,9 +78,9 @@ struct UOp {
   Words shape() const { return {arg().data() + narg, ndim}; }
   int64_t dim(size_t axis) const { return shape()[axis]; }
   int64_t count() const {  // elements; graphs never hold a shape whose product overflows
-    int64_t n = 1;
-    for (int64_t d : shape()) n *= d;
-    return n;
+    uint64_t n = 1;        // unsigned, for [2^40, 2^40, 0]
+    for (int64_t d : shape()) n *= static_cast<uint64_t>(d);
+    return static_cast<int64_t>(n);
   }
 };
 using Node = const UOp*;
@@ -87,19 +89,21 @@ using Nodes = std::span<const Node>;
 // Owns nodes. A context has one for tensors; scheduling uses scratch graphs, dropped whole.
 class Graph {
  public:
-  // collects: whether nodes are reclaimed one by one; a scratch graph on an arena is dropped whole instead.
+  // collects: whether nodes are reclaimed one by one; a scratch graph on an arena is dropped whole
+  // instead.
   explicit Graph(Memory& memory, bool collects = true);
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // The one constructor of nodes; no checks and no simplification. Null on a nil source or a failed allocation.
+  // The one constructor of nodes; no checks but of the rank (at most 255) and no simplification.
+  // Null on a nil source or a failed allocation.
   Node make(Op op, DType dtype, Nodes src, Words arg = {}, Words shape = {});
 
-  // Leaves. A constant's word is canonical: the bits of a double for float dtypes, an int64_t for the others (uint64 by
-  // its bits, bool 0 or 1), truncated to the dtype.
+  // Leaves. A constant's word is canonical: the bits of a double for float dtypes, an int64_t for
+  // the others (uint64 by its bits, bool 0 or 1), truncated to the dtype.
   Node constant_word(DType dtype, Word word, Words shape = {});
-  Node constant(DType dtype, double value, Words shape = {});       // converted and truncated to dtype
+  Node constant(DType dtype, double value, Words shape = {});  // converted and truncated to dtype
   Node constant_int(DType dtype, int64_t value, Words shape = {});  // likewise
   Node index(int64_t value) { return constant_int(DType::kWeakInt, value); }
   Node param(Word slot, DType dtype, Words shape);
@@ -118,11 +122,12 @@ class Graph {
   Node reshape(Node x, Words shape);
   Node expand(Node x, Words shape);  // same rank, axes of size 1 grow
   Node permute(Node x, Words axes);
-  Node flip(Node x, Words axes_mask);                  // one 0 or 1 an axis
+  Node flip(Node x, Words axes_mask);  // one 0 or 1 an axis
   Node slice(Node x, Words start, Words step, Words size);
   Node pad(Node x, Words before, Words after, Words interior, Word fill_bits);
   Node window(Node x, int64_t axis, int64_t kernel, int64_t stride, int64_t dilation);
-  Node unwindow(Node x, int64_t axis, int64_t size, int64_t stride, int64_t dilation);  // axis and axis+1 are o, k
+  Node unwindow(Node x, int64_t axis, int64_t size, int64_t stride,
+                int64_t dilation);  // axis and axis+1 are o, k
   Node cat(Nodes xs, int64_t axis);
 
   Node reduce(Op op, Node x, Words axes);  // axes stay, with size 1; no axes: x
@@ -144,6 +149,8 @@ class Graph {
   void collect();
   void set_buffer_hook(void (*hook)(void* self, Node buffer), void* self);
 
+  // Whether this graph owns node, a live node of some graph.
+  bool owns(Node node) const;
   size_t node_count() const { return node_count_; }
   uint64_t nodes_made() const { return next_id_; }
   Memory& memory() { return *memory_; }
@@ -163,7 +170,12 @@ class Graph {
   void* buffer_hook_self_ = nullptr;
 };
 
-// Sources before users, each node once, in the order a depth-first walk from the first root meets them. Iterative.
+// The number of elements, or false: more than 255 axes, a negative one, or bytes that overflow
+// int64.
+bool count_elements(Words shape, int64_t* out);
+
+// Sources before users, each node once, in the order a depth-first walk from the first root meets
+// them; bodies of calls among them. Iterative. Nil root: last_failure().
 Status toposort(Vec<Node>* out, Nodes roots);
 
 // The value of a Const, in either form.
@@ -175,7 +187,8 @@ int64_t const_int(Node node);
 // Bounds of an integer or bool scalar from those of its sources; sound whatever overflows.
 void derive_bounds(UOp& node);
 
-// One elementwise operation (Cast included) on canonical words: operand is the dtype of the last source.
+// One elementwise operation (Cast included) on canonical words: operand is the dtype of the last
+// source.
 Word evaluate(Op op, DType operand, DType result, const Word* words);
 // The word of a value converted from one dtype to another.
 Word convert_word(Word word, DType from, DType to);
