@@ -30,7 +30,8 @@ class BlockPool {
   size_t free_count_ = 0;
 };
 
-// Bump allocation; release of a single request is a no-op. ASan sees what is handed out and what is free.
+// Bump allocation; release of a single request is a no-op. ASan sees what is handed out and what is
+// free.
 class Arena : public Memory {
  public:
   explicit Arena(BlockPool& pool);

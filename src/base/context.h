@@ -1,4 +1,5 @@
-// What a context owns in every module: its heap, blocks, lock, scopes and the state that modules above hang on it.
+// What a context owns in every module: its heap, blocks, lock, scopes and the state that modules
+// above hang on it.
 #pragma once
 
 #include <atomic>
@@ -36,6 +37,7 @@ class Context {
   // Frees of handles by foreign threads wait here until the context's thread enters next.
   void defer_free(HandleObject* object);
   void drain();
+  void try_drain();  // unless another thread is inside, which then does it when it leaves
 
   Status enter(bool* outer);  // STATE if another thread is inside
   void leave();
@@ -44,13 +46,15 @@ class Context {
   void log(int32_t level, const char* format, ...) const __attribute__((format(printf, 3, 4)));
 
   // Scopes: handles register themselves in the innermost one.
-  HandleObject* scope_handles = nullptr;  // head of the innermost scope's list
-  void* scope_top = nullptr;
+  HandleObject** scope_handles = nullptr;  // the innermost scope's list; null outside scopes
+  void* scope_top = nullptr;               // the innermost scope
 
  private:
   explicit Context(const aster_ml_context_options& options);
   ~Context();
   friend class Memory;
+  Status copy_text(const char** text);
+  bool try_enter(bool* outer);
 
   aster_ml_context_options options_;
   Heap heap_;
@@ -67,10 +71,17 @@ struct HandleObject {
   Context* context;
   void (*destroy)(HandleObject* object);  // runs on the context's thread
   HandleObject* next_deferred;
-  HandleObject* scope_previous;  // doubly linked list of the scope that made it; null links outside scopes
+  HandleObject*
+      scope_previous;  // doubly linked list of the scope that made it; null links outside scopes
   HandleObject* scope_next;
-  HandleObject** scope_head;  // the list's head, null when kept or made outside a scope
+  HandleObject** scope_head;       // the list's head, null when kept or made outside a scope
+  std::atomic<bool> freed{false};  // set by the first free_handle; later ones do nothing
 };
+
+// Fills the head of a new object: takes its reference on the context, registers it in the innermost
+// scope. On the context's thread. destroy releases the object's memory; the reference is given up
+// after it.
+void handle_init(HandleObject* object, Context& context, void (*destroy)(HandleObject* object));
 
 // Frees a handle's object: at once on the context's thread or an idle context, else deferred.
 void free_handle(HandleObject* object);

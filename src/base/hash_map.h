@@ -69,7 +69,8 @@ class Map {
     Vec<uint32_t> table(table_.memory());
     ASTER_TRY(table.resize(size, 0));
     table_ = std::move(table);
-    for (size_t i = 0; i < entries_.size(); ++i) place(static_cast<uint32_t>(i + 1), entries_[i].key);
+    for (size_t i = 0; i < entries_.size(); ++i)
+      place(static_cast<uint32_t>(i + 1), entries_[i].key);
     return kOk;
   }
   void place(uint32_t index, const K& key) {

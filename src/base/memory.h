@@ -1,5 +1,5 @@
-// Where memory comes from: an allocator table behind one virtual-free interface, and RAII containers on it.
-// Nothing here aborts: a failed request is a null pointer or a MEMORY status.
+// Where memory comes from: an allocator table behind one virtual-free interface, and RAII
+// containers on it. Nothing here aborts: a failed request is a null pointer or a MEMORY status.
 #pragma once
 
 #include <atomic>
@@ -47,8 +47,8 @@ class Memory {
   }
 
  protected:
-  Memory(void* self, AllocateFn allocate, ReleaseFn release)
-      : self_(self), allocate_(allocate), release_(release) {}
+  constexpr Memory(void* self, AllocateFn allocate_fn, ReleaseFn release_fn)
+      : self_(self), allocate_(allocate_fn), release_(release_fn) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   ~Memory() = default;
@@ -58,22 +58,30 @@ class Memory {
   ReleaseFn release_;
 };
 
-// The allocator table of a context (or the system's), counting what is held. Thread-safe if the table is.
+// The allocator table of a context (or the system's), counting what is held. Thread-safe if the
+// table is.
 class Heap : public Memory {
  public:
-  explicit Heap(const aster_ml_allocator* table);  // null: the system's
+  constexpr Heap()  // the system's allocator
+      : Memory(this, allocate_counted, release_counted),
+        table_{sizeof(aster_ml_allocator), nullptr, allocate_system, release_system} {}
+  explicit Heap(const aster_ml_allocator* table);  // null, or a null function in it: the system's
+  const aster_ml_allocator& table() const { return table_; }
   size_t bytes_now() const { return now_.load(std::memory_order_relaxed); }
   size_t bytes_most() const { return most_.load(std::memory_order_relaxed); }
 
  private:
   static void* allocate_counted(void* self, size_t bytes, size_t alignment);
   static void release_counted(void* self, void* pointer, size_t bytes, size_t alignment);
+  static void* allocate_system(void* self, size_t bytes, size_t alignment);
+  static void release_system(void* self, void* pointer, size_t bytes, size_t alignment);
   aster_ml_allocator table_;
   std::atomic<size_t> now_{0};
   std::atomic<size_t> most_{0};
 };
 
-// The process's own heap on the system allocator, for what belongs to no context (registries, worker pool).
+// The process's own heap on the system allocator, for what belongs to no context (registries,
+// worker pool).
 Heap& process_heap();
 
 inline Status out_of_memory(size_t bytes) {

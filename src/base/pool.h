@@ -1,4 +1,5 @@
-// The process's pool of workers. One for all contexts; made at the first run that wants more than one thread.
+// The process's pool of workers. One for all contexts; made at the first run that wants more than
+// one thread.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +8,10 @@
 
 namespace aster::pool {
 
-// body(self, task) for every task in [0, tasks), tasks taken dynamically by up to `threads` threads, the caller being one.
-// Returns when all are done. Tasks must not depend on who runs them. threads <= 1 runs on the caller alone and makes
-// no thread; so does a call while another thread is using the pool. If no worker can be made, the caller does the work.
+// body(self, task) for every task in [0, tasks), tasks taken dynamically by up to `threads`
+// threads, the caller being one. Returns when all are done. Tasks must not depend on who runs them.
+// threads <= 1 runs on the caller alone and makes no thread; so does a call while another thread is
+// using the pool. If no worker can be made, the caller does the work.
 using Body = void (*)(void* self, int64_t task);
 void run(int threads, int64_t tasks, Body body, void* self);
 

@@ -27,8 +27,8 @@ struct [[nodiscard]] Status {
 constexpr Status kOk{};
 
 // Fills the thread's error record and returns the code as a status. Never allocates.
-[[gnu::format(printf, 5, 6)]] Status fail_at(Code code, const char* module, const char* file, int line,
-                                             const char* format, ...);
+[[gnu::format(printf, 5, 6)]] Status fail_at(Code code, const char* module, const char* file,
+                                             int line, const char* format, ...);
 // The status of the thread's error record (INTERNAL if it is clear): what a nil node stands for.
 Status last_failure();
 
@@ -36,8 +36,8 @@ Status last_failure();
 #define ASTER_FAIL(code, ...) \
   ::aster::fail_at(::aster::Code::code, ASTER_MODULE, __FILE__, __LINE__, __VA_ARGS__)
 
-#define ASTER_TRY(call)                                       \
-  do {                                                        \
+#define ASTER_TRY(call)                                                  \
+  do {                                                                   \
     if (::aster::Status aster_s = (call); !aster_s.ok()) return aster_s; \
   } while (0)
 

@@ -1,0 +1,105 @@
+// The public functions on contexts and scopes.
+#include "base/context.h"
+
+namespace aster {
+namespace {
+
+struct Scope : HandleObject {
+  HandleObject* handles;  // made in this scope and not kept
+  Scope* outer;
+  HandleObject** outer_handles;
+};
+
+void destroy_scope(HandleObject* object) {
+  Scope* scope = static_cast<Scope*>(object);
+  scope->context->heap().destroy(scope);
+}
+
+Status begin(aster_ml_scope* out, Context& context) {
+  Scope* scope = context.heap().create<Scope>();
+  if (scope == nullptr) return out_of_memory(sizeof(Scope));
+  scope->outer = static_cast<Scope*>(context.scope_top);
+  scope->outer_handles = context.scope_handles;
+  scope->handles = nullptr;
+  handle_init(scope, context, destroy_scope);
+  scope_remove(scope);  // an outer scope never ends before this one
+  context.scope_top = scope;
+  context.scope_handles = &scope->handles;
+  out->impl = scope;
+  return kOk;
+}
+
+Status end(Scope* scope) {
+  Context& context = *scope->context;
+  if (context.scope_top != scope) return ASTER_FAIL(kSTATE, "a scope opened later is still open");
+  context.scope_top = scope->outer;
+  context.scope_handles = scope->outer_handles;
+  while (HandleObject* object = scope->handles) {
+    scope_remove(object);
+    free_handle(object);
+  }
+  return kOk;
+}
+
+}  // namespace
+}  // namespace aster
+
+extern "C" {
+
+int32_t aster_ml_context_init(aster_ml_context* out, const aster_ml_context_options* options) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
+  out->impl = nullptr;
+  aster::Context* context;
+  ASTER_TRY(aster::Context::create(&context, options));
+  out->impl = context;
+  return ASTER_ML_OK;
+}
+
+int32_t aster_ml_context_free(aster_ml_context* context) {
+  if (context == nullptr || context->impl == nullptr) return ASTER_ML_OK;
+  aster::Context* impl = static_cast<aster::Context*>(context->impl);
+  context->impl = nullptr;
+  impl->release();
+  return ASTER_ML_OK;
+}
+
+int32_t aster_ml_context_count_bytes(size_t* now, size_t* most, const aster_ml_context* context) {
+  ASTER_API();
+  if (now != nullptr) *now = 0;
+  if (most != nullptr) *most = 0;
+  if (context == nullptr || context->impl == nullptr) {
+    return ASTER_FAIL(kARGUMENT, "empty context");
+  }
+  const aster::Heap& heap = static_cast<aster::Context*>(context->impl)->heap();
+  if (now != nullptr) *now = heap.bytes_now();
+  if (most != nullptr) *most = heap.bytes_most();
+  return ASTER_ML_OK;
+}
+
+int32_t aster_ml_scope_begin(aster_ml_scope* out, const aster_ml_context* context) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
+  out->impl = nullptr;
+  aster::Context* impl = context != nullptr ? static_cast<aster::Context*>(context->impl) : nullptr;
+  aster::ContextLock lock(impl);
+  ASTER_TRY(lock.status());
+  return aster::begin(out, *impl);
+}
+
+int32_t aster_ml_scope_end(aster_ml_scope* scope) {
+  ASTER_API();
+  if (scope == nullptr || scope->impl == nullptr) return ASTER_ML_OK;
+  aster::Scope* impl = static_cast<aster::Scope*>(scope->impl);
+  aster::Context* context = impl->context;
+  {
+    aster::ContextLock lock(context);
+    ASTER_TRY(lock.status());
+    ASTER_TRY(aster::end(impl));
+  }
+  scope->impl = nullptr;
+  aster::free_handle(impl);  // may take the context with it, so after the lock
+  return ASTER_ML_OK;
+}
+
+}  // extern "C"

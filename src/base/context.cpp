@@ -1,0 +1,220 @@
+#include "base/context.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "base/pool.h"
+
+namespace aster {
+namespace {
+
+constexpr size_t kDefaultBlockBytes = 64 * 1024;
+
+// The address of a thread-local byte names the thread.
+uintptr_t this_thread() {
+  static thread_local char t_identity;
+  return reinterpret_cast<uintptr_t>(&t_identity);
+}
+
+Status check_options(const aster_ml_context_options& options) {
+  if (options.threads < 0) {
+    return ASTER_FAIL(kRANGE, "threads is %d: 0 or more is needed", options.threads);
+  }
+  if (options.log_level < 0 || options.log_level > ASTER_ML_LOG_DEBUG) {
+    return ASTER_FAIL(kRANGE, "log_level is %d: 0 to %d is needed", options.log_level,
+                      static_cast<int>(ASTER_ML_LOG_DEBUG));
+  }
+  const int32_t vector = options.vector_bytes;
+  if (vector != 0 && vector != 16 && vector != 32 && vector != 64) {
+    return ASTER_FAIL(kARGUMENT, "vector_bytes is %d: 0, 16, 32 or 64 is needed", vector);
+  }
+  if (options.arena_block_bytes > SIZE_MAX / 4) {
+    return ASTER_FAIL(kRANGE, "arena_block_bytes is %zu: too large", options.arena_block_bytes);
+  }
+  return kOk;
+}
+
+aster_ml_context_options with_defaults(aster_ml_context_options options) {
+  options.struct_size = sizeof(options);
+  if (options.threads == 0) options.threads = pool::hardware_threads();
+  if (options.log_level == 0) options.log_level = ASTER_ML_LOG_WARNING;
+  if (options.arena_block_bytes == 0) options.arena_block_bytes = kDefaultBlockBytes;
+  return options;
+}
+
+}  // namespace
+
+Context::Context(const aster_ml_context_options& options)
+    : options_(options), heap_(options.allocator), blocks_(heap_, options.arena_block_bytes) {
+  options_.allocator = nullptr;  // heap_ has its copy
+}
+
+Status Context::create(Context** out, const aster_ml_context_options* given) {
+  *out = nullptr;
+  aster_ml_context_options options{};
+  if (given != nullptr) {
+    if (given->struct_size < sizeof(given->struct_size)) {
+      return ASTER_FAIL(kARGUMENT, "struct_size of the options is not set");
+    }
+    std::memcpy(&options, given,
+                given->struct_size < sizeof(options) ? given->struct_size : sizeof(options));
+    ASTER_TRY(check_options(options));
+  }
+  options = with_defaults(options);
+  // Made before its own heap exists, so from another one on the same table.
+  Heap below(options.allocator);
+  Context* context = below.create<Context>(options);
+  if (context == nullptr) return out_of_memory(sizeof(Context));
+  // Both, so that neither is left pointing to the caller's text.
+  const Status cache_dir = context->copy_text(&context->options_.cache_dir);
+  const Status compiler = context->copy_text(&context->options_.compiler);
+  if (!cache_dir.ok() || !compiler.ok()) {
+    context->release();
+    return cache_dir.ok() ? compiler : cache_dir;
+  }
+  *out = context;
+  return kOk;
+}
+
+Status Context::copy_text(const char** text) {
+  const char* source = *text;
+  *text = nullptr;
+  if (source == nullptr) return kOk;
+  const size_t bytes = std::strlen(source) + 1;
+  char* copy = heap_.array<char>(bytes);
+  if (copy == nullptr) return out_of_memory(bytes);
+  std::memcpy(copy, source, bytes);
+  *text = copy;
+  return kOk;
+}
+
+Context::~Context() {
+  owner_.store(this_thread());  // what the modules' destructors call finds itself inside
+  for (int i = static_cast<int>(Module::kCount); i-- > 0;) {
+    if (destroys_[i] != nullptr) destroys_[i](*this, states_[i]);
+  }
+  for (const char* text : {options_.cache_dir, options_.compiler}) {
+    if (text != nullptr) heap_.release(const_cast<char*>(text), std::strlen(text) + 1, 1);
+  }
+}
+
+void Context::release() {
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const aster_ml_allocator table = heap_.table();
+  this->~Context();
+  table.release(table.self, this, sizeof(Context), alignof(Context));
+}
+
+bool Context::try_enter(bool* outer) {
+  const uintptr_t self = this_thread();
+  uintptr_t owner = owner_.load(std::memory_order_relaxed);
+  if (owner == self) {
+    *outer = false;
+    return true;
+  }
+  owner = 0;
+  *outer = owner_.compare_exchange_strong(owner, self);
+  return *outer;
+}
+
+Status Context::enter(bool* outer) {
+  if (!try_enter(outer)) return ASTER_FAIL(kSTATE, "another thread is using this context");
+  if (*outer) drain();
+  return kOk;
+}
+
+void Context::leave() {
+  // A foreign thread that found the context taken pushes, then tries to enter once more; this side
+  // opens, then looks at the list. One of the two sees the other.
+  for (;;) {
+    owner_.store(0);
+    if (deferred_.load() == nullptr) return;
+    bool outer;
+    if (!try_enter(&outer)) return;
+    drain();
+  }
+}
+
+bool Context::inside() const { return owner_.load(std::memory_order_relaxed) == this_thread(); }
+
+void Context::defer_free(HandleObject* object) {
+  HandleObject* head = deferred_.load();
+  do {
+    object->next_deferred = head;
+  } while (!deferred_.compare_exchange_weak(head, object));
+}
+
+void Context::drain() {
+  HandleObject* object = deferred_.exchange(nullptr);
+  while (object != nullptr) {
+    HandleObject* next = object->next_deferred;
+    scope_remove(object);
+    object->destroy(object);
+    // Whoever drains holds a reference of its own, so this is never the last one.
+    release();
+    object = next;
+  }
+}
+
+void Context::try_drain() {
+  bool outer;
+  if (!try_enter(&outer)) return;  // the thread inside drains when it leaves
+  drain();
+  if (outer) leave();
+}
+
+void Context::log(int32_t level, const char* format, ...) const {
+  if (options_.log == nullptr || level > options_.log_level) return;
+  char message[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(message, sizeof(message), format, arguments);
+  va_end(arguments);
+  options_.log(options_.log_self, level, message);
+}
+
+void handle_init(HandleObject* object, Context& context, void (*destroy)(HandleObject* object)) {
+  context.retain();
+  object->context = &context;
+  object->destroy = destroy;
+  object->next_deferred = nullptr;
+  object->scope_previous = object->scope_next = nullptr;
+  object->scope_head = nullptr;
+  object->freed.store(false, std::memory_order_relaxed);
+  scope_add(object);
+}
+
+void free_handle(HandleObject* object) {
+  if (object == nullptr || object->freed.exchange(true)) return;
+  Context& context = *object->context;
+  context.retain();  // outlives the object's own reference, which drain gives up
+  context.defer_free(object);
+  context.try_drain();
+  context.release();
+}
+
+void scope_add(HandleObject* object) {
+  HandleObject** head = object->context->scope_handles;
+  object->scope_head = head;
+  object->scope_previous = nullptr;
+  object->scope_next = nullptr;
+  if (head == nullptr) return;
+  object->scope_next = *head;
+  if (*head != nullptr) (*head)->scope_previous = object;
+  *head = object;
+}
+
+void scope_remove(HandleObject* object) {
+  if (object->scope_head == nullptr) return;
+  if (object->scope_previous != nullptr) {
+    object->scope_previous->scope_next = object->scope_next;
+  } else {
+    *object->scope_head = object->scope_next;
+  }
+  if (object->scope_next != nullptr) object->scope_next->scope_previous = object->scope_previous;
+  object->scope_previous = object->scope_next = nullptr;
+  object->scope_head = nullptr;
+}
+
+}  // namespace aster

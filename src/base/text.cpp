@@ -1,0 +1,60 @@
+#include "base/text.h"
+
+#include <charconv>
+#include <cstdio>
+
+namespace aster {
+namespace {
+
+template <typename T>
+void put_number(Text& text, T value) {
+  char digits[24];
+  const std::to_chars_result end = std::to_chars(digits, digits + sizeof(digits), value);
+  text << std::string_view(digits, static_cast<size_t>(end.ptr - digits));
+}
+
+}  // namespace
+
+Text& Text::operator<<(int64_t value) {
+  put_number(*this, value);
+  return *this;
+}
+
+Text& Text::operator<<(uint64_t value) {
+  put_number(*this, value);
+  return *this;
+}
+
+Text& Text::format(const char* format, ...) {
+  if (!status_.ok()) return *this;
+  va_list arguments;
+  va_start(arguments, format);
+  va_list again;
+  va_copy(again, arguments);
+  char brief[256];
+  const int length = std::vsnprintf(brief, sizeof(brief), format, arguments);
+  va_end(arguments);
+  if (length < 0) {
+    status_ = ASTER_FAIL(kINTERNAL, "text that cannot be formatted");
+  } else if (static_cast<size_t>(length) < sizeof(brief)) {
+    *this << std::string_view(brief, static_cast<size_t>(length));
+  } else {
+    const size_t old = chars_.size();
+    status_ = chars_.resize(old + static_cast<size_t>(length) + 1);
+    if (status_.ok()) {
+      std::vsnprintf(chars_.data() + old, static_cast<size_t>(length) + 1, format, again);
+      chars_.pop();
+    }
+  }
+  va_end(again);
+  return *this;
+}
+
+const char* Text::c_str() {
+  if (status_.ok()) status_ = chars_.push('\0');
+  if (!status_.ok()) return nullptr;
+  chars_.pop();
+  return chars_.data();
+}
+
+}  // namespace aster
