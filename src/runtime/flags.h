@@ -16,8 +16,8 @@ struct FlagInfo {
 };
 const FlagInfo& flag_info(Flag flag);
 
-// The variable's text now; null when unset, empty, or the process runs with raised privileges. Borrowed from the
-// environment: copy what is kept.
+// The variable's text now; null when unset, empty, or the process runs with raised privileges.
+// Borrowed from the environment: copy what is kept.
 const char* flag_text(Flag flag);
 
 }  // namespace aster::runtime

@@ -20,7 +20,8 @@ struct Leaf {
 Leaf cpuid(uint32_t leaf, uint32_t subleaf) {
   Leaf out;
   // False, and zeros, when the leaf lies beyond what the CPU has.
-  __get_cpuid_count(leaf, subleaf, &out.registers[0], &out.registers[1], &out.registers[2], &out.registers[3]);
+  __get_cpuid_count(leaf, subleaf, &out.registers[0], &out.registers[1], &out.registers[2],
+                    &out.registers[3]);
   return out;
 }
 
@@ -41,7 +42,8 @@ CpuFeatures read_features() {
   // Each leaf is read once: under a hypervisor every read is a trap.
   const Leaf leaves[] = {cpuid(1, 0), cpuid(7, 0), cpuid(7, 1)};
 #define FEATURE(name, flag, leaf, subleaf, reg, bit, bytes) \
-  out.name = (bytes == 64 ? zmm : ymm) && ((leaves[leaf == 1 ? 0 : 1 + subleaf].registers[reg] >> bit) & 1) != 0;
+  out.name = (bytes == 64 ? zmm : ymm) &&                   \
+             ((leaves[leaf == 1 ? 0 : 1 + subleaf].registers[reg] >> bit) & 1) != 0;
 #include "runtime/cpu/features.def"
 #undef FEATURE
   return out;
@@ -90,7 +92,8 @@ int natural_width(const CpuFeatures& f) {
 CpuFeatures narrowed(const CpuFeatures& features, int vector_bytes) {
   CpuFeatures out = features;
   if (vector_bytes != 0 && vector_bytes < out.vector_bytes) out.vector_bytes = vector_bytes;
-#define FEATURE(name, flag, leaf, subleaf, reg, bit, bytes) out.name = out.name && bytes <= out.vector_bytes;
+#define FEATURE(name, flag, leaf, subleaf, reg, bit, bytes) \
+  out.name = out.name && bytes <= out.vector_bytes;
 #include "runtime/cpu/features.def"
 #undef FEATURE
   return out;
@@ -110,7 +113,8 @@ void write_features(Text& out, const CpuFeatures& features) {
 #undef FEATURE
 }
 
-void each_feature_flag(const CpuFeatures& features, void (*take)(void* self, const char* flag), void* self) {
+void each_feature_flag(const CpuFeatures& features, void (*take)(void* self, const char* flag),
+                       void* self) {
 #define FEATURE(name, flag, leaf, subleaf, reg, bit, bytes) \
   if (features.name && flag[0] != '\0') take(self, flag);
 #include "runtime/cpu/features.def"

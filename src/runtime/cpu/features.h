@@ -9,8 +9,9 @@ struct CpuFeatures {
 #define FEATURE(name, flag, leaf, subleaf, reg, bit, bytes) bool name = false;
 #include "runtime/cpu/features.def"
 #undef FEATURE
-  // Widest vectors that code is made for: 64 (AVX-512 F DQ CD BW VL), 32 (AVX2, FMA, F16C, BMI) or 16 (SSE2 alone).
-  // Features beyond that width are false, so that equal widths on equal CPUs mean equal code.
+  // Widest vectors that code is made for: 64 (AVX-512 F DQ CD BW VL), 32 (AVX2, FMA, F16C, BMI) or
+  // 16 (SSE2 alone). Features beyond that width are false, so that equal widths on equal CPUs mean
+  // equal code.
   int vector_bytes = 16;
 
   bool operator==(const CpuFeatures&) const = default;
@@ -25,8 +26,10 @@ CpuFeatures narrowed(const CpuFeatures& features, int vector_bytes);
 // "x86_64 v64 avx f16c ...": the full set, for cache keys and reports.
 void write_features(Text& out, const CpuFeatures& features);
 
-// Calls take(self, flag) for every compiler flag of the set; flags are static text. Never -march=native.
-void each_feature_flag(const CpuFeatures& features, void (*take)(void* self, const char* flag), void* self);
+// Calls take(self, flag) for every compiler flag of the set; flags are static text. Never
+// -march=native.
+void each_feature_flag(const CpuFeatures& features, void (*take)(void* self, const char* flag),
+                       void* self);
 
 // Data caches in bytes, as seen by one core; a level that cannot be told is 0.
 struct CacheSizes {

@@ -1,18 +1,17 @@
 #include "runtime/cpu/process.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "runtime/cpu/file.h"
 
 namespace aster::runtime::cpu {
 namespace {
@@ -21,65 +20,6 @@ constexpr size_t kOutputLimit = size_t{256} << 20;
 constexpr size_t kErrorLimit = size_t{64} << 10;
 constexpr size_t kStackBytes = size_t{64} << 10;
 
-// Owns a descriptor that is never 0, 1 or 2: the host may have closed those, and the child replaces them.
-class Descriptor {
- public:
-  Descriptor() = default;
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  void reset(int fd = -1) {
-    if (fd_ >= 0) close(fd_);
-    fd_ = fd;
-  }
-  int get() const { return fd_; }
-
-  // An anonymous file in memory; no file system has to be writable.
-  bool open_memory(const char* name) {
-    int fd = memfd_create(name, MFD_CLOEXEC);
-    if (fd >= 0 && fd <= STDERR_FILENO) {
-      const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-      close(fd);
-      fd = moved;
-    }
-    reset(fd);
-    return fd >= 0;
-  }
-
- private:
-  int fd_ = -1;
-};
-
-bool write_all(int fd, std::span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  return true;
-}
-
-// The file's first bytes, at most limit.
-template <typename T>
-Status read_whole(int fd, size_t limit, Vec<T>* out) {
-  static_assert(sizeof(T) == 1);
-  struct stat info;
-  if (fstat(fd, &info) != 0) return ASTER_FAIL(kDEVICE, "cannot inspect captured output");
-  size_t size = static_cast<size_t>(info.st_size);
-  if (size > limit) size = limit;
-  ASTER_TRY(out->resize(size));
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t n = pread(fd, out->data() + done, size - done, static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    done += static_cast<size_t>(n);
-  }
-  out->truncate(done);
-  return kOk;
-}
-
 // What the child needs; it shares our memory until it executes the program.
 struct Launch {
   const Command* command;
@@ -87,35 +27,38 @@ struct Launch {
   volatile int failure;  // errno of exec, written by the child
 };
 
-// Runs in the child, on its own stack but in our memory: system calls only. Its handlers and descriptors are copies.
+// Runs in the child, on its own stack but in our memory: bare system calls only, since the wrappers
+// of libc and of the sanitizers keep state that is the host's. Handlers and descriptors are copies.
 [[gnu::no_sanitize("address", "thread", "undefined")]] int child_main(void* argument) {
   Launch* launch = static_cast<Launch*>(argument);
-  // Handlers must not run here, and a program must not inherit what the host ignores: a compiler driver whose SIGCHLD
-  // is ignored loses its own children.
-  struct sigaction standard = {};
-  standard.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) sigaction(signal, &standard, nullptr);
-  setpgid(0, 0);
+  // Handlers must not run here, and a program must not inherit what the host ignores: a compiler
+  // driver whose SIGCHLD is ignored loses its own children. All zeros is SIG_DFL, no flags, an
+  // empty mask.
+  const uint64_t nothing[4] = {};
+  for (int signal = 1; signal < NSIG; ++signal) {
+    syscall(SYS_rt_sigaction, signal, nothing, nullptr, sizeof(uint64_t));
+  }
+  syscall(SYS_setpgid, 0, 0);
   for (int fd = 0; fd < 3; ++fd) {
-    if (dup2(launch->standard[fd], fd) < 0) {
+    if (syscall(SYS_dup3, launch->standard[fd], fd, 0) < 0) {
       launch->failure = errno;
-      _exit(127);
+      syscall(SYS_exit_group, 127);
     }
   }
 #if defined(SYS_close_range)
-  syscall(SYS_close_range, 3u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);  // the host's descriptors; old kernels: no harm
+  syscall(SYS_close_range, 3u, ~0u,
+          4u /* CLOSE_RANGE_CLOEXEC */);  // the host's descriptors; old kernels: no harm
 #endif
   const rlimit no_core = {0, 0};
   const rlimit file_size = {kOutputLimit, kOutputLimit};
-  setrlimit(RLIMIT_CORE, &no_core);
-  setrlimit(RLIMIT_FSIZE, &file_size);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-  execve(launch->command->arguments[0], const_cast<char* const*>(launch->command->arguments),
-         const_cast<char* const*>(launch->command->environment));
+  syscall(SYS_prlimit64, 0, RLIMIT_CORE, &no_core, nullptr);
+  syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, &file_size, nullptr);
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, nothing, nullptr, sizeof(uint64_t));
+  syscall(SYS_execve, launch->command->arguments[0], launch->command->arguments,
+          launch->command->environment);
   launch->failure = errno;
-  _exit(127);
+  syscall(SYS_exit_group, 127);
+  return 0;
 }
 
 struct Child {
@@ -149,7 +92,8 @@ class Quiet {
 Status open_files(const Command& command, Child* child) {
   constexpr const char* kNames[3] = {"aster-input", "aster-output", "aster-error"};
   for (int i = 0; i < 3; ++i) {
-    if (!child->files[i].open_memory(kNames[i])) {
+    child->files[i] = open_memory_file(kNames[i]);
+    if (!child->files[i].valid()) {
       return ASTER_FAIL(kDEVICE, "cannot open a file in memory (errno %d)", errno);
     }
   }
@@ -162,13 +106,15 @@ Status open_files(const Command& command, Child* child) {
 
 Status start(const Command& command, uint8_t* stack, Child* child, Outcome* outcome) {
   ASTER_TRY(open_files(command, child));
-  Launch launch = {&command, {child->files[0].get(), child->files[1].get(), child->files[2].get()}, 0};
+  Launch launch = {
+      &command, {child->files[0].get(), child->files[1].get(), child->files[2].get()}, 0};
   int watch = -1;
   {
     Quiet quiet;
-    // An exit signal of 0 instead of SIGCHLD: nobody else reaps this child. CLONE_VFORK: we go on when it has executed
-    // the program, so a host of many gigabytes copies no page tables.
-    child->pid = clone(child_main, stack + kStackBytes, CLONE_VM | CLONE_VFORK | CLONE_PIDFD, &launch, &watch);
+    // An exit signal of 0 instead of SIGCHLD: nobody else reaps this child. CLONE_VFORK: we go on
+    // when it has executed the program, so a host of many gigabytes copies no page tables.
+    child->pid = clone(child_main, stack + kStackBytes, CLONE_VM | CLONE_VFORK | CLONE_PIDFD,
+                       &launch, &watch);
   }
   if (child->pid < 0) return ASTER_FAIL(kDEVICE, "cannot start a process (errno %d)", errno);
   if (watch >= 0) child->watch.reset(watch);
@@ -239,22 +185,23 @@ Status wait_for_all(std::span<Child> children, std::span<Outcome> outcomes, int 
   return kOk;
 }
 
-Status run_children(std::span<const Command> commands, std::span<Outcome> outcomes, std::span<Child> children,
-                    uint8_t* stack, int timeout_ms) {
+Status run_children(std::span<const Command> commands, std::span<Outcome> outcomes,
+                    std::span<Child> children, uint8_t* stack, int timeout_ms) {
   for (size_t i = 0; i < commands.size(); ++i) {
     ASTER_TRY(start(commands[i], stack, &children[i], &outcomes[i]));
   }
   ASTER_TRY(wait_for_all(children, outcomes, timeout_ms));
   for (size_t i = 0; i < commands.size(); ++i) {
-    ASTER_TRY(read_whole(children[i].files[1].get(), kOutputLimit, &outcomes[i].output));
-    ASTER_TRY(read_whole(children[i].files[2].get(), kErrorLimit, &outcomes[i].error));
+    ASTER_TRY(read_file(children[i].files[1].get(), 0, kOutputLimit, &outcomes[i].output));
+    ASTER_TRY(read_file(children[i].files[2].get(), 0, kErrorLimit, &outcomes[i].error));
   }
   return kOk;
 }
 
 }  // namespace
 
-Status run_commands(std::span<const Command> commands, std::span<Outcome> outcomes, int timeout_ms) {
+Status run_commands(std::span<const Command> commands, std::span<Outcome> outcomes,
+                    int timeout_ms) {
   if (commands.size() != outcomes.size()) return ASTER_FAIL(kINTERNAL, "one outcome a command");
   if (commands.empty()) return kOk;
   Memory& memory = outcomes[0].output.memory();
@@ -263,7 +210,8 @@ Status run_commands(std::span<const Command> commands, std::span<Outcome> outcom
   for (size_t i = 0; i < commands.size(); ++i) ASTER_TRY(children.push(Child()));
   uint8_t* stack = static_cast<uint8_t*>(memory.allocate(kStackBytes, 64));
   if (stack == nullptr) return out_of_memory(kStackBytes);
-  const Status status = run_children(commands, outcomes, {children.data(), children.size()}, stack, timeout_ms);
+  const Status status =
+      run_children(commands, outcomes, {children.data(), children.size()}, stack, timeout_ms);
   // After a failure in the middle nothing may be left running.
   for (size_t i = 0; i < children.size(); ++i) {
     if (children[i].running) kill_group(&children[i], &outcomes[i]);

@@ -1,4 +1,5 @@
-// Runs other programs from inside a host whose signals, descriptors and children are not ours to touch.
+// Runs other programs from inside a host whose signals, descriptors and children are not ours to
+// touch.
 #pragma once
 
 #include <span>
@@ -8,8 +9,8 @@
 
 namespace aster::runtime::cpu {
 
-// One program to run. Its standard input holds `input`; standard output and error are captured. It gets no other
-// descriptor, the signal handling of a fresh login, and a process group of its own.
+// One program to run. Its standard input holds `input`; standard output and error are captured. It
+// gets no other descriptor, the signal handling of a fresh login, and a process group of its own.
 struct Command {
   const char* const* arguments;    // [0] is the program's absolute path; ends with null
   const char* const* environment;  // ends with null
@@ -24,14 +25,15 @@ struct Outcome {
   int exit_code = -1;  // 128 + n when ended by signal n; meaningful when status_known
   bool succeeded() const { return started && status_known && exit_code == 0; }
   Vec<uint8_t> output;
-  Vec<char> error;  // at most 64 KiB of it
+  Vec<uint8_t> error;  // at most 64 KiB of it
 };
 
-// Runs all commands at the same time and waits for every one. A command that cannot be started, fails or takes longer
-// than timeout_ms says so in its outcome; its neighbours are not affected. The children are invisible to the host:
-// they send no SIGCHLD, wait() and waitpid(-1) of the host do not see them, and a host that ignores SIGCHLD does not
-// lose their status. Output beyond 256 MiB makes the program fail.
-// Errors: MEMORY; DEVICE when the system has no descriptors or processes left.  Threads: any.
+// Runs all commands at the same time and waits for every one. A command that cannot be started,
+// fails or takes longer than timeout_ms says so in its outcome; its neighbours are not affected.
+// The children are invisible to the host: they send no SIGCHLD, wait() and waitpid(-1) of the host
+// do not see them, and a host that ignores SIGCHLD does not lose their status. Output beyond 256
+// MiB makes the program fail. Errors: MEMORY; DEVICE when the system has no descriptors or
+// processes left.  Threads: any.
 Status run_commands(std::span<const Command> commands, std::span<Outcome> outcomes, int timeout_ms);
 
 }  // namespace aster::runtime::cpu
