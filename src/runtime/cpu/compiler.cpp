@@ -2,9 +2,12 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <iterator>
 
 #include "runtime/cpu/file.h"
 #include "runtime/cpu/process.h"
@@ -185,10 +188,45 @@ Status ask_version(CompilerInfo* info, Memory& memory) {
   return kOk;
 }
 
+// Identities that this process has asked for; contexts come and go, and asking takes a process each time.
+struct Known {
+  pthread_mutex_t mutex;
+  CompilerInfo entries[4];
+  uint32_t next;
+};
+Known known = {PTHREAD_MUTEX_INITIALIZER, {}, 0};
+
+bool same_file(const CompilerInfo& a, const CompilerInfo& b) {
+  return a.device == b.device && a.inode == b.inode && a.size == b.size && a.modified_ns == b.modified_ns &&
+         std::strcmp(a.path, b.path) == 0;
+}
+
+bool recall_known(CompilerInfo* info) {
+  pthread_mutex_lock(&known.mutex);
+  bool found = false;
+  for (const CompilerInfo& entry : known.entries) {
+    found = entry.kind != CompilerKind::kNone && same_file(entry, *info);
+    if (!found) continue;
+    *info = entry;
+    break;
+  }
+  pthread_mutex_unlock(&known.mutex);
+  return found;
+}
+
+void keep_known(const CompilerInfo& info) {
+  pthread_mutex_lock(&known.mutex);
+  known.entries[known.next++ % std::size(known.entries)] = info;
+  pthread_mutex_unlock(&known.mutex);
+}
+
 Status identify(CompilerInfo* info, const IdentityMemory& identities, Memory& memory) {
-  if (identities.recall != nullptr && identities.recall(identities.self, info)) return kOk;
-  ASTER_TRY(ask_version(info, memory));
-  if (identities.keep != nullptr) identities.keep(identities.self, *info);
+  if (recall_known(info)) return kOk;
+  if (identities.recall == nullptr || !identities.recall(identities.self, info)) {
+    ASTER_TRY(ask_version(info, memory));
+    if (identities.keep != nullptr) identities.keep(identities.self, *info);
+  }
+  keep_known(*info);
   return kOk;
 }
 

@@ -1,0 +1,641 @@
+#include "runtime/cpu/module.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "base/pool.h"
+#include "runtime/flags.h"
+
+namespace aster::runtime::cpu {
+
+// Raised when the form of packs, bundles or keys changes.
+constexpr std::string_view kKeyVersion = "aster kernels 1";
+constexpr size_t kMostUnits = 16;
+constexpr std::string_view kIdentityTarget = "compilers";
+
+struct Code {
+  Code(Memory& memory, const Digest& given) : key(given), images(memory) {}
+  Digest key;
+  Vec<Image> images;
+  size_t bytes = 0;
+  uint32_t users = 0;
+  bool unloading = false;
+
+  void* find(std::string_view name) const {
+    for (const Image& image : images) {
+      if (void* function = image.find(name)) return function;
+    }
+    return nullptr;
+  }
+};
+
+namespace {
+
+double now_ms() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
+Digest digest_of(std::string_view text) { return Sha256().add_text(text).finish(); }
+
+// --- The system's compiler as a provider
+// ---------------------------------------------------------------------------
+
+Status system_identify(void* self, const CpuFeatures& features, Text& out) {
+  const CompilerInfo& compiler = *static_cast<const CompilerInfo*>(self);
+  write_identity(out, compiler);
+  out << "\n";
+  write_flags(out, compiler, features);
+  return out.status();
+}
+
+Status system_compile(void* self, const CpuFeatures& features,
+                      std::span<const std::string_view> sources, std::span<Vec<uint8_t>> objects,
+                      Memory& memory) {
+  return compile(*static_cast<const CompilerInfo*>(self), features, sources, objects, memory);
+}
+
+Status system_link(void* self, std::span<const uint8_t> object, Vec<uint8_t>* shared,
+                   Memory& memory) {
+  return link_shared(*static_cast<const CompilerInfo*>(self), object, shared, memory);
+}
+
+// --- Identities of compilers in the disk cache
+// ---------------------------------------------------------------------
+
+Digest identity_key(const CompilerInfo& info) {
+  const uint64_t numbers[] = {info.device, info.inode, static_cast<uint64_t>(info.size),
+                              static_cast<uint64_t>(info.modified_ns)};
+  return Sha256()
+      .add_text("compiler identity")
+      .add_text(info.path)
+      .add(numbers, sizeof(numbers))
+      .finish();
+}
+
+struct IdentityCache {
+  Cache* cache;
+  Memory* memory;
+
+  static bool recall(void* self, CompilerInfo* info) {
+    const IdentityCache& in = *static_cast<const IdentityCache*>(self);
+    Vec<uint8_t> bytes(*in.memory);
+    if (!in.cache->get(kIdentityTarget, identity_key(*info), &bytes)) return false;
+    if (bytes.size() < 2 || bytes.size() > sizeof(info->version)) return false;
+    const auto kind = static_cast<CompilerKind>(bytes[0]);
+    if (kind != CompilerKind::kGcc && kind != CompilerKind::kClang) return false;
+    info->kind = kind;
+    std::memcpy(info->version, bytes.data() + 1, bytes.size() - 1);
+    info->version[bytes.size() - 1] = '\0';
+    return true;
+  }
+  static void keep(void* self, const CompilerInfo& info) {
+    const IdentityCache& in = *static_cast<const IdentityCache*>(self);
+    uint8_t bytes[sizeof(info.version)] = {static_cast<uint8_t>(info.kind)};
+    const size_t length = std::min(std::strlen(info.version), sizeof(bytes) - 1);
+    std::memcpy(bytes + 1, info.version, length);
+    in.cache->put(kIdentityTarget, identity_key(info), {bytes, length + 1});
+  }
+};
+
+// --- What is kept on disk
+// ------------------------------------------------------------------------------------------
+//
+// pack    what one compilation gave: u64 count, u64 size of each object, the objects
+// kernel  key of the pack that has it
+// bundle  all kernels of one request: u64 packs, u64 kernels, their keys, u64 index of each
+// kernel's pack
+
+Status append_number(Vec<uint8_t>* out, uint64_t number) {
+  uint8_t bytes[sizeof(number)];
+  std::memcpy(bytes, &number, sizeof(number));
+  return out->append(bytes, sizeof(bytes));
+}
+
+// Takes from the front of bytes; false when they are too few.
+bool take(std::span<const uint8_t>* bytes, uint64_t size, std::span<const uint8_t>* out) {
+  if (size > bytes->size()) return false;
+  *out = bytes->first(size);
+  *bytes = bytes->subspan(size);
+  return true;
+}
+
+bool take_number(std::span<const uint8_t>* bytes, uint64_t* out) {
+  std::span<const uint8_t> part;
+  if (!take(bytes, sizeof(*out), &part)) return false;
+  std::memcpy(out, part.data(), sizeof(*out));
+  return true;
+}
+
+bool take_digest(std::span<const uint8_t>* bytes, Digest* out) {
+  std::span<const uint8_t> part;
+  if (!take(bytes, out->size(), &part)) return false;
+  std::memcpy(out->data(), part.data(), out->size());
+  return true;
+}
+
+Status write_pack(std::span<const Vec<uint8_t>> objects, Vec<uint8_t>* out) {
+  ASTER_TRY(append_number(out, objects.size()));
+  for (const Vec<uint8_t>& object : objects) ASTER_TRY(append_number(out, object.size()));
+  for (const Vec<uint8_t>& object : objects) ASTER_TRY(out->append(object.data(), object.size()));
+  return kOk;
+}
+
+}  // namespace
+
+void KernelSet::release() {
+  if (--references_ != 0) return;
+  for (Code* code : codes_) --code->users;
+  codes_.memory().destroy(this);
+}
+
+// --- One request
+// ---------------------------------------------------------------------------------------------------
+
+class KernelLoad {
+ public:
+  KernelLoad(KernelLibrary& library, std::string_view prelude,
+             std::span<const KernelSource> kernels, std::span<void*> functions, CompileStats* stats)
+      : library_(library),
+        memory_(library.context_.heap()),
+        prelude_(prelude),
+        kernels_(kernels),
+        functions_(functions),
+        stats_(stats),
+        keys_(memory_),
+        codes_(memory_),
+        missing_(memory_),
+        bundle_bytes_(memory_) {}
+
+  Status run(KernelSet* set) {
+    ASTER_TRY(make_keys());
+    ASTER_TRY(find_loaded());
+    stats_->reused = stats_->kernels - static_cast<int64_t>(missing_.size());
+    const bool all_loaded = missing_.empty();
+    if (!all_loaded) {
+      ASTER_TRY(find_bundle());
+      const bool from_bundle = missing_.empty();
+      ASTER_TRY(find_single());
+      stats_->cached = stats_->kernels - stats_->reused - static_cast<int64_t>(missing_.size());
+      if (!missing_.empty()) ASTER_TRY(compile_missing());
+      if (!from_bundle) ASTER_TRY(put_bundle());
+    }
+    for (Code* code : codes_) {
+      if (std::find(set->codes_.begin(), set->codes_.end(), code) != set->codes_.end()) continue;
+      ASTER_TRY(set->codes_.push(code));
+      ++code->users;
+    }
+    return kOk;
+  }
+
+ private:
+  Status make_keys() {
+    Map<std::string_view, size_t, NameHash> names(memory_);
+    const Digest whole_prelude = digest_of(prelude_);
+    Sha256 all;
+    all.add_text("bundle");
+    for (size_t i = 0; i < kernels_.size(); ++i) {
+      const KernelSource& kernel = kernels_[i];
+      const Digest prelude = kernel.needs.empty() ? whole_prelude : digest_of(kernel.needs);
+      Sha256 key;
+      key.add_text("kernel")
+          .add(library_.base_.data(), library_.base_.size())
+          .add(prelude.data(), prelude.size());
+      key.add_text(kernel.name).add_text(kernel.text);
+      ASTER_TRY(keys_.push(key.finish()));
+      all.add(keys_[i].data(), keys_[i].size());
+      const size_t first = names.get(kernel.name, i);
+      if (keys_[first] != keys_[i]) {
+        return ASTER_FAIL(kARGUMENT, "two kernels are named '%.*s'",
+                          static_cast<int>(kernel.name.size()), kernel.name.data());
+      }
+      ASTER_TRY(names.set(kernel.name, first));
+    }
+    bundle_ = all.finish();
+    return codes_.resize(kernels_.size(), nullptr);
+  }
+
+  // Takes the kernels that are loaded; missing_ has the others.
+  Status find_loaded() {
+    for (size_t i = 0; i < kernels_.size(); ++i) {
+      if (const KernelLibrary::Entry* entry = library_.kernels_.find(keys_[i])) {
+        functions_[i] = entry->function;
+        codes_[i] = entry->code;
+      } else {
+        ASTER_TRY(missing_.push(i));
+      }
+    }
+    return kOk;
+  }
+
+  // Takes a kernel out of loaded code; false when it is not in there.
+  Status take_from(Code* code, size_t index, bool* found) {
+    void* function = code->find(kernels_[index].name);
+    *found = function != nullptr;
+    if (!*found) return kOk;
+    ASTER_TRY(library_.kernels_.set(keys_[index], KernelLibrary::Entry{code, function}));
+    functions_[index] = function;
+    codes_[index] = code;
+    return kOk;
+  }
+
+  // Code of a pack, from memory or disk; null when there is none or it does not load, which is then
+  // a miss.
+  Status find_code(const Digest& key, Code** out) {
+    *out = library_.code_by_key_.get(key, nullptr);
+    if (*out != nullptr) return kOk;
+    Vec<uint8_t> pack(memory_);
+    if (!library_.cache_.get(library_.target_name(), key, &pack)) return kOk;
+    const Status status = library_.add_code(key, {pack.data(), pack.size()}, out);
+    return status.code == static_cast<int32_t>(aster::Code::kMEMORY) ? status : kOk;
+  }
+
+  // Takes what it can from the file of the whole request.
+  Status find_bundle() {
+    Vec<uint8_t> bytes(memory_);
+    if (!library_.cache_.get(library_.target_name(), bundle_, &bytes)) return kOk;
+    std::span<const uint8_t> rest(bytes.data(), bytes.size());
+    uint64_t packs = 0;
+    uint64_t kernels = 0;
+    if (!take_number(&rest, &packs) || !take_number(&rest, &kernels) || kernels != kernels_.size())
+      return kOk;
+    if (packs > kernels) return kOk;
+    Vec<Code*> codes(memory_);
+    for (uint64_t i = 0; i < packs; ++i) {
+      Digest key;
+      Code* code = nullptr;
+      if (!take_digest(&rest, &key)) return kOk;
+      ASTER_TRY(find_code(key, &code));
+      ASTER_TRY(codes.push(code));
+    }
+    const std::span<const uint8_t> indices = rest;
+    return keep_missing([&](size_t index, bool* found) -> Status {
+      std::span<const uint8_t> at =
+          indices.subspan(std::min<size_t>(indices.size(), index * sizeof(uint64_t)));
+      uint64_t pack = 0;
+      *found = take_number(&at, &pack) && pack < codes.size() && codes[pack] != nullptr;
+      return *found ? take_from(codes[pack], index, found) : kOk;
+    });
+  }
+
+  // Takes the kernels that other requests have left on disk.
+  Status find_single() {
+    Vec<uint8_t> bytes(memory_);
+    return keep_missing([&](size_t index, bool* found) -> Status {
+      *found = false;
+      Digest key;
+      if (!library_.cache_.get(library_.target_name(), keys_[index], &bytes)) return kOk;
+      std::span<const uint8_t> rest(bytes.data(), bytes.size());
+      Code* code = nullptr;
+      if (take_digest(&rest, &key)) ASTER_TRY(find_code(key, &code));
+      return code != nullptr ? take_from(code, index, found) : kOk;
+    });
+  }
+
+  // Leaves in missing_ those that look(index, &found) does not find.
+  template <typename Look>
+  Status keep_missing(Look look) {
+    size_t left = 0;
+    for (const size_t index : missing_) {
+      bool found = false;
+      // An equal kernel earlier in the request may have brought it.
+      if (const KernelLibrary::Entry* entry = library_.kernels_.find(keys_[index])) {
+        functions_[index] = entry->function;
+        codes_[index] = entry->code;
+        found = true;
+      } else {
+        ASTER_TRY(look(index, &found));
+      }
+      if (!found) missing_[left++] = index;
+    }
+    missing_.truncate(left);
+    return kOk;
+  }
+
+  // The translation unit of each kernel of `order`: the largest first, each to the unit with least
+  // text.
+  Status partition(Vec<size_t>* order, size_t units, Vec<size_t>* unit_of) {
+    std::sort(order->begin(), order->end(), [this](size_t a, size_t b) {
+      const size_t size_a = kernels_[a].text.size();
+      const size_t size_b = kernels_[b].text.size();
+      return size_a != size_b ? size_a > size_b : a < b;
+    });
+    Vec<size_t> sizes(memory_);
+    ASTER_TRY(sizes.resize(units, 0));
+    for (const size_t index : *order) {
+      size_t* least = std::min_element(sizes.begin(), sizes.end());
+      *least += kernels_[index].text.size();
+      ASTER_TRY(unit_of->push(static_cast<size_t>(least - sizes.begin())));
+    }
+    return kOk;
+  }
+
+  // The missing kernels, equal ones once.
+  Status distinct_missing(Vec<size_t>* out) {
+    Map<Digest, size_t, KernelLibrary::DigestHash> seen(memory_);
+    for (const size_t index : missing_) {
+      if (seen.contains(keys_[index])) continue;
+      ASTER_TRY(seen.set(keys_[index], index));
+      ASTER_TRY(out->push(index));
+    }
+    return kOk;
+  }
+
+  Status compile_missing() {
+    const double start = now_ms();
+    Vec<size_t> order(memory_);
+    Vec<size_t> unit_of(memory_);
+    ASTER_TRY(distinct_missing(&order));
+    const size_t threads = static_cast<size_t>(pool::hardware_threads());
+    const size_t units = std::min({threads, order.size(), kMostUnits});
+    ASTER_TRY(partition(&order, units, &unit_of));
+
+    Vec<Vec<uint8_t>> objects(memory_);
+    for (size_t i = 0; i < units; ++i) ASTER_TRY(objects.push(Vec<uint8_t>(memory_)));
+    const std::span<Vec<uint8_t>> made(objects.data(), objects.size());
+    ASTER_TRY(compile_units(order, unit_of, made));
+    stats_->compile_ms = now_ms() - start;
+    stats_->compiled = static_cast<int64_t>(order.size());
+    stats_->units = static_cast<int64_t>(units);
+
+    Sha256 key;
+    key.add_text("pack");
+    for (const size_t index : order) key.add(keys_[index].data(), keys_[index].size());
+    const Digest pack_key = key.finish();
+    Vec<uint8_t> pack(memory_);
+    ASTER_TRY(write_pack(made, &pack));
+    const std::span<const uint8_t> bytes(pack.data(), pack.size());
+    Code* code = nullptr;
+    ASTER_TRY(library_.add_code(pack_key, bytes, &code));
+    ASTER_TRY(
+        keep_missing([&](size_t index, bool* found) { return take_from(code, index, found); }));
+    if (!missing_.empty()) {
+      const std::string_view name = kernels_[missing_[0]].name;
+      return ASTER_FAIL(kINTERNAL, "the compiled module has no '%.*s'",
+                        static_cast<int>(name.size()), name.data());
+    }
+    library_.cache_.put(library_.target_name(), pack_key, bytes);
+    for (const size_t index : order) {
+      library_.cache_.put(library_.target_name(), keys_[index], {pack_key.data(), pack_key.size()});
+    }
+    library_.context_.log(ASTER_ML_LOG_INFO, "compiled %lld kernels in %lld units, %.1f ms",
+                          static_cast<long long>(stats_->compiled), static_cast<long long>(units),
+                          stats_->compile_ms);
+    return kOk;
+  }
+
+  Status compile_units(const Vec<size_t>& order, const Vec<size_t>& unit_of,
+                       std::span<Vec<uint8_t>> objects) {
+    Vec<char> text(memory_);
+    Vec<size_t> ends(memory_);
+    const auto add = [&text](std::string_view part) {
+      return text.append(part.data(), part.size());
+    };
+    for (size_t unit = 0; unit < objects.size(); ++unit) {
+      ASTER_TRY(add(prelude_));
+      for (size_t i = 0; i < order.size(); ++i) {
+        if (unit_of[i] != unit) continue;
+        ASTER_TRY(add("\n"));
+        ASTER_TRY(add(kernels_[order[i]].text));
+      }
+      ASTER_TRY(add("\n"));
+      ASTER_TRY(ends.push(text.size()));
+    }
+    Vec<std::string_view> sources(memory_);
+    for (size_t unit = 0; unit < objects.size(); ++unit) {
+      const size_t begin = unit == 0 ? 0 : ends[unit - 1];
+      ASTER_TRY(sources.push(std::string_view(text.data() + begin, ends[unit] - begin)));
+    }
+    const Provider& provider = library_.provider_;
+    ASTER_TRY(provider.compile(provider.self, library_.features_, {sources.data(), sources.size()},
+                               objects, memory_));
+    if (!library_.options_.shared_objects) return kOk;
+    if (provider.link == nullptr)
+      return ASTER_FAIL(kUNSUPPORTED, "the system does not let memory become executable");
+    for (Vec<uint8_t>& object : objects) {
+      Vec<uint8_t> shared(memory_);
+      ASTER_TRY(provider.link(provider.self, {object.data(), object.size()}, &shared, memory_));
+      object = std::move(shared);
+    }
+    return kOk;
+  }
+
+  Status put_bundle() {
+    if (!library_.cache_.enabled()) return kOk;
+    Vec<Code*> packs(memory_);
+    Vec<uint8_t> indices(memory_);
+    for (Code* code : codes_) {
+      size_t at = static_cast<size_t>(std::find(packs.begin(), packs.end(), code) - packs.begin());
+      if (at == packs.size()) ASTER_TRY(packs.push(code));
+      ASTER_TRY(append_number(&indices, at));
+    }
+    ASTER_TRY(append_number(&bundle_bytes_, packs.size()));
+    ASTER_TRY(append_number(&bundle_bytes_, codes_.size()));
+    for (const Code* code : packs)
+      ASTER_TRY(bundle_bytes_.append(code->key.data(), code->key.size()));
+    ASTER_TRY(bundle_bytes_.append(indices.data(), indices.size()));
+    library_.cache_.put(library_.target_name(), bundle_,
+                        {bundle_bytes_.data(), bundle_bytes_.size()});
+    return kOk;
+  }
+
+  KernelLibrary& library_;
+  Memory& memory_;
+  std::string_view prelude_;
+  std::span<const KernelSource> kernels_;
+  std::span<void*> functions_;
+  CompileStats* stats_;
+  Vec<Digest> keys_;
+  Digest bundle_ = {};
+  Vec<Code*> codes_;     // of each kernel
+  Vec<size_t> missing_;  // kernels without a function so far
+  Vec<uint8_t> bundle_bytes_;
+};
+
+// --- The library
+// ---------------------------------------------------------------------------------------------------
+
+uint64_t KernelLibrary::DigestHash::operator()(const Digest& digest) const {
+  uint64_t word;
+  std::memcpy(&word, digest.data(), sizeof(word));
+  return word;
+}
+
+KernelLibrary::KernelLibrary(Context& context, const LibraryOptions& options)
+    : context_(context),
+      options_(options),
+      features_(narrowed(detect_features(), context.options().vector_bytes)),
+      cache_sizes_(detect_caches()),
+      cache_(context.heap()),
+      codes_(context.heap()),
+      code_by_key_(context.heap()),
+      kernels_(context.heap()),
+      trim_at_(options.loaded_limit) {}
+
+KernelLibrary::~KernelLibrary() {
+  for (Code* code : codes_) context_.heap().destroy(code);
+}
+
+Status KernelLibrary::create(KernelLibrary** out, Context& context, const LibraryOptions& options) {
+  KernelLibrary* library = context.heap().create<KernelLibrary>(context, options);
+  if (library == nullptr) return out_of_memory(sizeof(KernelLibrary));
+  if (!can_map_code()) library->options_.shared_objects = true;
+  if (context.options().no_disk_cache == 0) {
+    const Status status = library->cache_.open(context.options().cache_dir);
+    if (!status.ok()) {
+      destroy(library);
+      return status;
+    }
+  }
+  *out = library;
+  return kOk;
+}
+
+void KernelLibrary::destroy(KernelLibrary* library) {
+  if (library != nullptr) library->context_.heap().destroy(library);
+}
+
+Status KernelLibrary::compiler(const CompilerInfo** out) {
+  if (!compiler_sought_) {
+    const char* choice = context_.options().compiler;
+    if (choice == nullptr || choice[0] == '\0') choice = flag_text(Flag::kCompiler);
+    IdentityCache identities = {&cache_, &context_.heap()};
+    const Status status =
+        find_compiler(&compiler_, choice, {&identities, IdentityCache::recall, IdentityCache::keep},
+                      context_.heap());
+    if (!status.ok() && status.code != static_cast<int32_t>(aster::Code::kUNSUPPORTED))
+      return status;
+    compiler_sought_ = true;
+    if (!status.ok()) {
+      aster_ml_error error;
+      aster_ml_error_last(&error);
+      context_.log(ASTER_ML_LOG_WARNING, "%s; kernels run on the reference runtime", error.message);
+      return status;
+    }
+  }
+  if (compiler_.kind == CompilerKind::kNone) return ASTER_FAIL(kUNSUPPORTED, "no C compiler");
+  *out = &compiler_;
+  return kOk;
+}
+
+Status KernelLibrary::prepare() {
+  if (prepared_) return kOk;
+  if (provider_.compile == nullptr) {
+    const CompilerInfo* found = nullptr;
+    ASTER_TRY(compiler(&found));
+    provider_ = {"system compiler", &compiler_, system_identify, system_compile, system_link};
+  }
+  Text identity(context_.heap());
+  identity << kKeyVersion << "\n" << aster_ml_version() << "\n" << provider_.name << "\n";
+  ASTER_TRY(provider_.identify(provider_.self, features_, identity));
+  identity << "\n" << (options_.shared_objects ? "shared" : "relocatable") << "\n";
+  write_features(identity, features_);
+  ASTER_TRY(identity.status());
+  base_ = digest_of(identity.view());
+  write_hex(base_.data(), sizeof(target_) / 2, target_);
+  prepared_ = true;
+  return kOk;
+}
+
+Status KernelLibrary::add_code(const Digest& key, std::span<const uint8_t> pack, Code** out) {
+  *out = nullptr;
+  uint64_t count = 0;
+  std::span<const uint8_t> rest = pack;
+  if (!take_number(&rest, &count) || count > rest.size() / sizeof(uint64_t))
+    return ASTER_FAIL(kFORMAT, "a torn pack");
+  std::span<const uint8_t> sizes;
+  if (!take(&rest, count * sizeof(uint64_t), &sizes)) return ASTER_FAIL(kFORMAT, "a torn pack");
+  Memory& memory = context_.heap();
+  Code* code = memory.create<Code>(memory, key);
+  if (code == nullptr) return out_of_memory(sizeof(Code));
+  const auto fill = [&]() -> Status {
+    for (uint64_t i = 0; i < count; ++i) {
+      uint64_t size = 0;
+      std::span<const uint8_t> object;
+      if (!take_number(&sizes, &size) || !take(&rest, size, &object))
+        return ASTER_FAIL(kFORMAT, "a torn pack");
+      ASTER_TRY(code->images.push(Image(memory)));
+      Image& image = code->images.back();
+      ASTER_TRY(options_.shared_objects ? image.load_shared(object) : image.load(object));
+      code->bytes += image.bytes();
+    }
+    ASTER_TRY(codes_.push(code));
+    return code_by_key_.set(key, code);
+  };
+  const Status status = fill();
+  if (!status.ok()) {
+    if (!codes_.empty() && codes_.back() == code) codes_.pop();
+    memory.destroy(code);
+    return status;
+  }
+  loaded_bytes_ += code->bytes;
+  *out = code;
+  return kOk;
+}
+
+// Unloads the oldest code that nobody holds. Needs memory to make the smaller maps; without it all
+// stays as it is.
+void KernelLibrary::trim() {
+  if (loaded_bytes_ <= trim_at_) return;
+  uint64_t left = loaded_bytes_;
+  for (Code* code : codes_) {
+    code->unloading = code->users == 0 && left > options_.loaded_limit / 2;
+    if (code->unloading) left -= code->bytes;
+  }
+  Map<Digest, Code*, DigestHash> by_key(context_.heap());
+  Map<Digest, Entry, DigestHash> kernels(context_.heap());
+  for (const auto& entry : code_by_key_) {
+    if (!entry.value->unloading && !by_key.set(entry.key, entry.value).ok()) return;
+  }
+  for (const auto& entry : kernels_) {
+    if (!entry.value.code->unloading && !kernels.set(entry.key, entry.value).ok()) return;
+  }
+  code_by_key_ = std::move(by_key);
+  kernels_ = std::move(kernels);
+  size_t kept = 0;
+  for (Code* code : codes_) {
+    if (code->unloading) {
+      context_.heap().destroy(code);
+    } else {
+      codes_[kept++] = code;
+    }
+  }
+  codes_.truncate(kept);
+  loaded_bytes_ = left;
+  trim_at_ = std::max(options_.loaded_limit, 2 * left);
+}
+
+Status KernelLibrary::load(std::string_view prelude, std::span<const KernelSource> kernels,
+                           std::span<void*> functions, KernelSet** out, CompileStats* stats) {
+  *out = nullptr;
+  if (kernels.size() != functions.size()) return ASTER_FAIL(kINTERNAL, "one function a kernel");
+  const double start = now_ms();
+  CompileStats own;
+  own.kernels = static_cast<int64_t>(kernels.size());
+  ASTER_TRY(prepare());
+  Memory& memory = context_.heap();
+  KernelSet* set = memory.create<KernelSet>(memory);
+  if (set == nullptr) return out_of_memory(sizeof(KernelSet));
+  const Status status = KernelLoad(*this, prelude, kernels, functions, &own).run(set);
+  if (!status.ok()) {
+    set->release();
+    for (void*& function : functions) function = nullptr;
+    return status;
+  }
+  own.total_ms = now_ms() - start;
+  totals_.kernels += own.kernels;
+  totals_.reused += own.reused;
+  totals_.cached += own.cached;
+  totals_.compiled += own.compiled;
+  totals_.units += own.units;
+  totals_.compile_ms += own.compile_ms;
+  totals_.total_ms += own.total_ms;
+  if (stats != nullptr) *stats = own;
+  *out = set;
+  trim();
+  return kOk;
+}
+
+}  // namespace aster::runtime::cpu

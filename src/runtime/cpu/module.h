@@ -1,0 +1,132 @@
+// Kernel texts in, functions out: looks kernels up in memory and on disk, compiles what is new,
+// loads it and keeps it.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/context.h"
+#include "runtime/cpu/cache.h"
+#include "runtime/cpu/compiler.h"
+#include "runtime/cpu/elf_loader.h"
+#include "runtime/cpu/features.h"
+
+namespace aster::runtime::cpu {
+
+// One function of C. Equal names in one call mean equal texts.
+struct KernelSource {
+  std::string_view name;
+  std::string_view text;
+  // What of the prelude this kernel uses, for its key. With it, a kernel is found again under a
+  // prelude made for other kernels beside it; empty means the whole prelude.
+  std::string_view needs = {};
+};
+
+struct CompileStats {
+  int64_t kernels = 0;   // asked for
+  int64_t reused = 0;    // were loaded already
+  int64_t cached = 0;    // came from disk
+  int64_t compiled = 0;  // were compiled
+  int64_t units = 0;     // translation units they were compiled in
+  double compile_ms = 0;
+  double total_ms = 0;
+};
+
+// What turns C text into machine code. A table, so that others (LLVM in memory) stand beside the
+// system's compiler.
+struct Provider {
+  const char* name;
+  void* self;
+  // Writes all that changes the code besides the text: versions and flags, for the keys.
+  Status (*identify)(void* self, const CpuFeatures& features, Text& out);
+  // Relocatable objects of C sources, in parallel where it can. Errors: COMPILE and the usual.
+  Status (*compile)(void* self, const CpuFeatures& features,
+                    std::span<const std::string_view> sources, std::span<Vec<uint8_t>> objects,
+                    Memory& memory);
+  // A shared object of a relocatable one, for hosts that forbid to map code; null: cannot.
+  Status (*link)(void* self, std::span<const uint8_t> object, Vec<uint8_t>* shared, Memory& memory);
+};
+
+struct Code;  // what one compilation gave, loaded
+
+// The loaded code that some kernels need; keeps it mapped. Belongs to the context's thread.
+class KernelSet {
+ public:
+  explicit KernelSet(Memory& memory) : codes_(memory) {}
+  void retain() { ++references_; }
+  void release();  // the last one lets the code be unloaded
+
+ private:
+  friend class KernelLoad;
+  Vec<Code*> codes_;
+  uint32_t references_ = 1;
+};
+
+struct LibraryOptions {
+  bool shared_objects = false;  // as on a host that forbids to map code
+  uint64_t loaded_limit = uint64_t{256}
+                          << 20;  // bytes of code beyond which what nobody uses is unloaded
+};
+
+// The kernels of a context.
+class KernelLibrary {
+ public:
+  static Status create(KernelLibrary** out, Context& context, const LibraryOptions& options);
+  static void destroy(KernelLibrary* library);
+
+  // functions[i] becomes the address of kernels[i], valid while *out is held. prelude stands before
+  // the kernels in every translation unit; its functions are static. stats may be null. Errors:
+  // UNSUPPORTED (no compiler here: the reference runtime has to do; logged once); COMPILE; ARGUMENT
+  // (one name, two texts).
+  Status load(std::string_view prelude, std::span<const KernelSource> kernels,
+              std::span<void*> functions, KernelSet** out, CompileStats* stats);
+
+  const CpuFeatures& features() const { return features_; }
+  const CacheSizes& cache_sizes() const { return cache_sizes_; }
+  // The compiler, looked for at the first call. Errors: UNSUPPORTED.
+  Status compiler(const CompilerInfo** out);
+  Cache& cache() { return cache_; }
+  const CompileStats& totals() const { return totals_; }
+  uint64_t loaded_bytes() const { return loaded_bytes_; }
+  // Another provider in place of the system's compiler, before the first load.
+  void set_provider(const Provider& provider) { provider_ = provider; }
+
+ private:
+  friend ::aster::Memory;
+  friend class KernelLoad;
+  KernelLibrary(Context& context, const LibraryOptions& options);
+  ~KernelLibrary();
+
+  struct Entry {
+    Code* code;
+    void* function;
+  };
+  struct DigestHash {
+    uint64_t operator()(const Digest& digest) const;
+  };
+
+  std::string_view target_name() const { return {target_, sizeof(target_)}; }
+  Status prepare();  // finds the provider and what all keys begin with
+  Status add_code(const Digest& key, std::span<const uint8_t> pack, Code** out);
+  void trim();
+
+  Context& context_;
+  LibraryOptions options_;
+  CpuFeatures features_;
+  CacheSizes cache_sizes_;
+  Cache cache_;
+  CompilerInfo compiler_;
+  bool compiler_sought_ = false;
+  Provider provider_ = {};
+  bool prepared_ = false;
+  Digest base_ = {};      // of everything but the texts
+  char target_[16] = {};  // folder in the disk cache
+  Vec<Code*> codes_;
+  Map<Digest, Code*, DigestHash> code_by_key_;
+  Map<Digest, Entry, DigestHash> kernels_;
+  CompileStats totals_;
+  uint64_t loaded_bytes_ = 0;
+  uint64_t trim_at_ = 0;
+};
+
+}  // namespace aster::runtime::cpu

@@ -1,0 +1,34 @@
+#include "runtime/state.h"
+
+namespace aster::runtime {
+namespace {
+
+void destroy_state(Context& context, void* pointer) {
+  State* state = static_cast<State*>(pointer);
+  cpu::KernelLibrary::destroy(state->kernels);
+  context.heap().destroy(state);
+}
+
+}  // namespace
+
+Status state(Context& context, State** out) {
+  void* present = context.state(Module::kRuntime);
+  if (present == nullptr) {
+    present = context.heap().create<State>();
+    if (present == nullptr) return out_of_memory(sizeof(State));
+    context.set_state(Module::kRuntime, present, destroy_state);
+  }
+  *out = static_cast<State*>(present);
+  return kOk;
+}
+
+Status kernel_library(Context& context, cpu::KernelLibrary** out) {
+  State* runtime = nullptr;
+  ASTER_TRY(state(context, &runtime));
+  if (runtime->kernels == nullptr)
+    ASTER_TRY(cpu::KernelLibrary::create(&runtime->kernels, context, {}));
+  *out = runtime->kernels;
+  return kOk;
+}
+
+}  // namespace aster::runtime

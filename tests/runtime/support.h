@@ -1,0 +1,89 @@
+// What the runtime's tests share.
+#pragma once
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <string>
+
+#include "aster_ml/base.h"
+#include "base/context.h"
+
+namespace aster::runtime::testing {
+
+// A fresh directory of mode 0700, removed with all it holds.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    char name[] = "/tmp/aster-test-XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// Sets a variable of the environment for a while; null unsets it.
+class WithVariable {
+ public:
+  WithVariable(const char* name, const char* value) : name_(name) {
+    const char* before = getenv(name);
+    had_ = before != nullptr;
+    if (had_) before_ = before;
+    set(value);
+  }
+  ~WithVariable() { set(had_ ? before_.c_str() : nullptr); }
+
+ private:
+  void set(const char* value) {
+    if (value != nullptr) {
+      setenv(name_, value, 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+  const char* name_;
+  bool had_;
+  std::string before_;
+};
+
+inline int count_descriptors() {
+  int count = 0;
+  DIR* folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+inline std::string last_error() {
+  aster_ml_error error;
+  aster_ml_error_last(&error);
+  return error.message;
+}
+
+inline int32_t code(Code value) { return static_cast<int32_t>(value); }
+
+// A context for one test.
+class TestContext {
+ public:
+  explicit TestContext(aster_ml_context_options options = {}) {
+    options.struct_size = sizeof(options);
+    if (!Context::create(&context_, &options).ok()) abort();
+  }
+  ~TestContext() { context_->release(); }
+  Context& operator*() { return *context_; }
+  Context* operator->() { return context_; }
+
+ private:
+  Context* context_ = nullptr;
+};
+
+}  // namespace aster::runtime::testing
