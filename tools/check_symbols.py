@@ -36,7 +36,7 @@ FORBIDDEN = {
 # End of an object's path -> symbol -> reason. Everything else is forbidden.
 SYSTEM = "the system allocator"
 EXCEPTIONS = {
-    "base/heap.cpp.o": {"malloc": SYSTEM, "aligned_alloc": SYSTEM, "free": SYSTEM},
+    "base/heap.cpp.o": {"malloc": SYSTEM, "posix_memalign": SYSTEM, "free": SYSTEM},
     "runtime/cpu/process.cpp.o": {"_exit": "ends a forked child whose exec failed"},
 }
 
