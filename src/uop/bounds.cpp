@@ -1,18 +1,13 @@
 // Intervals of integer scalars. What may overflow is unknown: a bound is never wrong.
 #include <algorithm>
 
+#include "uop/interval.h"
 #include "uop/uop.h"
 
 namespace aster::uop {
 namespace {
 
-struct Interval {
-  int64_t lo, hi;
-};
-constexpr Interval kUnknown{INT64_MIN, INT64_MAX};
-
 Interval of(Node node) { return {node->vmin, node->vmax}; }
-bool known(Interval x) { return x.lo != INT64_MIN && x.hi != INT64_MAX; }
 
 // All values that the dtype can hold.
 Interval whole(DType dtype) {
@@ -39,21 +34,9 @@ class Hull {
   int64_t lo_ = INT64_MAX, hi_ = INT64_MIN;
 };
 
-int64_t floor_div(int64_t a, int64_t b) {
-  const int64_t q = a / b;
-  return a % b != 0 && ((a < 0) != (b < 0)) ? q - 1 : q;
-}
-
-int64_t floor_mod(int64_t a, int64_t b) {
-  const int64_t r = a % b;
-  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
-}
-
-Interval sum(Interval a, Interval b, bool minus) {
-  Interval out;
-  const bool ok = minus ? checked_sub(a.lo, b.hi, &out.lo) && checked_sub(a.hi, b.lo, &out.hi)
-                        : checked_add(a.lo, b.lo, &out.lo) && checked_add(a.hi, b.hi, &out.hi);
-  return ok ? out : kUnknown;
+Interval difference(Interval a, Interval b) {
+  Interval out{};
+  return checked_sub(a.lo, b.hi, &out.lo) && checked_sub(a.hi, b.lo, &out.hi) ? out : kUnknown;
 }
 
 Interval product(Interval a, Interval b) {
@@ -114,9 +97,9 @@ Interval compare(Op op, Interval a, Interval b) {
 Interval binary(Op op, Interval a, Interval b, DType dtype) {
   switch (op) {
     case Op::kAdd:
-      return sum(a, b, false);
+      return sum(a, b);
     case Op::kSub:
-      return sum(a, b, true);
+      return difference(a, b);
     case Op::kMul:
       return product(a, b);
     case Op::kMax:
@@ -154,7 +137,7 @@ void derive_bounds(UOp& node) {
         out = {0, std::max<int64_t>(node.arg(1) - 1, 0)};
         break;
       case Op::kNeg:
-        out = sum({0, 0}, of(node.src(0)), true);
+        out = difference({0, 0}, of(node.src(0)));
         break;
       case Op::kWhere:
         out = {std::min(node.src(1)->vmin, node.src(2)->vmin),
