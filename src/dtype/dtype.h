@@ -1,0 +1,109 @@
+// Dtypes inside the library: the table's questions as functions, promotion, and constants truncated
+// to a dtype.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "aster_ml/dtype.h"
+#include "base/status.h"
+
+namespace aster::dtype {
+
+// The codes of the ABI.
+enum class DType : uint8_t {
+#define DTYPE(code, Name, NAME, name, c_name, kind, bits, rank, sum, aliases) k##Name = code,
+#include "dtype/dtypes.def"
+};
+constexpr int kDTypeLimit = 34;  // one more than the greatest code, for tables by code
+
+// What bool is to an integer and an integer to a float, among others.
+enum class Kind : uint8_t {
+  kUnknown,
+  kNone,
+  kBool,
+  kSigned,
+  kUnsigned,
+  kFp8,
+  kFloat,
+  kWeakInt,
+  kWeakFloat
+};
+
+struct Info {
+  const char* name;
+  const char* c_name;  // of what is stored: narrow floats are integers there
+  Kind kind;
+  uint8_t bits;
+  uint8_t rank;
+  DType sum;
+};
+// One row for every code below kDTypeLimit; kind kUnknown where the ABI has none.
+struct InfoTable {
+  Info row[kDTypeLimit] = {};
+};
+constexpr InfoTable make_info_table() {
+  InfoTable table;
+#define DTYPE(code, Name, NAME, name, c_name, kind, bits, rank, sum, aliases) \
+  table.row[code] = {name, c_name, Kind::kind, bits, rank, DType::k##sum};
+#include "dtype/dtypes.def"
+  return table;
+}
+inline constexpr InfoTable kInfos = make_info_table();
+constexpr const Info& info(DType d) { return kInfos.row[static_cast<int>(d)]; }
+
+constexpr const char* name(DType d) { return info(d).name; }
+constexpr const char* c_name(DType d) { return info(d).c_name; }
+constexpr size_t bits(DType d) { return info(d).bits; }       // 0 for none and the weak ones
+constexpr size_t size(DType d) { return info(d).bits / 8u; }  // in bytes
+constexpr bool is_bool(DType d) { return d == DType::kBool; }
+constexpr bool is_weak(DType d) { return d == DType::kWeakInt || d == DType::kWeakFloat; }
+constexpr bool is_fp8(DType d) { return info(d).kind == Kind::kFp8; }
+constexpr bool is_float(DType d) {
+  const Kind kind = info(d).kind;
+  return kind == Kind::kFloat || kind == Kind::kFp8 || kind == Kind::kWeakFloat;
+}
+constexpr bool is_unsigned(DType d) { return info(d).kind == Kind::kUnsigned; }
+constexpr bool is_signed(DType d) {  // of the integers
+  return info(d).kind == Kind::kSigned || info(d).kind == Kind::kWeakInt;
+}
+constexpr bool is_int(DType d) { return is_signed(d) || is_unsigned(d); }  // bool is none
+// Stored narrower than float32, computed in float32.
+constexpr bool is_narrow_float(DType d) { return is_float(d) && bits(d) != 0 && bits(d) < 32; }
+
+// The dtype of a code that comes from outside. Errors: ARGUMENT (unknown, none), UNSUPPORTED (tbb,
+// flt).
+Status from_code(DType* out, int32_t code);
+// As from_code, with storage. Errors: besides, DTYPE for the weak ones.
+Status from_storage_code(DType* out, int32_t code);
+// By its name or an alias ("half", "long"), case counts. Errors: NOT_FOUND, UNSUPPORTED.
+Status from_name(DType* out, std::string_view name);
+
+// The least dtype that both may become.
+DType least_upper(DType a, DType b);
+// What a function with real results makes of d: floats stay, weakint becomes weakfloat, others
+// float32.
+DType least_upper_float(DType d);
+// Accumulator of a sum over d.
+constexpr DType sum_acc(DType d) { return info(d).sum; }
+// int32 for weakint, float32 for weakfloat, else d.
+DType strong(DType d);
+// weakfloat, weakint or bool: the weak dtype of d's kind.
+DType weak(DType d);
+// Whether every value of from is one of to, by tinygrad's table.
+bool can_lossless_cast(DType from, DType to);
+
+// Bounds of bool and the integers (weakint: of int64).
+int64_t min_int(DType d);
+uint64_t max_int(DType d);
+
+// A double rounded to the values of a float dtype, by its rules for overflow; other dtypes leave it
+// alone.
+double truncate_float(DType d, double value);
+// An integer wrapped to the width of d; uint64 as the same 64 bits. bool: 0 or 1.
+int64_t truncate_int(DType d, int64_t value);
+// Toward zero; NaN and what int64 cannot hold (from 2^63 on in size) give 0.
+int64_t float_to_int(double value);
+
+}  // namespace aster::dtype
