@@ -1,0 +1,71 @@
+// Memory behind buffers, tensors and realised graphs: counted, and found by its address.
+#pragma once
+
+#include <atomic>
+
+#include "aster_ml/buffer.h"
+#include "base/context.h"
+
+namespace aster::buffer {
+
+class BlockCache;
+
+// One allocation or one piece of wrapped memory. Holds a reference on its context.
+struct Storage {
+  void* data;  // null when bytes is 0
+  size_t bytes;
+  int32_t device;  // canonical: never 0
+  bool read_only;
+  bool wrapped;  // foreign memory
+  Context* context;
+
+  // How it ends.
+  aster_ml_release_function release;
+  void* release_self;
+  size_t capacity;   // bytes allocated
+  size_t alignment;  // of the allocation; 0 for foreign and device memory
+  BlockCache* cache;
+
+  std::atomic<uint32_t> references;
+  uint32_t owners;  // descriptors that will free it; under the table's lock
+  Storage* next;    // chain of the table
+};
+
+// Memory on a device (0: CPU), one reference. Not initialised; 64-byte aligned, from 2 MiB on to 2
+// MiB with huge pages asked for. Large blocks come from the context's cache of freed ones. Errors:
+// MEMORY, UNSUPPORTED, ARGUMENT, DEVICE.
+Status storage_create(Storage** out, Context& context, size_t bytes, int32_t device);
+// Foreign memory, one reference. release (may be null) runs with the last one; not on failure.
+Status storage_wrap(Storage** out, Context& context, void* data, size_t bytes, int32_t device,
+                    bool read_only, aster_ml_release_function release, void* self);
+
+// Any thread. The last release frees the memory; null does nothing.
+void storage_retain(Storage* storage);
+void storage_release(Storage* storage);
+
+// The storage that begins at an address, with a reference for the caller; null if there is none.
+// The one made last, if memory was wrapped twice.
+Storage* storage_find(const void* data);
+
+// Descriptors that own: own adds one to a storage; disown takes one from the storage at an address
+// and gives its reference up. Unknown memory is left alone. Errors: ARGUMENT (freed already).
+void own(Storage* storage);
+Status disown(const void* data);
+
+// Host memory that the CPU may address: all but that of backends without host_visible.
+bool is_host(int32_t device);
+
+// Copies between storages or host memory by device; ranges are the caller's to check. host: device
+// 0 and a host address.
+struct Place {
+  void* data;
+  size_t offset;
+  int32_t device;  // kHost for plain host memory
+};
+constexpr int32_t kHost = -1;
+Status copy(const Place& to, const Place& from, size_t bytes);
+
+// Gives the context's freed blocks back to its allocator.
+void trim(Context& context);
+
+}  // namespace aster::buffer
