@@ -3,8 +3,8 @@
 
 The export list of the shared library, the recorded ABI, the Python binding and the reference are
 derived from it. The headers are disciplined C (docs/RULES.md): `ASTER_ML_API type name(arguments);`
-below its comment, typedefs of structs, functions and integers, enumerations of constants. Anything
-else is an error that names the line.
+below its comment (a family without blank lines between shares one), typedefs of structs, functions
+and integers, enumerations of constants. Anything else is an error that names the line.
 
   tools/manifest.py                    print the manifest
   tools/manifest.py --out FILE         write it
@@ -271,7 +271,9 @@ def parse_header(text, header, manifest, strict=True):
             comment = None
         elif kind == "declaration":
             parse_declaration(piece, manifest, where, comment, strict)
-            comment, newlines = None, 0
+            newlines = 0  # a family of declarations without blank lines shares its comment
+            if piece.startswith("typedef"):
+                comment = None
 
 
 def read_headers(folder, strict=True):

@@ -1,6 +1,6 @@
 """Each public header compiles alone, as every C and C++ a client may use, without a warning.
 
-  headers_test.py HEADER_FOLDER COMPILER ...     COMPILER: "cc c++" pairs, comma-separated: gcc,g++
+headers_test.py HEADER_FOLDER COMPILER ...     COMPILER: "cc c++" pairs, comma-separated: gcc,g++
 """
 
 import os
@@ -45,7 +45,11 @@ class HeadersTest(unittest.TestCase):
 
     def test_can_fail(self):
         for cc, _ in PAIRS:
-            for text in ("void f();\n", "// comment\nint f(void) { return 1u - 2.5; }\n", "class A;\n"):
+            for text in (
+                "void f();\n",
+                "// comment\nint f(void) { return 1u - 2.5; }\n",
+                "class A;\n",
+            ):
                 self.assertNotEqual(compile_text(cc, "c", "c11", FOLDER, text), "")
 
 

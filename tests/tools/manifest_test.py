@@ -140,12 +140,20 @@ class ManifestTest(unittest.TestCase):
             ],
         )
 
+    def test_a_family_shares_its_comment(self):
+        functions = parse(
+            "/* F, G. */\nASTER_ML_API int32_t aster_ml_f(void);\n"
+            "ASTER_ML_API int32_t aster_ml_g(int32_t a,\n int32_t b);\n"
+            "ASTER_ML_API int32_t aster_ml_h(void);\n"
+        )["functions"]
+        self.assertEqual([f["doc"] for f in functions], ["F, G."] * 3)
+
     def test_refuses(self):
         for text, what in (
             ("ASTER_ML_API int32_t aster_ml_f(void);\n", "no comment"),
             ("/* Far away. */\n\nASTER_ML_API int32_t aster_ml_f(void);\n", "no comment"),
             (
-                "/* F. */\nASTER_ML_API int32_t aster_ml_f(void);\n"
+                "/* F. */\nASTER_ML_API int32_t aster_ml_f(void);\n\n"
                 "ASTER_ML_API int32_t aster_ml_g(void);\n",
                 "aster_ml_g has no comment",
             ),
