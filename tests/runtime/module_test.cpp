@@ -48,7 +48,8 @@ class ModuleTest : public ::testing::Test {
     return out;
   }
   // Loads and checks the functions' results.
-  static Status load_and_run(Context& context, const Request& request, KernelSet** set, CompileStats* stats) {
+  static Status load_and_run(Context& context, const Request& request, KernelSet** set,
+                             CompileStats* stats) {
     KernelLibrary* library = nullptr;
     ASTER_TRY(kernel_library(context, &library));
     const std::vector<KernelSource> sources = request.sources();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <string>
 
@@ -70,6 +71,33 @@ inline std::string last_error() {
 }
 
 inline int32_t code(Code value) { return static_cast<int32_t>(value); }
+
+// A heap whose Nth request and all later ones fail; counts what is not given back.
+class FailingHeap {
+ public:
+  explicit FailingHeap(int64_t requests_left) : left_(requests_left), heap_(&table_) {}
+  ~FailingHeap() { EXPECT_EQ(held_, 0) << "memory was not released"; }
+  operator Memory&() { return heap_; }
+  const aster_ml_allocator& table() const { return table_; }
+  bool failed() const { return left_ < 0; }
+
+ private:
+  static void* allocate(void* self, size_t bytes, size_t alignment) {
+    FailingHeap* heap = static_cast<FailingHeap*>(self);
+    if (--heap->left_ < 0) return nullptr;
+    ++heap->held_;
+    if (alignment < 16) alignment = 16;
+    return aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+  }
+  static void release(void* self, void* pointer, size_t, size_t) {
+    --static_cast<FailingHeap*>(self)->held_;
+    free(pointer);
+  }
+  std::atomic<int64_t> left_;
+  std::atomic<int64_t> held_ = 0;
+  aster_ml_allocator table_ = {sizeof(aster_ml_allocator), this, allocate, release};
+  Heap heap_;
+};
 
 // A context for one test.
 class TestContext {

@@ -246,8 +246,8 @@ void each_flag(const CompilerInfo& compiler, const CpuFeatures& features,
 #endif
 }
 
-// The status of a compiler run whose output should be an ELF file. A lost exit status is judged by
-// the output.
+// The status of a compiler run whose output should be an ELF file. With the exit status lost, any
+// message means failure: gcc's assembler makes an empty object when its compiler fails.
 Status check_outcome(const CompilerInfo& compiler, const Outcome& outcome) {
   const std::string_view magic("\177ELF");
   const std::string_view output(reinterpret_cast<const char*>(outcome.output.data()),
@@ -255,7 +255,7 @@ Status check_outcome(const CompilerInfo& compiler, const Outcome& outcome) {
   if (!outcome.started) return ASTER_FAIL(kCOMPILE, "'%s' cannot be executed", compiler.path);
   if (outcome.timed_out)
     return ASTER_FAIL(kCOMPILE, "'%s' took too long and was ended", compiler.path);
-  const bool failed = outcome.status_known && outcome.exit_code != 0;
+  const bool failed = outcome.status_known ? outcome.exit_code != 0 : !outcome.error.empty();
   if (!failed && output.substr(0, magic.size()) == magic) return kOk;
   const std::string_view line = error_line({outcome.error.data(), outcome.error.size()});
   return ASTER_FAIL(kCOMPILE, "'%s' failed with status %d: %.*s", compiler.path, outcome.exit_code,

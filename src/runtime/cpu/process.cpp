@@ -111,10 +111,10 @@ Status start(const Command& command, uint8_t* stack, Child* child, Outcome* outc
   int watch = -1;
   {
     Quiet quiet;
-    // An exit signal of 0 instead of SIGCHLD: nobody else reaps this child. CLONE_VFORK: we go on
-    // when it has executed the program, so a host of many gigabytes copies no page tables.
-    child->pid = clone(child_main, stack + kStackBytes, CLONE_VM | CLONE_VFORK | CLONE_PIDFD,
-                       &launch, &watch);
+    // CLONE_VFORK: we go on when the child has executed the program, so that a host of many
+    // gigabytes copies no page tables.
+    child->pid = clone(child_main, stack + kStackBytes,
+                       CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &launch, &watch);
   }
   if (child->pid < 0) return ASTER_FAIL(kDEVICE, "cannot start a process (errno %d)", errno);
   if (watch >= 0) child->watch.reset(watch);
@@ -132,7 +132,7 @@ void reap(Child* child, Outcome* outcome, int options) {
   } while (got < 0 && errno == EINTR);
   if (got == 0) return;
   child->running = false;
-  if (got < 0) return;  // a host that waits for every clone took it: judge by the output
+  if (got < 0) return;  // the host took it, or ignores SIGCHLD
   outcome->status_known = true;
   outcome->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -29,11 +29,11 @@ struct Outcome {
 };
 
 // Runs all commands at the same time and waits for every one. A command that cannot be started,
-// fails or takes longer than timeout_ms says so in its outcome; its neighbours are not affected.
-// The children are invisible to the host: they send no SIGCHLD, wait() and waitpid(-1) of the host
-// do not see them, and a host that ignores SIGCHLD does not lose their status. Output beyond 256
-// MiB makes the program fail. Errors: MEMORY; DEVICE when the system has no descriptors or
-// processes left.  Threads: any.
+// fails or takes longer than timeout_ms says so in its outcome; its neighbours are not affected. A
+// host that ignores SIGCHLD, or reaps every child it sees, takes the status away: status_known is
+// false then, and the output has to tell. Output beyond 256 MiB makes the program fail. Leaves no
+// descriptor and no zombie; the host's signal handling is not changed.
+// Errors: MEMORY; DEVICE when the system has no descriptors or processes left.  Threads: any.
 Status run_commands(std::span<const Command> commands, std::span<Outcome> outcomes, int timeout_ms);
 
 }  // namespace aster::runtime::cpu
