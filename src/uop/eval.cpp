@@ -82,7 +82,7 @@ Word evaluate(Op op, DType operand, DType result, const Word* operands) {
     // multiply-add, which runtimes do in float.
     const double a = as_double(words[0]), b = as_double(words[1]), c = as_double(words[2]);
     double y;
-    if (op == Op::kMulAcc && dtype::bits(operand) < 64) {
+    if (op == Op::kMulAcc && operand != DType::kFloat64 && operand != DType::kWeakFloat) {
       y = static_cast<double>(
           std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c)));
     } else {
