@@ -241,7 +241,7 @@ def parse_define(text, manifest, where):
 def parse_declaration(text, manifest, where, comment, strict):
     if text.startswith("ASTER_ML_API"):
         function = parse_function(text, where, comment)
-        if strict and not function["doc"]:
+        if strict and not (function["doc"] or function["contract"]):
             fail(*where, f"{function['name']} has no comment directly above it")
         if any(f["name"] == function["name"] for f in manifest["functions"]):
             fail(*where, f"{function['name']} is declared twice")

@@ -1,0 +1,13 @@
+/* Every public header of the library. */
+#ifndef ASTER_ML_H
+#define ASTER_ML_H
+
+#include "aster_ml/base.h"
+#include "aster_ml/buffer.h"
+#include "aster_ml/device.h"
+#include "aster_ml/dtype.h"
+#include "aster_ml/engine.h"
+#include "aster_ml/gradient.h"
+#include "aster_ml/tensor.h"
+
+#endif
