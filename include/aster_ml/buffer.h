@@ -6,11 +6,13 @@
  * Memory that the library does not know is left alone; freeing memory a second time is an ARGUMENT
  * error as long as nothing else was put at its address.
  *
- * Sizes      Shapes and strides count elements, everything else bytes. 0-d: ndim 0, shape and
- * strides null. Zero-size: bytes 0, data may be null. Sizes are checked for overflow: RANGE. Memory
- * Ours is aligned to 64 bytes, from 2 MiB on to 2 MiB, and not initialised. Freed blocks of 1 MiB
- * and more are kept by their context for its next allocations, 512 MiB at most. Threads    Freeing
- * and copying: any thread.
+ * Shapes and strides count elements, everything else bytes. 0-d: ndim 0, shape and strides null.
+ * Zero-size: bytes 0, data may be null. Sizes are checked for overflow: RANGE.
+ *
+ * Our memory is aligned to 64 bytes, from 2 MiB on to 2 MiB, and not initialised. Freed blocks of
+ * 1 MiB and more are kept by their context for its next allocations, 512 MiB at most.
+ *
+ * Freeing and copying is possible from any thread.
  */
 #ifndef ASTER_ML_BUFFER_H
 #define ASTER_ML_BUFFER_H

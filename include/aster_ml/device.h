@@ -41,8 +41,8 @@ ASTER_ML_API int32_t aster_ml_device_is_available(int32_t device);
 /* What a device of another kind has to offer: memory. Graphs on it are computed by the host on
  * copies, or in place where host_visible is 1. The functions return a status of this library and
  * may be called from any thread; those that copy return when the copy is done. data is what
- * allocate gave; offsets and sizes count bytes and stay inside it. The message of a failure is the
- * library's own, with the function's code. */
+ * allocate gave; offsets and sizes count bytes and stay inside it. MEMORY of allocate is passed on,
+ * any other failure becomes DEVICE. */
 typedef struct aster_ml_backend {
   uint32_t struct_size;
   int32_t count;        /* devices, indices 0 to count - 1; 0 means 1 */

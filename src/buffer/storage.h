@@ -27,7 +27,8 @@ struct Storage {
   BlockCache* cache;
 
   std::atomic<uint32_t> references;
-  uint32_t owners;  // descriptors that will free it; under the table's lock
+  uint32_t owners;  // descriptors that will free it; under the table's lock, as is was_owned
+  bool was_owned;
   Storage* next;    // chain of the table
 };
 
@@ -52,17 +53,14 @@ Storage* storage_find(const void* data);
 void own(Storage* storage);
 Status disown(const void* data);
 
-// Host memory that the CPU may address: all but that of backends without host_visible.
-bool is_host(int32_t device);
-
-// Copies between storages or host memory by device; ranges are the caller's to check. host: device
-// 0 and a host address.
+// Copies bytes between any two places; ranges are the caller's to check, and may overlap. Errors:
+// DEVICE, ARGUMENT, UNSUPPORTED.
+constexpr int32_t kHost = -1;  // as a device: plain host memory
 struct Place {
   void* data;
   size_t offset;
-  int32_t device;  // kHost for plain host memory
+  int32_t device;
 };
-constexpr int32_t kHost = -1;
 Status copy(const Place& to, const Place& from, size_t bytes);
 
 // Gives the context's freed blocks back to its allocator.

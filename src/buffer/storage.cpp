@@ -1,0 +1,345 @@
+#include "buffer/storage.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "base/mutex.h"
+#include "buffer/block_cache.h"
+#include "device/device.h"
+
+namespace aster::buffer {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kFirstBuckets = 1024;
+constexpr size_t kFreedSlots = 4096;
+
+// Storages by address in chains, and which addresses were freed last.
+struct Table {
+  Mutex mutex;
+  Storage** buckets = first;
+  size_t bucket_count = kFirstBuckets;
+  size_t count = 0;
+  bool fork_handlers = false;
+  const void* freed[kFreedSlots] = {};  // by hash; a later address takes an earlier one's place
+  Storage* first[kFirstBuckets] = {};
+};
+constinit Table g_table;
+
+size_t hash(const void* data) {
+  return static_cast<size_t>(hash_mix(0, reinterpret_cast<uintptr_t>(data)));
+}
+Storage** bucket(const void* data) {
+  return &g_table.buckets[hash(data) & (g_table.bucket_count - 1)];
+}
+const void** freed_slot(const void* data) { return &g_table.freed[hash(data) % kFreedSlots]; }
+
+// Best effort: without memory the chains get longer.
+void grow_table() {
+  const size_t old_count = g_table.bucket_count;
+  const size_t new_count = old_count * 4;
+  Storage** grown = process_heap().array<Storage*>(new_count);
+  if (grown == nullptr) return;
+  std::memset(static_cast<void*>(grown), 0, new_count * sizeof(Storage*));
+  Storage** old = g_table.buckets;
+  g_table.buckets = grown;
+  g_table.bucket_count = new_count;
+  for (size_t i = 0; i < old_count; ++i) {
+    // Chains are turned round on the way, and then once more: the last made stays the first found.
+    Storage* turned = nullptr;
+    while (Storage* storage = old[i]) {
+      old[i] = storage->next;
+      storage->next = turned;
+      turned = storage;
+    }
+    while (Storage* storage = turned) {
+      turned = storage->next;
+      Storage** into = bucket(storage->data);
+      storage->next = *into;
+      *into = storage;
+    }
+  }
+  if (old != g_table.first)
+    process_heap().release(old, old_count * sizeof(Storage*), alignof(Storage*));
+}
+
+void insert(Storage* storage) {
+  const MutexLock lock(g_table.mutex);
+  if (!g_table.fork_handlers) {
+    // A child must not find the lock taken by a thread that it does not have.
+    pthread_atfork([] { g_table.mutex.lock(); }, [] { g_table.mutex.unlock(); },
+                   [] { g_table.mutex.unlock(); });
+    g_table.fork_handlers = true;
+  }
+  if (g_table.count >= 2 * g_table.bucket_count) grow_table();
+  Storage** into = bucket(storage->data);
+  storage->next = *into;
+  *into = storage;
+  ++g_table.count;
+  const void** freed = freed_slot(storage->data);
+  if (*freed == storage->data) *freed = nullptr;
+}
+
+void remove(Storage* storage) {
+  const MutexLock lock(g_table.mutex);
+  Storage** at = bucket(storage->data);
+  while (*at != storage) at = &(*at)->next;
+  *at = storage->next;
+  --g_table.count;
+  if (storage->was_owned) *freed_slot(storage->data) = storage->data;
+}
+
+Status backend_failed(const char* what, int32_t device, size_t bytes, int32_t code) {
+  if (code == ASTER_ML_MEMORY) {
+    return ASTER_FAIL(kMEMORY, "%s has no %zu bytes left", device::name(device).text, bytes);
+  }
+  return ASTER_FAIL(kDEVICE, "%s: %s of %zu bytes failed with status %d", device::name(device).text,
+                    what, bytes, code);
+}
+
+// Host memory from the context's allocator or its cache of freed blocks.
+Status allocate_host(Storage* storage) {
+  Context& context = *storage->context;
+  Block block{nullptr, storage->bytes, kAlignment};
+  if (storage->bytes >= kCachedFrom) {
+    if (storage->bytes > SIZE_MAX - kPage) return out_of_memory(storage->bytes);
+    storage->cache = BlockCache::of(context);
+    if (storage->cache == nullptr) return out_of_memory(sizeof(BlockCache));
+    block = storage->cache->get(storage->bytes);
+  }
+  if (block.data == nullptr) {
+    block.capacity = storage->cache != nullptr ? align_up(storage->bytes, kPage) : storage->bytes;
+    block.alignment = block.capacity >= kHugePage ? kHugePage : kAlignment;
+    block.data = context.heap().allocate(block.capacity, block.alignment);
+    if (block.data == nullptr && context.state(Module::kBuffer) != nullptr) {
+      trim(context);
+      block.data = context.heap().allocate(block.capacity, block.alignment);
+    }
+    if (block.data == nullptr) return out_of_memory(storage->bytes);
+    if (block.alignment == kHugePage) madvise(block.data, block.capacity, MADV_HUGEPAGE);
+  }
+  storage->data = block.data;
+  storage->capacity = block.capacity;
+  storage->alignment = block.alignment;
+  return kOk;
+}
+
+void free_memory(Storage* storage) {
+  if (storage->wrapped) {
+    if (storage->release != nullptr) {
+      storage->release(storage->release_self, storage->data, storage->bytes);
+    }
+  } else if (storage->data == nullptr) {
+    return;
+  } else if (storage->alignment == 0) {
+    const aster_ml_backend* backend;
+    if (device::backend(&backend, storage->device).ok()) {
+      backend->release(backend->self, device::index(storage->device), storage->data,
+                       storage->bytes);
+    }
+  } else if (storage->cache != nullptr) {
+    storage->cache->put({storage->data, storage->capacity, storage->alignment});
+  } else {
+    storage->context->heap().release(storage->data, storage->capacity, storage->alignment);
+  }
+}
+
+Status make(Storage** out, Context& context, size_t bytes, int32_t device) {
+  *out = nullptr;
+  int32_t canonical;
+  ASTER_TRY(device::canonical(&canonical, device));
+  if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return ASTER_FAIL(kRANGE, "%zu bytes", bytes);
+  Storage* storage = context.heap().create<Storage>();
+  if (storage == nullptr) return out_of_memory(sizeof(Storage));
+  storage->bytes = bytes;
+  storage->device = canonical;
+  storage->context = &context;
+  storage->references.store(1, std::memory_order_relaxed);
+  *out = storage;
+  return kOk;
+}
+
+Status allocate(Storage* storage) {
+  const aster_ml_backend* backend;
+  ASTER_TRY(device::backend(&backend, storage->device));
+  if (storage->device / device::kIndices == device::type(device::kDisk)) {
+    return ASTER_FAIL(kUNSUPPORTED, "memory cannot be allocated on %s",
+                      device::name(storage->device).text);
+  }
+  if (storage->bytes == 0) return kOk;
+  if (backend == nullptr) return allocate_host(storage);
+  const int32_t code = backend->allocate(backend->self, &storage->data,
+                                         device::index(storage->device), storage->bytes);
+  if (code != ASTER_ML_OK || storage->data == nullptr) {
+    storage->data = nullptr;
+    return backend_failed("allocation", storage->device, storage->bytes, code);
+  }
+  return kOk;
+}
+
+void publish(Storage* storage) {
+  storage->context->retain();
+  if (storage->data != nullptr) insert(storage);
+}
+
+struct Copier {
+  const aster_ml_backend* backend = nullptr;  // null where the host addresses the memory
+  int32_t index = 0;
+};
+
+Status copier_of(Copier* out, int32_t device) {
+  if (device == kHost) return kOk;
+  ASTER_TRY(device::backend(&out->backend, device));
+  if (device::is_host(device)) out->backend = nullptr;
+  out->index = device::index(device);
+  return kOk;
+}
+
+Status check(int32_t code, const Place& place, size_t bytes) {
+  return code == ASTER_ML_OK ? kOk : backend_failed("copy", place.device, bytes, code);
+}
+
+char* host_at(const Place& place) { return static_cast<char*>(place.data) + place.offset; }
+
+// Between two devices that the host does not address, piece by piece.
+Status copy_by_host(const Place& to, const Copier& writer, const Place& from, const Copier& reader,
+                    size_t bytes) {
+  char piece[16 * 1024];
+  // From the end when the ranges overlap and the destination lies behind.
+  const bool backward = to.data == from.data && to.offset > from.offset;
+  for (size_t done = 0; done < bytes;) {
+    const size_t count = bytes - done < sizeof(piece) ? bytes - done : sizeof(piece);
+    const size_t at = backward ? bytes - done - count : done;
+    ASTER_TRY(check(reader.backend->copy_out(reader.backend->self, reader.index, piece, from.data,
+                                             from.offset + at, count),
+                    from, count));
+    ASTER_TRY(check(writer.backend->copy_in(writer.backend->self, writer.index, to.data,
+                                            to.offset + at, piece, count),
+                    to, count));
+    done += count;
+  }
+  return kOk;
+}
+
+}  // namespace
+
+Status storage_create(Storage** out, Context& context, size_t bytes, int32_t device) {
+  Storage* storage;
+  *out = nullptr;
+  ASTER_TRY(make(&storage, context, bytes, device));
+  if (const Status status = allocate(storage); !status.ok()) {
+    context.heap().destroy(storage);
+    return status;
+  }
+  publish(storage);
+  *out = storage;
+  return kOk;
+}
+
+Status storage_wrap(Storage** out, Context& context, void* data, size_t bytes, int32_t device,
+                    bool read_only, aster_ml_release_function release, void* self) {
+  Storage* storage;
+  *out = nullptr;
+  ASTER_TRY(make(&storage, context, bytes, device));
+  storage->data = data;
+  storage->read_only = read_only || device::same_type(storage->device, device::kDisk);
+  storage->wrapped = true;
+  storage->release = release;
+  storage->release_self = self;
+  publish(storage);
+  *out = storage;
+  return kOk;
+}
+
+void storage_retain(Storage* storage) {
+  storage->references.fetch_add(1, std::memory_order_relaxed);
+}
+
+void storage_release(Storage* storage) {
+  if (storage == nullptr) return;
+  if (storage->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (storage->data != nullptr) remove(storage);
+  Context* context = storage->context;
+  free_memory(storage);
+  context->heap().destroy(storage);
+  context->release();
+}
+
+Storage* storage_find(const void* data) {
+  if (data == nullptr) return nullptr;
+  const MutexLock lock(g_table.mutex);
+  for (Storage* storage = *bucket(data); storage != nullptr; storage = storage->next) {
+    if (storage->data != data) continue;
+    // One that is on its way out is not brought back.
+    uint32_t references = storage->references.load(std::memory_order_relaxed);
+    while (references != 0) {
+      if (storage->references.compare_exchange_weak(references, references + 1,
+                                                    std::memory_order_relaxed)) {
+        return storage;
+      }
+    }
+  }
+  return nullptr;
+}
+
+void own(Storage* storage) {
+  const MutexLock lock(g_table.mutex);
+  ++storage->owners;
+  storage->was_owned = true;
+}
+
+Status disown(const void* data) {
+  if (data == nullptr) return kOk;
+  Storage* owned = nullptr;
+  {
+    const MutexLock lock(g_table.mutex);
+    bool known = *freed_slot(data) == data;
+    for (Storage* at = *bucket(data); at != nullptr && owned == nullptr; at = at->next) {
+      if (at->data != data) continue;
+      known = true;
+      if (at->owners > 0) owned = at;
+    }
+    if (owned == nullptr) {
+      return known ? ASTER_FAIL(kARGUMENT, "the memory at %p was freed already", data) : kOk;
+    }
+    --owned->owners;
+  }
+  storage_release(owned);
+  return kOk;
+}
+
+Status copy(const Place& to, const Place& from, size_t bytes) {
+  if (bytes == 0) return kOk;
+  Copier writer, reader;
+  ASTER_TRY(copier_of(&writer, to.device));
+  ASTER_TRY(copier_of(&reader, from.device));
+  const aster_ml_backend* into = writer.backend;
+  const aster_ml_backend* out_of = reader.backend;
+  if (into == nullptr && out_of == nullptr) {
+    std::memmove(host_at(to), host_at(from), bytes);
+    return kOk;
+  }
+  if (out_of == nullptr) {
+    return check(into->copy_in(into->self, writer.index, to.data, to.offset, host_at(from), bytes),
+                 to, bytes);
+  }
+  if (into == nullptr) {
+    return check(
+        out_of->copy_out(out_of->self, reader.index, host_at(to), from.data, from.offset, bytes),
+        from, bytes);
+  }
+  if (to.device == from.device && into->copy != nullptr) {
+    return check(
+        into->copy(into->self, writer.index, to.data, to.offset, from.data, from.offset, bytes), to,
+        bytes);
+  }
+  return copy_by_host(to, writer, from, reader, bytes);
+}
+
+void trim(Context& context) {
+  if (void* state = context.state(Module::kBuffer)) static_cast<BlockCache*>(state)->trim();
+}
+
+}  // namespace aster::buffer

@@ -1,0 +1,209 @@
+#include "buffer/strided.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/checked.h"
+#include "buffer/storage.h"
+#include "device/device.h"
+#include "dtype/dtype.h"
+
+namespace aster::buffer {
+namespace {
+
+// Adds the reach of one axis, in elements, to the end that its stride points to.
+bool reach(int64_t* low, int64_t* high, size_t dimension, ptrdiff_t stride) {
+  int64_t span;
+  if (dimension > static_cast<size_t>(INT64_MAX)) return false;
+  if (!checked_mul(static_cast<int64_t>(dimension) - 1, int64_t{stride}, &span)) return false;
+  int64_t* end = span < 0 ? low : high;
+  return checked_add(*end, span, end);
+}
+
+Status check_extent(const aster_ml_tensor& tensor, size_t size) {
+  int64_t low = 0, high = 0;
+  bool fits = true;
+  for (size_t i = 0; i < tensor.ndim && fits; ++i) {
+    fits = reach(&low, &high, tensor.shape[i], tensor.strides[i]);
+  }
+  int64_t first, last;
+  const int64_t element = static_cast<int64_t>(size);
+  fits = fits && checked_mul(low, element, &first) && checked_mul(high, element, &last) &&
+         checked_add(last, element, &last) &&
+         tensor.byte_offset <= static_cast<size_t>(INT64_MAX) &&
+         checked_add(last, static_cast<int64_t>(tensor.byte_offset), &last) &&
+         checked_add(first, static_cast<int64_t>(tensor.byte_offset), &first) && first >= 0 &&
+         static_cast<size_t>(last) <= tensor.storage.bytes;
+  if (fits) return kOk;
+  return ASTER_FAIL(
+      kRANGE, "the tensor of %zu axes from byte %zu on reaches outside its buffer of %zu bytes",
+      tensor.ndim, tensor.byte_offset, tensor.storage.bytes);
+}
+
+// A tensor as rows: the trailing axes that lie row-major make one run, the axis before it is
+// stepped through.
+struct Rows {
+  size_t outer;        // axes in front
+  size_t count = 1;    // rows
+  size_t length = 1;   // elements of a row
+  ptrdiff_t step = 1;  // between elements of a row
+};
+
+Rows rows_of(const aster_ml_tensor& tensor) {
+  Rows rows{tensor.ndim};
+  while (rows.outer > 0) {
+    const size_t axis = rows.outer - 1;
+    if (tensor.shape[axis] != 1 && tensor.strides[axis] != static_cast<ptrdiff_t>(rows.length))
+      break;
+    rows.length *= tensor.shape[axis];
+    --rows.outer;
+  }
+  if (rows.length == 1 && rows.outer > 0) {
+    --rows.outer;
+    rows.length = tensor.shape[rows.outer];
+    rows.step = tensor.strides[rows.outer];
+  }
+  for (size_t i = 0; i < rows.outer; ++i) rows.count *= tensor.shape[i];
+  return rows;
+}
+
+// Elements from the first one to the start of a row.
+ptrdiff_t row_start(const aster_ml_tensor& tensor, const Rows& rows, size_t row) {
+  ptrdiff_t start = 0;
+  for (size_t axis = rows.outer; axis-- > 0;) {
+    start += static_cast<ptrdiff_t>(row % tensor.shape[axis]) * tensor.strides[axis];
+    row /= tensor.shape[axis];
+  }
+  return start;
+}
+
+template <size_t kSize>
+void copy_steps(char* to, ptrdiff_t to_step, const char* from, ptrdiff_t from_step, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(to, from, kSize);
+    to += to_step;
+    from += from_step;
+  }
+}
+
+void copy_row(char* to, ptrdiff_t to_step, const char* from, ptrdiff_t from_step, size_t count,
+              size_t size) {
+  switch (size) {
+    case 1:
+      return copy_steps<1>(to, to_step, from, from_step, count);
+    case 2:
+      return copy_steps<2>(to, to_step, from, from_step, count);
+    case 4:
+      return copy_steps<4>(to, to_step, from, from_step, count);
+    default:
+      return copy_steps<8>(to, to_step, from, from_step, count);
+  }
+}
+
+// Elements between a tensor and row-major memory, one way or the other.
+Status exchange(const aster_ml_tensor& tensor, const Place& memory, bool out_of_tensor) {
+  const size_t size = aster_ml_dtype_size(tensor.dtype);
+  const Rows rows = rows_of(tensor);
+  if (aster_ml_tensor_count(&tensor) == 0) return kOk;
+  const bool on_host = device::is_host(tensor.storage.device) &&
+                       (memory.device == kHost || device::is_host(memory.device));
+  const ptrdiff_t stride = rows.step * static_cast<ptrdiff_t>(size);
+  for (size_t row = 0; row < rows.count; ++row) {
+    const ptrdiff_t first = static_cast<ptrdiff_t>(tensor.byte_offset) +
+                            row_start(tensor, rows, row) * static_cast<ptrdiff_t>(size);
+    const size_t at = row * rows.length * size;
+    if (on_host && rows.step != 1) {
+      char* ours = static_cast<char*>(tensor.storage.data) + first;
+      char* theirs = static_cast<char*>(memory.data) + memory.offset + at;
+      if (out_of_tensor) {
+        copy_row(theirs, static_cast<ptrdiff_t>(size), ours, stride, rows.length, size);
+      } else {
+        copy_row(ours, stride, theirs, static_cast<ptrdiff_t>(size), rows.length, size);
+      }
+      continue;
+    }
+    const size_t pieces = rows.step == 1 ? 1 : rows.length;
+    const size_t bytes = rows.length / pieces * size;
+    for (size_t i = 0; i < pieces; ++i) {
+      const Place ours{tensor.storage.data,
+                       static_cast<size_t>(first + static_cast<ptrdiff_t>(i) * stride),
+                       tensor.storage.device};
+      const Place theirs{memory.data, memory.offset + at + i * bytes, memory.device};
+      ASTER_TRY(out_of_tensor ? copy(theirs, ours, bytes) : copy(ours, theirs, bytes));
+    }
+  }
+  return kOk;
+}
+
+}  // namespace
+
+Status count_elements(size_t* count, size_t* bytes, size_t ndim, const size_t* shape, size_t size) {
+  *count = 1;
+  *bytes = 0;
+  if (ndim != 0 && shape == nullptr) return ASTER_FAIL(kARGUMENT, "shape is null");
+  if (ndim > SIZE_MAX / (4 * sizeof(size_t))) return ASTER_FAIL(kRANGE, "%zu axes", ndim);
+  // Strides of a shape with a 0 count its other dimensions, so those are checked too.
+  size_t product = 1;
+  bool empty = false;
+  for (size_t i = 0; i < ndim; ++i) {
+    empty |= shape[i] == 0;
+    if (shape[i] != 0 && !checked_mul(product, shape[i], &product)) product = SIZE_MAX;
+    if (product > static_cast<size_t>(PTRDIFF_MAX) / size) {
+      return ASTER_FAIL(kRANGE, "a shape of %zu axes overflows at axis %zu of size %zu", ndim, i,
+                        shape[i]);
+    }
+  }
+  *count = empty ? 0 : product;
+  *bytes = *count * size;
+  return kOk;
+}
+
+void row_major(ptrdiff_t* strides, size_t ndim, const size_t* shape) {
+  ptrdiff_t step = 1;
+  for (size_t i = ndim; i-- > 0;) {
+    strides[i] = step;
+    step *= shape[i] != 0 ? static_cast<ptrdiff_t>(shape[i]) : 1;
+  }
+}
+
+bool is_row_major(size_t ndim, const size_t* shape, const ptrdiff_t* strides) {
+  for (size_t i = 0; i < ndim; ++i) {
+    if (shape[i] == 0) return true;
+  }
+  size_t step = 1;
+  for (size_t i = ndim; i-- > 0;) {
+    if (shape[i] != 1 && strides[i] != static_cast<ptrdiff_t>(step)) return false;
+    step *= shape[i];
+  }
+  return true;
+}
+
+Status check_tensor(const aster_ml_tensor* tensor) {
+  if (tensor == nullptr) return ASTER_FAIL(kARGUMENT, "tensor is null");
+  dtype::DType d;
+  ASTER_TRY(dtype::from_storage_code(&d, tensor->dtype));
+  int32_t device;
+  ASTER_TRY(device::canonical(&device, tensor->storage.device));
+  if (tensor->ndim != 0 && tensor->strides == nullptr) {
+    return ASTER_FAIL(kARGUMENT, "strides is null");
+  }
+  size_t count, bytes;
+  ASTER_TRY(count_elements(&count, &bytes, tensor->ndim, tensor->shape, 1));
+  if (tensor->byte_offset % dtype::size(d) != 0) {
+    return ASTER_FAIL(kARGUMENT, "byte_offset %zu is no multiple of a %s", tensor->byte_offset,
+                      dtype::name(d));
+  }
+  if (count == 0) return kOk;
+  if (tensor->storage.data == nullptr) return ASTER_FAIL(kARGUMENT, "the tensor has no memory");
+  return check_extent(*tensor, dtype::size(d));
+}
+
+Status gather(void* memory, int32_t device, const aster_ml_tensor& tensor) {
+  return exchange(tensor, {memory, 0, device}, true);
+}
+
+Status scatter(const aster_ml_tensor& tensor, const void* host) {
+  return exchange(tensor, {const_cast<void*>(host), 0, kHost}, false);
+}
+
+}  // namespace aster::buffer

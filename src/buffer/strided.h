@@ -1,0 +1,23 @@
+// Extents of strided descriptors, and copies of their elements.
+#pragma once
+
+#include "aster_ml/buffer.h"
+#include "base/status.h"
+
+namespace aster::buffer {
+
+// Product of a shape, and the bytes of that many elements. Errors: RANGE (overflow), ARGUMENT (null
+// shape).
+Status count_elements(size_t* count, size_t* bytes, size_t ndim, const size_t* shape, size_t size);
+// Strides of a row-major tensor.
+void row_major(ptrdiff_t* strides, size_t ndim, const size_t* shape);
+bool is_row_major(size_t ndim, const size_t* shape, const ptrdiff_t* strides);
+// A descriptor's own fields: dtype, device, arrays, every element inside the buffer. Errors:
+// ARGUMENT, DTYPE, RANGE.
+Status check_tensor(const aster_ml_tensor* tensor);
+
+// Between a tensor and count row-major elements at memory (on device; kHost for host memory).
+Status gather(void* memory, int32_t device, const aster_ml_tensor& tensor);
+Status scatter(const aster_ml_tensor& tensor, const void* host);
+
+}  // namespace aster::buffer

@@ -1,0 +1,189 @@
+// The public functions on dense strided descriptors.
+#include <cstring>
+
+#include "buffer/storage.h"
+#include "buffer/strided.h"
+#include "dtype/dtype.h"
+
+namespace aster::buffer {
+namespace {
+
+Context* context_of(const aster_ml_context* context) {
+  return context != nullptr ? static_cast<Context*>(context->impl) : nullptr;
+}
+
+// shape and strides, in one piece of memory that the table knows by the address of shape.
+Status make_axes(aster_ml_tensor* tensor, Context& context, size_t ndim, const size_t* shape,
+                 const ptrdiff_t* strides) {
+  tensor->ndim = ndim;
+  if (ndim == 0) return kOk;
+  Storage* axes;
+  ASTER_TRY(storage_create(&axes, context, ndim * (sizeof(size_t) + sizeof(ptrdiff_t)), 0));
+  own(axes);
+  tensor->shape = static_cast<size_t*>(axes->data);
+  tensor->strides = static_cast<ptrdiff_t*>(static_cast<void*>(tensor->shape + ndim));
+  std::memcpy(tensor->shape, shape, ndim * sizeof(size_t));
+  if (strides != nullptr) {
+    std::memcpy(tensor->strides, strides, ndim * sizeof(ptrdiff_t));
+  } else {
+    row_major(tensor->strides, ndim, shape);
+  }
+  return kOk;
+}
+
+void set_storage(aster_ml_tensor* tensor, const aster_ml_buffer& storage, size_t byte_offset) {
+  tensor->storage = storage;
+  tensor->byte_offset = byte_offset;
+  tensor->dtype = storage.dtype;
+  tensor->device = storage.device;
+}
+
+Status init(aster_ml_tensor* out, Context& context, int32_t dtype, int32_t device, size_t ndim,
+            const size_t* shape) {
+  dtype::DType d;
+  ASTER_TRY(dtype::from_storage_code(&d, dtype));
+  size_t count, bytes;
+  ASTER_TRY(count_elements(&count, &bytes, ndim, shape, dtype::size(d)));
+  aster_ml_tensor made{};
+  Storage* storage;
+  ASTER_TRY(storage_create(&storage, context, bytes, device));
+  if (const Status status = make_axes(&made, context, ndim, shape, nullptr); !status.ok()) {
+    storage_release(storage);
+    return status;
+  }
+  set_storage(&made, {storage->data, bytes, dtype, storage->device}, 0);
+  if (storage->data != nullptr) {
+    own(storage);
+  } else {
+    storage_release(storage);
+  }
+  *out = made;
+  return kOk;
+}
+
+Status from_buffer(aster_ml_tensor* out, Context& context, const aster_ml_buffer& buffer,
+                   size_t byte_offset, size_t ndim, const size_t* shape, const ptrdiff_t* strides) {
+  size_t count, bytes;
+  ASTER_TRY(count_elements(&count, &bytes, ndim, shape, 1));
+  aster_ml_tensor made{};
+  ASTER_TRY(make_axes(&made, context, ndim, shape, strides));
+  set_storage(&made, buffer, byte_offset);
+  if (const Status status = check_tensor(&made); !status.ok()) {
+    ASTER_TRY(disown(made.shape));
+    return status;
+  }
+  if (Storage* storage = storage_find(buffer.data)) own(storage);
+  *out = made;
+  return kOk;
+}
+
+Status check_elements(const aster_ml_tensor* tensor, const void* host, size_t count) {
+  ASTER_TRY(check_tensor(tensor));
+  const size_t has = aster_ml_tensor_count(tensor);
+  if (has != count) return ASTER_FAIL(kRANGE, "%zu elements for a tensor of %zu", count, has);
+  if (host == nullptr && count != 0) return ASTER_FAIL(kARGUMENT, "host is null");
+  return kOk;
+}
+
+}  // namespace
+}  // namespace aster::buffer
+
+namespace buf = aster::buffer;
+
+extern "C" {
+
+int32_t aster_ml_tensor_init(aster_ml_tensor* out, const aster_ml_context* context, int32_t dtype,
+                             int32_t device, size_t ndim, const size_t* shape) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
+  *out = aster_ml_tensor{};
+  aster::Context* impl = buf::context_of(context);
+  const aster::ContextLock lock(impl);
+  ASTER_TRY(lock.status());
+  return buf::init(out, *impl, dtype, device, ndim, shape);
+}
+
+int32_t aster_ml_tensor_from_data(aster_ml_tensor* out, const aster_ml_context* context,
+                                  const void* data, int32_t dtype, size_t ndim,
+                                  const size_t* shape) {
+  ASTER_API();
+  ASTER_TRY((aster::Status{aster_ml_tensor_init(out, context, dtype, 0, ndim, shape)}));
+  if (out->storage.bytes == 0) return ASTER_ML_OK;
+  if (data == nullptr) {
+    aster_ml_tensor_free(out);
+    return ASTER_FAIL(kARGUMENT, "data is null");
+  }
+  std::memcpy(out->storage.data, data, out->storage.bytes);
+  return ASTER_ML_OK;
+}
+
+int32_t aster_ml_tensor_from_buffer(aster_ml_tensor* out, const aster_ml_context* context,
+                                    const aster_ml_buffer* buffer, size_t byte_offset, size_t ndim,
+                                    const size_t* shape, const ptrdiff_t* strides) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
+  *out = aster_ml_tensor{};
+  if (buffer == nullptr) return ASTER_FAIL(kARGUMENT, "buffer is null");
+  aster::Context* impl = buf::context_of(context);
+  const aster::ContextLock lock(impl);
+  ASTER_TRY(lock.status());
+  return buf::from_buffer(out, *impl, *buffer, byte_offset, ndim, shape, strides);
+}
+
+int32_t aster_ml_tensor_free(aster_ml_tensor* tensor) {
+  ASTER_API();
+  if (tensor == nullptr) return ASTER_ML_OK;
+  // The address of the shape is this tensor's alone; that of its memory may be many tensors'.
+  ASTER_TRY(buf::disown(tensor->shape));
+  ASTER_TRY(buf::disown(tensor->storage.data));
+  *tensor = aster_ml_tensor{};
+  return ASTER_ML_OK;
+}
+
+size_t aster_ml_tensor_count(const aster_ml_tensor* tensor) {
+  if (tensor == nullptr || (tensor->ndim != 0 && tensor->shape == nullptr)) return 0;
+  size_t count = 1;
+  for (size_t i = 0; i < tensor->ndim; ++i) count *= tensor->shape[i];
+  return count;
+}
+
+int32_t aster_ml_tensor_is_contiguous(const aster_ml_tensor* tensor) {
+  if (tensor == nullptr) return 0;
+  if (tensor->ndim != 0 && (tensor->shape == nullptr || tensor->strides == nullptr)) return 0;
+  return buf::is_row_major(tensor->ndim, tensor->shape, tensor->strides);
+}
+
+int32_t aster_ml_tensor_contiguous(aster_ml_tensor* out, const aster_ml_context* context,
+                                   const aster_ml_tensor* source) {
+  ASTER_API();
+  if (out == nullptr || out == source) return ASTER_FAIL(kARGUMENT, "out is null or the source");
+  *out = aster_ml_tensor{};
+  ASTER_TRY(buf::check_tensor(source));
+  aster_ml_tensor made;
+  ASTER_TRY((aster::Status{aster_ml_tensor_init(
+      &made, context, source->dtype, source->storage.device, source->ndim, source->shape)}));
+  const aster::Status status = buf::gather(made.storage.data, made.storage.device, *source);
+  if (!status.ok()) {
+    aster_ml_tensor_free(&made);
+    return status;
+  }
+  *out = made;
+  return ASTER_ML_OK;
+}
+
+int32_t aster_ml_tensor_copy_in(const aster_ml_tensor* tensor, const void* host, size_t count) {
+  ASTER_API();
+  ASTER_TRY(buf::check_elements(tensor, host, count));
+  if (aster_ml_buffer_is_read_only(&tensor->storage) != 0) {
+    return ASTER_FAIL(kARGUMENT, "the tensor is read-only");
+  }
+  return buf::scatter(*tensor, host);
+}
+
+int32_t aster_ml_tensor_copy_out(void* host, const aster_ml_tensor* tensor, size_t count) {
+  ASTER_API();
+  ASTER_TRY(buf::check_elements(tensor, host, count));
+  return buf::gather(host, buf::kHost, *tensor);
+}
+
+}  // extern "C"
