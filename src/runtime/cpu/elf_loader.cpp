@@ -239,6 +239,7 @@ class Loader {
     std::string_view name;
     if (!read_name(symbol_names_, symbol.st_name, &name))
       return ELF_FAIL("a symbol's name lies outside of it");
+    if (name == "_GLOBAL_OFFSET_TABLE_") return kOk;  // gcc names it without using it
     const uint64_t address = external_address(name);
     if (address == 0) {
       return ELF_FAIL("refers to '%.*s'", static_cast<int>(name.size() < 64 ? name.size() : 64),
