@@ -71,6 +71,8 @@ bool find_split(const Linear& x, int64_t within, Linear* multiple, Linear* rest,
   return false;
 }
 
+bool recombine(Graph& g, Linear& x, bool* failed);
+
 // Adds k * x in integers, not modulo 2^64; false, and into is unusable, if that is not certain.
 bool add_exactly(Linear* into, Node x, int64_t k) {
   if (!known(bounds(x)) || !known(sum(into->bounds(), scaled(bounds(x), k)))) return false;
@@ -96,6 +98,7 @@ struct Division {
   bool settle();
   bool narrow();
   bool unnest();
+  bool join(bool* failed);
   Node remaining();
 };
 
@@ -168,6 +171,14 @@ bool Division::unnest() {
   return false;
 }
 
+// What taking multiples or dividing has brought together.
+bool Division::join(bool* failed) {
+  Linear joined = rest;
+  if (!recombine(g, joined, failed) || !known(joined.bounds())) return false;
+  rest = joined;
+  return true;
+}
+
 Node Division::remaining() {
   if (!modulo && rest.size() == 1 && rest.constant == 0 && rest[0].coefficient == 1) {
     // (x mod m) / c = (x / c) mod (m / c) where c divides m
@@ -184,11 +195,12 @@ Node Division::remaining() {
 }
 
 Node Division::run() {
+  bool failed = false;
   do {
     take_multiples();
     if (settle()) return fits ? out.build(g) : nullptr;
-  } while (narrow() || unnest());
-  if (!fits) return nullptr;
+  } while (join(&failed) || narrow() || unnest());
+  if (!fits || failed) return nullptr;
   Node node = remaining();
   if (node == nullptr) return nullptr;
   return add(g, out.build(g), mul(g, node, scale));
@@ -263,11 +275,14 @@ Node combine(Graph& g, Node a, Node b, int64_t b_coefficient) {
 }
 
 // a - b as a sum, if it cannot wrap.
-bool difference(Node a, Node b, Linear* out) {
+bool difference(Graph& g, Node a, Node b, Linear* out, bool* failed) {
   if (!is_index(a, b) || !known(bounds(a)) || !known(bounds(b))) return false;
   if (!known(sum(bounds(a), scaled(bounds(b), -1)))) return false;
   *out = linear_of(a);
-  return out->add(b, -1) && known(out->bounds());
+  if (!out->add(b, -1)) return false;
+  while (recombine(g, *out, failed)) {
+  }
+  return !*failed && known(out->bounds());
 }
 
 // terms < limit, the constant of terms being 0.
@@ -396,7 +411,10 @@ Node max(Graph& g, Node a, Node b) { return extreme(g, Op::kMax, a, b); }
 Node lt(Graph& g, Node a, Node b) {
   if (a == nullptr || b == nullptr) return nullptr;
   Comparison x;
-  if (!difference(a, b, &x.terms)) return plain(g, Op::kCmpLt, std::array{a, b});
+  bool failed = false;
+  if (!difference(g, a, b, &x.terms, &failed)) {
+    return failed ? nullptr : plain(g, Op::kCmpLt, std::array{a, b});
+  }
   const Interval values = x.terms.bounds();
   if (values.hi < 0) return boolean(g, true);
   if (values.lo >= 0) return boolean(g, false);
@@ -418,7 +436,9 @@ Node le(Graph& g, Node a, Node b) {
 Node eq(Graph& g, Node a, Node b) {
   if (a == nullptr || b == nullptr) return nullptr;
   Linear x;
-  if (!difference(a, b, &x)) {
+  bool failed = false;
+  if (!difference(g, a, b, &x, &failed)) {
+    if (failed) return nullptr;
     if (a == b && !dtype::is_float(a->dtype)) {
       return g.constant_word(DType::kBool, 1, a->shape());
     }
