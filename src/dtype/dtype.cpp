@@ -97,7 +97,7 @@ bool among(std::string_view words, std::string_view word) {
   while (!words.empty()) {
     const size_t space = words.find(' ');
     if (words.substr(0, space) == word) return true;
-    words = space == std::string_view::npos ? std::string_view{} : words.substr(space + 1);
+    words.remove_prefix(space == std::string_view::npos ? words.size() : space + 1);
   }
   return false;
 }

@@ -143,7 +143,7 @@ bool find_by_name(std::string_view name, CompilerInfo* out) {
   while (!rest.empty()) {
     const size_t end = rest.find(':');
     if (take_from_folder(rest.substr(0, end), name, out)) return true;
-    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
   }
   for (const std::string_view folder : kUsualFolders) {
     if (take_from_folder(folder, name, out)) return true;
