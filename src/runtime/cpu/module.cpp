@@ -14,8 +14,8 @@ constexpr std::string_view kKeyVersion = "aster kernels 1";
 constexpr size_t kMostUnits = 16;
 constexpr std::string_view kIdentityTarget = "compilers";
 
-struct Code {
-  Code(Memory& memory, const Digest& given) : key(given), images(memory) {}
+struct LoadedPack {
+  LoadedPack(Memory& memory, const Digest& given) : key(given), images(memory) {}
   Digest key;
   Vec<Image> images;
   size_t bytes = 0;
@@ -147,7 +147,7 @@ Status write_pack(std::span<const Vec<uint8_t>> objects, Vec<uint8_t>* out) {
 
 void KernelSet::release() {
   if (--references_ != 0) return;
-  for (Code* code : codes_) --code->users;
+  for (LoadedPack* code : codes_) --code->users;
   codes_.memory().destroy(this);
 }
 
@@ -182,7 +182,7 @@ class KernelLoad {
       if (!missing_.empty()) ASTER_TRY(compile_missing());
       if (!from_bundle) ASTER_TRY(put_bundle());
     }
-    for (Code* code : codes_) {
+    for (LoadedPack* code : codes_) {
       if (std::find(set->codes_.begin(), set->codes_.end(), code) != set->codes_.end()) continue;
       ASTER_TRY(set->codes_.push(code));
       ++code->users;
@@ -231,7 +231,7 @@ class KernelLoad {
   }
 
   // Takes a kernel out of loaded code; false when it is not in there.
-  Status take_from(Code* code, size_t index, bool* found) {
+  Status take_from(LoadedPack* code, size_t index, bool* found) {
     void* function = code->find(kernels_[index].name);
     *found = function != nullptr;
     if (!*found) return kOk;
@@ -241,9 +241,9 @@ class KernelLoad {
     return kOk;
   }
 
-  // Code of a pack, from memory or disk; null when there is none or it does not load, which is then
-  // a miss.
-  Status find_code(const Digest& key, Code** out) {
+  // A pack, from memory or disk; null when there is none or it does not load, which
+  // is then a miss.
+  Status find_code(const Digest& key, LoadedPack** out) {
     *out = library_.code_by_key_.get(key, nullptr);
     if (*out != nullptr) return kOk;
     Vec<uint8_t> pack(memory_);
@@ -262,10 +262,10 @@ class KernelLoad {
     if (!take_number(&rest, &packs) || !take_number(&rest, &kernels) || kernels != kernels_.size())
       return kOk;
     if (packs > kernels) return kOk;
-    Vec<Code*> codes(memory_);
+    Vec<LoadedPack*> codes(memory_);
     for (uint64_t i = 0; i < packs; ++i) {
       Digest key;
-      Code* code = nullptr;
+      LoadedPack* code = nullptr;
       if (!take_digest(&rest, &key)) return kOk;
       ASTER_TRY(find_code(key, &code));
       ASTER_TRY(codes.push(code));
@@ -288,7 +288,7 @@ class KernelLoad {
       Digest key;
       if (!library_.cache_.get(library_.target_name(), keys_[index], &bytes)) return kOk;
       std::span<const uint8_t> rest(bytes.data(), bytes.size());
-      Code* code = nullptr;
+      LoadedPack* code = nullptr;
       if (take_digest(&rest, &key)) ASTER_TRY(find_code(key, &code));
       return code != nullptr ? take_from(code, index, found) : kOk;
     });
@@ -367,7 +367,7 @@ class KernelLoad {
     Vec<uint8_t> pack(memory_);
     ASTER_TRY(write_pack(made, &pack));
     const std::span<const uint8_t> bytes(pack.data(), pack.size());
-    Code* code = nullptr;
+    LoadedPack* code = nullptr;
     ASTER_TRY(library_.add_code(pack_key, bytes, &code));
     ASTER_TRY(
         keep_missing([&](size_t index, bool* found) { return take_from(code, index, found); }));
@@ -424,16 +424,16 @@ class KernelLoad {
 
   Status put_bundle() {
     if (!library_.cache_.enabled()) return kOk;
-    Vec<Code*> packs(memory_);
+    Vec<LoadedPack*> packs(memory_);
     Vec<uint8_t> indices(memory_);
-    for (Code* code : codes_) {
+    for (LoadedPack* code : codes_) {
       size_t at = static_cast<size_t>(std::find(packs.begin(), packs.end(), code) - packs.begin());
       if (at == packs.size()) ASTER_TRY(packs.push(code));
       ASTER_TRY(append_number(&indices, at));
     }
     ASTER_TRY(append_number(&bundle_bytes_, packs.size()));
     ASTER_TRY(append_number(&bundle_bytes_, codes_.size()));
-    for (const Code* code : packs)
+    for (const LoadedPack* code : packs)
       ASTER_TRY(bundle_bytes_.append(code->key.data(), code->key.size()));
     ASTER_TRY(bundle_bytes_.append(indices.data(), indices.size()));
     library_.cache_.put(library_.target_name(), bundle_,
@@ -449,8 +449,8 @@ class KernelLoad {
   CompileStats* stats_;
   Vec<Digest> keys_;
   Digest bundle_ = {};
-  Vec<Code*> codes_;     // of each kernel
-  Vec<size_t> missing_;  // kernels without a function so far
+  Vec<LoadedPack*> codes_;  // of each kernel
+  Vec<size_t> missing_;     // kernels without a function so far
   Vec<uint8_t> bundle_bytes_;
 };
 
@@ -475,7 +475,7 @@ KernelLibrary::KernelLibrary(Context& context, const LibraryOptions& options)
       trim_at_(options.loaded_limit) {}
 
 KernelLibrary::~KernelLibrary() {
-  for (Code* code : codes_) context_.heap().destroy(code);
+  for (LoadedPack* code : codes_) context_.heap().destroy(code);
 }
 
 Status KernelLibrary::create(KernelLibrary** out, Context& context, const LibraryOptions& options) {
@@ -539,7 +539,7 @@ Status KernelLibrary::prepare() {
   return kOk;
 }
 
-Status KernelLibrary::add_code(const Digest& key, std::span<const uint8_t> pack, Code** out) {
+Status KernelLibrary::add_code(const Digest& key, std::span<const uint8_t> pack, LoadedPack** out) {
   *out = nullptr;
   uint64_t count = 0;
   std::span<const uint8_t> rest = pack;
@@ -548,8 +548,8 @@ Status KernelLibrary::add_code(const Digest& key, std::span<const uint8_t> pack,
   std::span<const uint8_t> sizes;
   if (!take(&rest, count * sizeof(uint64_t), &sizes)) return ASTER_FAIL(kFORMAT, "a torn pack");
   Memory& memory = context_.heap();
-  Code* code = memory.create<Code>(memory, key);
-  if (code == nullptr) return out_of_memory(sizeof(Code));
+  LoadedPack* code = memory.create<LoadedPack>(memory, key);
+  if (code == nullptr) return out_of_memory(sizeof(LoadedPack));
   const auto fill = [&]() -> Status {
     for (uint64_t i = 0; i < count; ++i) {
       uint64_t size = 0;
@@ -580,11 +580,11 @@ Status KernelLibrary::add_code(const Digest& key, std::span<const uint8_t> pack,
 void KernelLibrary::trim() {
   if (loaded_bytes_ <= trim_at_) return;
   uint64_t left = loaded_bytes_;
-  for (Code* code : codes_) {
+  for (LoadedPack* code : codes_) {
     code->unloading = code->users == 0 && left > options_.loaded_limit / 2;
     if (code->unloading) left -= code->bytes;
   }
-  Map<Digest, Code*, DigestHash> by_key(context_.heap());
+  Map<Digest, LoadedPack*, DigestHash> by_key(context_.heap());
   Map<Digest, Entry, DigestHash> kernels(context_.heap());
   for (const auto& entry : code_by_key_) {
     if (!entry.value->unloading && !by_key.set(entry.key, entry.value).ok()) return;
@@ -595,7 +595,7 @@ void KernelLibrary::trim() {
   code_by_key_ = std::move(by_key);
   kernels_ = std::move(kernels);
   size_t kept = 0;
-  for (Code* code : codes_) {
+  for (LoadedPack* code : codes_) {
     if (code->unloading) {
       context_.heap().destroy(code);
     } else {

@@ -47,7 +47,7 @@ struct Provider {
   Status (*link)(void* self, std::span<const uint8_t> object, Vec<uint8_t>* shared, Memory& memory);
 };
 
-struct Code;  // what one compilation gave, loaded
+struct LoadedPack;  // what one compilation gave, loaded
 
 // The loaded code that some kernels need; keeps it mapped. Belongs to the context's thread.
 class KernelSet {
@@ -58,7 +58,7 @@ class KernelSet {
 
  private:
   friend class KernelLoad;
-  Vec<Code*> codes_;
+  Vec<LoadedPack*> codes_;
   uint32_t references_ = 1;
 };
 
@@ -98,7 +98,7 @@ class KernelLibrary {
   ~KernelLibrary();
 
   struct Entry {
-    Code* code;
+    LoadedPack* code;
     void* function;
   };
   struct DigestHash {
@@ -107,7 +107,7 @@ class KernelLibrary {
 
   std::string_view target_name() const { return {target_, sizeof(target_)}; }
   Status prepare();  // finds the provider and what all keys begin with
-  Status add_code(const Digest& key, std::span<const uint8_t> pack, Code** out);
+  Status add_code(const Digest& key, std::span<const uint8_t> pack, LoadedPack** out);
   void trim();
 
   Context& context_;
@@ -121,8 +121,8 @@ class KernelLibrary {
   bool prepared_ = false;
   Digest base_ = {};      // of everything but the texts
   char target_[16] = {};  // folder in the disk cache
-  Vec<Code*> codes_;
-  Map<Digest, Code*, DigestHash> code_by_key_;
+  Vec<LoadedPack*> codes_;
+  Map<Digest, LoadedPack*, DigestHash> code_by_key_;
   Map<Digest, Entry, DigestHash> kernels_;
   CompileStats totals_;
   uint64_t loaded_bytes_ = 0;
