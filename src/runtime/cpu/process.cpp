@@ -29,7 +29,7 @@ struct Launch {
 
 // Runs in the child, on its own stack but in our memory: bare system calls only, since the wrappers
 // of libc and of the sanitizers keep state that is the host's. Handlers and descriptors are copies.
-[[gnu::no_sanitize("address", "thread", "undefined")]] int child_main(void* argument) {
+__attribute__((no_sanitize("address", "thread", "undefined"))) int child_main(void* argument) {
   Launch* launch = static_cast<Launch*>(argument);
   // Handlers must not run here, and a program must not inherit what the host ignores: a compiler
   // driver whose SIGCHLD is ignored loses its own children. All zeros is SIG_DFL, no flags, an
