@@ -7,6 +7,13 @@
 
 namespace aster {
 
+// As std::string_view::substr, which throws: a start past the end gives an empty view.
+constexpr std::string_view text_slice(std::string_view text, size_t from,
+                                      size_t count = std::string_view::npos) {
+  text.remove_prefix(from < text.size() ? from : text.size());
+  return {text.data(), count < text.size() ? count : text.size()};
+}
+
 // Growing text, sticky: after a failed allocation it takes no more and status() says so.
 class Text {
  public:
