@@ -179,7 +179,7 @@ def check_memory_words(path, text):
         r"\bstd::(vector|string|function|map|unordered_map|set|list|deque|thread|"
         r"unique_ptr|shared_ptr|make_unique|make_shared|cout|cerr|ostream|regex|"
         r"stringstream)\b|(?<![:\w])new\s+\w|\bthrow\b|\btry\s*\{|"
-        r"\bcatch\s*\(|\bdynamic_cast\b|\btypeid\b"
+        r"\bcatch\s*\(|\bdynamic_cast\b|\btypeid\b|\.substr\((?!0\b)"
     )
     for line, content in numbered(blank(text)):
         found = words.search(content)

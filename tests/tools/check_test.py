@@ -74,6 +74,7 @@ SAMPLES = {
         ),
         ("src/base/a.cpp", "::new (p) T();\n", "auto* a = new int;\n"),
         ("src/base/a.cpp", "try_push(a);\n", "throw 1;\n"),
+        ("src/base/a.cpp", "a.substr(0, n);\n", "a.substr(n);\n"),
     ],
     "guards": [
         ("src/base/a.h", "#pragma once\n", "int f();\n"),
