@@ -112,6 +112,18 @@ def check_load_time(objects):
     return problems
 
 
+def check_names(objects):
+    """A program that links the static library meets no name of ours that it might use itself."""
+    problems = set()
+    for name in objects:
+        for line in run("nm", "--defined-only", "--extern-only", name).splitlines():
+            kind, symbol = (line.split() + ["", ""])[1:3]
+            ours = re.match(r"aster_ml_|_Z(N|NK|TV|ZN|ZNK|GVZN|GVN)[KVR]*5aster", symbol)
+            if kind and kind in "TDBRC" and not ours:
+                problems.add(f"{name}: defines {symbol}, outside namespace aster and aster_ml_")
+    return sorted(problems)
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -130,6 +142,7 @@ def main(arguments):
         with open(options.objects, encoding="utf-8") as file:
             objects = file.read().split()
         problems += check_references(objects, options.debug) + check_load_time(objects)
+        problems += check_names(objects)
     for problem in problems:
         print(problem)
     return 1 if problems else 0

@@ -49,7 +49,8 @@ class CheckSymbolsTest(unittest.TestCase):
 
     def test_clean_object(self):
         code, out = self.check_object(
-            CLEAN + "#include <cstring>\nsize_t g(char* p) { return strlen(p); }\n"
+            CLEAN
+            + "#include <cstring>\nnamespace aster { size_t g(char* p) { return strlen(p); } }\n"
         )
         self.assertEqual((code, out), (0, ""))
 
@@ -66,6 +67,8 @@ class CheckSymbolsTest(unittest.TestCase):
             ("#include <vector>\nvoid f(std::vector<int>& v) { v.push_back(1); }", "throws"),
             ("struct A { A(); }; A a;", "runs code when it is loaded"),
             ("#include <cassert>\nvoid f(int a) { assert(a); }", "ends the process"),
+            ("int helper() { return 1; }", "outside namespace aster"),
+            ('extern "C" int helper() { return 1; }', "outside namespace aster"),
         ):
             with self.subTest(text=text):
                 code, out = self.check_object(text)
@@ -73,12 +76,12 @@ class CheckSymbolsTest(unittest.TestCase):
                 self.assertIn(what, out)
 
     def test_exceptions_hold_for_their_object_only(self):
-        text = "#include <cstdlib>\nvoid* f() { return malloc(4); }"
+        text = "#include <cstdlib>\nnamespace aster { void* f() { return malloc(4); } }"
         self.assertEqual(self.check_object(text, name="base/heap.cpp.o")[0], 0)
         self.assertEqual(self.check_object(text, name="nn/heap.cpp.o")[0], 1)
 
     def test_assert_in_debug(self):
-        text = "#include <cassert>\nvoid f(int a) { assert(a); }"
+        text = "#include <cassert>\nnamespace aster { void f(int a) { assert(a); } }"
         self.assertEqual(self.check_object(text, "--debug")[0], 0)
 
     def test_exports(self):
