@@ -345,6 +345,7 @@ TEST_F(Interpret, EveryAllocationMayFail) {
   Node after = graph.after(a, std::array{graph.assign(graph.flip(a, Shape{0, 1}), y)});
   const std::array outputs = {Output{graph.alu(Op::kAdd, after, y), out.data()},
                               Output{total, sum.data()}};
+  for (const Output& output : outputs) graph.retain(output.node);
   for (FailingMemory* failing : {&memory, &graph_memory}) {
     int64_t failures = 0;
     for (;; ++failures) {
