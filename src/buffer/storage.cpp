@@ -253,6 +253,12 @@ Status storage_wrap(Storage** out, Context& context, void* data, size_t bytes, i
   return kOk;
 }
 
+void storage_make_internal(Storage* storage) {
+  if (storage == nullptr || storage->internal) return;
+  storage->internal = true;
+  storage->context->release();
+}
+
 void storage_retain(Storage* storage) {
   storage->references.fetch_add(1, std::memory_order_relaxed);
 }
@@ -262,9 +268,10 @@ void storage_release(Storage* storage) {
   if (storage->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (storage->data != nullptr) remove(storage);
   Context* context = storage->context;
+  const bool internal = storage->internal;
   free_memory(storage);
   context->heap().destroy(storage);
-  context->release();
+  if (!internal) context->release();
 }
 
 Storage* storage_find(const void* data) {

@@ -17,6 +17,7 @@ struct Storage {
   int32_t device;  // canonical: never 0
   bool read_only;
   bool wrapped;  // foreign memory
+  bool internal;  // of the context's own state: holds no reference on it
   Context* context;
 
   // How it ends.
@@ -39,6 +40,10 @@ Status storage_create(Storage** out, Context& context, size_t bytes, int32_t dev
 // Foreign memory, one reference. release (may be null) runs with the last one; not on failure.
 Status storage_wrap(Storage** out, Context& context, void* data, size_t bytes, int32_t device,
                     bool read_only, aster_ml_release_function release, void* self);
+
+// For memory that the context itself keeps as long as it lives: gives the storage's reference on the context up, which
+// would keep it alive for ever.
+void storage_make_internal(Storage* storage);
 
 // Any thread. The last release frees the memory; null does nothing.
 void storage_retain(Storage* storage);

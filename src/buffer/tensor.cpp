@@ -3,6 +3,7 @@
 
 #include "buffer/storage.h"
 #include "buffer/strided.h"
+#include "buffer/tensor.h"
 #include "dtype/dtype.h"
 
 namespace aster::buffer {
@@ -86,6 +87,21 @@ Status check_elements(const aster_ml_tensor* tensor, const void* host, size_t co
 }
 
 }  // namespace
+
+Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType dtype, int32_t device,
+                std::span<const int64_t> shape) {
+  Vec<size_t> dims(context.heap());
+  size_t bytes = dtype::size(dtype);
+  for (int64_t dim : shape) {
+    ASTER_TRY(dims.push(static_cast<size_t>(dim)));
+    bytes *= static_cast<size_t>(dim);
+  }
+  aster_ml_tensor made{};
+  ASTER_TRY(make_axes(&made, context, dims.size(), dims.data(), nullptr));
+  set_storage(&made, {data, bytes, static_cast<int32_t>(dtype), device}, 0);
+  *out = made;
+  return kOk;
+}
 }  // namespace aster::buffer
 
 namespace buf = aster::buffer;

@@ -1,0 +1,55 @@
+// Counters and caches of aster_ml/engine.h.
+#include <algorithm>
+
+#include "engine/engine.h"
+
+namespace {
+
+using aster::Status;
+using aster::engine::Engine;
+
+aster::Context* context_of(const aster_ml_context* context) {
+  return context == nullptr ? nullptr : static_cast<aster::Context*>(context->impl);
+}
+
+}  // namespace
+
+int32_t aster_ml_engine_count(aster_ml_engine_counters* counters, const aster_ml_context* context) {
+  ASTER_ENTER(context_of(context));
+  if (counters == nullptr || counters->struct_size < sizeof(uint32_t)) {
+    return ASTER_FAIL(kARGUMENT, "null counters, or struct_size not set");
+  }
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  const uint32_t size = counters->struct_size;
+  std::memset(counters, 0, size);
+  std::memcpy(counters, &engine->counters, std::min<size_t>(size, sizeof(engine->counters)));
+  counters->struct_size = size;
+  return aster::kOk;
+}
+
+int32_t aster_ml_engine_collect(const aster_ml_context* context) {
+  ASTER_ENTER(context_of(context));
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  engine->graph.collect();
+  aster::buffer::storage_release(engine->arena);
+  engine->arena = nullptr;
+  aster::buffer::trim(engine->context);
+  engine->context.blocks().trim();
+  return aster::kOk;
+}
+
+int32_t aster_ml_engine_print_schedule(char* text, size_t bytes, const aster_ml_context* context) {
+  ASTER_ENTER(context_of(context));
+  if (text == nullptr || bytes == 0) return ASTER_FAIL(kARGUMENT, "no memory for text");
+  text[0] = 0;
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  if (engine->last == nullptr) return ASTER_FAIL(kNOT_FOUND, "nothing was scheduled yet");
+  const std::string_view summary = engine->last->summary.view();
+  const size_t length = std::min(bytes - 1, summary.size());
+  std::memcpy(text, summary.data(), length);
+  text[length] = 0;
+  return aster::kOk;
+}

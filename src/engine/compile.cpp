@@ -1,0 +1,235 @@
+// From roots to an executable: key, schedule cache, scheduling, rendering, compiling.
+#include <algorithm>
+#include <ctime>
+
+#include "base/pool.h"
+#include "engine/engine.h"
+#include "engine/prepare.h"
+#include "engine/rangeify.h"
+#include "uop/rules_tensor.h"
+
+namespace aster::engine {
+namespace {
+
+using runtime::cpu::KernelSource;
+using uop::Graph;
+using uop::Node;
+using uop::Nodes;
+
+// Schedules kept before the cache is emptied: a program that never repeats itself must not grow for ever.
+constexpr size_t kMostCached = 4096;
+// What one core is taken to do, for the choice of threads and nothing else.
+constexpr double kFlopsPerNanosecond = 16, kBytesPerNanosecond = 10;
+
+double milliseconds() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
+uint64_t hash_words(std::span<const int64_t> words) {
+  uint64_t hash = words.size();
+  for (int64_t word : words) hash = hash_mix(hash, static_cast<uint64_t>(word));
+  return hash;
+}
+
+codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels) {
+  const runtime::cpu::CpuFeatures& features = kernels.features();
+  codegen::Target target;
+  target.vector_bytes = features.vector_bytes;
+  target.fma = features.fma;
+  target.f16c = features.f16c;
+  target.avx512 = features.avx512 && features.vector_bytes == 64;
+  const auto last_level = static_cast<int64_t>(kernels.cache_sizes().last_level);
+  if (last_level > 0) target.cache_bytes = last_level;
+  return target;
+}
+
+}  // namespace
+
+void Executable::release() {
+  if (--references_ == 0) heap_.destroy(this);
+}
+
+Executable::~Executable() {
+  for (Launch& launch : launches) heap_.destroy(launch.plan);
+  if (kernels != nullptr) kernels->release();
+  if (graph != nullptr) heap_.destroy(graph);
+  heap_.destroy(params);
+}
+
+Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool interpret) {
+  const double start = milliseconds();
+  Vec<int64_t> key(context.heap());
+  ASTER_TRY(key.push(interpret));
+  ASTER_TRY(write_key(&key, leaves, roots));
+  const uint64_t hash = hash_words({key.data(), key.size()});
+  if (context.options().no_schedule_cache == 0) {
+    Executable* const* head = cache.find(hash);
+    for (Executable* exe = head != nullptr ? *head : nullptr; exe != nullptr; exe = exe->next) {
+      if (exe->key.size() == key.size() && std::equal(key.begin(), key.end(), exe->key.begin())) {
+        ++counters.schedule_hits;
+        counters.schedule_ms += milliseconds() - start;
+        exe->retain();
+        *out = exe;
+        return kOk;
+      }
+    }
+  }
+  Executable* exe = context.heap().create<Executable>(context.heap());
+  if (exe == nullptr) return out_of_memory(sizeof(Executable));
+  Status status = compile(exe, roots, {leaves->data(), leaves->size()}, interpret);
+  if (status.ok() && context.options().no_schedule_cache == 0) {
+    if (cache.size() >= kMostCached) {
+      for (auto& entry : cache) {
+        for (Executable* e = entry.value; e != nullptr;) {
+          Executable* next = e->next;
+          e->release();
+          e = next;
+        }
+      }
+      cache.clear();
+    }
+    exe->next = cache.get(hash, nullptr);
+    exe->hash = hash;
+    exe->key = std::move(key);
+    status = cache.set(hash, exe);
+    if (status.ok()) exe->retain();
+  }
+  if (!status.ok()) {
+    exe->release();
+    return status;
+  }
+  ++counters.schedule_misses;
+  *out = exe;
+  return kOk;
+}
+
+Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leaves, bool interpret) {
+  const double start = milliseconds();
+  if (interpret) return keep_graph(exe, roots, leaves);
+  Arena arena(context.blocks());
+  Graph scratch(arena, false);
+  Vec<uint32_t> aliases(arena);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    uint32_t number = static_cast<uint32_t>(i);
+    for (size_t j = i; j-- > 0;) {
+      if (leaves[j]->arg(0) == leaves[i]->arg(0)) number = static_cast<uint32_t>(j);
+    }
+    ASTER_TRY(aliases.push(number));
+  }
+  const bool library = context.options().no_library == 0;
+  Node sink = nullptr;
+  ASTER_TRY(copy_with_params(&sink, scratch, roots, leaves));
+  ASTER_TRY(inline_calls(&sink, scratch, library, threads));
+  ASTER_TRY(uop::simplify_tensor(&sink, scratch, sink));
+  ASTER_TRY(split_reductions(&sink, scratch));
+  Schedule schedule(arena);
+  Rangeify rangeify(scratch, schedule, {aliases.data(), aliases.size()});
+  ASTER_TRY(rangeify.run(sink));
+  ASTER_TRY(plan_memory(schedule));
+  counters.schedule_ms += milliseconds() - start;
+  const double compiling = milliseconds();
+  Status status = compile_kernels(exe, scratch, schedule);
+  counters.compile_ms += milliseconds() - compiling;
+  if (status.code == ASTER_ML_UNSUPPORTED) return keep_graph(exe, roots, leaves);  // no compiler here
+  ASTER_TRY(status);
+  counters.kernels_scheduled += schedule.items.size();
+  counters.planned_bytes += static_cast<uint64_t>(schedule.arena_bytes);
+  return kOk;
+}
+
+Status Engine::keep_graph(Executable* exe, Nodes roots, std::span<const Node> leaves) {
+  Heap& heap = context.heap();
+  exe->graph = heap.create<Graph>(heap);
+  exe->params = heap.create<Vec<Node>>(heap);
+  if (exe->graph == nullptr || exe->params == nullptr) return out_of_memory(sizeof(Graph));
+  ASTER_TRY(copy_with_params(&exe->sink, *exe->graph, roots, leaves));
+  exe->graph->retain(exe->sink);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    Node param = exe->graph->param(static_cast<uop::Word>(i), leaves[i]->dtype, leaves[i]->shape());
+    if (param == nullptr) return last_failure();
+    exe->graph->retain(param);
+    ASTER_TRY(exe->params->push(param));
+  }
+  return kOk;
+}
+
+Status Engine::kernel_library(runtime::cpu::KernelLibrary** out) {
+  if (kernels == nullptr) ASTER_TRY(runtime::cpu::KernelLibrary::create(&kernels, context, {}));
+  *out = kernels;
+  return kOk;
+}
+
+Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedule) {
+  runtime::cpu::KernelLibrary* provider = nullptr;
+  ASTER_TRY(kernel_library(&provider));
+  const runtime::cpu::CompilerInfo* compiler = nullptr;
+  ASTER_TRY(provider->compiler(&compiler));
+  const codegen::Target target = target_of(*provider);
+  Memory& memory = scratch.memory();
+  Map<Node, uint32_t> numbers(memory);
+  Vec<codegen::Rendered> rendered(memory);
+  for (const Item& item : schedule.items) {
+    if (item.kind != ItemKind::kKernel || numbers.contains(item.kernel)) continue;
+    ASTER_TRY(numbers.set(item.kernel, static_cast<uint32_t>(rendered.size())));
+    codegen::Rendered one(memory);
+    ASTER_TRY(codegen::render(one, scratch, item.kernel, target));
+    ASTER_TRY(rendered.push(std::move(one)));
+  }
+  Vec<void*> functions(memory);
+  ASTER_TRY(functions.resize(rendered.size(), nullptr));
+  if (!rendered.empty()) {
+    Vec<const codegen::Rendered*> all(memory);
+    Vec<KernelSource> sources(memory);
+    for (const codegen::Rendered& one : rendered) {
+      ASTER_TRY(all.push(&one));
+      ASTER_TRY(sources.push(KernelSource{one.name, one.text.view(),
+                                          {reinterpret_cast<const char*>(one.functions), sizeof(one.functions)}}));
+    }
+    Text prelude(memory);
+    ASTER_TRY(codegen::render_prelude(prelude, {all.data(), all.size()}, target));
+    ASTER_TRY(prelude.status());
+    runtime::cpu::CompileStats stats;
+    ASTER_TRY(provider->load(prelude.view(), {sources.data(), sources.size()}, {functions.data(), functions.size()},
+                             &exe->kernels, &stats));
+    counters.kernels_compiled += static_cast<uint64_t>(stats.compiled);
+    counters.kernels_cached += static_cast<uint64_t>(stats.cached + stats.reused);
+  }
+  ASTER_TRY(exe->slots.append(schedule.slots.data(), schedule.slots.size()));
+  ASTER_TRY(exe->operands.append(schedule.operands.data(), schedule.operands.size()));
+  ASTER_TRY(exe->roots.append(schedule.roots.data(), schedule.roots.size()));
+  for (const Item& item : schedule.items) {
+    Launch launch;
+    launch.first_operand = item.first_operand;
+    launch.operand_count = item.operand_count;
+    if (item.kind == ItemKind::kKernel) {
+      const uint32_t number = numbers.get(item.kernel, 0);
+      const codegen::Rendered& one = rendered[number];
+      std::memcpy(&launch.function, &functions[number], sizeof(launch.function));
+      launch.tasks = one.tasks;
+      launch.nanoseconds = static_cast<double>(one.tasks) *
+                           std::max(one.task_flops / kFlopsPerNanosecond, one.task_bytes / kBytesPerNanosecond);
+      std::memcpy(launch.name, one.name, sizeof(launch.name));
+      ASTER_TRY(exe->launches.push(launch));
+    } else {
+      ASTER_TRY(exe->launches.push(launch));
+      library::Plan* plan = context.heap().create<library::Plan>(context.heap());
+      if (plan == nullptr) return out_of_memory(sizeof(library::Plan));
+      Launch& kept = exe->launches.back();
+      kept.plan = plan;
+      ASTER_TRY(library::prepare(plan, item.kernel, {schedule.words.data() + item.first_word, item.word_count}, threads));
+      kept.tasks = plan->tasks;
+      kept.nanoseconds = plan->flops * static_cast<double>(plan->tasks) / (4 * kFlopsPerNanosecond);
+      std::snprintf(kept.name, sizeof(kept.name), "%s", library::name(*plan));
+      exe->scratch_stride = std::max(exe->scratch_stride, (plan->scratch_bytes + 63) & ~int64_t{63});
+    }
+    const Launch& made = exe->launches.back();
+    exe->summary.format("%-40s %lld tasks\n", made.name, static_cast<long long>(made.tasks));
+  }
+  exe->scratch_offset = (schedule.arena_bytes + 63) & ~int64_t{63};
+  exe->arena_bytes = exe->scratch_offset + exe->scratch_stride * threads;
+  return exe->summary.status();
+}
+
+}  // namespace aster::engine

@@ -1,0 +1,425 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/pool.h"
+#include "device/device.h"
+#include "engine/indexing.h"
+#include "engine/rangeify.h"
+#include "uop/context_graph.h"
+#include "uop/symbolic.h"
+
+namespace aster::engine {
+namespace {
+
+using buffer::Storage;
+using uop::Graph;
+using uop::Node;
+using uop::Nodes;
+using uop::Op;
+using uop::Word;
+
+Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
+
+double milliseconds() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
+void destroy_lazy(HandleObject* object) {
+  Lazy* lazy = static_cast<Lazy*>(object);
+  Engine& engine = *lazy->engine;
+  lazy->previous->next = lazy->next;
+  lazy->next->previous = lazy->previous;
+  engine.graph.release(lazy->node);
+  // With the last handle nothing is left to collect for later: memory goes back at once.
+  if (engine.live.next == &engine.live) engine.graph.collect();
+  engine.context.heap().destroy(lazy);
+}
+
+void release_buffer(void*, Node node) { buffer::storage_release(storage_of(node)); }
+
+void* memory_of(Node node) {
+  Storage* storage = storage_of(node);
+  return storage->data == nullptr ? nullptr : static_cast<char*>(storage->data) + node->arg(2);
+}
+
+// Storage behind a target of an Assign: the target without the writes on its way.
+Status strip_effects(Node* out, Graph& g, Node node) {
+  Vec<Node> chain(g.memory());
+  while (node->op != Op::kBuffer) {
+    if (node->op != Op::kAssign && node->op != Op::kAfter) ASTER_TRY(chain.push(node));
+    if (node->nsrc == 0) return ASTER_FAIL(kARGUMENT, "assign to %s, which is no storage", uop::info(node->op).name);
+    node = node->src(0);
+  }
+  for (size_t i = chain.size(); i-- > 0;) {
+    node = g.with_sources(chain[i], std::array{node});
+    ASTER_TRY(need(node));
+  }
+  *out = node;
+  return kOk;
+}
+
+// The Buffer that a chain of views comes down to and where its first element is, if the view is row-major there.
+bool as_storage(Node* buffer, int64_t* offset, Graph& g, Node view) {
+  namespace sym = uop::sym;
+  if (view->op == Op::kBuffer) return *buffer = view, *offset = 0, true;
+  Vec<Node> ranges(g.memory()), index(g.memory());
+  for (size_t axis = 0; axis < view->ndim; ++axis) {
+    Node range = view->dim(axis) == 1 ? g.index(0) : g.range(static_cast<Word>(axis), view->dim(axis));
+    if (range == nullptr || !ranges.push(range).ok() || !index.push(range).ok()) return false;
+  }
+  Place place(g.memory());
+  Node node = view;
+  for (; node->op != Op::kBuffer; node = node->src(0)) {
+    const bool strides = node->op == Op::kReshape || node->op == Op::kSlice || node->op == Op::kPermute;
+    Node own = nullptr;
+    if (!strides || node->count() == 0) return false;
+    if (!source_place(&place, &own, g, node, 0, {index.data(), index.size()}, nullptr).ok()) return false;
+    index.clear();
+    if (!index.append(place.index.data(), place.index.size()).ok()) return false;
+  }
+  Node position = linear_index(g, node->shape(), {index.data(), index.size()});
+  Node plain = linear_index(g, view->shape(), {ranges.data(), ranges.size()});
+  sym::Linear difference;
+  if (position == nullptr || plain == nullptr || !difference.add(position, 1) || !difference.add(plain, -1)) {
+    return false;
+  }
+  if (difference.size() != 0) return false;
+  *buffer = node;
+  *offset = difference.constant * static_cast<int64_t>(dtype::size(view->dtype));
+  return true;
+}
+
+// One thing to compute, and what stands for it afterwards.
+struct Want {
+  Node root;    // computed by the schedule
+  Node result;  // the storage that an Assign writes; null: a new Buffer
+};
+
+class Realize {
+ public:
+  explicit Realize(Engine& engine)
+      : e_(engine), g_(engine.graph), wants_(engine.context.heap()), leaves_(engine.context.heap()),
+        outputs_(engine.context.heap()), map_(engine.context.heap()) {}
+  ~Realize() {
+    for (Storage* storage : outputs_) buffer::storage_release(storage);
+  }
+
+  Status run(std::span<Lazy* const> cells) {
+    for (Lazy* cell : cells) ASTER_TRY(want(cell->node));
+    if (!wants_.empty()) {
+      ASTER_TRY(execute());
+      ASTER_TRY(replace());
+    }
+    for (Lazy* cell : cells) ASTER_TRY(settle(*cell));
+    return kOk;
+  }
+
+ private:
+  Node strong(Node node) {
+    return dtype::is_weak(node->dtype) ? g_.cast(node, dtype::strong(node->dtype)) : node;
+  }
+  // Below reshapes: what is computed and may be looked at in any shape.
+  Node base(Node node) {
+    node = strong(node);
+    while (node != nullptr && (node->op == Op::kReshape || node->op == Op::kDetach)) node = node->src(0);
+    return node;
+  }
+  Status add(Node root, Node result) {
+    for (const Want& other : wants_) {
+      if (other.root == root) return kOk;
+    }
+    return wants_.push(Want{root, result});
+  }
+  Status want(Node node) {
+    node = base(node);
+    ASTER_TRY(need(node));
+    Node buffer = nullptr;
+    int64_t offset = 0;
+    if (as_storage(&buffer, &offset, g_, node)) return kOk;
+    if (node->op == Op::kAfter) {
+      for (Node effect : node->src().subspan(1)) ASTER_TRY(want(effect));
+      Node below = nullptr;
+      ASTER_TRY(strip_effects(&below, g_, node));
+      ASTER_TRY(map_.set(node, below));
+      return want(node->src(0));
+    }
+    if (node->op != Op::kAssign) return add(node, nullptr);
+    Node result = nullptr;
+    ASTER_TRY(strip_effects(&result, g_, node->src(0)));
+    return add(node, result);
+  }
+
+  Status device_of(int32_t* out) {
+    *out = device::kCpu;
+    for (size_t i = 0; i < leaves_.size(); ++i) {
+      const int32_t device = static_cast<int32_t>(leaves_[i]->arg(1));
+      if (i != 0 && device != *out) {
+        return ASTER_FAIL(kDEVICE, "operands on %s and %s", device::name(*out).text, device::name(device).text);
+      }
+      *out = device;
+    }
+    if (!device::is_host(*out)) {
+      return ASTER_FAIL(kUNSUPPORTED, "no runtime computes on %s", device::name(*out).text);
+    }
+    return kOk;
+  }
+
+  Status execute() {
+    Heap& heap = e_.context.heap();
+    Vec<Node> roots(heap);
+    for (const Want& w : wants_) ASTER_TRY(roots.push(w.root));
+    int32_t device = 0;
+    {
+      Vec<Node> nodes(heap);
+      ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
+      for (Node node : nodes) {
+        if (node->op == Op::kBuffer) ASTER_TRY(leaves_.push(node));
+      }
+      ASTER_TRY(device_of(&device));
+      leaves_.clear();
+    }
+    Executable* exe = nullptr;
+    ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_, device::same_type(device, device::kReference)));
+    Status status = execute(*exe, device);
+    if (e_.last != nullptr) e_.last->release();
+    e_.last = exe;  // for print_schedule
+    return status;
+  }
+
+  Status execute(Executable& exe, int32_t device) {
+    Heap& heap = e_.context.heap();
+    const double start = milliseconds();
+    Vec<void*> params(heap), results(heap), pointers(heap);
+    for (Node leaf : leaves_) ASTER_TRY(params.push(memory_of(leaf)));
+    for (const Want& w : wants_) {
+      if (w.result != nullptr) {
+        Node buffer = w.result;
+        while (buffer->op != Op::kBuffer) buffer = buffer->src(0);
+        if (storage_of(buffer)->read_only) return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
+      }
+      Storage* storage = nullptr;
+      const size_t bytes = static_cast<size_t>(w.root->count()) * dtype::size(w.root->dtype);
+      // The interpreter hands out the value of an Assign too; compiled code only writes its target.
+      if (w.result == nullptr || exe.graph != nullptr) {
+        ASTER_TRY(buffer::storage_create(&storage, e_.context, bytes, device));
+      }
+      Status pushed = outputs_.push(storage);
+      if (!pushed.ok()) buffer::storage_release(storage);
+      ASTER_TRY(pushed);
+      ASTER_TRY(results.push(storage != nullptr ? storage->data : nullptr));
+    }
+    ++e_.counters.realizes;
+    if (exe.graph != nullptr) {
+      ++e_.counters.interpreted;
+      ASTER_TRY(interpret(exe, params.data(), results.data()));
+    } else {
+      char* arena = nullptr;
+      ASTER_TRY(e_.arena_for(&arena, exe.arena_bytes));
+      ASTER_TRY(pointers.resize(exe.operands.size(), nullptr));
+      bind(pointers.data(), exe, params.data(), results.data(), arena);
+      const bool many = e_.threads > 1 && exe.launches.size() > 1;
+      if (many) pool::session_begin(e_.threads, e_.context.options().pin_threads != 0);
+      launch(exe, pointers.data(), arena, e_.threads);
+      if (many) pool::session_end();
+    }
+    e_.counters.kernels_launched += exe.launches.size();
+    e_.counters.last_kernels = exe.launches.size();
+    e_.counters.run_ms += milliseconds() - start;
+    if (e_.recording != nullptr) {
+      ASTER_TRY(record(*e_.recording, exe, {leaves_.data(), leaves_.size()}, {outputs_.data(), outputs_.size()}));
+    }
+    return kOk;
+  }
+
+  // Puts the results in place of what was computed, in every cell that names it anywhere.
+  Status replace() {
+    for (size_t i = 0; i < wants_.size(); ++i) {
+      const Want& w = wants_[i];
+      Node result = w.result;
+      if (result == nullptr) {
+        result = buffer_node(e_, outputs_[i], 0, w.root->dtype, w.root->shape());
+        ASTER_TRY(need(result));
+      }
+      ASTER_TRY(map_.set(w.root, result));
+    }
+    return replace_in_cells(e_, map_);
+  }
+
+  Status settle(Lazy& cell) {
+    Node node = cell.node;
+    if (node->op == Op::kBuffer) return kOk;
+    Node buffer = nullptr, view = base(node);
+    ASTER_TRY(need(view));
+    if (view->op == Op::kAssign || view->op == Op::kAfter) ASTER_TRY(strip_effects(&view, g_, view));
+    if (const Node* done = map_.find(view)) view = *done;
+    int64_t offset = 0;
+    if (!as_storage(&buffer, &offset, g_, view)) {
+      // A view of assigned storage that is not row-major: read it out.
+      if (view->op != Op::kBuffer) return copy_view(cell, view);
+      return ASTER_FAIL(kINTERNAL, "%s was not realised", uop::info(view->op).name);
+    }
+    Node made = buffer_node(e_, storage_of(buffer), buffer->arg(2) + offset, view->dtype, node->shape());
+    ASTER_TRY(need(made));
+    set_node(cell, made);
+    return kOk;
+  }
+  Status copy_view(Lazy& cell, Node view) {
+    Node copied = g_.contiguous(view);
+    ASTER_TRY(need(copied));
+    set_node(cell, copied);
+    Realize again(e_);
+    return again.run(std::array{&cell});
+  }
+
+ public:
+  static Status replace_in_cells(Engine& e, const Map<Node, Node>& map) {
+    Heap& heap = e.context.heap();
+    Vec<Lazy*> cells(heap);
+    Vec<Node> nodes(heap);
+    for (Lazy* cell = e.live.next; cell != &e.live; cell = cell->next) {
+      if (cell->node->op == Op::kBuffer && !map.contains(cell->node)) continue;
+      ASTER_TRY(cells.push(cell));
+      ASTER_TRY(nodes.push(cell->node));
+    }
+    if (cells.empty()) return kOk;
+    Node before = e.graph.sink({nodes.data(), nodes.size()}), after = nullptr;
+    ASTER_TRY(need(before));
+    ASTER_TRY(e.graph.substitute(&after, before, map));
+    if (after == before) return kOk;
+    for (size_t i = 0; i < cells.size(); ++i) set_node(*cells[i], after->src(i));
+    return kOk;
+  }
+
+ private:
+  Engine& e_;
+  Graph& g_;
+  Vec<Want> wants_;
+  Vec<Node> leaves_;
+  Vec<Storage*> outputs_;
+  Map<Node, Node> map_;
+};
+
+}  // namespace
+
+Engine::Engine(Context& owner, Graph& nodes)
+    : context(owner), graph(nodes), live{}, cache(owner.heap()), threads(pool::hardware_threads()) {
+  live.previous = live.next = &live;
+  if (owner.options().threads > 0) threads = owner.options().threads;
+  graph.set_buffer_hook(release_buffer, nullptr);
+}
+
+Engine::~Engine() {
+  drop_recording(*this);
+  for (auto& entry : cache) {
+    for (Executable* exe = entry.value; exe != nullptr;) {
+      Executable* next = exe->next;
+      exe->release();
+      exe = next;
+    }
+  }
+  if (last != nullptr) last->release();
+  buffer::storage_release(arena);
+  if (kernels != nullptr) runtime::cpu::KernelLibrary::destroy(kernels);
+}
+
+Status Engine::create(Engine** out, Context& context) {
+  Graph* graph = nullptr;
+  ASTER_TRY(uop::graph_of_context(&graph, context));
+  *out = context.heap().create<Engine>(context, *graph);
+  return *out != nullptr ? kOk : out_of_memory(sizeof(Engine));
+}
+
+Status Engine::arena_for(char** out, int64_t bytes) {
+  if (arena == nullptr || arena->bytes < static_cast<size_t>(bytes)) {
+    buffer::storage_release(arena);
+    arena = nullptr;
+    ASTER_TRY(buffer::storage_create(&arena, context, static_cast<size_t>(bytes), device::kCpu));
+    buffer::storage_make_internal(arena);
+  }
+  *out = static_cast<char*>(arena->data);
+  return kOk;
+}
+
+Status engine_of(Engine** out, Context& context) {
+  if (void* state = context.state(Module::kEngine)) {
+    *out = static_cast<Engine*>(state);
+    return kOk;
+  }
+  ASTER_TRY(Engine::create(out, context));
+  context.set_state(Module::kEngine, *out,
+                    [](Context& owner, void* state) { owner.heap().destroy(static_cast<Engine*>(state)); });
+  return kOk;
+}
+
+Graph& graph_of(Engine& engine) { return engine.graph; }
+
+Status lazy_create(Lazy** out, Engine& engine, Node node) {
+  ASTER_TRY(need(node));
+  Lazy* lazy = engine.context.heap().create<Lazy>();
+  if (lazy == nullptr) return out_of_memory(sizeof(Lazy));
+  handle_init(lazy, engine.context, destroy_lazy);
+  lazy->engine = &engine;
+  lazy->node = node;
+  engine.graph.retain(node);
+  lazy->previous = engine.live.previous;
+  lazy->next = &engine.live;
+  lazy->previous->next = lazy;
+  lazy->next->previous = lazy;
+  *out = lazy;
+  return kOk;
+}
+
+void set_node(Lazy& lazy, Node node) {
+  lazy.engine->graph.retain(node);
+  lazy.engine->graph.release(lazy.node);
+  lazy.node = node;
+}
+
+Node buffer_node(Engine& engine, Storage* storage, int64_t byte_offset, DType dtype, uop::Words shape) {
+  const uint64_t before = engine.graph.nodes_made();
+  Node node = engine.graph.make(Op::kBuffer, dtype, {},
+                                std::array<Word, 3>{static_cast<Word>(reinterpret_cast<intptr_t>(storage)),
+                                                    storage->device, byte_offset},
+                                shape);
+  if (node != nullptr && engine.graph.nodes_made() != before) buffer::storage_retain(storage);
+  return node;
+}
+
+Storage* storage_of(Node node) { return reinterpret_cast<Storage*>(static_cast<intptr_t>(node->arg(0))); }
+
+Status realize(Engine& engine, std::span<Lazy* const> cells) {
+  Status status;
+  {
+    Realize work(engine);
+    status = work.run(cells);
+  }
+  engine.graph.collect();
+  return status;
+}
+
+Status assign(Engine& engine, Lazy& target, Node value) {
+  Graph& g = engine.graph;
+  Node storage = nullptr;
+  ASTER_TRY(strip_effects(&storage, g, target.node));
+  Node base = storage;
+  while (base->op != Op::kBuffer) base = base->src(0);
+  if (storage_of(base)->read_only) return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
+  Node write = g.assign(target.node, value);
+  ASTER_TRY(need(write));
+  if (storage != base) {
+    // A part of the storage: everything that reads the whole of it comes after the write.
+    Node changed = g.after(base, std::array{write});
+    ASTER_TRY(need(changed));
+    Map<Node, Node> map(engine.context.heap());
+    ASTER_TRY(map.set(base, changed));
+    ASTER_TRY(Realize::replace_in_cells(engine, map));
+  }
+  set_node(target, write);
+  return kOk;
+}
+
+}  // namespace aster::engine

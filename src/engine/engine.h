@@ -1,0 +1,98 @@
+// The engine of a context: live cells, schedule cache, execution, capture.
+#pragma once
+
+#include "aster_ml/engine.h"
+#include "codegen/codegen.h"
+#include "engine/lazy.h"
+#include "engine/library.h"
+#include "engine/schedule.h"
+#include "runtime/cpu/module.h"
+
+namespace aster::engine {
+
+struct Recording;
+
+// One call of a compiled kernel or of a library.
+struct Launch {
+  void (*function)(void* const* params, int64_t begin, int64_t end) = nullptr;
+  library::Plan* plan = nullptr;  // instead of function
+  uint32_t first_operand = 0, operand_count = 0;
+  int64_t tasks = 1;
+  double nanoseconds = 0;  // estimate of the whole
+  char name[64] = {};
+};
+
+// A schedule ready to run on any memory. Counted: the cache and programs hold it.
+class Executable {
+ public:
+  explicit Executable(Heap& heap)
+      : heap_(heap), key(heap), slots(heap), operands(heap), launches(heap), roots(heap), summary(heap) {}
+  void retain() { ++references_; }
+  void release();
+
+  Heap& heap_;
+  Vec<int64_t> key;
+  Vec<Slot> slots;
+  Vec<uint32_t> operands;
+  Vec<Launch> launches;
+  Vec<uint32_t> roots;
+  Text summary;  // a line an item
+  int64_t arena_bytes = 0;    // temporaries, then scratch of library calls
+  int64_t scratch_offset = 0;
+  int64_t scratch_stride = 0;  // a thread
+  runtime::cpu::KernelSet* kernels = nullptr;
+  // Where there is no compiler, or on the reference device: the graph itself, interpreted.
+  uop::Graph* graph = nullptr;
+  uop::Node sink = nullptr;
+  Vec<uop::Node>* params = nullptr;
+  uint64_t hash = 0;
+  Executable* next = nullptr;  // chain of the cache
+
+ private:
+  friend ::aster::Memory;
+  ~Executable();
+  uint32_t references_ = 1;
+};
+
+class Engine {
+ public:
+  static Status create(Engine** out, Context& context);
+
+  Context& context;
+  uop::Graph& graph;
+  Lazy live;  // sentinel of the list of cells
+  aster_ml_engine_counters counters = {};
+  Recording* recording = nullptr;
+  runtime::cpu::KernelLibrary* kernels = nullptr;  // made at the first compilation
+  Map<uint64_t, Executable*> cache;
+  Executable* last = nullptr;
+  buffer::Storage* arena = nullptr;  // reused by every realize
+  int threads;
+
+  // The executable of a graph: cached, or made. leaves are the Buffers below roots, in the key's order.
+  Status executable(Executable** out, uop::Nodes roots, Vec<uop::Node>* leaves, bool interpret);
+  Status arena_for(char** out, int64_t bytes);
+
+ private:
+  friend ::aster::Memory;
+  Engine(Context& owner, uop::Graph& nodes);
+  ~Engine();
+  Status compile(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves, bool interpret);
+  Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule);
+  Status keep_graph(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves);
+  Status kernel_library(runtime::cpu::KernelLibrary** out);
+};
+
+// Fills the pointers that an executable's launches read: one an operand.
+void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs, char* arena);
+// Runs every launch. Never fails.
+void launch(const Executable& exe, void* const* pointers, char* arena, int threads);
+// The same through the reference interpreter.
+Status interpret(const Executable& exe, void* const* params, void* const* outputs);
+
+// Called by realize while a capture is open.
+Status record(Recording& recording, Executable& exe, std::span<const uop::Node> leaves,
+              std::span<buffer::Storage* const> outputs);
+void drop_recording(Engine& engine);
+
+}  // namespace aster::engine

@@ -1,0 +1,168 @@
+#include "engine/indexing.h"
+
+#include "uop/symbolic.h"
+
+namespace aster::engine {
+namespace {
+
+using uop::Graph;
+using uop::Node;
+using uop::Op;
+using uop::Words;
+namespace sym = uop::sym;
+
+Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
+
+// Splits a row-major position over the dims [first, last) of a shape.
+Status unflatten(Vec<Node>* out, Graph& g, Node position, Words dims) {
+  int64_t stride = 1;
+  for (int64_t d : dims) stride *= d;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    stride /= dims[i];
+    Node at = stride == 1 ? position : sym::floordiv(g, position, g.index(stride));
+    if (i != 0) at = sym::floormod(g, at, g.index(dims[i]));
+    ASTER_TRY(need(at));
+    ASTER_TRY(out->push(at));
+  }
+  return kOk;
+}
+
+// Dims of both shapes are matched in the smallest groups of equal product, so that what reshape leaves alone needs no
+// division.
+Status reshape_place(Vec<Node>* out, Graph& g, Words to, Words from, std::span<const Node> at) {
+  size_t i = 0, j = 0;  // to is the shape of `at`; from that of the source
+  while (i < to.size() || j < from.size()) {
+    const size_t i0 = i, j0 = j;
+    int64_t a = i < to.size() ? to[i++] : 1, b = j < from.size() ? from[j++] : 1;
+    while (a != b) {
+      if (a < b) {
+        if (i == to.size()) return ASTER_FAIL(kINTERNAL, "reshape of unequal counts");
+        a *= to[i++];
+      } else {
+        if (j == from.size()) return ASTER_FAIL(kINTERNAL, "reshape of unequal counts");
+        b *= from[j++];
+      }
+    }
+    Node position = linear_index(g, to.subspan(i0, i - i0), at.subspan(i0, i - i0));
+    ASTER_TRY(need(position));
+    ASTER_TRY(unflatten(out, g, position, from.subspan(j0, j - j0)));
+  }
+  return kOk;
+}
+
+Node both(Graph& g, Node a, Node b) {
+  if (a == nullptr) return b;
+  return b == nullptr ? a : sym::and_(g, a, b);
+}
+
+// 0 <= x < size as a condition, null where it always holds.
+Node inside(Graph& g, Node x, int64_t size) {
+  Node out = nullptr;
+  if (x->vmin < 0) out = sym::not_(g, sym::lt(g, x, g.index(0)));
+  if (x->vmax >= size) out = both(g, out, sym::lt(g, x, g.index(size)));
+  return out;
+}
+
+// x / stride where that is exact, and the condition that it is and lies in [0, size).
+Node strided(Graph& g, Node x, int64_t stride, int64_t size, Node* own) {
+  if (stride > 1) {
+    Node exact = g.alu(Op::kCmpEq, sym::floormod(g, x, g.index(stride)), g.index(0));
+    *own = both(g, *own, exact);
+    if (x->vmin < 0) *own = both(g, *own, sym::not_(g, sym::lt(g, x, g.index(0))));
+    x = sym::floordiv(g, x, g.index(stride));
+  }
+  if (x == nullptr) return nullptr;
+  *own = both(g, *own, inside(g, x, size));
+  return x;
+}
+
+}  // namespace
+
+Node linear_index(Graph& g, Words shape, std::span<const Node> index) {
+  Node out = g.index(0);
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    out = sym::add(g, out, sym::mul(g, index[i], g.index(stride)));
+    stride *= shape[i];
+  }
+  return out;
+}
+
+Status source_place(Place* out, Node* own, Graph& g, Node node, size_t source, std::span<const Node> at,
+                    Node gate) {
+  out->index.clear();
+  *own = nullptr;
+  const Node x = node->src(source);
+  const auto arg = [&](size_t i) { return node->arg(i); };
+  const auto put = [&](Node index) {
+    ASTER_TRY(need(index));
+    return out->index.push(index);
+  };
+  switch (node->op) {
+    case Op::kReshape: ASTER_TRY(reshape_place(&out->index, g, node->shape(), x->shape(), at)); break;
+    case Op::kPermute:
+      ASTER_TRY(out->index.resize(x->ndim, nullptr));
+      for (size_t i = 0; i < x->ndim; ++i) out->index[static_cast<size_t>(arg(i))] = at[i];
+      break;
+    case Op::kExpand:
+      for (size_t i = 0; i < x->ndim; ++i) {
+        ASTER_TRY(put(x->dim(i) == 1 && node->dim(i) != 1 ? g.index(0) : at[i]));
+      }
+      break;
+    case Op::kFlip:
+      for (size_t i = 0; i < x->ndim; ++i) {
+        ASTER_TRY(put(arg(i) == 0 ? at[i]
+                                  : sym::add(g, g.index(x->dim(i) - 1), sym::mul(g, at[i], g.index(-1)))));
+      }
+      break;
+    case Op::kSlice:
+      for (size_t i = 0; i < x->ndim; ++i) {
+        ASTER_TRY(put(sym::add(g, sym::mul(g, at[i], g.index(arg(2 * i + 1))), g.index(arg(2 * i)))));
+      }
+      break;
+    case Op::kPad:
+      for (size_t i = 0; i < x->ndim; ++i) {
+        Node moved = sym::add(g, at[i], g.index(-arg(3 * i)));
+        ASTER_TRY(need(moved));
+        ASTER_TRY(put(strided(g, moved, arg(3 * i + 2) + 1, x->dim(i), own)));
+      }
+      break;
+    case Op::kWindow:
+    case Op::kUnwindow: {
+      const size_t axis = static_cast<size_t>(arg(0));
+      const Node stride = g.index(arg(1)), dilation = g.index(arg(2));
+      for (size_t i = 0; i < node->ndim; ++i) {
+        if (i != axis) {
+          if (node->op == Op::kWindow && i == axis + 1) continue;
+          ASTER_TRY(put(at[i]));
+        } else if (node->op == Op::kWindow) {
+          ASTER_TRY(put(sym::add(g, sym::mul(g, at[i], stride), sym::mul(g, at[i + 1], dilation))));
+        } else {
+          Node moved = sym::add(g, at[i], sym::mul(g, at[i + 1], sym::mul(g, dilation, g.index(-1))));
+          ASTER_TRY(need(moved));
+          ASTER_TRY(put(strided(g, moved, arg(1), x->dim(axis), own)));
+        }
+      }
+      break;
+    }
+    case Op::kCat: {
+      const size_t axis = static_cast<size_t>(arg(0));
+      int64_t offset = 0;
+      for (size_t s = 0; s < source; ++s) offset += node->src(s)->dim(axis);
+      for (size_t i = 0; i < node->ndim; ++i) {
+        Node moved = i == axis ? sym::add(g, at[i], g.index(-offset)) : at[i];
+        ASTER_TRY(put(moved));
+        if (i == axis) *own = inside(g, moved, x->dim(axis));
+      }
+      break;
+    }
+    default:  // the same index: elementwise and structural nodes
+      for (Node index : at) ASTER_TRY(put(index));
+      break;
+  }
+  out->gate = both(g, gate, *own);
+  if (*own != nullptr || gate != nullptr) ASTER_TRY(need(out->gate));
+  return kOk;
+}
+
+}  // namespace aster::engine

@@ -1,0 +1,338 @@
+#include "engine/library.h"
+
+#include <algorithm>
+
+#include "engine/indexing.h"
+#include "runtime/cpu/blas.h"
+#include "uop/symbolic.h"
+
+namespace aster::engine::library {
+namespace {
+
+using uop::DType;
+using uop::Graph;
+using uop::Node;
+using uop::Op;
+namespace sym = uop::sym;
+
+enum Composite : int64_t {
+#define COMPOSITE(name, attributes, meaning) k##name,
+#include "uop/composites.def"
+#undef COMPOSITE
+};
+
+// From these sizes on a library call beats the generated tile (bench/bench_matmul.cpp).
+constexpr int64_t kFewestProducts = 32 * 32 * 32;
+constexpr int64_t kNarrowest = 4;
+// Rows of a product that one task computes: a multiple of every BLAS register tile.
+constexpr int64_t kTaskRows = 64;
+// Elements of unfolded image that stay in the second-level cache.
+constexpr int64_t kPatchElements = 128 * 1024;
+
+enum class Kind { kGemm, kConv, kWeightGrad };
+
+// Numbers of a plan, by position.
+namespace gemm {
+enum { kM, kN, kK, kBatch, kTransA, kLdA, kTransB, kLdB, kOffA, kOffB, kRowTasks, kBatchStrides };
+}
+struct ConvShape {
+  int64_t images, channels, height, width, filters, kernel_y, kernel_x, out_y, out_x, stride_y, stride_x, pad_top,
+      pad_left, dilation_y, dilation_x;
+  int64_t patch() const { return channels * kernel_y * kernel_x; }
+  int64_t positions() const { return out_y * out_x; }
+};
+constexpr size_t kConvWords = sizeof(ConvShape) / sizeof(int64_t);
+
+bool real(DType d) { return d == DType::kFloat32 || d == DType::kFloat64; }
+
+// A unit stride in one of the last two axes, the other one no smaller than the row it steps over.
+bool fits_gemm(std::span<const int64_t> strides, uop::Words shape) {
+  const size_t n = shape.size();
+  const int64_t rows = shape[n - 2], columns = shape[n - 1], row = strides[n - 2], column = strides[n - 1];
+  const bool plain = (column == 1 || columns == 1) && (row >= columns || rows == 1);
+  const bool transposed = (row == 1 || rows == 1) && (column >= rows || columns == 1);
+  return plain || transposed;
+}
+
+bool row_major(std::span<const int64_t> strides, uop::Words shape, size_t from) {
+  int64_t expected = 1;
+  for (size_t i = shape.size(); i-- > from;) {
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+bool accepts(Node call, std::span<const int64_t> strides, uop::Words shape) {
+  return call->arg(0) == kMatmul ? fits_gemm(strides, shape) : row_major(strides, shape, 0);
+}
+
+// Offset and strides of a view of base, if its element positions are linear in the indices.
+bool strides_of(Vec<int64_t>* words, Graph& g, uop::Words shape, std::span<const Node> ranges, uop::Words base_shape,
+                std::span<const Node> index) {
+  sym::Linear linear;
+  Node position = linear_index(g, base_shape, index);
+  if (position == nullptr || !linear.add(position, 1)) return false;
+  if (!words->push(linear.constant).ok()) return false;
+  size_t matched = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t stride = 0;
+    for (const sym::Term& term : linear.terms()) {
+      if (term.node == ranges[i]) stride = term.coefficient, ++matched;
+    }
+    if (!words->push(stride).ok()) return false;
+  }
+  return matched == linear.size();
+}
+
+ConvShape conv_shape(Node x, uop::Words w, uop::Words out, Node call) {
+  return {x->dim(0), x->dim(1), x->dim(2), x->dim(3), w[0], w[2], w[3], out[2], out[3],
+          call->arg(2), call->arg(3), call->arg(4), call->arg(6), call->arg(8), call->arg(9)};
+}
+
+// Unfolds output rows [first, last) of channels [c0, c1) of one image: patch[c, ky, kx][y, x], zeros outside.
+template <typename T>
+void unfold(T* patch, const T* image, const ConvShape& s, int64_t c0, int64_t c1, int64_t first, int64_t last) {
+  for (int64_t c = c0; c < c1; ++c) {
+    const T* plane = image + c * s.height * s.width;
+    for (int64_t ky = 0; ky < s.kernel_y; ++ky) {
+      for (int64_t kx = 0; kx < s.kernel_x; ++kx) {
+        for (int64_t oy = first; oy < last; ++oy, patch += s.out_x) {
+          const int64_t y = oy * s.stride_y - s.pad_top + ky * s.dilation_y;
+          const int64_t x0 = kx * s.dilation_x - s.pad_left;
+          if (y < 0 || y >= s.height) {
+            std::fill(patch, patch + s.out_x, T(0));
+            continue;
+          }
+          const T* row = plane + y * s.width;
+          for (int64_t ox = 0; ox < s.out_x; ++ox) {
+            const int64_t x = x0 + ox * s.stride_x;
+            patch[ox] = x >= 0 && x < s.width ? row[x] : T(0);
+          }
+        }
+      }
+    }
+  }
+}
+
+// c = op(a) op(b), or c += ..
+template <typename T>
+void multiply(const Plan& plan, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda,
+              const T* b, int64_t ldb, bool accumulate, T* c, int64_t ldc) {
+  const auto gemm = [&] {
+    if constexpr (std::is_same_v<T, float>) return plan.blas->sgemm;
+    else return plan.blas->dgemm;
+  }();
+  gemm(runtime::cpu::kRowMajor, ta ? runtime::cpu::kTranspose : runtime::cpu::kNoTranspose,
+       tb ? runtime::cpu::kTranspose : runtime::cpu::kNoTranspose, static_cast<int>(m), static_cast<int>(n),
+       static_cast<int>(k), T(1), a, static_cast<int>(lda), b, static_cast<int>(ldb), accumulate ? T(1) : T(0), c,
+       static_cast<int>(ldc));
+}
+
+template <typename T>
+void run_gemm(const Plan& plan, void* const* operands, int64_t begin, int64_t end) {
+  const int64_t* p = plan.numbers.data();
+  const int64_t rows = p[gemm::kM], n = p[gemm::kN], k = p[gemm::kK], row_tasks = p[gemm::kRowTasks];
+  while (begin < end) {
+    const int64_t batch = begin / row_tasks, first = begin % row_tasks;
+    const int64_t count = std::min(end - begin, row_tasks - first);
+    const int64_t m0 = first * kTaskRows, m1 = std::min(rows, (first + count) * kTaskRows);
+    const T* a = static_cast<const T*>(operands[0]) + p[gemm::kOffA] + p[gemm::kBatchStrides + 2 * batch];
+    const T* b = static_cast<const T*>(operands[1]) + p[gemm::kOffB] + p[gemm::kBatchStrides + 2 * batch + 1];
+    a += m0 * (p[gemm::kTransA] != 0 ? 1 : p[gemm::kLdA]);
+    T* c = static_cast<T*>(operands[2]) + (batch * rows + m0) * n;
+    multiply(plan, p[gemm::kTransA] != 0, p[gemm::kTransB] != 0, m1 - m0, n, k, a, p[gemm::kLdA], b, p[gemm::kLdB], false, c,
+             n);
+    begin += count;
+  }
+}
+
+// One task an image.
+template <typename T>
+void run_conv(const Plan& plan, const ConvShape& s, void* const* operands, T* patch, int64_t begin, int64_t end) {
+  const T* w = static_cast<const T*>(operands[1]);
+  const bool direct = s.kernel_y == 1 && s.kernel_x == 1 && s.stride_y == 1 && s.stride_x == 1 && s.pad_top == 0 &&
+                      s.pad_left == 0 && s.out_y == s.height && s.out_x == s.width;
+  const int64_t rows = std::clamp<int64_t>(kPatchElements / (s.patch() * s.out_x), 1, s.out_y);
+  for (int64_t n = begin; n < end; ++n) {
+    const T* image = static_cast<const T*>(operands[0]) + n * s.channels * s.height * s.width;
+    T* out = static_cast<T*>(operands[2]) + n * s.filters * s.positions();
+    for (int64_t y = 0; y < s.out_y; y += direct ? s.out_y : rows) {
+      const int64_t last = direct ? s.out_y : std::min(s.out_y, y + rows), width = (last - y) * s.out_x;
+      if (!direct) unfold(patch, image, s, 0, s.channels, y, last);
+      multiply(plan, false, false, s.filters, width, s.patch(), w, s.patch(), direct ? image : patch, width, false,
+               out + y * s.out_x, s.positions());
+    }
+  }
+}
+
+int64_t channels_a_task(const ConvShape& s) {
+  return std::max<int64_t>(1, (64 + s.kernel_y * s.kernel_x - 1) / (s.kernel_y * s.kernel_x));
+}
+
+// One task a few channels of the image: no two write the same gradient, images are added in order.
+template <typename T>
+void run_weight_grad(const Plan& plan, const ConvShape& s, void* const* operands, T* patch, int64_t begin, int64_t end) {
+  const int64_t group = channels_a_task(s), taps = s.kernel_y * s.kernel_x;
+  for (int64_t task = begin; task < end; ++task) {
+    const int64_t c0 = task * group, c1 = std::min(s.channels, c0 + group);
+    T* out = static_cast<T*>(operands[2]) + c0 * taps;
+    for (int64_t n = 0; n < s.images; ++n) {
+      const T* image = static_cast<const T*>(operands[0]) + n * s.channels * s.height * s.width;
+      const T* g = static_cast<const T*>(operands[1]) + n * s.filters * s.positions();
+      unfold(patch, image, s, c0, c1, 0, s.out_y);
+      multiply(plan, false, true, s.filters, (c1 - c0) * taps, s.positions(), g, s.positions(), patch, s.positions(), n != 0,
+               out, s.patch());
+    }
+  }
+}
+
+Status prepare_gemm(Plan* out, Node call, std::span<const int64_t> words) {
+  const Node a = call->src(1), b = call->src(2);
+  const size_t rank = a->ndim, batch_axes = rank - 2;
+  const std::span<const int64_t> sa = words.subspan(1, rank), sb = words.subspan(rank + 2, rank);
+  const int64_t m = a->dim(rank - 2), k = a->dim(rank - 1), n = b->dim(rank - 1);
+  const auto transposed = [](std::span<const int64_t> s, uop::Words shape) {
+    const size_t last = shape.size() - 1;
+    return !((s[last] == 1 || shape[last] == 1) && (s[last - 1] >= shape[last] || shape[last - 1] == 1));
+  };
+  const auto leading = [](std::span<const int64_t> s, uop::Words shape, bool t) {
+    const size_t last = shape.size() - 1;
+    return std::max<int64_t>({t ? s[last] : s[last - 1], t ? shape[last - 1] : shape[last], 1});
+  };
+  const bool ta = transposed(sa, a->shape()), tb = transposed(sb, b->shape());
+  int64_t batch = 1;
+  for (size_t i = 0; i < batch_axes; ++i) batch *= a->dim(i);
+  const int64_t row_tasks = (m + kTaskRows - 1) / kTaskRows;
+  const int64_t numbers[] = {m, n, k, batch, ta, leading(sa, a->shape(), ta), tb, leading(sb, b->shape(), tb),
+                             words[0], words[rank + 1], row_tasks};
+  ASTER_TRY(out->numbers.append(numbers, std::size(numbers)));
+  for (int64_t i = 0; i < batch; ++i) {
+    int64_t rest = i, offset_a = 0, offset_b = 0;
+    for (size_t axis = batch_axes; axis-- > 0;) {
+      const int64_t at = rest % a->dim(axis);
+      rest /= a->dim(axis);
+      offset_a += at * sa[axis];
+      offset_b += at * sb[axis];
+    }
+    ASTER_TRY(out->numbers.push(offset_a));
+    ASTER_TRY(out->numbers.push(offset_b));
+  }
+  out->tasks = batch * row_tasks;
+  out->flops = 2.0 * static_cast<double>(std::min(m, kTaskRows)) * static_cast<double>(n) * static_cast<double>(k);
+  return kOk;
+}
+
+Status prepare_conv(Plan* out, Node call) {
+  const bool weights = call->arg(0) == kConv2dWeightGrad;
+  const Node x = call->src(1);
+  const ConvShape s = weights ? conv_shape(x, call->shape(), call->src(2)->shape(), call)
+                              : conv_shape(x, call->src(2)->shape(), call->shape(), call);
+  int64_t words[kConvWords];
+  std::memcpy(words, &s, sizeof(s));
+  ASTER_TRY(out->numbers.append(words, kConvWords));
+  const int64_t element = static_cast<int64_t>(dtype::size(out->dtype));
+  const double products = static_cast<double>(s.patch()) * static_cast<double>(s.positions()) *
+                          static_cast<double>(s.filters) * static_cast<double>(s.images);
+  if (weights) {
+    const int64_t group = std::min(channels_a_task(s), s.channels);
+    out->tasks = (s.channels + channels_a_task(s) - 1) / channels_a_task(s);
+    out->scratch_bytes = group * s.kernel_y * s.kernel_x * s.positions() * element;
+  } else {
+    const int64_t rows = std::clamp<int64_t>(kPatchElements / (s.patch() * s.out_x), 1, s.out_y);
+    out->tasks = s.images;
+    out->scratch_bytes = s.patch() * rows * s.out_x * element;
+  }
+  out->flops = 2 * products / static_cast<double>(std::max<int64_t>(out->tasks, 1));
+  return kOk;
+}
+
+}  // namespace
+
+bool takes(Node call, int threads) {
+  if (!real(call->dtype) || call->count() == 0) return false;
+  for (Node argument : call->src().subspan(1)) {
+    if (argument->dtype != call->dtype || argument->count() == 0 || argument->count() > INT32_MAX) return false;
+  }
+  switch (call->arg(0)) {
+    case kMatmul: {
+      const Node a = call->src(1), b = call->src(2);
+      const int64_t m = a->dim(a->ndim - 2u), k = a->dim(a->ndim - 1u), n = b->dim(b->ndim - 1u);
+      if (m < kNarrowest || n < kNarrowest || k < kNarrowest || m * n < kFewestProducts / k) return false;
+      break;
+    }
+    case kConv2d:
+    case kConv2dWeightGrad:
+      if (call->arg(1) != 1) return false;
+      break;
+    default: return false;
+  }
+  const runtime::cpu::Blas& blas = runtime::cpu::blas(threads > 1);
+  return blas.available && !blas.outdated;
+}
+
+Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i) {
+  const Node argument = call->src(i);
+  Memory& memory = g.memory();
+  Vec<Node> ranges(memory), index(memory);
+  Place place(memory);
+  for (size_t axis = 0; axis < argument->ndim; ++axis) {
+    const int64_t dim = argument->dim(axis);
+    Node range = dim == 1 ? g.index(0) : g.range(static_cast<int64_t>(axis), dim);
+    if (range == nullptr) return last_failure();
+    ASTER_TRY(ranges.push(range));
+    ASTER_TRY(index.push(range));
+  }
+  // As far down the views as the library can follow.
+  Vec<int64_t> best(memory), strides(memory);
+  *base = argument;
+  for (Node node = argument;; node = node->src(0)) {
+    strides.clear();
+    if (strides_of(&strides, g, argument->shape(), {ranges.data(), ranges.size()}, node->shape(),
+                   {index.data(), index.size()}) &&
+        accepts(call, {strides.data() + 1, strides.size() - 1}, argument->shape())) {
+      *base = node;
+      best.clear();
+      ASTER_TRY(best.append(strides.data(), strides.size()));
+    }
+    const Op op = node->op;
+    if (op != Op::kReshape && op != Op::kPermute && op != Op::kSlice && op != Op::kExpand && op != Op::kDetach) break;
+    Node own = nullptr;
+    ASTER_TRY(source_place(&place, &own, g, node, 0, {index.data(), index.size()}, nullptr));
+    index.clear();
+    ASTER_TRY(index.append(place.index.data(), place.index.size()));
+  }
+  return words != nullptr ? words->append(best.data(), best.size()) : kOk;
+}
+
+const char* name(const Plan& plan) {
+  static constexpr const char* kNames[] = {
+#define COMPOSITE(name, attributes, meaning) #name,
+#include "uop/composites.def"
+#undef COMPOSITE
+  };
+  return kNames[plan.composite];
+}
+
+Status prepare(Plan* out, Node call, std::span<const int64_t> words, int threads) {
+  out->blas = &runtime::cpu::blas(threads > 1);
+  out->composite = static_cast<int32_t>(call->arg(0));
+  out->dtype = call->dtype;
+  return call->arg(0) == kMatmul ? prepare_gemm(out, call, words) : prepare_conv(out, call);
+}
+
+template <typename T>
+static void run_as(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end) {
+  if (plan.composite == kMatmul) return run_gemm<T>(plan, operands, begin, end);
+  ConvShape s;
+  std::memcpy(&s, plan.numbers.data(), sizeof(s));
+  if (plan.composite == kConv2d) return run_conv<T>(plan, s, operands, static_cast<T*>(scratch), begin, end);
+  run_weight_grad<T>(plan, s, operands, static_cast<T*>(scratch), begin, end);
+}
+
+void run(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end) {
+  if (plan.dtype == DType::kFloat32) return run_as<float>(plan, operands, scratch, begin, end);
+  run_as<double>(plan, operands, scratch, begin, end);
+}
+
+}  // namespace aster::engine::library

@@ -1,0 +1,190 @@
+#include "engine/prepare.h"
+
+#include "engine/library.h"
+#include "engine/rangeify.h"
+
+namespace aster::engine {
+namespace {
+
+using uop::Graph;
+using uop::Node;
+using uop::Nodes;
+using uop::Op;
+using uop::Word;
+
+// Reductions of at least so many elements to one are split, into at most and at least so many parts.
+constexpr int64_t kSplitFrom = 32768;
+constexpr int64_t kMostParts = 256;
+constexpr int64_t kFewestParts = 8;
+constexpr int64_t kEnoughRows = 64;
+
+Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
+
+Node copy_node(Graph& g, Node node, Nodes src) {
+  const DType dtype = dtype::is_weak(node->dtype) ? dtype::strong(node->dtype) : node->dtype;
+  if (node->op == Op::kConst) {
+    return g.constant_word(dtype, uop::convert_word(node->arg(0), node->dtype, dtype), node->shape());
+  }
+  if (node->op == Op::kCast) return g.cast(src[0], dtype);
+  if (uop::is_alu(node->op)) return g.alu(node->op, src);
+  return g.make(node->op, dtype, src, node->arg(), node->shape());
+}
+
+// Rebuilds the graph below *sink, sources first; visit(node, sources) gives the new node.
+template <typename Visit>
+Status rebuild(Node* sink, Graph& g, Visit visit) {
+  Vec<Node> nodes(g.memory()), src(g.memory());
+  Map<Node, Node> done(g.memory());
+  ASTER_TRY(walk(&nodes, std::array{*sink}));
+  for (Node node : nodes) {
+    src.clear();
+    for (size_t i = 0; i < node->nsrc; ++i) {
+      ASTER_TRY(src.push(i == 0 && node->op == Op::kCall ? node->src(0) : done.get(node->src(i), nullptr)));
+    }
+    Node made = nullptr;
+    ASTER_TRY(visit(&made, node, Nodes{src.data(), src.size()}));
+    ASTER_TRY(need(made));
+    ASTER_TRY(done.set(node, made));
+  }
+  *sink = done.get(*sink, nullptr);
+  return kOk;
+}
+
+Node same_with(Graph& g, Node node, Nodes src) {
+  for (size_t i = 0; i < src.size(); ++i) {
+    if (src[i] != node->src(i)) return g.with_sources(node, src);
+  }
+  return node;
+}
+
+// The body of a call on its arguments.
+Status inline_call(Node* out, Graph& g, Node body, Nodes arguments) {
+  Vec<Node> nodes(g.memory());
+  Map<Node, Node> params(g.memory());
+  ASTER_TRY(walk(&nodes, std::array{body}));
+  for (Node node : nodes) {
+    if (node->op != Op::kParam) continue;
+    const size_t slot = static_cast<size_t>(node->arg(0));
+    if (slot >= arguments.size()) return ASTER_FAIL(kINTERNAL, "body asks for argument %zu", slot);
+    ASTER_TRY(params.set(node, arguments[slot]));
+  }
+  return g.substitute(out, body, params);
+}
+
+// Parts that a reduced axis of so many elements is cut into, 0 for none.
+int64_t parts_of(int64_t dim) {
+  for (int64_t parts = kMostParts; parts >= kFewestParts; --parts) {
+    if (dim % parts == 0) return parts;
+  }
+  return 0;
+}
+
+Status split(Node* out, Graph& g, Node node) {
+  *out = node;
+  const Node x = node->src(0);
+  const int64_t results = node->count();
+  if (results == 0 || results >= kEnoughRows || x->count() / results < kSplitFrom) return kOk;
+  size_t axis = 0;
+  int64_t parts = 0;
+  for (size_t i = 1; i < node->narg && parts == 0; ++i) {
+    axis = static_cast<size_t>(node->arg(i));
+    parts = parts_of(x->dim(axis));
+  }
+  if (parts == 0) return kOk;
+  Vec<Word> shape(g.memory()), inner(g.memory());
+  for (size_t i = 0; i < x->ndim; ++i) {
+    if (i == axis) ASTER_TRY(shape.push(parts));
+    ASTER_TRY(shape.push(i == axis ? x->dim(i) / parts : x->dim(i)));
+  }
+  for (size_t i = 1; i < node->narg; ++i) {
+    const Word reduced = node->arg(i);
+    ASTER_TRY(inner.push(static_cast<size_t>(reduced) >= axis ? reduced + 1 : reduced));
+  }
+  const Op op = static_cast<Op>(node->arg(0));
+  Node part = g.reduce(op, g.reshape(x, {shape.data(), shape.size()}), {inner.data(), inner.size()});
+  Node whole = g.reduce(op, g.contiguous(part), std::array{static_cast<Word>(axis)});
+  *out = g.reshape(whole, node->shape());
+  return need(*out);
+}
+
+}  // namespace
+
+Status copy_with_params(Node* out, Graph& g, Nodes roots, std::span<const Node> leaves) {
+  Memory& memory = g.memory();
+  Vec<Node> nodes(memory), src(memory);
+  Map<Node, Node> done(memory);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    Node param = g.param(static_cast<Word>(i), leaves[i]->dtype, leaves[i]->shape());
+    ASTER_TRY(need(param));
+    ASTER_TRY(done.set(leaves[i], param));
+  }
+  ASTER_TRY(uop::toposort(&nodes, roots));
+  for (Node node : nodes) {
+    if (done.contains(node)) continue;
+    src.clear();
+    for (Node source : node->src()) ASTER_TRY(src.push(done.get(source, nullptr)));
+    Node made = copy_node(g, node, {src.data(), src.size()});
+    ASTER_TRY(need(made));
+    ASTER_TRY(done.set(node, made));
+  }
+  src.clear();
+  for (Node root : roots) ASTER_TRY(src.push(done.get(root, nullptr)));
+  *out = g.sink({src.data(), src.size()});
+  return need(*out);
+}
+
+Status inline_calls(Node* sink, Graph& g, bool library, int threads) {
+  for (bool found = true; found;) {
+    found = false;
+    const auto visit = [&](Node* made, Node node, Nodes src) -> Status {
+      if (node->op != Op::kCall) return *made = same_with(g, node, src), kOk;
+      *made = g.make(Op::kCall, node->dtype, src, node->arg(), node->shape());
+      ASTER_TRY(need(*made));
+      if (library && library::takes(*made, threads)) return kOk;
+      found = true;
+      return inline_call(made, g, src[0], src.subspan(1));
+    };
+    ASTER_TRY(rebuild(sink, g, visit));
+  }
+  return kOk;
+}
+
+Status split_reductions(Node* sink, Graph& g) {
+  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
+    *made = same_with(g, node, src);
+    ASTER_TRY(need(*made));
+    return (*made)->op == Op::kReduce ? split(made, g, *made) : kOk;
+  });
+}
+
+Status write_key(Vec<int64_t>* key, Vec<Node>* leaves, Nodes roots) {
+  Memory& memory = key->memory();
+  Vec<Node> nodes(memory);
+  Map<Node, uint32_t> position(memory);
+  Map<int64_t, int64_t> storages(memory);
+  ASTER_TRY(uop::toposort(&nodes, roots));
+  for (Node node : nodes) {
+    ASTER_TRY(position.set(node, static_cast<uint32_t>(position.size())));
+    const auto head = static_cast<int64_t>(node->op) | static_cast<int64_t>(node->dtype) << 8 |
+                      static_cast<int64_t>(node->ndim) << 16 | static_cast<int64_t>(node->nsrc) << 32;
+    ASTER_TRY(key->push(head));
+    if (node->op == Op::kBuffer) {
+      // Storage by its number in this graph: views of one storage stay views of one.
+      const int64_t known = storages.get(node->arg(0), -1);
+      const int64_t number = known >= 0 ? known : static_cast<int64_t>(storages.size());
+      if (known < 0) ASTER_TRY(storages.set(node->arg(0), number));
+      ASTER_TRY(leaves->push(node));
+      ASTER_TRY(key->push(number));
+      ASTER_TRY(key->append(node->arg().data() + 1, node->narg - 1));
+    } else {
+      ASTER_TRY(key->push(node->narg));
+      ASTER_TRY(key->append(node->arg().data(), node->narg));
+    }
+    ASTER_TRY(key->append(node->shape().data(), node->ndim));
+    for (Node source : node->src()) ASTER_TRY(key->push(position.get(source, 0)));
+  }
+  for (Node root : roots) ASTER_TRY(key->push(position.get(root, 0)));
+  return kOk;
+}
+
+}  // namespace aster::engine

@@ -1,0 +1,422 @@
+#include "engine/rangeify.h"
+
+#include <algorithm>
+
+#include "engine/library.h"
+#include "uop/symbolic.h"
+
+namespace aster::engine {
+namespace {
+
+using uop::Graph;
+using uop::Node;
+using uop::Nodes;
+using uop::Op;
+namespace sym = uop::sym;
+
+// Fusion limits; bench/bench_schedule.cpp compares them.
+constexpr uint32_t kMostDemands = 8;        // places of one node before it is materialised
+constexpr uint32_t kMostNodes = 400;        // nodes computed in one kernel
+constexpr float kCheap = 24;                // operations worth repeating in another kernel
+constexpr float kCheapInside = 64;          // and in the same kernel
+constexpr float kTranscendental = 8;        // operations that one such function counts for
+constexpr double kMostRepeats = 4;          // times an expensive operation may be repeated by a loop around it
+constexpr int64_t kFewestRows = 16;         // rows worth a kernel that keeps each row to one task
+constexpr int64_t kTinyKernel = 32768;      // elements below which parallelism does not matter
+
+bool is_leaf(Op op) { return op == Op::kParam || op == Op::kConst || op == Op::kIota; }
+bool passes_through(Op op) { return uop::is_movement(op) || op == Op::kDetach; }
+bool is_effect(Op op) { return op == Op::kAssign || op == Op::kAfter; }
+
+float operation_weight(Op op) {
+  switch (op) {
+    case Op::kExp:
+    case Op::kExp2:
+    case Op::kLog:
+    case Op::kLog2:
+    case Op::kSin:
+    case Op::kCos:
+    case Op::kTanh:
+    case Op::kErf: return kTranscendental;
+    case Op::kPow:
+    case Op::kThreefry: return 4 * kTranscendental;
+    default: return 1;
+  }
+}
+
+Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
+
+}  // namespace
+
+Status walk(Vec<Node>* out, Nodes roots) {
+  struct Frame {
+    Node node;
+    uint32_t next;
+  };
+  Map<Node, uint8_t> seen(out->memory());
+  Vec<Frame> stack(out->memory());
+  const auto enter = [&](Node node) -> Status {
+    if (seen.contains(node)) return kOk;
+    ASTER_TRY(seen.set(node, 1));
+    return stack.push(Frame{node, node->op == Op::kCall ? 1u : 0u});
+  };
+  for (Node root : roots) {
+    ASTER_TRY(enter(root));
+    while (!stack.empty()) {
+      Frame& frame = stack.back();
+      if (frame.next == frame.node->nsrc) {
+        ASTER_TRY(out->push(frame.node));
+        stack.pop();
+      } else {
+        ASTER_TRY(enter(frame.node->src(frame.next++)));
+      }
+    }
+  }
+  return kOk;
+}
+
+Status Rangeify::run(Node sink) {
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    restart_ = false;
+    records_.clear();
+    position_.clear();
+    demands_.clear();
+    edges_.clear();
+    owns_.clear();
+    index_.clear();
+    kernels_.clear();
+    storages_.clear();
+    schedule_.slots.clear();
+    schedule_.roots.clear();
+    ASTER_TRY(analyse(sink));
+    ASTER_TRY(choose());
+    if (restart_) continue;
+    ASTER_TRY(build());
+    return emit();
+  }
+  return ASTER_FAIL(kINTERNAL, "writes into storage that is read keep conflicting");
+}
+
+// What each node would cost to recompute, and which nodes are materialised whatever their users are.
+Status Rangeify::analyse(Node sink) {
+  Vec<Node> nodes(memory_);
+  ASTER_TRY(walk(&nodes, std::array{sink}));
+  for (Node node : nodes) {
+    ASTER_TRY(position_.set(node, static_cast<uint32_t>(records_.size())));
+    Record record;
+    record.node = node;
+    record.held = node->op == Op::kContiguous || node->op == Op::kAssign || node->op == Op::kCall ||
+                  forced_.contains(node);
+    ASTER_TRY(records_.push(record));
+  }
+  for (Node root : sink->src()) record_of(root).held = true;
+  for (Node node : nodes) {
+    if (node->op == Op::kCall) ASTER_TRY(analyse_library(node));
+  }
+  for (Record& record : records_) summarise(record);
+  return kOk;
+}
+
+// Arguments of a library call lie in memory: the node below the views of an argument is materialised if those are
+// strides, the argument itself otherwise.
+Status Rangeify::analyse_library(Node call) {
+  for (size_t i = 1; i < call->nsrc; ++i) {
+    Node base = nullptr;
+    ASTER_TRY(library::view_base(&base, nullptr, g_, call, i));
+    Record& record = record_of(base);
+    if (!is_effect(base->op) && base->op != Op::kParam) record.held = true;
+  }
+  return kOk;
+}
+
+void Rangeify::summarise(Record& record) {
+  Node node = record.node;
+  uint32_t count = 0;
+  const auto add_leaf = [&](uint32_t leaf) {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (record.leaves[i] == leaf) return;
+    }
+    if (count < 4) record.leaves[count++] = leaf;
+  };
+  if (node->op == Op::kReduce || node->op == Op::kCall) record.reduces = true;
+  record.weight = passes_through(node->op) || is_leaf(node->op) ? 0 : operation_weight(node->op);
+  const size_t first = node->op == Op::kCall || node->op == Op::kAssign ? 1 : 0;
+  for (size_t i = first; i < node->nsrc; ++i) {
+    const uint32_t at = *position_.find(node->src(i));
+    const Record& source = records_[at];
+    if (source.node->op == Op::kParam || source.held || is_effect(source.node->op)) {
+      add_leaf(at);
+      record.reduces |= source.node->op == Op::kCall && node->op != Op::kCall && !passes_through(node->op);
+      continue;
+    }
+    for (uint32_t leaf : source.leaves) {
+      if (leaf != kNone) add_leaf(leaf);
+    }
+    record.reduces |= source.reduces;
+    record.weight = std::min(record.weight + source.weight, 1e6f);
+  }
+}
+
+Status Rangeify::new_slot(uint32_t* out, SlotKind kind, uint32_t index, DType dtype, int64_t count) {
+  *out = static_cast<uint32_t>(schedule_.slots.size());
+  return schedule_.slots.push(Slot{kind, dtype, index, count, 0, kNone, 0});
+}
+
+Status Rangeify::choose() {
+  for (size_t at = records_.size(); at-- > 0;) ASTER_TRY(choose_node(static_cast<uint32_t>(at)));
+  return kOk;
+}
+
+Status Rangeify::choose_node(uint32_t at) {
+  Record& record = records_[at];
+  const Op op = record.node->op;
+  if (op == Op::kSink) return kOk;
+  if (op == Op::kParam && !record.held) return check_hazards(record);
+  if (op == Op::kAfter) return check_hazards(record);
+  bool materialise = record.held;
+  if (!materialise && record.demand_count > 0 && !is_leaf(op)) {
+    const Demand& first = demands_[record.first_demand];
+    if (op == Op::kReduce) {
+      materialise = record.demand_count > 1 || !fold_fits(record, first);
+    } else {
+      materialise = !recompute(record);
+    }
+  }
+  if (materialise) return realize(at);
+  for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) ASTER_TRY(propagate(d));
+  return kOk;
+}
+
+bool Rangeify::recompute(const Record& record) const {
+  bool same_kernel = true;
+  const uint32_t kernel = demands_[record.first_demand].kernel;
+  for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
+    const Demand& demand = demands_[d];
+    same_kernel &= demand.kernel == kernel;
+    if (kernels_[demand.kernel].size > kMostNodes) return false;
+    const double repeats = demand.domain / static_cast<double>(std::max<int64_t>(record.node->count(), 1));
+    if (record.weight >= kTranscendental && repeats > kMostRepeats) return false;
+  }
+  if (record.demand_count > kMostDemands) return false;
+  if (record.demand_count == 1 || passes_through(record.node->op)) return true;
+  if (same_kernel) return record.weight <= kCheapInside;
+  return !record.reduces && record.leaves[3] == kNone && record.weight <= kCheap;
+}
+
+Status Rangeify::ranges_in(uint64_t* out, Node expr) {
+  if (const uint64_t* known = masks_.find(expr)) {
+    *out = *known;
+    return kOk;
+  }
+  Vec<Node> nodes(memory_);
+  ASTER_TRY(uop::toposort(&nodes, std::array{expr}));
+  for (Node node : nodes) {
+    if (masks_.contains(node)) continue;
+    uint64_t mask = 0;
+    if (node->op == Op::kRange) mask = node->arg(0) < 63 ? uint64_t{1} << node->arg(0) : uint64_t{1} << 63;
+    for (Node source : node->src()) mask |= masks_.get(source, 0);
+    ASTER_TRY(masks_.set(node, mask));
+  }
+  *out = masks_.get(expr, 0);
+  return kOk;
+}
+
+// A reduction is computed inside its one user if no loop repeats it: the loops it depends on are all loops of the kernel,
+// or come first there, so that it is computed once before the others start.
+bool Rangeify::fold_fits(const Record& record, const Demand& demand) {
+  Kernel& kernel = kernels_[demand.kernel];
+  if (kernel.library || kernel.size > kMostNodes) return false;
+  uint64_t mask = 0, all = 0;
+  for (Node index : index_of(demand)) {
+    uint64_t set = 0;
+    if (!ranges_in(&set, index).ok()) return false;
+    mask |= set;
+  }
+  if (demand.gate != nullptr) {
+    uint64_t set = 0;
+    if (!ranges_in(&set, demand.gate).ok()) return false;
+    mask |= set;
+  }
+  int64_t inside = 1, total = 1;
+  for (Node range : kernel.ranges) {
+    if (range->op != Op::kRange) continue;
+    const uint64_t bit = range->arg(0) < 63 ? uint64_t{1} << range->arg(0) : uint64_t{1} << 63;
+    all |= bit;
+    total *= range->arg(1);
+    if ((mask & bit) != 0) inside *= range->arg(1);
+  }
+  if ((mask & ~all) != 0 || mask >> 63 != 0 || inside > record.node->count()) return false;
+  if (mask == all) return true;
+  if (inside < kFewestRows && std::max(total, record.node->src(0)->count()) > kTinyKernel) return false;
+  return take_prefix(kernel, mask);
+}
+
+// Whether the loops in set can come first, given the sets that already must.
+bool Rangeify::take_prefix(Kernel& kernel, uint64_t set) {
+  size_t at = 0;
+  for (; at < kernel.prefixes.size(); ++at) {
+    const uint64_t other = kernel.prefixes[at];
+    if (other == set) return true;
+    if ((set & ~other) == 0) break;
+    if ((other & ~set) != 0) return false;
+  }
+  if (!kernel.prefixes.push(set).ok()) return false;
+  for (size_t i = kernel.prefixes.size() - 1; i > at; --i) std::swap(kernel.prefixes[i], kernel.prefixes[i - 1]);
+  return true;
+}
+
+Status Rangeify::realize(uint32_t at) {
+  const Node node = records_[at].node;
+  Kernel kernel(memory_);
+  kernel.record = at;
+  kernel.library = node->op == Op::kCall;
+  for (int64_t dim : node->shape()) {
+    Node range = dim == 1 ? g_.index(0) : g_.range(kernel.next_range++, dim);
+    ASTER_TRY(need(range));
+    ASTER_TRY(kernel.ranges.push(range));
+  }
+  const uint32_t id = static_cast<uint32_t>(kernels_.size());
+  ASTER_TRY(kernels_.push(std::move(kernel)));
+  records_[at].realized = true;
+  records_[at].kernel = id;
+  ASTER_TRY(check_hazards(records_[at]));
+  if (node->op == Op::kCall) return kOk;
+  const Vec<Node>& ranges = kernels_[id].ranges;
+  if (node->op == Op::kAssign) {
+    uint32_t param = 0;
+    Node position = nullptr;
+    ASTER_TRY(target_base(&param, &position, node->src(0), {ranges.data(), ranges.size()}));
+    kernels_[id].store_index = position;
+  }
+  uint32_t own = 0;
+  const uint32_t index_at = static_cast<uint32_t>(index_.size());
+  ASTER_TRY(index_.append(ranges.data(), ranges.size()));
+  own = static_cast<uint32_t>(demands_.size());
+  Demand d{at, id, index_at, kNone, records_[at].first_demand, nullptr, nullptr,
+           static_cast<double>(node->count()), true};
+  ASTER_TRY(demands_.push(d));
+  records_[at].first_demand = own;
+  return propagate(own);
+}
+
+// The demand on node at this place by this kernel, shared by all users that read the same place.
+Status Rangeify::demand(uint32_t* out, Node node, uint32_t kernel, std::span<const Node> index, Node gate,
+                        double domain) {
+  const uint32_t at = *position_.find(node);
+  Record& record = records_[at];
+  if (is_leaf(node->op) && node->op != Op::kParam) gate = nullptr;
+  for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
+    Demand& other = demands_[d];
+    if (other.kernel != kernel || other.gate != gate || other.own) continue;
+    if (std::equal(index.begin(), index.end(), index_.data() + other.index_at)) {
+      other.domain = std::max(other.domain, domain);
+      *out = d;
+      return kOk;
+    }
+  }
+  const uint32_t index_at = static_cast<uint32_t>(index_.size());
+  ASTER_TRY(index_.append(index.data(), index.size()));
+  *out = static_cast<uint32_t>(demands_.size());
+  ASTER_TRY(demands_.push(Demand{at, kernel, index_at, kNone, record.first_demand, gate, nullptr, domain, false}));
+  record.first_demand = *out;
+  ++record.demand_count;
+  return kOk;
+}
+
+// Hands a demand on to the sources of its node.
+Status Rangeify::propagate(uint32_t id) {
+  const Demand d = demands_[id];
+  const Node node = records_[d.record].node;
+  Kernel& kernel = kernels_[d.kernel];
+  ++kernel.size;
+  if (is_leaf(node->op)) return kOk;
+  const uint32_t edge_at = static_cast<uint32_t>(edges_.size());
+  demands_[id].edge_at = edge_at;
+  ASTER_TRY(edges_.resize(edge_at + node->nsrc, kNone));
+  ASTER_TRY(owns_.resize(edge_at + node->nsrc, nullptr));
+  Vec<Node> at(memory_);
+  ASTER_TRY(at.append(index_.data() + d.index_at, node->ndim));
+  double domain = d.domain;
+  if (node->op == Op::kReduce) {
+    for (size_t i = 1; i < node->narg; ++i) {
+      const size_t axis = static_cast<size_t>(node->arg(i));
+      const int64_t size = node->src(0)->dim(axis);
+      at[axis] = size == 1 ? g_.index(0) : g_.range(kernel.next_range++, size);
+      ASTER_TRY(need(at[axis]));
+      domain *= static_cast<double>(size);
+    }
+  }
+  Place place(memory_);
+  Node own = nullptr;
+  for (size_t s = node->op == Op::kAssign ? 1 : 0; s < node->nsrc; ++s) {
+    ASTER_TRY(source_place(&place, &own, g_, node, s, {at.data(), at.size()}, d.gate));
+    uint32_t made = kNone;
+    ASTER_TRY(demand(&made, node->src(s), d.kernel, {place.index.data(), place.index.size()}, place.gate, domain));
+    edges_[edge_at + s] = made;
+    owns_[edge_at + s] = own;
+  }
+  return kOk;
+}
+
+// The Param and row-major position that an element of a view of storage stands at.
+Status Rangeify::target_base(uint32_t* param, Node* position, Node target, std::span<const Node> at) {
+  Vec<Node> index(memory_);
+  Place place(memory_);
+  Node own = nullptr;
+  ASTER_TRY(index.append(at.data(), at.size()));
+  while (target->op != Op::kParam) {
+    const bool view = uop::is_movement(target->op) && target->op != Op::kPad && target->op != Op::kUnwindow &&
+                      target->op != Op::kCat;
+    if (!view && !is_effect(target->op) && target->op != Op::kDetach && target->op != Op::kContiguous) {
+      return ASTER_FAIL(kARGUMENT, "assign to %s, which is no view of storage", uop::info(target->op).name);
+    }
+    ASTER_TRY(source_place(&place, &own, g_, target, 0, {index.data(), index.size()}, nullptr));
+    index.clear();
+    ASTER_TRY(index.append(place.index.data(), place.index.size()));
+    target = target->src(0);
+  }
+  *param = *position_.find(target);
+  *position = linear_index(g_, target->shape(), {index.data(), index.size()});
+  return need(*position);
+}
+
+// A kernel that writes a Param must read it only where it writes; otherwise its value is computed elsewhere first.
+Status Rangeify::check_hazards(const Record& record) {
+  const Op op = record.node->op;
+  if (op != Op::kParam && !is_effect(op)) return kOk;
+  for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
+    const Demand& demand = demands_[d];
+    const Kernel& kernel = kernels_[demand.kernel];
+    if (demand.own || kernel.store_index == nullptr) continue;
+    const Node assign = records_[kernel.record].node;
+    uint32_t from = 0, to = 0;
+    Node read = nullptr, unused = nullptr;
+    ASTER_TRY(target_base(&from, &read, record.node, index_of(demand)));
+    ASTER_TRY(target_base(&to, &unused, assign->src(0), {kernel.ranges.data(), kernel.ranges.size()}));
+    const uint32_t from_storage = aliases_[static_cast<size_t>(records_[from].node->arg(0))];
+    const uint32_t to_storage = aliases_[static_cast<size_t>(records_[to].node->arg(0))];
+    if (from_storage != to_storage || (from == to && read == kernel.store_index && demand.gate == nullptr)) continue;
+    ASTER_TRY(forced_.set(assign->src(1), 1));
+    restart_ = true;
+  }
+  return kOk;
+}
+
+Status Rangeify::loop_order(Vec<Node>* out, const Kernel& kernel) {
+  uint64_t taken = 0;
+  const auto take = [&](uint64_t set) -> Status {
+    for (Node range : kernel.ranges) {
+      if (range->op != Op::kRange) continue;
+      const uint64_t bit = range->arg(0) < 63 ? uint64_t{1} << range->arg(0) : uint64_t{1} << 63;
+      if ((set & bit) == 0) continue;
+      if (bit >> 63 == 0 && (taken & bit) != 0) continue;
+      taken |= bit;
+      ASTER_TRY(out->push(range));
+    }
+    return kOk;
+  };
+  for (uint64_t set : kernel.prefixes) ASTER_TRY(take(set));
+  return take(~uint64_t{0});
+}
+
+}  // namespace aster::engine

@@ -1,0 +1,119 @@
+// Fusion: decides which nodes of a tensor graph are materialised, and turns everything else into index arithmetic inside
+// the kernels that materialise them.
+//
+// A first walk from users to sources hands every node the places at which its users read it (demands). A node with one
+// place is computed inside its user's kernel; one with several is recomputed there if that is cheap, else it becomes a
+// kernel of its own with fresh loop ranges. A second walk from sources to users builds the scalar expressions.
+#pragma once
+
+#include "engine/indexing.h"
+#include "engine/schedule.h"
+
+namespace aster::engine {
+
+// Sources before users, bodies of calls left out.
+Status walk(Vec<uop::Node>* out, uop::Nodes roots);
+
+class Rangeify {
+ public:
+  Rangeify(uop::Graph& graph, Schedule& schedule, std::span<const uint32_t> aliases)
+      : g_(graph), memory_(graph.memory()), schedule_(schedule), aliases_(aliases), records_(memory_),
+        position_(memory_), demands_(memory_), edges_(memory_), owns_(memory_), index_(memory_), kernels_(memory_),
+        masks_(memory_), forced_(memory_), storages_(memory_) {}
+
+  // Appends items for every root, in an order that respects what they read and write.
+  Status run(uop::Node sink);
+
+ private:
+  struct Kernel;
+  using Node = uop::Node;
+
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  // One place at which a node is read by one kernel.
+  struct Demand {
+    uint32_t record, kernel;
+    uint32_t index_at;    // into index_, as many as the node has axes
+    uint32_t edge_at;     // into edges_: the demand on each source
+    uint32_t next;        // other demands on the same node
+    Node gate;
+    Node expr;            // the scalar, built by the second walk
+    double domain;        // iterations of the loops and reductions around it
+    bool own;             // the kernel that materialises the node
+  };
+  struct Record {
+    Node node;
+    uint32_t first_demand = kNone, demand_count = 0;
+    uint32_t kernel = kNone;  // the kernel that materialises it
+    uint32_t slot = kNone;
+    uint32_t leaves[4] = {kNone, kNone, kNone, kNone};
+    float weight = 0;         // operations to recompute one element
+    bool realized = false;
+    bool reduces = false;     // a reduction or library call is inside, up to what is materialised
+    bool held = false;        // materialised on its own account: a root, Contiguous, an argument of a library call
+  };
+  struct Kernel {
+    explicit Kernel(Memory& memory) : ranges(memory), prefixes(memory), operands(memory), reads(memory), after(memory) {}
+    uint32_t record = kNone;
+    int64_t next_range = 0;
+    uint32_t size = 0;           // nodes computed inside
+    Vec<Node> ranges;            // its loops
+    Vec<uint64_t> prefixes;      // sets of loops that must come first, each within the next
+    Vec<uint32_t> operands;      // slots, in the order of the kernel's params
+    Vec<uint32_t> reads;         // storages read as they were before the schedule
+    Vec<uint32_t> after;         // kernels that must run earlier
+    Node store_index = nullptr;  // where a kernel of an Assign writes; else row-major
+    bool library = false;
+  };
+
+  Status analyse(Node sink);
+  Status analyse_library(Node call);
+  void summarise(Record& record);
+  Status choose();
+  Status choose_node(uint32_t at);
+  bool recompute(const Record& record) const;
+  bool fold_fits(const Record& record, const Demand& demand);
+  bool take_prefix(Kernel& kernel, uint64_t set);
+  Status realize(uint32_t at);
+  Status propagate(uint32_t demand);
+  Status demand(uint32_t* out, Node node, uint32_t kernel, std::span<const Node> index, Node gate,
+                double domain);
+  Status check_hazards(const Record& record);
+  Status build();
+  Status load(Node* out, const Record& record, const Demand& demand);
+  Node combine(const Record& record, const Demand& demand);
+  Status emit();
+  Status emit_kernel(Kernel& kernel);
+  Status emit_library(Kernel& kernel);
+  Status order(Vec<uint32_t>* out);
+  Status loop_order(Vec<Node>* out, const Kernel& kernel);
+
+  Record& record_of(Node node) { return records_[*position_.find(node)]; }
+  std::span<const Node> index_of(const Demand& d) const {
+    return {index_.data() + d.index_at, records_[d.record].node->ndim};
+  }
+  Status ranges_in(uint64_t* out, Node expr);
+  Status new_slot(uint32_t* out, SlotKind kind, uint32_t index, DType dtype, int64_t count);
+  Status param_slot(uint32_t* out, Node param);
+  Status operand(uint32_t* out, Kernel& kernel, uint32_t slot);
+  Status param_operand(Node* out, Kernel& kernel, uint32_t slot);
+  Status target_base(uint32_t* param, Node* position, Node target, std::span<const Node> at);
+
+  uop::Graph& g_;
+  Memory& memory_;
+  Schedule& schedule_;
+  std::span<const uint32_t> aliases_;
+  Vec<Record> records_;
+  Map<Node, uint32_t> position_;
+  Vec<Demand> demands_;
+  Vec<uint32_t> edges_;
+  Vec<Node> owns_;  // beside edges_: the condition that the node itself adds
+  Vec<Node> index_;
+  Vec<Kernel> kernels_;
+  Map<Node, uint64_t> masks_;
+  Map<Node, uint8_t> forced_;     // values that a write into their own storage would spoil
+  Map<uint32_t, uint32_t> storages_;  // slot of each Param
+  bool restart_ = false;
+};
+
+}  // namespace aster::engine

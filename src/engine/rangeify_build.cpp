@@ -1,0 +1,296 @@
+// The second walk: scalar expressions, and items from them.
+#include <algorithm>
+
+#include "engine/library.h"
+#include "engine/rangeify.h"
+#include "uop/symbolic.h"
+
+namespace aster::engine {
+
+using uop::Node;
+using uop::Op;
+
+namespace {
+
+Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
+
+Status push_once(Vec<uint32_t>* out, uint32_t value) {
+  for (uint32_t other : *out) {
+    if (other == value) return kOk;
+  }
+  return out->push(value);
+}
+
+}  // namespace
+
+Status Rangeify::param_slot(uint32_t* out, Node param) {
+  const uint32_t number = static_cast<uint32_t>(param->arg(0));
+  if (const uint32_t* known = storages_.find(number)) {
+    *out = *known;
+    return kOk;
+  }
+  ASTER_TRY(new_slot(out, SlotKind::kParam, number, param->dtype, param->count()));
+  return storages_.set(number, *out);
+}
+
+// The number of a slot among a kernel's operands.
+Status Rangeify::operand(uint32_t* out, Kernel& kernel, uint32_t slot) {
+  for (uint32_t i = 0; i < kernel.operands.size(); ++i) {
+    if (kernel.operands[i] == slot) {
+      *out = i;
+      return kOk;
+    }
+  }
+  *out = static_cast<uint32_t>(kernel.operands.size());
+  return kernel.operands.push(slot);
+}
+
+Status Rangeify::param_operand(Node* out, Kernel& kernel, uint32_t slot) {
+  uint32_t number = 0;
+  ASTER_TRY(operand(&number, kernel, slot));
+  const Slot& memory = schedule_.slots[slot];
+  *out = g_.param(number, memory.dtype, std::array<int64_t, 1>{memory.count});
+  return need(*out);
+}
+
+// Reads an element that lies in memory: of a Param, or of a node that a kernel materialises.
+Status Rangeify::load(Node* out, const Record& record, const Demand& demand) {
+  Kernel& kernel = kernels_[demand.kernel];
+  uint32_t slot = record.slot;
+  Node position = nullptr, param = nullptr;
+  if (record.node->op == Op::kParam || record.node->op == Op::kAssign || record.node->op == Op::kAfter) {
+    uint32_t base = 0;
+    ASTER_TRY(target_base(&base, &position, record.node, index_of(demand)));
+    ASTER_TRY(param_slot(&slot, records_[base].node));
+    const uint32_t storage = aliases_[static_cast<size_t>(records_[base].node->arg(0))];
+    if (record.node->op == Op::kParam) ASTER_TRY(push_once(&kernel.reads, storage));
+  } else {
+    position = linear_index(g_, record.node->shape(), index_of(demand));
+  }
+  if (record.realized && record.kernel != demand.kernel) ASTER_TRY(push_once(&kernel.after, record.kernel));
+  if (record.node->op == Op::kAfter) {
+    for (Node effect : record.node->src().subspan(1)) {
+      const uint32_t writer = record_of(effect).kernel;
+      if (writer != kNone && writer != demand.kernel) ASTER_TRY(push_once(&kernel.after, writer));
+    }
+  }
+  ASTER_TRY(need(position));
+  ASTER_TRY(param_operand(&param, kernel, slot));
+  *out = demand.gate == nullptr ? g_.make(Op::kLoad, record.node->dtype, std::array{param, position})
+                                : g_.make(Op::kLoad, record.node->dtype, std::array{param, position, demand.gate});
+  return need(*out);
+}
+
+// The scalar value of a node computed from those of its sources.
+Node Rangeify::combine(const Record& record, const Demand& demand) {
+  const Node node = record.node;
+  const auto source = [&](size_t i) { return demands_[edges_[demand.edge_at + i]].expr; };
+  const auto own = [&](size_t i) { return owns_[demand.edge_at + i]; };
+  const auto choose = [&](Node condition, Node yes, uop::Word fill) -> Node {
+    // A gated load gives 0 outside by itself.
+    if (condition == nullptr || (fill == 0 && yes != nullptr && yes->op == Op::kLoad && yes->nsrc == 3)) return yes;
+    return g_.alu(Op::kWhere, condition, yes, g_.constant_word(node->dtype, fill));
+  };
+  switch (node->op) {
+    case Op::kConst: return g_.constant_word(node->dtype, node->arg(0));
+    case Op::kIota: return g_.cast(index_of(demand)[0], node->dtype);
+    case Op::kCast: return g_.cast(source(0), node->dtype);
+    case Op::kBitcast: return g_.bitcast(source(0), node->dtype);
+    case Op::kPad: return choose(own(0), source(0), node->arg(node->narg - 1));
+    case Op::kUnwindow: return choose(own(0), source(0), 0);
+    case Op::kAssign: return source(1);
+    case Op::kCat: {
+      Node out = source(node->nsrc - 1);
+      for (size_t i = node->nsrc - 1; i-- > 0;) {
+        out = own(i) == nullptr ? source(i) : g_.alu(Op::kWhere, own(i), source(i), out);
+      }
+      return out;
+    }
+    case Op::kReduce: {
+      Vec<Node> src(memory_);
+      const Demand& inner = demands_[edges_[demand.edge_at]];
+      if (!src.push(source(0)).ok()) return nullptr;
+      for (size_t i = 1; i < node->narg; ++i) {
+        Node range = index_of(inner)[static_cast<size_t>(node->arg(i))];
+        if (range->op == Op::kRange && !src.push(range).ok()) return nullptr;
+      }
+      if (src.size() == 1) return src[0];
+      return g_.make(Op::kFold, node->dtype, {src.data(), src.size()}, std::array{node->arg(0)});
+    }
+    default: break;
+  }
+  if (!uop::is_alu(node->op)) return source(0);
+  Node operands[3] = {};
+  for (size_t i = 0; i < node->nsrc; ++i) operands[i] = source(i);
+  return g_.alu(node->op, {operands, node->nsrc});
+}
+
+Status Rangeify::build() {
+  for (Record& record : records_) {
+    if (!record.realized) continue;
+    if (record.node->op == Op::kAssign) {
+      uint32_t base = 0;
+      Node position = nullptr;
+      const Vec<Node>& ranges = kernels_[record.kernel].ranges;
+      ASTER_TRY(target_base(&base, &position, record.node, {ranges.data(), ranges.size()}));
+      ASTER_TRY(param_slot(&record.slot, records_[base].node));
+    } else {
+      ASTER_TRY(new_slot(&record.slot, SlotKind::kTemporary, 0, record.node->dtype, record.node->count()));
+    }
+  }
+  for (Record& record : records_) {
+    const bool in_memory = record.realized || record.node->op == Op::kParam || record.node->op == Op::kAfter;
+    for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
+      Demand& demand = demands_[d];
+      Node expr = nullptr;
+      if (in_memory && (!demand.own || record.node->op == Op::kParam || record.node->op == Op::kAfter)) {
+        ASTER_TRY(load(&expr, record, demand));
+      } else {
+        expr = combine(record, demand);
+      }
+      ASTER_TRY(need(expr));
+      demands_[d].expr = expr;
+    }
+  }
+  return kOk;
+}
+
+Status Rangeify::emit_library(Kernel& kernel) {
+  const Record& record = records_[kernel.record];
+  const uint32_t first_word = static_cast<uint32_t>(schedule_.words.size());
+  for (size_t i = 1; i < record.node->nsrc; ++i) {
+    Node base = nullptr;
+    ASTER_TRY(library::view_base(&base, &schedule_.words, g_, record.node, i));
+    Record& source = record_of(base);
+    uint32_t slot = source.slot;
+    if (!source.realized || base->op == Op::kAfter) {
+      Vec<Node> zeros(memory_);
+      ASTER_TRY(zeros.resize(base->ndim, g_.index(0)));
+      uint32_t param = 0;
+      Node position = nullptr;
+      ASTER_TRY(target_base(&param, &position, base, {zeros.data(), zeros.size()}));
+      ASTER_TRY(param_slot(&slot, records_[param].node));
+    }
+    ASTER_TRY(kernel.operands.push(slot));
+  }
+  ASTER_TRY(kernel.operands.push(record.slot));
+  const uint32_t first = static_cast<uint32_t>(schedule_.operands.size());
+  ASTER_TRY(schedule_.operands.append(kernel.operands.data(), kernel.operands.size()));
+  return schedule_.items.push(Item{ItemKind::kLibrary, record.node, first,
+                                   static_cast<uint32_t>(kernel.operands.size()), first_word,
+                                   static_cast<uint32_t>(schedule_.words.size()) - first_word});
+}
+
+Status Rangeify::emit_kernel(Kernel& kernel) {
+  const Record& record = records_[kernel.record];
+  Vec<Node> src(memory_);
+  Node param = nullptr;
+  ASTER_TRY(param_operand(&param, kernel, record.slot));
+  Node position = kernel.store_index != nullptr
+                      ? kernel.store_index
+                      : linear_index(g_, record.node->shape(), {kernel.ranges.data(), kernel.ranges.size()});
+  ASTER_TRY(src.push(param));
+  ASTER_TRY(src.push(position));
+  ASTER_TRY(src.push(demands_[record.first_demand].expr));
+  ASTER_TRY(loop_order(&src, kernel));
+  Node store = g_.make(Op::kStore, DType::kNone, {src.data(), src.size()});
+  Node sink = g_.sink(std::array{store});
+  ASTER_TRY(need(sink));
+  const uint32_t first = static_cast<uint32_t>(schedule_.operands.size());
+  ASTER_TRY(schedule_.operands.append(kernel.operands.data(), kernel.operands.size()));
+  return schedule_.items.push(
+      Item{ItemKind::kKernel, sink, first, static_cast<uint32_t>(kernel.operands.size()), 0, 0});
+}
+
+// Kernels in the order of the graph, each after what it reads and after the readers of what it overwrites.
+Status Rangeify::order(Vec<uint32_t>* out) {
+  struct Frame {
+    uint32_t kernel, next;
+  };
+  // Readers of storage as it was run before whoever writes it.
+  for (uint32_t w = 0; w < kernels_.size(); ++w) {
+    const Record& record = records_[kernels_[w].record];
+    if (record.node->op != Op::kAssign) continue;
+    const uint32_t storage = aliases_[schedule_.slots[record.slot].index];
+    for (uint32_t r = 0; r < kernels_.size(); ++r) {
+      if (r == w) continue;
+      for (uint32_t read : kernels_[r].reads) {
+        if (read == storage) ASTER_TRY(push_once(&kernels_[w].after, r));
+      }
+    }
+  }
+  // A write to storage that an earlier Assign of the same chain wrote comes later.
+  for (Kernel& kernel : kernels_) {
+    const Record& record = records_[kernel.record];
+    if (record.node->op != Op::kAssign) continue;
+    for (Node target = record.node->src(0); target->op != Op::kParam; target = target->src(0)) {
+      if (target->op == Op::kAssign) ASTER_TRY(push_once(&kernel.after, record_of(target).kernel));
+    }
+  }
+  Vec<uint8_t> state(memory_);  // 0 new, 1 on the stack, 2 done
+  Vec<Frame> stack(memory_);
+  ASTER_TRY(state.resize(kernels_.size(), 0));
+  for (uint32_t k = static_cast<uint32_t>(kernels_.size()); k-- > 0;) {  // made from users to sources
+    if (state[k] != 0) continue;
+    state[k] = 1;
+    ASTER_TRY(stack.push(Frame{k, 0}));
+    while (!stack.empty()) {
+      Frame& frame = stack.back();
+      const Vec<uint32_t>& after = kernels_[frame.kernel].after;
+      if (frame.next == after.size()) {
+        state[frame.kernel] = 2;
+        ASTER_TRY(out->push(frame.kernel));
+        stack.pop();
+        continue;
+      }
+      const uint32_t next = after[frame.next++];
+      if (state[next] == 1) {
+        return ASTER_FAIL(kSTATE, "a tensor reads storage both before and after it is assigned in one realize");
+      }
+      if (state[next] == 2) continue;
+      state[next] = 1;
+      ASTER_TRY(stack.push(Frame{next, 0}));
+    }
+  }
+  return kOk;
+}
+
+Status Rangeify::emit() {
+  const Node sink = records_[records_.size() - 1].node;
+  for (uint32_t i = 0; i < sink->nsrc; ++i) {
+    Record& record = record_of(sink->src(i));
+    if (!record.realized) return ASTER_FAIL(kINTERNAL, "root %u was not materialised", i);
+    Slot& slot = schedule_.slots[record.slot];
+    if (slot.kind == SlotKind::kTemporary) {
+      slot.kind = SlotKind::kOutput;
+      slot.index = i;
+    }
+    ASTER_TRY(schedule_.roots.push(record.slot));
+  }
+  Vec<uint32_t> sequence(memory_);
+  for (Kernel& kernel : kernels_) {
+    if (!kernel.library) continue;
+    const Record& record = records_[kernel.record];
+    for (size_t i = 1; i < record.node->nsrc; ++i) {
+      Node base = nullptr;
+      ASTER_TRY(library::view_base(&base, nullptr, g_, record.node, i));
+      Record& source = record_of(base);
+      if (source.realized) {
+        ASTER_TRY(push_once(&kernel.after, source.kernel));
+      } else if (base->op == Op::kParam) {
+        ASTER_TRY(push_once(&kernel.reads, aliases_[static_cast<size_t>(base->arg(0))]));
+      }
+      if (base->op != Op::kAfter) continue;
+      for (Node effect : base->src().subspan(1)) ASTER_TRY(push_once(&kernel.after, record_of(effect).kernel));
+    }
+  }
+  ASTER_TRY(order(&sequence));
+  for (uint32_t k : sequence) {
+    const bool empty = records_[kernels_[k].record].node->count() == 0;
+    if (empty) continue;
+    ASTER_TRY(kernels_[k].library ? emit_library(kernels_[k]) : emit_kernel(kernels_[k]));
+  }
+  return kOk;
+}
+
+}  // namespace aster::engine

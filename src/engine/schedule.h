@@ -1,0 +1,69 @@
+// What scheduling hands to execution: slots of memory, and items (kernels, library calls) in the order they run.
+#pragma once
+
+#include "base/memory.h"
+#include "uop/uop.h"
+
+namespace aster::engine {
+
+using dtype::DType;
+
+enum class SlotKind : uint8_t {
+  kParam,      // memory of the caller of the schedule: leaf number `index`
+  kOutput,     // result number `index`
+  kTemporary,  // lives in the schedule's arena
+};
+
+struct Slot {
+  SlotKind kind;
+  DType dtype;
+  uint32_t index;
+  int64_t count;   // elements
+  int64_t offset;  // bytes into the arena, for temporaries
+  uint32_t first, last;  // items that touch it first and last
+};
+
+enum class ItemKind : uint8_t { kKernel, kLibrary };
+
+// One launch. Operands are the kernel's params in order: slots[operands[first_operand + i]].
+struct Item {
+  ItemKind kind;
+  uop::Node kernel;  // Sink of the kernel, or the composite's Call; in the schedule's scratch graph
+  uint32_t first_operand;
+  uint32_t operand_count;
+  uint32_t first_word;  // library calls: numbers of the call in `words`
+  uint32_t word_count;
+};
+
+struct Schedule {
+  explicit Schedule(Memory& memory)
+      : slots(memory), items(memory), operands(memory), words(memory), roots(memory) {}
+  Vec<Slot> slots;
+  Vec<Item> items;
+  Vec<uint32_t> operands;
+  Vec<int64_t> words;
+  Vec<uint32_t> roots;  // slot that holds each root of the sink
+  int64_t arena_bytes = 0;
+};
+
+// Which composites a library takes, and how its arguments must lie in memory. Filled in by the runtime's library.
+struct LibraryRule {
+  // Whether the call is worth a library call; false inlines its body.
+  bool (*takes)(uop::Node call);
+};
+
+struct ScheduleOptions {
+  bool library = true;
+  int threads = 1;
+};
+
+// Turns a tensor graph (Sink of roots whose leaves are Params, Consts and Iotas) into items. Nodes are made in graph, a
+// scratch graph that has to outlive the schedule's use. Roots that are Assigns write their target's Param.
+// aliases[slot] numbers the storage behind each leaf: equal numbers may overlap.
+Status make_schedule(Schedule* out, uop::Graph& graph, uop::Node sink, std::span<const uint32_t> aliases,
+                     const ScheduleOptions& options);
+
+// Places temporaries in one arena so that those alive together never overlap; 64-byte aligned.
+Status plan_memory(Schedule& schedule);
+
+}  // namespace aster::engine
