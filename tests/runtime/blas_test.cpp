@@ -67,7 +67,9 @@ TEST_P(BlasTest, ComputesAndMakesNoThreads) {
   EXPECT_EQ(count_tasks(), tasks);
   const bool threaded_build =
       access("/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0", R_OK) == 0;
-  if (GetParam() && threaded_build) EXPECT_TRUE(found.parallel_calls) << found.path << found.config;
+  if (GetParam() && threaded_build) {
+    EXPECT_TRUE(found.parallel_calls) << found.path << found.config;
+  }
 }
 
 TEST_P(BlasTest, CallsFromManyThreadsDoNotDisturbEachOther) {

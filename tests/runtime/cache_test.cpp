@@ -48,7 +48,7 @@ TEST(Sha256, AgreesWithThePublishedVectorsAndWithSha256sum) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   TemporaryFolder folder;
   const Bytes data = body_of("sha", 300);
-  for (const size_t size : {1, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 129, 300}) {
+  for (const size_t size : {1u, 55u, 56u, 57u, 63u, 64u, 65u, 119u, 120u, 127u, 128u, 129u, 300u}) {
     std::ofstream(folder / "data", std::ios::binary)
         .write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(size));
     FILE* pipe = popen(("sha256sum " + (folder / "data")).c_str(), "r");
@@ -76,8 +76,12 @@ class CacheTest : public ::testing::Test {
   }
   bool get(const std::string& name, size_t size = 1000) {
     const bool found = cache_.get("t", key_of(name), &got_);
-    if (found) EXPECT_EQ(Bytes(got_.begin(), got_.end()), body_of(name, size)) << name;
-    if (!found) EXPECT_TRUE(got_.empty());
+    if (found) {
+      EXPECT_EQ(Bytes(got_.begin(), got_.end()), body_of(name, size)) << name;
+    }
+    if (!found) {
+      EXPECT_TRUE(got_.empty());
+    }
     return found;
   }
   std::string path_of(const std::string& name) const {
@@ -87,7 +91,7 @@ class CacheTest : public ::testing::Test {
   size_t count_files() const {
     size_t count = 0;
     for (const auto& entry : fs::recursive_directory_iterator(folder_.path()))
-      count += entry.is_regular_file() ? 1 : 0;
+      if (entry.is_regular_file()) ++count;
     return count;
   }
 
@@ -204,7 +208,7 @@ TEST_F(CacheTest, HostilePermissions) {
   int i = 0;  // another name whose file lies in the same folder
   while (key_of("b" + std::to_string(i))[0] != key_of("a")[0]) ++i;
   const std::string neighbour = "b" + std::to_string(i);
-  for (const mode_t mode : {0620, 0602, 0666, 0777}) {
+  for (const mode_t mode : {0620u, 0602u, 0666u, 0777u}) {
     chmod(path_of("a").c_str(), mode);
     EXPECT_FALSE(get("a")) << "file " << mode;
   }
@@ -212,15 +216,16 @@ TEST_F(CacheTest, HostilePermissions) {
   EXPECT_TRUE(get("a"));
   for (const std::string& place : {folder_.path(), folder_ / "v1", folder_ / "v1/t",
                                    fs::path(path_of("a")).parent_path().string()}) {
-    for (const mode_t mode : {0720, 0702, 0777}) {
+    for (const mode_t mode : {0720u, 0702u, 0777u}) {
       chmod(place.c_str(), mode);
       EXPECT_FALSE(get("a")) << place << " " << mode;
       const size_t files = count_files();
       put(neighbour);
       EXPECT_EQ(count_files(), files) << "nothing is written there";
     }
-    if (place == folder_.path())
+    if (place == folder_.path()) {
       EXPECT_NE(std::string(cache_.problem()).find("written by"), std::string::npos);
+    }
     chmod(place.c_str(), 0700);
     EXPECT_TRUE(get("a"));
     EXPECT_EQ(cache_.problem(), nullptr);
@@ -344,7 +349,7 @@ TEST_F(CacheTest, KilledWhileWriting) {
     if (child == 0) {
       for (int i = 0;; ++i) put("k" + std::to_string(i % 4), 200'000);
     }
-    usleep(500 + random() % 5000);
+    usleep(static_cast<useconds_t>(500 + random() % 5000));
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     for (int i = 0; i < 4; ++i)

@@ -123,8 +123,12 @@ TEST_P(ElfLoaderTest, TruncatedAnywhere) {
     Image image(process_heap());
     const Status status = image.load(part);
     // Behind the section headers nothing is missed; before their end all is.
-    if (!status.ok()) EXPECT_EQ(status.code, kFormat) << size;
-    if (size < sizeof(Elf64_Ehdr)) EXPECT_FALSE(status.ok());
+    if (!status.ok()) {
+      EXPECT_EQ(status.code, kFormat) << size;
+    }
+    if (size < sizeof(Elf64_Ehdr)) {
+      EXPECT_FALSE(status.ok());
+    }
   }
 }
 
@@ -135,8 +139,9 @@ TEST_P(ElfLoaderTest, FlippedBytes) {
       bad[i] = static_cast<uint8_t>(bad[i] ^ flip);
       Image image(process_heap());
       const Status status = image.load(bad);
-      if (!status.ok())
+      if (!status.ok()) {
         EXPECT_TRUE(status.code == kFormat || status.code == kUnsupported) << last_error();
+      }
     }
   }
 }
@@ -161,8 +166,9 @@ TEST_P(ElfLoaderTest, RandomFieldsOfExtremeValues) {
     }
     Image image(process_heap());
     const Status status = image.load(bad);
-    if (!status.ok())
+    if (!status.ok()) {
       EXPECT_TRUE(status.code == kFormat || status.code == kUnsupported) << last_error();
+    }
   }
 }
 

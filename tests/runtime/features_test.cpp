@@ -88,8 +88,12 @@ TEST(Features, CacheSizesAgreeWithTheSystem) {
   const CacheSizes sizes = detect_caches();
   const long l1 = sysconf(_SC_LEVEL1_DCACHE_SIZE);
   const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  if (l1 > 0 && sizes.l1 != 0) EXPECT_EQ(sizes.l1, static_cast<size_t>(l1));
-  if (l2 > 0 && sizes.l2 != 0) EXPECT_EQ(sizes.l2, static_cast<size_t>(l2));
+  if (l1 > 0 && sizes.l1 != 0) {
+    EXPECT_EQ(sizes.l1, static_cast<size_t>(l1));
+  }
+  if (l2 > 0 && sizes.l2 != 0) {
+    EXPECT_EQ(sizes.l2, static_cast<size_t>(l2));
+  }
   EXPECT_GE(sizes.last, sizes.l2);
 }
 
