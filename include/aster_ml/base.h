@@ -1,18 +1,21 @@
-/* Conventions of the whole library, status codes, the error record, allocators, logging, contexts and scopes.
+/* Conventions of the whole library, status codes, the error record, allocators, logging, contexts
+ * and scopes.
  *
- * Status     Every function returns an int32_t status: ASTER_ML_OK (0) or a code below. Pure accessors that cannot
- *            fail return their value. Nothing prints, aborts or exits; no exception crosses this interface.
- * Out        Out-parameters come first, are written once and only on success; on failure they are left zeroed. Giving
- *            an input's own handle as out is an ARGUMENT error.
- * Owns       *_init builds into the caller's memory, *_free releases what it owns and zeroes the struct. A zeroed struct
- *            is a valid empty object; freeing it, or freeing twice, does nothing. No ownership passes through a
- *            returned struct.
- * Errors     A failing function fills the calling thread's error record (aster_ml_error_last). Inputs are unchanged.
- *            Every function that allocates may return MEMORY, every function on a context STATE when another thread is
- *            inside; the comments do not repeat these two.
- * Threads    One thread at a time uses a context and the handles made from it; *_free may come from any thread.
- * Structs    Option structs begin with uint32_t struct_size, set to sizeof(the struct); zero means default in every
- *            other field. Smaller and larger sizes are accepted.
+ * Status     Every function returns an int32_t status: ASTER_ML_OK (0) or a code below. Pure
+ *            accessors that cannot fail return their value. Nothing prints, aborts or exits; no
+ *            exception crosses this interface.
+ * Out        Out-parameters come first, are written once and only on success; on failure they are
+ *            left zeroed. Giving an input's own handle as out is an ARGUMENT error.
+ * Owns       *_init builds into the caller's memory, *_free releases what it owns and zeroes the
+ *            struct. A zeroed struct is a valid empty object; freeing it, or freeing twice, does
+ *            nothing. No ownership passes through a returned struct.
+ * Errors     A failing function fills the calling thread's error record (aster_ml_error_last).
+ *            Inputs are unchanged. Every function that allocates may return MEMORY, every function
+ *            on a context STATE when another thread is inside; the comments do not repeat these.
+ * Threads    One thread at a time uses a context and the handles made from it; *_free may come from
+ *            any thread.
+ * Structs    Option structs begin with uint32_t struct_size, set to sizeof(the struct); zero means
+ *            default in every other field. Smaller and larger sizes are accepted.
  */
 #ifndef ASTER_ML_BASE_H
 #define ASTER_ML_BASE_H
@@ -37,36 +40,37 @@ extern "C" {
 /* Status codes. The numbers never change meaning. */
 typedef int32_t aster_ml_status;
 enum {
-  ASTER_ML_OK = 0,           /* success */
-  ASTER_ML_ERROR = 1,        /* the generic failure of the specification; ours always say more */
-  ASTER_ML_ARGUMENT = 2,     /* a null or empty argument, an unknown code, an input given as output */
-  ASTER_ML_SHAPE = 3,        /* ranks, dimensions or strides disagree with the operation */
-  ASTER_ML_DTYPE = 4,        /* an operation is not defined for this dtype */
-  ASTER_ML_RANGE = 5,        /* an index, axis, size or value outside its bounds; overflow of a size */
-  ASTER_ML_MEMORY = 6,       /* an allocation failed */
-  ASTER_ML_NOT_FOUND = 7,    /* a name, file or entry does not exist */
-  ASTER_ML_UNSUPPORTED = 8,  /* well-formed, but this build, device or dtype cannot do it */
-  ASTER_ML_STATE = 9,        /* another thread is in the context, data read in a capture, an object already freed */
-  ASTER_ML_DEVICE = 10,      /* a backend could not allocate, copy or launch */
-  ASTER_ML_COMPILE = 11,     /* a kernel could not be turned into machine code */
-  ASTER_ML_IO = 12,          /* the operating system refused a file operation */
-  ASTER_ML_FORMAT = 13,      /* a file or message does not follow its format */
-  ASTER_ML_NUMERIC = 14,     /* singular matrix, no convergence, an overflow defined as an error */
-  ASTER_ML_CANCELLED = 15,   /* a callback asked to stop */
-  ASTER_ML_INTERNAL = 16     /* a bug of ours */
+  ASTER_ML_OK = 0,        /* success */
+  ASTER_ML_ERROR = 1,     /* the generic failure of the specification; ours always say more */
+  ASTER_ML_ARGUMENT = 2,  /* a null or empty argument, an unknown code, an input given as output */
+  ASTER_ML_SHAPE = 3,     /* ranks, dimensions or strides disagree with the operation */
+  ASTER_ML_DTYPE = 4,     /* an operation is not defined for this dtype */
+  ASTER_ML_RANGE = 5,     /* an index, axis, size or value outside its bounds; overflow of a size */
+  ASTER_ML_MEMORY = 6,    /* an allocation failed */
+  ASTER_ML_NOT_FOUND = 7, /* a name, file or entry does not exist */
+  ASTER_ML_UNSUPPORTED = 8, /* well-formed, but this build, device or dtype cannot do it */
+  ASTER_ML_STATE = 9,       /* another thread is inside, data read in a capture, already freed */
+  ASTER_ML_DEVICE = 10,     /* a backend could not allocate, copy or launch */
+  ASTER_ML_COMPILE = 11,    /* a kernel could not be turned into machine code */
+  ASTER_ML_IO = 12,         /* the operating system refused a file operation */
+  ASTER_ML_FORMAT = 13,     /* a file or message does not follow its format */
+  ASTER_ML_NUMERIC = 14,    /* singular matrix, no convergence, an overflow defined as an error */
+  ASTER_ML_CANCELLED = 15,  /* a callback asked to stop */
+  ASTER_ML_INTERNAL = 16    /* a bug of ours */
 };
 
 /* The last error of a thread. Fixed size: reporting an error never allocates. */
 typedef struct aster_ml_error {
-  int32_t code;        /* a status code; 0 when nothing has failed yet */
-  int32_t line;        /* line in file */
-  char module[16];     /* "uop", "engine", ... */
-  char function[64];   /* the public function that failed */
-  char message[512];   /* one line of UTF-8, truncated with an ellipsis */
-  char file[64];       /* source file, its last part */
+  int32_t code;      /* a status code; 0 when nothing has failed yet */
+  int32_t line;      /* line in file */
+  char module[16];   /* "uop", "engine", ... */
+  char function[64]; /* the public function that failed */
+  char message[512]; /* one line of UTF-8, truncated with an ellipsis */
+  char file[64];     /* source file, its last part */
 } aster_ml_error;
 
-/* Copies the calling thread's error record. Success of later calls does not clear it. Errors: ARGUMENT. */
+/* Copies the calling thread's error record. Success of later calls does not clear it. Errors:
+ * ARGUMENT. */
 ASTER_ML_API int32_t aster_ml_error_last(aster_ml_error *out);
 
 /* Clears the calling thread's error record. Never fails. */
@@ -81,9 +85,9 @@ ASTER_ML_API const char *aster_ml_status_text(int32_t status);
 /* "0.1.0". Owns: static text. */
 ASTER_ML_API const char *aster_ml_version(void);
 
-/* Where the library's memory comes from. A null allocator, or a null function in it, means the system's. Both functions
- * may be called from any thread. allocate returns null on failure; alignment is a power of two; release gets the same
- * bytes and alignment that allocate got. */
+/* Where the library's memory comes from. A null allocator, or a null function in it, means the
+ * system's. Both functions may be called from any thread. allocate returns null on failure;
+ * alignment is a power of two; release gets the same bytes and alignment that allocate got. */
 typedef struct aster_ml_allocator {
   uint32_t struct_size;
   void *self;
@@ -92,43 +96,52 @@ typedef struct aster_ml_allocator {
 } aster_ml_allocator;
 
 /* Log levels of the callback; nothing is logged without one. */
-enum { ASTER_ML_LOG_ERROR = 1, ASTER_ML_LOG_WARNING = 2, ASTER_ML_LOG_INFO = 3, ASTER_ML_LOG_DEBUG = 4 };
+enum {
+  ASTER_ML_LOG_ERROR = 1,
+  ASTER_ML_LOG_WARNING = 2,
+  ASTER_ML_LOG_INFO = 3,
+  ASTER_ML_LOG_DEBUG = 4
+};
 typedef void (*aster_ml_log_function)(void *self, int32_t level, const char *message);
 
 /* Everything that a context may be told. Zero means default. */
 typedef struct aster_ml_context_options {
   uint32_t struct_size;
-  int32_t threads;                     /* threads a kernel may use; 0: as many as affinity and cgroup allow */
+  int32_t threads; /* threads a kernel may use; 0: as many as affinity and cgroup allow */
   const aster_ml_allocator *allocator; /* copied */
   aster_ml_log_function log;           /* null: silent */
   void *log_self;
-  int32_t log_level;                   /* 0: WARNING */
-  int32_t strict_parity;               /* 1: tinygrad's results where ours deliberately differ */
-  int32_t no_schedule_cache;           /* 1: schedule every realize anew */
-  int32_t no_disk_cache;               /* 1: never read or write compiled kernels on disk */
-  int32_t no_library;                  /* 1: never call BLAS */
-  int32_t vector_bytes;                /* 0: what the CPU has; 16, 32 or 64 narrows it */
-  int32_t pin_threads;                 /* 1: pin the pool's workers to cores */
-  size_t arena_block_bytes;            /* 0: 64 KiB; a small value makes every arena request an allocation */
-  const char *cache_dir;               /* null: $ASTER_ML_CACHE_DIR, then $XDG_CACHE_HOME/aster_ml, ~/.cache/aster_ml */
-  const char *compiler;                /* null: $ASTER_ML_CC, then clang, gcc, cc on PATH; "none": no compiler */
-  uint64_t seed;                       /* of the random counter */
+  int32_t log_level;         /* 0: WARNING */
+  int32_t strict_parity;     /* 1: tinygrad's results where ours deliberately differ */
+  int32_t no_schedule_cache; /* 1: schedule every realize anew */
+  int32_t no_disk_cache;     /* 1: never read or write compiled kernels on disk */
+  int32_t no_library;        /* 1: never call BLAS */
+  int32_t vector_bytes;      /* 0: what the CPU has; 16, 32 or 64 narrows it */
+  int32_t pin_threads;       /* 1: pin the pool's workers to cores */
+  size_t arena_block_bytes;  /* 0: 64 KiB; a small value makes every arena request an allocation */
+  /* null: $ASTER_ML_CACHE_DIR, then $XDG_CACHE_HOME/aster_ml, then ~/.cache/aster_ml */
+  const char *cache_dir;
+  const char *compiler; /* null: $ASTER_ML_CC, then clang, gcc, cc on PATH; "none": no compiler */
+  uint64_t seed;        /* of the random counter */
 } aster_ml_context_options;
 
-/* A context owns graphs, caches and device state. It lives until its own handle and every handle made from it are
- * freed, in any order. */
+/* A context owns graphs, caches and device state. It lives until its own handle and every handle
+ * made from it are freed, in any order. */
 typedef struct aster_ml_context {
   void *impl;
 } aster_ml_context;
 
 /* Makes a context. options may be null. Errors: ARGUMENT, RANGE. */
-ASTER_ML_API int32_t aster_ml_context_init(aster_ml_context *out, const aster_ml_context_options *options);
+ASTER_ML_API int32_t aster_ml_context_init(aster_ml_context *out,
+                                           const aster_ml_context_options *options);
 
 /* Gives the handle up. Threads: any. */
 ASTER_ML_API int32_t aster_ml_context_free(aster_ml_context *context);
 
-/* Bytes that the context holds from its allocator now, and the most it held. Either out may be null. Errors: ARGUMENT. */
-ASTER_ML_API int32_t aster_ml_context_count_bytes(size_t *now, size_t *most, const aster_ml_context *context);
+/* Bytes that the context holds from its allocator now, and the most it held. Either out may be
+ * null. Errors: ARGUMENT. */
+ASTER_ML_API int32_t aster_ml_context_count_bytes(size_t *now, size_t *most,
+                                                  const aster_ml_context *context);
 
 /* Every handle made between begin and end is freed at the end, but those kept. Scopes nest. */
 typedef struct aster_ml_scope {
@@ -138,7 +151,8 @@ typedef struct aster_ml_scope {
 /* Opens a scope. Errors: ARGUMENT. */
 ASTER_ML_API int32_t aster_ml_scope_begin(aster_ml_scope *out, const aster_ml_context *context);
 
-/* Closes the innermost scope of its context and frees its handles. Errors: STATE (an inner scope is open). */
+/* Closes the innermost scope of its context and frees its handles. Errors: STATE (an inner scope is
+ * open). */
 ASTER_ML_API int32_t aster_ml_scope_end(aster_ml_scope *scope);
 
 #ifdef __cplusplus

@@ -34,9 +34,8 @@ enum {
   ASTER_ML_DTYPE_BFLOAT16 = 15,
   ASTER_ML_DTYPE_FLOAT32 = 16,
   ASTER_ML_DTYPE_FLOAT64 = 17,
-  ASTER_ML_DTYPE_WEAKINT =
-      32, /* of an integer constant: yields to the other operand; without storage */
-  ASTER_ML_DTYPE_WEAKFLOAT = 33, /* of a real constant */
+  ASTER_ML_DTYPE_WEAKINT = 32,   /* of an integer constant: yields to the other operand */
+  ASTER_ML_DTYPE_WEAKFLOAT = 33, /* of a real constant; the weak ones are never stored */
   ASTER_ML_DTYPE_TBB8 = 48,
   ASTER_ML_DTYPE_TBB16 = 49,
   ASTER_ML_DTYPE_TBB32 = 50,

@@ -5,17 +5,19 @@
  * and assigning change what every handle on the same storage sees.
  *
  * Chaining   A builder given an empty handle returns the code of the thread's error record
- * (ARGUMENT if it is clear) and leaves that record alone: a caller may check every call, or only
- * realize. Contexts   All operands belong to one context (ARGUMENT otherwise). Shapes     Binary
- * and ternary operations broadcast: shapes are aligned at their last axis, axes of size 1 and
- * missing axes repeat (SHAPE if they do not fit). Dimensions are int64_t; negative or overflowing
- * ones are RANGE errors. Axes may be negative and count from the end then; an axis out of bounds or
- * given twice is RANGE. Dtypes     Operands are promoted to their least common dtype
- * (aster_ml_dtype_promote). Constants of a weak dtype (aster_ml_lazy_number, _integer) take the
- * dtype of the other operand's kind: float32 + 2.5 is float32, int8 + 1 is int8. A dtype argument
- * of 0 means the default that the function names. Errors     Besides the conventions of base.h:
- * ARGUMENT (null pointer, empty handle, out is an input, another context's handle). The comments
- * name only what comes on top.
+ *            (ARGUMENT if it is clear) and leaves that record alone: a caller may check every call,
+ *            or only realize.
+ * Contexts   All operands belong to one context (ARGUMENT otherwise).
+ * Shapes     Binary and ternary operations broadcast: shapes are aligned at their last axis, axes
+ *            of size 1 and missing axes repeat (SHAPE if they do not fit). Dimensions are int64_t;
+ *            negative or overflowing ones are RANGE errors. Axes may be negative and count from the
+ *            end then; an axis out of bounds or given twice is RANGE.
+ * Dtypes     Operands are promoted to their least common dtype (aster_ml_dtype_promote). Constants
+ *            of a weak dtype (aster_ml_lazy_number, _integer) take the dtype of the other operand's
+ *            kind: float32 + 2.5 is float32, int8 + 1 is int8. A dtype argument of 0 means the
+ *            default that the function names.
+ * Errors     Besides the conventions of base.h: ARGUMENT (null pointer, empty handle, out is an
+ *            input, another context's handle). The comments name only what comes on top.
  */
 #ifndef ASTER_ML_TENSOR_H
 #define ASTER_ML_TENSOR_H
