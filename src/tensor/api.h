@@ -1,0 +1,75 @@
+// What every public function of the module goes through: handles in, one handle out.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+
+#include "aster_ml/tensor.h"
+#include "engine/lazy.h"
+#include "tensor/ops.h"
+
+namespace aster::tensor {
+
+using Input = const aster_ml_lazy*;
+
+inline engine::Lazy* cell(const aster_ml_lazy* x) { return static_cast<engine::Lazy*>(x->impl); }
+inline Context* context_of(const aster_ml_context* x) {
+  return x == nullptr ? nullptr : static_cast<Context*>(x->impl);
+}
+// The node of a checked handle; null for a null pointer.
+inline Node node(Input x) { return x == nullptr ? nullptr : cell(x)->node; }
+
+// The status of an empty handle: the code in the error record, which stays; ARGUMENT if it is
+// clear.
+Status empty_handle();
+// Null pointers and empty handles among what is given.
+Status check_handle(Input x);
+
+// One call of a builder: checks the handles, holds the context, makes the result's handle.
+class Build {
+ public:
+  // optional: may be null pointers, but no empty handles.
+  Build(aster_ml_lazy* out, std::initializer_list<Input> inputs,
+        std::initializer_list<Input> optional = {});
+  Build(aster_ml_lazy* out, const Input* inputs, size_t count);
+  Build(aster_ml_lazy* out, const aster_ml_context* context);
+
+  Status status() const { return status_; }
+  Graph& graph() { return engine::graph_of(*engine_); }
+  engine::Engine& engine() { return *engine_; }
+  Context& context() { return *context_; }
+  // Writes the handle of a new cell naming node; nil: the failure in the error record.
+  Status finish(Node node);
+
+ private:
+  Status clear_out(std::initializer_list<std::span<const Input>> lists);
+  Status check(std::span<const Input> inputs, bool optional);
+  Status enter();
+  aster_ml_lazy* out_;
+  Context* context_ = nullptr;
+  engine::Engine* engine_ = nullptr;
+  std::optional<ContextLock> lock_;
+  Status status_;
+};
+
+// dtype of a public argument, 0 being fallback.
+Status dtype_argument(DType* out, int32_t code, DType fallback);
+// ndim dimensions that come from outside: not null, none negative but -1 where inferred says so.
+Status shape_argument(uop::Words* out, size_t ndim, const int64_t* shape);
+// The canonical word of a scalar, and its dtype.
+Status scalar_argument(Word* out, DType* dtype, const aster_ml_scalar* scalar);
+
+// A copy of an options struct of any size, the rest zero; null gives zeros.
+template <typename T>
+Status options_argument(T* out, const T* given) {
+  *out = T{};
+  if (given == nullptr) return kOk;
+  if (given->struct_size < sizeof(given->struct_size)) {
+    return ASTER_FAIL(kARGUMENT, "struct_size of the options is not set");
+  }
+  std::memcpy(static_cast<void*>(out), given,
+              given->struct_size < sizeof(T) ? given->struct_size : sizeof(T));
+  return kOk;
+}
+
+}  // namespace aster::tensor

@@ -1,0 +1,233 @@
+// Promotion and elementwise operations.
+#include <limits>
+#include <numbers>
+
+#include "tensor/ops.h"
+
+namespace aster::tensor {
+namespace {
+
+using uop::alu;
+using uop::brief;
+using uop::Dims;
+using uop::is_const;
+using uop::Op;
+
+// ---- What the expressions of elementwise.def use ----
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kLog10Of2 = std::numbers::ln2 / std::numbers::ln10;
+constexpr double kSqrt2OverPi = 0.79788456080286535588;
+constexpr double kSqrtHalf = std::numbers::sqrt2 / 2;
+
+bool is_bool(Expr x) { return x.dtype() == DType::kBool; }
+bool is_float(Expr x) { return dtype::is_float(x.dtype()); }
+Expr nowhere(Expr x) { return {x.g, x.g->constant_int(DType::kBool, 0, x.shape())}; }
+Expr at_least_float32(Expr x) { return x.cast(dtype::least_upper(x.dtype(), DType::kFloat32)); }
+Expr sign(Expr x) {
+  if (dtype::is_unsigned(x.dtype())) return where(x != 0.0, x.like(1), 0.0);
+  return where(x != 0.0, where(x < 0.0, x.like(-1), 1.0), 0.0);
+}
+Expr sigmoid(Expr x) { return recip(1.0 + exp(-x)); }
+// log(e^x + e^0), without overflow.
+Expr softplus(Expr x) {
+  const Expr most = max(x, 0.0);
+  return log(exp(x - most) + exp(-most)) + most;
+}
+
+// a^b; small constant exponents are products, integers are computed in float64.
+Expr power(Expr a, Expr b) {
+  const bool constant = is_const(b.n);
+  if (!is_float(a)) {
+    if (constant && !is_bool(b) && !dtype::is_unsigned(b.dtype()) && uop::const_int(b.n) < 0) {
+      (void)ASTER_FAIL(kDTYPE, "pow of %s and a negative integer: the base needs to be float",
+                       brief(a.n).text);
+      return {a.g, nullptr};
+    }
+    return pow(a.cast(DType::kFloat64), b.cast(DType::kFloat64)).cast(a.dtype());
+  }
+  if (constant && uop::is_const_value(b.n, 1)) return a;
+  if (constant && uop::is_const_value(b.n, 2)) return a * a;
+  if (constant && uop::is_const_value(b.n, 3)) return a * a * a;
+  if (constant && uop::is_const_value(b.n, -1)) return recip(a);
+  return pow(a, b);
+}
+
+#define UNARY(name, domain, expression) \
+  Expr compute_##name(Expr x) { return expression; }
+#define BINARY(name, domain, expression) \
+  Expr compute_##name(Expr a, Expr b) { return expression; }
+#include "tensor/elementwise.def"
+
+Node nil(Status) { return nullptr; }
+
+// The dtype that an operand of this domain is computed in, before weak ones become strong.
+DType domain_dtype(Domain domain, DType d) {
+  switch (domain) {
+    case Domain::kFloat:
+      return dtype::least_upper_float(d);
+    case Domain::kDivide:
+      return dtype::is_float(d) ? d : DType::kFloat32;
+    case Domain::kNumber:
+      return d == DType::kBool ? DType::kFloat32 : d;
+    case Domain::kLogical:
+      return DType::kBool;
+    default:
+      return d;
+  }
+}
+
+bool allowed(Domain domain, DType d) {
+  if (domain == Domain::kBits) return !dtype::is_float(d);
+  if (domain == Domain::kShift) return dtype::is_int(d);
+  return true;
+}
+
+bool is_weak_const(Node x) { return is_const(x) && dtype::is_weak(x->dtype); }
+
+// The plan of an elementwise operation: pure validation, no nodes.
+struct Plan {
+  DType result;   // as promotion says; weak where all operands are
+  DType compute;  // what operands are cast to
+  Dims shape;
+};
+
+Status plan_dtypes(Plan* plan, const char* name, Domain domain, Nodes operands) {
+  DType d = operands[0]->dtype;
+  bool all_constant = true;
+  for (Node x : operands) {
+    d = dtype::least_upper(d, x->dtype);
+    all_constant &= is_const(x);
+  }
+  if (!allowed(domain, d)) {
+    return ASTER_FAIL(kDTYPE, "%s of %s and %s", name, brief(operands[0]).text,
+                      brief(operands.back()).text);
+  }
+  plan->result = domain_dtype(domain, d);
+  plan->compute = all_constant ? plan->result : dtype::strong(plan->result);
+  return kOk;
+}
+
+Status plan_shape(Plan* plan, Nodes operands) {
+  plan->shape = Dims(operands[0]->shape());
+  for (Node x : operands.subspan(1)) {
+    Dims both;
+    if (!broadcast_shape(&both, plan->shape, x->shape())) {
+      return ASTER_FAIL(kSHAPE, "%s and %s do not broadcast", brief(operands[0]).text,
+                        brief(x).text);
+    }
+    plan->shape = both;
+  }
+  return kOk;
+}
+
+// A comparison with an integer constant that the other operand's dtype cannot hold is made in
+// int64.
+DType compare_dtype(DType compute, Node a, Node b) {
+  if (!dtype::is_int(compute) || dtype::bits(compute) == 0 || dtype::bits(compute) == 64)
+    return compute;
+  for (Node x : {a, b}) {
+    if (!is_weak_const(x)) continue;
+    const int64_t value = uop::const_int(x);
+    if (value < dtype::min_int(compute) ||
+        (value > 0 && static_cast<uint64_t>(value) > dtype::max_int(compute))) {
+      return DType::kInt64;
+    }
+  }
+  return compute;
+}
+
+Expr operand(Graph& g, Node x, DType compute) { return {&g, cast(g, x, compute)}; }
+
+// The result in the dtype that the user sees.
+Node finish(const Plan& plan, Expr y) {
+  if (y.n == nullptr || y.dtype() != plan.compute || plan.result == plan.compute) return y.n;
+  return y.g->cast(y.n, plan.result);
+}
+
+}  // namespace
+
+namespace ops {
+#define UNARY(name, domain, expression) \
+  const UnaryOp name = {#name, Domain::domain, compute_##name};
+#define BINARY(name, domain, expression) \
+  const BinaryOp name = {#name, Domain::domain, compute_##name};
+#include "tensor/elementwise.def"
+}  // namespace ops
+
+Node strong(Graph& g, Node x) {
+  if (x == nullptr || !dtype::is_weak(x->dtype)) return x;
+  const DType to = dtype::strong(x->dtype);
+  const bool wrapped = x->op == Op::kCast && x->src(0)->dtype == to;
+  return wrapped ? x->src(0) : g.cast(x, to);
+}
+
+Node cast(Graph& g, Node x, DType dtype) {
+  if (x == nullptr || x->dtype == dtype) return x;
+  if (is_const(x)) return g.cast(x, dtype);
+  return g.cast(g.cast(strong(g, x), dtype::strong(dtype)), dtype);
+}
+
+Node bitcast(Graph& g, Node x, DType dtype) {
+  if (x == nullptr) return nullptr;
+  if (dtype::is_weak(x->dtype) || dtype::is_weak(dtype)) {
+    return nil(ASTER_FAIL(kDTYPE, "bitcast of %s to %s: weak dtypes have no bits", brief(x).text,
+                          dtype::name(dtype)));
+  }
+  return g.bitcast(x, dtype);
+}
+
+Node unary(Graph& g, Node x, const UnaryOp& op) {
+  if (x == nullptr) return nullptr;
+  Plan plan;
+  if (!plan_dtypes(&plan, op.name, op.domain, Nodes(&x, 1)).ok()) return nullptr;
+  const Expr e = operand(g, x, plan.compute);
+  return e.n == nullptr ? nullptr : finish(plan, op.compute(e));
+}
+
+Node binary(Graph& g, Node a, Node b, const BinaryOp& op) {
+  if (a == nullptr || b == nullptr) return nullptr;
+  const Node operands[] = {a, b};
+  Plan plan;
+  if (!plan_dtypes(&plan, op.name, op.domain, operands).ok() || !plan_shape(&plan, operands).ok())
+    return nullptr;
+  if (op.domain == Domain::kCompare) plan.compute = compare_dtype(plan.compute, a, b);
+  const Expr x = operand(g, a, plan.compute), y = operand(g, b, plan.compute);
+  if (x.n == nullptr || y.n == nullptr) return nullptr;
+  return finish(plan, op.compute(x.expand(plan.shape), y.expand(plan.shape)));
+}
+
+Node where(Graph& g, Node condition, Node a, Node b) {
+  if (condition == nullptr || a == nullptr || b == nullptr) return nullptr;
+  if (condition->dtype != DType::kBool) {
+    return nil(
+        ASTER_FAIL(kDTYPE, "where on %s: the condition needs to be bool", brief(condition).text));
+  }
+  const Node operands[] = {a, b}, shapes[] = {condition, a, b};
+  Plan plan;
+  if (!plan_dtypes(&plan, "where", Domain::kKeep, operands).ok() || !plan_shape(&plan, shapes).ok())
+    return nullptr;
+  if (!is_const(condition)) plan.compute = dtype::strong(plan.result);
+  const Expr c{&g, condition};
+  return finish(plan, where(c, operand(g, a, plan.compute), operand(g, b, plan.compute)));
+}
+
+Node fma(Graph& g, Node a, Node b, Node c) {
+  if (a == nullptr || b == nullptr || c == nullptr) return nullptr;
+  const Node operands[] = {a, b, c};
+  Plan plan;
+  if (!plan_dtypes(&plan, "fma", Domain::kKeep, operands).ok() || !plan_shape(&plan, operands).ok())
+    return nullptr;
+  const Expr x = operand(g, a, plan.compute), y = operand(g, b, plan.compute),
+             z = operand(g, c, plan.compute);
+  const bool logical = plan.compute == DType::kBool;
+  return finish(plan, logical ? (x & y) | z : alu(Op::kMulAcc, x, y, z));
+}
+
+Node clamp(Graph& g, Node x, Node low, Node high, bool has_low, bool has_high) {
+  if (has_low) x = where(g, binary(g, x, low, ops::lt), low, x);
+  if (has_high) x = where(g, binary(g, x, high, ops::gt), high, x);
+  return x;
+}
+
+}  // namespace aster::tensor

@@ -1,0 +1,115 @@
+// The front end on nodes: promotion, broadcasting, defaults and errors of every operation; handles
+// are api.h's.
+//
+// Weak dtypes: a node of the graph is weak only where it is a constant, or a cast of a strong node
+// to the weak dtype that the user sees; operations look through that cast, compute strong, and put
+// it back. Functions absorb nil nodes.
+#pragma once
+
+#include "uop/expr.h"
+
+namespace aster::tensor {
+
+using dtype::DType;
+using uop::Expr;
+using uop::Graph;
+using uop::Node;
+using uop::Nodes;
+using uop::Word;
+using uop::Words;
+
+// ---- Dtypes ----
+
+// x without a weak dtype: float32 or int32 in its place.
+Node strong(Graph& g, Node x);
+// f on the strong node behind x, its result made weak again as x was. Constants stay weak
+// throughout.
+template <typename F>
+Node keeping_weak(Graph& g, Node x, F f) {
+  if (x == nullptr || !dtype::is_weak(x->dtype) || uop::is_const(x)) return f(x);
+  return g.cast(f(strong(g, x)), x->dtype);
+}
+Node cast(Graph& g, Node x, DType dtype);
+Node bitcast(Graph& g, Node x, DType dtype);
+
+// ---- Elementwise ----
+
+enum class Domain : uint8_t {
+  kKeep,     // the dtype stays
+  kFloat,    // integers and bool become float32
+  kNumber,   // bool becomes float32 (two operands: before they are combined)
+  kDivide,   // integers and bool become float32, weak ones too
+  kBits,     // integers and bool
+  kShift,    // integers
+  kCompare,  // -> bool
+  kLogical,  // operands become bool
+};
+struct UnaryOp {
+  const char* name;
+  Domain domain;
+  Expr (*compute)(Expr x);
+};
+struct BinaryOp {
+  const char* name;
+  Domain domain;
+  Expr (*compute)(Expr a, Expr b);
+};
+// One row of elementwise.def each: ops::exp, ops::add, ...
+namespace ops {
+#define UNARY(name, domain, expression) extern const UnaryOp name;
+#define BINARY(name, domain, expression) extern const BinaryOp name;
+#include "tensor/elementwise.def"
+}  // namespace ops
+Node unary(Graph& g, Node x, const UnaryOp& op);
+Node binary(Graph& g, Node a, Node b, const BinaryOp& op);
+Node where(Graph& g, Node condition, Node a, Node b);
+Node fma(Graph& g, Node a, Node b, Node c);
+Node clamp(Graph& g, Node x, Node low, Node high, bool has_low, bool has_high);
+
+// ---- Movement ----
+
+Node reshape(Graph& g, Node x, Words shape);  // one -1 is inferred
+Node expand(Graph& g, Node x, Words shape);   // -1 keeps
+Node permute(Graph& g, Node x, Words axes);
+Node flip(Graph& g, Node x, Words axes);
+Node pad(Graph& g, Node x, Words before, Words after, Word fill, DType fill_dtype);
+Node shrink(Graph& g, Node x, Words begin, Words end);
+// Python's slice on the first axes; null spans mean everything, step 1.
+Node slice(Graph& g, Node x, size_t count, const int64_t* start, const int64_t* stop,
+           const int64_t* step);
+Node select(Graph& g, Node x, int64_t axis, int64_t index);
+Node cat(Graph& g, Nodes xs, int64_t axis);
+Node stack(Graph& g, Nodes xs, int64_t axis);
+Node one_hot(Graph& g, Node labels, int64_t classes);
+
+// ---- Reductions ----
+
+// axes null: all of them.
+struct Axes {
+  size_t count;
+  const int64_t* at;
+};
+Node sum(Graph& g, Node x, Axes axes, bool keepdim);
+Node prod(Graph& g, Node x, Axes axes, bool keepdim);
+Node max(Graph& g, Node x, Axes axes, bool keepdim);
+Node min(Graph& g, Node x, Axes axes, bool keepdim);
+Node mean(Graph& g, Node x, Axes axes, bool keepdim);
+Node var(Graph& g, Node x, Axes axes, bool keepdim, int64_t correction);
+Node any(Graph& g, Node x, Axes axes, bool keepdim);
+Node all(Graph& g, Node x, Axes axes, bool keepdim);
+Node argmax(Graph& g, Node x, int64_t axis, bool keepdim);
+Node argmin(Graph& g, Node x, int64_t axis, bool keepdim);
+Node logsumexp(Graph& g, Node x, Axes axes, bool keepdim);
+
+// An axis counted from the front. RANGE.
+Status resolve_axis(size_t* out, int64_t axis, size_t ndim);
+// Axes ascending, none twice. RANGE.
+Status resolve_axes(uop::Dims* out, Axes axes, size_t ndim);
+
+// ---- Composites ----
+
+Node matmul(Graph& g, Node a, Node b);
+Node softmax(Graph& g, Node x, int64_t axis);
+Node log_softmax(Graph& g, Node x, int64_t axis);
+
+}  // namespace aster::tensor
