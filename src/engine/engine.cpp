@@ -34,6 +34,7 @@ void destroy_lazy(HandleObject* object) {
   lazy->previous->next = lazy->next;
   lazy->next->previous = lazy->previous;
   engine.graph.release(lazy->node);
+  engine.context.heap().release(lazy->lent, lazy->lent_count * sizeof(ptrdiff_t), alignof(ptrdiff_t));
   // With the last handle nothing is left to collect for later: memory goes back at once.
   if (engine.live.next == &engine.live) engine.graph.collect();
   engine.context.heap().destroy(lazy);

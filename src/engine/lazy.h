@@ -21,6 +21,8 @@ struct Lazy : HandleObject {
   uop::Node node;  // retained; replaced through set_node only
   Lazy* previous;  // all live cells of the engine
   Lazy* next;
+  ptrdiff_t* lent;  // strides that aster_ml_lazy_view lent, in the context's heap; null if none
+  size_t lent_count;
 };
 
 // The engine of a context, made at the first call.
