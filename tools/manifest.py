@@ -261,6 +261,7 @@ def parse_header(text, header, manifest, strict=True):
     for kind, piece, line in split_items(text, header):
         where = (header, line)
         if kind == "comment":
+            manifest["headers"].setdefault(header, comment_text(piece))  # the first: conventions
             comment, newlines = piece, 0
         elif kind == "newline":
             newlines += 1
@@ -278,14 +279,14 @@ def parse_header(text, header, manifest, strict=True):
 
 def read_headers(folder, strict=True):
     """The manifest of every .h of a folder, without layouts."""
-    manifest = {"library": "aster_ml", "headers": [], "constants": {}, "types": {}, "functions": []}
+    manifest = {"library": "aster_ml", "headers": {}, "constants": {}, "types": {}, "functions": []}
     names = sorted(n for n in os.listdir(folder) if n.endswith(".h"))
     if "base.h" in names:  # the others use its constants
         names.insert(0, names.pop(names.index("base.h")))
     for name in names:
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             parse_header(file.read(), name, manifest, strict)
-        manifest["headers"].append(name)
+        manifest["headers"].setdefault(name, "")
     version = [
         manifest["constants"].get(f"ASTER_ML_VERSION_{p}", {}).get("value", 0)
         for p in ("MAJOR", "MINOR", "PATCH")

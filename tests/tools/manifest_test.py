@@ -56,7 +56,7 @@ ASTER_ML_API const char *aster_ml_pair_name(void);
 
 
 def parse(text, strict=True):
-    result = {"library": "x", "headers": ["base.h"], "constants": {}, "types": {}, "functions": []}
+    result = {"library": "x", "headers": {}, "constants": {}, "types": {}, "functions": []}
     manifest.parse_header(text, "base.h", result, strict)
     return result
 
@@ -106,6 +106,7 @@ class ManifestTest(unittest.TestCase):
 
     def test_constants_and_types(self):
         result = parse(HEADER)
+        self.assertEqual(result["headers"], {"base.h": "About the module."})
         self.assertEqual(
             {n: c["value"] for n, c in result["constants"].items()},
             {
