@@ -440,6 +440,13 @@ Node Graph::sink(Nodes roots) { return make(Op::kSink, DType::kNone, roots); }
 Node Graph::with_sources(Node node, Nodes src) {
   // Builders that simplify or fold are asked again; the others only carry their arguments.
   const Words arg = node->arg();
+  if (is_movement(node->op) && src.size() == 1 && src[0] != nullptr && is_const(src[0])) {
+    const Word word = src[0]->arg(0);
+    const bool same = node->op == Op::kPad        ? word == arg.back()
+                      : node->op == Op::kUnwindow ? word == 0
+                                                  : true;
+    if (same) return constant_word(node->dtype, word, node->shape());
+  }
   switch (node->op) {
     case Op::kCast:
       return cast(src[0], node->dtype);
