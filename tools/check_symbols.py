@@ -30,6 +30,7 @@ FORBIDDEN = {
         posix_memalign memalign valloc strdup strndup asprintf vasprintf getline getdelim
         open_memstream realpath opendir fdopendir scandir fopen fdopen tmpfile getaddrinfo qsort
         _Znw* _Zna* _Zdl* _Zda*""",
+    "builds static state at run time": "__cxa_guard_acquire __cxa_thread_atexit*",
     "is not safe in a library": "gets strtok setenv putenv unsetenv system popen signal",
 }
 

@@ -66,6 +66,8 @@ class CheckSymbolsTest(unittest.TestCase):
             ("void f() { throw 1; }", "throws"),
             ("#include <vector>\nvoid f(std::vector<int>& v) { v.push_back(1); }", "throws"),
             ("struct A { A(); }; A a;", "runs code when it is loaded"),
+            ("struct A { A(); }; A& f() { static A a; return a; }", "builds static state"),
+            ("struct A { A(); ~A(); }; thread_local A a; A* f() { return &a; }", "builds static"),
             ("#include <cassert>\nvoid f(int a) { assert(a); }", "ends the process"),
             ("int helper() { return 1; }", "outside namespace aster"),
             ('extern "C" int helper() { return 1; }', "outside namespace aster"),
