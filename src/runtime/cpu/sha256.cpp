@@ -1,5 +1,6 @@
 #include "runtime/cpu/sha256.h"
 
+#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -114,8 +115,14 @@ Compress choose_compress() {
 }
 
 void compress(uint32_t* state, const uint8_t* block, size_t blocks) {
-  static const Compress chosen = choose_compress();
-  if (blocks != 0) chosen(state, block, blocks);
+  // Every thread that finds it empty chooses the same; no guard, which would link libstdc++.
+  static constinit std::atomic<Compress> chosen{nullptr};
+  Compress function = chosen.load(std::memory_order_relaxed);
+  if (function == nullptr) {
+    function = choose_compress();
+    chosen.store(function, std::memory_order_relaxed);
+  }
+  if (blocks != 0) function(state, block, blocks);
 }
 
 }  // namespace
