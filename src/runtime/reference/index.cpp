@@ -155,8 +155,9 @@ bool moves_evenly(const Movement& movement, const int64_t* words, const int64_t*
     const size_t axis = run.axis;
     const int64_t first = coordinates[axis] - before[axis];
     const int64_t last = first + static_cast<int64_t>(n - 1) * run.delta;
-    const bool inside = first >= 0 && last >= 0 && first < dims[axis] && last < dims[axis];
-    const bool outside = (first < 0 && last < 0) || (first >= dims[axis] && last >= dims[axis]);
+    const int64_t extent = (dims[axis] - 1) * gap[axis] + 1;
+    const bool inside = first >= 0 && last >= 0 && first < extent && last < extent;
+    const bool outside = (first < 0 && last < 0) || (first >= extent && last >= extent);
     if (run.delta != 0 && !outside && (gap[axis] != 1 || !inside)) return false;
     *step = run.delta * (dims + rank)[axis];
     return true;
