@@ -1,0 +1,424 @@
+// Buffers: the storage table, wrapped memory, copies between devices, the cache of freed blocks.
+#include "aster_ml/buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "base/counting_allocator.h"
+#include "buffer/block_cache.h"
+#include "buffer/storage.h"
+#include "device/device.h"
+#include "device/toy_backend.h"
+
+namespace {
+
+using aster::Context;
+using aster_test::CountingAllocator;
+namespace buf = aster::buffer;
+
+constexpr int32_t kF32 = ASTER_ML_DTYPE_FLOAT32;
+constexpr int32_t kU8 = ASTER_ML_DTYPE_UINT8;
+
+aster_test::ToyDevice g_toy;
+
+int32_t toy_device() {
+  static const int32_t device = [] {
+    const aster_ml_backend table = g_toy.table(false);
+    int32_t code = 0;
+    EXPECT_EQ(aster_ml_device_register(&code, "TOY", &table), ASTER_ML_OK);
+    return code;
+  }();
+  return device;
+}
+
+class BufferTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    aster_ml_context_options options{};
+    options.struct_size = sizeof(options);
+    options.allocator = &allocator.table;
+    ASSERT_EQ(aster_ml_context_init(&context, &options), ASTER_ML_OK);
+  }
+  void TearDown() override {
+    aster_ml_context_free(&context);
+    EXPECT_EQ(allocator.live(), 0u);
+    EXPECT_TRUE(allocator.sound());
+    EXPECT_EQ(g_toy.live, 0);
+  }
+  Context& impl() { return *static_cast<Context*>(context.impl); }
+  aster_ml_buffer make(size_t bytes, int32_t device = 0, int32_t dtype = kU8) {
+    aster_ml_buffer buffer;
+    EXPECT_EQ(aster_ml_buffer_init(&buffer, &context, bytes, dtype, device), ASTER_ML_OK);
+    return buffer;
+  }
+  CountingAllocator allocator;
+  aster_ml_context context{};
+};
+
+TEST_F(BufferTest, Init) {
+  aster_ml_buffer b = make(400, 0, kF32);
+  ASSERT_NE(b.data, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(b.data) % 64, 0u);
+  EXPECT_EQ(b.bytes, 400u);
+  EXPECT_EQ(b.dtype, kF32);
+  EXPECT_EQ(b.device, ASTER_ML_DEVICE_CPU);
+  EXPECT_EQ(aster_ml_buffer_is_read_only(&b), 0);
+  std::memset(b.data, 1, 400);
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+  EXPECT_EQ(b.data, nullptr);
+  EXPECT_EQ(b.bytes, 0u);
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+  EXPECT_EQ(aster_ml_buffer_free(nullptr), ASTER_ML_OK);
+}
+
+TEST_F(BufferTest, LargeMemoryIsAlignedToHugePages) {
+  aster_ml_buffer b = make((2 << 20) + 64);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(b.data) % (2 << 20), 0u);
+  std::memset(b.data, 7, b.bytes);
+  aster_ml_buffer_free(&b);
+}
+
+TEST_F(BufferTest, ZeroSize) {
+  aster_ml_buffer b = make(0, 0, kF32);
+  EXPECT_EQ(b.bytes, 0u);
+  EXPECT_EQ(aster_ml_buffer_copy_in(&b, 0, nullptr, 0), ASTER_ML_OK);
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+  aster_ml_buffer on_toy = make(0, toy_device());
+  EXPECT_EQ(aster_ml_buffer_free(&on_toy), ASTER_ML_OK);
+}
+
+TEST_F(BufferTest, ASecondFreeOfACopyIsAnError) {
+  aster_ml_buffer b = make(100), copy = b;
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+  const aster_ml_buffer before = copy;
+  EXPECT_EQ(aster_ml_buffer_free(&copy), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(std::memcmp(&copy, &before, sizeof(copy)), 0);  // as it was
+}
+
+TEST_F(BufferTest, UnknownMemoryIsLeftAlone) {
+  char foreign[16];
+  aster_ml_buffer b{foreign, sizeof(foreign), kU8, ASTER_ML_DEVICE_CPU};
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+  EXPECT_EQ(b.data, nullptr);
+  b = {foreign, sizeof(foreign), kU8, ASTER_ML_DEVICE_CPU};
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+}
+
+TEST_F(BufferTest, OutlivesItsContextsHandle) {
+  aster_ml_buffer b = make(64);
+  aster_ml_context_free(&context);
+  std::memset(b.data, 3, 64);
+  EXPECT_GT(allocator.live(), 0u);
+  std::thread([&b] { EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK); }).join();
+  EXPECT_EQ(allocator.live(), 0u);
+}
+
+TEST_F(BufferTest, InitErrors) {
+  aster_ml_buffer b{&b, 1, 1, 1};
+  EXPECT_EQ(aster_ml_buffer_init(&b, &context, 6, kF32, 0), ASTER_ML_RANGE);
+  EXPECT_EQ(b.data, nullptr);
+  EXPECT_EQ(b.bytes, 0u);
+  EXPECT_EQ(aster_ml_buffer_init(nullptr, &context, 4, kF32, 0), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_init(&b, nullptr, 4, kF32, 0), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, 99, 0), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, ASTER_ML_DTYPE_WEAKINT, 0), ASTER_ML_DTYPE);
+  EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, ASTER_ML_DTYPE_TBB32, 0), ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, kF32, 77), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, kF32, ASTER_ML_DEVICE_CUDA),
+            ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, kF32, ASTER_ML_DEVICE_DISK),
+            ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(aster_ml_buffer_init(&b, &context, SIZE_MAX, kU8, 0), ASTER_ML_RANGE);
+  EXPECT_EQ(aster_ml_buffer_init(&b, &context, SIZE_MAX / 4, kU8, 0), ASTER_ML_MEMORY);
+  EXPECT_EQ(b.data, nullptr);
+}
+
+TEST_F(BufferTest, EveryAllocationMayFail) {
+  for (const size_t bytes : {size_t{64}, size_t{3} << 20}) {
+    int32_t status = ASTER_ML_MEMORY;
+    for (int64_t n = 0; status == ASTER_ML_MEMORY; ++n) {
+      allocator.fail_at(n);
+      aster_ml_buffer b;
+      status = aster_ml_buffer_init(&b, &context, bytes, kU8, 0);
+      if (status != ASTER_ML_OK) {
+        EXPECT_EQ(b.data, nullptr);
+      }
+      EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+      ASSERT_LT(n, 10);
+    }
+    allocator.fail_at(-1);
+  }
+}
+
+struct Released {
+  int calls = 0;
+  void* data = nullptr;
+  size_t bytes = 0;
+  static void call(void* self, void* data, size_t bytes) {
+    Released* at = static_cast<Released*>(self);
+    ++at->calls;
+    at->data = data;
+    at->bytes = bytes;
+  }
+};
+
+TEST_F(BufferTest, WrappedMemoryIsReleasedOnceAndLast) {
+  alignas(16) float foreign[8] = {1, 2, 3};
+  Released released;
+  aster_ml_buffer b;
+  ASSERT_EQ(aster_ml_buffer_from_memory(&b, &context, foreign, sizeof(foreign), kF32, 0, 0,
+                                        Released::call, &released),
+            ASTER_ML_OK);
+  EXPECT_EQ(b.data, foreign);
+  buf::Storage* storage = buf::storage_find(foreign);
+  ASSERT_NE(storage, nullptr);
+  EXPECT_TRUE(storage->wrapped);
+  EXPECT_EQ(storage->bytes, sizeof(foreign));
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+  EXPECT_EQ(released.calls, 0);  // still referred to
+  b = {foreign, sizeof(foreign), kF32, ASTER_ML_DEVICE_CPU};
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_ARGUMENT);  // the reference is not this descriptor's
+  buf::storage_release(storage);
+  EXPECT_EQ(released.calls, 1);
+  EXPECT_EQ(released.data, foreign);
+  EXPECT_EQ(released.bytes, sizeof(foreign));
+  EXPECT_EQ(buf::storage_find(foreign), nullptr);
+}
+
+TEST_F(BufferTest, MemoryMayBeWrappedTwice) {
+  alignas(16) float foreign[8] = {};
+  Released first, second;
+  aster_ml_buffer a, b;
+  ASSERT_EQ(
+      aster_ml_buffer_from_memory(&a, &context, foreign, 32, kF32, 0, 0, Released::call, &first),
+      ASTER_ML_OK);
+  ASSERT_EQ(
+      aster_ml_buffer_from_memory(&b, &context, foreign, 32, kF32, 0, 0, Released::call, &second),
+      ASTER_ML_OK);
+  EXPECT_EQ(aster_ml_buffer_free(&a), ASTER_ML_OK);
+  EXPECT_EQ(first.calls + second.calls, 1);
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+  EXPECT_EQ(first.calls, 1);
+  EXPECT_EQ(second.calls, 1);
+}
+
+TEST_F(BufferTest, WrapErrorsDoNotRelease) {
+  alignas(16) char foreign[32];
+  Released released;
+  aster_ml_buffer b;
+  const auto wrap = [&](void* data, size_t bytes, int32_t dtype, int32_t device) {
+    return aster_ml_buffer_from_memory(&b, &context, data, bytes, dtype, device, 0, Released::call,
+                                       &released);
+  };
+  EXPECT_EQ(wrap(nullptr, 8, kF32, 0), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(wrap(foreign + 1, 8, kF32, 0), ASTER_ML_ARGUMENT);  // not aligned
+  EXPECT_EQ(wrap(foreign, 7, kF32, 0), ASTER_ML_RANGE);
+  EXPECT_EQ(wrap(foreign, 8, kF32, -3), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(wrap(foreign, 8, 0, 0), ASTER_ML_ARGUMENT);
+  allocator.fail_at(0);
+  EXPECT_EQ(wrap(foreign, 8, kF32, 0), ASTER_ML_MEMORY);
+  EXPECT_EQ(released.calls, 0);
+  EXPECT_EQ(wrap(nullptr, 0, kF32, 0), ASTER_ML_OK);
+  EXPECT_EQ(released.calls, 1);  // nothing to keep
+}
+
+TEST_F(BufferTest, ReadOnlyMemoryIsNotWritten) {
+  alignas(16) char foreign[16] = "constant";
+  aster_ml_buffer b;
+  ASSERT_EQ(aster_ml_buffer_from_memory(&b, &context, foreign, 16, kU8, 0, 1, nullptr, nullptr),
+            ASTER_ML_OK);
+  EXPECT_EQ(aster_ml_buffer_is_read_only(&b), 1);
+  EXPECT_EQ(aster_ml_buffer_copy_in(&b, 0, "x", 1), ASTER_ML_ARGUMENT);
+  aster_ml_buffer other = make(16);
+  EXPECT_EQ(aster_ml_buffer_copy(&b, 0, &other, 0, 4), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_copy(&other, 0, &b, 0, 16), ASTER_ML_OK);
+  EXPECT_STREQ(static_cast<char*>(other.data), "constant");
+  EXPECT_STREQ(foreign, "constant");
+  aster_ml_buffer_free(&b);
+  aster_ml_buffer_free(&other);
+  ASSERT_EQ(aster_ml_buffer_from_memory(&b, &context, foreign, 16, kU8, ASTER_ML_DEVICE_DISK, 0,
+                                        nullptr, nullptr),
+            ASTER_ML_OK);
+  EXPECT_EQ(aster_ml_buffer_is_read_only(&b), 1);
+  aster_ml_buffer_free(&b);
+}
+
+TEST_F(BufferTest, CopiesBetweenEveryPairOfDevices) {
+  const size_t n = 50000;  // more than one piece of the copy by way of the host
+  const int32_t devices[] = {ASTER_ML_DEVICE_CPU, ASTER_ML_DEVICE_CPU + 1,
+                             ASTER_ML_DEVICE_REFERENCE, toy_device(), toy_device() + 1};
+  std::vector<unsigned char> source(n), result(n);
+  for (size_t i = 0; i < n; ++i) source[i] = static_cast<unsigned char>(i * 7 + i / 256);
+  for (const int32_t from : devices) {
+    for (const int32_t to : devices) {
+      aster_ml_buffer a = make(n, from), b = make(n, to);
+      EXPECT_EQ(a.device, from);
+      ASSERT_EQ(aster_ml_buffer_copy_in(&a, 0, source.data(), n), ASTER_ML_OK);
+      ASSERT_EQ(aster_ml_buffer_copy(&b, 5, &a, 3, n - 10), ASTER_ML_OK);
+      ASSERT_EQ(aster_ml_buffer_copy_out(result.data(), &b, 5, n - 10), ASTER_ML_OK);
+      EXPECT_EQ(std::memcmp(result.data(), source.data() + 3, n - 10), 0) << from << " to " << to;
+      aster_ml_buffer_free(&a);
+      aster_ml_buffer_free(&b);
+    }
+  }
+}
+
+TEST_F(BufferTest, OverlappingCopies) {
+  const size_t n = 60000;
+  for (const int32_t device : {ASTER_ML_DEVICE_CPU + 0, toy_device()}) {
+    for (const auto& [to, from] :
+         {std::pair<size_t, size_t>{10, 0}, {0, 10}, {20000, 0}, {0, 20000}}) {
+      std::vector<unsigned char> expected(n), got(n);
+      for (size_t i = 0; i < n; ++i) expected[i] = static_cast<unsigned char>(i * 13 + i / 256);
+      aster_ml_buffer b = make(n, device);
+      ASSERT_EQ(aster_ml_buffer_copy_in(&b, 0, expected.data(), n), ASTER_ML_OK);
+      ASSERT_EQ(aster_ml_buffer_copy(&b, to, &b, from, 30000), ASTER_ML_OK);
+      std::memmove(expected.data() + to, expected.data() + from, 30000);
+      ASSERT_EQ(aster_ml_buffer_copy_out(got.data(), &b, 0, n), ASTER_ML_OK);
+      EXPECT_EQ(got, expected);
+      aster_ml_buffer_free(&b);
+    }
+  }
+}
+
+TEST_F(BufferTest, DeviceFailuresAreReported) {
+  aster_ml_buffer b = make(16, toy_device());
+  char host[16];
+  g_toy.fail_with = ASTER_ML_IO;
+  EXPECT_EQ(aster_ml_buffer_copy_out(host, &b, 0, 16), ASTER_ML_DEVICE);
+  aster_ml_error error;
+  ASSERT_EQ(aster_ml_error_last(&error), ASTER_ML_OK);
+  EXPECT_NE(std::string(error.message).find("TOY"), std::string::npos) << error.message;
+  aster_ml_buffer other;
+  EXPECT_EQ(aster_ml_buffer_init(&other, &context, 16, kU8, toy_device()), ASTER_ML_DEVICE);
+  g_toy.fail_with = ASTER_ML_MEMORY;
+  EXPECT_EQ(aster_ml_buffer_init(&other, &context, 16, kU8, toy_device()), ASTER_ML_MEMORY);
+  g_toy.fail_with = 0;
+  EXPECT_EQ(aster_ml_buffer_init(&other, &context, 16, kU8, toy_device() + 2), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+}
+
+TEST_F(BufferTest, CopyErrors) {
+  aster_ml_buffer a = make(16), b = make(16);
+  char host[16] = {};
+  EXPECT_EQ(aster_ml_buffer_copy(&a, 0, &b, 0, 17), ASTER_ML_RANGE);
+  EXPECT_EQ(aster_ml_buffer_copy(&a, 17, &b, 0, 0), ASTER_ML_RANGE);
+  EXPECT_EQ(aster_ml_buffer_copy(&a, 8, &b, SIZE_MAX, 8), ASTER_ML_RANGE);
+  EXPECT_EQ(aster_ml_buffer_copy(&a, SIZE_MAX, &b, 0, 8), ASTER_ML_RANGE);
+  EXPECT_EQ(aster_ml_buffer_copy(nullptr, 0, &b, 0, 8), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_copy(&a, 0, nullptr, 0, 8), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_copy_in(&a, 0, nullptr, 8), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_copy_out(nullptr, &a, 0, 8), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_copy_out(host, &a, 12, 8), ASTER_ML_RANGE);
+  const aster_ml_buffer hollow{nullptr, 16, kU8, ASTER_ML_DEVICE_CPU};
+  EXPECT_EQ(aster_ml_buffer_copy_out(host, &hollow, 0, 8), ASTER_ML_ARGUMENT);
+  aster_ml_buffer_free(&a);
+  aster_ml_buffer_free(&b);
+}
+
+TEST_F(BufferTest, SlicesKeepTheMemory) {
+  aster_ml_buffer b = make(64, 0, kF32);
+  std::memset(b.data, 9, 64);
+  aster_ml_buffer_slice slice;
+  ASSERT_EQ(aster_ml_buffer_slice_init(&slice, &b, 16, 32), ASTER_ML_OK);
+  EXPECT_EQ(slice.byte_offset, 16u);
+  EXPECT_EQ(slice.bytes, 32u);
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+  EXPECT_EQ(static_cast<char*>(slice.base.data)[20], 9);
+  aster_ml_buffer_slice copy = slice;
+  EXPECT_EQ(aster_ml_buffer_slice_free(&slice), ASTER_ML_OK);
+  EXPECT_EQ(slice.base.data, nullptr);
+  EXPECT_EQ(aster_ml_buffer_slice_free(&slice), ASTER_ML_OK);
+  EXPECT_EQ(aster_ml_buffer_slice_free(&copy), ASTER_ML_ARGUMENT);
+  b = make(64, 0, kF32);
+  EXPECT_EQ(aster_ml_buffer_slice_init(&slice, &b, 2, 4), ASTER_ML_RANGE);
+  EXPECT_EQ(aster_ml_buffer_slice_init(&slice, &b, 60, 8), ASTER_ML_RANGE);
+  EXPECT_EQ(aster_ml_buffer_slice_init(&slice, nullptr, 0, 8), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_slice_init(&slice, &b, 64, 0), ASTER_ML_OK);
+  aster_ml_buffer_slice_free(&slice);
+  aster_ml_buffer_free(&b);
+}
+
+TEST_F(BufferTest, LargeBlocksAreUsedAgain) {
+  const size_t mib = 1 << 20;
+  aster_ml_buffer b = make(4 * mib);
+  void* const first = b.data;
+  aster_ml_buffer_free(&b);
+  const int64_t requests = allocator.requests();
+  aster_ml_buffer again = make(4 * mib - 4096);
+  EXPECT_EQ(again.data, first);
+  EXPECT_EQ(allocator.requests(), requests + 1);  // the storage's own record
+  aster_ml_buffer much_smaller = make(mib);       // would waste the block
+  EXPECT_NE(much_smaller.data, first);
+  aster_ml_buffer_free(&again);
+  aster_ml_buffer_free(&much_smaller);
+  size_t held = 0, rest = 0;
+  aster_ml_context_count_bytes(&held, nullptr, &context);
+  buf::trim(impl());
+  aster_ml_context_count_bytes(&rest, nullptr, &context);
+  EXPECT_GE(held - rest, 5 * mib);
+}
+
+TEST_F(BufferTest, TheCacheIsBounded) {
+  buf::BlockCache* cache = buf::BlockCache::of(impl());
+  ASSERT_NE(cache, nullptr);
+  std::vector<aster_ml_buffer> buffers;
+  for (int i = 0; i < 50; ++i) buffers.push_back(make((1 << 20) + static_cast<size_t>(i) * 300000));
+  for (aster_ml_buffer& b : buffers) aster_ml_buffer_free(&b);
+  EXPECT_LE(cache->bytes(), size_t{512} << 20);
+  EXPECT_GT(cache->bytes(), 0u);
+  aster_ml_buffer huge = make(size_t{513} << 20);
+  const size_t before = cache->bytes();
+  aster_ml_buffer_free(&huge);
+  EXPECT_EQ(cache->bytes(), before);
+}
+
+TEST_F(BufferTest, AFailedAllocationEmptiesTheCacheFirst) {
+  aster_ml_buffer b = make(3 << 20);
+  aster_ml_buffer_free(&b);
+  allocator.fail_at(1);  // the block; its record comes first
+  b = make(8 << 20);
+  EXPECT_NE(b.data, nullptr);
+  EXPECT_EQ(buf::BlockCache::of(impl())->bytes(), 0u);
+  aster_ml_buffer_free(&b);
+}
+
+TEST_F(BufferTest, ManyBuffersAreFound) {
+  std::vector<aster_ml_buffer> buffers;
+  for (int i = 0; i < 6000; ++i) buffers.push_back(make(8));  // the table grows
+  for (const aster_ml_buffer& b : buffers) {
+    buf::Storage* storage = buf::storage_find(b.data);
+    ASSERT_NE(storage, nullptr);
+    EXPECT_EQ(storage->data, b.data);
+    buf::storage_release(storage);
+  }
+  for (aster_ml_buffer& b : buffers) ASSERT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+}
+
+TEST_F(BufferTest, ThreadsWithContextsOfTheirOwn) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([] {
+      aster_ml_context own;
+      ASSERT_EQ(aster_ml_context_init(&own, nullptr), ASTER_ML_OK);
+      for (int i = 0; i < 500; ++i) {
+        aster_ml_buffer b;
+        const size_t bytes = i % 10 == 0 ? 2 << 20 : 64;
+        ASSERT_EQ(aster_ml_buffer_init(&b, &own, bytes, kU8, 0), ASTER_ML_OK);
+        buf::Storage* storage = buf::storage_find(b.data);
+        ASSERT_NE(storage, nullptr);
+        ASSERT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+        buf::storage_release(storage);
+      }
+      aster_ml_context_free(&own);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
