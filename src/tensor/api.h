@@ -52,10 +52,14 @@ class Build {
   Status status_;
 };
 
+// The storage of a concrete tensor as a node: its own if it is row-major, else a copy.
+Status tensor_node(Node* out, Build& build, const aster_ml_context* context,
+                   const aster_ml_tensor* tensor);
+
 // dtype of a public argument, 0 being fallback.
 Status dtype_argument(DType* out, int32_t code, DType fallback);
-// ndim dimensions that come from outside: not null, none negative but -1 where inferred says so.
-Status shape_argument(uop::Words* out, size_t ndim, const int64_t* shape);
+// ndim dimensions that come from outside, their signs unchecked.
+Status shape_argument(Words* out, size_t ndim, const int64_t* shape);
 // The canonical word of a scalar, and its dtype.
 Status scalar_argument(Word* out, DType* dtype, const aster_ml_scalar* scalar);
 

@@ -1,0 +1,195 @@
+// The eager family: the same operations on concrete tensors, computed at once.
+#include <algorithm>
+
+#include "device/device.h"
+#include "tensor/api.h"
+
+namespace aster::tensor {
+namespace {
+
+using Operand = const aster_ml_tensor*;
+
+Status check_descriptor(Operand t, Words* shape, Vec<Word>* dims) {
+  if (t == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for a tensor");
+  if (t->ndim > uop::Dims::kMost) return ASTER_FAIL(kUNSUPPORTED, "%zu axes", t->ndim);
+  if (t->ndim != 0 && (t->shape == nullptr || t->strides == nullptr)) {
+    return ASTER_FAIL(kARGUMENT, "a tensor of %zu axes without shape or strides", t->ndim);
+  }
+  for (size_t i = 0; i < t->ndim; ++i) {
+    if (t->shape[i] > static_cast<size_t>(INT64_MAX))
+      return ASTER_FAIL(kRANGE, "a dimension of %zu", t->shape[i]);
+    ASTER_TRY(dims->push(static_cast<Word>(t->shape[i])));
+  }
+  *shape = {dims->data(), dims->size()};
+  return kOk;
+}
+
+// Storage of memory from outside, with a reference: known by its address, or wrapped for as long as
+// the graph needs it.
+Status storage_for(buffer::Storage** out, Context& context, const aster_ml_buffer& memory) {
+  *out = memory.data == nullptr ? nullptr : buffer::storage_find(memory.data);
+  if (*out != nullptr && (*out)->bytes >= memory.bytes) return kOk;
+  buffer::storage_release(*out);
+  if (memory.data == nullptr) return buffer::storage_create(out, context, 0, device::kCpu);
+  return buffer::storage_wrap(out, context, memory.data, memory.bytes, memory.device, false,
+                              nullptr, nullptr);
+}
+
+// Computes node into a tensor of its own.
+Status compute(aster_ml_tensor* out, Build& build, const aster_ml_context* context, Node node) {
+  Graph& g = build.graph();
+  Node plain = strong(g, node);
+  if (plain == nullptr) return last_failure();
+  aster_ml_lazy handle{};
+  Build result(&handle, context);
+  ASTER_TRY(result.status());
+  ASTER_TRY(result.finish(plain));
+  engine::Lazy* lazy = cell(&handle);
+  Status status = engine::realize(build.engine(), {&lazy, 1});
+  if (status.ok()) {
+    const Node made = lazy->node;
+    buffer::Storage* storage = engine::storage_of(made);
+    const aster_ml_buffer memory{storage->data, storage->bytes, static_cast<int32_t>(made->dtype),
+                                 storage->device};
+    Vec<size_t> shape(build.context().heap());
+    for (size_t i = 0; status.ok() && i < made->ndim; ++i)
+      status = shape.push(static_cast<size_t>(made->dim(i)));
+    const size_t offset = static_cast<size_t>(made->arg(2));
+    if (status.ok()) {
+      status = Status{aster_ml_tensor_from_buffer(out, context, &memory, offset, made->ndim,
+                                                  shape.data(), nullptr)};
+    }
+  }
+  aster_ml_lazy_free(&handle);
+  return status;
+}
+
+// One eager call: its operands as nodes, its result as a tensor.
+class Eager {
+ public:
+  Eager(aster_ml_tensor* out, const aster_ml_context* context,
+        std::initializer_list<Operand> operands)
+      : out_(out), context_(context), build_(&unused_, context) {
+    status_ = start(operands);
+  }
+  Status status() const { return status_; }
+  Graph& graph() { return build_.graph(); }
+  Node operand(size_t i) const { return nodes_[i]; }
+  Status finish(Node node) {
+    return node == nullptr ? last_failure() : compute(out_, build_, context_, node);
+  }
+
+ private:
+  Status start(std::initializer_list<Operand> operands) {
+    if (out_ == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+    for (Operand t : operands) {
+      if (t == out_) return ASTER_FAIL(kARGUMENT, "out is an input");
+    }
+    *out_ = aster_ml_tensor{};
+    ASTER_TRY(build_.status());
+    size_t i = 0;
+    for (Operand t : operands) ASTER_TRY(tensor_node(&nodes_[i++], build_, context_, t));
+    return kOk;
+  }
+  aster_ml_tensor* out_;
+  const aster_ml_context* context_;
+  aster_ml_lazy unused_{};
+  Build build_;
+  Node nodes_[3] = {};
+  Status status_;
+};
+
+}  // namespace
+
+Status tensor_node(Node* out, Build& build, const aster_ml_context* context,
+                   const aster_ml_tensor* tensor) {
+  Vec<Word> dims(build.context().heap());
+  Words shape;
+  ASTER_TRY(check_descriptor(tensor, &shape, &dims));
+  DType dtype;
+  ASTER_TRY(dtype::from_storage_code(&dtype, tensor->dtype));
+  aster_ml_tensor copy{};
+  const aster_ml_tensor* plain = tensor;
+  if (!aster_ml_tensor_is_contiguous(tensor)) {
+    ASTER_TRY((Status{aster_ml_tensor_contiguous(&copy, context, tensor)}));
+    plain = &copy;
+  }
+  buffer::Storage* storage = nullptr;
+  Status status = storage_for(&storage, build.context(), plain->storage);
+  if (status.ok()) {
+    size_t bytes = 0, end = 0;
+    const bool fits = checked_mul(aster_ml_tensor_count(plain), dtype::size(dtype), &bytes) &&
+                      checked_add(bytes, plain->byte_offset, &end) && end <= storage->bytes;
+    if (!fits) {
+      status = ASTER_FAIL(kRANGE, "%s%s reaches outside its %zu bytes", dtype::name(dtype),
+                          uop::brief_shape(shape).text, storage->bytes);
+    } else {
+      *out = engine::buffer_node(build.engine(), storage, static_cast<int64_t>(plain->byte_offset),
+                                 dtype, shape);
+      if (*out == nullptr) status = last_failure();
+    }
+    buffer::storage_release(storage);
+  }
+  aster_ml_tensor_free(&copy);
+  return status;
+}
+
+}  // namespace aster::tensor
+
+using namespace aster::tensor;  // NOLINT: this file ends with the public functions
+using aster::Status;
+
+#define UNARY(name, domain, expression)                                                 \
+  int32_t aster_ml_tensor_##name(aster_ml_tensor* out, const aster_ml_context* context, \
+                                 const aster_ml_tensor* x) {                            \
+    ASTER_API();                                                                        \
+    Eager eager(out, context, {x});                                                     \
+    ASTER_TRY(eager.status());                                                          \
+    return eager.finish(unary(eager.graph(), eager.operand(0), ops::name));             \
+  }
+#define BINARY(name, domain, expression)                                                       \
+  int32_t aster_ml_tensor_##name(aster_ml_tensor* out, const aster_ml_context* context,        \
+                                 const aster_ml_tensor* a, const aster_ml_tensor* b) {         \
+    ASTER_API();                                                                               \
+    Eager eager(out, context, {a, b});                                                         \
+    ASTER_TRY(eager.status());                                                                 \
+    return eager.finish(binary(eager.graph(), eager.operand(0), eager.operand(1), ops::name)); \
+  }
+#include "tensor/elementwise.def"
+
+int32_t aster_ml_tensor_cast(aster_ml_tensor* out, const aster_ml_context* context,
+                             const aster_ml_tensor* x, int32_t dtype) {
+  ASTER_API();
+  Eager eager(out, context, {x});
+  ASTER_TRY(eager.status());
+  DType to;
+  ASTER_TRY(aster::dtype::from_storage_code(&to, dtype));
+  return eager.finish(cast(eager.graph(), eager.operand(0), to));
+}
+
+int32_t aster_ml_tensor_where(aster_ml_tensor* out, const aster_ml_context* context,
+                              const aster_ml_tensor* condition, const aster_ml_tensor* a,
+                              const aster_ml_tensor* b) {
+  ASTER_API();
+  Eager eager(out, context, {condition, a, b});
+  ASTER_TRY(eager.status());
+  return eager.finish(where(eager.graph(), eager.operand(0), eager.operand(1), eager.operand(2)));
+}
+
+int32_t aster_ml_tensor_sum(aster_ml_tensor* out, const aster_ml_context* context,
+                            const aster_ml_tensor* x, size_t count, const int64_t* axes,
+                            int32_t keepdim) {
+  ASTER_API();
+  Eager eager(out, context, {x});
+  ASTER_TRY(eager.status());
+  if (count > aster::uop::Dims::kMost) return ASTER_FAIL(kRANGE, "%zu axes", count);
+  return eager.finish(sum(eager.graph(), eager.operand(0), {count, axes}, keepdim != 0));
+}
+
+int32_t aster_ml_tensor_matmul(aster_ml_tensor* out, const aster_ml_context* context,
+                               const aster_ml_tensor* a, const aster_ml_tensor* b) {
+  ASTER_API();
+  Eager eager(out, context, {a, b});
+  ASTER_TRY(eager.status());
+  return eager.finish(matmul(eager.graph(), eager.operand(0), eager.operand(1)));
+}

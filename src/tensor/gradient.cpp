@@ -1,0 +1,74 @@
+// Gradients on handles.
+#include "aster_ml/gradient.h"
+
+#include "gradient/gradient.h"
+#include "tensor/api.h"
+
+namespace aster::tensor {
+namespace {
+
+// The node that gradients of a handle are taken of: float and not weak.
+Status differentiable(Node x) {
+  if (dtype::is_float(x->dtype) && !dtype::is_weak(x->dtype)) return kOk;
+  return ASTER_FAIL(kDTYPE, "gradient of or by %s: a float dtype is needed", uop::brief(x).text);
+}
+
+// Handles made by one call: all of them, or none.
+Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    engine::Lazy* lazy;
+    const Status status = engine::lazy_create(&lazy, build.engine(), nodes[i]);
+    if (!status.ok()) {
+      while (i-- > 0) aster_ml_lazy_free(&out[i]);
+      return status;
+    }
+    out[i].impl = lazy;
+  }
+  return kOk;
+}
+
+}  // namespace
+}  // namespace aster::tensor
+
+using namespace aster::tensor;  // NOLINT: this file ends with the public function
+using aster::kOk;
+
+int32_t aster_ml_gradient(aster_ml_lazy* out, const aster_ml_lazy* loss,
+                          const aster_ml_lazy* const* targets, size_t count,
+                          const aster_ml_gradient_options* options) {
+  ASTER_API();
+  if (count == 0) return kOk;
+  if (out == nullptr || targets == nullptr)
+    return ASTER_FAIL(kARGUMENT, "a null pointer for %zu tensors", count);
+  aster_ml_gradient_options o;
+  ASTER_TRY(options_argument(&o, options));
+  const auto is_out = [&](Input x) { return x >= out && x < out + count; };
+  bool aliased = is_out(loss) || is_out(o.seed);
+  for (size_t i = 0; i < count; ++i) aliased |= is_out(targets[i]);
+  if (aliased) return ASTER_FAIL(kARGUMENT, "out holds the handle of an input");
+  for (size_t i = 0; i < count; ++i) out[i].impl = nullptr;
+  aster_ml_lazy unused{};
+  Build build(&unused, {loss}, {o.seed});
+  ASTER_TRY(build.status());
+  ASTER_TRY(differentiable(node(loss)));
+  aster::Vec<Node> nodes(build.context().heap()), gradients(build.context().heap());
+  for (size_t i = 0; i < count; ++i) {
+    ASTER_TRY(check_handle(targets[i]));
+    if (cell(targets[i])->context != cell(loss)->context) {
+      return ASTER_FAIL(kARGUMENT, "tensors of two contexts in one operation");
+    }
+    ASTER_TRY(differentiable(node(targets[i])));
+    ASTER_TRY(nodes.push(node(targets[i])));
+  }
+  if (o.seed == nullptr && node(loss)->ndim != 0) {
+    return ASTER_FAIL(kSHAPE, "gradient of %s without a seed: a 0-d loss is needed",
+                      aster::uop::brief(node(loss)).text);
+  }
+  Graph& g = build.graph();
+  const Node seed = o.seed == nullptr ? nullptr : cast(g, node(o.seed), node(loss)->dtype);
+  if (o.seed != nullptr && seed == nullptr) return aster::last_failure();
+  ASTER_TRY(gradients.resize(count, nullptr));
+  ASTER_TRY(aster::gradient::gradient(g, node(loss), seed, {nodes.data(), count},
+                                      {gradients.data(), count}, o.require_path != 0));
+  return make_handles(out, build, {gradients.data(), count});
+}

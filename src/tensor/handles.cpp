@@ -1,0 +1,270 @@
+// Handles, realising, reading and writing.
+#include <array>
+
+#include "device/device.h"
+#include "dtype/convert.h"
+#include "engine/engine.h"
+#include "tensor/api.h"
+#include "tensor/random.h"
+
+namespace aster::tensor {
+namespace {
+
+using uop::brief;
+using uop::Op;
+
+// Where the elements of a realised cell begin.
+struct Place {
+  buffer::Storage* storage;
+  size_t offset;
+};
+Place place_of(const engine::Lazy& lazy) {
+  return {engine::storage_of(lazy.node), static_cast<size_t>(lazy.node->arg(2))};
+}
+
+size_t bytes_of(Node n) {
+  return static_cast<size_t>(n->count()) * dtype::size(dtype::strong(n->dtype));
+}
+
+// Realises cells of one context; their weak dtypes become strong for good.
+Status realize_cells(engine::Engine& engine, std::span<engine::Lazy* const> cells) {
+  for (engine::Lazy* lazy : cells) {
+    if (!dtype::is_weak(lazy->node->dtype)) continue;
+    const Node plain = strong(engine::graph_of(engine), lazy->node);
+    if (plain == nullptr) return last_failure();
+    engine::set_node(*lazy, plain);
+  }
+  Vec<engine::Lazy*> all(engine.context.heap());
+  ASTER_TRY(all.append(cells.data(), cells.size()));
+  if (engine::Lazy* counter = pending_counter(engine)) ASTER_TRY(all.push(counter));
+  return engine::realize(engine, {all.data(), all.size()});
+}
+
+// Realises one cell so that the host may read it.
+Status realize_to_read(aster_ml_lazy* x) {
+  engine::Lazy* lazy = cell(x);
+  if (lazy->engine->recording != nullptr) {
+    return ASTER_FAIL(kSTATE, "reading %s inside a capture", brief(lazy->node).text);
+  }
+  return realize_cells(*lazy->engine, std::array{lazy});
+}
+
+// Whether a target is storage, or a view of it that has every element once: an Assign writes
+// through it then.
+bool writes_through(Node target) {
+  while (target->op == Op::kReshape || target->op == Op::kPermute || target->op == Op::kFlip ||
+         target->op == Op::kSlice || target->op == Op::kAssign || target->op == Op::kAfter) {
+    target = target->src(0);
+  }
+  return target->op == Op::kBuffer;
+}
+
+}  // namespace
+}  // namespace aster::tensor
+
+using namespace aster::tensor;  // NOLINT: this file ends with the public functions
+namespace engine = aster::engine;
+namespace buffer = aster::buffer;
+using aster::kOk;
+using aster::last_failure;
+using aster::Status;
+
+int32_t aster_ml_lazy_free(aster_ml_lazy* x) {
+  ASTER_API();
+  if (x == nullptr || x->impl == nullptr) return kOk;
+  aster::free_handle(cell(x));
+  x->impl = nullptr;
+  return kOk;
+}
+
+int32_t aster_ml_lazy_keep(aster_ml_lazy* x) {
+  ASTER_API();
+  ASTER_TRY(check_handle(x));
+  const aster::ContextLock lock(cell(x)->context);
+  ASTER_TRY(lock.status());
+  aster::scope_remove(cell(x));
+  return kOk;
+}
+
+int32_t aster_ml_lazy_dtype(const aster_ml_lazy* x) {
+  return x == nullptr || x->impl == nullptr ? 0 : static_cast<int32_t>(node(x)->dtype);
+}
+
+size_t aster_ml_lazy_ndim(const aster_ml_lazy* x) {
+  return x == nullptr || x->impl == nullptr ? 0 : node(x)->ndim;
+}
+
+int64_t aster_ml_lazy_dim(const aster_ml_lazy* x, int64_t axis) {
+  if (x == nullptr || x->impl == nullptr) return -1;
+  const int64_t n = node(x)->ndim;
+  if (axis < -n || axis >= n) return -1;
+  return node(x)->dim(static_cast<size_t>(axis < 0 ? axis + n : axis));
+}
+
+int64_t aster_ml_lazy_count(const aster_ml_lazy* x) {
+  return x == nullptr || x->impl == nullptr ? 0 : node(x)->count();
+}
+
+int32_t aster_ml_lazy_shape(int64_t* out, size_t ndim, const aster_ml_lazy* x) {
+  ASTER_API();
+  ASTER_TRY(check_handle(x));
+  const Node n = node(x);
+  if (n->ndim != ndim)
+    return ASTER_FAIL(kSHAPE, "%zu dimensions asked of %s", ndim, aster::uop::brief(n).text);
+  if (out == nullptr && ndim != 0) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  for (size_t i = 0; i < ndim; ++i) out[i] = n->dim(i);
+  return kOk;
+}
+
+int32_t aster_ml_lazy_device(int32_t* out, const aster_ml_lazy* x) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  *out = 0;
+  ASTER_TRY(check_handle(x));
+  const aster::ContextLock lock(cell(x)->context);
+  ASTER_TRY(lock.status());
+  aster::Vec<Node> nodes(cell(x)->context->heap());
+  ASTER_TRY(aster::uop::toposort(&nodes, std::array{node(x)}));
+  *out = aster::device::kCpu;
+  for (Node n : nodes) {
+    if (n->op == aster::uop::Op::kBuffer) *out = static_cast<int32_t>(n->arg(1));
+  }
+  return kOk;
+}
+
+int32_t aster_ml_lazy_is_realized(const aster_ml_lazy* x) {
+  return x != nullptr && x->impl != nullptr && node(x)->op == aster::uop::Op::kBuffer;
+}
+
+int32_t aster_ml_lazy_realize(aster_ml_lazy* const* tensors, size_t count) {
+  ASTER_API();
+  if (count == 0) return kOk;
+  if (tensors == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for %zu tensors", count);
+  for (size_t i = 0; i < count; ++i) {
+    ASTER_TRY(check_handle(tensors[i]));
+    if (cell(tensors[i])->context != cell(tensors[0])->context) {
+      return ASTER_FAIL(kARGUMENT, "tensors of two contexts in one realize");
+    }
+  }
+  const aster::ContextLock lock(cell(tensors[0])->context);
+  ASTER_TRY(lock.status());
+  aster::Vec<engine::Lazy*> cells(cell(tensors[0])->context->heap());
+  for (size_t i = 0; i < count; ++i) ASTER_TRY(cells.push(cell(tensors[i])));
+  return realize_cells(*cell(tensors[0])->engine, {cells.data(), cells.size()});
+}
+
+int32_t aster_ml_lazy_view(aster_ml_tensor* out, aster_ml_lazy* x) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  *out = aster_ml_tensor{};
+  ASTER_TRY(check_handle(x));
+  const aster::ContextLock lock(cell(x)->context);
+  ASTER_TRY(lock.status());
+  ASTER_TRY(realize_to_read(x));
+  engine::Lazy& lazy = *cell(x);
+  aster::Heap& heap = lazy.context->heap();
+  const Node n = lazy.node;
+  if (lazy.lent_count < n->ndim) {
+    ptrdiff_t* strides = heap.array<ptrdiff_t>(n->ndim);
+    if (strides == nullptr) return aster::out_of_memory(n->ndim * sizeof(ptrdiff_t));
+    heap.release(lazy.lent, lazy.lent_count * sizeof(ptrdiff_t), alignof(ptrdiff_t));
+    lazy.lent = strides;
+    lazy.lent_count = n->ndim;
+  }
+  ptrdiff_t stride = 1;
+  for (size_t i = n->ndim; i-- > 0;) {
+    lazy.lent[i] = stride;
+    stride *= n->dim(i);
+  }
+  const Place place = place_of(lazy);
+  const int32_t dtype = static_cast<int32_t>(n->dtype);
+  out->storage = {place.storage->data, place.storage->bytes, dtype, place.storage->device};
+  out->byte_offset = place.offset;
+  out->ndim = n->ndim;
+  // The node's own dimensions, which are positive words of the same size; the borrower leaves them
+  // alone.
+  static_assert(sizeof(size_t) == sizeof(Word));
+  if (n->ndim != 0) out->shape = reinterpret_cast<size_t*>(const_cast<Word*>(n->shape().data()));
+  if (n->ndim != 0) out->strides = lazy.lent;
+  out->dtype = dtype;
+  out->device = place.storage->device;
+  return kOk;
+}
+
+int32_t aster_ml_lazy_copy_out(void* data, size_t bytes, aster_ml_lazy* x) {
+  ASTER_API();
+  ASTER_TRY(check_handle(x));
+  const aster::ContextLock lock(cell(x)->context);
+  ASTER_TRY(lock.status());
+  if (bytes != bytes_of(node(x))) {
+    return ASTER_FAIL(kRANGE, "%zu bytes for %s of %zu", bytes, aster::uop::brief(node(x)).text,
+                      bytes_of(node(x)));
+  }
+  if (data == nullptr && bytes != 0) return ASTER_FAIL(kARGUMENT, "data is a null pointer");
+  ASTER_TRY(realize_to_read(x));
+  const Place place = place_of(*cell(x));
+  return buffer::copy({data, 0, buffer::kHost},
+                      {place.storage->data, place.offset, place.storage->device}, bytes);
+}
+
+int32_t aster_ml_lazy_to_double(double* out, aster_ml_lazy* x) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  *out = 0;
+  ASTER_TRY(check_handle(x));
+  const aster::ContextLock lock(cell(x)->context);
+  ASTER_TRY(lock.status());
+  if (node(x)->count() != 1)
+    return ASTER_FAIL(kSHAPE, "one element asked of %s", aster::uop::brief(node(x)).text);
+  ASTER_TRY(realize_to_read(x));
+  const Place place = place_of(*cell(x));
+  const DType dtype = node(x)->dtype;
+  uint64_t element = 0;
+  ASTER_TRY(buffer::copy({&element, 0, buffer::kHost},
+                         {place.storage->data, place.offset, place.storage->device},
+                         aster::dtype::size(dtype)));
+  *out = aster::dtype::load_double(dtype, &element);
+  return kOk;
+}
+
+int32_t aster_ml_lazy_assign(aster_ml_lazy* target, const aster_ml_lazy* value) {
+  ASTER_API();
+  ASTER_TRY(check_handle(target));
+  ASTER_TRY(check_handle(value));
+  engine::Lazy& lazy = *cell(target);
+  if (lazy.context != cell(value)->context) {
+    return ASTER_FAIL(kARGUMENT, "tensors of two contexts in one operation");
+  }
+  const aster::ContextLock lock(lazy.context);
+  ASTER_TRY(lock.status());
+  if (node(value) == lazy.node) return kOk;
+  Graph& g = engine::graph_of(*lazy.engine);
+  Node from = node(value);
+  const DType to = lazy.node->dtype;
+  const bool yields =
+      aster::dtype::is_weak(from->dtype) && aster::dtype::least_upper(from->dtype, to) == to;
+  if (from->dtype != to && !yields) {
+    return ASTER_FAIL(kDTYPE, "assign of %s to %s", aster::uop::brief(from).text,
+                      aster::uop::brief(lazy.node).text);
+  }
+  from = expand(g, cast(g, from, to), lazy.node->shape());
+  if (from == nullptr) return last_failure();
+  if (writes_through(lazy.node)) return engine::assign(*lazy.engine, lazy, from);
+  engine::set_node(lazy, from);
+  return kOk;
+}
+
+int32_t aster_ml_lazy_clone(aster_ml_lazy* out, const aster_ml_lazy* x) {
+  ASTER_API();
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  Graph& g = build.graph();
+  const Node value = strong(g, node(x));
+  if (value == nullptr) return last_failure();
+  buffer::Storage* storage;
+  ASTER_TRY(
+      buffer::storage_create(&storage, build.context(), bytes_of(value), aster::device::kCpu));
+  const Node target = engine::buffer_node(build.engine(), storage, 0, value->dtype, value->shape());
+  buffer::storage_release(storage);
+  return build.finish(g.assign(target, value));
+}

@@ -1,0 +1,369 @@
+// Random numbers: threefry2x32 of a key (device constant, seed) and a counter of words drawn, as
+// tinygrad lays them out.
+//
+// The counter is a uint64 in storage. Outside captures a draw takes its value on the host and gives
+// it to the graph as a small leaf of its own, so that what is realised first does not matter.
+// Inside a capture the draw assigns the counter in the graph: the program's replays carry it on.
+#include "tensor/random.h"
+
+#include <array>
+#include <bit>
+#include <numbers>
+
+#include "device/device.h"
+#include "engine/engine.h"
+#include "tensor/api.h"
+
+namespace aster::tensor {
+namespace {
+
+using uop::alu;
+using uop::Dims;
+using uop::Op;
+
+// The last 32 bits of SHA-256 of the device's index (0) as four bytes: half of tinygrad's key.
+constexpr uint64_t kDeviceKey = 0x14B81119u;
+constexpr int64_t kMostWords = INT64_C(1) << 40;
+
+struct Random {
+  uint64_t key;
+  buffer::Storage* storage;  // of the counter; internal, so that the context may end
+  engine::Lazy* counter;     // made at the first draw inside a capture; likewise
+};
+
+uint64_t key_of(uint64_t seed) { return kDeviceKey | (seed & 0xFFFFFFFFu) << 32; }
+
+uint64_t& value_of(const Random& random) { return *static_cast<uint64_t*>(random.storage->data); }
+
+void destroy_random(Context& context, void* state) {
+  Random* random = static_cast<Random*>(state);
+  if (random->counter != nullptr) {
+    // Gives back the reference that the counter's cell gave up, and one more so that none is the
+    // last.
+    context.retain();
+    context.retain();
+    free_handle(random->counter);
+  }
+  buffer::storage_release(random->storage);
+  context.heap().destroy(random);
+}
+
+Status random_of(Random** out, Context& context) {
+  *out = static_cast<Random*>(context.state(Module::kTensor));
+  if (*out != nullptr) return kOk;
+  Random* random = context.heap().create<Random>();
+  if (random == nullptr) return out_of_memory(sizeof(Random));
+  const Status status =
+      buffer::storage_create(&random->storage, context, sizeof(uint64_t), device::kCpu);
+  if (!status.ok()) {
+    context.heap().destroy(random);
+    return status;
+  }
+  buffer::storage_make_internal(random->storage);
+  random->key = key_of(context.options().seed);
+  value_of(*random) = 0;
+  context.set_state(Module::kTensor, random, destroy_random);
+  *out = random;
+  return kOk;
+}
+
+// A leaf on the counter's storage itself.
+Node counter_leaf(engine::Engine& engine, const Random& random) {
+  return engine::buffer_node(engine, random.storage, 0, DType::kUInt64, Dims(1, 1));
+}
+
+Status make_counter(Random& random, engine::Engine& engine) {
+  if (random.counter != nullptr) return kOk;
+  ASTER_TRY(engine::lazy_create(&random.counter, engine, counter_leaf(engine, random)));
+  scope_remove(random.counter);
+  engine.context.release();
+  return kOk;
+}
+
+// The counter before this draw of so many words, [1] uint64; the counter moves on.
+Status draw(Node* out, Random& random, engine::Engine& engine, int64_t words) {
+  Graph& g = engine::graph_of(engine);
+  if (engine.recording == nullptr) {
+    // Whatever a capture left unwritten stays so: the storage says what ran.
+    const Node settled = random.counter == nullptr ? nullptr : counter_leaf(engine, random);
+    if (settled != nullptr) engine::set_node(*random.counter, settled);
+    buffer::Storage* snapshot;
+    ASTER_TRY(buffer::storage_create(&snapshot, engine.context, sizeof(uint64_t), device::kCpu));
+    std::memcpy(snapshot->data, random.storage->data, sizeof(uint64_t));
+    *out = engine::buffer_node(engine, snapshot, 0, DType::kUInt64, Dims(1, 1));
+    buffer::storage_release(snapshot);
+    if (*out == nullptr) return last_failure();
+    value_of(random) += static_cast<uint64_t>(words);
+    return kOk;
+  }
+  ASTER_TRY(make_counter(random, engine));
+  const Node by = g.constant_int(DType::kUInt64, words, Dims(1, 1));
+  const Node next = g.alu(Op::kAdd, random.counter->node, by);
+  if (next == nullptr) return last_failure();
+  ASTER_TRY(engine::assign(engine, *random.counter, next));
+  *out = g.alu(Op::kSub, random.counter->node, by);
+  return *out == nullptr ? last_failure() : kOk;
+}
+
+// count words, uint32. Each call of threefry gives two: the first half of the result, then the
+// second.
+Status bits(Node* out, engine::Engine& engine, int64_t count) {
+  if (count < 0 || count > kMostWords) {
+    return ASTER_FAIL(kRANGE, "%lld random words", static_cast<long long>(count));
+  }
+  Random* random;
+  ASTER_TRY(random_of(&random, engine.context));
+  Graph& g = engine::graph_of(engine);
+  if (count == 0) {
+    *out = g.constant_int(DType::kUInt32, 0, Dims(1, 0));
+    return *out == nullptr ? last_failure() : kOk;
+  }
+  Node counter;
+  ASTER_TRY(draw(&counter, *random, engine, count));
+  constexpr int64_t kChunk = INT64_C(0xFFFFFFFF);
+  Vec<Node> chunks(engine.context.heap());
+  for (int64_t done = 0; done < count; done += kChunk) {
+    const int64_t size = std::min(count - done, kChunk), half = (size + 1) / 2;
+    const auto word = [&](uint64_t value) {
+      return Expr{&g, g.constant_word(DType::kUInt64, std::bit_cast<Word>(value), Dims(1, 1))};
+    };
+    const Expr at = Expr{&g, counter} + word(static_cast<uint64_t>(done));
+    const Expr key = alu(Op::kThreefry, at, word(random->key));
+    const Expr low{&g, g.iota(DType::kUInt64, half)};
+    const Expr high = alu(Op::kShl, low + word(static_cast<uint64_t>(half)), word(32));
+    const Expr both = alu(Op::kThreefry, low | high, key);
+    const Node parts[] = {both.cast(DType::kUInt32).n,
+                          alu(Op::kShr, both, word(32)).cast(DType::kUInt32).n};
+    if (parts[0] == nullptr || parts[1] == nullptr) return last_failure();
+    const Node chunk = g.slice(g.cat(parts, 0), Dims(1, 0), Dims(1, 1), Dims(1, size));
+    if (chunk == nullptr) return last_failure();
+    ASTER_TRY(chunks.push(chunk));
+  }
+  *out = g.cat({chunks.data(), chunks.size()}, 0);
+  return *out == nullptr ? last_failure() : kOk;
+}
+
+// How a float dtype is made of random bits: of an unsigned integer of its size, with the bits
+// of 1.0.
+struct Layout {
+  DType dtype, bits;
+  int mantissa;
+  int64_t one;
+};
+constexpr Layout kLayouts[] = {
+    {DType::kFp8E4M3, DType::kUInt8, 3, 0x38},
+    {DType::kFp8E4M3Fnuz, DType::kUInt8, 3, 0x40},
+    {DType::kFp8E5M2, DType::kUInt8, 2, 0x3C},
+    {DType::kFp8E5M2Fnuz, DType::kUInt8, 2, 0x40},
+    {DType::kFloat16, DType::kUInt16, 10, 0x3C00},
+    {DType::kBFloat16, DType::kUInt16, 7, 0x3F80},
+    {DType::kFloat32, DType::kUInt32, 23, 0x3F800000},
+    {DType::kFloat64, DType::kUInt64, 52, INT64_C(0x3FF0000000000000)},
+};
+
+// Words [n] as elements of another size, in memory order: [n * 4 / size].
+Expr regroup(Expr words, DType to) {
+  const size_t size = dtype::size(to);
+  if (words.n == nullptr || size == 4) return words;
+  const int64_t n = words.n->count();
+  if (size == 8) {
+    const Expr pairs = words.reshape(std::array<Word, 2>{n / 2, 2}).cast(to);
+    const auto half = [&](Word column) {
+      return Expr{words.g,
+                  words.g->slice(pairs.n, std::array<Word, 2>{0, column}, std::array<Word, 2>{1, 1},
+                                 std::array<Word, 2>{n / 2, 1})};
+    };
+    return (half(0) | alu(Op::kShl, half(1), 32.0)).reshape(Dims(1, n / 2));
+  }
+  const Word parts = static_cast<Word>(4 / size);
+  const std::array<Word, 2> shape{n, parts};
+  const Expr shift = iota(*words.g, DType::kUInt32, shape, 1) * static_cast<double>(8 * size);
+  return alu(Op::kShr, words.reshape(std::array<Word, 2>{n, 1}), shift)
+      .cast(to)
+      .reshape(Dims(1, n * parts));
+}
+
+Status count_elements(int64_t* out, Words shape) {
+  int64_t n = 1;
+  bool zero = false;
+  for (Word dim : shape) {
+    if (dim < 0)
+      return ASTER_FAIL(kRANGE, "a negative dimension in %s", uop::brief_shape(shape).text);
+    zero |= dim == 0;
+  }
+  for (Word dim : shape) {
+    if (!zero && (!checked_mul(n, dim, &n) || n > kMostWords)) {
+      return ASTER_FAIL(kRANGE, "random numbers of shape %s", uop::brief_shape(shape).text);
+    }
+  }
+  *out = zero ? 0 : n;
+  return kOk;
+}
+
+// Uniform in [0, 1): the top bits become the mantissa of a number in [1, 2), less 1.
+Status uniform(Node* out, engine::Engine& engine, DType dtype, Words shape) {
+  const Layout* layout = nullptr;
+  for (const Layout& row : kLayouts) {
+    if (row.dtype == dtype) layout = &row;
+  }
+  if (layout == nullptr)
+    return ASTER_FAIL(kDTYPE, "random numbers of %s: a float dtype is needed", dtype::name(dtype));
+  int64_t count;
+  ASTER_TRY(count_elements(&count, shape));
+  const int64_t size = static_cast<int64_t>(dtype::size(dtype));
+  int64_t words = (count * size + 3) / 4;
+  Node drawn;
+  ASTER_TRY(bits(&drawn, engine, words));
+  Graph& g = engine::graph_of(engine);
+  const Expr all = regroup({&g, drawn}, layout->bits);
+  if (all.n == nullptr) return last_failure();
+  const Expr taken{&g, g.slice(all.n, Dims(1, 0), Dims(1, 1), Dims(1, count))};
+  const double shift = static_cast<double>(dtype::bits(dtype)) - layout->mantissa;
+  const Expr one{&g, g.constant_int(layout->bits, layout->one, Dims(1, count))};
+  const Expr mantissa = alu(Op::kShr, taken, shift) | one;
+  const Expr unit = Expr{&g, g.bitcast(mantissa.n, dtype)} - 1.0;
+  *out = g.contiguous(unit.reshape(shape).n);
+  return *out == nullptr ? last_failure() : kOk;
+}
+
+// By Box and Muller from two uniform numbers, in float32.
+Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape) {
+  if (!dtype::is_float(dtype)) {
+    return ASTER_FAIL(kDTYPE, "random numbers of %s: a float dtype is needed", dtype::name(dtype));
+  }
+  Dims two;
+  two.push(2);
+  for (Word dim : shape) two.push(dim);
+  Node drawn;
+  ASTER_TRY(uniform(&drawn, engine, DType::kFloat32, two));
+  Graph& g = engine::graph_of(engine);
+  const Expr angle = Expr{&g, select(g, drawn, 0, 0)} * (2 * std::numbers::pi);
+  const Expr other{&g, select(g, drawn, 0, 1)};
+  const Expr radius = sqrt(log2(1.0 - other) * std::numbers::ln2 * -2.0);
+  *out = (sin(std::numbers::pi / 2 - angle) * radius).cast(dtype).n;
+  return *out == nullptr ? last_failure() : kOk;
+}
+
+// Arguments that all the public functions with a shape share.
+struct Request {
+  DType dtype;
+  Words shape;
+};
+Status request(Request* out, int32_t dtype, DType fallback, size_t ndim, const int64_t* shape) {
+  ASTER_TRY(dtype_argument(&out->dtype, dtype, fallback));
+  return shape_argument(&out->shape, ndim, shape);
+}
+
+}  // namespace
+
+engine::Lazy* pending_counter(engine::Engine& engine) {
+  const Random* random = static_cast<Random*>(engine.context.state(Module::kTensor));
+  if (random == nullptr || random->counter == nullptr || engine.recording == nullptr)
+    return nullptr;
+  return random->counter->node->op == Op::kBuffer ? nullptr : random->counter;
+}
+
+}  // namespace aster::tensor
+
+using namespace aster::tensor;  // NOLINT: this file ends with the public functions
+using aster::kOk;
+using aster::Status;
+
+int32_t aster_ml_lazy_manual_seed(const aster_ml_context* context, uint64_t seed) {
+  ASTER_API();
+  aster::Context* impl = context_of(context);
+  const aster::ContextLock lock(impl);
+  ASTER_TRY(lock.status());
+  Random* random;
+  ASTER_TRY(random_of(&random, *impl));
+  random->key = key_of(seed);
+  value_of(*random) = 0;
+  return kOk;
+}
+
+int32_t aster_ml_lazy_random_bits(aster_ml_lazy* out, const aster_ml_context* context,
+                                  int64_t count) {
+  ASTER_API();
+  Build build(out, context);
+  ASTER_TRY(build.status());
+  Node words;
+  ASTER_TRY(bits(&words, build.engine(), count));
+  return build.finish(build.graph().contiguous(words));
+}
+
+int32_t aster_ml_lazy_rand(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype,
+                           size_t ndim, const int64_t* shape) {
+  ASTER_API();
+  Build build(out, context);
+  ASTER_TRY(build.status());
+  Request r;
+  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
+  Node numbers;
+  ASTER_TRY(uniform(&numbers, build.engine(), r.dtype, r.shape));
+  return build.finish(numbers);
+}
+
+int32_t aster_ml_lazy_uniform(aster_ml_lazy* out, const aster_ml_context* context, double low,
+                              double high, int32_t dtype, size_t ndim, const int64_t* shape) {
+  ASTER_API();
+  Build build(out, context);
+  ASTER_TRY(build.status());
+  Request r;
+  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
+  if (!(low < high)) return ASTER_FAIL(kRANGE, "uniform numbers from %g to %g", low, high);
+  if (!aster::dtype::is_float(r.dtype) || aster::dtype::is_weak(r.dtype)) {
+    return ASTER_FAIL(kDTYPE, "uniform numbers of %s: a float dtype is needed",
+                      aster::dtype::name(r.dtype));
+  }
+  Node numbers;
+  ASTER_TRY(uniform(&numbers, build.engine(), DType::kFloat32, r.shape));
+  const Expr scaled = (Expr{&build.graph(), numbers} * (high - low)).cast(r.dtype);
+  return build.finish((scaled + low).n);
+}
+
+int32_t aster_ml_lazy_randint(aster_ml_lazy* out, const aster_ml_context* context, int64_t low,
+                              int64_t high, int32_t dtype, size_t ndim, const int64_t* shape) {
+  ASTER_API();
+  Build build(out, context);
+  ASTER_TRY(build.status());
+  Request r;
+  ASTER_TRY(request(&r, dtype, DType::kInt32, ndim, shape));
+  if (low >= high) {
+    return ASTER_FAIL(kRANGE, "integers from %lld to %lld", static_cast<long long>(low),
+                      static_cast<long long>(high));
+  }
+  if (!aster::dtype::is_int(r.dtype) || aster::dtype::is_weak(r.dtype)) {
+    return ASTER_FAIL(kDTYPE, "random integers of %s", aster::dtype::name(r.dtype));
+  }
+  Node numbers;
+  ASTER_TRY(uniform(&numbers, build.engine(), DType::kFloat32, r.shape));
+  Graph& g = build.graph();
+  const Expr scaled = Expr{&g, numbers} * (static_cast<double>(high) - static_cast<double>(low));
+  const Expr offset{&g, g.constant_int(r.dtype, low, r.shape)};
+  return build.finish((scaled.cast(r.dtype) + offset).n);
+}
+
+int32_t aster_ml_lazy_randn(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype,
+                            size_t ndim, const int64_t* shape) {
+  ASTER_API();
+  Build build(out, context);
+  ASTER_TRY(build.status());
+  Request r;
+  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
+  Node numbers;
+  ASTER_TRY(normal(&numbers, build.engine(), r.dtype, r.shape));
+  return build.finish(numbers);
+}
+
+int32_t aster_ml_lazy_normal(aster_ml_lazy* out, const aster_ml_context* context, double mean,
+                             double std, int32_t dtype, size_t ndim, const int64_t* shape) {
+  ASTER_API();
+  Build build(out, context);
+  ASTER_TRY(build.status());
+  Request r;
+  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
+  if (!(std >= 0)) return ASTER_FAIL(kRANGE, "normal numbers with deviation %g", std);
+  Node numbers;
+  ASTER_TRY(normal(&numbers, build.engine(), r.dtype, r.shape));
+  return build.finish((Expr{&build.graph(), numbers} * std + mean).n);
+}
