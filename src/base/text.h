@@ -34,6 +34,7 @@ class Text {
   void clear() { chars_.clear(); }
   void truncate(size_t size) { chars_.truncate(size); }
   Status status() const { return status_; }
+  Memory& memory() const { return chars_.memory(); }
 
  private:
   Vec<char> chars_;

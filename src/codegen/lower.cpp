@@ -1,0 +1,459 @@
+#include "codegen/lower.h"
+
+#include <algorithm>
+
+namespace aster::codegen {
+namespace {
+
+class Lowerer {
+ public:
+  Lowerer(const Kernel& kernel, const Plan& plan, const Target& target, Memory& memory)
+      : kernel_(kernel), plan_(plan), target_(target), memory_(memory), e_(kernel, target, memory), accumulators_(memory) {
+    for (int r = 0; r < kMaxRanges; ++r) reset_bounds(r);
+  }
+
+  Status run(Text& out, const char* name) {
+    ASTER_TRY(e_.open_block());
+    ASTER_TRY(e_.declare_params());
+    ASTER_TRY(e_.open_block());
+    e_.head() << "for (vi64x1 task = begin; task < end; ++task) {\n";
+    int64_t first = 0;
+    for (size_t i = 0; i < kernel_.roots.size(); ++i) {
+      ASTER_TRY(root(kernel_.roots[i], plan_.tasks[i], first));
+      first += plan_.tasks[i].total;
+    }
+    ASTER_TRY(e_.close_block());
+    out << "void " << name << "(void *const *params, vi64x1 begin, vi64x1 end) {\n";
+    out << e_.head().view() << e_.here().view() << "}\n";
+    ASTER_TRY(e_.here().status());
+    return out.status();
+  }
+
+ private:
+  struct Bounds {
+    char lo[24], hi[24];
+  };
+  const Segment& segment(int i) const { return kernel_.segments[static_cast<size_t>(i)]; }
+  const Region& region(int i) const { return kernel_.regions[static_cast<size_t>(i)]; }
+
+  void reset_bounds(int r) {
+    set_text(bounds_[r].lo, "0");
+    Digits digits(kernel_.size(r));
+    set_text(bounds_[r].hi, digits.view());
+  }
+  struct Digits {
+    explicit Digits(int64_t value) { length = std::snprintf(text, sizeof(text), "%lld", static_cast<long long>(value)); }
+    std::string_view view() const { return {text, static_cast<size_t>(length)}; }
+    char text[24];
+    int length;
+  };
+  static void set_text(char (&to)[24], std::string_view from) {
+    const size_t n = std::min(from.size(), sizeof(to) - 1);
+    std::memcpy(to, from.data(), n);
+    to[n] = '\0';
+  }
+
+  // ---- Tasks ----
+
+  Status root(int at, const Tasks& tasks, int64_t first) {
+    ASTER_TRY(e_.open_block());
+    Text& head = e_.head();
+    if (kernel_.roots.size() > 1) {
+      head << "if (task >= " << first << " && task < " << first + tasks.total << ") {\n";
+    } else {
+      head << "{\n";
+    }
+    const Nest& nest = plan_.segments[static_cast<size_t>(at)];
+    int64_t inner = tasks.total;
+    for (int i = 0; i < tasks.loops; ++i) {
+      const int r = nest.loops[i].range;
+      const int64_t chunk = i + 1 == tasks.loops ? tasks.chunk : nest.loops[i].step;
+      inner /= tasks.counts[i];
+      if (tasks.counts[i] == 1) continue;
+      head << "const vi64x1 k" << r << " = (task - " << first << ") / " << inner << " % " << tasks.counts[i] << ";\n";
+      head << "const vi64x1 lo" << r << " = k" << r << " * " << chunk << ";\n";
+      head << "const vi64x1 hi" << r << " = k" << r << " == " << tasks.counts[i] - 1 << " ? " << kernel_.size(r)
+           << " : lo" << r << " + " << chunk << ";\n";
+      name_bounds(r, "lo", "hi");
+    }
+    ASTER_TRY(loops(at, 0));
+    for (int i = 0; i < tasks.loops; ++i) reset_bounds(nest.loops[i].range);
+    return e_.close_block();
+  }
+
+  void name_bounds(int r, const char* lo, const char* hi) {
+    std::snprintf(bounds_[r].lo, sizeof(bounds_[r].lo), "%s%d", lo, r);
+    std::snprintf(bounds_[r].hi, sizeof(bounds_[r].hi), "%s%d", hi, r);
+  }
+
+  // ---- Loops of a segment ----
+
+  Status loops(int at, int i) {
+    const Nest& nest = plan_.segments[static_cast<size_t>(at)];
+    if (i == nest.loop_count) return body(at);
+    const Loop& loop = nest.loops[i];
+    const int r = loop.range;
+    if (loop.block) return block_loop(at, i);
+    RangeState& state = e_.range(r);
+    state.copies = nest.copies(r);
+    state.lanes = r == nest.vector ? nest.lanes : 1;
+    if (state.lanes > 1) e_.set_vector(r, state.lanes);
+    if (state.copies > 1) tiles_[tile_count_++] = r;
+    const int64_t step = nest.step(r);
+    const bool even = kernel_.size(r) % step == 0;
+    ASTER_TRY(open_range(r));
+    Text& head = e_.head();
+    const Bounds& b = bounds_[r];
+    if (step == 1 || even) {
+      head << "for (vi64x1 i" << r << " = " << b.lo << "; i" << r << " < " << b.hi << "; i" << r << " += " << step
+           << ") {\n";
+    } else if (nest.overlap) {
+      head << "for (vi64x1 j" << r << " = " << b.lo << "; j" << r << " < " << b.hi << "; j" << r << " += " << step
+           << ") {\nconst vi64x1 i" << r << " = j" << r << " < " << b.hi << " - " << step << " ? j" << r << " : " << b.hi
+           << " - " << step << ";\n";
+    } else {
+      head << "for (vi64x1 i" << r << " = " << b.lo << "; i" << r << " <= " << b.hi << " - " << step << "; i" << r
+           << " += " << step << ") {\n";
+    }
+    ASTER_TRY(loops(at, i + 1));
+    ASTER_TRY(e_.close_block());
+    if (state.copies > 1) --tile_count_;
+    if (state.lanes > 1) e_.set_vector(-1, 1);
+    state.copies = state.lanes = 1;
+    if (step > 1 && !even && !nest.overlap) {
+      ASTER_TRY(open_range(r));
+      e_.head() << "for (vi64x1 i" << r << " = " << b.hi << " - (" << b.hi << " - " << b.lo << ") % " << step << "; i" << r
+                << " < " << b.hi << "; ++i" << r << ") {\n";
+      ASTER_TRY(loops(at, i + 1));
+      ASTER_TRY(e_.close_block());
+    }
+    return kOk;
+  }
+
+  Status open_range(int r) {
+    ASTER_TRY(e_.open_block());
+    e_.range(r).open = true;
+    e_.range(r).depth = e_.depth();
+    return kOk;
+  }
+
+  Status block_loop(int at, int i) {
+    const Loop& loop = plan_.segments[static_cast<size_t>(at)].loops[i];
+    const int r = loop.range;
+    ASTER_TRY(e_.open_block());
+    const Bounds saved = bounds_[r];
+    Text& head = e_.head();
+    head << "for (vi64x1 b" << r << " = " << saved.lo << "; b" << r << " < " << saved.hi << "; b" << r << " += " << loop.step
+         << ") {\nconst vi64x1 e" << r << " = b" << r << " < " << saved.hi << " - " << loop.step << " ? b" << r << " + "
+         << loop.step << " : " << saved.hi << ";\n";
+    name_bounds(r, "b", "e");
+    ASTER_TRY(loops(at, i + 1));
+    bounds_[r] = saved;
+    return e_.close_block();
+  }
+
+  Status body(int at) {
+    for (int r : segment(at).folds) ASTER_TRY(folds(r));
+    if (segment(at).stores >= 0) ASTER_TRY(stores(region(segment(at).stores)));
+    for (int child : segment(at).children) ASTER_TRY(loops(child, 0));
+    return kOk;
+  }
+
+  // Runs body for every copy of the tiles that are open.
+  template <typename Body>
+  Status each_copy(Body body, int tile = 0) {
+    if (tile == tile_count_) return body();
+    RangeState& state = e_.range(tiles_[tile]);
+    for (state.copy = 0; state.copy < state.copies; ++state.copy) {
+      const Status status = each_copy(body, tile + 1);
+      if (!status.ok()) return status;
+    }
+    state.copy = 0;
+    return kOk;
+  }
+
+  // Whether no range outside `set` stands at another copy than its first.
+  bool canonical(RangeSet set) {
+    for (int i = 0; i < tile_count_; ++i) {
+      if (!has(set, tiles_[i]) && e_.range(tiles_[i]).copy != 0) return false;
+    }
+    return true;
+  }
+
+  Status stores(const Region& r) {
+    const auto values = [&]() -> Status {
+      for (Node node : r.nodes) {
+        if (node->op != Op::kFold) ASTER_TRY(e_.emit(node));
+      }
+      return kOk;
+    };
+    ASTER_TRY(each_copy(values));
+    // Everything is read before anything is written: results may take the place of operands.
+    return each_copy([&]() -> Status {
+      for (Node store : r.roots) {
+        if (canonical(kernel_.ranges(store->src(1)) | kernel_.ranges(store->src(2)))) ASTER_TRY(e_.store(store));
+      }
+      return kOk;
+    });
+  }
+
+  // ---- Folds ----
+
+  // What the folds of one region share while their loops are written.
+  struct FoldLoops {
+    const Region* region;
+    const Nest* nest;
+    int tiles;         // open when the accumulators were declared
+    int64_t total;     // accumulators of one fold
+    bool own_vector;
+  };
+
+  static Op operation(Node fold) { return static_cast<Op>(fold->arg(0)); }
+
+  Value& accumulator(const FoldLoops& f, size_t fold) {
+    int64_t at = 0;
+    for (int i = 0; i < f.tiles; ++i) at = at * accumulator_copies_[i] + e_.range(accumulator_tiles_[i]).copy;
+    return accumulators_[static_cast<size_t>(static_cast<int64_t>(fold) * f.total + at)];
+  }
+
+  RangeSet fold_set(const FoldLoops& f, Node fold) const { return kernel_.ranges(fold) | f.region->own.set(); }
+
+  // A product that only this sum reads is added with one rounding.
+  bool fuses(const Region& r, Node fold) const {
+    const Node product = fold->src(0);
+    if (operation(fold) != Op::kAdd || product->op != Op::kMul) return false;
+    if (product->dtype != DType::kFloat32 && product->dtype != DType::kFloat64) return false;
+    for (Node node : r.nodes) {
+      for (Node source : node->src()) {
+        if (source == product) return false;
+      }
+    }
+    for (Node other : r.roots) {
+      if (other != fold && other->src(0) == product) return false;
+    }
+    return true;
+  }
+
+  Status folds(int at) {
+    const Region& r = region(at);
+    const Nest& nest = plan_.folds[static_cast<size_t>(at)];
+    FoldLoops f{&r, &nest, 0, 1, nest.vector >= 0};
+    if (f.own_vector && nest.lanes > 1) e_.set_vector(nest.vector, nest.lanes);
+    const int outer_tiles = tile_count_;
+    for (int range : r.own) {
+      RangeState& state = e_.range(range);
+      state.copies = nest.copies(range);
+      state.lanes = range == nest.vector ? nest.lanes : 1;
+      state.copy = 0;
+      if (state.copies > 1) tiles_[tile_count_++] = range;
+    }
+    f.tiles = tile_count_;
+    for (int i = 0; i < f.tiles; ++i) {
+      accumulator_tiles_[i] = tiles_[i];
+      accumulator_copies_[i] = e_.range(tiles_[i]).copies;
+      f.total *= accumulator_copies_[i];
+    }
+    accumulators_.clear();
+    ASTER_TRY(accumulators_.resize(r.roots.size() * static_cast<size_t>(f.total), Value{}));
+    ASTER_TRY(each_copy([&]() { return declare(f); }));
+    ASTER_TRY(fold_loops(f, 0));
+    tile_count_ = outer_tiles;
+    for (int range : r.own) {
+      e_.range(range).copies = 1;
+      e_.range(range).copy = 0;
+    }
+    ASTER_TRY(each_copy([&]() { return finish(f); }));
+    for (int range : r.own) e_.range(range).lanes = 1;
+    if (f.own_vector) e_.set_vector(-1, 1);
+    return kOk;
+  }
+
+  Status declare(const FoldLoops& f) {
+    for (size_t i = 0; i < f.region->roots.size(); ++i) {
+      const Node fold = f.region->roots[i];
+      if (!canonical(fold_set(f, fold))) continue;
+      const bool truth = fold->dtype == DType::kBool;
+      const int lanes = f.own_vector || e_.varies(fold) ? e_.lanes() : 1;
+      DType dtype = dtype::is_narrow_float(fold->dtype) ? DType::kFloat32 : storage_of(fold->dtype);
+      if (truth) {
+        const int bytes = lanes > 1 ? std::clamp(target_.vector_bytes / lanes, 1, 8) : 4;
+        dtype = bytes == 1 ? DType::kInt8 : bytes == 2 ? DType::kInt16 : bytes == 4 ? DType::kInt32 : DType::kInt64;
+      }
+      Value& v = accumulator(f, i);
+      ASTER_TRY(e_.fresh(&v, dtype, truth, lanes, e_.depth()));
+      Text& text = e_.define(v, false);
+      e_.write_identity(text, operation(fold), dtype, truth, lanes);
+      text << ";\n";
+    }
+    return kOk;
+  }
+
+  Status fold_loops(const FoldLoops& f, int i) {
+    if (i == f.nest->loop_count) return each_copy([&]() { return update(f, {}); });
+    const int r = f.nest->loops[i].range;
+    const int64_t step = f.nest->step(r), size = kernel_.size(r);
+    const int64_t whole = size / step * step;
+    ASTER_TRY(open_range(r));
+    e_.head() << "for (vi64x1 i" << r << " = 0; i" << r << " < " << whole << "; i" << r << " += " << step << ") {\n";
+    ASTER_TRY(fold_loops(f, i + 1));
+    ASTER_TRY(e_.close_block());
+    return whole < size ? fold_tail(f, r, whole) : kOk;
+  }
+
+  // What is left of the vectorised range, vector by vector; the last one ends with the range and leaves out the lanes
+  // that were added before.
+  Status fold_tail(const FoldLoops& f, int r, int64_t from) {
+    const int64_t n = f.nest->lanes, size = kernel_.size(r);
+    RangeState& state = e_.range(r);
+    const int copies = state.copies;
+    if (copies > 1) --tile_count_;
+    state.copies = 1;
+    ASTER_TRY(open_range(r));
+    const bool masked = (size - from) % n != 0;
+    Text& head = e_.head();
+    head << "for (vi64x1 j" << r << " = " << from << "; j" << r << " < " << size << "; j" << r << " += " << n
+         << ") {\nconst vi64x1 i" << r << " = j" << r << " < " << size - n << " ? j" << r << " : " << size - n << ";\n";
+    char past[32] = {};
+    if (masked) std::snprintf(past, sizeof(past), "j%d - i%d", r, r);
+    ASTER_TRY(each_copy([&]() { return update(f, past); }));
+    ASTER_TRY(e_.close_block());
+    state.copies = copies;
+    if (copies > 1) ++tile_count_;
+    return kOk;
+  }
+
+  // Takes in the values of one iteration. past: text of the number of first lanes to leave out, if any.
+  Status update(const FoldLoops& f, std::string_view past) {
+    const Region& r = *f.region;
+    for (Node node : r.nodes) {
+      bool skip = node->op == Op::kFold;
+      for (Node fold : r.roots) skip |= fold->src(0) == node && fuses(r, fold);
+      if (!skip) ASTER_TRY(e_.emit(node));
+    }
+    for (size_t i = 0; i < r.roots.size(); ++i) {
+      const Node fold = r.roots[i];
+      if (!canonical(fold_set(f, fold))) continue;
+      const Value acc = accumulator(f, i);
+      Text combined(memory_);
+      ASTER_TRY(write_update(combined, r, fold, acc));
+      Text& text = e_.here();
+      text << acc << " = ";
+      if (past.empty()) {
+        text << combined.view() << ";\n";
+        continue;
+      }
+      // Lane numbers compared in integers of the accumulator's width.
+      const DType mask = mask_of(acc.dtype);
+      e_.write_call(text, MathFn::kSelect, acc.truth ? mask : acc.dtype, acc.lanes);
+      text << "((";
+      e_.write_type(text, mask, acc.lanes);
+      text << ")((";
+      e_.write_type(text, mask, acc.lanes);
+      text << "){";
+      for (int lane = 0; lane < acc.lanes; ++lane) text << (lane == 0 ? "" : ", ") << lane;
+      text << "} >= (";
+      e_.write_type(text, mask, 1);
+      text << ")(" << past << ")), " << combined.view() << ", " << acc << ");\n";
+    }
+    return e_.here().status();
+  }
+
+  Status write_update(Text& out, const Region& r, Node fold, const Value& acc) {
+    const auto lanes_of = [&](Value* v, Node node) -> Status {
+      *v = e_.value(node);
+      if (v->id == 0) return ASTER_FAIL(kINTERNAL, "a Fold's %s has no value", info(node->op).name);
+      if (acc.lanes > 1 && v->truth) return e_.mask_as(v, *v, acc.dtype);
+      return acc.lanes > 1 && v->lanes == 1 ? e_.spread(v, *v) : kOk;
+    };
+    Text name(memory_), other(memory_);
+    name << acc;
+    if (fuses(r, fold)) {
+      Value a, b;
+      ASTER_TRY(lanes_of(&a, fold->src(0)->src(0)));
+      ASTER_TRY(lanes_of(&b, fold->src(0)->src(1)));
+      e_.write_call(out, MathFn::kFma, acc.dtype, acc.lanes);
+      out << '(' << a << ", " << b << ", " << acc << ')';
+      return out.status();
+    }
+    Value v;
+    ASTER_TRY(lanes_of(&v, fold->src(0)));
+    other << v;
+    return e_.write_combine(out, operation(fold), acc.dtype, acc.truth, acc.lanes, name.view(), other.view());
+  }
+
+  // Adds up the accumulators of each fold, then the lanes, always in the same order.
+  Status finish(const FoldLoops& f) {
+    const int own = f.nest->vector;
+    const int copies = own >= 0 ? f.nest->copies(own) : 1;
+    for (size_t i = 0; i < f.region->roots.size(); ++i) {
+      const Node fold = f.region->roots[i];
+      if (!canonical(kernel_.ranges(fold))) continue;
+      Text a(memory_), b(memory_), combined(memory_);
+      for (int half = copies / 2; half >= 1; half /= 2) {
+        for (int copy = 0; copy < half; ++copy) {
+          RangeState& state = e_.range(own);
+          state.copy = copy;
+          const Value to = accumulator(f, i);
+          state.copy = copy + half;
+          const Value from = accumulator(f, i);
+          state.copy = 0;
+          a.clear(), b.clear(), combined.clear();
+          a << to;
+          b << from;
+          ASTER_TRY(e_.write_combine(combined, operation(fold), to.dtype, to.truth, to.lanes, a.view(), b.view()));
+          e_.here() << to << " = " << combined.view() << ";\n";
+        }
+      }
+      Value out = accumulator(f, i);
+      if (f.own_vector && out.lanes > 1) ASTER_TRY(across_lanes(&out, operation(fold)));
+      if (dtype::is_narrow_float(fold->dtype)) ASTER_TRY(e_.round_to(&out, out, fold->dtype));
+      ASTER_TRY(e_.remember(fold, out));
+    }
+    return kOk;
+  }
+
+  Status across_lanes(Value* v, Op op) {
+    Value out;
+    ASTER_TRY(e_.fresh(&out, v->truth ? DType::kInt32 : v->dtype, v->truth, 1, e_.depth()));
+    Text& text = e_.define(out);
+    const bool function = !v->truth && op != Op::kAnd && op != Op::kOr;
+    if (function) {
+      const MathFn fn = op == Op::kAdd   ? MathFn::kHorizontalSum
+                        : op == Op::kMul ? MathFn::kHorizontalProd
+                        : op == Op::kMax ? MathFn::kHorizontalMax
+                                         : MathFn::kHorizontalMin;
+      e_.write_call(text, fn, v->dtype, v->lanes);
+      text << '(' << *v << ");\n";
+    } else {
+      const bool all = op == Op::kAnd || (v->truth && (op == Op::kMul || op == Op::kMin));
+      text << '(';
+      for (int lane = 0; lane < v->lanes; ++lane) {
+        if (lane != 0) text << (all ? " & " : " | ");
+        text << *v << '[' << lane << ']';
+      }
+      text << (v->truth ? ") != 0;\n" : ");\n");
+    }
+    *v = out;
+    return text.status();
+  }
+
+  const Kernel& kernel_;
+  const Plan& plan_;
+  const Target& target_;
+  Memory& memory_;
+  Emitter e_;
+  Bounds bounds_[kMaxRanges];
+  int tiles_[kMaxRanges] = {};  // tiled ranges that are open
+  int tile_count_ = 0;
+  Vec<Value> accumulators_;
+  int accumulator_tiles_[kMaxRanges] = {};
+  int accumulator_copies_[kMaxRanges] = {};
+};
+
+}  // namespace
+
+Status lower(Text& out, const char* name, const Kernel& kernel, const Plan& plan, const Target& target, Memory& memory) {
+  return Lowerer(kernel, plan, target, memory).run(out, name);
+}
+
+}  // namespace aster::codegen

@@ -1,0 +1,434 @@
+#include "codegen/plan.h"
+
+#include <algorithm>
+
+namespace aster::codegen {
+namespace {
+
+// Numbers found with bench_codegen.
+constexpr double kUniformCost = 0.5;   // an access that is the same for all lanes
+constexpr double kMaskedCost = 2.5;    // a contiguous access under a mask
+constexpr double kShuffleCost = 3;     // strides -1 and 2
+constexpr double kGatherCost = 1.2;    // an access lane by lane, for each lane
+constexpr double kOpaqueCost = 2;      // the same where the index is not linear
+constexpr double kHorizontalCost = 10; // adding up the lanes of an accumulator
+constexpr double kTaskCost = 30000;    // least work of a task
+constexpr int64_t kEnoughTasks = 128;   // more loops are not cut
+constexpr double kHeavy = 12;          // a body of so many operations needs no copies to keep the CPU busy
+constexpr int64_t kBlock = 64;         // rows of a block that is read across
+constexpr double kMaxPanelBytes = 1 << 20;
+
+int floor_power_of_two(int64_t x) {
+  int p = 1;
+  while (p * 2 <= x && p < 64) p *= 2;
+  return p;
+}
+
+class Planner {
+ public:
+  Planner(Plan& plan, const Kernel& kernel, const Target& target)
+      : plan_(plan), kernel_(kernel), target_(target) {}
+
+  Status run() {
+    Vec<Nest>& nests = plan_.segments;
+    ASTER_TRY(nests.resize(kernel_.segments.size(), Nest{}));
+    ASTER_TRY(plan_.folds.resize(kernel_.regions.size(), Nest{}));
+    for (int root : kernel_.roots) {
+      choose_vector(root);
+      choose_loops(root);
+      Tasks tasks;
+      split(&tasks, root);
+      ASTER_TRY(plan_.tasks.push(tasks));
+    }
+    return kOk;
+  }
+
+ private:
+  const Segment& segment(int i) const { return kernel_.segments[static_cast<size_t>(i)]; }
+  const Region& region(int i) const { return kernel_.regions[static_cast<size_t>(i)]; }
+  Nest& nest(int i) { return plan_.segments[static_cast<size_t>(i)]; }
+  Nest& fold_nest(int i) { return plan_.folds[static_cast<size_t>(i)]; }
+
+  // Regions of a segment and those below it.
+  template <typename Body>
+  void each_region(int at, Body body) const {
+    for (int r : segment(at).folds) body(r);
+    if (segment(at).stores >= 0) body(segment(at).stores);
+    for (int child : segment(at).children) each_region(child, body);
+  }
+
+  int lanes(const Region& r, int v) const {
+    int widest = 1;
+    for (Node node : r.nodes) {
+      if (has(kernel_.ranges(node), v)) widest = std::max(widest, lane_bytes(kernel_, node));
+    }
+    for (Node root : r.roots) {
+      const DType dtype = r.folds ? root->dtype : root->src(2)->dtype;
+      if (dtype != DType::kBool) widest = std::max(widest, lane_bytes(kernel_, r.folds ? root : root->src(2)));
+    }
+    return target_.vector_bytes / widest;
+  }
+
+  double access_cost(const Access& a, int v, int lanes) const {
+    if (v < 0) return 1;
+    if (has(a.opaque, v)) return kOpaqueCost * lanes;
+    if (!has(a.ranges | a.gate, v)) return kUniformCost;
+    const int64_t stride = kernel_.stride(a.node->src(1), v);
+    if (stride == 1) return has(a.gate, v) ? kMaskedCost : 1;
+    if (stride == 0) return has(a.gate, v) ? kGatherCost * lanes : kUniformCost;
+    if ((stride == -1 || stride == 2) && !a.store) return has(a.gate, v) ? kGatherCost * lanes : kShuffleCost;
+    return kGatherCost * lanes;
+  }
+
+  double body_cost(const Region& r, int v, int lanes) const {
+    double cost = r.operations;
+    for (const Access& a : r.accesses) cost += access_cost(a, v, lanes);
+    return cost;
+  }
+
+  // Of all iterations of a region vectorised along v (-1: not at all) with at most so many lanes.
+  double region_cost(const Region& r, int v, int most_lanes) const {
+    if (v < 0) return r.iterations * body_cost(r, -1, 1);
+    const int n = std::min(most_lanes, floor_power_of_two(kernel_.size(v)));
+    const double size = static_cast<double>(kernel_.size(v));
+    const double vectors = static_cast<double>((kernel_.size(v) + n - 1) / n);
+    double cost = r.iterations / size * vectors * body_cost(r, v, n);
+    if (has(r.own.set(), v)) {
+      double times = r.iterations;
+      for (int range : r.own) times /= static_cast<double>(kernel_.size(range));
+      cost += times * kHorizontalCost * static_cast<double>(r.roots.size());
+    }
+    return cost;
+  }
+
+  int subtree_lanes(int at, int v) const {
+    int least = 64;
+    each_region(at, [&](int r) { least = std::min(least, lanes(region(r), v)); });
+    return least;
+  }
+
+  double subtree_cost(int at, int v) const {
+    const int most = subtree_lanes(at, v);
+    double cost = 0;
+    each_region(at, [&](int r) { cost += region_cost(region(r), v, most); });
+    return cost;
+  }
+
+  // The best of a region of folds along its own ranges.
+  double own_cost(const Region& r, int* best) const {
+    *best = -1;
+    double least = region_cost(r, -1, 1);
+    for (int v : r.own) {
+      if (kernel_.size(v) < 2) continue;
+      const double cost = region_cost(r, v, lanes(r, v));
+      if (cost < least) least = cost, *best = v;
+    }
+    return least;
+  }
+
+  // Cost of a segment and all below it with the best choices; *best is the segment's own vector range.
+  double best_cost(int at, int* best) const {
+    *best = -1;
+    double none = 0;
+    int ignored;
+    for (int r : segment(at).folds) none += own_cost(region(r), &ignored);
+    if (segment(at).stores >= 0) none += region_cost(region(segment(at).stores), -1, 1);
+    for (int child : segment(at).children) none += best_cost(child, &ignored);
+    double least = none;
+    for (int v : segment(at).ranges) {
+      if (kernel_.size(v) < 2) continue;
+      const double cost = subtree_cost(at, v);
+      if (cost <= least) least = cost, *best = v;
+    }
+    return least;
+  }
+
+  void choose_vector(int at) {
+    Nest& own = nest(at);
+    (void)best_cost(at, &own.vector);
+    if (own.vector >= 0) {
+      own.lanes = std::min(subtree_lanes(at, own.vector), floor_power_of_two(kernel_.size(own.vector)));
+      return;
+    }
+    for (int r : segment(at).folds) {
+      Nest& fold = fold_nest(r);
+      (void)own_cost(region(r), &fold.vector);
+      if (fold.vector >= 0) {
+        fold.lanes = std::min(lanes(region(r), fold.vector), floor_power_of_two(kernel_.size(fold.vector)));
+      }
+    }
+    for (int child : segment(at).children) choose_vector(child);
+  }
+
+  bool reads_what_it_writes(int at) const {
+    bool found = false;
+    each_region(at, [&](int r) {
+      for (const Access& a : region(r).accesses) found |= a.store && kernel_.read(a.node->src(0));
+    });
+    return found;
+  }
+
+  // Vector range that is active in a segment: its own or that of a segment around it.
+  int active_vector(int at) const {
+    for (; at >= 0; at = segment(at).parent) {
+      const int v = plan_.segments[static_cast<size_t>(at)].vector;
+      if (v >= 0) return v;
+    }
+    return -1;
+  }
+
+  void choose_loops(int at) {
+    Nest& own = nest(at);
+    own.overlap = !reads_what_it_writes(at);
+    choose_tiles(at);
+    order_loops(at);
+    for (int r : segment(at).folds) choose_fold_loops(at, r);
+    for (int child : segment(at).children) choose_loops(child);
+  }
+
+  void add_tile(Nest& n, int range, int64_t copies) const {
+    if (copies > 1 && n.tile_count < Nest::kMaxTiles) n.tiles[n.tile_count++] = Tile{range, static_cast<int>(copies)};
+  }
+
+  // At most `most` copies of `unit` elements, the same number in every tile, with as little overlap as that allows.
+  int64_t even_copies(int range, int64_t unit, int64_t most) const {
+    const int64_t vectors = kernel_.size(range) / unit;
+    if (vectors <= 1 || most <= 1) return 1;
+    const int64_t all = (kernel_.size(range) + unit - 1) / unit;
+    const int64_t tiles = (all + most - 1) / most;
+    return std::min((all + tiles - 1) / tiles, vectors);
+  }
+
+  // What a tile along range saves: accesses that all its copies share.
+  double reuse(const Region& r, int range, int v, int lanes) const {
+    double saved = 0;
+    bool other = false;
+    for (const Access& a : r.accesses) {
+      if (has(a.ranges | a.gate, range)) {
+        other = true;
+      } else {
+        saved += access_cost(a, v, lanes);
+      }
+    }
+    return other ? saved : 0;
+  }
+
+  void choose_tiles(int at) {
+    Nest& own = nest(at);
+    if (!segment(at).children.empty()) return;
+    if (segment(at).folds.empty()) {
+      if (own.vector >= 0 && region(segment(at).stores).operations <= kHeavy && own.overlap) {
+        add_tile(own, own.vector, even_copies(own.vector, own.lanes, 2));
+      }
+      return;
+    }
+    int heaviest = segment(at).folds[0];
+    int roots = 0;
+    for (int r : segment(at).folds) {
+      if (region(r).iterations > region(heaviest).iterations) heaviest = r;
+      roots = std::max(roots, static_cast<int>(region(r).roots.size()));
+    }
+    const Region& body = region(heaviest);
+    const int64_t registers = target_.vector_bytes == 64 ? 16 : target_.vector_bytes == 32 ? 12 : 8;
+    int64_t accumulators = std::max<int64_t>(registers / roots, 1);
+    if (body.operations > kHeavy) accumulators = std::min<int64_t>(accumulators, 2);
+    const int v = own.vector >= 0 ? own.vector : fold_nest(heaviest).vector;
+    const int n = own.vector >= 0 ? own.lanes : fold_nest(heaviest).lanes;
+    if (own.vector < 0) {
+      tile_dot(own, body, v, n, std::min<int64_t>(accumulators, 16));
+      return;
+    }
+    int other = -1;
+    double most = 0;
+    for (int range : segment(at).ranges) {
+      const double saved = range == v ? 0 : reuse(body, range, v, n);
+      if (saved > most && kernel_.size(range) > 1) most = saved, other = range;
+    }
+    const int64_t vectors = kernel_.size(v) / n;
+    if (other < 0) {
+      add_tile(own, v, even_copies(v, n, std::min<int64_t>(accumulators, 8)));
+      return;
+    }
+    // Two vectors wide and the rest of the registers high, unless the range is too short for that.
+    const int64_t wide = std::min<int64_t>(2, vectors);
+    int64_t high = std::min(accumulators / wide, kernel_.size(other));
+    high = even_copies(other, 1, std::max<int64_t>(high, 1));
+    add_tile(own, other, high);
+    add_tile(own, v, even_copies(v, n, std::max<int64_t>(accumulators / high, 1) >= 2
+                                           ? std::max<int64_t>(2, accumulators / high / 2 * 2)
+                                           : 1));
+  }
+
+  // Folds vectorised along their own range: rows and columns that share loads, 4 by 4 at most.
+  void tile_dot(Nest& own, const Region& body, int v, int n, int64_t accumulators) {
+    int64_t left = accumulators;
+    for (int round = 0; round < 2 && left >= 4; ++round) {
+      int best = -1;
+      double most = 0;
+      for (int range : kernel_.segments[static_cast<size_t>(body.segment)].ranges) {
+        const double saved = reuse(body, range, v, n);
+        if (saved > most && kernel_.size(range) > 1 && own.copies(range) == 1) most = saved, best = range;
+      }
+      if (best < 0) return;
+      const int64_t copies = even_copies(best, 1, 4);
+      add_tile(own, best, copies);
+      left /= copies;
+    }
+  }
+
+  // A range that some access of the stores reads contiguously while it strides along v: rows of the block that is
+  // then worked on while it stays in the cache.
+  int crossing_range(int at, int v) const {
+    if (segment(at).stores < 0 || !segment(at).folds.empty() || !segment(at).children.empty()) return -1;
+    for (const Access& a : region(segment(at).stores).accesses) {
+      const int64_t stride = kernel_.stride(a.node->src(1), v);
+      if (!has(a.ranges, v) || has(a.opaque, v) || (stride >= -4 && stride <= 4)) continue;
+      for (int range : segment(at).ranges) {
+        const int64_t across = kernel_.stride(a.node->src(1), range);
+        if (range != v && (across == 1 || across == -1) && !has(a.opaque, range)) return range;
+      }
+    }
+    return -1;
+  }
+
+  void order_loops(int at) {
+    Nest& own = nest(at);
+    const int v = own.vector;
+    const auto push = [&](int range, int64_t step, bool block) {
+      own.loops[own.loop_count++] = Loop{range, step, block};
+    };
+    const int across = v >= 0 && own.overlap ? crossing_range(at, v) : -1;
+    const bool contracts = !segment(at).folds.empty() && v >= 0;
+    int high = -1;  // the tiled range right before v: its loop goes inside that of v, whose panel stays in the cache
+    const RangeList& ranges = segment(at).ranges;
+    for (int i = 0; contracts && i + 1 < ranges.count; ++i) {
+      if (ranges.at[i + 1] == v && own.copies(ranges.at[i]) > 1 && panel_bytes(at, ranges.at[i]) <= kMaxPanelBytes) {
+        high = ranges.at[i];
+      }
+    }
+    for (int range : ranges) {
+      if (range == v || range == across || range == high) continue;
+      push(range, own.step(range), false);
+    }
+    if (across >= 0) push(across, kBlock, true);
+    if (v >= 0) {
+      // Contractions keep v where it was among the ranges; everything else walks along it innermost.
+      int place = own.loop_count;
+      if (contracts && high < 0) {
+        place = 0;
+        for (int range : ranges) {
+          if (range == v) break;
+          ++place;
+        }
+      }
+      for (int i = own.loop_count; i > place; --i) own.loops[i] = own.loops[i - 1];
+      own.loops[place] = Loop{v, own.step(v), false};
+      ++own.loop_count;
+    }
+    if (across >= 0) push(across, own.step(across), false);
+    if (high >= 0) push(high, own.step(high), false);
+  }
+
+  // Bytes that the folds of a segment read again for every step of `range` while the other loops stand still.
+  double panel_bytes(int at, int range) const {
+    double bytes = 0;
+    for (int r : segment(at).folds) {
+      for (const Access& a : region(r).accesses) {
+        if (has(a.ranges, range)) continue;
+        double elements = 1;
+        for (int own : region(r).own) {
+          if (has(a.ranges, own)) elements *= static_cast<double>(kernel_.size(own));
+        }
+        const Nest& n = plan_.segments[static_cast<size_t>(at)];
+        bytes += elements * static_cast<double>(n.step(n.vector) * static_cast<int64_t>(dtype::size(a.node->dtype)));
+      }
+    }
+    return bytes;
+  }
+
+  void choose_fold_loops(int at, int r) {
+    Nest& fold = fold_nest(r);
+    const Region& body = region(r);
+    const int v = fold.vector;
+    if (v >= 0) {
+      // Accumulators side by side hide the latency of the operation, as far as the tile has not used them up.
+      int64_t used = static_cast<int64_t>(body.roots.size());
+      for (int i = 0; i < nest(at).tile_count; ++i) used *= nest(at).tiles[i].copies;
+      const int64_t want = body.operations > kHeavy ? 2 : 8;
+      const int64_t copies = std::min(std::max<int64_t>(want / used, 1), kernel_.size(v) / fold.lanes);
+      add_tile(fold, v, floor_power_of_two(copies));
+    }
+    for (int range : body.own) {
+      if (range != v) fold.loops[fold.loop_count++] = Loop{range, 1, false};
+    }
+    if (v >= 0) fold.loops[fold.loop_count++] = Loop{v, fold.step(v), false};
+  }
+
+  // Cuts the first loops of a root into tasks.
+  void split(Tasks* out, int root) {
+    double cost = 0, flops = 0, bytes = 0;
+    each_region(root, [&](int r) {
+      const Region& body = region(r);
+      int v = active_vector(body.segment), n = 1;
+      for (int s = body.segment; s >= 0; s = segment(s).parent) n = std::max(n, nest(s).lanes);
+      if (body.folds && v < 0) v = fold_nest(r).vector, n = fold_nest(r).lanes;
+      cost += region_cost(body, v, v < 0 ? 1 : n);
+      flops += body.iterations * body.operations;
+      for (const Access& a : body.accesses) {
+        double elements = 1;
+        for (int range = 0; range < kMaxRanges; ++range) {
+          if (has(a.ranges, range)) elements *= static_cast<double>(kernel_.size(range));
+        }
+        bytes += elements * static_cast<double>(dtype::size(a.store ? a.node->src(2)->dtype : a.node->dtype));
+      }
+    });
+    out->flops = flops;
+    out->bytes = bytes;
+    cost = std::max(cost, bytes / 16);
+    const Nest& own = nest(root);
+    double left = cost;  // of one step of the loops collapsed so far
+    for (int i = 0; i < own.loop_count && i < 4; ++i) {
+      const Loop& loop = own.loops[i];
+      const int64_t steps = std::max<int64_t>(kernel_.size(loop.range) / loop.step, 1);
+      if (i > 0 && (left <= kTaskCost * 2 || out->total >= kEnoughTasks)) break;
+      out->loops = i + 1;
+      const double step_cost = left / static_cast<double>(steps);
+      const int64_t chunk = step_cost >= kTaskCost ? 1 : static_cast<int64_t>(kTaskCost / std::max(step_cost, 1e-3)) + 1;
+      out->chunk = std::min(chunk, steps) * loop.step;
+      out->counts[i] = std::max<int64_t>(kernel_.size(loop.range) / out->chunk, 1);
+      out->total *= out->counts[i];
+      left = step_cost;
+      if (chunk > 1 || loop.block) break;  // deeper loops stay whole
+    }
+  }
+
+  Plan& plan_;
+  const Kernel& kernel_;
+  const Target& target_;
+};
+
+}  // namespace
+
+bool fits_int32(Node node) {
+  const auto fits = [](Node x) { return x->vmin >= INT32_MIN && x->vmax <= INT32_MAX; };
+  bool all = node->dtype != DType::kWeakInt || fits(node);
+  for (Node source : node->src()) all &= source->dtype != DType::kWeakInt || fits(source);
+  return all;
+}
+
+int lane_bytes(const Kernel&, Node node) {
+  if (node->dtype == DType::kWeakInt || (node->op != Op::kLoad && node->op != Op::kFold && node->nsrc > 0 &&
+                                         node->src(0)->dtype == DType::kWeakInt)) {
+    const int own = node->dtype == DType::kWeakInt || node->dtype == DType::kBool ? 0 : static_cast<int>(dtype::size(node->dtype));
+    return std::max(own, fits_int32(node) ? 4 : 8);
+  }
+  if (node->dtype == DType::kBool) return 1;
+  if (node->dtype == DType::kWeakFloat) return 8;
+  return dtype::is_narrow_float(node->dtype) ? 4 : static_cast<int>(dtype::size(node->dtype));
+}
+
+Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory&) {
+  return Planner(*out, kernel, target).run();
+}
+
+}  // namespace aster::codegen

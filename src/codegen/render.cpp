@@ -1,0 +1,64 @@
+#include <cstdio>
+
+#include "codegen/codegen.h"
+#include "codegen/lower.h"
+
+namespace aster::codegen {
+namespace {
+
+// Two hashes of the kernel's structure and the target: equal ones mean equal text.
+Status name_kernel(char (&name)[64], const Kernel& kernel, const Target& target, Memory& memory) {
+  Map<Node, uint64_t> numbers(memory);
+  uint64_t low = 1, high = 2;
+  const auto mix = [&](uint64_t word) {
+    low = hash_mix(low, word);
+    high = hash_mix(high ^ 0x5bd1e995u, word);
+  };
+  for (const bool flag : {target.fma, target.f16c, target.avx512, target.streaming}) mix(flag);
+  mix(static_cast<uint64_t>(target.vector_bytes));
+  mix(static_cast<uint64_t>(target.cache_bytes));
+  for (Node node : kernel.order()) {
+    mix(static_cast<uint64_t>(node->op) << 32 | static_cast<uint64_t>(node->dtype) << 16 | node->ndim);
+    mix(static_cast<uint64_t>(node->nsrc) << 32 | node->narg);
+    for (Node source : node->src()) mix(numbers.get(source, 0));
+    for (uop::Word word : node->arg()) mix(static_cast<uint64_t>(word));
+    for (uop::Word word : node->shape()) mix(static_cast<uint64_t>(word));
+    ASTER_TRY(numbers.set(node, numbers.size() + 1));
+  }
+  std::snprintf(name, sizeof(name), "r_%016llx%016llx", static_cast<unsigned long long>(high),
+                static_cast<unsigned long long>(low));
+  return kOk;
+}
+
+}  // namespace
+
+Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& target) {
+  if (node == nullptr) return ASTER_FAIL(kINTERNAL, "no kernel");
+  Memory& memory = graph.memory();
+  Kernel kernel(memory);
+  ASTER_TRY(kernel.analyse(node));
+  Plan plan(memory);
+  ASTER_TRY(make_plan(&plan, kernel, target, memory));
+  ASTER_TRY(name_kernel(out.name, kernel, target, memory));
+  out.text.clear();
+  ASTER_TRY(lower(out.text, out.name, kernel, plan, target, memory));
+  double flops = 0, bytes = 0;
+  out.tasks = 0;
+  for (const Tasks& tasks : plan.tasks) {
+    out.tasks += tasks.total;
+    flops += tasks.flops;
+    bytes += tasks.bytes;
+  }
+  out.task_flops = flops / static_cast<double>(out.tasks);
+  out.task_bytes = bytes / static_cast<double>(out.tasks);
+  return out.text.status();
+}
+
+Status render_prelude(Text& out, std::span<const Rendered* const> kernels, const Target& target) {
+  PreludeRequest request(out.memory());
+  ASTER_TRY(request.add_type(DType::kInt64, 1));
+  for (const Rendered* kernel : kernels) ASTER_TRY(request.add_used(kernel->text.view()));
+  return emit_prelude(out, request, target);
+}
+
+}  // namespace aster::codegen

@@ -1,0 +1,376 @@
+// Kernels built by hand, run as emitted code by each compiler at each width, and compared with a plain evaluation of
+// their graph.
+#pragma once
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/memory.h"
+#include "codegen/codegen.h"
+#include "dtype/convert.h"
+#include "uop/symbolic.h"
+#include "uop/uop.h"
+
+namespace aster::codegen::tests {
+
+using dtype::DType;
+using uop::Graph;
+using uop::Node;
+using uop::Op;
+using uop::Word;
+
+inline std::vector<int> widths() {
+  std::vector<int> out{16};
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) out.push_back(32);
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
+    out.push_back(64);
+  }
+  return out;
+}
+
+inline Target target_of(int vector_bytes) {
+  Target t;
+  t.vector_bytes = vector_bytes;
+  t.fma = t.f16c = vector_bytes >= 32;
+  t.avx512 = vector_bytes == 64;
+  return t;
+}
+
+inline std::string flags_of(const std::string& compiler, int vector_bytes) {
+  std::string flags =
+      " -std=gnu11 -Wall -Wno-unused -Wno-psabi -O1 -shared -nostdlib -fPIC -fwrapv -fno-strict-aliasing -fno-math-errno "
+      "-fno-trapping-math -fno-unroll-loops -ffp-contract=off -fno-stack-protector -fno-asynchronous-unwind-tables ";
+  if (compiler == "gcc") flags += "-fexpensive-optimizations -fschedule-insns2 ";
+  if (vector_bytes >= 32) flags += "-mavx2 -mfma -mf16c -mbmi -mbmi2 ";
+  if (vector_bytes >= 64) flags += "-mavx512f -mavx512dq -mavx512cd -mavx512bw -mavx512vl -mprefer-vector-width=512 ";
+  return flags;
+}
+
+// Text compiled to a shared object by each compiler that is there.
+class Library {
+ public:
+  Library(const std::string& compiler, const std::string& text, int vector_bytes) {
+    char path[] = "/tmp/aster_codegen_XXXXXX";
+    const int fd = mkstemp(path);
+    if (fd >= 0) close(fd);
+    const std::string source = std::string(path) + ".c", object = std::string(path) + ".so";
+    std::ofstream(source) << text;
+    const std::string command = compiler + flags_of(compiler, vector_bytes) + source + " -o " + object + " 2> " + path;
+    const int rc = std::system(command.c_str());
+    std::ifstream messages(path);
+    const std::string said((std::istreambuf_iterator<char>(messages)), {});
+    EXPECT_EQ(rc, 0) << compiler << " " << vector_bytes << ": " << said.substr(0, 3000);
+    if (rc == 0) handle_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
+    EXPECT_TRUE(rc != 0 || handle_ != nullptr) << dlerror();
+    if (std::getenv("ASTER_KEEP") == nullptr || rc == 0) {
+      unlink(object.c_str());
+      if (std::getenv("ASTER_KEEP") == nullptr) unlink(source.c_str());
+    }
+    unlink(path);
+  }
+  ~Library() {
+    if (handle_ != nullptr) dlclose(handle_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  using Function = void (*)(void* const* params, long long begin, long long end);
+  Function find(const char* name) const {
+    return handle_ == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(handle_, name));
+  }
+
+ private:
+  void* handle_ = nullptr;
+};
+
+inline std::vector<std::string> compilers() {
+  std::vector<std::string> out;
+  for (const char* name : {"gcc", "clang"}) {
+    if (std::system((std::string("command -v ") + name + " > /dev/null 2>&1").c_str()) == 0) out.push_back(name);
+  }
+  return out;
+}
+
+struct Param {
+  DType dtype = DType::kNone;
+  int64_t count = 0;
+  std::vector<uint8_t> bytes;
+  Word get(int64_t i) const {
+    const uint8_t* at = bytes.data() + static_cast<size_t>(i) * dtype::size(dtype);
+    if (dtype::is_float(dtype)) return std::bit_cast<Word>(dtype::load_double(dtype, at));
+    return dtype == DType::kBool ? *at != 0 : dtype::load_int(dtype, at);
+  }
+  void set(int64_t i, Word word) {
+    uint8_t* at = bytes.data() + static_cast<size_t>(i) * dtype::size(dtype);
+    if (dtype::is_float(dtype)) return dtype::store_double(dtype, at, std::bit_cast<double>(word));
+    dtype::store_int(dtype, at, word);
+  }
+};
+
+// The kernel's meaning, one element at a time.
+class Evaluator {
+ public:
+  Evaluator(Node kernel, std::vector<Param>& params) : params_(params) {
+    for (Node store : kernel->src()) run(store, 3);
+    for (const auto& [slot, index, word] : results_) params_[static_cast<size_t>(slot)].set(index, word);
+  }
+
+ private:
+  void run(Node store, size_t at) {
+    if (at < store->nsrc) {
+      Node range = store->src(at);
+      for (int64_t i = 0; i < range->arg(1); ++i) {
+        set(range, i);
+        run(store, at + 1);
+      }
+      return;
+    }
+    results_.emplace_back(store->src(0)->arg(0), value(store->src(1)), value(store->src(2)));
+  }
+  void set(Node range, int64_t i) {
+    ranges_[range->arg(0)] = i;
+    ++epoch_;
+  }
+  Word value(Node node) {
+    auto& slot = memo_[node];
+    if (slot.first == epoch_ && node->nsrc > 0) return slot.second;
+    const Word word = compute(node);
+    memo_[node] = {epoch_, word};
+    return word;
+  }
+  Word compute(Node node) {
+    switch (node->op) {
+      case Op::kConst: return node->arg(0);
+      case Op::kRange: return ranges_[node->arg(0)];
+      case Op::kLoad: {
+        if (node->nsrc > 2 && value(node->src(2)) == 0) return 0;
+        const Param& p = params_[static_cast<size_t>(node->src(0)->arg(0))];
+        const int64_t i = value(node->src(1));
+        EXPECT_TRUE(i >= 0 && i < p.count) << "the test reads out of bounds";
+        return i >= 0 && i < p.count ? p.get(i) : 0;
+      }
+      case Op::kFold: return fold(node);
+      case Op::kCast: return uop::convert_word(value(node->src(0)), node->src(0)->dtype, node->dtype);
+      case Op::kBitcast: {
+        Param a{node->src(0)->dtype, 1, std::vector<uint8_t>(8)};
+        a.set(0, value(node->src(0)));
+        a.dtype = node->dtype;
+        return a.get(0);
+      }
+      default: break;
+    }
+    Word words[3] = {};
+    for (size_t i = 0; i < node->nsrc; ++i) words[i] = value(node->src(i));
+    return uop::evaluate(node->op, node->src(node->nsrc - 1)->dtype, node->dtype, words);
+  }
+  // Floats are added in double: the kernel's order is its own.
+  Word fold(Node node) {
+    const Op op = static_cast<Op>(node->arg(0));
+    const DType wide = dtype::is_float(node->dtype) ? DType::kFloat64 : node->dtype;
+    std::vector<int64_t> sizes;
+    int64_t count = 1;
+    for (Node range : node->src().subspan(1)) count *= range->arg(1);
+    bool first = true;
+    Word acc = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t rest = i;
+      for (size_t r = node->nsrc; r-- > 1;) {
+        set(node->src(r), rest % node->src(r)->arg(1));
+        rest /= node->src(r)->arg(1);
+      }
+      const Word words[3] = {acc, value(node->src(0)), 0};
+      acc = first ? words[1] : uop::evaluate(op, wide, wide, words);
+      first = false;
+    }
+    ++epoch_;
+    return uop::convert_word(acc, wide, node->dtype);
+  }
+
+  std::vector<Param>& params_;
+  std::map<Node, std::pair<uint64_t, Word>> memo_;
+  std::map<Word, int64_t> ranges_;
+  std::vector<std::tuple<Word, int64_t, Word>> results_;
+  uint64_t epoch_ = 1;
+};
+
+struct Case {
+  std::string name;
+  Node kernel = nullptr;
+  std::vector<Param> params;
+  double tolerance = 0;  // relative to 1 + |expected|
+};
+
+// Cases that share a compilation.
+class Suite {
+ public:
+  Suite() : graph(process_heap(), false) {}
+  Graph graph;
+
+  Node range(int id, int64_t size) { return graph.range(id, size); }
+  Node param(int slot, DType dtype, int64_t count) {
+    return graph.param(slot, dtype, std::array<int64_t, 1>{count});
+  }
+  Node load(Node param, Node index, Node gate = nullptr) {
+    if (gate == nullptr) return graph.make(Op::kLoad, param->dtype, std::array{param, index});
+    return graph.make(Op::kLoad, param->dtype, std::array{param, index, gate});
+  }
+  Node store(Node param, Node index, Node value, std::vector<Node> ranges) {
+    std::vector<Node> src{param, index, value};
+    src.insert(src.end(), ranges.begin(), ranges.end());
+    return graph.make(Op::kStore, DType::kNone, {src.data(), src.size()});
+  }
+  Node fold(Op op, Node value, std::vector<Node> ranges) {
+    std::vector<Node> src{value};
+    src.insert(src.end(), ranges.begin(), ranges.end());
+    return graph.make(Op::kFold, value->dtype, {src.data(), src.size()}, std::array{static_cast<Word>(op)});
+  }
+  // Sum of node * coefficient and a constant.
+  Node at(std::vector<std::pair<Node, int64_t>> terms, int64_t constant = 0) {
+    Node out = graph.index(constant);
+    for (auto [node, k] : terms) out = uop::sym::add(graph, out, uop::sym::mul(graph, node, k));
+    return out;
+  }
+  Node lt(Node a, int64_t b) { return uop::sym::lt(graph, a, b); }
+  Node ge(Node a, int64_t b) { return uop::sym::not_(graph, uop::sym::lt(graph, a, b)); }
+  Node both(Node a, Node b) { return uop::sym::and_(graph, a, b); }
+  Node c(DType dtype, double value) { return graph.constant(dtype, value); }
+  Node op(Op o, Node a) { return graph.alu(o, a); }
+  Node op(Op o, Node a, Node b) { return graph.alu(o, a, b); }
+  Node op(Op o, Node a, Node b, Node x) { return graph.alu(o, a, b, x); }
+
+  // Params hold random values in [low, high], the same in every run.
+  Case& add(const std::string& name, std::vector<Node> stores, double tolerance = 0, double low = -2, double high = 2) {
+    Case out;
+    out.name = name;
+    out.tolerance = tolerance;
+    out.kernel = graph.sink({stores.data(), stores.size()});
+    Vec<Node> order(process_heap());
+    EXPECT_TRUE(toposort(&order, std::array{out.kernel}).ok());
+    std::mt19937_64 random(std::hash<std::string>()(name));
+    for (Node node : order) {
+      if (node->op != Op::kParam) continue;
+      const size_t slot = static_cast<size_t>(node->arg(0));
+      if (out.params.size() <= slot) out.params.resize(slot + 1);
+      Param& p = out.params[slot];
+      p.dtype = node->dtype;
+      p.count = node->count();
+      p.bytes.resize(static_cast<size_t>(p.count) * dtype::size(p.dtype));
+      for (int64_t i = 0; i < p.count; ++i) {
+        const double x = std::uniform_real_distribution<double>(low, high)(random);
+        p.set(i, dtype::is_float(p.dtype) ? std::bit_cast<Word>(dtype::truncate_float(p.dtype, x))
+                                          : dtype::truncate_int(p.dtype, static_cast<int64_t>(std::floor(x))));
+      }
+    }
+    cases_.push_back(out);
+    return cases_.back();
+  }
+
+  // Renders, compiles and runs all cases, in several groupings of tasks, and compares.
+  void run() {
+    std::vector<std::vector<Param>> expected;
+    for (Case& one : cases_) {
+      std::vector<Param> params = one.params;
+      Evaluator(one.kernel, params);
+      expected.push_back(std::move(params));
+    }
+    for (int width : widths()) {
+      const Target target = target_of(width);
+      std::vector<Rendered> kernels;
+      std::vector<const Rendered*> all;
+      std::map<std::string, bool> seen;
+      std::string text;
+      kernels.reserve(cases_.size());
+      for (Case& one : cases_) {
+        kernels.emplace_back(process_heap());
+        const Status status = render(kernels.back(), graph, one.kernel, target);
+        aster_ml_error error{};
+        aster_ml_error_last(&error);
+        ASSERT_TRUE(status.ok()) << one.name << ": " << error.message;
+        all.push_back(&kernels.back());
+        if (seen[kernels.back().name]) continue;
+        seen[kernels.back().name] = true;
+        text += "/* " + one.name + " */\n" + std::string(kernels.back().text.view());
+      }
+      Text prelude(process_heap());
+      ASSERT_TRUE(render_prelude(prelude, {all.data(), all.size()}, target).ok());
+      text = std::string(prelude.view()) + text;
+      std::vector<std::vector<Param>> previous;
+      for (const std::string& compiler : compilers()) {
+        Library library(compiler, text, width);
+        std::vector<std::vector<Param>> results;
+        for (size_t i = 0; i < cases_.size(); ++i) {
+          const auto function = library.find(kernels[i].name);
+          if (function == nullptr) continue;
+          const std::string where = cases_[i].name + " (" + compiler + ", " + std::to_string(width) + ")";
+          results.push_back(call(cases_[i], function, {{0, kernels[i].tasks}}));
+          compare(where, results.back(), expected[i], cases_[i].tolerance);
+          std::vector<std::pair<int64_t, int64_t>> each;
+          for (int64_t t = kernels[i].tasks; t-- > 0;) each.push_back({t, t + 1});
+          same(where + " by single tasks", call(cases_[i], function, each), results.back());
+          if (!previous.empty()) same(where + " against the other compiler", results.back(), previous[i]);
+        }
+        previous = results;
+      }
+    }
+    cases_.clear();
+  }
+
+ private:
+  static constexpr size_t kGuard = 64;
+  static std::vector<Param> call(const Case& one, Library::Function function,
+                                 const std::vector<std::pair<int64_t, int64_t>>& parts) {
+    std::vector<Param> params = one.params;
+    std::vector<void*> pointers;
+    for (Param& p : params) {
+      // Off by one element from any greater alignment, with known bytes behind.
+      const size_t size = p.dtype == DType::kNone ? 1 : dtype::size(p.dtype);
+      p.bytes.insert(p.bytes.begin(), size, 0xAB);
+      p.bytes.insert(p.bytes.end(), kGuard, 0xCD);
+      pointers.push_back(p.bytes.data() + size);
+    }
+    for (const auto& [begin, end] : parts) function(pointers.data(), begin, end);
+    for (Param& p : params) {
+      const size_t size = p.dtype == DType::kNone ? 1 : dtype::size(p.dtype);
+      for (size_t i = 0; i < kGuard; ++i) {
+        EXPECT_EQ(p.bytes[p.bytes.size() - 1 - i], 0xCD) << one.name << " writes past the end";
+      }
+      EXPECT_EQ(p.bytes[0], 0xAB) << one.name << " writes before the start";
+      p.bytes.resize(p.bytes.size() - kGuard);
+      p.bytes.erase(p.bytes.begin(), p.bytes.begin() + static_cast<std::ptrdiff_t>(size));
+    }
+    return params;
+  }
+  static void compare(const std::string& where, const std::vector<Param>& got, const std::vector<Param>& want, double tolerance) {
+    for (size_t s = 0; s < got.size(); ++s) {
+      for (int64_t i = 0; i < got[s].count; ++i) {
+        const Word a = got[s].get(i), b = want[s].get(i);
+        bool equal = a == b;
+        if (dtype::is_float(got[s].dtype)) {
+          const double x = std::bit_cast<double>(a), y = std::bit_cast<double>(b);
+          equal = x == y || (x != x && y != y) || std::fabs(x - y) <= tolerance * (1 + std::fabs(y));
+          ASSERT_TRUE(equal) << where << ": param " << s << "[" << i << "] is " << x << ", should be " << y;
+        } else {
+          const bool near = tolerance >= 1 && std::fabs(static_cast<double>(a) - static_cast<double>(b)) <= tolerance;
+          ASSERT_TRUE(equal || near) << where << ": param " << s << "[" << i << "] is " << a << ", should be " << b;
+        }
+      }
+    }
+  }
+  static void same(const std::string& where, const std::vector<Param>& got, const std::vector<Param>& want) {
+    for (size_t s = 0; s < got.size(); ++s) EXPECT_EQ(got[s].bytes, want[s].bytes) << where << ": other bits";
+  }
+  std::vector<Case> cases_;
+};
+
+}  // namespace aster::codegen::tests
