@@ -18,6 +18,8 @@ using uop::Nodes;
 
 // Schedules kept before the cache is emptied: a program that never repeats itself must not grow for ever.
 constexpr size_t kMostCached = 4096;
+// Results beyond this never stay in a last-level cache that others share.
+constexpr int64_t kMostCacheShare = int64_t{32} << 20;
 // What one core is taken to do, for the choice of threads and nothing else.
 constexpr double kFlopsPerNanosecond = 16, kBytesPerNanosecond = 10;
 
@@ -39,9 +41,9 @@ codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels) {
   target.vector_bytes = features.vector_bytes;
   target.fma = features.fma;
   target.f16c = features.f16c;
-  target.avx512 = features.avx512 && features.vector_bytes == 64;
-  const auto last_level = static_cast<int64_t>(kernels.cache_sizes().last_level);
-  if (last_level > 0) target.cache_bytes = last_level;
+  target.avx512 = features.vector_bytes == 64;
+  const auto last_level = static_cast<int64_t>(runtime::cpu::detect_caches().last);
+  if (last_level > 0) target.cache_bytes = std::min(last_level, kMostCacheShare);
   return target;
 }
 
@@ -108,9 +110,9 @@ Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool
 Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leaves, bool interpret) {
   const double start = milliseconds();
   if (interpret) return keep_graph(exe, roots, leaves);
-  Arena arena(context.blocks());
-  Graph scratch(arena, false);
-  Vec<uint32_t> aliases(arena);
+  Arena memory(context.blocks());
+  Graph scratch(memory, false);
+  Vec<uint32_t> aliases(memory);
   for (size_t i = 0; i < leaves.size(); ++i) {
     uint32_t number = static_cast<uint32_t>(i);
     for (size_t j = i; j-- > 0;) {
@@ -124,7 +126,7 @@ Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leave
   ASTER_TRY(inline_calls(&sink, scratch, library, threads));
   ASTER_TRY(uop::simplify_tensor(&sink, scratch, sink));
   ASTER_TRY(split_reductions(&sink, scratch));
-  Schedule schedule(arena);
+  Schedule schedule(memory);
   Rangeify rangeify(scratch, schedule, {aliases.data(), aliases.size()});
   ASTER_TRY(rangeify.run(sink));
   ASTER_TRY(plan_memory(schedule));

@@ -238,16 +238,19 @@ bool Rangeify::fold_fits(const Record& record, const Demand& demand) {
     mask |= set;
   }
   int64_t inside = 1, total = 1;
+  bool outermost = true;  // the loops it depends on come before the others as the result lies in memory
   for (Node range : kernel.ranges) {
     if (range->op != Op::kRange) continue;
     const uint64_t bit = range->arg(0) < 63 ? uint64_t{1} << range->arg(0) : uint64_t{1} << 63;
     all |= bit;
     total *= range->arg(1);
+    outermost &= (mask & bit) == 0 || (all & ~bit & ~mask) == 0;
     if ((mask & bit) != 0) inside *= range->arg(1);
   }
   if ((mask & ~all) != 0 || mask >> 63 != 0 || inside > record.node->count()) return false;
   if (mask == all) return true;
-  if (inside < kFewestRows && std::max(total, record.node->src(0)->count()) > kTinyKernel) return false;
+  const bool tiny = std::max(total, record.node->src(0)->count()) <= kTinyKernel;
+  if (!tiny && (inside < kFewestRows || !outermost)) return false;
   return take_prefix(kernel, mask);
 }
 
@@ -338,6 +341,7 @@ Status Rangeify::propagate(uint32_t id) {
   ASTER_TRY(at.append(index_.data() + d.index_at, node->ndim));
   double domain = d.domain;
   if (node->op == Op::kReduce) {
+    domain = static_cast<double>(node->count());  // each result is computed once: see fold_fits
     for (size_t i = 1; i < node->narg; ++i) {
       const size_t axis = static_cast<size_t>(node->arg(i));
       const int64_t size = node->src(0)->dim(axis);

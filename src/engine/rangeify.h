@@ -52,8 +52,14 @@ class Rangeify {
     bool reduces = false;     // a reduction or library call is inside, up to what is materialised
     bool held = false;        // materialised on its own account: a root, Contiguous, an argument of a library call
   };
+  // One result of a kernel: value stored at position of slot, for every turn of its loops.
+  struct Output {
+    uint32_t record, slot;
+    Node position, value;
+  };
   struct Kernel {
-    explicit Kernel(Memory& memory) : ranges(memory), prefixes(memory), operands(memory), reads(memory), after(memory) {}
+    explicit Kernel(Memory& memory)
+        : ranges(memory), prefixes(memory), operands(memory), reads(memory), after(memory), outputs(memory) {}
     uint32_t record = kNone;
     int64_t next_range = 0;
     uint32_t size = 0;           // nodes computed inside
@@ -62,8 +68,10 @@ class Rangeify {
     Vec<uint32_t> operands;      // slots, in the order of the kernel's params
     Vec<uint32_t> reads;         // storages read as they were before the schedule
     Vec<uint32_t> after;         // kernels that must run earlier
+    Vec<Output> outputs;
     Node store_index = nullptr;  // where a kernel of an Assign writes; else row-major
     bool library = false;
+    bool merged = false;         // its outputs are another kernel's now
   };
 
   Status analyse(Node sink);
@@ -85,7 +93,14 @@ class Rangeify {
   Status emit();
   Status emit_kernel(Kernel& kernel);
   Status emit_library(Kernel& kernel);
+  Status link();
   Status order(Vec<uint32_t>* out);
+  Status merge();
+  bool mergeable(uint32_t into, uint32_t from);
+  bool fits_beside(const Kernel& into, const Kernel& from) const;
+  Status reaches(bool* out, uint32_t from, uint32_t to, bool directly);
+  Status merge_pair(uint32_t into, uint32_t from);
+  Status drop_unread();
   Status loop_order(Vec<Node>* out, const Kernel& kernel);
 
   Record& record_of(Node node) { return records_[*position_.find(node)]; }

@@ -158,6 +158,7 @@ Status Rangeify::build() {
 Status Rangeify::emit_library(Kernel& kernel) {
   const Record& record = records_[kernel.record];
   const uint32_t first_word = static_cast<uint32_t>(schedule_.words.size());
+  kernel.operands.clear();
   for (size_t i = 1; i < record.node->nsrc; ++i) {
     Node base = nullptr;
     ASTER_TRY(library::view_base(&base, &schedule_.words, g_, record.node, i));
@@ -182,19 +183,21 @@ Status Rangeify::emit_library(Kernel& kernel) {
 }
 
 Status Rangeify::emit_kernel(Kernel& kernel) {
-  const Record& record = records_[kernel.record];
-  Vec<Node> src(memory_);
-  Node param = nullptr;
-  ASTER_TRY(param_operand(&param, kernel, record.slot));
-  Node position = kernel.store_index != nullptr
-                      ? kernel.store_index
-                      : linear_index(g_, record.node->shape(), {kernel.ranges.data(), kernel.ranges.size()});
-  ASTER_TRY(src.push(param));
-  ASTER_TRY(src.push(position));
-  ASTER_TRY(src.push(demands_[record.first_demand].expr));
-  ASTER_TRY(loop_order(&src, kernel));
-  Node store = g_.make(Op::kStore, DType::kNone, {src.data(), src.size()});
-  Node sink = g_.sink(std::array{store});
+  Vec<Node> src(memory_), stores(memory_), loops(memory_);
+  ASTER_TRY(loop_order(&loops, kernel));
+  for (const Output& output : kernel.outputs) {
+    Node param = nullptr;
+    ASTER_TRY(param_operand(&param, kernel, output.slot));
+    src.clear();
+    ASTER_TRY(src.push(param));
+    ASTER_TRY(src.push(output.position));
+    ASTER_TRY(src.push(output.value));
+    ASTER_TRY(src.append(loops.data(), loops.size()));
+    Node store = g_.make(Op::kStore, DType::kNone, {src.data(), src.size()});
+    ASTER_TRY(need(store));
+    ASTER_TRY(stores.push(store));
+  }
+  Node sink = g_.sink({stores.data(), stores.size()});
   ASTER_TRY(need(sink));
   const uint32_t first = static_cast<uint32_t>(schedule_.operands.size());
   ASTER_TRY(schedule_.operands.append(kernel.operands.data(), kernel.operands.size()));
@@ -202,12 +205,9 @@ Status Rangeify::emit_kernel(Kernel& kernel) {
       Item{ItemKind::kKernel, sink, first, static_cast<uint32_t>(kernel.operands.size()), 0, 0});
 }
 
-// Kernels in the order of the graph, each after what it reads and after the readers of what it overwrites.
-Status Rangeify::order(Vec<uint32_t>* out) {
-  struct Frame {
-    uint32_t kernel, next;
-  };
-  // Readers of storage as it was run before whoever writes it.
+// Adds what must run before a kernel though it reads nothing of it: the readers of what it overwrites, and earlier
+// writes of the same chain.
+Status Rangeify::link() {
   for (uint32_t w = 0; w < kernels_.size(); ++w) {
     const Record& record = records_[kernels_[w].record];
     if (record.node->op != Op::kAssign) continue;
@@ -218,20 +218,23 @@ Status Rangeify::order(Vec<uint32_t>* out) {
         if (read == storage) ASTER_TRY(push_once(&kernels_[w].after, r));
       }
     }
-  }
-  // A write to storage that an earlier Assign of the same chain wrote comes later.
-  for (Kernel& kernel : kernels_) {
-    const Record& record = records_[kernel.record];
-    if (record.node->op != Op::kAssign) continue;
     for (Node target = record.node->src(0); target->op != Op::kParam; target = target->src(0)) {
-      if (target->op == Op::kAssign) ASTER_TRY(push_once(&kernel.after, record_of(target).kernel));
+      if (target->op == Op::kAssign) ASTER_TRY(push_once(&kernels_[w].after, record_of(target).kernel));
     }
   }
+  return kOk;
+}
+
+// Kernels in the order of the graph, each after all that it has to come after.
+Status Rangeify::order(Vec<uint32_t>* out) {
+  struct Frame {
+    uint32_t kernel, next;
+  };
   Vec<uint8_t> state(memory_);  // 0 new, 1 on the stack, 2 done
   Vec<Frame> stack(memory_);
   ASTER_TRY(state.resize(kernels_.size(), 0));
   for (uint32_t k = static_cast<uint32_t>(kernels_.size()); k-- > 0;) {  // made from users to sources
-    if (state[k] != 0) continue;
+    if (state[k] != 0 || kernels_[k].merged) continue;
     state[k] = 1;
     ASTER_TRY(stack.push(Frame{k, 0}));
     while (!stack.empty()) {
@@ -277,6 +280,7 @@ Status Rangeify::emit() {
       Record& source = record_of(base);
       if (source.realized) {
         ASTER_TRY(push_once(&kernel.after, source.kernel));
+        ASTER_TRY(kernel.operands.push(source.slot));  // told to merge(); emit_library lists them anew
       } else if (base->op == Op::kParam) {
         ASTER_TRY(push_once(&kernel.reads, aliases_[static_cast<size_t>(base->arg(0))]));
       }
@@ -284,10 +288,20 @@ Status Rangeify::emit() {
       for (Node effect : base->src().subspan(1)) ASTER_TRY(push_once(&kernel.after, record_of(effect).kernel));
     }
   }
+  for (Kernel& kernel : kernels_) {
+    if (kernel.library) continue;
+    const Record& record = records_[kernel.record];
+    Node position = kernel.store_index != nullptr
+                        ? kernel.store_index
+                        : linear_index(g_, record.node->shape(), {kernel.ranges.data(), kernel.ranges.size()});
+    ASTER_TRY(need(position));
+    ASTER_TRY(kernel.outputs.push(Output{kernel.record, record.slot, position, demands_[record.first_demand].expr}));
+  }
+  ASTER_TRY(link());
+  ASTER_TRY(merge());
   ASTER_TRY(order(&sequence));
   for (uint32_t k : sequence) {
-    const bool empty = records_[kernels_[k].record].node->count() == 0;
-    if (empty) continue;
+    if (records_[kernels_[k].record].node->count() == 0) continue;
     ASTER_TRY(kernels_[k].library ? emit_library(kernels_[k]) : emit_kernel(kernels_[k]));
   }
   return kOk;

@@ -1,0 +1,197 @@
+// Kernels with the same loops become one with several results where that saves reading: a producer and the users that
+// read it element by element, or users of the same memory (the moments of an Adam step, say).
+#include <algorithm>
+
+#include "engine/rangeify.h"
+
+namespace aster::engine {
+
+using uop::Node;
+using uop::Op;
+
+namespace {
+
+constexpr uint32_t kMostMergedNodes = 300;
+constexpr size_t kMostOperands = 16;
+
+Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
+
+}  // namespace
+
+// Whether kernel `from` runs, directly or through others, before kernel `to`. directly = false: only through others.
+Status Rangeify::reaches(bool* out, uint32_t from, uint32_t to, bool directly) {
+  *out = false;
+  Vec<uint32_t> stack(memory_);
+  Vec<uint8_t> seen(memory_);
+  ASTER_TRY(seen.resize(kernels_.size(), 0));
+  ASTER_TRY(stack.push(to));
+  while (!stack.empty() && !*out) {
+    const uint32_t k = stack.back();
+    stack.pop();
+    for (uint32_t before : kernels_[k].after) {
+      if (before == from && (directly || k != to)) *out = true;
+      if (before == from || seen[before] != 0) continue;
+      seen[before] = 1;
+      ASTER_TRY(stack.push(before));
+    }
+  }
+  return kOk;
+}
+
+// Same loops, and whatever both touch they touch at the same element.
+bool Rangeify::fits_beside(const Kernel& into, const Kernel& from) const {
+  if (into.merged || from.merged || into.library || from.library) return false;
+  if (into.size + from.size > kMostMergedNodes || into.operands.size() + from.operands.size() > kMostOperands) return false;
+  if (into.ranges.size() != from.ranges.size() || into.ranges.empty()) return false;
+  if (!std::equal(into.ranges.begin(), into.ranges.end(), from.ranges.begin())) return false;
+  if (!into.prefixes.empty() || !from.prefixes.empty()) return false;
+  const auto folds = [](const Kernel& k) { return k.next_range > static_cast<int64_t>(k.ranges.size()); };
+  return !folds(from);
+}
+
+// Whether every load that `from` does of memory that `into` writes, and of memory that it writes itself while `into`
+// reads it, is of the element at hand.
+bool Rangeify::mergeable(uint32_t into_id, uint32_t from_id) {
+  const Kernel& into = kernels_[into_id];
+  const Kernel& from = kernels_[from_id];
+  if (!fits_beside(into, from)) return false;
+  bool shares = false;
+  for (const Output& a : into.outputs) {
+    for (uint32_t slot : from.operands) shares |= slot == a.slot;
+    for (const Output& b : from.outputs) {
+      if (a.slot == b.slot) return false;
+    }
+  }
+  for (uint32_t slot : from.operands) {
+    for (uint32_t other : into.operands) shares |= slot == other;
+  }
+  if (!shares) return false;
+  // Loads of a written slot: by position.
+  const auto at_hand = [&](const Kernel& reader, const Kernel& writer) {
+    Vec<Node> nodes(memory_), roots(memory_);
+    for (const Output& output : reader.outputs) {
+      if (!roots.push(output.value).ok()) return false;
+    }
+    if (!uop::toposort(&nodes, {roots.data(), roots.size()}).ok()) return false;
+    for (Node node : nodes) {
+      if (node->op != Op::kLoad) continue;
+      const uint32_t slot = reader.operands[static_cast<size_t>(node->src(0)->arg(0))];
+      const Slot& memory = schedule_.slots[slot];
+      for (const Output& output : writer.outputs) {
+        const Slot& written = schedule_.slots[output.slot];
+        const bool same_storage = memory.kind == SlotKind::kParam && written.kind == SlotKind::kParam &&
+                                  aliases_[memory.index] == aliases_[written.index];
+        if (slot != output.slot && !same_storage) continue;
+        if (slot != output.slot || node->nsrc != 2 || node->src(1) != output.position) return false;
+      }
+    }
+    return true;
+  };
+  if (!at_hand(from, into) || !at_hand(into, from)) return false;
+  bool around = false, back = false;
+  if (!reaches(&around, into_id, from_id, false).ok() || !reaches(&back, from_id, into_id, true).ok()) return false;
+  return !around && !back;
+}
+
+Status Rangeify::merge_pair(uint32_t into_id, uint32_t from_id) {
+  Kernel& into = kernels_[into_id];
+  Kernel& from = kernels_[from_id];
+  Vec<Node> nodes(memory_), roots(memory_), src(memory_);
+  Map<Node, Node> done(memory_);
+  for (const Output& output : from.outputs) ASTER_TRY(roots.push(output.value));
+  ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
+  for (Node node : nodes) {
+    Node made = node;
+    if (node->op == Op::kParam) {
+      ASTER_TRY(param_operand(&made, into, from.operands[static_cast<size_t>(node->arg(0))]));
+    } else if (node->op == Op::kLoad) {
+      const uint32_t slot = from.operands[static_cast<size_t>(node->src(0)->arg(0))];
+      made = nullptr;
+      for (const Output& output : into.outputs) {
+        if (output.slot == slot) made = output.value;  // the element at hand
+      }
+    } else {
+      made = nullptr;
+    }
+    if (made == nullptr) {
+      src.clear();
+      bool changed = false;
+      for (Node s : node->src()) {
+        ASTER_TRY(src.push(done.get(s, s)));
+        changed |= src.back() != s;
+      }
+      made = changed ? g_.with_sources(node, {src.data(), src.size()}) : node;
+    }
+    ASTER_TRY(need(made));
+    ASTER_TRY(done.set(node, made));
+  }
+  for (const Output& output : from.outputs) {
+    ASTER_TRY(into.outputs.push(Output{output.record, output.slot, output.position, done.get(output.value, nullptr)}));
+    records_[output.record].kernel = into_id;
+  }
+  into.size += from.size;
+  for (uint32_t k : from.after) {
+    bool known = k == into_id;
+    for (uint32_t other : into.after) known |= other == k;
+    if (!known) ASTER_TRY(into.after.push(k));
+  }
+  for (uint32_t storage : from.reads) ASTER_TRY(into.reads.push(storage));
+  from.merged = true;
+  for (Kernel& kernel : kernels_) {
+    bool has_into = false;
+    for (uint32_t k : kernel.after) has_into |= k == into_id;
+    for (size_t i = 0; i < kernel.after.size();) {
+      if (kernel.after[i] != from_id) {
+        ++i;
+      } else if (has_into || &kernel == &into) {
+        kernel.after[i] = kernel.after.back();
+        kernel.after.pop();
+      } else {
+        kernel.after[i++] = into_id;
+        has_into = true;
+      }
+    }
+  }
+  return kOk;
+}
+
+// Results that no other kernel reads any more stay in registers.
+Status Rangeify::drop_unread() {
+  for (uint32_t k = 0; k < kernels_.size(); ++k) {
+    Kernel& kernel = kernels_[k];
+    if (kernel.merged || kernel.outputs.size() < 2) continue;
+    for (size_t i = 0; i < kernel.outputs.size();) {
+      const uint32_t slot = kernel.outputs[i].slot;
+      bool read = schedule_.slots[slot].kind != SlotKind::kTemporary;
+      for (uint32_t other = 0; other < kernels_.size() && !read; ++other) {
+        if (other == k || kernels_[other].merged) continue;
+        for (uint32_t operand : kernels_[other].operands) read |= operand == slot;
+      }
+      if (read) {
+        ++i;
+        continue;
+      }
+      for (size_t j = i + 1; j < kernel.outputs.size(); ++j) kernel.outputs[j - 1] = kernel.outputs[j];
+      kernel.outputs.pop();
+    }
+  }
+  return kOk;
+}
+
+Status Rangeify::merge() {
+  // From users to sources, as kernels were made: a user first looks at what it reads.
+  for (uint32_t from = 0; from < kernels_.size(); ++from) {
+    for (uint32_t into = static_cast<uint32_t>(kernels_.size()); into-- > 0;) {
+      if (into == from || !fits_beside(kernels_[into], kernels_[from])) continue;
+      bool earlier = false;
+      ASTER_TRY(reaches(&earlier, into, from, true));
+      if (!earlier && into < from) continue;
+      if (!mergeable(into, from)) continue;
+      ASTER_TRY(merge_pair(into, from));
+      break;
+    }
+  }
+  return drop_unread();
+}
+
+}  // namespace aster::engine

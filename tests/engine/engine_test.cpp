@@ -1,0 +1,165 @@
+#include "engine/world.h"
+
+
+namespace aster::engine::testing {
+namespace {
+
+TEST(Realize, SumOfProduct) {
+  World w;
+  Node x = w.random({40, 30}), weight = w.random({40, 30}, 2), bias = w.random({1, 30}, 3);
+  Node y = w.hold(w.g().alu(Op::kAdd, w.g().alu(Op::kMul, x, weight), w.expand(bias, {40, 30})));
+  w.check(w.sum(y, {0, 1}), 1);
+  w.check(w.sum(y, {0}), 1);
+  w.check(w.sum(y, {1}), 1);
+}
+
+TEST(Realize, ElementwiseChainIsOneKernel) {
+  World w;
+  Node x = w.random({100}), y = x;
+  for (int i = 0; i < 100; ++i) y = w.g().alu(Op::kAdd, y, x);
+  w.check(y, 1);
+}
+
+TEST(Realize, SoftmaxRowsAreOneKernel) {
+  World w;
+  w.check(w.row_softmax(w.random({64, 33})), 1);
+}
+
+TEST(Realize, SoftmaxOfAProductKeepsTheProduct) {
+  World w;
+  Node a = w.random({32, 8}), b = w.random({8, 24}, 2);
+  w.check(w.row_softmax(w.product(a, b)), 2);
+}
+
+TEST(Realize, ProductWithEpilogue) {
+  World w;
+  Node y = w.product(w.random({12, 8}), w.random({8, 20}, 2));
+  y = w.g().alu(Op::kAdd, y, w.expand(w.random({1, 20}, 3), {12, 20}));
+  w.check(w.g().alu(Op::kMax, y, w.num(0, y)), 1);
+}
+
+TEST(Realize, MovementFusesAway) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.random({6, 10});
+  w.check(g.permute(x, words({1, 0})), 1);
+  w.check(g.flip(x, words({1, 1})), 1);
+  w.check(g.pad(x, words({1, 2}), words({0, 3}), words({0, 1}), 0), 1);
+  w.check(g.pad(g.alu(Op::kExp, x), words({1, 2}), words({0, 3}), words({2, 0}), 0), 1);
+  w.check(g.slice(x, words({1, 0}), words({2, 3}), words({3, 4})), 1);
+  w.check(g.reshape(g.permute(x, words({1, 0})), words({4, 15})), 1);
+  w.check(g.window(x, 1, 3, 2, 2), 1);
+  w.check(w.sum(g.unwindow(g.window(x, 1, 3, 2, 1), 1, 10, 2, 1), {2}), 1);
+  w.check(g.cat(std::array{x, g.flip(x, words({0, 1})), g.alu(Op::kNeg, x)}, 1), 1);
+}
+
+TEST(Realize, LargeSumsSplitInTwo) {
+  World w;
+  w.check(w.sum(w.random({512, 256}), {0, 1}), 2, 1e-4);
+}
+
+TEST(Realize, SharedWorkIsComputedOnce) {
+  World w;
+  uop::Graph& g = w.g();
+  Node p = g.alu(Op::kExp, w.product(w.random({16, 16}), w.random({16, 16}, 2)));
+  Node y = g.alu(Op::kAdd, w.expand(w.sum(p, {0}), {16, 16}), g.permute(p, words({1, 0})));
+  w.check(y, 2);
+}
+
+TEST(Realize, EqualGraphsOnOtherBuffersHitTheCache) {
+  World w;
+  for (uint32_t i = 0; i < 5; ++i) w.compute(w.row_softmax(w.random({8, 8}, i)));
+  EXPECT_EQ(w.engine().counters.schedule_misses, 1u);
+  EXPECT_EQ(w.engine().counters.schedule_hits, 4u);
+}
+
+TEST(Realize, ResultsAreSharedByEveryCell) {
+  World w;
+  Node x = w.g().alu(Op::kExp, w.random({8}));
+  Lazy* a = w.cell(x);
+  Lazy* b = w.cell(w.g().alu(Op::kNeg, x));
+  w.realize({a});
+  EXPECT_EQ(b->node->src(0), a->node);
+}
+
+TEST(Assign, WritesInPlace) {
+  World w;
+  Lazy* a = w.cell(w.leaf({1, 2, 3}, {3}));
+  buffer::Storage* storage = storage_of(a->node);
+  ASSERT_EQ(assign(w.engine(), *a, w.g().alu(Op::kAdd, a->node, w.num(1, a->node))).code, 0);
+  w.realize({a});
+  EXPECT_EQ(w.read(a), (std::vector<float>{2, 3, 4}));
+  EXPECT_EQ(storage_of(a->node), storage);
+}
+
+TEST(Assign, UnrealisedReadersSeeTheNewValue) {
+  World w;
+  Lazy* a = w.cell(w.leaf({1, 2}, {2}));
+  Lazy* b = w.cell(w.g().alu(Op::kAdd, a->node, w.num(1, a->node)));
+  ASSERT_EQ(assign(w.engine(), *a, w.num(0, a->node)).code, 0);
+  w.realize({a});
+  w.realize({b});
+  EXPECT_EQ(w.read(b), (std::vector<float>{1, 1}));
+}
+
+TEST(Assign, ReadersInTheSameRealizeSeeTheOldValue) {
+  World w;
+  Lazy* a = w.cell(w.leaf({1, 2}, {2}));
+  Lazy* b = w.cell(w.g().alu(Op::kAdd, a->node, w.num(1, a->node)));
+  ASSERT_EQ(assign(w.engine(), *a, w.num(0, a->node)).code, 0);
+  w.realize({a, b});
+  EXPECT_EQ(w.read(b), (std::vector<float>{2, 3}));
+  EXPECT_EQ(w.read(a), (std::vector<float>{0, 0}));
+}
+
+TEST(Assign, ValuesThatReadTheirTargetElsewhereAreComputedFirst) {
+  World w;
+  Lazy* a = w.cell(w.leaf({1, 2, 3, 4}, {4}));
+  ASSERT_EQ(assign(w.engine(), *a, w.g().flip(a->node, words({1}))).code, 0);
+  w.realize({a});
+  EXPECT_EQ(w.read(a), (std::vector<float>{4, 3, 2, 1}));
+}
+
+TEST(Assign, WritesThroughViewsReachEveryHandle) {
+  World w;
+  Node base = w.leaf({1, 2, 3, 4}, {4});
+  Lazy* a = w.cell(base);
+  Lazy* tail = w.cell(w.g().slice(base, words({1}), words({1}), words({3})));
+  Node head = w.g().slice(base, words({0}), words({1}), words({3}));
+  ASSERT_EQ(assign(w.engine(), *tail, head).code, 0);  // a[1:] = a[:-1]
+  w.realize({a});
+  EXPECT_EQ(w.read(a), (std::vector<float>{1, 1, 2, 3}));
+  w.realize({tail});
+  EXPECT_EQ(w.read(tail), (std::vector<float>{1, 2, 3}));
+}
+
+TEST(Plan, TemporariesAliveTogetherDoNotOverlap) {
+  std::mt19937 bits(7);
+  for (int round = 0; round < 200; ++round) {
+    Schedule s(process_heap());
+    const auto items = static_cast<uint32_t>(1 + bits() % 12);
+    for (uint32_t i = 0; i < items; ++i) {
+      const uint32_t first = static_cast<uint32_t>(s.operands.size()), count = static_cast<uint32_t>(1 + bits() % 4);
+      for (uint32_t o = 0; o < count; ++o) {
+        if (s.slots.size() < 3 || bits() % 2 == 0) {
+          ASSERT_EQ(s.slots.push(Slot{SlotKind::kTemporary, DType::kFloat32, 0, 1 + static_cast<int64_t>(bits() % 300),
+                                      0, UINT32_MAX, 0}).code, 0);
+        }
+        ASSERT_EQ(s.operands.push(static_cast<uint32_t>(bits() % s.slots.size())).code, 0);
+      }
+      ASSERT_EQ(s.items.push(Item{ItemKind::kKernel, nullptr, first, count, 0, 0}).code, 0);
+    }
+    ASSERT_EQ(plan_memory(s).code, 0);
+    for (const Slot& a : s.slots) {
+      for (const Slot& b : s.slots) {
+        if (&a == &b || a.first == UINT32_MAX || b.first == UINT32_MAX) continue;
+        if (a.first > b.last || b.first > a.last) continue;
+        EXPECT_TRUE(a.offset + a.count * 4 <= b.offset || b.offset + b.count * 4 <= a.offset);
+      }
+      EXPECT_LE(a.offset + a.count * 4, std::max<int64_t>(s.arena_bytes, a.count * 4));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace aster::engine::testing
