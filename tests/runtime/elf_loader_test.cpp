@@ -37,7 +37,12 @@ void *memcpy(void *, const void *, unsigned long);
 int square(int i) { return squares[i]; }
 int count(void) { return ++counter; }
 int indirect(int which, int x) { return calls[which & 1](x); }
-int zero_sum(void) { int s = 0; for (int i = 0; i < 5000; ++i) s += zeroed[i]; zeroed[0] = 1; return s; }
+int zero_sum(void) {
+  int s = 0;
+  for (int i = 0; i < 5000; ++i) s += zeroed[i];
+  zeroed[0] = 1;
+  return s;
+}
 void copy(char *to, const char *from, unsigned long n) { memcpy(to, from, n); }
 float lane(int i) { return table[i & 15]; }
 double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }

@@ -188,7 +188,8 @@ Status ask_version(CompilerInfo* info, Memory& memory) {
   return kOk;
 }
 
-// Identities that this process has asked for; contexts come and go, and asking takes a process each time.
+// Identities that this process has asked for; contexts come and go, and asking takes a process each
+// time.
 struct Known {
   pthread_mutex_t mutex;
   CompilerInfo entries[4];
@@ -197,8 +198,8 @@ struct Known {
 Known known = {PTHREAD_MUTEX_INITIALIZER, {}, 0};
 
 bool same_file(const CompilerInfo& a, const CompilerInfo& b) {
-  return a.device == b.device && a.inode == b.inode && a.size == b.size && a.modified_ns == b.modified_ns &&
-         std::strcmp(a.path, b.path) == 0;
+  return a.device == b.device && a.inode == b.inode && a.size == b.size &&
+         a.modified_ns == b.modified_ns && std::strcmp(a.path, b.path) == 0;
 }
 
 bool recall_known(CompilerInfo* info) {

@@ -17,17 +17,19 @@ struct Leaf {
   uint32_t registers[4] = {};
 };
 
-Leaf cpuid(uint32_t leaf, uint32_t subleaf) {
+// Zeros when the leaf lies beyond what the CPU has. Under a hypervisor every read is a trap of some
+// 20 us, so that leaves are read once.
+Leaf cpuid(uint32_t highest, uint32_t leaf, uint32_t subleaf) {
   Leaf out;
-  // False, and zeros, when the leaf lies beyond what the CPU has.
-  __get_cpuid_count(leaf, subleaf, &out.registers[0], &out.registers[1], &out.registers[2],
-                    &out.registers[3]);
+  if (leaf > highest) return out;
+  uint32_t* const r = out.registers;
+  __cpuid_count(leaf, subleaf, r[0], r[1], r[2], r[3]);
   return out;
 }
 
-uint64_t saved_state() {
+uint64_t saved_state(const Leaf& leaf_1) {
   constexpr uint32_t kOsxsave = 1u << 27;
-  if ((cpuid(1, 0).registers[2] & kOsxsave) == 0) return 0;
+  if ((leaf_1.registers[2] & kOsxsave) == 0) return 0;
   uint32_t low;
   uint32_t high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -36,11 +38,11 @@ uint64_t saved_state() {
 
 CpuFeatures read_features() {
   CpuFeatures out;
-  const uint64_t state = saved_state();
+  const uint32_t highest = __get_cpuid_max(0, nullptr);
+  const Leaf leaves[] = {cpuid(highest, 1, 0), cpuid(highest, 7, 0), cpuid(highest, 7, 1)};
+  const uint64_t state = saved_state(leaves[0]);
   const bool ymm = (state & kStateYmm) == kStateYmm;
   const bool zmm = (state & kStateZmm) == kStateZmm;
-  // Each leaf is read once: under a hypervisor every read is a trap.
-  const Leaf leaves[] = {cpuid(1, 0), cpuid(7, 0), cpuid(7, 1)};
 #define FEATURE(name, flag, leaf, subleaf, reg, bit, bytes) \
   out.name = (bytes == 64 ? zmm : ymm) &&                   \
              ((leaves[leaf == 1 ? 0 : 1 + subleaf].registers[reg] >> bit) & 1) != 0;
@@ -53,8 +55,9 @@ CpuFeatures read_features() {
 CacheSizes read_caches() {
   CacheSizes out;
   for (const uint32_t leaf : {4u, 0x8000001Du}) {
+    const uint32_t highest = __get_cpuid_max(leaf & 0x80000000u, nullptr);
     for (uint32_t i = 0; i < 16; ++i) {
-      const Leaf info = cpuid(leaf, i);
+      const Leaf info = cpuid(highest, leaf, i);
       const uint32_t type = info.registers[0] & 31;
       if (type == 0) break;
       if (type == 2) continue;  // instructions
@@ -100,9 +103,12 @@ CpuFeatures narrowed(const CpuFeatures& features, int vector_bytes) {
 }
 
 CpuFeatures detect_features() {
-  CpuFeatures features = read_features();
-  features.vector_bytes = natural_width(features);
-  return narrowed(features, 0);
+  static const CpuFeatures found = [] {
+    CpuFeatures features = read_features();
+    features.vector_bytes = natural_width(features);
+    return narrowed(features, 0);
+  }();
+  return found;
 }
 
 void write_features(Text& out, const CpuFeatures& features) {
@@ -121,6 +127,9 @@ void each_feature_flag(const CpuFeatures& features, void (*take)(void* self, con
 #undef FEATURE
 }
 
-CacheSizes detect_caches() { return read_caches(); }
+CacheSizes detect_caches() {
+  static const CacheSizes found = read_caches();
+  return found;
+}
 
 }  // namespace aster::runtime::cpu

@@ -17,7 +17,8 @@ struct CpuFeatures {
   bool operator==(const CpuFeatures&) const = default;
 };
 
-// Of this machine; what the operating system does not save (XCR0) counts as absent.
+// Of this machine, read once a process; what the operating system does not save (XCR0) counts as
+// absent.
 CpuFeatures detect_features();
 
 // The same CPU with vectors of at most vector_bytes (16, 32 or 64; 0: as they are).

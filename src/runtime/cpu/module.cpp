@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/pool.h"
+#include "runtime/cpu/system_provider.h"
 #include "runtime/flags.h"
 
 namespace aster::runtime::cpu {
@@ -12,7 +13,6 @@ namespace aster::runtime::cpu {
 // Raised when the form of packs, bundles or keys changes.
 constexpr std::string_view kKeyVersion = "aster kernels 1";
 constexpr size_t kMostUnits = 16;
-constexpr std::string_view kIdentityTarget = "compilers";
 
 struct LoadedPack {
   LoadedPack(Memory& memory, const Digest& given) : key(given), images(memory) {}
@@ -40,68 +40,7 @@ double now_ms() {
 
 Digest digest_of(std::string_view text) { return Sha256().add_text(text).finish(); }
 
-// --- The system's compiler as a provider
-// ---------------------------------------------------------------------------
-
-Status system_identify(void* self, const CpuFeatures& features, Text& out) {
-  const CompilerInfo& compiler = *static_cast<const CompilerInfo*>(self);
-  write_identity(out, compiler);
-  out << "\n";
-  write_flags(out, compiler, features);
-  return out.status();
-}
-
-Status system_compile(void* self, const CpuFeatures& features,
-                      std::span<const std::string_view> sources, std::span<Vec<uint8_t>> objects,
-                      Memory& memory) {
-  return compile(*static_cast<const CompilerInfo*>(self), features, sources, objects, memory);
-}
-
-Status system_link(void* self, std::span<const uint8_t> object, Vec<uint8_t>* shared,
-                   Memory& memory) {
-  return link_shared(*static_cast<const CompilerInfo*>(self), object, shared, memory);
-}
-
-// --- Identities of compilers in the disk cache
-// ---------------------------------------------------------------------
-
-Digest identity_key(const CompilerInfo& info) {
-  const uint64_t numbers[] = {info.device, info.inode, static_cast<uint64_t>(info.size),
-                              static_cast<uint64_t>(info.modified_ns)};
-  return Sha256()
-      .add_text("compiler identity")
-      .add_text(info.path)
-      .add(numbers, sizeof(numbers))
-      .finish();
-}
-
-struct IdentityCache {
-  Cache* cache;
-  Memory* memory;
-
-  static bool recall(void* self, CompilerInfo* info) {
-    const IdentityCache& in = *static_cast<const IdentityCache*>(self);
-    Vec<uint8_t> bytes(*in.memory);
-    if (!in.cache->get(kIdentityTarget, identity_key(*info), &bytes)) return false;
-    if (bytes.size() < 2 || bytes.size() > sizeof(info->version)) return false;
-    const auto kind = static_cast<CompilerKind>(bytes[0]);
-    if (kind != CompilerKind::kGcc && kind != CompilerKind::kClang) return false;
-    info->kind = kind;
-    std::memcpy(info->version, bytes.data() + 1, bytes.size() - 1);
-    info->version[bytes.size() - 1] = '\0';
-    return true;
-  }
-  static void keep(void* self, const CompilerInfo& info) {
-    const IdentityCache& in = *static_cast<const IdentityCache*>(self);
-    uint8_t bytes[sizeof(info.version)] = {static_cast<uint8_t>(info.kind)};
-    const size_t length = std::min(std::strlen(info.version), sizeof(bytes) - 1);
-    std::memcpy(bytes + 1, info.version, length);
-    in.cache->put(kIdentityTarget, identity_key(info), {bytes, length + 1});
-  }
-};
-
-// --- What is kept on disk
-// ------------------------------------------------------------------------------------------
+// --- What is kept on disk ---
 //
 // pack    what one compilation gave: u64 count, u64 size of each object, the objects
 // kernel  key of the pack that has it
@@ -151,8 +90,7 @@ void KernelSet::release() {
   codes_.memory().destroy(this);
 }
 
-// --- One request
-// ---------------------------------------------------------------------------------------------------
+// --- One request ---
 
 class KernelLoad {
  public:
@@ -454,8 +392,7 @@ class KernelLoad {
   Vec<uint8_t> bundle_bytes_;
 };
 
-// --- The library
-// ---------------------------------------------------------------------------------------------------
+// --- The library ---
 
 uint64_t KernelLibrary::DigestHash::operator()(const Digest& digest) const {
   uint64_t word;
@@ -467,7 +404,6 @@ KernelLibrary::KernelLibrary(Context& context, const LibraryOptions& options)
     : context_(context),
       options_(options),
       features_(narrowed(detect_features(), context.options().vector_bytes)),
-      cache_sizes_(detect_caches()),
       cache_(context.heap()),
       codes_(context.heap()),
       code_by_key_(context.heap()),
@@ -525,7 +461,7 @@ Status KernelLibrary::prepare() {
   if (provider_.compile == nullptr) {
     const CompilerInfo* found = nullptr;
     ASTER_TRY(compiler(&found));
-    provider_ = {"system compiler", &compiler_, system_identify, system_compile, system_link};
+    provider_ = system_provider(&compiler_);
   }
   Text identity(context_.heap());
   identity << kKeyVersion << "\n" << aster_ml_version() << "\n" << provider_.name << "\n";

@@ -82,7 +82,6 @@ class KernelLibrary {
               std::span<void*> functions, KernelSet** out, CompileStats* stats);
 
   const CpuFeatures& features() const { return features_; }
-  const CacheSizes& cache_sizes() const { return cache_sizes_; }
   // The compiler, looked for at the first call. Errors: UNSUPPORTED.
   Status compiler(const CompilerInfo** out);
   Cache& cache() { return cache_; }
@@ -113,7 +112,6 @@ class KernelLibrary {
   Context& context_;
   LibraryOptions options_;
   CpuFeatures features_;
-  CacheSizes cache_sizes_;
   Cache cache_;
   CompilerInfo compiler_;
   bool compiler_sought_ = false;
