@@ -9,5 +9,6 @@
 #include "aster_ml/engine.h"
 #include "aster_ml/gradient.h"
 #include "aster_ml/tensor.h"
+#include "aster_ml/uop.h"
 
 #endif

@@ -1,0 +1,121 @@
+#include "uop/print.h"
+
+#include <bit>
+#include <cmath>
+
+#include "uop/composite.h"
+
+namespace aster::uop {
+namespace {
+
+// Names of operations whose first argument is an operation or a composite.
+struct Names {
+  const char* plain;
+  const char* reduce;
+  const char* fold;
+};
+constexpr Names kNames[] = {
+#define OP(name, sources, level, meaning) {#name, nullptr, nullptr},
+#define ALU(name, arity, rule, traits, value, gradient, meaning) \
+  {#name, "Reduce:" #name, "Fold:" #name},
+#include "uop/ops.def"
+};
+constexpr const char* kCalls[] = {
+#define COMPOSITE(name, attributes, meaning) "Call:" #name,
+#include "uop/composites.def"
+#undef COMPOSITE
+};
+
+bool reduces(Op op) { return op == Op::kReduce || op == Op::kFold; }
+
+const char* first_word_name(Op op, Word word) {
+  if (word < 0) return nullptr;
+  const size_t at = static_cast<size_t>(word);
+  if (op == Op::kCall) return at < std::size(kCalls) ? kCalls[at] : nullptr;
+  if (!reduces(op) || at >= std::size(kNames)) return nullptr;
+  return op == Op::kReduce ? kNames[at].reduce : kNames[at].fold;
+}
+
+void print_constant(Text& out, Node node) {
+  if (!dtype::is_float(node->dtype)) {
+    if (node->dtype == DType::kUInt64) {
+      out << " " << static_cast<uint64_t>(node->arg(0));
+    } else {
+      out << " " << node->arg(0);
+    }
+    return;
+  }
+  const double value = const_double(node);
+  if (std::isfinite(value)) {
+    out.format(" %.17g", value);
+  } else {
+    out << (std::isnan(value) ? " nan" : value > 0 ? " inf" : " -inf");
+  }
+}
+
+void print_node(Text& out, Node node, uint32_t number, uint32_t buffer,
+                const Map<Node, uint32_t>& numbers) {
+  out << "%" << number << " = " << full_name(node);
+  if (node->dtype != DType::kNone) out << " " << dtype::name(node->dtype);
+  if (node->ndim != 0) {
+    for (size_t i = 0; i < node->ndim; ++i) out << (i == 0 ? "[" : ", ") << node->dim(i);
+    out << "]";
+  }
+  for (Node source : node->src()) out << " %" << numbers.get(source, 0);
+  if (is_const(node)) {
+    print_constant(out, node);
+  } else if (node->op == Op::kBuffer) {
+    out << " #" << buffer;
+  } else {
+    const Words words = plain_arguments(node);
+    for (size_t i = 0; i < words.size(); ++i) out << (i == 0 ? " (" : ", ") << words[i];
+    if (!words.empty()) out << ")";
+  }
+  out << "\n";
+}
+
+}  // namespace
+
+const char* full_name(Node node) {
+  const char* name = node->narg > 0 ? first_word_name(node->op, node->arg(0)) : nullptr;
+  return name != nullptr ? name : info(node->op).name;
+}
+
+bool parse_full_name(FullName* out, std::string_view name) {
+  for (size_t op = 0; op < std::size(kNames); ++op) {
+    const bool names_word = static_cast<Op>(op) == Op::kCall || reduces(static_cast<Op>(op));
+    if (!names_word && name == kNames[op].plain)
+      return *out = {static_cast<Op>(op), false, 0}, true;
+    if (kNames[op].reduce == nullptr || (info(static_cast<Op>(op)).traits & REDUCE) == 0) continue;
+    const Word word = static_cast<Word>(op);
+    if (name == kNames[op].reduce) return *out = {Op::kReduce, true, word}, true;
+    if (name == kNames[op].fold) return *out = {Op::kFold, true, word}, true;
+  }
+  for (size_t i = 0; i < std::size(kCalls); ++i) {
+    if (name == kCalls[i]) return *out = {Op::kCall, true, static_cast<Word>(i)}, true;
+  }
+  return false;
+}
+
+Words plain_arguments(Node node) {
+  if (node->op == Op::kBuffer) return {};
+  const bool named = node->narg > 0 && first_word_name(node->op, node->arg(0)) != nullptr;
+  return node->arg().subspan(named ? 1 : 0);
+}
+
+Status print(Text& out, Nodes roots) {
+  Memory& memory = out.memory();
+  Vec<Node> order(memory);
+  Map<Node, uint32_t> numbers(memory);
+  ASTER_TRY(toposort(&order, roots));
+  uint32_t buffers = 0;
+  for (Node node : order) {
+    const uint32_t number = static_cast<uint32_t>(numbers.size());
+    ASTER_TRY(numbers.set(node, number));
+    print_node(out, node, number, buffers, numbers);
+    if (node->op == Op::kBuffer) ++buffers;
+  }
+  return out.status();
+}
+
+}  // namespace aster::uop

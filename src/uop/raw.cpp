@@ -1,0 +1,155 @@
+#include "uop/raw.h"
+
+#include "uop/expr.h"
+#include "uop/print.h"
+#include "uop/verify.h"
+
+namespace aster::uop {
+namespace {
+
+struct Request {
+  Graph& g;
+  const RawNode& raw;
+  FullName name;
+  Node x() const { return raw.sources[0]; }
+  Word arg(size_t i) const { return raw.arguments[i]; }
+};
+
+Node nil(Status) { return nullptr; }
+
+// Made as it is and then held against the verifier's table, for operations without a builder.
+Node made(const Request& r, DType dtype, Words arguments, Words shape) {
+  Node node = r.g.make(r.name.op, dtype, r.raw.sources, arguments, shape);
+  if (node == nullptr) return nullptr;
+  const Level level = info(r.name.op).tensor ? Level::kTensor : Level::kKernel;
+  if (const char* fault = find_fault(node, level)) {
+    return nil(
+        ASTER_FAIL(kARGUMENT, "%s %s has not %s", info(r.name.op).name, brief(node).text, fault));
+  }
+  return node;
+}
+
+Node build_const(const Request& r) {
+  const Word word = convert_word(r.arg(0), r.raw.dtype, r.raw.dtype);
+  return r.g.constant_word(r.raw.dtype, word, r.raw.shape);
+}
+Node build_iota(const Request& r) {
+  if (r.raw.shape.size() != 1)
+    return nil(ASTER_FAIL(kSHAPE, "Iota of %zu axes", r.raw.shape.size()));
+  return r.g.iota(r.raw.dtype, r.raw.shape[0]);
+}
+Node build_slice(const Request& r) {
+  Dims start, step;
+  if (r.raw.arguments.size() != 2u * r.x()->ndim) {
+    return nil(ASTER_FAIL(kARGUMENT, "Slice of %s by %zu arguments", brief(r.x()).text,
+                          r.raw.arguments.size()));
+  }
+  for (size_t i = 0; i < r.x()->ndim; ++i) {
+    start.push(r.arg(2 * i));
+    step.push(r.arg(2 * i + 1));
+  }
+  return r.g.slice(r.x(), start, step, r.raw.shape);
+}
+Node build_pad(const Request& r) {
+  Dims before, after, interior;
+  if (r.raw.arguments.size() != 3u * r.x()->ndim + 1) {
+    return nil(ASTER_FAIL(kARGUMENT, "Pad of %s by %zu arguments", brief(r.x()).text,
+                          r.raw.arguments.size()));
+  }
+  for (size_t i = 0; i < r.x()->ndim; ++i) {
+    before.push(r.arg(3 * i));
+    after.push(r.arg(3 * i + 1));
+    interior.push(r.arg(3 * i + 2));
+  }
+  const DType d = r.x()->dtype;
+  return r.g.pad(r.x(), before, after, interior, convert_word(r.raw.arguments.back(), d, d));
+}
+Node build_range(const Request& r) {
+  if (r.arg(1) < 0)
+    return nil(ASTER_FAIL(kRANGE, "Range of size %lld", static_cast<long long>(r.arg(1))));
+  return r.g.range(r.arg(0), r.arg(1));
+}
+Node build_param(const Request& r) {
+  if (r.arg(0) < 0)
+    return nil(ASTER_FAIL(kRANGE, "Param of slot %lld", static_cast<long long>(r.arg(0))));
+  return r.g.param(r.arg(0), r.raw.dtype, r.raw.shape);
+}
+
+constexpr int kAny = -1;
+
+struct Row {
+  Op op;
+  int arguments;  // kAny: the builder says
+  bool dtype;     // whether a dtype is asked for
+  Node (*build)(const Request& r);
+};
+// clang-format off
+constexpr Row kRows[] = {
+    {Op::kConst,      1,    true,  build_const},
+    {Op::kParam,      1,    true,  build_param},
+    {Op::kIota,       0,    true,  build_iota},
+    {Op::kRange,      2,    false, build_range},
+    {Op::kReshape,    0,    false, [](const Request& r) { return r.g.reshape(r.x(), r.raw.shape); }},
+    {Op::kExpand,     0,    false, [](const Request& r) { return r.g.expand(r.x(), r.raw.shape); }},
+    {Op::kPermute,    kAny, false, [](const Request& r) { return r.g.permute(r.x(), r.raw.arguments); }},
+    {Op::kFlip,       kAny, false, [](const Request& r) { return r.g.flip(r.x(), r.raw.arguments); }},
+    {Op::kSlice,      kAny, false, build_slice},
+    {Op::kPad,        kAny, false, build_pad},
+    {Op::kWindow,     4,    false, [](const Request& r) { return r.g.window(r.x(), r.arg(0), r.arg(3), r.arg(1), r.arg(2)); }},
+    {Op::kUnwindow,   4,    false, [](const Request& r) { return r.g.unwindow(r.x(), r.arg(0), r.arg(3), r.arg(1), r.arg(2)); }},
+    {Op::kCat,        1,    false, [](const Request& r) { return r.g.cat(r.raw.sources, r.arg(0)); }},
+    {Op::kCast,       0,    true,  [](const Request& r) { return r.g.cast(r.x(), r.raw.dtype); }},
+    {Op::kBitcast,    0,    true,  [](const Request& r) { return r.g.bitcast(r.x(), r.raw.dtype); }},
+    {Op::kReduce,     kAny, false, [](const Request& r) { return r.g.reduce(static_cast<Op>(r.name.word), r.x(), r.raw.arguments); }},
+    {Op::kContiguous, 0,    false, [](const Request& r) { return r.g.contiguous(r.x()); }},
+    {Op::kDetach,     0,    false, [](const Request& r) { return r.g.detach(r.x()); }},
+    {Op::kAssign,     0,    false, [](const Request& r) { return r.g.assign(r.x(), r.raw.sources[1]); }},
+    {Op::kAfter,      0,    false, [](const Request& r) { return r.g.after(r.x(), r.raw.sources.subspan(1)); }},
+    {Op::kLoad,       0,    false, [](const Request& r) { return made(r, r.x()->dtype, {}, {}); }},
+    {Op::kStore,      0,    false, [](const Request& r) { return made(r, DType::kNone, {}, {}); }},
+    {Op::kFold,       0,    false, [](const Request& r) { return made(r, r.x()->dtype, std::array{r.name.word}, {}); }},
+    {Op::kSink,       0,    false, [](const Request& r) { return r.g.sink(r.raw.sources); }},
+};
+// clang-format on
+constexpr uint32_t kFewestSources[] = {0, 1};  // of operations that take any number
+
+}  // namespace
+
+Status build_raw(Node* out, Graph& g, const RawNode& raw) {
+  Request r{g, raw, {}};
+  const int name_size = static_cast<int>(raw.name.size());
+  if (!parse_full_name(&r.name, raw.name)) {
+    return ASTER_FAIL(kNOT_FOUND, "no operation is named \"%.*s\"", name_size, raw.name.data());
+  }
+  const Op op = r.name.op;
+  const int wanted = info(op).sources;
+  const size_t count = raw.sources.size();
+  if (wanted < 0 ? count < kFewestSources[op != Op::kSink] : count != static_cast<size_t>(wanted)) {
+    return ASTER_FAIL(kARGUMENT, "%.*s of %zu sources", name_size, raw.name.data(), count);
+  }
+  if (is_alu(op)) {
+    if (!raw.arguments.empty())
+      return ASTER_FAIL(kARGUMENT, "%s takes no arguments", info(op).name);
+    *out = g.alu(op, raw.sources);
+    return *out != nullptr ? kOk : last_failure();
+  }
+  int64_t elements = 0;
+  if (!count_elements(raw.shape, &elements)) {
+    return ASTER_FAIL(kRANGE, "%s of shape %s", info(op).name, brief_shape(raw.shape).text);
+  }
+  for (const Row& row : kRows) {
+    if (row.op != op) continue;
+    if (row.arguments != kAny && raw.arguments.size() != static_cast<size_t>(row.arguments)) {
+      return ASTER_FAIL(kARGUMENT, "%s takes %d arguments, not %zu", info(op).name, row.arguments,
+                        raw.arguments.size());
+    }
+    if (row.dtype && raw.dtype == DType::kNone) {
+      return ASTER_FAIL(kARGUMENT, "%s needs a dtype", info(op).name);
+    }
+    *out = row.build(r);
+    return *out != nullptr ? kOk : last_failure();
+  }
+  return ASTER_FAIL(kUNSUPPORTED, "%s is not built by name", info(op).name);
+}
+
+}  // namespace aster::uop
