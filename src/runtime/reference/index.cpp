@@ -203,7 +203,7 @@ Status prepare_movement(Movement* out, Vec<int64_t>* rows, Node node, size_t sou
 Index move_index(const Movement& movement, const Vec<int64_t>& rows, Index from, size_t n,
                  int64_t* at, uint8_t* mask) {
   const int64_t* dims = rows.data() + movement.rows;
-  int64_t coordinates[kMaxRank] = {};
+  int64_t coordinates[kMaxRank];  // of which rank are set
   if (from.at == nullptr && from.mask == nullptr) {
     split_position(from.base, dims, movement.rank, coordinates);
     Run run;
