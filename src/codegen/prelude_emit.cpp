@@ -1,8 +1,5 @@
 #include "codegen/prelude_emit.h"
 
-#include <algorithm>
-#include <cstdio>
-
 namespace aster::codegen::prelude {
 namespace {
 
@@ -45,7 +42,7 @@ constexpr Row kRows[] = {
   {#name, elements, level, width, signature, text},
 #include "codegen/prelude_convert.def"
 #include "codegen/prelude_math.def"
-#include "codegen/prelude_math2.def"
+#include "codegen/prelude_special.def"
 #undef ROW
 };
 
@@ -143,6 +140,13 @@ void write_name(Text& out, std::string_view name, DType d, int lanes) {
   out << "am_" << name;
   if (!is_cast(name)) out << '_' << element_of(d)->name;
   out << 'x' << lanes;
+}
+
+// Whether a name is <from>_to_<to>.
+bool is_cast_of(std::string_view name, DType from, DType to) {
+  const std::string_view source = element_of(from)->name, target = element_of(to)->name;
+  return is_cast(name) && name.size() == source.size() + 4 + target.size() &&
+         name.starts_with(source) && name.ends_with(target);
 }
 
 // i, i + 1, .. around n, count of them
@@ -463,22 +467,28 @@ Status Emitter::horizontal(std::string_view name, std::string_view op, DType d, 
 
 // ---- Casts ----
 
+// Vectors of integers that a cast makes at least four times as wide are widened in steps: gcc takes
+// them apart otherwise.
+bool widens_twice(DType from, DType to) {
+  return !dtype::is_float(from) && !dtype::is_narrow_float(to) &&
+         bytes_of(to) >= 4 * bytes_of(from);
+}
+
 // A row, a conversion that C has, or two casts one after the other.
 Status Emitter::cast(DType from, DType to, int lanes) {
-  char name[24];
-  std::snprintf(name, sizeof(name), "%s_to_%s", element_of(from)->name, element_of(to)->name);
   const DType worked_in = from == DType::kFloat64 ? from : DType::kFloat32;
   for (const Row& row : kRows) {
-    if (row.name == name) return function(row.name, worked_in, lanes);
+    if (is_cast_of(row.name, from, to)) return function(row.name, worked_in, lanes);
   }
   bool first;
   ASTER_TRY(once(kCastKey, from, to, lanes, &first));
   if (!first) return kOk;
   ASTER_TRY(type(from, lanes));
   ASTER_TRY(type(to, lanes));
+  const bool quadruples = widens_twice(from, to) && lanes > 1;
   const bool narrow = dtype::is_narrow_float(from) || dtype::is_narrow_float(to);
   const bool truncates = is_real(from) && dtype::is_int(to);
-  return narrow || truncates ? through(from, to, lanes) : direct(from, to, lanes);
+  return narrow || truncates || quadruples ? through(from, to, lanes) : direct(from, to, lanes);
 }
 
 Status Emitter::direct(DType from, DType to, int lanes) {
@@ -506,7 +516,9 @@ Status Emitter::direct(DType from, DType to, int lanes) {
 Status Emitter::through(DType from, DType to, int lanes) {
   DType middle = DType::kFloat32;
   std::string_view special;
-  if (is_real(from) && dtype::is_int(to)) {
+  if (widens_twice(from, to)) {
+    middle = integer(2 * bytes_of(from), dtype::is_signed(from));
+  } else if (is_real(from) && dtype::is_int(to)) {
     middle = bytes_of(to) == 8 ? DType::kInt64 : DType::kInt32;
   } else if (from == DType::kFloat64 && to != DType::kBFloat16) {
     special = "f64_to_odd";  // one rounding in all; bfloat16 is defined by way of float32

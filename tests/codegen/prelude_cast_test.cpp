@@ -33,6 +33,13 @@ int cast_lanes(int bytes, DType a, DType b) {
   if (is_narrow(a) || is_narrow(b)) size = std::max(size, size_t{4});
   return bytes / static_cast<int>(size);
 }
+// All pairs at the widest vectors; elsewhere those that the others are made of.
+bool is_tried(int bytes, DType a, DType b) {
+  const auto basic = [](DType d) {
+    return d == DType::kFloat32 || d == DType::kFloat64 || d == DType::kInt32 || d == DType::kInt64;
+  };
+  return bytes == widths().back() || basic(a) || basic(b);
+}
 std::string cast_name(DType a, DType b) {
   return std::string(short_name(a)) + "_to_" + short_name(b);
 }
@@ -60,7 +67,9 @@ const std::vector<Build>& builds() {
   static const std::vector<Build> all = build_all([](Program& p) {
     for (DType a : kAll) {
       for (DType b : kAll) {
-        if (a != b) p.cast(cast_name(a, b), a, b, cast_lanes(p.bytes(), a, b));
+        if (a != b && is_tried(p.bytes(), a, b)) {
+          p.cast(cast_name(a, b), a, b, cast_lanes(p.bytes(), a, b));
+        }
       }
     }
     for (DType d : kInts) {
@@ -213,6 +222,7 @@ TEST(PreludeCast, EveryPairAgreesWithTheInterpreter) {
       std::vector<unsigned char> want(n * dtype::size(b));
       dtype::convert(want.data(), b, x.data(), a, n);
       for (const Build& build : builds()) {
+        if (!is_tried(build.bytes, a, b)) continue;
         std::vector<unsigned char> got(want.size());
         build[cast_name(a, b)](x.data(), nullptr, nullptr, got.data(), static_cast<long>(n));
         if (got == want) continue;
@@ -527,6 +537,37 @@ TEST(PreludeRequest, EmitsEachThingOnce) {
     EXPECT_EQ(text.find(once, first + 1), std::string::npos) << once;
   }
   EXPECT_EQ(text.find("am_sin"), std::string::npos);
+}
+
+struct Failing {
+  long left;
+};
+TEST(PreludeRequest, EveryFailedAllocationIsAStatus) {
+  for (long allowed = 0;; ++allowed) {
+    Failing state = {allowed};
+    aster_ml_allocator table = {};
+    table.struct_size = sizeof(table);
+    table.self = &state;
+    table.allocate = [](void* self, size_t bytes, size_t alignment) -> void* {
+      if (static_cast<Failing*>(self)->left-- <= 0) return nullptr;
+      return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    };
+    table.release = [](void*, void* pointer, size_t, size_t) { free(pointer); };
+    Heap heap(&table);
+    Status status;
+    {
+      PreludeRequest request(heap);
+      Text out(heap);
+      status = request.add_used("am_pow_f32x8 am_f64_to_e4m3x4 am_hsum_f32x8 vf32x8");
+      if (status.ok()) status = emit_prelude(out, request, target_of(32));
+    }
+    EXPECT_EQ(heap.bytes_now(), 0u);
+    if (status.ok()) {
+      EXPECT_GT(allowed, 5);
+      break;
+    }
+    ASSERT_EQ(status, Status{static_cast<int32_t>(Code::kMEMORY)}) << "after " << allowed;
+  }
 }
 
 }  // namespace

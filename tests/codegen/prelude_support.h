@@ -176,7 +176,7 @@ inline std::vector<Build> build_all(const std::function<void(Program&)>& fill) {
     EXPECT_NE(builds[i].library, nullptr) << builds[i].name << ": " << dlerror();
   }
   std::error_code ignored;
-  std::filesystem::remove_all(folder, ignored);
+  if (!getenv("KEEP")) std::filesystem::remove_all(folder, ignored);
   return builds;
 }
 

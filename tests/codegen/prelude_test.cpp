@@ -100,10 +100,11 @@ void expect_same_bits(const Build& a, const std::vector<T>& x, const Build& b,
   }
 }
 
-// All f32 arguments with ASTER_ML_EXHAUSTIVE=1, else every 8191st and all of interest.
+// Every Nth f32 argument with ASTER_ML_EXHAUSTIVE=N, else every 8191st; and all of interest.
 void each_block(const std::function<void(const std::vector<float>&)>& use) {
   const char* exhaustive = getenv("ASTER_ML_EXHAUSTIVE");
-  const uint64_t step = exhaustive != nullptr && exhaustive[0] == '1' ? 1 : 8191;
+  const int given = exhaustive != nullptr ? atoi(exhaustive) : 0;
+  const uint64_t step = given > 0 ? static_cast<uint64_t>(given) : 8191;
   std::vector<float> x = {0.0f,
                           -0.0f,
                           kInf,

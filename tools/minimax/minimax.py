@@ -5,6 +5,8 @@ Remez exchange on a Chebyshev grid with mpmath, weighted so that the largest rel
 function is what is minimised. Coefficients are then rounded to the target format; the error printed
 is that of the rounded polynomial evaluated exactly.
 
+Needs mpmath.
+
     minimax.py [NAME...]      prints coefficients (hexadecimal) and the largest error of each fit
 """
 import sys
@@ -92,8 +94,8 @@ def exp_fit(base_log, low, high, degree, bits, first):
 
 def expm1_fit(degree, bits):
     """expm1(r) - r - r^2/2 relative to expm1(r)."""
-    return Fit(mp.expm1, list(range(3, degree + 1)), -EDGE, EDGE, lambda r: 1 / abs(mp.expm1(r)), bits,
-               lambda r: r + r * r / 2)
+    return Fit(mp.expm1, list(range(3, degree + 1)), -EDGE, EDGE,
+               lambda r: 1 / abs(mp.expm1(r)), bits, lambda r: r + r * r / 2)
 
 
 def log_fit(degree, bits):
@@ -106,24 +108,24 @@ def atanh_fit(first, last, bits, scale):
     """scale * (2 atanh(s) - the terms below `first`), odd powers, relative to 2 atanh(s)."""
     def lower(s):
         return scale * sum(2 * s**k / k for k in range(1, first, 2))
-    return Fit(lambda s: scale * 2 * mp.atanh(s), list(range(first, last + 1, 2)), mpf("1e-8"), S_MAX,
-               lambda s: 1 / (scale * 2 * mp.atanh(s)), bits, lower)
+    return Fit(lambda s: scale * 2 * mp.atanh(s), list(range(first, last + 1, 2)), mpf("1e-8"),
+               S_MAX, lambda s: 1 / (scale * 2 * mp.atanh(s)), bits, lower)
 
 
 def sin_fit(last, bits):
-    return Fit(mp.sin, list(range(3, last + 1, 2)), mpf("1e-6"), QUARTER, lambda r: 1 / mp.sin(r), bits,
-               lambda r: r)
+    return Fit(mp.sin, list(range(3, last + 1, 2)), mpf("1e-6"), QUARTER,
+               lambda r: 1 / mp.sin(r), bits, lambda r: r)
 
 
 def cos_fit(last, bits):
-    return Fit(mp.cos, list(range(4, last + 1, 2)), mpf("1e-6"), QUARTER, lambda r: 1 / mp.cos(r), bits,
-               lambda r: 1 - r * r / 2)
+    return Fit(mp.cos, list(range(4, last + 1, 2)), mpf("1e-6"), QUARTER,
+               lambda r: 1 / mp.cos(r), bits, lambda r: 1 - r * r / 2)
 
 
 def erf_small(last, high, bits):
     """erf(x) - x, odd powers: the factor of x in x + x * P(x^2)."""
-    return Fit(mp.erf, list(range(1, last + 1, 2)), mpf("1e-6"), high, lambda x: 1 / mp.erf(x), bits,
-               lambda x: x)
+    return Fit(mp.erf, list(range(1, last + 1, 2)), mpf("1e-6"), high,
+               lambda x: 1 / mp.erf(x), bits, lambda x: x)
 
 
 def erf_tail(degree, low, high, centre, bits):
@@ -171,7 +173,8 @@ def main():
     for name in sys.argv[1:] or FITS:
         fit = FITS[name]()
         coefficients, worst, unrounded = fit.run()
-        print(f"{name}: 2^{float(mp.log(worst, 2)):.2f} (2^{float(mp.log(unrounded, 2)):.2f} unrounded)")
+        error, before = (float(mp.log(e, 2)) for e in (worst, unrounded))
+        print(f"{name}: 2^{error:.2f} (2^{before:.2f} unrounded)")
         for power, c in zip(fit.powers, coefficients):
             print(f"  x^{power}: {hexadecimal(c, fit.bits)}  {mp.nstr(c, 17)}")
         sys.stdout.flush()
