@@ -1,6 +1,7 @@
 #include <cstdlib>
 
 #include "base/memory.h"
+#include "base/sanitize.h"
 
 namespace aster {
 namespace {
@@ -30,7 +31,7 @@ void Heap::release_system(void*, void* pointer, size_t, size_t) { std::free(poin
 void* Heap::allocate_counted(void* self, size_t bytes, size_t alignment) {
   Heap& heap = *static_cast<Heap*>(self);
   if (bytes == 0) bytes = 1;
-  if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return nullptr;
+  if (bytes > kMostRequested) return nullptr;
   void* pointer = heap.table_.allocate(heap.table_.self, bytes, alignment);
   if (pointer == nullptr) return nullptr;
   const size_t now = heap.now_.fetch_add(bytes, std::memory_order_relaxed) + bytes;

@@ -178,7 +178,7 @@ bool can_lossless_cast(DType from, DType to) {
 
 int64_t min_int(DType d) {
   if (!is_signed(d)) return 0;
-  return d == DType::kWeakInt ? INT64_MIN : -(int64_t{1} << (bits(d) - 1));
+  return d == DType::kWeakInt ? INT64_MIN : INT64_MIN >> (64 - bits(d));
 }
 
 uint64_t max_int(DType d) {

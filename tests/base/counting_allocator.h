@@ -38,10 +38,10 @@ class CountingAllocator {
     const std::lock_guard lock(mutex_);
     ++requests_;
     if (fail_at_ >= 0 && fail_at_-- == 0) return nullptr;
-    void* pointer =
-        std::aligned_alloc(alignment < 16 ? 16 : alignment, (bytes + alignment + 15) /
-                                                                (alignment < 16 ? 16 : alignment) *
-                                                                (alignment < 16 ? 16 : alignment));
+    if (bytes > size_t{1} << 39) return nullptr;  // which a sanitizer's allocator would not survive
+    const size_t unit = alignment < 16 ? 16 : alignment;
+    void* pointer = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
+    if (pointer == nullptr) return nullptr;
     live_[pointer] = {bytes, alignment};
     return pointer;
   }
