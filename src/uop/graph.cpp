@@ -271,9 +271,8 @@ Status Graph::substitute(Node* out, Node root, const Map<Node, Node>& map) {
   return kOk;
 }
 
-Brief brief_shape(Words shape) {
-  Brief out{};
-  size_t used = 0;
+// From position used of out's text on; what does not fit becomes an ellipsis.
+static void append_shape(Brief& out, size_t used, Words shape) {
   out.text[used++] = '[';
   for (size_t i = 0; i < shape.size(); ++i) {
     char dim[24];
@@ -288,13 +287,18 @@ Brief brief_shape(Words shape) {
     used += static_cast<size_t>(size);
   }
   out.text[used] = ']';
+}
+
+Brief brief_shape(Words shape) {
+  Brief out{};
+  append_shape(out, 0, shape);
   return out;
 }
 
 Brief brief(Node node) {
   Brief out{};
-  std::snprintf(out.text, sizeof(out.text), "%s%.*s", dtype::name(node->dtype), 76,
-                brief_shape(node->shape()).text);
+  const int used = std::snprintf(out.text, sizeof(out.text), "%s", dtype::name(node->dtype));
+  append_shape(out, static_cast<size_t>(used), node->shape());
   return out;
 }
 
