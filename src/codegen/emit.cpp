@@ -128,10 +128,10 @@ Status Emitter::declare_params() {
 
 // ---- Registers ----
 
-Status Emitter::spread(Value* out, Value v, DType mask) {
-  if (v.truth && mask == DType::kNone) mask = DType::kInt32;
-  if (v.lanes > 1) return v.truth ? mask_as(out, v, mask) : (*out = v, kOk);
-  const DType dtype = v.truth ? mask : v.dtype;
+Status Emitter::spread(Value* out, Value v, DType as) {
+  if (as == DType::kNone) as = v.dtype;
+  if (v.lanes > 1) return v.truth ? mask_as(out, v, as) : (*out = v, kOk);
+  const DType dtype = v.truth ? mask_of(as) : as;
   const Key key{v.id, static_cast<uint64_t>(dtype), kSpread | static_cast<uint32_t>(lanes())};
   if (recall(key, out)) return kOk;
   ASTER_TRY(fresh(out, dtype, v.truth, lanes(), v.depth));
@@ -143,6 +143,11 @@ Status Emitter::spread(Value* out, Value v, DType mask) {
     write_type(text, dtype, 1);
     text << ')' << v;
   } else {
+    if (dtype != v.dtype) {
+      text << '(';
+      write_type(text, dtype, 1);
+      text << ')';
+    }
     text << v << " - (";
     write_type(text, dtype, lanes());
     text << "){}";

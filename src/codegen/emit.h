@@ -61,7 +61,7 @@ class Emitter {
   bool varies(Node node) const { return vector_ >= 0 && has(kernel_.ranges(node), vector_); }
 
   // Conversions of registers.
-  Status spread(Value* out, Value v, DType mask = DType::kNone);  // to all lanes; mask: width of a condition
+  Status spread(Value* out, Value v, DType as = DType::kNone);  // to all lanes; as: dtype, or width of a condition
   Status mask_as(Value* out, Value v, DType dtype);               // a condition as wide as dtype
   Status fresh(Value* out, DType dtype, bool truth, int lanes, int depth);
   // "const T tN = ", at the value's depth; the caller writes the rest and ";\n".

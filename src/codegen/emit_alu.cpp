@@ -195,6 +195,18 @@ Status Emitter::write_alu(Text& text, Node node, const Value* v, DType dtype, in
       return kOk;
     }
   }
+  const bool quotient = node->op == Op::kFloorDiv || node->op == Op::kCDiv;
+  if ((quotient || node->op == Op::kFloorMod || node->op == Op::kCMod) && node->src(0)->vmin >= 0 &&
+      node->src(1)->vmin > 0 && node->src(1)->vmin == node->src(1)->vmax) {
+    // By a known positive divisor: what compilers make multiplications of.
+    const DType plain = dtype::size(dtype) == 8 ? DType::kUInt64 : dtype::size(dtype) == 4 ? DType::kUInt32 : dtype;
+    text << '(';
+    write_type(text, plain, n);
+    text << ')' << v[0] << (quotient ? " / (" : " % (");
+    write_type(text, plain, 1);
+    text << ')' << node->src(1)->vmin;
+    return kOk;
+  }
   if (!pattern.empty()) {
     write_pattern(text, pattern, v, false);
     return kOk;
@@ -225,6 +237,9 @@ Status Emitter::alu(Node node) {
   const Value& last = v[node->nsrc - 1];
   const bool truths = last.truth;  // operands are conditions
   DType dtype = last.dtype;
+  if (n > 1 && node->src(node->nsrc - 1)->dtype == DType::kWeakInt) {
+    dtype = fits_int32(node) ? DType::kInt32 : DType::kInt64;
+  }
   if (truths) {
     dtype = DType::kInt32;
     for (uint32_t i = node->nsrc; i-- > 0;) {
@@ -236,7 +251,7 @@ Status Emitter::alu(Node node) {
       if (v[i].truth) {
         if (v[i].lanes > 1) ASTER_TRY(mask_as(&v[i], v[i], dtype));
       } else {
-        ASTER_TRY(spread(&v[i], v[i]));
+        ASTER_TRY(spread(&v[i], v[i], dtype));
       }
     }
   }

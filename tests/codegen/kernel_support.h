@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -61,41 +62,55 @@ inline std::string flags_of(const std::string& compiler, int vector_bytes) {
 // Text compiled to a shared object by each compiler that is there.
 class Library {
  public:
-  Library(const std::string& compiler, const std::string& text, int vector_bytes) {
+  // Starts the compiler; find waits for it. ASTER_TEST_KEEP=1 leaves the source behind.
+  Library(const std::string& compiler, const std::string& text, int vector_bytes)
+      : name_(compiler + " " + std::to_string(vector_bytes)) {
     char path[] = "/tmp/aster_codegen_XXXXXX";
     const int fd = mkstemp(path);
     if (fd >= 0) close(fd);
-    const std::string source = std::string(path) + ".c", object = std::string(path) + ".so";
-    std::ofstream(source) << text;
-    const std::string command = compiler + flags_of(compiler, vector_bytes) + source + " -o " + object + " 2> " + path;
-    const int rc = std::system(command.c_str());
-    std::ifstream messages(path);
-    const std::string said((std::istreambuf_iterator<char>(messages)), {});
-    EXPECT_EQ(rc, 0) << compiler << " " << vector_bytes << ": " << said.substr(0, 3000);
-    if (rc == 0) handle_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
+    path_ = path;
+    std::ofstream(path_ + ".c") << text;
+    const std::string command = compiler + flags_of(compiler, vector_bytes) + path_ + ".c -o " + path_ + ".so 2>&1";
+    pipe_ = popen(command.c_str(), "r");
+  }
+  void wait() {
+    if (pipe_ == nullptr) return;
+    std::string said;
+    for (int c; (c = std::fgetc(pipe_)) != EOF;) said += static_cast<char>(c);
+    const int rc = pclose(pipe_);
+    pipe_ = nullptr;
+    EXPECT_EQ(rc, 0) << name_ << ": " << said.substr(0, 3000);
+    if (rc == 0) handle_ = dlopen((path_ + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
     EXPECT_TRUE(rc != 0 || handle_ != nullptr) << dlerror();
-    if (std::getenv("ASTER_KEEP") == nullptr || rc == 0) {
-      unlink(object.c_str());
-      if (std::getenv("ASTER_KEEP") == nullptr) unlink(source.c_str());
+    unlink((path_ + ".so").c_str());
+    unlink(path_.c_str());
+    if (std::getenv("ASTER_TEST_KEEP") == nullptr) {
+      unlink((path_ + ".c").c_str());
+    } else {
+      std::printf("%s: %s.c\n", name_.c_str(), path_.c_str());
     }
-    unlink(path);
   }
   ~Library() {
+    wait();
     if (handle_ != nullptr) dlclose(handle_);
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
   using Function = void (*)(void* const* params, long long begin, long long end);
-  Function find(const char* name) const {
+  Function find(const char* name) {
+    wait();
     return handle_ == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(handle_, name));
   }
 
  private:
+  std::string name_, path_;
+  FILE* pipe_ = nullptr;
   void* handle_ = nullptr;
 };
 
-inline std::vector<std::string> compilers() {
-  std::vector<std::string> out;
+inline const std::vector<std::string>& compilers() {
+  static std::vector<std::string> out;
+  if (!out.empty()) return out;
   for (const char* name : {"gcc", "clang"}) {
     if (std::system((std::string("command -v ") + name + " > /dev/null 2>&1").c_str()) == 0) out.push_back(name);
   }
@@ -303,11 +318,19 @@ class Suite {
         text += "/* " + one.name + " */\n" + std::string(kernels.back().text.view());
       }
       Text prelude(process_heap());
-      ASSERT_TRUE(render_prelude(prelude, {all.data(), all.size()}, target).ok());
+      const Status made = render_prelude(prelude, {all.data(), all.size()}, target);
+      aster_ml_error error{};
+      aster_ml_error_last(&error);
+      ASSERT_TRUE(made.ok()) << error.message << "\n" << text;
       text = std::string(prelude.view()) + text;
       std::vector<std::vector<Param>> previous;
+      std::vector<std::unique_ptr<Library>> libraries;
       for (const std::string& compiler : compilers()) {
-        Library library(compiler, text, width);
+        libraries.push_back(std::make_unique<Library>(compiler, text, width));
+      }
+      for (size_t l = 0; l < libraries.size(); ++l) {
+        Library& library = *libraries[l];
+        const std::string compiler = compilers()[l];
         std::vector<std::vector<Param>> results;
         for (size_t i = 0; i < cases_.size(); ++i) {
           const auto function = library.find(kernels[i].name);
