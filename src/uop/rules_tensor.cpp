@@ -17,6 +17,10 @@ constexpr Guard not_bool(const Pattern& p) {
   return guard([](Node node) { return node->dtype != DType::kBool; }, p);
 }
 
+constexpr Guard not_unsigned(const Pattern& p) {
+  return guard([](Node node) { return !dtype::is_unsigned(node->dtype); }, p);
+}
+
 // clang-format off
 constexpr Rule kRules[] = {
     {x,                         empty_result},
@@ -36,7 +40,7 @@ constexpr Rule kRules[] = {
     {(x + c0) + c1,             x + (c0 + c1),      is_integral(x)},
     {(x * c0) * c1,             x * (c0 * c1),      is_integral(x)},
     {Abs(Abs(x)),               Abs(x)},
-    {Abs(-x),                   Abs(x)},
+    {Abs(-x),                   Abs(x),             not_unsigned(x)},
     {Pow(x, 0.0),               1.0},
     {Pow(x, 1.0),               x},
     {Pow(x, 2.0),               x * x},
@@ -125,8 +129,8 @@ Outcome empty_result(const Match& m) {
 Outcome choose(const Match& m) { return m[c0]->arg(0) != 0 ? m[x] : m[y]; }
 
 Outcome where_of_constants(const Match& m) {
-  if (m.root->dtype != DType::kBool) return Outcome::keep();
-  return m[c0]->arg(0) != 0 ? m[x] : m.g.alu(Op::kNot, m[x]);  // equal ones went before
+  if (m.root->dtype != DType::kBool || m[c0] == m[c1]) return Outcome::keep();
+  return m[c0]->arg(0) != 0 ? m[x] : m.g.alu(Op::kNot, m[x]);
 }
 
 // Exact where the reciprocal is.
