@@ -29,10 +29,14 @@ DType storage_of(DType dtype) {
 
 DType mask_of(DType dtype) {
   switch (dtype::size(storage_of(dtype))) {
-    case 1: return DType::kInt8;
-    case 2: return DType::kInt16;
-    case 4: return DType::kInt32;
-    default: return DType::kInt64;
+    case 1:
+      return DType::kInt8;
+    case 2:
+      return DType::kInt16;
+    case 4:
+      return DType::kInt32;
+    default:
+      return DType::kInt64;
   }
 }
 
@@ -60,7 +64,8 @@ Status Emitter::close_block(std::string_view tail) {
 uint64_t Emitter::copy_key(RangeSet set) const {
   uint64_t key = 0;
   for (int r = 0; set != 0; ++r, set >>= 1) {
-    if ((set & 1) != 0 && ranges_[r].copies > 1) key = key * 64 + static_cast<uint64_t>(ranges_[r].copy);
+    if ((set & 1) != 0 && ranges_[r].copies > 1)
+      key = key * 64 + static_cast<uint64_t>(ranges_[r].copy);
   }
   return key;
 }
@@ -109,7 +114,8 @@ void Emitter::write_call(Text& out, MathFn fn, DType dtype, int lanes) {
 }
 
 DType Emitter::register_of(Node node) const {
-  if (node->dtype == DType::kWeakInt) return varies(node) && fits_int32(node) ? DType::kInt32 : DType::kInt64;
+  if (node->dtype == DType::kWeakInt)
+    return varies(node) && fits_int32(node) ? DType::kInt32 : DType::kInt64;
   if (node->dtype == DType::kWeakFloat) return DType::kFloat64;
   return dtype::is_narrow_float(node->dtype) ? DType::kFloat32 : node->dtype;
 }
@@ -172,7 +178,8 @@ Status Emitter::mask_as(Value* out, Value v, DType dtype) {
 
 // ---- Indices ----
 
-// Scalar terms whose variables became known in blocks [from, to], the constant if asked, and the offset of a lane.
+// Scalar terms whose variables became known in blocks [from, to], the constant if asked, and the
+// offset of a lane.
 Status Emitter::write_form(Text& out, const Form& form, int from, int to, bool constant, int lane) {
   int64_t sum = constant ? form.constant : 0;
   bool first = true;
@@ -184,7 +191,8 @@ Status Emitter::write_form(Text& out, const Form& form, int from, int to, bool c
       if (constant) {
         const int64_t steps = state.copy * state.unit() + (r == vector_ ? std::max(lane, 0) : 0);
         sum = static_cast<int64_t>(static_cast<uint64_t>(sum) +
-                                   static_cast<uint64_t>(term.coefficient) * static_cast<uint64_t>(steps));
+                                   static_cast<uint64_t>(term.coefficient) *
+                                       static_cast<uint64_t>(steps));
       }
       if (state.depth < from || state.depth > to) continue;
       write_plus(out, &first);
@@ -212,7 +220,8 @@ int Emitter::form_depth(const Form& form, RangeSet skip) const {
   int depth = 0;
   for (const Term& term : form.terms) {
     if (term.node->op == Op::kRange) {
-      if (!has(skip, range_id(term.node))) depth = std::max(depth, ranges_[range_id(term.node)].depth);
+      if (!has(skip, range_id(term.node)))
+        depth = std::max(depth, ranges_[range_id(term.node)].depth);
     } else {
       depth = std::max<int>(depth, value(term.node).depth);
     }
@@ -224,7 +233,8 @@ int Emitter::form_depth(const Form& form, RangeSet skip) const {
 Status Emitter::index_value(Value* out, Node index, DType wide) {
   const Form form = kernel_.form(index);
   const bool vector = varies(index);
-  const Key key{index->id, copy_key(kernel_.ranges(index)), kIndex + (vector ? static_cast<uint32_t>(wide) << 16 : 0)};
+  const Key key{index->id, copy_key(kernel_.ranges(index)),
+                kIndex + (vector ? static_cast<uint32_t>(wide) << 16 : 0)};
   if (recall(key, out)) return kOk;
   const int depth = form_depth(form, 0);
   if (!vector) {
@@ -235,7 +245,8 @@ Status Emitter::index_value(Value* out, Node index, DType wide) {
     return keep(key, *out);
   }
   ASTER_TRY(fresh(out, wide, false, lanes(), depth));
-  // Terms that differ from lane to lane first, so that they can be converted before the statement begins.
+  // Terms that differ from lane to lane first, so that they can be converted before the statement
+  // begins.
   Value parts[uop::sym::Linear::kMax];
   int64_t coefficients[uop::sym::Linear::kMax];
   int count = 0;
@@ -286,7 +297,8 @@ Status Emitter::index_value(Value* out, Node index, DType wide) {
 
 // ---- Memory ----
 
-// Pointer to the param advanced by the terms known outside block *inner, the innermost one that the address needs.
+// Pointer to the param advanced by the terms known outside block *inner, the innermost one that the
+// address needs.
 Status Emitter::base_of(Value* out, Node access, int* inner) {
   const Node index = access->src(1);
   const Form form = kernel_.form(index);
@@ -307,8 +319,9 @@ Status Emitter::base_of(Value* out, Node access, int* inner) {
   });
   if (depth == 0) return *out = Value{}, kOk;
   --depth;
-  const Key key{index->id, copy_key(opaque),
-                kBase | static_cast<uint32_t>(*inner) << 8 | static_cast<uint32_t>(slot_of(access)) << 16};
+  const Key key{
+      index->id, copy_key(opaque),
+      kBase | static_cast<uint32_t>(*inner) << 8 | static_cast<uint32_t>(slot_of(access)) << 16};
   if (recall(key, out)) return kOk;
   const DType storage = storage_of(access->src(0)->dtype);
   ASTER_TRY(fresh(out, storage, false, 1, depth));
@@ -328,12 +341,14 @@ Status Emitter::write_address(Text& out, Node access, Value base, int inner, int
     out << 'p' << slot_of(access);
   }
   out << " + (";
-  ASTER_TRY(write_form(out, kernel_.form(access->src(1)), base.id != 0 ? inner : 0, inner, true, lane));
+  ASTER_TRY(
+      write_form(out, kernel_.form(access->src(1)), base.id != 0 ? inner : 0, inner, true, lane));
   out << ')';
   return out.status();
 }
 
-Status Emitter::write_gather(Text& out, Node node, Value base, int inner, DType storage, const Value* gate) {
+Status Emitter::write_gather(Text& out, Node node, Value base, int inner, DType storage,
+                             const Value* gate) {
   out << '(';
   write_type(out, storage, lanes());
   out << "){";
@@ -353,8 +368,10 @@ Status Emitter::write_gather(Text& out, Node node, Value base, int inner, DType 
   return out.status();
 }
 
-// A contiguous load of the lanes that a mask allows, where the CPU has one. The mask is as wide as the elements.
-bool Emitter::write_masked_load(Text& out, DType storage, int lanes, std::string_view address, std::string_view mask) {
+// A contiguous load of the lanes that a mask allows, where the CPU has one. The mask is as wide as
+// the elements.
+bool Emitter::write_masked_load(Text& out, DType storage, int lanes, std::string_view address,
+                                std::string_view mask) {
   const size_t element = dtype::size(storage), bytes = element * static_cast<size_t>(lanes);
   if (bytes != 16 && bytes != 32 && bytes != 64) return false;
   struct Row {
@@ -366,16 +383,28 @@ bool Emitter::write_masked_load(Text& out, DType storage, int lanes, std::string
                                   {2, "loaddquhi", "short", "w", ""},
                                   {4, "loaddqusi", "int", "d", "maskloadd"},
                                   {8, "loaddqudi", "long long", "q", "maskloadq"}};
-  const Row& row = *std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.element == element; });
+  const Row& row = *std::find_if(std::begin(kRows), std::end(kRows),
+                                 [&](const Row& r) { return r.element == element; });
   const DType integer = mask_of(storage);
   const auto bits = static_cast<int32_t>(bytes * 8);
+  // The builtins' bytes are char, which is a type of its own.
+  const auto write_lanes = [&]() {
+    if (element == 1) {
+      out << "char __attribute__((vector_size(" << static_cast<int32_t>(bytes) << ")))";
+    } else {
+      write_type(out, integer, lanes);
+    }
+  };
   out << '(';
   write_type(out, storage, lanes);
   out << ')';
   if (target_.avx512) {
-    out << "__builtin_ia32_" << row.name << bits << "_mask((const " << row.pointer << " *)(" << address << "), (";
-    write_type(out, integer, lanes);
-    out << "){}, __builtin_ia32_cvt" << row.bits << "2mask" << bits << '(' << mask << "))";
+    out << "__builtin_ia32_" << row.name << bits << "_mask((const " << row.pointer << " *)("
+        << address << "), (";
+    write_lanes();
+    out << "){}, __builtin_ia32_cvt" << row.bits << "2mask" << bits << "((";
+    write_lanes();
+    out << ')' << mask << "))";
     return true;
   }
   if (target_.vector_bytes < 32 || row.avx2[0] == '\0' || bytes == 64) return false;
@@ -387,7 +416,8 @@ bool Emitter::write_masked_load(Text& out, DType storage, int lanes, std::string
   return true;
 }
 
-// Vectors of stride 2 or -1 as whole loads and a shuffle; no element outside the ones asked for is read.
+// Vectors of stride 2 or -1 as whole loads and a shuffle; no element outside the ones asked for is
+// read.
 Status Emitter::shuffled_load(bool* done, Node node, Value base, int inner, Value out) {
   const int n = lanes();
   const int64_t stride = kernel_.stride(node->src(1), vector_);
@@ -405,7 +435,8 @@ Status Emitter::shuffled_load(bool* done, Node node, Value base, int inner, Valu
   text << "__builtin_shufflevector((";
   write_type(text, out.dtype, n);
   text << ')';
-  // Stride 2: lanes 0, 2, .. of the first elements, and lanes 1, 3, .. of those that end at the last one.
+  // Stride 2: lanes 0, 2, .. of the first elements, and lanes 1, 3, .. of those that end at the
+  // last one.
   ASTER_TRY(whole(text, stride == 2 ? 0 : n - 1, 0));
   text << ", (";
   write_type(text, out.dtype, n);

@@ -1,5 +1,5 @@
-// Statements of one kernel: each value of the graph becomes a named constant in the outermost block where all that it
-// depends on is known. Values that are the same for all lanes stay scalars.
+// Statements of one kernel: each value of the graph becomes a named constant in the outermost block
+// where all that it depends on is known. Values that are the same for all lanes stay scalars.
 #pragma once
 
 #include "base/text.h"
@@ -32,7 +32,8 @@ class Emitter {
  public:
   Emitter(const Kernel& kernel, const Target& target, Memory& memory);
 
-  // Blocks: 0 is the function's own. Text of an open block goes in front of the blocks opened inside it later.
+  // Blocks: 0 is the function's own. Text of an open block goes in front of the blocks opened
+  // inside it later.
   Status open_block();
   Status close_block(std::string_view tail = "}\n");
   int depth() const { return static_cast<int>(blocks_.size()) - 1; }
@@ -61,8 +62,9 @@ class Emitter {
   bool varies(Node node) const { return vector_ >= 0 && has(kernel_.ranges(node), vector_); }
 
   // Conversions of registers.
-  Status spread(Value* out, Value v, DType as = DType::kNone);  // to all lanes; as: dtype, or width of a condition
-  Status mask_as(Value* out, Value v, DType dtype);               // a condition as wide as dtype
+  Status spread(Value* out, Value v,
+                DType as = DType::kNone);  // to all lanes; as: dtype, or width of a condition
+  Status mask_as(Value* out, Value v, DType dtype);  // a condition as wide as dtype
   Status fresh(Value* out, DType dtype, bool truth, int lanes, int depth);
   // "const T tN = ", at the value's depth; the caller writes the rest and ";\n".
   Text& define(Value v, bool constant = true);
@@ -71,7 +73,8 @@ class Emitter {
 
   Status store(Node node);
   // Two values of one register type combined by a fold.
-  Status write_combine(Text& out, Op op, DType dtype, bool truth, int lanes, std::string_view a, std::string_view b);
+  Status write_combine(Text& out, Op op, DType dtype, bool truth, int lanes, std::string_view a,
+                       std::string_view b);
   void write_identity(Text& out, Op op, DType dtype, bool truth, int lanes);
   Status round_to(Value* out, Value v, DType dtype);  // to a narrow float's values
 
@@ -96,19 +99,29 @@ class Emitter {
     uint64_t serial;
   };
   // Kinds of derived values that are remembered beside a node's own.
-  enum Tag : uint32_t { kOwn = 0, kIndex = 1, kBase = 2, kRaw = 3, kSpread = 1 << 8, kMask = 1 << 9 };
+  enum Tag : uint32_t {
+    kOwn = 0,
+    kIndex = 1,
+    kBase = 2,
+    kRaw = 3,
+    kSpread = 1 << 8,
+    kMask = 1 << 9
+  };
 
   bool recall(const Key& key, Value* out) const;
   Status keep(const Key& key, Value value);
 
   Status index_value(Value* out, Node index, DType wide);
   int form_depth(const Form& form, RangeSet skip) const;
-  Status write_form(Text& out, const Form& form, int from_depth, int to_depth, bool constant, int lane);
+  Status write_form(Text& out, const Form& form, int from_depth, int to_depth, bool constant,
+                    int lane);
   Status base_of(Value* out, Node access, int* inner);
   Status write_address(Text& out, Node access, Value base, int inner, int lane);
   Status load(Node node, bool raw);
-  Status write_gather(Text& out, Node node, Value base, int inner, DType storage, const Value* gate);
-  bool write_masked_load(Text& out, DType storage, int lanes, std::string_view address, std::string_view mask);
+  Status write_gather(Text& out, Node node, Value base, int inner, DType storage,
+                      const Value* gate);
+  bool write_masked_load(Text& out, DType storage, int lanes, std::string_view address,
+                         std::string_view mask);
   Status shuffled_load(bool* done, Node node, Value base, int inner, Value out);
   Status alu(Node node);
   Status operand(Value* out, Node source, Node user);

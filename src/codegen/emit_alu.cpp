@@ -9,94 +9,149 @@
 namespace aster::codegen {
 namespace {
 
-// Text of an operation on conditions a, b (masks, or 0 and 1): ~ is written as ! for scalars. Arithmetic on bool is that
-// of integers, a result other than 0 being true.
+// Text of an operation on conditions a, b (masks, or 0 and 1): ~ is written as ! for scalars.
+// Arithmetic on bool is that of integers, a result other than 0 being true.
 std::string_view truth_text(Op op) {
   switch (op) {
     case Op::kAnd:
     case Op::kMul:
     case Op::kMin:
     case Op::kCDiv:
-    case Op::kFloorDiv: return "a & b";
+    case Op::kFloorDiv:
+      return "a & b";
     case Op::kOr:
     case Op::kAdd:
-    case Op::kMax: return "a | b";
+    case Op::kMax:
+      return "a | b";
     case Op::kXor:
     case Op::kSub:
-    case Op::kCmpNe: return "a ^ b";
-    case Op::kShl: return "a";
+    case Op::kCmpNe:
+      return "a ^ b";
+    case Op::kShl:
+      return "a";
     case Op::kCMod:
     case Op::kFloorMod:
-    case Op::kShr: return "a & ~b";
-    case Op::kCmpLt: return "~a & b";
-    case Op::kCmpLe: return "~a | b";
-    case Op::kCmpEq: return "~(a ^ b)";
-    case Op::kNot: return "~a";
-    case Op::kMulAcc: return "(a & b) | c";
-    default: return "a";  // identities on 0 and 1
+    case Op::kShr:
+      return "a & ~b";
+    case Op::kCmpLt:
+      return "~a & b";
+    case Op::kCmpLe:
+      return "~a | b";
+    case Op::kCmpEq:
+      return "~(a ^ b)";
+    case Op::kNot:
+      return "~a";
+    case Op::kMulAcc:
+      return "(a & b) | c";
+    default:
+      return "a";  // identities on 0 and 1
   }
 }
 
 // C text of an operation on numbers that needs no function of the prelude.
 std::string_view number_text(Op op, bool real) {
   switch (op) {
-    case Op::kNeg: return "-a";
-    case Op::kNot: return "~a";
-    case Op::kAdd: return "a + b";
-    case Op::kSub: return "a - b";
-    case Op::kMul: return "a * b";
-    case Op::kDiv: return "a / b";
-    case Op::kRecip: return "1 / a";
-    case Op::kAnd: return "a & b";
-    case Op::kOr: return "a | b";
-    case Op::kXor: return "a ^ b";
-    case Op::kMulAcc: return real ? "" : "a * b + c";
+    case Op::kNeg:
+      return "-a";
+    case Op::kNot:
+      return "~a";
+    case Op::kAdd:
+      return "a + b";
+    case Op::kSub:
+      return "a - b";
+    case Op::kMul:
+      return "a * b";
+    case Op::kDiv:
+      return "a / b";
+    case Op::kRecip:
+      return "1 / a";
+    case Op::kAnd:
+      return "a & b";
+    case Op::kOr:
+      return "a | b";
+    case Op::kXor:
+      return "a ^ b";
+    case Op::kMulAcc:
+      return real ? "" : "a * b + c";
     case Op::kTrunc:
     case Op::kFloor:
     case Op::kCeil:
-    case Op::kRound: return real ? "" : "a";
-    default: return "";
+    case Op::kRound:
+      return real ? "" : "a";
+    default:
+      return "";
   }
 }
 
 std::string_view compare_text(Op op) {
   switch (op) {
-    case Op::kCmpLt: return "a < b";
-    case Op::kCmpLe: return "a <= b";
-    case Op::kCmpEq: return "a == b";
-    case Op::kCmpNe: return "a != b";
-    default: return "";
+    case Op::kCmpLt:
+      return "a < b";
+    case Op::kCmpLe:
+      return "a <= b";
+    case Op::kCmpEq:
+      return "a == b";
+    case Op::kCmpNe:
+      return "a != b";
+    default:
+      return "";
   }
 }
 
 MathFn function_of(Op op) {
   switch (op) {
-    case Op::kExp: return MathFn::kExp;
-    case Op::kExp2: return MathFn::kExp2;
-    case Op::kLog: return MathFn::kLog;
-    case Op::kLog2: return MathFn::kLog2;
-    case Op::kSin: return MathFn::kSin;
-    case Op::kCos: return MathFn::kCos;
-    case Op::kTanh: return MathFn::kTanh;
-    case Op::kErf: return MathFn::kErf;
-    case Op::kSqrt: return MathFn::kSqrt;
-    case Op::kPow: return MathFn::kPow;
-    case Op::kMulAcc: return MathFn::kFma;
-    case Op::kAbs: return MathFn::kAbs;
-    case Op::kFloor: return MathFn::kFloor;
-    case Op::kCeil: return MathFn::kCeil;
-    case Op::kTrunc: return MathFn::kTrunc;
-    case Op::kRound: return MathFn::kRound;
-    case Op::kMax: return MathFn::kMax;
-    case Op::kMin: return MathFn::kMin;
-    case Op::kCDiv: return MathFn::kDiv;
-    case Op::kCMod: return MathFn::kMod;
-    case Op::kFloorDiv: return MathFn::kFloorDiv;
-    case Op::kFloorMod: return MathFn::kFloorMod;
-    case Op::kShl: return MathFn::kShl;
-    case Op::kShr: return MathFn::kShr;
-    case Op::kThreefry: return MathFn::kThreefry;
-    default: return MathFn::kSelect;
+    case Op::kExp:
+      return MathFn::kExp;
+    case Op::kExp2:
+      return MathFn::kExp2;
+    case Op::kLog:
+      return MathFn::kLog;
+    case Op::kLog2:
+      return MathFn::kLog2;
+    case Op::kSin:
+      return MathFn::kSin;
+    case Op::kCos:
+      return MathFn::kCos;
+    case Op::kTanh:
+      return MathFn::kTanh;
+    case Op::kErf:
+      return MathFn::kErf;
+    case Op::kSqrt:
+      return MathFn::kSqrt;
+    case Op::kPow:
+      return MathFn::kPow;
+    case Op::kMulAcc:
+      return MathFn::kFma;
+    case Op::kAbs:
+      return MathFn::kAbs;
+    case Op::kFloor:
+      return MathFn::kFloor;
+    case Op::kCeil:
+      return MathFn::kCeil;
+    case Op::kTrunc:
+      return MathFn::kTrunc;
+    case Op::kRound:
+      return MathFn::kRound;
+    case Op::kMax:
+      return MathFn::kMax;
+    case Op::kMin:
+      return MathFn::kMin;
+    case Op::kCDiv:
+      return MathFn::kDiv;
+    case Op::kCMod:
+      return MathFn::kMod;
+    case Op::kFloorDiv:
+      return MathFn::kFloorDiv;
+    case Op::kFloorMod:
+      return MathFn::kFloorMod;
+    case Op::kShl:
+      return MathFn::kShl;
+    case Op::kShr:
+      return MathFn::kShr;
+    case Op::kThreefry:
+      return MathFn::kThreefry;
+    default:
+      return MathFn::kSelect;
   }
 }
 
@@ -121,8 +176,10 @@ bool stays_narrow(Op op) {
     case Op::kMax:
     case Op::kMin:
     case Op::kWhere:
-    case Op::kTrunc: return true;
-    default: return false;
+    case Op::kTrunc:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -165,19 +222,26 @@ Status Emitter::operand(Value* out, Node source, Node user) {
     return index_value(out, source, fits_int32(user) ? DType::kInt32 : DType::kInt64);
   }
   *out = value(source);
-  return out->id != 0 ? kOk : ASTER_FAIL(kINTERNAL, "a kernel's %s has no value", info(source->op).name);
+  return out->id != 0 ? kOk
+                      : ASTER_FAIL(kINTERNAL, "a kernel's %s has no value", info(source->op).name);
 }
 
 Status Emitter::emit(Node node) {
   Value found;
   if (known(node, &found)) return kOk;
   switch (node->op) {
-    case Op::kConst: return constant(node);
-    case Op::kLoad: return load(node, false);
-    case Op::kCast: return cast(node);
-    case Op::kBitcast: return bitcast(node);
-    case Op::kFold: return ASTER_FAIL(kINTERNAL, "a Fold is read before it is computed");
-    default: break;
+    case Op::kConst:
+      return constant(node);
+    case Op::kLoad:
+      return load(node, false);
+    case Op::kCast:
+      return cast(node);
+    case Op::kBitcast:
+      return bitcast(node);
+    case Op::kFold:
+      return ASTER_FAIL(kINTERNAL, "a Fold is read before it is computed");
+    default:
+      break;
   }
   if (!is_alu(node->op)) return ASTER_FAIL(kINTERNAL, "%s in a kernel", info(node->op).name);
   return alu(node);
@@ -191,7 +255,8 @@ Status Emitter::write_alu(Text& text, Node node, const Value* v, DType dtype, in
       pattern = "a";
     } else {
       const int64_t shift = static_cast<int64_t>(dtype::bits(dtype)) - 1;
-      text << '(' << v[0] << " ^ (" << v[0] << " >> " << shift << ")) - (" << v[0] << " >> " << shift << ')';
+      text << '(' << v[0] << " ^ (" << v[0] << " >> " << shift << ")) - (" << v[0] << " >> "
+           << shift << ')';
       return kOk;
     }
   }
@@ -199,7 +264,9 @@ Status Emitter::write_alu(Text& text, Node node, const Value* v, DType dtype, in
   if ((quotient || node->op == Op::kFloorMod || node->op == Op::kCMod) && node->src(0)->vmin >= 0 &&
       node->src(1)->vmin > 0 && node->src(1)->vmin == node->src(1)->vmax) {
     // By a known positive divisor: what compilers make multiplications of.
-    const DType plain = dtype::size(dtype) == 8 ? DType::kUInt64 : dtype::size(dtype) == 4 ? DType::kUInt32 : dtype;
+    const DType plain = dtype::size(dtype) == 8   ? DType::kUInt64
+                        : dtype::size(dtype) == 4 ? DType::kUInt32
+                                                  : dtype;
     text << '(';
     write_type(text, plain, n);
     text << ')' << v[0] << (quotient ? " / (" : " % (");
@@ -257,7 +324,8 @@ Status Emitter::alu(Node node) {
   }
   Value out;
   const bool truth = truths || compares;
-  ASTER_TRY(fresh(&out, compares && !truths ? (n > 1 ? mask_of(dtype) : DType::kInt32) : dtype, truth, n, depth));
+  ASTER_TRY(fresh(&out, compares && !truths ? (n > 1 ? mask_of(dtype) : DType::kInt32) : dtype,
+                  truth, n, depth));
   Text& text = define(out);
   text << '(';
   write_type(text, out.dtype, n);
@@ -274,7 +342,8 @@ Status Emitter::alu(Node node) {
     ASTER_TRY(write_alu(text, node, v, dtype, n));
   }
   text << ");\n";
-  if (dtype::is_narrow_float(node->dtype) && !stays_narrow(node->op)) ASTER_TRY(round_to(&out, out, node->dtype));
+  if (dtype::is_narrow_float(node->dtype) && !stays_narrow(node->op))
+    ASTER_TRY(round_to(&out, out, node->dtype));
   return remember(node, out);
 }
 
@@ -435,8 +504,8 @@ void Emitter::write_identity(Text& out, Op op, DType dtype, bool truth, int lane
   out << ')';
 }
 
-Status Emitter::write_combine(Text& out, Op op, DType dtype, bool truth, int lanes, std::string_view a,
-                              std::string_view b) {
+Status Emitter::write_combine(Text& out, Op op, DType dtype, bool truth, int lanes,
+                              std::string_view a, std::string_view b) {
   if (op == Op::kMax || op == Op::kMin) {
     if (!truth) {
       write_call(out, op == Op::kMax ? MathFn::kMax : MathFn::kMin, dtype, lanes);

@@ -17,24 +17,31 @@ double weight(Node node) {
     case Op::kExp2:
     case Op::kLog:
     case Op::kLog2:
-    case Op::kTanh: return 15;
+    case Op::kTanh:
+      return 15;
     case Op::kSin:
     case Op::kCos:
     case Op::kErf:
-    case Op::kThreefry: return 25;
-    case Op::kPow: return 50;
+    case Op::kThreefry:
+      return 25;
+    case Op::kPow:
+      return 50;
     case Op::kDiv:
     case Op::kRecip:
-    case Op::kSqrt: return 4;
+    case Op::kSqrt:
+      return 4;
     case Op::kCDiv:
     case Op::kCMod:
     case Op::kFloorDiv:
-    case Op::kFloorMod: return 12;
+    case Op::kFloorMod:
+      return 12;
     case Op::kFold:
     case Op::kLoad:
     case Op::kRange:
-    case Op::kConst: return 0;
-    default: return 1;
+    case Op::kConst:
+      return 0;
+    default:
+      return 1;
   }
 }
 
@@ -54,6 +61,9 @@ Status Kernel::collect_ranges(Node sink) {
     if (node->op == Op::kRange) {
       if (node->arg(0) < 0 || node->arg(0) >= kMaxRanges) {
         return ASTER_FAIL(kUNSUPPORTED, "a kernel of more than %d ranges", kMaxRanges);
+      }
+      if (size_[range_id(node)] != 0 || node->arg(1) <= 0) {
+        return ASTER_FAIL(kINTERNAL, "range %d has two sizes, or none", range_id(node));
       }
       size_[range_id(node)] = node->arg(1);
       if (node->arg(1) == 1) dropped_ |= range_bit(range_id(node));
@@ -134,8 +144,8 @@ int Kernel::fold_depth(Node fold, const RangeList& loops) const {
   return depth;
 }
 
-// Values of an expression in order, Folds and Loads of other params among them; index arithmetic only where it is not
-// linear.
+// Values of an expression in order, Folds and Loads of other params among them; index arithmetic
+// only where it is not linear.
 Status Kernel::leaves(Vec<Node>* out, Node node) const {
   const auto add_index = [&](Node index) -> Status {
     for (const Term& term : form(index).terms) {
@@ -215,14 +225,15 @@ Status Kernel::fill_region(Region& region) {
     if (node->op == Op::kLoad) ASTER_TRY(access(node, false));
   }
   for (int at = region.segment; at >= 0; at = segments[static_cast<size_t>(at)].parent) {
-    for (int range : segments[static_cast<size_t>(at)].ranges) region.iterations *= static_cast<double>(size_[range]);
+    for (int range : segments[static_cast<size_t>(at)].ranges)
+      region.iterations *= static_cast<double>(size_[range]);
   }
   for (int range : region.own) region.iterations *= static_cast<double>(size_[range]);
   return kOk;
 }
 
-// Folds of a segment in groups that share loops: a fold joins the first group over its ranges that comes after
-// everything it reads.
+// Folds of a segment in groups that share loops: a fold joins the first group over its ranges that
+// comes after everything it reads.
 Status Kernel::group_folds(int at) {
   for (size_t i = 0; i < segment(at).fold_nodes.size(); ++i) {
     const Node fold = segment(at).fold_nodes[i];
@@ -278,7 +289,8 @@ Status Kernel::build(Nodes stores, int position, int parent) {
     for (const RangeList& list : loops) {
       if (list.count == at || list.at[at] != loops[0].at[at]) return true;
     }
-    return std::find(depths.begin(), depths.end(), at) != depths.end() && (at > position || parent < 0);
+    return std::find(depths.begin(), depths.end(), at) != depths.end() &&
+           (at > position || parent < 0);
   };
   int end = position;
   int own = parent;
@@ -341,7 +353,8 @@ bool Kernel::may_merge(int outer, int inner) const {
 
 // Merges ranges of one loop list into one longer range where every index stays linear.
 Status Kernel::merge() {
-  // Where a range occurs: bit per segment or fold. Only ranges that occur in the same places can be one.
+  // Where a range occurs: bit per segment or fold. Only ranges that occur in the same places can be
+  // one.
   Vec<RangeSet> places(memory_);
   for (const Segment& s : segments) ASTER_TRY(places.push(s.ranges.set()));
   for (const Region& r : regions) {
@@ -379,7 +392,8 @@ Status Kernel::merge() {
 }
 
 Status Kernel::check(Node sink) const {
-  if (sink->op != Op::kSink || sink->nsrc == 0) return ASTER_FAIL(kINTERNAL, "a kernel is a Sink of Stores");
+  if (sink->op != Op::kSink || sink->nsrc == 0)
+    return ASTER_FAIL(kINTERNAL, "a kernel is a Sink of Stores");
   for (Node store : sink->src()) {
     if (store->op != Op::kStore || store->nsrc < 3) {
       return ASTER_FAIL(kINTERNAL, "a kernel of %s", info(store->op).name);
@@ -387,7 +401,8 @@ Status Kernel::check(Node sink) const {
     RangeList list;
     ASTER_TRY(store_ranges(&list, store));
     const RangeSet free = ranges(store->src(2)) | ranges(store->src(1));
-    if ((free & ~list.set()) != 0) return ASTER_FAIL(kINTERNAL, "a Store reads ranges that are not its loops");
+    if ((free & ~list.set()) != 0)
+      return ASTER_FAIL(kINTERNAL, "a Store reads ranges that are not its loops");
   }
   for (Node node : order_) {
     if (node->op != Op::kFold) continue;

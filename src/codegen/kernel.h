@@ -1,4 +1,5 @@
-// What a kernel's graph says about itself: its ranges, the linear forms of its indices, and its loop tree.
+// What a kernel's graph says about itself: its ranges, the linear forms of its indices, and its
+// loop tree.
 #pragma once
 
 #include "uop/symbolic.h"
@@ -46,21 +47,22 @@ struct Access {
   bool store;
 };
 
-// A loop body: folds over the same ranges that share their loops, or the stores at the end of a segment.
+// A loop body: folds over the same ranges that share their loops, or the stores at the end of a
+// segment.
 struct Region {
   explicit Region(Memory& memory) : roots(memory), nodes(memory), accesses(memory) {}
   bool folds = false;
   int segment = 0;
-  RangeList own;         // the folds' ranges
-  Vec<Node> roots;       // Folds or Stores
-  Vec<Node> nodes;       // values inside, sources before users; Folds of other regions are leaves
+  RangeList own;    // the folds' ranges
+  Vec<Node> roots;  // Folds or Stores
+  Vec<Node> nodes;  // values inside, sources before users; Folds of other regions are leaves
   Vec<Access> accesses;
   double operations = 0;  // of one iteration
   double iterations = 1;  // of all loops around
 };
 
-// Loops that nothing separates: their order is free. After them come the folds of this depth, the stores that end here,
-// and child segments, in this order.
+// Loops that nothing separates: their order is free. After them come the folds of this depth, the
+// stores that end here, and child segments, in this order.
 struct Segment {
   explicit Segment(Memory& memory) : fold_nodes(memory), folds(memory), children(memory) {}
   int parent = -1;
@@ -74,8 +76,15 @@ struct Segment {
 class Kernel {
  public:
   explicit Kernel(Memory& memory)
-      : segments(memory), regions(memory), roots(memory), memory_(memory), order_(memory), ranges_of_(memory),
-        forms_(memory), terms_(memory), params_(memory) {}
+      : segments(memory),
+        regions(memory),
+        roots(memory),
+        memory_(memory),
+        order_(memory),
+        ranges_of_(memory),
+        forms_(memory),
+        terms_(memory),
+        params_(memory) {}
 
   // Errors: UNSUPPORTED (too many ranges), INTERNAL (no kernel), MEMORY.
   Status analyse(Node sink);

@@ -8,7 +8,12 @@ namespace {
 class Lowerer {
  public:
   Lowerer(const Kernel& kernel, const Plan& plan, const Target& target, Memory& memory)
-      : kernel_(kernel), plan_(plan), target_(target), memory_(memory), e_(kernel, target, memory), accumulators_(memory) {
+      : kernel_(kernel),
+        plan_(plan),
+        target_(target),
+        memory_(memory),
+        e_(kernel, target, memory),
+        accumulators_(memory) {
     for (int r = 0; r < kMaxRanges; ++r) reset_bounds(r);
   }
 
@@ -42,7 +47,9 @@ class Lowerer {
     set_text(bounds_[r].hi, digits.view());
   }
   struct Digits {
-    explicit Digits(int64_t value) { length = std::snprintf(text, sizeof(text), "%lld", static_cast<long long>(value)); }
+    explicit Digits(int64_t value) {
+      length = std::snprintf(text, sizeof(text), "%lld", static_cast<long long>(value));
+    }
     std::string_view view() const { return {text, static_cast<size_t>(length)}; }
     char text[24];
     int length;
@@ -70,10 +77,11 @@ class Lowerer {
       const int64_t chunk = i + 1 == tasks.loops ? tasks.chunk : nest.loops[i].step;
       inner /= tasks.counts[i];
       if (tasks.counts[i] == 1) continue;
-      head << "const vi64x1 k" << r << " = (task - " << first << ") / " << inner << " % " << tasks.counts[i] << ";\n";
+      head << "const vi64x1 k" << r << " = (task - " << first << ") / " << inner << " % "
+           << tasks.counts[i] << ";\n";
       head << "const vi64x1 lo" << r << " = k" << r << " * " << chunk << ";\n";
-      head << "const vi64x1 hi" << r << " = k" << r << " == " << tasks.counts[i] - 1 << " ? " << kernel_.size(r)
-           << " : lo" << r << " + " << chunk << ";\n";
+      head << "const vi64x1 hi" << r << " = k" << r << " == " << tasks.counts[i] - 1 << " ? "
+           << kernel_.size(r) << " : lo" << r << " + " << chunk << ";\n";
       name_bounds(r, "lo", "hi");
     }
     ASTER_TRY(loops(at, 0));
@@ -105,15 +113,15 @@ class Lowerer {
     Text& head = e_.head();
     const Bounds& b = bounds_[r];
     if (step == 1 || even) {
-      head << "for (vi64x1 i" << r << " = " << b.lo << "; i" << r << " < " << b.hi << "; i" << r << " += " << step
-           << ") {\n";
-    } else if (nest.overlap) {
-      head << "for (vi64x1 j" << r << " = " << b.lo << "; j" << r << " < " << b.hi << "; j" << r << " += " << step
-           << ") {\nconst vi64x1 i" << r << " = j" << r << " < " << b.hi << " - " << step << " ? j" << r << " : " << b.hi
-           << " - " << step << ";\n";
-    } else {
-      head << "for (vi64x1 i" << r << " = " << b.lo << "; i" << r << " <= " << b.hi << " - " << step << "; i" << r
+      head << "for (vi64x1 i" << r << " = " << b.lo << "; i" << r << " < " << b.hi << "; i" << r
            << " += " << step << ") {\n";
+    } else if (nest.overlap) {
+      head << "for (vi64x1 j" << r << " = " << b.lo << "; j" << r << " < " << b.hi << "; j" << r
+           << " += " << step << ") {\nconst vi64x1 i" << r << " = j" << r << " < " << b.hi << " - "
+           << step << " ? j" << r << " : " << b.hi << " - " << step << ";\n";
+    } else {
+      head << "for (vi64x1 i" << r << " = " << b.lo << "; i" << r << " <= " << b.hi << " - " << step
+           << "; i" << r << " += " << step << ") {\n";
     }
     ASTER_TRY(loops(at, i + 1));
     ASTER_TRY(e_.close_block());
@@ -122,8 +130,8 @@ class Lowerer {
     state.copies = state.lanes = 1;
     if (step > 1 && !even && !nest.overlap) {
       ASTER_TRY(open_range(r));
-      e_.head() << "for (vi64x1 i" << r << " = " << b.hi << " - (" << b.hi << " - " << b.lo << ") % " << step << "; i" << r
-                << " < " << b.hi << "; ++i" << r << ") {\n";
+      e_.head() << "for (vi64x1 i" << r << " = " << b.hi << " - (" << b.hi << " - " << b.lo
+                << ") % " << step << "; i" << r << " < " << b.hi << "; ++i" << r << ") {\n";
       ASTER_TRY(loops(at, i + 1));
       ASTER_TRY(e_.close_block());
     }
@@ -143,9 +151,10 @@ class Lowerer {
     ASTER_TRY(e_.open_block());
     const Bounds saved = bounds_[r];
     Text& head = e_.head();
-    head << "for (vi64x1 b" << r << " = " << saved.lo << "; b" << r << " < " << saved.hi << "; b" << r << " += " << loop.step
-         << ") {\nconst vi64x1 e" << r << " = b" << r << " < " << saved.hi << " - " << loop.step << " ? b" << r << " + "
-         << loop.step << " : " << saved.hi << ";\n";
+    head << "for (vi64x1 b" << r << " = " << saved.lo << "; b" << r << " < " << saved.hi << "; b"
+         << r << " += " << loop.step << ") {\nconst vi64x1 e" << r << " = b" << r << " < "
+         << saved.hi << " - " << loop.step << " ? b" << r << " + " << loop.step << " : " << saved.hi
+         << ";\n";
     name_bounds(r, "b", "e");
     ASTER_TRY(loops(at, i + 1));
     bounds_[r] = saved;
@@ -191,7 +200,8 @@ class Lowerer {
     // Everything is read before anything is written: results may take the place of operands.
     return each_copy([&]() -> Status {
       for (Node store : r.roots) {
-        if (canonical(kernel_.ranges(store->src(1)) | kernel_.ranges(store->src(2)))) ASTER_TRY(e_.store(store));
+        if (canonical(kernel_.ranges(store->src(1)) | kernel_.ranges(store->src(2))))
+          ASTER_TRY(e_.store(store));
       }
       return kOk;
     });
@@ -203,8 +213,8 @@ class Lowerer {
   struct FoldLoops {
     const Region* region;
     const Nest* nest;
-    int tiles;         // open when the accumulators were declared
-    int64_t total;     // accumulators of one fold
+    int tiles;      // open when the accumulators were declared
+    int64_t total;  // accumulators of one fold
     bool own_vector;
   };
 
@@ -212,11 +222,14 @@ class Lowerer {
 
   Value& accumulator(const FoldLoops& f, size_t fold) {
     int64_t at = 0;
-    for (int i = 0; i < f.tiles; ++i) at = at * accumulator_copies_[i] + e_.range(accumulator_tiles_[i]).copy;
+    for (int i = 0; i < f.tiles; ++i)
+      at = at * accumulator_copies_[i] + e_.range(accumulator_tiles_[i]).copy;
     return accumulators_[static_cast<size_t>(static_cast<int64_t>(fold) * f.total + at)];
   }
 
-  RangeSet fold_set(const FoldLoops& f, Node fold) const { return kernel_.ranges(fold) | f.region->own.set(); }
+  RangeSet fold_set(const FoldLoops& f, Node fold) const {
+    return kernel_.ranges(fold) | f.region->own.set();
+  }
 
   // A product that only this sum reads is added with one rounding.
   bool fuses(const Region& r, Node fold) const {
@@ -277,7 +290,10 @@ class Lowerer {
       DType dtype = dtype::is_narrow_float(fold->dtype) ? DType::kFloat32 : storage_of(fold->dtype);
       if (truth) {
         const int bytes = lanes > 1 ? std::clamp(target_.vector_bytes / lanes, 1, 8) : 4;
-        dtype = bytes == 1 ? DType::kInt8 : bytes == 2 ? DType::kInt16 : bytes == 4 ? DType::kInt32 : DType::kInt64;
+        dtype = bytes == 1   ? DType::kInt8
+                : bytes == 2 ? DType::kInt16
+                : bytes == 4 ? DType::kInt32
+                             : DType::kInt64;
       }
       Value& v = accumulator(f, i);
       ASTER_TRY(e_.fresh(&v, dtype, truth, lanes, e_.depth()));
@@ -294,14 +310,15 @@ class Lowerer {
     const int64_t step = f.nest->step(r), size = kernel_.size(r);
     const int64_t whole = size / step * step;
     ASTER_TRY(open_range(r));
-    e_.head() << "for (vi64x1 i" << r << " = 0; i" << r << " < " << whole << "; i" << r << " += " << step << ") {\n";
+    e_.head() << "for (vi64x1 i" << r << " = 0; i" << r << " < " << whole << "; i" << r
+              << " += " << step << ") {\n";
     ASTER_TRY(fold_loops(f, i + 1));
     ASTER_TRY(e_.close_block());
     return whole < size ? fold_tail(f, r, whole) : kOk;
   }
 
-  // What is left of the vectorised range, vector by vector; the last one ends with the range and leaves out the lanes
-  // that were added before.
+  // What is left of the vectorised range, vector by vector; the last one ends with the range and
+  // leaves out the lanes that were added before.
   Status fold_tail(const FoldLoops& f, int r, int64_t from) {
     const int64_t n = f.nest->lanes, size = kernel_.size(r);
     RangeState& state = e_.range(r);
@@ -311,8 +328,9 @@ class Lowerer {
     ASTER_TRY(open_range(r));
     const bool masked = (size - from) % n != 0;
     Text& head = e_.head();
-    head << "for (vi64x1 j" << r << " = " << from << "; j" << r << " < " << size << "; j" << r << " += " << n
-         << ") {\nconst vi64x1 i" << r << " = j" << r << " < " << size - n << " ? j" << r << " : " << size - n << ";\n";
+    head << "for (vi64x1 j" << r << " = " << from << "; j" << r << " < " << size << "; j" << r
+         << " += " << n << ") {\nconst vi64x1 i" << r << " = j" << r << " < " << size - n << " ? j"
+         << r << " : " << size - n << ";\n";
     char past[32] = {};
     if (masked) std::snprintf(past, sizeof(past), "j%d - i%d", r, r);
     ASTER_TRY(each_copy([&]() { return update(f, past); }));
@@ -322,7 +340,8 @@ class Lowerer {
     return kOk;
   }
 
-  // Takes in the values of one iteration. past: text of the number of first lanes to leave out, if any.
+  // Takes in the values of one iteration. past: text of the number of first lanes to leave out, if
+  // any.
   Status update(const FoldLoops& f, std::string_view past) {
     const Region& r = *f.region;
     for (Node node : r.nodes) {
@@ -378,7 +397,8 @@ class Lowerer {
     Value v;
     ASTER_TRY(lanes_of(&v, fold->src(0)));
     other << v;
-    return e_.write_combine(out, operation(fold), acc.dtype, acc.truth, acc.lanes, name.view(), other.view());
+    return e_.write_combine(out, operation(fold), acc.dtype, acc.truth, acc.lanes, name.view(),
+                            other.view());
   }
 
   // Adds up the accumulators of each fold, then the lanes, always in the same order.
@@ -400,7 +420,8 @@ class Lowerer {
           a.clear(), b.clear(), combined.clear();
           a << to;
           b << from;
-          ASTER_TRY(e_.write_combine(combined, operation(fold), to.dtype, to.truth, to.lanes, a.view(), b.view()));
+          ASTER_TRY(e_.write_combine(combined, operation(fold), to.dtype, to.truth, to.lanes,
+                                     a.view(), b.view()));
           e_.here() << to << " = " << combined.view() << ";\n";
         }
       }
@@ -452,7 +473,8 @@ class Lowerer {
 
 }  // namespace
 
-Status lower(Text& out, const char* name, const Kernel& kernel, const Plan& plan, const Target& target, Memory& memory) {
+Status lower(Text& out, const char* name, const Kernel& kernel, const Plan& plan,
+             const Target& target, Memory& memory) {
   return Lowerer(kernel, plan, target, memory).run(out, name);
 }
 

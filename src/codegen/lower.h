@@ -7,6 +7,7 @@
 namespace aster::codegen {
 
 // Appends the function `name` to out.
-Status lower(Text& out, const char* name, const Kernel& kernel, const Plan& plan, const Target& target, Memory& memory);
+Status lower(Text& out, const char* name, const Kernel& kernel, const Plan& plan,
+             const Target& target, Memory& memory);
 
 }  // namespace aster::codegen

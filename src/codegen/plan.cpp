@@ -6,16 +6,16 @@ namespace aster::codegen {
 namespace {
 
 // Numbers found with bench_codegen.
-constexpr double kUniformCost = 0.5;   // an access that is the same for all lanes
-constexpr double kMaskedCost = 2.5;    // a contiguous access under a mask
-constexpr double kShuffleCost = 3;     // strides -1 and 2
-constexpr double kGatherCost = 1.2;    // an access lane by lane, for each lane
-constexpr double kOpaqueCost = 2;      // the same where the index is not linear
-constexpr double kHorizontalCost = 10; // adding up the lanes of an accumulator
-constexpr double kTaskCost = 30000;    // least work of a task
+constexpr double kUniformCost = 0.5;    // an access that is the same for all lanes
+constexpr double kMaskedCost = 2.5;     // a contiguous access under a mask
+constexpr double kShuffleCost = 3;      // strides -1 and 2
+constexpr double kGatherCost = 1.2;     // an access lane by lane, for each lane
+constexpr double kOpaqueCost = 2;       // the same where the index is not linear
+constexpr double kHorizontalCost = 10;  // adding up the lanes of an accumulator
+constexpr double kTaskCost = 30000;     // least work of a task
 constexpr int64_t kEnoughTasks = 128;   // more loops are not cut
-constexpr double kHeavy = 12;          // a body of so many operations needs no copies to keep the CPU busy
-constexpr int64_t kBlock = 64;         // rows of a block that is read across
+constexpr double kHeavy = 12;   // a body of so many operations needs no copies to keep the CPU busy
+constexpr int64_t kBlock = 64;  // rows of a block that is read across
 constexpr double kMaxPanelBytes = 1 << 20;
 
 int floor_power_of_two(int64_t x) {
@@ -64,7 +64,8 @@ class Planner {
     }
     for (Node root : r.roots) {
       const DType dtype = r.folds ? root->dtype : root->src(2)->dtype;
-      if (dtype != DType::kBool) widest = std::max(widest, lane_bytes(kernel_, r.folds ? root : root->src(2)));
+      if (dtype != DType::kBool)
+        widest = std::max(widest, lane_bytes(kernel_, r.folds ? root : root->src(2)));
     }
     return target_.vector_bytes / widest;
   }
@@ -76,7 +77,8 @@ class Planner {
     const int64_t stride = kernel_.stride(a.node->src(1), v);
     if (stride == 1) return has(a.gate, v) ? kMaskedCost : 1;
     if (stride == 0) return has(a.gate, v) ? kGatherCost * lanes : kUniformCost;
-    if ((stride == -1 || stride == 2) && !a.store) return has(a.gate, v) ? kGatherCost * lanes : kShuffleCost;
+    if ((stride == -1 || stride == 2) && !a.store)
+      return has(a.gate, v) ? kGatherCost * lanes : kShuffleCost;
     return kGatherCost * lanes;
   }
 
@@ -126,7 +128,8 @@ class Planner {
     return least;
   }
 
-  // Cost of a segment and all below it with the best choices; *best is the segment's own vector range.
+  // Cost of a segment and all below it with the best choices; *best is the segment's own vector
+  // range.
   double best_cost(int at, int* best) const {
     *best = -1;
     double none = 0;
@@ -147,14 +150,16 @@ class Planner {
     Nest& own = nest(at);
     (void)best_cost(at, &own.vector);
     if (own.vector >= 0) {
-      own.lanes = std::min(subtree_lanes(at, own.vector), floor_power_of_two(kernel_.size(own.vector)));
+      own.lanes =
+          std::min(subtree_lanes(at, own.vector), floor_power_of_two(kernel_.size(own.vector)));
       return;
     }
     for (int r : segment(at).folds) {
       Nest& fold = fold_nest(r);
       (void)own_cost(region(r), &fold.vector);
       if (fold.vector >= 0) {
-        fold.lanes = std::min(lanes(region(r), fold.vector), floor_power_of_two(kernel_.size(fold.vector)));
+        fold.lanes =
+            std::min(lanes(region(r), fold.vector), floor_power_of_two(kernel_.size(fold.vector)));
       }
     }
     for (int child : segment(at).children) choose_vector(child);
@@ -187,10 +192,12 @@ class Planner {
   }
 
   void add_tile(Nest& n, int range, int64_t copies) const {
-    if (copies > 1 && n.tile_count < Nest::kMaxTiles) n.tiles[n.tile_count++] = Tile{range, static_cast<int>(copies)};
+    if (copies > 1 && n.tile_count < Nest::kMaxTiles)
+      n.tiles[n.tile_count++] = Tile{range, static_cast<int>(copies)};
   }
 
-  // At most `most` copies of `unit` elements, the same number in every tile, with as little overlap as that allows.
+  // At most `most` copies of `unit` elements, the same number in every tile, with as little overlap
+  // as that allows.
   int64_t even_copies(int range, int64_t unit, int64_t most) const {
     const int64_t vectors = kernel_.size(range) / unit;
     if (vectors <= 1 || most <= 1) return 1;
@@ -254,9 +261,11 @@ class Planner {
     int64_t high = std::min(accumulators / wide, kernel_.size(other));
     high = even_copies(other, 1, std::max<int64_t>(high, 1));
     add_tile(own, other, high);
-    add_tile(own, v, even_copies(v, n, std::max<int64_t>(accumulators / high, 1) >= 2
-                                           ? std::max<int64_t>(2, accumulators / high / 2 * 2)
-                                           : 1));
+    add_tile(own, v,
+             even_copies(v, n,
+                         std::max<int64_t>(accumulators / high, 1) >= 2
+                             ? std::max<int64_t>(2, accumulators / high / 2 * 2)
+                             : 1));
   }
 
   // Folds vectorised along their own range: rows and columns that share loads, 4 by 4 at most.
@@ -267,7 +276,8 @@ class Planner {
       double most = 0;
       for (int range : kernel_.segments[static_cast<size_t>(body.segment)].ranges) {
         const double saved = reuse(body, range, v, n);
-        if (saved > most && kernel_.size(range) > 1 && own.copies(range) == 1) most = saved, best = range;
+        if (saved > most && kernel_.size(range) > 1 && own.copies(range) == 1)
+          most = saved, best = range;
       }
       if (best < 0) return;
       const int64_t copies = even_copies(best, 1, 4);
@@ -276,10 +286,11 @@ class Planner {
     }
   }
 
-  // A range that some access of the stores reads contiguously while it strides along v: rows of the block that is
-  // then worked on while it stays in the cache.
+  // A range that some access of the stores reads contiguously while it strides along v: rows of the
+  // block that is then worked on while it stays in the cache.
   int crossing_range(int at, int v) const {
-    if (segment(at).stores < 0 || !segment(at).folds.empty() || !segment(at).children.empty()) return -1;
+    if (segment(at).stores < 0 || !segment(at).folds.empty() || !segment(at).children.empty())
+      return -1;
     for (const Access& a : region(segment(at).stores).accesses) {
       const int64_t stride = kernel_.stride(a.node->src(1), v);
       if (!has(a.ranges, v) || has(a.opaque, v) || (stride >= -4 && stride <= 4)) continue;
@@ -299,10 +310,12 @@ class Planner {
     };
     const int across = v >= 0 && own.overlap ? crossing_range(at, v) : -1;
     const bool contracts = !segment(at).folds.empty() && v >= 0;
-    int high = -1;  // the tiled range right before v: its loop goes inside that of v, whose panel stays in the cache
+    int high = -1;  // the tiled range right before v: its loop goes inside that of v, whose panel
+                    // stays in the cache
     const RangeList& ranges = segment(at).ranges;
     for (int i = 0; contracts && i + 1 < ranges.count; ++i) {
-      if (ranges.at[i + 1] == v && own.copies(ranges.at[i]) > 1 && panel_bytes(at, ranges.at[i]) <= kMaxPanelBytes) {
+      if (ranges.at[i + 1] == v && own.copies(ranges.at[i]) > 1 &&
+          panel_bytes(at, ranges.at[i]) <= kMaxPanelBytes) {
         high = ranges.at[i];
       }
     }
@@ -312,7 +325,8 @@ class Planner {
     }
     if (across >= 0) push(across, kBlock, true);
     if (v >= 0) {
-      // Contractions keep v where it was among the ranges; everything else walks along it innermost.
+      // Contractions keep v where it was among the ranges; everything else walks along it
+      // innermost.
       int place = own.loop_count;
       if (contracts && high < 0) {
         place = 0;
@@ -329,7 +343,8 @@ class Planner {
     if (high >= 0) push(high, own.step(high), false);
   }
 
-  // Bytes that the folds of a segment read again for every step of `range` while the other loops stand still.
+  // Bytes that the folds of a segment read again for every step of `range` while the other loops
+  // stand still.
   double panel_bytes(int at, int range) const {
     double bytes = 0;
     for (int r : segment(at).folds) {
@@ -340,7 +355,8 @@ class Planner {
           if (has(a.ranges, own)) elements *= static_cast<double>(kernel_.size(own));
         }
         const Nest& n = plan_.segments[static_cast<size_t>(at)];
-        bytes += elements * static_cast<double>(n.step(n.vector) * static_cast<int64_t>(dtype::size(a.node->dtype)));
+        bytes += elements * static_cast<double>(n.step(n.vector) *
+                                                static_cast<int64_t>(dtype::size(a.node->dtype)));
       }
     }
     return bytes;
@@ -351,11 +367,13 @@ class Planner {
     const Region& body = region(r);
     const int v = fold.vector;
     if (v >= 0) {
-      // Accumulators side by side hide the latency of the operation, as far as the tile has not used them up.
+      // Accumulators side by side hide the latency of the operation, as far as the tile has not
+      // used them up.
       int64_t used = static_cast<int64_t>(body.roots.size());
       for (int i = 0; i < nest(at).tile_count; ++i) used *= nest(at).tiles[i].copies;
       const int64_t want = body.operations > kHeavy ? 2 : 8;
-      const int64_t copies = std::min(std::max<int64_t>(want / used, 1), kernel_.size(v) / fold.lanes);
+      const int64_t copies =
+          std::min(std::max<int64_t>(want / used, 1), kernel_.size(v) / fold.lanes);
       add_tile(fold, v, floor_power_of_two(copies));
     }
     for (int range : body.own) {
@@ -379,7 +397,8 @@ class Planner {
         for (int range = 0; range < kMaxRanges; ++range) {
           if (has(a.ranges, range)) elements *= static_cast<double>(kernel_.size(range));
         }
-        bytes += elements * static_cast<double>(dtype::size(a.store ? a.node->src(2)->dtype : a.node->dtype));
+        bytes += elements *
+                 static_cast<double>(dtype::size(a.store ? a.node->src(2)->dtype : a.node->dtype));
       }
     });
     out->flops = flops;
@@ -393,7 +412,9 @@ class Planner {
       if (i > 0 && (left <= kTaskCost * 2 || out->total >= kEnoughTasks)) break;
       out->loops = i + 1;
       const double step_cost = left / static_cast<double>(steps);
-      const int64_t chunk = step_cost >= kTaskCost ? 1 : static_cast<int64_t>(kTaskCost / std::max(step_cost, 1e-3)) + 1;
+      const int64_t chunk = step_cost >= kTaskCost
+                                ? 1
+                                : static_cast<int64_t>(kTaskCost / std::max(step_cost, 1e-3)) + 1;
       out->chunk = std::min(chunk, steps) * loop.step;
       out->counts[i] = std::max<int64_t>(kernel_.size(loop.range) / out->chunk, 1);
       out->total *= out->counts[i];
@@ -417,9 +438,12 @@ bool fits_int32(Node node) {
 }
 
 int lane_bytes(const Kernel&, Node node) {
-  if (node->dtype == DType::kWeakInt || (node->op != Op::kLoad && node->op != Op::kFold && node->nsrc > 0 &&
-                                         node->src(0)->dtype == DType::kWeakInt)) {
-    const int own = node->dtype == DType::kWeakInt || node->dtype == DType::kBool ? 0 : static_cast<int>(dtype::size(node->dtype));
+  if (node->dtype == DType::kWeakInt ||
+      (node->op != Op::kLoad && node->op != Op::kFold && node->nsrc > 0 &&
+       node->src(0)->dtype == DType::kWeakInt)) {
+    const int own = node->dtype == DType::kWeakInt || node->dtype == DType::kBool
+                        ? 0
+                        : static_cast<int>(dtype::size(node->dtype));
     return std::max(own, fits_int32(node) ? 4 : 8);
   }
   if (node->dtype == DType::kBool) return 1;

@@ -1,4 +1,5 @@
-// How a kernel is made to run: the range along which it is vectorised, register tiles, the order of loops, and tasks.
+// How a kernel is made to run: the range along which it is vectorised, register tiles, the order of
+// loops, and tasks.
 #pragma once
 
 #include "codegen/codegen.h"
@@ -6,14 +7,15 @@
 
 namespace aster::codegen {
 
-// Copies of a loop body, side by side in registers: instance c of a tiled range stands for its index plus c (times the
-// lanes where it is the vectorised one).
+// Copies of a loop body, side by side in registers: instance c of a tiled range stands for its
+// index plus c (times the lanes where it is the vectorised one).
 struct Tile {
   int range;
   int copies;
 };
 
-// One loop of a nest. A block loop binds no index: it narrows the interval of a later loop over the same range.
+// One loop of a nest. A block loop binds no index: it narrows the interval of a later loop over the
+// same range.
 struct Loop {
   int range;
   int64_t step;
@@ -29,8 +31,8 @@ struct Nest {
   int tile_count = 0;
   int vector = -1;  // range vectorised by this nest, if any
   int lanes = 1;
-  // A tile that would pass the end of its range is moved back and computes some elements twice; false where that would
-  // read what the kernel has written.
+  // A tile that would pass the end of its range is moved back and computes some elements twice;
+  // false where that would read what the kernel has written.
   bool overlap = true;
 
   int copies(int range) const {
@@ -39,11 +41,13 @@ struct Nest {
     }
     return 1;
   }
-  int64_t step(int range) const { return int64_t{1} * copies(range) * (range == vector ? lanes : 1); }
+  int64_t step(int range) const {
+    return int64_t{1} * copies(range) * (range == vector ? lanes : 1);
+  }
 };
 
-// Tasks of a root segment: its first loops, collapsed. Task t of the last one covers `chunk` of its range, the last task
-// the rest besides.
+// Tasks of a root segment: its first loops, collapsed. Task t of the last one covers `chunk` of its
+// range, the last task the rest besides.
 struct Tasks {
   int loops = 0;
   int64_t chunk = 1;       // of the last collapsed loop, in elements of its range
@@ -61,8 +65,8 @@ struct Plan {
 
 Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory& memory);
 
-// Bytes of the register lane that holds a value of node: narrow floats are computed in float, conditions are as wide as
-// what they compare.
+// Bytes of the register lane that holds a value of node: narrow floats are computed in float,
+// conditions are as wide as what they compare.
 int lane_bytes(const Kernel& kernel, Node node);
 // Whether index arithmetic of node (its own value and what it takes) fits in 32 bits.
 bool fits_int32(Node node);

@@ -18,7 +18,8 @@ Status name_kernel(char (&name)[64], const Kernel& kernel, const Target& target,
   mix(static_cast<uint64_t>(target.vector_bytes));
   mix(static_cast<uint64_t>(target.cache_bytes));
   for (Node node : kernel.order()) {
-    mix(static_cast<uint64_t>(node->op) << 32 | static_cast<uint64_t>(node->dtype) << 16 | node->ndim);
+    mix(static_cast<uint64_t>(node->op) << 32 | static_cast<uint64_t>(node->dtype) << 16 |
+        node->ndim);
     mix(static_cast<uint64_t>(node->nsrc) << 32 | node->narg);
     for (Node source : node->src()) mix(numbers.get(source, 0));
     for (uop::Word word : node->arg()) mix(static_cast<uint64_t>(word));

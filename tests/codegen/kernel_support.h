@@ -1,5 +1,5 @@
-// Kernels built by hand, run as emitted code by each compiler at each width, and compared with a plain evaluation of
-// their graph.
+// Kernels built by hand, run as emitted code by each compiler at each width, and compared with a
+// plain evaluation of their graph.
 #pragma once
 
 #include <dlfcn.h>
@@ -35,7 +35,8 @@ inline std::vector<int> widths() {
   std::vector<int> out{16};
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) out.push_back(32);
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq")) {
     out.push_back(64);
   }
   return out;
@@ -51,11 +52,14 @@ inline Target target_of(int vector_bytes) {
 
 inline std::string flags_of(const std::string& compiler, int vector_bytes) {
   std::string flags =
-      " -std=gnu11 -Wall -Wno-unused -Wno-psabi -O1 -shared -nostdlib -fPIC -fwrapv -fno-strict-aliasing -fno-math-errno "
-      "-fno-trapping-math -fno-unroll-loops -ffp-contract=off -fno-stack-protector -fno-asynchronous-unwind-tables ";
+      " -std=gnu11 -Wall -Wno-unused -Wno-psabi -O1 -shared -nostdlib -fPIC -fwrapv "
+      "-fno-strict-aliasing -fno-math-errno "
+      "-fno-trapping-math -fno-unroll-loops -ffp-contract=off -fno-stack-protector "
+      "-fno-asynchronous-unwind-tables ";
   if (compiler == "gcc") flags += "-fexpensive-optimizations -fschedule-insns2 ";
   if (vector_bytes >= 32) flags += "-mavx2 -mfma -mf16c -mbmi -mbmi2 ";
-  if (vector_bytes >= 64) flags += "-mavx512f -mavx512dq -mavx512cd -mavx512bw -mavx512vl -mprefer-vector-width=512 ";
+  if (vector_bytes >= 64)
+    flags += "-mavx512f -mavx512dq -mavx512cd -mavx512bw -mavx512vl -mprefer-vector-width=512 ";
   return flags;
 }
 
@@ -70,7 +74,8 @@ class Library {
     if (fd >= 0) close(fd);
     path_ = path;
     std::ofstream(path_ + ".c") << text;
-    const std::string command = compiler + flags_of(compiler, vector_bytes) + path_ + ".c -o " + path_ + ".so 2>&1";
+    const std::string command =
+        compiler + flags_of(compiler, vector_bytes) + path_ + ".c -o " + path_ + ".so 2>&1";
     pipe_ = popen(command.c_str(), "r");
   }
   void wait() {
@@ -112,7 +117,8 @@ inline const std::vector<std::string>& compilers() {
   static std::vector<std::string> out;
   if (!out.empty()) return out;
   for (const char* name : {"gcc", "clang"}) {
-    if (std::system((std::string("command -v ") + name + " > /dev/null 2>&1").c_str()) == 0) out.push_back(name);
+    if (std::system((std::string("command -v ") + name + " > /dev/null 2>&1").c_str()) == 0)
+      out.push_back(name);
   }
   return out;
 }
@@ -138,7 +144,8 @@ class Evaluator {
  public:
   Evaluator(Node kernel, std::vector<Param>& params) : params_(params) {
     for (Node store : kernel->src()) run(store, 3);
-    for (const auto& [slot, index, word] : results_) params_[static_cast<size_t>(slot)].set(index, word);
+    for (const auto& [slot, index, word] : results_)
+      params_[static_cast<size_t>(slot)].set(index, word);
   }
 
  private:
@@ -166,8 +173,10 @@ class Evaluator {
   }
   Word compute(Node node) {
     switch (node->op) {
-      case Op::kConst: return node->arg(0);
-      case Op::kRange: return ranges_[node->arg(0)];
+      case Op::kConst:
+        return node->arg(0);
+      case Op::kRange:
+        return ranges_[node->arg(0)];
       case Op::kLoad: {
         if (node->nsrc > 2 && value(node->src(2)) == 0) return 0;
         const Param& p = params_[static_cast<size_t>(node->src(0)->arg(0))];
@@ -175,15 +184,18 @@ class Evaluator {
         EXPECT_TRUE(i >= 0 && i < p.count) << "the test reads out of bounds";
         return i >= 0 && i < p.count ? p.get(i) : 0;
       }
-      case Op::kFold: return fold(node);
-      case Op::kCast: return uop::convert_word(value(node->src(0)), node->src(0)->dtype, node->dtype);
+      case Op::kFold:
+        return fold(node);
+      case Op::kCast:
+        return uop::convert_word(value(node->src(0)), node->src(0)->dtype, node->dtype);
       case Op::kBitcast: {
         Param a{node->src(0)->dtype, 1, std::vector<uint8_t>(8)};
         a.set(0, value(node->src(0)));
         a.dtype = node->dtype;
         return a.get(0);
       }
-      default: break;
+      default:
+        break;
     }
     Word words[3] = {};
     for (size_t i = 0; i < node->nsrc; ++i) words[i] = value(node->src(i));
@@ -248,7 +260,8 @@ class Suite {
   Node fold(Op op, Node value, std::vector<Node> ranges) {
     std::vector<Node> src{value};
     src.insert(src.end(), ranges.begin(), ranges.end());
-    return graph.make(Op::kFold, value->dtype, {src.data(), src.size()}, std::array{static_cast<Word>(op)});
+    return graph.make(Op::kFold, value->dtype, {src.data(), src.size()},
+                      std::array{static_cast<Word>(op)});
   }
   // Sum of node * coefficient and a constant.
   Node at(std::vector<std::pair<Node, int64_t>> terms, int64_t constant = 0) {
@@ -265,7 +278,8 @@ class Suite {
   Node op(Op o, Node a, Node b, Node x) { return graph.alu(o, a, b, x); }
 
   // Params hold random values in [low, high], the same in every run.
-  Case& add(const std::string& name, std::vector<Node> stores, double tolerance = 0, double low = -2, double high = 2) {
+  Case& add(const std::string& name, std::vector<Node> stores, double tolerance = 0,
+            double low = -2, double high = 2) {
     Case out;
     out.name = name;
     out.tolerance = tolerance;
@@ -283,8 +297,9 @@ class Suite {
       p.bytes.resize(static_cast<size_t>(p.count) * dtype::size(p.dtype));
       for (int64_t i = 0; i < p.count; ++i) {
         const double x = std::uniform_real_distribution<double>(low, high)(random);
-        p.set(i, dtype::is_float(p.dtype) ? std::bit_cast<Word>(dtype::truncate_float(p.dtype, x))
-                                          : dtype::truncate_int(p.dtype, static_cast<int64_t>(std::floor(x))));
+        p.set(i, dtype::is_float(p.dtype)
+                     ? std::bit_cast<Word>(dtype::truncate_float(p.dtype, x))
+                     : dtype::truncate_int(p.dtype, static_cast<int64_t>(std::floor(x))));
       }
     }
     cases_.push_back(out);
@@ -335,13 +350,15 @@ class Suite {
         for (size_t i = 0; i < cases_.size(); ++i) {
           const auto function = library.find(kernels[i].name);
           if (function == nullptr) continue;
-          const std::string where = cases_[i].name + " (" + compiler + ", " + std::to_string(width) + ")";
+          const std::string where =
+              cases_[i].name + " (" + compiler + ", " + std::to_string(width) + ")";
           results.push_back(call(cases_[i], function, {{0, kernels[i].tasks}}));
           compare(where, results.back(), expected[i], cases_[i].tolerance);
           std::vector<std::pair<int64_t, int64_t>> each;
           for (int64_t t = kernels[i].tasks; t-- > 0;) each.push_back({t, t + 1});
           same(where + " by single tasks", call(cases_[i], function, each), results.back());
-          if (!previous.empty()) same(where + " against the other compiler", results.back(), previous[i]);
+          if (!previous.empty())
+            same(where + " against the other compiler", results.back(), previous[i]);
         }
         previous = results;
       }
@@ -374,24 +391,31 @@ class Suite {
     }
     return params;
   }
-  static void compare(const std::string& where, const std::vector<Param>& got, const std::vector<Param>& want, double tolerance) {
+  static void compare(const std::string& where, const std::vector<Param>& got,
+                      const std::vector<Param>& want, double tolerance) {
     for (size_t s = 0; s < got.size(); ++s) {
       for (int64_t i = 0; i < got[s].count; ++i) {
         const Word a = got[s].get(i), b = want[s].get(i);
         bool equal = a == b;
         if (dtype::is_float(got[s].dtype)) {
           const double x = std::bit_cast<double>(a), y = std::bit_cast<double>(b);
-          equal = x == y || (x != x && y != y) || std::fabs(x - y) <= tolerance * (1 + std::fabs(y));
-          ASSERT_TRUE(equal) << where << ": param " << s << "[" << i << "] is " << x << ", should be " << y;
+          equal =
+              x == y || (x != x && y != y) || std::fabs(x - y) <= tolerance * (1 + std::fabs(y));
+          ASSERT_TRUE(equal) << where << ": param " << s << "[" << i << "] is " << x
+                             << ", should be " << y;
         } else {
-          const bool near = tolerance >= 1 && std::fabs(static_cast<double>(a) - static_cast<double>(b)) <= tolerance;
-          ASSERT_TRUE(equal || near) << where << ": param " << s << "[" << i << "] is " << a << ", should be " << b;
+          const bool near = tolerance >= 1 &&
+                            std::fabs(static_cast<double>(a) - static_cast<double>(b)) <= tolerance;
+          ASSERT_TRUE(equal || near)
+              << where << ": param " << s << "[" << i << "] is " << a << ", should be " << b;
         }
       }
     }
   }
-  static void same(const std::string& where, const std::vector<Param>& got, const std::vector<Param>& want) {
-    for (size_t s = 0; s < got.size(); ++s) EXPECT_EQ(got[s].bytes, want[s].bytes) << where << ": other bits";
+  static void same(const std::string& where, const std::vector<Param>& got,
+                   const std::vector<Param>& want) {
+    for (size_t s = 0; s < got.size(); ++s)
+      EXPECT_EQ(got[s].bytes, want[s].bytes) << where << ": other bits";
   }
   std::vector<Case> cases_;
 };
