@@ -79,11 +79,22 @@ int quota_along(const char* mount, const char* group) {
   }
 }
 
-// Lines "id:controllers:/group"; version 2 has id 0 and no controllers.
-int cgroup_quota() {
+int count_allowed() {
+  Mask mask;
+  int count = read_mask(&mask) ? CPU_COUNT_S(sizeof(mask), &mask.set) : 1;
+  const int granted = quota("/sys/fs/cgroup", "/proc/self/cgroup");
+  if (granted < count) count = granted;
+  return count > 0 ? count : 1;
+}
+
+}  // namespace
+
+// Lines of membership are "id:controllers:/group"; version 2 has id 0 and no controllers.
+int quota(const char* root, const char* membership) {
   char text[4096];
-  int least = quota_in("/sys/fs/cgroup");  // inside a container the group's own files stand here
-  if (!read_text("/proc/self/cgroup", text, sizeof(text))) return least;
+  char mount[PATH_MAX];
+  int least = quota_in(root);  // inside a container the group's own files stand here
+  if (!read_text(membership, text, sizeof(text))) return least;
   char* next = nullptr;
   for (char* line = strtok_r(text, "\n", &next); line != nullptr;
        line = strtok_r(nullptr, "\n", &next)) {
@@ -94,21 +105,12 @@ int cgroup_quota() {
     ++controllers;
     const bool version2 = *controllers == '\0';
     if (!version2 && std::strstr(controllers, "cpu") == nullptr) continue;
-    const int here = quota_along(version2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu", group);
+    std::snprintf(mount, sizeof(mount), "%s%s", root, version2 ? "" : "/cpu");
+    const int here = quota_along(mount, group);
     if (here < least) least = here;
   }
   return least;
 }
-
-int count_allowed() {
-  Mask mask;
-  int count = read_mask(&mask) ? CPU_COUNT_S(sizeof(mask), &mask.set) : 1;
-  const int quota = cgroup_quota();
-  if (quota < count) count = quota;
-  return count > 0 ? count : 1;
-}
-
-}  // namespace
 
 int allowed() {
   static constinit std::atomic<int> count{0};

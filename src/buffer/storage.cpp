@@ -13,6 +13,7 @@ namespace aster::buffer {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr size_t kRecord = align_up(sizeof(Storage), kAlignment);  // in front of small data
 constexpr size_t kFirstBuckets = 1024;
 constexpr size_t kFreedSlots = 4096;
 
@@ -99,22 +100,18 @@ Status backend_failed(const char* what, int32_t device, size_t bytes, int32_t co
                     what, bytes, code);
 }
 
-// Host memory from the context's allocator or its cache of freed blocks.
-Status allocate_host(Storage* storage) {
+// Large host memory, from the context's cache of freed blocks or its allocator.
+Status allocate_large(Storage* storage) {
   Context& context = *storage->context;
-  Block block{nullptr, storage->bytes, kAlignment};
-  if (storage->bytes >= kCachedFrom) {
-    if (storage->bytes > SIZE_MAX - kPage) return out_of_memory(storage->bytes);
-    storage->cache = BlockCache::of(context);
-    if (storage->cache == nullptr) return out_of_memory(sizeof(BlockCache));
-    block = storage->cache->get(storage->bytes);
-  }
+  storage->cache = BlockCache::of(context);
+  if (storage->cache == nullptr) return out_of_memory(sizeof(BlockCache));
+  Block block = storage->cache->get(storage->bytes);
   if (block.data == nullptr) {
-    block.capacity = storage->cache != nullptr ? align_up(storage->bytes, kPage) : storage->bytes;
+    block.capacity = align_up(storage->bytes, kPage);
     block.alignment = block.capacity >= kHugePage ? kHugePage : kAlignment;
     block.data = context.heap().allocate(block.capacity, block.alignment);
-    if (block.data == nullptr && context.state(Module::kBuffer) != nullptr) {
-      trim(context);
+    if (block.data == nullptr) {
+      storage->cache->trim();
       block.data = context.heap().allocate(block.capacity, block.alignment);
     }
     if (block.data == nullptr) return out_of_memory(storage->bytes);
@@ -131,52 +128,50 @@ void free_memory(Storage* storage) {
     if (storage->release != nullptr) {
       storage->release(storage->release_self, storage->data, storage->bytes);
     }
-  } else if (storage->data == nullptr) {
-    return;
-  } else if (storage->alignment == 0) {
+  } else if (storage->cache != nullptr) {
+    storage->cache->put({storage->data, storage->capacity, storage->alignment});
+  } else if (storage->data != nullptr && storage->record == sizeof(Storage)) {
     const aster_ml_backend* backend;
-    if (device::backend(&backend, storage->device).ok()) {
+    if (device::backend(&backend, storage->device).ok() && backend != nullptr) {
       backend->release(backend->self, device::index(storage->device), storage->data,
                        storage->bytes);
     }
-  } else if (storage->cache != nullptr) {
-    storage->cache->put({storage->data, storage->capacity, storage->alignment});
-  } else {
-    storage->context->heap().release(storage->data, storage->capacity, storage->alignment);
   }
 }
 
-Status make(Storage** out, Context& context, size_t bytes, int32_t device) {
-  *out = nullptr;
-  int32_t canonical;
-  ASTER_TRY(device::canonical(&canonical, device));
-  if (bytes > static_cast<size_t>(PTRDIFF_MAX)) return ASTER_FAIL(kRANGE, "%zu bytes", bytes);
-  Storage* storage = context.heap().create<Storage>();
-  if (storage == nullptr) return out_of_memory(sizeof(Storage));
+size_t record_alignment(size_t record) {
+  return record == sizeof(Storage) ? alignof(Storage) : kAlignment;
+}
+
+// A record on a canonical device; data of inline_bytes stands behind it, if any.
+Status make(Storage** out, Context& context, size_t bytes, int32_t device, size_t inline_bytes) {
+  const size_t record = inline_bytes == 0 ? sizeof(Storage) : kRecord + inline_bytes;
+  void* memory = context.heap().allocate(record, record_alignment(record));
+  if (memory == nullptr) return out_of_memory(record);
+  Storage* storage = ::new (memory) Storage();
+  storage->record = record;
+  if (inline_bytes != 0) storage->data = static_cast<char*>(memory) + kRecord;
   storage->bytes = bytes;
-  storage->device = canonical;
+  storage->device = device;
   storage->context = &context;
   storage->references.store(1, std::memory_order_relaxed);
   *out = storage;
   return kOk;
 }
 
-Status allocate(Storage* storage) {
-  const aster_ml_backend* backend;
-  ASTER_TRY(device::backend(&backend, storage->device));
-  if (storage->device / device::kIndices == device::type(device::kDisk)) {
-    return ASTER_FAIL(kUNSUPPORTED, "memory cannot be allocated on %s",
-                      device::name(storage->device).text);
-  }
-  if (storage->bytes == 0) return kOk;
-  if (backend == nullptr) return allocate_host(storage);
-  const int32_t code = backend->allocate(backend->self, &storage->data,
-                                         device::index(storage->device), storage->bytes);
-  if (code != ASTER_ML_OK || storage->data == nullptr) {
-    storage->data = nullptr;
-    return backend_failed("allocation", storage->device, storage->bytes, code);
-  }
-  return kOk;
+void destroy(Storage* storage) {
+  Heap& heap = storage->context->heap();
+  const size_t record = storage->record;
+  storage->~Storage();
+  heap.release(storage, record, record_alignment(record));
+}
+
+Status allocate_on(const aster_ml_backend& backend, Storage* storage) {
+  const int32_t code = backend.allocate(backend.self, &storage->data,
+                                        device::index(storage->device), storage->bytes);
+  if (code == ASTER_ML_OK && storage->data != nullptr) return kOk;
+  storage->data = nullptr;
+  return backend_failed("allocation", storage->device, storage->bytes, code);
 }
 
 void publish(Storage* storage) {
@@ -226,11 +221,23 @@ Status copy_by_host(const Place& to, const Copier& writer, const Place& from, co
 }  // namespace
 
 Status storage_create(Storage** out, Context& context, size_t bytes, int32_t device) {
-  Storage* storage;
   *out = nullptr;
-  ASTER_TRY(make(&storage, context, bytes, device));
-  if (const Status status = allocate(storage); !status.ok()) {
-    context.heap().destroy(storage);
+  const aster_ml_backend* backend;
+  ASTER_TRY(device::canonical(&device, device));
+  ASTER_TRY(device::backend(&backend, device));
+  if (device::same_type(device, device::kDisk)) {
+    return ASTER_FAIL(kUNSUPPORTED, "memory cannot be allocated on %s", device::name(device).text);
+  }
+  if (bytes > static_cast<size_t>(PTRDIFF_MAX) - kPage)
+    return ASTER_FAIL(kRANGE, "%zu bytes", bytes);
+  const bool large = bytes >= kCachedFrom;
+  Storage* storage;
+  ASTER_TRY(make(&storage, context, bytes, device, backend == nullptr && !large ? bytes : 0));
+  Status status;
+  if (backend != nullptr && bytes != 0) status = allocate_on(*backend, storage);
+  if (backend == nullptr && large) status = allocate_large(storage);
+  if (!status.ok()) {
+    destroy(storage);
     return status;
   }
   publish(storage);
@@ -240,9 +247,10 @@ Status storage_create(Storage** out, Context& context, size_t bytes, int32_t dev
 
 Status storage_wrap(Storage** out, Context& context, void* data, size_t bytes, int32_t device,
                     bool read_only, aster_ml_release_function release, void* self) {
-  Storage* storage;
   *out = nullptr;
-  ASTER_TRY(make(&storage, context, bytes, device));
+  Storage* storage;
+  ASTER_TRY(device::canonical(&device, device));
+  ASTER_TRY(make(&storage, context, bytes, device, 0));
   storage->data = data;
   storage->read_only = read_only || device::same_type(storage->device, device::kDisk);
   storage->wrapped = true;
@@ -270,7 +278,7 @@ void storage_release(Storage* storage) {
   Context* context = storage->context;
   const bool internal = storage->internal;
   free_memory(storage);
-  context->heap().destroy(storage);
+  destroy(storage);
   if (!internal) context->release();
 }
 

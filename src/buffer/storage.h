@@ -16,7 +16,7 @@ struct Storage {
   size_t bytes;
   int32_t device;  // canonical: never 0
   bool read_only;
-  bool wrapped;  // foreign memory
+  bool wrapped;   // foreign memory
   bool internal;  // of the context's own state: holds no reference on it
   Context* context;
 
@@ -24,13 +24,14 @@ struct Storage {
   aster_ml_release_function release;
   void* release_self;
   size_t capacity;   // bytes allocated
-  size_t alignment;  // of the allocation; 0 for foreign and device memory
+  size_t alignment;  // of the allocation; 0 where data is not an allocation of the context's own
+  size_t record;     // bytes of this record, with small data behind it
   BlockCache* cache;
 
   std::atomic<uint32_t> references;
   uint32_t owners;  // descriptors that will free it; under the table's lock, as is was_owned
   bool was_owned;
-  Storage* next;    // chain of the table
+  Storage* next;  // chain of the table
 };
 
 // Memory on a device (0: CPU), one reference. Not initialised; 64-byte aligned, from 2 MiB on to 2
@@ -41,8 +42,8 @@ Status storage_create(Storage** out, Context& context, size_t bytes, int32_t dev
 Status storage_wrap(Storage** out, Context& context, void* data, size_t bytes, int32_t device,
                     bool read_only, aster_ml_release_function release, void* self);
 
-// For memory that the context itself keeps as long as it lives: gives the storage's reference on the context up, which
-// would keep it alive for ever.
+// For memory that the context itself keeps as long as it lives: gives the storage's reference on
+// the context up, which would keep it alive for ever.
 void storage_make_internal(Storage* storage);
 
 // Any thread. The last release frees the memory; null does nothing.

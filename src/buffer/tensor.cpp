@@ -88,8 +88,8 @@ Status check_elements(const aster_ml_tensor* tensor, const void* host, size_t co
 
 }  // namespace
 
-Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType dtype, int32_t device,
-                std::span<const int64_t> shape) {
+Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType dtype,
+                int32_t device, std::span<const int64_t> shape) {
   Vec<size_t> dims(context.heap());
   size_t bytes = dtype::size(dtype);
   for (int64_t dim : shape) {

@@ -10,7 +10,7 @@
 namespace aster::buffer {
 
 // A row-major descriptor that borrows memory it does not own. Owns: its shape and strides.
-Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType dtype, int32_t device,
-                std::span<const int64_t> shape);
+Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType dtype,
+                int32_t device, std::span<const int64_t> shape);
 
 }  // namespace aster::buffer

@@ -305,7 +305,7 @@ TEST_F(TensorTest, EveryAllocationMayFail) {
     if (status == ASTER_ML_OK) status = aster_ml_tensor_contiguous(&dense, &context, &view);
     for (aster_ml_tensor* x : {&t, &view, &dense}) EXPECT_EQ(aster_ml_tensor_free(x), ASTER_ML_OK);
   }
-  EXPECT_GT(n, 8);
+  EXPECT_GT(n, 5);  // two for each tensor with memory of its own, one for the view
 }
 
 }  // namespace
