@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "engine/prepare.h"
 #include "engine/rangeify.h"
+#include "runtime/state.h"
 #include "uop/rules_tensor.h"
 
 namespace aster::engine {
@@ -45,6 +46,32 @@ codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels) {
   const auto last_level = static_cast<int64_t>(runtime::cpu::detect_caches().last);
   if (last_level > 0) target.cache_bytes = std::min(last_level, kMostCacheShare);
   return target;
+}
+
+// "  0: r_1a2b..  64x16x8x8, sum 9  <- 3 operands" for people: loops of each result, sizes of the reductions.
+Status describe(Text& out, Memory& memory, size_t number, const Item& item, const Launch& launch) {
+  out.format("%3zu: %-36s %4lld tasks  ", number, launch.name, static_cast<long long>(launch.tasks));
+  if (item.kind == ItemKind::kLibrary) {
+    out.format("%s <-", uop::brief_shape(item.kernel->shape()).text);
+    for (Node argument : item.kernel->src().subspan(1)) out.format(" %s", uop::brief_shape(argument->shape()).text);
+    out << '\n';
+    return out.status();
+  }
+  for (Node store : item.kernel->src()) {
+    for (size_t i = 3; i < store->nsrc; ++i) {
+      out.format(i == 3 ? "%lld" : "x%lld", static_cast<long long>(store->src(i)->arg(1)));
+    }
+    out << ' ';
+  }
+  Vec<Node> nodes(memory);
+  ASTER_TRY(uop::toposort(&nodes, std::array{item.kernel}));
+  for (Node node : nodes) {
+    if (node->op != uop::Op::kFold) continue;
+    out.format(" %s", uop::info(static_cast<uop::Op>(node->arg(0))).name);
+    for (Node range : node->src().subspan(1)) out.format(" %lld", static_cast<long long>(range->arg(1)));
+  }
+  out.format("  (%zu nodes, %u operands)\n", nodes.size(), item.operand_count);
+  return out.status();
 }
 
 }  // namespace
@@ -157,15 +184,9 @@ Status Engine::keep_graph(Executable* exe, Nodes roots, std::span<const Node> le
   return kOk;
 }
 
-Status Engine::kernel_library(runtime::cpu::KernelLibrary** out) {
-  if (kernels == nullptr) ASTER_TRY(runtime::cpu::KernelLibrary::create(&kernels, context, {}));
-  *out = kernels;
-  return kOk;
-}
-
 Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedule) {
   runtime::cpu::KernelLibrary* provider = nullptr;
-  ASTER_TRY(kernel_library(&provider));
+  ASTER_TRY(runtime::kernel_library(context, &provider));
   const runtime::cpu::CompilerInfo* compiler = nullptr;
   ASTER_TRY(provider->compiler(&compiler));
   const codegen::Target target = target_of(*provider);
@@ -226,8 +247,7 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
       std::snprintf(kept.name, sizeof(kept.name), "%s", library::name(*plan));
       exe->scratch_stride = std::max(exe->scratch_stride, (plan->scratch_bytes + 63) & ~int64_t{63});
     }
-    const Launch& made = exe->launches.back();
-    exe->summary.format("%-40s %lld tasks\n", made.name, static_cast<long long>(made.tasks));
+    ASTER_TRY(describe(exe->summary, memory, exe->launches.size() - 1, item, exe->launches.back()));
   }
   exe->scratch_offset = (schedule.arena_bytes + 63) & ~int64_t{63};
   exe->arena_bytes = exe->scratch_offset + exe->scratch_stride * threads;

@@ -324,7 +324,6 @@ Engine::~Engine() {
   }
   if (last != nullptr) last->release();
   buffer::storage_release(arena);
-  if (kernels != nullptr) runtime::cpu::KernelLibrary::destroy(kernels);
 }
 
 Status Engine::create(Engine** out, Context& context) {

@@ -63,7 +63,6 @@ class Engine {
   Lazy live;  // sentinel of the list of cells
   aster_ml_engine_counters counters = {};
   Recording* recording = nullptr;
-  runtime::cpu::KernelLibrary* kernels = nullptr;  // made at the first compilation
   Map<uint64_t, Executable*> cache;
   Executable* last = nullptr;
   buffer::Storage* arena = nullptr;  // reused by every realize
@@ -80,7 +79,6 @@ class Engine {
   Status compile(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves, bool interpret);
   Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule);
   Status keep_graph(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves);
-  Status kernel_library(runtime::cpu::KernelLibrary** out);
 };
 
 // Fills the pointers that an executable's launches read: one an operand.

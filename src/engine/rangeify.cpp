@@ -23,6 +23,8 @@ constexpr float kTranscendental = 8;        // operations that one such function
 constexpr double kMostRepeats = 4;          // times an expensive operation may be repeated by a loop around it
 constexpr int64_t kFewestRows = 16;         // rows worth a kernel that keeps each row to one task
 constexpr int64_t kTinyKernel = 32768;      // elements below which parallelism does not matter
+constexpr int64_t kTinyTensor = 4096;       // elements that are computed again rather than kept by one more kernel
+constexpr int64_t kTinyFold = 16;           // terms of a sum that may move into the sum over it
 
 bool is_leaf(Op op) { return op == Op::kParam || op == Op::kConst || op == Op::kIota; }
 bool passes_through(Op op) { return uop::is_movement(op) || op == Op::kDetach; }
@@ -140,6 +142,7 @@ void Rangeify::summarise(Record& record) {
   };
   if (node->op == Op::kReduce || node->op == Op::kCall) record.reduces = true;
   record.weight = passes_through(node->op) || is_leaf(node->op) ? 0 : operation_weight(node->op);
+  const bool adds_up = node->op != Op::kReduce;  // a reduction decides for itself
   const size_t first = node->op == Op::kCall || node->op == Op::kAssign ? 1 : 0;
   for (size_t i = first; i < node->nsrc; ++i) {
     const uint32_t at = *position_.find(node->src(i));
@@ -153,7 +156,7 @@ void Rangeify::summarise(Record& record) {
       if (leaf != kNone) add_leaf(leaf);
     }
     record.reduces |= source.reduces;
-    record.weight = std::min(record.weight + source.weight, 1e6f);
+    if (adds_up) record.weight = std::min(record.weight + source.weight, 1e6f);
   }
 }
 
@@ -175,9 +178,8 @@ Status Rangeify::choose_node(uint32_t at) {
   if (op == Op::kAfter) return check_hazards(record);
   bool materialise = record.held;
   if (!materialise && record.demand_count > 0 && !is_leaf(op)) {
-    const Demand& first = demands_[record.first_demand];
     if (op == Op::kReduce) {
-      materialise = record.demand_count > 1 || !fold_fits(record, first);
+      materialise = !folds_fit(record);
     } else {
       materialise = !recompute(record);
     }
@@ -188,6 +190,8 @@ Status Rangeify::choose_node(uint32_t at) {
 }
 
 bool Rangeify::recompute(const Record& record) const {
+  if (record.demand_count > kMostDemands) return false;
+  if (passes_through(record.node->op)) return true;
   bool same_kernel = true;
   const uint32_t kernel = demands_[record.first_demand].kernel;
   for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
@@ -197,10 +201,19 @@ bool Rangeify::recompute(const Record& record) const {
     const double repeats = demand.domain / static_cast<double>(std::max<int64_t>(record.node->count(), 1));
     if (record.weight >= kTranscendental && repeats > kMostRepeats) return false;
   }
-  if (record.demand_count > kMostDemands) return false;
-  if (record.demand_count == 1 || passes_through(record.node->op)) return true;
+  if (record.demand_count == 1) return true;
   if (same_kernel) return record.weight <= kCheapInside;
+  if (record.node->count() <= kTinyTensor) return record.weight <= kCheapInside;
   return !record.reduces && record.leaves[3] == kNone && record.weight <= kCheap;
+}
+
+// One user computes it inside; several do where it is tiny.
+bool Rangeify::folds_fit(const Record& record) {
+  if (record.demand_count > (record.node->src(0)->count() <= kTinyTensor ? kMostDemands : 1)) return false;
+  for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
+    if (!fold_fits(record, demands_[d])) return false;
+  }
+  return true;
 }
 
 Status Rangeify::ranges_in(uint64_t* out, Node expr) {
@@ -247,7 +260,14 @@ bool Rangeify::fold_fits(const Record& record, const Demand& demand) {
     outermost &= (mask & bit) == 0 || (all & ~bit & ~mask) == 0;
     if ((mask & bit) != 0) inside *= range->arg(1);
   }
-  if ((mask & ~all) != 0 || mask >> 63 != 0 || inside > record.node->count()) return false;
+  if (mask >> 63 != 0) return false;
+  if ((mask & ~all) != 0) {
+    // Under a reduction of the same kind, whose terms its own become.
+    const double terms = static_cast<double>(record.node->src(0)->count()) / static_cast<double>(record.node->count());
+    return demand.under == static_cast<Op>(record.node->arg(0)) && terms <= kTinyFold &&
+           demand.domain <= 4 * static_cast<double>(record.node->count());
+  }
+  if (inside > record.node->count()) return false;
   if (mask == all) return true;
   const bool tiny = std::max(total, record.node->src(0)->count()) <= kTinyKernel;
   if (!tiny && (inside < kFewestRows || !outermost)) return false;
@@ -296,7 +316,7 @@ Status Rangeify::realize(uint32_t at) {
   ASTER_TRY(index_.append(ranges.data(), ranges.size()));
   own = static_cast<uint32_t>(demands_.size());
   Demand d{at, id, index_at, kNone, records_[at].first_demand, nullptr, nullptr,
-           static_cast<double>(node->count()), true};
+           static_cast<double>(node->count()), Op::kSink, true};
   ASTER_TRY(demands_.push(d));
   records_[at].first_demand = own;
   return propagate(own);
@@ -304,7 +324,7 @@ Status Rangeify::realize(uint32_t at) {
 
 // The demand on node at this place by this kernel, shared by all users that read the same place.
 Status Rangeify::demand(uint32_t* out, Node node, uint32_t kernel, std::span<const Node> index, Node gate,
-                        double domain) {
+                        double domain, Op under) {
   const uint32_t at = *position_.find(node);
   Record& record = records_[at];
   if (is_leaf(node->op) && node->op != Op::kParam) gate = nullptr;
@@ -313,6 +333,7 @@ Status Rangeify::demand(uint32_t* out, Node node, uint32_t kernel, std::span<con
     if (other.kernel != kernel || other.gate != gate || other.own) continue;
     if (std::equal(index.begin(), index.end(), index_.data() + other.index_at)) {
       other.domain = std::max(other.domain, domain);
+      if (other.under != under) other.under = Op::kSink;
       *out = d;
       return kOk;
     }
@@ -320,7 +341,7 @@ Status Rangeify::demand(uint32_t* out, Node node, uint32_t kernel, std::span<con
   const uint32_t index_at = static_cast<uint32_t>(index_.size());
   ASTER_TRY(index_.append(index.data(), index.size()));
   *out = static_cast<uint32_t>(demands_.size());
-  ASTER_TRY(demands_.push(Demand{at, kernel, index_at, kNone, record.first_demand, gate, nullptr, domain, false}));
+  ASTER_TRY(demands_.push(Demand{at, kernel, index_at, kNone, record.first_demand, gate, nullptr, domain, under, false}));
   record.first_demand = *out;
   ++record.demand_count;
   return kOk;
@@ -340,8 +361,10 @@ Status Rangeify::propagate(uint32_t id) {
   Vec<Node> at(memory_);
   ASTER_TRY(at.append(index_.data() + d.index_at, node->ndim));
   double domain = d.domain;
+  Op under = passes_through(node->op) ? d.under : Op::kSink;
   if (node->op == Op::kReduce) {
-    domain = static_cast<double>(node->count());  // each result is computed once: see fold_fits
+    under = static_cast<Op>(node->arg(0));
+    if (d.under == Op::kSink) domain = static_cast<double>(node->count());  // each result is computed once: see fold_fits
     for (size_t i = 1; i < node->narg; ++i) {
       const size_t axis = static_cast<size_t>(node->arg(i));
       const int64_t size = node->src(0)->dim(axis);
@@ -355,7 +378,7 @@ Status Rangeify::propagate(uint32_t id) {
   for (size_t s = node->op == Op::kAssign ? 1 : 0; s < node->nsrc; ++s) {
     ASTER_TRY(source_place(&place, &own, g_, node, s, {at.data(), at.size()}, d.gate));
     uint32_t made = kNone;
-    ASTER_TRY(demand(&made, node->src(s), d.kernel, {place.index.data(), place.index.size()}, place.gate, domain));
+    ASTER_TRY(demand(&made, node->src(s), d.kernel, {place.index.data(), place.index.size()}, place.gate, domain, under));
     edges_[edge_at + s] = made;
     owns_[edge_at + s] = own;
   }

@@ -27,6 +27,7 @@ class Rangeify {
  private:
   struct Kernel;
   using Node = uop::Node;
+  using Op = uop::Op;
 
   static constexpr uint32_t kNone = UINT32_MAX;
 
@@ -39,6 +40,7 @@ class Rangeify {
     Node gate;
     Node expr;            // the scalar, built by the second walk
     double domain;        // iterations of the loops and reductions around it
+    Op under;             // the reduction that reads it through movement alone; kSink: none
     bool own;             // the kernel that materialises the node
   };
   struct Record {
@@ -80,12 +82,13 @@ class Rangeify {
   Status choose();
   Status choose_node(uint32_t at);
   bool recompute(const Record& record) const;
+  bool folds_fit(const Record& record);
   bool fold_fits(const Record& record, const Demand& demand);
   bool take_prefix(Kernel& kernel, uint64_t set);
   Status realize(uint32_t at);
   Status propagate(uint32_t demand);
   Status demand(uint32_t* out, Node node, uint32_t kernel, std::span<const Node> index, Node gate,
-                double domain);
+                double domain, Op under);
   Status check_hazards(const Record& record);
   Status build();
   Status load(Node* out, const Record& record, const Demand& demand);

@@ -14,6 +14,12 @@ namespace {
 
 Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
 
+// Whether a scalar is 0 wherever the gate of its loads is false: a gated load, or a sum of such.
+bool vanishes(Node x) {
+  while (x != nullptr && x->op == Op::kFold && static_cast<Op>(x->arg(0)) == Op::kAdd) x = x->src(0);
+  return x != nullptr && x->op == Op::kLoad && x->nsrc == 3;
+}
+
 Status push_once(Vec<uint32_t>* out, uint32_t value) {
   for (uint32_t other : *out) {
     if (other == value) return kOk;
@@ -88,7 +94,14 @@ Node Rangeify::combine(const Record& record, const Demand& demand) {
   const auto own = [&](size_t i) { return owns_[demand.edge_at + i]; };
   const auto choose = [&](Node condition, Node yes, uop::Word fill) -> Node {
     // A gated load gives 0 outside by itself.
-    if (condition == nullptr || (fill == 0 && yes != nullptr && yes->op == Op::kLoad && yes->nsrc == 3)) return yes;
+    if (condition == nullptr || (fill == 0 && vanishes(yes))) return yes;
+    if (fill == 0 && yes != nullptr && yes->op == Op::kFold && static_cast<Op>(yes->arg(0)) == Op::kAdd) {
+      // Into the sum, so that a sum over this one can take its terms.
+      Vec<Node> src(memory_);
+      Node term = g_.alu(Op::kWhere, condition, yes->src(0), g_.constant_word(node->dtype, 0));
+      if (!src.push(term).ok() || !src.append(yes->src().data() + 1, yes->nsrc - 1).ok()) return nullptr;
+      return g_.make(Op::kFold, yes->dtype, {src.data(), src.size()}, yes->arg());
+    }
     return g_.alu(Op::kWhere, condition, yes, g_.constant_word(node->dtype, fill));
   };
   switch (node->op) {
@@ -109,7 +122,11 @@ Node Rangeify::combine(const Record& record, const Demand& demand) {
     case Op::kReduce: {
       Vec<Node> src(memory_);
       const Demand& inner = demands_[edges_[demand.edge_at]];
-      if (!src.push(source(0)).ok()) return nullptr;
+      // A reduction of the same kind right below hands its terms over.
+      Node terms = source(0);
+      const bool nested = terms != nullptr && terms->op == Op::kFold && terms->arg(0) == node->arg(0);
+      if (!src.push(nested ? terms->src(0) : terms).ok()) return nullptr;
+      if (nested && !src.append(terms->src().data() + 1, terms->nsrc - 1).ok()) return nullptr;
       for (size_t i = 1; i < node->narg; ++i) {
         Node range = index_of(inner)[static_cast<size_t>(node->arg(i))];
         if (range->op == Op::kRange && !src.push(range).ok()) return nullptr;
