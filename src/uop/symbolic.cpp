@@ -264,6 +264,7 @@ bool recombine(Graph& g, Linear& x, bool* failed) {
 }
 
 Node combine(Graph& g, Node a, Node b, int64_t b_coefficient) {
+  if (a == nullptr || b == nullptr) return nullptr;
   Linear x = linear_of(a);
   if (!x.add(b, b_coefficient)) {
     return g.alu(Op::kAdd, a, b_coefficient == 1 ? b : g.alu(Op::kMul, b, g.index(b_coefficient)));

@@ -1,0 +1,156 @@
+#include "uop/verify.h"
+
+#include <gtest/gtest.h>
+
+#include "uop/helpers.h"
+#include "uop/print.h"
+#include "uop/raw.h"
+
+namespace aster::uop {
+namespace {
+
+using Shape = std::vector<Word>;
+constexpr DType kF32 = DType::kFloat32, kI32 = DType::kInt32, kIndex = DType::kWeakInt,
+                kBool = DType::kBool;
+
+class Verify : public testing::Test {
+ protected:
+  Verify() : heap(nullptr), g(heap) {}
+  void expect_fault(Node n, Level level, const std::string& words) {
+    ASSERT_NE(n, nullptr);
+    const Node root = level == Level::kKernel || n->op == Op::kSink ? n : g.sink(std::array{n});
+    EXPECT_EQ(verify(g, root, level).code, static_cast<int32_t>(Code::kINTERNAL)) << words;
+    aster_ml_error error;
+    aster_ml_error_last(&error);
+    EXPECT_NE(std::string(error.message).find(words), std::string::npos)
+        << error.message << " / " << words;
+  }
+  void tensor_fault(Node n, const std::string& words) { expect_fault(n, Level::kTensor, words); }
+  void kernel_fault(Node n, const std::string& words) { expect_fault(n, Level::kKernel, words); }
+  // A node that no builder would make.
+  Node raw(Op op, DType d, std::vector<Node> src, const Shape& arg = {}, const Shape& shape = {}) {
+    return g.make(op, d, {src.data(), src.size()}, arg, shape);
+  }
+  Heap heap;
+  Graph g;
+};
+
+TEST_F(Verify, TensorGraphs) {
+  const Node a = g.param(0, kF32, Shape{2, 3}), i = g.param(1, kI32, Shape{2, 3});
+  const Node fine = g.reduce(
+      Op::kAdd, g.alu(Op::kExp, g.pad(a, Shape{1, 0}, Shape{0, 2}, Shape{0, 1}, 0)), Shape{1});
+  const Node windows = g.unwindow(g.window(a, 1, 2, 1, 1), 1, 3, 1, 1);
+  EXPECT_TRUE(
+      verify(g, g.sink(std::array{fine, windows, g.cat(std::array{a, a}, 1)}), Level::kTensor)
+          .ok());
+  tensor_fault(raw(Op::kReshape, kF32, {a}, {}, {5}), "as many elements");
+  tensor_fault(raw(Op::kReshape, kI32, {a}, {}, {6}), "its source's dtype");
+  tensor_fault(raw(Op::kExpand, kF32, {a}, {}, {4, 3}), "repeated");
+  tensor_fault(raw(Op::kPermute, kF32, {a}, {0, 0}, {2, 2}), "each axis");
+  tensor_fault(raw(Op::kPermute, kF32, {a}, {1, 0}, {2, 3}), "each axis");
+  tensor_fault(raw(Op::kFlip, kF32, {a}, {1}, {2, 3}), "its source's shape");
+  tensor_fault(raw(Op::kSlice, kF32, {a}, {1, 1, 0, 1}, {2, 3}), "inside");
+  tensor_fault(raw(Op::kSlice, kF32, {a}, {0, 1, 0, 2}, {2, 3}), "inside");
+  tensor_fault(raw(Op::kPad, kF32, {a}, {1, 0, 0, 0, 0, 0, 0}, {2, 3}), "the padding");
+  tensor_fault(raw(Op::kWindow, kF32, {a}, {1, 1, 1}, {2, 3, 2}), "windows");
+  tensor_fault(raw(Op::kUnwindow, kF32, {g.window(a, 1, 2, 1, 1)}, {1, 1, 1}, {2, 2, 2}), "room");
+  tensor_fault(raw(Op::kCat, kF32, {a, a}, {0}, {3, 3}), "one after another");
+  tensor_fault(raw(Op::kCat, kF32, {a, i}, {0}, {4, 3}), "one after another");
+  tensor_fault(raw(Op::kReduce, kF32, {a}, {static_cast<Word>(Op::kAdd), 1}, {2, 3}), "size 1");
+  tensor_fault(raw(Op::kReduce, kF32, {a}, {static_cast<Word>(Op::kSub), 1}, {2, 1}), "size 1");
+  tensor_fault(raw(Op::kAdd, kF32, {a, i}, {}, {2, 3}), "dtypes");
+  tensor_fault(raw(Op::kAdd, kF32, {a, g.reshape(a, Shape{6})}, {}, {2, 3}), "equal shapes");
+  tensor_fault(raw(Op::kAdd, kF32, {a}, {}, {2, 3}), "number of sources");
+  tensor_fault(raw(Op::kCmpLt, kF32, {a, a}, {}, {2, 3}), "dtypes");
+  tensor_fault(raw(Op::kWhere, kF32, {a, a, a}, {}, {2, 3}), "dtypes");
+  tensor_fault(raw(Op::kConst, DType::kInt8, {}, {300}), "canonical");
+  tensor_fault(raw(Op::kAssign, kF32, {a, i}, {}, {2, 3}), "equal shapes and dtypes");
+  tensor_fault(raw(Op::kBitcast, DType::kInt8, {a}, {}, {2, 3}), "source's size");
+  tensor_fault(raw(Op::kParam, kF32, {}, {0}, {INT64_MAX, INT64_MAX}), "overflow");
+  tensor_fault(g.range(0, 4), "level");
+}
+
+TEST_F(Verify, Kernels) {
+  const Node in = g.param(0, kF32, Shape{8}), out = g.param(1, kF32, Shape{8});
+  const Node r = g.range(0, 8), k = g.range(1, 8);
+  const Node load = raw(Op::kLoad, kF32, {in, r}), inner = raw(Op::kLoad, kF32, {in, k});
+  const Node fold = raw(Op::kFold, kF32, {inner, k}, {static_cast<Word>(Op::kAdd)});
+  const auto store = [&](Node value, std::vector<Node> loops) {
+    loops.insert(loops.begin(), {out, r, value});
+    return g.sink(std::array{raw(Op::kStore, DType::kNone, loops)});
+  };
+  const Node fine = store(g.alu(Op::kAdd, load, fold), {r});
+  EXPECT_TRUE(verify(g, fine, Level::kKernel).ok());
+  kernel_fault(store(load, {}), "loops");
+  kernel_fault(store(inner, {r}), "loops");
+  kernel_fault(store(load, {out}), "ranges as its loops");
+  kernel_fault(store(g.cast(load, kI32), {r}), "its param's dtype");
+  kernel_fault(raw(Op::kLoad, kI32, {in, r}), "its param's dtype");
+  kernel_fault(raw(Op::kLoad, kF32, {load, r}), "a param");
+  kernel_fault(raw(Op::kLoad, kF32, {in, load}), "a param");
+  kernel_fault(raw(Op::kLoad, kF32, {in, r, r}), "bool gate");
+  kernel_fault(raw(Op::kFold, kF32, {inner, k}, {static_cast<Word>(Op::kExp)}), "reduction");
+  kernel_fault(raw(Op::kFold, kF32, {inner}, {static_cast<Word>(Op::kAdd)}), "reduction");
+  kernel_fault(g.reshape(in, Shape{2, 4}), "level");
+  kernel_fault(g.alu(Op::kExp, in), "scalar");
+}
+
+TEST_F(Verify, NodesOfAnotherGraph) {
+  Graph other(heap);
+  const Node theirs = other.param(0, kF32, Shape{2});
+  tensor_fault(g.alu(Op::kExp, theirs), "graph");
+}
+
+TEST_F(Verify, Print) {
+  const Node a = g.param(0, kF32, Shape{2, 3}),
+             b = raw(Op::kBuffer, kF32, {}, {123456, 65536, 0}, {2, 1});
+  const Node sum =
+      g.reduce(Op::kAdd, g.alu(Op::kMul, a, g.constant(kF32, -0.5, Shape{2, 3})), Shape{1});
+  const Node both = g.alu(Op::kCmpLt, b, sum);
+  Text text(heap);
+  ASSERT_TRUE(
+      print(text, std::array{g.sink(std::array{both, g.constant_int(DType::kUInt64, -1)})}).ok());
+  EXPECT_EQ(text.view(),
+            "%0 = Buffer float32[2, 1] #0\n"
+            "%1 = Param float32[2, 3] (0)\n"
+            "%2 = Const float32[2, 3] -0.5\n"
+            "%3 = Mul float32[2, 3] %1 %2\n"
+            "%4 = Reduce:Add float32[2, 1] %3 (1)\n"
+            "%5 = CmpLt bool[2, 1] %0 %4\n"
+            "%6 = Const uint64 18446744073709551615\n"
+            "%7 = Sink %5 %6\n");
+}
+
+// The same graph by another route prints the same.
+TEST_F(Verify, PrintIsTheSameInEveryGraph) {
+  const auto build = [](Graph& graph, bool reversed) {
+    Node a = nullptr, b = nullptr;
+    for (int i = 0; i < 2; ++i) {
+      Node& made = (i == 0) == reversed ? b : a;
+      made = graph.param(&made == &a ? 0 : 1, kF32, Shape{4});
+    }
+    return graph.alu(Op::kAdd, graph.alu(Op::kExp, a), graph.alu(Op::kMax, b, a));
+  };
+  Graph other(heap);
+  Text first(heap), second(heap);
+  ASSERT_TRUE(print(first, std::array{build(g, false)}).ok());
+  ASSERT_TRUE(print(second, std::array{build(other, true)}).ok());
+  EXPECT_EQ(first.view(), second.view());
+}
+
+TEST_F(Verify, NamesAreReadAsTheyArePrinted) {
+  FullName name;
+  for (const char* good : {"Add", "Reduce:Max", "Fold:Add", "Const", "Call:Softmax"}) {
+    ASSERT_TRUE(parse_full_name(&name, good)) << good;
+    Shape arg;
+    if (name.has_word) arg.push_back(name.word);
+    EXPECT_STREQ(full_name(raw(name.op, kF32, {}, arg)), good);
+  }
+  for (const char* bad :
+       {"", "add", "Reduce", "Fold", "Call", "Reduce:Sub", "Reduce:", "Call:Nothing", "Add "}) {
+    EXPECT_FALSE(parse_full_name(&name, bad)) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace aster::uop
