@@ -1,0 +1,449 @@
+// Emitted kernels against loops written by hand with the same streams: one thread, the widest
+// vectors of this CPU, by each compiler. Arguments as Google Benchmark's; ASTER_BENCH_SHOW=1 prints
+// the emitted text.
+#include <benchmark/benchmark.h>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "codegen/codegen.h"
+#include "uop/symbolic.h"
+
+namespace {
+
+using namespace aster;
+using dtype::DType;
+using uop::Node;
+using uop::Op;
+
+constexpr DType kF32 = DType::kFloat32;
+using Vec16 = float __attribute__((vector_size(64)));
+using Vec16u = float __attribute__((vector_size(64), aligned(4)));
+using Mask16 = int __attribute__((vector_size(64)));
+
+codegen::Target target() {
+  codegen::Target t;
+  __builtin_cpu_init();
+  t.avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("avx512dq");
+  t.vector_bytes = t.avx512 ? 64 : __builtin_cpu_supports("avx2") ? 32 : 16;
+  t.fma = t.f16c = t.vector_bytes >= 32;
+  if (const char* narrower = std::getenv("ASTER_BENCH_WIDTH")) {
+    t.vector_bytes = std::atoi(narrower);
+    t.avx512 = t.vector_bytes == 64;
+    t.fma = t.f16c = t.vector_bytes >= 32;
+  }
+  return t;
+}
+
+// Nodes of kernels, in short.
+struct Builder {
+  uop::Graph graph{process_heap(), false};
+  Node range(int id, int64_t size) { return graph.range(id, size); }
+  Node at(std::vector<std::pair<Node, int64_t>> terms, int64_t constant = 0) {
+    Node out = graph.index(constant);
+    for (auto [node, k] : terms) out = uop::sym::add(graph, out, uop::sym::mul(graph, node, k));
+    return out;
+  }
+  Node param(int slot, int64_t count) {
+    return graph.param(slot, kF32, std::array<int64_t, 1>{count});
+  }
+  Node load(int slot, int64_t count, Node index, Node gate = nullptr) {
+    if (gate == nullptr) return graph.make(Op::kLoad, kF32, std::array{param(slot, count), index});
+    return graph.make(Op::kLoad, kF32, std::array{param(slot, count), index, gate});
+  }
+  Node store(int64_t count, Node index, Node value, std::vector<Node> ranges) {
+    std::vector<Node> src{param(0, count), index, value};
+    src.insert(src.end(), ranges.begin(), ranges.end());
+    return graph.sink(std::array{graph.make(Op::kStore, DType::kNone, {src.data(), src.size()})});
+  }
+  Node fold(Op op, Node value, std::vector<Node> ranges) {
+    std::vector<Node> src{value};
+    src.insert(src.end(), ranges.begin(), ranges.end());
+    return graph.make(Op::kFold, value->dtype, {src.data(), src.size()},
+                      std::array{static_cast<uop::Word>(op)});
+  }
+  Node op(Op o, Node a) { return graph.alu(o, a); }
+  Node op(Op o, Node a, Node b) { return graph.alu(o, a, b); }
+  Node c(double value) { return graph.constant(kF32, value); }
+};
+
+// Work of one kernel: elements of its params, kernel, floating-point operations, bytes that have to
+// move.
+struct Work {
+  std::vector<int64_t> counts;
+  Node (*build)(Builder&);
+  double flops, bytes;
+  void (*hand)(float* const* params);
+};
+
+using Function = void (*)(void* const*, long long, long long);
+
+struct Compiled {
+  Function function = nullptr;
+  long long tasks = 0;
+};
+
+Compiled compile(const Work& work, const std::string& compiler, const std::string& name) {
+  Builder b;
+  codegen::Rendered rendered(process_heap());
+  if (!codegen::render(rendered, b.graph, work.build(b), target()).ok()) return {};
+  Text prelude(process_heap());
+  const codegen::Rendered* one = &rendered;
+  if (!codegen::render_prelude(prelude, {&one, 1}, target()).ok()) return {};
+  const std::string path = "/tmp/bench_codegen_" + std::to_string(getpid()) + name + compiler;
+  std::ofstream(path + ".c") << prelude.view() << rendered.text.view();
+  std::string flags =
+      " -std=gnu11 -w -O1 -shared -nostdlib -fPIC -fwrapv -fno-strict-aliasing -fno-math-errno "
+      "-fno-trapping-math "
+      "-fno-unroll-loops -ffp-contract=off ";
+  if (compiler == "gcc") flags += "-fexpensive-optimizations -fschedule-insns2 ";
+  if (target().vector_bytes >= 32) flags += "-mavx2 -mfma -mf16c -mbmi -mbmi2 ";
+  if (target().avx512)
+    flags += "-mavx512f -mavx512dq -mavx512cd -mavx512bw -mavx512vl -mprefer-vector-width=512 ";
+  const int rc = std::system((compiler + flags + path + ".c -o " + path + ".so").c_str());
+  void* handle = rc == 0 ? dlopen((path + ".so").c_str(), RTLD_NOW) : nullptr;
+  if (std::getenv("ASTER_BENCH_SHOW") != nullptr)
+    std::fwrite(rendered.text.view().data(), 1, rendered.text.view().size(), stdout);
+  if (std::getenv("ASTER_BENCH_KEEP") == nullptr)
+    unlink((path + ".c").c_str()), unlink((path + ".so").c_str());
+  if (handle == nullptr) return {};
+  return {reinterpret_cast<Function>(dlsym(handle, rendered.name)), rendered.tasks};
+}
+
+// Memory on 2 MB pages where the system gives them, filled with small numbers; one set for all
+// runs.
+std::vector<float*> memory(const std::vector<int64_t>& counts) {
+  static std::map<size_t, std::pair<char*, size_t>> slots;
+  std::vector<float*> out;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    auto& [at, bytes] = slots[i];
+    const size_t need =
+        (static_cast<size_t>(counts[i]) * sizeof(float) + (4u << 20)) & ~((2u << 20) - 1u);
+    if (bytes < need) {
+      if (at != nullptr) munmap(at, bytes);
+      at = static_cast<char*>(
+          mmap(nullptr, need, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      madvise(at, need, MADV_HUGEPAGE);
+      bytes = need;
+      float* f = reinterpret_cast<float*>(at);
+      for (size_t k = 0; k < need / sizeof(float); ++k)
+        f[k] = static_cast<float>((k * 2654435761u >> 7) % 1000) / 500 - 1;
+    }
+    out.push_back(reinterpret_cast<float*>(at + i * 1024));
+  }
+  return out;
+}
+
+void report(benchmark::State& state, const Work& work) {
+  const auto rate = benchmark::Counter::kIsIterationInvariantRate;
+  state.counters["GFLOP/s"] = benchmark::Counter(work.flops / 1e9, rate);
+  state.counters["GB/s"] = benchmark::Counter(work.bytes / 1e9, rate);
+}
+
+// ---- By hand ----
+
+Vec16 spread(float x) { return x - Vec16{}; }
+Vec16 at(const float* p) { return *reinterpret_cast<const Vec16u*>(p); }
+void put(float* p, Vec16 v) { *reinterpret_cast<Vec16u*>(p) = v; }
+Vec16 pick(Mask16 m, Vec16 a, Vec16 b) {
+  return reinterpret_cast<Vec16>((m & reinterpret_cast<Mask16>(a)) |
+                                 (~m & reinterpret_cast<Mask16>(b)));
+}
+float sum_lanes(Vec16 v) {
+  float s = 0;
+  for (int i = 0; i < 16; ++i) s += v[i];
+  return s;
+}
+Vec16 hand_exp(Vec16 x) {
+  Vec16 z = pick(x < -87.33654f, spread(-87.33654f), x);
+  z = pick(z > 88.72283f, spread(88.72283f), z);
+  const Vec16 t = z * 1.44269504f + 12582912.0f;
+  const Mask16 n = reinterpret_cast<Mask16>(t) - 0x4B400000;
+  const Vec16 k = t - 12582912.0f;
+  Vec16 r = z - k * 0.693359375f;
+  r = r - k * -2.12194440e-4f;
+  Vec16 p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  return p * reinterpret_cast<Vec16>((n + 127) << 23);
+}
+
+constexpr int64_t kMany = int64_t{1} << 24;
+constexpr int64_t kRows = 4096;
+
+void hand_add(float* const* p) {
+  for (int64_t i = 0; i < kMany; i += 16) {
+    const Vec16 v = at(p[1] + i) + at(p[2] + i);
+    __builtin_ia32_movntps512(p[0] + i, v);
+  }
+}
+void hand_row_sums(float* const* p) {
+  for (int64_t r = 0; r < kRows; ++r) {
+    const float* x = p[1] + r * kRows;
+    Vec16 a = {}, b = {}, c = {}, d = {};
+    for (int64_t i = 0; i < kRows; i += 64)
+      a += at(x + i), b += at(x + i + 16), c += at(x + i + 32), d += at(x + i + 48);
+    p[0][r] = sum_lanes(a + b + c + d);
+  }
+}
+void hand_gelu(float* const* p) {
+  for (int64_t i = 0; i < kMany; i += 16) {
+    const Vec16 x = at(p[1] + i) * 1.5f + 0.25f;
+    const Vec16 u = 0.7978845608f * (x + 0.044715f * x * x * x);
+    const Vec16 e = hand_exp(u + u);
+    __builtin_ia32_movntps512(p[0] + i, 0.5f * x * (2.0f - 2.0f / (e + 1.0f)) * 0.75f);
+  }
+}
+void hand_softmax(float* const* p) {
+  for (int64_t r = 0; r < kRows; ++r) {
+    const float* x = p[1] + r * kRows;
+    float* o = p[0] + r * kRows;
+    Vec16 m = at(x);
+    for (int64_t i = 16; i < kRows; i += 16) m = pick(at(x + i) > m, at(x + i), m);
+    float most = m[0];
+    for (int i = 1; i < 16; ++i) most = m[i] > most ? m[i] : most;
+    Vec16 s = {};
+    for (int64_t i = 0; i < kRows; i += 16) {
+      const Vec16 e = hand_exp(at(x + i) - most);
+      put(o + i, e);
+      s += e;
+    }
+    const float inverse = 1 / sum_lanes(s);
+    for (int64_t i = 0; i < kRows; i += 16) put(o + i, at(o + i) * inverse);
+  }
+}
+void hand_layernorm(float* const* p) {
+  constexpr int64_t n = 1024;
+  for (int64_t r = 0; r < kRows; ++r) {
+    const float* x = p[1] + r * n;
+    Vec16 s = {}, s2 = {}, q = {}, q2 = {};
+    for (int64_t i = 0; i < n; i += 32) s += at(x + i), s2 += at(x + i + 16);
+    const float mean = sum_lanes(s + s2) / n;
+    for (int64_t i = 0; i < n; i += 32) {
+      const Vec16 d = at(x + i) - mean, e = at(x + i + 16) - mean;
+      q += d * d, q2 += e * e;
+    }
+    const float inverse = 1 / __builtin_sqrtf(sum_lanes(q + q2) / n + 1e-5f);
+    for (int64_t i = 0; i < n; i += 16)
+      put(p[0] + r * n + i, (at(x + i) - mean) * inverse * at(p[2] + i) + at(p[3] + i));
+  }
+}
+template <int64_t N>
+void hand_matmul(float* const* p) {
+  for (int64_t j = 0; j < N; j += 32) {
+    for (int64_t i = 0; i < N; i += 8) {
+      Vec16 c[8][2] = {};
+      for (int64_t k = 0; k < N; ++k) {
+        const Vec16 b0 = at(p[2] + k * N + j), b1 = at(p[2] + k * N + j + 16);
+#pragma GCC unroll 8
+        for (int r = 0; r < 8; ++r) {
+          const Vec16 x = spread(p[1][(i + r) * N + k]);
+          c[r][0] += x * b0;
+          c[r][1] += x * b1;
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < 8; ++r)
+        put(p[0] + (i + r) * N + j, c[r][0]), put(p[0] + (i + r) * N + j + 16, c[r][1]);
+    }
+  }
+}
+
+// ---- Emitted ----
+
+Node add(Builder& b) {
+  Node i = b.range(0, kMany);
+  return b.store(kMany, i, b.op(Op::kAdd, b.load(1, kMany, i), b.load(2, kMany, i)), {i});
+}
+Node row_sums(Builder& b) {
+  Node i = b.range(0, kRows), k = b.range(1, kRows);
+  return b.store(kRows, i, b.fold(Op::kAdd, b.load(1, kMany, b.at({{i, kRows}, {k, 1}})), {k}),
+                 {i});
+}
+Node column_sums(Builder& b) {
+  Node i = b.range(0, kRows), k = b.range(1, kRows);
+  return b.store(kRows, i, b.fold(Op::kAdd, b.load(1, kMany, b.at({{k, kRows}, {i, 1}})), {k}),
+                 {i});
+}
+Node argmax(Builder& b) {
+  Node i = b.range(0, kRows), k = b.range(1, kRows), l = b.range(2, kRows);
+  Node most = b.fold(Op::kMax, b.load(1, kMany, b.at({{i, kRows}, {k, 1}})), {k});
+  Node here = b.op(Op::kCmpEq, b.load(1, kMany, b.at({{i, kRows}, {l, 1}})), most);
+  Node back = b.graph.cast(b.at({{l, -1}}, kRows), DType::kInt32);
+  Node best = b.fold(
+      Op::kMax, b.graph.alu(Op::kWhere, here, back, b.graph.constant_int(DType::kInt32, 0)), {l});
+  return b.store(kRows, i, b.graph.cast(best, kF32), {i});
+}
+Node gelu(Builder& b) {
+  Node i = b.range(0, kMany);
+  Node x = b.op(Op::kAdd, b.op(Op::kMul, b.load(1, kMany, i), b.c(1.5)), b.c(0.25));
+  Node cube = b.op(Op::kMul, b.op(Op::kMul, b.op(Op::kMul, x, b.c(0.044715)), x), x);
+  Node t = b.op(Op::kTanh, b.op(Op::kMul, b.op(Op::kAdd, x, cube), b.c(0.7978845608)));
+  Node y = b.op(Op::kMul, b.op(Op::kMul, b.op(Op::kMul, x, b.c(0.5)), b.op(Op::kAdd, t, b.c(1))),
+                b.c(0.75));
+  return b.store(kMany, i, y, {i});
+}
+Node softmax(Builder& b) {
+  Node i = b.range(0, kRows), k = b.range(1, kRows), l = b.range(2, kRows), j = b.range(3, kRows);
+  const auto x = [&](Node r) { return b.load(1, kMany, b.at({{i, kRows}, {r, 1}})); };
+  Node most = b.fold(Op::kMax, x(k), {k});
+  Node sum = b.fold(Op::kAdd, b.op(Op::kExp, b.op(Op::kSub, x(l), most)), {l});
+  Node y = b.op(Op::kMul, b.op(Op::kExp, b.op(Op::kSub, x(j), most)), b.op(Op::kRecip, sum));
+  return b.store(kMany, b.at({{i, kRows}, {j, 1}}), y, {i, j});
+}
+Node layernorm(Builder& b) {
+  constexpr int64_t n = 1024;
+  Node i = b.range(0, kRows), k = b.range(1, n), l = b.range(2, n), j = b.range(3, n);
+  const auto x = [&](Node r) { return b.load(1, kRows * n, b.at({{i, n}, {r, 1}})); };
+  Node mean = b.op(Op::kMul, b.fold(Op::kAdd, x(k), {k}), b.c(1.0 / n));
+  Node d = b.op(Op::kSub, x(l), mean);
+  Node var = b.op(Op::kMul, b.fold(Op::kAdd, b.op(Op::kMul, d, d), {l}), b.c(1.0 / n));
+  Node inverse = b.op(Op::kRecip, b.op(Op::kSqrt, b.op(Op::kAdd, var, b.c(1e-5))));
+  Node y = b.op(Op::kMul, b.op(Op::kMul, b.op(Op::kSub, x(j), mean), inverse), b.load(2, n, j));
+  return b.store(kRows * n, b.at({{i, n}, {j, 1}}), b.op(Op::kAdd, y, b.load(3, n, j)), {i, j});
+}
+template <int64_t N, bool A, bool B>
+Node matmul(Builder& b) {
+  Node i = b.range(0, N), j = b.range(1, N), k = b.range(2, N);
+  Node x = b.load(1, N * N, A ? b.at({{k, N}, {i, 1}}) : b.at({{i, N}, {k, 1}}));
+  Node y = b.load(2, N * N, B ? b.at({{j, N}, {k, 1}}) : b.at({{k, N}, {j, 1}}));
+  return b.store(N * N, b.at({{i, N}, {j, 1}}), b.fold(Op::kAdd, b.op(Op::kMul, x, y), {k}),
+                 {i, j});
+}
+Node matvec(Builder& b) {
+  Node i = b.range(0, kRows), k = b.range(1, kRows);
+  Node product = b.op(Op::kMul, b.load(1, kMany, b.at({{i, kRows}, {k, 1}})), b.load(2, kRows, k));
+  return b.store(kRows, i, b.fold(Op::kAdd, product, {k}), {i});
+}
+// kC channels in and out, kS pixels a side, 3x3, padded by gates if asked.
+template <int64_t kC, int64_t kS, bool kPad>
+Node conv(Builder& b) {
+  constexpr int64_t in = kPad ? kS : kS + 2;
+  Node f = b.range(0, kC), y = b.range(1, kS), x = b.range(2, kS);
+  Node d = b.range(3, kC), ky = b.range(4, 3), kx = b.range(5, 3);
+  Node iy = b.at({{y, 1}, {ky, 1}}, kPad ? -1 : 0), ix = b.at({{x, 1}, {kx, 1}}, kPad ? -1 : 0);
+  auto& g = b.graph;
+  const auto inside = [&](Node i) {
+    return uop::sym::and_(g, uop::sym::not_(g, uop::sym::lt(g, i, int64_t{0})),
+                          uop::sym::lt(g, i, in));
+  };
+  Node gate = kPad ? uop::sym::and_(g, inside(iy), inside(ix)) : nullptr;
+  Node v = b.load(1, kC * in * in, b.at({{d, in * in}, {iy, in}, {ix, 1}}), gate);
+  Node w = b.load(2, kC * kC * 9, b.at({{f, kC * 9}, {d, 9}, {ky, 3}, {kx, 1}}));
+  Node sum = b.fold(Op::kAdd, b.op(Op::kMul, v, w), {d, ky, kx});
+  return b.store(kC * kS * kS, b.at({{f, kS * kS}, {y, kS}, {x, 1}}), b.op(Op::kMax, sum, b.c(0)),
+                 {f, y, x});
+}
+Node max_pool(Builder& b) {
+  constexpr int64_t planes = 512, in = 113, out = 56;
+  Node c = b.range(0, planes), y = b.range(1, out), x = b.range(2, out), ky = b.range(3, 3),
+       kx = b.range(4, 3);
+  Node v =
+      b.load(1, planes * in * in, b.at({{c, in * in}, {y, 2 * in}, {ky, in}, {x, 2}, {kx, 1}}));
+  return b.store(planes * out * out, b.at({{c, out * out}, {y, out}, {x, 1}}),
+                 b.fold(Op::kMax, v, {ky, kx}), {c, y, x});
+}
+Node transpose(Builder& b) {
+  Node i = b.range(0, kRows), j = b.range(1, kRows);
+  return b.store(kMany, b.at({{i, kRows}, {j, 1}}), b.load(1, kMany, b.at({{j, kRows}, {i, 1}})),
+                 {i, j});
+}
+
+const std::pair<const char*, Work> kWorks[] = {
+    {"add_16M", {{kMany, kMany, kMany}, add, kMany, 12.0 * kMany, hand_add}},
+    {"row_sums_4096", {{kRows, kMany}, row_sums, kMany, 4.0 * kMany, hand_row_sums}},
+    {"column_sums_4096", {{kRows, kMany}, column_sums, kMany, 4.0 * kMany, nullptr}},
+    {"argmax_4096", {{kRows, kMany}, argmax, kMany, 4.0 * kMany, nullptr}},
+    {"gelu_16M", {{kMany, kMany}, gelu, 20.0 * kMany, 8.0 * kMany, hand_gelu}},
+    {"softmax_4096", {{kMany, kMany}, softmax, 20.0 * kMany, 8.0 * kMany, hand_softmax}},
+    {"layernorm_4096x1024",
+     {{kMany / 4, kMany / 4, 1024, 1024}, layernorm, 2.0 * kMany, 2.0 * kMany, hand_layernorm}},
+    {"matmul_256",
+     {{65536, 65536, 65536},
+      matmul<256, false, false>,
+      2.0 * 256 * 256 * 256,
+      0,
+      hand_matmul<256>}},
+    {"matmul_512",
+     {{262144, 262144, 262144},
+      matmul<512, false, false>,
+      2.0 * 512 * 512 * 512,
+      0,
+      hand_matmul<512>}},
+    {"matmul_512_at",
+     {{262144, 262144, 262144}, matmul<512, true, false>, 2.0 * 512 * 512 * 512, 0, nullptr}},
+    {"matmul_512_bt",
+     {{262144, 262144, 262144}, matmul<512, false, true>, 2.0 * 512 * 512 * 512, 0, nullptr}},
+    {"matmul_512_abt",
+     {{262144, 262144, 262144}, matmul<512, true, true>, 2.0 * 512 * 512 * 512, 0, nullptr}},
+    {"matvec_4096", {{kRows, kMany, kRows}, matvec, 2.0 * kMany, 4.0 * kMany, nullptr}},
+    {"conv_64_64",
+     {{262144, 278784, 36864}, conv<64, 64, false>, 2.0 * 64 * 64 * 9 * 4096, 0, nullptr}},
+    {"conv_64_64_pad",
+     {{262144, 262144, 36864}, conv<64, 64, true>, 2.0 * 64 * 64 * 9 * 4096, 0, nullptr}},
+    {"conv_32_8_pad", {{2048, 2048, 9216}, conv<32, 8, true>, 2.0 * 32 * 32 * 9 * 64, 0, nullptr}},
+    {"max_pool_3_2",
+     {{512 * 56 * 56, 512 * 113 * 113},
+      max_pool,
+      512.0 * 56 * 56 * 9,
+      512.0 * 4 * (56 * 56 + 113 * 113),
+      nullptr}},
+    {"transpose_4096", {{kMany, kMany}, transpose, 0, 8.0 * kMany, nullptr}},
+};
+
+void run_emitted(benchmark::State& state, const Work& work, const std::string& compiler,
+                 const std::string& name) {
+  const Compiled code = compile(work, compiler, name);
+  if (code.function == nullptr) return state.SkipWithError("does not compile");
+  const std::vector<float*> params = memory(work.counts);
+  std::vector<void*> pointers(params.begin(), params.end());
+  code.function(pointers.data(), 0, code.tasks);
+  for (auto _ : state) {
+    code.function(pointers.data(), 0, code.tasks);
+    benchmark::ClobberMemory();
+  }
+  report(state, work);
+}
+
+void run_hand(benchmark::State& state, const Work& work) {
+  const std::vector<float*> params = memory(work.counts);
+  work.hand(params.data());
+  for (auto _ : state) {
+    work.hand(params.data());
+    benchmark::ClobberMemory();
+  }
+  report(state, work);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const auto& [name, work] : kWorks) {
+    const Work& w = work;
+    const std::string n = name;
+    if (w.hand != nullptr && target().avx512) {
+      benchmark::RegisterBenchmark((n + "/hand").c_str(),
+                                   [&w](benchmark::State& state) { run_hand(state, w); });
+    }
+    for (const std::string compiler : {"gcc", "clang"}) {
+      benchmark::RegisterBenchmark(
+          (n + "/" + compiler).c_str(),
+          [&w, compiler, n](benchmark::State& state) { run_emitted(state, w, compiler, n); });
+    }
+  }
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}
