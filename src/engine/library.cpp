@@ -21,13 +21,14 @@ enum Composite : int64_t {
 #undef COMPOSITE
 };
 
-// From these sizes on a library call beats the generated tile (bench/bench_matmul.cpp).
-constexpr int64_t kFewestProducts = 32 * 32 * 32;
-constexpr int64_t kNarrowest = 4;
+constexpr int64_t kNarrowest = 4;  // products with a thinner side are sums of rows
 // Rows of a product that one task computes: a multiple of every BLAS register tile.
 constexpr int64_t kTaskRows = 64;
 // Elements of unfolded image that stay in the second-level cache.
-constexpr int64_t kPatchElements = 128 * 1024;
+constexpr int64_t kPatchElements = 256 * 1024;
+// Generated tiles win below these: the second operand of a product in the second-level cache, few weights.
+constexpr int64_t kFewestColumnElements = 192 * 1024;
+constexpr int64_t kFewestWeights = 16 * 1024;
 
 enum class Kind { kGemm, kConv, kWeightGrad };
 
@@ -105,6 +106,13 @@ void unfold(T* patch, const T* image, const ConvShape& s, int64_t c0, int64_t c1
             continue;
           }
           const T* row = plane + y * s.width;
+          if (s.stride_x == 1) {
+            const int64_t from = std::clamp<int64_t>(-x0, 0, s.out_x), to = std::clamp(s.width - x0, from, s.out_x);
+            std::fill(patch, patch + from, T(0));
+            std::copy(row + x0 + from, row + x0 + to, patch + from);
+            std::fill(patch + to, patch + s.out_x, T(0));
+            continue;
+          }
           for (int64_t ox = 0; ox < s.out_x; ++ox) {
             const int64_t x = x0 + ox * s.stride_x;
             patch[ox] = x >= 0 && x < s.width ? row[x] : T(0);
@@ -258,12 +266,14 @@ bool takes(Node call, int threads) {
     case kMatmul: {
       const Node a = call->src(1), b = call->src(2);
       const int64_t m = a->dim(a->ndim - 2u), k = a->dim(a->ndim - 1u), n = b->dim(b->ndim - 1u);
-      if (m < kNarrowest || n < kNarrowest || k < kNarrowest || m * n < kFewestProducts / k) return false;
+      if (m < kNarrowest || n < kNarrowest || k < kNarrowest || n * k < kFewestColumnElements) return false;
       break;
     }
     case kConv2d:
+      if (call->arg(1) != 1 || call->src(2)->count() < kFewestWeights) return false;
+      break;
     case kConv2dWeightGrad:
-      if (call->arg(1) != 1) return false;
+      if (call->arg(1) != 1 || call->count() < kFewestWeights) return false;
       break;
     default: return false;
   }

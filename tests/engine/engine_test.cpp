@@ -45,7 +45,7 @@ TEST(Realize, MovementFusesAway) {
   w.check(g.permute(x, words({1, 0})), 1);
   w.check(g.flip(x, words({1, 1})), 1);
   w.check(g.pad(x, words({1, 2}), words({0, 3}), words({0, 1}), 0), 1);
-  w.check(g.pad(g.alu(Op::kExp, x), words({1, 2}), words({0, 3}), words({2, 0}), 0), 1);
+  w.check(g.pad(g.alu(Op::kExp, x), words({1, 2}), words({0, 3}), words({1, 0}), 0), 1);
   w.check(g.slice(x, words({1, 0}), words({2, 3}), words({3, 4})), 1);
   w.check(g.reshape(g.permute(x, words({1, 0})), words({4, 15})), 1);
   w.check(g.window(x, 1, 3, 2, 2), 1);

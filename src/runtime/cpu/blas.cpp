@@ -2,11 +2,14 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <span>
 #include <string_view>
 
+#include "base/memory.h"
 #include "runtime/cpu/features.h"
 #include "runtime/flags.h"
 
@@ -80,11 +83,41 @@ void quieten(void* library) {
   if (const auto shutdown = symbol<int (*)()>(library, "blas_thread_shutdown_")) shutdown();
 }
 
+bool chose_old_core(void* library) {
+  const auto core = symbol<const char* (*)()>(library, "openblas_get_corename");
+  return core != nullptr && is_old(core()) && detect_features().vector_bytes > 16;
+}
+
+// Loads with OPENBLAS_CORETYPE set for as long as that takes, for CPUs newer than the library, which it takes for their
+// oldest ancestors. The host's environment is not changed but stood in for by a longer copy: whoever reads variables
+// meanwhile finds the same ones. The copy stays, since a reader may still walk it.
+void* open_for_this_cpu(const char* path) {
+  static char core_wide[] = "OPENBLAS_CORETYPE=SKYLAKEX", core_narrow[] = "OPENBLAS_CORETYPE=HASWELL";
+  size_t count = 0;
+  while (environ[count] != nullptr) ++count;
+  char** longer = process_heap().array<char*>(count + 2);
+  if (longer == nullptr) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  memcpy(longer, environ, count * sizeof(char*));
+  longer[count] = detect_features().vector_bytes == 64 ? core_wide : core_narrow;
+  longer[count + 1] = nullptr;
+  char** before = environ;
+  environ = longer;
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  environ = before;
+  return library;
+}
+
 bool open_library(const char* path, Blas* out) {
   // A library that the host has loaded keeps the host's settings.
   void* present = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   void* library = present != nullptr ? present : dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return false;
+  if (present == nullptr && chose_old_core(library) && secure_getenv("OPENBLAS_CORETYPE") == nullptr) {
+    quieten(library);
+    dlclose(library);
+    library = open_for_this_cpu(path);
+    if (library == nullptr) return false;
+  }
   Blas found;
   found.sgemm = symbol<BlasGemm<float>>(library, "cblas_sgemm");
   found.dgemm = symbol<BlasGemm<double>>(library, "cblas_dgemm");
@@ -108,7 +141,7 @@ bool open_library(const char* path, Blas* out) {
     found.sgemv = serialised(found.sgemv);
     found.dgemv = serialised(found.dgemv);
   }
-  found.outdated = is_old(found.core) && detect_features().vector_bytes > 16;
+  found.outdated = chose_old_core(library);
   keep(found.path, path);
   found.available = true;
   *out = found;
