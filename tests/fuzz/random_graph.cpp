@@ -1,0 +1,443 @@
+// The generator. Floats stay of moderate size, functions are called where they are
+// well-conditioned, and what jumps (rounding, comparison, conversion to integers) is done to exact
+// values only.
+#include "fuzz/random_graph.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "dtype/convert.h"
+#include "uop/composite.h"
+
+namespace aster::fuzz {
+namespace {
+
+constexpr double kMost = 64;  // larger floats are scaled down
+
+class Generator {
+ public:
+  Generator(uint64_t seed, const Options& options)
+      : options_(options), random_(seed), bounds_(case_) {
+    case_.seed = seed;
+    case_.graph = std::make_unique<Graph>(process_heap());
+  }
+
+  Case make() {
+    const int64_t leaves = pick(1, 4);
+    for (int64_t i = 0; i < leaves; ++i) (void)keep(leaf(some_dtype(), some_shape()));
+    for (int i = 0; i < options_.operations; ++i) step();
+    choose_roots();
+    return std::move(case_);
+  }
+
+ private:
+  Graph& g() { return *case_.graph; }
+  int64_t pick(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random_);
+  }
+  bool chance(int percent) { return pick(0, 99) < percent; }
+  template <typename T>
+  const T& one_of(const std::vector<T>& values) {
+    return values[static_cast<size_t>(pick(0, static_cast<int64_t>(values.size()) - 1))];
+  }
+  static bool real(Node x) { return dtype::is_float(x->dtype); }
+  static uop::Words words(const Shape& shape) { return shape; }
+
+  DType some_dtype() {
+    static const std::vector<DType> kInts = {DType::kInt8,   DType::kUInt8, DType::kInt16,
+                                             DType::kUInt16, DType::kInt32, DType::kUInt32,
+                                             DType::kInt64,  DType::kUInt64};
+    static const std::vector<DType> kNarrow = {DType::kFloat16, DType::kBFloat16, DType::kFp8E4M3,
+                                               DType::kFp8E5M2};
+    const int64_t die = pick(0, 99);
+    if (die < 45) return DType::kFloat32;
+    if (die < 55) return DType::kFloat64;
+    if (die < 65 && options_.narrow_floats) return one_of(kNarrow);
+    if (die < 72) return DType::kBool;
+    return die < 85 ? DType::kInt32 : one_of(kInts);
+  }
+
+  Shape some_shape() {
+    Shape shape(static_cast<size_t>(pick(0, 4)));
+    int64_t room = options_.elements;
+    for (int64_t& dim : shape) {
+      dim = chance(15)
+                ? 1
+                : pick(1, std::max<int64_t>(1, std::min<int64_t>(room, chance(10) ? 67 : 7)));
+      room /= dim;
+    }
+    return shape;
+  }
+
+  Node leaf(DType dtype, const Shape& shape) {
+    const int64_t slot = static_cast<int64_t>(case_.leaves.size());
+    Node node = g().make(Op::kBuffer, dtype, {}, std::array{slot}, shape);
+    const size_t size = dtype::size(dtype);
+    Bytes bytes(static_cast<size_t>(node->count()) * size);
+    // Multiples of 1/8, or of what the dtype still tells apart up to 4.
+    const double unit = dtype == DType::kFp8E4M3 ? 0.5 : dtype == DType::kFp8E5M2 ? 1 : 0.125;
+    const bool wild = chance(30);
+    for (size_t i = 0; i < bytes.size(); i += size) {
+      if (dtype::is_float(dtype)) {
+        const int64_t most = static_cast<int64_t>(4 / unit);
+        dtype::store_double(dtype, &bytes[i], unit * static_cast<double>(pick(-most, most)));
+      } else if (dtype == DType::kBool) {
+        bytes[i] = static_cast<unsigned char>(pick(0, 1));
+      } else {
+        dtype::store_int(dtype, &bytes[i], wild ? static_cast<int64_t>(random_()) : pick(-9, 20));
+      }
+    }
+    case_.leaves.push_back({node, bytes});
+    current_.push_back(node);
+    return node;
+  }
+
+  // Adds to what later steps choose from, scaled if it has grown. Returns what was added.
+  Node keep(Node x) {
+    if (x == nullptr) return nullptr;
+    if (real(x)) {
+      const Bound bound = bounds_.of(x);
+      if (!(bound.most <= 1e12) || bound.error > 0.01 * std::max(1.0, bound.most)) return nullptr;
+      if (bound.most > kMost) {
+        const double scale = std::exp2(-std::ceil(std::log2(bound.most / 4)));
+        if (scale < 1e-2 && dtype::bits(x->dtype) < 32) return nullptr;
+        x = g().alu(Op::kMul, x, g().constant(x->dtype, scale, x->shape()));
+      }
+    }
+    pool_.push_back(x);
+    return x;
+  }
+
+  Node any() {
+    // Later values more often, so that graphs are deep.
+    const int64_t last = static_cast<int64_t>(pool_.size()) - 1;
+    return pool_[static_cast<size_t>(chance(60) ? pick(std::max<int64_t>(0, last - 4), last)
+                                                : pick(0, last))];
+  }
+  Node any_real() {
+    for (int i = 0; i < 8; ++i) {
+      if (Node x = any(); real(x)) return x;
+    }
+    return keep(leaf(DType::kFloat32, some_shape()));
+  }
+  Node any_integer() {
+    for (int i = 0; i < 8; ++i) {
+      if (Node x = any(); !real(x)) return x;
+    }
+    return keep(leaf(DType::kInt32, some_shape()));
+  }
+
+  // x, or values made from it, in another dtype; nil where rounding could turn the answer.
+  Node as(Node x, DType dtype) {
+    if (x->dtype == dtype) return x;
+    if (!real(x) && dtype::is_float(dtype) && x->dtype != DType::kBool) {
+      x = g().alu(Op::kAnd, x, g().constant_int(x->dtype, 15, x->shape()));
+    }
+    if (real(x) && !dtype::is_float(dtype) && !bounds_.of(x).exact()) return nullptr;
+    return g().cast(x, dtype);
+  }
+
+  Node flat(Node x) { return g().reshape(x, Shape{x->count()}); }
+
+  // Values of x in another shape.
+  Node shaped(Node x, const Shape& shape) {
+    int64_t count = 1;
+    for (int64_t dim : shape) count *= dim;
+    if (x->count() == count) return g().reshape(x, shape);
+    if (x->count() == 1) return g().expand(g().reshape(x, Shape(shape.size(), 1)), shape);
+    // One axis of the shape, repeated along the others.
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] != x->count()) continue;
+      Shape ones(shape.size(), 1);
+      ones[i] = shape[i];
+      return g().expand(g().reshape(x, ones), shape);
+    }
+    if (x->count() > count) {
+      const int64_t start = pick(0, x->count() - count);
+      return g().reshape(g().slice(flat(x), Shape{start}, Shape{1}, Shape{count}), shape);
+    }
+    const int64_t before = pick(0, count - x->count());
+    Node padded =
+        g().pad(flat(x), Shape{before}, Shape{count - x->count() - before}, Shape{0}, fill_of(x));
+    return g().reshape(padded, shape);
+  }
+
+  uop::Word fill_of(Node x) {
+    const int64_t value =
+        x->dtype == DType::kBool || dtype::is_unsigned(x->dtype) ? pick(0, 1) : pick(-2, 2);
+    return real(x) ? std::bit_cast<uop::Word>(static_cast<double>(value)) : value;
+  }
+
+  // A second operand for x.
+  Node beside(Node x) {
+    const Shape shape(x->shape().begin(), x->shape().end());
+    if (chance(15)) {
+      const int64_t value = x->dtype == DType::kBool ? pick(0, 1) : pick(1, 3);
+      return g().constant_int(x->dtype, value, shape);
+    }
+    Node y = as(any(), x->dtype);
+    if (y == nullptr) y = leaf(x->dtype, shape);
+    return shaped(y, shape);
+  }
+
+  void step() {
+    const int64_t die = pick(0, 99);
+    if (die < 22) return (void)keep(real_step(any_real()));
+    if (die < 40) return (void)keep(integer_step(any_integer()));
+    if (die < 46) return (void)keep(select(any()));
+    if (die < 52) return (void)keep(as(any(), some_dtype()));
+    if (die < 76) return (void)keep(movement(any()));
+    if (die < 88) return (void)keep(reduction(any()));
+    if (die < 91) return (void)keep(chance(50) ? g().contiguous(any()) : g().detach(any()));
+    if (die < 94 && options_.calls) return (void)keep(call());
+    if (die < 98 && options_.assigns) return assign();
+    (void)keep(
+        chance(50)
+            ? g().iota(some_dtype() == DType::kInt32 ? DType::kInt32 : DType::kFloat32, pick(1, 30))
+            : leaf(some_dtype(), some_shape()));
+  }
+
+  Node number(Node x, double value) { return g().constant(x->dtype, value, x->shape()); }
+  // |x| + 1
+  Node above_one(Node x) { return g().alu(Op::kAdd, g().alu(Op::kAbs, x), number(x, 1)); }
+  // x within [-2, 2]
+  Node clamped(Node x) {
+    return g().alu(Op::kMax, g().alu(Op::kMin, x, number(x, 2)), number(x, -2));
+  }
+
+  Node real_step(Node x) {
+    static const std::vector<Op> kSimple = {Op::kNeg, Op::kAbs,  Op::kSin,
+                                            Op::kCos, Op::kTanh, Op::kErf};
+    static const std::vector<Op> kAboveOne = {Op::kSqrt, Op::kLog, Op::kLog2, Op::kRecip};
+    static const std::vector<Op> kExponential = {Op::kExp, Op::kExp2};
+    static const std::vector<Op> kJumps = {Op::kTrunc, Op::kFloor, Op::kCeil, Op::kRound};
+    static const std::vector<Op> kTwo = {Op::kAdd, Op::kSub, Op::kMul, Op::kMax, Op::kMin};
+    switch (pick(0, 9)) {
+      case 0:
+        return g().alu(one_of(kSimple), x);
+      case 1:
+        return g().alu(one_of(kAboveOne), above_one(x));
+      case 2:
+        return g().alu(one_of(kExponential), clamped(x));
+      case 3:
+        if (bounds_.of(x).exact()) return g().alu(one_of(kJumps), x);
+        return g().alu(Op::kAbs, x);
+      case 4:
+        return g().alu(Op::kDiv, x, above_one(beside(x)));
+      case 5: {
+        Node base = g().alu(Op::kMin, above_one(x), number(x, 5));
+        return g().alu(Op::kPow, base, clamped(beside(x)));
+      }
+      case 6:
+        return g().alu(Op::kMulAcc, x, beside(x), beside(x));
+      default:
+        return g().alu(one_of(kTwo), x, beside(x));
+    }
+  }
+
+  Node integer_step(Node x) {
+    static const std::vector<Op> kBits = {Op::kAnd, Op::kOr, Op::kXor};
+    static const std::vector<Op> kTwo = {
+        Op::kAdd, Op::kSub,      Op::kMul,      Op::kMax, Op::kMin, Op::kCDiv, Op::kCMod,
+        Op::kAnd, Op::kFloorDiv, Op::kFloorMod, Op::kOr,  Op::kXor, Op::kShl,  Op::kShr};
+    static const std::vector<Op> kOne = {Op::kNeg, Op::kNot, Op::kAbs};
+    if (x->dtype == DType::kBool) {
+      return chance(20) ? g().alu(Op::kNot, x) : g().alu(one_of(kBits), x, beside(x));
+    }
+    if (chance(20)) return g().alu(one_of(kOne), x);
+    if (chance(8)) return g().alu(Op::kMulAcc, x, beside(x), beside(x));
+    if (chance(6)) return bits(x);
+    if (x->dtype == DType::kUInt64 && chance(15)) return g().alu(Op::kThreefry, x, beside(x));
+    return g().alu(one_of(kTwo), x, beside(x));
+  }
+
+  Node bits(Node x) {
+    const size_t width = dtype::bits(x->dtype);
+    const DType other = width == 8    ? DType::kInt8
+                        : width == 16 ? DType::kInt16
+                        : width == 32 ? DType::kUInt32
+                                      : DType::kInt64;
+    return g().bitcast(x, other);
+  }
+
+  Node select(Node x) {
+    static const std::vector<Op> kCompare = {Op::kCmpLt, Op::kCmpLe, Op::kCmpEq, Op::kCmpNe};
+    Node other = beside(x);
+    const bool exact = !real(x) || (bounds_.of(x).exact() && bounds_.of(other).exact());
+    if (exact && chance(50)) return g().alu(one_of(kCompare), x, other);
+    Node condition = as(any_integer(), DType::kBool);
+    return g().alu(Op::kWhere, shaped(condition, Shape(x->shape().begin(), x->shape().end())), x,
+                   other);
+  }
+
+  Node movement(Node x) {
+    const size_t n = x->ndim;
+    const bool room = x->count() * 3 <= options_.elements * 2;
+    Shape a(n), b(n), c(n), shape(x->shape().begin(), x->shape().end());
+    const int64_t axis = n > 0 ? pick(0, static_cast<int64_t>(n) - 1) : 0;
+    const int64_t dim = n > 0 ? shape[static_cast<size_t>(axis)] : 1;
+    switch (n == 0 ? 0 : pick(0, 8)) {
+      case 0:
+        return reshaped(x);
+      case 1: {  // repeat a new axis
+        if (!room) return reshaped(x);
+        shape.insert(shape.begin() + pick(0, static_cast<int64_t>(n)), 1);
+        Node y = g().reshape(x, shape);
+        for (int64_t& d : shape) d = d == 1 && chance(60) ? pick(1, 3) : d;
+        return g().expand(y, shape);
+      }
+      case 2:
+        for (size_t i = 0; i < n; ++i) a[i] = static_cast<int64_t>(i);
+        std::shuffle(a.begin(), a.end(), random_);
+        return g().permute(x, a);
+      case 3:
+        for (int64_t& flip : a) flip = pick(0, 1);
+        return g().flip(x, a);
+      case 4:
+        return sliced(x);
+      case 5:
+        for (size_t i = 0; i < n; ++i) {
+          a[i] = room ? pick(0, 2) : 0;
+          b[i] = pick(0, 1);
+          c[i] = room && chance(30) ? pick(0, 2) : 0;
+        }
+        return g().pad(x, a, b, c, fill_of(x));
+      case 6: {
+        const int64_t dilation = pick(1, 2),
+                      kernel = std::min(pick(1, 3), (dim - 1) / dilation + 1);
+        return room ? g().window(x, axis, kernel, pick(1, 3), dilation) : x;
+      }
+      case 7: {
+        if (!room || axis + 1 >= static_cast<int64_t>(n)) return sliced(x);
+        const int64_t stride = pick(1, 2), dilation = pick(1, 2);
+        const int64_t kernel = shape[static_cast<size_t>(axis) + 1];
+        return g().unwindow(x, axis, (dim - 1) * stride + (kernel - 1) * dilation + 1 + pick(0, 2),
+                            stride, dilation);
+      }
+      default: {
+        if (!room) return sliced(x);
+        std::vector<Node> parts = {x, beside(x)};
+        if (chance(30)) parts.push_back(sliced_along(x, axis));
+        return g().cat(parts, axis);
+      }
+    }
+  }
+
+  Node reshaped(Node x) {
+    Shape shape(static_cast<size_t>(pick(1, 4)), 1);
+    int64_t rest = x->count();
+    for (int64_t p = 2; rest > 1; ++p) {
+      for (; rest % p == 0; rest /= p)
+        shape[static_cast<size_t>(pick(0, static_cast<int64_t>(shape.size()) - 1))] *= p;
+    }
+    return g().reshape(x, shape);
+  }
+
+  Node sliced(Node x) {
+    Shape start(x->ndim), step(x->ndim), size(x->ndim);
+    for (size_t i = 0; i < x->ndim; ++i) {
+      start[i] = chance(50) ? 0 : pick(0, x->dim(i) - 1);
+      step[i] = chance(70) ? 1 : pick(1, 3);
+      size[i] = (x->dim(i) - start[i] - 1) / step[i] + 1;
+      if (chance(30)) size[i] = pick(1, size[i]);
+    }
+    return g().slice(x, start, step, size);
+  }
+  Node sliced_along(Node x, int64_t axis) {
+    Shape start(x->ndim, 0), step(x->ndim, 1), size(x->shape().begin(), x->shape().end());
+    size[static_cast<size_t>(axis)] = pick(1, size[static_cast<size_t>(axis)]);
+    return g().slice(x, start, step, size);
+  }
+
+  Node reduction(Node x) {
+    if (x->ndim == 0) x = reshaped(x);
+    Shape axes;
+    for (int64_t i = 0; i < x->ndim; ++i) {
+      if (chance(50)) axes.push_back(i);
+    }
+    if (axes.empty()) axes.push_back(x->ndim - 1);
+    if (x->dtype == DType::kBool) {
+      static const std::vector<Op> kBool = {Op::kMax, Op::kMin, Op::kAnd, Op::kOr};
+      return g().reduce(one_of(kBool), x, axes);
+    }
+    static const std::vector<Op> kReal = {Op::kAdd, Op::kAdd, Op::kAdd, Op::kMax, Op::kMin};
+    static const std::vector<Op> kInteger = {Op::kAdd, Op::kMul, Op::kMax,
+                                             Op::kMin, Op::kAnd, Op::kOr};
+    if (!real(x)) return g().reduce(one_of(kInteger), x, axes);
+    if (chance(12)) {  // a product of values near 1
+      Node near = g().alu(Op::kDiv, x, number(x, std::max(1.0, 8 * bounds_.of(x).most)));
+      return g().reduce(Op::kMul, g().alu(Op::kAdd, near, number(x, 1)), axes);
+    }
+    return g().reduce(one_of(kReal), x, axes);
+  }
+
+  Node call() {
+    Node x = as(any(), DType::kFloat32);
+    if (x == nullptr) return nullptr;
+    const int64_t m = pick(1, 6), k = pick(1, 9), n = pick(1, 6);
+    if (chance(60)) {
+      Node y = as(any_real(), DType::kFloat32);
+      return uop::build_matmul(g(), shaped(x, Shape{m, k}), shaped(y, Shape{k, n}));
+    }
+    return uop::build_softmax(g(), clamped(shaped(x, Shape{m, k})), pick(0, 1));
+  }
+
+  // Writes into a view of a leaf as it stands, through movements that repeat nothing.
+  void assign() {
+    Node& current = one_of_current();
+    Node view = current;
+    for (int64_t i = pick(0, 3); i > 0 && view->ndim > 0; --i) {
+      Shape axes(view->ndim);
+      switch (pick(0, 3)) {
+        case 0:
+          view = sliced(view);
+          break;
+        case 1:
+          for (int64_t& flip : axes) flip = pick(0, 1);
+          view = g().flip(view, axes);
+          break;
+        case 2:
+          view = reshaped(view);
+          break;
+        default:
+          for (size_t k = 0; k < axes.size(); ++k) axes[k] = static_cast<int64_t>(k);
+          std::shuffle(axes.begin(), axes.end(), random_);
+          view = g().permute(view, axes);
+          break;
+      }
+    }
+    Node value = as(any(), view->dtype);
+    if (value == nullptr) return;
+    value = shaped(value, Shape(view->shape().begin(), view->shape().end()));
+    if (real(value) && bounds_.of(value).most > kMost) return;
+    current = g().after(current, std::array{g().assign(view, value)});
+    (void)keep(current);
+    assigned_.push_back(current);
+  }
+  Node& one_of_current() {
+    return current_[static_cast<size_t>(pick(0, static_cast<int64_t>(current_.size()) - 1))];
+  }
+
+  void choose_roots() {
+    case_.roots.push_back(pool_.back());
+    for (int64_t i = pick(0, 3); i > 0; --i) case_.roots.push_back(any());
+    for (Node after : assigned_) case_.roots.push_back(after);
+    std::sort(case_.roots.begin(), case_.roots.end(), [](Node a, Node b) { return a->id < b->id; });
+    case_.roots.erase(std::unique(case_.roots.begin(), case_.roots.end()), case_.roots.end());
+  }
+
+  Options options_;
+  std::mt19937_64 random_;
+  Case case_;
+  Bounds bounds_;
+  std::vector<Node> pool_;
+  std::vector<Node> current_;  // state of each leaf
+  std::vector<Node> assigned_;
+};
+
+}  // namespace
+
+Case make_case(uint64_t seed, const Options& options) { return Generator(seed, options).make(); }
+
+}  // namespace aster::fuzz
