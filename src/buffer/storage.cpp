@@ -277,6 +277,7 @@ void storage_release(Storage* storage) {
   if (storage->data != nullptr) remove(storage);
   Context* context = storage->context;
   const bool internal = storage->internal;
+  storage_release(storage->held);
   free_memory(storage);
   destroy(storage);
   if (!internal) context->release();
@@ -305,23 +306,25 @@ void own(Storage* storage) {
   storage->was_owned = true;
 }
 
-Status disown(const void* data) {
+Status disown(const void* data, bool* known) {
+  if (known != nullptr) *known = false;
   if (data == nullptr) return kOk;
   Storage* owned = nullptr;
   {
     const MutexLock lock(g_table.mutex);
-    bool known = *freed_slot(data) == data;
+    bool freed = *freed_slot(data) == data;
     for (Storage* at = *bucket(data); at != nullptr && owned == nullptr; at = at->next) {
       if (at->data != data) continue;
-      known = true;
       if (at->owners > 0) owned = at;
+      freed |= at->was_owned;
     }
     if (owned == nullptr) {
-      return known ? ASTER_FAIL(kARGUMENT, "the memory at %p was freed already", data) : kOk;
+      return freed ? ASTER_FAIL(kARGUMENT, "the memory at %p was freed already", data) : kOk;
     }
     --owned->owners;
   }
   storage_release(owned);
+  if (known != nullptr) *known = true;
   return kOk;
 }
 

@@ -26,6 +26,7 @@ struct Storage {
   size_t capacity;   // bytes allocated
   size_t alignment;  // of the allocation; 0 where data is not an allocation of the context's own
   size_t record;     // bytes of this record, with small data behind it
+  Storage* held;     // released with this one: the memory of the tensor whose axes these are
   BlockCache* cache;
 
   std::atomic<uint32_t> references;
@@ -54,10 +55,11 @@ void storage_release(Storage* storage);
 // The one made last, if memory was wrapped twice.
 Storage* storage_find(const void* data);
 
-// Descriptors that own: own adds one to a storage; disown takes one from the storage at an address
-// and gives its reference up. Unknown memory is left alone. Errors: ARGUMENT (freed already).
+// Descriptors that own: own turns the caller's reference into a descriptor's. disown gives up that
+// of the storage at an address; unknown memory, and memory that no descriptor ever owned, is left
+// alone and *known (may be null) is false. Errors: ARGUMENT (freed already).
 void own(Storage* storage);
-Status disown(const void* data);
+Status disown(const void* data, bool* known = nullptr);
 
 // Copies bytes between any two places; ranges are the caller's to check, and may overlap. Errors:
 // DEVICE, ARGUMENT, UNSUPPORTED.

@@ -13,14 +13,17 @@ Context* context_of(const aster_ml_context* context) {
   return context != nullptr ? static_cast<Context*>(context->impl) : nullptr;
 }
 
-// shape and strides, in one piece of memory that the table knows by the address of shape.
-Status make_axes(aster_ml_tensor* tensor, Context& context, size_t ndim, const size_t* shape,
-                 const ptrdiff_t* strides) {
+// shape and strides, in one piece of memory that the table knows by the address of shape; *out is
+// null for 0 axes.
+Status make_axes(Storage** out, aster_ml_tensor* tensor, Context& context, size_t ndim,
+                 const size_t* shape, const ptrdiff_t* strides) {
+  *out = nullptr;
   tensor->ndim = ndim;
   if (ndim == 0) return kOk;
   Storage* axes;
   ASTER_TRY(storage_create(&axes, context, ndim * (sizeof(size_t) + sizeof(ptrdiff_t)), 0));
   own(axes);
+  *out = axes;
   tensor->shape = static_cast<size_t*>(axes->data);
   tensor->strides = static_cast<ptrdiff_t*>(static_cast<void*>(tensor->shape + ndim));
   std::memcpy(tensor->shape, shape, ndim * sizeof(size_t));
@@ -30,6 +33,18 @@ Status make_axes(aster_ml_tensor* tensor, Context& context, size_t ndim, const s
     row_major(tensor->strides, ndim, shape);
   }
   return kOk;
+}
+
+// A tensor's reference of its memory ends with its axes, whose address is no other tensor's;
+// without axes the memory's own address has to do.
+void hold(Storage* axes, Storage* storage) {
+  if (axes != nullptr) {
+    axes->held = storage;
+  } else if (storage != nullptr && storage->data != nullptr) {
+    own(storage);
+  } else {
+    storage_release(storage);
+  }
 }
 
 void set_storage(aster_ml_tensor* tensor, const aster_ml_buffer& storage, size_t byte_offset) {
@@ -46,18 +61,14 @@ Status init(aster_ml_tensor* out, Context& context, int32_t dtype, int32_t devic
   size_t count, bytes;
   ASTER_TRY(count_elements(&count, &bytes, ndim, shape, dtype::size(d)));
   aster_ml_tensor made{};
-  Storage* storage;
+  Storage *storage, *axes;
   ASTER_TRY(storage_create(&storage, context, bytes, device));
-  if (const Status status = make_axes(&made, context, ndim, shape, nullptr); !status.ok()) {
+  if (const Status status = make_axes(&axes, &made, context, ndim, shape, nullptr); !status.ok()) {
     storage_release(storage);
     return status;
   }
   set_storage(&made, {storage->data, bytes, dtype, storage->device}, 0);
-  if (storage->data != nullptr) {
-    own(storage);
-  } else {
-    storage_release(storage);
-  }
+  hold(axes, storage);
   *out = made;
   return kOk;
 }
@@ -67,13 +78,14 @@ Status from_buffer(aster_ml_tensor* out, Context& context, const aster_ml_buffer
   size_t count, bytes;
   ASTER_TRY(count_elements(&count, &bytes, ndim, shape, 1));
   aster_ml_tensor made{};
-  ASTER_TRY(make_axes(&made, context, ndim, shape, strides));
+  Storage* axes;
+  ASTER_TRY(make_axes(&axes, &made, context, ndim, shape, strides));
   set_storage(&made, buffer, byte_offset);
   if (const Status status = check_tensor(&made); !status.ok()) {
     ASTER_TRY(disown(made.shape));
     return status;
   }
-  if (Storage* storage = storage_find(buffer.data)) own(storage);
+  hold(axes, storage_find(buffer.data));
   *out = made;
   return kOk;
 }
@@ -97,11 +109,13 @@ Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType
     bytes *= static_cast<size_t>(dim);
   }
   aster_ml_tensor made{};
-  ASTER_TRY(make_axes(&made, context, dims.size(), dims.data(), nullptr));
+  Storage* axes;
+  ASTER_TRY(make_axes(&axes, &made, context, dims.size(), dims.data(), nullptr));
   set_storage(&made, {data, bytes, static_cast<int32_t>(dtype), device}, 0);
   *out = made;
   return kOk;
 }
+
 }  // namespace aster::buffer
 
 namespace buf = aster::buffer;
@@ -149,9 +163,9 @@ int32_t aster_ml_tensor_from_buffer(aster_ml_tensor* out, const aster_ml_context
 int32_t aster_ml_tensor_free(aster_ml_tensor* tensor) {
   ASTER_API();
   if (tensor == nullptr) return ASTER_ML_OK;
-  // The address of the shape is this tensor's alone; that of its memory may be many tensors'.
-  ASTER_TRY(buf::disown(tensor->shape));
-  ASTER_TRY(buf::disown(tensor->storage.data));
+  bool ours;
+  ASTER_TRY(buf::disown(tensor->shape, &ours));
+  if (!ours) ASTER_TRY(buf::disown(tensor->storage.data));  // 0-d, or axes of the caller's own
   *tensor = aster_ml_tensor{};
   return ASTER_ML_OK;
 }

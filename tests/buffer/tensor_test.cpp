@@ -8,6 +8,8 @@
 
 #include "aster_ml/buffer.h"
 #include "base/counting_allocator.h"
+#include "buffer/storage.h"
+#include "buffer/tensor.h"
 #include "device/toy_backend.h"
 
 namespace {
@@ -209,6 +211,35 @@ TEST_F(TensorTest, ASecondFreeOfACopyIsAnError) {
   EXPECT_EQ(aster_ml_tensor_free(&copy), ASTER_ML_ARGUMENT);
   std::memset(b.storage.data, 1, 16);  // still there
   EXPECT_EQ(aster_ml_tensor_free(&b), ASTER_ML_OK);
+}
+
+// What a program or a lazy tensor lends: its own memory, with axes that the caller frees.
+TEST_F(TensorTest, LentMemoryStaysWithItsOwner) {
+  aster::Context& impl = *static_cast<aster::Context*>(context.impl);
+  aster::buffer::Storage* storage;
+  ASSERT_TRUE(aster::buffer::storage_create(&storage, impl, 64, 0).ok());
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{4, 4}, std::vector<int64_t>{}}) {
+    aster_ml_tensor lent;
+    ASSERT_TRUE(aster::buffer::describe(&lent, impl, storage->data, aster::dtype::DType::kInt32,
+                                        ASTER_ML_DEVICE_CPU, shape)
+                    .ok());
+    EXPECT_EQ(lent.ndim, shape.size());
+    EXPECT_EQ(lent.storage.bytes, shape.empty() ? 4u : 64u);
+    EXPECT_EQ(aster_ml_tensor_free(&lent), ASTER_ML_OK);
+    EXPECT_EQ(lent.storage.data, nullptr);
+  }
+  std::memset(storage->data, 1, 64);
+  aster::buffer::storage_release(storage);
+}
+
+TEST_F(TensorTest, CallersOwnAxesOverOurMemory) {
+  aster_ml_buffer buffer;
+  ASSERT_EQ(aster_ml_buffer_init(&buffer, &context, 16, kI32, 0), ASTER_ML_OK);
+  size_t shape[] = {4};
+  ptrdiff_t strides[] = {1};
+  aster_ml_tensor t{buffer, 0, 1, shape, strides, kI32, ASTER_ML_DEVICE_CPU};
+  EXPECT_EQ(aster_ml_tensor_free(&t), ASTER_ML_OK);
+  EXPECT_EQ(aster_ml_buffer_free(&buffer), ASTER_ML_ARGUMENT);  // it was freed with the tensor
 }
 
 TEST_F(TensorTest, ShapeErrors) {
