@@ -66,6 +66,8 @@ DType domain_dtype(Domain domain, DType d) {
   switch (domain) {
     case Domain::kFloat:
       return dtype::least_upper_float(d);
+    case Domain::kReal:
+      return dtype::is_float(d) ? d : DType::kWeakFloat;
     case Domain::kDivide:
       return dtype::is_float(d) ? d : DType::kFloat32;
     case Domain::kNumber:

@@ -37,6 +37,7 @@ Node bitcast(Graph& g, Node x, DType dtype);
 enum class Domain : uint8_t {
   kKeep,     // the dtype stays
   kFloat,    // integers and bool become float32
+  kReal,     // integers and bool become the weak float dtype
   kNumber,   // bool becomes float32 (two operands: before they are combined)
   kDivide,   // integers and bool become float32, weak ones too
   kBits,     // integers and bool

@@ -237,10 +237,17 @@ Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   Node drawn;
   ASTER_TRY(uniform(&drawn, engine, DType::kFloat32, two));
   Graph& g = engine::graph_of(engine);
-  const Expr angle = Expr{&g, select(g, drawn, 0, 0)} * (2 * std::numbers::pi);
+  // cos(2 pi u) as sin(pi / 2 - 2 pi u), the angle folded into the half turn around 0 with pi
+  // rounded to float32: the same roundings as the oracle's, which near the zeros of the cosine are
+  // what counts.
+  constexpr double kPi = std::numbers::pi;
+  const Expr turn{&g, select(g, drawn, 0, 0)};
+  if (turn.n == nullptr) return last_failure();
+  const Expr whole = alu(Op::kMulAcc, turn, turn.like(-2 * kPi), turn.like(kPi / 2));
+  const Expr angle = where(whole < -kPi / 2, -kPi - whole, whole);
   const Expr other{&g, select(g, drawn, 0, 1)};
   const Expr radius = sqrt(log2(1.0 - other) * std::numbers::ln2 * -2.0);
-  *out = (sin(std::numbers::pi / 2 - angle) * radius).cast(dtype).n;
+  *out = (sin(angle) * radius).cast(dtype).n;
   return *out == nullptr ? last_failure() : kOk;
 }
 
