@@ -194,7 +194,7 @@ Status Emitter::write_form(Text& out, const Form& form, int from, int to, bool c
                                    static_cast<uint64_t>(term.coefficient) *
                                        static_cast<uint64_t>(steps));
       }
-      if (state.depth < from || state.depth > to) continue;
+      if (state.unrolled || state.depth < from || state.depth > to) continue;
       write_plus(out, &first);
       out << 'i' << r;
     } else if (varies(term.node)) {
@@ -308,7 +308,7 @@ Status Emitter::base_of(Value* out, Node access, int* inner) {
   const auto each = [&](auto body) {
     for (const Term& term : form.terms) {
       const bool loop = term.node->op == Op::kRange;
-      if (!loop && varies(term.node)) continue;
+      if (loop ? ranges_[range_id(term.node)].unrolled : varies(term.node)) continue;
       if (!loop) opaque |= kernel_.ranges(term.node);
       body(loop ? ranges_[range_id(term.node)].depth : value(term.node).depth);
     }
@@ -520,7 +520,7 @@ Status Emitter::load(Node node, bool raw) {
   return remember(node, out);
 }
 
-Status Emitter::store(Node node) {
+Status Emitter::store(Node node, bool stream) {
   const Node source = node->src(2);
   Value v, base;
   if (source->dtype == DType::kWeakInt) {
@@ -551,6 +551,15 @@ Status Emitter::store(Node node) {
   }
   ASTER_TRY(stored.status());
   Text& text = here();
+  if (stream && contiguous &&
+      dtype::size(storage) * static_cast<size_t>(n) == static_cast<size_t>(target_.vector_bytes)) {
+    streams_ = true;
+    Text address(memory_);
+    ASTER_TRY(write_address(address, node, base, inner, 0));
+    text << "if (((vu64x1)(" << address.view() << ") & " << target_.vector_bytes - 1
+         << ") == 0) stream_" << target_.vector_bytes << "((" << address.view() << "), "
+         << stored.view() << "); else ";
+  }
   if (n == 1 || contiguous) {
     text << '*';
     if (n > 1) {

@@ -21,10 +21,11 @@ struct Value {
 // An open range: variable i<range>, plus copy * (lanes if vectorised).
 struct RangeState {
   bool open = false;
-  int depth = 0;   // block in which the variable is known
-  int lanes = 1;   // more than 1: vectorised
-  int copies = 1;  // of the tile
-  int copy = 0;    // that is being emitted
+  int depth = 0;          // block in which the variable is known
+  int lanes = 1;          // more than 1: vectorised
+  int copies = 1;         // of the tile
+  int copy = 0;           // that is being emitted
+  bool unrolled = false;  // has no variable: the copies are its whole length
   int64_t unit() const { return lanes; }
 };
 
@@ -71,7 +72,10 @@ class Emitter {
   void write_type(Text& out, DType dtype, int lanes) { write_type_name(out, dtype, lanes); }
   void write_call(Text& out, MathFn fn, DType dtype, int lanes);
 
-  Status store(Node node);
+  // Results that do not fit in the cache go past it where stream is set and their addresses allow
+  // it.
+  Status store(Node node, bool stream);
+  bool streams() const { return streams_; }
   // Two values of one register type combined by a fold.
   Status write_combine(Text& out, Op op, DType dtype, bool truth, int lanes, std::string_view a,
                        std::string_view b);
@@ -140,6 +144,7 @@ class Emitter {
   RangeState ranges_[kMaxRanges];
   int vector_ = -1;
   int lanes_ = 1;
+  bool streams_ = false;
   uint32_t next_id_ = 0;
   uint64_t next_serial_ = 1;
 };

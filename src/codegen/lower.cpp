@@ -28,13 +28,38 @@ class Lowerer {
       first += plan_.tasks[i].total;
     }
     ASTER_TRY(e_.close_block());
+    if (e_.streams()) write_stream(out);
     out << "void " << name << "(void *const *params, vi64x1 begin, vi64x1 end) {\n";
-    out << e_.head().view() << e_.here().view() << "}\n";
+    out << e_.head().view() << e_.here().view();
+    if (e_.streams()) out << "__builtin_ia32_sfence();\n";
+    out << "}\n";
     ASTER_TRY(e_.here().status());
     return out.status();
   }
 
  private:
+  // Stores that go past the caches: the compilers name them differently.
+  void write_stream(Text& out) const {
+    const int32_t bytes = target_.vector_bytes;
+    const char* suffix = bytes == 64 ? "512" : bytes == 32 ? "256" : "";
+    out << "#ifndef stream_" << bytes << "\n#ifdef __clang__\n#define stream_" << bytes
+        << "(p, v) __builtin_nontemporal_store((float __attribute__((vector_size(" << bytes
+        << "))))(v), (float __attribute__((vector_size(" << bytes
+        << "))) *)(p))\n#else\n#define stream_" << bytes << "(p, v) __builtin_ia32_movntps"
+        << suffix << "((float *)(p), (float __attribute__((vector_size(" << bytes
+        << "))))(v))\n#endif\n#endif\n";
+  }
+  // Whether a result is so large that nothing of it stays in the cache until it is read.
+  bool streams(Node store) const {
+    double bytes = static_cast<double>(dtype::size(store->src(2)->dtype));
+    for (int range = 0; range < kMaxRanges; ++range) {
+      if (has(kernel_.ranges(store->src(1)), range))
+        bytes *= static_cast<double>(kernel_.size(range));
+    }
+    return target_.streaming && bytes > static_cast<double>(target_.cache_bytes) &&
+           !kernel_.read(store->src(0));
+  }
+
   struct Bounds {
     char lo[24], hi[24];
   };
@@ -201,7 +226,7 @@ class Lowerer {
     return each_copy([&]() -> Status {
       for (Node store : r.roots) {
         if (canonical(kernel_.ranges(store->src(1)) | kernel_.ranges(store->src(2))))
-          ASTER_TRY(e_.store(store));
+          ASTER_TRY(e_.store(store, streams(store)));
       }
       return kOk;
     });
@@ -252,13 +277,23 @@ class Lowerer {
     const Nest& nest = plan_.folds[static_cast<size_t>(at)];
     FoldLoops f{&r, &nest, 0, 1, nest.vector >= 0};
     if (f.own_vector && nest.lanes > 1) e_.set_vector(nest.vector, nest.lanes);
+    int outer[kMaxRanges];
     const int outer_tiles = tile_count_;
+    std::copy_n(tiles_, outer_tiles, outer);
+    int unrolled[kMaxRanges];
+    int unrolled_count = 0;
     for (int range : r.own) {
       RangeState& state = e_.range(range);
-      state.copies = nest.copies(range);
+      state.unrolled = has(nest.unrolled, range);
+      state.copies = state.unrolled ? static_cast<int>(kernel_.size(range)) : nest.copies(range);
       state.lanes = range == nest.vector ? nest.lanes : 1;
       state.copy = 0;
-      if (state.copies > 1) tiles_[tile_count_++] = range;
+      if (state.unrolled) {
+        state.depth = 0;
+        unrolled[unrolled_count++] = range;
+      } else if (state.copies > 1) {
+        tiles_[tile_count_++] = range;
+      }
     }
     f.tiles = tile_count_;
     for (int i = 0; i < f.tiles; ++i) {
@@ -269,11 +304,18 @@ class Lowerer {
     accumulators_.clear();
     ASTER_TRY(accumulators_.resize(r.roots.size() * static_cast<size_t>(f.total), Value{}));
     ASTER_TRY(each_copy([&]() { return declare(f); }));
+    // What is written out goes around the other copies, so that these share its loads while they
+    // are at hand.
+    std::copy_backward(tiles_, tiles_ + tile_count_, tiles_ + tile_count_ + unrolled_count);
+    std::copy_n(unrolled, unrolled_count, tiles_);
+    tile_count_ += unrolled_count;
     ASTER_TRY(fold_loops(f, 0));
+    std::copy_n(outer, outer_tiles, tiles_);
     tile_count_ = outer_tiles;
     for (int range : r.own) {
       e_.range(range).copies = 1;
       e_.range(range).copy = 0;
+      e_.range(range).unrolled = false;
     }
     ASTER_TRY(each_copy([&]() { return finish(f); }));
     for (int range : r.own) e_.range(range).lanes = 1;

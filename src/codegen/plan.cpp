@@ -16,6 +16,8 @@ constexpr double kTaskCost = 30000;     // least work of a task
 constexpr int64_t kEnoughTasks = 128;   // more loops are not cut
 constexpr double kHeavy = 12;   // a body of so many operations needs no copies to keep the CPU busy
 constexpr int64_t kBlock = 64;  // rows of a block that is read across
+constexpr int64_t kUnroll = 8;  // longest range of a fold without a loop
+constexpr int64_t kMostWritten = 400;  // operations in the body of such a fold
 constexpr double kMaxPanelBytes = 1 << 20;
 
 int floor_power_of_two(int64_t x) {
@@ -376,8 +378,20 @@ class Planner {
           std::min(std::max<int64_t>(want / used, 1), kernel_.size(v) / fold.lanes);
       add_tile(fold, v, floor_power_of_two(copies));
     }
+    // Short ranges are written out: what depends on them alone, such as masks of a border, moves
+    // outside the loops.
+    int64_t written = static_cast<int64_t>(body.operations) + 1;
+    for (int i = 0; i < nest(at).tile_count; ++i) written *= nest(at).tiles[i].copies;
+    for (int i = 0; i < fold.tile_count; ++i) written *= fold.tiles[i].copies;
+    for (int i = body.own.count; i-- > 0;) {
+      const int64_t size = kernel_.size(body.own.at[i]);
+      if (body.own.at[i] == v || size > kUnroll || written * size > kMostWritten) continue;
+      fold.unrolled |= range_bit(body.own.at[i]);
+      written *= size;
+    }
     for (int range : body.own) {
-      if (range != v) fold.loops[fold.loop_count++] = Loop{range, 1, false};
+      if (range != v && !has(fold.unrolled, range))
+        fold.loops[fold.loop_count++] = Loop{range, 1, false};
     }
     if (v >= 0) fold.loops[fold.loop_count++] = Loop{v, fold.step(v), false};
   }

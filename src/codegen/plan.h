@@ -34,6 +34,7 @@ struct Nest {
   // A tile that would pass the end of its range is moved back and computes some elements twice;
   // false where that would read what the kernel has written.
   bool overlap = true;
+  RangeSet unrolled = 0;  // ranges without a loop: their whole length is written out
 
   int copies(int range) const {
     for (int i = 0; i < tile_count; ++i) {
