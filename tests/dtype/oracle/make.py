@@ -10,12 +10,14 @@ convert.tsv                   from, to, source bytes, expected bytes
 """
 import io, math, pathlib, struct, sys
 import numpy as np
-from tinygrad.dtype import (dtypes, least_upper_dtype, least_upper_float, can_lossless_cast, sum_acc_dtype,
-                            strong_dtype, fp8_to_float, to_storage_scalar, from_storage_scalar, float_to_fp16)
+from tinygrad.dtype import (dtypes, least_upper_dtype, least_upper_float, can_lossless_cast,
+                            sum_acc_dtype, strong_dtype, fp8_to_float, to_storage_scalar,
+                            from_storage_scalar, float_to_fp16)
 
 HERE = pathlib.Path(__file__).resolve().parent
-NAMES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "fp8e4m3", "fp8e4m3fnuz",
-         "fp8e5m2", "fp8e5m2fnuz", "float16", "bfloat16", "float32", "float64", "weakint", "weakfloat"]
+NAMES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+         "fp8e4m3", "fp8e4m3fnuz", "fp8e5m2", "fp8e5m2fnuz", "float16", "bfloat16", "float32",
+         "float64", "weakint", "weakfloat"]
 DT = {n: getattr(dtypes, n) for n in NAMES}
 NAME = {d: n for n, d in DT.items()}
 FP8 = [n for n in NAMES if n.startswith("fp8")]
@@ -49,7 +51,8 @@ def square(f):
 
 
 def unary():
-    rows = [(n, NAME[least_upper_float(d)], NAME[sum_acc_dtype(d)], NAME[strong_dtype(d)]) for n, d in DT.items()]
+    rows = [(n, NAME[least_upper_float(d)], NAME[sum_acc_dtype(d)], NAME[strong_dtype(d)])
+            for n, d in DT.items()]
     return "".join("\t".join(r) + "\n" for r in rows)
 
 
@@ -61,12 +64,14 @@ def fp8_table():
 
 
 def specials(name):
-    finite = [v for v in (decode(name, c) for c in range(1 << (8 if name in FP8 else 16))) if math.isfinite(v)]
+    codes = range(1 << (8 if name in FP8 else 16))
+    finite = [v for v in (decode(name, c) for c in codes) if math.isfinite(v)]
     top, tiny = max(finite), min(v for v in finite if v > 0)
     step = top - max(v for v in finite if v < top)
-    values = [0.0, 1.0, 1.5, 1 / 3, top, top + step / 4, top + step / 2, math.nextafter(top + step / 2, math.inf),
-              top + step, 2 * top, 1e30, 1e300, sys.float_info.max, tiny, tiny / 2, math.nextafter(tiny / 2, 1), tiny / 4,
-              tiny * 1.5, 1e-40, 5e-324, math.inf]
+    values = [0.0, 1.0, 1.5, 1 / 3, top, top + step / 4, top + step / 2,
+              math.nextafter(top + step / 2, math.inf), top + step, 2 * top, 1e30, 1e300,
+              sys.float_info.max, tiny, tiny / 2, math.nextafter(tiny / 2, 1), tiny / 4, tiny * 1.5,
+              1e-40, 5e-324, math.inf]
     return [s * v for v in values for s in (1, -1)] + [math.nan]
 
 
@@ -86,15 +91,16 @@ class Fnv:
 
 
 def digests():
-    """decode: the double of every code, NaN as 7ff8000000000000. encode: for every finite code, the codes (2 bytes) of
-    its value, of the doubles next to it, of the midpoint to the next code's value and of the doubles next to that."""
+    """decode: the double of every code, NaN as 7ff8000000000000. encode: for every finite code, the
+    codes (2 bytes) of its value, of the doubles next to it, of the midpoint to the next code's value
+    and of the doubles next to that."""
     rows = []
     for name in NARROW:
         count = 1 << (8 if name in FP8 else 16)
         values = [decode(name, c) for c in range(count)]
         into, out_of = Fnv(), Fnv()
         for code, v in enumerate(values):
-            out_of.add(struct.pack("<d", v) if not math.isnan(v) else bytes.fromhex("000000000000f87f"))
+            out_of.add(bytes.fromhex("000000000000f87f") if math.isnan(v) else struct.pack("<d", v))
             if not math.isfinite(v):
                 continue
             points = [v]
@@ -124,11 +130,12 @@ def sources(name):
         return [False, True]
     if name in INTS:
         low, high = int(DT[name].min), int(DT[name].max)
-        near = [v for v in (-1, 0, 1, 100, 2049, 16777217, 2**31, 2**53 + 1, 2**62 + 2**38 + 1, 2**63 + 2**39 + 1)]
+        near = (-1, 0, 1, 100, 2049, 16777217, 2**31, 2**53 + 1, 2**62 + 2**38 + 1,
+                2**63 + 2**39 + 1)
         return [low, high] + [v for v in near if low < v < high]
-    values = [0.0, -0.0, 0.5, -0.5, 1.0, -1.75, 3.0, 200.0, -200.0, 300.0, 70000.0, -40000.0, 2.0**31, -2.0**31 - 1, 3e9,
-              2.0**62, 1e18, 2.0**63, -(2.0**63), 1e19, 1e30, -1e30, 1e300, 1e-8, 1e-42, math.inf, -math.inf, math.nan]
-    return values
+    return [0.0, -0.0, 0.5, -0.5, 1.0, -1.75, 3.0, 200.0, -200.0, 300.0, 70000.0, -40000.0, 2.0**31,
+            -2.0**31 - 1, 3e9, 2.0**62, 1e18, 2.0**63, -(2.0**63), 1e19, 1e30, -1e30, 1e300, 1e-8,
+            1e-42, math.inf, -math.inf, math.nan]
 
 
 def value_of(name, data):
