@@ -92,8 +92,8 @@ class Fnv:
 
 def digests():
     """decode: the double of every code, NaN as 7ff8000000000000. encode: for every finite code, the
-    codes (2 bytes) of its value, of the doubles next to it, of the midpoint to the next code's value
-    and of the doubles next to that."""
+    codes (2 bytes) of its value, of the doubles next to it, of the midpoint to the next code's
+    value and of the doubles next to that."""
     rows = []
     for name in NARROW:
         count = 1 << (8 if name in FP8 else 16)
