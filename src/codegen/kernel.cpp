@@ -10,7 +10,8 @@ using uop::sym::Term;
 
 int range_id(Node range) { return static_cast<int>(range->arg(0)); }
 
-// Rough cost of one operation in vector instructions.
+}  // namespace
+
 double weight(Node node) {
   switch (node->op) {
     case Op::kExp:
@@ -44,8 +45,6 @@ double weight(Node node) {
       return 1;
   }
 }
-
-}  // namespace
 
 bool Kernel::combines(Node node) {
   if (node->dtype != DType::kWeakInt || node->op == Op::kRange) return false;

@@ -61,6 +61,9 @@ struct Region {
   double iterations = 1;  // of all loops around
 };
 
+// Rough cost of one operation in vector instructions.
+double weight(Node node);
+
 // Loops that nothing separates: their order is free. After them come the folds of this depth, the
 // stores that end here, and child segments, in this order.
 struct Segment {

@@ -17,7 +17,7 @@ constexpr int64_t kEnoughTasks = 128;   // more loops are not cut
 constexpr double kHeavy = 12;   // a body of so many operations needs no copies to keep the CPU busy
 constexpr int64_t kBlock = 64;  // rows of a block that is read across
 constexpr int64_t kUnroll = 8;  // longest range of a fold without a loop
-constexpr int64_t kMostWritten = 400;  // operations in the body of such a fold
+constexpr double kMostWritten = 400;  // operations in the body of such a fold
 constexpr double kMaxPanelBytes = 1 << 20;
 
 int floor_power_of_two(int64_t x) {
@@ -380,14 +380,24 @@ class Planner {
     }
     // Short ranges are written out: what depends on them alone, such as masks of a border, moves
     // outside the loops.
-    int64_t written = static_cast<int64_t>(body.operations) + 1;
-    for (int i = 0; i < nest(at).tile_count; ++i) written *= nest(at).tiles[i].copies;
-    for (int i = 0; i < fold.tile_count; ++i) written *= fold.tiles[i].copies;
+    double written = 0;
+    const auto count = [&](double weight, RangeSet set) {
+      for (const Nest* n : {&nest(at), &fold}) {
+        for (int i = 0; i < n->tile_count; ++i)
+          weight *= has(set, n->tiles[i].range) ? n->tiles[i].copies : 1;
+      }
+      written += weight;
+    };
+    for (Node node : body.nodes)
+      count(weight(node) + (node->op == Op::kLoad), kernel_.ranges(node));
+    for (Node root : body.roots) count(1, kernel_.ranges(root) | body.own.set());
     for (int i = body.own.count; i-- > 0;) {
       const int64_t size = kernel_.size(body.own.at[i]);
-      if (body.own.at[i] == v || size > kUnroll || written * size > kMostWritten) continue;
+      if (body.own.at[i] == v || size > kUnroll ||
+          written * static_cast<double>(size) > kMostWritten)
+        continue;
       fold.unrolled |= range_bit(body.own.at[i]);
-      written *= size;
+      written *= static_cast<double>(size);
     }
     for (int range : body.own) {
       if (range != v && !has(fold.unrolled, range))
