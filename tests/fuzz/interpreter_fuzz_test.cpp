@@ -21,6 +21,7 @@ TEST(Fuzz, InterpreterAgreesWithNaive) {
   for (uint64_t seed = first; seed < first + cases; ++seed) {
     Options options;
     options.operations = static_cast<int>(4 + seed % 29);
+    if (seed % 8 == 0) options.elements = 4000;  // longer than the interpreter's strips
     const std::string difference = check(seed, options, run_naive, run_reference);
     ASSERT_TRUE(difference.empty()) << difference;
   }

@@ -110,6 +110,18 @@ TEST_F(Interpret, ScalarsAndNothing) {
             some);
 }
 
+TEST_F(Interpret, WeakDtypes) {
+  Node count = graph.iota(DType::kWeakInt, 3);
+  Node big =
+      graph.alu(Op::kMul, count, graph.constant_int(DType::kWeakInt, int64_t{1} << 40, Shape{3}));
+  EXPECT_EQ(value<int64_t>(big), (std::vector<int64_t>{0, int64_t{1} << 40, int64_t{2} << 40}));
+  Node third = graph.alu(Op::kDiv, graph.cast(count, DType::kWeakFloat),
+                         graph.constant(DType::kWeakFloat, 3, Shape{3}));
+  EXPECT_EQ(value<double>(third), (std::vector<double>{0, 1.0 / 3, 2.0 / 3}));
+  EXPECT_EQ(value<float>(graph.cast(third, DType::kFloat32)),
+            (std::vector<float>{0, 1.0f / 3, 2.0f / 3}));
+}
+
 TEST_F(Interpret, SharedValuesAtDifferentPlaces) {
   // Doubles the number of places at every level: has to keep what is shared.
   std::vector<float> x = counting(8);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes reference.txt: small programs of tensor operations with the answers of NumPy, ml_dtypes, SciPy and tinygrad.
+"""Writes reference.txt: small programs of tensor operations with the answers of NumPy, ml_dtypes,
+SciPy and tinygrad.
 
 A case is a list of lines; nodes are numbered from 0 in order:
   case NAME
@@ -8,6 +9,7 @@ A case is a list of lines; nodes are numbered from 0 in order:
   out NODE DTYPE SHAPE ULP HEX          the value, and how far from it floats may be
 Lists are separated by commas; '-' is the empty one. Run with tinygrad 0.14.0 installed.
 """
+
 import math
 import os
 import sys
@@ -22,13 +24,23 @@ from tinygrad import Tensor, dtypes  # noqa: E402
 
 RNG = np.random.default_rng(20240611)
 NP = {
-    "bool": np.dtype(np.bool_), "int8": np.dtype(np.int8), "uint8": np.dtype(np.uint8),
-    "int16": np.dtype(np.int16), "uint16": np.dtype(np.uint16), "int32": np.dtype(np.int32),
-    "uint32": np.dtype(np.uint32), "int64": np.dtype(np.int64), "uint64": np.dtype(np.uint64),
-    "fp8e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "fp8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
-    "fp8e5m2": np.dtype(ml_dtypes.float8_e5m2), "fp8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
-    "float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    "float32": np.dtype(np.float32), "float64": np.dtype(np.float64),
+    "bool": np.dtype(np.bool_),
+    "int8": np.dtype(np.int8),
+    "uint8": np.dtype(np.uint8),
+    "int16": np.dtype(np.int16),
+    "uint16": np.dtype(np.uint16),
+    "int32": np.dtype(np.int32),
+    "uint32": np.dtype(np.uint32),
+    "int64": np.dtype(np.int64),
+    "uint64": np.dtype(np.uint64),
+    "fp8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "fp8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "fp8e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "fp8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
 }
 NAME = {v: k for k, v in NP.items()}
 INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
@@ -63,7 +75,9 @@ class Case:
         return self.put(f"do {op} {dtype} {words(sources)} {words(args)}")
 
     def out(self, node, array, ulp=0):
-        self.lines.append(f"out {node} {NAME[array.dtype]} {words(array.shape)} {ulp} {hexed(array)}")
+        self.lines.append(
+            f"out {node} {NAME[array.dtype]} {words(array.shape)} {ulp} {hexed(array)}"
+        )
 
     def end(self):
         LINES.extend(self.lines)
@@ -76,7 +90,8 @@ def one(name, op, arrays, result, args=(), dtype="-", ulp=0):
     case.end()
 
 
-# Elementwise -------------------------------------------------------------------------------------------------------
+# Elementwise ------------------------------------------------------------
+
 
 def wrap(value, name):
     bits = NP[name].itemsize * 8
@@ -92,7 +107,9 @@ def bounds(name):
 def int_values(name, count):
     low, high = bounds(name)
     edges = [low, high, 0, 1, 2, low + 1, high - 1, wrap(-1, name), wrap(-7, name), 3, 7, 10]
-    return edges + [int(v) for v in RNG.integers(max(low, -100), min(high, 100), count - len(edges))]
+    return edges + [
+        int(v) for v in RNG.integers(max(low, -100), min(high, 100), count - len(edges))
+    ]
 
 
 def cdiv(a, b):
@@ -109,23 +126,45 @@ def shift(a, b, bits, left):
 def int_ops(name):
     bits = NP[name].itemsize * 8
     return {
-        "Neg": lambda a: -a, "Not": lambda a: ~a, "Abs": abs,
-        "Trunc": lambda a: a, "Floor": lambda a: a, "Ceil": lambda a: a, "Round": lambda a: a,
-        "Add": lambda a, b: a + b, "Sub": lambda a, b: a - b, "Mul": lambda a, b: a * b,
-        "Max": max, "Min": min, "CDiv": cdiv, "CMod": lambda a, b: a - b * cdiv(a, b),
-        "FloorDiv": lambda a, b: a // b if b else 0, "FloorMod": lambda a, b: a % b if b else a,
-        "And": lambda a, b: a & b, "Or": lambda a, b: a | b, "Xor": lambda a, b: a ^ b,
-        "Shl": lambda a, b: shift(a, b, bits, True), "Shr": lambda a, b: shift(a, b, bits, False),
+        "Neg": lambda a: -a,
+        "Not": lambda a: ~a,
+        "Abs": abs,
+        "Trunc": lambda a: a,
+        "Floor": lambda a: a,
+        "Ceil": lambda a: a,
+        "Round": lambda a: a,
+        "Add": lambda a, b: a + b,
+        "Sub": lambda a, b: a - b,
+        "Mul": lambda a, b: a * b,
+        "Max": max,
+        "Min": min,
+        "CDiv": cdiv,
+        "CMod": lambda a, b: a - b * cdiv(a, b),
+        "FloorDiv": lambda a, b: a // b if b else 0,
+        "FloorMod": lambda a, b: a % b if b else a,
+        "And": lambda a, b: a & b,
+        "Or": lambda a, b: a | b,
+        "Xor": lambda a, b: a ^ b,
+        "Shl": lambda a, b: shift(a, b, bits, True),
+        "Shr": lambda a, b: shift(a, b, bits, False),
         "MulAcc": lambda a, b, c: a * b + c,
     }
 
 
-COMPARE = {"CmpLt": lambda a, b: a < b, "CmpLe": lambda a, b: a <= b, "CmpEq": lambda a, b: a == b,
-           "CmpNe": lambda a, b: a != b}
+COMPARE = {
+    "CmpLt": lambda a, b: a < b,
+    "CmpLe": lambda a, b: a <= b,
+    "CmpEq": lambda a, b: a == b,
+    "CmpNe": lambda a, b: a != b,
+}
 
 
 def make(values, name):
-    return np.array(values, dtype=object).astype(NP[name]) if name in INTS else np.array(values).astype(NP[name])
+    return (
+        np.array(values, dtype=object).astype(NP[name])
+        if name in INTS
+        else np.array(values).astype(NP[name])
+    )
 
 
 def integers():
@@ -135,22 +174,41 @@ def integers():
         c = [a[(i * 5 + 1) % 32] for i in range(32)]
         for op, f in int_ops(name).items():
             arity = f.__code__.co_argcount if hasattr(f, "__code__") else {"Abs": 1}.get(op, 2)
-            right = [RNG.integers(0, 70) if bounds(name)[1] > 70 else i % 9 for i in range(32)] if op[:2] == "Sh" else b
+            right = (
+                [RNG.integers(0, 70) if bounds(name)[1] > 70 else i % 9 for i in range(32)]
+                if op[:2] == "Sh"
+                else b
+            )
             right = [int(v) for v in right]
             operands = [a, right, c][:arity]
             result = [wrap(int(f(*row)), name) for row in zip(*operands)]
             one(f"{op}.{name}", op, [make(v, name) for v in operands], make(result, name))
         for op, f in COMPARE.items():
-            one(f"{op}.{name}", op, [make(a, name), make(b, name)], np.array([f(x, y) for x, y in zip(a, b)]))
+            one(
+                f"{op}.{name}",
+                op,
+                [make(a, name), make(b, name)],
+                np.array([f(x, y) for x, y in zip(a, b)]),
+            )
 
 
 def booleans():
     a = np.array([0, 0, 0, 0, 1, 1, 1, 1], bool)
     b = np.array([0, 0, 1, 1, 0, 0, 1, 1], bool)
     c = np.array([0, 1] * 4, bool)
-    for op, f in {"Add": np.logical_or, "Mul": np.logical_and, "Max": np.logical_or, "Min": np.logical_and,
-                  "And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor, "CmpLt": np.less,
-                  "CmpLe": np.less_equal, "CmpEq": np.equal, "CmpNe": np.not_equal}.items():
+    for op, f in {
+        "Add": np.logical_or,
+        "Mul": np.logical_and,
+        "Max": np.logical_or,
+        "Min": np.logical_and,
+        "And": np.logical_and,
+        "Or": np.logical_or,
+        "Xor": np.logical_xor,
+        "CmpLt": np.less,
+        "CmpLe": np.less_equal,
+        "CmpEq": np.equal,
+        "CmpNe": np.not_equal,
+    }.items():
         one(f"{op}.bool", op, [a, b], f(a, b))
     one("Not.bool", "Not", [a], ~a)
     one("Where.bool", "Where", [a, b, c], np.where(a, b, c))
@@ -158,7 +216,19 @@ def booleans():
 
 def real_values(name, count, special_values=True):
     info = ml_dtypes.finfo(NP[name])
-    edges = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1.5, 2.5, 3.0, float(info.tiny), float(info.smallest_subnormal)]
+    edges = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -2.5,
+        1.5,
+        2.5,
+        3.0,
+        float(info.tiny),
+        float(info.smallest_subnormal),
+    ]
     if special_values:
         edges += [float(info.max), -float(info.max), np.nan]
         if name not in FP8:
@@ -169,13 +239,32 @@ def real_values(name, count, special_values=True):
 
 
 REAL_UNARY = {
-    "Neg": np.negative, "Abs": np.abs, "Recip": lambda x: 1 / x, "Sqrt": np.sqrt, "Exp": np.exp, "Exp2": np.exp2,
-    "Log": np.log, "Log2": np.log2, "Sin": np.sin, "Cos": np.cos, "Tanh": np.tanh, "Erf": special.erf,
-    "Trunc": np.trunc, "Floor": np.floor, "Ceil": np.ceil, "Round": np.rint,
+    "Neg": np.negative,
+    "Abs": np.abs,
+    "Recip": lambda x: 1 / x,
+    "Sqrt": np.sqrt,
+    "Exp": np.exp,
+    "Exp2": np.exp2,
+    "Log": np.log,
+    "Log2": np.log2,
+    "Sin": np.sin,
+    "Cos": np.cos,
+    "Tanh": np.tanh,
+    "Erf": special.erf,
+    "Trunc": np.trunc,
+    "Floor": np.floor,
+    "Ceil": np.ceil,
+    "Round": np.rint,
 }
 EXACT = {"Neg", "Abs", "Recip", "Sqrt", "Trunc", "Floor", "Ceil", "Round"}
-REAL_BINARY = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Max": np.maximum,
-               "Min": np.minimum}
+REAL_BINARY = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Max": np.maximum,
+    "Min": np.minimum,
+}
 
 
 def reals():
@@ -188,17 +277,40 @@ def reals():
             one(f"{op}.{name}", op, [a], f(a.astype(np.float64)).astype(NP[name]), ulp=ulp)
         for op, f in REAL_BINARY.items():
             with_zeros = op not in ("Max", "Min")  # which zero wins is open
-            x, y = (a, b) if with_zeros else (np.where(a == 0, a + a.dtype.type(4), a), np.where(b == 0, b - b.dtype.type(4), b))
-            one(f"{op}.{name}", op, [x, y], f(x, y).astype(NP[name]))  # NumPy's own arithmetic on the dtype
+            x, y = (
+                (a, b)
+                if with_zeros
+                else (
+                    np.where(a == 0, a + a.dtype.type(4), a),
+                    np.where(b == 0, b - b.dtype.type(4), b),
+                )
+            )
+            one(
+                f"{op}.{name}", op, [x, y], f(x, y).astype(NP[name])
+            )  # NumPy's own arithmetic on the dtype
         base = np.abs(a)
-        one(f"Pow.{name}", "Pow", [base, b], np.power(base.astype(np.float64), b.astype(np.float64)).astype(NP[name]),
-            ulp=2 if name == "float64" else 1)
-        finite = [np.where(np.isfinite(v.astype(np.float64)), v, v.dtype.type(1)) for v in (a, b, c)]
+        one(
+            f"Pow.{name}",
+            "Pow",
+            [base, b],
+            np.power(base.astype(np.float64), b.astype(np.float64)).astype(NP[name]),
+            ulp=2 if name == "float64" else 1,
+        )
+        finite = [
+            np.where(np.isfinite(v.astype(np.float64)), v, v.dtype.type(1)) for v in (a, b, c)
+        ]
         finite = [np.where(np.abs(v.astype(np.float64)) > 100, v.dtype.type(-3), v) for v in finite]
-        fused = [Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)) for x, y, z in zip(*finite)]
-        # Rounding of a fraction to the dtype: exact through float64 unless it ties twice, which ulp 1 covers.
-        one(f"MulAcc.{name}", "MulAcc", finite, np.array([float(v) for v in fused]).astype(NP[name]),
-            ulp=1)
+        fused = [
+            Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)) for x, y, z in zip(*finite)
+        ]
+        # A fraction rounds to the dtype by way of float64: ulp 1 covers what ties twice.
+        one(
+            f"MulAcc.{name}",
+            "MulAcc",
+            finite,
+            np.array([float(v) for v in fused]).astype(NP[name]),
+            ulp=1,
+        )
         for op, f in COMPARE.items():
             one(f"{op}.{name}", op, [a, b], f(a, b))
         condition = np.arange(48) % 3 == 0
@@ -207,21 +319,33 @@ def reals():
         a = np.clip(real_values(name, 24, False).astype(np.float32), -3, 3).astype(NP[name])
         b = a[(np.arange(24) * 7 + 5) % 24]
         for op, f in {"Add": np.add, "Mul": np.multiply, "Sub": np.subtract}.items():
-            one(f"{op}.{name}", op, [a, b], f(a.astype(np.float32), b.astype(np.float32)).astype(NP[name]))
+            one(
+                f"{op}.{name}",
+                op,
+                [a, b],
+                f(a.astype(np.float32), b.astype(np.float32)).astype(NP[name]),
+            )
         one(f"Neg.{name}", "Neg", [a], (-a.astype(np.float32)).astype(NP[name]))
-        one(f"Sqrt.{name}", "Sqrt", [np.abs(a.astype(np.float32)).astype(NP[name])],
-            np.sqrt(np.abs(a.astype(np.float32))).astype(NP[name]))
+        one(
+            f"Sqrt.{name}",
+            "Sqrt",
+            [np.abs(a.astype(np.float32)).astype(NP[name])],
+            np.sqrt(np.abs(a.astype(np.float32))).astype(NP[name]),
+        )
 
 
 def threefry():
     counter = RNG.integers(0, 2**64, 16, dtype=np.uint64)
     key = RNG.integers(0, 2**64, 16, dtype=np.uint64)
     counter[0], key[0] = 0, 0
-    got = Tensor(counter.tolist(), dtype=dtypes.uint64).threefry(Tensor(key.tolist(), dtype=dtypes.uint64))
+    got = Tensor(counter.tolist(), dtype=dtypes.uint64).threefry(
+        Tensor(key.tolist(), dtype=dtypes.uint64)
+    )
     one("Threefry", "Threefry", [counter, key], np.array(got.tolist(), dtype=np.uint64))
 
 
-# Casts -------------------------------------------------------------------------------------------------------------
+# Casts ------------------------------------------------------------
+
 
 def cast(array, to):
     source = NAME[array.dtype]
@@ -232,7 +356,7 @@ def cast(array, to):
             return make([wrap(int(v), to) for v in array], to)
         out = []
         for v in array.astype(np.float64):
-            lost = math.isnan(v) or math.isinf(v) or not -2.0**63 <= v < 2.0**63
+            lost = math.isnan(v) or math.isinf(v) or not -(2.0**63) <= v < 2.0**63
             out.append(0 if lost else wrap(int(v), to))
         return make(out, to)
     if to in ("float32", "float64") or (source in WIDE and to in ("float16", "bfloat16")):
@@ -255,11 +379,21 @@ def casts():
             if to in FP8:  # NumPy's and tinygrad's overflow differ; the dtype module tests that
                 data = data[np.abs(data.astype(np.float64)) < 50]
                 if to.endswith("fnuz"):
-                    data = data[~np.signbit(data.astype(np.float64)) | (data.astype(np.float64) != 0)]
+                    data = data[
+                        ~np.signbit(data.astype(np.float64)) | (data.astype(np.float64) != 0)
+                    ]
             with np.errstate(all="ignore"):
                 one(f"Cast.{source}.{to}", "Cast", [data], cast(data, to), dtype=to)
-    for a, b in [("float32", "int32"), ("float32", "uint32"), ("float64", "uint64"), ("float16", "int16"),
-                 ("bfloat16", "uint16"), ("fp8e4m3", "uint8"), ("int8", "uint8"), ("float16", "bfloat16")]:
+    for a, b in [
+        ("float32", "int32"),
+        ("float32", "uint32"),
+        ("float64", "uint64"),
+        ("float16", "int16"),
+        ("bfloat16", "uint16"),
+        ("fp8e4m3", "uint8"),
+        ("int8", "uint8"),
+        ("float16", "bfloat16"),
+    ]:
         for source, to in ((a, b), (b, a)):
             array = RNG.integers(0, 256, 16 * NP[source].itemsize, dtype=np.uint8).view(NP[source])
             if source not in INTS:
@@ -270,10 +404,13 @@ def casts():
             one(f"Bitcast.{source}.{to}", "Bitcast", [array], other, dtype=to)
 
 
-# Movement ----------------------------------------------------------------------------------------------------------
+# Movement ------------------------------------------------------------
+
 
 def slice_of(x, start, step, size):
-    return x[tuple(slice(s, s + k * n, k) if n else slice(0, 0) for s, k, n in zip(start, step, size))]
+    return x[
+        tuple(slice(s, s + k * n, k) if n else slice(0, 0) for s, k, n in zip(start, step, size))
+    ]
 
 
 def pad_of(x, before, after, interior, fill):
@@ -320,7 +457,9 @@ def factors(n, parts):
 def movement_step(case, node, x, limit):
     """One random movement of x; its node and value."""
     rank = x.ndim
-    kind = RNG.choice(["Reshape", "Expand", "Permute", "Flip", "Slice", "Pad", "Window", "Unwindow", "Cat"])
+    kind = RNG.choice(
+        ["Reshape", "Expand", "Permute", "Flip", "Slice", "Pad", "Window", "Unwindow", "Cat"]
+    )
     if kind == "Reshape":
         shape = factors(x.size, int(RNG.integers(1, 5)))
         return case.do(kind, [node], shape), x.reshape(shape)
@@ -336,15 +475,20 @@ def movement_step(case, node, x, limit):
     if kind == "Slice":
         start = [int(RNG.integers(0, max(n // 3, 1))) for n in x.shape]
         step = [int(RNG.integers(1, 3)) for _ in x.shape]
-        size = [max((n - s - 1) // k + 1 - int(RNG.integers(0, 2)), 1) for n, s, k in zip(x.shape, start, step)]
+        size = [
+            max((n - s - 1) // k + 1 - int(RNG.integers(0, 2)), 1)
+            for n, s, k in zip(x.shape, start, step)
+        ]
         return case.do(kind, [node], start + step + size), slice_of(x, start, step, size)
     if kind == "Pad":
         before, after, interior = ([int(v) for v in RNG.integers(0, 3, rank)] for _ in range(3))
         if x.size > limit:
             before, after, interior = [1] * rank, [0] * rank, [0] * rank
         fill = int(RNG.integers(-4, 4))
-        return (case.do(kind, [node], before + after + interior + [bits_of(x.dtype, fill)]),
-                pad_of(x, before, after, interior, fill))
+        return (
+            case.do(kind, [node], before + after + interior + [bits_of(x.dtype, fill)]),
+            pad_of(x, before, after, interior, fill),
+        )
     if kind in ("Window", "Unwindow") and x.size < limit:
         axis = int(RNG.integers(rank))
         if kind == "Window":
@@ -354,7 +498,12 @@ def movement_step(case, node, x, limit):
             return case.do(kind, [node], args), window_of(x, *args)
         if axis + 1 < rank:
             stride, dilation = int(RNG.integers(1, 4)), int(RNG.integers(1, 4))
-            size = (x.shape[axis] - 1) * stride + (x.shape[axis + 1] - 1) * dilation + 1 + int(RNG.integers(0, 3))
+            size = (
+                (x.shape[axis] - 1) * stride
+                + (x.shape[axis + 1] - 1) * dilation
+                + 1
+                + int(RNG.integers(0, 3))
+            )
             if size * x.size // x.shape[axis] < 2 * limit:
                 args = [axis, size, stride, dilation]
                 return case.do(kind, [node], args), unwindow_of(x, *args)
@@ -362,7 +511,10 @@ def movement_step(case, node, x, limit):
     if x.size < limit:
         other = case.do("Neg", [node])
         parts = [(node, x), (other, -x)] + ([(node, x)] if RNG.integers(2) else [])
-        return (case.do("Cat", [n for n, _ in parts], [axis]), np.concatenate([v for _, v in parts], axis))
+        return (
+            case.do("Cat", [n for n, _ in parts], [axis]),
+            np.concatenate([v for _, v in parts], axis),
+        )
     return node, x
 
 
@@ -373,11 +525,22 @@ def movement():
     one("Expand", "Expand", [x[:, :1]], np.broadcast_to(x[:, :1], (2, 5, 4)), [2, 5, 4])
     one("Permute", "Permute", [x], x.transpose(2, 0, 1), [2, 0, 1])
     one("Flip", "Flip", [x], x[::-1, :, ::-1], [1, 0, 1])
-    one("Slice", "Slice", [x], slice_of(x, [1, 0, 1], [1, 2, 2], [1, 2, 2]), [1, 0, 1, 1, 2, 2, 1, 2, 2])
+    one(
+        "Slice",
+        "Slice",
+        [x],
+        slice_of(x, [1, 0, 1], [1, 2, 2], [1, 2, 2]),
+        [1, 0, 1, 1, 2, 2, 1, 2, 2],
+    )
     args = ([1, 0, 2], [0, 3, 1], [0, 1, 2])
     one("Pad", "Pad", [x], pad_of(x, *args, -9), sum(args, []) + [-9])
-    one("Pad.float", "Pad", [x.astype(np.float32)], pad_of(x.astype(np.float32), *args, -np.inf),
-        sum(args, []) + [bits_of(np.dtype(np.float32), -np.inf)])
+    one(
+        "Pad.float",
+        "Pad",
+        [x.astype(np.float32)],
+        pad_of(x.astype(np.float32), *args, -np.inf),
+        sum(args, []) + [bits_of(np.dtype(np.float32), -np.inf)],
+    )
     one("Window", "Window", [x], window_of(x, 2, 2, 1, 2), [2, 2, 1, 2])
     one("Window.middle", "Window", [x], window_of(x, 1, 2, 1, 1), [1, 2, 1, 1])
     one("Unwindow", "Unwindow", [x], unwindow_of(x, 1, 14, 3, 2), [1, 14, 3, 2])
@@ -407,14 +570,23 @@ def movement():
         place = (np.arange(value.size, dtype=np.int64) ** 2).reshape(value.shape)
         axes = tuple(range(value.ndim))
         with np.errstate(all="ignore"):
-            case.out(case.do("Reduce:Add", [product], axes), (value * place).sum(axis=axes, keepdims=True))
+            case.out(
+                case.do("Reduce:Add", [product], axes),
+                (value * place).sum(axis=axes, keepdims=True),
+            )
         case.end()
 
 
-# Reductions --------------------------------------------------------------------------------------------------------
+# Reductions ------------------------------------------------------------
 
-REDUCE = {"Add": np.add, "Mul": np.multiply, "Max": np.maximum, "Min": np.minimum, "And": np.bitwise_and,
-          "Or": np.bitwise_or}
+REDUCE = {
+    "Add": np.add,
+    "Mul": np.multiply,
+    "Max": np.maximum,
+    "Min": np.minimum,
+    "And": np.bitwise_and,
+    "Or": np.bitwise_or,
+}
 
 
 def reductions():
@@ -423,12 +595,30 @@ def reductions():
         x = make(int_values(name, 30), name).reshape(3, 2, 5)
         for op, f in REDUCE.items():
             for axes in sets:
-                one(f"Reduce.{op}.{name}.{words(axes)}", f"Reduce:{op}", [x],
-                    f.reduce(x, axis=axes, dtype=x.dtype, keepdims=True), axes)
+                one(
+                    f"Reduce.{op}.{name}.{words(axes)}",
+                    f"Reduce:{op}",
+                    [x],
+                    f.reduce(x, axis=axes, dtype=x.dtype, keepdims=True),
+                    axes,
+                )
     flags = RNG.integers(0, 2, (3, 2, 5)).astype(bool)
-    for op, f in {"Add": np.any, "Mul": np.all, "Max": np.any, "Min": np.all, "And": np.all, "Or": np.any}.items():
+    for op, f in {
+        "Add": np.any,
+        "Mul": np.all,
+        "Max": np.any,
+        "Min": np.all,
+        "And": np.all,
+        "Or": np.any,
+    }.items():
         for axes in sets:
-            one(f"Reduce.{op}.bool.{words(axes)}", f"Reduce:{op}", [flags], f(flags, axis=axes, keepdims=True), axes)
+            one(
+                f"Reduce.{op}.bool.{words(axes)}",
+                f"Reduce:{op}",
+                [flags],
+                f(flags, axis=axes, keepdims=True),
+                axes,
+            )
     for name in WIDE + FP8:
         x = RNG.normal(0, 2, (3, 2, 5)).astype(NP[name])
         small = RNG.uniform(0.8, 1.2, (3, 2, 5)).astype(NP[name])
@@ -437,17 +627,33 @@ def reductions():
                 data = small if op == "Mul" else x
                 rows = np.moveaxis(data.astype(np.float64), axes, range(-len(axes), 0))
                 rows = rows.reshape([n for i, n in enumerate(data.shape) if i not in axes] + [-1])
-                f = {"Add": math.fsum, "Mul": lambda row: float(np.prod(row.astype(np.longdouble))), "Max": max,
-                     "Min": min}[op]
+                f = {
+                    "Add": math.fsum,
+                    "Mul": lambda row: float(np.prod(row.astype(np.longdouble))),
+                    "Max": max,
+                    "Min": min,
+                }[op]
                 result = np.apply_along_axis(f, -1, rows)
                 shape = [1 if i in axes else n for i, n in enumerate(data.shape)]
                 ulp = 4 if name == "float64" else 0
-                one(f"Reduce.{op}.{name}.{words(axes)}", f"Reduce:{op}", [data],
-                    result.reshape(shape).astype(NP[name]), axes, ulp=ulp)
+                one(
+                    f"Reduce.{op}.{name}.{words(axes)}",
+                    f"Reduce:{op}",
+                    [data],
+                    result.reshape(shape).astype(NP[name]),
+                    axes,
+                    ulp=ulp,
+                )
     x = np.array([[1, np.nan, 3], [-np.inf, 2, np.inf], [np.nan, np.nan, 1]], np.float32)
     for op in ("Add", "Max", "Min", "Mul"):
         with np.errstate(all="ignore"):
-            one(f"Reduce.{op}.special", f"Reduce:{op}", [x], REDUCE[op].reduce(x, axis=1, keepdims=True), (1,))
+            one(
+                f"Reduce.{op}.special",
+                f"Reduce:{op}",
+                [x],
+                REDUCE[op].reduce(x, axis=1, keepdims=True),
+                (1,),
+            )
 
 
 def structure():
