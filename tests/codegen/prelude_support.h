@@ -139,8 +139,8 @@ inline std::vector<int> widths() {
 inline std::vector<Build> build_all(const std::function<void(Program&)>& fill) {
   static const char* const flags[] = {
       "", " -mavx2 -mfma -mf16c",
-      " -mavx2 -mfma -mf16c -mavx512f -mavx512dq -mavx512bw -mavx512vl "
-      "-mprefer-vector-width=512"};
+      (" -mavx2 -mfma -mf16c -mavx512f -mavx512dq -mavx512bw -mavx512vl "
+       "-mprefer-vector-width=512")};
   static const char* const compilers[][3] = {
       {"gcc", "gcc", "-fexpensive-optimizations -fschedule-insns2"},
       {"clang", "clang", ""},
