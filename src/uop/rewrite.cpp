@@ -107,8 +107,11 @@ Node build(const Rule& rule, const Match& match) {
 
 Outcome apply_rules(Graph& g, const RuleSet& rules, Node node, uint32_t* fired) {
   const size_t op = static_cast<size_t>(node->op);
+  uint64_t sources = 0;
+  for (Node source : node->src()) sources |= op_bit(source->op);
   for (size_t i = rules.first[op]; i < rules.first[op + 1]; ++i) {
     const Rule& rule = rules.rules[rules.order[i]];
+    if ((rule.needs & ~sources) != 0) continue;
     Match match{g, node, {}};
     if (!matches(rule, match)) continue;
     const Outcome out = rule.helper != nullptr ? rule.helper(match) : Outcome(build(rule, match));

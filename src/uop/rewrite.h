@@ -172,11 +172,15 @@ constexpr uint32_t variables(const Pattern& p) {
   return set;
 }
 
+// A filter: the operations that sources of a node have, as bits (two operations may share one).
+constexpr uint64_t op_bit(Op op) { return uint64_t{1} << (static_cast<unsigned>(op) % 64); }
+
 struct Rule {
   Pattern from;
   Pattern to;  // empty: helper
   Helper helper = nullptr;
   Guard guard;
+  uint64_t needs = 0;  // bits of what the sources of a match must have
   int line = 0;
 
   consteval Rule(const Pattern& pattern, const Pattern& replacement, const Guard& when = {},
@@ -194,6 +198,12 @@ struct Rule {
  private:
   consteval void check() {
     if (from.root().kind == Part::kNumber) does_not_compile();
+    for (uint8_t i = 0; from.root().arity != kAnySources && i < from.root().arity; ++i) {
+      const Part& source = from.part[from.root().source[i]];
+      if (source.kind == Part::kOperation) needs |= op_bit(source.op);
+      if (source.kind == Part::kNumber || source.kind == Part::kConstant)
+        needs |= op_bit(Op::kConst);
+    }
     for (uint8_t i = 0; i < guard.size; ++i) {
       if ((variables(from) >> guard.variable[i] & 1) == 0) does_not_compile();
     }
