@@ -18,8 +18,6 @@ using namespace testing;
 
 const DType kInts[] = {DType::kInt8,  DType::kUInt8,  DType::kInt16, DType::kUInt16,
                        DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt64};
-const DType kNarrow[] = {DType::kFloat16, DType::kBFloat16,    DType::kFp8E4M3,
-                         DType::kFp8E5M2, DType::kFp8E4M3Fnuz, DType::kFp8E5M2Fnuz};
 const DType kAll[] = {DType::kBool,    DType::kInt8,        DType::kUInt8,       DType::kInt16,
                       DType::kUInt16,  DType::kInt32,       DType::kUInt32,      DType::kInt64,
                       DType::kUInt64,  DType::kFloat16,     DType::kBFloat16,    DType::kFp8E4M3,
