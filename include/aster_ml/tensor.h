@@ -177,8 +177,8 @@ ASTER_ML_API int32_t aster_ml_lazy_random_bits(aster_ml_lazy *out, const aster_m
 ASTER_ML_API int32_t aster_ml_lazy_rand(aster_ml_lazy *out, const aster_ml_context *context,
                                         int32_t dtype, size_t ndim, const int64_t *shape);
 
-/* Uniform in [low, high): low + (high - low) * rand in float32, then cast. Dtypes: 0 is float32.
- * Errors: RANGE (high <= low). */
+/* Uniform in [low, high): (high - low) * rand in float32, cast, then + low. Dtypes: a float dtype;
+ * 0 is float32. Errors: RANGE (high <= low), DTYPE. */
 ASTER_ML_API int32_t aster_ml_lazy_uniform(aster_ml_lazy *out, const aster_ml_context *context,
                                            double low, double high, int32_t dtype, size_t ndim,
                                            const int64_t *shape);
@@ -199,7 +199,8 @@ ASTER_ML_API int32_t aster_ml_lazy_normal(aster_ml_lazy *out, const aster_ml_con
                                           double mean, double std, int32_t dtype, size_t ndim,
                                           const int64_t *shape);
 
-/* ---- Elementwise, one operand. "Float" dtypes: integers and bool are computed in float32. ---- */
+/* ---- Elementwise, one operand. "Dtypes: float" means that integers and bool are computed in
+ * float32. ---- */
 
 /* -x; logical not for bool. */
 ASTER_ML_API int32_t aster_ml_lazy_neg(aster_ml_lazy *out, const aster_ml_lazy *x);
@@ -276,25 +277,26 @@ ASTER_ML_API int32_t aster_ml_lazy_cos(aster_ml_lazy *out, const aster_ml_lazy *
 /* sin(x) / cos(x). Dtypes: float. */
 ASTER_ML_API int32_t aster_ml_lazy_tan(aster_ml_lazy *out, const aster_ml_lazy *x);
 
-/* Hyperbolic tangent. Dtypes: float. */
+/* Hyperbolic tangent. Dtypes: float; integers give the weak float dtype. */
 ASTER_ML_API int32_t aster_ml_lazy_tanh(aster_ml_lazy *out, const aster_ml_lazy *x);
 
 /* Error function. Dtypes: float. */
 ASTER_ML_API int32_t aster_ml_lazy_erf(aster_ml_lazy *out, const aster_ml_lazy *x);
 
-/* 1 / (1 + e^-x). Dtypes: float. */
+/* 1 / (1 + e^-x). Dtypes: float; integers give the weak float dtype. */
 ASTER_ML_API int32_t aster_ml_lazy_sigmoid(aster_ml_lazy *out, const aster_ml_lazy *x);
 
-/* x * sigmoid(x). Dtypes: float. */
+/* x * sigmoid(x). Dtypes: float; integers give the weak float dtype. */
 ASTER_ML_API int32_t aster_ml_lazy_silu(aster_ml_lazy *out, const aster_ml_lazy *x);
 
-/* x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))). Dtypes: float. */
+/* x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))). Dtypes: float; integers give the weak float
+ * dtype. */
 ASTER_ML_API int32_t aster_ml_lazy_gelu(aster_ml_lazy *out, const aster_ml_lazy *x);
 
-/* x/2 * (1 + erf(x / sqrt(2))). Dtypes: float. */
+/* x/2 * (1 + erf(x / sqrt(2))). Dtypes: float; integers give the weak float dtype. */
 ASTER_ML_API int32_t aster_ml_lazy_gelu_erf(aster_ml_lazy *out, const aster_ml_lazy *x);
 
-/* log(1 + e^x). Dtypes: float. */
+/* log(1 + e^x). Dtypes: float; integers give the weak float dtype. */
 ASTER_ML_API int32_t aster_ml_lazy_softplus(aster_ml_lazy *out, const aster_ml_lazy *x);
 
 /* max(x, 0) + slope * min(x, 0). */

@@ -25,9 +25,9 @@ Node as_float(Graph& g, Node x) {
 
 // What matmul does to its operands before the composite, and to the result after it.
 struct MatmulPlan {
-  DType dtype;
-  Dims a, b;   // two axes at least, batch axes not yet equal
-  Dims batch;  // that both broadcast to
+  DType dtype, seen;  // computed in, and what the user sees
+  Dims a, b;          // two axes at least, batch axes not yet equal
+  Dims batch;         // that both broadcast to
   Dims result;
   bool flat;  // b has no batch: the batch of a is part of its rows
 };
@@ -46,7 +46,8 @@ Status plan_matmul(MatmulPlan* plan, Node a, Node b) {
   if (plan->a[na - 1] != plan->b[nb - 2] || !broadcast_shape(&plan->batch, batch_a, batch_b)) {
     return ASTER_FAIL(kSHAPE, "matmul of %s and %s", brief(a).text, brief(b).text);
   }
-  plan->dtype = dtype::strong(dtype::least_upper(a->dtype, b->dtype));
+  plan->seen = dtype::least_upper(a->dtype, b->dtype);
+  plan->dtype = dtype::strong(plan->seen);
   plan->result = plan->batch;
   if (a->ndim > 1) plan->result.push(plan->a[na - 2]);
   if (b->ndim > 1) plan->result.push(plan->b[nb - 1]);
@@ -192,11 +193,11 @@ Node matmul(Graph& g, Node a, Node b) {
     for (size_t i = 0; i + 1 < n; ++i) rows *= plan.a[i];
     const Node product =
         build_matmul(g, g.reshape(x, std::array{rows, plan.a[n - 1]}), g.reshape(y, plan.b));
-    return g.reshape(product, plan.result);
+    return g.cast(g.reshape(product, plan.result), plan.seen);
   }
   const Node product =
       build_matmul(g, with_batch(g, x, plan.a, plan.batch), with_batch(g, y, plan.b, plan.batch));
-  return g.reshape(product, plan.result);
+  return g.cast(g.reshape(product, plan.result), plan.seen);
 }
 
 Node softmax(Graph& g, Node x, int64_t axis) {
