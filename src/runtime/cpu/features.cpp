@@ -1,5 +1,7 @@
 #include "runtime/cpu/features.h"
 
+#include <pthread.h>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -38,7 +40,7 @@ uint64_t saved_state(const Leaf& leaf_1) {
 
 CpuFeatures read_features() {
   CpuFeatures out;
-  const uint32_t highest = __get_cpuid_max(0, nullptr);
+  const uint32_t highest = static_cast<uint32_t>(__get_cpuid_max(0, nullptr));
   const Leaf leaves[] = {cpuid(highest, 1, 0), cpuid(highest, 7, 0), cpuid(highest, 7, 1)};
   const uint64_t state = saved_state(leaves[0]);
   const bool ymm = (state & kStateYmm) == kStateYmm;
@@ -55,7 +57,7 @@ CpuFeatures read_features() {
 CacheSizes read_caches() {
   CacheSizes out;
   for (const uint32_t leaf : {4u, 0x8000001Du}) {
-    const uint32_t highest = __get_cpuid_max(leaf & 0x80000000u, nullptr);
+    const uint32_t highest = static_cast<uint32_t>(__get_cpuid_max(leaf & 0x80000000u, nullptr));
     for (uint32_t i = 0; i < 16; ++i) {
       const Leaf info = cpuid(highest, leaf, i);
       const uint32_t type = info.registers[0] & 31;
@@ -102,14 +104,31 @@ CpuFeatures narrowed(const CpuFeatures& features, int vector_bytes) {
   return out;
 }
 
-CpuFeatures detect_features() {
-  static const CpuFeatures found = [] {
-    CpuFeatures features = read_features();
-    features.vector_bytes = natural_width(features);
-    return narrowed(features, 0);
-  }();
-  return found;
+namespace {
+
+// What was read, once a process: by pthread_once, as a guarded static would link libstdc++.
+struct Machine {
+  CpuFeatures features;
+  CacheSizes caches;
+};
+constinit Machine g_machine{};
+
+void read_machine() {
+  g_machine.features = read_features();
+  g_machine.features.vector_bytes = natural_width(g_machine.features);
+  g_machine.features = narrowed(g_machine.features, 0);
+  g_machine.caches = read_caches();
 }
+
+const Machine& machine() {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, read_machine);
+  return g_machine;
+}
+
+}  // namespace
+
+CpuFeatures detect_features() { return machine().features; }
 
 void write_features(Text& out, const CpuFeatures& features) {
   out << kArchitecture << " v" << static_cast<int32_t>(features.vector_bytes);
@@ -127,9 +146,6 @@ void each_feature_flag(const CpuFeatures& features, void (*take)(void* self, con
 #undef FEATURE
 }
 
-CacheSizes detect_caches() {
-  static const CacheSizes found = read_caches();
-  return found;
-}
+CacheSizes detect_caches() { return machine().caches; }
 
 }  // namespace aster::runtime::cpu
