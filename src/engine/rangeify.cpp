@@ -46,6 +46,10 @@ float operation_weight(Op op) {
   }
 }
 
+uint64_t bit_of(Node range) {
+  return range->arg(0) < 63 ? uint64_t{1} << range->arg(0) : uint64_t{1} << 63;  // the rest shares one
+}
+
 Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
 
 }  // namespace
@@ -189,7 +193,7 @@ Status Rangeify::choose_node(uint32_t at) {
   return kOk;
 }
 
-bool Rangeify::recompute(const Record& record) const {
+bool Rangeify::recompute(const Record& record) {
   if (record.demand_count > kMostDemands) return false;
   if (passes_through(record.node->op)) return true;
   bool same_kernel = true;
@@ -198,8 +202,8 @@ bool Rangeify::recompute(const Record& record) const {
     const Demand& demand = demands_[d];
     same_kernel &= demand.kernel == kernel;
     if (kernels_[demand.kernel].size > kMostNodes) return false;
-    const double repeats = demand.domain / static_cast<double>(std::max<int64_t>(record.node->count(), 1));
-    if (record.weight >= kTranscendental && repeats > kMostRepeats) return false;
+    if (record.weight < kTranscendental) continue;
+    if (evaluations(demand) > kMostRepeats * static_cast<double>(record.node->count())) return false;
   }
   if (record.demand_count == 1) return true;
   if (same_kernel) return record.weight <= kCheapInside;
@@ -226,12 +230,39 @@ Status Rangeify::ranges_in(uint64_t* out, Node expr) {
   for (Node node : nodes) {
     if (masks_.contains(node)) continue;
     uint64_t mask = 0;
-    if (node->op == Op::kRange) mask = node->arg(0) < 63 ? uint64_t{1} << node->arg(0) : uint64_t{1} << 63;
+    if (node->op == Op::kRange) mask = bit_of(node);
     for (Node source : node->src()) mask |= masks_.get(source, 0);
     ASTER_TRY(masks_.set(node, mask));
   }
   *out = masks_.get(expr, 0);
   return kOk;
+}
+
+bool Rangeify::ranges_of(uint64_t* out, const Demand& demand) {
+  uint64_t set = 0;
+  *out = 0;
+  for (Node index : index_of(demand)) {
+    if (!ranges_in(&set, index).ok()) return false;
+    *out |= set;
+  }
+  if (demand.gate == nullptr) return true;
+  if (!ranges_in(&set, demand.gate).ok()) return false;
+  *out |= set;
+  return true;
+}
+
+// How often a place is computed: what depends on outer loops alone stands outside the inner ones.
+double Rangeify::evaluations(const Demand& demand) {
+  uint64_t mask = 0, seen = 0;
+  if (!ranges_of(&mask, demand)) return demand.domain;
+  double turns = 1, count = 1;
+  for (Node range : kernels_[demand.kernel].ranges) {
+    if (range->op != Op::kRange) continue;
+    turns *= static_cast<double>(range->arg(1));
+    seen |= bit_of(range);
+    if ((mask & bit_of(range)) != 0) count = turns;
+  }
+  return (mask & ~seen) != 0 ? demand.domain : count;
 }
 
 // A reduction is computed inside its one user if no loop repeats it: the loops it depends on are all loops of the kernel,
@@ -240,21 +271,12 @@ bool Rangeify::fold_fits(const Record& record, const Demand& demand) {
   Kernel& kernel = kernels_[demand.kernel];
   if (kernel.library || kernel.size > kMostNodes) return false;
   uint64_t mask = 0, all = 0;
-  for (Node index : index_of(demand)) {
-    uint64_t set = 0;
-    if (!ranges_in(&set, index).ok()) return false;
-    mask |= set;
-  }
-  if (demand.gate != nullptr) {
-    uint64_t set = 0;
-    if (!ranges_in(&set, demand.gate).ok()) return false;
-    mask |= set;
-  }
+  if (!ranges_of(&mask, demand)) return false;
   int64_t inside = 1, total = 1;
   bool outermost = true;  // the loops it depends on come before the others as the result lies in memory
   for (Node range : kernel.ranges) {
     if (range->op != Op::kRange) continue;
-    const uint64_t bit = range->arg(0) < 63 ? uint64_t{1} << range->arg(0) : uint64_t{1} << 63;
+    const uint64_t bit = bit_of(range);
     all |= bit;
     total *= range->arg(1);
     outermost &= (mask & bit) == 0 || (all & ~bit & ~mask) == 0;
@@ -434,7 +456,7 @@ Status Rangeify::loop_order(Vec<Node>* out, const Kernel& kernel) {
   const auto take = [&](uint64_t set) -> Status {
     for (Node range : kernel.ranges) {
       if (range->op != Op::kRange) continue;
-      const uint64_t bit = range->arg(0) < 63 ? uint64_t{1} << range->arg(0) : uint64_t{1} << 63;
+      const uint64_t bit = bit_of(range);
       if ((set & bit) == 0) continue;
       if (bit >> 63 == 0 && (taken & bit) != 0) continue;
       taken |= bit;

@@ -81,7 +81,8 @@ class Rangeify {
   void summarise(Record& record);
   Status choose();
   Status choose_node(uint32_t at);
-  bool recompute(const Record& record) const;
+  bool recompute(const Record& record);
+  double evaluations(const Demand& demand);
   bool folds_fit(const Record& record);
   bool fold_fits(const Record& record, const Demand& demand);
   bool take_prefix(Kernel& kernel, uint64_t set);
@@ -111,6 +112,7 @@ class Rangeify {
     return {index_.data() + d.index_at, records_[d.record].node->ndim};
   }
   Status ranges_in(uint64_t* out, Node expr);
+  bool ranges_of(uint64_t* out, const Demand& demand);
   Status new_slot(uint32_t* out, SlotKind kind, uint32_t index, DType dtype, int64_t count);
   Status param_slot(uint32_t* out, Node param);
   Status operand(uint32_t* out, Kernel& kernel, uint32_t slot);
