@@ -13,6 +13,7 @@ struct Request {
   FullName name;
   Node x() const { return raw.sources[0]; }
   Word arg(size_t i) const { return raw.arguments[i]; }
+  Words args() const { return raw.arguments; }
 };
 
 Node nil(Status) { return nullptr; }
@@ -75,6 +76,18 @@ Node build_param(const Request& r) {
   return r.g.param(r.arg(0), r.raw.dtype, r.raw.shape);
 }
 
+Node build_reduce(const Request& r) {
+  return r.g.reduce(static_cast<Op>(r.name.word), r.x(), r.args());
+}
+Node build_window(const Request& r) {
+  return r.g.window(r.x(), r.arg(0), r.arg(3), r.arg(1), r.arg(2));
+}
+Node build_unwindow(const Request& r) {
+  return r.g.unwindow(r.x(), r.arg(0), r.arg(3), r.arg(1), r.arg(2));
+}
+Node build_after(const Request& r) { return r.g.after(r.x(), r.raw.sources.subspan(1)); }
+Node build_fold(const Request& r) { return made(r, r.x()->dtype, std::array{r.name.word}, {}); }
+
 constexpr int kAny = -1;
 
 struct Row {
@@ -83,32 +96,33 @@ struct Row {
   bool dtype;     // whether a dtype is asked for
   Node (*build)(const Request& r);
 };
+using R = Request;
 // clang-format off
 constexpr Row kRows[] = {
     {Op::kConst,      1,    true,  build_const},
     {Op::kParam,      1,    true,  build_param},
     {Op::kIota,       0,    true,  build_iota},
     {Op::kRange,      2,    false, build_range},
-    {Op::kReshape,    0,    false, [](const Request& r) { return r.g.reshape(r.x(), r.raw.shape); }},
-    {Op::kExpand,     0,    false, [](const Request& r) { return r.g.expand(r.x(), r.raw.shape); }},
-    {Op::kPermute,    kAny, false, [](const Request& r) { return r.g.permute(r.x(), r.raw.arguments); }},
-    {Op::kFlip,       kAny, false, [](const Request& r) { return r.g.flip(r.x(), r.raw.arguments); }},
+    {Op::kReshape,    0,    false, [](const R& r) { return r.g.reshape(r.x(), r.raw.shape); }},
+    {Op::kExpand,     0,    false, [](const R& r) { return r.g.expand(r.x(), r.raw.shape); }},
+    {Op::kPermute,    kAny, false, [](const R& r) { return r.g.permute(r.x(), r.args()); }},
+    {Op::kFlip,       kAny, false, [](const R& r) { return r.g.flip(r.x(), r.args()); }},
     {Op::kSlice,      kAny, false, build_slice},
     {Op::kPad,        kAny, false, build_pad},
-    {Op::kWindow,     4,    false, [](const Request& r) { return r.g.window(r.x(), r.arg(0), r.arg(3), r.arg(1), r.arg(2)); }},
-    {Op::kUnwindow,   4,    false, [](const Request& r) { return r.g.unwindow(r.x(), r.arg(0), r.arg(3), r.arg(1), r.arg(2)); }},
-    {Op::kCat,        1,    false, [](const Request& r) { return r.g.cat(r.raw.sources, r.arg(0)); }},
-    {Op::kCast,       0,    true,  [](const Request& r) { return r.g.cast(r.x(), r.raw.dtype); }},
-    {Op::kBitcast,    0,    true,  [](const Request& r) { return r.g.bitcast(r.x(), r.raw.dtype); }},
-    {Op::kReduce,     kAny, false, [](const Request& r) { return r.g.reduce(static_cast<Op>(r.name.word), r.x(), r.raw.arguments); }},
-    {Op::kContiguous, 0,    false, [](const Request& r) { return r.g.contiguous(r.x()); }},
-    {Op::kDetach,     0,    false, [](const Request& r) { return r.g.detach(r.x()); }},
-    {Op::kAssign,     0,    false, [](const Request& r) { return r.g.assign(r.x(), r.raw.sources[1]); }},
-    {Op::kAfter,      0,    false, [](const Request& r) { return r.g.after(r.x(), r.raw.sources.subspan(1)); }},
-    {Op::kLoad,       0,    false, [](const Request& r) { return made(r, r.x()->dtype, {}, {}); }},
-    {Op::kStore,      0,    false, [](const Request& r) { return made(r, DType::kNone, {}, {}); }},
-    {Op::kFold,       0,    false, [](const Request& r) { return made(r, r.x()->dtype, std::array{r.name.word}, {}); }},
-    {Op::kSink,       0,    false, [](const Request& r) { return r.g.sink(r.raw.sources); }},
+    {Op::kWindow,     4,    false, build_window},
+    {Op::kUnwindow,   4,    false, build_unwindow},
+    {Op::kCat,        1,    false, [](const R& r) { return r.g.cat(r.raw.sources, r.arg(0)); }},
+    {Op::kCast,       0,    true,  [](const R& r) { return r.g.cast(r.x(), r.raw.dtype); }},
+    {Op::kBitcast,    0,    true,  [](const R& r) { return r.g.bitcast(r.x(), r.raw.dtype); }},
+    {Op::kReduce,     kAny, false, build_reduce},
+    {Op::kContiguous, 0,    false, [](const R& r) { return r.g.contiguous(r.x()); }},
+    {Op::kDetach,     0,    false, [](const R& r) { return r.g.detach(r.x()); }},
+    {Op::kAssign,     0,    false, [](const R& r) { return r.g.assign(r.x(), r.raw.sources[1]); }},
+    {Op::kAfter,      0,    false, build_after},
+    {Op::kLoad,       0,    false, [](const R& r) { return made(r, r.x()->dtype, {}, {}); }},
+    {Op::kStore,      0,    false, [](const R& r) { return made(r, DType::kNone, {}, {}); }},
+    {Op::kFold,       0,    false, build_fold},
+    {Op::kSink,       0,    false, [](const R& r) { return r.g.sink(r.raw.sources); }},
 };
 // clang-format on
 constexpr uint32_t kFewestSources[] = {0, 1};  // of operations that take any number

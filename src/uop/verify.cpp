@@ -81,18 +81,18 @@ bool pads(Node n) {
   }
   return true;
 }
-// wide has at (axis, axis + 1) the windows of narrow's axis; lengths apart, which the callers
-// check.
-bool windows(Node wide, Node narrow, Node n) {
-  if (n->narg != 3 || wide->ndim != narrow->ndim + 1 || !axis_of(narrow, n->arg(0))) return false;
+// Axis arg 0 of the source has become two, its windows and their elements.
+bool windows_of_source(Node n) {
+  const Node x = n->src(0);
+  if (n->narg != 3 || n->ndim != x->ndim + 1 || !axis_of(x, n->arg(0))) return false;
   if (n->arg(1) < 1 || n->arg(2) < 1) return false;
   const size_t axis = static_cast<size_t>(n->arg(0));
-  for (size_t i = 0; i < narrow->ndim; ++i) {
-    if (i != axis && narrow->dim(i) != wide->dim(i < axis ? i : i + 1)) return false;
+  for (size_t i = 0; i < x->ndim; ++i) {
+    if (i != axis && x->dim(i) != n->dim(i < axis ? i : i + 1)) return false;
   }
-  if (wide->count() == 0) return true;
-  return (wide->dim(axis) - 1) * n->arg(1) + (wide->dim(axis + 1) - 1) * n->arg(2) <
-         narrow->dim(axis);
+  if (n->count() == 0) return true;
+  const Word last = (n->dim(axis) - 1) * n->arg(1) + (n->dim(axis + 1) - 1) * n->arg(2);
+  return last < x->dim(axis);
 }
 bool unwindows(Node n) {
   const Node x = n->src(0);  // keeps the axis of taps: only the first of the two changes
@@ -151,52 +151,83 @@ bool fits_shapes(Node n) {
   return std::ranges::all_of(n->src(), [&](Node s) { return same_shape(n, s); });
 }
 
+bool canonical(Node n) {
+  return n->narg == 1 && n->dtype != DType::kNone &&
+         convert_word(n->arg(0), n->dtype, n->dtype) == n->arg(0);
+}
+bool stored(Node n) { return dtype::bits(n->dtype) != 0; }
+bool numbered(Node n) { return n->dtype != DType::kNone && n->narg == 1 && n->arg(0) >= 0; }
+bool counts_up(Node n) { return n->ndim == 1 && n->dtype != DType::kNone; }
+bool loops(Node n) { return scalar_index(n) && n->narg == 2 && n->arg(1) >= 0; }
+bool same_count(Node n) { return n->count() == n->src(0)->count(); }
+bool same_as_first(Node n) { return n->nsrc >= 1 && same(n, 0); }
+bool same_as_both(Node n) { return same(n, 0) && same(n, 1); }
+bool flips(Node n) { return same(n, 0) && n->narg == n->ndim; }
+bool casts(Node n) {
+  return n->dtype != DType::kNone && n->src(0)->dtype != DType::kNone && same_shape(n, n->src(0));
+}
+bool same_bits(Node n) {
+  return stored(n) && dtype::bits(n->dtype) == dtype::bits(n->src(0)->dtype) &&
+         same_shape(n, n->src(0));
+}
+bool calls(Node n) { return same_as_first(n) && n->narg >= 1; }
+bool loads(Node n) { return accesses(n, 3) && n->ndim == 0; }
+bool gates(Node n) {
+  return n->nsrc < 3 || (n->src(2)->dtype == DType::kBool && n->src(2)->ndim == 0);
+}
+bool stores(Node n) { return n->nsrc >= 3 && accesses(n, n->nsrc); }
+bool stores_value(Node n) { return n->src(2)->dtype == n->src(0)->dtype && n->src(2)->ndim == 0; }
+bool stores_in_loops(Node n) { return loops_from(n, 3); }
+bool folds(Node n) {
+  return n->nsrc >= 2 && n->narg == 1 && reduces(n->arg(0)) && loops_from(n, 1);
+}
+bool folds_value(Node n) { return same_dtype(n) && n->ndim == 0; }
+
 struct Check {
   Op op;
-  const char* holds;  // what the node must have or be
+  const char* holds;  // what the node must have
   bool (*test)(Node);
 };
 // clang-format off
 constexpr Check kChecks[] = {
-    {Op::kConst,      "one canonical word",                 [](Node n) { return n->narg == 1 && n->dtype != DType::kNone && convert_word(n->arg(0), n->dtype, n->dtype) == n->arg(0); }},
-    {Op::kBuffer,     "a dtype with storage",               [](Node n) { return dtype::bits(n->dtype) != 0; }},
-    {Op::kParam,      "a dtype and a slot",                 [](Node n) { return n->dtype != DType::kNone && n->narg == 1 && n->arg(0) >= 0; }},
-    {Op::kIota,       "one axis and a number's dtype",      [](Node n) { return n->ndim == 1 && n->dtype != DType::kNone; }},
-    {Op::kRange,      "an id and a size",                   [](Node n) { return scalar_index(n) && n->narg == 2 && n->arg(1) >= 0; }},
+    {Op::kConst,      "one canonical word",                 canonical},
+    {Op::kBuffer,     "a dtype with storage",               stored},
+    {Op::kParam,      "a dtype and a slot",                 numbered},
+    {Op::kIota,       "one axis and a number's dtype",      counts_up},
+    {Op::kRange,      "an id and a size",                   loops},
     {Op::kReshape,    "its source's dtype",                 same_dtype},
-    {Op::kReshape,    "as many elements as its source",     [](Node n) { return n->count() == n->src(0)->count(); }},
+    {Op::kReshape,    "as many elements as its source",     same_count},
     {Op::kExpand,     "its source's dtype",                 same_dtype},
     {Op::kExpand,     "its source's axes or repeated ones", grows_units},
     {Op::kPermute,    "its source's dtype",                 same_dtype},
     {Op::kPermute,    "each axis of its source once",       permutes},
-    {Op::kFlip,       "its source's shape and dtype",       [](Node n) { return same(n, 0) && n->narg == n->ndim; }},
+    {Op::kFlip,       "its source's shape and dtype",       flips},
     {Op::kSlice,      "its source's dtype",                 same_dtype},
     {Op::kSlice,      "elements inside its source",         slices},
     {Op::kPad,        "its source's dtype",                 same_dtype},
     {Op::kPad,        "its source's shape and the padding", pads},
     {Op::kWindow,     "its source's dtype",                 same_dtype},
-    {Op::kWindow,     "windows inside its source",          [](Node n) { return windows(n, n->src(0), n); }},
+    {Op::kWindow,     "windows inside its source",          windows_of_source},
     {Op::kUnwindow,   "its source's dtype",                 same_dtype},
     {Op::kUnwindow,   "room for the windows of its source", unwindows},
     {Op::kCat,        "its sources one after another",      concatenates},
-    {Op::kCast,       "its source's shape and a dtype",     [](Node n) { return n->dtype != DType::kNone && n->src(0)->dtype != DType::kNone && same_shape(n, n->src(0)); }},
-    {Op::kBitcast,    "a dtype of its source's size",       [](Node n) { return dtype::bits(n->dtype) == dtype::bits(n->src(0)->dtype) && dtype::bits(n->dtype) != 0 && same_shape(n, n->src(0)); }},
+    {Op::kCast,       "its source's shape and a dtype",     casts},
+    {Op::kBitcast,    "a dtype of its source's size",       same_bits},
     {Op::kReduce,     "its source's dtype",                 same_dtype},
     {Op::kReduce,     "size 1 along its axes",              reduces_axes},
-    {Op::kContiguous, "its source's shape and dtype",       [](Node n) { return same(n, 0); }},
-    {Op::kDetach,     "its source's shape and dtype",       [](Node n) { return same(n, 0); }},
-    {Op::kAssign,     "equal shapes and dtypes",            [](Node n) { return same(n, 0) && same(n, 1); }},
-    {Op::kAfter,      "its first source's shape and dtype", [](Node n) { return n->nsrc >= 1 && same(n, 0); }},
-    {Op::kCall,       "its body's shape and dtype",         [](Node n) { return n->nsrc >= 1 && n->narg >= 1 && same(n, 0); }},
-    {Op::kItem,       "a call and an index",                [](Node n) { return n->narg == 1 && n->arg(0) >= 0; }},
-    {Op::kLoad,       "a param, an index and a gate",       [](Node n) { return accesses(n, 3) && n->ndim == 0; }},
+    {Op::kContiguous, "its source's shape and dtype",       same_as_first},
+    {Op::kDetach,     "its source's shape and dtype",       same_as_first},
+    {Op::kAssign,     "equal shapes and dtypes",            same_as_both},
+    {Op::kAfter,      "its first source's shape and dtype", same_as_first},
+    {Op::kCall,       "its body's shape and dtype",         calls},
+    {Op::kLoad,       "a param, an index and a gate",       loads},
     {Op::kLoad,       "its param's dtype",                  same_dtype},
-    {Op::kLoad,       "a bool gate",                        [](Node n) { return n->nsrc < 3 || (n->src(2)->dtype == DType::kBool && n->src(2)->ndim == 0); }},
-    {Op::kStore,      "a param and an index",               [](Node n) { return n->nsrc >= 3 && accesses(n, n->nsrc); }},
-    {Op::kStore,      "a value of its param's dtype",       [](Node n) { return n->src(2)->dtype == n->src(0)->dtype && n->src(2)->ndim == 0; }},
-    {Op::kStore,      "ranges as its loops",                [](Node n) { return loops_from(n, 3); }},
-    {Op::kFold,       "a reduction over ranges",            [](Node n) { return n->nsrc >= 2 && n->narg == 1 && reduces(n->arg(0)) && loops_from(n, 1); }},
-    {Op::kFold,       "its value's dtype",                  [](Node n) { return same_dtype(n) && n->ndim == 0; }},
+    {Op::kLoad,       "a bool gate",                        gates},
+    {Op::kStore,      "a param and an index",               stores},
+    {Op::kStore,      "a value of its param's dtype",       stores_value},
+    {Op::kStore,      "ranges as its loops",                stores_in_loops},
+    {Op::kFold,       "a reduction over ranges",            folds},
+    {Op::kFold,       "its value's dtype",                  folds_value},
 };
 // clang-format on
 
