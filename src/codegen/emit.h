@@ -90,26 +90,37 @@ class Emitter {
     Text head, text;
     uint64_t serial = 0;
   };
+  // Values derived from a node, or from a value.
+  enum class Kind : uint32_t {
+    kOwn,
+    kIndex,
+    kBase,
+    kRaw,
+    kGateUniform,
+    kGateMask,
+    kSpread,
+    kMask,
+    kBits
+  };
   struct Key {
-    uint64_t node, copies;
-    uint32_t tag;
+    uint64_t id, copies;
+    Kind kind;
+    uint32_t detail = 0;
     bool operator==(const Key&) const = default;
   };
   struct KeyHash {
-    uint64_t operator()(const Key& k) const { return hash_mix(hash_mix(k.node, k.copies), k.tag); }
+    uint64_t operator()(const Key& k) const {
+      return hash_mix(hash_mix(k.id, k.copies), static_cast<uint64_t>(k.kind) << 32 | k.detail);
+    }
   };
   struct Entry {
     Value value;
     uint64_t serial;
   };
-  // Kinds of derived values that are remembered beside a node's own.
-  enum Tag : uint32_t {
-    kOwn = 0,
-    kIndex = 1,
-    kBase = 2,
-    kRaw = 3,
-    kSpread = 1 << 8,
-    kMask = 1 << 9
+  // What keeps a load from reading; ids are 0 where nothing does.
+  struct Gate {
+    Value uniform;  // for all lanes
+    Value mask;     // lane by lane
   };
 
   bool recall(const Key& key, Value* out) const;
@@ -124,9 +135,14 @@ class Emitter {
   Status load(Node node, bool raw);
   Status write_gather(Text& out, Node node, Value base, int inner, DType storage,
                       const Value* gate);
-  bool write_masked_load(Text& out, DType storage, int lanes, std::string_view address,
-                         std::string_view mask);
-  Status shuffled_load(bool* done, Node node, Value base, int inner, Value out);
+  bool loads_masked(DType storage, int n) const;
+  void write_builtin_type(Text& out, DType storage, int n);
+  Status mask_bits(Value* out, Value mask);
+  void write_masked_load(Text& out, DType storage, int n, std::string_view address, Value mask);
+  void write_whole(Text& out, DType storage, int n, std::string_view address);
+  Status write_shuffled(Text& out, Node node, Value base, int inner, Value loaded);
+  Status split_gate(Gate* out, Node gate);
+  Status load_stored(Value* out, Node node);
   Status alu(Node node);
   Status operand(Value* out, Node source, Node user);
   Status cast(Node node);
