@@ -1,0 +1,92 @@
+#include "nn/parameter.h"
+
+#include "device/device.h"
+#include "dtype/convert.h"
+#include "engine/engine.h"
+
+namespace aster::nn {
+
+Shared::~Shared() {
+  if (parameter_ == nullptr || --parameter_->references != 0) return;
+  Heap& heap = parameter_->cell->context->heap();
+  free_handle(parameter_->cell);
+  heap.destroy(parameter_);
+}
+
+Status Shared::take(Shared* out, engine::Lazy* cell, bool trained) {
+  scope_remove(cell);
+  Parameter* parameter = cell->context->heap().create<Parameter>();
+  if (parameter == nullptr) {
+    free_handle(cell);
+    return out_of_memory(sizeof(Parameter));
+  }
+  *parameter = {cell, 1, trained};
+  Shared made;
+  made.parameter_ = parameter;
+  *out = std::move(made);
+  return kOk;
+}
+
+Status Shared::make(Shared* out, engine::Engine& engine, Node node, bool trained) {
+  engine::Lazy* cell;
+  ASTER_TRY(engine::lazy_create(&cell, engine, node));
+  return take(out, cell, trained);
+}
+
+Status filled(Shared* out, engine::Engine& engine, DType dtype, Words shape, double value,
+              bool trained) {
+  size_t count = 1;
+  for (const Word dim : shape) {
+    if (!checked_mul(count, static_cast<size_t>(dim), &count) ||
+        count > static_cast<size_t>(PTRDIFF_MAX) / dtype::size(dtype)) {
+      return ASTER_FAIL(kRANGE, "a parameter of shape %s", uop::brief_shape(shape).text);
+    }
+  }
+  buffer::Storage* storage;
+  ASTER_TRY(
+      buffer::storage_create(&storage, engine.context, count * dtype::size(dtype), device::kCpu));
+  char* data = static_cast<char*>(storage->data);
+  for (size_t i = 0; i < count; ++i) {
+    dtype::store_double(dtype, data + i * dtype::size(dtype), value);
+  }
+  const Node node = engine::buffer_node(engine, storage, 0, dtype, shape);
+  buffer::storage_release(storage);
+  return Shared::make(out, engine, node, trained);
+}
+
+Status realize(Heap& heap, std::span<engine::Lazy* const> cells) {
+  Vec<aster_ml_lazy> handles(heap);
+  Vec<aster_ml_lazy*> pointers(heap);
+  ASTER_TRY(handles.reserve(cells.size()));
+  for (engine::Lazy* cell : cells) {
+    if (cell == nullptr) continue;
+    ASTER_TRY(handles.push(aster_ml_lazy{cell}));
+    ASTER_TRY(pointers.push(&handles.back()));
+  }
+  return {aster_ml_lazy_realize(pointers.data(), pointers.size())};
+}
+
+Heap& Assignments::memory(engine::Engine& engine) { return engine.context.heap(); }
+
+Assignments::~Assignments() {
+  while (!done_.empty()) {
+    engine::set_node(*done_.back().cell, done_.back().before);
+    engine::graph_of(engine_).release(done_.back().before);
+    done_.pop();
+  }
+}
+
+void Assignments::keep() {
+  for (const Done& done : done_) engine::graph_of(engine_).release(done.before);
+  done_.clear();
+}
+
+Status Assignments::add(engine::Lazy& cell, Node value) {
+  if (value == nullptr) return last_failure();
+  const Node before = cell.node;
+  ASTER_TRY(done_.push(Done{&cell, before}));
+  engine::graph_of(engine_).retain(before);
+  return engine::assign(engine_, cell, value);
+}
+
+}  // namespace aster::nn

@@ -1,0 +1,474 @@
+// Safetensors files: eight bytes of header length (little-endian), a header in JSON that names
+// dtype, shape and place of every tensor, then their elements without gaps.
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "base/checked.h"
+#include "device/device.h"
+#include "engine/engine.h"
+#include "nn/json.h"
+#include "nn/layer.h"
+#include "nn/state.h"
+#include "runtime/cpu/file.h"
+
+namespace aster::nn {
+namespace {
+
+using runtime::cpu::Descriptor;
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr size_t kPrefix = 8;                  // the length of the header
+constexpr uint64_t kMostHeader = 100'000'000;  // as the format's own library has it
+constexpr size_t kPiece = size_t{1} << 20;     // written at a time
+
+struct FormatDType {
+  std::string_view name;
+  DType dtype;
+};
+constexpr FormatDType kDTypes[] = {
+#define SAFETENSORS(name, dtype) {name, DType::dtype},
+#include "nn/safetensors.def"
+#undef SAFETENSORS
+};
+
+// The name of a file in messages, its end if it is long.
+const char* brief_path(const char* path) {
+  const size_t size = std::strlen(path);
+  return size > 200 ? path + (size - 200) : path;
+}
+
+Status failed(const char* what, const char* path, int error) {
+  if (error == ENOENT || error == ENOTDIR) {
+    return ASTER_FAIL(kNOT_FOUND, "%s '%s': %s", what, brief_path(path),
+                      "no such file or directory");
+  }
+  return ASTER_FAIL(kIO, "%s '%s': error %d (%s)", what, brief_path(path), error,
+                    strerrordesc_np(error) == nullptr ? "unknown" : strerrordesc_np(error));
+}
+
+// ---- Reading ----
+
+// A file as memory, copied on write; unmapped by the storage that it is given to.
+struct Mapping {
+  char* data = nullptr;
+  size_t size = 0;
+  ~Mapping() {
+    if (data != nullptr) munmap(data, size);
+  }
+};
+
+void unmap(void*, void* data, size_t bytes) { munmap(data, bytes); }
+
+Status map_file(Mapping* out, const char* path) {
+  // Not to wait for the writer of a pipe.
+  const Descriptor file(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.valid()) return failed("opening", path, errno);
+  struct stat about;
+  if (fstat(file.get(), &about) != 0) return failed("reading", path, errno);
+  if (!S_ISREG(about.st_mode)) {
+    return ASTER_FAIL(kIO, "reading '%s': it is no regular file", brief_path(path));
+  }
+  const size_t size = static_cast<size_t>(about.st_size);
+  if (size < kPrefix) {
+    return ASTER_FAIL(kFORMAT, "'%s' of %zu bytes is no safetensors file", brief_path(path), size);
+  }
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.get(), 0);
+  if (data == MAP_FAILED) return failed("mapping", path, errno);
+  out->data = static_cast<char*>(data);
+  out->size = size;
+  return kOk;
+}
+
+// One tensor of the header.
+struct Described {
+  explicit Described(Memory& memory) : name(memory), shape(memory) {}
+  Text name;
+  DType dtype = DType::kNone;
+  Vec<Word> shape;
+  uint64_t begin = 0, end = 0;
+};
+
+class Header {
+ public:
+  Header(std::string_view text, Heap& heap, State& state)
+      : json_(text), heap_(heap), state_(state), tensors_(heap) {}
+
+  Status read() {
+    Text name(heap_), value(heap_);
+    bool more, notes = false;
+    ASTER_TRY(json_.open('{'));
+    for (;;) {
+      ASTER_TRY(json_.next(&more, '}'));
+      if (!more) break;
+      ASTER_TRY(json_.key(&name));
+      if (name.view() == "__metadata__") {
+        if (notes) return json_.fail("__metadata__ twice");
+        notes = true;
+        ASTER_TRY(read_metadata());
+      } else {
+        ASTER_TRY(read_tensor(name));
+      }
+    }
+    return json_.end();
+  }
+
+  // Tensors without gaps and overlaps, from the first byte after the header to the last. Names are
+  // told apart when the state is filled.
+  Status check(uint64_t bytes) {
+    Vec<const Described*> order(heap_);
+    for (const Described& tensor : tensors_) ASTER_TRY(order.push(&tensor));
+    std::sort(order.begin(), order.end(), [](const Described* a, const Described* b) {
+      return a->begin != b->begin ? a->begin < b->begin : a->end < b->end;
+    });
+    uint64_t at = 0;
+    for (const Described* tensor : order) {
+      if (tensor->begin != at) {
+        return ASTER_FAIL(kFORMAT, "tensor '%s' begins at byte %llu of the data, not %llu",
+                          text(tensor->name), wide(tensor->begin), wide(at));
+      }
+      ASTER_TRY(check_size(*tensor));
+      at = tensor->end;
+    }
+    if (at != bytes) {
+      return ASTER_FAIL(kFORMAT, "the tensors end at byte %llu of %llu", wide(at), wide(bytes));
+    }
+    return kOk;
+  }
+  Vec<Described>& tensors() { return tensors_; }
+
+  static const char* text(const Text& name) {
+    // Not terminated yet only if memory ran out.
+    const char* c_str = const_cast<Text&>(name).c_str();
+    return c_str == nullptr ? "" : c_str;
+  }
+
+ private:
+  static unsigned long long wide(uint64_t value) { return value; }
+
+  Status check_size(const Described& tensor) {
+    uint64_t bytes = dtype::size(tensor.dtype);
+    bool fits = tensor.shape.size() <= uop::Dims::kMost, zero = false;
+    for (const Word dim : tensor.shape) zero |= dim == 0;
+    for (const Word dim : tensor.shape) {
+      // The product counts without its zeros too: no dimension may overflow.
+      fits &= checked_mul(bytes, dim == 0 ? uint64_t{1} : static_cast<uint64_t>(dim), &bytes) &&
+              bytes <= static_cast<uint64_t>(PTRDIFF_MAX);
+    }
+    if (!fits) return ASTER_FAIL(kFORMAT, "the shape of tensor '%s' overflows", text(tensor.name));
+    if (zero) bytes = 0;
+    if (tensor.end < tensor.begin || tensor.end - tensor.begin != bytes) {
+      return ASTER_FAIL(kFORMAT, "tensor '%s' of %llu bytes lies from byte %llu to %llu",
+                        text(tensor.name), wide(bytes), wide(tensor.begin), wide(tensor.end));
+    }
+    return kOk;
+  }
+
+  Status read_metadata() {
+    Text key(heap_), value(heap_);
+    bool more;
+    ASTER_TRY(json_.open('{'));
+    for (;;) {
+      ASTER_TRY(json_.next(&more, '}'));
+      if (!more) return kOk;
+      ASTER_TRY(json_.key(&key));
+      ASTER_TRY(json_.string(&value));
+      if (state_.note(key.view()) != nullptr) return json_.fail("a key of __metadata__ twice");
+      ASTER_TRY(state_.set_note(key.view(), value.view().data(), value.view().size()));
+    }
+  }
+
+  Status read_dtype(Described& tensor) {
+    Text name(heap_);
+    ASTER_TRY(json_.string(&name));
+    for (const FormatDType& known : kDTypes) {
+      if (known.name != name.view()) continue;
+      tensor.dtype = known.dtype;
+      if (known.dtype != DType::kNone) return kOk;
+      return ASTER_FAIL(kUNSUPPORTED, "tensor '%s' of dtype %s", text(tensor.name), text(name));
+    }
+    return ASTER_FAIL(kFORMAT, "tensor '%s' of unknown dtype '%.40s'", text(tensor.name),
+                      text(name));
+  }
+
+  Status read_shape(Described& tensor) {
+    bool more;
+    ASTER_TRY(json_.open('['));
+    for (;;) {
+      ASTER_TRY(json_.next(&more, ']'));
+      if (!more) return kOk;
+      uint64_t dim;
+      ASTER_TRY(json_.integer(&dim));
+      if (dim > static_cast<uint64_t>(INT64_MAX)) return json_.fail("a dimension beyond 63 bits");
+      ASTER_TRY(tensor.shape.push(static_cast<Word>(dim)));
+    }
+  }
+
+  Status read_offsets(Described& tensor) {
+    bool more;
+    ASTER_TRY(json_.open('['));
+    for (uint64_t* offset : {&tensor.begin, &tensor.end}) {
+      ASTER_TRY(json_.next(&more, ']'));
+      if (!more) return json_.fail("less than two offsets");
+      ASTER_TRY(json_.integer(offset));
+    }
+    ASTER_TRY(json_.next(&more, ']'));
+    return more ? json_.fail("more than two offsets") : kOk;
+  }
+
+  Status read_tensor(const Text& name) {
+    constexpr std::string_view kFields[] = {"dtype", "shape", "data_offsets"};
+    using Read = Status (Header::*)(Described&);
+    constexpr Read kReads[] = {&Header::read_dtype, &Header::read_shape, &Header::read_offsets};
+    Described tensor(heap_);
+    tensor.name << name.view();
+    ASTER_TRY(tensor.name.status());
+    bool more, seen[3] = {};
+    Text field(heap_);
+    ASTER_TRY(json_.open('{'));
+    for (;;) {
+      ASTER_TRY(json_.next(&more, '}'));
+      if (!more) break;
+      ASTER_TRY(json_.key(&field));
+      const size_t which = static_cast<size_t>(
+          std::find(std::begin(kFields), std::end(kFields), field.view()) - std::begin(kFields));
+      if (which == 3) {
+        ASTER_TRY(json_.skip());  // fields of later versions
+        continue;
+      }
+      if (seen[which]) return json_.fail("a field twice");
+      seen[which] = true;
+      ASTER_TRY((this->*kReads[which])(tensor));
+    }
+    if (!seen[0] || !seen[1] || !seen[2]) {
+      return ASTER_FAIL(kFORMAT, "tensor '%s' has not all of dtype, shape and data_offsets",
+                        text(tensor.name));
+    }
+    return tensors_.push(std::move(tensor));
+  }
+
+  JsonReader json_;
+  Heap& heap_;
+  State& state_;
+  Vec<Described> tensors_;
+};
+
+// The tensor in the mapped file, or, not aligned, a copy of it.
+Status place(Shared* out, engine::Engine& engine, buffer::Storage* file, size_t offset,
+             const Described& tensor) {
+  const Words shape{tensor.shape.data(), tensor.shape.size()};
+  const size_t bytes = tensor.end - tensor.begin;
+  if (bytes != 0 && offset % dtype::size(tensor.dtype) == 0) {
+    return Shared::make(
+        out, engine,
+        engine::buffer_node(engine, file, static_cast<int64_t>(offset), tensor.dtype, shape),
+        false);
+  }
+  buffer::Storage* copy;
+  ASTER_TRY(buffer::storage_create(&copy, engine.context, bytes, device::kCpu));
+  if (bytes != 0) std::memcpy(copy->data, static_cast<char*>(file->data) + offset, bytes);
+  const Node node = engine::buffer_node(engine, copy, 0, tensor.dtype, shape);
+  buffer::storage_release(copy);
+  return Shared::make(out, engine, node, false);
+}
+
+Status read_into(State& state, const char* path) {
+  Context& context = *state.context;
+  engine::Engine* engine;
+  ASTER_TRY(engine::engine_of(&engine, context));
+  Mapping mapping;
+  ASTER_TRY(map_file(&mapping, path));
+  uint64_t length;
+  std::memcpy(&length, mapping.data, sizeof(length));
+  if (length > kMostHeader || length > mapping.size - kPrefix) {
+    return ASTER_FAIL(kFORMAT, "'%s': a header of %llu bytes in a file of %zu", brief_path(path),
+                      static_cast<unsigned long long>(length), mapping.size);
+  }
+  if (length == 0 || mapping.data[kPrefix] != '{') {
+    return ASTER_FAIL(kFORMAT, "'%s': the header does not begin with '{'", brief_path(path));
+  }
+  Header header({mapping.data + kPrefix, static_cast<size_t>(length)}, context.heap(), state);
+  ASTER_TRY(header.read());
+  const size_t data = kPrefix + static_cast<size_t>(length);
+  ASTER_TRY(header.check(mapping.size - data));
+  buffer::Storage* file;
+  ASTER_TRY(buffer::storage_wrap(&file, context, mapping.data, mapping.size, device::kCpu, true,
+                                 unmap, nullptr));
+  mapping.data = nullptr;
+  Status status;
+  for (const Described& tensor : header.tensors()) {
+    if (state.find(tensor.name.view()) != nullptr) {
+      status = ASTER_FAIL(kFORMAT, "two tensors '%s'", Header::text(tensor.name));
+    }
+    Shared parameter;
+    if (status.ok()) status = place(&parameter, *engine, file, data + tensor.begin, tensor);
+    if (status.ok()) status = state.set(tensor.name.view(), parameter);
+    if (!status.ok()) break;
+  }
+  buffer::storage_release(file);
+  return status;
+}
+
+// ---- Writing ----
+
+Status format_name(std::string_view* out, const State::Entry& entry) {
+  const DType dtype = entry.parameter.node()->dtype;
+  for (const FormatDType& known : kDTypes) {
+    *out = known.name;
+    if (known.dtype == dtype) return kOk;
+  }
+  return ASTER_FAIL(kUNSUPPORTED, "safetensors has no %s ('%s')", dtype::name(dtype),
+                    entry.name.view().data());
+}
+
+size_t bytes_of(const State::Entry* entry) {
+  const Node node = entry->parameter.node();
+  return static_cast<size_t>(node->count()) * dtype::size(node->dtype);
+}
+
+// The header lists the tensors in the state's order; their elements lie by size, the widest first,
+// so that all are aligned.
+Status write_header(Text& out, const State& state, const Vec<const State::Entry*>& order) {
+  Vec<size_t> offsets(out.memory());
+  ASTER_TRY(offsets.resize(state.entries.size(), 0));
+  size_t at = 0;
+  for (const State::Entry* entry : order) {
+    offsets[static_cast<size_t>(entry - state.entries.begin())] = at;
+    at += bytes_of(entry);
+  }
+  out << '{';
+  if (!state.metadata.empty()) {
+    out << "\"__metadata__\":{";
+    for (const State::Note& note : state.metadata) {
+      if (&note != state.metadata.begin()) out << ',';
+      write_json_string(out, note.key.view());
+      out << ':';
+      write_json_string(out, note.text.view());
+    }
+    out << '}';
+  }
+  for (size_t i = 0; i < state.entries.size(); ++i) {
+    const State::Entry& entry = state.entries[i];
+    std::string_view dtype;
+    ASTER_TRY(format_name(&dtype, entry));
+    if (out.view().size() != 1) out << ',';
+    write_json_string(out, entry.name.view());
+    out << ":{\"dtype\":\"" << dtype << "\",\"shape\":[";
+    const Words shape = entry.parameter.node()->shape();
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      if (axis != 0) out << ',';
+      out << shape[axis];
+    }
+    const uint64_t begin = offsets[i], end = begin + bytes_of(&entry);
+    out << "],\"data_offsets\":[" << begin << ',' << end << "]}";
+  }
+  out << '}';
+  while (out.status().ok() && out.view().size() % kPrefix != 0) out << ' ';
+  return out.status();
+}
+
+Status write_elements(int fd, const State::Entry& entry, Vec<uint8_t>& piece, const char* path) {
+  const Node node = entry.parameter.node();
+  buffer::Storage* storage = engine::storage_of(node);
+  const size_t begin = static_cast<size_t>(node->arg(2)), bytes = bytes_of(&entry);
+  for (size_t done = 0; done < bytes;) {
+    const size_t count = std::min(bytes - done, kPiece);
+    ASTER_TRY(buffer::copy({piece.data(), 0, buffer::kHost},
+                           {storage->data, begin + done, storage->device}, count));
+    if (!runtime::cpu::write_all(fd, {piece.data(), count})) return failed("writing", path, errno);
+    done += count;
+  }
+  return kOk;
+}
+
+Status write_contents(int fd, const State& state, const char* path) {
+  Heap& heap = state.context->heap();
+  Vec<const State::Entry*> order(heap);
+  for (const State::Entry& entry : state.entries) ASTER_TRY(order.push(&entry));
+  // By address among equals: the state's order.
+  std::sort(order.begin(), order.end(), [](const State::Entry* a, const State::Entry* b) {
+    const size_t x = dtype::size(a->parameter.node()->dtype);
+    const size_t y = dtype::size(b->parameter.node()->dtype);
+    return x != y ? x > y : a < b;
+  });
+  Text header(heap);
+  ASTER_TRY(write_header(header, state, order));
+  const uint64_t length = header.view().size();
+  if (length > kMostHeader) {
+    return ASTER_FAIL(kUNSUPPORTED, "a header of %zu bytes", header.view().size());
+  }
+  if (!runtime::cpu::write_all(fd, runtime::cpu::as_bytes(&length, sizeof(length))) ||
+      !runtime::cpu::write_all(fd, runtime::cpu::as_bytes(header.view().data(), length))) {
+    return failed("writing", path, errno);
+  }
+  Vec<uint8_t> piece(heap);
+  ASTER_TRY(piece.resize(kPiece));
+  for (const State::Entry* entry : order) ASTER_TRY(write_elements(fd, *entry, piece, path));
+  return fsync(fd) == 0 || errno == EINVAL ? kOk : failed("writing", path, errno);
+}
+
+// A file of its own in the same folder, which takes the place of path when it is whole.
+Status write_file(const State& state, const char* path) {
+  static std::atomic<uint32_t> counter{0};
+  Text temporary(state.context->heap());
+  temporary.format("%s.%d-%u.part", path, static_cast<int>(getpid()),
+                   static_cast<unsigned>(counter.fetch_add(1)));
+  const char* name = temporary.c_str();
+  if (name == nullptr) return temporary.status();
+  Status status;
+  {
+    const Descriptor file(open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666));
+    if (!file.valid()) return failed("creating", path, errno);
+    status = write_contents(file.get(), state, path);
+  }
+  if (status.ok() && rename(name, path) != 0) status = failed("replacing", path, errno);
+  if (!status.ok()) unlink(name);
+  return status;
+}
+
+}  // namespace
+}  // namespace aster::nn
+
+using namespace aster::nn;  // NOLINT: this file ends with the public functions
+using aster::kOk;
+using aster::Status;
+
+int32_t aster_ml_state_write(const aster_ml_state* state, const char* path) {
+  ASTER_API();
+  const State* impl = state_of(state);
+  if (impl == nullptr || path == nullptr) {
+    return ASTER_FAIL(kARGUMENT, "an empty state, or no path, is given");
+  }
+  const aster::ContextLock lock(impl->context);
+  ASTER_TRY(lock.status());
+  aster::engine::Engine* engine;
+  ASTER_TRY(aster::engine::engine_of(&engine, *impl->context));
+  if (engine->recording != nullptr) return ASTER_FAIL(kSTATE, "writing a state inside a capture");
+  ASTER_TRY(realize_state(*impl));
+  return write_file(*impl, path);
+}
+
+int32_t aster_ml_state_read(aster_ml_state* out, const aster_ml_context* context,
+                            const char* path) {
+  if (out != nullptr) out->impl = nullptr;
+  ASTER_ENTER(aster::tensor::context_of(context));
+  if (out == nullptr || path == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer is given");
+  State* state;
+  ASTER_TRY(create_state(&state, *aster::tensor::context_of(context)));
+  const Status status = read_into(*state, path);
+  if (status.ok()) {
+    out->impl = state;
+  } else {
+    aster::free_handle(state);
+  }
+  return status;
+}
