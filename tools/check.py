@@ -3,6 +3,7 @@
 
   tools/check.py             every check on every tracked or new file
   tools/check.py NAME ...    only these checks (tools/check.py --list names them)
+  tools/check.py --format    let clang-format rewrite what it finds wrong, check nothing
 
 A check is a function from (path, text) to (line, message) pairs; tests/tools shows each can fail.
 """
@@ -277,10 +278,17 @@ def check_format(paths):
             yield f"{first.split(': error')[0]}: not formatted (clang-format -i)"
 
 
+def rewrite(paths):
+    files = [p for p in paths if p.endswith(CODE) and p.startswith(OURS)]
+    return subprocess.run(["clang-format", "-i", *files], cwd=ROOT, check=False).returncode
+
+
 def main(arguments):
     if arguments == ["--list"]:
         print("\n".join(list(CHECKS) + ["format"]))
         return 0
+    if arguments == ["--format"]:
+        return rewrite(tree_files())
     unknown = [a for a in arguments if a not in CHECKS and a != "format"]
     if unknown:
         print(f"check: no such check: {unknown[0]}", file=sys.stderr)
