@@ -179,9 +179,13 @@ class Realize {
       ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
       for (Node node : nodes) {
         if (node->op == Op::kBuffer) ASTER_TRY(leaves_.push(node));
+        // A write below happens with what reads it: every other cell that names it must see that it is done.
+        if (node->op == Op::kAssign) ASTER_TRY(want(node));
       }
       ASTER_TRY(device_of(&device));
       leaves_.clear();
+      roots.clear();
+      for (const Want& w : wants_) ASTER_TRY(roots.push(w.root));
     }
     Executable* exe = nullptr;
     ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_, device::same_type(device, device::kReference)));
@@ -203,6 +207,17 @@ class Realize {
         if (storage_of(buffer)->read_only) return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
       }
       Storage* storage = nullptr;
+      const size_t number = outputs_.size();
+      if (exe.graph == nullptr && w.result == nullptr && exe.slots[exe.roots[number]].index != number) {
+        // Simplified to the same as an earlier root.
+        storage = outputs_[exe.slots[exe.roots[number]].index];
+        buffer::storage_retain(storage);
+        Status shared = outputs_.push(storage);
+        if (!shared.ok()) buffer::storage_release(storage);
+        ASTER_TRY(shared);
+        ASTER_TRY(results.push(storage->data));
+        continue;
+      }
       const size_t bytes = static_cast<size_t>(w.root->count()) * dtype::size(w.root->dtype);
       // The interpreter hands out the value of an Assign too; compiled code only writes its target.
       if (w.result == nullptr || exe.graph != nullptr) {
@@ -395,7 +410,12 @@ Status realize(Engine& engine, std::span<Lazy* const> cells) {
   Status status;
   {
     Realize work(engine);
-    status = work.run(cells);
+    Vec<Lazy*> all(engine.context.heap());
+    status = all.append(cells.data(), cells.size());
+    // State that a draw of random numbers has moved on is written with what is drawn.
+    Lazy* state = engine.recording != nullptr ? engine.random_state : nullptr;
+    if (status.ok() && state != nullptr && state->node->op == Op::kAssign) status = all.push(state);
+    if (status.ok()) status = work.run({all.data(), all.size()});
   }
   engine.graph.collect();
   return status;

@@ -63,6 +63,7 @@ class Engine {
   Lazy live;  // sentinel of the list of cells
   aster_ml_engine_counters counters = {};
   Recording* recording = nullptr;
+  Lazy* random_state = nullptr;  // the counter's cell, once a capture has drawn random numbers
   Map<uint64_t, Executable*> cache;
   Executable* last = nullptr;
   buffer::Storage* arena = nullptr;  // reused by every realize

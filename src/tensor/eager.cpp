@@ -35,10 +35,24 @@ Status storage_for(buffer::Storage** out, Context& context, const aster_ml_buffe
                               nullptr, nullptr);
 }
 
+// node itself, or a copy of it if it is no more than memory that exists.
+Node computed(Build& build, Node node) {
+  Graph& g = build.graph();
+  const Node plain = strong(g, node);
+  Node below = plain;
+  while (below != nullptr && below->op == uop::Op::kReshape) below = below->src(0);
+  if (below == nullptr || below->op != uop::Op::kBuffer) return plain;
+  buffer::Storage* storage;
+  const size_t bytes = static_cast<size_t>(plain->count()) * dtype::size(plain->dtype);
+  if (!buffer::storage_create(&storage, build.context(), bytes, device::kCpu).ok()) return nullptr;
+  const Node target = engine::buffer_node(build.engine(), storage, 0, plain->dtype, plain->shape());
+  buffer::storage_release(storage);
+  return g.assign(target, plain);
+}
+
 // Computes node into a tensor of its own.
 Status compute(aster_ml_tensor* out, Build& build, const aster_ml_context* context, Node node) {
-  Graph& g = build.graph();
-  Node plain = strong(g, node);
+  const Node plain = computed(build, node);
   if (plain == nullptr) return last_failure();
   aster_ml_lazy handle{};
   Build result(&handle, context);

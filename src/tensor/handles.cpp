@@ -5,7 +5,6 @@
 #include "dtype/convert.h"
 #include "engine/engine.h"
 #include "tensor/api.h"
-#include "tensor/random.h"
 
 namespace aster::tensor {
 namespace {
@@ -34,10 +33,7 @@ Status realize_cells(engine::Engine& engine, std::span<engine::Lazy* const> cell
     if (plain == nullptr) return last_failure();
     engine::set_node(*lazy, plain);
   }
-  Vec<engine::Lazy*> all(engine.context.heap());
-  ASTER_TRY(all.append(cells.data(), cells.size()));
-  if (engine::Lazy* counter = pending_counter(engine)) ASTER_TRY(all.push(counter));
-  return engine::realize(engine, {all.data(), all.size()});
+  return engine::realize(engine, cells);
 }
 
 // Realises one cell so that the host may read it.

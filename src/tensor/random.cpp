@@ -4,8 +4,6 @@
 // The counter is a uint64 in storage. Outside captures a draw takes its value on the host and gives
 // it to the graph as a small leaf of its own, so that what is realised first does not matter.
 // Inside a capture the draw assigns the counter in the graph: the program's replays carry it on.
-#include "tensor/random.h"
-
 #include <array>
 #include <bit>
 #include <numbers>
@@ -76,6 +74,7 @@ Status make_counter(Random& random, engine::Engine& engine) {
   if (random.counter != nullptr) return kOk;
   ASTER_TRY(engine::lazy_create(&random.counter, engine, counter_leaf(engine, random)));
   scope_remove(random.counter);
+  engine.random_state = random.counter;
   engine.context.release();
   return kOk;
 }
@@ -96,13 +95,16 @@ Status draw(Node* out, Random& random, engine::Engine& engine, int64_t words) {
     value_of(random) += static_cast<uint64_t>(words);
     return kOk;
   }
+  // One write of the counter however many draws: each reads the value that was there before all of
+  // them.
   ASTER_TRY(make_counter(random, engine));
-  const Node by = g.constant_int(DType::kUInt64, words, Dims(1, 1));
-  const Node next = g.alu(Op::kAdd, random.counter->node, by);
-  if (next == nullptr) return last_failure();
-  ASTER_TRY(engine::assign(engine, *random.counter, next));
-  *out = g.alu(Op::kSub, random.counter->node, by);
-  return *out == nullptr ? last_failure() : kOk;
+  const Node before = random.counter->node;
+  const Node leaf = counter_leaf(engine, random);
+  *out = before->op == Op::kAssign ? before->src(1) : leaf;
+  const Node next = g.alu(Op::kAdd, *out, g.constant_int(DType::kUInt64, words, Dims(1, 1)));
+  if (next == nullptr || leaf == nullptr) return last_failure();
+  engine::set_node(*random.counter, leaf);
+  return engine::assign(engine, *random.counter, next);
 }
 
 // count words, uint32. Each call of threefry gives two: the first half of the result, then the
@@ -262,13 +264,6 @@ Status request(Request* out, int32_t dtype, DType fallback, size_t ndim, const i
 }
 
 }  // namespace
-
-engine::Lazy* pending_counter(engine::Engine& engine) {
-  const Random* random = static_cast<Random*>(engine.context.state(Module::kTensor));
-  if (random == nullptr || random->counter == nullptr || engine.recording == nullptr)
-    return nullptr;
-  return random->counter->node->op == Op::kBuffer ? nullptr : random->counter;
-}
 
 }  // namespace aster::tensor
 
