@@ -94,11 +94,15 @@ Status Rangeify::run(Node sink) {
     storages_.clear();
     schedule_.slots.clear();
     schedule_.roots.clear();
+    schedule_.items.clear();
+    schedule_.operands.clear();
+    schedule_.words.clear();
     ASTER_TRY(analyse(sink));
     ASTER_TRY(choose());
     if (restart_) continue;
     ASTER_TRY(build());
-    return emit();
+    ASTER_TRY(emit());
+    if (!restart_) return kOk;
   }
   return ASTER_FAIL(kINTERNAL, "writes into storage that is read keep conflicting");
 }
@@ -432,7 +436,7 @@ Status Rangeify::target_base(uint32_t* param, Node* position, Node target, std::
 // A kernel that writes a Param must read it only where it writes; otherwise its value is computed elsewhere first.
 Status Rangeify::check_hazards(const Record& record) {
   const Op op = record.node->op;
-  if (op != Op::kParam && !is_effect(op)) return kOk;
+  if ((op != Op::kParam && !is_effect(op)) || (op == Op::kParam && record.realized)) return kOk;
   for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
     const Demand& demand = demands_[d];
     const Kernel& kernel = kernels_[demand.kernel];

@@ -99,6 +99,7 @@ class Rangeify {
   Status emit_library(Kernel& kernel);
   Status link();
   Status order(Vec<uint32_t>* out);
+  Status copy_overwritten();
   Status merge();
   bool mergeable(uint32_t into, uint32_t from);
   bool fits_beside(const Kernel& into, const Kernel& from) const;

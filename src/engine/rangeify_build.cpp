@@ -64,7 +64,8 @@ Status Rangeify::load(Node* out, const Record& record, const Demand& demand) {
   Kernel& kernel = kernels_[demand.kernel];
   uint32_t slot = record.slot;
   Node position = nullptr, param = nullptr;
-  if (record.node->op == Op::kParam || record.node->op == Op::kAssign || record.node->op == Op::kAfter) {
+  const bool copied = record.node->op == Op::kParam && record.realized && !demand.own;
+  if (!copied && (record.node->op == Op::kParam || record.node->op == Op::kAssign || record.node->op == Op::kAfter)) {
     uint32_t base = 0;
     ASTER_TRY(target_base(&base, &position, record.node, index_of(demand)));
     ASTER_TRY(param_slot(&slot, records_[base].node));
@@ -242,6 +243,22 @@ Status Rangeify::link() {
   return kOk;
 }
 
+// Something reads storage both as it was and as it is once assigned: what is overwritten is copied first, at the next
+// attempt.
+Status Rangeify::copy_overwritten() {
+  restart_ = true;
+  for (const Record& record : records_) {
+    if (record.node->op != Op::kParam) continue;
+    const uint32_t storage = aliases_[static_cast<size_t>(record.node->arg(0))];
+    for (const Kernel& kernel : kernels_) {
+      const Record& writer = records_[kernel.record];
+      if (writer.node->op != Op::kAssign || aliases_[schedule_.slots[writer.slot].index] != storage) continue;
+      ASTER_TRY(forced_.set(record.node, 1));
+    }
+  }
+  return kOk;
+}
+
 // Kernels in the order of the graph, each after all that it has to come after.
 Status Rangeify::order(Vec<uint32_t>* out) {
   struct Frame {
@@ -264,9 +281,7 @@ Status Rangeify::order(Vec<uint32_t>* out) {
         continue;
       }
       const uint32_t next = after[frame.next++];
-      if (state[next] == 1) {
-        return ASTER_FAIL(kSTATE, "a tensor reads storage both before and after it is assigned in one realize");
-      }
+      if (state[next] == 1) return copy_overwritten();
       if (state[next] == 2) continue;
       state[next] = 1;
       ASTER_TRY(stack.push(Frame{next, 0}));
@@ -281,7 +296,7 @@ Status Rangeify::emit() {
     Record& record = record_of(sink->src(i));
     if (!record.realized) return ASTER_FAIL(kINTERNAL, "root %u was not materialised", i);
     Slot& slot = schedule_.slots[record.slot];
-    if (slot.kind == SlotKind::kTemporary) {
+    if (slot.kind == SlotKind::kTemporary) {  // equal roots share the first one's memory
       slot.kind = SlotKind::kOutput;
       slot.index = i;
     }
@@ -317,6 +332,7 @@ Status Rangeify::emit() {
   ASTER_TRY(link());
   ASTER_TRY(merge());
   ASTER_TRY(order(&sequence));
+  if (restart_) return kOk;
   for (uint32_t k : sequence) {
     if (records_[kernels_[k].record].node->count() == 0) continue;
     ASTER_TRY(kernels_[k].library ? emit_library(kernels_[k]) : emit_kernel(kernels_[k]));

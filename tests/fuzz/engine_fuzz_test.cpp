@@ -1,0 +1,130 @@
+// The compiled engine against the interpreter, on random graphs: fusion, code generation and the memory plan.
+// ASTER_ML_FUZZ_SEED and ASTER_ML_FUZZ_ENGINE_CASES choose which and how many.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "device/device.h"
+#include "engine/engine.h"
+#include "fuzz/random_graph.h"
+
+namespace aster::fuzz {
+namespace {
+
+uint64_t number(const char* variable, uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+// A realised tensor that views storage is that storage: it follows what is assigned later, where the interpreter gives
+// what was read or assigned. What such roots come to is seen in the leaves' memory.
+bool is_view_of_storage(Node node) {
+  while ((uop::is_movement(node->op) && node->op != Op::kPad && node->op != Op::kUnwindow && node->op != Op::kCat) ||
+         node->op == Op::kAssign || node->op == Op::kAfter || node->op == Op::kDetach) {
+    node = node->src(0);
+  }
+  return node->op == Op::kBuffer;
+}
+
+// Runs cases in one context, one realize each.
+class EngineRunner {
+ public:
+  explicit EngineRunner(aster_ml_context_options options) {
+    options.struct_size = sizeof(options);
+    EXPECT_TRUE(Context::create(&context_, &options).ok());
+    bool outer = false;
+    EXPECT_TRUE(context_->enter(&outer).ok());
+    EXPECT_TRUE(engine::engine_of(&engine_, *context_).ok());
+  }
+  ~EngineRunner() {
+    context_->leave();
+    context_->release();
+  }
+  EngineRunner(const EngineRunner&) = delete;
+  EngineRunner& operator=(const EngineRunner&) = delete;
+
+  bool run(Case& c, Answer* answer) {
+    std::map<Node, Node> counterparts;
+    std::vector<engine::Lazy*> leaves, roots;
+    for (const Leaf& leaf : c.leaves) {
+      buffer::Storage* storage = nullptr;
+      if (!buffer::storage_create(&storage, *context_, leaf.bytes.size(), device::kCpu).ok()) return false;
+      if (!leaf.bytes.empty()) std::memcpy(storage->data, leaf.bytes.data(), leaf.bytes.size());
+      Node node = engine::buffer_node(*engine_, storage, 0, leaf.node->dtype, leaf.node->shape());
+      buffer::storage_release(storage);
+      counterparts[leaf.node] = node;
+      leaves.push_back(cell(node));
+    }
+    // What a leaf holds afterwards is read from its memory, whatever became of its cell.
+    std::vector<buffer::Storage*> memory;
+    for (engine::Lazy* leaf : leaves) memory.push_back(engine::storage_of(leaf->node));
+    for (Node root : copy_into(engine_->graph, c.roots, &counterparts)) roots.push_back(cell(root));
+    const Status status = engine::realize(*engine_, {roots.data(), roots.size()});
+    Answer start;
+    if (status.ok() && run_reference(c, &start)) {
+      for (size_t i = 0; i < roots.size(); ++i) {
+        if (is_view_of_storage(c.roots[i])) {
+          answer->roots.push_back(start.roots[i]);
+          continue;
+        }
+        engine::Lazy* root = roots[i];
+        const char* data = static_cast<const char*>(engine::storage_of(root->node)->data) + root->node->arg(2);
+        const size_t bytes = static_cast<size_t>(root->node->count()) * dtype::size(root->node->dtype);
+        Bytes read(bytes);
+        if (bytes != 0) std::memcpy(read.data(), data, bytes);
+        answer->roots.push_back(read);
+      }
+      for (size_t i = 0; i < leaves.size(); ++i) {
+        Bytes read(c.leaves[i].bytes.size());
+        if (!read.empty()) std::memcpy(read.data(), memory[i]->data, read.size());
+        answer->leaves.push_back(read);
+      }
+    } else {
+      aster_ml_error error{};
+      aster_ml_error_last(&error);
+      ADD_FAILURE() << "seed " << c.seed << ": " << error.message;
+    }
+    for (engine::Lazy* lazy : leaves) free_handle(lazy);
+    for (engine::Lazy* lazy : roots) free_handle(lazy);
+    return status.ok();
+  }
+
+ private:
+  engine::Lazy* cell(Node node) {
+    engine::Lazy* lazy = nullptr;
+    EXPECT_TRUE(engine::lazy_create(&lazy, *engine_, node).ok());
+    return lazy;
+  }
+  Context* context_ = nullptr;
+  engine::Engine* engine_ = nullptr;
+};
+
+void fuzz(aster_ml_context_options engine_options, uint64_t cases) {
+  EngineRunner runner(engine_options);
+  const uint64_t first = number("ASTER_ML_FUZZ_SEED", 1);
+  cases = number("ASTER_ML_FUZZ_ENGINE_CASES", cases);
+  for (uint64_t seed = first; seed < first + cases; ++seed) {
+    Options options;
+    options.operations = static_cast<int>(4 + seed % 29);
+    const std::string difference =
+        check(seed, options, run_reference, [&](Case& c, Answer* answer) { return runner.run(c, answer); });
+    ASSERT_TRUE(difference.empty()) << difference;
+  }
+}
+
+TEST(Fuzz, EngineAgreesWithInterpreter) {
+  aster_ml_context_options options{};
+  options.threads = 2;
+  fuzz(options, 60);
+}
+
+TEST(Fuzz, NarrowerVectorsAgreeWithInterpreter) {
+  aster_ml_context_options options{};
+  options.threads = 1;
+  options.vector_bytes = 32;
+  fuzz(options, 30);
+}
+
+}  // namespace
+}  // namespace aster::fuzz
