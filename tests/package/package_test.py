@@ -1,4 +1,4 @@
-"""Installs into a temporary prefix, moves it, and builds clients against it by pkg-config and CMake.
+"""Installs into a temporary prefix, moves it, and builds clients by pkg-config and CMake.
 
 package_test.py BUILD_FOLDER CMAKE CC CXX
 """
