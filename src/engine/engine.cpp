@@ -100,6 +100,42 @@ struct Want {
   Node result;  // the storage that an Assign writes; null: a new Buffer
 };
 
+// Memory of a device that the host does not address, copied to the host for a computation there and back.
+class HostCopies {
+ public:
+  explicit HostCopies(Engine& engine) : e_(engine), copies_(engine.context.heap()) {}
+  ~HostCopies() {
+    for (const auto& copy : copies_) buffer::storage_release(copy.value);
+  }
+  HostCopies(const HostCopies&) = delete;
+  HostCopies& operator=(const HostCopies&) = delete;
+
+  Status of(void** data, Storage* storage, int64_t offset) {
+    Storage* copy = copies_.get(storage, nullptr);
+    if (copy == nullptr) {
+      ASTER_TRY(buffer::storage_create(&copy, e_.context, storage->bytes, device::kCpu));
+      Status status = copies_.set(storage, copy);
+      if (!status.ok()) buffer::storage_release(copy);
+      ASTER_TRY(status);
+      ASTER_TRY(buffer::copy({copy->data, 0, buffer::kHost}, {storage->data, 0, storage->device}, storage->bytes));
+    }
+    *data = copy->data == nullptr ? nullptr : static_cast<char*>(copy->data) + offset;
+    return kOk;
+  }
+  Status write_back() {
+    for (const auto& copy : copies_) {
+      if (copy.key->read_only) continue;
+      ASTER_TRY(buffer::copy({copy.key->data, 0, copy.key->device}, {copy.value->data, 0, buffer::kHost},
+                             copy.key->bytes));
+    }
+    return kOk;
+  }
+
+ private:
+  Engine& e_;
+  Map<Storage*, Storage*> copies_;
+};
+
 class Realize {
  public:
   explicit Realize(Engine& engine)
@@ -163,8 +199,8 @@ class Realize {
       }
       *out = device;
     }
-    if (!device::is_host(*out)) {
-      return ASTER_FAIL(kUNSUPPORTED, "no runtime computes on %s", device::name(*out).text);
+    if (!device::is_host(*out) && e_.recording != nullptr) {
+      return ASTER_FAIL(kUNSUPPORTED, "capture of work on %s", device::name(*out).text);
     }
     return kOk;
   }
@@ -199,7 +235,13 @@ class Realize {
     Heap& heap = e_.context.heap();
     const double start = milliseconds();
     Vec<void*> params(heap), results(heap), pointers(heap);
-    for (Node leaf : leaves_) ASTER_TRY(params.push(memory_of(leaf)));
+    HostCopies copies(e_);
+    const bool away = !device::is_host(device);
+    for (Node leaf : leaves_) {
+      void* data = memory_of(leaf);
+      if (away) ASTER_TRY(copies.of(&data, storage_of(leaf), leaf->arg(2)));
+      ASTER_TRY(params.push(data));
+    }
     for (const Want& w : wants_) {
       if (w.result != nullptr) {
         Node buffer = w.result;
@@ -226,7 +268,9 @@ class Realize {
       Status pushed = outputs_.push(storage);
       if (!pushed.ok()) buffer::storage_release(storage);
       ASTER_TRY(pushed);
-      ASTER_TRY(results.push(storage != nullptr ? storage->data : nullptr));
+      void* data = storage != nullptr ? storage->data : nullptr;
+      if (away && storage != nullptr) ASTER_TRY(copies.of(&data, storage, 0));
+      ASTER_TRY(results.push(data));
     }
     ++e_.counters.realizes;
     if (exe.graph != nullptr) {
@@ -242,6 +286,7 @@ class Realize {
       launch(exe, pointers.data(), arena, e_.threads);
       if (many) pool::session_end();
     }
+    if (away) ASTER_TRY(copies.write_back());
     e_.counters.kernels_launched += exe.launches.size();
     e_.counters.last_kernels = exe.launches.size();
     e_.counters.run_ms += milliseconds() - start;

@@ -66,7 +66,7 @@ Node inside(Graph& g, Node x, int64_t size) {
 // x / stride where that is exact, and the condition that it is and lies in [0, size).
 Node strided(Graph& g, Node x, int64_t stride, int64_t size, Node* own) {
   if (stride > 1) {
-    Node exact = g.alu(Op::kCmpEq, sym::floormod(g, x, g.index(stride)), g.index(0));
+    Node exact = sym::eq(g, sym::floormod(g, x, g.index(stride)), g.index(0));
     *own = both(g, *own, exact);
     if (x->vmin < 0) *own = both(g, *own, sym::not_(g, sym::lt(g, x, g.index(0))));
     x = sym::floordiv(g, x, g.index(stride));
