@@ -347,6 +347,24 @@ Node conv(Builder& b) {
   return b.store(kC * kS * kS, b.at({{f, kS * kS}, {y, kS}, {x, 1}}), b.op(Op::kMax, sum, b.c(0)),
                  {f, y, x});
 }
+// The gradient of a padded 3x3 convolution's weights: images and pixels are folded.
+Node conv_weight(Builder& b) {
+  constexpr int64_t images = 64, channels = 32, side = 8;
+  Node f = b.range(0, channels), d = b.range(1, channels), ky = b.range(2, 3), kx = b.range(3, 3);
+  Node n = b.range(4, images), y = b.range(5, side), x = b.range(6, side);
+  Node iy = b.at({{y, 1}, {ky, 1}}, -1), ix = b.at({{x, 1}, {kx, 1}}, -1);
+  auto& g = b.graph;
+  const auto inside = [&](Node i) {
+    return uop::sym::and_(g, uop::sym::not_(g, uop::sym::lt(g, i, int64_t{0})),
+                          uop::sym::lt(g, i, side));
+  };
+  constexpr int64_t plane = side * side, image = channels * plane;
+  Node v = b.load(1, images * image, b.at({{n, image}, {d, plane}, {iy, side}, {ix, 1}}),
+                  uop::sym::and_(g, inside(iy), inside(ix)));
+  Node w = b.load(2, images * image, b.at({{n, image}, {f, plane}, {y, side}, {x, 1}}));
+  return b.store(channels * channels * 9, b.at({{f, channels * 9}, {d, 9}, {ky, 3}, {kx, 1}}),
+                 b.fold(Op::kAdd, b.op(Op::kMul, v, w), {n, y, x}), {f, d, ky, kx});
+}
 Node max_pool(Builder& b) {
   constexpr int64_t planes = 512, in = 113, out = 56;
   Node c = b.range(0, planes), y = b.range(1, out), x = b.range(2, out), ky = b.range(3, 3),
@@ -395,6 +413,8 @@ const std::pair<const char*, Work> kWorks[] = {
     {"conv_64_64_pad",
      {{262144, 262144, 36864}, conv<64, 64, true>, 2.0 * 64 * 64 * 9 * 4096, 0, nullptr}},
     {"conv_32_8_pad", {{2048, 2048, 9216}, conv<32, 8, true>, 2.0 * 32 * 32 * 9 * 64, 0, nullptr}},
+    {"conv_weight_32_8",
+     {{9216, 131072, 131072}, conv_weight, 2.0 * 32 * 32 * 9 * 64 * 64, 0, nullptr}},
     {"max_pool_3_2",
      {{512 * 56 * 56, 512 * 113 * 113},
       max_pool,
@@ -418,6 +438,22 @@ void run_emitted(benchmark::State& state, const Work& work, const std::string& c
   report(state, work);
 }
 
+// From the kernel's graph to its text.
+void run_render(benchmark::State& state, const Work& work) {
+  size_t size = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    Builder b;
+    Node kernel = work.build(b);
+    state.ResumeTiming();
+    codegen::Rendered rendered(process_heap());
+    if (!codegen::render(rendered, b.graph, kernel, target()).ok())
+      return state.SkipWithError("does not render");
+    size = rendered.text.view().size();
+  }
+  state.counters["bytes"] = static_cast<double>(size);
+}
+
 void run_hand(benchmark::State& state, const Work& work) {
   const std::vector<float*> params = memory(work.counts);
   work.hand(params.data());
@@ -438,6 +474,8 @@ int main(int argc, char** argv) {
       benchmark::RegisterBenchmark((n + "/hand").c_str(),
                                    [&w](benchmark::State& state) { run_hand(state, w); });
     }
+    benchmark::RegisterBenchmark((n + "/render").c_str(),
+                                 [&w](benchmark::State& state) { run_render(state, w); });
     for (const std::string compiler : {"gcc", "clang"}) {
       benchmark::RegisterBenchmark(
           (n + "/" + compiler).c_str(),

@@ -318,10 +318,12 @@ Status Emitter::store(Node node, bool stream) {
   if (v.truth && n > 1) ASTER_TRY(mask_as(&v, v, DType::kInt8));
   int inner = 0;
   ASTER_TRY(base_of(&base, node, &inner));
-  bool contiguous = n > 1 && kernel_.stride(node->src(1), vector_) == 1;
+  bool linear = true;
   for (const Term& term : kernel_.form(node->src(1)).terms) {
-    contiguous &= term.node->op == Op::kRange || !varies(term.node);
+    linear &= term.node->op == Op::kRange || !varies(term.node);
   }
+  const int64_t stride = n > 1 && linear ? kernel_.stride(node->src(1), vector_) : 0;
+  const bool contiguous = stride == 1;
   Text stored(memory_);
   if (v.truth) {
     stored << '(';
@@ -359,6 +361,12 @@ Status Emitter::store(Node node, bool stream) {
   Value whole;
   ASTER_TRY(fresh(&whole, storage, false, n, depth()));
   define(whole) << stored.view() << ";\n";
+  if (linear) {
+    text << "for (vi64x1 l = 0; l < " << n << "; ++l) (";
+    ASTER_TRY(write_address(text, node, base, inner, 0));
+    text << ")[l * " << stride << "] = " << whole << "[l];\n";
+    return text.status();
+  }
   for (int lane = 0; lane < n; ++lane) {
     text << "*(";
     ASTER_TRY(write_address(text, node, base, inner, lane));

@@ -17,7 +17,7 @@ constexpr int64_t kEnoughTasks = 128;   // more loops are not cut
 constexpr double kHeavy = 12;   // a body of so many operations needs no copies to keep the CPU busy
 constexpr int64_t kBlock = 64;  // rows of a block that is read across
 constexpr int64_t kUnroll = 8;  // longest range of a fold without a loop
-constexpr double kMostWritten = 400;  // operations in the body of such a fold
+constexpr double kMostWritten = 300;  // operations in the body of such a fold
 constexpr double kMaxPanelBytes = 1 << 20;
 
 int floor_power_of_two(int64_t x) {

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -306,8 +307,9 @@ class Suite {
     return cases_.back();
   }
 
-  // Renders, compiles and runs all cases, in several groupings of tasks, and compares.
-  void run() {
+  // Renders, compiles and runs all cases, in several groupings of tasks, and compares. Every width
+  // by one compiler, the widest by all; ASTER_ML_EXHAUSTIVE=1: all by all.
+  void run(int64_t cache_bytes = int64_t{32} << 20) {
     std::vector<std::vector<Param>> expected;
     for (Case& one : cases_) {
       std::vector<Param> params = one.params;
@@ -315,7 +317,8 @@ class Suite {
       expected.push_back(std::move(params));
     }
     for (int width : widths()) {
-      const Target target = target_of(width);
+      Target target = target_of(width);
+      target.cache_bytes = cache_bytes;
       std::vector<Rendered> kernels;
       std::vector<const Rendered*> all;
       std::map<std::string, bool> seen;
@@ -340,7 +343,10 @@ class Suite {
       text = std::string(prelude.view()) + text;
       std::vector<std::vector<Param>> previous;
       std::vector<std::unique_ptr<Library>> libraries;
+      const bool all_compilers =
+          width == widths().back() || std::getenv("ASTER_ML_EXHAUSTIVE") != nullptr;
       for (const std::string& compiler : compilers()) {
+        if (!all_compilers && !libraries.empty()) break;
         libraries.push_back(std::make_unique<Library>(compiler, text, width));
       }
       for (size_t l = 0; l < libraries.size(); ++l) {
@@ -352,11 +358,11 @@ class Suite {
           if (function == nullptr) continue;
           const std::string where =
               cases_[i].name + " (" + compiler + ", " + std::to_string(width) + ")";
-          results.push_back(call(cases_[i], function, {{0, kernels[i].tasks}}));
+          results.push_back(call(cases_[i], function, {{0, kernels[i].tasks}}, false));
           compare(where, results.back(), expected[i], cases_[i].tolerance);
           std::vector<std::pair<int64_t, int64_t>> each;
           for (int64_t t = kernels[i].tasks; t-- > 0;) each.push_back({t, t + 1});
-          same(where + " by single tasks", call(cases_[i], function, each), results.back());
+          same(where + " by single tasks", call(cases_[i], function, each, true), results.back());
           if (!previous.empty())
             same(where + " against the other compiler", results.back(), previous[i]);
         }
@@ -368,26 +374,33 @@ class Suite {
 
  private:
   static constexpr size_t kGuard = 64;
+  // Runs parts of the tasks on params that start on a cache line, or one element past one, with
+  // known bytes around.
   static std::vector<Param> call(const Case& one, Library::Function function,
-                                 const std::vector<std::pair<int64_t, int64_t>>& parts) {
+                                 const std::vector<std::pair<int64_t, int64_t>>& parts,
+                                 bool aligned) {
     std::vector<Param> params = one.params;
+    std::vector<std::vector<uint8_t>> memory;
     std::vector<void*> pointers;
-    for (Param& p : params) {
-      // Off by one element from any greater alignment, with known bytes behind.
-      const size_t size = p.dtype == DType::kNone ? 1 : dtype::size(p.dtype);
-      p.bytes.insert(p.bytes.begin(), size, 0xAB);
-      p.bytes.insert(p.bytes.end(), kGuard, 0xCD);
-      pointers.push_back(p.bytes.data() + size);
+    for (const Param& p : params) {
+      const size_t skip = aligned || p.dtype == DType::kNone ? 0 : dtype::size(p.dtype);
+      memory.emplace_back(p.bytes.size() + 4 * kGuard, uint8_t{0xAB});
+      const size_t line = reinterpret_cast<uintptr_t>(memory.back().data()) % kGuard;
+      uint8_t* at = memory.back().data() + (kGuard - line) + kGuard + skip;
+      if (!p.bytes.empty()) std::memcpy(at, p.bytes.data(), p.bytes.size());
+      pointers.push_back(at);
     }
     for (const auto& [begin, end] : parts) function(pointers.data(), begin, end);
-    for (Param& p : params) {
-      const size_t size = p.dtype == DType::kNone ? 1 : dtype::size(p.dtype);
-      for (size_t i = 0; i < kGuard; ++i) {
-        EXPECT_EQ(p.bytes[p.bytes.size() - 1 - i], 0xCD) << one.name << " writes past the end";
+    for (size_t i = 0; i < params.size(); ++i) {
+      uint8_t* at = static_cast<uint8_t*>(pointers[i]);
+      std::vector<uint8_t>& bytes = params[i].bytes;
+      if (!bytes.empty()) std::memcpy(bytes.data(), at, bytes.size());
+      std::memset(at, 0xAB, bytes.size());
+      for (uint8_t byte : memory[i]) {
+        if (byte == 0xAB) continue;
+        ADD_FAILURE() << one.name << " writes outside param " << i;
+        break;
       }
-      EXPECT_EQ(p.bytes[0], 0xAB) << one.name << " writes before the start";
-      p.bytes.resize(p.bytes.size() - kGuard);
-      p.bytes.erase(p.bytes.begin(), p.bytes.begin() + static_cast<std::ptrdiff_t>(size));
     }
     return params;
   }
