@@ -1,9 +1,10 @@
 /* The engine: capture and replay of steps, counters, caches.
  *
- * Realising a tensor schedules what it names into kernels, compiles those that are new, plans the memory and runs them.
- * Schedules are cached by the shape of the graph, not by its buffers: the same step on new data runs without scheduling.
- * Capturing a step records the schedules that its realize calls run; replaying the program runs them again on other inputs
- * without building a graph at all.
+ * Realising a tensor schedules what it names into kernels, compiles those that are new, plans the
+ * memory and runs them. Schedules are cached by the shape of the graph, not by its buffers: the
+ * same step on new data runs without scheduling. Capturing a step records the schedules that its
+ * realize calls run; replaying the program runs them again on other inputs without building a graph
+ * at all.
  */
 #ifndef ASTER_ML_ENGINE_H
 #define ASTER_ML_ENGINE_H
@@ -18,31 +19,33 @@ extern "C" {
 
 /* What the engine of a context has done so far. Times in milliseconds, sizes in bytes. */
 typedef struct aster_ml_engine_counters {
-  uint32_t struct_size;         /* in: sizeof(aster_ml_engine_counters) */
-  uint64_t realizes;            /* realize calls that had something to compute */
-  uint64_t schedule_hits;       /* of these: schedules found in the cache */
-  uint64_t schedule_misses;     /* and made anew */
-  uint64_t kernels_scheduled;   /* launches in the schedules made */
-  uint64_t kernels_compiled;    /* distinct kernels that the compiler was run for */
-  uint64_t kernels_cached;      /* distinct kernels found compiled, in memory or on disk */
-  uint64_t kernels_launched;    /* launches executed, replays included */
-  uint64_t last_kernels;        /* launches of the last realize */
-  uint64_t planned_bytes;       /* memory planned for temporaries of the schedules made */
-  double schedule_ms;           /* building, rewriting, fusing and planning */
-  double compile_ms;            /* rendering, compiling and loading */
-  double run_ms;                /* executing */
-  uint64_t interpreted;         /* realizes answered by the reference runtime */
+  uint32_t struct_size;       /* in: sizeof(aster_ml_engine_counters) */
+  uint64_t realizes;          /* realize calls that had something to compute */
+  uint64_t schedule_hits;     /* of these: schedules found in the cache */
+  uint64_t schedule_misses;   /* and made anew */
+  uint64_t kernels_scheduled; /* launches in the schedules made */
+  uint64_t kernels_compiled;  /* distinct kernels that the compiler was run for */
+  uint64_t kernels_cached;    /* distinct kernels found compiled, in memory or on disk */
+  uint64_t kernels_launched;  /* launches executed, replays included */
+  uint64_t last_kernels;      /* launches of the last realize */
+  uint64_t planned_bytes;     /* memory planned for temporaries of the schedules made */
+  double schedule_ms;         /* building, rewriting, fusing and planning */
+  double compile_ms;          /* rendering, compiling and loading */
+  double run_ms;              /* executing */
+  uint64_t interpreted;       /* realizes answered by the reference runtime */
 } aster_ml_engine_counters;
 
 /* Reads the counters; struct_size tells how many of them. Errors: ARGUMENT. */
-ASTER_ML_API int32_t aster_ml_engine_count(aster_ml_engine_counters *counters, const aster_ml_context *context);
+ASTER_ML_API int32_t aster_ml_engine_count(aster_ml_engine_counters *counters,
+                                           const aster_ml_context *context);
 
 /* Reclaims the nodes and memory that no handle reaches, and gives cached free memory back. */
 ASTER_ML_API int32_t aster_ml_engine_collect(const aster_ml_context *context);
 
 /* Writes how the last schedule looks, one line an item, as zero-terminated text cut to bytes.
  * Errors: NOT_FOUND (nothing was scheduled). */
-ASTER_ML_API int32_t aster_ml_engine_print_schedule(char *text, size_t bytes, const aster_ml_context *context);
+ASTER_ML_API int32_t aster_ml_engine_print_schedule(char *text, size_t bytes,
+                                                    const aster_ml_context *context);
 
 /* A recorded step. */
 typedef struct aster_ml_program {
@@ -54,29 +57,34 @@ typedef struct aster_ml_workspace {
   void *impl;
 } aster_ml_workspace;
 
-/* Starts recording. The inputs, realised here, are what replays may replace; everything else that the step reads or assigns
- * stays the memory that it is. Until the end realize executes as usual and records; reading data (view, copy_out) is STATE.
- * Errors: STATE (a capture is open), ARGUMENT (two inputs on one storage). */
-ASTER_ML_API int32_t aster_ml_engine_capture_begin(const aster_ml_context *context, aster_ml_lazy *const *inputs,
-                                                   size_t count);
+/* Starts recording. The inputs, realised here, are what replays may replace; everything else that
+ * the step reads or assigns stays the memory that it is. Until the end realize executes as usual
+ * and records; reading data (view, copy_out) is STATE. Errors: STATE (a capture is open), ARGUMENT
+ * (two inputs on one storage). */
+ASTER_ML_API int32_t aster_ml_engine_capture_begin(const aster_ml_context *context,
+                                                   aster_ml_lazy *const *inputs, size_t count);
 
-/* Ends recording. The outputs are realised here if they are not yet, and become the results of the program in this order.
- * On failure the capture is over as well. Errors: STATE (no capture is open). */
-ASTER_ML_API int32_t aster_ml_engine_capture_end(aster_ml_program *out, const aster_ml_context *context,
+/* Ends recording. The outputs are realised here if they are not yet, and become the results of the
+ * program in this order. On failure the capture is over as well. Errors: STATE (no capture is
+ * open). */
+ASTER_ML_API int32_t aster_ml_engine_capture_end(aster_ml_program *out,
+                                                 const aster_ml_context *context,
                                                  aster_ml_lazy *const *outputs, size_t count);
 
 /* Gives a capture up; what it ran stays done. */
 ASTER_ML_API int32_t aster_ml_engine_capture_cancel(const aster_ml_context *context);
 
-/* Runs a program on row-major inputs of the captured shapes and dtypes. A result is written to outputs[i] where that has
- * storage (row-major, captured shape and dtype), else outputs[i] becomes a descriptor that borrows the workspace's own
- * memory, valid until the next run in it; free such a descriptor as any. workspace may be null: the program's own, for
- * one thread at a time.
- * Errors: SHAPE, DTYPE, ARGUMENT (counts), STATE (the workspace, or captured state that the step writes, is in use).
- * Threads: any number at once, each with its own workspace, if the step assigns no captured state. */
-ASTER_ML_API int32_t aster_ml_program_run(const aster_ml_program *program, aster_ml_workspace *workspace,
-                                          const aster_ml_tensor *inputs, size_t input_count, aster_ml_tensor *outputs,
-                                          size_t output_count);
+/* Runs a program on row-major inputs of the captured shapes and dtypes. A result is written to
+ * outputs[i] where that has storage (row-major, captured shape and dtype), else outputs[i] becomes
+ * a descriptor that borrows the workspace's own memory, valid until the next run in it; free such a
+ * descriptor as any. workspace may be null: the program's own, for one thread at a time. Errors:
+ * SHAPE, DTYPE, ARGUMENT (counts), STATE (the workspace, or captured state that the step writes, is
+ * in use). Threads: any number at once, each with its own workspace, if the step assigns no
+ * captured state. */
+ASTER_ML_API int32_t aster_ml_program_run(const aster_ml_program *program,
+                                          aster_ml_workspace *workspace,
+                                          const aster_ml_tensor *inputs, size_t input_count,
+                                          aster_ml_tensor *outputs, size_t output_count);
 
 /* Launches of one run. 0 for an empty handle. */
 ASTER_ML_API size_t aster_ml_program_count_kernels(const aster_ml_program *program);
@@ -84,11 +92,13 @@ ASTER_ML_API size_t aster_ml_program_count_kernels(const aster_ml_program *progr
 /* Bytes that a workspace of this program takes. 0 for an empty handle. */
 ASTER_ML_API size_t aster_ml_program_count_bytes(const aster_ml_program *program);
 
-/* Gives the handle up; the code lives until its workspaces are freed. Threads: any, but not during a run of it. */
+/* Gives the handle up; the code lives until its workspaces are freed. Threads: any, but not during
+ * a run of it. */
 ASTER_ML_API int32_t aster_ml_program_free(aster_ml_program *program);
 
 /* Memory for runs beside others. */
-ASTER_ML_API int32_t aster_ml_workspace_init(aster_ml_workspace *out, const aster_ml_program *program);
+ASTER_ML_API int32_t aster_ml_workspace_init(aster_ml_workspace *out,
+                                             const aster_ml_program *program);
 
 /* Threads: any, but not during a run in it. */
 ASTER_ML_API int32_t aster_ml_workspace_free(aster_ml_workspace *workspace);

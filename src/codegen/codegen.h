@@ -1,17 +1,19 @@
-// From a kernel of index arithmetic to C text: simplify ranges, vectorise, tile, unroll, split for the pool, linearise,
-// render.
+// From a kernel of index arithmetic to C text: simplify ranges, vectorise, tile, unroll, split for
+// the pool, linearise, render.
 //
 // A kernel is a Sink of Stores over scalars:
-//   Store(param, index, value, r0, r1, ..)   for r0 { for r1 { .. param[index] = value } }, outermost range first
-//   Load(param, index [, gate])              element of a param; 0, and no access, where the gate is false
-//   Fold(value, r..; operation)              reduction of value over its ranges, in value's dtype
-//   Range(id, size)                          loop variable of dtype kWeakInt; index arithmetic is kWeakInt and bool
-//   Cast(kWeakInt -> dtype)                  an index used as a value
-// Params carry their slot, dtype and shape [elements]. Ranges of a kernel are numbered from 0, so equal kernels are equal
-// graphs. Stores of one kernel share their leading ranges where those are the same nodes. The ranges that a Fold's value
-// leaves free are a prefix of its store's ranges: it is computed once at that depth (a row's maximum, say), and loops
-// below read the result. Loads may read a param that a Store of the same kernel writes only at the same index and only
-// before the Store in the loop body. Params never overlap otherwise.
+//   Store(param, index, value, r0, r1, ..)   for r0 { for r1 { .. param[index] = value } },
+//   outermost range first Load(param, index [, gate])              element of a param; 0, and no
+//   access, where the gate is false Fold(value, r..; operation)              reduction of value
+//   over its ranges, in value's dtype Range(id, size)                          loop variable of
+//   dtype kWeakInt; index arithmetic is kWeakInt and bool Cast(kWeakInt -> dtype) an index used as
+//   a value
+// Params carry their slot, dtype and shape [elements]. Ranges of a kernel are numbered from 0, so
+// equal kernels are equal graphs. Stores of one kernel share their leading ranges where those are
+// the same nodes. The ranges that a Fold's value leaves free are a prefix of its store's ranges: it
+// is computed once at that depth (a row's maximum, say), and loops below read the result. Loads may
+// read a param that a Store of the same kernel writes only at the same index and only before the
+// Store in the loop body. Params never overlap otherwise.
 #pragma once
 
 #include "base/text.h"
@@ -29,21 +31,23 @@ struct Target {
   int64_t cache_bytes = int64_t{32} << 20;  // last-level cache
 };
 
-// Rendered kernels of one module: prelude (types and functions they use, each once) and a function each:
+// Rendered kernels of one module: prelude (types and functions they use, each once) and a function
+// each:
 //   void NAME(void *const *params, int64_t begin, int64_t end)
-// runs tasks [begin, end) of its outermost loop; tasks are independent, write disjoint memory and give the same bits
-// however they are grouped.
+// runs tasks [begin, end) of its outermost loop; tasks are independent, write disjoint memory and
+// give the same bits however they are grouped.
 struct Rendered {
   explicit Rendered(Memory& memory) : text(memory) {}
-  char name[64] = {};   // r_<hash>: of kernel and target
-  Text text;            // the function
+  char name[64] = {};  // r_<hash>: of kernel and target
+  Text text;           // the function
   int64_t tasks = 1;
   double task_flops = 0;  // estimates: operations and bytes of one task
   double task_bytes = 0;
   uint64_t functions[8] = {};  // prelude functions used, as the prelude numbers them
 };
 
-// Renders one kernel. graph: scratch graph that holds it, used for further nodes. Errors: UNSUPPORTED (a dtype), INTERNAL.
+// Renders one kernel. graph: scratch graph that holds it, used for further nodes. Errors:
+// UNSUPPORTED (a dtype), INTERNAL.
 Status render(Rendered& out, uop::Graph& graph, uop::Node kernel, const Target& target);
 
 // The prelude for some rendered kernels.

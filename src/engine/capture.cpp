@@ -1,4 +1,5 @@
-// Capture: what the realize calls of a step ran, flattened into launches on pointers that a replay patches in place.
+// Capture: what the realize calls of a step ran, flattened into launches on pointers that a replay
+// patches in place.
 #include <algorithm>
 #include <atomic>
 
@@ -61,9 +62,9 @@ struct Source {
 
 struct Result {
   Array array;
-  Where where;         // kResult: an array of the workspace that a caller's memory may stand for
-  uint32_t input;      // for kInput
-  int64_t offset;      // for kResult: into the workspace
+  Where where;     // kResult: an array of the workspace that a caller's memory may stand for
+  uint32_t input;  // for kInput
+  int64_t offset;  // for kResult: into the workspace
 };
 
 struct Patch {
@@ -84,8 +85,15 @@ struct Workspace : HandleObject {
 
 struct Program : HandleObject {
   explicit Program(Heap& heap)
-      : entries(heap), first_pointer(heap), sources(heap), inputs(heap), results(heap), dims(heap), kept(heap),
-        patches(heap), patch_start(heap) {}
+      : entries(heap),
+        first_pointer(heap),
+        sources(heap),
+        inputs(heap),
+        results(heap),
+        dims(heap),
+        kept(heap),
+        patches(heap),
+        patch_start(heap) {}
   Vec<Entry> entries;
   Vec<uint32_t> first_pointer;  // of each entry
   Vec<Source> sources;          // of every pointer
@@ -93,7 +101,7 @@ struct Program : HandleObject {
   Vec<Result> results;
   Vec<int64_t> dims;
   Vec<Storage*> kept;
-  Vec<Patch> patches;           // inputs' pointers, then results', in runs
+  Vec<Patch> patches;  // inputs' pointers, then results', in runs
   Vec<uint32_t> patch_start;
   int64_t bytes = 0;
   int threads = 1;
@@ -136,7 +144,8 @@ void free_program(HandleObject* object) {
 }
 
 Status fill_workspace(Workspace* workspace, Program& program) {
-  ASTER_TRY(buffer::storage_create(&workspace->memory, *program.context, static_cast<size_t>(program.bytes), 0));
+  ASTER_TRY(buffer::storage_create(&workspace->memory, *program.context,
+                                   static_cast<size_t>(program.bytes), 0));
   char* memory = static_cast<char*>(workspace->memory->data);
   for (const Source& source : program.sources) {
     const bool inside = source.where == Where::kWorkspace || source.where == Where::kResult;
@@ -145,7 +154,8 @@ Status fill_workspace(Workspace* workspace, Program& program) {
   ASTER_TRY(workspace->current.resize(program.patched(), nullptr));
   for (size_t i = 0; i < program.results.size(); ++i) {
     const Result& result = program.results[i];
-    if (result.where == Where::kResult) workspace->current[program.inputs.size() + i] = memory + result.offset;
+    if (result.where == Where::kResult)
+      workspace->current[program.inputs.size() + i] = memory + result.offset;
   }
   return kOk;
 }
@@ -154,7 +164,11 @@ Status fill_workspace(Workspace* workspace, Program& program) {
 class Builder {
  public:
   Builder(Engine& engine, Recording& recording, Program& program)
-      : e_(engine), r_(recording), p_(program), internal_(engine.context.heap()), results_(engine.context.heap()) {}
+      : e_(engine),
+        r_(recording),
+        p_(program),
+        internal_(engine.context.heap()),
+        results_(engine.context.heap()) {}
 
   Status run(std::span<Lazy* const> outputs) {
     ASTER_TRY(place_internal());
@@ -172,9 +186,11 @@ class Builder {
   }
 
  private:
-  // What a step makes itself lives in the workspace, after the arena of temporaries that the entries share.
+  // What a step makes itself lives in the workspace, after the arena of temporaries that the
+  // entries share.
   Status place_internal() {
-    for (const Entry& entry : r_.entries) p_.bytes = std::max(p_.bytes, aligned(entry.exe->arena_bytes));
+    for (const Entry& entry : r_.entries)
+      p_.bytes = std::max(p_.bytes, aligned(entry.exe->arena_bytes));
     for (Storage* storage : r_.outputs) {
       if (storage == nullptr) continue;
       ASTER_TRY(internal_.set(storage, p_.bytes));
@@ -188,14 +204,16 @@ class Builder {
     ASTER_TRY(p_.dims.append(r_.dims.data(), r_.dims.size()));
     for (Lazy* output : outputs) {
       const Node node = output->node;
-      Array array{storage_of(node), node->arg(2), node->dtype, static_cast<uint32_t>(p_.dims.size()), node->ndim};
+      Array array{storage_of(node), node->arg(2), node->dtype,
+                  static_cast<uint32_t>(p_.dims.size()), node->ndim};
       ASTER_TRY(p_.dims.append(node->shape().data(), node->ndim));
       Result result{array, Where::kFixed, 0, 0};
       if (const int64_t* at = internal_.find(array.storage)) {
         result.where = Where::kResult;
         result.offset = *at + array.offset;
-        const bool whole = array.offset == 0 && static_cast<size_t>(node->count()) * dtype::size(node->dtype) ==
-                                                    array.storage->bytes;
+        const bool whole =
+            array.offset == 0 &&
+            static_cast<size_t>(node->count()) * dtype::size(node->dtype) == array.storage->bytes;
         // The first result that is a whole storage may be redirected to the caller's memory.
         if (whole && !results_.contains(array.storage)) {
           ASTER_TRY(results_.set(array.storage, static_cast<uint32_t>(p_.results.size())));
@@ -225,7 +243,8 @@ class Builder {
     for (uint32_t i = 0; i < p_.inputs.size(); ++i) {
       if (p_.inputs[i].storage != storage) continue;
       if (written) {
-        return ASTER_FAIL(kARGUMENT, "the step assigns its input %u; capture it as state instead", i);
+        return ASTER_FAIL(kARGUMENT, "the step assigns its input %u; capture it as state instead",
+                          i);
       }
       source.where = Where::kInput;
       source.index = i;
@@ -262,7 +281,8 @@ class Builder {
         const Slot& slot = exe.slots[exe.operands[launch.first_operand + o]];
         if (slot.kind == SlotKind::kParam) {
           const Recording::Ref& ref = r_.params[entry.first_param + slot.index];
-          ASTER_TRY(push(ref.storage, ref.offset, is_target(exe, exe.operands[launch.first_operand + o])));
+          ASTER_TRY(push(ref.storage, ref.offset,
+                         is_target(exe, exe.operands[launch.first_operand + o])));
         } else if (slot.kind == SlotKind::kOutput) {
           ASTER_TRY(push(r_.outputs[entry.first_output + slot.index], 0, false));
         } else {
@@ -292,10 +312,12 @@ class Builder {
       ASTER_TRY(p_.patch_start.push(static_cast<uint32_t>(p_.patches.size())));
       for (uint32_t i = 0; i < p_.sources.size(); ++i) {
         const Source& source = p_.sources[i];
-        const bool match = input ? source.where == Where::kInput && source.index == which
-                                 : source.where == Where::kResult && source.index == which - p_.inputs.size();
+        const bool match =
+            input ? source.where == Where::kInput && source.index == which
+                  : source.where == Where::kResult && source.index == which - p_.inputs.size();
         if (!match) continue;
-        const int64_t offset = input ? source.offset : source.offset - p_.results[source.index].offset;
+        const int64_t offset =
+            input ? source.offset : source.offset - p_.results[source.index].offset;
         ASTER_TRY(p_.patches.push(Patch{i, offset}));
       }
     }
@@ -318,8 +340,8 @@ void redirect(const Program& program, Workspace& workspace, size_t which, void* 
   }
 }
 
-Status check_tensor(const Program& program, const Array& expected, const aster_ml_tensor& given, const char* what,
-                    size_t i) {
+Status check_tensor(const Program& program, const Array& expected, const aster_ml_tensor& given,
+                    const char* what, size_t i) {
   const uop::Words shape = program.shape(expected);
   if (given.dtype != static_cast<int32_t>(expected.dtype)) {
     return ASTER_FAIL(kDTYPE, "%s %zu has dtype code %d, captured with %s", what, i, given.dtype,
@@ -336,14 +358,17 @@ Status check_tensor(const Program& program, const Array& expected, const aster_m
   return kOk;
 }
 
-void* data_of(const aster_ml_tensor& tensor) { return static_cast<char*>(tensor.storage.data) + tensor.byte_offset; }
+void* data_of(const aster_ml_tensor& tensor) {
+  return static_cast<char*>(tensor.storage.data) + tensor.byte_offset;
+}
 
 // Memory of a result after a run.
 void* result_data(const Program& program, const Workspace& workspace, size_t i) {
   const Result& result = program.results[i];
   if (result.where == Where::kInput) {
     const Array& input = program.inputs[result.input];
-    return static_cast<char*>(workspace.current[result.input]) + (result.array.offset - input.offset);
+    return static_cast<char*>(workspace.current[result.input]) +
+           (result.array.offset - input.offset);
   }
   if (result.where == Where::kResult) return workspace.current[program.inputs.size() + i];
   if (result.where == Where::kWorkspace) {
@@ -351,7 +376,8 @@ void* result_data(const Program& program, const Workspace& workspace, size_t i) 
     for (size_t other = 0; other < program.results.size(); ++other) {
       if (program.results[other].where == Where::kResult &&
           program.results[other].array.storage == result.array.storage) {
-        return static_cast<char*>(workspace.current[program.inputs.size() + other]) + result.array.offset;
+        return static_cast<char*>(workspace.current[program.inputs.size() + other]) +
+               result.array.offset;
       }
     }
     return static_cast<char*>(workspace.memory->data) + result.offset;
@@ -376,7 +402,8 @@ Status execute(const Program& program, Workspace& workspace) {
 // Clears a flag at the end of a run.
 class Busy {
  public:
-  Busy(std::atomic<bool>& flag, bool wanted) : flag_(flag), held_(!wanted || !flag.exchange(true)), wanted_(wanted) {}
+  Busy(std::atomic<bool>& flag, bool wanted)
+      : flag_(flag), held_(!wanted || !flag.exchange(true)), wanted_(wanted) {}
   ~Busy() {
     if (wanted_ && held_) flag_.store(false);
   }
@@ -395,7 +422,8 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
   if (!memory.held()) return ASTER_FAIL(kSTATE, "the workspace is in use by another run");
   Busy state(program.busy, program.writes_state || program.interprets);
   if (!state.held()) return ASTER_FAIL(kSTATE, "another run writes the captured state");
-  for (size_t i = 0; i < inputs.size(); ++i) ASTER_TRY(check_tensor(program, program.inputs[i], inputs[i], "input", i));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    ASTER_TRY(check_tensor(program, program.inputs[i], inputs[i], "input", i));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].storage.data != nullptr) {
       ASTER_TRY(check_tensor(program, program.results[i].array, outputs[i], "output", i));
@@ -405,16 +433,17 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
   for (size_t i = 0; i < inputs.size(); ++i) redirect(program, workspace, i, data_of(inputs[i]));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (program.results[i].where != Where::kResult) continue;
-    redirect(program, workspace, program.inputs.size() + i,
-             outputs[i].storage.data != nullptr ? data_of(outputs[i]) : own + program.results[i].offset);
+    redirect(
+        program, workspace, program.inputs.size() + i,
+        outputs[i].storage.data != nullptr ? data_of(outputs[i]) : own + program.results[i].offset);
   }
   ASTER_TRY(execute(program, workspace));
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Array& array = program.results[i].array;
     void* data = result_data(program, workspace, i);
     if (outputs[i].storage.data == nullptr) {
-      ASTER_TRY(buffer::describe(&outputs[i], *program.context, data, array.dtype, array.storage->device,
-                                 program.shape(array)));
+      ASTER_TRY(buffer::describe(&outputs[i], *program.context, data, array.dtype,
+                                 array.storage->device, program.shape(array)));
     } else if (data != data_of(outputs[i])) {
       size_t bytes = dtype::size(array.dtype);
       for (int64_t dim : program.shape(array)) bytes *= static_cast<size_t>(dim);
@@ -435,7 +464,8 @@ void drop_recording(Engine& engine) {
   engine.context.heap().destroy(recording);
 }
 
-Status record(Recording& r, Executable& exe, std::span<const Node> leaves, std::span<Storage* const> outputs) {
+Status record(Recording& r, Executable& exe, std::span<const Node> leaves,
+              std::span<Storage* const> outputs) {
   const auto keep = [&](Storage* storage) -> Status {
     if (storage == nullptr) return kOk;
     ASTER_TRY(r.kept.push(storage));
@@ -469,7 +499,8 @@ Status capture_begin(Engine& engine, std::span<Lazy* const> inputs) {
       const Node node = inputs[i]->node;
       for (const Array& other : r->inputs) {
         if (other.storage == storage_of(node)) {
-          return ASTER_FAIL(kARGUMENT, "two inputs of a capture on one storage (the second is input %zu)", i);
+          return ASTER_FAIL(kARGUMENT,
+                            "two inputs of a capture on one storage (the second is input %zu)", i);
         }
       }
       ASTER_TRY(r->inputs.push(Array{storage_of(node), node->arg(2), node->dtype,
@@ -499,7 +530,8 @@ static Status build_program(Program** out, Engine& engine, std::span<Lazy* const
     status = Builder(engine, *engine.recording, *program).run(outputs);
     if (status.ok()) {
       program->own = heap.create<Workspace>(heap);
-      status = program->own != nullptr ? fill_workspace(program->own, *program) : out_of_memory(sizeof(Workspace));
+      status = program->own != nullptr ? fill_workspace(program->own, *program)
+                                       : out_of_memory(sizeof(Workspace));
     }
     if (!status.ok()) free_handle(program);
   }
@@ -518,12 +550,15 @@ using aster::engine::Workspace;
 
 namespace {
 
-Status cells_of(aster::Vec<Lazy*>* out, const Engine& engine, aster_ml_lazy* const* handles, size_t count) {
+Status cells_of(aster::Vec<Lazy*>* out, const Engine& engine, aster_ml_lazy* const* handles,
+                size_t count) {
   if (handles == nullptr && count != 0) return ASTER_FAIL(kARGUMENT, "null array of tensors");
   for (size_t i = 0; i < count; ++i) {
-    if (handles[i] == nullptr || handles[i]->impl == nullptr) return ASTER_FAIL(kARGUMENT, "tensor %zu is empty", i);
+    if (handles[i] == nullptr || handles[i]->impl == nullptr)
+      return ASTER_FAIL(kARGUMENT, "tensor %zu is empty", i);
     auto* lazy = static_cast<Lazy*>(handles[i]->impl);
-    if (lazy->engine != &engine) return ASTER_FAIL(kARGUMENT, "tensor %zu belongs to another context", i);
+    if (lazy->engine != &engine)
+      return ASTER_FAIL(kARGUMENT, "tensor %zu belongs to another context", i);
     ASTER_TRY(out->push(lazy));
   }
   return aster::kOk;
@@ -535,7 +570,8 @@ aster::Context* context_of(const aster_ml_context* context) {
 
 }  // namespace
 
-int32_t aster_ml_engine_capture_begin(const aster_ml_context* context, aster_ml_lazy* const* inputs, size_t count) {
+int32_t aster_ml_engine_capture_begin(const aster_ml_context* context, aster_ml_lazy* const* inputs,
+                                      size_t count) {
   ASTER_ENTER(context_of(context));
   Engine* engine = nullptr;
   ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
@@ -570,16 +606,19 @@ int32_t aster_ml_engine_capture_cancel(const aster_ml_context* context) {
 }
 
 int32_t aster_ml_program_run(const aster_ml_program* program, aster_ml_workspace* workspace,
-                             const aster_ml_tensor* inputs, size_t input_count, aster_ml_tensor* outputs,
-                             size_t output_count) {
+                             const aster_ml_tensor* inputs, size_t input_count,
+                             aster_ml_tensor* outputs, size_t output_count) {
   ASTER_API();
   if (program == nullptr || program->impl == nullptr) return ASTER_FAIL(kARGUMENT, "empty program");
   auto* p = static_cast<Program*>(program->impl);
-  auto* w = workspace != nullptr && workspace->impl != nullptr ? static_cast<Workspace*>(workspace->impl) : p->own;
-  if (w != p->own && w->program != p) return ASTER_FAIL(kARGUMENT, "the workspace is of another program");
+  auto* w = workspace != nullptr && workspace->impl != nullptr
+                ? static_cast<Workspace*>(workspace->impl)
+                : p->own;
+  if (w != p->own && w->program != p)
+    return ASTER_FAIL(kARGUMENT, "the workspace is of another program");
   if (input_count != p->inputs.size() || output_count != p->results.size()) {
-    return ASTER_FAIL(kARGUMENT, "%zu inputs and %zu outputs given, %zu and %zu captured", input_count, output_count,
-                      p->inputs.size(), p->results.size());
+    return ASTER_FAIL(kARGUMENT, "%zu inputs and %zu outputs given, %zu and %zu captured",
+                      input_count, output_count, p->inputs.size(), p->results.size());
   }
   if ((inputs == nullptr && input_count != 0) || (outputs == nullptr && output_count != 0)) {
     return ASTER_FAIL(kARGUMENT, "null array of tensors");
@@ -588,7 +627,9 @@ int32_t aster_ml_program_run(const aster_ml_program* program, aster_ml_workspace
 }
 
 size_t aster_ml_program_count_kernels(const aster_ml_program* program) {
-  return program == nullptr || program->impl == nullptr ? 0 : static_cast<Program*>(program->impl)->kernels;
+  return program == nullptr || program->impl == nullptr
+             ? 0
+             : static_cast<Program*>(program->impl)->kernels;
 }
 
 size_t aster_ml_program_count_bytes(const aster_ml_program* program) {

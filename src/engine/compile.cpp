@@ -17,7 +17,8 @@ using uop::Graph;
 using uop::Node;
 using uop::Nodes;
 
-// Schedules kept before the cache is emptied: a program that never repeats itself must not grow for ever.
+// Schedules kept before the cache is emptied: a program that never repeats itself must not grow for
+// ever.
 constexpr size_t kMostCached = 4096;
 // Results beyond this never stay in a last-level cache that others share.
 constexpr int64_t kMostCacheShare = int64_t{32} << 20;
@@ -48,12 +49,15 @@ codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels) {
   return target;
 }
 
-// "  0: r_1a2b..  64x16x8x8, sum 9  <- 3 operands" for people: loops of each result, sizes of the reductions.
+// "  0: r_1a2b..  64x16x8x8, sum 9  <- 3 operands" for people: loops of each result, sizes of the
+// reductions.
 Status describe(Text& out, Memory& memory, size_t number, const Item& item, const Launch& launch) {
-  out.format("%3zu: %-36s %4lld tasks  ", number, launch.name, static_cast<long long>(launch.tasks));
+  out.format("%3zu: %-36s %4lld tasks  ", number, launch.name,
+             static_cast<long long>(launch.tasks));
   if (item.kind == ItemKind::kLibrary) {
     out.format("%s <-", uop::brief_shape(item.kernel->shape()).text);
-    for (Node argument : item.kernel->src().subspan(1)) out.format(" %s", uop::brief_shape(argument->shape()).text);
+    for (Node argument : item.kernel->src().subspan(1))
+      out.format(" %s", uop::brief_shape(argument->shape()).text);
     out << '\n';
     return out.status();
   }
@@ -68,7 +72,8 @@ Status describe(Text& out, Memory& memory, size_t number, const Item& item, cons
   for (Node node : nodes) {
     if (node->op != uop::Op::kFold) continue;
     out.format(" %s", uop::info(static_cast<uop::Op>(node->arg(0))).name);
-    for (Node range : node->src().subspan(1)) out.format(" %lld", static_cast<long long>(range->arg(1)));
+    for (Node range : node->src().subspan(1))
+      out.format(" %lld", static_cast<long long>(range->arg(1)));
   }
   out.format("  (%zu nodes, %u operands)\n", nodes.size(), item.operand_count);
   return out.status();
@@ -161,7 +166,8 @@ Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leave
   const double compiling = milliseconds();
   Status status = compile_kernels(exe, scratch, schedule);
   counters.compile_ms += milliseconds() - compiling;
-  if (status.code == ASTER_ML_UNSUPPORTED) return keep_graph(exe, roots, leaves);  // no compiler here
+  if (status.code == ASTER_ML_UNSUPPORTED)
+    return keep_graph(exe, roots, leaves);  // no compiler here
   ASTER_TRY(status);
   counters.kernels_scheduled += schedule.items.size();
   counters.planned_bytes += static_cast<uint64_t>(schedule.arena_bytes);
@@ -207,15 +213,17 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
     Vec<KernelSource> sources(memory);
     for (const codegen::Rendered& one : rendered) {
       ASTER_TRY(all.push(&one));
-      ASTER_TRY(sources.push(KernelSource{one.name, one.text.view(),
-                                          {reinterpret_cast<const char*>(one.functions), sizeof(one.functions)}}));
+      ASTER_TRY(sources.push(
+          KernelSource{one.name,
+                       one.text.view(),
+                       {reinterpret_cast<const char*>(one.functions), sizeof(one.functions)}}));
     }
     Text prelude(memory);
     ASTER_TRY(codegen::render_prelude(prelude, {all.data(), all.size()}, target));
     ASTER_TRY(prelude.status());
     runtime::cpu::CompileStats stats;
-    ASTER_TRY(provider->load(prelude.view(), {sources.data(), sources.size()}, {functions.data(), functions.size()},
-                             &exe->kernels, &stats));
+    ASTER_TRY(provider->load(prelude.view(), {sources.data(), sources.size()},
+                             {functions.data(), functions.size()}, &exe->kernels, &stats));
     counters.kernels_compiled += static_cast<uint64_t>(stats.compiled);
     counters.kernels_cached += static_cast<uint64_t>(stats.cached + stats.reused);
   }
@@ -231,8 +239,9 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
       const codegen::Rendered& one = rendered[number];
       std::memcpy(&launch.function, &functions[number], sizeof(launch.function));
       launch.tasks = one.tasks;
-      launch.nanoseconds = static_cast<double>(one.tasks) *
-                           std::max(one.task_flops / kFlopsPerNanosecond, one.task_bytes / kBytesPerNanosecond);
+      launch.nanoseconds =
+          static_cast<double>(one.tasks) *
+          std::max(one.task_flops / kFlopsPerNanosecond, one.task_bytes / kBytesPerNanosecond);
       std::memcpy(launch.name, one.name, sizeof(launch.name));
       ASTER_TRY(exe->launches.push(launch));
     } else {
@@ -241,11 +250,13 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
       if (plan == nullptr) return out_of_memory(sizeof(library::Plan));
       Launch& kept = exe->launches.back();
       kept.plan = plan;
-      ASTER_TRY(library::prepare(plan, item.kernel, {schedule.words.data() + item.first_word, item.word_count}, threads));
+      ASTER_TRY(library::prepare(
+          plan, item.kernel, {schedule.words.data() + item.first_word, item.word_count}, threads));
       kept.tasks = plan->tasks;
       kept.nanoseconds = plan->flops * static_cast<double>(plan->tasks) / (4 * kFlopsPerNanosecond);
       std::snprintf(kept.name, sizeof(kept.name), "%s", library::name(*plan));
-      exe->scratch_stride = std::max(exe->scratch_stride, (plan->scratch_bytes + 63) & ~int64_t{63});
+      exe->scratch_stride =
+          std::max(exe->scratch_stride, (plan->scratch_bytes + 63) & ~int64_t{63});
     }
     ASTER_TRY(describe(exe->summary, memory, exe->launches.size() - 1, item, exe->launches.back()));
   }

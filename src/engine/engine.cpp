@@ -34,7 +34,8 @@ void destroy_lazy(HandleObject* object) {
   lazy->previous->next = lazy->next;
   lazy->next->previous = lazy->previous;
   engine.graph.release(lazy->node);
-  engine.context.heap().release(lazy->lent, lazy->lent_count * sizeof(ptrdiff_t), alignof(ptrdiff_t));
+  engine.context.heap().release(lazy->lent, lazy->lent_count * sizeof(ptrdiff_t),
+                                alignof(ptrdiff_t));
   // With the last handle nothing is left to collect for later: memory goes back at once.
   if (engine.live.next == &engine.live) engine.graph.collect();
   engine.context.heap().destroy(lazy);
@@ -52,7 +53,8 @@ Status strip_effects(Node* out, Graph& g, Node node) {
   Vec<Node> chain(g.memory());
   while (node->op != Op::kBuffer) {
     if (node->op != Op::kAssign && node->op != Op::kAfter) ASTER_TRY(chain.push(node));
-    if (node->nsrc == 0) return ASTER_FAIL(kARGUMENT, "assign to %s, which is no storage", uop::info(node->op).name);
+    if (node->nsrc == 0)
+      return ASTER_FAIL(kARGUMENT, "assign to %s, which is no storage", uop::info(node->op).name);
     node = node->src(0);
   }
   for (size_t i = chain.size(); i-- > 0;) {
@@ -63,29 +65,34 @@ Status strip_effects(Node* out, Graph& g, Node node) {
   return kOk;
 }
 
-// The Buffer that a chain of views comes down to and where its first element is, if the view is row-major there.
+// The Buffer that a chain of views comes down to and where its first element is, if the view is
+// row-major there.
 bool as_storage(Node* buffer, int64_t* offset, Graph& g, Node view) {
   namespace sym = uop::sym;
   if (view->op == Op::kBuffer) return *buffer = view, *offset = 0, true;
   Vec<Node> ranges(g.memory()), index(g.memory());
   for (size_t axis = 0; axis < view->ndim; ++axis) {
-    Node range = view->dim(axis) == 1 ? g.index(0) : g.range(static_cast<Word>(axis), view->dim(axis));
+    Node range =
+        view->dim(axis) == 1 ? g.index(0) : g.range(static_cast<Word>(axis), view->dim(axis));
     if (range == nullptr || !ranges.push(range).ok() || !index.push(range).ok()) return false;
   }
   Place place(g.memory());
   Node node = view;
   for (; node->op != Op::kBuffer; node = node->src(0)) {
-    const bool strides = node->op == Op::kReshape || node->op == Op::kSlice || node->op == Op::kPermute;
+    const bool strides =
+        node->op == Op::kReshape || node->op == Op::kSlice || node->op == Op::kPermute;
     Node own = nullptr;
     if (!strides || node->count() == 0) return false;
-    if (!source_place(&place, &own, g, node, 0, {index.data(), index.size()}, nullptr).ok()) return false;
+    if (!source_place(&place, &own, g, node, 0, {index.data(), index.size()}, nullptr).ok())
+      return false;
     index.clear();
     if (!index.append(place.index.data(), place.index.size()).ok()) return false;
   }
   Node position = linear_index(g, node->shape(), {index.data(), index.size()});
   Node plain = linear_index(g, view->shape(), {ranges.data(), ranges.size()});
   sym::Linear difference;
-  if (position == nullptr || plain == nullptr || !difference.add(position, 1) || !difference.add(plain, -1)) {
+  if (position == nullptr || plain == nullptr || !difference.add(position, 1) ||
+      !difference.add(plain, -1)) {
     return false;
   }
   if (difference.size() != 0) return false;
@@ -100,7 +107,8 @@ struct Want {
   Node result;  // the storage that an Assign writes; null: a new Buffer
 };
 
-// Memory of a device that the host does not address, copied to the host for a computation there and back.
+// Memory of a device that the host does not address, copied to the host for a computation there and
+// back.
 class HostCopies {
  public:
   explicit HostCopies(Engine& engine) : e_(engine), copies_(engine.context.heap()) {}
@@ -117,7 +125,8 @@ class HostCopies {
       Status status = copies_.set(storage, copy);
       if (!status.ok()) buffer::storage_release(copy);
       ASTER_TRY(status);
-      ASTER_TRY(buffer::copy({copy->data, 0, buffer::kHost}, {storage->data, 0, storage->device}, storage->bytes));
+      ASTER_TRY(buffer::copy({copy->data, 0, buffer::kHost}, {storage->data, 0, storage->device},
+                             storage->bytes));
     }
     *data = copy->data == nullptr ? nullptr : static_cast<char*>(copy->data) + offset;
     return kOk;
@@ -125,8 +134,8 @@ class HostCopies {
   Status write_back() {
     for (const auto& copy : copies_) {
       if (copy.key->read_only) continue;
-      ASTER_TRY(buffer::copy({copy.key->data, 0, copy.key->device}, {copy.value->data, 0, buffer::kHost},
-                             copy.key->bytes));
+      ASTER_TRY(buffer::copy({copy.key->data, 0, copy.key->device},
+                             {copy.value->data, 0, buffer::kHost}, copy.key->bytes));
     }
     return kOk;
   }
@@ -139,8 +148,12 @@ class HostCopies {
 class Realize {
  public:
   explicit Realize(Engine& engine)
-      : e_(engine), g_(engine.graph), wants_(engine.context.heap()), leaves_(engine.context.heap()),
-        outputs_(engine.context.heap()), map_(engine.context.heap()) {}
+      : e_(engine),
+        g_(engine.graph),
+        wants_(engine.context.heap()),
+        leaves_(engine.context.heap()),
+        outputs_(engine.context.heap()),
+        map_(engine.context.heap()) {}
   ~Realize() {
     for (Storage* storage : outputs_) buffer::storage_release(storage);
   }
@@ -162,7 +175,8 @@ class Realize {
   // Below reshapes: what is computed and may be looked at in any shape.
   Node base(Node node) {
     node = strong(node);
-    while (node != nullptr && (node->op == Op::kReshape || node->op == Op::kDetach)) node = node->src(0);
+    while (node != nullptr && (node->op == Op::kReshape || node->op == Op::kDetach))
+      node = node->src(0);
     return node;
   }
   Status add(Node root, Node result) {
@@ -195,7 +209,8 @@ class Realize {
     for (size_t i = 0; i < leaves_.size(); ++i) {
       const int32_t device = static_cast<int32_t>(leaves_[i]->arg(1));
       if (i != 0 && device != *out) {
-        return ASTER_FAIL(kDEVICE, "operands on %s and %s", device::name(*out).text, device::name(device).text);
+        return ASTER_FAIL(kDEVICE, "operands on %s and %s", device::name(*out).text,
+                          device::name(device).text);
       }
       *out = device;
     }
@@ -215,7 +230,8 @@ class Realize {
       ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
       for (Node node : nodes) {
         if (node->op == Op::kBuffer) ASTER_TRY(leaves_.push(node));
-        // A write below happens with what reads it: every other cell that names it must see that it is done.
+        // A write below happens with what reads it: every other cell that names it must see that it
+        // is done.
         if (node->op == Op::kAssign) ASTER_TRY(want(node));
       }
       ASTER_TRY(device_of(&device));
@@ -224,7 +240,8 @@ class Realize {
       for (const Want& w : wants_) ASTER_TRY(roots.push(w.root));
     }
     Executable* exe = nullptr;
-    ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_, device::same_type(device, device::kReference)));
+    ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_,
+                            device::same_type(device, device::kReference)));
     Status status = execute(*exe, device);
     if (e_.last != nullptr) e_.last->release();
     e_.last = exe;  // for print_schedule
@@ -246,11 +263,13 @@ class Realize {
       if (w.result != nullptr) {
         Node buffer = w.result;
         while (buffer->op != Op::kBuffer) buffer = buffer->src(0);
-        if (storage_of(buffer)->read_only) return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
+        if (storage_of(buffer)->read_only)
+          return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
       }
       Storage* storage = nullptr;
       const size_t number = outputs_.size();
-      if (exe.graph == nullptr && w.result == nullptr && exe.slots[exe.roots[number]].index != number) {
+      if (exe.graph == nullptr && w.result == nullptr &&
+          exe.slots[exe.roots[number]].index != number) {
         // Simplified to the same as an earlier root.
         storage = outputs_[exe.slots[exe.roots[number]].index];
         buffer::storage_retain(storage);
@@ -291,7 +310,8 @@ class Realize {
     e_.counters.last_kernels = exe.launches.size();
     e_.counters.run_ms += milliseconds() - start;
     if (e_.recording != nullptr) {
-      ASTER_TRY(record(*e_.recording, exe, {leaves_.data(), leaves_.size()}, {outputs_.data(), outputs_.size()}));
+      ASTER_TRY(record(*e_.recording, exe, {leaves_.data(), leaves_.size()},
+                       {outputs_.data(), outputs_.size()}));
     }
     return kOk;
   }
@@ -315,7 +335,8 @@ class Realize {
     if (node->op == Op::kBuffer) return kOk;
     Node buffer = nullptr, view = base(node);
     ASTER_TRY(need(view));
-    if (view->op == Op::kAssign || view->op == Op::kAfter) ASTER_TRY(strip_effects(&view, g_, view));
+    if (view->op == Op::kAssign || view->op == Op::kAfter)
+      ASTER_TRY(strip_effects(&view, g_, view));
     if (const Node* done = map_.find(view)) view = *done;
     int64_t offset = 0;
     if (!as_storage(&buffer, &offset, g_, view)) {
@@ -323,7 +344,8 @@ class Realize {
       if (view->op != Op::kBuffer) return copy_view(cell, view);
       return ASTER_FAIL(kINTERNAL, "%s was not realised", uop::info(view->op).name);
     }
-    Node made = buffer_node(e_, storage_of(buffer), buffer->arg(2) + offset, view->dtype, node->shape());
+    Node made =
+        buffer_node(e_, storage_of(buffer), buffer->arg(2) + offset, view->dtype, node->shape());
     ASTER_TRY(need(made));
     set_node(cell, made);
     return kOk;
@@ -410,8 +432,9 @@ Status engine_of(Engine** out, Context& context) {
     return kOk;
   }
   ASTER_TRY(Engine::create(out, context));
-  context.set_state(Module::kEngine, *out,
-                    [](Context& owner, void* state) { owner.heap().destroy(static_cast<Engine*>(state)); });
+  context.set_state(Module::kEngine, *out, [](Context& owner, void* state) {
+    owner.heap().destroy(static_cast<Engine*>(state));
+  });
   return kOk;
 }
 
@@ -439,17 +462,21 @@ void set_node(Lazy& lazy, Node node) {
   lazy.node = node;
 }
 
-Node buffer_node(Engine& engine, Storage* storage, int64_t byte_offset, DType dtype, uop::Words shape) {
+Node buffer_node(Engine& engine, Storage* storage, int64_t byte_offset, DType dtype,
+                 uop::Words shape) {
   const uint64_t before = engine.graph.nodes_made();
-  Node node = engine.graph.make(Op::kBuffer, dtype, {},
-                                std::array<Word, 3>{static_cast<Word>(reinterpret_cast<intptr_t>(storage)),
-                                                    storage->device, byte_offset},
-                                shape);
+  Node node =
+      engine.graph.make(Op::kBuffer, dtype, {},
+                        std::array<Word, 3>{static_cast<Word>(reinterpret_cast<intptr_t>(storage)),
+                                            storage->device, byte_offset},
+                        shape);
   if (node != nullptr && engine.graph.nodes_made() != before) buffer::storage_retain(storage);
   return node;
 }
 
-Storage* storage_of(Node node) { return reinterpret_cast<Storage*>(static_cast<intptr_t>(node->arg(0))); }
+Storage* storage_of(Node node) {
+  return reinterpret_cast<Storage*>(static_cast<intptr_t>(node->arg(0)));
+}
 
 Status realize(Engine& engine, std::span<Lazy* const> cells) {
   Status status;

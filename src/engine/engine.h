@@ -26,7 +26,13 @@ struct Launch {
 class Executable {
  public:
   explicit Executable(Heap& heap)
-      : heap_(heap), key(heap), slots(heap), operands(heap), launches(heap), roots(heap), summary(heap) {}
+      : heap_(heap),
+        key(heap),
+        slots(heap),
+        operands(heap),
+        launches(heap),
+        roots(heap),
+        summary(heap) {}
   void retain() { ++references_; }
   void release();
 
@@ -36,8 +42,8 @@ class Executable {
   Vec<uint32_t> operands;
   Vec<Launch> launches;
   Vec<uint32_t> roots;
-  Text summary;  // a line an item
-  int64_t arena_bytes = 0;    // temporaries, then scratch of library calls
+  Text summary;             // a line an item
+  int64_t arena_bytes = 0;  // temporaries, then scratch of library calls
   int64_t scratch_offset = 0;
   int64_t scratch_stride = 0;  // a thread
   runtime::cpu::KernelSet* kernels = nullptr;
@@ -69,7 +75,8 @@ class Engine {
   buffer::Storage* arena = nullptr;  // reused by every realize
   int threads;
 
-  // The executable of a graph: cached, or made. leaves are the Buffers below roots, in the key's order.
+  // The executable of a graph: cached, or made. leaves are the Buffers below roots, in the key's
+  // order.
   Status executable(Executable** out, uop::Nodes roots, Vec<uop::Node>* leaves, bool interpret);
   Status arena_for(char** out, int64_t bytes);
 
@@ -77,13 +84,15 @@ class Engine {
   friend ::aster::Memory;
   Engine(Context& owner, uop::Graph& nodes);
   ~Engine();
-  Status compile(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves, bool interpret);
+  Status compile(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves,
+                 bool interpret);
   Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule);
   Status keep_graph(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves);
 };
 
 // Fills the pointers that an executable's launches read: one an operand.
-void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs, char* arena);
+void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs,
+          char* arena);
 // Runs every launch. Never fails.
 void launch(const Executable& exe, void* const* pointers, char* arena, int threads);
 // The same through the reference interpreter.

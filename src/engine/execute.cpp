@@ -33,7 +33,8 @@ void run_part(void* self, int64_t part) {
 
 }  // namespace
 
-void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs, char* arena) {
+void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs,
+          char* arena) {
   for (size_t i = 0; i < exe.operands.size(); ++i) {
     const Slot& slot = exe.slots[exe.operands[i]];
     pointers[i] = slot.kind == SlotKind::kParam    ? params[slot.index]
@@ -56,7 +57,8 @@ void launch(const Executable& exe, void* const* pointers, char* arena, int threa
     }
     Part part{&item, params, scratch, exe.scratch_stride, 0};
     // Library calls keep scratch memory a part, so there they are as many as threads.
-    part.parts = std::min<int64_t>(item.tasks, item.plan != nullptr ? threads : threads * kPartsPerThread);
+    part.parts =
+        std::min<int64_t>(item.tasks, item.plan != nullptr ? threads : threads * kPartsPerThread);
     pool::run(threads, part.parts, run_part, &part);
   }
 }

@@ -27,8 +27,8 @@ Status unflatten(Vec<Node>* out, Graph& g, Node position, Words dims) {
   return kOk;
 }
 
-// Dims of both shapes are matched in the smallest groups of equal product, so that what reshape leaves alone needs no
-// division.
+// Dims of both shapes are matched in the smallest groups of equal product, so that what reshape
+// leaves alone needs no division.
 Status reshape_place(Vec<Node>* out, Graph& g, Words to, Words from, std::span<const Node> at) {
   size_t i = 0, j = 0;  // to is the shape of `at`; from that of the source
   while (i < to.size() || j < from.size()) {
@@ -88,8 +88,8 @@ Node linear_index(Graph& g, Words shape, std::span<const Node> index) {
   return out;
 }
 
-Status source_place(Place* out, Node* own, Graph& g, Node node, size_t source, std::span<const Node> at,
-                    Node gate) {
+Status source_place(Place* out, Node* own, Graph& g, Node node, size_t source,
+                    std::span<const Node> at, Node gate) {
   out->index.clear();
   *own = nullptr;
   const Node x = node->src(source);
@@ -99,7 +99,9 @@ Status source_place(Place* out, Node* own, Graph& g, Node node, size_t source, s
     return out->index.push(index);
   };
   switch (node->op) {
-    case Op::kReshape: ASTER_TRY(reshape_place(&out->index, g, node->shape(), x->shape(), at)); break;
+    case Op::kReshape:
+      ASTER_TRY(reshape_place(&out->index, g, node->shape(), x->shape(), at));
+      break;
     case Op::kPermute:
       ASTER_TRY(out->index.resize(x->ndim, nullptr));
       for (size_t i = 0; i < x->ndim; ++i) out->index[static_cast<size_t>(arg(i))] = at[i];
@@ -111,13 +113,15 @@ Status source_place(Place* out, Node* own, Graph& g, Node node, size_t source, s
       break;
     case Op::kFlip:
       for (size_t i = 0; i < x->ndim; ++i) {
-        ASTER_TRY(put(arg(i) == 0 ? at[i]
-                                  : sym::add(g, g.index(x->dim(i) - 1), sym::mul(g, at[i], g.index(-1)))));
+        ASTER_TRY(put(arg(i) == 0
+                          ? at[i]
+                          : sym::add(g, g.index(x->dim(i) - 1), sym::mul(g, at[i], g.index(-1)))));
       }
       break;
     case Op::kSlice:
       for (size_t i = 0; i < x->ndim; ++i) {
-        ASTER_TRY(put(sym::add(g, sym::mul(g, at[i], g.index(arg(2 * i + 1))), g.index(arg(2 * i)))));
+        ASTER_TRY(
+            put(sym::add(g, sym::mul(g, at[i], g.index(arg(2 * i + 1))), g.index(arg(2 * i)))));
       }
       break;
     case Op::kPad:
@@ -138,7 +142,8 @@ Status source_place(Place* out, Node* own, Graph& g, Node node, size_t source, s
         } else if (node->op == Op::kWindow) {
           ASTER_TRY(put(sym::add(g, sym::mul(g, at[i], stride), sym::mul(g, at[i + 1], dilation))));
         } else {
-          Node moved = sym::add(g, at[i], sym::mul(g, at[i + 1], sym::mul(g, dilation, g.index(-1))));
+          Node moved =
+              sym::add(g, at[i], sym::mul(g, at[i + 1], sym::mul(g, dilation, g.index(-1))));
           ASTER_TRY(need(moved));
           ASTER_TRY(put(strided(g, moved, arg(1), x->dim(axis), own)));
         }

@@ -1,19 +1,22 @@
-// Movement operations as index arithmetic: where in its source an element of a movement node comes from.
+// Movement operations as index arithmetic: where in its source an element of a movement node comes
+// from.
 #pragma once
 
 #include "uop/uop.h"
 
 namespace aster::engine {
 
-// The index of one element: an expression an axis, and the condition under which it is inside (null: always).
+// The index of one element: an expression an axis, and the condition under which it is inside
+// (null: always).
 struct Place {
   explicit Place(Memory& memory) : index(memory) {}
   Vec<uop::Node> index;
   uop::Node gate = nullptr;
 };
 
-// The place in source number `source` of a movement node that its element at `at` reads. out->gate is at's gate and
-// the node's own condition (Pad, Unwindow, Cat); *own is the latter alone, null where there is none.
+// The place in source number `source` of a movement node that its element at `at` reads. out->gate
+// is at's gate and the node's own condition (Pad, Unwindow, Cat); *own is the latter alone, null
+// where there is none.
 Status source_place(Place* out, uop::Node* own, uop::Graph& graph, uop::Node node, size_t source,
                     std::span<const uop::Node> at, uop::Node gate);
 

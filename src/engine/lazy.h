@@ -1,8 +1,10 @@
-// The lazy cell behind aster_ml_lazy, and the engine of a context: its graph, its live cells, realisation.
+// The lazy cell behind aster_ml_lazy, and the engine of a context: its graph, its live cells,
+// realisation.
 //
-// A cell is mutable: it names a node of the engine's graph; realising replaces the node by a Buffer that holds the
-// result, for every cell that names it. A Buffer node's argument is (Storage*, device code, byte offset); the node holds one
-// reference of its storage, given up when the graph reclaims the node.
+// A cell is mutable: it names a node of the engine's graph; realising replaces the node by a Buffer
+// that holds the result, for every cell that names it. A Buffer node's argument is (Storage*,
+// device code, byte offset); the node holds one reference of its storage, given up when the graph
+// reclaims the node.
 #pragma once
 
 #include <span>
@@ -34,16 +36,17 @@ Status lazy_create(Lazy** out, Engine& engine, uop::Node node);
 void set_node(Lazy& lazy, uop::Node node);
 
 // A Buffer node on storage (retained by the node), row-major from byte_offset.
-uop::Node buffer_node(Engine& engine, buffer::Storage* storage, int64_t byte_offset, dtype::DType dtype,
-                      uop::Words shape);
+uop::Node buffer_node(Engine& engine, buffer::Storage* storage, int64_t byte_offset,
+                      dtype::DType dtype, uop::Words shape);
 // The memory of a Buffer node.
 buffer::Storage* storage_of(uop::Node buffer_node);
 
 // Computes what the cells name, and turns each into a Buffer. The one place where work happens.
 Status realize(Engine& engine, std::span<Lazy* const> cells);
 
-// cell = value written into cell's storage when realised (dtype and shape equal). A target that views other storage
-// rewrites every live cell that reads that storage, so that all handles see the write.
+// cell = value written into cell's storage when realised (dtype and shape equal). A target that
+// views other storage rewrites every live cell that reads that storage, so that all handles see the
+// write.
 Status assign(Engine& engine, Lazy& target, uop::Node value);
 
 }  // namespace aster::engine

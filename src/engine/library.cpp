@@ -26,7 +26,8 @@ constexpr int64_t kNarrowest = 4;  // products with a thinner side are sums of r
 constexpr int64_t kTaskRows = 64;
 // Elements of unfolded image that stay in the second-level cache.
 constexpr int64_t kPatchElements = 256 * 1024;
-// Generated tiles win below these: the second operand of a product in the second-level cache, few weights.
+// Generated tiles win below these: the second operand of a product in the second-level cache, few
+// weights.
 constexpr int64_t kFewestColumnElements = 192 * 1024;
 constexpr int64_t kFewestWeights = 16 * 1024;
 
@@ -37,8 +38,8 @@ namespace gemm {
 enum { kM, kN, kK, kBatch, kTransA, kLdA, kTransB, kLdB, kOffA, kOffB, kRowTasks, kBatchStrides };
 }
 struct ConvShape {
-  int64_t images, channels, height, width, filters, kernel_y, kernel_x, out_y, out_x, stride_y, stride_x, pad_top,
-      pad_left, dilation_y, dilation_x;
+  int64_t images, channels, height, width, filters, kernel_y, kernel_x, out_y, out_x, stride_y,
+      stride_x, pad_top, pad_left, dilation_y, dilation_x;
   int64_t patch() const { return channels * kernel_y * kernel_x; }
   int64_t positions() const { return out_y * out_x; }
 };
@@ -49,7 +50,8 @@ bool real(DType d) { return d == DType::kFloat32 || d == DType::kFloat64; }
 // A unit stride in one of the last two axes, the other one no smaller than the row it steps over.
 bool fits_gemm(std::span<const int64_t> strides, uop::Words shape) {
   const size_t n = shape.size();
-  const int64_t rows = shape[n - 2], columns = shape[n - 1], row = strides[n - 2], column = strides[n - 1];
+  const int64_t rows = shape[n - 2], columns = shape[n - 1], row = strides[n - 2],
+                column = strides[n - 1];
   const bool plain = (column == 1 || columns == 1) && (row >= columns || rows == 1);
   const bool transposed = (row == 1 || rows == 1) && (column >= rows || columns == 1);
   return plain || transposed;
@@ -69,8 +71,8 @@ bool accepts(Node call, std::span<const int64_t> strides, uop::Words shape) {
 }
 
 // Offset and strides of a view of base, if its element positions are linear in the indices.
-bool strides_of(Vec<int64_t>* words, Graph& g, uop::Words shape, std::span<const Node> ranges, uop::Words base_shape,
-                std::span<const Node> index) {
+bool strides_of(Vec<int64_t>* words, Graph& g, uop::Words shape, std::span<const Node> ranges,
+                uop::Words base_shape, std::span<const Node> index) {
   sym::Linear linear;
   Node position = linear_index(g, base_shape, index);
   if (position == nullptr || !linear.add(position, 1)) return false;
@@ -87,13 +89,16 @@ bool strides_of(Vec<int64_t>* words, Graph& g, uop::Words shape, std::span<const
 }
 
 ConvShape conv_shape(Node x, uop::Words w, uop::Words out, Node call) {
-  return {x->dim(0), x->dim(1), x->dim(2), x->dim(3), w[0], w[2], w[3], out[2], out[3],
-          call->arg(2), call->arg(3), call->arg(4), call->arg(6), call->arg(8), call->arg(9)};
+  return {x->dim(0),    x->dim(1),    x->dim(2),    x->dim(3),    w[0],
+          w[2],         w[3],         out[2],       out[3],       call->arg(2),
+          call->arg(3), call->arg(4), call->arg(6), call->arg(8), call->arg(9)};
 }
 
-// Unfolds output rows [first, last) of channels [c0, c1) of one image: patch[c, ky, kx][y, x], zeros outside.
+// Unfolds output rows [first, last) of channels [c0, c1) of one image: patch[c, ky, kx][y, x],
+// zeros outside.
 template <typename T>
-void unfold(T* patch, const T* image, const ConvShape& s, int64_t c0, int64_t c1, int64_t first, int64_t last) {
+void unfold(T* patch, const T* image, const ConvShape& s, int64_t c0, int64_t c1, int64_t first,
+            int64_t last) {
   for (int64_t c = c0; c < c1; ++c) {
     const T* plane = image + c * s.height * s.width;
     for (int64_t ky = 0; ky < s.kernel_y; ++ky) {
@@ -107,7 +112,8 @@ void unfold(T* patch, const T* image, const ConvShape& s, int64_t c0, int64_t c1
           }
           const T* row = plane + y * s.width;
           if (s.stride_x == 1) {
-            const int64_t from = std::clamp<int64_t>(-x0, 0, s.out_x), to = std::clamp(s.width - x0, from, s.out_x);
+            const int64_t from = std::clamp<int64_t>(-x0, 0, s.out_x),
+                          to = std::clamp(s.width - x0, from, s.out_x);
             std::fill(patch, patch + from, T(0));
             std::copy(row + x0 + from, row + x0 + to, patch + from);
             std::fill(patch + to, patch + s.out_x, T(0));
@@ -125,51 +131,59 @@ void unfold(T* patch, const T* image, const ConvShape& s, int64_t c0, int64_t c1
 
 // c = op(a) op(b), or c += ..
 template <typename T>
-void multiply(const Plan& plan, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda,
-              const T* b, int64_t ldb, bool accumulate, T* c, int64_t ldc) {
+void multiply(const Plan& plan, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const T* a,
+              int64_t lda, const T* b, int64_t ldb, bool accumulate, T* c, int64_t ldc) {
   const auto gemm = [&] {
-    if constexpr (std::is_same_v<T, float>) return plan.blas->sgemm;
-    else return plan.blas->dgemm;
+    if constexpr (std::is_same_v<T, float>)
+      return plan.blas->sgemm;
+    else
+      return plan.blas->dgemm;
   }();
   gemm(runtime::cpu::kRowMajor, ta ? runtime::cpu::kTranspose : runtime::cpu::kNoTranspose,
-       tb ? runtime::cpu::kTranspose : runtime::cpu::kNoTranspose, static_cast<int>(m), static_cast<int>(n),
-       static_cast<int>(k), T(1), a, static_cast<int>(lda), b, static_cast<int>(ldb), accumulate ? T(1) : T(0), c,
-       static_cast<int>(ldc));
+       tb ? runtime::cpu::kTranspose : runtime::cpu::kNoTranspose, static_cast<int>(m),
+       static_cast<int>(n), static_cast<int>(k), T(1), a, static_cast<int>(lda), b,
+       static_cast<int>(ldb), accumulate ? T(1) : T(0), c, static_cast<int>(ldc));
 }
 
 template <typename T>
 void run_gemm(const Plan& plan, void* const* operands, int64_t begin, int64_t end) {
   const int64_t* p = plan.numbers.data();
-  const int64_t rows = p[gemm::kM], n = p[gemm::kN], k = p[gemm::kK], row_tasks = p[gemm::kRowTasks];
+  const int64_t rows = p[gemm::kM], n = p[gemm::kN], k = p[gemm::kK],
+                row_tasks = p[gemm::kRowTasks];
   while (begin < end) {
     const int64_t batch = begin / row_tasks, first = begin % row_tasks;
     const int64_t count = std::min(end - begin, row_tasks - first);
     const int64_t m0 = first * kTaskRows, m1 = std::min(rows, (first + count) * kTaskRows);
-    const T* a = static_cast<const T*>(operands[0]) + p[gemm::kOffA] + p[gemm::kBatchStrides + 2 * batch];
-    const T* b = static_cast<const T*>(operands[1]) + p[gemm::kOffB] + p[gemm::kBatchStrides + 2 * batch + 1];
+    const T* a =
+        static_cast<const T*>(operands[0]) + p[gemm::kOffA] + p[gemm::kBatchStrides + 2 * batch];
+    const T* b = static_cast<const T*>(operands[1]) + p[gemm::kOffB] +
+                 p[gemm::kBatchStrides + 2 * batch + 1];
     a += m0 * (p[gemm::kTransA] != 0 ? 1 : p[gemm::kLdA]);
     T* c = static_cast<T*>(operands[2]) + (batch * rows + m0) * n;
-    multiply(plan, p[gemm::kTransA] != 0, p[gemm::kTransB] != 0, m1 - m0, n, k, a, p[gemm::kLdA], b, p[gemm::kLdB], false, c,
-             n);
+    multiply(plan, p[gemm::kTransA] != 0, p[gemm::kTransB] != 0, m1 - m0, n, k, a, p[gemm::kLdA], b,
+             p[gemm::kLdB], false, c, n);
     begin += count;
   }
 }
 
 // One task an image.
 template <typename T>
-void run_conv(const Plan& plan, const ConvShape& s, void* const* operands, T* patch, int64_t begin, int64_t end) {
+void run_conv(const Plan& plan, const ConvShape& s, void* const* operands, T* patch, int64_t begin,
+              int64_t end) {
   const T* w = static_cast<const T*>(operands[1]);
-  const bool direct = s.kernel_y == 1 && s.kernel_x == 1 && s.stride_y == 1 && s.stride_x == 1 && s.pad_top == 0 &&
-                      s.pad_left == 0 && s.out_y == s.height && s.out_x == s.width;
+  const bool direct = s.kernel_y == 1 && s.kernel_x == 1 && s.stride_y == 1 && s.stride_x == 1 &&
+                      s.pad_top == 0 && s.pad_left == 0 && s.out_y == s.height &&
+                      s.out_x == s.width;
   const int64_t rows = std::clamp<int64_t>(kPatchElements / (s.patch() * s.out_x), 1, s.out_y);
   for (int64_t n = begin; n < end; ++n) {
     const T* image = static_cast<const T*>(operands[0]) + n * s.channels * s.height * s.width;
     T* out = static_cast<T*>(operands[2]) + n * s.filters * s.positions();
     for (int64_t y = 0; y < s.out_y; y += direct ? s.out_y : rows) {
-      const int64_t last = direct ? s.out_y : std::min(s.out_y, y + rows), width = (last - y) * s.out_x;
+      const int64_t last = direct ? s.out_y : std::min(s.out_y, y + rows),
+                    width = (last - y) * s.out_x;
       if (!direct) unfold(patch, image, s, 0, s.channels, y, last);
-      multiply(plan, false, false, s.filters, width, s.patch(), w, s.patch(), direct ? image : patch, width, false,
-               out + y * s.out_x, s.positions());
+      multiply(plan, false, false, s.filters, width, s.patch(), w, s.patch(),
+               direct ? image : patch, width, false, out + y * s.out_x, s.positions());
     }
   }
 }
@@ -180,7 +194,8 @@ int64_t channels_a_task(const ConvShape& s) {
 
 // One task a few channels of the image: no two write the same gradient, images are added in order.
 template <typename T>
-void run_weight_grad(const Plan& plan, const ConvShape& s, void* const* operands, T* patch, int64_t begin, int64_t end) {
+void run_weight_grad(const Plan& plan, const ConvShape& s, void* const* operands, T* patch,
+                     int64_t begin, int64_t end) {
   const int64_t group = channels_a_task(s), taps = s.kernel_y * s.kernel_x;
   for (int64_t task = begin; task < end; ++task) {
     const int64_t c0 = task * group, c1 = std::min(s.channels, c0 + group);
@@ -189,8 +204,8 @@ void run_weight_grad(const Plan& plan, const ConvShape& s, void* const* operands
       const T* image = static_cast<const T*>(operands[0]) + n * s.channels * s.height * s.width;
       const T* g = static_cast<const T*>(operands[1]) + n * s.filters * s.positions();
       unfold(patch, image, s, c0, c1, 0, s.out_y);
-      multiply(plan, false, true, s.filters, (c1 - c0) * taps, s.positions(), g, s.positions(), patch, s.positions(), n != 0,
-               out, s.patch());
+      multiply(plan, false, true, s.filters, (c1 - c0) * taps, s.positions(), g, s.positions(),
+               patch, s.positions(), n != 0, out, s.patch());
     }
   }
 }
@@ -202,7 +217,8 @@ Status prepare_gemm(Plan* out, Node call, std::span<const int64_t> words) {
   const int64_t m = a->dim(rank - 2), k = a->dim(rank - 1), n = b->dim(rank - 1);
   const auto transposed = [](std::span<const int64_t> s, uop::Words shape) {
     const size_t last = shape.size() - 1;
-    return !((s[last] == 1 || shape[last] == 1) && (s[last - 1] >= shape[last] || shape[last - 1] == 1));
+    return !((s[last] == 1 || shape[last] == 1) &&
+             (s[last - 1] >= shape[last] || shape[last - 1] == 1));
   };
   const auto leading = [](std::span<const int64_t> s, uop::Words shape, bool t) {
     const size_t last = shape.size() - 1;
@@ -212,8 +228,12 @@ Status prepare_gemm(Plan* out, Node call, std::span<const int64_t> words) {
   int64_t batch = 1;
   for (size_t i = 0; i < batch_axes; ++i) batch *= a->dim(i);
   const int64_t row_tasks = (m + kTaskRows - 1) / kTaskRows;
-  const int64_t numbers[] = {m, n, k, batch, ta, leading(sa, a->shape(), ta), tb, leading(sb, b->shape(), tb),
-                             words[0], words[rank + 1], row_tasks};
+  const int64_t numbers[] = {m,        n,
+                             k,        batch,
+                             ta,       leading(sa, a->shape(), ta),
+                             tb,       leading(sb, b->shape(), tb),
+                             words[0], words[rank + 1],
+                             row_tasks};
   ASTER_TRY(out->numbers.append(numbers, std::size(numbers)));
   for (int64_t i = 0; i < batch; ++i) {
     int64_t rest = i, offset_a = 0, offset_b = 0;
@@ -227,7 +247,8 @@ Status prepare_gemm(Plan* out, Node call, std::span<const int64_t> words) {
     ASTER_TRY(out->numbers.push(offset_b));
   }
   out->tasks = batch * row_tasks;
-  out->flops = 2.0 * static_cast<double>(std::min(m, kTaskRows)) * static_cast<double>(n) * static_cast<double>(k);
+  out->flops = 2.0 * static_cast<double>(std::min(m, kTaskRows)) * static_cast<double>(n) *
+               static_cast<double>(k);
   return kOk;
 }
 
@@ -260,13 +281,15 @@ Status prepare_conv(Plan* out, Node call) {
 bool takes(Node call, int threads) {
   if (!real(call->dtype) || call->count() == 0) return false;
   for (Node argument : call->src().subspan(1)) {
-    if (argument->dtype != call->dtype || argument->count() == 0 || argument->count() > INT32_MAX) return false;
+    if (argument->dtype != call->dtype || argument->count() == 0 || argument->count() > INT32_MAX)
+      return false;
   }
   switch (call->arg(0)) {
     case kMatmul: {
       const Node a = call->src(1), b = call->src(2);
       const int64_t m = a->dim(a->ndim - 2u), k = a->dim(a->ndim - 1u), n = b->dim(b->ndim - 1u);
-      if (m < kNarrowest || n < kNarrowest || k < kNarrowest || n * k < kFewestColumnElements) return false;
+      if (m < kNarrowest || n < kNarrowest || k < kNarrowest || n * k < kFewestColumnElements)
+        return false;
       break;
     }
     case kConv2d:
@@ -275,7 +298,8 @@ bool takes(Node call, int threads) {
     case kConv2dWeightGrad:
       if (call->arg(1) != 1 || call->count() < kFewestWeights) return false;
       break;
-    default: return false;
+    default:
+      return false;
   }
   const runtime::cpu::Blas& blas = runtime::cpu::blas(threads > 1);
   return blas.available && !blas.outdated;
@@ -306,7 +330,9 @@ Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i)
       ASTER_TRY(best.append(strides.data(), strides.size()));
     }
     const Op op = node->op;
-    if (op != Op::kReshape && op != Op::kPermute && op != Op::kSlice && op != Op::kExpand && op != Op::kDetach) break;
+    if (op != Op::kReshape && op != Op::kPermute && op != Op::kSlice && op != Op::kExpand &&
+        op != Op::kDetach)
+      break;
     Node own = nullptr;
     ASTER_TRY(source_place(&place, &own, g, node, 0, {index.data(), index.size()}, nullptr));
     index.clear();
@@ -332,11 +358,13 @@ Status prepare(Plan* out, Node call, std::span<const int64_t> words, int threads
 }
 
 template <typename T>
-static void run_as(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end) {
+static void run_as(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
+                   int64_t end) {
   if (plan.composite == kMatmul) return run_gemm<T>(plan, operands, begin, end);
   ConvShape s;
   std::memcpy(&s, plan.numbers.data(), sizeof(s));
-  if (plan.composite == kConv2d) return run_conv<T>(plan, s, operands, static_cast<T*>(scratch), begin, end);
+  if (plan.composite == kConv2d)
+    return run_conv<T>(plan, s, operands, static_cast<T*>(scratch), begin, end);
   run_weight_grad<T>(plan, s, operands, static_cast<T*>(scratch), begin, end);
 }
 

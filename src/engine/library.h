@@ -1,4 +1,5 @@
-// Composites that a library (BLAS) computes instead of generated code, and how their arguments lie in memory.
+// Composites that a library (BLAS) computes instead of generated code, and how their arguments lie
+// in memory.
 #pragma once
 
 #include "base/memory.h"
@@ -10,8 +11,9 @@ namespace aster::engine::library {
 // Whether a Call is worth a library call; false inlines its body. threads: that may call at once.
 bool takes(uop::Node call, int threads);
 
-// The node that has to lie in memory for source i of a call: below its views where the library can read those as
-// strides, else the argument itself. Appends the view to words if given: offset in elements, then a stride for every axis.
+// The node that has to lie in memory for source i of a call: below its views where the library can
+// read those as strides, else the argument itself. Appends the view to words if given: offset in
+// elements, then a stride for every axis.
 Status view_base(uop::Node* base, Vec<int64_t>* words, uop::Graph& graph, uop::Node call, size_t i);
 
 // A prepared call: what it needs of shapes and attributes, without the graph.
@@ -19,9 +21,9 @@ struct Plan {
   const runtime::cpu::Blas* blas = nullptr;
   int32_t composite;
   uop::DType dtype;
-  Vec<int64_t> numbers;  // laid out by the composite's own code
-  int64_t tasks = 1;     // independent parts for the pool
-  double flops = 0;      // of one task
+  Vec<int64_t> numbers;       // laid out by the composite's own code
+  int64_t tasks = 1;          // independent parts for the pool
+  double flops = 0;           // of one task
   int64_t scratch_bytes = 0;  // of each run
   explicit Plan(Memory& memory) : composite(0), dtype(uop::DType::kNone), numbers(memory) {}
 };

@@ -1,4 +1,5 @@
-// Memory plan: temporaries by size, largest first, each at the lowest offset free for as long as it lives.
+// Memory plan: temporaries by size, largest first, each at the lowest offset free for as long as it
+// lives.
 #include <algorithm>
 
 #include "engine/schedule.h"

@@ -12,7 +12,8 @@ using uop::Nodes;
 using uop::Op;
 using uop::Word;
 
-// Reductions of at least so many elements to one are split, into at most and at least so many parts.
+// Reductions of at least so many elements to one are split, into at most and at least so many
+// parts.
 constexpr int64_t kSplitFrom = 32768;
 constexpr int64_t kMostParts = 256;
 constexpr int64_t kFewestParts = 8;
@@ -23,7 +24,8 @@ Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
 Node copy_node(Graph& g, Node node, Nodes src) {
   const DType dtype = dtype::is_weak(node->dtype) ? dtype::strong(node->dtype) : node->dtype;
   if (node->op == Op::kConst) {
-    return g.constant_word(dtype, uop::convert_word(node->arg(0), node->dtype, dtype), node->shape());
+    return g.constant_word(dtype, uop::convert_word(node->arg(0), node->dtype, dtype),
+                           node->shape());
   }
   if (node->op == Op::kCast) return g.cast(src[0], dtype);
   if (uop::is_alu(node->op)) return g.alu(node->op, src);
@@ -39,7 +41,8 @@ Status rebuild(Node* sink, Graph& g, Visit visit) {
   for (Node node : nodes) {
     src.clear();
     for (size_t i = 0; i < node->nsrc; ++i) {
-      ASTER_TRY(src.push(i == 0 && node->op == Op::kCall ? node->src(0) : done.get(node->src(i), nullptr)));
+      ASTER_TRY(src.push(i == 0 && node->op == Op::kCall ? node->src(0)
+                                                         : done.get(node->src(i), nullptr)));
     }
     Node made = nullptr;
     ASTER_TRY(visit(&made, node, Nodes{src.data(), src.size()}));
@@ -101,7 +104,8 @@ Status split(Node* out, Graph& g, Node node) {
     ASTER_TRY(inner.push(static_cast<size_t>(reduced) >= axis ? reduced + 1 : reduced));
   }
   const Op op = static_cast<Op>(node->arg(0));
-  Node part = g.reduce(op, g.reshape(x, {shape.data(), shape.size()}), {inner.data(), inner.size()});
+  Node part =
+      g.reduce(op, g.reshape(x, {shape.data(), shape.size()}), {inner.data(), inner.size()});
   Node whole = g.reduce(op, g.contiguous(part), std::array{static_cast<Word>(axis)});
   *out = g.reshape(whole, node->shape());
   return need(*out);
@@ -166,7 +170,8 @@ Status write_key(Vec<int64_t>* key, Vec<Node>* leaves, Nodes roots) {
   for (Node node : nodes) {
     ASTER_TRY(position.set(node, static_cast<uint32_t>(position.size())));
     const auto head = static_cast<int64_t>(node->op) | static_cast<int64_t>(node->dtype) << 8 |
-                      static_cast<int64_t>(node->ndim) << 16 | static_cast<int64_t>(node->nsrc) << 32;
+                      static_cast<int64_t>(node->ndim) << 16 |
+                      static_cast<int64_t>(node->nsrc) << 32;
     ASTER_TRY(key->push(head));
     if (node->op == Op::kBuffer) {
       // Storage by its number in this graph: views of one storage stay views of one.

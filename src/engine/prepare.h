@@ -5,19 +5,21 @@
 
 namespace aster::engine {
 
-// Copies the graph below roots into graph with every Buffer replaced by a Param: leaves[i] becomes Param i. Weak dtypes
-// become int32 and float32. Values of roots: out->src(i).
-Status copy_with_params(uop::Node* out, uop::Graph& graph, uop::Nodes roots, std::span<const uop::Node> leaves);
+// Copies the graph below roots into graph with every Buffer replaced by a Param: leaves[i] becomes
+// Param i. Weak dtypes become int32 and float32. Values of roots: out->src(i).
+Status copy_with_params(uop::Node* out, uop::Graph& graph, uop::Nodes roots,
+                        std::span<const uop::Node> leaves);
 
-// Inlines the bodies of calls that no library takes; all of them without one. threads: that may call the library at once.
+// Inlines the bodies of calls that no library takes; all of them without one. threads: that may
+// call the library at once.
 Status inline_calls(uop::Node* sink, uop::Graph& graph, bool library, int threads);
 
-// Splits reductions of very many elements into few in two, so that the first half has work for every thread; the parts
-// do not depend on the number of threads.
+// Splits reductions of very many elements into few in two, so that the first half has work for
+// every thread; the parts do not depend on the number of threads.
 Status split_reductions(uop::Node* sink, uop::Graph& graph);
 
-// The words that tell two graphs apart whatever their buffers are: equal words, equal schedules. leaves gets the Buffers
-// in the order met.
+// The words that tell two graphs apart whatever their buffers are: equal words, equal schedules.
+// leaves gets the Buffers in the order met.
 Status write_key(Vec<int64_t>* key, Vec<uop::Node>* leaves, uop::Nodes roots);
 
 }  // namespace aster::engine

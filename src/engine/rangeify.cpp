@@ -15,16 +15,18 @@ using uop::Op;
 namespace sym = uop::sym;
 
 // Fusion limits; bench/bench_schedule.cpp compares them.
-constexpr uint32_t kMostDemands = 8;        // places of one node before it is materialised
-constexpr uint32_t kMostNodes = 400;        // nodes computed in one kernel
-constexpr float kCheap = 24;                // operations worth repeating in another kernel
-constexpr float kCheapInside = 64;          // and in the same kernel
-constexpr float kTranscendental = 8;        // operations that one such function counts for
-constexpr double kMostRepeats = 4;          // times an expensive operation may be repeated by a loop around it
-constexpr int64_t kFewestRows = 16;         // rows worth a kernel that keeps each row to one task
-constexpr int64_t kTinyKernel = 32768;      // elements below which parallelism does not matter
-constexpr int64_t kTinyTensor = 4096;       // elements that are computed again rather than kept by one more kernel
-constexpr int64_t kTinyFold = 16;           // terms of a sum that may move into the sum over it
+constexpr uint32_t kMostDemands = 8;  // places of one node before it is materialised
+constexpr uint32_t kMostNodes = 400;  // nodes computed in one kernel
+constexpr float kCheap = 24;          // operations worth repeating in another kernel
+constexpr float kCheapInside = 64;    // and in the same kernel
+constexpr float kTranscendental = 8;  // operations that one such function counts for
+constexpr double kMostRepeats =
+    4;  // times an expensive operation may be repeated by a loop around it
+constexpr int64_t kFewestRows = 16;     // rows worth a kernel that keeps each row to one task
+constexpr int64_t kTinyKernel = 32768;  // elements below which parallelism does not matter
+constexpr int64_t kTinyTensor =
+    4096;  // elements that are computed again rather than kept by one more kernel
+constexpr int64_t kTinyFold = 16;  // terms of a sum that may move into the sum over it
 
 bool is_leaf(Op op) { return op == Op::kParam || op == Op::kConst || op == Op::kIota; }
 bool passes_through(Op op) { return uop::is_movement(op) || op == Op::kDetach; }
@@ -39,15 +41,19 @@ float operation_weight(Op op) {
     case Op::kSin:
     case Op::kCos:
     case Op::kTanh:
-    case Op::kErf: return kTranscendental;
+    case Op::kErf:
+      return kTranscendental;
     case Op::kPow:
-    case Op::kThreefry: return 4 * kTranscendental;
-    default: return 1;
+    case Op::kThreefry:
+      return 4 * kTranscendental;
+    default:
+      return 1;
   }
 }
 
 uint64_t bit_of(Node range) {
-  return range->arg(0) < 63 ? uint64_t{1} << range->arg(0) : uint64_t{1} << 63;  // the rest shares one
+  return range->arg(0) < 63 ? uint64_t{1} << range->arg(0)
+                            : uint64_t{1} << 63;  // the rest shares one
 }
 
 Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
@@ -107,7 +113,8 @@ Status Rangeify::run(Node sink) {
   return ASTER_FAIL(kINTERNAL, "writes into storage that is read keep conflicting");
 }
 
-// What each node would cost to recompute, and which nodes are materialised whatever their users are.
+// What each node would cost to recompute, and which nodes are materialised whatever their users
+// are.
 Status Rangeify::analyse(Node sink) {
   Vec<Node> nodes(memory_);
   ASTER_TRY(walk(&nodes, std::array{sink}));
@@ -127,8 +134,8 @@ Status Rangeify::analyse(Node sink) {
   return kOk;
 }
 
-// Arguments of a library call lie in memory: the node below the views of an argument is materialised if those are
-// strides, the argument itself otherwise.
+// Arguments of a library call lie in memory: the node below the views of an argument is
+// materialised if those are strides, the argument itself otherwise.
 Status Rangeify::analyse_library(Node call) {
   for (size_t i = 1; i < call->nsrc; ++i) {
     Node base = nullptr;
@@ -157,7 +164,8 @@ void Rangeify::summarise(Record& record) {
     const Record& source = records_[at];
     if (source.node->op == Op::kParam || source.held || is_effect(source.node->op)) {
       add_leaf(at);
-      record.reduces |= source.node->op == Op::kCall && node->op != Op::kCall && !passes_through(node->op);
+      record.reduces |=
+          source.node->op == Op::kCall && node->op != Op::kCall && !passes_through(node->op);
       continue;
     }
     for (uint32_t leaf : source.leaves) {
@@ -168,7 +176,8 @@ void Rangeify::summarise(Record& record) {
   }
 }
 
-Status Rangeify::new_slot(uint32_t* out, SlotKind kind, uint32_t index, DType dtype, int64_t count) {
+Status Rangeify::new_slot(uint32_t* out, SlotKind kind, uint32_t index, DType dtype,
+                          int64_t count) {
   *out = static_cast<uint32_t>(schedule_.slots.size());
   return schedule_.slots.push(Slot{kind, dtype, index, count, 0, kNone, 0});
 }
@@ -183,7 +192,7 @@ Status Rangeify::choose_node(uint32_t at) {
   const Op op = record.node->op;
   if (op == Op::kSink) return kOk;
   if (op == Op::kParam && !record.held) return check_hazards(record);
-  if (op == Op::kAfter) return check_hazards(record);
+  if (op == Op::kAfter && !record.held) return check_hazards(record);
   bool materialise = record.held;
   if (!materialise && record.demand_count > 0 && !is_leaf(op)) {
     if (op == Op::kReduce) {
@@ -207,7 +216,8 @@ bool Rangeify::recompute(const Record& record) {
     same_kernel &= demand.kernel == kernel;
     if (kernels_[demand.kernel].size > kMostNodes) return false;
     if (record.weight < kTranscendental) continue;
-    if (evaluations(demand) > kMostRepeats * static_cast<double>(record.node->count())) return false;
+    if (evaluations(demand) > kMostRepeats * static_cast<double>(record.node->count()))
+      return false;
   }
   if (record.demand_count == 1) return true;
   if (same_kernel) return record.weight <= kCheapInside;
@@ -217,7 +227,8 @@ bool Rangeify::recompute(const Record& record) {
 
 // One user computes it inside; several do where it is tiny.
 bool Rangeify::folds_fit(const Record& record) {
-  if (record.demand_count > (record.node->src(0)->count() <= kTinyTensor ? kMostDemands : 1)) return false;
+  if (record.demand_count > (record.node->src(0)->count() <= kTinyTensor ? kMostDemands : 1))
+    return false;
   for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
     if (!fold_fits(record, demands_[d])) return false;
   }
@@ -269,15 +280,17 @@ double Rangeify::evaluations(const Demand& demand) {
   return (mask & ~seen) != 0 ? demand.domain : count;
 }
 
-// A reduction is computed inside its one user if no loop repeats it: the loops it depends on are all loops of the kernel,
-// or come first there, so that it is computed once before the others start.
+// A reduction is computed inside its one user if no loop repeats it: the loops it depends on are
+// all loops of the kernel, or come first there, so that it is computed once before the others
+// start.
 bool Rangeify::fold_fits(const Record& record, const Demand& demand) {
   Kernel& kernel = kernels_[demand.kernel];
   if (kernel.library || kernel.size > kMostNodes) return false;
   uint64_t mask = 0, all = 0;
   if (!ranges_of(&mask, demand)) return false;
   int64_t inside = 1, total = 1;
-  bool outermost = true;  // the loops it depends on come before the others as the result lies in memory
+  bool outermost =
+      true;  // the loops it depends on come before the others as the result lies in memory
   for (Node range : kernel.ranges) {
     if (range->op != Op::kRange) continue;
     const uint64_t bit = bit_of(range);
@@ -289,7 +302,8 @@ bool Rangeify::fold_fits(const Record& record, const Demand& demand) {
   if (mask >> 63 != 0) return false;
   if ((mask & ~all) != 0) {
     // Under a reduction of the same kind, whose terms its own become.
-    const double terms = static_cast<double>(record.node->src(0)->count()) / static_cast<double>(record.node->count());
+    const double terms = static_cast<double>(record.node->src(0)->count()) /
+                         static_cast<double>(record.node->count());
     return demand.under == static_cast<Op>(record.node->arg(0)) && terms <= kTinyFold &&
            demand.domain <= 4 * static_cast<double>(record.node->count());
   }
@@ -310,7 +324,8 @@ bool Rangeify::take_prefix(Kernel& kernel, uint64_t set) {
     if ((other & ~set) != 0) return false;
   }
   if (!kernel.prefixes.push(set).ok()) return false;
-  for (size_t i = kernel.prefixes.size() - 1; i > at; --i) std::swap(kernel.prefixes[i], kernel.prefixes[i - 1]);
+  for (size_t i = kernel.prefixes.size() - 1; i > at; --i)
+    std::swap(kernel.prefixes[i], kernel.prefixes[i - 1]);
   return true;
 }
 
@@ -341,16 +356,24 @@ Status Rangeify::realize(uint32_t at) {
   const uint32_t index_at = static_cast<uint32_t>(index_.size());
   ASTER_TRY(index_.append(ranges.data(), ranges.size()));
   own = static_cast<uint32_t>(demands_.size());
-  Demand d{at, id, index_at, kNone, records_[at].first_demand, nullptr, nullptr,
-           static_cast<double>(node->count()), Op::kSink, true};
+  Demand d{at,
+           id,
+           index_at,
+           kNone,
+           records_[at].first_demand,
+           nullptr,
+           nullptr,
+           static_cast<double>(node->count()),
+           Op::kSink,
+           true};
   ASTER_TRY(demands_.push(d));
   records_[at].first_demand = own;
   return propagate(own);
 }
 
 // The demand on node at this place by this kernel, shared by all users that read the same place.
-Status Rangeify::demand(uint32_t* out, Node node, uint32_t kernel, std::span<const Node> index, Node gate,
-                        double domain, Op under) {
+Status Rangeify::demand(uint32_t* out, Node node, uint32_t kernel, std::span<const Node> index,
+                        Node gate, double domain, Op under) {
   const uint32_t at = *position_.find(node);
   Record& record = records_[at];
   if (is_leaf(node->op) && node->op != Op::kParam) gate = nullptr;
@@ -367,7 +390,8 @@ Status Rangeify::demand(uint32_t* out, Node node, uint32_t kernel, std::span<con
   const uint32_t index_at = static_cast<uint32_t>(index_.size());
   ASTER_TRY(index_.append(index.data(), index.size()));
   *out = static_cast<uint32_t>(demands_.size());
-  ASTER_TRY(demands_.push(Demand{at, kernel, index_at, kNone, record.first_demand, gate, nullptr, domain, under, false}));
+  ASTER_TRY(demands_.push(Demand{at, kernel, index_at, kNone, record.first_demand, gate, nullptr,
+                                 domain, under, false}));
   record.first_demand = *out;
   ++record.demand_count;
   return kOk;
@@ -390,7 +414,8 @@ Status Rangeify::propagate(uint32_t id) {
   Op under = passes_through(node->op) ? d.under : Op::kSink;
   if (node->op == Op::kReduce) {
     under = static_cast<Op>(node->arg(0));
-    if (d.under == Op::kSink) domain = static_cast<double>(node->count());  // each result is computed once: see fold_fits
+    if (d.under == Op::kSink)
+      domain = static_cast<double>(node->count());  // each result is computed once: see fold_fits
     for (size_t i = 1; i < node->narg; ++i) {
       const size_t axis = static_cast<size_t>(node->arg(i));
       const int64_t size = node->src(0)->dim(axis);
@@ -404,7 +429,8 @@ Status Rangeify::propagate(uint32_t id) {
   for (size_t s = node->op == Op::kAssign ? 1 : 0; s < node->nsrc; ++s) {
     ASTER_TRY(source_place(&place, &own, g_, node, s, {at.data(), at.size()}, d.gate));
     uint32_t made = kNone;
-    ASTER_TRY(demand(&made, node->src(s), d.kernel, {place.index.data(), place.index.size()}, place.gate, domain, under));
+    ASTER_TRY(demand(&made, node->src(s), d.kernel, {place.index.data(), place.index.size()},
+                     place.gate, domain, under));
     edges_[edge_at + s] = made;
     owns_[edge_at + s] = own;
   }
@@ -412,16 +438,19 @@ Status Rangeify::propagate(uint32_t id) {
 }
 
 // The Param and row-major position that an element of a view of storage stands at.
-Status Rangeify::target_base(uint32_t* param, Node* position, Node target, std::span<const Node> at) {
+Status Rangeify::target_base(uint32_t* param, Node* position, Node target,
+                             std::span<const Node> at) {
   Vec<Node> index(memory_);
   Place place(memory_);
   Node own = nullptr;
   ASTER_TRY(index.append(at.data(), at.size()));
   while (target->op != Op::kParam) {
-    const bool view = uop::is_movement(target->op) && target->op != Op::kPad && target->op != Op::kUnwindow &&
-                      target->op != Op::kCat;
-    if (!view && !is_effect(target->op) && target->op != Op::kDetach && target->op != Op::kContiguous) {
-      return ASTER_FAIL(kARGUMENT, "assign to %s, which is no view of storage", uop::info(target->op).name);
+    const bool view = uop::is_movement(target->op) && target->op != Op::kPad &&
+                      target->op != Op::kUnwindow && target->op != Op::kCat;
+    if (!view && !is_effect(target->op) && target->op != Op::kDetach &&
+        target->op != Op::kContiguous) {
+      return ASTER_FAIL(kARGUMENT, "assign to %s, which is no view of storage",
+                        uop::info(target->op).name);
     }
     ASTER_TRY(source_place(&place, &own, g_, target, 0, {index.data(), index.size()}, nullptr));
     index.clear();
@@ -433,10 +462,11 @@ Status Rangeify::target_base(uint32_t* param, Node* position, Node target, std::
   return need(*position);
 }
 
-// A kernel that writes a Param must read it only where it writes; otherwise its value is computed elsewhere first.
+// A kernel that writes a Param must read it only where it writes; otherwise its value is computed
+// elsewhere first.
 Status Rangeify::check_hazards(const Record& record) {
   const Op op = record.node->op;
-  if ((op != Op::kParam && !is_effect(op)) || (op == Op::kParam && record.realized)) return kOk;
+  if ((op != Op::kParam && !is_effect(op)) || (op != Op::kAssign && record.realized)) return kOk;
   for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
     const Demand& demand = demands_[d];
     const Kernel& kernel = kernels_[demand.kernel];
@@ -445,10 +475,13 @@ Status Rangeify::check_hazards(const Record& record) {
     uint32_t from = 0, to = 0;
     Node read = nullptr, unused = nullptr;
     ASTER_TRY(target_base(&from, &read, record.node, index_of(demand)));
-    ASTER_TRY(target_base(&to, &unused, assign->src(0), {kernel.ranges.data(), kernel.ranges.size()}));
+    ASTER_TRY(
+        target_base(&to, &unused, assign->src(0), {kernel.ranges.data(), kernel.ranges.size()}));
     const uint32_t from_storage = aliases_[static_cast<size_t>(records_[from].node->arg(0))];
     const uint32_t to_storage = aliases_[static_cast<size_t>(records_[to].node->arg(0))];
-    if (from_storage != to_storage || (from == to && read == kernel.store_index && demand.gate == nullptr)) continue;
+    if (from_storage != to_storage ||
+        (from == to && read == kernel.store_index && demand.gate == nullptr))
+      continue;
     ASTER_TRY(forced_.set(assign->src(1), 1));
     restart_ = true;
   }

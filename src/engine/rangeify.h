@@ -1,9 +1,10 @@
-// Fusion: decides which nodes of a tensor graph are materialised, and turns everything else into index arithmetic inside
-// the kernels that materialise them.
+// Fusion: decides which nodes of a tensor graph are materialised, and turns everything else into
+// index arithmetic inside the kernels that materialise them.
 //
-// A first walk from users to sources hands every node the places at which its users read it (demands). A node with one
-// place is computed inside its user's kernel; one with several is recomputed there if that is cheap, else it becomes a
-// kernel of its own with fresh loop ranges. A second walk from sources to users builds the scalar expressions.
+// A first walk from users to sources hands every node the places at which its users read it
+// (demands). A node with one place is computed inside its user's kernel; one with several is
+// recomputed there if that is cheap, else it becomes a kernel of its own with fresh loop ranges. A
+// second walk from sources to users builds the scalar expressions.
 #pragma once
 
 #include "engine/indexing.h"
@@ -17,9 +18,20 @@ Status walk(Vec<uop::Node>* out, uop::Nodes roots);
 class Rangeify {
  public:
   Rangeify(uop::Graph& graph, Schedule& schedule, std::span<const uint32_t> aliases)
-      : g_(graph), memory_(graph.memory()), schedule_(schedule), aliases_(aliases), records_(memory_),
-        position_(memory_), demands_(memory_), edges_(memory_), owns_(memory_), index_(memory_), kernels_(memory_),
-        masks_(memory_), forced_(memory_), storages_(memory_) {}
+      : g_(graph),
+        memory_(graph.memory()),
+        schedule_(schedule),
+        aliases_(aliases),
+        records_(memory_),
+        position_(memory_),
+        demands_(memory_),
+        edges_(memory_),
+        owns_(memory_),
+        index_(memory_),
+        kernels_(memory_),
+        masks_(memory_),
+        forced_(memory_),
+        storages_(memory_) {}
 
   // Appends items for every root, in an order that respects what they read and write.
   Status run(uop::Node sink);
@@ -34,14 +46,14 @@ class Rangeify {
   // One place at which a node is read by one kernel.
   struct Demand {
     uint32_t record, kernel;
-    uint32_t index_at;    // into index_, as many as the node has axes
-    uint32_t edge_at;     // into edges_: the demand on each source
-    uint32_t next;        // other demands on the same node
+    uint32_t index_at;  // into index_, as many as the node has axes
+    uint32_t edge_at;   // into edges_: the demand on each source
+    uint32_t next;      // other demands on the same node
     Node gate;
-    Node expr;            // the scalar, built by the second walk
-    double domain;        // iterations of the loops and reductions around it
-    Op under;             // the reduction that reads it through movement alone; kSink: none
-    bool own;             // the kernel that materialises the node
+    Node expr;      // the scalar, built by the second walk
+    double domain;  // iterations of the loops and reductions around it
+    Op under;       // the reduction that reads it through movement alone; kSink: none
+    bool own;       // the kernel that materialises the node
   };
   struct Record {
     Node node;
@@ -49,10 +61,11 @@ class Rangeify {
     uint32_t kernel = kNone;  // the kernel that materialises it
     uint32_t slot = kNone;
     uint32_t leaves[4] = {kNone, kNone, kNone, kNone};
-    float weight = 0;         // operations to recompute one element
+    float weight = 0;  // operations to recompute one element
     bool realized = false;
-    bool reduces = false;     // a reduction or library call is inside, up to what is materialised
-    bool held = false;        // materialised on its own account: a root, Contiguous, an argument of a library call
+    bool reduces = false;  // a reduction or library call is inside, up to what is materialised
+    bool held = false;     // materialised on its own account: a root, Contiguous, an argument of a
+                           // library call
   };
   // One result of a kernel: value stored at position of slot, for every turn of its loops.
   struct Output {
@@ -61,19 +74,24 @@ class Rangeify {
   };
   struct Kernel {
     explicit Kernel(Memory& memory)
-        : ranges(memory), prefixes(memory), operands(memory), reads(memory), after(memory), outputs(memory) {}
+        : ranges(memory),
+          prefixes(memory),
+          operands(memory),
+          reads(memory),
+          after(memory),
+          outputs(memory) {}
     uint32_t record = kNone;
     int64_t next_range = 0;
-    uint32_t size = 0;           // nodes computed inside
-    Vec<Node> ranges;            // its loops
-    Vec<uint64_t> prefixes;      // sets of loops that must come first, each within the next
-    Vec<uint32_t> operands;      // slots, in the order of the kernel's params
-    Vec<uint32_t> reads;         // storages read as they were before the schedule
-    Vec<uint32_t> after;         // kernels that must run earlier
+    uint32_t size = 0;       // nodes computed inside
+    Vec<Node> ranges;        // its loops
+    Vec<uint64_t> prefixes;  // sets of loops that must come first, each within the next
+    Vec<uint32_t> operands;  // slots, in the order of the kernel's params
+    Vec<uint32_t> reads;     // records of the storage it reads: Params, Assigns, Afters
+    Vec<uint32_t> after;     // kernels that must run earlier
     Vec<Output> outputs;
     Node store_index = nullptr;  // where a kernel of an Assign writes; else row-major
     bool library = false;
-    bool merged = false;         // its outputs are another kernel's now
+    bool merged = false;  // its outputs are another kernel's now
   };
 
   Status analyse(Node sink);
@@ -97,6 +115,8 @@ class Rangeify {
   Status emit();
   Status emit_kernel(Kernel& kernel);
   Status emit_library(Kernel& kernel);
+  uint32_t storage_below(Node node) const;
+  Status sees(bool* out, Node via, Node assign);
   Status link();
   Status order(Vec<uint32_t>* out);
   Status copy_overwritten();
@@ -132,7 +152,7 @@ class Rangeify {
   Vec<Node> index_;
   Vec<Kernel> kernels_;
   Map<Node, uint64_t> masks_;
-  Map<Node, uint8_t> forced_;     // values that a write into their own storage would spoil
+  Map<Node, uint8_t> forced_;         // values that a write into their own storage would spoil
   Map<uint32_t, uint32_t> storages_;  // slot of each Param
   bool restart_ = false;
 };

@@ -16,7 +16,8 @@ Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
 
 // Whether a scalar is 0 wherever the gate of its loads is false: a gated load, or a sum of such.
 bool vanishes(Node x) {
-  while (x != nullptr && x->op == Op::kFold && static_cast<Op>(x->arg(0)) == Op::kAdd) x = x->src(0);
+  while (x != nullptr && x->op == Op::kFold && static_cast<Op>(x->arg(0)) == Op::kAdd)
+    x = x->src(0);
   return x != nullptr && x->op == Op::kLoad && x->nsrc == 3;
 }
 
@@ -64,18 +65,19 @@ Status Rangeify::load(Node* out, const Record& record, const Demand& demand) {
   Kernel& kernel = kernels_[demand.kernel];
   uint32_t slot = record.slot;
   Node position = nullptr, param = nullptr;
-  const bool copied = record.node->op == Op::kParam && record.realized && !demand.own;
-  if (!copied && (record.node->op == Op::kParam || record.node->op == Op::kAssign || record.node->op == Op::kAfter)) {
+  const bool storage = record.node->op == Op::kParam || record.node->op == Op::kAfter;
+  const bool copied = storage && record.realized && !demand.own;
+  if (!copied && (storage || record.node->op == Op::kAssign)) {
     uint32_t base = 0;
     ASTER_TRY(target_base(&base, &position, record.node, index_of(demand)));
     ASTER_TRY(param_slot(&slot, records_[base].node));
-    const uint32_t storage = aliases_[static_cast<size_t>(records_[base].node->arg(0))];
-    if (record.node->op == Op::kParam) ASTER_TRY(push_once(&kernel.reads, storage));
+    ASTER_TRY(push_once(&kernel.reads, demand.record));
   } else {
     position = linear_index(g_, record.node->shape(), index_of(demand));
   }
-  if (record.realized && record.kernel != demand.kernel) ASTER_TRY(push_once(&kernel.after, record.kernel));
-  if (record.node->op == Op::kAfter) {
+  if (record.realized && record.kernel != demand.kernel)
+    ASTER_TRY(push_once(&kernel.after, record.kernel));
+  if (record.node->op == Op::kAfter && !copied) {
     for (Node effect : record.node->src().subspan(1)) {
       const uint32_t writer = record_of(effect).kernel;
       if (writer != kNone && writer != demand.kernel) ASTER_TRY(push_once(&kernel.after, writer));
@@ -83,8 +85,9 @@ Status Rangeify::load(Node* out, const Record& record, const Demand& demand) {
   }
   ASTER_TRY(need(position));
   ASTER_TRY(param_operand(&param, kernel, slot));
-  *out = demand.gate == nullptr ? g_.make(Op::kLoad, record.node->dtype, std::array{param, position})
-                                : g_.make(Op::kLoad, record.node->dtype, std::array{param, position, demand.gate});
+  *out = demand.gate == nullptr
+             ? g_.make(Op::kLoad, record.node->dtype, std::array{param, position})
+             : g_.make(Op::kLoad, record.node->dtype, std::array{param, position, demand.gate});
   return need(*out);
 }
 
@@ -96,23 +99,32 @@ Node Rangeify::combine(const Record& record, const Demand& demand) {
   const auto choose = [&](Node condition, Node yes, uop::Word fill) -> Node {
     // A gated load gives 0 outside by itself.
     if (condition == nullptr || (fill == 0 && vanishes(yes))) return yes;
-    if (fill == 0 && yes != nullptr && yes->op == Op::kFold && static_cast<Op>(yes->arg(0)) == Op::kAdd) {
+    if (fill == 0 && yes != nullptr && yes->op == Op::kFold &&
+        static_cast<Op>(yes->arg(0)) == Op::kAdd) {
       // Into the sum, so that a sum over this one can take its terms.
       Vec<Node> src(memory_);
       Node term = g_.alu(Op::kWhere, condition, yes->src(0), g_.constant_word(node->dtype, 0));
-      if (!src.push(term).ok() || !src.append(yes->src().data() + 1, yes->nsrc - 1).ok()) return nullptr;
+      if (!src.push(term).ok() || !src.append(yes->src().data() + 1, yes->nsrc - 1).ok())
+        return nullptr;
       return g_.make(Op::kFold, yes->dtype, {src.data(), src.size()}, yes->arg());
     }
     return g_.alu(Op::kWhere, condition, yes, g_.constant_word(node->dtype, fill));
   };
   switch (node->op) {
-    case Op::kConst: return g_.constant_word(node->dtype, node->arg(0));
-    case Op::kIota: return g_.cast(index_of(demand)[0], node->dtype);
-    case Op::kCast: return g_.cast(source(0), node->dtype);
-    case Op::kBitcast: return g_.bitcast(source(0), node->dtype);
-    case Op::kPad: return choose(own(0), source(0), node->arg(node->narg - 1));
-    case Op::kUnwindow: return choose(own(0), source(0), 0);
-    case Op::kAssign: return source(1);
+    case Op::kConst:
+      return g_.constant_word(node->dtype, node->arg(0));
+    case Op::kIota:
+      return g_.cast(index_of(demand)[0], node->dtype);
+    case Op::kCast:
+      return g_.cast(source(0), node->dtype);
+    case Op::kBitcast:
+      return g_.bitcast(source(0), node->dtype);
+    case Op::kPad:
+      return choose(own(0), source(0), node->arg(node->narg - 1));
+    case Op::kUnwindow:
+      return choose(own(0), source(0), 0);
+    case Op::kAssign:
+      return source(1);
     case Op::kCat: {
       Node out = source(node->nsrc - 1);
       for (size_t i = node->nsrc - 1; i-- > 0;) {
@@ -125,7 +137,8 @@ Node Rangeify::combine(const Record& record, const Demand& demand) {
       const Demand& inner = demands_[edges_[demand.edge_at]];
       // A reduction of the same kind right below hands its terms over.
       Node terms = source(0);
-      const bool nested = terms != nullptr && terms->op == Op::kFold && terms->arg(0) == node->arg(0);
+      const bool nested =
+          terms != nullptr && terms->op == Op::kFold && terms->arg(0) == node->arg(0);
       if (!src.push(nested ? terms->src(0) : terms).ok()) return nullptr;
       if (nested && !src.append(terms->src().data() + 1, terms->nsrc - 1).ok()) return nullptr;
       for (size_t i = 1; i < node->narg; ++i) {
@@ -135,7 +148,8 @@ Node Rangeify::combine(const Record& record, const Demand& demand) {
       if (src.size() == 1) return src[0];
       return g_.make(Op::kFold, node->dtype, {src.data(), src.size()}, std::array{node->arg(0)});
     }
-    default: break;
+    default:
+      break;
   }
   if (!uop::is_alu(node->op)) return source(0);
   Node operands[3] = {};
@@ -153,15 +167,18 @@ Status Rangeify::build() {
       ASTER_TRY(target_base(&base, &position, record.node, {ranges.data(), ranges.size()}));
       ASTER_TRY(param_slot(&record.slot, records_[base].node));
     } else {
-      ASTER_TRY(new_slot(&record.slot, SlotKind::kTemporary, 0, record.node->dtype, record.node->count()));
+      ASTER_TRY(new_slot(&record.slot, SlotKind::kTemporary, 0, record.node->dtype,
+                         record.node->count()));
     }
   }
   for (Record& record : records_) {
-    const bool in_memory = record.realized || record.node->op == Op::kParam || record.node->op == Op::kAfter;
+    const bool in_memory =
+        record.realized || record.node->op == Op::kParam || record.node->op == Op::kAfter;
     for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
       Demand& demand = demands_[d];
       Node expr = nullptr;
-      if (in_memory && (!demand.own || record.node->op == Op::kParam || record.node->op == Op::kAfter)) {
+      if (in_memory &&
+          (!demand.own || record.node->op == Op::kParam || record.node->op == Op::kAfter)) {
         ASTER_TRY(load(&expr, record, demand));
       } else {
         expr = combine(record, demand);
@@ -223,37 +240,69 @@ Status Rangeify::emit_kernel(Kernel& kernel) {
       Item{ItemKind::kKernel, sink, first, static_cast<uint32_t>(kernel.operands.size()), 0, 0});
 }
 
-// Adds what must run before a kernel though it reads nothing of it: the readers of what it overwrites, and earlier
-// writes of the same chain.
+// The storage below a view of it.
+uint32_t Rangeify::storage_below(Node node) const {
+  while (node->op != Op::kParam) node = node->src(0);
+  return aliases_[static_cast<size_t>(node->arg(0))];
+}
+
+// Whether an Assign is done in the state of storage that a node sees: it is below the node.
+Status Rangeify::sees(bool* out, Node via, Node assign) {
+  *out = via == assign;
+  if (via->op == Op::kParam || *out) return kOk;
+  Vec<Node> nodes(memory_);
+  ASTER_TRY(walk(&nodes, std::array{via}));
+  *out = std::find(nodes.begin(), nodes.end(), assign) != nodes.end();
+  return kOk;
+}
+
+// Orders what touches the same storage. A reader comes after the writes below the node that it
+// reads through and before all others; writers come in the order in which one sees the other, else
+// as they stand in the graph.
 Status Rangeify::link() {
-  for (uint32_t w = 0; w < kernels_.size(); ++w) {
-    const Record& record = records_[kernels_[w].record];
-    if (record.node->op != Op::kAssign) continue;
-    const uint32_t storage = aliases_[schedule_.slots[record.slot].index];
+  Vec<uint32_t> writers(memory_);
+  for (uint32_t k = 0; k < kernels_.size(); ++k) {
+    if (records_[kernels_[k].record].node->op == Op::kAssign) ASTER_TRY(writers.push(k));
+  }
+  for (uint32_t w : writers) {
+    const Node assign = records_[kernels_[w].record].node;
+    const uint32_t storage = storage_below(assign);
     for (uint32_t r = 0; r < kernels_.size(); ++r) {
-      if (r == w) continue;
       for (uint32_t read : kernels_[r].reads) {
-        if (read == storage) ASTER_TRY(push_once(&kernels_[w].after, r));
+        const Node via = records_[read].node;
+        if (r == w || storage_below(via) != storage) continue;
+        bool done = false;
+        ASTER_TRY(sees(&done, via, assign));
+        ASTER_TRY(done ? push_once(&kernels_[r].after, w) : push_once(&kernels_[w].after, r));
       }
     }
-    for (Node target = record.node->src(0); target->op != Op::kParam; target = target->src(0)) {
-      if (target->op == Op::kAssign) ASTER_TRY(push_once(&kernels_[w].after, record_of(target).kernel));
+    for (uint32_t other : writers) {
+      const Node earlier = records_[kernels_[other].record].node;
+      if (other == w || storage_below(earlier) != storage) continue;
+      bool after = false, before = false;
+      ASTER_TRY(sees(&after, assign, earlier));
+      ASTER_TRY(sees(&before, earlier, assign));
+      if (after || (!before && kernels_[other].record < kernels_[w].record)) {
+        ASTER_TRY(push_once(&kernels_[w].after, other));
+      }
     }
   }
   return kOk;
 }
 
-// Something reads storage both as it was and as it is once assigned: what is overwritten is copied first, at the next
-// attempt.
+// Something reads one storage in two states: those that are overwritten are copied first, at the
+// next attempt.
 Status Rangeify::copy_overwritten() {
   restart_ = true;
   for (const Record& record : records_) {
-    if (record.node->op != Op::kParam) continue;
-    const uint32_t storage = aliases_[static_cast<size_t>(record.node->arg(0))];
+    if (record.node->op != Op::kParam && record.node->op != Op::kAfter) continue;
     for (const Kernel& kernel : kernels_) {
-      const Record& writer = records_[kernel.record];
-      if (writer.node->op != Op::kAssign || aliases_[schedule_.slots[writer.slot].index] != storage) continue;
-      ASTER_TRY(forced_.set(record.node, 1));
+      const Node writer = records_[kernel.record].node;
+      if (writer->op != Op::kAssign || storage_below(writer) != storage_below(record.node))
+        continue;
+      bool done = false;
+      ASTER_TRY(sees(&done, record.node, writer));
+      if (!done) ASTER_TRY(forced_.set(record.node, 1));
     }
   }
   return kOk;
@@ -267,7 +316,8 @@ Status Rangeify::order(Vec<uint32_t>* out) {
   Vec<uint8_t> state(memory_);  // 0 new, 1 on the stack, 2 done
   Vec<Frame> stack(memory_);
   ASTER_TRY(state.resize(kernels_.size(), 0));
-  for (uint32_t k = static_cast<uint32_t>(kernels_.size()); k-- > 0;) {  // made from users to sources
+  for (uint32_t k = static_cast<uint32_t>(kernels_.size());
+       k-- > 0;) {  // made from users to sources
     if (state[k] != 0 || kernels_[k].merged) continue;
     state[k] = 1;
     ASTER_TRY(stack.push(Frame{k, 0}));
@@ -312,22 +362,27 @@ Status Rangeify::emit() {
       Record& source = record_of(base);
       if (source.realized) {
         ASTER_TRY(push_once(&kernel.after, source.kernel));
-        ASTER_TRY(kernel.operands.push(source.slot));  // told to merge(); emit_library lists them anew
-      } else if (base->op == Op::kParam) {
-        ASTER_TRY(push_once(&kernel.reads, aliases_[static_cast<size_t>(base->arg(0))]));
+        ASTER_TRY(
+            kernel.operands.push(source.slot));  // told to merge(); emit_library lists them anew
+      }
+      if (base->op == Op::kParam || base->op == Op::kAfter || base->op == Op::kAssign) {
+        ASTER_TRY(push_once(&kernel.reads, *position_.find(base)));
       }
       if (base->op != Op::kAfter) continue;
-      for (Node effect : base->src().subspan(1)) ASTER_TRY(push_once(&kernel.after, record_of(effect).kernel));
+      for (Node effect : base->src().subspan(1))
+        ASTER_TRY(push_once(&kernel.after, record_of(effect).kernel));
     }
   }
   for (Kernel& kernel : kernels_) {
     if (kernel.library) continue;
     const Record& record = records_[kernel.record];
-    Node position = kernel.store_index != nullptr
-                        ? kernel.store_index
-                        : linear_index(g_, record.node->shape(), {kernel.ranges.data(), kernel.ranges.size()});
+    Node position =
+        kernel.store_index != nullptr
+            ? kernel.store_index
+            : linear_index(g_, record.node->shape(), {kernel.ranges.data(), kernel.ranges.size()});
     ASTER_TRY(need(position));
-    ASTER_TRY(kernel.outputs.push(Output{kernel.record, record.slot, position, demands_[record.first_demand].expr}));
+    ASTER_TRY(kernel.outputs.push(
+        Output{kernel.record, record.slot, position, demands_[record.first_demand].expr}));
   }
   ASTER_TRY(link());
   ASTER_TRY(merge());

@@ -1,5 +1,6 @@
-// Kernels with the same loops become one with several results where that saves reading: a producer and the users that
-// read it element by element, or users of the same memory (the moments of an Adam step, say).
+// Kernels with the same loops become one with several results where that saves reading: a producer
+// and the users that read it element by element, or users of the same memory (the moments of an
+// Adam step, say).
 #include <algorithm>
 
 #include "engine/rangeify.h"
@@ -18,7 +19,8 @@ Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
 
 }  // namespace
 
-// Whether kernel `from` runs, directly or through others, before kernel `to`. directly = false: only through others.
+// Whether kernel `from` runs, directly or through others, before kernel `to`. directly = false:
+// only through others.
 Status Rangeify::reaches(bool* out, uint32_t from, uint32_t to, bool directly) {
   *out = false;
   Vec<uint32_t> stack(memory_);
@@ -41,16 +43,20 @@ Status Rangeify::reaches(bool* out, uint32_t from, uint32_t to, bool directly) {
 // Same loops, and whatever both touch they touch at the same element.
 bool Rangeify::fits_beside(const Kernel& into, const Kernel& from) const {
   if (into.merged || from.merged || into.library || from.library) return false;
-  if (into.size + from.size > kMostMergedNodes || into.operands.size() + from.operands.size() > kMostOperands) return false;
+  if (into.size + from.size > kMostMergedNodes ||
+      into.operands.size() + from.operands.size() > kMostOperands)
+    return false;
   if (into.ranges.size() != from.ranges.size() || into.ranges.empty()) return false;
   if (!std::equal(into.ranges.begin(), into.ranges.end(), from.ranges.begin())) return false;
   if (!into.prefixes.empty() || !from.prefixes.empty()) return false;
-  const auto folds = [](const Kernel& k) { return k.next_range > static_cast<int64_t>(k.ranges.size()); };
+  const auto folds = [](const Kernel& k) {
+    return k.next_range > static_cast<int64_t>(k.ranges.size());
+  };
   return !folds(from);
 }
 
-// Whether every load that `from` does of memory that `into` writes, and of memory that it writes itself while `into`
-// reads it, is of the element at hand.
+// Whether every load that `from` does of memory that `into` writes, and of memory that it writes
+// itself while `into` reads it, is of the element at hand.
 bool Rangeify::mergeable(uint32_t into_id, uint32_t from_id) {
   const Kernel& into = kernels_[into_id];
   const Kernel& from = kernels_[from_id];
@@ -79,7 +85,8 @@ bool Rangeify::mergeable(uint32_t into_id, uint32_t from_id) {
       const Slot& memory = schedule_.slots[slot];
       for (const Output& output : writer.outputs) {
         const Slot& written = schedule_.slots[output.slot];
-        const bool same_storage = memory.kind == SlotKind::kParam && written.kind == SlotKind::kParam &&
+        const bool same_storage = memory.kind == SlotKind::kParam &&
+                                  written.kind == SlotKind::kParam &&
                                   aliases_[memory.index] == aliases_[written.index];
         if (slot != output.slot && !same_storage) continue;
         if (slot != output.slot || node->nsrc != 2 || node->src(1) != output.position) return false;
@@ -89,7 +96,9 @@ bool Rangeify::mergeable(uint32_t into_id, uint32_t from_id) {
   };
   if (!at_hand(from, into) || !at_hand(into, from)) return false;
   bool around = false, back = false;
-  if (!reaches(&around, into_id, from_id, false).ok() || !reaches(&back, from_id, into_id, true).ok()) return false;
+  if (!reaches(&around, into_id, from_id, false).ok() ||
+      !reaches(&back, from_id, into_id, true).ok())
+    return false;
   return !around && !back;
 }
 
@@ -126,7 +135,8 @@ Status Rangeify::merge_pair(uint32_t into_id, uint32_t from_id) {
     ASTER_TRY(done.set(node, made));
   }
   for (const Output& output : from.outputs) {
-    ASTER_TRY(into.outputs.push(Output{output.record, output.slot, output.position, done.get(output.value, nullptr)}));
+    ASTER_TRY(into.outputs.push(
+        Output{output.record, output.slot, output.position, done.get(output.value, nullptr)}));
     records_[output.record].kernel = into_id;
   }
   into.size += from.size;
@@ -135,7 +145,6 @@ Status Rangeify::merge_pair(uint32_t into_id, uint32_t from_id) {
     for (uint32_t other : into.after) known |= other == k;
     if (!known) ASTER_TRY(into.after.push(k));
   }
-  for (uint32_t storage : from.reads) ASTER_TRY(into.reads.push(storage));
   from.merged = true;
   for (Kernel& kernel : kernels_) {
     bool has_into = false;
@@ -171,7 +180,8 @@ Status Rangeify::drop_unread() {
         ++i;
         continue;
       }
-      for (size_t j = i + 1; j < kernel.outputs.size(); ++j) kernel.outputs[j - 1] = kernel.outputs[j];
+      for (size_t j = i + 1; j < kernel.outputs.size(); ++j)
+        kernel.outputs[j - 1] = kernel.outputs[j];
       kernel.outputs.pop();
     }
   }

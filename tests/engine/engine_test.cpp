@@ -1,6 +1,5 @@
 #include "engine/world.h"
 
-
 namespace aster::engine::testing {
 namespace {
 
@@ -139,11 +138,15 @@ TEST(Plan, TemporariesAliveTogetherDoNotOverlap) {
     Schedule s(process_heap());
     const auto items = static_cast<uint32_t>(1 + bits() % 12);
     for (uint32_t i = 0; i < items; ++i) {
-      const uint32_t first = static_cast<uint32_t>(s.operands.size()), count = static_cast<uint32_t>(1 + bits() % 4);
+      const uint32_t first = static_cast<uint32_t>(s.operands.size()),
+                     count = static_cast<uint32_t>(1 + bits() % 4);
       for (uint32_t o = 0; o < count; ++o) {
         if (s.slots.size() < 3 || bits() % 2 == 0) {
-          ASSERT_EQ(s.slots.push(Slot{SlotKind::kTemporary, DType::kFloat32, 0, 1 + static_cast<int64_t>(bits() % 300),
-                                      0, UINT32_MAX, 0}).code, 0);
+          ASSERT_EQ(s.slots
+                        .push(Slot{SlotKind::kTemporary, DType::kFloat32, 0,
+                                   1 + static_cast<int64_t>(bits() % 300), 0, UINT32_MAX, 0})
+                        .code,
+                    0);
         }
         ASSERT_EQ(s.operands.push(static_cast<uint32_t>(bits() % s.slots.size())).code, 0);
       }

@@ -1,5 +1,5 @@
-// A context with its engine, driven below the tensor module: leaves from vectors, results as vectors, the interpreter
-// as the second witness.
+// A context with its engine, driven below the tensor module: leaves from vectors, results as
+// vectors, the interpreter as the second witness.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -85,7 +85,8 @@ class World {
     EXPECT_EQ(lazy->node->op, Op::kBuffer);
     std::vector<float> out(static_cast<size_t>(lazy->node->count()));
     if (!out.empty()) {
-      std::memcpy(out.data(), static_cast<char*>(storage_of(lazy->node)->data) + lazy->node->arg(2), out.size() * 4);
+      std::memcpy(out.data(), static_cast<char*>(storage_of(lazy->node)->data) + lazy->node->arg(2),
+                  out.size() * 4);
     }
     return out;
   }
@@ -99,7 +100,8 @@ class World {
     EXPECT_EQ(uop::toposort(&nodes, std::array{node}).code, 0);
     std::vector<runtime::reference::Binding> bindings;
     for (Node n : nodes) {
-      if (n->op == Op::kBuffer) bindings.push_back({n, static_cast<char*>(storage_of(n)->data) + n->arg(2)});
+      if (n->op == Op::kBuffer)
+        bindings.push_back({n, static_cast<char*>(storage_of(n)->data) + n->arg(2)});
     }
     std::vector<float> out(static_cast<size_t>(node->count()));
     runtime::reference::Output output{node, out.data()};
@@ -123,8 +125,10 @@ class World {
   Node expand(Node x, const Shape& shape) { return g().expand(x, words(shape)); }
   Node reshape(Node x, const Shape& shape) { return g().reshape(x, words(shape)); }
   Node row_softmax(Node x) {
-    const Shape shape(x->shape().begin(), x->shape().end()), axis{static_cast<Word>(shape.size()) - 1};
-    Node e = g().alu(Op::kExp, g().alu(Op::kSub, x, expand(g().reduce(Op::kMax, x, words(axis)), shape)));
+    const Shape shape(x->shape().begin(), x->shape().end()),
+        axis{static_cast<Word>(shape.size()) - 1};
+    Node e = g().alu(Op::kExp,
+                     g().alu(Op::kSub, x, expand(g().reduce(Op::kMax, x, words(axis)), shape)));
     return g().alu(Op::kDiv, e, expand(sum(e, axis), shape));
   }
   Node product(Node a, Node b) {  // [m, k] by [k, n], as primitives

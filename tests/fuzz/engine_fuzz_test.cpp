@@ -1,5 +1,5 @@
-// The compiled engine against the interpreter, on random graphs: fusion, code generation and the memory plan.
-// ASTER_ML_FUZZ_SEED and ASTER_ML_FUZZ_ENGINE_CASES choose which and how many.
+// The compiled engine against the interpreter, on random graphs: fusion, code generation and the
+// memory plan. ASTER_ML_FUZZ_SEED and ASTER_ML_FUZZ_ENGINE_CASES choose which and how many.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,10 +17,12 @@ uint64_t number(const char* variable, uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-// A realised tensor that views storage is that storage: it follows what is assigned later, where the interpreter gives
-// what was read or assigned. What such roots come to is seen in the leaves' memory.
+// A realised tensor that views storage is that storage: it follows what is assigned later, where
+// the interpreter gives what was read or assigned. What such roots come to is seen in the leaves'
+// memory.
 bool is_view_of_storage(Node node) {
-  while ((uop::is_movement(node->op) && node->op != Op::kPad && node->op != Op::kUnwindow && node->op != Op::kCat) ||
+  while ((uop::is_movement(node->op) && node->op != Op::kPad && node->op != Op::kUnwindow &&
+          node->op != Op::kCat) ||
          node->op == Op::kAssign || node->op == Op::kAfter || node->op == Op::kDetach) {
     node = node->src(0);
   }
@@ -49,7 +51,8 @@ class EngineRunner {
     std::vector<engine::Lazy*> leaves, roots;
     for (const Leaf& leaf : c.leaves) {
       buffer::Storage* storage = nullptr;
-      if (!buffer::storage_create(&storage, *context_, leaf.bytes.size(), device::kCpu).ok()) return false;
+      if (!buffer::storage_create(&storage, *context_, leaf.bytes.size(), device::kCpu).ok())
+        return false;
       if (!leaf.bytes.empty()) std::memcpy(storage->data, leaf.bytes.data(), leaf.bytes.size());
       Node node = engine::buffer_node(*engine_, storage, 0, leaf.node->dtype, leaf.node->shape());
       buffer::storage_release(storage);
@@ -69,8 +72,10 @@ class EngineRunner {
           continue;
         }
         engine::Lazy* root = roots[i];
-        const char* data = static_cast<const char*>(engine::storage_of(root->node)->data) + root->node->arg(2);
-        const size_t bytes = static_cast<size_t>(root->node->count()) * dtype::size(root->node->dtype);
+        const char* data =
+            static_cast<const char*>(engine::storage_of(root->node)->data) + root->node->arg(2);
+        const size_t bytes =
+            static_cast<size_t>(root->node->count()) * dtype::size(root->node->dtype);
         Bytes read(bytes);
         if (bytes != 0) std::memcpy(read.data(), data, bytes);
         answer->roots.push_back(read);
@@ -108,7 +113,8 @@ void fuzz(aster_ml_context_options engine_options, uint64_t cases) {
     Options options;
     options.operations = static_cast<int>(4 + seed % 29);
     const std::string difference =
-        check(seed, options, run_reference, [&](Case& c, Answer* answer) { return runner.run(c, answer); });
+        check(seed, options, run_reference,
+              [&](Case& c, Answer* answer) { return runner.run(c, answer); });
     ASSERT_TRUE(difference.empty()) << difference;
   }
 }

@@ -1,4 +1,5 @@
-// The public C interface with just enough C++ around it that programs read like programs. Failures end the test.
+// The public C interface with just enough C++ around it that programs read like programs. Failures
+// end the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -69,10 +70,12 @@ T make(Function function, Args... args) {
 }
 
 inline T from(Session& s, const std::vector<float>& values, const Shape& shape) {
-  return make(aster_ml_lazy_from, &s.context, values.data(), ASTER_ML_DTYPE_FLOAT32, shape.size(), shape.data());
+  return make(aster_ml_lazy_from, &s.context, values.data(), ASTER_ML_DTYPE_FLOAT32, shape.size(),
+              shape.data());
 }
 inline T from(Session& s, const std::vector<int32_t>& values, const Shape& shape) {
-  return make(aster_ml_lazy_from, &s.context, values.data(), ASTER_ML_DTYPE_INT32, shape.size(), shape.data());
+  return make(aster_ml_lazy_from, &s.context, values.data(), ASTER_ML_DTYPE_INT32, shape.size(),
+              shape.data());
 }
 inline std::vector<float> noise(size_t count, uint32_t seed) {
   std::mt19937 bits(seed);
@@ -92,11 +95,15 @@ inline T number(Session& s, double value) { return make(aster_ml_lazy_number, &s
   inline T name(T a) { return make(aster_ml_lazy_##name, &a.h); }
 #define BINARY(name) \
   inline T name(T a, T b) { return make(aster_ml_lazy_##name, &a.h, &b.h); }
-UNARY(exp) UNARY(log) UNARY(neg) UNARY(sqrt) UNARY(relu) UNARY(tanh) UNARY(sigmoid) UNARY(square) UNARY(contiguous)
-BINARY(add) BINARY(sub) BINARY(mul) BINARY(div) BINARY(matmul) BINARY(maximum)
+UNARY(exp)
+UNARY(log) UNARY(neg) UNARY(sqrt) UNARY(relu) UNARY(tanh) UNARY(sigmoid) UNARY(square)
+    UNARY(contiguous) BINARY(add) BINARY(sub) BINARY(mul) BINARY(div) BINARY(matmul) BINARY(maximum)
 #undef UNARY
 #undef BINARY
-inline T operator+(T a, T b) { return add(a, b); }
+        inline T
+        operator+(T a, T b) {
+  return add(a, b);
+}
 inline T operator-(T a, T b) { return sub(a, b); }
 inline T operator*(T a, T b) { return mul(a, b); }
 inline T operator/(T a, T b) { return div(a, b); }
@@ -110,8 +117,12 @@ inline T mean(T a, const Shape& axes = {}, bool keep = false) {
 inline T max(T a, const Shape& axes = {}, bool keep = false) {
   return make(aster_ml_lazy_max, &a.h, axes.size(), axes.data(), keep ? 1 : 0);
 }
-inline T reshape(T a, const Shape& shape) { return make(aster_ml_lazy_reshape, &a.h, shape.size(), shape.data()); }
-inline T permute(T a, const Shape& axes) { return make(aster_ml_lazy_permute, &a.h, axes.size(), axes.data()); }
+inline T reshape(T a, const Shape& shape) {
+  return make(aster_ml_lazy_reshape, &a.h, shape.size(), shape.data());
+}
+inline T permute(T a, const Shape& axes) {
+  return make(aster_ml_lazy_permute, &a.h, axes.size(), axes.data());
+}
 inline T softmax(T a, int64_t axis = -1) { return make(aster_ml_lazy_softmax, &a.h, axis); }
 
 inline void realize(std::initializer_list<T*> tensors) {

@@ -8,7 +8,8 @@ namespace {
 // A concrete tensor in the library's memory.
 struct Concrete {
   Concrete(Session& s, const std::vector<float>& values, const std::vector<size_t>& shape) {
-    EXPECT_OK(aster_ml_tensor_from_data(&t, &s.context, values.data(), ASTER_ML_DTYPE_FLOAT32, shape.size(), shape.data()));
+    EXPECT_OK(aster_ml_tensor_from_data(&t, &s.context, values.data(), ASTER_ML_DTYPE_FLOAT32,
+                                        shape.size(), shape.data()));
   }
   ~Concrete() { EXPECT_OK(aster_ml_tensor_free(&t)); }
   Concrete(const Concrete&) = delete;

@@ -1,6 +1,7 @@
-// Graphs on devices: two CPUs apart, and a caller's own backend registered through the public header.
-#include "aster.h"
+// Graphs on devices: two CPUs apart, and a caller's own backend registered through the public
+// header.
 #include "../device/toy_backend.h"
+#include "aster.h"
 
 namespace programs {
 namespace {

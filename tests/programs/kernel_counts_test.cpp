@@ -1,5 +1,6 @@
-// The number of kernels of named programs: ours is pinned, and at most tinygrad's (kernel_counts.tsv, written by
-// kernel_counts.py from the live oracle). The values are held against the reference runtime.
+// The number of kernels of named programs: ours is pinned, and at most tinygrad's
+// (kernel_counts.tsv, written by kernel_counts.py from the live oracle). The values are held
+// against the reference runtime.
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -58,7 +59,8 @@ struct Program {
 };
 
 Tensors adam(Session& s) {
-  T p = data(s, {64, 32}), g = data(s, {64, 32}, 2), m = data(s, {64, 32}, 3), v = positive(s, {64, 32}, 4);
+  T p = data(s, {64, 32}), g = data(s, {64, 32}, 2), m = data(s, {64, 32}, 3),
+    v = positive(s, {64, 32}, 4);
   assign(m, m * number(s, 0.9) + g * number(s, 0.1));
   assign(v, v * number(s, 0.999) + g * g * number(s, 0.001));
   assign(p, p - number(s, 0.001) * m / (sqrt(v) + number(s, 1e-8)));
@@ -66,7 +68,8 @@ Tensors adam(Session& s) {
 }
 
 Tensors training_step(Session& s) {
-  T x = data(s, {16, 1, 8, 8}), w = data(s, {8, 1, 3, 3}, 2), b = data(s, {8}, 3), f = data(s, {128, 10}, 4);
+  T x = data(s, {16, 1, 8, 8}), w = data(s, {8, 1, 3, 3}, 2), b = data(s, {8}, 3),
+    f = data(s, {128, 10}, 4);
   T y = labels(s, 16, 10);
   T h = max_pool(relu(conv(x, w, &b)));
   T loss = cross_entropy(matmul(reshape(h, {16, 128}), f), y);
@@ -78,7 +81,8 @@ Tensors training_step(Session& s) {
 }
 
 Tensors perceptron_gradients(Session& s) {
-  T x = data(s, {32, 16}), w0 = data(s, {16, 24}, 2), w1 = data(s, {24, 10}, 3), y = labels(s, 32, 10);
+  T x = data(s, {32, 16}), w0 = data(s, {16, 24}, 2), w1 = data(s, {24, 10}, 3),
+    y = labels(s, 32, 10);
   T loss = cross_entropy(matmul(relu(matmul(x, w0)), w1), y);
   Tensors out = gradients(loss, {w0, w1});
   out.insert(out.begin(), loss);
@@ -110,12 +114,16 @@ const std::vector<Program>& programs_table() {
       {"sum_all", 1, [](Session& s) { return Tensors{sum(square_data(s))}; }},
       {"sum_rows", 1, [](Session& s) { return Tensors{sum(square_data(s), {1})}; }},
       {"sum_columns", 1, [](Session& s) { return Tensors{sum(square_data(s), {0})}; }},
-      {"sum_large", 2, [](Session& s) { return Tensors{sum(data(s, {512, 512}))}; }},
+      {"sum_large", 2,
+       [](Session& s) {
+         return Tensors{sum(data(s, {512, 512}))};
+       }},
       {"mean_and_variance", 1,
        [](Session& s) {
          T x = square_data(s);
          const int64_t axis = 1;
-         return Tensors{mean(x, {1}), make(aster_ml_lazy_var, &x.h, size_t{1}, &axis, 0, int64_t{1})};
+         return Tensors{mean(x, {1}),
+                        make(aster_ml_lazy_var, &x.h, size_t{1}, &axis, 0, int64_t{1})};
        }},
       {"softmax", 1, [](Session& s) { return Tensors{softmax(square_data(s), 1)}; }},
       {"log_softmax", 1,
@@ -135,19 +143,30 @@ const std::vector<Program>& programs_table() {
          return Tensors{make(aster_ml_lazy_layer_norm, &x.h, size_t{1}, &w.h, &b.h, 1e-5)};
        }},
       {"batch_norm_training", 1, batch_norm},
-      {"cross_entropy", 2, [](Session& s) { return Tensors{cross_entropy(data(s, {64, 10}), labels(s, 64, 10))}; }},
+      {"cross_entropy", 2,
+       [](Session& s) {
+         return Tensors{cross_entropy(data(s, {64, 10}), labels(s, 64, 10))};
+       }},
       {"matmul", 1, [](Session& s) { return Tensors{matmul(square_data(s), square_data(s, 2))}; }},
       {"matmul_bias_relu", 1,
-       [](Session& s) { return Tensors{relu(matmul(square_data(s), square_data(s, 2)) + data(s, {64}))}; }},
+       [](Session& s) {
+         return Tensors{relu(matmul(square_data(s), square_data(s, 2)) + data(s, {64}))};
+       }},
       {"matmul_transposed", 1,
        [](Session& s) { return Tensors{matmul(square_data(s), transpose(square_data(s, 2)))}; }},
-      {"batched_matmul", 1, [](Session& s) { return Tensors{matmul(data(s, {4, 16, 16}), data(s, {4, 16, 16}, 2))}; }},
+      {"batched_matmul", 1,
+       [](Session& s) {
+         return Tensors{matmul(data(s, {4, 16, 16}), data(s, {4, 16, 16}, 2))};
+       }},
       {"perceptron", 3,
        [](Session& s) {
          T h = relu(matmul(data(s, {16, 64}), data(s, {64, 32})));
          return Tensors{matmul(relu(matmul(h, data(s, {32, 32}, 2))), data(s, {32, 10}, 3))};
        }},
-      {"convolution", 1, [](Session& s) { return Tensors{conv(data(s, {4, 3, 12, 12}), data(s, {8, 3, 3, 3}))}; }},
+      {"convolution", 1,
+       [](Session& s) {
+         return Tensors{conv(data(s, {4, 3, 12, 12}), data(s, {8, 3, 3, 3}))};
+       }},
       {"convolution_bias_relu", 1,
        [](Session& s) {
          T bias = data(s, {8});
@@ -156,15 +175,20 @@ const std::vector<Program>& programs_table() {
       {"convolution_pool", 2,
        [](Session& s) {
          T bias = data(s, {8});
-         return Tensors{max_pool(relu(conv(data(s, {4, 3, 12, 12}), data(s, {8, 3, 3, 3}), &bias)))};
+         return Tensors{
+             max_pool(relu(conv(data(s, {4, 3, 12, 12}), data(s, {8, 3, 3, 3}), &bias)))};
        }},
-      {"max_pool", 1, [](Session& s) { return Tensors{max_pool(data(s, {4, 3, 12, 12}))}; }},
+      {"max_pool", 1,
+       [](Session& s) {
+         return Tensors{max_pool(data(s, {4, 3, 12, 12}))};
+       }},
       {"average_pool", 1,
        [](Session& s) {
          T x = data(s, {4, 3, 12, 12});
          return Tensors{make(aster_ml_lazy_avg_pool2d, &x.h, nullptr)};
        }},
-      {"add_transposed", 1, [](Session& s) { return Tensors{square_data(s) + transpose(square_data(s, 2))}; }},
+      {"add_transposed", 1,
+       [](Session& s) { return Tensors{square_data(s) + transpose(square_data(s, 2))}; }},
       {"pad_and_slice", 1,
        [](Session& s) {
          T x = square_data(s);
@@ -229,13 +253,15 @@ class KernelCounts : public ::testing::TestWithParam<size_t> {};
 TEST_P(KernelCounts, AtMostTinygrads) {
   const Program& program = programs_table()[GetParam()];
   const char* folder = std::getenv("ASTER_ML_TEST_DATA");
-  std::ifstream table(std::string(folder != nullptr ? folder : "tests") + "/programs/kernel_counts.tsv");
+  std::ifstream table(std::string(folder != nullptr ? folder : "tests") +
+                      "/programs/kernel_counts.tsv");
   std::map<std::string, uint64_t> tinygrad;
   std::string name;
   for (uint64_t count; table >> name >> count;) tinygrad[name] = count;
   ASSERT_EQ(tinygrad.count(program.name), 1u) << program.name;
 
-  // Whether a product goes to BLAS depends on the machine, so the counts are those of generated code.
+  // Whether a product goes to BLAS depends on the machine, so the counts are those of generated
+  // code.
   aster_ml_context_options generated{}, reference{};
   generated.no_library = 1;
   reference.compiler = "none";
@@ -250,13 +276,17 @@ TEST_P(KernelCounts, AtMostTinygrads) {
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_EQ(got[i].size(), expected[i].size());
     for (size_t k = 0; k < got[i].size(); ++k) {
-      ASSERT_NEAR(got[i][k], expected[i][k], 2e-5 * (1 + std::fabs(expected[i][k]))) << program.name << " " << i;
+      ASSERT_NEAR(got[i][k], expected[i][k], 2e-5 * (1 + std::fabs(expected[i][k])))
+          << program.name << " " << i;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, KernelCounts, ::testing::Range<size_t>(0, programs_table().size()),
-                         [](const auto& param) { return std::string(programs_table()[param.param].name); });
+INSTANTIATE_TEST_SUITE_P(Programs, KernelCounts,
+                         ::testing::Range<size_t>(0, programs_table().size()),
+                         [](const auto& param) {
+                           return std::string(programs_table()[param.param].name);
+                         });
 
 }  // namespace
 }  // namespace programs

@@ -88,11 +88,13 @@ bool chose_old_core(void* library) {
   return core != nullptr && is_old(core()) && detect_features().vector_bytes > 16;
 }
 
-// Loads with OPENBLAS_CORETYPE set for as long as that takes, for CPUs newer than the library, which it takes for their
-// oldest ancestors. The host's environment is not changed but stood in for by a longer copy: whoever reads variables
-// meanwhile finds the same ones. The copy stays, since a reader may still walk it.
+// Loads with OPENBLAS_CORETYPE set for as long as that takes, for CPUs newer than the library,
+// which it takes for their oldest ancestors. The host's environment is not changed but stood in for
+// by a longer copy: whoever reads variables meanwhile finds the same ones. The copy stays, since a
+// reader may still walk it.
 void* open_for_this_cpu(const char* path) {
-  static char core_wide[] = "OPENBLAS_CORETYPE=SKYLAKEX", core_narrow[] = "OPENBLAS_CORETYPE=HASWELL";
+  static char core_wide[] = "OPENBLAS_CORETYPE=SKYLAKEX",
+              core_narrow[] = "OPENBLAS_CORETYPE=HASWELL";
   size_t count = 0;
   while (environ[count] != nullptr) ++count;
   char** longer = process_heap().array<char*>(count + 2);
@@ -112,7 +114,8 @@ bool open_library(const char* path, Blas* out) {
   void* present = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   void* library = present != nullptr ? present : dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return false;
-  if (present == nullptr && chose_old_core(library) && secure_getenv("OPENBLAS_CORETYPE") == nullptr) {
+  if (present == nullptr && chose_old_core(library) &&
+      secure_getenv("OPENBLAS_CORETYPE") == nullptr) {
     quieten(library);
     dlclose(library);
     library = open_for_this_cpu(path);
