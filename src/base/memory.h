@@ -150,7 +150,8 @@ class Vec {
   // New elements are copies of fill.
   Status resize(size_t size, const T& fill = T()) {
     static_assert(std::is_trivially_copyable_v<T>);
-    ASTER_TRY(reserve(size));
+    // Doubled as append does, so that growing step by step stays linear.
+    if (size > capacity_) ASTER_TRY(reserve(size > capacity_ * 2 ? size : capacity_ * 2));
     for (size_t i = size_; i < size; ++i) data_[i] = fill;
     size_ = size;
     return kOk;
