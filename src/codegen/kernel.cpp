@@ -13,37 +13,9 @@ int range_id(Node range) { return static_cast<int>(range->arg(0)); }
 }  // namespace
 
 double weight(Node node) {
-  switch (node->op) {
-    case Op::kExp:
-    case Op::kExp2:
-    case Op::kLog:
-    case Op::kLog2:
-    case Op::kTanh:
-      return 15;
-    case Op::kSin:
-    case Op::kCos:
-    case Op::kErf:
-    case Op::kThreefry:
-      return 25;
-    case Op::kPow:
-      return 50;
-    case Op::kDiv:
-    case Op::kRecip:
-    case Op::kSqrt:
-      return 4;
-    case Op::kCDiv:
-    case Op::kCMod:
-    case Op::kFloorDiv:
-    case Op::kFloorMod:
-      return 12;
-    case Op::kFold:
-    case Op::kLoad:
-    case Op::kRange:
-    case Op::kConst:
-      return 0;
-    default:
-      return 1;
-  }
+  const bool leaf = node->op == Op::kFold || node->op == Op::kLoad || node->op == Op::kRange ||
+                    uop::is_const(node);
+  return leaf ? 0 : std::max<double>(1, uop::info(node->op).cost);
 }
 
 bool Kernel::combines(Node node) {

@@ -15,11 +15,11 @@ using uop::Op;
 namespace sym = uop::sym;
 
 // Fusion limits; bench/bench_schedule.cpp compares them.
-constexpr uint32_t kMostDemands = 8;  // places of one node before it is materialised
-constexpr uint32_t kMostNodes = 400;  // nodes computed in one kernel
-constexpr float kCheap = 24;          // operations worth repeating in another kernel
-constexpr float kCheapInside = 64;    // and in the same kernel
-constexpr float kTranscendental = 8;  // operations that one such function counts for
+constexpr uint32_t kMostDemands = 8;   // places of one node before it is materialised
+constexpr uint32_t kMostNodes = 400;   // nodes computed in one kernel
+constexpr float kCheap = 48;           // operations worth repeating in another kernel
+constexpr float kCheapInside = 128;    // and in the same kernel
+constexpr float kTranscendental = 12;  // from here on not to be repeated by a loop around it
 constexpr double kMostRepeats =
     4;  // times an expensive operation may be repeated by a loop around it
 constexpr int64_t kFewestRows = 16;     // rows worth a kernel that keeps each row to one task
@@ -31,25 +31,6 @@ constexpr int64_t kTinyFold = 16;  // terms of a sum that may move into the sum 
 bool is_leaf(Op op) { return op == Op::kParam || op == Op::kConst || op == Op::kIota; }
 bool passes_through(Op op) { return uop::is_movement(op) || op == Op::kDetach; }
 bool is_effect(Op op) { return op == Op::kAssign || op == Op::kAfter; }
-
-float operation_weight(Op op) {
-  switch (op) {
-    case Op::kExp:
-    case Op::kExp2:
-    case Op::kLog:
-    case Op::kLog2:
-    case Op::kSin:
-    case Op::kCos:
-    case Op::kTanh:
-    case Op::kErf:
-      return kTranscendental;
-    case Op::kPow:
-    case Op::kThreefry:
-      return 4 * kTranscendental;
-    default:
-      return 1;
-  }
-}
 
 uint64_t bit_of(Node range) {
   return range->arg(0) < 63 ? uint64_t{1} << range->arg(0)
@@ -156,7 +137,9 @@ void Rangeify::summarise(Record& record) {
     if (count < 4) record.leaves[count++] = leaf;
   };
   if (node->op == Op::kReduce || node->op == Op::kCall) record.reduces = true;
-  record.weight = passes_through(node->op) || is_leaf(node->op) ? 0 : operation_weight(node->op);
+  record.weight = passes_through(node->op) || is_leaf(node->op)
+                      ? 0
+                      : static_cast<float>(uop::info(node->op).cost);
   const bool adds_up = node->op != Op::kReduce;  // a reduction decides for itself
   const size_t first = node->op == Op::kCall || node->op == Op::kAssign ? 1 : 0;
   for (size_t i = first; i < node->nsrc; ++i) {

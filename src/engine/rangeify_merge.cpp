@@ -50,7 +50,9 @@ bool Rangeify::fits_beside(const Kernel& into, const Kernel& from) const {
   if (!std::equal(into.ranges.begin(), into.ranges.end(), from.ranges.begin())) return false;
   if (!into.prefixes.empty() || !from.prefixes.empty()) return false;
   const auto folds = [](const Kernel& k) {
-    return k.next_range > static_cast<int64_t>(k.ranges.size());
+    int64_t loops = 0;
+    for (Node range : k.ranges) loops += range->op == Op::kRange;
+    return k.next_range > loops;
   };
   return !folds(from);
 }

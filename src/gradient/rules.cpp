@@ -49,7 +49,7 @@ Expr source_expr(const Flow& flow, size_t i) {
 
 #define NONE ()
 #define OP(name, sources, level, meaning)
-#define ALU(name, arity, rule, traits, value, gradient, meaning)                    \
+#define ALU(name, arity, rule, traits, cost, value, gradient, meaning)                    \
   void flow_##name(Flow& flow) {                                                    \
     [[maybe_unused]] const Expr g{&flow.graph, flow.dy}, y{&flow.graph, flow.y};    \
     [[maybe_unused]] const Expr a = source_expr(flow, 0), b = source_expr(flow, 1); \
@@ -283,7 +283,7 @@ struct OpRule {
 };
 constexpr OpRule kOpRules[] = {
 #define OP(name, sources, level, meaning)
-#define ALU(name, arity, rule, traits, value, gradient, meaning) {Op::k##name, flow_##name},
+#define ALU(name, arity, rule, traits, cost, value, gradient, meaning) {Op::k##name, flow_##name},
 #include "uop/ops.def"
     {Op::kReshape, flow_reshape}, {Op::kExpand, flow_expand},     {Op::kPermute, flow_permute},
     {Op::kFlip, flow_flip},       {Op::kSlice, flow_slice},       {Op::kPad, flow_pad},

@@ -21,7 +21,7 @@ constexpr bool takes(DTypeRule rule) {
 template <typename T>
 T compute(Op op, T a, T b, T c) {
   switch (op) {
-#define ALU(name, arity, rule, traits, value, gradient, meaning) \
+#define ALU(name, arity, rule, traits, cost, value, gradient, meaning) \
   case Op::k##name:                                              \
     if constexpr (takes<T>(DTypeRule::rule)) {                   \
       return static_cast<T>(value);                              \

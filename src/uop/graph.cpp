@@ -14,9 +14,9 @@ constexpr OpInfo kInfo[] = {
 #define LEVEL_K false, true
 #define LEVEL_TK true, true
 #define OP(name, sources, level, meaning) \
-  {#name, meaning, sources, LEVEL_##level, DTypeRule::kNone, 0},
-#define ALU(name, arity, rule, traits, value, gradient, meaning) \
-  {#name, meaning, arity, true, true, DTypeRule::rule, traits},
+  {#name, meaning, sources, LEVEL_##level, DTypeRule::kNone, 0, 0},
+#define ALU(name, arity, rule, traits, cost, value, gradient, meaning) \
+  {#name, meaning, arity, true, true, DTypeRule::rule, traits, cost},
 #include "uop/ops.def"
 };
 

@@ -16,7 +16,7 @@ struct Names {
 };
 constexpr Names kNames[] = {
 #define OP(name, sources, level, meaning) {#name, nullptr, nullptr},
-#define ALU(name, arity, rule, traits, value, gradient, meaning) \
+#define ALU(name, arity, rule, traits, cost, value, gradient, meaning) \
   {#name, "Reduce:" #name, "Fold:" #name},
 #include "uop/ops.def"
 };

@@ -99,7 +99,7 @@ struct Maker {
   }
 };
 #define OP(name, sources, level, meaning) inline constexpr Maker<Op::k##name, sources> name{};
-#define ALU(name, arity, rule, traits, value, gradient, meaning) \
+#define ALU(name, arity, rule, traits, cost, value, gradient, meaning) \
   inline constexpr Maker<Op::k##name, arity> name{};
 #include "uop/ops.def"
 

@@ -21,7 +21,7 @@ using dtype::DType;
 
 enum class Op : uint8_t {
 #define OP(name, sources, level, meaning) k##name,
-#define ALU(name, arity, rule, traits, value, gradient, meaning) k##name,
+#define ALU(name, arity, rule, traits, cost, value, gradient, meaning) k##name,
 #include "uop/ops.def"
   kCount
 };
@@ -48,6 +48,7 @@ struct OpInfo {
   bool kernel;     // allowed in kernels
   DTypeRule rule;
   uint8_t traits;
+  uint8_t cost;  // of a vector of results, in additions; 0 for what is not arithmetic
 };
 const OpInfo& info(Op op);
 inline bool is_alu(Op op) { return info(op).rule != DTypeRule::kNone; }
