@@ -79,6 +79,18 @@ Status describe(Text& out, Memory& memory, size_t number, const Item& item, cons
   return out.status();
 }
 
+// What the thread's error record says.
+struct Message {
+  char text[sizeof(aster_ml_error::message)];
+};
+Message last_message() {
+  aster_ml_error error{};
+  (void)aster_ml_error_last(&error);
+  Message out;
+  std::memcpy(out.text, error.message, sizeof(out.text));
+  return out;
+}
+
 }  // namespace
 
 void Executable::release() {
@@ -166,8 +178,14 @@ Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leave
   const double compiling = milliseconds();
   Status status = compile_kernels(exe, scratch, schedule);
   counters.compile_ms += milliseconds() - compiling;
-  if (status.code == ASTER_ML_UNSUPPORTED)
-    return keep_graph(exe, roots, leaves);  // no compiler here
+  if (status.code == ASTER_ML_UNSUPPORTED) {
+    // No compiler here, or a kernel that it cannot be given: the interpreter answers.
+    if (!said_interpreted_) {
+      context.log(ASTER_ML_LOG_WARNING, "the reference runtime computes: %s", last_message().text);
+    }
+    said_interpreted_ = true;
+    return keep_graph(exe, roots, leaves);
+  }
   ASTER_TRY(status);
   counters.kernels_scheduled += schedule.items.size();
   counters.planned_bytes += static_cast<uint64_t>(schedule.arena_bytes);

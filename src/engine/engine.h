@@ -87,6 +87,7 @@ class Engine {
   Status compile(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves,
                  bool interpret);
   Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule);
+  bool said_interpreted_ = false;
   Status keep_graph(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves);
 };
 

@@ -95,6 +95,8 @@ class EngineRunner {
     return status.ok();
   }
 
+  uint64_t interpreted() const { return engine_->counters.interpreted; }
+
  private:
   engine::Lazy* cell(Node node) {
     engine::Lazy* lazy = nullptr;
@@ -116,6 +118,7 @@ void fuzz(aster_ml_context_options engine_options, uint64_t cases) {
         check(seed, options, run_reference,
               [&](Case& c, Answer* answer) { return runner.run(c, answer); });
     ASSERT_TRUE(difference.empty()) << difference;
+    ASSERT_EQ(runner.interpreted(), 0u) << "seed " << seed << " was not compiled";
   }
 }
 
