@@ -34,6 +34,13 @@ class Build {
   Build(aster_ml_lazy* out, const Input* inputs, size_t count);
   Build(aster_ml_lazy* out, const aster_ml_context* context);
 
+  // Where no handle came of it, the nodes made are given back: Buffers among them hold memory.
+  ~Build() {
+    if (engine_ != nullptr && out_->impl == nullptr) graph().collect();
+  }
+  Build(const Build&) = delete;
+  Build& operator=(const Build&) = delete;
+
   Status status() const { return status_; }
   Graph& graph() { return engine::graph_of(*engine_); }
   engine::Engine& engine() { return *engine_; }
