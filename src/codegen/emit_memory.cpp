@@ -203,16 +203,10 @@ Status Emitter::split_gate(Gate* out, Node gate) {
       recall(Key{gate->id, copies, Kind::kGateMask}, &out->mask)) {
     return kOk;
   }
-  Vec<Node> waiting(memory_);
-  ASTER_TRY(waiting.push(gate));
-  while (!waiting.empty()) {
-    const Node node = waiting.back();
-    waiting.pop();
-    if (node->op == Op::kAnd) {
-      ASTER_TRY(waiting.push(node->src(0)));
-      ASTER_TRY(waiting.push(node->src(1)));
-      continue;
-    }
+  *out = Gate{};
+  Vec<Node> parts(memory_);
+  ASTER_TRY(conjuncts(&parts, gate));
+  for (Node node : parts) {
     if (is_const(node) && node->arg(0) != 0) continue;
     Value part = value(node);
     Value& whole = part.lanes > 1 ? out->mask : out->uniform;
@@ -227,11 +221,8 @@ Status Emitter::split_gate(Gate* out, Node gate) {
     text << whole << " & " << part << ";\n";
     whole = both;
   }
-  if (out->uniform.id != 0 && out->mask.id != 0) {
-    ASTER_TRY(keep(Key{gate->id, copies, Kind::kGateUniform}, out->uniform));
-    ASTER_TRY(keep(Key{gate->id, copies, Kind::kGateMask}, out->mask));
-  }
-  return kOk;
+  ASTER_TRY(keep(Key{gate->id, copies, Kind::kGateUniform}, out->uniform));
+  return keep(Key{gate->id, copies, Kind::kGateMask}, out->mask);
 }
 
 // An element, or a vector of them, as it is stored.

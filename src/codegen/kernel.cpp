@@ -18,6 +18,21 @@ double weight(Node node) {
   return leaf ? 0 : std::max<double>(1, uop::info(node->op).cost);
 }
 
+Status conjuncts(Vec<Node>* out, Node gate) {
+  const size_t first = out->size();
+  ASTER_TRY(out->push(gate));
+  for (size_t i = first; i < out->size();) {
+    const Node node = (*out)[i];
+    if (node->op == Op::kAnd) {
+      (*out)[i] = node->src(0);
+      ASTER_TRY(out->push(node->src(1)));
+    } else {
+      ++i;
+    }
+  }
+  return kOk;
+}
+
 bool Kernel::combines(Node node) {
   if (node->dtype != DType::kWeakInt || node->op == Op::kRange) return false;
   const Linear linear = uop::sym::linear_of(node);
@@ -127,7 +142,7 @@ Status Kernel::leaves(Vec<Node>* out, Node node) const {
   if (node->op == Op::kFold) return kOk;
   if (node->op == Op::kLoad) {
     ASTER_TRY(add_index(node->src(1)));
-    return node->nsrc > 2 ? out->push(node->src(2)) : kOk;
+    return node->nsrc > 2 ? conjuncts(out, node->src(2)) : kOk;
   }
   for (Node source : node->src()) {
     if (source->dtype == DType::kWeakInt) {

@@ -61,6 +61,9 @@ struct Region {
   double iterations = 1;  // of all loops around
 };
 
+// Appends what has to hold for a gate to be open: the operands of its Ands.
+Status conjuncts(Vec<Node>* out, Node gate);
+
 // Rough cost of one operation in vector instructions.
 double weight(Node node);
 
