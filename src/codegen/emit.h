@@ -98,6 +98,7 @@ class Emitter {
     kRaw,
     kGateUniform,
     kGateMask,
+    kTransposed,
     kSpread,
     kMask,
     kBits
@@ -142,6 +143,8 @@ class Emitter {
   void write_whole(Text& out, DType storage, int n, std::string_view address);
   Status write_shuffled(Text& out, Node node, Value base, int inner, Value loaded);
   Status split_gate(Gate* out, Node gate);
+  int transposes(Node node) const;
+  Status transposed_load(Node node, int across);
   Status load_stored(Value* out, Node node);
   Status alu(Node node);
   Status operand(Value* out, Node source, Node user);

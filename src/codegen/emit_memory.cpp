@@ -225,10 +225,83 @@ Status Emitter::split_gate(Gate* out, Node gate) {
   return keep(Key{gate->id, copies, Kind::kGateMask}, out->mask);
 }
 
+// The tiled range along which a load is contiguous while it strides along the vectorised one, if
+// its copies are as many as the lanes: a square that is transposed in registers. -1 if there is
+// none.
+int Emitter::transposes(Node node) const {
+  if (!varies(node) || node->nsrc > 2) return -1;
+  const Form form = kernel_.form(node->src(1));
+  int across = -1;
+  for (const Term& term : form.terms) {
+    if (term.node->op != Op::kRange) {
+      if (varies(term.node)) return -1;
+      continue;
+    }
+    const RangeState& state = ranges_[range_id(term.node)];
+    if (range_id(term.node) == vector_) {
+      if (term.coefficient >= -4 && term.coefficient <= 4) return -1;
+    } else if (term.coefficient == 1 && state.copies == lanes()) {
+      across = range_id(term.node);
+    }
+  }
+  return across;
+}
+
+// All copies of such a load: the rows as they lie in memory, then exchanges of ever larger blocks.
+Status Emitter::transposed_load(Node node, int across) {
+  const DType storage = storage_of(node->dtype);
+  const int n = lanes();
+  Value base, rows[64];
+  int inner = 0;
+  RangeState& state = ranges_[across];
+  const int copy = state.copy;
+  state.copy = 0;
+  ASTER_TRY(base_of(&base, node, &inner));
+  for (int lane = 0; lane < n; ++lane) {
+    Text address(memory_);
+    ASTER_TRY(write_address(address, node, base, inner, lane));
+    ASTER_TRY(address.status());
+    ASTER_TRY(fresh(&rows[lane], storage, false, n, inner));
+    Text& text = define(rows[lane]);
+    write_whole(text, storage, n, address.view());
+    text << ";\n";
+  }
+  for (int half = 1; half < n; half *= 2) {
+    for (int i = 0; i < n; ++i) {
+      if ((i & half) != 0) continue;
+      const Value a = rows[i], b = rows[i + half];
+      for (int high = 0; high < 2; ++high) {
+        Value& out = rows[i + high * half];
+        ASTER_TRY(fresh(&out, storage, false, n, inner));
+        Text& text = define(out);
+        text << "__builtin_shufflevector(" << a << ", " << b;
+        for (int lane = 0; lane < n; ++lane) {
+          const bool second = (lane & half) != 0;
+          text << ", "
+               << (second ? n + lane - (high != 0 ? 0 : half) : lane + (high != 0 ? half : 0));
+        }
+        text << ");\n";
+      }
+    }
+  }
+  for (state.copy = 0; state.copy < n; ++state.copy) {
+    ASTER_TRY(
+        keep(Key{node->id, copy_key(kernel_.ranges(node)), Kind::kTransposed}, rows[state.copy]));
+  }
+  state.copy = copy;
+  return kOk;
+}
+
 // An element, or a vector of them, as it is stored.
 Status Emitter::load_stored(Value* out, Node node) {
   const DType storage = storage_of(node->dtype);
   const int n = varies(node) ? lanes() : 1;
+  if (const int across = transposes(node); across >= 0) {
+    const Key key{node->id, copy_key(kernel_.ranges(node)), Kind::kTransposed};
+    if (!recall(key, out)) ASTER_TRY(transposed_load(node, across));
+    (void)recall(key, out);
+    return kOk;
+  }
   Gate gate;
   Value base;
   if (node->nsrc > 2) ASTER_TRY(split_gate(&gate, node->src(2)));

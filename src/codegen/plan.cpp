@@ -14,9 +14,10 @@ constexpr double kOpaqueCost = 2;       // the same where the index is not linea
 constexpr double kHorizontalCost = 10;  // adding up the lanes of an accumulator
 constexpr double kTaskCost = 30000;     // least work of a task
 constexpr int64_t kEnoughTasks = 128;   // more loops are not cut
-constexpr double kHeavy = 12;   // a body of so many operations needs no copies to keep the CPU busy
-constexpr int64_t kBlock = 64;  // rows of a block that is read across
-constexpr int64_t kUnroll = 8;  // longest range of a fold without a loop
+constexpr double kHeavy = 12;  // a body of so many operations needs no copies to keep the CPU busy
+constexpr double kSquareWork = 4;     // most operations on elements of a square of registers
+constexpr int64_t kBlock = 64;        // rows of a block that is read across
+constexpr int64_t kUnroll = 8;        // longest range of a fold without a loop
 constexpr double kMostWritten = 300;  // operations in the body of such a fold
 constexpr double kMaxPanelBytes = 1 << 20;
 
@@ -226,6 +227,14 @@ class Planner {
     Nest& own = nest(at);
     if (!segment(at).children.empty()) return;
     if (segment(at).folds.empty()) {
+      // A square of rows read across is transposed in registers, if what is done to its elements is
+      // little.
+      const int across = own.vector >= 0 && own.overlap ? crossing_range(at, own.vector) : -1;
+      if (across >= 0 && own.lanes >= 4 && own.lanes <= 16 && kernel_.size(across) >= own.lanes &&
+          region(segment(at).stores).operations <= kSquareWork) {
+        add_tile(own, across, own.lanes);
+        return;
+      }
       if (own.vector >= 0 && region(segment(at).stores).operations <= kHeavy && own.overlap) {
         add_tile(own, own.vector, even_copies(own.vector, own.lanes, 2));
       }
