@@ -45,6 +45,7 @@ class Build {
   Graph& graph() { return engine::graph_of(*engine_); }
   engine::Engine& engine() { return *engine_; }
   Context& context() { return *context_; }
+  bool strict() const { return context_->options().strict_parity != 0; }
   // Writes the handle of a new cell naming node; nil: the failure in the error record.
   Status finish(Node node);
 

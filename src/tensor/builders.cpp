@@ -7,13 +7,13 @@ namespace {
 int32_t build_unary(aster_ml_lazy* out, Input x, const UnaryOp& op) {
   Build build(out, {x});
   ASTER_TRY(build.status());
-  return build.finish(unary(build.graph(), node(x), op));
+  return build.finish(unary(build.graph(), node(x), variant(op, build.strict())));
 }
 
 int32_t build_binary(aster_ml_lazy* out, Input a, Input b, const BinaryOp& op) {
   Build build(out, {a, b});
   ASTER_TRY(build.status());
-  return build.finish(binary(build.graph(), node(a), node(b), op));
+  return build.finish(binary(build.graph(), node(a), node(b), variant(op, build.strict())));
 }
 
 // Builders that take a list of words, of which each has ndim.

@@ -88,6 +88,7 @@ class Eager {
   }
   Status status() const { return status_; }
   Graph& graph() { return build_.graph(); }
+  bool strict() const { return build_.strict(); }
   Node operand(size_t i) const { return nodes_[i]; }
   Status finish(Node node) {
     return node == nullptr ? last_failure() : compute(out_, build_, context_, node);
@@ -159,15 +160,17 @@ using aster::Status;
     ASTER_API();                                                                        \
     Eager eager(out, context, {x});                                                     \
     ASTER_TRY(eager.status());                                                          \
-    return eager.finish(unary(eager.graph(), eager.operand(0), ops::name));             \
+    return eager.finish(                                                                \
+        unary(eager.graph(), eager.operand(0), variant(ops::name, eager.strict())));    \
   }
-#define BINARY(name, domain, expression)                                                       \
-  int32_t aster_ml_tensor_##name(aster_ml_tensor* out, const aster_ml_context* context,        \
-                                 const aster_ml_tensor* a, const aster_ml_tensor* b) {         \
-    ASTER_API();                                                                               \
-    Eager eager(out, context, {a, b});                                                         \
-    ASTER_TRY(eager.status());                                                                 \
-    return eager.finish(binary(eager.graph(), eager.operand(0), eager.operand(1), ops::name)); \
+#define BINARY(name, domain, expression)                                                \
+  int32_t aster_ml_tensor_##name(aster_ml_tensor* out, const aster_ml_context* context, \
+                                 const aster_ml_tensor* a, const aster_ml_tensor* b) {  \
+    ASTER_API();                                                                        \
+    Eager eager(out, context, {a, b});                                                  \
+    ASTER_TRY(eager.status());                                                          \
+    return eager.finish(binary(eager.graph(), eager.operand(0), eager.operand(1),       \
+                               variant(ops::name, eager.strict())));                    \
   }
 #include "tensor/elementwise.def"
 

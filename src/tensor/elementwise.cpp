@@ -16,6 +16,9 @@ using uop::Op;
 // ---- What the expressions of elementwise.def use ----
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kLn2 = std::numbers::ln2;
+constexpr double kOneOverLn2 = 1 / std::numbers::ln2;
+constexpr double kHalfPi = std::numbers::pi / 2;
 constexpr double kLog10Of2 = std::numbers::ln2 / std::numbers::ln10;
 constexpr double kSqrt2OverPi = 0.79788456080286535588;
 constexpr double kSqrtHalf = std::numbers::sqrt2 / 2;
@@ -29,6 +32,14 @@ Expr sign(Expr x) {
   return where(x != 0.0, where(x < 0.0, x.like(-1), 1.0), 0.0);
 }
 Expr sigmoid(Expr x) { return recip(1.0 + exp(-x)); }
+Expr strict_sigmoid(Expr x) { return recip(1.0 + alu(Op::kExp2, x * -kOneOverLn2)); }
+// Abramowitz and Stegun 7.1.26.
+Expr strict_erf(Expr x) {
+  const Expr t = 1.0 / (1.0 + 0.3275911 * (x * sign(x)));
+  Expr p = t.like(1.061405429);
+  for (const double c : {-1.453152027, 1.421413741, -0.284496736, 0.254829592}) p = p * t + c;
+  return sign(x) * (1.0 - t * p * alu(Op::kExp2, -(x * x) * kOneOverLn2));
+}
 // log(e^x + e^0), without overflow.
 Expr softplus(Expr x) {
   const Expr most = max(x, 0.0);
@@ -57,6 +68,10 @@ Expr power(Expr a, Expr b) {
   Expr compute_##name(Expr x) { return expression; }
 #define BINARY(name, domain, expression) \
   Expr compute_##name(Expr a, Expr b) { return expression; }
+#define STRICT_UNARY(name, expression) \
+  Expr strict_compute_##name(Expr x) { return expression; }
+#define STRICT_BINARY(name, expression) \
+  Expr strict_compute_##name(Expr a, Expr b) { return expression; }
 #include "tensor/elementwise.def"
 
 Node nil(Status) { return nullptr; }
@@ -156,6 +171,22 @@ namespace ops {
   const BinaryOp name = {#name, Domain::domain, compute_##name};
 #include "tensor/elementwise.def"
 }  // namespace ops
+
+UnaryOp variant(const UnaryOp& op, bool strict) {
+  if (!strict) return op;
+#define STRICT_UNARY(row, expression) \
+  if (&op == &ops::row) return {op.name, op.domain, strict_compute_##row};
+#include "tensor/elementwise.def"
+  return op;
+}
+
+BinaryOp variant(const BinaryOp& op, bool strict) {
+  if (!strict) return op;
+#define STRICT_BINARY(row, expression) \
+  if (&op == &ops::row) return {op.name, op.domain, strict_compute_##row};
+#include "tensor/elementwise.def"
+  return op;
+}
 
 Node strong(Graph& g, Node x) {
   if (x == nullptr || !dtype::is_weak(x->dtype)) return x;

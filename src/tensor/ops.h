@@ -63,6 +63,10 @@ namespace ops {
 }  // namespace ops
 Node unary(Graph& g, Node x, const UnaryOp& op);
 Node binary(Graph& g, Node a, Node b, const BinaryOp& op);
+// The operation as a context computes it: itself, or tinygrad's composition of it under
+// strict_parity.
+UnaryOp variant(const UnaryOp& op, bool strict);
+BinaryOp variant(const BinaryOp& op, bool strict);
 Node where(Graph& g, Node condition, Node a, Node b);
 Node fma(Graph& g, Node a, Node b, Node c);
 Node clamp(Graph& g, Node x, Node low, Node high, bool has_low, bool has_high);

@@ -323,5 +323,36 @@ TEST_P(Builders, SelectionAndCasts) {
   EXPECT_EQ(fused.floats(), (Floats{4, 220}));
 }
 
+// Under strict_parity extrema pick as tinygrad's comparison does, and functions are its
+// compositions.
+TEST(Strict, Parity) {
+  aster_ml_context_options options{};
+  options.strict_parity = 1;
+  const World world(true, options);
+  const T a = from<float>(world, {2, NAN, -0.0f}, {3}), b = from<float>(world, {NAN, 2, 1}, {3});
+  T larger, smaller, slope, size;
+  OK(aster_ml_lazy_maximum(larger, a, b));
+  EXPECT_EQ(larger.floats()[0], 2);
+  EXPECT_TRUE(std::isnan(larger.floats()[1]));
+  OK(aster_ml_lazy_minimum(smaller, a, b));
+  EXPECT_EQ(smaller.floats()[0], 2);
+  OK(aster_ml_lazy_abs(size, a));
+  EXPECT_TRUE(std::signbit(size.floats()[2]));
+  for (const auto& row : oracle("values.tsv")) {
+    if (row[1] != "float32" || !unaries().contains(row[0])) continue;
+    const T x = tensor_of(world, data(ASTER_ML_DTYPE_FLOAT32, 12, 1), ASTER_ML_DTYPE_FLOAT32, {12});
+    T y;
+    OK(unaries().at(row[0])(y, x));
+    if (y.dtype() != ASTER_ML_DTYPE_FLOAT32) continue;
+    const Floats expected = numbers<float>(row[3]), got = y.floats();
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (std::isnan(expected[i]) && std::isnan(got[i])) continue;
+      const double bound = row[0] == "tan" ? 2e-5 : 3e-7;
+      EXPECT_NEAR(got[i], expected[i], bound * std::max(1.0f, std::abs(expected[i])))
+          << row[0] << " " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace aster::tensor::test
