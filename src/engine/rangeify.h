@@ -122,7 +122,10 @@ class Rangeify {
   Status copy_overwritten();
   Status merge();
   bool mergeable(uint32_t into, uint32_t from);
-  bool fits_beside(const Kernel& into, const Kernel& from) const;
+  bool fits_beside(const Kernel& into, const Kernel& from);
+  static int64_t loops_of(const Kernel& kernel);
+  bool streams(const Kernel& kernel);
+  Status renumber_folds(Kernel* kernel, int64_t first);
   Status reaches(bool* out, uint32_t from, uint32_t to, bool directly);
   Status merge_pair(uint32_t into, uint32_t from);
   Status drop_unread();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/rangeify.h"
+#include "uop/symbolic.h"
 
 namespace aster::engine {
 
@@ -41,7 +42,7 @@ Status Rangeify::reaches(bool* out, uint32_t from, uint32_t to, bool directly) {
 }
 
 // Same loops, and whatever both touch they touch at the same element.
-bool Rangeify::fits_beside(const Kernel& into, const Kernel& from) const {
+bool Rangeify::fits_beside(const Kernel& into, const Kernel& from) {
   if (into.merged || from.merged || into.library || from.library) return false;
   if (into.size + from.size > kMostMergedNodes ||
       into.operands.size() + from.operands.size() > kMostOperands)
@@ -49,12 +50,34 @@ bool Rangeify::fits_beside(const Kernel& into, const Kernel& from) const {
   if (into.ranges.size() != from.ranges.size() || into.ranges.empty()) return false;
   if (!std::equal(into.ranges.begin(), into.ranges.end(), from.ranges.begin())) return false;
   if (!into.prefixes.empty() || !from.prefixes.empty()) return false;
-  const auto folds = [](const Kernel& k) {
-    int64_t loops = 0;
-    for (Node range : k.ranges) loops += range->op == Op::kRange;
-    return k.next_range > loops;
-  };
-  return !folds(from);
+  return loops_of(from) == from.next_range || (streams(into) && streams(from));
+}
+
+int64_t Rangeify::loops_of(const Kernel& kernel) {
+  int64_t loops = 0;
+  for (Node range : kernel.ranges) loops += range->op == Op::kRange;
+  return loops;
+}
+
+// Whether the kernel's reductions read every element once, as row sums do: nothing is lost when
+// several share their loops, where a product's tile would be.
+bool Rangeify::streams(const Kernel& kernel) {
+  const int64_t loops = loops_of(kernel);
+  if (loops == kernel.next_range) return true;
+  if (loops >= 63) return false;
+  const uint64_t own = (uint64_t{1} << loops) - 1;
+  Vec<Node> nodes(memory_), roots(memory_);
+  for (const Output& output : kernel.outputs) {
+    if (!roots.push(output.value).ok()) return false;
+  }
+  if (!uop::toposort(&nodes, {roots.data(), roots.size()}).ok()) return false;
+  for (Node node : nodes) {
+    uint64_t mask = 0;
+    if (node->op != Op::kLoad) continue;
+    if (!ranges_in(&mask, node->src(1)).ok()) return false;
+    if ((mask & ~own) != 0 && (mask & own) != own) return false;
+  }
+  return true;
 }
 
 // Whether every load that `from` does of memory that `into` writes, and of memory that it writes
@@ -104,11 +127,34 @@ bool Rangeify::mergeable(uint32_t into_id, uint32_t from_id) {
   return !around && !back;
 }
 
+// Gives the ranges of a kernel's reductions numbers from `first` on.
+Status Rangeify::renumber_folds(Kernel* kernel, int64_t first) {
+  const int64_t loops = loops_of(*kernel);
+  if (loops == kernel->next_range) return kOk;
+  Vec<Node> nodes(memory_), roots(memory_);
+  for (const Output& output : kernel->outputs) ASTER_TRY(roots.push(output.value));
+  ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
+  uop::sym::Rebuilder rebuild(g_);
+  for (Node node : nodes) {
+    if (node->op != Op::kRange || node->arg(0) < loops) continue;
+    Node renamed = g_.range(node->arg(0) - loops + first, node->arg(1));
+    ASTER_TRY(need(renamed));
+    ASTER_TRY(rebuild.replace(node, renamed));
+  }
+  for (Output& output : kernel->outputs) {
+    output.value = rebuild(output.value);
+    ASTER_TRY(need(output.value));
+  }
+  return kOk;
+}
+
 Status Rangeify::merge_pair(uint32_t into_id, uint32_t from_id) {
   Kernel& into = kernels_[into_id];
   Kernel& from = kernels_[from_id];
   Vec<Node> nodes(memory_), roots(memory_), src(memory_);
   Map<Node, Node> done(memory_);
+  ASTER_TRY(renumber_folds(&from, into.next_range));
+  into.next_range += from.next_range - loops_of(from);
   for (const Output& output : from.outputs) ASTER_TRY(roots.push(output.value));
   ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
   for (Node node : nodes) {
