@@ -306,7 +306,7 @@ class Tensor:
 
     def clamp(self, min_=None, max_=None):
         bounds = [None if v is None else self._operand(v) for v in (min_, max_)]
-        return _new("clamp", self.context, self.handle, *[v and v.handle for v in bounds])
+        return _new("clamp", self.context, self.handle, *map(_handle, bounds))
 
     # ---- movement
 
@@ -436,7 +436,7 @@ class Tensor:
         options = library().conv2d_options(
             groups=groups, stride=pair(stride), dilation=pair(dilation),
             padding=(top, bottom, left, right))
-        return _new("conv2d", self.context, self.handle, weight.handle, bias and bias.handle,
+        return _new("conv2d", self.context, self.handle, weight.handle, _handle(bias),
                     options)
 
     def _pool(self, name, kernel_size, stride, dilation, padding, exclude_pad=0):
@@ -468,12 +468,12 @@ class Tensor:
         axes = (axis,) if isinstance(axis, int) else tuple(axis)
         if sorted(a % self.ndim for a in axes) != list(range(self.ndim - len(axes), self.ndim)):
             raise ValueError("layernorm works on the last axes")
-        return _new("layer_norm", self.context, self.handle, len(axes), weight and weight.handle,
-                    bias and bias.handle, eps)
+        return _new("layer_norm", self.context, self.handle, len(axes), _handle(weight),
+                    _handle(bias), eps)
 
     def batchnorm(self, weight, bias, mean, invstd):
-        return _new("batch_norm", self.context, self.handle, weight and weight.handle,
-                    bias and bias.handle, mean.handle, invstd.handle)
+        return _new("batch_norm", self.context, self.handle, _handle(weight),
+                    _handle(bias), mean.handle, invstd.handle)
 
     def sparse_categorical_crossentropy(self, Y, ignore_index=-1, label_smoothing=0.0,
                                         reduction="mean"):
@@ -503,6 +503,10 @@ def _adopt(handle, context):
     out = Tensor.__new__(Tensor)
     out.handle, out.context = handle, context
     return out
+
+
+def _handle(tensor):
+    return None if tensor is None else tensor.handle
 
 
 def _call(out, name, *arguments):
