@@ -49,7 +49,7 @@ Expr source_expr(const Flow& flow, size_t i) {
 
 #define NONE ()
 #define OP(name, sources, level, meaning)
-#define ALU(name, arity, rule, traits, cost, value, gradient, meaning)                    \
+#define ALU(name, arity, rule, traits, cost, value, gradient, meaning)              \
   void flow_##name(Flow& flow) {                                                    \
     [[maybe_unused]] const Expr g{&flow.graph, flow.dy}, y{&flow.graph, flow.y};    \
     [[maybe_unused]] const Expr a = source_expr(flow, 0), b = source_expr(flow, 1); \

@@ -213,8 +213,7 @@ struct Program {
   bool ties = false;
 };
 
-std::map<std::string, Program> programs() {
-  std::map<std::string, Program> p;
+void add_tables(std::map<std::string, Program>& p) {
   for (const auto& [name, f] : unaries()) {
     const bool positive =
         name == "sqrt" || name == "rsqrt" || name == "log" || name == "log2" || name == "log10";
@@ -236,6 +235,11 @@ std::map<std::string, Program> programs() {
         false,
         true};
   }
+}
+
+std::map<std::string, Program> programs() {
+  std::map<std::string, Program> p;
+  add_tables(p);
   const auto matmul = [](T& y, const World&, Inputs x) {
     return aster_ml_lazy_matmul(y, x[0], x[1]);
   };

@@ -3,7 +3,8 @@
 
   make.py        writes dtypes.tsv, values.tsv, random.tsv, gradients.tsv
 
-Numbers are written as the hexadecimal of their little-endian bytes, so that nothing is rounded on the way.
+Numbers are written as the hexadecimal of their little-endian bytes, so that nothing is rounded on
+the way.
 """
 
 import os
@@ -16,37 +17,104 @@ import numpy as np  # noqa: E402
 from tinygrad import Tensor, dtypes  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NAMES = {"bool": dtypes.bool, "int8": dtypes.int8, "uint8": dtypes.uint8, "int16": dtypes.int16,
-         "uint16": dtypes.uint16, "int32": dtypes.int32, "uint32": dtypes.uint32, "int64": dtypes.int64,
-         "uint64": dtypes.uint64, "fp8e4m3": dtypes.fp8e4m3, "fp8e4m3fnuz": dtypes.fp8e4m3fnuz,
-         "fp8e5m2": dtypes.fp8e5m2, "fp8e5m2fnuz": dtypes.fp8e5m2fnuz, "float16": dtypes.float16,
-         "bfloat16": dtypes.bfloat16, "float32": dtypes.float32, "float64": dtypes.float64}
+NAMES = {
+    "bool": dtypes.bool,
+    "int8": dtypes.int8,
+    "uint8": dtypes.uint8,
+    "int16": dtypes.int16,
+    "uint16": dtypes.uint16,
+    "int32": dtypes.int32,
+    "uint32": dtypes.uint32,
+    "int64": dtypes.int64,
+    "uint64": dtypes.uint64,
+    "fp8e4m3": dtypes.fp8e4m3,
+    "fp8e4m3fnuz": dtypes.fp8e4m3fnuz,
+    "fp8e5m2": dtypes.fp8e5m2,
+    "fp8e5m2fnuz": dtypes.fp8e5m2fnuz,
+    "float16": dtypes.float16,
+    "bfloat16": dtypes.bfloat16,
+    "float32": dtypes.float32,
+    "float64": dtypes.float64,
+}
 WEAK = {"weakint": lambda: Tensor(1), "weakfloat": lambda: Tensor(1.5)}
 
 UNARY = {
-    "neg": lambda x: -x, "abs": Tensor.abs, "sign": Tensor.sign, "square": Tensor.square, "trunc": Tensor.trunc,
-    "floor": Tensor.floor, "ceil": Tensor.ceil, "round": Tensor.round, "relu": Tensor.relu,
-    "logical_not": Tensor.logical_not, "bitwise_not": Tensor.bitwise_not, "isnan": Tensor.isnan,
-    "isinf": Tensor.isinf, "isfinite": Tensor.isfinite, "reciprocal": Tensor.reciprocal, "sqrt": Tensor.sqrt,
-    "rsqrt": Tensor.rsqrt, "exp": Tensor.exp, "exp2": Tensor.exp2, "log": Tensor.log, "log2": Tensor.log2,
-    "log10": Tensor.log10, "sin": Tensor.sin, "cos": Tensor.cos, "tan": Tensor.tan, "tanh": Tensor.tanh,
-    "erf": Tensor.erf, "sigmoid": Tensor.sigmoid, "silu": Tensor.silu, "gelu": Tensor.gelu,
-    "gelu_erf": lambda x: x.gelu(approximate="none"), "softplus": Tensor.softplus,
+    "neg": lambda x: -x,
+    "abs": Tensor.abs,
+    "sign": Tensor.sign,
+    "square": Tensor.square,
+    "trunc": Tensor.trunc,
+    "floor": Tensor.floor,
+    "ceil": Tensor.ceil,
+    "round": Tensor.round,
+    "relu": Tensor.relu,
+    "logical_not": Tensor.logical_not,
+    "bitwise_not": Tensor.bitwise_not,
+    "isnan": Tensor.isnan,
+    "isinf": Tensor.isinf,
+    "isfinite": Tensor.isfinite,
+    "reciprocal": Tensor.reciprocal,
+    "sqrt": Tensor.sqrt,
+    "rsqrt": Tensor.rsqrt,
+    "exp": Tensor.exp,
+    "exp2": Tensor.exp2,
+    "log": Tensor.log,
+    "log2": Tensor.log2,
+    "log10": Tensor.log10,
+    "sin": Tensor.sin,
+    "cos": Tensor.cos,
+    "tan": Tensor.tan,
+    "tanh": Tensor.tanh,
+    "erf": Tensor.erf,
+    "sigmoid": Tensor.sigmoid,
+    "silu": Tensor.silu,
+    "gelu": Tensor.gelu,
+    "gelu_erf": lambda x: x.gelu(approximate="none"),
+    "softplus": Tensor.softplus,
 }
 BINARY = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
-    "truncdiv": lambda a, b: a.div(b, rounding_mode="trunc"), "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b, "fmod": Tensor.fmod, "pow": Tensor.pow, "maximum": Tensor.maximum,
-    "minimum": Tensor.minimum, "eq": Tensor.eq, "ne": Tensor.ne, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
-    "logical_and": lambda a, b: a.bool() & b.bool(), "logical_or": lambda a, b: a.bool() | b.bool(),
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "truncdiv": lambda a, b: a.div(b, rounding_mode="trunc"),
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "fmod": Tensor.fmod,
+    "pow": Tensor.pow,
+    "maximum": Tensor.maximum,
+    "minimum": Tensor.minimum,
+    "eq": Tensor.eq,
+    "ne": Tensor.ne,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "logical_and": lambda a, b: a.bool() & b.bool(),
+    "logical_or": lambda a, b: a.bool() | b.bool(),
     "logical_xor": lambda a, b: a.bool() ^ b.bool(),
-    "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b, "bitwise_xor": lambda a, b: a ^ b,
-    "shl": lambda a, b: a << b, "shr": lambda a, b: a >> b,
+    "bitwise_and": lambda a, b: a & b,
+    "bitwise_or": lambda a, b: a | b,
+    "bitwise_xor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b,
+    "shr": lambda a, b: a >> b,
 }
-REDUCE = {"sum": Tensor.sum, "prod": Tensor.prod, "max": Tensor.max, "min": Tensor.min, "mean": Tensor.mean,
-          "var": Tensor.var, "any": Tensor.any, "all": Tensor.all, "logsumexp": Tensor.logsumexp}
-OTHER = {"argmax": lambda x: x.argmax(0), "softmax": lambda x: x.softmax(0), "log_softmax": lambda x: x.log_softmax(0)}
+REDUCE = {
+    "sum": Tensor.sum,
+    "prod": Tensor.prod,
+    "max": Tensor.max,
+    "min": Tensor.min,
+    "mean": Tensor.mean,
+    "var": Tensor.var,
+    "any": Tensor.any,
+    "all": Tensor.all,
+    "logsumexp": Tensor.logsumexp,
+}
+OTHER = {
+    "argmax": lambda x: x.argmax(0),
+    "softmax": lambda x: x.softmax(0),
+    "log_softmax": lambda x: x.log_softmax(0),
+}
 
 
 def name_of(dtype):
@@ -83,7 +151,19 @@ def dtype_rows():
         for a in everything:
             if not (op in OTHER and a in WEAK):
                 row(op, f, a)
-    for op in ("add", "sub", "div", "floordiv", "mod", "pow", "maximum", "eq", "bitwise_and", "shl", "logical_and"):
+    for op in (
+        "add",
+        "sub",
+        "div",
+        "floordiv",
+        "mod",
+        "pow",
+        "maximum",
+        "eq",
+        "bitwise_and",
+        "shl",
+        "logical_and",
+    ):
         for a in everything:
             for b in everything:
                 row(op, BINARY[op], a, b)
@@ -152,10 +232,20 @@ def random_rows():
     """Draws after seed 42, in this order: kind, dtype, count, bytes."""
     rows = []
     Tensor.manual_seed(42)
-    for kind, dtype, count in (("rand", "float32", 5), ("rand", "float32", 3), ("rand", "float16", 7),
-                               ("rand", "float64", 3), ("rand", "bfloat16", 5), ("randn", "float32", 64),
-                               ("randn", "float16", 6), ("randint", "int32", 9), ("uniform", "float32", 4),
-                               ("rand", "float32", 1), ("rand", "float32", 0), ("rand", "float32", 1000)):
+    for kind, dtype, count in (
+        ("rand", "float32", 5),
+        ("rand", "float32", 3),
+        ("rand", "float16", 7),
+        ("rand", "float64", 3),
+        ("rand", "bfloat16", 5),
+        ("randn", "float32", 64),
+        ("randn", "float16", 6),
+        ("randint", "int32", 9),
+        ("uniform", "float32", 4),
+        ("rand", "float32", 1),
+        ("rand", "float32", 0),
+        ("rand", "float32", 1000),
+    ):
         dt = NAMES[dtype]
         if kind == "rand":
             t = Tensor.rand(count, dtype=dt)
@@ -176,7 +266,9 @@ def gradient_rows():
 
     def weights(shape):
         n = int(np.prod(shape)) if len(shape) else 1
-        return Tensor(np.asarray(data("float32", n, 3).reshape(shape) * np.float32(0.5), dtype=np.float32))
+        return Tensor(
+            np.asarray(data("float32", n, 3).reshape(shape) * np.float32(0.5), dtype=np.float32)
+        )
 
     def run(name, f, *shapes, positive=False, ties=False):
         inputs = []
@@ -207,16 +299,33 @@ def gradient_rows():
     run("softmax", lambda x: x.softmax(-1), (3, 4))
     run("log_softmax", lambda x: x.log_softmax(0), (3, 4))
     run("layer_norm", lambda x: x.layernorm(eps=1e-3), (3, 4))
-    run("conv2d", lambda x, w, b: x.conv2d(w, b, stride=2, padding=(1, 2, 0, 1), dilation=1), (2, 2, 6, 5),
-        (3, 2, 3, 2), (3,))
-    run("conv2d_groups", lambda x, w, b: x.conv2d(w, b, groups=2, dilation=2, padding=1), (1, 4, 6, 5),
-        (2, 2, 2, 2), (2,))
+    run(
+        "conv2d",
+        lambda x, w, b: x.conv2d(w, b, stride=2, padding=(1, 2, 0, 1), dilation=1),
+        (2, 2, 6, 5),
+        (3, 2, 3, 2),
+        (3,),
+    )
+    run(
+        "conv2d_groups",
+        lambda x, w, b: x.conv2d(w, b, groups=2, dilation=2, padding=1),
+        (1, 4, 6, 5),
+        (2, 2, 2, 2),
+        (2,),
+    )
     run("max_pool2d", lambda x: x.max_pool2d((2, 3), stride=1, padding=1), (1, 2, 4, 5))
-    run("avg_pool2d", lambda x: x.avg_pool2d((2, 2), stride=2, padding=1, count_include_pad=False), (1, 2, 4, 5))
+    run(
+        "avg_pool2d",
+        lambda x: x.avg_pool2d((2, 2), stride=2, padding=1, count_include_pad=False),
+        (1, 2, 4, 5),
+    )
     labels = Tensor(np.array([2, 0, 3], dtype=np.int32))
     run("cross_entropy", lambda x: x.sparse_categorical_crossentropy(labels), (3, 4))
-    run("cross_entropy_options",
-        lambda x: x.sparse_categorical_crossentropy(labels, ignore_index=0, label_smoothing=0.25), (3, 4))
+    run(
+        "cross_entropy_options",
+        lambda x: x.sparse_categorical_crossentropy(labels, ignore_index=0, label_smoothing=0.25),
+        (3, 4),
+    )
     run("where", lambda a, b: (a > 0.5).where(a, b), (3, 4), (3, 4))
     run("clamp", lambda x: x.clamp(-1.0, 1.5), (3, 4))
     run("slice", lambda x: x[2:0:-1, ::-2], (4, 5))
@@ -231,7 +340,11 @@ def gradient_rows():
 if __name__ == "__main__":
     assert struct.pack("=H", 1) == b"\x01\x00", "a little-endian machine is needed"
     only = sys.argv[1:]
-    for file, make in (("dtypes.tsv", dtype_rows), ("values.tsv", value_rows), ("random.tsv", random_rows),
-                       ("gradients.tsv", gradient_rows)):
+    for file, make in (
+        ("dtypes.tsv", dtype_rows),
+        ("values.tsv", value_rows),
+        ("random.tsv", random_rows),
+        ("gradients.tsv", gradient_rows),
+    ):
         if not only or file in only:
             write(file, make())
