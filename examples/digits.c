@@ -79,6 +79,7 @@ static void train(const aster_ml_layer *net, const aster_ml_state *state, int ep
   const size_t shape[] = {BATCH, PIXELS};
   check(aster_ml_tensor_init(&batch[0], &context, ASTER_ML_DTYPE_FLOAT32, 0, 2, shape));
   check(aster_ml_tensor_init(&batch[1], &context, ASTER_ML_DTYPE_INT32, 0, 1, shape));
+  take(batch[0].storage.data, batch[1].storage.data, 0, BATCH); /* recording is a step as well */
   check(aster_ml_lazy_from_tensor(&x, &context, &batch[0]));
   check(aster_ml_lazy_from_tensor(&y, &context, &batch[1]));
   check(aster_ml_engine_capture_begin(&context, inputs, 2));

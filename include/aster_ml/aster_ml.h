@@ -9,6 +9,7 @@
 #include "aster_ml/engine.h"
 #include "aster_ml/gradient.h"
 #include "aster_ml/nn.h"
+#include "aster_ml/runtime.h"
 #include "aster_ml/tensor.h"
 #include "aster_ml/uop.h"
 
