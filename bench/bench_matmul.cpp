@@ -1,0 +1,74 @@
+// Captured matrix products against calling OpenBLAS directly on the same arrays. The context says
+// which library and which of its kernels answered: Debian's takes new CPUs for old ones if it is
+// left to itself.
+#include <benchmark/benchmark.h>
+
+#include "hand.h"
+#include "models.h"
+#include "runtime/cpu/blas.h"
+
+namespace {
+
+using namespace bench;
+
+struct Product {
+  explicit Product(int64_t size)
+      : step(s, {data(s, {size, size}, 1), data(s, {size, size}, 2)},
+             [](auto& in) { return std::vector{matmul(in[0], in[1])}; }) {}
+  Session s;
+  Step step;
+};
+// One a size, kept: all benchmarks of a size work on the same arrays.
+Product& product(int64_t size) {
+  static auto* made = new std::vector<std::pair<int64_t, Product*>>;
+  for (auto [n, p] : *made) {
+    if (n == size) return *p;
+  }
+  made->emplace_back(size, new Product(size));
+  return *made->back().second;
+}
+
+void finish(benchmark::State& state) {
+  const double n = static_cast<double>(state.range(0));
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(2e-9 * n * n * n, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void Replayed(benchmark::State& state) {
+  Step& step = product(state.range(0)).step;
+  for (auto _ : state) step.run();
+  finish(state);
+}
+
+void OpenBlas(benchmark::State& state) {
+  const auto& blas = aster::runtime::cpu::blas(false);
+  if (!blas.available) return state.SkipWithError("no OpenBLAS");
+  Step& step = product(state.range(0)).step;
+  const int n = static_cast<int>(state.range(0));
+  for (auto _ : state) {
+    blas.sgemm(aster::runtime::cpu::kRowMajor, aster::runtime::cpu::kNoTranspose,
+               aster::runtime::cpu::kNoTranspose, n, n, n, 1, step.input(0), n, step.input(1), n, 0,
+               step.output(0), n);
+  }
+  state.SetLabel(std::string(blas.core));
+  finish(state);
+}
+
+#define PRODUCT(name) \
+  BENCHMARK(name)->Arg(256)->Arg(1024)->Unit(benchmark::kMillisecond)->MinTime(0.05)
+PRODUCT(Replayed);
+PRODUCT(OpenBlas);
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  const auto& blas = aster::runtime::cpu::blas(false);
+  benchmark::AddCustomContext("blas", blas.available ? blas.path : "none");
+  benchmark::AddCustomContext("blas_config", blas.config);
+  benchmark::AddCustomContext("blas_core", blas.core);
+  benchmark::AddCustomContext("peak_gflops", std::to_string(hand_peak()));
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

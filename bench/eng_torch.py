@@ -1,0 +1,81 @@
+"""PyTorch, eager."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+
+def perceptron(p, x):
+    for i in range(3):
+        x = x @ p[f"w{i}"] + p[f"b{i}"]
+        x = torch.relu(x) if i < 2 else x
+    return x
+
+
+def digits_loss(p, x, t):
+    x = F.max_pool2d(torch.relu(F.conv2d(x, p["c0_w"], p["c0_b"], padding=1)), 2)
+    x = F.max_pool2d(torch.relu(F.conv2d(x, p["c1_w"], p["c1_b"], padding=1)), 2)
+    return F.cross_entropy(F.linear(x.flatten(1), p["fc_w"], p["fc_b"]), t)
+
+
+def conv(p, x):
+    return F.conv2d(x, p["w"], p["b"], padding=1)
+
+
+PRODUCTS = "gemm_64 gemm_256 gemm_1024 bmm_64x128".split()
+FUNCTIONS = {
+    "add_16M": lambda p, x, y: x + y,
+    "sum_16M": lambda p, x: x.sum(),
+    "gelu_fma_16M": lambda p, x, a, b, c: F.gelu(x * a + b, approximate="tanh") * c,
+    "softmax_4096": lambda p, x: torch.softmax(x, 1),
+    "layernorm_4096x1024": lambda p, x, g, b: F.layer_norm(x, (1024,), g, b, 1e-5),
+    **{name: (lambda p, x, y: x @ y) for name in PRODUCTS},
+    "conv3x3_n1c64": conv,
+    "conv3x3_n8c128": conv,
+    "maxpool3s2": lambda p, x: F.max_pool2d(x, 3, 2, 1),
+    "argmax_4096": lambda p, x: x.argmax(1),
+    "transpose_4096": lambda p, x: x.t().contiguous(),
+    "strided_sum": lambda p, x: x[:, ::2].sum(),
+    "permute_0213": lambda p, x: x.permute(0, 2, 1, 3).contiguous(),
+    "attention": lambda p, q, k, v: F.scaled_dot_product_attention(q, k, v),
+    "mlp_b1": perceptron,
+    "mlp_b128": perceptron,
+    "call": lambda p, x, y: x + y,
+}
+
+
+class Engine:
+    def __init__(self, threads):
+        torch.set_num_threads(threads)
+
+    def version(self):
+        return "torch " + torch.__version__
+
+    def build(self, name, inputs, parameters):
+        arguments = [torch.from_numpy(np.ascontiguousarray(v)) for v in inputs.values()]
+        p = {k: torch.from_numpy(v.copy()) for k, v in parameters.items()}
+        if name == "train_digits":
+            for value in p.values():
+                value.requires_grad_(True)
+            adam = torch.optim.Adam(list(p.values()), lr=0.003, fused=True)
+
+            def step():
+                adam.zero_grad(set_to_none=True)
+                loss = digits_loss(p, *arguments)
+                loss.backward()
+                adam.step()
+                return loss.detach()
+
+            return step
+        if name not in FUNCTIONS:
+            raise NotImplementedError("no row")
+        function = FUNCTIONS[name]
+
+        def run():
+            with torch.inference_mode():
+                return function(p, *arguments)
+
+        return run
+
+    def to_np(self, result):
+        return result.detach().numpy()
