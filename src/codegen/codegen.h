@@ -2,18 +2,24 @@
 // the pool, linearise, render.
 //
 // A kernel is a Sink of Stores over scalars:
-//   Store(param, index, value, r0, r1, ..)   for r0 { for r1 { .. param[index] = value } },
-//   outermost range first Load(param, index [, gate])              element of a param; 0, and no
-//   access, where the gate is false Fold(value, r..; operation)              reduction of value
-//   over its ranges, in value's dtype Range(id, size)                          loop variable of
-//   dtype kWeakInt; index arithmetic is kWeakInt and bool Cast(kWeakInt -> dtype) an index used as
-//   a value
-// Params carry their slot, dtype and shape [elements]. Ranges of a kernel are numbered from 0, so
-// equal kernels are equal graphs. Stores of one kernel share their leading ranges where those are
-// the same nodes. The ranges that a Fold's value leaves free are a prefix of its store's ranges: it
-// is computed once at that depth (a row's maximum, say), and loops below read the result. Loads may
-// read a param that a Store of the same kernel writes only at the same index and only before the
-// Store in the loop body. Params never overlap otherwise.
+//
+//   Store(param, index, value, r0, r1, ..)  for r0 { for r1 { .. param[index] = value } }
+//   Load(param, index [, gate])             element of a param; 0, unread, where the gate is false
+//   Fold(value, r..; operation)             reduction of value over its ranges, in its dtype
+//   Range(id, size)                         loop variable of dtype kWeakInt, from 0
+//   Cast(kWeakInt -> dtype)                 an index used as a value
+//
+// Index arithmetic is kWeakInt and bool. Params carry their slot, dtype and shape [elements].
+// Ranges of a kernel are numbered from 0, so equal kernels are equal graphs. Stores of one kernel
+// share their leading ranges where those are the same nodes. The ranges that a Fold's value leaves
+// free are a prefix of its store's ranges: it is computed once at that depth (a row's maximum,
+// say), and loops below read the result. Loads may read a param that a Store of the same kernel
+// writes only at the same index and only before the Store in the loop body. Params never overlap
+// otherwise.
+//
+// Fold(Add, a * b) of floats is accumulated with fused multiply-adds where the target has them;
+// the order of a Fold is the code's own, the same for every grouping of tasks and every compiler.
+// Narrow floats are folded in float32 and rounded once.
 #pragma once
 
 #include "base/text.h"
