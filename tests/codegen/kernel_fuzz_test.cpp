@@ -158,7 +158,7 @@ TEST(KernelFuzz, RandomKernels) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   for (uint64_t batch = 0; batch < (exhaustive ? 20u : 1u); ++batch) {
     Suite s;
-    for (uint64_t i = 0; i < 60; ++i) {
+    for (uint64_t i = 0; i < 30; ++i) {
       const uint64_t number = seed * 1000003 + batch * 1009 + i;
       Generator(s, number).add("random" + std::to_string(number));
     }
