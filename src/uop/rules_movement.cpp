@@ -8,8 +8,6 @@
 namespace aster::uop::rule {
 namespace {
 
-// Merging a reduction into its user repeats it for other users.
-bool only_user(Node node) { return node->references <= 1; }
 
 struct SliceWords {
   Dims start, step, size;
@@ -59,10 +57,6 @@ bool equal_but_units(Words a, Words b) {
 
 Op reduction(Node reduce) { return static_cast<Op>(reduce->arg(0)); }
 Words reduced_axes(Node reduce) { return reduce->arg().subspan(1); }
-bool holds(Words words, size_t axis) {
-  return std::find(words.begin(), words.end(), static_cast<Word>(axis)) != words.end();
-}
-
 }  // namespace
 
 Outcome slice_of_slice(const Match& m) {
@@ -287,37 +281,6 @@ Outcome reduce_of_constant(const Match& m) {
     }
   }
   return m.g.constant_word(d, result, m.root->shape());
-}
-
-Outcome reduce_of_reduce(const Match& m) {
-  const Node outer = m.root, inner = outer->src(0);
-  if (reduction(outer) != reduction(inner) || !only_user(inner)) return Outcome::keep();
-  Dims axes;
-  for (size_t i = 0; i < outer->ndim; ++i) {
-    if (holds(reduced_axes(outer), i) || holds(reduced_axes(inner), i))
-      axes.push(static_cast<Word>(i));
-  }
-  return m.g.reduce(reduction(outer), m[x], axes);
-}
-
-// The reshape only takes out or puts in axes of size 1.
-Outcome reduce_of_reshaped_reduce(const Match& m) {
-  const Node outer = m.root, reshape = outer->src(0), inner = reshape->src(0);
-  if (reduction(outer) != reduction(inner) || !only_user(inner) || !only_user(reshape) ||
-      !equal_but_units(inner->shape(), reshape->shape())) {
-    return Outcome::keep();
-  }
-  Dims axes;
-  size_t j = 0;
-  for (size_t i = 0; i < inner->ndim; ++i) {
-    bool reduced = holds(reduced_axes(inner), i);
-    if (inner->dim(i) != 1) {
-      while (reshape->dim(j) == 1) ++j;
-      reduced |= holds(reduced_axes(outer), j++);
-    }
-    if (reduced) axes.push(static_cast<Word>(i));
-  }
-  return m.g.reshape(m.g.reduce(reduction(outer), m[x], axes), outer->shape());
 }
 
 // Equal elements: their number times one of them, or just one where that is the same.

@@ -107,8 +107,6 @@ constexpr Rule kRules[] = {
     {Reduce(x),                 reduce_of_units},
     {Reduce(x),                 reduce_of_nothing},
     {Reduce(c0),                reduce_of_constant},
-    {Reduce(Reduce(x)),         reduce_of_reduce},
-    {Reduce(Reshape(Reduce(x))), reduce_of_reshaped_reduce},
     {Reduce(Expand(x)),         reduce_of_expand},
 };
 constexpr Rule kDetachRules[] = {

@@ -36,8 +36,6 @@ Outcome cat_of_parts(const Match& m);
 Outcome reduce_of_units(const Match& m);
 Outcome reduce_of_nothing(const Match& m);
 Outcome reduce_of_constant(const Match& m);
-Outcome reduce_of_reduce(const Match& m);
-Outcome reduce_of_reshaped_reduce(const Match& m);
 Outcome reduce_of_expand(const Match& m);
 }  // namespace rule
 
