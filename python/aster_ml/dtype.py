@@ -5,9 +5,7 @@ import ctypes
 from .clib import Error, library
 
 # NumPy has these under the same names; the others are read as float32.
-NUMPY = (
-    "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()
-)
+NUMPY = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()
 NARROW = "fp8e4m3 fp8e4m3fnuz fp8e5m2 fp8e5m2fnuz bfloat16".split()
 WEAK = "weakint weakfloat".split()
 ALIASES = {

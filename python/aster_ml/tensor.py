@@ -78,15 +78,13 @@ def host_bytes(array, dtype):
     if source is dtype:
         return array
     out = np.empty(array.size * dtype.itemsize, np.uint8)
-    library().dtype_copy(
-        out.ctypes.data, dtype.code, array.ctypes.data, source.code, array.size
-    )
+    library().dtype_copy(out.ctypes.data, dtype.code, array.ctypes.data, source.code, array.size)
     return out
 
 
 class Tensor:
-    """A lazy tensor. Tensor(data, dtype=None): data is a number (weak), a nested list, a NumPy array
-    (copied) or a Tensor."""
+    """A lazy tensor. Tensor(data, dtype=None): data is a number (weak), a nested list or a NumPy
+    array (copied)."""
 
     __slots__ = ("handle", "context", "__weakref__")
     __array_priority__ = 1000
@@ -104,8 +102,15 @@ class Tensor:
         shape = np.shape(data)
         held = host_bytes(data, dtype or dtypes.of(data.dtype))
         dtype = dtype or dtypes.of(data.dtype)
-        _call(self, "from", self.context.handle, held.ctypes.data, dtype.code, len(shape),
-              int64s(shape))
+        _call(
+            self,
+            "from",
+            self.context.handle,
+            held.ctypes.data,
+            dtype.code,
+            len(shape),
+            int64s(shape),
+        )
 
     def __del__(self, free=library().lazy_free):
         if hasattr(self, "handle"):
@@ -275,8 +280,9 @@ class Tensor:
         return _new(name, self.context, a.handle, b.handle)
 
     def div(self, other, rounding_mode=None):
-        return self._binary({None: "div", "trunc": "truncdiv", "floor": "floordiv"}[rounding_mode],
-                            other)
+        return self._binary(
+            {None: "div", "trunc": "truncdiv", "floor": "floordiv"}[rounding_mode], other
+        )
 
     def gelu(self, approximate="tanh"):
         name = "gelu" if approximate == "tanh" else "gelu_erf"
@@ -356,8 +362,13 @@ class Tensor:
             fill = (slice(None),) * (self.ndim - axes)
             index = index[:k] + fill + index[k + 1 :]
         bounds = [i for i in index if isinstance(i, slice)]
-        out, axis = self._slice([i if isinstance(i, slice) else slice(None)
-                                 for i in index if i is not None]) if bounds else self, 0
+        out, axis = (
+            self._slice(
+                [i if isinstance(i, slice) else slice(None) for i in index if i is not None]
+            )
+            if bounds
+            else self
+        ), 0
         for i in index:
             if i is None:
                 out = out.unsqueeze(axis)
@@ -434,10 +445,12 @@ class Tensor:
             padding = (padding[1], padding[1], padding[0], padding[0])
         left, right, top, bottom = padding
         options = library().conv2d_options(
-            groups=groups, stride=pair(stride), dilation=pair(dilation),
-            padding=(top, bottom, left, right))
-        return _new("conv2d", self.context, self.handle, weight.handle, _handle(bias),
-                    options)
+            groups=groups,
+            stride=pair(stride),
+            dilation=pair(dilation),
+            padding=(top, bottom, left, right),
+        )
+        return _new("conv2d", self.context, self.handle, weight.handle, _handle(bias), options)
 
     def _pool(self, name, kernel_size, stride, dilation, padding, exclude_pad=0):
         padding = pair(padding)
@@ -445,17 +458,23 @@ class Tensor:
             padding = (padding[1], padding[1], padding[0], padding[0])
         left, right, top, bottom = padding
         options = library().pool2d_options(
-            kernel=pair(kernel_size), stride=pair(kernel_size if stride is None else stride),
-            dilation=pair(dilation), padding=(top, bottom, left, right), exclude_pad=exclude_pad)
+            kernel=pair(kernel_size),
+            stride=pair(kernel_size if stride is None else stride),
+            dilation=pair(dilation),
+            padding=(top, bottom, left, right),
+            exclude_pad=exclude_pad,
+        )
         return _new(name, self.context, self.handle, options)
 
     def max_pool2d(self, kernel_size=(2, 2), stride=None, dilation=1, padding=0):
         return self._pool("max_pool2d", kernel_size, stride, dilation, padding)
 
-    def avg_pool2d(self, kernel_size=(2, 2), stride=None, dilation=1, padding=0,
-                   count_include_pad=True):
-        return self._pool("avg_pool2d", kernel_size, stride, dilation, padding,
-                          int(not count_include_pad))
+    def avg_pool2d(
+        self, kernel_size=(2, 2), stride=None, dilation=1, padding=0, count_include_pad=True
+    ):
+        return self._pool(
+            "avg_pool2d", kernel_size, stride, dilation, padding, int(not count_include_pad)
+        )
 
     def softmax(self, axis=-1):
         return _new("softmax", self.context, self.handle, axis)
@@ -468,19 +487,31 @@ class Tensor:
         axes = (axis,) if isinstance(axis, int) else tuple(axis)
         if sorted(a % self.ndim for a in axes) != list(range(self.ndim - len(axes), self.ndim)):
             raise ValueError("layernorm works on the last axes")
-        return _new("layer_norm", self.context, self.handle, len(axes), _handle(weight),
-                    _handle(bias), eps)
+        return _new(
+            "layer_norm", self.context, self.handle, len(axes), _handle(weight), _handle(bias), eps
+        )
 
     def batchnorm(self, weight, bias, mean, invstd):
-        return _new("batch_norm", self.context, self.handle, _handle(weight),
-                    _handle(bias), mean.handle, invstd.handle)
+        return _new(
+            "batch_norm",
+            self.context,
+            self.handle,
+            _handle(weight),
+            _handle(bias),
+            mean.handle,
+            invstd.handle,
+        )
 
-    def sparse_categorical_crossentropy(self, Y, ignore_index=-1, label_smoothing=0.0,
-                                        reduction="mean"):
+    def sparse_categorical_crossentropy(
+        self, Y, ignore_index=-1, label_smoothing=0.0, reduction="mean"
+    ):
         """Labels Y [...] against logits [..., classes]."""
         options = library().cross_entropy_options(
-            reduction=REDUCTIONS[reduction], label_smoothing=label_smoothing,
-            ignore=int(ignore_index != -1), ignore_index=ignore_index)
+            reduction=REDUCTIONS[reduction],
+            label_smoothing=label_smoothing,
+            ignore=int(ignore_index != -1),
+            ignore_index=ignore_index,
+        )
         return _new("cross_entropy", self.context, self.handle, Y.handle, options)
 
     def __hash__(self):
