@@ -50,30 +50,31 @@ Status reshape_place(Vec<Node>* out, Graph& g, Words to, Words from, std::span<c
   return kOk;
 }
 
-Node both(Graph& g, Node a, Node b) {
-  if (a == nullptr) return b;
-  return b == nullptr ? a : sym::and_(g, a, b);
+// *out and condition, where null stands for what always holds. A nil condition is a failure.
+Status also(Node* out, Graph& g, Node condition) {
+  ASTER_TRY(need(condition));
+  *out = *out == nullptr ? condition : sym::and_(g, *out, condition);
+  return need(*out);
 }
 
-// 0 <= x < size as a condition, null where it always holds.
-Node inside(Graph& g, Node x, int64_t size) {
-  Node out = nullptr;
-  if (x->vmin < 0) out = sym::not_(g, sym::lt(g, x, g.index(0)));
-  if (x->vmax >= size) out = both(g, out, sym::lt(g, x, g.index(size)));
-  return out;
+// Adds 0 <= x < size to a condition, unless it always holds.
+Status inside(Node* own, Graph& g, Node x, int64_t size) {
+  if (x->vmin < 0) ASTER_TRY(also(own, g, sym::not_(g, sym::lt(g, x, g.index(0)))));
+  if (x->vmax >= size) ASTER_TRY(also(own, g, sym::lt(g, x, g.index(size))));
+  return kOk;
 }
 
 // x / stride where that is exact, and the condition that it is and lies in [0, size).
-Node strided(Graph& g, Node x, int64_t stride, int64_t size, Node* own) {
+Status strided(Node* out, Node* own, Graph& g, Node x, int64_t stride, int64_t size) {
+  ASTER_TRY(need(x));
   if (stride > 1) {
-    Node exact = sym::eq(g, sym::floormod(g, x, g.index(stride)), g.index(0));
-    *own = both(g, *own, exact);
-    if (x->vmin < 0) *own = both(g, *own, sym::not_(g, sym::lt(g, x, g.index(0))));
+    ASTER_TRY(also(own, g, sym::eq(g, sym::floormod(g, x, g.index(stride)), g.index(0))));
+    if (x->vmin < 0) ASTER_TRY(also(own, g, sym::not_(g, sym::lt(g, x, g.index(0)))));
     x = sym::floordiv(g, x, g.index(stride));
+    ASTER_TRY(need(x));
   }
-  if (x == nullptr) return nullptr;
-  *own = both(g, *own, inside(g, x, size));
-  return x;
+  *out = x;
+  return inside(own, g, x, size);
 }
 
 }  // namespace
@@ -127,8 +128,8 @@ Status source_place(Place* out, Node* own, Graph& g, Node node, size_t source,
     case Op::kPad:
       for (size_t i = 0; i < x->ndim; ++i) {
         Node moved = sym::add(g, at[i], g.index(-arg(3 * i)));
-        ASTER_TRY(need(moved));
-        ASTER_TRY(put(strided(g, moved, arg(3 * i + 2) + 1, x->dim(i), own)));
+        ASTER_TRY(strided(&moved, own, g, moved, arg(3 * i + 2) + 1, x->dim(i)));
+        ASTER_TRY(put(moved));
       }
       break;
     case Op::kWindow:
@@ -144,8 +145,8 @@ Status source_place(Place* out, Node* own, Graph& g, Node node, size_t source,
         } else {
           Node moved =
               sym::add(g, at[i], sym::mul(g, at[i + 1], sym::mul(g, dilation, g.index(-1))));
-          ASTER_TRY(need(moved));
-          ASTER_TRY(put(strided(g, moved, arg(1), x->dim(axis), own)));
+          ASTER_TRY(strided(&moved, own, g, moved, arg(1), x->dim(axis)));
+          ASTER_TRY(put(moved));
         }
       }
       break;
@@ -157,7 +158,7 @@ Status source_place(Place* out, Node* own, Graph& g, Node node, size_t source,
       for (size_t i = 0; i < node->ndim; ++i) {
         Node moved = i == axis ? sym::add(g, at[i], g.index(-offset)) : at[i];
         ASTER_TRY(put(moved));
-        if (i == axis) *own = inside(g, moved, x->dim(axis));
+        if (i == axis) ASTER_TRY(inside(own, g, moved, x->dim(axis)));
       }
       break;
     }
@@ -165,9 +166,8 @@ Status source_place(Place* out, Node* own, Graph& g, Node node, size_t source,
       for (Node index : at) ASTER_TRY(put(index));
       break;
   }
-  out->gate = both(g, gate, *own);
-  if (*own != nullptr || gate != nullptr) ASTER_TRY(need(out->gate));
-  return kOk;
+  out->gate = gate;
+  return *own != nullptr ? also(&out->gate, g, *own) : kOk;
 }
 
 }  // namespace aster::engine

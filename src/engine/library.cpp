@@ -30,6 +30,8 @@ constexpr int64_t kPatchElements = 256 * 1024;
 // weights.
 constexpr int64_t kFewestColumnElements = 192 * 1024;
 constexpr int64_t kFewestWeights = 16 * 1024;
+constexpr int64_t kFewestWeightsOfWideImages = 64 * 1024;
+constexpr int64_t kWideImage = 32;
 
 enum class Kind { kGemm, kConv, kWeightGrad };
 
@@ -292,9 +294,12 @@ bool takes(Node call, int threads) {
         return false;
       break;
     }
-    case kConv2d:
-      if (call->arg(1) != 1 || call->src(2)->count() < kFewestWeights) return false;
+    case kConv2d: {
+      const int64_t fewest =
+          call->dim(3) >= kWideImage ? kFewestWeightsOfWideImages : kFewestWeights;
+      if (call->arg(1) != 1 || call->src(2)->count() < fewest) return false;
       break;
+    }
     case kConv2dWeightGrad:
       if (call->arg(1) != 1 || call->count() < kFewestWeights) return false;
       break;

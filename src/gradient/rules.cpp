@@ -107,9 +107,32 @@ void flow_pad(Flow& flow) {
   flow.set(0, flow.graph.slice(flow.dy, start, step, x->shape()));
 }
 
+// Windows that do not overlap lie side by side in x: gaps between them, and what the last leaves,
+// get nothing.
+Node side_by_side(Flow& flow) {
+  Graph& g = flow.graph;
+  const Node x = flow.source(0);
+  const size_t at = static_cast<size_t>(flow.y->arg(0));
+  const Word stride = flow.y->arg(1), count = flow.y->dim(at), size = x->dim(at);
+  Dims before(flow.y->ndim, 0), after(flow.y->ndim, 0);
+  after[at + 1] = stride - flow.y->dim(at + 1);
+  Node wide = g.pad(flow.dy, before, after, before, 0);
+  Dims shape(x->shape());
+  shape[at] = count * stride;
+  wide = g.reshape(wide, shape);
+  Dims start(x->ndim, 0), step(x->ndim, 1), nothing(x->ndim, 0), rest(x->ndim, 0);
+  if (shape[at] >= size) return g.slice(wide, start, step, x->shape());
+  rest[at] = size - shape[at];
+  return g.pad(wide, nothing, rest, nothing, 0);
+}
+
 void flow_window(Flow& flow) {
   const Word axis = flow.y->arg(0);
   const Node x = flow.source(0);
+  const bool apart_already = flow.y->arg(2) == 1 || flow.y->dim(static_cast<size_t>(axis) + 1) == 1;
+  if (apart_already && flow.y->dim(static_cast<size_t>(axis) + 1) <= flow.y->arg(1)) {
+    return flow.set(0, side_by_side(flow));
+  }
   const Node apart = flow.graph.unwindow(flow.dy, axis, x->dim(static_cast<size_t>(axis)),
                                          flow.y->arg(1), flow.y->arg(2));
   const std::array taps{axis + 1};
