@@ -22,11 +22,11 @@ template <typename T>
 T compute(Op op, T a, T b, T c) {
   switch (op) {
 #define ALU(name, arity, rule, traits, cost, value, gradient, meaning) \
-  case Op::k##name:                                              \
-    if constexpr (takes<T>(DTypeRule::rule)) {                   \
-      return static_cast<T>(value);                              \
-    } else {                                                     \
-      return T(0);                                               \
+  case Op::k##name:                                                    \
+    if constexpr (takes<T>(DTypeRule::rule)) {                         \
+      return static_cast<T>(value);                                    \
+    } else {                                                           \
+      return T(0);                                                     \
     }
 #include "uop/ops.def"
     default:

@@ -8,7 +8,6 @@
 namespace aster::uop::rule {
 namespace {
 
-
 struct SliceWords {
   Dims start, step, size;
   explicit SliceWords(Node slice) {

@@ -95,9 +95,11 @@ inline T number(Session& s, double value) { return make(aster_ml_lazy_number, &s
   inline T name(T a) { return make(aster_ml_lazy_##name, &a.h); }
 #define BINARY(name) \
   inline T name(T a, T b) { return make(aster_ml_lazy_##name, &a.h, &b.h); }
-UNARY(exp)
-UNARY(log) UNARY(neg) UNARY(sqrt) UNARY(relu) UNARY(tanh) UNARY(sigmoid) UNARY(square)
-    UNARY(contiguous) BINARY(add) BINARY(sub) BINARY(mul) BINARY(div) BINARY(matmul) BINARY(maximum)
+// clang-format off
+UNARY(exp) UNARY(log) UNARY(neg) UNARY(sqrt) UNARY(relu) UNARY(tanh) UNARY(sigmoid) UNARY(square)
+UNARY(contiguous)
+BINARY(add) BINARY(sub) BINARY(mul) BINARY(div) BINARY(matmul) BINARY(maximum)
+// clang-format on
 #undef UNARY
 #undef BINARY
         inline T

@@ -1,4 +1,6 @@
-"""Kernels that tinygrad 0.14.0 schedules for the programs of kernel_counts_test.cpp; writes kernel_counts.tsv.
+"""Kernels that tinygrad 0.14.0 schedules for the programs of kernel_counts_test.cpp.
+
+Writes kernel_counts.tsv.
 
 Run with the oracle's Python: python tests/programs/kernel_counts.py
 """

@@ -43,7 +43,7 @@ void apply(size_t n, T* y, const T* a, const T* b, const T* c, Finish finish, Va
 template <typename T, typename Finish>
 void compute(Op op, size_t n, T* y, const T* pa, const T* pb, const T* pc, Finish finish) {
   switch (op) {
-#define ALU(name, arity, rule, traits, cost, expression, gradient, meaning)                     \
+#define ALU(name, arity, rule, traits, cost, expression, gradient, meaning)               \
   case Op::k##name:                                                                       \
     if constexpr (takes<T>(DTypeRule::rule)) {                                            \
       apply<arity>(n, y, pa, pb, pc, finish,                                              \
@@ -65,14 +65,14 @@ void compute_along(Op op, size_t n, T* accumulator, const T* x) {
   T a = *accumulator;
   [[maybe_unused]] const T c = T(0);  // no reduction has a third operand
   switch (op) {
-#define ALU(name, arity, rule, traits, cost, expression, gradient, meaning)    \
-  case Op::k##name:                                                      \
-    if constexpr (((traits)&REDUCE) != 0 && takes<T>(DTypeRule::rule)) { \
-      for (size_t i = 0; i < n; ++i) {                                   \
-        const T b = x[i];                                                \
-        a = static_cast<T>(expression);                                  \
-      }                                                                  \
-    }                                                                    \
+#define ALU(name, arity, rule, traits, cost, expression, gradient, meaning) \
+  case Op::k##name:                                                         \
+    if constexpr (((traits)&REDUCE) != 0 && takes<T>(DTypeRule::rule)) {    \
+      for (size_t i = 0; i < n; ++i) {                                      \
+        const T b = x[i];                                                   \
+        a = static_cast<T>(expression);                                     \
+      }                                                                     \
+    }                                                                       \
     break;
 #include "uop/ops.def"
     default:
