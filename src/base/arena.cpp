@@ -59,6 +59,7 @@ void Arena::reset() {
   }
   cursor_ = limit_ = nullptr;
   bytes_ = 0;
+  failed_ = false;
 }
 
 void* Arena::allocate_bump(void* self, size_t bytes, size_t alignment) {
@@ -66,6 +67,7 @@ void* Arena::allocate_bump(void* self, size_t bytes, size_t alignment) {
   size_t wanted;  // in the worst case of alignment
   if (!checked_add(bytes, alignment + kRedZone, &wanted) ||
       !checked_add(wanted, kHeader, &wanted)) {
+    arena.failed_ = true;
     return nullptr;
   }
   const auto aligned = [alignment](char* at) {
@@ -84,7 +86,10 @@ void* Arena::allocate_bump(void* self, size_t bytes, size_t alignment) {
     }
   }
   BlockPool::Block* block = arena.pool_->get(wanted);
-  if (block == nullptr) return nullptr;
+  if (block == nullptr) {
+    arena.failed_ = true;
+    return nullptr;
+  }
   block->next = arena.blocks_;
   arena.blocks_ = block;
   char* start = reinterpret_cast<char*>(block) + kHeader;

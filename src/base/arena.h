@@ -38,6 +38,9 @@ class Arena : public Memory {
   ~Arena() { reset(); }
   void reset();  // returns every block to the pool
   size_t bytes() const { return bytes_; }
+  // Whether any request failed since the last reset: what was built may lack something, even where
+  // nobody looked.
+  bool failed() const { return failed_; }
 
  private:
   static void* allocate_bump(void* self, size_t bytes, size_t alignment);
@@ -47,6 +50,7 @@ class Arena : public Memory {
   char* cursor_ = nullptr;
   char* limit_ = nullptr;
   size_t bytes_ = 0;
+  bool failed_ = false;
 };
 
 }  // namespace aster

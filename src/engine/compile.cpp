@@ -152,9 +152,26 @@ Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool
 }
 
 Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leaves, bool interpret) {
-  const double start = milliseconds();
   if (interpret) return keep_graph(exe, roots, leaves);
-  Arena memory(context.blocks());
+  Status status;
+  {
+    Arena memory(context.blocks());
+    status = schedule_and_compile(exe, roots, leaves, memory);
+    // Rules and texts take a failed request for "does not apply" and "no more": not to be trusted.
+    if (memory.failed()) return ASTER_FAIL(kMEMORY, "scheduling ran out of memory");
+  }
+  if (status.code != ASTER_ML_UNSUPPORTED) return status;
+  // No compiler here, or a kernel that it cannot be given: the interpreter answers.
+  if (!said_interpreted_) {
+    context.log(ASTER_ML_LOG_WARNING, "the reference runtime computes: %s", last_message().text);
+  }
+  said_interpreted_ = true;
+  return keep_graph(exe, roots, leaves);
+}
+
+Status Engine::schedule_and_compile(Executable* exe, Nodes roots, std::span<const Node> leaves,
+                                    Arena& memory) {
+  const double start = milliseconds();
   Graph scratch(memory, false);
   Vec<uint32_t> aliases(memory);
   for (size_t i = 0; i < leaves.size(); ++i) {
@@ -176,16 +193,8 @@ Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leave
   ASTER_TRY(plan_memory(schedule));
   counters.schedule_ms += milliseconds() - start;
   const double compiling = milliseconds();
-  Status status = compile_kernels(exe, scratch, schedule);
+  Status status = compile_kernels(exe, scratch, schedule, memory);
   counters.compile_ms += milliseconds() - compiling;
-  if (status.code == ASTER_ML_UNSUPPORTED) {
-    // No compiler here, or a kernel that it cannot be given: the interpreter answers.
-    if (!said_interpreted_) {
-      context.log(ASTER_ML_LOG_WARNING, "the reference runtime computes: %s", last_message().text);
-    }
-    said_interpreted_ = true;
-    return keep_graph(exe, roots, leaves);
-  }
   ASTER_TRY(status);
   counters.kernels_scheduled += schedule.items.size();
   counters.planned_bytes += static_cast<uint64_t>(schedule.arena_bytes);
@@ -208,7 +217,8 @@ Status Engine::keep_graph(Executable* exe, Nodes roots, std::span<const Node> le
   return kOk;
 }
 
-Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedule) {
+Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedule,
+                               const Arena& scratch_memory) {
   runtime::cpu::KernelLibrary* provider = nullptr;
   ASTER_TRY(runtime::kernel_library(context, &provider));
   const runtime::cpu::CompilerInfo* compiler = nullptr;
@@ -239,6 +249,7 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
     Text prelude(memory);
     ASTER_TRY(codegen::render_prelude(prelude, {all.data(), all.size()}, target));
     ASTER_TRY(prelude.status());
+    if (scratch_memory.failed()) return ASTER_FAIL(kMEMORY, "a kernel's text ran out of memory");
     runtime::cpu::CompileStats stats;
     ASTER_TRY(provider->load(prelude.view(), {sources.data(), sources.size()},
                              {functions.data(), functions.size()}, &exe->kernels, &stats));

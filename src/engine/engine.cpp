@@ -65,16 +65,20 @@ Status strip_effects(Node* out, Graph& g, Node node) {
   return kOk;
 }
 
-// The Buffer that a chain of views comes down to and where its first element is, if the view is
-// row-major there.
-bool as_storage(Node* buffer, int64_t* offset, Graph& g, Node view) {
+// The Buffer that a chain of views comes down to and where its first element is; null if the view is
+// not row-major there.
+Status as_storage(Node* buffer, int64_t* offset, Graph& g, Node view) {
   namespace sym = uop::sym;
-  if (view->op == Op::kBuffer) return *buffer = view, *offset = 0, true;
+  *buffer = view->op == Op::kBuffer ? view : nullptr;
+  *offset = 0;
+  if (*buffer != nullptr) return kOk;
   Vec<Node> ranges(g.memory()), index(g.memory());
   for (size_t axis = 0; axis < view->ndim; ++axis) {
     Node range =
         view->dim(axis) == 1 ? g.index(0) : g.range(static_cast<Word>(axis), view->dim(axis));
-    if (range == nullptr || !ranges.push(range).ok() || !index.push(range).ok()) return false;
+    ASTER_TRY(need(range));
+    ASTER_TRY(ranges.push(range));
+    ASTER_TRY(index.push(range));
   }
   Place place(g.memory());
   Node node = view;
@@ -82,23 +86,21 @@ bool as_storage(Node* buffer, int64_t* offset, Graph& g, Node view) {
     const bool strides =
         node->op == Op::kReshape || node->op == Op::kSlice || node->op == Op::kPermute;
     Node own = nullptr;
-    if (!strides || node->count() == 0) return false;
-    if (!source_place(&place, &own, g, node, 0, {index.data(), index.size()}, nullptr).ok())
-      return false;
+    if (!strides || node->count() == 0) return kOk;
+    ASTER_TRY(source_place(&place, &own, g, node, 0, {index.data(), index.size()}, nullptr));
     index.clear();
-    if (!index.append(place.index.data(), place.index.size()).ok()) return false;
+    ASTER_TRY(index.append(place.index.data(), place.index.size()));
   }
   Node position = linear_index(g, node->shape(), {index.data(), index.size()});
   Node plain = linear_index(g, view->shape(), {ranges.data(), ranges.size()});
   sym::Linear difference;
-  if (position == nullptr || plain == nullptr || !difference.add(position, 1) ||
-      !difference.add(plain, -1)) {
-    return false;
-  }
-  if (difference.size() != 0) return false;
+  ASTER_TRY(need(position));
+  ASTER_TRY(need(plain));
+  if (!difference.add(position, 1) || !difference.add(plain, -1) || difference.size() != 0)
+    return kOk;
   *buffer = node;
   *offset = difference.constant * static_cast<int64_t>(dtype::size(view->dtype));
-  return true;
+  return kOk;
 }
 
 // One thing to compute, and what stands for it afterwards.
@@ -190,7 +192,8 @@ class Realize {
     ASTER_TRY(need(node));
     Node buffer = nullptr;
     int64_t offset = 0;
-    if (as_storage(&buffer, &offset, g_, node)) return kOk;
+    ASTER_TRY(as_storage(&buffer, &offset, g_, node));
+    if (buffer != nullptr) return kOk;
     if (node->op == Op::kAfter) {
       for (Node effect : node->src().subspan(1)) ASTER_TRY(want(effect));
       Node below = nullptr;
@@ -339,7 +342,8 @@ class Realize {
       ASTER_TRY(strip_effects(&view, g_, view));
     if (const Node* done = map_.find(view)) view = *done;
     int64_t offset = 0;
-    if (!as_storage(&buffer, &offset, g_, view)) {
+    ASTER_TRY(as_storage(&buffer, &offset, g_, view));
+    if (buffer == nullptr) {
       // A view of assigned storage that is not row-major: read it out.
       if (view->op != Op::kBuffer) return copy_view(cell, view);
       return ASTER_FAIL(kINTERNAL, "%s was not realised", uop::info(view->op).name);

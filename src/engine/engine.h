@@ -86,7 +86,10 @@ class Engine {
   ~Engine();
   Status compile(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves,
                  bool interpret);
-  Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule);
+  Status schedule_and_compile(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves,
+                              Arena& memory);
+  Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule,
+                         const Arena& scratch_memory);
   bool said_interpreted_ = false;
   Status keep_graph(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves);
 };

@@ -226,8 +226,9 @@ Node binary(Graph& g, Node a, Node b, const BinaryOp& op) {
     return nullptr;
   if (op.domain == Domain::kCompare) plan.compute = compare_dtype(plan.compute, a, b);
   const Expr x = operand(g, a, plan.compute), y = operand(g, b, plan.compute);
-  if (x.n == nullptr || y.n == nullptr) return nullptr;
-  return finish(plan, op.compute(x.expand(plan.shape), y.expand(plan.shape)));
+  const Expr wide_x = x.expand(plan.shape), wide_y = y.expand(plan.shape);
+  if (wide_x.n == nullptr || wide_y.n == nullptr) return nullptr;
+  return finish(plan, op.compute(wide_x, wide_y));
 }
 
 Node where(Graph& g, Node condition, Node a, Node b) {
