@@ -459,6 +459,9 @@ void drop_recording(Engine& engine) {
   Recording* recording = engine.recording;
   if (recording == nullptr) return;
   engine.recording = nullptr;
+  // Draws of random numbers that nothing realised did not happen.
+  Lazy* state = engine.random_state;
+  if (state != nullptr && state->node->op == Op::kAssign) set_node(*state, state->node->src(0));
   for (Entry& entry : recording->entries) entry.exe->release();
   for (Storage* storage : recording->kept) buffer::storage_release(storage);
   engine.context.heap().destroy(recording);

@@ -36,8 +36,11 @@ void destroy_lazy(HandleObject* object) {
   engine.graph.release(lazy->node);
   engine.context.heap().release(lazy->lent, lazy->lent_count * sizeof(ptrdiff_t),
                                 alignof(ptrdiff_t));
-  // With the last handle nothing is left to collect for later: memory goes back at once.
-  if (engine.live.next == &engine.live) engine.graph.collect();
+  // With the last handle nothing is left to collect for later: memory goes back at once. The counter
+  // of random numbers stays, without keeping the context alive.
+  const Lazy* first = engine.live.next;
+  if (first == engine.random_state) first = first->next;
+  if (first == &engine.live) engine.graph.collect();
   engine.context.heap().destroy(lazy);
 }
 

@@ -36,6 +36,7 @@ uint64_t& value_of(const Random& random) { return *static_cast<uint64_t*>(random
 void destroy_random(Context& context, void* state) {
   Random* random = static_cast<Random*>(state);
   if (random->counter != nullptr) {
+    random->counter->engine->random_state = nullptr;
     // Gives back the reference that the counter's cell gave up, and one more so that none is the
     // last.
     context.retain();

@@ -350,8 +350,7 @@ void capture(Pass& run) {
   aster_ml_lazy* outputs[] = {y, z};
   if (!run.check("aster_ml_engine_capture_end", aster_ml_engine_capture_end(program, &run.context, outputs, 2)) ||
       program->impl == nullptr) {
-    EXPECT_EQ(aster_ml_engine_capture_cancel(&run.context), ASTER_ML_STATE) << "a capture that failed is over";
-    return;
+    return;  // a capture that failed is over
   }
   aster_ml_tensor* in = run.tensor();
   const size_t shape[] = {4, 4};
