@@ -33,8 +33,6 @@ constexpr int64_t kFewestWeights = 16 * 1024;
 constexpr int64_t kFewestWeightsOfWideImages = 64 * 1024;
 constexpr int64_t kWideImage = 32;
 
-enum class Kind { kGemm, kConv, kWeightGrad };
-
 // Numbers of a plan, by position.
 namespace gemm {
 enum { kM, kN, kK, kBatch, kTransA, kLdA, kTransB, kLdB, kOffA, kOffB, kRowTasks, kBatchStrides };
@@ -46,6 +44,12 @@ struct ConvShape {
   int64_t positions() const { return out_y * out_x; }
 };
 constexpr size_t kConvWords = sizeof(ConvShape) / sizeof(int64_t);
+
+ConvShape shape_of(const Plan& plan) {
+  ConvShape s;
+  std::memcpy(&s, plan.numbers.data(), sizeof(s));
+  return s;
+}
 
 bool real(DType d) { return d == DType::kFloat32 || d == DType::kFloat64; }
 
@@ -59,17 +63,13 @@ bool fits_gemm(std::span<const int64_t> strides, uop::Words shape) {
   return plain || transposed;
 }
 
-bool row_major(std::span<const int64_t> strides, uop::Words shape, size_t from) {
+bool row_major(std::span<const int64_t> strides, uop::Words shape) {
   int64_t expected = 1;
-  for (size_t i = shape.size(); i-- > from;) {
+  for (size_t i = shape.size(); i-- > 0;) {
     if (shape[i] != 1 && strides[i] != expected) return false;
     expected *= shape[i];
   }
   return true;
-}
-
-bool accepts(Node call, std::span<const int64_t> strides, uop::Words shape) {
-  return call->arg(0) == kMatmul ? fits_gemm(strides, shape) : row_major(strides, shape, 0);
 }
 
 // Offset and strides of a view of base, if its element positions are linear in the indices.
@@ -148,7 +148,7 @@ void multiply(const Plan& plan, bool ta, bool tb, int64_t m, int64_t n, int64_t 
 }
 
 template <typename T>
-void run_gemm(const Plan& plan, void* const* operands, int64_t begin, int64_t end) {
+void run_gemm(const Plan& plan, void* const* operands, void*, int64_t begin, int64_t end) {
   const int64_t* p = plan.numbers.data();
   const int64_t rows = p[gemm::kM], n = p[gemm::kN], k = p[gemm::kK],
                 row_tasks = p[gemm::kRowTasks];
@@ -170,8 +170,9 @@ void run_gemm(const Plan& plan, void* const* operands, int64_t begin, int64_t en
 
 // One task an image.
 template <typename T>
-void run_conv(const Plan& plan, const ConvShape& s, void* const* operands, T* patch, int64_t begin,
-              int64_t end) {
+void run_conv(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end) {
+  const ConvShape s = shape_of(plan);
+  T* patch = static_cast<T*>(scratch);
   const T* w = static_cast<const T*>(operands[1]);
   const bool direct = s.kernel_y == 1 && s.kernel_x == 1 && s.stride_y == 1 && s.stride_x == 1 &&
                       s.pad_top == 0 && s.pad_left == 0 && s.out_y == s.height &&
@@ -196,8 +197,10 @@ int64_t channels_a_task(const ConvShape& s) {
 
 // One task a few channels of the image: no two write the same gradient, images are added in order.
 template <typename T>
-void run_weight_grad(const Plan& plan, const ConvShape& s, void* const* operands, T* patch,
-                     int64_t begin, int64_t end) {
+void run_weight_grad(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
+                     int64_t end) {
+  const ConvShape s = shape_of(plan);
+  T* patch = static_cast<T*>(scratch);
   const int64_t group = channels_a_task(s), taps = s.kernel_y * s.kernel_x;
   for (int64_t task = begin; task < end; ++task) {
     const int64_t c0 = task * group, c1 = std::min(s.channels, c0 + group);
@@ -254,7 +257,7 @@ Status prepare_gemm(Plan* out, Node call, std::span<const int64_t> words) {
   return kOk;
 }
 
-Status prepare_conv(Plan* out, Node call) {
+Status prepare_conv(Plan* out, Node call, std::span<const int64_t>) {
   const bool weights = call->arg(0) == kConv2dWeightGrad;
   const Node x = call->src(1);
   const ConvShape s = weights ? conv_shape(x, call->shape(), call->src(2)->shape(), call)
@@ -278,34 +281,58 @@ Status prepare_conv(Plan* out, Node call) {
   return kOk;
 }
 
+bool worth_matmul(Node call) {
+  const Node a = call->src(1), b = call->src(2);
+  const int64_t m = a->dim(a->ndim - 2u), k = a->dim(a->ndim - 1u), n = b->dim(b->ndim - 1u);
+  return m >= kNarrowest && n >= kNarrowest && k >= kNarrowest && n * k >= kFewestColumnElements;
+}
+
+bool worth_conv2d(Node call) {
+  const bool wide = call->dim(3) >= kWideImage;
+  return call->arg(1) == 1 &&
+         call->src(2)->count() >= (wide ? kFewestWeightsOfWideImages : kFewestWeights);
+}
+
+bool worth_weight_grad(Node call) { return call->arg(1) == 1 && call->count() >= kFewestWeights; }
+
+// The registry: composites that have an implementation besides their body. A row tells when it is
+// worth a call, which views of an argument it reads, how a call is prepared and run.
+struct Implementation {
+  Composite composite;
+  const char* name;
+  bool (*worth)(Node call);
+  bool (*reads)(std::span<const int64_t> strides, uop::Words shape);
+  Status (*prepare)(Plan* out, Node call, std::span<const int64_t> words);
+  void (*run_f32)(const Plan&, void* const* operands, void* scratch, int64_t begin, int64_t end);
+  void (*run_f64)(const Plan&, void* const* operands, void* scratch, int64_t begin, int64_t end);
+};
+constexpr Implementation kImplementations[] = {
+    {kMatmul, "Matmul:library", worth_matmul, fits_gemm, prepare_gemm, run_gemm<float>,
+     run_gemm<double>},
+    {kConv2d, "Conv2d:library", worth_conv2d, row_major, prepare_conv, run_conv<float>,
+     run_conv<double>},
+    {kConv2dWeightGrad, "Conv2dWeightGrad:library", worth_weight_grad, row_major, prepare_conv,
+     run_weight_grad<float>, run_weight_grad<double>},
+};
+
+const Implementation* implementation_of(Node call) {
+  for (const Implementation& row : kImplementations) {
+    if (row.composite == call->arg(0)) return &row;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 bool takes(Node call, int threads) {
-  if (!real(call->dtype) || call->count() == 0) return false;
+  const Implementation* row = implementation_of(call);
+  if (row == nullptr || !real(call->dtype) || call->count() == 0) return false;
   for (Node argument : call->src().subspan(1)) {
-    if (argument->dtype != call->dtype || argument->count() == 0 || argument->count() > INT32_MAX)
+    if (argument->dtype != call->dtype || argument->count() == 0 || argument->count() > INT32_MAX) {
       return false;
-  }
-  switch (call->arg(0)) {
-    case kMatmul: {
-      const Node a = call->src(1), b = call->src(2);
-      const int64_t m = a->dim(a->ndim - 2u), k = a->dim(a->ndim - 1u), n = b->dim(b->ndim - 1u);
-      if (m < kNarrowest || n < kNarrowest || k < kNarrowest || n * k < kFewestColumnElements)
-        return false;
-      break;
     }
-    case kConv2d: {
-      const int64_t fewest =
-          call->dim(3) >= kWideImage ? kFewestWeightsOfWideImages : kFewestWeights;
-      if (call->arg(1) != 1 || call->src(2)->count() < fewest) return false;
-      break;
-    }
-    case kConv2dWeightGrad:
-      if (call->arg(1) != 1 || call->count() < kFewestWeights) return false;
-      break;
-    default:
-      return false;
   }
+  if (!row->worth(call)) return false;
   const runtime::cpu::Blas& blas = runtime::cpu::blas(threads > 1);
   return blas.available && !blas.outdated;
 }
@@ -329,7 +356,8 @@ Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i)
     strides.clear();
     if (strides_of(&strides, g, argument->shape(), {ranges.data(), ranges.size()}, node->shape(),
                    {index.data(), index.size()}) &&
-        accepts(call, {strides.data() + 1, strides.size() - 1}, argument->shape())) {
+        implementation_of(call)->reads({strides.data() + 1, strides.size() - 1},
+                                       argument->shape())) {
       *base = node;
       best.clear();
       ASTER_TRY(best.append(strides.data(), strides.size()));
@@ -346,36 +374,19 @@ Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i)
   return words != nullptr ? words->append(best.data(), best.size()) : kOk;
 }
 
-const char* name(const Plan& plan) {
-  static constexpr const char* kNames[] = {
-#define COMPOSITE(name, attributes, meaning) #name,
-#include "uop/composites.def"
-#undef COMPOSITE
-  };
-  return kNames[plan.composite];
-}
+const char* name(const Plan& plan) { return kImplementations[plan.implementation].name; }
 
 Status prepare(Plan* out, Node call, std::span<const int64_t> words, int threads) {
+  const Implementation* row = implementation_of(call);
   out->blas = &runtime::cpu::blas(threads > 1);
-  out->composite = static_cast<int32_t>(call->arg(0));
+  out->implementation = static_cast<int32_t>(row - kImplementations);
   out->dtype = call->dtype;
-  return call->arg(0) == kMatmul ? prepare_gemm(out, call, words) : prepare_conv(out, call);
-}
-
-template <typename T>
-static void run_as(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
-                   int64_t end) {
-  if (plan.composite == kMatmul) return run_gemm<T>(plan, operands, begin, end);
-  ConvShape s;
-  std::memcpy(&s, plan.numbers.data(), sizeof(s));
-  if (plan.composite == kConv2d)
-    return run_conv<T>(plan, s, operands, static_cast<T*>(scratch), begin, end);
-  run_weight_grad<T>(plan, s, operands, static_cast<T*>(scratch), begin, end);
+  return row->prepare(out, call, words);
 }
 
 void run(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end) {
-  if (plan.dtype == DType::kFloat32) return run_as<float>(plan, operands, scratch, begin, end);
-  run_as<double>(plan, operands, scratch, begin, end);
+  const Implementation& row = kImplementations[plan.implementation];
+  (plan.dtype == DType::kFloat32 ? row.run_f32 : row.run_f64)(plan, operands, scratch, begin, end);
 }
 
 }  // namespace aster::engine::library

@@ -19,16 +19,16 @@ Status view_base(uop::Node* base, Vec<int64_t>* words, uop::Graph& graph, uop::N
 // A prepared call: what it needs of shapes and attributes, without the graph.
 struct Plan {
   const runtime::cpu::Blas* blas = nullptr;
-  int32_t composite;
+  int32_t implementation = 0;  // row of the registry
   uop::DType dtype;
   Vec<int64_t> numbers;       // laid out by the composite's own code
   int64_t tasks = 1;          // independent parts for the pool
   double flops = 0;           // of one task
   int64_t scratch_bytes = 0;  // of each run
-  explicit Plan(Memory& memory) : composite(0), dtype(uop::DType::kNone), numbers(memory) {}
+  explicit Plan(Memory& memory) : dtype(uop::DType::kNone), numbers(memory) {}
 };
 
-// The composite of a plan, for people.
+// The implementation of a plan, for people.
 const char* name(const Plan& plan);
 
 // Prepares the library call of a Call node whose argument views stand in words.

@@ -47,25 +47,6 @@ struct Schedule {
   int64_t arena_bytes = 0;
 };
 
-// Which composites a library takes, and how its arguments must lie in memory. Filled in by the
-// runtime's library.
-struct LibraryRule {
-  // Whether the call is worth a library call; false inlines its body.
-  bool (*takes)(uop::Node call);
-};
-
-struct ScheduleOptions {
-  bool library = true;
-  int threads = 1;
-};
-
-// Turns a tensor graph (Sink of roots whose leaves are Params, Consts and Iotas) into items. Nodes
-// are made in graph, a scratch graph that has to outlive the schedule's use. Roots that are Assigns
-// write their target's Param. aliases[slot] numbers the storage behind each leaf: equal numbers may
-// overlap.
-Status make_schedule(Schedule* out, uop::Graph& graph, uop::Node sink,
-                     std::span<const uint32_t> aliases, const ScheduleOptions& options);
-
 // Places temporaries in one arena so that those alive together never overlap; 64-byte aligned.
 Status plan_memory(Schedule& schedule);
 
