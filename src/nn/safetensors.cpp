@@ -229,6 +229,7 @@ class Header {
     constexpr std::string_view kFields[] = {"dtype", "shape", "data_offsets"};
     using Read = Status (Header::*)(Described&);
     constexpr Read kReads[] = {&Header::read_dtype, &Header::read_shape, &Header::read_offsets};
+    if (name.view().empty()) return json_.fail("a tensor without a name");
     Described tensor(heap_);
     tensor.name << name.view();
     ASTER_TRY(tensor.name.status());

@@ -1,0 +1,255 @@
+#include <unistd.h>
+
+#include "nn/world.h"
+
+namespace nn_test {
+namespace {
+
+aster_ml_sgd_options sgd(double rate, double momentum = 0, double decay = 0, int nesterov = 0) {
+  return {sizeof(aster_ml_sgd_options), nesterov, rate, momentum, decay};
+}
+aster_ml_adam_options adam(double rate, double beta1 = 0, double beta2 = 0, double eps = 0,
+                           double decay = 0) {
+  return {sizeof(aster_ml_adam_options), rate, beta1, beta2, eps, decay};
+}
+
+// The oracle's least-squares problem.
+struct Problem {
+  explicit Problem(Session& s)
+      : a(tensor(s, {4, 3}, 1)), b(tensor(s, {3, 2}, 2)), c(tensor(s, {4, 2}, 3)) {
+    EXPECT_OK(aster_ml_state_init(&state, &s.context));
+    EXPECT_OK(aster_ml_state_set(&state, "a", &a.h, 1));
+    EXPECT_OK(aster_ml_state_set(&state, "b", &b.h, 1));
+  }
+  T loss() { return mean(square(matmul(get(state, "a"), get(state, "b")) - c)); }
+  std::vector<float> weights() { return joined({read(get(state, "a")), read(get(state, "b"))}); }
+  State state;
+  T a, b, c;
+};
+
+using Init = void (*)(Optimizer&, State&);
+struct Case {
+  const char* name;
+  Init init;
+};
+template <auto Make>
+void make_sgd(Optimizer& o, State& state) {
+  const aster_ml_sgd_options options = Make();
+  OK(aster_ml_sgd_init(&o, &state, &options));
+}
+template <auto Make>
+void make_adam(Optimizer& o, State& state) {
+  const aster_ml_adam_options options = Make();
+  OK(aster_ml_adam_init(&o, &state, &options));
+}
+const Case kCases[] = {
+    {"sgd", make_sgd<[] { return sgd(0.05); }>},
+    {"sgd_momentum", make_sgd<[] { return sgd(0.05, 0.9); }>},
+    {"sgd_nesterov_decay", make_sgd<[] { return sgd(0.05, 0.8, 0.1, 1); }>},
+    {"sgd_decay", make_sgd<[] { return sgd(0.05, 0, 0.1); }>},
+    {"adam", make_adam<[] { return adam(0.02); }>},
+    {"adam_betas", make_adam<[] { return adam(0.02, 0.7, 0.9, 1e-3); }>},
+    {"adamw", make_adam<[] { return adam(0.02, 0, 0, 0, 0.05); }>},
+};
+
+class Optimizers : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Optimizers, FollowTinygrad) {
+  Session s;
+  Problem p(s);
+  Optimizer o;
+  GetParam().init(o, p.state);
+  EXPECT_EQ(aster_ml_optimizer_count(&o), 2u);
+  for (int step = 0; step < 5; ++step) {
+    T loss = p.loss();
+    OK(aster_ml_optimizer_step(&o, &loss.h));
+    const std::string name = GetParam().name + std::string(".") + std::to_string(step);
+    expect_near(p.weights(), oracle(name), 2e-6, name);
+  }
+  EXPECT_EQ(s.counters().schedule_misses, 1u);
+  EXPECT_EQ(s.counters().schedule_hits, 4u);
+}
+
+// The same trajectory by replays of the first step.
+TEST_P(Optimizers, ReplayCapturedSteps) {
+  Session s;
+  Problem p(s);
+  Optimizer o;
+  GetParam().init(o, p.state);
+  Program program;
+  OK(aster_ml_engine_capture_begin(&s.context, nullptr, 0));
+  T loss = p.loss();
+  OK(aster_ml_optimizer_step(&o, &loss.h));
+  OK(aster_ml_engine_capture_end(&program, &s.context, nullptr, 0));
+  for (int step = 0; step < 5; ++step) {
+    if (step > 0) {
+      OK(aster_ml_program_run(&program, nullptr, nullptr, 0, nullptr, 0));
+    }
+    const std::string name = GetParam().name + std::string(".") + std::to_string(step);
+    expect_near(p.weights(), oracle(name), 2e-6, name);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Optimizers, ::testing::ValuesIn(kCases),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Optimizer, StepsByGivenGradients) {
+  Session s;
+  Problem p(s);
+  Optimizer o;
+  const aster_ml_sgd_options options = sgd(0.5);
+  OK(aster_ml_sgd_init(&o, &p.state, &options));
+  const std::vector<float> before = p.weights();
+  T ga = tensor(s, {4, 3}, 5), gb = tensor(s, {3, 2}, 6), wrong = tensor(s, {2, 3}, 6);
+  const aster_ml_lazy* gradients[] = {&ga.h, &gb.h};
+  OK(aster_ml_optimizer_step_by(&o, gradients, 2));
+  const std::vector<float> g = joined({values(12, 5), values(6, 6)});
+  std::vector<float> after = p.weights();
+  for (size_t i = 0; i < after.size(); ++i) EXPECT_FLOAT_EQ(after[i], before[i] - 0.5f * g[i]);
+
+  EXPECT_EQ(aster_ml_optimizer_step_by(&o, gradients, 1), ASTER_ML_RANGE);
+  gradients[1] = &wrong.h;
+  EXPECT_EQ(aster_ml_optimizer_step_by(&o, gradients, 2), ASTER_ML_SHAPE);
+  T integers = from(s, std::vector<int32_t>{1, 2, 3, 4, 5, 6}, {3, 2});
+  gradients[1] = &integers.h;
+  EXPECT_EQ(aster_ml_optimizer_step_by(&o, gradients, 2), ASTER_ML_DTYPE);
+  EXPECT_EQ(p.weights(), after);
+}
+
+// A rate of 0 changes nothing; captured steps take a new rate.
+TEST(Optimizer, RateIsATensor) {
+  Session s;
+  Problem p(s);
+  Optimizer o;
+  OK(aster_ml_sgd_init(&o, &p.state, nullptr));
+  OK(aster_ml_optimizer_set_rate(&o, 0));
+  const std::vector<float> before = p.weights();
+  Program program;
+  OK(aster_ml_engine_capture_begin(&s.context, nullptr, 0));
+  T loss = p.loss();
+  OK(aster_ml_optimizer_step(&o, &loss.h));
+  EXPECT_EQ(aster_ml_optimizer_set_rate(&o, 1), ASTER_ML_STATE);
+  OK(aster_ml_engine_capture_end(&program, &s.context, nullptr, 0));
+  EXPECT_EQ(p.weights(), before);
+  OK(aster_ml_optimizer_set_rate(&o, 0.05));
+  OK(aster_ml_program_run(&program, nullptr, nullptr, 0, nullptr, 0));
+  expect_near(p.weights(), oracle("sgd.0"), 2e-6, "sgd.0");
+  EXPECT_EQ(aster_ml_optimizer_set_rate(&o, -1), ASTER_ML_RANGE);
+  EXPECT_EQ(aster_ml_optimizer_set_rate(&o, std::nan("")), ASTER_ML_RANGE);
+}
+
+// What an optimiser keeps is saved and loaded: training goes on as if it had not stopped.
+TEST(Optimizer, GoesOnFromItsState) {
+  TemporaryFile file;
+  const aster_ml_adam_options options = adam(0.02);
+  {
+    Session s;
+    Problem p(s);
+    Optimizer o;
+    OK(aster_ml_adam_init(&o, &p.state, &options));
+    for (int step = 0; step < 3; ++step) {
+      T loss = p.loss();
+      OK(aster_ml_optimizer_step(&o, &loss.h));
+    }
+    OK(aster_ml_state_set_optimizer(&p.state, "adam.", &o));
+    EXPECT_EQ(aster_ml_state_count(&p.state), 2u + 3u + 4u);
+    EXPECT_EQ(aster_ml_state_set_optimizer(&p.state, "adam.", &o), ASTER_ML_ARGUMENT);
+    EXPECT_EQ(aster_ml_state_count(&p.state), 2u + 3u + 4u);
+    OK(aster_ml_state_write(&p.state, file.path()));
+  }
+  Session s;
+  Problem p(s);
+  Optimizer o;
+  State saved;
+  OK(aster_ml_adam_init(&o, &p.state, nullptr));
+  OK(aster_ml_state_set_optimizer(&p.state, "adam.", &o));
+  OK(aster_ml_state_read(&saved, &s.context, file.path()));
+  OK(aster_ml_state_load(&p.state, &saved));
+  for (int step = 3; step < 5; ++step) {
+    T loss = p.loss();
+    OK(aster_ml_optimizer_step(&o, &loss.h));
+    expect_near(p.weights(), oracle("adam." + std::to_string(step)), 2e-6, "adam");
+  }
+}
+
+// Half-precision weights are updated in float32 and rounded once.
+TEST(Optimizer, NarrowWeights) {
+  Session s;
+  State state;
+  Optimizer o;
+  OK(aster_ml_state_init(&state, &s.context));
+  T w = cast(from(s, std::vector<float>{1, 2}, {2}), ASTER_ML_DTYPE_FLOAT16);
+  OK(aster_ml_state_set(&state, "w", &w.h, 1));
+  const aster_ml_sgd_options options = sgd(0.25, 0.5);
+  OK(aster_ml_sgd_init(&o, &state, &options));
+  for (int step = 0; step < 2; ++step) {
+    T loss = sum(square(get(state, "w")));
+    OK(aster_ml_optimizer_step(&o, &loss.h));
+  }
+  // g = 2w: 1 -> 0.5 -> 0.5 - 0.25 * (0.5 * 2 + 1) = 0
+  T wide = cast(get(state, "w"), ASTER_ML_DTYPE_FLOAT32);
+  EXPECT_EQ(read(wide), (std::vector<float>{0, 0}));
+}
+
+TEST(Optimizer, RefusesWhatDoesNotFit) {
+  Session s, other;
+  Problem p(s);
+  Optimizer o, none;
+  State empty;
+  OK(aster_ml_state_init(&empty, &s.context));
+  EXPECT_EQ(aster_ml_sgd_init(&none, &empty, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_sgd_init(nullptr, &p.state, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_adam_init(&none, nullptr, nullptr), ASTER_ML_ARGUMENT);
+  for (const aster_ml_sgd_options& bad :
+       {sgd(-1), sgd(0, 1), sgd(0, -0.1), sgd(0, 0, -1), sgd(std::nan(""))}) {
+    EXPECT_EQ(aster_ml_sgd_init(&none, &p.state, &bad), ASTER_ML_RANGE);
+  }
+  for (const aster_ml_adam_options& bad :
+       {adam(-1), adam(0, 1), adam(0, 0, 1.5), adam(0, 0, 0, -1)}) {
+    EXPECT_EQ(aster_ml_adam_init(&none, &p.state, &bad), ASTER_ML_RANGE);
+  }
+  EXPECT_EQ(none.h.impl, nullptr);
+  OK(aster_ml_sgd_init(&o, &p.state, nullptr));
+  T matrix = square(p.c), foreign = sum(tensor(other, {2}, 1)), nothing;
+  EXPECT_EQ(aster_ml_optimizer_step(&o, &matrix.h), ASTER_ML_SHAPE);
+  EXPECT_EQ(aster_ml_optimizer_step(&o, &foreign.h), ASTER_ML_ARGUMENT);
+  EXPECT_NE(aster_ml_optimizer_step(&o, &nothing.h), ASTER_ML_OK);
+  EXPECT_EQ(aster_ml_optimizer_get(&nothing.h, &o, 2), ASTER_ML_RANGE);
+  EXPECT_EQ(joined({values(12, 1), values(6, 2)}), p.weights());
+}
+
+// One step of a network: layers, statistics and weights in one realize, hitting the cache from the
+// second on.
+TEST(Optimizer, StepsOfANetworkAreOneSchedule) {
+  Session s;
+  Layer linear, norm;
+  State state;
+  Optimizer o;
+  OK(aster_ml_linear_init(&linear, &s.context, 6, 4, 0));
+  OK(aster_ml_batch_norm_init(&norm, &s.context, 4, nullptr));
+  OK(aster_ml_state_init(&state, &s.context));
+  OK(aster_ml_state_set_layer(&state, "linear.", &linear));
+  OK(aster_ml_state_set_layer(&state, "norm.", &norm));
+  const aster_ml_adam_options options = adam(0.05);
+  OK(aster_ml_adam_init(&o, &state, &options));
+  EXPECT_EQ(aster_ml_optimizer_count(&o), 3u);
+  const uint64_t before = s.counters().realizes, misses = s.counters().schedule_misses;
+  double first = 0, last = 0;
+  for (int step = 0; step < 30; ++step) {
+    aster_ml_scope scope{};
+    OK(aster_ml_scope_begin(&scope, &s.context));
+    T loss = mean(
+        square(run(norm, run(linear, tensor(s, {8, 6}, step % 3), 1), 1) - tensor(s, {8, 4}, 50)));
+    OK(aster_ml_optimizer_step(&o, &loss.h));
+    if (step % 3 == 0) {
+      OK(aster_ml_lazy_to_double(step == 0 ? &first : &last, &loss.h));
+    }
+    OK(aster_ml_scope_end(&scope));
+  }
+  EXPECT_LT(last, 0.8 * first);
+  EXPECT_EQ(s.counters().realizes - before, 30u);
+  EXPECT_EQ(s.counters().schedule_misses - misses, 1u);
+}
+
+}  // namespace
+}  // namespace nn_test

@@ -1,0 +1,328 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <random>
+
+#include "nn/world.h"
+
+namespace nn_test {
+namespace {
+
+std::string with_header(std::string header, const std::string& data = "") {
+  while (header.size() % 8 != 0) header += ' ';
+  std::string out(8, '\0');
+  const uint64_t length = header.size();
+  std::memcpy(out.data(), &length, 8);
+  return out + header + data;
+}
+
+int32_t code_of(Session& s, const std::string& bytes) {
+  TemporaryFile file;
+  State state;
+  file.write(bytes);
+  return aster_ml_state_read(&state, &s.context, file.path());
+}
+
+const std::string kData(8, '\1');
+const std::string kGood = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+
+TEST(Safetensors, RoundTrip) {
+  Session s;
+  TemporaryFile file;
+  State state, back;
+  OK(aster_ml_state_init(&state, &s.context));
+  const int32_t dtypes[] = {ASTER_ML_DTYPE_UINT8,   ASTER_ML_DTYPE_FLOAT64, ASTER_ML_DTYPE_BOOL,
+                            ASTER_ML_DTYPE_FLOAT16, ASTER_ML_DTYPE_INT64,   ASTER_ML_DTYPE_BFLOAT16,
+                            ASTER_ML_DTYPE_FP8E4M3, ASTER_ML_DTYPE_FP8E5M2, ASTER_ML_DTYPE_INT32};
+  for (const int32_t dtype : dtypes) {
+    T x = cast(from(s, std::vector<float>{0, 1, 0, 1, 1}, {5}), dtype);
+    OK(aster_ml_state_set(&state, aster_ml_dtype_name(dtype), &x.h, 0));
+  }
+  T empty = from(s, std::vector<float>{}, {0, 3}), scalar = number(s, 2.5);
+  OK(aster_ml_state_set(&state, "empty", &empty.h, 0));
+  OK(aster_ml_state_set(&state, "sc\"al\\ar\n", &scalar.h, 0));
+  OK(aster_ml_state_set_metadata(&state, "who", "ä \"test\""));
+  OK(aster_ml_state_write(&state, file.path()));
+  OK(aster_ml_state_read(&back, &s.context, file.path()));
+  ASSERT_EQ(aster_ml_state_count(&back), std::size(dtypes) + 2);
+  for (size_t i = 0; i < std::size(dtypes); ++i) {
+    EXPECT_STREQ(aster_ml_state_name(&back, i), aster_ml_dtype_name(dtypes[i]));
+    T x = get(back, aster_ml_dtype_name(dtypes[i]));
+    EXPECT_EQ(aster_ml_lazy_dtype(&x.h), dtypes[i]);
+    EXPECT_EQ(read(cast(x, ASTER_ML_DTYPE_FLOAT32)), (std::vector<float>{0, 1, 0, 1, 1}));
+  }
+  T zero = get(back, "empty"), one = get(back, "sc\"al\\ar\n");
+  EXPECT_EQ(aster_ml_lazy_dim(&zero.h, 1), 3);
+  EXPECT_EQ(aster_ml_lazy_count(&zero.h), 0);
+  EXPECT_EQ(aster_ml_lazy_ndim(&one.h), 0u);
+  EXPECT_EQ(read(one), std::vector<float>{2.5});
+  const char* text = nullptr;
+  OK(aster_ml_state_get_metadata(&text, &back, "who"));
+  EXPECT_STREQ(text, "ä \"test\"");
+  // The format's own rules of the header.
+  const std::string bytes = file.read();
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  EXPECT_EQ(length % 8, 0u);
+  EXPECT_EQ(bytes[8], '{');
+}
+
+TEST(Safetensors, ReadsWhatPythonWrote) {
+  Session s;
+  State state;
+  OK(aster_ml_state_read(&state, &s.context, data_path("python.safetensors").c_str()));
+  EXPECT_EQ(aster_ml_state_count(&state), 18u);
+  for (const char* name :
+       {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "fp8e4m3",
+        "fp8e5m2", "float16", "bfloat16", "float32", "float64"}) {
+    T x = get(state, name);
+    EXPECT_STREQ(aster_ml_dtype_name(aster_ml_lazy_dtype(&x.h)), name);
+    EXPECT_EQ(aster_ml_lazy_dim(&x.h, 0), 2);
+    EXPECT_EQ(read(cast(x, ASTER_ML_DTYPE_FLOAT32)), (std::vector<float>{0, 1, 0, 1, 0, 1}))
+        << name;
+  }
+  EXPECT_EQ(read(get(state, "a \"quoted\" \\ naïve\nname")), std::vector<float>{2.5});
+  EXPECT_EQ(read(cast(get(state, "scalar"), ASTER_ML_DTYPE_FLOAT32)), std::vector<float>{7});
+  const char* text = nullptr;
+  OK(aster_ml_state_get_metadata(&text, &state, "text"));
+  EXPECT_STREQ(text, "tab\t, quote \" and ü");
+}
+
+// Tensors are where the file is mapped, read-only, and outlive the state and the file's name.
+TEST(Safetensors, IsMapped) {
+  Session s;
+  TemporaryFile file;
+  T a, b;
+  {
+    State state;
+    file.write(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                           R"("b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}  )",
+                           kData));
+    OK(aster_ml_state_read(&state, &s.context, file.path()));
+    a = get(state, "a");
+    b = get(state, "b");
+  }
+  unlink(file.path());
+  aster_ml_tensor x{}, y{};
+  OK(aster_ml_lazy_view(&x, &a.h));
+  OK(aster_ml_lazy_view(&y, &b.h));
+  EXPECT_EQ(x.storage.data, y.storage.data);
+  EXPECT_EQ(y.byte_offset - x.byte_offset, 4u);
+  EXPECT_EQ(aster_ml_buffer_is_read_only(&x.storage), 1);
+  T two = a + b;
+  EXPECT_EQ(aster_ml_lazy_assign(&a.h, &two.h), ASTER_ML_ARGUMENT);
+  float expected;
+  std::memcpy(&expected, kData.data(), 4);
+  EXPECT_EQ(read(two), std::vector<float>{2 * expected});
+  State state;
+  Optimizer o;
+  OK(aster_ml_state_init(&state, &s.context));
+  OK(aster_ml_state_set(&state, "a", &a.h, 1));
+  EXPECT_EQ(aster_ml_sgd_init(&o, &state, nullptr), ASTER_ML_ARGUMENT);
+}
+
+// What does not lie aligned is copied; the values are the same.
+TEST(Safetensors, UnalignedElements) {
+  Session s;
+  TemporaryFile file;
+  State state;
+  const float value = 1.5f;
+  std::string data = "\5";
+  data.append(reinterpret_cast<const char*>(&value), 4);
+  file.write(with_header(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                         R"("f":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})",
+                         data));
+  OK(aster_ml_state_read(&state, &s.context, file.path()));
+  EXPECT_EQ(read(get(state, "f")), std::vector<float>{1.5});
+}
+
+TEST(Safetensors, AcceptsWhatTheFormatAllows) {
+  Session s;
+  EXPECT_EQ(code_of(s, with_header("{}")), ASTER_ML_OK);
+  EXPECT_EQ(code_of(s, with_header("{}      ")), ASTER_ML_OK);
+  EXPECT_EQ(code_of(s, with_header(kGood, kData)), ASTER_ML_OK);
+  EXPECT_EQ(
+      code_of(
+          s, with_header(
+                 R"({"a":{"data_offsets":[0,8],"new":{"x":[1,null]},"shape":[1,2],"dtype":"F32"}})",
+                 kData)),
+      ASTER_ML_OK);
+  EXPECT_EQ(code_of(s, with_header(R"({"e":{"dtype":"F32","shape":[3,0],"data_offsets":[8,8]},)" +
+                                       kGood.substr(1),
+                                   kData)),
+            ASTER_ML_OK);
+}
+
+struct Bad {
+  const char* why;
+  std::string bytes;
+};
+
+std::vector<Bad> malformed() {
+  const auto tensor = [](const std::string& dtype, const std::string& shape,
+                         const std::string& offsets) {
+    return with_header("{\"a\":{\"dtype\":" + dtype + ",\"shape\":" + shape +
+                           ",\"data_offsets\":" + offsets + "}}",
+                       kData);
+  };
+  const auto two = [](const std::string& first, const std::string& second) {
+    return with_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" + first +
+                           "},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" + second +
+                           "}}",
+                       kData);
+  };
+  std::string huge(8, '\xFF');
+  const std::string inner = kGood.substr(1, kGood.size() - 2);
+  return {
+      {"empty file", ""},
+      {"less than a length", "\1\0\0"},
+      {"length beyond the file", with_header(kGood, kData).substr(0, 20)},
+      {"absurd length", huge + kGood + kData},
+      {"no header", std::string(8, '\0')},
+      {"header is no object", with_header("[]")},
+      {"space before the object", with_header(" {}")},
+      {"unfinished object", with_header("{\"a\":")},
+      {"something after the object", with_header("{} x")},
+      {"zero bytes as padding", with_header(std::string("{}\0\0", 4))},
+      {"name twice", with_header("{" + inner + "," + inner + "}", kData)},
+      {"empty name",
+       with_header(R"({"":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", kData)},
+      {"name not UTF-8",
+       with_header("{\"\xFF\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", kData)},
+      {"unknown dtype", tensor("\"F99\"", "[2]", "[0,8]")},
+      {"dtype is a number", tensor("32", "[2]", "[0,8]")},
+      {"shape is a number", tensor("\"F32\"", "2", "[0,8]")},
+      {"negative dimension", tensor("\"F32\"", "[-2]", "[0,8]")},
+      {"dimension with a point", tensor("\"F32\"", "[2.0]", "[0,8]")},
+      {"dimension beyond 63 bits", tensor("\"F32\"", "[9223372036854775808]", "[0,8]")},
+      {"shape overflows", tensor("\"F32\"", "[4294967296,4294967296]", "[0,8]")},
+      {"shape overflows beside a zero", tensor("\"F32\"", "[4294967296,4294967296,0]", "[0,0]")},
+      {"size is not the shape's", tensor("\"F32\"", "[3]", "[0,8]")},
+      {"size is not the dtype's", tensor("\"F64\"", "[2]", "[0,8]")},
+      {"offsets beyond the data", tensor("\"F32\"", "[3]", "[0,12]")},
+      {"huge offsets", tensor("\"F32\"", "[2]", "[18446744073709551608,18446744073709551615]")},
+      {"end before begin", tensor("\"F32\"", "[2]", "[8,0]")},
+      {"one offset", tensor("\"F32\"", "[2]", "[8]")},
+      {"three offsets", tensor("\"F32\"", "[2]", "[0,8,8]")},
+      {"offset as text", tensor("\"F32\"", "[2]", "[\"0\",8]")},
+      {"data left over", tensor("\"F32\"", "[1]", "[0,4]")},
+      {"tensors overlap", two("[0,4]", "[2,6]")},
+      {"tensors share data", two("[0,4]", "[0,4]")},
+      {"gap between tensors", two("[0,4]", "[5,9]")},
+      {"field twice",
+       with_header(R"({"a":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+                   kData)},
+      {"no dtype", with_header(R"({"a":{"shape":[2],"data_offsets":[0,8]}})", kData)},
+      {"no shape", with_header(R"({"a":{"dtype":"F32","data_offsets":[0,8]}})", kData)},
+      {"no offsets", with_header(R"({"a":{"dtype":"F32","shape":[2]}})", kData)},
+      {"tensor is no object", with_header(R"({"a":[]})")},
+      {"metadata is no object", with_header(R"({"__metadata__":[]})")},
+      {"metadata is no text", with_header(R"({"__metadata__":{"a":1}})")},
+      {"metadata twice", with_header(R"({"__metadata__":{},"__metadata__":{}})")},
+      {"metadata key twice", with_header(R"({"__metadata__":{"a":"1","a":"2"}})")},
+      {"deep nesting", with_header("{\"a\":{\"x\":" + std::string(100000, '[') + "}}")},
+      {"truncated data", with_header(kGood, kData.substr(1))},
+  };
+}
+
+TEST(Safetensors, RefusesMalformedFiles) {
+  Session s;
+  for (const Bad& bad : malformed()) {
+    EXPECT_EQ(code_of(s, bad.bytes), ASTER_ML_FORMAT) << bad.why << ": " << last_error();
+  }
+  EXPECT_EQ(
+      code_of(s, with_header(R"({"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}})", "\1")),
+      ASTER_ML_UNSUPPORTED);
+}
+
+// Any byte of a good file changed, and every length of it: a status, never a crash.
+TEST(Safetensors, SurvivesDamage) {
+  Session s;
+  std::ifstream python(data_path("python.safetensors"), std::ios::binary);
+  std::ostringstream bytes;
+  bytes << python.rdbuf();
+  const std::string good = bytes.str();
+  ASSERT_GT(good.size(), 1000u);
+  TemporaryFile file;
+  std::mt19937 random(5);
+  for (int i = 0; i < 600; ++i) {
+    std::string damaged = good;
+    for (auto k = random() % 3; k < 3; ++k) damaged[random() % 1100] = static_cast<char>(random());
+    if (i % 3 == 0) damaged.resize(random() % damaged.size());
+    file.write(damaged);
+    State state;
+    const int32_t status = aster_ml_state_read(&state, &s.context, file.path());
+    EXPECT_TRUE(status == 0 || status == ASTER_ML_FORMAT || status == ASTER_ML_UNSUPPORTED)
+        << last_error();
+    for (size_t t = 0; t < aster_ml_state_count(&state); ++t) {
+      T x = get(state, aster_ml_state_name(&state, t));
+      std::string out(static_cast<size_t>(aster_ml_lazy_count(&x.h)) *
+                          aster_ml_dtype_size(aster_ml_lazy_dtype(&x.h)),
+                      0);
+      EXPECT_OK(aster_ml_lazy_copy_out(out.data(), out.size(), &x.h));
+      OK(aster_ml_lazy_free(&x.h));
+    }
+  }
+}
+
+TEST(Safetensors, FilesThatCannotBeRead) {
+  Session s;
+  TemporaryFile folder;
+  State state;
+  EXPECT_EQ(aster_ml_state_read(&state, &s.context, folder.path()), ASTER_ML_NOT_FOUND);
+  std::filesystem::create_directory(folder.path());
+  EXPECT_EQ(aster_ml_state_read(&state, &s.context, folder.path()), ASTER_ML_IO);
+  const std::string pipe = std::string(folder.path()) + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(aster_ml_state_read(&state, &s.context, pipe.c_str()), ASTER_ML_IO);
+  EXPECT_EQ(aster_ml_state_read(&state, &s.context, "/dev/null"), ASTER_ML_IO);
+  EXPECT_EQ(aster_ml_state_read(&state, &s.context, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_state_read(nullptr, &s.context, "x"), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(state.h.impl, nullptr);
+}
+
+// A failed write leaves the old file, and nothing beside it.
+TEST(Safetensors, WritesWholeOrNotAtAll) {
+  Session s;
+  TemporaryFile folder;
+  std::filesystem::create_directory(folder.path());
+  const std::string path = std::string(folder.path()) + "/model.safetensors";
+  State good, bad, back;
+  OK(aster_ml_state_init(&good, &s.context));
+  OK(aster_ml_state_init(&bad, &s.context));
+  T x = from(s, std::vector<float>{1, 2}, {2});
+  T odd = cast(x, ASTER_ML_DTYPE_FP8E4M3FNUZ);
+  OK(aster_ml_state_set(&good, "x", &x.h, 0));
+  OK(aster_ml_state_set(&bad, "x", &x.h, 0));
+  OK(aster_ml_state_set(&bad, "odd", &odd.h, 0));
+  OK(aster_ml_state_write(&good, path.c_str()));
+  EXPECT_EQ(aster_ml_state_write(&bad, path.c_str()), ASTER_ML_UNSUPPORTED);
+  OK(aster_ml_state_read(&back, &s.context, path.c_str()));
+  EXPECT_EQ(read(get(back, "x")), (std::vector<float>{1, 2}));
+  // Replaced while it is mapped: the mapped tensors stay what they were.
+  T other = from(s, std::vector<float>{3}, {1});
+  OK(aster_ml_state_set(&good, "x", &other.h, 0));
+  OK(aster_ml_state_write(&good, path.c_str()));
+  EXPECT_EQ(read(get(back, "x")), (std::vector<float>{1, 2}));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  EXPECT_EQ(aster_ml_state_write(&good, (path + "/x").c_str()), ASTER_ML_NOT_FOUND);
+  EXPECT_EQ(aster_ml_state_write(&good, folder.path()), ASTER_ML_IO);
+  EXPECT_EQ(aster_ml_state_write(&good, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(Safetensors, NotInsideACapture) {
+  Session s;
+  TemporaryFile file;
+  State state;
+  OK(aster_ml_state_init(&state, &s.context));
+  T x = from(s, std::vector<float>{1, 2}, {2});
+  OK(aster_ml_state_set(&state, "x", &x.h, 0));
+  OK(aster_ml_engine_capture_begin(&s.context, nullptr, 0));
+  EXPECT_EQ(aster_ml_state_write(&state, file.path()), ASTER_ML_STATE);
+  EXPECT_EQ(aster_ml_state_load(&state, &state), ASTER_ML_STATE);
+  OK(aster_ml_engine_capture_cancel(&s.context));
+}
+
+}  // namespace
+}  // namespace nn_test
