@@ -1,7 +1,7 @@
 """Our column: captured programs, through the Python binding.
 
-The binding is python/aster_ml beside this folder, or wherever PYTHONPATH finds it; the library is
-ASTER_ML_LIB (ASTER_LIB). Fits bench/report and any harness of this contract: Engine(threads),
+The binding is python/aster_ml beside this folder, or in the folder ASTER_PYTHON names; the library
+is ASTER_ML_LIB (ASTER_LIB). Fits bench/report and any harness of this contract: Engine(threads),
 version(), build(name, inputs, parameters) -> call, to_np(result).
 """
 
@@ -11,7 +11,8 @@ import sys
 
 import numpy as np
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.environ.get("ASTER_PYTHON", os.path.join(HERE, "..", "python")))
 if "ASTER_LIB" in os.environ:
     os.environ.setdefault("ASTER_ML_LIB", os.environ["ASTER_LIB"])
 
