@@ -425,6 +425,78 @@ def random():
         yield Case(f"random/{name}/{dtype}/{count}", seeded, parity=4 if normal else 0, slack=slack)
 
 
+def large():
+    """Sizes at which kernels are split over threads, tiled, or left to BLAS; too large to keep
+    answers of, the reference alone judges."""
+    total = {"axis": None, "keepdims": False}
+    plans = {
+        "elementwise": ([(513, 1025), (1025,)], lambda f, a, b: a * b + a, lambda a, b: a * b + a),
+        "composite": ([(513, 1025)], lambda f, x: x.sigmoid(), lambda x: 1 / (1 + np.exp(-x))),
+        "sum_rows": ([(1025, 513)], lambda f, x: x.sum(1), lambda x: x.sum(1)),
+        "sum_columns": ([(1025, 513)], lambda f, x: x.sum(0), lambda x: x.sum(0)),
+        "sum": ([(1025, 513)], lambda f, x: x.sum(), lambda x: x.sum(**total)),
+        "max_columns": ([(1025, 513)], lambda f, x: x.max(0), lambda x: x.max(0)),
+        "softmax": ([(257, 1031)], lambda f, x: x.softmax(-1), lambda x: softmax(x, -1)),
+        "layernorm": ([(257, 515)], lambda f, x: x.layernorm(), lambda x: normalized(x, -1, 1e-5)),
+        "slices": (
+            [(301, 402), (301, 402)],
+            lambda f, a, b: a[::-1, ::3].cat(b[:, 2::3], dim=1),
+            lambda a, b: np.concatenate([a[::-1, ::3], b[:, 2::3]], 1),
+        ),
+        "matmul": ([(256, 256), (256, 256)], lambda f, a, b: a @ b, np.matmul),
+        "matmul_odd": ([(129, 257), (257, 191)], lambda f, a, b: a @ b, np.matmul),
+        "matmul_batch": ([(4, 65, 130), (130, 67)], lambda f, a, b: a @ b, np.matmul),
+        "matmul_epilogue": (
+            [(130, 140), (140, 150), (150,)],
+            lambda f, a, b, c: (a @ b + c).relu(),
+            lambda a, b, c: np.maximum(a @ b + c, 0),
+        ),
+        "conv2d": (
+            [(4, 8, 20, 20), (16, 8, 3, 3), (16,)],
+            lambda f, x, w, b: x.conv2d(w, b, padding=1),
+            lambda x, w, b: conv2d(x, w, b, padding=1),
+        ),
+        "max_pool2d": (
+            [(4, 16, 32, 32)],
+            lambda f, x: x.max_pool2d(),
+            lambda x: pools(x, (2, 2), 2).max((-2, -1)),
+        ),
+    }
+    for (k, (name, (shapes, call, reference))), dtype in itertools.product(
+        enumerate(plans.items()), ("float32", "float64", "float16", "int32")
+    ):
+        if dtype == "int32" and name in ("composite", "softmax", "layernorm"):
+            continue
+        view = VIEWS[k % 5] if dtype != "float64" else "permuted"
+        case = f"large/{name}/{dtype}/{view}"
+        rng = generator(case)
+        inputs = [
+            operand(rng, dtype, s, "plain", view if n == 0 else "plain")
+            for n, s in enumerate(shapes)
+        ]
+        magnitude = None
+        if name.startswith(("sum", "matmul", "conv2d", "elementwise")):
+            magnitude = lambda *a, r=reference: r(*[abs(wide(v, True)) for v in a])
+        yield Case(
+            case,
+            call,
+            inputs,
+            lambda *a, r=reference: integral(r, a),
+            magnitude,
+            16,
+            slack=8,
+            ask=False,
+        )
+
+
+def integral(reference, arrays):
+    """A reference on wide arrays; int32 wraps."""
+    arrays = [a.astype(np.float64) if a.dtype == np.float32 else a for a in arrays]
+    arrays = [a.astype(np.float64) if a.dtype == np.float16 else a for a in arrays]
+    out = reference(*arrays)
+    return out.astype(np.int32) if arrays[0].dtype == np.int32 else out
+
+
 def errors():
     def zeros(f, *shape, dtype="float32"):
         return f.tensor(np.zeros(shape, np.float32), dtype)
@@ -496,4 +568,5 @@ GROUPS = {
     "creation": creation,
     "random": random,
     "error": errors,
+    "large": large,
 }
