@@ -6,11 +6,8 @@
 namespace {
 
 using aster::Status;
+using aster::engine::context_of;
 using aster::engine::Engine;
-
-aster::Context* context_of(const aster_ml_context* context) {
-  return context == nullptr ? nullptr : static_cast<aster::Context*>(context->impl);
-}
 
 }  // namespace
 

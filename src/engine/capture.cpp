@@ -546,6 +546,7 @@ static Status build_program(Program** out, Engine& engine, std::span<Lazy* const
 }  // namespace aster::engine
 
 using aster::Status;
+using aster::engine::context_of;
 using aster::engine::Engine;
 using aster::engine::Lazy;
 using aster::engine::Program;
@@ -565,10 +566,6 @@ Status cells_of(aster::Vec<Lazy*>* out, const Engine& engine, aster_ml_lazy* con
     ASTER_TRY(out->push(lazy));
   }
   return aster::kOk;
-}
-
-aster::Context* context_of(const aster_ml_context* context) {
-  return context == nullptr ? nullptr : static_cast<aster::Context*>(context->impl);
 }
 
 }  // namespace

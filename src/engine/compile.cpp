@@ -25,12 +25,6 @@ constexpr int64_t kMostCacheShare = int64_t{32} << 20;
 // What one core is taken to do, for the choice of threads and nothing else.
 constexpr double kFlopsPerNanosecond = 16, kBytesPerNanosecond = 10;
 
-double milliseconds() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
 uint64_t hash_words(std::span<const int64_t> words) {
   uint64_t hash = words.size();
   for (int64_t word : words) hash = hash_mix(hash, static_cast<uint64_t>(word));
@@ -92,6 +86,12 @@ Message last_message() {
 }
 
 }  // namespace
+
+double milliseconds() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
 
 void Executable::release() {
   if (--references_ == 0) heap_.destroy(this);

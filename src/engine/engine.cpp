@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <ctime>
 
 #include "base/pool.h"
 #include "device/device.h"
@@ -20,14 +19,6 @@ using uop::Nodes;
 using uop::Op;
 using uop::Word;
 
-Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
-
-double milliseconds() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
-
 void destroy_lazy(HandleObject* object) {
   Lazy* lazy = static_cast<Lazy*>(object);
   Engine& engine = *lazy->engine;
@@ -36,8 +27,8 @@ void destroy_lazy(HandleObject* object) {
   engine.graph.release(lazy->node);
   engine.context.heap().release(lazy->lent, lazy->lent_count * sizeof(ptrdiff_t),
                                 alignof(ptrdiff_t));
-  // With the last handle nothing is left to collect for later: memory goes back at once. The counter
-  // of random numbers stays, without keeping the context alive.
+  // With the last handle nothing is left to collect for later: memory goes back at once. The
+  // counter of random numbers stays, without keeping the context alive.
   const Lazy* first = engine.live.next;
   if (first == engine.random_state) first = first->next;
   if (first == &engine.live) engine.graph.collect();
@@ -68,8 +59,8 @@ Status strip_effects(Node* out, Graph& g, Node node) {
   return kOk;
 }
 
-// The Buffer that a chain of views comes down to and where its first element is; null if the view is
-// not row-major there.
+// The Buffer that a chain of views comes down to and where its first element is; null if the view
+// is not row-major there.
 Status as_storage(Node* buffer, int64_t* offset, Graph& g, Node view) {
   namespace sym = uop::sym;
   *buffer = view->op == Op::kBuffer ? view : nullptr;

@@ -94,6 +94,14 @@ class Engine {
   Status keep_graph(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves);
 };
 
+// Monotonic time, for counters.
+double milliseconds();
+
+// The context behind a handle, null for none.
+inline Context* context_of(const aster_ml_context* context) {
+  return context == nullptr ? nullptr : static_cast<Context*>(context->impl);
+}
+
 // Fills the pointers that an executable's launches read: one an operand.
 void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs,
           char* arena);

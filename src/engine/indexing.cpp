@@ -11,8 +11,6 @@ using uop::Op;
 using uop::Words;
 namespace sym = uop::sym;
 
-Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
-
 // Splits a row-major position over the dims [first, last) of a shape.
 Status unflatten(Vec<Node>* out, Graph& g, Node position, Words dims) {
   int64_t stride = 1;

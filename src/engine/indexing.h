@@ -6,6 +6,9 @@
 
 namespace aster::engine {
 
+// The status of a builder that gave this node.
+inline Status need(uop::Node node) { return node != nullptr ? kOk : last_failure(); }
+
 // The index of one element: an expression an axis, and the condition under which it is inside
 // (null: always).
 struct Place {

@@ -19,8 +19,6 @@ constexpr int64_t kMostParts = 256;
 constexpr int64_t kFewestParts = 8;
 constexpr int64_t kEnoughRows = 64;
 
-Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
-
 Node copy_node(Graph& g, Node node, Nodes src) {
   const DType dtype = dtype::is_weak(node->dtype) ? dtype::strong(node->dtype) : node->dtype;
   if (node->op == Op::kConst) {

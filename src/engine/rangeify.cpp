@@ -37,8 +37,6 @@ uint64_t bit_of(Node range) {
                             : uint64_t{1} << 63;  // the rest shares one
 }
 
-Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
-
 }  // namespace
 
 Status walk(Vec<Node>* out, Nodes roots) {

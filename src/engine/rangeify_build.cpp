@@ -12,8 +12,6 @@ using uop::Op;
 
 namespace {
 
-Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
-
 // Whether a scalar is 0 wherever the gate of its loads is false: a gated load, or a sum of such.
 bool vanishes(Node x) {
   while (x != nullptr && x->op == Op::kFold && static_cast<Op>(x->arg(0)) == Op::kAdd)

@@ -16,8 +16,6 @@ namespace {
 constexpr uint32_t kMostMergedNodes = 300;
 constexpr size_t kMostOperands = 16;
 
-Status need(Node node) { return node != nullptr ? kOk : last_failure(); }
-
 }  // namespace
 
 // Whether kernel `from` runs, directly or through others, before kernel `to`. directly = false:
