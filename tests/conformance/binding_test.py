@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of what the Python binding adds to the C interface: arguments, errors, capture, lifetimes."""
+"""Tests what the Python binding adds to the C interface: arguments, errors, capture, lifetimes."""
 
 import os
 import sys

@@ -37,6 +37,7 @@ class Case:
     parity: float = 0  # allowed against tinygrad, in ULPs
     slack: float = 0  # and in ULPs of 1, where results cancel
     gradient: bool = False  # compare gradients of every input, not the result
+    status: str = ""  # the error that we promise
     ask: bool = True  # False: tinygrad traps on this; only the reference is asked
 
     @property

@@ -144,6 +144,8 @@ def judge(case, ours, answer, strict=False):
     for name, array in ours if not isinstance(ours, str) else ():
         if array.dtype != host_dtype(STRONG.get(name, name)):
             return [f"binding gives {array.dtype} for {name}"]
+    if case.status and ours != case.status:
+        return [f"ours {show(ours)}, promised {case.status}"]
     messages = against_answer(case, ours, answer, strict) if answer is not None else []
     if answer is None and isinstance(ours, str) and not excused(case, "raises"):
         messages.append(f"ours {ours}")
