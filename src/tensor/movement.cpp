@@ -88,10 +88,12 @@ Node permute(Graph& g, Node x, Words axes) {
   if (axes.size() != x->ndim) {
     return nil(ASTER_FAIL(kSHAPE, "permute of %s by %s", brief(x).text, brief_shape(axes).text));
   }
-  Dims order;
+  Dims order, seen(x->ndim, 0);
   for (Word axis : axes) {
     size_t at;
     if (!resolve_axis(&at, axis, x->ndim).ok()) return nullptr;
+    if (seen[at]++ != 0)
+      return nil(ASTER_FAIL(kRANGE, "permute of %s: axis %lld twice", brief(x).text, wide(axis)));
     order.push(static_cast<Word>(at));
   }
   return keeping_weak(g, x, [&](Node n) { return g.permute(n, order); });
