@@ -425,6 +425,73 @@ def random():
         yield Case(f"random/{name}/{dtype}/{count}", seeded, parity=4 if normal else 0, slack=slack)
 
 
+def assign():
+    """Writes to storage: through views, from themselves, seen by what was built before."""
+
+    def vector(f, dtype, count=6):
+        return f.tensor(np.arange(1, count + 1).astype(dtype), dtype).realize()
+
+    def whole(f, dtype):
+        x = vector(f, dtype)
+        x.assign(x * 2 + 1)
+        return [x]
+
+    def twice(f, dtype):
+        x = vector(f, dtype)
+        x.assign(x * 2)
+        x.assign(x + 1)
+        return [x]
+
+    def seen(f, dtype):
+        x = vector(f, dtype)
+        before = x + 1
+        x.assign(x * 0)
+        return [x, before]
+
+    def reversed_(f, dtype):
+        x = vector(f, dtype)
+        x.assign(x.flip(0))
+        return [x]
+
+    def part(f, dtype):
+        x = vector(f, dtype)
+        x.shrink(((1, 4),)).assign(f.tensor(np.array([7, 8, 9], dtype), dtype))
+        return [x]
+
+    def shifted(f, dtype):
+        x = vector(f, dtype)
+        x.shrink(((1, 6),)).assign(x.shrink(((0, 5),)))
+        return [x]
+
+    def row(f, dtype):
+        x = f.tensor(np.arange(12).reshape(3, 4).astype(dtype), dtype).realize()
+        x.shrink(((1, 2), (0, 4))).assign(x.shrink(((0, 1), (0, 4))) + 50)
+        return [x, x.sum(0)]
+
+    def broadcast(f, dtype):
+        x = f.tensor(np.arange(12).reshape(3, 4).astype(dtype), dtype).realize()
+        x.assign(vector(f, dtype, 4))
+        return [x]
+
+    for call in (whole, twice, seen, reversed_, part, shifted, row, broadcast):
+        for dtype in ("float32", "int32", "uint8"):
+            yield Case(
+                f"assign/{call.__name__.strip('_')}/{dtype}", lambda f, c=call, d=dtype: c(f, d)
+            )
+    for dtype in ("float32", "float64"):
+        case = f"elementwise/fma/{dtype}"
+        rng = generator(case)
+        inputs = [operand(rng, dtype, s, "all", "flipped") for s in ((5, 13), (13,), (5, 1))]
+        yield Case(
+            case,
+            lambda f, a, b, c: a.fma(b, c),
+            inputs,
+            lambda a, b, c: wide(a) * wide(b) + wide(c),
+            ulps=0.5 if dtype == "float32" else 1,
+            ask=False,
+        )
+
+
 def large():
     """Sizes at which kernels are split over threads, tiled, or left to BLAS; too large to keep
     answers of, the reference alone judges."""
@@ -580,5 +647,6 @@ GROUPS = {
     "creation": creation,
     "random": random,
     "error": errors,
+    "assign": assign,
     "large": large,
 }
