@@ -102,7 +102,7 @@ ASTER_ML_API int32_t aster_ml_lazy_detach(aster_ml_lazy *out, const aster_ml_laz
 /* ---- Creation ---- */
 
 /* A copy of host data: count of shape elements of dtype, row-major. data may be null where a
- * dimension is 0. Errors: RANGE, UNSUPPORTED (a weak dtype). */
+ * dimension is 0. Errors: RANGE, DTYPE (a weak dtype). */
 ASTER_ML_API int32_t aster_ml_lazy_from(aster_ml_lazy *out, const aster_ml_context *context,
                                         const void *data, int32_t dtype, size_t ndim,
                                         const int64_t *shape);

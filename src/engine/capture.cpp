@@ -582,9 +582,9 @@ int32_t aster_ml_engine_capture_begin(const aster_ml_context* context, aster_ml_
 
 int32_t aster_ml_engine_capture_end(aster_ml_program* out, const aster_ml_context* context,
                                     aster_ml_lazy* const* outputs, size_t count) {
+  if (out != nullptr) out->impl = nullptr;
   ASTER_ENTER(context_of(context));
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "null out");
-  out->impl = nullptr;
   Engine* engine = nullptr;
   ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
   aster::Vec<Lazy*> cells(engine->context.heap());

@@ -38,15 +38,15 @@ int32_t aster_ml_gradient(aster_ml_lazy* out, const aster_ml_lazy* loss,
                           const aster_ml_gradient_options* options) {
   ASTER_API();
   if (count == 0) return kOk;
-  if (out == nullptr || targets == nullptr)
-    return ASTER_FAIL(kARGUMENT, "a null pointer for %zu tensors", count);
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for %zu tensors", count);
   aster_ml_gradient_options o;
   ASTER_TRY(options_argument(&o, options));
   const auto is_out = [&](Input x) { return x >= out && x < out + count; };
   bool aliased = is_out(loss) || is_out(o.seed);
-  for (size_t i = 0; i < count; ++i) aliased |= is_out(targets[i]);
+  for (size_t i = 0; targets != nullptr && i < count; ++i) aliased |= is_out(targets[i]);
   if (aliased) return ASTER_FAIL(kARGUMENT, "out holds the handle of an input");
   for (size_t i = 0; i < count; ++i) out[i].impl = nullptr;
+  if (targets == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for %zu targets", count);
   aster_ml_lazy unused{};
   Build build(&unused, {loss}, {o.seed});
   ASTER_TRY(build.status());

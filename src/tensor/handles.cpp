@@ -103,6 +103,7 @@ int64_t aster_ml_lazy_count(const aster_ml_lazy* x) {
 
 int32_t aster_ml_lazy_shape(int64_t* out, size_t ndim, const aster_ml_lazy* x) {
   ASTER_API();
+  for (size_t i = 0; out != nullptr && i < ndim; ++i) out[i] = 0;
   ASTER_TRY(check_handle(x));
   const Node n = node(x);
   if (n->ndim != ndim)

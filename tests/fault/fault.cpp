@@ -76,14 +76,16 @@ void* Allocator::allocate(size_t bytes, size_t alignment) {
   }
   const size_t unit = std::max<size_t>(alignment, 16);
   void* pointer = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit);
-  if (pointer != nullptr) live_[pointer] = {bytes, alignment, number, kTrace ? here() : std::vector<void*>()};
+  if (pointer != nullptr)
+    live_[pointer] = {bytes, alignment, number, kTrace ? here() : std::vector<void*>()};
   return pointer;
 }
 
 void Allocator::release(void* pointer, size_t bytes, size_t alignment) {
   const Held held(lock_);
   const auto found = live_.find(pointer);
-  if (found == live_.end() || found->second.bytes != bytes || found->second.alignment != alignment) {
+  if (found == live_.end() || found->second.bytes != bytes ||
+      found->second.alignment != alignment) {
     sound_ = false;
     if (kOnly >= 0) print(here());
     return;
@@ -95,8 +97,11 @@ void Allocator::release(void* pointer, size_t bytes, size_t alignment) {
 std::string Allocator::describe_live() const {
   std::string text;
   for (const auto& [pointer, request] : live_) {
-    text += " #" + std::to_string(request.number) + ": " + std::to_string(request.bytes) + " bytes;";
-    if (kTrace) std::fprintf(stderr, "leaked #%lld\n", static_cast<long long>(request.number)), print(request.stack);
+    text +=
+        " #" + std::to_string(request.number) + ": " + std::to_string(request.bytes) + " bytes;";
+    if (kTrace)
+      std::fprintf(stderr, "leaked #%lld\n", static_cast<long long>(request.number)),
+          print(request.stack);
   }
   return text;
 }
@@ -118,7 +123,8 @@ bool Pass::check(const char* function, int32_t status) {
   failed_ = true;
   aster_ml_error error{};
   EXPECT_EQ(aster_ml_error_last(&error), 0);
-  EXPECT_EQ(status, ASTER_ML_MEMORY) << function << ": " << error.message << " (" << error.file << ":" << error.line << ")";
+  EXPECT_EQ(status, ASTER_ML_MEMORY)
+      << function << ": " << error.message << " (" << error.file << ":" << error.line << ")";
   EXPECT_GT(memory_.failed(), 0) << function << " failed by itself: " << error.message;
   EXPECT_EQ(error.code, status);
   EXPECT_STREQ(error.function, function);
@@ -136,7 +142,8 @@ struct Outcome {
 };
 
 // A fresh context, the program under failures, then the same once more without.
-Outcome attempt(const Body& body, aster_ml_context_options options, int64_t first, int64_t length, bool go_on) {
+Outcome attempt(const Body& body, aster_ml_context_options options, int64_t first, int64_t length,
+                bool go_on) {
   auto memory = std::make_unique<Allocator>();
   Outcome out;
   options.struct_size = sizeof(options);
@@ -186,8 +193,10 @@ void sweep(const Body& body, const aster_ml_context_options& options, int64_t mo
     int64_t tried = 0;
     for (int64_t n = burst ? step / 2 : 0;; n += step) {
       if (kOnly >= 0) n = kOnly;
-      SCOPED_TRACE("request " + std::to_string(n) + " of " + std::to_string(sound.requests) + (burst ? ", burst" : ""));
-      if (kTrace) std::fprintf(stderr, "request %lld%s\n", static_cast<long long>(n), burst ? ", burst" : "");
+      SCOPED_TRACE("request " + std::to_string(n) + " of " + std::to_string(sound.requests) +
+                   (burst ? ", burst" : ""));
+      if (kTrace)
+        std::fprintf(stderr, "request %lld%s\n", static_cast<long long>(n), burst ? ", burst" : "");
       const Outcome out = attempt(body, options, n, burst ? kBurst : 1, burst);
       ++tried;
       if (out.made) {

@@ -1,6 +1,6 @@
-// Runs a program of public calls again and again, each time with other allocations failing, and holds every run against
-// what failing may mean: MEMORY from the function that was called, nothing lost, and a context that goes on as if nothing
-// had happened.
+// Runs a program of public calls again and again, each time with other allocations failing, and
+// holds every run against what failing may mean: MEMORY from the function that was called, nothing
+// lost, and a context that goes on as if nothing had happened.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ class Allocator {
   ~Allocator();
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
-  void fail(int64_t first, int64_t length);  // counted from the next request, 0; a length of 0: none
+  void fail(int64_t first,
+            int64_t length);  // counted from the next request, 0; a length of 0: none
   int64_t requests() const { return requests_; }
   int64_t failed() const { return failed_; }
   size_t live() const { return live_.size(); }
@@ -50,10 +51,12 @@ class Allocator {
 
 using Shape = std::vector<int64_t>;
 
-// One pass of a program through a context. Handles made by it are freed at the end, whatever happened.
+// One pass of a program through a context. Handles made by it are freed at the end, whatever
+// happened.
 class Pass {
  public:
-  Pass(aster_ml_context& given, const Allocator& memory, bool go_on) : context(given), memory_(memory), go_on_(go_on) {}
+  Pass(aster_ml_context& given, const Allocator& memory, bool go_on)
+      : context(given), memory_(memory), go_on_(go_on) {}
   ~Pass();
   Pass(const Pass&) = delete;
   Pass& operator=(const Pass&) = delete;
@@ -90,19 +93,19 @@ class Pass {
 };
 
 // A call inside a program: void body(Pass& run).
-#define CALL(function, ...) \
-  do { \
+#define CALL(function, ...)                                   \
+  do {                                                        \
     if (!run.check(#function, function(__VA_ARGS__))) return; \
   } while (0)
 // Declares a handle and makes it.
-#define MAKE(name, function, ...) \
+#define MAKE(name, function, ...)   \
   aster_ml_lazy* name = run.lazy(); \
   CALL(function, name __VA_OPT__(, ) __VA_ARGS__)
 
 using Body = std::function<void(Pass&)>;
 
-// Fails every request of a program (or as many as most, evenly spread; ASTER_ML_FAULT_FULL=1: all of them), alone and with
-// those that follow. ASTER_ML_FAULT_AT=N tries one and says where it lies.
+// Fails every request of a program (or as many as most, evenly spread; ASTER_ML_FAULT_FULL=1: all
+// of them), alone and with those that follow. ASTER_ML_FAULT_AT=N tries one and says where it lies.
 void sweep(const Body& body, const aster_ml_context_options& options = {}, int64_t most = 150);
 
 }  // namespace fault

@@ -41,25 +41,27 @@ aster_ml_context_options with(Change change) {
 }
 
 // A helper that failed in the strict mode ends the program.
-#define DO(call) \
-  do { \
-    call; \
+#define DO(call)               \
+  do {                         \
+    call;                      \
     if (run.stopped()) return; \
   } while (0)
 
 TEST(Fault, Context) {
-  sweep([](Pass& run) {
-    aster_ml_scope outer{}, inner{};
-    CALL(aster_ml_scope_begin, &outer, &run.context);
-    if (run.check("aster_ml_scope_begin", aster_ml_scope_begin(&inner, &run.context))) {
-      aster_ml_lazy x{}, y{};
-      if (run.check("aster_ml_lazy_number", aster_ml_lazy_number(&x, &run.context, 2))) {
-        run.check("aster_ml_lazy_copy", aster_ml_lazy_copy(&y, &x));
-      }
-      EXPECT_EQ(aster_ml_scope_end(&inner), 0);
-    }
-    EXPECT_EQ(aster_ml_scope_end(&outer), 0);
-  }, with([](auto& o) { o.cache_dir = "/nonexistent/cache", o.compiler = "none"; }));
+  sweep(
+      [](Pass& run) {
+        aster_ml_scope outer{}, inner{};
+        CALL(aster_ml_scope_begin, &outer, &run.context);
+        if (run.check("aster_ml_scope_begin", aster_ml_scope_begin(&inner, &run.context))) {
+          aster_ml_lazy x{}, y{};
+          if (run.check("aster_ml_lazy_number", aster_ml_lazy_number(&x, &run.context, 2))) {
+            run.check("aster_ml_lazy_copy", aster_ml_lazy_copy(&y, &x));
+          }
+          EXPECT_EQ(aster_ml_scope_end(&inner), 0);
+        }
+        EXPECT_EQ(aster_ml_scope_end(&outer), 0);
+      },
+      with([](auto& o) { o.cache_dir = "/nonexistent/cache", o.compiler = "none"; }));
 }
 
 TEST(Fault, Buffers) {
@@ -69,9 +71,10 @@ TEST(Fault, Buffers) {
     int released = 0;
     alignas(64) float memory[4] = {1, 2, 3, 4};
     const auto release = [](void* self, void*, size_t) { ++*static_cast<int*>(self); };
-    const bool wrapped = run.check(
-        "aster_ml_buffer_from_memory",
-        aster_ml_buffer_from_memory(b, &run.context, memory, sizeof(memory), kFloat, 0, 0, release, &released));
+    const bool wrapped =
+        run.check("aster_ml_buffer_from_memory",
+                  aster_ml_buffer_from_memory(b, &run.context, memory, sizeof(memory), kFloat, 0, 0,
+                                              release, &released));
     if (b->data == nullptr) {
       EXPECT_EQ(released, 0) << "released what was not taken";
       if (!wrapped) return;
@@ -79,11 +82,13 @@ TEST(Fault, Buffers) {
       aster_ml_tensor t{};
       const size_t shape[] = {2, 2};
       const ptrdiff_t strides[] = {1, 2};
-      const bool made = run.check("aster_ml_tensor_from_buffer",
-                                  aster_ml_tensor_from_buffer(&t, &run.context, b, 0, 2, shape, strides));
+      const bool made =
+          run.check("aster_ml_tensor_from_buffer",
+                    aster_ml_tensor_from_buffer(&t, &run.context, b, 0, 2, shape, strides));
       if (made) {
         aster_ml_tensor* dense = run.tensor();
-        run.check("aster_ml_tensor_contiguous", aster_ml_tensor_contiguous(dense, &run.context, &t));
+        run.check("aster_ml_tensor_contiguous",
+                  aster_ml_tensor_contiguous(dense, &run.context, &t));
       }
       EXPECT_EQ(aster_ml_tensor_free(&t), 0);
       aster_ml_buffer_slice slice{};
@@ -130,21 +135,23 @@ TEST(Fault, Creation) {
 }
 
 TEST(Fault, Random) {
-  sweep([](Pass& run) {
-    const int64_t shape[] = {2, 3};
-    CALL(aster_ml_lazy_manual_seed, &run.context, 7);
-    MAKE(bits, aster_ml_lazy_random_bits, &run.context, 5);
-    MAKE(a, aster_ml_lazy_rand, &run.context, 0, 2, shape);
-    MAKE(b, aster_ml_lazy_uniform, &run.context, -1, 1, 0, 2, shape);
-    MAKE(c, aster_ml_lazy_randint, &run.context, 0, 9, 0, 2, shape);
-    MAKE(d, aster_ml_lazy_randn, &run.context, 0, 2, shape);
-    MAKE(e, aster_ml_lazy_normal, &run.context, 1, 2, 0, 2, shape);
-    MAKE(ab, aster_ml_lazy_add, a, b);
-    MAKE(cd, aster_ml_lazy_add, c, d);
-    MAKE(abcd, aster_ml_lazy_mul, ab, cd);
-    MAKE(all, aster_ml_lazy_add, abcd, e);
-    DO(read(run, all));
-  }, {}, 60);
+  sweep(
+      [](Pass& run) {
+        const int64_t shape[] = {2, 3};
+        CALL(aster_ml_lazy_manual_seed, &run.context, 7);
+        MAKE(bits, aster_ml_lazy_random_bits, &run.context, 5);
+        MAKE(a, aster_ml_lazy_rand, &run.context, 0, 2, shape);
+        MAKE(b, aster_ml_lazy_uniform, &run.context, -1, 1, 0, 2, shape);
+        MAKE(c, aster_ml_lazy_randint, &run.context, 0, 9, 0, 2, shape);
+        MAKE(d, aster_ml_lazy_randn, &run.context, 0, 2, shape);
+        MAKE(e, aster_ml_lazy_normal, &run.context, 1, 2, 0, 2, shape);
+        MAKE(ab, aster_ml_lazy_add, a, b);
+        MAKE(cd, aster_ml_lazy_add, c, d);
+        MAKE(abcd, aster_ml_lazy_mul, ab, cd);
+        MAKE(all, aster_ml_lazy_add, abcd, e);
+        DO(read(run, all));
+      },
+      {}, 60);
 }
 
 #define UNARY(name, domain, expression) aster_ml_lazy_##name,
@@ -201,8 +208,8 @@ TEST(Fault, Movement) {
   sweep([](Pass& run) {
     aster_ml_lazy* x = run.lazy();
     DO(load(run, x, {2, 3, 4}));
-    const int64_t shape[] = {6, 4}, wide[] = {2, 6, 4}, order[] = {1, 0}, axes[] = {0, 1}, one[] = {1, 1},
-                  two[] = {2, 0}, from[] = {5, 0}, to[] = {0, 4}, step[] = {-2, 1};
+    const int64_t shape[] = {6, 4}, wide[] = {2, 6, 4}, order[] = {1, 0}, axes[] = {0, 1},
+                  one[] = {1, 1}, two[] = {2, 0}, from[] = {5, 0}, to[] = {0, 4}, step[] = {-2, 1};
     aster_ml_scalar fill{};
     aster_ml_scalar_from_double(&fill, kFloat, 3);
     MAKE(a, aster_ml_lazy_reshape, x, 2, shape);
@@ -241,7 +248,8 @@ TEST(Fault, Movement) {
 
 TEST(Fault, ReductionsAndComposites) {
   sweep([](Pass& run) {
-    aster_ml_lazy *x = run.lazy(), *w = run.lazy(), *image = run.lazy(), *filter = run.lazy(), *labels = run.lazy();
+    aster_ml_lazy *x = run.lazy(), *w = run.lazy(), *image = run.lazy(), *filter = run.lazy(),
+                  *labels = run.lazy();
     DO(load(run, x, {3, 4}));
     DO(load(run, w, {4}));
     DO(load(run, image, {1, 2, 6, 6}));
@@ -269,9 +277,10 @@ TEST(Fault, ReductionsAndComposites) {
     MAKE(layer, aster_ml_lazy_layer_norm, x, 1, w, w, 1e-5);
     MAKE(batch, aster_ml_lazy_batch_norm, x, w, w, w, w);
     MAKE(loss, aster_ml_lazy_cross_entropy, x, labels, nullptr);
-    for (aster_ml_lazy* value : {product, top, avg, soft, log_soft, layer, batch, loss}) DO(read(run, value));
-    (void)sum, (void)prod, (void)max, (void)min, (void)mean, (void)var, (void)any, (void)all, (void)argmax, (void)argmin,
-        (void)lse;
+    for (aster_ml_lazy* value : {product, top, avg, soft, log_soft, layer, batch, loss})
+      DO(read(run, value));
+    (void)sum, (void)prod, (void)max, (void)min, (void)mean, (void)var, (void)any, (void)all,
+        (void)argmax, (void)argmin, (void)lse;
   });
 }
 
@@ -293,7 +302,8 @@ void train(Pass& run) {
     MAKE(loss, aster_ml_lazy_cross_entropy, logits, y, nullptr);
     const aster_ml_lazy* targets[] = {w, f};
     aster_ml_lazy grads[2] = {};
-    const bool built = run.check("aster_ml_gradient", aster_ml_gradient(grads, loss, targets, 2, nullptr));
+    const bool built =
+        run.check("aster_ml_gradient", aster_ml_gradient(grads, loss, targets, 2, nullptr));
     *run.lazy() = grads[0];
     *run.lazy() = grads[1];
     if (!built) return;
@@ -317,10 +327,18 @@ void train(Pass& run) {
 }
 
 TEST(Fault, TrainingStep) { sweep(train); }
-TEST(Fault, TrainingStepWithoutCaches) { sweep(train, with([](auto& o) { o.no_schedule_cache = 1; }), 60); }
-TEST(Fault, TrainingStepWithoutLibrary) { sweep(train, with([](auto& o) { o.threads = 2, o.no_library = 1; }), 60); }
-TEST(Fault, TrainingStepInterpreted) { sweep(train, with([](auto& o) { o.compiler = "none"; })); }
-TEST(Fault, TrainingStepAsTinygradDoes) { sweep(train, with([](auto& o) { o.strict_parity = 1; }), 60); }
+TEST(Fault, TrainingStepWithoutCaches) {
+  sweep(train, with([](auto& o) { o.no_schedule_cache = 1; }), 60);
+}
+TEST(Fault, TrainingStepWithoutLibrary) {
+  sweep(train, with([](auto& o) { o.threads = 2, o.no_library = 1; }), 60);
+}
+TEST(Fault, TrainingStepInterpreted) {
+  sweep(train, with([](auto& o) { o.compiler = "none"; }));
+}
+TEST(Fault, TrainingStepAsTinygradDoes) {
+  sweep(train, with([](auto& o) { o.strict_parity = 1; }), 60);
+}
 
 // A step recorded, replayed on other inputs, in memory of its own and of the program.
 void capture(Pass& run) {
@@ -348,7 +366,8 @@ void capture(Pass& run) {
   }
   aster_ml_program* program = run.program();
   aster_ml_lazy* outputs[] = {y, z};
-  if (!run.check("aster_ml_engine_capture_end", aster_ml_engine_capture_end(program, &run.context, outputs, 2)) ||
+  if (!run.check("aster_ml_engine_capture_end",
+                 aster_ml_engine_capture_end(program, &run.context, outputs, 2)) ||
       program->impl == nullptr) {
     return;  // a capture that failed is over
   }
@@ -360,7 +379,8 @@ void capture(Pass& run) {
   CALL(aster_ml_workspace_init, workspace, program);
   for (aster_ml_workspace* memory : {static_cast<aster_ml_workspace*>(nullptr), workspace}) {
     aster_ml_tensor results[2] = {};
-    const bool ran = run.check("aster_ml_program_run", aster_ml_program_run(program, memory, in, 1, results, 2));
+    const bool ran =
+        run.check("aster_ml_program_run", aster_ml_program_run(program, memory, in, 1, results, 2));
     if (results[0].storage.data != nullptr) {
       const float* data = static_cast<const float*>(results[0].storage.data);
       run.values.insert(run.values.end(), data, data + 16);
@@ -372,19 +392,23 @@ void capture(Pass& run) {
 }
 
 TEST(Fault, Capture) { sweep(capture); }
-TEST(Fault, CaptureInterpreted) { sweep(capture, with([](auto& o) { o.compiler = "none"; }), 60); }
+TEST(Fault, CaptureInterpreted) {
+  sweep(capture, with([](auto& o) { o.compiler = "none"; }), 60);
+}
 
 TEST(Fault, Eager) {
   sweep([](Pass& run) {
     const size_t shape[] = {2, 2};
     const float values[] = {1, 2, 3, 4};
-    aster_ml_tensor *a = run.tensor(), *b = run.tensor(), *c = run.tensor(), *d = run.tensor(), *e = run.tensor();
+    aster_ml_tensor *a = run.tensor(), *b = run.tensor(), *c = run.tensor(), *d = run.tensor(),
+                    *e = run.tensor();
     CALL(aster_ml_tensor_from_data, a, &run.context, values, kFloat, 2, shape);
     CALL(aster_ml_tensor_add, b, &run.context, a, a);
     CALL(aster_ml_tensor_matmul, c, &run.context, a, b);
     CALL(aster_ml_tensor_exp, d, &run.context, a);
     CALL(aster_ml_tensor_sum, e, &run.context, c, 0, nullptr, 0);
-    if (e->storage.data != nullptr) run.values.push_back(*static_cast<const float*>(e->storage.data));
+    if (e->storage.data != nullptr)
+      run.values.push_back(*static_cast<const float*>(e->storage.data));
     aster_ml_tensor *yes = run.tensor(), *chosen = run.tensor(), *whole = run.tensor();
     CALL(aster_ml_tensor_lt, yes, &run.context, a, b);
     CALL(aster_ml_tensor_where, chosen, &run.context, yes, a, b);
@@ -396,8 +420,10 @@ TEST(Fault, Nodes) {
   sweep([](Pass& run) {
     std::vector<const aster_ml_uop*> kept;
     const auto body = [&] {
-      const auto make = [&](const aster_ml_uop** out, const char* op, std::initializer_list<const aster_ml_uop*> sources,
-                            std::initializer_list<int64_t> arguments, int32_t dtype = 0, const Shape& shape = {}) {
+      const auto make = [&](const aster_ml_uop** out, const char* op,
+                            std::initializer_list<const aster_ml_uop*> sources,
+                            std::initializer_list<int64_t> arguments, int32_t dtype = 0,
+                            const Shape& shape = {}) {
         aster_ml_uop_options options{};
         options.struct_size = sizeof(options);
         options.op = op;
@@ -408,7 +434,8 @@ TEST(Fault, Nodes) {
         options.argument_count = arguments.size();
         options.shape = shape.data();
         options.ndim = shape.size();
-        const bool ok = run.check("aster_ml_uop_init", aster_ml_uop_init(out, &run.context, &options));
+        const bool ok =
+            run.check("aster_ml_uop_init", aster_ml_uop_init(out, &run.context, &options));
         if (*out != nullptr) kept.push_back(*out);
         return ok && *out != nullptr;
       };
@@ -433,7 +460,8 @@ TEST(Fault, Nodes) {
     };
     body();
     for (const aster_ml_uop* node : kept) EXPECT_EQ(aster_ml_uop_release(&run.context, node), 0);
-    if (run.context.impl != nullptr) run.check("aster_ml_uop_collect", aster_ml_uop_collect(&run.context));
+    if (run.context.impl != nullptr)
+      run.check("aster_ml_uop_collect", aster_ml_uop_collect(&run.context));
   });
 }
 
@@ -476,8 +504,9 @@ void network(Pass& run, const char* path) {
 }
 
 TEST(Fault, Networks) {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / ("aster_fault_" + std::to_string(getpid()) + ".safetensors")).string();
+  const std::string path = (std::filesystem::temp_directory_path() /
+                            ("aster_fault_" + std::to_string(getpid()) + ".safetensors"))
+                               .string();
   sweep([&](Pass& run) { network(run, path.c_str()); });
   std::filesystem::remove(path);
 }
