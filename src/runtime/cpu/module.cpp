@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/pool.h"
+#include "codegen/codegen.h"
 #include "runtime/cpu/system_provider.h"
 #include "runtime/flags.h"
 
@@ -464,7 +465,10 @@ Status KernelLibrary::prepare() {
     provider_ = system_provider(&compiler_);
   }
   Text identity(context_.heap());
-  identity << kKeyVersion << "\n" << aster_ml_version() << "\n" << provider_.name << "\n";
+  identity << kKeyVersion << "\n"
+           << aster_ml_version() << "\n"
+           << provider_.name << "\n"
+           << codegen::prelude_version() << "\n";
   ASTER_TRY(provider_.identify(provider_.self, features_, identity));
   identity << "\n" << (options_.shared_objects ? "shared" : "relocatable") << "\n";
   write_features(identity, features_);
