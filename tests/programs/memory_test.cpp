@@ -15,8 +15,7 @@ size_t bytes_now(const aster_ml_context& context) {
 }
 
 // x + 1 + 1 ... through handles that are freed as soon as the next one is there.
-aster_ml_lazy chain(aster_ml_context& context, const aster_ml_lazy& x, const aster_ml_lazy& one,
-                    int length) {
+aster_ml_lazy chain(const aster_ml_lazy& x, const aster_ml_lazy& one, int length) {
   aster_ml_lazy at{}, next{};
   EXPECT_OK(aster_ml_lazy_copy(&at, &x));
   for (int i = 0; i < length; ++i) {
@@ -28,7 +27,6 @@ aster_ml_lazy chain(aster_ml_context& context, const aster_ml_lazy& x, const ast
     EXPECT_OK(aster_ml_lazy_free(&at));
     at = next;
   }
-  (void)context;
   return at;
 }
 
@@ -41,13 +39,13 @@ TEST(Depth, HundredOperationsAreOneKernel) {
 }
 
 // Time grows with the length, not with its square: ten times the chain is allowed thirty times.
-TEST(Depth, AHundredThousandOperations) {
+void deep_chain(const char* compiler) {
   using Clock = std::chrono::steady_clock;
   aster_ml_context context{};
   aster_ml_context_options options{};
   options.struct_size = sizeof(options);
   options.threads = 1;
-  options.compiler = "none";
+  options.compiler = compiler;
   OK(aster_ml_context_init(&context, &options));
   const float values[] = {1, 1, 1, 1};
   const int64_t shape[] = {4};
@@ -58,19 +56,30 @@ TEST(Depth, AHundredThousandOperations) {
   const int lengths[] = {10000, 100000};
   for (int k = 0; k < 2; ++k) {
     const auto start = Clock::now();
-    aster_ml_lazy y = chain(context, x, one, lengths[k]);
+    aster_ml_lazy y = chain(x, one, lengths[k]);
     float out[4] = {};
     OK(aster_ml_lazy_copy_out(out, sizeof(out), &y));
     EXPECT_EQ(out[3], 1);
     OK(aster_ml_lazy_free(&y));
     seconds[k] = std::chrono::duration<double>(Clock::now() - start).count();
   }
-  RecordProperty("milliseconds", static_cast<int>(seconds[1] * 1000));
+  aster_ml_engine_counters counters{};
+  counters.struct_size = sizeof(counters);
+  OK(aster_ml_engine_count(&counters, &context));
+  testing::Test::RecordProperty("milliseconds", static_cast<int>(seconds[1] * 1000));
+  testing::Test::RecordProperty("kernels", static_cast<int>(counters.last_kernels));
   EXPECT_LT(seconds[1], 30 * seconds[0] + 1);
+  if (compiler == nullptr) {
+    EXPECT_EQ(counters.interpreted, 0u);
+    EXPECT_GT(counters.last_kernels, 100u) << "kernels of this size are split";
+  }
   OK(aster_ml_lazy_free(&x));
   OK(aster_ml_lazy_free(&one));
   OK(aster_ml_context_free(&context));
 }
+
+TEST(Depth, AHundredThousandOperationsInterpreted) { deep_chain("none"); }
+TEST(Depth, AHundredThousandOperationsCompiled) { deep_chain(nullptr); }
 
 TEST(Lifetimes, ReleaseCallbacksRunOnce) {
   alignas(64) float memory[4] = {1, 2, 3, 4};
