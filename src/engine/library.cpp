@@ -29,6 +29,7 @@ constexpr int64_t kPatchElements = 256 * 1024;
 // Generated tiles win below these: the second operand of a product in the second-level cache, few
 // weights.
 constexpr int64_t kFewestColumnElements = 192 * 1024;
+constexpr int64_t kFewestTurnedElements = 16 * 1024;  // where it is transposed: sums across lanes
 constexpr int64_t kFewestWeights = 16 * 1024;
 constexpr int64_t kFewestWeightsOfWideImages = 64 * 1024;
 constexpr int64_t kWideImage = 32;
@@ -284,7 +285,8 @@ Status prepare_conv(Plan* out, Node call, std::span<const int64_t>) {
 bool worth_matmul(Node call) {
   const Node a = call->src(1), b = call->src(2);
   const int64_t m = a->dim(a->ndim - 2u), k = a->dim(a->ndim - 1u), n = b->dim(b->ndim - 1u);
-  return m >= kNarrowest && n >= kNarrowest && k >= kNarrowest && n * k >= kFewestColumnElements;
+  const int64_t fewest = b->op == Op::kPermute ? kFewestTurnedElements : kFewestColumnElements;
+  return m >= kNarrowest && n >= kNarrowest && k >= kNarrowest && n * k >= fewest;
 }
 
 bool worth_conv2d(Node call) {
