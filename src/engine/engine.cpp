@@ -4,6 +4,7 @@
 
 #include "base/pool.h"
 #include "device/device.h"
+#include "dtype/convert.h"
 #include "engine/indexing.h"
 #include "engine/rangeify.h"
 #include "uop/context_graph.h"
@@ -155,6 +156,7 @@ class Realize {
   }
 
   Status run(std::span<Lazy* const> cells) {
+    for (Lazy* cell : cells) ASTER_TRY(fill_constant(*cell));
     for (Lazy* cell : cells) ASTER_TRY(want(cell->node));
     if (!wants_.empty()) {
       ASTER_TRY(execute());
@@ -314,6 +316,30 @@ class Realize {
   }
 
   // Puts the results in place of what was computed, in every cell that names it anywhere.
+  // A constant gets storage of its own: the same node stands in other expressions, which writes to
+  // this cell must not reach. Not inside a capture, whose replays compute it anew.
+  Status fill_constant(Lazy& cell) {
+    const Node node = base(cell.node);
+    ASTER_TRY(need(node));
+    if (!uop::is_const(node) || e_.recording != nullptr) return kOk;
+    const size_t size = dtype::size(node->dtype), count = static_cast<size_t>(node->count());
+    Storage* storage = nullptr;
+    ASTER_TRY(buffer::storage_create(&storage, e_.context, count * size, device::kCpu));
+    uint64_t element = 0;
+    if (dtype::is_float(node->dtype)) {
+      dtype::store_double(node->dtype, &element, uop::const_double(node));
+    } else {
+      dtype::store_int(node->dtype, &element, uop::const_int(node));
+    }
+    char* data = static_cast<char*>(storage->data);
+    for (size_t i = 0; i < count; ++i) std::memcpy(data + i * size, &element, size);
+    const Node filled = buffer_node(e_, storage, 0, node->dtype, cell.node->shape());
+    buffer::storage_release(storage);
+    ASTER_TRY(need(filled));
+    set_node(cell, filled);
+    return kOk;
+  }
+
   Status replace() {
     for (size_t i = 0; i < wants_.size(); ++i) {
       const Want& w = wants_[i];
