@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks tinygrad 0.14.0 and safetensors what the tests of nn expect, and writes it beside this script.
+"""Asks tinygrad 0.14.0 and safetensors what the tests of nn expect; writes it beside this script.
 
   make.py    writes nn.tsv (a name, then float32 values as hexadecimal of their little-endian bytes)
              and python.safetensors (every dtype, metadata, names that need escapes)
