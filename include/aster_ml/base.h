@@ -143,7 +143,8 @@ ASTER_ML_API int32_t aster_ml_context_free(aster_ml_context *context);
 ASTER_ML_API int32_t aster_ml_context_count_bytes(size_t *now, size_t *most,
                                                   const aster_ml_context *context);
 
-/* Every handle made between begin and end is freed at the end, but those kept. Scopes nest. */
+/* Every lazy tensor made between begin and end is freed at the end, but those kept; programs,
+ * workspaces and modules of nn.h are not bound to scopes. Scopes nest. */
 typedef struct aster_ml_scope {
   void *impl;
 } aster_ml_scope;

@@ -47,7 +47,7 @@ ASTER_ML_API int32_t aster_ml_engine_collect(const aster_ml_context *context);
 ASTER_ML_API int32_t aster_ml_engine_print_schedule(char *text, size_t bytes,
                                                     const aster_ml_context *context);
 
-/* A recorded step. */
+/* A recorded step. Not bound to scopes. */
 typedef struct aster_ml_program {
   void *impl;
 } aster_ml_program;

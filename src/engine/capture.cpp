@@ -530,6 +530,7 @@ static Status build_program(Program** out, Engine& engine, std::span<Lazy* const
   }
   if (program != nullptr) {
     handle_init(program, engine.context, free_program);
+    scope_remove(program);  // a program outlives the scope of the step that it was captured from
     status = Builder(engine, *engine.recording, *program).run(outputs);
     if (status.ok()) {
       program->own = heap.create<Workspace>(heap);
@@ -662,6 +663,7 @@ int32_t aster_ml_workspace_init(aster_ml_workspace* out, const aster_ml_program*
   workspace->program = p;
   ++p->holders;
   aster::handle_init(workspace, *p->context, aster::engine::free_workspace);
+  aster::scope_remove(workspace);
   out->impl = workspace;
   return aster::kOk;
 }

@@ -356,6 +356,17 @@ TEST(PreludeInteger, DivisionAndShiftsNeverTrap) {
   check_integers<uint64_t>(DType::kUInt64);
 }
 
+// Integers wrap.
+template <typename T>
+T combine(bool product, T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+    return static_cast<T>(product ? x * y : x + y);
+  } else {
+    return product ? a * b : a + b;
+  }
+}
+
 // Halves joined until one element is left.
 template <typename T>
 T tree(MathFn fn, std::vector<T> x) {
@@ -363,8 +374,8 @@ T tree(MathFn fn, std::vector<T> x) {
     const size_t half = x.size() / 2;
     for (size_t i = 0; i < half; ++i) {
       const T a = x[i], b = x[i + half];
-      x[i] = static_cast<T>(fn == MathFn::kHorizontalSum    ? a + b
-                            : fn == MathFn::kHorizontalProd ? a * b
+      x[i] = static_cast<T>(fn == MathFn::kHorizontalSum    ? combine(false, a, b)
+                            : fn == MathFn::kHorizontalProd ? combine(true, a, b)
                             : fn == MathFn::kHorizontalMax  ? std::max(a, b)
                                                             : std::min(a, b));
     }
