@@ -168,7 +168,7 @@ class Demo(unittest.TestCase):
             for key in ("kernels", "train_ms", "planned_bytes", "step_ms"):
                 self.assertGreater(result[key], 0)
             self.assertGreaterEqual(result["compile_ms"], 0)
-                tensors = read_safetensors(path)
+            tensors = read_safetensors(path)
             self.assertEqual(tensors["conv2.weight"], ("F32", [32, 16, 3, 3]))
             self.assertEqual(tensors["norm1.num_batches_tracked"], ("I64", []))
             self.assertEqual(len(tensors), 14)

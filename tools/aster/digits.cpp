@@ -346,7 +346,6 @@ void print_text(const Result& r) {
               wide(c.kernels_compiled), wide(c.kernels_cached), c.compile_ms);
   std::printf("planned    %s for temporaries, %s a step\n", megabytes(c.planned_bytes).c_str(),
               megabytes(r.trained.bytes).c_str());
-  if (c.interpreted != 0) std::printf("no C compiler was found: kernels were interpreted\n");
 }
 
 Result run(const Arguments& arguments) {
@@ -358,6 +357,11 @@ Result run(const Arguments& arguments) {
   options.struct_size = sizeof(options);
   options.threads = static_cast<int32_t>(arguments.number("threads", 0, 0, 1024));
   options.seed = static_cast<uint64_t>(seed);
+  if (!arguments.json) {
+    options.log = [](void*, int32_t, const char* message) {
+      std::fprintf(stderr, "aster: %s\n", message);
+    };
+  }
   Context context;
   check(aster_ml_context_init(context.get(), &options));
 
