@@ -361,6 +361,7 @@ void capture(Pass& run) {
   aster_ml_lazy *y = run.lazy(), *z = run.lazy();
   record(y, z);
   if (y->impl == nullptr || z->impl == nullptr) {
+    if (run.context.impl == nullptr) return;
     EXPECT_EQ(aster_ml_engine_capture_cancel(&run.context), 0);
     return;
   }
@@ -507,7 +508,7 @@ TEST(Fault, Networks) {
   const std::string path = (std::filesystem::temp_directory_path() /
                             ("aster_fault_" + std::to_string(getpid()) + ".safetensors"))
                                .string();
-  sweep([&](Pass& run) { network(run, path.c_str()); });
+  sweep([&](Pass& run) { network(run, path.c_str()); }, {}, 50);
   std::filesystem::remove(path);
 }
 
