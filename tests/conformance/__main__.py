@@ -1,7 +1,8 @@
 """Runs the conformance cases on libaster_ml and judges the results.
 
   python -m conformance                       against the answers kept in answers/
-  python -m conformance --live                against tinygrad, asked now
+  python -m conformance --live                against tinygrad, asked now, and torch if it is installed
+                                              (for this Python, or $ASTER_ML_TORCH_PYTHON)
   python -m conformance --mode NAME ...       only these of compiled, interpreted, narrow, strict
   python -m conformance --only PATTERN ...    only cases whose names match
   python -m conformance --list                the names of the cases
@@ -188,6 +189,10 @@ def main():
                     f"no case needs the difference any more: {entry.pattern} {entry.what}: "
                     f"{entry.reason}"
                 )
+    if arguments.live:
+        python = os.environ.get("ASTER_ML_TORCH_PYTHON", sys.executable)
+        witness = [python, "-W", "ignore", os.path.join(HERE, "torch_witness.py")]
+        failed += subprocess.run(witness, check=False).returncode not in (0, 77)
     return 1 if failed else 0
 
 
