@@ -1,7 +1,7 @@
 """Runs the conformance cases on libaster_ml and judges the results.
 
   python -m conformance                       against the answers kept in answers/
-  python -m conformance --live                against tinygrad, asked now, and torch if it is installed
+  python -m conformance --live                against tinygrad, asked now, and torch if there is one
                                               (for this Python, or $ASTER_ML_TORCH_PYTHON)
   python -m conformance --mode NAME ...       only these of compiled, interpreted, narrow, strict
   python -m conformance --only PATTERN ...    only cases whose names match
