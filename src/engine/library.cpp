@@ -4,22 +4,18 @@
 
 #include "engine/indexing.h"
 #include "runtime/cpu/blas.h"
+#include "uop/composite.h"
 #include "uop/symbolic.h"
 
 namespace aster::engine::library {
 namespace {
 
+using uop::Composite;
 using uop::DType;
 using uop::Graph;
 using uop::Node;
 using uop::Op;
 namespace sym = uop::sym;
-
-enum Composite : int64_t {
-#define COMPOSITE(name, attributes, meaning) k##name,
-#include "uop/composites.def"
-#undef COMPOSITE
-};
 
 constexpr int64_t kNarrowest = 4;  // products with a thinner side are sums of rows
 // Rows of a product that one task computes: a multiple of every BLAS register tile.
@@ -259,7 +255,7 @@ Status prepare_gemm(Plan* out, Node call, std::span<const int64_t> words) {
 }
 
 Status prepare_conv(Plan* out, Node call, std::span<const int64_t>) {
-  const bool weights = call->arg(0) == kConv2dWeightGrad;
+  const bool weights = uop::composite_of(call) == Composite::kConv2dWeightGrad;
   const Node x = call->src(1);
   const ConvShape s = weights ? conv_shape(x, call->shape(), call->src(2)->shape(), call)
                               : conv_shape(x, call->src(2)->shape(), call->shape(), call);
@@ -309,17 +305,17 @@ struct Implementation {
   void (*run_f64)(const Plan&, void* const* operands, void* scratch, int64_t begin, int64_t end);
 };
 constexpr Implementation kImplementations[] = {
-    {kMatmul, "Matmul:library", worth_matmul, fits_gemm, prepare_gemm, run_gemm<float>,
+    {Composite::kMatmul, "Matmul:library", worth_matmul, fits_gemm, prepare_gemm, run_gemm<float>,
      run_gemm<double>},
-    {kConv2d, "Conv2d:library", worth_conv2d, row_major, prepare_conv, run_conv<float>,
+    {Composite::kConv2d, "Conv2d:library", worth_conv2d, row_major, prepare_conv, run_conv<float>,
      run_conv<double>},
-    {kConv2dWeightGrad, "Conv2dWeightGrad:library", worth_weight_grad, row_major, prepare_conv,
-     run_weight_grad<float>, run_weight_grad<double>},
+    {Composite::kConv2dWeightGrad, "Conv2dWeightGrad:library", worth_weight_grad, row_major,
+     prepare_conv, run_weight_grad<float>, run_weight_grad<double>},
 };
 
 const Implementation* implementation_of(Node call) {
   for (const Implementation& row : kImplementations) {
-    if (row.composite == call->arg(0)) return &row;
+    if (row.composite == uop::composite_of(call)) return &row;
   }
   return nullptr;
 }

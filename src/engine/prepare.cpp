@@ -2,6 +2,7 @@
 
 #include "engine/library.h"
 #include "engine/rangeify.h"
+#include "uop/composite.h"
 
 namespace aster::engine {
 namespace {
@@ -56,20 +57,6 @@ Node same_with(Graph& g, Node node, Nodes src) {
     if (src[i] != node->src(i)) return g.with_sources(node, src);
   }
   return node;
-}
-
-// The body of a call on its arguments.
-Status inline_call(Node* out, Graph& g, Node body, Nodes arguments) {
-  Vec<Node> nodes(g.memory());
-  Map<Node, Node> params(g.memory());
-  ASTER_TRY(walk(&nodes, std::array{body}));
-  for (Node node : nodes) {
-    if (node->op != Op::kParam) continue;
-    const size_t slot = static_cast<size_t>(node->arg(0));
-    if (slot >= arguments.size()) return ASTER_FAIL(kINTERNAL, "body asks for argument %zu", slot);
-    ASTER_TRY(params.set(node, arguments[slot]));
-  }
-  return g.substitute(out, body, params);
 }
 
 // Parts that a reduced axis of so many elements is cut into, 0 for none.
@@ -144,7 +131,7 @@ Status inline_calls(Node* sink, Graph& g, bool library, int threads) {
       ASTER_TRY(need(*made));
       if (library && library::takes(*made, threads)) return kOk;
       found = true;
-      return inline_call(made, g, src[0], src.subspan(1));
+      return uop::inline_call(made, g, *made);
     };
     ASTER_TRY(rebuild(sink, g, visit));
   }
