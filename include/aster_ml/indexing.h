@@ -1,0 +1,18 @@
+/* Indexing, gathering, scattering, sorting and selecting.
+ *
+ * Conventions of handles, shapes, dtypes and errors are those of tensor.h.
+ */
+#ifndef ASTER_ML_INDEXING_H
+#define ASTER_ML_INDEXING_H
+
+#include "aster_ml/base.h"
+#include "aster_ml/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

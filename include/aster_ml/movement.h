@@ -1,0 +1,18 @@
+/* Movement beyond reshape and permute: rolling, diagonals, windows, padding modes, repetition.
+ *
+ * Conventions of handles, shapes, dtypes and errors are those of tensor.h.
+ */
+#ifndef ASTER_ML_MOVEMENT_H
+#define ASTER_ML_MOVEMENT_H
+
+#include "aster_ml/base.h"
+#include "aster_ml/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif
