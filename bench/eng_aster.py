@@ -1,7 +1,7 @@
-"""Our column: captured programs, through the Python binding.
+"""Our column: captured programs, through the ctypes binding.
 
-The binding is python/aster_ml beside this folder, or in the folder ASTER_PYTHON names; the library
-is ASTER_ML_LIB (ASTER_LIB). Fits bench/report and any harness of this contract: Engine(threads),
+The binding is ../tests/conformance/binding, or in the folder ASTER_PYTHON names; the library is
+ASTER_ML_LIB (ASTER_LIB). Fits bench/report and any harness of this contract: Engine(threads),
 version(), build(name, inputs, parameters) -> call, to_np(result).
 """
 
@@ -12,12 +12,12 @@ import sys
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.environ.get("ASTER_PYTHON", os.path.join(HERE, "..", "python")))
+sys.path.append(os.environ.get("ASTER_PYTHON", os.path.join(HERE, "..", "tests", "conformance")))
 if "ASTER_LIB" in os.environ:
     os.environ.setdefault("ASTER_ML_LIB", os.environ["ASTER_LIB"])
 
-from aster_ml import Context, Tensor, library, realize  # noqa: E402
-from aster_ml.tensor import handles  # noqa: E402
+from binding import Context, Tensor, library, realize  # noqa: E402
+from binding.tensor import handles  # noqa: E402
 
 
 def perceptron(p, x):

@@ -7,7 +7,7 @@
   python -m conformance --only PATTERN ...    only cases whose names match
   python -m conformance --list                the names of the cases
 
-Run it from tests/, with python/ of the source tree on PYTHONPATH. Each runtime runs in a process of
+Run it from tests/. Each runtime runs in a process of
 its own: a crash is a failure of the case that crashed, and the others go on.
 """
 
@@ -20,8 +20,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [HERE, os.path.join(ROOT, "python")]
+sys.path.insert(0, HERE)
 
 BATCH = 48
 MODES = {

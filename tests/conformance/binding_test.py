@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Tests what the Python binding adds to the C interface: arguments, errors, capture, lifetimes."""
+"""Tests what the ctypes binding adds to the C interface: arguments, errors, capture, lifetimes."""
 
 import os
 import sys
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(os.path.dirname(os.path.dirname(HERE)), "python")]
+sys.path.insert(0, HERE)
 
 try:
     import numpy as np
@@ -18,8 +18,8 @@ except ImportError:
     print("SKIPPED: needs a Python with NumPy: set ASTER_ML_PYTHON to one")
     sys.exit(77)
 
-import aster_ml
-from aster_ml import Context, Tensor, TinyJit, dtypes
+import binding
+from binding import Context, Tensor, TinyJit, dtypes
 
 
 def same(tensor, wanted):
@@ -50,7 +50,7 @@ class Data(unittest.TestCase):
 
     def test_item_needs_one_element(self):
         self.assertEqual(Tensor([[7]]).item(), 7)
-        with self.assertRaises(aster_ml.Error):
+        with self.assertRaises(binding.Error):
             Tensor([1, 2]).item()
 
     def test_unknown_dtypes(self):
@@ -93,10 +93,10 @@ class Index(unittest.TestCase):
 
 class Errors(unittest.TestCase):
     def test_the_library_says_what_is_wrong(self):
-        with self.assertRaises(aster_ml.Error) as caught:
+        with self.assertRaises(binding.Error) as caught:
             Tensor([1.0, 2.0]) + Tensor([1.0, 2.0, 3.0])
         self.assertEqual(caught.exception.status, "SHAPE")
-        self.assertEqual(caught.exception.code, aster_ml.library().constants["SHAPE"])
+        self.assertEqual(caught.exception.code, binding.library().constants["SHAPE"])
         self.assertIn("aster_ml_lazy_add", str(caught.exception))
         self.assertIn("float32[2]", str(caught.exception))
 
@@ -111,7 +111,7 @@ class Errors(unittest.TestCase):
             a = Tensor([1.0])
         with Context(threads=1):
             b = Tensor([1.0])
-        with self.assertRaises(aster_ml.Error) as caught:
+        with self.assertRaises(binding.Error) as caught:
             a + b
         self.assertEqual(caught.exception.status, "ARGUMENT")
 
@@ -179,14 +179,14 @@ class Capture(unittest.TestCase):
         with Context():
             step = TinyJit(lambda a: a + 1, warm=0)
             step(Tensor([1.0, 2.0]))
-            with self.assertRaises(aster_ml.Error) as caught:
+            with self.assertRaises(binding.Error) as caught:
                 step(Tensor([1.0, 2.0, 3.0]))
             self.assertEqual(caught.exception.status, "SHAPE")
 
     def test_a_failed_capture_is_over(self):
         with Context():
             step = TinyJit(lambda a: a + Tensor([1.0, 2.0, 3.0]), warm=0)
-            with self.assertRaises(aster_ml.Error):
+            with self.assertRaises(binding.Error):
                 step(Tensor([1.0, 2.0]))
             same(Tensor([1.0]) + 1, [2.0])
 

@@ -11,10 +11,10 @@ class Aster:
     """libaster_ml through its binding, in one context."""
 
     def __init__(self, **options):
-        import aster_ml
+        import binding
 
-        self.library, self.Tensor, self.dtypes = aster_ml, aster_ml.Tensor, aster_ml.dtypes
-        self.context = aster_ml.Context(**options)
+        self.library, self.Tensor, self.dtypes = binding, binding.Tensor, binding.dtypes
+        self.context = binding.Context(**options)
         self.context.__enter__()
 
     def tensor(self, array, dtype):

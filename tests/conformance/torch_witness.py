@@ -9,8 +9,7 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(ROOT, "python"))
+sys.path.insert(0, HERE)
 
 try:
     import numpy as np
@@ -20,7 +19,7 @@ except ImportError as missing:
     print(f"SKIPPED: {missing}")
     sys.exit(77)
 
-from aster_ml import Tensor  # noqa: E402
+from binding import Tensor  # noqa: E402
 
 RANDOM = np.random.default_rng(7)
 

@@ -5,8 +5,8 @@
     lib.lazy_exp(out, x)                  # aster_ml_lazy_exp; structs go by reference
     options = lib.conv2d_options(groups=2)  # struct_size is filled in
 
-The library is ASTER_ML_LIB, or libaster_ml.so beside this package, in a build/*/lib folder of the
-source tree, or where the loader finds it. The manifest is ASTER_ML_MANIFEST, or that of the
+The library is ASTER_ML_LIB, or the newest in a build/*/lib folder of the source tree, or where the
+loader finds it. The manifest is ASTER_ML_MANIFEST, or that of the
 library's installation, or the one that tools/manifest.py reads from the source tree's headers.
 """
 
@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 PREFIX = "aster_ml_"
 
 # Functions that return an int32_t value and not a status.
@@ -51,7 +51,7 @@ class Error(Exception):
 
 
 def _error_classes(constants):
-    """One class a status, so that a caller may catch aster_ml.ShapeError."""
+    """One class a status, so that a caller may catch ShapeError."""
     bases = {"MEMORY": MemoryError, "RANGE": IndexError, "DTYPE": TypeError, "IO": OSError}
     classes = {}
     names = list(constants)
@@ -69,10 +69,9 @@ def find_library():
     """Path of the shared library. Raises ImportError."""
     if path := os.environ.get("ASTER_ML_LIB"):
         return path
-    beside = [os.path.join(folder, "libaster_ml.so") for folder in (HERE, os.path.dirname(HERE))]
     built = glob.glob(os.path.join(ROOT, "build", "*", "lib", "libaster_ml.so"))
     built.sort(key=os.path.getmtime, reverse=True)
-    for path in beside + built:
+    for path in built:
         if os.path.exists(path):
             return path
     return "libaster_ml.so"  # the loader's own places
