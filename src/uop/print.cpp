@@ -13,11 +13,13 @@ struct Names {
   const char* plain;
   const char* reduce;
   const char* fold;
+  const char* scan;
+  const char* scatter;
 };
 constexpr Names kNames[] = {
-#define OP(name, sources, level, meaning) {#name, nullptr, nullptr},
+#define OP(name, sources, level, meaning) {#name, nullptr, nullptr, nullptr, nullptr},
 #define ALU(name, arity, rule, traits, cost, value, gradient, meaning) \
-  {#name, "Reduce:" #name, "Fold:" #name},
+  {#name, "Reduce:" #name, "Fold:" #name, "Scan:" #name, "Scatter:" #name},
 #include "uop/ops.def"
 };
 constexpr const char* kCalls[] = {
@@ -26,14 +28,29 @@ constexpr const char* kCalls[] = {
 #undef COMPOSITE
 };
 
-bool reduces(Op op) { return op == Op::kReduce || op == Op::kFold; }
+// The column of such an operation, null for others.
+const char* const Names::*column_of(Op op) {
+  switch (op) {
+    case Op::kReduce:
+      return &Names::reduce;
+    case Op::kFold:
+      return &Names::fold;
+    case Op::kScan:
+      return &Names::scan;
+    case Op::kScatter:
+      return &Names::scatter;
+    default:
+      return nullptr;
+  }
+}
+constexpr Op kNamed[] = {Op::kReduce, Op::kFold, Op::kScan, Op::kScatter};
 
 const char* first_word_name(Op op, Word word) {
   if (word < 0) return nullptr;
   const size_t at = static_cast<size_t>(word);
   if (op == Op::kCall) return at < std::size(kCalls) ? kCalls[at] : nullptr;
-  if (!reduces(op) || at >= std::size(kNames)) return nullptr;
-  return op == Op::kReduce ? kNames[at].reduce : kNames[at].fold;
+  const auto column = column_of(op);
+  return column == nullptr || at >= std::size(kNames) ? nullptr : kNames[at].*column;
 }
 
 void print_constant(Text& out, Node node) {
@@ -83,13 +100,16 @@ const char* full_name(Node node) {
 
 bool parse_full_name(FullName* out, std::string_view name) {
   for (size_t op = 0; op < std::size(kNames); ++op) {
-    const bool names_word = static_cast<Op>(op) == Op::kCall || reduces(static_cast<Op>(op));
+    const bool names_word = static_cast<Op>(op) == Op::kCall ||
+                            (column_of(static_cast<Op>(op)) != nullptr &&
+                             static_cast<Op>(op) != Op::kScatter);  // that may also write
     if (!names_word && name == kNames[op].plain)
       return *out = {static_cast<Op>(op), false, 0}, true;
     if (kNames[op].reduce == nullptr || (info(static_cast<Op>(op)).traits & REDUCE) == 0) continue;
     const Word word = static_cast<Word>(op);
-    if (name == kNames[op].reduce) return *out = {Op::kReduce, true, word}, true;
-    if (name == kNames[op].fold) return *out = {Op::kFold, true, word}, true;
+    for (Op named : kNamed) {
+      if (name == kNames[op].*column_of(named)) return *out = {named, true, word}, true;
+    }
   }
   for (size_t i = 0; i < std::size(kCalls); ++i) {
     if (name == kCalls[i]) return *out = {Op::kCall, true, static_cast<Word>(i)}, true;

@@ -79,6 +79,25 @@ Node build_param(const Request& r) {
 Node build_reduce(const Request& r) {
   return r.g.reduce(static_cast<Op>(r.name.word), r.x(), r.args());
 }
+Node build_gather(const Request& r) {
+  return r.g.gather(r.x(), r.raw.sources.subspan(1), r.args(), r.raw.shape);
+}
+Node build_scatter(const Request& r) {
+  const bool writes = !r.name.has_word;
+  if (r.raw.sources.size() < 2 || (writes && (r.raw.arguments.empty() || r.arg(0) != -1))) {
+    return nil(ASTER_FAIL(kARGUMENT, "Scatter of %zu sources", r.raw.sources.size()));
+  }
+  return r.g.scatter(writes ? Op::kSink : static_cast<Op>(r.name.word), r.x(), r.raw.sources[1],
+                     r.raw.sources.subspan(2), writes ? r.args().subspan(1) : r.args());
+}
+Node build_scan(const Request& r) {
+  return r.g.scan(static_cast<Op>(r.name.word), r.x(), r.arg(0));
+}
+Node build_argsort(const Request& r) {
+  const bool fits = r.arg(0) >= 0 && static_cast<size_t>(r.arg(0)) < r.raw.shape.size();
+  return r.g.argsort(r.x(), r.arg(0), r.arg(1) != 0,
+                     fits ? r.raw.shape[static_cast<size_t>(r.arg(0))] : -1);
+}
 Node build_window(const Request& r) {
   return r.g.window(r.x(), r.arg(0), r.arg(3), r.arg(1), r.arg(2));
 }
@@ -115,6 +134,10 @@ constexpr Row kRows[] = {
     {Op::kCast,       0,    true,  [](const R& r) { return r.g.cast(r.x(), r.raw.dtype); }},
     {Op::kBitcast,    0,    true,  [](const R& r) { return r.g.bitcast(r.x(), r.raw.dtype); }},
     {Op::kReduce,     kAny, false, build_reduce},
+    {Op::kGather,     kAny, false, build_gather},
+    {Op::kScatter,    kAny, false, build_scatter},
+    {Op::kScan,       1,    false, build_scan},
+    {Op::kArgsort,    2,    false, build_argsort},
     {Op::kContiguous, 0,    false, [](const R& r) { return r.g.contiguous(r.x()); }},
     {Op::kDetach,     0,    false, [](const R& r) { return r.g.detach(r.x()); }},
     {Op::kAssign,     0,    false, [](const R& r) { return r.g.assign(r.x(), r.raw.sources[1]); }},

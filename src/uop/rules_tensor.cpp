@@ -120,7 +120,8 @@ Outcome empty_result(const Match& m) {
   if (node->ndim == 0 || node->count() != 0 || node->dtype == DType::kNone) return Outcome::keep();
   const bool pure = is_alu(node->op) || is_movement(node->op) || node->op == Op::kCast ||
                     node->op == Op::kBitcast || node->op == Op::kReduce || node->op == Op::kIota ||
-                    node->op == Op::kCall;
+                    node->op == Op::kCall || node->op == Op::kGather || node->op == Op::kScan ||
+                    node->op == Op::kArgsort;
   return pure ? Outcome(m.g.constant_word(node->dtype, 0, node->shape())) : Outcome::keep();
 }
 

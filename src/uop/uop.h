@@ -131,6 +131,14 @@ class Graph {
                 int64_t dilation);  // axis and axis+1 are o, k
   Node cat(Nodes xs, int64_t axis);
 
+  // Indices are of the shape `at` (Gather: the result's, Scatter: value's); coordinates as in
+  // ops.def, each index used once. Checked (DTYPE, SHAPE, ARGUMENT); operations of Scatter are
+  // reductions, kSink writes.
+  Node gather(Node x, Nodes indices, Words coordinates, Words shape);
+  Node scatter(Op op, Node target, Node value, Nodes indices, Words coordinates);
+  Node scan(Op op, Node x, int64_t axis);  // inclusive
+  Node argsort(Node x, int64_t axis, bool descending, int64_t count);  // the first count
+
   Node reduce(Op op, Node x, Words axes);  // axes stay, with size 1; no axes: x
   Node contiguous(Node x);
   Node detach(Node x);
@@ -170,6 +178,9 @@ class Graph {
   void (*buffer_hook_)(void*, Node) = nullptr;
   void* buffer_hook_self_ = nullptr;
 };
+
+// Whether coordinates (see Gather in ops.def) lead from positions of the shape `at` into `into`.
+bool coordinates_fit(Words into, Words at, size_t indices, Words coordinates);
 
 // The number of elements, or false: more than 255 axes, a negative one, or bytes that overflow
 // int64.

@@ -124,6 +124,30 @@ bool reduces_axes(Node n) {
   }
   return true;
 }
+bool indices_at(Node n, size_t first, Words shape) {
+  return std::ranges::all_of(n->src().subspan(first), [&](Node s) {
+    return dtype::is_int(s->dtype) && std::ranges::equal(s->shape(), shape);
+  });
+}
+bool gathers(Node n) {
+  return n->nsrc >= 1 && same_dtype(n) && indices_at(n, 1, n->shape()) &&
+         coordinates_fit(n->src(0)->shape(), n->shape(), n->nsrc - 1u, n->arg());
+}
+bool scatters(Node n) {
+  if (n->nsrc < 2 || n->narg < 1 || !same(n, 0) || n->src(1)->dtype != n->dtype) return false;
+  const Words at = n->src(1)->shape();
+  return (n->arg(0) == -1 || reduces(n->arg(0))) && indices_at(n, 2, at) &&
+         coordinates_fit(n->shape(), at, n->nsrc - 2u, n->arg().subspan(1));
+}
+bool scans(Node n) {
+  return same(n, 0) && n->narg == 2 && reduces(n->arg(0)) && axis_of(n, n->arg(1));
+}
+bool sorts(Node n) {
+  const Node x = n->src(0);
+  if (n->narg != 2 || !axis_of(n, n->arg(0)) || n->dtype != DType::kInt32) return false;
+  const size_t axis = static_cast<size_t>(n->arg(0));
+  return same_beside(n, x, axis) && n->dim(axis) <= x->dim(axis);
+}
 bool accesses(Node n, size_t most) {
   return n->nsrc >= 2 && n->nsrc <= most && n->src(0)->op == Op::kParam && scalar_index(n->src(1));
 }
@@ -215,6 +239,10 @@ constexpr Check kChecks[] = {
     {Op::kBitcast,    "a dtype of its source's size",       same_bits},
     {Op::kReduce,     "its source's dtype",                 same_dtype},
     {Op::kReduce,     "size 1 along its axes",              reduces_axes},
+    {Op::kGather,     "coordinates inside its source",      gathers},
+    {Op::kScatter,    "coordinates inside its target",      scatters},
+    {Op::kScan,       "a reduction along an axis",          scans},
+    {Op::kArgsort,    "positions along an axis",            sorts},
     {Op::kContiguous, "its source's shape and dtype",       same_as_first},
     {Op::kDetach,     "its source's shape and dtype",       same_as_first},
     {Op::kAssign,     "equal shapes and dtypes",            same_as_both},
