@@ -84,6 +84,30 @@ Status Build::finish(Node node) {
   return kOk;
 }
 
+Status clear_handles(aster_ml_lazy* out, size_t count, std::initializer_list<Input> inputs) {
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for %zu tensors", count);
+  for (Input x : inputs) {
+    if (x >= out && x < out + count) {
+      return ASTER_FAIL(kARGUMENT, "out holds the handle of an input");
+    }
+  }
+  for (size_t i = 0; i < count; ++i) out[i].impl = nullptr;
+  return kOk;
+}
+
+Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    engine::Lazy* lazy;
+    const Status status = engine::lazy_create(&lazy, build.engine(), nodes[i]);
+    if (!status.ok()) {
+      while (i-- > 0) aster_ml_lazy_free(&out[i]);
+      return status;
+    }
+    out[i].impl = lazy;
+  }
+  return kOk;
+}
+
 Status dtype_argument(DType* out, int32_t code, DType fallback) {
   *out = fallback;
   return code == 0 ? kOk : dtype::from_code(out, code);

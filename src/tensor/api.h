@@ -60,6 +60,12 @@ class Build {
   Status status_;
 };
 
+// Calls with several results build into a handle that stays unused, and end with make_handles.
+// Clears the count handles at out; ARGUMENT if one of them is an input.
+Status clear_handles(aster_ml_lazy* out, size_t count, std::initializer_list<Input> inputs);
+// A handle of each node: all of them, or none. Nil: the failure in the error record.
+Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes);
+
 // The storage of a concrete tensor as a node: its own if it is row-major, else a copy.
 Status tensor_node(Node* out, Build& build, const aster_ml_context* context,
                    const aster_ml_tensor* tensor);

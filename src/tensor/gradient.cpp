@@ -13,20 +13,6 @@ Status differentiable(Node x) {
   return ASTER_FAIL(kDTYPE, "gradient of or by %s: a float dtype is needed", uop::brief(x).text);
 }
 
-// Handles made by one call: all of them, or none.
-Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes) {
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    engine::Lazy* lazy;
-    const Status status = engine::lazy_create(&lazy, build.engine(), nodes[i]);
-    if (!status.ok()) {
-      while (i-- > 0) aster_ml_lazy_free(&out[i]);
-      return status;
-    }
-    out[i].impl = lazy;
-  }
-  return kOk;
-}
-
 }  // namespace
 }  // namespace aster::tensor
 
