@@ -12,6 +12,58 @@
 extern "C" {
 #endif
 
+/* Uniform in [0, 1), in the shape of x. Dtypes: a float dtype; 0 is that of x. Errors: DTYPE. */
+ASTER_ML_API int32_t aster_ml_lazy_rand_like(aster_ml_lazy *out, const aster_ml_lazy *x,
+                                             int32_t dtype);
+
+/* Standard normal, in the shape of x, by Box and Muller in float32. Dtypes: a float dtype; 0 is
+ * that of x. Errors: DTYPE. */
+ASTER_ML_API int32_t aster_ml_lazy_randn_like(aster_ml_lazy *out, const aster_ml_lazy *x,
+                                              int32_t dtype);
+
+/* uniform(-1, 1) / sqrt(number of elements). Dtypes: a float dtype; 0 is float32. Errors: RANGE,
+ * DTYPE. */
+ASTER_ML_API int32_t aster_ml_lazy_scaled_uniform(aster_ml_lazy *out,
+                                                  const aster_ml_context *context, int32_t dtype,
+                                                  size_t ndim, const int64_t *shape);
+
+/* uniform(-b, b), b = sqrt(6 / (shape[0] + product of the other dimensions)). Dtypes: a float
+ * dtype; 0 is float32. Errors: SHAPE (no axes), RANGE, DTYPE. */
+ASTER_ML_API int32_t aster_ml_lazy_glorot_uniform(aster_ml_lazy *out,
+                                                  const aster_ml_context *context, int32_t dtype,
+                                                  size_t ndim, const int64_t *shape);
+
+/* uniform(-b, b), b = sqrt(6 / (1 + a^2) / product of shape[1..]); a is the slope of the leaky relu
+ * that follows. Dtypes: a float dtype; 0 is float32. Errors: SHAPE (no axes), RANGE, DTYPE. */
+ASTER_ML_API int32_t aster_ml_lazy_kaiming_uniform(aster_ml_lazy *out,
+                                                   const aster_ml_context *context, double a,
+                                                   int32_t dtype, size_t ndim,
+                                                   const int64_t *shape);
+
+/* normal(0, sqrt(2 / (1 + a^2) / product of shape[1..])). Dtypes: a float dtype; 0 is float32.
+ * Errors: SHAPE (no axes), RANGE, DTYPE. */
+ASTER_ML_API int32_t aster_ml_lazy_kaiming_normal(aster_ml_lazy *out,
+                                                  const aster_ml_context *context, double a,
+                                                  int32_t dtype, size_t ndim,
+                                                  const int64_t *shape);
+
+/* 0 .. n - 1 in random order: the positions that sort n uniform numbers. Dtypes: 0 is int32.
+ * Errors: RANGE (n beyond int32). */
+ASTER_ML_API int32_t aster_ml_lazy_randperm(aster_ml_lazy *out, const aster_ml_context *context,
+                                            int64_t n, int32_t dtype);
+
+/* Indices, int32, drawn with chances in proportion to the weights x, which are not negative; each
+ * at most once unless replacement is 1.
+ * Shapes: x [n] -> [samples]; x [rows, n] -> [rows, samples]. Errors: SHAPE, RANGE (no samples, or
+ * more than n of them without replacement). */
+ASTER_ML_API int32_t aster_ml_lazy_multinomial(aster_ml_lazy *out, const aster_ml_lazy *x,
+                                               int64_t samples, int32_t replacement);
+
+/* x / (1 - p), or 0 with chance p, element by element; x itself unless training is 1. Draws nothing
+ * where p is 0 or 1. Dtypes: float. Errors: RANGE (p is not from 0 to 1). */
+ASTER_ML_API int32_t aster_ml_lazy_dropout(aster_ml_lazy *out, const aster_ml_lazy *x, double p,
+                                           int32_t training);
+
 #ifdef __cplusplus
 }
 #endif

@@ -31,11 +31,25 @@ struct Entry {
   uint32_t first_output, outputs;
 };
 
+// Random numbers that a step draws.
+struct Drawn {
+  Storage* state;   // RandomState
+  Storage* before;  // what it was before the first draw, as the step reads it
+  uint64_t words;
+  int64_t offset;  // of what replays read instead, into the workspace
+};
+
 }  // namespace
 
 struct Recording {
   explicit Recording(Heap& heap)
-      : entries(heap), params(heap), outputs(heap), inputs(heap), dims(heap), kept(heap) {}
+      : entries(heap),
+        params(heap),
+        outputs(heap),
+        inputs(heap),
+        dims(heap),
+        drawn(heap),
+        kept(heap) {}
   struct Ref {
     Storage* storage;
     int64_t offset;
@@ -45,6 +59,7 @@ struct Recording {
   Vec<Storage*> outputs;
   Vec<Array> inputs;
   Vec<int64_t> dims;
+  Vec<Drawn> drawn;
   Vec<Storage*> kept;  // a reference each, so that no address is used twice during the capture
 };
 
@@ -91,6 +106,7 @@ struct Program : HandleObject {
         inputs(heap),
         results(heap),
         dims(heap),
+        drawn(heap),
         kept(heap),
         patches(heap),
         patch_start(heap) {}
@@ -100,6 +116,7 @@ struct Program : HandleObject {
   Vec<Array> inputs;
   Vec<Result> results;
   Vec<int64_t> dims;
+  Vec<Drawn> drawn;
   Vec<Storage*> kept;
   Vec<Patch> patches;  // inputs' pointers, then results', in runs
   Vec<uint32_t> patch_start;
@@ -195,6 +212,12 @@ class Builder {
       if (storage == nullptr) continue;
       ASTER_TRY(internal_.set(storage, p_.bytes));
       p_.bytes += aligned(static_cast<int64_t>(storage->bytes));
+    }
+    ASTER_TRY(p_.drawn.append(r_.drawn.data(), r_.drawn.size()));
+    for (Drawn& drawn : p_.drawn) {
+      drawn.offset = p_.bytes;
+      ASTER_TRY(internal_.set(drawn.before, p_.bytes));
+      p_.bytes += aligned(sizeof(RandomState));
     }
     return kOk;
   }
@@ -387,6 +410,10 @@ void* result_data(const Program& program, const Workspace& workspace, size_t i) 
 
 Status execute(const Program& program, Workspace& workspace) {
   char* arena = static_cast<char*>(workspace.memory->data);
+  for (const Drawn& drawn : program.drawn) {
+    const RandomState before = take_random(drawn.state, drawn.words);
+    std::memcpy(arena + drawn.offset, &before, sizeof(before));
+  }
   for (size_t i = 0; i < program.entries.size(); ++i) {
     const Entry& entry = program.entries[i];
     void* const* pointers = workspace.pointers.data() + program.first_pointer[i];
@@ -459,12 +486,42 @@ void drop_recording(Engine& engine) {
   Recording* recording = engine.recording;
   if (recording == nullptr) return;
   engine.recording = nullptr;
-  // Draws of random numbers that nothing realised did not happen.
-  Lazy* state = engine.random_state;
-  if (state != nullptr && state->node->op == Op::kAssign) set_node(*state, state->node->src(0));
   for (Entry& entry : recording->entries) entry.exe->release();
   for (Storage* storage : recording->kept) buffer::storage_release(storage);
   engine.context.heap().destroy(recording);
+}
+
+RandomState take_random(Storage* state, uint64_t words) {
+  RandomState& now = *static_cast<RandomState*>(state->data);
+  return {std::atomic_ref(now.counter).fetch_add(words), std::atomic_ref(now.key).load()};
+}
+
+Status draw_random(Node* leaf, uint64_t* offset, Engine& engine, Storage* state, uint64_t words) {
+  Recording& r = *engine.recording;
+  Drawn* drawn = nullptr;
+  for (Drawn& other : r.drawn) {
+    if (other.state == state) drawn = &other;
+  }
+  if (drawn == nullptr) {
+    ASTER_TRY(r.kept.reserve(r.kept.size() + 2));
+    ASTER_TRY(r.drawn.reserve(r.drawn.size() + 1));
+    Storage* before = nullptr;
+    ASTER_TRY(
+        buffer::storage_create(&before, engine.context, sizeof(RandomState), state->device));
+    const RandomState now = take_random(state, 0);
+    std::memcpy(before->data, &now, sizeof(now));
+    buffer::storage_retain(state);
+    ASTER_TRY(r.kept.push(state));
+    ASTER_TRY(r.kept.push(before));
+    ASTER_TRY(r.drawn.push(Drawn{state, before, 0, 0}));
+    drawn = &r.drawn.back();
+  }
+  *leaf = buffer_node(engine, drawn->before, 0, DType::kUInt64, std::array<uop::Word, 1>{2});
+  if (*leaf == nullptr) return last_failure();
+  *offset = drawn->words;
+  drawn->words += words;
+  take_random(state, words);
+  return kOk;
 }
 
 Status record(Recording& r, Executable& exe, std::span<const Node> leaves,

@@ -28,11 +28,8 @@ void destroy_lazy(HandleObject* object) {
   engine.graph.release(lazy->node);
   engine.context.heap().release(lazy->lent, lazy->lent_count * sizeof(ptrdiff_t),
                                 alignof(ptrdiff_t));
-  // With the last handle nothing is left to collect for later: memory goes back at once. The
-  // counter of random numbers stays, without keeping the context alive.
-  const Lazy* first = engine.live.next;
-  if (first == engine.random_state) first = first->next;
-  if (first == &engine.live) engine.graph.collect();
+  // With the last handle nothing is left to collect for later: memory goes back at once.
+  if (engine.live.next == &engine.live) engine.graph.collect();
   engine.context.heap().destroy(lazy);
 }
 
@@ -506,12 +503,7 @@ Status realize(Engine& engine, std::span<Lazy* const> cells) {
   Status status;
   {
     Realize work(engine);
-    Vec<Lazy*> all(engine.context.heap());
-    status = all.append(cells.data(), cells.size());
-    // State that a draw of random numbers has moved on is written with what is drawn.
-    Lazy* state = engine.recording != nullptr ? engine.random_state : nullptr;
-    if (status.ok() && state != nullptr && state->node->op == Op::kAssign) status = all.push(state);
-    if (status.ok()) status = work.run({all.data(), all.size()});
+    status = work.run(cells);
   }
   engine.graph.collect();
   return status;

@@ -69,7 +69,6 @@ class Engine {
   Lazy live;  // sentinel of the list of cells
   aster_ml_engine_counters counters = {};
   Recording* recording = nullptr;
-  Lazy* random_state = nullptr;  // the counter's cell, once a capture has drawn random numbers
   Map<uint64_t, Executable*> cache;
   Executable* last = nullptr;
   buffer::Storage* arena = nullptr;  // reused by every realize
@@ -109,6 +108,19 @@ void bind(void** pointers, const Executable& exe, void* const* params, void* con
 void launch(const Executable& exe, void* const* pointers, char* arena, int threads);
 // The same through the reference interpreter.
 Status interpret(const Executable& exe, void* const* params, void* const* outputs);
+
+// What random numbers are drawn from; in storage of two words, which the tensor module owns.
+struct RandomState {
+  uint64_t counter;  // words drawn so far
+  uint64_t key;
+};
+// Draws so many words while a capture is open: the counter moves on at once. leaf, [2] uint64, is
+// the state before the capture's first draw, to which offset is to be added; a replay fills it in
+// anew and moves the counter on by all the capture drew.
+Status draw_random(uop::Node* leaf, uint64_t* offset, Engine& engine, buffer::Storage* state,
+                   uint64_t words);
+// Moves the counter on by so many words and gives the state before. Threads: any.
+RandomState take_random(buffer::Storage* state, uint64_t words);
 
 // Called by realize while a capture is open.
 Status record(Recording& recording, Executable& exe, std::span<const uop::Node> leaves,

@@ -1,48 +1,54 @@
 // Random numbers: threefry2x32 of a key (device constant, seed) and a counter of words drawn, as
 // tinygrad lays them out.
 //
-// The counter is a uint64 in storage. Outside captures a draw takes its value on the host and gives
-// it to the graph as a small leaf of its own, so that what is realised first does not matter.
-// Inside a capture the draw assigns the counter in the graph: the program's replays carry it on.
+// Counter and key are state in storage. A draw takes its value of the counter at once, on the host,
+// and gives it to the graph as a small leaf of its own, so that what is realised first does not
+// matter. Inside a capture that leaf is the program's: replays fill it in anew (engine.h).
+#include "tensor/random.h"
+
 #include <array>
+#include <atomic>
 #include <bit>
 #include <numbers>
 
 #include "device/device.h"
 #include "engine/engine.h"
+#include "runtime/cpu/sha256.h"
 #include "tensor/api.h"
 
 namespace aster::tensor {
 namespace {
 
+using engine::RandomState;
 using uop::alu;
 using uop::Dims;
 using uop::Op;
 
-// The last 32 bits of SHA-256 of the device's index (0) as four bytes: half of tinygrad's key.
-constexpr uint64_t kDeviceKey = 0x14B81119u;
 constexpr int64_t kMostWords = INT64_C(1) << 40;
 
 struct Random {
-  uint64_t key;
-  buffer::Storage* storage;  // of the counter; internal, so that the context may end
-  engine::Lazy* counter;     // made at the first draw inside a capture; likewise
+  uint64_t seed;
+  buffer::Storage* storage;  // a RandomState; internal, so that the context may end
 };
 
-uint64_t key_of(uint64_t seed) { return kDeviceKey | (seed & 0xFFFFFFFFu) << 32; }
+// Half of the key: the last 32 bits of SHA-256 of the device's number in order of use, as four
+// bytes. There is one device so far that numbers are drawn on.
+uint64_t device_key(uint8_t number) {
+  const uint8_t bytes[4] = {0, 0, 0, number};
+  const runtime::cpu::Digest digest = runtime::cpu::Sha256().add(bytes, sizeof(bytes)).finish();
+  uint64_t key = 0;
+  for (size_t i = digest.size() - 4; i < digest.size(); ++i) key = key << 8 | digest[i];
+  return key;
+}
 
-uint64_t& value_of(const Random& random) { return *static_cast<uint64_t*>(random.storage->data); }
+void start(const Random& random) {
+  RandomState& state = *static_cast<RandomState*>(random.storage->data);
+  std::atomic_ref(state.counter).store(0);
+  std::atomic_ref(state.key).store(device_key(0) | (random.seed & 0xFFFFFFFFu) << 32);
+}
 
 void destroy_random(Context& context, void* state) {
   Random* random = static_cast<Random*>(state);
-  if (random->counter != nullptr) {
-    random->counter->engine->random_state = nullptr;
-    // Gives back the reference that the counter's cell gave up, and one more so that none is the
-    // last.
-    context.retain();
-    context.retain();
-    free_handle(random->counter);
-  }
   buffer::storage_release(random->storage);
   context.heap().destroy(random);
 }
@@ -53,59 +59,46 @@ Status random_of(Random** out, Context& context) {
   Random* random = context.heap().create<Random>();
   if (random == nullptr) return out_of_memory(sizeof(Random));
   const Status status =
-      buffer::storage_create(&random->storage, context, sizeof(uint64_t), device::kCpu);
+      buffer::storage_create(&random->storage, context, sizeof(RandomState), device::kCpu);
   if (!status.ok()) {
     context.heap().destroy(random);
     return status;
   }
   buffer::storage_make_internal(random->storage);
-  random->key = key_of(context.options().seed);
-  value_of(*random) = 0;
+  random->seed = context.options().seed;
+  start(*random);
   context.set_state(Module::kTensor, random, destroy_random);
   *out = random;
   return kOk;
 }
 
-// A leaf on the counter's storage itself.
-Node counter_leaf(engine::Engine& engine, const Random& random) {
-  return engine::buffer_node(engine, random.storage, 0, DType::kUInt64, Dims(1, 1));
-}
-
-Status make_counter(Random& random, engine::Engine& engine) {
-  if (random.counter != nullptr) return kOk;
-  ASTER_TRY(engine::lazy_create(&random.counter, engine, counter_leaf(engine, random)));
-  scope_remove(random.counter);
-  engine.random_state = random.counter;
-  engine.context.release();
-  return kOk;
-}
-
-// The counter before this draw of so many words, [1] uint64; the counter moves on.
-Status draw(Node* out, Random& random, engine::Engine& engine, int64_t words) {
+// Counter and key of a draw of so many words, [1] uint64 each; the counter moves on.
+struct Draw {
+  Expr counter, key;
+};
+Status draw(Draw* out, Random& random, engine::Engine& engine, int64_t words) {
   Graph& g = engine::graph_of(engine);
-  if (engine.recording == nullptr) {
-    // Whatever a capture left unwritten stays so: the storage says what ran.
-    const Node settled = random.counter == nullptr ? nullptr : counter_leaf(engine, random);
-    if (settled != nullptr) engine::set_node(*random.counter, settled);
+  Node leaf = nullptr;
+  uint64_t offset = 0;
+  if (engine.recording != nullptr) {
+    ASTER_TRY(
+        engine::draw_random(&leaf, &offset, engine, random.storage, static_cast<uint64_t>(words)));
+  } else {
     buffer::Storage* snapshot;
-    ASTER_TRY(buffer::storage_create(&snapshot, engine.context, sizeof(uint64_t), device::kCpu));
-    std::memcpy(snapshot->data, random.storage->data, sizeof(uint64_t));
-    *out = engine::buffer_node(engine, snapshot, 0, DType::kUInt64, Dims(1, 1));
+    ASTER_TRY(buffer::storage_create(&snapshot, engine.context, sizeof(RandomState), device::kCpu));
+    leaf = engine::buffer_node(engine, snapshot, 0, DType::kUInt64, Dims(1, 2));
+    if (leaf != nullptr) {
+      const RandomState now = engine::take_random(random.storage, static_cast<uint64_t>(words));
+      std::memcpy(snapshot->data, &now, sizeof(now));
+    }
     buffer::storage_release(snapshot);
-    if (*out == nullptr) return last_failure();
-    value_of(random) += static_cast<uint64_t>(words);
-    return kOk;
   }
-  // One write of the counter however many draws: each reads the value that was there before all of
-  // them.
-  ASTER_TRY(make_counter(random, engine));
-  const Node before = random.counter->node;
-  const Node leaf = counter_leaf(engine, random);
-  *out = before->op == Op::kAssign ? before->src(1) : leaf;
-  const Node next = g.alu(Op::kAdd, *out, g.constant_int(DType::kUInt64, words, Dims(1, 1)));
-  if (next == nullptr || leaf == nullptr) return last_failure();
-  engine::set_node(*random.counter, leaf);
-  return engine::assign(engine, *random.counter, next);
+  const auto word = [&](Word at) {
+    return Expr{&g, g.slice(leaf, Dims(1, at), Dims(1, 1), Dims(1, 1))};
+  };
+  const Expr by{&g, g.constant_word(DType::kUInt64, std::bit_cast<Word>(offset), Dims(1, 1))};
+  *out = {word(0) + by, word(1)};
+  return out->counter.n == nullptr || out->key.n == nullptr ? last_failure() : kOk;
 }
 
 // count words, uint32. Each call of threefry gives two: the first half of the result, then the
@@ -121,8 +114,8 @@ Status bits(Node* out, engine::Engine& engine, int64_t count) {
     *out = g.constant_int(DType::kUInt32, 0, Dims(1, 0));
     return *out == nullptr ? last_failure() : kOk;
   }
-  Node counter;
-  ASTER_TRY(draw(&counter, *random, engine, count));
+  Draw drawn;
+  ASTER_TRY(draw(&drawn, *random, engine, count));
   constexpr int64_t kChunk = INT64_C(0xFFFFFFFF);
   Vec<Node> chunks(engine.context.heap());
   for (int64_t done = 0; done < count; done += kChunk) {
@@ -130,8 +123,8 @@ Status bits(Node* out, engine::Engine& engine, int64_t count) {
     const auto word = [&](uint64_t value) {
       return Expr{&g, g.constant_word(DType::kUInt64, std::bit_cast<Word>(value), Dims(1, 1))};
     };
-    const Expr at = Expr{&g, counter} + word(static_cast<uint64_t>(done));
-    const Expr key = alu(Op::kThreefry, at, word(random->key));
+    const Expr at = drawn.counter + word(static_cast<uint64_t>(done));
+    const Expr key = alu(Op::kThreefry, at, drawn.key);
     const Expr low{&g, g.iota(DType::kUInt64, half)};
     const Expr high = alu(Op::kShl, low + word(static_cast<uint64_t>(half)), word(32));
     const Expr both = alu(Op::kThreefry, low | high, key);
@@ -203,7 +196,8 @@ Status count_elements(int64_t* out, Words shape) {
   return kOk;
 }
 
-// Uniform in [0, 1): the top bits become the mantissa of a number in [1, 2), less 1.
+}  // namespace
+
 Status uniform(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   const Layout* layout = nullptr;
   for (const Layout& row : kLayouts) {
@@ -225,11 +219,16 @@ Status uniform(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   const Expr one{&g, g.constant_int(layout->bits, layout->one, Dims(1, count))};
   const Expr mantissa = alu(Op::kShr, taken, shift) | one;
   const Expr unit = Expr{&g, g.bitcast(mantissa.n, dtype)} - 1.0;
-  *out = g.contiguous(unit.reshape(shape).n);
+  *out = unit.reshape(shape).n;
   return *out == nullptr ? last_failure() : kOk;
 }
 
-// By Box and Muller from two uniform numbers, in float32.
+Status rand(Node* out, engine::Engine& engine, DType dtype, Words shape) {
+  ASTER_TRY(uniform(out, engine, dtype, shape));
+  *out = engine::graph_of(engine).contiguous(*out);
+  return *out == nullptr ? last_failure() : kOk;
+}
+
 Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   if (!dtype::is_float(dtype)) {
     return ASTER_FAIL(kDTYPE, "random numbers of %s: a float dtype is needed", dtype::name(dtype));
@@ -238,7 +237,7 @@ Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   two.push(2);
   for (Word dim : shape) two.push(dim);
   Node drawn;
-  ASTER_TRY(uniform(&drawn, engine, DType::kFloat32, two));
+  ASTER_TRY(rand(&drawn, engine, DType::kFloat32, two));
   Graph& g = engine::graph_of(engine);
   // cos(2 pi u) as sin(pi / 2 - 2 pi u), the angle folded into the half turn around 0 with pi
   // rounded to float32: the same roundings as the oracle's, which near the zeros of the cosine are
@@ -254,17 +253,30 @@ Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   return *out == nullptr ? last_failure() : kOk;
 }
 
-// Arguments that all the public functions with a shape share.
-struct Request {
-  DType dtype;
-  Words shape;
-};
+Status uniform_between(Node* out, engine::Engine& engine, double low, double high, DType dtype,
+                       Words shape) {
+  if (!(low < high)) return ASTER_FAIL(kRANGE, "uniform numbers from %g to %g", low, high);
+  if (!dtype::is_float(dtype) || dtype::is_weak(dtype)) {
+    return ASTER_FAIL(kDTYPE, "uniform numbers of %s: a float dtype is needed", dtype::name(dtype));
+  }
+  ASTER_TRY(rand(out, engine, DType::kFloat32, shape));
+  const Expr scaled = (Expr{&engine::graph_of(engine), *out} * (high - low)).cast(dtype);
+  *out = (scaled + low).n;
+  return *out == nullptr ? last_failure() : kOk;
+}
+
+Status normal_around(Node* out, engine::Engine& engine, double mean, double std, DType dtype,
+                     Words shape) {
+  if (!(std >= 0)) return ASTER_FAIL(kRANGE, "normal numbers with deviation %g", std);
+  ASTER_TRY(normal(out, engine, dtype, shape));
+  *out = (Expr{&engine::graph_of(engine), *out} * std + mean).n;
+  return *out == nullptr ? last_failure() : kOk;
+}
+
 Status request(Request* out, int32_t dtype, DType fallback, size_t ndim, const int64_t* shape) {
   ASTER_TRY(dtype_argument(&out->dtype, dtype, fallback));
   return shape_argument(&out->shape, ndim, shape);
 }
-
-}  // namespace
 
 }  // namespace aster::tensor
 
@@ -279,8 +291,8 @@ int32_t aster_ml_lazy_manual_seed(const aster_ml_context* context, uint64_t seed
   ASTER_TRY(lock.status());
   Random* random;
   ASTER_TRY(random_of(&random, *impl));
-  random->key = key_of(seed);
-  value_of(*random) = 0;
+  random->seed = seed;
+  start(*random);
   return kOk;
 }
 
@@ -302,7 +314,7 @@ int32_t aster_ml_lazy_rand(aster_ml_lazy* out, const aster_ml_context* context, 
   Request r;
   ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
   Node numbers;
-  ASTER_TRY(uniform(&numbers, build.engine(), r.dtype, r.shape));
+  ASTER_TRY(rand(&numbers, build.engine(), r.dtype, r.shape));
   return build.finish(numbers);
 }
 
@@ -313,15 +325,9 @@ int32_t aster_ml_lazy_uniform(aster_ml_lazy* out, const aster_ml_context* contex
   ASTER_TRY(build.status());
   Request r;
   ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
-  if (!(low < high)) return ASTER_FAIL(kRANGE, "uniform numbers from %g to %g", low, high);
-  if (!aster::dtype::is_float(r.dtype) || aster::dtype::is_weak(r.dtype)) {
-    return ASTER_FAIL(kDTYPE, "uniform numbers of %s: a float dtype is needed",
-                      aster::dtype::name(r.dtype));
-  }
   Node numbers;
-  ASTER_TRY(uniform(&numbers, build.engine(), DType::kFloat32, r.shape));
-  const Expr scaled = (Expr{&build.graph(), numbers} * (high - low)).cast(r.dtype);
-  return build.finish((scaled + low).n);
+  ASTER_TRY(uniform_between(&numbers, build.engine(), low, high, r.dtype, r.shape));
+  return build.finish(numbers);
 }
 
 int32_t aster_ml_lazy_randint(aster_ml_lazy* out, const aster_ml_context* context, int64_t low,
@@ -339,7 +345,7 @@ int32_t aster_ml_lazy_randint(aster_ml_lazy* out, const aster_ml_context* contex
     return ASTER_FAIL(kDTYPE, "random integers of %s", aster::dtype::name(r.dtype));
   }
   Node numbers;
-  ASTER_TRY(uniform(&numbers, build.engine(), DType::kFloat32, r.shape));
+  ASTER_TRY(rand(&numbers, build.engine(), DType::kFloat32, r.shape));
   Graph& g = build.graph();
   const Expr scaled = Expr{&g, numbers} * (static_cast<double>(high) - static_cast<double>(low));
   const Expr offset{&g, g.constant_int(r.dtype, low, r.shape)};
@@ -365,8 +371,7 @@ int32_t aster_ml_lazy_normal(aster_ml_lazy* out, const aster_ml_context* context
   ASTER_TRY(build.status());
   Request r;
   ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
-  if (!(std >= 0)) return ASTER_FAIL(kRANGE, "normal numbers with deviation %g", std);
   Node numbers;
-  ASTER_TRY(normal(&numbers, build.engine(), r.dtype, r.shape));
-  return build.finish((Expr{&build.graph(), numbers} * std + mean).n);
+  ASTER_TRY(normal_around(&numbers, build.engine(), mean, std, r.dtype, r.shape));
+  return build.finish(numbers);
 }

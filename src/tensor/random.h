@@ -1,0 +1,33 @@
+// Random numbers as nodes: what random.cpp draws and sampling.cpp builds on. Every call moves the
+// context's counter on. Errors: RANGE, DTYPE.
+#pragma once
+
+#include "engine/lazy.h"
+#include "tensor/ops.h"
+
+namespace aster::tensor {
+
+// Uniform in [0, 1): the top bits become the mantissa of a number in [1, 2), less 1. Computed
+// wherever it is read.
+Status uniform(Node* out, engine::Engine& engine, DType dtype, Words shape);
+// The same, materialised.
+Status rand(Node* out, engine::Engine& engine, DType dtype, Words shape);
+// Standard normal, by Box and Muller from two uniform numbers, in float32.
+Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape);
+// (high - low) * rand in float32, cast, then + low.
+Status uniform_between(Node* out, engine::Engine& engine, double low, double high, DType dtype,
+                       Words shape);
+// mean + std * normal.
+Status normal_around(Node* out, engine::Engine& engine, double mean, double std, DType dtype,
+                     Words shape);
+// x / (1 - p) where a random number is at least p, else 0; x itself unless training.
+Status dropout(Node* out, engine::Engine& engine, Node x, double p, bool training);
+
+// Arguments that the public functions with a shape share.
+struct Request {
+  DType dtype;
+  Words shape;
+};
+Status request(Request* out, int32_t dtype, DType fallback, size_t ndim, const int64_t* shape);
+
+}  // namespace aster::tensor
