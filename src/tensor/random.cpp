@@ -260,8 +260,12 @@ Status uniform_between(Node* out, engine::Engine& engine, double low, double hig
     return ASTER_FAIL(kDTYPE, "uniform numbers of %s: a float dtype is needed", dtype::name(dtype));
   }
   ASTER_TRY(rand(out, engine, DType::kFloat32, shape));
-  const Expr scaled = (Expr{&engine::graph_of(engine), *out} * (high - low)).cast(dtype);
-  *out = (scaled + low).n;
+  const Expr unit{&engine::graph_of(engine), *out};
+  // float32 is rounded once, as the oracle's compiler has it.
+  const Expr y = dtype == DType::kFloat32
+                     ? alu(Op::kMulAcc, unit, unit.like(high - low), unit.like(low))
+                     : (unit * (high - low)).cast(dtype) + low;
+  *out = y.n;
   return *out == nullptr ? last_failure() : kOk;
 }
 
