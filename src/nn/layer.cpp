@@ -1,10 +1,9 @@
-#include "nn/layer.h"
+#include "nn/making.h"
 
 #include <cmath>
 #include <cstring>
 
 #include "tensor/ops.h"
-#include "uop/composite.h"
 
 namespace aster::nn {
 
@@ -21,8 +20,6 @@ Status copy_handle(aster_ml_lazy* out, const Shared& parameter) {
 }
 
 namespace {
-
-constexpr double kEps = 1e-5, kMomentum = 0.1;
 
 // ---- What layers compute ----
 
@@ -49,141 +46,56 @@ Node run_conv2d(Layer& layer, engine::Engine& engine, Node x, bool, Assignments&
   return y;
 }
 
-// [channels] as [1, channels, 1, ...].
-Expr by_channel(Expr x, size_t ndim) {
-  uop::Dims shape(ndim, 1);
-  if (x.n != nullptr) shape[1] = x.n->dim(0);
-  return x.reshape(shape);
-}
-
-struct Statistics {
-  Expr mean, var;  // [channels]
-};
-
-// Of the batch. The variance has no gradient by way of the mean: its sum over the batch is 0.
-Statistics batch_statistics(Expr x) {
-  uop::Dims axes, channels(1, x.n == nullptr ? 1 : x.n->dim(1));
-  for (size_t i = 0; i < x.ndim(); ++i) {
-    if (i != 1) axes.push(static_cast<Word>(i));
-  }
-  const Expr mean = uop::mean(x, axes).reshape(channels);
-  const Expr centred = x - by_channel(mean.detach(), x.ndim());
-  return {mean, uop::mean(centred * centred, axes).reshape(channels)};
-}
-
-Status track(Layer& layer, Assignments& writes, Graph& g, const Statistics& batch, Word count) {
-  const double momentum = layer.norm.momentum;
-  const Word rest = count - batch.mean.n->dim(0);
-  const double unbiased = static_cast<double>(count) / static_cast<double>(rest);
-  const auto move = [&](const char* name, Expr to, double scale) {
-    const Shared running = layer.find(name);
-    const Expr old{&g, running.node()};
-    const Expr value = old * (1 - momentum) + to.detach().cast(old.dtype()) * (momentum * scale);
-    return writes.add(running.cell(), value.n);
-  };
-  ASTER_TRY(move("running_mean", batch.mean, 1));
-  ASTER_TRY(move("running_var", batch.var, unbiased));
-  const Shared counter = layer.find("num_batches_tracked");
-  return writes.add(counter.cell(), (Expr{&g, counter.node()} + 1.0).n);
-}
-
-Node run_batch_norm(Layer& layer, engine::Engine& engine, Node x, bool training,
-                    Assignments& writes) {
-  Graph& g = engine::graph_of(engine);
-  const Shared running = layer.find("running_mean"), weight = layer.find("weight");
-  if (x->ndim < 2 || x->dim(1) != layer.parameters[0].parameter.node()->dim(0)) {
-    (void)ASTER_FAIL(kSHAPE, "batch_norm of %s with %lld channels", uop::brief(x).text,
-                     static_cast<long long>(layer.parameters[0].parameter.node()->dim(0)));
-    return nullptr;
-  }
-  const DType dtype = dtype::least_upper(dtype::strong(x->dtype), DType::kFloat32);
-  Expr in{&g, g.cast(x, dtype)};
-  Statistics used;
-  if (training || running.empty()) {
-    in.n = g.contiguous(in.n);  // read three times: what makes x is not to be computed as often
-    used = batch_statistics(in);
-    if (used.mean.n == nullptr || used.var.n == nullptr) return nullptr;
-    if (!running.empty() && !track(layer, writes, g, used, x->count()).ok()) return nullptr;
-  } else {
-    used = {Expr{&g, running.node()}.cast(dtype),
-            Expr{&g, layer.find("running_var").node()}.cast(dtype)};
-  }
-  const Expr invstd = recip(sqrt(used.var + layer.norm.eps));
-  if (weight.empty()) {
-    return ((in - by_channel(used.mean, x->ndim)) * by_channel(invstd, x->ndim)).n;
-  }
-  return uop::build_batch_norm(g, in.n, g.cast(weight.node(), dtype),
-                               g.cast(layer.find("bias").node(), dtype), used.mean.n, invstd.n);
-}
-
-// ---- Making layers ----
-
 void destroy_layer(HandleObject* object) {
   Layer* layer = static_cast<Layer*>(object);
   layer->context->heap().destroy(layer);
 }
 
-// A layer under construction; freed unless it is given away.
-class Making {
- public:
-  explicit Making(aster_ml_layer* out, const aster_ml_context* context)
-      : out_(out), context_(tensor::context_of(context)), lock_(context_) {
-    if (out_ != nullptr) out_->impl = nullptr;
-    status_ = out_ == nullptr ? ASTER_FAIL(kARGUMENT, "out is a null pointer") : lock_.status();
-    if (status_.ok()) status_ = engine::engine_of(&engine_, *context_);
-    if (!status_.ok()) return;
-    layer_ = context_->heap().create<Layer>(context_->heap());
-    if (layer_ == nullptr) {
-      status_ = out_of_memory(sizeof(Layer));
-      return;
-    }
-    handle_init(layer_, *context_, destroy_layer);
-    scope_remove(layer_);
-  }
-  ~Making() { free_handle(layer_); }
-  Making(const Making&) = delete;
-  Making& operator=(const Making&) = delete;
+}  // namespace
 
-  Status status() const { return status_; }
-  Layer& layer() { return *layer_; }
-  // Uniform in +-bound, or value everywhere.
-  Status uniform(const char* name, Words shape, double bound) {
-    const aster_ml_context context{context_};
-    aster_ml_lazy drawn{};
-    ASTER_TRY(Status{
-        aster_ml_lazy_uniform(&drawn, &context, -bound, bound, 0, shape.size(), shape.data())});
-    Shared made;
-    ASTER_TRY(Shared::take(&made, tensor::cell(&drawn), true));
-    return add(name, std::move(made));
-  }
-  Status constant(const char* name, DType dtype, Words shape, double value, bool trained) {
-    Shared made;
-    ASTER_TRY(filled(&made, *engine_, dtype, shape, value, trained));
-    return add(name, std::move(made));
-  }
-  Status finish() {
-    out_->impl = std::exchange(layer_, nullptr);
-    return kOk;
-  }
+// ---- Making layers ----
 
- private:
-  Status add(const char* name, Shared parameter) {
-    return layer_->parameters.push(NamedParameter{name, std::move(parameter)});
+Making::Making(aster_ml_layer* out, const aster_ml_context* context)
+    : out_(out), context_(tensor::context_of(context)), lock_(context_) {
+  if (out_ != nullptr) out_->impl = nullptr;
+  status_ = out_ == nullptr ? ASTER_FAIL(kARGUMENT, "out is a null pointer") : lock_.status();
+  if (status_.ok()) status_ = engine::engine_of(&engine_, *context_);
+  if (!status_.ok()) return;
+  layer_ = context_->heap().create<Layer>(context_->heap());
+  if (layer_ == nullptr) {
+    status_ = out_of_memory(sizeof(Layer));
+    return;
   }
-  aster_ml_layer* out_;
-  Context* context_;
-  ContextLock lock_;
-  engine::Engine* engine_ = nullptr;
-  Layer* layer_ = nullptr;
-  Status status_;
-};
+  handle_init(layer_, *context_, destroy_layer);
+  scope_remove(layer_);
+}
+
+Status Making::uniform(const char* name, Words shape, double bound) {
+  const aster_ml_context context{context_};
+  aster_ml_lazy drawn{};
+  ASTER_TRY(Status{
+      aster_ml_lazy_uniform(&drawn, &context, -bound, bound, 0, shape.size(), shape.data())});
+  Shared made;
+  ASTER_TRY(Shared::take(&made, tensor::cell(&drawn), true));
+  return add(name, std::move(made));
+}
+
+Status Making::constant(const char* name, DType dtype, Words shape, double value, bool trained) {
+  Shared made;
+  ASTER_TRY(filled(&made, *engine_, dtype, shape, value, trained));
+  return add(name, std::move(made));
+}
+
+Status Making::affine(Words shape, bool bias) {
+  ASTER_TRY(constant("weight", DType::kFloat32, shape, 1, true));
+  return bias ? constant("bias", DType::kFloat32, shape, 0, true) : kOk;
+}
 
 Status positive(const char* what, int64_t size) {
   if (size > 0) return kOk;
   return ASTER_FAIL(kRANGE, "%s is %lld", what, static_cast<long long>(size));
 }
 
-}  // namespace
 }  // namespace aster::nn
 
 using namespace aster::nn;  // NOLINT: this file ends with the public functions
@@ -230,40 +142,6 @@ int32_t aster_ml_conv2d_init(aster_ml_layer* out, const aster_ml_context* contex
   const double bound = 1 / std::sqrt(fan_in);
   ASTER_TRY(making.uniform("weight", std::array{outputs, inputs / groups, rows, columns}, bound));
   if (bias != 0) ASTER_TRY(making.uniform("bias", std::array{outputs}, bound));
-  return making.finish();
-}
-
-int32_t aster_ml_batch_norm_init(aster_ml_layer* out, const aster_ml_context* context,
-                                 int64_t channels, const aster_ml_batch_norm_options* options) {
-  ASTER_API();
-  Making making(out, context);
-  ASTER_TRY(making.status());
-  ASTER_TRY(positive("channels", channels));
-  Layer& layer = making.layer();
-  aster_ml_batch_norm_options& o = layer.norm;
-  ASTER_TRY(aster::tensor::options_argument(&o, options));
-  if (!(o.eps >= 0) || !(o.momentum >= 0 && o.momentum <= 1)) {
-    return ASTER_FAIL(kRANGE, "eps %g, momentum %g", o.eps, o.momentum);
-  }
-  if (o.eps == 0) o.eps = kEps;
-  if (o.momentum == 0) o.momentum = kMomentum;
-  if (o.no_affine != 0 && o.no_track != 0) {
-    return ASTER_FAIL(kUNSUPPORTED, "batch_norm with neither parameters nor statistics");
-  }
-  layer.run = run_batch_norm;
-  const std::array shape{channels};
-  const auto floats = [&](const char* name, double value, bool trained) {
-    return making.constant(name, DType::kFloat32, shape, value, trained);
-  };
-  if (o.no_affine == 0) {
-    ASTER_TRY(floats("weight", 1, true));
-    ASTER_TRY(floats("bias", 0, true));
-  }
-  if (o.no_track == 0) {
-    ASTER_TRY(floats("running_mean", 0, false));
-    ASTER_TRY(floats("running_var", 1, false));
-    ASTER_TRY(making.constant("num_batches_tracked", DType::kInt64, {}, 0, false));
-  }
   return making.finish();
 }
 

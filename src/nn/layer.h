@@ -20,6 +20,9 @@ struct Layer : HandleObject {
   Vec<NamedParameter> parameters;
   aster_ml_conv2d_options conv2d = {};
   aster_ml_batch_norm_options norm = {};
+  Word channels = 0, groups = 1;  // of norms
+  uop::Dims shape;                // that layer_norm is over
+  double eps = 0;
 
   // The parameter of a name, empty if there is none.
   Shared find(const char* name) const;

@@ -1,9 +1,15 @@
 #include "nn/optimizer.h"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
 #include "engine/engine.h"
 #include "gradient/gradient.h"
 #include "nn/layer.h"
 #include "nn/state.h"
+#include "uop/composite.h"
 
 namespace aster::nn {
 
@@ -23,7 +29,9 @@ Status Optimizer::each(Take take, void* self) const {
 
 namespace {
 
-constexpr double kRate = 0.001, kBeta1 = 0.9, kBeta2 = 0.999, kEps = 1e-8;
+constexpr double kRate = 0.001;
+constexpr double kMuon[3] = {3.4445, -4.775, 2.0315};  // coefficients
+constexpr int32_t kMostSteps = 100;                    // every one is two matrix products
 
 // Narrow parameters are updated in float32, then rounded once.
 DType working_dtype(Node w) { return dtype::least_upper(w->dtype, DType::kFloat32); }
@@ -42,33 +50,82 @@ Expr spread(Expr scalar, Words shape) {
   return scalar.reshape(uop::Dims(shape.size(), 1)).expand(shape);
 }
 
-// ---- SGD ----
-
-Status begin_sgd(Optimizer&, Graph&, Assignments&) { return kOk; }
-
-Status update_sgd(Optimizer& o, Graph& g, Optimizer::Trained& t, Node gradient,
-                  Assignments& writes) {
-  const DType dtype = working_dtype(t.w.node());
-  const Expr w = expr(g, t.w).cast(dtype);
-  Expr step = Expr{&g, gradient}.cast(dtype);
-  if (o.sgd.weight_decay != 0) step = step + w * o.sgd.weight_decay;
-  if (!t.moments[0].empty()) {
-    const Expr moment = expr(g, t.moments[0]) * o.sgd.momentum + step;
-    ASTER_TRY(write(writes, t.moments[0], moment));
-    const Expr written = expr(g, t.moments[0]);
-    step = o.sgd.nesterov != 0 ? step + written * o.sgd.momentum : written;
-  }
-  return write(writes, t.w, w - step * spread(rate(o, g, dtype), w.shape()));
+// The square root of the sum of all squares, as one element of every axis.
+Expr norm(Expr x) {
+  uop::Dims axes;
+  for (size_t i = 0; i < x.ndim(); ++i) axes.push(static_cast<Word>(i));
+  return sqrt(sum(x * x, axes));
 }
 
-// ---- Adam ----
+// ratio where both norms are positive, else 1.
+Expr trust_ratio(Expr w, Expr other, Expr ratio) {
+  return where(w > 0.0, where(other > 0.0, ratio, 1.0), 1.0);
+}
+
+// ---- SGD, LARS, Muon ----
+
+// x as a matrix of its first axis against the others, orthogonalised by steps of Newton and Schulz.
+Expr orthogonal(Expr x, const Optimizer::Descent& d) {
+  if (x.n == nullptr) return x;
+  Graph& g = *x.g;
+  const uop::Dims shape(x.shape());
+  const Word rows = shape[0], columns = x.n->count() / std::max<Word>(rows, 1);
+  if (x.n->count() == 0) return x;
+  const std::array<Word, 2> swap{1, 0};
+  Expr m = x.reshape(std::array{rows, columns});
+  if (rows > columns) m = m.permute(swap);
+  m = m / (norm(m) + 1e-7);
+  for (int32_t i = 0; i < d.steps; ++i) {
+    // Of the transpose's product with the matrix, powers times the matrix.
+    const Expr gram{&g, uop::build_matmul(g, m.n, m.permute(swap).n)};
+    const Expr cubed{&g, uop::build_matmul(g, gram.n, m.n)};
+    const Expr fifth{&g, uop::build_matmul(g, gram.n, cubed.n)};
+    m = m * d.coefficients[0] + cubed * d.coefficients[1] + fifth * d.coefficients[2];
+  }
+  if (rows > columns) m = m.permute(swap);
+  return m.reshape(shape);
+}
+
+Status begin_descent(Optimizer&, Graph&, Assignments&) { return kOk; }
+
+Status update_descent(Optimizer& o, Graph& g, Optimizer::Trained& t, Node gradient,
+                      Assignments& writes) {
+  const Optimizer::Descent& d = o.descent;
+  const DType dtype = working_dtype(t.w.node());
+  const Expr w = expr(g, t.w).cast(dtype);
+  Expr step = Expr{&g, gradient}.cast(dtype), ratio;
+  if (d.trust != 0) {
+    const Expr size = norm(w), slope = norm(step);
+    ratio = trust_ratio(size, slope, size * d.trust / (slope + size * d.decay));
+  }
+  const auto scaled = [&](Expr x) {
+    if (ratio.n != nullptr) x = x * ratio;
+    return x * spread(rate(o, g, dtype), w.shape());
+  };
+  if (!d.decay_after && d.decay != 0) step = step + w * d.decay;
+  if (d.classic) step = scaled(step);
+  if (!t.moments[0].empty()) {
+    const Expr moment = expr(g, t.moments[0]) * d.momentum + step;
+    ASTER_TRY(write(writes, t.moments[0], moment));
+    const Expr written = expr(g, t.moments[0]);
+    step = d.nesterov ? step + written * d.momentum : written;
+  }
+  if (d.steps > 0) step = orthogonal(step, d);
+  if (!d.classic) step = scaled(step);
+  if (d.decay_after && d.decay != 0) {
+    step = step + w * (spread(rate(o, g, dtype), w.shape()) * d.decay);
+  }
+  return write(writes, t.w, w - step);
+}
+
+// ---- Adam, LAMB ----
 
 constexpr size_t kPower1 = 1, kPower2 = 2;  // of the scalars
 
 Status begin_adam(Optimizer& o, Graph& g, Assignments& writes) {
   const Shared &power1 = o.scalars[kPower1].value, &power2 = o.scalars[kPower2].value;
-  ASTER_TRY(write(writes, power1, expr(g, power1) * o.adam.beta1));
-  return write(writes, power2, expr(g, power2) * o.adam.beta2);
+  ASTER_TRY(write(writes, power1, expr(g, power1) * o.adaptive.beta1));
+  return write(writes, power2, expr(g, power2) * o.adaptive.beta2);
 }
 
 Status update_adam(Optimizer& o, Graph& g, Optimizer::Trained& t, Node gradient,
@@ -78,20 +135,25 @@ Status update_adam(Optimizer& o, Graph& g, Optimizer::Trained& t, Node gradient,
   const auto decay = [&](const Shared& moment, double beta, Expr to) {
     return write(writes, moment, expr(g, moment) * beta + to * (1 - beta));
   };
-  ASTER_TRY(decay(t.moments[0], o.adam.beta1, d));
-  ASTER_TRY(decay(t.moments[1], o.adam.beta2, d * d));
+  ASTER_TRY(decay(t.moments[0], o.adaptive.beta1, d));
+  ASTER_TRY(decay(t.moments[1], o.adaptive.beta2, d * d));
   const auto unbiased = [&](const Shared& moment, size_t power) {
     const Expr rest = 1.0 - expr(g, o.scalars[power].value).cast(dtype);
     return expr(g, moment) / spread(rest, w.shape());
   };
   const Expr mean = unbiased(t.moments[0], kPower1), square = unbiased(t.moments[1], kPower2);
-  Expr step = mean / (sqrt(square) + o.adam.eps);
-  if (o.adam.weight_decay != 0) step = step + w * o.adam.weight_decay;
-  return write(writes, t.w, w - step * spread(rate(o, g, dtype), w.shape()));
+  Expr step = mean / (sqrt(square) + o.adaptive.eps);
+  if (o.adaptive.decay != 0) step = step + w * o.adaptive.decay;
+  Expr factor = spread(rate(o, g, dtype), w.shape());
+  if (o.adaptive.trust) {
+    const Expr size = norm(w), slope = norm(step);
+    factor = factor * trust_ratio(size, slope, size / slope);
+  }
+  return write(writes, t.w, w - step * factor);
 }
 
-constexpr Optimizer::Rule kSgd = {{"momentum", nullptr}, begin_sgd, update_sgd};
-constexpr Optimizer::Rule kPlainSgd = {{nullptr, nullptr}, begin_sgd, update_sgd};
+constexpr Optimizer::Rule kDescent = {{"momentum", nullptr}, begin_descent, update_descent};
+constexpr Optimizer::Rule kPlainDescent = {{nullptr, nullptr}, begin_descent, update_descent};
 constexpr Optimizer::Rule kAdam = {{"m", "v"}, begin_adam, update_adam};
 
 // ---- Making ----
@@ -161,51 +223,110 @@ Status check_rate(double value) {
   if (value >= 0 && value <= 3e38) return kOk;
   return ASTER_FAIL(kRANGE, "a learning rate of %g", value);
 }
-Status check_decay(const char* what, double value) {
-  if (value >= 0 && value < 1) return kOk;
-  return ASTER_FAIL(kRANGE, "%s %g is not from 0 to 1", what, value);
+
+// An option: as given, 0 where it is -0, else its default. Below limit.
+Status option(double* out, const char* what, double given, double fallback,
+              double limit = std::numeric_limits<double>::infinity()) {
+  *out = given != 0 ? given : std::signbit(given) ? 0 : fallback;
+  if (*out >= 0 && *out < limit) return kOk;
+  if (limit != 1) return ASTER_FAIL(kRANGE, "%s is %g", what, given);
+  return ASTER_FAIL(kRANGE, "%s %g is not from 0 to 1", what, given);
 }
-Status check_positive(const char* what, double value) {
-  if (value >= 0) return kOk;
-  return ASTER_FAIL(kRANGE, "%s %g is negative", what, value);
+
+Status make_descent(aster_ml_optimizer* out, const State& state, const Optimizer::Descent& d,
+                    double rate) {
+  ASTER_TRY(check_rate(rate));
+  Optimizer* made;
+  ASTER_TRY(create(&made, *state.context, d.momentum != 0 ? kDescent : kPlainDescent));
+  made->descent = d;
+  return finish(out, made, state, std::array{ScalarRow{"rate", rate}});
+}
+
+Status make_adaptive(aster_ml_optimizer* out, const State& state,
+                     const aster_ml_adam_options* options, bool trust, double eps) {
+  aster_ml_adam_options o;
+  ASTER_TRY(tensor::options_argument(&o, options));
+  Optimizer::Adaptive a = {};
+  a.trust = trust;
+  double rate;
+  ASTER_TRY(option(&rate, "rate", o.rate, kRate));
+  ASTER_TRY(check_rate(rate));
+  ASTER_TRY(option(&a.beta1, "beta1", o.beta1, 0.9, 1));
+  ASTER_TRY(option(&a.beta2, "beta2", o.beta2, 0.999, 1));
+  ASTER_TRY(option(&a.eps, "eps", o.eps, eps));
+  ASTER_TRY(option(&a.decay, "weight_decay", o.weight_decay, 0));
+  Optimizer* made;
+  ASTER_TRY(create(&made, *state.context, kAdam));
+  made->adaptive = a;
+  return finish(out, made, state,
+                std::array{ScalarRow{"rate", rate}, ScalarRow{"beta1_power", 1},
+                           ScalarRow{"beta2_power", 1}});
 }
 
 // ---- Steps ----
 
-Status step(Optimizer& o, engine::Engine& engine, Nodes gradients, engine::Lazy* loss) {
-  Graph& g = engine::graph_of(engine);
-  Assignments writes(engine);
+// Assignments of one step of one optimiser.
+Status schedule(Optimizer& o, Graph& g, Nodes gradients, Assignments& writes) {
   ASTER_TRY(o.rule->begin(o, g, writes));
   for (size_t i = 0; i < o.trained.size(); ++i) {
     ASTER_TRY(o.rule->update(o, g, o.trained[i], gradients[i], writes));
   }
-  Vec<engine::Lazy*> cells(o.context->heap());
+  return kOk;
+}
+
+using Optimizers = std::span<Optimizer* const>;
+
+// Everything that steps assign, and what their states have besides, computed together.
+Status realize_all(Optimizers optimizers, engine::Lazy* loss) {
+  Heap& heap = optimizers[0]->context->heap();
+  Vec<engine::Lazy*> cells(heap);
   ASTER_TRY(cells.push(loss));
-  for (const Optimizer::Trained& t : o.trained) {
-    ASTER_TRY(cells.push(&t.w.cell()));
-    for (const Shared& moment : t.moments) {
-      if (!moment.empty()) ASTER_TRY(cells.push(&moment.cell()));
+  for (const Optimizer* o : optimizers) {
+    for (const Optimizer::Trained& t : o->trained) {
+      ASTER_TRY(cells.push(&t.w.cell()));
+      for (const Shared& moment : t.moments) {
+        if (!moment.empty()) ASTER_TRY(cells.push(&moment.cell()));
+      }
     }
+    for (const Shared& other : o->others) ASTER_TRY(cells.push(&other.cell()));
+    for (const Optimizer::Scalar& scalar : o->scalars) ASTER_TRY(cells.push(&scalar.value.cell()));
   }
-  for (const Shared& other : o.others) ASTER_TRY(cells.push(&other.cell()));
-  for (size_t i = 1; i < o.scalars.size(); ++i) ASTER_TRY(cells.push(&o.scalars[i].value.cell()));
-  ASTER_TRY(realize(o.context->heap(), {cells.data(), cells.size()}));
+  return realize(heap, {cells.data(), cells.size()});
+}
+
+// gradients: of all trained tensors, one optimiser after the other.
+Status step(Optimizers optimizers, engine::Engine& engine, Nodes gradients, engine::Lazy* loss) {
+  Assignments writes(engine);
+  for (Optimizer* o : optimizers) {
+    const size_t count = o->trained.size();
+    ASTER_TRY(schedule(*o, engine::graph_of(engine), gradients.first(count), writes));
+    gradients = gradients.subspan(count);
+  }
+  ASTER_TRY(realize_all(optimizers, loss));
   writes.keep();
   return kOk;
 }
 
-Status step_by_loss(Optimizer& o, engine::Engine& engine, engine::Lazy& loss) {
+Status step_by_loss(Optimizers optimizers, engine::Engine& engine, engine::Lazy& loss) {
   const Node y = loss.node;
   if (y->ndim != 0)
     return ASTER_FAIL(kSHAPE, "a step on %s: a 0-d loss is needed", uop::brief(y).text);
-  Heap& heap = o.context->heap();
+  Heap& heap = engine.context.heap();
   Vec<Node> targets(heap), gradients(heap);
-  for (const Optimizer::Trained& t : o.trained) ASTER_TRY(targets.push(t.w.node()));
+  for (const Optimizer* o : optimizers) {
+    for (const Optimizer::Trained& t : o->trained) ASTER_TRY(targets.push(t.w.node()));
+  }
   ASTER_TRY(gradients.resize(targets.size(), nullptr));
   ASTER_TRY(gradient::gradient(engine::graph_of(engine), y, nullptr,
                                {targets.data(), targets.size()},
                                {gradients.data(), gradients.size()}));
-  return step(o, engine, {gradients.data(), gradients.size()}, &loss);
+  return step(optimizers, engine, {gradients.data(), gradients.size()}, &loss);
+}
+
+Status check_loss(const aster_ml_lazy* loss, const Context& context) {
+  ASTER_TRY(tensor::check_handle(loss));
+  if (tensor::cell(loss)->context == &context) return kOk;
+  return ASTER_FAIL(kARGUMENT, "an optimiser and a loss of two contexts");
 }
 
 Status check_gradient(const Optimizer::Trained& t, const aster_ml_lazy* given, Context& context,
@@ -228,6 +349,33 @@ Status check_gradient(const Optimizer::Trained& t, const aster_ml_lazy* given, C
   return kOk;
 }
 
+// Gradients that the caller brings, checked.
+Status given_gradients(Vec<Node>* out, Optimizer& o, const aster_ml_lazy* const* gradients,
+                       size_t count) {
+  if (count != o.trained.size()) {
+    return ASTER_FAIL(kRANGE, "%zu gradients for %zu trained tensors", count, o.trained.size());
+  }
+  if (gradients == nullptr) return ASTER_FAIL(kARGUMENT, "gradients is a null pointer");
+  ASTER_TRY(out->resize(count, nullptr));
+  for (size_t i = 0; i < count; ++i) {
+    ASTER_TRY(check_gradient(o.trained[i], gradients[i], *o.context, &(*out)[i]));
+  }
+  return kOk;
+}
+
+// A list of optimisers of one context, none of them empty, one at least.
+Status check_group(const aster_ml_optimizer* const* optimizers, size_t count) {
+  if (optimizers == nullptr || count == 0) return ASTER_FAIL(kARGUMENT, "no optimisers are given");
+  for (size_t i = 0; i < count; ++i) {
+    const Optimizer* o = optimizer_of(optimizers[i]);
+    if (o == nullptr) return ASTER_FAIL(kARGUMENT, "optimiser %zu is empty", i);
+    if (o->context != optimizer_of(optimizers[0])->context) {
+      return ASTER_FAIL(kARGUMENT, "optimisers of two contexts");
+    }
+  }
+  return kOk;
+}
+
 }  // namespace
 }  // namespace aster::nn
 
@@ -244,6 +392,17 @@ using aster::Status;
   aster::engine::Engine* engine;                                                    \
   ASTER_TRY(aster::engine::engine_of(&engine, *impl->context))
 
+#define ASTER_ENTER_GROUP(optimizers, count)                         \
+  ASTER_API();                                                       \
+  ASTER_TRY(check_group(optimizers, count));                         \
+  aster::Context& context = *optimizer_of((optimizers)[0])->context; \
+  const aster::ContextLock lock(&context);                           \
+  ASTER_TRY(lock.status());                                          \
+  aster::engine::Engine* engine;                                     \
+  ASTER_TRY(aster::engine::engine_of(&engine, context));             \
+  aster::Vec<Optimizer*> group(context.heap());                      \
+  for (size_t i = 0; i < (count); ++i) ASTER_TRY(group.push(optimizer_of((optimizers)[i])))
+
 #define ASTER_ENTER_NEW_OPTIMIZER(out, state)                                    \
   ASTER_API();                                                                   \
   if ((out) != nullptr) (out)->impl = nullptr;                                   \
@@ -259,60 +418,107 @@ int32_t aster_ml_sgd_init(aster_ml_optimizer* out, const aster_ml_state* state,
   ASTER_ENTER_NEW_OPTIMIZER(out, state);
   aster_ml_sgd_options o;
   ASTER_TRY(aster::tensor::options_argument(&o, options));
-  if (o.rate == 0) o.rate = kRate;
-  ASTER_TRY(check_rate(o.rate));
-  ASTER_TRY(check_decay("momentum", o.momentum));
-  ASTER_TRY(check_positive("weight_decay", o.weight_decay));
-  Optimizer* made;
-  ASTER_TRY(create(&made, *from->context, o.momentum != 0 ? kSgd : kPlainSgd));
-  made->sgd = o;
-  return finish(out, made, *from, std::array{ScalarRow{"rate", o.rate}});
+  Optimizer::Descent d = {};
+  d.nesterov = o.nesterov != 0;
+  d.classic = o.classic != 0;
+  double rate;
+  ASTER_TRY(option(&rate, "rate", o.rate, kRate));
+  ASTER_TRY(option(&d.momentum, "momentum", o.momentum, 0, 1));
+  ASTER_TRY(option(&d.decay, "weight_decay", o.weight_decay, 0));
+  return make_descent(out, *from, d, rate);
+}
+
+int32_t aster_ml_lars_init(aster_ml_optimizer* out, const aster_ml_state* state,
+                           const aster_ml_lars_options* options) {
+  ASTER_ENTER_NEW_OPTIMIZER(out, state);
+  aster_ml_lars_options o;
+  ASTER_TRY(aster::tensor::options_argument(&o, options));
+  Optimizer::Descent d = {};
+  d.nesterov = o.nesterov != 0;
+  d.classic = o.not_classic == 0;
+  double rate;
+  ASTER_TRY(option(&rate, "rate", o.rate, kRate));
+  ASTER_TRY(option(&d.momentum, "momentum", o.momentum, 0.9, 1));
+  ASTER_TRY(option(&d.decay, "weight_decay", o.weight_decay, 1e-4));
+  ASTER_TRY(option(&d.trust, "trust", o.trust, 0.001));
+  return make_descent(out, *from, d, rate);
+}
+
+int32_t aster_ml_muon_init(aster_ml_optimizer* out, const aster_ml_state* state,
+                           const aster_ml_muon_options* options) {
+  ASTER_ENTER_NEW_OPTIMIZER(out, state);
+  aster_ml_muon_options o;
+  ASTER_TRY(aster::tensor::options_argument(&o, options));
+  Optimizer::Descent d = {};
+  d.nesterov = o.no_nesterov == 0;
+  d.decay_after = true;
+  double rate;
+  ASTER_TRY(option(&rate, "rate", o.rate, kRate));
+  ASTER_TRY(option(&d.momentum, "momentum", o.momentum, 0.95, 1));
+  ASTER_TRY(option(&d.decay, "weight_decay", o.weight_decay, 0.1));
+  if (o.steps < -1 || o.steps > kMostSteps) {
+    return ASTER_FAIL(kRANGE, "%d steps of Newton and Schulz", o.steps);
+  }
+  d.steps = o.steps == 0 ? 5 : std::max(o.steps, 0);
+  const bool given = std::ranges::any_of(o.coefficients, [](double c) { return c != 0; });
+  std::ranges::copy(given ? o.coefficients : kMuon, d.coefficients);
+  for (const double c : d.coefficients) {
+    if (!std::isfinite(c)) return ASTER_FAIL(kRANGE, "a coefficient of %g", c);
+  }
+  for (const State::Entry& entry : from->entries) {
+    if (!entry.parameter.trained() || entry.parameter.node()->ndim > 0) continue;
+    return ASTER_FAIL(kSHAPE, "'%s' is a scalar: no matrix", entry.name.view().data());
+  }
+  return make_descent(out, *from, d, rate);
 }
 
 int32_t aster_ml_adam_init(aster_ml_optimizer* out, const aster_ml_state* state,
                            const aster_ml_adam_options* options) {
   ASTER_ENTER_NEW_OPTIMIZER(out, state);
-  aster_ml_adam_options o;
-  ASTER_TRY(aster::tensor::options_argument(&o, options));
-  if (o.rate == 0) o.rate = kRate;
-  if (o.beta1 == 0) o.beta1 = kBeta1;
-  if (o.beta2 == 0) o.beta2 = kBeta2;
-  if (o.eps == 0) o.eps = kEps;
-  ASTER_TRY(check_rate(o.rate));
-  ASTER_TRY(check_decay("beta1", o.beta1));
-  ASTER_TRY(check_decay("beta2", o.beta2));
-  ASTER_TRY(check_positive("eps", o.eps));
-  ASTER_TRY(check_positive("weight_decay", o.weight_decay));
-  Optimizer* made;
-  ASTER_TRY(create(&made, *from->context, kAdam));
-  made->adam = o;
-  return finish(out, made, *from,
-                std::array{ScalarRow{"rate", o.rate}, ScalarRow{"beta1_power", 1},
-                           ScalarRow{"beta2_power", 1}});
+  return make_adaptive(out, *from, options, false, 1e-8);
+}
+
+int32_t aster_ml_lamb_init(aster_ml_optimizer* out, const aster_ml_state* state,
+                           const aster_ml_adam_options* options) {
+  ASTER_ENTER_NEW_OPTIMIZER(out, state);
+  return make_adaptive(out, *from, options, true, 1e-6);
 }
 
 int32_t aster_ml_optimizer_step(const aster_ml_optimizer* optimizer, aster_ml_lazy* loss) {
-  ASTER_ENTER_OPTIMIZER(optimizer);
-  ASTER_TRY(aster::tensor::check_handle(loss));
-  if (aster::tensor::cell(loss)->context != impl->context) {
-    return ASTER_FAIL(kARGUMENT, "an optimiser and a loss of two contexts");
-  }
-  return step_by_loss(*impl, *engine, *aster::tensor::cell(loss));
+  ASTER_ENTER_GROUP(&optimizer, 1);
+  ASTER_TRY(check_loss(loss, context));
+  return step_by_loss({group.data(), 1}, *engine, *aster::tensor::cell(loss));
+}
+
+int32_t aster_ml_optimizer_step_group(const aster_ml_optimizer* const* optimizers, size_t count,
+                                      aster_ml_lazy* loss) {
+  ASTER_ENTER_GROUP(optimizers, count);
+  ASTER_TRY(check_loss(loss, context));
+  return step_by_loss({group.data(), count}, *engine, *aster::tensor::cell(loss));
 }
 
 int32_t aster_ml_optimizer_step_by(const aster_ml_optimizer* optimizer,
                                    const aster_ml_lazy* const* gradients, size_t count) {
   ASTER_ENTER_OPTIMIZER(optimizer);
-  if (count != impl->trained.size()) {
-    return ASTER_FAIL(kRANGE, "%zu gradients for %zu trained tensors", count, impl->trained.size());
-  }
-  if (gradients == nullptr) return ASTER_FAIL(kARGUMENT, "gradients is a null pointer");
   aster::Vec<Node> nodes(impl->context->heap());
-  ASTER_TRY(nodes.resize(count, nullptr));
-  for (size_t i = 0; i < count; ++i) {
-    ASTER_TRY(check_gradient(impl->trained[i], gradients[i], *impl->context, &nodes[i]));
-  }
-  return step(*impl, *engine, {nodes.data(), count}, nullptr);
+  ASTER_TRY(given_gradients(&nodes, *impl, gradients, count));
+  return step({&impl, 1}, *engine, {nodes.data(), count}, nullptr);
+}
+
+int32_t aster_ml_optimizer_schedule_by(const aster_ml_optimizer* optimizer,
+                                       const aster_ml_lazy* const* gradients, size_t count) {
+  ASTER_ENTER_OPTIMIZER(optimizer);
+  aster::Vec<Node> nodes(impl->context->heap());
+  ASTER_TRY(given_gradients(&nodes, *impl, gradients, count));
+  Assignments writes(*engine);
+  ASTER_TRY(schedule(*impl, aster::engine::graph_of(*engine), {nodes.data(), count}, writes));
+  writes.keep();
+  return kOk;
+}
+
+int32_t aster_ml_optimizer_realize(const aster_ml_optimizer* const* optimizers, size_t count) {
+  ASTER_ENTER_GROUP(optimizers, count);
+  return realize_all({group.data(), count}, nullptr);
 }
 
 size_t aster_ml_optimizer_count(const aster_ml_optimizer* optimizer) {
@@ -331,10 +537,19 @@ int32_t aster_ml_optimizer_get(aster_ml_lazy* out, const aster_ml_optimizer* opt
   return copy_handle(out, impl->trained[index].w);
 }
 
+int32_t aster_ml_optimizer_get_rate(aster_ml_lazy* out, const aster_ml_optimizer* optimizer) {
+  if (out != nullptr) out->impl = nullptr;
+  ASTER_ENTER_OPTIMIZER(optimizer);
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  return copy_handle(out, impl->scalars[0].value);
+}
+
 int32_t aster_ml_optimizer_set_rate(const aster_ml_optimizer* optimizer, double rate) {
   ASTER_ENTER_OPTIMIZER(optimizer);
   ASTER_TRY(check_rate(rate));
   if (engine->recording != nullptr) return ASTER_FAIL(kSTATE, "a new rate inside a capture");
+  // What was assigned to it and not computed yet would come after.
+  ASTER_TRY(realize(impl->context->heap(), std::array{&impl->scalars[0].value.cell()}));
   const Node node = impl->scalars[0].value.node();
   aster::buffer::Storage* storage = aster::engine::storage_of(node);
   const float value = static_cast<float>(rate);

@@ -33,8 +33,21 @@ struct Optimizer : HandleObject {
   Vec<Trained> trained;
   Vec<Shared> others;  // realised along with each step
   Vec<Scalar> scalars;
-  aster_ml_sgd_options sgd = {};
-  aster_ml_adam_options adam = {};
+  // What the rules read.
+  struct Descent {
+    double momentum, decay;
+    double trust;  // of the layer-wise rate; 0: 1 throughout
+    bool nesterov, classic;
+    bool decay_after;  // with the rate, after momentum
+    int32_t steps;     // of Newton and Schulz; 0: none
+    double coefficients[3];
+  };
+  struct Adaptive {
+    double beta1, beta2, eps, decay;
+    bool trust;
+  };
+  Descent descent = {};
+  Adaptive adaptive = {};
 
   // Calls take for everything the optimiser keeps, by name, until it fails.
   using Take = Status (*)(void* self, std::string_view name, const Shared& kept);

@@ -6,7 +6,7 @@ namespace nn_test {
 namespace {
 
 aster_ml_sgd_options sgd(double rate, double momentum = 0, double decay = 0, int nesterov = 0) {
-  return {sizeof(aster_ml_sgd_options), nesterov, rate, momentum, decay};
+  return {sizeof(aster_ml_sgd_options), nesterov, rate, momentum, decay, 0};
 }
 aster_ml_adam_options adam(double rate, double beta1 = 0, double beta2 = 0, double eps = 0,
                            double decay = 0) {
@@ -42,6 +42,57 @@ void make_adam(Optimizer& o, State& state) {
   const aster_ml_adam_options options = Make();
   OK(aster_ml_adam_init(&o, &state, &options));
 }
+void make_classic(Optimizer& o, State& state) {
+  aster_ml_sgd_options options = sgd(0.05, 0.9);
+  options.classic = 1;
+  OK(aster_ml_sgd_init(&o, &state, &options));
+}
+template <auto Make>
+void make_lars(Optimizer& o, State& state) {
+  const aster_ml_lars_options options = Make();
+  OK(aster_ml_lars_init(&o, &state, &options));
+}
+aster_ml_lars_options lars(double rate) {
+  aster_ml_lars_options options{};
+  options.struct_size = sizeof(options);
+  options.rate = rate;
+  return options;
+}
+aster_ml_lars_options other_lars() {
+  aster_ml_lars_options options = lars(0.5);
+  options.momentum = 0.5;
+  options.weight_decay = -0.0;
+  options.nesterov = 1;
+  options.not_classic = 1;
+  options.trust = 0.1;
+  return options;
+}
+void make_lamb(Optimizer& o, State& state) {
+  const aster_ml_adam_options options = adam(0.02, 0, 0, 0, 0.1);
+  OK(aster_ml_lamb_init(&o, &state, &options));
+}
+template <auto Make>
+void make_muon(Optimizer& o, State& state) {
+  const aster_ml_muon_options options = Make();
+  OK(aster_ml_muon_init(&o, &state, &options));
+}
+aster_ml_muon_options muon(double rate) {
+  aster_ml_muon_options options{};
+  options.struct_size = sizeof(options);
+  options.rate = rate;
+  return options;
+}
+aster_ml_muon_options other_muon() {
+  aster_ml_muon_options options = muon(0.02);
+  options.no_nesterov = 1;
+  options.momentum = 0.5;
+  options.weight_decay = -0.0;
+  options.steps = 2;
+  options.coefficients[0] = 2;
+  options.coefficients[1] = -1.5;
+  options.coefficients[2] = 0.5;
+  return options;
+}
 const Case kCases[] = {
     {"sgd", make_sgd<[] { return sgd(0.05); }>},
     {"sgd_momentum", make_sgd<[] { return sgd(0.05, 0.9); }>},
@@ -50,6 +101,13 @@ const Case kCases[] = {
     {"adam", make_adam<[] { return adam(0.02); }>},
     {"adam_betas", make_adam<[] { return adam(0.02, 0.7, 0.9, 1e-3); }>},
     {"adamw", make_adam<[] { return adam(0.02, 0, 0, 0, 0.05); }>},
+    {"sgd_classic", make_classic},
+    {"lars", make_lars<[] { return lars(0.5); }>},
+    {"lars_other", make_lars<other_lars>},
+    {"lamb", make_lamb},
+    {"adam_no_beta1", make_adam<[] { return adam(0.02, -0.0); }>},
+    {"muon", make_muon<[] { return muon(0.02); }>},
+    {"muon_other", make_muon<other_muon>},
 };
 
 class Optimizers : public ::testing::TestWithParam<Case> {};
@@ -138,6 +196,92 @@ TEST(Optimizer, RateIsATensor) {
   EXPECT_EQ(aster_ml_optimizer_set_rate(&o, std::nan("")), ASTER_ML_RANGE);
 }
 
+// The rate is assigned as any tensor: pending, computed once, seen by replays.
+TEST(Optimizer, RateMayBeAssigned) {
+  Session s;
+  Problem p(s), q(s);
+  Optimizer o, plain;
+  const aster_ml_sgd_options half = sgd(0.1), whole = sgd(0.05);
+  OK(aster_ml_sgd_init(&o, &p.state, &half));
+  OK(aster_ml_sgd_init(&plain, &q.state, &whole));
+  T rate = make(aster_ml_optimizer_get_rate, &o);
+  ASSERT_EQ(aster_ml_lazy_count(&rate.h), 1);
+  for (int step = 0; step < 3; ++step) {
+    T halved = rate * number(s, step == 0 ? 0.5 : 1);
+    OK(aster_ml_lazy_assign(&rate.h, &halved.h));
+    T loss = p.loss(), other = q.loss();
+    OK(aster_ml_optimizer_step(&o, &loss.h));
+    OK(aster_ml_optimizer_step(&plain, &other.h));
+    EXPECT_EQ(p.weights(), q.weights()) << step;
+  }
+  EXPECT_EQ(read(rate), std::vector<float>{0.05f});
+  T doubled = rate * number(s, 2);
+  OK(aster_ml_lazy_assign(&rate.h, &doubled.h));
+  OK(aster_ml_optimizer_set_rate(&o, 0.25));
+  EXPECT_EQ(read(rate), std::vector<float>{0.25f});
+}
+
+// Two optimisers, each with one of the weights, step as one realize; their gradients are those of
+// before the step.
+TEST(Optimizer, StepsInGroups) {
+  Session s, other;
+  Problem p(s), foreign(other);
+  State first, second;
+  Optimizer sgd_a, adam_b, elsewhere;
+  OK(aster_ml_state_init(&first, &s.context));
+  OK(aster_ml_state_init(&second, &s.context));
+  T a = get(p.state, "a"), b = get(p.state, "b");
+  OK(aster_ml_state_set(&first, "a", &a.h, 1));
+  OK(aster_ml_state_set(&second, "b", &b.h, 1));
+  const aster_ml_sgd_options slow = sgd(0.05);
+  const aster_ml_adam_options quick = adam(0.02);
+  OK(aster_ml_sgd_init(&sgd_a, &first, &slow));
+  OK(aster_ml_adam_init(&adam_b, &second, &quick));
+  OK(aster_ml_sgd_init(&elsewhere, &foreign.state, nullptr));
+  const uint64_t before = s.counters().realizes;
+  T loss = p.loss();
+  const aster_ml_optimizer* group[] = {&sgd_a.h, &adam_b.h};
+  OK(aster_ml_optimizer_step_group(group, 2, &loss.h));
+  EXPECT_EQ(s.counters().realizes, before + 1);
+  const std::vector<float> sgd_row = oracle("sgd.0"), adam_row = oracle("adam.0");
+  std::vector<float> expected(sgd_row.begin(), sgd_row.begin() + 12);
+  expected.insert(expected.end(), adam_row.begin() + 12, adam_row.end());
+  expect_near(p.weights(), expected, 2e-6, "group");
+
+  const aster_ml_optimizer* mixed[] = {&sgd_a.h, &elsewhere.h};
+  const aster_ml_optimizer nothing{};
+  const aster_ml_optimizer* with_empty[] = {&sgd_a.h, &nothing};
+  EXPECT_EQ(aster_ml_optimizer_step_group(mixed, 2, &loss.h), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_optimizer_step_group(with_empty, 2, &loss.h), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_optimizer_step_group(group, 0, &loss.h), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_optimizer_step_group(nullptr, 1, &loss.h), ASTER_ML_ARGUMENT);
+}
+
+// Scheduled steps wait for a realize, which runs several optimisers as one.
+TEST(Optimizer, SchedulesWithoutComputing) {
+  Session s;
+  Problem p(s);
+  Optimizer o;
+  const aster_ml_adam_options options = adam(0.02);
+  OK(aster_ml_adam_init(&o, &p.state, &options));
+  for (int step = 0; step < 3; ++step) {
+    T loss = p.loss(), ga, gb, a = get(p.state, "a"), b = get(p.state, "b");
+    aster_ml_lazy made[2]{};
+    const aster_ml_lazy* targets[] = {&a.h, &b.h};
+    OK(aster_ml_gradient(made, &loss.h, targets, 2, nullptr));
+    const aster_ml_lazy* gradients[] = {&made[0], &made[1]};
+    const uint64_t before = s.counters().realizes;
+    OK(aster_ml_optimizer_schedule_by(&o, gradients, 2));
+    EXPECT_EQ(s.counters().realizes, before);
+    const aster_ml_optimizer* group[] = {&o.h};
+    OK(aster_ml_optimizer_realize(group, 1));
+    EXPECT_EQ(s.counters().realizes, before + 1);
+    expect_near(p.weights(), oracle("adam." + std::to_string(step)), 2e-6, "adam");
+  }
+  EXPECT_EQ(aster_ml_optimizer_schedule_by(&o, nullptr, 2), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_optimizer_realize(nullptr, 1), ASTER_ML_ARGUMENT);
+}
+
 // What an optimiser keeps is saved and loaded: training goes on as if it had not stopped.
 TEST(Optimizer, GoesOnFromItsState) {
   TemporaryFile file;
@@ -208,6 +352,26 @@ TEST(Optimizer, RefusesWhatDoesNotFit) {
        {adam(-1), adam(0, 1), adam(0, 0, 1.5), adam(0, 0, 0, -1)}) {
     EXPECT_EQ(aster_ml_adam_init(&none, &p.state, &bad), ASTER_ML_RANGE);
   }
+  for (const double bad : {-1.0, std::nan("")}) {
+    aster_ml_lars_options options = lars(0);
+    options.trust = bad;
+    EXPECT_EQ(aster_ml_lars_init(&none, &p.state, &options), ASTER_ML_RANGE);
+    options = lars(bad);
+    EXPECT_EQ(aster_ml_lars_init(&none, &p.state, &options), ASTER_ML_RANGE);
+    aster_ml_muon_options matrices = muon(0);
+    matrices.coefficients[1] = bad * HUGE_VAL;
+    EXPECT_EQ(aster_ml_muon_init(&none, &p.state, &matrices), ASTER_ML_RANGE);
+    matrices = muon(0);
+    matrices.steps = -2;
+    EXPECT_EQ(aster_ml_muon_init(&none, &p.state, &matrices), ASTER_ML_RANGE);
+    const aster_ml_adam_options decay = adam(0, 0, 0, 0, bad);
+    EXPECT_EQ(aster_ml_lamb_init(&none, &p.state, &decay), ASTER_ML_RANGE);
+  }
+  T scalar = number(s, 1);
+  State scalars;
+  OK(aster_ml_state_init(&scalars, &s.context));
+  OK(aster_ml_state_set(&scalars, "x", &scalar.h, 1));
+  EXPECT_EQ(aster_ml_muon_init(&none, &scalars, nullptr), ASTER_ML_SHAPE);
   EXPECT_EQ(none.h.impl, nullptr);
   OK(aster_ml_sgd_init(&o, &p.state, nullptr));
   T matrix = square(p.c), foreign = sum(tensor(other, {2}, 1)), nothing;

@@ -43,6 +43,18 @@ OPTIMIZERS = {
     "adam": lambda w: nn.optim.Adam(w, lr=0.02),
     "adam_betas": lambda w: nn.optim.Adam(w, lr=0.02, b1=0.7, b2=0.9, eps=1e-3),
     "adamw": lambda w: nn.optim.AdamW(w, lr=0.02, weight_decay=0.05),
+    "sgd_classic": lambda w: nn.optim.SGD(w, lr=0.05, momentum=0.9, classic=True),
+    "lars": lambda w: nn.optim.LARS(w, lr=0.5),
+    "lars_other": lambda w: nn.optim.LARS(
+        w, lr=0.5, momentum=0.5, weight_decay=0.0, nesterov=True, classic=False, tcoef=0.1
+    ),
+    "lamb": lambda w: nn.optim.LAMB(w, lr=0.02, weight_decay=0.1),
+    "adam_no_beta1": lambda w: nn.optim.Adam(w, lr=0.02, b1=0.0),
+    "muon": lambda w: nn.optim.Muon(w, lr=0.02),
+    "muon_other": lambda w: nn.optim.Muon(
+        w, lr=0.02, momentum=0.5, weight_decay=0.0, ns_steps=2, ns_coefficients=(2.0, -1.5, 0.5),
+        nesterov=False,
+    ),
 }
 
 
@@ -67,6 +79,30 @@ def layers():
     row("conv2d.init", conv.weight, conv.bias)
     row("linear.run", linear(tensor((2, 4, 5), 4)))
     row("conv2d.run", conv(tensor((2, 4, 5, 5), 5)))
+    Tensor.manual_seed(8)
+    embedding, cell = nn.Embedding(6, 5), nn.LSTMCell(5, 3)
+    row("embedding.init", embedding.weight)
+    row("lstm_cell.init", cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+    row("embedding.run", embedding(Tensor([[0, 5, 2], [2, 7, -1]])))
+    cell.bias_ih, cell.bias_hh = tensor((12,), 20), tensor((12,), 21)
+    row("lstm_cell.begin", *cell(tensor((2, 5), 22)))
+    row("lstm_cell.run", *cell(tensor((2, 5), 22), (tensor((2, 3), 23), tensor((2, 3), 24))))
+    norms = {
+        "group_norm": (nn.GroupNorm(2, 4, eps=1e-3), (2, 4, 3, 2)),
+        "instance_norm": (nn.InstanceNorm(4), (2, 4, 3)),
+        "layer_norm": (nn.LayerNorm((3, 2)), (4, 3, 2)),
+        "layer_norm2d": (nn.LayerNorm2d(4), (2, 4, 3, 2)),
+        "rms_norm": (nn.RMSNorm(6, eps=1e-2), (3, 6)),
+        "group_norm.plain": (nn.GroupNorm(1, 4, affine=False), (2, 4)),
+        "layer_norm.plain": (nn.LayerNorm(6, elementwise_affine=False), (3, 6)),
+        "rms_norm.plain": (nn.RMSNorm(6, elementwise_affine=False), (3, 6)),
+    }
+    for name, (norm, shape) in norms.items():
+        if norm.weight is not None:
+            norm.weight = tensor(norm.weight.shape, 30)
+            if hasattr(norm, "bias"):
+                norm.bias = tensor(norm.bias.shape, 31)
+        row(name, norm(tensor(shape, 32)))
     norm = nn.BatchNorm(3, eps=1e-3, momentum=0.2)
     norm.weight, norm.bias = tensor((3,), 6), tensor((3,), 7)
     for step in range(2):
