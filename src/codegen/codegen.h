@@ -49,7 +49,6 @@ struct Rendered {
   int64_t tasks = 1;
   double task_flops = 0;  // estimates: operations and bytes of one task
   double task_bytes = 0;
-  uint64_t functions[8] = {};  // prelude functions used, as the prelude numbers them
 };
 
 // Renders one kernel. graph: scratch graph that holds it, used for further nodes. Errors:

@@ -309,7 +309,8 @@ class Builder {
         } else if (slot.kind == SlotKind::kOutput) {
           ASTER_TRY(push(r_.outputs[entry.first_output + slot.index], 0, false));
         } else {
-          ASTER_TRY(p_.sources.push(Source{Where::kWorkspace, 0, slot.offset, nullptr}));
+          const Where where = slot.kind == SlotKind::kAbsent ? Where::kFixed : Where::kWorkspace;
+          ASTER_TRY(p_.sources.push(Source{where, 0, slot.offset, nullptr}));
         }
       }
     }
@@ -506,8 +507,7 @@ Status draw_random(Node* leaf, uint64_t* offset, Engine& engine, Storage* state,
     ASTER_TRY(r.kept.reserve(r.kept.size() + 2));
     ASTER_TRY(r.drawn.reserve(r.drawn.size() + 1));
     Storage* before = nullptr;
-    ASTER_TRY(
-        buffer::storage_create(&before, engine.context, sizeof(RandomState), state->device));
+    ASTER_TRY(buffer::storage_create(&before, engine.context, sizeof(RandomState), state->device));
     const RandomState now = take_random(state, 0);
     std::memcpy(before->data, &now, sizeof(now));
     buffer::storage_retain(state);

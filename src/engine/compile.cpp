@@ -50,7 +50,7 @@ Status describe(Text& out, Memory& memory, size_t number, const Item& item, cons
              static_cast<long long>(launch.tasks));
   if (item.kind == ItemKind::kLibrary) {
     out.format("%s <-", uop::brief_shape(item.kernel->shape()).text);
-    for (Node argument : item.kernel->src().subspan(1))
+    for (Node argument : item.kernel->src().subspan(library::first_argument(item.kernel)))
       out.format(" %s", uop::brief_shape(argument->shape()).text);
     out << '\n';
     return out.status();
@@ -241,10 +241,8 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
     Vec<KernelSource> sources(memory);
     for (const codegen::Rendered& one : rendered) {
       ASTER_TRY(all.push(&one));
-      ASTER_TRY(sources.push(
-          KernelSource{one.name,
-                       one.text.view(),
-                       {reinterpret_cast<const char*>(one.functions), sizeof(one.functions)}}));
+      // The prelude's functions have one text each, which the version in every key stands for.
+      ASTER_TRY(sources.push(KernelSource{one.name, one.text.view(), "codegen"}));
     }
     Text prelude(memory);
     ASTER_TRY(codegen::render_prelude(prelude, {all.data(), all.size()}, target));
@@ -282,7 +280,7 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
       ASTER_TRY(library::prepare(
           plan, item.kernel, {schedule.words.data() + item.first_word, item.word_count}, threads));
       kept.tasks = plan->tasks;
-      kept.nanoseconds = plan->flops * static_cast<double>(plan->tasks) / (4 * kFlopsPerNanosecond);
+      kept.nanoseconds = plan->nanoseconds;
       std::snprintf(kept.name, sizeof(kept.name), "%s", library::name(*plan));
       exe->scratch_stride =
           std::max(exe->scratch_stride, (plan->scratch_bytes + 63) & ~int64_t{63});

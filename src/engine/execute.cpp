@@ -39,6 +39,7 @@ void bind(void** pointers, const Executable& exe, void* const* params, void* con
     const Slot& slot = exe.slots[exe.operands[i]];
     pointers[i] = slot.kind == SlotKind::kParam    ? params[slot.index]
                   : slot.kind == SlotKind::kOutput ? outputs[slot.index]
+                  : slot.kind == SlotKind::kAbsent ? nullptr
                                                    : arena + slot.offset;
   }
 }

@@ -17,6 +17,9 @@ using uop::Node;
 using uop::Op;
 namespace sym = uop::sym;
 
+// What one core is taken to do, for the choice of threads and nothing else.
+constexpr double kFlopsPerNanosecond = 64;
+
 constexpr int64_t kNarrowest = 4;  // products with a thinner side are sums of rows
 // Rows of a product that one task computes: a multiple of every BLAS register tile.
 constexpr int64_t kTaskRows = 64;
@@ -320,6 +323,12 @@ const Implementation* implementation_of(Node call) {
   return nullptr;
 }
 
+// Whether a view (offset, strides) of an argument can be read as it is.
+bool readable(Node call, std::span<const int64_t> view, uop::Words shape) {
+  if (call->op != Op::kCall) return view[0] == 0 && row_major(view.subspan(1), shape);
+  return implementation_of(call)->reads(view.subspan(1), shape);
+}
+
 }  // namespace
 
 bool takes(Node call, int threads) {
@@ -335,8 +344,15 @@ bool takes(Node call, int threads) {
   return blas.available && !blas.outdated;
 }
 
+bool computes(Node node) {
+  return node->op == Op::kCall || runtime::cpu::native::find(node->op) != nullptr;
+}
+
 Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i) {
   const Node argument = call->src(i);
+  const bool native = call->op != Op::kCall;
+  if (native && call->op == Op::kScatter && i == 0 && is_const(argument))
+    return *base = nullptr, kOk;
   Memory& memory = g.memory();
   Vec<Node> ranges(memory), index(memory);
   Place place(memory);
@@ -354,8 +370,7 @@ Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i)
     strides.clear();
     if (strides_of(&strides, g, argument->shape(), {ranges.data(), ranges.size()}, node->shape(),
                    {index.data(), index.size()}) &&
-        implementation_of(call)->reads({strides.data() + 1, strides.size() - 1},
-                                       argument->shape())) {
+        readable(call, {strides.data(), strides.size()}, argument->shape())) {
       *base = node;
       best.clear();
       ASTER_TRY(best.append(strides.data(), strides.size()));
@@ -372,17 +387,32 @@ Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i)
   return words != nullptr ? words->append(best.data(), best.size()) : kOk;
 }
 
-const char* name(const Plan& plan) { return kImplementations[plan.implementation].name; }
+const char* name(const Plan& plan) {
+  return plan.native != nullptr ? plan.native->name : kImplementations[plan.implementation].name;
+}
 
 Status prepare(Plan* out, Node call, std::span<const int64_t> words, int threads) {
+  if (call->op != Op::kCall) {
+    out->native = runtime::cpu::native::find(call->op);
+    ASTER_TRY(out->native->prepare(&out->native_plan, call));
+    out->tasks = out->native_plan.tasks;
+    out->nanoseconds = out->native_plan.nanoseconds;
+    out->scratch_bytes = out->native_plan.scratch_bytes;
+    return kOk;
+  }
   const Implementation* row = implementation_of(call);
   out->blas = &runtime::cpu::blas(threads > 1);
   out->implementation = static_cast<int32_t>(row - kImplementations);
   out->dtype = call->dtype;
-  return row->prepare(out, call, words);
+  ASTER_TRY(row->prepare(out, call, words));
+  out->nanoseconds = out->flops * static_cast<double>(out->tasks) / kFlopsPerNanosecond;
+  return kOk;
 }
 
 void run(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end) {
+  if (plan.native != nullptr) {
+    return plan.native->run(plan.native_plan, operands, scratch, begin, end);
+  }
   const Implementation& row = kImplementations[plan.implementation];
   (plan.dtype == DType::kFloat32 ? row.run_f32 : row.run_f64)(plan, operands, scratch, begin, end);
 }

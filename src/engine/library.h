@@ -1,9 +1,11 @@
-// Composites that a library (BLAS) computes instead of generated code, and how their arguments lie
-// in memory.
+// What is not computed by generated code: composites that go to a library (BLAS), and operations
+// that are not loops over affine places (runtime/cpu/native.h); and how their arguments lie in
+// memory.
 #pragma once
 
 #include "base/memory.h"
 #include "runtime/cpu/blas.h"
+#include "runtime/cpu/native.h"
 #include "uop/uop.h"
 
 namespace aster::engine::library {
@@ -11,9 +13,15 @@ namespace aster::engine::library {
 // Whether a Call is worth a library call; false inlines its body. threads: that may call at once.
 bool takes(uop::Node call, int threads);
 
+// Whether a node of a prepared graph is computed here: what is left of Calls, and native
+// operations.
+bool computes(uop::Node node);
+// The first source that is an argument; a Call's first is its body.
+inline size_t first_argument(uop::Node node) { return node->op == uop::Op::kCall ? 1 : 0; }
+
 // The node that has to lie in memory for source i of a call: below its views where the library can
 // read those as strides, else the argument itself. Appends the view to words if given: offset in
-// elements, then a stride for every axis.
+// elements, then a stride for every axis. Null base: the plan holds the argument, a constant.
 Status view_base(uop::Node* base, Vec<int64_t>* words, uop::Graph& graph, uop::Node call, size_t i);
 
 // A prepared call: what it needs of shapes and attributes, without the graph.
@@ -24,8 +32,11 @@ struct Plan {
   Vec<int64_t> numbers;       // laid out by the composite's own code
   int64_t tasks = 1;          // independent parts for the pool
   double flops = 0;           // of one task
+  double nanoseconds = 0;     // estimate, of all tasks
   int64_t scratch_bytes = 0;  // of each run
-  explicit Plan(Memory& memory) : dtype(uop::DType::kNone), numbers(memory) {}
+  const runtime::cpu::native::Implementation* native = nullptr;  // instead of a row
+  runtime::cpu::native::Plan native_plan;
+  explicit Plan(Memory& memory) : dtype(uop::DType::kNone), numbers(memory), native_plan(memory) {}
 };
 
 // The implementation of a plan, for people.

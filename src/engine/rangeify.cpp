@@ -28,6 +28,9 @@ constexpr int64_t kTinyTensor =
     4096;  // elements that are computed again rather than kept by one more kernel
 constexpr int64_t kTinyFold = 16;  // terms of a sum that may move into the sum over it
 
+// Numbers of the Params and Ranges that stand for indices in memory.
+constexpr int64_t kFirstStandIn = int64_t{1} << 40;
+
 bool is_leaf(Op op) { return op == Op::kParam || op == Op::kConst || op == Op::kIota; }
 bool passes_through(Op op) { return uop::is_movement(op) || op == Op::kDetach; }
 bool is_effect(Op op) { return op == Op::kAssign || op == Op::kAfter; }
@@ -76,6 +79,8 @@ Status Rangeify::run(Node sink) {
     owns_.clear();
     index_.clear();
     kernels_.clear();
+    indirect_.clear();
+    in_place_.clear();
     storages_.clear();
     schedule_.slots.clear();
     schedule_.roots.clear();
@@ -101,24 +106,59 @@ Status Rangeify::analyse(Node sink) {
     ASTER_TRY(position_.set(node, static_cast<uint32_t>(records_.size())));
     Record record;
     record.node = node;
-    record.held = node->op == Op::kContiguous || node->op == Op::kAssign || node->op == Op::kCall ||
-                  forced_.contains(node);
+    record.held = node->op == Op::kContiguous || node->op == Op::kAssign ||
+                  library::computes(node) || forced_.contains(node);
     ASTER_TRY(records_.push(record));
   }
   for (Node root : sink->src()) record_of(root).held = true;
+  ASTER_TRY(find_in_place({nodes.data(), nodes.size()}));
   for (Node node : nodes) {
-    if (node->op == Op::kCall) ASTER_TRY(analyse_library(node));
+    if (const Node call = library_call(node)) ASTER_TRY(analyse_library(call));
   }
   for (Record& record : records_) summarise(record);
   return kOk;
 }
 
+// Scattering into storage that is then assigned the result is one call on that storage, unless
+// something else wants the result or an argument is the storage itself.
+Status Rangeify::find_in_place(uop::Nodes nodes) {
+  Map<Node, uint32_t> users(memory_);
+  for (Node node : nodes) {
+    for (Node source : node->src()) ASTER_TRY(users.set(source, users.get(source, 0) + 1));
+  }
+  for (Node node : nodes) {
+    if (node->op != Op::kAssign || node->src(1)->op != Op::kScatter) continue;
+    const Node target = node->src(0), call = node->src(1);
+    Node storage = target;
+    while (is_effect(storage->op)) storage = storage->src(0);
+    if (storage->op != Op::kParam || call->src(0) != target || users.get(call, 0) != 1) continue;
+    bool apart = true;
+    for (size_t i = 1; i < call->nsrc; ++i) {
+      Node base = nullptr;
+      ASTER_TRY(library::view_base(&base, nullptr, g_, call, i));
+      while (is_effect(base->op)) base = base->src(0);
+      apart &= base->op != Op::kParam || storage_below(base) != storage_below(storage);
+    }
+    if (!apart) continue;
+    ASTER_TRY(in_place_.set(node, call));
+    record_of(call).held = false;
+  }
+  return kOk;
+}
+
+// The call that computes a node, null for what kernels compute.
+Node Rangeify::library_call(Node node) const {
+  if (node->op == Op::kAssign) return in_place_.get(node, nullptr);
+  return library::computes(node) ? node : nullptr;
+}
+
 // Arguments of a library call lie in memory: the node below the views of an argument is
 // materialised if those are strides, the argument itself otherwise.
 Status Rangeify::analyse_library(Node call) {
-  for (size_t i = 1; i < call->nsrc; ++i) {
+  for (size_t i = library::first_argument(call); i < call->nsrc; ++i) {
     Node base = nullptr;
     ASTER_TRY(library::view_base(&base, nullptr, g_, call, i));
+    if (base == nullptr) continue;
     Record& record = record_of(base);
     if (!is_effect(base->op) && base->op != Op::kParam) record.held = true;
   }
@@ -134,7 +174,8 @@ void Rangeify::summarise(Record& record) {
     }
     if (count < 4) record.leaves[count++] = leaf;
   };
-  if (node->op == Op::kReduce || node->op == Op::kCall) record.reduces = true;
+  const bool library = library_call(node) != nullptr;
+  if (node->op == Op::kReduce || library) record.reduces = true;
   record.weight = passes_through(node->op) || is_leaf(node->op)
                       ? 0
                       : static_cast<float>(uop::info(node->op).cost);
@@ -145,8 +186,7 @@ void Rangeify::summarise(Record& record) {
     const Record& source = records_[at];
     if (source.node->op == Op::kParam || source.held || is_effect(source.node->op)) {
       add_leaf(at);
-      record.reduces |=
-          source.node->op == Op::kCall && node->op != Op::kCall && !passes_through(node->op);
+      record.reduces |= library::computes(source.node) && !library && !passes_through(node->op);
       continue;
     }
     for (uint32_t leaf : source.leaves) {
@@ -314,7 +354,7 @@ Status Rangeify::realize(uint32_t at) {
   const Node node = records_[at].node;
   Kernel kernel(memory_);
   kernel.record = at;
-  kernel.library = node->op == Op::kCall;
+  kernel.library = library_call(node) != nullptr;
   for (int64_t dim : node->shape()) {
     Node range = dim == 1 ? g_.index(0) : g_.range(kernel.next_range++, dim);
     ASTER_TRY(need(range));
@@ -325,7 +365,7 @@ Status Rangeify::realize(uint32_t at) {
   records_[at].realized = true;
   records_[at].kernel = id;
   ASTER_TRY(check_hazards(records_[at]));
-  if (node->op == Op::kCall) return kOk;
+  if (kernels_[id].library) return kOk;
   const Vec<Node>& ranges = kernels_[id].ranges;
   if (node->op == Op::kAssign) {
     uint32_t param = 0;
@@ -405,6 +445,7 @@ Status Rangeify::propagate(uint32_t id) {
       domain *= static_cast<double>(size);
     }
   }
+  if (node->op == Op::kGather) return propagate_gather(id, edge_at, domain);
   Place place(memory_);
   Node own = nullptr;
   for (size_t s = node->op == Op::kAssign ? 1 : 0; s < node->nsrc; ++s) {
@@ -415,6 +456,88 @@ Status Rangeify::propagate(uint32_t id) {
     edges_[edge_at + s] = made;
     owns_[edge_at + s] = own;
   }
+  return kOk;
+}
+
+// The loops that an element of a demand depends on: those of its place below movement.
+Status Rangeify::ranges_below(uint64_t* out, const Demand& demand) {
+  Node node = records_[demand.record].node, own = nullptr;
+  Node gate = demand.gate;
+  Place place(memory_);
+  Vec<Node> at(memory_);
+  ASTER_TRY(at.append(index_.data() + demand.index_at, node->ndim));
+  while (passes_through(node->op) && node->nsrc == 1) {
+    ASTER_TRY(source_place(&place, &own, g_, node, 0, {at.data(), at.size()}, gate));
+    gate = place.gate;
+    at.clear();
+    ASTER_TRY(at.append(place.index.data(), place.index.size()));
+    node = node->src(0);
+  }
+  *out = 0;
+  uint64_t set = 0;
+  for (Node index : at) {
+    ASTER_TRY(ranges_in(&set, index));
+    *out |= set;
+  }
+  if (gate == nullptr) return kOk;
+  ASTER_TRY(ranges_in(&set, gate));
+  *out |= set;
+  return kOk;
+}
+
+// The stand-ins of the index that a demand reads for an axis of this size.
+Status Rangeify::indirect(const Indirect** out, uint32_t demand, int64_t size) {
+  for (const Indirect& known : indirect_) {
+    if (known.demand == demand && known.size == size) return *out = &known, kOk;
+  }
+  const int64_t number = kFirstStandIn + static_cast<int64_t>(indirect_.size());
+  Indirect made{demand, size, g_.make(Op::kParam, DType::kWeakInt, {}, std::array{number}),
+                g_.range(number, size)};
+  ASTER_TRY(need(made.read));
+  ASTER_TRY(need(made.inside));
+  uint64_t mask = 0;
+  ASTER_TRY(ranges_below(&mask, demands_[demand]));
+  ASTER_TRY(masks_.set(made.read, mask));
+  ASTER_TRY(masks_.set(made.inside, mask));
+  ASTER_TRY(indirect_.push(made));
+  *out = &indirect_.back();
+  return kOk;
+}
+
+// Indices are read where the result is; the source is read where they say, if that is inside it.
+Status Rangeify::propagate_gather(uint32_t id, uint32_t edge_at, double domain) {
+  const Demand d = demands_[id];
+  const Node node = records_[d.record].node;
+  Vec<Node> at(memory_), index(memory_);
+  ASTER_TRY(at.append(index_.data() + d.index_at, node->ndim));
+  for (size_t s = 1; s < node->nsrc; ++s) {
+    uint32_t made = kNone;
+    ASTER_TRY(
+        demand(&made, node->src(s), d.kernel, {at.data(), at.size()}, d.gate, domain, Op::kSink));
+    edges_[edge_at + s] = made;
+  }
+  Node own = nullptr;
+  for (size_t axis = 0; axis < node->narg; ++axis) {
+    const uop::Word from = node->arg(axis);
+    if (from >= 0) {
+      ASTER_TRY(index.push(at[static_cast<size_t>(from)]));
+      continue;
+    }
+    const int64_t size = node->src(0)->dim(axis);
+    const Indirect* stand_in = nullptr;
+    ASTER_TRY(indirect(&stand_in, edges_[edge_at + static_cast<size_t>(-from)], size));
+    ASTER_TRY(index.push(stand_in->inside));
+    Node fits = sym::and_(g_, sym::not_(g_, sym::lt(g_, stand_in->read, int64_t{0})),
+                          sym::lt(g_, stand_in->read, size));
+    own = own == nullptr ? fits : sym::and_(g_, own, fits);
+    ASTER_TRY(need(own));
+  }
+  Node gate = own == nullptr ? d.gate : d.gate == nullptr ? own : sym::and_(g_, d.gate, own);
+  uint32_t made = kNone;
+  ASTER_TRY(
+      demand(&made, node->src(0), d.kernel, {index.data(), index.size()}, gate, domain, Op::kSink));
+  edges_[edge_at] = made;
+  owns_[edge_at] = own;
   return kOk;
 }
 

@@ -30,6 +30,8 @@ class Rangeify {
         index_(memory_),
         kernels_(memory_),
         masks_(memory_),
+        indirect_(memory_),
+        in_place_(memory_),
         forced_(memory_),
         storages_(memory_) {}
 
@@ -67,6 +69,13 @@ class Rangeify {
     bool held = false;     // materialised on its own account: a root, Contiguous, an argument of a
                            // library call
   };
+  // What stands for an index that is read from memory until the second walk builds it: `read` in
+  // conditions, `inside` (known to lie in the axis) in places.
+  struct Indirect {
+    uint32_t demand;  // on the tensor of indices
+    int64_t size;     // of the axis
+    Node read, inside;
+  };
   // One result of a kernel: value stored at position of slot, for every turn of its loops.
   struct Output {
     uint32_t record, slot;
@@ -95,7 +104,9 @@ class Rangeify {
   };
 
   Status analyse(Node sink);
+  Status find_in_place(uop::Nodes nodes);
   Status analyse_library(Node call);
+  Node library_call(Node node) const;
   void summarise(Record& record);
   Status choose();
   Status choose_node(uint32_t at);
@@ -106,6 +117,10 @@ class Rangeify {
   bool take_prefix(Kernel& kernel, uint64_t set);
   Status realize(uint32_t at);
   Status propagate(uint32_t demand);
+  Status propagate_gather(uint32_t demand, uint32_t edge_at, double domain);
+  Status indirect(const Indirect** out, uint32_t demand, int64_t size);
+  Status ranges_below(uint64_t* out, const Demand& demand);
+  Status resolve_indirect(Node* expr);
   Status demand(uint32_t* out, Node node, uint32_t kernel, std::span<const Node> index, Node gate,
                 double domain, Op under);
   Status check_hazards(const Record& record);
@@ -155,7 +170,9 @@ class Rangeify {
   Vec<Node> index_;
   Vec<Kernel> kernels_;
   Map<Node, uint64_t> masks_;
-  Map<Node, uint8_t> forced_;         // values that a write into their own storage would spoil
+  Vec<Indirect> indirect_;
+  Map<Node, Node> in_place_;   // Assigns that are one library call on their target, and that call
+  Map<Node, uint8_t> forced_;  // values that a write into their own storage would spoil
   Map<uint32_t, uint32_t> storages_;  // slot of each Param
   bool restart_ = false;
 };

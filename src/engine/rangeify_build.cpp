@@ -123,6 +123,8 @@ Node Rangeify::combine(const Record& record, const Demand& demand) {
       return choose(own(0), source(0), 0);
     case Op::kAssign:
       return source(1);
+    case Op::kGather:
+      return choose(own(0), source(0), 0);
     case Op::kCat: {
       Node out = source(node->nsrc - 1);
       for (size_t i = node->nsrc - 1; i-- > 0;) {
@@ -188,13 +190,43 @@ Status Rangeify::build() {
   return kOk;
 }
 
+// Puts what the second walk built in the place of the stand-ins for indices in memory.
+Status Rangeify::resolve_indirect(Node* expr) {
+  Vec<Node> nodes(memory_);
+  for (bool found = !indirect_.empty(); found;) {
+    found = false;
+    nodes.clear();
+    ASTER_TRY(uop::toposort(&nodes, std::array{*expr}));
+    uop::sym::Rebuilder rebuild(g_);
+    for (Node node : nodes) {
+      for (const Indirect& indirect : indirect_) {
+        if (node != indirect.read && node != indirect.inside) continue;
+        Node index = g_.cast(demands_[indirect.demand].expr, DType::kWeakInt);
+        ASTER_TRY(need(index));
+        ASTER_TRY(rebuild.replace(node, index));
+        found = true;
+      }
+    }
+    if (found) *expr = rebuild(*expr);
+    ASTER_TRY(need(*expr));
+  }
+  return kOk;
+}
+
 Status Rangeify::emit_library(Kernel& kernel) {
   const Record& record = records_[kernel.record];
+  const Node call = library_call(record.node);
   const uint32_t first_word = static_cast<uint32_t>(schedule_.words.size());
   kernel.operands.clear();
-  for (size_t i = 1; i < record.node->nsrc; ++i) {
+  for (size_t i = library::first_argument(call); i < call->nsrc; ++i) {
     Node base = nullptr;
-    ASTER_TRY(library::view_base(&base, &schedule_.words, g_, record.node, i));
+    ASTER_TRY(library::view_base(&base, &schedule_.words, g_, call, i));
+    if (base == nullptr) {
+      uint32_t slot = 0;
+      ASTER_TRY(new_slot(&slot, SlotKind::kAbsent, 0, call->dtype, 0));
+      ASTER_TRY(kernel.operands.push(slot));
+      continue;
+    }
     Record& source = record_of(base);
     uint32_t slot = source.slot;
     if (!source.realized || base->op == Op::kAfter) {
@@ -210,7 +242,7 @@ Status Rangeify::emit_library(Kernel& kernel) {
   ASTER_TRY(kernel.operands.push(record.slot));
   const uint32_t first = static_cast<uint32_t>(schedule_.operands.size());
   ASTER_TRY(schedule_.operands.append(kernel.operands.data(), kernel.operands.size()));
-  return schedule_.items.push(Item{ItemKind::kLibrary, record.node, first,
+  return schedule_.items.push(Item{ItemKind::kLibrary, call, first,
                                    static_cast<uint32_t>(kernel.operands.size()), first_word,
                                    static_cast<uint32_t>(schedule_.words.size()) - first_word});
 }
@@ -353,10 +385,11 @@ Status Rangeify::emit() {
   Vec<uint32_t> sequence(memory_);
   for (Kernel& kernel : kernels_) {
     if (!kernel.library) continue;
-    const Record& record = records_[kernel.record];
-    for (size_t i = 1; i < record.node->nsrc; ++i) {
+    const Node call = library_call(records_[kernel.record].node);
+    for (size_t i = library::first_argument(call); i < call->nsrc; ++i) {
       Node base = nullptr;
-      ASTER_TRY(library::view_base(&base, nullptr, g_, record.node, i));
+      ASTER_TRY(library::view_base(&base, nullptr, g_, call, i));
+      if (base == nullptr) continue;
       Record& source = record_of(base);
       if (source.realized) {
         ASTER_TRY(push_once(&kernel.after, source.kernel));
@@ -379,8 +412,9 @@ Status Rangeify::emit() {
             ? kernel.store_index
             : linear_index(g_, record.node->shape(), {kernel.ranges.data(), kernel.ranges.size()});
     ASTER_TRY(need(position));
-    ASTER_TRY(kernel.outputs.push(
-        Output{kernel.record, record.slot, position, demands_[record.first_demand].expr}));
+    Node value = demands_[record.first_demand].expr;
+    ASTER_TRY(resolve_indirect(&value));
+    ASTER_TRY(kernel.outputs.push(Output{kernel.record, record.slot, position, value}));
   }
   ASTER_TRY(link());
   ASTER_TRY(merge());

@@ -13,6 +13,7 @@ enum class SlotKind : uint8_t {
   kParam,      // memory of the caller of the schedule: leaf number `index`
   kOutput,     // result number `index`
   kTemporary,  // lives in the schedule's arena
+  kAbsent,     // no memory: an argument that the plan of a library call knows
 };
 
 struct Slot {

@@ -1,0 +1,156 @@
+// Gather, Scatter, Scan and Argsort in schedules: what they fuse with, where they read and write.
+#include "engine/world.h"
+
+namespace aster::engine::testing {
+namespace {
+
+constexpr DType kIndex = DType::kInt32;
+
+// Indices as an integer tensor made from floats that lie in memory.
+Node indices(World& w, const std::vector<float>& values, const Shape& shape) {
+  return w.hold(w.g().cast(w.leaf(values, shape), kIndex));
+}
+
+// Against plain loops and, where it knows the nodes, the interpreter.
+void expect_values(World& w, Node node, const std::vector<float>& expected, uint64_t kernels) {
+  const std::vector<float> got = w.compute(node);
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_FLOAT_EQ(got[i], expected[i]) << "at " << i;
+  EXPECT_EQ(w.engine().counters.last_kernels, kernels);
+}
+
+TEST(Gather, RowsOfATableAreOneKernel) {
+  World w;
+  const std::vector<float> rows = {3, 0, 7, -1, 3, 8};  // two of them outside
+  Node table = w.random({8, 20});
+  Node index = indices(w, rows, {6, 1});
+  Node wide = w.g().expand(index, words({6, 20}));
+  Node y = w.hold(w.g().gather(table, std::array{wide}, words({-1, 1}), words({6, 20})));
+  const std::vector<float> values = w.read(w.cell(table));
+  std::vector<float> expected;
+  for (float row : rows) {
+    for (size_t i = 0; i < 20; ++i)
+      expected.push_back(row < 0 || row > 7 ? 0 : values[static_cast<size_t>(row) * 20 + i]);
+  }
+  expect_values(w, y, expected, 1);
+}
+
+TEST(Gather, ComputedSourceAndIndexFuse) {
+  World w;
+  uop::Graph& g = w.g();
+  const Shape shape = {5, 16};
+  std::vector<float> at(80);
+  for (size_t i = 0; i < at.size(); ++i) at[i] = static_cast<float>((i * 7) % 15);
+  Node x = w.random(shape), index = indices(w, at, shape);
+  Node next = g.alu(Op::kAdd, index, g.constant_int(kIndex, 1, words(shape)));
+  Node source = g.alu(Op::kMul, x, x);
+  Node y = w.hold(g.gather(source, std::array{next}, words({0, -1}), words(shape)));
+  const std::vector<float> values = w.read(w.cell(x));
+  std::vector<float> expected(80);
+  for (size_t i = 0; i < 80; ++i) {
+    const float v = values[i / 16 * 16 + (i * 7) % 15 + 1];
+    expected[i] = v * v;
+  }
+  expect_values(w, y, expected, 1);
+  // Through movement on both sides, and summed.
+  Node turned =
+      g.gather(g.permute(source, words({1, 0})), std::array{next}, words({-1, 0}), words(shape));
+  Node total = w.hold(w.sum(g.flip(turned, words({0, 1})), {1}));
+  std::vector<float> sums(5, 0);
+  for (size_t i = 0; i < 80; ++i) sums[i / 16] += expected[i];
+  expect_values(w, total, sums, 1);
+}
+
+TEST(Gather, ByGatheredIndices) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.random({10});
+  Node first = indices(w, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, {10});
+  Node second = indices(w, {1, 3, 5}, {3});
+  Node through = g.gather(first, std::array{second}, words({-1}), words({3}));
+  Node y = w.hold(g.gather(x, std::array{through}, words({-1}), words({3})));
+  const std::vector<float> v = w.read(w.cell(x));
+  expect_values(w, y, {v[8], v[6], v[4]}, 1);
+}
+
+TEST(Gather, OfAReductionComputesItOnce) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.random({64, 512}), index = indices(w, {5, 63, 0, 5}, {4});
+  Node sums = g.reshape(w.sum(x, {1}), words({64}));
+  Node y = w.hold(g.gather(sums, std::array{index}, words({-1}), words({4})));
+  const std::vector<float> v = w.read(w.cell(x));
+  std::vector<float> expected;
+  for (size_t row : {5u, 63u, 0u, 5u}) {
+    double sum = 0;
+    for (size_t i = 0; i < 512; ++i) sum += static_cast<double>(v[row * 512 + i]);
+    expected.push_back(static_cast<float>(sum));
+  }
+  const std::vector<float> got = w.compute(y);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(got[i], expected[i], 1e-4);
+}
+
+TEST(Gather, ReadsStorageBeforeItIsAssigned) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.leaf({1, 2, 3, 4}, {4});
+  Node back = indices(w, {3, 2, 1, 0}, {4});
+  Node turned = g.gather(x, std::array{back}, words({-1}), words({4}));
+  Lazy* target = w.cell(g.assign(x, turned));
+  w.realize({target});
+  EXPECT_EQ(w.read(target), (std::vector<float>{4, 3, 2, 1}));
+}
+
+TEST(Scatter, WritesAndAdds) {
+  World w;
+  uop::Graph& g = w.g();
+  Node target = w.leaf({10, 20, 30, 40, 50}, {5}), value = w.leaf({1, 2, 3, 4}, {4});
+  Node at = indices(w, {1, 3, 1, 9}, {4});
+  Node written = w.hold(g.scatter(Op::kSink, target, value, std::array{at}, words({-1})));
+  EXPECT_EQ(w.compute(written), (std::vector<float>{10, 3, 30, 2, 50}));
+  Node added = w.hold(g.scatter(Op::kAdd, target, value, std::array{at}, words({-1})));
+  EXPECT_EQ(w.compute(added), (std::vector<float>{10, 24, 30, 42, 50}));
+  Node zeros = g.constant(DType::kFloat32, 0, words({5}));
+  Node fresh = w.hold(g.scatter(Op::kAdd, zeros, value, std::array{at}, words({-1})));
+  EXPECT_EQ(w.compute(fresh), (std::vector<float>{0, 4, 0, 2, 0}));
+  // Into what is computed, and used by what is computed.
+  Node doubled = g.alu(Op::kAdd, target, target);
+  Node after = g.alu(Op::kNeg, g.scatter(Op::kMax, doubled, value, std::array{at}, words({-1})));
+  EXPECT_EQ(w.compute(after), (std::vector<float>{-20, -40, -60, -80, -100}));
+}
+
+TEST(Scatter, IntoItsOwnStorage) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.leaf({1, 2, 3, 4}, {4}), value = w.leaf({7, 8}, {2});
+  Node at = indices(w, {2, 0}, {2});
+  Lazy* target = w.cell(g.assign(x, g.scatter(Op::kSink, x, value, std::array{at}, words({-1}))));
+  w.realize({target});
+  EXPECT_EQ(w.read(target), (std::vector<float>{8, 2, 7, 4}));
+  EXPECT_EQ(w.engine().counters.last_kernels, 2u);  // the indices, then one write in place
+}
+
+TEST(Scan, PrefixSums) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.leaf({1, 2, 3, 4, 5, 6}, {2, 3});
+  Node y = g.scan(Op::kAdd, g.alu(Op::kAdd, x, x), 1);
+  EXPECT_EQ(w.compute(g.alu(Op::kNeg, y)), (std::vector<float>{-2, -6, -12, -8, -18, -30}));
+  Node down = g.scan(Op::kMul, x, 0);
+  EXPECT_EQ(w.compute(down), (std::vector<float>{1, 2, 3, 4, 10, 18}));
+}
+
+TEST(Argsort, SortsByGathering) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.leaf({3, 1, 2, 1, 9, -1}, {2, 3});
+  Node order = g.argsort(x, 1, false, 3);
+  Node y = w.hold(g.gather(x, std::array{order}, words({0, -1}), words({2, 3})));
+  EXPECT_EQ(w.compute(y), (std::vector<float>{1, 2, 3, -1, 1, 9}));
+  Node top = g.argsort(x, 1, true, 1);
+  Node best = w.hold(g.gather(x, std::array{top}, words({0, -1}), words({2, 1})));
+  EXPECT_EQ(w.compute(best), (std::vector<float>{3, 9}));
+}
+
+}  // namespace
+}  // namespace aster::engine::testing
