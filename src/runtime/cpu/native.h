@@ -18,7 +18,8 @@ struct Plan {
 };
 
 // operands: the memory of every source in order, row-major, then that of the result. Scatter: any
-// source that is a Const may be null, and source 0 may be the result's memory. Scan: its source may.
+// source that is a Const may be null, and source 0 may be the result's memory. Scan: its source
+// may.
 struct Implementation {
   uop::Op op;
   const char* name;

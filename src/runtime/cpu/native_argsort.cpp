@@ -9,8 +9,8 @@
 namespace aster::runtime::cpu::native {
 namespace {
 
-constexpr int64_t kSmall = 64;        // sorted by comparisons
-constexpr int64_t kMedium = 4096;     // sorted by narrow digits
+constexpr int64_t kSmall = 64;     // sorted by comparisons
+constexpr int64_t kMedium = 4096;  // sorted by narrow digits
 constexpr int64_t kTaskElements = 1 << 13;
 // Of the selection of a few: the least room for candidates, how many may be asked for, and keys
 // looked at together.
@@ -162,9 +162,8 @@ const uint64_t* sort_row64(const Row<K>& row, int64_t n, int64_t count, uint64_t
   const uint64_t first = row.key(0);
   for (int64_t i = 1; i < n; ++i) differences |= row.key(i) ^ first;
   const int shift = std::max(static_cast<int>(std::bit_width(differences)) - 32, 0);
-  uint64_t* const sorted = sort_pairs(pairs, pairs + n, n, [&](int64_t i) {
-    return pair_of(low(row.key(i) >> shift), i);
-  });
+  uint64_t* const sorted = sort_pairs(
+      pairs, pairs + n, n, [&](int64_t i) { return pair_of(low(row.key(i) >> shift), i); });
   uint64_t* const free = sorted == pairs ? pairs + n : pairs;
   for (int64_t i = 0, end; shift != 0 && i < count; i = end) {
     for (end = i + 1; end < n && sorted[end] >> 32 == sorted[i] >> 32;) ++end;

@@ -25,11 +25,11 @@ struct Head {
   int64_t bytes;  // of an element
   int64_t sources;
   int64_t target_count;
-  int64_t fill, value;            // elements of constant sources
-  int64_t base;                   // what constant indices add to positions; kOutside: nothing
-  int64_t loops, indices;         // rows of them follow
-  int64_t outer, axis, inner;     // the target around the axis that tasks split, or as a whole
-  int64_t split;                  // the loop along that axis, or -1
+  int64_t fill, value;         // elements of constant sources
+  int64_t base;                // what constant indices add to positions; kOutside: nothing
+  int64_t loops, indices;      // rows of them follow
+  int64_t outer, axis, inner;  // the target around the axis that tasks split, or as a whole
+  int64_t split;               // the loop along that axis, or -1
   int64_t tasks;
 };
 struct Loop {
@@ -277,7 +277,8 @@ class Scatter {
   void* const target_;
   const char* const value_;
   const Apply apply_;
-  uint64_t low_ = 0, size_ = 0;  // positions that are this task's, and maybe others that no value has
+  uint64_t low_ = 0,
+           size_ = 0;  // positions that are this task's, and maybe others that no value has
   int64_t first_ = 0, count_ = 0;  // the block's values
   int64_t at_[kBlock];
   uint64_t constant_[kBlock];

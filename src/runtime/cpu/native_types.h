@@ -113,9 +113,9 @@ template <> struct Element<DType::kWeakFloat> : Plain<DType::kWeakFloat, double>
 template <typename F>
 void with_element(DType d, F f) {
   switch (d) {
-#define DTYPE(code, Name, NAME, name, c_name, kind, bits, rank, sum, aliases)     \
-  case DType::k##Name:                                                            \
-    if constexpr (DType::k##Name != DType::kNone) f(Element<DType::k##Name>());   \
+#define DTYPE(code, Name, NAME, name, c_name, kind, bits, rank, sum, aliases)   \
+  case DType::k##Name:                                                          \
+    if constexpr (DType::k##Name != DType::kNone) f(Element<DType::k##Name>()); \
     break;
 #include "dtype/dtypes.def"
   }
@@ -125,11 +125,11 @@ void with_element(DType d, F f) {
 template <typename F>
 void with_integer(DType d, F f) {
   switch (d) {
-#define DTYPE(code, Name, NAME, name, c_name, kind, bits, rank, sum, aliases)        \
-  case DType::k##Name:                                                               \
-    if constexpr (dtype::is_int(DType::k##Name)) {                                   \
-      f(typename Element<DType::k##Name>::Stored());                                 \
-    }                                                                                \
+#define DTYPE(code, Name, NAME, name, c_name, kind, bits, rank, sum, aliases) \
+  case DType::k##Name:                                                        \
+    if constexpr (dtype::is_int(DType::k##Name)) {                            \
+      f(typename Element<DType::k##Name>::Stored());                          \
+    }                                                                         \
     break;
 #include "dtype/dtypes.def"
   }
@@ -140,15 +140,15 @@ template <typename T, typename F>
 void with_reduction(Op op, F f) {
   using namespace uop;  // the traits
   switch (op) {
-#define ALU(name, arity, rule, traits, cost, expression, gradient, meaning)                  \
-  case Op::k##name:                                                                          \
-    if constexpr (((traits)&REDUCE) != 0 &&                                                  \
+#define ALU(name, arity, rule, traits, cost, expression, gradient, meaning)                    \
+  case Op::k##name:                                                                            \
+    if constexpr (((traits)&REDUCE) != 0 &&                                                    \
                   !(std::is_floating_point_v<T> && DTypeRule::rule == DTypeRule::kIntegral)) { \
-      f([](T a, T b) {                                                                       \
-        [[maybe_unused]] const T c = T(0); /* no reduction has a third operand */            \
-        return static_cast<T>(expression);                                                   \
-      });                                                                                    \
-    }                                                                                        \
+      f([](T a, T b) {                                                                         \
+        [[maybe_unused]] const T c = T(0); /* no reduction has a third operand */              \
+        return static_cast<T>(expression);                                                     \
+      });                                                                                      \
+    }                                                                                          \
     break;
 #include "uop/ops.def"
     default:

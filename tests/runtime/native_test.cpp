@@ -1,0 +1,507 @@
+// Scatter, Scan and Argsort against loops written down once more over doubles and words, whatever
+// the tasks' order and grouping.
+#include "runtime/cpu/native.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "dtype/convert.h"
+#include "support.h"
+
+namespace aster::runtime::cpu::native {
+namespace {
+
+using runtime::testing::FailingHeap;
+using uop::DType;
+using uop::Graph;
+using uop::Node;
+using uop::Op;
+using Shape = std::vector<int64_t>;
+using Bytes = std::vector<char>;
+
+constexpr DType kAll[] = {
+    DType::kBool,    DType::kInt8,        DType::kUInt8,   DType::kInt16,       DType::kUInt16,
+    DType::kInt32,   DType::kUInt32,      DType::kInt64,   DType::kUInt64,      DType::kFp8E4M3,
+    DType::kFp8E5M2, DType::kFp8E4M3Fnuz, DType::kFloat16, DType::kFp8E5M2Fnuz, DType::kBFloat16,
+    DType::kFloat32, DType::kFloat64,     DType::kWeakInt, DType::kWeakFloat};
+constexpr DType kIndexTypes[] = {DType::kInt8,  DType::kUInt8,  DType::kInt16, DType::kUInt16,
+                                 DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt64};
+constexpr Op kReductions[] = {Op::kAdd, Op::kMul, Op::kMax, Op::kMin, Op::kAnd, Op::kOr};
+
+size_t bytes_of(DType d) { return dtype::is_weak(d) ? 8 : dtype::size(d); }
+bool reduces(Op op, DType d) { return !dtype::is_float(d) || (op != Op::kAnd && op != Op::kOr); }
+
+// An element as the oracle computes with it: a double or an int64 word.
+struct Value {
+  double real = 0;
+  int64_t word = 0;
+};
+Value load(DType d, const Bytes& data, int64_t i) {
+  const void* at = data.data() + static_cast<size_t>(i) * bytes_of(d);
+  Value v;
+  if (dtype::is_float(d)) {
+    v.real = dtype::load_double(d, at);
+  } else {
+    v.word = dtype::load_int(d, at);
+  }
+  return v;
+}
+void store(DType d, Bytes& data, int64_t i, Value v) {
+  void* at = data.data() + static_cast<size_t>(i) * bytes_of(d);
+  if (dtype::is_float(d)) {
+    dtype::store_double(d, at, v.real);
+  } else {
+    dtype::store_int(d, at, v.word);
+  }
+}
+
+template <typename T>
+T extremum(Op op, T a, T b) {
+  return op == Op::kMax ? std::max(a, b) : std::min(a, b);
+}
+Value combine(Op op, DType d, Value a, Value b) {
+  Value y;
+  if (dtype::is_float(d)) {
+    const bool nan = std::isnan(a.real) || std::isnan(b.real);
+    y.real = op == Op::kAdd   ? a.real + b.real
+             : op == Op::kMul ? a.real * b.real
+             : nan            ? NAN
+                              : extremum(op, a.real, b.real);
+    return y;
+  }
+  const uint64_t x = static_cast<uint64_t>(a.word), z = static_cast<uint64_t>(b.word);
+  uint64_t word = 0;
+  switch (op) {
+    case Op::kAdd:
+      word = x + z;
+      break;
+    case Op::kMul:
+      word = x * z;
+      break;
+    case Op::kAnd:
+      word = x & z;
+      break;
+    case Op::kOr:
+      word = x | z;
+      break;
+    default:
+      word = d == DType::kUInt64 ? extremum(op, x, z)
+                                 : static_cast<uint64_t>(extremum(op, a.word, b.word));
+  }
+  y.word = dtype::truncate_int(d, static_cast<int64_t>(word));
+  return y;
+}
+
+using Random = std::mt19937;
+int64_t draw(Random& random, int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(random);
+}
+
+// few: small values, so that equal ones and exact sums are common.
+Bytes values(DType d, int64_t count, Random& random, bool few) {
+  Bytes data(static_cast<size_t>(count) * bytes_of(d));
+  for (int64_t i = 0; i < count; ++i) {
+    Value v;
+    const int64_t special = few ? draw(random, 0, 20) : 9;
+    v.real = few ? static_cast<double>(draw(random, -3, 3)) / 2
+                 : std::normal_distribution<double>(0, 3)(random);
+    if (special == 0) v.real = NAN;
+    if (special == 1) v.real = -0.0;
+    if (special == 2) v.real = INFINITY;
+    if (special == 3) v.real = -INFINITY;
+    v.word = few ? draw(random, -2, 2) : draw(random, INT64_MIN, INT64_MAX);
+    store(d, data, i, v);
+  }
+  return data;
+}
+
+int64_t product(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+// Runs node's implementation on operands, its tasks in random order and groups.
+void run(Node node, std::vector<void*> operands, Random& random, int64_t* tasks = nullptr) {
+  Heap heap(nullptr);
+  const Implementation* const implementation = find(node->op);
+  ASSERT_NE(implementation, nullptr);
+  Plan plan(heap);
+  ASSERT_TRUE(implementation->prepare(&plan, node).ok());
+  ASSERT_GE(plan.tasks, 1);
+  EXPECT_GT(plan.nanoseconds, 0);
+  std::vector<std::pair<int64_t, int64_t>> parts;
+  for (int64_t at = 0; at < plan.tasks;) {
+    const int64_t end = draw(random, at + 1, plan.tasks);
+    parts.push_back({at, end});
+    at = end;
+  }
+  std::shuffle(parts.begin(), parts.end(), random);
+  for (const auto& [begin, end] : parts) {
+    const size_t bytes = static_cast<size_t>(plan.scratch_bytes);
+    void* const scratch = heap.allocate(bytes, 64);  // of its own, for the sanitizer
+    implementation->run(plan, operands.data(), scratch, begin, end);
+    heap.release(scratch, bytes, 64);
+  }
+  if (tasks != nullptr) *tasks = plan.tasks;
+}
+
+void expect_same(Node node, const Bytes& got, const Bytes& expected) {
+  const DType d = node->dtype;
+  int shown = 0;
+  for (int64_t i = 0; i < node->count() && shown < 5; ++i) {
+    const Value a = load(d, got, i), b = load(d, expected, i);
+    const bool both_nan = std::isnan(a.real) && std::isnan(b.real);
+    if (both_nan || (a.real == b.real && a.word == b.word)) continue;
+    ADD_FAILURE() << uop::brief(node).text << " at " << i << ": " << a.real << " " << a.word
+                  << ", expected " << b.real << " " << b.word;
+    ++shown;
+  }
+}
+
+// ---- Scatter ----
+
+struct Places {
+  Shape target, at;
+  Shape coordinates;  // as the node's
+};
+
+struct Case {
+  Graph* graph;
+  Op op;  // kSink writes
+  DType dtype;
+  Places places;
+  std::vector<DType> index_types;
+};
+
+// Row-major position in the target, -1 outside.
+int64_t position(const Places& p, const std::vector<DType>& types,
+                 const std::vector<Bytes>& indices, int64_t element) {
+  Shape at(p.at.size());
+  int64_t rest = element;
+  for (size_t i = p.at.size(); i-- > 0;) {
+    at[i] = rest % p.at[i];
+    rest /= p.at[i];
+  }
+  int64_t out = 0;
+  for (size_t i = 0; i < p.target.size(); ++i) {
+    int64_t c;
+    if (p.coordinates[i] >= 0) {
+      c = at[static_cast<size_t>(p.coordinates[i])];
+    } else {
+      const size_t k = static_cast<size_t>(-p.coordinates[i] - 1);
+      c = load(types[k], indices[k], element).word;
+      if (types[k] == DType::kUInt64 && c < 0) return -1;
+    }
+    if (c < 0 || c >= p.target[i]) return -1;
+    out = out * p.target[i] + c;
+  }
+  return out;
+}
+
+Bytes make_indices(DType d, int64_t count, int64_t bound, Random& random) {
+  Bytes data(static_cast<size_t>(count) * bytes_of(d));
+  for (int64_t i = 0; i < count; ++i) {
+    Value v;
+    v.word = draw(random, 0, 9) == 0 ? draw(random, INT64_MIN, INT64_MAX) : draw(random, -1, bound);
+    store(d, data, i, v);
+  }
+  return data;
+}
+
+void check_scatter(const Case& c, Random& random, int mode) {
+  Graph& g = *c.graph;
+  const int64_t count = product(c.places.at), target_count = product(c.places.target);
+  Bytes target = values(c.dtype, target_count, random, draw(random, 0, 1) != 0);
+  Bytes value = values(c.dtype, count, random, draw(random, 0, 1) != 0);
+  std::vector<Bytes> indices;
+  std::vector<Node> nodes;
+  for (size_t k = 0; k < c.index_types.size(); ++k) {
+    int64_t bound = 0;
+    for (size_t i = 0; i < c.places.target.size(); ++i) {
+      if (c.places.coordinates[i] == -static_cast<int64_t>(k) - 1) bound = c.places.target[i];
+    }
+    indices.push_back(make_indices(c.index_types[k], count, bound, random));
+    nodes.push_back(g.param(static_cast<int64_t>(10 + k), c.index_types[k], c.places.at));
+  }
+  Node target_node = g.param(0, c.dtype, c.places.target);
+  Node value_node = g.param(1, c.dtype, c.places.at);
+  std::vector<void*> operands = {target.data(), value.data()};
+  for (Bytes& index : indices) operands.push_back(index.data());
+  const auto constant = [&](Bytes& data, const Shape& shape, size_t operand) {
+    const Value v = load(c.dtype, data, 0);
+    for (int64_t i = 0; i < product(shape); ++i) store(c.dtype, data, i, v);
+    operands[operand] = nullptr;
+    return dtype::is_float(c.dtype) ? g.constant(c.dtype, v.real, shape)
+                                    : g.constant_int(c.dtype, v.word, shape);
+  };
+  if (mode == 1) target_node = constant(target, c.places.target, 0);
+  if (mode == 2) value_node = constant(value, c.places.at, 1);
+  if (mode == 3 && !indices.empty()) {
+    const Value v = load(c.index_types[0], indices[0], 0);
+    for (int64_t i = 0; i < count; ++i) store(c.index_types[0], indices[0], i, v);
+    nodes[0] = g.constant_int(c.index_types[0], v.word, c.places.at);
+    operands[2] = nullptr;
+  }
+  const Node node = g.scatter(c.op, target_node, value_node, nodes, c.places.coordinates);
+  ASSERT_NE(node, nullptr) << runtime::testing::last_error();
+  ASSERT_EQ(node->op, Op::kScatter);
+  Bytes expected = target;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = position(c.places, c.index_types, indices, i);
+    if (at < 0) continue;
+    const Value v = load(c.dtype, value, i);
+    const bool write = c.op == Op::kSink;
+    store(c.dtype, expected, at,
+          write ? v : combine(c.op, c.dtype, load(c.dtype, expected, at), v));
+  }
+  Bytes result(target.size());
+  if (mode == 4) {  // in place
+    result = target;
+    operands[0] = result.data();
+  }
+  operands.push_back(result.data());
+  run(node, operands, random);
+  expect_same(node, result, expected);
+}
+
+const Places kPlaces[] = {
+    {{7}, {40}, {-1}},
+    {{5, 6}, {30, 6}, {-1, 1}},           // rows
+    {{5, 6}, {4, 9}, {0, -1}},            // along the last axis
+    {{4, 5, 6}, {3, 20, 6}, {0, -1, 2}},  // along a middle axis
+    {{4, 5, 6}, {50}, {-1, -2, -3}},      // points
+    {{4, 5, 6}, {11, 3}, {-2, 1, -1}},    // two indices around an axis
+    {{9, 9}, {9}, {0, 0}},                // a diagonal, no index
+    {{8, 9}, {3, 2, 5}, {1, -1}},         // axes of the value that are no coordinate
+    {{3, 1, 4}, {2, 1, 7}, {0, 1, -1}},   // axes of size 1
+    {{6, 4}, {4, 6}, {1, 0}},             // transposed
+    {{}, {5}, {}},                        // all to one element
+    {{6}, {}, {-1}},                      // one element
+    {{3, 40}, {10, 37}, {-1, 1}},         // long rows
+};
+
+TEST(NativeScatter, EveryOperationAndDType) {
+  Heap heap(nullptr);
+  Graph graph(heap);
+  Random random(1);
+  int mode = 0;
+  for (const DType d : kAll) {
+    std::vector<Op> ops = {Op::kSink};
+    for (Op op : kReductions) {
+      if (reduces(op, d)) ops.push_back(op);
+    }
+    for (const Op op : ops) {
+      for (const Places& places : kPlaces) {
+        std::vector<DType> types;
+        for (int64_t c : places.coordinates) {
+          if (c < 0) types.push_back(kIndexTypes[draw(random, 0, 7)]);
+        }
+        SCOPED_TRACE(std::string(uop::info(op).name) + " " + dtype::name(d) + " to " +
+                     uop::brief_shape(places.target).text + " mode " + std::to_string(mode % 5));
+        check_scatter({&graph, op, d, places, types}, random, mode++ % 5);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(NativeScatter, EveryIndexDType) {
+  Heap heap(nullptr);
+  Graph graph(heap);
+  Random random(2);
+  for (const DType type : kIndexTypes) {
+    SCOPED_TRACE(dtype::name(type));
+    for (const Op op : {Op::kSink, Op::kAdd}) {
+      check_scatter({&graph, op, DType::kFloat32, {{50, 3}, {400}, {-1, -2}}, {type, type}}, random,
+                    0);
+    }
+  }
+}
+
+TEST(NativeScatter, ManyTasks) {
+  Heap heap(nullptr);
+  Graph graph(heap);
+  Random random(3);
+  const Places large[] = {
+      {{300, 200}, {1000, 200}, {-1, 1}},        // split along the last axis
+      {{90, 20, 50}, {60, 40, 50}, {0, -1, 2}},  // along the first, which the value does not fill
+      {{4, 300, 70}, {100, 300, 70}, {-1, 1, 2}}, {{1 << 18}, {1 << 19}, {-1}},  // in ranges
+      {{3, 90000}, {3, 70000}, {0, -1}},
+  };
+  for (const Places& places : large) {
+    for (const int mode : {0, 4}) {
+      for (const Op op : {Op::kSink, Op::kAdd}) {
+        check_scatter({&graph, op, DType::kFloat64, places, {DType::kInt32}}, random, mode);
+      }
+    }
+  }
+}
+
+// ---- Scan ----
+
+TEST(NativeScan, EveryOperationAndDType) {
+  Heap heap(nullptr);
+  Graph graph(heap);
+  Random random(4);
+  const struct {
+    Shape shape;
+    int64_t axis;
+  } cases[] = {{{37}, 0},        {{5, 9}, 1},       {{5, 9}, 0},   {{2, 7, 3}, 1},
+               {{3, 2, 700}, 1}, {{40, 3, 300}, 0}, {{70, 500}, 1}};
+  for (const DType d : kAll) {
+    for (const Op op : kReductions) {
+      if (!reduces(op, d)) continue;
+      for (const auto& c : cases) {
+        SCOPED_TRACE(std::string(uop::info(op).name) + " " + dtype::name(d) + " " +
+                     uop::brief_shape(c.shape).text);
+        const Node node = graph.scan(op, graph.param(0, d, c.shape), c.axis);
+        ASSERT_NE(node, nullptr);
+        Bytes x = values(d, node->count(), random, draw(random, 0, 1) != 0);
+        Bytes expected(x.size()), result(x.size());
+        const size_t axis = static_cast<size_t>(c.axis);
+        int64_t inner = 1;
+        for (size_t i = axis + 1; i < c.shape.size(); ++i) inner *= c.shape[i];
+        const DType sums = dtype::is_narrow_float(d) ? DType::kFloat32 : d;
+        std::vector<Value> kept(static_cast<size_t>(node->count()));
+        for (int64_t i = 0; i < node->count(); ++i) {
+          Value v = load(d, x, i);
+          if (i / inner % c.shape[axis] != 0) {
+            v = combine(op, d, kept[static_cast<size_t>(i - inner)], v);
+            if (dtype::is_float(d)) v.real = dtype::truncate_float(sums, v.real);
+          }
+          kept[static_cast<size_t>(i)] = v;
+          store(d, expected, i, v);
+        }
+        run(node, {x.data(), result.data()}, random);
+        expect_same(node, result, expected);
+        run(node, {x.data(), x.data()}, random);  // in place
+        EXPECT_EQ(x, result);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+// ---- Argsort ----
+
+bool before(DType d, bool descending, Value a, Value b) {
+  if (descending) std::swap(a, b);
+  if (dtype::is_float(d)) return !std::isnan(a.real) && (std::isnan(b.real) || a.real < b.real);
+  if (d == DType::kUInt64) return static_cast<uint64_t>(a.word) < static_cast<uint64_t>(b.word);
+  return a.word < b.word;
+}
+
+void check_argsort(Graph& graph, DType d, const Shape& shape, int64_t axis, int64_t count,
+                   bool descending, Bytes x, Random& random) {
+  const Node node = graph.argsort(graph.param(0, d, shape), axis, descending, count);
+  ASSERT_NE(node, nullptr) << runtime::testing::last_error();
+  SCOPED_TRACE(std::string(dtype::name(d)) + " " + uop::brief_shape(shape).text + " the first " +
+               std::to_string(count) + (descending ? " descending" : ""));
+  const size_t at = static_cast<size_t>(axis);
+  const int64_t size = shape[at];
+  const int64_t inner = product(Shape(shape.begin() + axis + 1, shape.end()));
+  const int64_t outer = product(Shape(shape.begin(), shape.begin() + axis));
+  Bytes expected(static_cast<size_t>(node->count()) * 4), result(expected.size());
+  for (int64_t r = 0; r < outer * inner; ++r) {
+    const int64_t first = r / inner * size * inner + r % inner;
+    std::vector<Value> row;
+    std::vector<int64_t> order;
+    for (int64_t i = 0; i < size; ++i) {
+      row.push_back(load(d, x, first + i * inner));
+      order.push_back(i);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return before(d, descending, row[static_cast<size_t>(a)], row[static_cast<size_t>(b)]);
+    });
+    for (int64_t i = 0; i < count; ++i) {
+      Value v;
+      v.word = order[static_cast<size_t>(i)];
+      store(DType::kInt32, expected, (r / inner * count + i) * inner + r % inner, v);
+    }
+  }
+  run(node, {x.data(), result.data()}, random);
+  expect_same(node, result, expected);
+}
+
+TEST(NativeArgsort, EveryDType) {
+  Heap heap(nullptr);
+  Graph graph(heap);
+  Random random(5);
+  const struct {
+    Shape shape;
+    int64_t axis, count;
+  } cases[] = {{{9}, 0, 9},       {{3, 64}, 1, 64},  {{65, 3}, 0, 20},   {{2, 500, 3}, 1, 500},
+               {{5000}, 0, 5000}, {{2, 6000}, 1, 7}, {{9000, 2}, 0, 33}, {{20000}, 0, 1}};
+  for (const DType d : kAll) {
+    for (const auto& c : cases) {
+      for (const bool few : {false, true}) {
+        Bytes x = values(d, product(c.shape), random, few);
+        check_argsort(graph, d, c.shape, c.axis, c.count, draw(random, 0, 1) != 0, x, random);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+// Rows in order, in reverse, all equal, and long words that differ in few bits.
+TEST(NativeArgsort, Patterns) {
+  Heap heap(nullptr);
+  Graph graph(heap);
+  Random random(6);
+  using Pattern = std::function<int64_t(int64_t)>;
+  const Pattern patterns[] = {
+      [](int64_t i) { return i; },
+      [](int64_t i) { return -i; },
+      [](int64_t) { return int64_t{7}; },
+      [&](int64_t) { return draw(random, 0, 3) << 40; },
+      [&](int64_t i) { return (draw(random, 0, 2) << 50) + i % 97; },
+      [&](int64_t) { return (draw(random, 0, 2) << 33) - draw(random, 0, 1 << 20); },
+      [&](int64_t) { return draw(random, INT64_MIN, INT64_MAX); },
+      [](int64_t i) { return i % 2 == 0 ? INT64_MIN : INT64_MAX; },
+  };
+  for (const Pattern& pattern : patterns) {
+    for (const DType d : {DType::kInt64, DType::kUInt64, DType::kFloat64, DType::kInt32}) {
+      for (const int64_t count : {10000, 2000, 12, 1}) {
+        Bytes x(size_t{10000} * bytes_of(d));
+        for (int64_t i = 0; i < 10000; ++i) {
+          Value v;
+          v.word = pattern(i);
+          v.real = static_cast<double>(v.word);
+          store(d, x, i, v);
+        }
+        check_argsort(graph, d, {10000}, 0, count, count % 3 == 0, x, random);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+// ---- Failures ----
+
+TEST(Native, EveryFailedAllocationIsAStatus) {
+  Heap heap(nullptr);
+  Graph g(heap);
+  const Node x = g.param(0, DType::kFloat32, Shape{100, 30});
+  const Node index = g.param(1, DType::kInt32, Shape{100, 30});
+  const Node nodes[] = {g.scatter(Op::kAdd, x, x, std::array{index}, Shape{-1, 1}),
+                        g.scan(Op::kAdd, x, 0), g.argsort(x, 1, false, 30)};
+  for (const Node node : nodes) {
+    int64_t allowed = 0;
+    for (;; ++allowed) {
+      FailingHeap failing(allowed);
+      Plan plan(failing);
+      const Status status = find(node->op)->prepare(&plan, node);
+      if (status.ok()) break;
+      EXPECT_EQ(status, runtime::testing::code(Code::kMEMORY));
+      ASSERT_LT(allowed, 100);
+    }
+    EXPECT_GE(allowed, 1);
+  }
+  EXPECT_EQ(find(Op::kGather), nullptr);
+}
+
+}  // namespace
+}  // namespace aster::runtime::cpu::native
