@@ -526,7 +526,13 @@ Status assign(Engine& engine, Lazy& target, Node value) {
     ASTER_TRY(map.set(base, changed));
     ASTER_TRY(Realize::replace_in_cells(engine, map));
   }
-  set_node(target, write);
+  // Other handles on the same tensor see the write as well.
+  const Node before = target.node;
+  g.retain(before);
+  for (Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
+    if (cell->node == before) set_node(*cell, write);
+  }
+  g.release(before);
   return kOk;
 }
 
