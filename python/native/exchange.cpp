@@ -1,0 +1,275 @@
+// The buffer protocol in both directions: storages lent to Python, memory of Python objects used.
+#include <cstdlib>
+#include <cstring>
+
+#include "native.h"
+
+namespace aster::python {
+namespace {
+
+// Element formats of the buffer protocol, native and without padding.
+struct Format {
+  int32_t dtype;
+  const char* format;
+};
+constexpr Format kFormats[] = {
+    {ASTER_ML_DTYPE_BOOL, "?"},    {ASTER_ML_DTYPE_INT8, "b"},    {ASTER_ML_DTYPE_UINT8, "B"},
+    {ASTER_ML_DTYPE_INT16, "h"},   {ASTER_ML_DTYPE_UINT16, "H"},  {ASTER_ML_DTYPE_INT32, "i"},
+    {ASTER_ML_DTYPE_UINT32, "I"},  {ASTER_ML_DTYPE_INT64, "l"},   {ASTER_ML_DTYPE_UINT64, "L"},
+    {ASTER_ML_DTYPE_INT64, "q"},   {ASTER_ML_DTYPE_UINT64, "Q"},  {ASTER_ML_DTYPE_FLOAT16, "e"},
+    {ASTER_ML_DTYPE_FLOAT32, "f"}, {ASTER_ML_DTYPE_FLOAT64, "d"}, {ASTER_ML_DTYPE_UINT8, "c"},
+};
+
+// What an exported buffer holds on to.
+struct Lent {
+  aster_ml_tensor tensor;
+  Py_ssize_t* axes;  // shape, then strides in bytes
+};
+
+char g_nothing[64];  // where a buffer of no elements begins
+
+const char* format_of(int32_t dtype) {
+  for (const Format& row : kFormats)
+    if (row.dtype == dtype) return row.format;
+  return nullptr;
+}
+
+void free_lent(Lent* lent) {
+  aster_ml_tensor_free(&lent->tensor);
+  std::free(lent->axes);
+  std::free(lent);
+}
+
+bool fill_axes(Lent* lent, size_t item) {
+  const size_t ndim = lent->tensor.ndim;
+  lent->axes = static_cast<Py_ssize_t*>(std::malloc((2 * ndim + 1) * sizeof(Py_ssize_t)));
+  for (size_t i = 0; lent->axes != nullptr && i < ndim; ++i) {
+    lent->axes[i] = static_cast<Py_ssize_t>(lent->tensor.shape[i]);
+    lent->axes[ndim + i] = lent->tensor.strides[i] * static_cast<Py_ssize_t>(item);
+  }
+  return lent->axes != nullptr;
+}
+
+}  // namespace
+
+int lazy_get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  view->obj = nullptr;
+  PyObject* const one[1] = {self};
+  Call call("memoryview", one, 1, 1, 1);
+  aster_ml_lazy* x = call.lazy(0, "tensor");
+  auto* lent = static_cast<Lent*>(std::calloc(1, sizeof(Lent)));
+  if (lent == nullptr) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  bool ok = pinned_view(call, &lent->tensor, x);
+  const aster_ml_tensor& tensor = lent->tensor;
+  const size_t item = aster_ml_dtype_size(tensor.dtype);
+  const char* format = format_of(tensor.dtype);
+  const bool read_only = aster_ml_buffer_is_read_only(&tensor.storage) != 0;
+  if (ok && format == nullptr) {
+    ok = false;
+    PyErr_Format(PyExc_BufferError,
+                 "buffers have no format for %s: bitcast it to an unsigned integer, or cast it",
+                 aster_ml_dtype_name(tensor.dtype));
+  }
+  if (ok && read_only && (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE) {
+    ok = false;
+    PyErr_SetString(PyExc_BufferError, "the memory of this tensor is read-only");
+  }
+  if (ok && !fill_axes(lent, item)) {
+    ok = false;
+    PyErr_NoMemory();
+  }
+  if (!ok) {
+    free_lent(lent);
+    return -1;
+  }
+  const size_t count = aster_ml_tensor_count(&tensor);
+  view->buf = count == 0 ? g_nothing : static_cast<char*>(tensor.storage.data) + tensor.byte_offset;
+  view->len = static_cast<Py_ssize_t>(count * item);
+  view->readonly = read_only ? 1 : 0;
+  view->itemsize = static_cast<Py_ssize_t>(item);
+  view->format = (flags & PyBUF_FORMAT) == PyBUF_FORMAT ? const_cast<char*>(format) : nullptr;
+  view->ndim = static_cast<int>(tensor.ndim);
+  view->shape = (flags & PyBUF_ND) == PyBUF_ND ? lent->axes : nullptr;
+  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? lent->axes + tensor.ndim : nullptr;
+  view->suboffsets = nullptr;
+  view->internal = lent;
+  view->obj = Py_NewRef(self);
+  return 0;
+}
+
+void lazy_release_buffer(PyObject*, Py_buffer* view) {
+  free_lent(static_cast<Lent*>(view->internal));
+  view->internal = nullptr;
+}
+
+namespace {
+
+struct BufferPin : Pin {
+  Py_buffer buffer;
+};
+
+void drop_buffer(Pin* pin) {
+  auto* held = static_cast<BufferPin*>(pin);
+  PyBuffer_Release(&held->buffer);
+  std::free(held);
+}
+
+// The dtype of a buffer's elements; 0 with an exception.
+int32_t dtype_of(const Py_buffer& buffer) {
+  const char* format = buffer.format == nullptr ? "B" : buffer.format;
+  const char* letter = format;
+  if (*letter == '<' || *letter == '=' || *letter == '@' || *letter == '|') ++letter;
+  if ((*letter == '>' || *letter == '!') && buffer.itemsize > 1) {
+    PyErr_Format(PyExc_ValueError,
+                 "from_buffer: elements of format '%s' are big-endian: convert them first", format);
+    return 0;
+  }
+  if (*letter == '>' || *letter == '!') ++letter;
+  if (letter[0] != 0 && letter[1] == 0) {
+    for (const Format& row : kFormats) {
+      if (row.format[0] != *letter) continue;
+      // 'l' has 4 bytes after '<'.
+      if (aster_ml_dtype_size(row.dtype) == static_cast<size_t>(buffer.itemsize)) return row.dtype;
+      if (*letter == 'l') return ASTER_ML_DTYPE_INT32;
+      if (*letter == 'L') return ASTER_ML_DTYPE_UINT32;
+    }
+  }
+  PyErr_Format(PyExc_TypeError, "from_buffer: no dtype for elements of format '%s'%s", format,
+               *letter == 'O' ? " (an object array)" : "");
+  return 0;
+}
+
+bool aligned(const Py_buffer& buffer, int32_t dtype) {
+  return reinterpret_cast<uintptr_t>(buffer.buf) % aster_ml_dtype_size(dtype) == 0;
+}
+
+// A tensor in the buffer's own memory; takes the pin over in any case.
+bool wrap(Call& call, aster_ml_lazy* out, BufferPin* pin, int32_t dtype, size_t ndim,
+          const int64_t* shape) {
+  const Py_buffer& buffer = pin->buffer;
+  const aster_ml_context* context = &call.owner()->handle;
+  aster_ml_buffer storage = {};
+  if (!call.quick([&] {
+        return aster_ml_buffer_from_memory(&storage, context, buffer.buf,
+                                           static_cast<size_t>(buffer.len), dtype, 0,
+                                           buffer.readonly, release_pin, pin);
+      })) {
+    drop_buffer(pin);
+    return false;
+  }
+  aster_ml_tensor tensor = {};
+  const bool ok = call.quick([&] {
+    const int32_t status = aster_ml_tensor_from_buffer(
+        &tensor, context, &storage, 0, ndim, reinterpret_cast<const size_t*>(shape), nullptr);
+    return status != 0 ? status : aster_ml_lazy_from_tensor(out, context, &tensor);
+  });
+  aster_ml_tensor_free(&tensor);
+  aster_ml_buffer_free(&storage);
+  return ok;
+}
+
+// A copy of the buffer's elements, row-major.
+bool copy(Call& call, aster_ml_lazy* out, Py_buffer* buffer, int32_t dtype, size_t ndim,
+          const int64_t* shape) {
+  void* bytes = buffer->buf;
+  void* room = nullptr;
+  if (PyBuffer_IsContiguous(buffer, 'C') == 0 || !aligned(*buffer, dtype)) {
+    bytes = room = std::malloc(static_cast<size_t>(buffer->len) + 1);
+    if (room == nullptr) {
+      PyErr_NoMemory();
+      return call.fail();
+    }
+    if (PyBuffer_ToContiguous(room, buffer, buffer->len, 'C') != 0) {
+      std::free(room);
+      return call.fail();
+    }
+  }
+  const bool ok = call.quick(
+      [&] { return aster_ml_lazy_from(out, &call.owner()->handle, bytes, dtype, ndim, shape); });
+  std::free(room);
+  return ok;
+}
+
+bool check_count(Call& call, const Py_buffer& buffer, int32_t dtype, size_t ndim,
+                 const int64_t* shape) {
+  size_t bytes = aster_ml_dtype_size(dtype);
+  bool over = bytes == 0;
+  for (size_t i = 0; i < ndim; ++i)
+    over = over || shape[i] < 0 ||
+           __builtin_mul_overflow(bytes, static_cast<size_t>(shape[i]), &bytes);
+  if (!over && bytes == static_cast<size_t>(buffer.len)) return true;
+  PyErr_Format(PyExc_ValueError,
+               "from_buffer: the buffer's %zd bytes are not the elements of that shape and dtype",
+               buffer.len);
+  return call.fail();
+}
+
+// from_buffer(obj, dtype=0, shape=None, copy=None, context=None)
+PyObject* from_buffer(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("from_buffer", arguments, count, 1, 5);
+  call.context(4);
+  int32_t dtype = call.given(1) ? call.integer32(1, "dtype") : 0;
+  size_t ndim = 0;
+  bool known = false;
+  const int64_t* shape = call.words(2, "shape", &ndim, &known, true);
+  const int may_copy = call.given(3) ? PyObject_IsTrue(call.argument(3)) : -1;
+  if (call.failed() || (may_copy < 0 && PyErr_Occurred() != nullptr)) return nullptr;
+  if (!PyObject_CheckBuffer(call.argument(0))) {
+    call.wrong_type(call.argument(0), "obj", "bytes or an array");
+    return nullptr;
+  }
+  auto* pin = static_cast<BufferPin*>(std::calloc(1, sizeof(BufferPin)));
+  if (pin == nullptr) return PyErr_NoMemory();
+  pin->drop = drop_buffer;
+  Py_buffer& buffer = pin->buffer;
+  if (PyObject_GetBuffer(call.argument(0), &buffer, PyBUF_FULL_RO) != 0) {
+    std::free(pin);
+    return nullptr;
+  }
+  const int32_t own = dtype_of(buffer);
+  bool ok = own != 0;
+  if (dtype == 0) dtype = own;
+  if (ok && shape == nullptr) {
+    ndim = static_cast<size_t>(buffer.ndim);
+    shape = static_cast<int64_t*>(call.room((ndim + 1) * sizeof(int64_t)));
+    if (shape != nullptr && ndim != 0)
+      std::memcpy(const_cast<int64_t*>(shape), buffer.shape, ndim * sizeof(int64_t));
+    // Bytes read as wider elements: along the last axis.
+    const auto size = static_cast<int64_t>(aster_ml_dtype_size(dtype));
+    if (shape != nullptr && ndim != 0 && size != 0 && size != buffer.itemsize)
+      const_cast<int64_t*>(shape)[ndim - 1] = shape[ndim - 1] * buffer.itemsize / size;
+  }
+  ok = ok && shape != nullptr && check_count(call, buffer, dtype, ndim, shape);
+  const bool in_place =
+      ok && buffer.len != 0 && PyBuffer_IsContiguous(&buffer, 'C') != 0 && aligned(buffer, dtype);
+  if (ok && may_copy == 0 && !in_place) {
+    PyErr_SetString(PyExc_ValueError,
+                    "from_buffer: only row-major, aligned memory can be used without a copy");
+    ok = false;
+  }
+  aster_ml_lazy out = {};
+  if (ok && in_place && may_copy != 1) {
+    ok = wrap(call, &out, pin, dtype, ndim, shape);
+  } else {
+    ok = ok && copy(call, &out, &buffer, dtype, ndim, shape);
+    drop_buffer(pin);
+  }
+  return ok ? make_lazy(call.owner(), out) : nullptr;
+}
+
+}  // namespace
+
+PyMethodDef kExchangeMethods[] = {
+    {"from_buffer", as_method(from_buffer), METH_FASTCALL,
+     "from_buffer(obj, dtype=0, shape=None, copy=None, context=None)\n\n"
+     "A tensor of an object's memory. copy False: in place, writes by either side are seen by the\n"
+     "other and the object lives as long as the memory is used, else ValueError; True: a copy;\n"
+     "None: in place where that is possible. dtype 0: that of the buffer; another one reads the\n"
+     "same bytes."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace aster::python

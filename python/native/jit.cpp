@@ -1,0 +1,5 @@
+#include "native.h"
+
+namespace aster::python {
+bool add_jit_type(PyObject*) { return true; }
+}  // namespace aster::python

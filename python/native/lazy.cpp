@@ -1,0 +1,108 @@
+// The type of lazy tensors: a handle, its context, and the memory behind it as a buffer.
+#include <cstdlib>
+#include <cstring>
+
+#include "native.h"
+
+namespace aster::python {
+namespace {
+
+void lazy_dealloc(PyObject* self) {
+  LazyObject* lazy = as_lazy(self);
+  if (lazy->weak != nullptr) PyObject_ClearWeakRefs(self);
+  if (lazy->value.impl != nullptr) {
+    free_in(
+        lazy->context, [](void* both) { aster_ml_lazy_free(static_cast<aster_ml_lazy*>(both)); },
+        lazy->value.impl, nullptr);
+  }
+  auto* context = reinterpret_cast<PyObject*>(lazy->context);
+  lazy->context = nullptr;
+  Py_XDECREF(context);
+  drop_pins();
+  PyTypeObject* type = Py_TYPE(self);
+  reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(reinterpret_cast<PyObject*>(type));
+}
+
+PyMemberDef g_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(LazyObject, weak), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+// replace(x, y): the object x becomes what y is now.
+PyObject* replace(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("replace", arguments, count, 2, 2);
+  if (!call.failed() && !is_lazy(arguments[0])) call.wrong_type(arguments[0], "x", "a tensor");
+  const aster_ml_lazy* y = call.lazy(1, "y");
+  aster_ml_lazy made = {nullptr};
+  if (!call.quick([&] { return aster_ml_lazy_copy(&made, y); })) return nullptr;
+  LazyObject* lazy = as_lazy(arguments[0]);
+  const aster_ml_lazy before = lazy->value;
+  auto* context = reinterpret_cast<PyObject*>(lazy->context);
+  lazy->value = made;
+  lazy->context = call.owner();
+  Py_INCREF(reinterpret_cast<PyObject*>(lazy->context));
+  if (before.impl != nullptr) {
+    free_in(
+        reinterpret_cast<ContextObject*>(context),
+        [](void* both) { aster_ml_lazy_free(static_cast<aster_ml_lazy*>(both)); }, before.impl,
+        nullptr);
+  }
+  Py_XDECREF(context);
+  return none();
+}
+
+PyMethodDef g_methods[] = {
+    {"__dlpack__", as_method(lazy_dlpack), METH_VARARGS | METH_KEYWORDS,
+     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n\n"
+     "The storage as a DLPack capsule, realised; it lives as long as its user."},
+    {"__dlpack_device__", lazy_dlpack_device, METH_NOARGS,
+     "__dlpack_device__()\n\n(1, 0): host memory."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot g_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(lazy_dealloc)},
+    {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+    {Py_tp_members, g_members},
+    {Py_tp_methods, g_methods},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(lazy_get_buffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(lazy_release_buffer)},
+    {Py_tp_doc,
+     const_cast<char*>("A lazy tensor: a handle of the library. Empty when constructed.")},
+    {0, nullptr},
+};
+PyType_Spec g_spec = {"aster_ml._native.Lazy", sizeof(LazyObject), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, g_slots};
+
+}  // namespace
+
+PyMethodDef kLazyMethods[] = {
+    {"replace", as_method(replace), METH_FASTCALL,
+     "replace(x, y)\n\nThe object x becomes a tensor of what y is now."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+bool add_lazy_type(PyObject* module) {
+  PyObject* type = PyType_FromModuleAndSpec(module, &g_spec, nullptr);
+  if (type == nullptr) return false;
+  g.lazy_base = reinterpret_cast<PyTypeObject*>(type);
+  g.lazy_type = reinterpret_cast<PyTypeObject*>(Py_NewRef(type));
+  g.lazy_alloc = reinterpret_cast<allocfunc>(PyType_GetSlot(g.lazy_type, Py_tp_alloc));
+  return PyModule_AddType(module, g.lazy_base) == 0;
+}
+
+PyObject* make_lazy(ContextObject* context, aster_ml_lazy handle) {
+  PyObject* self = g.lazy_alloc(g.lazy_type, 0);
+  if (self == nullptr) {
+    aster_ml_lazy_free(&handle);
+    return nullptr;
+  }
+  LazyObject* lazy = as_lazy(self);
+  lazy->value = handle;
+  lazy->context = context;
+  Py_INCREF(reinterpret_cast<PyObject*>(context));
+  return self;
+}
+
+}  // namespace aster::python

@@ -1,0 +1,330 @@
+// Functions whose parameters the generator cannot derive: sizes that follow from other arguments,
+// arrays out, texts out.
+#include <cstdlib>
+#include <cstring>
+
+#include "native.h"
+
+namespace aster::python {
+
+bool pinned_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x) {
+  *out = aster_ml_tensor{};
+  const auto view = [&] {
+    aster_ml_tensor lent = {};
+    if (const int32_t status = aster_ml_lazy_view(&lent, x); status != 0) return status;
+    return aster_ml_tensor_from_buffer(out, &call.owner()->handle, &lent.storage, lent.byte_offset,
+                                       lent.ndim, lent.shape, lent.strides);
+  };
+  const bool ready = !call.failed() && aster_ml_lazy_is_realized(x) != 0;
+  const bool ok = ready ? call.quick(view) : call.slow(view);
+  if (!ok) aster_ml_tensor_free(out);
+  return ok;
+}
+
+namespace {
+
+constexpr int kRanks = 64;  // shapes up to here need no memory
+
+PyObject* tuple_of(const int64_t* words, size_t count) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
+  for (size_t i = 0; tuple != nullptr && i < count; ++i) {
+    PyObject* item = PyLong_FromLongLong(words[i]);
+    if (item == nullptr || PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), item) != 0)
+      Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+PyObject* lazy_shape(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("lazy_shape", arguments, count, 1, 1);
+  const aster_ml_lazy* x = call.lazy(0, "x");
+  int64_t few[kRanks];
+  int64_t* shape = few;
+  size_t ndim = 0;
+  if (!call.plain([&] { ndim = aster_ml_lazy_ndim(x); })) return nullptr;
+  if (ndim > kRanks) shape = static_cast<int64_t*>(call.room(ndim * sizeof(int64_t)));
+  if (!call.quick([&] { return aster_ml_lazy_shape(shape, ndim, x); })) return nullptr;
+  return tuple_of(shape, ndim);
+}
+
+// The bytes of a shape of dtype; false with an exception where buffer has another number.
+bool fits(Call& call, const char* name, const Py_buffer* data, int32_t dtype, const int64_t* shape,
+          size_t ndim) {
+  if (call.failed()) return false;
+  size_t bytes = aster_ml_dtype_size(dtype);
+  bool over = false;
+  for (size_t i = 0; i < ndim; ++i)
+    over = over || shape[i] < 0 ||
+           __builtin_mul_overflow(bytes, static_cast<size_t>(shape[i]), &bytes);
+  if (bytes == 0 && data->len == 0) return true;
+  if (!over && bytes == static_cast<size_t>(data->len)) return true;
+  PyErr_Format(PyExc_ValueError, "%s: data has %zd bytes, the shape takes %zu", name, data->len,
+               over ? 0 : bytes);
+  return call.fail();
+}
+
+PyObject* lazy_from(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("lazy_from", arguments, count, 3, 4);
+  const aster_ml_context* context = call.context(3);
+  const Py_buffer* data = call.bytes(0, "data", false);
+  const int32_t dtype = call.integer32(1, "dtype");
+  size_t ndim = 0;
+  bool known = false;
+  const int64_t* shape = call.words(2, "shape", &ndim, &known, false);
+  if (!fits(call, "lazy_from", data, dtype, shape, ndim)) return nullptr;
+  aster_ml_lazy out = {};
+  if (!call.quick([&] { return aster_ml_lazy_from(&out, context, data->buf, dtype, ndim, shape); }))
+    return nullptr;
+  return make_lazy(call.owner(), out);
+}
+
+PyObject* tensor_from_data(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("tensor_from_data", arguments, count, 3, 4);
+  const aster_ml_context* context = call.context(3);
+  const Py_buffer* data = call.bytes(0, "data", false);
+  const int32_t dtype = call.integer32(1, "dtype");
+  size_t ndim = 0;
+  bool known = false;
+  const int64_t* shape = call.words(2, "shape", &ndim, &known, false);
+  if (!fits(call, "tensor_from_data", data, dtype, shape, ndim)) return nullptr;
+  aster_ml_tensor out = {};
+  if (!call.quick([&] {
+        return aster_ml_tensor_from_data(&out, context, data->buf, dtype, ndim,
+                                         reinterpret_cast<const size_t*>(shape));
+      }))
+    return nullptr;
+  return make_tensor(call.owner(), out);
+}
+
+PyObject* lazy_view(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("lazy_view", arguments, count, 1, 1);
+  aster_ml_lazy* x = call.lazy(0, "x");
+  aster_ml_tensor out;
+  return pinned_view(call, &out, x) ? make_tensor(call.owner(), out) : nullptr;
+}
+
+// lazy_copy_out(x, data=None): into data, or new bytes.
+PyObject* lazy_copy_out(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("lazy_copy_out", arguments, count, 1, 2);
+  aster_ml_lazy* x = call.lazy(0, "x");
+  if (call.given(1)) {
+    const Py_buffer* data = call.bytes(1, "data", true);
+    if (!call.slow(
+            [&] { return aster_ml_lazy_copy_out(data->buf, static_cast<size_t>(data->len), x); }))
+      return nullptr;
+    return none();
+  }
+  size_t bytes = 0;
+  if (!call.plain([&] {
+        int32_t dtype = 0;
+        if (aster_ml_dtype_strong(&dtype, aster_ml_lazy_dtype(x)) == 0)
+          bytes = static_cast<size_t>(aster_ml_lazy_count(x)) * aster_ml_dtype_size(dtype);
+      }))
+    return nullptr;
+  PyObject* made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes));
+  char* data = nullptr;
+  Py_ssize_t length = 0;
+  if (made == nullptr || PyBytes_AsStringAndSize(made, &data, &length) != 0) return nullptr;
+  if (!call.slow([&] { return aster_ml_lazy_copy_out(data, bytes, x); })) Py_CLEAR(made);
+  return made;
+}
+
+// gradient(loss, targets, options=None) -> a tuple of tensors.
+PyObject* gradient(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("gradient", arguments, count, 2, 3);
+  const aster_ml_lazy* loss = call.lazy(0, "loss");
+  size_t targets_count = 0;
+  aster_ml_lazy** targets = call.lazies(1, "targets", &targets_count);
+  static constexpr FieldInfo kFields[] = {
+      {"require_path", Field::kI32, 1, offsetof(aster_ml_gradient_options, require_path), 0},
+      {"seed", Field::kLazy, 1, offsetof(aster_ml_gradient_options, seed), 0},
+  };
+  static constexpr StructInfo kInfo = {"gradient_options", kFields, 2,
+                                       sizeof(aster_ml_gradient_options), true};
+  aster_ml_gradient_options room;
+  const auto* options =
+      static_cast<const aster_ml_gradient_options*>(call.options(2, "options", kInfo, &room));
+  auto* out = static_cast<aster_ml_lazy*>(call.room((targets_count + 1) * sizeof(aster_ml_lazy)));
+  if (!call.quick([&] { return aster_ml_gradient(out, loss, targets, targets_count, options); }))
+    return nullptr;
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(targets_count));
+  for (size_t i = 0; i < targets_count; ++i) {
+    if (tuple == nullptr) {
+      aster_ml_lazy_free(&out[i]);
+      continue;
+    }
+    PyObject* made = make_lazy(call.owner(), out[i]);
+    if (made == nullptr || PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), made) != 0)
+      Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+PyObject* device_to_name(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("device_to_name", arguments, count, 1, 1);
+  const int32_t device = call.integer32(0, "device");
+  char name[48];
+  if (!call.quick([&] { return aster_ml_device_to_name(name, sizeof(name), device); }))
+    return nullptr;
+  return text_of(name);
+}
+
+PyObject* engine_print_schedule(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("engine_print_schedule", arguments, count, 0, 1);
+  const aster_ml_context* context = call.context(0);
+  constexpr size_t kBytes = 1 << 18;
+  char* text = static_cast<char*>(call.room(kBytes));
+  if (!call.quick([&] { return aster_ml_engine_print_schedule(text, kBytes, context); }))
+    return nullptr;
+  return text_of(text);
+}
+
+PyObject* uop_print(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("uop_print", arguments, count, 1, 1);
+  const aster_ml_uop* root = call.uop(0, "root");
+  size_t length = 0;
+  if (!call.quick(
+          [&] { return aster_ml_uop_print(nullptr, &length, 0, &call.owner()->handle, root); }))
+    return nullptr;
+  char* text = static_cast<char*>(call.room(length + 1));
+  if (!call.quick([&] {
+        return aster_ml_uop_print(text, &length, length + 1, &call.owner()->handle, root);
+      }))
+    return nullptr;
+  return text_of(text);
+}
+
+PyObject* uop_walk(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("uop_walk", arguments, count, 1, 1);
+  const aster_ml_uop* root = call.uop(0, "root");
+  size_t nodes = 0;
+  if (!call.quick(
+          [&] { return aster_ml_uop_walk(nullptr, &nodes, 0, &call.owner()->handle, root); }))
+    return nullptr;
+  auto** all = static_cast<const aster_ml_uop**>(call.room((nodes + 1) * sizeof(void*)));
+  if (!call.quick(
+          [&] { return aster_ml_uop_walk(all, &nodes, nodes, &call.owner()->handle, root); }))
+    return nullptr;
+  PyObject* list = PyList_New(0);
+  for (size_t i = 0; list != nullptr && i < nodes; ++i) {
+    PyObject* node = nullptr;
+    if (call.quick([&] { return aster_ml_uop_retain(&call.owner()->handle, all[i]); }))
+      node = make_uop(call.owner(), all[i]);
+    if (node == nullptr || PyList_Append(list, node) != 0) Py_CLEAR(list);
+    Py_XDECREF(node);
+  }
+  return list;
+}
+
+PyObject* scalar_from_data(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("scalar_from_data", arguments, count, 2, 2);
+  const int32_t dtype = call.integer32(0, "dtype");
+  const Py_buffer* data = call.bytes(1, "data", false);
+  if (!fits(call, "scalar_from_data", data, dtype, nullptr, 0)) return nullptr;
+  aster_ml_scalar out;
+  if (!call.quick([&] { return aster_ml_scalar_from_data(&out, dtype, data->buf); }))
+    return nullptr;
+  return scalar_of(out);
+}
+
+// Elements of dtype in a buffer; false with an exception where they are no whole number.
+bool elements(Call& call, const char* name, const Py_buffer* data, int32_t dtype, size_t* out) {
+  if (call.failed()) return false;
+  const size_t size = aster_ml_dtype_size(dtype);
+  const size_t bytes = static_cast<size_t>(data->len);
+  *out = size == 0 ? 0 : bytes / size;
+  if (size == 0 || bytes % size == 0) return true;
+  PyErr_Format(PyExc_ValueError, "%s: %zu bytes are no whole number of elements", name, bytes);
+  return call.fail();
+}
+
+PyObject* dtype_copy(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("dtype_copy", arguments, count, 4, 4);
+  const Py_buffer* dst = call.bytes(0, "dst", true);
+  const int32_t dst_dtype = call.integer32(1, "dst_dtype");
+  const Py_buffer* src = call.bytes(2, "src", false);
+  const int32_t src_dtype = call.integer32(3, "src_dtype");
+  size_t to = 0, from = 0;
+  if (!elements(call, "dtype_copy", dst, dst_dtype, &to) ||
+      !elements(call, "dtype_copy", src, src_dtype, &from))
+    return nullptr;
+  if (to != from) {
+    PyErr_Format(PyExc_ValueError, "dtype_copy: %zu elements into %zu", from, to);
+    return nullptr;
+  }
+  if (!call.quick(
+          [&] { return aster_ml_dtype_copy(dst->buf, dst_dtype, src->buf, src_dtype, to); }))
+    return nullptr;
+  return none();
+}
+
+PyObject* tensor_copy_in(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("tensor_copy_in", arguments, count, 2, 2);
+  aster_ml_tensor* tensor = call.tensor(0, "tensor");
+  const Py_buffer* host = call.bytes(1, "host", false);
+  size_t items = 0;
+  if (!elements(call, "tensor_copy_in", host, tensor == nullptr ? 0 : tensor->dtype, &items) ||
+      !call.slow([&] { return aster_ml_tensor_copy_in(tensor, host->buf, items); }))
+    return nullptr;
+  return none();
+}
+
+PyObject* tensor_copy_out(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("tensor_copy_out", arguments, count, 2, 2);
+  const aster_ml_tensor* tensor = call.tensor(0, "tensor");
+  const Py_buffer* host = call.bytes(1, "host", true);
+  size_t items = 0;
+  if (!elements(call, "tensor_copy_out", host, tensor == nullptr ? 0 : tensor->dtype, &items) ||
+      !call.slow([&] { return aster_ml_tensor_copy_out(host->buf, tensor, items); }))
+    return nullptr;
+  return none();
+}
+
+// tensor_info(tensor) -> (dtype code, device code, shape, strides in elements).
+PyObject* tensor_info(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("tensor_info", arguments, count, 1, 1);
+  const aster_ml_tensor* tensor = call.tensor(0, "tensor");
+  if (call.failed()) return nullptr;
+  static_assert(sizeof(size_t) == sizeof(int64_t) && sizeof(ptrdiff_t) == sizeof(int64_t));
+  return Py_BuildValue("(iiNN)", tensor->dtype, tensor->device,
+                       tuple_of(reinterpret_cast<const int64_t*>(tensor->shape), tensor->ndim),
+                       tuple_of(reinterpret_cast<const int64_t*>(tensor->strides), tensor->ndim));
+}
+
+}  // namespace
+
+PyMethodDef kSpecialMethods[] = {
+    {"lazy_shape", as_method(lazy_shape), METH_FASTCALL,
+     "lazy_shape(x)\n\nThe dimensions of x, a tuple."},
+    {"lazy_from", as_method(lazy_from), METH_FASTCALL,
+     "lazy_from(data, dtype, shape, context)\n\nA copy of bytes: the elements of shape, "
+     "row-major."},
+    {"tensor_from_data", as_method(tensor_from_data), METH_FASTCALL,
+     "tensor_from_data(data, dtype, shape, context)\n\nAs lazy_from, concrete."},
+    {"lazy_view", as_method(lazy_view), METH_FASTCALL,
+     "lazy_view(x)\n\nThe storage of x, realised; it lives as long as the result."},
+    {"lazy_copy_out", as_method(lazy_copy_out), METH_FASTCALL,
+     "lazy_copy_out(x, data=None)\n\nThe elements of x, row-major, into data or as new bytes."},
+    {"gradient", as_method(gradient), METH_FASTCALL,
+     "gradient(loss, targets, options=None)\n\nGradients of sum(loss * seed) by every target."},
+    {"device_to_name", as_method(device_to_name), METH_FASTCALL,
+     "device_to_name(device)\n\nThe canonical name of a device code."},
+    {"engine_print_schedule", as_method(engine_print_schedule), METH_FASTCALL,
+     "engine_print_schedule(context)\n\nHow the last schedule looks, one line an item."},
+    {"uop_print", as_method(uop_print), METH_FASTCALL, "uop_print(root)\n\nA graph as text."},
+    {"uop_walk", as_method(uop_walk), METH_FASTCALL,
+     "uop_walk(root)\n\nThe nodes that root is made of, sources before users, root last."},
+    {"scalar_from_data", as_method(scalar_from_data), METH_FASTCALL,
+     "scalar_from_data(dtype, data)\n\nThe element in data."},
+    {"dtype_copy", as_method(dtype_copy), METH_FASTCALL,
+     "dtype_copy(dst, dst_dtype, src, src_dtype)\n\nThe elements of src, converted, into dst."},
+    {"tensor_copy_in", as_method(tensor_copy_in), METH_FASTCALL,
+     "tensor_copy_in(tensor, host)\n\nRow-major elements into a tensor."},
+    {"tensor_copy_out", as_method(tensor_copy_out), METH_FASTCALL,
+     "tensor_copy_out(tensor, host)\n\nThe elements of a tensor, row-major."},
+    {"tensor_info", as_method(tensor_info), METH_FASTCALL,
+     "tensor_info(tensor)\n\n(dtype, device, shape, strides in elements)."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace aster::python

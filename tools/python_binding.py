@@ -1,0 +1,605 @@
+#!/usr/bin/env python3
+"""Writes the wrappers of the Python extension aster_ml._native, and its stub, from the manifest.
+
+  tools/python_binding.py --manifest FILE --library LIB --out FILE.cpp --stub FILE.pyi
+
+One wrapper a C function: aster_ml_X becomes _native.X. How parameters become Python's is said in
+python/native/README.md; what cannot be derived is in the tables below. Functions that the library
+does not export are left out and named.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+
+PREFIX = "aster_ml_"
+
+# Functions that run kernels, compile or read files: they give the GIL up, and others wait for them.
+SLOW = re.compile(
+    r"(_realize|_to_double|_copy_out|masked_select|nonzero|_item|_unique"
+    r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear"
+    r"|state_(set|load|read|write|realize|set_layer|set_optimizer|set_rate)"
+    r"|(sgd|adam|adamw|lars|lamb|muon|optimizer)_(init|step|step_by|get)|layer_get|torch_\w+"
+    r"|tensor_(?!from_buffer|count|is_)\w+)$"
+)
+
+# Written by hand in python/native (special.cpp, exchange.cpp), under the same name.
+BY_HAND = {
+    "device_to_name",
+    "dtype_copy",
+    "engine_print_schedule",
+    "gradient",
+    "lazy_copy_out",
+    "lazy_from",
+    "lazy_shape",
+    "lazy_view",
+    "program_run",
+    "scalar_from_data",
+    "tensor_copy_in",
+    "tensor_copy_out",
+    "tensor_from_data",
+    "uop_print",
+    "uop_walk",
+}
+
+# Not offered, and why.
+LEFT_OUT = {
+    "scope_begin": "references of Python are the scopes",
+    "scope_end": "as scope_begin",
+    "lazy_keep": "as scope_begin",
+    "context_free": "contexts end with their last reference",
+    "lazy_free": "handles end with their last reference",
+    "uop_retain": "a Uop object retains its node",
+    "uop_release": "as uop_retain",
+    "device_register": "a table of C functions",
+    "buffer_from_memory": "from_buffer wraps memory of Python objects",
+}
+
+# Functions that return a value and not a status.
+VALUES = re.compile(r"_(is_\w+|dtype|device_type|device_index|count_\w+)$")
+
+INTEGERS = {
+    "int32_t": ("integer32", "int32_t"),
+    "int64_t": ("integer", "int64_t"),
+    "size_t": ("size", "size_t"),
+    "ptrdiff_t": ("integer", "ptrdiff_t"),
+    "uint64_t": ("natural", "uint64_t"),
+    "uint32_t": ("natural", "uint32_t"),
+}
+RESULTS = {
+    "int32_t": ("PyLong_FromLong({})", "int"),
+    "uint32_t": ("PyLong_FromUnsignedLong({})", "int"),
+    "int64_t": ("PyLong_FromLongLong({})", "int"),
+    "uint64_t": ("PyLong_FromUnsignedLongLong({})", "int"),
+    "size_t": ("PyLong_FromSize_t({})", "int"),
+    "double": ("PyFloat_FromDouble({})", "float"),
+    "float": ("PyFloat_FromDouble({})", "float"),
+    "const char *": ("text_of({})", "str | None"),
+    "aster_ml_lazy": ("make_lazy(call.owner(), {})", "Lazy"),
+    "aster_ml_context": ("make_context({})", "Context"),
+    "aster_ml_tensor": ("make_tensor(call.owner(), {})", "ConcreteTensor"),
+    "aster_ml_scalar": ("scalar_of({})", "tuple[bool | int | float, int]"),
+    "const aster_ml_uop *": ("make_uop(call.owner(), {})", "Uop | None"),
+}
+ARRAYS = {"const int64_t *": "int64_t", "const size_t *": "size_t", "const ptrdiff_t *": "ptrdiff_t"}
+HANDLES_OF_THEIR_OWN = {"aster_ml_context", "aster_ml_lazy", "aster_ml_scope"}
+
+
+def short(name):
+    return name[len(PREFIX) :]
+
+
+def camel(name):
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+class Skip(Exception):
+    """A function that cannot be wrapped, and why."""
+
+
+class Binding:
+    """The wrappers of a manifest."""
+
+    def __init__(self, manifest, exported):
+        self.manifest, self.types = manifest, manifest["types"]
+        functions = {f["name"]: f for f in manifest["functions"]}
+        self.handles = {
+            name: camel(short(name))
+            for name, entry in self.types.items()
+            if entry["kind"] == "struct"
+            and [f["name"] for f in entry["fields"]] == ["impl"]
+            and name not in HANDLES_OF_THEIR_OWN
+            and name + "_free" in functions
+            and (exported is None or name + "_free" in exported)
+        }
+        self.structs = {}  # used: name -> StructInfo text
+        self.wrappers, self.methods, self.stubs, self.skipped = [], [], [], []
+        for function in manifest["functions"]:
+            name = short(function["name"])
+            if name in LEFT_OUT or name in BY_HAND:
+                continue
+            if exported is not None and function["name"] not in exported:
+                self.skipped.append(f"{name}: the library does not export it")
+                continue
+            if name.endswith("_free") and PREFIX + name[:-5] in self.types:
+                continue  # handles end with their last reference
+            try:
+                self.add(function)
+            except Skip as why:
+                self.skipped.append(f"{name}: {why}")
+
+    # ---- Structs ----
+
+    def struct(self, name):
+        """The name of a struct's StructInfo."""
+        if name not in self.structs:
+            entry = self.types[name]
+            rows = []
+            for field in entry["fields"]:
+                row = self.field(name, field, entry["fields"])
+                if row:
+                    rows.append(row)
+            sized = entry["fields"][0]["name"] == "struct_size"
+            self.structs[name] = (rows, sized)
+        return f"k_{short(name)}"
+
+    def field(self, struct, field, fields):
+        kind, name, count = field["type"], field["name"], field.get("count", "1")
+        if name in ("struct_size", "zero"):
+            return None
+        number = int(count) if count.isdigit() else self.manifest["constants"][count]["value"]
+        base = self.types.get(kind, {})
+        if base.get("kind") == "integer":
+            kind = base["of"]
+        kinds = {
+            "int32_t": "kI32",
+            "uint32_t": "kU32",
+            "int64_t": "kI64",
+            "ptrdiff_t": "kI64",
+            "uint64_t": "kU64",
+            "size_t": "kU64",
+            "double": "kF64",
+            "const char *": "kText",
+            "char": "kChars",
+            "const aster_ml_lazy *": "kLazy",
+            "const int64_t *": "kWords",
+            "const aster_ml_uop *const *": "kUops",
+        }
+        if kind not in kinds:
+            return None  # functions, pointers to anything else
+        names = [f["name"] for f in fields]
+        if kind == "size_t" and self.counted_array(fields, names.index(name)) is not None:
+            return None
+        length = "0"
+        if kinds[kind] in ("kWords", "kUops"):
+            counter = next(
+                (
+                    f["name"]
+                    for i, f in enumerate(fields)
+                    if f["type"] == "size_t" and self.counted_array(fields, i) == name
+                ),
+                None,
+            )
+            if counter is None:
+                return None
+            length = f"offsetof({struct}, {counter})"
+        return (
+            f'{{"{name}", Field::{kinds[kind]}, {number}, offsetof({struct}, {name}), {length}}}',
+            name,
+            kinds[kind],
+            number,
+        )
+
+    @staticmethod
+    def counted_array(fields, index):
+        """The array that a size_t field counts: the one before it."""
+        name = fields[index]["name"]
+        before = fields[index - 1] if index else None
+        if before and before["type"] in ("const int64_t *", "const aster_ml_uop *const *"):
+            if name in ("ndim", "count") or name.endswith("_count"):
+                return before["name"]
+        return None
+
+    # ---- Functions ----
+
+    def counts(self, arguments):
+        """size_t parameters that count arrays -> their arrays; by position."""
+        counted = {}
+        kinds = [a["type"] for a in arguments]
+
+        def array(i):
+            return 0 <= i < len(kinds) and (
+                kinds[i] in ARRAYS or kinds[i].endswith("lazy *const *")
+            )
+
+        taken = set()
+        for i, kind in enumerate(kinds):
+            if kind != "size_t" or arguments[i]["name"] in ("axes", "index", "axis"):
+                continue
+            run = []
+            step = 1 if array(i + 1) and i + 1 not in taken and kinds[i + 1] in ARRAYS else -1
+            j = i + step
+            while array(j) and j not in taken:
+                run.append(j)
+                j += step
+            if run:
+                counted[i] = sorted(run)
+                taken.update(run)
+            elif i and kinds[i - 1] in ("const void *", "void *") and "byte" in arguments[i]["name"]:
+                counted[i] = [i - 1]
+                taken.add(i - 1)
+        return counted
+
+    def add(self, function):
+        name = short(function["name"])
+        arguments = function["arguments"]
+        counted = self.counts(arguments)
+        of = {j: i for i, run in counted.items() for j in run}
+        said = f"{function['doc']} {' '.join(function['contract'].values())}"
+        nullable = re.search(r"\bnull\b", said) is not None
+        lines, passed, outs, python = [], [], [], []
+        later = []  # the context is the last argument of Python
+        for i, argument in enumerate(arguments):
+            if argument["type"] == "const aster_ml_context *" and i not in of:
+                later.append(i)
+        position = 0
+        for i, argument in enumerate(arguments):
+            kind, arg = argument["type"], argument["name"]
+            direction = argument["direction"]
+            if i in later:
+                passed.append(f"{arg}_")
+                continue
+            if i in counted:
+                if not counted[i] or arguments[counted[i][0]]["type"] in ("const void *", "void *"):
+                    passed.append(f"{arg}_")
+                else:
+                    passed.append(f"{arg}_")
+                    if i < counted[i][0]:
+                        lines.append(f"size_t {arg}_ = 0;")
+                        lines.append(f"bool {arg}_known = false;")
+                continue
+            if direction == "out" and i not in of:
+                text, result, declared = self.out(kind, arg)
+                lines.append(declared)
+                passed.append(text)
+                outs.append(result)
+                continue
+            position, done = self.parameter(
+                i, argument, arguments, of, position, nullable, lines, passed, outs, python
+            )
+            if not done:
+                raise Skip(f"parameter {arg} of type {kind}")
+        for i in later:
+            lines.insert(0, f"const aster_ml_context *{arguments[i]['name']}_ = call.context({position});")
+            python.append(("context", "Context | None", True))
+            position += 1
+        self.emit(function, name, lines, passed, outs, python)
+
+    def out(self, kind, arg):
+        pointee = kind[:-1].strip()
+        if pointee in ("const char", "const void"):
+            raise Skip("a pointer out")
+        if kind == "const aster_ml_uop **":
+            return f"&{arg}_", ("const aster_ml_uop *", f"{arg}_"), f"const aster_ml_uop *{arg}_ = nullptr;"
+        if kind == "const char **":
+            return f"&{arg}_", ("const char *", f"{arg}_"), f"const char *{arg}_ = nullptr;"
+        if pointee in self.handles:
+            return f"&{arg}_", (pointee, f"{arg}_"), f"{pointee} {arg}_ = {{}};"
+        if pointee in RESULTS:
+            return f"&{arg}_", (pointee, f"{arg}_"), f"{pointee} {arg}_ = {{}};"
+        if self.types.get(pointee, {}).get("kind") == "struct":
+            self.struct(pointee)
+            return f"&{arg}_", (pointee, f"{arg}_"), f"{pointee} {arg}_ = {{}};"
+        raise Skip(f"a result of type {kind}")
+
+    def parameter(self, i, argument, arguments, of, at, nullable, lines, passed, outs, python):
+        """One parameter that Python gives. Returns the next position, and whether it is known."""
+        kind, arg = argument["type"], argument["name"]
+        nullable = (nullable and at > 0) or arg == "axes"
+        optional = "true" if nullable else "false"
+        declared = None
+        hint = "int"
+        may = False
+        if i in of and kind in ARRAYS:
+            counter = arguments[of[i]]["name"]
+            if of[i] > i and not any(f"size_t {counter}_ = 0" in line for line in lines):
+                lines.append(f"size_t {counter}_ = 0;")
+                lines.append(f"bool {counter}_known = false;")
+            declared = (
+                f"const int64_t *{arg}_ = call.words({at}, \"{arg}\", &{counter}_, "
+                f"&{counter}_known, {optional});"
+            )
+            element = ARRAYS[kind]
+            text = f"{arg}_" if element == "int64_t" else f"reinterpret_cast<const {element} *>({arg}_)"
+            passed.append(text)
+            hint, may = "Sequence[int] | int" + (" | None" if nullable else ""), nullable
+        elif i in of and kind.endswith("lazy *const *"):
+            counter = arguments[of[i]]["name"]
+            lines.append(f"size_t {counter}_ = 0;")
+            declared = f"aster_ml_lazy **{arg}_ = call.lazies({at}, \"{arg}\", &{counter}_);"
+            passed.append(f"{arg}_")
+            hint = "Sequence[Lazy]"
+        elif i in of:  # bytes and their number
+            counter = arguments[of[i]]["name"]
+            writable = "false" if kind.startswith("const") else "true"
+            lines.append(f"const Py_buffer *{arg}_view = call.bytes({at}, \"{arg}\", {writable});")
+            lines.append(f"const size_t {counter}_ = {arg}_view == nullptr ? 0 : static_cast<size_t>({arg}_view->len);")
+            declared = f"void *{arg}_ = {arg}_view == nullptr ? nullptr : {arg}_view->buf;"
+            passed.append(f"{arg}_")
+            hint = "Buffer"
+        elif kind == "const aster_ml_lazy *":
+            declared = f"const aster_ml_lazy *{arg}_ = call.operand({at}, \"{arg}\", {optional});"
+            passed.append(f"{arg}_")
+            hint, may = "Lazy | float" + (" | None" if nullable else ""), nullable
+        elif kind == "aster_ml_lazy *":
+            declared = f"aster_ml_lazy *{arg}_ = call.lazy({at}, \"{arg}\");"
+            passed.append(f"{arg}_")
+            hint = "Lazy"
+        elif kind == "const aster_ml_scalar *":
+            declared = f"const aster_ml_scalar *{arg}_ = call.scalar({at}, \"{arg}\", {optional});"
+            passed.append(f"{arg}_")
+            hint, may = "Number" + (" | None" if nullable else ""), nullable
+        elif kind == "const aster_ml_uop *":
+            declared = f"const aster_ml_uop *{arg}_ = call.uop({at}, \"{arg}\");"
+            passed.append(f"{arg}_")
+            hint = "Uop"
+        elif kind in ("const aster_ml_tensor *", "aster_ml_tensor *"):
+            declared = f"aster_ml_tensor *{arg}_ = call.tensor({at}, \"{arg}\");"
+            passed.append(f"{arg}_")
+            hint = "ConcreteTensor"
+        elif kind == "const char *":
+            declared = f"const char *{arg}_ = call.text({at}, \"{arg}\", {optional});"
+            passed.append(f"{arg}_")
+            hint, may = "Text" + (" | None" if nullable else ""), nullable
+        elif kind in INTEGERS or self.types.get(kind, {}).get("kind") == "integer":
+            getter, type_name = INTEGERS[self.types.get(kind, {}).get("of", kind)]
+            declared = f"const auto {arg}_ = static_cast<{type_name}>(call.{getter}({at}, \"{arg}\"));"
+            passed.append(f"{arg}_")
+        elif kind in ("double", "float"):
+            cast = f"static_cast<{kind}>" if kind == "float" else ""
+            declared = f"const {kind} {arg}_ = {cast}(call.real({at}, \"{arg}\"));"
+            passed.append(f"{arg}_")
+            hint = "float"
+        else:
+            pointee = re.sub(r"^const |\s*\*$", "", kind)
+            if pointee in self.handles and kind.count("*") == 1:
+                row = list(self.handles).index(pointee)
+                declared = (
+                    f"auto *{arg}_ = static_cast<{pointee} *>(call.handle({at}, \"{arg}\", "
+                    f"kHandleTypes[{row}], {optional}));"
+                )
+                passed.append(f"{arg}_")
+                hint, may = self.handles[pointee] + (" | None" if nullable else ""), nullable
+            elif kind == f"const {pointee} *" and self.types.get(pointee, {}).get("kind") == "struct":
+                if not pointee.endswith("_options"):
+                    return at, False
+                info = self.struct(pointee)
+                lines.append(f"{pointee} {arg}_room;")
+                declared = (
+                    f"const auto *{arg}_ = static_cast<const {pointee} *>(call.options({at}, "
+                    f"\"{arg}\", {info}, &{arg}_room));"
+                )
+                passed.append(f"{arg}_")
+                hint, may = f"{camel(short(pointee))} | None", True
+            elif argument["direction"] == "inout" and any(
+                f["name"] == "struct_size" for f in self.types.get(pointee, {}).get("fields", [])
+            ):
+                self.struct(pointee)
+                lines.append(f"{pointee} {arg}_ = {{}};")
+                lines.append(f"{arg}_.struct_size = sizeof({arg}_);")
+                passed.append(f"&{arg}_")
+                outs.append((pointee, f"{arg}_"))
+                return at, True
+            else:
+                return at, False
+        lines.append(declared)
+        python.append((arg, hint, may))
+        return at + 1, True
+
+    def result(self, kind, text):
+        if kind in self.handles:
+            row = list(self.handles).index(kind)
+            return f"make_handle(kHandleTypes[{row}], call.owner(), {text}.impl)", self.handles[kind]
+        if kind in RESULTS:
+            template, hint = RESULTS[kind]
+            return template.format(text), hint
+        return f"dict_of(k_{short(kind)}, &{text})", "dict[str, Any]"
+
+    def emit(self, function, name, lines, passed, outs, python):
+        returns = function["returns"]
+        status = returns == "int32_t" and not (VALUES.search(name) and not outs)
+        call = f"{function['name']}({', '.join(passed)})"
+        least = len(python)
+        while least and python[least - 1][2]:
+            least -= 1
+        body = [f'  Call call("{name}", arguments, count, {least}, {len(python)});']
+        body += ["  " + line for line in lines]
+        if status:
+            how = "slow" if SLOW.search(name) else "quick"
+            body.append(f"  if (!call.{how}([&] {{ return {call}; }})) return nullptr;")
+        else:
+            value = "result" if returns != "const aster_ml_uop *" else "found"
+            body.append(f"  {self.spell(returns, value)} = {{}};")
+            body.append(f"  if (!call.plain([&] {{ {value} = {call}; }})) return nullptr;")
+            if value == "found":  # lent: an object of Python keeps it
+                body.append("  const aster_ml_uop *result = found;")
+                body.append(
+                    "  if (found != nullptr && !call.quick([&] { return "
+                    "aster_ml_uop_retain(&call.owner()->handle, found); })) return nullptr;"
+                )
+            outs = [(returns, "result")]
+        hints = []
+        if not outs:
+            body.append("  return none();")
+            hints = ["None"]
+        elif len(outs) == 1:
+            text, hint = self.result(*outs[0])
+            if not status and name.split("_")[-2:-1] == ["is"] or "_is_" in name and not status:
+                text, hint = f"PyBool_FromLong({outs[0][1]})", "bool"
+            body.append(f"  return {text};")
+            hints = [hint]
+        else:
+            made = [self.result(*out) for out in outs]
+            hints = [hint for _, hint in made]
+            body.append(f"  PyObject *results[] = {{{', '.join(text for text, _ in made)}}};")
+            body.append(f"  return tuple_of(results, {len(made)});")
+        text = "\n".join(body)
+        self.wrappers.append(
+            f"PyObject *{name}(PyObject *, PyObject *const *arguments, Py_ssize_t count) {{\n{text}\n}}\n"
+        )
+        hint = hints[0] if len(hints) == 1 else f"tuple[{', '.join(hints)}]"
+        signature, optional = [], False
+        for arg, kind, may in python:
+            optional = optional or (may and all(m for _, _, m in python[python.index((arg, kind, may)) :]))
+            signature.append(f"{arg}: {kind}" + (" = ..." if optional else ""))
+        self.stubs.append(f"def {name}({', '.join(signature + ['/'] if signature else [])}) -> {hint}: ...")
+        doc = f"{name}({', '.join(a for a, _, _ in python)})\n\n{function['doc']}"
+        for key, words in function["contract"].items():
+            doc += f"\n{key}: {words}"
+        self.methods.append((name, doc))
+
+    @staticmethod
+    def spell(kind, name):
+        return f"{kind}{name}" if kind.endswith("*") else f"{kind} {name}"
+
+    # ---- Texts ----
+
+    def source(self):
+        out = [
+            "// Generated by tools/python_binding.py. Do not edit.",
+            '#include "native.h"',
+            "",
+            "namespace aster::python {",
+            "",
+            "HandleType kHandleTypes[] = {",
+        ]
+        for name, python in self.handles.items():
+            out.append(
+                f'    {{"{python}", [](void *x) {{ return {name}_free(static_cast<{name} *>(x)); }}, nullptr}},'
+            )
+        out += [
+            "};",
+            f"const size_t kHandleTypeCount = {len(self.handles)};",
+            "",
+            "namespace {",
+            "",
+            "// Takes the items over; null where one of them is.",
+            "PyObject *tuple_of(PyObject **items, Py_ssize_t count) {",
+            "  PyObject *tuple = PyTuple_New(count);",
+            "  bool whole = tuple != nullptr;",
+            "  for (Py_ssize_t i = 0; i < count; ++i) {",
+            "    whole = whole && items[i] != nullptr;",
+            "    if (tuple == nullptr) Py_XDECREF(items[i]);",
+            "    else PyTuple_SetItem(tuple, i, items[i]);",
+            "  }",
+            "  if (!whole) Py_CLEAR(tuple);",
+            "  return tuple;",
+            "}",
+            "",
+        ]
+        for name, (rows, sized) in self.structs.items():
+            info = short(name)
+            out.append(f"constexpr FieldInfo k_{info}_fields[] = {{")
+            out += [f"    {row[0]}," for row in rows]
+            out.append("};")
+            out.append(
+                f'constexpr StructInfo k_{info} = {{"{info}", k_{info}_fields, {len(rows)}, '
+                f"sizeof({name}), {str(sized).lower()}}};\n"
+            )
+        out += self.wrappers
+        out += ["}  // namespace", "", "PyMethodDef kGeneratedMethods[] = {"]
+        for name, doc in self.methods:
+            out.append(f"    {{\"{name}\", as_method({name}), METH_FASTCALL, {c_text(doc)}}},")
+        out += ["    {nullptr, nullptr, 0, nullptr},", "};", "", "const Constant kConstants[] = {"]
+        for name, constant in self.manifest["constants"].items():
+            out.append(f'    {{"{name[len(PREFIX):]}", {number(constant["value"])}}},')
+        out += ["    {nullptr, 0},", "};", "", "}  // namespace aster::python", ""]
+        return "\n".join(out)
+
+    def stub(self, extra):
+        kinds = {
+            "kI32": "int",
+            "kU32": "int",
+            "kI64": "int",
+            "kU64": "int",
+            "kF64": "float",
+            "kText": "Text | None",
+            "kLazy": "Lazy | None",
+            "kWords": "Sequence[int]",
+            "kUops": "Sequence[Uop]",
+            "kChars": "str",
+        }
+        out = [extra.rstrip(), ""]
+        for name in self.manifest["constants"]:
+            out.append(f"{name[len(PREFIX):]}: int")
+        out.append("")
+        for python in self.handles.values():
+            out.append(f"class {python}: ...")
+        for name, (rows, _) in self.structs.items():
+            if name.endswith("_options"):
+                out.append(f"class {camel(short(name))}(TypedDict, total=False):")
+                for _, field, kind, count in rows:
+                    hint = kinds[kind] if count == 1 else f"Sequence[{kinds[kind]}]"
+                    out.append(f"    {field}: {hint}")
+                if not rows:
+                    out.append("    pass")
+        out.append("")
+        return "\n".join(out + self.stubs) + "\n"
+
+
+def number(value):
+    return f"{value}" if -(2**63) < value < 2**63 else "0"
+
+
+def c_text(text):
+    escaped = json.dumps(text, ensure_ascii=True)
+    return re.sub(r"\?\?", r"?\\?", escaped)
+
+
+def exported_by(library):
+    """The public functions that a shared library defines."""
+    made = subprocess.run(
+        ["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True
+    )
+    return {line.split()[-1] for line in made.stdout.splitlines() if f" {PREFIX}" in line}
+
+
+def write_if_changed(path, text):
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    try:
+        with open(path, encoding="utf-8") as file:
+            if file.read() == text:
+                return
+    except FileNotFoundError:
+        pass
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--manifest", required=True)
+    parser.add_argument("--library")
+    parser.add_argument("--hand-written", required=True, help="the stub of what is not generated")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--stub", required=True)
+    options = parser.parse_args(arguments)
+    with open(options.manifest, encoding="utf-8") as file:
+        manifest = json.load(file)
+    binding = Binding(manifest, exported_by(options.library) if options.library else None)
+    for line in binding.skipped:
+        print(f"python_binding: left out {line}", file=sys.stderr)
+    with open(options.hand_written, encoding="utf-8") as file:
+        extra = file.read()
+    write_if_changed(options.out, binding.source())
+    write_if_changed(options.stub, binding.stub(extra))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
