@@ -137,7 +137,7 @@ Status Pass::run(Node root, Node seed, Nodes targets) {
 }  // namespace
 
 Status gradient(Graph& graph, Node y, Node seed, Nodes targets, std::span<Node> out,
-                bool require_path) {
+                Unreached unreached) {
   if (y == nullptr) return last_failure();
   if (!dtype::is_float(y->dtype))
     return ASTER_FAIL(kDTYPE, "gradient of %s: not float", brief(y).text);
@@ -156,8 +156,8 @@ Status gradient(Graph& graph, Node y, Node seed, Nodes targets, std::span<Node> 
   ASTER_TRY(pass.run(y, seed, targets));
   for (size_t i = 0; i < targets.size(); ++i) {
     out[i] = pass.gradient_of(targets[i]);
-    if (out[i] != nullptr) continue;
-    if (require_path) {
+    if (out[i] != nullptr || unreached == Unreached::kNull) continue;
+    if (unreached == Unreached::kError) {
       return ASTER_FAIL(kARGUMENT, "%s does not depend on target %zu, %s", brief(y).text, i,
                         brief(targets[i]).text);
     }

@@ -11,11 +11,13 @@ using uop::Graph;
 using uop::Node;
 using uop::Nodes;
 
-// out[i] = d sum(y * seed) / d targets[i], of the target's shape and dtype; zeros where y does not
-// depend on it, or an ARGUMENT error if require_path. seed null: ones. No gradient flows through
-// nodes that are not float. Errors: DTYPE (y or a target is not float), SHAPE (seed), UNSUPPORTED
-// (an operation without a rule).
+// What a target gets that the differentiated node does not depend on.
+enum class Unreached { kZeros, kNull, kError };
+
+// out[i] = d sum(y * seed) / d targets[i], of the target's shape and dtype. seed null: ones. No
+// gradient flows through nodes that are not float. Errors: DTYPE (y or a target is not float),
+// SHAPE (seed), UNSUPPORTED (an operation without a rule), ARGUMENT (kError).
 Status gradient(Graph& graph, Node y, Node seed, Nodes targets, std::span<Node> out,
-                bool require_path = false);
+                Unreached unreached = Unreached::kZeros);
 
 }  // namespace aster::gradient

@@ -300,6 +300,8 @@ void flow_cross_entropy(Flow& flow) {
   flow.set(1, (at_label - p * sum(at_label, std::array{last})).n);
 }
 
+void flow_contiguous_backward(Flow& flow) { flow.set(1, flow.graph.contiguous(flow.dy)); }
+
 struct OpRule {
   Op op;
   Rule rule;
@@ -324,6 +326,7 @@ constexpr CompositeRule kCompositeRules[] = {
     {Composite::kMatmul, flow_matmul},       {Composite::kConv2d, flow_conv2d},
     {Composite::kSoftmax, flow_softmax},     {Composite::kLogSoftmax, flow_log_softmax},
     {Composite::kLogSumExp, flow_logsumexp}, {Composite::kCrossEntropy, flow_cross_entropy},
+    {Composite::kContiguousBackward, flow_contiguous_backward},
 };
 
 struct RuleTable {

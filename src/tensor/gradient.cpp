@@ -16,6 +16,7 @@ Status differentiable(Node x) {
 }  // namespace
 }  // namespace aster::tensor
 
+using aster::gradient::Unreached;
 using namespace aster::tensor;  // NOLINT: this file ends with the public function
 using aster::kOk;
 
@@ -54,7 +55,20 @@ int32_t aster_ml_gradient(aster_ml_lazy* out, const aster_ml_lazy* loss,
   const Node seed = o.seed == nullptr ? nullptr : cast(g, node(o.seed), node(loss)->dtype);
   if (o.seed != nullptr && seed == nullptr) return aster::last_failure();
   ASTER_TRY(gradients.resize(count, nullptr));
+  const Unreached unreached = o.require_path != 0         ? Unreached::kError
+                              : o.empty_without_path != 0 ? Unreached::kNull
+                                                          : Unreached::kZeros;
   ASTER_TRY(aster::gradient::gradient(g, node(loss), seed, {nodes.data(), count},
-                                      {gradients.data(), count}, o.require_path != 0));
-  return make_handles(out, build, {gradients.data(), count});
+                                      {gradients.data(), count}, unreached));
+  aster::Vec<Node> found(build.context().heap());
+  for (Node gradient : gradients) {
+    if (gradient != nullptr) ASTER_TRY(found.push(gradient));
+  }
+  ASTER_TRY(make_handles(out, build, {found.data(), found.size()}));
+  for (size_t i = count, from = found.size(); i-- > 0;) {  // each to its place, from the back
+    if (gradients[i] == nullptr || --from == i) continue;
+    out[i] = out[from];
+    out[from].impl = nullptr;
+  }
+  return kOk;
 }

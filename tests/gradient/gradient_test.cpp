@@ -319,8 +319,10 @@ TEST(Gradient, UnreachedTargets) {
   Node d[1];
   ASSERT_TRUE(gradient(g, (x * 2.0).n, nullptr, std::array{other.n}, d).ok());
   EXPECT_EQ(n.value(d[0]), (Values{0, 0, 0}));
-  EXPECT_EQ(gradient(g, (x * 2.0).n, nullptr, std::array{other.n}, d, true).code,
+  EXPECT_EQ(gradient(g, (x * 2.0).n, nullptr, std::array{other.n}, d, Unreached::kError).code,
             ASTER_ML_ARGUMENT);
+  ASSERT_TRUE(gradient(g, (x * 2.0).n, nullptr, std::array{other.n}, d, Unreached::kNull).ok());
+  EXPECT_EQ(d[0], nullptr);
 }
 
 TEST(Gradient, Errors) {

@@ -243,7 +243,7 @@ TEST_F(BadInput, ElementwiseAndMovement) {
        {"unknown dtype", ASTER_ML_ARGUMENT, [&](auto* o) { return aster_ml_lazy_cast(o, x, 999); }},
        {"reserved dtype", ASTER_ML_UNSUPPORTED,
         [&](auto* o) { return aster_ml_lazy_cast(o, x, 56); }},
-       {"bitcast to another size", ASTER_ML_DTYPE,
+       {"bitcast of half an element", ASTER_ML_SHAPE,
         [&](auto* o) { return aster_ml_lazy_bitcast(o, x, ASTER_ML_DTYPE_FLOAT64); }},
        {"reshape to another count", ASTER_ML_SHAPE,
         [&](auto* o) { return aster_ml_lazy_reshape(o, x, 1, five.data()); }},
@@ -498,17 +498,39 @@ TEST(BadCalls, Gradients) {
        [&](auto* o) { return aster_ml_gradient(o, nullptr, targets, 1, nullptr); }},
       {"seed of another shape", ASTER_ML_SHAPE,
        [&](auto* o) {
-         const aster_ml_gradient_options options{sizeof(options), 0, x};
+         const aster_ml_gradient_options options{sizeof(options), 0, x, 0};
          return aster_ml_gradient(o, loss, targets, 1, &options);
        }},
       {"no path", ASTER_ML_ARGUMENT,
        [&](auto* o) {
          const T other = from<float>(world, {1}, {1});
          const aster_ml_lazy* const list[] = {other};
-         const aster_ml_gradient_options options{sizeof(options), 1, nullptr};
+         const aster_ml_gradient_options options{sizeof(options), 1, nullptr, 0};
          return aster_ml_gradient(o, loss, list, 1, &options);
        }},
   });
+}
+
+// d sum(x z) by x, y and z: what the loss does not depend on gets no handle, the others theirs.
+TEST(Gradients, EmptyWithoutPath) {
+  const World world;
+  const T x = from<float>(world, {1, 2}, {2}), y = from<float>(world, {3, 4}, {2});
+  const T z = from<float>(world, {5, 6}, {2});
+  T product, loss;
+  OK(aster_ml_lazy_mul(product, x, z));
+  OK(aster_ml_lazy_sum(loss, product, 0, nullptr, 0));
+  const aster_ml_lazy* const targets[] = {x, y, z, y};
+  const aster_ml_gradient_options options{sizeof(options), 0, nullptr, 1};
+  aster_ml_lazy out[4];
+  OK(aster_ml_gradient(out, loss, targets, 4, &options));
+  EXPECT_EQ(out[1].impl, nullptr);
+  EXPECT_EQ(out[3].impl, nullptr);
+  float values[2];
+  OK(aster_ml_lazy_copy_out(values, sizeof values, &out[0]));
+  EXPECT_EQ(values[0], 5);
+  OK(aster_ml_lazy_copy_out(values, sizeof values, &out[2]));
+  EXPECT_EQ(values[1], 2);
+  for (aster_ml_lazy& gradient : out) OK(aster_ml_lazy_free(&gradient));
 }
 
 TEST(BadCalls, ASecondThread) {
