@@ -21,6 +21,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import tool  # noqa: E402, F401
 
 BATCH = 48
 MODES = {
@@ -44,7 +45,7 @@ def child(mode, live, batch):
     import answers
     from cases import all_cases
     from compare import judge
-    from differences import DIFFERENCES
+    from aster_conformance.differences import DIFFERENCES
     from front import Aster, Tinygrad, compute, compute_all
 
     wanted = set(json.loads(sys.stdin.read()))
@@ -147,7 +148,7 @@ def main():
         child(arguments.child, arguments.live, arguments.batch)
         return 0
     from cases import all_cases
-    from differences import DIFFERENCES
+    from aster_conformance.differences import DIFFERENCES
 
     names = [
         c.name

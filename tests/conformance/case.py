@@ -5,7 +5,7 @@ import typing
 
 import numpy as np
 
-from values import draw, through
+from aster_conformance.values import draw, through
 
 
 @dataclasses.dataclass

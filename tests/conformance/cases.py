@@ -8,7 +8,7 @@ import numpy as np
 import composites
 from case import Case, operand
 from operations import BINARY, REDUCE, UNARY, wide
-from values import ALL, FLOATS, INTS, NARROW, VIEWS, generator
+from aster_conformance.values import ALL, FLOATS, INTS, NARROW, VIEWS, generator
 
 SHAPE = (5, 13)
 SHAPES = [(), (1,), (0, 3), (2, 3, 4), (67,)]

@@ -1,8 +1,8 @@
 """Judges results: against tinygrad's answer, and against the reference on NumPy arrays."""
 
 import numpy as np
-from differences import excused
-from values import FLOATS, host_dtype, ulp
+from aster_conformance.differences import excused
+from aster_conformance.values import FLOATS, host_dtype, ulp
 
 STRONG = {"weakfloat": "float32", "weakint": "int32"}  # how weak dtypes are read
 GRADIENT_ULPS = {"float16": 8, "bfloat16": 8}  # of the largest element

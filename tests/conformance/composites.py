@@ -6,7 +6,7 @@ import numpy as np
 
 from case import Case, Input, operand
 from operations import wide
-from values import ALL, VIEWS, generator
+from aster_conformance.values import ALL, VIEWS, generator
 
 FLOAT = ("float32", "float64", "float16", "bfloat16")
 

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from values import ALL, NARROW
+from aster_conformance.values import ALL, NARROW
 
 
 class Aster:

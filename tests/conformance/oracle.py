@@ -10,6 +10,7 @@ Needs numpy, tinygrad 0.14.0 and clang.
 import argparse
 import time
 
+import tool  # noqa: F401  first: the modules below use what it loads
 import answers
 import numpy as np
 from cases import GROUPS, all_cases

@@ -75,13 +75,28 @@ def generator(name):
     return np.random.RandomState(zlib.crc32(name.encode()) & 0x7FFFFFFF)
 
 
-def draw(rng, dtype, shape, kind="all"):
+def permutations(rng, shape, high, axis):
+    """Along the axis, distinct numbers below high."""
+    rest = [n for k, n in enumerate(shape) if k != axis]
+    rows = [rng.permutation(high)[: shape[axis]] for _ in range(int(np.prod(rest, dtype=np.int64)))]
+    return np.moveaxis(np.array(rows).reshape(*rest, shape[axis]), -1, axis)
+
+
+def draw(rng, dtype, shape, kind="all", low=0, high=0, axis=0):
     """An array of host_dtype. Kinds: all (corners first), plain (of moderate size, no corners),
     small (sums and products of them stay exact or moderate), positive, unit (in -1 to 1),
-    distinct (no ties)."""
+    probability (in 0 to 1), above_one, distinct (no ties), range (whole, low to high - 1),
+    permutation (distinct places below high along an axis), attend (mostly true)."""
     count = int(np.prod(shape, dtype=np.int64))
+    if kind == "range":
+        return rng.randint(low, high, count).astype(host_dtype(dtype)).reshape(shape)
+    if kind == "permutation":
+        return permutations(rng, shape, high, axis).astype(host_dtype(dtype))
     if dtype == "bool":
         x = rng.randint(0, 2, count).astype(bool)
+        if kind == "attend":
+            x = x | (rng.randint(0, 2, count) > 0)
+            x[:: max(1, shape[-1])] = True  # a row attends to something
     elif dtype in INTS:
         low, high = (0 if dtype in UNSIGNED else -9), 10
         if kind == "all":
@@ -98,6 +113,10 @@ def draw(rng, dtype, shape, kind="all"):
             x = np.abs(x) + 0.25
         if kind == "unit":
             x = np.tanh(x) * 0.9
+        if kind == "above_one":
+            x = np.abs(x) + 1.25
+        if kind == "probability":
+            x = np.tanh(x) * 0.4 + 0.5
         if kind == "distinct":
             x = rng.permutation(np.arange(count)) * 0.5 - count / 5
         x = quantize(x, dtype).astype(host_dtype(dtype))
@@ -131,3 +150,20 @@ def through(view, array):
         bounds = tuple((1, 1 + n) for n in array.shape)
         return array, base, lambda t: t.shrink(bounds)
     return array, array, lambda t: t
+
+
+def through_spec(spec):
+    """What an input of a case stands for: (array, base, function of a tensor), see through()."""
+    shape = tuple(spec["shape"])
+    if "values" in spec:
+        array = np.array(spec["values"], np.float64 if is_float(spec["dtype"]) else None)
+        array = array.astype(host_dtype(spec["dtype"])).reshape(shape)
+    else:
+        more = {k: spec[k] for k in ("low", "high", "axis") if k in spec}
+        rng = np.random.RandomState(spec["seed"] & 0x7FFFFFFF)
+        array = draw(rng, spec["dtype"], shape, spec["kind"], **more)
+    return through(spec.get("view", "plain"), array)
+
+
+def is_float(dtype):
+    return dtype in FLOATS

@@ -11,7 +11,8 @@ import fnmatch
 import typing
 
 import numpy as np
-from values import FLOATS, FP8, NARROW
+
+from .values import FLOATS, FP8, NARROW
 
 
 @dataclasses.dataclass
@@ -201,8 +202,10 @@ DIFFERENCES = [
 ]
 
 
-def excused(case, what, bad=None, dtype=None, ours=None, theirs=None, strict=False):
-    """True, or the part of the mask `bad`, that the table explains."""
+def excused(
+    case, what, bad=None, dtype=None, ours=None, theirs=None, strict=False, reasons=None
+):
+    """True, or the part of the mask `bad`, that the table explains. reasons: a list for why."""
     mask = np.zeros(np.shape(bad), bool)
     for entry in DIFFERENCES:
         if entry.what != what or strict and not entry.strict:
@@ -212,6 +215,9 @@ def excused(case, what, bad=None, dtype=None, ours=None, theirs=None, strict=Fal
         with np.errstate(all="ignore"):
             found = entry.where(case, dtype, ours, theirs) if entry.where else True
         found = bad & found if bad is not None else True
-        entry.used += int(np.any(found & ~mask))
+        if np.any(found & ~mask):
+            entry.used += 1
+            if reasons is not None:
+                reasons.append(entry.reason)
         mask = mask | found
     return mask if bad is not None else bool(mask)

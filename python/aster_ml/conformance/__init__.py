@@ -1,0 +1,1 @@
+"""Conformance: the same cases on any two engines (see __main__)."""
