@@ -307,7 +307,8 @@ ASTER_ML_API int32_t aster_ml_lazy_leaky_relu(aster_ml_lazy *out, const aster_ml
  * give 0; to bool is x != 0. Errors: UNSUPPORTED (a dtype without arithmetic). */
 ASTER_ML_API int32_t aster_ml_lazy_cast(aster_ml_lazy *out, const aster_ml_lazy *x, int32_t dtype);
 
-/* The bits of x read as dtype, of the same size. Errors: DTYPE (another size, a weak dtype). */
+/* The bits of x read as dtype; where its size is another, the last axis grows or shrinks, lowest
+ * bits first. Errors: DTYPE (a weak dtype), SHAPE (the last axis does not divide). */
 ASTER_ML_API int32_t aster_ml_lazy_bitcast(aster_ml_lazy *out, const aster_ml_lazy *x,
                                            int32_t dtype);
 

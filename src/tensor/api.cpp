@@ -84,7 +84,7 @@ Status Build::finish(Node node) {
   return kOk;
 }
 
-Status clear_handles(aster_ml_lazy* out, size_t count, std::initializer_list<Input> inputs) {
+Status clear_handles(aster_ml_lazy* out, size_t count, std::span<const Input> inputs) {
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for %zu tensors", count);
   for (Input x : inputs) {
     if (x >= out && x < out + count) {

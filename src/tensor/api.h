@@ -62,7 +62,7 @@ class Build {
 
 // Calls with several results build into a handle that stays unused, and end with make_handles.
 // Clears the count handles at out; ARGUMENT if one of them is an input.
-Status clear_handles(aster_ml_lazy* out, size_t count, std::initializer_list<Input> inputs);
+Status clear_handles(aster_ml_lazy* out, size_t count, std::span<const Input> inputs);
 // A handle of each node: all of them, or none. Nil: the failure in the error record.
 Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes);
 

@@ -2,6 +2,7 @@
 #include <limits>
 #include <numbers>
 
+#include "tensor/movement.h"
 #include "tensor/ops.h"
 
 namespace aster::tensor {
@@ -207,7 +208,8 @@ Node bitcast(Graph& g, Node x, DType dtype) {
     return nil(ASTER_FAIL(kDTYPE, "bitcast of %s to %s: weak dtypes have no bits", brief(x).text,
                           dtype::name(dtype)));
   }
-  return g.bitcast(x, dtype);
+  return dtype::size(x->dtype) == dtype::size(dtype) ? g.bitcast(x, dtype)
+                                                     : bitcast_resized(g, x, dtype);
 }
 
 Node unary(Graph& g, Node x, const UnaryOp& op) {
