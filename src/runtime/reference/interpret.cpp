@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/reference/indexed.h"
 #include "runtime/reference/inline.h"
 #include "runtime/reference/machine.h"
 
@@ -47,6 +48,7 @@ class Interpreter {
   Status compute();
   Status compute_value(uint32_t i);
   Status reduce_value(uint32_t i);
+  Status index_value(uint32_t i);
   Status read_storage(uint32_t i);
   Status apply_assigns(uint32_t after, void* storage);
   Status plan_writes();
@@ -167,6 +169,7 @@ Status Interpreter::compute_value(uint32_t i) {
   if (value.node->count() == 0) return kOk;
   if (value.node->op == Op::kAfter) return read_storage(i);
   if (value.node->op == Op::kReduce) return reduce_value(i);
+  if (is_indexed(value.node->op)) return index_value(i);
   Plan plan(memory_);
   ASTER_TRY(plan_value(&plan, values_, i));
   ASTER_TRY(machine_.prepare(plan, value.node->count()));
@@ -194,6 +197,15 @@ Status Interpreter::reduce_value(uint32_t i) {
   ASTER_TRY(machine_.prepare(plan, value.node->count()));
   machine_.map(plan, value.node, value.data);
   return kOk;
+}
+
+Status Interpreter::index_value(uint32_t i) {
+  Vec<const void*> sources(memory_);
+  for (size_t k = 0; k < values_[i].node->nsrc; ++k) {
+    const Value& source = values_[values_.source_value(i, k)];
+    ASTER_TRY(sources.push(source.data != nullptr ? source.data : source.bound));
+  }
+  return compute_indexed(memory_, values_[i].node, sources.data(), values_[i].data);
 }
 
 // Plans the write of an Assign's value into its base.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/reference/indexed.h"
 #include "runtime/reference/strip.h"
 
 namespace aster::runtime::reference {
@@ -110,7 +111,7 @@ void Values::decide(Vec<Reading>& readings) {
     if (!value.needed || value.same != i) continue;
     const Op op = value.node->op;
     Reading reading = readings[i];
-    value.kept |= op == Op::kReduce || op == Op::kContiguous || op == Op::kAfter;
+    value.kept |= op == Op::kReduce || op == Op::kContiguous || op == Op::kAfter || is_indexed(op);
     if (!value.kept && !is_leaf(op) && reading.frame == kManyFrames) {
       value.kept = moves_one(op) || op == Op::kReshape
                        ? reading.copies > kMostMoves
@@ -130,6 +131,7 @@ void Values::decide(Vec<Reading>& readings) {
                              : moves                      ? ++frames
                                                           : reading.frame;
       read.needed = true;
+      read.kept |= is_indexed(op) && !is_storage(read.node->op);
       read.last_reader = std::max(read.last_reader, value.kept ? i : value.last_reader);
       if (sum.frame == kNoFrame) {
         sum = Reading{frame, reading.copies};

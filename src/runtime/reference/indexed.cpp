@@ -1,0 +1,204 @@
+#include "runtime/reference/indexed.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "dtype/convert.h"
+#include "runtime/reference/strip.h"
+#include "uop/expr.h"
+
+namespace aster::runtime::reference {
+namespace {
+
+using uop::Dims;
+using uop::Node;
+using uop::Op;
+using uop::Word;
+using uop::Words;
+
+// Canonical words of elements in memory.
+Word read(DType dtype, const void* data, int64_t position) {
+  const char* const at =
+      static_cast<const char*>(data) + position * static_cast<int64_t>(element_bytes(dtype));
+  if (!dtype::is_float(dtype)) return dtype::load_int(dtype, at);
+  return std::bit_cast<Word>(dtype::load_double(dtype, at));
+}
+void write(DType dtype, void* data, int64_t position, Word word) {
+  char* const at = static_cast<char*>(data) + position * static_cast<int64_t>(element_bytes(dtype));
+  if (dtype::is_float(dtype)) {
+    dtype::store_double(dtype, at, std::bit_cast<double>(word));
+  } else {
+    dtype::store_int(dtype, at, word);
+  }
+}
+void copy(DType dtype, void* y, int64_t to, const void* x, int64_t from) {
+  const int64_t bytes = static_cast<int64_t>(element_bytes(dtype));
+  std::memcpy(static_cast<char*>(y) + to * bytes, static_cast<const char*>(x) + from * bytes,
+              static_cast<size_t>(bytes));
+}
+
+// Walks the positions of the shape `at` in row-major order and says where each leads.
+class Places {
+ public:
+  // indices: the nodes and memory of index 1, 2, ...
+  Places(Words into, Words at, Words coordinates, uop::Nodes indices, const void* const* memory)
+      : into_(into),
+        at_(at),
+        coordinates_(coordinates),
+        indices_(indices),
+        memory_(memory),
+        counters_(at.size(), 0) {}
+
+  // Row-major position in `into` of the current element, or -1 outside.
+  int64_t position() const {
+    int64_t position = 0;
+    for (size_t i = 0; i < into_.size(); ++i) {
+      const Word from = coordinates_[i];
+      Word c = from >= 0 ? counters_[static_cast<size_t>(from)] : 0;
+      if (from < 0) {
+        const size_t k = static_cast<size_t>(-from - 1);
+        c = read(indices_[k]->dtype, memory_[k], element_);  // uint64 beyond int64 is negative
+      }
+      if (c < 0 || c >= into_[i]) return -1;
+      position = position * into_[i] + c;
+    }
+    return position;
+  }
+  int64_t element() const { return element_; }
+  void next() {
+    ++element_;
+    for (size_t i = at_.size(); i-- > 0;) {
+      if (++counters_[i] < at_[i]) return;
+      counters_[i] = 0;
+    }
+  }
+
+ private:
+  const Words into_, at_, coordinates_;
+  const uop::Nodes indices_;
+  const void* const* const memory_;
+  Dims counters_;
+  int64_t element_ = 0;
+};
+
+void gather(Node node, const void* const* sources, void* result) {
+  Places places(node->src(0)->shape(), node->shape(), node->arg(), node->src().subspan(1),
+                sources + 1);
+  for (; places.element() < node->count(); places.next()) {
+    const int64_t from = places.position();
+    if (from < 0) {
+      write(node->dtype, result, places.element(), 0);
+    } else {
+      copy(node->dtype, result, places.element(), sources[0], from);
+    }
+  }
+}
+
+void scatter(Node node, const void* const* sources, void* result) {
+  const DType dtype = node->dtype;
+  const Node value = node->src(1);
+  std::memcpy(result, sources[0], static_cast<size_t>(node->count()) * element_bytes(dtype));
+  Places places(node->shape(), value->shape(), node->arg().subspan(1), node->src().subspan(2),
+                sources + 2);
+  for (; places.element() < value->count(); places.next()) {
+    const int64_t to = places.position();
+    if (to < 0) continue;
+    if (node->arg(0) < 0) {
+      copy(dtype, result, to, sources[1], places.element());
+      continue;
+    }
+    const Word words[] = {read(dtype, result, to), read(dtype, sources[1], places.element())};
+    write(dtype, result, to, uop::evaluate(static_cast<Op>(node->arg(0)), dtype, dtype, words));
+  }
+}
+
+// The elements of one axis, for every place on the others: body(first position, distance).
+template <typename Body>
+Status for_rows(Words shape, size_t axis, Body body) {
+  int64_t outer = 1, inner = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i != axis) (i < axis ? outer : inner) *= shape[i];
+  }
+  for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t i = 0; i < inner; ++i) ASTER_TRY(body(o * shape[axis] * inner + i, inner));
+  }
+  return kOk;
+}
+
+Status scan(Node node, const void* x, void* result) {
+  const Op op = static_cast<Op>(node->arg(0));
+  const size_t axis = static_cast<size_t>(node->arg(1));
+  const DType sums = dtype::is_narrow_float(node->dtype) ? DType::kFloat32 : node->dtype;
+  return for_rows(node->shape(), axis, [&](int64_t first, int64_t distance) {
+    Word words[2] = {read(node->dtype, x, first), 0};
+    write(node->dtype, result, first, words[0]);
+    for (int64_t i = 1; i < node->dim(axis); ++i) {
+      const int64_t at = first + i * distance;
+      words[1] = read(node->dtype, x, at);
+      words[0] = uop::evaluate(op, sums, sums, words);
+      write(node->dtype, result, at, words[0]);
+    }
+    return kOk;
+  });
+}
+
+// Whether an element is less than another: NaN is largest.
+bool less(DType dtype, Word a, Word b) {
+  if (dtype::is_float(dtype)) {
+    const double x = std::bit_cast<double>(a), y = std::bit_cast<double>(b);
+    return std::isnan(y) ? !std::isnan(x) : x < y;
+  }
+  if (dtype == DType::kUInt64) return static_cast<uint64_t>(a) < static_cast<uint64_t>(b);
+  return a < b;
+}
+
+Status argsort(Memory& memory, Node node, const void* x, void* result) {
+  const Node source = node->src(0);
+  const size_t axis = static_cast<size_t>(node->arg(0));
+  const bool descending = node->arg(1) != 0;
+  const int64_t size = source->dim(axis), count = node->dim(axis);
+  Vec<Word> row(memory);
+  Vec<int32_t> order(memory);
+  ASTER_TRY(row.resize(static_cast<size_t>(size)));
+  ASTER_TRY(order.resize(static_cast<size_t>(size)));
+  return for_rows(source->shape(), axis, [&](int64_t first, int64_t distance) {
+    for (int64_t i = 0; i < size; ++i) {
+      row[static_cast<size_t>(i)] = read(source->dtype, x, first + i * distance);
+      order[static_cast<size_t>(i)] = static_cast<int32_t>(i);
+    }
+    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      const Word u = row[static_cast<size_t>(a)], v = row[static_cast<size_t>(b)];
+      if (less(source->dtype, u, v)) return !descending;
+      if (less(source->dtype, v, u)) return descending;
+      return a < b;
+    });
+    const int64_t row_index = first / (size * distance), column = first % distance;
+    for (int64_t i = 0; i < count; ++i) {
+      write(node->dtype, result, (row_index * count + i) * distance + column,
+            order[static_cast<size_t>(i)]);
+    }
+    return kOk;
+  });
+}
+
+}  // namespace
+
+bool is_indexed(Op op) {
+  return op == Op::kGather || op == Op::kScatter || op == Op::kScan || op == Op::kArgsort;
+}
+
+Status compute_indexed(Memory& memory, Node node, const void* const* sources, void* result) {
+  switch (node->op) {
+    case Op::kGather:
+      return gather(node, sources, result), kOk;
+    case Op::kScatter:
+      return scatter(node, sources, result), kOk;
+    case Op::kScan:
+      return scan(node, sources[0], result);
+    default:
+      return argsort(memory, node, sources[0], result);
+  }
+}
+
+}  // namespace aster::runtime::reference
