@@ -66,9 +66,21 @@ Status clear_handles(aster_ml_lazy* out, size_t count, std::span<const Input> in
 // A handle of each node: all of them, or none. Nil: the failure in the error record.
 Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes);
 
+// Whether a target is storage, or a view of it that has every element once: an Assign writes
+// through it then.
+bool writes_through(Node target);
+// value as what is written into part of target, of this shape: broadcast, a weak dtype converted.
+// DTYPE, SHAPE.
+Status assign_value(Node* out, Graph& g, const char* what, Node target, Node value, Words shape);
+
 // The storage of a concrete tensor as a node: its own if it is row-major, else a copy.
 Status tensor_node(Node* out, Build& build, const aster_ml_context* context,
                    const aster_ml_tensor* tensor);
+
+// Labels as int32, or int64 where they need it: whatever is no index of a class equals none.
+Node index_labels(Graph& g, Node labels);
+// aster_ml_lazy_cross_entropy on nodes, checks included.
+Node cross_entropy(Graph& g, Node logits, Node labels, const aster_ml_cross_entropy_options& o);
 
 // dtype of a public argument, 0 being fallback.
 Status dtype_argument(DType* out, int32_t code, DType fallback);

@@ -1,4 +1,5 @@
 // The public builders: each checks its handles and arguments, then asks ops.h for the node.
+#include "aster_ml/functions.h"
 #include "tensor/api.h"
 
 namespace aster::tensor {

@@ -136,7 +136,8 @@ uop::Pool2d pool_of(const Windows& w) {
 // ---- Cross entropy ----
 
 // The general form, from primitives: smoothing, ignored labels, every reduction.
-Node cross_entropy(Graph& g, Node logits, Node labels, const aster_ml_cross_entropy_options& o) {
+Node general_cross_entropy(Graph& g, Node logits, Node labels,
+                           const aster_ml_cross_entropy_options& o) {
   const Word last = logits->ndim - 1;
   const std::array classes{last};
   const Expr log_p{&g, build_log_softmax(g, logits, last)};
@@ -198,6 +199,23 @@ Node matmul(Graph& g, Node a, Node b) {
   const Node product =
       build_matmul(g, with_batch(g, x, plan.a, plan.batch), with_batch(g, y, plan.b, plan.batch));
   return g.cast(g.reshape(product, plan.result), plan.seen);
+}
+
+Node index_labels(Graph& g, Node labels) {
+  if (labels == nullptr) return nullptr;
+  const DType d = dtype::strong(labels->dtype);
+  const bool wide = dtype::bits(d) == 64 || d == DType::kUInt32;
+  return cast(g, labels, wide ? DType::kInt64 : DType::kInt32);
+}
+
+Node cross_entropy(Graph& g, Node logits, Node labels, const aster_ml_cross_entropy_options& o) {
+  if (!check_cross_entropy(logits, labels, o).ok()) return nullptr;
+  const Node scores = as_float(g, logits), at = index_labels(g, labels);
+  if (scores == nullptr || at == nullptr) return nullptr;
+  const bool plain =
+      o.label_smoothing == 0 && o.ignore == 0 && o.reduction != ASTER_ML_REDUCTION_NONE;
+  return plain ? build_cross_entropy(g, scores, at, o.reduction == ASTER_ML_REDUCTION_MEAN)
+               : general_cross_entropy(g, scores, at, o);
 }
 
 Node softmax(Graph& g, Node x, int64_t axis) {
@@ -343,15 +361,7 @@ int32_t aster_ml_lazy_cross_entropy(aster_ml_lazy* out, const aster_ml_lazy* log
   ASTER_API();
   Build build(out, {logits, labels});
   ASTER_TRY(build.status());
-  Graph& g = build.graph();
   aster_ml_cross_entropy_options o;
   ASTER_TRY(options_argument(&o, options));
-  ASTER_TRY(check_cross_entropy(node(logits), node(labels), o));
-  const Node scores = as_float(g, node(logits)), at = strong(g, node(labels));
-  if (scores == nullptr || at == nullptr) return aster::last_failure();
-  const bool plain =
-      o.label_smoothing == 0 && o.ignore == 0 && o.reduction != ASTER_ML_REDUCTION_NONE;
-  if (plain)
-    return build.finish(build_cross_entropy(g, scores, at, o.reduction == ASTER_ML_REDUCTION_MEAN));
-  return build.finish(cross_entropy(g, scores, at, o));
+  return build.finish(cross_entropy(build.graph(), node(logits), node(labels), o));
 }

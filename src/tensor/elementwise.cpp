@@ -2,6 +2,7 @@
 #include <limits>
 #include <numbers>
 
+#include "tensor/functions_math.h"
 #include "tensor/movement.h"
 #include "tensor/ops.h"
 
@@ -41,10 +42,33 @@ Expr strict_erf(Expr x) {
   for (const double c : {-1.453152027, 1.421413741, -0.284496736, 0.254829592}) p = p * t + c;
   return sign(x) * (1.0 - t * p * alu(Op::kExp2, -(x * x) * kOneOverLn2));
 }
-// log(e^x + e^0), without overflow.
-Expr softplus(Expr x) {
-  const Expr most = max(x, 0.0);
-  return log(exp(x - most) + exp(-most)) + most;
+Expr relu(Expr x) { return where(x > 0.0, x, 0.0); }
+// Clamped; no gradient at low, as of relu. NaN stays.
+Expr between(Expr x, double low, double high) {
+  return where(x > high, high, where(x <= low, low, x));
+}
+Expr copysign(Expr a, Expr b) {
+  if (dtype::is_unsigned(a.dtype()) || is_bool(a)) return a;
+  const Expr size = abs(a), below = b < 0.0;
+  return where(is_float(a) ? below | (recip(b) < 0.0) : below, -size, size);
+}
+Expr strict_exp(Expr x) {
+  return alu(Op::kExp2, at_least_float32(x) * kOneOverLn2).cast(x.dtype());
+}
+Expr strict_min(Expr a, Expr b) { return where(b < a, b, a); }
+Expr strict_logaddexp(Expr a, Expr b) {
+  const Expr most = where(a < b, b, a);
+  return log2(strict_exp(a - most) + strict_exp(b - most)) * kLn2 + most;
+}
+// Abramowitz and Stegun 4.4.46.
+Expr strict_asin(Expr x) {
+  const Expr a = x * sign(x);
+  Expr p = x.like(-0.0012624911);
+  for (const double c : {0.0066700901, -0.0170881256, 0.0308918810, -0.0501743046, 0.0889789874,
+                         -0.2145988016, 1.5707963050}) {
+    p = p * a + c;
+  }
+  return sign(x) * (kHalfPi - sqrt(1.0 - a) * p);
 }
 
 // a^b; small constant exponents are products, integers are computed in float64.
@@ -65,14 +89,41 @@ Expr power(Expr a, Expr b) {
   return pow(a, b);
 }
 
+// 2^(b log2 |a|) with the signs and corners that tinygrad mends; its gradient is that of the power.
+Expr strict_power(Expr a, Expr b) {
+  if (!is_float(a) || is_const(b.n) || is_const(a.n)) return power(a, b);
+  const DType seen = a.dtype();
+  const bool steps = seen == DType::kFloat16;
+  const Expr x = steps ? a : at_least_float32(a), y = steps ? b : at_least_float32(b);
+  const Expr size = alu(Op::kExp2, log2(where(x < 0.0, -x, x)) * y);
+  const Expr whole = y.cast(DType::kInt32);
+  const Expr odd = where(y < 0.0, -y, y).cast(DType::kInt32);
+  const Expr is_odd = alu(Op::kCMod, odd, odd.like(2)) != 0.0;
+  const Expr of_fraction = where(x != -kInfinity, std::numeric_limits<double>::quiet_NaN(), size);
+  const Expr below = where(y != whole.cast(y.dtype()), of_fraction, where(is_odd, -size, size));
+  const Expr value = where(y == 0.0, 1.0, where(x < 0.0, below, size)).cast(seen).detach();
+  const Expr exact = power(a, b);
+  return where(abs(exact) < kInfinity, value + (exact - exact.detach()), value);
+}
+
 #define UNARY(name, domain, expression) \
   Expr compute_##name(Expr x) { return expression; }
 #define BINARY(name, domain, expression) \
   Expr compute_##name(Expr a, Expr b) { return expression; }
-#define STRICT_UNARY(name, expression) \
+#define STRICT_UNARY(name, domain, expression) \
   Expr strict_compute_##name(Expr x) { return expression; }
-#define STRICT_BINARY(name, expression) \
+#define STRICT_BINARY(name, domain, expression) \
   Expr strict_compute_##name(Expr a, Expr b) { return expression; }
+#define CURVE(name, domain, p, q, expression)                     \
+  Expr compute_##name(Expr x, const double* numbers) {            \
+    [[maybe_unused]] const double p = numbers[0], q = numbers[1]; \
+    return expression;                                            \
+  }
+#define STRICT_CURVE(name, domain, p, q, expression)              \
+  Expr strict_compute_##name(Expr x, const double* numbers) {     \
+    [[maybe_unused]] const double p = numbers[0], q = numbers[1]; \
+    return expression;                                            \
+  }
 #include "tensor/elementwise.def"
 
 Node nil(Status) { return nullptr; }
@@ -81,8 +132,11 @@ Node nil(Status) { return nullptr; }
 DType domain_dtype(Domain domain, DType d) {
   switch (domain) {
     case Domain::kFloat:
+    case Domain::kWide:
+    case Domain::kWideSteps:
       return dtype::least_upper_float(d);
     case Domain::kReal:
+    case Domain::kSteps:
       return dtype::is_float(d) ? d : DType::kWeakFloat;
     case Domain::kDivide:
       return dtype::is_float(d) ? d : DType::kFloat32;
@@ -90,12 +144,23 @@ DType domain_dtype(Domain domain, DType d) {
       return d == DType::kBool ? DType::kFloat32 : d;
     case Domain::kLogical:
       return DType::kBool;
+    case Domain::kCount:
+      return d == DType::kBool ? DType::kWeakInt : d;
     default:
       return d;
   }
 }
 
+// The dtype that the steps of a composition are computed in.
+DType step_dtype(Domain domain, DType d) {
+  if (!dtype::is_narrow_float(d)) return d;
+  const bool steps = domain == Domain::kSteps || domain == Domain::kWideSteps;
+  const bool wide = domain == Domain::kReal || domain == Domain::kWide || steps;
+  return wide && !(steps && d == DType::kFloat16) ? DType::kFloat32 : d;
+}
+
 bool allowed(Domain domain, DType d) {
+  if (domain == Domain::kWord) return d == DType::kUInt64;
   if (domain == Domain::kBits) return !dtype::is_float(d);
   if (domain == Domain::kShift) return dtype::is_int(d);
   return true;
@@ -123,6 +188,7 @@ Status plan_dtypes(Plan* plan, const char* name, Domain domain, Nodes operands) 
   }
   plan->result = domain_dtype(domain, d);
   plan->compute = all_constant ? plan->result : dtype::strong(plan->result);
+  plan->compute = step_dtype(domain, plan->compute);
   return kOk;
 }
 
@@ -170,21 +236,31 @@ namespace ops {
   const UnaryOp name = {#name, Domain::domain, compute_##name};
 #define BINARY(name, domain, expression) \
   const BinaryOp name = {#name, Domain::domain, compute_##name};
+#define CURVE(name, domain, p, q, expression) \
+  const CurveOp name = {#name, Domain::domain, compute_##name};
 #include "tensor/elementwise.def"
 }  // namespace ops
 
 UnaryOp variant(const UnaryOp& op, bool strict) {
   if (!strict) return op;
-#define STRICT_UNARY(row, expression) \
-  if (&op == &ops::row) return {op.name, op.domain, strict_compute_##row};
+#define STRICT_UNARY(row, domain, expression) \
+  if (&op == &ops::row) return {op.name, Domain::domain, strict_compute_##row};
 #include "tensor/elementwise.def"
   return op;
 }
 
 BinaryOp variant(const BinaryOp& op, bool strict) {
   if (!strict) return op;
-#define STRICT_BINARY(row, expression) \
-  if (&op == &ops::row) return {op.name, op.domain, strict_compute_##row};
+#define STRICT_BINARY(row, domain, expression) \
+  if (&op == &ops::row) return {op.name, Domain::domain, strict_compute_##row};
+#include "tensor/elementwise.def"
+  return op;
+}
+
+CurveOp variant(const CurveOp& op, bool strict) {
+  if (!strict) return op;
+#define STRICT_CURVE(row, domain, p, q, expression) \
+  if (&op == &ops::row) return {op.name, Domain::domain, strict_compute_##row};
 #include "tensor/elementwise.def"
   return op;
 }
@@ -212,12 +288,21 @@ Node bitcast(Graph& g, Node x, DType dtype) {
                                                      : bitcast_resized(g, x, dtype);
 }
 
-Node unary(Graph& g, Node x, const UnaryOp& op) {
+template <typename F>
+static Node of_one(Graph& g, Node x, const char* name, Domain domain, F compute) {
   if (x == nullptr) return nullptr;
   Plan plan;
-  if (!plan_dtypes(&plan, op.name, op.domain, Nodes(&x, 1)).ok()) return nullptr;
+  if (!plan_dtypes(&plan, name, domain, Nodes(&x, 1)).ok()) return nullptr;
   const Expr e = operand(g, x, plan.compute);
-  return e.n == nullptr ? nullptr : finish(plan, op.compute(e));
+  return e.n == nullptr ? nullptr : finish(plan, compute(e));
+}
+
+Node unary(Graph& g, Node x, const UnaryOp& op) {
+  return of_one(g, x, op.name, op.domain, op.compute);
+}
+
+Node curve(Graph& g, Node x, const CurveOp& op, const double* p) {
+  return of_one(g, x, op.name, op.domain, [&](Expr e) { return op.compute(e, p); });
 }
 
 Node binary(Graph& g, Node a, Node b, const BinaryOp& op) {

@@ -35,15 +35,20 @@ Node bitcast(Graph& g, Node x, DType dtype);
 // ---- Elementwise ----
 
 enum class Domain : uint8_t {
-  kKeep,     // the dtype stays
-  kFloat,    // integers and bool become float32
-  kReal,     // integers and bool become the weak float dtype
-  kNumber,   // bool becomes float32 (two operands: before they are combined)
-  kDivide,   // integers and bool become float32, weak ones too
-  kBits,     // integers and bool
-  kShift,    // integers
-  kCompare,  // -> bool
-  kLogical,  // operands become bool
+  kKeep,       // the dtype stays
+  kFloat,      // integers and bool become float32
+  kWide,       // as kFloat; narrow floats are computed in float32 and rounded once
+  kReal,       // as kWide, but integers and bool become the weak float dtype
+  kWideSteps,  // as kWide, but each step of float16 rounds, as in tinygrad
+  kSteps,      // as kReal, likewise
+  kCount,      // bool becomes a weak integer
+  kNumber,     // bool becomes float32 (two operands: before they are combined)
+  kDivide,     // integers and bool become float32, weak ones too
+  kBits,       // integers and bool
+  kShift,      // integers
+  kWord,       // uint64
+  kCompare,    // -> bool
+  kLogical,    // operands become bool
 };
 struct UnaryOp {
   const char* name;
@@ -55,18 +60,27 @@ struct BinaryOp {
   Domain domain;
   Expr (*compute)(Expr a, Expr b);
 };
+// A function of x and numbers: p of a row.
+struct CurveOp {
+  const char* name;
+  Domain domain;
+  Expr (*compute)(Expr x, const double* p);
+};
 // One row of elementwise.def each: ops::exp, ops::add, ...
 namespace ops {
 #define UNARY(name, domain, expression) extern const UnaryOp name;
 #define BINARY(name, domain, expression) extern const BinaryOp name;
+#define CURVE(name, domain, p, q, expression) extern const CurveOp name;
 #include "tensor/elementwise.def"
 }  // namespace ops
 Node unary(Graph& g, Node x, const UnaryOp& op);
+Node curve(Graph& g, Node x, const CurveOp& op, const double* p);
 Node binary(Graph& g, Node a, Node b, const BinaryOp& op);
 // The operation as a context computes it: itself, or tinygrad's composition of it under
 // strict_parity.
 UnaryOp variant(const UnaryOp& op, bool strict);
 BinaryOp variant(const BinaryOp& op, bool strict);
+CurveOp variant(const CurveOp& op, bool strict);
 Node where(Graph& g, Node condition, Node a, Node b);
 Node fma(Graph& g, Node a, Node b, Node c);
 Node clamp(Graph& g, Node x, Node low, Node high, bool has_low, bool has_high);

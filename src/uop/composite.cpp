@@ -287,6 +287,10 @@ Node build_cross_entropy(Graph& g, Node logits, Node labels, bool mean) {
               std::array{logits, labels});
 }
 
+Node build_contiguous_backward(Graph& g, Node x) {
+  return call(Composite::kContiguousBackward, {}, param(g, 0, x), std::array{x});
+}
+
 Status inline_call(Node* out, Graph& g, Node call) {
   Map<Node, Node> arguments(g.memory());
   for (size_t i = 1; i < call->nsrc; ++i) {

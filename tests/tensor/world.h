@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "aster_ml/functions.h"
 #include "aster_ml/gradient.h"
 #include "aster_ml/tensor.h"
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Polynomial coefficients of the kernel prelude (src/codegen/prelude.def).
+"""Polynomial coefficients of the kernel prelude (src/codegen/prelude_*.def) and of the functions
+composed in src/tensor/functions_math.cpp.
 
 Remez exchange on a Chebyshev grid with mpmath, weighted so that the largest relative error of the
 function is what is minimised. Coefficients are then rounded to the target format; the error printed
@@ -134,7 +135,15 @@ def erf_tail(degree, low, high, centre, bits):
                high - centre, lambda t: mp.erfc(t + centre) / mp.erf(t + centre), bits)
 
 
+def odd(f, last, high, bits):
+    """f(x) - x of an odd function: the factor of x^3 in x + x^3 * P(x^2)."""
+    return Fit(f, list(range(3, last + 1, 2)), mpf("1e-6"), high, lambda x: 1 / f(x), bits,
+               lambda x: x)
+
+
 HALF = mpf("0.5001")
+EIGHTH = mp.tan(mp.pi / 8) * mpf("1.0002")
+ONE = mpf("1.0001")
 FITS = {
     "exp_f32": lambda: exp_fit(mpf(1), -EDGE, EDGE, 6, 24, 2),
     "exp2_f32": lambda: exp_fit(LN2, -HALF, HALF, 6, 24, 1),
@@ -155,6 +164,12 @@ FITS = {
     "sin_f64": lambda: sin_fit(15, 53),
     "cos_f64": lambda: cos_fit(14, 53),
     "erf_small_f64": lambda: erf_small(23, mpf("0.85"), 53),
+    "asin_f32": lambda: odd(mp.asin, 11, HALF, 24),
+    "asin_f64": lambda: odd(mp.asin, 27, HALF, 53),
+    "atan_f32": lambda: odd(mp.atan, 11, EIGHTH, 24),
+    "atan_f64": lambda: odd(mp.atan, 23, EIGHTH, 53),
+    "sinh_f32": lambda: odd(mp.sinh, 9, ONE, 24),
+    "sinh_f64": lambda: odd(mp.sinh, 15, ONE, 53),
     "erf_tail_f64": lambda: erf_tail(22, mpf("0.84"), mpf("5.95"), mpf(1), 53),
 }
 

@@ -1,0 +1,138 @@
+// Cumulative functions along one axis.
+#include <limits>
+
+#include "tensor/functions.h"
+
+namespace aster::tensor {
+namespace {
+
+using uop::brief;
+using uop::Dims;
+using uop::Op;
+
+// An axis of x; any of a 0-d x, which has one element in each.
+Status scanned_axis(size_t* out, Node x, int64_t axis) {
+  *out = 0;
+  if (x->ndim == 0 && (axis == 0 || axis == -1)) return kOk;
+  return resolve_axis(out, axis, x->ndim);
+}
+
+Expr scan(Op op, Expr x, size_t axis) {
+  if (x.n == nullptr || x.ndim() == 0) return x;
+  return {x.g, x.g->scan(op, x.n, static_cast<int64_t>(axis))};
+}
+
+// x moved along an axis by so many places, fill where nothing came to.
+Expr moved(Expr x, size_t axis, Word by, double fill) {
+  if (x.n == nullptr) return x;
+  Dims start(x.ndim(), 0), step(x.ndim(), 1), size(x.shape()), before(x.ndim(), 0);
+  const Dims nothing(x.ndim(), 0);
+  size[axis] -= by;
+  before[axis] = by;
+  const Word word = x.like(fill).n == nullptr ? 0 : x.like(fill).n->arg(0);
+  const Node kept = x.g->slice(x.n, start, step, size);
+  return {x.g, x.g->pad(kept, before, nothing, nothing, word)};
+}
+
+Node cumsum(Graph& g, Node x, int64_t axis) {
+  size_t at;
+  if (!scanned_axis(&at, x, axis).ok()) return nullptr;
+  const Expr e{&g, strong(g, x)};
+  const Expr y = scan(Op::kAdd, e.cast(dtype::sum_acc(e.dtype())), at);
+  return dtype::is_narrow_float(e.dtype()) ? y.cast(e.dtype()).n : y.n;
+}
+
+Node cumprod(Graph& g, Node x, int64_t axis) {
+  size_t at;
+  if (!scanned_axis(&at, x, axis).ok()) return nullptr;
+  const Expr e{&g, strong(g, x)};
+  const Op op = e.dtype() == DType::kBool ? Op::kAnd : Op::kMul;
+  return scan(op, widened(e), at).cast(e.dtype()).n;
+}
+
+struct Records {
+  Node values, indices;
+};
+// The running extremum, and the last place where it changed.
+Records records(Graph& g, Node x, int64_t axis, Op arithmetic, Op logical) {
+  size_t at;
+  if (!scanned_axis(&at, x, axis).ok()) return {};
+  const Expr e{&g, strong(g, x)};
+  const Expr y = scan(e.dtype() == DType::kBool ? logical : arithmetic, e, at);
+  if (y.n == nullptr) return {};
+  if (y.ndim() == 0 || y.n->dim(at) <= 1) {
+    return {y.n, g.constant_int(DType::kInt32, 0, y.shape())};
+  }
+  if (y.n->dim(at) > std::numeric_limits<int32_t>::max()) {
+    (void)ASTER_FAIL(kRANGE, "places of extrema of %s beyond int32", brief(x).text);
+    return {};
+  }
+  const Expr last = moved(y, at, 1, 0).detach(), now = y.detach();
+  Expr changed = now != last;
+  if (dtype::is_float(y.dtype())) changed = changed & ((now == now) | (last == last));
+  const Expr place = iota(g, DType::kInt32, y.shape(), at).expand(y.shape());
+  // At 0 the place is 0, changed or not.
+  return {y.n, scan(Op::kMax, where(changed, place, 0.0), at).n};
+}
+
+int32_t build_records(aster_ml_lazy* out_values, aster_ml_lazy* out_indices, Input x, int64_t axis,
+                      Op arithmetic, Op logical) {
+  Pair pair(out_values, out_indices, {x});
+  ASTER_TRY(pair.status());
+  const Records made = records(pair.graph(), node(x), axis, arithmetic, logical);
+  return pair.finish(made.values, made.indices);
+}
+
+// By doubling: after step k an element is of the 2^k elements up to it.
+Node logcumsumexp(Graph& g, Node x, int64_t axis) {
+  size_t at;
+  if (!scanned_axis(&at, x, axis).ok()) return nullptr;
+  Expr y = as_wide(g, x);
+  if (y.n == nullptr) return nullptr;
+  const Word size = y.ndim() == 0 ? 1 : y.n->dim(at);
+  for (Word by = 1; by < size && y.n != nullptr; by *= 2) {
+    const Expr before = moved(y, at, by, -std::numeric_limits<double>::infinity());
+    y = {&g, g.contiguous(binary(g, before.n, y.n, ops::logaddexp))};
+  }
+  return narrowed(y, x);
+}
+
+using AlongAxis = Node (*)(Graph& g, Node x, int64_t axis);
+int32_t build_along(aster_ml_lazy* out, Input x, int64_t axis, AlongAxis f) {
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  return build.finish(f(build.graph(), node(x), axis));
+}
+
+}  // namespace
+}  // namespace aster::tensor
+
+using namespace aster::tensor;  // NOLINT: this file ends with the public functions
+using aster::uop::Op;
+
+int32_t aster_ml_lazy_cumsum(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis) {
+  ASTER_API();
+  return build_along(out, x, axis, cumsum);
+}
+
+int32_t aster_ml_lazy_cumprod(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis) {
+  ASTER_API();
+  return build_along(out, x, axis, cumprod);
+}
+
+int32_t aster_ml_lazy_cummax(aster_ml_lazy* out_values, aster_ml_lazy* out_indices,
+                             const aster_ml_lazy* x, int64_t axis) {
+  ASTER_API();
+  return build_records(out_values, out_indices, x, axis, Op::kMax, Op::kOr);
+}
+
+int32_t aster_ml_lazy_cummin(aster_ml_lazy* out_values, aster_ml_lazy* out_indices,
+                             const aster_ml_lazy* x, int64_t axis) {
+  ASTER_API();
+  return build_records(out_values, out_indices, x, axis, Op::kMin, Op::kAnd);
+}
+
+int32_t aster_ml_lazy_logcumsumexp(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis) {
+  ASTER_API();
+  return build_along(out, x, axis, logcumsumexp);
+}
