@@ -31,7 +31,6 @@ BY_HAND = {
     "device_to_name",
     "dtype_copy",
     "engine_print_schedule",
-    "gradient",
     "lazy_copy_out",
     "lazy_from",
     "lazy_shape",
@@ -78,13 +77,26 @@ RESULTS = {
     "double": ("PyFloat_FromDouble({})", "float"),
     "float": ("PyFloat_FromDouble({})", "float"),
     "const char *": ("text_of({})", "str | None"),
-    "aster_ml_lazy": ("make_lazy(call.owner(), {})", "Lazy"),
+    "aster_ml_lazy": ("make_lazy(call.owner(), {})", "Any"),
     "aster_ml_context": ("make_context({})", "Context"),
     "aster_ml_tensor": ("make_tensor(call.owner(), {})", "ConcreteTensor"),
     "aster_ml_scalar": ("scalar_of({})", "tuple[bool | int | float, int]"),
     "const aster_ml_uop *": ("make_uop(call.owner(), {})", "Uop | None"),
 }
-ARRAYS = {"const int64_t *": "int64_t", "const size_t *": "size_t", "const ptrdiff_t *": "ptrdiff_t"}
+# Arrays that a size_t counts: C type -> (reader of Call, type that it gives, hint).
+ARRAYS = {
+    "const int64_t *": ("words", "const int64_t *", "Sequence[int] | int"),
+    "const size_t *": ("words", "const int64_t *", "Sequence[int] | int"),
+    "const ptrdiff_t *": ("words", "const int64_t *", "Sequence[int] | int"),
+    "const double *": ("reals", "const double *", "Sequence[float]"),
+    "const char *const *": ("texts", "const char **", "Sequence[str]"),
+    "const aster_ml_index *": ("indices", "const aster_ml_index *", "Any"),
+}
+# Counts that do not stand beside their array, and rooms for results whose size is not given.
+COUNTS = {"lazy_split": {"count": "sizes"}}
+CAPACITIES = {
+    ("lazy_split_every", "capacity"): "static_cast<size_t>(aster_ml_lazy_dim(x_, axis_) + 2)"
+}
 HANDLES_OF_THEIR_OWN = {"aster_ml_context", "aster_ml_lazy", "aster_ml_scope"}
 
 
@@ -98,6 +110,15 @@ def camel(name):
 
 class Skip(Exception):
     """A function that cannot be wrapped, and why."""
+
+
+class Wrapper:
+    """What a function's wrapper is made of: declarations, the C call's arguments, results,
+    Python's parameters (name, hint, may be left out)."""
+
+    def __init__(self, name, nullable):
+        self.name, self.nullable = name, nullable
+        self.lines, self.last, self.passed, self.outs, self.python = [], [], [], [], []
 
 
 class Binding:
@@ -205,78 +226,86 @@ class Binding:
 
     # ---- Functions ----
 
-    def counts(self, arguments):
+    def counts(self, name, arguments):
         """size_t parameters that count arrays -> their arrays; by position."""
-        counted = {}
+        counted, taken = {}, set()
         kinds = [a["type"] for a in arguments]
+        names = [a["name"] for a in arguments]
 
-        def array(i):
-            return 0 <= i < len(kinds) and (
-                kinds[i] in ARRAYS or kinds[i].endswith("lazy *const *")
-            )
+        def free(i):
+            array = 0 <= i < len(kinds) and (kinds[i] in ARRAYS or kinds[i].endswith(" *const *"))
+            return array and i not in taken
 
-        taken = set()
         for i, kind in enumerate(kinds):
-            if kind != "size_t" or arguments[i]["name"] in ("axes", "index", "axis"):
+            if kind != "size_t" or names[i] in ("axes", "index", "axis"):
                 continue
             run = []
-            step = 1 if array(i + 1) and i + 1 not in taken and kinds[i + 1] in ARRAYS else -1
-            j = i + step
-            while array(j) and j not in taken:
-                run.append(j)
-                j += step
+            step = 1 if free(i + 1) and kinds[i + 1] in ARRAYS else -1
+            while free(i + step * (len(run) + 1)):
+                run.append(i + step * (len(run) + 1))
+            if names[i] in COUNTS.get(name, {}):
+                run = [names.index(COUNTS[name][names[i]])]
+            if not run and i and kinds[i - 1] in ("const void *", "void *") and "byte" in names[i]:
+                run = [i - 1]
             if run:
                 counted[i] = sorted(run)
                 taken.update(run)
-            elif i and kinds[i - 1] in ("const void *", "void *") and "byte" in arguments[i]["name"]:
-                counted[i] = [i - 1]
-                taken.add(i - 1)
         return counted
 
     def add(self, function):
         name = short(function["name"])
         arguments = function["arguments"]
-        counted = self.counts(arguments)
+        counted = self.counts(name, arguments)
         of = {j: i for i, run in counted.items() for j in run}
         said = f"{function['doc']} {' '.join(function['contract'].values())}"
-        nullable = re.search(r"\bnull\b", said) is not None
-        lines, passed, outs, python = [], [], [], []
-        later = []  # the context is the last argument of Python
-        for i, argument in enumerate(arguments):
-            if argument["type"] == "const aster_ml_context *" and i not in of:
-                later.append(i)
-        position = 0
+        made = Wrapper(name, re.search(r"\bnull\b", said) is not None)
+        for i in counted:
+            if arguments[counted[i][0]]["type"] not in ("const void *", "void *"):
+                made.lines.append(f"size_t {arguments[i]['name']}_ = 0;")
+                made.lines.append(f"bool {arguments[i]['name']}_known = false;")
+        many = self.many(function)
+        context = None  # the last argument of Python
         for i, argument in enumerate(arguments):
             kind, arg = argument["type"], argument["name"]
-            direction = argument["direction"]
-            if i in later:
-                passed.append(f"{arg}_")
-                continue
-            if i in counted:
-                if not counted[i] or arguments[counted[i][0]]["type"] in ("const void *", "void *"):
-                    passed.append(f"{arg}_")
-                else:
-                    passed.append(f"{arg}_")
-                    if i < counted[i][0]:
-                        lines.append(f"size_t {arg}_ = 0;")
-                        lines.append(f"bool {arg}_known = false;")
-                continue
-            if direction == "out" and i not in of:
+            if kind == "const aster_ml_context *":
+                context = arg
+                made.passed.append(f"{arg}_")
+            elif i in counted:
+                made.passed.append(f"{arg}_")
+            elif (name, arg) in CAPACITIES:
+                made.passed.append(f"{arg}_")
+                made.last[:0] = [
+                    f"size_t {arg}_ = 0;",
+                    f"call.plain([&] {{ {arg}_ = {CAPACITIES[name, arg]}; }});",
+                ]
+            elif many and arg == many[0]:
+                made.passed.append(f"{arg}_")
+                made.last.append(f"aster_ml_lazy *{arg}_ = call.results({many[1]}_);")
+            elif argument["direction"] == "out" and i not in of:
                 text, result, declared = self.out(kind, arg)
-                lines.append(declared)
-                passed.append(text)
-                outs.append(result)
-                continue
-            position, done = self.parameter(
-                i, argument, arguments, of, position, nullable, lines, passed, outs, python
-            )
-            if not done:
+                made.lines.append(declared)
+                made.passed.append(text)
+                if not many or arg != many[2]:
+                    made.outs.append(result)
+            elif not self.parameter(made, i, argument, arguments, of):
                 raise Skip(f"parameter {arg} of type {kind}")
-        for i in later:
-            lines.insert(0, f"const aster_ml_context *{arguments[i]['name']}_ = call.context({position});")
-            python.append(("context", "Context | None", True))
-            position += 1
-        self.emit(function, name, lines, passed, outs, python)
+        if many:
+            made.outs.insert(0, ("many", f"{many[0]}_", f"{many[2]}_"))
+        if context:
+            at = len(made.python)
+            made.lines.insert(0, f"const aster_ml_context *{context}_ = call.context({at});")
+            made.python.append(("context", "Context | None", True))
+        self.emit(function, made)
+
+    def many(self, function):
+        """Of a function that gives an array of tensors: out, the room for it, how many there are."""
+        said = function["contract"].get("Out", "")
+        names = [a["name"] for a in function["arguments"]]
+        if match := re.fullmatch(r"(\w+) of `(\w+)` handles, the others empty\.", said):
+            return "out", match.group(2), match.group(1)
+        if said == "count handles." and "count" in names:
+            return "out", "count", "count"
+        return None
 
     def out(self, kind, arg):
         pointee = kind[:-1].strip()
@@ -295,35 +324,47 @@ class Binding:
             return f"&{arg}_", (pointee, f"{arg}_"), f"{pointee} {arg}_ = {{}};"
         raise Skip(f"a result of type {kind}")
 
-    def parameter(self, i, argument, arguments, of, at, nullable, lines, passed, outs, python):
-        """One parameter that Python gives. Returns the next position, and whether it is known."""
+    def parameter(self, made, i, argument, arguments, of):
+        """Adds one parameter that Python gives, or a struct to fill. False where it is unknown."""
         kind, arg = argument["type"], argument["name"]
-        nullable = (nullable and at > 0) or arg == "axes"
+        lines, passed, at = made.lines, made.passed, len(made.python)
+        nullable = (made.nullable and at > 0) or arg == "axes"
         optional = "true" if nullable else "false"
         declared = None
         hint = "int"
         may = False
+        counter = arguments[of[i]]["name"] if i in of else None
         if i in of and kind in ARRAYS:
-            counter = arguments[of[i]]["name"]
-            if of[i] > i and not any(f"size_t {counter}_ = 0" in line for line in lines):
-                lines.append(f"size_t {counter}_ = 0;")
-                lines.append(f"bool {counter}_known = false;")
+            reader, given, hint = ARRAYS[kind]
             declared = (
-                f"const int64_t *{arg}_ = call.words({at}, \"{arg}\", &{counter}_, "
+                f'{given}{arg}_ = call.{reader}({at}, "{arg}", &{counter}_, '
                 f"&{counter}_known, {optional});"
             )
-            element = ARRAYS[kind]
-            text = f"{arg}_" if element == "int64_t" else f"reinterpret_cast<const {element} *>({arg}_)"
-            passed.append(text)
-            hint, may = "Sequence[int] | int" + (" | None" if nullable else ""), nullable
+            passed.append(f"{arg}_" if given[:-2] in kind else f"reinterpret_cast<{kind}>({arg}_)")
+            may = nullable
+            hint += " | None" if nullable else ""
         elif i in of and kind.endswith("lazy *const *"):
-            counter = arguments[of[i]]["name"]
-            lines.append(f"size_t {counter}_ = 0;")
-            declared = f"aster_ml_lazy **{arg}_ = call.lazies({at}, \"{arg}\", &{counter}_);"
+            declared = f'aster_ml_lazy **{arg}_ = call.lazies({at}, "{arg}", &{counter}_, &{counter}_known);'
             passed.append(f"{arg}_")
             hint = "Sequence[Lazy]"
+        elif i in of and kind.endswith(" *const *"):
+            pointee = re.sub(r"^const | \*const \*$", "", kind)
+            if pointee not in self.handles:
+                return False
+            row = list(self.handles).index(pointee)
+            declared = (
+                f'auto **{arg}_ = reinterpret_cast<{pointee} **>(call.handles({at}, "{arg}", '
+                f"kHandleTypes[{row}], &{counter}_, &{counter}_known));"
+            )
+            passed.append(f"{arg}_")
+            hint = f"Sequence[{self.handles[pointee]}]"
+        elif kind == "const int64_t *" and nullable:  # one number or none
+            lines.append(f"int64_t {arg}_room = 0;")
+            lines.append(f'if (call.given({at})) {arg}_room = call.integer({at}, "{arg}");')
+            declared = f"const int64_t *{arg}_ = call.given({at}) ? &{arg}_room : nullptr;"
+            passed.append(f"{arg}_")
+            hint, may = "int | None", True
         elif i in of:  # bytes and their number
-            counter = arguments[of[i]]["name"]
             writable = "false" if kind.startswith("const") else "true"
             lines.append(f"const Py_buffer *{arg}_view = call.bytes({at}, \"{arg}\", {writable});")
             lines.append(f"const size_t {counter}_ = {arg}_view == nullptr ? 0 : static_cast<size_t>({arg}_view->len);")
@@ -375,7 +416,7 @@ class Binding:
                 hint, may = self.handles[pointee] + (" | None" if nullable else ""), nullable
             elif kind == f"const {pointee} *" and self.types.get(pointee, {}).get("kind") == "struct":
                 if not pointee.endswith("_options"):
-                    return at, False
+                    return False
                 info = self.struct(pointee)
                 lines.append(f"{pointee} {arg}_room;")
                 declared = (
@@ -391,15 +432,17 @@ class Binding:
                 lines.append(f"{pointee} {arg}_ = {{}};")
                 lines.append(f"{arg}_.struct_size = sizeof({arg}_);")
                 passed.append(f"&{arg}_")
-                outs.append((pointee, f"{arg}_"))
-                return at, True
+                made.outs.append((pointee, f"{arg}_"))
+                return True
             else:
-                return at, False
+                return False
         lines.append(declared)
-        python.append((arg, hint, may))
-        return at + 1, True
+        made.python.append((arg, hint, may))
+        return True
 
-    def result(self, kind, text):
+    def result(self, kind, text, count=None):
+        if kind == "many":
+            return f"make_lazies(call.owner(), {text}, {count})", "tuple[Any, ...]"
         if kind in self.handles:
             row = list(self.handles).index(kind)
             return f"make_handle(kHandleTypes[{row}], call.owner(), {text}.impl)", self.handles[kind]
@@ -408,7 +451,8 @@ class Binding:
             return template.format(text), hint
         return f"dict_of(k_{short(kind)}, &{text})", "dict[str, Any]"
 
-    def emit(self, function, name, lines, passed, outs, python):
+    def emit(self, function, made):
+        name, outs, python, passed = made.name, made.outs, made.python, made.passed
         returns = function["returns"]
         status = returns == "int32_t" and not (VALUES.search(name) and not outs)
         call = f"{function['name']}({', '.join(passed)})"
@@ -416,7 +460,7 @@ class Binding:
         while least and python[least - 1][2]:
             least -= 1
         body = [f'  Call call("{name}", arguments, count, {least}, {len(python)});']
-        body += ["  " + line for line in lines]
+        body += ["  " + line for line in made.lines + made.last]
         if status:
             how = "slow" if SLOW.search(name) else "quick"
             body.append(f"  if (!call.{how}([&] {{ return {call}; }})) return nullptr;")
@@ -442,10 +486,10 @@ class Binding:
             body.append(f"  return {text};")
             hints = [hint]
         else:
-            made = [self.result(*out) for out in outs]
-            hints = [hint for _, hint in made]
-            body.append(f"  PyObject *results[] = {{{', '.join(text for text, _ in made)}}};")
-            body.append(f"  return tuple_of(results, {len(made)});")
+            results = [self.result(*out) for out in outs]
+            hints = [hint for _, hint in results]
+            body.append(f"  PyObject *results[] = {{{', '.join(text for text, _ in results)}}};")
+            body.append(f"  return tuple_of(results, {len(results)});")
         text = "\n".join(body)
         self.wrappers.append(
             f"PyObject *{name}(PyObject *, PyObject *const *arguments, Py_ssize_t count) {{\n{text}\n}}\n"

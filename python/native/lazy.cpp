@@ -7,8 +7,45 @@
 namespace aster::python {
 namespace {
 
+LazyObject* g_ring = nullptr;  // any one of the live tensors, under the GIL
+
+void link(LazyObject* lazy) {
+  if (g_ring == nullptr) {
+    lazy->previous = lazy->next = g_ring = lazy;
+    return;
+  }
+  lazy->previous = g_ring->previous;
+  lazy->next = g_ring;
+  lazy->previous->next = lazy->next->previous = lazy;
+}
+
+void unlink(LazyObject* lazy) {
+  if (lazy->next == nullptr) return;
+  if (g_ring == lazy) g_ring = lazy->next == lazy ? nullptr : lazy->next;
+  lazy->previous->next = lazy->next;
+  lazy->next->previous = lazy->previous;
+  lazy->previous = lazy->next = nullptr;
+}
+
+// live() -> the tensors that exist, oldest first.
+PyObject* live(PyObject*, PyObject*) {
+  PyObject* list = PyList_New(0);
+  LazyObject* lazy = g_ring;
+  if (list == nullptr || lazy == nullptr) return list;
+  do {
+    const bool dying = Py_REFCNT(reinterpret_cast<PyObject*>(lazy)) == 0;
+    if (!dying && PyList_Append(list, reinterpret_cast<PyObject*>(lazy)) != 0) {
+      Py_DECREF(list);
+      return nullptr;
+    }
+    lazy = lazy->next;
+  } while (lazy != g_ring);
+  return list;
+}
+
 void lazy_dealloc(PyObject* self) {
   LazyObject* lazy = as_lazy(self);
+  unlink(lazy);
   if (lazy->weak != nullptr) PyObject_ClearWeakRefs(self);
   if (lazy->value.impl != nullptr) {
     free_in(
@@ -38,6 +75,7 @@ PyObject* replace(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (!call.quick([&] { return aster_ml_lazy_copy(&made, y); })) return nullptr;
   LazyObject* lazy = as_lazy(arguments[0]);
   const aster_ml_lazy before = lazy->value;
+  if (lazy->next == nullptr) link(lazy);
   auto* context = reinterpret_cast<PyObject*>(lazy->context);
   lazy->value = made;
   lazy->context = call.owner();
@@ -80,6 +118,7 @@ PyType_Spec g_spec = {"aster_ml._native.Lazy", sizeof(LazyObject), 0,
 PyMethodDef kLazyMethods[] = {
     {"replace", as_method(replace), METH_FASTCALL,
      "replace(x, y)\n\nThe object x becomes a tensor of what y is now."},
+    {"live", live, METH_NOARGS, "live()\n\nThe tensors that exist, oldest first."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -101,8 +140,23 @@ PyObject* make_lazy(ContextObject* context, aster_ml_lazy handle) {
   LazyObject* lazy = as_lazy(self);
   lazy->value = handle;
   lazy->context = context;
+  link(lazy);
   Py_INCREF(reinterpret_cast<PyObject*>(context));
   return self;
+}
+
+PyObject* make_lazies(ContextObject* context, aster_ml_lazy* handles, size_t count) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
+  for (size_t i = 0; i < count; ++i) {
+    if (tuple == nullptr) {
+      aster_ml_lazy_free(&handles[i]);
+      continue;
+    }
+    PyObject* made = make_lazy(context, handles[i]);
+    if (made == nullptr || PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), made) != 0)
+      Py_CLEAR(tuple);
+  }
+  return tuple;
 }
 
 }  // namespace aster::python

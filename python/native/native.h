@@ -45,7 +45,14 @@ struct Object {
   PyObject* weak;
   T value;
 };
-using LazyObject = Object<aster_ml_lazy>;
+// The live tensors are a ring, so that a backward pass finds whom it may give gradients.
+struct LazyObject {
+  PyObject_HEAD ContextObject* context;
+  PyObject* weak;
+  aster_ml_lazy value;
+  LazyObject* previous;  // under the GIL; null while the object is empty
+  LazyObject* next;
+};
 using UopObject = Object<const aster_ml_uop*>;
 using TensorObject = Object<aster_ml_tensor>;
 
@@ -75,6 +82,7 @@ ContextObject* current_context();
 // A new object; takes the handle over, which is freed on failure.
 PyObject* make_context(aster_ml_context handle);
 PyObject* make_lazy(ContextObject* context, aster_ml_lazy handle);
+PyObject* make_lazies(ContextObject* context, aster_ml_lazy* handles, size_t count);  // a tuple
 PyObject* make_uop(ContextObject* context, const aster_ml_uop* retained);
 PyObject* make_tensor(ContextObject* context, const aster_ml_tensor& tensor);
 PyObject* make_handle(const HandleType& type, ContextObject* context, void* impl);
@@ -138,8 +146,11 @@ class Call {
   aster_ml_lazy* lazy(Py_ssize_t at, const char* argument, bool optional = false);
   // A number is as good: it becomes a weak constant of the context.
   const aster_ml_lazy* operand(Py_ssize_t at, const char* argument, bool optional = false);
-  aster_ml_lazy** lazies(Py_ssize_t at, const char* argument, size_t* count);
+  aster_ml_lazy** lazies(Py_ssize_t at, const char* argument, size_t* count, bool* counted);
   void* handle(Py_ssize_t at, const char* argument, const HandleType& type, bool optional = false);
+  void** handles(Py_ssize_t at, const char* argument, const HandleType& type, size_t* count,
+                 bool* counted);
+  aster_ml_lazy* results(size_t count);  // room for tensors that a function gives
   const aster_ml_uop* uop(Py_ssize_t at, const char* argument);
   aster_ml_tensor* tensor(Py_ssize_t at, const char* argument);
   int64_t integer(Py_ssize_t at, const char* argument, int64_t least, int64_t most);
@@ -158,6 +169,13 @@ class Call {
   // Whole numbers of a sequence, or one number. Arrays that share a count have one length.
   const int64_t* words(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
                        bool optional);
+  const double* reals(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
+                      bool optional);
+  const char** texts(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
+                     bool optional);
+  // An index expression of Python: integers, slices, None, Ellipsis, tensors, or a tuple of them.
+  const aster_ml_index* indices(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
+                                bool optional);
   const char* text(Py_ssize_t at, const char* argument, bool optional = false);  // or bytes, a path
   aster_ml_scalar* scalar(Py_ssize_t at, const char* argument, bool optional = false);
   Py_buffer* bytes(Py_ssize_t at, const char* argument, bool writable);
@@ -216,7 +234,10 @@ class Call {
   int64_t integer_from(PyObject* object, const char* argument, int64_t least, int64_t most);
   aster_ml_scalar* scalar_from(PyObject* object, const char* argument);
   void* field(const FieldInfo& field, PyObject* value, const StructInfo& info, void* into);
-  aster_ml_lazy** lazies_of(PyObject* object, const char* argument, size_t* count);
+  PyObject* tuple_of(PyObject* object, const char* argument, const char* wanted);
+  bool count_as(const char* argument, size_t found, size_t* count, bool* counted);
+  bool index_of(PyObject* item, const char* argument, aster_ml_index* out);
+  bool slice_of(PyObject* slice, const char* argument, aster_ml_index* out);
   const int64_t* words_of(PyObject* object, const char* argument, size_t* count);
 
   const char* name_;

@@ -129,37 +129,6 @@ PyObject* lazy_copy_out(PyObject*, PyObject* const* arguments, Py_ssize_t count)
   return made;
 }
 
-// gradient(loss, targets, options=None) -> a tuple of tensors.
-PyObject* gradient(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  Call call("gradient", arguments, count, 2, 3);
-  const aster_ml_lazy* loss = call.lazy(0, "loss");
-  size_t targets_count = 0;
-  aster_ml_lazy** targets = call.lazies(1, "targets", &targets_count);
-  static constexpr FieldInfo kFields[] = {
-      {"require_path", Field::kI32, 1, offsetof(aster_ml_gradient_options, require_path), 0},
-      {"seed", Field::kLazy, 1, offsetof(aster_ml_gradient_options, seed), 0},
-  };
-  static constexpr StructInfo kInfo = {"gradient_options", kFields, 2,
-                                       sizeof(aster_ml_gradient_options), true};
-  aster_ml_gradient_options room;
-  const auto* options =
-      static_cast<const aster_ml_gradient_options*>(call.options(2, "options", kInfo, &room));
-  auto* out = static_cast<aster_ml_lazy*>(call.room((targets_count + 1) * sizeof(aster_ml_lazy)));
-  if (!call.quick([&] { return aster_ml_gradient(out, loss, targets, targets_count, options); }))
-    return nullptr;
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(targets_count));
-  for (size_t i = 0; i < targets_count; ++i) {
-    if (tuple == nullptr) {
-      aster_ml_lazy_free(&out[i]);
-      continue;
-    }
-    PyObject* made = make_lazy(call.owner(), out[i]);
-    if (made == nullptr || PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), made) != 0)
-      Py_CLEAR(tuple);
-  }
-  return tuple;
-}
-
 PyObject* device_to_name(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("device_to_name", arguments, count, 1, 1);
   const int32_t device = call.integer32(0, "device");
@@ -305,8 +274,6 @@ PyMethodDef kSpecialMethods[] = {
      "lazy_view(x)\n\nThe storage of x, realised; it lives as long as the result."},
     {"lazy_copy_out", as_method(lazy_copy_out), METH_FASTCALL,
      "lazy_copy_out(x, data=None)\n\nThe elements of x, row-major, into data or as new bytes."},
-    {"gradient", as_method(gradient), METH_FASTCALL,
-     "gradient(loss, targets, options=None)\n\nGradients of sum(loss * seed) by every target."},
     {"device_to_name", as_method(device_to_name), METH_FASTCALL,
      "device_to_name(device)\n\nThe canonical name of a device code."},
     {"engine_print_schedule", as_method(engine_print_schedule), METH_FASTCALL,
