@@ -315,7 +315,8 @@ constexpr OpRule kOpRules[] = {
     {Op::kWindow, flow_window},   {Op::kUnwindow, flow_unwindow}, {Op::kCat, flow_cat},
     {Op::kCast, flow_cast},       {Op::kBitcast, nullptr},        {Op::kReduce, flow_reduce},
     {Op::kContiguous, flow_same}, {Op::kDetach, nullptr},         {Op::kAssign, flow_second},
-    {Op::kAfter, flow_same},      {Op::kCall, nullptr},
+    {Op::kAfter, flow_same},      {Op::kCall, nullptr},           {Op::kGather, flow_gather},
+    {Op::kScatter, flow_scatter}, {Op::kScan, flow_scan},         {Op::kArgsort, nullptr},
 };
 
 struct CompositeRule {
@@ -323,9 +324,12 @@ struct CompositeRule {
   Rule rule;
 };
 constexpr CompositeRule kCompositeRules[] = {
-    {Composite::kMatmul, flow_matmul},       {Composite::kConv2d, flow_conv2d},
-    {Composite::kSoftmax, flow_softmax},     {Composite::kLogSoftmax, flow_log_softmax},
-    {Composite::kLogSumExp, flow_logsumexp}, {Composite::kCrossEntropy, flow_cross_entropy},
+    {Composite::kMatmul, flow_matmul},
+    {Composite::kConv2d, flow_conv2d},
+    {Composite::kSoftmax, flow_softmax},
+    {Composite::kLogSoftmax, flow_log_softmax},
+    {Composite::kLogSumExp, flow_logsumexp},
+    {Composite::kCrossEntropy, flow_cross_entropy},
     {Composite::kContiguousBackward, flow_contiguous_backward},
 };
 

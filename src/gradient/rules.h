@@ -29,6 +29,11 @@ struct Flow {
 };
 using Rule = void (*)(Flow& flow);
 
+// rules_indexed.cpp
+void flow_gather(Flow& flow);
+void flow_scatter(Flow& flow);
+void flow_scan(Flow& flow);
+
 // Null for an operation that no gradient flows through. A Call is asked by its composite; null
 // there means: go through the body.
 struct Lookup {
