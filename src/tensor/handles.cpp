@@ -45,8 +45,8 @@ Status realize_to_read(aster_ml_lazy* x) {
   return realize_cells(*lazy->engine, std::array{lazy});
 }
 
-// Whether a target is storage, or a view of it that has every element once: an Assign writes
-// through it then.
+}  // namespace
+
 bool writes_through(Node target) {
   while (target->op == Op::kReshape || target->op == Op::kPermute || target->op == Op::kFlip ||
          target->op == Op::kSlice || target->op == Op::kAssign || target->op == Op::kAfter) {
@@ -55,7 +55,18 @@ bool writes_through(Node target) {
   return target->op == Op::kBuffer;
 }
 
-}  // namespace
+Status assign_value(Node* out, Graph& g, const char* what, Node target, Node value, Words shape) {
+  const DType to = target->dtype;
+  const bool yields =
+      dtype::is_weak(value->dtype) && dtype::least_upper(value->dtype, to) == to;
+  if (value->dtype != to && !yields) {
+    return ASTER_FAIL(kDTYPE, "%s of %s to %s", what, uop::brief(value).text,
+                      uop::brief(target).text);
+  }
+  *out = expand(g, cast(g, value, to), shape);
+  return *out != nullptr ? kOk : last_failure();
+}
+
 }  // namespace aster::tensor
 
 using namespace aster::tensor;  // NOLINT: this file ends with the public functions
@@ -236,16 +247,9 @@ int32_t aster_ml_lazy_assign(aster_ml_lazy* target, const aster_ml_lazy* value) 
   ASTER_TRY(lock.status());
   if (node(value) == lazy.node) return kOk;
   Graph& g = engine::graph_of(*lazy.engine);
-  Node from = node(value);
-  const DType to = lazy.node->dtype;
-  const bool yields =
-      aster::dtype::is_weak(from->dtype) && aster::dtype::least_upper(from->dtype, to) == to;
-  if (from->dtype != to && !yields) {
-    return ASTER_FAIL(kDTYPE, "assign of %s to %s", aster::uop::brief(from).text,
-                      aster::uop::brief(lazy.node).text);
-  }
-  from = expand(g, cast(g, from, to), lazy.node->shape());
-  if (from == nullptr) return last_failure();
+  Node from = nullptr;
+  ASTER_TRY(assign_value(&from, g, "assign", lazy.node, node(value), lazy.node->shape()));
+  if (from->count() == 0) return kOk;
   if (writes_through(lazy.node)) return engine::assign(*lazy.engine, lazy, from);
   engine::set_node(lazy, from);
   return kOk;

@@ -1,0 +1,403 @@
+// The public functions of indexing.h.
+#include "aster_ml/engine.h"
+#include "engine/engine.h"
+#include "tensor/indexing.h"
+#include "uop/composite.h"
+
+namespace aster::tensor {
+namespace {
+
+using uop::brief;
+using uop::Op;
+
+Node nil(Status) { return nullptr; }
+
+// The elements of a mask that are not zero, counted by running its sum. What was built before and
+// is held by no handle is gone afterwards.
+Status count_true(int64_t* out, Input mask) {
+  aster_ml_lazy total{};
+  {
+    Build build(&total, {mask});
+    ASTER_TRY(build.status());
+    Graph& g = build.graph();
+    if (build.engine().recording != nullptr) {
+      return ASTER_FAIL(kSTATE, "the size of a selection by %s is read in a capture",
+                        brief(node(mask)).text);
+    }
+    const Node ones =
+        cast(g, binary(g, node(mask), g.constant_int(DType::kInt32, 0), ops::ne), DType::kInt64);
+    ASTER_TRY(build.finish(sum(g, ones, {0, nullptr}, false)));
+  }
+  double count = 0;
+  const Status status(aster_ml_lazy_to_double(&count, &total));
+  (void)aster_ml_lazy_free(&total);
+  *out = static_cast<int64_t>(count);
+  return status;
+}
+
+// Row-major positions of a mask's first count true elements (int32), true ones first.
+Node true_positions(Graph& g, Node mask, int64_t count) {
+  const Node flat = reshape(g, mask, std::array<Word, 1>{-1});
+  return flat == nullptr ? nullptr : g.argsort(flat, 0, true, count);
+}
+
+// Items of x[...] whose masks have been counted: the public form turned into nodes.
+class Items {
+ public:
+  explicit Items(Memory& memory) : items_(memory), counts_(memory) {}
+
+  // Counts the masks, before anything is built.
+  Status count_masks(size_t count, const aster_ml_index* items) {
+    if (count != 0 && items == nullptr) return ASTER_FAIL(kARGUMENT, "items is a null pointer");
+    if (count > uop::Dims::kMost) return ASTER_FAIL(kRANGE, "an index of %zu items", count);
+    for (size_t i = 0; i < count; ++i) {
+      const aster_ml_index& item = items[i];
+      int64_t elements = -1;
+      if (item.kind < ASTER_ML_INDEX_INTEGER || item.kind > ASTER_ML_INDEX_TENSOR) {
+        return ASTER_FAIL(kARGUMENT, "item %zu of an index is of kind %d", i, item.kind);
+      }
+      if (item.kind == ASTER_ML_INDEX_TENSOR) {
+        ASTER_TRY(check_handle(item.tensor));
+        if (node(item.tensor)->dtype == DType::kBool) {
+          ASTER_TRY(count_true(&elements, item.tensor));
+        }
+      }
+      ASTER_TRY(counts_.push(elements));
+    }
+    return kOk;
+  }
+
+  Status build(Build& build, Node x, size_t count, const aster_ml_index* items) {
+    size_t axis = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const aster_ml_index& from = items[i];
+      IndexItem item{from.kind, from.start, from.stop, from.step, nullptr, 1};
+      if (from.kind == ASTER_ML_INDEX_NEW_AXIS || from.kind == ASTER_ML_INDEX_ELLIPSIS) {
+        item.covers = 0;
+      }
+      if (from.kind == ASTER_ML_INDEX_TENSOR) {
+        ASTER_TRY(take_tensor(&item, build, x, axis, node(from.tensor), counts_[i]));
+        if (cell(from.tensor)->context != &build.context()) {
+          return ASTER_FAIL(kARGUMENT, "tensors of two contexts in one operation");
+        }
+      }
+      axis += item.covers;
+      if (from.kind == ASTER_ML_INDEX_ELLIPSIS) axis = axis_after_ellipsis(x, count, items, i);
+      ASTER_TRY(items_.push(item));
+    }
+    return kOk;
+  }
+  std::span<const IndexItem> all() const { return {items_.data(), items_.size()}; }
+
+ private:
+  static size_t axes_of(const aster_ml_index& item) {
+    if (item.kind == ASTER_ML_INDEX_NEW_AXIS || item.kind == ASTER_ML_INDEX_ELLIPSIS) return 0;
+    if (item.kind != ASTER_ML_INDEX_TENSOR) return 1;
+    return node(item.tensor)->dtype == DType::kBool ? node(item.tensor)->ndim : 1;
+  }
+  static size_t axis_after_ellipsis(Node x, size_t count, const aster_ml_index* items, size_t at) {
+    size_t rest = 0;
+    for (size_t i = at + 1; i < count; ++i) rest += axes_of(items[i]);
+    return rest > x->ndim ? x->ndim : x->ndim - rest;
+  }
+
+  static Status take_tensor(IndexItem* item, Build& build, Node x, size_t axis, Node tensor,
+                            int64_t elements) {
+    Graph& g = build.graph();
+    if (elements < 0) {
+      if (!dtype::is_int(tensor->dtype)) {
+        return ASTER_FAIL(kDTYPE, "index of %s by %s: indices are integers or bool", brief(x).text,
+                          brief(tensor).text);
+      }
+      item->tensor = strong(g, tensor);
+      return item->tensor != nullptr ? kOk : last_failure();
+    }
+    item->covers = tensor->ndim;
+    bool fits = tensor->ndim > 0 && axis + tensor->ndim <= x->ndim;
+    for (size_t i = 0; fits && i < tensor->ndim; ++i) fits = tensor->dim(i) == x->dim(axis + i);
+    if (!fits) {
+      return ASTER_FAIL(kSHAPE, "index of %s by the mask %s at axis %zu", brief(x).text,
+                        brief(tensor).text, axis);
+    }
+    item->tensor = true_positions(g, tensor, elements);
+    return item->tensor != nullptr ? kOk : last_failure();
+  }
+
+  Vec<IndexItem> items_;
+  Vec<int64_t> counts_;  // true elements of masks, -1 for the rest
+};
+
+// Selections of a size that is known: positions of the first elements, and which of them are true.
+struct Selection {
+  Node positions, valid;
+};
+Status select_true(Selection* out, Graph& g, Node mask, int64_t size) {
+  const int64_t all = mask->count();
+  const int64_t taken = size < all ? size : all;
+  Node at = true_positions(g, mask, taken);
+  const uop::Dims before(1, 0), after(1, size - taken), interior(1, 0);
+  at = at == nullptr ? nullptr : g.pad(at, before, after, interior, 0);
+  if (at == nullptr) return last_failure();
+  const Node count = sum(g, cast(g, mask, DType::kInt32), {0, nullptr}, false);
+  const Node rank = g.iota(DType::kInt32, size);
+  *out = {at, binary(g, rank, count, ops::lt)};
+  return out->valid != nullptr ? kOk : last_failure();
+}
+
+struct ScatterMode {
+  Op op;
+  int32_t mode;
+};
+constexpr ScatterMode kModes[] = {
+    {Op::kSink, ASTER_ML_SCATTER_WRITE},   {Op::kAdd, ASTER_ML_SCATTER_ADD},
+    {Op::kMul, ASTER_ML_SCATTER_MULTIPLY}, {Op::kAdd, ASTER_ML_SCATTER_MEAN},
+    {Op::kMax, ASTER_ML_SCATTER_MAX},      {Op::kMin, ASTER_ML_SCATTER_MIN}};
+
+// What combining starts from where x takes no part.
+Node neutral(Graph& g, Node x, Op op) {
+  if (op == Op::kMul) return g.constant_int(x->dtype, 1, x->shape());
+  if (op != Op::kMax && op != Op::kMin) return g.constant_int(x->dtype, 0, x->shape());
+  const Node lowest = g.constant_word(x->dtype, uop::lowest_word(x->dtype), x->shape());
+  if (op == Op::kMax || lowest == nullptr) return lowest;
+  return g.alu(dtype::is_float(x->dtype) ? Op::kNeg : Op::kNot, lowest);
+}
+
+}  // namespace
+
+Node scatter(Graph& g, Node x, int64_t axis, Node index, Node src, int32_t mode,
+             bool include_self) {
+  size_t at = 0;
+  if (x == nullptr || index == nullptr || src == nullptr) return nullptr;
+  const size_t row = static_cast<size_t>(mode);
+  if (mode < 0 || row >= std::size(kModes)) return nil(ASTER_FAIL(kARGUMENT, "mode %d", mode));
+  index = strong(g, index);
+  x = strong(g, x);
+  if (index == nullptr || x == nullptr || !check_along("scatter", &at, x, axis, index).ok()) {
+    return nullptr;
+  }
+  bool fits = src->ndim == index->ndim;
+  for (size_t i = 0; fits && i < src->ndim; ++i) fits = index->dim(i) <= src->dim(i);
+  if (!fits) {
+    return nil(ASTER_FAIL(kSHAPE, "scatter of %s to %s by %s", brief(src).text, brief(x).text,
+                          brief(index).text));
+  }
+  Node value = nullptr;
+  if (!assign_value(&value, g, "scatter", x, src, src->shape()).ok()) return nullptr;
+  value = shrink(g, value, uop::Dims(src->ndim, 0), index->shape());
+  const uop::Dims coordinates = along(x->ndim, at);
+  const Op op = kModes[row].op;
+  const auto into = [&](Op how, Node target, Node what) {
+    return g.scatter(how, target, what, std::array{index}, coordinates);
+  };
+  if (op == Op::kSink) return into(op, x, value);
+  // Narrow floats add up in float32.
+  const DType wide = op == Op::kAdd ? dtype::sum_acc(x->dtype) : x->dtype;
+  const DType work = dtype::is_float(x->dtype) ? wide : x->dtype;
+  const Expr base{&g, g.cast(x, work)};
+  const Node met = into(Op::kSink, g.constant_int(DType::kBool, 0, x->shape()),
+                        g.constant_int(DType::kBool, 1, index->shape()));
+  Expr start = base;
+  if (!include_self) {
+    start = where(Expr{&g, met}, Expr{&g, neutral(g, base.n, op)}, base);
+  }
+  Expr y{&g, into(op, start.n, g.cast(value, work))};
+  if (mode != ASTER_ML_SCATTER_MEAN) return g.cast(y.n, x->dtype);
+  const Node first = include_self ? g.constant_int(DType::kInt32, 1, x->shape())
+                                  : g.cast(g.alu(Op::kNot, met), DType::kInt32);
+  const Node count = into(Op::kAdd, first, g.constant_int(DType::kInt32, 1, index->shape()));
+  return cast(g, binary(g, y.n, count, ops::div),
+              dtype::is_float(x->dtype) ? x->dtype : DType::kFloat32);
+}
+
+}  // namespace aster::tensor
+
+using namespace aster::tensor;  // NOLINT: this file ends with the public functions
+using aster::kOk;
+using aster::last_failure;
+using aster::Status;
+using aster::uop::Op;
+
+int32_t aster_ml_lazy_index(aster_ml_lazy* out, const aster_ml_lazy* x, size_t count,
+                            const aster_ml_index* items) {
+  ASTER_API();
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  for (size_t i = 0; items != nullptr && i < count; ++i) {
+    if (items[i].tensor == out) return ASTER_FAIL(kARGUMENT, "out holds the handle of an input");
+  }
+  Items list(build.context().heap());
+  ASTER_TRY(list.count_masks(count, items));
+  ASTER_TRY(list.build(build, node(x), count, items));
+  Indexing indexing(build.context().heap());
+  ASTER_TRY(Indexing::plan(&indexing, build.graph(), node(x), list.all()));
+  return build.finish(indexing.read(build.graph(), node(x)));
+}
+
+int32_t aster_ml_lazy_index_assign(aster_ml_lazy* target, size_t count, const aster_ml_index* items,
+                                   const aster_ml_lazy* value) {
+  ASTER_API();
+  aster_ml_lazy part{};  // the part of the target's storage
+  {
+    Build build(&part, {target, value});
+    ASTER_TRY(build.status());
+    Items list(build.context().heap());
+    ASTER_TRY(list.count_masks(count, items));
+    aster::engine::Lazy& lazy = *cell(target);
+    ASTER_TRY(list.build(build, lazy.node, count, items));
+    Graph& g = build.graph();
+    Indexing indexing(build.context().heap());
+    ASTER_TRY(Indexing::plan(&indexing, g, lazy.node, list.all()));
+    Node from = nullptr;
+    ASTER_TRY(assign_value(&from, g, "index_assign", lazy.node, node(value), indexing.shape()));
+    const bool stored = writes_through(lazy.node);
+    if (from->count() == 0) return kOk;
+    const bool views = stored && !indexing.has_tensors();
+    const Node changed = views ? indexing.view(g, lazy.node) : indexing.write(g, lazy.node, from);
+    if (changed == nullptr) return last_failure();
+    if (views && changed == lazy.node) return aster::engine::assign(*lazy.engine, lazy, from);
+    if (!views && stored) return aster::engine::assign(*lazy.engine, lazy, changed);
+    if (!views) return aster::engine::set_node(lazy, changed), kOk;
+    ASTER_TRY(build.finish(changed));
+  }
+  const int32_t status = aster_ml_lazy_assign(&part, value);
+  (void)aster_ml_lazy_free(&part);
+  return status;
+}
+
+int32_t aster_ml_lazy_gather(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis,
+                             const aster_ml_lazy* index) {
+  ASTER_API();
+  Build build(out, {x, index});
+  ASTER_TRY(build.status());
+  return build.finish(gather(build.graph(), node(x), axis, node(index)));
+}
+
+int32_t aster_ml_lazy_scatter(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis,
+                              const aster_ml_lazy* index, const aster_ml_lazy* src, int32_t mode,
+                              int32_t include_self) {
+  ASTER_API();
+  Build build(out, {x, index, src});
+  ASTER_TRY(build.status());
+  return build.finish(
+      scatter(build.graph(), node(x), axis, node(index), node(src), mode, include_self != 0));
+}
+
+namespace {
+
+int32_t sort_pair(aster_ml_lazy* values, aster_ml_lazy* indices, Input x, int64_t axis,
+                  bool descending, int64_t count) {
+  if (values == nullptr || indices == nullptr || values == indices) {
+    return ASTER_FAIL(kARGUMENT, "out_values and out_indices need to be two handles");
+  }
+  aster_ml_lazy both[2] = {}, unused{};
+  ASTER_TRY(clear_handles(values, 1, std::array{x}));
+  ASTER_TRY(clear_handles(indices, 1, std::array{x}));
+  Build build(&unused, {x});
+  ASTER_TRY(build.status());
+  Node sorted[2] = {};
+  ASTER_TRY(sort(&sorted[0], &sorted[1], build.graph(), node(x), axis, descending, count));
+  ASTER_TRY(make_handles(both, build, sorted));
+  *values = both[0];
+  *indices = both[1];
+  return kOk;
+}
+
+}  // namespace
+
+int32_t aster_ml_lazy_sort(aster_ml_lazy* out_values, aster_ml_lazy* out_indices,
+                           const aster_ml_lazy* x, int64_t axis, int32_t descending) {
+  ASTER_API();
+  return sort_pair(out_values, out_indices, x, axis, descending != 0, -1);
+}
+
+int32_t aster_ml_lazy_argsort(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis,
+                              int32_t descending) {
+  ASTER_API();
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  return build.finish(argsort(build.graph(), node(x), axis, descending != 0));
+}
+
+int32_t aster_ml_lazy_topk(aster_ml_lazy* out_values, aster_ml_lazy* out_indices,
+                           const aster_ml_lazy* x, int64_t k, int64_t axis, int32_t largest) {
+  ASTER_API();
+  if (k < 0) return ASTER_FAIL(kRANGE, "the first %lld elements", static_cast<long long>(k));
+  return sort_pair(out_values, out_indices, x, axis, largest != 0, k);
+}
+
+int32_t aster_ml_lazy_masked_select(aster_ml_lazy* out, const aster_ml_lazy* x,
+                                    const aster_ml_lazy* mask, int64_t size,
+                                    const aster_ml_scalar* fill) {
+  ASTER_API();
+  Build build(out, {x, mask});
+  ASTER_TRY(build.status());
+  Graph& g = build.graph();
+  if (node(mask)->dtype != aster::dtype::DType::kBool) {
+    return ASTER_FAIL(kDTYPE, "masked_select of %s by %s: a mask is bool",
+                      aster::uop::brief(node(x)).text, aster::uop::brief(node(mask)).text);
+  }
+  if (size < -1) return ASTER_FAIL(kRANGE, "size %lld", static_cast<long long>(size));
+  aster::dtype::DType fill_dtype = aster::dtype::DType::kInt32;
+  Word word = 0;
+  if (fill != nullptr) ASTER_TRY(scalar_argument(&word, &fill_dtype, fill));
+  const bool counted = size == -1;
+  const auto broadcast = [&] { return expand(g, node(mask), node(x)->shape()); };
+  if (counted) {
+    aster_ml_lazy whole{};
+    {
+      Build other(&whole, {x, mask});
+      ASTER_TRY(other.status());
+      ASTER_TRY(other.finish(broadcast()));
+    }
+    const Status status = count_true(&size, &whole);
+    (void)aster_ml_lazy_free(&whole);
+    ASTER_TRY(status);
+  }
+  Selection selection{};
+  const Node whole = broadcast();
+  if (whole == nullptr) return last_failure();
+  ASTER_TRY(select_true(&selection, g, whole, size));
+  const Node flat = reshape(g, node(x), std::array<Word, 1>{-1});
+  const Node taken = gather(g, flat, 0, selection.positions);
+  if (taken == nullptr) return last_failure();
+  if (counted) return build.finish(taken);
+  const Word converted = aster::uop::convert_word(word, fill_dtype, taken->dtype);
+  return build.finish(
+      where(g, selection.valid, taken, g.constant_word(taken->dtype, converted, taken->shape())));
+}
+
+int32_t aster_ml_lazy_nonzero(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t size,
+                              const aster_ml_scalar* fill) {
+  ASTER_API();
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  Graph& g = build.graph();
+  if (size < -1) return ASTER_FAIL(kRANGE, "size %lld", static_cast<long long>(size));
+  aster::dtype::DType fill_dtype = aster::dtype::DType::kInt32;
+  Word word = 0;
+  if (fill != nullptr) ASTER_TRY(scalar_argument(&word, &fill_dtype, fill));
+  const bool counted = size == -1;
+  if (counted) ASTER_TRY(count_true(&size, x));
+  const Node mask = binary(g, node(x), g.constant_int(DType::kInt32, 0), ops::ne);
+  if (mask == nullptr) return last_failure();
+  Selection selection{};
+  ASTER_TRY(select_true(&selection, g, mask, size));
+  // Positions taken apart, last axis first.
+  const size_t axes = node(x)->ndim;
+  aster::Vec<Node> columns(build.context().heap());
+  ASTER_TRY(columns.resize(axes, nullptr));
+  Expr rest{&g, selection.positions};
+  for (size_t i = axes; i-- > 0;) {
+    const Expr dim = rest.like(static_cast<double>(node(x)->dim(i)));
+    columns[i] = alu(Op::kCMod, rest, dim).n;
+    rest = alu(Op::kCDiv, rest, dim);
+  }
+  const aster::uop::Dims shape(std::array<Word, 2>{size, static_cast<Word>(axes)});
+  if (axes == 0) return build.finish(g.constant_int(aster::dtype::DType::kInt32, 0, shape));
+  const Node table = stack(g, {columns.data(), columns.size()}, 1);
+  if (table == nullptr || counted) return build.finish(table);
+  const Word converted = aster::uop::convert_word(word, fill_dtype, aster::dtype::DType::kInt32);
+  const Node valid = expand(g, reshape(g, selection.valid, std::array<Word, 2>{size, 1}), shape);
+  return build.finish(
+      where(g, valid, table, g.constant_word(aster::dtype::DType::kInt32, converted, shape)));
+}
