@@ -28,6 +28,7 @@ Call::~Call() {
     blocks_ = next;
   }
   Py_XDECREF(reinterpret_cast<PyObject*>(owner_));
+  drop_pins();
 }
 
 bool Call::fail() {
@@ -289,6 +290,23 @@ const aster_ml_uop* Call::uop(Py_ssize_t at, const char* argument) {
   auto* object = reinterpret_cast<UopObject*>(arguments_[at]);
   belong(object->context);
   return object->value;
+}
+
+aster_ml_tensor* Call::tensors(Py_ssize_t at, const char* argument, size_t* count) {
+  PyObject* tuple = failed_ ? nullptr : tuple_of(arguments_[at], argument, "a list of tensors");
+  if (tuple == nullptr) return nullptr;
+  const auto length = static_cast<size_t>(PyTuple_Size(tuple));
+  auto* all = static_cast<aster_ml_tensor*>(room((length + 1) * sizeof(aster_ml_tensor)));
+  for (size_t i = 0; all != nullptr && i < length; ++i) {
+    PyObject* item = PyTuple_GetItem(tuple, static_cast<Py_ssize_t>(i));
+    if (!PyObject_TypeCheck(item, g.tensor_type)) {
+      wrong_type(item, argument, "a list of ConcreteTensor");
+      return nullptr;
+    }
+    all[i] = reinterpret_cast<TensorObject*>(item)->value;
+  }
+  *count = length;
+  return all;
 }
 
 aster_ml_tensor* Call::tensor(Py_ssize_t at, const char* argument) {

@@ -1,5 +1,339 @@
+// Jit: an object whose call replays a captured program where its arguments are as captured, and is
+// its Python method _slow_call otherwise.
+#include <cstdlib>
+#include <cstring>
+
 #include "native.h"
 
 namespace aster::python {
-bool add_jit_type(PyObject*) { return true; }
+namespace {
+
+// A tensor that a call brings: the positional argument, or the one of a name.
+struct Input {
+  PyObject* name;  // null for a positional one
+  Py_ssize_t position;
+  int32_t dtype;
+  size_t ndim;
+  int64_t* shape;
+};
+
+// A captured program and all that a replay needs.
+struct Captured {
+  PyObject* program;
+  PyObject* result;  // what a call returns
+  ContextObject* context;
+  size_t input_count, output_count;
+  Input* inputs;
+  aster_ml_tensor* outputs;  // each keeps its memory alive
+  aster_ml_tensor* given;    // room for the inputs of a call
+  aster_ml_tensor* made;     // room for the results of a call
+  bool running;
+};
+
+struct JitObject {
+  PyObject_HEAD PyObject* weak;
+  Captured* captured;  // null before
+};
+
+JitObject* as_jit(PyObject* object) { return reinterpret_cast<JitObject*>(object); }
+
+template <class T>
+T* rows(size_t count) {
+  return static_cast<T*>(std::calloc(count + 1, sizeof(T)));
+}
+
+void free_captured(Captured* captured) {
+  if (captured == nullptr) return;
+  for (size_t i = 0; captured->inputs != nullptr && i < captured->input_count; ++i) {
+    Py_XDECREF(captured->inputs[i].name);
+    std::free(captured->inputs[i].shape);
+  }
+  for (size_t i = 0; captured->outputs != nullptr && i < captured->output_count; ++i)
+    aster_ml_tensor_free(&captured->outputs[i]);
+  std::free(captured->inputs);
+  std::free(captured->outputs);
+  std::free(captured->given);
+  std::free(captured->made);
+  Py_XDECREF(captured->program);
+  Py_XDECREF(captured->result);
+  Py_XDECREF(reinterpret_cast<PyObject*>(captured->context));
+  std::free(captured);
+}
+
+// Whether x may stand for an input: the captured dtype and shape, in memory.
+bool matches(const Captured& captured, const Input& input, PyObject* object) {
+  if (object == nullptr || !is_lazy(object)) return false;
+  const LazyObject* lazy = as_lazy(object);
+  const aster_ml_lazy* x = &lazy->value;
+  if (lazy->context != captured.context || aster_ml_lazy_is_realized(x) == 0 ||
+      aster_ml_lazy_dtype(x) != input.dtype || aster_ml_lazy_ndim(x) != input.ndim)
+    return false;
+  for (size_t i = 0; i < input.ndim; ++i)
+    if (aster_ml_lazy_dim(x, static_cast<int64_t>(i)) != input.shape[i]) return false;
+  return true;
+}
+
+// Arguments that no capture depends on.
+bool plain(PyObject* object) {
+  return object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) ||
+         PyFloat_CheckExact(object) || PyUnicode_CheckExact(object);
+}
+
+const char* data_of(const aster_ml_tensor& tensor) {
+  return static_cast<const char*>(tensor.storage.data) + tensor.byte_offset;
+}
+
+// The inputs of a call; false where it is not as captured.
+bool take_inputs(Captured& captured, PyObject* arguments, PyObject* keywords) {
+  const Py_ssize_t positional = PyTuple_Size(arguments);
+  const Py_ssize_t named = keywords == nullptr ? 0 : PyDict_Size(keywords);
+  size_t taken = 0;
+  for (size_t i = 0; i < captured.input_count; ++i) {
+    const Input& input = captured.inputs[i];
+    PyObject* object = nullptr;
+    if (input.name == nullptr) {
+      if (input.position < positional) object = PyTuple_GetItem(arguments, input.position);
+    } else if (named != 0) {
+      object = PyDict_GetItemWithError(keywords, input.name);
+    }
+    if (!matches(captured, input, object)) return false;
+    aster_ml_tensor& given = captured.given[i];
+    if (aster_ml_lazy_view(&given, &as_lazy(object)->value) != 0) return false;
+    for (size_t j = 0; j < i; ++j)
+      if (given.storage.data != nullptr && data_of(captured.given[j]) == data_of(given))
+        return false;
+    ++taken;
+  }
+  if (taken == static_cast<size_t>(positional + named)) return true;
+  for (Py_ssize_t i = 0; i < positional; ++i) {
+    PyObject* object = PyTuple_GetItem(arguments, i);
+    bool known = plain(object);
+    for (size_t j = 0; !known && j < captured.input_count; ++j)
+      known = captured.inputs[j].name == nullptr && captured.inputs[j].position == i;
+    if (!known) return false;
+  }
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; named != 0 && PyDict_Next(keywords, &at, &key, &value) != 0;) {
+    bool known = plain(value);
+    for (size_t j = 0; !known && j < captured.input_count; ++j)
+      known = captured.inputs[j].name != nullptr &&
+              PyUnicode_Compare(captured.inputs[j].name, key) == 0;
+    if (!known) return false;
+  }
+  return true;
+}
+
+bool overlap(const aster_ml_tensor& a, const aster_ml_tensor& b) {
+  return a.storage.data != nullptr && a.storage.data == b.storage.data;
+}
+
+// Runs the program on captured.given. An output whose memory is also an input's is written last.
+int32_t replay(Captured& captured) {
+  for (size_t i = 0; i < captured.output_count; ++i) {
+    captured.made[i] = captured.outputs[i];
+    for (size_t j = 0; j < captured.input_count; ++j)
+      if (overlap(captured.outputs[i], captured.given[j])) captured.made[i] = aster_ml_tensor{};
+  }
+  auto* program = &reinterpret_cast<Object<aster_ml_program>*>(captured.program)->value;
+  int32_t status = aster_ml_program_run(program, nullptr, captured.given, captured.input_count,
+                                        captured.made, captured.output_count);
+  for (size_t i = 0; i < captured.output_count; ++i) {
+    const aster_ml_tensor& out = captured.outputs[i];
+    aster_ml_tensor& made = captured.made[i];
+    if (made.shape == out.shape && made.storage.data == out.storage.data) continue;
+    const size_t bytes = aster_ml_tensor_count(&out) * aster_ml_dtype_size(out.dtype);
+    if (status == 0 && bytes != 0) {
+      status = aster_ml_buffer_copy(&out.storage, out.byte_offset, &made.storage, made.byte_offset,
+                                    bytes);
+    }
+    aster_ml_tensor_free(&made);
+  }
+  return status;
+}
+
+PyObject* slow_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  PyObject* method = PyObject_GetAttrString(self, "_slow_call");
+  if (method == nullptr) return nullptr;
+  PyObject* result = PyObject_Call(method, arguments, keywords);
+  Py_DECREF(method);
+  return result;
+}
+
+PyObject* jit_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  Captured* captured = as_jit(self)->captured;
+  // A context in use by another thread, or by a capture, is the slow way's to deal with.
+  if (captured == nullptr || captured->running || captured->context->busy || g.capturing ||
+      !take_inputs(*captured, arguments, keywords))
+    return PyErr_Occurred() != nullptr ? nullptr : slow_call(self, arguments, keywords);
+  Call call("TinyJit", nullptr, 0, 0, 0);
+  call.belong(captured->context);
+  // The tensors of the call are kept by its arguments, the capture by this flag.
+  PyObject* result = Py_NewRef(captured->result);
+  captured->running = true;
+  const bool ok = call.slow([&] { return replay(*captured); });
+  captured->running = false;
+  if (!ok) Py_CLEAR(result);
+  return result;
+}
+
+// ---- Setting it up ----
+
+bool read_input(Call& call, PyObject* item, Input* out) {
+  if (!PyTuple_Check(item) || PyTuple_Size(item) != 3)
+    return call.wrong_type(item, "inputs", "(position or name, shape, dtype code)");
+  PyObject* const parts[3] = {PyTuple_GetItem(item, 0), PyTuple_GetItem(item, 1),
+                              PyTuple_GetItem(item, 2)};
+  Call reader("_set_captured", parts, 3, 3, 3);
+  if (PyUnicode_Check(parts[0])) {
+    out->name = Py_NewRef(parts[0]);
+  } else {
+    out->position = static_cast<Py_ssize_t>(reader.size(0, "position"));
+  }
+  bool known = false;
+  const int64_t* shape = reader.words(1, "shape", &out->ndim, &known, false);
+  out->dtype = reader.integer32(2, "dtype");
+  if (reader.failed()) return call.fail();
+  out->shape = rows<int64_t>(out->ndim);
+  if (out->shape == nullptr) return PyErr_NoMemory(), call.fail();
+  if (out->ndim != 0) std::memcpy(out->shape, shape, out->ndim * sizeof(int64_t));
+  return true;
+}
+
+bool read_outputs(Call& call, Captured* captured, PyObject* tuple) {
+  for (size_t i = 0; i < captured->output_count; ++i) {
+    PyObject* const item[1] = {PyTuple_GetItem(tuple, static_cast<Py_ssize_t>(i))};
+    Call reader("_set_captured", item, 1, 1, 1);
+    aster_ml_lazy* x = reader.lazy(0, "outputs");
+    if (!pinned_view(reader, &captured->outputs[i], x)) return call.fail();
+  }
+  return true;
+}
+
+// _set_captured(program, inputs, outputs, result)
+PyObject* set_captured(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("_set_captured", arguments, count, 4, 4);
+  if (call.failed() || call.handle(0, "program", *handle_type("Program")) == nullptr)
+    return nullptr;
+  PyObject* inputs = PySequence_Tuple(arguments[1]);
+  PyObject* outputs = inputs == nullptr ? nullptr : PySequence_Tuple(arguments[2]);
+  auto* captured = outputs == nullptr ? nullptr : rows<Captured>(1);
+  bool ok = captured != nullptr;
+  if (ok) {
+    captured->input_count = static_cast<size_t>(PyTuple_Size(inputs));
+    captured->output_count = static_cast<size_t>(PyTuple_Size(outputs));
+    captured->inputs = rows<Input>(captured->input_count);
+    captured->outputs = rows<aster_ml_tensor>(captured->output_count);
+    captured->given = rows<aster_ml_tensor>(captured->input_count);
+    captured->made = rows<aster_ml_tensor>(captured->output_count);
+    captured->program = Py_NewRef(arguments[0]);
+    captured->result = Py_NewRef(arguments[3]);
+    captured->context = call.owner();
+    Py_XINCREF(reinterpret_cast<PyObject*>(captured->context));
+    ok = captured->inputs != nullptr && captured->outputs != nullptr &&
+         captured->given != nullptr && captured->made != nullptr;
+  }
+  if (!ok && PyErr_Occurred() == nullptr) PyErr_NoMemory();
+  for (size_t i = 0; ok && i < captured->input_count; ++i)
+    ok =
+        read_input(call, PyTuple_GetItem(inputs, static_cast<Py_ssize_t>(i)), &captured->inputs[i]);
+  ok = ok && read_outputs(call, captured, outputs);
+  Py_XDECREF(inputs);
+  Py_XDECREF(outputs);
+  if (ok && as_jit(self)->captured != nullptr && as_jit(self)->captured->running) {
+    PyErr_SetString(PyExc_RuntimeError, "_set_captured: the captured program is running");
+    ok = false;
+  }
+  Captured* before = ok ? as_jit(self)->captured : captured;
+  if (ok) as_jit(self)->captured = captured;
+  free_captured(before);
+  return ok ? none() : nullptr;
+}
+
+PyObject* clear_captured(PyObject* self, PyObject*) {
+  Captured* captured = as_jit(self)->captured;
+  if (captured != nullptr && captured->running) {
+    PyErr_SetString(PyExc_RuntimeError, "_clear_captured: the captured program is running");
+    return nullptr;
+  }
+  as_jit(self)->captured = nullptr;
+  free_captured(captured);
+  return none();
+}
+
+int jit_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(reinterpret_cast<PyObject*>(Py_TYPE(self)));
+  if (const Captured* captured = as_jit(self)->captured) {
+    Py_VISIT(captured->program);
+    Py_VISIT(captured->result);
+  }
+  return 0;
+}
+
+int jit_clear(PyObject* self) {
+  Captured* captured = as_jit(self)->captured;
+  as_jit(self)->captured = nullptr;
+  free_captured(captured);
+  return 0;
+}
+
+void jit_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
+  if (as_jit(self)->weak != nullptr) PyObject_ClearWeakRefs(self);
+  jit_clear(self);
+  PyTypeObject* type = Py_TYPE(self);
+  reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(reinterpret_cast<PyObject*>(type));
+}
+
+PyObject* set_capturing(PyObject*, PyObject* on) {
+  const int flag = PyObject_IsTrue(on);
+  if (flag < 0) return nullptr;
+  g.capturing = flag == 1;
+  return none();
+}
+
+PyMemberDef g_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(JitObject, weak), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyMethodDef g_methods[] = {
+    {"_set_captured", as_method(set_captured), METH_FASTCALL,
+     "_set_captured(program, inputs, outputs, result)\n\n"
+     "From now on a call whose arguments are the inputs, [(position or name, shape, dtype code)],\n"
+     "and beside them only numbers, texts and None, replays the program, writes the storages of\n"
+     "the tensors outputs, and returns result. Other calls go to _slow_call."},
+    {"_clear_captured", clear_captured, METH_NOARGS,
+     "_clear_captured()\n\nEvery call goes to _slow_call again."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot g_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(jit_dealloc)},
+    {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+    {Py_tp_traverse, reinterpret_cast<void*>(jit_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(jit_clear)},
+    {Py_tp_call, reinterpret_cast<void*>(jit_call)},
+    {Py_tp_members, g_members},
+    {Py_tp_methods, g_methods},
+    {Py_tp_doc, const_cast<char*>("Base of TinyJit: replays a captured program when called.")},
+    {0, nullptr},
+};
+PyType_Spec g_spec = {"aster_ml._native.Jit", sizeof(JitObject), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, g_slots};
+
+}  // namespace
+
+PyMethodDef kJitMethods[] = {
+    {"set_capturing", set_capturing, METH_O,
+     "set_capturing(on)\n\nWhile on, every call of a Jit goes to _slow_call."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+bool add_jit_type(PyObject* module) {
+  PyObject* type = PyType_FromModuleAndSpec(module, &g_spec, nullptr);
+  g.jit_type = reinterpret_cast<PyTypeObject*>(type);
+  return type != nullptr && PyModule_AddType(module, g.jit_type) == 0;
+}
+
 }  // namespace aster::python

@@ -272,6 +272,12 @@ bool add_handle_types(PyObject* module) {
   return g.uop_type != nullptr && g.tensor_type != nullptr;
 }
 
+const HandleType* handle_type(const char* name) {
+  size_t at = 0;
+  while (at + 1 < kHandleTypeCount && std::strcmp(kHandleTypes[at].name, name) != 0) ++at;
+  return &kHandleTypes[at];
+}
+
 PyObject* make_handle(const HandleType& type, ContextObject* context, void* impl) {
   PyObject* self = make_object(type.type, context, impl);
   if (self == nullptr) type.free(&impl);
@@ -481,7 +487,7 @@ PyMODINIT_FUNC PyInit__native() {
   bool ok = add_context_type(module) && add_handle_types(module) && add_lazy_type(module) &&
             add_jit_type(module);
   for (PyMethodDef* methods : {kModuleMethods, kGeneratedMethods, kSpecialMethods, kExchangeMethods,
-                               kDlpackMethods, kLazyMethods})
+                               kDlpackMethods, kLazyMethods, kJitMethods})
     ok = ok && PyModule_AddFunctions(module, methods) == 0;
   for (const Constant* constant = kConstants; ok && constant->name != nullptr; ++constant) {
     PyObject* value = PyLong_FromLongLong(constant->value);

@@ -64,6 +64,9 @@ struct HandleType {
   PyTypeObject* type;  // filled in by add_handle_types
 };
 
+// The row of a name; there is one.
+const HandleType* handle_type(const char* name);
+
 struct State {
   PyTypeObject* context_type;
   PyTypeObject* lazy_base;  // _native.Lazy
@@ -74,6 +77,7 @@ struct State {
   PyTypeObject* jit_type;
   ContextObject* current;  // null until it is needed
   PyObject* errors;        // dict: status code -> exception class
+  bool capturing;          // a capture is open: captured programs do not replay
 };
 extern State g;
 
@@ -153,6 +157,7 @@ class Call {
   aster_ml_lazy* results(size_t count);  // room for tensors that a function gives
   const aster_ml_uop* uop(Py_ssize_t at, const char* argument);
   aster_ml_tensor* tensor(Py_ssize_t at, const char* argument);
+  aster_ml_tensor* tensors(Py_ssize_t at, const char* argument, size_t* count);  // copies
   int64_t integer(Py_ssize_t at, const char* argument, int64_t least, int64_t most);
   int64_t integer(Py_ssize_t at, const char* argument) {
     return integer(at, argument, INT64_MIN, INT64_MAX);
@@ -285,6 +290,7 @@ extern PyMethodDef kSpecialMethods[];   // special.cpp
 extern PyMethodDef kExchangeMethods[];  // exchange.cpp
 extern PyMethodDef kDlpackMethods[];    // dlpack.cpp
 extern PyMethodDef kLazyMethods[];      // lazy.cpp
+extern PyMethodDef kJitMethods[];       // jit.cpp
 
 template <class F>
 PyCFunction as_method(F function) {

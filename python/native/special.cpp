@@ -260,6 +260,24 @@ PyObject* tensor_info(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
                        tuple_of(reinterpret_cast<const int64_t*>(tensor->strides), tensor->ndim));
 }
 
+// program_run(program, inputs, outputs, workspace=None): on concrete tensors, row-major; the
+// results are written to the outputs.
+PyObject* program_run(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("program_run", arguments, count, 3, 4);
+  auto* program =
+      static_cast<aster_ml_program*>(call.handle(0, "program", *handle_type("Program")));
+  auto* workspace = static_cast<aster_ml_workspace*>(
+      call.handle(3, "workspace", *handle_type("Workspace"), true));
+  size_t input_count = 0, output_count = 0;
+  aster_ml_tensor* inputs = call.tensors(1, "inputs", &input_count);
+  aster_ml_tensor* outputs = call.tensors(2, "outputs", &output_count);
+  if (!call.slow([&] {
+        return aster_ml_program_run(program, workspace, inputs, input_count, outputs, output_count);
+      }))
+    return nullptr;
+  return none();
+}
+
 }  // namespace
 
 PyMethodDef kSpecialMethods[] = {
@@ -289,6 +307,9 @@ PyMethodDef kSpecialMethods[] = {
      "tensor_copy_in(tensor, host)\n\nRow-major elements into a tensor."},
     {"tensor_copy_out", as_method(tensor_copy_out), METH_FASTCALL,
      "tensor_copy_out(tensor, host)\n\nThe elements of a tensor, row-major."},
+    {"program_run", as_method(program_run), METH_FASTCALL,
+     "program_run(program, inputs, outputs, workspace=None)\n\n"
+     "Runs a captured program on concrete tensors; the results are written to the outputs."},
     {"tensor_info", as_method(tensor_info), METH_FASTCALL,
      "tensor_info(tensor)\n\n(dtype, device, shape, strides in elements)."},
     {nullptr, nullptr, 0, nullptr},
