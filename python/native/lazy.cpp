@@ -43,15 +43,24 @@ PyObject* live(PyObject*, PyObject*) {
   return list;
 }
 
+// Memory that the tensor alone held goes back at once: a collection costs what it reclaims.
+void free_lazy(ContextObject* context, aster_ml_lazy handle) {
+  if (handle.impl == nullptr) return;
+  free_in(
+      context,
+      [](void* both) {
+        void** parts = static_cast<void**>(both);
+        aster_ml_lazy_free(static_cast<aster_ml_lazy*>(both));
+        aster_ml_uop_collect(&static_cast<ContextObject*>(parts[1])->handle);
+      },
+      handle.impl, context);
+}
+
 void lazy_dealloc(PyObject* self) {
   LazyObject* lazy = as_lazy(self);
   unlink(lazy);
   if (lazy->weak != nullptr) PyObject_ClearWeakRefs(self);
-  if (lazy->value.impl != nullptr) {
-    free_in(
-        lazy->context, [](void* both) { aster_ml_lazy_free(static_cast<aster_ml_lazy*>(both)); },
-        lazy->value.impl, nullptr);
-  }
+  free_lazy(lazy->context, lazy->value);
   auto* context = reinterpret_cast<PyObject*>(lazy->context);
   lazy->context = nullptr;
   Py_XDECREF(context);
@@ -80,12 +89,7 @@ PyObject* replace(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   lazy->value = made;
   lazy->context = call.owner();
   Py_INCREF(reinterpret_cast<PyObject*>(lazy->context));
-  if (before.impl != nullptr) {
-    free_in(
-        reinterpret_cast<ContextObject*>(context),
-        [](void* both) { aster_ml_lazy_free(static_cast<aster_ml_lazy*>(both)); }, before.impl,
-        nullptr);
-  }
+  free_lazy(reinterpret_cast<ContextObject*>(context), before);
   Py_XDECREF(context);
   return none();
 }
