@@ -1,1 +1,26 @@
-"""aster_ml: lazy tensors, gradients and captured programs."""
+"""aster_ml: lazy tensors, gradients and captured programs, under tinygrad's names.
+
+    from aster_ml import Tensor
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    print((x @ x).relu().sum(axis=0).numpy())
+
+A program written for tinygrad 0.14 runs after its import line is changed; docs/DIFFERENCES.md says
+where results differ, and what is not offered.
+"""
+
+from . import errors, helpers, nn
+from .device import Device
+from .dtype import dtypes
+from .engine.jit import TinyJit
+from .errors import Error, JitError
+from .function import function
+from .helpers import Context, GlobalCounters, fetch, getenv
+from .symbolic import Variable
+from .tensor import Tensor
+
+UOp = Variable
+
+__all__ = [
+    "Context", "Device", "Error", "GlobalCounters", "JitError", "Tensor", "TinyJit", "UOp",
+    "Variable", "dtypes", "errors", "fetch", "function", "getenv", "helpers", "nn",
+]  # fmt: skip

@@ -1,0 +1,376 @@
+"""Tensors from nothing: constants, ranges, random numbers.
+
+`device` puts the result on a device by name; random numbers of a device have a counter of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from .. import _native as _n
+from ..device import canonicalize_device
+from ..dtype import ConstType, DTypeLike, code_of, dtypes, float_code, from_code, to_dtype
+from ..helpers import TRAINING, argfix
+from .movement import _ints, remember_shape
+from .op import OpMixin
+
+def _shape_of(shape: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The sizes in f(2, 3), f((2, 3)); checked as random numbers need it."""
+    sizes = argfix(*shape)
+    for s in sizes:
+        if not isinstance(s, int) or s < 0:
+            raise ValueError(f"invalid shape {sizes}")
+    return sizes
+
+
+def _full_code(value: ConstType, dtype: DTypeLike | None) -> int:
+    """The dtype of full: that of the value, weak ones made strong, unless given."""
+    if dtype is not None:
+        return to_dtype(dtype).code
+    kind = dtypes.from_py(value)
+    if kind is dtypes.weakfloat:
+        return dtypes.default_float.code
+    return dtypes.default_int.code if kind is dtypes.weakint else kind.code
+
+
+class CreationMixin(OpMixin):
+    """Functions that make tensors."""
+
+    __slots__ = ()
+
+    def _placed(self, device: Any) -> Self:
+        """self on a device; None is the default one."""
+        device = canonicalize_device(device)
+        return self if device == "CPU" else self.to(device)  # type: ignore[attr-defined, no-any-return]
+
+    # ---- constants
+
+    @staticmethod
+    def const(b: ConstType, dtype: DTypeLike | None = None) -> Any:
+        """A 0-d constant; without dtype it is weak.
+
+        >>> Tensor.const(2.5).item()
+        """
+        return _n.lazy_scalar(b if dtype is None else (b, code_of(dtype)))
+
+    def const_like(self, b: ConstType, dtype: DTypeLike | None = None) -> Self:
+        """The constant in the shape of self, of its dtype.
+
+        >>> Tensor([1.0, 2.0]).const_like(3).tolist()
+        """
+        return _n.lazy_const_like(self, b, code_of(dtype))
+
+    def ufix(self, x: Any) -> Self:
+        """x itself if it is a tensor, else a constant of its value.
+
+        >>> Tensor([1.0]).ufix(2).item()
+        """
+        return x if isinstance(x, _n.Lazy) else _n.lazy_scalar(x)
+
+    @classmethod
+    def empty(cls, *shape: Any, device: str | None = None, dtype: DTypeLike | None = None) -> Self:
+        """Storage of unspecified content.
+
+        >>> Tensor.empty(2, 3).shape
+        """
+        sizes = argfix(*shape)
+        code = float_code(dtype)
+        if isinstance(device, str) and device.upper().startswith("DISK:"):
+            return cls._disk(device, sizes, code)  # type: ignore[attr-defined, no-any-return]
+        out = _n.lazy_empty(code, _ints(sizes))._placed(device)
+        return remember_shape(out, sizes)
+
+    def empty_like(self, dtype: DTypeLike | None = None, device: str | None = None) -> Self:
+        """Storage of unspecified content in the shape of self.
+
+        >>> Tensor([[1, 2]]).empty_like().shape
+        """
+        out = _n.lazy_empty_like(self, code_of(dtype))
+        return out._placed(self.device if device is None else device)  # type: ignore[attr-defined]
+
+    @classmethod
+    def invalids(
+        cls, *shape: Any, device: str | None = None, dtype: DTypeLike | None = None
+    ) -> Self:
+        """As empty.
+
+        >>> Tensor.invalids(2).shape
+        """
+        return cls.empty(*shape, device=device, dtype=dtype)
+
+    @classmethod
+    def full(
+        cls,
+        shape: Any,
+        fill_value: ConstType,
+        dtype: DTypeLike | None = None,
+        device: str | None = None,
+        buffer: bool = True,
+    ) -> Self:
+        """fill_value everywhere; with buffer it can be assigned to.
+
+        >>> Tensor.full((2, 2), 7).tolist()
+        """
+        sizes = argfix(shape)
+        out = _n.lazy_full(fill_value, _full_code(fill_value, dtype), _ints(sizes))
+        return remember_shape(out._placed(device), sizes)
+
+    def full_like(
+        self,
+        fill_value: ConstType,
+        dtype: DTypeLike | None = None,
+        device: str | None = None,
+        buffer: bool = True,
+    ) -> Self:
+        """fill_value in the shape of self, of its dtype.
+
+        >>> Tensor([[1.0, 2.0]]).full_like(3).tolist()
+        """
+        out = _n.lazy_full_like(self, fill_value, code_of(dtype))
+        return out._placed(self.device if device is None else device)  # type: ignore[attr-defined]
+
+    @classmethod
+    def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Zeros, of the default float unless dtype is given.
+
+        >>> Tensor.zeros(2, dtype="int32").tolist()
+        """
+        return cls.full(argfix(*shape), 0.0, **kwargs)
+
+    @classmethod
+    def ones(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Ones, of the default float unless dtype is given.
+
+        >>> Tensor.ones(2).tolist()
+        """
+        return cls.full(argfix(*shape), 1.0, **kwargs)
+
+    def zeros_like(self, **kwargs: Any) -> Self:
+        """Zeros in the shape of self.
+
+        >>> Tensor([1, 2]).zeros_like().tolist()
+        """
+        return self.full_like(0, **kwargs)
+
+    def ones_like(self, **kwargs: Any) -> Self:
+        """Ones in the shape of self.
+
+        >>> Tensor([1, 2]).ones_like().tolist()
+        """
+        return self.full_like(1, **kwargs)
+
+    # ---- ranges
+
+    @classmethod
+    def arange(
+        cls, start: float, stop: float | None = None, step: float = 1, dtype: DTypeLike | None = None
+    ) -> Self:
+        """start, start + step, ... before stop; from 0 if only one bound is given.
+
+        >>> Tensor.arange(5).tolist(), Tensor.arange(2.0, 4.0, 0.5).tolist()
+        """
+        if stop is None:
+            start, stop = 0, start
+        whole = isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
+        if dtype is None:
+            code = dtypes.default_int.code if whole else dtypes.default_float.code
+            last = max(abs(start), abs(stop))
+            if whole and last > 2 ** (dtypes.default_int.bitsize - 1):
+                code = dtypes.int64.code
+        else:
+            code = to_dtype(dtype).code
+        if whole:
+            return _n.lazy_arange(start, stop, step, 0 if dtype is None and code == 6 else code)
+        return _n.lazy_arange_float(start, stop, step, code)
+
+    @classmethod
+    def linspace(
+        cls, start: float, stop: float, steps: int, dtype: DTypeLike | None = None
+    ) -> Self:
+        """steps numbers from start to stop, both included.
+
+        >>> Tensor.linspace(0, 1, 5).tolist()
+        """
+        return _n.lazy_linspace(start, stop, steps, float_code(dtype))
+
+    @classmethod
+    def eye(cls, n: int, m: int | None = None, dtype: DTypeLike | None = None) -> Self:
+        """[n, m], 1 on the diagonal, else 0.
+
+        >>> Tensor.eye(2).tolist()
+        """
+        return _n.lazy_eye(n, n if m is None else m, float_code(dtype))
+
+    # ---- random numbers: the same bits as tinygrad's for the same seed
+
+    @staticmethod
+    def manual_seed(seed: int = 0) -> None:
+        """Sets the seed of random numbers and resets their counters.
+
+        >>> Tensor.manual_seed(42)
+        >>> [round(v, 4) for v in Tensor.rand(3).tolist()]
+        """
+        _n.lazy_manual_seed(seed & (2**64 - 1))
+
+    @classmethod
+    def rand(
+        cls,
+        *shape: Any,
+        device: str | None = None,
+        dtype: DTypeLike | None = None,
+        contiguous: bool = True,
+    ) -> Self:
+        """Uniform in [0, 1).
+
+        >>> Tensor.rand(2, 3).shape
+        """
+        code = float_code(dtype)
+        if not 10 <= code <= 17:
+            raise ValueError(f"rand makes concrete float dtypes, not {from_code(code)}")
+        if device is not None and not isinstance(device, str):
+            raise ValueError(f"rand works on one device, got {device}")
+        return _n.lazy_rand(code, _shape_of(shape))._placed(device)
+
+    def rand_like(self, **kwargs: Any) -> Self:
+        """Uniform in [0, 1), in the shape and dtype of self.
+
+        >>> Tensor.ones(2, 3).rand_like().shape
+        """
+        kwargs.setdefault("dtype", self.dtype)
+        kwargs.setdefault("device", self.device)  # type: ignore[attr-defined]
+        return type(self).rand(*self.shape, **kwargs)
+
+    @classmethod
+    def randn(cls, *shape: Any, dtype: DTypeLike | None = None, **kwargs: Any) -> Self:
+        """Standard normal.
+
+        >>> Tensor.randn(2, 3).shape
+        """
+        device = kwargs.pop("device", None)
+        return _n.lazy_randn(float_code(dtype), _shape_of(shape))._placed(device)
+
+    def randn_like(self, dtype: DTypeLike | None = None, **kwargs: Any) -> Self:
+        """Standard normal, in the shape and dtype of self.
+
+        >>> Tensor.ones(2, 3).randn_like().shape
+        """
+        if dtype is None and self.dtype in dtypes.weaks:
+            raise ValueError(f"randn_like needs a dtype for {self.dtype}")
+        code = code_of(dtype) or self.dtype.code
+        return _n.lazy_randn(code, self.shape)._placed(kwargs.get("device", self.device))  # type: ignore[attr-defined]
+
+    @classmethod
+    def randint(
+        cls,
+        *shape: Any,
+        low: int = 0,
+        high: int = 10,
+        dtype: DTypeLike = dtypes.int32,
+        **kwargs: Any,
+    ) -> Self:
+        """Integers in [low, high).
+
+        >>> Tensor.randint(2, 3, low=5, high=10).shape
+        """
+        if not isinstance(low, int) or not isinstance(high, int):
+            raise TypeError(f"randint needs integers, got low={low!r} and high={high!r}")
+        if not dtypes.is_int(to_dtype(dtype)):
+            raise TypeError(f"randint makes integers, not {dtype}")
+        out = _n.lazy_randint(low, high, code_of(dtype), _shape_of(shape))
+        return out._placed(kwargs.pop("device", None))
+
+    @classmethod
+    def normal(cls, *shape: Any, mean: float = 0.0, std: float = 1.0, **kwargs: Any) -> Self:
+        """Normal with this mean and standard deviation.
+
+        >>> Tensor.normal(2, 3, mean=10, std=2).shape
+        """
+        if std < 0:
+            raise ValueError(f"normal needs std >= 0, got {std}")
+        code = float_code(kwargs.pop("dtype", None))
+        return _n.lazy_normal(mean, std, code, _shape_of(shape))._placed(kwargs.pop("device", None))
+
+    @classmethod
+    def uniform(
+        cls,
+        *shape: Any,
+        low: float = 0.0,
+        high: float = 1.0,
+        dtype: DTypeLike | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Uniform in [low, high).
+
+        >>> Tensor.uniform(2, 3, low=2, high=10).shape
+        """
+        if low >= high:
+            raise ValueError(f"uniform needs low < high, got {low} and {high}")
+        sizes, device = _shape_of(shape), kwargs.pop("device", None)
+        wanted = dtypes.default_float if dtype is None else to_dtype(dtype)
+        if dtypes.is_float(wanted):
+            return _n.lazy_uniform(low, high, wanted.code, sizes)._placed(device)
+        return ((high - low) * cls.rand(*sizes, device=device)).cast(wanted) + low
+
+    @classmethod
+    def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Uniform in [-1, 1), divided by the root of the number of elements.
+
+        >>> Tensor.scaled_uniform(2, 3).shape
+        """
+        code = float_code(kwargs.pop("dtype", None))
+        return _n.lazy_scaled_uniform(code, _shape_of(shape))._placed(kwargs.pop("device", None))
+
+    @classmethod
+    def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Uniform in +-sqrt(6 / (shape[0] + the product of the rest)).
+
+        >>> Tensor.glorot_uniform(2, 3).shape
+        """
+        code = float_code(kwargs.pop("dtype", None))
+        return _n.lazy_glorot_uniform(code, _shape_of(shape))._placed(kwargs.pop("device", None))
+
+    @classmethod
+    def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
+        """Uniform in +-sqrt(6 / (1 + a^2) / the product of shape[1:]).
+
+        >>> Tensor.kaiming_uniform(2, 3).shape
+        """
+        code = float_code(kwargs.pop("dtype", None))
+        out = _n.lazy_kaiming_uniform(a, code, _shape_of(shape))
+        return out._placed(kwargs.pop("device", None))
+
+    @classmethod
+    def kaiming_normal(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
+        """Normal with the standard deviation sqrt(2 / (1 + a^2) / the product of shape[1:]).
+
+        >>> Tensor.kaiming_normal(2, 3).shape
+        """
+        code = float_code(kwargs.pop("dtype", None))
+        out = _n.lazy_kaiming_normal(a, code, _shape_of(shape))
+        return out._placed(kwargs.pop("device", None))
+
+    @classmethod
+    def randperm(
+        cls, n: int, device: str | None = None, dtype: DTypeLike = dtypes.int32, **kwargs: Any
+    ) -> Self:
+        """The integers below n in random order.
+
+        >>> sorted(Tensor.randperm(4).tolist())
+        """
+        return _n.lazy_randperm(n, code_of(dtype))._placed(device)
+
+    def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
+        """Indices drawn with chances in proportion to self.
+
+        >>> Tensor([0.0, 1.0]).multinomial(3, replacement=True).tolist()
+        """
+        return _n.lazy_multinomial(self, num_samples, replacement)
+
+    def dropout(self, p: float = 0.5) -> Self:
+        """Elements set to 0 with chance p, the others divided by 1 - p; only while TRAINING.
+
+        >>> Tensor([1.0, 2.0]).dropout().tolist()
+        """
+        if not 0 <= p <= 1:
+            raise ValueError(f"p={p} is out of range [0, 1]")
+        return _n.lazy_dropout(self, p, True) if TRAINING and p else self

@@ -1,0 +1,849 @@
+"""Elementwise functions: one native call each.
+
+Operands broadcast and promote; Python numbers are weak and take the tensor's dtype. Results have the
+broadcast shape.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any, Literal, Self, Union
+
+from .. import _native as _n
+from ..dtype import DType, DTypeLike, dtypes, from_code, to_dtype
+
+Operand = Union["ElementwiseMixin", builtins.int, builtins.float, builtins.bool]
+
+
+def _listed(xs: Any) -> Any:
+    """f(a, b) and f([a, b]) mean the same."""
+    return xs[0] if len(xs) == 1 and isinstance(xs[0], (list, tuple)) else xs
+
+
+class ElementwiseMixin(_n.Lazy):
+    """Methods that work element by element."""
+
+    __slots__ = ()
+
+    # ---- dtypes
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype.
+
+        >>> Tensor([1, 2]).dtype
+        """
+        return from_code(_n.lazy_dtype(self))
+
+    def cast(self, dtype: DTypeLike) -> Self:
+        """Converted to dtype: integers wrap, floats are truncated toward zero.
+
+        >>> Tensor([1.7, -2.5]).cast(dtypes.int32).tolist()
+        """
+        code = to_dtype(dtype).code
+        return self if code == _n.lazy_dtype(self) else _n.lazy_cast(self, code)
+
+    def bitcast(self, dtype: DTypeLike) -> Self:
+        """The bits read as dtype; the last axis grows or shrinks where the sizes differ.
+
+        >>> Tensor([1.0], dtype="float32").bitcast("uint32").tolist()
+        """
+        code = to_dtype(dtype).code
+        if code >= 32 or _n.lazy_dtype(self) >= 32:
+            raise RuntimeError(f"bitcast needs concrete dtypes, got {self.dtype} -> {dtype}")
+        return self if code == _n.lazy_dtype(self) else _n.lazy_bitcast(self, code)
+
+    def element_size(self) -> builtins.int:
+        """Bytes of one element.
+
+        >>> Tensor([1, 2], dtype="int16").element_size()
+        """
+        if self.dtype in dtypes.weaks:
+            raise RuntimeError(f"element_size needs a concrete dtype, got {self.dtype}")
+        return self.dtype.itemsize
+
+    def is_floating_point(self) -> builtins.bool:
+        """True for float dtypes.
+
+        >>> Tensor([1.5]).is_floating_point(), Tensor([1]).is_floating_point()
+        """
+        return dtypes.is_float(self.dtype)
+
+    def float(self) -> Self:
+        """Cast to float32.
+
+        >>> Tensor([0.0, 2.0]).float().dtype
+        """
+        return self.cast(dtypes.float32)
+
+    def half(self) -> Self:
+        """Cast to float16.
+
+        >>> Tensor([0.0, 2.0]).half().dtype
+        """
+        return self.cast(dtypes.float16)
+
+    def int(self) -> Self:
+        """Cast to int32.
+
+        >>> Tensor([0.0, 2.0]).int().dtype
+        """
+        return self.cast(dtypes.int32)
+
+    def bool(self) -> Self:
+        """Cast to bool.
+
+        >>> Tensor([0.0, 2.0]).bool().dtype
+        """
+        return self.cast(dtypes.bool)
+
+    def bfloat16(self) -> Self:
+        """Cast to bfloat16.
+
+        >>> Tensor([0.0, 2.0]).bfloat16().dtype
+        """
+        return self.cast(dtypes.bfloat16)
+
+    def double(self) -> Self:
+        """Cast to float64.
+
+        >>> Tensor([0.0, 2.0]).double().dtype
+        """
+        return self.cast(dtypes.float64)
+
+    def long(self) -> Self:
+        """Cast to int64.
+
+        >>> Tensor([0.0, 2.0]).long().dtype
+        """
+        return self.cast(dtypes.int64)
+
+    def short(self) -> Self:
+        """Cast to int16.
+
+        >>> Tensor([0.0, 2.0]).short().dtype
+        """
+        return self.cast(dtypes.int16)
+
+    # ---- one operand
+
+    def neg(self) -> Self:
+        """-x; logical not for bool.
+
+        >>> Tensor([1, -2]).neg().tolist()
+        """
+        return _n.lazy_neg(self)
+
+    def abs(self) -> Self:
+        """|x|.
+
+        >>> Tensor([1, -2]).abs().tolist()
+        """
+        return _n.lazy_abs(self)
+
+    def sign(self) -> Self:
+        """-1, 0 or 1.
+
+        >>> Tensor([3.0, 0.0, -2.0]).sign().tolist()
+        """
+        return _n.lazy_sign(self)
+
+    def square(self) -> Self:
+        """x * x.
+
+        >>> Tensor([3, -2]).square().tolist()
+        """
+        return _n.lazy_square(self)
+
+    def trunc(self) -> Self:
+        """Rounded toward zero.
+
+        >>> Tensor([1.7, -1.7]).trunc().tolist()
+        """
+        return _n.lazy_trunc(self)
+
+    def floor(self) -> Self:
+        """Rounded down.
+
+        >>> Tensor([1.7, -1.7]).floor().tolist()
+        """
+        return _n.lazy_floor(self)
+
+    def ceil(self) -> Self:
+        """Rounded up.
+
+        >>> Tensor([1.7, -1.7]).ceil().tolist()
+        """
+        return _n.lazy_ceil(self)
+
+    def round(self) -> Self:
+        """Rounded to the nearest integer, ties to even.
+
+        >>> Tensor([0.5, 1.5, -1.2]).round().tolist()
+        """
+        return _n.lazy_round(self)
+
+    def logical_not(self) -> Self:
+        """x == 0, as bool.
+
+        >>> Tensor([0, 2]).logical_not().tolist()
+        """
+        return _n.lazy_logical_not(self)
+
+    def bitwise_not(self) -> Self:
+        """~x; logical for bool.
+
+        >>> Tensor([0, 5]).bitwise_not().tolist()
+        """
+        return _n.lazy_bitwise_not(self)
+
+    def isnan(self) -> Self:
+        """True for NaN.
+
+        >>> Tensor([1.0, float('nan')]).isnan().tolist()
+        """
+        return _n.lazy_isnan(self)
+
+    def isfinite(self) -> Self:
+        """True for what is neither infinite nor NaN.
+
+        >>> Tensor([1.0, float('inf')]).isfinite().tolist()
+        """
+        return _n.lazy_isfinite(self)
+
+    def reciprocal(self) -> Self:
+        """1 / x.
+
+        >>> Tensor([2.0, 4.0]).reciprocal().tolist()
+        """
+        return _n.lazy_reciprocal(self)
+
+    def sqrt(self) -> Self:
+        """Square root.
+
+        >>> Tensor([4.0, 9.0]).sqrt().tolist()
+        """
+        return _n.lazy_sqrt(self)
+
+    def rsqrt(self) -> Self:
+        """1 / sqrt(x).
+
+        >>> Tensor([4.0, 16.0]).rsqrt().tolist()
+        """
+        return _n.lazy_rsqrt(self)
+
+    def exp(self) -> Self:
+        """e^x.
+
+        >>> Tensor([0.0]).exp().tolist()
+        """
+        return _n.lazy_exp(self)
+
+    def exp2(self) -> Self:
+        """2^x.
+
+        >>> Tensor([3.0, -1.0]).exp2().tolist()
+        """
+        return _n.lazy_exp2(self)
+
+    def log(self) -> Self:
+        """Natural logarithm.
+
+        >>> Tensor([1.0]).log().tolist()
+        """
+        return _n.lazy_log(self)
+
+    def log2(self) -> Self:
+        """Logarithm to base 2.
+
+        >>> Tensor([8.0, 0.5]).log2().tolist()
+        """
+        return _n.lazy_log2(self)
+
+    def log10(self) -> Self:
+        """Logarithm to base 10.
+
+        >>> Tensor([1.0]).log10().tolist()
+        """
+        return _n.lazy_log10(self)
+
+    def sin(self) -> Self:
+        """Sine.
+
+        >>> Tensor([0.0]).sin().tolist()
+        """
+        return _n.lazy_sin(self)
+
+    def cos(self) -> Self:
+        """Cosine.
+
+        >>> Tensor([0.0]).cos().tolist()
+        """
+        return _n.lazy_cos(self)
+
+    def tan(self) -> Self:
+        """Tangent.
+
+        >>> Tensor([0.0]).tan().tolist()
+        """
+        return _n.lazy_tan(self)
+
+    def asin(self) -> Self:
+        """Arc sine.
+
+        >>> round(Tensor([1.0]).asin().item(), 3)
+        """
+        return _n.lazy_asin(self)
+
+    def acos(self) -> Self:
+        """Arc cosine.
+
+        >>> round(Tensor([0.0]).acos().item(), 3)
+        """
+        return _n.lazy_acos(self)
+
+    def atan(self) -> Self:
+        """Arc tangent.
+
+        >>> round(Tensor([1.0]).atan().item(), 3)
+        """
+        return _n.lazy_atan(self)
+
+    def sinh(self) -> Self:
+        """Hyperbolic sine.
+
+        >>> Tensor([0.0]).sinh().tolist()
+        """
+        return _n.lazy_sinh(self)
+
+    def cosh(self) -> Self:
+        """Hyperbolic cosine.
+
+        >>> Tensor([0.0]).cosh().tolist()
+        """
+        return _n.lazy_cosh(self)
+
+    def tanh(self) -> Self:
+        """Hyperbolic tangent.
+
+        >>> Tensor([0.0]).tanh().tolist()
+        """
+        return _n.lazy_tanh(self)
+
+    def asinh(self) -> Self:
+        """Inverse hyperbolic sine.
+
+        >>> Tensor([0.0]).asinh().tolist()
+        """
+        return _n.lazy_asinh(self)
+
+    def acosh(self) -> Self:
+        """Inverse hyperbolic cosine.
+
+        >>> Tensor([1.0]).acosh().tolist()
+        """
+        return _n.lazy_acosh(self)
+
+    def atanh(self) -> Self:
+        """Inverse hyperbolic tangent.
+
+        >>> Tensor([0.0]).atanh().tolist()
+        """
+        return _n.lazy_atanh(self)
+
+    def erf(self) -> Self:
+        """Error function.
+
+        >>> round(Tensor([1.0]).erf().item(), 3)
+        """
+        return _n.lazy_erf(self)
+
+    def relu(self) -> Self:
+        """x where x > 0, else 0.
+
+        >>> Tensor([-1.0, 2.0]).relu().tolist()
+        """
+        return _n.lazy_relu(self)
+
+    def relu6(self) -> Self:
+        """min(max(x, 0), 6).
+
+        >>> Tensor([-1.0, 2.0, 9.0]).relu6().tolist()
+        """
+        return _n.lazy_relu6(self)
+
+    def sigmoid(self) -> Self:
+        """1 / (1 + e^-x).
+
+        >>> Tensor([0.0]).sigmoid().tolist()
+        """
+        return _n.lazy_sigmoid(self)
+
+    def silu(self) -> Self:
+        """x * sigmoid(x).
+
+        >>> Tensor([0.0]).silu().tolist()
+        """
+        return _n.lazy_silu(self)
+
+    def hardswish(self) -> Self:
+        """x * relu6(x + 3) / 6.
+
+        >>> Tensor([-4.0, 0.0]).hardswish().tolist()
+        """
+        return _n.lazy_hardswish(self)
+
+    def quick_gelu(self) -> Self:
+        """x * sigmoid(1.702 x).
+
+        >>> Tensor([0.0]).quick_gelu().tolist()
+        """
+        return _n.lazy_quick_gelu(self)
+
+    def mish(self) -> Self:
+        """x * tanh(softplus(x)).
+
+        >>> Tensor([0.0]).mish().tolist()
+        """
+        return _n.lazy_mish(self)
+
+    def logsigmoid(self) -> Self:
+        """log(sigmoid(x)).
+
+        >>> round(Tensor([0.0]).logsigmoid().item(), 3)
+        """
+        return _n.lazy_logsigmoid(self)
+
+    def softsign(self) -> Self:
+        """x / (1 + |x|).
+
+        >>> Tensor([1.0, -3.0]).softsign().tolist()
+        """
+        return _n.lazy_softsign(self)
+
+    def swish(self) -> Self:
+        """x * sigmoid(x), as silu.
+
+        >>> Tensor([0.0]).swish().tolist()
+        """
+        return _n.lazy_silu(self)
+
+    def gelu(self, approximate: str = "tanh") -> Self:
+        """x/2 (1 + erf(x / sqrt(2))), by tanh unless approximate is "none".
+
+        >>> round(Tensor([1.0]).gelu().item(), 3)
+        """
+        if approximate == "tanh":
+            return _n.lazy_gelu(self)
+        if approximate == "none":
+            return _n.lazy_gelu_erf(self)
+        raise RuntimeError(f"approximate is 'tanh' or 'none', not {approximate!r}")
+
+    def isinf(self, detect_positive: builtins.bool = True, detect_negative: builtins.bool = True) -> Self:
+        """True for +inf and -inf, as asked.
+
+        >>> Tensor([1.0, float("-inf")]).isinf().tolist()
+        """
+        return _n.lazy_isinf_signed(self, detect_positive, detect_negative)
+
+    def leaky_relu(self, neg_slope: builtins.float = 0.01) -> Self:
+        """x where x > 0, else neg_slope * x.
+
+        >>> Tensor([-2.0, 2.0]).leaky_relu(0.5).tolist()
+        """
+        return _n.lazy_leaky_relu(self, neg_slope)
+
+    def elu(self, alpha: builtins.float = 1.0) -> Self:
+        """x where x > 0, else alpha (e^x - 1).
+
+        >>> Tensor([2.0, 0.0]).elu().tolist()
+        """
+        return _n.lazy_elu(self, alpha)
+
+    def celu(self, alpha: builtins.float = 1.0) -> Self:
+        """max(x, 0) + min(alpha (e^(x/alpha) - 1), 0).
+
+        >>> Tensor([2.0, 0.0]).celu().tolist()
+        """
+        return _n.lazy_celu(self, alpha)
+
+    def selu(self, alpha: builtins.float = 1.67326, gamma: builtins.float = 1.0507) -> Self:
+        """gamma x where x >= 0, else gamma alpha (e^x - 1).
+
+        >>> Tensor([0.0]).selu().tolist()
+        """
+        return _n.lazy_selu(self, alpha, gamma)
+
+    def softplus(self, beta: builtins.float = 1.0) -> Self:
+        """log(1 + e^(beta x)) / beta.
+
+        >>> round(Tensor([0.0]).softplus().item(), 3)
+        """
+        return _n.lazy_softplus_beta(self, beta) if beta != 1 else _n.lazy_softplus(self)
+
+    def hardsigmoid(self, alpha: builtins.float = 1 / 6, beta: builtins.float = 0.5) -> Self:
+        """alpha x + beta between 0 and 1.
+
+        >>> Tensor([-4.0, 0.0, 4.0]).hardsigmoid().tolist()
+        """
+        return _n.lazy_hardsigmoid(self, alpha, beta)
+
+    def hardtanh(self, min_val: builtins.float = -1, max_val: builtins.float = 1) -> Self:
+        """x between min_val and max_val.
+
+        >>> Tensor([-4.0, 0.5]).hardtanh().tolist()
+        """
+        return _n.lazy_hardtanh(self, min_val, max_val)
+
+    def detach(self) -> Self:
+        """The same value, through which no gradient flows.
+
+        >>> Tensor([1.0]).detach().tolist()
+        """
+        return _n.lazy_detach(self)
+
+    def contiguous(self, **kwargs: Any) -> Self:
+        """The same value, in storage of its own layout when realised.
+
+        >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
+        """
+        return self if self.dtype in dtypes.weaks else _n.lazy_contiguous(self)
+
+    def contiguous_backward(self) -> Self:
+        """The same value; its gradient is made contiguous.
+
+        >>> Tensor([1.0]).contiguous_backward().tolist()
+        """
+        return _n.lazy_contiguous_backward(self)
+
+    # ---- two operands
+
+    def add(self, x: Operand, reverse: builtins.bool = False) -> Self:
+        """x + y; logical or for bool. With reverse, y is self.
+
+        >>> Tensor([1, 2]).add(3).tolist()
+        """
+        return _n.lazy_add(x, self) if reverse else _n.lazy_add(self, x)
+
+    def sub(self, x: Operand, reverse: builtins.bool = False) -> Self:
+        """x - y. With reverse, y is self.
+
+        >>> Tensor([1, 2]).sub(3).tolist()
+        """
+        return _n.lazy_sub(x, self) if reverse else _n.lazy_sub(self, x)
+
+    def mul(self, x: Operand, reverse: builtins.bool = False) -> Self:
+        """x * y; logical and for bool. With reverse, y is self.
+
+        >>> Tensor([1, 2]).mul(3).tolist()
+        """
+        return _n.lazy_mul(x, self) if reverse else _n.lazy_mul(self, x)
+
+    def mod(self, x: Operand, reverse: builtins.bool = False) -> Self:
+        """The remainder of floor division, with the sign of y. With reverse, y is self.
+
+        >>> Tensor([-7, 7]).mod(3).tolist()
+        """
+        return _n.lazy_mod(x, self) if reverse else _n.lazy_mod(self, x)
+
+    def bitwise_and(self, x: Operand, reverse: builtins.bool = False) -> Self:
+        """x & y; logical for bool. With reverse, y is self.
+
+        >>> Tensor([6, 5]).bitwise_and(3).tolist()
+        """
+        return _n.lazy_bitwise_and(x, self) if reverse else _n.lazy_bitwise_and(self, x)
+
+    def bitwise_or(self, x: Operand, reverse: builtins.bool = False) -> Self:
+        """x | y; logical for bool. With reverse, y is self.
+
+        >>> Tensor([6, 5]).bitwise_or(3).tolist()
+        """
+        return _n.lazy_bitwise_or(x, self) if reverse else _n.lazy_bitwise_or(self, x)
+
+    def bitwise_xor(self, x: Operand, reverse: builtins.bool = False) -> Self:
+        """x ^ y; logical for bool. With reverse, y is self.
+
+        >>> Tensor([6, 5]).bitwise_xor(3).tolist()
+        """
+        return _n.lazy_bitwise_xor(x, self) if reverse else _n.lazy_bitwise_xor(self, x)
+
+    def lshift(self, x: Operand, reverse: builtins.bool = False) -> Self:
+        """x << y. With reverse, y is self.
+
+        >>> Tensor([1, 2]).lshift(3).tolist()
+        """
+        return _n.lazy_shl(x, self) if reverse else _n.lazy_shl(self, x)
+
+    def rshift(self, x: Operand, reverse: builtins.bool = False) -> Self:
+        """x >> y. With reverse, y is self.
+
+        >>> Tensor([8, 16]).rshift(2).tolist()
+        """
+        return _n.lazy_shr(x, self) if reverse else _n.lazy_shr(self, x)
+
+    def fmod(self, x: Operand) -> Self:
+        """The remainder of truncating division, with the sign of x.
+
+        >>> Tensor([-7, 7]).fmod(3).tolist()
+        """
+        return _n.lazy_fmod(self, x)
+
+    def maximum(self, x: Operand) -> Self:
+        """The larger; NaN wins.
+
+        >>> Tensor([1, 5]).maximum(3).tolist()
+        """
+        return _n.lazy_maximum(self, x)
+
+    def minimum(self, x: Operand) -> Self:
+        """The smaller; NaN wins.
+
+        >>> Tensor([1, 5]).minimum(3).tolist()
+        """
+        return _n.lazy_minimum(self, x)
+
+    def eq(self, x: Operand) -> Self:
+        """x == y.
+
+        >>> Tensor([1, 2]).eq(2).tolist()
+        """
+        return _n.lazy_eq(self, x)
+
+    def ne(self, x: Operand) -> Self:
+        """x != y.
+
+        >>> Tensor([1, 2]).ne(2).tolist()
+        """
+        return _n.lazy_ne(self, x)
+
+    def copysign(self, other: Operand) -> Self:
+        """|x| with the sign of y.
+
+        >>> Tensor([1.0, 2.0]).copysign(Tensor([-1.0, 1.0])).tolist()
+        """
+        return _n.lazy_copysign(self, other)
+
+    def logaddexp(self, other: Operand) -> Self:
+        """log(e^x + e^y), without overflow.
+
+        >>> round(Tensor([0.0]).logaddexp(0.0).item(), 3)
+        """
+        return _n.lazy_logaddexp(self, other)
+
+    def div(
+        self,
+        x: Operand,
+        reverse: builtins.bool = False,
+        rounding_mode: Literal["trunc", "floor"] | None = None,
+    ) -> Self:
+        """x / y as a real number, or rounded toward zero or down. With reverse, y is self.
+
+        >>> Tensor([7.0, -7.0]).div(2).tolist()
+        >>> Tensor([7, -7]).div(2, rounding_mode="floor").tolist()
+        """
+        a, b = (x, self) if reverse else (self, x)
+        if rounding_mode is None:
+            return _n.lazy_div(a, b)
+        if rounding_mode == "floor":
+            return _n.lazy_floordiv(a, b)
+        if rounding_mode == "trunc":
+            return _n.lazy_truncdiv(a, b)
+        raise RuntimeError(f"rounding_mode is None, 'trunc' or 'floor', not {rounding_mode!r}")
+
+    def pow(self, x: Operand, reverse: builtins.bool = False) -> Self:
+        """x^y. With reverse, y is self.
+
+        >>> Tensor([2.0, 3.0]).pow(2).tolist()
+        """
+        if not isinstance(x, _n.Lazy) and not isinstance(x, builtins.float) and x < 0 and not reverse:
+            if not self.is_floating_point():
+                raise RuntimeError(f"base needs to be float for the power {x}, got {self.dtype}")
+        return _n.lazy_pow(x, self) if reverse else _n.lazy_pow(self, x)
+
+    def where(self, x: Operand, y: Operand) -> Self:
+        """x where self holds, else y.
+
+        >>> Tensor([True, False]).where(Tensor([1, 2]), 0).tolist()
+        """
+        return _n.lazy_where(self, x, y)
+
+    def masked_fill(self, mask: Self, value: Operand) -> Self:
+        """value where mask holds, else self.
+
+        >>> Tensor([1, 2]).masked_fill(Tensor([True, False]), 9).tolist()
+        """
+        return _n.lazy_masked_fill(self, mask, value)
+
+    def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
+        """self, but min_ where it is less and max_ where it is greater.
+
+        >>> Tensor([-3, 0, 5]).clamp(-1, 2).tolist()
+        """
+        if min_ is None and max_ is None:
+            raise RuntimeError("clamp needs min_ or max_")
+        return _n.lazy_clamp(self, min_, max_)
+
+    def clip(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
+        """As clamp.
+
+        >>> Tensor([-3, 0, 5]).clip(max_=2).tolist()
+        """
+        return self.clamp(min_, max_)
+
+    def lerp(self, end: Self, weight: Operand) -> Self:
+        """self + (end - self) * weight.
+
+        >>> Tensor([1.0, 2.0]).lerp(Tensor([3.0, 4.0]), 0.5).tolist()
+        """
+        return _n.lazy_lerp(self, end, weight)
+
+    def isclose(
+        self,
+        other: Operand,
+        rtol: builtins.float = 1e-05,
+        atol: builtins.float = 1e-08,
+        equal_nan: builtins.bool = False,
+    ) -> Self:
+        """|x - y| <= atol + rtol |y|; infinities are close to themselves.
+
+        >>> Tensor([1.0, 2.0]).isclose(Tensor([1.0, 2.1])).tolist()
+        """
+        return _n.lazy_isclose(self, other, rtol, atol, equal_nan)
+
+    def allclose(
+        self,
+        other: Operand,
+        rtol: builtins.float = 1e-05,
+        atol: builtins.float = 1e-08,
+        equal_nan: builtins.bool = False,
+    ) -> Self:
+        """True, as a 0-d tensor, if isclose holds everywhere.
+
+        >>> Tensor([1.0, 2.0]).allclose(Tensor([1.0, 2.0])).item()
+        """
+        return _n.lazy_allclose(self, other, rtol, atol, equal_nan)
+
+    def threefry(self, seed: Self) -> Self:
+        """The Threefry 2x32 hash of uint64 counters with a uint64 seed.
+
+        >>> Tensor([1], dtype="uint64").threefry(Tensor([2], dtype="uint64")).dtype
+        """
+        return _n.lazy_threefry(self, seed)
+
+    def usum(self, *uops: Any) -> Self:
+        """The sum of self and the others; logical or for bool.
+
+        >>> Tensor([1, 2]).usum(Tensor([3, 4]), Tensor([5, 6])).tolist()
+        """
+        return _n.lazy_usum([self, *_listed(uops)])
+
+    def uprod(self, *uops: Any) -> Self:
+        """The product of self and the others; logical and for bool.
+
+        >>> Tensor([1, 2]).uprod(Tensor([3, 4]), Tensor([5, 6])).tolist()
+        """
+        return _n.lazy_uprod([self, *_listed(uops)])
+
+    # ---- operators
+
+    def __add__(self, x: Operand) -> Self:
+        return _n.lazy_add(self, x)
+
+    def __radd__(self, x: Operand) -> Self:
+        return _n.lazy_add(x, self)
+
+    def __sub__(self, x: Operand) -> Self:
+        return _n.lazy_sub(self, x)
+
+    def __rsub__(self, x: Operand) -> Self:
+        return _n.lazy_sub(x, self)
+
+    def __mul__(self, x: Operand) -> Self:
+        return _n.lazy_mul(self, x)
+
+    def __rmul__(self, x: Operand) -> Self:
+        return _n.lazy_mul(x, self)
+
+    def __truediv__(self, x: Operand) -> Self:
+        return _n.lazy_div(self, x)
+
+    def __rtruediv__(self, x: Operand) -> Self:
+        return _n.lazy_div(x, self)
+
+    def __floordiv__(self, x: Operand) -> Self:
+        return _n.lazy_floordiv(self, x)
+
+    def __rfloordiv__(self, x: Operand) -> Self:
+        return _n.lazy_floordiv(x, self)
+
+    def __mod__(self, x: Operand) -> Self:
+        return _n.lazy_mod(self, x)
+
+    def __rmod__(self, x: Operand) -> Self:
+        return _n.lazy_mod(x, self)
+
+    def __and__(self, x: Operand) -> Self:
+        return _n.lazy_bitwise_and(self, x)
+
+    def __rand__(self, x: Operand) -> Self:
+        return _n.lazy_bitwise_and(x, self)
+
+    def __or__(self, x: Operand) -> Self:
+        return _n.lazy_bitwise_or(self, x)
+
+    def __ror__(self, x: Operand) -> Self:
+        return _n.lazy_bitwise_or(x, self)
+
+    def __xor__(self, x: Operand) -> Self:
+        return _n.lazy_bitwise_xor(self, x)
+
+    def __rxor__(self, x: Operand) -> Self:
+        return _n.lazy_bitwise_xor(x, self)
+
+    def __lshift__(self, x: Operand) -> Self:
+        return _n.lazy_shl(self, x)
+
+    def __rlshift__(self, x: Operand) -> Self:
+        return _n.lazy_shl(x, self)
+
+    def __rshift__(self, x: Operand) -> Self:
+        return _n.lazy_shr(self, x)
+
+    def __rrshift__(self, x: Operand) -> Self:
+        return _n.lazy_shr(x, self)
+
+    def __pow__(self, x: Operand) -> Self:
+        return self.pow(x)
+
+    def __rpow__(self, x: Operand) -> Self:
+        return self.pow(x, True)
+
+    def __neg__(self) -> Self:
+        return _n.lazy_neg(self)
+
+    def __invert__(self) -> Self:
+        return _n.lazy_bitwise_not(self)
+
+    def __abs__(self) -> Self:
+        return _n.lazy_abs(self)
+
+    def __lt__(self, x: Operand) -> Self:
+        return _n.lazy_lt(self, x)
+
+    def __gt__(self, x: Operand) -> Self:
+        return _n.lazy_gt(self, x)
+
+    def __le__(self, x: Operand) -> Self:
+        return _n.lazy_le(self, x)
+
+    def __ge__(self, x: Operand) -> Self:
+        return _n.lazy_ge(self, x)
+
+    def __eq__(self, x: Operand) -> Self:  # type: ignore[override]
+        return _n.lazy_eq(self, x)
+
+    def __ne__(self, x: Operand) -> Self:  # type: ignore[override]
+        return _n.lazy_ne(self, x)
+
+    def __hash__(self) -> builtins.int:
+        return builtins.id(self)

@@ -1,0 +1,224 @@
+"""Indexing, gathering, scattering, selecting."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from .. import _native as _n
+from ..dtype import ConstType, dtypes, from_code
+from ..helpers import all_int, fully_flatten
+from ..symbolic import BoundInt, Expression
+from .movement import _marks, remember_file, remember_shape
+from .reduce import ReduceMixin
+
+def normalize_indices(indices: Any, ndim: int) -> list[Any]:
+    """An index for every axis, the ellipsis filled in; None stays. Raises IndexError."""
+    out = list(indices)
+    dots = [k for k, i in enumerate(out) if i is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index has at most one ellipsis")
+    given = sum(i is not None for i in out) - len(dots)
+    if given > ndim:
+        raise IndexError(f"{given} indices for {ndim} axes")
+    at = dots[0] if dots else len(out)
+    out[at : at + 1] = [slice(None)] * (ndim - given)
+    return out
+
+
+class IndexingMixin(ReduceMixin):
+    """Methods that pick and place elements."""
+
+    __slots__ = ()
+
+    def __getitem__(self, indices: Any) -> Self:
+        """Elements by integers, slices with steps, None, ellipsis, lists, tensors and masks."""
+        if indices.__class__ is int:
+            return _n.lazy_index(self, indices)
+        items = self._items(indices)
+        out = _n.lazy_index(self, items)
+        if _marks or _has_bound(items):
+            remember_file(out, self)
+            shape = _symbolic_shape(items, self.shape)
+            if shape is not None:
+                remember_shape(out, shape)
+        return out
+
+    def _items(self, indices: Any) -> tuple[Any, ...]:
+        """x[...] as the library takes it: lists become tensors, what it has not is refused."""
+        items = _as_tuple(indices)
+        for index in items:
+            if index is None or index is Ellipsis or index.__class__ is int:
+                continue
+            if isinstance(index, slice):
+                _check_slice(index)
+            elif isinstance(index, (list, tuple)):
+                return self._with_lists(items)
+            elif isinstance(index, Expression):
+                index.__index__()
+            elif isinstance(index, _n.Lazy):
+                dtype = from_code(_n.lazy_dtype(index))
+                if dtypes.is_float(dtype):
+                    raise IndexError(f"index dtype {dtype} is not supported")
+            elif not hasattr(index, "__index__"):
+                if hasattr(index, "dtype"):
+                    return self._with_lists(items)
+                raise IndexError(f"{type(index).__name__} indexing is not supported")
+        return items
+
+    def _with_lists(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Lists and arrays among indices made tensors, their numbers checked against the axis."""
+        shape, parsed = self.shape, normalize_indices(items, self.ndim)
+        axis, out = 0, []
+        for index in parsed:
+            if isinstance(index, (list, tuple)) or hasattr(index, "__array__") and not isinstance(index, _n.Lazy):
+                index = self._index_tensor(index, shape[axis])
+            axis += index is not None
+            out.append(index)
+        return self._items(tuple(out))
+
+    def _index_tensor(self, index: Any, size: int) -> Any:
+        """An index list or array as a tensor."""
+        flat = fully_flatten(index)
+        if flat and all(isinstance(i, bool) or type(i).__name__ == "bool_" for i in flat):
+            return type(self)(index, dtype=dtypes.bool)  # type: ignore[call-arg]
+        for i in flat:
+            if not hasattr(i, "__index__") or isinstance(i, bool):
+                raise IndexError(f"index {index!r} contains a non-int element")
+            if not -size <= i < size:
+                raise IndexError(f"index {i} is out of bounds for an axis of size {size}")
+        return type(self)(index, dtype=dtypes.int32)  # type: ignore[call-arg]
+
+    def gather(self, dim: int, index: Self) -> Self:
+        """out[i][j] = self[index[i][j]][j] for dim 0, and so on for other axes.
+
+        >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[0, 0], [1, 0]])).tolist()
+        """
+        return _n.lazy_gather(self, dim, index)
+
+    def scatter(
+        self,
+        dim: int,
+        index: Self,
+        src: Self | ConstType,
+        reduce: Literal["multiply", "add"] | None = None,
+    ) -> Self:
+        """self with out[index[i][j]][j] = src[i][j] for dim 0, and so on; the last write wins.
+
+        >>> Tensor.zeros(1, 3).scatter(1, Tensor([[2, 0]]), Tensor([[1.0, 2.0]])).tolist()
+        """
+        if reduce not in (None, "add", "multiply"):
+            raise TypeError(f"reduce is None, 'multiply' or 'add', not {reduce!r}")
+        if not isinstance(src, _n.Lazy):
+            src = type(self).full(index.shape, src, dtype=self.dtype, buffer=False)  # type: ignore[attr-defined]
+        elif reduce is not None:
+            raise TypeError("a tensor src with reduce: use scatter_reduce")
+        if reduce is None:
+            return _n.lazy_scatter(self, dim, index, src, 0, True)
+        return self.scatter_reduce(dim, index, src, "sum" if reduce == "add" else "prod")
+
+    def scatter_reduce(
+        self,
+        dim: int,
+        index: Self,
+        src: Self,
+        reduce: Literal["sum", "prod", "mean", "amax", "amin"],
+        include_self: bool = True,
+    ) -> Self:
+        """As scatter, elements for one place combined.
+
+        >>> x, i = Tensor([1, 2]), Tensor([0, 0, 1])
+        >>> x.scatter_reduce(0, i, Tensor([10, 20, 30]), "sum").tolist()
+        """
+        if reduce not in _SCATTER:
+            raise RuntimeError(f"reduce is one of {tuple(_SCATTER)}, not {reduce!r}")
+        return _n.lazy_scatter(self, dim, index, src, _SCATTER[reduce], include_self)
+
+    def one_hot(self, num_classes: int) -> Self:
+        """1 at the place that each element names, else 0, along a new last axis.
+
+        >>> Tensor([0, 2]).one_hot(3).tolist()
+        """
+        if not dtypes.is_int(self.dtype):
+            raise RuntimeError(f"one_hot needs an integer dtype, got {self.dtype}")
+        if num_classes < 0:
+            raise ValueError(f"num_classes has to be non-negative, got {num_classes}")
+        return _n.lazy_one_hot(self, num_classes)
+
+    def masked_select(
+        self, mask: Self, size: int | None = None, fill_value: ConstType = 0
+    ) -> Self:
+        """The elements where mask holds, in order; with size, filled up and cut to it.
+
+        >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
+        """
+        if not dtypes.is_bool(mask.dtype):
+            raise RuntimeError(f"masked_select needs a bool mask, got {mask.dtype}")
+        return _n.lazy_masked_select(self, mask, -1 if size is None else size, fill_value)
+
+    def nonzero(self, size: int | None = None, fill_value: ConstType = 0) -> Self:
+        """The places of the elements that are not 0, a row each.
+
+        >>> Tensor([[1, 0], [0, 2]]).nonzero().tolist()
+        """
+        return _n.lazy_nonzero(self, -1 if size is None else size, fill_value)
+
+
+_SCATTER = {"sum": 1, "prod": 2, "mean": 3, "amax": 4, "amin": 5}
+
+
+def _as_tuple(indices: Any) -> tuple[Any, ...]:
+    """x[i] as a tuple of indices; a list of ints is one index."""
+    if isinstance(indices, tuple):
+        return indices
+    if isinstance(indices, list) and not all_int(indices):
+        return tuple(indices)
+    return (indices,)
+
+
+def _check_slice(index: slice) -> None:
+    for bound in (index.start, index.stop, index.step):
+        if bound is None or bound.__class__ is int:
+            continue
+        if isinstance(bound, Expression):
+            bound.__index__()
+        if not hasattr(bound, "__index__"):
+            raise TypeError(f"slice {index} is not supported")
+    if index.step == 0:
+        raise ValueError(f"slice {index} has a step of 0")
+
+
+def _has_bound(items: tuple[Any, ...]) -> bool:
+    """True if a bound variable is among the bounds of slices."""
+    return any(
+        isinstance(i, slice) and (i.start.__class__ is BoundInt or i.stop.__class__ is BoundInt)
+        for i in items
+    )
+
+
+def _symbolic_shape(items: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any] | None:
+    """The shape of x[items] with its variables; None where tensors index."""
+    if any(isinstance(i, _n.Lazy) for i in items):
+        return None
+    out: list[Any] = []
+    axis = 0
+    for index in normalize_indices(items, len(shape)):
+        if index is None:
+            out.append(1)
+            continue
+        if isinstance(index, slice):
+            out.append(_slice_size(index, shape[axis]))
+        axis += 1
+    return out
+
+
+def _slice_size(index: slice, size: int) -> Any:
+    """The size of a slice, with the variables of its bounds."""
+    begin, end = index.start or 0, size if index.stop is None else index.stop
+    bound = any(b.__class__ is BoundInt for b in (begin, end))
+    if bound and index.step in (None, 1):
+        begin = begin + size if begin < 0 else begin
+        end = end + size if end < 0 else end
+        if 0 <= begin <= end <= size:
+            return end - begin
+    start, stop, step = index.indices(int(size))
+    return len(range(start, stop, step))

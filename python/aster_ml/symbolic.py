@@ -1,0 +1,417 @@
+"""Variables: sizes and indices that change between calls of a captured function.
+
+>>> i = Variable("i", 1, 10)
+>>> n = i.bind(3)
+>>> n, n + 1, (n + 1).unbind_all()[1]
+(i=3, (i+1)=4, {Variable('i', 1, 10): 3})
+>>> (i * 2 + 1).vmax
+21
+
+A bound variable is an int that remembers where it came from: graphs are built for its value, and a
+TinyJit keeps one captured program for every tuple of values. An unbound one has no value, so it
+cannot be a size.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Callable, Union
+
+from .dtype import DType, dtypes
+
+
+def _floordiv(x: int, y: int) -> int:
+    return x // y if y else 0
+
+
+def _mod(x: int, y: int) -> int:
+    return x % y if y else x
+
+
+_VALUE: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": _floordiv,
+    "%": _mod,
+    "max": max,
+    "min": min,
+    "<": lambda x, y: int(x < y),
+    "<=": lambda x, y: int(x <= y),
+    ">": lambda x, y: int(x > y),
+    ">=": lambda x, y: int(x >= y),
+    "==": lambda x, y: int(x == y),
+    "!=": lambda x, y: int(x != y),
+}
+
+
+class Expression:
+    """An integer made of variables: an operation on two expressions or numbers."""
+
+    __slots__ = ("op", "src")
+
+    def __init__(self, op: str, src: tuple[Union[Expression, int], ...]):
+        self.op, self.src = op, src
+
+    # ---- structure
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.op, self.src)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"<{self.render()}>"
+
+    def __bool__(self) -> bool:
+        if self.vmin == self.vmax:
+            return bool(self.vmin)
+        raise ValueError(f"{self.render()} may be true or false: bind its variables")
+
+    def __index__(self) -> int:
+        raise TypeError(f"{self.render()} has no value: bind its variables first")
+
+    def render(self) -> str:
+        """The expression as text."""
+        a, b = (x.render() if isinstance(x, Expression) else str(int(x)) for x in self.src)
+        return f"{self.op}({a}, {b})" if self.op.isalpha() else f"({a}{self.op}{b})"
+
+    def variables(self) -> list[Variable]:
+        """The variables inside, by name."""
+        found = {v for x in self.src if isinstance(x, Expression) for v in x.variables()}
+        return sorted(found, key=lambda v: v.expr)
+
+    vars = variables
+
+    def infer(self, values: dict[str, int]) -> int:
+        """The value for these values of the variables."""
+        a, b = (x.infer(values) if isinstance(x, Expression) else int(x) for x in self.src)
+        return _VALUE[self.op](a, b)
+
+    def substitute(self, values: dict[Any, Any]) -> Any:
+        """The expression with variables replaced by numbers or other expressions."""
+        if self in values:
+            return values[self]
+        a, b = (x.substitute(values) if isinstance(x, Expression) else x for x in self.src)
+        return _combine(self.op, a, b)
+
+    def simplify(self) -> Any:
+        """A number where only one is possible, else the expression."""
+        return self.vmin if self.vmin == self.vmax else self
+
+    # ---- bounds
+
+    def _bounds(self) -> tuple[int, int]:
+        (a, b), (c, d) = (
+            (x.vmin, x.vmax) if isinstance(x, Expression) else (int(x), int(x)) for x in self.src
+        )
+        if self.op == "%":
+            if c > 0:
+                return (a % c, b % c) if c == d and a // c == b // c else (0, d - 1)
+            return min(0, c + 1 if c < 0 else a), max(0, d - 1 if d > 0 else b)
+        if self.op in ("==", "!="):
+            same = 1 if a == b == c == d else 0 if b < c or d < a else None
+            if same is None:
+                return 0, 1
+            return (same, same) if self.op == "==" else (1 - same, 1 - same)
+        value = _VALUE[self.op]
+        if self.op == "//" and c <= 0 <= d:
+            ends = [x // y for x in (a, b) for y in {c, d, -1, 1} - {0}] + [0]
+        else:
+            ends = [value(x, y) for x in (a, b) for y in (c, d)]
+        return min(ends), max(ends)
+
+    @property
+    def vmin(self) -> int:
+        """The least value possible."""
+        return self._bounds()[0]
+
+    @property
+    def vmax(self) -> int:
+        """The greatest value possible."""
+        return self._bounds()[1]
+
+    @property
+    def dtype(self) -> DType:
+        return dtypes.bool if self.op in ("<", "<=", ">", ">=", "==", "!=") else dtypes.weakint
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    # ---- arithmetic
+
+    def __add__(self, x: Any) -> Any:
+        return _combine("+", self, x)
+
+    def __radd__(self, x: Any) -> Any:
+        return _combine("+", x, self)
+
+    def __sub__(self, x: Any) -> Any:
+        return _combine("-", self, x)
+
+    def __rsub__(self, x: Any) -> Any:
+        return _combine("-", x, self)
+
+    def __mul__(self, x: Any) -> Any:
+        return _combine("*", self, x)
+
+    def __rmul__(self, x: Any) -> Any:
+        return _combine("*", x, self)
+
+    def __floordiv__(self, x: Any) -> Any:
+        return _combine("//", self, x)
+
+    def __rfloordiv__(self, x: Any) -> Any:
+        return _combine("//", x, self)
+
+    def __mod__(self, x: Any) -> Any:
+        return _combine("%", self, x)
+
+    def __rmod__(self, x: Any) -> Any:
+        return _combine("%", x, self)
+
+    def __neg__(self) -> Any:
+        return _combine("*", self, -1)
+
+    def __lt__(self, x: Any) -> Any:
+        return _combine("<", self, x)
+
+    def __le__(self, x: Any) -> Any:
+        return _combine("<=", self, x)
+
+    def __gt__(self, x: Any) -> Any:
+        return _combine(">", self, x)
+
+    def __ge__(self, x: Any) -> Any:
+        return _combine(">=", self, x)
+
+    def eq(self, x: Any) -> Any:
+        return _combine("==", self, x)
+
+    def ne(self, x: Any) -> Any:
+        return _combine("!=", self, x)
+
+    def maximum(self, x: Any) -> Any:
+        return _combine("max", self, x)
+
+    def minimum(self, x: Any) -> Any:
+        return _combine("min", self, x)
+
+
+class Variable(Expression):
+    """An integer between min_val and max_val, both included.
+
+    >>> Variable("n", 0, 7).bind(9)
+    Traceback (most recent call last):
+    AssertionError: bind 9 not in range [0, 7]
+    """
+
+    __slots__ = ("name", "min_val", "max_val", "_dtype", "multiple_of")
+
+    def __init__(
+        self,
+        name: str,
+        min_val: int,
+        max_val: int,
+        dtype: DType = dtypes.weakint,
+        multiple_of: int = 1,
+    ):
+        assert min_val <= max_val, f"{name} has no values: {min_val} > {max_val}"
+        super().__init__("variable", ())
+        self.name, self.min_val, self.max_val = name, int(min_val), int(max_val)
+        self._dtype, self.multiple_of = dtype, multiple_of
+
+    def _key(self) -> tuple[Any, ...]:
+        return ("variable", self.name, self.min_val, self.max_val, self._dtype, self.multiple_of)
+
+    def __repr__(self) -> str:
+        return f"Variable({self.name!r}, {self.min_val}, {self.max_val})"
+
+    def render(self) -> str:
+        return self.name
+
+    def variables(self) -> list[Variable]:
+        return [self]
+
+    vars = variables
+
+    def infer(self, values: dict[str, int]) -> int:
+        return values[self.name]
+
+    def substitute(self, values: dict[Any, Any]) -> Any:
+        return values.get(self, self)
+
+    def _bounds(self) -> tuple[int, int]:
+        return self.min_val, self.max_val
+
+    @property
+    def expr(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
+    def dtype(self) -> DType:
+        return self._dtype
+
+    def bind(self, val: int) -> BoundInt:
+        """An int of this value that remembers the variable."""
+        val = int(val)
+        assert self.min_val <= val <= self.max_val, (
+            f"bind {val} not in range [{self.min_val}, {self.max_val}]"
+        )
+        assert val % self.multiple_of == 0, f"bind {val} not divisible by {self.multiple_of}"
+        return BoundInt(val, self, {self: val})
+
+    def unbind(self) -> tuple[Variable, int]:
+        raise AssertionError(f"{self!r} is not bound")
+
+
+class BoundInt(int):
+    """A bound variable, or what was computed from bound ones: an int with its expression."""
+
+    expression: Expression
+    bound: dict[Variable, int]
+
+    def __new__(cls, value: int, expression: Expression, bound: dict[Variable, int]) -> BoundInt:
+        self = super().__new__(cls, value)
+        self.expression, self.bound = expression, bound
+        return self
+
+    def __repr__(self) -> str:
+        return f"{self.expression.render()}={int(self)}"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BoundInt, (int(self), self.expression, self.bound)
+
+    @property
+    def val(self) -> int:
+        """The value as a plain int."""
+        return int(self)
+
+    @property
+    def vmin(self) -> int:
+        return self.expression.vmin
+
+    @property
+    def vmax(self) -> int:
+        return self.expression.vmax
+
+    @property
+    def expr(self) -> str:
+        return self.expression.render()
+
+    def render(self) -> str:
+        return self.expression.render()
+
+    def simplify(self) -> BoundInt:
+        return self
+
+    def variables(self) -> list[Variable]:
+        return self.expression.variables()
+
+    def unbind(self) -> tuple[Variable, int]:
+        """The variable and its value; only of a variable itself."""
+        assert isinstance(self.expression, Variable), f"cannot unbind {self!r}"
+        return self.expression, int(self)
+
+    def unbind_all(self) -> tuple[Expression, dict[Variable, int]]:
+        """The expression, and the values of its variables."""
+        return self.expression, dict(self.bound)
+
+    def __add__(self, x: Any) -> Any:
+        return _bound("+", self, x)
+
+    def __radd__(self, x: Any) -> Any:
+        return _bound("+", x, self)
+
+    def __sub__(self, x: Any) -> Any:
+        return _bound("-", self, x)
+
+    def __rsub__(self, x: Any) -> Any:
+        return _bound("-", x, self)
+
+    def __mul__(self, x: Any) -> Any:
+        return _bound("*", self, x)
+
+    def __rmul__(self, x: Any) -> Any:
+        return _bound("*", x, self)
+
+    def __floordiv__(self, x: Any) -> Any:
+        return _bound("//", self, x)
+
+    def __rfloordiv__(self, x: Any) -> Any:
+        return _bound("//", x, self)
+
+    def __mod__(self, x: Any) -> Any:
+        return _bound("%", self, x)
+
+    def __rmod__(self, x: Any) -> Any:
+        return _bound("%", x, self)
+
+    def __neg__(self) -> Any:
+        return _bound("*", self, -1)
+
+
+sint = Union[int, Expression]
+
+
+def _bound(op: str, a: Any, b: Any) -> Any:
+    """op on numbers of which one is bound."""
+    if not (isinstance(a, int) and isinstance(b, int)):
+        if isinstance(a, Expression) or isinstance(b, Expression):
+            return _combine(op, a, b)
+        return NotImplemented
+    values: dict[Variable, int] = {}
+    for x in (a, b):
+        for variable, value in getattr(x, "bound", {}).items():
+            if values.setdefault(variable, value) != value:
+                raise RuntimeError(f"bind mismatch: {variable!r} is {values[variable]} and {value}")
+    # As Python has it: a zero divisor is an error once values are known.
+    plain = {"//": operator.floordiv, "%": operator.mod}.get(op, _VALUE[op])(int(a), int(b))
+    expression = _combine(op, getattr(a, "expression", a), getattr(b, "expression", b))
+    return BoundInt(plain, expression, values) if isinstance(expression, Expression) else plain
+
+
+def _combine(op: str, a: Any, b: Any) -> Any:
+    """op on expressions and numbers, with the identities that keep texts short."""
+    if not all(isinstance(x, (int, Expression)) for x in (a, b)):
+        return NotImplemented
+    a, b = (getattr(x, "expression", x) for x in (a, b))
+    if isinstance(a, int) and isinstance(b, int):
+        return _VALUE[op](a, b)
+    if isinstance(b, int) and ((op in "+-" and b == 0) or (op in ("*", "//") and b == 1)):
+        return a
+    if isinstance(a, int) and ((op == "+" and a == 0) or (op == "*" and a == 1)):
+        return b
+    if op == "*" and (a == 0 or b == 0):
+        return 0
+    return Expression(op, (a, b))
+
+
+def resolve(x: Any, default: bool = True) -> bool:
+    """A condition as bool; default where it depends on unbound variables."""
+    if not isinstance(x, Expression):
+        return bool(x)
+    return bool(x.vmin) if x.vmin == x.vmax else default
+
+
+def sym_infer(x: Any, var_vals: dict[str, int]) -> int:
+    """The value of a size for these values of the variables."""
+    return x.infer(var_vals) if isinstance(x, Expression) else int(x)
+
+
+def bindings(values: Any) -> dict[Variable, int]:
+    """The variables in a sequence of sizes, with their values. Raises RuntimeError if two differ."""
+    out: dict[Variable, int] = {}
+    for x in values:
+        for variable, value in getattr(x, "bound", {}).items():
+            if out.setdefault(variable, value) != value:
+                raise RuntimeError(f"bind mismatch: {variable!r} is {out[variable]} and {value}")
+    return out

@@ -1,0 +1,780 @@
+"""Tensor: the lazy tensor of the library under tinygrad's names."""
+
+from __future__ import annotations
+
+import array
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Any, Self, Sequence
+
+from . import _native, custom
+from .device import Device, canonicalize_device, code_of as device_code, disk_path, name_of
+from .dtype import (
+    ConstType,
+    DType,
+    DTypeLike,
+    _from_np_dtype,
+    _to_np_dtype,
+    convert,
+    dtypes,
+    from_code,
+    strong_dtype,
+    to_dtype,
+)
+from .errors import BY_STATUS, JitError, not_offered
+from .helpers import fully_flatten, get_shape, prod
+from .mixin.creation import CreationMixin
+from .mixin.movement import _marks, remember_shape
+from .symbolic import BoundInt, Expression
+
+if TYPE_CHECKING:
+    import numpy
+
+capturing: list[Any] = []  # the TinyJit that records, if any
+
+
+def is_numpy_ndarray(x: Any) -> bool:
+    """True for NumPy arrays, without importing NumPy."""
+    numpy_ = sys.modules.get("numpy")
+    return numpy_ is not None and isinstance(x, numpy_.ndarray)
+
+
+def _is_numpy_scalar(x: Any) -> bool:
+    numpy_ = sys.modules.get("numpy")
+    return numpy_ is not None and isinstance(x, numpy_.generic)
+
+
+class Tensor(CreationMixin):
+    """A lazy tensor: an expression until it is realised, storage from then on.
+
+    data is a number (0-d and weak: it takes the dtype of what it meets), nested lists, bytes, a
+    NumPy array (copied), a path (the bytes of the file, mapped), or None (0.0).
+
+    >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> (x @ x).sum(axis=0).tolist()
+    >>> Tensor(2).dtype, Tensor([2]).dtype, Tensor([2], dtype="half").dtype
+    """
+
+    __slots__ = ("_grad", "_is_param", "_symbolic_shape", "_file", "_custom")
+    __array_priority__ = 1000
+
+    def __new__(
+        cls, data: Any = None, device: Any = None, dtype: DTypeLike | None = None
+    ) -> Tensor:
+        wanted = None if dtype is None else to_dtype(dtype)
+        if device is None:
+            if isinstance(data, pathlib.Path):
+                return _from_path(data, wanted)
+            place = Device.DEFAULT
+        else:
+            place = canonicalize_device(device)
+        made = _from_anything(data, wanted)
+        return made if place == "CPU" else made.to(place)
+
+    # ---- what it is
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward() left, None before.
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> _ = (x * x).sum().backward()
+        >>> x.grad.tolist()
+        """
+        try:
+            return self._grad  # type: ignore[has-type, no-any-return]
+        except AttributeError:
+            return None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        self._grad = value
+
+    @property
+    def is_param(self) -> bool:
+        """True if optimisers may change it.
+
+        >>> Tensor([1.0]).is_param
+        """
+        try:
+            return self._is_param  # type: ignore[has-type, no-any-return]
+        except AttributeError:
+            return True
+
+    @is_param.setter
+    def is_param(self, value: bool) -> None:
+        self._is_param = value
+
+    def is_param_(self, is_param: bool = True) -> Self:
+        """Sets is_param.
+
+        >>> Tensor([1.0]).is_param_(False).is_param
+        """
+        self._is_param = is_param
+        return self
+
+    @property
+    def device(self) -> str:
+        """The name of the device that holds it or will compute it.
+
+        >>> Tensor([1.0]).device
+        """
+        if _marks and (path := getattr(self, "_file", None)) is not None:
+            return f"DISK:{path}"
+        return name_of(_native.lazy_device(self))
+
+    @property
+    def is_realized(self) -> bool:
+        """True where it has storage.
+
+        >>> Tensor([1.0]).is_realized, (Tensor([1.0]) + 1).is_realized
+        """
+        return bool(_native.lazy_is_realized(self))
+
+    @property
+    def uop(self) -> Handle:
+        """What programs read off tinygrad's graph: realised or not, base, shape, dtype, device."""
+        return Handle(self)
+
+    def __repr__(self) -> str:
+        return _repr(self)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("the truth of a Tensor is not defined: compare elements, or call item()")
+
+    def __len__(self) -> int:
+        shape = self.shape
+        if not shape:
+            raise TypeError("len() of a 0-d tensor")
+        return shape[0]
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickle, (bytes(self._raw()), self.dtype, self.shape, self.device, self.is_param)
+
+    def __copy__(self) -> Tensor:
+        return _copy(self)
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self.clone()
+
+    def __delitem__(self, indices: Any) -> None:
+        raise TypeError("Tensor does not support deleting items")
+
+    # ---- computing and reading
+
+    def realize(self, *lst: Tensor, do_update_stats: bool = True) -> Self:
+        """Computes this tensor and the others, together.
+
+        >>> (Tensor([1, 2]) + 1).realize().is_realized
+        """
+        _native.lazy_realize([x for x in (self, *lst) if not _is_weak(x)])
+        return self
+
+    def schedule_linear(self, *lst: Tensor) -> Any:
+        """Not offered: schedules are not objects of Python."""
+        raise not_offered("schedule_linear", "schedules stay inside the library")
+
+    def _raw(self) -> bytes:
+        """The stored bytes."""
+        if capturing:
+            raise JitError("cannot access tensor data during JIT capture: it would be baked in")
+        return _native.lazy_copy_out(self)  # type: ignore[no-any-return]
+
+    def data(self) -> memoryview:
+        """The elements as a memoryview of this shape, a copy.
+
+        >>> Tensor([[1, 2]]).data().tolist()
+        """
+        dtype = strong_dtype(self.dtype)
+        if self.dtype is not dtype:
+            return self.cast(dtype).data()
+        assert dtype.fmt is not None, f"no format of memoryviews is like {dtype}: cast first"
+        shape = _native.lazy_shape(self)
+        raw = bytearray(self._raw())
+        if not raw:
+            return memoryview(raw).cast("B") if dtype.fmt == "e" else memoryview(raw).cast(dtype.fmt)  # type: ignore[call-overload, no-any-return]
+        if dtype.fmt == "e" and sys.version_info < (3, 12):
+            return _half_view(raw, shape)
+        return memoryview(raw).cast(dtype.fmt, shape)  # type: ignore[call-overload, no-any-return]
+
+    def item(self) -> Any:
+        """The one element as a Python number.
+
+        >>> Tensor([[7]]).item()
+        """
+        assert self.numel() == 1, f"item needs one element, got shape {self.shape}"
+        return _flat_values(self)[0]
+
+    def tolist(self) -> Any:
+        """The elements as nested lists, a number for 0-d.
+
+        >>> Tensor([[1, 2], [3, 4]]).tolist(), Tensor(5).tolist()
+        """
+        shape = _native.lazy_shape(self)
+        values = _flat_values(self)
+        if not shape:
+            return values[0]
+        for size in shape[:0:-1]:
+            if size == 0:
+                return _nested(shape)
+            values = [values[k : k + size] for k in range(0, len(values), size)]
+        return values
+
+    def numpy(self) -> numpy.ndarray[Any, Any]:
+        """The elements as a NumPy array, a copy; bfloat16 and fp8 are read as float32.
+
+        >>> Tensor([1, 2]).numpy()
+        """
+        import numpy as np
+
+        x: Tensor = self
+        dtype = strong_dtype(x.dtype)
+        if dtype is not x.dtype:
+            x = x.cast(dtype)
+        shape = _native.lazy_shape(x)
+        if dtype.fmt is None:
+            raw = convert(x._raw(), dtype, dtypes.float32, prod(shape))
+            return np.frombuffer(raw, np.float32).reshape(shape)
+        out = np.empty(shape, _to_np_dtype(dtype))
+        if capturing:
+            raise JitError("cannot access tensor data during JIT capture: it would be baked in")
+        if out.size:
+            _native.lazy_copy_out(x, out)
+        return out
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """For numpy.asarray: the storage itself where NumPy has the dtype, unless a copy is asked."""
+        import numpy as np
+
+        if copy or self.dtype.fmt is None or (dtype is not None and np.dtype(dtype) != _to_np_dtype(self.dtype)):  # fmt: skip
+            if copy is False:
+                raise ValueError(f"a NumPy array of {self.dtype} as {dtype} needs a copy")
+            out = self.numpy()
+            return out if dtype is None else out.astype(dtype, copy=False)
+        if not prod(self.shape):
+            return self.numpy()
+        if capturing:
+            raise JitError("cannot access tensor data during JIT capture: it would be baked in")
+        return np.frombuffer(memoryview(self), _to_np_dtype(self.dtype)).reshape(self.shape)  # type: ignore[arg-type]
+
+    # ---- writing
+
+    def assign(self, x: Any) -> Self:
+        """x written into this tensor's storage, seen by all that share it; x is broadcast.
+
+        >>> x = Tensor([1.0, 2.0]).realize()
+        >>> x.assign([3.0, 4.0]).tolist()
+        """
+        if _is_weak(self):
+            _native.replace(self, self.cast(strong_dtype(self.dtype)).clone())
+        if x is self:
+            return self
+        if not isinstance(x, _native.Lazy):
+            x = Tensor(x, dtype=self.dtype)
+            x = x if (place := self.device) == "CPU" or place.startswith("DISK") else x.to(place)
+        code, mine = _native.lazy_dtype(x), _native.lazy_dtype(self)
+        if code >= 32:
+            x = x.cast(from_code(_native.dtype_promote(mine, code)))
+            code = _native.lazy_dtype(x)
+        if code != mine:
+            raise RuntimeError(f"assign dtype mismatch: {self.dtype} from {x.dtype}")
+        if (shape := _native.lazy_shape(self)) != _native.lazy_shape(x):
+            x = x._broadcast_to(shape)
+        _native.lazy_assign(self, x)
+        if _marks and getattr(self, "_file", None) is not None:
+            self.realize()
+        return self
+
+    def replace(self, x: Tensor) -> Self:
+        """This object becomes a tensor of x's value; the shapes are equal.
+
+        >>> x = Tensor([1, 2])
+        >>> x.replace(Tensor([3, 4])).tolist()
+        """
+        assert self.shape == x.shape, f"replace shape mismatch: {self.shape} by {x.shape}"
+        _native.replace(self, x)
+        return self
+
+    def __setitem__(self, indices: Any, v: Any) -> None:
+        if _is_weak(self):
+            raise RuntimeError("cannot setitem into a weak tensor: it has no storage")
+        if isinstance(v, _native.Lazy):
+            code, mine = _native.lazy_dtype(v), _native.lazy_dtype(self)
+            if code >= 32:
+                v = v.cast(from_code(_native.dtype_promote(mine, code)))  # type: ignore[attr-defined]
+            if _native.lazy_dtype(v) != mine:
+                raise RuntimeError(f"setitem dtype mismatch: {self.dtype} from {v.dtype}")  # type: ignore[attr-defined]
+        else:
+            v = Tensor(v, dtype=self.dtype)
+        _native.lazy_index_assign(self, self._items(indices), v)
+
+    def clone(self, device: str | None = None) -> Tensor:
+        """A copy in storage of its own.
+
+        >>> Tensor([1, 2]).clone().tolist()
+        """
+        x: Tensor = self.cast(strong_dtype(self.dtype))
+        out: Tensor = _native.lazy_clone(x)
+        if device is not None:
+            out = out.to(device)
+        if (grad := self.grad) is not None:
+            out.grad = grad.clone(device)
+        if not self.is_param:
+            out._is_param = False
+        if _marks:
+            remember_shape(out, self.shape)
+        return out
+
+    def to(self, device: Any) -> Tensor:
+        """This tensor on a device.
+
+        >>> Tensor([1, 2]).to("CPU:1").device
+        """
+        place, now = canonicalize_device(device), self.device
+        if place == now:
+            return self
+        if place.startswith("DISK"):
+            out = Tensor.empty(*self.shape, dtype=self.dtype, device=place)
+            return out.assign(self)
+        if capturing and now.split(":")[0] == place.split(":")[0]:
+            return self
+        x = self.cast(strong_dtype(self.dtype)).realize()
+        out = x.clone() if place == "CPU" == name_of(_native.lazy_device(x)) else _moved(x, device_code(place))
+        if (grad := self.grad) is not None:
+            out.grad = grad.to(device)
+        return out.is_param_(self.is_param)
+
+    def to_(self, device: Any) -> Self:
+        """Moves this tensor to a device.
+
+        >>> Tensor([1, 2]).to_("CPU").device
+        """
+        moved = self.to(device)
+        if self.grad is not None and moved.grad is not None:
+            self.grad.replace(moved.grad)
+        return self.replace(moved)
+
+    # ---- gradients
+
+    def gradient(
+        self, *targets: Tensor, gradient: Tensor | None = None, materialize_grads: bool = False
+    ) -> list[Tensor]:
+        """d self / d target for each target; self is 0-d, or weighted by gradient.
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> [g.tolist() for g in (x * x).sum().gradient(x)]
+        """
+        assert gradient is not None or self.shape == (), (
+            f"backward of shape {self.shape} needs a gradient: only scalars have one of themselves"
+        )
+        if not self.is_floating_point() or not all(t.is_floating_point() for t in targets):
+            raise RuntimeError("only float Tensors have gradient")
+        if any(_is_weak(t) for t in targets):
+            raise RuntimeError("cannot take gradient wrt a weak Tensor")
+        if _is_weak(self):
+            return [t.zeros_like() for t in targets]
+        seed = None if gradient is None else _seed(self, gradient)
+        found = custom.gradients(self, list(targets), seed)
+        return [t.zeros_like() if g is None else g for t, g in zip(targets, found)]
+
+    def backward(self, gradient: Tensor | None = None) -> Self:
+        """Adds the gradient of self to .grad of every float tensor that it depends on.
+
+        >>> x = Tensor([1.0, 2.0, 3.0])
+        >>> _ = x.sum().backward()
+        >>> x.grad.tolist()
+        """
+        assert gradient is not None or self.shape == (), (
+            f"backward of shape {self.shape} needs a gradient: only scalars have one of themselves"
+        )
+        if not self.is_floating_point():
+            raise RuntimeError("only float Tensors have gradient")
+        seed = None if gradient is None else _seed(self, gradient)
+        lazy_dtype = _native.lazy_dtype
+        targets = [t for t in _native.live() if 10 <= lazy_dtype(t) <= 17]
+        for t, g in zip(targets, custom.gradients(self, targets, seed)):
+            if g is None:
+                continue
+            if t.grad is None:
+                t.grad = g
+            else:
+                t.grad.assign(t.grad + g)
+        return self
+
+    # ---- from elsewhere
+
+    @staticmethod
+    def from_blob(ptr: int, shape: tuple[int, ...], **kwargs: Any) -> Tensor:
+        """The memory at an address, in place: it has to outlive every use.
+
+        >>> import array
+        >>> memory = array.array("i", [1, 2])
+        >>> Tensor.from_blob(memory.buffer_info()[0], (2,), dtype="int32").tolist()
+        """
+        import ctypes
+
+        dtype = to_dtype(kwargs.pop("dtype", None) or dtypes.default_float)
+        place = canonicalize_device(kwargs.pop("device", None))
+        if not isinstance(ptr, int) or ptr <= 0:
+            raise ValueError(f"from_blob needs the address of memory, got {ptr!r}")
+        memory = (ctypes.c_uint8 * (prod(shape) * dtype.itemsize)).from_address(ptr)
+        out: Tensor = _native.from_buffer(memory, dtype.code, tuple(shape), False)
+        return out if place == "CPU" else out.to(place)
+
+    @staticmethod
+    def from_dlpack(x: Any) -> Tensor:
+        """The memory of another library's tensor, in place.
+
+        >>> import numpy
+        >>> Tensor.from_dlpack(numpy.arange(3)).tolist()
+        """
+        return _native.from_dlpack(x)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def from_url(url: str, gunzip: bool = False, **kwargs: Any) -> Tensor:
+        """Not offered: nothing is downloaded. A local path works."""
+        from .helpers import fetch
+
+        return Tensor(fetch(url, gunzip=gunzip), **kwargs)
+
+    @staticmethod
+    def _disk(device: str, shape: Sequence[int], code: int) -> Tensor:
+        """Storage in a new file, writable."""
+        path = disk_path(device)
+        made = _native.lazy_from_file(path, code, tuple(shape), 0, _native.FILE_CREATE)
+        return on_disk(made, str(path))
+
+    # ---- in place
+
+    def __iadd__(self, x: Any) -> Self:
+        return self.assign(self + x)
+
+    def __isub__(self, x: Any) -> Self:
+        return self.assign(self - x)
+
+    def __imul__(self, x: Any) -> Self:
+        return self.assign(self * x)
+
+    def __itruediv__(self, x: Any) -> Self:
+        return self.assign(self / x)
+
+    def __ifloordiv__(self, x: Any) -> Self:
+        return self.assign(self // x)
+
+    def __imod__(self, x: Any) -> Self:
+        return self.assign(self % x)
+
+    def __ipow__(self, x: Any) -> Self:  # type: ignore[override, misc]
+        return self.assign(self**x)
+
+    def __iand__(self, x: Any) -> Self:
+        return self.assign(self & x)
+
+    def __ior__(self, x: Any) -> Self:
+        return self.assign(self | x)
+
+    def __ixor__(self, x: Any) -> Self:
+        return self.assign(self ^ x)
+
+    def __ilshift__(self, x: Any) -> Self:
+        return self.assign(self << x)
+
+    def __irshift__(self, x: Any) -> Self:
+        return self.assign(self >> x)
+
+    def __imatmul__(self, x: Any) -> Self:
+        return self.assign(self @ x)
+
+    # ---- not offered
+
+    def shard(self, devices: Any, axis: int | None = None) -> Tensor:
+        """Not offered but for one device: tensors live on one."""
+        if len(devices) == 1:
+            return self.to(devices[0])
+        raise not_offered("shard", "a tensor lives on one device")
+
+    def shard_(self, devices: Any, axis: int | None = None) -> Self:
+        """As shard, in place."""
+        return self.replace(self.shard(devices, axis))
+
+    def shard_like(self, y: Tensor) -> Tensor:
+        """This tensor on the device of y.
+
+        >>> Tensor([1]).shard_like(Tensor([2])).device
+        """
+        return self.to(y.device)
+
+    def decode_hevc_frame(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Not offered: there is no video decoder."""
+        raise not_offered("decode_hevc_frame", "there is no video decoder")
+
+    def custom_kernel(self, *lst: Tensor, fxn: Any, grad_fxn: Any = None) -> list[Tensor]:
+        """Not offered: kernels are made by the library."""
+        raise not_offered("custom_kernel", "kernels written in UOps are tinygrad's own form")
+
+    def alu(self, op: Any, *src: Tensor) -> Tensor:
+        """Not offered: use the methods."""
+        raise not_offered("alu", "operations are methods, not members of an enumeration")
+
+    def call(self, *lst: Tensor, fxn: Any, grad_fxn: Any = None) -> Tensor:
+        """Not offered: use aster_ml.function."""
+        raise not_offered("call", "functions over UOps are tinygrad's own form")
+
+    def as_param(self, slot: int) -> Tensor:
+        """Not offered: parameters of graphs stay inside the library."""
+        raise not_offered("as_param", "parameters of graphs stay inside the library")
+
+    def callify(self, *lst: Tensor) -> Self:
+        """Nothing: graphs become calls when they are realised."""
+        return self
+
+    def linear_with_vars(self, *lst: Tensor) -> Any:
+        """Not offered: schedules are not objects of Python."""
+        raise not_offered("linear_with_vars", "schedules stay inside the library")
+
+
+class Handle:
+    """A view of a tensor under the names that programs read off tinygrad's `Tensor.uop`."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
+
+    @property
+    def is_realized(self) -> bool:
+        return self.tensor.is_realized
+
+    @property
+    def realized(self) -> Tensor | None:
+        return self.tensor if self.tensor.is_realized else None
+
+    @property
+    def base(self) -> Handle:
+        return self
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor.dtype
+
+    @property
+    def device(self) -> str:
+        return self.tensor.device
+
+    def __repr__(self) -> str:
+        return f"<{self.device} {self.shape} {self.dtype}>"
+
+
+# ---- making
+
+
+def _is_weak(x: _native.Lazy) -> bool:
+    return _native.lazy_dtype(x) >= 32
+
+
+def _from_anything(data: Any, wanted: DType | None) -> Tensor:
+    """A tensor on the CPU of whatever Python has."""
+    if data is None:
+        data = 0.0
+    if isinstance(data, Expression):
+        data.__index__()
+    if isinstance(data, (bool, int, float)):
+        return _native.lazy_scalar(_number(data) if wanted is None else (_number(data, wanted), wanted.code))  # type: ignore[no-any-return]
+    if isinstance(data, _native.Lazy):
+        copy = _copy(data)
+        return copy if wanted is None else copy.cast(wanted)
+    if isinstance(data, pathlib.Path):
+        return _from_path(data, wanted).to("CPU")
+    if is_numpy_ndarray(data) or _is_numpy_scalar(data):
+        return _from_numpy(data, wanted)
+    if wanted is not None and wanted.code >= 32:
+        raise RuntimeError(f"cannot create storage for weak dtype {wanted}")
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        raw = bytes(data)
+        dtype = wanted or dtypes.uint8
+        if len(raw) % dtype.itemsize:
+            raise ValueError(f"{len(raw)} bytes are no whole number of {dtype}")
+        return _native.lazy_from(raw, dtype.code, (len(raw) // dtype.itemsize,))  # type: ignore[no-any-return]
+    if isinstance(data, range):
+        data = list(data)
+    if isinstance(data, (list, tuple)):
+        return _from_lists(data, wanted)
+    if isinstance(data, Handle):
+        return _copy(data.tensor)
+    raise RuntimeError(f"cannot create a Tensor from {data!r}, a {type(data).__name__}")
+
+
+def _number(value: Any, dtype: DType | None = None) -> Any:
+    """A number as a scalar of a dtype takes it: integers wrap."""
+    if dtype is not None and dtypes.is_int(dtype) and dtype.code != 32:
+        if isinstance(value, float):
+            value = int(value)  # raises for NaN and infinities
+        return _wrapped(int(value), dtype)
+    if dtype is not None and dtypes.is_bool(dtype):
+        return bool(value)
+    return value if isinstance(value, (bool, float)) else int(value)
+
+
+def _wrapped(value: int, dtype: DType) -> int:
+    value &= (1 << dtype.bitsize) - 1
+    if not dtypes.is_unsigned(dtype) and value >> (dtype.bitsize - 1):
+        value -= 1 << dtype.bitsize
+    return value
+
+
+def _from_lists(data: Any, wanted: DType | None) -> Tensor:
+    """Nested lists of numbers, of which a scalar of NumPy is one as well."""
+    shape = get_shape(data)
+    flat = fully_flatten(data)
+    flat = [x.item() if _is_numpy_scalar(x) else x for x in flat]
+    for x in flat:
+        if not isinstance(x, (bool, int, float)):
+            raise RuntimeError(f"could not infer a dtype of {x!r}, a {type(x).__name__}")
+    dtype = wanted or dtypes.from_py(flat)
+    raw = _packed(flat, dtype)
+    return _native.lazy_from(raw, dtype.code, shape)  # type: ignore[no-any-return]
+
+
+def _packed(flat: list[Any], dtype: DType) -> Any:
+    """Numbers as the bytes of a dtype."""
+    if dtypes.is_float(dtype):
+        if dtype.fmt in ("f", "d"):
+            return array.array(dtype.fmt, flat)
+        return convert(array.array("d", flat), dtypes.float64, dtype, len(flat))
+    if dtypes.is_bool(dtype):
+        return bytes(bool(x) for x in flat)
+    assert dtype.fmt is not None
+    try:
+        return array.array(dtype.fmt, flat)
+    except (TypeError, OverflowError):
+        return array.array(dtype.fmt, [_number(x, dtype) for x in flat])
+
+
+def _from_numpy(data: Any, wanted: DType | None) -> Tensor:
+    """A copy of a NumPy array or scalar."""
+    import numpy as np
+
+    source = _from_np_dtype(data.dtype)
+    if wanted is not None and wanted is not source:
+        if wanted.code >= 32:
+            raise RuntimeError(f"cannot create storage for weak dtype {wanted}")
+        if wanted.fmt is not None:
+            data, source = np.asarray(data).astype(_to_np_dtype(wanted)), wanted
+    array_ = np.ascontiguousarray(data).reshape(data.shape)
+    if wanted is not None and wanted is not source:
+        raw = convert(array_.reshape(-1).view(np.uint8), source, wanted, array_.size)
+        return _native.lazy_from(raw, wanted.code, array_.shape)  # type: ignore[no-any-return]
+    return _native.lazy_from(array_.reshape(-1).view(np.uint8), source.code, array_.shape)  # type: ignore[no-any-return]
+
+
+def _from_path(path: pathlib.Path, wanted: DType | None) -> Tensor:
+    """The elements of a file, mapped."""
+    dtype = wanted or dtypes.uint8
+    size = path.stat().st_size // dtype.itemsize
+    made = _native.lazy_from_file(path, dtype.code, (size,), 0, _native.FILE_READ)
+    return on_disk(made, str(path.resolve()))
+
+
+def on_disk(x: Any, path: str | None) -> Tensor:
+    """x, marked as a part of a file: its device is DISK, and going elsewhere copies it."""
+    if path is not None:
+        x._file = path
+        _marks["file"] = True
+    return x  # type: ignore[no-any-return]
+
+
+def _copy(x: Any) -> Tensor:
+    """Another object on the same value."""
+    return _native.lazy_copy(x)  # type: ignore[no-any-return]
+
+
+def _moved(x: Tensor, device: int) -> Tensor:
+    """A realised tensor copied to another device."""
+    descriptor = _native.tensor_init(x.dtype.code, device, x.shape)
+    if x.numel():
+        _native.tensor_copy_in(descriptor, x._raw())
+    return _native.lazy_from_tensor(descriptor)  # type: ignore[no-any-return]
+
+
+def _unpickle(raw: bytes, dtype: DType, shape: Any, device: str, is_param: bool) -> Tensor:
+    out: Tensor = _native.lazy_from(raw, dtype.code, shape)
+    return out.to(device).is_param_(is_param)
+
+
+def _seed(loss: Tensor, gradient: Any) -> Any:
+    """The gradient of the loss itself, in its dtype and shape."""
+    if not isinstance(gradient, _native.Lazy):
+        gradient = Tensor(gradient, dtype=loss.dtype)
+    return gradient.cast(loss.dtype)._broadcast_to(loss.shape)  # type: ignore[attr-defined]
+
+
+# ---- reading
+
+
+def _flat_values(x: Tensor) -> list[Any]:
+    """The elements as Python numbers, row-major."""
+    dtype = strong_dtype(x.dtype)
+    if dtype is not x.dtype:
+        x = x.cast(dtype)
+    raw = x._raw()
+    if dtype.fmt is None or dtype.fmt == "e":
+        raw = convert(raw, dtype, dtypes.float32, x.numel())
+        return memoryview(raw).cast("f").tolist()
+    return memoryview(raw).cast("B").cast(dtype.fmt).tolist()  # type: ignore[call-overload, no-any-return]
+
+
+def _half_view(raw: bytearray, shape: tuple[int, ...]) -> memoryview:
+    """float16 as a memoryview, by NumPy where the interpreter has no such format."""
+    import numpy as np
+
+    return memoryview(np.frombuffer(raw, np.float16).reshape(shape))
+
+
+def _nested(shape: tuple[int, ...]) -> list[Any]:
+    return [_nested(shape[1:]) for _ in range(shape[0])] if shape else []
+
+
+_MOST_SHOWN = 1000  # elements beyond which repr() shows the edges only
+
+
+def _repr(x: Tensor) -> str:
+    """Values, shape, dtype and device; an unrealised tensor's values are not computed."""
+    about = f"shape={x.shape}, dtype={x.dtype!r}, device={x.device!r}"
+    if x.grad is not None:
+        about += ", grad"
+    if capturing or not (x.is_realized or _is_weak(x)) or x.device.startswith("DISK"):
+        return f"Tensor(<lazy>, {about})"
+    return f"Tensor({_text(x.tolist(), 0, x.numel() > _MOST_SHOWN)}, {about})"
+
+
+def _text(values: Any, depth: int, cut: bool) -> str:
+    """Nested lists as rows below each other, long ones shown by their ends."""
+    if not isinstance(values, list):
+        return f"{values:.6g}" if isinstance(values, float) else repr(values)
+    parts = [_text(v, depth + 1, cut) for v in (values[:3] if cut and len(values) > 6 else values)]
+    if cut and len(values) > 6:
+        parts += ["..."] + [_text(v, depth + 1, cut) for v in values[-3:]]
+    nested = bool(values) and isinstance(values[0], list)
+    between = ",\n" + " " * (depth + 8) if nested else ", "
+    return "[" + between.join(parts) + "]"
+
+
+def realized_storages() -> list[tuple[str, int]]:
+    """(device, bytes) of the realised tensors alive; those that share storage count once each."""
+    return [
+        (t.device, t.numel() * t.dtype.itemsize) for t in _native.live() if _native.lazy_is_realized(t)
+    ]
+
+
+_native.set_errors(BY_STATUS)
+_native.set_lazy_type(Tensor)
