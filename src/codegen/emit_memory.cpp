@@ -292,6 +292,52 @@ Status Emitter::transposed_load(Node node, int across) {
   return kOk;
 }
 
+// Lanes at places that are no arithmetic of the loops: indices from memory, say. Where the gate is
+// false the first element is read and dropped, so that there is no branch a lane.
+Status Emitter::indexed_load(Value* out, Node node, const Gate& gate, DType storage) {
+  const int n = lanes();
+  const DType wide =
+      node->src(0)->count() <= INT32_MAX ? DType::kInt32 : DType::kInt64;  // wraps only outside
+  Value index, mask;
+  ASTER_TRY(index_value(&index, node->src(1), wide));
+  const int depth = std::max<int>({index.depth, gate.uniform.depth, gate.mask.depth});
+  if (gate.mask.id != 0) {
+    ASTER_TRY(mask_as(&mask, gate.mask, wide));
+    Value inside;
+    ASTER_TRY(fresh(&inside, wide, false, n, depth));
+    define(inside) << index << " & " << mask << ";\n";
+    index = inside;
+    ASTER_TRY(mask_as(&mask, gate.mask, storage));
+  }
+  Value raw;
+  ASTER_TRY(fresh(&raw, storage, false, n, depth));
+  Text& text = define(raw);
+  if (gate.uniform.id != 0) text << gate.uniform << " ? ";
+  text << '(';
+  write_type(text, storage, n);
+  text << "){";
+  for (int lane = 0; lane < n; ++lane) {
+    text << (lane == 0 ? "p" : ", p") << slot_of(node) << '[' << index << '[' << lane << "]]";
+  }
+  text << '}';
+  if (gate.uniform.id != 0) {
+    text << " : (";
+    write_type(text, storage, n);
+    text << "){}";
+  }
+  text << ";\n";
+  *out = raw;
+  if (gate.mask.id == 0) return text.status();
+  ASTER_TRY(fresh(out, storage, false, n, depth));
+  Text& kept = define(*out);
+  kept << '(';
+  write_type(kept, storage, n);
+  kept << ")((";
+  write_type(kept, mask_of(storage), n);
+  kept << ')' << raw << " & " << mask << ");\n";
+  return kept.status();
+}
+
 // An element, or a vector of them, as it is stored.
 Status Emitter::load_stored(Value* out, Node node) {
   const DType storage = storage_of(node->dtype);
@@ -314,7 +360,8 @@ Status Emitter::load_stored(Value* out, Node node) {
     linear = false;
     depth = std::max<int>(depth, value(term.node).depth);
   }
-  const int64_t stride = n > 1 && linear ? kernel_.stride(node->src(1), vector_) : 0;
+  if (n > 1 && !linear) return indexed_load(out, node, gate, storage);
+  const int64_t stride = n > 1 ? kernel_.stride(node->src(1), vector_) : 0;
   const bool masked = gate.mask.id != 0;
   const bool under_mask = masked && stride == 1 && loads_masked(storage, n);
   if (under_mask) {
