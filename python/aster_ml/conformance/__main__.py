@@ -7,6 +7,8 @@
   python -m aster_ml.conformance --page docs/CONFORMANCE.md   (or .html, .json, .txt)
   python -m aster_ml.conformance --record FILE tinygrad       keeps answers; FILE is then the engine
                                                               recorded:FILE
+  python -m aster_ml.conformance --kernels [FILE]             kernels of the table of programs, against
+                                                              tinygrad's or those recorded in FILE
   python -m aster_ml.conformance --list
 
 Cases are generated from the table of operators by hypothesis (pip install 'aster_ml[conformance]');
@@ -33,6 +35,7 @@ if not __package__:  # run as a folder: the tool without the package around it
     sys.path = [p for p in sys.path if os.path.abspath(p or ".") != here]
     __package__ = "aster_conformance"
 
+KINDS = ("aster", "tinygrad", "torch", "numpy", "recorded", "file")
 ENDINGS = {".md": "markdown", ".html": "html", ".json": "json", ".txt": "text"}
 
 
@@ -55,6 +58,7 @@ def parsed(arguments):
     parser.add_argument("--timeout", type=float, default=60, help="seconds a batch may take (60)")
     parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH")
     parser.add_argument("--record", metavar="FILE", help="keep the answers of one engine")
+    parser.add_argument("--kernels", nargs="?", const="", metavar="FILE")
     parser.add_argument("--list", action="store_true", help="the operators")
     parser.add_argument("--verbose", "-v", action="store_true")
     options = parser.parse_args(arguments)
@@ -62,34 +66,61 @@ def parsed(arguments):
         parser.error(f"--page: the ending is one of {', '.join(ENDINGS)}")
     if any("=" not in p for p in options.python):
         parser.error("--python takes ENGINE=PATH")
-    wanted = 1 if options.record else 2
-    options.engines = options.engines or (["tinygrad"] if options.record else ["aster:cpu", "tinygrad"])
+    wanted = 1 if options.record or options.kernels else 2
+    default = ["tinygrad"] if options.record else ["aster:cpu", "tinygrad"][:wanted]
+    options.engines = options.engines or default
     if len(options.engines) != wanted:
         parser.error(f"{wanted} engine{'s' if wanted > 1 else ''}, not {len(options.engines)}")
     for name in options.engines:
-        if name.partition(":")[0] not in ("aster", "tinygrad", "torch", "numpy", "recorded"):
-            parser.error(f"no engine {name!r}: aster, tinygrad, torch, numpy, recorded:FILE")
+        if name.partition(":")[0] not in KINDS:
+            parser.error(f"no engine {name!r}: {', '.join(KINDS)}")
     return options
 
 
 def record(options, plan):
-    """Answers of one engine to the plan's cases; those of a file that is there are kept."""
+    """Answers of one engine to the plan's cases; what the file has of them is not asked again."""
+    from .generate import key
     from .process import Process
-    from .record import save
+    from .record import Recorded, save
     from .run import batches, planned
 
     engine = Process(options.engines[0], plan.pythons.get(options.engines[0]), options.timeout)
     engine.start()
-    cases, outcomes = [], []
-    for part in batches(planned(plan, [])):
-        cases += part
-        outcomes += engine.run(part)
+    cases = list(planned(plan, []))
+    known = {}
+    if os.path.exists(options.record):
+        old = Recorded("recorded:" + options.record)
+        known = {key(c): o for c, o in zip(old.cases, old.run(old.cases))}
+    for part in batches([c for c in cases if key(c) not in known]):
+        known.update(zip(map(key, part), engine.run(part)))
+        if plan.progress:
+            print(f"{len(known)} of {len(cases)}, {part[-1]['op']}", file=sys.stderr, flush=True)
     engine.stop()
+    outcomes = [known[key(c)] for c in cases]
     count = save(options.record, engine.version, cases, outcomes)
     left = [f"{c['op']} {c['dtype']}: {o.kind}: {o.text[:100]}" for c, o in zip(cases, outcomes)
             if o.kind not in ("results", "error")]  # fmt: skip
     print("\n".join(left) + f"\n{count} of {len(cases)} answers in {options.record}")
     return 0
+
+
+def count_kernels(options, pythons):
+    """Prints the counts; the engine `tinygrad` alone writes them to the file."""
+    from . import kernels
+
+    only = [] if options.only == ["*"] else options.only
+    found = kernels.counts(options.engines, pythons, only, options.timeout, print)
+    first = {name: counted[0] for name, counted in found.items()}
+    if options.kernels and options.engines == ["tinygrad"]:
+        kernels.save(options.kernels, {**kernels.load(options.kernels), **first})
+        return 0
+    if options.kernels:
+        theirs = kernels.load(options.kernels)
+    else:
+        theirs = {name: counted[1] for name, counted in found.items()}
+    wrong = kernels.failures(first, theirs)
+    print("\n".join([*wrong, f"{len(first)} programs, {len(wrong)} with too many kernels or none"]))
+    return 1 if wrong else 0
 
 
 def main(arguments=None):
@@ -101,6 +132,9 @@ def main(arguments=None):
         return 77
     from . import generate, kept, report, run
 
+    pythons = dict(p.split("=", 1) for p in options.python)
+    if options.kernels is not None:
+        return count_kernels(options, pythons)
     rows = generate.rows(options.only)
     if options.list or not rows:
         for row in rows:
@@ -118,7 +152,7 @@ def main(arguments=None):
         seed=options.seed,
         shrink=not options.no_shrink,
         kept="" if options.kept == "none" else options.kept or kept.folder(),
-        pythons=dict(p.split("=", 1) for p in options.python),
+        pythons=pythons,
         timeout=options.timeout,
         seconds=options.seconds,
         progress=sys.stderr.isatty() or options.verbose,

@@ -1,17 +1,20 @@
 """The engines that cases run on: one interface over aster_ml, tinygrad, torch and NumPy.
 
 An engine's name is `aster`, `aster:DEVICE` (cpu, reference), `aster:DEVICE+OPTION` (strict: the
-context's strict_parity; narrow: vectors of 32 bytes), `tinygrad`, `torch` or `numpy`. build() gives
+context's strict_parity; narrow: vectors of 32 bytes; interpreted: no compiler), `tinygrad`, `torch`, `numpy`, or
+`file:PATH` for the class Engine of a Python file. build() gives
 what a case computes, not yet realised; read() gives (dtype, array) of each.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 
 import numpy as np
 
 from .operators import ROWS
+from .programs import PROGRAMS
 from .row import tuples
 from .values import ALL, NARROW, is_float, through_spec
 
@@ -33,7 +36,7 @@ def listed(value):
 class Lazy:
     """What tinygrad and aster_ml share: the front end."""
 
-    Tensor = dtypes = nn = Context = None
+    Tensor = dtypes = nn = Context = GlobalCounters = None
 
     def unsupported(self, error):
         return isinstance(error, (NotImplementedError, Unsupported)) or (
@@ -68,6 +71,14 @@ class Lazy:
         if tensors:
             self.Tensor.realize(*[t for _, t in tensors])
 
+    def kernels(self, name):
+        """How many kernels a program launches, the second time that it runs."""
+        run = PROGRAMS[name](self)
+        for _ in range(2):
+            self.GlobalCounters.reset()
+            self.Tensor.realize(*run())
+        return self.GlobalCounters.kernel_count
+
     def read(self, case, tensors):
         return [(name, np.array(t.numpy())) for name, t in tensors]
 
@@ -79,7 +90,7 @@ class Tinygrad(Lazy):
         import tinygrad
 
         self.Tensor, self.dtypes, self.nn = tinygrad.Tensor, tinygrad.dtypes, tinygrad.nn
-        self.Context = tinygrad.Context
+        self.Context, self.GlobalCounters = tinygrad.Context, tinygrad.GlobalCounters
         self.names = {getattr(self.dtypes, n): n for n in [*ALL, "weakint", "weakfloat"]}
 
     def version(self):
@@ -103,9 +114,12 @@ class Aster(Lazy):
     def __init__(self, device="cpu", options=()):
         import aster_ml
 
+        unknown = [o for o in options if o not in OPTIONS]
+        if device not in self.DEVICES or unknown:
+            raise ValueError(f"no device or option of aster: {device} {' '.join(unknown)}")
         self.library = aster_ml
         self.Tensor, self.dtypes, self.nn = aster_ml.Tensor, aster_ml.dtypes, aster_ml.nn
-        self.Context = aster_ml.Context
+        self.Context, self.GlobalCounters = aster_ml.Context, aster_ml.GlobalCounters
         set_up_aster(aster_ml, self.DEVICES[device], options)
 
     def version(self):
@@ -125,16 +139,23 @@ class Aster(Lazy):
         return names.get(name, name)
 
 
+OPTIONS = {
+    "strict": {"strict_parity": 1},
+    "narrow": {"vector_bytes": 32},
+    "interpreted": {"compiler": "none"},
+}
+
+
 def set_up_aster(library, device, options):
-    """The context that cases run in."""
-    library.Device.DEFAULT = device
+    """The context that cases run in, and the device."""
+    from aster_ml import _native
+
     settings = {}
-    if "strict" in options:
-        settings["strict_parity"] = 1
-    if "narrow" in options:
-        settings["vector_bytes"] = 32
+    for name in options:
+        settings.update(OPTIONS[name])
     if settings:
-        raise Unsupported(f"no way to set {settings}")
+        _native.set_current(_native.context_init(settings))
+    library.Device.DEFAULT = device
 
 
 class Torch:
@@ -255,6 +276,11 @@ def make(name):
     if kind == "aster":
         device, *options = (rest or "cpu").split("+")
         return Aster(device, options)
+    if kind == "file":
+        spec = importlib.util.spec_from_file_location("engine", rest)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.Engine()
     return {"tinygrad": Tinygrad, "torch": Torch, "numpy": Numpy}[kind]()
 
 

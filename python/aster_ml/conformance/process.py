@@ -83,7 +83,8 @@ class Process:
             self.start()
         done, current = {}, 0
         try:
-            self.process.stdin.write(json.dumps(cases) + "\n")
+            asked = {"programs": cases} if isinstance(cases[0], str) else cases
+            self.process.stdin.write(json.dumps(asked) + "\n")
             self.process.stdin.flush()
             while True:
                 said = self.receive(self.timeout)

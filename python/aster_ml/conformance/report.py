@@ -106,7 +106,7 @@ def shown(failure):
     return f"{case['op']} {case['dtype']}{gradient}: {failure['text']}"
 
 
-def as_text(report, verbose=False):
+def as_text(report, verbose=True):
     lines = []
     for group, names in report.families().items():
         if verbose:

@@ -87,6 +87,8 @@ def results(case, named, names, ours, theirs, strict):
             if is_float(STRONG.get(dtype, dtype)) != is_float(STRONG.get(other, other)):
                 continue
         dtype = narrower(STRONG.get(dtype, dtype), STRONG.get(other, other))
+        if dtype in ("", "slopes") and a.dtype.kind == "f":  # NumPy alone knows no dtype
+            dtype = case["dtype"] if is_float(case["dtype"]) else "float64"
         distance, bad, text = distances(case, dtype, a, b, "slopes" in (one[0], two[0]))
         if np.any(bad):
             left = bad & ~excused(named, "values", bad, dtype, wide(a), wide(b), strict, reasons)

@@ -79,6 +79,17 @@ def batch(engine, cases, say):
         say({"done": number, **tensors})
 
 
+def programs(engine, names, say):
+    """Kernels of the programs."""
+    for number, name in enumerate(names):
+        say({"start": number})
+        try:
+            counted = {"results": encode([("kernels", np.array(engine.kernels(name)))])}
+        except Exception as error:
+            counted = failure(engine, error)
+        say({"done": number, **counted})
+
+
 def main():
     engine = engines.make(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w")
@@ -90,7 +101,11 @@ def main():
 
     say({"ready": engine.version()})
     for line in sys.stdin:
-        batch(engine, json.loads(line), say)
+        asked = json.loads(line)
+        if isinstance(asked, dict):
+            programs(engine, asked["programs"], say)
+        else:
+            batch(engine, asked, say)
         say({"end": True})
 
 

@@ -120,7 +120,8 @@ row(
 
 def arg_axis(draw: Draw):
     shape = draw.tensor(draw.shape(0, 3), "plain")
-    return {"axis": draw.axis(len(shape)) if shape and draw.maybe() else None, "keepdim": draw.maybe()}
+    axis = draw.axis(len(shape)) if shape and draw.maybe() else None
+    return {"axis": axis, "keepdim": axis is not None and draw.maybe()}
 
 
 for name in ("argmax", "argmin"):
@@ -217,6 +218,16 @@ def scanned(kind):
     return make
 
 
+def in_its_dtype(function):
+    """Products of small integers wrap in their dtype, sums in what NumPy adds them in."""
+
+    def numpy(x, axis):
+        dtype = {"dtype": x.dtype} if function is np.cumprod else {}
+        return function(np.atleast_1d(x), axis, **dtype).reshape(x.shape)
+
+    return numpy
+
+
 # name, kind, dtypes, ULPs, torch
 SCANS = [
     ("cumsum", "plain", FEW, 16, lambda T, x, axis: T.cumsum(x, axis)),
@@ -232,7 +243,7 @@ for name, kind, dtypes, ulps, torch in SCANS:
         "scan",
         scanned(kind),
         torch=torch,
-        numpy=(lambda x, axis, n=numpy: n(np.atleast_1d(x), axis).reshape(x.shape)) if numpy else None,
+        numpy=in_its_dtype(numpy) if numpy else None,
         dtypes=dtypes,
         ulps=ulps,
         slack=8 if ulps else 0,

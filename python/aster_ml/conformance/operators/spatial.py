@@ -368,6 +368,7 @@ def nll(f, x, y, w=None, **arguments):
 
 def torch_nll(T, x, y, w=None, ignore_index=None, **more):
     ignore_index = -100 if ignore_index is None else ignore_index
+    w = None if w is None else w.detach()
     return T.nn.functional.nll_loss(T.log_softmax(x, 1), y.long(), w, ignore_index=ignore_index, **more)
 
 
