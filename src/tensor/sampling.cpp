@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 
+#include "aster_ml/random.h"
 #include "tensor/api.h"
 #include "tensor/random.h"
 
