@@ -205,11 +205,14 @@ Node cut_padding(Graph& g, Node x, Windows* w) {
   Dims begin(x->ndim, 0), end(x->shape());
   for (size_t i = 0; i < w->rank; ++i) {
     const size_t axis = x->ndim - w->rank + i;
-    begin[axis] = std::max<Word>(-w->before[i], 0);
-    end[axis] += std::min<Word>(w->after[i], 0);
-    w->before[i] = std::max<Word>(w->before[i], 0);
-    w->after[i] = std::max<Word>(w->after[i], 0);
-    if (begin[axis] > end[axis]) {
+    Word &before = w->before[i], &after = w->after[i];
+    // What x is too short for is cut off the padding on the other side.
+    const Word lead = std::max<Word>(-before, 0), trail = std::max<Word>(-after, 0);
+    before = std::max<Word>(before, 0) - std::max<Word>(trail - end[axis], 0);
+    after = std::max<Word>(after, 0) - std::max<Word>(lead - end[axis], 0);
+    begin[axis] = std::min(lead, end[axis]);
+    end[axis] -= std::min(trail, end[axis]);
+    if (before < 0 || after < 0 || begin[axis] > end[axis]) {
       return nil(ASTER_FAIL(kSHAPE, "%s of %s: the padding cuts off more than there is", w->what,
                             brief(x).text));
     }

@@ -57,7 +57,7 @@ Name take_token(Name* text) {
     length = std::min(
         {text->find_first_of(" \t\n()"), text->find(kEllipsis), text->find(kDots), text->size()});
   }
-  const Name token = text->substr(0, length);
+  const Name token(text->data(), length);
   text->remove_prefix(length);
   return token == kDots ? kEllipsis : token;
 }
@@ -101,8 +101,10 @@ Status parse(Formula* f, Name text) {
   if (arrow == Name::npos || text.find("->", arrow + 2) != Name::npos) {
     return bad(text, "one -> is needed");
   }
-  ASTER_TRY(parse_side(&f->left, text, text.substr(0, arrow)));
-  ASTER_TRY(parse_side(&f->right, text, text.substr(arrow + 2)));
+  Name after = text;
+  after.remove_prefix(arrow + 2);
+  ASTER_TRY(parse_side(&f->left, text, Name(text.data(), arrow)));
+  ASTER_TRY(parse_side(&f->right, text, after));
   bool same = f->left.name_count == f->right.name_count;
   for (size_t i = 0; same && i < f->left.name_count; ++i) same = f->right.has(f->left.names[i]);
   if (!same) return bad(text, "both sides need to name the same axes");

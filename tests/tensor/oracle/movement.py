@@ -20,7 +20,8 @@ def text(values):
 
 def row(op, shape, results, dtype="int32", raw=False, **args):
     fields = [op, dtype, text(shape)]
-    fields += [f"{k}={v if isinstance(v, str) else text(np.atleast_1d(v))}" for k, v in args.items()]
+    for key, value in args.items():
+        fields.append(f"{key}={value if isinstance(value, str) else text(np.atleast_1d(value))}")
     fields.append("->")
     for result in results if isinstance(results, (list, tuple)) else [results]:
         array = result.numpy()
@@ -68,7 +69,8 @@ def movement():
             repeats=repeats, axis=axis)
     for shape, axis, size, step in [((8,), 0, 2, 2), ((3, 3, 3), -1, 2, 3), ((7, 2), 0, 3, 2),
                                     ((5,), 0, 5, 1), ((4, 3), 1, 1, 1)]:
-        row("unfold", shape, count(*shape).unfold(axis, size, step), axis=axis, size=size, step=step)
+        windows = count(*shape).unfold(axis, size, step)
+        row("unfold", shape, windows, axis=axis, size=size, step=step)
     for shape, args in [((3, 3), {}), ((3, 3), {"offset": 1}), ((3, 4), {"offset": -1}),
                         ((3, 4), {"offset": 2}), ((2, 3, 4), {"dim1": 0, "dim2": 2}),
                         ((2, 3, 4), {"dim1": -1, "dim2": 1, "offset": 1}), ((2, 3), {"offset": 3}),
@@ -109,7 +111,7 @@ def movement():
 
 
 def bitcasts():
-    """Every pair of dtypes whose sizes differ; tinygrad stands for its own rule, numpy for bytes."""
+    """Every pair of dtypes whose sizes differ: numpy's views, on which tinygrad agrees."""
     names = {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4, "uint32": 4,
              "float32": 4, "int64": 8, "uint64": 8, "float64": 8}
     for source, size in names.items():
