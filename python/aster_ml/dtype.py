@@ -280,7 +280,7 @@ def convert(data: Any, source: DType, dtype: DType, count: int) -> bytearray:
     """count elements of a buffer converted to dtype, by the library's rules."""
     out = bytearray(count * dtype.itemsize)
     if count:
-        _native.dtype_copy(out, dtype.code, data, source.code, count)
+        _native.dtype_copy(out, dtype.code, data, source.code)
     return out
 
 

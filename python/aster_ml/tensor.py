@@ -52,7 +52,9 @@ class Tensor(CreationMixin):
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> (x @ x).sum(axis=0).tolist()
+    [22.0, 32.0]
     >>> Tensor(2).dtype, Tensor([2]).dtype, Tensor([2], dtype="half").dtype
+    (dtypes.weakint, dtypes.int, dtypes.half)
     """
 
     __slots__ = ("_grad", "_is_param", "_symbolic_shape", "_file", "_custom")
@@ -80,6 +82,7 @@ class Tensor(CreationMixin):
         >>> x = Tensor([1.0, 2.0])
         >>> _ = (x * x).sum().backward()
         >>> x.grad.tolist()
+        [2.0, 4.0]
         """
         try:
             return self._grad  # type: ignore[has-type, no-any-return]
@@ -95,6 +98,7 @@ class Tensor(CreationMixin):
         """True if optimisers may change it.
 
         >>> Tensor([1.0]).is_param
+        True
         """
         try:
             return self._is_param  # type: ignore[has-type, no-any-return]
@@ -109,6 +113,7 @@ class Tensor(CreationMixin):
         """Sets is_param.
 
         >>> Tensor([1.0]).is_param_(False).is_param
+        False
         """
         self._is_param = is_param
         return self
@@ -118,6 +123,7 @@ class Tensor(CreationMixin):
         """The name of the device that holds it or will compute it.
 
         >>> Tensor([1.0]).device
+        'CPU'
         """
         if _marks and (path := getattr(self, "_file", None)) is not None:
             return f"DISK:{path}"
@@ -128,6 +134,7 @@ class Tensor(CreationMixin):
         """True where it has storage.
 
         >>> Tensor([1.0]).is_realized, (Tensor([1.0]) + 1).is_realized
+        (True, False)
         """
         return bool(_native.lazy_is_realized(self))
 
@@ -172,6 +179,7 @@ class Tensor(CreationMixin):
         """Computes this tensor and the others, together.
 
         >>> (Tensor([1, 2]) + 1).realize().is_realized
+        True
         """
         _native.lazy_realize([x for x in (self, *lst) if not _is_weak(x)])
         return self
@@ -190,6 +198,7 @@ class Tensor(CreationMixin):
         """The elements as a memoryview of this shape, a copy.
 
         >>> Tensor([[1, 2]]).data().tolist()
+        [[1, 2]]
         """
         dtype = strong_dtype(self.dtype)
         if self.dtype is not dtype:
@@ -207,6 +216,7 @@ class Tensor(CreationMixin):
         """The one element as a Python number.
 
         >>> Tensor([[7]]).item()
+        7
         """
         assert self.numel() == 1, f"item needs one element, got shape {self.shape}"
         return _flat_values(self)[0]
@@ -215,6 +225,7 @@ class Tensor(CreationMixin):
         """The elements as nested lists, a number for 0-d.
 
         >>> Tensor([[1, 2], [3, 4]]).tolist(), Tensor(5).tolist()
+        ([[1, 2], [3, 4]], 5)
         """
         shape = _native.lazy_shape(self)
         values = _flat_values(self)
@@ -230,6 +241,7 @@ class Tensor(CreationMixin):
         """The elements as a NumPy array, a copy; bfloat16 and fp8 are read as float32.
 
         >>> Tensor([1, 2]).numpy()
+        array([1, 2], dtype=int32)
         """
         import numpy as np
 
@@ -270,6 +282,7 @@ class Tensor(CreationMixin):
 
         >>> x = Tensor([1.0, 2.0]).realize()
         >>> x.assign([3.0, 4.0]).tolist()
+        [3.0, 4.0]
         """
         if _is_weak(self):
             _native.replace(self, self.cast(strong_dtype(self.dtype)).clone())
@@ -296,6 +309,7 @@ class Tensor(CreationMixin):
 
         >>> x = Tensor([1, 2])
         >>> x.replace(Tensor([3, 4])).tolist()
+        [3, 4]
         """
         assert self.shape == x.shape, f"replace shape mismatch: {self.shape} by {x.shape}"
         _native.replace(self, x)
@@ -318,6 +332,7 @@ class Tensor(CreationMixin):
         """A copy in storage of its own.
 
         >>> Tensor([1, 2]).clone().tolist()
+        [1, 2]
         """
         x: Tensor = self.cast(strong_dtype(self.dtype))
         out: Tensor = _native.lazy_clone(x)
@@ -335,6 +350,7 @@ class Tensor(CreationMixin):
         """This tensor on a device.
 
         >>> Tensor([1, 2]).to("CPU:1").device
+        'CPU:1'
         """
         place, now = canonicalize_device(device), self.device
         if place == now:
@@ -354,6 +370,7 @@ class Tensor(CreationMixin):
         """Moves this tensor to a device.
 
         >>> Tensor([1, 2]).to_("CPU").device
+        'CPU'
         """
         moved = self.to(device)
         if self.grad is not None and moved.grad is not None:
@@ -369,6 +386,7 @@ class Tensor(CreationMixin):
 
         >>> x = Tensor([1.0, 2.0])
         >>> [g.tolist() for g in (x * x).sum().gradient(x)]
+        [[2.0, 4.0]]
         """
         assert gradient is not None or self.shape == (), (
             f"backward of shape {self.shape} needs a gradient: only scalars have one of themselves"
@@ -389,6 +407,7 @@ class Tensor(CreationMixin):
         >>> x = Tensor([1.0, 2.0, 3.0])
         >>> _ = x.sum().backward()
         >>> x.grad.tolist()
+        [1.0, 1.0, 1.0]
         """
         assert gradient is not None or self.shape == (), (
             f"backward of shape {self.shape} needs a gradient: only scalars have one of themselves"
@@ -416,6 +435,7 @@ class Tensor(CreationMixin):
         >>> import array
         >>> memory = array.array("i", [1, 2])
         >>> Tensor.from_blob(memory.buffer_info()[0], (2,), dtype="int32").tolist()
+        [1, 2]
         """
         import ctypes
 
@@ -433,6 +453,7 @@ class Tensor(CreationMixin):
 
         >>> import numpy
         >>> Tensor.from_dlpack(numpy.arange(3)).tolist()
+        [0, 1, 2]
         """
         return _native.from_dlpack(x)  # type: ignore[no-any-return]
 
@@ -507,6 +528,7 @@ class Tensor(CreationMixin):
         """This tensor on the device of y.
 
         >>> Tensor([1]).shard_like(Tensor([2])).device
+        'CPU'
         """
         return self.to(y.device)
 
@@ -772,7 +794,7 @@ def _text(values: Any, depth: int, cut: bool) -> str:
 def realized_storages() -> list[tuple[str, int]]:
     """(device, bytes) of the realised tensors alive; those that share storage count once each."""
     return [
-        (t.device, t.numel() * t.dtype.itemsize) for t in _native.live() if _native.lazy_is_realized(t)
+        (t.device, int(t.numel()) * t.dtype.itemsize) for t in _native.live() if _native.lazy_is_realized(t)
     ]
 
 

@@ -50,6 +50,7 @@ class CreationMixin(OpMixin):
         """A 0-d constant; without dtype it is weak.
 
         >>> Tensor.const(2.5).item()
+        2.5
         """
         return _n.lazy_scalar(b if dtype is None else (b, code_of(dtype)))
 
@@ -57,6 +58,7 @@ class CreationMixin(OpMixin):
         """The constant in the shape of self, of its dtype.
 
         >>> Tensor([1.0, 2.0]).const_like(3).tolist()
+        [3.0, 3.0]
         """
         return _n.lazy_const_like(self, b, code_of(dtype))
 
@@ -64,6 +66,7 @@ class CreationMixin(OpMixin):
         """x itself if it is a tensor, else a constant of its value.
 
         >>> Tensor([1.0]).ufix(2).item()
+        2
         """
         return x if isinstance(x, _n.Lazy) else _n.lazy_scalar(x)
 
@@ -72,6 +75,7 @@ class CreationMixin(OpMixin):
         """Storage of unspecified content.
 
         >>> Tensor.empty(2, 3).shape
+        (2, 3)
         """
         sizes = argfix(*shape)
         code = float_code(dtype)
@@ -84,6 +88,7 @@ class CreationMixin(OpMixin):
         """Storage of unspecified content in the shape of self.
 
         >>> Tensor([[1, 2]]).empty_like().shape
+        (1, 2)
         """
         out = _n.lazy_empty_like(self, code_of(dtype))
         return out._placed(self.device if device is None else device)  # type: ignore[attr-defined]
@@ -95,6 +100,7 @@ class CreationMixin(OpMixin):
         """As empty.
 
         >>> Tensor.invalids(2).shape
+        (2,)
         """
         return cls.empty(*shape, device=device, dtype=dtype)
 
@@ -110,6 +116,7 @@ class CreationMixin(OpMixin):
         """fill_value everywhere; with buffer it can be assigned to.
 
         >>> Tensor.full((2, 2), 7).tolist()
+        [[7, 7], [7, 7]]
         """
         sizes = argfix(shape)
         out = _n.lazy_full(fill_value, _full_code(fill_value, dtype), _ints(sizes))
@@ -125,6 +132,7 @@ class CreationMixin(OpMixin):
         """fill_value in the shape of self, of its dtype.
 
         >>> Tensor([[1.0, 2.0]]).full_like(3).tolist()
+        [[3.0, 3.0]]
         """
         out = _n.lazy_full_like(self, fill_value, code_of(dtype))
         return out._placed(self.device if device is None else device)  # type: ignore[attr-defined]
@@ -134,6 +142,7 @@ class CreationMixin(OpMixin):
         """Zeros, of the default float unless dtype is given.
 
         >>> Tensor.zeros(2, dtype="int32").tolist()
+        [0, 0]
         """
         return cls.full(argfix(*shape), 0.0, **kwargs)
 
@@ -142,6 +151,7 @@ class CreationMixin(OpMixin):
         """Ones, of the default float unless dtype is given.
 
         >>> Tensor.ones(2).tolist()
+        [1.0, 1.0]
         """
         return cls.full(argfix(*shape), 1.0, **kwargs)
 
@@ -149,6 +159,7 @@ class CreationMixin(OpMixin):
         """Zeros in the shape of self.
 
         >>> Tensor([1, 2]).zeros_like().tolist()
+        [0, 0]
         """
         return self.full_like(0, **kwargs)
 
@@ -156,6 +167,7 @@ class CreationMixin(OpMixin):
         """Ones in the shape of self.
 
         >>> Tensor([1, 2]).ones_like().tolist()
+        [1, 1]
         """
         return self.full_like(1, **kwargs)
 
@@ -168,6 +180,7 @@ class CreationMixin(OpMixin):
         """start, start + step, ... before stop; from 0 if only one bound is given.
 
         >>> Tensor.arange(5).tolist(), Tensor.arange(2.0, 4.0, 0.5).tolist()
+        ([0, 1, 2, 3, 4], [2.0, 2.5, 3.0, 3.5])
         """
         if stop is None:
             start, stop = 0, start
@@ -190,6 +203,7 @@ class CreationMixin(OpMixin):
         """steps numbers from start to stop, both included.
 
         >>> Tensor.linspace(0, 1, 5).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
         """
         return _n.lazy_linspace(start, stop, steps, float_code(dtype))
 
@@ -198,6 +212,7 @@ class CreationMixin(OpMixin):
         """[n, m], 1 on the diagonal, else 0.
 
         >>> Tensor.eye(2).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
         """
         return _n.lazy_eye(n, n if m is None else m, float_code(dtype))
 
@@ -209,6 +224,7 @@ class CreationMixin(OpMixin):
 
         >>> Tensor.manual_seed(42)
         >>> [round(v, 4) for v in Tensor.rand(3).tolist()]
+        [0.5334, 0.6702, 0.7631]
         """
         _n.lazy_manual_seed(seed & (2**64 - 1))
 
@@ -223,6 +239,7 @@ class CreationMixin(OpMixin):
         """Uniform in [0, 1).
 
         >>> Tensor.rand(2, 3).shape
+        (2, 3)
         """
         code = float_code(dtype)
         if not 10 <= code <= 17:
@@ -235,6 +252,7 @@ class CreationMixin(OpMixin):
         """Uniform in [0, 1), in the shape and dtype of self.
 
         >>> Tensor.ones(2, 3).rand_like().shape
+        (2, 3)
         """
         kwargs.setdefault("dtype", self.dtype)
         kwargs.setdefault("device", self.device)  # type: ignore[attr-defined]
@@ -245,6 +263,7 @@ class CreationMixin(OpMixin):
         """Standard normal.
 
         >>> Tensor.randn(2, 3).shape
+        (2, 3)
         """
         device = kwargs.pop("device", None)
         return _n.lazy_randn(float_code(dtype), _shape_of(shape))._placed(device)
@@ -253,6 +272,7 @@ class CreationMixin(OpMixin):
         """Standard normal, in the shape and dtype of self.
 
         >>> Tensor.ones(2, 3).randn_like().shape
+        (2, 3)
         """
         if dtype is None and self.dtype in dtypes.weaks:
             raise ValueError(f"randn_like needs a dtype for {self.dtype}")
@@ -271,6 +291,7 @@ class CreationMixin(OpMixin):
         """Integers in [low, high).
 
         >>> Tensor.randint(2, 3, low=5, high=10).shape
+        (2, 3)
         """
         if not isinstance(low, int) or not isinstance(high, int):
             raise TypeError(f"randint needs integers, got low={low!r} and high={high!r}")
@@ -284,6 +305,7 @@ class CreationMixin(OpMixin):
         """Normal with this mean and standard deviation.
 
         >>> Tensor.normal(2, 3, mean=10, std=2).shape
+        (2, 3)
         """
         if std < 0:
             raise ValueError(f"normal needs std >= 0, got {std}")
@@ -302,6 +324,7 @@ class CreationMixin(OpMixin):
         """Uniform in [low, high).
 
         >>> Tensor.uniform(2, 3, low=2, high=10).shape
+        (2, 3)
         """
         if low >= high:
             raise ValueError(f"uniform needs low < high, got {low} and {high}")
@@ -316,6 +339,7 @@ class CreationMixin(OpMixin):
         """Uniform in [-1, 1), divided by the root of the number of elements.
 
         >>> Tensor.scaled_uniform(2, 3).shape
+        (2, 3)
         """
         code = float_code(kwargs.pop("dtype", None))
         return _n.lazy_scaled_uniform(code, _shape_of(shape))._placed(kwargs.pop("device", None))
@@ -325,6 +349,7 @@ class CreationMixin(OpMixin):
         """Uniform in +-sqrt(6 / (shape[0] + the product of the rest)).
 
         >>> Tensor.glorot_uniform(2, 3).shape
+        (2, 3)
         """
         code = float_code(kwargs.pop("dtype", None))
         return _n.lazy_glorot_uniform(code, _shape_of(shape))._placed(kwargs.pop("device", None))
@@ -334,6 +359,7 @@ class CreationMixin(OpMixin):
         """Uniform in +-sqrt(6 / (1 + a^2) / the product of shape[1:]).
 
         >>> Tensor.kaiming_uniform(2, 3).shape
+        (2, 3)
         """
         code = float_code(kwargs.pop("dtype", None))
         out = _n.lazy_kaiming_uniform(a, code, _shape_of(shape))
@@ -344,6 +370,7 @@ class CreationMixin(OpMixin):
         """Normal with the standard deviation sqrt(2 / (1 + a^2) / the product of shape[1:]).
 
         >>> Tensor.kaiming_normal(2, 3).shape
+        (2, 3)
         """
         code = float_code(kwargs.pop("dtype", None))
         out = _n.lazy_kaiming_normal(a, code, _shape_of(shape))
@@ -356,6 +383,7 @@ class CreationMixin(OpMixin):
         """The integers below n in random order.
 
         >>> sorted(Tensor.randperm(4).tolist())
+        [0, 1, 2, 3]
         """
         return _n.lazy_randperm(n, code_of(dtype))._placed(device)
 
@@ -363,6 +391,7 @@ class CreationMixin(OpMixin):
         """Indices drawn with chances in proportion to self.
 
         >>> Tensor([0.0, 1.0]).multinomial(3, replacement=True).tolist()
+        [1, 1, 1]
         """
         return _n.lazy_multinomial(self, num_samples, replacement)
 
@@ -370,6 +399,7 @@ class CreationMixin(OpMixin):
         """Elements set to 0 with chance p, the others divided by 1 - p; only while TRAINING.
 
         >>> Tensor([1.0, 2.0]).dropout().tolist()
+        [1.0, 2.0]
         """
         if not 0 <= p <= 1:
             raise ValueError(f"p={p} is out of range [0, 1]")

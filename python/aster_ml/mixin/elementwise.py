@@ -32,6 +32,7 @@ class ElementwiseMixin(_n.Lazy):
         """The dtype.
 
         >>> Tensor([1, 2]).dtype
+        dtypes.int
         """
         return from_code(_n.lazy_dtype(self))
 
@@ -39,6 +40,7 @@ class ElementwiseMixin(_n.Lazy):
         """Converted to dtype: integers wrap, floats are truncated toward zero.
 
         >>> Tensor([1.7, -2.5]).cast(dtypes.int32).tolist()
+        [1, -2]
         """
         code = to_dtype(dtype).code
         return self if code == _n.lazy_dtype(self) else _n.lazy_cast(self, code)
@@ -47,6 +49,7 @@ class ElementwiseMixin(_n.Lazy):
         """The bits read as dtype; the last axis grows or shrinks where the sizes differ.
 
         >>> Tensor([1.0], dtype="float32").bitcast("uint32").tolist()
+        [1065353216]
         """
         code = to_dtype(dtype).code
         if code >= 32 or _n.lazy_dtype(self) >= 32:
@@ -57,6 +60,7 @@ class ElementwiseMixin(_n.Lazy):
         """Bytes of one element.
 
         >>> Tensor([1, 2], dtype="int16").element_size()
+        2
         """
         if self.dtype in dtypes.weaks:
             raise RuntimeError(f"element_size needs a concrete dtype, got {self.dtype}")
@@ -66,6 +70,7 @@ class ElementwiseMixin(_n.Lazy):
         """True for float dtypes.
 
         >>> Tensor([1.5]).is_floating_point(), Tensor([1]).is_floating_point()
+        (True, False)
         """
         return dtypes.is_float(self.dtype)
 
@@ -73,6 +78,7 @@ class ElementwiseMixin(_n.Lazy):
         """Cast to float32.
 
         >>> Tensor([0.0, 2.0]).float().dtype
+        dtypes.float
         """
         return self.cast(dtypes.float32)
 
@@ -80,6 +86,7 @@ class ElementwiseMixin(_n.Lazy):
         """Cast to float16.
 
         >>> Tensor([0.0, 2.0]).half().dtype
+        dtypes.half
         """
         return self.cast(dtypes.float16)
 
@@ -87,6 +94,7 @@ class ElementwiseMixin(_n.Lazy):
         """Cast to int32.
 
         >>> Tensor([0.0, 2.0]).int().dtype
+        dtypes.int
         """
         return self.cast(dtypes.int32)
 
@@ -94,6 +102,7 @@ class ElementwiseMixin(_n.Lazy):
         """Cast to bool.
 
         >>> Tensor([0.0, 2.0]).bool().dtype
+        dtypes.bool
         """
         return self.cast(dtypes.bool)
 
@@ -101,6 +110,7 @@ class ElementwiseMixin(_n.Lazy):
         """Cast to bfloat16.
 
         >>> Tensor([0.0, 2.0]).bfloat16().dtype
+        dtypes.bfloat16
         """
         return self.cast(dtypes.bfloat16)
 
@@ -108,6 +118,7 @@ class ElementwiseMixin(_n.Lazy):
         """Cast to float64.
 
         >>> Tensor([0.0, 2.0]).double().dtype
+        dtypes.double
         """
         return self.cast(dtypes.float64)
 
@@ -115,6 +126,7 @@ class ElementwiseMixin(_n.Lazy):
         """Cast to int64.
 
         >>> Tensor([0.0, 2.0]).long().dtype
+        dtypes.long
         """
         return self.cast(dtypes.int64)
 
@@ -122,6 +134,7 @@ class ElementwiseMixin(_n.Lazy):
         """Cast to int16.
 
         >>> Tensor([0.0, 2.0]).short().dtype
+        dtypes.short
         """
         return self.cast(dtypes.int16)
 
@@ -131,6 +144,7 @@ class ElementwiseMixin(_n.Lazy):
         """-x; logical not for bool.
 
         >>> Tensor([1, -2]).neg().tolist()
+        [-1, 2]
         """
         return _n.lazy_neg(self)
 
@@ -138,6 +152,7 @@ class ElementwiseMixin(_n.Lazy):
         """|x|.
 
         >>> Tensor([1, -2]).abs().tolist()
+        [1, 2]
         """
         return _n.lazy_abs(self)
 
@@ -145,6 +160,7 @@ class ElementwiseMixin(_n.Lazy):
         """-1, 0 or 1.
 
         >>> Tensor([3.0, 0.0, -2.0]).sign().tolist()
+        [1.0, 0.0, -1.0]
         """
         return _n.lazy_sign(self)
 
@@ -152,6 +168,7 @@ class ElementwiseMixin(_n.Lazy):
         """x * x.
 
         >>> Tensor([3, -2]).square().tolist()
+        [9, 4]
         """
         return _n.lazy_square(self)
 
@@ -159,6 +176,7 @@ class ElementwiseMixin(_n.Lazy):
         """Rounded toward zero.
 
         >>> Tensor([1.7, -1.7]).trunc().tolist()
+        [1.0, -1.0]
         """
         return _n.lazy_trunc(self)
 
@@ -166,6 +184,7 @@ class ElementwiseMixin(_n.Lazy):
         """Rounded down.
 
         >>> Tensor([1.7, -1.7]).floor().tolist()
+        [1.0, -2.0]
         """
         return _n.lazy_floor(self)
 
@@ -173,6 +192,7 @@ class ElementwiseMixin(_n.Lazy):
         """Rounded up.
 
         >>> Tensor([1.7, -1.7]).ceil().tolist()
+        [2.0, -1.0]
         """
         return _n.lazy_ceil(self)
 
@@ -180,6 +200,7 @@ class ElementwiseMixin(_n.Lazy):
         """Rounded to the nearest integer, ties to even.
 
         >>> Tensor([0.5, 1.5, -1.2]).round().tolist()
+        [0.0, 2.0, -1.0]
         """
         return _n.lazy_round(self)
 
@@ -187,6 +208,7 @@ class ElementwiseMixin(_n.Lazy):
         """x == 0, as bool.
 
         >>> Tensor([0, 2]).logical_not().tolist()
+        [True, False]
         """
         return _n.lazy_logical_not(self)
 
@@ -194,6 +216,7 @@ class ElementwiseMixin(_n.Lazy):
         """~x; logical for bool.
 
         >>> Tensor([0, 5]).bitwise_not().tolist()
+        [-1, -6]
         """
         return _n.lazy_bitwise_not(self)
 
@@ -201,6 +224,7 @@ class ElementwiseMixin(_n.Lazy):
         """True for NaN.
 
         >>> Tensor([1.0, float('nan')]).isnan().tolist()
+        [False, True]
         """
         return _n.lazy_isnan(self)
 
@@ -208,6 +232,7 @@ class ElementwiseMixin(_n.Lazy):
         """True for what is neither infinite nor NaN.
 
         >>> Tensor([1.0, float('inf')]).isfinite().tolist()
+        [True, False]
         """
         return _n.lazy_isfinite(self)
 
@@ -215,6 +240,7 @@ class ElementwiseMixin(_n.Lazy):
         """1 / x.
 
         >>> Tensor([2.0, 4.0]).reciprocal().tolist()
+        [0.5, 0.25]
         """
         return _n.lazy_reciprocal(self)
 
@@ -222,6 +248,7 @@ class ElementwiseMixin(_n.Lazy):
         """Square root.
 
         >>> Tensor([4.0, 9.0]).sqrt().tolist()
+        [2.0, 3.0]
         """
         return _n.lazy_sqrt(self)
 
@@ -229,6 +256,7 @@ class ElementwiseMixin(_n.Lazy):
         """1 / sqrt(x).
 
         >>> Tensor([4.0, 16.0]).rsqrt().tolist()
+        [0.5, 0.25]
         """
         return _n.lazy_rsqrt(self)
 
@@ -236,6 +264,7 @@ class ElementwiseMixin(_n.Lazy):
         """e^x.
 
         >>> Tensor([0.0]).exp().tolist()
+        [1.0]
         """
         return _n.lazy_exp(self)
 
@@ -243,6 +272,7 @@ class ElementwiseMixin(_n.Lazy):
         """2^x.
 
         >>> Tensor([3.0, -1.0]).exp2().tolist()
+        [8.0, 0.5]
         """
         return _n.lazy_exp2(self)
 
@@ -250,6 +280,7 @@ class ElementwiseMixin(_n.Lazy):
         """Natural logarithm.
 
         >>> Tensor([1.0]).log().tolist()
+        [0.0]
         """
         return _n.lazy_log(self)
 
@@ -257,6 +288,7 @@ class ElementwiseMixin(_n.Lazy):
         """Logarithm to base 2.
 
         >>> Tensor([8.0, 0.5]).log2().tolist()
+        [3.0, -1.0]
         """
         return _n.lazy_log2(self)
 
@@ -264,6 +296,7 @@ class ElementwiseMixin(_n.Lazy):
         """Logarithm to base 10.
 
         >>> Tensor([1.0]).log10().tolist()
+        [0.0]
         """
         return _n.lazy_log10(self)
 
@@ -271,6 +304,7 @@ class ElementwiseMixin(_n.Lazy):
         """Sine.
 
         >>> Tensor([0.0]).sin().tolist()
+        [0.0]
         """
         return _n.lazy_sin(self)
 
@@ -278,6 +312,7 @@ class ElementwiseMixin(_n.Lazy):
         """Cosine.
 
         >>> Tensor([0.0]).cos().tolist()
+        [1.0]
         """
         return _n.lazy_cos(self)
 
@@ -285,6 +320,7 @@ class ElementwiseMixin(_n.Lazy):
         """Tangent.
 
         >>> Tensor([0.0]).tan().tolist()
+        [0.0]
         """
         return _n.lazy_tan(self)
 
@@ -292,6 +328,7 @@ class ElementwiseMixin(_n.Lazy):
         """Arc sine.
 
         >>> round(Tensor([1.0]).asin().item(), 3)
+        1.571
         """
         return _n.lazy_asin(self)
 
@@ -299,6 +336,7 @@ class ElementwiseMixin(_n.Lazy):
         """Arc cosine.
 
         >>> round(Tensor([0.0]).acos().item(), 3)
+        1.571
         """
         return _n.lazy_acos(self)
 
@@ -306,6 +344,7 @@ class ElementwiseMixin(_n.Lazy):
         """Arc tangent.
 
         >>> round(Tensor([1.0]).atan().item(), 3)
+        0.785
         """
         return _n.lazy_atan(self)
 
@@ -313,6 +352,7 @@ class ElementwiseMixin(_n.Lazy):
         """Hyperbolic sine.
 
         >>> Tensor([0.0]).sinh().tolist()
+        [0.0]
         """
         return _n.lazy_sinh(self)
 
@@ -320,6 +360,7 @@ class ElementwiseMixin(_n.Lazy):
         """Hyperbolic cosine.
 
         >>> Tensor([0.0]).cosh().tolist()
+        [1.0]
         """
         return _n.lazy_cosh(self)
 
@@ -327,6 +368,7 @@ class ElementwiseMixin(_n.Lazy):
         """Hyperbolic tangent.
 
         >>> Tensor([0.0]).tanh().tolist()
+        [0.0]
         """
         return _n.lazy_tanh(self)
 
@@ -334,6 +376,7 @@ class ElementwiseMixin(_n.Lazy):
         """Inverse hyperbolic sine.
 
         >>> Tensor([0.0]).asinh().tolist()
+        [0.0]
         """
         return _n.lazy_asinh(self)
 
@@ -341,6 +384,7 @@ class ElementwiseMixin(_n.Lazy):
         """Inverse hyperbolic cosine.
 
         >>> Tensor([1.0]).acosh().tolist()
+        [0.0]
         """
         return _n.lazy_acosh(self)
 
@@ -348,6 +392,7 @@ class ElementwiseMixin(_n.Lazy):
         """Inverse hyperbolic tangent.
 
         >>> Tensor([0.0]).atanh().tolist()
+        [0.0]
         """
         return _n.lazy_atanh(self)
 
@@ -355,6 +400,7 @@ class ElementwiseMixin(_n.Lazy):
         """Error function.
 
         >>> round(Tensor([1.0]).erf().item(), 3)
+        0.843
         """
         return _n.lazy_erf(self)
 
@@ -362,6 +408,7 @@ class ElementwiseMixin(_n.Lazy):
         """x where x > 0, else 0.
 
         >>> Tensor([-1.0, 2.0]).relu().tolist()
+        [0.0, 2.0]
         """
         return _n.lazy_relu(self)
 
@@ -369,6 +416,7 @@ class ElementwiseMixin(_n.Lazy):
         """min(max(x, 0), 6).
 
         >>> Tensor([-1.0, 2.0, 9.0]).relu6().tolist()
+        [0.0, 2.0, 6.0]
         """
         return _n.lazy_relu6(self)
 
@@ -376,6 +424,7 @@ class ElementwiseMixin(_n.Lazy):
         """1 / (1 + e^-x).
 
         >>> Tensor([0.0]).sigmoid().tolist()
+        [0.5]
         """
         return _n.lazy_sigmoid(self)
 
@@ -383,6 +432,7 @@ class ElementwiseMixin(_n.Lazy):
         """x * sigmoid(x).
 
         >>> Tensor([0.0]).silu().tolist()
+        [0.0]
         """
         return _n.lazy_silu(self)
 
@@ -390,6 +440,7 @@ class ElementwiseMixin(_n.Lazy):
         """x * relu6(x + 3) / 6.
 
         >>> Tensor([-4.0, 0.0]).hardswish().tolist()
+        [-0.0, 0.0]
         """
         return _n.lazy_hardswish(self)
 
@@ -397,6 +448,7 @@ class ElementwiseMixin(_n.Lazy):
         """x * sigmoid(1.702 x).
 
         >>> Tensor([0.0]).quick_gelu().tolist()
+        [0.0]
         """
         return _n.lazy_quick_gelu(self)
 
@@ -404,6 +456,7 @@ class ElementwiseMixin(_n.Lazy):
         """x * tanh(softplus(x)).
 
         >>> Tensor([0.0]).mish().tolist()
+        [0.0]
         """
         return _n.lazy_mish(self)
 
@@ -411,6 +464,7 @@ class ElementwiseMixin(_n.Lazy):
         """log(sigmoid(x)).
 
         >>> round(Tensor([0.0]).logsigmoid().item(), 3)
+        -0.693
         """
         return _n.lazy_logsigmoid(self)
 
@@ -418,6 +472,7 @@ class ElementwiseMixin(_n.Lazy):
         """x / (1 + |x|).
 
         >>> Tensor([1.0, -3.0]).softsign().tolist()
+        [0.5, -0.75]
         """
         return _n.lazy_softsign(self)
 
@@ -425,6 +480,7 @@ class ElementwiseMixin(_n.Lazy):
         """x * sigmoid(x), as silu.
 
         >>> Tensor([0.0]).swish().tolist()
+        [0.0]
         """
         return _n.lazy_silu(self)
 
@@ -432,6 +488,7 @@ class ElementwiseMixin(_n.Lazy):
         """x/2 (1 + erf(x / sqrt(2))), by tanh unless approximate is "none".
 
         >>> round(Tensor([1.0]).gelu().item(), 3)
+        0.841
         """
         if approximate == "tanh":
             return _n.lazy_gelu(self)
@@ -443,6 +500,7 @@ class ElementwiseMixin(_n.Lazy):
         """True for +inf and -inf, as asked.
 
         >>> Tensor([1.0, float("-inf")]).isinf().tolist()
+        [False, True]
         """
         return _n.lazy_isinf_signed(self, detect_positive, detect_negative)
 
@@ -450,6 +508,7 @@ class ElementwiseMixin(_n.Lazy):
         """x where x > 0, else neg_slope * x.
 
         >>> Tensor([-2.0, 2.0]).leaky_relu(0.5).tolist()
+        [-1.0, 2.0]
         """
         return _n.lazy_leaky_relu(self, neg_slope)
 
@@ -457,6 +516,7 @@ class ElementwiseMixin(_n.Lazy):
         """x where x > 0, else alpha (e^x - 1).
 
         >>> Tensor([2.0, 0.0]).elu().tolist()
+        [2.0, 0.0]
         """
         return _n.lazy_elu(self, alpha)
 
@@ -464,6 +524,7 @@ class ElementwiseMixin(_n.Lazy):
         """max(x, 0) + min(alpha (e^(x/alpha) - 1), 0).
 
         >>> Tensor([2.0, 0.0]).celu().tolist()
+        [2.0, 0.0]
         """
         return _n.lazy_celu(self, alpha)
 
@@ -471,6 +532,7 @@ class ElementwiseMixin(_n.Lazy):
         """gamma x where x >= 0, else gamma alpha (e^x - 1).
 
         >>> Tensor([0.0]).selu().tolist()
+        [0.0]
         """
         return _n.lazy_selu(self, alpha, gamma)
 
@@ -478,6 +540,7 @@ class ElementwiseMixin(_n.Lazy):
         """log(1 + e^(beta x)) / beta.
 
         >>> round(Tensor([0.0]).softplus().item(), 3)
+        0.693
         """
         return _n.lazy_softplus_beta(self, beta) if beta != 1 else _n.lazy_softplus(self)
 
@@ -485,6 +548,7 @@ class ElementwiseMixin(_n.Lazy):
         """alpha x + beta between 0 and 1.
 
         >>> Tensor([-4.0, 0.0, 4.0]).hardsigmoid().tolist()
+        [0.0, 0.5, 1.0]
         """
         return _n.lazy_hardsigmoid(self, alpha, beta)
 
@@ -492,6 +556,7 @@ class ElementwiseMixin(_n.Lazy):
         """x between min_val and max_val.
 
         >>> Tensor([-4.0, 0.5]).hardtanh().tolist()
+        [-1.0, 0.5]
         """
         return _n.lazy_hardtanh(self, min_val, max_val)
 
@@ -499,6 +564,7 @@ class ElementwiseMixin(_n.Lazy):
         """The same value, through which no gradient flows.
 
         >>> Tensor([1.0]).detach().tolist()
+        [1.0]
         """
         return _n.lazy_detach(self)
 
@@ -506,6 +572,7 @@ class ElementwiseMixin(_n.Lazy):
         """The same value, in storage of its own layout when realised.
 
         >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
+        [[1, 3], [2, 4]]
         """
         return self if self.dtype in dtypes.weaks else _n.lazy_contiguous(self)
 
@@ -513,6 +580,7 @@ class ElementwiseMixin(_n.Lazy):
         """The same value; its gradient is made contiguous.
 
         >>> Tensor([1.0]).contiguous_backward().tolist()
+        [1.0]
         """
         return _n.lazy_contiguous_backward(self)
 
@@ -522,6 +590,7 @@ class ElementwiseMixin(_n.Lazy):
         """x + y; logical or for bool. With reverse, y is self.
 
         >>> Tensor([1, 2]).add(3).tolist()
+        [4, 5]
         """
         return _n.lazy_add(x, self) if reverse else _n.lazy_add(self, x)
 
@@ -529,6 +598,7 @@ class ElementwiseMixin(_n.Lazy):
         """x - y. With reverse, y is self.
 
         >>> Tensor([1, 2]).sub(3).tolist()
+        [-2, -1]
         """
         return _n.lazy_sub(x, self) if reverse else _n.lazy_sub(self, x)
 
@@ -536,6 +606,7 @@ class ElementwiseMixin(_n.Lazy):
         """x * y; logical and for bool. With reverse, y is self.
 
         >>> Tensor([1, 2]).mul(3).tolist()
+        [3, 6]
         """
         return _n.lazy_mul(x, self) if reverse else _n.lazy_mul(self, x)
 
@@ -543,6 +614,7 @@ class ElementwiseMixin(_n.Lazy):
         """The remainder of floor division, with the sign of y. With reverse, y is self.
 
         >>> Tensor([-7, 7]).mod(3).tolist()
+        [2, 1]
         """
         return _n.lazy_mod(x, self) if reverse else _n.lazy_mod(self, x)
 
@@ -550,6 +622,7 @@ class ElementwiseMixin(_n.Lazy):
         """x & y; logical for bool. With reverse, y is self.
 
         >>> Tensor([6, 5]).bitwise_and(3).tolist()
+        [2, 1]
         """
         return _n.lazy_bitwise_and(x, self) if reverse else _n.lazy_bitwise_and(self, x)
 
@@ -557,6 +630,7 @@ class ElementwiseMixin(_n.Lazy):
         """x | y; logical for bool. With reverse, y is self.
 
         >>> Tensor([6, 5]).bitwise_or(3).tolist()
+        [7, 7]
         """
         return _n.lazy_bitwise_or(x, self) if reverse else _n.lazy_bitwise_or(self, x)
 
@@ -564,6 +638,7 @@ class ElementwiseMixin(_n.Lazy):
         """x ^ y; logical for bool. With reverse, y is self.
 
         >>> Tensor([6, 5]).bitwise_xor(3).tolist()
+        [5, 6]
         """
         return _n.lazy_bitwise_xor(x, self) if reverse else _n.lazy_bitwise_xor(self, x)
 
@@ -571,6 +646,7 @@ class ElementwiseMixin(_n.Lazy):
         """x << y. With reverse, y is self.
 
         >>> Tensor([1, 2]).lshift(3).tolist()
+        [8, 16]
         """
         return _n.lazy_shl(x, self) if reverse else _n.lazy_shl(self, x)
 
@@ -578,6 +654,7 @@ class ElementwiseMixin(_n.Lazy):
         """x >> y. With reverse, y is self.
 
         >>> Tensor([8, 16]).rshift(2).tolist()
+        [2, 4]
         """
         return _n.lazy_shr(x, self) if reverse else _n.lazy_shr(self, x)
 
@@ -585,6 +662,7 @@ class ElementwiseMixin(_n.Lazy):
         """The remainder of truncating division, with the sign of x.
 
         >>> Tensor([-7, 7]).fmod(3).tolist()
+        [-1, 1]
         """
         return _n.lazy_fmod(self, x)
 
@@ -592,6 +670,7 @@ class ElementwiseMixin(_n.Lazy):
         """The larger; NaN wins.
 
         >>> Tensor([1, 5]).maximum(3).tolist()
+        [3, 5]
         """
         return _n.lazy_maximum(self, x)
 
@@ -599,6 +678,7 @@ class ElementwiseMixin(_n.Lazy):
         """The smaller; NaN wins.
 
         >>> Tensor([1, 5]).minimum(3).tolist()
+        [1, 3]
         """
         return _n.lazy_minimum(self, x)
 
@@ -606,6 +686,7 @@ class ElementwiseMixin(_n.Lazy):
         """x == y.
 
         >>> Tensor([1, 2]).eq(2).tolist()
+        [False, True]
         """
         return _n.lazy_eq(self, x)
 
@@ -613,6 +694,7 @@ class ElementwiseMixin(_n.Lazy):
         """x != y.
 
         >>> Tensor([1, 2]).ne(2).tolist()
+        [True, False]
         """
         return _n.lazy_ne(self, x)
 
@@ -620,6 +702,7 @@ class ElementwiseMixin(_n.Lazy):
         """|x| with the sign of y.
 
         >>> Tensor([1.0, 2.0]).copysign(Tensor([-1.0, 1.0])).tolist()
+        [-1.0, 2.0]
         """
         return _n.lazy_copysign(self, other)
 
@@ -627,6 +710,7 @@ class ElementwiseMixin(_n.Lazy):
         """log(e^x + e^y), without overflow.
 
         >>> round(Tensor([0.0]).logaddexp(0.0).item(), 3)
+        0.693
         """
         return _n.lazy_logaddexp(self, other)
 
@@ -639,7 +723,9 @@ class ElementwiseMixin(_n.Lazy):
         """x / y as a real number, or rounded toward zero or down. With reverse, y is self.
 
         >>> Tensor([7.0, -7.0]).div(2).tolist()
+        [3.5, -3.5]
         >>> Tensor([7, -7]).div(2, rounding_mode="floor").tolist()
+        [3, -4]
         """
         a, b = (x, self) if reverse else (self, x)
         if rounding_mode is None:
@@ -654,6 +740,7 @@ class ElementwiseMixin(_n.Lazy):
         """x^y. With reverse, y is self.
 
         >>> Tensor([2.0, 3.0]).pow(2).tolist()
+        [4.0, 9.0]
         """
         if not isinstance(x, _n.Lazy) and not isinstance(x, builtins.float) and x < 0 and not reverse:
             if not self.is_floating_point():
@@ -664,6 +751,7 @@ class ElementwiseMixin(_n.Lazy):
         """x where self holds, else y.
 
         >>> Tensor([True, False]).where(Tensor([1, 2]), 0).tolist()
+        [1, 0]
         """
         return _n.lazy_where(self, x, y)
 
@@ -671,6 +759,7 @@ class ElementwiseMixin(_n.Lazy):
         """value where mask holds, else self.
 
         >>> Tensor([1, 2]).masked_fill(Tensor([True, False]), 9).tolist()
+        [9, 2]
         """
         return _n.lazy_masked_fill(self, mask, value)
 
@@ -678,6 +767,7 @@ class ElementwiseMixin(_n.Lazy):
         """self, but min_ where it is less and max_ where it is greater.
 
         >>> Tensor([-3, 0, 5]).clamp(-1, 2).tolist()
+        [-1, 0, 2]
         """
         if min_ is None and max_ is None:
             raise RuntimeError("clamp needs min_ or max_")
@@ -687,6 +777,7 @@ class ElementwiseMixin(_n.Lazy):
         """As clamp.
 
         >>> Tensor([-3, 0, 5]).clip(max_=2).tolist()
+        [-3, 0, 2]
         """
         return self.clamp(min_, max_)
 
@@ -694,6 +785,7 @@ class ElementwiseMixin(_n.Lazy):
         """self + (end - self) * weight.
 
         >>> Tensor([1.0, 2.0]).lerp(Tensor([3.0, 4.0]), 0.5).tolist()
+        [2.0, 3.0]
         """
         return _n.lazy_lerp(self, end, weight)
 
@@ -707,6 +799,7 @@ class ElementwiseMixin(_n.Lazy):
         """|x - y| <= atol + rtol |y|; infinities are close to themselves.
 
         >>> Tensor([1.0, 2.0]).isclose(Tensor([1.0, 2.1])).tolist()
+        [True, False]
         """
         return _n.lazy_isclose(self, other, rtol, atol, equal_nan)
 
@@ -720,6 +813,7 @@ class ElementwiseMixin(_n.Lazy):
         """True, as a 0-d tensor, if isclose holds everywhere.
 
         >>> Tensor([1.0, 2.0]).allclose(Tensor([1.0, 2.0])).item()
+        True
         """
         return _n.lazy_allclose(self, other, rtol, atol, equal_nan)
 
@@ -727,6 +821,7 @@ class ElementwiseMixin(_n.Lazy):
         """The Threefry 2x32 hash of uint64 counters with a uint64 seed.
 
         >>> Tensor([1], dtype="uint64").threefry(Tensor([2], dtype="uint64")).dtype
+        dtypes.ulong
         """
         return _n.lazy_threefry(self, seed)
 
@@ -734,6 +829,7 @@ class ElementwiseMixin(_n.Lazy):
         """The sum of self and the others; logical or for bool.
 
         >>> Tensor([1, 2]).usum(Tensor([3, 4]), Tensor([5, 6])).tolist()
+        [9, 12]
         """
         return _n.lazy_usum([self, *_listed(uops)])
 
@@ -741,6 +837,7 @@ class ElementwiseMixin(_n.Lazy):
         """The product of self and the others; logical and for bool.
 
         >>> Tensor([1, 2]).uprod(Tensor([3, 4]), Tensor([5, 6])).tolist()
+        [15, 48]
         """
         return _n.lazy_uprod([self, *_listed(uops)])
 

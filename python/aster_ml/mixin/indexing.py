@@ -92,6 +92,7 @@ class IndexingMixin(ReduceMixin):
         """out[i][j] = self[index[i][j]][j] for dim 0, and so on for other axes.
 
         >>> Tensor([[1, 2], [3, 4]]).gather(1, Tensor([[0, 0], [1, 0]])).tolist()
+        [[1, 1], [4, 3]]
         """
         return _n.lazy_gather(self, dim, index)
 
@@ -105,6 +106,7 @@ class IndexingMixin(ReduceMixin):
         """self with out[index[i][j]][j] = src[i][j] for dim 0, and so on; the last write wins.
 
         >>> Tensor.zeros(1, 3).scatter(1, Tensor([[2, 0]]), Tensor([[1.0, 2.0]])).tolist()
+        [[2.0, 0.0, 1.0]]
         """
         if reduce not in (None, "add", "multiply"):
             raise TypeError(f"reduce is None, 'multiply' or 'add', not {reduce!r}")
@@ -128,6 +130,7 @@ class IndexingMixin(ReduceMixin):
 
         >>> x, i = Tensor([1, 2]), Tensor([0, 0, 1])
         >>> x.scatter_reduce(0, i, Tensor([10, 20, 30]), "sum").tolist()
+        [31, 32]
         """
         if reduce not in _SCATTER:
             raise RuntimeError(f"reduce is one of {tuple(_SCATTER)}, not {reduce!r}")
@@ -137,6 +140,7 @@ class IndexingMixin(ReduceMixin):
         """1 at the place that each element names, else 0, along a new last axis.
 
         >>> Tensor([0, 2]).one_hot(3).tolist()
+        [[1, 0, 0], [0, 0, 1]]
         """
         if not dtypes.is_int(self.dtype):
             raise RuntimeError(f"one_hot needs an integer dtype, got {self.dtype}")
@@ -150,6 +154,7 @@ class IndexingMixin(ReduceMixin):
         """The elements where mask holds, in order; with size, filled up and cut to it.
 
         >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
+        [1, 3]
         """
         if not dtypes.is_bool(mask.dtype):
             raise RuntimeError(f"masked_select needs a bool mask, got {mask.dtype}")
@@ -159,6 +164,7 @@ class IndexingMixin(ReduceMixin):
         """The places of the elements that are not 0, a row each.
 
         >>> Tensor([[1, 0], [0, 2]]).nonzero().tolist()
+        [[0, 0], [1, 1]]
         """
         return _n.lazy_nonzero(self, -1 if size is None else size, fill_value)
 

@@ -51,6 +51,7 @@ class MovementMixin(ElementwiseMixin):
         """The sizes of the axes.
 
         >>> Tensor([[1, 2, 3], [4, 5, 6]]).shape
+        (2, 3)
         """
         if _marks:
             known = getattr(self, "_symbolic_shape", None)
@@ -63,6 +64,7 @@ class MovementMixin(ElementwiseMixin):
         """The shape, with bound variables at their maximum.
 
         >>> Tensor.ones(2, 3).max_shape
+        (2, 3)
         """
         return tuple(s.vmax if isinstance(s, BoundInt) else s for s in self.shape)
 
@@ -71,6 +73,7 @@ class MovementMixin(ElementwiseMixin):
         """The number of axes.
 
         >>> Tensor([[1, 2], [3, 4]]).ndim
+        2
         """
         return _n.lazy_ndim(self)
 
@@ -78,6 +81,7 @@ class MovementMixin(ElementwiseMixin):
         """The number of elements.
 
         >>> Tensor([[1, 2], [3, 4]]).numel()
+        4
         """
         return int(prod(self.shape)) if not _marks else prod(self.shape)
 
@@ -85,6 +89,7 @@ class MovementMixin(ElementwiseMixin):
         """The number of elements of max_shape.
 
         >>> Tensor.ones(2, 3).max_numel()
+        6
         """
         return int(prod(self.max_shape))
 
@@ -92,6 +97,7 @@ class MovementMixin(ElementwiseMixin):
         """The shape, or the size of one axis.
 
         >>> Tensor([[4, 5, 6], [7, 8, 9]]).size(dim=1)
+        3
         """
         return self.shape if dim is None else self.shape[dim]
 
@@ -99,6 +105,7 @@ class MovementMixin(ElementwiseMixin):
         """Bytes of all elements.
 
         >>> Tensor([1, 2], dtype="int16").nbytes()
+        4
         """
         return self.max_numel() * self.element_size()
 
@@ -115,6 +122,7 @@ class MovementMixin(ElementwiseMixin):
         """The same elements in another shape; -1 is inferred, None keeps a size.
 
         >>> Tensor.arange(6).reshape(2, -1).tolist()
+        [[0, 1, 2], [3, 4, 5]]
         """
         wanted = argfix(shape, *args)
         if None in wanted:
@@ -128,6 +136,7 @@ class MovementMixin(ElementwiseMixin):
         """As reshape.
 
         >>> Tensor.arange(4).view(2, 2).tolist()
+        [[0, 1], [2, 3]]
         """
         return self.reshape(shape, *args)
 
@@ -135,6 +144,7 @@ class MovementMixin(ElementwiseMixin):
         """Axes of size 1, and new leading ones, repeated; -1 and None keep a size.
 
         >>> Tensor([1, 2, 3]).expand(2, -1).tolist()
+        [[1, 2, 3], [1, 2, 3]]
         """
         wanted = argfix(shape, *args)
         out = _n.lazy_expand(self, _ints([-1 if s is None else s for s in wanted]))
@@ -152,6 +162,7 @@ class MovementMixin(ElementwiseMixin):
         """The axes in another order.
 
         >>> Tensor.empty(2, 3, 5).permute(2, 0, 1).shape
+        (5, 2, 3)
         """
         out = _n.lazy_permute(self, argfix(order, *args))
         return remember_file(out, self) if _marks else out
@@ -160,6 +171,7 @@ class MovementMixin(ElementwiseMixin):
         """Two axes exchanged.
 
         >>> Tensor([[1, 2], [3, 4]]).transpose().tolist()
+        [[1, 3], [2, 4]]
         """
         return _n.lazy_transpose(self, dim0, dim1)
 
@@ -168,6 +180,7 @@ class MovementMixin(ElementwiseMixin):
         """The first two axes exchanged.
 
         >>> Tensor([[1, 2], [3, 4]]).T.tolist()
+        [[1, 3], [2, 4]]
         """
         return _n.lazy_transpose(self, 1, 0)
 
@@ -175,6 +188,7 @@ class MovementMixin(ElementwiseMixin):
         """The elements along some axes in reverse.
 
         >>> Tensor([1, 2, 3]).flip(0).tolist()
+        [3, 2, 1]
         """
         return _n.lazy_flip(self, argfix(axis, *args))
 
@@ -182,6 +196,7 @@ class MovementMixin(ElementwiseMixin):
         """Without axes of size 1: all of them, or the one given.
 
         >>> Tensor.zeros(2, 1, 2, 1).squeeze().shape
+        (2, 2)
         """
         if dim is None:
             return self.reshape(tuple(s for s in self.shape if s != 1))
@@ -196,6 +211,7 @@ class MovementMixin(ElementwiseMixin):
         """With a new axis of size 1 before dim; -1 appends one.
 
         >>> Tensor([1, 2]).unsqueeze(0).shape, Tensor([1, 2]).unsqueeze(-1).shape
+        ((1, 2), (2, 1))
         """
         dim = self._resolve_dim(dim, extra=True)
         out = _n.lazy_unsqueeze(self, dim)
@@ -207,6 +223,7 @@ class MovementMixin(ElementwiseMixin):
         """Axes start_dim to end_dim as one.
 
         >>> Tensor.arange(8).reshape(2, 2, 2).flatten(1).shape
+        (2, 4)
         """
         if not self.ndim:
             self._resolve_dim(start_dim), self._resolve_dim(end_dim)
@@ -217,6 +234,7 @@ class MovementMixin(ElementwiseMixin):
         """One axis as several; one of the sizes may be -1.
 
         >>> Tensor.ones(3, 4, 1).unflatten(1, (-1, 2)).shape
+        (3, 2, 2, 1)
         """
         dim = self._resolve_dim(dim)
         return self.reshape(self.shape[:dim] + tuple(sizes) + self.shape[dim + 1 :])
@@ -225,6 +243,7 @@ class MovementMixin(ElementwiseMixin):
         """Axes split, reordered and joined as an einops formula says.
 
         >>> Tensor([[1, 2], [3, 4]]).rearrange("batch channel -> (channel batch)").tolist()
+        [1, 3, 2, 4]
         """
         return _n.lazy_rearrange(self, formula, list(sizes), list(sizes.values()))
 
@@ -234,6 +253,7 @@ class MovementMixin(ElementwiseMixin):
         """A range (begin, end) of every axis; None is all of it.
 
         >>> Tensor.arange(9).reshape(3, 3).shrink((None, (1, 3))).tolist()
+        [[1, 2], [4, 5], [7, 8]]
         """
         if self.ndim != len(arg):
             raise ValueError(f"shrink needs {self.ndim} ranges, got {len(arg)}")
@@ -248,6 +268,7 @@ class MovementMixin(ElementwiseMixin):
         """The first elements of every axis; None is all of it.
 
         >>> Tensor.arange(9).reshape(3, 3).shrink_to(None, 2).tolist()
+        [[0, 1], [3, 4], [6, 7]]
         """
         return self.shrink([None if s is None else (0, s) for s in argfix(shape, *args)])
 
@@ -261,7 +282,9 @@ class MovementMixin(ElementwiseMixin):
         last axis on. Modes: constant, reflect, replicate, circular. Negative amounts cut off.
 
         >>> Tensor([[1, 2]]).pad((1, 0, 0, 1)).tolist()
+        [[0, 1, 2], [0, 0, 0]]
         >>> Tensor([1, 2, 3]).pad(((1, 1),), mode="reflect").tolist()
+        [2, 1, 2, 3, 2]
         """
         pairs: tuple[Any, ...]
         if not any(p is None or isinstance(p, tuple) for p in padding):
@@ -286,6 +309,7 @@ class MovementMixin(ElementwiseMixin):
         """Elements after each axis, up to a size; None keeps it.
 
         >>> Tensor([1, 2]).pad_to(4).tolist()
+        [1, 2, 0, 0]
         """
         wanted = argfix(shape, *args)
         if len(wanted) != self.ndim:
@@ -299,6 +323,7 @@ class MovementMixin(ElementwiseMixin):
         """Parts of an axis: of a size each, or of the sizes listed.
 
         >>> [part.tolist() for part in Tensor.arange(5).split([1, 4])]
+        [[0], [1, 2, 3, 4]]
         """
         dim = self._resolve_dim(dim)
         total = self.shape[dim]
@@ -318,6 +343,7 @@ class MovementMixin(ElementwiseMixin):
         """At most that many parts of an axis, equal but for the last.
 
         >>> [part.tolist() for part in Tensor.arange(5).chunk(2)]
+        [[0, 1, 2], [3, 4]]
         """
         total = self.shape[self._resolve_dim(dim)]
         assert chunks > 0, f"chunks has to be positive, got {chunks}"
@@ -327,6 +353,7 @@ class MovementMixin(ElementwiseMixin):
         """Windows of an axis: dim becomes their number, their elements the last axis.
 
         >>> Tensor.arange(5).unfold(0, 2, 1).tolist()
+        [[0, 1], [1, 2], [2, 3], [3, 4]]
         """
         return _n.lazy_unfold(self, dim, size, step)
 
@@ -334,6 +361,7 @@ class MovementMixin(ElementwiseMixin):
         """A square matrix with the elements on its diagonal.
 
         >>> Tensor([1, 2]).diag().tolist()
+        [[1, 0], [0, 2]]
         """
         return _n.lazy_diag(self)
 
@@ -341,6 +369,7 @@ class MovementMixin(ElementwiseMixin):
         """The diagonal of two axes as the last axis.
 
         >>> Tensor.arange(9).reshape(3, 3).diagonal(offset=1).tolist()
+        [1, 5]
         """
         return _n.lazy_diagonal(self, offset, dim1, dim2)
 
@@ -348,6 +377,7 @@ class MovementMixin(ElementwiseMixin):
         """0 above a diagonal of the last two axes.
 
         >>> Tensor.ones(2, 2).tril().tolist()
+        [[1.0, 0.0], [1.0, 1.0]]
         """
         return _n.lazy_tril(self, diagonal)
 
@@ -355,6 +385,7 @@ class MovementMixin(ElementwiseMixin):
         """0 below a diagonal of the last two axes.
 
         >>> Tensor.ones(2, 2).triu().tolist()
+        [[1.0, 1.0], [0.0, 1.0]]
         """
         return _n.lazy_triu(self, diagonal)
 
@@ -364,6 +395,7 @@ class MovementMixin(ElementwiseMixin):
         """Tensors joined along an axis.
 
         >>> Tensor([[1, 2]]).cat(Tensor([[3, 4]]), dim=1).tolist()
+        [[1, 2, 3, 4]]
         """
         return _n.lazy_cat(argfix(self, *args), dim)
 
@@ -371,6 +403,7 @@ class MovementMixin(ElementwiseMixin):
         """Tensors of one shape joined along a new axis.
 
         >>> Tensor([1, 2]).stack(Tensor([3, 4]), dim=1).tolist()
+        [[1, 3], [2, 4]]
         """
         return _n.lazy_stack(argfix(self, *args), dim)
 
@@ -378,6 +411,7 @@ class MovementMixin(ElementwiseMixin):
         """The tensor repeated along each axis, new leading ones included.
 
         >>> Tensor([1, 2]).repeat(2, 2).tolist()
+        [[1, 2, 1, 2], [1, 2, 1, 2]]
         """
         return _n.lazy_repeat(self, argfix(repeats, *args))
 
@@ -385,6 +419,7 @@ class MovementMixin(ElementwiseMixin):
         """Each element repeated, along an axis or of the flattened tensor.
 
         >>> Tensor([1, 2]).repeat_interleave(2).tolist()
+        [1, 1, 2, 2]
         """
         x = self.flatten() if dim is None else self
         return _n.lazy_repeat_interleave(x, repeats, dim or 0)
@@ -393,6 +428,7 @@ class MovementMixin(ElementwiseMixin):
         """The elements moved along axes, around the end.
 
         >>> Tensor.arange(4).roll(1, 0).tolist()
+        [3, 0, 1, 2]
         """
         if dims is None:
             return self.flatten().roll(shifts, 0).reshape(self.shape)
@@ -405,6 +441,7 @@ class MovementMixin(ElementwiseMixin):
         """Coordinates of a grid, one tensor for each coordinate vector.
 
         >>> [t.tolist() for t in Tensor([1, 2]).meshgrid(Tensor([3, 4]))]
+        [[[1, 1], [2, 2]], [[3, 4], [3, 4]]]
         """
         if indexing not in ("ij", "xy"):
             raise RuntimeError(f"indexing is 'ij' or 'xy', not {indexing!r}")

@@ -26,13 +26,21 @@ def _pads(padding: int | Sequence[int], dims: int) -> dict[str, list[int]]:
     return {"before": [p[0] for p in pairs], "after": [p[1] for p in pairs]}
 
 
+def _sizes(name: str, values: int | Sequence[int], dims: int) -> tuple[int, ...]:
+    """One number for each axis."""
+    out = make_tuple(values, dims)
+    if len(out) != dims:
+        raise ValueError(f"{name} has to be one number or {dims}, got {values}")
+    return out
+
+
 def _pool(kernel: Any, stride: Any, dilation: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
     """Options of the pools."""
     dims = len(kernel)
     return {
         "ceil_mode": ceil_mode,
-        "stride": kernel if stride is None else make_tuple(stride, dims),
-        "dilation": make_tuple(dilation, dims),
+        "stride": kernel if stride is None else _sizes("stride", stride, dims),
+        "dilation": _sizes("dilation", dilation, dims),
         **_pads(padding, dims),
     }
 
@@ -48,6 +56,7 @@ class OpMixin(IndexingMixin):
         """The matrix product [..., m, k] x [..., k, n]; 1-d operands are vectors.
 
         >>> Tensor([[1, 2], [3, 4]]).dot(Tensor([1, 1])).tolist()
+        [3, 7]
         """
         if dtype is not None:
             return _n.lazy_dot(self, w, code_of(dtype))
@@ -57,6 +66,7 @@ class OpMixin(IndexingMixin):
         """As dot; with reverse, x dot self.
 
         >>> Tensor([[1, 2], [3, 4]]).matmul(Tensor([[1], [1]])).tolist()
+        [[3], [7]]
         """
         return x.dot(self, dtype) if reverse else self.dot(x, dtype)
 
@@ -72,6 +82,7 @@ class OpMixin(IndexingMixin):
         """x weight + bias; weight is [in, out], or a vector that scales.
 
         >>> Tensor([[1.0, 2.0]]).linear(Tensor([[1.0], [1.0]]), Tensor([0.5])).tolist()
+        [[3.5]]
         """
         return _n.lazy_linear(self, weight, bias, code_of(dtype))
 
@@ -81,6 +92,7 @@ class OpMixin(IndexingMixin):
 
         >>> x, y = Tensor([[1, 2], [3, 4]]), Tensor([[5, 6], [7, 8]])
         >>> Tensor.einsum("ij,ij->", x, y).item()
+        70
         """
         return _n.lazy_einsum(formula, argfix(*operands), code_of(dtype))
 
@@ -88,6 +100,7 @@ class OpMixin(IndexingMixin):
         """The functions applied one after another.
 
         >>> Tensor([1, 2]).sequential([lambda x: x * 2, lambda x: x + 1]).tolist()
+        [3, 5]
         """
         return functools.reduce(lambda x, f: f(x), ll, self)
 
@@ -106,6 +119,7 @@ class OpMixin(IndexingMixin):
         """Cross-correlation of [n, groups c, ...] with weight [o, c, ...], of any rank.
 
         >>> Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
+        [[[[4.0, 4.0], [4.0, 4.0]]]]
         """
         dims = weight.ndim - 2
         if self.ndim != weight.ndim:
@@ -113,8 +127,8 @@ class OpMixin(IndexingMixin):
         options = {
             "groups": groups,
             "dtype": code_of(dtype),
-            "stride": make_tuple(stride, dims),
-            "dilation": make_tuple(dilation, dims),
+            "stride": _sizes("stride", stride, dims),
+            "dilation": _sizes("dilation", dilation, dims),
             **_pads(padding, dims),
         }
         return _n.lazy_conv(self, weight, bias, options)
@@ -132,13 +146,14 @@ class OpMixin(IndexingMixin):
         """The transpose of conv2d: weight is [groups c, o, ...].
 
         >>> Tensor.ones(1, 1, 2, 2).conv_transpose2d(Tensor.ones(1, 1, 2, 2)).tolist()
+        [[[[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]]]
         """
         dims = weight.ndim - 2
         options = {
             "groups": groups,
-            "stride": make_tuple(stride, dims),
-            "dilation": make_tuple(dilation, dims),
-            "output_padding": make_tuple(output_padding, dims),
+            "stride": _sizes("stride", stride, dims),
+            "dilation": _sizes("dilation", dilation, dims),
+            "output_padding": _sizes("output_padding", output_padding, dims),
             **_pads(padding, dims),
         }
         return _n.lazy_conv_transpose(self, weight, bias, options)
@@ -155,6 +170,7 @@ class OpMixin(IndexingMixin):
         """The mean of windows of the last axes, as many as kernel_size has.
 
         >>> Tensor.arange(16).reshape(1, 1, 4, 4).avg_pool2d().tolist()
+        [[[[2.5, 4.5], [10.5, 12.5]]]]
         """
         kernel = make_tuple(kernel_size, 2)
         options = _pool(kernel, stride, dilation, padding, ceil_mode)
@@ -172,6 +188,7 @@ class OpMixin(IndexingMixin):
         """The maximum of windows of the last axes; with return_indices, its place as well.
 
         >>> Tensor.arange(16).reshape(1, 1, 4, 4).max_pool2d().tolist()
+        [[[[5, 7], [13, 15]]]]
         """
         kernel = make_tuple(kernel_size, 2)
         options = _pool(kernel, stride, dilation, padding, ceil_mode)
@@ -193,12 +210,13 @@ class OpMixin(IndexingMixin):
         >>> x = Tensor.arange(16).reshape(1, 1, 4, 4)
         >>> values, places = x.max_pool2d(return_indices=True)
         >>> values.max_unpool2d(places).shape
+        (1, 1, 4, 4)
         """
         dims = self.ndim - 2
-        kernel = make_tuple(kernel_size, dims)
+        kernel = _sizes("kernel_size", kernel_size, dims)
         options = _pool(kernel, stride, dilation, padding, False)
         if output_size is not None:
-            options["size"] = tuple(output_size)[-dims:]
+            options["size"] = _sizes("output_size", tuple(output_size)[-dims:], dims)
         return _n.lazy_max_unpool(self, indices, kernel, options)
 
     def interpolate(
@@ -207,6 +225,7 @@ class OpMixin(IndexingMixin):
         """The last axes resampled to size: linear, nearest or nearest-exact.
 
         >>> Tensor([[1.0, 3.0]]).interpolate((4,)).tolist()
+        [[1.0, 1.5, 2.5, 3.0]]
         """
         assert isinstance(size, (tuple, list)) and 0 < len(size) <= self.ndim, (
             f"size {size} does not fit {self.ndim} axes"
@@ -230,6 +249,7 @@ class OpMixin(IndexingMixin):
 
         >>> q = Tensor.ones(1, 2, 4)
         >>> q.scaled_dot_product_attention(q, q).shape
+        (1, 2, 4)
         """
         return _n.lazy_scaled_dot_product_attention(
             self, key, value, attn_mask, dropout_p, is_causal, enable_gqa, bool(TRAINING)
@@ -241,6 +261,7 @@ class OpMixin(IndexingMixin):
         """-Y log(p) - (1 - Y) log(1 - p).
 
         >>> round(Tensor([0.5]).binary_crossentropy(Tensor([1.0])).item(), 3)
+        0.693
         """
         return _n.lazy_binary_crossentropy(self, Y, _reduction(reduction))
 
@@ -250,6 +271,7 @@ class OpMixin(IndexingMixin):
         """binary_crossentropy of sigmoid(x), without overflow.
 
         >>> round(Tensor([0.0]).binary_crossentropy_logits(Tensor([1.0])).item(), 3)
+        0.693
         """
         return _n.lazy_binary_crossentropy_logits(self, Y, pos_weight, _reduction(reduction))
 
@@ -263,6 +285,7 @@ class OpMixin(IndexingMixin):
         """-log_softmax(x)[..., Y] for labels Y; those equal to ignore_index count nothing.
 
         >>> round(Tensor([[0.0, 0.0]]).sparse_categorical_crossentropy(Tensor([1])).item(), 3)
+        0.693
         """
         assert 0.0 <= label_smoothing <= 1.0, f"label_smoothing {label_smoothing} not in [0, 1]"
         return _n.lazy_sparse_categorical_crossentropy(
@@ -275,6 +298,7 @@ class OpMixin(IndexingMixin):
         """Cross entropy of logits [n, classes, ...] with labels [n, ...] or probabilities.
 
         >>> round(Tensor([[0.0, 0.0]]).cross_entropy(Tensor([1])).item(), 3)
+        0.693
         """
         assert 0.0 <= label_smoothing <= 1.0, f"label_smoothing {label_smoothing} not in [0, 1]"
         return _n.lazy_categorical_crossentropy(self, Y, label_smoothing, _reduction(reduction))
@@ -289,6 +313,7 @@ class OpMixin(IndexingMixin):
         """-x[n, Y[n]] of log probabilities x [n, classes, ...], weighted by class.
 
         >>> Tensor([[-0.5, -1.0]]).nll_loss(Tensor([1])).item()
+        1.0
         """
         return _n.lazy_nll_loss(self, Y, weight, ignore_index, _reduction(reduction))
 
@@ -299,6 +324,7 @@ class OpMixin(IndexingMixin):
 
         >>> Q, R = Tensor([[1.0, 2.0], [3.0, 4.0]]).qr()
         >>> Q.shape, R.shape
+        ((2, 2), (2, 2))
         """
         return _n.lazy_qr(self)
 
@@ -306,6 +332,7 @@ class OpMixin(IndexingMixin):
         """U, S and V^T with U diag(S) V^T = x, the singular values descending.
 
         >>> [round(v, 3) for v in Tensor([[3.0, 0.0], [0.0, 2.0]]).svd()[1].tolist()]
+        [3.0, 2.0]
         """
         return _n.lazy_svd(self, full_matrices)
 
@@ -313,6 +340,7 @@ class OpMixin(IndexingMixin):
         """The nearest orthogonal matrix, by iteration of a polynomial.
 
         >>> Tensor.ones(2, 3).newton_schulz(2, (1.5, -0.5)).shape
+        (2, 3)
         """
         return _n.lazy_newton_schulz(self, steps, params, eps)
 
@@ -322,6 +350,7 @@ class OpMixin(IndexingMixin):
         """The Keccak hash of the bytes of the last axis.
 
         >>> Tensor(b"abc").keccak().data().tobytes().hex()[:8]
+        '3a985da7'
         """
         if isinstance(cfg, tuple):
             return _n.lazy_keccak_rate(self, *cfg)
@@ -331,6 +360,7 @@ class OpMixin(IndexingMixin):
         """16 bytes that identify the data.
 
         >>> Tensor(b"abc").hash().shape
+        (16,)
         """
         return _n.lazy_hash(self)
 
@@ -340,6 +370,7 @@ class OpMixin(IndexingMixin):
         """As dot: there are no image formats.
 
         >>> Tensor([[1, 2]]).image_dot(Tensor([[1], [1]])).tolist()
+        [[3.0]]
         """
         return self.dot(w, dtype)
 
@@ -356,6 +387,7 @@ class OpMixin(IndexingMixin):
         """As conv2d: there are no image formats.
 
         >>> Tensor.ones(1, 1, 2, 2).image_conv2d(Tensor.ones(1, 1, 2, 2)).tolist()
+        [[[[4.0]]]]
         """
         return self.conv2d(weight, bias, groups, stride, dilation, padding, dtype)
 

@@ -25,6 +25,7 @@ class ReduceMixin(MovementMixin):
         """The sum over axes, all without axis; in dtype, or at least 32 bits wide inside.
 
         >>> Tensor([[1, 2], [3, 4]]).sum(axis=0).tolist()
+        [4, 6]
         """
         if dtype is not None:
             return _n.lazy_sum_dtype(self, _axes(axis), keepdim, code_of(dtype))
@@ -36,6 +37,7 @@ class ReduceMixin(MovementMixin):
         """The product over axes.
 
         >>> Tensor([[1, 2], [3, 4]]).prod(axis=1).tolist()
+        [2, 12]
         """
         if dtype is not None:
             return _n.lazy_prod_dtype(self, _axes(axis), keepdim, code_of(dtype))
@@ -45,6 +47,7 @@ class ReduceMixin(MovementMixin):
         """The maximum over axes; NaN wins.
 
         >>> Tensor([[1, 2], [3, 4]]).max(axis=1, keepdim=True).tolist()
+        [[2], [4]]
         """
         return _n.lazy_max(self, _axes(axis), keepdim)
 
@@ -52,6 +55,7 @@ class ReduceMixin(MovementMixin):
         """The minimum over axes; NaN wins.
 
         >>> Tensor([[1, 2], [3, 4]]).min().item()
+        1
         """
         return _n.lazy_min(self, _axes(axis), keepdim)
 
@@ -59,6 +63,7 @@ class ReduceMixin(MovementMixin):
         """True where any element is not 0.
 
         >>> Tensor([[True, False], [False, False]]).any(axis=1).tolist()
+        [True, False]
         """
         return _n.lazy_any(self, _axes(axis), keepdim)
 
@@ -66,6 +71,7 @@ class ReduceMixin(MovementMixin):
         """True where no element is 0.
 
         >>> Tensor([[True, False], [True, True]]).all(axis=1).tolist()
+        [False, True]
         """
         return _n.lazy_all(self, _axes(axis), keepdim)
 
@@ -73,6 +79,7 @@ class ReduceMixin(MovementMixin):
         """The mean over axes; float32 for integers.
 
         >>> Tensor([[1, 2], [3, 5]]).mean(axis=1).tolist()
+        [1.5, 4.0]
         """
         return _n.lazy_mean(self, _axes(axis), keepdim)
 
@@ -80,6 +87,7 @@ class ReduceMixin(MovementMixin):
         """The variance over axes: squares divided by max(n - correction, 0).
 
         >>> Tensor([1.0, 3.0]).var().item()
+        2.0
         """
         return _n.lazy_var(self, _axes(axis), keepdim, correction)
 
@@ -89,6 +97,7 @@ class ReduceMixin(MovementMixin):
         """Variance and mean.
 
         >>> [t.item() for t in Tensor([1.0, 3.0]).var_mean()]
+        [2.0, 2.0]
         """
         return _n.lazy_var_mean(self, _axes(axis), keepdim, correction)
 
@@ -96,6 +105,7 @@ class ReduceMixin(MovementMixin):
         """The standard deviation over axes: the root of var.
 
         >>> Tensor([1.0, 5.0]).std(correction=0).item()
+        2.0
         """
         return _n.lazy_std(self, _axes(axis), keepdim, correction)
 
@@ -105,6 +115,7 @@ class ReduceMixin(MovementMixin):
         """Standard deviation and mean.
 
         >>> [t.item() for t in Tensor([1.0, 5.0]).std_mean(correction=0)]
+        [2.0, 3.0]
         """
         return _n.lazy_std_mean(self, _axes(axis), keepdim, correction)
 
@@ -112,6 +123,7 @@ class ReduceMixin(MovementMixin):
         """log sum e^x over axes, without overflow.
 
         >>> round(Tensor([0.0, 0.0]).logsumexp().item(), 3)
+        0.693
         """
         return _n.lazy_logsumexp(self, _axes(axis), keepdim)
 
@@ -119,6 +131,7 @@ class ReduceMixin(MovementMixin):
         """The place of the first maximum along an axis, or in the flattened tensor.
 
         >>> Tensor([[1, 3], [4, 2]]).argmax(axis=1).tolist()
+        [1, 0]
         """
         if axis is None:
             return _n.lazy_argmax(self.flatten(), 0, False)
@@ -128,6 +141,7 @@ class ReduceMixin(MovementMixin):
         """The place of the first minimum along an axis, or in the flattened tensor.
 
         >>> Tensor([[1, 3], [4, 2]]).argmin(axis=1).tolist()
+        [0, 1]
         """
         if axis is None:
             return _n.lazy_argmin(self.flatten(), 0, False)
@@ -139,6 +153,7 @@ class ReduceMixin(MovementMixin):
         """The sum of the elements up to each, along an axis.
 
         >>> Tensor([1, 2, 3]).cumsum().tolist()
+        [1, 3, 6]
         """
         return _n.lazy_cumsum(self, axis)
 
@@ -146,6 +161,7 @@ class ReduceMixin(MovementMixin):
         """The product of the elements up to each, along an axis.
 
         >>> Tensor([1, 2, 3]).cumprod(0).tolist()
+        [1, 2, 6]
         """
         return _n.lazy_cumprod(self, axis)
 
@@ -153,6 +169,7 @@ class ReduceMixin(MovementMixin):
         """The maximum of the elements up to each, and its place.
 
         >>> [t.tolist() for t in Tensor([1, 3, 2]).cummax()]
+        [[1, 3, 3], [0, 1, 1]]
         """
         return _n.lazy_cummax(self, axis)
 
@@ -160,6 +177,7 @@ class ReduceMixin(MovementMixin):
         """The minimum of the elements up to each, and its place.
 
         >>> [t.tolist() for t in Tensor([3, 1, 2]).cummin()]
+        [[3, 1, 1], [0, 1, 1]]
         """
         return _n.lazy_cummin(self, axis)
 
@@ -167,6 +185,7 @@ class ReduceMixin(MovementMixin):
         """log of the sum of e^x of the elements up to each.
 
         >>> [round(v, 3) for v in Tensor([0.0, 0.0]).logcumsumexp().tolist()]
+        [0.0, 0.693]
         """
         return _n.lazy_logcumsumexp(self, axis)
 
@@ -176,6 +195,7 @@ class ReduceMixin(MovementMixin):
         """The elements in order, and where each came from; equal ones keep their order.
 
         >>> [t.tolist() for t in Tensor([3, 1, 2]).sort()]
+        [[1, 2, 3], [1, 2, 0]]
         """
         return _n.lazy_sort(self, dim, descending)
 
@@ -183,6 +203,7 @@ class ReduceMixin(MovementMixin):
         """The places of the elements in order.
 
         >>> Tensor([3, 1, 2]).argsort().tolist()
+        [1, 2, 0]
         """
         return _n.lazy_argsort(self, dim, descending)
 
@@ -192,6 +213,7 @@ class ReduceMixin(MovementMixin):
         """The k greatest (or least) elements in order, and their places.
 
         >>> [t.tolist() for t in Tensor([3, 1, 2]).topk(2)]
+        [[3, 2], [0, 2]]
         """
         if not sorted_:
             raise NotImplementedError("topk with sorted_=False is not supported")
@@ -203,6 +225,7 @@ class ReduceMixin(MovementMixin):
         """e^(x - max) / sum e^(x - max) along an axis.
 
         >>> Tensor([0.0, 0.0]).softmax().tolist()
+        [0.5, 0.5]
         """
         return _n.lazy_softmax_dtype(self, axis, code_of(dtype))
 
@@ -210,6 +233,7 @@ class ReduceMixin(MovementMixin):
         """softmax(-x).
 
         >>> Tensor([0.0, 0.0]).softmin().tolist()
+        [0.5, 0.5]
         """
         return _n.lazy_softmin(self, axis, code_of(dtype))
 
@@ -217,6 +241,7 @@ class ReduceMixin(MovementMixin):
         """log(softmax(x)).
 
         >>> [round(v, 3) for v in Tensor([0.0, 0.0]).log_softmax().tolist()]
+        [-0.693, -0.693]
         """
         return _n.lazy_log_softmax_dtype(self, axis, code_of(dtype))
 
@@ -224,6 +249,7 @@ class ReduceMixin(MovementMixin):
         """x divided by its p-norm along an axis, by eps where that is less.
 
         >>> Tensor([[3.0, 4.0]]).normalize().tolist()
+        [[0.6000000238418579, 0.800000011920929]]
         """
         return _n.lazy_normalize(self, p, dim, eps)
 
@@ -231,6 +257,7 @@ class ReduceMixin(MovementMixin):
         """(x - mean) / sqrt(var + eps) over axes.
 
         >>> [round(v, 2) for v in Tensor([1.0, 3.0]).layernorm().tolist()]
+        [-1.0, 1.0]
         """
         return _n.lazy_layernorm(self, _axes(axis), eps)
 
@@ -246,5 +273,6 @@ class ReduceMixin(MovementMixin):
 
         >>> x, ones = Tensor([[1.0, 2.0]]), Tensor([1.0, 1.0])
         >>> x.batchnorm(ones, None, ones, ones).tolist()
+        [[0.0, 1.0]]
         """
         return _n.lazy_batchnorm(self, weight, bias, mean, invstd, _axes(axis))
