@@ -67,14 +67,72 @@ ASTER_ML_API int32_t aster_ml_state_load(aster_ml_state *state, const aster_ml_s
  * dtype that the format lacks: fp8 fnuz), STATE (in a capture). */
 ASTER_ML_API int32_t aster_ml_state_write(const aster_ml_state *state, const char *path);
 
-/* The tensors of a safetensors file, none trained, in the order of its header. The file is mapped,
- * and stays so until the last tensor is freed: nothing is read before it is used, and the tensors
- * are read-only. (Who cuts the file short meanwhile ends the process.) Only tensors whose elements
- * do not lie aligned are copied. Errors: NOT_FOUND, IO, FORMAT (the header is no header, tensors
- * overlap, leave gaps or reach outside the file), UNSUPPORTED (a dtype of the format that this
- * build has not). */
+/* ---- States of files ----
+ *
+ * Files are mapped, and stay so until the last tensor is freed: nothing is read before it is used,
+ * slices read only what they name, and the tensors are read-only. Only tensors whose elements do
+ * not lie aligned are copied. A file may be renamed, replaced or removed meanwhile, and grow; who
+ * writes into it changes the tensors, and who cuts it short ends the process. None of the tensors
+ * is trained. The functions named from_x take the file as a uint8 tensor, with the same results.
+ */
+
+/* The tensors of a safetensors file, in the order of its header. Errors: NOT_FOUND, IO, FORMAT (the
+ * header is no header, tensors overlap, leave gaps or reach outside the file), UNSUPPORTED (a dtype
+ * of the format that this build has not). */
 ASTER_ML_API int32_t aster_ml_state_read(aster_ml_state *out, const aster_ml_context *context,
                                          const char *path);
+ASTER_ML_API int32_t aster_ml_state_from_safetensors(aster_ml_state *out,
+                                                     const aster_ml_lazy *bytes);
+
+/* The tensors of a file that torch.save wrote: zip archives, and the two formats before them. Names
+ * are the keys on the way to a tensor, with dots between them ("value" for a tensor alone); the
+ * metadata "structure" is the whole as JSON, in which {"tensor": name}, {"dict": [[key, value],
+ * ...]}, {"tuple": [...]}, {"set": [...]}, {"bytes": hexadecimal}, {"int": hexadecimal} and
+ * {"float": "nan"} stand for what JSON has not. Nothing of the file is executed: the pickle may
+ * name tensors, their storages and plain containers, and nothing else. Tensors that do not lie
+ * row-major are permuted or expanded when they are used, others copied. Errors: NOT_FOUND, IO,
+ * FORMAT (damaged, tensors reach outside their storage), UNSUPPORTED (what is named is no part of a
+ * state; a dtype that this build has not; compressed or encrypted in another way). */
+ASTER_ML_API int32_t aster_ml_state_read_torch(aster_ml_state *out, const aster_ml_context *context,
+                                               const char *path);
+ASTER_ML_API int32_t aster_ml_state_from_torch(aster_ml_state *out, const aster_ml_lazy *bytes);
+
+/* The files of a zip archive as uint8 tensors [size], stored or deflated ones; of equal names the
+ * last. Folders are empty tensors. Errors: NOT_FOUND, IO, FORMAT (damaged, names not UTF-8),
+ * UNSUPPORTED (encrypted, another compression). */
+ASTER_ML_API int32_t aster_ml_state_read_zip(aster_ml_state *out, const aster_ml_context *context,
+                                             const char *path);
+ASTER_ML_API int32_t aster_ml_state_from_zip(aster_ml_state *out, const aster_ml_lazy *bytes);
+
+/* The regular files of a tar archive (POSIX, GNU; as it is or in gzip) as uint8 tensors [size]; of
+ * equal names the last. Errors: NOT_FOUND, IO, FORMAT (damaged, names not UTF-8), UNSUPPORTED
+ * (sparse files, another compression). */
+ASTER_ML_API int32_t aster_ml_state_read_tar(aster_ml_state *out, const aster_ml_context *context,
+                                             const char *path);
+ASTER_ML_API int32_t aster_ml_state_from_tar(aster_ml_state *out, const aster_ml_lazy *bytes);
+
+/* ---- Files as tensors ---- */
+
+/* How a file is opened. */
+typedef int32_t aster_ml_file_mode;
+enum {
+  ASTER_ML_FILE_READ = 0,   /* read-only */
+  ASTER_ML_FILE_WRITE = 1,  /* the file is there; what is assigned to the tensor goes into it */
+  ASTER_ML_FILE_CREATE = 2, /* the same; made or grown where it is shorter, new bytes being 0 */
+};
+
+/* The elements of a file from a byte offset on, row-major and native-endian, mapped: reading a
+ * slice reads that part of the file, and assigning, when it is realised, writes it. One dimension
+ * may be -1 where the file is there: what the rest of the file holds. dtype 0 is uint8. A file
+ * mapped twice is two memories: the order of writes in one and reads in the other is open. When
+ * others see a write is the system's affair, at the latest when the last handle is freed. Of a file
+ * that others change, see above. Errors: NOT_FOUND, IO, RANGE (the file is shorter, offset is
+ * negative or no multiple of the element where the file is written), SHAPE (the rest of the file is
+ * no whole number of elements), DTYPE, ARGUMENT. */
+ASTER_ML_API int32_t aster_ml_lazy_from_file(aster_ml_lazy *out, const aster_ml_context *context,
+                                             const char *path, int32_t dtype, size_t ndim,
+                                             const int64_t *shape, int64_t offset,
+                                             aster_ml_file_mode mode);
 
 #ifdef __cplusplus
 }

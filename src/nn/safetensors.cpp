@@ -2,8 +2,6 @@
 // dtype, shape and place of every tensor, then their elements without gaps.
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,11 +11,9 @@
 #include <cstring>
 
 #include "base/checked.h"
-#include "device/device.h"
 #include "engine/engine.h"
 #include "nn/json.h"
-#include "nn/layer.h"
-#include "nn/state.h"
+#include "nn/source.h"
 #include "runtime/cpu/file.h"
 
 namespace aster::nn {
@@ -41,53 +37,7 @@ constexpr FormatDType kDTypes[] = {
 #undef SAFETENSORS
 };
 
-// The name of a file in messages, its end if it is long.
-const char* brief_path(const char* path) {
-  const size_t size = std::strlen(path);
-  return size > 200 ? path + (size - 200) : path;
-}
-
-Status failed(const char* what, const char* path, int error) {
-  if (error == ENOENT || error == ENOTDIR) {
-    return ASTER_FAIL(kNOT_FOUND, "%s '%s': %s", what, brief_path(path),
-                      "no such file or directory");
-  }
-  return ASTER_FAIL(kIO, "%s '%s': error %d (%s)", what, brief_path(path), error,
-                    strerrordesc_np(error) == nullptr ? "unknown" : strerrordesc_np(error));
-}
-
 // ---- Reading ----
-
-// A file as memory, copied on write; unmapped by the storage that it is given to.
-struct Mapping {
-  char* data = nullptr;
-  size_t size = 0;
-  ~Mapping() {
-    if (data != nullptr) munmap(data, size);
-  }
-};
-
-void unmap(void*, void* data, size_t bytes) { munmap(data, bytes); }
-
-Status map_file(Mapping* out, const char* path) {
-  // Not to wait for the writer of a pipe.
-  const Descriptor file(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file.valid()) return failed("opening", path, errno);
-  struct stat about;
-  if (fstat(file.get(), &about) != 0) return failed("reading", path, errno);
-  if (!S_ISREG(about.st_mode)) {
-    return ASTER_FAIL(kIO, "reading '%s': it is no regular file", brief_path(path));
-  }
-  const size_t size = static_cast<size_t>(about.st_size);
-  if (size < kPrefix) {
-    return ASTER_FAIL(kFORMAT, "'%s' of %zu bytes is no safetensors file", brief_path(path), size);
-  }
-  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.get(), 0);
-  if (data == MAP_FAILED) return failed("mapping", path, errno);
-  out->data = static_cast<char*>(data);
-  out->size = size;
-  return kOk;
-}
 
 // One tensor of the header.
 struct Described {
@@ -263,61 +213,42 @@ class Header {
   Vec<Described> tensors_;
 };
 
-// The tensor in the mapped file, or, not aligned, a copy of it.
-Status place(Shared* out, engine::Engine& engine, buffer::Storage* file, size_t offset,
-             const Described& tensor) {
-  const Words shape{tensor.shape.data(), tensor.shape.size()};
-  const size_t bytes = tensor.end - tensor.begin;
-  if (bytes != 0 && offset % dtype::size(tensor.dtype) == 0) {
-    return Shared::make(
-        out, engine,
-        engine::buffer_node(engine, file, static_cast<int64_t>(offset), tensor.dtype, shape),
-        false);
-  }
-  buffer::Storage* copy;
-  ASTER_TRY(buffer::storage_create(&copy, engine.context, bytes, device::kCpu));
-  if (bytes != 0) std::memcpy(copy->data, static_cast<char*>(file->data) + offset, bytes);
-  const Node node = engine::buffer_node(engine, copy, 0, tensor.dtype, shape);
-  buffer::storage_release(copy);
-  return Shared::make(out, engine, node, false);
-}
+}  // namespace
 
-Status read_into(State& state, const char* path) {
+Status fill_safetensors(State& state, const Source& source) {
   Context& context = *state.context;
   engine::Engine* engine;
   ASTER_TRY(engine::engine_of(&engine, context));
-  Mapping mapping;
-  ASTER_TRY(map_file(&mapping, path));
   uint64_t length;
-  std::memcpy(&length, mapping.data, sizeof(length));
-  if (length > kMostHeader || length > mapping.size - kPrefix) {
-    return ASTER_FAIL(kFORMAT, "'%s': a header of %llu bytes in a file of %zu", brief_path(path),
-                      static_cast<unsigned long long>(length), mapping.size);
+  if (source.size() < kPrefix) {
+    return ASTER_FAIL(kFORMAT, "%zu bytes are no safetensors file", source.size());
   }
-  if (length == 0 || mapping.data[kPrefix] != '{') {
-    return ASTER_FAIL(kFORMAT, "'%s': the header does not begin with '{'", brief_path(path));
+  std::memcpy(&length, source.data(), sizeof(length));
+  if (length > kMostHeader || length > source.size() - kPrefix) {
+    return ASTER_FAIL(kFORMAT, "a header of %llu bytes in a file of %zu",
+                      static_cast<unsigned long long>(length), source.size());
   }
-  Header header({mapping.data + kPrefix, static_cast<size_t>(length)}, context.heap(), state);
+  const char* text = reinterpret_cast<const char*>(source.data()) + kPrefix;
+  if (length == 0 || *text != '{') {
+    return ASTER_FAIL(kFORMAT, "the header does not begin with '{'");
+  }
+  Header header({text, static_cast<size_t>(length)}, context.heap(), state);
   ASTER_TRY(header.read());
   const size_t data = kPrefix + static_cast<size_t>(length);
-  ASTER_TRY(header.check(mapping.size - data));
-  buffer::Storage* file;
-  ASTER_TRY(buffer::storage_wrap(&file, context, mapping.data, mapping.size, device::kCpu, true,
-                                 unmap, nullptr));
-  mapping.data = nullptr;
-  Status status;
+  ASTER_TRY(header.check(source.size() - data));
   for (const Described& tensor : header.tensors()) {
     if (state.find(tensor.name.view()) != nullptr) {
-      status = ASTER_FAIL(kFORMAT, "two tensors '%s'", Header::text(tensor.name));
+      return ASTER_FAIL(kFORMAT, "two tensors '%s'", Header::text(tensor.name));
     }
     Shared parameter;
-    if (status.ok()) status = place(&parameter, *engine, file, data + tensor.begin, tensor);
-    if (status.ok()) status = state.set(tensor.name.view(), parameter);
-    if (!status.ok()) break;
+    ASTER_TRY(place(&parameter, *engine, source, data + tensor.begin, tensor.dtype,
+                    {tensor.shape.data(), tensor.shape.size()}));
+    ASTER_TRY(state.set(tensor.name.view(), parameter));
   }
-  buffer::storage_release(file);
-  return status;
+  return kOk;
 }
+
+namespace {
 
 // ---- Writing ----
 
@@ -385,7 +316,8 @@ Status write_elements(int fd, const State::Entry& entry, Vec<uint8_t>& piece, co
     const size_t count = std::min(bytes - done, kPiece);
     ASTER_TRY(buffer::copy({piece.data(), 0, buffer::kHost},
                            {storage->data, begin + done, storage->device}, count));
-    if (!runtime::cpu::write_all(fd, {piece.data(), count})) return failed("writing", path, errno);
+    if (!runtime::cpu::write_all(fd, {piece.data(), count}))
+      return file_failed("writing", path, errno);
     done += count;
   }
   return kOk;
@@ -409,12 +341,12 @@ Status write_contents(int fd, const State& state, const char* path) {
   }
   if (!runtime::cpu::write_all(fd, runtime::cpu::as_bytes(&length, sizeof(length))) ||
       !runtime::cpu::write_all(fd, runtime::cpu::as_bytes(header.view().data(), length))) {
-    return failed("writing", path, errno);
+    return file_failed("writing", path, errno);
   }
   Vec<uint8_t> piece(heap);
   ASTER_TRY(piece.resize(kPiece));
   for (const State::Entry* entry : order) ASTER_TRY(write_elements(fd, *entry, piece, path));
-  return fsync(fd) == 0 || errno == EINVAL ? kOk : failed("writing", path, errno);
+  return fsync(fd) == 0 || errno == EINVAL ? kOk : file_failed("writing", path, errno);
 }
 
 // A file of its own in the same folder, which takes the place of path when it is whole.
@@ -428,10 +360,10 @@ Status write_file(const State& state, const char* path) {
   Status status;
   {
     const Descriptor file(open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666));
-    if (!file.valid()) return failed("creating", path, errno);
+    if (!file.valid()) return file_failed("creating", path, errno);
     status = write_contents(file.get(), state, path);
   }
-  if (status.ok() && rename(name, path) != 0) status = failed("replacing", path, errno);
+  if (status.ok() && rename(name, path) != 0) status = file_failed("replacing", path, errno);
   if (!status.ok()) unlink(name);
   return status;
 }
@@ -460,16 +392,11 @@ int32_t aster_ml_state_write(const aster_ml_state* state, const char* path) {
 
 int32_t aster_ml_state_read(aster_ml_state* out, const aster_ml_context* context,
                             const char* path) {
-  if (out != nullptr) out->impl = nullptr;
-  ASTER_ENTER(aster::tensor::context_of(context));
-  if (out == nullptr || path == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer is given");
-  State* state;
-  ASTER_TRY(create_state(&state, *aster::tensor::context_of(context)));
-  const Status status = read_into(*state, path);
-  if (status.ok()) {
-    out->impl = state;
-  } else {
-    aster::free_handle(state);
-  }
-  return status;
+  ASTER_API();
+  return read_state(out, context, path, fill_safetensors);
+}
+
+int32_t aster_ml_state_from_safetensors(aster_ml_state* out, const aster_ml_lazy* bytes) {
+  ASTER_API();
+  return read_state(out, bytes, fill_safetensors);
 }

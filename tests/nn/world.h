@@ -31,9 +31,29 @@ inline T tensor(Session& s, const Shape& shape, int seed) {
   return from(s, values(count, seed), shape);
 }
 
-inline std::string data_path(const std::string& name) {
+inline std::string data_path(const std::string& name, const std::string& folder = "oracle") {
   const char* root = std::getenv("ASTER_ML_TEST_DATA");
-  return std::string(root == nullptr ? "tests" : root) + "/nn/oracle/" + name;
+  return std::string(root == nullptr ? "tests" : root) + "/nn/" + folder + "/" + name;
+}
+inline std::string file_bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream out;
+  out << file.rdbuf();
+  return out.str();
+}
+
+inline std::vector<float> floats_of(const std::string& hex) {
+  std::vector<float> out;
+  for (size_t i = 0; i + 8 <= hex.size(); i += 8) {
+    uint32_t word = 0;
+    for (size_t b = 0; b < 4; ++b) {
+      word |= static_cast<uint32_t>(std::stoul(hex.substr(i + 2 * b, 2), nullptr, 16)) << 8 * b;
+    }
+    float value;
+    std::memcpy(&value, &word, sizeof(value));
+    out.push_back(value);
+  }
+  return out;
 }
 
 // The float32 values of a row of nn.tsv.
@@ -43,16 +63,7 @@ inline std::vector<float> oracle(const std::string& name) {
     std::ifstream file(data_path("nn.tsv"));
     std::string key, hex;
     while (std::getline(file, key, '\t') && std::getline(file, hex)) {
-      std::vector<float>& to = (*out)[key];
-      for (size_t i = 0; i + 8 <= hex.size(); i += 8) {
-        uint32_t word = 0;
-        for (size_t b = 0; b < 4; ++b) {
-          word |= static_cast<uint32_t>(std::stoul(hex.substr(i + 2 * b, 2), nullptr, 16)) << 8 * b;
-        }
-        float value;
-        std::memcpy(&value, &word, sizeof(value));
-        to.push_back(value);
-      }
+      (*out)[key] = floats_of(hex);
     }
     return out;
   }();
@@ -92,6 +103,19 @@ using Program = Own<aster_ml_program, aster_ml_program_free>;
 
 inline T get(Layer& layer, const char* name) { return make(aster_ml_layer_get, &layer, name); }
 inline T get(State& state, const char* name) { return make(aster_ml_state_get, &state, name); }
+inline T bytes_tensor(Session& s, const std::string& bytes) {
+  const int64_t shape[] = {static_cast<int64_t>(bytes.size())};
+  T out;
+  EXPECT_OK(aster_ml_lazy_from(&out.h, &s.context, bytes.data(), ASTER_ML_DTYPE_UINT8, 1, shape));
+  return out;
+}
+inline std::string read_bytes(T x) {
+  std::string out(static_cast<size_t>(aster_ml_lazy_count(&x.h)) *
+                      aster_ml_dtype_size(aster_ml_lazy_dtype(&x.h)),
+                  '\0');
+  EXPECT_OK(aster_ml_lazy_copy_out(out.data(), out.size(), &x.h));
+  return out;
+}
 inline T cast(T x, int32_t dtype) { return make(aster_ml_lazy_cast, &x.h, dtype); }
 inline T run(Layer& layer, T x, int training = 0) {
   return make(aster_ml_layer_run, &layer, &x.h, training);
@@ -113,12 +137,7 @@ class TemporaryFile {
   TemporaryFile& operator=(const TemporaryFile&) = delete;
   const char* path() const { return path_.c_str(); }
   void write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
-  std::string read() const {
-    std::ifstream file(path_, std::ios::binary);
-    std::ostringstream out;
-    out << file.rdbuf();
-    return out.str();
-  }
+  std::string read() const { return file_bytes(path_); }
 
  private:
   std::filesystem::path path_;
