@@ -137,6 +137,7 @@ class Rangeify {
   Status copy_overwritten();
   Status merge();
   bool mergeable(uint32_t into, uint32_t from);
+  static bool shares(const Kernel& into, const Kernel& from);
   bool fits_beside(const Kernel& into, const Kernel& from);
   static int64_t loops_of(const Kernel& kernel);
   bool streams(const Kernel& kernel);

@@ -39,6 +39,19 @@ Status Rangeify::reaches(bool* out, uint32_t from, uint32_t to, bool directly) {
   return kOk;
 }
 
+// Whether they touch the same memory.
+bool Rangeify::shares(const Kernel& into, const Kernel& from) {
+  for (uint32_t slot : from.operands) {
+    for (const Output& output : into.outputs) {
+      if (slot == output.slot) return true;
+    }
+    for (uint32_t other : into.operands) {
+      if (slot == other) return true;
+    }
+  }
+  return false;
+}
+
 // Same loops, and whatever both touch they touch at the same element.
 bool Rangeify::fits_beside(const Kernel& into, const Kernel& from) {
   if (into.merged || from.merged || into.library || from.library) return false;
@@ -84,17 +97,11 @@ bool Rangeify::mergeable(uint32_t into_id, uint32_t from_id) {
   const Kernel& into = kernels_[into_id];
   const Kernel& from = kernels_[from_id];
   if (!fits_beside(into, from)) return false;
-  bool shares = false;
   for (const Output& a : into.outputs) {
-    for (uint32_t slot : from.operands) shares |= slot == a.slot;
     for (const Output& b : from.outputs) {
       if (a.slot == b.slot) return false;
     }
   }
-  for (uint32_t slot : from.operands) {
-    for (uint32_t other : into.operands) shares |= slot == other;
-  }
-  if (!shares) return false;
   // Loads of a written slot: by position.
   const auto at_hand = [&](const Kernel& reader, const Kernel& writer) {
     Vec<Node> nodes(memory_), roots(memory_);
@@ -238,7 +245,10 @@ Status Rangeify::merge() {
   // From users to sources, as kernels were made: a user first looks at what it reads.
   for (uint32_t from = 0; from < kernels_.size(); ++from) {
     for (uint32_t into = static_cast<uint32_t>(kernels_.size()); into-- > 0;) {
-      if (into == from || !fits_beside(kernels_[into], kernels_[from])) continue;
+      if (into == from || !shares(kernels_[into], kernels_[from]) ||
+          !fits_beside(kernels_[into], kernels_[from])) {
+        continue;
+      }
       bool earlier = false;
       ASTER_TRY(reaches(&earlier, into, from, true));
       if (!earlier && into < from) continue;
