@@ -21,10 +21,15 @@ PREFIX = "aster_ml_"
 SLOW = re.compile(
     r"(_realize|_to_double|_copy_out|masked_select|nonzero|_item|_unique"
     r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear"
-    r"|state_(set|load|read|write|realize|set_layer|set_optimizer|set_rate)"
-    r"|(sgd|adam|adamw|lars|lamb|muon|optimizer)_(init|step|step_by|get)|layer_get|torch_\w+"
+    r"|state_(set|load|read|write|realize|set_layer|set_optimizer|(read|from)_\w+)"
+    r"|(sgd|adam|lars|lamb|muon)_init|optimizer_(step\w*|get|realize)|layer_get"
     r"|tensor_(?!from_buffer|count|is_)\w+)$"
 )
+# Functions that do so only now and then: when.
+SLOW_WHERE = {
+    "lazy_index": "call.masked(items_, count_)",
+    "lazy_index_assign": "call.masked(items_, count_)",
+}
 
 # Written by hand in python/native (special.cpp, exchange.cpp), under the same name.
 BY_HAND = {
@@ -54,7 +59,11 @@ LEFT_OUT = {
     "uop_retain": "a Uop object retains its node",
     "uop_release": "as uop_retain",
     "device_register": "a table of C functions",
-    "buffer_from_memory": "from_buffer wraps memory of Python objects",
+    "tensor_from_buffer": "from_buffer wraps memory of Python objects",
+    **{
+        f"buffer_{name}": "memoryview, from_buffer and ConcreteTensor serve"
+        for name in "copy copy_in copy_out from_memory init is_read_only slice_init".split()
+    },
 }
 
 # Functions that return a value and not a status.
@@ -204,9 +213,10 @@ class Binding:
                 ),
                 None,
             )
-            if counter is None:
-                return None
-            length = f"offsetof({struct}, {counter})"
+            if counter is not None:
+                length = f"offsetof({struct}, {counter})"
+            elif kinds[kind] == "kUops":
+                return None  # kWords without a count: the function knows how many it reads
         return (
             f'{{"{name}", Field::{kinds[kind]}, {number}, offsetof({struct}, {name}), {length}}}',
             name,
@@ -312,7 +322,11 @@ class Binding:
         if pointee in ("const char", "const void"):
             raise Skip("a pointer out")
         if kind == "const aster_ml_uop **":
-            return f"&{arg}_", ("const aster_ml_uop *", f"{arg}_"), f"const aster_ml_uop *{arg}_ = nullptr;"
+            return (
+                f"&{arg}_",
+                ("const aster_ml_uop *", f"{arg}_"),
+                f"const aster_ml_uop *{arg}_ = nullptr;",
+            )
         if kind == "const char **":
             return f"&{arg}_", ("const char *", f"{arg}_"), f"const char *{arg}_ = nullptr;"
         if pointee in self.handles:
@@ -366,42 +380,46 @@ class Binding:
             hint, may = "int | None", True
         elif i in of:  # bytes and their number
             writable = "false" if kind.startswith("const") else "true"
-            lines.append(f"const Py_buffer *{arg}_view = call.bytes({at}, \"{arg}\", {writable});")
-            lines.append(f"const size_t {counter}_ = {arg}_view == nullptr ? 0 : static_cast<size_t>({arg}_view->len);")
+            lines.append(f'const Py_buffer *{arg}_view = call.bytes({at}, "{arg}", {writable});')
+            lines.append(
+                f"const size_t {counter}_ = {arg}_view == nullptr ? 0 : static_cast<size_t>({arg}_view->len);"
+            )
             declared = f"void *{arg}_ = {arg}_view == nullptr ? nullptr : {arg}_view->buf;"
             passed.append(f"{arg}_")
             hint = "Buffer"
         elif kind == "const aster_ml_lazy *":
-            declared = f"const aster_ml_lazy *{arg}_ = call.operand({at}, \"{arg}\", {optional});"
+            declared = f'const aster_ml_lazy *{arg}_ = call.operand({at}, "{arg}", {optional});'
             passed.append(f"{arg}_")
             hint, may = "Lazy | float" + (" | None" if nullable else ""), nullable
         elif kind == "aster_ml_lazy *":
-            declared = f"aster_ml_lazy *{arg}_ = call.lazy({at}, \"{arg}\");"
+            declared = f'aster_ml_lazy *{arg}_ = call.lazy({at}, "{arg}");'
             passed.append(f"{arg}_")
             hint = "Lazy"
         elif kind == "const aster_ml_scalar *":
-            declared = f"const aster_ml_scalar *{arg}_ = call.scalar({at}, \"{arg}\", {optional});"
+            declared = f'const aster_ml_scalar *{arg}_ = call.scalar({at}, "{arg}", {optional});'
             passed.append(f"{arg}_")
             hint, may = "Number" + (" | None" if nullable else ""), nullable
         elif kind == "const aster_ml_uop *":
-            declared = f"const aster_ml_uop *{arg}_ = call.uop({at}, \"{arg}\");"
+            declared = f'const aster_ml_uop *{arg}_ = call.uop({at}, "{arg}");'
             passed.append(f"{arg}_")
             hint = "Uop"
         elif kind in ("const aster_ml_tensor *", "aster_ml_tensor *"):
-            declared = f"aster_ml_tensor *{arg}_ = call.tensor({at}, \"{arg}\");"
+            declared = f'aster_ml_tensor *{arg}_ = call.tensor({at}, "{arg}");'
             passed.append(f"{arg}_")
             hint = "ConcreteTensor"
         elif kind == "const char *":
-            declared = f"const char *{arg}_ = call.text({at}, \"{arg}\", {optional});"
+            declared = f'const char *{arg}_ = call.text({at}, "{arg}", {optional});'
             passed.append(f"{arg}_")
             hint, may = "Text" + (" | None" if nullable else ""), nullable
         elif kind in INTEGERS or self.types.get(kind, {}).get("kind") == "integer":
             getter, type_name = INTEGERS[self.types.get(kind, {}).get("of", kind)]
-            declared = f"const auto {arg}_ = static_cast<{type_name}>(call.{getter}({at}, \"{arg}\"));"
+            declared = (
+                f'const auto {arg}_ = static_cast<{type_name}>(call.{getter}({at}, "{arg}"));'
+            )
             passed.append(f"{arg}_")
         elif kind in ("double", "float"):
             cast = f"static_cast<{kind}>" if kind == "float" else ""
-            declared = f"const {kind} {arg}_ = {cast}(call.real({at}, \"{arg}\"));"
+            declared = f'const {kind} {arg}_ = {cast}(call.real({at}, "{arg}"));'
             passed.append(f"{arg}_")
             hint = "float"
         else:
@@ -409,19 +427,21 @@ class Binding:
             if pointee in self.handles and kind.count("*") == 1:
                 row = list(self.handles).index(pointee)
                 declared = (
-                    f"auto *{arg}_ = static_cast<{pointee} *>(call.handle({at}, \"{arg}\", "
+                    f'auto *{arg}_ = static_cast<{pointee} *>(call.handle({at}, "{arg}", '
                     f"kHandleTypes[{row}], {optional}));"
                 )
                 passed.append(f"{arg}_")
                 hint, may = self.handles[pointee] + (" | None" if nullable else ""), nullable
-            elif kind == f"const {pointee} *" and self.types.get(pointee, {}).get("kind") == "struct":
+            elif (
+                kind == f"const {pointee} *" and self.types.get(pointee, {}).get("kind") == "struct"
+            ):
                 if not pointee.endswith("_options"):
                     return False
                 info = self.struct(pointee)
                 lines.append(f"{pointee} {arg}_room;")
                 declared = (
                     f"const auto *{arg}_ = static_cast<const {pointee} *>(call.options({at}, "
-                    f"\"{arg}\", {info}, &{arg}_room));"
+                    f'"{arg}", {info}, &{arg}_room));'
                 )
                 passed.append(f"{arg}_")
                 hint, may = f"{camel(short(pointee))} | None", True
@@ -445,7 +465,10 @@ class Binding:
             return f"make_lazies(call.owner(), {text}, {count})", "tuple[Any, ...]"
         if kind in self.handles:
             row = list(self.handles).index(kind)
-            return f"make_handle(kHandleTypes[{row}], call.owner(), {text}.impl)", self.handles[kind]
+            return (
+                f"make_handle(kHandleTypes[{row}], call.owner(), {text}.impl)",
+                self.handles[kind],
+            )
         if kind in RESULTS:
             template, hint = RESULTS[kind]
             return template.format(text), hint
@@ -462,8 +485,10 @@ class Binding:
         body = [f'  Call call("{name}", arguments, count, {least}, {len(python)});']
         body += ["  " + line for line in made.lines + made.last]
         if status:
-            how = "slow" if SLOW.search(name) else "quick"
-            body.append(f"  if (!call.{how}([&] {{ return {call}; }})) return nullptr;")
+            how = "slow(" if SLOW.search(name) else "quick("
+            if name in SLOW_WHERE:
+                how = f"run({SLOW_WHERE[name]}, "
+            body.append(f"  if (!call.{how}[&] {{ return {call}; }})) return nullptr;")
         else:
             value = "result" if returns != "const aster_ml_uop *" else "found"
             body.append(f"  {self.spell(returns, value)} = {{}};")
@@ -497,9 +522,13 @@ class Binding:
         hint = hints[0] if len(hints) == 1 else f"tuple[{', '.join(hints)}]"
         signature, optional = [], False
         for arg, kind, may in python:
-            optional = optional or (may and all(m for _, _, m in python[python.index((arg, kind, may)) :]))
+            optional = optional or (
+                may and all(m for _, _, m in python[python.index((arg, kind, may)) :])
+            )
             signature.append(f"{arg}: {kind}" + (" = ..." if optional else ""))
-        self.stubs.append(f"def {name}({', '.join(signature + ['/'] if signature else [])}) -> {hint}: ...")
+        self.stubs.append(
+            f"def {name}({', '.join(signature + ['/'] if signature else [])}) -> {hint}: ..."
+        )
         doc = f"{name}({', '.join(a for a, _, _ in python)})\n\n{function['doc']}"
         for key, words in function["contract"].items():
             doc += f"\n{key}: {words}"
@@ -556,7 +585,7 @@ class Binding:
         out += self.wrappers
         out += ["}  // namespace", "", "PyMethodDef kGeneratedMethods[] = {"]
         for name, doc in self.methods:
-            out.append(f"    {{\"{name}\", as_method({name}), METH_FASTCALL, {c_text(doc)}}},")
+            out.append(f'    {{"{name}", as_method({name}), METH_FASTCALL, {c_text(doc)}}},')
         out += ["    {nullptr, nullptr, 0, nullptr},", "};", "", "const Constant kConstants[] = {"]
         for name, constant in self.manifest["constants"].items():
             out.append(f'    {{"{name[len(PREFIX):]}", {number(constant["value"])}}},')

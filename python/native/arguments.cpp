@@ -79,7 +79,7 @@ double Call::real(Py_ssize_t at, const char* argument) {
 
 const int64_t* Call::words_of(PyObject* object, const char* argument, size_t* count) {
   *count = 0;
-  const bool one = PyIndex_Check(object);
+  const bool one = PyIndex_Check(object) && PySequence_Check(object) == 0;
   if (!one && !PyTuple_Check(object)) object = tuple_of(object, argument, "integers");
   if (object == nullptr) return nullptr;
   const Py_ssize_t length = one ? 1 : PyTuple_Size(object);
@@ -221,6 +221,14 @@ const aster_ml_index* Call::indices(Py_ssize_t at, const char* argument, size_t*
   for (Py_ssize_t i = 0; items != nullptr && i < length; ++i)
     if (!index_of(several ? PyTuple_GetItem(key, i) : key, argument, &items[i])) return nullptr;
   return items;
+}
+
+bool Call::masked(const aster_ml_index* items, size_t count) {
+  for (size_t i = 0; items != nullptr && i < count; ++i) {
+    if (items[i].tensor != nullptr && aster_ml_lazy_dtype(items[i].tensor) == ASTER_ML_DTYPE_BOOL)
+      return true;
+  }
+  return false;
 }
 
 const char* Call::text(Py_ssize_t at, const char* argument, bool optional) {
@@ -398,7 +406,7 @@ void* Call::field(const FieldInfo& field, PyObject* value, const StructInfo& inf
       const int64_t* words = words_of(value, field.name, &count);
       if (words == nullptr) return nullptr;
       put(place, words);
-      put(static_cast<char*>(into) + field.length, count);
+      if (field.length != 0) put(static_cast<char*>(into) + field.length, count);
       return place;
     }
     case Field::kUops: {

@@ -386,7 +386,7 @@ PyObject* from_dlpack(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   bool handed_over = false;
   const bool ok =
       dtype != 0 && wrap(call, &out, pin, tensor, dtype, read_only, may_copy, &handed_over);
-  if (!handed_over) drop_dlpack(pin);
+  if (!handed_over) give_back(pin);
   return ok ? make_lazy(call.owner(), out) : nullptr;
 }
 

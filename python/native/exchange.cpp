@@ -157,7 +157,7 @@ bool wrap(Call& call, aster_ml_lazy* out, BufferPin* pin, int32_t dtype, size_t 
                                            static_cast<size_t>(buffer.len), dtype, 0,
                                            buffer.readonly, release_pin, pin);
       })) {
-    drop_buffer(pin);
+    give_back(pin);
     return false;
   }
   aster_ml_tensor tensor = {};
@@ -255,7 +255,7 @@ PyObject* from_buffer(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     ok = wrap(call, &out, pin, dtype, ndim, shape);
   } else {
     ok = ok && copy(call, &out, &buffer, dtype, ndim, shape);
-    drop_buffer(pin);
+    give_back(pin);
   }
   return ok ? make_lazy(call.owner(), out) : nullptr;
 }

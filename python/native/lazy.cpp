@@ -156,7 +156,7 @@ PyObject* make_lazies(ContextObject* context, aster_ml_lazy* handles, size_t cou
       aster_ml_lazy_free(&handles[i]);
       continue;
     }
-    PyObject* made = make_lazy(context, handles[i]);
+    PyObject* made = handles[i].impl == nullptr ? none() : make_lazy(context, handles[i]);
     if (made == nullptr || PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), made) != 0)
       Py_CLEAR(tuple);
   }

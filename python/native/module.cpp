@@ -322,17 +322,21 @@ void release_pin(void* self, void*, size_t) {
   if (Py_IsInitialized() != 0) Py_AddPendingCall(drop_pending, nullptr);
 }
 
-void drop_pins() {
-  if (g_released.load(std::memory_order_relaxed) == nullptr) return;
+void give_back(Pin* pin) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
+  pin->drop(pin);
+  PyErr_Restore(type, value, trace);
+}
+
+void drop_pins() {
+  if (g_released.load(std::memory_order_relaxed) == nullptr) return;
   Pin* pin = g_released.exchange(nullptr);
   while (pin != nullptr) {
     Pin* next = pin->next;
-    pin->drop(pin);
+    give_back(pin);
     pin = next;
   }
-  PyErr_Restore(type, value, trace);
 }
 
 // ---- Results ----

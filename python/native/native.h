@@ -105,6 +105,8 @@ struct Pin {
   void (*drop)(Pin* pin);  // releases what the pin holds and frees it; with the GIL
   Pin* next;
 };
+// Drops a pin that the library never got.
+void give_back(Pin* pin);
 // An aster_ml_release_function; self is the Pin. Any thread, with or without the GIL.
 void release_pin(void* self, void* data, size_t bytes);
 // Drops what has been released; with the GIL. Exceptions are kept as they are.
@@ -181,6 +183,7 @@ class Call {
   // An index expression of Python: integers, slices, None, Ellipsis, tensors, or a tuple of them.
   const aster_ml_index* indices(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
                                 bool optional);
+  static bool masked(const aster_ml_index* items, size_t count);  // one of them is a mask
   const char* text(Py_ssize_t at, const char* argument, bool optional = false);  // or bytes, a path
   aster_ml_scalar* scalar(Py_ssize_t at, const char* argument, bool optional = false);
   Py_buffer* bytes(Py_ssize_t at, const char* argument, bool writable);
@@ -206,6 +209,10 @@ class Call {
     const int32_t status = function();
     PyEval_RestoreThread(thread);
     return end_slow(status);
+  }
+  template <class F>
+  bool run(bool slowly, F&& function) {
+    return slowly ? slow(function) : quick(function);
   }
   // Runs one that cannot fail.
   template <class F>

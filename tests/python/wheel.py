@@ -58,8 +58,17 @@ def main(source, library):
         fresh = os.path.join(work, "fresh")
         run(sys.executable, "-m", "venv", fresh)
         python = os.path.join(fresh, "bin", "python")
-        run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
-            "--no-index", wheel)
+        run(
+            python,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--no-index",
+            wheel,
+        )
         run(python, "-I", "-c", PROGRAM, cwd=work, env=environment)
     return 0
 
