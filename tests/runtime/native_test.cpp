@@ -2,6 +2,8 @@
 // the tasks' order and grouping.
 #include "runtime/cpu/native.h"
 
+#include "runtime/cpu/native_types.h"
+
 #include "elements.h"
 
 namespace aster::runtime::cpu::native {
@@ -297,6 +299,32 @@ TEST(NativeArgsort, Patterns) {
       }
     }
   }
+}
+
+// ---- Narrow floats ----
+
+// Every code, and the numbers around every midpoint of two codes.
+template <DType d>
+void check_codes() {
+  for (uint32_t code = 0; code < 0x10000; ++code) {
+    const uint16_t stored = static_cast<uint16_t>(code);
+    const float value = Element<d>::load(stored);
+    const double expected = dtype::decode(d, code);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(value)) << code;
+      continue;
+    }
+    ASSERT_EQ(static_cast<double>(value), expected) << code;
+    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    for (const uint32_t step : {0u, 1u, 0xfffu, 0x1000u, 0x1001u, 0x7fffu, 0x8000u, 0x8001u}) {
+      const float near = std::bit_cast<float>(bits + step);
+      ASSERT_EQ(Element<d>::store(near), dtype::encode(d, static_cast<double>(near))) << near;
+    }
+  }
+}
+TEST(NativeTypes, EncodeAsTheLibraryDoes) {
+  check_codes<DType::kFloat16>();
+  check_codes<DType::kBFloat16>();
 }
 
 // ---- Failures ----

@@ -9,8 +9,12 @@
 namespace aster::runtime::cpu::native {
 namespace {
 
-constexpr int64_t kSmall = 64;     // sorted by comparisons
-constexpr int64_t kMedium = 4096;  // sorted by narrow digits
+constexpr int64_t kRanked = 64;     // by counting smaller ones
+constexpr int64_t kSmall = 48;      // sorted by comparisons
+constexpr int64_t kWide = 4096;     // by wide digits where it is near
+constexpr int64_t kLong = 1 << 17;  // dealt out first
+constexpr int kDealtBits = 11;
+constexpr int64_t kApart = 72;  // words between buffers, which a page's length would make collide
 constexpr int64_t kTaskElements = 1 << 13;
 // Of the selection of a few: the least room for candidates, how many may be asked for, and keys
 // looked at together.
@@ -27,11 +31,14 @@ struct Head {
 
 // ---- Keys ----
 
-// NaN is largest, -0 equals 0.
-inline uint32_t float_key(uint32_t bits, uint32_t infinity, uint32_t sign) {
-  const uint32_t magnitude = bits & (sign - 1);
-  if (magnitude > infinity) return sign | (sign - 1);
-  return (bits & sign) != 0 ? sign - magnitude : sign | magnitude;
+// NaN is largest, -0 equals 0. No branches: signs are random, and loops over this vectorise.
+template <typename Bits>
+Bits float_key(Bits bits, Bits infinity, Bits sign) {
+  using Signed = std::make_signed_t<Bits>;
+  const Bits magnitude = bits & (sign - 1);
+  const Bits negative = Bits{0} - (bits / sign);  // all ones, or 0
+  const Bits nan = Bits{0} - Bits{static_cast<Signed>(magnitude) > static_cast<Signed>(infinity)};
+  return (sign + ((magnitude ^ negative) - negative)) | (nan & (sign | (sign - 1)));
 }
 
 template <DType d>
@@ -41,18 +48,16 @@ struct Key {
   static Bits of(Stored x) {
     if constexpr (dtype::is_fp8(d)) {
       const float value = static_cast<float>(dtype::decode(d, x));
-      return float_key(std::bit_cast<uint32_t>(value), 0x7f800000, 0x80000000);
+      return float_key<uint32_t>(std::bit_cast<uint32_t>(value), 0x7f800000, 0x80000000);
     } else if constexpr (d == DType::kFloat16) {
-      return float_key(x, 0x7c00, 0x8000);
+      return float_key<uint32_t>(x, 0x7c00, 0x8000);
     } else if constexpr (d == DType::kBFloat16) {
-      return float_key(x, 0x7f80, 0x8000);
+      return float_key<uint32_t>(x, 0x7f80, 0x8000);
     } else if constexpr (d == DType::kFloat32) {
-      return float_key(std::bit_cast<uint32_t>(x), 0x7f800000, 0x80000000);
+      return float_key<uint32_t>(std::bit_cast<uint32_t>(x), 0x7f800000, 0x80000000);
     } else if constexpr (dtype::is_float(d)) {
-      constexpr uint64_t kSign = uint64_t{1} << 63;
-      const uint64_t bits = std::bit_cast<uint64_t>(x), magnitude = bits & (kSign - 1);
-      if (magnitude > uint64_t{0x7ff} << 52) return ~uint64_t{0};
-      return (bits & kSign) != 0 ? kSign - magnitude : kSign | magnitude;
+      return float_key<uint64_t>(std::bit_cast<uint64_t>(x), uint64_t{0x7ff} << 52,
+                                 uint64_t{1} << 63);
     } else if constexpr (d == DType::kBool) {
       return x != 0;
     } else if constexpr (std::is_signed_v<Stored>) {
@@ -82,100 +87,154 @@ struct Out {
 constexpr uint64_t pair_of(uint32_t key, int64_t i) {
   return uint64_t{key} << 32 | static_cast<uint32_t>(i);
 }
+constexpr int64_t at_of(uint64_t pair) { return static_cast<uint32_t>(pair); }
 
 // ---- Pairs ----
 
-// Digits of the upper half of a pair: few and wide for long rows, narrow where the bins would cost
-// more than the pairs.
-template <int kBits>
-struct Histograms {
-  static constexpr size_t kDigits = (32 + kBits - 1) / kBits;
+// Counts of the lowest digits of keys, all in one pass, and the sort by them. Positions of bits are
+// known when compiled, which makes digits cheap.
+template <int kBits, size_t kDigits>
+struct Digits {
   static constexpr size_t kBins = size_t{1} << kBits;
   static size_t digit(uint64_t pair, size_t d) { return (pair >> (32 + d * kBits)) & (kBins - 1); }
 
   uint32_t bins[kDigits][kBins];
-  Histograms() { std::memset(bins, 0, sizeof(bins)); }
+  Digits() { std::memset(bins, 0, sizeof(bins)); }
   void count(uint64_t pair) {
     for (size_t d = 0; d < kDigits; ++d) ++bins[d][digit(pair, d)];
   }
-  // From counts to the places where each bin begins. False: all n are in one bin.
-  bool begin(size_t d, uint64_t first, int64_t n) {
-    uint32_t* const bin = bins[d];
-    if (bin[digit(first, d)] == static_cast<uint32_t>(n)) return false;
-    uint32_t sum = 0;
-    for (size_t i = 0; i < kBins; ++i) sum += std::exchange(bin[i], sum);
-    return true;
-  }
-  // Sorts n pairs, all counted, by their upper halves; equal ones keep their order. other: room
-  // for n. Returns where they are then.
+  // Sorts n pairs, all counted; equal ones keep their order. other: room for n. Returns where they
+  // are then: in pairs, or in other.
   uint64_t* sort(uint64_t* pairs, uint64_t* other, int64_t n) {
     for (size_t d = 0; d < kDigits; ++d) {
-      if (!begin(d, pairs[0], n)) continue;
       uint32_t* const at = bins[d];
+      if (at[digit(pairs[0], d)] == static_cast<uint32_t>(n)) continue;  // all are equal in it
+      uint32_t sum = 0;
+      for (size_t i = 0; i < kBins; ++i) sum += std::exchange(at[i], sum);
       for (int64_t i = 0; i < n; ++i) other[at[digit(pairs[i], d)]++] = pairs[i];
       std::swap(pairs, other);
     }
     return pairs;
   }
 };
-using WideDigits = Histograms<11>;
-using NarrowDigits = Histograms<8>;
 
-template <typename Digits, typename Make>
-uint64_t* make_and_sort(uint64_t* pairs, uint64_t* other, int64_t n, Make make) {
-  Digits counts;
+// Sorts the n pairs make(i) of ascending positions by their keys, in order where equal. Returns
+// where they are then, likewise.
+template <typename Make>
+uint64_t* sort_pairs(uint64_t* pairs, uint64_t* other, int64_t n, Make make) {
+  if (n <= kSmall) {
+    for (int64_t i = 0; i < n; ++i) pairs[i] = make(i);
+    std::sort(pairs, pairs + n);  // no two pairs are equal
+    return pairs;
+  }
+  Digits<8, 4> digits;
   uint64_t before = 0;
   bool in_order = true;
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t pair = make(i);
     pairs[i] = pair;
-    counts.count(pair);
+    digits.count(pair);
     in_order &= before <= pair;
     before = pair;
   }
-  return in_order ? pairs : counts.sort(pairs, other, n);
+  return in_order ? pairs : digits.sort(pairs, other, n);
 }
 
-// Sorts the n pairs make(i) of ascending positions by their keys, in order where equal.
-template <typename Make>
-uint64_t* sort_pairs(uint64_t* pairs, uint64_t* other, int64_t n, Make make) {
-  if (n > kMedium) return make_and_sort<WideDigits>(pairs, other, n, make);
-  if (n > kSmall) return make_and_sort<NarrowDigits>(pairs, other, n, make);
-  for (int64_t i = 0; i < n; ++i) pairs[i] = make(i);
-  std::sort(pairs, pairs + n);  // no two pairs are equal
-  return pairs;
+// Those of one bin after dealing: the topmost digit is the same in all.
+uint64_t* sort_dealt(uint64_t* pairs, uint64_t* other, int64_t n) {
+  if (std::is_sorted(pairs, pairs + n)) return pairs;
+  if (n <= kSmall) {
+    std::sort(pairs, pairs + n);
+    return pairs;
+  }
+  const auto sort = [&](auto digits) {
+    for (int64_t i = 0; i < n; ++i) digits.count(pairs[i]);
+    return digits.sort(pairs, other, n);
+  };
+  static_assert(kDealtBits + 3 * 7 == 32 && kDealtBits + 2 * 11 >= 32);
+  return n > kWide ? sort(Digits<11, 2>()) : sort(Digits<7, 3>());
+}
+
+// As sort_pairs, for rows that leave the caches: dealt out by the topmost digit, which the rest of
+// the sort then finds near. emit(pairs, room, first, count): these are first, first + 1, ...
+template <typename Make, typename Emit>
+void deal_and_sort(uint64_t* pairs, uint64_t* other, int64_t n, Make make, Emit emit) {
+  constexpr size_t kBins = size_t{1} << kDealtBits;
+  const auto bin_of = [](uint64_t pair) { return static_cast<size_t>(pair >> (64 - kDealtBits)); };
+  uint32_t ends[kBins] = {};
+  uint64_t before = 0;
+  bool in_order = true;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t pair = make(i);
+    pairs[i] = pair;
+    ++ends[bin_of(pair)];
+    in_order &= before <= pair;
+    before = pair;
+  }
+  if (in_order) return emit(pairs, other, 0, n);
+  uint32_t sum = 0;
+  for (uint32_t& end : ends) sum += std::exchange(end, sum);
+  for (int64_t i = 0; i < n; ++i) other[ends[bin_of(pairs[i])]++] = pairs[i];
+  int64_t first = 0;
+  for (const int64_t end : ends) {
+    uint64_t* const dealt = other + first;
+    uint64_t* const room = pairs + first;
+    const int64_t count = end - first;
+    if (count == 0) continue;
+    uint64_t* const sorted = sort_dealt(dealt, room, count);
+    emit(sorted, sorted == dealt ? room : dealt, first, count);
+    first = end;
+  }
 }
 
 // ---- Whole rows ----
 
+// An element's place is the number of those before it: no branches, and vectors of comparisons.
 template <typename K>
-const uint64_t* sort_row32(const Row<K>& row, int64_t n, uint64_t* pairs) {
-  return sort_pairs(pairs, pairs + n, n, [&](int64_t i) { return pair_of(row.key(i), i); });
+void rank_row(const Row<K>& row, int64_t n, int64_t count, const Out& out) {
+  constexpr uint32_t kSign = 0x80000000;  // comparisons of signed words are what vectors have
+  int32_t keys[kRanked];
+  for (int64_t i = 0; i < n; ++i) keys[i] = static_cast<int32_t>(row.key(i) ^ kSign);
+  for (int64_t i = 0; i < n; ++i) {
+    const int32_t key = keys[i];
+    int32_t place = 0;
+    for (int64_t k = 0; k < i; ++k) place += keys[k] <= key;
+    for (int64_t k = i + 1; k < n; ++k) place += keys[k] < key;
+    if (place < count) out.set(place, i);
+  }
 }
+
+inline uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
 
 // The 32 bits from the topmost one that differs between keys are sorted first; runs that agree in
 // them are sorted by the bits below.
 template <typename K>
-const uint64_t* sort_row64(const Row<K>& row, int64_t n, int64_t count, uint64_t* pairs) {
-  const auto low = [](uint64_t key) { return static_cast<uint32_t>(key); };
-  uint64_t differences = 0;
-  const uint64_t first = row.key(0);
-  for (int64_t i = 1; i < n; ++i) differences |= row.key(i) ^ first;
-  const int shift = std::max(static_cast<int>(std::bit_width(differences)) - 32, 0);
-  uint64_t* const sorted = sort_pairs(
-      pairs, pairs + n, n, [&](int64_t i) { return pair_of(low(row.key(i) >> shift), i); });
-  uint64_t* const free = sorted == pairs ? pairs + n : pairs;
-  for (int64_t i = 0, end; shift != 0 && i < count; i = end) {
-    for (end = i + 1; end < n && sorted[end] >> 32 == sorted[i] >> 32;) ++end;
-    if (end - i == 1) continue;
-    const auto make = [&, i](int64_t k) {
-      const uint32_t at = low(sorted[i + k]);
-      return pair_of(low(row.key(at)), at);
-    };
-    const uint64_t* const done = sort_pairs(sorted + i, free + i, end - i, make);
-    if (done != sorted + i) std::copy_n(done, end - i, sorted + i);
-  }
-  return sorted;
+void sort_whole_row(const Row<K>& row, const Head& head, const Out& out, uint64_t* pairs) {
+  const int64_t n = head.size;
+  typename K::Bits differences = 0;
+  const auto first_key = row.key(0);
+  for (int64_t i = 1; i < n; ++i) differences |= row.key(i) ^ first_key;
+  const int width = static_cast<int>(std::bit_width(differences));
+  const int right = std::max(width - 32, 0), left = std::max(32 - width, 0) & 31;
+  const auto make = [&](int64_t i) { return pair_of(low(row.key(i) >> right) << left, i); };
+  const auto emit = [&](uint64_t* sorted, uint64_t* room, int64_t first, int64_t count) {
+    const int64_t asked = std::min(count, head.count - first);
+    for (int64_t i = 0, end; right != 0 && i < asked; i = end) {
+      for (end = i + 1; end < count && sorted[end] >> 32 == sorted[i] >> 32;) ++end;
+      if (end - i == 1) continue;
+      const auto make_low = [&, i](int64_t k) {
+        const uint32_t at = low(sorted[i + k]);
+        return pair_of(low(row.key(at)), at);
+      };
+      const uint64_t* const done = sort_pairs(sorted + i, room + i, end - i, make_low);
+      if (done != sorted + i) std::copy_n(done, end - i, sorted + i);
+    }
+    for (int64_t i = 0; i < asked; ++i) out.set(first + i, at_of(sorted[i]));
+  };
+  uint64_t* const other = pairs + n + kApart;
+  if (n > kLong) return deal_and_sort(pairs, other, n, make, emit);
+  uint64_t* const sorted = sort_pairs(pairs, other, n, make);
+  emit(sorted, sorted == pairs ? other : pairs, 0, n);
 }
 
 // ---- The first few ----
@@ -193,7 +252,6 @@ inline uint64_t candidate(uint32_t key, int64_t at) { return pair_of(key, at); }
 inline WidePair candidate(uint64_t key, int64_t at) { return {key, at}; }
 inline uint32_t key_of(uint64_t pair) { return static_cast<uint32_t>(pair >> 32); }
 inline uint64_t key_of(const WidePair& pair) { return pair.key; }
-inline int64_t at_of(uint64_t pair) { return static_cast<uint32_t>(pair); }
 inline int64_t at_of(const WidePair& pair) { return pair.at; }
 
 // Candidates are collected until there is no room, then all but the first `count` are dropped; what
@@ -221,8 +279,9 @@ void select_row(const Row<K>& row, const Head& head, const Out& out, void* scrat
     }
     if (any == 0) continue;
     if (size + n > head.room) drop();
-    for (int64_t i = 0; i < n; ++i) {
-      if (keys[i] < bound) held[size++] = candidate(keys[i], first + i);
+    for (int64_t i = 0; i < n; ++i) {  // one more than fits may be written, not kept
+      held[size] = candidate(keys[i], first + i);
+      size += keys[i] < bound;
     }
   }
   drop();
@@ -233,14 +292,10 @@ void select_row(const Row<K>& row, const Head& head, const Out& out, void* scrat
 template <typename K>
 void sort_row(const Row<K>& row, const Head& head, const Out& out, void* scratch) {
   if (head.room != 0) return select_row(row, head, out, scratch);
-  uint64_t* const pairs = static_cast<uint64_t*>(scratch);
-  const uint64_t* sorted;
-  if constexpr (sizeof(typename K::Bits) == 8) {
-    sorted = sort_row64(row, head.size, head.count, pairs);
-  } else {
-    sorted = sort_row32(row, head.size, pairs);
+  if constexpr (sizeof(typename K::Bits) == 4) {
+    if (head.size <= kRanked) return rank_row(row, head.size, head.count, out);
   }
-  for (int64_t i = 0; i < head.count; ++i) out.set(i, at_of(sorted[i]));
+  sort_whole_row(row, head, out, static_cast<uint64_t*>(scratch));
 }
 
 }  // namespace
@@ -261,8 +316,9 @@ Status prepare_argsort(Plan* out, Node node) {
   head.per_task = std::clamp<int64_t>(kTaskElements / rows.size, 1, rows.outer * rows.inner);
   out->tasks = (rows.outer * rows.inner + head.per_task - 1) / head.per_task;
   out->nanoseconds = static_cast<double>(x->count()) * (head.room != 0 ? 1 : 12);
-  out->scratch_bytes = head.room != 0 ? room * static_cast<int64_t>(sizeof(WidePair))
-                                      : 2 * rows.size * static_cast<int64_t>(sizeof(uint64_t));
+  out->scratch_bytes = head.room != 0
+                           ? (room + 1) * static_cast<int64_t>(sizeof(WidePair))
+                           : (2 * rows.size + kApart) * static_cast<int64_t>(sizeof(uint64_t));
   return put_head(out, head);
 }
 

@@ -60,6 +60,21 @@ inline float decode_float16(uint16_t code) {
                             : std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
   return std::bit_cast<float>(bits | sign);
 }
+inline uint16_t encode_float16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffff;
+  const uint32_t sign = bits >> 16 & 0x8000;
+  uint32_t code;
+  if (magnitude >= 0x7f800000) {
+    code = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;
+  } else if (magnitude >= 0x47800000) {  // 2^16
+    code = 0x7c00;
+  } else if (magnitude < 0x38800000) {  // subnormal: 0.5 ends with the unit that is rounded to
+    code = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000;
+  } else {  // may carry into the exponent, up to infinity
+    code = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  }
+  return static_cast<uint16_t>(sign | code);
+}
 
 // Stored: in memory. Value: what is computed with; wraps and rounds when stored.
 template <DType d>
@@ -75,6 +90,7 @@ struct Element {
   }
   static Stored store(Value x) {
     if constexpr (d == DType::kBFloat16) return encode_bfloat16(x);
+    if constexpr (d == DType::kFloat16) return encode_float16(x);
     return static_cast<Stored>(dtype::encode(d, static_cast<double>(x)));
   }
 };
