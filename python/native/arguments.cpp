@@ -83,7 +83,7 @@ const int64_t* Call::words_of(PyObject* object, const char* argument, size_t* co
   if (!one && !PyTuple_Check(object)) object = tuple_of(object, argument, "integers");
   if (object == nullptr) return nullptr;
   const Py_ssize_t length = one ? 1 : PyTuple_Size(object);
-  auto* words = static_cast<int64_t*>(room((static_cast<size_t>(length) + 1) * sizeof(int64_t)));
+  auto* words = room_of<int64_t>(static_cast<size_t>(length));
   for (Py_ssize_t i = 0; words != nullptr && i < length; ++i) {
     PyObject* item = one ? object : PyTuple_GetItem(object, i);
     if (!PyIndex_Check(item)) {
@@ -122,7 +122,7 @@ const double* Call::reals(Py_ssize_t at, const char* argument, size_t* count, bo
   PyObject* tuple = tuple_of(arguments_[at], argument, "numbers");
   const Py_ssize_t length = tuple == nullptr ? 0 : PyTuple_Size(tuple);
   if (failed_ || !count_as(argument, static_cast<size_t>(length), count, counted)) return nullptr;
-  auto* reals = static_cast<double*>(room((static_cast<size_t>(length) + 1) * sizeof(double)));
+  auto* reals = room_of<double>(static_cast<size_t>(length));
   for (Py_ssize_t i = 0; reals != nullptr && i < length; ++i) {
     PyObject* item = PyTuple_GetItem(tuple, i);
     reals[i] = is_lazy(item) ? 0 : PyFloat_AsDouble(item);
@@ -141,7 +141,7 @@ const char** Call::texts(Py_ssize_t at, const char* argument, size_t* count, boo
   PyObject* tuple = tuple_of(arguments_[at], argument, "texts");
   const Py_ssize_t length = tuple == nullptr ? 0 : PyTuple_Size(tuple);
   if (failed_ || !count_as(argument, static_cast<size_t>(length), count, counted)) return nullptr;
-  auto** texts = static_cast<const char**>(room((static_cast<size_t>(length) + 1) * sizeof(char*)));
+  auto** texts = room_of<const char*>(static_cast<size_t>(length));
   for (Py_ssize_t i = 0; texts != nullptr && i < length; ++i) {
     PyObject* item = PyTuple_GetItem(tuple, i);
     if (!PyUnicode_Check(item)) {
@@ -216,8 +216,7 @@ const aster_ml_index* Call::indices(Py_ssize_t at, const char* argument, size_t*
   const bool several = PyTuple_Check(key);
   const Py_ssize_t length = several ? PyTuple_Size(key) : 1;
   if (!count_as(argument, static_cast<size_t>(length), count, counted)) return nullptr;
-  auto* items = static_cast<aster_ml_index*>(
-      room((static_cast<size_t>(length) + 1) * sizeof(aster_ml_index)));
+  auto* items = room_of<aster_ml_index>(static_cast<size_t>(length));
   for (Py_ssize_t i = 0; items != nullptr && i < length; ++i)
     if (!index_of(several ? PyTuple_GetItem(key, i) : key, argument, &items[i])) return nullptr;
   return items;
@@ -413,7 +412,7 @@ void* Call::field(const FieldInfo& field, PyObject* value, const StructInfo& inf
       PyObject* tuple = PySequence_Tuple(value);
       if (!keep(tuple)) return nullptr;
       count = static_cast<size_t>(PyTuple_Size(tuple));
-      auto** uops = static_cast<const aster_ml_uop**>(room((count + 1) * sizeof(void*)));
+      auto** uops = room_of<const aster_ml_uop*>(count);
       for (size_t i = 0; uops != nullptr && i < count; ++i) {
         PyObject* const item[1] = {PyTuple_GetItem(tuple, static_cast<Py_ssize_t>(i))};
         Call reader(info.name, item, 1, 1, 1);

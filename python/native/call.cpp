@@ -62,7 +62,7 @@ bool Call::keep(PyObject* object) {
 }
 
 void* Call::room(size_t bytes) {
-  bytes = (bytes + 15) & ~size_t{15};
+  if (bytes < SIZE_MAX - 15) bytes = (bytes + 15) & ~size_t{15};
   if (bytes <= kRoom - used_) {
     void* at = room_ + used_;
     used_ += bytes;
@@ -108,16 +108,19 @@ bool Call::begin_slow() {
   return true;
 }
 
-bool Call::end_slow(int32_t status) {
-  if (owner_ != nullptr) {
-    owner_->busy = false;
-    PyThread_release_lock(owner_->lock);
-    while (Deferred* deferred = owner_->deferred) {
-      owner_->deferred = deferred->next;
-      deferred->free(deferred->handle);
-      std::free(deferred);
-    }
+void Call::end_turn() {
+  if (owner_ == nullptr) return;
+  owner_->busy = false;
+  PyThread_release_lock(owner_->lock);
+  while (Deferred* deferred = owner_->deferred) {
+    owner_->deferred = deferred->next;
+    deferred->free(deferred->handle);
+    std::free(deferred);
   }
+}
+
+bool Call::end_slow(int32_t status) {
+  end_turn();
   if (status != 0) return raise_status(status);
   drop_pins();
   return PyErr_CheckSignals() == 0 || fail();
@@ -225,8 +228,7 @@ aster_ml_lazy** Call::lazies(Py_ssize_t at, const char* argument, size_t* count,
   PyObject* tuple = failed_ ? nullptr : tuple_of(arguments_[at], argument, "a list of tensors");
   if (tuple == nullptr) return nullptr;
   const Py_ssize_t length = PyTuple_Size(tuple);
-  auto** all = static_cast<aster_ml_lazy**>(
-      room((static_cast<size_t>(length) + 1) * sizeof(aster_ml_lazy*)));
+  auto** all = room_of<aster_ml_lazy*>(static_cast<size_t>(length));
   for (Py_ssize_t i = 0; all != nullptr && i < length; ++i) {
     PyObject* item = PyTuple_GetItem(tuple, i);
     if (!is_lazy(item) || as_lazy(item)->value.impl == nullptr) {
@@ -244,7 +246,7 @@ void** Call::handles(Py_ssize_t at, const char* argument, const HandleType& type
   PyObject* tuple = failed_ ? nullptr : tuple_of(arguments_[at], argument, "a list of handles");
   if (tuple == nullptr) return nullptr;
   const Py_ssize_t length = PyTuple_Size(tuple);
-  auto** all = static_cast<void**>(room((static_cast<size_t>(length) + 1) * sizeof(void*)));
+  auto** all = room_of<void*>(static_cast<size_t>(length));
   for (Py_ssize_t i = 0; all != nullptr && i < length; ++i) {
     PyObject* item = PyTuple_GetItem(tuple, i);
     if (!PyObject_TypeCheck(item, type.type)) {
@@ -259,13 +261,7 @@ void** Call::handles(Py_ssize_t at, const char* argument, const HandleType& type
 }
 
 aster_ml_lazy* Call::results(size_t count) {
-  if (failed_) return nullptr;
-  if (count > PY_SSIZE_T_MAX / sizeof(aster_ml_lazy) - 1) {
-    PyErr_NoMemory();
-    fail();
-    return nullptr;
-  }
-  return static_cast<aster_ml_lazy*>(room((count + 1) * sizeof(aster_ml_lazy)));
+  return failed_ ? nullptr : room_of<aster_ml_lazy>(count);
 }
 
 void* Call::handle(Py_ssize_t at, const char* argument, const HandleType& type, bool optional) {
@@ -296,7 +292,7 @@ aster_ml_tensor* Call::tensors(Py_ssize_t at, const char* argument, size_t* coun
   PyObject* tuple = failed_ ? nullptr : tuple_of(arguments_[at], argument, "a list of tensors");
   if (tuple == nullptr) return nullptr;
   const auto length = static_cast<size_t>(PyTuple_Size(tuple));
-  auto* all = static_cast<aster_ml_tensor*>(room((length + 1) * sizeof(aster_ml_tensor)));
+  auto* all = room_of<aster_ml_tensor>(length);
   for (size_t i = 0; all != nullptr && i < length; ++i) {
     PyObject* item = PyTuple_GetItem(tuple, static_cast<Py_ssize_t>(i));
     if (!PyObject_TypeCheck(item, g.tensor_type)) {

@@ -309,7 +309,7 @@ bool wrap(Call& call, aster_ml_lazy* out, DlpackPin* pin, const DlTensor& tensor
           bool read_only, int may_copy, bool* handed_over) {
   const size_t item = aster_ml_dtype_size(dtype);
   const auto ndim = static_cast<size_t>(tensor.ndim);
-  auto* strides = static_cast<ptrdiff_t*>(call.room((ndim + 1) * sizeof(ptrdiff_t)));
+  auto* strides = call.room_of<ptrdiff_t>(ndim);
   Extent extent = {};
   if (strides == nullptr || !measure(&extent, tensor, item, strides)) return call.fail();
   const aster_ml_context* context = &call.owner()->handle;

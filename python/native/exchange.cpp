@@ -234,7 +234,7 @@ PyObject* from_buffer(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (dtype == 0) dtype = own;
   if (ok && shape == nullptr) {
     ndim = static_cast<size_t>(buffer.ndim);
-    shape = static_cast<int64_t*>(call.room((ndim + 1) * sizeof(int64_t)));
+    shape = call.room_of<int64_t>(ndim);
     if (shape != nullptr && ndim != 0)
       std::memcpy(const_cast<int64_t*>(shape), buffer.shape, ndim * sizeof(int64_t));
     // Bytes read as wider elements: along the last axis.

@@ -25,9 +25,7 @@ struct Captured {
   size_t input_count, output_count;
   Input* inputs;
   aster_ml_tensor* outputs;  // each keeps its memory alive
-  aster_ml_tensor* given;    // room for the inputs of a call
-  aster_ml_tensor* made;     // room for the results of a call
-  bool running;
+  size_t users;              // the Jit, and its running calls
 };
 
 struct JitObject {
@@ -42,8 +40,9 @@ T* rows(size_t count) {
   return static_cast<T*>(std::calloc(count + 1, sizeof(T)));
 }
 
-void free_captured(Captured* captured) {
-  if (captured == nullptr) return;
+// Gives up one use.
+void leave(Captured* captured) {
+  if (captured == nullptr || --captured->users != 0) return;
   for (size_t i = 0; captured->inputs != nullptr && i < captured->input_count; ++i) {
     Py_XDECREF(captured->inputs[i].name);
     std::free(captured->inputs[i].shape);
@@ -52,8 +51,6 @@ void free_captured(Captured* captured) {
     aster_ml_tensor_free(&captured->outputs[i]);
   std::free(captured->inputs);
   std::free(captured->outputs);
-  std::free(captured->given);
-  std::free(captured->made);
   Py_XDECREF(captured->program);
   Py_XDECREF(captured->result);
   Py_XDECREF(reinterpret_cast<PyObject*>(captured->context));
@@ -84,7 +81,8 @@ const char* data_of(const aster_ml_tensor& tensor) {
 }
 
 // The inputs of a call; false where it is not as captured.
-bool take_inputs(Captured& captured, PyObject* arguments, PyObject* keywords) {
+bool take_inputs(const Captured& captured, aster_ml_tensor* all, PyObject* arguments,
+                 PyObject* keywords) {
   const Py_ssize_t positional = PyTuple_Size(arguments);
   const Py_ssize_t named = keywords == nullptr ? 0 : PyDict_Size(keywords);
   size_t taken = 0;
@@ -97,11 +95,10 @@ bool take_inputs(Captured& captured, PyObject* arguments, PyObject* keywords) {
       object = PyDict_GetItemWithError(keywords, input.name);
     }
     if (!matches(captured, input, object)) return false;
-    aster_ml_tensor& given = captured.given[i];
+    aster_ml_tensor& given = all[i];
     if (aster_ml_lazy_view(&given, &as_lazy(object)->value) != 0) return false;
     for (size_t j = 0; j < i; ++j)
-      if (given.storage.data != nullptr && data_of(captured.given[j]) == data_of(given))
-        return false;
+      if (given.storage.data != nullptr && data_of(all[j]) == data_of(given)) return false;
     ++taken;
   }
   if (taken == static_cast<size_t>(positional + named)) return true;
@@ -127,19 +124,19 @@ bool overlap(const aster_ml_tensor& a, const aster_ml_tensor& b) {
   return a.storage.data != nullptr && a.storage.data == b.storage.data;
 }
 
-// Runs the program on captured.given. An output whose memory is also an input's is written last.
-int32_t replay(Captured& captured) {
+// Runs the program. An output whose memory is also an input's is written last.
+int32_t replay(const Captured& captured, const aster_ml_tensor* given, aster_ml_tensor* results) {
   for (size_t i = 0; i < captured.output_count; ++i) {
-    captured.made[i] = captured.outputs[i];
+    results[i] = captured.outputs[i];
     for (size_t j = 0; j < captured.input_count; ++j)
-      if (overlap(captured.outputs[i], captured.given[j])) captured.made[i] = aster_ml_tensor{};
+      if (overlap(captured.outputs[i], given[j])) results[i] = aster_ml_tensor{};
   }
   auto* program = &reinterpret_cast<Object<aster_ml_program>*>(captured.program)->value;
-  int32_t status = aster_ml_program_run(program, nullptr, captured.given, captured.input_count,
-                                        captured.made, captured.output_count);
+  int32_t status = aster_ml_program_run(program, nullptr, given, captured.input_count, results,
+                                        captured.output_count);
   for (size_t i = 0; i < captured.output_count; ++i) {
     const aster_ml_tensor& out = captured.outputs[i];
-    aster_ml_tensor& made = captured.made[i];
+    aster_ml_tensor& made = results[i];
     if (made.shape == out.shape && made.storage.data == out.storage.data) continue;
     const size_t bytes = aster_ml_tensor_count(&out) * aster_ml_dtype_size(out.dtype);
     if (status == 0 && bytes != 0) {
@@ -161,19 +158,23 @@ PyObject* slow_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
 
 PyObject* jit_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   Captured* captured = as_jit(self)->captured;
-  // A context in use by another thread, or by a capture, is the slow way's to deal with.
-  if (captured == nullptr || captured->running || captured->context->busy || g.capturing ||
-      !take_inputs(*captured, arguments, keywords))
-    return PyErr_Occurred() != nullptr ? nullptr : slow_call(self, arguments, keywords);
-  Call call("TinyJit", nullptr, 0, 0, 0);
-  call.belong(captured->context);
-  // The tensors of the call are kept by its arguments, the capture by this flag.
-  PyObject* result = Py_NewRef(captured->result);
-  captured->running = true;
-  const bool ok = call.slow([&] { return replay(*captured); });
-  captured->running = false;
-  if (!ok) Py_CLEAR(result);
-  return result;
+  if (captured == nullptr || g.capturing) return slow_call(self, arguments, keywords);
+  ++captured->users;
+  bool ok, prepared;
+  PyObject* result = nullptr;
+  {
+    Call call("TinyJit", nullptr, 0, 0, 0);
+    call.belong(captured->context);
+    auto* given = call.room_of<aster_ml_tensor>(captured->input_count);
+    auto* results = call.room_of<aster_ml_tensor>(captured->output_count);
+    ok = call.slow_if(
+        &prepared, [&] { return take_inputs(*captured, given, arguments, keywords); },
+        [&] { return replay(*captured, given, results); });
+    if (ok) result = Py_NewRef(captured->result);
+  }
+  leave(captured);
+  if (ok || prepared || PyErr_Occurred() != nullptr) return result;
+  return slow_call(self, arguments, keywords);
 }
 
 // ---- Setting it up ----
@@ -219,18 +220,16 @@ PyObject* set_captured(PyObject* self, PyObject* const* arguments, Py_ssize_t co
   auto* captured = outputs == nullptr ? nullptr : rows<Captured>(1);
   bool ok = captured != nullptr;
   if (ok) {
+    captured->users = 1;
     captured->input_count = static_cast<size_t>(PyTuple_Size(inputs));
     captured->output_count = static_cast<size_t>(PyTuple_Size(outputs));
     captured->inputs = rows<Input>(captured->input_count);
     captured->outputs = rows<aster_ml_tensor>(captured->output_count);
-    captured->given = rows<aster_ml_tensor>(captured->input_count);
-    captured->made = rows<aster_ml_tensor>(captured->output_count);
     captured->program = Py_NewRef(arguments[0]);
     captured->result = Py_NewRef(arguments[3]);
     captured->context = call.owner();
     Py_XINCREF(reinterpret_cast<PyObject*>(captured->context));
-    ok = captured->inputs != nullptr && captured->outputs != nullptr &&
-         captured->given != nullptr && captured->made != nullptr;
+    ok = captured->inputs != nullptr && captured->outputs != nullptr;
   }
   if (!ok && PyErr_Occurred() == nullptr) PyErr_NoMemory();
   for (size_t i = 0; ok && i < captured->input_count; ++i)
@@ -239,24 +238,16 @@ PyObject* set_captured(PyObject* self, PyObject* const* arguments, Py_ssize_t co
   ok = ok && read_outputs(call, captured, outputs);
   Py_XDECREF(inputs);
   Py_XDECREF(outputs);
-  if (ok && as_jit(self)->captured != nullptr && as_jit(self)->captured->running) {
-    PyErr_SetString(PyExc_RuntimeError, "_set_captured: the captured program is running");
-    ok = false;
-  }
   Captured* before = ok ? as_jit(self)->captured : captured;
   if (ok) as_jit(self)->captured = captured;
-  free_captured(before);
+  leave(before);
   return ok ? none() : nullptr;
 }
 
 PyObject* clear_captured(PyObject* self, PyObject*) {
   Captured* captured = as_jit(self)->captured;
-  if (captured != nullptr && captured->running) {
-    PyErr_SetString(PyExc_RuntimeError, "_clear_captured: the captured program is running");
-    return nullptr;
-  }
   as_jit(self)->captured = nullptr;
-  free_captured(captured);
+  leave(captured);
   return none();
 }
 
@@ -272,7 +263,7 @@ int jit_traverse(PyObject* self, visitproc visit, void* arg) {
 int jit_clear(PyObject* self) {
   Captured* captured = as_jit(self)->captured;
   as_jit(self)->captured = nullptr;
-  free_captured(captured);
+  leave(captured);
   return 0;
 }
 

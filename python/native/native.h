@@ -214,6 +214,22 @@ class Call {
   bool run(bool slowly, F&& function) {
     return slowly ? slow(function) : quick(function);
   }
+  // A slow call in two parts: prepare runs in the context's turn, with the GIL, and may say no;
+  // *prepared tells.
+  template <class P, class F>
+  bool slow_if(bool* prepared, P&& prepare, F&& function) {
+    *prepared = false;
+    if (failed_ || !begin_slow()) return false;
+    *prepared = prepare();
+    if (!*prepared) {
+      end_turn();
+      return false;
+    }
+    PyThreadState* thread = PyEval_SaveThread();
+    const int32_t status = function();
+    PyEval_RestoreThread(thread);
+    return end_slow(status);
+  }
   // Runs one that cannot fail.
   template <class F>
   bool plain(F&& function) {
@@ -226,6 +242,11 @@ class Call {
   bool wrong_type(PyObject* object, const char* argument, const char* wanted);
   bool fail();               // an exception is set
   void* room(size_t bytes);  // lives as long as the call
+  template <class T>
+  T* room_of(size_t count) {
+    const bool fits = count < (SIZE_MAX / 2) / sizeof(T);
+    return static_cast<T*>(room(fits ? (count + 1) * sizeof(T) : SIZE_MAX));
+  }
   void belong(ContextObject* context) {
     if (owner_ == nullptr && context != nullptr) own(context);
   }
@@ -240,6 +261,7 @@ class Call {
   bool begin() { return owner_ == nullptr || !owner_->busy || wait(); }
   bool wait();
   bool begin_slow();
+  void end_turn();
   bool end_slow(int32_t status);
   bool keep(PyObject* object);  // takes it over until the call ends
   bool number(aster_ml_lazy* out, PyObject* object, const char* argument);

@@ -42,7 +42,7 @@ PyObject* lazy_shape(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   int64_t* shape = few;
   size_t ndim = 0;
   if (!call.plain([&] { ndim = aster_ml_lazy_ndim(x); })) return nullptr;
-  if (ndim > kRanks) shape = static_cast<int64_t*>(call.room(ndim * sizeof(int64_t)));
+  if (ndim > kRanks) shape = call.room_of<int64_t>(ndim);
   if (!call.quick([&] { return aster_ml_lazy_shape(shape, ndim, x); })) return nullptr;
   return tuple_of(shape, ndim);
 }
@@ -170,7 +170,7 @@ PyObject* uop_walk(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (!call.quick(
           [&] { return aster_ml_uop_walk(nullptr, &nodes, 0, &call.owner()->handle, root); }))
     return nullptr;
-  auto** all = static_cast<const aster_ml_uop**>(call.room((nodes + 1) * sizeof(void*)));
+  auto** all = call.room_of<const aster_ml_uop*>(nodes);
   if (!call.quick(
           [&] { return aster_ml_uop_walk(all, &nodes, nodes, &call.owner()->handle, root); }))
     return nullptr;
