@@ -85,7 +85,8 @@ ASTER_ML_API int32_t aster_ml_lazy_hardtanh(aster_ml_lazy *out, const aster_ml_l
 /* x where x > 0, else alpha (e^x - 1). Dtypes: float. */
 ASTER_ML_API int32_t aster_ml_lazy_elu(aster_ml_lazy *out, const aster_ml_lazy *x, double alpha);
 
-/* x where x > 0, else alpha (e^(x / alpha) - 1). Dtypes: float. */
+/* x where x > 0, else alpha (e^(x / alpha) - 1). Dtypes: float; integers give the weak float
+ * dtype. */
 ASTER_ML_API int32_t aster_ml_lazy_celu(aster_ml_lazy *out, const aster_ml_lazy *x, double alpha);
 
 /* gamma * (x where x >= 0, else alpha (e^x - 1)); 1.67326 and 1.0507 are usual. Dtypes: float. */

@@ -127,7 +127,7 @@ Expr atan(Expr x) {
   const double low = single(x) ? kHalfPi32Rest : kHalfPi64Rest;
   const Expr base = where(most, x.like(high), x.like(high / 2));
   const Expr far = base + (y + where(most, x.like(low), x.like(low / 2)));
-  return where(some, where(x < 0.0, -far, far), y);
+  return where(some, where(x < 0.0, -far, far), where(x == 0.0, x, y));
 }
 
 Expr sinh(Expr x) {
