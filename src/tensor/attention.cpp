@@ -1,0 +1,128 @@
+// Scaled dot-product attention: two matrix products with the scale, the mask and the softmax in one
+// pass between them.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "aster_ml/linalg.h"
+#include "tensor/api.h"
+#include "tensor/linalg.h"
+#include "tensor/random.h"
+
+namespace aster::tensor {
+namespace {
+
+using uop::brief;
+using uop::Dims;
+
+struct Attention {
+  Node query, key, value, mask;
+  double dropout_p;
+  bool causal, grouped, training;
+};
+
+Status check(const Attention& a) {
+  const Node q = a.query, k = a.key, v = a.value;
+  const size_t least = a.grouped ? 3 : 2;
+  bool fits = q->ndim >= least && k->ndim >= least && v->ndim >= least;
+  fits = fits && q->dim(q->ndim - 1u) == k->dim(k->ndim - 1u) &&
+         k->dim(k->ndim - 2u) == v->dim(v->ndim - 2u);
+  for (Node x : {k, v}) {
+    if (!fits || !a.grouped) break;
+    const Word heads = x->dim(x->ndim - 3u);
+    fits = heads > 0 && q->dim(q->ndim - 3u) % heads == 0;
+  }
+  if (!fits) {
+    return ASTER_FAIL(kSHAPE, "attention of query %s, key %s, value %s%s", brief(q).text,
+                      brief(k).text, brief(v).text, a.grouped ? ", heads in groups" : "");
+  }
+  if (a.mask == nullptr) return kOk;
+  if (a.causal) return ASTER_FAIL(kARGUMENT, "attention with is_causal and attn_mask");
+  if (a.mask->dtype != DType::kBool && !dtype::is_float(a.mask->dtype)) {
+    return ASTER_FAIL(kDTYPE, "attention with attn_mask %s: bool or float is needed",
+                      brief(a.mask).text);
+  }
+  return kOk;
+}
+
+// x [..., heads, n, m] as [..., heads / run, run, n, m].
+Node split_heads(Graph& g, Node x, Word run) {
+  if (x == nullptr) return nullptr;
+  Dims shape(x->shape().first(x->ndim - 3u));
+  shape.push(x->dim(x->ndim - 3u) / run);
+  shape.push(run);
+  shape.push(x->dim(x->ndim - 2u));
+  shape.push(x->dim(x->ndim - 1u));
+  return g.reshape(x, shape);
+}
+Node join_heads(Graph& g, Node x) {
+  if (x == nullptr) return nullptr;
+  Dims shape(x->shape().first(x->ndim - 4u));
+  shape.push(x->dim(x->ndim - 4u) * x->dim(x->ndim - 3u));
+  shape.push(x->dim(x->ndim - 2u));
+  shape.push(x->dim(x->ndim - 1u));
+  return g.reshape(x, shape);
+}
+
+// matmul(x, y) where each head of y serves a run of those of x: y is not repeated in memory.
+Node product(Graph& g, Node x, Node y, DType dtype, bool grouped) {
+  if (x == nullptr || y == nullptr) return nullptr;
+  const Word run = grouped ? x->dim(x->ndim - 3u) / y->dim(y->ndim - 3u) : 1;
+  if (run == 1) return dot(g, x, y, dtype);
+  return join_heads(g, dot(g, split_heads(g, x, run), split_heads(g, y, 1), dtype));
+}
+
+Node masked(Graph& g, Node scores, const Attention& a) {
+  if (scores == nullptr) return nullptr;
+  const double hidden = -INFINITY;
+  if (a.causal) {
+    const size_t n = scores->ndim;
+    const Expr rows = iota(g, DType::kInt32, scores->shape(), n - 2),
+               columns = iota(g, DType::kInt32, scores->shape(), n - 1);
+    return where(columns <= rows, Expr{&g, scores}, hidden).n;
+  }
+  if (a.mask == nullptr) return scores;
+  if (a.mask->dtype != DType::kBool) return binary(g, scores, a.mask, ops::add);
+  return where(g, a.mask, scores, g.constant(scores->dtype, hidden));
+}
+
+Status attend(Node* out, Build& build, const Attention& a) {
+  Graph& g = build.graph();
+  const DType own = dtype::strong(a.query->dtype);
+  const DType wide =
+      dtype::least_upper(dtype::least_upper(own, dtype::strong(a.key->dtype)), DType::kFloat32);
+  const Node products = product(g, a.query, turned(g, a.key), wide, a.grouped);
+  const Node scale = g.constant(DType::kWeakFloat,
+                                std::sqrt(static_cast<double>(a.query->dim(a.query->ndim - 1u))));
+  const Node scores = masked(g, binary(g, products, scale, ops::div), a);
+  if (scores == nullptr) return last_failure();
+  Node weights = softmax(g, cast(g, scores, own), -1);
+  if (weights == nullptr) return last_failure();
+  ASTER_TRY(dropout(&weights, build.engine(), weights, a.dropout_p, a.training));
+  *out = product(g, weights, a.value, DType::kNone, a.grouped);
+  return *out == nullptr ? last_failure() : kOk;
+}
+
+}  // namespace
+}  // namespace aster::tensor
+
+using namespace aster::tensor;  // NOLINT: this file ends with the public functions
+using aster::kOk;
+using aster::Status;
+
+int32_t aster_ml_lazy_scaled_dot_product_attention(aster_ml_lazy* out, const aster_ml_lazy* query,
+                                                   const aster_ml_lazy* key,
+                                                   const aster_ml_lazy* value,
+                                                   const aster_ml_lazy* attn_mask, double dropout_p,
+                                                   int32_t is_causal, int32_t enable_gqa,
+                                                   int32_t training) {
+  ASTER_API();
+  Build build(out, {query, key, value}, {attn_mask});
+  ASTER_TRY(build.status());
+  const Attention attention{node(query), node(key),      node(value),     node(attn_mask),
+                            dropout_p,   is_causal != 0, enable_gqa != 0, training != 0};
+  ASTER_TRY(check(attention));
+  Node result;
+  ASTER_TRY(attend(&result, build, attention));
+  return build.finish(result);
+}

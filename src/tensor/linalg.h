@@ -1,0 +1,13 @@
+// Products and decompositions as nodes. Nil absorbs; errors stay in the thread's record.
+#pragma once
+
+#include "tensor/ops.h"
+
+namespace aster::tensor {
+
+// matmul(a, b) summed in, and of, dtype; kNone: as matmul.
+Node dot(Graph& g, Node a, Node b, DType dtype);
+// x with its last two axes swapped.
+Node turned(Graph& g, Node x);
+
+}  // namespace aster::tensor
