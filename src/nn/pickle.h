@@ -22,6 +22,7 @@ class Pickle {
     kFloat,  // bits of a double in word
     kText,   // data
     kBytes,  // data
+    kLatin,  // bytes, given as the text whose Latin-1 they are
     kTuple,  // items of list word
     kList,
     kDict,  // items: key, value, key, value, ...

@@ -116,7 +116,16 @@ Status Pickle::call_container(Index* out, const Value& function, std::span<const
     }
     if (!text) return broken("a text is needed");
     Value made = *first;
-    made.kind = meaning == kMakeDevice ? kText : kBytes;
+    if (meaning == kEncode) {
+      const Value* encoding = arguments.size() == 2 ? &values_[arguments[1]] : nullptr;
+      if (first->kind != kText || encoding == nullptr || encoding->kind != kText ||
+          encoding->text() != "latin1") {
+        return broken("an encoding other than Latin-1");
+      }
+      made.kind = kLatin;
+    } else {
+      made.kind = meaning == kMakeDevice ? kText : kBytes;
+    }
     return make(out, made);
   }
   const Kind kind = meaning == kMakeDict ? kDict : meaning == kMakeTuple ? kTuple : kSet;

@@ -35,6 +35,16 @@ Status file_failed(const char* what, const char* path, int error) {
 
 namespace {
 
+// A private mapping is copied where foreign code writes to it, without memory being set aside for
+// that; where the system insists, it cannot be written.
+void* map(int fd, bool shared, size_t begin, size_t bytes) {
+  const off_t from = static_cast<off_t>(begin);
+  if (shared) return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, from);
+  constexpr int kFlags = MAP_PRIVATE | MAP_NORESERVE;
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kFlags, fd, from);
+  return data != MAP_FAILED ? data : mmap(nullptr, bytes, PROT_READ, kFlags, fd, from);
+}
+
 void unmap(void*, void* data, size_t bytes) { munmap(data, bytes); }
 
 // The size of a regular file, grown where it is created. RANGE if offset and size are not inside.
@@ -80,8 +90,7 @@ Status map_file(Source* out, Context& context, const char* path, Mapped how, siz
   if (size == 0) return create_source(out, context, 0);
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t begin = offset / page * page, bytes = offset - begin + size;
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, shared ? MAP_SHARED : MAP_PRIVATE,
-                    file.get(), static_cast<off_t>(begin));
+  void* data = map(file.get(), shared, begin, bytes);
   if (data == MAP_FAILED) return file_failed("mapping", path, errno);
   buffer::Storage* storage;
   const Status status =
@@ -111,7 +120,7 @@ Status tensor_bytes(Source* out, const aster_ml_lazy* bytes) {
   ASTER_TRY(Status{aster_ml_lazy_realize(&pointer, 1)});
   const Node node = tensor::node(bytes);
   buffer::Storage* storage = engine::storage_of(node);
-  if (device::type(storage->device) != ASTER_ML_DEVICE_CPU) {
+  if (!device::same_type(storage->device, device::kCpu)) {
     return ASTER_FAIL(kUNSUPPORTED, "a file in the memory of another device");
   }
   buffer::storage_retain(storage);

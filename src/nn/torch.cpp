@@ -23,8 +23,8 @@ using Value = Pickle::Value;
 // 2^32 and more of JSON out of a small pickle, by lists that hold others many times.
 constexpr size_t kMostVisits = size_t{1} << 22;
 constexpr int kMostDepth = 100;
-constexpr size_t kMostOverlap = 16;     // copies of an element in one tensor
-constexpr int64_t kMostAlike = 64;  // tensors whose names read the same
+constexpr size_t kMostOverlap = 16;  // copies of an element in one tensor
+constexpr int64_t kMostAlike = 64;   // tensors whose names read the same
 
 Status damaged(const char* what) { return ASTER_FAIL(kFORMAT, "a damaged torch file: %s", what); }
 
@@ -300,6 +300,22 @@ class Filling {
     json_ << "\"}";
   }
 
+  // UTF-8 of points below 256, a byte each.
+  Status write_latin(std::string_view text) {
+    Text bytes(state_.context->heap());
+    for (size_t i = 0; i < text.size(); ++i) {
+      unsigned point = static_cast<unsigned char>(text[i]);
+      if (point >= 0x80) {
+        if ((point & 0xFE) != 0xC2 || i + 1 == text.size()) return damaged("bytes written as text");
+        point = (point & 3) << 6 | (static_cast<unsigned char>(text[++i]) & 0x3Fu);
+      }
+      bytes << static_cast<char>(point);
+    }
+    ASTER_TRY(bytes.status());
+    write_hex("bytes", bytes.view(), false);
+    return json_.status();
+  }
+
   Status write_plain(const Value& value) {
     switch (value.kind) {
       case Pickle::kNone:
@@ -328,6 +344,8 @@ class Filling {
         }
         break;
       }
+      case Pickle::kLatin:
+        return write_latin(value.text());
       case Pickle::kText:
         if (is_utf8(value.text())) {
           write_json_string(json_, value.text());

@@ -344,7 +344,7 @@ TEST(Torch, RefusesDamagedPickles) {
 TEST(Torch, ReadsOldProtocols) {
   Session s;
   State state;
-  OK(load(s, state, sequence("(lp0\nI12\naI01\naL-5L\naF0.5\naS'text'\naVline\na0g0\n")));
+  OK(load(s, state, sequence("(lp0\nI12\naI01\naL-5L\naF0.5\naS'text'\naVline\na0g0\n", "]")));
   EXPECT_STREQ(structure(state), R"([12,true,-5,0.5,"text","line"])");
 }
 
