@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/engine.h"
 #include "tensor/ops.h"
 
 namespace aster::nn {
@@ -68,6 +69,12 @@ Making::Making(aster_ml_layer* out, const aster_ml_context* context)
   }
   handle_init(layer_, *context_, destroy_layer);
   scope_remove(layer_);
+}
+
+Making::~Making() {
+  if (layer_ == nullptr) return;
+  free_handle(layer_);
+  engine_->graph.collect();  // Buffers without a handle hold memory
 }
 
 Status Making::uniform(const char* name, Words shape, double bound) {

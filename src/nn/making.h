@@ -9,7 +9,7 @@ namespace aster::nn {
 class Making {
  public:
   Making(aster_ml_layer* out, const aster_ml_context* context);
-  ~Making() { free_handle(layer_); }
+  ~Making();
   Making(const Making&) = delete;
   Making& operator=(const Making&) = delete;
 

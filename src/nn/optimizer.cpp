@@ -204,9 +204,12 @@ Status finish(aster_ml_optimizer* out, Optimizer* o, const State& state,
   const Status status = fill(*o, state, scalars);
   if (status.ok()) {
     out->impl = o;
-  } else {
-    free_handle(o);
+    return kOk;
   }
+  Context& context = *state.context;
+  free_handle(o);
+  engine::Engine* engine;
+  if (engine::engine_of(&engine, context).ok()) engine->graph.collect();  // moments hold memory
   return status;
 }
 

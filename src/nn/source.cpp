@@ -155,9 +155,11 @@ Status hand_out(aster_ml_state* out, Context& context, const Source& source, Fil
   const Status status = fill(*state, source);
   if (status.ok()) {
     out->impl = state;
-  } else {
-    free_handle(state);
+    return kOk;
   }
+  free_handle(state);
+  engine::Engine* engine;
+  if (engine::engine_of(&engine, context).ok()) engine->graph.collect();  // they hold the mapping
   return status;
 }
 
