@@ -10,6 +10,7 @@ does not export are left out and named.
 
 import argparse
 import json
+import keyword
 import os
 import re
 import subprocess
@@ -69,13 +70,46 @@ LEFT_OUT = {
 # Functions that return a value and not a status.
 VALUES = re.compile(r"_(is_\w+|dtype|device_type|device_index|count_\w+)$")
 
-INTEGERS = {
-    "int32_t": ("integer32", "int32_t"),
-    "int64_t": ("integer", "int64_t"),
-    "size_t": ("size", "size_t"),
-    "ptrdiff_t": ("integer", "ptrdiff_t"),
-    "uint64_t": ("natural", "uint64_t"),
-    "uint32_t": ("natural", "uint32_t"),
+# One parameter: C type -> (declaration of name, position and whether it may be null; hint; whether
+# it is a pointer that may be null).
+INTEGER = 'const auto {0}_ = static_cast<{kind}>(call.{getter}({1}, "{0}"));'
+PARAMETERS = {
+    "const aster_ml_lazy *": (
+        'const aster_ml_lazy *{0}_ = call.operand({1}, "{0}", {2});',
+        "Lazy | float",
+        True,
+    ),
+    "aster_ml_lazy *": ('aster_ml_lazy *{0}_ = call.lazy({1}, "{0}");', "Lazy", False),
+    "const aster_ml_scalar *": (
+        'const aster_ml_scalar *{0}_ = call.scalar({1}, "{0}", {2});',
+        "Number",
+        True,
+    ),
+    "const aster_ml_uop *": ('const aster_ml_uop *{0}_ = call.uop({1}, "{0}");', "Uop", False),
+    "aster_ml_tensor *": (
+        'aster_ml_tensor *{0}_ = call.tensor({1}, "{0}");',
+        "ConcreteTensor",
+        False,
+    ),
+    "const aster_ml_tensor *": (
+        'const aster_ml_tensor *{0}_ = call.tensor({1}, "{0}");',
+        "ConcreteTensor",
+        False,
+    ),
+    "const char *": ('const char *{0}_ = call.text({1}, "{0}", {2});', "Text", True),
+    "double": ('const double {0}_ = call.real({1}, "{0}");', "float", False),
+    "float": ('const auto {0}_ = static_cast<float>(call.real({1}, "{0}"));', "float", False),
+    **{
+        kind: (INTEGER.replace("{kind}", kind).replace("{getter}", getter), "int", False)
+        for kind, getter in [
+            ("int32_t", "integer32"),
+            ("int64_t", "integer"),
+            ("ptrdiff_t", "integer"),
+            ("size_t", "size"),
+            ("uint32_t", "natural"),
+            ("uint64_t", "natural"),
+        ]
+    },
 }
 RESULTS = {
     "int32_t": ("PyLong_FromLong({})", "int"),
@@ -308,7 +342,7 @@ class Binding:
         self.emit(function, made)
 
     def many(self, function):
-        """Of a function that gives an array of tensors: out, the room for it, how many there are."""
+        """Of a function that gives an array of tensors: out, its room, how many there are."""
         said = function["contract"].get("Out", "")
         names = [a["name"] for a in function["arguments"]]
         if match := re.fullmatch(r"(\w+) of `(\w+)` handles, the others empty\.", said):
@@ -340,135 +374,93 @@ class Binding:
 
     def parameter(self, made, i, argument, arguments, of):
         """Adds one parameter that Python gives, or a struct to fill. False where it is unknown."""
-        kind, arg = argument["type"], argument["name"]
-        lines, passed, at = made.lines, made.passed, len(made.python)
+        kind, arg, at = argument["type"], argument["name"], len(made.python)
         nullable = (made.nullable and at > 0) or arg == "axes"
-        optional = "true" if nullable else "false"
-        declared = None
-        hint = "int"
-        may = False
-        counter = arguments[of[i]]["name"] if i in of else None
-        if i in of and kind in ARRAYS:
-            reader, given, hint = ARRAYS[kind]
-            declared = (
-                f'{given}{arg}_ = call.{reader}({at}, "{arg}", &{counter}_, '
-                f"&{counter}_known, {optional});"
+        pointee = re.sub(r"^const |\s*\*$", "", kind)
+        base = self.types.get(kind, {}).get("of", kind)  # of an integer typedef
+        if i in of:
+            found = self.array(made, kind, arg, arguments[of[i]]["name"], nullable)
+        elif kind == "const int64_t *" and nullable:  # one number or none
+            made.lines.append(f"int64_t {arg}_room = 0;")
+            made.lines.append(f'if (call.given({at})) {arg}_room = call.integer({at}, "{arg}");')
+            found = (
+                f"const int64_t *{arg}_ = call.given({at}) ? &{arg}_room : nullptr;",
+                "int",
+                True,
             )
-            passed.append(f"{arg}_" if given[:-2] in kind else f"reinterpret_cast<{kind}>({arg}_)")
-            may = nullable
-            hint += " | None" if nullable else ""
-        elif i in of and kind.endswith("lazy *const *"):
-            declared = f'aster_ml_lazy **{arg}_ = call.lazies({at}, "{arg}", &{counter}_, &{counter}_known);'
-            passed.append(f"{arg}_")
-            hint = "Sequence[Lazy]"
-        elif i in of and kind.endswith(" *const *"):
+        elif base in PARAMETERS:
+            text, hint, may = PARAMETERS[base]
+            found = text.format(arg, at, str(nullable).lower()), hint, may and nullable
+        elif pointee in self.handles and kind.count("*") == 1:
+            getter = f'call.handle({at}, "{arg}", {self.row(pointee)}, {str(nullable).lower()})'
+            text = f"auto *{arg}_ = static_cast<{pointee} *>({getter});"
+            found = text, self.handles[pointee], nullable
+        elif kind == f"const {pointee} *" and pointee.endswith("_options"):
+            made.lines.append(f"{pointee} {arg}_room;")
+            getter = f'call.options({at}, "{arg}", {self.struct(pointee)}, &{arg}_room)'
+            text = f"const auto *{arg}_ = static_cast<const {pointee} *>({getter});"
+            found = text, camel(short(pointee)), True
+        else:
+            return self.result_struct(made, argument, pointee)
+        if found is None:
+            return False
+        text, hint, may = found
+        made.lines.append(text)
+        if kind not in ("const size_t *", "const ptrdiff_t *"):
+            made.passed.append(f"{arg}_")
+        else:  # the same bits as int64_t
+            made.passed.append(f"reinterpret_cast<{kind}>({arg}_)")
+        made.python.append((arg, hint + " | None" * may, may))
+        return True
+
+    def array(self, made, kind, arg, counter, nullable):
+        """An array that the size_t counter counts, or bytes: declaration, hint, may be null."""
+        at, known = len(made.python), f"&{counter}_, &{counter}_known"
+        if kind in ARRAYS:
+            reader, given, hint = ARRAYS[kind]
+            rest = f"{known}, {str(nullable).lower()}"
+            return f'{given}{arg}_ = call.{reader}({at}, "{arg}", {rest});', hint, nullable
+        if kind.endswith("lazy *const *"):
+            text = f'aster_ml_lazy **{arg}_ = call.lazies({at}, "{arg}", {known});'
+            return text, "Sequence[Lazy]", False
+        if kind.endswith(" *const *"):
             pointee = re.sub(r"^const | \*const \*$", "", kind)
             if pointee not in self.handles:
-                return False
-            row = list(self.handles).index(pointee)
-            declared = (
-                f'auto **{arg}_ = reinterpret_cast<{pointee} **>(call.handles({at}, "{arg}", '
-                f"kHandleTypes[{row}], &{counter}_, &{counter}_known));"
-            )
-            passed.append(f"{arg}_")
-            hint = f"Sequence[{self.handles[pointee]}]"
-        elif kind == "const int64_t *" and nullable:  # one number or none
-            lines.append(f"int64_t {arg}_room = 0;")
-            lines.append(f'if (call.given({at})) {arg}_room = call.integer({at}, "{arg}");')
-            declared = f"const int64_t *{arg}_ = call.given({at}) ? &{arg}_room : nullptr;"
-            passed.append(f"{arg}_")
-            hint, may = "int | None", True
-        elif i in of:  # bytes and their number
-            writable = "false" if kind.startswith("const") else "true"
-            lines.append(f'const Py_buffer *{arg}_view = call.bytes({at}, "{arg}", {writable});')
-            lines.append(
-                f"const size_t {counter}_ = {arg}_view == nullptr ? 0 : static_cast<size_t>({arg}_view->len);"
-            )
-            declared = f"void *{arg}_ = {arg}_view == nullptr ? nullptr : {arg}_view->buf;"
-            passed.append(f"{arg}_")
-            hint = "Buffer"
-        elif kind == "const aster_ml_lazy *":
-            declared = f'const aster_ml_lazy *{arg}_ = call.operand({at}, "{arg}", {optional});'
-            passed.append(f"{arg}_")
-            hint, may = "Lazy | float" + (" | None" if nullable else ""), nullable
-        elif kind == "aster_ml_lazy *":
-            declared = f'aster_ml_lazy *{arg}_ = call.lazy({at}, "{arg}");'
-            passed.append(f"{arg}_")
-            hint = "Lazy"
-        elif kind == "const aster_ml_scalar *":
-            declared = f'const aster_ml_scalar *{arg}_ = call.scalar({at}, "{arg}", {optional});'
-            passed.append(f"{arg}_")
-            hint, may = "Number" + (" | None" if nullable else ""), nullable
-        elif kind == "const aster_ml_uop *":
-            declared = f'const aster_ml_uop *{arg}_ = call.uop({at}, "{arg}");'
-            passed.append(f"{arg}_")
-            hint = "Uop"
-        elif kind in ("const aster_ml_tensor *", "aster_ml_tensor *"):
-            declared = f'aster_ml_tensor *{arg}_ = call.tensor({at}, "{arg}");'
-            passed.append(f"{arg}_")
-            hint = "ConcreteTensor"
-        elif kind == "const char *":
-            declared = f'const char *{arg}_ = call.text({at}, "{arg}", {optional});'
-            passed.append(f"{arg}_")
-            hint, may = "Text" + (" | None" if nullable else ""), nullable
-        elif kind in INTEGERS or self.types.get(kind, {}).get("kind") == "integer":
-            getter, type_name = INTEGERS[self.types.get(kind, {}).get("of", kind)]
-            declared = (
-                f'const auto {arg}_ = static_cast<{type_name}>(call.{getter}({at}, "{arg}"));'
-            )
-            passed.append(f"{arg}_")
-        elif kind in ("double", "float"):
-            cast = f"static_cast<{kind}>" if kind == "float" else ""
-            declared = f'const {kind} {arg}_ = {cast}(call.real({at}, "{arg}"));'
-            passed.append(f"{arg}_")
-            hint = "float"
-        else:
-            pointee = re.sub(r"^const |\s*\*$", "", kind)
-            if pointee in self.handles and kind.count("*") == 1:
-                row = list(self.handles).index(pointee)
-                declared = (
-                    f'auto *{arg}_ = static_cast<{pointee} *>(call.handle({at}, "{arg}", '
-                    f"kHandleTypes[{row}], {optional}));"
-                )
-                passed.append(f"{arg}_")
-                hint, may = self.handles[pointee] + (" | None" if nullable else ""), nullable
-            elif (
-                kind == f"const {pointee} *" and self.types.get(pointee, {}).get("kind") == "struct"
-            ):
-                if not pointee.endswith("_options"):
-                    return False
-                info = self.struct(pointee)
-                lines.append(f"{pointee} {arg}_room;")
-                declared = (
-                    f"const auto *{arg}_ = static_cast<const {pointee} *>(call.options({at}, "
-                    f'"{arg}", {info}, &{arg}_room));'
-                )
-                passed.append(f"{arg}_")
-                hint, may = f"{camel(short(pointee))} | None", True
-            elif argument["direction"] == "inout" and any(
-                f["name"] == "struct_size" for f in self.types.get(pointee, {}).get("fields", [])
-            ):
-                self.struct(pointee)
-                lines.append(f"{pointee} {arg}_ = {{}};")
-                lines.append(f"{arg}_.struct_size = sizeof({arg}_);")
-                passed.append(f"&{arg}_")
-                made.outs.append((pointee, f"{arg}_"))
-                return True
-            else:
-                return False
-        lines.append(declared)
-        made.python.append((arg, hint, may))
+                return None
+            getter = f'call.handles({at}, "{arg}", {self.row(pointee)}, {known})'
+            text = f"auto **{arg}_ = reinterpret_cast<{pointee} **>({getter});"
+            return text, f"Sequence[{self.handles[pointee]}]", False
+        writable = "false" if kind.startswith("const") else "true"
+        view, none = f"{arg}_view", f"{arg}_view == nullptr"
+        made.lines += [
+            f'const Py_buffer *{view} = call.bytes({at}, "{arg}", {writable});',
+            f"const size_t {counter}_ = {none} ? 0 : static_cast<size_t>({view}->len);",
+        ]
+        return f"void *{arg}_ = {none} ? nullptr : {view}->buf;", "Buffer", False
+
+    def result_struct(self, made, argument, pointee):
+        """A struct that says its size and is filled. False for anything else."""
+        fields = [field["name"] for field in self.types.get(pointee, {}).get("fields", [])]
+        if argument["direction"] != "inout" or "struct_size" not in fields:
+            return False
+        arg = argument["name"]
+        self.struct(pointee)
+        made.lines.append(f"{pointee} {arg}_ = {{}};")
+        made.lines.append(f"{arg}_.struct_size = sizeof({arg}_);")
+        made.passed.append(f"&{arg}_")
+        made.outs.append((pointee, f"{arg}_"))
         return True
+
+    def row(self, handle):
+        """The HandleType of a type."""
+        return f"kHandleTypes[{list(self.handles).index(handle)}]"
 
     def result(self, kind, text, count=None):
         if kind == "many":
             return f"make_lazies(call.owner(), {text}, {count})", "tuple[Any, ...]"
         if kind in self.handles:
-            row = list(self.handles).index(kind)
-            return (
-                f"make_handle(kHandleTypes[{row}], call.owner(), {text}.impl)",
-                self.handles[kind],
-            )
+            made = f"make_handle({self.row(kind)}, call.owner(), {text}.impl)"
+            return made, self.handles[kind]
         if kind in RESULTS:
             template, hint = RESULTS[kind]
             return template.format(text), hint
@@ -517,7 +509,8 @@ class Binding:
             body.append(f"  return tuple_of(results, {len(results)});")
         text = "\n".join(body)
         self.wrappers.append(
-            f"PyObject *{name}(PyObject *, PyObject *const *arguments, Py_ssize_t count) {{\n{text}\n}}\n"
+            f"PyObject *{name}(PyObject *, PyObject *const *arguments, Py_ssize_t count) {{\n"
+            f"{text}\n}}\n"
         )
         hint = hints[0] if len(hints) == 1 else f"tuple[{', '.join(hints)}]"
         signature, optional = [], False
@@ -525,7 +518,8 @@ class Binding:
             optional = optional or (
                 may and all(m for _, _, m in python[python.index((arg, kind, may)) :])
             )
-            signature.append(f"{arg}: {kind}" + (" = ..." if optional else ""))
+            word = arg + "_" * keyword.iskeyword(arg)
+            signature.append(f"{word}: {kind}" + (" = ..." if optional else ""))
         self.stubs.append(
             f"def {name}({', '.join(signature + ['/'] if signature else [])}) -> {hint}: ..."
         )
@@ -550,9 +544,8 @@ class Binding:
             "HandleType kHandleTypes[] = {",
         ]
         for name, python in self.handles.items():
-            out.append(
-                f'    {{"{python}", [](void *x) {{ return {name}_free(static_cast<{name} *>(x)); }}, nullptr}},'
-            )
+            free = f"{name}_free(static_cast<{name} *>(x))"
+            out.append(f'    {{"{python}", [](void *x) {{ return {free}; }}, nullptr}},')
         out += [
             "};",
             f"const size_t kHandleTypeCount = {len(self.handles)};",
