@@ -17,6 +17,7 @@ constexpr int64_t kLineElements = 16;  // two tasks should not share cache lines
 constexpr int64_t kRangeElements = 1 << 22;
 constexpr int64_t kRangeBytes = int64_t{4} << 20;
 constexpr int64_t kRangeTasks = 2;
+constexpr int64_t kFarBytes = int64_t{1} << 18;
 constexpr int64_t kWrite = -1;
 
 struct Head {
@@ -177,11 +178,19 @@ struct Block {
   const int64_t* at;
   int64_t n;
   uint64_t low, size;
+  bool far;       // the target leaves the caches
+  void* nowhere;  // takes what falls outside
   bool inside(int64_t i) const { return static_cast<uint64_t>(at[i]) - low < size; }
   // Where value i goes; selected without a branch, which positions at random would mispredict.
   template <typename T>
-  T* place(T* y, int64_t i, T* nowhere) const {
-    return inside(i) ? y + at[i] : nowhere;
+  T* place(T* y, int64_t i) const {
+    return inside(i) ? y + at[i] : static_cast<T*>(nowhere);
+  }
+  // Asks for all lines before the first is written: stores wait for one another, requests do not.
+  template <typename T>
+  void prefetch(T* y) const {
+    if (!far) return;
+    for (int64_t i = 0; i < n; ++i) __builtin_prefetch(y + (inside(i) ? at[i] : 0), 1);
   }
   // Whether positions follow one another, all inside.
   bool follows() const {
@@ -200,8 +209,8 @@ void write_values(const Block& block) {
     std::memcpy(y + block.at[0], x, static_cast<size_t>(block.n) * sizeof(T));
     return;
   }
-  T nowhere;
-  for (int64_t i = 0; i < block.n; ++i) *block.place(y, i, &nowhere) = x[i];
+  block.prefetch(y);
+  for (int64_t i = 0; i < block.n; ++i) *block.place(y, i) = x[i];
 }
 
 template <typename E, typename Combine>
@@ -217,9 +226,9 @@ void combine_values(const Block& block) {
     }
     return;
   }
-  Stored nowhere = {};
+  block.prefetch(y);
   for (int64_t i = 0; i < block.n; ++i) {
-    Stored& into = *block.place(y, i, &nowhere);
+    Stored& into = *block.place(y, i);
     into = E::store(combine(E::load(into), E::load(x[i])));
   }
 }
@@ -264,7 +273,8 @@ class Scatter {
         operands_(operands),
         target_(operands[head_.sources]),
         value_(static_cast<const char*>(operands[1])),
-        apply_(apply_of(head_)) {
+        apply_(apply_of(head_)),
+        far_(head_.target_count * head_.bytes >= kFarBytes) {
     if (value_ == nullptr) fill(constant_, head_.bytes, 0, kBlock, head_.value);
   }
   void run(int64_t task);
@@ -281,9 +291,11 @@ class Scatter {
   void* const target_;
   const char* const value_;
   const Apply apply_;
+  const bool far_;
   uint64_t low_ = 0,
            size_ = 0;  // positions that are this task's, and maybe others that no value has
   int64_t first_ = 0, count_ = 0;  // the block's values
+  uint64_t nowhere_ = 0;
   int64_t at_[kBlock];
   uint64_t constant_[kBlock];
 };
@@ -310,7 +322,8 @@ void Scatter::flush() {
     });
   }
   const void* const value = value_ != nullptr ? value_ + first_ * head_.bytes : nullptr;
-  apply_(Block{target_, value != nullptr ? value : constant_, at_, count_, low_, size_});
+  apply_(Block{target_, value != nullptr ? value : constant_, at_, count_, low_, size_, far_,
+               &nowhere_});
   count_ = 0;
 }
 
