@@ -38,6 +38,23 @@ ASTER_ML_API int32_t aster_ml_conv2d_init(aster_ml_layer *out, const aster_ml_co
                                           int64_t columns, int32_t bias,
                                           const aster_ml_conv2d_options *options);
 
+/* y = aster_ml_lazy_conv(x, weight, bias, options) with a kernel on any number of axes, the bias
+ * left out where bias is 0; options, which are copied, may be null. Both begin uniform in
+ * +-1/sqrt(inputs * kernel sizes), weight first. Shapes: weight [outputs, inputs / groups,
+ * kernel...], bias [outputs], float32. Errors: RANGE, SHAPE (groups do not divide the channels). */
+ASTER_ML_API int32_t aster_ml_conv_init(aster_ml_layer *out, const aster_ml_context *context,
+                                        int64_t inputs, int64_t outputs, size_t rank,
+                                        const int64_t *kernel, int32_t bias,
+                                        const aster_ml_conv_options *options);
+
+/* y = aster_ml_lazy_conv_transpose(x, weight, bias, options), else as conv_init. Shapes: weight
+ * [inputs, outputs / groups, kernel...], bias [outputs], float32. Errors: as aster_ml_conv_init. */
+ASTER_ML_API int32_t aster_ml_conv_transpose_init(aster_ml_layer *out,
+                                                  const aster_ml_context *context, int64_t inputs,
+                                                  int64_t outputs, size_t rank,
+                                                  const int64_t *kernel, int32_t bias,
+                                                  const aster_ml_conv_options *options);
+
 /* Options of batch_norm. Zero means: eps 1e-5, momentum 0.1, weight and bias, running statistics.
  */
 typedef struct aster_ml_batch_norm_options {

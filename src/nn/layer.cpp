@@ -31,20 +31,31 @@ Node run_linear(Layer& layer, engine::Engine& engine, Node x, bool, Assignments&
   return bias == nullptr ? y : tensor::binary(g, y, bias, tensor::ops::add);
 }
 
-Node run_conv2d(Layer& layer, engine::Engine& engine, Node x, bool, Assignments&) {
+// A convolution by its public function: f(out, x, weight, bias).
+template <typename F>
+Node convolve(Layer& layer, engine::Engine& engine, Node x, F f) {
   const Shared weight = layer.find("weight"), bias = layer.find("bias");
   const aster_ml_lazy w = weight.handle(), b = bias.empty() ? aster_ml_lazy{} : bias.handle();
-  engine::Lazy* input;
-  if (!engine::lazy_create(&input, engine, x).ok()) return nullptr;
-  const aster_ml_lazy in{input};
-  aster_ml_lazy out{};
-  Node y = nullptr;
-  if (aster_ml_lazy_conv2d(&out, &in, &w, bias.empty() ? nullptr : &b, &layer.conv2d) == 0) {
-    y = tensor::node(&out);  // reclaimed by a realize at the earliest
-  }
-  aster_ml_lazy_free(&out);
-  free_handle(input);
-  return y;
+  return through_handle(engine, x, [&](aster_ml_lazy* out, const aster_ml_lazy* in) {
+    return f(out, in, &w, bias.empty() ? nullptr : &b);
+  });
+}
+
+Node run_conv2d(Layer& layer, engine::Engine& engine, Node x, bool, Assignments&) {
+  return convolve(layer, engine, x, [&](auto... operands) {
+    return aster_ml_lazy_conv2d(operands..., &layer.conv2d);
+  });
+}
+
+Node run_conv(Layer& layer, engine::Engine& engine, Node x, bool, Assignments&) {
+  return convolve(layer, engine, x,
+                  [&](auto... operands) { return aster_ml_lazy_conv(operands..., &layer.conv); });
+}
+
+Node run_conv_transpose(Layer& layer, engine::Engine& engine, Node x, bool, Assignments&) {
+  return convolve(layer, engine, x, [&](auto... operands) {
+    return aster_ml_lazy_conv_transpose(operands..., &layer.conv);
+  });
 }
 
 void destroy_layer(HandleObject* object) {
@@ -103,6 +114,82 @@ Status positive(const char* what, int64_t size) {
   return ASTER_FAIL(kRANGE, "%s is %lld", what, static_cast<long long>(size));
 }
 
+namespace {
+
+struct ConvShape {
+  int64_t inputs, outputs, groups;
+  Words kernel;
+  double bound = 0;  // of the initial values
+};
+
+Status check_conv(ConvShape* shape) {
+  ASTER_TRY(positive("inputs", shape->inputs));
+  ASTER_TRY(positive("outputs", shape->outputs));
+  ASTER_TRY(positive("groups", shape->groups));
+  double fan_in = static_cast<double>(shape->inputs);
+  for (const Word size : shape->kernel) {
+    ASTER_TRY(positive("a size of the kernel", size));
+    fan_in *= static_cast<double>(size);
+  }
+  if (shape->inputs % shape->groups != 0 || shape->outputs % shape->groups != 0) {
+    return ASTER_FAIL(kSHAPE, "%lld and %lld channels in %lld groups",
+                      static_cast<long long>(shape->inputs), static_cast<long long>(shape->outputs),
+                      static_cast<long long>(shape->groups));
+  }
+  shape->bound = 1 / std::sqrt(fan_in);
+  return kOk;
+}
+
+// [a, b, kernel...]
+uop::Dims weight_shape(int64_t a, int64_t b, Words kernel) {
+  uop::Dims out;
+  out.push(a);
+  out.push(b);
+  for (const Word size : kernel) out.push(size);
+  return out;
+}
+
+// The options, their lists copied into the layer.
+Status copy_options(Layer& layer, const aster_ml_conv_options* options, size_t rank) {
+  ASTER_TRY(tensor::options_argument(&layer.conv, options));
+  aster_ml_conv_options& o = layer.conv;
+  o.struct_size = sizeof(o);
+  const int64_t** const lists[] = {&o.stride, &o.dilation, &o.before, &o.after, &o.output_padding};
+  ASTER_TRY(layer.lists.reserve(std::size(lists) * rank));  // so that they stay where they are
+  for (const int64_t** list : lists) {
+    if (*list == nullptr) continue;
+    const size_t at = layer.lists.size();
+    ASTER_TRY(layer.lists.append(*list, rank));
+    *list = layer.lists.data() + at;
+  }
+  return kOk;
+}
+
+Status make_conv(Making& making, int64_t inputs, int64_t outputs, size_t rank,
+                 const int64_t* kernel, bool bias, const aster_ml_conv_options* options,
+                 bool transpose) {
+  ASTER_TRY(making.status());
+  Layer& layer = making.layer();
+  if (rank == 0 || rank > uop::Dims::kMost - 2) return ASTER_FAIL(kRANGE, "%zu axes", rank);
+  ConvShape shape{inputs, outputs, 1, {}};
+  ASTER_TRY(tensor::shape_argument(&shape.kernel, rank, kernel));
+  ASTER_TRY(copy_options(layer, options, rank));
+  if (layer.conv.groups != 0) shape.groups = layer.conv.groups;
+  ASTER_TRY(check_conv(&shape));
+  layer.run = transpose ? run_conv_transpose : run_conv;
+  ASTER_TRY(making.uniform("weight", weight_shape(outputs, inputs / shape.groups, shape.kernel),
+                           shape.bound));
+  if (bias) ASTER_TRY(making.uniform("bias", std::array{outputs}, shape.bound));
+  if (transpose) {  // drawn anew, as the oracle's layer does
+    ASTER_TRY(making.uniform("weight", weight_shape(inputs, outputs / shape.groups, shape.kernel),
+                             shape.bound));
+    layer.parameters[0] = std::move(layer.parameters.back());
+    layer.parameters.pop();
+  }
+  return making.finish();
+}
+
+}  // namespace
 }  // namespace aster::nn
 
 using namespace aster::nn;  // NOLINT: this file ends with the public functions
@@ -129,27 +216,34 @@ int32_t aster_ml_conv2d_init(aster_ml_layer* out, const aster_ml_context* contex
   ASTER_API();
   Making making(out, context);
   ASTER_TRY(making.status());
-  ASTER_TRY(positive("inputs", inputs));
-  ASTER_TRY(positive("outputs", outputs));
-  ASTER_TRY(positive("rows", rows));
-  ASTER_TRY(positive("columns", columns));
   Layer& layer = making.layer();
   ASTER_TRY(aster::tensor::options_argument(&layer.conv2d, options));
   layer.conv2d.struct_size = sizeof(layer.conv2d);
+  const std::array kernel{rows, columns};
   const int64_t groups = layer.conv2d.groups == 0 ? 1 : layer.conv2d.groups;
-  ASTER_TRY(positive("groups", groups));
-  if (inputs % groups != 0 || outputs % groups != 0) {
-    return ASTER_FAIL(kSHAPE, "%lld and %lld channels in %lld groups",
-                      static_cast<long long>(inputs), static_cast<long long>(outputs),
-                      static_cast<long long>(groups));
-  }
+  ConvShape shape{inputs, outputs, groups, kernel};
+  ASTER_TRY(check_conv(&shape));
   layer.run = run_conv2d;
-  const double fan_in =
-      static_cast<double>(inputs) * static_cast<double>(rows) * static_cast<double>(columns);
-  const double bound = 1 / std::sqrt(fan_in);
-  ASTER_TRY(making.uniform("weight", std::array{outputs, inputs / groups, rows, columns}, bound));
-  if (bias != 0) ASTER_TRY(making.uniform("bias", std::array{outputs}, bound));
+  ASTER_TRY(making.uniform("weight", weight_shape(outputs, inputs / groups, kernel), shape.bound));
+  if (bias != 0) ASTER_TRY(making.uniform("bias", std::array{outputs}, shape.bound));
   return making.finish();
+}
+
+int32_t aster_ml_conv_init(aster_ml_layer* out, const aster_ml_context* context, int64_t inputs,
+                           int64_t outputs, size_t rank, const int64_t* kernel, int32_t bias,
+                           const aster_ml_conv_options* options) {
+  ASTER_API();
+  Making making(out, context);
+  return make_conv(making, inputs, outputs, rank, kernel, bias != 0, options, false);
+}
+
+int32_t aster_ml_conv_transpose_init(aster_ml_layer* out, const aster_ml_context* context,
+                                     int64_t inputs, int64_t outputs, size_t rank,
+                                     const int64_t* kernel, int32_t bias,
+                                     const aster_ml_conv_options* options) {
+  ASTER_API();
+  Making making(out, context);
+  return make_conv(making, inputs, outputs, rank, kernel, bias != 0, options, true);
 }
 
 int32_t aster_ml_layer_run(aster_ml_lazy* out, const aster_ml_layer* layer, const aster_ml_lazy* x,

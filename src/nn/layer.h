@@ -13,12 +13,14 @@ struct NamedParameter {
 };
 
 struct Layer : HandleObject {
-  explicit Layer(Heap& heap) : parameters(heap) {}
+  explicit Layer(Heap& heap) : parameters(heap), lists(heap) {}
   // One computation of the layer: y of the node x, nil on a failure. Assignments that it makes go
   // to writes.
   Node (*run)(Layer& layer, engine::Engine& engine, Node x, bool training, Assignments& writes);
   Vec<NamedParameter> parameters;
   aster_ml_conv2d_options conv2d = {};
+  aster_ml_conv_options conv = {};  // of conv and conv_transpose; its lists are in lists
+  Vec<int64_t> lists;
   aster_ml_batch_norm_options norm = {};
   Word channels = 0, groups = 1;  // of norms
   uop::Dims shape;                // that layer_norm is over
@@ -30,6 +32,21 @@ struct Layer : HandleObject {
 
 inline Layer* layer_of(const aster_ml_layer* layer) {
   return layer == nullptr ? nullptr : static_cast<Layer*>(layer->impl);
+}
+
+// What a public function of one tensor makes of x: f gets handles for the result and for x. Nil:
+// the failure in the error record.
+template <typename F>
+Node through_handle(engine::Engine& engine, Node x, F f) {
+  engine::Lazy* input;
+  if (!engine::lazy_create(&input, engine, x).ok()) return nullptr;
+  const aster_ml_lazy in{input};
+  aster_ml_lazy out{};
+  Node y = nullptr;
+  if (f(&out, &in) == 0) y = tensor::node(&out);  // reclaimed by a realize at the earliest
+  aster_ml_lazy_free(&out);
+  free_handle(input);
+  return y;
 }
 
 // A second handle on what a parameter names.

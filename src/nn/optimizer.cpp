@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 
+#include "aster_ml/linalg.h"
 #include "engine/engine.h"
 #include "gradient/gradient.h"
 #include "nn/layer.h"
 #include "nn/state.h"
-#include "uop/composite.h"
 
 namespace aster::nn {
 
@@ -65,25 +65,19 @@ Expr trust_ratio(Expr w, Expr other, Expr ratio) {
 // ---- SGD, LARS, Muon ----
 
 // x as a matrix of its first axis against the others, orthogonalised by steps of Newton and Schulz.
-Expr orthogonal(Expr x, const Optimizer::Descent& d) {
-  if (x.n == nullptr) return x;
-  Graph& g = *x.g;
+Expr orthogonal(Optimizer& o, Expr x) {
+  if (x.n == nullptr || x.n->count() == 0) return x;
+  engine::Engine* engine;
+  if (!engine::engine_of(&engine, *o.context).ok()) return {x.g, nullptr};
   const uop::Dims shape(x.shape());
-  const Word rows = shape[0], columns = x.n->count() / std::max<Word>(rows, 1);
-  if (x.n->count() == 0) return x;
-  const std::array<Word, 2> swap{1, 0};
-  Expr m = x.reshape(std::array{rows, columns});
-  if (rows > columns) m = m.permute(swap);
-  m = m / (norm(m) + 1e-7);
-  for (int32_t i = 0; i < d.steps; ++i) {
-    // Of the transpose's product with the matrix, powers times the matrix.
-    const Expr gram{&g, uop::build_matmul(g, m.n, m.permute(swap).n)};
-    const Expr cubed{&g, uop::build_matmul(g, gram.n, m.n)};
-    const Expr fifth{&g, uop::build_matmul(g, gram.n, cubed.n)};
-    m = m * d.coefficients[0] + cubed * d.coefficients[1] + fifth * d.coefficients[2];
-  }
-  if (rows > columns) m = m.permute(swap);
-  return m.reshape(shape);
+  const Expr matrix = x.reshape(std::array{shape[0], x.n->count() / shape[0]});
+  const Optimizer::Descent& d = o.descent;
+  const Node y =
+      through_handle(*engine, matrix.n, [&](aster_ml_lazy* out, const aster_ml_lazy* in) {
+        return aster_ml_lazy_newton_schulz(out, in, d.steps, std::size(d.coefficients),
+                                           d.coefficients, 1e-7);
+      });
+  return Expr{x.g, y}.reshape(shape);
 }
 
 Status begin_descent(Optimizer&, Graph&, Assignments&) { return kOk; }
@@ -110,7 +104,7 @@ Status update_descent(Optimizer& o, Graph& g, Optimizer::Trained& t, Node gradie
     const Expr written = expr(g, t.moments[0]);
     step = d.nesterov ? step + written * d.momentum : written;
   }
-  if (d.steps > 0) step = orthogonal(step, d);
+  if (d.steps > 0) step = orthogonal(o, step);
   if (!d.classic) step = scaled(step);
   if (d.decay_after && d.decay != 0) {
     step = step + w * (spread(rate(o, g, dtype), w.shape()) * d.decay);

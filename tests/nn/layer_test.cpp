@@ -31,6 +31,59 @@ TEST(Layer, BeginsAndRunsAsTinygrad) {
   expect_near(read(run(conv, tensor(s, {2, 4, 5, 5}, 5))), oracle("conv2d.run"), 1e-6, "conv2d");
 }
 
+TEST(Layer, ConvolutionsOfAnyRankFollowTinygrad) {
+  Session s;
+  OK(aster_ml_lazy_manual_seed(&s.context, 9));
+  const int64_t three[] = {3}, two[] = {2}, one[] = {1}, cube[] = {2, 3, 2}, twice[] = {2, 2, 2};
+  const int64_t plane[] = {3, 2};
+  aster_ml_conv_options strided{}, padded{}, back{}, dilated{};
+  for (aster_ml_conv_options* o : {&strided, &padded, &back, &dilated}) o->struct_size = sizeof(*o);
+  strided.groups = back.groups = 2;
+  strided.stride = back.stride = two;
+  strided.before = strided.after = back.before = back.after = back.output_padding = one;
+  padded.dilation = dilated.dilation = twice;
+  Layer conv1d, conv3d, back1d, back2d;
+  OK(aster_ml_conv_init(&conv1d, &s.context, 4, 6, 1, three, 1, &strided));
+  {
+    // tinygrad lists padding from the last axis on. The lists need not outlive the call.
+    const int64_t before[] = {0, 2, 1}, after[] = {1, 1, 0};
+    padded.before = before;
+    padded.after = after;
+    OK(aster_ml_conv_init(&conv3d, &s.context, 2, 3, 3, cube, 0, &padded));
+  }
+  OK(aster_ml_conv_transpose_init(&back1d, &s.context, 4, 6, 1, three, 1, &back));
+  OK(aster_ml_conv_transpose_init(&back2d, &s.context, 2, 3, 2, plane, 1, &dilated));
+  const auto parameters = [](Layer& layer) {
+    return joined({read(get(layer, "weight")), read(get(layer, "bias"))});
+  };
+  expect_near(parameters(conv1d), oracle("conv1d.init"), 0, "conv1d");
+  expect_near(read(get(conv3d, "weight")), oracle("conv3d.init"), 0, "conv3d");
+  expect_near(parameters(back1d), oracle("conv_transpose1d.init"), 0, "conv_transpose1d");
+  expect_near(parameters(back2d), oracle("conv_transpose2d.init"), 0, "conv_transpose2d");
+  expect_near(read(run(conv1d, tensor(s, {2, 4, 9}, 40))), oracle("conv1d.run"), 1e-6, "conv1d");
+  expect_near(read(run(conv3d, tensor(s, {1, 2, 4, 5, 5}, 41))), oracle("conv3d.run"), 1e-6,
+              "conv3d");
+  expect_near(read(run(back1d, tensor(s, {2, 4, 5}, 42))), oracle("conv_transpose1d.run"), 1e-6,
+              "conv_transpose1d");
+  expect_near(read(run(back2d, tensor(s, {1, 2, 3, 4}, 43))), oracle("conv_transpose2d.run"), 1e-6,
+              "conv_transpose2d");
+  State state;
+  OK(aster_ml_state_init(&state, &s.context));
+  OK(aster_ml_state_set_layer(&state, nullptr, &back1d));
+  EXPECT_STREQ(aster_ml_state_name(&state, 0), "weight");
+  EXPECT_STREQ(aster_ml_state_name(&state, 1), "bias");
+
+  Layer none;
+  strided.groups = 4;
+  EXPECT_EQ(aster_ml_conv_init(&none, &s.context, 4, 6, 1, three, 1, &strided), ASTER_ML_SHAPE);
+  EXPECT_EQ(aster_ml_conv_init(&none, &s.context, 4, 6, 0, three, 1, nullptr), ASTER_ML_RANGE);
+  EXPECT_EQ(aster_ml_conv_init(&none, &s.context, 4, 6, 1, nullptr, 1, nullptr), ASTER_ML_ARGUMENT);
+  const int64_t nothing[] = {0};
+  EXPECT_EQ(aster_ml_conv_transpose_init(&none, &s.context, 4, 6, 1, nothing, 1, nullptr),
+            ASTER_ML_RANGE);
+  EXPECT_EQ(none.h.impl, nullptr);
+}
+
 TEST(Layer, BiasMayBeLeftOut) {
   Session s;
   Layer linear;

@@ -189,7 +189,8 @@ def main():
     torch.save(state | {"dtypes": typed()}, path("torch.zip.pt"))
     # That format has storages of the first ten dtypes only.
     old = {k: v for k, v in typed().items() if k in DTYPES[:10]}
-    torch.save(state | {"dtypes": old}, path("torch.legacy.pt"), _use_new_zipfile_serialization=False)
+    legacy = {"_use_new_zipfile_serialization": False}
+    torch.save(state | {"dtypes": old}, path("torch.legacy.pt"), **legacy)
     torch.save(numbers(2, 3), path("tensor.pt"))
     lines = []
     rows(state | {"dtypes": typed()}, "", lines)

@@ -87,6 +87,19 @@ def layers():
     cell.bias_ih, cell.bias_hh = tensor((12,), 20), tensor((12,), 21)
     row("lstm_cell.begin", *cell(tensor((2, 5), 22)))
     row("lstm_cell.run", *cell(tensor((2, 5), 22), (tensor((2, 3), 23), tensor((2, 3), 24))))
+    Tensor.manual_seed(9)
+    conv1d = nn.Conv1d(4, 6, 3, stride=2, padding=1, groups=2)
+    conv3d = nn.Conv2d(2, 3, (2, 3, 2), padding=(1, 0, 2, 1, 0, 1), dilation=2, bias=False)
+    back = nn.ConvTranspose1d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2)
+    back2d = nn.ConvTranspose2d(2, 3, (3, 2), dilation=2)
+    row("conv1d.init", conv1d.weight, conv1d.bias)
+    row("conv3d.init", conv3d.weight)
+    row("conv_transpose1d.init", back.weight, back.bias)
+    row("conv_transpose2d.init", back2d.weight, back2d.bias)
+    row("conv1d.run", conv1d(tensor((2, 4, 9), 40)))
+    row("conv3d.run", conv3d(tensor((1, 2, 4, 5, 5), 41)))
+    row("conv_transpose1d.run", back(tensor((2, 4, 5), 42)))
+    row("conv_transpose2d.run", back2d(tensor((1, 2, 3, 4), 43)))
     norms = {
         "group_norm": (nn.GroupNorm(2, 4, eps=1e-3), (2, 4, 3, 2)),
         "instance_norm": (nn.InstanceNorm(4), (2, 4, 3)),
