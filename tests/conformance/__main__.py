@@ -79,7 +79,7 @@ def child(mode, live, batch):
                 except Exception as error:
                     messages = [f"cannot be judged: {error!r}"]
                 say(case=case.name, messages=messages)
-    say(used=[d.used for d in DIFFERENCES], counters=front.context.counters())
+    say(used=[d.used for d in DIFFERENCES], counters=front.counters())
 
 
 def run_child(mode, live, names, batch, report):

@@ -484,7 +484,7 @@ def assign():
         inputs = [operand(rng, dtype, s, "all", "flipped") for s in ((5, 13), (13,), (5, 1))]
         yield Case(
             case,
-            lambda f, a, b, c: a.fma(b, c),
+            lambda f, a, b, c: f.native.lazy_fma(a, b, c),
             inputs,
             lambda a, b, c: wide(a) * wide(b) + wide(c),
             ulps=0.5 if dtype == "float32" else 1,

@@ -7,35 +7,44 @@ import numpy as np
 from aster_conformance.values import ALL, NARROW
 
 
+# What the package raises itself, where no call of the library says it.
+RAISED = (TypeError, ValueError, IndexError, RuntimeError, AssertionError, NotImplementedError)
+
+
 class Aster:
-    """libaster_ml through its binding, in one context."""
+    """libaster_ml through its Python package, in one context."""
 
     def __init__(self, **options):
-        import binding
+        import aster_ml
+        from aster_ml import _native
 
-        self.library, self.Tensor, self.dtypes = binding, binding.Tensor, binding.dtypes
-        self.context = binding.Context(**options)
-        self.context.__enter__()
+        self.Tensor, self.dtypes, self.errors = aster_ml.Tensor, aster_ml.dtypes, aster_ml.errors
+        self.native = _native
+        self.context = _native.context_init(options)
+        _native.set_current(self.context)
+        self.names = {getattr(self.dtypes, n): n for n in [*ALL, "weakint", "weakfloat"]}
 
     def tensor(self, array, dtype):
-        return self.Tensor(array, dtype=dtype)
+        return self.Tensor(np.array(array, order="C"), dtype=getattr(self.dtypes, dtype))
 
     def realize(self, tensors):
-        self.library.realize(*tensors)
+        if tensors:
+            self.Tensor.realize(*tensors)
+
+    def counters(self):
+        return self.native.engine_count(self.context)
 
     def dtype(self, tensor):
-        return tensor.dtype.name
+        return self.names[tensor.dtype]
 
     def read(self, tensor):
-        return tensor.numpy()
+        return np.array(tensor.numpy())
 
     def error(self, error):
-        """Status of an exception that the library or the binding raised on purpose, else None."""
-        if isinstance(error, self.library.Error):
-            return error.status
-        return (
-            type(error).__name__ if isinstance(error, (TypeError, ValueError, IndexError)) else None
-        )
+        """The kind of an exception that the library or the package raised on purpose, else None."""
+        if isinstance(error, self.errors.Error):
+            return type(error).__name__.removesuffix("Error").upper()
+        return type(error).__name__ if isinstance(error, RAISED) else None
 
 
 class Tinygrad:

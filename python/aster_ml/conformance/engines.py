@@ -38,6 +38,13 @@ class Lazy:
 
     Tensor = dtypes = nn = Context = GlobalCounters = None
 
+    def learn_names(self):
+        names = [n for n in [*ALL, "weakint", "weakfloat"] if hasattr(self.dtypes, n)]
+        self.names = {getattr(self.dtypes, n): n for n in names}
+
+    def name_of(self, tensor):
+        return self.names[tensor.dtype]
+
     def unsupported(self, error):
         return isinstance(error, (NotImplementedError, Unsupported)) or (
             isinstance(error, AttributeError) and "has no attribute" in str(error)
@@ -91,7 +98,7 @@ class Tinygrad(Lazy):
 
         self.Tensor, self.dtypes, self.nn = tinygrad.Tensor, tinygrad.dtypes, tinygrad.nn
         self.Context, self.GlobalCounters = tinygrad.Context, tinygrad.GlobalCounters
-        self.names = {getattr(self.dtypes, n): n for n in [*ALL, "weakint", "weakfloat"]}
+        self.learn_names()
 
     def version(self):
         import importlib.metadata
@@ -103,9 +110,6 @@ class Tinygrad(Lazy):
         if dtype in NARROW and array.size:
             out = out.cast(getattr(self.dtypes, dtype)).contiguous().realize()
         return out.cast(getattr(self.dtypes, dtype))
-
-    def name_of(self, tensor):
-        return self.names[tensor.dtype]
 
 
 class Aster(Lazy):
@@ -120,23 +124,15 @@ class Aster(Lazy):
         self.library = aster_ml
         self.Tensor, self.dtypes, self.nn = aster_ml.Tensor, aster_ml.dtypes, aster_ml.nn
         self.Context, self.GlobalCounters = aster_ml.Context, aster_ml.GlobalCounters
+        self.learn_names()
         set_up_aster(aster_ml, self.DEVICES[device], options)
 
     def version(self):
         return f"aster_ml {getattr(self.library, '__version__', '')}".strip()
 
-    def unsupported(self, error):
-        status = getattr(error, "status", None)
-        return super().unsupported(error) or status == "UNSUPPORTED"
-
     def upload(self, array, dtype):
         out = self.Tensor(np.array(array, order="C"))
         return out if self.name_of(out) == dtype else out.cast(getattr(self.dtypes, dtype))
-
-    def name_of(self, tensor):
-        names = {"float": "float32", "half": "float16", "double": "float64", "int": "int32", "long": "int64"}
-        name = str(tensor.dtype).removeprefix("dtypes.")
-        return names.get(name, name)
 
 
 OPTIONS = {
@@ -180,8 +176,8 @@ class Torch:
             raise Unsupported("no torch function in the table")
         tensors = []
         for s in case["inputs"]:
-            array = np.ascontiguousarray(through_spec(s)[0])
-            tensor = self.torch.from_numpy(array.copy()).to(getattr(self.torch, s["dtype"]))
+            array = np.array(through_spec(s)[0], order="C")
+            tensor = self.torch.from_numpy(array).to(getattr(self.torch, s["dtype"]))
             if case.get("gradient") and is_float(s["dtype"]):
                 tensor.requires_grad_()
             tensors.append(tensor)

@@ -232,8 +232,8 @@ def in_its_dtype(function):
 SCANS = [
     ("cumsum", "plain", FEW, 16, lambda T, x, axis: T.cumsum(x, axis)),
     ("cumprod", "unit", FEW, 48, lambda T, x, axis: T.cumprod(x, axis)),
-    ("cummax", "plain", FEW, 0, lambda T, x, axis: list(T.cummax(x, axis))),
-    ("cummin", "plain", FEW, 0, lambda T, x, axis: list(T.cummin(x, axis))),
+    ("cummax", "plain", FEW, 0, None),  # torch gives the last index of a tie
+    ("cummin", "plain", FEW, 0, None),
     ("logcumsumexp", "plain", REAL, 32, lambda T, x, axis: T.logcumsumexp(x, axis)),
 ]  # fmt: skip
 for name, kind, dtypes, ulps, torch in SCANS:
@@ -248,6 +248,18 @@ for name, kind, dtypes, ulps, torch in SCANS:
         ulps=ulps,
         slack=8 if ulps else 0,
         norm=ulps > 0,
+    )
+
+
+for name, ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
+    row(
+        f"{name}.values",
+        "scan",
+        scanned("plain"),
+        call=lambda f, x, axis, n=name: getattr(x, n)(axis)[0],
+        torch=lambda T, x, axis, n=name: getattr(T, n)(x, axis)[0],
+        numpy=lambda x, axis, u=ufunc: u.accumulate(np.atleast_1d(x), axis).reshape(x.shape),
+        dtypes=FEW,
     )
 
 

@@ -366,10 +366,12 @@ def nll(f, x, y, w=None, **arguments):
     return x.log_softmax(1).nll_loss(y, w, **arguments)
 
 
-def torch_nll(T, x, y, w=None, ignore_index=None, **more):
-    ignore_index = -100 if ignore_index is None else ignore_index
-    w = None if w is None else w.detach()
-    return T.nn.functional.nll_loss(T.log_softmax(x, 1), y.long(), w, ignore_index=ignore_index, **more)
+def torch_nll(T, x, y, w=None, ignore_index=None, reduction="mean"):
+    """Written out: torch's own has no gradient of the weights."""
+    weights = T.ones(x.shape[1], dtype=x.dtype) if w is None else w
+    used = weights[y.long()] * (1 if ignore_index is None else (y != ignore_index).to(x.dtype))
+    loss = -T.log_softmax(x, 1).gather(1, y.long().unsqueeze(1)).squeeze(1) * used
+    return {"none": loss, "sum": loss.sum(), "mean": loss.sum() / used.sum()}[reduction]
 
 
 row("nll_loss", LOSS, negative_log, call=nll, torch=torch_nll, ulps=48, slack=16, norm=True, dtypes=FEW)
