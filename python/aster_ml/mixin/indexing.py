@@ -17,12 +17,20 @@ def normalize_indices(indices: Any, ndim: int) -> list[Any]:
     dots = [k for k, i in enumerate(out) if i is Ellipsis]
     if len(dots) > 1:
         raise IndexError("an index has at most one ellipsis")
-    given = sum(i is not None for i in out) - len(dots)
+    given = sum(_axes_of(i) for i in out) - len(dots)
     if given > ndim:
-        raise IndexError(f"{given} indices for {ndim} axes")
+        raise IndexError(f"too many indices ({given}) for {ndim}D")
     at = dots[0] if dots else len(out)
     out[at : at + 1] = [slice(None)] * (ndim - given)
     return out
+
+
+def _axes_of(index: Any) -> int:
+    """How many axes an index stands for: a mask as many as it has."""
+    if index is None:
+        return 0
+    masks = isinstance(index, _n.Lazy) and _n.lazy_dtype(index) == 1
+    return _n.lazy_ndim(index) if masks else 1  # type: ignore[no-any-return]
 
 
 class IndexingMixin(ReduceMixin):
@@ -32,7 +40,7 @@ class IndexingMixin(ReduceMixin):
 
     def __getitem__(self, indices: Any) -> Self:
         """Elements by integers, slices with steps, None, ellipsis, lists, tensors and masks."""
-        if indices.__class__ is int:
+        if indices.__class__ is int and self.ndim:
             return _n.lazy_index(self, indices)
         items = self._items(indices)
         out = _n.lazy_index(self, items)
@@ -46,6 +54,8 @@ class IndexingMixin(ReduceMixin):
     def _items(self, indices: Any) -> tuple[Any, ...]:
         """x[...] as the library takes it: lists become tensors, what it has not is refused."""
         items = _as_tuple(indices)
+        if len(items) > 1 or not self.ndim:
+            normalize_indices(items, self.ndim)
         for index in items:
             if index is None or index is Ellipsis or index.__class__ is int:
                 continue
@@ -82,7 +92,7 @@ class IndexingMixin(ReduceMixin):
         if flat and all(isinstance(i, bool) or type(i).__name__ == "bool_" for i in flat):
             return type(self)(index, dtype=dtypes.bool)  # type: ignore[call-arg]
         for i in flat:
-            if not hasattr(i, "__index__") or isinstance(i, bool):
+            if not hasattr(i, "__index__"):
                 raise IndexError(f"index {index!r} contains a non-int element")
             if not -size <= i < size:
                 raise IndexError(f"index {i} is out of bounds for an axis of size {size}")

@@ -11,9 +11,24 @@ from .movement import MovementMixin
 Axes = int | Sequence[int] | None
 
 
-def _axes(axis: Axes) -> Any:
-    """Axes as the library takes them: None means all."""
-    return (axis,) if isinstance(axis, int) else axis if axis is None else tuple(axis)
+def _axes(x: MovementMixin, axis: Axes) -> Any:
+    """Axes as the library takes them: None means all. Of a 0-d tensor 0 and -1 are axes as well."""
+    if axis is None:
+        return None
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    if axes and not x.ndim:
+        for a in axes:
+            x._resolve_dim(a)
+        return ()
+    return axes
+
+
+def _along(x: Any, axis: int) -> Any:
+    """x, with an axis to work along: a 0-d tensor gets one."""
+    if x.ndim:
+        return x
+    x._resolve_dim(axis)
+    return x.reshape(1)
 
 
 class ReduceMixin(MovementMixin):
@@ -28,8 +43,8 @@ class ReduceMixin(MovementMixin):
         [4, 6]
         """
         if dtype is not None:
-            return _n.lazy_sum_dtype(self, _axes(axis), keepdim, code_of(dtype))
-        return _n.lazy_sum(self, _axes(axis), keepdim)
+            return _n.lazy_sum_dtype(self, _axes(self, axis), keepdim, code_of(dtype))
+        return _n.lazy_sum(self, _axes(self, axis), keepdim)
 
     def prod(
         self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
@@ -40,8 +55,8 @@ class ReduceMixin(MovementMixin):
         [2, 12]
         """
         if dtype is not None:
-            return _n.lazy_prod_dtype(self, _axes(axis), keepdim, code_of(dtype))
-        return _n.lazy_prod(self, _axes(axis), keepdim)
+            return _n.lazy_prod_dtype(self, _axes(self, axis), keepdim, code_of(dtype))
+        return _n.lazy_prod(self, _axes(self, axis), keepdim)
 
     def max(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The maximum over axes; NaN wins.
@@ -49,7 +64,7 @@ class ReduceMixin(MovementMixin):
         >>> Tensor([[1, 2], [3, 4]]).max(axis=1, keepdim=True).tolist()
         [[2], [4]]
         """
-        return _n.lazy_max(self, _axes(axis), keepdim)
+        return _n.lazy_max(self, _axes(self, axis), keepdim)
 
     def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The minimum over axes; NaN wins.
@@ -57,7 +72,7 @@ class ReduceMixin(MovementMixin):
         >>> Tensor([[1, 2], [3, 4]]).min().item()
         1
         """
-        return _n.lazy_min(self, _axes(axis), keepdim)
+        return _n.lazy_min(self, _axes(self, axis), keepdim)
 
     def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """True where any element is not 0.
@@ -65,7 +80,7 @@ class ReduceMixin(MovementMixin):
         >>> Tensor([[True, False], [False, False]]).any(axis=1).tolist()
         [True, False]
         """
-        return _n.lazy_any(self, _axes(axis), keepdim)
+        return _n.lazy_any(self, _axes(self, axis), keepdim)
 
     def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """True where no element is 0.
@@ -73,7 +88,7 @@ class ReduceMixin(MovementMixin):
         >>> Tensor([[True, False], [True, True]]).all(axis=1).tolist()
         [False, True]
         """
-        return _n.lazy_all(self, _axes(axis), keepdim)
+        return _n.lazy_all(self, _axes(self, axis), keepdim)
 
     def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The mean over axes; float32 for integers.
@@ -81,7 +96,7 @@ class ReduceMixin(MovementMixin):
         >>> Tensor([[1, 2], [3, 5]]).mean(axis=1).tolist()
         [1.5, 4.0]
         """
-        return _n.lazy_mean(self, _axes(axis), keepdim)
+        return _n.lazy_mean(self, _axes(self, axis), keepdim)
 
     def var(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The variance over axes: squares divided by max(n - correction, 0).
@@ -89,7 +104,7 @@ class ReduceMixin(MovementMixin):
         >>> Tensor([1.0, 3.0]).var().item()
         2.0
         """
-        return _n.lazy_var(self, _axes(axis), keepdim, correction)
+        return _n.lazy_var(self, _axes(self, axis), keepdim, correction)
 
     def var_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1
@@ -99,7 +114,7 @@ class ReduceMixin(MovementMixin):
         >>> [t.item() for t in Tensor([1.0, 3.0]).var_mean()]
         [2.0, 2.0]
         """
-        return _n.lazy_var_mean(self, _axes(axis), keepdim, correction)
+        return _n.lazy_var_mean(self, _axes(self, axis), keepdim, correction)
 
     def std(self, axis: Axes = None, keepdim: bool = False, correction: int = 1) -> Self:
         """The standard deviation over axes: the root of var.
@@ -107,7 +122,7 @@ class ReduceMixin(MovementMixin):
         >>> Tensor([1.0, 5.0]).std(correction=0).item()
         2.0
         """
-        return _n.lazy_std(self, _axes(axis), keepdim, correction)
+        return _n.lazy_std(self, _axes(self, axis), keepdim, correction)
 
     def std_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: int = 1
@@ -117,7 +132,7 @@ class ReduceMixin(MovementMixin):
         >>> [t.item() for t in Tensor([1.0, 5.0]).std_mean(correction=0)]
         [2.0, 3.0]
         """
-        return _n.lazy_std_mean(self, _axes(axis), keepdim, correction)
+        return _n.lazy_std_mean(self, _axes(self, axis), keepdim, correction)
 
     def logsumexp(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """log sum e^x over axes, without overflow.
@@ -125,7 +140,7 @@ class ReduceMixin(MovementMixin):
         >>> round(Tensor([0.0, 0.0]).logsumexp().item(), 3)
         0.693
         """
-        return _n.lazy_logsumexp(self, _axes(axis), keepdim)
+        return _n.lazy_logsumexp(self, _axes(self, axis), keepdim)
 
     def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """The place of the first maximum along an axis, or in the flattened tensor.
@@ -227,7 +242,8 @@ class ReduceMixin(MovementMixin):
         >>> Tensor([0.0, 0.0]).softmax().tolist()
         [0.5, 0.5]
         """
-        return _n.lazy_softmax_dtype(self, axis, code_of(dtype))
+        out = _n.lazy_softmax_dtype(_along(self, axis), axis, code_of(dtype))
+        return out if self.ndim else out.reshape(())
 
     def softmin(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
         """softmax(-x).
@@ -235,7 +251,8 @@ class ReduceMixin(MovementMixin):
         >>> Tensor([0.0, 0.0]).softmin().tolist()
         [0.5, 0.5]
         """
-        return _n.lazy_softmin(self, axis, code_of(dtype))
+        out = _n.lazy_softmin(_along(self, axis), axis, code_of(dtype))
+        return out if self.ndim else out.reshape(())
 
     def log_softmax(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
         """log(softmax(x)).
@@ -243,7 +260,8 @@ class ReduceMixin(MovementMixin):
         >>> [round(v, 3) for v in Tensor([0.0, 0.0]).log_softmax().tolist()]
         [-0.693, -0.693]
         """
-        return _n.lazy_log_softmax_dtype(self, axis, code_of(dtype))
+        out = _n.lazy_log_softmax_dtype(_along(self, axis), axis, code_of(dtype))
+        return out if self.ndim else out.reshape(())
 
     def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
         """x divided by its p-norm along an axis, by eps where that is less.
@@ -259,7 +277,7 @@ class ReduceMixin(MovementMixin):
         >>> [round(v, 2) for v in Tensor([1.0, 3.0]).layernorm().tolist()]
         [-1.0, 1.0]
         """
-        return _n.lazy_layernorm(self, _axes(axis), eps)
+        return _n.lazy_layernorm(self, _axes(self, axis), eps)
 
     def batchnorm(
         self,
@@ -275,4 +293,4 @@ class ReduceMixin(MovementMixin):
         >>> x.batchnorm(ones, None, ones, ones).tolist()
         [[0.0, 1.0]]
         """
-        return _n.lazy_batchnorm(self, weight, bias, mean, invstd, _axes(axis))
+        return _n.lazy_batchnorm(self, weight, bias, mean, invstd, _axes(self, axis))
