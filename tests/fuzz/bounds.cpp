@@ -78,6 +78,7 @@ Bound integer(Node node, const Bound& all) {
   }
   if (op == Op::kConst) return Bound{std::fabs(uop::const_double(node)), 0, 0};
   if (op == Op::kIota) return Bound{static_cast<double>(node->count()), 0, 0};
+  if (op == Op::kArgsort) return Bound{static_cast<double>(node->src(0)->count()), 0, 0};
   if (op == Op::kPad) return Bound{std::max(all.most, 128.0), 0, 0};
   return uop::is_movement(op) ? all : Bound{0x1p64, 0, 0};
 }
@@ -109,6 +110,20 @@ Bound reduction(Node node, const Bound& all) {
     return rounded(node->dtype, Bound{most, n * most * all.error, kNoGrid}, n);
   }
   return n > 0 ? all : Bound{INFINITY, 0, kNoGrid};
+}
+
+// n values combined by a reduction or, with -1, written.
+Bound combined(Node node, uop::Word operation, Bound all, double n) {
+  const DType dtype = node->dtype;
+  if (operation == static_cast<uop::Word>(Op::kAdd)) {
+    const Bound sum{n * all.most, n * all.error, all.grid};
+    return rounded(dtype, sum, rounded(dtype, sum).exact() ? 1 : 1 + n);
+  }
+  if (operation == static_cast<uop::Word>(Op::kMul)) {
+    const double most = std::pow(std::max(all.most, 1.0), n);
+    return rounded(dtype, Bound{most, n * most * all.error, kNoGrid}, 1 + n);
+  }
+  return all;
 }
 
 // Functions in the forms that the generator writes, their arguments kept where they are
@@ -217,6 +232,15 @@ Bound Bounds::derive(Node node) {
   if (!dtype::is_float(node->dtype)) return integer(node, all);
   if (node->op == Op::kMax || node->op == Op::kMin) return clamp(node, all);
   if (node->op == Op::kReduce) return reduction(node, all);
+  if (node->op == Op::kScan) {
+    return combined(node, node->arg(0), all,
+                    static_cast<double>(node->dim(static_cast<size_t>(node->arg(1)))));
+  }
+  if (node->op == Op::kScatter) {  // all values may land in one place
+    const double n = 1 + static_cast<double>(node->src(1)->count());
+    return combined(node, node->arg(0), either(sources[0], sources[1]), n);
+  }
+  if (node->op == Op::kGather) return either(sources[0], constant(0));
   if (node->op == Op::kAssign) return sources[1];
   if (node->op == Op::kWhere) return either(sources[1], sources[2]);
   if (uop::is_alu(node->op)) {

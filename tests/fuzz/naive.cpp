@@ -224,6 +224,10 @@ class Naive {
     if (op == Op::kContiguous || op == Op::kDetach) return of(node->src(0));
     if (op == Op::kReduce) return reduce(node);
     if (op == Op::kCat) return cat(node);
+    if (op == Op::kGather) return gather(node);
+    if (op == Op::kScatter) return scatter(node);
+    if (op == Op::kScan) return scan(node);
+    if (op == Op::kArgsort) return argsort(node);
     if (uop::is_movement(op)) {
       const Values& x = of(node->src(0));
       const Word fill = op == Op::kPad ? node->arg(node->narg - 1) : 0;
@@ -263,6 +267,96 @@ class Naive {
         out[static_cast<size_t>(position(at, node->shape()))] = x[i];
       }
       start += source->dim(axis);
+    }
+    return out;
+  }
+
+  // Where element `at` of the shape `from` leads, or -1: indices from source `first` on.
+  int64_t led(Node node, size_t first, uop::Words coordinate, uop::Words into, uop::Words from,
+              size_t at) {
+    const Shape y = coordinates(static_cast<int64_t>(at), from);
+    Shape x(into.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const Word c = coordinate[i];
+      x[i] = c >= 0 ? y[static_cast<size_t>(c)]
+                    : of(node->src(first + static_cast<size_t>(-c) - 1))[at];
+      if (x[i] < 0 || x[i] >= into[i]) return -1;
+    }
+    return position(x, into);
+  }
+
+  Values gather(Node node) {
+    const Node source = node->src(0);
+    Values out(static_cast<size_t>(node->count()));
+    for (size_t i = 0; i < out.size(); ++i) {
+      const int64_t at = led(node, 1, node->arg(), source->shape(), node->shape(), i);
+      if (at >= 0) out[i] = of(source)[static_cast<size_t>(at)];
+    }
+    return out;
+  }
+
+  Values scatter(Node node) {
+    const Node value = node->src(1);
+    Values out = of(node->src(0));
+    for (size_t i = 0; i < of(value).size(); ++i) {
+      const int64_t at = led(node, 2, node->arg().subspan(1), node->shape(), value->shape(), i);
+      if (at < 0) continue;
+      Word& to = out[static_cast<size_t>(at)];
+      const Word words[3] = {to, of(value)[i], 0};
+      to = node->arg(0) < 0
+               ? words[1]
+               : uop::evaluate(static_cast<Op>(node->arg(0)), node->dtype, node->dtype, words);
+    }
+    return out;
+  }
+
+  // Each element from all before it.
+  Values scan(Node node) {
+    const Op op = static_cast<Op>(node->arg(0));
+    const size_t axis = static_cast<size_t>(node->arg(1));
+    const bool wide = loose_ && dtype::is_float(node->dtype);
+    const DType sums = wide                                  ? DType::kFloat64
+                       : dtype::is_narrow_float(node->dtype) ? DType::kFloat32
+                                                             : node->dtype;
+    const Values& x = of(node->src(0));
+    Values out(x.size());
+    for (size_t i = 0; i < out.size(); ++i) {
+      Shape at = coordinates(static_cast<int64_t>(i), node->shape());
+      const int64_t last = at[axis];
+      Word words[3] = {};
+      for (at[axis] = 0; at[axis] <= last; ++at[axis]) {
+        words[1] = x[static_cast<size_t>(position(at, node->shape()))];
+        words[0] = at[axis] == 0 ? words[1] : uop::evaluate(op, sums, sums, words);
+      }
+      out[i] = uop::convert_word(words[0], sums, node->dtype);
+    }
+    return out;
+  }
+
+  // Each element's place: how many of its axis come before it.
+  Values argsort(Node node) {
+    const Node source = node->src(0);
+    const size_t axis = static_cast<size_t>(node->arg(0));
+    const Values& x = of(source);
+    const auto less = [&](Word a, Word b) {
+      const Word words[3] = {a, b, 0};
+      return uop::evaluate(Op::kCmpLt, source->dtype, DType::kBool, words) != 0;  // no NaN here
+    };
+    Values out(static_cast<size_t>(node->count()));
+    for (size_t i = 0; i < x.size(); ++i) {
+      Shape at = coordinates(static_cast<int64_t>(i), source->shape());
+      const int64_t self = at[axis];
+      int64_t place = 0;
+      for (at[axis] = 0; at[axis] < source->dim(axis); ++at[axis]) {
+        const Word other = x[static_cast<size_t>(position(at, source->shape()))];
+        const bool before = node->arg(1) != 0 ? less(x[i], other) : less(other, x[i]);
+        const bool after = node->arg(1) != 0 ? less(other, x[i]) : less(x[i], other);
+        place += before || (!after && at[axis] < self);
+      }
+      at[axis] = place;
+      if (place < node->dim(axis)) {
+        out[static_cast<size_t>(position(at, node->shape()))] = self;
+      }
     }
     return out;
   }

@@ -187,7 +187,8 @@ class Generator {
     if (die < 40) return (void)keep(integer_step(any_integer()));
     if (die < 46) return (void)keep(select(any()));
     if (die < 52) return (void)keep(as(any(), some_dtype()));
-    if (die < 76) return (void)keep(movement(any()));
+    if (die < 72) return (void)keep(movement(any()));
+    if (die < 80) return (void)keep(indexed(any()));
     if (die < 88) return (void)keep(reduction(any()));
     if (die < 91) return (void)keep(chance(50) ? g().contiguous(any()) : g().detach(any()));
     if (die < 94 && options_.calls) return (void)keep(call());
@@ -248,7 +249,7 @@ class Generator {
     if (chance(20)) return g().alu(one_of(kOne), x);
     if (chance(8)) return g().alu(Op::kMulAcc, x, beside(x), beside(x));
     if (chance(6)) return bits(x);
-    if (x->dtype == DType::kUInt64 && chance(15)) return g().alu(Op::kThreefry, x, beside(x));
+    if (x->dtype == DType::kUInt64 && chance(50)) return g().alu(Op::kThreefry, x, beside(x));
     return g().alu(one_of(kTwo), x, beside(x));
   }
 
@@ -372,6 +373,56 @@ class Generator {
     return g().reduce(one_of(kReal), x, axes);
   }
 
+  // How positions of the shape `at` lead into `into`, most of them inside.
+  struct Places {
+    std::vector<Node> indices;
+    Shape coordinates;
+  };
+  Places places(uop::Words into, const Shape& at) {
+    Places out;
+    for (const int64_t dim : into) {
+      int64_t axis = at.empty() ? -1 : pick(0, static_cast<int64_t>(at.size()) - 1);
+      if (axis >= 0 && (at[static_cast<size_t>(axis)] > dim || chance(50))) axis = -1;
+      out.coordinates.push_back(axis);
+      if (axis >= 0) continue;
+      Node index = any_integer();
+      if (index->dtype == DType::kBool) index = g().cast(index, DType::kInt32);
+      index = g().alu(Op::kFloorMod, shaped(index, at), g().constant_int(index->dtype, dim, at));
+      if (chance(20)) index = g().alu(Op::kSub, index, g().constant_int(index->dtype, 1, at));
+      out.indices.push_back(index);
+      out.coordinates.back() = -static_cast<int64_t>(out.indices.size());
+    }
+    return out;
+  }
+
+  Op some_reduction(Node x) {
+    static const std::vector<Op> kReal = {Op::kAdd, Op::kAdd, Op::kMax, Op::kMin, Op::kMul};
+    static const std::vector<Op> kInteger = {Op::kAdd, Op::kMul, Op::kMax,
+                                             Op::kMin, Op::kAnd, Op::kOr};
+    return one_of(real(x) ? kReal : kInteger);
+  }
+  Node scatter(Node target, Node value) {
+    if (value == nullptr) return nullptr;
+    const Shape at = some_shape();
+    const Places to = places(target->shape(), at);
+    const Op op = chance(40) ? Op::kSink : some_reduction(target);
+    return g().scatter(op, target, shaped(value, at), to.indices, to.coordinates);
+  }
+
+  Node indexed(Node x) {
+    const int64_t axis = pick(0, std::max<int64_t>(x->ndim, 1) - 1);
+    const int64_t die = x->ndim == 0 ? pick(0, 1) : pick(0, 4);
+    if (die == 0) return scatter(x, as(any(), x->dtype));
+    if (die == 1 || (die == 4 && real(x) && !bounds_.of(x).exact())) {
+      const Shape at = some_shape();
+      const Places from = places(x->shape(), at);
+      return g().gather(x, from.indices, from.coordinates, at);
+    }
+    if (die < 4) return g().scan(some_reduction(x), x, axis);
+    const int64_t size = x->dim(static_cast<size_t>(axis));
+    return g().argsort(x, axis, chance(50), chance(50) ? size : pick(1, size));
+  }
+
   Node call() {
     Node x = as(any(), DType::kFloat32);
     if (x == nullptr) return nullptr;
@@ -385,7 +436,8 @@ class Generator {
 
   // Writes into a view of a leaf as it stands, through movements that repeat nothing.
   void assign() {
-    Node& current = one_of_current();
+    const size_t leaf = static_cast<size_t>(pick(0, static_cast<int64_t>(current_.size()) - 1));
+    Node current = current_[leaf];
     Node view = current;
     for (int64_t i = pick(0, 3); i > 0 && view->ndim > 0; --i) {
       Shape axes(view->ndim);
@@ -410,15 +462,12 @@ class Generator {
     Node value = as(any(), view->dtype);
     if (value == nullptr) return;
     value = shaped(value, Shape(view->shape().begin(), view->shape().end()));
-    if (real(value) && bounds_.of(value).most > kMost) return;
-    current = g().after(current, std::array{g().assign(view, value)});
+    if (view == current && chance(60)) value = scatter(current, value);  // may happen in place
+    if (value == nullptr || (real(value) && bounds_.of(value).most > kMost)) return;
+    current = current_[leaf] = g().after(current, std::array{g().assign(view, value)});
     (void)keep(current);
     assigned_.push_back(current);
   }
-  Node& one_of_current() {
-    return current_[static_cast<size_t>(pick(0, static_cast<int64_t>(current_.size()) - 1))];
-  }
-
   void choose_roots() {
     case_.roots.push_back(pool_.back());
     for (int64_t i = pick(0, 3); i > 0; --i) case_.roots.push_back(any());
