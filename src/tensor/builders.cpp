@@ -30,10 +30,11 @@ int32_t build_words(aster_ml_lazy* out, Input x, size_t count, const int64_t* li
 
 using Reduction = Node (*)(Graph& g, Node x, Axes axes, bool keepdim);
 int32_t build_reduction(aster_ml_lazy* out, Input x, size_t count, const int64_t* axes,
-                        int32_t keepdim, Reduction f) {
+                        int32_t keepdim, Reduction f, Reduction strict = nullptr) {
   Build build(out, {x});
   ASTER_TRY(build.status());
   if (count > uop::Dims::kMost) return ASTER_FAIL(kRANGE, "%zu axes", count);
+  if (strict != nullptr && build.strict()) f = strict;
   return build.finish(f(build.graph(), node(x), {count, axes}, keepdim != 0));
 }
 
@@ -120,20 +121,20 @@ using aster::Status;
   }
 #include "tensor/elementwise.def"
 
-#define REDUCTION(name)                                                                  \
+#define REDUCTION(name, ...)                                                             \
   int32_t aster_ml_lazy_##name(aster_ml_lazy* out, const aster_ml_lazy* x, size_t count, \
                                const int64_t* axes, int32_t keepdim) {                   \
     ASTER_API();                                                                         \
-    return build_reduction(out, x, count, axes, keepdim, name);                          \
+    return build_reduction(out, x, count, axes, keepdim, __VA_ARGS__);                   \
   }
-REDUCTION(sum)
-REDUCTION(prod)
-REDUCTION(max)
-REDUCTION(min)
-REDUCTION(mean)
-REDUCTION(any)
-REDUCTION(all)
-REDUCTION(logsumexp)
+REDUCTION(sum, sum)
+REDUCTION(prod, prod)
+REDUCTION(max, max, strict_max)
+REDUCTION(min, min, strict_min)
+REDUCTION(mean, mean)
+REDUCTION(any, any)
+REDUCTION(all, all)
+REDUCTION(logsumexp, logsumexp)
 #undef REDUCTION
 
 int32_t aster_ml_lazy_var(aster_ml_lazy* out, const aster_ml_lazy* x, size_t count,

@@ -54,10 +54,10 @@ struct Records {
   Node values, indices;
 };
 // The running extremum, and the last place where it changed.
-Records records(Graph& g, Node x, int64_t axis, Op arithmetic, Op logical) {
+Records records(Graph& g, Node x, int64_t axis, Op arithmetic, Op logical, bool strict) {
   size_t at;
   if (!scanned_axis(&at, x, axis).ok()) return {};
-  const Expr e{&g, strong(g, x)};
+  const Expr given{&g, strong(g, x)}, e = strict ? without_nan(given, arithmetic) : given;
   const Expr y = scan(e.dtype() == DType::kBool ? logical : arithmetic, e, at);
   if (y.n == nullptr) return {};
   if (y.ndim() == 0 || y.n->dim(at) <= 1) {
@@ -79,7 +79,7 @@ int32_t build_records(aster_ml_lazy* out_values, aster_ml_lazy* out_indices, Inp
                       Op arithmetic, Op logical) {
   Pair pair(out_values, out_indices, {x});
   ASTER_TRY(pair.status());
-  const Records made = records(pair.graph(), node(x), axis, arithmetic, logical);
+  const Records made = records(pair.graph(), node(x), axis, arithmetic, logical, pair.strict());
   return pair.finish(made.values, made.indices);
 }
 

@@ -112,6 +112,11 @@ Node sum(Graph& g, Node x, Axes axes, bool keepdim);
 Node prod(Graph& g, Node x, Axes axes, bool keepdim);
 Node max(Graph& g, Node x, Axes axes, bool keepdim);
 Node min(Graph& g, Node x, Axes axes, bool keepdim);
+// As tinygrad computes them, under strict_parity.
+Node strict_max(Graph& g, Node x, Axes axes, bool keepdim);
+Node strict_min(Graph& g, Node x, Axes axes, bool keepdim);
+// x with what never wins a maximum or minimum in place of NaN.
+Expr without_nan(Expr x, uop::Op extremum);
 Node mean(Graph& g, Node x, Axes axes, bool keepdim);
 Node var(Graph& g, Node x, Axes axes, bool keepdim, int64_t correction);
 Node any(Graph& g, Node x, Axes axes, bool keepdim);

@@ -1,6 +1,7 @@
 // Reductions.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 
 #include "tensor/ops.h"
@@ -47,6 +48,20 @@ Op bool_op(Expr x, Op logical, Op arithmetic) {
   return x.dtype() == DType::kBool ? logical : arithmetic;
 }
 
+// tinygrad compares with <, which NaN fails: it is passed over, but for the first element of a
+// reduction that is unrolled there.
+Expr reduce_passing_nan(Op op, Expr x, Words axes) {
+  constexpr double kUnrolled = 32;
+  if (x.n == nullptr) return x;
+  const Expr y = reduce(op, without_nan(x, op), axes);
+  const double count = count_over(x, axes);
+  if (count == 0 || count > kUnrolled) return y;
+  Dims start(x.ndim(), 0), step(x.ndim(), 1), size(x.shape());
+  for (Word axis : axes) size[static_cast<size_t>(axis)] = 1;
+  const Expr first{x.g, x.g->slice(x.n, start, step, size)};
+  return where(first != first, first, y);
+}
+
 // First index along an axis where x is most, or NaN.
 Node first_index(Graph& g, Node x, int64_t axis, bool keepdim, Op extremum) {
   size_t at;
@@ -72,6 +87,12 @@ Node first_index(Graph& g, Node x, int64_t axis, bool keepdim, Op extremum) {
 }
 
 }  // namespace
+
+Expr without_nan(Expr x, Op extremum) {
+  if (x.n == nullptr || !dtype::is_float(x.dtype())) return x;
+  const double lowest = std::bit_cast<double>(uop::lowest_word(x.dtype()));
+  return where(x != x, x.like(extremum == Op::kMax ? lowest : -lowest), x);
+}
 
 Status resolve_axes(Dims* out, Axes axes, size_t ndim) {
   *out = Dims();
@@ -111,6 +132,18 @@ Node max(Graph& g, Node x, Axes axes, bool keepdim) {
 Node min(Graph& g, Node x, Axes axes, bool keepdim) {
   return over(g, x, axes, keepdim,
               [](Expr e, Words at) { return reduce(bool_op(e, Op::kAnd, Op::kMin), e, at); });
+}
+
+Node strict_max(Graph& g, Node x, Axes axes, bool keepdim) {
+  if (x == nullptr || !dtype::is_float(x->dtype)) return max(g, x, axes, keepdim);
+  return over(g, x, axes, keepdim,
+              [](Expr e, Words at) { return reduce_passing_nan(Op::kMax, e, at); });
+}
+
+Node strict_min(Graph& g, Node x, Axes axes, bool keepdim) {
+  if (x == nullptr || !dtype::is_float(x->dtype)) return min(g, x, axes, keepdim);
+  return over(g, x, axes, keepdim,
+              [](Expr e, Words at) { return reduce_passing_nan(Op::kMin, e, at); });
 }
 
 Node any(Graph& g, Node x, Axes axes, bool keepdim) {

@@ -240,12 +240,18 @@ bool plain(std::string_view name) {
 bool nullable(const std::string& function, const std::string& argument) {
   const auto is = [&](std::string_view f) { return function == f; };
   if (among(argument, {"options", "release", "self", "strides", "fill", "start", "stop", "step",
-                       "workspace", "prefix", "bias", "text", "now", "most"})) {
+                       "workspace", "prefix", "bias", "text", "now", "most", "pos_weight",
+                       "ignore_index"})) {
     return true;
   }
   if (argument == "axes") return !is("aster_ml_lazy_permute") && !is("aster_ml_lazy_flip");
-  if (argument == "weight") return is("aster_ml_lazy_layer_norm") || is("aster_ml_lazy_batch_norm");
-  if (argument == "low" || argument == "high") return is("aster_ml_lazy_clamp");
+  if (argument == "weight") {
+    return among(function, {"aster_ml_lazy_layer_norm", "aster_ml_lazy_batch_norm",
+                            "aster_ml_lazy_batchnorm", "aster_ml_lazy_nll_loss"});
+  }
+  if (argument == "low" || argument == "high") {
+    return is("aster_ml_lazy_clamp") || is("aster_ml_lazy_clip");
+  }
   if (argument == "out") return is("aster_ml_uop_walk") || is("aster_ml_uop_print");  // the size
   return false;
 }

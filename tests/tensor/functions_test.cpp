@@ -686,6 +686,51 @@ TEST_P(Functions, GradientsStayFinite) {
   }
 }
 
+// A context with strict_parity gives tinygrad's corners and dtypes.
+TEST_P(Functions, StrictParity) {
+  aster_ml_context_options options{};
+  options.strict_parity = 1;
+  const World world(GetParam(), options);
+  std::vector<double> x{1, kNan, -2, kInf, -kInf, 0.0, -0.0, 3.5, 0.5, -0.75, kNan, 20};
+  const auto rows = oracle("functions_strict.tsv");
+  std::vector<T> results;
+  for (const auto& row : rows) {
+    const int32_t dtype = dtype_code(row[1]);
+    std::vector<double> a = x;
+    for (double& v : a) v = !is_float_name(row[1]) && !std::isfinite(v) ? 7 : v;
+    std::vector<double> b(a.end() - 3, a.end());
+    b.insert(b.end(), a.begin(), a.end() - 3);
+    if (row[1] == "bool") {
+      for (double& v : a) v = v != 0;
+    }
+    const T in = tensor_of(world, a, dtype, {3, 4}), other = tensor_of(world, b, dtype, {3, 4});
+    T out;
+    if (row[0] == "max" || row[0] == "min") {
+      OK(reductions().at(row[0])(out, in, 1, kAxes + 1, 0));
+    } else if (row[0] == "binary_crossentropy") {
+      OK(aster_ml_lazy_binary_crossentropy(out, in, other, 2));
+    } else {
+      OK(programs().at(row[0])(out, world, {&in, &other}));
+    }
+    EXPECT_STREQ(aster_ml_dtype_name(out.dtype()), row[2].c_str()) << row[0] << " " << row[1];
+    results.push_back(std::move(out));
+  }
+  realize(results);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::string &seen = rows[i][2], as = seen == "weakfloat" ? "float32"
+                                               : seen == "weakint" ? "int32"
+                                                                   : seen;
+    const std::vector<double> wanted = as_doubles(unhex(rows[i][3]), dtype_code(as));
+    const std::vector<double> got = read(results[i]);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t k = 0; k < got.size(); ++k) {
+      if (got[k] == wanted[k] || (std::isnan(got[k]) && std::isnan(wanted[k]))) continue;
+      EXPECT_NEAR(got[k], wanted[k], 1e-6 * std::max(1.0, std::abs(wanted[k])))
+          << rows[i][0] << " of " << rows[i][1] << ", element " << k;
+    }
+  }
+}
+
 TEST(FunctionsEager, AsLazy) {
   const World world;
   const float values[] = {-0.5, 0, 0.25};

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Asks tinygrad 0.14.0, NumPy and mpmath what functions_test.cpp expects; writes functions_*.tsv.
 
-  functions.py     writes functions_dtypes.tsv, functions_values.tsv, functions_gradients.tsv and
-                   functions_exact.tsv (accurate values of elementwise functions)
+  functions.py     writes functions_dtypes.tsv, functions_values.tsv, functions_gradients.tsv,
+                   functions_strict.tsv (corners, for strict_parity) and functions_exact.tsv
+                   (accurate values of elementwise functions; needs mpmath)
 
 The data and the notation are those of make.py.
 """
@@ -213,6 +214,46 @@ def gradient_rows():
     return rows
 
 
+CORNERS = [1.0, np.nan, -2.0, np.inf, -np.inf, 0.0, -0.0, 3.5, 0.5, -0.75, np.nan, 20.0]
+STRICT = {
+    **{n: UNARY[n] for n in "asin acos atan sinh cosh asinh acosh atanh relu6 hardswish".split()},
+    **{n: UNARY[n] for n in "quick_gelu swish mish logsigmoid hardsigmoid elu celu".split()},
+    **{n: UNARY[n] for n in "selu softplus_beta cummax cummin".split()},
+    **{
+        n: getattr(Tensor, n) for n in "softplus floor ceil round relu sigmoid silu tanh".split()
+    },
+    "max": lambda x: x.max(1),
+    "min": lambda x: x.min(1),
+    "le": lambda a, b: a <= b,
+    "ge": lambda a, b: a >= b,
+    "pow": Tensor.pow,
+    "logaddexp": Tensor.logaddexp,
+    "maximum": Tensor.maximum,
+    "binary_crossentropy": lambda a, b: a.binary_crossentropy(b, "none"),
+}
+
+
+def strict_rows():
+    """What strict_parity has to give: name, dtype, dtype of the result, bytes."""
+    rows = []
+    for dtype in ("float32", "float64", "bool", "int32"):
+        x = np.array(CORNERS).reshape(3, 4)
+        y = np.roll(np.array(CORNERS), 3).reshape(3, 4)
+        if not dtype.startswith("float"):
+            x, y = (np.where(np.isfinite(v), v, 7).astype(dtype) for v in (x, y))
+        x, y = x.astype(dtype), y.astype(dtype)
+        for name, f in STRICT.items():
+            two = name in (*BINARY, "le", "ge", "pow", "maximum")
+            if not dtype.startswith("float") and name not in ("floor", "ceil", "round", "relu"):
+                continue
+            operands = [Tensor(x), Tensor(y)] if two else [Tensor(x)]
+            r = f(*operands)
+            seen = name_of(r.dtype)
+            strong = {"weakfloat": dtypes.float32, "weakint": dtypes.int32}.get(seen, r.dtype)
+            rows.append([name, dtype, seen, hexed(r.cast(strong).numpy())])
+    return rows
+
+
 def exact_rows():
     """Correctly rounded values: name, dtype, inputs, results."""
     from mpmath import mp, mpf
@@ -270,6 +311,7 @@ if __name__ == "__main__":
         ("functions_dtypes.tsv", dtype_rows),
         ("functions_values.tsv", value_rows),
         ("functions_gradients.tsv", gradient_rows),
+        ("functions_strict.tsv", strict_rows),
         ("functions_exact.tsv", exact_rows),
     ):
         if not only or file in only:
