@@ -6,6 +6,7 @@ python wheel.py SOURCE LIBRARY
 
 import glob
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,12 @@ def check_contents(wheel):
     assert not strange, strange
 
 
+def read_me(source):
+    """The Python example of README.md."""
+    with open(os.path.join(source, "README.md"), encoding="utf-8") as file:
+        return re.search(r"```python\n(.*?)```", file.read(), re.S).group(1)
+
+
 def main(source, library):
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "CMAKE_ARGS")}
     with tempfile.TemporaryDirectory() as work:
@@ -69,7 +76,8 @@ def main(source, library):
             "--no-index",
             wheel,
         )
-        run(python, "-I", "-c", PROGRAM, cwd=work, env=environment)
+        for program in (PROGRAM, read_me(source)):
+            run(python, "-I", "-c", program, cwd=work, env=environment)
     return 0
 
 
