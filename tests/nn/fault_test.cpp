@@ -108,7 +108,7 @@ TEST_P(Fault, EveryAllocation) {
   TemporaryFile file;
   int64_t requests = 0;
   // Every one of the first requests, then ever fewer.
-  for (int64_t n = -1; n < std::max<int64_t>(requests, 1); n += 1 + std::max<int64_t>(n, 0) / 64) {
+  for (int64_t n = -1; n < std::max<int64_t>(requests, 1); n += 1 + std::max<int64_t>(n, 0) / 32) {
     aster_test::CountingAllocator memory;
     aster_ml_context_options options{};
     options.struct_size = sizeof(options);
