@@ -25,6 +25,17 @@ size_t bytes_of(Node n) {
   return static_cast<size_t>(n->count()) * dtype::size(dtype::strong(n->dtype));
 }
 
+// The device that x is computed on: that of its storage, the CPU's where it has none.
+Status device_of(int32_t* out, Context& context, Node x) {
+  Vec<Node> nodes(context.heap());
+  ASTER_TRY(uop::toposort(&nodes, std::array{x}));
+  *out = device::kCpu;
+  for (Node n : nodes) {
+    if (n->op == Op::kBuffer) *out = static_cast<int32_t>(n->arg(1));
+  }
+  return kOk;
+}
+
 // Realises cells of one context; their weak dtypes become strong for good.
 Status realize_cells(engine::Engine& engine, std::span<engine::Lazy* const> cells) {
   for (engine::Lazy* lazy : cells) {
@@ -131,13 +142,7 @@ int32_t aster_ml_lazy_device(int32_t* out, const aster_ml_lazy* x) {
   ASTER_TRY(check_handle(x));
   const aster::ContextLock lock(cell(x)->context);
   ASTER_TRY(lock.status());
-  aster::Vec<Node> nodes(cell(x)->context->heap());
-  ASTER_TRY(aster::uop::toposort(&nodes, std::array{node(x)}));
-  *out = aster::device::kCpu;
-  for (Node n : nodes) {
-    if (n->op == aster::uop::Op::kBuffer) *out = static_cast<int32_t>(n->arg(1));
-  }
-  return kOk;
+  return device_of(out, *cell(x)->context, node(x));
 }
 
 int32_t aster_ml_lazy_is_realized(const aster_ml_lazy* x) {
@@ -262,9 +267,10 @@ int32_t aster_ml_lazy_clone(aster_ml_lazy* out, const aster_ml_lazy* x) {
   Graph& g = build.graph();
   const Node value = strong(g, node(x));
   if (value == nullptr) return last_failure();
+  int32_t device;
+  ASTER_TRY(device_of(&device, build.context(), value));
   buffer::Storage* storage;
-  ASTER_TRY(
-      buffer::storage_create(&storage, build.context(), bytes_of(value), aster::device::kCpu));
+  ASTER_TRY(buffer::storage_create(&storage, build.context(), bytes_of(value), device));
   const Node target = engine::buffer_node(build.engine(), storage, 0, value->dtype, value->shape());
   buffer::storage_release(storage);
   return build.finish(g.assign(target, value));
