@@ -1,6 +1,7 @@
 // Elements that stand in several places: rolling, repeating, padding with a tensor's own elements.
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "aster_ml/movement.h"
 #include "tensor/api.h"
@@ -16,10 +17,6 @@ using uop::Dims;
 Node nil(Status) { return nullptr; }
 long long wide(int64_t value) { return value; }
 
-Node flip_axis(Graph& g, Node x, size_t axis) {
-  return flip(g, x, std::array{static_cast<Word>(axis)});
-}
-
 // The parts that hold anything, joined.
 Node join(Graph& g, std::initializer_list<Node> parts, size_t axis) {
   std::array<Node, 3> kept{};
@@ -34,22 +31,34 @@ Node join(Graph& g, std::initializer_list<Node> parts, size_t axis) {
   return cat(g, Nodes(kept.data(), count), static_cast<int64_t>(axis));
 }
 
-// `count` elements before, or after, what one axis of x holds.
-Node beyond(Graph& g, Node x, size_t axis, Word count, bool before, Padding mode) {
-  const Word n = x->dim(axis);
-  if (count == 0) return cut_axis(g, x, axis, 0, 0);
-  if (mode == Padding::kCircular) {
-    return before ? cut_axis(g, x, axis, n - count, n) : cut_axis(g, x, axis, 0, count);
+// Which of n elements stands at each place of an axis with padding, [before + n + after].
+Expr source_index(Graph& g, Word n, Word before, Word after, Padding mode) {
+  const Word size = before + n + after;
+  const DType dtype = size <= std::numeric_limits<int32_t>::max() ? DType::kInt32 : DType::kInt64;
+  const double last = static_cast<double>(n - 1);
+  const Expr i = Expr{&g, g.iota(dtype, size)} - static_cast<double>(before);
+  if (mode == Padding::kReplicate) return min(max(i, 0.0), last);
+  return last - abs(last - abs(i));
+}
+
+// x with the elements that reflecting or replicating puts beyond the ends of its axes.
+Node pad_by_index(Graph& g, Node x, const Dims& before, const Dims& after, Padding mode) {
+  Dims shape(x->shape()), coordinates;
+  for (size_t i = 0; i < x->ndim; ++i) shape[i] += before[i] + after[i];
+  Vec<Node> indices(g.memory());
+  for (size_t i = 0; i < x->ndim; ++i) {
+    if (shape[i] == x->dim(i)) {
+      coordinates.push(static_cast<Word>(i));
+      continue;
+    }
+    Dims column(x->ndim, 1);
+    column[i] = shape[i];
+    const Expr index = source_index(g, x->dim(i), before[i], after[i], mode);
+    if (!indices.push(index.reshape(column).expand(shape).n).ok()) return nullptr;
+    coordinates.push(-static_cast<Word>(indices.size()));
   }
-  if (mode == Padding::kReflect) {
-    return flip_axis(
-        g, before ? cut_axis(g, x, axis, 1, count + 1) : cut_axis(g, x, axis, n - 1 - count, n - 1),
-        axis);
-  }
-  const Node edge = before ? cut_axis(g, x, axis, 0, 1) : cut_axis(g, x, axis, n - 1, n);
-  Dims shape(x->shape());
-  shape[axis] = count;
-  return expand(g, edge, shape);
+  if (indices.size() == 0) return x;
+  return g.gather(x, {indices.data(), indices.size()}, coordinates, shape);
 }
 
 }  // namespace
@@ -128,19 +137,37 @@ Node pad_mode(Graph& g, Node x, Words before, Words after, Padding mode) {
     lead[i] = std::max<Word>(before[i], 0);
     trail[i] = std::max<Word>(after[i], 0);
   }
+  Dims whole(x->shape());
+  int64_t count;
+  bool fits = true;
+  for (size_t i = 0; i < rank; ++i) {
+    fits &= checked_add(whole[i], lead[i], &whole[i]) && checked_add(whole[i], trail[i], &whole[i]);
+  }
+  if (!fits || !uop::count_elements(whole, &count)) {
+    return nil(ASTER_FAIL(kRANGE, "pad of %s by %s before, %s after", brief(x).text,
+                          brief_shape(before).text, brief_shape(after).text));
+  }
   if (mode == Padding::kCircular) x = pad(g, x, cut_lead, cut_trail, 0, DType::kWeakInt);
-  for (size_t i = 0; i < rank && x != nullptr; ++i) {
+  if (x == nullptr) return nullptr;
+  for (size_t i = 0; i < rank; ++i) {
     const Word n = x->dim(i), most = std::max(lead[i], trail[i]);
     const Word supply = mode == Padding::kReflect ? n - 1 : mode == Padding::kCircular ? n : most;
-    if (most == 0) continue;
-    if (most > supply || n == 0) {
+    if (most > 0 && (most > supply || n == 0)) {
       return nil(ASTER_FAIL(kRANGE, "pad of axis %zu of %s by %lld before, %lld after", i,
                             brief(x).text, wide(lead[i]), wide(trail[i])));
     }
-    x = join(g, {beyond(g, x, i, lead[i], true, mode), x, beyond(g, x, i, trail[i], false, mode)},
-             i);
   }
-  return mode == Padding::kCircular ? x : pad(g, x, cut_lead, cut_trail, 0, DType::kWeakInt);
+  if (mode != Padding::kCircular) {
+    const Node padded =
+        keeping_weak(g, x, [&](Node n) { return pad_by_index(g, n, lead, trail, mode); });
+    return pad(g, padded, cut_lead, cut_trail, 0, DType::kWeakInt);
+  }
+  for (size_t i = 0; i < rank && x != nullptr; ++i) {
+    const Word n = x->dim(i);
+    if (lead[i] == 0 && trail[i] == 0) continue;
+    x = join(g, {cut_axis(g, x, i, n - lead[i], n), x, cut_axis(g, x, i, 0, trail[i])}, i);
+  }
+  return x;
 }
 
 }  // namespace aster::tensor
