@@ -57,7 +57,7 @@ class Compiled:
 
     def __init__(self, device: str):
         self.device, self.code = device, code_of(device)
-        self.arch = os.uname().machine
+        self.arch, self.renderer, self.graph = os.uname().machine, None, None
 
     def __repr__(self) -> str:
         return f"<Device {self.device}>"

@@ -218,9 +218,7 @@ def to_dtype(dtype: DTypeLike) -> DType:
     """
     if isinstance(dtype, DType):
         return dtype
-    if not isinstance(dtype, str):
-        raise TypeError(f"a dtype or its name is needed, got {dtype!r}")
-    found = getattr(dtypes, dtype.lower(), None)
+    found = getattr(dtypes, dtype.lower(), None) if isinstance(dtype, str) else None
     if not isinstance(found, DType):
         raise AttributeError(f"no such dtype: {dtype!r}")
     return found

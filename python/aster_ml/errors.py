@@ -42,7 +42,11 @@ class UnsupportedError(Error, NotImplementedError):
     """Something well-formed that this build, device or dtype cannot do."""
 
 
-class StateError(Error, RuntimeError):
+class JitError(Exception):
+    """A call that a TinyJit cannot capture or replay."""
+
+
+class StateError(Error, RuntimeError, JitError):
     """A call at the wrong time: inside a capture, or beside another thread's."""
 
 
@@ -72,10 +76,6 @@ class CancelledError(Error, RuntimeError):
 
 class InternalError(Error, RuntimeError):
     """A bug of the library."""
-
-
-class JitError(Exception):
-    """A call that a TinyJit cannot capture or replay."""
 
 
 # By status code, as include/aster_ml/base.h numbers them.

@@ -512,6 +512,13 @@ def fetch(
 
 
 
+def mv_address(mv: memoryview) -> int:
+    """The address of writable memory."""
+    import ctypes
+
+    return ctypes.addressof(ctypes.c_char.from_buffer(mv))
+
+
 def lo32(x: int) -> int:
     return x & 0xFFFFFFFF
 

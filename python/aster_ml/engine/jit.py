@@ -42,6 +42,9 @@ class CapturedJit:
         _native.program_run(self.program, inputs, self._places)
         return self.ret
 
+    def free_intermediates(self) -> None:
+        """Nothing: the memory between kernels is freed with the recording."""
+
     @property
     def kernel_count(self) -> int:
         """Launches of one replay."""
@@ -112,7 +115,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         self._expected: tuple[list[int | str], list[Info], frozenset[Variable]] | None = None
 
     def __get__(self, obj: Any, objtype: Any = None) -> Any:
-        return self if obj is None else functools.partial(self, obj)
+        return self if obj is None else functools.partial(self.__call__, obj)
 
     def __reduce__(self) -> Any:
         raise TypeError("a TinyJit cannot be pickled: its program is machine code of this process")

@@ -120,6 +120,8 @@ class CreationMixin(OpMixin):
         """
         sizes = argfix(shape)
         out = _n.lazy_full(fill_value, _full_code(fill_value, dtype), _ints(sizes))
+        if buffer:  # a constant would fold into what it meets, and have no gradient
+            out = _n.lazy_clone(out)
         return remember_shape(out._placed(device), sizes)
 
     def full_like(
@@ -135,6 +137,8 @@ class CreationMixin(OpMixin):
         [[3.0, 3.0]]
         """
         out = _n.lazy_full_like(self, fill_value, code_of(dtype))
+        if buffer:
+            out = _n.lazy_clone(out)
         return out._placed(self.device if device is None else device)  # type: ignore[attr-defined]
 
     @classmethod

@@ -348,7 +348,7 @@ class LSTMCell:
         self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
         if hc is None:
-            zeros = Tensor.zeros(x.size(0), self.weight_hh.size(1), dtype=x.dtype)
+            zeros = Tensor.zeros(x.size(0), self.weight_hh.size(1), dtype=x.dtype, buffer=False)
             hc = (zeros, zeros)
         gates = x.linear(self.weight_ih.T, self.bias_ih)
         gates = gates + hc[0].linear(self.weight_hh.T, self.bias_hh)

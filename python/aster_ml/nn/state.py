@@ -231,8 +231,8 @@ def load_state_dict(
             if v.shape != found.shape:
                 if {(), (1,)} != {found.shape, v.shape}:
                     raise ValueError(
-                        f"Shape mismatch in layer `{k}`: expected shape {v.shape}, "
-                        f"but found {found.shape} in the state dict"
+                        f"Shape mismatch in layer `{k}`: Expected shape {v.shape}, "
+                        f"but found {found.shape} in state dict."
                     )
                 found = found.reshape(v.shape)
             v.replace(found.to(v.device))
