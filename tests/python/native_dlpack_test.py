@@ -55,7 +55,9 @@ Versioned._fields_ = [
     ("flags", ctypes.c_uint64),
     ("tensor", DLTensor),
 ]
+# Capsules do not copy their names.
 NAMES = {Legacy: b"dltensor", Versioned: b"dltensor_versioned"}
+USED = {Legacy: b"used_dltensor", Versioned: b"used_dltensor_versioned"}
 
 api = ctypes.pythonapi
 api.PyCapsule_New.restype = ctypes.py_object
@@ -270,7 +272,7 @@ def test_taken_capsules_keep_the_memory_until_deleted_from_any_thread(kind):
     x = n.from_buffer(data, 0, None, True, context)
     capsule = x.__dlpack__(max_version=(1, 0) if kind is Versioned else None)
     managed = pointer(capsule, kind)
-    api.PyCapsule_SetName(capsule, b"used_" + NAMES[kind])
+    api.PyCapsule_SetName(capsule, USED[kind])
     del x, capsule
     n.engine_collect(context)
     before = n.context_count_bytes(context)[0]
