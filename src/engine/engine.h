@@ -114,13 +114,11 @@ struct RandomState {
   uint64_t counter;  // words drawn so far
   uint64_t key;
 };
-// Draws so many words while a capture is open: the counter moves on at once. leaf, [2] uint64, is
-// the state before the capture's first draw, to which offset is to be added; a replay fills it in
-// anew and moves the counter on by all the capture drew.
-Status draw_random(uop::Node* leaf, uint64_t* offset, Engine& engine, buffer::Storage* state,
-                   uint64_t words);
-// Moves the counter on by so many words and gives the state before. Threads: any.
-RandomState take_random(buffer::Storage* state, uint64_t words);
+// Draws so many words: the state's counter moves on at once. keys, uint64, has a key for each
+// kRandomChunk of them, under which they are numbered from 0; it is storage of the draw's own, so
+// that what is realised first does not matter. Replays of an open capture draw anew.
+constexpr uint64_t kRandomChunk = 0xFFFFFFFF;
+Status draw_random(uop::Node* keys, Engine& engine, buffer::Storage* state, uint64_t words);
 
 // Called by realize while a capture is open.
 Status record(Recording& recording, Executable& exe, std::span<const uop::Node> leaves,

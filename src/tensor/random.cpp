@@ -1,9 +1,8 @@
 // Random numbers: threefry2x32 of a key (device constant, seed) and a counter of words drawn, as
 // tinygrad lays them out.
 //
-// Counter and key are state in storage. A draw takes its value of the counter at once, on the host,
-// and gives it to the graph as a small leaf of its own, so that what is realised first does not
-// matter. Inside a capture that leaf is the program's: replays fill it in anew (engine.h).
+// Counter and key are state in storage. A draw takes its part of the counter at once, on the host,
+// and gives the graph a key of its own as a leaf (engine.h).
 #include "tensor/random.h"
 
 #include <array>
@@ -72,35 +71,6 @@ Status random_of(Random** out, Context& context) {
   return kOk;
 }
 
-// Counter and key of a draw of so many words, [1] uint64 each; the counter moves on.
-struct Draw {
-  Expr counter, key;
-};
-Status draw(Draw* out, Random& random, engine::Engine& engine, int64_t words) {
-  Graph& g = engine::graph_of(engine);
-  Node leaf = nullptr;
-  uint64_t offset = 0;
-  if (engine.recording != nullptr) {
-    ASTER_TRY(
-        engine::draw_random(&leaf, &offset, engine, random.storage, static_cast<uint64_t>(words)));
-  } else {
-    buffer::Storage* snapshot;
-    ASTER_TRY(buffer::storage_create(&snapshot, engine.context, sizeof(RandomState), device::kCpu));
-    leaf = engine::buffer_node(engine, snapshot, 0, DType::kUInt64, Dims(1, 2));
-    if (leaf != nullptr) {
-      const RandomState now = engine::take_random(random.storage, static_cast<uint64_t>(words));
-      std::memcpy(snapshot->data, &now, sizeof(now));
-    }
-    buffer::storage_release(snapshot);
-  }
-  const auto word = [&](Word at) {
-    return Expr{&g, g.slice(leaf, Dims(1, at), Dims(1, 1), Dims(1, 1))};
-  };
-  const Expr by{&g, g.constant_word(DType::kUInt64, std::bit_cast<Word>(offset), Dims(1, 1))};
-  *out = {word(0) + by, word(1)};
-  return out->counter.n == nullptr || out->key.n == nullptr ? last_failure() : kOk;
-}
-
 // count words, uint32. Each call of threefry gives two: the first half of the result, then the
 // second.
 Status bits(Node* out, engine::Engine& engine, int64_t count) {
@@ -114,17 +84,16 @@ Status bits(Node* out, engine::Engine& engine, int64_t count) {
     *out = g.constant_int(DType::kUInt32, 0, Dims(1, 0));
     return *out == nullptr ? last_failure() : kOk;
   }
-  Draw drawn;
-  ASTER_TRY(draw(&drawn, *random, engine, count));
-  constexpr int64_t kChunk = INT64_C(0xFFFFFFFF);
+  Node keys;
+  ASTER_TRY(engine::draw_random(&keys, engine, random->storage, static_cast<uint64_t>(count)));
+  constexpr int64_t kChunk = engine::kRandomChunk;
   Vec<Node> chunks(engine.context.heap());
   for (int64_t done = 0; done < count; done += kChunk) {
     const int64_t size = std::min(count - done, kChunk), half = (size + 1) / 2;
     const auto word = [&](uint64_t value) {
       return Expr{&g, g.constant_word(DType::kUInt64, std::bit_cast<Word>(value), Dims(1, 1))};
     };
-    const Expr at = drawn.counter + word(static_cast<uint64_t>(done));
-    const Expr key = alu(Op::kThreefry, at, drawn.key);
+    const Expr key{&g, g.slice(keys, Dims(1, done / kChunk), Dims(1, 1), Dims(1, 1))};
     const Expr low{&g, g.iota(DType::kUInt64, half)};
     const Expr high = alu(Op::kShl, low + word(static_cast<uint64_t>(half)), word(32));
     const Expr both = alu(Op::kThreefry, low | high, key);

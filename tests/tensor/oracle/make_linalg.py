@@ -241,7 +241,7 @@ def sampling_rows():
 
     def row(name, arguments, t):
         r = t.bitcast(dtypes.uint16).numpy() if t.dtype == dtypes.bfloat16 else t.numpy()
-        rows.append([name, arguments, t.dtype.name, hexed(r)])
+        rows.append([name, arguments, "bfloat16" if t.dtype == dtypes.bfloat16 else str(r.dtype), hexed(r)])
 
     for shape in ((5,), (3, 4), (2, 3, 4), (7, 1)):
         row("scaled_uniform", text(shape), Tensor.scaled_uniform(*shape))
