@@ -121,10 +121,10 @@ void Call::end_turn() {
 
 bool Call::end_slow(int32_t status) {
   end_turn();
-  if (status != 0) return raise_status(status);
-  drop_pins();
-  return PyErr_CheckSignals() == 0 || fail();
+  return status == 0 ? check_signals() : raise_status(status);
 }
+
+bool Call::check_signals() { return PyErr_CheckSignals() == 0 || fail(); }
 
 void free_in(ContextObject* context, void (*free)(void*), void* handle, void* second) {
   void* both[2] = {handle, second};

@@ -214,6 +214,16 @@ class Call {
   bool run(bool slowly, F&& function) {
     return slowly ? slow(function) : quick(function);
   }
+  // A slow call that any number of threads may make at once: it takes no turn.
+  template <class F>
+  bool parallel(F&& function) {
+    if (failed_) return false;
+    PyThreadState* thread = PyEval_SaveThread();
+    const int32_t status = function();
+    PyEval_RestoreThread(thread);
+    if (status != 0) return raise_status(status);
+    return check_signals();
+  }
   // A slow call in two parts: prepare runs in the context's turn, with the GIL, and may say no;
   // *prepared tells.
   template <class P, class F>
@@ -262,6 +272,7 @@ class Call {
   bool wait();
   bool begin_slow();
   void end_turn();
+  bool check_signals();
   bool end_slow(int32_t status);
   bool keep(PyObject* object);  // takes it over until the call ends
   bool number(aster_ml_lazy* out, PyObject* object, const char* argument);

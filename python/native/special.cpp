@@ -271,10 +271,11 @@ PyObject* program_run(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   size_t input_count = 0, output_count = 0;
   aster_ml_tensor* inputs = call.tensors(1, "inputs", &input_count);
   aster_ml_tensor* outputs = call.tensors(2, "outputs", &output_count);
-  if (!call.slow([&] {
-        return aster_ml_program_run(program, workspace, inputs, input_count, outputs, output_count);
-      }))
-    return nullptr;
+  const auto run = [&] {
+    return aster_ml_program_run(program, workspace, inputs, input_count, outputs, output_count);
+  };
+  // With a workspace of its own a call needs nothing that others use.
+  if (!(workspace != nullptr ? call.parallel(run) : call.slow(run))) return nullptr;
   return none();
 }
 

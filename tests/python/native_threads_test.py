@@ -240,6 +240,33 @@ def test_programs_run_on_concrete_tensors():
         n.program_run(program, [x], [result])
 
 
+def test_programs_run_at_once_in_workspaces_of_their_own():
+    x = tensor(np.zeros((64, 64)))
+    program, _ = captured(lambda x: n.lazy_matmul(n.lazy_add(x, 1), x), x)
+    failures = []
+
+    def work(seed):
+        try:
+            workspace = n.workspace_init(program)
+            given = np.full((64, 64), seed, np.float32)
+            source = n.tensor_from_data(given, F32, given.shape)
+            result = n.tensor_from_data(np.zeros_like(given), F32, given.shape)
+            for _ in range(50):
+                n.program_run(program, [source], [result], workspace)
+            out = np.zeros_like(given)
+            n.tensor_copy_out(result, out)
+            np.testing.assert_array_equal(out, (given + 1) @ given)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+
 def test_a_replay_writes_the_captured_results():
     x, y = tensor([1, 2]), tensor([10, 20])
     program, out = captured(lambda x, y: n.lazy_sub(y, x), x, y)
