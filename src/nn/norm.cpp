@@ -79,7 +79,6 @@ Node run_batch_norm(Layer& layer, engine::Engine& engine, Node x, bool training,
   Expr in{&g, g.cast(x, dtype)};
   Statistics used;
   if (training || running.empty()) {
-    in.n = g.contiguous(in.n);  // read three times: what makes x is not to be computed as often
     used = batch_statistics(in);
     if (used.mean.n == nullptr || used.var.n == nullptr) return nullptr;
     if (!running.empty() && !track(layer, writes, g, used, x->count()).ok()) return nullptr;

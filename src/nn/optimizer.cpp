@@ -505,6 +505,7 @@ int32_t aster_ml_optimizer_step_by(const aster_ml_optimizer* optimizer,
 int32_t aster_ml_optimizer_schedule_by(const aster_ml_optimizer* optimizer,
                                        const aster_ml_lazy* const* gradients, size_t count) {
   ASTER_ENTER_OPTIMIZER(optimizer);
+  if (gradients == nullptr) return ASTER_FAIL(kARGUMENT, "gradients is a null pointer");
   aster::Vec<Node> nodes(impl->context->heap());
   ASTER_TRY(given_gradients(&nodes, *impl, gradients, count));
   Assignments writes(*engine);

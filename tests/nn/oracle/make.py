@@ -92,6 +92,9 @@ def layers():
     conv3d = nn.Conv2d(2, 3, (2, 3, 2), padding=(1, 0, 2, 1, 0, 1), dilation=2, bias=False)
     back = nn.ConvTranspose1d(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2)
     back2d = nn.ConvTranspose2d(2, 3, (3, 2), dilation=2)
+    # One by one, in another order than they were drawn in, they would be others.
+    drawn = [conv1d, conv3d, back, back2d]
+    Tensor.realize(*(x for c in drawn for x in (c.weight, c.bias) if x is not None))
     row("conv1d.init", conv1d.weight, conv1d.bias)
     row("conv3d.init", conv3d.weight)
     row("conv_transpose1d.init", back.weight, back.bias)
