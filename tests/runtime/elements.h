@@ -160,7 +160,7 @@ struct Places {
 // Row-major position in the target, -1 outside.
 inline int64_t position(const Places& p, const std::vector<DType>& types,
                         const std::vector<Bytes>& indices, int64_t element) {
-  Shape at(p.at.size());
+  int64_t at[8];  // no case has more axes
   int64_t rest = element;
   for (size_t i = p.at.size(); i-- > 0;) {
     at[i] = rest % p.at[i];

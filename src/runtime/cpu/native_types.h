@@ -160,7 +160,7 @@ void with_reduction(Op op, F f) {
   case Op::k##name:                                                                            \
     if constexpr (((traits)&REDUCE) != 0 &&                                                    \
                   !(std::is_floating_point_v<T> && DTypeRule::rule == DTypeRule::kIntegral)) { \
-      f([](T a, T b) {                                                                         \
+      f([]([[maybe_unused]] T a, [[maybe_unused]] T b) {                                       \
         [[maybe_unused]] const T c = T(0); /* no reduction has a third operand */              \
         return static_cast<T>(expression);                                                     \
       });                                                                                      \
