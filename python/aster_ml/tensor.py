@@ -57,7 +57,7 @@ class Tensor(CreationMixin):
     (dtypes.weakint, dtypes.int, dtypes.half)
     """
 
-    __slots__ = ("_grad", "_is_param", "_symbolic_shape", "_file", "_custom")
+    __slots__ = ("_grad", "_is_param", "_symbolic_shape", "_file")
     __array_priority__ = 1000
 
     def __new__(
@@ -181,14 +181,15 @@ class Tensor(CreationMixin):
         >>> (Tensor([1, 2]) + 1).realize().is_realized
         True
         """
-        _native.lazy_realize([x for x in (self, *lst) if not _is_weak(x)])
+        tensors: list[Tensor] = [self, *lst]
+        _native.lazy_realize([x for x in tensors if not _is_weak(x)])
         return self
 
     def schedule_linear(self, *lst: Tensor) -> Any:
         """Not offered: schedules are not objects of Python."""
         raise not_offered("schedule_linear", "schedules stay inside the library")
 
-    def _raw(self) -> bytes:
+    def _raw(self) -> Any:
         """The stored bytes."""
         if capturing:
             raise JitError("cannot access tensor data during JIT capture: it would be baked in")
@@ -417,7 +418,7 @@ class Tensor(CreationMixin):
         seed = None if gradient is None else _seed(self, gradient)
         lazy_dtype = _native.lazy_dtype
         targets = [t for t in _native.live() if 10 <= lazy_dtype(t) <= 17]
-        for t, g in zip(targets, custom.gradients(self, targets, seed)):
+        for t, g in zip(targets, custom.gradients(self, targets, seed, True)):
             if g is None:
                 continue
             if t.grad is None:
@@ -467,49 +468,48 @@ class Tensor(CreationMixin):
     @staticmethod
     def _disk(device: str, shape: Sequence[int], code: int) -> Tensor:
         """Storage in a new file, writable."""
-        path = disk_path(device)
-        made = _native.lazy_from_file(path, code, tuple(shape), 0, _native.FILE_CREATE)
-        return on_disk(made, str(path))
+        path = str(disk_path(device))
+        return on_disk(_native.lazy_from_file(path, code, tuple(shape), 0, _native.FILE_CREATE), path)
 
     # ---- in place
 
-    def __iadd__(self, x: Any) -> Self:
+    def __iadd__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self + x)
 
-    def __isub__(self, x: Any) -> Self:
+    def __isub__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self - x)
 
-    def __imul__(self, x: Any) -> Self:
+    def __imul__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self * x)
 
-    def __itruediv__(self, x: Any) -> Self:
+    def __itruediv__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self / x)
 
-    def __ifloordiv__(self, x: Any) -> Self:
+    def __ifloordiv__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self // x)
 
-    def __imod__(self, x: Any) -> Self:
+    def __imod__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self % x)
 
     def __ipow__(self, x: Any) -> Self:  # type: ignore[override, misc]
         return self.assign(self**x)
 
-    def __iand__(self, x: Any) -> Self:
+    def __iand__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self & x)
 
-    def __ior__(self, x: Any) -> Self:
+    def __ior__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self | x)
 
-    def __ixor__(self, x: Any) -> Self:
+    def __ixor__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self ^ x)
 
-    def __ilshift__(self, x: Any) -> Self:
+    def __ilshift__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self << x)
 
-    def __irshift__(self, x: Any) -> Self:
+    def __irshift__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self >> x)
 
-    def __imatmul__(self, x: Any) -> Self:
+    def __imatmul__(self, x: Any) -> Self:  # type: ignore[misc]
         return self.assign(self @ x)
 
     # ---- not offered
@@ -759,7 +759,8 @@ def _half_view(raw: bytearray, shape: tuple[int, ...]) -> memoryview:
     """float16 as a memoryview, by NumPy where the interpreter has no such format."""
     import numpy as np
 
-    return memoryview(np.frombuffer(raw, np.float16).reshape(shape))
+    view: Any = np.frombuffer(raw, np.float16).reshape(shape)
+    return memoryview(view)
 
 
 def _nested(shape: tuple[int, ...]) -> list[Any]:
@@ -798,5 +799,5 @@ def realized_storages() -> list[tuple[str, int]]:
     ]
 
 
-_native.set_errors(BY_STATUS)
+_native.set_errors({code: kind for code, kind in BY_STATUS.items()})
 _native.set_lazy_type(Tensor)

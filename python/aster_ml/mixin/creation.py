@@ -62,7 +62,7 @@ class CreationMixin(OpMixin):
         """
         return _n.lazy_const_like(self, b, code_of(dtype))
 
-    def ufix(self, x: Any) -> Self:
+    def ufix(self, x: Any) -> Any:
         """x itself if it is a tensor, else a constant of its value.
 
         >>> Tensor([1.0]).ufix(2).item()
@@ -188,17 +188,11 @@ class CreationMixin(OpMixin):
         """
         if stop is None:
             start, stop = 0, start
-        whole = isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
-        if dtype is None:
-            code = dtypes.default_int.code if whole else dtypes.default_float.code
-            last = max(abs(start), abs(stop))
-            if whole and last > 2 ** (dtypes.default_int.bitsize - 1):
-                code = dtypes.int64.code
-        else:
-            code = to_dtype(dtype).code
-        if whole:
-            return _n.lazy_arange(start, stop, step, 0 if dtype is None and code == 6 else code)
-        return _n.lazy_arange_float(start, stop, step, code)
+        if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
+            default = dtypes.default_int
+            code = 0 if dtype is None and default.code == 6 else to_dtype(dtype or default).code
+            return _n.lazy_arange(start, stop, step, code)
+        return _n.lazy_arange_float(start, stop, step, float_code(dtype))
 
     @classmethod
     def linspace(

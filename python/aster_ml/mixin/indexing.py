@@ -121,12 +121,11 @@ class IndexingMixin(ReduceMixin):
         if reduce not in (None, "add", "multiply"):
             raise TypeError(f"reduce is None, 'multiply' or 'add', not {reduce!r}")
         if not isinstance(src, _n.Lazy):
-            src = type(self).full(index.shape, src, dtype=self.dtype, buffer=False)  # type: ignore[attr-defined]
+            src = index.const_like(src, self.dtype)  # type: ignore[attr-defined]
         elif reduce is not None:
             raise TypeError("a tensor src with reduce: use scatter_reduce")
-        if reduce is None:
-            return _n.lazy_scatter(self, dim, index, src, 0, True)
-        return self.scatter_reduce(dim, index, src, "sum" if reduce == "add" else "prod")
+        mode = {None: 0, "add": _SCATTER["sum"], "multiply": _SCATTER["prod"]}[reduce]
+        return _n.lazy_scatter(self, dim, index, src, mode, True)
 
     def scatter_reduce(
         self,

@@ -391,7 +391,7 @@ class MovementMixin(ElementwiseMixin):
 
     # ---- joined and repeated
 
-    def cat(self: Any, *args: Any, dim: int = 0) -> Self:
+    def cat(self, *args: Self, dim: int = 0) -> Self:
         """Tensors joined along an axis.
 
         >>> Tensor([[1, 2]]).cat(Tensor([[3, 4]]), dim=1).tolist()
@@ -399,7 +399,7 @@ class MovementMixin(ElementwiseMixin):
         """
         return _n.lazy_cat(argfix(self, *args), dim)
 
-    def stack(self: Any, *args: Any, dim: int = 0) -> Self:
+    def stack(self, *args: Self, dim: int = 0) -> Self:
         """Tensors of one shape joined along a new axis.
 
         >>> Tensor([1, 2]).stack(Tensor([3, 4]), dim=1).tolist()

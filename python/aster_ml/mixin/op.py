@@ -20,10 +20,10 @@ def _reduction(name: str) -> int:
     return _REDUCTIONS[name]
 
 
-def _pads(padding: int | Sequence[int], dims: int) -> dict[str, list[int]]:
+def _pads(padding: int | Sequence[int], dims: int) -> tuple[list[int], list[int]]:
     """Padding before and after each spatial axis, first axis first."""
     pairs = flat_to_grouped(resolve_pool_pads(padding, dims))
-    return {"before": [p[0] for p in pairs], "after": [p[1] for p in pairs]}
+    return [p[0] for p in pairs], [p[1] for p in pairs]
 
 
 def _sizes(name: str, values: int | Sequence[int], dims: int) -> tuple[int, ...]:
@@ -34,14 +34,18 @@ def _sizes(name: str, values: int | Sequence[int], dims: int) -> tuple[int, ...]
     return out
 
 
-def _pool(kernel: Any, stride: Any, dilation: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
+def _pool(
+    kernel: Sequence[int], stride: Any, dilation: Any, padding: Any, ceil_mode: bool
+) -> _n.PoolOptions:
     """Options of the pools."""
     dims = len(kernel)
+    before, after = _pads(padding, dims)
     return {
         "ceil_mode": ceil_mode,
         "stride": kernel if stride is None else _sizes("stride", stride, dims),
         "dilation": _sizes("dilation", dilation, dims),
-        **_pads(padding, dims),
+        "before": before,
+        "after": after,
     }
 
 
@@ -124,12 +128,14 @@ class OpMixin(IndexingMixin):
         dims = weight.ndim - 2
         if self.ndim != weight.ndim:
             raise AssertionError(f"input {self.shape} does not fit weight {weight.shape}")
-        options = {
+        before, after = _pads(padding, dims)
+        options: _n.ConvOptions = {
             "groups": groups,
             "dtype": code_of(dtype),
             "stride": _sizes("stride", stride, dims),
             "dilation": _sizes("dilation", dilation, dims),
-            **_pads(padding, dims),
+            "before": before,
+            "after": after,
         }
         return _n.lazy_conv(self, weight, bias, options)
 
@@ -149,12 +155,14 @@ class OpMixin(IndexingMixin):
         [[[[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]]]
         """
         dims = weight.ndim - 2
-        options = {
+        before, after = _pads(padding, dims)
+        options: _n.ConvOptions = {
             "groups": groups,
             "stride": _sizes("stride", stride, dims),
             "dilation": _sizes("dilation", dilation, dims),
             "output_padding": _sizes("output_padding", output_padding, dims),
-            **_pads(padding, dims),
+            "before": before,
+            "after": after,
         }
         return _n.lazy_conv_transpose(self, weight, bias, options)
 
@@ -174,7 +182,8 @@ class OpMixin(IndexingMixin):
         """
         kernel = make_tuple(kernel_size, 2)
         options = _pool(kernel, stride, dilation, padding, ceil_mode)
-        return _n.lazy_avg_pool(self, kernel, {**options, "exclude_pad": not count_include_pad})
+        options["exclude_pad"] = not count_include_pad
+        return _n.lazy_avg_pool(self, kernel, options)
 
     def max_pool2d(
         self,
@@ -369,7 +378,7 @@ class OpMixin(IndexingMixin):
     def image_dot(self, w: Self, dtype: DTypeLike | None = None) -> Self:
         """As dot: there are no image formats.
 
-        >>> Tensor([[1, 2]]).image_dot(Tensor([[1], [1]])).tolist()
+        >>> Tensor([[1.0, 2.0]]).image_dot(Tensor([[1.0], [1.0]])).tolist()
         [[3.0]]
         """
         return self.dot(w, dtype)

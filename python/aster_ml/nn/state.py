@@ -11,7 +11,7 @@ import io
 import json
 import pathlib
 from collections import OrderedDict
-from typing import Any, BinaryIO, Iterable, Union, cast
+from typing import Any, BinaryIO, Iterable, Union
 
 from .. import _native
 from ..dtype import DType, dtypes
@@ -83,7 +83,7 @@ def _tensors(state: Any, source: Source) -> dict[str, Tensor]:
     path = None if isinstance(source, Tensor) else str(source)
     out = {}
     for index in range(_native.state_count(state)):
-        name = _native.state_name(state, index)
+        name = _native.state_name(state, index) or ""
         out[name] = on_disk(_native.state_get(state, name), path)
     return out
 
@@ -144,7 +144,7 @@ def torch_load(fn: Source) -> Any:
     """
     state = _state_of("torch", fn)
     tensors = _tensors(state, fn)
-    return _rebuild(json.loads(_native.state_get_metadata(state, "structure")), tensors)
+    return _rebuild(json.loads(_native.state_get_metadata(state, "structure") or "null"), tensors)
 
 
 def _rebuild(x: Any, tensors: dict[str, Tensor]) -> Any:
@@ -212,7 +212,8 @@ def load_state_dict(
 
     strict: every tensor of the model has to be there. consume: state_dict is emptied on the way.
     """
-    before, loaded = GlobalCounters.mem_used if verbose else 0, []
+    loaded: list[Tensor] = []
+    before = GlobalCounters.mem_used if verbose else 0
 
     def speed(ns: int) -> str:
         size = GlobalCounters.mem_used - before
@@ -241,7 +242,7 @@ def load_state_dict(
             if consume:
                 del state_dict[k]
             loaded.append(v)
-    return cast("list[Tensor]", loaded)
+    return loaded
 
 
 def fs_store(t: Tensor) -> Tensor:
