@@ -305,6 +305,36 @@ TEST(NativeArgsort, Patterns) {
   }
 }
 
+// Rows long enough to be dealt out: bins of all sizes, and keys that differ below and above.
+TEST(NativeArgsort, LongRows) {
+  Heap heap(nullptr);
+  Graph graph(heap);
+  Random random(7);
+  constexpr int64_t kSize = (1 << 17) + 99;
+  const auto check = [&](DType d, int64_t count, bool descending, auto pattern) {
+    Bytes x(static_cast<size_t>(kSize) * bytes_of(d));
+    for (int64_t i = 0; i < kSize; ++i) {
+      Value v;
+      v.word = pattern(i);
+      v.real = static_cast<double>(v.word) / 1024;
+      store(d, x, i, v);
+    }
+    check_argsort(graph, d, {kSize}, 0, count, descending, x, random);
+  };
+  const auto any = [&](int64_t) { return draw(random, INT64_MIN, INT64_MAX); };
+  const auto near = [&](int64_t) {  // most in few bins, some far away
+    return draw(random, 0, 1 << 9) * draw(random, 0, 1 << 9) +
+           (draw(random, 0, 99) == 0) * 1000000000;
+  };
+  const auto runs = [&](int64_t i) { return (draw(random, 0, 9) << 50) + i % 1000; };
+  check(DType::kInt32, kSize, false, any);
+  check(DType::kFloat32, kSize, true, near);
+  check(DType::kInt64, 50000, false, runs);
+  check(DType::kFloat64, kSize, true, any);
+  check(DType::kUInt8, kSize, false, any);
+  check(DType::kInt32, kSize, false, [](int64_t i) { return i; });
+}
+
 // ---- Narrow floats ----
 
 // Every code, and the numbers around every midpoint of two codes.
