@@ -54,7 +54,7 @@ Node binary_crossentropy(Build& build, Node x, Node y, int32_t reduction) {
   Graph& g = build.graph();
   const LossDType d = loss_dtype({x, y});
   const Expr p = in(g, x, d.wide), t = in(g, y, d.wide);
-  const Expr hit = t * log_of_probability(p, build.strict());
+  const Expr hit = log_of_probability(p, build.strict()) * t;
   const Expr miss = (1.0 - t) * log_of_probability(1.0 - p, build.strict());
   return reduced(g, -(hit + miss), reduction, d.seen);
 }
@@ -63,7 +63,7 @@ Node binary_crossentropy_logits(Graph& g, Node x, Node y, Node pos_weight, int32
   const LossDType d = loss_dtype({x, y, pos_weight});
   const Expr s = in(g, x, d.wide), t = in(g, y, d.wide);
   const auto softplus = [&](Expr e) { return Expr{&g, unary(g, e.n, ops::softplus)}; };
-  Expr hit = t * softplus(-s);
+  Expr hit = softplus(-s) * t;
   if (pos_weight != nullptr) hit = in(g, pos_weight, d.wide) * hit;
   return reduced(g, hit + (1.0 - t) * softplus(s), reduction, d.seen);
 }
