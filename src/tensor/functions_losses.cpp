@@ -55,7 +55,7 @@ Node binary_crossentropy(Build& build, Node x, Node y, int32_t reduction) {
   const LossDType d = loss_dtype({x, y});
   const Expr p = in(g, x, d.wide), t = in(g, y, d.wide);
   const Expr hit = log_of_probability(p, build.strict()) * t;
-  const Expr miss = (1.0 - t) * log_of_probability(1.0 - p, build.strict());
+  const Expr miss = log_of_probability(1.0 - p, build.strict()) * (1.0 - t);
   return reduced(g, -(hit + miss), reduction, d.seen);
 }
 
@@ -65,7 +65,7 @@ Node binary_crossentropy_logits(Graph& g, Node x, Node y, Node pos_weight, int32
   const auto softplus = [&](Expr e) { return Expr{&g, unary(g, e.n, ops::softplus)}; };
   Expr hit = softplus(-s) * t;
   if (pos_weight != nullptr) hit = in(g, pos_weight, d.wide) * hit;
-  return reduced(g, hit + (1.0 - t) * softplus(s), reduction, d.seen);
+  return reduced(g, hit + softplus(s) * (1.0 - t), reduction, d.seen);
 }
 
 // Elements of x at labels of an axis, which the labels do not have; 0 where a label is outside.
