@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import pathlib
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any, Self, Sequence
 
 from . import _native, custom
@@ -29,6 +30,8 @@ from .symbolic import BoundInt, Expression
 
 if TYPE_CHECKING:
     import numpy
+
+_MOST_PENDING = 4  # writes by index that wait for the next realize
 
 capturing: list[Any] = []  # the TinyJit that records, if any
 
@@ -57,7 +60,7 @@ class Tensor(CreationMixin):
     (dtypes.weakint, dtypes.int, dtypes.half)
     """
 
-    __slots__ = ("_grad", "_is_param", "_symbolic_shape", "_file")
+    __slots__ = ("_grad", "_is_param", "_symbolic_shape", "_file", "_part", "_pending")
     __array_priority__ = 1000
 
     def __new__(
@@ -325,9 +328,20 @@ class Tensor(CreationMixin):
                 v = v.cast(from_code(_native.dtype_promote(mine, code)))  # type: ignore[attr-defined]
             if _native.lazy_dtype(v) != mine:
                 raise RuntimeError(f"setitem dtype mismatch: {self.dtype} from {v.dtype}")  # type: ignore[attr-defined]
+            # x[i] += 1 has written through the part x[i] already.
+            part = getattr(v, "_part", None)
+            if part is not None and part[2] and part[1] is indices and part[0]() is self:
+                return
         else:
             v = Tensor(v, dtype=self.dtype)
+        pending = 0 if _native.lazy_is_realized(self) else getattr(self, "_pending", -1)
         _native.lazy_index_assign(self, self._items(indices), v)
+        # A long chain of writes to storage is slow to schedule; what has no storage stays an
+        # expression, through which gradients flow.
+        if pending >= 0:
+            self._pending = pending + 1
+            if self._pending >= _MOST_PENDING:
+                self.realize()
 
     def clone(self, device: str | None = None) -> Tensor:
         """A copy in storage of its own.
@@ -473,44 +487,64 @@ class Tensor(CreationMixin):
 
     # ---- in place
 
+    def __getitem__(self, indices: Any) -> Self:
+        """Elements by integers, slices with steps, None, ellipsis, lists, tensors and masks.
+
+        >>> x = Tensor([[1, 2, 3], [4, 5, 6]])
+        >>> x[1].tolist(), x[:, ::2].tolist(), x[[1, 0], Tensor([0, 2])].tolist()
+        ([4, 5, 6], [[1, 3], [4, 6]], [4, 3])
+        """
+        out = super().__getitem__(indices)
+        if _native.lazy_is_realized(self):
+            out._part = (weakref.ref(self), indices, False)
+        return out
+
+    def _in_place(self, x: Any) -> Self:
+        """assign, noted so that x[i] += 1 does not write twice."""
+        self.assign(x)
+        part = getattr(self, "_part", None)
+        if part is not None:
+            self._part = part[:2] + (True,)
+        return self
+
     def __iadd__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self + x)
+        return self._in_place(self + x)
 
     def __isub__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self - x)
+        return self._in_place(self - x)
 
     def __imul__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self * x)
+        return self._in_place(self * x)
 
     def __itruediv__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self / x)
+        return self._in_place(self / x)
 
     def __ifloordiv__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self // x)
+        return self._in_place(self // x)
 
     def __imod__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self % x)
+        return self._in_place(self % x)
 
     def __ipow__(self, x: Any) -> Self:  # type: ignore[override, misc]
-        return self.assign(self**x)
+        return self._in_place(self**x)
 
     def __iand__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self & x)
+        return self._in_place(self & x)
 
     def __ior__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self | x)
+        return self._in_place(self | x)
 
     def __ixor__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self ^ x)
+        return self._in_place(self ^ x)
 
     def __ilshift__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self << x)
+        return self._in_place(self << x)
 
     def __irshift__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self >> x)
+        return self._in_place(self >> x)
 
     def __imatmul__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self @ x)
+        return self._in_place(self @ x)
 
     # ---- not offered
 
