@@ -44,8 +44,7 @@ ASTER_ML_API int32_t aster_ml_lazy_kaiming_uniform(aster_ml_lazy *out,
  * Errors: SHAPE (no axes), RANGE, DTYPE. */
 ASTER_ML_API int32_t aster_ml_lazy_kaiming_normal(aster_ml_lazy *out,
                                                   const aster_ml_context *context, double a,
-                                                  int32_t dtype, size_t ndim,
-                                                  const int64_t *shape);
+                                                  int32_t dtype, size_t ndim, const int64_t *shape);
 
 /* 0 .. n - 1 in random order: the positions that sort n uniform numbers. Dtypes: 0 is int32.
  * Errors: RANGE (n beyond int32). */

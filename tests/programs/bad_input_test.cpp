@@ -241,7 +241,7 @@ bool nullable(const std::string& function, const std::string& argument) {
   const auto is = [&](std::string_view f) { return function == f; };
   if (among(argument, {"options", "release", "self", "strides", "fill", "start", "stop", "step",
                        "workspace", "prefix", "bias", "text", "now", "most", "pos_weight",
-                       "ignore_index"})) {
+                       "ignore_index", "attn_mask"})) {
     return true;
   }
   if (argument == "axes") return !is("aster_ml_lazy_permute") && !is("aster_ml_lazy_flip");
@@ -252,6 +252,7 @@ bool nullable(const std::string& function, const std::string& argument) {
   if (argument == "low" || argument == "high") {
     return is("aster_ml_lazy_clamp") || is("aster_ml_lazy_clip");
   }
+  if (argument == "name") return is("aster_ml_lazy_keccak");
   if (argument == "out") return is("aster_ml_uop_walk") || is("aster_ml_uop_print");  // the size
   return false;
 }

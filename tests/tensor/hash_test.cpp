@@ -48,18 +48,6 @@ TEST(Hash, CompiledAndByRate) {
   }
 }
 
-TEST(Hash, MessagesOfAnyLength) {
-  const World world;
-  for (const auto& row : oracle("hash.tsv")) {
-    if (row[0] != "hash" || row[2] == "5000") continue;
-    const T x = input(world, row[1], shape_of(row[2]));
-    T y;
-    OK(aster_ml_lazy_hash(y, x));
-    EXPECT_EQ(y.shape(), Shape{16});
-    EXPECT_EQ(y.read<uint8_t>(), unhex(row[3])) << row[2];
-  }
-}
-
 TEST(Hash, CompiledMegabyte) {
   const World world(false);
   for (const auto& row : oracle("hash.tsv")) {
