@@ -93,7 +93,8 @@ def einsum_rows():
         inputs = [Tensor(values(s, i + 1, dtype)) for i, s in enumerate(shapes)]
         arg = getattr(dtypes, to) if to else None
         known = "".join(formula.split())
-        sums = np.einsum(known, *[values(s, i + 1, dtype).astype("float64") for i, s in enumerate(shapes)])
+        exact = [values(s, i + 1, dtype).astype("float64") for i, s in enumerate(shapes)]
+        sums = np.einsum(known, *exact)
         try:
             y = Tensor.einsum(formula, *inputs, dtype=arg)
             r, right = y.numpy(), True
@@ -158,7 +159,8 @@ def attention_rows():
         w = Tensor(values(y.shape, 9))
         grads = (y * w).sum().gradient(*inputs)
         rows.append(
-            [text(q), text(k), text(v), text(mask) if mask else "none", kind, str(causal), str(gqa), text(y.shape)]
+            [text(q), text(k), text(v), text(mask) if mask else "none", kind]
+            + [str(causal), str(gqa), text(y.shape)]
             + [hexed(t.numpy()) for t in (y, *grads)]
         )
     return rows
@@ -170,7 +172,8 @@ def attention_rows():
 def decompose_rows():
     """kind, shape, results."""
     rows = []
-    for shape in ((1, 1), (2, 2), (3, 3), (5, 3), (3, 5), (4, 4), (6, 6), (7, 7), (8, 5), (2, 3, 4), (2, 2, 4, 3)):
+    squares = [(n, n) for n in (1, 2, 3, 4, 6, 7)]
+    for shape in (*squares, (5, 3), (3, 5), (8, 5), (2, 3, 4), (2, 2, 4, 3)):
         x = Tensor(values(shape, 3))
         q, r = x.qr()
         rows.append(["qr", text(shape), hexed(q.numpy()), hexed(r.numpy())])
@@ -178,7 +181,7 @@ def decompose_rows():
             continue  # tinygrad has no singular values of these
         for full in (1, 0):
             u, s, v = x.svd(full_matrices=bool(full))
-            rows.append([f"svd{full}", text(shape), hexed(u.numpy()), hexed(s.numpy()), hexed(v.numpy())])
+            rows.append([f"svd{full}", text(shape)] + [hexed(t.numpy()) for t in (u, s, v)])
     for shape, steps, params in (
         ((4, 4), 5, (2, -1.5, 0.5)),
         ((3, 6), 3, (3.4445, -4.775, 2.0315)),
@@ -190,7 +193,8 @@ def decompose_rows():
         rows.append(["newton_schulz", text(shape), str(steps), text(params), hexed(y.numpy())])
     x = Tensor(values((4, 3), 3))
     q, r = x.qr()
-    (g,) = ((q * Tensor(values((4, 4), 5))).sum() + (r * Tensor(values((4, 3), 6))).sum()).gradient(x)
+    loss = (q * Tensor(values((4, 4), 5))).sum() + (r * Tensor(values((4, 3), 6))).sum()
+    (g,) = loss.gradient(x)
     rows.append(["qr_gradient", "4,3", hexed(g.numpy())])
     return rows
 
@@ -209,7 +213,8 @@ def hash_rows():
         for n in (0, 1, 7, 55, 71, 72, 134, 135, 136, 137, 143, 144, 145, 272, 400):
             rows.append([name, "uint8", str(n), f(message(n).tobytes()).hexdigest()])
     for n in (0, 1, 166, 167, 168, 169, 500):
-        rows.append(["shake_128", "uint8", str(n), hashlib.shake_128(message(n).tobytes()).hexdigest(16)])
+        digest = hashlib.shake_128(message(n).tobytes()).hexdigest(16)
+        rows.append(["shake_128", "uint8", str(n), digest])
     for shape in ((3, 20), (2, 2, 137)):
         t = Tensor(message(int(np.prod(shape))).reshape(shape))
         rows.append(["sha3_256", "uint8", text(shape), hexed(t.keccak().numpy())])
@@ -241,7 +246,8 @@ def sampling_rows():
 
     def row(name, arguments, t):
         r = t.bitcast(dtypes.uint16).numpy() if t.dtype == dtypes.bfloat16 else t.numpy()
-        rows.append([name, arguments, "bfloat16" if t.dtype == dtypes.bfloat16 else str(r.dtype), hexed(r)])
+        dtype = "bfloat16" if t.dtype == dtypes.bfloat16 else str(r.dtype)
+        rows.append([name, arguments, dtype, hexed(r)])
 
     for shape in ((5,), (3, 4), (2, 3, 4), (7, 1)):
         row("scaled_uniform", text(shape), Tensor.scaled_uniform(*shape))
@@ -252,7 +258,8 @@ def sampling_rows():
         row("randn_like", text(shape), Tensor.zeros(*shape).randn_like())
     for dtype in ("half", "bfloat16", "float64"):
         row("rand_like", "3,5", Tensor.zeros(3, 5).rand_like(dtype=getattr(dtypes, dtype)))
-        row("kaiming_uniform", "3,5", Tensor.kaiming_uniform(3, 5, a=5**0.5, dtype=getattr(dtypes, dtype)))
+        drawn = Tensor.kaiming_uniform(3, 5, a=5**0.5, dtype=getattr(dtypes, dtype))
+        row("kaiming_uniform", "3,5", drawn)
     for n in (1, 6, 20, 100):
         row("randperm", str(n), Tensor.randperm(n))
     row("randperm", "9", Tensor.randperm(9, dtype=dtypes.int64))
@@ -262,7 +269,8 @@ def sampling_rows():
         argument = f"{samples},{replacement}"
         row("multinomial", argument, Tensor(weights).multinomial(samples, bool(replacement)))
         row("multinomial2", argument, Tensor(two).multinomial(samples, bool(replacement)))
-        row("multinomial_int", argument, Tensor(weights.astype(np.int32)).multinomial(samples, bool(replacement)))
+        whole = Tensor(weights.astype(np.int32))
+        row("multinomial_int", argument, whole.multinomial(samples, bool(replacement)))
     with Context(TRAINING=1):
         for p in (0.0, 0.25, 0.5, 0.9, 1.0):
             row("dropout", str(p), Tensor(values((3, 11), 2)).dropout(p))
