@@ -31,8 +31,6 @@ from .symbolic import BoundInt, Expression
 if TYPE_CHECKING:
     import numpy
 
-_MOST_PENDING = 4  # writes by index that wait for the next realize
-
 capturing: list[Any] = []  # the TinyJit that records, if any
 
 
@@ -60,7 +58,7 @@ class Tensor(CreationMixin):
     (dtypes.weakint, dtypes.int, dtypes.half)
     """
 
-    __slots__ = ("_grad", "_is_param", "_symbolic_shape", "_file", "_part", "_pending")
+    __slots__ = ("_grad", "_is_param", "_symbolic_shape", "_file", "_part")
     __array_priority__ = 1000
 
     def __new__(
@@ -330,18 +328,18 @@ class Tensor(CreationMixin):
                 raise RuntimeError(f"setitem dtype mismatch: {self.dtype} from {v.dtype}")  # type: ignore[attr-defined]
             # x[i] += 1 has written through the part x[i] already.
             part = getattr(v, "_part", None)
-            if part is not None and part[2] and part[1] is indices and part[0]() is self:
-                return
+            if part is not None and part[0]() is self:
+                if part[2] and part[1] is indices:
+                    return
+                v = _native.lazy_clone(v).realize()
         else:
             v = Tensor(v, dtype=self.dtype)
-        pending = 0 if _native.lazy_is_realized(self) else getattr(self, "_pending", -1)
+        stored = _native.lazy_is_realized(self)
         _native.lazy_index_assign(self, self._items(indices), v)
-        # A long chain of writes to storage is slow to schedule; what has no storage stays an
-        # expression, through which gradients flow.
-        if pending >= 0:
-            self._pending = pending + 1
-            if self._pending >= _MOST_PENDING:
-                self.realize()
+        # Writes to storage are done at once; what has none stays an expression, through which
+        # gradients flow.
+        if stored:
+            _native.lazy_realize([self])
 
     def clone(self, device: str | None = None) -> Tensor:
         """A copy in storage of its own.
@@ -505,6 +503,7 @@ class Tensor(CreationMixin):
         part = getattr(self, "_part", None)
         if part is not None:
             self._part = part[:2] + (True,)
+            _native.lazy_realize([self])
         return self
 
     def __iadd__(self, x: Any) -> Self:  # type: ignore[misc]

@@ -1,0 +1,157 @@
+"""TinyJit: capture and replay, what it refuses, state, random numbers, variables."""
+
+import numpy as np
+import pytest
+
+from aster_ml import Context, JitError, Tensor, TinyJit, Variable, nn
+
+
+def rows(*shape):
+    return Tensor.rand(*shape).realize()
+
+
+def test_replays_compute_anew():
+    runs = []
+
+    @TinyJit
+    def f(a, b, scale=1):
+        runs.append(1)
+        return (a @ b + scale).realize()
+
+    for _ in range(5):
+        a, b = rows(3, 4), rows(4, 2)
+        np.testing.assert_allclose(f(a, b=b).numpy(), a.numpy() @ b.numpy() + 1, rtol=1e-5)
+    assert len(runs) == 2 and f.captured.kernel_count == 1
+
+
+def test_returns_are_the_same_objects():
+    @TinyJit
+    def f(xs, more):
+        return {"sum": xs[0] + xs[1], "other": (more["x"] * 2, None)}
+
+    for _ in range(4):
+        xs, x = [rows(2), rows(2)], rows(2)
+        out = f(xs, {"x": x})
+        np.testing.assert_allclose(out["sum"].numpy(), xs[0].numpy() + xs[1].numpy(), rtol=1e-6)
+        np.testing.assert_allclose(out["other"][0].numpy(), x.numpy() * 2)
+    assert f(xs, {"x": x}) is out
+
+
+def test_state_inputs_and_methods():
+    class Counter:
+        def __init__(self):
+            self.total = Tensor.zeros(2).realize()
+
+        @TinyJit
+        def add(self, x):
+            return self.total.assign(self.total + x).realize()
+
+    counter = Counter()
+    for _ in range(5):
+        counter.add(Tensor([1.0, 2.0]).realize())
+    assert counter.total.tolist() == [5.0, 10.0]
+
+    @TinyJit
+    def double(x):
+        return x.assign(x * 2).realize()
+
+    for _ in range(4):
+        x = Tensor([1.0, 3.0]).realize()
+        assert double(x).tolist() == [2.0, 6.0] and x.tolist() == [2.0, 6.0]
+
+
+def test_training_step():
+    Tensor.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = nn.optim.Adam(nn.state.get_parameters(model), lr=0.05)
+
+    @TinyJit
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.realize()
+
+    with Context(TRAINING=1):
+        losses = []
+        for _ in range(150):
+            x = rows(16, 4)
+            losses.append(step(x, x.sum(1, keepdim=True).realize()).item())
+    assert losses[-1] < 0.05 * losses[0]
+
+
+def test_random_numbers_advance():
+    @TinyJit
+    def f(x):
+        return (x + Tensor.rand(3)).realize()
+
+    x = Tensor.zeros(3).realize()
+    Tensor.manual_seed(7)
+    with_jit = [f(x).tolist() for _ in range(6)]
+    Tensor.manual_seed(7)
+    assert with_jit == [Tensor.rand(3).tolist() for _ in range(6)]
+
+
+def test_refusals():
+    @TinyJit
+    def f(a, b=None):
+        return (a + 1).realize()
+
+    for _ in range(3):
+        f(rows(2, 3))
+    with pytest.raises(JitError):
+        f(rows(3, 2))
+    with pytest.raises(JitError):
+        f(Tensor([[1, 2, 3], [4, 5, 6]]).realize())
+    with pytest.raises(JitError):
+        f(rows(2, 3), rows(1))
+    same = rows(2)
+    with pytest.raises(JitError):
+        TinyJit(lambda a, b: (a + b).realize())(same, same)
+    f.reset()
+    assert f(rows(3, 2)).shape == (3, 2)
+
+    for bad in (lambda x: x.sum().item(), lambda x: (x + 1).tolist(), lambda x: 3, lambda x: x):
+        jit = TinyJit(bad)
+        jit(rows(2))
+        with pytest.raises(JitError):
+            jit(rows(2))
+    assert (rows(2) + 1).realize().shape == (2,)  # nothing is left open
+
+
+def test_jit_inside_jit():
+    inner = TinyJit(lambda x: (x + 1).realize())
+    outer = TinyJit(lambda x: (inner(x) * 2).realize())
+    outer(rows(2))
+    with pytest.raises(RuntimeError):
+        outer(rows(2))
+
+
+def test_variables_have_a_recording_each():
+    i = Variable("i", 1, 4)
+    runs = []
+
+    @TinyJit
+    def f(x):
+        runs.append(1)
+        return x.sum(0).realize()
+
+    x = rows(4, 3)
+    for _ in range(3):
+        for n in range(1, 5):
+            got = f(x[: i.bind(n)]).numpy()
+            np.testing.assert_allclose(got, x.numpy()[:n].sum(0), rtol=1e-5)
+    assert len(runs) == 5
+    with pytest.raises(JitError):
+        f(x[: Variable("j", 1, 4).bind(2)])
+
+
+def test_jit_off():
+    runs = []
+    f = TinyJit(lambda x: (runs.append(1), (x + 1).realize())[1])
+    with Context(JIT=0):
+        for _ in range(4):
+            f(rows(2))
+    assert len(runs) == 4 and f.captured is None
+

@@ -1,0 +1,334 @@
+"""Tensor against live NumPy: data in and out, indexing, writing, gradients, errors."""
+
+import copy
+import pathlib
+import pickle
+
+import numpy as np
+import pytest
+
+from aster_ml import Context, Device, GlobalCounters, Tensor, Variable, dtypes, function
+from aster_ml.errors import Error
+
+NUMPY_DTYPES = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()
+
+
+def equal(tensor, array):
+    got = tensor.numpy()
+    assert got.dtype == array.dtype and got.shape == array.shape
+    np.testing.assert_array_equal(got, array)
+
+
+# ---- data in and out
+
+
+@pytest.mark.parametrize("name", NUMPY_DTYPES)
+def test_numpy_round_trip(name):
+    array = np.arange(-3, 3).reshape(2, 3).astype(name)
+    x = Tensor(array)
+    assert x.dtype is getattr(dtypes, name)
+    equal(x, array)
+    array[:] = 1  # the tensor is a copy
+    assert x.tolist() == np.arange(-3, 3).reshape(2, 3).astype(name).tolist()
+
+
+@pytest.mark.parametrize("order", [np.asfortranarray, lambda a: a[:, ::-1], lambda a: a[::2].T])
+def test_strided_arrays(order):
+    array = order(np.arange(24.0).reshape(4, 6))
+    equal(Tensor(array), np.ascontiguousarray(array))
+
+
+def test_lists():
+    assert Tensor([[1, 2], [3, 4]]).dtype is dtypes.int32
+    assert Tensor([1, 2.5]).dtype is dtypes.float32
+    assert Tensor([True, False]).dtype is dtypes.bool
+    assert Tensor([]).shape == (0,) and Tensor([[], []]).shape == (2, 0)
+    assert Tensor([300, -1], dtype="uint8").tolist() == [44, 255]
+    assert Tensor([np.float32(1.5), 2]).tolist() == [1.5, 2.0]
+    half = Tensor([0.1, 70000.0], dtype="half")
+    assert half.tolist() == np.array([0.1, 70000.0], np.float16).astype(np.float32).tolist()
+
+
+@pytest.mark.parametrize(
+    "data, error",
+    [
+        ([[1, 2], [3]], ValueError),
+        ([1, "a"], RuntimeError),
+        ("text", RuntimeError),
+        (object(), RuntimeError),
+        (np.array([object()]), TypeError),
+        (np.array(["a"]), TypeError),
+        (np.array([1.0], ">f4"), TypeError),
+        (np.array([1j]), TypeError),
+    ],
+)
+def test_data_refused(data, error):
+    with pytest.raises(error):
+        Tensor(data)
+
+
+def test_numbers_are_weak():
+    assert Tensor(2).dtype is dtypes.weakint and Tensor(2.0).dtype is dtypes.weakfloat
+    assert (Tensor([1], dtype="int8") + 1).dtype is dtypes.int8
+    assert (Tensor([1], dtype="int8") + 1.5).dtype is dtypes.weakfloat
+    assert (2 - Tensor([1.0], dtype="half")).dtype is dtypes.float16
+    assert Tensor(None).item() == 0.0 and Tensor(3, dtype="int8").item() == 3
+    with pytest.raises(ValueError):
+        Tensor(float("nan"), dtype="int32")
+
+
+def test_bytes_and_files(tmp_path):
+    assert Tensor(b"abc").tolist() == [97, 98, 99]
+    path = tmp_path / "data"
+    path.write_bytes(np.arange(6, dtype=np.int32).tobytes())
+    disk = Tensor(path, dtype="int32")
+    assert disk.device == f"DISK:{path}" and disk[2:4].device == disk.device
+    assert disk[2:4].tolist() == [2, 3] and disk.to("CPU").device == "CPU"
+    with pytest.raises(FileNotFoundError):
+        Tensor(pathlib.Path(tmp_path / "missing"))
+
+
+def test_reading():
+    x = Tensor([[1.5, 2.5]])
+    assert x.data().tolist() == [[1.5, 2.5]] and x.data().shape == (1, 2)
+    assert Tensor([[7]]).item() == 7 and len(x) == 1
+    with pytest.raises(AssertionError):
+        x.item()
+    with pytest.raises(TypeError):
+        bool(x)
+    with pytest.raises(TypeError):
+        len(Tensor(1))
+    assert np.asarray(x).tolist() == [[1.5, 2.5]]
+    assert Tensor.zeros(2, 0, 3).tolist() == [[], []]
+    assert Tensor([1.0, 2.0], dtype="bfloat16").numpy().dtype == np.float32
+
+
+def test_asarray_is_the_storage():
+    x = Tensor([1.0, 2.0]).realize()
+    np.asarray(x)[0] = 5
+    assert x.tolist() == [5.0, 2.0]
+    x.numpy()[0] = 7
+    assert x.tolist() == [5.0, 2.0]
+
+
+def test_repr_shows_values_shape_dtype_device():
+    assert repr(Tensor([[1, 2]])) == "Tensor([[1, 2]], shape=(1, 2), dtype=dtypes.int, device='CPU')"
+    assert "lazy" in repr(Tensor([1]) + 1) and "..." in repr(Tensor.zeros(2000).realize())
+
+
+def test_copies():
+    x = Tensor([1.0, 2.0]).is_param_(False)
+    for y in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x), x.clone()):
+        assert y.tolist() == [1.0, 2.0] and not y.is_param
+        y.assign([0.0, 0.0]).realize()
+        assert x.tolist() == [1.0, 2.0]
+
+
+# ---- indexing and writing
+
+INDICES = [
+    0, -1, slice(1, 3), slice(None, None, -2), (slice(None), 1), (..., -1), (None, 2), (1, None, 2),
+    ([0, 2],), ([0, -1], [1, 2]), (slice(None), [3, 0, 0]), ([[0], [1]], [2, 3]), (0, [1, 2]),
+    (slice(0, 0),), (Ellipsis,), (slice(3, 1, -1), slice(None, None, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_getitem_and_setitem(index):
+    array = np.arange(20, dtype=np.float32).reshape(4, 5)
+    equal(Tensor(array)[index], np.ascontiguousarray(array[index]))
+    x, expected = Tensor(array).realize(), array.copy()
+    expected[index] = -1
+    x[index] = -1
+    equal(x, expected)
+
+
+def test_tensors_and_masks_as_indices():
+    array = np.arange(12).reshape(3, 4).astype(np.int32)
+    x, rows = Tensor(array), Tensor([2, 0])
+    equal(x[rows], array[[2, 0]])
+    equal(x[:, rows], array[:, [2, 0]])
+    equal(x[x > 5], array[array > 5])
+    assert x[Tensor([7])].tolist() == [[0, 0, 0, 0]]  # outside: zero where it is not known
+    with pytest.raises(IndexError):
+        x[[7]]
+
+
+@pytest.mark.parametrize(
+    "index, error",
+    [
+        (3, IndexError),
+        ((0, 0, 0), IndexError),
+        ((..., ...), IndexError),
+        (1.5, IndexError),
+        ("a", IndexError),
+        ([1.5], IndexError),
+        (slice(0, 2, 0), ValueError),
+        (slice(0.5, 2), TypeError),
+    ],
+    ids=str,
+)
+def test_indices_refused(index, error):
+    with pytest.raises(error):
+        Tensor.zeros(3, 4)[index]
+
+
+def test_in_place_operators_on_parts():
+    x, array = Tensor(np.arange(6, dtype=np.float32)).realize(), np.arange(6, dtype=np.float32)
+    x[1:3] *= 10
+    array[1:3] *= 10
+    x[0] += 5
+    array[0] += 5
+    a = x[0:2]
+    a += 1
+    x[2:4] = a
+    array[0:2] += 1
+    array[2:4] = array[0:2]
+    equal(x, array)
+    loop = Tensor.empty(12)
+    for i in range(12):
+        loop[i] = i
+    assert loop.tolist() == list(range(12))
+
+
+def test_assign_is_seen_by_all_and_checks():
+    x = Tensor([1.0, 2.0]).realize()
+    y = x + 1
+    x.assign(Tensor([5.0, 6.0])).realize()
+    assert y.tolist() == [6.0, 7.0]
+    with pytest.raises(RuntimeError):
+        x.assign(Tensor([1, 2]))
+    with pytest.raises(ValueError):
+        x.assign(Tensor.zeros(3))
+    x[1:] = x[:-1].clone()
+    assert x.tolist() == [5.0, 5.0]
+
+
+def test_zeros_do_not_share():
+    a, b = Tensor.zeros(2), Tensor.zeros(2)
+    a += 1
+    assert b.tolist() == [0.0, 0.0] and a.tolist() == [1.0, 1.0]
+
+
+# ---- gradients
+
+
+def test_backward_fills_and_adds():
+    x, y, other = Tensor([1.0, 2.0]), Tensor([3.0, 4.0]), Tensor([1.0])
+    product = x * y
+    product.sum().backward()
+    assert x.grad.tolist() == [3.0, 4.0] and product.grad.tolist() == [1.0, 1.0]
+    assert other.grad is None
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [5.0, 6.0]
+    ones = Tensor.ones(2)
+    (x * ones).sum().backward()
+    assert ones.grad.tolist() == [1.0, 2.0]
+
+
+def test_gradient_errors():
+    x = Tensor([1.0, 2.0])
+    with pytest.raises(AssertionError):
+        x.backward()
+    with pytest.raises(RuntimeError):
+        x.sum().gradient(Tensor([1]))
+    assert (x * x).gradient(x, gradient=Tensor([1.0, 10.0]))[0].tolist() == [2.0, 40.0]
+
+
+def test_function_with_a_gradient_of_its_own():
+    seen = []
+
+    def back(grad, call):
+        seen.append(call.src[1].shape)
+        return grad * 100, None
+
+    @function(grad_fxn=back)
+    def f(x, y):
+        return x * y
+
+    x, y = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+    f(f(x * 2, y), y).sum().backward()
+    assert x.grad.tolist() == [20000.0, 20000.0] and y.grad is None
+    assert seen == [(2,), (2,)]
+    with pytest.raises(RuntimeError):
+        function(lambda x: 1)(x)
+
+
+# ---- devices, settings, errors
+
+
+def test_devices():
+    x = Tensor([1.0, 2.0], device="CPU:1")
+    assert x.device == "CPU:1" and (x + 1).to("CPU").tolist() == [2.0, 3.0]
+    assert (Tensor([1, 2]).to("python") * 2).tolist() == [2, 4]
+    assert Device.DEFAULT == "CPU" and "CPU" in Device.get_available_devices()
+    with pytest.raises(Error):
+        Tensor([1], device="NOWHERE")
+
+
+def test_context_and_counters():
+    with Context(TRAINING=1):
+        assert 0.0 in Tensor.ones(1000).dropout(0.5).tolist()
+    assert 0.0 not in Tensor.ones(1000).dropout(0.5).tolist()
+    with pytest.raises(KeyError):
+        with Context(NO_SUCH_SETTING=1):
+            pass
+    with Context(DEFAULT_FLOAT="float64"):
+        assert Tensor([1.5]).dtype is dtypes.float64 and Tensor.zeros(1).dtype is dtypes.float64
+    GlobalCounters.reset()
+    (Tensor([1.0, 2.0]) + 1).realize()
+    assert GlobalCounters.kernel_count == 1
+
+
+@pytest.mark.parametrize(
+    "call, error",
+    [
+        (lambda x: x.reshape(4), ValueError),
+        (lambda x: x.reshape(-1, -1), RuntimeError),
+        (lambda x: x.expand(3, 3), ValueError),
+        (lambda x: x.permute(0, 0), RuntimeError),
+        (lambda x: x @ Tensor.ones(5, 2), RuntimeError),
+        (lambda x: x + Tensor.ones(4), (ValueError, IndexError)),
+        (lambda x: x.sum(axis=5), IndexError),
+        (lambda x: x.cast("nothing"), AttributeError),
+        (lambda x: x.pad((1, 2, 3)), ValueError),
+        (lambda x: x.pad((1, 1, 1, 1), mode="nothing"), NotImplementedError),
+        (lambda x: x.topk(9), ValueError),
+        (lambda x: x.one_hot(3), RuntimeError),
+        (lambda x: x.dropout(1.5), ValueError),
+        (lambda x: x.shard(("CPU:0", "CPU:1")), NotImplementedError),
+        (lambda x: Tensor.rand(2, dtype="int32"), ValueError),
+        (lambda x: Tensor.randint(2, low=3, high=3), ValueError),
+        (lambda x: Tensor.from_url("http://localhost/x"), NotImplementedError),
+        (lambda x: x.int() ** -1, RuntimeError),
+        (lambda x: x.conv2d(Tensor.ones(1, 1, 2, 2)), (AssertionError, ValueError)),
+    ],
+)
+def test_exception_types(call, error):
+    with pytest.raises(error):
+        call(Tensor.ones(2, 3))
+
+
+# ---- variables
+
+
+def test_variables():
+    i = Variable("i", 1, 10)
+    n = i.bind(3)
+    x = Tensor(np.arange(12.0).reshape(4, 3))
+    assert n == 3 and n.unbind() == (i, 3) and (n * 2 + 1).vmax == 21
+    assert x[:n].shape == (3, 3) and x[:n].shape[0].unbind() == (i, 3)
+    assert x[:, : n - 1].shape == (4, 2) and x[n].tolist() == [9.0, 10.0, 11.0]
+    assert Tensor.ones(n, 2).reshape(2, n).shape[1].vmax == 10
+    with pytest.raises(AssertionError):
+        i.bind(11)
+    with pytest.raises(TypeError):
+        x[:i]
+    with pytest.raises(RuntimeError):
+        n + i.bind(4)
+    a, b = Variable("a", -5, 5), Variable("b", 1, 4)
+    for expression in ((a + b) * 2, a // b, a % b, a - 3 * b, (a < b), a.maximum(b)):
+        values = [
+            expression.infer({"a": p, "b": q}) for p in range(-5, 6) for q in range(1, 5)
+        ]
+        assert expression.vmin <= min(values) and max(values) <= expression.vmax
