@@ -20,7 +20,16 @@ except ImportError:
     print("SKIPPED: needs a Python with NumPy: set ASTER_ML_PYTHON to one")
     sys.exit(77)
 
-from aster_conformance import engines, generate, kept, programs, record, report, run, verdict  # noqa: E402
+from aster_conformance import (
+    engines,
+    generate,
+    kept,
+    programs,
+    record,
+    report,
+    run,
+    verdict,
+)  # noqa: E402
 from aster_conformance.operators import ROWS  # noqa: E402
 from aster_conformance.process import Outcome, Process  # noqa: E402
 
@@ -81,14 +90,18 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.judge("sqrt", results([1.5]), results([1.6])).kind, "differ")
 
     def test_what_must_be_equal_is(self):
-        self.assertEqual(self.judge("neg", results([1.0]), results([np.nextafter(1, 2)])).kind, "differ")
+        self.assertEqual(
+            self.judge("neg", results([1.0]), results([np.nextafter(1, 2)])).kind, "differ"
+        )
         nan = results([np.nan, np.inf, 0.0])
         self.assertEqual(self.judge("neg", nan, results([np.nan, np.inf, -0.0])).kind, "agree")
         self.assertEqual(self.judge("neg", nan, results([np.nan, -np.inf, 0.0])).kind, "differ")
 
     def test_shapes_dtypes_counts_and_errors_differ(self):
         self.assertEqual(self.judge("neg", results([1.0]), results([[1.0]])).kind, "differ")
-        self.assertEqual(self.judge("neg", results([1.0]), results([1.0], dtype="float16")).kind, "differ")
+        self.assertEqual(
+            self.judge("neg", results([1.0]), results([1.0], dtype="float16")).kind, "differ"
+        )
         self.assertEqual(self.judge("neg", results([1.0]), results([1.0], [1.0])).kind, "differ")
         error = Outcome("error", text="ValueError: no")
         self.assertEqual(self.judge("neg", error, results([1.0])).kind, "differ")
@@ -131,8 +144,14 @@ class Processes(unittest.TestCase):
 
 class Runs(unittest.TestCase):
     def plan(self, only, **more):
-        fields = {"engines": ["numpy", BROKEN], "rows": generate.rows(only), "dtypes": ["float32"],
-                  "timeout": 5.0, "count": 12, **more}  # fmt: skip
+        fields = {
+            "engines": ["numpy", BROKEN],
+            "rows": generate.rows(only),
+            "dtypes": ["float32"],
+            "timeout": 5.0,
+            "count": 12,
+            **more,
+        }
         return run.Plan(**fields)
 
     def test_findings_are_shrunk_kept_and_replayed(self):

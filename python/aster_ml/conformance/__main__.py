@@ -1,20 +1,21 @@
 """aster-conformance: the same cases on any two engines, and how their results compare.
 
   python -m aster_ml.conformance                              aster on the CPU and tinygrad
-  python -m aster_ml.conformance aster:reference numpy        any two of aster[:cpu|:reference][+strict]
-                                                              [+narrow], tinygrad, torch, numpy
+  python -m aster_ml.conformance aster:reference numpy        any two of tinygrad, torch, numpy,
+                                                              aster[:cpu|:reference][+strict]
+                                                              [+narrow][+interpreted]
   python -m aster_ml.conformance --only 'cum*' 'nn/*' --dtypes float32 --count 50 --seed 7
   python -m aster_ml.conformance --page docs/CONFORMANCE.md   (or .html, .json, .txt)
-  python -m aster_ml.conformance --record FILE tinygrad       keeps answers; FILE is then the engine
+  python -m aster_ml.conformance --record FILE tinygrad       keeps answers, for the engine
                                                               recorded:FILE
-  python -m aster_ml.conformance --kernels [FILE]             kernels of the table of programs, against
-                                                              tinygrad's or those recorded in FILE
+  python -m aster_ml.conformance --kernels [FILE]             kernels of the table of programs,
+                                                              against tinygrad's, or FILE's
   python -m aster_ml.conformance --list
 
 Cases are generated from the table of operators by hypothesis (pip install 'aster_ml[conformance]');
-without it they come from a plain generator and are not shrunk. Equal seeds give equal cases. Engines
-run in processes of their own: a crash is a finding. Where an engine is installed for another Python,
-name it: --python torch=/path/to/python, or ASTER_ML_TORCH_PYTHON.
+without it they come from a plain generator and are not shrunk. Equal seeds give equal cases.
+Engines run in processes of their own: a crash is a finding. Where an engine is installed for another
+Python, name it: --python torch=/path/to/python, or ASTER_ML_TORCH_PYTHON.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def parsed(arguments):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("engines", nargs="*", help="two engines (default: aster:cpu tinygrad)")
-    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="operators, or group/operator")
+    parser.add_argument(
+        "--only", nargs="+", default=["*"], metavar="PATTERN", help="operators, or group/operator"
+    )
     parser.add_argument("--dtypes", nargs="+", metavar="DTYPE")
     parser.add_argument("--count", type=int, default=4, help="cases of an operator and dtype (4)")
     parser.add_argument("--seed", type=int, default=0)
@@ -98,8 +101,11 @@ def record(options, plan):
     engine.stop()
     outcomes = [known[key(c)] for c in cases]
     count = save(options.record, engine.version, cases, outcomes)
-    left = [f"{c['op']} {c['dtype']}: {o.kind}: {o.text[:100]}" for c, o in zip(cases, outcomes)
-            if o.kind not in ("results", "error")]  # fmt: skip
+    left = [
+        f"{c['op']} {c['dtype']}: {o.kind}: {o.text[:100]}"
+        for c, o in zip(cases, outcomes)
+        if o.kind not in ("results", "error")
+    ]
     print("\n".join(left) + f"\n{count} of {len(cases)} answers in {options.record}")
     return 0
 

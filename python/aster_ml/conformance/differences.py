@@ -190,9 +190,7 @@ DIFFERENCES = [
 ]
 
 
-def excused(
-    case, what, bad=None, dtype=None, ours=None, theirs=None, strict=False, reasons=None
-):
+def excused(case, what, bad=None, dtype=None, ours=None, theirs=None, strict=False, reasons=None):
     """True, or the part of the mask `bad`, that the table explains. reasons: a list for why."""
     mask = np.zeros(np.shape(bad), bool)
     for entry in DIFFERENCES:

@@ -1,9 +1,9 @@
 """The engines that cases run on: one interface over aster_ml, tinygrad, torch and NumPy.
 
 An engine's name is `aster`, `aster:DEVICE` (cpu, reference), `aster:DEVICE+OPTION` (strict: the
-context's strict_parity; narrow: vectors of 32 bytes; interpreted: no compiler), `tinygrad`, `torch`, `numpy`, or
-`file:PATH` for the class Engine of a Python file. build() gives
-what a case computes, not yet realised; read() gives (dtype, array) of each.
+context's strict_parity; narrow: vectors of 32 bytes; interpreted: no compiler), `tinygrad`,
+`torch`, `numpy`, or `file:PATH` for the class Engine of a Python file. build() gives what a case computes,
+not yet realised; read() gives (dtype, array) of each.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Lazy:
         row = ROWS[case["op"]]
         arrays = [through_spec(s) for s in case["inputs"]]
         tensors = [
-            view(self.upload(base, s["dtype"])) for (_, base, view), s in zip(arrays, case["inputs"])
+            view(self.upload(base, s["dtype"]))
+            for (_, base, view), s in zip(arrays, case["inputs"])
         ]
         arguments = tuples(case["args"])
         if row.call:
@@ -167,7 +168,8 @@ class Torch:
     def unsupported(self, error):
         text = str(error)
         return isinstance(error, (NotImplementedError, Unsupported)) or any(
-            t in text for t in ("not implemented for", "no attribute", "not supported", "Unsupported")
+            t in text
+            for t in ("not implemented for", "no attribute", "not supported", "Unsupported")
         )
 
     def build(self, case):
@@ -216,7 +218,11 @@ class Numpy:
             raise Unsupported("no NumPy function in the table")
         arrays = [through_spec(s)[0] for s in case["inputs"]]
         wide = [
-            a.astype(np.longdouble if a.dtype == np.float64 else np.float64) if a.dtype.kind == "f" else a
+            (
+                a.astype(np.longdouble if a.dtype == np.float64 else np.float64)
+                if a.dtype.kind == "f"
+                else a
+            )
             for a in arrays
         ]
         arguments = tuples(case["args"])
@@ -224,7 +230,9 @@ class Numpy:
             return self.slopes(row, case, wide, arguments)
         with np.errstate(all="ignore"):
             out = [np.asarray(a) for a in listed(row.numpy(*wide, **arguments))]
-            if any(a.dtype in (np.float16, np.float32) for a in out):  # NumPy's own of small integers
+            if any(
+                a.dtype in (np.float16, np.float32) for a in out
+            ):  # NumPy's own of small integers
                 wide = [a.astype(np.float64) for a in wide]
                 out = [np.asarray(a) for a in listed(row.numpy(*wide, **arguments))]
         return [("", a) for a in out]
@@ -278,5 +286,3 @@ def make(name):
         spec.loader.exec_module(module)
         return module.Engine()
     return {"tinygrad": Tinygrad, "torch": Torch, "numpy": Numpy}[kind]()
-
-

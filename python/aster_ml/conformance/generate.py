@@ -113,7 +113,11 @@ def shrink(case, fails, budget=60):
             continue
         for at, value in enumerate(values):
             zero = type(value)(0)
-            for simple in (zero, type(value)(1), type(value)(round(value)) if abs(value) < 1e6 else zero):
+            for simple in (
+                zero,
+                type(value)(1),
+                type(value)(round(value)) if abs(value) < 1e6 else zero,
+            ):
                 if case["inputs"][k]["values"][at] == simple:
                     break
                 if attempt(lambda c: c["inputs"][k]["values"].__setitem__(at, simple)):
@@ -128,5 +132,8 @@ def rows(patterns):
     return [
         row
         for row in ROWS.values()
-        if any(fnmatch.fnmatch(row.name, p) or fnmatch.fnmatch(f"{row.group}/{row.name}", p) for p in patterns)
+        if any(
+            fnmatch.fnmatch(row.name, p) or fnmatch.fnmatch(f"{row.group}/{row.name}", p)
+            for p in patterns
+        )
     ]

@@ -18,7 +18,8 @@ def counts(engines, pythons, only, timeout=120.0, say=None):
         for name in names:
             outcomes = [o[0] for o in each(processes, [name])]
             found[name] = [
-                int(o.results[0][1]) if o.kind == "results" else f"{o.kind}: {o.text}" for o in outcomes
+                int(o.results[0][1]) if o.kind == "results" else f"{o.kind}: {o.text}"
+                for o in outcomes
             ]
             if say:
                 say(f"{name}: {' '.join(map(str, found[name]))}")

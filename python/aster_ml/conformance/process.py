@@ -51,8 +51,12 @@ class Process:
         )
         self.lines = queue.Queue()
         self.tail = []
-        threading.Thread(target=self.listen, args=(self.process.stdout, self.lines.put), daemon=True).start()
-        threading.Thread(target=self.listen, args=(self.process.stderr, self.remember), daemon=True).start()
+        threading.Thread(
+            target=self.listen, args=(self.process.stdout, self.lines.put), daemon=True
+        ).start()
+        threading.Thread(
+            target=self.listen, args=(self.process.stderr, self.remember), daemon=True
+        ).start()
         said = self.receive(max(120.0, self.timeout))
         if said is None or "ready" not in said:
             raise RuntimeError(f"{self.name} does not start: {''.join(self.tail)[-800:]}")

@@ -58,17 +58,31 @@ for name, make, *shapes in [
     ("argsort", lambda f, x: x.argsort(1), (8, 64)),
     ("topk", lambda f, x: x.topk(5), (8, 64)),
     ("argmax", lambda f, x: x.argmax(1), SQUARE),
-    ("scaled_dot_product_attention",
-     lambda f, q, k, v: q.scaled_dot_product_attention(k, v), *[(2, 4, 16, 8)] * 3),
-    ("attention_causal",
-     lambda f, q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True), *[(2, 4, 16, 8)] * 3),
-    ("einsum_attention_scores", lambda f, q, k: f.Tensor.einsum("bhqd,bhkd->bhqk", q, k), *[(2, 4, 16, 8)] * 2),
+    (
+        "scaled_dot_product_attention",
+        lambda f, q, k, v: q.scaled_dot_product_attention(k, v),
+        *[(2, 4, 16, 8)] * 3,
+    ),
+    (
+        "attention_causal",
+        lambda f, q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True),
+        *[(2, 4, 16, 8)] * 3,
+    ),
+    (
+        "einsum_attention_scores",
+        lambda f, q, k: f.Tensor.einsum("bhqd,bhkd->bhqk", q, k),
+        *[(2, 4, 16, 8)] * 2,
+    ),
     ("conv1d", lambda f, x, w: x.conv2d(w), (2, 3, 32), (4, 3, 3)),
     ("conv3d", lambda f, x, w: x.conv2d(w), (1, 2, 8, 8, 8), (3, 2, 3, 3, 3)),
     ("conv_transpose", lambda f, x, w: x.conv_transpose2d(w, stride=2), (2, 4, 8, 8), (4, 3, 3, 3)),
     ("interpolate_linear", lambda f, x: x.interpolate((16, 16)), (1, 3, 8, 8)),
     ("interpolate_nearest", lambda f, x: x.interpolate((16, 16), mode="nearest"), (1, 3, 8, 8)),
-    ("average_pool_padded", lambda f, x: x.avg_pool2d((3, 3), padding=1, count_include_pad=False), (2, 3, 12, 12)),
+    (
+        "average_pool_padded",
+        lambda f, x: x.avg_pool2d((3, 3), padding=1, count_include_pad=False),
+        (2, 3, 12, 12),
+    ),
     ("max_pool_indices", lambda f, x: x.max_pool2d((2, 2), return_indices=True), (2, 3, 12, 12)),
     ("pad_reflect", lambda f, x: x.pad((2, 2, 2, 2), mode="reflect"), (1, 2, 8, 8)),
     ("roll", lambda f, x: x.roll(3, 1) * 2, SQUARE),
@@ -80,9 +94,12 @@ for name, make, *shapes in [
     ("gelu_gradient", lambda f, x: x.gelu().sum().gradient(x), SQUARE),
     ("cumsum_gradient", lambda f, x: x.cumsum(1).square().sum().gradient(x), (16, 32)),
     ("sort_gradient", lambda f, x: (x.sort(1)[0] * x).sum().gradient(x), (8, 32)),
-    ("attention_gradients",
-     lambda f, q, k, v: q.scaled_dot_product_attention(k, v).sum().gradient(q, k, v), *[(2, 2, 8, 8)] * 3),
-]:  # fmt: skip
+    (
+        "attention_gradients",
+        lambda f, q, k, v: q.scaled_dot_product_attention(k, v).sum().gradient(q, k, v),
+        *[(2, 2, 8, 8)] * 3,
+    ),
+]:
     one(name, make, *shapes)
 
 

@@ -66,7 +66,13 @@ class Recorded:
             return Outcome("unsupported", text="not recorded")
         if isinstance(answer, str):
             return Outcome("error", text=answer)
-        return Outcome("results", [
-            (dtype, self.data[at : at + count * np.dtype(kind).itemsize].view(kind).reshape(shape))
-            for dtype, kind, shape, at, count in answer
-        ])  # fmt: skip
+        return Outcome(
+            "results",
+            [
+                (
+                    dtype,
+                    self.data[at : at + count * np.dtype(kind).itemsize].view(kind).reshape(shape),
+                )
+                for dtype, kind, shape, at, count in answer
+            ],
+        )

@@ -41,7 +41,13 @@ class Report:
 
     def fail(self, case, verdict, file=""):
         self.failures.append(
-            {"case": case, "kind": verdict.kind, "text": verdict.text, "ulps": verdict.ulps, "file": file}
+            {
+                "case": case,
+                "kind": verdict.kind,
+                "text": verdict.text,
+                "ulps": verdict.ulps,
+                "file": file,
+            }
         )
 
     def total(self, kind):
@@ -54,13 +60,19 @@ class Report:
         parts = ", ".join(f"{self.total(k)} {k}" for k in KINDS if self.total(k))
         names = " against ".join(e["version"] or e["name"] for e in self.engines)
         operators = len(self.cells)
-        return f"{names}: {self.cases()} cases of {operators} operators: {parts}, {self.seconds:.0f} s"
+        return (
+            f"{names}: {self.cases()} cases of {operators} operators: {parts}, {self.seconds:.0f} s"
+        )
 
     def dtypes(self):
         from .row import EVERY
 
         used = {d for dtypes in self.cells.values() for d in dtypes}
-        return [d for d in ("float32", "float64", "float16", "bfloat16", *EVERY) if d in used and not used.discard(d)]
+        return [
+            d
+            for d in ("float32", "float64", "float16", "bfloat16", *EVERY)
+            if d in used and not used.discard(d)
+        ]
 
     def families(self):
         """{group: its operators}, in the table's order."""
@@ -146,26 +158,37 @@ def as_markdown(report):
     dtypes = report.dtypes()
     for group, operators in report.families().items():
         used = [d for d in dtypes if any(d in report.cells[n] for n in operators)]
-        lines += [f"## {group}", "", "| operator | " + " | ".join(used) + " |", "|---" * (len(used) + 1) + "|"]
+        lines += [
+            f"## {group}",
+            "",
+            "| operator | " + " | ".join(used) + " |",
+            "|---" * (len(used) + 1) + "|",
+        ]
         for name in operators:
             cells = (cell_text(report.cells[name].get(d)) for d in used)
             lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
         lines.append("")
     if report.reasons:
         lines += ["## Differences on purpose that showed", "", "| reason | cases |", "|---|---|"]
-        lines += [f"| {reason} | {count} |" for reason, count in sorted(report.reasons.items())] + [""]
+        lines += [f"| {reason} | {count} |" for reason, count in sorted(report.reasons.items())] + [
+            ""
+        ]
     if report.failures:
         lines += ["## What differs", ""]
         lines += [f"* {f['kind']}: {shown(f)}".replace("|", "\\|") for f in report.failures] + [""]
     if report.unsupported:
         lines += ["## Not supported", "", "| operator | what is said |", "|---|---|"]
-        lines += [f"| `{n}` | {t[:120]} |".replace("\n", " ") for n, t in report.unsupported.items()]
+        lines += [
+            f"| `{n}` | {t[:120]} |".replace("\n", " ") for n, t in report.unsupported.items()
+        ]
     return "\n".join(lines).rstrip() + "\n"
 
 
 STYLE = """body{font:14px system-ui;margin:2em auto;max-width:70em;color:#222}
-table{border-collapse:collapse;margin:.5em 0 2em}td,th{border:1px solid #ddd;padding:.2em .6em;text-align:left}
-th{background:#f4f4f4}.agree{background:#e9f7e9}.deliberate{background:#fff6d6}.differ{background:#fbdcdc}
+table{border-collapse:collapse;margin:.5em 0 2em}td,th{border:1px solid #ddd;
+padding:.2em .6em;text-align:left}
+th{background:#f4f4f4}.agree{background:#e9f7e9}.deliberate{background:#fff6d6}
+.differ{background:#fbdcdc}
 .crashed{background:#e3c7f5}.unsupported{background:#eee;color:#777}code{font-size:13px}"""
 
 
@@ -173,7 +196,10 @@ def as_html(report):
     """The same as a page of its own."""
 
     def colour(cell):
-        return next((k for k in ("crashed", "differ", "deliberate", "agree", "unsupported") if cell.get(k)), "")
+        return next(
+            (k for k in ("crashed", "differ", "deliberate", "agree", "unsupported") if cell.get(k)),
+            "",
+        )
 
     text = html.escape
     out = [
@@ -185,17 +211,23 @@ def as_html(report):
     dtypes = report.dtypes()
     for group, operators in report.families().items():
         used = [d for d in dtypes if any(d in report.cells[n] for n in operators)]
-        out.append(f"<h2>{text(group)}</h2><table><tr><th>operator" + "".join(f"<th>{d}" for d in used))
+        out.append(
+            f"<h2>{text(group)}</h2><table><tr><th>operator" + "".join(f"<th>{d}" for d in used)
+        )
         for name in operators:
             out.append(f"<tr><td><code>{text(name)}</code>")
             for dtype in used:
                 cell = report.cells[name].get(dtype)
-                out.append(f"<td class='{colour(cell)}'>{text(cell_text(cell))}" if cell else "<td>")
+                out.append(
+                    f"<td class='{colour(cell)}'>{text(cell_text(cell))}" if cell else "<td>"
+                )
         out.append("</table>")
     if report.failures:
         out.append("<h2>What differs</h2><ul>")
-        out += [f"<li><b>{f['kind']}</b> {text(shown(f))}<br><code>{text(json.dumps(f['case']))}</code>"
-                for f in report.failures]  # fmt: skip
+        out += [
+            f"<li><b>{f['kind']}</b> {text(shown(f))}<br><code>{text(json.dumps(f['case']))}</code>"
+            for f in report.failures
+        ]
         out.append("</ul>")
     if report.reasons:
         out.append("<h2>Differences on purpose</h2><ul>")

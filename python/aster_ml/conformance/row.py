@@ -1,7 +1,7 @@
 """What a row of the table of operators is, and what its generator draws from.
 
-A row says how an operator is called on tinygrad and aster_ml (one program for both), on torch and on
-NumPy, which dtypes it takes and how its cases are generated. A case is plain data (JSON), so it
+A row says how an operator is called on tinygrad and aster_ml (one program for both), on torch and
+on NumPy, which dtypes it takes and how its cases are generated. A case is plain data (JSON), so it
 can be sent to another process, recorded, and kept.
 """
 
@@ -97,10 +97,14 @@ class Row:
     slack: float = 0  # and in ULPs of 1 (elementwise) or of the largest magnitude (norm)
     norm: bool = False  # errors are relative to the largest magnitude of results and inputs
     gradient: bool = True  # floats have one
-    witness: str = ""  # engine whose dtypes and ties are its own, e.g. "values": compare only values
+    witness: str = (
+        ""  # engine whose dtypes and ties are its own, e.g. "values": compare only values
+    )
     alone: bool = False  # draws random numbers, or changes state: not in a batch
 
-    def arguments(self, integer: typing.Callable[[int, int], int], dtype: str) -> dict[str, typing.Any]:
+    def arguments(
+        self, integer: typing.Callable[[int, int], int], dtype: str
+    ) -> dict[str, typing.Any]:
         """A case of this row in this dtype."""
         draw = Draw(integer, dtype)
         arguments = self.make(draw) or {}
@@ -130,8 +134,7 @@ ROWS: dict[str, Row] = {}
 
 
 def row(name: str, group: str, make: Make, **fields: typing.Any) -> None:
-    """Adds a row. torch and numpy may be names: of a function of torch ("exp", "nn.functional.elu"),
-    or of NumPy, called with the tensors and the arguments."""
+    """Adds a row. torch and numpy may be names: of a function of torch ("nn.functional.elu"), or of NumPy, called with the tensors and the arguments."""
     if name in ROWS:
         raise ValueError(f"two rows named {name}")
     if isinstance(fields.get("torch"), str):

@@ -127,7 +127,11 @@ def run(plan, say=print):
             findings = [smaller(plan, judge, case) for case in findings]
         for case in findings:
             verdict = judge.verdict(case)
-            report.fail(case, verdict, kept.save(plan.kept, case, plan.engines, verdict) if plan.kept else "")
+            report.fail(
+                case,
+                verdict,
+                kept.save(plan.kept, case, plan.engines, verdict) if plan.kept else "",
+            )
         report.seconds = time.time() - start
         return report
     finally:
@@ -158,7 +162,10 @@ def compute(plan, judge, report, start, say):
                 code = (case["op"], case["dtype"], bool(case.get("gradient")), verdict.kind)
                 findings.setdefault(code, case)
         if plan.progress and number % 10 == 0:
-            say(f"{report.cases()} cases, {part[-1]['op']}, {time.time() - start:.0f} s, {len(findings)} findings")
+            say(
+                f"{report.cases()} cases, {part[-1]['op']}, {time.time() - start:.0f} s, "
+                f"{len(findings)} findings"
+            )
     return list(findings.values())
 
 

@@ -78,7 +78,9 @@ def results(case, named, names, ours, theirs, strict):
     for number, (one, two) in enumerate(zip(ours, theirs)):
         (dtype, a), (other, b) = one, two
         if a.shape != b.shape:
-            return Verdict("differ", text=f"result {number}: shape {list(a.shape)}, {list(b.shape)}")
+            return Verdict(
+                "differ", text=f"result {number}: shape {list(a.shape)}, {list(b.shape)}"
+            )
         if family and dtype != other:
             verdict = excuse(named, "dtype", f"result {number}: {dtype}, {other}", strict)
             if verdict.kind == "differ":
@@ -94,8 +96,10 @@ def results(case, named, names, ours, theirs, strict):
             left = bad & ~excused(named, "values", bad, dtype, wide(a), wide(b), strict, reasons)
             if np.any(left):
                 at = tuple(int(k) for k in np.argwhere(left)[0])
-                text = (f"result {number} at {list(at)}: {a[at]!r}, {b[at]!r} "
-                        f"({int(left.sum())} of {left.size} differ{text})")  # fmt: skip
+                text = (
+                    f"result {number} at {list(at)}: {a[at]!r}, {b[at]!r} "
+                    f"({int(left.sum())} of {left.size} differ{text})"
+                )
                 return Verdict("differ", float(np.max(distance[left], initial=0.0)), text)
             distance = np.where(bad, 0, distance)
         worst = max(worst, float(np.max(distance, initial=0.0)))

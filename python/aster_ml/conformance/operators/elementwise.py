@@ -37,7 +37,9 @@ def softplus(x, beta=1.0):
 
 def one(kind):
     def make(draw: Draw):
-        draw.tensor(draw.shape(0, 3, least=0), kind if draw.dtype in REAL or kind == "all" else "plain")
+        draw.tensor(
+            draw.shape(0, 3, least=0), kind if draw.dtype in REAL or kind == "all" else "plain"
+        )
 
     return make
 
@@ -96,8 +98,16 @@ UNARY = [
     ("quick_gelu", "plain", REAL, 8, 4, None, lambda x: x * sigmoid(1.702 * x), True),
     ("mish", "plain", REAL, 16, 8, F + "mish", lambda x: x * np.tanh(softplus(x)), True),
     ("softsign", "plain", REAL, 4, 2, F + "softsign", lambda x: x / (1 + abs(x)), True),
-    ("hardswish", "plain", REAL, 4, 4, F + "hardswish",
-     lambda x: x * np.clip(x + 3, 0, 6) / 6, True),
+    (
+        "hardswish",
+        "plain",
+        REAL,
+        4,
+        4,
+        F + "hardswish",
+        lambda x: x * np.clip(x + 3, 0, 6) / 6,
+        True,
+    ),
     ("isnan", "all", COMMON, 0, 0, "isnan", "isnan", False),
     ("isfinite", "all", COMMON, 0, 0, "isfinite", "isfinite", False),
     ("logical_not", "all", COMMON, 0, 0, "logical_not", "logical_not", False),
@@ -106,7 +116,7 @@ UNARY = [
     ("clone", "all", EVERY, 0, 0, "clone", lambda x: x, True),
     ("detach", "all", COMMON, 0, 0, lambda T, x: x.detach(), lambda x: x, False),
     ("contiguous_backward", "all", COMMON, 0, 0, lambda T, x: x, lambda x: x, True),
-]  # fmt: skip
+]
 
 for name, kind, dtypes, ulps, slack, torch, numpy, gradient in UNARY:
     row(
@@ -121,31 +131,69 @@ for name, kind, dtypes, ulps, slack, torch, numpy, gradient in UNARY:
         gradient=gradient,
     )
 
-for name, kind in (("float", "all"), ("half", "plain"), ("double", "all"), ("int", "plain"),
-                   ("long", "plain"), ("short", "plain"), ("bool", "all"), ("bfloat16", "plain")):  # fmt: skip
+for name, kind in (
+    ("float", "all"),
+    ("half", "plain"),
+    ("double", "all"),
+    ("int", "plain"),
+    ("long", "plain"),
+    ("short", "plain"),
+    ("bool", "all"),
+    ("bfloat16", "plain"),
+):
     row(name, "elementwise", one(kind), torch=lambda T, x, n=name: getattr(x, n)(), dtypes=COMMON)
 
 
 # name, default and other values of its parameters, ULPs, torch, NumPy
 PARAMETRIC = [
-    ("elu", {"alpha": (1.0, 0.5)}, 8, F + "elu",
-     lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x))),
-    ("celu", {"alpha": (1.0, 0.5)}, 8, F + "celu",
-     lambda x, alpha=1.0: np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha))),
+    (
+        "elu",
+        {"alpha": (1.0, 0.5)},
+        8,
+        F + "elu",
+        lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)),
+    ),
+    (
+        "celu",
+        {"alpha": (1.0, 0.5)},
+        8,
+        F + "celu",
+        lambda x, alpha=1.0: np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha)),
+    ),
     ("selu", {}, 8, None, lambda x: 1.0507 * np.where(x > 0, x, 1.67326 * np.expm1(x))),
-    ("leaky_relu", {"neg_slope": (0.01, 0.25)}, 1,
-     lambda T, x, neg_slope=0.01: T.nn.functional.leaky_relu(x, neg_slope),
-     lambda x, neg_slope=0.01: np.where(x < 0, neg_slope * x, x)),
+    (
+        "leaky_relu",
+        {"neg_slope": (0.01, 0.25)},
+        1,
+        lambda T, x, neg_slope=0.01: T.nn.functional.leaky_relu(x, neg_slope),
+        lambda x, neg_slope=0.01: np.where(x < 0, neg_slope * x, x),
+    ),
     ("hardsigmoid", {}, 4, F + "hardsigmoid", lambda x: np.clip(x / 6 + 0.5, 0, 1)),
-    ("hardtanh", {"min_val": (-1, -2.5), "max_val": (1, 0.5)}, 0, F + "hardtanh",
-     lambda x, min_val=-1, max_val=1: np.clip(x, min_val, max_val)),
+    (
+        "hardtanh",
+        {"min_val": (-1, -2.5), "max_val": (1, 0.5)},
+        0,
+        F + "hardtanh",
+        lambda x, min_val=-1, max_val=1: np.clip(x, min_val, max_val),
+    ),
     ("softplus", {"beta": (1.0, 2.0, 0.5)}, 16, F + "softplus", softplus),
-    ("gelu", {"approximate": ("tanh", "none")}, 16,
-     lambda T, x, approximate="tanh": T.nn.functional.gelu(x, approximate=approximate),
-     lambda x, approximate="tanh": x / 2 * (1 + (
-         np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) if approximate == "tanh"
-         else erf(x / math.sqrt(2))))),
-]  # fmt: skip
+    (
+        "gelu",
+        {"approximate": ("tanh", "none")},
+        16,
+        lambda T, x, approximate="tanh": T.nn.functional.gelu(x, approximate=approximate),
+        lambda x, approximate="tanh": x
+        / 2
+        * (
+            1
+            + (
+                np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+                if approximate == "tanh"
+                else erf(x / math.sqrt(2))
+            )
+        ),
+    ),
+]
 
 
 def with_parameters(values):
@@ -230,7 +278,7 @@ BINARY = [
     ("bitwise_and", two("all"), (*INTEGER, "bool"), 0, 0, "bitwise_and", "bitwise_and", False),
     ("bitwise_or", two("all"), (*INTEGER, "bool"), 0, 0, "bitwise_or", "bitwise_or", False),
     ("bitwise_xor", two("all"), (*INTEGER, "bool"), 0, 0, "bitwise_xor", "bitwise_xor", False),
-]  # fmt: skip
+]
 
 for name, make, dtypes, ulps, slack, torch, numpy, gradient in BINARY:
     row(

@@ -22,7 +22,11 @@ def basic(draw: Draw):
     items = []
     for n in shape[: draw.integer(1, len(shape))]:
         kind = draw.integer(0, 2)
-        items.append(draw.integer(-n, n - 1) if kind == 0 else slices(draw, n) if kind == 1 else {"slice": [None] * 3})
+        items.append(
+            draw.integer(-n, n - 1)
+            if kind == 0
+            else slices(draw, n) if kind == 1 else {"slice": [None] * 3}
+        )
     if draw.integer(0, 3) == 3:
         items.insert(draw.integer(0, len(items)), None)
     if draw.integer(0, 3) == 3:
@@ -41,8 +45,14 @@ def advanced(draw: Draw):
             count += 1
             items.append({"tensor": count})
             low = draw.pick(0, -n)
-            draw.tensor(together[draw.integer(0, len(together) - 1) :], "range", "int32", low=low,
-                        high=n, view=False)  # fmt: skip
+            draw.tensor(
+                together[draw.integer(0, len(together) - 1) :],
+                "range",
+                "int32",
+                low=low,
+                high=n,
+                view=False,
+            )
         elif kind == 2:
             items.append({"list": [draw.integer(-n, n - 1) for _ in range(together[-1])]})
         elif kind == 3:
@@ -131,7 +141,15 @@ def written_advanced(draw: Draw):
     return {"index": [{"tensor": 1}]}
 
 
-row("__setitem__.advanced", GROUP, written_advanced, call=put, numpy=numpy_put, dtypes=FEW, gradient=False)
+row(
+    "__setitem__.advanced",
+    GROUP,
+    written_advanced,
+    call=put,
+    numpy=numpy_put,
+    dtypes=FEW,
+    gradient=False,
+)
 
 
 def gathered(draw: Draw):
@@ -153,7 +171,9 @@ row(
     gathered,
     call=lambda f, x, index, dim: x.gather(dim, index),
     torch=lambda T, x, index, dim: T.gather(x, dim, index.long()),
-    numpy=lambda x, i, dim: np.take_along_axis(clipped(x, i.shape, dim), np.asarray(i, np.int64), dim),
+    numpy=lambda x, i, dim: np.take_along_axis(
+        clipped(x, i.shape, dim), np.asarray(i, np.int64), dim
+    ),
     dtypes=FEW,
     ulps=4,
     norm=True,
@@ -167,7 +187,9 @@ def scattered(draw: Draw, unique=True):
     index = list(shape)
     index[dim] = count
     if unique:
-        draw.tensor(index, "permutation", "int32", high=shape[dim], axis=dim % len(shape), view=False)
+        draw.tensor(
+            index, "permutation", "int32", high=shape[dim], axis=dim % len(shape), view=False
+        )
     else:
         draw.index(index, shape[dim])
     draw.tensor(index, "small", view=False)
@@ -211,7 +233,9 @@ row(
     GROUP,
     scattered_number,
     call=lambda f, x, index, dim, number, reduce: x.scatter(dim, index, number, reduce=reduce),
-    torch=lambda T, x, index, dim, number, reduce: T.scatter(x, dim, index.long(), number, reduce=reduce),
+    torch=lambda T, x, index, dim, number, reduce: T.scatter(
+        x, dim, index.long(), number, reduce=reduce
+    ),
     numpy=lambda x, index, dim, number, reduce: numpy_scatter(
         x, index, np.full(index.shape, number, x.dtype), dim, reduce
     ),
@@ -267,8 +291,15 @@ def numpy_select(x, mask, size, fill_value):
     return np.concatenate([x[mask], np.full(size, fill_value, x.dtype)])[:size]
 
 
-row("masked_select.size", GROUP, selected_size, numpy=numpy_select, dtypes=FEW, gradient=False,
-    call=lambda f, x, mask, **k: x.masked_select(mask, **k))  # fmt: skip
+row(
+    "masked_select.size",
+    GROUP,
+    selected_size,
+    numpy=numpy_select,
+    dtypes=FEW,
+    gradient=False,
+    call=lambda f, x, mask, **k: x.masked_select(mask, **k),
+)
 row(
     "nonzero",
     GROUP,
@@ -299,8 +330,10 @@ row(
 
 def assigned(draw: Draw):
     shape = draw.tensor(draw.shape(1, 2, 6), "plain", view=False)
-    return {"steps": [draw.pick("double", "add_one", "flip", "shrink") for _ in range(draw.size(1, 3))],
-            "shape": shape}  # fmt: skip
+    return {
+        "steps": [draw.pick("double", "add_one", "flip", "shrink") for _ in range(draw.size(1, 3))],
+        "shape": shape,
+    }
 
 
 def assign(f, x, steps, shape):
@@ -319,8 +352,15 @@ def assign(f, x, steps, shape):
     return [x, before]
 
 
-row("assign", GROUP, assigned, call=assign, gradient=False, alone=True,
-    dtypes=("float32", "float64", "int32"))  # fmt: skip
+row(
+    "assign",
+    GROUP,
+    assigned,
+    call=assign,
+    gradient=False,
+    alone=True,
+    dtypes=("float32", "float64", "int32"),
+)
 row(
     "replace",
     GROUP,

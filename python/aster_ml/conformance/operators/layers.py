@@ -29,8 +29,12 @@ def affine(draw: Draw):
     draw.tensor((outer,), view=False)
 
 
-layer("Linear", affine, lambda f, x, w, b: given(f.nn.Linear(*w.shape[::-1]), weight=w, bias=b)(x),
-      lambda T, x, w, b: T.nn.functional.linear(x, w, b))  # fmt: skip
+layer(
+    "Linear",
+    affine,
+    lambda f, x, w, b: given(f.nn.Linear(*w.shape[::-1]), weight=w, bias=b)(x),
+    lambda T, x, w, b: T.nn.functional.linear(x, w, b),
+)
 
 
 def convolution(rank, transposed=False):
@@ -60,9 +64,13 @@ for rank in (1, 2):
         f"ConvTranspose{rank}d",
         convolution(rank, True),
         lambda f, x, w, b, r=rank, **k: given(
-            getattr(f.nn, f"ConvTranspose{r}d")(x.shape[1], b.shape[0], w.shape[2], **k), weight=w, bias=b
+            getattr(f.nn, f"ConvTranspose{r}d")(x.shape[1], b.shape[0], w.shape[2], **k),
+            weight=w,
+            bias=b,
         )(x),
-        lambda T, x, w, b, r=rank, **k: getattr(T.nn.functional, f"conv_transpose{r}d")(x, w, b, **k),
+        lambda T, x, w, b, r=rank, **k: getattr(T.nn.functional, f"conv_transpose{r}d")(
+            x, w, b, **k
+        ),
     )
 
 
@@ -102,14 +110,23 @@ def channelled(draw: Draw):
     return {"groups": groups}
 
 
-layer("GroupNorm", channelled,
-      lambda f, x, w, b, groups: given(f.nn.GroupNorm(groups, x.shape[1]), weight=w, bias=b)(x),
-      lambda T, x, w, b, groups: T.nn.functional.group_norm(x, groups, w, b))  # fmt: skip
-layer("InstanceNorm", channelled,
-      lambda f, x, w, b, groups: given(f.nn.InstanceNorm(x.shape[1]), weight=w, bias=b)(x),
-      lambda T, x, w, b, groups: T.nn.functional.instance_norm(x, weight=w, bias=b))  # fmt: skip
-layer("LayerNorm2d", channelled,
-      lambda f, x, w, b, groups: given(f.nn.LayerNorm2d(x.shape[1]), weight=w, bias=b)(x))  # fmt: skip
+layer(
+    "GroupNorm",
+    channelled,
+    lambda f, x, w, b, groups: given(f.nn.GroupNorm(groups, x.shape[1]), weight=w, bias=b)(x),
+    lambda T, x, w, b, groups: T.nn.functional.group_norm(x, groups, w, b),
+)
+layer(
+    "InstanceNorm",
+    channelled,
+    lambda f, x, w, b, groups: given(f.nn.InstanceNorm(x.shape[1]), weight=w, bias=b)(x),
+    lambda T, x, w, b, groups: T.nn.functional.instance_norm(x, weight=w, bias=b),
+)
+layer(
+    "LayerNorm2d",
+    channelled,
+    lambda f, x, w, b, groups: given(f.nn.LayerNorm2d(x.shape[1]), weight=w, bias=b)(x),
+)
 
 
 def normalised(draw: Draw):
@@ -119,11 +136,18 @@ def normalised(draw: Draw):
     draw.tensor((size,), view=False)
 
 
-layer("LayerNorm", normalised,
-      lambda f, x, w, b: given(f.nn.LayerNorm(x.shape[-1]), weight=w, bias=b)(x),
-      lambda T, x, w, b: T.nn.functional.layer_norm(x, x.shape[-1:], w, b))  # fmt: skip
-layer("RMSNorm", normalised, lambda f, x, w, b: given(f.nn.RMSNorm(x.shape[-1]), weight=w)(x) + b,
-      lambda T, x, w, b: T.nn.functional.rms_norm(x, x.shape[-1:], w, 1e-6) + b)  # fmt: skip
+layer(
+    "LayerNorm",
+    normalised,
+    lambda f, x, w, b: given(f.nn.LayerNorm(x.shape[-1]), weight=w, bias=b)(x),
+    lambda T, x, w, b: T.nn.functional.layer_norm(x, x.shape[-1:], w, b),
+)
+layer(
+    "RMSNorm",
+    normalised,
+    lambda f, x, w, b: given(f.nn.RMSNorm(x.shape[-1]), weight=w)(x) + b,
+    lambda T, x, w, b: T.nn.functional.rms_norm(x, x.shape[-1:], w, 1e-6) + b,
+)
 
 
 def embedded(draw: Draw):
@@ -132,20 +156,32 @@ def embedded(draw: Draw):
     draw.index(draw.shape(1, 2, 4), words)
 
 
-layer("Embedding", embedded,
-      lambda f, w, x: given(f.nn.Embedding(*w.shape), weight=w)(x),
-      lambda T, w, x: T.nn.functional.embedding(x.long(), w))  # fmt: skip
+layer(
+    "Embedding",
+    embedded,
+    lambda f, w, x: given(f.nn.Embedding(*w.shape), weight=w)(x),
+    lambda T, w, x: T.nn.functional.embedding(x.long(), w),
+)
 
 
 def recurrent(draw: Draw):
     batch, inner, hidden = draw.size(1, 3), draw.size(1, 4), draw.size(1, 4)
-    for shape in ((batch, inner), (batch, hidden), (batch, hidden), (4 * hidden, inner), (4 * hidden, hidden),
-                  (4 * hidden,), (4 * hidden,)):  # fmt: skip
+    for shape in (
+        (batch, inner),
+        (batch, hidden),
+        (batch, hidden),
+        (4 * hidden, inner),
+        (4 * hidden, hidden),
+        (4 * hidden,),
+        (4 * hidden,),
+    ):
         draw.tensor(shape, view=False)
 
 
 def lstm(f, x, h, c, wi, wh, bi, bh):
-    cell = given(f.nn.LSTMCell(wi.shape[1], wh.shape[1]), weight_ih=wi, weight_hh=wh, bias_ih=bi, bias_hh=bh)
+    cell = given(
+        f.nn.LSTMCell(wi.shape[1], wh.shape[1]), weight_ih=wi, weight_hh=wh, bias_ih=bi, bias_hh=bh
+    )
     return list(cell(x, (h, c)))
 
 
@@ -179,11 +215,26 @@ def initialised(f, name, sizes, weights, seed):
     return [getattr(module, weight) * 1 for weight in weights]
 
 
-row("nn.initial", GROUP, initial, call=initialised, dtypes=("float32",), ulps=1, slack=1, gradient=False, alone=True)
+row(
+    "nn.initial",
+    GROUP,
+    initial,
+    call=initialised,
+    dtypes=("float32",),
+    ulps=1,
+    slack=1,
+    gradient=False,
+    alone=True,
+)
 
 # ---- optimisers
 OPTIMISERS = {
-    "SGD": {"momentum": (0.0, 0.9), "weight_decay": (0.0, 0.1), "nesterov": (False, True), "classic": (False, True)},
+    "SGD": {
+        "momentum": (0.0, 0.9),
+        "weight_decay": (0.0, 0.1),
+        "nesterov": (False, True),
+        "classic": (False, True),
+    },
     "Adam": {"b1": (0.9, 0.8), "eps": (1e-8, 1e-6)},
     "AdamW": {"weight_decay": (0.01, 0.1)},
     "LAMB": {"weight_decay": (0.0, 0.1)},
@@ -221,11 +272,11 @@ def stepped(name):
 
 
 TORCH = {
-    "SGD": lambda T, p, lr, momentum, weight_decay, nesterov, classic: T.optim.SGD(
-        p, lr, momentum, weight_decay=weight_decay, nesterov=nesterov
-    )
-    if not classic
-    else None,
+    "SGD": lambda T, p, lr, momentum, weight_decay, nesterov, classic: (
+        T.optim.SGD(p, lr, momentum, weight_decay=weight_decay, nesterov=nesterov)
+        if not classic
+        else None
+    ),
     "Adam": lambda T, p, lr, b1, eps: T.optim.Adam(p, lr, (b1, 0.999), eps),
     "AdamW": lambda T, p, lr, weight_decay: T.optim.AdamW(p, lr, weight_decay=weight_decay),
 }
@@ -248,6 +299,14 @@ def torch_stepped(name):
 
 for name, options in OPTIMISERS.items():
     loose = 65536 if name == "Muon" else 64
-    layer(f"optim.{name}", steps(options), stepped(name), torch_stepped(name) if name in TORCH else None,
-          dtypes=("float32",), gradient=False, alone=True, ulps=loose, slack=loose)  # fmt: skip
-
+    layer(
+        f"optim.{name}",
+        steps(options),
+        stepped(name),
+        torch_stepped(name) if name in TORCH else None,
+        dtypes=("float32",),
+        gradient=False,
+        alone=True,
+        ulps=loose,
+        slack=loose,
+    )

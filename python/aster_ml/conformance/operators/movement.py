@@ -29,7 +29,13 @@ def reshaped(draw: Draw):
 
 
 for name in ("reshape", "view"):
-    movement(name, reshaped, lambda x, shape: x.reshape(shape), lambda T, x, shape: x.reshape(shape), dtypes=EVERY)
+    movement(
+        name,
+        reshaped,
+        lambda x, shape: x.reshape(shape),
+        lambda T, x, shape: x.reshape(shape),
+        dtypes=EVERY,
+    )
 
 
 def expanded(draw: Draw):
@@ -39,7 +45,12 @@ def expanded(draw: Draw):
     return {"shape": [draw.size(1, 3), *target] if draw.maybe() else target}
 
 
-movement("expand", expanded, lambda x, shape: np.broadcast_to(x, shape), lambda T, x, shape: x.expand(shape))
+movement(
+    "expand",
+    expanded,
+    lambda x, shape: np.broadcast_to(x, shape),
+    lambda T, x, shape: x.expand(shape),
+)
 
 
 def permuted(draw: Draw):
@@ -51,7 +62,13 @@ def permuted(draw: Draw):
     return {"order": order}
 
 
-movement("permute", permuted, lambda x, order: x.transpose(order), lambda T, x, order: x.permute(order), dtypes=EVERY)
+movement(
+    "permute",
+    permuted,
+    lambda x, order: x.transpose(order),
+    lambda T, x, order: x.permute(order),
+    dtypes=EVERY,
+)
 
 
 def swapped(draw: Draw):
@@ -221,7 +238,9 @@ movement(
     "split",
     split_sizes,
     numpy_split,
-    lambda T, x, sizes, dim: list(T.split(x, sizes if isinstance(sizes, int) else list(sizes), dim)),
+    lambda T, x, sizes, dim: list(
+        T.split(x, sizes if isinstance(sizes, int) else list(sizes), dim)
+    ),
 )
 
 
@@ -281,7 +300,12 @@ def repeated(draw: Draw):
     return {"repeats": [draw.size(1, 3) for _ in range(len(shape) + draw.integer(0, 1))]}
 
 
-movement("repeat", repeated, lambda x, repeats: np.tile(x, repeats), lambda T, x, repeats: x.repeat(repeats))
+movement(
+    "repeat",
+    repeated,
+    lambda x, repeats: np.tile(x, repeats),
+    lambda T, x, repeats: x.repeat(repeats),
+)
 
 
 def interleaved(draw: Draw):

@@ -23,8 +23,12 @@ def on_axes(function):
     """Lists of axes as NumPy and torch want them."""
 
     def numpy(x, axis=None, keepdim=False, **more):
-        return function(x, axis=tuple(axis) if isinstance(axis, (list, tuple)) else axis,
-                        keepdims=keepdim, **more)  # fmt: skip
+        return function(
+            x,
+            axis=tuple(axis) if isinstance(axis, (list, tuple)) else axis,
+            keepdims=keepdim,
+            **more,
+        )
 
     return numpy
 
@@ -53,7 +57,7 @@ REDUCTIONS = [
     ("any", "small", COMMON, 0, None, np.any, False),
     ("all", "small", COMMON, 0, None, np.all, False),
     ("logsumexp", "plain", REAL, 16, torch_axes("logsumexp"), logsumexp, True),
-]  # fmt: skip
+]
 
 for name, kind, dtypes, ulps, torch, numpy, gradient in REDUCTIONS:
     row(
@@ -81,17 +85,32 @@ row(
 
 def with_correction(draw: Draw):
     shape = draw.tensor([*draw.shape(0, 2), draw.size(3, 7)])
-    return {"axis": draw.pick(-1, len(shape) - 1), "keepdim": draw.maybe(), "correction": draw.pick(1, 0, 2)}
+    return {
+        "axis": draw.pick(-1, len(shape) - 1),
+        "keepdim": draw.maybe(),
+        "correction": draw.pick(1, 0, 2),
+    }
 
 
 for name in ("var", "std", "var_mean", "std_mean"):
     row(name, "reduce", with_correction, torch=torch_axes(name), ulps=32, slack=8, norm=True)
-row("var.axes", "reduce", along("plain"), call=lambda f, x, **k: x.var(**k), ulps=32, slack=8, norm=True)
+row(
+    "var.axes",
+    "reduce",
+    along("plain"),
+    call=lambda f, x, **k: x.var(**k),
+    ulps=32,
+    slack=8,
+    norm=True,
+)
 
 
 def with_dtype(draw: Draw):
     shape = draw.tensor(draw.shape(1, 3))
-    return {"axis": draw.axis(len(shape)), "dtype": draw.pick("float32", "float64", "int32", "int64")}
+    return {
+        "axis": draw.axis(len(shape)),
+        "dtype": draw.pick("float32", "float64", "int32", "int64"),
+    }
 
 
 row(
@@ -146,12 +165,37 @@ def softmax(x, axis):
 
 
 SOFT = (*REAL, "int32")
-row("softmax", "reduce", last_axis, numpy=softmax, ulps=24, slack=8, norm=True, dtypes=SOFT,
-    torch=lambda T, x, axis: T.softmax(x, axis))  # fmt: skip
-row("log_softmax", "reduce", last_axis, ulps=24, slack=8, norm=True,
-    torch=lambda T, x, axis: T.log_softmax(x, axis), numpy=lambda x, axis: np.log(softmax(x, axis)))  # fmt: skip
-row("softmin", "reduce", last_axis, ulps=24, slack=8, norm=True,
-    torch=lambda T, x, axis: T.nn.functional.softmin(x, axis), numpy=lambda x, axis: softmax(-x, axis))  # fmt: skip
+row(
+    "softmax",
+    "reduce",
+    last_axis,
+    numpy=softmax,
+    ulps=24,
+    slack=8,
+    norm=True,
+    dtypes=SOFT,
+    torch=lambda T, x, axis: T.softmax(x, axis),
+)
+row(
+    "log_softmax",
+    "reduce",
+    last_axis,
+    ulps=24,
+    slack=8,
+    norm=True,
+    torch=lambda T, x, axis: T.log_softmax(x, axis),
+    numpy=lambda x, axis: np.log(softmax(x, axis)),
+)
+row(
+    "softmin",
+    "reduce",
+    last_axis,
+    ulps=24,
+    slack=8,
+    norm=True,
+    torch=lambda T, x, axis: T.nn.functional.softmin(x, axis),
+    numpy=lambda x, axis: softmax(-x, axis),
+)
 
 
 def soft_dtype(draw: Draw):
@@ -235,7 +279,7 @@ SCANS = [
     ("cummax", "plain", FEW, 0, None),  # torch gives the last index of a tie
     ("cummin", "plain", FEW, 0, None),
     ("logcumsumexp", "plain", REAL, 32, lambda T, x, axis: T.logcumsumexp(x, axis)),
-]  # fmt: skip
+]
 for name, kind, dtypes, ulps, torch in SCANS:
     numpy = getattr(np, name, None)
     row(
@@ -281,8 +325,15 @@ def torch_sort(T, x, dim, descending):
 
 
 row("sort", "sort", sorted_, torch=torch_sort, numpy=in_order, dtypes=NUMBER)
-row("argsort", "sort", sorted_, torch=lambda T, x, **k: torch_sort(T, x, **k)[1],
-    numpy=lambda x, **k: in_order(x, **k)[1], dtypes=NUMBER, gradient=False)  # fmt: skip
+row(
+    "argsort",
+    "sort",
+    sorted_,
+    torch=lambda T, x, **k: torch_sort(T, x, **k)[1],
+    numpy=lambda x, **k: in_order(x, **k)[1],
+    dtypes=NUMBER,
+    gradient=False,
+)
 
 
 def top(draw: Draw):

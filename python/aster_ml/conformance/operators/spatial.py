@@ -25,8 +25,14 @@ def convolved(draw: Draw, ranks=(2, 1, 3)):
     space = [draw.size(max(1, r - 2 * padding), side + 2) for r in reach]
     channels, out = groups * draw.size(1, 2), groups * draw.size(1, 3)
     draw.tensor((draw.size(1, 2), channels, *space))
-    return rank, groups, kernel, {"groups": groups, "stride": draw.pick(1, 2), "dilation": dilation,
-                                  "padding": padding}, channels, out  # fmt: skip
+    return (
+        rank,
+        groups,
+        kernel,
+        {"groups": groups, "stride": draw.pick(1, 2), "dilation": dilation, "padding": padding},
+        channels,
+        out,
+    )
 
 
 def conv(draw: Draw):
@@ -56,7 +62,17 @@ def numpy_conv(x, w, b=None, *, groups, stride, dilation, padding):
     return out if b is None else out + b.reshape(-1, *[1] * rank)
 
 
-row("conv2d", GROUP, conv, torch=torch_conv, numpy=numpy_conv, dtypes=(*REAL, "int32"), ulps=12, slack=8, norm=True)
+row(
+    "conv2d",
+    GROUP,
+    conv,
+    torch=torch_conv,
+    numpy=numpy_conv,
+    dtypes=(*REAL, "int32"),
+    ulps=12,
+    slack=8,
+    norm=True,
+)
 
 
 def asymmetric(draw: Draw):
@@ -70,8 +86,17 @@ def torch_asymmetric(T, x, w, padding, **more):
     return torch_conv(T, T.nn.functional.pad(x, padding), w, padding=0, **more)
 
 
-row("conv2d.padding", GROUP, asymmetric, torch=torch_asymmetric, dtypes=FEW, ulps=12, slack=8, norm=True,
-    call=lambda f, x, w, **k: x.conv2d(w, **k))  # fmt: skip
+row(
+    "conv2d.padding",
+    GROUP,
+    asymmetric,
+    torch=torch_asymmetric,
+    dtypes=FEW,
+    ulps=12,
+    slack=8,
+    norm=True,
+    call=lambda f, x, w, **k: x.conv2d(w, **k),
+)
 
 
 def transposed(draw: Draw):
@@ -85,7 +110,13 @@ def transposed(draw: Draw):
         draw.tensor((groups * out,), view=False)
     extra = draw.integer(0, max(stride, dilation) - 1) if max(stride, dilation) > 1 else 0
     padding = draw.integer(0, dilation * (min(kernel) - 1))
-    return {"groups": groups, "stride": stride, "dilation": dilation, "padding": padding, "output_padding": extra}
+    return {
+        "groups": groups,
+        "stride": stride,
+        "dilation": dilation,
+        "padding": padding,
+        "output_padding": extra,
+    }
 
 
 def torch_transposed(T, x, w, b=None, *, groups, stride, dilation, padding, output_padding):
@@ -93,13 +124,24 @@ def torch_transposed(T, x, w, b=None, *, groups, stride, dilation, padding, outp
     return function(x, w, b, stride, padding, output_padding, groups, dilation)
 
 
-row("conv_transpose2d", GROUP, transposed, torch=torch_transposed, dtypes=FEW, ulps=12, slack=8, norm=True)
+row(
+    "conv_transpose2d",
+    GROUP,
+    transposed,
+    torch=torch_transposed,
+    dtypes=FEW,
+    ulps=12,
+    slack=8,
+    norm=True,
+)
 
 
 def pooled(draw: Draw):
     rank = draw.pick(2, 1, 3)
     kernel = [draw.size(1, 3) for _ in range(rank)]
-    draw.tensor((draw.size(1, 2), draw.size(1, 2), *(draw.size(k + 2, 7) for k in kernel)), "distinct")
+    draw.tensor(
+        (draw.size(1, 2), draw.size(1, 2), *(draw.size(k + 2, 7) for k in kernel)), "distinct"
+    )
     padding = draw.integer(0, min(kernel) // 2)
     stride = draw.pick(None, 1, 2)
     return {"kernel_size": kernel, "stride": stride, "padding": padding, "ceil_mode": draw.maybe()}
@@ -115,17 +157,33 @@ def torch_pool(name, indices=False):
         function = getattr(T.nn.functional, f"{name}_pool{x.ndim - 2}d")
         if indices:
             more["return_indices"] = True
-        out = function(x, list(kernel_size), list(kernel_size) if stride is None else stride, **more)
+        out = function(
+            x, list(kernel_size), list(kernel_size) if stride is None else stride, **more
+        )
         return list(out) if indices else out
 
     return call
 
 
 row("max_pool2d", GROUP, max_pooled, torch=torch_pool("max"), dtypes=(*FEW, "int32", "uint8"))
-row("max_pool2d.indices", GROUP, max_pooled, torch=torch_pool("max", True), dtypes=("float32", "float64"),
-    call=lambda f, x, **k: list(x.max_pool2d(return_indices=True, **k)))  # fmt: skip
-row("avg_pool2d", GROUP, lambda d: {**pooled(d), "count_include_pad": d.maybe()}, torch=torch_pool("avg"),
-    dtypes=FEW, ulps=12, slack=4, norm=True)  # fmt: skip
+row(
+    "max_pool2d.indices",
+    GROUP,
+    max_pooled,
+    torch=torch_pool("max", True),
+    dtypes=("float32", "float64"),
+    call=lambda f, x, **k: list(x.max_pool2d(return_indices=True, **k)),
+)
+row(
+    "avg_pool2d",
+    GROUP,
+    lambda d: {**pooled(d), "count_include_pad": d.maybe()},
+    torch=torch_pool("avg"),
+    dtypes=FEW,
+    ulps=12,
+    slack=4,
+    norm=True,
+)
 
 
 def unpooled(draw: Draw):
@@ -175,8 +233,17 @@ def multiplied(draw: Draw):
 
 
 for name in ("matmul", "dot"):
-    row(name, GROUP, multiplied, torch="matmul", numpy="matmul", dtypes=(*REAL, "int32", "uint8"), ulps=12, slack=8,
-        norm=True)  # fmt: skip
+    row(
+        name,
+        GROUP,
+        multiplied,
+        torch="matmul",
+        numpy="matmul",
+        dtypes=(*REAL, "int32", "uint8"),
+        ulps=12,
+        slack=8,
+        norm=True,
+    )
 
 
 def widened(draw: Draw):
@@ -185,8 +252,17 @@ def widened(draw: Draw):
     return {"dtype": draw.pick("float32", "float64")}
 
 
-row("matmul.dtype", GROUP, widened, call=lambda f, a, b, dtype: a.matmul(b, dtype=dtype),
-    dtypes=("float16", "bfloat16", "float32"), ulps=12, slack=8, norm=True, gradient=False)  # fmt: skip
+row(
+    "matmul.dtype",
+    GROUP,
+    widened,
+    call=lambda f, a, b, dtype: a.matmul(b, dtype=dtype),
+    dtypes=("float16", "bfloat16", "float32"),
+    ulps=12,
+    slack=8,
+    norm=True,
+    gradient=False,
+)
 
 
 def affine(draw: Draw):
@@ -197,8 +273,16 @@ def affine(draw: Draw):
         draw.tensor((n,), view=False)
 
 
-row("linear", GROUP, affine, numpy=lambda x, w, b=0: x @ w + b, ulps=12, slack=8, norm=True,
-    torch=lambda T, x, w, b=0: x @ w + b)  # fmt: skip
+row(
+    "linear",
+    GROUP,
+    affine,
+    numpy=lambda x, w, b=0: x @ w + b,
+    ulps=12,
+    slack=8,
+    norm=True,
+    torch=lambda T, x, w, b=0: x @ w + b,
+)
 
 EINSUMS = [
     ("ij,jk->ik", (3, 4), (4, 2)),
@@ -227,9 +311,18 @@ def einsum(draw: Draw):
     return {"formula": formula}
 
 
-row("einsum", GROUP, einsum, call=lambda f, *a, formula: f.Tensor.einsum(formula, *a), ulps=24, slack=8, norm=True,
-    torch=lambda T, *a, formula: T.einsum(formula, *a), dtypes=(*FEW, "int32"),
-    numpy=lambda *a, formula: np.einsum(formula.replace(" ", ""), *a))  # fmt: skip
+row(
+    "einsum",
+    GROUP,
+    einsum,
+    call=lambda f, *a, formula: f.Tensor.einsum(formula, *a),
+    ulps=24,
+    slack=8,
+    norm=True,
+    torch=lambda T, *a, formula: T.einsum(formula, *a),
+    dtypes=(*FEW, "int32"),
+    numpy=lambda *a, formula: np.einsum(formula.replace(" ", ""), *a),
+)
 
 
 def tall(draw: Draw):
@@ -242,8 +335,17 @@ def rebuilt_qr(f, x):
     return [q @ r, q.transpose(-1, -2) @ q, r]
 
 
-row("qr", "linalg", tall, call=rebuilt_qr, dtypes=("float32", "float64"), ulps=4096, slack=4096, norm=True,
-    gradient=False)  # fmt: skip
+row(
+    "qr",
+    "linalg",
+    tall,
+    call=rebuilt_qr,
+    dtypes=("float32", "float64"),
+    ulps=4096,
+    slack=4096,
+    norm=True,
+    gradient=False,
+)
 
 
 def decomposed(draw: Draw):
@@ -263,8 +365,18 @@ def numpy_values(x, full_matrices):
     return [np.linalg.svd(np.asarray(x, np.float64), compute_uv=False), np.asarray(x)]
 
 
-row("svd", "linalg", decomposed, call=singular_values, numpy=numpy_values, dtypes=("float32", "float64"),
-    ulps=16384, slack=16384, norm=True, gradient=False)  # fmt: skip
+row(
+    "svd",
+    "linalg",
+    decomposed,
+    call=singular_values,
+    numpy=numpy_values,
+    dtypes=("float32", "float64"),
+    ulps=16384,
+    slack=16384,
+    norm=True,
+    gradient=False,
+)
 
 
 def schulz(draw: Draw):
@@ -281,8 +393,17 @@ def numpy_schulz(x, steps, params, eps=1e-7):
     return g.T if x.shape[0] > x.shape[1] else g
 
 
-row("newton_schulz", "linalg", schulz, numpy=numpy_schulz, dtypes=("float32",), ulps=4096, slack=1024, norm=True,
-    gradient=False)  # fmt: skip
+row(
+    "newton_schulz",
+    "linalg",
+    schulz,
+    numpy=numpy_schulz,
+    dtypes=("float32",),
+    ulps=4096,
+    slack=1024,
+    norm=True,
+    gradient=False,
+)
 
 
 def attended(draw: Draw):
@@ -296,8 +417,12 @@ def attended(draw: Draw):
         draw.tensor((batch, heads // 2 if gqa else heads, keys, size), view=False)
     mask = draw.pick(None, "bool", "float") if not causal else None
     if mask:
-        draw.tensor((queries, keys), "attend" if mask == "bool" else "plain", "bool" if mask == "bool" else None,
-                    view=False)  # fmt: skip
+        draw.tensor(
+            (queries, keys),
+            "attend" if mask == "bool" else "plain",
+            "bool" if mask == "bool" else None,
+            view=False,
+        )
     return {"is_causal": causal, "enable_gqa": gqa}
 
 
@@ -312,8 +437,19 @@ def numpy_attention(q, k, v, mask=None, *, is_causal, enable_gqa):
     return softmax(scores, -1) @ v
 
 
-row("scaled_dot_product_attention", GROUP, attended, numpy=numpy_attention, dtypes=(*REAL,), ulps=48, slack=16,
-    norm=True, torch=lambda T, q, k, v, m=None, **a: T.nn.functional.scaled_dot_product_attention(q, k, v, m, **a))  # fmt: skip
+row(
+    "scaled_dot_product_attention",
+    GROUP,
+    attended,
+    numpy=numpy_attention,
+    dtypes=(*REAL,),
+    ulps=48,
+    slack=16,
+    norm=True,
+    torch=lambda T, q, k, v, m=None, **a: T.nn.functional.scaled_dot_product_attention(
+        q, k, v, m, **a
+    ),
+)
 
 # ---- losses
 LOSS = "loss"
@@ -329,8 +465,16 @@ def labelled(draw: Draw, smoothing=True):
     return {"reduction": draw.pick("mean", "sum", "none"), **more}
 
 
-row("cross_entropy", LOSS, labelled, ulps=48, slack=16, norm=True, dtypes=FEW,
-    torch=lambda T, x, y, **k: T.nn.functional.cross_entropy(x, y.long(), **k))  # fmt: skip
+row(
+    "cross_entropy",
+    LOSS,
+    labelled,
+    ulps=48,
+    slack=16,
+    norm=True,
+    dtypes=FEW,
+    torch=lambda T, x, y, **k: T.nn.functional.cross_entropy(x, y.long(), **k),
+)
 
 
 def probable(draw: Draw):
@@ -339,8 +483,17 @@ def probable(draw: Draw):
     return {"reduction": draw.pick("mean", "sum", "none"), "label_smoothing": draw.pick(0.0, 0.1)}
 
 
-row("cross_entropy.probabilities", LOSS, probable, torch="nn.functional.cross_entropy", ulps=48, slack=16, norm=True,
-    call=lambda f, x, y, **k: x.cross_entropy(y, **k), dtypes=FEW)  # fmt: skip
+row(
+    "cross_entropy.probabilities",
+    LOSS,
+    probable,
+    torch="nn.functional.cross_entropy",
+    ulps=48,
+    slack=16,
+    norm=True,
+    call=lambda f, x, y, **k: x.cross_entropy(y, **k),
+    dtypes=FEW,
+)
 
 
 def sparse(draw: Draw):
@@ -348,8 +501,11 @@ def sparse(draw: Draw):
     batch = draw.shape(1, 2, 4)
     draw.tensor((*batch, classes))
     draw.index(batch, classes)
-    return {"ignore_index": draw.pick(-1, 1), "label_smoothing": draw.pick(0.0, 0.2),
-            "reduction": draw.pick("mean", "sum", "none")}  # fmt: skip
+    return {
+        "ignore_index": draw.pick(-1, 1),
+        "label_smoothing": draw.pick(0.0, 0.2),
+        "reduction": draw.pick("mean", "sum", "none"),
+    }
 
 
 row("sparse_categorical_crossentropy", LOSS, sparse, ulps=48, slack=16, norm=True, dtypes=FEW)
@@ -374,7 +530,17 @@ def torch_nll(T, x, y, w=None, ignore_index=None, reduction="mean"):
     return {"none": loss, "sum": loss.sum(), "mean": loss.sum() / used.sum()}[reduction]
 
 
-row("nll_loss", LOSS, negative_log, call=nll, torch=torch_nll, ulps=48, slack=16, norm=True, dtypes=FEW)
+row(
+    "nll_loss",
+    LOSS,
+    negative_log,
+    call=nll,
+    torch=torch_nll,
+    ulps=48,
+    slack=16,
+    norm=True,
+    dtypes=FEW,
+)
 
 
 def binary(draw: Draw, kind="plain"):
@@ -383,8 +549,16 @@ def binary(draw: Draw, kind="plain"):
     return {"reduction": draw.pick("mean", "sum", "none")}
 
 
-row("binary_crossentropy", LOSS, lambda d: binary(d, "probability"), ulps=48, slack=16, norm=True, dtypes=FEW,
-    torch="nn.functional.binary_cross_entropy")  # fmt: skip
+row(
+    "binary_crossentropy",
+    LOSS,
+    lambda d: binary(d, "probability"),
+    ulps=48,
+    slack=16,
+    norm=True,
+    dtypes=FEW,
+    torch="nn.functional.binary_cross_entropy",
+)
 
 
 def weighted(draw: Draw):
@@ -394,9 +568,19 @@ def weighted(draw: Draw):
     return arguments
 
 
-row("binary_crossentropy_logits", LOSS, weighted, ulps=48, slack=16, norm=True, dtypes=FEW,
+row(
+    "binary_crossentropy_logits",
+    LOSS,
+    weighted,
+    ulps=48,
+    slack=16,
+    norm=True,
+    dtypes=FEW,
     call=lambda f, x, y, w=None, **k: x.binary_crossentropy_logits(y, pos_weight=w, **k),
-    torch=lambda T, x, y, w=None, **k: T.nn.functional.binary_cross_entropy_with_logits(x, y, pos_weight=w, **k))  # fmt: skip
+    torch=lambda T, x, y, w=None, **k: T.nn.functional.binary_cross_entropy_with_logits(
+        x, y, pos_weight=w, **k
+    ),
+)
 
 
 # ---- hashing
@@ -413,6 +597,11 @@ def digest(x, cfg):
 
 
 row("keccak", "hash", bytes_, numpy=digest, dtypes=("uint8",), gradient=False, alone=True)
-row("hash", "hash", lambda d: d.tensor((d.pick(64, 5000),), "range", "uint8", low=0, high=256, view=False) and {},
-    dtypes=("uint8",), gradient=False, alone=True)  # fmt: skip
-
+row(
+    "hash",
+    "hash",
+    lambda d: d.tensor((d.pick(64, 5000),), "range", "uint8", low=0, high=256, view=False) and {},
+    dtypes=("uint8",),
+    gradient=False,
+    alone=True,
+)
