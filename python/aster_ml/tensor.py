@@ -302,7 +302,11 @@ class Tensor(CreationMixin):
         if (shape := _native.lazy_shape(self)) != _native.lazy_shape(x):
             x = x._broadcast_to(shape)
         _native.lazy_assign(self, x)
-        if _marks and getattr(self, "_file", None) is not None:
+        part = getattr(self, "_part", None)
+        if part is not None:  # writes to parts of storage are done at once
+            whole = part[0]()
+            _native.lazy_realize([self] if whole is None else [self, whole])
+        elif _marks and getattr(self, "_file", None) is not None:
             self.realize()
         return self
 
@@ -331,7 +335,7 @@ class Tensor(CreationMixin):
             if part is not None and part[0]() is self:
                 if part[2] and part[1] is indices:
                     return
-                v = _native.lazy_clone(v).realize()
+                v = _native.lazy_clone(v)
         else:
             v = Tensor(v, dtype=self.dtype)
         stored = _native.lazy_is_realized(self)
@@ -503,7 +507,6 @@ class Tensor(CreationMixin):
         part = getattr(self, "_part", None)
         if part is not None:
             self._part = part[:2] + (True,)
-            _native.lazy_realize([self])
         return self
 
     def __iadd__(self, x: Any) -> Self:  # type: ignore[misc]
