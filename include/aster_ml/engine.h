@@ -74,13 +74,14 @@ ASTER_ML_API int32_t aster_ml_engine_capture_end(aster_ml_program *out,
 /* Gives a capture up; what it ran stays done. */
 ASTER_ML_API int32_t aster_ml_engine_capture_cancel(const aster_ml_context *context);
 
-/* Runs a program on row-major inputs of the captured shapes and dtypes. A result is written to
- * outputs[i] where that has storage (row-major, captured shape and dtype), else outputs[i] becomes
- * a descriptor that borrows the workspace's own memory, valid until the next run in it; free such a
- * descriptor as any. workspace may be null: the program's own, for one thread at a time. Errors:
- * SHAPE, DTYPE, ARGUMENT (counts), STATE (the workspace, or captured state that the step writes, is
- * in use). Threads: any number at once, each with its own workspace, if the step assigns no
- * captured state. */
+/* Runs a program on row-major inputs of the captured shapes and dtypes; what the step assigns to one
+ * goes into its memory. A result is written to outputs[i] where that has storage (row-major,
+ * captured shape and dtype), else outputs[i] becomes a descriptor that borrows the workspace's own
+ * memory, valid until the next run in it; free such a descriptor as any. workspace may be null: the
+ * program's own, for one thread at a time. Errors: SHAPE, DTYPE, ARGUMENT (counts; an input that is
+ * assigned is read-only), STATE (the workspace, or captured state that the step writes, is in use).
+ * Threads: any number at once, each with its own workspace, if the step assigns no captured state.
+ */
 ASTER_ML_API int32_t aster_ml_program_run(const aster_ml_program *program,
                                           aster_ml_workspace *workspace,
                                           const aster_ml_tensor *inputs, size_t input_count,

@@ -118,6 +118,7 @@ struct Program : HandleObject {
         first_pointer(heap),
         sources(heap),
         inputs(heap),
+        assigned(heap),
         results(heap),
         dims(heap),
         drawn(heap),
@@ -128,6 +129,7 @@ struct Program : HandleObject {
   Vec<uint32_t> first_pointer;  // of each entry
   Vec<Source> sources;          // of every pointer
   Vec<Array> inputs;
+  Vec<uint32_t> assigned;  // the inputs that a run writes
   Vec<Result> results;
   Vec<int64_t> dims;
   Vec<Drawn> drawn;
@@ -279,10 +281,8 @@ class Builder {
     }
     for (uint32_t i = 0; i < p_.inputs.size(); ++i) {
       if (p_.inputs[i].storage != storage) continue;
-      if (written) {
-        return ASTER_FAIL(kARGUMENT, "the step assigns its input %u; capture it as state instead",
-                          i);
-      }
+      if (written && std::ranges::find(p_.assigned, i) == p_.assigned.end())
+        ASTER_TRY(p_.assigned.push(i));
       source.where = Where::kInput;
       source.index = i;
       source.offset = offset - p_.inputs[i].offset;
@@ -465,6 +465,11 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
   if (!state.held()) return ASTER_FAIL(kSTATE, "another run writes the captured state");
   for (size_t i = 0; i < inputs.size(); ++i)
     ASTER_TRY(check_tensor(program, program.inputs[i], inputs[i], "input", i));
+  for (uint32_t i : program.assigned) {
+    if (aster_ml_buffer_is_read_only(&inputs[i].storage) != 0) {
+      return ASTER_FAIL(kARGUMENT, "the step assigns its input %u, which is read-only", i);
+    }
+  }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].storage.data != nullptr) {
       ASTER_TRY(check_tensor(program, program.results[i].array, outputs[i], "output", i));

@@ -63,6 +63,39 @@ TEST(Capture, StateIsCarriedOn) {
   EXPECT_EQ(read(weight), (std::vector<float>{31, 62}));
 }
 
+TEST(Capture, WhatAStepAssignsToAnInputGoesIntoTheGivenMemory) {
+  Session s;
+  T x = from(s, std::vector<float>{1, 2}, {2});
+  aster_ml_lazy* inputs[] = {&x.h};
+  OK(aster_ml_engine_capture_begin(&s.context, inputs, 1));
+  T next = x * number(s, 2);
+  OK(aster_ml_lazy_assign(&x.h, &next.h));
+  T y = x + number(s, 1);
+  aster_ml_lazy* outputs[] = {&y.h, &x.h};
+  Captured c;
+  OK(aster_ml_engine_capture_end(&c.program, &s.context, outputs, 2));
+  EXPECT_EQ(read(x), (std::vector<float>{2, 4}));
+  Concrete in(s, {10, 20}, {2}), out(s, {0, 0}, {2}), same(s, {0, 0}, {2});
+  aster_ml_tensor results[2] = {out.t, same.t};
+  for (int i = 0; i < 2; ++i) OK(aster_ml_program_run(&c.program, nullptr, &in.t, 1, results, 2));
+  EXPECT_EQ(in.values()[1], 80);
+  EXPECT_EQ(out.values()[1], 81);
+  EXPECT_EQ(same.values()[0], 40);
+  EXPECT_EQ(read(x), (std::vector<float>{2, 4}));
+
+  float memory[] = {1, 2};
+  aster_ml_buffer fixed{};
+  aster_ml_tensor view{};
+  const size_t shape[] = {2};
+  OK(aster_ml_buffer_from_memory(&fixed, &s.context, memory, sizeof memory, ASTER_ML_DTYPE_FLOAT32,
+                                 0, 1, nullptr, nullptr));
+  OK(aster_ml_tensor_from_buffer(&view, &s.context, &fixed, 0, 1, shape, nullptr));
+  EXPECT_EQ(aster_ml_program_run(&c.program, nullptr, &view, 1, results, 2), ASTER_ML_ARGUMENT);
+  OK(aster_ml_tensor_free(&view));
+  OK(aster_ml_buffer_free(&fixed));
+  EXPECT_EQ(memory[0], 1);
+}
+
 TEST(Capture, WorkspacesRunAtOnce) {
   Session s;
   T x = data(s, {64, 64});
