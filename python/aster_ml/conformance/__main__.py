@@ -14,8 +14,8 @@
 
 Cases are generated from the table of operators by hypothesis (pip install 'aster_ml[conformance]');
 without it they come from a plain generator and are not shrunk. Equal seeds give equal cases.
-Engines run in processes of their own: a crash is a finding. Where an engine is installed for another
-Python, name it: --python torch=/path/to/python, or ASTER_ML_TORCH_PYTHON.
+Engines run in processes of their own: a crash is a finding. Where an engine is installed for
+another Python, name it: --python torch=/path/to/python, or ASTER_ML_TORCH_PYTHON.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 An engine's name is `aster`, `aster:DEVICE` (cpu, reference), `aster:DEVICE+OPTION` (strict: the
 context's strict_parity; narrow: vectors of 32 bytes; interpreted: no compiler), `tinygrad`,
-`torch`, `numpy`, or `file:PATH` for the class Engine of a Python file. build() gives what a case computes,
-not yet realised; read() gives (dtype, array) of each.
+`torch`, `numpy`, or `file:PATH` for the class Engine of a Python file. build() gives what a case
+computes, not yet realised; read() gives (dtype, array) of each.
 """
 
 from __future__ import annotations

@@ -134,7 +134,8 @@ ROWS: dict[str, Row] = {}
 
 
 def row(name: str, group: str, make: Make, **fields: typing.Any) -> None:
-    """Adds a row. torch and numpy may be names: of a function of torch ("nn.functional.elu"), or of NumPy, called with the tensors and the arguments."""
+    """Adds a row. torch and numpy may be names: of a function of torch ("nn.functional.elu"), or of
+    NumPy, called with the tensors and the arguments."""
     if name in ROWS:
         raise ValueError(f"two rows named {name}")
     if isinstance(fields.get("torch"), str):
