@@ -169,6 +169,28 @@ Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leave
   return keep_graph(exe, roots, leaves);
 }
 
+namespace {
+
+// A value that turned out to be what a write leaves behind is a copy of it: the write's own memory
+// is its target.
+Status copy_simplified(Node* sink, uop::Graph& g, Nodes roots) {
+  Vec<Node> made(g.memory());
+  bool any = false;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    Node node = (*sink)->src(i);
+    const bool effect = node->op == Op::kAssign || node->op == Op::kAfter;
+    if (effect && roots[i]->op != Op::kAssign) {
+      node = g.contiguous(node);
+      any = true;
+    }
+    ASTER_TRY(made.push(node));
+  }
+  if (any) *sink = g.sink({made.data(), made.size()});
+  return *sink != nullptr ? kOk : last_failure();
+}
+
+}  // namespace
+
 Status Engine::schedule_and_compile(Executable* exe, Nodes roots, std::span<const Node> leaves,
                                     Arena& memory) {
   const double start = milliseconds();
@@ -186,7 +208,9 @@ Status Engine::schedule_and_compile(Executable* exe, Nodes roots, std::span<cons
   ASTER_TRY(copy_with_params(&sink, scratch, roots, leaves));
   ASTER_TRY(inline_calls(&sink, scratch, library, threads));
   ASTER_TRY(uop::simplify_tensor(&sink, scratch, sink));
+  ASTER_TRY(copy_simplified(&sink, scratch, roots));
   ASTER_TRY(split_reductions(&sink, scratch));
+  ASTER_TRY(lay_out_padding(&sink, scratch));
   Schedule schedule(memory);
   Rangeify rangeify(scratch, schedule, {aliases.data(), aliases.size()});
   ASTER_TRY(rangeify.run(sink));

@@ -19,6 +19,9 @@ constexpr int64_t kSplitFrom = 32768;
 constexpr int64_t kMostParts = 256;
 constexpr int64_t kFewestParts = 8;
 constexpr int64_t kEnoughRows = 64;
+// Padded elements from which windows read a padded copy, where their loops would have conditions
+// that no masked load answers: one pass over memory costs far less.
+constexpr int64_t kPadFrom = 16384;
 
 Node copy_node(Graph& g, Node node, Nodes src) {
   const DType dtype = dtype::is_weak(node->dtype) ? dtype::strong(node->dtype) : node->dtype;
@@ -143,6 +146,22 @@ Status split_reductions(Node* sink, Graph& g) {
     *made = same_with(g, node, src);
     ASTER_TRY(need(*made));
     return (*made)->op == Op::kReduce ? split(made, g, *made) : kOk;
+  });
+}
+
+Status lay_out_padding(Node* sink, Graph& g) {
+  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
+    *made = same_with(g, node, src);
+    ASTER_TRY(need(*made));
+    if ((*made)->op != Op::kWindow) return kOk;
+    const Node x = (*made)->src(0);
+    const bool overlaps = (*made)->count() > x->count();
+    if (x->op != Op::kPad || !overlaps || x->count() < kPadFrom) return kOk;
+    bool conditions = (*made)->arg(1) > 1;  // strided windows, or gaps between elements
+    for (size_t i = 0; i < x->ndim; ++i) conditions |= x->arg(3 * i + 2) > 0;
+    if (!conditions) return kOk;
+    *made = g.with_sources(*made, std::array{g.contiguous(x)});
+    return need(*made);
   });
 }
 
