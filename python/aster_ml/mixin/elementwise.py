@@ -574,7 +574,12 @@ class ElementwiseMixin(_n.Lazy):
         >>> Tensor([[1, 2], [3, 4]]).T.contiguous().tolist()
         [[1, 3], [2, 4]]
         """
-        return self if self.dtype in dtypes.weaks else _n.lazy_contiguous(self)
+        if self.dtype in dtypes.weaks:
+            return self
+        out = _n.lazy_contiguous(self)
+        if (shape := getattr(self, "_symbolic_shape", None)) is not None:
+            out._symbolic_shape = shape
+        return out
 
     def contiguous_backward(self) -> Self:
         """The same value; its gradient is made contiguous.
