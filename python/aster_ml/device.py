@@ -40,7 +40,7 @@ def code_of(name: str) -> int:
 
 
 def canonicalize_device(device: Any = None) -> Any:
-    """"cpu:0" -> "CPU"; the default device for None; a tuple of one is that one."""
+    """ "cpu:0" -> "CPU"; the default device for None; a tuple of one is that one."""
     if device is None:
         return Device.DEFAULT
     if isinstance(device, (tuple, list)):

@@ -50,7 +50,7 @@ class _function(Generic[ReturnType]):
         ):
             raise RuntimeError(f"function return type {type(ret)} not supported")
         if self.grad_fxn is None:
-            return ret  # type: ignore[no-any-return]
+            return ret
         inputs = list(get_state_dict((args, kwargs)).values())
         outputs = custom_call(self.grad_fxn, list(ret) if several else [ret], inputs)
         return tuple(outputs) if several else outputs[0]  # type: ignore[return-value]

@@ -289,7 +289,7 @@ class ContextVar(Generic[T]):
         return bool(self.value < x)
 
     def __int__(self) -> int:
-        return int(self.value)  # type: ignore[call-overload, no-any-return]
+        return int(self.value)  # type: ignore[call-overload]
 
 
 class Context(contextlib.ContextDecorator):
@@ -446,7 +446,7 @@ class tqdm(Generic[T]):
     ):
         self.iterable, self.unit, self.rate = iterable, unit, rate
         self.disable = not sys.stderr.isatty() if disable is None else disable
-        self.total = len(iterable) if total is None and hasattr(iterable, "__len__") else total  # type: ignore[arg-type]
+        self.total = getattr(iterable, "__len__", lambda: None)() if total is None else total
         self.n, self.start, self.shown = 0, time.perf_counter(), 0.0
         self.set_description(desc)
 
@@ -510,8 +510,6 @@ def fetch(
     raise not_offered("fetch of a URL", f"the library downloads nothing; get {url} and pass a path")
 
 
-
-
 def mv_address(mv: memoryview) -> int:
     """The address of writable memory."""
     import ctypes
@@ -529,5 +527,3 @@ def hi32(x: int) -> int:
 
 def i2u(bits: int, value: int) -> int:
     return value if value >= 0 else (1 << bits) + value
-
-

@@ -261,9 +261,9 @@ class Variable(Expression):
     def bind(self, val: int) -> BoundInt:
         """An int of this value that remembers the variable."""
         val = int(val)
-        assert self.min_val <= val <= self.max_val, (
-            f"bind {val} not in range [{self.min_val}, {self.max_val}]"
-        )
+        assert (
+            self.min_val <= val <= self.max_val
+        ), f"bind {val} not in range [{self.min_val}, {self.max_val}]"
         assert val % self.multiple_of == 0, f"bind {val} not divisible by {self.multiple_of}"
         return BoundInt(val, self, {self: val})
 
@@ -408,7 +408,7 @@ def sym_infer(x: Any, var_vals: dict[str, int]) -> int:
 
 
 def bindings(values: Any) -> dict[Variable, int]:
-    """The variables in a sequence of sizes, with their values. Raises RuntimeError if two differ."""
+    """The variables in sizes, with their values. Raises RuntimeError where two differ."""
     out: dict[Variable, int] = {}
     for x in values:
         for variable, value in getattr(x, "bound", {}).items():

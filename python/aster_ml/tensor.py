@@ -86,7 +86,7 @@ class Tensor(CreationMixin):
         [2.0, 4.0]
         """
         try:
-            return self._grad  # type: ignore[has-type, no-any-return]
+            return self._grad  # type: ignore[has-type]
         except AttributeError:
             return None
 
@@ -102,7 +102,7 @@ class Tensor(CreationMixin):
         True
         """
         try:
-            return self._is_param  # type: ignore[has-type, no-any-return]
+            return self._is_param  # type: ignore[has-type]
         except AttributeError:
             return True
 
@@ -194,7 +194,7 @@ class Tensor(CreationMixin):
         """The stored bytes."""
         if capturing:
             raise JitError("cannot access tensor data during JIT capture: it would be baked in")
-        return _native.lazy_copy_out(self)  # type: ignore[no-any-return]
+        return _native.lazy_copy_out(self)
 
     def data(self) -> memoryview:
         """The elements as a memoryview of this shape, a copy.
@@ -209,10 +209,11 @@ class Tensor(CreationMixin):
         shape = _native.lazy_shape(self)
         raw = bytearray(self._raw())
         if not raw:
-            return memoryview(raw).cast("B") if dtype.fmt == "e" else memoryview(raw).cast(dtype.fmt)  # type: ignore[call-overload, no-any-return]
+            fmt: Any = "B" if dtype.fmt == "e" else dtype.fmt
+            return memoryview(raw).cast(fmt)
         if dtype.fmt == "e" and sys.version_info < (3, 12):
             return _half_view(raw, shape)
-        return memoryview(raw).cast(dtype.fmt, shape)  # type: ignore[call-overload, no-any-return]
+        return memoryview(raw).cast(dtype.fmt, shape)  # type: ignore[call-overload]
 
     def item(self) -> Any:
         """The one element as a Python number.
@@ -263,10 +264,11 @@ class Tensor(CreationMixin):
         return out
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """For numpy.asarray: the storage itself where NumPy has the dtype, unless a copy is asked."""
+        """For numpy.asarray: the storage itself where NumPy has the dtype, unless copied."""
         import numpy as np
 
-        if copy or self.dtype.fmt is None or (dtype is not None and np.dtype(dtype) != _to_np_dtype(self.dtype)):  # fmt: skip
+        kind = _to_np_dtype(self.dtype)
+        if copy or kind is None or (dtype is not None and np.dtype(dtype) != kind):
             if copy is False:
                 raise ValueError(f"a NumPy array of {self.dtype} as {dtype} needs a copy")
             out = self.numpy()
@@ -275,7 +277,8 @@ class Tensor(CreationMixin):
             return self.numpy()
         if capturing:
             raise JitError("cannot access tensor data during JIT capture: it would be baked in")
-        return np.frombuffer(memoryview(self), _to_np_dtype(self.dtype)).reshape(self.shape)  # type: ignore[arg-type]
+        memory: Any = self
+        return np.frombuffer(memoryview(memory), kind).reshape(self.shape)
 
     # ---- writing
 
@@ -327,9 +330,10 @@ class Tensor(CreationMixin):
         if isinstance(v, _native.Lazy):
             code, mine = _native.lazy_dtype(v), _native.lazy_dtype(self)
             if code >= 32:
-                v = v.cast(from_code(_native.dtype_promote(mine, code)))  # type: ignore[attr-defined]
+                v = _native.lazy_cast(v, _native.dtype_promote(mine, code))
             if _native.lazy_dtype(v) != mine:
-                raise RuntimeError(f"setitem dtype mismatch: {self.dtype} from {v.dtype}")  # type: ignore[attr-defined]
+                other = from_code(_native.lazy_dtype(v))
+                raise RuntimeError(f"setitem dtype mismatch: {self.dtype} from {other}")
             # x[i] += 1 has written through the part x[i] already.
             part = getattr(v, "_part", None)
             if part is not None and part[0]() is self:
@@ -378,7 +382,11 @@ class Tensor(CreationMixin):
         if capturing and now.split(":")[0] == place.split(":")[0]:
             return self
         x = self.cast(strong_dtype(self.dtype)).realize()
-        out = x.clone() if place == "CPU" == name_of(_native.lazy_device(x)) else _moved(x, device_code(place))
+        out = (
+            x.clone()
+            if place == "CPU" == name_of(_native.lazy_device(x))
+            else _moved(x, device_code(place))
+        )
         if (grad := self.grad) is not None:
             out.grad = grad.to(device)
         return out.is_param_(self.is_param)
@@ -405,9 +413,9 @@ class Tensor(CreationMixin):
         >>> [g.tolist() for g in (x * x).sum().gradient(x)]
         [[2.0, 4.0]]
         """
-        assert gradient is not None or self.shape == (), (
-            f"backward of shape {self.shape} needs a gradient: only scalars have one of themselves"
-        )
+        assert (
+            gradient is not None or self.shape == ()
+        ), f"backward of shape {self.shape} needs a gradient: only scalars have one of themselves"
         if not self.is_floating_point() or not all(t.is_floating_point() for t in targets):
             raise RuntimeError("only float Tensors have gradient")
         if any(_is_weak(t) for t in targets):
@@ -426,9 +434,9 @@ class Tensor(CreationMixin):
         >>> x.grad.tolist()
         [1.0, 1.0, 1.0]
         """
-        assert gradient is not None or self.shape == (), (
-            f"backward of shape {self.shape} needs a gradient: only scalars have one of themselves"
-        )
+        assert (
+            gradient is not None or self.shape == ()
+        ), f"backward of shape {self.shape} needs a gradient: only scalars have one of themselves"
         if not self.is_floating_point():
             raise RuntimeError("only float Tensors have gradient")
         seed = None if gradient is None else _seed(self, gradient)
@@ -472,7 +480,7 @@ class Tensor(CreationMixin):
         >>> Tensor.from_dlpack(numpy.arange(3)).tolist()
         [0, 1, 2]
         """
-        return _native.from_dlpack(x)  # type: ignore[no-any-return]
+        return _native.from_dlpack(x)
 
     @staticmethod
     def from_url(url: str, gunzip: bool = False, **kwargs: Any) -> Tensor:
@@ -485,7 +493,9 @@ class Tensor(CreationMixin):
     def _disk(device: str, shape: Sequence[int], code: int) -> Tensor:
         """Storage in a new file, writable."""
         path = str(disk_path(device))
-        return on_disk(_native.lazy_from_file(path, code, tuple(shape), 0, _native.FILE_CREATE), path)
+        return on_disk(
+            _native.lazy_from_file(path, code, tuple(shape), 0, _native.FILE_CREATE), path
+        )
 
     # ---- in place
 
@@ -647,7 +657,9 @@ def _from_anything(data: Any, wanted: DType | None) -> Tensor:
     if isinstance(data, Expression):
         data.__index__()
     if isinstance(data, (bool, int, float)):
-        return _native.lazy_scalar(_number(data) if wanted is None else (_number(data, wanted), wanted.code))  # type: ignore[no-any-return]
+        return _native.lazy_scalar(
+            _number(data) if wanted is None else (_number(data, wanted), wanted.code)
+        )
     if isinstance(data, _native.Lazy):
         copy = _copy(data)
         return copy if wanted is None else copy.cast(wanted)
@@ -662,7 +674,7 @@ def _from_anything(data: Any, wanted: DType | None) -> Tensor:
         dtype = wanted or dtypes.uint8
         if len(raw) % dtype.itemsize:
             raise ValueError(f"{len(raw)} bytes are no whole number of {dtype}")
-        return _native.lazy_from(raw, dtype.code, (len(raw) // dtype.itemsize,))  # type: ignore[no-any-return]
+        return _native.lazy_from(raw, dtype.code, (len(raw) // dtype.itemsize,))
     if isinstance(data, range):
         data = list(data)
     if isinstance(data, (list, tuple)):
@@ -700,7 +712,7 @@ def _from_lists(data: Any, wanted: DType | None) -> Tensor:
             raise RuntimeError(f"could not infer a dtype of {x!r}, a {type(x).__name__}")
     dtype = wanted or dtypes.from_py(flat)
     raw = _packed(flat, dtype)
-    return _native.lazy_from(raw, dtype.code, shape)  # type: ignore[no-any-return]
+    return _native.lazy_from(raw, dtype.code, shape)
 
 
 def _packed(flat: list[Any], dtype: DType) -> Any:
@@ -731,8 +743,8 @@ def _from_numpy(data: Any, wanted: DType | None) -> Tensor:
     array_ = np.ascontiguousarray(data).reshape(data.shape)
     if wanted is not None and wanted is not source:
         raw = convert(array_.reshape(-1).view(np.uint8), source, wanted, array_.size)
-        return _native.lazy_from(raw, wanted.code, array_.shape)  # type: ignore[no-any-return]
-    return _native.lazy_from(array_.reshape(-1).view(np.uint8), source.code, array_.shape)  # type: ignore[no-any-return]
+        return _native.lazy_from(raw, wanted.code, array_.shape)
+    return _native.lazy_from(array_.reshape(-1).view(np.uint8), source.code, array_.shape)
 
 
 def _from_path(path: pathlib.Path, wanted: DType | None) -> Tensor:
@@ -748,12 +760,12 @@ def on_disk(x: Any, path: str | None) -> Tensor:
     if path is not None:
         x._file = path
         _marks["file"] = True
-    return x  # type: ignore[no-any-return]
+    return x
 
 
 def _copy(x: Any) -> Tensor:
     """Another object on the same value."""
-    return _native.lazy_copy(x)  # type: ignore[no-any-return]
+    return _native.lazy_copy(x)
 
 
 def _moved(x: Tensor, device: int) -> Tensor:
@@ -761,7 +773,7 @@ def _moved(x: Tensor, device: int) -> Tensor:
     descriptor = _native.tensor_init(x.dtype.code, device, x.shape)
     if x.numel():
         _native.tensor_copy_in(descriptor, x._raw())
-    return _native.lazy_from_tensor(descriptor)  # type: ignore[no-any-return]
+    return _native.lazy_from_tensor(descriptor)
 
 
 def _unpickle(raw: bytes, dtype: DType, shape: Any, device: str, is_param: bool) -> Tensor:
@@ -788,7 +800,7 @@ def _flat_values(x: Tensor) -> list[Any]:
     if dtype.fmt is None or dtype.fmt == "e":
         raw = convert(raw, dtype, dtypes.float32, x.numel())
         return memoryview(raw).cast("f").tolist()
-    return memoryview(raw).cast("B").cast(dtype.fmt).tolist()  # type: ignore[call-overload, no-any-return]
+    return memoryview(raw).cast("B").cast(dtype.fmt).tolist()  # type: ignore[call-overload]
 
 
 def _half_view(raw: bytearray, shape: tuple[int, ...]) -> memoryview:
@@ -831,7 +843,9 @@ def _text(values: Any, depth: int, cut: bool) -> str:
 def realized_storages() -> list[tuple[str, int]]:
     """(device, bytes) of the realised tensors alive; those that share storage count once each."""
     return [
-        (t.device, int(t.numel()) * t.dtype.itemsize) for t in _native.live() if _native.lazy_is_realized(t)
+        (t.device, int(t.numel()) * t.dtype.itemsize)
+        for t in _native.live()
+        if _native.lazy_is_realized(t)
     ]
 
 

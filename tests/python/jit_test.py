@@ -154,4 +154,3 @@ def test_jit_off():
         for _ in range(4):
             f(rows(2))
     assert len(runs) == 4 and f.captured is None
-

@@ -167,7 +167,7 @@ def lars(w, g, t, s):
         (lambda p: nn.optim.Adam(p, 0.1), lambda *a: adamw(*a, 0.0)),
         (lambda p: nn.optim.LAMB(p, 0.1, eps=1e-8), lamb),
         (lambda p: nn.optim.LARS(p, 0.1), lars),
-        (lambda p: nn.optim.OptimizerGroup(nn.optim.AdamW(p[:1], 0.1), nn.optim.AdamW(p[1:], 0.1)), adamw),
+        (lambda p: nn.optim.OptimizerGroup(*(nn.optim.AdamW([w], 0.1) for w in p)), adamw),
     ],
 )  # fmt: skip
 def test_optimisers(make, update):

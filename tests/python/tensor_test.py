@@ -10,7 +10,9 @@ import pytest
 from aster_ml import Context, Device, GlobalCounters, Tensor, Variable, dtypes, function
 from aster_ml.errors import Error
 
-NUMPY_DTYPES = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()
+NUMPY_DTYPES = (
+    "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()
+)
 
 
 def equal(tensor, array):
@@ -112,7 +114,9 @@ def test_asarray_is_the_storage():
 
 
 def test_repr_shows_values_shape_dtype_device():
-    assert repr(Tensor([[1, 2]])) == "Tensor([[1, 2]], shape=(1, 2), dtype=dtypes.int, device='CPU')"
+    assert (
+        repr(Tensor([[1, 2]])) == "Tensor([[1, 2]], shape=(1, 2), dtype=dtypes.int, device='CPU')"
+    )
     assert "lazy" in repr(Tensor([1]) + 1) and "..." in repr(Tensor.zeros(2000).realize())
 
 
@@ -328,7 +332,5 @@ def test_variables():
         n + i.bind(4)
     a, b = Variable("a", -5, 5), Variable("b", 1, 4)
     for expression in ((a + b) * 2, a // b, a % b, a - 3 * b, (a < b), a.maximum(b)):
-        values = [
-            expression.infer({"a": p, "b": q}) for p in range(-5, 6) for q in range(1, 5)
-        ]
+        values = [expression.infer({"a": p, "b": q}) for p in range(-5, 6) for q in range(1, 5)]
         assert expression.vmin <= min(values) and max(values) <= expression.vmax

@@ -30,7 +30,11 @@ def mypy(folder, *arguments):
 
 def test_the_package(tmp_path):
     made = mypy(tmp_path, "-p", "aster_ml", "--exclude", "conformance")
-    ours = [line for line in made.stdout.splitlines() if ": error:" in line and "conformance" not in line]
+    ours = [
+        line
+        for line in made.stdout.splitlines()
+        if ": error:" in line and "conformance" not in line
+    ]
     assert not ours, "\n".join(ours[:20])
 
 

@@ -68,7 +68,9 @@ class _Inputs:
         self.tensors: list[Tensor] = [t for _, t in named]
         values = args + tuple(kwargs.values())
         for x in values:  # one level deep: models hold their weights deeper
-            inside = x if isinstance(x, (tuple, list)) else x.values() if isinstance(x, dict) else ()
+            inside = (
+                x if isinstance(x, (tuple, list)) else x.values() if isinstance(x, dict) else ()
+            )
             for t in inside:
                 if isinstance(t, Tensor) and not any(t is known for known in self.tensors):
                     self.tensors.append(t)
@@ -79,7 +81,9 @@ class _Inputs:
             _native.lazy_realize(lazy)
         self.info: list[Info] = [(_unbound(t.shape), t.dtype, t.device) for t in self.tensors]
         sizes = [s for t in self.tensors for s in t.shape if isinstance(s, BoundInt)]
-        found: dict[Variable, int] = bindings(sizes + [x for x in values if isinstance(x, BoundInt)])
+        found: dict[Variable, int] = bindings(
+            sizes + [x for x in values if isinstance(x, BoundInt)]
+        )
         self.variables = frozenset(found)
         self.key = tuple(sorted((v.expr, n) for v, n in found.items()))
 
@@ -179,7 +183,9 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
             raise JitError("didn't JIT anything!")
         recording = CapturedJit(program, ret, outputs, inputs)
         if len(inputs.names) == len(inputs.tensors):  # those inside lists take the slow way
-            expected = [(n, tuple(t.shape), t.dtype.code) for n, t in zip(inputs.names, inputs.tensors)]
+            expected = [
+                (n, tuple(t.shape), t.dtype.code) for n, t in zip(inputs.names, inputs.tensors)
+            ]
             self._set_captured(program, expected, outputs, ret)
         if DEBUG >= 1:
             print(f"JIT captured {recording.kernel_count} kernels, {len(inputs.tensors)} inputs")

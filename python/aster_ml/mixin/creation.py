@@ -1,6 +1,6 @@
 """Tensors from nothing: constants, ranges, random numbers.
 
-`device` puts the result on a device by name; random numbers of a device have a counter of their own.
+`device` puts the result on a device by name; random numbers of a device have their own counter.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ..dtype import ConstType, DTypeLike, code_of, dtypes, float_code, from_code
 from ..helpers import TRAINING, argfix
 from .movement import _ints, remember_shape
 from .op import OpMixin
+
 
 def _shape_of(shape: tuple[Any, ...]) -> tuple[Any, ...]:
     """The sizes in f(2, 3), f((2, 3)); checked as random numbers need it."""
@@ -41,7 +42,7 @@ class CreationMixin(OpMixin):
     def _placed(self, device: Any) -> Self:
         """self on a device; None is the default one."""
         device = canonicalize_device(device)
-        return self if device == "CPU" else self.to(device)  # type: ignore[attr-defined, no-any-return]
+        return self if device == "CPU" else self.to(device)  # type: ignore[attr-defined]
 
     # ---- constants
 
@@ -80,7 +81,7 @@ class CreationMixin(OpMixin):
         sizes = argfix(*shape)
         code = float_code(dtype)
         if isinstance(device, str) and device.upper().startswith("DISK:"):
-            return cls._disk(device, sizes, code)  # type: ignore[attr-defined, no-any-return]
+            return cls._disk(device, sizes, code)  # type: ignore[attr-defined]
         out = _n.lazy_empty(code, _ints(sizes))._placed(device)
         return remember_shape(out, sizes)
 
@@ -179,7 +180,11 @@ class CreationMixin(OpMixin):
 
     @classmethod
     def arange(
-        cls, start: float, stop: float | None = None, step: float = 1, dtype: DTypeLike | None = None
+        cls,
+        start: float,
+        stop: float | None = None,
+        step: float = 1,
+        dtype: DTypeLike | None = None,
     ) -> Self:
         """start, start + step, ... before stop; from 0 if only one bound is given.
 
@@ -275,7 +280,8 @@ class CreationMixin(OpMixin):
         if dtype is None and self.dtype in dtypes.weaks:
             raise ValueError(f"randn_like needs a dtype for {self.dtype}")
         code = code_of(dtype) or self.dtype.code
-        return _n.lazy_randn(code, self.shape)._placed(kwargs.get("device", self.device))  # type: ignore[attr-defined]
+        device = kwargs.get("device", self.device)  # type: ignore[attr-defined]
+        return _n.lazy_randn(code, self.shape)._placed(device)
 
     @classmethod
     def randint(

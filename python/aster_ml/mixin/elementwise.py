@@ -1,7 +1,7 @@
 """Elementwise functions: one native call each.
 
-Operands broadcast and promote; Python numbers are weak and take the tensor's dtype. Results have the
-broadcast shape.
+Operands broadcast and promote; Python numbers are weak and take the tensor's dtype. Results have
+the broadcast shape.
 """
 
 from __future__ import annotations
@@ -496,7 +496,9 @@ class ElementwiseMixin(_n.Lazy):
             return _n.lazy_gelu_erf(self)
         raise RuntimeError(f"approximate is 'tanh' or 'none', not {approximate!r}")
 
-    def isinf(self, detect_positive: builtins.bool = True, detect_negative: builtins.bool = True) -> Self:
+    def isinf(
+        self, detect_positive: builtins.bool = True, detect_negative: builtins.bool = True
+    ) -> Self:
         """True for +inf and -inf, as asked.
 
         >>> Tensor([1.0, float("-inf")]).isinf().tolist()
@@ -747,7 +749,12 @@ class ElementwiseMixin(_n.Lazy):
         >>> Tensor([2.0, 3.0]).pow(2).tolist()
         [4.0, 9.0]
         """
-        if not isinstance(x, _n.Lazy) and not isinstance(x, builtins.float) and x < 0 and not reverse:
+        if (
+            not isinstance(x, _n.Lazy)
+            and not isinstance(x, builtins.float)
+            and x < 0
+            and not reverse
+        ):
             if not self.is_floating_point():
                 raise RuntimeError(f"base needs to be float for the power {x}, got {self.dtype}")
         return _n.lazy_pow(x, self) if reverse else _n.lazy_pow(self, x)

@@ -11,6 +11,7 @@ from ..symbolic import BoundInt, Expression
 from .movement import _marks, remember_file, remember_shape
 from .reduce import ReduceMixin
 
+
 def normalize_indices(indices: Any, ndim: int) -> list[Any]:
     """An index for every axis, the ellipsis filled in; None stays. Raises IndexError."""
     out = list(indices)
@@ -30,7 +31,7 @@ def _axes_of(index: Any) -> int:
     if index is None:
         return 0
     masks = isinstance(index, _n.Lazy) and _n.lazy_dtype(index) == 1
-    return _n.lazy_ndim(index) if masks else 1  # type: ignore[no-any-return]
+    return _n.lazy_ndim(index) if masks else 1
 
 
 class IndexingMixin(ReduceMixin):
@@ -80,7 +81,11 @@ class IndexingMixin(ReduceMixin):
         shape, parsed = self.shape, normalize_indices(items, self.ndim)
         axis, out = 0, []
         for index in parsed:
-            if isinstance(index, (list, tuple)) or hasattr(index, "__array__") and not isinstance(index, _n.Lazy):
+            if (
+                isinstance(index, (list, tuple))
+                or hasattr(index, "__array__")
+                and not isinstance(index, _n.Lazy)
+            ):
                 index = self._index_tensor(index, shape[axis])
             axis += index is not None
             out.append(index)
@@ -157,9 +162,7 @@ class IndexingMixin(ReduceMixin):
             raise ValueError(f"num_classes has to be non-negative, got {num_classes}")
         return _n.lazy_one_hot(self, num_classes)
 
-    def masked_select(
-        self, mask: Self, size: int | None = None, fill_value: ConstType = 0
-    ) -> Self:
+    def masked_select(self, mask: Self, size: int | None = None, fill_value: ConstType = 0) -> Self:
         """The elements where mask holds, in order; with size, filled up and cut to it.
 
         >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()

@@ -56,7 +56,7 @@ class MovementMixin(ElementwiseMixin):
         if _marks:
             known = getattr(self, "_symbolic_shape", None)
             if known is not None:
-                return known  # type: ignore[no-any-return]
+                return known
         return _n.lazy_shape(self)
 
     @property
@@ -424,7 +424,9 @@ class MovementMixin(ElementwiseMixin):
         x = self.flatten() if dim is None else self
         return _n.lazy_repeat_interleave(x, repeats, dim or 0)
 
-    def roll(self, shifts: int | tuple[int, ...], dims: int | tuple[int, ...] | None = None) -> Self:
+    def roll(
+        self, shifts: int | tuple[int, ...], dims: int | tuple[int, ...] | None = None
+    ) -> Self:
         """The elements moved along axes, around the end.
 
         >>> Tensor.arange(4).roll(1, 0).tolist()

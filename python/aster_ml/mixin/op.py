@@ -236,9 +236,9 @@ class OpMixin(IndexingMixin):
         >>> Tensor([[1.0, 3.0]]).interpolate((4,)).tolist()
         [[1.0, 1.5, 2.5, 3.0]]
         """
-        assert isinstance(size, (tuple, list)) and 0 < len(size) <= self.ndim, (
-            f"size {size} does not fit {self.ndim} axes"
-        )
+        assert (
+            isinstance(size, (tuple, list)) and 0 < len(size) <= self.ndim
+        ), f"size {size} does not fit {self.ndim} axes"
         assert mode in _INTERPOLATION, f"mode is one of {tuple(_INTERPOLATION)}, not {mode!r}"
         assert not align_corners or mode == "linear", "align_corners needs mode linear"
         return _n.lazy_interpolate(self, size, _INTERPOLATION[mode], align_corners)

@@ -228,9 +228,7 @@ class GroupNorm(_ChannelNorm):
     (1, 4, 3)
     """
 
-    def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True
-    ):
+    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True):
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         self.weight = Tensor.ones(num_channels) if affine else None
         self.bias = Tensor.zeros(num_channels) if affine else None
@@ -276,9 +274,9 @@ class LayerNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         last = x.shape[-len(self.normalized_shape) :]
-        assert self.normalized_shape == last, (
-            f"last dimensions of {x.shape} must match {self.normalized_shape}"
-        )
+        assert (
+            self.normalized_shape == last
+        ), f"last dimensions of {x.shape} must match {self.normalized_shape}"
         x = x.layernorm(eps=self.eps, axis=self.axis)
         return x if self.weight is None or self.bias is None else x * self.weight + self.bias
 
@@ -344,9 +342,7 @@ class LSTMCell:
         self.bias_ih: Tensor | None = Tensor.zeros(hidden_size * 4) if bias else None
         self.bias_hh: Tensor | None = Tensor.zeros(hidden_size * 4) if bias else None
 
-    def __call__(
-        self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         if hc is None:
             zeros = Tensor.zeros(x.size(0), self.weight_hh.size(1), dtype=x.dtype, buffer=False)
             hc = (zeros, zeros)

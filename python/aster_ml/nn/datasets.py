@@ -27,7 +27,9 @@ def _bytes(folder: pathlib.Path, name: str) -> Tensor:
         return Tensor(plain)
     if packed.is_file():
         return Tensor(gzip.decompress(packed.read_bytes()))
-    raise NotFoundError(f"{plain} or {packed.name} is not there: put it there, or set ASTER_ML_DATASETS")
+    raise NotFoundError(
+        f"{plain} or {packed.name} is not there: put it there, or set ASTER_ML_DATASETS"
+    )
 
 
 def mnist(

@@ -80,9 +80,7 @@ class Optimizer:
             t.assign(self._apply_update(t, update))
         return extra + self.params + self.buffers
 
-    def _step(
-        self, params: list[Tensor], grads: list[Tensor]
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """What to subtract from each parameter, and the state to realise along."""
         raise NotImplementedError
 
@@ -179,9 +177,7 @@ class LARS(Optimizer):
         ratio = self.tcoef * w / (n + self.wd * w)
         return (w > 0).where((n > 0).where(ratio, 1.0), 1.0)
 
-    def _step(
-        self, params: list[Tensor], grads: list[Tensor]
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         updates = []
         for i, (t, g) in enumerate(zip(params, grads)):
             trust = self._trust(t, g)
@@ -256,9 +252,7 @@ class LAMB(Optimizer):
         self.m = self._new_optim_param()
         self.v = self._new_optim_param()
 
-    def _step(
-        self, params: list[Tensor], grads: list[Tensor]
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         updates = []
         self.b1_t *= self.b1
         self.b2_t *= self.b2
