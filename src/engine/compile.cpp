@@ -16,6 +16,7 @@ using runtime::cpu::KernelSource;
 using uop::Graph;
 using uop::Node;
 using uop::Nodes;
+using uop::Op;
 
 // Schedules kept before the cache is emptied: a program that never repeats itself must not grow for
 // ever.
@@ -29,18 +30,6 @@ uint64_t hash_words(std::span<const int64_t> words) {
   uint64_t hash = words.size();
   for (int64_t word : words) hash = hash_mix(hash, static_cast<uint64_t>(word));
   return hash;
-}
-
-codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels) {
-  const runtime::cpu::CpuFeatures& features = kernels.features();
-  codegen::Target target;
-  target.vector_bytes = features.vector_bytes;
-  target.fma = features.fma;
-  target.f16c = features.f16c;
-  target.avx512 = features.vector_bytes == 64;
-  const auto last_level = static_cast<int64_t>(runtime::cpu::detect_caches().last);
-  if (last_level > 0) target.cache_bytes = std::min(last_level, kMostCacheShare);
-  return target;
 }
 
 // "  0: r_1a2b..  64x16x8x8, sum 9  <- 3 operands" for people: loops of each result, sizes of the
@@ -86,6 +75,18 @@ Message last_message() {
 }
 
 }  // namespace
+
+codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels) {
+  const runtime::cpu::CpuFeatures& features = kernels.features();
+  codegen::Target target;
+  target.vector_bytes = features.vector_bytes;
+  target.fma = features.fma;
+  target.f16c = features.f16c;
+  target.avx512 = features.vector_bytes == 64;
+  const auto last_level = static_cast<int64_t>(runtime::cpu::detect_caches().last);
+  if (last_level > 0) target.cache_bytes = std::min(last_level, kMostCacheShare);
+  return target;
+}
 
 double milliseconds() {
   timespec t{};
@@ -178,8 +179,8 @@ Status copy_simplified(Node* sink, uop::Graph& g, Nodes roots) {
   bool any = false;
   for (size_t i = 0; i < roots.size(); ++i) {
     Node node = (*sink)->src(i);
-    const bool effect = node->op == Op::kAssign || node->op == Op::kAfter;
-    if (effect && roots[i]->op != Op::kAssign) {
+    const bool effect = node->op == uop::Op::kAssign || node->op == uop::Op::kAfter;
+    if (effect && roots[i]->op != uop::Op::kAssign) {
       node = g.contiguous(node);
       any = true;
     }
@@ -190,6 +191,17 @@ Status copy_simplified(Node* sink, uop::Graph& g, Nodes roots) {
 }
 
 }  // namespace
+
+Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots,
+                             std::span<const Node> leaves) const {
+  const bool library = context.options().no_library == 0;
+  ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
+  ASTER_TRY(inline_calls(sink, scratch, library, threads));
+  ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));
+  ASTER_TRY(copy_simplified(sink, scratch, roots));
+  ASTER_TRY(split_reductions(sink, scratch));
+  return lay_out_padding(sink, scratch);
+}
 
 Status Engine::schedule_and_compile(Executable* exe, Nodes roots, std::span<const Node> leaves,
                                     Arena& memory) {
@@ -203,15 +215,9 @@ Status Engine::schedule_and_compile(Executable* exe, Nodes roots, std::span<cons
     }
     ASTER_TRY(aliases.push(number));
   }
-  const bool library = context.options().no_library == 0;
   Node sink = nullptr;
-  ASTER_TRY(copy_with_params(&sink, scratch, roots, leaves));
-  ASTER_TRY(inline_calls(&sink, scratch, library, threads));
-  ASTER_TRY(uop::simplify_tensor(&sink, scratch, sink));
-  ASTER_TRY(copy_simplified(&sink, scratch, roots));
-  ASTER_TRY(split_reductions(&sink, scratch));
-  ASTER_TRY(lay_out_padding(&sink, scratch));
   Schedule schedule(memory);
+  ASTER_TRY(prepare_graph(&sink, scratch, roots, leaves));
   Rangeify rangeify(scratch, schedule, {aliases.data(), aliases.size()});
   ASTER_TRY(rangeify.run(sink));
   ASTER_TRY(plan_memory(schedule));

@@ -229,7 +229,7 @@ Status Rangeify::emit_library(Kernel& kernel) {
     }
     Record& source = record_of(base);
     uint32_t slot = source.slot;
-    if (!source.realized || base->op == Op::kAfter) {
+    if (!source.realized) {
       Vec<Node> zeros(memory_);
       ASTER_TRY(zeros.resize(base->ndim, g_.index(0)));
       uint32_t param = 0;
@@ -396,10 +396,11 @@ Status Rangeify::emit() {
         ASTER_TRY(
             kernel.operands.push(source.slot));  // told to merge(); emit_library lists them anew
       }
-      if (base->op == Op::kParam || base->op == Op::kAfter || base->op == Op::kAssign) {
+      const bool storage = base->op == Op::kParam || base->op == Op::kAfter;
+      if ((storage && !source.realized) || base->op == Op::kAssign) {
         ASTER_TRY(push_once(&kernel.reads, *position_.find(base)));
       }
-      if (base->op != Op::kAfter) continue;
+      if (base->op != Op::kAfter || source.realized) continue;
       for (Node effect : base->src().subspan(1))
         ASTER_TRY(push_once(&kernel.after, record_of(effect).kernel));
     }
