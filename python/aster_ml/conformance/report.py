@@ -143,7 +143,8 @@ def as_markdown(report):
         "# Conformance",
         "",
         f"The same generated cases on {names}.",
-        "Written by `python -m aster_ml.conformance --page`; deliberate differences are explained in [DIFFERENCES.md](DIFFERENCES.md).",
+        "Written by `python -m aster_ml.conformance --page`; deliberate differences are",
+        "explained in [DIFFERENCES.md](DIFFERENCES.md).",
         "",
         f"{report.cases()} cases of {len(report.cells)} operators: "
         + ", ".join(f"{report.total(k)} {k}" for k in KINDS)
