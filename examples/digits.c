@@ -1,9 +1,8 @@
 /* Trains a small convolutional network on handwritten digits, tests it on a fifth held out, saves
  * it and reads it back:   digits examples/data/digits.bin [EPOCHS] */
-#include <aster_ml/aster_ml.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "check.h"
 
 enum { PIXELS = 64, COUNT = 1797, TRAINED = 1438, TESTED = COUNT - TRAINED, BATCH = 128 };
 static unsigned char records[COUNT][PIXELS + 1]; /* pixels from 0 to 16, then the label */
@@ -11,15 +10,6 @@ static aster_ml_context context;
 
 enum { CONV1, NORM1, CONV2, NORM2, LINEAR, LAYERS };
 static const char *const names[] = {"conv1.", "norm1.", "conv2.", "norm2.", "linear."};
-
-/* What failed, in the library's words; the program ends. */
-static void check(int32_t status) {
-  aster_ml_error error;
-  if (status == ASTER_ML_OK) return;
-  aster_ml_error_last(&error);
-  fprintf(stderr, "%s in %s: %s\n", aster_ml_status_name(status), error.function, error.message);
-  exit(2);
-}
 
 /* Puts the first count digits in random order, the same in every run. */
 static void shuffle(size_t count) {
@@ -117,7 +107,8 @@ static int predict(int32_t *read, const aster_ml_layer *net) {
 }
 
 int main(int argc, char **argv) {
-  FILE *file = argc > 1 ? fopen(argv[1], "rb") : NULL;
+  const int epochs = argc > 2 ? number(argv[2]) : 20;
+  FILE *file = argc > 1 && argc < 4 && epochs > 0 ? fopen(argv[1], "rb") : NULL;
   if (file == NULL || fread(records, sizeof(records), 1, file) != 1)
     return fputs("usage: digits examples/data/digits.bin [EPOCHS]\n", stderr), 2;
   fclose(file);
@@ -129,7 +120,7 @@ int main(int argc, char **argv) {
   check(aster_ml_context_init(&context, NULL));
   check(aster_ml_scope_begin(&scope, &context)); /* frees every tensor made until its end */
   make_network(net, &state);
-  train(net, &state, argc > 2 ? atoi(argv[2]) : 20);
+  train(net, &state, epochs);
   const int right = predict(first, net);
   printf("%d of %d test digits right, %.2f %%\n", right, TESTED, 100.0 * right / TESTED);
   check(aster_ml_state_write(&state, "digits.safetensors"));

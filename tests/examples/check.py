@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Runs an example and checks what it prints, and that wrong arguments give its usage and status 2.
+
+check.py EXAMPLES PROGRAM            a program in C
+check.py EXAMPLES FILE.py [ENGINE]   one in Python, importing ENGINE instead of aster_ml; 77 where
+                                     that is not installed
+"""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+# name: arguments, those with a slash being files of EXAMPLES; what the output holds.
+EXAMPLES = {
+    "linear_regression": ([], r"100, loss 0\.01\d*\nweights 2\.0\d -[23]\.\d\d 0\.\d\d,? bias"),
+    "digits": (["data/digits.bin", "6"], r"9[89]\.\d\d %.*read back, gives the same"),
+    "char_transformer": (["data/gpl-3.txt", "40"], r"GNU GENERAL .*differ by \d\.\de-0[5-9]"),
+    "load_safetensors": ([], r"output\.bias.*0 xor 1 = 1\n1 xor 0 = 1\n1 xor 1 = 0\n"),
+    "custom_gradient": ([], r"weights 3 -2 0 1\n"),
+    "zero_copy": ([], r""),
+}
+
+
+def run(command, folder):
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    sys.stdout.write(result.stdout + result.stderr)
+    return result
+
+
+def main(examples, program, engine="aster_ml"):
+    name = os.path.splitext(os.path.basename(program))[0]
+    arguments, expected = EXAMPLES[name]
+    if program.endswith(".py") and not importlib.util.find_spec(engine):
+        print(f"SKIPPED: {engine} is not installed")
+        return 77
+    arguments = [os.path.join(examples, a) if "/" in a else a for a in arguments]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [program]
+        if program.endswith(".py"):
+            with open(program, encoding="utf-8") as file:
+                text = file.read()
+            program = os.path.join(folder, f"{name}.py")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(re.sub(r"(?m)^from aster_ml\b", f"from {engine}", text))
+            command = [sys.executable, program]
+        result = run(command + arguments, folder)
+        if result.returncode or not re.search(expected, result.stdout, re.DOTALL):
+            return f"{name}: status {result.returncode}, or not the expected output"
+        result = run([*command, "a", "b", "c"], folder)
+        if result.returncode != 2 or not result.stderr.startswith(f"usage: {name}"):
+            return f"{name}: status {result.returncode} for wrong arguments, or no usage"
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
