@@ -143,12 +143,14 @@ class Engine:
     name = "aster"
 
     def __init__(self, threads):
-        self.context = Context(threads=threads)
+        self.context, self.threads = Context(threads=threads), threads
 
     def version(self):
         return "aster_ml " + library().version().decode()
 
     def build(self, name, inputs, parameters):
+        if name == "train_char":
+            return self.characters(inputs, parameters)
         if name not in FUNCTIONS and name not in TRAINED and name != "chain100_eager":
             raise NotImplementedError("no row")
         with self.context:
@@ -164,6 +166,17 @@ class Engine:
                 return self.training(*TRAINED[name], p, *arguments)
             function = FUNCTIONS[name]
             return Step(self.context, lambda *a: function(p, *a), arguments)
+
+    def characters(self, inputs, parameters):
+        """Through the Python package, as a user would write it."""
+        import aster_ml
+        import transformer
+        from aster_ml import _native, nn
+
+        _native.set_current(_native.context_init({"threads": self.threads}))
+        arguments = [aster_ml.Tensor(v.astype(np.int32)).realize() for v in inputs.values()]
+        step = transformer.training(aster_ml, nn, parameters, arguments)
+        return lambda: step().numpy()
 
     def training(self, network, rate, p, x, targets):
         lib = library()

@@ -1,5 +1,6 @@
 """JAX, jitted."""
 
+import functools
 import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -42,16 +43,42 @@ def digits_loss(p, x, t):
     return -jnp.take_along_axis(logits, t[:, None], 1).mean()
 
 
-def adam_step(state, x, t):
+def characters_loss(p, x, t):
+    def linear(x, name):
+        return x @ p[name + "_w"].T + p[name + "_b"]
+
+    def norm(x, name):
+        return layernorm(x, p[name + "_w"], p[name + "_b"])
+
+    x = p["tok"][x] + p["pos"]
+    for k in range(2):
+        heads = linear(norm(x, f"{k}ln1"), f"{k}qkv").reshape(16, 64, 3, 4, 16)
+        q, k_, v = heads.transpose(2, 0, 3, 1, 4)
+        scores = jnp.where(jnp.tri(64, dtype=bool), q @ k_.swapaxes(-1, -2) * 0.25, -jnp.inf)
+        y = (jax.nn.softmax(scores) @ v).transpose(0, 2, 1, 3).reshape(16, 64, 64)
+        x = x + linear(y, f"{k}proj")
+        x = x + linear(jax.nn.gelu(linear(norm(x, f"{k}ln2"), f"{k}up")), f"{k}down")
+    logits = jax.nn.log_softmax(linear(norm(x, "ln"), "head"))
+    return -jnp.take_along_axis(logits, t[:, :, None], 2).mean()
+
+
+# Training steps: the loss, and the decay of the weights.
+TRAINED = {"train_digits": (digits_loss, 0), "train_char": (characters_loss, 0.01)}
+
+
+def adam_step(loss_of, decay, state, x, t):
     p, m, v, n = state
-    loss, g = jax.value_and_grad(digits_loss)(p, x, t)
+    loss, g = jax.value_and_grad(loss_of)(p, x, t)
     n = n + 1
     over = jax.tree.map
     m = over(lambda a, b: 0.9 * a + 0.1 * b, m, g)
     v = over(lambda a, b: 0.999 * a + 0.001 * b * b, v, g)
     c1, c2 = 1 - 0.9**n, 1 - 0.999**n
-    p = over(lambda w, a, b: w - 0.003 * (a / c1) / (jnp.sqrt(b / c2) + 1e-8), p, m, v)
-    return (p, m, v, n), loss
+
+    def moved(w, a, b):
+        return w * (1 - 0.003 * decay) - 0.003 * (a / c1) / (jnp.sqrt(b / c2) + 1e-8)
+
+    return (over(moved, p, m, v), m, v, n), loss
 
 
 PRODUCTS = "gemm_64 gemm_256 gemm_1024 bmm_64x128".split()
@@ -87,8 +114,8 @@ class Engine:
         narrow = [v.astype(np.int32) if v.dtype == np.int64 else v for v in inputs.values()]
         arguments = [jnp.asarray(v) for v in narrow]
         p = {k: jnp.asarray(v) for k, v in parameters.items()}
-        if name == "train_digits":
-            step = jax.jit(adam_step, donate_argnums=0)
+        if name in TRAINED:
+            step = jax.jit(functools.partial(adam_step, *TRAINED[name]), donate_argnums=0)
             zeros = [{k: jnp.zeros_like(v) for k, v in p.items()} for _ in range(2)]
             state = [(p, *zeros, jnp.float32(0))]
 

@@ -6,6 +6,8 @@ import os
 os.environ.setdefault("DEV", "CPU")
 
 import numpy as np  # noqa: E402
+import tinygrad  # noqa: E402
+import transformer  # noqa: E402
 from tinygrad import Device, Tensor, TinyJit, nn  # noqa: E402
 from tinygrad.helpers import Context  # noqa: E402
 
@@ -74,6 +76,9 @@ class Engine:
                     loss.backward()
                     return loss.realize(*adam.schedule_step())
 
+        elif name == "train_char":
+            call = transformer.training(tinygrad, nn, parameters, arguments)
+            arguments = []
         elif name in FUNCTIONS:
             call = TinyJit(lambda *a: FUNCTIONS[name](p, *a).realize())
         else:

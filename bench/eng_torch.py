@@ -18,6 +18,34 @@ def digits_loss(p, x, t):
     return F.cross_entropy(F.linear(x.flatten(1), p["fc_w"], p["fc_b"]), t)
 
 
+def characters_loss(p, x, t):
+    def norm(x, name):
+        return F.layer_norm(x, (64,), p[name + "_w"], p[name + "_b"], 1e-5)
+
+    def linear(x, name):
+        return F.linear(x, p[name + "_w"], p[name + "_b"])
+
+    x = F.embedding(x, p["tok"]) + p["pos"]
+    for k in range(2):
+        heads = linear(norm(x, f"{k}ln1"), f"{k}qkv").reshape(16, 64, 3, 4, 16)
+        q, k_, v = heads.permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k_, v, is_causal=True)
+        x = x + linear(y.transpose(1, 2).reshape(16, 64, 64), f"{k}proj")
+        y = F.gelu(linear(norm(x, f"{k}ln2"), f"{k}up"), approximate="tanh")
+        x = x + linear(y, f"{k}down")
+    return F.cross_entropy(linear(norm(x, "ln"), "head").reshape(-1, 96), t.reshape(-1))
+
+
+# Training steps: the loss, and the optimiser of the weights.
+TRAINED = {
+    "train_digits": (digits_loss, lambda p: torch.optim.Adam(p, lr=0.003, fused=True)),
+    "train_char": (
+        characters_loss,
+        lambda p: torch.optim.AdamW(p, lr=0.003, weight_decay=0.01, fused=True),
+    ),
+}
+
+
 def conv(p, x):
     return F.conv2d(x, p["w"], p["b"], padding=1)
 
@@ -51,17 +79,21 @@ class Engine:
     def version(self):
         return "torch " + torch.__version__
 
+    def compiled(self, function):
+        return function
+
     def build(self, name, inputs, parameters):
         arguments = [torch.from_numpy(np.ascontiguousarray(v)) for v in inputs.values()]
         p = {k: torch.from_numpy(v.copy()) for k, v in parameters.items()}
-        if name == "train_digits":
+        if name in TRAINED:
+            loss_of, optimiser = TRAINED[name]
             for value in p.values():
                 value.requires_grad_(True)
-            adam = torch.optim.Adam(list(p.values()), lr=0.003, fused=True)
+            adam, loss_of = optimiser(list(p.values())), self.compiled(loss_of)
 
             def step():
                 adam.zero_grad(set_to_none=True)
-                loss = digits_loss(p, *arguments)
+                loss = loss_of(p, *arguments)
                 loss.backward()
                 adam.step()
                 return loss.detach()
@@ -69,7 +101,7 @@ class Engine:
             return step
         if name not in FUNCTIONS:
             raise NotImplementedError("no row")
-        function = FUNCTIONS[name]
+        function = self.compiled(FUNCTIONS[name])
 
         def run():
             with torch.inference_mode():

@@ -57,6 +57,26 @@ def perceptron(batch):
     return make
 
 
+def characters():
+    """A transformer of characters: 2 blocks, 64 wide, 4 heads, 16 texts of 64."""
+    size, length, words = 64, 64, 96
+    shapes = {"tok": (words, size), "pos": (length, size)}
+    for k in range(2):
+        for name, rows, columns in (("qkv", 192, 64), ("proj", 64, 64), ("up", 256, 64),
+                                    ("down", 64, 256)):
+            shapes[f"{k}{name}_w"], shapes[f"{k}{name}_b"] = (rows, columns), (rows,)
+        for name in ("ln1", "ln2"):
+            shapes[f"{k}{name}_w"] = shapes[f"{k}{name}_b"] = (size,)
+    shapes.update(ln_w=(size,), ln_b=(size,), head_w=(words, size), head_b=(words,))
+    parameters = {
+        name: normal(*shape, seed=seed, scale=shape[-1] ** -0.5 if len(shape) > 1 else 0.1)
+        + F32("ln" in name and name.endswith("_w"))
+        for seed, (name, shape) in enumerate(shapes.items())
+    }
+    text = np.random.default_rng(0).integers(0, words, (16, length + 1))
+    return {"x": text[:, :-1].copy(), "y": text[:, 1:].copy()}, parameters
+
+
 def convolution(batch, channels, side):
     def make():
         weight = normal(channels, channels, 3, 3, seed=1, scale=0.05)
@@ -101,6 +121,7 @@ LIST = [
     Work("attention", attention, flops=12 * 4 * 512 * 512 * 64),
     Work("mlp_b1", perceptron(1), flops=2 * WEIGHTS, bytes=4 * WEIGHTS),
     Work("mlp_b128", perceptron(128), flops=2 * WEIGHTS * 128),
+    Work("train_char", characters, tolerance=2e-3, results=4),
     Work("train_digits", digits, tolerance=2e-3, results=4),
     Work("chain100", two(8), per=100),
     Work("call", two(8)),
