@@ -36,6 +36,8 @@ SLOW_WHERE = {
 BY_HAND = {
     "device_to_name",
     "dtype_copy",
+    "engine_graph",
+    "engine_graph_uop",
     "engine_print_schedule",
     "lazy_copy_out",
     "lazy_from",

@@ -12,6 +12,7 @@
 #include "aster_ml/base.h"
 #include "aster_ml/buffer.h"
 #include "aster_ml/tensor.h"
+#include "aster_ml/uop.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,6 +47,39 @@ ASTER_ML_API int32_t aster_ml_engine_collect(const aster_ml_context *context);
  * Errors: NOT_FOUND (nothing was scheduled). */
 ASTER_ML_API int32_t aster_ml_engine_print_schedule(char *text, size_t bytes,
                                                     const aster_ml_context *context);
+
+/* How a graph is looked at: as it was built; as fusion gets it (calls inlined, simplified); as
+ * kernels, library calls and the memory between them; as the index arithmetic of every kernel; as
+ * kernels with the C text that is compiled. */
+enum {
+  ASTER_ML_GRAPH_TENSOR = 0,
+  ASTER_ML_GRAPH_PREPARED = 1,
+  ASTER_ML_GRAPH_SCHEDULE = 2,
+  ASTER_ML_GRAPH_KERNEL = 3,
+  ASTER_ML_GRAPH_SOURCE = 4
+};
+
+/* How it is written. DOT: for Graphviz. JSON: {"level", "groups": [name], "nodes": [{"title",
+ * "subtitle", "kind", "group" (or -1), "details": {name: text}, "code"}], "edges": [[from, to,
+ * label]]}; nodes go by their place in the list, edges from what is read to what reads it. */
+enum { ASTER_ML_GRAPH_DOT = 0, ASTER_ML_GRAPH_JSON = 1 };
+
+/* Writes the graph that realising some tensors would compute, without computing anything: text
+ * ending in a zero byte. length is that without the zero; out holds room for capacity bytes and may
+ * be null to ask for length alone. Operations and bytes of kernels are estimates. Errors: ARGUMENT
+ * (null, empty handles, another context), RANGE (capacity is not greater than length; an unknown
+ * level or format), UNSUPPORTED (a dtype that no kernel has: realising interprets). */
+ASTER_ML_API int32_t aster_ml_engine_graph(char *out, size_t *length, size_t capacity,
+                                           const aster_ml_context *context,
+                                           const aster_ml_lazy *const *tensors, size_t count,
+                                           int32_t level, int32_t format);
+
+/* The same of a node; its Params are the memory that kernels read. Errors: as
+ * aster_ml_engine_graph. */
+ASTER_ML_API int32_t aster_ml_engine_graph_uop(char *out, size_t *length, size_t capacity,
+                                               const aster_ml_context *context,
+                                               const aster_ml_uop *root, int32_t level,
+                                               int32_t format);
 
 /* A recorded step. Not bound to scopes. */
 typedef struct aster_ml_program {

@@ -148,6 +148,38 @@ PyObject* engine_print_schedule(PyObject*, PyObject* const* arguments, Py_ssize_
   return text_of(text);
 }
 
+// Text whose length is asked for first: write(out, &length, capacity) gives the status.
+template <typename Write>
+PyObject* text_by(Call& call, Write write) {
+  size_t length = 0;
+  if (!call.slow([&] { return write(nullptr, &length, size_t{0}); })) return nullptr;
+  char* text = static_cast<char*>(call.room(length + 1));
+  if (!call.slow([&] { return write(text, &length, length + 1); })) return nullptr;
+  return text_of(text);
+}
+
+PyObject* engine_graph(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("engine_graph", arguments, count, 3, 4);
+  const aster_ml_context* context = call.context(3);
+  size_t tensors = 0;
+  bool counted = false;
+  aster_ml_lazy** handles = call.lazies(0, "tensors", &tensors, &counted);
+  const int32_t level = call.integer32(1, "level"), format = call.integer32(2, "format");
+  return text_by(call, [&](char* out, size_t* length, size_t capacity) {
+    return aster_ml_engine_graph(out, length, capacity, context, handles, tensors, level, format);
+  });
+}
+
+PyObject* engine_graph_uop(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("engine_graph_uop", arguments, count, 3, 3);
+  const aster_ml_uop* root = call.uop(0, "root");
+  const int32_t level = call.integer32(1, "level"), format = call.integer32(2, "format");
+  return text_by(call, [&](char* out, size_t* length, size_t capacity) {
+    return aster_ml_engine_graph_uop(out, length, capacity, &call.owner()->handle, root, level,
+                                     format);
+  });
+}
+
 PyObject* uop_print(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("uop_print", arguments, count, 1, 1);
   const aster_ml_uop* root = call.uop(0, "root");
@@ -295,6 +327,10 @@ PyMethodDef kSpecialMethods[] = {
      "lazy_copy_out(x, data=None)\n\nThe elements of x, row-major, into data or as new bytes."},
     {"device_to_name", as_method(device_to_name), METH_FASTCALL,
      "device_to_name(device)\n\nThe canonical name of a device code."},
+    {"engine_graph", as_method(engine_graph), METH_FASTCALL,
+     "engine_graph(tensors, level, format, context)\n\nWhat realising tensors would compute."},
+    {"engine_graph_uop", as_method(engine_graph_uop), METH_FASTCALL,
+     "engine_graph_uop(root, level, format)\n\nThe same of a node."},
     {"engine_print_schedule", as_method(engine_print_schedule), METH_FASTCALL,
      "engine_print_schedule(context)\n\nHow the last schedule looks, one line an item."},
     {"uop_print", as_method(uop_print), METH_FASTCALL, "uop_print(root)\n\nA graph as text."},

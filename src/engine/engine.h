@@ -78,6 +78,9 @@ class Engine {
   // order.
   Status executable(Executable** out, uop::Nodes roots, Vec<uop::Node>* leaves, bool interpret);
   Status arena_for(char** out, int64_t bytes);
+  // Everything that happens to a graph before fusion: *sink, in scratch, with leaf i as Param i.
+  Status prepare_graph(uop::Node* sink, uop::Graph& scratch, uop::Nodes roots,
+                       std::span<const uop::Node> leaves) const;
 
  private:
   friend ::aster::Memory;
@@ -92,6 +95,9 @@ class Engine {
   bool said_interpreted_ = false;
   Status keep_graph(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves);
 };
+
+// What kernels are made for here.
+codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels);
 
 // Monotonic time, for counters.
 double milliseconds();

@@ -253,7 +253,10 @@ bool nullable(const std::string& function, const std::string& argument) {
     return is("aster_ml_lazy_clamp") || is("aster_ml_lazy_clip");
   }
   if (argument == "name") return is("aster_ml_lazy_keccak");
-  if (argument == "out") return is("aster_ml_uop_walk") || is("aster_ml_uop_print");  // the size
+  if (argument == "out") {  // the size
+    return among(function, {"aster_ml_uop_walk", "aster_ml_uop_print", "aster_ml_engine_graph",
+                            "aster_ml_engine_graph_uop"});
+  }
   return false;
 }
 
