@@ -28,7 +28,11 @@ constexpr int64_t kPatchElements = 256 * 1024;
 // Generated tiles win below these: the second operand of a product in the second-level cache, few
 // weights.
 constexpr int64_t kFewestColumnElements = 192 * 1024;
-constexpr int64_t kFewestTurnedElements = 16 * 1024;  // where it is transposed: sums across lanes
+// Where it is transposed, generated code adds up across lanes: dear where sums are short.
+constexpr int64_t kFewestTurnedElements = 16 * 1024;
+constexpr int64_t kShortestTurned = 16, kLongestTurned = 128;
+constexpr int64_t kFewestTurnedProducts = 32 * 1024;  // in one product
+constexpr int64_t kFewestTurnedInAll = 256 * 1024;
 constexpr int64_t kFewestWeights = 16 * 1024;
 constexpr int64_t kFewestWeightsOfWideImages = 64 * 1024;
 constexpr int64_t kWideImage = 32;
@@ -281,11 +285,19 @@ Status prepare_conv(Plan* out, Node call, std::span<const int64_t>) {
   return kOk;
 }
 
+bool is_turned(Node x) {
+  while (x->op == Op::kReshape || x->op == Op::kExpand || x->op == Op::kDetach) x = x->src(0);
+  return x->op == Op::kPermute;
+}
+
 bool worth_matmul(Node call) {
   const Node a = call->src(1), b = call->src(2);
   const int64_t m = a->dim(a->ndim - 2u), k = a->dim(a->ndim - 1u), n = b->dim(b->ndim - 1u);
-  const int64_t fewest = b->op == Op::kPermute ? kFewestTurnedElements : kFewestColumnElements;
-  return m >= kNarrowest && n >= kNarrowest && k >= kNarrowest && n * k >= fewest;
+  if (m < kNarrowest || n < kNarrowest || k < kNarrowest) return false;
+  if (!is_turned(b)) return n * k >= kFewestColumnElements;
+  return n * k >= kFewestTurnedElements ||
+         (k >= kShortestTurned && k <= kLongestTurned && m * n * k >= kFewestTurnedProducts &&
+          call->count() * k >= kFewestTurnedInAll);
 }
 
 bool worth_conv2d(Node call) {
