@@ -57,6 +57,41 @@ Status strip_effects(Node* out, Graph& g, Node node) {
   return kOk;
 }
 
+// A view sees what is written to its storage.
+bool is_view(Op op) {
+  return op == Op::kReshape || op == Op::kPermute || op == Op::kFlip || op == Op::kSlice ||
+         op == Op::kExpand || op == Op::kDetach;
+}
+Node below_views(Node node) {
+  while (is_view(node->op)) node = node->src(0);
+  return node;
+}
+// The storage that a node views, whatever was written there; null for what is computed.
+const Storage* storage_below(Node node) {
+  while (is_view(node->op) || node->op == Op::kAssign || node->op == Op::kAfter) {
+    node = node->src(0);
+  }
+  return node->op == Op::kBuffer ? storage_of(node) : nullptr;
+}
+// Writes to one storage that wait for each other; more are slow to order.
+constexpr int kMostPending = 32;
+int pending_writes(Node state) {
+  int writes = 0;
+  for (; state->op == Op::kAssign || state->op == Op::kAfter; state = state->src(0)) ++writes;
+  return writes;
+}
+// A view, of another state of its storage.
+Status with_state(Node* out, Graph& g, Node view, Node state) {
+  Vec<Node> chain(g.memory());
+  for (; is_view(view->op); view = view->src(0)) ASTER_TRY(chain.push(view));
+  *out = state;
+  for (size_t i = chain.size(); i-- > 0;) {
+    *out = g.with_sources(chain[i], std::array{*out});
+    ASTER_TRY(need(*out));
+  }
+  return kOk;
+}
+
 // The Buffer that a chain of views comes down to and where its first element is; null if the view
 // is not row-major there.
 Status as_storage(Node* buffer, int64_t* offset, Graph& g, Node view) {
@@ -194,10 +229,19 @@ class Realize {
       ASTER_TRY(map_.set(node, below));
       return want(node->src(0));
     }
-    if (node->op != Op::kAssign) return add(node, nullptr);
     Node result = nullptr;
-    ASTER_TRY(strip_effects(&result, g_, node->src(0)));
-    return add(node, result);
+    if (node->op == Op::kAssign) {
+      ASTER_TRY(strip_effects(&result, g_, node->src(0)));
+      return add(node, result);
+    }
+    // A part of storage is where it is once the writes that it waits for are done.
+    const Node state = below_views(node);
+    if (storage_below(state) != nullptr) {
+      ASTER_TRY(strip_effects(&result, g_, node));
+      ASTER_TRY(as_storage(&buffer, &offset, g_, result));
+      if (buffer != nullptr) return want(state);
+    }
+    return add(node, nullptr);
   }
 
   Status device_of(int32_t* out) {
@@ -511,29 +555,71 @@ Status realize(Engine& engine, std::span<Lazy* const> cells) {
 
 Status assign(Engine& engine, Lazy& target, Node value) {
   Graph& g = engine.graph;
-  Node storage = nullptr;
-  ASTER_TRY(strip_effects(&storage, g, target.node));
-  Node base = storage;
-  while (base->op != Op::kBuffer) base = base->src(0);
-  if (storage_of(base)->read_only) return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
-  Node write = g.assign(target.node, value);
+  const Storage* const storage = storage_below(target.node);
+  if (storage == nullptr) {
+    return ASTER_FAIL(kARGUMENT, "assign to %s, which is no storage",
+                      uop::info(target.node->op).name);
+  }
+  if (storage->read_only) return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
+  const Node written = target.node, write = g.assign(written, value);
   ASTER_TRY(need(write));
-  if (storage != base) {
-    // A part of the storage: everything that reads the whole of it comes after the write.
-    Node changed = g.after(base, std::array{write});
-    ASTER_TRY(need(changed));
-    Map<Node, Node> map(engine.context.heap());
-    ASTER_TRY(map.set(base, changed));
-    ASTER_TRY(Realize::replace_in_cells(engine, map));
-  }
-  // Other handles on the same tensor see the write as well.
-  const Node before = target.node;
-  g.retain(before);
+  // All are made before any is changed.
+  Vec<Lazy*> cells(engine.context.heap());
+  Vec<Node> nodes(engine.context.heap());
   for (Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
-    if (cell->node == before) set_node(*cell, write);
+    if (storage_below(cell->node) != storage) continue;
+    const Node state = below_views(cell->node);
+    const Node changed = state == written ? write : g.after(state, std::array{write});
+    ASTER_TRY(need(changed));
+    Node seen = nullptr;
+    ASTER_TRY(with_state(&seen, g, cell->node, changed));
+    ASTER_TRY(cells.push(cell));
+    ASTER_TRY(nodes.push(seen));
   }
-  g.release(before);
-  return kOk;
+  for (size_t i = 0; i < cells.size(); ++i) set_node(*cells[i], nodes[i]);
+  const Node whole = below_views(target.node);
+  if (pending_writes(whole) < kMostPending) return kOk;
+  Lazy* done = nullptr;
+  ASTER_TRY(lazy_create(&done, engine, whole));
+  const Status status = realize(engine, std::array{done});
+  free_handle(done);
+  return status;
+}
+
+void take_back(Engine& engine, Node written, Node before) {
+  Graph& g = engine.graph;
+  g.retain(written);
+  for (Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
+    Node seen = nullptr;
+    if (below_views(cell->node) != written) continue;
+    if (with_state(&seen, g, cell->node, before).ok()) set_node(*cell, seen);
+  }
+  g.release(written);
+}
+
+Status realize_readers(Engine& engine, const Lazy& target, Node except) {
+  const Storage* const storage = storage_below(target.node);
+  Heap& heap = engine.context.heap();
+  Vec<Lazy*> cells(heap), readers(heap);
+  Vec<Node> roots(heap), nodes(heap);
+  for (Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
+    const Node node = cell->node;
+    if (node->nsrc == 0 || node == except || storage_below(node) == storage) continue;
+    ASTER_TRY(cells.push(cell));
+    ASTER_TRY(roots.push(node));
+  }
+  if (storage == nullptr || cells.empty()) return kOk;
+  ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
+  Map<Node, uint8_t> reads(heap);
+  for (Node node : nodes) {
+    bool any = node->op == Op::kBuffer && storage_of(node) == storage;
+    for (Node source : node->src()) any = any || reads.contains(source);
+    if (any) ASTER_TRY(reads.set(node, 1));
+  }
+  for (Lazy* cell : cells) {
+    if (reads.contains(cell->node)) ASTER_TRY(readers.push(cell));
+  }
+  return readers.empty() ? kOk : realize(engine, {readers.data(), readers.size()});
 }
 
 }  // namespace aster::engine

@@ -44,9 +44,13 @@ buffer::Storage* storage_of(uop::Node buffer_node);
 // Computes what the cells name, and turns each into a Buffer. The one place where work happens.
 Status realize(Engine& engine, std::span<Lazy* const> cells);
 
-// cell = value written into cell's storage when realised (dtype and shape equal). A target that
-// views other storage rewrites every live cell that reads that storage, so that all handles see the
-// write.
+// cell = value written into cell's storage when realised (dtype and shape equal). Every live cell
+// that views that storage sees the write.
 Status assign(Engine& engine, Lazy& target, uop::Node value);
+// Undoes assign where it is still pending: what sees `written` sees `before` again.
+void take_back(Engine& engine, uop::Node written, uop::Node before);
+// Realises what live cells compute from the storage of target, so that a write to it does not
+// change them; except may be what is written.
+Status realize_readers(Engine& engine, const Lazy& target, uop::Node except);
 
 }  // namespace aster::engine

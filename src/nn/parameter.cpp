@@ -71,15 +71,8 @@ Heap& Assignments::memory(engine::Engine& engine) { return engine.context.heap()
 Assignments::~Assignments() {
   while (!done_.empty()) {
     const Done& done = done_.back();
-    Graph& g = engine_.graph;
-    const Node written = done.cell->node;
-    g.retain(written);
-    // The cell and what else names the same tensor.
-    for (engine::Lazy* cell = engine_.live.next; cell != &engine_.live; cell = cell->next) {
-      if (cell->node == written) engine::set_node(*cell, done.before);
-    }
-    g.release(written);
-    g.release(done.before);
+    engine::take_back(engine_, done.cell->node, done.before);
+    engine::graph_of(engine_).release(done.before);
     done_.pop();
   }
 }

@@ -1,4 +1,6 @@
 // The public functions of indexing.h.
+#include <algorithm>
+
 #include "aster_ml/engine.h"
 #include "engine/engine.h"
 #include "tensor/indexing.h"
@@ -127,6 +129,29 @@ class Items {
   Vec<int64_t> counts_;  // true elements of masks, -1 for the rest
 };
 
+// x[mask] = one value: chosen element by element, without looking at the mask.
+bool is_one_value_by_mask(size_t count, const aster_ml_index* items, Node x, Node value) {
+  if (count != 1 || items->kind != ASTER_ML_INDEX_TENSOR || items->tensor == nullptr) return false;
+  if (items->tensor->impl == nullptr || value->count() != 1) return false;
+  const Node mask = node(items->tensor);
+  if (mask->dtype != DType::kBool || mask->ndim == 0 || mask->ndim > x->ndim) return false;
+  const size_t places = size_t{1} + x->ndim - mask->ndim;  // axes of x[mask]
+  return value->ndim <= places && std::ranges::equal(mask->shape(), x->shape().first(mask->ndim));
+}
+Status write_by_mask(Node* out, Build& build, const aster_ml_index& item, Node x, Node value) {
+  Graph& g = build.graph();
+  if (cell(item.tensor)->context != &build.context()) {
+    return ASTER_FAIL(kARGUMENT, "tensors of two contexts in one operation");
+  }
+  Node from = nullptr;
+  ASTER_TRY(assign_value(&from, g, "index_assign", x, reshape(g, value, Words{}), x->shape()));
+  uop::Dims shape(x->ndim, 1);
+  const Node mask = node(item.tensor);
+  for (size_t i = 0; i < mask->ndim; ++i) shape[i] = mask->dim(i);
+  *out = where(g, expand(g, reshape(g, mask, shape), x->shape()), from, x);
+  return *out != nullptr ? kOk : last_failure();
+}
+
 // Selections of a size that is known: positions of the first elements, and which of them are true.
 struct Selection {
   Node positions, valid;
@@ -236,20 +261,32 @@ int32_t aster_ml_lazy_index(aster_ml_lazy* out, const aster_ml_lazy* x, size_t c
 int32_t aster_ml_lazy_index_assign(aster_ml_lazy* target, size_t count, const aster_ml_index* items,
                                    const aster_ml_lazy* value) {
   ASTER_API();
-  aster_ml_lazy part{};  // the part of the target's storage
+  ASTER_TRY(check_handle(target));
+  ASTER_TRY(check_handle(value));
+  const aster::ContextLock lock(cell(target)->context);
+  ASTER_TRY(lock.status());
+  aster::engine::Lazy& lazy = *cell(target);
+  const bool stored = writes_through(lazy.node);
+  // What was computed from the target keeps its values.
+  if (stored) ASTER_TRY(aster::engine::realize_readers(*lazy.engine, lazy, node(value)));
+  aster_ml_lazy part{};  // of the target's storage
   {
     Build build(&part, {target, value});
     ASTER_TRY(build.status());
+    Graph& g = build.graph();
+    if (items != nullptr && is_one_value_by_mask(count, items, lazy.node, node(value))) {
+      Node changed = nullptr;
+      ASTER_TRY(write_by_mask(&changed, build, *items, lazy.node, node(value)));
+      if (stored) return aster::engine::assign(*lazy.engine, lazy, changed);
+      return aster::engine::set_node(lazy, changed), kOk;
+    }
     Items list(build.context().heap());
     ASTER_TRY(list.count_masks(count, items));
-    aster::engine::Lazy& lazy = *cell(target);
     ASTER_TRY(list.build(build, lazy.node, count, items));
-    Graph& g = build.graph();
     Indexing indexing(build.context().heap());
     ASTER_TRY(Indexing::plan(&indexing, g, lazy.node, list.all()));
     Node from = nullptr;
     ASTER_TRY(assign_value(&from, g, "index_assign", lazy.node, node(value), indexing.shape()));
-    const bool stored = writes_through(lazy.node);
     if (from->count() == 0) return kOk;
     const bool views = stored && !indexing.has_tensors();
     const Node changed = views ? indexing.view(g, lazy.node) : indexing.write(g, lazy.node, from);
