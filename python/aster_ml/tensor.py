@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import pathlib
 import sys
-import weakref
 from typing import TYPE_CHECKING, Any, Self, Sequence
 
 from . import _native, custom
@@ -58,7 +57,7 @@ class Tensor(CreationMixin):
     (dtypes.weakint, dtypes.int, dtypes.half)
     """
 
-    __slots__ = ("_grad", "_is_param", "_symbolic_shape", "_file", "_part")
+    __slots__ = ("_grad", "_is_param", "_symbolic_shape", "_file")
     __array_priority__ = 1000
 
     def __new__(
@@ -305,11 +304,7 @@ class Tensor(CreationMixin):
         if (shape := _native.lazy_shape(self)) != _native.lazy_shape(x):
             x = x._broadcast_to(shape)
         _native.lazy_assign(self, x)
-        part = getattr(self, "_part", None)
-        if part is not None:  # writes to parts of storage are done at once
-            whole = part[0]()
-            _native.lazy_realize([self] if whole is None else [self, whole])
-        elif _marks and getattr(self, "_file", None) is not None:
+        if _marks and getattr(self, "_file", None) is not None:
             self.realize()
         return self
 
@@ -334,12 +329,6 @@ class Tensor(CreationMixin):
             if _native.lazy_dtype(v) != mine:
                 other = from_code(_native.lazy_dtype(v))
                 raise RuntimeError(f"setitem dtype mismatch: {self.dtype} from {other}")
-            # x[i] += 1 has written through the part x[i] already.
-            part = getattr(v, "_part", None)
-            if part is not None and part[0]() is self:
-                if part[2] and part[1] is indices:
-                    return
-                v = _native.lazy_clone(v)
         else:
             v = Tensor(v, dtype=self.dtype)
         stored = _native.lazy_is_realized(self)
@@ -499,64 +488,44 @@ class Tensor(CreationMixin):
 
     # ---- in place
 
-    def __getitem__(self, indices: Any) -> Self:
-        """Elements by integers, slices with steps, None, ellipsis, lists, tensors and masks.
-
-        >>> x = Tensor([[1, 2, 3], [4, 5, 6]])
-        >>> x[1].tolist(), x[:, ::2].tolist(), x[[1, 0], Tensor([0, 2])].tolist()
-        ([4, 5, 6], [[1, 3], [4, 6]], [4, 3])
-        """
-        out = super().__getitem__(indices)
-        if _native.lazy_is_realized(self):
-            out._part = (weakref.ref(self), indices, False)
-        return out
-
-    def _in_place(self, x: Any) -> Self:
-        """assign, noted so that x[i] += 1 does not write twice."""
-        self.assign(x)
-        part = getattr(self, "_part", None)
-        if part is not None:
-            self._part = part[:2] + (True,)
-        return self
-
     def __iadd__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self + x)
+        return self.assign(self + x)
 
     def __isub__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self - x)
+        return self.assign(self - x)
 
     def __imul__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self * x)
+        return self.assign(self * x)
 
     def __itruediv__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self / x)
+        return self.assign(self / x)
 
     def __ifloordiv__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self // x)
+        return self.assign(self // x)
 
     def __imod__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self % x)
+        return self.assign(self % x)
 
     def __ipow__(self, x: Any) -> Self:  # type: ignore[override, misc]
-        return self._in_place(self**x)
+        return self.assign(self**x)
 
     def __iand__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self & x)
+        return self.assign(self & x)
 
     def __ior__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self | x)
+        return self.assign(self | x)
 
     def __ixor__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self ^ x)
+        return self.assign(self ^ x)
 
     def __ilshift__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self << x)
+        return self.assign(self << x)
 
     def __irshift__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self >> x)
+        return self.assign(self >> x)
 
     def __imatmul__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self._in_place(self @ x)
+        return self.assign(self @ x)
 
     # ---- not offered
 

@@ -78,25 +78,26 @@ class IndexingMixin(ReduceMixin):
 
     def _with_lists(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
         """Lists and arrays among indices made tensors, their numbers checked against the axis."""
+        items = tuple(self._mask(i) if _is_list(i) else i for i in items)
         shape, parsed = self.shape, normalize_indices(items, self.ndim)
         axis, out = 0, []
         for index in parsed:
-            if (
-                isinstance(index, (list, tuple))
-                or hasattr(index, "__array__")
-                and not isinstance(index, _n.Lazy)
-            ):
+            if _is_list(index):
                 index = self._index_tensor(index, shape[axis])
-            axis += index is not None
+            axis += _axes_of(index)
             out.append(index)
         return self._items(tuple(out))
 
+    def _mask(self, index: Any) -> Any:
+        """A list or array of bool as a tensor, others as they are."""
+        flat = fully_flatten(index)
+        if flat and all(isinstance(i, bool) or type(i).__name__ in ("bool", "bool_") for i in flat):
+            return type(self)(index, dtype=dtypes.bool)  # type: ignore[call-arg]
+        return index
+
     def _index_tensor(self, index: Any, size: int) -> Any:
         """An index list or array as a tensor."""
-        flat = fully_flatten(index)
-        if flat and all(isinstance(i, bool) or type(i).__name__ == "bool_" for i in flat):
-            return type(self)(index, dtype=dtypes.bool)  # type: ignore[call-arg]
-        for i in flat:
+        for i in fully_flatten(index):
             if not hasattr(i, "__index__"):
                 raise IndexError(f"index {index!r} contains a non-int element")
             if not -size <= i < size:
@@ -182,6 +183,13 @@ class IndexingMixin(ReduceMixin):
 
 
 _SCATTER = {"sum": 1, "prod": 2, "mean": 3, "amax": 4, "amin": 5}
+
+
+def _is_list(index: Any) -> bool:
+    """True for lists and arrays, which become tensors."""
+    if isinstance(index, _n.Lazy):
+        return False
+    return isinstance(index, (list, tuple)) or hasattr(index, "__array__")
 
 
 def _as_tuple(indices: Any) -> tuple[Any, ...]:
