@@ -67,6 +67,11 @@ class PackageTest(unittest.TestCase):
         source = os.path.join(CONSUMER, "consumer.cpp")
         self.build_and_run(CXX, source, "-std=c++20", "-fno-exceptions", "-fno-rtti", *flags)
 
+    def test_the_wrapper(self):
+        flags = self.pkg_config("--cflags", "--libs") + [f"-Wl,-rpath,{self.lib}"]
+        source = os.path.join(CONSUMER, "wrapper.cpp")
+        self.build_and_run(CXX, source, "-std=c++17", "-fno-exceptions", "-fno-rtti", *flags)
+
     def configure(self, folder, *flags):
         return run(CMAKE, "-S", CONSUMER, "-B", folder, f"-DCMAKE_PREFIX_PATH={self.prefix}",
                    f"-DCMAKE_C_COMPILER={CC}", *flags)  # fmt: skip

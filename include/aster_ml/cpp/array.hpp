@@ -1,0 +1,66 @@
+/* aster_ml::Array: concrete tensors, computed with at once; include aster_ml.hpp. */
+#ifndef ASTER_ML_CPP_ARRAY_HPP
+#define ASTER_ML_CPP_ARRAY_HPP
+
+#include "aster_ml/cpp/eager.hpp"
+#include "aster_ml/cpp/tensor.hpp"
+
+namespace aster_ml {
+
+/* ---- Arrays: concrete tensors, computed with at once ---- */
+
+/* A reference to a dense tensor of any strides. */
+class Array : public detail::EagerMethods<Array, Array> {
+ public:
+  Array() = default;
+  Array(aster_ml_tensor&& taken, const detail::Root& root) : tensor_(std::move(taken), root) {}
+  /* Memory of its own, not initialised. */
+  Array(Dtype dtype, const std::vector<size_t>& shape) {
+    const Context& context = Context::current();
+    aster_ml_tensor made{};
+    if (context.ok() && detail::good(aster_ml_tensor_init(&made, context.get(), detail::code(dtype),
+                                                          0, shape.size(), shape.data()))) {
+      tensor_ = {std::move(made), context.root()};
+    }
+  }
+  /* A copy of row-major elements. */
+  template <class Number>
+  Array(const std::vector<Number>& values, const std::vector<size_t>& shape)
+      : Array(dtype_of<Number>(), shape) {
+    if (ok() && !detail::good(aster_ml_tensor_copy_in(get(), values.data(), values.size()))) {
+      tensor_ = {};
+    }
+  }
+  bool ok() const { return !tensor_.empty(); }
+  aster_ml_tensor* get() const { return tensor_.get(); }
+  detail::Root root() const { return tensor_.needed(); }
+  const Array& self() const { return *this; }
+  Dtype dtype() const { return Dtype{get()->dtype}; }
+  size_t count() const { return aster_ml_tensor_count(get()); }
+  /* A lazy tensor on the same storage. */
+  Tensor lazy() const {
+    aster_ml_lazy out{};
+    if (!ok() || !detail::good(aster_ml_lazy_from_tensor(&out, root().get(), get()))) return {};
+    return Tensor(std::move(out), root());
+  }
+  /* Its elements, row-major; none where they are of another type. */
+  template <class Number>
+  std::vector<Number> to_vector() const {
+    std::vector<Number> out(dtype() == dtype_of<Number>() ? count() : 0);
+    if (!detail::good(aster_ml_tensor_copy_out(out.data(), get(), out.size()))) out.clear();
+    return out;
+  }
+  template <class Function, class... Arguments>
+  static Array call(const Array& x, Function function, Arguments... arguments) {
+    aster_ml_tensor out{};
+    if (!x.ok() || !detail::good(function(&out, x.root().get(), x.get(), arguments...))) return {};
+    return Array(std::move(out), x.root());
+  }
+
+ private:
+  detail::Shared<aster_ml_tensor, detail::Root> tensor_;
+};
+
+}  // namespace aster_ml
+
+#endif

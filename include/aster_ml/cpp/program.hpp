@@ -1,0 +1,118 @@
+/* aster_ml::Program: captured steps; include aster_ml.hpp. */
+#ifndef ASTER_ML_CPP_PROGRAM_HPP
+#define ASTER_ML_CPP_PROGRAM_HPP
+
+#include "aster_ml/cpp/array.hpp"
+#include "aster_ml/cpp/tensor.hpp"
+
+namespace aster_ml {
+
+/* A captured step: recorded once, run again on other inputs without building a graph.
+ *
+ *   Program step({x, y}, [&] { ...; return loss; });
+ *   step({x2, y2});   // the outputs are new
+ *
+ * The body runs as it is recorded. Tensors that it reads and that are no inputs stay the memory
+ * that they are; what it assigns is assigned by every run. */
+class Program {
+ public:
+  Program() = default;
+  /* body gives a tensor, a vector of them, or nothing. */
+  template <class Body>
+  Program(const std::vector<Tensor>& inputs, Body body) {
+    const Context& context = Context::current();
+    const Tensors given(inputs);
+    if (!detail::good(
+            aster_ml_engine_capture_begin(context.get(), given.mutable_data(), given.size()))) {
+      return;
+    }
+    std::vector<Tensor> results;
+    if constexpr (std::is_void_v<decltype(body())>) {
+      body();
+    } else if constexpr (std::is_convertible_v<decltype(body()), Tensor>) {
+      results.push_back(body());
+    } else {
+      results = body();
+    }
+    const Tensors made(results);
+    aster_ml_program program{};
+    if (!detail::good(aster_ml_engine_capture_end(&program, context.get(), made.mutable_data(),
+                                                  made.size()))) {
+      return;
+    }
+    program_ = {std::move(program), context.root()};
+    for (const Tensor& result : results) make_room(result);
+  }
+  /* Gives an open capture of the current context up, from inside a body: the program is empty. */
+  static bool cancel() {
+    return detail::good(aster_ml_engine_capture_cancel(Context::current().get()));
+  }
+
+  bool ok() const { return !program_.empty(); }
+  aster_ml_program* get() const { return program_.get(); }
+  size_t kernels() const { return aster_ml_program_count_kernels(get()); }
+  size_t bytes() const { return aster_ml_program_count_bytes(get()); }
+
+  /* Runs it; the outputs hold the results until the next run. */
+  bool run(const std::vector<Tensor>& inputs) const {
+    if (!detail::there(*this, "run")) return false;
+    std::vector<aster_ml_tensor> in, out;
+    for (const Tensor& input : inputs) {
+      if (!detail::there(input, "run")) return false;
+      in.push_back(input.view());
+    }
+    for (const Tensor& output : outputs_) out.push_back(output.view());
+    return run(in.data(), in.size(), out.data(), out.size());
+  }
+  /* The same on descriptors, without any allocation; as aster_ml_program_run. */
+  bool run(const aster_ml_tensor* inputs, size_t input_count, aster_ml_tensor* outputs,
+           size_t output_count, aster_ml_workspace* workspace = nullptr) const {
+    return detail::good(
+        aster_ml_program_run(get(), workspace, inputs, input_count, outputs, output_count));
+  }
+  const std::vector<Tensor>& outputs() const { return outputs_; }
+  /* Runs it and gives the first output; an empty tensor where that fails. */
+  Tensor operator()(const std::vector<Tensor>& inputs) const {
+    return run(inputs) && !outputs_.empty() ? outputs_[0] : Tensor();
+  }
+
+ private:
+  void make_room(const Tensor& result) {
+    const aster_ml_tensor like = result.view();
+    std::vector<size_t> shape;
+    for (size_t i = 0; i < like.ndim; ++i) shape.push_back(like.shape[i]);
+    aster_ml_tensor made{};
+    Tensor output;
+    if (like.dtype != 0 &&
+        detail::good(aster_ml_tensor_init(&made, result.root().get(), like.dtype, like.device,
+                                          shape.size(), shape.data()))) {
+      output = Array(std::move(made), result.root()).lazy();
+    }
+    if (output.ok() && output.assign(result) && output.realize())
+      outputs_.push_back(output);
+    else
+      program_ = {};
+  }
+  detail::Shared<aster_ml_program, detail::Root> program_;
+  std::vector<Tensor> outputs_;
+};
+
+/* Memory for a run of a program beside others. */
+class Workspace {
+ public:
+  explicit Workspace(const Program& program) {
+    aster_ml_workspace made{};
+    if (detail::good(aster_ml_workspace_init(&made, program.get()))) {
+      workspace_ = {std::move(made), 0};
+    }
+  }
+  bool ok() const { return !workspace_.empty(); }
+  aster_ml_workspace* get() const { return workspace_.get(); }
+
+ private:
+  detail::Shared<aster_ml_workspace> workspace_;
+};
+
+}  // namespace aster_ml
+
+#endif
