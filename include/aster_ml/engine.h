@@ -108,8 +108,8 @@ ASTER_ML_API int32_t aster_ml_engine_capture_end(aster_ml_program *out,
 /* Gives a capture up; what it ran stays done. */
 ASTER_ML_API int32_t aster_ml_engine_capture_cancel(const aster_ml_context *context);
 
-/* Runs a program on row-major inputs of the captured shapes and dtypes; what the step assigns to one
- * goes into its memory. A result is written to outputs[i] where that has storage (row-major,
+/* Runs a program on row-major inputs of the captured shapes and dtypes; what the step assigns to
+ * one goes into its memory. A result is written to outputs[i] where that has storage (row-major,
  * captured shape and dtype), else outputs[i] becomes a descriptor that borrows the workspace's own
  * memory, valid until the next run in it; free such a descriptor as any. workspace may be null: the
  * program's own, for one thread at a time. Errors: SHAPE, DTYPE, ARGUMENT (counts; an input that is

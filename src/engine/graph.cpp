@@ -23,34 +23,27 @@ struct View {
   int32_t level, format;
 };
 
+// What is shown as something else than its family.
+constexpr struct {
+  Op op;
+  Shown as;
+} kShownOps[] = {
+    {Op::kBuffer, Shown::kInput},      {Op::kParam, Shown::kInput},
+    {Op::kLoad, Shown::kInput},        {Op::kStore, Shown::kOutput},
+    {Op::kAssign, Shown::kOutput},     {Op::kConst, Shown::kConstant},
+    {Op::kIota, Shown::kConstant},     {Op::kRange, Shown::kLoop},
+    {Op::kReduce, Shown::kReduction},  {Op::kFold, Shown::kReduction},
+    {Op::kScan, Shown::kReduction},    {Op::kArgsort, Shown::kReduction},
+    {Op::kScatter, Shown::kReduction}, {Op::kGather, Shown::kMovement},
+    {Op::kCast, Shown::kElementwise},  {Op::kBitcast, Shown::kElementwise},
+};
+
 Shown shown_as(Node node) {
-  const Op op = node->op;
-  switch (op) {
-    case Op::kBuffer:
-    case Op::kParam:
-    case Op::kLoad:
-      return Shown::kInput;
-    case Op::kStore:
-    case Op::kAssign:
-      return Shown::kOutput;
-    case Op::kConst:
-    case Op::kIota:
-      return Shown::kConstant;
-    case Op::kRange:
-      return Shown::kLoop;
-    case Op::kReduce:
-    case Op::kFold:
-    case Op::kScan:
-    case Op::kArgsort:
-    case Op::kScatter:
-      return Shown::kReduction;
-    case Op::kGather:
-      return Shown::kMovement;
-    default:
-      if (uop::is_movement(op)) return Shown::kMovement;
-      return uop::is_alu(op) || op == Op::kCast || op == Op::kBitcast ? Shown::kElementwise
-                                                                      : Shown::kStructure;
+  for (const auto& row : kShownOps) {
+    if (row.op == node->op) return row.as;
   }
+  if (uop::is_movement(node->op)) return Shown::kMovement;
+  return uop::is_alu(node->op) ? Shown::kElementwise : Shown::kStructure;
 }
 
 // What a Const holds, the slot of a Param, the loop of a Range; "" for others.

@@ -1,15 +1,18 @@
 // aster demo digits: a convolutional network learns to read handwritten digits.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <numeric>
 
-#include "cli.h"
+#include "digits.h"
 #include "json.h"
+#include "page.h"
 
 namespace cli {
 namespace {
@@ -137,6 +140,19 @@ class Network {
     return out;
   }
 
+  // [n, 10]: of each digit.
+  std::vector<float> probabilities(const std::vector<float>& pixels) const {
+    const int64_t shape[] = {static_cast<int64_t>(pixels.size() / kPixels), kPixels};
+    std::vector<float> out(pixels.size() / kPixels * DigitsRun::kClasses);
+    Lazy images, shares;
+    check(aster_ml_lazy_from(images.get(), context_, pixels.data(), ASTER_ML_DTYPE_FLOAT32, 2,
+                             shape));
+    const Lazy logits = run(images, false);
+    check(aster_ml_lazy_softmax(shares.get(), logits.get(), -1));
+    check(aster_ml_lazy_copy_out(out.data(), out.size() * sizeof(float), shares.get()));
+    return out;
+  }
+
   int64_t parameters() const {
     int64_t count = 0;
     for (const char* name : {"conv1.weight", "norm1.weight", "norm1.bias", "conv2.weight",
@@ -232,14 +248,26 @@ struct Trained {
   size_t bytes = 0;    // of the memory it works in
 };
 
+// The share of digits whose greatest probability is that of their label.
+double accuracy_of(const DigitsRun& run) {
+  size_t right = 0;
+  for (size_t i = 0; i < run.labels.size(); ++i) {
+    const float* p = &run.probabilities[i * DigitsRun::kClasses];
+    right += std::max_element(p, p + DigitsRun::kClasses) - p == run.labels[i];
+  }
+  return static_cast<double>(right) / static_cast<double>(run.labels.size());
+}
+
+// record, if given, is told of every step and epoch; the time that this takes is not counted.
 Trained train(const aster_ml_context* context, Network& network, const Digits& digits,
-              std::vector<size_t> order, int64_t epochs, Shuffle& shuffle, bool silent) {
+              std::vector<size_t> order, int64_t epochs, Shuffle& shuffle, bool silent,
+              DigitsRun* record) {
   Optimizer adam;
   check(aster_ml_adam_init(adam.get(), network.state(), nullptr));
   Step step(context, network, adam.get());
   const Progress progress(silent, epochs);
   Trained out;
-  const double start = now_ms();
+  double start = now_ms();
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
     const double left = static_cast<double>(epochs - epoch) / static_cast<double>(epochs);
     check(aster_ml_optimizer_set_rate(adam.get(), kRate * left));
@@ -248,6 +276,14 @@ Trained train(const aster_ml_context* context, Network& network, const Digits& d
       gather(step.images(), step.labels(), digits, &order[i], kBatch);
       out.loss = step.run();
       if (out.steps++ == 0) out.first_step_ms = now_ms() - start;
+      if (record != nullptr) record->step_loss.push_back(out.loss);
+    }
+    if (record != nullptr) {
+      const double paused = now_ms();
+      record->steps_per_epoch = out.steps / (epoch + 1);
+      record->probabilities = network.probabilities(record->pixels);
+      record->epoch_accuracy.push_back(accuracy_of(*record));
+      start += now_ms() - paused;
     }
     progress.show(epoch + 1, out.loss);
   }
@@ -348,7 +384,35 @@ void print_text(const Result& r) {
               megabytes(r.trained.bytes).c_str());
 }
 
-Result run(const Arguments& arguments) {
+std::vector<DigitsRun::Figure> figures(const Result& r) {
+  const aster_ml_engine_counters& c = r.counters;
+  const auto text = [](const char* format, double value) {
+    char out[48];
+    std::snprintf(out, sizeof(out), format, value);
+    return std::string(out);
+  };
+  const auto count = [](uint64_t value) { return std::to_string(value); };
+  return {
+      {"Accuracy", text("%.2f %%", r.accuracy() * 100),
+       count(r.right) + " of " + count(kTested) + " test digits"},
+      {"Training", text("%.2f s", r.trained.train_ms / 1e3),
+       count(static_cast<uint64_t>(r.epochs)) + " epochs, " +
+           count(static_cast<uint64_t>(r.trained.steps)) + " steps of " + count(kBatch)},
+      {"A step", text("%.2f ms", r.step_ms()),
+       text("the first %.0f ms, with scheduling and compiling", r.trained.first_step_ms)},
+      {"Kernels", count(r.trained.kernels), "a training step: forward, backward, Adam"},
+      {"Compiled", text("%.0f ms", c.compile_ms),
+       count(c.kernels_compiled) + " kernels compiled, " + count(c.kernels_cached) +
+           " from the cache"},
+      {"Scheduled", text("%.0f ms", c.schedule_ms),
+       count(c.schedule_misses) + " schedules, " + count(c.schedule_hits) + " found again"},
+      {"Memory", megabytes(r.trained.bytes), "that a step works in"},
+      {"Network", count(static_cast<uint64_t>(r.parameters)),
+       "parameters, " + text("%.1f kB saved", static_cast<double>(r.file_bytes) / 1e3)},
+  };
+}
+
+Result run(const Arguments& arguments, DigitsRun* record) {
   const Digits digits = read_digits(arguments.get("data", default_data().string()));
   const int64_t seed = arguments.number("seed", 42, 0, INT32_MAX);
   Result out;
@@ -381,7 +445,12 @@ Result run(const Arguments& arguments) {
         "network    two of (conv 3x3, batch norm, relu, max pool), linear: %lld parameters\n",
         static_cast<long long>(out.parameters));
   }
-  out.trained = train(context.get(), network, digits, order, out.epochs, shuffle, arguments.json);
+  if (record != nullptr) {
+    record->pixels = pixels;
+    record->labels = labels;
+  }
+  out.trained =
+      train(context.get(), network, digits, order, out.epochs, shuffle, arguments.json, record);
   const std::vector<int32_t> read = network.predict(pixels);
   for (size_t i = 0; i < kTested; ++i) out.right += read[i] == labels[i];
 
@@ -398,7 +467,20 @@ Result run(const Arguments& arguments) {
 }  // namespace
 
 int demo_digits(const Arguments& arguments) {
-  const Result result = run(arguments);
+  // Before the work: a file that cannot be written is known at once.
+  std::unique_ptr<NewFile> file;
+  if (arguments.has("html")) file = std::make_unique<NewFile>(arguments.get("html", ""));
+  DigitsRun record;
+  const Result result = run(arguments, file ? &record : nullptr);
+  if (file) {
+    record.figures = figures(result);
+    record.network =
+        "A network of two convolutions with batch norm, relu and max pooling, and a "
+        "linear layer learnt from " +
+        std::to_string(kTrained) + " images of 8 by 8 pixels and was tested on " +
+        std::to_string(kTested) + " that it had not seen.";
+    file->write(digits_page(record));
+  }
   arguments.json ? print_json(result) : print_text(result);
   if (!result.reload_identical) throw Failure{1, "the network read back predicts otherwise"};
   if (result.accuracy() < kNeeded && !arguments.has("epochs") && !arguments.has("seed")) {

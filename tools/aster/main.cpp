@@ -34,7 +34,8 @@ const std::vector<Command>& commands() {
         {"epochs", "N", "passes over the digits (20)"},
         {"seed", "N", "of the network and of the order of digits (42)"},
         {"threads", "N", "that kernels may use (as many as there are)"},
-        {"save", "FILE", "keeps the trained network as safetensors"}}},
+        {"save", "FILE", "keeps the trained network as safetensors"},
+        {"html", "FILE", "writes a page: curves, confusion matrix, misread digits"}}},
   };
   return table;
 }
