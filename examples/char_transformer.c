@@ -38,7 +38,7 @@ static tensor reshape(tensor x, size_t ndim, const int64_t *shape) {
   return y;
 }
 
-static tensor select(tensor x, int64_t axis, int64_t index) {
+static tensor part(tensor x, int64_t axis, int64_t index) {
   tensor y;
   aster_ml_lazy_select(&y, &x, axis, index);
   return y;
@@ -115,7 +115,7 @@ static tensor forward(tensor tokens) {
       add(run(&net[LETTER], tokens), run(&net[POSITION], count_to(aster_ml_lazy_dim(&tokens, 1))));
   for (aster_ml_layer *b = net + FIRST_BLOCK; b < net + LAYERS; b += LAYERS_A_BLOCK) {
     tensor qkv = split(b, x);
-    x = join(b, x, attend(select(qkv, 0, 0), select(qkv, 0, 1), select(qkv, 0, 2), NULL));
+    x = join(b, x, attend(part(qkv, 0, 0), part(qkv, 0, 1), part(qkv, 0, 2), NULL));
   }
   return run(&net[HEAD], run(&net[NORM], x));
 }
@@ -138,8 +138,8 @@ static tensor follow(tensor token, tensor position, tensor *cache) {
                                    all,
                                    {.kind = ASTER_ML_INDEX_TENSOR, .tensor = &position}};
     check(aster_ml_lazy_index_assign(cache, 4, here, &added));
-    kept = reshape(select(*cache, 0, i), 5, batch);
-    x = join(b, x, attend(select(qkv, 0, 0), select(kept, 0, 0), select(kept, 0, 1), &seen));
+    kept = reshape(part(*cache, 0, i), 5, batch);
+    x = join(b, x, attend(part(qkv, 0, 0), part(kept, 0, 0), part(kept, 0, 1), &seen));
   }
   return reshape(run(&net[HEAD], run(&net[NORM], x)), 1, (int64_t[]){-1});
 }
@@ -211,7 +211,7 @@ static float compare(const int32_t *window, size_t count, const float *cached, s
   float all[256], error = 0;
   aster_ml_lazy_from(&tokens, &context, window, ASTER_ML_DTYPE_INT32, 2,
                      (int64_t[]){1, (int64_t)count});
-  last = select(select(forward(tokens), 0, 0), 0, -1);
+  last = part(part(forward(tokens), 0, 0), 0, -1);
   check(aster_ml_lazy_copy_out(all, letters * sizeof(*all), &last));
   for (size_t i = 0; i < letters; ++i) error = fmaxf(error, fabsf(all[i] - cached[i]));
   return error;
