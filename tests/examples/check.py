@@ -2,11 +2,10 @@
 """Runs an example and checks what it prints, and that wrong arguments give its usage and status 2.
 
 check.py EXAMPLES PROGRAM            a program in C
-check.py EXAMPLES FILE.py [ENGINE]   one in Python, importing ENGINE instead of aster_ml; 77 where
-                                     that is not installed
+check.py EXAMPLES FILE.py [ENGINE]   one in Python (ASTER_ML_PYTHON, or this one), importing ENGINE
+                                     instead of aster_ml; 77 where that is not installed
 """
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -33,8 +32,10 @@ def run(command, folder):
 def main(examples, program, engine="aster_ml"):
     name = os.path.splitext(os.path.basename(program))[0]
     arguments, expected = EXAMPLES[name]
-    if program.endswith(".py") and not importlib.util.find_spec(engine):
-        print(f"SKIPPED: {engine} is not installed")
+    python = os.environ.get("ASTER_ML_PYTHON") or sys.executable
+    needed = "numpy" if engine == "aster_ml" else f"numpy, {engine}"
+    if program.endswith(".py") and run([python, "-c", f"import {needed}"], None).returncode:
+        print(f"SKIPPED: needs a Python with {needed}: set ASTER_ML_PYTHON to one")
         return 77
     arguments = [os.path.join(examples, a) if "/" in a else a for a in arguments]
     with tempfile.TemporaryDirectory() as folder:
@@ -45,7 +46,7 @@ def main(examples, program, engine="aster_ml"):
             program = os.path.join(folder, f"{name}.py")
             with open(program, "w", encoding="utf-8") as file:
                 file.write(re.sub(r"(?m)^from aster_ml\b", f"from {engine}", text))
-            command = [sys.executable, program]
+            command = [python, program]
         result = run(command + arguments, folder)
         if result.returncode or not re.search(expected, result.stdout, re.DOTALL):
             return f"{name}: status {result.returncode}, or not the expected output"
