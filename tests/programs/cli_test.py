@@ -40,7 +40,7 @@ class Usage(unittest.TestCase):
                 self.assertIn(word, done.stdout)
         commands = answer("--help")["commands"]
         names = [c["command"] for c in commands]
-        self.assertEqual(names, ["info", "cache info", "cache clear", "demo digits"])
+        self.assertEqual(names, ["info", "cache info", "cache clear", "demo digits", "graph"])
 
     def test_version(self):
         self.assertRegex(aster("--version").stdout, r"^\d+\.\d+\.\d+\n$")

@@ -42,7 +42,7 @@ TEST_F(GraphTest, LevelsOfASoftmax) {
   EXPECT_EQ(occurrences(graph(y, ASTER_ML_GRAPH_TENSOR), "\"title\""), 2U);  // buffer, call
   const std::string prepared = graph(y, ASTER_ML_GRAPH_PREPARED);
   EXPECT_EQ(occurrences(prepared, "Call:"), 0U);
-  EXPECT_EQ(occurrences(prepared, "\"title\": \"Exp"), 1U);
+  EXPECT_EQ(occurrences(prepared, "\"title\": \"Exp\""), 1U);
   EXPECT_EQ(occurrences(prepared, "\"title\": \"Reduce:Max\""), 1U);
   EXPECT_EQ(occurrences(prepared, "\"title\": \"Reduce:Add\""), 1U);
   const std::string schedule = graph(y, ASTER_ML_GRAPH_SCHEDULE);

@@ -65,6 +65,7 @@ int info(const Arguments& arguments);
 int cache_info(const Arguments& arguments);
 int cache_clear(const Arguments& arguments);
 int demo_digits(const Arguments& arguments);
+int graph(const Arguments& arguments);
 
 // "12.3 MB"
 std::string megabytes(uint64_t bytes);

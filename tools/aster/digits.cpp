@@ -387,7 +387,7 @@ void print_text(const Result& r) {
 std::vector<DigitsRun::Figure> figures(const Result& r) {
   const aster_ml_engine_counters& c = r.counters;
   const auto text = [](const char* format, double value) {
-    char out[48];
+    char out[80];
     std::snprintf(out, sizeof(out), format, value);
     return std::string(out);
   };

@@ -36,6 +36,13 @@ const std::vector<Command>& commands() {
         {"threads", "N", "that kernels may use (as many as there are)"},
         {"save", "FILE", "keeps the trained network as safetensors"},
         {"html", "FILE", "writes a page: curves, confusion matrix, misread digits"}}},
+      {{"graph"},
+       "shows what a program computes, as Graphviz text",
+       graph,
+       {{"of", "NAME", "softmax, attention or mlp, a training step (softmax)"},
+        {"file", "FILE", "instead: the text of a graph, as aster_ml_uop_print writes it"},
+        {"level", "LEVEL", "tensor, prepared, schedule, kernel or source (tensor)"},
+        {"html", "FILE", "writes a page of all levels instead"}}},
   };
   return table;
 }

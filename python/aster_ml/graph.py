@@ -1,0 +1,77 @@
+"""Graphs of tensors, at every level between what a program says and the C that runs."""
+
+from __future__ import annotations
+
+import html
+import os
+import pathlib
+import tempfile
+from typing import TYPE_CHECKING, Sequence
+
+from . import _native
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+LEVELS = ("tensor", "prepared", "schedule", "kernel", "source")
+_DOT, _JSON = 0, 1
+
+
+def dot(tensors: Sequence[Tensor], level: str = "tensor") -> str:
+    """What realising tensors would compute, as Graphviz text.
+
+    level is "tensor" (as built), "prepared" (as fusion gets it), "schedule" (kernels and memory),
+    "kernel" (the arithmetic in every kernel) or "source" (the C text of every kernel).
+    """
+    return _native.engine_graph(list(tensors), _number(level), _DOT)
+
+
+def page(tensors: Sequence[Tensor], level: str = "tensor", title: str = "Graph") -> str:
+    """A page of all levels that shows level first: one file that loads nothing."""
+    _number(level)
+    tensors = list(tensors)
+    levels = []
+    for number in range(len(LEVELS)):
+        try:
+            levels.append(_native.engine_graph(tensors, number, _JSON))
+        except NotImplementedError:  # no kernel has such a dtype: interpreted
+            break
+    template = pathlib.Path(__file__).with_name("graph.html").read_text(encoding="utf-8")
+    text = ", ".join(levels).replace("<", "\\u003c")
+    data = f'{{"title": {_quoted(title)}, "first": "{level}", "levels": [{text}]}}'
+    template = template.replace("<title>aster: graph", f"<title>{html.escape(title)}")
+    return template.replace("/*DATA*/", data)
+
+
+def write_page(
+    path: str | os.PathLike[str],
+    tensors: Sequence[Tensor],
+    level: str = "tensor",
+    title: str = "Graph",
+) -> None:
+    """Writes the page whole or not at all."""
+    text = page(tensors, level, title)
+    path = pathlib.Path(path)
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False
+    ) as file:
+        try:
+            file.write(text)
+            file.close()
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _number(level: str) -> int:
+    if level not in LEVELS:
+        raise ValueError(f"level {level!r}: one of {', '.join(LEVELS)}")
+    return LEVELS.index(level)
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text).replace("<", "\\u003c")
