@@ -199,14 +199,15 @@ class Planner {
       n.tiles[n.tile_count++] = Tile{range, static_cast<int>(copies)};
   }
 
-  // At most `most` copies of `unit` elements, the same number in every tile, with as little overlap
-  // as that allows.
+  // At most `most` copies of `unit` elements: as many as cover the range with the least overlap.
   int64_t even_copies(int range, int64_t unit, int64_t most) const {
-    const int64_t vectors = kernel_.size(range) / unit;
-    if (vectors <= 1 || most <= 1) return 1;
-    const int64_t all = (kernel_.size(range) + unit - 1) / unit;
-    const int64_t tiles = (all + most - 1) / most;
-    return std::min((all + tiles - 1) / tiles, vectors);
+    const int64_t size = kernel_.size(range);
+    int64_t best = 1, least = INT64_MAX;
+    for (int64_t copies = std::min(most, size / unit); copies >= 1; --copies) {
+      const int64_t tile = copies * unit, covered = (size + tile - 1) / tile * tile;
+      if (covered < least) best = copies, least = covered;
+    }
+    return best;
   }
 
   // What a tile along range saves: accesses that all its copies share.

@@ -71,6 +71,9 @@ Status random_of(Random** out, Context& context) {
   return kOk;
 }
 
+// Results of threefry that are kept, so that each is computed once for its two words.
+constexpr int64_t kKeptFrom = 1 << 14;
+
 // count words, uint32. Each call of threefry gives two: the first half of the result, then the
 // second.
 Status bits(Node* out, engine::Engine& engine, int64_t count) {
@@ -96,7 +99,8 @@ Status bits(Node* out, engine::Engine& engine, int64_t count) {
     const Expr key{&g, g.slice(keys, Dims(1, done / kChunk), Dims(1, 1), Dims(1, 1))};
     const Expr low{&g, g.iota(DType::kUInt64, half)};
     const Expr high = alu(Op::kShl, low + word(static_cast<uint64_t>(half)), word(32));
-    const Expr both = alu(Op::kThreefry, low | high, key);
+    Expr both = alu(Op::kThreefry, low | high, key);
+    if (half >= kKeptFrom) both = {&g, g.contiguous(both.n)};
     const Node parts[] = {both.cast(DType::kUInt32).n,
                           alu(Op::kShr, both, word(32)).cast(DType::kUInt32).n};
     if (parts[0] == nullptr || parts[1] == nullptr) return last_failure();
