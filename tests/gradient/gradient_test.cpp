@@ -302,6 +302,23 @@ TEST(Gradient, DetachStopsAndTargetsMayDependOnEachOther) {
   EXPECT_EQ(n.value(d[2]), (Values{1, 1}));
 }
 
+TEST(Gradient, TargetsThatLaterMovementUndoes) {
+  Numeric n;
+  Graph& g = n.graph();
+  const Expr a = n.leaf({2, 3}, {1, 2, 3, 4, 5, 6});
+  const auto ones = [&](Node view, Node back) {
+    ASSERT_NE(view, a.n);
+    Node dx = nullptr;
+    const Node loss = g.reshape(uop::sum(Expr{&g, back}, std::array<Word, 2>{0, 1}).n, {});
+    ASSERT_TRUE(gradient(g, loss, nullptr, std::array{view}, {&dx, 1}, Unreached::kError).ok());
+    for (double v : n.value(dx)) EXPECT_EQ(v, 1);
+  };
+  const Node turned = g.permute(a.n, std::array<Word, 2>{1, 0});
+  ones(turned, g.permute(turned, std::array<Word, 2>{1, 0}));
+  const Node flat = g.reshape(a.n, std::array<Word, 1>{6});
+  ones(flat, g.reshape(flat, std::array<Word, 2>{2, 3}));
+}
+
 TEST(Gradient, NothingFlowsThroughIntegers) {
   Numeric n;
   Graph& g = n.graph();
