@@ -31,6 +31,7 @@ Node copy_node(Graph& g, Node node, Nodes src) {
   }
   if (node->op == Op::kCast) return g.cast(src[0], dtype);
   if (uop::is_alu(node->op)) return g.alu(node->op, src);
+  if (uop::is_movement(node->op)) return g.with_sources(node, src);
   return g.make(node->op, dtype, src, node->arg(), node->shape());
 }
 

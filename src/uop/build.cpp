@@ -168,7 +168,7 @@ Node Graph::reshape(Node x, Words shape) {
   }
   if (shape.size() == x->ndim && identity(shape, x->shape())) return x;
   if (is_const(x)) return constant_word(x->dtype, x->arg(0), shape);
-  if (x->op == Op::kReshape) return reshape(x->src(0), shape);
+  if (x->op == Op::kReshape && joins_movement()) return reshape(x->src(0), shape);
   return make(Op::kReshape, x->dtype, std::array{x}, {}, shape);
 }
 
@@ -184,7 +184,7 @@ Node Graph::expand(Node x, Words shape) {
     return nil(ASTER_FAIL(kSHAPE, "expand of %s to %s", brief(x).text, brief_shape(shape).text));
   if (identity(shape, x->shape())) return x;
   if (is_const(x)) return constant_word(x->dtype, x->arg(0), shape);
-  if (x->op == Op::kExpand) return expand(x->src(0), shape);
+  if (x->op == Op::kExpand && joins_movement()) return expand(x->src(0), shape);
   return make(Op::kExpand, x->dtype, std::array{x}, {}, shape);
 }
 
@@ -204,7 +204,7 @@ Node Graph::permute(Node x, Words axes) {
     return nil(ASTER_FAIL(kSHAPE, "permute of %s by %s", brief(x).text, brief_shape(axes).text));
   if (same) return x;
   if (is_const(x)) return constant_word(x->dtype, x->arg(0), shape.words());
-  if (x->op == Op::kPermute) {
+  if (x->op == Op::kPermute && joins_movement()) {
     Scratch both(*memory_, axes.size());
     if (!both.ok()) return nullptr;
     for (size_t i = 0; i < axes.size(); ++i) both[i] = x->arg(static_cast<size_t>(axes[i]));

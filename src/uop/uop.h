@@ -165,6 +165,9 @@ class Graph {
   Memory& memory() { return *memory_; }
 
  private:
+  // Whether movement of movement becomes one. Not where handles name nodes: a gradient by the
+  // inner one needs the path through it.
+  bool joins_movement() const { return !collects_; }
   UOp* find(uint64_t hash, Op op, DType dtype, Nodes src, Words arg, Words shape) const;
   Status grow_table();
   void destroy(UOp* node);

@@ -114,9 +114,14 @@ TEST_F(GraphTest, ElementwiseDTypesAndShapes) {
 TEST_F(GraphTest, MovementShapes) {
   const Node a = f(0, {2, 3, 4});
   EXPECT_EQ(shape_of(g.reshape(a, Shape{6, 4})), (Shape{6, 4}));
-  EXPECT_EQ(g.reshape(g.reshape(a, Shape{24}), Shape{2, 3, 4}), a);
+  // Handles may name what lies between: joined only in graphs that are dropped whole.
+  EXPECT_NE(g.reshape(g.reshape(a, Shape{24}), Shape{2, 3, 4}), a);
   EXPECT_EQ(shape_of(g.permute(a, Shape{2, 0, 1})), (Shape{4, 2, 3}));
-  EXPECT_EQ(g.permute(g.permute(a, Shape{2, 0, 1}), Shape{1, 2, 0}), a);
+  EXPECT_NE(g.permute(g.permute(a, Shape{2, 0, 1}), Shape{1, 2, 0}), a);
+  Graph scratch(heap, false);
+  const Node p = scratch.param(0, DType::kFloat32, Shape{2, 3, 4});
+  EXPECT_EQ(scratch.reshape(scratch.reshape(p, Shape{24}), Shape{2, 3, 4}), p);
+  EXPECT_EQ(scratch.permute(scratch.permute(p, Shape{2, 0, 1}), Shape{1, 2, 0}), p);
   EXPECT_EQ(shape_of(g.slice(a, Shape{0, 1, 0}, Shape{1, 1, 2}, Shape{2, 2, 2})), (Shape{2, 2, 2}));
   EXPECT_EQ(shape_of(g.pad(a, Shape{1, 0, 0}, Shape{0, 2, 0}, Shape{0, 0, 1}, 0)),
             (Shape{3, 5, 7}));
