@@ -14,7 +14,7 @@ typedef struct aster_ml_gradient_options {
   uint32_t struct_size;
   int32_t
       require_path; /* 1: a target that loss does not depend on is an ARGUMENT error, not zeros */
-  const aster_ml_lazy *seed; /* gradient of loss itself, of its shape; null: ones */
+  const aster_ml_lazy *seed;  /* gradient of loss itself, of its shape; null: ones */
   int32_t empty_without_path; /* 1: such a target gets an empty handle */
 } aster_ml_gradient_options;
 

@@ -68,8 +68,7 @@ bool writes_through(Node target) {
 
 Status assign_value(Node* out, Graph& g, const char* what, Node target, Node value, Words shape) {
   const DType to = target->dtype;
-  const bool yields =
-      dtype::is_weak(value->dtype) && dtype::least_upper(value->dtype, to) == to;
+  const bool yields = dtype::is_weak(value->dtype) && dtype::least_upper(value->dtype, to) == to;
   if (value->dtype != to && !yields) {
     return ASTER_FAIL(kDTYPE, "%s of %s to %s", what, uop::brief(value).text,
                       uop::brief(target).text);

@@ -136,7 +136,7 @@ class Graph {
   // reductions, kSink writes.
   Node gather(Node x, Nodes indices, Words coordinates, Words shape);
   Node scatter(Op op, Node target, Node value, Nodes indices, Words coordinates);
-  Node scan(Op op, Node x, int64_t axis);  // inclusive
+  Node scan(Op op, Node x, int64_t axis);                              // inclusive
   Node argsort(Node x, int64_t axis, bool descending, int64_t count);  // the first count
 
   Node reduce(Op op, Node x, Words axes);  // axes stay, with size 1; no axes: x

@@ -239,9 +239,9 @@ bool plain(std::string_view name) {
 // Pointers that may be null: "function:argument", or ":argument" for all.
 bool nullable(const std::string& function, const std::string& argument) {
   const auto is = [&](std::string_view f) { return function == f; };
-  if (among(argument, {"options", "release", "self", "strides", "fill", "start", "stop", "step",
-                       "workspace", "prefix", "bias", "text", "now", "most", "pos_weight",
-                       "ignore_index", "attn_mask"})) {
+  if (among(argument,
+            {"options", "release", "self", "strides", "fill", "start", "stop", "step", "workspace",
+             "prefix", "bias", "text", "now", "most", "pos_weight", "ignore_index", "attn_mask"})) {
     return true;
   }
   if (argument == "axes") return !is("aster_ml_lazy_permute") && !is("aster_ml_lazy_flip");
