@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the bulk of the C++ wrapper from the manifest: include/aster_ml/cpp/{methods,eager}.hpp.
+"""Writes the bulk of the C++ wrapper, include/aster_ml/cpp/{methods,eager}.hpp, from the manifest.
 
   tools/cpp_wrapper.py           write it
   tools/cpp_wrapper.py --check   exit 1 if it would change, or if a function is not reachable
 
-One method a C function: aster_ml_lazy_X(out, x, ...) becomes Tensor::X(...), a function of a context
-a static one of the current context. What needs taste is written by hand in the other
+One method a C function: aster_ml_lazy_X(out, x, ...) becomes Tensor::X(...), a function of a
+context a static one of the current context. What needs taste is written by hand in the other
 headers of that folder; what cannot be derived (defaults, names) is in the tables.
 """
 
@@ -306,7 +306,9 @@ def methods(contents, by_hand):
     for function in contents["functions"]:
         match = re.match(r"aster_ml_(lazy|tensor)_", function["name"])
         eager = match and match.group(1) == "tensor" and "buffer.h" != function["header"]
-        if not match or function["name"] in by_hand | set(SERVED) or not (match.group(1) == "lazy" or eager):
+        if not match or function["name"] in by_hand | set(SERVED):
+            continue
+        if match.group(1) == "tensor" and not eager:
             continue
         try:
             made[match.group(1)].append(Method(function, match.group(1)).text())

@@ -38,7 +38,7 @@ def main():
         text = f'#include "aster_ml/cpp/{os.path.basename(path)}"\n'
         good = compile_one(compilers[0], SETTINGS[0], "-", text) and good
     # What must not compile: a comparison is no condition.
-    wrong = '#include "aster_ml/aster_ml.hpp"\nint f(aster_ml::Tensor a) { return a == a ? 1 : 0; }\n'
+    wrong = '#include "aster_ml/aster_ml.hpp"\nint f(aster_ml::Tensor a) { return a == a ? 1 : 0; }'
     quiet = subprocess.run(
         [compilers[0], "-std=c++17", "-fsyntax-only", "-I", INCLUDE, "-x", "c++", "-"],
         input=wrong, capture_output=True, text=True, check=False,

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Follows docs/HOWTO_ADD_OP.md: applies its snippets to a copy of the tree, runs the generators it
+names, builds the library and the Python extension, and calls the new operations from C, C++ and
+Python.
+
+add_op_test.py WORK_FOLDER CMAKE CC CXX
+"""
+
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGE = os.path.join("docs", "HOWTO_ADD_OP.md")
+SNIPPET = re.compile(
+    r"^ +`([^`\n]+)`, (before|behind) `([^`\n]+)`:\n\n( +)```\w+\n(.*?)^ +```$", re.M | re.S
+)
+C_PROGRAM = r"""
+#include <aster_ml/aster_ml.h>
+#include <math.h>
+int main(void) {
+  aster_ml_context context = {0};
+  aster_ml_lazy x = {0}, bent = {0}, centred = {0};
+  const int64_t shape[] = {2};
+  float y[2], z[2];
+  aster_ml_context_init(&context, NULL);
+  aster_ml_lazy_from(&x, &context, (const float[]){1, 3}, ASTER_ML_DTYPE_FLOAT32, 1, shape);
+  aster_ml_lazy_bent(&bent, &x);
+  aster_ml_lazy_center(&centred, &x, 0);
+  if (aster_ml_lazy_copy_out(y, sizeof y, &bent) != ASTER_ML_OK) return 1;
+  if (aster_ml_lazy_copy_out(z, sizeof z, &centred) != ASTER_ML_OK) return 2;
+  for (int i = 0; i < 2; ++i) {
+    const double v = 1 + 2 * i;
+    if (fabs(y[i] - (v + (sqrt(v * v + 1) - 1) / 2)) > 1e-6 || z[i] != v - 2) return 3;
+  }
+  aster_ml_lazy wrong = {0};
+  if (aster_ml_lazy_center(&wrong, &x, 1) != ASTER_ML_RANGE) return 4;
+  aster_ml_tensor concrete, eager = {0};
+  if (aster_ml_lazy_view(&concrete, &x) != ASTER_ML_OK) return 5;
+  if (aster_ml_tensor_bent(&eager, &context, &concrete) != ASTER_ML_OK) return 6;
+  aster_ml_tensor_free(&eager);
+  aster_ml_lazy_free(&centred);
+  aster_ml_lazy_free(&bent);
+  aster_ml_lazy_free(&x);
+  aster_ml_context_free(&context);
+  return 0;
+}
+"""
+CXX_PROGRAM = r"""
+#include <aster_ml/aster_ml.hpp>
+int main() {
+  const aster_ml::Tensor x({1., 3.});
+  return x.center().item() == 0 && x.center().abs().sum().item() == 2 && x.bent().ok() ? 0 : 1;
+}
+"""
+PYTHON_PROGRAM = f"""
+from aster_ml import Tensor
+x = Tensor([1.0, 3.0])
+assert x.center().tolist() == [-1.0, 1.0]
+y, g = x.bent(), x.bent().sum().gradient(x)[0]
+assert abs(y.tolist()[1] - {3 + (math.sqrt(10) - 1) / 2}) < 1e-6
+assert abs(g.tolist()[1] - {1 + 1.5 / math.sqrt(10)}) < 1e-6
+"""
+
+
+def run(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    if done.returncode:
+        text = done.stdout[-4000:] + done.stderr[-4000:]
+        sys.exit(f"{' '.join(command)}: {done.returncode}\n{text}")
+    return done.stdout
+
+
+def copy_tree(tree):
+    """Tracked files and new ones; equal ones keep their times, so that little is built."""
+    listed = run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).splitlines()
+    for path in listed:
+        source, target = os.path.join(ROOT, path), os.path.join(tree, path)
+        if os.path.isfile(source):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copy2(source, target)
+    return listed
+
+
+def insert(tree, path, where, mark, snippet):
+    """Puts a snippet before the line that has the mark, or behind what begins there."""
+    file_name = os.path.join(tree, path)
+    with open(file_name, encoding="utf-8") as file:
+        lines = file.read().split("\n")
+    found = [i for i, line in enumerate(lines) if mark in line]
+    if not found:
+        sys.exit(f"{PAGE}: {path} has no line with '{mark}'")
+    at = found[0]
+    if where == "behind":
+        while path.endswith(".h") and not lines[at].endswith(";"):
+            at += 1
+        at += 1
+    lines[at:at] = snippet.rstrip("\n").split("\n") + ([""] if snippet.endswith("\n\n") else [])
+    with open(file_name, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines))
+
+
+def follow(tree):
+    with open(os.path.join(tree, PAGE), encoding="utf-8") as file:
+        snippets = SNIPPET.findall(file.read())
+    if len(snippets) < 8:
+        sys.exit(f"{PAGE}: only {len(snippets)} snippets were found")
+    for path, where, mark, indent, text in snippets:
+        body = "\n".join(line[len(indent) :] for line in text.split("\n"))
+        insert(tree, path, where, mark, body)
+    tools = {"manifest.py": ["--record"], "reference.py": [], "cpp_wrapper.py": []}
+    for name, write in tools.items():
+        run(sys.executable, os.path.join("tools", name), *write, cwd=tree)
+        run(sys.executable, os.path.join("tools", name), "--check", cwd=tree)
+
+
+def build(tree, out):
+    environment = dict(os.environ, CCACHE_BASEDIR="/", CCACHE_NOHASHDIR="1")
+    run(
+        CMAKE, "-S", tree, "-B", out, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug",
+        "-DCMAKE_CXX_FLAGS=-O0", "-DASTER_TESTS=OFF", "-DASTER_BENCH=OFF",
+        f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}", env=environment,
+    )
+    run(CMAKE, "--build", out, "--target", "aster_ml_python", env=environment)
+
+
+def call(tree, out, work):
+    library = os.path.join(out, "lib")
+    flags = ["-I", os.path.join(tree, "include"), "-L", library, "-laster_ml"]
+    flags.append(f"-Wl,-rpath,{library}")
+    environment = dict(os.environ, ASTER_ML_CACHE_DIR=os.path.join(work, "cache"))
+    for compiler, standard, name, text in (
+        (CC, "-std=c11", "call.c", C_PROGRAM),
+        (CXX, "-std=c++17", "call.cpp", CXX_PROGRAM),
+    ):
+        source, program = os.path.join(work, name), os.path.join(work, name.replace(".", "_"))
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(textwrap.dedent(text))
+        run(compiler, standard, source, "-o", program, *flags, "-lm")
+        run(program, env=environment)
+    environment["PYTHONPATH"] = os.path.join(out, "python")
+    run(sys.executable, "-c", PYTHON_PROGRAM, env=environment)
+
+
+def main():
+    tree, out = os.path.join(WORK, "tree"), os.path.join(WORK, "build")
+    shutil.rmtree(tree, ignore_errors=True)
+    copy_tree(tree)
+    follow(tree)
+    build(tree, out)
+    call(tree, out, WORK)
+    return 0
+
+
+if __name__ == "__main__":
+    WORK, CMAKE, CC, CXX = (os.path.abspath(sys.argv[1]), *sys.argv[2:5])
+    sys.exit(main())
