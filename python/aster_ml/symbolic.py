@@ -7,9 +7,10 @@
 >>> (i * 2 + 1).vmax
 21
 
-A bound variable is an int that remembers where it came from: graphs are built for its value, and a
-TinyJit keeps one captured program for every tuple of values. An unbound one has no value, so it
-cannot be a size.
+A bound variable is a number that remembers where it came from. As a size or a position it stays a
+variable: what is built from it serves every value (see dynamic.py). Where a program looks at its
+value (int(), a comparison that the bounds do not decide), a recording TinyJit notes what it saw,
+and replays only where that holds. An unbound one has no value, so it cannot be a size.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ _VALUE: dict[str, Callable[[int, int], int]] = {
 }
 
 
+_installed: list[bool] = []  # nothing looks out for variables until one is bound
+
+
 class Expression:
     """An integer made of variables: an operation on two expressions or numbers."""
 
@@ -55,8 +59,33 @@ class Expression:
 
     # ---- structure
 
+    def linear(self) -> tuple[dict[Expression, int], int]:
+        """Factors of the terms, and the constant, of the sum that it is."""
+        parts = [x.linear() if isinstance(x, Expression) else ({}, int(x)) for x in self.src]
+        if self.op == "*" and not all(terms for terms, _ in parts):
+            (terms, constant), (_, factor) = parts if parts[0][0] else parts[::-1]
+            return {t: n * factor for t, n in terms.items()}, constant * factor
+        if self.op not in "+-":
+            return {self: 1}, 0
+        sign = 1 if self.op == "+" else -1
+        terms, constant = dict(parts[0][0]), parts[0][1] + sign * parts[1][1]
+        for term, n in parts[1][0].items():
+            terms[term] = terms.get(term, 0) + sign * n
+        return {t: n for t, n in terms.items() if n}, constant
+
+    def _is_sum(self) -> bool:
+        return self.op in "+-" or (
+            self.op == "*" and not all(isinstance(x, Expression) for x in self.src)
+        )
+
     def _key(self) -> tuple[Any, ...]:
-        return (self.op, self.src)
+        if self._is_sum():
+            terms, constant = self.linear()
+            return ("sum", frozenset(terms.items()), constant)
+        src = self.src
+        if self.op == "*":
+            src = tuple(sorted(src, key=lambda x: x.render()))  # type: ignore[union-attr]
+        return (self.op, src)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Expression) and self._key() == other._key()
@@ -235,6 +264,9 @@ class Variable(Expression):
     def render(self) -> str:
         return self.name
 
+    def linear(self) -> tuple[dict[Expression, int], int]:
+        return {self: 1}, 0
+
     def variables(self) -> list[Variable]:
         return [self]
 
@@ -265,35 +297,109 @@ class Variable(Expression):
             self.min_val <= val <= self.max_val
         ), f"bind {val} not in range [{self.min_val}, {self.max_val}]"
         assert val % self.multiple_of == 0, f"bind {val} not divisible by {self.multiple_of}"
+        if not _installed:
+            from . import dynamic
+
+            _installed.append(True)
+            dynamic.install()
         return BoundInt(val, self, {self: val})
 
     def unbind(self) -> tuple[Variable, int]:
         raise AssertionError(f"{self!r} is not bound")
 
 
-class BoundInt(int):
-    """A bound variable, or what was computed from bound ones: an int with its expression."""
+# While a TinyJit records: what the program saw of bound variables, expression by expression.
+_seen: list[dict[Expression, int]] = []
 
-    expression: Expression
-    bound: dict[Variable, int]
 
-    def __new__(cls, value: int, expression: Expression, bound: dict[Variable, int]) -> BoundInt:
-        self = super().__new__(cls, value)
-        self.expression, self.bound = expression, bound
-        return self
+def note_seen(into: dict[Expression, int] | None) -> None:
+    """From now on values that are looked at are noted in a dict; None: no longer."""
+    _seen.clear()
+    if into is not None:
+        _seen.append(into)
+
+
+class BoundInt:
+    """A bound variable, or what was computed from bound ones: a value with its expression."""
+
+    __slots__ = ("expression", "bound", "_value")
+
+    def __init__(self, value: int, expression: Expression, bound: dict[Variable, int]):
+        self._value, self.expression, self.bound = value, expression, bound
 
     def __repr__(self) -> str:
-        return f"{self.expression.render()}={int(self)}"
+        return f"{self.expression.render()}={self._value}"
 
-    __str__ = __repr__
+    # ---- its value, seen
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return BoundInt, (int(self), self.expression, self.bound)
+    def __index__(self) -> int:
+        if _seen:
+            _seen[0][self.expression] = self._value
+        return self._value
+
+    __int__ = __index__
+    __trunc__ = __index__
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+    def __hash__(self) -> int:
+        return hash(self.__index__())
+
+    def __bool__(self) -> bool:
+        return _compare("!=", self, 0)
+
+    def __eq__(self, x: object) -> bool:
+        return _compare("==", self, x)
+
+    def __ne__(self, x: object) -> bool:
+        return _compare("!=", self, x)
+
+    def __lt__(self, x: Any) -> bool:
+        return _compare("<", self, x)
+
+    def __le__(self, x: Any) -> bool:
+        return _compare("<=", self, x)
+
+    def __gt__(self, x: Any) -> bool:
+        return _compare(">", self, x)
+
+    def __ge__(self, x: Any) -> bool:
+        return _compare(">=", self, x)
+
+    def __truediv__(self, x: Any) -> Any:
+        return NotImplemented if hasattr(x, "dtype") else int(self) / x
+
+    def __rtruediv__(self, x: Any) -> Any:
+        return x / int(self)
+
+    def __pow__(self, x: Any) -> Any:
+        return NotImplemented if hasattr(x, "dtype") else int(self) ** x
+
+    def __rpow__(self, x: Any) -> Any:
+        return x ** int(self)
+
+    def __abs__(self) -> Any:
+        return self if self.vmin >= 0 else abs(int(self))
+
+    def __format__(self, how: str) -> str:
+        return format(int(self), how) if how else repr(self)
 
     @property
     def val(self) -> int:
         """The value as a plain int."""
         return int(self)
+
+    # ---- what is known without it
+
+    def same(self, x: Any) -> bool:
+        """Whether x is this number whatever the values of the variables."""
+        return isinstance(x, BoundInt) and x.expression == self.expression
+
+    def rebound(self, values: dict[str, int]) -> BoundInt:
+        """The same expression of other values."""
+        bound = {v: values[v.name] for v in self.bound}
+        return BoundInt(self.expression.infer(values), self.expression, bound)
 
     @property
     def vmin(self) -> int:
@@ -302,6 +408,10 @@ class BoundInt(int):
     @property
     def vmax(self) -> int:
         return self.expression.vmax
+
+    @property
+    def dtype(self) -> DType:
+        return self.expression.dtype
 
     @property
     def expr(self) -> str:
@@ -319,7 +429,7 @@ class BoundInt(int):
     def unbind(self) -> tuple[Variable, int]:
         """The variable and its value; only of a variable itself."""
         assert isinstance(self.expression, Variable), f"cannot unbind {self!r}"
-        return self.expression, int(self)
+        return self.expression, self._value
 
     def unbind_all(self) -> tuple[Expression, dict[Variable, int]]:
         """The expression, and the values of its variables."""
@@ -359,14 +469,40 @@ class BoundInt(int):
         return _bound("*", self, -1)
 
 
-sint = Union[int, Expression]
+sint = Union[int, Expression, BoundInt]
+
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = dict(_VALUE)
+
+
+def _compare(op: str, a: BoundInt, b: Any) -> Any:
+    """A comparison as bool; noted as seen where the bounds do not decide it."""
+    if isinstance(b, float) or hasattr(b, "__index__") and not isinstance(b, (int, BoundInt)):
+        return _COMPARE[op](int(a), b)
+    if not isinstance(b, (int, BoundInt)):
+        if op in ("==", "!="):
+            return op == "!="
+        return NotImplemented
+    if isinstance(b, BoundInt) and a.same(b) and a._value != b._value:
+        return _VALUE[op](a._value, b._value)  # two bindings of one variable
+    expression = _combine("-", a, b)
+    value = bool(_VALUE[op](a._value, b._value if isinstance(b, BoundInt) else b))
+    if isinstance(expression, Expression) and _seen:
+        condition = Expression(op, (expression, 0))
+        if condition.vmin != condition.vmax:
+            _seen[0][condition] = int(value)
+    return value
 
 
 def _bound(op: str, a: Any, b: Any) -> Any:
     """op on numbers of which one is bound."""
-    if not (isinstance(a, int) and isinstance(b, int)):
+    if not (isinstance(a, (int, BoundInt)) and isinstance(b, (int, BoundInt))):
         if isinstance(a, Expression) or isinstance(b, Expression):
             return _combine(op, a, b)
+        if isinstance(a, float) or isinstance(b, float):
+            plain: list[Any] = [int(x) if isinstance(x, BoundInt) else x for x in (a, b)]
+            plainly: Callable[[Any, Any], Any] = _PLAIN.get(op, _VALUE[op])
+            return plainly(plain[0], plain[1])
         return NotImplemented
     values: dict[Variable, int] = {}
     for x in (a, b):
@@ -374,25 +510,45 @@ def _bound(op: str, a: Any, b: Any) -> Any:
             if values.setdefault(variable, value) != value:
                 raise RuntimeError(f"bind mismatch: {variable!r} is {values[variable]} and {value}")
     # As Python has it: a zero divisor is an error once values are known.
-    plain = {"//": operator.floordiv, "%": operator.mod}.get(op, _VALUE[op])(int(a), int(b))
-    expression = _combine(op, getattr(a, "expression", a), getattr(b, "expression", b))
-    return BoundInt(plain, expression, values) if isinstance(expression, Expression) else plain
+    numbers = [x._value if isinstance(x, BoundInt) else x for x in (a, b)]
+    number = _PLAIN.get(op, _VALUE[op])(numbers[0], numbers[1])
+    expression = _combine(op, a, b)
+    if not isinstance(expression, Expression):
+        return number
+    return BoundInt(number, expression, {v: values[v] for v in expression.variables()})
+
+
+_PLAIN: dict[str, Callable[[Any, Any], Any]] = {"//": operator.floordiv, "%": operator.mod}
 
 
 def _combine(op: str, a: Any, b: Any) -> Any:
-    """op on expressions and numbers, with the identities that keep texts short."""
-    if not all(isinstance(x, (int, Expression)) for x in (a, b)):
+    """op on expressions and numbers; sums are brought to one form."""
+    if not all(isinstance(x, (int, Expression, BoundInt)) for x in (a, b)):
         return NotImplemented
     a, b = (getattr(x, "expression", x) for x in (a, b))
     if isinstance(a, int) and isinstance(b, int):
         return _VALUE[op](a, b)
-    if isinstance(b, int) and ((op in "+-" and b == 0) or (op in ("*", "//") and b == 1)):
-        return a
-    if isinstance(a, int) and ((op == "+" and a == 0) or (op == "*" and a == 1)):
-        return b
-    if op == "*" and (a == 0 or b == 0):
-        return 0
-    return Expression(op, (a, b))
+    made = Expression(op, (a, b))
+    if op in ("+", "-", "*") and made._is_sum():
+        return _sum(*made.linear())
+    if op in ("//", "%") and isinstance(a, Expression) and isinstance(b, int) and b > 0:
+        terms, constant = a.linear()
+        if not any(n % b for n in (*terms.values(), constant)):
+            return _sum({t: n // b for t, n in terms.items()}, constant // b) if op == "//" else 0
+    return made
+
+
+def _sum(terms: dict[Expression, int], constant: int) -> Any:
+    """The terms times their factors and the constant, added."""
+    total: Any = None
+    for term, n in terms.items():
+        part = term if n == 1 else Expression("*", (term, n))
+        total = part if total is None else Expression("+", (total, part))
+    if total is None:
+        return constant
+    if constant:
+        total = Expression("+" if constant > 0 else "-", (total, abs(constant)))
+    return total
 
 
 def resolve(x: Any, default: bool = True) -> bool:
@@ -404,6 +560,7 @@ def resolve(x: Any, default: bool = True) -> bool:
 
 def sym_infer(x: Any, var_vals: dict[str, int]) -> int:
     """The value of a size for these values of the variables."""
+    x = getattr(x, "expression", x)
     return x.infer(var_vals) if isinstance(x, Expression) else int(x)
 
 

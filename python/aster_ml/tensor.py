@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import array
-import os
 import pathlib
 import sys
 from typing import TYPE_CHECKING, Any, Self, Sequence
 
-from . import _native, custom, graph
+from . import _native, custom
 from .device import Device, canonicalize_device, code_of as device_code, disk_path, name_of
 from .dtype import (
     ConstType,
@@ -25,7 +24,7 @@ from .dtype import (
 from .errors import BY_STATUS, JitError, not_offered
 from .helpers import fully_flatten, get_shape, prod
 from .mixin.creation import CreationMixin
-from .mixin.movement import _marks, remember_shape
+from .mixin.movement import _marks
 from .symbolic import BoundInt, Expression
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Tensor(CreationMixin):
     (dtypes.weakint, dtypes.int, dtypes.half)
     """
 
-    __slots__ = ("_grad", "_is_param", "_symbolic_shape", "_file")
+    __slots__ = ("_grad", "_is_param", "_file")
     __array_priority__ = 1000
 
     def __new__(
@@ -185,24 +184,6 @@ class Tensor(CreationMixin):
         tensors: list[Tensor] = [self, *lst]
         _native.lazy_realize([x for x in tensors if not _is_weak(x)])
         return self
-
-    def graph(
-        self,
-        *lst: Tensor,
-        level: str = "tensor",
-        html: str | os.PathLike[str] | None = None,
-    ) -> str:
-        """The graph of this tensor and the others, as Graphviz text; html: a page of it as well.
-
-        level is "tensor" (as built), "prepared" (as fusion gets it), "schedule" (kernels and
-        memory), "kernel" (the arithmetic in every kernel) or "source" (the C text of kernels).
-
-        >>> (Tensor([1, 2]) + 1).graph(level="schedule").count("Kernel 0")
-        1
-        """
-        if html is not None:
-            graph.write_page(html, [self, *lst], level)
-        return graph.dot([self, *lst], level)
 
     def schedule_linear(self, *lst: Tensor) -> Any:
         """Not offered: schedules are not objects of Python."""
@@ -371,8 +352,6 @@ class Tensor(CreationMixin):
             out.grad = grad.clone(device)
         if not self.is_param:
             out._is_param = False
-        if _marks:
-            remember_shape(out, self.shape)
         return out
 
     def to(self, device: Any) -> Tensor:
@@ -642,8 +621,8 @@ def _from_anything(data: Any, wanted: DType | None) -> Tensor:
     """A tensor on the CPU of whatever Python has."""
     if data is None:
         data = 0.0
-    if isinstance(data, Expression):
-        data.__index__()
+    if isinstance(data, (BoundInt, Expression)):
+        data = data.__index__()
     if isinstance(data, (bool, int, float)):
         return _native.lazy_scalar(
             _number(data) if wanted is None else (_number(data, wanted), wanted.code)

@@ -401,8 +401,10 @@ Status Rangeify::emit() {
         ASTER_TRY(push_once(&kernel.reads, *position_.find(base)));
       }
       if (base->op != Op::kAfter || source.realized) continue;
-      for (Node effect : base->src().subspan(1))
-        ASTER_TRY(push_once(&kernel.after, record_of(effect).kernel));
+      for (Node effect : base->src().subspan(1)) {
+        const uint32_t writer = record_of(effect).kernel;
+        if (writer != kNone) ASTER_TRY(push_once(&kernel.after, writer));
+      }
     }
   }
   for (Kernel& kernel : kernels_) {

@@ -14,10 +14,11 @@ import functools
 from typing import Any, Callable, Generic, TypeVar, overload
 
 from .. import _native
+from ..dynamic import Symbolic, cell_dtype, set_inputs, whole
 from ..errors import ArgumentError, JitError
 from ..helpers import DEBUG, JIT
 from ..nn.state import get_parameters
-from ..symbolic import BoundInt, Variable, bindings
+from ..symbolic import BoundInt, Expression, Variable, bindings, note_seen
 from ..tensor import Tensor, capturing
 
 ReturnType = TypeVar("ReturnType")
@@ -31,15 +32,29 @@ Info = tuple[tuple[Any, ...], Any, str]
 class CapturedJit:
     """A recording: its program, what its inputs look like, and the objects it returns."""
 
-    def __init__(self, program: Any, ret: Any, outputs: list[Tensor], inputs: _Inputs):
-        self.program, self.ret, self.outputs = program, ret, outputs
+    def __init__(
+        self,
+        program: Any,
+        ret: Any,
+        outputs: list[Tensor],
+        inputs: _Inputs,
+        seen: dict[Expression, int],
+    ):
+        self.program, self.ret, self.outputs, self.seen = program, ret, outputs, seen
         self.expected_names, self.expected_input_info = inputs.names, inputs.info
         # Replays write where the returned tensors have their storage.
-        self._places = [_native.lazy_view(t) for t in outputs]
+        self._places = [_native.lazy_view(whole(t)) for t in outputs]
+        self._symbolic = [t for t in outputs if isinstance(t, Symbolic)]
 
-    def __call__(self, tensors: list[Tensor]) -> Any:
-        inputs = [_native.lazy_view(t) for t in tensors]
-        _native.program_run(self.program, inputs, self._places)
+    def holds(self, values: dict[str, int]) -> bool:
+        """Whether variables of these values would be seen as they were seen."""
+        return all(e.infer(values) == value for e, value in self.seen.items())
+
+    def __call__(self, inputs: _Inputs) -> Any:
+        given = [_native.lazy_view(t) for t in inputs.memory()]
+        _native.program_run(self.program, given, self._places)
+        for t in self._symbolic:
+            t.rebind(inputs.values)
         return self.ret
 
     def free_intermediates(self) -> None:
@@ -53,6 +68,11 @@ class CapturedJit:
 
 def _unbound(shape: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple(s.expression if isinstance(s, BoundInt) else s for s in shape)
+
+
+def _memory_shape(t: Tensor) -> tuple[Any, ...]:
+    """The sizes in memory of a tensor whose sizes are variables."""
+    return tuple(_native.lazy_shape(whole(t))) if isinstance(t, Symbolic) else ()
 
 
 class _Inputs:
@@ -76,16 +96,34 @@ class _Inputs:
                     self.tensors.append(t)
         if len({id(t) for t in self.tensors}) != len(self.tensors):
             raise JitError("duplicate inputs to JIT")
-        lazy = [t for t in self.tensors if not _native.lazy_is_realized(t)]
+        lazy = [t for t in map(whole, self.tensors) if not _native.lazy_is_realized(t)]
         if lazy:
             _native.lazy_realize(lazy)
-        self.info: list[Info] = [(_unbound(t.shape), t.dtype, t.device) for t in self.tensors]
+        self.info: list[Info] = [
+            (_unbound(t.shape) + _memory_shape(t), t.dtype, t.device) for t in self.tensors
+        ]
         sizes = [s for t in self.tensors for s in t.shape if isinstance(s, BoundInt)]
         found: dict[Variable, int] = bindings(
             sizes + [x for x in values if isinstance(x, BoundInt)]
         )
-        self.variables = frozenset(found)
-        self.key = tuple(sorted((v.expr, n) for v, n in found.items()))
+        self.variables = found
+        self.values = {v.name: n for v, n in found.items()}
+        if len(self.values) != len(found):
+            raise JitError(
+                f"variables of one name and different ranges: {sorted(map(repr, found))}"
+            )
+
+    def cells(self) -> list[Tensor]:
+        """The values of the variables in memory, by name."""
+        ordered = sorted(self.variables.items(), key=lambda item: item[0].name)
+        return [Tensor([n], dtype=cell_dtype(v)).reshape(()).contiguous() for v, n in ordered]
+
+    def memory(self) -> list[Tensor]:
+        """What the program reads: the tensors, and the values of the variables."""
+        cells = self.cells()
+        if cells:
+            _native.lazy_realize(cells)
+        return [whole(t) for t in self.tensors] + cells
 
 
 def _check_return(ret: Any) -> None:
@@ -102,8 +140,9 @@ def _check_return(ret: Any) -> None:
 class _TinyJit(_native.Jit, Generic[ReturnType]):
     """A function that is run at its first call, recorded at the second, replayed from then on.
 
-    Tensors in the arguments (also one level deep in lists and dicts) are inputs; everything else is
-    baked in. Of bound variables, every tuple of values has a recording of its own.
+    Tensors in the arguments (also one level deep in lists and dicts) and bound variables are
+    inputs; everything else is baked in. Where the function looked at the value of a variable, its recording
+    serves the values that look the same; others get one of their own.
     """
 
     def __init__(self, fxn: Callable[..., ReturnType], prune: bool = False):
@@ -115,7 +154,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         self._clear_captured()
         self.cnt = 0
         self.captured: CapturedJit | None = None
-        self._recordings: dict[Any, CapturedJit] = {}
+        self._recordings: list[CapturedJit] = []
         self._expected: tuple[list[int | str], list[Info], frozenset[Variable]] | None = None
 
     def __get__(self, obj: Any, objtype: Any = None) -> Any:
@@ -135,11 +174,12 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
             return ret
         if self._expected is not None:
             self._check(inputs)
-        recording = self._recordings.get(inputs.key)
+        recording = next((r for r in self._recordings if r.holds(inputs.values)), None)
         if recording is None:
             ret = self._record(inputs, args, kwargs)
         else:
-            ret = recording(inputs.tensors)
+            ret = recording(inputs)
+            self.captured = recording
         self.cnt += 1
         return ret
 
@@ -151,7 +191,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
             raise JitError(f"args mismatch in JIT: captured {names}, called with {inputs.names}")
         if info != inputs.info:
             raise JitError(f"args mismatch in JIT: captured {info}, called with {inputs.info}")
-        if variables != inputs.variables:
+        if variables != frozenset(inputs.variables):
             raise JitError(
                 f"args mismatch in JIT: captured variables {sorted(map(repr, variables))}, "
                 f"called with {sorted(map(repr, inputs.variables))}"
@@ -160,12 +200,18 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
     def _record(self, inputs: _Inputs, args: Any, kwargs: Any) -> Any:
         if capturing:
             raise RuntimeError("having TinyJit inside another TinyJit is not supported")
+        memory = inputs.memory()
+        ordered = sorted(inputs.variables.items(), key=lambda item: item[0].name)
+        cells = dict(zip((v for v, _ in ordered), memory[len(inputs.tensors) :]))
         try:
-            _native.engine_capture_begin(inputs.tensors)
+            _native.engine_capture_begin(memory)
         except ArgumentError as error:
             raise JitError(f"duplicate inputs to JIT: {error}") from error
         capturing.append(self)
         _native.set_capturing(True)
+        seen: dict[Expression, int] = {}
+        note_seen(seen)
+        set_inputs({v: (n, cells[v]) for v, n in ordered})
         try:
             ret = self.fxn(*args, **kwargs)
             outputs = list({id(t): t for t in get_parameters(ret)}.values())
@@ -178,19 +224,23 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         finally:
             capturing.clear()
             _native.set_capturing(False)
-        program = _native.engine_capture_end(outputs)
+            note_seen(None)
+            set_inputs({})
+        program = _native.engine_capture_end([whole(t) for t in outputs])
         if not _native.program_count_kernels(program):
             raise JitError("didn't JIT anything!")
-        recording = CapturedJit(program, ret, outputs, inputs)
-        if len(inputs.names) == len(inputs.tensors):  # those inside lists take the slow way
+        recording = CapturedJit(program, ret, outputs, inputs, seen)
+        # Those inside lists, and variables, take the slow way.
+        if len(inputs.names) == len(memory):
             expected = [
                 (n, tuple(t.shape), t.dtype.code) for n, t in zip(inputs.names, inputs.tensors)
             ]
             self._set_captured(program, expected, outputs, ret)
         if DEBUG >= 1:
             print(f"JIT captured {recording.kernel_count} kernels, {len(inputs.tensors)} inputs")
-        self._expected = (inputs.names, inputs.info, inputs.variables)
-        self._recordings[inputs.key] = self.captured = recording
+        self._expected = (inputs.names, inputs.info, frozenset(inputs.variables))
+        self._recordings.append(recording)
+        self.captured = recording
         return ret
 
 

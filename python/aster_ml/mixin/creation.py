@@ -11,7 +11,8 @@ from .. import _native as _n
 from ..device import canonicalize_device
 from ..dtype import ConstType, DTypeLike, code_of, dtypes, float_code, from_code, to_dtype
 from ..helpers import TRAINING, argfix
-from .movement import _ints, remember_shape
+from ..symbolic import BoundInt
+from .movement import _ints
 from .op import OpMixin
 
 
@@ -82,8 +83,7 @@ class CreationMixin(OpMixin):
         code = float_code(dtype)
         if isinstance(device, str) and device.upper().startswith("DISK:"):
             return cls._disk(device, sizes, code)  # type: ignore[attr-defined]
-        out = _n.lazy_empty(code, _ints(sizes))._placed(device)
-        return remember_shape(out, sizes)
+        return _n.lazy_empty(code, _ints(sizes))._placed(device)
 
     def empty_like(self, dtype: DTypeLike | None = None, device: str | None = None) -> Self:
         """Storage of unspecified content in the shape of self.
@@ -120,10 +120,12 @@ class CreationMixin(OpMixin):
         [[7, 7], [7, 7]]
         """
         sizes = argfix(shape)
+        if isinstance(fill_value, BoundInt):
+            fill_value = int(fill_value)
         out = _n.lazy_full(fill_value, _full_code(fill_value, dtype), _ints(sizes))
         if buffer:  # a constant would fold into what it meets, and have no gradient
             out = _n.lazy_clone(out)
-        return remember_shape(out._placed(device), sizes)
+        return out._placed(device)
 
     def full_like(
         self,
@@ -193,10 +195,11 @@ class CreationMixin(OpMixin):
         """
         if stop is None:
             start, stop = 0, start
-        if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
+        bounds: list[Any] = [start, stop, step]
+        if all(isinstance(x, (int, BoundInt)) for x in bounds):
             default = dtypes.default_int
             code = 0 if dtype is None and default.code == 6 else to_dtype(dtype or default).code
-            return _n.lazy_arange(start, stop, step, code)
+            return _n.lazy_arange(bounds[0], bounds[1], bounds[2], code)
         return _n.lazy_arange_float(start, stop, step, float_code(dtype))
 
     @classmethod

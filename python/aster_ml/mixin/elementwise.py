@@ -578,10 +578,7 @@ class ElementwiseMixin(_n.Lazy):
         """
         if self.dtype in dtypes.weaks:
             return self
-        out = _n.lazy_contiguous(self)
-        if (shape := getattr(self, "_symbolic_shape", None)) is not None:
-            out._symbolic_shape = shape
-        return out
+        return _n.lazy_contiguous(self)
 
     def contiguous_backward(self) -> Self:
         """The same value; its gradient is made contiguous.

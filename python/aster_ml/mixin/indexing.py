@@ -8,7 +8,7 @@ from .. import _native as _n
 from ..dtype import ConstType, dtypes, from_code
 from ..helpers import all_int, fully_flatten
 from ..symbolic import BoundInt, Expression
-from .movement import _marks, remember_file, remember_shape
+from .movement import _marks, remember_file
 from .reduce import ReduceMixin
 
 
@@ -45,12 +45,7 @@ class IndexingMixin(ReduceMixin):
             return _n.lazy_index(self, indices)
         items = self._items(indices)
         out = _n.lazy_index(self, items)
-        if _marks or _has_bound(items):
-            remember_file(out, self)
-            shape = _symbolic_shape(items, self.shape)
-            if shape is not None:
-                remember_shape(out, shape)
-        return out
+        return remember_file(out, self) if _marks else out
 
     def _items(self, indices: Any) -> tuple[Any, ...]:
         """x[...] as the library takes it: lists become tensors, what it has not is refused."""
@@ -58,7 +53,7 @@ class IndexingMixin(ReduceMixin):
         if len(items) > 1 or not self.ndim:
             normalize_indices(items, self.ndim)
         for index in items:
-            if index is None or index is Ellipsis or index.__class__ is int:
+            if index is None or index is Ellipsis or index.__class__ in (int, BoundInt):
                 continue
             if isinstance(index, slice):
                 _check_slice(index)
@@ -203,48 +198,11 @@ def _as_tuple(indices: Any) -> tuple[Any, ...]:
 
 def _check_slice(index: slice) -> None:
     for bound in (index.start, index.stop, index.step):
-        if bound is None or bound.__class__ is int:
+        if bound is None or bound.__class__ in (int, BoundInt):
             continue
         if isinstance(bound, Expression):
             bound.__index__()
         if not hasattr(bound, "__index__"):
             raise TypeError(f"slice {index} is not supported")
-    if index.step == 0:
+    if index.step is not None and index.step == 0:
         raise ValueError(f"slice {index} has a step of 0")
-
-
-def _has_bound(items: tuple[Any, ...]) -> bool:
-    """True if a bound variable is among the bounds of slices."""
-    return any(
-        isinstance(i, slice) and (i.start.__class__ is BoundInt or i.stop.__class__ is BoundInt)
-        for i in items
-    )
-
-
-def _symbolic_shape(items: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any] | None:
-    """The shape of x[items] with its variables; None where tensors index."""
-    if any(isinstance(i, _n.Lazy) for i in items):
-        return None
-    out: list[Any] = []
-    axis = 0
-    for index in normalize_indices(items, len(shape)):
-        if index is None:
-            out.append(1)
-            continue
-        if isinstance(index, slice):
-            out.append(_slice_size(index, shape[axis]))
-        axis += 1
-    return out
-
-
-def _slice_size(index: slice, size: int) -> Any:
-    """The size of a slice, with the variables of its bounds."""
-    begin, end = index.start or 0, size if index.stop is None else index.stop
-    bound = any(b.__class__ is BoundInt for b in (begin, end))
-    if bound and index.step in (None, 1):
-        begin = begin + size if begin < 0 else begin
-        end = end + size if end < 0 else end
-        if 0 <= begin <= end <= size:
-            return end - begin
-    start, stop, step = index.indices(int(size))
-    return len(range(start, stop, step))

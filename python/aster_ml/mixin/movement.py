@@ -10,17 +10,9 @@ from ..helpers import argfix, flat_to_grouped, make_tuple, prod
 from ..symbolic import BoundInt, Expression
 from .elementwise import ElementwiseMixin
 
-# What there is to look up beside the library's handles: "shape" once a size came from a bound
-# variable, "file" once a tensor is a part of a file. Nothing is looked up while it is empty.
+# What there is to look up beside the library's handles: "file" once a tensor is a part of a file.
+# Nothing is looked up while it is empty.
 _marks: dict[str, bool] = {}
-
-
-def remember_shape(x: Any, shape: Sequence[Any]) -> Any:
-    """x, with a shape that shows where its sizes came from."""
-    if any(s.__class__ is BoundInt for s in shape):
-        x._symbolic_shape = tuple(shape)
-        _marks["shape"] = True
-    return x
 
 
 def remember_file(out: Any, x: Any) -> Any:
@@ -53,10 +45,6 @@ class MovementMixin(ElementwiseMixin):
         >>> Tensor([[1, 2, 3], [4, 5, 6]]).shape
         (2, 3)
         """
-        if _marks:
-            known = getattr(self, "_symbolic_shape", None)
-            if known is not None:
-                return known
         return _n.lazy_shape(self)
 
     @property
@@ -83,7 +71,7 @@ class MovementMixin(ElementwiseMixin):
         >>> Tensor([[1, 2], [3, 4]]).numel()
         4
         """
-        return int(prod(self.shape)) if not _marks else prod(self.shape)
+        return prod(self.shape)  # type: ignore[no-any-return]
 
     def max_numel(self) -> int:
         """The number of elements of max_shape.
@@ -125,12 +113,10 @@ class MovementMixin(ElementwiseMixin):
         [[0, 1, 2], [3, 4, 5]]
         """
         wanted = argfix(shape, *args)
-        if None in wanted:
+        if any(s is None for s in wanted):
             wanted = tuple(self.shape[i] if s is None else s for i, s in enumerate(wanted))
         out = _n.lazy_reshape(self, _ints(wanted))
-        if _marks:
-            remember_file(out, self)
-        return remember_shape(out, wanted) if -1 not in wanted else out
+        return remember_file(out, self) if _marks else out
 
     def view(self, shape: Any, *args: Any) -> Self:
         """As reshape.
@@ -147,9 +133,7 @@ class MovementMixin(ElementwiseMixin):
         [[1, 2, 3], [1, 2, 3]]
         """
         wanted = argfix(shape, *args)
-        out = _n.lazy_expand(self, _ints([-1 if s is None else s for s in wanted]))
-        return remember_shape(out, [s if isinstance(s, BoundInt) else n for s, n in
-                                    zip(wanted, _n.lazy_shape(out))])  # fmt: skip
+        return _n.lazy_expand(self, _ints([-1 if s is None else s for s in wanted]))
 
     def _broadcast_to(self, new_shape: tuple[int, ...]) -> Self:
         if self.shape == new_shape:
@@ -199,7 +183,8 @@ class MovementMixin(ElementwiseMixin):
         (2, 2)
         """
         if dim is None:
-            return self.reshape(tuple(s for s in self.shape if s != 1))
+            sizes: tuple[Any, ...] = self.shape
+            return self.reshape(tuple(s for s in sizes if isinstance(s, BoundInt) or s != 1))
         return _n.lazy_squeeze(self, dim) if self.ndim else self.reshape(self._scalar_axis(dim))
 
     def _scalar_axis(self, dim: int) -> tuple[int, ...]:
@@ -214,10 +199,7 @@ class MovementMixin(ElementwiseMixin):
         ((1, 2), (2, 1))
         """
         dim = self._resolve_dim(dim, extra=True)
-        out = _n.lazy_unsqueeze(self, dim)
-        if _marks:
-            remember_shape(out, self.shape[:dim] + (1,) + self.shape[dim:])
-        return out
+        return _n.lazy_unsqueeze(self, dim)
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Axes start_dim to end_dim as one.
@@ -259,10 +241,11 @@ class MovementMixin(ElementwiseMixin):
             raise ValueError(f"shrink needs {self.ndim} ranges, got {len(arg)}")
         ranges = [(0, s) if p is None else p for p, s in zip(arg, self.shape)]
         begin, end = [p[0] for p in ranges], [p[1] for p in ranges]
+        bounds: list[Any] = begin + end
+        if any(isinstance(x, BoundInt) for x in bounds):
+            return self[tuple(slice(b, e) for b, e in ranges)]  # type: ignore[index, no-any-return]
         out = _n.lazy_shrink(self, _ints(begin), _ints(end))
-        if _marks:
-            remember_file(out, self)
-        return remember_shape(out, [e - b for b, e in ranges])
+        return remember_file(out, self) if _marks else out
 
     def shrink_to(self, shape: Any, *args: Any) -> Self:
         """The first elements of every axis; None is all of it.
@@ -297,10 +280,7 @@ class MovementMixin(ElementwiseMixin):
             raise ValueError(f"padding {tuple(padding)} does not fit {self.ndim} axes")
         before, after = _ints([p[0] for p in pairs]), _ints([p[1] for p in pairs])
         if mode == "constant":
-            out = _n.lazy_pad(self, before, after, value)
-            if _marks:
-                remember_shape(out, [b + s + a for b, s, a in zip(before, self.shape, after)])
-            return out
+            return _n.lazy_pad(self, before, after, value)
         if mode not in _PAD_MODES:
             raise NotImplementedError(f"mode {mode!r} is not supported")
         return _n.lazy_pad_mode(self, before, after, _PAD_MODES[mode], value)
@@ -327,6 +307,7 @@ class MovementMixin(ElementwiseMixin):
         """
         dim = self._resolve_dim(dim)
         total = self.shape[dim]
+        assert not isinstance(total, BoundInt), f"cannot split {self.shape} along a symbolic axis"
         if isinstance(sizes, int):
             step = max(1, sizes)
             sizes = [min(sizes, total - at) for at in range(0, max(1, total), step)]
@@ -346,6 +327,7 @@ class MovementMixin(ElementwiseMixin):
         [[0, 1, 2], [3, 4]]
         """
         total = self.shape[self._resolve_dim(dim)]
+        assert not isinstance(total, BoundInt), f"cannot split {self.shape} along a symbolic axis"
         assert chunks > 0, f"chunks has to be positive, got {chunks}"
         return list(self.split(-(-total // chunks) if total else [0] * chunks, dim=dim))
 

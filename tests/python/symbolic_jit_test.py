@@ -1,0 +1,253 @@
+"""Variables under TinyJit: one recording for all values, more only where a value is looked at."""
+
+import numpy as np
+import pytest
+
+from aster_ml import Context, JitError, Tensor, TinyJit, Variable, _native, nn
+
+RNG = np.random.default_rng(1)
+
+
+def data(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def realized(*shape):
+    return Tensor(data(*shape)).realize()
+
+
+def compiled():
+    return _native.engine_count()["kernels_compiled"]
+
+
+A, B, C = data(7, 8), data(8, 5), data(2, 8, 4, 8)
+NAN = data(7, 8)
+NAN[:, 6:] = np.nan
+
+
+def attend(q, k, v):
+    return q.transpose(1, 2).scaled_dot_product_attention(k.transpose(1, 2), v.transpose(1, 2))
+
+
+# (the function, its arguments of a variable n), n in 1..5: compared with the same of plain numbers.
+CASES = {
+    "plus": (lambda x: x + 1, lambda n: [t(A)[:, :n]]),
+    "add": (lambda x, y: x + y, lambda n: [t(A)[:, :n], t(A)[:, :n]]),
+    "times n": (lambda x, n: x * n, lambda n: [t(A), n]),
+    "matmul": (lambda x, y: x @ y, lambda n: [t(NAN)[:, :n], t(B)[:n]]),
+    "rows": (lambda x, y: x @ y + 1, lambda n: [t(A)[:n], t(B)]),
+    "twice": (lambda x, y: ((x @ y).realize() * 2), lambda n: [t(A)[:, :n], t(B)[:n]]),
+    "attention": (attend, lambda n: [t(C)[:, :1], t(C)[:, :n], t(C)[:, :n]]),
+    "self attention": (attend, lambda n: [t(C)[:, :n], t(C)[:, :n], t(C)[:, :n]]),
+    "cat": (lambda x, y: x.cat(y, dim=1), lambda n: [t(A)[:, :n], t(A)]),
+    "pad": (lambda x: (x + 1).pad((None, (0, 8 - x.shape[1]))), lambda n: [t(A)[:, :n]]),
+    "part": (lambda x: x + 1, lambda n: [t(A)[1:3, n : n + 2]]),
+    "shrink": (lambda x: x + 1, lambda n: [t(A).shrink(((2, 4), (n, n + 2)))]),
+    "ones": (lambda x: x + 1, lambda n: [Tensor.ones(n, 4).contiguous()[:, 1:2]]),
+    "sum": (lambda x: x.sum(), lambda n: [t(NAN)[:, :n]]),
+    "mean": (lambda x: x.mean(), lambda n: [t(NAN)[:, :n]]),
+    "mean 0": (lambda x: x.mean(0), lambda n: [t(A)[:n]]),
+    "mean 1": (lambda x: x.mean(1), lambda n: [t(A)[:n]]),
+    "var": (lambda x: x.var(correction=0), lambda n: [t(NAN)[:, :n]]),
+    "var 1": (lambda x: x.var(1), lambda n: [t(A)[:n]]),
+    "softmax": (lambda x: x.softmax(1).argmax(1), lambda n: [t(NAN)[:, :n]]),
+    "inside": (lambda x, n: x[:, :n].max(1) + x[:, n] + x[:, n : n + 1].sum(), lambda n: [t(A), n]),
+    "shape": (lambda x: (x * x.shape[1]).sum(1), lambda n: [t(A)[:, :n]]),
+    "last": (lambda x: x[:, -1], lambda n: [(t(A) + 0)[:, :n]]),
+    "embedding": (lambda w, n: w[n : n + 2].flatten(), lambda n: [t(A), n]),
+    "triangle": (lambda n: Tensor.full((2, n + 2), -9.0).triu(n + 1).sum(0), lambda n: [n]),
+    "range": (lambda x, n: x[0, :n] * Tensor.arange(n), lambda n: [t(A), n]),
+    "two": (lambda x, y: x.sum() + y, lambda n: [t(A)[:, :n], t(A)[: n + 1, :n]]),
+}
+
+
+def t(x):
+    return Tensor(x).realize()
+
+
+def numbers(x):
+    """The arguments with plain numbers."""
+    return [int(a) if not isinstance(a, Tensor) else a for a in x]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_recording(name):
+    function, arguments = CASES[name]
+    runs = []
+
+    @TinyJit
+    def jitted(*args):
+        runs.append(1)
+        return function(*args).realize()
+
+    n = Variable("n", 1, 6)
+    for k in (1, 2, 3, 5, 4, 2):
+        before = compiled()
+        got = jitted(*arguments(n.bind(k)))
+        assert len(runs) < 3 or name == "part" or compiled() == before
+        want = function(*numbers(arguments(k)))
+        assert tuple(map(int, got.shape)) == want.shape
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=3e-5, atol=2e-6)
+    assert len(runs) == 2 and jitted.captured.kernel_count > 0
+
+
+def test_two_variables():
+    runs = []
+
+    @TinyJit
+    def f(a, b):
+        runs.append(1)
+        return (a @ b + 1).realize(), a.var(1).realize()
+
+    a, b = realized(10, 3), realized(3, 10)
+    for i in range(2, 5):
+        for j in range(2, 5):
+            product, spread = f(
+                a[: Variable("i", 1, 10).bind(i)], b[:, : Variable("j", 1, 10).bind(j)]
+            )
+            np.testing.assert_allclose(
+                product.numpy(), a.numpy()[:i] @ b.numpy()[:, :j] + 1, rtol=1e-4, atol=1e-5
+            )
+            np.testing.assert_allclose(spread.numpy(), a.numpy()[:i].var(1, ddof=1), rtol=1e-4)
+    assert len(runs) == 2
+
+
+def test_values_that_are_looked_at():
+    """A recording serves the values that look the same."""
+    runs = []
+
+    @TinyJit
+    def f(x, n):
+        runs.append(int(n.expression.vmax))
+        if n > 3:
+            return (x[:, :n].sum(1) * 2).realize()
+        return x[:, :n].sum(1).realize()
+
+    x = realized(3, 8)
+    for k in (1, 2, 3, 5, 6, 1, 7, 3):
+        got = f(x, Variable("n", 1, 8).bind(k)).numpy()
+        np.testing.assert_allclose(
+            got, x.numpy()[:, :k].sum(1) * (2 if k > 3 else 1), rtol=1e-5, atol=1e-6
+        )
+    assert len(runs) == 3  # plain, up to 3, above
+
+    runs.clear()
+
+    @TinyJit
+    def g(x, n):
+        runs.append(1)
+        return (x * [10.0, 20.0, 30.0, 40.0, 50.0][n] + sum(range(n)) + int(n)).realize()
+
+    for k in (1, 2, 3, 1, 2, 3, 2):
+        got = g(x, Variable("n", 1, 4).bind(k)).numpy()
+        np.testing.assert_allclose(got, x.numpy() * 10 * (k + 1) + sum(range(k)) + k, rtol=1e-5)
+    assert len(runs) == 4  # plain, then one of each value
+
+
+def test_operations_without_a_rule():
+    """They are right as well, with a recording of each value."""
+    runs = []
+
+    @TinyJit
+    def f(x, n):
+        runs.append(1)
+        return x[:, :n].sort(1)[0].flip(1).flatten().realize()
+
+    x = realized(3, 8)
+    for k in (2, 3, 2, 5, 3, 2):
+        want = np.sort(x.numpy()[:, :k], 1)[:, ::-1].flatten()
+        np.testing.assert_array_equal(f(x, Variable("n", 1, 8).bind(k)).numpy(), want)
+    assert len(runs) == 4
+
+
+def test_cache():
+    """A decoding loop: what is new goes to its place, all so far is attended."""
+    runs, cache = [], Tensor.zeros(2, 1, 16, 2, 4).contiguous().realize()
+    wq, wk, wv = (realized(8, 8) for _ in range(3))
+    rotations = realized(16, 8)
+
+    @TinyJit
+    def step(x, n):
+        runs.append(1)
+        x = x + rotations[n]
+        k, v = ((x @ w).reshape(1, 1, 2, 4) for w in (wk, wv))
+        cache.shrink((None, None, (n, n + 1), None, None)).assign(Tensor.stack(k, v)).realize()
+        keys, values = cache[0, :, : n + 1], cache[1][:, 0 : n + 1]
+        return (
+            attend((x @ wq).reshape(1, 1, 2, 4), keys, values)
+            .transpose(1, 2)
+            .reshape(1, 8)
+            .realize()
+        )
+
+    keys, values, counts = [], [], []
+    for k in range(12):
+        x = data(1, 8)
+        before = compiled()
+        got = step(Tensor(x).realize(), Variable("start_pos", 0, 15).bind(k)).numpy()
+        counts.append(compiled() - before)
+        y = (x + rotations.numpy()[k]) @ np.stack([w.numpy() for w in (wq, wk, wv)])
+        keys.append(y[1].reshape(2, 4)), values.append(y[2].reshape(2, 4))
+        scores = np.einsum("hd,khd->hk", y[0].reshape(2, 4), np.array(keys)) / 2
+        shares = np.exp(scores - scores.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        want = np.einsum("hk,khd->hd", shares, np.array(values)).reshape(1, 8)
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-5)
+    assert len(runs) == 2 and not any(counts[2:])
+
+
+def test_results_of_variable_size():
+    f = TinyJit(lambda x: {"y": (x * 2).realize()})
+    x, n = realized(3, 8), Variable("n", 1, 8)
+    for k in (2, 3, 4, 8, 1):
+        out = f(x[:, : n.bind(k)])["y"]
+        assert repr(out.shape) == f"(3, n={k})"
+        np.testing.assert_array_equal(out.numpy(), x.numpy()[:, :k] * 2)
+        np.testing.assert_allclose(
+            (out + 1).sum(1).numpy(), (x.numpy()[:, :k] * 2 + 1).sum(1), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_training_on_variable_lengths():
+    model = nn.Linear(4, 1)
+    optimizer = nn.optim.SGD(nn.state.get_parameters(model), lr=0.1)
+    truth, x = data(4, 1), realized(32, 4)
+    runs = []
+
+    @TinyJit
+    def step(x, y):
+        runs.append(1)
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.realize()
+
+    y, losses = Tensor(x.numpy() @ truth).realize(), []
+    for k in range(60):
+        n = Variable("n", 8, 32).bind(8 + k % 25)
+        with Context(TRAINING=1):
+            losses.append(step(x[:n], y[:n]).item())
+    assert losses[-1] < 0.02 * losses[0] and len(runs) == 2
+
+
+def test_refusals():
+    n, x = Variable("n", 1, 8), realized(3, 8)
+    f = TinyJit(lambda a, b: (a.sum() + b.sum()).realize())
+    for k in range(1, 4):
+        f(x[:, : n.bind(k)], realized(3, 8)[:, : n.bind(k)])
+    with pytest.raises(JitError):  # another shape
+        f(x[:, : n.bind(2)], realized(4, 8)[:, : n.bind(2)])
+    with pytest.raises(JitError):  # another variable
+        f(x[:, : Variable("m", 1, 8).bind(2)], realized(3, 8)[:, : n.bind(2)])
+    with pytest.raises(JitError):  # none
+        f(x, realized(3, 8))
+    with pytest.raises(RuntimeError, match="bind mismatch"):
+        f(x[:, : n.bind(2)], realized(3, 8)[:, : n.bind(3)])
+    with pytest.raises(JitError):  # one name, two ranges
+        f(x[:, : n.bind(2)], realized(3, 8)[:, : Variable("n", 1, 9).bind(2)])
+    f(x[:, : n.bind(5)], realized(3, 8)[:, : n.bind(5)])
+    g = TinyJit(lambda x, n: Tensor([x[:, :n].sum().item()]).realize())
+    g(x, n.bind(2))
+    with pytest.raises(JitError):
+        g(x, n.bind(2))
