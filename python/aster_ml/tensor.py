@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import array
+import os
 import pathlib
 import sys
 from typing import TYPE_CHECKING, Any, Self, Sequence
 
-from . import _native, custom
+from . import _native, custom, graph
 from .device import Device, canonicalize_device, code_of as device_code, disk_path, name_of
 from .dtype import (
     ConstType,
@@ -152,6 +153,22 @@ class Tensor(CreationMixin):
     def __bool__(self) -> bool:
         raise TypeError("the truth of a Tensor is not defined: compare elements, or call item()")
 
+    def __int__(self) -> int:
+        """The one element, rounded toward zero.
+
+        >>> int(Tensor([2.5]))
+        2
+        """
+        return int(self.item())
+
+    def __float__(self) -> float:
+        """The one element.
+
+        >>> float(Tensor(3))
+        3.0
+        """
+        return float(self.item())
+
     def __len__(self) -> int:
         shape = self.shape
         if not shape:
@@ -184,6 +201,24 @@ class Tensor(CreationMixin):
         tensors: list[Tensor] = [self, *lst]
         _native.lazy_realize([x for x in tensors if not _is_weak(x)])
         return self
+
+    def graph(
+        self,
+        *lst: Tensor,
+        level: str = "tensor",
+        html: str | os.PathLike[str] | None = None,
+    ) -> str:
+        """The graph of this tensor and the others, as Graphviz text; html: a page of it as well.
+
+        level is "tensor" (as built), "prepared" (as fusion gets it), "schedule" (kernels and
+        memory), "kernel" (the arithmetic in every kernel) or "source" (the C text of kernels).
+
+        >>> (Tensor([1, 2]) + 1).graph(level="schedule").count("Kernel 0")
+        1
+        """
+        if html is not None:
+            graph.write_page(html, [self, *lst], level)
+        return graph.dot([self, *lst], level)
 
     def schedule_linear(self, *lst: Tensor) -> Any:
         """Not offered: schedules are not objects of Python."""
