@@ -95,18 +95,15 @@ def set_inputs(inputs: dict[Variable, tuple[int, Any]]) -> None:
     _inputs.update(inputs)
 
 
-def cell_dtype(variable: Variable) -> Any:
-    """The dtype of the memory that holds a variable."""
-    limit = dtypes.int32
-    return limit if limit.min <= variable.vmin and variable.vmax <= limit.max else dtypes.int64
+def new_cell(variable: Variable, value: int) -> Any:
+    """Memory that holds a variable's value: int32 where all values fit, else int64."""
+    fits = -(2**31) <= variable.min_val and variable.max_val < 2**31
+    dtype = dtypes.int32 if fits else dtypes.int64
+    numbers = array.array("i" if dtype is dtypes.int32 else "q", [value])
+    return _native.lazy_from(numbers, dtype.code, ())
 
 
-@functools.lru_cache(256)
-def _cell(variable: Variable, value: int) -> Any:
-    dtype = cell_dtype(variable)
-    return _native.lazy_from(
-        array.array("i" if dtype is dtypes.int32 else "q", [value]), dtype.code, ()
-    )
+_cell = functools.lru_cache(256)(new_cell)
 
 
 def value_of(x: Any, bound: dict[Variable, int] | None = None) -> Any:

@@ -14,7 +14,7 @@ import functools
 from typing import Any, Callable, Generic, TypeVar, overload
 
 from .. import _native
-from ..dynamic import Symbolic, cell_dtype, set_inputs, whole
+from ..dynamic import Symbolic, new_cell, set_inputs, whole
 from ..errors import ArgumentError, JitError
 from ..helpers import DEBUG, JIT
 from ..nn.state import get_parameters
@@ -116,14 +116,11 @@ class _Inputs:
     def cells(self) -> list[Tensor]:
         """The values of the variables in memory, by name."""
         ordered = sorted(self.variables.items(), key=lambda item: item[0].name)
-        return [Tensor([n], dtype=cell_dtype(v)).reshape(()).contiguous() for v, n in ordered]
+        return [new_cell(v, n) for v, n in ordered]
 
     def memory(self) -> list[Tensor]:
         """What the program reads: the tensors, and the values of the variables."""
-        cells = self.cells()
-        if cells:
-            _native.lazy_realize(cells)
-        return [whole(t) for t in self.tensors] + cells
+        return [whole(t) for t in self.tensors] + self.cells()
 
 
 def _check_return(ret: Any) -> None:
@@ -137,12 +134,32 @@ def _check_return(ret: Any) -> None:
     raise JitError(f"JIT return contains non-Tensor value of type {type(ret).__name__}")
 
 
+def _steer() -> None:
+    """Whether calls may replay without asking: not inside a recording, nor with JIT off."""
+    _native.set_capturing(bool(capturing) or not JIT)
+
+
+JIT.changed = _steer
+
+
+def _replaced(ret: Any, fresh: dict[int, Tensor]) -> Any:
+    """A return value with other tensors in place of some, by their ids."""
+    if isinstance(ret, Tensor):
+        return fresh.get(id(ret), ret)
+    if isinstance(ret, dict):
+        return {name: _replaced(item, fresh) for name, item in ret.items()}
+    if isinstance(ret, (tuple, list)):
+        items = [_replaced(item, fresh) for item in ret]
+        return type(ret)(*items) if hasattr(ret, "_fields") else type(ret)(items)
+    return ret
+
+
 class _TinyJit(_native.Jit, Generic[ReturnType]):
     """A function that is run at its first call, recorded at the second, replayed from then on.
 
     Tensors in the arguments (also one level deep in lists and dicts) and bound variables are
-    inputs; everything else is baked in. Where the function looked at the value of a variable, its recording
-    serves the values that look the same; others get one of their own.
+    inputs; everything else is baked in. Where the function looked at the value of a variable, its
+    recording serves the values that look the same; others get one of their own.
     """
 
     def __init__(self, fxn: Callable[..., ReturnType], prune: bool = False):
@@ -208,7 +225,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         except ArgumentError as error:
             raise JitError(f"duplicate inputs to JIT: {error}") from error
         capturing.append(self)
-        _native.set_capturing(True)
+        _steer()
         seen: dict[Expression, int] = {}
         note_seen(seen)
         set_inputs({v: (n, cells[v]) for v, n in ordered})
@@ -223,12 +240,17 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
             raise
         finally:
             capturing.clear()
-            _native.set_capturing(False)
+            _steer()
             note_seen(None)
             set_inputs({})
         program = _native.engine_capture_end([whole(t) for t in outputs])
         if not _native.program_count_kernels(program):
             raise JitError("didn't JIT anything!")
+        # Replays write where returned tensors have their storage: not where an input has its own.
+        given = {id(t) for t in inputs.tensors}
+        fresh = {id(t): t.clone().realize() for t in outputs if id(t) in given}
+        if fresh:
+            ret, outputs = _replaced(ret, fresh), [fresh.get(id(t), t) for t in outputs]
         recording = CapturedJit(program, ret, outputs, inputs, seen)
         # Those inside lists, and variables, take the slow way.
         if len(inputs.names) == len(memory):
