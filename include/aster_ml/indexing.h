@@ -49,7 +49,10 @@ ASTER_ML_API int32_t aster_ml_lazy_index(aster_ml_lazy *out, const aster_ml_lazy
 
 /* target[items] = value, as aster_ml_lazy_assign for a realised target, and for another one a new
  * value of it. value broadcasts to the part. Of several values for one element the last counts.
- * Alias: value may read target. Errors: as index, DTYPE (value's dtype is not target's). */
+ * Views of the target see the write; what other handles compute from its storage is realised
+ * before, so that it keeps its values (not so value itself). One value by one mask does not read
+ * the mask's data. Alias: value may read target. Errors: as index, DTYPE (value's dtype is not
+ * target's). */
 ASTER_ML_API int32_t aster_ml_lazy_index_assign(aster_ml_lazy *target, size_t count,
                                                 const aster_ml_index *items,
                                                 const aster_ml_lazy *value);

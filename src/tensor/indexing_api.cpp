@@ -321,14 +321,23 @@ int32_t aster_ml_lazy_scatter(aster_ml_lazy* out, const aster_ml_lazy* x, int64_
 
 namespace {
 
+constexpr int64_t kWhole = INT64_MIN;
+
 int32_t sort_pair(aster_ml_lazy* values, aster_ml_lazy* indices, Input x, int64_t axis,
                   bool descending, int64_t count) {
+  for (aster_ml_lazy* out : {values, indices}) {
+    if (out != nullptr && out != x) out->impl = nullptr;
+  }
   if (values == nullptr || indices == nullptr || values == indices) {
     return ASTER_FAIL(kARGUMENT, "out_values and out_indices need to be two handles");
   }
+  if (values == x || indices == x) {
+    return ASTER_FAIL(kARGUMENT, "out holds the handle of an input");
+  }
+  if (count < 0 && count != kWhole) {
+    return ASTER_FAIL(kRANGE, "the first %lld elements", static_cast<long long>(count));
+  }
   aster_ml_lazy both[2] = {}, unused{};
-  ASTER_TRY(clear_handles(values, 1, std::array{x}));
-  ASTER_TRY(clear_handles(indices, 1, std::array{x}));
   Build build(&unused, {x});
   ASTER_TRY(build.status());
   Node sorted[2] = {};
@@ -344,7 +353,7 @@ int32_t sort_pair(aster_ml_lazy* values, aster_ml_lazy* indices, Input x, int64_
 int32_t aster_ml_lazy_sort(aster_ml_lazy* out_values, aster_ml_lazy* out_indices,
                            const aster_ml_lazy* x, int64_t axis, int32_t descending) {
   ASTER_API();
-  return sort_pair(out_values, out_indices, x, axis, descending != 0, -1);
+  return sort_pair(out_values, out_indices, x, axis, descending != 0, kWhole);
 }
 
 int32_t aster_ml_lazy_argsort(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis,
@@ -358,7 +367,6 @@ int32_t aster_ml_lazy_argsort(aster_ml_lazy* out, const aster_ml_lazy* x, int64_
 int32_t aster_ml_lazy_topk(aster_ml_lazy* out_values, aster_ml_lazy* out_indices,
                            const aster_ml_lazy* x, int64_t k, int64_t axis, int32_t largest) {
   ASTER_API();
-  if (k < 0) return ASTER_FAIL(kRANGE, "the first %lld elements", static_cast<long long>(k));
   return sort_pair(out_values, out_indices, x, axis, largest != 0, k);
 }
 
