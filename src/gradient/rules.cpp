@@ -285,6 +285,12 @@ void flow_logsumexp(Flow& flow) {
   flow.set(1, (g * exp(x - y)).n);
 }
 
+// The body's own would be 0 * inf where exp(-x) overflows.
+void flow_sigmoid(Flow& flow) {
+  const Expr y{&flow.graph, flow.y}, g{&flow.graph, flow.dy};
+  flow.set(1, (g * y * (1.0 - y)).n);
+}
+
 // As log_softmax, from a gradient that is -dy / n at the labels; a label outside gives none.
 void flow_cross_entropy(Flow& flow) {
   const Node logits = flow.source(1), labels = flow.source(2);
@@ -330,6 +336,7 @@ constexpr CompositeRule kCompositeRules[] = {
     {Composite::kLogSoftmax, flow_log_softmax},
     {Composite::kLogSumExp, flow_logsumexp},
     {Composite::kCrossEntropy, flow_cross_entropy},
+    {Composite::kSigmoid, flow_sigmoid},
     {Composite::kContiguousBackward, flow_contiguous_backward},
 };
 

@@ -5,6 +5,7 @@
 #include "tensor/functions_math.h"
 #include "tensor/movement.h"
 #include "tensor/ops.h"
+#include "uop/composite.h"
 
 namespace aster::tensor {
 namespace {
@@ -33,7 +34,7 @@ Expr sign(Expr x) {
   if (dtype::is_unsigned(x.dtype())) return where(x != 0.0, x.like(1), 0.0);
   return where(x != 0.0, where(x < 0.0, x.like(-1), 1.0), 0.0);
 }
-Expr sigmoid(Expr x) { return recip(1.0 + exp(-x)); }
+Expr sigmoid(Expr x) { return {x.g, uop::build_sigmoid(*x.g, x.n)}; }
 Expr strict_sigmoid(Expr x) { return recip(1.0 + alu(Op::kExp2, x * -kOneOverLn2)); }
 // Abramowitz and Stegun 7.1.26.
 Expr strict_erf(Expr x) {

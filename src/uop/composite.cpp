@@ -287,6 +287,14 @@ Node build_cross_entropy(Graph& g, Node logits, Node labels, bool mean) {
               std::array{logits, labels});
 }
 
+// Of weak dtypes and of constants the body itself: those convert and fold as what they are made of.
+Node build_sigmoid(Graph& g, Node x) {
+  if (x == nullptr) return nullptr;
+  const auto body = [](Expr e) { return recip(1.0 + exp(-e)); };
+  if (is_const(x) || dtype::is_weak(x->dtype)) return body({&g, x}).n;
+  return call(Composite::kSigmoid, {}, body(param(g, 0, x)), std::array{x});
+}
+
 Node build_contiguous_backward(Graph& g, Node x) {
   return call(Composite::kContiguousBackward, {}, param(g, 0, x), std::array{x});
 }
