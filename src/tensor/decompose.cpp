@@ -33,8 +33,8 @@ Status step_numbers(Vec<Node>* out, engine::Engine& engine, Context& context, Wo
   Status status;
   for (Word i = 0; i < count && status.ok(); ++i) {
     static_cast<int32_t*>(storage->data)[i] = static_cast<int32_t>(i);
-    const Node leaf =
-        engine::buffer_node(engine, storage, i * Word{sizeof(int32_t)}, DType::kInt32, Dims(1, 1));
+    const Node leaf = engine::shared_buffer_node(engine, storage, i * Word{sizeof(int32_t)},
+                                                 DType::kInt32, Dims(1, 1));
     status = leaf == nullptr ? last_failure() : out->push(leaf);
   }
   buffer::storage_release(storage);
@@ -213,7 +213,13 @@ Status svd_of(Svd* out, Build& build, Node x, bool full) {
   const Expr flat{&g, drop_axes(g, norms.n, std::array{static_cast<Word>(n - 2)})};
   const Node order = g.argsort(flat.n, static_cast<int64_t>(n) - 2, true, count);
   const Expr sorted = in_order(both, order), s = in_order(norms, order);
-  const Expr left = rows(sorted, 0, count) / where(s != 0.0, s, 1.0);
+  const Expr found = rows(sorted, 0, count) / where(s != 0.0, s, 1.0);
+  if (found.n == nullptr) return last_failure();
+  // Columns of a value 0 are no direction: reflections that clear the others leave the rest of an
+  // orthonormal basis in their places.
+  Qr basis;
+  ASTER_TRY(qr_of(&basis, build, found.detach().n));
+  const Expr left = where(s != 0.0, found, basis.q);
   const Expr first = matrix_product(columns(qr.q, 0, count), left);
   out->u = full ? joined({first, columns(qr.q, count, most)}, static_cast<int64_t>(n) - 1) : first;
   out->v = rows(sorted, count, 2 * count);
