@@ -103,6 +103,15 @@ class Rangeify {
     bool merged = false;  // its outputs are another kernel's now
   };
 
+  // The other kernels, seen from one: what each must do before it (itself, or others that it is
+  // before), or afterwards.
+  enum Side : uint8_t { kBefore = 1, kBeforeOthers = 2, kAfterwards = 4 };
+  struct Around {
+    explicit Around(Memory& memory) : first(memory), users(memory), stack(memory), place(memory) {}
+    Vec<uint32_t> first, users, stack;
+    Vec<uint8_t> place;
+  };
+
   Status analyse(Node sink);
   Status find_in_place(uop::Nodes nodes);
   Status analyse_library(Node call);
@@ -142,7 +151,8 @@ class Rangeify {
   static int64_t loops_of(const Kernel& kernel);
   bool streams(const Kernel& kernel);
   Status renumber_folds(Kernel* kernel, int64_t first);
-  Status reaches(bool* out, uint32_t from, uint32_t to, bool directly);
+  Status list_users(Around* around);
+  Status look_around(Around* around, uint32_t kernel);
   Status merge_pair(uint32_t into, uint32_t from);
   Status drop_unread();
   Status loop_order(Vec<Node>* out, const Kernel& kernel);

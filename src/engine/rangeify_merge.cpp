@@ -2,6 +2,7 @@
 // and the users that read it element by element, or users of the same memory (the moments of an
 // Adam step, say).
 #include <algorithm>
+#include <span>
 
 #include "engine/rangeify.h"
 #include "uop/symbolic.h"
@@ -18,25 +19,48 @@ constexpr size_t kMostOperands = 16;
 
 }  // namespace
 
-// Whether kernel `from` runs, directly or through others, before kernel `to`. directly = false:
-// only through others.
-Status Rangeify::reaches(bool* out, uint32_t from, uint32_t to, bool directly) {
-  *out = false;
-  Vec<uint32_t> stack(memory_);
-  Vec<uint8_t> seen(memory_);
-  ASTER_TRY(seen.resize(kernels_.size(), 0));
-  ASTER_TRY(stack.push(to));
-  while (!stack.empty() && !*out) {
-    const uint32_t k = stack.back();
-    stack.pop();
-    for (uint32_t before : kernels_[k].after) {
-      if (before == from && (directly || k != to)) *out = true;
-      if (before == from || seen[before] != 0) continue;
-      seen[before] = 1;
-      ASTER_TRY(stack.push(before));
-    }
+// The users of kernel k: users[first[k]] up to users[first[k + 1]].
+Status Rangeify::list_users(Around* around) {
+  Vec<uint32_t>& first = around->first;
+  first.clear();
+  ASTER_TRY(first.resize(kernels_.size() + 2, 0));
+  for (const Kernel& kernel : kernels_) {
+    for (uint32_t before : kernel.after) ++first[before + 2];
+  }
+  for (size_t i = 2; i < first.size(); ++i) first[i] += first[i - 1];
+  ASTER_TRY(around->users.resize(first.back(), 0));
+  for (uint32_t k = 0; k < kernels_.size(); ++k) {
+    for (uint32_t before : kernels_[k].after) around->users[first[before + 1]++] = k;
   }
   return kOk;
+}
+
+// Where every other kernel runs, seen from this one.
+Status Rangeify::look_around(Around* around, uint32_t kernel) {
+  Vec<uint8_t>& place = around->place;
+  Vec<uint32_t>& stack = around->stack;
+  place.clear();
+  ASTER_TRY(place.resize(kernels_.size(), 0));
+  const auto spread = [&](uint8_t near, uint8_t far, auto neighbours) -> Status {
+    ASTER_TRY(stack.push(kernel));
+    while (!stack.empty()) {
+      const uint32_t at = stack.back();
+      stack.pop();
+      for (const uint32_t next : neighbours(at)) {
+        const bool known = (place[next] & (near | far)) != 0;
+        place[next] |= at == kernel ? near : far;
+        if (!known) ASTER_TRY(stack.push(next));
+      }
+    }
+    return kOk;
+  };
+  ASTER_TRY(spread(kBefore, kBeforeOthers, [&](uint32_t k) {
+    return std::span<const uint32_t>(kernels_[k].after.data(), kernels_[k].after.size());
+  }));
+  return spread(kAfterwards, kAfterwards, [&](uint32_t k) {
+    const uint32_t from = around->first[k], to = around->first[k + 1];
+    return std::span<const uint32_t>(around->users.data() + from, to - from);
+  });
 }
 
 // Whether they touch the same memory.
@@ -124,12 +148,7 @@ bool Rangeify::mergeable(uint32_t into_id, uint32_t from_id) {
     }
     return true;
   };
-  if (!at_hand(from, into) || !at_hand(into, from)) return false;
-  bool around = false, back = false;
-  if (!reaches(&around, into_id, from_id, false).ok() ||
-      !reaches(&back, from_id, into_id, true).ok())
-    return false;
-  return !around && !back;
+  return at_hand(from, into) && at_hand(into, from);
 }
 
 // Gives the ranges of a kernel's reductions numbers from `first` on.
@@ -242,18 +261,21 @@ Status Rangeify::drop_unread() {
 }
 
 Status Rangeify::merge() {
+  Around around(memory_);
+  ASTER_TRY(list_users(&around));
   // From users to sources, as kernels were made: a user first looks at what it reads.
   for (uint32_t from = 0; from < kernels_.size(); ++from) {
+    if (kernels_[from].merged || kernels_[from].library) continue;
+    ASTER_TRY(look_around(&around, from));
     for (uint32_t into = static_cast<uint32_t>(kernels_.size()); into-- > 0;) {
-      if (into == from || !shares(kernels_[into], kernels_[from]) ||
-          !fits_beside(kernels_[into], kernels_[from])) {
+      const uint8_t place = around.place[into];
+      const bool apart = (place & (kBeforeOthers | kAfterwards)) != 0;
+      if (into == from || apart || (place != kBefore && into < from) ||
+          !shares(kernels_[into], kernels_[from]) || !mergeable(into, from)) {
         continue;
       }
-      bool earlier = false;
-      ASTER_TRY(reaches(&earlier, into, from, true));
-      if (!earlier && into < from) continue;
-      if (!mergeable(into, from)) continue;
       ASTER_TRY(merge_pair(into, from));
+      ASTER_TRY(list_users(&around));
       break;
     }
   }
