@@ -139,6 +139,7 @@ struct Program : HandleObject {
   int64_t bytes = 0;
   int threads = 1;
   size_t kernels = 0;
+  std::atomic<uint64_t>* replayed = nullptr;  // the engine's count of launches
   bool writes_state = false;
   bool interprets = false;
   std::atomic<bool> busy{false};
@@ -484,6 +485,7 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
         outputs[i].storage.data != nullptr ? data_of(outputs[i]) : own + program.results[i].offset);
   }
   ASTER_TRY(execute(program, workspace));
+  program.replayed->fetch_add(program.kernels, std::memory_order_relaxed);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Array& array = program.results[i].array;
     void* data = result_data(program, workspace, i);
@@ -520,8 +522,8 @@ Status draw_random(Node* keys, Engine& engine, Storage* state, uint64_t words) {
   Storage* storage = nullptr;
   ASTER_TRY(
       buffer::storage_create(&storage, engine.context, count * sizeof(uint64_t), state->device));
-  *keys = buffer_node(engine, storage, 0, DType::kUInt64,
-                      std::array<uop::Word, 1>{static_cast<uop::Word>(count)});
+  *keys = shared_buffer_node(engine, storage, 0, DType::kUInt64,
+                             std::array<uop::Word, 1>{static_cast<uop::Word>(count)});
   if (*keys != nullptr) {
     draw_keys(static_cast<uint64_t*>(storage->data), state, words);
     if (r != nullptr) {
@@ -599,6 +601,7 @@ static Status build_program(Program** out, Engine& engine, std::span<Lazy* const
   }
   if (program != nullptr) {
     handle_init(program, engine.context, free_program);
+    program->replayed = &engine.replayed;
     scope_remove(program);  // a program outlives the scope of the step that it was captured from
     status = Builder(engine, *engine.recording, *program).run(outputs);
     if (status.ok()) {

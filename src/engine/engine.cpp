@@ -245,15 +245,18 @@ class Realize {
   }
 
   Status device_of(int32_t* out) {
-    *out = device::kCpu;
-    for (size_t i = 0; i < leaves_.size(); ++i) {
-      const int32_t device = static_cast<int32_t>(leaves_[i]->arg(1));
-      if (i != 0 && device != *out) {
-        return ASTER_FAIL(kDEVICE, "operands on %s and %s", device::name(*out).text,
+    int32_t all = 0, empty = 0;  // what has no elements goes with any device
+    for (Node leaf : leaves_) {
+      const int32_t device = static_cast<int32_t>(leaf->arg(1));
+      int32_t& known = leaf->count() == 0 ? empty : all;
+      if (device == 0) continue;
+      if (&known == &all && known != 0 && device != known) {
+        return ASTER_FAIL(kDEVICE, "operands on %s and %s", device::name(known).text,
                           device::name(device).text);
       }
-      *out = device;
+      known = device;
     }
+    *out = all != 0 ? all : empty != 0 ? empty : device::kCpu;
     if (!device::is_host(*out) && e_.recording != nullptr) {
       return ASTER_FAIL(kUNSUPPORTED, "capture of work on %s", device::name(*out).text);
     }
@@ -527,16 +530,30 @@ void set_node(Lazy& lazy, Node node) {
   lazy.node = node;
 }
 
-Node buffer_node(Engine& engine, Storage* storage, int64_t byte_offset, DType dtype,
+namespace {
+
+Node make_buffer(Engine& engine, Storage* storage, int32_t device, int64_t byte_offset, DType dtype,
                  uop::Words shape) {
   const uint64_t before = engine.graph.nodes_made();
   Node node =
       engine.graph.make(Op::kBuffer, dtype, {},
                         std::array<Word, 3>{static_cast<Word>(reinterpret_cast<intptr_t>(storage)),
-                                            storage->device, byte_offset},
+                                            device, byte_offset},
                         shape);
   if (node != nullptr && engine.graph.nodes_made() != before) buffer::storage_retain(storage);
   return node;
+}
+
+}  // namespace
+
+Node buffer_node(Engine& engine, Storage* storage, int64_t byte_offset, DType dtype,
+                 uop::Words shape) {
+  return make_buffer(engine, storage, storage->device, byte_offset, dtype, shape);
+}
+
+Node shared_buffer_node(Engine& engine, Storage* storage, int64_t byte_offset, DType dtype,
+                        uop::Words shape) {
+  return make_buffer(engine, storage, 0, byte_offset, dtype, shape);
 }
 
 Storage* storage_of(Node node) {

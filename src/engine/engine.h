@@ -1,6 +1,8 @@
 // The engine of a context: live cells, schedule cache, execution, capture.
 #pragma once
 
+#include <atomic>
+
 #include "aster_ml/engine.h"
 #include "codegen/codegen.h"
 #include "engine/lazy.h"
@@ -68,6 +70,7 @@ class Engine {
   uop::Graph& graph;
   Lazy live;  // sentinel of the list of cells
   aster_ml_engine_counters counters = {};
+  std::atomic<uint64_t> replayed{0};  // launches by programs, which run on any thread
   Recording* recording = nullptr;
   Map<uint64_t, Executable*> cache;
   Executable* last = nullptr;

@@ -38,6 +38,9 @@ void set_node(Lazy& lazy, uop::Node node);
 // A Buffer node on storage (retained by the node), row-major from byte_offset.
 uop::Node buffer_node(Engine& engine, buffer::Storage* storage, int64_t byte_offset,
                       dtype::DType dtype, uop::Words shape);
+// The same on memory of the library's own, which goes with operands on any device: its device is 0.
+uop::Node shared_buffer_node(Engine& engine, buffer::Storage* storage, int64_t byte_offset,
+                             dtype::DType dtype, uop::Words shape);
 // The memory of a Buffer node.
 buffer::Storage* storage_of(uop::Node buffer_node);
 

@@ -31,7 +31,7 @@ Status device_of(int32_t* out, Context& context, Node x) {
   ASTER_TRY(uop::toposort(&nodes, std::array{x}));
   *out = device::kCpu;
   for (Node n : nodes) {
-    if (n->op == Op::kBuffer) *out = static_cast<int32_t>(n->arg(1));
+    if (n->op == Op::kBuffer && n->arg(1) != 0) *out = static_cast<int32_t>(n->arg(1));
   }
   return kOk;
 }

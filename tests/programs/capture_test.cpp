@@ -48,6 +48,29 @@ TEST(Capture, ReplaysOnOtherInputs) {
   EXPECT_EQ(read(y), (std::vector<float>{2, 5, 10}));
 }
 
+TEST(Capture, ReplaysAreCounted) {
+  Session s;
+  T x = from(s, std::vector<float>{1, 2, 3}, {3});
+  aster_ml_lazy* inputs[] = {&x.h};
+  OK(aster_ml_engine_capture_begin(&s.context, inputs, 1));
+  T y = x * x, z = sum(y);
+  realize({&y});
+  realize({&z});
+  aster_ml_lazy* outputs[] = {&z.h};
+  Captured c;
+  OK(aster_ml_engine_capture_end(&c.program, &s.context, outputs, 1));
+  const auto launched = [&] {
+    aster_ml_engine_counters counters{};
+    counters.struct_size = sizeof(counters);
+    EXPECT_OK(aster_ml_engine_count(&counters, &s.context));
+    return counters.kernels_launched;
+  };
+  Concrete in(s, {4, 5, 6}, {3}), out(s, {0}, {});
+  const uint64_t before = launched();
+  for (int i = 0; i < 3; ++i) OK(aster_ml_program_run(&c.program, nullptr, &in.t, 1, &out.t, 1));
+  EXPECT_EQ(launched(), before + 3 * 2);
+}
+
 TEST(Capture, StateIsCarriedOn) {
   Session s;
   T weight = from(s, std::vector<float>{0, 0}, {2}), x = from(s, std::vector<float>{1, 2}, {2});

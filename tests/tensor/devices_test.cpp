@@ -1,0 +1,116 @@
+// What reads tables or draws of the library's own, or has no elements, with operands on the
+// reference device.
+#include "aster_ml/buffer.h"
+#include "aster_ml/device.h"
+#include "aster_ml/linalg.h"
+#include "aster_ml/random.h"
+#include "world.h"
+
+namespace aster::tensor::test {
+namespace {
+
+// The values in memory of the reference device.
+template <typename V>
+T away(const World& world, const std::vector<V>& values, const Shape& shape) {
+  T x;
+  aster_ml_tensor tensor;
+  const std::vector<size_t> dims(shape.begin(), shape.end());
+  EXPECT_EQ(aster_ml_tensor_init(&tensor, world, kDTypeOf<V>, ASTER_ML_DEVICE_REFERENCE,
+                                 dims.size(), dims.data()),
+            0)
+      << message();
+  if (!values.empty()) std::memcpy(tensor.storage.data, values.data(), values.size() * sizeof(V));
+  EXPECT_EQ(aster_ml_lazy_from_tensor(x, world, &tensor), 0) << message();
+  aster_ml_tensor_free(&tensor);
+  return x;
+}
+
+int32_t device_of(const aster_ml_lazy* x) {
+  int32_t device = 0;
+  EXPECT_EQ(aster_ml_lazy_device(&device, x), 0) << message();
+  return device;
+}
+
+// Computed there, and equal to what the CPU computes of the same elements.
+void expect_there(T& got, T& wanted) {
+  const std::vector<float> want = wanted.floats(), have = got.floats();
+  ASSERT_EQ(have.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(have[i], want[i], 1e-5) << i;
+  EXPECT_EQ(device_of(got), ASTER_ML_DEVICE_REFERENCE);
+}
+
+TEST(Devices, Dropout) {
+  const World world, twin;
+  const std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8};
+  T here, there;
+  OK(aster_ml_lazy_dropout(here, from(world, values, {8}), 0.5, 1));
+  OK(aster_ml_lazy_dropout(there, away(twin, values, {8}), 0.5, 1));
+  expect_there(there, here);
+}
+
+TEST(Devices, Multinomial) {
+  const World world, twin;
+  const std::vector<float> values{1, 2, 3, 4};
+  T here, there, here_float, there_float;
+  OK(aster_ml_lazy_multinomial(here, from(world, values, {4}), 16, 1));
+  OK(aster_ml_lazy_multinomial(there, away(twin, values, {4}), 16, 1));
+  OK(aster_ml_lazy_cast(here_float, here, ASTER_ML_DTYPE_FLOAT32));
+  OK(aster_ml_lazy_cast(there_float, there, ASTER_ML_DTYPE_FLOAT32));
+  expect_there(there_float, here_float);
+}
+
+TEST(Devices, Decompositions) {
+  const World world;
+  const std::vector<float> values{4, 1, 2, 3, -1, 5};
+  for (const bool singular : {false, true}) {
+    T here[3], there[3];
+    const T x = from(world, values, {3, 2}), y = away(world, values, {3, 2});
+    if (singular) {
+      OK(aster_ml_lazy_svd(here[0], here[1], here[2], x, 1));
+      OK(aster_ml_lazy_svd(there[0], there[1], there[2], y, 1));
+    } else {
+      OK(aster_ml_lazy_qr(here[0], here[1], x));
+      OK(aster_ml_lazy_qr(there[0], there[1], y));
+    }
+    for (size_t i = 0; i < (singular ? 3u : 2u); ++i) expect_there(there[i], here[i]);
+  }
+}
+
+TEST(Devices, Keccak) {
+  const World world;
+  const std::vector<uint8_t> bytes{1, 2, 3, 4, 5};
+  T here, there;
+  OK(aster_ml_lazy_keccak(here, from(world, bytes, {5}), "sha3_256"));
+  OK(aster_ml_lazy_keccak(there, away(world, bytes, {5}), "sha3_256"));
+  EXPECT_EQ(there.read<uint8_t>(), here.read<uint8_t>());
+  EXPECT_EQ(device_of(there), ASTER_ML_DEVICE_REFERENCE);
+}
+
+// Nothing is read of what has no elements, wherever it is.
+TEST(Devices, EmptyOperandsGoAnywhere) {
+  const World world;
+  for (const bool first : {false, true}) {
+    const T none = from(world, std::vector<float>{}, {0, 2});
+    const T some = away(world, std::vector<float>{1, 2, 3, 4}, {2, 2});
+    const aster_ml_lazy* const parts[] = {first ? none : some, first ? some : none};
+    T joined, sum, both;
+    OK(aster_ml_lazy_cat(joined, parts, 2, 0));
+    EXPECT_EQ(joined.floats(), (std::vector<float>{1, 2, 3, 4}));
+    EXPECT_EQ(device_of(joined), ASTER_ML_DEVICE_REFERENCE);
+    OK(aster_ml_lazy_sum(sum, none, 0, nullptr, 0));
+    OK(aster_ml_lazy_add(both, first ? sum : some, first ? some : sum));
+    EXPECT_EQ(both.floats(), (std::vector<float>{1, 2, 3, 4}));
+  }
+}
+
+TEST(Devices, DifferentOnesAreRefused) {
+  const World world;
+  T sum;
+  OK(aster_ml_lazy_add(sum, from(world, std::vector<float>{1}, {1}),
+                       away(world, std::vector<float>{1}, {1})));
+  float value = 0;
+  EXPECT_EQ(aster_ml_lazy_copy_out(&value, sizeof(value), sum), ASTER_ML_DEVICE) << message();
+}
+
+}  // namespace
+}  // namespace aster::tensor::test
