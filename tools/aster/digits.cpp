@@ -153,14 +153,20 @@ class Network {
     return out;
   }
 
-  int64_t parameters() const {
-    int64_t count = 0;
+  // Every trained tensor.
+  std::vector<Lazy> trained() const {
+    std::vector<Lazy> out;
     for (const char* name : {"conv1.weight", "norm1.weight", "norm1.bias", "conv2.weight",
                              "norm2.weight", "norm2.bias", "linear.weight", "linear.bias"}) {
       Lazy tensor;
       check(aster_ml_state_get(tensor.get(), state_.get(), name));
-      count += aster_ml_lazy_count(tensor.get());
+      out.push_back(std::move(tensor));
     }
+    return out;
+  }
+  int64_t parameters() const {
+    int64_t count = 0;
+    for (const Lazy& tensor : trained()) count += aster_ml_lazy_count(tensor.get());
     return count;
   }
   aster_ml_state* state() { return state_.get(); }
@@ -465,6 +471,31 @@ Result run(const Arguments& arguments, DigitsRun* record) {
 }
 
 }  // namespace
+
+std::vector<Lazy> digits_step(const aster_ml_context* context) {
+  const int64_t shape[] = {kBatch, kPixels};
+  Network network(context);
+  Optimizer adam;
+  Lazy images, labels;
+  std::vector<Lazy> out(1);
+  check(aster_ml_adam_init(adam.get(), network.state(), nullptr));
+  check(aster_ml_lazy_empty(images.get(), context, ASTER_ML_DTYPE_FLOAT32, 2, shape));
+  check(aster_ml_lazy_empty(labels.get(), context, ASTER_ML_DTYPE_INT32, 1, shape));
+  const Lazy logits = network.run(images, true);
+  check(aster_ml_lazy_cross_entropy(out[0].get(), logits.get(), labels.get(), nullptr));
+  std::vector<Lazy> trained = network.trained(), gradients(trained.size());
+  std::vector<const aster_ml_lazy*> targets, by;
+  for (const Lazy& tensor : trained) targets.push_back(tensor.get());
+  std::vector<aster_ml_lazy> made(trained.size());
+  check(aster_ml_gradient(made.data(), out[0].get(), targets.data(), made.size(), nullptr));
+  for (size_t i = 0; i < made.size(); ++i) {
+    *gradients[i].get() = made[i];
+    by.push_back(gradients[i].get());
+  }
+  check(aster_ml_optimizer_schedule_by(adam.get(), by.data(), by.size()));
+  for (Lazy& tensor : network.trained()) out.push_back(std::move(tensor));
+  return out;
+}
 
 int demo_digits(const Arguments& arguments) {
   // Before the work: a file that cannot be written is known at once.

@@ -24,6 +24,9 @@ struct DigitsRun {
   std::string network;
 };
 
+// The loss and the trained tensors of a step, nothing of it computed.
+std::vector<Lazy> digits_step(const aster_ml_context* context);
+
 std::string digits_page(const DigitsRun& run);
 
 }  // namespace cli

@@ -5,6 +5,7 @@
 #include <functional>
 #include <sstream>
 
+#include "digits.h"
 #include "ir_text.h"
 #include "json.h"
 #include "page.h"
@@ -68,7 +69,8 @@ struct Example {
   const char* name;
   std::vector<Lazy> (*make)(const aster_ml_context* context);
 };
-constexpr Example kExamples[] = {{"softmax", softmax}, {"attention", attention}, {"mlp", mlp}};
+constexpr Example kExamples[] = {
+    {"softmax", softmax}, {"attention", attention}, {"mlp", mlp}, {"digits", digits_step}};
 
 template <typename Call>
 std::string text_of(Call call) {
@@ -154,7 +156,7 @@ int graph(const Arguments& arguments) {
         },
         "Graph of " + name);
   }
-  throw Failure{2, "--of " + name + ": softmax, attention or mlp"};
+  throw Failure{2, "--of " + name + ": softmax, attention, mlp or digits"};
 }
 
 }  // namespace cli

@@ -39,7 +39,7 @@ const std::vector<Command>& commands() {
       {{"graph"},
        "shows what a program computes, as Graphviz text",
        graph,
-       {{"of", "NAME", "softmax, attention or mlp, a training step (softmax)"},
+       {{"of", "NAME", "softmax, attention, mlp, or digits, the step of the demo (softmax)"},
         {"file", "FILE", "instead: the text of a graph, as aster_ml_uop_print writes it"},
         {"level", "LEVEL", "tensor, prepared, schedule, kernel or source (tensor)"},
         {"html", "FILE", "writes a page of all levels instead"}}},
