@@ -25,7 +25,8 @@ body { margin: 0; background: var(--ground); color: var(--text);
   font: 16px/1.55 system-ui, sans-serif; }
 header, main { max-width: 56rem; margin: 0 auto; padding: 0 1.25rem; }
 header { padding-top: 1.6rem; } main { padding-bottom: 3rem; }
-h1 { font-size: 1.6rem; margin: .3rem 0 .8rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; } section h2 { margin: .3rem 0 .5rem; }
+h1 { font-size: 1.6rem; margin: .3rem 0 .8rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; }
+section h2 { margin: .3rem 0 .5rem; }
 a { color: var(--blue); } code, pre { font: .88em/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: .4rem; padding: .7rem;
   overflow-x: auto; margin: .4rem 0; white-space: pre-wrap; overflow-wrap: anywhere; }
