@@ -31,7 +31,6 @@ def training(library, nn, p, arguments):
             adam.zero_grad()
             out = logits(library, p, x).reshape(-1, 96)
             loss = out.sparse_categorical_crossentropy(y.reshape(-1)).backward()
-            adam.step()
-            return loss.realize()
+            return loss.realize(*adam.schedule_step())
 
     return lambda: step(*arguments)
