@@ -262,7 +262,14 @@ class ContextVar(Generic[T]):
         if key in ContextVar._cache:
             raise RuntimeError(f"there is a setting {key} already")
         self.value, self.key = getenv(key, default_value), key
+        self.changed: Callable[[], None] | None = None  # called where Context changes it
         ContextVar._cache[key] = self
+
+    def set(self, value: T) -> None:
+        """Changes the value, and tells who follows it."""
+        self.value = value
+        if self.changed is not None:
+            self.changed()
 
     def __repr__(self) -> str:
         return f"{self.key}={self.value!r}"
@@ -311,11 +318,11 @@ class Context(contextlib.ContextDecorator):
         known = ContextVar._cache
         self._old.append({k: known[k].value for k in self.kwargs})
         for k, v in self.kwargs.items():
-            known[k].value = v
+            known[k].set(v)
 
     def __exit__(self, *args: object) -> None:
         for k, v in self._old.pop().items():
-            ContextVar._cache[k].value = v
+            ContextVar._cache[k].set(v)
 
 
 # What this library looks at.
