@@ -31,7 +31,7 @@ Status count_true(int64_t* out, Input mask) {
     ASTER_TRY(build.finish(sum(g, ones, {0, nullptr}, false)));
   }
   double count = 0;
-  const Status status(aster_ml_lazy_to_double(&count, &total));
+  const Status status{aster_ml_lazy_to_double(&count, &total)};
   (void)aster_ml_lazy_free(&total);
   *out = static_cast<int64_t>(count);
   return status;
