@@ -1,6 +1,7 @@
 // Reading the tables that oracle/make.py writes.
 #pragma once
 
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -8,8 +9,8 @@
 namespace aster_test {
 
 inline std::vector<std::vector<std::string>> read_oracle(const std::string& file) {
-  const std::string here = __FILE__;
-  std::ifstream in(here.substr(0, here.rfind('/')) + "/oracle/" + file);
+  const char* root = std::getenv("ASTER_ML_TEST_DATA");
+  std::ifstream in(std::string(root != nullptr ? root : "tests") + "/dtype/oracle/" + file);
   std::vector<std::vector<std::string>> rows;
   for (std::string line; std::getline(in, line);) {
     std::vector<std::string> row(1);

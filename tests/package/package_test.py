@@ -103,8 +103,9 @@ class PackageTest(unittest.TestCase):
 
     def test_what_is_installed(self):
         names = [os.path.relpath(f, self.prefix) for f in self.files()]
-        for header in os.listdir(os.path.join(ROOT, "include", "aster_ml")):
-            self.assertIn(os.path.join("include", "aster_ml", header), names)
+        for folder, _, headers in os.walk(os.path.join(ROOT, "include")):
+            for header in headers:
+                self.assertIn(os.path.relpath(os.path.join(folder, header), ROOT), names)
         self.assertIn(os.path.join("share", "aster_ml", "manifest.json"), names)
         for path in self.files():
             if path.endswith((".pc", ".cmake", ".json")):
