@@ -18,7 +18,7 @@ TEST(Kernel, AddsTwoVectorsOfEverySize) {
 
 TEST(Kernel, Softmax) {
   Suite s;
-  for (int64_t n : {1, 5, 16, 33, 100}) {
+  for (int64_t n : {1, 5, 16, 33, 55}) {
     const int64_t rows = 7;
     Node i = s.range(0, rows), k = s.range(1, n), l = s.range(2, n), j = s.range(3, n);
     Node x = s.param(1, kF32, rows * n);

@@ -7,3 +7,8 @@ if(ASTER_MPFR AND ASTER_GMP AND ASTER_MPFR_INCLUDE)
   target_include_directories(test_codegen PRIVATE ${ASTER_MPFR_INCLUDE})
   target_compile_definitions(test_codegen PRIVATE ASTER_TEST_MPFR=1)
 endif()
+
+# The kernels' evaluator takes minutes where a sanitizer watches it unoptimised.
+if(ASTER_SANITIZE)
+  target_compile_options(test_codegen PRIVATE -O1)
+endif()
