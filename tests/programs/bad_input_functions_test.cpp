@@ -1,6 +1,6 @@
 // What functions of elements and along axes refuse: the code, and a message that names the function
 // and the shapes.
-#include "aster.h"
+#include "refusal.h"
 
 namespace programs {
 namespace {
@@ -12,21 +12,9 @@ class FunctionRefusals : public testing::Test {
   // The code, the function named, words of the message in order, and outputs left empty.
   void expect(int32_t status, int32_t expected, const char* function,
               const std::vector<std::string>& words) {
-    aster_ml_error error{};
-    aster_ml_error_last(&error);
-    EXPECT_EQ(status, expected) << function << ": " << error.message;
-    EXPECT_EQ(error.code, status) << function;
-    EXPECT_STREQ(error.function, function);
-    const std::string message = error.message;
-    size_t at = 0;
-    for (const std::string& word : words) {
-      at = message.find(word, at);
-      EXPECT_NE(at, std::string::npos) << function << ": no '" << word << "' in " << message;
-      if (at == std::string::npos) break;
-    }
+    expect_refusal(status, expected, function, words);
     EXPECT_EQ(out.impl, nullptr) << function;
     EXPECT_EQ(second.impl, nullptr) << function;
-    aster_ml_error_clear();
   }
 
   Session s;

@@ -2,7 +2,7 @@
 // names the function, the shapes and the dtypes.
 #include <limits>
 
-#include "aster.h"
+#include "refusal.h"
 
 namespace programs {
 namespace {
@@ -11,21 +11,9 @@ class IndexingRefusals : public testing::Test {
  protected:
   void expect(int32_t status, int32_t expected, const char* function,
               const std::vector<std::string>& words) {
-    aster_ml_error error{};
-    aster_ml_error_last(&error);
-    EXPECT_EQ(status, expected) << function << ": " << error.message;
-    EXPECT_EQ(error.code, status) << function;
-    EXPECT_STREQ(error.function, function);
-    const std::string message = error.message;
-    size_t at = 0;
-    for (const std::string& word : words) {
-      at = message.find(word, at);
-      EXPECT_NE(at, std::string::npos) << function << ": no '" << word << "' in " << message;
-      if (at == std::string::npos) break;
-    }
+    expect_refusal(status, expected, function, words);
     EXPECT_EQ(out.impl, nullptr) << function;
     EXPECT_EQ(second.impl, nullptr) << function;
-    aster_ml_error_clear();
   }
   // x[items] and x[items] = 0 are refused alike, and x stays.
   void refuse(int32_t code, std::vector<aster_ml_index> items,

@@ -2,7 +2,7 @@
 // message that names the function, the shapes and the dtypes.
 #include <cmath>
 
-#include "aster.h"
+#include "refusal.h"
 
 namespace programs {
 namespace {
@@ -12,21 +12,9 @@ class LinalgRefusals : public testing::Test {
   // The code, the function named, words of the message in order, and outputs left empty.
   void expect(int32_t status, int32_t expected, const char* function,
               const std::vector<std::string>& words) {
-    aster_ml_error error{};
-    aster_ml_error_last(&error);
-    EXPECT_EQ(status, expected) << function << ": " << error.message;
-    EXPECT_EQ(error.code, status) << function;
-    EXPECT_STREQ(error.function, function);
-    const std::string message = error.message;
-    size_t at = 0;
-    for (const std::string& word : words) {
-      at = message.find(word, at);
-      EXPECT_NE(at, std::string::npos) << function << ": no '" << word << "' in " << message;
-      if (at == std::string::npos) break;
-    }
+    expect_refusal(status, expected, function, words);
     for (const aster_ml_lazy* handle : {&out, &second, &third})
       EXPECT_EQ(handle->impl, nullptr) << function;
-    aster_ml_error_clear();
   }
 
   Session s;
