@@ -145,6 +145,7 @@ class Emitter {
   Status split_gate(Gate* out, Node gate);
   int transposes(Node node) const;
   Status transposed_load(Node node, int across);
+  void write_indexed(Text& out, DType storage, int n, int slot, Value index);
   Status indexed_load(Value* out, Node node, const Gate& gate, DType storage);
   Status load_stored(Value* out, Node node);
   Status alu(Node node);

@@ -109,6 +109,25 @@ const MaskedLoad& masked_load_of(DType storage) {
   }
 }
 
+// Builtins of both compilers that load lanes at 32-bit indices.
+struct GatherRow {
+  size_t bytes;  // of an element
+  int lanes;
+  const char* name;
+};
+constexpr GatherRow kGathers[] = {{4, 4, "gather3siv4si"},
+                                  {4, 8, "gather3siv8si"},
+                                  {4, 16, "gathersiv16si"},
+                                  {8, 4, "gather3siv4di"},
+                                  {8, 8, "gathersiv8di"}};
+
+const GatherRow* gather_of(DType storage, int lanes) {
+  for (const GatherRow& row : kGathers) {
+    if (row.bytes == dtype::size(storage) && row.lanes == lanes) return &row;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 // Whether the CPU loads so many elements under a mask.
@@ -292,6 +311,25 @@ Status Emitter::transposed_load(Node node, int across) {
   return kOk;
 }
 
+// The elements of a param at the lanes of an index.
+void Emitter::write_indexed(Text& out, DType storage, int n, int slot, Value index) {
+  out << '(';
+  write_type(out, storage, n);
+  out << ')';
+  const GatherRow* row = gather_of(storage, n);
+  if (target_.avx512 && row != nullptr && index.dtype == DType::kInt32) {
+    out << "__builtin_ia32_" << row->name << "((";
+    write_type(out, mask_of(storage), n);
+    out << "){}, (const void *)p" << slot << ", " << index << ", " << (1 << n) - 1 << ", "
+        << row->bytes << ')';
+    return;
+  }
+  for (int lane = 0; lane < n; ++lane) {
+    out << (lane == 0 ? "{p" : ", p") << slot << '[' << index << '[' << lane << "]]";
+  }
+  out << '}';
+}
+
 // Lanes at places that are no arithmetic of the loops: indices from memory, say. Where the gate is
 // false the first element is read and dropped, so that there is no branch a lane.
 Status Emitter::indexed_load(Value* out, Node node, const Gate& gate, DType storage) {
@@ -313,13 +351,7 @@ Status Emitter::indexed_load(Value* out, Node node, const Gate& gate, DType stor
   ASTER_TRY(fresh(&raw, storage, false, n, depth));
   Text& text = define(raw);
   if (gate.uniform.id != 0) text << gate.uniform << " ? ";
-  text << '(';
-  write_type(text, storage, n);
-  text << "){";
-  for (int lane = 0; lane < n; ++lane) {
-    text << (lane == 0 ? "p" : ", p") << slot_of(node) << '[' << index << '[' << lane << "]]";
-  }
-  text << '}';
+  write_indexed(text, storage, n, slot_of(node), index);
   if (gate.uniform.id != 0) {
     text << " : (";
     write_type(text, storage, n);

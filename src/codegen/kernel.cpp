@@ -15,7 +15,7 @@ int range_id(Node range) { return static_cast<int>(range->arg(0)); }
 double weight(Node node) {
   const bool leaf = node->op == Op::kFold || node->op == Op::kLoad || node->op == Op::kRange ||
                     uop::is_const(node);
-  return leaf ? 0 : std::max<double>(1, uop::info(node->op).cost);
+  return leaf ? 0 : std::max<double>(1, uop::cost(node));
 }
 
 Status conjuncts(Vec<Node>* out, Node gate) {

@@ -11,6 +11,7 @@ constexpr double kMaskedCost = 2.5;     // a contiguous access under a mask
 constexpr double kShuffleCost = 3;      // strides -1 and 2
 constexpr double kGatherCost = 1.2;     // an access lane by lane, for each lane
 constexpr double kOpaqueCost = 2;       // the same where the index is not linear
+constexpr double kScatterCost = 3;      // a store lane by lane, for each lane
 constexpr double kHorizontalCost = 10;  // adding up the lanes of an accumulator
 constexpr double kTaskCost = 30000;     // least work of a task
 constexpr int64_t kEnoughTasks = 128;   // more loops are not cut
@@ -75,14 +76,14 @@ class Planner {
 
   double access_cost(const Access& a, int v, int lanes) const {
     if (v < 0) return 1;
-    if (has(a.opaque, v)) return kOpaqueCost * lanes;
+    if (has(a.opaque, v)) return (a.store ? kScatterCost : kOpaqueCost) * lanes;
     if (!has(a.ranges | a.gate, v)) return kUniformCost;
     const int64_t stride = kernel_.stride(a.node->src(1), v);
     if (stride == 1) return has(a.gate, v) ? kMaskedCost : 1;
     if (stride == 0) return has(a.gate, v) ? kGatherCost * lanes : kUniformCost;
     if ((stride == -1 || stride == 2) && !a.store)
       return has(a.gate, v) ? kGatherCost * lanes : kShuffleCost;
-    return kGatherCost * lanes;
+    return (a.store ? kScatterCost : kGatherCost) * lanes;
   }
 
   double body_cost(const Region& r, int v, int lanes) const {

@@ -176,9 +176,8 @@ void Rangeify::summarise(Record& record) {
   };
   const bool library = library_call(node) != nullptr;
   if (node->op == Op::kReduce || library) record.reduces = true;
-  record.weight = passes_through(node->op) || is_leaf(node->op)
-                      ? 0
-                      : static_cast<float>(uop::info(node->op).cost);
+  record.weight =
+      passes_through(node->op) || is_leaf(node->op) ? 0 : static_cast<float>(uop::cost(node));
   const bool adds_up = node->op != Op::kReduce;  // a reduction decides for itself
   const size_t first = node->op == Op::kCall || node->op == Op::kAssign ? 1 : 0;
   for (size_t i = first; i < node->nsrc; ++i) {

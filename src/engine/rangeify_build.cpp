@@ -201,7 +201,7 @@ Status Rangeify::resolve_indirect(Node* expr) {
     for (Node node : nodes) {
       for (const Indirect& indirect : indirect_) {
         if (node != indirect.read && node != indirect.inside) continue;
-        Node index = g_.cast(demands_[indirect.demand].expr, DType::kWeakInt);
+        Node index = uop::sym::to_index(g_, demands_[indirect.demand].expr);
         ASTER_TRY(need(index));
         ASTER_TRY(rebuild.replace(node, index));
         found = true;

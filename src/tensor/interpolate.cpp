@@ -72,12 +72,12 @@ Node linear(Graph& g, Node x, size_t axis, Word size, const Resample& r) {
   const double from = static_cast<double>(n), to = static_cast<double>(size);
   const Expr i = counter(g, size, 2 * from * (to + 1) + 2 * to);
   const double den = r.align_corners ? std::max<double>(to - 1, 1) : 2 * to;
-  Expr num = r.align_corners ? i * (from - 1) : (i * 2.0 + 1.0) * from - to;
-  num = min(max(num, 0.0), (from - 1) * den);
+  Expr num = r.align_corners ? i * (from - 1) : i * (2 * from) + (from - to);
+  if (!r.align_corners && to > from) num = min(max(num, 0.0), (from - 1) * den);  // beyond an edge
   const Expr low = alu(Op::kFloorDiv, num, den), high = alu(Op::kFloorDiv, num + (den - 1), den);
   Dims column(x->ndim, 1);
   column[axis] = size;
-  const Expr rest = (num - low * den).cast(x->dtype) / den;
+  const Expr rest = alu(Op::kFloorMod, num, den).cast(x->dtype) / den;
   const Expr a{&g, take(g, x, axis, low)}, b{&g, take(g, x, axis, high)};
   return (a + (b - a) * rest.reshape(column)).n;
 }
@@ -87,6 +87,7 @@ Node interpolate(Graph& g, Node x, Words sizes, const Resample& r) {
   const DType given = x->dtype;
   const bool is_linear = r.mode == ASTER_ML_INTERPOLATION_LINEAR;
   if (is_linear && given != DType::kFloat64) x = g.cast(x, DType::kFloat32);
+  bool resampled = false;
   for (size_t k = sizes.size(); k-- > 0 && x != nullptr;) {
     const size_t axis = x->ndim - sizes.size() + k;
     const Word n = x->dim(axis), size = sizes[k];
@@ -94,6 +95,9 @@ Node interpolate(Graph& g, Node x, Words sizes, const Resample& r) {
     if (n == 0) {
       return nil(ASTER_FAIL(kSHAPE, "interpolate of %s: axis %zu is empty", brief(x).text, axis));
     }
+    // A pass an axis: each later one reads rows of what the earlier ones computed.
+    if (resampled) x = g.contiguous(x);
+    resampled = is_linear;
     if (size == 0) {
       x = cut_axis(g, x, axis, 0, 0);
     } else {

@@ -39,6 +39,12 @@ Interval difference(Interval a, Interval b) {
   return checked_sub(a.lo, b.hi, &out.lo) && checked_sub(a.hi, b.lo, &out.hi) ? out : kUnknown;
 }
 
+// Of values above INT64_MIN.
+Interval magnitude(Interval a) {
+  if (a.lo >= 0) return a;
+  return {std::max<int64_t>(0, -a.hi), std::max(-a.lo, a.hi)};
+}
+
 Interval product(Interval a, Interval b) {
   Hull hull;
   for (int64_t x : {a.lo, a.hi}) {
@@ -138,6 +144,9 @@ void derive_bounds(UOp& node) {
         break;
       case Op::kNeg:
         out = difference({0, 0}, of(node.src(0)));
+        break;
+      case Op::kAbs:
+        if (of(node.src(0)).lo > INT64_MIN) out = magnitude(of(node.src(0)));
         break;
       case Op::kWhere:
         out = {std::min(node.src(1)->vmin, node.src(2)->vmin),

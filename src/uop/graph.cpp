@@ -29,6 +29,14 @@ bool equal(Words a, Words b) {
 
 const OpInfo& info(Op op) { return kInfo[static_cast<size_t>(op)]; }
 
+double cost(Node node) {
+  const bool divides = node->op == Op::kFloorDiv || node->op == Op::kFloorMod ||
+                       node->op == Op::kCDiv || node->op == Op::kCMod;
+  if (!divides || !is_const(node->src(1))) return info(node->op).cost;
+  const Word by = node->src(1)->arg(0);
+  return by > 0 && (by & (by - 1)) == 0 ? 1 : 4;  // a shift, or a multiplication
+}
+
 bool count_elements(Words shape, int64_t* out) {
   if (shape.size() > kMaxRank) return false;
   bool zero = false;

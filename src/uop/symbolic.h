@@ -47,6 +47,10 @@ Node plain(Graph& g, Op op, Nodes src);
 // op on operands in canonical form, through the builder above if there is one.
 Node apply(Graph& g, Op op, Nodes src);
 
+// An integer or truth of any dtype as an index or condition: arithmetic that provably stays inside
+// its dtype becomes index arithmetic, what does not is cast.
+Node to_index(Graph& g, Node value);
+
 // Brings a whole expression into canonical form.
 Node simplify(Graph& g, Node node);
 

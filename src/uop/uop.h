@@ -87,6 +87,9 @@ struct UOp {
 using Node = const UOp*;
 using Nodes = std::span<const Node>;
 
+// The cost of a vector of this node's results: integer division by a constant is less than another.
+double cost(Node node);
+
 // Owns nodes. A context has one for tensors; scheduling uses scratch graphs, dropped whole.
 class Graph {
  public:
