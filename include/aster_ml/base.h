@@ -138,6 +138,12 @@ ASTER_ML_API int32_t aster_ml_context_init(aster_ml_context *out,
 /* Gives the handle up. Threads: any. */
 ASTER_ML_API int32_t aster_ml_context_free(aster_ml_context *context);
 
+/* Whether tensors built from now on give tinygrad's results where ours deliberately differ (option
+ * strict_parity; docs/DIFFERENCES.md lists them); what is built already stays as it is. Errors:
+ * ARGUMENT; STATE (another thread is inside). */
+ASTER_ML_API int32_t aster_ml_context_set_strict_parity(const aster_ml_context *context,
+                                                        int32_t strict_parity);
+
 /* Bytes that the context holds from its allocator now, and the most it held. Either out may be
  * null. Errors: ARGUMENT. */
 ASTER_ML_API int32_t aster_ml_context_count_bytes(size_t *now, size_t *most,

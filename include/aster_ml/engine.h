@@ -34,6 +34,11 @@ typedef struct aster_ml_engine_counters {
   double compile_ms;          /* rendering, compiling and loading */
   double run_ms;              /* executing */
   uint64_t interpreted;       /* realizes answered by the reference runtime */
+  /* Estimates for the launches executed, replays included: scalar operations (what costs several,
+   * as exp does, counts as several), and bytes of the elements read and written, each element
+   * once a kernel. The reference runtime adds to neither. */
+  uint64_t operations;
+  uint64_t moved_bytes;
 } aster_ml_engine_counters;
 
 /* Reads the counters; struct_size tells how many of them. Errors: ARGUMENT. */

@@ -302,8 +302,9 @@ class ContextVar(Generic[T]):
 class Context(contextlib.ContextDecorator):
     """Settings for the duration of a `with` block or of a decorated function.
 
-    Unknown names raise KeyError. Settings that steer parts of tinygrad which this library does not
-    have (BEAM, NOOPT, ...) are accepted and change nothing.
+    Unknown names raise KeyError. STRICT_PARITY=1: what is built has tinygrad's values where ours
+    deliberately differ (docs/DIFFERENCES.md). Settings that steer parts of tinygrad which this
+    library does not have (BEAM, NOOPT, ...) are accepted and change nothing.
 
     >>> from aster_ml import Tensor
     >>> with Context(TRAINING=1):
@@ -334,6 +335,7 @@ FUSE_OPTIM: ContextVar[int] = ContextVar("FUSE_OPTIM", 0)
 DEFAULT_FLOAT: ContextVar[str] = ContextVar("DEFAULT_FLOAT", "float32")
 DEFAULT_INT: ContextVar[str] = ContextVar("DEFAULT_INT", "int32")
 DEV: ContextVar[str] = ContextVar("DEV", "")
+STRICT_PARITY: ContextVar[int] = ContextVar("STRICT_PARITY", 0)
 # What it accepts: tuning of a compiler that it does not share.
 for _name, _default in {
     "BEAM": 0, "NOOPT": 0, "IMAGE": 0, "FLOAT16": 0, "OPENPILOT_HACKS": 0, "JIT_BATCH_SIZE": 32,
@@ -347,6 +349,18 @@ for _name, _default in {
     "CCACHE": 1, "ALLOW_TF32": 0, "SCACHE": 1, "USE_ATOMICS": 0, "DISALLOW_BROADCAST": 0,
 }.items():  # fmt: skip
     ContextVar(_name, _default)
+
+def _follow_environment() -> None:
+    """What the context is told: threads at its start, strict_parity whenever it changes."""
+    if "NUM_CPU_THREADS" in os.environ:
+        threads = ContextVar._cache["NUM_CPU_THREADS"].value
+        _native.set_current(_native.context_init({"threads": threads}))
+    STRICT_PARITY.changed = lambda: _native.context_set_strict_parity(int(bool(STRICT_PARITY)))
+    if STRICT_PARITY:
+        STRICT_PARITY.changed()
+
+
+_follow_environment()
 BEAM, NOOPT, CI = ContextVar._cache["BEAM"], ContextVar._cache["NOOPT"], bool(os.getenv("CI"))
 WINO, IMAGE, SPEC = (ContextVar._cache[_name] for _name in ("WINO", "IMAGE", "SPEC"))
 CCACHE, SCACHE, PROFILE = (ContextVar._cache[_name] for _name in ("CCACHE", "SCACHE", "PROFILE"))
@@ -368,6 +382,16 @@ class _Counters(type):
     def kernel_count(cls) -> int:
         """Kernels launched since reset()."""
         return int(cls._since("kernels_launched"))
+
+    @property
+    def global_ops(cls) -> int:
+        """Scalar operations of the kernels launched since reset(), estimated."""
+        return int(cls._since("operations"))
+
+    @property
+    def global_mem(cls) -> int:
+        """Bytes that the kernels launched since reset() read and wrote, estimated."""
+        return int(cls._since("moved_bytes"))
 
     @property
     def time_sum_s(cls) -> float:
@@ -403,10 +427,9 @@ class GlobalCounters(metaclass=_Counters):
     >>> _ = (Tensor([1.0, 2.0]) + 1).realize()
     >>> GlobalCounters.kernel_count
     1
+    >>> GlobalCounters.global_ops, GlobalCounters.global_mem
+    (2, 16)
     """
-
-    global_ops: ClassVar[int] = 0
-    global_mem: ClassVar[int] = 0
 
     @staticmethod
     def reset() -> None:

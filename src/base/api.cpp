@@ -64,6 +64,12 @@ int32_t aster_ml_context_free(aster_ml_context* context) {
   return ASTER_ML_OK;
 }
 
+int32_t aster_ml_context_set_strict_parity(const aster_ml_context* context, int32_t strict_parity) {
+  ASTER_ENTER(context != nullptr ? static_cast<aster::Context*>(context->impl) : nullptr);
+  static_cast<aster::Context*>(context->impl)->set_strict_parity(strict_parity != 0);
+  return ASTER_ML_OK;
+}
+
 int32_t aster_ml_context_count_bytes(size_t* now, size_t* most, const aster_ml_context* context) {
   ASTER_API();
   if (now != nullptr) *now = 0;

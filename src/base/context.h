@@ -23,6 +23,7 @@ class Context {
   Heap& heap() { return heap_; }
   BlockPool& blocks() { return blocks_; }
   const aster_ml_context_options& options() const { return options_; }
+  void set_strict_parity(bool on) { options_.strict_parity = on ? 1 : 0; }
 
   // References: one for the context's own handle, one for every live handle made from it.
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }

@@ -426,7 +426,8 @@ class Planner {
       for (int s = body.segment; s >= 0; s = segment(s).parent) n = std::max(n, nest(s).lanes);
       if (body.folds && v < 0) v = fold_nest(r).vector, n = fold_nest(r).lanes;
       cost += region_cost(body, v, v < 0 ? 1 : n);
-      flops += body.iterations * body.operations;
+      const size_t stores = body.folds ? 0 : body.roots.size();
+      flops += body.iterations * (body.operations - static_cast<double>(stores));
       for (const Access& a : body.accesses) {
         double elements = 1;
         for (int range = 0; range < kMaxRanges; ++range) {

@@ -138,8 +138,8 @@ struct Program : HandleObject {
   Vec<uint32_t> patch_start;
   int64_t bytes = 0;
   int threads = 1;
-  size_t kernels = 0;
-  std::atomic<uint64_t>* replayed = nullptr;  // the engine's count of launches
+  Work work;
+  SharedWork* replayed = nullptr;  // the engine's count
   bool writes_state = false;
   bool interprets = false;
   std::atomic<bool> busy{false};
@@ -303,7 +303,7 @@ class Builder {
     ASTER_TRY(p_.first_pointer.push(static_cast<uint32_t>(p_.sources.size())));
     if (exe.graph != nullptr) {  // one pointer a leaf, one a root
       p_.interprets = true;
-      ++p_.kernels;
+      ++p_.work.kernels;
       for (uint32_t i = 0; i < entry.params; ++i) {
         const Recording::Ref& ref = r_.params[entry.first_param + i];
         ASTER_TRY(push(ref.storage, ref.offset, written_by_interpreter(exe, i)));
@@ -313,7 +313,7 @@ class Builder {
       }
       return kOk;
     }
-    p_.kernels += exe.launches.size();
+    p_.work.add(exe.work);
     for (const Launch& launch : exe.launches) {
       for (uint32_t o = 0; o < launch.operand_count; ++o) {
         const Slot& slot = exe.slots[exe.operands[launch.first_operand + o]];
@@ -485,7 +485,7 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
         outputs[i].storage.data != nullptr ? data_of(outputs[i]) : own + program.results[i].offset);
   }
   ASTER_TRY(execute(program, workspace));
-  program.replayed->fetch_add(program.kernels, std::memory_order_relaxed);
+  program.replayed->add(program.work);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Array& array = program.results[i].array;
     void* data = result_data(program, workspace, i);
@@ -702,7 +702,7 @@ int32_t aster_ml_program_run(const aster_ml_program* program, aster_ml_workspace
 size_t aster_ml_program_count_kernels(const aster_ml_program* program) {
   return program == nullptr || program->impl == nullptr
              ? 0
-             : static_cast<Program*>(program->impl)->kernels;
+             : static_cast<Program*>(program->impl)->work.kernels;
 }
 
 size_t aster_ml_program_count_bytes(const aster_ml_program* program) {

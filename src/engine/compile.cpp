@@ -23,6 +23,10 @@ using uop::Op;
 constexpr size_t kMostCached = 4096;
 // Results beyond this never stay in a last-level cache that others share.
 constexpr int64_t kMostCacheShare = int64_t{32} << 20;
+
+Work estimate(double operations, double bytes) {
+  return Work{1, static_cast<uint64_t>(operations), static_cast<uint64_t>(bytes)};
+}
 // What one core is taken to do, for the choice of threads and nothing else.
 constexpr double kFlopsPerNanosecond = 16, kBytesPerNanosecond = 10;
 
@@ -296,9 +300,10 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
       const codegen::Rendered& one = rendered[number];
       std::memcpy(&launch.function, &functions[number], sizeof(launch.function));
       launch.tasks = one.tasks;
-      launch.nanoseconds =
-          static_cast<double>(one.tasks) *
-          std::max(one.task_flops / kFlopsPerNanosecond, one.task_bytes / kBytesPerNanosecond);
+      const double tasks = static_cast<double>(one.tasks);
+      launch.nanoseconds = tasks * std::max(one.task_flops / kFlopsPerNanosecond,
+                                            one.task_bytes / kBytesPerNanosecond);
+      exe->work.add(estimate(tasks * one.task_flops, tasks * one.task_bytes));
       std::memcpy(launch.name, one.name, sizeof(launch.name));
       ASTER_TRY(exe->launches.push(launch));
     } else {
@@ -311,6 +316,11 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
           plan, item.kernel, {schedule.words.data() + item.first_word, item.word_count}, threads));
       kept.tasks = plan->tasks;
       kept.nanoseconds = plan->nanoseconds;
+      // Native operations touch each element once or a few times.
+      const double operations = plan->native != nullptr
+                                    ? static_cast<double>(item.kernel->count())
+                                    : plan->flops * static_cast<double>(plan->tasks);
+      exe->work.add(estimate(operations, static_cast<double>(schedule.operand_bytes(item))));
       std::snprintf(kept.name, sizeof(kept.name), "%s", library::name(*plan));
       exe->scratch_stride =
           std::max(exe->scratch_stride, (plan->scratch_bytes + 63) & ~int64_t{63});

@@ -349,7 +349,9 @@ class Realize {
       if (many) pool::session_end();
     }
     if (away) ASTER_TRY(copies.write_back());
-    e_.counters.kernels_launched += exe.launches.size();
+    e_.counters.kernels_launched += exe.work.kernels;
+    e_.counters.operations += exe.work.operations;
+    e_.counters.moved_bytes += exe.work.bytes;
     e_.counters.last_kernels = exe.launches.size();
     e_.counters.run_ms += milliseconds() - start;
     if (e_.recording != nullptr) {

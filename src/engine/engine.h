@@ -24,6 +24,26 @@ struct Launch {
   char name[64] = {};
 };
 
+// What launches amount to; operations and bytes are estimates.
+struct Work {
+  uint64_t kernels = 0, operations = 0, bytes = 0;
+  void add(const Work& other) {
+    kernels += other.kernels;
+    operations += other.operations;
+    bytes += other.bytes;
+  }
+};
+
+// The same, added to by any thread.
+struct SharedWork {
+  std::atomic<uint64_t> kernels{0}, operations{0}, bytes{0};
+  void add(const Work& other) {
+    kernels.fetch_add(other.kernels, std::memory_order_relaxed);
+    operations.fetch_add(other.operations, std::memory_order_relaxed);
+    bytes.fetch_add(other.bytes, std::memory_order_relaxed);
+  }
+};
+
 // A schedule ready to run on any memory. Counted: the cache and programs hold it.
 class Executable {
  public:
@@ -45,6 +65,7 @@ class Executable {
   Vec<Launch> launches;
   Vec<uint32_t> roots;
   Text summary;             // a line an item
+  Work work;                // of all launches
   int64_t arena_bytes = 0;  // temporaries, then scratch of library calls
   int64_t scratch_offset = 0;
   int64_t scratch_stride = 0;  // a thread
@@ -70,7 +91,7 @@ class Engine {
   uop::Graph& graph;
   Lazy live;  // sentinel of the list of cells
   aster_ml_engine_counters counters = {};
-  std::atomic<uint64_t> replayed{0};  // launches by programs, which run on any thread
+  SharedWork replayed;  // by programs, which run on any thread
   Recording* recording = nullptr;
   Map<uint64_t, Executable*> cache;
   Executable* last = nullptr;

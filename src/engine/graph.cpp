@@ -163,9 +163,6 @@ class ScheduleText {
   const Slot& slot(const Item& item, size_t operand) const {
     return schedule_.slots[schedule_.operands[item.first_operand + operand]];
   }
-  static int64_t bytes_of(const Slot& slot) {
-    return slot.count * static_cast<int64_t>(dtype::size(slot.dtype));
-  }
 
   // Which operands an item reads and writes.
   Status uses(Vec<uint8_t>* out, const Item& item) {
@@ -202,7 +199,7 @@ class ScheduleText {
     *out = graph_.nodes();
     graph_.node(title.view(), text.view(), assigned ? Shown::kOutput : kShown[kind]);
     text.clear();
-    text << bytes_of(slot);
+    text << slot.bytes();
     graph_.detail("bytes", text.view());
     if (slot.kind == SlotKind::kTemporary) {
       text.clear();
@@ -276,12 +273,8 @@ class ScheduleText {
     Text text(memory_);
     ASTER_TRY(operands(text, item, use));
     graph_.detail("operands", text.view());
-    int64_t bytes = 0;
-    for (size_t i = 0; i < use.size(); ++i) {
-      if (slot(item, i).kind != SlotKind::kAbsent) bytes += bytes_of(slot(item, i));
-    }
     text.clear();
-    text << bytes;
+    text << schedule_.operand_bytes(item);
     graph_.detail("bytes of operands", text.view());
     return text.status();
   }

@@ -11,10 +11,7 @@ constexpr int64_t kAlignment = 64;
 
 bool alive_together(const Slot& a, const Slot& b) { return a.first <= b.last && b.first <= a.last; }
 
-int64_t bytes_of(const Slot& slot) {
-  const int64_t bytes = slot.count * static_cast<int64_t>(dtype::size(slot.dtype));
-  return (bytes + kAlignment - 1) & ~(kAlignment - 1);
-}
+int64_t bytes_of(const Slot& slot) { return (slot.bytes() + kAlignment - 1) & ~(kAlignment - 1); }
 
 }  // namespace
 

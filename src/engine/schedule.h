@@ -23,6 +23,8 @@ struct Slot {
   int64_t count;         // elements
   int64_t offset;        // bytes into the arena, for temporaries
   uint32_t first, last;  // items that touch it first and last
+
+  int64_t bytes() const { return count * static_cast<int64_t>(dtype::size(dtype)); }
 };
 
 enum class ItemKind : uint8_t { kKernel, kLibrary };
@@ -46,6 +48,18 @@ struct Schedule {
   Vec<int64_t> words;
   Vec<uint32_t> roots;  // slot that holds each root of the sink
   int64_t arena_bytes = 0;
+
+  const Slot& slot(const Item& item, size_t operand) const {
+    return slots[operands[item.first_operand + operand]];
+  }
+  // Of the memory that an item is given.
+  int64_t operand_bytes(const Item& item) const {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < item.operand_count; ++i) {
+      if (slot(item, i).kind != SlotKind::kAbsent) bytes += slot(item, i).bytes();
+    }
+    return bytes;
+  }
 };
 
 // Places temporaries in one arena so that those alive together never overlap; 64-byte aligned.

@@ -59,16 +59,19 @@ TEST(Capture, ReplaysAreCounted) {
   aster_ml_lazy* outputs[] = {&z.h};
   Captured c;
   OK(aster_ml_engine_capture_end(&c.program, &s.context, outputs, 1));
-  const auto launched = [&] {
+  const auto count = [&] {
     aster_ml_engine_counters counters{};
     counters.struct_size = sizeof(counters);
     EXPECT_OK(aster_ml_engine_count(&counters, &s.context));
-    return counters.kernels_launched;
+    return counters;
   };
   Concrete in(s, {4, 5, 6}, {3}), out(s, {0}, {});
-  const uint64_t before = launched();
+  const aster_ml_engine_counters before = count();
   for (int i = 0; i < 3; ++i) OK(aster_ml_program_run(&c.program, nullptr, &in.t, 1, &out.t, 1));
-  EXPECT_EQ(launched(), before + 3 * 2);
+  const aster_ml_engine_counters after = count();
+  EXPECT_EQ(after.kernels_launched, before.kernels_launched + 3 * 2);
+  EXPECT_EQ(after.operations, before.operations + 3 * (3 + 3));  // products, additions
+  EXPECT_EQ(after.moved_bytes, before.moved_bytes + 3 * (3 + 3 + 3 + 1) * sizeof(float));
 }
 
 TEST(Capture, StateIsCarriedOn) {

@@ -188,6 +188,10 @@ class Context {
     aster_ml_context_count_bytes(&out.first, &out.second, get());
     return out;
   }
+  /* Whether tensors built from now on are tinygrad's where ours deliberately differ. */
+  bool set_strict_parity(bool on) const {
+    return detail::good(aster_ml_context_set_strict_parity(get(), on ? 1 : 0));
+  }
   bool collect() const { return detail::good(aster_ml_engine_collect(get())); }
   bool manual_seed(uint64_t seed) const {
     return detail::good(aster_ml_lazy_manual_seed(get(), seed));
