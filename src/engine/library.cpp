@@ -76,20 +76,18 @@ bool row_major(std::span<const int64_t> strides, uop::Words shape) {
   return true;
 }
 
-// Offset and strides of a view of base, if its element positions are linear in the indices.
-bool strides_of(Vec<int64_t>* words, Graph& g, uop::Words shape, std::span<const Node> ranges,
-                uop::Words base_shape, std::span<const Node> index) {
+// A constant and a factor for each range, if x is linear in them.
+bool linear_in(Vec<int64_t>* words, Node x, std::span<const Node> ranges) {
   sym::Linear linear;
-  Node position = linear_index(g, base_shape, index);
-  if (position == nullptr || !linear.add(position, 1)) return false;
+  if (x == nullptr || !linear.add(x, 1)) return false;
   if (!words->push(linear.constant).ok()) return false;
   size_t matched = 0;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    int64_t stride = 0;
+  for (Node range : ranges) {
+    int64_t factor = 0;
     for (const sym::Term& term : linear.terms()) {
-      if (term.node == ranges[i]) stride = term.coefficient, ++matched;
+      if (term.node == range) factor = term.coefficient, ++matched;
     }
-    if (!words->push(stride).ok()) return false;
+    if (!words->push(factor).ok()) return false;
   }
   return matched == linear.size();
 }
@@ -335,10 +333,94 @@ const Implementation* implementation_of(Node call) {
   return nullptr;
 }
 
-// Whether a view (offset, strides) of an argument can be read as it is.
-bool readable(Node call, std::span<const int64_t> view, uop::Words shape) {
-  if (call->op != Op::kCall) return view[0] == 0 && row_major(view.subspan(1), shape);
-  return implementation_of(call)->reads(view.subspan(1), shape);
+// Elements in the order of memory, some of them repeated.
+bool in_order(std::span<const int64_t> strides, uop::Words shape) {
+  int64_t before = INT64_MAX;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1 || strides[i] == 0) continue;
+    if (strides[i] > before) return false;
+    before = strides[i];
+  }
+  return true;
+}
+
+bool is_index(Node call, size_t i) { return call->op == Op::kScatter && i > 1; }
+
+// Whether a view (offset, strides) of argument i can be read as it is.
+bool readable(Node call, size_t i, std::span<const int64_t> view, uop::Words shape) {
+  const std::span<const int64_t> strides = view.subspan(1);
+  if (call->op == Op::kCall) return implementation_of(call)->reads(strides, shape);
+  if (call->op == Op::kScatter && i > 0) return in_order(strides, shape);
+  return view[0] == 0 && row_major(strides, shape);
+}
+
+bool is_view(Op op) {
+  return op == Op::kReshape || op == Op::kPermute || op == Op::kSlice || op == Op::kExpand ||
+         op == Op::kDetach;
+}
+
+// An element of a source of node, in the place of node's.
+Status step_down(Vec<Node>* index, Graph& g, Node node) {
+  Place place(g.memory());
+  Node own = nullptr;
+  ASTER_TRY(source_place(&place, &own, g, node, 0, {index->data(), index->size()}, nullptr));
+  index->clear();
+  return index->append(place.index.data(), place.index.size());
+}
+
+// The length of the axis that index i of a Scatter names.
+int64_t length_indexed(Node call, size_t i) {
+  size_t axis = 0;
+  while (call->arg(1 + axis) != 1 - static_cast<uop::Word>(i)) ++axis;
+  return call->dim(axis);
+}
+
+// Whether elements of a node are those of its last source, counted from the end where negative.
+bool counts_from_end(Node node, int64_t length) {
+  if (node->op != Op::kWhere) return false;
+  const Node negative = node->src(0), moved = node->src(1), x = node->src(2);
+  return !dtype::is_unsigned(x->dtype) && negative->op == Op::kCmpLt && negative->src(0) == x &&
+         uop::is_const_value(negative->src(1), 0) && moved->op == Op::kAdd && moved->src(0) == x &&
+         uop::is_const(moved->src(1)) && uop::const_int(moved->src(1)) == length;
+}
+
+// The value of a tensor at a place, if it is Iotas and constants added and multiplied; else null.
+Status known_value(Node* out, Graph& g, Node node, std::span<const Node> ranges) {
+  Vec<Node> index(g.memory());
+  ASTER_TRY(index.append(ranges.data(), ranges.size()));
+  *out = nullptr;
+  int64_t factor = 1, sum = 0;
+  for (;; node = node->src(0)) {
+    const bool adds = node->op == Op::kAdd, times = node->op == Op::kMul;
+    if (node->op == Op::kIota || is_const(node)) {
+      const Node x = is_const(node) ? g.index(uop::const_int(node)) : index[0];
+      *out = sym::add(g, sym::mul(g, x, g.index(factor)), g.index(sum));
+      return need(*out);
+    }
+    if ((adds || times) && is_const(node->src(1))) {
+      const int64_t c = uop::const_int(node->src(1));
+      int64_t product = 0;
+      if (__builtin_mul_overflow(factor, c, &product)) return kOk;
+      if (adds && __builtin_add_overflow(sum, product, &sum)) return kOk;
+      if (times) factor = product;
+    } else if (is_view(node->op)) {
+      ASTER_TRY(step_down(&index, g, node));
+    } else {
+      return kOk;
+    }
+  }
+}
+
+// An index that is linear in its places and inside everywhere, or constant.
+Status linear_index_view(bool* out, Vec<int64_t>* view, Graph& g, Node call, size_t i,
+                         std::span<const Node> ranges) {
+  const Node argument = call->src(i);
+  Node value = nullptr;
+  ASTER_TRY(known_value(&value, g, argument, ranges));
+  *out = value != nullptr && linear_in(view, value, ranges) &&
+         (is_const(argument) || (value->vmin >= 0 && value->vmax < length_indexed(call, i) &&
+                                 dtype::truncate_int(argument->dtype, value->vmax) == value->vmax));
+  return kOk;
 }
 
 }  // namespace
@@ -362,12 +444,8 @@ bool computes(Node node) {
 
 Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i) {
   const Node argument = call->src(i);
-  const bool native = call->op != Op::kCall;
-  if (native && call->op == Op::kScatter && i == 0 && is_const(argument))
-    return *base = nullptr, kOk;
   Memory& memory = g.memory();
   Vec<Node> ranges(memory), index(memory);
-  Place place(memory);
   for (size_t axis = 0; axis < argument->ndim; ++axis) {
     const int64_t dim = argument->dim(axis);
     Node range = dim == 1 ? g.index(0) : g.range(static_cast<int64_t>(axis), dim);
@@ -375,28 +453,43 @@ Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i)
     ASTER_TRY(ranges.push(range));
     ASTER_TRY(index.push(range));
   }
-  // As far down the views as the library can follow.
+  const std::span<const Node> places{ranges.data(), ranges.size()};
   Vec<int64_t> best(memory), strides(memory);
-  *base = argument;
-  for (Node node = argument;; node = node->src(0)) {
-    strides.clear();
-    if (strides_of(&strides, g, argument->shape(), {ranges.data(), ranges.size()}, node->shape(),
-                   {index.data(), index.size()}) &&
-        readable(call, {strides.data(), strides.size()}, argument->shape())) {
-      *base = node;
-      best.clear();
-      ASTER_TRY(best.append(strides.data(), strides.size()));
+  using namespace runtime::cpu::native;  // how indices are read
+  int64_t how = kPlain, below = kPlain;
+  bool linear = false;
+  if (is_index(call, i)) ASTER_TRY(linear_index_view(&linear, &best, g, call, i, places));
+  if (linear || (call->op == Op::kScatter && is_const(argument))) {
+    *base = nullptr;
+    how = kLinear;
+    ASTER_TRY(best.resize(1 + argument->ndim, 0));
+  } else {
+    // As far down the views as the library can follow.
+    best.clear();
+    *base = argument;
+    for (Node node = argument;;) {
+      strides.clear();
+      const Node position = linear_index(g, node->shape(), {index.data(), index.size()});
+      if (linear_in(&strides, position, places) &&
+          readable(call, i, {strides.data(), strides.size()}, argument->shape())) {
+        *base = node;
+        how = below;
+        best.clear();
+        ASTER_TRY(best.append(strides.data(), strides.size()));
+      }
+      if (is_index(call, i) && below == kPlain && counts_from_end(node, length_indexed(call, i))) {
+        below = kFromEnd;
+        node = node->src(2);
+        continue;
+      }
+      if (!is_view(node->op)) break;
+      ASTER_TRY(step_down(&index, g, node));
+      node = node->src(0);
     }
-    const Op op = node->op;
-    if (op != Op::kReshape && op != Op::kPermute && op != Op::kSlice && op != Op::kExpand &&
-        op != Op::kDetach)
-      break;
-    Node own = nullptr;
-    ASTER_TRY(source_place(&place, &own, g, node, 0, {index.data(), index.size()}, nullptr));
-    index.clear();
-    ASTER_TRY(index.append(place.index.data(), place.index.size()));
   }
-  return words != nullptr ? words->append(best.data(), best.size()) : kOk;
+  if (words == nullptr) return kOk;
+  ASTER_TRY(words->append(best.data(), best.size()));
+  return call->op == Op::kCall ? kOk : words->push(how);
 }
 
 const char* name(const Plan& plan) {
@@ -406,7 +499,7 @@ const char* name(const Plan& plan) {
 Status prepare(Plan* out, Node call, std::span<const int64_t> words, int threads) {
   if (call->op != Op::kCall) {
     out->native = runtime::cpu::native::find(call->op);
-    ASTER_TRY(out->native->prepare(&out->native_plan, call));
+    ASTER_TRY(out->native->prepare(&out->native_plan, call, words));
     out->tasks = out->native_plan.tasks;
     out->nanoseconds = out->native_plan.nanoseconds;
     out->scratch_bytes = out->native_plan.scratch_bytes;

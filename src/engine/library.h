@@ -21,7 +21,8 @@ inline size_t first_argument(uop::Node node) { return node->op == uop::Op::kCall
 
 // The node that has to lie in memory for source i of a call: below its views where the library can
 // read those as strides, else the argument itself. Appends the view to words if given: offset in
-// elements, then a stride for every axis. Null base: the plan holds the argument, a constant.
+// elements, a stride for every axis, and of native operations how it is read. Null base: the plan
+// holds the argument, which is known.
 Status view_base(uop::Node* base, Vec<int64_t>* words, uop::Graph& graph, uop::Node call, size_t i);
 
 // A prepared call: what it needs of shapes and attributes, without the graph.

@@ -136,8 +136,9 @@ Status Rangeify::find_in_place(uop::Nodes nodes) {
     for (size_t i = 1; i < call->nsrc; ++i) {
       Node base = nullptr;
       ASTER_TRY(library::view_base(&base, nullptr, g_, call, i));
-      while (is_effect(base->op)) base = base->src(0);
-      apart &= base->op != Op::kParam || storage_below(base) != storage_below(storage);
+      while (base != nullptr && is_effect(base->op)) base = base->src(0);
+      apart &= base == nullptr || base->op != Op::kParam ||
+               storage_below(base) != storage_below(storage);
     }
     if (!apart) continue;
     ASTER_TRY(in_place_.set(node, call));

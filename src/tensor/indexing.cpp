@@ -17,7 +17,8 @@ long long wide(int64_t value) { return value; }
 // Negative indices counted from the end.
 Node wrapped(Graph& g, Node index, int64_t size) {
   if (dtype::is_unsigned(index->dtype)) return index;
-  const Expr i{&g, index};
+  const bool fits = dtype::truncate_int(index->dtype, size) == size;
+  const Expr i{&g, fits ? index : g.cast(index, DType::kInt64)};
   return where(i < 0.0, i + i.like(static_cast<double>(size)), i).n;
 }
 

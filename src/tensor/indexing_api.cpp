@@ -179,12 +179,12 @@ constexpr ScatterMode kModes[] = {
     {Op::kMax, ASTER_ML_SCATTER_MAX},      {Op::kMin, ASTER_ML_SCATTER_MIN}};
 
 // What combining starts from where x takes no part.
-Node neutral(Graph& g, Node x, Op op) {
-  if (op == Op::kMul) return g.constant_int(x->dtype, 1, x->shape());
-  if (op != Op::kMax && op != Op::kMin) return g.constant_int(x->dtype, 0, x->shape());
-  const Node lowest = g.constant_word(x->dtype, uop::lowest_word(x->dtype), x->shape());
+Node neutral(Graph& g, DType dtype, Op op, Words shape) {
+  if (op == Op::kMul) return g.constant_int(dtype, 1, shape);
+  if (op != Op::kMax && op != Op::kMin) return g.constant_int(dtype, 0, shape);
+  const Node lowest = g.constant_word(dtype, uop::lowest_word(dtype), shape);
   if (op == Op::kMax || lowest == nullptr) return lowest;
-  return g.alu(dtype::is_float(x->dtype) ? Op::kNeg : Op::kNot, lowest);
+  return g.alu(dtype::is_float(dtype) ? Op::kNeg : Op::kNot, lowest);
 }
 
 }  // namespace
@@ -218,20 +218,22 @@ Node scatter(Graph& g, Node x, int64_t axis, Node index, Node src, int32_t mode,
   // Narrow floats add up in float32.
   const DType wide = op == Op::kAdd ? dtype::sum_acc(x->dtype) : x->dtype;
   const DType work = dtype::is_float(x->dtype) ? wide : x->dtype;
-  const Expr base{&g, g.cast(x, work)};
-  const Node met = into(Op::kSink, g.constant_int(DType::kBool, 0, x->shape()),
-                        g.constant_int(DType::kBool, 1, index->shape()));
-  Expr start = base;
-  if (!include_self) {
-    start = where(Expr{&g, met}, Expr{&g, neutral(g, base.n, op)}, base);
+  const Expr base{&g, g.cast(x, work)}, from{&g, g.cast(value, work)};
+  const Words at_once = index->shape();
+  if (mode != ASTER_ML_SCATTER_MEAN) {
+    const Node start =
+        include_self ? base.n : into(Op::kSink, base.n, neutral(g, work, op, at_once));
+    return g.cast(into(op, start, from.n), x->dtype);
   }
-  Expr y{&g, into(op, start.n, g.cast(value, work))};
-  if (mode != ASTER_ML_SCATTER_MEAN) return g.cast(y.n, x->dtype);
-  const Node first = include_self ? g.constant_int(DType::kInt32, 1, x->shape())
-                                  : g.cast(g.alu(Op::kNot, met), DType::kInt32);
-  const Node count = into(Op::kAdd, first, g.constant_int(DType::kInt32, 1, index->shape()));
-  return cast(g, binary(g, y.n, count, ops::div),
-              dtype::is_float(x->dtype) ? x->dtype : DType::kFloat32);
+  const auto everywhere = [&](DType dtype, int64_t number) {
+    return g.constant_int(dtype, number, x->shape());
+  };
+  const Node ones = g.constant_int(DType::kInt32, 1, at_once);
+  const Expr count{&g, into(Op::kAdd, everywhere(DType::kInt32, include_self ? 1 : 0), ones)};
+  const Node sums = into(Op::kAdd, include_self ? base.n : everywhere(work, 0), from.n);
+  Expr mean{&g, binary(g, sums, uop::max(count, 1.0).n, ops::div)};
+  if (!include_self) mean = where(count == 0.0, base.cast(mean.dtype()), mean);
+  return cast(g, mean.n, dtype::is_float(x->dtype) ? x->dtype : DType::kFloat32);
 }
 
 }  // namespace aster::tensor

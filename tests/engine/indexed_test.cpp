@@ -130,6 +130,62 @@ TEST(Scatter, IntoItsOwnStorage) {
   EXPECT_EQ(w.engine().counters.last_kernels, 2u);  // the indices, then one write in place
 }
 
+// x[...] = v: what an index or a value repeats is not spelt out, what is known is not stored, and
+// negative indices are counted from the end by the call itself.
+TEST(Scatter, ReadsViews) {
+  World w;
+  uop::Graph& g = w.g();
+  const std::vector<float> rows = {3, -1, -5, 0, -6, 5};  // the last two are outside
+  Node x = w.random({5, 8}), at = indices(w, rows, {6, 1});
+  w.compute(g.cast(at, DType::kFloat32));
+  const auto from_end = [&](Node index, int64_t size) {
+    const auto like = [&](int64_t c) { return g.constant_int(kIndex, c, index->shape()); };
+    return g.alu(Op::kWhere, g.alu(Op::kCmpLt, index, like(0)), g.alu(Op::kAdd, index, like(size)),
+                 index);
+  };
+  const auto spread = [&](Node index) { return w.expand(index, {6, 8}); };
+  const auto check = [&](Node value, Node index, const char* what) {
+    SCOPED_TRACE(what);
+    Node y = w.hold(g.scatter(Op::kSink, x, value, std::array{index}, words({-1, 1})));
+    w.check(y, 1);
+  };
+  const Lazy* const stored = w.cell(at);
+  w.realize({w.cell(at)});
+  at = stored->node;
+  Node value = w.random({6, 8}, 2), row = w.random({1, 8}, 3);
+  check(value, spread(from_end(at, 5)), "rows");
+  check(w.expand(row, {6, 8}), spread(from_end(at, 5)), "one row");
+  check(w.num(2.5, value), spread(from_end(at, 5)), "one number");
+  check(value, from_end(spread(at), 5), "counted when spread");
+  // Not from the end of this axis: what is computed is stored first.
+  Node y =
+      w.hold(g.scatter(Op::kSink, x, value, std::array{spread(from_end(at, 4))}, words({-1, 1})));
+  w.check(y, 2);
+  // A slice beside an index: columns 1, 4 and 7.
+  Node steps = g.alu(Op::kMul, g.iota(kIndex, 3), g.constant_int(kIndex, 3, words({3})));
+  Node columns = g.alu(Op::kAdd, steps, g.constant_int(kIndex, 1, words({3})));
+  Node both[] = {w.expand(from_end(at, 5), {6, 3}), w.expand(w.reshape(columns, {1, 3}), {6, 3})};
+  y = w.hold(g.scatter(Op::kSink, x, w.random({6, 3}, 4), both, words({-1, -2})));
+  w.check(y, 1);
+  // Beyond the axis: stored, and left out where it is outside.
+  Node far = g.alu(Op::kAdd, steps, g.constant_int(kIndex, 3, words({3})));
+  both[1] = w.expand(w.reshape(far, {1, 3}), {6, 3});
+  y = w.hold(g.scatter(Op::kSink, x, w.random({6, 3}, 4), both, words({-1, -2})));
+  w.check(y, 2);
+  both[1] = g.constant_int(kIndex, 8, words({6, 3}));
+  y = w.hold(g.scatter(Op::kSink, x, w.random({6, 3}, 4), both, words({-1, -2})));
+  w.check(y, 1);
+}
+
+// A value that lies turned in memory is laid out first.
+TEST(Scatter, OfATurnedValue) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.random({5, 6}), value = g.permute(w.random({6, 4}, 2), words({1, 0}));
+  Node at = w.expand(indices(w, {4, 0, 2, 4}, {4, 1}), {4, 6});
+  w.check(w.hold(g.scatter(Op::kAdd, x, value, std::array{at}, words({-1, 1}))), 3);
+}
+
 TEST(Scan, PrefixSums) {
   World w;
   uop::Graph& g = w.g();

@@ -373,6 +373,26 @@ class Generator {
     return g().reduce(one_of(kReal), x, axes);
   }
 
+  // Indices of which some are counted from the end.
+  Node from_end(Node index, int64_t dim) {
+    if (dtype::is_unsigned(index->dtype)) return index;
+    const auto like = [&](int64_t c) { return g().constant_int(index->dtype, c, index->shape()); };
+    index = g().alu(Op::kSub, index, like(dim / 2));
+    return g().alu(Op::kWhere, g().alu(Op::kCmpLt, index, like(0)),
+                   g().alu(Op::kAdd, index, like(dim)), index);
+  }
+  // The indices of a slice along one axis, or of one place; may go beyond the end.
+  Node slice_of(const Shape& at, int64_t dim) {
+    const auto like = [&](int64_t c) { return g().constant_int(DType::kInt32, c, at); };
+    const Node start = like(pick(0, std::max<int64_t>(dim, 1) - 1));
+    if (at.empty() || chance(30)) return start;
+    const size_t axis = static_cast<size_t>(pick(0, static_cast<int64_t>(at.size()) - 1));
+    Shape along(at.size(), 1);
+    along[axis] = at[axis];
+    const Node steps = g().expand(g().reshape(g().iota(DType::kInt32, at[axis]), along), at);
+    return g().alu(Op::kAdd, g().alu(Op::kMul, steps, like(pick(1, 2))), start);
+  }
+
   // How positions of the shape `at` lead into `into`, most of them inside.
   struct Places {
     std::vector<Node> indices;
@@ -389,6 +409,8 @@ class Generator {
       if (index->dtype == DType::kBool) index = g().cast(index, DType::kInt32);
       index = g().alu(Op::kFloorMod, shaped(index, at), g().constant_int(index->dtype, dim, at));
       if (chance(20)) index = g().alu(Op::kSub, index, g().constant_int(index->dtype, 1, at));
+      if (chance(25)) index = from_end(index, dim);
+      if (chance(20)) index = slice_of(at, dim);
       out.indices.push_back(index);
       out.coordinates.back() = -static_cast<int64_t>(out.indices.size());
     }

@@ -229,6 +229,16 @@ def test_index_tensors_of_every_integer_dtype(interpreted):
         same(y.numpy(), [2, 10, 4, 30, 1])
 
 
+def test_narrow_indices_count_from_the_end_of_long_axes(world):
+    x = np.arange(200.0, dtype=np.float32)
+    at = np.array([-1, -128, 127, 0], np.int8)
+    same(Tensor(x)[Tensor(at)].numpy(), x[at])
+    y = Tensor(x).realize()
+    y[Tensor(at)] = -1
+    x[at] = -1
+    same(y.numpy(), x)
+
+
 def test_elements_of_every_dtype(world):
     out, expected = [], []
     for dtype in (np.bool_, np.int8, np.uint16, np.int32, np.uint64, np.float16, np.float64):

@@ -12,12 +12,13 @@ namespace {
 using namespace runtime::testing;  // NOLINT: elements and places
 
 // Runs node's implementation on operands, its tasks in random order and groups.
-void run(Node node, std::vector<void*> operands, Random& random, int64_t* tasks = nullptr) {
+void run(Node node, std::vector<void*> operands, Random& random, int64_t* tasks = nullptr,
+         const std::vector<int64_t>& views = {}) {
   Heap heap(nullptr);
   const Implementation* const implementation = find(node->op);
   ASSERT_NE(implementation, nullptr);
   Plan plan(heap);
-  ASSERT_TRUE(implementation->prepare(&plan, node).ok());
+  ASSERT_TRUE(implementation->prepare(&plan, node, views).ok());
   ASSERT_GE(plan.tasks, 1);
   EXPECT_GT(plan.nanoseconds, 0);
   std::vector<std::pair<int64_t, int64_t>> parts;
@@ -162,6 +163,129 @@ TEST(NativeScatter, ManyTasks) {
   }
   const Places ranges = {{1 << 22}, {1 << 22}, {-1}};
   check_scatter({&graph, Op::kAdd, DType::kUInt8, ranges, {DType::kInt32}}, random, 0);
+}
+
+// Elements of a shape that are read from memory through a random view: its words, and what is seen.
+struct Viewed {
+  Bytes stored;
+  std::vector<Value> seen;
+};
+template <typename Make>
+Viewed view(std::vector<int64_t>* words, DType d, const Shape& shape, Read how, Random& random,
+            Make make) {
+  std::vector<int64_t> strides(shape.size());
+  const int64_t first = draw(random, 0, 5);
+  int64_t span = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = draw(random, 0, 2) == 0 ? 0 : span * draw(random, 1, 2);
+    span = std::max(span, strides[i] * shape[i]);
+  }
+  words->push_back(first);
+  words->insert(words->end(), strides.begin(), strides.end());
+  words->push_back(how);
+  Viewed out{make(first + span), {}};
+  for (int64_t i = 0; i < product(shape); ++i) {
+    int64_t rest = i, at = first;
+    for (size_t axis = shape.size(); axis-- > 0; rest /= shape[axis]) {
+      at += rest % shape[axis] * strides[axis];
+    }
+    out.seen.push_back(load(d, out.stored, at));
+  }
+  return out;
+}
+
+void check_views(Graph& g, Op op, const Places& places, Random& random) {
+  constexpr DType kType = DType::kInt32;
+  const int64_t count = product(places.at);
+  Bytes target = values(kType, product(places.target), random, false), expected = target;
+  std::vector<int64_t> words(places.target.size() + 2);  // of the target: not looked at
+  Viewed value = view(&words, kType, places.at, kPlain, random,
+                      [&](int64_t n) { return values(kType, n, random, false); });
+  std::vector<void*> operands = {target.data(), value.stored.data()};
+  std::vector<Viewed> indices(places.target.size());
+  std::vector<Bytes> seen;
+  std::vector<Node> nodes;
+  for (size_t axis = 0; axis < places.target.size(); ++axis) {
+    // Index k is of the axis that has -k - 1.
+    const auto at = std::ranges::find(places.coordinates, -static_cast<int64_t>(nodes.size()) - 1);
+    if (at == places.coordinates.end()) break;
+    const int64_t bound = places.target[static_cast<size_t>(at - places.coordinates.begin())];
+    const DType d = kIndexTypes[draw(random, 0, 7)];
+    const Read how = dtype::is_unsigned(d) ? kPlain : kFromEnd;
+    indices[axis] = view(&words, d, places.at, how, random, [&](int64_t n) {
+      Bytes made = make_indices(d, n, bound, random);
+      for (int64_t i = 0; how == kFromEnd && i < n; i += draw(random, 1, 2)) {
+        Value v;
+        v.word = draw(random, -bound - 1, -1);
+        store(d, made, i, v);
+      }
+      return made;
+    });
+    seen.emplace_back(static_cast<size_t>(count) * 8);
+    for (int64_t i = 0; i < count; ++i) {
+      Value v = indices[axis].seen[static_cast<size_t>(i)];
+      if (how == kFromEnd && v.word < 0) v.word += bound;
+      store(DType::kInt64, seen.back(), i, v);
+    }
+    operands.push_back(indices[axis].stored.data());
+    nodes.push_back(g.param(static_cast<int64_t>(10 + axis), d, places.at));
+  }
+  const Node node = g.scatter(op, g.param(0, kType, places.target), g.param(1, kType, places.at),
+                              nodes, places.coordinates);
+  ASSERT_NE(node, nullptr) << last_error();
+  const std::vector<DType> types(seen.size(), DType::kInt64);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = position(places, types, seen, i);
+    if (at < 0) continue;
+    const Value v = value.seen[static_cast<size_t>(i)];
+    store(kType, expected, at,
+          op == Op::kSink ? v : combine(op, kType, load(kType, expected, at), v));
+  }
+  Bytes result(target.size());
+  operands.push_back(result.data());
+  run(node, operands, random, nullptr, words);
+  expect_same(node, result, expected);
+}
+
+TEST(NativeScatter, Views) {
+  Heap heap(nullptr);
+  Graph graph(heap);
+  Random random(8);
+  const Places large[] = {
+      {{100, 64}, {600, 64}, {-1, 1}},
+      {{90, 700}, {300, 700}, {-1, 1}},  // split along the rows' axis
+      {{30, 20, 50}, {20, 30, 50}, {0, -1, 2}},
+      {{50, 30}, {20, 30, 5}, {-1, -2}},
+      {{3, 40000}, {3, 30000}, {0, -1}},
+  };
+  for (int round = 0; round < 20; ++round) {
+    for (const Op op : {Op::kSink, Op::kAdd, Op::kMax}) {
+      for (const Places& places : kPlaces) {
+        SCOPED_TRACE(uop::brief_shape(places.target).text);
+        check_views(graph, op, places, random);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+  for (const Places& places : large) check_views(graph, Op::kSink, places, random);
+}
+
+// Indices that are known add to the distances: rows 2 to 5 of a matrix, every other column.
+TEST(NativeScatter, LinearIndices) {
+  Heap heap(nullptr);
+  Graph g(heap);
+  Random random(9);
+  const Shape at{3, 4};
+  const Node target = g.constant_int(DType::kInt16, 7, Shape{6, 9});
+  const Node index = g.param(2, DType::kInt32, at);
+  const Node node = g.scatter(Op::kSink, target, g.param(1, DType::kInt16, at),
+                              std::array{index, g.param(3, DType::kInt64, at)}, Shape{-1, -2});
+  std::vector<int16_t> value(12), got(54), expected(54, 7);
+  std::iota(value.begin(), value.end(), int16_t{100});
+  for (size_t i = 0; i < 12; ++i) expected[(2 + i / 4) * 9 + 1 + 2 * (i % 4)] = value[i];
+  run(node, {nullptr, value.data(), nullptr, nullptr, got.data()}, random, nullptr,
+      {0, 0, 0, kLinear, 0, 4, 1, kPlain, 2, 1, 0, kLinear, 1, 0, 2, kLinear});
+  EXPECT_EQ(got, expected);
 }
 
 // ---- Scan ----
@@ -375,7 +499,7 @@ TEST(Native, EveryFailedAllocationIsAStatus) {
     for (;; ++allowed) {
       FailingHeap failing(allowed);
       Plan plan(failing);
-      const Status status = find(node->op)->prepare(&plan, node);
+      const Status status = find(node->op)->prepare(&plan, node, {});
       if (status.ok()) break;
       EXPECT_EQ(status, code(Code::kMEMORY));
       ASSERT_LT(allowed, 100);

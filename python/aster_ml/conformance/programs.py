@@ -153,6 +153,43 @@ def scatter_add(f):
 
 
 @program
+def scatter_mean(f):
+    x, source, index = data(f, 16, 16), data(f, 32, 16, seed=2), whole(f, 512, 16, 32, 16)
+    return lambda: [x.scatter_reduce(0, index, source, "mean", include_self=False)]
+
+
+@program
+def scatter_largest(f):
+    x, source, index = data(f, 16, 16), data(f, 32, 16, seed=2), whole(f, 512, 16, 32, 16)
+    return lambda: [x.scatter_reduce(0, index, source, "amax", include_self=False)]
+
+
+def written(name, *items, shape=()):
+    """Writes to what indices name; None in items is a tensor of them."""
+
+    def program_(f):
+        x, value, index = data(f, 64, 32), data(f, *shape, seed=2), whole(f, 20, 32, 20) - 16
+        at = tuple(index.realize() if i is None else i for i in items)
+
+        def run():
+            x[at] = value if shape else 1.5
+            return [x]
+
+        return run
+
+    PROGRAMS[name] = program_
+
+
+written("write_rows", None, shape=(20, 32))
+written("write_one_row", None, shape=(32,))
+written("write_number", None)
+written("write_points", None, None, shape=(20,))
+written("write_part_of_rows", None, slice(4, 12), shape=(20, 8))
+written("write_part_of_columns", slice(1, 60, 3), None, shape=(20, 20))
+written("write_in_one_row", 3, None, shape=(20,))
+
+
+@program
 def one_hot(f):
     x = whole(f, 32, 10, 32)
     return lambda: [x.one_hot(10).float()]

@@ -17,14 +17,20 @@ struct Plan {
   explicit Plan(Memory& memory) : words(memory) {}
 };
 
-// operands: the memory of every source in order, row-major, then that of the result. Scatter: any
-// source that is a Const may be null, and source 0 may be the result's memory. Scan: its source
-// may.
+// How a source is read: row-major from its operand, and where negative from the end of the axis
+// that it indexes, or not at all: elements are the view's positions themselves.
+enum Read : int64_t { kPlain, kFromEnd, kLinear };
+
+// operands: the memory of every source in order, then that of the result. Scatter: any source that
+// is a Const may be null, and source 0 may be the result's memory. Scan: its source may.
 struct Implementation {
   uop::Op op;
   const char* name;
-  // Fills a fresh plan for a verified node. Errors: MEMORY.
-  Status (*prepare)(Plan* out, uop::Node node);
+  // Fills a fresh plan for a verified node. views: of every source where its first element lies, a
+  // stride for every axis, and a Read; none: all are row-major. What is not Scatter, and its
+  // source 0, is row-major; only indices are read otherwise than kPlain, kLinear if all are inside.
+  // Errors: MEMORY.
+  Status (*prepare)(Plan* out, uop::Node node, std::span<const int64_t> views);
   // Tasks [begin, end), one after another. Never fails; no two running parts share scratch.
   void (*run)(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
 };
@@ -32,12 +38,12 @@ struct Implementation {
 // Scatter, Scan, Argsort; null for the rest.
 const Implementation* find(uop::Op op);
 
-Status prepare_scatter(Plan* out, uop::Node node);
+Status prepare_scatter(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_scatter(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                  int64_t end);
-Status prepare_scan(Plan* out, uop::Node node);
+Status prepare_scan(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_scan(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
-Status prepare_argsort(Plan* out, uop::Node node);
+Status prepare_argsort(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_argsort(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                  int64_t end);
 

@@ -300,7 +300,7 @@ void sort_row(const Row<K>& row, const Head& head, const Out& out, void* scratch
 
 }  // namespace
 
-Status prepare_argsort(Plan* out, Node node) {
+Status prepare_argsort(Plan* out, Node node, std::span<const int64_t>) {
   const Node x = node->src(0);
   const size_t axis = static_cast<size_t>(node->arg(0));
   const Rows rows = rows_of(x->shape(), axis);

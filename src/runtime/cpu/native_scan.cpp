@@ -53,7 +53,7 @@ void scan_strip(const void* from, void* to, int64_t n, int64_t stride, int64_t w
 
 }  // namespace
 
-Status prepare_scan(Plan* out, Node node) {
+Status prepare_scan(Plan* out, Node node, std::span<const int64_t>) {
   const Rows rows = rows_of(node->shape(), static_cast<size_t>(node->arg(1)));
   Head head = {};
   head.op = node->arg(0);

@@ -9,10 +9,13 @@ namespace {
 
 constexpr int64_t kBlock = 256;          // values at a time
 constexpr int64_t kPackedRun = 16;       // runs up to this share blocks
+constexpr int64_t kShortestRun = 3;      // written at once where all goes to one place
 constexpr int64_t kOutside = INT64_MIN;  // a position nowhere; negative whatever is added to it
 constexpr int64_t kTaskElements = 1 << 14;
 constexpr int64_t kMostTasks = 64;
-constexpr int64_t kLineElements = 16;  // two tasks should not share cache lines
+// Elements together that a task writes: every task looks at all places. Two may take fewer, but not
+// share cache lines.
+constexpr int64_t kTaskRun = 256, kShortestTaskRun = 32;
 // Targets that leave the caches and that no axis splits: every task computes all positions.
 constexpr int64_t kRangeElements = 1 << 22;
 constexpr int64_t kRangeBytes = int64_t{4} << 20;
@@ -27,34 +30,48 @@ struct Head {
   int64_t sources;
   int64_t target_count;
   int64_t fill, value;         // elements of constant sources
-  int64_t base;                // what constant indices add to positions; kOutside: nothing
-  int64_t loops, indices;      // rows of them follow
+  int64_t base, first;         // of the first value: its position but for indices (kOutside: there
+                               // is none), and where it lies
+  int64_t indices, loops;      // rows of them follow
   int64_t outer, axis, inner;  // the target around the axis that tasks split, or as a whole
   int64_t split;               // the loop along that axis, or -1
   int64_t tasks;
 };
-struct Loop {
-  int64_t size, stride, step, unused;  // stride: in the target; step: in the value
-};
+// An index in memory: a position gets its elements, `stride` apart.
 struct Index {
-  int64_t operand, dtype, bound, stride;
+  int64_t operand, dtype, bound, stride, first;
+  int64_t back;  // what negative ones get first
 };
-constexpr size_t kRow = 4;  // words
+constexpr size_t kIndexWords = sizeof(Index) / sizeof(int64_t);
+// A loop over values: its size, then the distances from one turn to the next in the target, in the
+// value, and in every index.
+enum Distance : size_t { kInTarget, kInValue, kInIndices };
+constexpr size_t kMostDistances = kInIndices + uop::Dims::kMost;
 
-template <typename Row>
-Row row(const Plan& plan, int64_t i) {
-  static_assert(sizeof(Row) == kRow * sizeof(int64_t));
-  Row out;
-  const size_t at = sizeof(Head) / sizeof(int64_t) + static_cast<size_t>(i) * kRow;
-  std::memcpy(static_cast<void*>(&out), plan.words.data() + at, sizeof(Row));
-  return out;
-}
-template <typename Row>
-Status push_row(Plan* plan, const Row& row) {
-  int64_t words[kRow];
-  std::memcpy(words, &row, sizeof(words));
-  return plan->words.append(words, kRow);
-}
+class Words {
+ public:
+  Words(const Plan& plan, const Head& head)
+      : indices_(plan.words.data() + sizeof(Head) / sizeof(int64_t)),
+        loops_(indices_ + static_cast<size_t>(head.indices) * kIndexWords),
+        width_(kInIndices + static_cast<size_t>(head.indices)) {}
+  Index index(size_t k) const {
+    Index out;
+    std::memcpy(static_cast<void*>(&out), indices_ + k * kIndexWords, sizeof(Index));
+    return out;
+  }
+  int64_t size(int64_t i) const { return loop(i)[0]; }
+  const int64_t* distances(int64_t i) const { return loop(i) + 1; }
+  size_t width() const { return width_; }
+  void advance(int64_t* at, int64_t i, int64_t turns) const {
+    for (size_t k = 0; k < width_; ++k) at[k] += turns * distances(i)[k];
+  }
+
+ private:
+  const int64_t* loop(int64_t i) const { return loops_ + static_cast<size_t>(i) * (1 + width_); }
+  const int64_t* indices_;
+  const int64_t* loops_;
+  size_t width_;
+};
 
 // ---- Preparation ----
 
@@ -68,6 +85,11 @@ int64_t element_of(Node constant) {
   return element;
 }
 
+int64_t parts_of(const Rows& rows) {
+  const auto parts = [&](int64_t run) { return rows.size * std::min(rows.inner, run) / run; };
+  return std::max(parts(kTaskRun), std::min<int64_t>(parts(kShortestTaskRun), 2));
+}
+
 // The axis of the target that tasks split: one whose coordinate is an axis of the value, so that
 // tasks write apart. The first that is long enough, else the longest.
 size_t choose_axis(Node node, int64_t tasks) {
@@ -75,8 +97,7 @@ size_t choose_axis(Node node, int64_t tasks) {
   int64_t most = 1;
   for (size_t i = 0; i < node->ndim; ++i) {
     if (node->arg(1 + i) < 0) continue;
-    const int64_t inner = rows_of(node->shape(), i).inner;
-    const int64_t parts = node->dim(i) * std::min(inner, kLineElements) / kLineElements;
+    const int64_t parts = parts_of(rows_of(node->shape(), i));
     if (parts <= most) continue;
     best = i;
     most = parts;
@@ -99,75 +120,140 @@ void split(Head* head, Node node, size_t* value_axis) {
     head->outer = rows.outer;
     head->axis = rows.size;
     head->inner = rows.inner;
-    const int64_t parts = rows.size * std::min(rows.inner, kLineElements) / kLineElements;
-    head->tasks = std::min(tasks, parts);
+    head->tasks = std::min(tasks, parts_of(rows));
     *value_axis = static_cast<size_t>(node->arg(1 + axis));
   } else if (values >= kRangeElements && target * head->bytes >= kRangeBytes) {
     head->tasks = kRangeTasks;
   }
 }
 
-// Loops over the value's axes, merged where one loop does; the split axis stays alone.
-Status push_loops(Plan* plan, Head* head, Node node, size_t split_axis) {
-  const Node value = node->src(1);
-  uop::Dims strides(value->ndim, 0);
-  int64_t stride = 1;
-  for (size_t i = node->ndim; i-- > 0;) {
-    const int64_t from = node->arg(1 + i);
-    if (from >= 0) strides[static_cast<size_t>(from)] += stride;
-    stride *= node->dim(i);
+// How the sources of a Scatter are read: as told, or row-major.
+class Views {
+ public:
+  Views(Node node, std::span<const int64_t> words) : node_(node), words_(words) {}
+  // Source i, not the target: how it is read, from where, and the distance along an axis.
+  int64_t how(size_t i) const {
+    if (!words_.empty()) return of(i)[1 + axes()];
+    return uop::is_const(node_->src(i)) ? kLinear : kPlain;
   }
-  int64_t step = value->count();
-  Loop pending{1, 0, 1, 0};
-  bool alone = false;  // pending stays as it is
-  const auto push = [&] {
-    head->split = alone ? head->loops : head->split;
-    ++head->loops;
-    return push_row(plan, pending);
-  };
-  for (size_t i = 0; i < value->ndim; ++i) {
-    const int64_t size = value->dim(i);
-    step /= size;
-    if (size == 1 && i != split_axis) continue;
-    const bool joins = pending.size == 1 || pending.stride == strides[i] * size;
-    if (joins && !alone && i != split_axis) {
-      pending = Loop{pending.size * size, strides[i], step, 0};
+  int64_t first(size_t i) const {
+    if (!words_.empty()) return of(i)[0];
+    return how(i) == kLinear ? uop::const_int(node_->src(i)) : 0;
+  }
+  int64_t distance(size_t i, size_t axis) const {
+    if (!words_.empty()) return of(i)[1 + axis];
+    return how(i) == kLinear ? 0 : rows_of(node_->src(1)->shape(), axis).inner;
+  }
+
+ private:
+  size_t axes() const { return node_->src(1)->ndim; }
+  const int64_t* of(size_t i) const {
+    return words_.data() + (node_->ndim + size_t{2}) + (i - 1) * (axes() + 2);
+  }
+  const Node node_;
+  const std::span<const int64_t> words_;
+};
+
+// Distances along the value's axes, a row an axis; fills in the indices and what they begin with.
+Status measure(Vec<int64_t>* table, Plan* plan, Head* head, Node node, const Views& views) {
+  const Node value = node->src(1);
+  for (size_t i = 2; i < node->nsrc; ++i) head->indices += views.how(i) != kLinear;
+  const size_t width = kInIndices + static_cast<size_t>(head->indices);
+  ASTER_TRY(table->resize(value->ndim * width, 0));
+  const auto move = [&](size_t axis, size_t k) -> int64_t& { return (*table)[axis * width + k]; };
+  head->first = uop::is_const(value) ? 0 : views.first(1);
+  for (size_t a = 0; a < value->ndim; ++a) {
+    move(a, kInValue) = uop::is_const(value) ? 0 : views.distance(1, a);
+  }
+  size_t known = kInIndices;
+  int64_t stride = 1;
+  for (size_t i = node->ndim; i-- > 0; stride *= node->dim(i)) {
+    const int64_t from = node->arg(1 + i), bound = node->dim(i);
+    if (from >= 0) {
+      move(static_cast<size_t>(from), kInTarget) += stride;
       continue;
     }
-    if (pending.size > 1 || alone) ASTER_TRY(push());
-    pending = Loop{size, strides[i], step, 0};
+    const size_t operand = static_cast<size_t>(1 - from);
+    const int64_t first = views.first(operand), how = views.how(operand);
+    if (how == kLinear) {
+      for (size_t a = 0; a < value->ndim; ++a) {
+        move(a, kInTarget) += views.distance(operand, a) * stride;
+      }
+      // One that varies is known to be inside.
+      const bool inside = !uop::is_const(node->src(operand)) || (first >= 0 && first < bound);
+      head->base = inside && head->base >= 0 ? head->base + first * stride : kOutside;
+      continue;
+    }
+    const Index index{static_cast<int64_t>(operand),
+                      static_cast<int64_t>(node->src(operand)->dtype),
+                      bound,
+                      stride,
+                      first,
+                      how == kFromEnd ? bound : 0};
+    int64_t words[kIndexWords];
+    std::memcpy(words, &index, sizeof(index));
+    ASTER_TRY(plan->words.append(words, kIndexWords));
+    for (size_t a = 0; a < value->ndim; ++a) move(a, known) = views.distance(operand, a);
+    ++known;
+  }
+  return kOk;
+}
+
+// Loops over the value's axes, merged where one loop does; the split axis stays alone.
+Status push_loops(Plan* plan, Head* head, Node value, size_t split_axis,
+                  const Vec<int64_t>& table) {
+  const size_t width = kInIndices + static_cast<size_t>(head->indices);
+  int64_t size = 1;       // of the pending loop
+  size_t row = SIZE_MAX;  // the axis whose distances are its own
+  bool alone = false;     // it stays as it is
+  const auto distance = [&](size_t axis, size_t k) { return table[axis * width + k]; };
+  const auto push = [&]() -> Status {
+    head->split = alone ? head->loops : head->split;
+    ++head->loops;
+    ASTER_TRY(plan->words.push(size));
+    for (size_t k = 0; k < width; ++k) {
+      ASTER_TRY(plan->words.push(row == SIZE_MAX ? 0 : distance(row, k)));
+    }
+    return kOk;
+  };
+  for (size_t i = 0; i < value->ndim; ++i) {
+    const int64_t dim = value->dim(i);
+    if (dim == 1 && i != split_axis) continue;
+    bool joins = !alone && i != split_axis;
+    for (size_t k = 0; k < width && size > 1 && joins; ++k) {
+      joins = distance(row, k) == distance(i, k) * dim;
+    }
+    if (!joins && (size > 1 || alone)) ASTER_TRY(push());
+    size = joins ? size * dim : dim;
+    row = i;
     alone = i == split_axis;
   }
   return push();
 }
 
-Status push_indices(Plan* plan, Head* head, Node node) {
-  int64_t stride = 1;
-  for (size_t i = node->ndim; i-- > 0; stride *= node->dim(i)) {
-    if (node->arg(1 + i) >= 0) continue;
-    const size_t operand = static_cast<size_t>(1 - node->arg(1 + i));
-    const Node index = node->src(operand);
-    if (uop::is_const(index)) {
-      const int64_t at = uop::const_int(index);
-      const bool inside = at >= 0 && at < node->dim(i);
-      head->base = inside && head->base >= 0 ? head->base + at * stride : kOutside;
-      continue;
-    }
-    ASTER_TRY(push_row(plan, Index{static_cast<int64_t>(operand),
-                                   static_cast<int64_t>(index->dtype), node->dim(i), stride}));
-    ++head->indices;
-  }
-  return kOk;
-}
-
 // ---- Running ----
 
+// An index while it is read.
+struct Stream {
+  Index index;
+  const char* data;
+  int64_t bytes;
+  void (*add)(int64_t* at, const void* from, int64_t n, int64_t step, const Index& index);
+};
+
+// To n positions, the index elements that lie `step` apart.
 template <typename I>
-void add_index(int64_t* at, const I* index, int64_t n, int64_t bound, int64_t stride) {
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t x = static_cast<int64_t>(index[i]);
-    const bool inside = static_cast<uint64_t>(x) < static_cast<uint64_t>(bound);
-    at[i] = inside ? at[i] + x * stride : kOutside;
+void add_index(int64_t* at, const void* from, int64_t n, int64_t step, const Index& index) {
+  const I* const x = static_cast<const I*>(from);
+  const auto add = [&](int64_t to, int64_t c) {
+    c += c >> 63 & index.back;  // no branch: signs are random
+    const bool inside = static_cast<uint64_t>(c) < static_cast<uint64_t>(index.bound);
+    return inside ? to + c * index.stride : kOutside;
+  };
+  if (step == 1) {
+    for (int64_t i = 0; i < n; ++i) at[i] = add(at[i], static_cast<int64_t>(x[i]));
+  } else {
+    for (int64_t i = 0; i < n; ++i) at[i] = add(at[i], static_cast<int64_t>(x[i * step]));
   }
 }
 
@@ -202,30 +288,32 @@ struct Block {
 };
 
 template <typename T>
+void write_run(void* y, const void* x, int64_t n) {
+  std::memcpy(y, x, static_cast<size_t>(n) * sizeof(T));
+}
+template <typename T>
 void write_values(const Block& block) {
   T* const y = static_cast<T*>(block.target);
   const T* const x = static_cast<const T*>(block.value);
-  if (block.follows()) {
-    std::memcpy(y + block.at[0], x, static_cast<size_t>(block.n) * sizeof(T));
-    return;
-  }
+  if (block.follows()) return write_run<T>(y + block.at[0], x, block.n);
   block.prefetch(y);
   for (int64_t i = 0; i < block.n; ++i) *block.place(y, i) = x[i];
 }
 
+template <typename E, typename Combine>
+void combine_run(void* into, const void* from, int64_t n) {
+  constexpr Combine combine{};
+  auto* const y = static_cast<typename E::Stored*>(into);
+  const auto* const x = static_cast<const typename E::Stored*>(from);
+  for (int64_t i = 0; i < n; ++i) y[i] = E::store(combine(E::load(y[i]), E::load(x[i])));
+}
 template <typename E, typename Combine>
 void combine_values(const Block& block) {
   using Stored = typename E::Stored;
   constexpr Combine combine{};
   Stored* const y = static_cast<Stored*>(block.target);
   const Stored* const x = static_cast<const Stored*>(block.value);
-  if (block.follows()) {
-    Stored* const into = y + block.at[0];
-    for (int64_t i = 0; i < block.n; ++i) {
-      into[i] = E::store(combine(E::load(into[i]), E::load(x[i])));
-    }
-    return;
-  }
+  if (block.follows()) return combine_run<E, Combine>(y + block.at[0], x, block.n);
   block.prefetch(y);
   for (int64_t i = 0; i < block.n; ++i) {
     Stored& into = *block.place(y, i);
@@ -233,144 +321,216 @@ void combine_values(const Block& block) {
   }
 }
 
-using Apply = void (*)(const Block& block);
+// What a plan does: to a block, and to n elements that lie together.
+struct Apply {
+  void (*block)(const Block& block);
+  void (*run)(void* y, const void* x, int64_t n);
+};
+
+// f(an integer of so many bytes).
+template <typename F>
+void with_bytes(int64_t bytes, F f) {
+  if (bytes == 1) return f(uint8_t());
+  if (bytes == 2) return f(uint16_t());
+  if (bytes == 4) return f(uint32_t());
+  f(uint64_t());
+}
 
 Apply apply_of(const Head& head) {
+  Apply apply{};
   if (head.op == kWrite) {
-    return head.bytes == 1   ? write_values<uint8_t>
-           : head.bytes == 2 ? write_values<uint16_t>
-           : head.bytes == 4 ? write_values<uint32_t>
-                             : write_values<uint64_t>;
+    with_bytes(head.bytes, [&](auto word) {
+      apply = {write_values<decltype(word)>, write_run<decltype(word)>};
+    });
+    return apply;
   }
-  Apply apply = nullptr;
   with_element(static_cast<DType>(head.dtype), [&](auto element) {
     using E = decltype(element);
     with_reduction<typename E::Value>(static_cast<Op>(head.op), [&](auto combine) {
-      apply = combine_values<E, decltype(combine)>;
+      apply = {combine_values<E, decltype(combine)>, combine_run<E, decltype(combine)>};
     });
   });
   return apply;
 }
 
-template <typename T>
-void fill(void* y, int64_t from, int64_t n, int64_t element) {
-  T value;
-  std::memcpy(&value, &element, sizeof(T));
-  std::fill_n(static_cast<T*>(y) + from, n, value);
-}
 void fill(void* y, int64_t bytes, int64_t from, int64_t n, int64_t element) {
-  if (bytes == 1) return fill<uint8_t>(y, from, n, element);
-  if (bytes == 2) return fill<uint16_t>(y, from, n, element);
-  if (bytes == 4) return fill<uint32_t>(y, from, n, element);
-  fill<uint64_t>(y, from, n, element);
+  with_bytes(bytes, [&](auto word) {
+    std::memcpy(&word, &element, sizeof(word));
+    std::fill_n(static_cast<decltype(word)*>(y) + from, n, word);
+  });
+}
+// n elements, `step` apart, one after another.
+void pick(void* y, const void* x, int64_t bytes, int64_t n, int64_t step) {
+  with_bytes(bytes, [&](auto word) {
+    auto* const to = static_cast<decltype(word)*>(y);
+    const auto* const from = static_cast<const decltype(word)*>(x);
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i * step];
+  });
 }
 
 class Scatter {
  public:
   Scatter(const Plan& plan, void* const* operands)
-      : plan_(plan),
-        head_(get_head<Head>(plan)),
-        operands_(operands),
-        target_(operands[head_.sources]),
+      : head_(get_head<Head>(plan)),
+        words_(plan, head_),
+        target_(static_cast<char*>(operands[head_.sources])),
+        before_(operands[0]),
         value_(static_cast<const char*>(operands[1])),
         apply_(apply_of(head_)),
-        far_(head_.target_count * head_.bytes >= kFarBytes) {
-    if (value_ == nullptr) fill(constant_, head_.bytes, 0, kBlock, head_.value);
+        far_(head_.target_count * head_.bytes >= kFarBytes),
+        inner_(words_.distances(head_.loops - 1)),
+        rows_(words_.distances(std::max<int64_t>(head_.loops - 2, 0))) {
+    if (value_ == nullptr) fill(picked_, head_.bytes, 0, kBlock, head_.value);
+    bool uniform = inner_[kInTarget] == 1;
+    for (size_t k = 0; k < count_of_streams(); ++k) {
+      Stream& stream = streams_[k];
+      stream.index = words_.index(k);
+      stream.data = static_cast<const char*>(operands[stream.index.operand]);
+      with_integer(static_cast<DType>(stream.index.dtype), [&](auto type) {
+        stream.bytes = sizeof(type);
+        stream.add = add_index<decltype(type)>;
+      });
+      uniform &= inner_[kInIndices + k] == 0;
+    }
+    in_runs_ = uniform && words_.size(head_.loops - 1) >= kShortestRun;
   }
   void run(int64_t task);
 
  private:
+  size_t count_of_streams() const { return static_cast<size_t>(head_.indices); }
   void copy(int64_t from, int64_t n) const;
-  void walk(Loop inner, int64_t low, int64_t high);
-  void add_run(int64_t at, int64_t step, int64_t n, const Loop& inner);
+  void walk(int64_t low, int64_t high);
+  void locate(int64_t* to, const int64_t* at, const int64_t* distances, int64_t done,
+              int64_t n) const;
+  const char* values(int64_t at, int64_t n, int64_t picked);
+  void add_row(int64_t position, int64_t value, int64_t n);
+  void add_rows(const int64_t* at, int64_t rows, int64_t n);
+  void add_run(const int64_t* at, int64_t n);
   void flush();
 
-  const Plan& plan_;
   const Head head_;
-  void* const* const operands_;
-  void* const target_;
+  const Words words_;
+  char* const target_;
+  const void* const before_;
   const char* const value_;
   const Apply apply_;
   const bool far_;
+  const int64_t* const inner_;  // distances of the innermost loop
+  const int64_t* const rows_;   // and of the one around it, if there is one
+  bool in_runs_;                // values of the innermost go to one place and those after it
+  Stream streams_[uop::Dims::kMost];
   uint64_t low_ = 0,
            size_ = 0;  // positions that are this task's, and maybe others that no value has
-  int64_t first_ = 0, count_ = 0;  // the block's values
+  const char* block_values_ = nullptr;
+  int64_t count_ = 0, next_ = 0;  // values of the block, and what its next one would be
   uint64_t nowhere_ = 0;
   int64_t at_[kBlock];
-  uint64_t constant_[kBlock];
+  uint64_t picked_[kBlock];  // values that do not lie together
 };
 
 // The target's elements as they are before.
 void Scatter::copy(int64_t from, int64_t n) const {
-  const void* const source = operands_[0];
-  if (source == nullptr) {
+  if (before_ == nullptr) {
     fill(target_, head_.bytes, from, n, head_.fill);
-  } else if (source != target_) {
-    std::memcpy(static_cast<char*>(target_) + from * head_.bytes,
-                static_cast<const char*>(source) + from * head_.bytes,
+  } else if (before_ != target_) {
+    std::memcpy(target_ + from * head_.bytes,
+                static_cast<const char*>(before_) + from * head_.bytes,
                 static_cast<size_t>(n * head_.bytes));
+  }
+}
+
+// The positions of n turns of a loop, the first of which is turn number `done`.
+void Scatter::locate(int64_t* to, const int64_t* at, const int64_t* distances, int64_t done,
+                     int64_t n) const {
+  const int64_t first = at[kInTarget] + done * distances[kInTarget];
+  for (int64_t i = 0; i < n; ++i) to[i] = first + i * distances[kInTarget];
+  for (size_t k = 0; k < count_of_streams(); ++k) {
+    const Stream& stream = streams_[k];
+    const int64_t step = distances[kInIndices + k], from = at[kInIndices + k] + done * step;
+    stream.add(to, stream.data + from * stream.bytes, n, step, stream.index);
+  }
+}
+
+// The n values from `at` on, where they lie or picked up behind so many others.
+const char* Scatter::values(int64_t at, int64_t n, int64_t picked) {
+  char* const room = reinterpret_cast<char*>(picked_);
+  if (value_ == nullptr) return room;
+  const char* const from = value_ + at * head_.bytes;
+  if (inner_[kInValue] == 1) return from;
+  pick(room + picked * head_.bytes, from, head_.bytes, n, inner_[kInValue]);
+  return room;
+}
+
+// n values that belong at a position and those after it.
+void Scatter::add_row(int64_t position, int64_t value, int64_t n) {
+  const int64_t low = static_cast<int64_t>(low_), high = low + static_cast<int64_t>(size_);
+  const int64_t end = position < 0 ? low : std::min(position + n, high);
+  const bool together = value_ != nullptr && inner_[kInValue] == 1;
+  for (int64_t to = std::max(position, low); to < end;) {
+    const int64_t count = together ? end - to : std::min(end - to, kBlock);
+    const int64_t from = value + (to - position) * inner_[kInValue];
+    apply_.run(target_ + to * head_.bytes, values(from, count, 0), count);
+    to += count;
+  }
+}
+
+void Scatter::add_rows(const int64_t* at, int64_t rows, int64_t n) {
+  for (int64_t done = 0; done < rows; done += kBlock) {
+    const int64_t count = std::min(rows - done, kBlock);
+    locate(at_, at, rows_, done, count);
+    for (int64_t i = 0; i < count; ++i) {
+      add_row(at_[i], at[kInValue] + (done + i) * rows_[kInValue], n);
+    }
   }
 }
 
 void Scatter::flush() {
   if (count_ == 0) return;
-  for (int64_t k = 0; k < head_.indices; ++k) {
-    const Index index = row<Index>(plan_, head_.loops + k);
-    with_integer(static_cast<DType>(index.dtype), [&](auto type) {
-      const auto* const from = static_cast<const decltype(type)*>(operands_[index.operand]);
-      add_index(at_, from + first_, count_, index.bound, index.stride);
-    });
-  }
-  const void* const value = value_ != nullptr ? value_ + first_ * head_.bytes : nullptr;
-  apply_(Block{target_, value != nullptr ? value : constant_, at_, count_, low_, size_, far_,
-               &nowhere_});
+  apply_.block(Block{target_, block_values_, at_, count_, low_, size_, far_, &nowhere_});
   count_ = 0;
 }
 
-// n values from step on, of a run along the inner loop that is at position `at`.
-void Scatter::add_run(int64_t at, int64_t step, int64_t n, const Loop& inner) {
-  if (count_ != 0 && (first_ + count_ != step || inner.size > kPackedRun)) flush();
-  while (n > 0) {
+void Scatter::add_run(const int64_t* at, int64_t n) {
+  const bool together = value_ != nullptr && inner_[kInValue] == 1;
+  if (n > kPackedRun || (together && next_ != at[kInValue])) flush();
+  for (int64_t done = 0; done < n;) {
     if (count_ == kBlock) flush();
-    if (count_ == 0) first_ = step;
-    const int64_t m = std::min(n, kBlock - count_);
-    for (int64_t i = 0; i < m; ++i) at_[count_ + i] = at + i * inner.stride;
+    const int64_t m = std::min(n - done, kBlock - count_);
+    locate(at_ + count_, at, inner_, done, m);
+    const char* const from = values(at[kInValue] + done * inner_[kInValue], m, count_);
+    if (count_ == 0) block_values_ = from;
     count_ += m;
-    at += m * inner.stride;
-    step += m;
-    n -= m;
+    done += m;
   }
+  next_ = at[kInValue] + n;
 }
 
 // Values whose coordinate along the split loop, if there is one, is in [low, high).
-void Scatter::walk(Loop inner, int64_t low, int64_t high) {
-  const int64_t outer = head_.loops - 1;
-  int64_t counters[uop::Dims::kMost] = {};
-  int64_t at = head_.base, step = 0;
+void Scatter::walk(int64_t low, int64_t high) {
+  const int64_t innermost = head_.loops - 1;
+  const int64_t around = std::max<int64_t>(innermost - in_runs_, 0);  // loops that are left here
+  int64_t counters[uop::Dims::kMost] = {}, at[kMostDistances];
+  at[kInTarget] = head_.base;
+  at[kInValue] = head_.first;
+  for (size_t k = 0; k < count_of_streams(); ++k) at[kInIndices + k] = streams_[k].index.first;
   const auto first = [&](int64_t i) { return i == head_.split ? low : 0; };
-  const auto last = [&](int64_t i, int64_t size) {
-    return i == head_.split ? std::min(high, size) : size;
+  const auto last = [&](int64_t i) {
+    return i == head_.split ? std::min(high, words_.size(i)) : words_.size(i);
   };
-  for (int64_t i = 0; i < outer; ++i) {
-    const Loop loop = row<Loop>(plan_, i);
-    if (first(i) >= last(i, loop.size)) return;
+  for (int64_t i = 0; i <= innermost; ++i) {
+    if (first(i) >= last(i)) return;
     counters[i] = first(i);
-    at += first(i) * loop.stride;
-    step += first(i) * loop.step;
+    words_.advance(at, i, first(i));
   }
-  const int64_t begin = first(outer), n = last(outer, inner.size) - begin;
-  if (n <= 0) return;
+  const int64_t n = last(innermost) - first(innermost);
+  const int64_t rows = innermost > 0 ? last(innermost - 1) - first(innermost - 1) : 1;
   for (;;) {
-    add_run(at + begin * inner.stride, step + begin * inner.step, n, inner);
-    int64_t i = outer;
+    in_runs_ ? add_rows(at, rows, n) : add_run(at, n);
+    int64_t i = around;
     while (i-- > 0) {
-      const Loop loop = row<Loop>(plan_, i);
-      const int64_t end = last(i, loop.size);
-      at += loop.stride;
-      step += loop.step;
-      if (++counters[i] < end) break;
-      at -= (end - first(i)) * loop.stride;
-      step -= (end - first(i)) * loop.step;
+      words_.advance(at, i, 1);
+      if (++counters[i] < last(i)) break;
+      words_.advance(at, i, first(i) - last(i));
       counters[i] = first(i);
     }
     if (i < 0) break;
@@ -387,12 +547,12 @@ void Scatter::run(int64_t task) {
   const bool whole = head_.split >= 0;
   low_ = static_cast<uint64_t>(whole ? 0 : low);
   size_ = static_cast<uint64_t>(whole ? head_.target_count : high - low);
-  walk(row<Loop>(plan_, head_.loops - 1), low, high);
+  walk(low, high);
 }
 
 }  // namespace
 
-Status prepare_scatter(Plan* out, Node node) {
+Status prepare_scatter(Plan* out, Node node, std::span<const int64_t> views) {
   const Node target = node->src(0), value = node->src(1);
   Head head = {};
   head.op = node->arg(0);
@@ -406,8 +566,9 @@ Status prepare_scatter(Plan* out, Node node) {
   ASTER_TRY(put_head(out, head));
   size_t split_axis;
   split(&head, node, &split_axis);
-  ASTER_TRY(push_loops(out, &head, node, split_axis));
-  ASTER_TRY(push_indices(out, &head, node));
+  Vec<int64_t> table(out->words.memory());
+  ASTER_TRY(measure(&table, out, &head, node, Views(node, views)));
+  ASTER_TRY(push_loops(out, &head, value, split_axis, table));
   std::memcpy(static_cast<void*>(out->words.data()), &head, sizeof(head));
   out->tasks = head.tasks;
   const double values = static_cast<double>(value->count());
