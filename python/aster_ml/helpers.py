@@ -347,6 +347,7 @@ for _name, _default in {
     "NUM_CPU_THREADS": os.cpu_count() or 1, "NULL_ALLOW_COPYOUT": 0, "VIZ": 0, "PARALLEL": 0,
     "PROFILE": 0, "SPEC": 1, "CHECK_OOB": 0, "PCONTIG": 0, "DEBUG_RANGEIFY": 0, "TUPLE_ORDER": 1,
     "CCACHE": 1, "ALLOW_TF32": 0, "SCACHE": 1, "USE_ATOMICS": 0, "DISALLOW_BROADCAST": 0,
+    "TRACK_MATCH_STATS": 0, "REWRITE_STACK_LIMIT": 250000,
 }.items():  # fmt: skip
     ContextVar(_name, _default)
 

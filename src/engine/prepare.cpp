@@ -23,6 +23,14 @@ constexpr int64_t kEnoughRows = 64;
 // that no masked load answers: one pass over memory costs far less.
 constexpr int64_t kPadFrom = 16384;
 
+// The fill of a Pad is a word of its dtype.
+Node strong_pad(Graph& g, Node node, DType dtype, Nodes src) {
+  Vec<uop::Word> arg(g.memory());
+  if (!arg.append(node->arg().data(), node->narg).ok()) return nullptr;
+  arg.back() = uop::convert_word(arg.back(), node->dtype, dtype);
+  return g.make(Op::kPad, dtype, src, {arg.data(), arg.size()}, node->shape());
+}
+
 Node copy_node(Graph& g, Node node, Nodes src) {
   const DType dtype = dtype::is_weak(node->dtype) ? dtype::strong(node->dtype) : node->dtype;
   if (node->op == Op::kConst) {
@@ -31,7 +39,8 @@ Node copy_node(Graph& g, Node node, Nodes src) {
   }
   if (node->op == Op::kCast) return g.cast(src[0], dtype);
   if (uop::is_alu(node->op)) return g.alu(node->op, src);
-  if (uop::is_movement(node->op)) return g.with_sources(node, src);
+  if (uop::is_movement(node->op) && dtype == node->dtype) return g.with_sources(node, src);
+  if (node->op == Op::kPad && dtype != node->dtype) return strong_pad(g, node, dtype, src);
   return g.make(node->op, dtype, src, node->arg(), node->shape());
 }
 

@@ -1,6 +1,7 @@
 """Tensor against live NumPy: data in and out, indexing, writing, gradients, errors."""
 
 import copy
+import math
 import pathlib
 import pickle
 
@@ -212,6 +213,27 @@ def test_zeros_do_not_share():
     a, b = Tensor.zeros(2), Tensor.zeros(2)
     a += 1
     assert b.tolist() == [0.0, 0.0] and a.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("value", [1, 2.5])
+@pytest.mark.parametrize("fill", [0, 3.0])
+def test_padding_of_numbers(value, fill):
+    x = Tensor(value).reshape(1).pad((1, 2), value=fill)
+    assert x.dtype is (dtypes.weakfloat if fill or value == 2.5 else dtypes.weakint)
+    assert x.tolist() == [fill, value, fill, fill]
+    assert x.reshape(2, 2)[:, 1:].pad(((1, 0), (0, 0))).tolist() == [[0], [value], [fill]]
+    y = x * Tensor([1, 2, 3, 4], dtype="int16")
+    assert y.tolist() == [fill, 2 * value, 3 * fill, 4 * fill]
+
+
+@pytest.mark.parametrize("data, fill, dtype", [
+    ([1, 2], 0.0, dtypes.int32), ([1, 2], 7, dtypes.int32), ([1, 2], 0.5, dtypes.weakfloat),
+    ([True, True], True, dtypes.bool), ([True, True], 2, dtypes.weakint),
+    ([1.0, 2.0], math.inf, dtypes.float32), ([1.0, 2.0], 3, dtypes.float32),
+])  # fmt: skip
+def test_padding_promotes(data, fill, dtype):
+    x = Tensor(data).pad((0, 1), value=fill)
+    assert x.dtype is dtype and x.tolist() == [*data, fill]
 
 
 # ---- gradients

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self, Sequence
 
 from .. import _native as _n
-from ..dtype import ConstType
+from ..dtype import ConstType, dtypes
 from ..helpers import argfix, flat_to_grouped, make_tuple, prod
 from ..symbolic import BoundInt, Expression
 from .elementwise import ElementwiseMixin
@@ -262,7 +262,8 @@ class MovementMixin(ElementwiseMixin):
         value: ConstType = 0.0,
     ) -> Self:
         """Elements around each axis: ((before, after) or None, ...) for all axes, or flat from the
-        last axis on. Modes: constant, reflect, replicate, circular. Negative amounts cut off.
+        last axis on. Modes: constant, reflect, replicate, circular. Negative amounts cut off. A
+        value that the dtype does not hold, as 0.5 among integers, promotes.
 
         >>> Tensor([[1, 2]]).pad((1, 0, 0, 1)).tolist()
         [[0, 1, 2], [0, 0, 0]]
@@ -280,7 +281,11 @@ class MovementMixin(ElementwiseMixin):
             raise ValueError(f"padding {tuple(padding)} does not fit {self.ndim} axes")
         before, after = _ints([p[0] for p in pairs]), _ints([p[1] for p in pairs])
         if mode == "constant":
-            return _n.lazy_pad(self, before, after, value)
+            x: Any = self
+            if value and isinstance(value, (int, float)):
+                dtype = _n.dtype_promote(x.dtype.code, dtypes.from_py(value).code)
+                x = _n.lazy_cast(x, dtype)
+            return _n.lazy_pad(x, before, after, value)
         if mode not in _PAD_MODES:
             raise NotImplementedError(f"mode {mode!r} is not supported")
         return _n.lazy_pad_mode(self, before, after, _PAD_MODES[mode], value)
