@@ -13,9 +13,11 @@ using namespace bench;
 
 struct Product {
   explicit Product(int64_t size)
-      : step(s, {data(s, {size, size}, 1), data(s, {size, size}, 2)},
-             [](auto& in) { return std::vector{matmul(in[0], in[1])}; }) {}
+      : a(data({size, size}, 1)),
+        b(data({size, size}, 2)),
+        step({a, b}, [&] { return a.matmul(b); }) {}
   Session s;
+  Tensor a, b;
   Step step;
 };
 // One a size, kept: all benchmarks of a size work on the same arrays.
@@ -48,7 +50,7 @@ void OpenBlas(benchmark::State& state) {
   for (auto _ : state) {
     blas.sgemm(aster::runtime::cpu::kRowMajor, aster::runtime::cpu::kNoTranspose,
                aster::runtime::cpu::kNoTranspose, n, n, n, 1, step.input(0), n, step.input(1), n, 0,
-               step.output(0), n);
+               step.output(), n);
   }
   state.SetLabel(std::string(blas.core));
   finish(state);

@@ -10,20 +10,16 @@ using namespace bench;
 // A chain of kernels on 8 floats, each realised alone so that nothing fuses.
 void TinyKernels(benchmark::State& state) {
   Session s;
-  T x = data(s, {8}, 1), y = data(s, {8}, 2, 0.01f);
-  Step step(s, {x}, [&](auto& in) {
-    T z = in[0];
-    for (int64_t i = 0; i < state.range(0); ++i) {
-      z = z + y;
-      realize({&z});
-    }
-    return std::vector{z};
+  const Tensor x = data({8}, 1), y = data({8}, 2, 0.01f);
+  Step step({x}, [&] {
+    Tensor z = x;
+    for (int64_t i = 0; i < state.range(0); ++i) z = (z + y).realized();
+    return z;
   });
   for (auto _ : state) step.run();
-  const double kernels = static_cast<double>(step.kernels());
-  state.counters["kernels"] = kernels;
+  state.counters["kernels"] = step.kernels();
   state.counters["s/kernel"] = benchmark::Counter(
-      kernels, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+      step.kernels(), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 // The same arithmetic called by pointers.
@@ -41,27 +37,41 @@ void TinyKernelsByHand(benchmark::State& state) {
   }
 }
 
+// A hundred operations on 8 floats: one kernel, and what calling it takes.
+void ChainCall(benchmark::State& state) {
+  Session s;
+  const Tensor x = data({8}, 1), y = data({8}, 2, 0.01f);
+  Step step({x}, [&] {
+    Tensor z = x;
+    for (int i = 0; i < 50; ++i) z = z * y + x;
+    return z;
+  });
+  for (auto _ : state) step.run();
+  state.counters["kernels"] = step.kernels();
+}
+
 void DigitsStep(benchmark::State& state) {
   Session s;
-  Digits net(s);
-  T images = data(s, {128, 64}, 1), targets = labels(s, 128, 10);
-  Step step(s, {images, targets}, [&](auto& in) { return std::vector{net.run(in[0], in[1])}; });
+  const Digits net;
+  const Tensor images = data({128, 64}, 1), targets = labels(128, 10);
+  Step step({images, targets}, [&] { return net.run(images, targets); });
   for (auto _ : state) step.run();
-  state.counters["kernels"] = static_cast<double>(step.kernels());
+  state.counters["kernels"] = step.kernels();
 }
 
 void PerceptronCall(benchmark::State& state) {
   Session s;
-  Perceptron net(s);
-  Step step(s, {data(s, {state.range(0), 784}, 1)},
-            [&](auto& in) { return std::vector{net(in[0])}; });
+  const Perceptron net;
+  const Tensor x = data({state.range(0), 784}, 1);
+  Step step({x}, [&] { return net(x); });
   for (auto _ : state) step.run();
-  state.counters["kernels"] = static_cast<double>(step.kernels());
+  state.counters["kernels"] = step.kernels();
 }
 
 #define REPLAY(name) BENCHMARK(name)->Unit(benchmark::kMicrosecond)->MinTime(0.05)
 REPLAY(TinyKernels)->Arg(1)->Arg(50)->Arg(400);
 REPLAY(TinyKernelsByHand)->Arg(50);
+REPLAY(ChainCall);
 REPLAY(DigitsStep);
 REPLAY(PerceptronCall)->Arg(1)->Arg(128);
 

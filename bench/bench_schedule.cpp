@@ -50,36 +50,26 @@ void measure(benchmark::State& state, Session& s, Body body) {
 
 void DigitsStep(benchmark::State& state) {
   Session s(uncached());
-  Digits net(s);
-  T images = data(s, {128, 64}, 1), targets = labels(s, 128, 10);
-  measure(state, s, [&] {
-    Scope scope(s);
-    net.run(images, targets);
-  });
+  const Digits net;
+  const Tensor images = data({128, 64}, 1), targets = labels(128, 10);
+  measure(state, s, [&] { net.run(images, targets); });
 }
 
 void TransformerStack(benchmark::State& state) {
   Session s(uncached());
-  Transformer net(s, state.range(0), 64, 4);
-  T x = data(s, {1, 16, 64}, 9);
-  measure(state, s, [&] {
-    Scope scope(s);
-    T y = net(x);
-    realize({&y});
-  });
+  const Transformer net(state.range(0), 64, 4);
+  const Tensor x = data({1, 16, 64}, 9);
+  measure(state, s, [&] { check(net(x).realize()); });
 }
 
 // A graph of about n nodes: sums of scaled rows, with a reduction every 50 additions.
 void Growth(benchmark::State& state) {
   Session s(uncached());
-  const T x = data(s, {16, 16}, 1);
+  const Tensor x = data({16, 16}, 1);
   measure(state, s, [&] {
-    Scope scope(s);
-    T y = x;
-    for (int64_t i = 0; i < state.range(0) / 2; ++i) {
-      y = i % 25 == 24 ? softmax(y) : y * x + x;
-    }
-    realize({&y});
+    Tensor y = x;
+    for (int64_t i = 0; i < state.range(0) / 2; ++i) y = i % 25 == 24 ? y.softmax() : y * x + x;
+    check(y.realize());
   });
   state.SetComplexityN(state.range(0));
 }
@@ -87,10 +77,9 @@ void Growth(benchmark::State& state) {
 // The same without the engine: handles and nodes only.
 void Build(benchmark::State& state) {
   Session s;
-  const T x = data(s, {16, 16}, 1);
+  const Tensor x = data({16, 16}, 1);
   for (auto _ : state) {
-    Scope scope(s);
-    T y = x;
+    Tensor y = x;
     for (int64_t i = 0; i < state.range(0) / 2; ++i) y = y * x + x;
     benchmark::DoNotOptimize(y);
   }

@@ -25,10 +25,9 @@ void run(benchmark::State& state, Session& s, Body body) {
   for (int64_t i = 0; i < kWarm; ++i) body();
   const aster_ml_engine_counters old = s.counters();
   const double before = resident_kib();
-  size_t held = 0, later = 0;
-  check(aster_ml_context_count_bytes(&held, nullptr, &s.context));
+  const size_t held = s.bytes().first;
   for (auto _ : state) body();
-  check(aster_ml_context_count_bytes(&later, nullptr, &s.context));
+  const size_t later = s.bytes().first;
   const aster_ml_engine_counters now = s.counters();
   state.counters["resident_kib"] = resident_kib() - before;
   state.counters["held_bytes"] = static_cast<double>(later) - static_cast<double>(held);
@@ -38,21 +37,18 @@ void run(benchmark::State& state, Session& s, Body body) {
 
 void Captured(benchmark::State& state) {
   Session s;
-  SmallStep net(s);
-  Step step(s, {data(s, {32, 16}, 1), labels(s, 32, 10)},
-            [&](auto& in) { return std::vector{net.run(in[0], in[1])}; });
+  const SmallStep net;
+  const Tensor x = data({32, 16}, 1), targets = labels(32, 10);
+  Step step({x, targets}, [&] { return net.run(x, targets); });
   run(state, s, [&] { step.run(); });
 }
 
 void Uncaptured(benchmark::State& state) {
   Session s;
-  SmallStep net(s);
-  T targets = labels(s, 32, 10);
+  const SmallStep net;
+  const Tensor targets = labels(32, 10);
   uint32_t seed = 0;
-  run(state, s, [&] {
-    Scope scope(s);
-    net.run(data(s, {32, 16}, ++seed), targets);
-  });
+  run(state, s, [&] { net.run(data({32, 16}, ++seed), targets); });
 }
 
 BENCHMARK(Captured)->Iterations(100000)->Unit(benchmark::kMicrosecond);

@@ -16,23 +16,22 @@ constexpr size_t kMany = size_t{1} << 24;
 // The arrays and the captured steps, made once: hand and kernel read and write the same memory.
 struct Arrays {
   Session s;
-  T x = data(s, {kSide, kSide}, 1), y = data(s, {kSide, kSide}, 2), a = data(s, {kSide}, 3),
-    b = data(s, {kSide}, 4), c = data(s, {kSide}, 5);
-  Step add{s, {x, y}, [](auto& in) { return std::vector{in[0] + in[1]}; }};
-  Step sums{s, {x}, [](auto& in) { return std::vector{sum(in[0])}; }};
-  Step gelus{
-      s, {x, a, b, c}, [](auto& in) { return std::vector{gelu(in[0] * in[1] + in[2]) * in[3]}; }};
-  Step softmaxes{s, {x}, [](auto& in) { return std::vector{softmax(in[0])}; }};
+  Tensor x = data({kSide, kSide}, 1), y = data({kSide, kSide}, 2), a = data({kSide}, 3),
+         b = data({kSide}, 4), c = data({kSide}, 5);
+  Step add{{x, y}, [&] { return x + y; }};
+  Step sums{{x}, [&] { return x.sum(); }};
+  Step gelus{{x, a, b, c}, [&] { return (x * a + b).gelu() * c; }};
+  Step softmaxes{{x}, [&] { return x.softmax(); }};
 };
 Arrays& arrays() {
   static auto* made = new Arrays;
   return *made;
 }
 
-void finish(benchmark::State& state, size_t streams, size_t kernels = 0) {
+void finish(benchmark::State& state, size_t streams, double kernels = 0) {
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
                           static_cast<int64_t>(streams * kMany * sizeof(float)));
-  if (kernels != 0) state.counters["kernels"] = static_cast<double>(kernels);
+  if (kernels != 0) state.counters["kernels"] = kernels;
 }
 
 void replay(benchmark::State& state, Step& step, size_t streams) {
@@ -47,12 +46,12 @@ void SoftmaxReplayed(benchmark::State& state) { replay(state, arrays().softmaxes
 
 void AddByHand(benchmark::State& state) {
   Step& step = arrays().add;
-  for (auto _ : state) hand_add(step.output(0), step.input(0), step.input(1), kMany);
+  for (auto _ : state) hand_add(step.output(), step.input(0), step.input(1), kMany);
   finish(state, 3);
 }
 void AddByHandStreaming(benchmark::State& state) {
   Step& step = arrays().add;
-  for (auto _ : state) hand_add_stream(step.output(0), step.input(0), step.input(1), kMany);
+  for (auto _ : state) hand_add_stream(step.output(), step.input(0), step.input(1), kMany);
   finish(state, 3);
 }
 void SumByHand(benchmark::State& state) {
@@ -62,14 +61,14 @@ void SumByHand(benchmark::State& state) {
 void GeluByHand(benchmark::State& state) {
   Step& step = arrays().gelus;
   for (auto _ : state) {
-    hand_gelu(step.output(0), step.input(0), step.input(1), step.input(2), step.input(3), kSide,
+    hand_gelu(step.output(), step.input(0), step.input(1), step.input(2), step.input(3), kSide,
               kSide);
   }
   finish(state, 2);
 }
 void SoftmaxByHand(benchmark::State& state) {
   Step& step = arrays().softmaxes;
-  for (auto _ : state) hand_softmax(step.output(0), step.input(0), kSide, kSide);
+  for (auto _ : state) hand_softmax(step.output(), step.input(0), kSide, kSide);
   finish(state, 2);
 }
 

@@ -78,9 +78,12 @@ TEST_F(NnTest, CapturedStepsTrainAsUncapturedOnes) {
 
 TEST_F(NnTest, ProgramsGiveTheirResults) {
   const Tensor a = Tensor({1., 2.}).realized(), b = Tensor({3., 4.}).realized();
+  const uint64_t misses = context_.counters().schedule_misses;
   const Program two({a, b}, [&] { return std::vector<Tensor>{a + b, (a * b).sum()}; });
   OK(two.ok());
   EXPECT_GT(two.kernels(), 0u);
+  EXPECT_EQ(context_.counters().schedule_misses, misses + 1) << "only the body computes";
+  EXPECT_NE(context_.schedule(), "");
   EXPECT_EQ(floats(two.outputs()[0]), (Floats{4, 6}));
   OK(two.run({b, b}));
   EXPECT_EQ(floats(two.outputs()[0]), (Floats{6, 8}));

@@ -199,6 +199,11 @@ TEST_F(TensorTest, ArraysComputeAtOnce) {
   EXPECT_FALSE(a.add(Array(Floats{1, 2, 3}, {3})).ok());
   EXPECT_EQ(aster_ml::error().code, ASTER_ML_SHAPE);
   EXPECT_FALSE(Array().exp().ok());
+  EXPECT_EQ(a.data<float>()[3], 4);
+  EXPECT_EQ(a.data<int32_t>(), nullptr);
+  EXPECT_EQ(Array().data<float>(), nullptr);
+  const Array other(dtypes::float32, {2}, ASTER_ML_DEVICE_CPU + 1);
+  EXPECT_EQ(other.lazy().device(), ASTER_ML_DEVICE_CPU + 1);
 }
 
 }  // namespace

@@ -20,10 +20,10 @@ std::string noise() {
 }
 
 using Read = int32_t (*)(aster_ml_state*, const aster_ml_lazy*);
-int32_t code_of(Session& s, Read read, const std::string& bytes) {
+int32_t code_of(Read read, const std::string& bytes) {
   State state;
-  T file = bytes_tensor(s, bytes);
-  const int32_t code = read(&state, &file.h);
+  Tensor file = bytes_tensor(bytes);
+  const int32_t code = read(&state, file.get());
   EXPECT_EQ(state.h.impl == nullptr, code != 0);
   return code;
 }
@@ -31,7 +31,7 @@ int32_t code_of(Session& s, Read read, const std::string& bytes) {
 TEST(Archive, ReadsZip) {
   Session s;
   State state, again;
-  OK(aster_ml_state_read_zip(&state, &s.context, shipped("archive.zip").c_str()));
+  OK(aster_ml_state_read_zip(&state, s.get(), shipped("archive.zip").c_str()));
   EXPECT_EQ(aster_ml_state_count(&state), 8u);
   for (const char* name : {"stored.txt", "deflated.txt", "ä.bin"}) {
     EXPECT_EQ(read_bytes(get(state, name)), content(name)) << name;
@@ -46,8 +46,8 @@ TEST(Archive, ReadsZip) {
   // Something in front of the archive, and a comment behind it.
   std::string moved = "#!/bin/sh\n" + file_bytes(shipped("archive.zip")) + "comment";
   moved[moved.size() - 7 - 2] = 7;
-  T bytes = bytes_tensor(s, moved);
-  OK(aster_ml_state_from_zip(&again, &bytes.h));
+  Tensor bytes = bytes_tensor(moved);
+  OK(aster_ml_state_from_zip(&again, bytes.get()));
   EXPECT_EQ(read_bytes(get(again, "stored.txt")), content("stored.txt"));
 }
 
@@ -56,7 +56,7 @@ TEST(Archive, ReadsTar) {
   const std::string longest = "folder/" + std::string(150, 'l') + ".txt";
   for (const char* file : {"archive.tar", "archive.tar.gz"}) {
     State state;
-    OK(aster_ml_state_read_tar(&state, &s.context, shipped(file).c_str()));
+    OK(aster_ml_state_read_tar(&state, s.get(), shipped(file).c_str()));
     EXPECT_EQ(aster_ml_state_count(&state), 3u) << file;  // no folders, no links; one twice
     for (const std::string& name : {std::string("first.txt"), longest, std::string("ä.bin")}) {
       EXPECT_EQ(read_bytes(get(state, name.c_str())), content(name)) << file;
@@ -78,7 +78,7 @@ TEST(Archive, RefusesBadZip) {
   std::memcpy(&directory, good.data() + end + 16, 4);
   ASSERT_EQ(good.substr(directory, 4), "PK\1\2");
   const auto code = [&](const std::string& bytes) {
-    return code_of(s, aster_ml_state_from_zip, bytes);
+    return code_of(aster_ml_state_from_zip, bytes);
   };
   EXPECT_EQ(code(good), 0);
   EXPECT_EQ(code(""), ASTER_ML_FORMAT);
@@ -113,7 +113,7 @@ TEST(Archive, RefusesBadTar) {
   const std::string good = file_bytes(shipped("archive.tar"));
   const std::string packed = file_bytes(shipped("archive.tar.gz"));
   const auto code = [&](const std::string& bytes) {
-    return code_of(s, aster_ml_state_from_tar, bytes);
+    return code_of(aster_ml_state_from_tar, bytes);
   };
   // A header with another type or size, its checksum made right.
   const auto header = [&](size_t at, const std::string& value) {
@@ -151,22 +151,22 @@ TEST(Archive, RefusesBadTar) {
 TEST(Archive, RefusesWhatIsNoFile) {
   Session s;
   State state;
-  T floats = from(s, std::vector<float>{1, 2}, {2}), nothing;
+  Tensor floats = Tensor(std::vector<float>{1, 2}, {2}), nothing;
   using ReadPath = int32_t (*)(aster_ml_state*, const aster_ml_context*, const char*);
   for (const ReadPath read : {aster_ml_state_read_zip, aster_ml_state_read_tar,
                               aster_ml_state_read_torch, aster_ml_state_read}) {
-    EXPECT_EQ(read(&state, &s.context, "/nowhere/at/all"), ASTER_ML_NOT_FOUND);
-    EXPECT_EQ(read(&state, &s.context, "/dev/null"), ASTER_ML_IO);
-    EXPECT_EQ(read(&state, &s.context, nullptr), ASTER_ML_ARGUMENT);
-    EXPECT_EQ(read(nullptr, &s.context, "x"), ASTER_ML_ARGUMENT);
+    EXPECT_EQ(read(&state, s.get(), "/nowhere/at/all"), ASTER_ML_NOT_FOUND);
+    EXPECT_EQ(read(&state, s.get(), "/dev/null"), ASTER_ML_IO);
+    EXPECT_EQ(read(&state, s.get(), nullptr), ASTER_ML_ARGUMENT);
+    EXPECT_EQ(read(nullptr, s.get(), "x"), ASTER_ML_ARGUMENT);
     EXPECT_EQ(read(&state, nullptr, "x"), ASTER_ML_ARGUMENT);
   }
   for (const Read read : {aster_ml_state_from_zip, aster_ml_state_from_tar,
                           aster_ml_state_from_torch, aster_ml_state_from_safetensors}) {
-    EXPECT_EQ(read(&state, &floats.h), ASTER_ML_DTYPE);
-    EXPECT_NE(read(&state, &nothing.h), 0);
+    EXPECT_EQ(read(&state, floats.get()), ASTER_ML_DTYPE);
+    EXPECT_NE(read(&state, nothing.get()), 0);
     EXPECT_EQ(read(&state, nullptr), ASTER_ML_ARGUMENT);
-    EXPECT_EQ(read(nullptr, &floats.h), ASTER_ML_ARGUMENT);
+    EXPECT_EQ(read(nullptr, floats.get()), ASTER_ML_ARGUMENT);
   }
   EXPECT_EQ(state.h.impl, nullptr);
 }

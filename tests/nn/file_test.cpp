@@ -11,17 +11,18 @@ namespace {
 std::string raw(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
-T open_file(Session& s, const char* path, const Shape& shape, int64_t offset = 0,
-            int32_t mode = ASTER_ML_FILE_READ, int32_t dtype = ASTER_ML_DTYPE_FLOAT32) {
-  return make(aster_ml_lazy_from_file, &s.context, path, dtype, shape.size(), shape.data(), offset,
+Tensor open_file(Session& s, const char* path, const Shape& shape, int64_t offset = 0,
+                 int32_t mode = ASTER_ML_FILE_READ, int32_t dtype = ASTER_ML_DTYPE_FLOAT32) {
+  return make(aster_ml_lazy_from_file, s.get(), path, dtype, shape.size(), shape.data(), offset,
               mode);
 }
 int32_t code_of(Session& s, const char* path, const Shape& shape, int64_t offset = 0,
                 int32_t mode = ASTER_ML_FILE_READ, int32_t dtype = ASTER_ML_DTYPE_FLOAT32) {
-  T out;
-  const int32_t code = aster_ml_lazy_from_file(&out.h, &s.context, path, dtype, shape.size(),
-                                               shape.data(), offset, mode);
-  EXPECT_EQ(out.h.impl == nullptr, code != 0);
+  aster_ml_lazy out{};
+  const int32_t code =
+      aster_ml_lazy_from_file(&out, s.get(), path, dtype, shape.size(), shape.data(), offset, mode);
+  EXPECT_EQ(out.impl == nullptr, code != 0);
+  aster_ml_lazy_free(&out);
   return code;
 }
 
@@ -35,16 +36,16 @@ TEST(File, ReadsAndSlices) {
   Session s;
   TemporaryFile file;
   file.write("head" + raw(counted(12)) + "tail");
-  T whole = open_file(s, file.path(), {3, 4}, 4);
-  EXPECT_EQ(aster_ml_lazy_is_realized(&whole.h), 1);
+  Tensor whole = open_file(s, file.path(), {3, 4}, 4);
+  EXPECT_EQ(aster_ml_lazy_is_realized(whole.get()), 1);
   EXPECT_EQ(read(whole), counted(12));
   const int64_t begin[] = {1, 2}, end[] = {3, 3};
-  EXPECT_EQ(read(make(aster_ml_lazy_shrink, &whole.h, size_t{2}, begin, end)),
+  EXPECT_EQ(read(make(aster_ml_lazy_shrink, whole.get(), size_t{2}, begin, end)),
             (std::vector<float>{6, 10}));
   EXPECT_EQ(read_bytes(open_file(s, file.path(), {-1}, 0, 0, 0)), file.read());
   EXPECT_EQ(read_bytes(open_file(s, file.path(), {4}, 0, 0, ASTER_ML_DTYPE_UINT8)), "head");
-  T rest = open_file(s, file.path(), {-1, 2}, 4 + 20);
-  EXPECT_EQ(aster_ml_lazy_dim(&rest.h, 0), 4);
+  Tensor rest = open_file(s, file.path(), {-1, 2}, 4 + 20);
+  EXPECT_EQ(aster_ml_lazy_dim(rest.get(), 0), 4);
   EXPECT_EQ(read(open_file(s, file.path(), {2}, 5 * 4)), (std::vector<float>{4, 5}));
   // Not aligned: the same values, copied.
   TemporaryFile odd;
@@ -61,9 +62,9 @@ TEST(File, IsNotReadBeforeItIsUsed) {
   file.write("start");
   constexpr int64_t kSize = int64_t{1} << 36;
   if (truncate(file.path(), kSize) != 0) GTEST_SKIP() << "no sparse files here";
-  T huge = open_file(s, file.path(), {kSize / 4});
+  Tensor huge = open_file(s, file.path(), {kSize / 4});
   const int64_t begin[] = {kSize / 4 - 3}, end[] = {kSize / 4};
-  EXPECT_EQ(read(make(aster_ml_lazy_shrink, &huge.h, size_t{1}, begin, end)),
+  EXPECT_EQ(read(make(aster_ml_lazy_shrink, huge.get(), size_t{1}, begin, end)),
             (std::vector<float>{0, 0, 0}));
   struct rusage usage {};
   ASSERT_EQ(getrusage(RUSAGE_SELF, &usage), 0);
@@ -74,33 +75,33 @@ TEST(File, AssignmentsGoToTheFile) {
   Session s;
   TemporaryFile file;
   file.write("head" + raw(counted(6)));
-  T x = open_file(s, file.path(), {2, 3}, 4, ASTER_ML_FILE_WRITE);
-  T doubled = x + x;
-  OK(aster_ml_lazy_assign(&x.h, &doubled.h));
+  Tensor x = open_file(s, file.path(), {2, 3}, 4, ASTER_ML_FILE_WRITE);
+  Tensor doubled = x + x;
+  OK(aster_ml_lazy_assign(x.get(), doubled.get()));
   EXPECT_EQ(file.read(), "head" + raw(counted(6)));  // not yet
-  realize({&x});
+  EXPECT_OK(realize(x));
   EXPECT_EQ(file.read(), "head" + raw({0, 2, 4, 6, 8, 10}));
   // Through a view, too.
   const int64_t begin[] = {1, 0}, end[] = {2, 2};
-  T part = make(aster_ml_lazy_shrink, &x.h, size_t{2}, begin, end);
-  T nines = from(s, std::vector<float>{9, 9.5}, {1, 2});
-  OK(aster_ml_lazy_assign(&part.h, &nines.h));
-  realize({&x});
+  Tensor part = make(aster_ml_lazy_shrink, x.get(), size_t{2}, begin, end);
+  Tensor nines = Tensor(std::vector<float>{9, 9.5}, {1, 2});
+  OK(aster_ml_lazy_assign(part.get(), nines.get()));
+  EXPECT_OK(realize(x));
   EXPECT_EQ(file.read(), "head" + raw({0, 2, 4, 9, 9.5, 10}));
 }
 
 TEST(File, IsMadeAndGrown) {
   Session s;
   TemporaryFile file;
-  T x = open_file(s, file.path(), {4}, 8, ASTER_ML_FILE_CREATE);
+  Tensor x = open_file(s, file.path(), {4}, 8, ASTER_ML_FILE_CREATE);
   EXPECT_EQ(file.read(), std::string(24, '\0'));
-  T values = from(s, std::vector<float>{1, 2, 3, 4}, {4});
-  OK(aster_ml_lazy_assign(&x.h, &values.h));
-  realize({&x});
+  Tensor values = Tensor(std::vector<float>{1, 2, 3, 4}, {4});
+  OK(aster_ml_lazy_assign(x.get(), values.get()));
+  EXPECT_OK(realize(x));
   EXPECT_EQ(file.read(), std::string(8, '\0') + raw({1, 2, 3, 4}));
-  T longer = open_file(s, file.path(), {8}, 0, ASTER_ML_FILE_CREATE);
+  Tensor longer = open_file(s, file.path(), {8}, 0, ASTER_ML_FILE_CREATE);
   EXPECT_EQ(read(longer), (std::vector<float>{0, 0, 1, 2, 3, 4, 0, 0}));
-  T shorter = open_file(s, file.path(), {1}, 8, ASTER_ML_FILE_CREATE);
+  Tensor shorter = open_file(s, file.path(), {1}, 8, ASTER_ML_FILE_CREATE);
   EXPECT_EQ(file.read().size(), 32u);
   EXPECT_EQ(read(shorter), std::vector<float>{1});
 }
@@ -110,7 +111,7 @@ TEST(File, MayBeRemovedAndGrow) {
   Session s;
   TemporaryFile file;
   file.write(raw(counted(4)));
-  T x = open_file(s, file.path(), {4});
+  Tensor x = open_file(s, file.path(), {4});
   std::ofstream(file.path(), std::ios::app | std::ios::binary) << "more";
   EXPECT_EQ(read(x), counted(4));
   unlink(file.path());
@@ -121,8 +122,8 @@ TEST(File, ReadOnlyStaysSo) {
   Session s;
   TemporaryFile file;
   file.write(raw(counted(2)));
-  T x = open_file(s, file.path(), {2}), y = x + x;
-  EXPECT_EQ(aster_ml_lazy_assign(&x.h, &y.h), ASTER_ML_ARGUMENT);
+  Tensor x = open_file(s, file.path(), {2}), y = x + x;
+  EXPECT_EQ(aster_ml_lazy_assign(x.get(), y.get()), ASTER_ML_ARGUMENT);
   EXPECT_EQ(read(x), counted(2));
   EXPECT_EQ(file.read(), raw(counted(2)));
 }

@@ -20,7 +20,7 @@ int32_t code_of(Session& s, const std::string& bytes) {
   TemporaryFile file;
   State state;
   file.write(bytes);
-  return aster_ml_state_read(&state, &s.context, file.path());
+  return aster_ml_state_read(&state, s.get(), file.path());
 }
 
 const std::string kData(8, '\1');
@@ -30,31 +30,31 @@ TEST(Safetensors, RoundTrip) {
   Session s;
   TemporaryFile file;
   State state, back;
-  OK(aster_ml_state_init(&state, &s.context));
+  OK(aster_ml_state_init(&state, s.get()));
   const int32_t dtypes[] = {ASTER_ML_DTYPE_UINT8,   ASTER_ML_DTYPE_FLOAT64, ASTER_ML_DTYPE_BOOL,
                             ASTER_ML_DTYPE_FLOAT16, ASTER_ML_DTYPE_INT64,   ASTER_ML_DTYPE_BFLOAT16,
                             ASTER_ML_DTYPE_FP8E4M3, ASTER_ML_DTYPE_FP8E5M2, ASTER_ML_DTYPE_INT32};
   for (const int32_t dtype : dtypes) {
-    T x = cast(from(s, std::vector<float>{0, 1, 0, 1, 1}, {5}), dtype);
-    OK(aster_ml_state_set(&state, aster_ml_dtype_name(dtype), &x.h, 0));
+    Tensor x = cast(Tensor(std::vector<float>{0, 1, 0, 1, 1}, {5}), dtype);
+    OK(aster_ml_state_set(&state, aster_ml_dtype_name(dtype), x.get(), 0));
   }
-  T empty = from(s, std::vector<float>{}, {0, 3}), scalar = number(s, 2.5);
-  OK(aster_ml_state_set(&state, "empty", &empty.h, 0));
-  OK(aster_ml_state_set(&state, "sc\"al\\ar\n", &scalar.h, 0));
+  Tensor empty = Tensor(std::vector<float>{}, {0, 3}), scalar(2.5);
+  OK(aster_ml_state_set(&state, "empty", empty.get(), 0));
+  OK(aster_ml_state_set(&state, "sc\"al\\ar\n", scalar.get(), 0));
   OK(aster_ml_state_set_metadata(&state, "who", "ä \"test\""));
   OK(aster_ml_state_write(&state, file.path()));
-  OK(aster_ml_state_read(&back, &s.context, file.path()));
+  OK(aster_ml_state_read(&back, s.get(), file.path()));
   ASSERT_EQ(aster_ml_state_count(&back), std::size(dtypes) + 2);
   for (size_t i = 0; i < std::size(dtypes); ++i) {
     EXPECT_STREQ(aster_ml_state_name(&back, i), aster_ml_dtype_name(dtypes[i]));
-    T x = get(back, aster_ml_dtype_name(dtypes[i]));
-    EXPECT_EQ(aster_ml_lazy_dtype(&x.h), dtypes[i]);
+    Tensor x = get(back, aster_ml_dtype_name(dtypes[i]));
+    EXPECT_EQ(aster_ml_lazy_dtype(x.get()), dtypes[i]);
     EXPECT_EQ(read(cast(x, ASTER_ML_DTYPE_FLOAT32)), (std::vector<float>{0, 1, 0, 1, 1}));
   }
-  T zero = get(back, "empty"), one = get(back, "sc\"al\\ar\n");
-  EXPECT_EQ(aster_ml_lazy_dim(&zero.h, 1), 3);
-  EXPECT_EQ(aster_ml_lazy_count(&zero.h), 0);
-  EXPECT_EQ(aster_ml_lazy_ndim(&one.h), 0u);
+  Tensor zero = get(back, "empty"), one = get(back, "sc\"al\\ar\n");
+  EXPECT_EQ(aster_ml_lazy_dim(zero.get(), 1), 3);
+  EXPECT_EQ(aster_ml_lazy_count(zero.get()), 0);
+  EXPECT_EQ(aster_ml_lazy_ndim(one.get()), 0u);
   EXPECT_EQ(read(one), std::vector<float>{2.5});
   const char* text = nullptr;
   OK(aster_ml_state_get_metadata(&text, &back, "who"));
@@ -70,14 +70,14 @@ TEST(Safetensors, RoundTrip) {
 TEST(Safetensors, ReadsWhatPythonWrote) {
   Session s;
   State state;
-  OK(aster_ml_state_read(&state, &s.context, data_path("python.safetensors").c_str()));
+  OK(aster_ml_state_read(&state, s.get(), data_path("python.safetensors").c_str()));
   EXPECT_EQ(aster_ml_state_count(&state), 18u);
   for (const char* name :
        {"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "fp8e4m3",
         "fp8e5m2", "float16", "bfloat16", "float32", "float64"}) {
-    T x = get(state, name);
-    EXPECT_STREQ(aster_ml_dtype_name(aster_ml_lazy_dtype(&x.h)), name);
-    EXPECT_EQ(aster_ml_lazy_dim(&x.h, 0), 2);
+    Tensor x = get(state, name);
+    EXPECT_STREQ(aster_ml_dtype_name(aster_ml_lazy_dtype(x.get())), name);
+    EXPECT_EQ(aster_ml_lazy_dim(x.get(), 0), 2);
     EXPECT_EQ(read(cast(x, ASTER_ML_DTYPE_FLOAT32)), (std::vector<float>{0, 1, 0, 1, 0, 1}))
         << name;
   }
@@ -92,32 +92,32 @@ TEST(Safetensors, ReadsWhatPythonWrote) {
 TEST(Safetensors, IsMapped) {
   Session s;
   TemporaryFile file;
-  T a, b;
+  Tensor a, b;
   {
     State state;
     file.write(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
                            R"("b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}  )",
                            kData));
-    OK(aster_ml_state_read(&state, &s.context, file.path()));
+    OK(aster_ml_state_read(&state, s.get(), file.path()));
     a = get(state, "a");
     b = get(state, "b");
   }
   unlink(file.path());
   aster_ml_tensor x{}, y{};
-  OK(aster_ml_lazy_view(&x, &a.h));
-  OK(aster_ml_lazy_view(&y, &b.h));
+  OK(aster_ml_lazy_view(&x, a.get()));
+  OK(aster_ml_lazy_view(&y, b.get()));
   EXPECT_EQ(x.storage.data, y.storage.data);
   EXPECT_EQ(y.byte_offset - x.byte_offset, 4u);
   EXPECT_EQ(aster_ml_buffer_is_read_only(&x.storage), 1);
-  T two = a + b;
-  EXPECT_EQ(aster_ml_lazy_assign(&a.h, &two.h), ASTER_ML_ARGUMENT);
+  Tensor two = a + b;
+  EXPECT_EQ(aster_ml_lazy_assign(a.get(), two.get()), ASTER_ML_ARGUMENT);
   float expected;
   std::memcpy(&expected, kData.data(), 4);
   EXPECT_EQ(read(two), std::vector<float>{2 * expected});
   State state;
   Optimizer o;
-  OK(aster_ml_state_init(&state, &s.context));
-  OK(aster_ml_state_set(&state, "a", &a.h, 1));
+  OK(aster_ml_state_init(&state, s.get()));
+  OK(aster_ml_state_set(&state, "a", a.get(), 1));
   EXPECT_EQ(aster_ml_sgd_init(&o, &state, nullptr), ASTER_ML_ARGUMENT);
 }
 
@@ -132,7 +132,7 @@ TEST(Safetensors, UnalignedElements) {
   file.write(with_header(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                          R"("f":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})",
                          data));
-  OK(aster_ml_state_read(&state, &s.context, file.path()));
+  OK(aster_ml_state_read(&state, s.get(), file.path()));
   EXPECT_EQ(read(get(state, "f")), std::vector<float>{1.5});
 }
 
@@ -251,16 +251,16 @@ TEST(Safetensors, SurvivesDamage) {
     if (i % 3 == 0) damaged.resize(random() % damaged.size());
     file.write(damaged);
     State state;
-    const int32_t status = aster_ml_state_read(&state, &s.context, file.path());
+    const int32_t status = aster_ml_state_read(&state, s.get(), file.path());
     EXPECT_TRUE(status == 0 || status == ASTER_ML_FORMAT || status == ASTER_ML_UNSUPPORTED)
         << last_error();
     for (size_t t = 0; t < aster_ml_state_count(&state); ++t) {
-      T x = get(state, aster_ml_state_name(&state, t));
-      std::string out(static_cast<size_t>(aster_ml_lazy_count(&x.h)) *
-                          aster_ml_dtype_size(aster_ml_lazy_dtype(&x.h)),
+      Tensor x = get(state, aster_ml_state_name(&state, t));
+      std::string out(static_cast<size_t>(aster_ml_lazy_count(x.get())) *
+                          aster_ml_dtype_size(aster_ml_lazy_dtype(x.get())),
                       0);
-      EXPECT_OK(aster_ml_lazy_copy_out(out.data(), out.size(), &x.h));
-      OK(aster_ml_lazy_free(&x.h));
+      EXPECT_OK(aster_ml_lazy_copy_out(out.data(), out.size(), x.get()));
+      OK(aster_ml_lazy_free(x.get()));
     }
   }
 }
@@ -269,15 +269,15 @@ TEST(Safetensors, FilesThatCannotBeRead) {
   Session s;
   TemporaryFile folder;
   State state;
-  EXPECT_EQ(aster_ml_state_read(&state, &s.context, folder.path()), ASTER_ML_NOT_FOUND);
+  EXPECT_EQ(aster_ml_state_read(&state, s.get(), folder.path()), ASTER_ML_NOT_FOUND);
   std::filesystem::create_directory(folder.path());
-  EXPECT_EQ(aster_ml_state_read(&state, &s.context, folder.path()), ASTER_ML_IO);
+  EXPECT_EQ(aster_ml_state_read(&state, s.get(), folder.path()), ASTER_ML_IO);
   const std::string pipe = std::string(folder.path()) + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(aster_ml_state_read(&state, &s.context, pipe.c_str()), ASTER_ML_IO);
-  EXPECT_EQ(aster_ml_state_read(&state, &s.context, "/dev/null"), ASTER_ML_IO);
-  EXPECT_EQ(aster_ml_state_read(&state, &s.context, nullptr), ASTER_ML_ARGUMENT);
-  EXPECT_EQ(aster_ml_state_read(nullptr, &s.context, "x"), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_state_read(&state, s.get(), pipe.c_str()), ASTER_ML_IO);
+  EXPECT_EQ(aster_ml_state_read(&state, s.get(), "/dev/null"), ASTER_ML_IO);
+  EXPECT_EQ(aster_ml_state_read(&state, s.get(), nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_state_read(nullptr, s.get(), "x"), ASTER_ML_ARGUMENT);
   EXPECT_EQ(state.h.impl, nullptr);
 }
 
@@ -288,20 +288,20 @@ TEST(Safetensors, WritesWholeOrNotAtAll) {
   std::filesystem::create_directory(folder.path());
   const std::string path = std::string(folder.path()) + "/model.safetensors";
   State good, bad, back;
-  OK(aster_ml_state_init(&good, &s.context));
-  OK(aster_ml_state_init(&bad, &s.context));
-  T x = from(s, std::vector<float>{1, 2}, {2});
-  T odd = cast(x, ASTER_ML_DTYPE_FP8E4M3FNUZ);
-  OK(aster_ml_state_set(&good, "x", &x.h, 0));
-  OK(aster_ml_state_set(&bad, "x", &x.h, 0));
-  OK(aster_ml_state_set(&bad, "odd", &odd.h, 0));
+  OK(aster_ml_state_init(&good, s.get()));
+  OK(aster_ml_state_init(&bad, s.get()));
+  Tensor x = Tensor(std::vector<float>{1, 2}, {2});
+  Tensor odd = cast(x, ASTER_ML_DTYPE_FP8E4M3FNUZ);
+  OK(aster_ml_state_set(&good, "x", x.get(), 0));
+  OK(aster_ml_state_set(&bad, "x", x.get(), 0));
+  OK(aster_ml_state_set(&bad, "odd", odd.get(), 0));
   OK(aster_ml_state_write(&good, path.c_str()));
   EXPECT_EQ(aster_ml_state_write(&bad, path.c_str()), ASTER_ML_UNSUPPORTED);
-  OK(aster_ml_state_read(&back, &s.context, path.c_str()));
+  OK(aster_ml_state_read(&back, s.get(), path.c_str()));
   EXPECT_EQ(read(get(back, "x")), (std::vector<float>{1, 2}));
   // Replaced while it is mapped: the mapped tensors stay what they were.
-  T other = from(s, std::vector<float>{3}, {1});
-  OK(aster_ml_state_set(&good, "x", &other.h, 0));
+  Tensor other = Tensor(std::vector<float>{3}, {1});
+  OK(aster_ml_state_set(&good, "x", other.get(), 0));
   OK(aster_ml_state_write(&good, path.c_str()));
   EXPECT_EQ(read(get(back, "x")), (std::vector<float>{1, 2}));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
@@ -315,13 +315,13 @@ TEST(Safetensors, NotInsideACapture) {
   Session s;
   TemporaryFile file;
   State state;
-  OK(aster_ml_state_init(&state, &s.context));
-  T x = from(s, std::vector<float>{1, 2}, {2});
-  OK(aster_ml_state_set(&state, "x", &x.h, 0));
-  OK(aster_ml_engine_capture_begin(&s.context, nullptr, 0));
+  OK(aster_ml_state_init(&state, s.get()));
+  Tensor x = Tensor(std::vector<float>{1, 2}, {2});
+  OK(aster_ml_state_set(&state, "x", x.get(), 0));
+  OK(aster_ml_engine_capture_begin(s.get(), nullptr, 0));
   EXPECT_EQ(aster_ml_state_write(&state, file.path()), ASTER_ML_STATE);
   EXPECT_EQ(aster_ml_state_load(&state, &state), ASTER_ML_STATE);
-  OK(aster_ml_engine_capture_cancel(&s.context));
+  OK(aster_ml_engine_capture_cancel(s.get()));
 }
 
 }  // namespace

@@ -51,11 +51,11 @@ void expect_rows(State& state, bool legacy) {
     const bool late = row.dtype.starts_with("uint") && row.dtype != "uint8";
     if (legacy && (late || row.dtype.starts_with("float8"))) continue;
     ++count;
-    T x = get(state, row.name.c_str());
-    EXPECT_STREQ(aster_ml_dtype_name(aster_ml_lazy_dtype(&x.h)), our_name(row.dtype).c_str());
-    ASSERT_EQ(aster_ml_lazy_ndim(&x.h), row.shape.size()) << row.name;
+    Tensor x = get(state, row.name.c_str());
+    EXPECT_STREQ(aster_ml_dtype_name(aster_ml_lazy_dtype(x.get())), our_name(row.dtype).c_str());
+    ASSERT_EQ(aster_ml_lazy_ndim(x.get()), row.shape.size()) << row.name;
     for (size_t i = 0; i < row.shape.size(); ++i) {
-      EXPECT_EQ(aster_ml_lazy_dim(&x.h, static_cast<int64_t>(i)), row.shape[i]) << row.name;
+      EXPECT_EQ(aster_ml_lazy_dim(x.get(), static_cast<int64_t>(i)), row.shape[i]) << row.name;
     }
     EXPECT_EQ(read(cast(x, ASTER_ML_DTYPE_FLOAT32)), row.values) << row.name;
   }
@@ -65,24 +65,24 @@ void expect_rows(State& state, bool legacy) {
 TEST(Torch, ReadsZipFiles) {
   Session s;
   State state, again;
-  OK(aster_ml_state_read_torch(&state, &s.context, shipped("torch.zip.pt").c_str()));
+  OK(aster_ml_state_read_torch(&state, s.get(), shipped("torch.zip.pt").c_str()));
   expect_rows(state, false);
-  T bytes = bytes_tensor(s, file_bytes(shipped("torch.zip.pt")));
-  OK(aster_ml_state_from_torch(&again, &bytes.h));
+  Tensor bytes = bytes_tensor(file_bytes(shipped("torch.zip.pt")));
+  OK(aster_ml_state_from_torch(&again, bytes.get()));
   expect_rows(again, false);
 }
 
 TEST(Torch, ReadsLegacyFiles) {
   Session s;
   State state;
-  OK(aster_ml_state_read_torch(&state, &s.context, shipped("torch.legacy.pt").c_str()));
+  OK(aster_ml_state_read_torch(&state, s.get(), shipped("torch.legacy.pt").c_str()));
   expect_rows(state, true);
 }
 
 TEST(Torch, ReadsTarFiles) {
   Session s;
   State state;
-  OK(aster_ml_state_read_torch(&state, &s.context, shipped("torch.tar.pt").c_str()));
+  OK(aster_ml_state_read_torch(&state, s.get(), shipped("torch.tar.pt").c_str()));
   EXPECT_EQ(aster_ml_state_count(&state), 3u);
   EXPECT_EQ(read(get(state, "a")), (std::vector<float>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(read(get(state, "b")), (std::vector<float>{1, 4, 2, 5}));
@@ -92,7 +92,7 @@ TEST(Torch, ReadsTarFiles) {
 TEST(Torch, TellsTheStructure) {
   Session s;
   State state, one;
-  OK(aster_ml_state_read_torch(&state, &s.context, shipped("torch.zip.pt").c_str()));
+  OK(aster_ml_state_read_torch(&state, s.get(), shipped("torch.zip.pt").c_str()));
   const std::string text = structure(state);
   for (const char* part :
        {R"({"dict":[["model",{"dict":[["0.weight",{"tensor":"model.0.weight"}])",
@@ -104,7 +104,7 @@ TEST(Torch, TellsTheStructure) {
         R"([3,{"dict":[["deep",{"dict":[["er",{"tensor":"3.deep.er"}]]}]]}])"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n in " << text;
   }
-  OK(aster_ml_state_read_torch(&one, &s.context, shipped("tensor.pt").c_str()));
+  OK(aster_ml_state_read_torch(&one, s.get(), shipped("tensor.pt").c_str()));
   EXPECT_STREQ(structure(one), R"({"tensor":"value"})");
   EXPECT_EQ(read(get(one, "value")), (std::vector<float>{-2, -0.25, 1.5, 3.25, -0.75, 1}));
 }
@@ -114,17 +114,17 @@ TEST(Torch, IsMapped) {
   Session s;
   TemporaryFile file;
   file.write(file_bytes(shipped("torch.zip.pt")));
-  T base, rows;
+  Tensor base, rows;
   {
     State state;
-    OK(aster_ml_state_read_torch(&state, &s.context, file.path()));
+    OK(aster_ml_state_read_torch(&state, s.get(), file.path()));
     base = get(state, "layouts.base");
     rows = get(state, "layouts.shared.rows");
   }
   unlink(file.path());
   aster_ml_tensor x{}, y{};
-  OK(aster_ml_lazy_view(&x, &base.h));
-  OK(aster_ml_lazy_view(&y, &rows.h));
+  OK(aster_ml_lazy_view(&x, base.get()));
+  OK(aster_ml_lazy_view(&y, rows.get()));
   EXPECT_EQ(x.storage.data, y.storage.data);
   EXPECT_EQ(y.byte_offset - x.byte_offset, 6 * sizeof(float));
   EXPECT_EQ(aster_ml_buffer_is_read_only(&x.storage), 1);
@@ -167,13 +167,13 @@ std::string tensor_pickle(int64_t offset, std::vector<int64_t> sizes, std::vecto
          tuple(storage() + integer(offset) + tuple(shape) + tuple(steps) + more) + 'R';
 }
 
-int32_t load(Session& s, State& state, const std::string& bytes) {
-  T file = bytes_tensor(s, bytes);
-  return aster_ml_state_from_torch(&state, &file.h);
+int32_t load(State& state, const std::string& bytes) {
+  Tensor file = bytes_tensor(bytes);
+  return aster_ml_state_from_torch(&state, file.get());
 }
-int32_t code_of(Session& s, const std::string& bytes) {
+int32_t code_of(const std::string& bytes) {
   State state;
-  const int32_t code = load(s, state, bytes);
+  const int32_t code = load(state, bytes);
   EXPECT_EQ(state.h.impl == nullptr, code != 0);
   return code;
 }
@@ -181,16 +181,16 @@ int32_t code_of(Session& s, const std::string& bytes) {
 TEST(Torch, ReadsTheHandMadeFile) {
   Session s;
   State state;
-  OK(load(s, state, sequence(tensor_pickle(1, {3}, {1}))));
+  OK(load(state, sequence(tensor_pickle(1, {3}, {1}))));
   EXPECT_EQ(read(get(state, "value")), (std::vector<float>{1, 2, 3}));
   State overlapping;
-  OK(load(s, overlapping, sequence(tensor_pickle(0, {3, 2}, {1, 1}))));
+  OK(load(overlapping, sequence(tensor_pickle(0, {3, 2}, {1, 1}))));
   EXPECT_EQ(read(get(overlapping, "value")), (std::vector<float>{0, 1, 1, 2, 2, 3}));
   State huge;  // of no memory: one element, expanded
-  OK(load(s, huge, sequence(tensor_pickle(3, {1 << 30, 1 << 20}, {0, 0}))));
-  T x = get(huge, "value");
+  OK(load(huge, sequence(tensor_pickle(3, {1 << 30, 1 << 20}, {0, 0}))));
+  Tensor x = get(huge, "value");
   const int64_t begin[] = {5, 7}, end[] = {6, 9};
-  EXPECT_EQ(read(make(aster_ml_lazy_shrink, &x.h, size_t{2}, begin, end)),
+  EXPECT_EQ(read(make(aster_ml_lazy_shrink, x.get(), size_t{2}, begin, end)),
             (std::vector<float>{3, 3}));
 }
 
@@ -221,14 +221,14 @@ TEST(Torch, RefusesWhatIsNoState) {
          {name(row.module, row.name) + tuple(text("echo")) + 'R',
           text(row.module) + text(row.name) + "\x93" + tuple(text("echo")) + "\x81",
           ']' + name(row.module, row.name) + 'a'}) {
-      EXPECT_EQ(code_of(s, sequence(call)), ASTER_ML_UNSUPPORTED) << row.module << "." << row.name;
+      EXPECT_EQ(code_of(sequence(call)), ASTER_ML_UNSUPPORTED) << row.module << "." << row.name;
       const std::string expected = "'" + row.module + "." + row.name + "'";
       EXPECT_NE(last_error().find(expected), std::string::npos) << last_error();
     }
   }
   // INST and OBJ call what they name, and extensions are registered globally.
   for (const std::string opcode : {"(ios\nsystem\n", "(cos\nsystem\no", "\x82\x01"}) {
-    EXPECT_EQ(code_of(s, sequence(opcode)), ASTER_ML_UNSUPPORTED) << opcode;
+    EXPECT_EQ(code_of(sequence(opcode)), ASTER_ML_UNSUPPORTED) << opcode;
   }
 }
 
@@ -253,14 +253,13 @@ TEST(Torch, RefusesTensorsOutsideTheirStorage) {
              {0, {most, most}, {0, 0}},
              {most / 4 + 1, {2}, {1}}};
   for (const auto& row : bad) {
-    EXPECT_EQ(code_of(s, sequence(tensor_pickle(row.offset, row.sizes, row.strides))),
-              ASTER_ML_FORMAT)
+    EXPECT_EQ(code_of(sequence(tensor_pickle(row.offset, row.sizes, row.strides))), ASTER_ML_FORMAT)
         << row.offset << ": " << last_error();
   }
-  EXPECT_EQ(code_of(s, sequence(tensor_pickle(0, {70, 2}, {0, 1}))), 0) << last_error();
-  EXPECT_EQ(code_of(s, sequence(tensor_pickle(0, {3, 2, 2}, {1, 1, 0}))), 0) << last_error();
+  EXPECT_EQ(code_of(sequence(tensor_pickle(0, {70, 2}, {0, 1}))), 0) << last_error();
+  EXPECT_EQ(code_of(sequence(tensor_pickle(0, {3, 2, 2}, {1, 1, 0}))), 0) << last_error();
   const std::string conjugated = "\x89N}" + text("conj") + "\x88s";
-  EXPECT_EQ(code_of(s, sequence(tensor_pickle(0, {2}, {1}, conjugated))), ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(code_of(sequence(tensor_pickle(0, {2}, {1}, conjugated))), ASTER_ML_UNSUPPORTED);
 }
 
 TEST(Torch, RefusesDamagedPickles) {
@@ -324,27 +323,26 @@ TEST(Torch, RefusesDamagedPickles) {
       {"text without quotes", "Sabc\n"},
   };
   for (const auto& row : bad) {
-    EXPECT_EQ(code_of(s, sequence(row.pickle)), ASTER_ML_FORMAT) << row.why << ": " << last_error();
+    EXPECT_EQ(code_of(sequence(row.pickle)), ASTER_ML_FORMAT) << row.why << ": " << last_error();
   }
-  EXPECT_EQ(code_of(s, sequence("\x80\x06N")), ASTER_ML_UNSUPPORTED);
-  EXPECT_EQ(code_of(s, sequence("S'a\\n'\n")), ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(code_of(sequence("\x80\x06N")), ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(code_of(sequence("S'a\\n'\n")), ASTER_ML_UNSUPPORTED);
   // Storages: missing, of the wrong key, cut short.
   const std::string good = sequence(tensor_pickle(0, {4}, {1}));
-  EXPECT_EQ(code_of(s, good), 0) << last_error();
-  EXPECT_EQ(code_of(s, good.substr(0, good.size() - 1)), ASTER_ML_FORMAT);
-  EXPECT_EQ(code_of(s, sequence(tensor_pickle(0, {4}, {1}), "]")), ASTER_ML_FORMAT);
-  EXPECT_EQ(code_of(s, sequence(tensor_pickle(0, {4}, {1}), ']' + text("1") + 'a')),
-            ASTER_ML_FORMAT);
-  EXPECT_EQ(code_of(s, sequence(tensor_pickle(0, {4}, {1}), "N")), ASTER_ML_FORMAT);
-  EXPECT_EQ(code_of(s, ""), ASTER_ML_FORMAT);
-  EXPECT_EQ(code_of(s, "no file of torch"), ASTER_ML_FORMAT);
+  EXPECT_EQ(code_of(good), 0) << last_error();
+  EXPECT_EQ(code_of(good.substr(0, good.size() - 1)), ASTER_ML_FORMAT);
+  EXPECT_EQ(code_of(sequence(tensor_pickle(0, {4}, {1}), "]")), ASTER_ML_FORMAT);
+  EXPECT_EQ(code_of(sequence(tensor_pickle(0, {4}, {1}), ']' + text("1") + 'a')), ASTER_ML_FORMAT);
+  EXPECT_EQ(code_of(sequence(tensor_pickle(0, {4}, {1}), "N")), ASTER_ML_FORMAT);
+  EXPECT_EQ(code_of(""), ASTER_ML_FORMAT);
+  EXPECT_EQ(code_of("no file of torch"), ASTER_ML_FORMAT);
 }
 
 // Old protocols write numbers and texts as lines.
 TEST(Torch, ReadsOldProtocols) {
   Session s;
   State state;
-  OK(load(s, state, sequence("(lp0\nI12\naI01\naL-5L\naF0.5\naS'text'\naVline\na0g0\n", "]")));
+  OK(load(state, sequence("(lp0\nI12\naI01\naL-5L\naF0.5\naS'text'\naVline\na0g0\n", "]")));
   EXPECT_STREQ(structure(state), R"([12,true,-5,0.5,"text","line"])");
 }
 
@@ -362,14 +360,15 @@ void survive(const std::string& good, int32_t (*read)(aster_ml_state*, const ast
     if (i % 4 == 0) damaged.resize(random() % damaged.size());
     if (i % 7 == 0) damaged.insert(random() % (damaged.size() + 1), 1, static_cast<char>(random()));
     State state;
-    T file = bytes_tensor(s, damaged);
-    const int32_t status = read(&state, &file.h);
+    Tensor file = bytes_tensor(damaged);
+    const int32_t status = read(&state, file.get());
     ASSERT_TRUE(status == 0 || status == ASTER_ML_FORMAT || status == ASTER_ML_UNSUPPORTED)
         << last_error();
     fine += status == 0;
     for (size_t t = 0; t < aster_ml_state_count(&state); ++t) {
-      T x = get(state, aster_ml_state_name(&state, t));
-      if (aster_ml_lazy_count(&x.h) < 10000 && aster_ml_lazy_is_realized(&x.h) != 0) read_bytes(x);
+      Tensor x = get(state, aster_ml_state_name(&state, t));
+      if (aster_ml_lazy_count(x.get()) < 10000 && aster_ml_lazy_is_realized(x.get()) != 0)
+        read_bytes(x);
     }
   }
   EXPECT_GT(fine, 0);

@@ -1,4 +1,4 @@
-// What the tests of this module share: handles by value in a session (programs/aster.h), numbers
+// What the tests of this module share: sessions and tensors (programs/aster.h), numbers
 // made by the oracle's formula, the oracle's rows.
 #pragma once
 
@@ -25,10 +25,10 @@ inline std::vector<float> values(size_t count, int seed) {
   }
   return out;
 }
-inline T tensor(Session& s, const Shape& shape, int seed) {
+inline Tensor tensor(const Shape& shape, int seed) {
   size_t count = 1;
   for (const int64_t dim : shape) count *= static_cast<size_t>(dim);
-  return from(s, values(count, seed), shape);
+  return Tensor(values(count, seed), shape);
 }
 
 inline std::string data_path(const std::string& name, const std::string& folder = "oracle") {
@@ -101,24 +101,20 @@ using State = Own<aster_ml_state, aster_ml_state_free>;
 using Optimizer = Own<aster_ml_optimizer, aster_ml_optimizer_free>;
 using Program = Own<aster_ml_program, aster_ml_program_free>;
 
-inline T get(Layer& layer, const char* name) { return make(aster_ml_layer_get, &layer, name); }
-inline T get(State& state, const char* name) { return make(aster_ml_state_get, &state, name); }
-inline T bytes_tensor(Session& s, const std::string& bytes) {
-  const int64_t shape[] = {static_cast<int64_t>(bytes.size())};
-  T out;
-  EXPECT_OK(aster_ml_lazy_from(&out.h, &s.context, bytes.data(), ASTER_ML_DTYPE_UINT8, 1, shape));
+inline Tensor get(Layer& layer, const char* name) { return make(aster_ml_layer_get, &layer, name); }
+inline Tensor get(State& state, const char* name) { return make(aster_ml_state_get, &state, name); }
+inline Tensor bytes_tensor(const std::string& bytes) {
+  return Tensor::from(bytes.data(), aster_ml::dtypes::uint8, bytes.size());
+}
+inline std::string read_bytes(const Tensor& x) {
+  std::string out(
+      static_cast<size_t>(x.numel()) * aster_ml_dtype_size(aster_ml_lazy_dtype(x.get())), '\0');
+  EXPECT_OK(x.copy_out(out.data(), out.size()));
   return out;
 }
-inline std::string read_bytes(T x) {
-  std::string out(static_cast<size_t>(aster_ml_lazy_count(&x.h)) *
-                      aster_ml_dtype_size(aster_ml_lazy_dtype(&x.h)),
-                  '\0');
-  EXPECT_OK(aster_ml_lazy_copy_out(out.data(), out.size(), &x.h));
-  return out;
-}
-inline T cast(T x, int32_t dtype) { return make(aster_ml_lazy_cast, &x.h, dtype); }
-inline T run(Layer& layer, T x, int training = 0) {
-  return make(aster_ml_layer_run, &layer, &x.h, training);
+inline Tensor cast(const Tensor& x, int32_t dtype) { return x.cast(aster_ml::Dtype{dtype}); }
+inline Tensor run(Layer& layer, const Tensor& x, int training = 0) {
+  return make(aster_ml_layer_run, &layer, x.get(), training);
 }
 
 // A file of this test, gone with it.

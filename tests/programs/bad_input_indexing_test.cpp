@@ -19,22 +19,24 @@ class IndexingRefusals : public testing::Test {
   void refuse(int32_t code, std::vector<aster_ml_index> items,
               const std::vector<std::string>& words) {
     const aster_ml_index* const first = items.data();
-    expect(aster_ml_lazy_index(&out, &square.h, items.size(), first), code, "aster_ml_lazy_index",
-           words);
-    expect(aster_ml_lazy_index_assign(&square.h, items.size(), first, &zero.h), code,
+    expect(aster_ml_lazy_index(&out, square.get(), items.size(), first), code,
+           "aster_ml_lazy_index", words);
+    expect(aster_ml_lazy_index_assign(square.get(), items.size(), first, zero.get()), code,
            "aster_ml_lazy_index_assign", words);
     EXPECT_EQ(read(square), noise(9, 1));
   }
   static aster_ml_index item(int32_t kind, int64_t start = 0) {
     return {kind, start, 0, 1, nullptr};
   }
-  static aster_ml_index by(const T& tensor) { return {ASTER_ML_INDEX_TENSOR, 0, 0, 1, &tensor.h}; }
+  static aster_ml_index by(const Tensor& tensor) {
+    return {ASTER_ML_INDEX_TENSOR, 0, 0, 1, tensor.get()};
+  }
 
   Session s;
-  T square = data(s, {3, 3}), line = data(s, {4}), zero = number(s, 0);
-  T pair = from(s, std::vector<int32_t>{0, 1}, {2}),
-    three = from(s, std::vector<int32_t>{0, 1, 2}, {3});
-  T mask = make(aster_ml_lazy_cast, &pair.h, ASTER_ML_DTYPE_BOOL);
+  Tensor square = data({3, 3}), line = data({4}), zero = Tensor(0.0);
+  Tensor pair = Tensor(std::vector<int32_t>{0, 1}, {2}),
+         three = Tensor(std::vector<int32_t>{0, 1, 2}, {3});
+  Tensor mask = make(aster_ml_lazy_cast, pair.get(), ASTER_ML_DTYPE_BOOL);
   aster_ml_lazy out{}, second{};
 };
 
@@ -59,14 +61,14 @@ TEST_F(IndexingRefusals, Items) {
   refuse(ASTER_ML_SHAPE, {item(0), by(mask)}, {"float32[3, 3]", "bool[2]", "axis 1"});
   const std::vector<aster_ml_index> many(300, item(ASTER_ML_INDEX_NEW_AXIS));
   refuse(ASTER_ML_RANGE, many, {"300"});
-  REFUSED(ARGUMENT, aster_ml_lazy_index, ({"items"}), &square.h, 1, nullptr);
+  REFUSED(ARGUMENT, aster_ml_lazy_index, ({"items"}), square.get(), 1, nullptr);
 }
 
 TEST_F(IndexingRefusals, Values) {
   const aster_ml_index row = item(ASTER_ML_INDEX_INTEGER, 1), rows = by(pair);
-  const auto assign = [&](const aster_ml_index& to, const T& value, int32_t code,
+  const auto assign = [&](const aster_ml_index& to, const Tensor& value, int32_t code,
                           const std::vector<std::string>& words) {
-    expect(aster_ml_lazy_index_assign(&square.h, 1, &to, &value.h), code,
+    expect(aster_ml_lazy_index_assign(square.get(), 1, &to, value.get()), code,
            "aster_ml_lazy_index_assign", words);
   };
   for (const aster_ml_index& to : {row, rows}) {
@@ -74,55 +76,60 @@ TEST_F(IndexingRefusals, Values) {
     assign(to, three, ASTER_ML_DTYPE, {"int32[3]", "float32[3, 3]"});
   }
   const aster_ml_index masked = by(mask);
-  expect(aster_ml_lazy_index_assign(&line.h, 1, &masked, &zero.h), ASTER_ML_SHAPE,
+  expect(aster_ml_lazy_index_assign(line.get(), 1, &masked, zero.get()), ASTER_ML_SHAPE,
          "aster_ml_lazy_index_assign", {"float32[4]", "bool[2]"});
   EXPECT_EQ(read(square), noise(9, 1));
 }
 
 TEST_F(IndexingRefusals, AlongAnAxis) {
-  T column = from(s, std::vector<int32_t>{0, 1, 2}, {3, 1}),
-    wide = from(s, std::vector<int32_t>(8, 0), {4, 2});
-  REFUSED(RANGE, aster_ml_lazy_gather, ({"2", "2"}), &square.h, 2, &column.h);
+  Tensor column = Tensor(std::vector<int32_t>{0, 1, 2}, {3, 1}),
+         wide = Tensor(std::vector<int32_t>(8, 0), {4, 2});
+  REFUSED(RANGE, aster_ml_lazy_gather, ({"2", "2"}), square.get(), 2, column.get());
   REFUSED(SHAPE, aster_ml_lazy_gather, ({"gather of float32[3, 3]", "axis 0", "int32[3]"}),
-          &square.h, 0, &three.h);
-  REFUSED(SHAPE, aster_ml_lazy_gather, ({"float32[3, 3]", "int32[4, 2]"}), &square.h, 1, &wide.h);
-  REFUSED(DTYPE, aster_ml_lazy_gather, ({"float32[3, 3]", "float32[3, 3]"}), &square.h, 0,
-          &square.h);
-  REFUSED(ARGUMENT, aster_ml_lazy_scatter, ({"mode 6"}), &square.h, 0, &column.h, &square.h, 6, 1);
-  REFUSED(ARGUMENT, aster_ml_lazy_scatter, ({"mode -1"}), &square.h, 0, &column.h, &square.h, -1,
-          1);
-  REFUSED(SHAPE, aster_ml_lazy_scatter, ({"float32[4]", "float32[3, 3]", "int32[3, 1]"}), &square.h,
-          0, &column.h, &line.h, ASTER_ML_SCATTER_ADD, 1);
-  REFUSED(DTYPE, aster_ml_lazy_scatter, ({"int32[3, 1]", "float32[3, 3]"}), &square.h, 0, &column.h,
-          &column.h, ASTER_ML_SCATTER_WRITE, 1);
-  REFUSED(RANGE, aster_ml_lazy_scatter, ({"-3", "2"}), &square.h, -3, &column.h, &square.h, 0, 1);
+          square.get(), 0, three.get());
+  REFUSED(SHAPE, aster_ml_lazy_gather, ({"float32[3, 3]", "int32[4, 2]"}), square.get(), 1,
+          wide.get());
+  REFUSED(DTYPE, aster_ml_lazy_gather, ({"float32[3, 3]", "float32[3, 3]"}), square.get(), 0,
+          square.get());
+  REFUSED(ARGUMENT, aster_ml_lazy_scatter, ({"mode 6"}), square.get(), 0, column.get(),
+          square.get(), 6, 1);
+  REFUSED(ARGUMENT, aster_ml_lazy_scatter, ({"mode -1"}), square.get(), 0, column.get(),
+          square.get(), -1, 1);
+  REFUSED(SHAPE, aster_ml_lazy_scatter, ({"float32[4]", "float32[3, 3]", "int32[3, 1]"}),
+          square.get(), 0, column.get(), line.get(), ASTER_ML_SCATTER_ADD, 1);
+  REFUSED(DTYPE, aster_ml_lazy_scatter, ({"int32[3, 1]", "float32[3, 3]"}), square.get(), 0,
+          column.get(), column.get(), ASTER_ML_SCATTER_WRITE, 1);
+  REFUSED(RANGE, aster_ml_lazy_scatter, ({"-3", "2"}), square.get(), -3, column.get(), square.get(),
+          0, 1);
 }
 
 TEST_F(IndexingRefusals, SortingAndSelecting) {
-  REFUSED(RANGE, aster_ml_lazy_argsort, ({"2"}), &square.h, 2, 0);
-  REFUSED(RANGE, aster_ml_lazy_sort, ({"-3"}), &second, &square.h, -3, 0);
-  REFUSED(RANGE, aster_ml_lazy_topk, ({"4", "axis 1", "float32[3, 3]"}), &second, &square.h, 4, 1,
-          1);
-  REFUSED(RANGE, aster_ml_lazy_topk, ({"-1"}), &second, &square.h, -1, 1, 1);
-  expect(aster_ml_lazy_sort(&out, &out, &square.h, 0, 0), ASTER_ML_ARGUMENT, "aster_ml_lazy_sort",
-         {"two handles"});
-  REFUSED(DTYPE, aster_ml_lazy_masked_select, ({"float32[4]", "int32[2]"}), &line.h, &pair.h, -1,
+  REFUSED(RANGE, aster_ml_lazy_argsort, ({"2"}), square.get(), 2, 0);
+  REFUSED(RANGE, aster_ml_lazy_sort, ({"-3"}), &second, square.get(), -3, 0);
+  REFUSED(RANGE, aster_ml_lazy_topk, ({"4", "axis 1", "float32[3, 3]"}), &second, square.get(), 4,
+          1, 1);
+  REFUSED(RANGE, aster_ml_lazy_topk, ({"-1"}), &second, square.get(), -1, 1, 1);
+  expect(aster_ml_lazy_sort(&out, &out, square.get(), 0, 0), ASTER_ML_ARGUMENT,
+         "aster_ml_lazy_sort", {"two handles"});
+  REFUSED(DTYPE, aster_ml_lazy_masked_select, ({"float32[4]", "int32[2]"}), line.get(), pair.get(),
+          -1, nullptr);
+  REFUSED(SHAPE, aster_ml_lazy_masked_select, ({"bool[2]", "4"}), line.get(), mask.get(), 3,
           nullptr);
-  REFUSED(SHAPE, aster_ml_lazy_masked_select, ({"bool[2]", "4"}), &line.h, &mask.h, 3, nullptr);
-  REFUSED(RANGE, aster_ml_lazy_masked_select, ({"-2"}), &pair.h, &mask.h, -2, nullptr);
-  REFUSED(RANGE, aster_ml_lazy_nonzero, ({"-2"}), &pair.h, -2, nullptr);
+  REFUSED(RANGE, aster_ml_lazy_masked_select, ({"-2"}), pair.get(), mask.get(), -2, nullptr);
+  REFUSED(RANGE, aster_ml_lazy_nonzero, ({"-2"}), pair.get(), -2, nullptr);
 }
 
 TEST_F(IndexingRefusals, SizesThatDependOnDataInACapture) {
-  realize({&line, &mask, &pair});
-  aster_ml_lazy* inputs[] = {&line.h};
-  EXPECT_OK(aster_ml_engine_capture_begin(&s.context, inputs, 1));
-  T positive = make(aster_ml_lazy_cast, &line.h, ASTER_ML_DTYPE_BOOL);
+  EXPECT_OK(realize(line, mask, pair));
+  aster_ml_lazy* inputs[] = {line.get()};
+  EXPECT_OK(aster_ml_engine_capture_begin(s.get(), inputs, 1));
+  Tensor positive = make(aster_ml_lazy_cast, line.get(), ASTER_ML_DTYPE_BOOL);
   const aster_ml_index masked = by(positive);
-  REFUSED(STATE, aster_ml_lazy_index, ({"bool[4]", "capture"}), &line.h, 1, &masked);
-  REFUSED(STATE, aster_ml_lazy_masked_select, ({"capture"}), &line.h, &positive.h, -1, nullptr);
-  REFUSED(STATE, aster_ml_lazy_nonzero, ({"capture"}), &line.h, -1, nullptr);
-  EXPECT_OK(aster_ml_engine_capture_cancel(&s.context));
+  REFUSED(STATE, aster_ml_lazy_index, ({"bool[4]", "capture"}), line.get(), 1, &masked);
+  REFUSED(STATE, aster_ml_lazy_masked_select, ({"capture"}), line.get(), positive.get(), -1,
+          nullptr);
+  REFUSED(STATE, aster_ml_lazy_nonzero, ({"capture"}), line.get(), -1, nullptr);
+  EXPECT_OK(aster_ml_engine_capture_cancel(s.get()));
 }
 
 }  // namespace

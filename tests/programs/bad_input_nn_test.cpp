@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "aster.h"
+#include "refusal.h"
 
 namespace programs {
 namespace {
@@ -22,13 +22,7 @@ class BadInputNn : public testing::Test {
   ~BadInputNn() override { std::filesystem::remove_all(path_); }
 
   void expect(int32_t status, int32_t expected, const char* function, const std::string& word) {
-    aster_ml_error error{};
-    aster_ml_error_last(&error);
-    EXPECT_EQ(status, expected) << function << ": " << error.message;
-    EXPECT_STREQ(error.function, function);
-    EXPECT_NE(std::string(error.message).find(word), std::string::npos)
-        << "no '" << word << "' in '" << error.message << "'";
-    aster_ml_error_clear();
+    expect_refusal(status, expected, function, {word});
   }
   // A file before torch 1.6 around one pickle.
   void write_pickle(const std::string& pickle) const {
@@ -65,7 +59,7 @@ TEST_F(BadInputNn, MaliciousPickles) {
   for (const auto& file : files) {
     write_pickle(file.pickle);
     aster_ml_state state{};
-    expect(aster_ml_state_read_torch(&state, &s.context, path_.c_str()), ASTER_ML_UNSUPPORTED,
+    expect(aster_ml_state_read_torch(&state, s.get(), path_.c_str()), ASTER_ML_UNSUPPORTED,
            "aster_ml_state_read_torch", "'" + file.named + "'");
     EXPECT_EQ(state.impl, nullptr);
     EXPECT_FALSE(std::filesystem::exists(mark));
@@ -75,16 +69,16 @@ TEST_F(BadInputNn, MaliciousPickles) {
 TEST_F(BadInputNn, FilesThatAreSomethingElse) {
   std::ofstream(path_) << "neither an archive nor a pickle";
   aster_ml_state state{};
-  expect(aster_ml_state_read_torch(&state, &s.context, path_.c_str()), ASTER_ML_FORMAT,
+  expect(aster_ml_state_read_torch(&state, s.get(), path_.c_str()), ASTER_ML_FORMAT,
          "aster_ml_state_read_torch", "no torch file");
-  expect(aster_ml_state_read_zip(&state, &s.context, path_.c_str()), ASTER_ML_FORMAT,
+  expect(aster_ml_state_read_zip(&state, s.get(), path_.c_str()), ASTER_ML_FORMAT,
          "aster_ml_state_read_zip", "zip archive");
-  expect(aster_ml_state_read_tar(&state, &s.context, path_.c_str()), ASTER_ML_FORMAT,
+  expect(aster_ml_state_read_tar(&state, s.get(), path_.c_str()), ASTER_ML_FORMAT,
          "aster_ml_state_read_tar", "tar archive");
-  expect(aster_ml_state_read(&state, &s.context, path_.c_str()), ASTER_ML_FORMAT,
+  expect(aster_ml_state_read(&state, s.get(), path_.c_str()), ASTER_ML_FORMAT,
          "aster_ml_state_read", "");
-  T floats = data(s, {4});
-  expect(aster_ml_state_from_zip(&state, &floats.h), ASTER_ML_DTYPE, "aster_ml_state_from_zip",
+  Tensor floats = data({4});
+  expect(aster_ml_state_from_zip(&state, floats.get()), ASTER_ML_DTYPE, "aster_ml_state_from_zip",
          "float32[4]");
   EXPECT_EQ(state.impl, nullptr);
 }
@@ -93,15 +87,15 @@ TEST_F(BadInputNn, FilesAsTensors) {
   std::ofstream(path_) << "12345678";
   aster_ml_lazy out{};
   const int64_t three[] = {3};
-  expect(aster_ml_lazy_from_file(&out, &s.context, path_.c_str(), ASTER_ML_DTYPE_FLOAT32, 1, three,
-                                 0, ASTER_ML_FILE_WRITE),
+  expect(aster_ml_lazy_from_file(&out, s.get(), path_.c_str(), ASTER_ML_DTYPE_FLOAT32, 1, three, 0,
+                                 ASTER_ML_FILE_WRITE),
          ASTER_ML_RANGE, "aster_ml_lazy_from_file", "8 bytes is asked for 12");
   EXPECT_EQ(std::filesystem::file_size(path_), 8u);
   const int64_t two[] = {2};
-  OK(aster_ml_lazy_from_file(&out, &s.context, path_.c_str(), ASTER_ML_DTYPE_FLOAT32, 1, two, 0,
+  OK(aster_ml_lazy_from_file(&out, s.get(), path_.c_str(), ASTER_ML_DTYPE_FLOAT32, 1, two, 0,
                              ASTER_ML_FILE_READ));
-  T other = data(s, {2});
-  expect(aster_ml_lazy_assign(&out, &other.h), ASTER_ML_ARGUMENT, "aster_ml_lazy_assign",
+  Tensor other = data({2});
+  expect(aster_ml_lazy_assign(&out, other.get()), ASTER_ML_ARGUMENT, "aster_ml_lazy_assign",
          "read-only");
   OK(aster_ml_lazy_free(&out));
 }
@@ -110,19 +104,19 @@ TEST_F(BadInputNn, FilesAsTensors) {
 TEST_F(BadInputNn, OptimisersKeepWhatTheyHave) {
   aster_ml_state state{};
   aster_ml_optimizer optimizer{};
-  OK(aster_ml_state_init(&state, &s.context));
-  T w = data(s, {3});
-  OK(aster_ml_state_set(&state, "w", &w.h, 1));
+  OK(aster_ml_state_init(&state, s.get()));
+  Tensor w = data({3});
+  OK(aster_ml_state_set(&state, "w", w.get(), 1));
   OK(aster_ml_lamb_init(&optimizer, &state, nullptr));
   const std::vector<float> before = read(w);
-  T wrong = data(s, {4}), integers = from(s, std::vector<int32_t>{1, 2, 3}, {3}), matrix = w * w;
-  for (T* gradient : {&wrong, &integers}) {
-    const aster_ml_lazy* gradients[] = {&gradient->h};
+  Tensor wrong = data({4}), integers = Tensor(std::vector<int32_t>{1, 2, 3}, {3}), matrix = w * w;
+  for (Tensor* gradient : {&wrong, &integers}) {
+    const aster_ml_lazy* gradients[] = {gradient->get()};
     EXPECT_NE(aster_ml_optimizer_schedule_by(&optimizer, gradients, 1), 0);
     EXPECT_NE(aster_ml_optimizer_step_by(&optimizer, gradients, 1), 0);
   }
-  expect(aster_ml_optimizer_step(&optimizer, &matrix.h), ASTER_ML_SHAPE, "aster_ml_optimizer_step",
-         "0-d loss");
+  expect(aster_ml_optimizer_step(&optimizer, matrix.get()), ASTER_ML_SHAPE,
+         "aster_ml_optimizer_step", "0-d loss");
   EXPECT_EQ(read(w), before);
   aster_ml_adam_options options{};
   aster_ml_optimizer none{};
@@ -139,19 +133,19 @@ TEST_F(BadInputNn, OptimisersKeepWhatTheyHave) {
 
 TEST_F(BadInputNn, Layers) {
   aster_ml_layer layer{};
-  expect(aster_ml_group_norm_init(&layer, &s.context, 3, 4, 1e-5, 1), ASTER_ML_SHAPE,
+  expect(aster_ml_group_norm_init(&layer, s.get(), 3, 4, 1e-5, 1), ASTER_ML_SHAPE,
          "aster_ml_group_norm_init", "4 channels in 3 groups");
-  OK(aster_ml_embedding_init(&layer, &s.context, 4, 2));
-  T floats = data(s, {2});
+  OK(aster_ml_embedding_init(&layer, s.get(), 4, 2));
+  Tensor floats = data({2});
   aster_ml_lazy out{};
-  expect(aster_ml_layer_run(&out, &layer, &floats.h, 0), ASTER_ML_DTYPE, "aster_ml_layer_run",
+  expect(aster_ml_layer_run(&out, &layer, floats.get(), 0), ASTER_ML_DTYPE, "aster_ml_layer_run",
          "float32[2]");
   aster_ml_lazy h{}, c{};
-  expect(aster_ml_lstm_cell_run(&h, &c, &layer, &floats.h, nullptr, nullptr), ASTER_ML_ARGUMENT,
+  expect(aster_ml_lstm_cell_run(&h, &c, &layer, floats.get(), nullptr, nullptr), ASTER_ML_ARGUMENT,
          "aster_ml_lstm_cell_run", "LSTM");
   OK(aster_ml_layer_free(&layer));
-  OK(aster_ml_lstm_cell_init(&layer, &s.context, 2, 3, 0));
-  expect(aster_ml_lstm_cell_run(&h, &c, &layer, &floats.h, nullptr, nullptr), ASTER_ML_SHAPE,
+  OK(aster_ml_lstm_cell_init(&layer, s.get(), 2, 3, 0));
+  expect(aster_ml_lstm_cell_run(&h, &c, &layer, floats.get(), nullptr, nullptr), ASTER_ML_SHAPE,
          "aster_ml_lstm_cell_run", "float32[2]");
   EXPECT_EQ(h.impl, nullptr);
   EXPECT_EQ(c.impl, nullptr);

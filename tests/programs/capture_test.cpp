@@ -5,70 +5,39 @@
 namespace programs {
 namespace {
 
-// A concrete tensor in the library's memory.
-struct Concrete {
-  Concrete(Session& s, const std::vector<float>& values, const std::vector<size_t>& shape) {
-    EXPECT_OK(aster_ml_tensor_from_data(&t, &s.context, values.data(), ASTER_ML_DTYPE_FLOAT32,
-                                        shape.size(), shape.data()));
-  }
-  ~Concrete() { EXPECT_OK(aster_ml_tensor_free(&t)); }
-  Concrete(const Concrete&) = delete;
-  Concrete& operator=(const Concrete&) = delete;
-  const float* values() const { return static_cast<const float*>(t.storage.data); }
-  aster_ml_tensor t{};
-};
-
-struct Captured {
-  ~Captured() { EXPECT_OK(aster_ml_program_free(&program)); }
-  aster_ml_program program{};
-};
+using aster_ml::Array;
+using aster_ml::Program;
 
 TEST(Capture, ReplaysOnOtherInputs) {
   Session s;
-  T x = from(s, std::vector<float>{1, 2, 3}, {3});
-  aster_ml_lazy* inputs[] = {&x.h};
-  OK(aster_ml_engine_capture_begin(&s.context, inputs, 1));
-  T y = x * x + number(s, 1);
-  realize({&y});
-  T z = sum(y);
-  aster_ml_lazy* outputs[] = {&y.h, &z.h};
-  Captured c;
-  OK(aster_ml_engine_capture_end(&c.program, &s.context, outputs, 2));
-  EXPECT_EQ(aster_ml_program_count_kernels(&c.program), 2u);
-  EXPECT_EQ(read(y), (std::vector<float>{2, 5, 10}));
+  Tensor x({1.f, 2.f, 3.f}), y;
+  Program program({x}, [&] {
+    y = (x * x + 1).realized();
+    return std::vector{y, y.sum()};
+  });
+  OK(program);
+  EXPECT_EQ(program.kernels(), 2u);
+  EXPECT_EQ(read(y), (Floats{2, 5, 10}));
 
-  Concrete in(s, {4, 5, 6}, {3}), out(s, {0, 0, 0}, {3});
-  aster_ml_tensor results[2] = {out.t, {}};
-  OK(aster_ml_program_run(&c.program, nullptr, &in.t, 1, results, 2));
-  EXPECT_EQ(out.values()[0], 17);
-  EXPECT_EQ(out.values()[2], 37);
+  // Into memory that is given, and into memory that the run makes.
+  Array in(Floats{4, 5, 6}, {3}), out(Floats{0, 0, 0}, {3});
+  aster_ml_tensor results[2] = {*out.get(), {}};
+  OK(program.run(in.get(), 1, results, 2));
+  EXPECT_EQ(out.to_vector<float>(), (Floats{17, 26, 37}));
   EXPECT_EQ(*static_cast<const float*>(results[1].storage.data), 17 + 26 + 37);
   OK(aster_ml_tensor_free(&results[1]));
   // The captured run's own results are untouched.
-  EXPECT_EQ(read(y), (std::vector<float>{2, 5, 10}));
+  EXPECT_EQ(read(y), (Floats{2, 5, 10}));
 }
 
 TEST(Capture, ReplaysAreCounted) {
   Session s;
-  T x = from(s, std::vector<float>{1, 2, 3}, {3});
-  aster_ml_lazy* inputs[] = {&x.h};
-  OK(aster_ml_engine_capture_begin(&s.context, inputs, 1));
-  T y = x * x, z = sum(y);
-  realize({&y});
-  realize({&z});
-  aster_ml_lazy* outputs[] = {&z.h};
-  Captured c;
-  OK(aster_ml_engine_capture_end(&c.program, &s.context, outputs, 1));
-  const auto count = [&] {
-    aster_ml_engine_counters counters{};
-    counters.struct_size = sizeof(counters);
-    EXPECT_OK(aster_ml_engine_count(&counters, &s.context));
-    return counters;
-  };
-  Concrete in(s, {4, 5, 6}, {3}), out(s, {0}, {});
-  const aster_ml_engine_counters before = count();
-  for (int i = 0; i < 3; ++i) OK(aster_ml_program_run(&c.program, nullptr, &in.t, 1, &out.t, 1));
-  const aster_ml_engine_counters after = count();
+  Tensor x({1.f, 2.f, 3.f});
+  Program program({x}, [&] { return (x * x).realized().sum().realized(); });
+  const aster_ml_engine_counters before = s.counters();
+  Tensor other({4.f, 5.f, 6.f});
+  for (int i = 0; i < 3; ++i) OK(program({other}));
+  const aster_ml_engine_counters after = s.counters();
   EXPECT_EQ(after.kernels_launched, before.kernels_launched + 3 * 2);
   EXPECT_EQ(after.operations, before.operations + 3 * (3 + 3));  // products, additions
   EXPECT_EQ(after.moved_bytes, before.moved_bytes + 3 * (3 + 3 + 3 + 1) * sizeof(float));
@@ -76,47 +45,38 @@ TEST(Capture, ReplaysAreCounted) {
 
 TEST(Capture, StateIsCarriedOn) {
   Session s;
-  T weight = from(s, std::vector<float>{0, 0}, {2}), x = from(s, std::vector<float>{1, 2}, {2});
-  aster_ml_lazy* inputs[] = {&x.h};
-  OK(aster_ml_engine_capture_begin(&s.context, inputs, 1));
-  T next = weight + x;
-  OK(aster_ml_lazy_assign(&weight.h, &next.h));
-  realize({&weight});
-  Captured c;
-  OK(aster_ml_engine_capture_end(&c.program, &s.context, nullptr, 0));
-  Concrete in(s, {10, 20}, {2});
-  for (int i = 0; i < 3; ++i) OK(aster_ml_program_run(&c.program, nullptr, &in.t, 1, nullptr, 0));
-  EXPECT_EQ(read(weight), (std::vector<float>{31, 62}));
+  Tensor weight({0.f, 0.f}), x({1.f, 2.f});
+  Program program({x}, [&] { EXPECT_OK((weight += x).realize()); });
+  Tensor other({10.f, 20.f});
+  for (int i = 0; i < 3; ++i) OK(program.run({other}));
+  EXPECT_EQ(read(weight), (Floats{31, 62}));
 }
 
 TEST(Capture, WhatAStepAssignsToAnInputGoesIntoTheGivenMemory) {
   Session s;
-  T x = from(s, std::vector<float>{1, 2}, {2});
-  aster_ml_lazy* inputs[] = {&x.h};
-  OK(aster_ml_engine_capture_begin(&s.context, inputs, 1));
-  T next = x * number(s, 2);
-  OK(aster_ml_lazy_assign(&x.h, &next.h));
-  T y = x + number(s, 1);
-  aster_ml_lazy* outputs[] = {&y.h, &x.h};
-  Captured c;
-  OK(aster_ml_engine_capture_end(&c.program, &s.context, outputs, 2));
-  EXPECT_EQ(read(x), (std::vector<float>{2, 4}));
-  Concrete in(s, {10, 20}, {2}), out(s, {0, 0}, {2}), same(s, {0, 0}, {2});
-  aster_ml_tensor results[2] = {out.t, same.t};
-  for (int i = 0; i < 2; ++i) OK(aster_ml_program_run(&c.program, nullptr, &in.t, 1, results, 2));
-  EXPECT_EQ(in.values()[1], 80);
-  EXPECT_EQ(out.values()[1], 81);
-  EXPECT_EQ(same.values()[0], 40);
-  EXPECT_EQ(read(x), (std::vector<float>{2, 4}));
+  Tensor x({1.f, 2.f});
+  Program program({x}, [&] {
+    EXPECT_OK(x *= 2);
+    return std::vector{x + 1, x};
+  });
+  EXPECT_EQ(read(x), (Floats{2, 4}));
+  Tensor in({10.f, 20.f});
+  for (int i = 0; i < 2; ++i) OK(program.run({in}));
+  EXPECT_EQ(read(in), (Floats{40, 80}));
+  EXPECT_EQ(read(program.outputs()[0]), (Floats{41, 81}));
+  EXPECT_EQ(read(program.outputs()[1]), (Floats{40, 80}));
+  EXPECT_EQ(read(x), (Floats{2, 4}));
 
   float memory[] = {1, 2};
   aster_ml_buffer fixed{};
   aster_ml_tensor view{};
   const size_t shape[] = {2};
-  OK(aster_ml_buffer_from_memory(&fixed, &s.context, memory, sizeof memory, ASTER_ML_DTYPE_FLOAT32,
-                                 0, 1, nullptr, nullptr));
-  OK(aster_ml_tensor_from_buffer(&view, &s.context, &fixed, 0, 1, shape, nullptr));
-  EXPECT_EQ(aster_ml_program_run(&c.program, nullptr, &view, 1, results, 2), ASTER_ML_ARGUMENT);
+  OK(aster_ml_buffer_from_memory(&fixed, s.get(), memory, sizeof memory, ASTER_ML_DTYPE_FLOAT32, 0,
+                                 1, nullptr, nullptr));
+  OK(aster_ml_tensor_from_buffer(&view, s.get(), &fixed, 0, 1, shape, nullptr));
+  aster_ml_tensor results[2] = {};
+  EXPECT_FALSE(program.run(&view, 1, results, 2));
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_ARGUMENT);
   OK(aster_ml_tensor_free(&view));
   OK(aster_ml_buffer_free(&fixed));
   EXPECT_EQ(memory[0], 1);
@@ -124,25 +84,19 @@ TEST(Capture, WhatAStepAssignsToAnInputGoesIntoTheGivenMemory) {
 
 TEST(Capture, WorkspacesRunAtOnce) {
   Session s;
-  T x = data(s, {64, 64});
-  aster_ml_lazy* inputs[] = {&x.h};
-  OK(aster_ml_engine_capture_begin(&s.context, inputs, 1));
-  T y = softmax(matmul(x, x));
-  aster_ml_lazy* outputs[] = {&y.h};
-  Captured c;
-  OK(aster_ml_engine_capture_end(&c.program, &s.context, outputs, 1));
-  const std::vector<float> expected = read(y);
-  Concrete in(s, noise(64 * 64, 1), {64, 64});
-  std::vector<aster_ml_workspace> workspaces(3);
-  for (auto& workspace : workspaces) OK(aster_ml_workspace_init(&workspace, &c.program));
+  Tensor x = data({64, 64});
+  Program program({x}, [&] { return x.matmul(x).softmax(); });
+  const Floats expected = read(x.matmul(x).softmax());
+  Array in(noise(64 * 64, 1), {64, 64});
+  const aster_ml::Workspace workspaces[] = {
+      aster_ml::Workspace(program), aster_ml::Workspace(program), aster_ml::Workspace(program)};
   std::vector<int> bad(3, 0);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < 3; ++i) {
     threads.emplace_back([&, i] {
-      std::vector<float> memory(64 * 64);
       for (int round = 0; round < 50; ++round) {
         aster_ml_tensor out{};
-        if (aster_ml_program_run(&c.program, &workspaces[i], &in.t, 1, &out, 1) != 0) ++bad[i];
+        if (!program.run(in.get(), 1, &out, 1, workspaces[i].get())) ++bad[i];
         const float* got = static_cast<const float*>(out.storage.data);
         for (size_t k = 0; k < expected.size(); ++k) bad[i] += got[k] != expected[k];
         aster_ml_tensor_free(&out);
@@ -150,59 +104,51 @@ TEST(Capture, WorkspacesRunAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (auto& workspace : workspaces) OK(aster_ml_workspace_free(&workspace));
   EXPECT_EQ(bad, std::vector<int>(3, 0));
 }
 
 TEST(Capture, RefusesWhatDoesNotFit) {
   Session s;
-  T x = from(s, std::vector<float>{1, 2, 3}, {3}), same = x;
-  aster_ml_lazy* inputs[] = {&x.h};
-  aster_ml_lazy* twice[] = {&x.h, &same.h};
-  Captured c;
-  EXPECT_EQ(aster_ml_engine_capture_end(&c.program, &s.context, nullptr, 0), ASTER_ML_STATE);
-  EXPECT_EQ(aster_ml_engine_capture_begin(&s.context, twice, 2), ASTER_ML_ARGUMENT);
-  OK(aster_ml_engine_capture_begin(&s.context, inputs, 1));
-  EXPECT_EQ(aster_ml_engine_capture_begin(&s.context, inputs, 1), ASTER_ML_STATE);
-  T y = exp(x);
+  Tensor x({1.f, 2.f, 3.f});
+  aster_ml_lazy same = x.to_c();
+  aster_ml_lazy* inputs[] = {x.get()};
+  aster_ml_lazy* twice[] = {x.get(), &same};
+  aster_ml_program program{};
+  EXPECT_EQ(aster_ml_engine_capture_end(&program, s.get(), nullptr, 0), ASTER_ML_STATE);
+  EXPECT_EQ(aster_ml_engine_capture_begin(s.get(), twice, 2), ASTER_ML_ARGUMENT);
+  OK(aster_ml_engine_capture_begin(s.get(), inputs, 1));
+  EXPECT_EQ(aster_ml_engine_capture_begin(s.get(), inputs, 1), ASTER_ML_STATE);
+  Tensor y = x.exp();
   float values[3];
-  EXPECT_EQ(aster_ml_lazy_copy_out(values, sizeof(values), &y.h), ASTER_ML_STATE);
-  aster_ml_lazy* outputs[] = {&y.h};
-  OK(aster_ml_engine_capture_end(&c.program, &s.context, outputs, 1));
-  Concrete wrong_shape(s, {1, 2}, {2}), right(s, {1, 2, 3}, {3});
+  EXPECT_EQ(aster_ml_lazy_copy_out(values, sizeof(values), y.get()), ASTER_ML_STATE);
+  aster_ml_lazy* outputs[] = {y.get()};
+  OK(aster_ml_engine_capture_end(&program, s.get(), outputs, 1));
+  Array wrong_shape(Floats{1, 2}, {2}), right(Floats{1, 2, 3}, {3}), ints(Ints{1, 2, 3}, {3});
   aster_ml_tensor out{};
-  EXPECT_EQ(aster_ml_program_run(&c.program, nullptr, &wrong_shape.t, 1, &out, 1), ASTER_ML_SHAPE);
-  EXPECT_EQ(aster_ml_program_run(&c.program, nullptr, &right.t, 1, &out, 0), ASTER_ML_ARGUMENT);
-  aster_ml_tensor wrong_dtype = right.t;
-  wrong_dtype.dtype = ASTER_ML_DTYPE_INT32;
-  EXPECT_EQ(aster_ml_program_run(&c.program, nullptr, &wrong_dtype, 1, &out, 1), ASTER_ML_DTYPE);
+  const auto run = [&](const Array& in, size_t count) {
+    return aster_ml_program_run(&program, nullptr, in.get(), 1, &out, count);
+  };
+  EXPECT_EQ(run(wrong_shape, 1), ASTER_ML_SHAPE);
+  EXPECT_EQ(run(right, 0), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(run(ints, 1), ASTER_ML_DTYPE);
   EXPECT_EQ(aster_ml_program_run(nullptr, nullptr, nullptr, 0, nullptr, 0), ASTER_ML_ARGUMENT);
   EXPECT_EQ(out.storage.data, nullptr);
+  OK(aster_ml_program_free(&program));
+  OK(aster_ml_lazy_free(&same));
 }
 
 TEST(Capture, RandomNumbersMoveOn) {
   Session s;
-  const int64_t shape[] = {4};
-  OK(aster_ml_engine_capture_begin(&s.context, nullptr, 0));
-  T r = make(aster_ml_lazy_rand, &s.context, ASTER_ML_DTYPE_FLOAT32, size_t{1}, shape);
-  aster_ml_lazy* outputs[] = {&r.h};
-  Captured c;
-  OK(aster_ml_engine_capture_end(&c.program, &s.context, outputs, 1));
-  std::vector<std::vector<float>> seen;
-  for (int i = 0; i < 3; ++i) {
-    aster_ml_tensor out{};
-    OK(aster_ml_program_run(&c.program, nullptr, nullptr, 0, &out, 1));
-    const float* values = static_cast<const float*>(out.storage.data);
-    seen.emplace_back(values, values + 4);
-    OK(aster_ml_tensor_free(&out));
-  }
+  Program program({}, [] { return Tensor::rand(4); });
+  std::vector<Floats> seen;
+  for (int i = 0; i < 3; ++i) seen.push_back(read(program({})));
   EXPECT_NE(seen[0], seen[1]);
   EXPECT_NE(seen[1], seen[2]);
 }
 
 TEST(Cache, StepsOnNewBuffersHit) {
   Session s;
-  for (uint32_t i = 0; i < 6; ++i) read(softmax(data(s, {4, 5}, i) * number(s, 2)));
+  for (uint32_t i = 0; i < 6; ++i) read((data({4, 5}, i) * 2).softmax());
   EXPECT_EQ(s.counters().schedule_misses, 1u);
   EXPECT_EQ(s.counters().schedule_hits, 5u);
 }

@@ -4,46 +4,35 @@
 namespace programs {
 namespace {
 
-T zeros(Session& s, const Shape& shape) {
-  return make(aster_ml_lazy_zeros, &s.context, int32_t{0}, shape.size(), shape.data());
-}
-
-void add_one(Session& s, T x) {
-  T next = x + number(s, 1);
-  OK(aster_ml_lazy_assign(&x.h, &next.h));
-  realize({&x});
-}
-
 TEST(Constants, EqualOnesAreApart) {
   Session s;
-  T a = zeros(s, {3}), b = zeros(s, {3});
-  realize({&a, &b});
-  add_one(s, a);
-  EXPECT_EQ(read(a), (std::vector<float>{1, 1, 1}));
-  EXPECT_EQ(read(b), (std::vector<float>{0, 0, 0}));
+  Tensor a = Tensor::zeros(3), b = Tensor::zeros(3);
+  OK(realize(a, b));
+  OK((a += 1).realize());
+  EXPECT_EQ(read(a), (Floats{1, 1, 1}));
+  EXPECT_EQ(read(b), (Floats{0, 0, 0}));
 }
 
-// The 0 of relu is the node of zeros({3}): writes to one must not reach the other.
+// The 0 of relu is the node of zeros(3): writes to one must not reach the other.
 TEST(Constants, StayConstantInOtherExpressions) {
   Session s;
-  T x = from(s, std::vector<float>{-1, 2, -3}, {3}), y = relu(x), a = zeros(s, {3});
-  realize({&a});
-  add_one(s, a);
-  EXPECT_EQ(read(y), (std::vector<float>{0, 2, 0}));
+  Tensor x({-1.f, 2.f, -3.f}), y = x.relu(), a = Tensor::zeros(3);
+  OK(a.realize());
+  OK((a += 1).realize());
+  EXPECT_EQ(read(y), (Floats{0, 2, 0}));
 }
 
 TEST(Constants, OfEveryDtype) {
   Session s;
   for (int32_t dtype = ASTER_ML_DTYPE_BOOL; dtype <= ASTER_ML_DTYPE_FLOAT64; ++dtype) {
-    const int64_t shape[] = {2, 1};
-    T x = make(aster_ml_lazy_ones, &s.context, dtype, size_t{2}, shape);
-    realize({&x});
-    T wide = make(aster_ml_lazy_cast, &x.h, int32_t{ASTER_ML_DTYPE_FLOAT32});
-    EXPECT_EQ(read(wide), (std::vector<float>{1, 1})) << aster_ml_dtype_name(dtype);
+    Tensor x = Tensor::ones({2, 1}, aster_ml::Dtype{dtype});
+    OK(x.realize());
+    EXPECT_EQ(read(x), (Floats{1, 1})) << aster_ml_dtype_name(dtype);
   }
-  T weak = number(s, 2.5);
-  EXPECT_EQ(read(weak), std::vector<float>{2.5});
-  EXPECT_EQ(aster_ml_lazy_dtype(&weak.h), ASTER_ML_DTYPE_FLOAT32);
+  Tensor weak(2.5);
+  OK(weak.realize());
+  EXPECT_EQ(weak.item(), 2.5);
+  EXPECT_EQ(weak.dtype(), aster_ml::dtypes::float32);
 }
 
 }  // namespace

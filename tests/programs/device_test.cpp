@@ -19,53 +19,46 @@ int32_t toy() {
 }
 
 // A tensor with these elements on a device.
-T on(Session& s, const std::vector<float>& values, int32_t device) {
-  aster_ml_tensor t{};
-  const size_t shape[] = {values.size()};
-  EXPECT_OK(aster_ml_tensor_init(&t, &s.context, ASTER_ML_DTYPE_FLOAT32, device, 1, shape));
-  EXPECT_OK(aster_ml_tensor_copy_in(&t, values.data(), values.size()));
-  T out = make(aster_ml_lazy_from_tensor, &s.context, &t);
-  EXPECT_OK(aster_ml_tensor_free(&t));
-  return out;
+Tensor on(int32_t device, const Floats& values) {
+  const aster_ml::Array out(aster_ml::dtypes::float32, {values.size()}, device);
+  EXPECT_OK(aster_ml_tensor_copy_in(out.get(), values.data(), values.size()));
+  return out.lazy();
 }
 
 TEST(Device, OwnBackendComputesThroughTheHost) {
   {
     Session s;
-    T x = on(s, {1, 2, 3}, toy()), y = x * x + number(s, 1);
-    EXPECT_EQ(read(y), (std::vector<float>{2, 5, 10}));
-    int32_t device = 0;
-    EXPECT_OK(aster_ml_lazy_device(&device, &y.h));
-    EXPECT_EQ(device, toy());
-    T next = x + number(s, 1);
-    EXPECT_OK(aster_ml_lazy_assign(&x.h, &next.h));
-    EXPECT_EQ(read(x), (std::vector<float>{2, 3, 4}));
+    Tensor x = on(toy(), {1, 2, 3}), y = x * x + 1;
+    EXPECT_EQ(read(y), (Floats{2, 5, 10}));
+    EXPECT_EQ(y.device(), toy());
+    EXPECT_OK(x += 1);
+    EXPECT_EQ(read(x), (Floats{2, 3, 4}));
   }
   EXPECT_EQ(g_toy.live, 0);
 }
 
 TEST(Device, FailuresOfABackendAreDeviceErrors) {
   Session s;
-  T x = on(s, {1, 2}, toy()), y = neg(x);
+  Tensor x = on(toy(), {1, 2}), y = -x;
   g_toy.fail_with = ASTER_ML_DEVICE;
-  aster_ml_lazy* handles[] = {&y.h};
-  EXPECT_EQ(aster_ml_lazy_realize(handles, 1), ASTER_ML_DEVICE);
+  EXPECT_FALSE(y.realize());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_DEVICE);
   g_toy.fail_with = 0;
-  EXPECT_EQ(read(y), (std::vector<float>{-1, -2}));
+  EXPECT_EQ(read(y), (Floats{-1, -2}));
 }
 
 TEST(Device, OperandsOfTwoDevicesDoNotMix) {
   Session s;
-  T a = on(s, {1, 2}, ASTER_ML_DEVICE_CPU), b = on(s, {1, 2}, ASTER_ML_DEVICE_CPU + 1), sum = a + b;
-  aster_ml_lazy* handles[] = {&sum.h};
-  EXPECT_EQ(aster_ml_lazy_realize(handles, 1), ASTER_ML_DEVICE);
-  EXPECT_EQ(read(b * b), (std::vector<float>{1, 4}));
+  Tensor a = on(ASTER_ML_DEVICE_CPU, {1, 2}), b = on(ASTER_ML_DEVICE_CPU + 1, {1, 2});
+  EXPECT_FALSE((a + b).realize());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_DEVICE);
+  EXPECT_EQ(read(b * b), (Floats{1, 4}));
 }
 
 TEST(Device, ReferenceComputesWithoutCompiling) {
   Session s;
-  T x = on(s, {1, 2}, ASTER_ML_DEVICE_REFERENCE);
-  EXPECT_EQ(read(x + x), (std::vector<float>{2, 4}));
+  Tensor x = on(ASTER_ML_DEVICE_REFERENCE, {1, 2});
+  EXPECT_EQ(read(x + x), (Floats{2, 4}));
   EXPECT_EQ(s.counters().interpreted, 1u);
 }
 

@@ -14,21 +14,13 @@ size_t occurrences(const std::string& text, const std::string& word) {
 
 class GraphTest : public testing::Test {
  protected:
-  std::string graph(const T& x, int32_t level, int32_t format = ASTER_ML_GRAPH_JSON) {
-    const aster_ml_lazy* roots[] = {&x.h};
-    size_t length = 0;
-    EXPECT_OK(aster_ml_engine_graph(nullptr, &length, 0, &s.context, roots, 1, level, format));
-    std::string text(length + 1, 'x');
-    EXPECT_OK(aster_ml_engine_graph(text.data(), &length, text.size(), &s.context, roots, 1, level,
-                                    format));
-    EXPECT_EQ(text.back(), '\0');
-    text.resize(length);
+  std::string graph(const Tensor& x, int32_t level, int32_t format = ASTER_ML_GRAPH_JSON) {
+    const std::string text = x.graph(level, format);
+    EXPECT_NE(text, "") << last_error();
     return text;
   }
   uint64_t realizes() {
-    aster_ml_engine_counters counters{};
-    counters.struct_size = sizeof(counters);
-    EXPECT_OK(aster_ml_engine_count(&counters, &s.context));
+    const aster_ml_engine_counters counters = s.counters();
     return counters.realizes + counters.kernels_launched;
   }
 
@@ -36,8 +28,7 @@ class GraphTest : public testing::Test {
 };
 
 TEST_F(GraphTest, LevelsOfASoftmax) {
-  T x = data(s, {8, 32}), y{aster_ml_lazy{}};
-  EXPECT_OK(aster_ml_lazy_softmax(&y.h, &x.h, -1));
+  Tensor y = data({8, 32}).softmax();
   const uint64_t before = realizes();
   EXPECT_EQ(occurrences(graph(y, ASTER_ML_GRAPH_TENSOR), "\"title\""), 2U);  // buffer, call
   const std::string prepared = graph(y, ASTER_ML_GRAPH_PREPARED);
@@ -54,13 +45,11 @@ TEST_F(GraphTest, LevelsOfASoftmax) {
   EXPECT_NE(graph(y, ASTER_ML_GRAPH_KERNEL).find("\"title\": \"Fold:Max\""), std::string::npos);
   EXPECT_NE(graph(y, ASTER_ML_GRAPH_SOURCE).find("void "), std::string::npos);
   EXPECT_EQ(realizes(), before);  // looked at, not computed
-  int32_t realized = aster_ml_lazy_is_realized(&y.h);
-  EXPECT_EQ(realized, 0);
+  EXPECT_FALSE(y.is_realized());
 }
 
 TEST_F(GraphTest, DotIsBalanced) {
-  T x = data(s, {8, 32}), y{aster_ml_lazy{}};
-  EXPECT_OK(aster_ml_lazy_softmax(&y.h, &x.h, -1));
+  Tensor y = data({8, 32}).softmax();
   for (int32_t level = 0; level < 5; ++level) {
     const std::string text = graph(y, level, ASTER_ML_GRAPH_DOT);
     EXPECT_EQ(text.rfind("digraph aster {", 0), 0U);
@@ -78,15 +67,14 @@ TEST_F(GraphTest, DotIsBalanced) {
 }
 
 TEST_F(GraphTest, WhatIsThereNeedsNothing) {
-  T x = data(s, {3});
+  Tensor x = data({3});
   EXPECT_EQ(occurrences(graph(x, ASTER_ML_GRAPH_TENSOR), "\"title\""), 1U);
   EXPECT_EQ(occurrences(graph(x, ASTER_ML_GRAPH_SCHEDULE), "\"title\""), 0U);
 }
 
 TEST_F(GraphTest, WritesAreNewStates) {
-  T x = data(s, {4}), y{aster_ml_lazy{}};
-  EXPECT_OK(aster_ml_lazy_add(&y.h, &x.h, &x.h));
-  EXPECT_OK(aster_ml_lazy_assign(&x.h, &y.h));
+  Tensor x = data({4});
+  EXPECT_OK(x.assign(x + x));
   const std::string schedule = graph(x, ASTER_ML_GRAPH_SCHEDULE);
   EXPECT_EQ(occurrences(schedule, "\"title\": \"Input 0\""), 1U) << schedule;
   EXPECT_EQ(occurrences(schedule, "\"title\": \"Input 0, written\""), 1U) << schedule;
@@ -103,36 +91,36 @@ TEST_F(GraphTest, NodesByThemselves) {
   options.arguments = slot;
   options.argument_count = 1;
   const aster_ml_uop *param = nullptr, *root = nullptr;
-  EXPECT_OK(aster_ml_uop_init(&param, &s.context, &options));
+  EXPECT_OK(aster_ml_uop_init(&param, s.get(), &options));
   const aster_ml_uop* sources[] = {param, param};
   options = {};
   options.struct_size = sizeof(options);
   options.op = "Mul";
   options.sources = sources;
   options.source_count = 2;
-  EXPECT_OK(aster_ml_uop_init(&root, &s.context, &options));
+  EXPECT_OK(aster_ml_uop_init(&root, s.get(), &options));
   std::string text(1 << 16, ' ');
   size_t length = 0;
-  EXPECT_OK(aster_ml_engine_graph_uop(text.data(), &length, text.size(), &s.context, root,
+  EXPECT_OK(aster_ml_engine_graph_uop(text.data(), &length, text.size(), s.get(), root,
                                       ASTER_ML_GRAPH_SCHEDULE, ASTER_ML_GRAPH_JSON));
   text.resize(length);
   EXPECT_EQ(occurrences(text, "\"kind\": \"kernel\""), 1U);
   EXPECT_EQ(occurrences(text, "\"title\": \"Input"), 1U);
-  EXPECT_OK(aster_ml_uop_release(&s.context, root));
-  EXPECT_OK(aster_ml_uop_release(&s.context, param));
+  EXPECT_OK(aster_ml_uop_release(s.get(), root));
+  EXPECT_OK(aster_ml_uop_release(s.get(), param));
 }
 
 TEST_F(GraphTest, Refusals) {
-  T x = data(s, {3});
+  Tensor x = data({3});
   Session other;
-  T foreign = data(other, {3});
-  const aster_ml_lazy *good[] = {&x.h}, *strange[] = {&foreign.h}, *null[] = {nullptr};
+  Tensor foreign = data({3});
+  const aster_ml_lazy *good[] = {x.get()}, *strange[] = {foreign.get()}, *null[] = {nullptr};
   const aster_ml_lazy empty{};
   const aster_ml_lazy* nothing[] = {&empty};
   char text[8];
   size_t length = 1;
   const auto call = [&](const aster_ml_lazy* const* tensors, int32_t level, int32_t format) {
-    return aster_ml_engine_graph(nullptr, &length, 0, &s.context, tensors, 1, level, format);
+    return aster_ml_engine_graph(nullptr, &length, 0, s.get(), tensors, 1, level, format);
   };
   EXPECT_EQ(call(good, 5, 0), ASTER_ML_RANGE);
   EXPECT_EQ(call(good, -1, 0), ASTER_ML_RANGE);
@@ -142,10 +130,10 @@ TEST_F(GraphTest, Refusals) {
   EXPECT_EQ(call(null, 0, 0), ASTER_ML_ARGUMENT);
   EXPECT_EQ(call(nullptr, 0, 0), ASTER_ML_ARGUMENT);
   EXPECT_EQ(length, 0U);
-  EXPECT_EQ(aster_ml_engine_graph(text, &length, sizeof(text), &s.context, good, 1, 0, 0),
+  EXPECT_EQ(aster_ml_engine_graph(text, &length, sizeof(text), s.get(), good, 1, 0, 0),
             ASTER_ML_RANGE);
   EXPECT_EQ(text[0], '\0');
-  EXPECT_EQ(aster_ml_engine_graph_uop(text, &length, sizeof(text), &s.context, nullptr, 0, 0),
+  EXPECT_EQ(aster_ml_engine_graph_uop(text, &length, sizeof(text), s.get(), nullptr, 0, 0),
             ASTER_ML_ARGUMENT);
 }
 

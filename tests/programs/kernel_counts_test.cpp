@@ -12,234 +12,158 @@
 namespace programs {
 namespace {
 
-using Tensors = std::vector<T>;
+using Tensors = std::vector<Tensor>;
 
-T labels(Session& s, int32_t count, int32_t classes) {
-  std::vector<int32_t> values;
+Tensor labels(int32_t count, int32_t classes) {
+  Ints values;
   for (int32_t i = 0; i < count; ++i) values.push_back(i % classes);
-  return from(s, values, {count});
+  return Tensor(values);
 }
-T positive(Session& s, const Shape& shape, uint32_t seed) {
-  T x = square(data(s, shape, seed));
-  realize({&x});
-  return x;
+Tensor positive(const Shape& shape, uint32_t seed) { return data(shape, seed).square().realized(); }
+Tensor conv(const Tensor& x, const Tensor& w, const aster_ml::Operand& bias = {}) {
+  return x.conv2d(w, bias, {.padding = {1}});
 }
-T transpose(T a) {
-  const int64_t n = static_cast<int64_t>(aster_ml_lazy_ndim(&a.h));
-  Shape axes;
-  for (int64_t i = 0; i < n; ++i) axes.push_back(i);
-  std::swap(axes[static_cast<size_t>(n - 1)], axes[static_cast<size_t>(n - 2)]);
-  return permute(a, axes);
-}
-T conv(T x, T w, const T* bias = nullptr) {
-  aster_ml_conv2d_options options{};
-  options.struct_size = sizeof(options);
-  for (int32_t& padding : options.padding) padding = 1;
-  return make(aster_ml_lazy_conv2d, &x.h, &w.h, bias != nullptr ? &bias->h : nullptr, &options);
-}
-T max_pool(T x) { return make(aster_ml_lazy_max_pool2d, &x.h, nullptr); }
-T cross_entropy(T x, T y) { return make(aster_ml_lazy_cross_entropy, &x.h, &y.h, nullptr); }
-Tensors gradients(T loss, const Tensors& targets) {
-  std::vector<const aster_ml_lazy*> handles;
-  for (const T& target : targets) handles.push_back(&target.h);
-  std::vector<aster_ml_lazy> out(targets.size());
-  EXPECT_OK(aster_ml_gradient(out.data(), &loss.h, handles.data(), handles.size(), nullptr));
-  Tensors result;
-  for (const aster_ml_lazy& handle : out) result.push_back(T{handle});
-  return result;
-}
-void assign(T& target, T value) { EXPECT_OK(aster_ml_lazy_assign(&target.h, &value.h)); }
-
-T square_data(Session& s, uint32_t seed = 1) { return data(s, {64, 64}, seed); }
+Tensor square_data(uint32_t seed = 1) { return data({64, 64}, seed); }
 
 struct Program {
   const char* name;
   uint64_t kernels;  // ours
-  std::function<Tensors(Session&)> build;
+  std::function<Tensors()> build;
 };
 
-Tensors adam(Session& s) {
-  T p = data(s, {64, 32}), g = data(s, {64, 32}, 2), m = data(s, {64, 32}, 3),
-    v = positive(s, {64, 32}, 4);
-  assign(m, m * number(s, 0.9) + g * number(s, 0.1));
-  assign(v, v * number(s, 0.999) + g * g * number(s, 0.001));
-  assign(p, p - number(s, 0.001) * m / (sqrt(v) + number(s, 1e-8)));
+Tensors adam() {
+  Tensor p = data({64, 32}), g = data({64, 32}, 2), m = data({64, 32}, 3),
+         v = positive({64, 32}, 4);
+  EXPECT_OK(m.assign(m * 0.9 + g * 0.1));
+  EXPECT_OK(v.assign(v * 0.999 + g * g * 0.001));
+  EXPECT_OK(p.assign(p - 0.001 * m / (v.sqrt() + 1e-8)));
   return {p, m, v};
 }
 
-Tensors training_step(Session& s) {
-  T x = data(s, {16, 1, 8, 8}), w = data(s, {8, 1, 3, 3}, 2), b = data(s, {8}, 3),
-    f = data(s, {128, 10}, 4);
-  T y = labels(s, 16, 10);
-  T h = max_pool(relu(conv(x, w, &b)));
-  T loss = cross_entropy(matmul(reshape(h, {16, 128}), f), y);
-  const Tensors grads = gradients(loss, {w, b, f});
-  assign(w, w - grads[0] * number(s, 0.1));
-  assign(b, b - grads[1] * number(s, 0.1));
-  assign(f, f - grads[2] * number(s, 0.1));
+Tensors training_step() {
+  Tensor x = data({16, 1, 8, 8}), w = data({8, 1, 3, 3}, 2), b = data({8}, 3),
+         f = data({128, 10}, 4), y = labels(16, 10);
+  Tensor h = conv(x, w, b).relu().max_pool2d();
+  Tensor loss = h.reshape({16, 128}).matmul(f).cross_entropy(y);
+  const Tensors grads = loss.gradient({w, b, f});
+  EXPECT_OK(w -= grads[0] * 0.1);
+  EXPECT_OK(b -= grads[1] * 0.1);
+  EXPECT_OK(f -= grads[2] * 0.1);
   return {loss, w, b, f};
 }
 
-Tensors perceptron_gradients(Session& s) {
-  T x = data(s, {32, 16}), w0 = data(s, {16, 24}, 2), w1 = data(s, {24, 10}, 3),
-    y = labels(s, 32, 10);
-  T loss = cross_entropy(matmul(relu(matmul(x, w0)), w1), y);
-  Tensors out = gradients(loss, {w0, w1});
+Tensors perceptron_gradients() {
+  Tensor x = data({32, 16}), w0 = data({16, 24}, 2), w1 = data({24, 10}, 3);
+  Tensor loss = x.matmul(w0).relu().matmul(w1).cross_entropy(labels(32, 10));
+  Tensors out = loss.gradient({w0, w1});
   out.insert(out.begin(), loss);
   return out;
 }
 
-Tensors batch_norm(Session& s) {
-  T x = data(s, {16, 8, 4, 4}), w = data(s, {8}), b = data(s, {8}, 2);
-  T average = mean(x, {0, 2, 3});
-  T variance = mean(square(x - reshape(average, {1, 8, 1, 1})), {0, 2, 3});
-  T deviation = sqrt(variance + number(s, 1e-5));
-  T inverse = make(aster_ml_lazy_reciprocal, &deviation.h);
-  return {make(aster_ml_lazy_batch_norm, &x.h, &w.h, &b.h, &average.h, &inverse.h)};
+Tensor batch_norm() {
+  Tensor x = data({16, 8, 4, 4}), w = data({8}), b = data({8}, 2);
+  Tensor average = x.mean({0, 2, 3});
+  Tensor variance = (x - average.reshape({1, 8, 1, 1})).square().mean({0, 2, 3});
+  Tensor inverse = (variance + 1e-5).sqrt().reciprocal();
+  return x.batchnorm(w, b, average, inverse);
+}
+
+Tensor pad_and_slice() {
+  Tensor x = square_data();
+  return x.pad({1, 0}, {1, 0}).shrink({2, 0}, {66, 64}) + x;
+}
+
+Tensor attention() {
+  Tensor q = data({4, 16, 8}), k = data({4, 16, 8}, 2), v = data({4, 16, 8}, 3);
+  return (q.matmul(k.transpose(-1, -2)) / std::sqrt(8.0)).softmax().matmul(v);
+}
+
+Tensors regression_gradient() {
+  Tensor x = data({32, 16}), w = data({16, 4}), y = data({32, 4}, 2);
+  Tensor loss = (x.matmul(w) - y).square().mean();
+  return {loss, loss.gradient(w)};
+}
+
+// One result.
+template <typename Body>
+std::function<Tensors()> one(Body body) {
+  return [body] { return Tensors{body()}; };
 }
 
 const std::vector<Program> kPrograms = {
-    {"add", 1, [](Session& s) { return Tensors{square_data(s) + square_data(s, 2)}; }},
-    {"elementwise_chain", 1,
-     [](Session& s) {
-       T a = square_data(s), b = square_data(s, 2);
-       return Tensors{((a + b) * a - b) / (a + number(s, 2))};
-     }},
+    {"add", 1, one([] { return square_data() + square_data(2); })},
+    {"elementwise_chain", 1, one([] {
+       Tensor a = square_data(), b = square_data(2);
+       return ((a + b) * a - b) / (a + 2);
+     })},
     {"gelu_affine", 1,
-     [](Session& s) {
-       T y = square_data(s) * data(s, {64}) + data(s, {64}, 2);
-       return Tensors{make(aster_ml_lazy_gelu, &y.h) * data(s, {64}, 3)};
-     }},
-    {"sum_all", 1, [](Session& s) { return Tensors{sum(square_data(s))}; }},
-    {"sum_rows", 1, [](Session& s) { return Tensors{sum(square_data(s), {1})}; }},
-    {"sum_columns", 1, [](Session& s) { return Tensors{sum(square_data(s), {0})}; }},
-    {"sum_large", 2,
-     [](Session& s) {
-       return Tensors{sum(data(s, {512, 512}))};
-     }},
+     one([] { return (square_data() * data({64}) + data({64}, 2)).gelu() * data({64}, 3); })},
+    {"sum_all", 1, one([] { return square_data().sum(); })},
+    {"sum_rows", 1, one([] { return square_data().sum(1); })},
+    {"sum_columns", 1, one([] { return square_data().sum(0); })},
+    {"sum_large", 2, one([] {
+       return data({512, 512}).sum();
+     })},
     {"mean_and_variance", 1,
-     [](Session& s) {
-       T x = square_data(s);
-       const int64_t axis = 1;
-       return Tensors{mean(x, {1}), make(aster_ml_lazy_var, &x.h, size_t{1}, &axis, 0, int64_t{1})};
+     [] {
+       Tensor x = square_data();
+       return Tensors{x.mean(1), x.var(1)};
      }},
-    {"softmax", 1, [](Session& s) { return Tensors{softmax(square_data(s), 1)}; }},
-    {"log_softmax", 1,
-     [](Session& s) {
-       T x = square_data(s);
-       return Tensors{make(aster_ml_lazy_log_softmax, &x.h, int64_t{1})};
-     }},
-    {"logsumexp", 1,
-     [](Session& s) {
-       T x = square_data(s);
-       const int64_t axis = 1;
-       return Tensors{make(aster_ml_lazy_logsumexp, &x.h, size_t{1}, &axis, 0)};
-     }},
-    {"layer_norm", 1,
-     [](Session& s) {
-       T x = square_data(s), w = data(s, {64}), b = data(s, {64}, 2);
-       return Tensors{make(aster_ml_lazy_layer_norm, &x.h, size_t{1}, &w.h, &b.h, 1e-5)};
-     }},
-    {"batch_norm_training", 1, batch_norm},
-    {"cross_entropy", 2,
-     [](Session& s) {
-       return Tensors{cross_entropy(data(s, {64, 10}), labels(s, 64, 10))};
-     }},
-    {"matmul", 1, [](Session& s) { return Tensors{matmul(square_data(s), square_data(s, 2))}; }},
+    {"softmax", 1, one([] { return square_data().softmax(1); })},
+    {"log_softmax", 1, one([] { return square_data().log_softmax(1); })},
+    {"logsumexp", 1, one([] { return square_data().logsumexp(1); })},
+    {"layer_norm", 1, one([] { return square_data().layer_norm(1, data({64}), data({64}, 2)); })},
+    {"batch_norm_training", 1, one(batch_norm)},
+    {"cross_entropy", 2, one([] {
+       return data({64, 10}).cross_entropy(labels(64, 10));
+     })},
+    {"matmul", 1, one([] { return square_data().matmul(square_data(2)); })},
     {"matmul_bias_relu", 1,
-     [](Session& s) {
-       return Tensors{relu(matmul(square_data(s), square_data(s, 2)) + data(s, {64}))};
-     }},
-    {"matmul_transposed", 1,
-     [](Session& s) { return Tensors{matmul(square_data(s), transpose(square_data(s, 2)))}; }},
-    {"batched_matmul", 1,
-     [](Session& s) {
-       return Tensors{matmul(data(s, {4, 16, 16}), data(s, {4, 16, 16}, 2))};
-     }},
-    {"perceptron", 3,
-     [](Session& s) {
-       T h = relu(matmul(data(s, {16, 64}), data(s, {64, 32})));
-       return Tensors{matmul(relu(matmul(h, data(s, {32, 32}, 2))), data(s, {32, 10}, 3))};
-     }},
-    {"convolution", 1,
-     [](Session& s) {
-       return Tensors{conv(data(s, {4, 3, 12, 12}), data(s, {8, 3, 3, 3}))};
-     }},
-    {"convolution_bias_relu", 1,
-     [](Session& s) {
-       T bias = data(s, {8});
-       return Tensors{relu(conv(data(s, {4, 3, 12, 12}), data(s, {8, 3, 3, 3}), &bias))};
-     }},
-    {"convolution_pool", 2,
-     [](Session& s) {
-       T bias = data(s, {8});
-       return Tensors{max_pool(relu(conv(data(s, {4, 3, 12, 12}), data(s, {8, 3, 3, 3}), &bias)))};
-     }},
-    {"max_pool", 1,
-     [](Session& s) {
-       return Tensors{max_pool(data(s, {4, 3, 12, 12}))};
-     }},
-    {"average_pool", 1,
-     [](Session& s) {
-       T x = data(s, {4, 3, 12, 12});
-       return Tensors{make(aster_ml_lazy_avg_pool2d, &x.h, nullptr)};
-     }},
-    {"add_transposed", 1,
-     [](Session& s) { return Tensors{square_data(s) + transpose(square_data(s, 2))}; }},
-    {"pad_and_slice", 1,
-     [](Session& s) {
-       T x = square_data(s);
-       const int64_t before[] = {1, 0}, after[] = {1, 0}, begin[] = {2, 0}, end[] = {66, 64};
-       T padded = make(aster_ml_lazy_pad, &x.h, size_t{2}, before, after, nullptr);
-       return Tensors{make(aster_ml_lazy_shrink, &padded.h, size_t{2}, begin, end) + x};
-     }},
-    {"concatenate", 1,
-     [](Session& s) {
-       T a = square_data(s), b = square_data(s, 2);
-       const aster_ml_lazy* both[] = {&a.h, &b.h};
-       return Tensors{make(aster_ml_lazy_cat, both, size_t{2}, int64_t{1}) * number(s, 2)};
-     }},
-    {"argmax_rows", 1,
-     [](Session& s) {
-       T x = square_data(s);
-       return Tensors{make(aster_ml_lazy_argmax, &x.h, int64_t{1}, 0)};
-     }},
-    {"attention", 3,
-     [](Session& s) {
-       T q = data(s, {4, 16, 8}), k = data(s, {4, 16, 8}, 2), v = data(s, {4, 16, 8}, 3);
-       T scores = matmul(q, transpose(k)) / number(s, std::sqrt(8.0));
-       return Tensors{matmul(softmax(scores, -1), v)};
-     }},
-    {"assign_add", 1,
-     [](Session& s) {
-       T x = square_data(s);
-       assign(x, x + number(s, 1));
-       return Tensors{x};
-     }},
+     one([] { return (square_data().matmul(square_data(2)) + data({64})).relu(); })},
+    {"matmul_transposed", 1, one([] { return square_data().matmul(square_data(2).T()); })},
+    {"batched_matmul", 1, one([] {
+       return data({4, 16, 16}).matmul(data({4, 16, 16}, 2));
+     })},
+    {"perceptron", 3, one([] {
+       Tensor h = data({16, 64}).matmul(data({64, 32})).relu();
+       return h.matmul(data({32, 32}, 2)).relu().matmul(data({32, 10}, 3));
+     })},
+    {"convolution", 1, one([] {
+       return conv(data({4, 3, 12, 12}), data({8, 3, 3, 3}));
+     })},
+    {"convolution_bias_relu", 1, one([] {
+       return conv(data({4, 3, 12, 12}), data({8, 3, 3, 3}), data({8})).relu();
+     })},
+    {"convolution_pool", 2, one([] {
+       return conv(data({4, 3, 12, 12}), data({8, 3, 3, 3}), data({8})).relu().max_pool2d();
+     })},
+    {"max_pool", 1, one([] {
+       return data({4, 3, 12, 12}).max_pool2d();
+     })},
+    {"average_pool", 1, one([] {
+       return data({4, 3, 12, 12}).avg_pool2d();
+     })},
+    {"add_transposed", 1, one([] { return square_data() + square_data(2).T(); })},
+    {"pad_and_slice", 1, one(pad_and_slice)},
+    {"concatenate", 1, one([] {
+       return Tensor::cat({square_data(), square_data(2)}, 1) * 2;
+     })},
+    {"argmax_rows", 1, one([] { return square_data().argmax(1); })},
+    {"attention", 3, one(attention)},
+    {"assign_add", 1, one([] { return square_data() += 1; })},
     {"adam_step", 1, adam},
-    {"regression_gradient", 3,
-     [](Session& s) {
-       T x = data(s, {32, 16}), w = data(s, {16, 4}), y = data(s, {32, 4}, 2);
-       T loss = mean(square(matmul(x, w) - y));
-       return Tensors{loss, gradients(loss, {w})[0]};
-     }},
+    {"regression_gradient", 3, regression_gradient},
     {"perceptron_gradients", 8, perceptron_gradients},
     {"convolution_training_step", 13, training_step},
 };
 
-std::vector<float> numbers(T x) {
-  T f = make(aster_ml_lazy_cast, &x.h, ASTER_ML_DTYPE_FLOAT32);
-  return read(f);
-}
-
-std::vector<std::vector<float>> run(const Program& program, Session& s, uint64_t* kernels) {
-  Tensors out = program.build(s);
-  std::vector<aster_ml_lazy*> handles;
-  for (T& t : out) handles.push_back(&t.h);
-  EXPECT_OK(aster_ml_lazy_realize(handles.data(), handles.size()));
+std::vector<Floats> run(const Program& program, const Session& s, uint64_t* kernels) {
+  const Context here(s);
+  const Tensors out = program.build();
+  EXPECT_OK(aster_ml::realize(out));
   *kernels = s.counters().last_kernels;
-  std::vector<std::vector<float>> values;
-  for (T t : out) values.push_back(numbers(t));
+  std::vector<Floats> values;
+  for (const Tensor& x : out) values.push_back(read(x));
   return values;
 }
 

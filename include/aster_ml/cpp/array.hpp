@@ -14,12 +14,12 @@ class Array : public detail::EagerMethods<Array, Array> {
  public:
   Array() = default;
   Array(aster_ml_tensor&& taken, const detail::Root& root) : tensor_(std::move(taken), root) {}
-  /* Memory of its own, not initialised. */
-  Array(Dtype dtype, const std::vector<size_t>& shape) {
+  /* Memory of its own, not initialised; device is a code, 0 the usual one. */
+  Array(Dtype dtype, const std::vector<size_t>& shape, int32_t device = 0) {
     const Context& context = Context::current();
     aster_ml_tensor made{};
     if (context.ok() && detail::good(aster_ml_tensor_init(&made, context.get(), detail::code(dtype),
-                                                          0, shape.size(), shape.data()))) {
+                                                          device, shape.size(), shape.data()))) {
       tensor_ = {std::move(made), context.root()};
     }
   }
@@ -42,6 +42,13 @@ class Array : public detail::EagerMethods<Array, Array> {
     aster_ml_lazy out{};
     if (!ok() || !detail::good(aster_ml_lazy_from_tensor(&out, root().get(), get()))) return {};
     return Tensor(std::move(out), root());
+  }
+  /* Its elements in place, by its strides; null where it has none or they are of another type. */
+  template <class Number>
+  Number* data() const {
+    const aster_ml_tensor& x = *get();
+    if (x.storage.data == nullptr || dtype() != dtype_of<Number>()) return nullptr;
+    return reinterpret_cast<Number*>(static_cast<char*>(x.storage.data) + x.byte_offset);
   }
   /* Its elements, row-major; none where they are of another type. */
   template <class Number>

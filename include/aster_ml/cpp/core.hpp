@@ -196,9 +196,11 @@ class Context {
   bool manual_seed(uint64_t seed) const {
     return detail::good(aster_ml_lazy_manual_seed(get(), seed));
   }
-  /* How the last schedule looks, cut to the size of text. */
-  bool print_schedule(char* text, size_t bytes) const {
-    return detail::good(aster_ml_engine_print_schedule(text, bytes, get()));
+  /* How the last schedule looks. */
+  std::string schedule() const {
+    std::string out(1 << 16, '\0');
+    if (!detail::good(aster_ml_engine_print_schedule(&out[0], out.size(), get()))) return {};
+    return out.c_str();
   }
 
  private:

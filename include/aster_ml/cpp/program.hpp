@@ -77,18 +77,16 @@ class Program {
   }
 
  private:
+  /* Memory for an output, with what the recorded run put there. */
   void make_room(const Tensor& result) {
-    const aster_ml_tensor like = result.view();
-    std::vector<size_t> shape;
-    for (size_t i = 0; i < like.ndim; ++i) shape.push_back(like.shape[i]);
+    const aster_ml_tensor first = result.view();
     aster_ml_tensor made{};
     Tensor output;
-    if (like.dtype != 0 &&
-        detail::good(aster_ml_tensor_init(&made, result.root().get(), like.dtype, like.device,
-                                          shape.size(), shape.data()))) {
+    if (first.dtype != 0 &&
+        detail::good(aster_ml_tensor_contiguous(&made, result.root().get(), &first))) {
       output = Array(std::move(made), result.root()).lazy();
     }
-    if (output.ok() && output.assign(result) && output.realize())
+    if (output.ok())
       outputs_.push_back(output);
     else
       program_ = {};

@@ -446,7 +446,7 @@ class Values : public Methods<Self, Tensor> {
 class Tensor : public detail::Values<Tensor, Tensor> {
  public:
   Tensor() = default;
-  /* Takes a handle over, out of its scope. */
+  /* Takes a handle over. No scope may own it too: aster_ml_lazy_keep takes it out of one. */
   Tensor(aster_ml_lazy&& handle, const detail::Root& root) : lazy_(std::move(handle), root) {}
   /* A constant of a weak dtype. */
   template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
