@@ -34,8 +34,8 @@ Expr sign(Expr x) {
   if (dtype::is_unsigned(x.dtype())) return where(x != 0.0, x.like(1), 0.0);
   return where(x != 0.0, where(x < 0.0, x.like(-1), 1.0), 0.0);
 }
-Expr sigmoid(Expr x) { return {x.g, uop::build_sigmoid(*x.g, x.n)}; }
-Expr strict_sigmoid(Expr x) { return recip(1.0 + alu(Op::kExp2, x * -kOneOverLn2)); }
+Expr sigmoid(Expr x) { return {x.g, uop::build_sigmoid(*x.g, x.n, false)}; }
+Expr strict_sigmoid(Expr x) { return {x.g, uop::build_sigmoid(*x.g, x.n, true)}; }
 // Abramowitz and Stegun 7.1.26.
 Expr strict_erf(Expr x) {
   const Expr t = 1.0 / (1.0 + 0.3275911 * (x * sign(x)));

@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <numbers>
 
 #include "uop/expr.h"
 
@@ -288,9 +289,11 @@ Node build_cross_entropy(Graph& g, Node logits, Node labels, bool mean) {
 }
 
 // Of weak dtypes and of constants the body itself: those convert and fold as what they are made of.
-Node build_sigmoid(Graph& g, Node x) {
+Node build_sigmoid(Graph& g, Node x, bool by_exp2) {
   if (x == nullptr) return nullptr;
-  const auto body = [](Expr e) { return recip(1.0 + exp(-e)); };
+  const auto body = [by_exp2](Expr e) {
+    return recip(1.0 + (by_exp2 ? alu(Op::kExp2, e * (-1 / std::numbers::ln2)) : exp(-e)));
+  };
   if (is_const(x) || dtype::is_weak(x->dtype)) return body({&g, x}).n;
   return call(Composite::kSigmoid, {}, body(param(g, 0, x)), std::array{x});
 }

@@ -51,7 +51,7 @@ Node build_layer_norm(Graph& g, Node x, Word trailing, double eps);  // over so 
 Node build_batch_norm(Graph& g, Node x, Node weight, Node bias, Node mean,
                       Node invstd);  // x [N, C, ..], others [C]
 Node build_cross_entropy(Graph& g, Node logits, Node labels, bool mean);  // [.., C], [..] -> []
-Node build_sigmoid(Graph& g, Node x);                                     // float x
+Node build_sigmoid(Graph& g, Node x, bool by_exp2);  // float x; by_exp2: in tinygrad's steps
 Node build_contiguous_backward(Graph& g, Node x);
 
 // A call's body on its arguments: what inlining puts in its place.

@@ -323,6 +323,37 @@ TEST_P(Builders, SelectionAndCasts) {
   EXPECT_EQ(fused.floats(), (Floats{4, 220}));
 }
 
+TEST(Strict, IsSwitchedForWhatIsBuiltNext) {
+  const World world;
+  const T a = from<float>(world, {2}, {1}), b = from<float>(world, {NAN}, {1});
+  T ours, theirs, again;
+  OK(aster_ml_lazy_maximum(ours, a, b));
+  OK(aster_ml_context_set_strict_parity(world, 1));
+  OK(aster_ml_lazy_maximum(theirs, a, b));
+  OK(aster_ml_context_set_strict_parity(world, 0));
+  OK(aster_ml_lazy_maximum(again, a, b));
+  EXPECT_TRUE(std::isnan(ours.floats()[0]));
+  EXPECT_EQ(theirs.floats()[0], 2);
+  EXPECT_TRUE(std::isnan(again.floats()[0]));
+  EXPECT_EQ(aster_ml_context_set_strict_parity(nullptr, 1), ASTER_ML_ARGUMENT);
+}
+
+// Where exp2 overflows the steps' own gradient were 0 * inf; tinygrad rewrites it as well.
+TEST(Strict, SigmoidIsFlatFarBelowZero) {
+  for (const int32_t strict : {0, 1}) {
+    aster_ml_context_options options{};
+    options.strict_parity = strict;
+    const World world(true, options);
+    const T x = from<float>(world, {-200, -90, 0, 200}, {4});
+    T y, total, slope;
+    OK(aster_ml_lazy_sigmoid(y, x));
+    OK(aster_ml_lazy_sum(total, y, 0, nullptr, 0));
+    const aster_ml_lazy* targets[] = {x};
+    OK(aster_ml_gradient(slope, total, targets, 1, nullptr));
+    EXPECT_EQ(slope.floats(), (Floats{0, 0, 0.25, 0})) << strict;
+  }
+}
+
 // Under strict_parity extrema pick as tinygrad's comparison does, and functions are its
 // compositions.
 TEST(Strict, Parity) {
