@@ -23,6 +23,11 @@ struct Place {
 Status source_place(Place* out, uop::Node* own, uop::Graph& graph, uop::Node node, size_t source,
                     std::span<const uop::Node> at, uop::Node gate);
 
+// Whether such a condition is known to fail.
+inline bool never(uop::Node own) {
+  return own != nullptr && uop::is_const(own) && own->arg(0) == 0;
+}
+
 // Row-major position of an index in a shape.
 uop::Node linear_index(uop::Graph& graph, uop::Words shape, std::span<const uop::Node> index);
 

@@ -3,6 +3,7 @@
 #include "engine/library.h"
 #include "engine/rangeify.h"
 #include "uop/composite.h"
+#include "uop/threefry.h"
 
 namespace aster::engine {
 namespace {
@@ -156,6 +157,19 @@ Status split_reductions(Node* sink, Graph& g) {
     *made = same_with(g, node, src);
     ASTER_TRY(need(*made));
     return (*made)->op == Op::kReduce ? split(made, g, *made) : kOk;
+  });
+}
+
+Status split_words(Node* sink, Graph& g) {
+  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
+    *made = same_with(g, node, src);
+    ASTER_TRY(need(*made));
+    if ((*made)->op != Op::kCast || (*made)->dtype != DType::kUInt32) return kOk;
+    Node call = (*made)->src(0);
+    const bool high = call->op == Op::kShr && uop::is_const_value(call->src(1), 32);
+    if (high) call = call->src(0);
+    if (call->op == Op::kThreefry) *made = uop::threefry_word(g, call, high);
+    return need(*made);
   });
 }
 

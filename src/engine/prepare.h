@@ -18,6 +18,9 @@ Status inline_calls(uop::Node* sink, uop::Graph& graph, bool library, int thread
 // every thread; the parts do not depend on the number of threads.
 Status split_reductions(uop::Node* sink, uop::Graph& graph);
 
+// Computes the words of random numbers in words.
+Status split_words(uop::Node* sink, uop::Graph& graph);
+
 // Has overlapping windows of large padded tensors read a padded copy.
 Status lay_out_padding(uop::Node* sink, uop::Graph& graph);
 

@@ -18,20 +18,16 @@ namespace sym = uop::sym;
 constexpr uint32_t kMostDemands = 8;   // places of one node before it is materialised
 constexpr uint32_t kMostNodes = 400;   // nodes computed in one kernel
 constexpr float kCheap = 48;           // operations worth repeating in another kernel
-constexpr float kCheapInside = 128;    // and in the same kernel
 constexpr float kTranscendental = 12;  // from here on not to be repeated by a loop around it
 constexpr double kMostRepeats =
     4;  // times an expensive operation may be repeated by a loop around it
 constexpr int64_t kFewestRows = 16;     // rows worth a kernel that keeps each row to one task
 constexpr int64_t kTinyKernel = 32768;  // elements below which parallelism does not matter
-constexpr int64_t kTinyTensor =
-    4096;  // elements that are computed again rather than kept by one more kernel
-constexpr int64_t kTinyFold = 16;  // terms of a sum that may move into the sum over it
+constexpr int64_t kTinyFold = 16;       // terms of a sum that may move into the sum over it
 
 // Numbers of the Params and Ranges that stand for indices in memory.
 constexpr int64_t kFirstStandIn = int64_t{1} << 40;
 
-bool is_leaf(Op op) { return op == Op::kParam || op == Op::kConst || op == Op::kIota; }
 bool passes_through(Op op) { return uop::is_movement(op) || op == Op::kDetach; }
 bool is_effect(Op op) { return op == Op::kAssign || op == Op::kAfter; }
 
@@ -230,19 +226,23 @@ Status Rangeify::choose_node(uint32_t at) {
 bool Rangeify::recompute(const Record& record) {
   if (record.demand_count > kMostDemands) return false;
   if (passes_through(record.node->op)) return true;
+  const auto count = static_cast<double>(record.node->count());
   bool same_kernel = true;
+  double computed = 0;  // elements, each as often as it is
   const uint32_t kernel = demands_[record.first_demand].kernel;
   for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
     const Demand& demand = demands_[d];
     same_kernel &= demand.kernel == kernel;
     if (kernels_[demand.kernel].size > kMostNodes) return false;
     if (record.weight < kTranscendental) continue;
-    if (evaluations(demand) > kMostRepeats * static_cast<double>(record.node->count()))
-      return false;
+    const double times = evaluations(demand);
+    computed += times;
+    if (times > kMostRepeats * count) return false;
   }
+  const bool tiny = record.node->count() <= kTinyTensor;
   if (record.demand_count == 1) return true;
-  if (same_kernel) return record.weight <= kCheapInside;
-  if (record.node->count() <= kTinyTensor) return record.weight <= kCheapInside;
+  if (same_kernel && computed <= (tiny ? kMostRepeats : 1) * count) return true;
+  if (same_kernel || tiny) return record.weight <= kCheapInside;
   return !record.reduces && record.leaves[3] == kNone && record.weight <= kCheap;
 }
 
@@ -355,7 +355,11 @@ Status Rangeify::realize(uint32_t at) {
   Kernel kernel(memory_);
   kernel.record = at;
   kernel.library = library_call(node) != nullptr;
-  for (int64_t dim : node->shape()) {
+  size_t axis = 0;
+  int64_t parts = 1;
+  if (!kernel.library) ASTER_TRY(find_parts(&axis, &parts, node));
+  for (size_t i = 0; i < node->ndim; ++i) {
+    const int64_t dim = i == axis ? node->dim(i) / parts : node->dim(i);
     Node range = dim == 1 ? g_.index(0) : g_.range(kernel.next_range++, dim);
     ASTER_TRY(need(range));
     ASTER_TRY(kernel.ranges.push(range));
@@ -366,30 +370,38 @@ Status Rangeify::realize(uint32_t at) {
   records_[at].kernel = id;
   ASTER_TRY(check_hazards(records_[at]));
   if (kernels_[id].library) return kOk;
-  const Vec<Node>& ranges = kernels_[id].ranges;
   if (node->op == Op::kAssign) {
+    const Vec<Node>& ranges = kernels_[id].ranges;
     uint32_t param = 0;
     Node position = nullptr;
     ASTER_TRY(target_base(&param, &position, node->src(0), {ranges.data(), ranges.size()}));
     kernels_[id].store_index = position;
   }
-  uint32_t own = 0;
-  const uint32_t index_at = static_cast<uint32_t>(index_.size());
-  ASTER_TRY(index_.append(ranges.data(), ranges.size()));
-  own = static_cast<uint32_t>(demands_.size());
-  Demand d{at,
-           id,
-           index_at,
-           kNone,
-           records_[at].first_demand,
-           nullptr,
-           nullptr,
-           static_cast<double>(node->count()),
-           Op::kSink,
-           true};
-  ASTER_TRY(demands_.push(d));
-  records_[at].first_demand = own;
-  return propagate(own);
+  for (int64_t part = 0; part < parts; ++part) {
+    const uint32_t index_at = static_cast<uint32_t>(index_.size());
+    for (size_t i = 0; i < node->ndim; ++i) {
+      Node index = kernels_[id].ranges[i];
+      if (i == axis && part > 0) index = sym::add(g_, index, part * (node->dim(i) / parts));
+      ASTER_TRY(need(index));
+      ASTER_TRY(index_.push(index));
+    }
+    const uint32_t own = static_cast<uint32_t>(demands_.size());
+    Demand d{at,
+             id,
+             index_at,
+             kNone,
+             records_[at].first_demand,
+             nullptr,
+             nullptr,
+             static_cast<double>(node->count() / parts),
+             Op::kSink,
+             true};
+    ASTER_TRY(demands_.push(d));
+    ASTER_TRY(kernels_[id].places.push(own));
+    records_[at].first_demand = own;
+    ASTER_TRY(propagate(own));
+  }
+  return kOk;
 }
 
 // The demand on node at this place by this kernel, shared by all users that read the same place.
@@ -450,6 +462,10 @@ Status Rangeify::propagate(uint32_t id) {
   Node own = nullptr;
   for (size_t s = node->op == Op::kAssign ? 1 : 0; s < node->nsrc; ++s) {
     ASTER_TRY(source_place(&place, &own, g_, node, s, {at.data(), at.size()}, d.gate));
+    if (node->op == Op::kCat && never(own)) {
+      owns_[edge_at + s] = own;
+      continue;
+    }
     uint32_t made = kNone;
     ASTER_TRY(demand(&made, node->src(s), d.kernel, {place.index.data(), place.index.size()},
                      place.gate, domain, under));

@@ -44,6 +44,10 @@ class Rangeify {
   using Op = uop::Op;
 
   static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr float kCheapInside = 128;  // operations worth repeating in the same kernel
+  static constexpr int64_t kTinyTensor =
+      4096;  // computed again rather than kept by one more kernel
+  static bool is_leaf(Op op) { return op == Op::kParam || op == Op::kConst || op == Op::kIota; }
 
   // One place at which a node is read by one kernel.
   struct Demand {
@@ -84,6 +88,7 @@ class Rangeify {
   struct Kernel {
     explicit Kernel(Memory& memory)
         : ranges(memory),
+          places(memory),
           prefixes(memory),
           operands(memory),
           reads(memory),
@@ -93,6 +98,7 @@ class Rangeify {
     int64_t next_range = 0;
     uint32_t size = 0;       // nodes computed inside
     Vec<Node> ranges;        // its loops
+    Vec<uint32_t> places;    // demands on what it materialises, one a result: parts of a Cat
     Vec<uint64_t> prefixes;  // sets of loops that must come first, each within the next
     Vec<uint32_t> operands;  // slots, in the order of the kernel's params
     Vec<uint32_t> reads;     // records of the storage it reads: Params, Assigns, Afters
@@ -125,6 +131,7 @@ class Rangeify {
   bool fold_fits(const Record& record, const Demand& demand);
   bool take_prefix(Kernel& kernel, uint64_t set);
   Status realize(uint32_t at);
+  Status find_parts(size_t* axis, int64_t* parts, Node node);
   Status propagate(uint32_t demand);
   Status propagate_gather(uint32_t demand, uint32_t edge_at, double domain);
   Status indirect(const Indirect** out, uint32_t demand, int64_t size);

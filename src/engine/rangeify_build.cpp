@@ -126,9 +126,11 @@ Node Rangeify::combine(const Record& record, const Demand& demand) {
     case Op::kGather:
       return choose(own(0), source(0), 0);
     case Op::kCat: {
-      Node out = source(node->nsrc - 1);
-      for (size_t i = node->nsrc - 1; i-- > 0;) {
-        out = own(i) == nullptr ? source(i) : g_.alu(Op::kWhere, own(i), source(i), out);
+      Node out = nullptr;
+      for (size_t i = node->nsrc; i-- > 0;) {
+        if (never(own(i))) continue;
+        out = own(i) == nullptr || out == nullptr ? source(i)
+                                                  : g_.alu(Op::kWhere, own(i), source(i), out);
       }
       return out;
     }
@@ -410,14 +412,15 @@ Status Rangeify::emit() {
   for (Kernel& kernel : kernels_) {
     if (kernel.library) continue;
     const Record& record = records_[kernel.record];
-    Node position =
-        kernel.store_index != nullptr
-            ? kernel.store_index
-            : linear_index(g_, record.node->shape(), {kernel.ranges.data(), kernel.ranges.size()});
-    ASTER_TRY(need(position));
-    Node value = demands_[record.first_demand].expr;
-    ASTER_TRY(resolve_indirect(&value));
-    ASTER_TRY(kernel.outputs.push(Output{kernel.record, record.slot, position, value}));
+    for (uint32_t own : kernel.places) {
+      Node position = kernel.store_index != nullptr
+                          ? kernel.store_index
+                          : linear_index(g_, record.node->shape(), index_of(demands_[own]));
+      ASTER_TRY(need(position));
+      Node value = demands_[own].expr;
+      ASTER_TRY(resolve_indirect(&value));
+      ASTER_TRY(kernel.outputs.push(Output{kernel.record, record.slot, position, value}));
+    }
   }
   ASTER_TRY(link());
   ASTER_TRY(merge());

@@ -137,14 +137,15 @@ bool Rangeify::mergeable(uint32_t into_id, uint32_t from_id) {
       if (node->op != Op::kLoad) continue;
       const uint32_t slot = reader.operands[static_cast<size_t>(node->src(0)->arg(0))];
       const Slot& memory = schedule_.slots[slot];
+      bool written = false, here = false;
       for (const Output& output : writer.outputs) {
-        const Slot& written = schedule_.slots[output.slot];
-        const bool same_storage = memory.kind == SlotKind::kParam &&
-                                  written.kind == SlotKind::kParam &&
-                                  aliases_[memory.index] == aliases_[written.index];
-        if (slot != output.slot && !same_storage) continue;
-        if (slot != output.slot || node->nsrc != 2 || node->src(1) != output.position) return false;
+        const Slot& result = schedule_.slots[output.slot];
+        written |= slot == output.slot ||
+                   (memory.kind == SlotKind::kParam && result.kind == SlotKind::kParam &&
+                    aliases_[memory.index] == aliases_[result.index]);
+        here |= slot == output.slot && node->nsrc == 2 && node->src(1) == output.position;
       }
+      if (written && !here) return false;
     }
     return true;
   };
@@ -189,7 +190,8 @@ Status Rangeify::merge_pair(uint32_t into_id, uint32_t from_id) {
       const uint32_t slot = from.operands[static_cast<size_t>(node->src(0)->arg(0))];
       made = nullptr;
       for (const Output& output : into.outputs) {
-        if (output.slot == slot) made = output.value;  // the element at hand
+        // The element at hand.
+        if (output.slot == slot && output.position == node->src(1)) made = output.value;
       }
     } else {
       made = nullptr;

@@ -71,9 +71,6 @@ Status random_of(Random** out, Context& context) {
   return kOk;
 }
 
-// Results of threefry that are kept, so that each is computed once for its two words.
-constexpr int64_t kKeptFrom = 1 << 14;
-
 // count words, uint32. Each call of threefry gives two: the first half of the result, then the
 // second.
 Status bits(Node* out, engine::Engine& engine, int64_t count) {
@@ -99,8 +96,7 @@ Status bits(Node* out, engine::Engine& engine, int64_t count) {
     const Expr key{&g, g.slice(keys, Dims(1, done / kChunk), Dims(1, 1), Dims(1, 1))};
     const Expr low{&g, g.iota(DType::kUInt64, half)};
     const Expr high = alu(Op::kShl, low + word(static_cast<uint64_t>(half)), word(32));
-    Expr both = alu(Op::kThreefry, low | high, key);
-    if (half >= kKeptFrom) both = {&g, g.contiguous(both.n)};
+    const Expr both = alu(Op::kThreefry, low | high, key);
     const Node parts[] = {both.cast(DType::kUInt32).n,
                           alu(Op::kShr, both, word(32)).cast(DType::kUInt32).n};
     if (parts[0] == nullptr || parts[1] == nullptr) return last_failure();
@@ -196,13 +192,16 @@ Status uniform(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   return *out == nullptr ? last_failure() : kOk;
 }
 
-Status rand(Node* out, engine::Engine& engine, DType dtype, Words shape) {
-  ASTER_TRY(uniform(out, engine, dtype, shape));
-  *out = engine::graph_of(engine).contiguous(*out);
+namespace {
+
+// Numbers that are drawn once, however often they are read.
+Status keep(Node* out, Expr numbers) {
+  *out = numbers.n == nullptr ? nullptr : numbers.g->contiguous(numbers.n);
   return *out == nullptr ? last_failure() : kOk;
 }
 
-Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape) {
+// Standard normal numbers, computed wherever they are read.
+Status gaussian(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   if (!dtype::is_float(dtype)) {
     return ASTER_FAIL(kDTYPE, "random numbers of %s: a float dtype is needed", dtype::name(dtype));
   }
@@ -210,7 +209,7 @@ Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   two.push(2);
   for (Word dim : shape) two.push(dim);
   Node drawn;
-  ASTER_TRY(rand(&drawn, engine, DType::kFloat32, two));
+  ASTER_TRY(uniform(&drawn, engine, DType::kFloat32, two));
   Graph& g = engine::graph_of(engine);
   // cos(2 pi u) as sin(pi / 2 - 2 pi u), the angle folded into the half turn around 0 with pi
   // rounded to float32: the same roundings as the oracle's, which near the zeros of the cosine are
@@ -226,28 +225,38 @@ Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   return *out == nullptr ? last_failure() : kOk;
 }
 
+}  // namespace
+
+Status rand(Node* out, engine::Engine& engine, DType dtype, Words shape) {
+  ASTER_TRY(uniform(out, engine, dtype, shape));
+  return keep(out, {&engine::graph_of(engine), *out});
+}
+
+Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape) {
+  ASTER_TRY(gaussian(out, engine, dtype, shape));
+  return keep(out, {&engine::graph_of(engine), *out});
+}
+
 Status uniform_between(Node* out, engine::Engine& engine, double low, double high, DType dtype,
                        Words shape) {
   if (!(low < high)) return ASTER_FAIL(kRANGE, "uniform numbers from %g to %g", low, high);
   if (!dtype::is_float(dtype) || dtype::is_weak(dtype)) {
     return ASTER_FAIL(kDTYPE, "uniform numbers of %s: a float dtype is needed", dtype::name(dtype));
   }
-  ASTER_TRY(rand(out, engine, DType::kFloat32, shape));
+  ASTER_TRY(uniform(out, engine, DType::kFloat32, shape));
   const Expr unit{&engine::graph_of(engine), *out};
   // float32 is rounded once, as the oracle's compiler has it.
   const Expr y = dtype == DType::kFloat32
                      ? alu(Op::kMulAcc, unit, unit.like(high - low), unit.like(low))
                      : (unit * (high - low)).cast(dtype) + low;
-  *out = y.n;
-  return *out == nullptr ? last_failure() : kOk;
+  return keep(out, y);
 }
 
 Status normal_around(Node* out, engine::Engine& engine, double mean, double std, DType dtype,
                      Words shape) {
   if (!(std >= 0)) return ASTER_FAIL(kRANGE, "normal numbers with deviation %g", std);
-  ASTER_TRY(normal(out, engine, dtype, shape));
-  *out = (Expr{&engine::graph_of(engine), *out} * std + mean).n;
-  return *out == nullptr ? last_failure() : kOk;
+  ASTER_TRY(gaussian(out, engine, dtype, shape));
+  return keep(out, Expr{&engine::graph_of(engine), *out} * std + mean);
 }
 
 Status request(Request* out, int32_t dtype, DType fallback, size_t ndim, const int64_t* shape) {
@@ -322,11 +331,12 @@ int32_t aster_ml_lazy_randint(aster_ml_lazy* out, const aster_ml_context* contex
     return ASTER_FAIL(kDTYPE, "random integers of %s", aster::dtype::name(r.dtype));
   }
   Node numbers;
-  ASTER_TRY(rand(&numbers, build.engine(), DType::kFloat32, r.shape));
+  ASTER_TRY(uniform(&numbers, build.engine(), DType::kFloat32, r.shape));
   Graph& g = build.graph();
   const Expr scaled = Expr{&g, numbers} * (static_cast<double>(high) - static_cast<double>(low));
   const Expr offset{&g, g.constant_int(r.dtype, low, r.shape)};
-  return build.finish((scaled.cast(r.dtype) + offset).n);
+  ASTER_TRY(keep(&numbers, scaled.cast(r.dtype) + offset));
+  return build.finish(numbers);
 }
 
 int32_t aster_ml_lazy_randn(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype,

@@ -52,6 +52,35 @@ TEST(Realize, MovementFusesAway) {
   w.check(g.cat(std::array{x, g.flip(x, words({0, 1})), g.alu(Op::kNeg, x)}, 1), 1);
 }
 
+// Parts that lie one behind the other are results of one loop: none chooses among them.
+TEST(Realize, EqualPartsAreComputedSideBySide) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.random({64, 128}), y = w.random({64, 128}, 2), z = w.random({64, 128}, 3);
+  const auto wide = [&](Node node) {  // too much to be computed twice
+    for (int i = 0; i < 12; ++i) node = g.alu(Op::kSin, node);
+    return node;
+  };
+  for (int64_t axis : {0, 1}) {
+    Node two = w.hold(g.cat(std::array{x, y}, axis));
+    Node three = w.hold(g.cat(std::array{x, y, z}, axis));
+    w.check(two, 1);
+    w.check(three, 1);
+    w.check(g.alu(Op::kExp, two), 1);
+    w.check(g.reshape(g.alu(Op::kNeg, three), words({96, 256})), 1);
+    w.check(g.alu(Op::kNeg, g.contiguous(g.reshape(two, words({4, 32, 128})))), 1);
+    w.check(g.alu(Op::kNeg, g.reshape(three, words({128, 192}))), 1);
+    w.check(g.alu(Op::kMul, two, g.flip(two, words({1, 0}))), 1);
+    Node heavy = g.cat(std::array{wide(x), wide(g.alu(Op::kNeg, y))}, axis);
+    w.check(g.alu(Op::kAdd, heavy, w.random(axis == 0 ? Shape{128, 128} : Shape{64, 256}, 4)), 1);
+    // The same numbers in both parts, each computed once.
+    Node common = wide(x);
+    Node apart = g.cat(std::array{common, g.alu(Op::kMul, common, common)}, axis);
+    w.check(g.alu(Op::kAdd, apart, w.random(axis == 0 ? Shape{128, 128} : Shape{64, 256}, 5)), 1);
+  }
+  w.check(g.cat(std::array{x, w.random({32, 128}, 6)}, 0), 1);
+}
+
 TEST(Realize, LargeSumsSplitInTwo) {
   World w;
   w.check(w.sum(w.random({512, 256}), {0, 1}), 2, 1e-4);
