@@ -182,8 +182,8 @@ Status extract(Source* out, Context& context, const Source& archive, const Membe
   ASTER_TRY(create_source(&made, context, member.size));
   uint8_t* data = static_cast<uint8_t*>(made.storage()->data);
   size_t used;
-  ASTER_TRY(
-      inflate({data, member.size}, archive.bytes().subspan(member.begin, member.packed), &used));
+  ASTER_TRY(inflate({data, member.size}, archive.bytes().subspan(member.begin, member.packed),
+                    &used, context.heap()));
   if (crc32(made.bytes()) != member.crc) return damaged("the checksum of a file");
   *out = std::move(made);
   return kOk;
@@ -215,7 +215,8 @@ Status unzip_gzip(Source* out, Context& context, const Source& archive) {
   Source made;
   ASTER_TRY(create_source(&made, context, size));
   size_t used;
-  ASTER_TRY(inflate({static_cast<uint8_t*>(made.storage()->data), size}, packed, &used));
+  ASTER_TRY(
+      inflate({static_cast<uint8_t*>(made.storage()->data), size}, packed, &used, context.heap()));
   if (used != packed.size() || crc32(made.bytes()) != little<uint32_t>(end)) return broken();
   *out = std::move(made);
   return kOk;
