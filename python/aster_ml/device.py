@@ -109,6 +109,11 @@ class _Device:
             self._opened[ix] = Compiled(ix)
         return self._opened[ix]
 
+    @property
+    def default(self) -> Compiled:
+        """The device named by DEFAULT."""
+        return self[self.DEFAULT]
+
     def get_available_devices(self) -> Iterator[str]:
         """The names of what can be used here."""
         for name in ("CPU", "CL", "CUDA", "PYTHON"):

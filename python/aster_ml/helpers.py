@@ -362,10 +362,15 @@ def _follow_environment() -> None:
 
 
 _follow_environment()
-BEAM, NOOPT, CI = ContextVar._cache["BEAM"], ContextVar._cache["NOOPT"], bool(os.getenv("CI"))
-WINO, IMAGE, SPEC = (ContextVar._cache[_name] for _name in ("WINO", "IMAGE", "SPEC"))
-CCACHE, SCACHE, PROFILE = (ContextVar._cache[_name] for _name in ("CCACHE", "SCACHE", "PROFILE"))
-VIZ, USE_ATOMICS = (ContextVar._cache[_name] for _name in ("VIZ", "USE_ATOMICS"))
+CI = bool(os.getenv("CI"))
+
+
+def __getattr__(name: str) -> ContextVar[Any]:
+    """Every setting is a name of this module: `from aster_ml.helpers import BEAM`."""
+    try:
+        return ContextVar._cache[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
 
 # ---- counters
 

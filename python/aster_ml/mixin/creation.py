@@ -254,6 +254,36 @@ class CreationMixin(OpMixin):
             raise ValueError(f"rand works on one device, got {device}")
         return _n.lazy_rand(code, _shape_of(shape))._placed(device)
 
+    @classmethod
+    def random_bits(cls, key: Self, counter: Self, num: int) -> Self:
+        """num random words of 32 bits, from a key and a counter of two words each, by threefry.
+
+        >>> words = Tensor([1, 2], dtype="uint32")
+        >>> Tensor.random_bits(words, words, 4).dtype
+        dtypes.uint
+        """
+        word, most = dtypes.uint32, 2**32 - 1
+
+        def block(key: Self, low: Self, high: Self) -> Self:
+            def joined(low: Self, high: Self) -> Self:
+                return (high.cast(dtypes.uint64) << 32) | low.cast(dtypes.uint64)
+
+            x = joined(low, high).threefry(joined(key[0], key[1]))
+            return x.cast(word).cat((x >> 32).cast(word))
+
+        low, high = counter[0:1], counter[1:2]
+        parts = []
+        for first in range(0, num, most):
+            count = min(num - first, most)
+            start = low + (first & most)
+            half = (count + 1) // 2
+            counts = cls.arange(half, dtype=word)
+            parts.append(
+                block(block(key, start, high + (first >> 32) + (start < low)), counts, counts + half)
+                [:count]
+            )  # fmt: skip
+        return parts[0].cat(*parts[1:]) if parts else counter[0:0]
+
     def rand_like(self, **kwargs: Any) -> Self:
         """Uniform in [0, 1), in the shape and dtype of self.
 
