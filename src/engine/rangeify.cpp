@@ -22,6 +22,8 @@ constexpr float kTranscendental = 12;  // from here on not to be repeated by a l
 constexpr double kMostRepeats =
     4;  // times an expensive operation may be repeated by a loop around it
 constexpr int64_t kFewestRows = 16;     // rows worth a kernel that keeps each row to one task
+constexpr int64_t kWideStrip = 16;      // elements in a row that share a loop across rows
+constexpr int64_t kTallStrip = 256;     // and the longest such loop
 constexpr int64_t kTinyKernel = 32768;  // elements below which parallelism does not matter
 constexpr int64_t kTinyFold = 16;       // terms of a sum that may move into the sum over it
 
@@ -310,8 +312,9 @@ bool Rangeify::fold_fits(const Record& record, const Demand& demand) {
   uint64_t mask = 0, all = 0;
   if (!ranges_of(&mask, demand)) return false;
   int64_t inside = 1, total = 1;
-  bool outermost =
-      true;  // the loops it depends on come before the others as the result lies in memory
+  // The loops it depends on come before the others as the result lies in memory; or the last is one
+  // of them, so that vectors of neighbours are worked on together, and what they read stays cached.
+  bool outermost = true, strips = false;
   for (Node range : kernel.ranges) {
     if (range->op != Op::kRange) continue;
     const uint64_t bit = bit_of(range);
@@ -319,7 +322,9 @@ bool Rangeify::fold_fits(const Record& record, const Demand& demand) {
     total *= range->arg(1);
     outermost &= (mask & bit) == 0 || (all & ~bit & ~mask) == 0;
     if ((mask & bit) != 0) inside *= range->arg(1);
+    strips = (mask & bit) != 0 && range->arg(1) >= kWideStrip;
   }
+  strips &= record.node->src(0)->count() / std::max<int64_t>(record.node->count(), 1) <= kTallStrip;
   if (mask >> 63 != 0) return false;
   if ((mask & ~all) != 0) {
     // Under a reduction of the same kind, whose terms its own become.
@@ -331,7 +336,7 @@ bool Rangeify::fold_fits(const Record& record, const Demand& demand) {
   if (inside > record.node->count()) return false;
   if (mask == all) return true;
   const bool tiny = std::max(total, record.node->src(0)->count()) <= kTinyKernel;
-  if (!tiny && (inside < kFewestRows || !outermost)) return false;
+  if (!tiny && (inside < kFewestRows || !(outermost || strips))) return false;
   return take_prefix(kernel, mask);
 }
 

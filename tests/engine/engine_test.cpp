@@ -24,6 +24,18 @@ TEST(Realize, SoftmaxRowsAreOneKernel) {
   w.check(w.row_softmax(w.random({64, 33})), 1);
 }
 
+// Where the last axis is none of those reduced, strips of it are worked on together.
+TEST(Realize, NormalisedMiddleAxesAreOneKernel) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.random({3, 24, 640});
+  const auto over = [&](Node node) { return w.expand(w.sum(node, {1}), {3, 24, 640}); };
+  Node centred = g.alu(Op::kSub, x, g.alu(Op::kMul, over(x), w.num(1.0 / 24, x)));
+  Node variance = over(g.alu(Op::kMul, centred, centred));
+  Node scale = g.alu(Op::kSqrt, g.alu(Op::kAdd, variance, w.num(0.5, x)));
+  w.check(g.alu(Op::kDiv, centred, scale), 1);
+}
+
 TEST(Realize, SoftmaxOfAProductKeepsTheProduct) {
   World w;
   Node a = w.random({32, 8}), b = w.random({8, 24}, 2);
