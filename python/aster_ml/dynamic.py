@@ -249,7 +249,7 @@ def _looking(native: Any, rule: Rule | None) -> Any:
 
 def install() -> None:
     """Makes the functions of _native look out for variables; before, they cost nothing."""
-    from . import dynamic_rules  # noqa: F401: fills RULES
+    from . import dynamic_along, dynamic_rules  # noqa: F401: they fill RULES
 
     for name in dir(_native):
         if name.startswith("lazy_"):

@@ -275,7 +275,7 @@ def _cat(native: Any, tensors: Any, axis: int) -> Any:
     axis %= len(shapes[0])
     for k, sizes in enumerate(zip(*shapes)):
         first = sizes[0]
-        if k != axis and not all(_same(first, s) for s in sizes):
+        if k != axis and not all(same(first, s) for s in sizes):
             return NotImplemented
     parts = _same_sizes(tensors, axis)
     total: Any = shapes[0][axis]
@@ -290,8 +290,8 @@ def _cat(native: Any, tensors: Any, axis: int) -> Any:
         new = total + shape[axis]
         most = new.vmax if is_bound(new) else new
         place = iota(most) - value_of(total)
-        late = _take(part, axis, place.maximum(0))
-        early = _take(joined, axis, iota(most))
+        late = take(part, axis, place.maximum(0))
+        early = take(joined, axis, iota(most))
         behind = len(out) - 1 - axis
         joined = (place < 0).reshape(most, *[1] * behind).where(early, late).cast(dtype)
         total = new
@@ -362,7 +362,7 @@ def _arange(native: Any, start: Any, stop: Any, step: Any, code: int, *rest: Any
 # ---- indexing
 
 
-def _take(x: Any, axis: int, index: Any) -> Any:
+def take(x: Any, axis: int, index: Any) -> Any:
     """Elements of an axis of an ordinary tensor; beyond it 0."""
     return NATIVE["lazy_index"](x, (slice(None),) * axis + (index,))
 
@@ -474,7 +474,7 @@ def _index_axis(x: Any, axis: int, i: Any, size: Any) -> tuple[Any, Any]:
             i = i + size
         if not (i >= 0 and i < size):
             raise _Unlike
-        return _take(x, axis, value_of(i)), None
+        return take(x, axis, value_of(i)), None
     begin, end = _range(i, size)
     count = end - begin
     most = min(count.vmax if is_bound(count) else count, _native.lazy_shape(x)[axis])
@@ -485,7 +485,7 @@ def _index_axis(x: Any, axis: int, i: Any, size: Any) -> tuple[Any, Any]:
         if low[axis] == 0 and high[axis] == _native.lazy_shape(x)[axis]:
             return x, count
         return NATIVE["lazy_shrink"](x, low, high), count
-    return _take(x, axis, value_of(begin) + iota(most)), count
+    return take(x, axis, value_of(begin) + iota(most)), count
 
 
 def _index_tensor(native: Any, x: Any, items: Any) -> Any:
@@ -603,7 +603,7 @@ def _assign(native: Any, target: Any, value: Any) -> Any:
 # ---- reductions
 
 
-def _all_axes(x: Any, axes: Any) -> list[int]:
+def all_axes(x: Any, axes: Any) -> list[int]:
     count = len(dims_of(x))
     if axes is None:
         return list(range(count))
@@ -617,7 +617,7 @@ def _reduced(x: Any, axes: Sequence[int], keepdim: Any) -> list[Any]:
     return [1 if k in axes else d for k, d in enumerate(dims_of(x)) if keepdim or k not in axes]
 
 
-def _bound_axes(x: Any, axes: Sequence[int]) -> bool:
+def bound_axes(x: Any, axes: Sequence[int]) -> bool:
     return any(is_bound(dims_of(x)[a]) for a in axes)
 
 
@@ -638,7 +638,7 @@ _IDENTITY: dict[str, Callable[[Any], Any]] = {
 
 def _reduction(identity: Callable[[Any], Any]) -> Rule:
     def applied(native: Any, x: Any, axes: Any, keepdim: Any, *rest: Any) -> Any:
-        listed = _all_axes(x, axes)
+        listed = all_axes(x, axes)
         padded = masked(x, listed, identity(x.dtype))
         return wrap(native(padded, axes, keepdim, *rest), _reduced(x, listed, keepdim))
 
@@ -649,7 +649,7 @@ for _name, _function in _IDENTITY.items():
     rule(_name)(_reduction(_function))
 
 
-def _wide(x: Any) -> Any:
+def wide(x: Any) -> Any:
     return dtypes.float64 if x.dtype is dtypes.float64 else dtypes.float32
 
 
@@ -662,41 +662,41 @@ def _size(x: Any, axes: Sequence[int]) -> Any:
     return out
 
 
-def _mean_of(x: Any, axes: list[int], keepdim: Any) -> Any:
-    wide = _wide(x)
-    total = _native.lazy_sum(masked(x, axes, 0).cast(wide), axes, keepdim)
-    return total / _size(x, axes).cast(wide)
+def mean_of(x: Any, axes: list[int], keepdim: Any) -> Any:
+    kind = wide(x)
+    total = _native.lazy_sum(masked(x, axes, 0).cast(kind), axes, keepdim)
+    return total / _size(x, axes).cast(kind)
 
 
 @rule("mean")
 def _mean(native: Any, x: Any, axes: Any, keepdim: Any) -> Any:
-    listed, dims = _all_axes(x, axes), None
+    listed, dims = all_axes(x, axes), None
     dims = _reduced(x, listed, keepdim)
     plain = native(whole(x), axes, keepdim)
-    if not _bound_axes(x, listed):
+    if not bound_axes(x, listed):
         return wrap(plain, dims)
-    return wrap(_mean_of(x, listed, keepdim).cast(plain.dtype), dims)
+    return wrap(mean_of(x, listed, keepdim).cast(plain.dtype), dims)
 
 
-def _variance(native: Any, x: Any, axes: Any, keepdim: Any, correction: int, root: bool) -> Any:
-    listed, wide = _all_axes(x, axes), _wide(x)
+def variance(x: Any, axes: Any, keepdim: Any, correction: int) -> Any:
+    listed, kind = all_axes(x, axes), wide(x)
     inside = inside_of(x, listed)
-    apart = inside.where(whole(x).cast(wide) - _mean_of(x, listed, True), 0)
-    count = (_size(x, listed) - correction).maximum(0).cast(wide)
-    out = _native.lazy_sum(apart * apart, listed, keepdim) / count
-    return out.sqrt() if root else out
+    apart = inside.where(whole(x).cast(kind) - mean_of(x, listed, True), 0)
+    count = (_size(x, listed) - correction).maximum(0).cast(kind)
+    return _native.lazy_sum(apart * apart, listed, keepdim) / count
 
 
 def _spread(root: bool, with_mean: bool) -> Rule:
     def applied(native: Any, x: Any, axes: Any, keepdim: Any, correction: int) -> Any:
-        listed = _all_axes(x, axes)
+        listed = all_axes(x, axes)
         dims = _reduced(x, listed, keepdim)
         plain = native(whole(x), axes, keepdim, correction)
         results = plain if with_mean else (plain,)
-        if _bound_axes(x, listed):
-            code = results[0].dtype
-            out = _variance(native, x, axes, keepdim, correction, root).cast(code)
-            results = (out, _mean_of(x, listed, keepdim).cast(code))[: len(results)]
+        if bound_axes(x, listed):
+            code: Any = results[0].dtype
+            out = variance(x, axes, keepdim, correction)
+            out = (out.sqrt() if root else out).cast(code)
+            results = (out, mean_of(x, listed, keepdim).cast(code))[: len(results)]
         wrapped = tuple(wrap(r, dims) for r in results)
         return wrapped if with_mean else wrapped[0]
 
@@ -711,7 +711,7 @@ rule("std_mean")(_spread(True, True))
 
 @rule("softmax_dtype", "log_softmax_dtype")
 def _softmax(native: Any, x: Any, axis: int, *rest: Any) -> Any:
-    padded = masked(x, _all_axes(x, axis), x.dtype.min)
+    padded = masked(x, all_axes(x, axis), x.dtype.min)
     return wrap(native(padded, axis, *rest), dims_of(x))
 
 
@@ -719,8 +719,8 @@ def _along(position: int, scan: bool = False) -> Rule:
     """An operation along axes: the other axes stay, and for one that runs forward those too."""
 
     def applied(native: Any, x: Any, *args: Any) -> Any:
-        axes = _all_axes(x, args[position])
-        if not scan and _bound_axes(x, axes) or special(args):
+        axes = all_axes(x, args[position])
+        if not scan and bound_axes(x, axes) or special(args):
             return NotImplemented
         results = native(whole(x), *args)
         several = results if isinstance(results, tuple) else (results,)
@@ -734,11 +734,7 @@ def _along(position: int, scan: bool = False) -> Rule:
     return applied
 
 
-_ALONG = (
-    "sort 0 argsort 0 layernorm 0 softmin 0 flip 0 normalize 1 roll 1 repeat_interleave 1 topk 1"
-)
-for _name, _position in zip(_ALONG.split()[::2], _ALONG.split()[1::2]):
-    rule(_name)(_along(int(_position)))
+rule("batchnorm")(_along(4))
 for _name in ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"):
     rule(_name)(_along(0, scan=True))
 
@@ -801,7 +797,7 @@ def _attention(native: Any, q: Any, k: Any, v: Any, mask: Any, p: float, causal:
         batch = aligned[1]
     elif any(is_bound(d) for d in (*batch, *keys[:-2], *dims_of(v)[:-2])):
         return NotImplemented
-    if not _same(keys[-2], dims_of(v)[-2]):
+    if not same(keys[-2], dims_of(v)[-2]):
         return NotImplemented
     parts = [whole(t) for t in (q, k, v)] if aligned is None else aligned[0]
     if is_bound(keys[-2]):
@@ -814,7 +810,7 @@ def _attention(native: Any, q: Any, k: Any, v: Any, mask: Any, p: float, causal:
         if mask is None:
             mask = inside if inside.ndim > 1 else inside.reshape(1, least)
         else:
-            if not _same(dims_of(mask)[-1], keys[-2]) and dims_of(mask)[-1:] != (1,):
+            if not same(dims_of(mask)[-1], keys[-2]) and dims_of(mask)[-1:] != (1,):
                 return NotImplemented
             shown = whole(mask)
             if _native.lazy_shape(shown)[-1] not in (1, least):
@@ -823,7 +819,7 @@ def _attention(native: Any, q: Any, k: Any, v: Any, mask: Any, p: float, causal:
                 shown & inside if mask.dtype is dtypes.bool else inside.where(shown, -float("inf"))
             )
     elif mask is not None and mask.__class__ is Symbolic:
-        if any(is_bound(d) for d in dims_of(mask)[:-2]) or not _same(dims_of(mask)[-1], keys[-2]):
+        if any(is_bound(d) for d in dims_of(mask)[:-2]) or not same(dims_of(mask)[-1], keys[-2]):
             return NotImplemented
         mask = whole(mask)
     if mask is not None and mask.ndim > 1 and mask.shape[-2] not in (1, parts[0].shape[-2]):
@@ -832,5 +828,5 @@ def _attention(native: Any, q: Any, k: Any, v: Any, mask: Any, p: float, causal:
     return wrap(out, [*batch, queries[-2], dims_of(v)[-1]])
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
     return bool(a.same(b) if is_bound(a) else not is_bound(b) and a == b)
