@@ -31,6 +31,38 @@ def test_replays_leave_the_recorded_input_alone(pack):
     assert [x.tolist() for x in inputs] == [[i, i + 0.5] for i in range(4)]
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[1:],
+        lambda x: x.reshape(1, 3),
+        lambda x: x.detach(),
+        lambda x: x.reshape(3, 1)[:2],
+        lambda x: x.contiguous(),
+    ],
+)
+def test_of_views(view):
+    @TinyJit
+    def step(x):
+        return (x + 1).realize(), {"view": view(x)}
+
+    inputs = [vector(float(i), i + 0.5, 7.0) for i in range(4)]
+    for x in inputs:
+        more, rest = step(x)
+        assert more.tolist() == (x + 1).tolist() and rest["view"].tolist() == view(x).tolist()
+    assert [x.tolist() for x in inputs] == [[i, i + 0.5, 7] for i in range(4)]
+
+
+def test_of_a_written_input():
+    @TinyJit
+    def step(x):
+        return x.assign(x + 1).realize()[1:]
+
+    inputs = [vector(float(i), 2.0 * i) for i in range(4)]
+    assert [step(x).tolist() for x in inputs] == [[2 * i + 1] for i in range(4)]
+    assert [x.tolist() for x in inputs] == [[i + 1, 2 * i + 1] for i in range(4)]
+
+
 def test_of_a_dict():
     @TinyJit
     def step(x):

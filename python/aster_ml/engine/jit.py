@@ -247,8 +247,12 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         if not _native.program_count_kernels(program):
             raise JitError("didn't JIT anything!")
         # Replays write where returned tensors have their storage: not where an input has its own.
-        given = {id(t) for t in inputs.tensors}
-        fresh = {id(t): t.clone().realize() for t in outputs if id(t) in given}
+        given = [whole(t) for t in inputs.tensors]
+        fresh = {
+            id(t): t.clone().realize()
+            for t in outputs
+            if any(_native.shares(whole(t), x) for x in given)
+        }
         if fresh:
             ret, outputs = _replaced(ret, fresh), [fresh.get(id(t), t) for t in outputs]
         recording = CapturedJit(program, ret, outputs, inputs, seen)
@@ -273,7 +277,7 @@ def TinyJit(
     fxn: None = ..., *, prune: bool = ...
 ) -> Callable[[Callable[..., ReturnType]], _TinyJit[ReturnType]]: ...
 def TinyJit(fxn: Any = None, **kwargs: Any) -> Any:
-    """@TinyJit or @TinyJit(prune=True); prune is accepted, replays run all kernels either way."""
+    """@TinyJit or @TinyJit(prune=True); prune changes nothing: docs/DIFFERENCES.md."""
     if fxn is None:
         return lambda f: _TinyJit(f, **kwargs)
     return _TinyJit(fxn, **kwargs)
