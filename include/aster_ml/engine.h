@@ -45,6 +45,12 @@ typedef struct aster_ml_engine_counters {
 ASTER_ML_API int32_t aster_ml_engine_count(aster_ml_engine_counters *counters,
                                            const aster_ml_context *context);
 
+/* The default device of a context: what is made from data, sizes or random numbers lives there from
+ * then on, and what reads no memory is computed there. CPU:0 at first. Errors: ARGUMENT (no such
+ * device), UNSUPPORTED (no memory can be allocated on it). */
+ASTER_ML_API int32_t aster_ml_engine_device(int32_t *out, const aster_ml_context *context);
+ASTER_ML_API int32_t aster_ml_engine_set_device(const aster_ml_context *context, int32_t device);
+
 /* Reclaims the nodes and memory that no handle reaches, and gives cached free memory back. */
 ASTER_ML_API int32_t aster_ml_engine_collect(const aster_ml_context *context);
 

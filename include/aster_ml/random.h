@@ -1,5 +1,9 @@
 /* Random tensors beyond rand and randn: initialisers, dropout, sampling, permutations.
  *
+ * Every device has a counter of its own: functions of a tensor draw on its device, the others on
+ * the default one (aster_ml_engine_set_device). Multinomial with replacement moves numbers of the
+ * latter.
+ *
  * Conventions of handles, shapes, dtypes and errors are those of tensor.h.
  */
 #ifndef ASTER_ML_RANDOM_H

@@ -64,6 +64,11 @@ ASTER_ML_API int32_t aster_ml_lazy_shape(int64_t *out, size_t ndim, const aster_
 /* The code of the device that holds x or will compute it. */
 ASTER_ML_API int32_t aster_ml_lazy_device(int32_t *out, const aster_ml_lazy *x);
 
+/* x on a device: computed where x is and copied there when realised, or computed there if x reads
+ * no memory. The gradient comes back to the device of x. Dtypes: a weak one becomes strong.
+ * Errors: ARGUMENT (no such device), UNSUPPORTED (no memory can be allocated on it). */
+ASTER_ML_API int32_t aster_ml_lazy_to(aster_ml_lazy *out, const aster_ml_lazy *x, int32_t device);
+
 /* 1 where x names realised storage, else 0. */
 ASTER_ML_API int32_t aster_ml_lazy_is_realized(const aster_ml_lazy *x);
 
@@ -166,7 +171,8 @@ ASTER_ML_API int32_t aster_ml_lazy_eye(aster_ml_lazy *out, const aster_ml_contex
 
 /* ---- Random numbers: threefry2x32 of a seed and a counter, both state of the context ---- */
 
-/* Sets the seed (its low 32 bits) and resets the counter. */
+/* Sets the seed (its low 32 bits) and resets the counters. Devices are numbered as they are first
+ * drawn on from then on, and that number is the other half of their keys. */
 ASTER_ML_API int32_t aster_ml_lazy_manual_seed(const aster_ml_context *context, uint64_t seed);
 
 /* count uniform words, uint32. Errors: RANGE. */

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 from . import _native
 from .errors import not_offered
+from .helpers import DEV
 
 # tinygrad's names of devices that the library calls otherwise.
 _OURS = {"PYTHON": "REFERENCE", "CL": "OPENCL", "GPU": "OPENCL"}
@@ -75,7 +76,6 @@ class _Device:
     """The devices by name: Device["CPU"], Device.DEFAULT."""
 
     def __init__(self) -> None:
-        self._default: str | None = None
         self._opened: dict[str, Compiled] = {}
 
     def canonicalize(self, device: str | None) -> str:
@@ -90,18 +90,12 @@ class _Device:
 
     @property
     def DEFAULT(self) -> str:
-        """Where new tensors live; $DEV sets it."""
-        if self._default is None:
-            from .helpers import DEV
-
-            self._default = self.canonicalize(str(DEV.value).split(";")[0] or "CPU")
-        return self._default
+        """Where new tensors live: $DEV, DEV.value and Context(DEV=...) set it."""
+        return name_of(_native.engine_device())
 
     @DEFAULT.setter
     def DEFAULT(self, device: str) -> None:
-        device = self.canonicalize(device)
-        code_of(device)
-        self._default = device
+        DEV.value = self.canonicalize(device)
 
     def __getitem__(self, ix: str) -> Compiled:
         ix = self.canonicalize(ix)
@@ -122,6 +116,23 @@ class _Device:
 
 
 Device = _Device()
+
+
+def _follow() -> None:
+    """The default device is the one that DEV names."""
+    _native.engine_set_device(code_of(Device.canonicalize(DEV.value.split(";")[0] or "CPU")))
+
+
+DEV.changed = _follow
+if DEV:
+    _follow()
+
+
+def on_device(device: Any, make: Callable[..., Any], *args: Any) -> Any:
+    """make(*args), a function of _native, with what it makes on a device; None: the default one."""
+    if device is None or (place := canonicalize_device(device)) == Device.DEFAULT:
+        return make(*args)
+    return _native.on_device(code_of(place), make, args)
 
 
 def is_dtype_supported(dtype: Any, device: str | None = None) -> bool:

@@ -63,7 +63,7 @@ def all_int(t: Iterable[Any]) -> bool:
 
 def make_tuple(x: int | Sequence[int], cnt: int) -> tuple[int, ...]:
     """A number repeated, or the sequence itself."""
-    return (x,) * cnt if isinstance(x, int) else tuple(x)
+    return tuple(x) if isinstance(x, Sequence) else (x,) * cnt
 
 
 def to_tuple(x: Any) -> tuple[Any, ...]:
@@ -255,27 +255,36 @@ class ContextVar(Generic[T]):
     """A setting: read from the environment at import, changed by `Context`."""
 
     _cache: ClassVar[dict[str, ContextVar[Any]]] = {}
-    value: T
+    _value: T
     key: str
 
     def __init__(self, key: str, default_value: T):
         if key in ContextVar._cache:
             raise RuntimeError(f"there is a setting {key} already")
-        self.value, self.key = getenv(key, default_value), key
-        self.changed: Callable[[], None] | None = None  # called where Context changes it
+        self._value, self.key = getenv(key, default_value), key
+        self.changed: Callable[[], None] | None = None  # called behind a change
         ContextVar._cache[key] = self
 
-    def set(self, value: T) -> None:
-        """Changes the value, and tells who follows it."""
-        self.value = value
+    @property
+    def value(self) -> T:
+        """The value; who follows it is told of a change."""
+        return self._value
+
+    @value.setter
+    def value(self, value: T) -> None:
+        before, self._value = self._value, value
         if self.changed is not None:
-            self.changed()
+            try:
+                self.changed()
+            except BaseException:
+                self._value = before
+                raise
 
     def __repr__(self) -> str:
         return f"{self.key}={self.value!r}"
 
     def __bool__(self) -> bool:
-        return bool(self.value)
+        return bool(self._value)
 
     def __eq__(self, x: object) -> bool:
         return self.value == x
@@ -319,11 +328,11 @@ class Context(contextlib.ContextDecorator):
         known = ContextVar._cache
         self._old.append({k: known[k].value for k in self.kwargs})
         for k, v in self.kwargs.items():
-            known[k].set(v)
+            known[k].value = v
 
     def __exit__(self, *args: object) -> None:
         for k, v in self._old.pop().items():
-            ContextVar._cache[k].set(v)
+            ContextVar._cache[k].value = v
 
 
 # What this library looks at.

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Self, Sequence
 
 from . import _native, custom, graph
-from .device import Device, canonicalize_device, code_of as device_code, disk_path, name_of
+from .device import canonicalize_device, code_of as device_code, disk_path, name_of, on_device
 from .dtype import (
     ConstType,
     DType,
@@ -65,14 +65,14 @@ class Tensor(CreationMixin):
         cls, data: Any = None, device: Any = None, dtype: DTypeLike | None = None
     ) -> Tensor:
         wanted = None if dtype is None else to_dtype(dtype)
-        if device is None:
-            if isinstance(data, pathlib.Path):
-                return _from_path(data, wanted)
-            place = Device.DEFAULT
-        else:
-            place = canonicalize_device(device)
-        made = _from_anything(data, wanted)
-        return made if place == "CPU" else made.to(place)
+        if device is not None:
+            device = canonicalize_device(device)
+        if isinstance(data, pathlib.Path):
+            made = _from_path(data, wanted)
+            return made if device is None else made.to(device)
+        if device is None or not device.startswith("DISK"):
+            return _from_anything(data, wanted, device)
+        return _from_anything(data, wanted, None).to(device)
 
     # ---- what it is
 
@@ -328,8 +328,8 @@ class Tensor(CreationMixin):
         if x is self:
             return self
         if not isinstance(x, _native.Lazy):
-            x = Tensor(x, dtype=self.dtype)
-            x = x if (place := self.device) == "CPU" or place.startswith("DISK") else x.to(place)
+            place = self.device
+            x = Tensor(x, None if place.startswith("DISK") else place, self.dtype)
         code, mine = _native.lazy_dtype(x), _native.lazy_dtype(self)
         if code >= 32:
             x = x.cast(from_code(_native.dtype_promote(mine, code)))
@@ -390,7 +390,7 @@ class Tensor(CreationMixin):
         return out
 
     def to(self, device: Any) -> Tensor:
-        """This tensor on a device.
+        """This tensor on a device, copied there when it is realised.
 
         >>> Tensor([1, 2]).to("CPU:1").device
         'CPU:1'
@@ -399,16 +399,12 @@ class Tensor(CreationMixin):
         if place == now:
             return self
         if place.startswith("DISK"):
-            out = Tensor.empty(*self.shape, dtype=self.dtype, device=place)
-            return out.assign(self)
-        if capturing and now.split(":")[0] == place.split(":")[0]:
+            return Tensor.empty(*self.shape, dtype=self.dtype, device=place).assign(self)
+        if _is_weak(self):  # a number goes with any device
             return self
-        x = self.cast(strong_dtype(self.dtype)).realize()
-        out = (
-            x.clone()
-            if place == "CPU" == name_of(_native.lazy_device(x))
-            else _moved(x, device_code(place))
-        )
+        out: Tensor = _native.lazy_to(self, device_code(place))
+        if now.startswith("DISK"):  # whose memory is mapped
+            out = _native.lazy_clone(out)
         if (grad := self.grad) is not None:
             out.grad = grad.to(device)
         return out.is_param_(self.is_param)
@@ -652,8 +648,8 @@ def _is_weak(x: _native.Lazy) -> bool:
     return _native.lazy_dtype(x) >= 32
 
 
-def _from_anything(data: Any, wanted: DType | None) -> Tensor:
-    """A tensor on the CPU of whatever Python has."""
+def _from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor:
+    """A tensor of whatever Python has; device: not the default one."""
     if data is None:
         data = 0.0
     if isinstance(data, (BoundInt, Expression)):
@@ -664,11 +660,11 @@ def _from_anything(data: Any, wanted: DType | None) -> Tensor:
         )
     if isinstance(data, _native.Lazy):
         copy = _copy(data)
-        return copy if wanted is None else copy.cast(wanted)
-    if isinstance(data, pathlib.Path):
-        return _from_path(data, wanted).to("CPU")
+        if wanted is not None:
+            copy = copy.cast(wanted)
+        return copy.to(device) if device is not None else copy
     if is_numpy_ndarray(data) or _is_numpy_scalar(data):
-        return _from_numpy(data, wanted)
+        return _from_numpy(data, wanted, device)
     if wanted is not None and wanted.code >= 32:
         raise RuntimeError(f"cannot create storage for weak dtype {wanted}")
     if isinstance(data, (bytes, bytearray, memoryview)):
@@ -676,13 +672,13 @@ def _from_anything(data: Any, wanted: DType | None) -> Tensor:
         dtype = wanted or dtypes.uint8
         if len(raw) % dtype.itemsize:
             raise ValueError(f"{len(raw)} bytes are no whole number of {dtype}")
-        return _native.lazy_from(raw, dtype.code, (len(raw) // dtype.itemsize,))
+        return _stored(device, raw, dtype, (len(raw) // dtype.itemsize,))
     if isinstance(data, range):
         data = list(data)
     if isinstance(data, (list, tuple)):
-        return _from_lists(data, wanted)
+        return _from_lists(data, wanted, device)
     if isinstance(data, Handle):
-        return _copy(data.tensor)
+        return _from_anything(data.tensor, wanted, device)
     raise RuntimeError(f"cannot create a Tensor from {data!r}, a {type(data).__name__}")
 
 
@@ -704,7 +700,13 @@ def _wrapped(value: int, dtype: DType) -> int:
     return value
 
 
-def _from_lists(data: Any, wanted: DType | None) -> Tensor:
+def _stored(device: str | None, raw: Any, dtype: DType, shape: Any) -> Tensor:
+    """The bytes of elements, copied to a device."""
+    made: Tensor = on_device(device, _native.lazy_from, raw, dtype.code, shape)
+    return made
+
+
+def _from_lists(data: Any, wanted: DType | None, device: str | None) -> Tensor:
     """Nested lists of numbers, of which a scalar of NumPy is one as well."""
     shape = get_shape(data)
     flat = fully_flatten(data)
@@ -713,8 +715,7 @@ def _from_lists(data: Any, wanted: DType | None) -> Tensor:
         if not isinstance(x, (bool, int, float)):
             raise RuntimeError(f"could not infer a dtype of {x!r}, a {type(x).__name__}")
     dtype = wanted or dtypes.from_py(flat)
-    raw = _packed(flat, dtype)
-    return _native.lazy_from(raw, dtype.code, shape)
+    return _stored(device, _packed(flat, dtype), dtype, shape)
 
 
 def _packed(flat: list[Any], dtype: DType) -> Any:
@@ -732,7 +733,7 @@ def _packed(flat: list[Any], dtype: DType) -> Any:
         return array.array(dtype.fmt, [_number(x, dtype) for x in flat])
 
 
-def _from_numpy(data: Any, wanted: DType | None) -> Tensor:
+def _from_numpy(data: Any, wanted: DType | None, device: str | None) -> Tensor:
     """A copy of a NumPy array or scalar."""
     import numpy as np
 
@@ -745,8 +746,8 @@ def _from_numpy(data: Any, wanted: DType | None) -> Tensor:
     array_ = np.ascontiguousarray(data).reshape(data.shape)
     if wanted is not None and wanted is not source:
         raw = convert(array_.reshape(-1).view(np.uint8), source, wanted, array_.size)
-        return _native.lazy_from(raw, wanted.code, array_.shape)
-    return _native.lazy_from(array_.reshape(-1).view(np.uint8), source.code, array_.shape)
+        return _stored(device, raw, wanted, array_.shape)
+    return _stored(device, array_.reshape(-1).view(np.uint8), source, array_.shape)
 
 
 def _from_path(path: pathlib.Path, wanted: DType | None) -> Tensor:
@@ -770,17 +771,9 @@ def _copy(x: Any) -> Tensor:
     return _native.lazy_copy(x)
 
 
-def _moved(x: Tensor, device: int) -> Tensor:
-    """A realised tensor copied to another device."""
-    descriptor = _native.tensor_init(x.dtype.code, device, x.shape)
-    if x.numel():
-        _native.tensor_copy_in(descriptor, x._raw())
-    return _native.lazy_from_tensor(descriptor)
-
-
 def _unpickle(raw: bytes, dtype: DType, shape: Any, device: str, is_param: bool) -> Tensor:
-    out: Tensor = _native.lazy_from(raw, dtype.code, shape)
-    return out.to(device).is_param_(is_param)
+    place = None if device.startswith("DISK") else device
+    return _stored(place, raw, dtype, shape).is_param_(is_param)
 
 
 def _seed(loss: Tensor, gradient: Any) -> Any:

@@ -27,6 +27,41 @@ void unlink(LazyObject* lazy) {
   lazy->previous = lazy->next = nullptr;
 }
 
+// on_device(device, function, arguments)
+PyObject* on_device(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("on_device", arguments, count, 3, 3);
+  const aster_ml_context* context = call.context(count);
+  const int32_t device = call.integer32(0, "device");
+  int32_t before = 0;
+  if (!PyTuple_Check(arguments[2])) {
+    call.wrong_type(arguments[2], "arguments", "a tuple");
+    return nullptr;
+  }
+  if (!call.quick([&] {
+        const int32_t status = aster_ml_engine_device(&before, context);
+        return status != 0 ? status : aster_ml_engine_set_device(context, device);
+      }))
+    return nullptr;
+  PyObject* result = PyObject_CallObject(arguments[1], arguments[2]);
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  const bool back = call.quick([&] { return aster_ml_engine_set_device(context, before); });
+  if (back || type != nullptr) PyErr_Restore(type, value, trace);
+  if (!back) Py_CLEAR(result);
+  return result;
+}
+
+// shares(x, y)
+PyObject* shares(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("shares", arguments, count, 2, 2);
+  aster_ml_lazy* x = call.lazy(0, "x");
+  aster_ml_lazy* y = call.lazy(1, "y");
+  aster_ml_tensor a = {}, b = {};
+  if (!call.quick([&] { return aster_ml_lazy_view(&a, x); })) return nullptr;
+  if (!call.quick([&] { return aster_ml_lazy_view(&b, y); })) return nullptr;
+  return PyBool_FromLong(a.storage.data != nullptr && a.storage.data == b.storage.data);
+}
+
 // live() -> the tensors that exist, oldest first.
 PyObject* live(PyObject*, PyObject*) {
   PyObject* list = PyList_New(0);
@@ -122,7 +157,13 @@ PyType_Spec g_spec = {"aster_ml._native.Lazy", sizeof(LazyObject), 0,
 PyMethodDef kLazyMethods[] = {
     {"replace", as_method(replace), METH_FASTCALL,
      "replace(x, y)\n\nThe object x becomes a tensor of what y is now."},
+    {"shares", as_method(shares), METH_FASTCALL,
+     "shares(x, y)\n\nWhether two realised tensors are parts of one storage."},
     {"live", live, METH_NOARGS, "live()\n\nThe tensors that exist, oldest first."},
+    {"on_device", as_method(on_device), METH_FASTCALL,
+     "on_device(device, function, arguments)\n\n"
+     "function(*arguments) while device is the default one. A function of this module: no other\n"
+     "thread sees the device change."},
     {nullptr, nullptr, 0, nullptr},
 };
 

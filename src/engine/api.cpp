@@ -1,6 +1,7 @@
 // Counters and caches of aster_ml/engine.h.
 #include <algorithm>
 
+#include "device/device.h"
 #include "engine/engine.h"
 
 namespace {
@@ -26,6 +27,29 @@ int32_t aster_ml_engine_count(aster_ml_engine_counters* counters, const aster_ml
   std::memset(counters, 0, size);
   std::memcpy(counters, &now, std::min<size_t>(size, sizeof(now)));
   counters->struct_size = size;
+  return aster::kOk;
+}
+
+int32_t aster_ml_engine_device(int32_t* out, const aster_ml_context* context) {
+  if (out != nullptr) *out = 0;
+  ASTER_ENTER(context_of(context));
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  *out = engine->device;
+  return aster::kOk;
+}
+
+int32_t aster_ml_engine_set_device(const aster_ml_context* context, int32_t device) {
+  ASTER_ENTER(context_of(context));
+  ASTER_TRY(aster::device::canonical(&device, device));
+  if (aster_ml_device_is_available(device) == 0) {
+    return ASTER_FAIL(kUNSUPPORTED, "no memory can be allocated on %s",
+                      aster::device::name(device).text);
+  }
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  engine->device = device;
   return aster::kOk;
 }
 

@@ -512,7 +512,7 @@ void drop_recording(Engine& engine) {
   engine.context.heap().destroy(recording);
 }
 
-Status draw_random(Node* keys, Engine& engine, Storage* state, uint64_t words) {
+Status draw_random(Node* keys, Engine& engine, Storage* state, int32_t device, uint64_t words) {
   Recording* r = engine.recording;
   const uint64_t count = (words + kRandomChunk - 1) / kRandomChunk;
   if (r != nullptr) {
@@ -522,8 +522,8 @@ Status draw_random(Node* keys, Engine& engine, Storage* state, uint64_t words) {
   Storage* storage = nullptr;
   ASTER_TRY(
       buffer::storage_create(&storage, engine.context, count * sizeof(uint64_t), state->device));
-  *keys = shared_buffer_node(engine, storage, 0, DType::kUInt64,
-                             std::array<uop::Word, 1>{static_cast<uop::Word>(count)});
+  *keys = buffer_node_on(engine, storage, device, 0, DType::kUInt64,
+                         std::array<uop::Word, 1>{static_cast<uop::Word>(count)});
   if (*keys != nullptr) {
     draw_keys(static_cast<uint64_t*>(storage->data), state, words);
     if (r != nullptr) {

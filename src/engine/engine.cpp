@@ -57,6 +57,9 @@ Status strip_effects(Node* out, Graph& g, Node node) {
   return kOk;
 }
 
+// A Contiguous that moves to another device.
+bool is_transfer(Node node) { return node->op == Op::kContiguous && !node->arg().empty(); }
+
 // A view sees what is written to its storage.
 bool is_view(Op op) {
   return op == Op::kReshape || op == Op::kPermute || op == Op::kFlip || op == Op::kSlice ||
@@ -191,6 +194,10 @@ class Realize {
     for (Lazy* cell : cells) ASTER_TRY(fill_constant(*cell));
     for (Lazy* cell : cells) ASTER_TRY(want(cell->node));
     if (!wants_.empty()) {
+      Node moved = nullptr;
+      bool apart = false;
+      ASTER_TRY(survey(&moved, &apart));
+      if (moved != nullptr || apart) return again(cells, moved);
       ASTER_TRY(execute());
       ASTER_TRY(replace());
     }
@@ -244,62 +251,93 @@ class Realize {
     return add(node, nullptr);
   }
 
-  Status device_of(int32_t* out) {
+  // What waits below the roots, and the device that computes them. moved: what has to come from
+  // another device first. apart: the roots are of several devices, or cannot be computed.
+  Status survey(Node* moved, bool* apart) {
+    Heap& heap = e_.context.heap();
+    Vec<Node> roots(heap), nodes(heap);
+    for (const Want& w : wants_) ASTER_TRY(roots.push(w.root));
+    ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
+    const Node only = wants_.size() == 1 ? wants_[0].root : nullptr;
     int32_t all = 0, empty = 0;  // what has no elements goes with any device
-    for (Node leaf : leaves_) {
-      const int32_t device = static_cast<int32_t>(leaf->arg(1));
-      int32_t& known = leaf->count() == 0 ? empty : all;
+    for (Node node : nodes) {
+      // A write below happens with what reads it: every other cell that names it must see that it
+      // is done.
+      if (node->op == Op::kAssign) ASTER_TRY(want(node));
+      int32_t device = node->op == Op::kBuffer ? static_cast<int32_t>(node->arg(1)) : 0;
+      if (is_transfer(node)) {
+        device = static_cast<int32_t>(node->arg(0));
+        if (node == only && node->src(0)->op == Op::kBuffer) {
+          device_ = device;
+          return kOk;
+        }
+        if (node->arg(1) != 0) return *moved = node, kOk;
+      }
+      int32_t& known = node->count() == 0 ? empty : all;
       if (device == 0) continue;
       if (&known == &all && known != 0 && device != known) {
-        return ASTER_FAIL(kDEVICE, "operands on %s and %s", device::name(known).text,
-                          device::name(device).text);
+        mixed_ = known;
+        *apart = true;
       }
       known = device;
     }
-    *out = all != 0 ? all : empty != 0 ? empty : device::kCpu;
-    if (!device::is_host(*out) && e_.recording != nullptr) {
-      return ASTER_FAIL(kUNSUPPORTED, "capture of work on %s", device::name(*out).text);
-    }
+    device_ = all != 0 ? all : empty != 0 ? empty : e_.device;
     return kOk;
   }
 
-  Status execute() {
-    Heap& heap = e_.context.heap();
-    Vec<Node> roots(heap);
-    for (const Want& w : wants_) ASTER_TRY(roots.push(w.root));
-    int32_t device = 0;
-    {
-      Vec<Node> nodes(heap);
-      ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
-      for (Node node : nodes) {
-        if (node->op == Op::kBuffer) ASTER_TRY(leaves_.push(node));
-        // A write below happens with what reads it: every other cell that names it must see that it
-        // is done.
-        if (node->op == Op::kAssign) ASTER_TRY(want(node));
+  // Computes what moved comes from where it is, and copies it over; or, where nothing moves, the
+  // cells one by one. Then the rest.
+  Status again(std::span<Lazy* const> cells, Node moved) {
+    if (moved == nullptr) {
+      if (cells.size() == 1) {
+        return ASTER_FAIL(kDEVICE, "operands on %s and %s", device::name(mixed_).text,
+                          device::name(device_).text);
       }
-      ASTER_TRY(device_of(&device));
-      leaves_.clear();
-      roots.clear();
-      for (const Want& w : wants_) ASTER_TRY(roots.push(w.root));
+      for (Lazy* cell : cells) ASTER_TRY(Realize(e_).run(std::array{cell}));
+      return kOk;
     }
+    Lazy *source = nullptr, *result = nullptr;
+    Status status = lazy_create(&source, e_, moved->src(0));
+    if (status.ok()) status = lazy_create(&result, e_, moved);
+    if (status.ok()) status = Realize(e_).run(std::array{source});
+    if (status.ok()) {
+      const Node there = result->node;  // as the cells have it now
+      const Node copied = g_.transfer(source->node, there->arg(0), there->arg(1));
+      status = need(copied);
+      if (status.ok()) set_node(*source, copied);
+      if (status.ok()) status = Realize(e_).run(std::array{source});
+      if (status.ok()) status = map_.set(there, source->node);
+      if (status.ok()) status = replace_in_cells(e_, map_);
+    }
+    if (source != nullptr) free_handle(source);
+    if (result != nullptr) free_handle(result);
+    return status.ok() ? Realize(e_).run(cells) : status;
+  }
+
+  Status execute() {
+    if (!device::is_host(device_) && e_.recording != nullptr) {
+      return ASTER_FAIL(kUNSUPPORTED, "capture of work on %s", device::name(device_).text);
+    }
+    Vec<Node> roots(e_.context.heap());
+    for (const Want& w : wants_) ASTER_TRY(roots.push(w.root));
     Executable* exe = nullptr;
     ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_,
-                            device::same_type(device, device::kReference)));
-    Status status = execute(*exe, device);
+                            device::same_type(device_, device::kReference)));
+    Status status = execute(*exe);
     if (e_.last != nullptr) e_.last->release();
     e_.last = exe;  // for print_schedule
     return status;
   }
 
-  Status execute(Executable& exe, int32_t device) {
+  Status execute(Executable& exe) {
     Heap& heap = e_.context.heap();
     const double start = milliseconds();
     Vec<void*> params(heap), results(heap), pointers(heap);
     HostCopies copies(e_);
-    const bool away = !device::is_host(device);
     for (Node leaf : leaves_) {
       void* data = memory_of(leaf);
-      if (away) ASTER_TRY(copies.of(&data, storage_of(leaf), leaf->arg(2)));
+      if (!device::is_host(storage_of(leaf)->device))
+        ASTER_TRY(copies.of(&data, storage_of(leaf), leaf->arg(2)));
       ASTER_TRY(params.push(data));
     }
     for (const Want& w : wants_) {
@@ -325,13 +363,13 @@ class Realize {
       const size_t bytes = static_cast<size_t>(w.root->count()) * dtype::size(w.root->dtype);
       // The interpreter hands out the value of an Assign too; compiled code only writes its target.
       if (w.result == nullptr || exe.graph != nullptr) {
-        ASTER_TRY(buffer::storage_create(&storage, e_.context, bytes, device));
+        ASTER_TRY(buffer::storage_create(&storage, e_.context, bytes, device_));
       }
       Status pushed = outputs_.push(storage);
       if (!pushed.ok()) buffer::storage_release(storage);
       ASTER_TRY(pushed);
       void* data = storage != nullptr ? storage->data : nullptr;
-      if (away && storage != nullptr) ASTER_TRY(copies.of(&data, storage, 0));
+      if (storage != nullptr && !device::is_host(device_)) ASTER_TRY(copies.of(&data, storage, 0));
       ASTER_TRY(results.push(data));
     }
     ++e_.counters.realizes;
@@ -348,7 +386,7 @@ class Realize {
       launch(exe, pointers.data(), arena, e_.threads);
       if (many) pool::session_end();
     }
-    if (away) ASTER_TRY(copies.write_back());
+    ASTER_TRY(copies.write_back());
     e_.counters.kernels_launched += exe.work.kernels;
     e_.counters.operations += exe.work.operations;
     e_.counters.moved_bytes += exe.work.bytes;
@@ -368,20 +406,9 @@ class Realize {
     const Node node = base(cell.node);
     ASTER_TRY(need(node));
     if (!uop::is_const(node) || e_.recording != nullptr) return kOk;
-    const size_t size = dtype::size(node->dtype), count = static_cast<size_t>(node->count());
-    Storage* storage = nullptr;
-    ASTER_TRY(buffer::storage_create(&storage, e_.context, count * size, device::kCpu));
-    uint64_t element = 0;
-    if (dtype::is_float(node->dtype)) {
-      dtype::store_double(node->dtype, &element, uop::const_double(node));
-    } else {
-      dtype::store_int(node->dtype, &element, uop::const_int(node));
-    }
-    char* data = static_cast<char*>(storage->data);
-    for (size_t i = 0; i < count; ++i) std::memcpy(data + i * size, &element, size);
-    const Node filled = buffer_node(e_, storage, 0, node->dtype, cell.node->shape());
-    buffer::storage_release(storage);
-    ASTER_TRY(need(filled));
+    Node filled;
+    const Node constant = g_.constant_word(node->dtype, node->arg(0), cell.node->shape());
+    ASTER_TRY(fill_buffer(&filled, e_, e_.device, constant));
     set_node(cell, filled);
     return kOk;
   }
@@ -454,12 +481,18 @@ class Realize {
   Vec<Node> leaves_;
   Vec<Storage*> outputs_;
   Map<Node, Node> map_;
+  int32_t device_ = 0, mixed_ = 0;
 };
 
 }  // namespace
 
 Engine::Engine(Context& owner, Graph& nodes)
-    : context(owner), graph(nodes), live{}, cache(owner.heap()), threads(pool::hardware_threads()) {
+    : context(owner),
+      graph(nodes),
+      live{},
+      cache(owner.heap()),
+      threads(pool::hardware_threads()),
+      device(device::kCpu) {
   live.previous = live.next = &live;
   if (owner.options().threads > 0) threads = owner.options().threads;
   graph.set_buffer_hook(release_buffer, nullptr);
@@ -532,10 +565,8 @@ void set_node(Lazy& lazy, Node node) {
   lazy.node = node;
 }
 
-namespace {
-
-Node make_buffer(Engine& engine, Storage* storage, int32_t device, int64_t byte_offset, DType dtype,
-                 uop::Words shape) {
+Node buffer_node_on(Engine& engine, Storage* storage, int32_t device, int64_t byte_offset,
+                    DType dtype, uop::Words shape) {
   const uint64_t before = engine.graph.nodes_made();
   Node node =
       engine.graph.make(Op::kBuffer, dtype, {},
@@ -546,20 +577,66 @@ Node make_buffer(Engine& engine, Storage* storage, int32_t device, int64_t byte_
   return node;
 }
 
-}  // namespace
-
 Node buffer_node(Engine& engine, Storage* storage, int64_t byte_offset, DType dtype,
                  uop::Words shape) {
-  return make_buffer(engine, storage, storage->device, byte_offset, dtype, shape);
-}
-
-Node shared_buffer_node(Engine& engine, Storage* storage, int64_t byte_offset, DType dtype,
-                        uop::Words shape) {
-  return make_buffer(engine, storage, 0, byte_offset, dtype, shape);
+  return buffer_node_on(engine, storage, storage->device, byte_offset, dtype, shape);
 }
 
 Storage* storage_of(Node node) {
   return reinterpret_cast<Storage*>(static_cast<intptr_t>(node->arg(0)));
+}
+
+int32_t default_device(const Engine& engine) { return engine.device; }
+
+Status known_device(int32_t* out, Engine& engine, Node node) {
+  Heap& heap = engine.context.heap();
+  Vec<Node> open(heap);
+  Map<Node, uint8_t> seen(heap);
+  *out = 0;
+  ASTER_TRY(open.push(node));
+  while (!open.empty()) {
+    const Node at = open.back();
+    open.pop();
+    const bool moved = is_transfer(at);
+    const bool memory = at->op == Op::kBuffer;
+    if (moved || (memory && at->arg(1) != 0)) {
+      *out = static_cast<int32_t>(at->arg(moved ? 0 : 1));
+      if (at->count() != 0) return kOk;
+    }
+    if (moved) continue;
+    for (Node source : at->src()) {
+      if (seen.contains(source)) continue;
+      ASTER_TRY(seen.set(source, 1));
+      ASTER_TRY(open.push(source));
+    }
+  }
+  return kOk;
+}
+
+Status fill_buffer(Node* out, Engine& engine, int32_t device, Node constant) {
+  ASTER_TRY(need(constant));
+  const DType dtype = constant->dtype;
+  const size_t size = dtype::size(dtype), bytes = static_cast<size_t>(constant->count()) * size;
+  Storage *storage = nullptr, *host = nullptr;
+  ASTER_TRY(buffer::storage_create(&storage, engine.context, bytes, device));
+  const bool away = !device::is_host(device);
+  Status status =
+      away ? buffer::storage_create(&host, engine.context, bytes, device::kCpu) : Status();
+  if (status.ok()) {
+    uint64_t element = 0;
+    if (dtype::is_float(dtype)) {
+      dtype::store_double(dtype, &element, uop::const_double(constant));
+    } else {
+      dtype::store_int(dtype, &element, uop::const_int(constant));
+    }
+    char* data = static_cast<char*>(away ? host->data : storage->data);
+    for (size_t i = 0; i < bytes; i += size) std::memcpy(data + i, &element, size);
+    if (away) status = buffer::copy({storage->data, 0, device}, {data, 0, buffer::kHost}, bytes);
+  }
+  *out = status.ok() ? buffer_node(engine, storage, 0, dtype, constant->shape()) : nullptr;
+  buffer::storage_release(host);
+  buffer::storage_release(storage);
+  return status.ok() ? need(*out) : status;
 }
 
 Status realize(Engine& engine, std::span<Lazy* const> cells) {

@@ -97,6 +97,7 @@ class Engine {
   Executable* last = nullptr;
   buffer::Storage* arena = nullptr;  // reused by every realize
   int threads;
+  int32_t device;  // the default one
 
   // The executable of a graph: cached, or made. leaves are the Buffers below roots, in the key's
   // order.
@@ -148,7 +149,9 @@ struct RandomState {
 // kRandomChunk of them, under which they are numbered from 0; it is storage of the draw's own, so
 // that what is realised first does not matter. Replays of an open capture draw anew.
 constexpr uint64_t kRandomChunk = 0xFFFFFFFF;
-Status draw_random(uop::Node* keys, Engine& engine, buffer::Storage* state, uint64_t words);
+// They count as memory of device.
+Status draw_random(uop::Node* keys, Engine& engine, buffer::Storage* state, int32_t device,
+                   uint64_t words);
 
 // Called by realize while a capture is open.
 Status record(Recording& recording, Executable& exe, std::span<const uop::Node> leaves,

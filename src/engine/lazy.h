@@ -38,11 +38,19 @@ void set_node(Lazy& lazy, uop::Node node);
 // A Buffer node on storage (retained by the node), row-major from byte_offset.
 uop::Node buffer_node(Engine& engine, buffer::Storage* storage, int64_t byte_offset,
                       dtype::DType dtype, uop::Words shape);
-// The same on memory of the library's own, which goes with operands on any device: its device is 0.
-uop::Node shared_buffer_node(Engine& engine, buffer::Storage* storage, int64_t byte_offset,
-                             dtype::DType dtype, uop::Words shape);
+// The same on memory of the library's own that counts as that of a device; 0: it goes with operands
+// on any.
+uop::Node buffer_node_on(Engine& engine, buffer::Storage* storage, int32_t device,
+                         int64_t byte_offset, dtype::DType dtype, uop::Words shape);
 // The memory of a Buffer node.
 buffer::Storage* storage_of(uop::Node buffer_node);
+
+// Where new tensors live, and what reads no memory is computed.
+int32_t default_device(const Engine& engine);
+// The device that a node is on, or that it will be computed on; 0 where any will do.
+Status known_device(int32_t* out, Engine& engine, uop::Node node);
+// A constant of a strong dtype in new storage on a device.
+Status fill_buffer(uop::Node* out, Engine& engine, int32_t device, uop::Node constant);
 
 // Computes what the cells name, and turns each into a Buffer. The one place where work happens.
 Status realize(Engine& engine, std::span<Lazy* const> cells);

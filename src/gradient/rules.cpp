@@ -65,6 +65,12 @@ Expr source_expr(const Flow& flow, size_t i) {
 // ---- Movement and structure ----
 
 void flow_same(Flow& flow) { flow.set(0, flow.dy); }
+// Of what moved to another device, back on the one that it left.
+void flow_move(Flow& flow) {
+  const Words arg = flow.y->arg();
+  const bool moved = !arg.empty() && arg[1] != 0;
+  flow.set(0, moved ? flow.graph.transfer(flow.dy, arg[1], arg[0]) : flow.dy);
+}
 void flow_second(Flow& flow) { flow.set(1, flow.dy); }
 void flow_cast(Flow& flow) { flow.set(0, flow.graph.cast(flow.dy, flow.source(0)->dtype)); }
 void flow_reshape(Flow& flow) { flow.set(0, flow.graph.reshape(flow.dy, flow.source(0)->shape())); }
@@ -320,7 +326,7 @@ constexpr OpRule kOpRules[] = {
     {Op::kFlip, flow_flip},       {Op::kSlice, flow_slice},       {Op::kPad, flow_pad},
     {Op::kWindow, flow_window},   {Op::kUnwindow, flow_unwindow}, {Op::kCat, flow_cat},
     {Op::kCast, flow_cast},       {Op::kBitcast, nullptr},        {Op::kReduce, flow_reduce},
-    {Op::kContiguous, flow_same}, {Op::kDetach, nullptr},         {Op::kAssign, flow_second},
+    {Op::kContiguous, flow_move}, {Op::kDetach, nullptr},         {Op::kAssign, flow_second},
     {Op::kAfter, flow_same},      {Op::kCall, nullptr},           {Op::kGather, flow_gather},
     {Op::kScatter, flow_scatter}, {Op::kScan, flow_scan},         {Op::kArgsort, nullptr},
 };

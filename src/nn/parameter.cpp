@@ -1,7 +1,6 @@
 #include "nn/parameter.h"
 
 #include "device/device.h"
-#include "dtype/convert.h"
 #include "engine/engine.h"
 
 namespace aster::nn {
@@ -42,15 +41,9 @@ Status filled(Shared* out, engine::Engine& engine, DType dtype, Words shape, dou
       return ASTER_FAIL(kRANGE, "a parameter of shape %s", uop::brief_shape(shape).text);
     }
   }
-  buffer::Storage* storage;
-  ASTER_TRY(
-      buffer::storage_create(&storage, engine.context, count * dtype::size(dtype), device::kCpu));
-  char* data = static_cast<char*>(storage->data);
-  for (size_t i = 0; i < count; ++i) {
-    dtype::store_double(dtype, data + i * dtype::size(dtype), value);
-  }
-  const Node node = engine::buffer_node(engine, storage, 0, dtype, shape);
-  buffer::storage_release(storage);
+  Node node;
+  const Node constant = engine::graph_of(engine).constant(dtype, value, shape);
+  ASTER_TRY(engine::fill_buffer(&node, engine, engine::default_device(engine), constant));
   return Shared::make(out, engine, node, trained);
 }
 

@@ -66,6 +66,9 @@ Status clear_handles(aster_ml_lazy* out, size_t count, std::span<const Input> in
 // A handle of each node: all of them, or none. Nil: the failure in the error record.
 Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes);
 
+// The device that x is on or that will compute it: the default one where any will do.
+Status device_of(int32_t* out, engine::Engine& engine, Node x);
+
 // Whether a target is storage, or a view of it that has every element once: an Assign writes
 // through it then.
 bool writes_through(Node target);

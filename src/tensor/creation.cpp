@@ -47,7 +47,8 @@ Status build_storage(Build& build, buffer::Storage** storage, Node* node, DType 
   int64_t count = 1;
   for (Word dim : shape) count *= dim;
   ASTER_TRY(buffer::storage_create(storage, build.context(),
-                                   static_cast<size_t>(count) * dtype::size(dtype), device::kCpu));
+                                   static_cast<size_t>(count) * dtype::size(dtype),
+                                   engine::default_device(build.engine())));
   *node = engine::buffer_node(build.engine(), *storage, 0, dtype, shape);
   if (*node == nullptr) buffer::storage_release(*storage);
   return *node == nullptr ? last_failure() : kOk;
@@ -105,7 +106,8 @@ int32_t aster_ml_lazy_from(aster_ml_lazy* out, const aster_ml_context* context, 
   if (storage->bytes != 0 && data == nullptr) {
     status = ASTER_FAIL(kARGUMENT, "data is a null pointer for %s", aster::uop::brief(node).text);
   } else if (storage->bytes != 0) {
-    std::memcpy(storage->data, data, storage->bytes);
+    status = buffer::copy({storage->data, 0, storage->device},
+                          {const_cast<void*>(data), 0, buffer::kHost}, storage->bytes);
   }
   if (status.ok()) status = build.finish(node);
   buffer::storage_release(storage);

@@ -33,8 +33,8 @@ Status step_numbers(Vec<Node>* out, engine::Engine& engine, Context& context, Wo
   Status status;
   for (Word i = 0; i < count && status.ok(); ++i) {
     static_cast<int32_t*>(storage->data)[i] = static_cast<int32_t>(i);
-    const Node leaf = engine::shared_buffer_node(engine, storage, i * Word{sizeof(int32_t)},
-                                                 DType::kInt32, Dims(1, 1));
+    const Node leaf = engine::buffer_node_on(engine, storage, 0, i * Word{sizeof(int32_t)},
+                                             DType::kInt32, Dims(1, 1));
     status = leaf == nullptr ? last_failure() : out->push(leaf);
   }
   buffer::storage_release(storage);

@@ -25,17 +25,6 @@ size_t bytes_of(Node n) {
   return static_cast<size_t>(n->count()) * dtype::size(dtype::strong(n->dtype));
 }
 
-// The device that x is computed on: that of its storage, the CPU's where it has none.
-Status device_of(int32_t* out, Context& context, Node x) {
-  Vec<Node> nodes(context.heap());
-  ASTER_TRY(uop::toposort(&nodes, std::array{x}));
-  *out = device::kCpu;
-  for (Node n : nodes) {
-    if (n->op == Op::kBuffer && n->arg(1) != 0) *out = static_cast<int32_t>(n->arg(1));
-  }
-  return kOk;
-}
-
 // Realises cells of one context; their weak dtypes become strong for good.
 Status realize_cells(engine::Engine& engine, std::span<engine::Lazy* const> cells) {
   for (engine::Lazy* lazy : cells) {
@@ -64,6 +53,12 @@ bool writes_through(Node target) {
     target = target->src(0);
   }
   return target->op == Op::kBuffer;
+}
+
+Status device_of(int32_t* out, engine::Engine& engine, Node x) {
+  ASTER_TRY(engine::known_device(out, engine, x));
+  if (*out == 0) *out = engine::default_device(engine);
+  return kOk;
 }
 
 Status assign_value(Node* out, Graph& g, const char* what, Node target, Node value, Words shape) {
@@ -141,7 +136,24 @@ int32_t aster_ml_lazy_device(int32_t* out, const aster_ml_lazy* x) {
   ASTER_TRY(check_handle(x));
   const aster::ContextLock lock(cell(x)->context);
   ASTER_TRY(lock.status());
-  return device_of(out, *cell(x)->context, node(x));
+  return device_of(out, *cell(x)->engine, node(x));
+}
+
+int32_t aster_ml_lazy_to(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t device) {
+  ASTER_API();
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  ASTER_TRY(aster::device::canonical(&device, device));
+  if (aster_ml_device_is_available(device) == 0) {
+    return ASTER_FAIL(kUNSUPPORTED, "no memory can be allocated on %s",
+                      aster::device::name(device).text);
+  }
+  Graph& g = build.graph();
+  const Node value = strong(g, node(x));
+  if (value == nullptr) return last_failure();
+  int32_t from;
+  ASTER_TRY(engine::known_device(&from, build.engine(), value));
+  return build.finish(g.transfer(value, device, from));
 }
 
 int32_t aster_ml_lazy_is_realized(const aster_ml_lazy* x) {
@@ -267,7 +279,7 @@ int32_t aster_ml_lazy_clone(aster_ml_lazy* out, const aster_ml_lazy* x) {
   const Node value = strong(g, node(x));
   if (value == nullptr) return last_failure();
   int32_t device;
-  ASTER_TRY(device_of(&device, build.context(), value));
+  ASTER_TRY(device_of(&device, build.engine(), value));
   buffer::Storage* storage;
   ASTER_TRY(buffer::storage_create(&storage, build.context(), bytes_of(value), device));
   const Node target = engine::buffer_node(build.engine(), storage, 0, value->dtype, value->shape());

@@ -56,8 +56,8 @@ Status make_tables(Tables* out, Build& build) {
   std::memset(storage->data, 0, 2 * kRounds * kRow);
   uint64_t* words = static_cast<uint64_t*>(storage->data);
   const auto row = [&](Word i) {
-    return engine::shared_buffer_node(build.engine(), storage, i * static_cast<Word>(kRow),
-                                      DType::kUInt64, std::array<Word, 3>{5, 5, 1});
+    return engine::buffer_node_on(build.engine(), storage, 0, i * static_cast<Word>(kRow),
+                                  DType::kUInt64, std::array<Word, 3>{5, 5, 1});
   };
   bool made = true;
   for (Word i = 0; i < kRounds; ++i) {

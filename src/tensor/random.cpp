@@ -25,67 +25,107 @@ using uop::Op;
 
 constexpr int64_t kMostWords = INT64_C(1) << 40;
 
-struct Random {
-  uint64_t seed;
+// What a device draws from. Devices are numbered as they are first drawn on after a seed was set;
+// until then one keeps the number that it had, for replays.
+struct Source {
+  int32_t device;
+  uint32_t number;
+  bool numbered;
   buffer::Storage* storage;  // a RandomState; internal, so that the context may end
 };
 
-// Half of the key: the last 32 bits of SHA-256 of the device's number in order of use, as four
-// bytes. There is one device so far that numbers are drawn on.
-uint64_t device_key(uint8_t number) {
-  const uint8_t bytes[4] = {0, 0, 0, number};
+struct Random {
+  explicit Random(Heap& heap) : sources(heap) {}
+  uint64_t seed = 0;
+  uint32_t numbered = 0;
+  Vec<Source> sources;
+};
+
+// Half of the key: the last 32 bits of SHA-256 of the device's number, as four bytes.
+uint64_t device_key(uint32_t number) {
+  const uint8_t bytes[4] = {static_cast<uint8_t>(number >> 24), static_cast<uint8_t>(number >> 16),
+                            static_cast<uint8_t>(number >> 8), static_cast<uint8_t>(number)};
   const runtime::cpu::Digest digest = runtime::cpu::Sha256().add(bytes, sizeof(bytes)).finish();
   uint64_t key = 0;
   for (size_t i = digest.size() - 4; i < digest.size(); ++i) key = key << 8 | digest[i];
   return key;
 }
 
-void start(const Random& random) {
-  RandomState& state = *static_cast<RandomState*>(random.storage->data);
+void start(const Random& random, const Source& source) {
+  RandomState& state = *static_cast<RandomState*>(source.storage->data);
   std::atomic_ref(state.counter).store(0);
-  std::atomic_ref(state.key).store(device_key(0) | (random.seed & 0xFFFFFFFFu) << 32);
+  std::atomic_ref(state.key).store(device_key(source.number) | (random.seed & 0xFFFFFFFFu) << 32);
+}
+
+void set_seed(Random& random, uint64_t seed) {
+  random.seed = seed;
+  random.numbered = 0;
+  for (Source& source : random.sources) {
+    source.numbered = false;
+    start(random, source);
+  }
 }
 
 void destroy_random(Context& context, void* state) {
   Random* random = static_cast<Random*>(state);
-  buffer::storage_release(random->storage);
+  for (const Source& source : random->sources) buffer::storage_release(source.storage);
   context.heap().destroy(random);
 }
 
 Status random_of(Random** out, Context& context) {
   *out = static_cast<Random*>(context.state(Module::kTensor));
   if (*out != nullptr) return kOk;
-  Random* random = context.heap().create<Random>();
+  Random* random = context.heap().create<Random>(context.heap());
   if (random == nullptr) return out_of_memory(sizeof(Random));
-  const Status status =
-      buffer::storage_create(&random->storage, context, sizeof(RandomState), device::kCpu);
-  if (!status.ok()) {
-    context.heap().destroy(random);
-    return status;
-  }
-  buffer::storage_make_internal(random->storage);
   random->seed = context.options().seed;
-  start(*random);
   context.set_state(Module::kTensor, random, destroy_random);
   *out = random;
   return kOk;
 }
 
+// The source of a device, numbered.
+Status source_of(Source** out, Context& context, int32_t device) {
+  Random* random;
+  ASTER_TRY(random_of(&random, context));
+  *out = nullptr;
+  for (Source& source : random->sources) {
+    if (source.device == device) *out = &source;
+  }
+  if (*out == nullptr) {
+    ASTER_TRY(random->sources.reserve(random->sources.size() + 1));
+    Source made{device, ~0u, false, nullptr};
+    ASTER_TRY(buffer::storage_create(&made.storage, context, sizeof(RandomState), device::kCpu));
+    buffer::storage_make_internal(made.storage);
+    ASTER_TRY(random->sources.push(made));
+    *out = &random->sources.back();
+  }
+  Source& source = **out;
+  if (source.numbered) return kOk;
+  source.numbered = true;
+  const uint32_t number = random->numbered++;
+  if (source.number == number) return kOk;
+  source.number = number;
+  start(*random, source);
+  return kOk;
+}
+
 // count words, uint32. Each call of threefry gives two: the first half of the result, then the
 // second.
-Status bits(Node* out, engine::Engine& engine, int64_t count) {
+Status bits(Node* out, engine::Engine& engine, int64_t count, int32_t device) {
   if (count < 0 || count > kMostWords) {
     return ASTER_FAIL(kRANGE, "%lld random words", static_cast<long long>(count));
   }
-  Random* random;
-  ASTER_TRY(random_of(&random, engine.context));
   Graph& g = engine::graph_of(engine);
   if (count == 0) {
     *out = g.constant_int(DType::kUInt32, 0, Dims(1, 0));
     return *out == nullptr ? last_failure() : kOk;
   }
   Node keys;
-  ASTER_TRY(engine::draw_random(&keys, engine, random->storage, static_cast<uint64_t>(count)));
+  if (device == 0) device = engine.device;
+  Source* source;
+  ASTER_TRY(source_of(&source, engine.context, device));
+  ASTER_TRY(
+      engine::draw_random(&keys, engine, source->storage, device, static_cast<uint64_t>(count)));
   constexpr int64_t kChunk = engine::kRandomChunk;
   Vec<Node> chunks(engine.context.heap());
   for (int64_t done = 0; done < count; done += kChunk) {
@@ -167,7 +207,7 @@ Status count_elements(int64_t* out, Words shape) {
 
 }  // namespace
 
-Status uniform(Node* out, engine::Engine& engine, DType dtype, Words shape) {
+Status uniform(Node* out, engine::Engine& engine, DType dtype, Words shape, int32_t device) {
   const Layout* layout = nullptr;
   for (const Layout& row : kLayouts) {
     if (row.dtype == dtype) layout = &row;
@@ -179,7 +219,7 @@ Status uniform(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   const int64_t size = static_cast<int64_t>(dtype::size(dtype));
   int64_t words = (count * size + 3) / 4;
   Node drawn;
-  ASTER_TRY(bits(&drawn, engine, words));
+  ASTER_TRY(bits(&drawn, engine, words, device));
   Graph& g = engine::graph_of(engine);
   const Expr all = regroup({&g, drawn}, layout->bits);
   if (all.n == nullptr) return last_failure();
@@ -201,7 +241,7 @@ Status keep(Node* out, Expr numbers) {
 }
 
 // Standard normal numbers, computed wherever they are read.
-Status gaussian(Node* out, engine::Engine& engine, DType dtype, Words shape) {
+Status gaussian(Node* out, engine::Engine& engine, DType dtype, Words shape, int32_t device) {
   if (!dtype::is_float(dtype)) {
     return ASTER_FAIL(kDTYPE, "random numbers of %s: a float dtype is needed", dtype::name(dtype));
   }
@@ -209,7 +249,7 @@ Status gaussian(Node* out, engine::Engine& engine, DType dtype, Words shape) {
   two.push(2);
   for (Word dim : shape) two.push(dim);
   Node drawn;
-  ASTER_TRY(uniform(&drawn, engine, DType::kFloat32, two));
+  ASTER_TRY(uniform(&drawn, engine, DType::kFloat32, two, device));
   Graph& g = engine::graph_of(engine);
   // cos(2 pi u) as sin(pi / 2 - 2 pi u), the angle folded into the half turn around 0 with pi
   // rounded to float32: the same roundings as the oracle's, which near the zeros of the cosine are
@@ -227,13 +267,13 @@ Status gaussian(Node* out, engine::Engine& engine, DType dtype, Words shape) {
 
 }  // namespace
 
-Status rand(Node* out, engine::Engine& engine, DType dtype, Words shape) {
-  ASTER_TRY(uniform(out, engine, dtype, shape));
+Status rand(Node* out, engine::Engine& engine, DType dtype, Words shape, int32_t device) {
+  ASTER_TRY(uniform(out, engine, dtype, shape, device));
   return keep(out, {&engine::graph_of(engine), *out});
 }
 
-Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape) {
-  ASTER_TRY(gaussian(out, engine, dtype, shape));
+Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape, int32_t device) {
+  ASTER_TRY(gaussian(out, engine, dtype, shape, device));
   return keep(out, {&engine::graph_of(engine), *out});
 }
 
@@ -255,7 +295,7 @@ Status uniform_between(Node* out, engine::Engine& engine, double low, double hig
 Status normal_around(Node* out, engine::Engine& engine, double mean, double std, DType dtype,
                      Words shape) {
   if (!(std >= 0)) return ASTER_FAIL(kRANGE, "normal numbers with deviation %g", std);
-  ASTER_TRY(gaussian(out, engine, dtype, shape));
+  ASTER_TRY(gaussian(out, engine, dtype, shape, 0));
   return keep(out, Expr{&engine::graph_of(engine), *out} * std + mean);
 }
 
@@ -277,8 +317,7 @@ int32_t aster_ml_lazy_manual_seed(const aster_ml_context* context, uint64_t seed
   ASTER_TRY(lock.status());
   Random* random;
   ASTER_TRY(random_of(&random, *impl));
-  random->seed = seed;
-  start(*random);
+  set_seed(*random, seed);
   return kOk;
 }
 
@@ -288,7 +327,7 @@ int32_t aster_ml_lazy_random_bits(aster_ml_lazy* out, const aster_ml_context* co
   Build build(out, context);
   ASTER_TRY(build.status());
   Node words;
-  ASTER_TRY(bits(&words, build.engine(), count));
+  ASTER_TRY(bits(&words, build.engine(), count, 0));
   return build.finish(build.graph().contiguous(words));
 }
 

@@ -1,5 +1,5 @@
 // Random numbers as nodes: what random.cpp draws and sampling.cpp builds on. Every call moves the
-// context's counter on. Errors: RANGE, DTYPE.
+// counter of a device on, the default one for 0. Errors: RANGE, DTYPE.
 #pragma once
 
 #include "engine/lazy.h"
@@ -9,11 +9,11 @@ namespace aster::tensor {
 
 // Uniform in [0, 1): the top bits become the mantissa of a number in [1, 2), less 1. Computed
 // wherever it is read.
-Status uniform(Node* out, engine::Engine& engine, DType dtype, Words shape);
+Status uniform(Node* out, engine::Engine& engine, DType dtype, Words shape, int32_t device = 0);
 // The same, materialised.
-Status rand(Node* out, engine::Engine& engine, DType dtype, Words shape);
+Status rand(Node* out, engine::Engine& engine, DType dtype, Words shape, int32_t device = 0);
 // Standard normal, by Box and Muller from two uniform numbers, in float32.
-Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape);
+Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape, int32_t device = 0);
 // (high - low) * rand in float32, cast, then + low.
 Status uniform_between(Node* out, engine::Engine& engine, double low, double high, DType dtype,
                        Words shape);

@@ -48,7 +48,10 @@ Status draw_replaced(Node* out, engine::Engine& engine, Node weight, Word sample
   const Expr total{&g, g.slice(steps.n, std::array<Word, 2>{0, classes - 1},
                                std::array<Word, 2>{1, 1}, std::array{rows, Word{1}})};
   Node drawn;
+  int32_t device;
+  ASTER_TRY(device_of(&device, engine, weight));
   ASTER_TRY(rand(&drawn, engine, DType::kFloat32, std::array{samples, rows, Word{1}}));
+  drawn = g.transfer(drawn, device, engine::default_device(engine));
   const Expr below = (Expr{&g, drawn} >= steps / total).cast(DType::kInt32);
   *out = drop_axes(g, reduce(Op::kAdd, below, std::array<Word, 1>{2}).n, std::array<Word, 1>{2});
   *out = g.permute(*out, std::array<Word, 2>{1, 0});
@@ -60,7 +63,9 @@ Status draw_replaced(Node* out, engine::Engine& engine, Node weight, Word sample
 Status draw_apart(Node* out, engine::Engine& engine, Node weight, Word samples) {
   Graph& g = engine::graph_of(engine);
   Node drawn;
-  ASTER_TRY(rand(&drawn, engine, DType::kFloat32, weight->shape()));
+  int32_t device;
+  ASTER_TRY(device_of(&device, engine, weight));
+  ASTER_TRY(rand(&drawn, engine, DType::kFloat32, weight->shape(), device));
   const Node score = binary(g, log2(Expr{&g, drawn}).n, weight, ops::div);
   *out = g.argsort(score, 1, true, samples);
   return *out == nullptr ? last_failure() : kOk;
@@ -78,7 +83,9 @@ Status dropout(Node* out, engine::Engine& engine, Node x, double p, bool trainin
     return *out == nullptr ? last_failure() : kOk;
   }
   Node drawn;
-  ASTER_TRY(uniform(&drawn, engine, DType::kFloat32, x->shape()));
+  int32_t device;
+  ASTER_TRY(device_of(&device, engine, x));
+  ASTER_TRY(uniform(&drawn, engine, DType::kFloat32, x->shape(), device));
   const Node kept = (Expr{&g, drawn} >= p).n, zero = g.constant_int(DType::kWeakInt, 0);
   *out = binary(g, where(g, kept, x, zero), g.constant(DType::kWeakFloat, 1 - p), ops::div);
   return *out == nullptr ? last_failure() : kOk;
@@ -97,7 +104,9 @@ int32_t aster_ml_lazy_rand_like(aster_ml_lazy* out, const aster_ml_lazy* x, int3
   Request r{DType::kNone, node(x)->shape()};
   ASTER_TRY(dtype_argument(&r.dtype, dtype, node(x)->dtype));
   Node numbers;
-  ASTER_TRY(rand(&numbers, build.engine(), r.dtype, r.shape));
+  int32_t device;
+  ASTER_TRY(device_of(&device, build.engine(), node(x)));
+  ASTER_TRY(rand(&numbers, build.engine(), r.dtype, r.shape, device));
   return build.finish(numbers);
 }
 
@@ -108,7 +117,9 @@ int32_t aster_ml_lazy_randn_like(aster_ml_lazy* out, const aster_ml_lazy* x, int
   Request r{DType::kNone, node(x)->shape()};
   ASTER_TRY(dtype_argument(&r.dtype, dtype, node(x)->dtype));
   Node numbers;
-  ASTER_TRY(normal(&numbers, build.engine(), r.dtype, r.shape));
+  int32_t device;
+  ASTER_TRY(device_of(&device, build.engine(), node(x)));
+  ASTER_TRY(normal(&numbers, build.engine(), r.dtype, r.shape, device));
   return build.finish(numbers);
 }
 

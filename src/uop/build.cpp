@@ -401,6 +401,11 @@ Node Graph::contiguous(Node x) {
   return make(Op::kContiguous, x->dtype, std::array{x}, {}, x->shape());
 }
 
+Node Graph::transfer(Node x, Word to, Word from) {
+  if (x == nullptr || to == from) return x;
+  return make(Op::kContiguous, x->dtype, std::array{x}, std::array{to, from}, x->shape());
+}
+
 Node Graph::detach(Node x) {
   if (x == nullptr || is_const(x) || x->op == Op::kDetach) return x;
   return make(Op::kDetach, x->dtype, std::array{x}, {}, x->shape());
@@ -463,6 +468,7 @@ Node Graph::with_sources(Node node, Nodes src) {
     case Op::kDetach:
       return detach(src[0]);
     case Op::kContiguous:
+      if (!arg.empty()) break;
       return contiguous(src[0]);
     default:
       break;

@@ -144,6 +144,7 @@ class Graph {
 
   Node reduce(Op op, Node x, Words axes);  // axes stay, with size 1; no axes: x
   Node contiguous(Node x);
+  Node transfer(Node x, Word to, Word from);  // x on a device, as Contiguous; from: 0 is any
   Node detach(Node x);
   Node assign(Node target, Node value);
   Node after(Node x, Nodes effects);

@@ -107,6 +107,18 @@ TEST_F(TensorTest, Creation) {
   for (const int v : ints(Tensor::randint({64}))) EXPECT_TRUE(v >= 0 && v < 10);
 }
 
+TEST_F(TensorTest, Devices) {
+  const Context context;
+  EXPECT_EQ(context.device(), ASTER_ML_DEVICE_CPU);
+  const Tensor x = Tensor::arange(4) + 1;
+  const Tensor there = x.to(ASTER_ML_DEVICE_REFERENCE);
+  EXPECT_EQ(there.device(), ASTER_ML_DEVICE_REFERENCE);
+  EXPECT_EQ(ints(there), (Ints{1, 2, 3, 4}));
+  EXPECT_TRUE(context.set_device(ASTER_ML_DEVICE_REFERENCE));
+  EXPECT_EQ(Tensor::ones(3).realized().device(), ASTER_ML_DEVICE_REFERENCE);
+  EXPECT_FALSE(context.set_device(-1));
+}
+
 TEST_F(TensorTest, IndexesAsPythonDoes) {
   const Tensor x = Tensor::arange(24).reshape({2, 3, 4});
   EXPECT_EQ((x[{1, 2, 3}].item<int>()), 23);

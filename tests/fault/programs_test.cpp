@@ -207,9 +207,16 @@ TEST(Fault, Elementwise) {
     MAKE(j, aster_ml_lazy_detach, i);
     MAKE(k, aster_ml_lazy_contiguous, j);
     MAKE(l, aster_ml_lazy_clone, k);
-    (void)l;
+    MAKE(m, aster_ml_lazy_to, l, ASTER_ML_DEVICE_REFERENCE);
+    MAKE(n, aster_ml_lazy_add, m, m);
+    MAKE(o, aster_ml_lazy_to, n, ASTER_ML_DEVICE_CPU + 1);
+    DO(read(run, o));
     int32_t device = 0;
     CALL(aster_ml_lazy_device, &device, k);
+    CALL(aster_ml_engine_device, &device, &run.context);
+    CALL(aster_ml_engine_set_device, &run.context, ASTER_ML_DEVICE_REFERENCE);
+    MAKE(p, aster_ml_lazy_number, &run.context, 9);
+    DO(read(run, p));
   });
 }
 

@@ -2,6 +2,8 @@
 // reference device.
 #include "aster_ml/buffer.h"
 #include "aster_ml/device.h"
+#include "aster_ml/engine.h"
+#include "aster_ml/gradient.h"
 #include "aster_ml/linalg.h"
 #include "aster_ml/random.h"
 #include "world.h"
@@ -110,6 +112,64 @@ TEST(Devices, DifferentOnesAreRefused) {
                        away(world, std::vector<float>{1}, {1})));
   float value = 0;
   EXPECT_EQ(aster_ml_lazy_copy_out(&value, sizeof(value), sum), ASTER_ML_DEVICE) << message();
+}
+
+// ---- Moving, and the default device
+
+TEST(Devices, MovesWhenRealised) {
+  const World world;
+  T doubled, there, more, back;
+  const T x = from(world, std::vector<float>{1, 2, 3}, {3});
+  OK(aster_ml_lazy_add(doubled, x, x));
+  OK(aster_ml_lazy_to(there, doubled, ASTER_ML_DEVICE_REFERENCE));
+  EXPECT_EQ(device_of(there), ASTER_ML_DEVICE_REFERENCE);
+  EXPECT_EQ(aster_ml_lazy_is_realized(there), 0);
+  OK(aster_ml_lazy_add(more, there, away(world, std::vector<float>{1, 1, 1}, {3})));
+  OK(aster_ml_lazy_to(back, more, ASTER_ML_DEVICE_CPU + 1));
+  EXPECT_EQ(back.floats(), (std::vector<float>{3, 5, 7}));
+  EXPECT_EQ(device_of(back), ASTER_ML_DEVICE_CPU + 1);
+  EXPECT_EQ(device_of(x), ASTER_ML_DEVICE_CPU);
+}
+
+TEST(Devices, GradientComesBack) {
+  const World world;
+  const T x = from(world, std::vector<float>{1, 2, 3}, {3});
+  T there, squares, loss, slope;
+  OK(aster_ml_lazy_to(there, x, ASTER_ML_DEVICE_REFERENCE));
+  OK(aster_ml_lazy_mul(squares, there, there));
+  OK(aster_ml_lazy_sum(loss, squares, 0, nullptr, 0));
+  const aster_ml_lazy* const targets[] = {x};
+  OK(aster_ml_gradient(slope, loss, targets, 1, nullptr));
+  EXPECT_EQ(device_of(slope), ASTER_ML_DEVICE_CPU);
+  EXPECT_EQ(slope.floats(), (std::vector<float>{2, 4, 6}));
+}
+
+TEST(Devices, DefaultDevice) {
+  const World world;
+  int32_t device = 0;
+  OK(aster_ml_engine_device(&device, world));
+  EXPECT_EQ(device, ASTER_ML_DEVICE_CPU);
+  OK(aster_ml_engine_set_device(world, ASTER_ML_DEVICE_REFERENCE));
+  OK(aster_ml_engine_device(&device, world));
+  EXPECT_EQ(device, ASTER_ML_DEVICE_REFERENCE);
+  const int64_t shape[] = {3};
+  T steps, ones, given;
+  OK(aster_ml_lazy_arange(steps, world, 0, 3, 1, ASTER_ML_DTYPE_FLOAT32));
+  OK(aster_ml_lazy_ones(ones, world, ASTER_ML_DTYPE_FLOAT32, 1, shape));
+  given = from(world, std::vector<float>{5, 6, 7}, {3});
+  EXPECT_EQ(steps.floats(), (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(ones.floats(), (std::vector<float>{1, 1, 1}));
+  EXPECT_EQ(given.floats(), (std::vector<float>{5, 6, 7}));
+  for (const T* x : {&steps, &ones, &given}) EXPECT_EQ(device_of(*x), ASTER_ML_DEVICE_REFERENCE);
+  const int32_t none[] = {-1, 63 * 65536, ASTER_ML_DEVICE_DISK, ASTER_ML_DEVICE_CUDA};
+  for (const int32_t bad : none) {
+    EXPECT_NE(aster_ml_engine_set_device(world, bad), 0) << bad;
+    T moved;
+    EXPECT_NE(aster_ml_lazy_to(moved, given, bad), 0) << bad;
+  }
+  EXPECT_EQ(aster_ml_engine_device(nullptr, world), ASTER_ML_ARGUMENT);
+  OK(aster_ml_engine_device(&device, world));
+  EXPECT_EQ(device, ASTER_ML_DEVICE_REFERENCE);
 }
 
 }  // namespace

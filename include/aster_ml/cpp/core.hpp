@@ -193,6 +193,15 @@ class Context {
     return detail::good(aster_ml_context_set_strict_parity(get(), on ? 1 : 0));
   }
   bool collect() const { return detail::good(aster_ml_engine_collect(get())); }
+  /* The default device: where new tensors live, and what reads no memory is computed. */
+  int32_t device() const {
+    int32_t out = 0;
+    aster_ml_engine_device(&out, get());
+    return out;
+  }
+  bool set_device(int32_t device) const {
+    return detail::good(aster_ml_engine_set_device(get(), device));
+  }
   bool manual_seed(uint64_t seed) const {
     return detail::good(aster_ml_lazy_manual_seed(get(), seed));
   }

@@ -491,6 +491,9 @@ class Methods : public Calls<Self, Tensor> {
     return Methods::create(aster_ml_lazy_from_file, path, code(dtype), shape.size(), shape.data(),
                            offset, code(mode));
   }
+  /* x on a device: computed where x is and copied there when realised, or computed there if x reads
+   * no memory. */
+  Tensor to(int32_t device) const { return this->make(aster_ml_lazy_to, device); }
   /* x, materialised row-major when realised. */
   Tensor contiguous() const { return this->make(aster_ml_lazy_contiguous); }
   /* x in storage of its own: later assignments to x do not reach it. */

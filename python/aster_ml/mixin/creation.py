@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from .. import _native as _n
-from ..device import canonicalize_device
+from ..device import on_device
 from ..dtype import ConstType, DTypeLike, code_of, dtypes, float_code, from_code, to_dtype
 from ..helpers import TRAINING, argfix
 from ..symbolic import BoundInt
@@ -39,11 +39,6 @@ class CreationMixin(OpMixin):
     """Functions that make tensors."""
 
     __slots__ = ()
-
-    def _placed(self, device: Any) -> Self:
-        """self on a device; None is the default one."""
-        device = canonicalize_device(device)
-        return self if device == "CPU" else self.to(device)  # type: ignore[attr-defined]
 
     # ---- constants
 
@@ -83,7 +78,7 @@ class CreationMixin(OpMixin):
         code = float_code(dtype)
         if isinstance(device, str) and device.upper().startswith("DISK:"):
             return cls._disk(device, sizes, code)  # type: ignore[attr-defined]
-        return _n.lazy_empty(code, _ints(sizes))._placed(device)
+        return on_device(device, _n.lazy_empty, code, _ints(sizes))
 
     def empty_like(self, dtype: DTypeLike | None = None, device: str | None = None) -> Self:
         """Storage of unspecified content in the shape of self.
@@ -91,8 +86,8 @@ class CreationMixin(OpMixin):
         >>> Tensor([[1, 2]]).empty_like().shape
         (1, 2)
         """
-        out = _n.lazy_empty_like(self, code_of(dtype))
-        return out._placed(self.device if device is None else device)  # type: ignore[attr-defined]
+        device = device or self.device  # type: ignore[attr-defined]
+        return on_device(device, _n.lazy_empty_like, self, code_of(dtype))
 
     @classmethod
     def invalids(
@@ -124,8 +119,8 @@ class CreationMixin(OpMixin):
             fill_value = int(fill_value)
         out = _n.lazy_full(fill_value, _full_code(fill_value, dtype), _ints(sizes))
         if buffer:  # a constant would fold into what it meets, and have no gradient
-            out = _n.lazy_clone(out)
-        return out._placed(device)
+            return on_device(device, _n.lazy_clone, out)
+        return out if device is None else out.to(device)
 
     def full_like(
         self,
@@ -140,9 +135,8 @@ class CreationMixin(OpMixin):
         [[3.0, 3.0]]
         """
         out = _n.lazy_full_like(self, fill_value, code_of(dtype))
-        if buffer:
-            out = _n.lazy_clone(out)
-        return out._placed(self.device if device is None else device)  # type: ignore[attr-defined]
+        device = device or self.device  # type: ignore[attr-defined]
+        return on_device(device, _n.lazy_clone, out) if buffer else out.to(device)
 
     @classmethod
     def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
@@ -252,7 +246,7 @@ class CreationMixin(OpMixin):
             raise ValueError(f"rand makes concrete float dtypes, not {from_code(code)}")
         if device is not None and not isinstance(device, str):
             raise ValueError(f"rand works on one device, got {device}")
-        return _n.lazy_rand(code, _shape_of(shape))._placed(device)
+        return on_device(device, _n.lazy_rand, code, _shape_of(shape))
 
     @classmethod
     def random_bits(cls, key: Self, counter: Self, num: int) -> Self:
@@ -302,7 +296,7 @@ class CreationMixin(OpMixin):
         (2, 3)
         """
         device = kwargs.pop("device", None)
-        return _n.lazy_randn(float_code(dtype), _shape_of(shape))._placed(device)
+        return on_device(device, _n.lazy_randn, float_code(dtype), _shape_of(shape))
 
     def randn_like(self, dtype: DTypeLike | None = None, **kwargs: Any) -> Self:
         """Standard normal, in the shape and dtype of self.
@@ -314,7 +308,7 @@ class CreationMixin(OpMixin):
             raise ValueError(f"randn_like needs a dtype for {self.dtype}")
         code = code_of(dtype) or self.dtype.code
         device = kwargs.get("device", self.device)  # type: ignore[attr-defined]
-        return _n.lazy_randn(code, self.shape)._placed(device)
+        return on_device(device, _n.lazy_randn, code, self.shape)
 
     @classmethod
     def randint(
@@ -334,8 +328,8 @@ class CreationMixin(OpMixin):
             raise TypeError(f"randint needs integers, got low={low!r} and high={high!r}")
         if not dtypes.is_int(to_dtype(dtype)):
             raise TypeError(f"randint makes integers, not {dtype}")
-        out = _n.lazy_randint(low, high, code_of(dtype), _shape_of(shape))
-        return out._placed(kwargs.pop("device", None))
+        device = kwargs.pop("device", None)
+        return on_device(device, _n.lazy_randint, low, high, code_of(dtype), _shape_of(shape))
 
     @classmethod
     def normal(cls, *shape: Any, mean: float = 0.0, std: float = 1.0, **kwargs: Any) -> Self:
@@ -347,7 +341,8 @@ class CreationMixin(OpMixin):
         if std < 0:
             raise ValueError(f"normal needs std >= 0, got {std}")
         code = float_code(kwargs.pop("dtype", None))
-        return _n.lazy_normal(mean, std, code, _shape_of(shape))._placed(kwargs.pop("device", None))
+        device = kwargs.pop("device", None)
+        return on_device(device, _n.lazy_normal, mean, std, code, _shape_of(shape))
 
     @classmethod
     def uniform(
@@ -368,7 +363,7 @@ class CreationMixin(OpMixin):
         sizes, device = _shape_of(shape), kwargs.pop("device", None)
         wanted = dtypes.default_float if dtype is None else to_dtype(dtype)
         if dtypes.is_float(wanted):
-            return _n.lazy_uniform(low, high, wanted.code, sizes)._placed(device)
+            return on_device(device, _n.lazy_uniform, low, high, wanted.code, sizes)
         return ((high - low) * cls.rand(*sizes, device=device)).cast(wanted) + low
 
     @classmethod
@@ -379,7 +374,7 @@ class CreationMixin(OpMixin):
         (2, 3)
         """
         code = float_code(kwargs.pop("dtype", None))
-        return _n.lazy_scaled_uniform(code, _shape_of(shape))._placed(kwargs.pop("device", None))
+        return on_device(kwargs.pop("device", None), _n.lazy_scaled_uniform, code, _shape_of(shape))
 
     @classmethod
     def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
@@ -389,7 +384,7 @@ class CreationMixin(OpMixin):
         (2, 3)
         """
         code = float_code(kwargs.pop("dtype", None))
-        return _n.lazy_glorot_uniform(code, _shape_of(shape))._placed(kwargs.pop("device", None))
+        return on_device(kwargs.pop("device", None), _n.lazy_glorot_uniform, code, _shape_of(shape))
 
     @classmethod
     def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
@@ -399,8 +394,8 @@ class CreationMixin(OpMixin):
         (2, 3)
         """
         code = float_code(kwargs.pop("dtype", None))
-        out = _n.lazy_kaiming_uniform(a, code, _shape_of(shape))
-        return out._placed(kwargs.pop("device", None))
+        device = kwargs.pop("device", None)
+        return on_device(device, _n.lazy_kaiming_uniform, a, code, _shape_of(shape))
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
@@ -410,8 +405,8 @@ class CreationMixin(OpMixin):
         (2, 3)
         """
         code = float_code(kwargs.pop("dtype", None))
-        out = _n.lazy_kaiming_normal(a, code, _shape_of(shape))
-        return out._placed(kwargs.pop("device", None))
+        device = kwargs.pop("device", None)
+        return on_device(device, _n.lazy_kaiming_normal, a, code, _shape_of(shape))
 
     @classmethod
     def randperm(
@@ -422,7 +417,7 @@ class CreationMixin(OpMixin):
         >>> sorted(Tensor.randperm(4).tolist())
         [0, 1, 2, 3]
         """
-        return _n.lazy_randperm(n, code_of(dtype))._placed(device)
+        return on_device(device, _n.lazy_randperm, n, code_of(dtype))
 
     def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
         """Indices drawn with chances in proportion to self.

@@ -1,0 +1,216 @@
+"""Tensors on other devices than the default one, against live tinygrad where it has the device."""
+
+import numpy as np
+import pytest
+
+from aster_ml import Context, Device, Tensor, TinyJit, nn
+from aster_ml.errors import Error
+from aster_ml.helpers import DEV
+
+OTHERS = ["CPU:1", "PYTHON"]
+
+
+@pytest.fixture(params=OTHERS)
+def other(request):
+    """A device that is the default one for the test."""
+    with Context(DEV=request.param):
+        yield request.param
+
+
+# ---- the default device
+
+
+def test_default_device_follows_its_setting():
+    assert Device.DEFAULT == "CPU"
+    with Context(DEV="python:0"):
+        assert Device.DEFAULT == "PYTHON" and Tensor([1]).device == "PYTHON"
+    Device.DEFAULT = "cpu:1"
+    assert Device.DEFAULT == "CPU:1" and DEV.value == "CPU:1"
+    DEV.value = ""
+    assert Device.DEFAULT == "CPU"
+
+
+def test_a_device_that_is_none_changes_nothing():
+    for name in ("nowhere", "CUDA", "CPU:x"):
+        with pytest.raises((Error, ValueError, RuntimeError)):
+            Device.DEFAULT = name
+        assert Device.DEFAULT == "CPU" and DEV.value in ("", "CPU")
+        with pytest.raises((Error, ValueError, RuntimeError)):
+            Tensor([1], device=name)
+        with pytest.raises((Error, ValueError, RuntimeError)):
+            Tensor([1]).to(name)
+
+
+MADE = {
+    "list": lambda **kw: Tensor([1, 2, 3], **kw),
+    "numpy": lambda **kw: Tensor(np.arange(3.0), **kw),
+    "bytes": lambda **kw: Tensor(b"abc", **kw),
+    "empty": lambda **kw: Tensor.empty(3, **kw),
+    "zeros": lambda **kw: Tensor.zeros(3, **kw),
+    "full": lambda **kw: Tensor.full((3,), 2.5, **kw),
+    "constant": lambda **kw: Tensor.full((3,), 2.5, buffer=False, **kw),
+    "rand": lambda **kw: Tensor.rand(3, **kw),
+    "randn": lambda **kw: Tensor.randn(3, **kw),
+    "randint": lambda **kw: Tensor.randint(3, **kw),
+    "randperm": lambda **kw: Tensor.randperm(3, **kw),
+    "kaiming": lambda **kw: Tensor.kaiming_uniform(3, **kw),
+    "scaled": lambda **kw: Tensor.scaled_uniform(3, **kw),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("device", OTHERS)
+def test_made_on_a_device(name, device):
+    make = MADE[name]
+    x = make(device=device)
+    assert x.device == device and x.realize().device == device
+    if name != "empty":
+        Tensor.manual_seed(5)
+        there = make(device=device).tolist()
+        Tensor.manual_seed(5)
+        np.testing.assert_allclose(there, make().tolist(), rtol=1e-6)
+    y = x.zeros_like().realize() if x.is_floating_point() else x.ones_like().realize()
+    assert y.device == device and (y + x).realize().device == device
+    assert Device.DEFAULT == "CPU" and make().device == "CPU"
+
+
+def test_everything_lands_on_the_default_device(other):
+    made = [f() for f in MADE.values()]
+    made += [Tensor.arange(4), Tensor.eye(3), Tensor.linspace(0, 1, 3), Tensor(2.0)]
+    made += [Tensor.arange(3) * 2]
+    for x in made:
+        assert x.device == other and x.realize().device == other
+    assert (Tensor.arange(4) + Tensor([1, 2, 3, 4])).tolist() == [1, 3, 5, 7]
+    assert Tensor([1], device="CPU").device == "CPU"
+
+
+def test_a_model_trains_there(other):
+    Tensor.manual_seed(1)
+    layer, x = nn.Linear(4, 3), Tensor.rand(8, 4)
+    w = layer.weight.numpy()
+    optimizer = nn.optim.Adam(nn.state.get_parameters(layer), lr=0.1)
+    with Context(TRAINING=1):
+        for _ in range(2):
+            optimizer.zero_grad()
+            layer(x).dropout(0.1).square().mean().backward()
+            optimizer.step()
+    assert layer.weight.device == layer.weight.grad.device == other
+    assert np.abs(layer.weight.numpy() - w).max() > 0.05
+
+
+def test_captures_replay_there(other):
+    @TinyJit
+    def step(x):
+        return (x * 2 + Tensor.arange(3)).realize()
+
+    for i in range(4):
+        assert step(Tensor([i, i, i]).realize()).tolist() == [2 * i, 2 * i + 1, 2 * i + 2]
+    assert step(Tensor([0, 0, 0]).realize()).device == other
+
+
+# ---- moving
+
+
+@pytest.mark.parametrize("device", OTHERS)
+def test_to_is_lazy_and_the_gradient_comes_back(device):
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    y = (x * 2).T.to(device)
+    assert y.device == device and not y.is_realized and y.shape == (2, 2)
+    z = (y * y).sum() + y.sum()
+    assert z.device == device
+    z.backward()
+    assert x.grad.device == "CPU"
+    np.testing.assert_array_equal(x.grad.numpy(), 8 * x.numpy() + 2)
+    assert y.tolist() == [[2.0, 6.0], [4.0, 8.0]] and y.is_realized
+    assert y.to("CPU").device == "CPU" and (y.to("CPU") - x).tolist() == [[1.0, 4.0], [1.0, 4.0]]
+
+
+def test_there_and_back_again():
+    x = Tensor([1.0, 2.0, 3.0])
+    y = ((x + 1).to("PYTHON") * 2).to("CPU:1") + Tensor([1.0, 1.0, 1.0], device="CPU:1")
+    z = y.to("CPU") + x
+    assert (z.device, y.device) == ("CPU", "CPU:1")
+    assert Tensor.realize(z, y, x) is z
+    assert z.tolist() == [6.0, 9.0, 12.0] and y.tolist() == [5.0, 7.0, 9.0]
+
+
+def test_parts_and_pending_writes_move():
+    x = Tensor.arange(12).reshape(3, 4).contiguous().realize()
+    part = x[1:, ::2].to("PYTHON")
+    x[1, 0] = 100
+    assert part.tolist() == [[4, 6], [8, 10]]
+    assert x[1:].to("CPU:1").tolist() == [[100, 5, 6, 7], [8, 9, 10, 11]]
+    y = x.to("PYTHON").realize()
+    y[0] = 7
+    assert x[0].tolist() == [0, 1, 2, 3] and y[0].tolist() == [7, 7, 7, 7]
+
+
+def test_devices_in_one_realize_and_in_one_operation():
+    a, b = Tensor([1.0]) + 1, Tensor([2.0], device="PYTHON") + 1
+    Tensor.realize(a, b)
+    assert a.is_realized and b.is_realized and (a.item(), b.item()) == (2.0, 3.0)
+    with pytest.raises(RuntimeError, match="operands on CPU and REFERENCE"):
+        (a + b).realize()
+    assert (a.to("PYTHON") + b).item() == 5.0 and (b + 3).item() == 6.0
+
+
+def test_capture_of_a_step_on_two_devices():
+    @TinyJit
+    def step(x):
+        return ((x + 1).to("CPU:1") * 3).to("CPU").realize()
+
+    for i in range(4):
+        assert step(Tensor([float(i)]).realize()).tolist() == [3.0 * i + 3]
+
+
+# ---- random numbers, every device from its own counter
+
+
+def draws(Tensor, devices):
+    Tensor.manual_seed(42)
+    return [Tensor.rand(5, device=d).tolist() for d in devices]
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        ["CPU", "CPU", "CPU"],
+        ["CPU:1", "CPU", "CPU:1", "CPU"],
+        ["CPU", "PYTHON", "CPU:1", "PYTHON", "CPU"],
+        ["PYTHON", "PYTHON", "CPU"],
+    ],
+)
+def test_draws_of_devices(devices):
+    tinygrad = pytest.importorskip("tinygrad")
+    assert draws(Tensor, devices) == draws(tinygrad.Tensor, devices)
+    assert draws(Tensor, devices[::-1]) == draws(tinygrad.Tensor, devices[::-1])
+
+
+def test_draws_like_a_tensor_are_of_its_device():
+    tinygrad = pytest.importorskip("tinygrad")
+
+    def run(Tensor):
+        Tensor.manual_seed(9)
+        x = Tensor([[1.0, 2.0, 3.0, 4.0]], device="CPU:1")
+        return [
+            Tensor.rand(2).tolist(),
+            x.rand_like().tolist(),
+            x.multinomial(3, replacement=True).tolist(),
+            Tensor.rand(2).tolist(),
+            x.multinomial(2).tolist(),
+            x.rand_like(device="CPU").tolist(),
+            Tensor.randint(4, device="CPU:1").tolist(),
+        ]
+
+    assert run(Tensor) == run(tinygrad.Tensor)
+
+
+def test_replays_draw_on_their_device():
+    @TinyJit
+    def step():
+        return Tensor.rand(3, device="CPU:1").realize()
+
+    Tensor.manual_seed(3)
+    replayed = [step().tolist() for _ in range(4)]
+    Tensor.manual_seed(3)
+    assert replayed == [Tensor.rand(3, device="CPU:1").tolist() for _ in range(4)]
