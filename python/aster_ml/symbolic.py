@@ -88,7 +88,7 @@ class Expression:
         return (self.op, src)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Expression) and self._key() == other._key()
+        return self is other or isinstance(other, Expression) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -260,6 +260,12 @@ class Variable(Expression):
 
     def __repr__(self) -> str:
         return f"Variable({self.name!r}, {self.min_val}, {self.max_val})"
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or isinstance(other, Variable) and self._key() == other._key()
 
     def render(self) -> str:
         return self.name
@@ -485,9 +491,8 @@ def _compare(op: str, a: BoundInt, b: Any) -> Any:
         return NotImplemented
     if isinstance(b, BoundInt) and a.same(b) and a._value != b._value:
         return _VALUE[op](a._value, b._value)  # two bindings of one variable
-    expression = _combine("-", a, b)
     value = bool(_VALUE[op](a._value, b._value if isinstance(b, BoundInt) else b))
-    if isinstance(expression, Expression) and _seen:
+    if _seen and isinstance(expression := _combine("-", a, b), Expression):
         condition = Expression(op, (expression, 0))
         if condition.vmin != condition.vmax:
             _seen[0][condition] = int(value)
@@ -504,6 +509,8 @@ def _bound(op: str, a: Any, b: Any) -> Any:
             plainly: Callable[[Any, Any], Any] = _PLAIN.get(op, _VALUE[op])
             return plainly(plain[0], plain[1])
         return NotImplemented
+    if b.__class__ is int and (b == 0 and op in "+-" or b == 1 and op == "*"):
+        return a
     values: dict[Variable, int] = {}
     for x in (a, b):
         for variable, value in getattr(x, "bound", {}).items():

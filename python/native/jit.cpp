@@ -22,8 +22,9 @@ struct Captured {
   PyObject* program;
   PyObject* result;  // what a call returns
   ContextObject* context;
-  size_t input_count, output_count;
+  size_t input_count, output_count, cell_count;
   Input* inputs;
+  int32_t* cells;  // dtypes of the numbers that follow the inputs
   aster_ml_tensor* outputs;  // each keeps its memory alive
   size_t users;              // the Jit, and its running calls
 };
@@ -50,6 +51,7 @@ void leave(Captured* captured) {
   for (size_t i = 0; captured->outputs != nullptr && i < captured->output_count; ++i)
     aster_ml_tensor_free(&captured->outputs[i]);
   std::free(captured->inputs);
+  std::free(captured->cells);
   std::free(captured->outputs);
   Py_XDECREF(captured->program);
   Py_XDECREF(captured->result);
@@ -126,14 +128,15 @@ bool overlap(const aster_ml_tensor& a, const aster_ml_tensor& b) {
 
 // Runs the program. An output whose memory is also an input's is written last.
 int32_t replay(const Captured& captured, const aster_ml_tensor* given, aster_ml_tensor* results) {
+  const size_t count = captured.input_count + captured.cell_count;
   for (size_t i = 0; i < captured.output_count; ++i) {
     results[i] = captured.outputs[i];
     for (size_t j = 0; j < captured.input_count; ++j)
       if (overlap(captured.outputs[i], given[j])) results[i] = aster_ml_tensor{};
   }
   auto* program = &reinterpret_cast<Object<aster_ml_program>*>(captured.program)->value;
-  int32_t status = aster_ml_program_run(program, nullptr, given, captured.input_count, results,
-                                        captured.output_count);
+  int32_t status =
+      aster_ml_program_run(program, nullptr, given, count, results, captured.output_count);
   for (size_t i = 0; i < captured.output_count; ++i) {
     const aster_ml_tensor& out = captured.outputs[i];
     aster_ml_tensor& made = results[i];
@@ -156,25 +159,74 @@ PyObject* slow_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   return result;
 }
 
-PyObject* jit_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
-  Captured* captured = as_jit(self)->captured;
-  if (captured == nullptr || g.capturing) return slow_call(self, arguments, keywords);
+// The numbers of a call in memory, behind its inputs; false where there are others.
+bool take_cells(const Captured& captured, aster_ml_tensor* given, int64_t* cells,
+                PyObject* numbers) {
+  if (static_cast<size_t>(PyTuple_Size(numbers)) != captured.cell_count) return false;
+  for (size_t i = 0; i < captured.cell_count; ++i) {
+    cells[i] = PyLong_AsLongLong(PyTuple_GetItem(numbers, static_cast<Py_ssize_t>(i)));
+    if (cells[i] == -1 && PyErr_Occurred() != nullptr) return false;
+    const auto narrow = static_cast<int32_t>(cells[i]);
+    const bool wide = aster_ml_dtype_size(captured.cells[i]) == sizeof(int64_t);
+    if (!wide) std::memcpy(&cells[i], &narrow, sizeof(narrow));
+    aster_ml_tensor& out = given[captured.input_count + i] = aster_ml_tensor{};
+    out.dtype = captured.cells[i];
+    out.device = ASTER_ML_DEVICE_CPU;
+    out.storage = {&cells[i], wide ? sizeof(int64_t) : sizeof(int32_t), out.dtype, out.device};
+  }
+  return true;
+}
+
+// A call's result, or null; *fits: its arguments are as captured.
+PyObject* call_captured(Captured* captured, PyObject* arguments, PyObject* keywords,
+                        PyObject* numbers, bool* fits) {
   ++captured->users;
-  bool ok, prepared;
   PyObject* result = nullptr;
   {
     Call call("TinyJit", nullptr, 0, 0, 0);
     call.belong(captured->context);
-    auto* given = call.room_of<aster_ml_tensor>(captured->input_count);
+    auto* given = call.room_of<aster_ml_tensor>(captured->input_count + captured->cell_count);
+    auto* cells = call.room_of<int64_t>(captured->cell_count);
     auto* results = call.room_of<aster_ml_tensor>(captured->output_count);
-    ok = call.slow_if(
-        &prepared, [&] { return take_inputs(*captured, given, arguments, keywords); },
+    const bool ok = call.slow_if(
+        fits,
+        [&] {
+          return (numbers == nullptr || take_cells(*captured, given, cells, numbers)) &&
+                 take_inputs(*captured, given, arguments, keywords);
+        },
         [&] { return replay(*captured, given, results); });
     if (ok) result = Py_NewRef(captured->result);
   }
   leave(captured);
-  if (ok || prepared || PyErr_Occurred() != nullptr) return result;
+  return result;
+}
+
+PyObject* jit_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  Captured* captured = as_jit(self)->captured;
+  bool fits = false;
+  if (captured == nullptr || captured->cell_count != 0 || g.capturing)
+    return slow_call(self, arguments, keywords);
+  PyObject* result = call_captured(captured, arguments, keywords, nullptr, &fits);
+  if (fits || PyErr_Occurred() != nullptr) return result;
   return slow_call(self, arguments, keywords);
+}
+
+// _replay(tensors, numbers)
+PyObject* jit_replay(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  Captured* captured = as_jit(self)->captured;
+  Call call("_replay", arguments, count, 2, 2);
+  if (call.failed()) return nullptr;
+  for (Py_ssize_t i = 0; i < 2; ++i) {
+    if (!PyTuple_Check(arguments[i])) {
+      call.wrong_type(arguments[i], i == 0 ? "tensors" : "numbers", "a tuple");
+      return nullptr;
+    }
+  }
+  bool fits = false;
+  PyObject* result = captured == nullptr || g.capturing
+                         ? nullptr
+                         : call_captured(captured, arguments[0], nullptr, arguments[1], &fits);
+  return fits || PyErr_Occurred() != nullptr ? result : Py_NewRef(Py_NotImplemented);
 }
 
 // ---- Setting it up ----
@@ -210,9 +262,12 @@ bool read_outputs(Call& call, Captured* captured, PyObject* tuple) {
   return true;
 }
 
-// _set_captured(program, inputs, outputs, result)
+// _set_captured(program, inputs, outputs, result, cells = ())
 PyObject* set_captured(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  Call call("_set_captured", arguments, count, 4, 4);
+  Call call("_set_captured", arguments, count, 4, 5);
+  bool known = false;
+  size_t cell_count = 0;
+  const int64_t* cells = call.words(4, "cells", &cell_count, &known, true);
   if (call.failed() || call.handle(0, "program", *handle_type("Program")) == nullptr)
     return nullptr;
   PyObject* inputs = PySequence_Tuple(arguments[1]);
@@ -225,11 +280,15 @@ PyObject* set_captured(PyObject* self, PyObject* const* arguments, Py_ssize_t co
     captured->output_count = static_cast<size_t>(PyTuple_Size(outputs));
     captured->inputs = rows<Input>(captured->input_count);
     captured->outputs = rows<aster_ml_tensor>(captured->output_count);
+    captured->cell_count = cell_count;
+    captured->cells = rows<int32_t>(cell_count);
+    for (size_t i = 0; captured->cells != nullptr && i < cell_count; ++i)
+      captured->cells[i] = static_cast<int32_t>(cells[i]);
     captured->program = Py_NewRef(arguments[0]);
     captured->result = Py_NewRef(arguments[3]);
     captured->context = call.owner();
     Py_XINCREF(reinterpret_cast<PyObject*>(captured->context));
-    ok = captured->inputs != nullptr && captured->outputs != nullptr;
+    ok = captured->inputs != nullptr && captured->outputs != nullptr && captured->cells != nullptr;
   }
   if (!ok && PyErr_Occurred() == nullptr) PyErr_NoMemory();
   for (size_t i = 0; ok && i < captured->input_count; ++i)
@@ -290,10 +349,15 @@ PyMemberDef g_members[] = {
 
 PyMethodDef g_methods[] = {
     {"_set_captured", as_method(set_captured), METH_FASTCALL,
-     "_set_captured(program, inputs, outputs, result)\n\n"
+     "_set_captured(program, inputs, outputs, result, cells = ())\n\n"
      "From now on a call whose arguments are the inputs, [(position or name, shape, dtype code)],\n"
      "and beside them only numbers, texts and None, replays the program, writes the storages of\n"
-     "the tensors outputs, and returns result. Other calls go to _slow_call."},
+     "the tensors outputs, and returns result. Other calls go to _slow_call; all do where there are\n"
+     "cells, the dtype codes of numbers that the program reads behind the inputs: see _replay."},
+    {"_replay", as_method(jit_replay), METH_FASTCALL,
+     "_replay(tensors, numbers)\n\n"
+     "Replays the program on these inputs and numbers and returns its result; NotImplemented where\n"
+     "they are not as captured."},
     {"_clear_captured", clear_captured, METH_NOARGS,
      "_clear_captured()\n\nEvery call goes to _slow_call again."},
     {nullptr, nullptr, 0, nullptr},

@@ -108,7 +108,7 @@ TEST_F(TensorTest, Creation) {
 }
 
 TEST_F(TensorTest, Devices) {
-  const Context context;
+  const aster_ml::Context context;
   EXPECT_EQ(context.device(), ASTER_ML_DEVICE_CPU);
   const Tensor x = Tensor::arange(4) + 1;
   const Tensor there = x.to(ASTER_ML_DEVICE_REFERENCE);

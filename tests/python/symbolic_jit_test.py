@@ -285,3 +285,75 @@ def test_refusals():
     g(x, n.bind(2))
     with pytest.raises(JitError):
         g(x, n.bind(2))
+
+
+# ---- replays of recordings with variables, which take a short way
+
+
+def planned(f):
+    """f under TinyJit, recorded with a tensor of n columns and n; and the calls of the long way."""
+    jitted, long = TinyJit(f), []
+    inputs = realized(4, 8), Variable("n", 1, 8)
+    for k in (2, 3):
+        jitted(inputs[0][:, : inputs[1].bind(k)], inputs[1].bind(k), 1)
+    record = jitted._check
+    jitted._check = lambda given: (long.append(given), record(given))[1]
+    return jitted, long, *inputs
+
+
+def test_short_way():
+    f, long, x, n = planned(lambda x, n, more: ((x * n).sum(1) + more).realize())
+    for k in (1, 8, 5, 3):
+        got = f(x[:, : n.bind(k)], n.bind(k), 1)
+        np.testing.assert_allclose(got.numpy(), x.numpy()[:, :k].sum(1) * k + 1, rtol=1e-5)
+    assert not long and f.cnt == 6
+    got = f(x[:, : n.bind(4)], n.bind(4), 7)  # a number is baked in
+    np.testing.assert_allclose(got.numpy(), x.numpy()[:, :4].sum(1) * 4 + 1, rtol=1e-5)
+
+
+def test_short_way_gives_sizes_anew():
+    f, long, x, n = planned(lambda x, n, more: (x + n).realize())
+    for k in (1, 8, 5):
+        got = f(x[:, : n.bind(k)], n.bind(k), None)
+        assert got.shape[1].val == k
+        np.testing.assert_allclose(got.numpy(), x.numpy()[:, :k] + k)
+    assert not long
+
+
+def test_short_way_keeps_to_what_was_recorded():
+    f, long, x, n = planned(lambda x, n, more: (x * n).sum(1).realize())
+    five, other = n.bind(5), Variable("m", 1, 8).bind(5)
+    for wrong in (
+        (x, five, 1),
+        (x[:, :five], 5, 1),
+        (x[:, :five], other, 1),
+        (x[:, :five].cast("half").realize(), five, 1),
+        (x[:2, :five], five, 1),
+        (x[:, :five], five, x),
+        (x[:, : five - 1], five, 1),
+    ):
+        with pytest.raises(JitError):
+            f(*wrong)
+    with pytest.raises(RuntimeError, match="bind mismatch"):
+        f(x[:, : n.bind(3)], five, 1)
+    assert f(x[:, :five], five, 1).shape == (4,)
+
+
+def test_short_way_with_values_that_were_seen():
+    f, long, x, n = planned(lambda x, n, more: (x.sum(1) * (2 if n > 4 else 1)).realize())
+    for k in (5, 6, 2, 1, 7, 8, 3):
+        got = f(x[:, : n.bind(k)], n.bind(k), 1).numpy()
+        np.testing.assert_allclose(got, x.numpy()[:, :k].sum(1) * (1 + (k > 4)), rtol=1e-5)
+    assert len(long) == 4  # where the other recording has to be found
+
+
+def test_replay_refuses():
+    f, _, x, n = planned(lambda x, n, more: (x * n).sum(1).realize())
+    for wrong in ((), ((x,),), ([x], (1,)), ((x,), [1]), ((x,), (1,), 2)):
+        with pytest.raises(TypeError):
+            f._replay(*wrong)
+    with pytest.raises((TypeError, OverflowError)):
+        f._replay((x,), ("a",))
+    for wrong in (((x,), ()), ((), (1,)), ((x, x), (1,)), ((3,), (1,)), ((x,), (1, 2))):
+        assert f._replay(*wrong) is NotImplemented
+    assert f._replay((x,), (2,)).shape == (4,)

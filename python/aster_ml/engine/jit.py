@@ -41,6 +41,7 @@ class CapturedJit:
         seen: dict[Expression, int],
     ):
         self.program, self.ret, self.outputs, self.seen = program, ret, outputs, seen
+        self.variables = inputs.ordered()
         self.expected_names, self.expected_input_info = inputs.names, inputs.info
         # Replays write where the returned tensors have their storage.
         self._places = [_native.lazy_view(whole(t)) for t in outputs]
@@ -113,14 +114,38 @@ class _Inputs:
                 f"variables of one name and different ranges: {sorted(map(repr, found))}"
             )
 
+    def ordered(self) -> list[Variable]:
+        """The variables by name."""
+        return sorted(self.variables, key=lambda v: v.name)
+
     def cells(self) -> list[Tensor]:
         """The values of the variables in memory, by name."""
-        ordered = sorted(self.variables.items(), key=lambda item: item[0].name)
-        return [new_cell(v, n) for v, n in ordered]
+        return [new_cell(v, self.variables[v]) for v in self.ordered()]
 
     def memory(self) -> list[Tensor]:
         """What the program reads: the tensors, and the values of the variables."""
         return [whole(t) for t in self.tensors] + self.cells()
+
+
+def _sizes_of(x: Any) -> tuple[Any, ...] | None:
+    """The sizes of a tensor that has variables among them, or a variable; None for what else is."""
+    if x.__class__ is BoundInt:
+        return (x,)
+    return x._dims if x.__class__ is Symbolic and x._padded is not None else None
+
+
+# What no variable is in. A number may be any other, as in a recording without variables.
+_PLAIN = frozenset({Tensor, bool, int, float, str, type(None)})
+
+
+class _Given:
+    """What an argument of a recording looked like: its sizes, None for an ordinary tensor."""
+
+    __slots__ = ("dims",)
+
+    def __init__(self, x: Any):
+        sizes = _sizes_of(x)
+        self.dims = None if sizes is None else _unbound(sizes)
 
 
 def _check_return(ret: Any) -> None:
@@ -172,6 +197,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         self.cnt = 0
         self.captured: CapturedJit | None = None
         self._recordings: list[CapturedJit] = []
+        self._plan: list[_Given] | None = None
         self._expected: tuple[list[int | str], list[Info], frozenset[Variable]] | None = None
 
     def __get__(self, obj: Any, objtype: Any = None) -> Any:
@@ -181,10 +207,14 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         raise TypeError("a TinyJit cannot be pickled: its program is machine code of this process")
 
     def _slow_call(self, *args: Any, **kwargs: Any) -> Any:
-        """A call that is not the last recording over again."""
+        """A call that is not the last recording over again with the same kinds of arguments."""
+        if self._plan is not None and not kwargs:
+            ret: Any = self._call_planned(args)
+            if ret is not NotImplemented:
+                return ret
         inputs = _Inputs(args, kwargs)
         if not JIT or self.cnt == 0:
-            ret: Any = self.fxn(*args, **kwargs)
+            ret = self.fxn(*args, **kwargs)
             if params := get_parameters(ret):
                 Tensor.realize(*params)
             self.cnt += bool(JIT)
@@ -197,7 +227,51 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         else:
             ret = recording(inputs)
             self.captured = recording
+            self._follow(recording, inputs, args, kwargs)
         self.cnt += 1
+        return ret
+
+    def _call_planned(self, args: tuple[Any, ...]) -> Any:
+        """A replay with tensors and variables as positional arguments, as recorded; what else there
+        is gives NotImplemented."""
+        plan, captured = self._plan, self.captured
+        assert plan is not None and captured is not None
+        if len(args) != len(plan) or not JIT:
+            return NotImplemented
+        tensors: list[Any] = []
+        values: dict[Variable, int] = {}
+        for x, given in zip(args, plan):
+            if given.dims is None and x.__class__ in _PLAIN:
+                if x.__class__ is Tensor:
+                    tensors.append(x)
+                continue
+            if given.dims is None or (sizes := _sizes_of(x)) is None:
+                return NotImplemented
+            if x.__class__ is not BoundInt:
+                tensors.append(x._padded)
+            if len(sizes) != len(given.dims):
+                return NotImplemented
+            for size, d in zip(sizes, given.dims):
+                if size.__class__ is not BoundInt:
+                    if size != d:
+                        return NotImplemented
+                elif size.expression is d or size.expression == d:
+                    for v, n in size.bound.items():
+                        if values.setdefault(v, n) != n:
+                            return NotImplemented
+                else:
+                    return NotImplemented
+        names = {v.name: n for v, n in values.items()}
+        if captured.seen and not captured.holds(names):
+            return NotImplemented
+        try:
+            ret = self._replay(tuple(tensors), tuple([values[v] for v in captured.variables]))
+        except KeyError:
+            return NotImplemented
+        if ret is not NotImplemented:
+            for t in captured._symbolic:
+                t.rebind(names)
+            self.cnt += 1
         return ret
 
     def _check(self, inputs: _Inputs) -> None:
@@ -214,12 +288,26 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
                 f"called with {sorted(map(repr, inputs.variables))}"
             )
 
+    def _follow(self, recording: CapturedJit, inputs: _Inputs, args: Any, kwargs: Any) -> None:
+        """Calls like this one replay the recording at once, but for those with tensors in lists."""
+        self._plan = None
+        if len(inputs.names) != len(inputs.tensors) or inputs.variables and kwargs:
+            self._clear_captured()
+            return
+        wholes = [whole(t) for t in inputs.tensors]
+        names: list[int | str] = list(range(len(wholes))) if inputs.variables else inputs.names
+        expected = [(n, _native.lazy_shape(t), t.dtype.code) for n, t in zip(names, wholes)]
+        outputs = [whole(t) for t in recording.outputs]
+        cells = [t.dtype.code for t in inputs.cells()]
+        self._set_captured(recording.program, expected, outputs, recording.ret, cells)
+        if inputs.variables:
+            self._plan = [_Given(x) for x in args]
+
     def _record(self, inputs: _Inputs, args: Any, kwargs: Any) -> Any:
         if capturing:
             raise RuntimeError("having TinyJit inside another TinyJit is not supported")
         memory = inputs.memory()
-        ordered = sorted(inputs.variables.items(), key=lambda item: item[0].name)
-        cells = dict(zip((v for v, _ in ordered), memory[len(inputs.tensors) :]))
+        cells = dict(zip(inputs.ordered(), memory[len(inputs.tensors) :]))
         try:
             _native.engine_capture_begin(memory)
         except ArgumentError as error:
@@ -228,7 +316,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         _steer()
         seen: dict[Expression, int] = {}
         note_seen(seen)
-        set_inputs({v: (n, cells[v]) for v, n in ordered})
+        set_inputs({v: (n, cells[v]) for v, n in inputs.variables.items()})
         try:
             ret = self.fxn(*args, **kwargs)
             outputs = list({id(t): t for t in get_parameters(ret)}.values())
@@ -256,12 +344,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         if fresh:
             ret, outputs = _replaced(ret, fresh), [fresh.get(id(t), t) for t in outputs]
         recording = CapturedJit(program, ret, outputs, inputs, seen)
-        # Those inside lists, and variables, take the slow way.
-        if len(inputs.names) == len(memory):
-            expected = [
-                (n, tuple(t.shape), t.dtype.code) for n, t in zip(inputs.names, inputs.tensors)
-            ]
-            self._set_captured(program, expected, outputs, ret)
+        self._follow(recording, inputs, args, kwargs)
         if DEBUG >= 1:
             print(f"JIT captured {recording.kernel_count} kernels, {len(inputs.tensors)} inputs")
         self._expected = (inputs.names, inputs.info, frozenset(inputs.variables))
