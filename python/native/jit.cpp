@@ -352,8 +352,8 @@ PyMethodDef g_methods[] = {
      "_set_captured(program, inputs, outputs, result, cells = ())\n\n"
      "From now on a call whose arguments are the inputs, [(position or name, shape, dtype code)],\n"
      "and beside them only numbers, texts and None, replays the program, writes the storages of\n"
-     "the tensors outputs, and returns result. Other calls go to _slow_call; all do where there are\n"
-     "cells, the dtype codes of numbers that the program reads behind the inputs: see _replay."},
+     "the tensors outputs, and returns result. Other calls go to _slow_call; all do where there\n"
+     "are cells, dtype codes of numbers that the program reads behind the inputs: see _replay."},
     {"_replay", as_method(jit_replay), METH_FASTCALL,
      "_replay(tensors, numbers)\n\n"
      "Replays the program on these inputs and numbers and returns its result; NotImplemented where\n"
