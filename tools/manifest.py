@@ -449,6 +449,18 @@ def write_if_changed(path, text):
         file.write(text)
 
 
+def check_current(path, text, source):
+    """The exit status of --check: 0 where a generated file is what its sources say."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            same = file.read() == text
+    except FileNotFoundError:
+        same = False
+    if not same:
+        print(f"{os.path.basename(path)} is not what {source}")
+    return 0 if same else 1
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

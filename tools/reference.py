@@ -105,14 +105,7 @@ def main(arguments):
     if not options.check:
         manifest.write_if_changed(options.out, text)
         return 0
-    try:
-        with open(options.out, encoding="utf-8") as file:
-            same = file.read() == text
-    except FileNotFoundError:
-        same = False
-    if not same:
-        print(f"{os.path.basename(options.out)} is not what the headers say: tools/reference.py")
-    return 0 if same else 1
+    return manifest.check_current(options.out, text, "the headers say: tools/reference.py")
 
 
 if __name__ == "__main__":

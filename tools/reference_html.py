@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the reference of the public headers as pages, one a header and an index that searches.
+"""Writes the reference as pages, one a public header, one of the Python package, and an index that
+searches.
 
 tools/reference_html.py --out FOLDER
 """
@@ -13,6 +14,7 @@ import sys
 
 import manifest
 import reference
+import reference_python
 
 STYLE = """
 :root { color-scheme: light dark; --ground: #fbfbf9; --card: #fff;
@@ -26,6 +28,8 @@ body { margin: 0; background: var(--ground); color: var(--text);
 header, main { max-width: 56rem; margin: 0 auto; padding: 0 1.25rem; }
 header { padding-top: 1.6rem; } main { padding-bottom: 3rem; }
 h1 { font-size: 1.6rem; margin: .3rem 0 .8rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; }
+h3 { font-size: 1rem; margin: 1.6rem 0 .4rem; }
+h4 { font: 600 .92em/1.5 ui-monospace, "DejaVu Sans Mono", monospace; margin: .2rem 0; }
 section h2 { margin: .3rem 0 .5rem; }
 a { color: var(--blue); } code, pre { font: .88em/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: .4rem; padding: .7rem;
@@ -75,8 +79,8 @@ search();
 
 
 class Pages:
-    def __init__(self, contents):
-        self.contents = contents
+    def __init__(self, contents, parts):
+        self.contents, self.parts = contents, parts
         self.headers = [
             h
             for h in sorted(contents["headers"], key=place)
@@ -89,6 +93,10 @@ class Pages:
             self.where[name] = f"{page_of(entry['header'])}#{name}"
         for function in contents["functions"]:
             self.where[function["name"]] = f"{page_of(function['header'])}#{function['name']}"
+        self.python_names = {}
+        for part in parts:
+            for name, entry in named(part.entries, prefix_of(part)):
+                self.python_names[name] = (f"python.html#{name}", entry.doc)
 
     def everything(self):
         yield from self.contents["functions"]
@@ -133,8 +141,29 @@ class Pages:
             + "</section>"
         )
 
+    def python(self):
+        """The page of the Python package."""
+        links = (f'<a href="#part.{p.title}">{p.title}</a>' for p in self.parts)
+        body = f'<nav aria-label="Parts">{"".join(links)}</nav>'
+        for part in self.parts:
+            body += f'<h2 id="part.{part.title}">{part.title}</h2>{self.docstring(part.doc)}'
+            for name, entry in named(part.entries, prefix_of(part), True):
+                if entry.kind == "heading":
+                    body += f"<h3>{html.escape(entry.name[0].upper() + entry.name[1:])}</h3>"
+                    continue
+                body += f'<section id="{name}"><h4>{name}</h4>'
+                body += self.code([entry.signature]) + self.docstring(entry.doc) + "</section>"
+        return self.page("The Python package", body)
+
+    def docstring(self, doc):
+        return "".join(
+            self.code([text]) if kind == "example" else self.prose(text)
+            for kind, text in reference_python.split(doc)
+        )
+
     def navigation(self):
         links = "".join(f'<a href="{page_of(h)}">{h}</a>' for h in self.headers)
+        links += '<a href="python.html">Python</a>' if self.parts else ""
         return f'<nav aria-label="Headers"><a href="index.html">Index</a>{links}</nav>'
 
     def page(self, title, body):
@@ -172,6 +201,10 @@ class Pages:
             [name, where, docs.get(name, "").split(". ")[0][:160]]
             for name, where in sorted(self.where.items())
         ]
+        names += [
+            [name, where, doc.split(". ")[0].split("\n")[0][:160]]
+            for name, (where, doc) in sorted(self.python_names.items())
+        ]
         data = json.dumps(names).replace("<", "\\u003c")
         rows = "".join(
             f'<li><a href="{page_of(h)}">{h}</a> <span class="quiet">'
@@ -179,7 +212,7 @@ class Pages:
             for h in self.headers
         )
         body = (
-            '<p><label for="query">Search functions, types, constants</label></p>'
+            '<p><label for="query">Search functions, types, constants, Python</label></p>'
             '<input id="query" type="search" autocomplete="off" autofocus>'
             '<p id="count" class="quiet" role="status" aria-live="polite"></p>'
             f'<ul id="results"></ul><h2>Headers</h2><ul>{rows}</ul>'
@@ -187,6 +220,19 @@ class Pages:
             f"<script>{SEARCH}</script>"
         )
         return self.page("aster_ml reference", body)
+
+
+def prefix_of(part):
+    """What stands before the names of a part: those of nn are reached through it."""
+    return f"{part.title}." if part.title.split(".")[0] == "nn" else ""
+
+
+def named(entries, prefix, headings=False):
+    """(full name, entry) of entries and their members, headings where they are asked for."""
+    for entry in entries:
+        if entry.kind != "heading" or headings:
+            yield prefix + entry.name, entry
+        yield from named(entry.members, f"{prefix}{entry.name}.", headings)
 
 
 def page_of(header):
@@ -204,11 +250,13 @@ def main(arguments):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--headers", default=os.path.join(manifest.ROOT, "include", "aster_ml"))
+    parser.add_argument("--package", default=os.path.join(manifest.ROOT, "python", "aster_ml"))
     parser.add_argument("--out", required=True)
     options = parser.parse_args(arguments)
-    pages = Pages(manifest.read_headers(options.headers))
+    pages = Pages(manifest.read_headers(options.headers), reference_python.read(options.package))
     os.makedirs(options.out, exist_ok=True)
     manifest.write_if_changed(os.path.join(options.out, "index.html"), pages.index())
+    manifest.write_if_changed(os.path.join(options.out, "python.html"), pages.python())
     for header in pages.headers:
         manifest.write_if_changed(os.path.join(options.out, page_of(header)), pages.header(header))
     return 0

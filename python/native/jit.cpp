@@ -356,8 +356,8 @@ PyMethodDef g_methods[] = {
      "are cells, dtype codes of numbers that the program reads behind the inputs: see _replay."},
     {"_replay", as_method(jit_replay), METH_FASTCALL,
      "_replay(tensors, numbers)\n\n"
-     "Replays the program on these inputs and numbers and returns its result; NotImplemented where\n"
-     "they are not as captured."},
+     "Replays the program on these inputs and numbers and returns its result; NotImplemented\n"
+     "where they are not as captured."},
     {"_clear_captured", clear_captured, METH_NOARGS,
      "_clear_captured()\n\nEvery call goes to _slow_call again."},
     {nullptr, nullptr, 0, nullptr},

@@ -202,7 +202,12 @@ class Pages(unittest.TestCase):
         self.browser.type("engine graph")
         names = self.value("[...document.querySelectorAll('#results a')].map(e => e.textContent)")
         self.assertIn("aster_ml_engine_graph", names)
+        self.value("document.getElementById('query').select()")
+        self.browser.type("tensor.graph")
+        link = self.value("document.querySelector('#results a').getAttribute('href')")
+        self.assertEqual(link, "python.html#Tensor.graph")
         self.fits(os.path.join(DOCS, "index.html"))
+        self.fits(os.path.join(DOCS, "python.html"))
         self.fits(os.path.join(DOCS, "tensor_h.html"))
 
 
