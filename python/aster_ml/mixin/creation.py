@@ -272,10 +272,8 @@ class CreationMixin(OpMixin):
             start = low + (first & most)
             half = (count + 1) // 2
             counts = cls.arange(half, dtype=word)
-            parts.append(
-                block(block(key, start, high + (first >> 32) + (start < low)), counts, counts + half)
-                [:count]
-            )  # fmt: skip
+            begun = block(key, start, high + (first >> 32) + (start < low))
+            parts.append(block(begun, counts, counts + half)[:count])
         return parts[0].cat(*parts[1:]) if parts else counter[0:0]
 
     def rand_like(self, **kwargs: Any) -> Self:
