@@ -407,7 +407,9 @@ class Peer:
 
     def ask(self, order):
         if self.process is None:
-            self.start()
+            hello = self.start()
+            if "error" in hello:
+                return hello
         try:
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
