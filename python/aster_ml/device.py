@@ -119,8 +119,10 @@ Device = _Device()
 
 
 def _follow() -> None:
-    """The default device is the one that DEV names."""
-    _native.engine_set_device(code_of(Device.canonicalize(DEV.value.split(";")[0] or "CPU")))
+    """The default device is the first that DEV names, INTERFACE+DEVICE:RENDERER:ARCH; an index may
+    stand in place of the renderer, which means nothing here."""
+    kind, _, rest = DEV.value.split(";")[0].rpartition("+")[2].partition(":")
+    _native.engine_set_device(code_of(f"{kind or 'CPU'}:{rest if rest.isdigit() else 0}"))
 
 
 DEV.changed = _follow

@@ -63,37 +63,43 @@ bool fits(Call& call, const char* name, const Py_buffer* data, int32_t dtype, co
   return call.fail();
 }
 
-PyObject* lazy_from(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  Call call("lazy_from", arguments, count, 3, 4);
-  const aster_ml_context* context = call.context(3);
-  const Py_buffer* data = call.bytes(0, "data", false);
-  const int32_t dtype = call.integer32(1, "dtype");
+// The elements that a call brings: (data, dtype, shape, context=None).
+struct Elements {
+  Elements(const char* name, PyObject* const* arguments, Py_ssize_t count)
+      : call(name, arguments, count, 3, 4),
+        context(call.context(3)),
+        data(call.bytes(0, "data", false)),
+        dtype(call.integer32(1, "dtype")) {
+    bool known = false;
+    shape = call.words(2, "shape", &ndim, &known, false);
+    fits(call, name, data, dtype, shape, ndim);
+  }
+
+  Call call;
+  const aster_ml_context* context;
+  const Py_buffer* data;
+  int32_t dtype;
   size_t ndim = 0;
-  bool known = false;
-  const int64_t* shape = call.words(2, "shape", &ndim, &known, false);
-  if (!fits(call, "lazy_from", data, dtype, shape, ndim)) return nullptr;
+  const int64_t* shape = nullptr;
+};
+
+PyObject* lazy_from(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Elements x("lazy_from", arguments, count);
   aster_ml_lazy out = {};
-  if (!call.quick([&] { return aster_ml_lazy_from(&out, context, data->buf, dtype, ndim, shape); }))
-    return nullptr;
-  return make_lazy(call.owner(), out);
+  const bool ok = x.call.quick([&] {
+    return aster_ml_lazy_from(&out, x.context, x.data->buf, x.dtype, x.ndim, x.shape);
+  });
+  return ok ? make_lazy(x.call.owner(), out) : nullptr;
 }
 
 PyObject* tensor_from_data(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  Call call("tensor_from_data", arguments, count, 3, 4);
-  const aster_ml_context* context = call.context(3);
-  const Py_buffer* data = call.bytes(0, "data", false);
-  const int32_t dtype = call.integer32(1, "dtype");
-  size_t ndim = 0;
-  bool known = false;
-  const int64_t* shape = call.words(2, "shape", &ndim, &known, false);
-  if (!fits(call, "tensor_from_data", data, dtype, shape, ndim)) return nullptr;
+  Elements x("tensor_from_data", arguments, count);
   aster_ml_tensor out = {};
-  if (!call.quick([&] {
-        return aster_ml_tensor_from_data(&out, context, data->buf, dtype, ndim,
-                                         reinterpret_cast<const size_t*>(shape));
-      }))
-    return nullptr;
-  return make_tensor(call.owner(), out);
+  const bool ok = x.call.quick([&] {
+    return aster_ml_tensor_from_data(&out, x.context, x.data->buf, x.dtype, x.ndim,
+                                     reinterpret_cast<const size_t*>(x.shape));
+  });
+  return ok ? make_tensor(x.call.owner(), out) : nullptr;
 }
 
 PyObject* lazy_view(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
