@@ -35,7 +35,7 @@ PARTS = [
 # What other modules of the package use.
 INTERNAL = {
     "symbolic": {"note_seen", "bindings"},
-    "dtype": {"code_of", "convert", "float_code", "from_code"},
+    "dtype": {"code_of", "convert", "float_code", "from_code", "is_stored_float"},
     "device": {"code_of", "disk_path", "name_of", "on_device"},
     "errors": {"not_offered"},
 }

@@ -93,7 +93,7 @@ class DTypes:
 
     @staticmethod
     def is_float(x: DType) -> builtins.bool:
-        return 10 <= x.code <= 17 or x.code == 33
+        return is_stored_float(x.code) or x.code == 33
 
     @staticmethod
     def is_int(x: DType) -> builtins.bool:
@@ -204,6 +204,11 @@ INVERSE_DTYPES_DICT: dict[str, str] = {d.name: d.attribute for d in _BY_CODE.val
 
 def _order(dtype: DType) -> tuple[int, int]:
     return dtype.priority, dtype.bitsize if dtype.code != 32 else 2
+
+
+def is_stored_float(code: int) -> bool:
+    """Whether it is the code of a float that memory holds: not of the weak one."""
+    return code in _FINFO
 
 
 def from_code(code: int) -> DType:

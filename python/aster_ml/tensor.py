@@ -19,6 +19,7 @@ from .dtype import (
     convert,
     dtypes,
     from_code,
+    is_stored_float,
     strong_dtype,
     to_dtype,
 )
@@ -459,7 +460,7 @@ class Tensor(CreationMixin):
             raise RuntimeError("only float Tensors have gradient")
         seed = None if gradient is None else _seed(self, gradient)
         lazy_dtype = _native.lazy_dtype
-        targets = [t for t in _native.live() if 10 <= lazy_dtype(t) <= 17]
+        targets = [t for t in _native.live() if is_stored_float(lazy_dtype(t))]
         for t, g in zip(targets, custom.gradients(self, targets, seed, True)):
             if g is None:
                 continue

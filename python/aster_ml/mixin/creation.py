@@ -9,7 +9,16 @@ from typing import Any, Self
 
 from .. import _native as _n
 from ..device import on_device
-from ..dtype import ConstType, DTypeLike, code_of, dtypes, float_code, from_code, to_dtype
+from ..dtype import (
+    ConstType,
+    DTypeLike,
+    code_of,
+    dtypes,
+    float_code,
+    from_code,
+    is_stored_float,
+    to_dtype,
+)
 from ..helpers import TRAINING, argfix
 from ..symbolic import BoundInt
 from .movement import _ints
@@ -242,7 +251,7 @@ class CreationMixin(OpMixin):
         (2, 3)
         """
         code = float_code(dtype)
-        if not 10 <= code <= 17:
+        if not is_stored_float(code):
             raise ValueError(f"rand makes concrete float dtypes, not {from_code(code)}")
         if device is not None and not isinstance(device, str):
             raise ValueError(f"rand works on one device, got {device}")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Follows docs/HOWTO_ADD_OP.md: applies its snippets to a copy of the tree, runs the generators it
-names, builds the library and the Python extension, and calls the new operations from C, C++ and
+"""Follows docs/HOWTO_ADD_*.md: applies their snippets to one copy of the tree, runs the generators
+they name, builds the library and the Python extension, and uses what was added from C, C++ and
 Python.
 
-add_op_test.py WORK_FOLDER CMAKE CC CXX
+follow_test.py WORK_FOLDER CMAKE CC CXX
 """
 
 import math
@@ -15,10 +15,11 @@ import sys
 import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PAGE = os.path.join("docs", "HOWTO_ADD_OP.md")
+SNIPPETS = {"OP": 9, "DTYPE": 11, "RULE": 4, "DEVICE": 2}  # how many a page has
 SNIPPET = re.compile(
-    r"^ +`([^`\n]+)`, (before|behind) `([^`\n]+)`:\n\n( +)```\w+\n(.*?)^ +```$", re.M | re.S
+    r"^ *`([^`\n]+)`, (before|behind) `([^`\n]+)`:\n\n( *)```\w+\n(.*?)^ *```$", re.M | re.S
 )
+PROGRAM = re.compile(r"^```c\n(#include.*?)^```$", re.M | re.S)
 C_PROGRAM = r"""
 #include <aster_ml/aster_ml.h>
 #include <math.h>
@@ -47,14 +48,27 @@ int main(void) {
   aster_ml_lazy_free(&bent);
   aster_ml_lazy_free(&x);
   aster_ml_context_free(&context);
+  int32_t vulkan = 0;
+  if (aster_ml_device_from_name(&vulkan, "vulkan:1") != ASTER_ML_OK) return 7;
+  if (vulkan != ASTER_ML_DEVICE_VULKAN + 1 || aster_ml_device_is_available(vulkan)) return 8;
   return 0;
 }
 """
 CXX_PROGRAM = r"""
 #include <aster_ml/aster_ml.hpp>
 int main() {
-  const aster_ml::Tensor x({1., 3.});
-  return x.center().item() == 0 && x.center().abs().sum().item() == 2 && x.bent().ok() ? 0 : 1;
+  using aster_ml::Tensor;
+  const Tensor x({1., 3.});
+  if (x.center().abs().sum().item() != 2 || !x.bent().ok()) return 1;
+  if (x.cast(aster_ml::dtypes::fp8e3m4).dtype() != aster_ml::dtypes::fp8e3m4) return 2;
+  // What the rules leave of integers, and of floats.
+  const auto has = [](const Tensor& y, const char* name) {
+    return y.graph(ASTER_ML_GRAPH_PREPARED, ASTER_ML_GRAPH_JSON).find(name) != std::string::npos;
+  };
+  const Tensor a(std::vector<int32_t>{1, 2}), b(std::vector<int32_t>{3, 0});
+  if (has(a.maximum(a.minimum(b)) + b, "Max") || !has(x.maximum(x.minimum(x + 1)), "Max")) return 3;
+  const Tensor small(std::vector<uint8_t>{1, 2});
+  return has(small.minimum(0) + small, "Min") || !has(small.minimum(1) + small, "Min") ? 4 : 0;
 }
 """
 PYTHON_PROGRAM = f"""
@@ -64,6 +78,30 @@ assert x.center().tolist() == [-1.0, 1.0]
 y, g = x.bent(), x.bent().sum().gradient(x)[0]
 assert abs(y.tolist()[1] - {3 + (math.sqrt(10) - 1) / 2}) < 1e-6
 assert abs(g.tolist()[1] - {1 + 1.5 / math.sqrt(10)}) < 1e-6
+
+# Every code of fp8e3m4, and what lies between two of them.
+from aster_ml import dtypes
+def value(code):
+    exponent, fraction = code >> 4, code & 15
+    return (fraction / 16 if exponent == 0 else 1 + fraction / 16) * 2.0 ** (max(exponent, 1) - 3)
+assert dtypes.is_float(dtypes.fp8e3m4) and dtypes.finfo(dtypes.fp8e3m4) == (3, 4)
+codes = list(range(0x70))
+bytes_ = Tensor(codes, dtype="uint8")
+assert bytes_.bitcast("fp8e3m4").cast("float32").tolist() == [value(c) for c in codes]
+given, expected = [], []
+for c in codes[:-1]:
+    low, high = value(c), value(c + 1)
+    for part, nearest in ((0, c), (0.25, c), (0.5, c + c % 2), (0.75, c + 1)):
+        given += [low + part * (high - low), -low - part * (high - low)]
+        expected += [value(nearest), -value(nearest)]
+for context in ({{}}, {{"device": "PYTHON"}}):
+    x = Tensor(given, dtype="float32", **context).realize()
+    assert x.cast("fp8e3m4").cast("float32").tolist() == expected, context
+inf = float("inf")
+special = Tensor([inf, -inf, 100.0, float("nan")]).cast("fp8e3m4").cast("float32").tolist()
+assert special[:3] == [inf, -inf, 15.5] and special[3] != special[3]
+assert (Tensor([1.0]).cast("fp8e3m4") + Tensor([1.0]).cast("float16")).dtype == dtypes.float16
+assert 0 <= Tensor.rand(4, dtype="fp8e3m4").cast("float32").max().item() < 1
 """
 
 
@@ -93,7 +131,7 @@ def insert(tree, path, where, mark, snippet):
         lines = file.read().split("\n")
     found = [i for i, line in enumerate(lines) if mark in line]
     if not found:
-        sys.exit(f"{PAGE}: {path} has no line with '{mark}'")
+        sys.exit(f"{path} has no line with '{mark}'")
     at = found[0]
     if where == "behind":
         while path.endswith(".h") and not lines[at].endswith(";"):
@@ -104,18 +142,23 @@ def insert(tree, path, where, mark, snippet):
         file.write("\n".join(lines))
 
 
+def page(tree, name):
+    with open(os.path.join(tree, "docs", f"HOWTO_ADD_{name}.md"), encoding="utf-8") as file:
+        return file.read()
+
+
 def follow(tree):
-    with open(os.path.join(tree, PAGE), encoding="utf-8") as file:
-        snippets = SNIPPET.findall(file.read())
-    if len(snippets) < 8:
-        sys.exit(f"{PAGE}: only {len(snippets)} snippets were found")
-    for path, where, mark, indent, text in snippets:
-        body = "\n".join(line[len(indent) :] for line in text.split("\n"))
-        insert(tree, path, where, mark, body)
-    tools = {"manifest.py": ["--record"], "reference.py": [], "cpp_wrapper.py": []}
-    for name, write in tools.items():
-        run(sys.executable, os.path.join("tools", name), *write, cwd=tree)
-        run(sys.executable, os.path.join("tools", name), "--check", cwd=tree)
+    for name, count in SNIPPETS.items():
+        snippets = SNIPPET.findall(page(tree, name))
+        if len(snippets) != count:
+            sys.exit(f"HOWTO_ADD_{name}.md: {len(snippets)} snippets were found")
+        for path, where, mark, indent, text in snippets:
+            body = "\n".join(line[len(indent) :] for line in text.split("\n"))
+            insert(tree, path, where, mark, body)
+    for name in ("manifest", "reference", "reference_python", "cpp_wrapper"):
+        tool = [sys.executable, os.path.join("tools", name + ".py")]
+        run(*tool, *(["--record"] if name == "manifest" else []), cwd=tree)
+        run(*tool, "--check", cwd=tree)
 
 
 def build(tree, out):
@@ -135,6 +178,7 @@ def call(tree, out, work):
     environment = dict(os.environ, ASTER_ML_CACHE_DIR=os.path.join(work, "cache"))
     for compiler, standard, name, text in (
         (CC, "-std=c11", "call.c", C_PROGRAM),
+        (CC, "-std=c11", "device.c", PROGRAM.search(page(tree, "DEVICE")).group(1)),
         (CXX, "-std=c++17", "call.cpp", CXX_PROGRAM),
     ):
         source, program = os.path.join(work, name), os.path.join(work, name.replace(".", "_"))
