@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <sstream>
 #include <thread>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -152,59 +152,179 @@ struct Scratch {
   aster_ml_context_options context_options{};
 };
 
-template <typename T>
-using Pointee = std::remove_cv_t<std::remove_pointer_t<T>>;
+// ---- What the functions are: found at compile time, held as data ----
 
-// A valid argument of a type; outputs get memory full of rubbish.
+// What an argument is, or points to.
+// clang-format off
+enum class Is : uint8_t {
+  kContext, kLazy, kTensor, kBuffer, kLayer, kState, kOptimizer, kProgram, kWorkspace, kScalar,
+  kNode, kLazies, kWritableLazies, kNumbers, kSizes, kStrides, kText, kBytes, kCounters, kRuntime,
+  kNodeOptions, kBackend, kOptions, kFunction, kInt32, kInteger, kReal, kNothing
+};
+// clang-format on
+
+struct Type {
+  Is is = Is::kNothing;
+  bool pointer = false, constant = false;
+  size_t size = 0;  // of what it points to
+};
+
 template <typename T>
-T sample(Scratch& s, char direction) {
-  World& w = s.world;
-  if constexpr (std::is_pointer_v<T> && !std::is_function_v<std::remove_pointer_t<T>>) {
-    if (direction == 'o' && !std::is_const_v<std::remove_pointer_t<T>>) {
-      return reinterpret_cast<T>(s.out[s.outs++]);
-    }
-    using P = Pointee<T>;
-    const auto pick = [](auto* pointer) -> T {
-      if constexpr (std::is_convertible_v<decltype(pointer), T>) return pointer;
-      return nullptr;
-    };
-    if constexpr (std::is_same_v<P, aster_ml_context>) return pick(&w.context);
-    if constexpr (std::is_same_v<P, aster_ml_lazy>) return pick(&w.x);
-    if constexpr (std::is_same_v<P, aster_ml_tensor>) return pick(&w.tensor);
-    if constexpr (std::is_same_v<P, aster_ml_buffer>) return pick(&w.buffer);
-    if constexpr (std::is_same_v<P, aster_ml_layer>) return pick(&w.layer);
-    if constexpr (std::is_same_v<P, aster_ml_state>) return pick(&w.state);
-    if constexpr (std::is_same_v<P, aster_ml_optimizer>) return pick(&w.optimizer);
-    if constexpr (std::is_same_v<P, aster_ml_program>) return pick(&w.program);
-    if constexpr (std::is_same_v<P, aster_ml_workspace>) return pick(&w.workspace);
-    if constexpr (std::is_same_v<P, aster_ml_scalar>) return pick(&w.scalar);
-    if constexpr (std::is_same_v<T, const aster_ml_uop*>) return w.uop;
-    if constexpr (std::is_same_v<P, const aster_ml_lazy*>) return s.list;
-    if constexpr (std::is_same_v<P, aster_ml_lazy*>) return s.mutable_list;
-    if constexpr (std::is_same_v<P, int64_t>) return s.numbers;
-    if constexpr (std::is_same_v<P, size_t>) return s.sizes;
-    if constexpr (std::is_same_v<P, ptrdiff_t>) return s.strides;
-    if constexpr (std::is_same_v<P, char> || std::is_void_v<P>) return s.text;
-    if constexpr (std::is_same_v<P, aster_ml_engine_counters>) return pick(&s.counters);
-    if constexpr (std::is_same_v<P, aster_ml_runtime_info>) return pick(&s.runtime);
-    if constexpr (std::is_same_v<P, aster_ml_uop_options>) return pick(&s.node);
-    if constexpr (std::is_same_v<P, aster_ml_backend>) return pick(&s.backend);
-    return nullptr;  // options: the default
-  } else if constexpr (std::is_same_v<T, int32_t>) {
-    return kFloat;
-  } else if constexpr (std::is_arithmetic_v<T>) {
-    return T{1};
-  } else {
-    return T{};
+constexpr Is kind_of() {
+  using P = std::remove_cv_t<std::remove_pointer_t<T>>;
+  const auto is = []<typename U>(U*) { return std::is_same_v<P, U>; };
+  if (!std::is_pointer_v<T>) {
+    if (std::is_same_v<T, int32_t>) return Is::kInt32;
+    if (std::is_integral_v<T>) return Is::kInteger;
+    return std::is_floating_point_v<T> ? Is::kReal : Is::kNothing;
   }
+  if (std::is_function_v<P>) return Is::kFunction;
+  if (std::is_same_v<P, const aster_ml_lazy*>) return Is::kLazies;
+  if (std::is_same_v<P, aster_ml_lazy*>) return Is::kWritableLazies;
+  if (std::is_same_v<T, const aster_ml_uop*>) return Is::kNode;
+  if (std::is_void_v<P>) return Is::kBytes;
+#define KIND(Type, name) \
+  if (is(static_cast<Type*>(nullptr))) return Is::name
+  KIND(aster_ml_context, kContext);
+  KIND(aster_ml_lazy, kLazy);
+  KIND(aster_ml_tensor, kTensor);
+  KIND(aster_ml_buffer, kBuffer);
+  KIND(aster_ml_layer, kLayer);
+  KIND(aster_ml_state, kState);
+  KIND(aster_ml_optimizer, kOptimizer);
+  KIND(aster_ml_program, kProgram);
+  KIND(aster_ml_workspace, kWorkspace);
+  KIND(aster_ml_scalar, kScalar);
+  KIND(int64_t, kNumbers);
+  KIND(size_t, kSizes);
+  KIND(ptrdiff_t, kStrides);
+  KIND(char, kText);
+  KIND(aster_ml_engine_counters, kCounters);
+  KIND(aster_ml_runtime_info, kRuntime);
+  KIND(aster_ml_uop_options, kNodeOptions);
+  KIND(aster_ml_backend, kBackend);
+#undef KIND
+  return Is::kOptions;
 }
 
 template <typename T>
-constexpr bool is_handle() {
-  using P = Pointee<T>;
-  return std::is_same_v<P, aster_ml_context> || std::is_same_v<P, aster_ml_lazy> ||
-         std::is_same_v<P, aster_ml_layer> || std::is_same_v<P, aster_ml_state> ||
-         std::is_same_v<P, aster_ml_optimizer> || std::is_same_v<P, aster_ml_program>;
+constexpr Type type_of() {
+  using P = std::remove_pointer_t<T>;
+  Type out{kind_of<T>(), std::is_pointer_v<T>, std::is_const_v<P>, 0};
+  if constexpr (std::is_pointer_v<T> && !std::is_void_v<P> && !std::is_function_v<P> &&
+                !std::is_same_v<P, const aster_ml_uop>) {
+    out.size = sizeof(P);
+  }
+  return out;
+}
+
+// An argument or a result, whatever its type.
+using Slot = uint64_t;
+template <typename T>
+T value_of(Slot slot) {
+  static_assert(sizeof(T) <= sizeof(Slot));
+  T out;
+  std::memcpy(&out, &slot, sizeof(T));
+  return out;
+}
+template <typename T>
+Slot slot_of(T value) {
+  static_assert(sizeof(T) <= sizeof(Slot));
+  Slot out = 0;
+  std::memcpy(&out, &value, sizeof(T));
+  return out;
+}
+
+struct Function {
+  std::string name, directions;
+  std::vector<std::string> names;
+  std::vector<Type> arguments;
+  Type result;
+  void (*address)();
+  Slot (*call_as)(void (*address)(), const Slot* arguments);
+
+  bool status() const { return result.is == Is::kInt32; }
+  bool is(size_t i, Is what, bool constant) const {
+    return i < arguments.size() && arguments[i].is == what && arguments[i].constant == constant;
+  }
+  Slot call(const std::vector<Slot>& slots) const { return call_as(address, slots.data()); }
+};
+
+template <typename R, typename... A>
+Function describe(const char* name, const char* directions, const char* names,
+                  R (*function)(A...)) {
+  Function out{name,         directions,
+               {},           {type_of<A>()...},
+               type_of<R>(), reinterpret_cast<void (*)()>(function),
+               nullptr};
+  std::istringstream list(names);
+  for (std::string one; std::getline(list, one, ',');) out.names.push_back(one);
+  out.call_as = [](void (*address)(), [[maybe_unused]] const Slot* slots) {
+    const auto call = reinterpret_cast<R (*)(A...)>(address);
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      if constexpr (std::is_void_v<R>) {
+        call(value_of<A>(slots[I])...);
+        return Slot{0};
+      } else {
+        return slot_of(call(value_of<A>(slots[I])...));
+      }
+    }
+    (std::index_sequence_for<A...>());
+  };
+  return out;
+}
+
+const std::vector<Function>& functions() {
+  static const std::vector<Function> all = {
+#define FUNCTION(name, directions, arguments) describe(#name, directions, arguments, &name),
+#include "public_functions.def"
+#undef FUNCTION
+  };
+  return all;
+}
+
+// A valid argument; outputs get memory full of rubbish.
+Slot sample(Scratch& s, const Type& type, char direction) {
+  World& w = s.world;
+  if (type.pointer && type.is != Is::kFunction && direction == 'o' && !type.constant) {
+    return slot_of(static_cast<void*>(s.out[s.outs++]));
+  }
+  // clang-format off
+  switch (type.is) {
+    case Is::kContext: return slot_of(&w.context);
+    case Is::kLazy: return slot_of(&w.x);
+    case Is::kTensor: return slot_of(&w.tensor);
+    case Is::kBuffer: return slot_of(&w.buffer);
+    case Is::kLayer: return slot_of(&w.layer);
+    case Is::kState: return slot_of(&w.state);
+    case Is::kOptimizer: return slot_of(&w.optimizer);
+    case Is::kProgram: return slot_of(&w.program);
+    case Is::kWorkspace: return slot_of(&w.workspace);
+    case Is::kScalar: return slot_of(&w.scalar);
+    case Is::kNode: return slot_of(w.uop);
+    case Is::kLazies: return slot_of(&s.list[0]);
+    case Is::kWritableLazies: return slot_of(&s.mutable_list[0]);
+    case Is::kNumbers: return slot_of(&s.numbers[0]);
+    case Is::kSizes: return slot_of(&s.sizes[0]);
+    case Is::kStrides: return slot_of(&s.strides[0]);
+    case Is::kText:
+    case Is::kBytes: return slot_of(&s.text[0]);
+    case Is::kCounters: return slot_of(&s.counters);
+    case Is::kRuntime: return slot_of(&s.runtime);
+    case Is::kNodeOptions: return slot_of(&s.node);
+    case Is::kBackend: return slot_of(&s.backend);
+    case Is::kInt32: return slot_of(kFloat);
+    case Is::kInteger: return 1;
+    case Is::kReal: return slot_of(1.0);
+    default: return 0;  // options: the default
+  }
+  // clang-format on
+}
+
+bool is_handle(const Type& type) {
+  constexpr Is kHandles[] = {Is::kContext, Is::kLazy,      Is::kLayer,
+                             Is::kState,   Is::kOptimizer, Is::kProgram};
+  return std::find(std::begin(kHandles), std::end(kHandles), type.is) != std::end(kHandles);
 }
 
 bool ends(std::string_view text, std::string_view end) {
@@ -213,11 +333,6 @@ bool ends(std::string_view text, std::string_view end) {
 bool among(std::string_view what, std::initializer_list<std::string_view> list) {
   return std::find(list.begin(), list.end(), what) != list.end();
 }
-std::string argument_name(std::string_view names, size_t index) {
-  for (; index > 0; --index) names.remove_prefix(names.find(',') + 1);
-  return std::string(names.substr(0, names.find(',')));
-}
-
 // Frees and ends take null and empty handles for nothing to do.
 bool gives_up(std::string_view name) { return ends(name, "_free") || ends(name, "_end"); }
 bool frees(std::string_view name) {
@@ -265,207 +380,140 @@ int32_t of_null(std::string_view function, std::string_view argument) {
   return sized ? ASTER_ML_RANGE : ASTER_ML_ARGUMENT;
 }
 
-// Everything known of one public function, and calls of it with one argument replaced.
-template <typename... A>
-class Caller {
+// A call of one function with valid arguments, some of which are replaced.
+class Call {
  public:
-  Caller(World& world, const char* name, const char* directions, int32_t (*function)(A...))
-      : name_(name), directions_(directions), function_(function), scratch_(world) {
-    fill(std::index_sequence_for<A...>());
+  Call(World& world, const Function& function) : function_(function), scratch_(world) {
+    for (size_t i = 0; i < function.arguments.size(); ++i) {
+      slots_.push_back(sample(scratch_, function.arguments[i], function.directions[i]));
+    }
   }
-  std::tuple<A...>& arguments() { return arguments_; }
-  Scratch& scratch() { return scratch_; }
+  Call& with(size_t index, const void* pointer) {
+    slots_[index] = slot_of(pointer);
+    return *this;
+  }
+  int32_t run() { return value_of<int32_t>(function_.call(slots_)); }
 
   // Expects a failure with a message that names the function, and zeroed outputs.
   void refuse(int32_t expected, const std::string& why) {
     aster_ml_error_clear();
-    refuse_after(expected, why);
-  }
-  void refuse_after(int32_t expected, const std::string& why) {
-    const int32_t status = std::apply(function_, arguments_);
-    EXPECT_EQ(status, expected) << name_ << ", " << why << ": " << last_error();
+    const int32_t status = run();
+    EXPECT_EQ(status, expected) << function_.name << ", " << why << ": " << last_error();
     if (status == 0) return;
     aster_ml_error error{};
     aster_ml_error_last(&error);
-    EXPECT_EQ(error.code, status) << name_ << ", " << why;
-    EXPECT_STREQ(error.function, name_) << why;
-    EXPECT_STRNE(error.message, "") << name_ << ", " << why;
-    zeroed(why, std::index_sequence_for<A...>());
+    EXPECT_EQ(error.code, status) << function_.name << ", " << why;
+    EXPECT_EQ(error.function, function_.name) << why;
+    EXPECT_STRNE(error.message, "") << function_.name << ", " << why;
+    for (size_t i = 0; i < slots_.size(); ++i) zeroed(function_.arguments[i], slots_[i], why);
   }
 
  private:
-  template <size_t... I>
-  void fill(std::index_sequence<I...>) {
-    ((std::get<I>(arguments_) = sample<A>(scratch_, directions_[I])), ...);
-  }
-  template <size_t... I>
-  void zeroed(const std::string& why, std::index_sequence<I...>) {
-    (zeroed_one<A>(std::get<I>(arguments_), why), ...);
-  }
-  template <typename T>
-  void zeroed_one(T value, const std::string& why) {
-    if constexpr (std::is_pointer_v<T>) {
-      using P = std::remove_pointer_t<T>;
-      if constexpr (!std::is_void_v<P> && !std::is_function_v<P> && !std::is_const_v<P> &&
-                    !std::is_same_v<P, char>) {
-        const auto* bytes = reinterpret_cast<const unsigned char*>(value);
-        const unsigned char* first = scratch_.out[0];
-        if (bytes < first || bytes >= first + sizeof(scratch_.out)) return;
-        const bool zero =
-            std::all_of(bytes, bytes + sizeof(P), [](unsigned char b) { return b == 0; });
-        // uop_walk's count says what its array holds; program_run's tensors come in as well.
-        EXPECT_TRUE(zero || among(name_, {"aster_ml_uop_walk", "aster_ml_program_run"}))
-            << name_ << ", " << why << ": an output is not zeroed";
-      }
-    }
+  void zeroed(const Type& type, Slot slot, const std::string& why) {
+    if (!type.pointer || type.constant || type.is == Is::kText) return;
+    const auto* bytes = value_of<const unsigned char*>(slot);
+    const unsigned char* first = scratch_.out[0];
+    if (bytes < first || bytes >= first + sizeof(scratch_.out)) return;
+    const bool zero = std::all_of(bytes, bytes + type.size, [](unsigned char b) { return b == 0; });
+    // uop_walk's count says what its array holds; program_run's tensors come in as well.
+    EXPECT_TRUE(zero || among(function_.name, {"aster_ml_uop_walk", "aster_ml_program_run"}))
+        << function_.name << ", " << why << ": an output is not zeroed";
   }
 
-  const char* name_;
-  const char* directions_;
-  int32_t (*function_)(A...);
+  const Function& function_;
   Scratch scratch_;
-  std::tuple<A...> arguments_{};
+  std::vector<Slot> slots_;
 };
 
 // ---- Null pointers and empty handles ----
 
-template <size_t I, typename... A>
-void null_argument([[maybe_unused]] World& world, [[maybe_unused]] const char* name,
-                   [[maybe_unused]] const char* directions, [[maybe_unused]] const char* names,
-                   [[maybe_unused]] int32_t (*function)(A...)) {
-  using T = std::tuple_element_t<I, std::tuple<A...>>;
-  if constexpr (std::is_pointer_v<T>) {
-    const std::string argument = argument_name(names, I);
-    if (std::is_function_v<std::remove_pointer_t<T>> || nullable(name, argument)) return;
-    Caller<A...> caller(world, name, directions, function);
-    std::get<I>(caller.arguments()) = nullptr;
-    if (frees(name)) {
-      EXPECT_EQ(std::apply(function, caller.arguments()), 0) << name << " of null";
-    } else if (plain(name)) {
-      EXPECT_EQ(std::apply(function, caller.arguments()), 0) << name << " of null";
-    } else {
-      caller.refuse(of_null(name, argument), argument + " is null");
-    }
-    if constexpr (is_handle<T>()) {
-      if (directions[I] == 'o') return;
-      Pointee<T> empty{};
-      Caller<A...> again(world, name, directions, function);
-      std::get<I>(again.arguments()) = &empty;
-      if (frees(name) || plain(name)) {
-        EXPECT_EQ(std::apply(function, again.arguments()), 0) << name << " of an empty handle";
-      } else {
-        again.refuse(ASTER_ML_ARGUMENT, argument + " is an empty handle");
-      }
-    }
+void null_argument(World& world, const Function& function, size_t i) {
+  const Type& type = function.arguments[i];
+  const std::string& name = function.name;
+  const std::string& argument = function.names[i];
+  if (!type.pointer || type.is == Is::kFunction || nullable(name, argument)) return;
+  Call call(world, function);
+  call.with(i, nullptr);
+  if (frees(name) || plain(name)) {
+    EXPECT_EQ(call.run(), 0) << name << " of null";
+  } else {
+    call.refuse(of_null(name, argument), argument + " is null");
+  }
+  if (!is_handle(type) || function.directions[i] == 'o') return;
+  const unsigned char empty[64] = {};
+  Call again(world, function);
+  again.with(i, empty);
+  if (frees(name) || plain(name)) {
+    EXPECT_EQ(again.run(), 0) << name << " of an empty handle";
+  } else {
+    again.refuse(ASTER_ML_ARGUMENT, argument + " is an empty handle");
   }
 }
 
-template <typename... A, size_t... I>
-void null_arguments([[maybe_unused]] World& world, [[maybe_unused]] const char* name,
-                    [[maybe_unused]] const char* directions, [[maybe_unused]] const char* names,
-                    [[maybe_unused]] int32_t (*function)(A...), std::index_sequence<I...>) {
-  (null_argument<I>(world, name, directions, names, function), ...);
-}
-template <typename... A>
-void null_arguments(World& world, const char* name, const char* directions, const char* names,
-                    int32_t (*function)(A...)) {
-  null_arguments(world, name, directions, names, function, std::index_sequence_for<A...>());
-}
 // Accessors that return something else: nothing for null.
-template <typename R, typename... A>
-void null_arguments(World& world, const char* name, const char* directions, const char*,
-                    R (*function)(A...)) {
-  if constexpr (sizeof...(A) > 0 && (std::is_pointer_v<A> || ...)) {
-    Scratch scratch(world);
-    std::tuple<A...> arguments{A{}...};
-    (void)directions;
-    const R got = std::apply(function, arguments);
-    if constexpr (std::is_same_v<R, const char*>) {
-      EXPECT_TRUE(got == nullptr || *got == '\0') << name;
-    } else if constexpr (std::is_same_v<R, int64_t>) {
-      EXPECT_TRUE(got == (ends(name, "_dim") ? -1 : 0)) << name;
-    } else {
-      EXPECT_EQ(got, R{}) << name;
-    }
+void all_null(const Function& function) {
+  const auto pointer = [](const Type& type) { return type.pointer; };
+  if (std::none_of(function.arguments.begin(), function.arguments.end(), pointer)) return;
+  const Slot got = function.call(std::vector<Slot>(function.arguments.size(), 0));
+  if (function.result.is == Is::kText) {
+    const char* text = value_of<const char*>(got);
+    EXPECT_TRUE(text == nullptr || *text == '\0') << function.name;
   } else {
-    (void)world, (void)name, (void)directions, (void)function;
+    EXPECT_EQ(got, ends(function.name, "_dim") ? ~Slot{0} : 0) << function.name;
   }
 }
 
 TEST(BadInput, EveryPointerOfEveryFunctionNull) {
   World world;
-  size_t functions = 0;
-#define FUNCTION(name, directions, arguments)                 \
-  null_arguments(world, #name, directions, arguments, &name); \
-  ++functions;
-#include "public_functions.def"
-#undef FUNCTION
-  EXPECT_GT(functions, 300u);
+  for (const Function& function : functions()) {
+    if (!function.status()) {
+      all_null(function);
+      continue;
+    }
+    for (size_t i = 0; i < function.arguments.size(); ++i) null_argument(world, function, i);
+  }
+  EXPECT_GT(functions().size(), 300u);
 }
 
 // ---- An input's handle given as output; a handle of another context; an error passed on ----
 
-template <size_t I, typename... A>
-void aliased([[maybe_unused]] World& world, [[maybe_unused]] World& other,
-             [[maybe_unused]] const char* name, [[maybe_unused]] const char* directions,
-             [[maybe_unused]] const char* names, [[maybe_unused]] int32_t (*function)(A...)) {
-  using Types = std::tuple<A...>;
-  using T = std::tuple_element_t<I, Types>;
-  using Out = std::tuple_element_t<0, Types>;
-  if constexpr (I > 0 && std::is_same_v<Out, aster_ml_lazy*> &&
-                std::is_same_v<T, const aster_ml_lazy*>) {
-    const std::string argument = argument_name(names, I);
-    const bool builds = directions[0] == 'o';
-    if (builds) {
-      Caller<A...> caller(world, name, directions, function);
-      std::get<0>(caller.arguments()) = &world.x;
-      std::get<I>(caller.arguments()) = &world.x;
-      void* const before = world.x.impl;
-      caller.refuse(ASTER_ML_ARGUMENT, "out is " + argument);
-      EXPECT_EQ(world.x.impl, before) << name << " changed its input";
-      world.x.impl = before;
+void aliased(World& world, World& other, const Function& function, size_t i) {
+  const std::string& argument = function.names[i];
+  if (function.directions[0] == 'o') {
+    void* const before = world.x.impl;
+    Call(world, function)
+        .with(0, &world.x)
+        .with(i, &world.x)
+        .refuse(ASTER_ML_ARGUMENT, "out is " + argument);
+    EXPECT_EQ(world.x.impl, before) << function.name << " changed its input";
+    world.x.impl = before;
 
-      // What failed before is passed on, record and all.
-      aster_ml_lazy empty{}, failed{};
-      const int64_t axis = 99;
-      EXPECT_EQ(aster_ml_lazy_flip(&failed, &world.x, 1, &axis), ASTER_ML_RANGE);
-      Caller<A...> chained(world, name, directions, function);
-      std::get<I>(chained.arguments()) = &empty;
-      EXPECT_EQ(std::apply(function, chained.arguments()), ASTER_ML_RANGE) << name;
-      aster_ml_error error{};
-      aster_ml_error_last(&error);
-      EXPECT_STREQ(error.function, "aster_ml_lazy_flip") << name;
-    }
-    if constexpr (((std::is_same_v<A, const aster_ml_lazy*> ? 1 : 0) + ...) > 1 ||
-                  std::is_same_v<std::tuple_element_t<1, Types>, const aster_ml_layer*>) {
-      Caller<A...> foreign(world, name, directions, function);
-      std::get<I>(foreign.arguments()) = &other.x;
-      foreign.refuse(ASTER_ML_ARGUMENT, argument + " of another context");
-    }
+    // What failed before is passed on, record and all.
+    aster_ml_lazy empty{}, failed{};
+    const int64_t axis = 99;
+    EXPECT_EQ(aster_ml_lazy_flip(&failed, &world.x, 1, &axis), ASTER_ML_RANGE);
+    EXPECT_EQ(Call(world, function).with(i, &empty).run(), ASTER_ML_RANGE) << function.name;
+    aster_ml_error error{};
+    aster_ml_error_last(&error);
+    EXPECT_STREQ(error.function, "aster_ml_lazy_flip") << function.name;
   }
-}
-template <typename... A, size_t... I>
-void aliased_all([[maybe_unused]] World& world, [[maybe_unused]] World& other,
-                 [[maybe_unused]] const char* name, [[maybe_unused]] const char* directions,
-                 [[maybe_unused]] const char* names, [[maybe_unused]] int32_t (*function)(A...),
-                 std::index_sequence<I...>) {
-  (aliased<I>(world, other, name, directions, names, function), ...);
-}
-template <typename R, typename... A>
-void aliased_all([[maybe_unused]] World& world, [[maybe_unused]] World& other,
-                 [[maybe_unused]] const char* name, [[maybe_unused]] const char* directions,
-                 [[maybe_unused]] const char* names, [[maybe_unused]] R (*function)(A...)) {
-  if constexpr (std::is_same_v<R, int32_t>) {
-    aliased_all(world, other, name, directions, names, function, std::index_sequence_for<A...>());
+  size_t inputs = 0;
+  for (size_t k = 0; k < function.arguments.size(); ++k) inputs += function.is(k, Is::kLazy, true);
+  if (inputs > 1 || function.is(1, Is::kLayer, true)) {
+    Call(world, function)
+        .with(i, &other.x)
+        .refuse(ASTER_ML_ARGUMENT, argument + " of another context");
   }
 }
 
 TEST(BadInput, OutIsAnInputAndHandlesOfAnotherContext) {
   World world, other;
-#define FUNCTION(name, directions, arguments) \
-  aliased_all(world, other, #name, directions, arguments, &name);
-#include "public_functions.def"
-#undef FUNCTION
+  for (const Function& function : functions()) {
+    if (!function.status() || !function.is(0, Is::kLazy, false)) continue;
+    for (size_t i = 1; i < function.arguments.size(); ++i) {
+      if (function.is(i, Is::kLazy, true)) aliased(world, other, function, i);
+    }
+  }
   // Where contexts meet otherwise.
   aster_ml_lazy* both[] = {&world.x, &other.x};
   EXPECT_EQ(aster_ml_lazy_realize(both, 2), ASTER_ML_ARGUMENT);
@@ -483,27 +531,22 @@ TEST(BadInput, OutIsAnInputAndHandlesOfAnotherContext) {
 
 // ---- A second thread inside ----
 
-template <typename... A>
-void second_thread(World& world, const char* name, const char* directions,
-                   int32_t (*function)(A...)) {
-  constexpr bool in_context =
-      ((std::is_same_v<A, const aster_ml_context*> || std::is_same_v<A, const aster_ml_lazy*> ||
-        std::is_same_v<A, const aster_ml_layer*> || std::is_same_v<A, const aster_ml_state*> ||
-        std::is_same_v<A, const aster_ml_optimizer*>) ||
-       ... || false);
-  const std::string_view text(name);
+bool locks(const Function& function) {
+  const std::string& name = function.name;
   // Concrete memory is any thread's; values are read without a lock.
-  const bool free_of_it =
-      frees(name) || plain(name) || text.starts_with("aster_ml_buffer_") ||
-      among(text, {"aster_ml_context_count_bytes", "aster_ml_lazy_shape", "aster_ml_tensor_init",
+  if (!function.status() || frees(name) || plain(name) || name.starts_with("aster_ml_buffer_") ||
+      among(name, {"aster_ml_context_count_bytes", "aster_ml_lazy_shape", "aster_ml_tensor_init",
                    "aster_ml_tensor_from_data", "aster_ml_tensor_from_buffer",
-                   "aster_ml_tensor_contiguous", "aster_ml_scope_end"});
-  if (!in_context || free_of_it) return;
-  Caller<A...> caller(world, name, directions, function);
-  caller.refuse(ASTER_ML_STATE, "another thread is inside");
+                   "aster_ml_tensor_contiguous", "aster_ml_scope_end"})) {
+    return false;
+  }
+  for (size_t i = 0; i < function.arguments.size(); ++i) {
+    for (const Is is : {Is::kContext, Is::kLazy, Is::kLayer, Is::kState, Is::kOptimizer}) {
+      if (function.is(i, is, true)) return true;
+    }
+  }
+  return false;
 }
-template <typename R, typename... A>
-void second_thread(World&, const char*, const char*, R (*)(A...)) {}
 
 TEST(BadInput, ASecondThreadInAContext) {
   World world;
@@ -511,9 +554,9 @@ TEST(BadInput, ASecondThreadInAContext) {
   aster_ml_lazy made{};
   std::thread inside([&] { EXPECT_OK(aster_ml_lazy_number(&made, &world.context, 3)); });
   world.gate.wait_for_visitor();
-#define FUNCTION(name, directions, arguments) second_thread(world, #name, directions, &name);
-#include "public_functions.def"
-#undef FUNCTION
+  for (const Function& function : functions()) {
+    if (locks(function)) Call(world, function).refuse(ASTER_ML_STATE, "another thread is inside");
+  }
   world.gate.open();
   inside.join();
   EXPECT_OK(aster_ml_lazy_free(&made));
