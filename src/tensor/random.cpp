@@ -13,7 +13,6 @@
 #include "device/device.h"
 #include "engine/engine.h"
 #include "runtime/cpu/sha256.h"
-#include "tensor/api.h"
 
 namespace aster::tensor {
 namespace {
@@ -334,70 +333,56 @@ int32_t aster_ml_lazy_random_bits(aster_ml_lazy* out, const aster_ml_context* co
 int32_t aster_ml_lazy_rand(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype,
                            size_t ndim, const int64_t* shape) {
   ASTER_API();
-  Build build(out, context);
-  ASTER_TRY(build.status());
-  Request r;
-  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
-  Node numbers;
-  ASTER_TRY(rand(&numbers, build.engine(), r.dtype, r.shape));
-  return build.finish(numbers);
+  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+              [&](Node* numbers, Build& build, const Request& r) -> Status {
+                return rand(numbers, build.engine(), r.dtype, r.shape);
+              });
 }
 
 int32_t aster_ml_lazy_uniform(aster_ml_lazy* out, const aster_ml_context* context, double low,
                               double high, int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  Build build(out, context);
-  ASTER_TRY(build.status());
-  Request r;
-  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
-  Node numbers;
-  ASTER_TRY(uniform_between(&numbers, build.engine(), low, high, r.dtype, r.shape));
-  return build.finish(numbers);
+  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+              [&](Node* numbers, Build& build, const Request& r) -> Status {
+                return uniform_between(numbers, build.engine(), low, high, r.dtype, r.shape);
+              });
 }
 
 int32_t aster_ml_lazy_randint(aster_ml_lazy* out, const aster_ml_context* context, int64_t low,
                               int64_t high, int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  Build build(out, context);
-  ASTER_TRY(build.status());
-  Request r;
-  ASTER_TRY(request(&r, dtype, DType::kInt32, ndim, shape));
-  if (low >= high) {
-    return ASTER_FAIL(kRANGE, "integers from %lld to %lld", static_cast<long long>(low),
-                      static_cast<long long>(high));
-  }
-  if (!aster::dtype::is_int(r.dtype) || aster::dtype::is_weak(r.dtype)) {
-    return ASTER_FAIL(kDTYPE, "random integers of %s", aster::dtype::name(r.dtype));
-  }
-  Node numbers;
-  ASTER_TRY(uniform(&numbers, build.engine(), DType::kFloat32, r.shape));
-  Graph& g = build.graph();
-  const Expr scaled = Expr{&g, numbers} * (static_cast<double>(high) - static_cast<double>(low));
-  const Expr offset{&g, g.constant_int(r.dtype, low, r.shape)};
-  ASTER_TRY(keep(&numbers, scaled.cast(r.dtype) + offset));
-  return build.finish(numbers);
+  return draw(out, context, dtype, DType::kInt32, ndim, shape,
+              [&](Node* numbers, Build& build, const Request& r) -> Status {
+                if (low >= high) {
+                  return ASTER_FAIL(kRANGE, "integers from %lld to %lld",
+                                    static_cast<long long>(low), static_cast<long long>(high));
+                }
+                if (!aster::dtype::is_int(r.dtype) || aster::dtype::is_weak(r.dtype)) {
+                  return ASTER_FAIL(kDTYPE, "random integers of %s", aster::dtype::name(r.dtype));
+                }
+                ASTER_TRY(uniform(numbers, build.engine(), DType::kFloat32, r.shape));
+                Graph& g = build.graph();
+                const Expr scaled =
+                    Expr{&g, *numbers} * (static_cast<double>(high) - static_cast<double>(low));
+                const Expr offset{&g, g.constant_int(r.dtype, low, r.shape)};
+                return keep(numbers, scaled.cast(r.dtype) + offset);
+              });
 }
 
 int32_t aster_ml_lazy_randn(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype,
                             size_t ndim, const int64_t* shape) {
   ASTER_API();
-  Build build(out, context);
-  ASTER_TRY(build.status());
-  Request r;
-  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
-  Node numbers;
-  ASTER_TRY(normal(&numbers, build.engine(), r.dtype, r.shape));
-  return build.finish(numbers);
+  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+              [&](Node* numbers, Build& build, const Request& r) -> Status {
+                return normal(numbers, build.engine(), r.dtype, r.shape);
+              });
 }
 
 int32_t aster_ml_lazy_normal(aster_ml_lazy* out, const aster_ml_context* context, double mean,
                              double std, int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  Build build(out, context);
-  ASTER_TRY(build.status());
-  Request r;
-  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
-  Node numbers;
-  ASTER_TRY(normal_around(&numbers, build.engine(), mean, std, r.dtype, r.shape));
-  return build.finish(numbers);
+  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+              [&](Node* numbers, Build& build, const Request& r) -> Status {
+                return normal_around(numbers, build.engine(), mean, std, r.dtype, r.shape);
+              });
 }

@@ -2,8 +2,7 @@
 // counter of a device on, the default one for 0. Errors: RANGE, DTYPE.
 #pragma once
 
-#include "engine/lazy.h"
-#include "tensor/ops.h"
+#include "tensor/api.h"
 
 namespace aster::tensor {
 
@@ -23,11 +22,24 @@ Status normal_around(Node* out, engine::Engine& engine, double mean, double std,
 // x / (1 - p) where a random number is at least p, else 0; x itself unless training.
 Status dropout(Node* out, engine::Engine& engine, Node x, double p, bool training);
 
-// Arguments that the public functions with a shape share.
+// What the public functions with a dtype and a shape are asked for.
 struct Request {
   DType dtype;
   Words shape;
 };
 Status request(Request* out, int32_t dtype, DType fallback, size_t ndim, const int64_t* shape);
+
+// A public function that fills such a tensor: fill(Node* numbers, Build&, const Request&).
+template <typename Fill>
+Status draw(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype, DType fallback,
+            size_t ndim, const int64_t* shape, Fill fill) {
+  Build build(out, context);
+  ASTER_TRY(build.status());
+  Request r;
+  ASTER_TRY(request(&r, dtype, fallback, ndim, shape));
+  Node numbers;
+  ASTER_TRY(fill(&numbers, build, r));
+  return build.finish(numbers);
+}
 
 }  // namespace aster::tensor

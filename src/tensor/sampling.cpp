@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "aster_ml/random.h"
-#include "tensor/api.h"
 #include "tensor/random.h"
 
 namespace aster::tensor {
@@ -71,6 +70,20 @@ Status draw_apart(Node* out, engine::Engine& engine, Node weight, Word samples) 
   return *out == nullptr ? last_failure() : kOk;
 }
 
+// Numbers of the shape, on the device, and by default of the dtype of x.
+Status draw_like(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t dtype,
+                 decltype(normal)* draw) {
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  DType to;
+  ASTER_TRY(dtype_argument(&to, dtype, node(x)->dtype));
+  Node numbers;
+  int32_t device;
+  ASTER_TRY(device_of(&device, build.engine(), node(x)));
+  ASTER_TRY(draw(&numbers, build.engine(), to, node(x)->shape(), device));
+  return build.finish(numbers);
+}
+
 }  // namespace
 
 Status dropout(Node* out, engine::Engine& engine, Node x, double p, bool training) {
@@ -99,83 +112,57 @@ using aster::Status;
 
 int32_t aster_ml_lazy_rand_like(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t dtype) {
   ASTER_API();
-  Build build(out, {x});
-  ASTER_TRY(build.status());
-  Request r{DType::kNone, node(x)->shape()};
-  ASTER_TRY(dtype_argument(&r.dtype, dtype, node(x)->dtype));
-  Node numbers;
-  int32_t device;
-  ASTER_TRY(device_of(&device, build.engine(), node(x)));
-  ASTER_TRY(rand(&numbers, build.engine(), r.dtype, r.shape, device));
-  return build.finish(numbers);
+  return draw_like(out, x, dtype, rand);
 }
 
 int32_t aster_ml_lazy_randn_like(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t dtype) {
   ASTER_API();
-  Build build(out, {x});
-  ASTER_TRY(build.status());
-  Request r{DType::kNone, node(x)->shape()};
-  ASTER_TRY(dtype_argument(&r.dtype, dtype, node(x)->dtype));
-  Node numbers;
-  int32_t device;
-  ASTER_TRY(device_of(&device, build.engine(), node(x)));
-  ASTER_TRY(normal(&numbers, build.engine(), r.dtype, r.shape, device));
-  return build.finish(numbers);
+  return draw_like(out, x, dtype, normal);
 }
 
 int32_t aster_ml_lazy_scaled_uniform(aster_ml_lazy* out, const aster_ml_context* context,
                                      int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  Build build(out, context);
-  ASTER_TRY(build.status());
-  Request r;
-  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
-  Node numbers;
-  ASTER_TRY(uniform_within(&numbers, build.engine(), 1, r));
-  const double count = product(r.shape);
-  const Expr scaled = Expr{&build.graph(), numbers} * (count == 0 ? 1 : std::pow(count, -0.5));
-  return build.finish(scaled.n);
+  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+              [&](Node* numbers, Build& build, const Request& r) -> Status {
+                ASTER_TRY(uniform_within(numbers, build.engine(), 1, r));
+                const double count = product(r.shape);
+                const Expr drawn{&build.graph(), *numbers};
+                *numbers = (drawn * (count == 0 ? 1 : std::pow(count, -0.5))).n;
+                return kOk;
+              });
 }
 
 int32_t aster_ml_lazy_glorot_uniform(aster_ml_lazy* out, const aster_ml_context* context,
                                      int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  Build build(out, context);
-  ASTER_TRY(build.status());
-  Request r;
-  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
-  ASTER_TRY(needs_axis("glorot_uniform", r));
-  const double ends = static_cast<double>(r.shape[0]) + product(r.shape.subspan(1));
-  Node numbers;
-  ASTER_TRY(uniform_within(&numbers, build.engine(), std::sqrt(6 / ends), r));
-  return build.finish(numbers);
+  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+              [&](Node* numbers, Build& build, const Request& r) -> Status {
+                ASTER_TRY(needs_axis("glorot_uniform", r));
+                const double ends = static_cast<double>(r.shape[0]) + product(r.shape.subspan(1));
+                return uniform_within(numbers, build.engine(), std::sqrt(6 / ends), r);
+              });
 }
 
 int32_t aster_ml_lazy_kaiming_uniform(aster_ml_lazy* out, const aster_ml_context* context, double a,
                                       int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  Build build(out, context);
-  ASTER_TRY(build.status());
-  Request r;
-  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
-  ASTER_TRY(needs_axis("kaiming_uniform", r));
-  Node numbers;
-  ASTER_TRY(uniform_within(&numbers, build.engine(), kaiming(6, a, r), r));
-  return build.finish(numbers);
+  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+              [&](Node* numbers, Build& build, const Request& r) -> Status {
+                ASTER_TRY(needs_axis("kaiming_uniform", r));
+                return uniform_within(numbers, build.engine(), kaiming(6, a, r), r);
+              });
 }
 
 int32_t aster_ml_lazy_kaiming_normal(aster_ml_lazy* out, const aster_ml_context* context, double a,
                                      int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  Build build(out, context);
-  ASTER_TRY(build.status());
-  Request r;
-  ASTER_TRY(request(&r, dtype, DType::kFloat32, ndim, shape));
-  ASTER_TRY(needs_axis("kaiming_normal", r));
-  const double std = product(r.shape) == 0 ? 1 : kaiming(2, a, r);
-  Node numbers;
-  ASTER_TRY(normal_around(&numbers, build.engine(), 0, std, r.dtype, r.shape));
-  return build.finish(numbers);
+  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+              [&](Node* numbers, Build& build, const Request& r) -> Status {
+                ASTER_TRY(needs_axis("kaiming_normal", r));
+                const double std = product(r.shape) == 0 ? 1 : kaiming(2, a, r);
+                return normal_around(numbers, build.engine(), 0, std, r.dtype, r.shape);
+              });
 }
 
 int32_t aster_ml_lazy_randperm(aster_ml_lazy* out, const aster_ml_context* context, int64_t n,

@@ -7,24 +7,11 @@ namespace {
 
 constexpr int32_t kMean = ASTER_ML_REDUCTION_MEAN;
 
-class FunctionRefusals : public testing::Test {
+class FunctionRefusals : public RefusalTest {
  protected:
-  // The code, the function named, words of the message in order, and outputs left empty.
-  void expect(int32_t status, int32_t expected, const char* function,
-              const std::vector<std::string>& words) {
-    expect_refusal(status, expected, function, words);
-    EXPECT_EQ(out.impl, nullptr) << function;
-    EXPECT_EQ(second.impl, nullptr) << function;
-  }
-
-  Session s;
   Tensor a = data({2, 3}), b = data({4, 5}), v = data({3}), whole = Tensor(1.0);
   Tensor labels = Tensor(std::vector<int32_t>{1, 0}, {2});
-  aster_ml_lazy out{}, second{};
 };
-
-#define REFUSED(code, function, words, ...) \
-  expect(function(&out, __VA_ARGS__), ASTER_ML_##code, #function, std::vector<std::string> words)
 
 TEST_F(FunctionRefusals, ShapesThatDoNotFit) {
   const std::vector<std::string> both{"float32[2, 3]", "float32[4, 5]"};

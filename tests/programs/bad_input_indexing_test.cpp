@@ -7,14 +7,8 @@
 namespace programs {
 namespace {
 
-class IndexingRefusals : public testing::Test {
+class IndexingRefusals : public RefusalTest {
  protected:
-  void expect(int32_t status, int32_t expected, const char* function,
-              const std::vector<std::string>& words) {
-    expect_refusal(status, expected, function, words);
-    EXPECT_EQ(out.impl, nullptr) << function;
-    EXPECT_EQ(second.impl, nullptr) << function;
-  }
   // x[items] and x[items] = 0 are refused alike, and x stays.
   void refuse(int32_t code, std::vector<aster_ml_index> items,
               const std::vector<std::string>& words) {
@@ -32,16 +26,11 @@ class IndexingRefusals : public testing::Test {
     return {ASTER_ML_INDEX_TENSOR, 0, 0, 1, tensor.get()};
   }
 
-  Session s;
   Tensor square = data({3, 3}), line = data({4}), zero = Tensor(0.0);
   Tensor pair = Tensor(std::vector<int32_t>{0, 1}, {2}),
          three = Tensor(std::vector<int32_t>{0, 1, 2}, {3});
   Tensor mask = make(aster_ml_lazy_cast, pair.get(), ASTER_ML_DTYPE_BOOL);
-  aster_ml_lazy out{}, second{};
 };
-
-#define REFUSED(code, function, words, ...) \
-  expect(function(&out, __VA_ARGS__), ASTER_ML_##code, #function, std::vector<std::string> words)
 
 TEST_F(IndexingRefusals, Items) {
   constexpr int64_t kFar = std::numeric_limits<int64_t>::max();

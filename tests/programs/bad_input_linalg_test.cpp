@@ -7,24 +7,11 @@
 namespace programs {
 namespace {
 
-class LinalgRefusals : public testing::Test {
+class LinalgRefusals : public RefusalTest {
  protected:
-  // The code, the function named, words of the message in order, and outputs left empty.
-  void expect(int32_t status, int32_t expected, const char* function,
-              const std::vector<std::string>& words) {
-    expect_refusal(status, expected, function, words);
-    for (const aster_ml_lazy* handle : {&out, &second, &third})
-      EXPECT_EQ(handle->impl, nullptr) << function;
-  }
-
-  Session s;
   Tensor square = data({3, 3}), line = data({4}), wide = data({2, 4}), heads = data({4, 3, 3}),
          whole = Tensor(std::vector<int32_t>(9, 1), {3, 3}), single = Tensor(1.0);
-  aster_ml_lazy out{}, second{}, third{};
 };
-
-#define REFUSED(code, function, words, ...) \
-  expect(function(&out, __VA_ARGS__), ASTER_ML_##code, #function, std::vector<std::string> words)
 
 TEST_F(LinalgRefusals, Products) {
   REFUSED(SHAPE, aster_ml_lazy_dot, ({"float32[3, 3]", "float32[2, 4]"}), square.get(), wide.get(),

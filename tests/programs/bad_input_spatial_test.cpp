@@ -9,26 +9,18 @@ namespace {
 
 constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
 
-class SpatialRefusals : public testing::Test {
+class SpatialRefusals : public RefusalTest {
  protected:
-  // The code, the function named, words of the message in order, and an output left empty.
   void expect(int32_t status, int32_t expected, const char* function,
               const std::vector<std::string>& words) {
-    expect_refusal(status, expected, function, words);
-    EXPECT_EQ(out.impl, nullptr) << function;
-    EXPECT_EQ(second.impl, nullptr) << function;
+    RefusalTest::expect(status, expected, function, words);
     EXPECT_EQ(count, 0u) << function;
   }
 
-  Session s;
   Tensor square = data({3, 3}), line = data({4}), image = data({1, 2, 5, 5}),
          cube = data({1, 1, 3, 3, 3}), zero = Tensor(1.0);
-  aster_ml_lazy out{}, second{};
   size_t count = 0;
 };
-
-#define REFUSED(code, function, words, ...) \
-  expect(function(&out, __VA_ARGS__), ASTER_ML_##code, #function, std::vector<std::string> words)
 
 TEST_F(SpatialRefusals, Shapes) {
   const int64_t two[] = {2, 2}, far[] = {kFar, kFar}, below[] = {-2, 1}, unknown[] = {-1, -1},

@@ -24,4 +24,22 @@ inline void expect_refusal(int32_t status, int32_t expected, const char* functio
   aster_ml_error_clear();
 }
 
+// Calls that are refused leave their outputs empty.
+class RefusalTest : public testing::Test {
+ protected:
+  void expect(int32_t status, int32_t expected, const char* function,
+              const std::vector<std::string>& words) {
+    expect_refusal(status, expected, function, words);
+    for (const aster_ml_lazy* handle : {&out, &second, &third}) {
+      EXPECT_EQ(handle->impl, nullptr) << function;
+    }
+  }
+
+  Session s;
+  aster_ml_lazy out{}, second{}, third{};
+};
+
+#define REFUSED(code, function, words, ...) \
+  expect(function(&out, __VA_ARGS__), ASTER_ML_##code, #function, std::vector<std::string> words)
+
 }  // namespace programs

@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -14,6 +13,7 @@ namespace aster::runtime::cpu {
 namespace {
 
 using testing::code;
+using testing::in_fork;
 using testing::last_error;
 using testing::TemporaryFolder;
 using testing::WithVariable;
@@ -47,15 +47,6 @@ std::string write_script(const std::string& path, const std::string& body) {
   std::ofstream(path) << "#!/bin/sh\n" << body;
   chmod(path.c_str(), 0700);
   return path;
-}
-
-template <typename Check>
-bool in_fork(Check check) {
-  const pid_t child = fork();
-  if (child == 0) _exit(check() ? 42 : 1);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 42;
 }
 
 TEST(Compiler, FindsWhatIsThere) {

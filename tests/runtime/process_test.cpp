@@ -14,6 +14,7 @@ namespace aster::runtime::cpu {
 namespace {
 
 using testing::count_descriptors;
+using testing::in_fork;
 using testing::last_error;
 using testing::TemporaryFolder;
 
@@ -30,16 +31,6 @@ Outcome run_shell(const std::string& script, const std::string& input = "",
   Outcome outcome(process_heap());
   EXPECT_TRUE(run_commands({&command, 1}, {&outcome, 1}, timeout).ok()) << last_error();
   return outcome;
-}
-
-// Runs check in a fork, where it may damage the process; it returns whether all was well.
-template <typename Check>
-bool in_fork(Check check) {
-  const pid_t child = fork();
-  if (child == 0) _exit(check() ? 42 : 1);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 42;
 }
 
 TEST(Process, InputOutputErrorAndStatus) {

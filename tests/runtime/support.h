@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -113,5 +115,15 @@ class TestContext {
  private:
   Context* context_ = nullptr;
 };
+
+// Runs check in a fork, where it may damage the process; it returns whether all was well.
+template <typename Check>
+bool in_fork(Check check) {
+  const pid_t child = fork();
+  if (child == 0) _exit(check() ? 42 : 1);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 42;
+}
 
 }  // namespace aster::runtime::testing
