@@ -203,6 +203,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots,
   ASTER_TRY(inline_calls(sink, scratch, library, threads));
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));
   ASTER_TRY(copy_simplified(sink, scratch, roots));
+  ASTER_TRY(sort_values(sink, scratch));
   ASTER_TRY(split_reductions(sink, scratch));
   ASTER_TRY(split_words(sink, scratch));
   return lay_out_padding(sink, scratch);

@@ -28,14 +28,15 @@ constexpr struct {
   Op op;
   Shown as;
 } kShownOps[] = {
-    {Op::kBuffer, Shown::kInput},      {Op::kParam, Shown::kInput},
-    {Op::kLoad, Shown::kInput},        {Op::kStore, Shown::kOutput},
-    {Op::kAssign, Shown::kOutput},     {Op::kConst, Shown::kConstant},
-    {Op::kIota, Shown::kConstant},     {Op::kRange, Shown::kLoop},
-    {Op::kReduce, Shown::kReduction},  {Op::kFold, Shown::kReduction},
-    {Op::kScan, Shown::kReduction},    {Op::kArgsort, Shown::kReduction},
-    {Op::kScatter, Shown::kReduction}, {Op::kGather, Shown::kMovement},
-    {Op::kCast, Shown::kElementwise},  {Op::kBitcast, Shown::kElementwise},
+    {Op::kBuffer, Shown::kInput},        {Op::kParam, Shown::kInput},
+    {Op::kLoad, Shown::kInput},          {Op::kStore, Shown::kOutput},
+    {Op::kAssign, Shown::kOutput},       {Op::kConst, Shown::kConstant},
+    {Op::kIota, Shown::kConstant},       {Op::kRange, Shown::kLoop},
+    {Op::kReduce, Shown::kReduction},    {Op::kFold, Shown::kReduction},
+    {Op::kScan, Shown::kReduction},      {Op::kArgsort, Shown::kReduction},
+    {Op::kSort, Shown::kReduction},      {Op::kScatter, Shown::kReduction},
+    {Op::kGather, Shown::kMovement},     {Op::kCast, Shown::kElementwise},
+    {Op::kBitcast, Shown::kElementwise},
 };
 
 Shown shown_as(Node node) {

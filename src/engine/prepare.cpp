@@ -110,6 +110,19 @@ Status split(Node* out, Graph& g, Node node) {
   return need(*out);
 }
 
+// Whether a node gathers a tensor in its own order.
+bool sorts(Node node) {
+  if (node->op != Op::kGather || node->nsrc != 2) return false;
+  const Node x = node->src(0), order = node->src(1);
+  if (order->op != Op::kArgsort || order->src(0) != x || dtype::is_fp8(x->dtype)) return false;
+  const Word axis = order->arg(0);
+  bool fits = node->count() == x->count();
+  for (size_t i = 0; i < node->narg; ++i) {
+    fits &= node->arg(i) == (static_cast<Word>(i) == axis ? -1 : static_cast<Word>(i));
+  }
+  return fits;
+}
+
 }  // namespace
 
 Status copy_with_params(Node* out, Graph& g, Nodes roots, std::span<const Node> leaves) {
@@ -169,6 +182,26 @@ Status split_words(Node* sink, Graph& g) {
     const bool high = call->op == Op::kShr && uop::is_const_value(call->src(1), 32);
     if (high) call = call->src(0);
     if (call->op == Op::kThreefry) *made = uop::threefry_word(g, call, high);
+    return need(*made);
+  });
+}
+
+Status sort_values(Node* sink, Graph& g) {
+  Vec<Node> nodes(g.memory());
+  Map<Node, uint8_t> kept(g.memory());  // orders that are read themselves
+  ASTER_TRY(walk(&nodes, std::array{*sink}));
+  bool any = false;
+  for (Node node : nodes) {
+    any |= sorts(node);
+    for (Node source : node->src()) {
+      if (source->op == Op::kArgsort && !sorts(node)) ASTER_TRY(kept.set(source, 1));
+    }
+  }
+  if (!any) return kOk;
+  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
+    const bool values = sorts(node) && !kept.contains(node->src(1));
+    *made = values ? g.sort(src[0], node->src(1)->arg(0), node->src(1)->arg(1) != 0)
+                   : same_with(g, node, src);
     return need(*made);
   });
 }

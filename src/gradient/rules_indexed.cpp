@@ -10,6 +10,7 @@ namespace {
 using dtype::DType;
 using uop::Dims;
 using uop::Expr;
+using uop::Node;
 using uop::Nodes;
 using uop::Op;
 using uop::Word;
@@ -119,6 +120,17 @@ void flow_running_product(Flow& flow, Word axis, Expr g) {
   flow.set(0, where(before, up_to / where(before, x, 1.0), where(first_zero, from, 0.0)).n);
 }
 
+// What an index along an axis of x was read for.
+void add_up_along(Flow& flow, Word axis, Node index, Expr g) {
+  const Words shape = flow.source(0)->shape();
+  Dims coordinates(shape.size(), 0);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    coordinates[i] = static_cast<Word>(i) == axis ? -1 : static_cast<Word>(i);
+  }
+  const Places places{flow.graph, {&index, 1}, coordinates, shape, shape};
+  flow.set(0, places.add_up(g).n);
+}
+
 // To the latest element that equals the extremum so far.
 void flow_running_extremum(Flow& flow, Word axis, Expr g) {
   const Expr x{&flow.graph, flow.source(0)}, y{&flow.graph, flow.y};
@@ -127,10 +139,7 @@ void flow_running_extremum(Flow& flow, Word axis, Expr g) {
   const Expr wins = (x == y) | (x != x);
   const Expr position = iota(flow.graph, dtype, x.shape(), at).expand(x.shape());
   const Expr winner = scanned(Op::kMax, where(wins, position, 0.0), axis);
-  Dims coordinates(x.ndim(), 0);
-  for (size_t i = 0; i < x.ndim(); ++i) coordinates[i] = i == at ? -1 : static_cast<Word>(i);
-  const Places places{flow.graph, {&winner.n, 1}, coordinates, x.shape(), x.shape()};
-  flow.set(0, places.add_up(g).n);
+  add_up_along(flow, axis, winner.n, g);
 }
 
 struct ScatterRule {
@@ -175,6 +184,15 @@ void flow_scan(Flow& flow) {
       row.rule(flow, flow.y->arg(1), Expr{&flow.graph, flow.dy});
     }
   }
+}
+
+void flow_sort(Flow& flow) {
+  const Node x = flow.source(0);
+  const Word axis = flow.y->arg(0);
+  const Node order =
+      flow.graph.argsort(x, axis, flow.y->arg(1) != 0, x->dim(static_cast<size_t>(axis)));
+  if (order == nullptr) return flow.set(0, nullptr);
+  add_up_along(flow, axis, order, Expr{&flow.graph, flow.dy});
 }
 
 }  // namespace aster::gradient

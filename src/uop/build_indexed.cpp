@@ -127,4 +127,16 @@ Node Graph::argsort(Node x, int64_t axis, bool descending, int64_t count) {
               words);
 }
 
+Node Graph::sort(Node x, int64_t axis, bool descending) {
+  if (x == nullptr) return nullptr;
+  if (dtype::is_fp8(x->dtype)) return nil(ASTER_FAIL(kDTYPE, "sort of %s", brief(x).text));
+  if (!axis_fits(x, axis)) {
+    return nil(
+        ASTER_FAIL(kRANGE, "sort of %s on axis %lld", brief(x).text, static_cast<long long>(axis)));
+  }
+  if (x->dim(static_cast<size_t>(axis)) <= 1 || x->count() == 0) return x;
+  return make(Op::kSort, x->dtype, std::array{x}, std::array<Word, 2>{axis, descending},
+              x->shape());
+}
+
 }  // namespace aster::uop

@@ -98,6 +98,7 @@ Node build_argsort(const Request& r) {
   return r.g.argsort(r.x(), r.arg(0), r.arg(1) != 0,
                      fits ? r.raw.shape[static_cast<size_t>(r.arg(0))] : -1);
 }
+Node build_sort(const Request& r) { return r.g.sort(r.x(), r.arg(0), r.arg(1) != 0); }
 Node build_window(const Request& r) {
   return r.g.window(r.x(), r.arg(0), r.arg(3), r.arg(1), r.arg(2));
 }
@@ -138,6 +139,7 @@ constexpr Row kRows[] = {
     {Op::kScatter,    kAny, false, build_scatter},
     {Op::kScan,       1,    false, build_scan},
     {Op::kArgsort,    2,    false, build_argsort},
+    {Op::kSort,       2,    false, build_sort},
     {Op::kContiguous, 0,    false, [](const R& r) { return r.g.contiguous(r.x()); }},
     {Op::kDetach,     0,    false, [](const R& r) { return r.g.detach(r.x()); }},
     {Op::kAssign,     0,    false, [](const R& r) { return r.g.assign(r.x(), r.raw.sources[1]); }},

@@ -141,6 +141,7 @@ class Graph {
   Node scatter(Op op, Node target, Node value, Nodes indices, Words coordinates);
   Node scan(Op op, Node x, int64_t axis);                              // inclusive
   Node argsort(Node x, int64_t axis, bool descending, int64_t count);  // the first count
+  Node sort(Node x, int64_t axis, bool descending);                    // not of fp8
 
   Node reduce(Op op, Node x, Words axes);  // axes stay, with size 1; no axes: x
   Node contiguous(Node x);

@@ -148,6 +148,9 @@ bool sorts(Node n) {
   const size_t axis = static_cast<size_t>(n->arg(0));
   return same_beside(n, x, axis) && n->dim(axis) <= x->dim(axis);
 }
+bool sorts_values(Node n) {
+  return same(n, 0) && n->narg == 2 && axis_of(n, n->arg(0)) && !dtype::is_fp8(n->dtype);
+}
 bool accesses(Node n, size_t most) {
   return n->nsrc >= 2 && n->nsrc <= most && n->src(0)->op == Op::kParam && scalar_index(n->src(1));
 }
@@ -243,6 +246,7 @@ constexpr Check kChecks[] = {
     {Op::kScatter,    "coordinates inside its target",      scatters},
     {Op::kScan,       "a reduction along an axis",          scans},
     {Op::kArgsort,    "positions along an axis",            sorts},
+    {Op::kSort,       "elements along an axis",             sorts_values},
     {Op::kContiguous, "its source's shape and dtype",       same_as_first},
     {Op::kDetach,     "its source's shape and dtype",       same_as_first},
     {Op::kAssign,     "equal shapes and dtypes",            same_as_both},

@@ -208,5 +208,33 @@ TEST(Argsort, SortsByGathering) {
   EXPECT_EQ(w.compute(best), (std::vector<float>{3, 9}));
 }
 
+// Values alone are sorted without their positions; with them, they are gathered.
+TEST(Sort, OfValuesAlone) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.leaf({3, -1, 2, NAN, 0, -0.0f, 9, 2}, {2, 4});
+  for (const bool descending : {false, true}) {
+    Node order = g.argsort(x, 1, descending, 4);
+    Node y = w.hold(g.gather(x, std::array{order}, words({0, -1}), words({2, 4})));
+    Lazy* const values = w.cell(y);
+    const std::vector<float> expected = w.interpreted(y);
+    w.realize({values});
+    EXPECT_EQ(w.engine().counters.last_kernels, 1u);
+    Lazy* const again = w.cell(g.gather(x, std::array{order}, words({0, -1}), words({2, 4})));
+    Lazy* const positions = w.cell(order);
+    w.realize({again, positions});
+    EXPECT_EQ(w.engine().counters.last_kernels, 2u);
+    for (Lazy* cell : {values, again}) {
+      const std::vector<float> got = w.read(cell);
+      EXPECT_EQ(std::memcmp(got.data(), expected.data(), 32), 0);
+    }
+  }
+  // Not the order of what is gathered, nor along its axis.
+  Node order = g.argsort(x, 1, false, 4), other = w.random({2, 4});
+  w.check(w.hold(g.gather(other, std::array{order}, words({0, -1}), words({2, 4}))), 2);
+  Node square = w.random({4, 4}), down = g.argsort(square, 0, false, 4);
+  w.check(w.hold(g.gather(square, std::array{down}, words({0, -1}), words({4, 4}))), 2);
+}
+
 }  // namespace
 }  // namespace aster::engine::testing

@@ -80,7 +80,7 @@ Bound integer(Node node, const Bound& all) {
   if (op == Op::kIota) return Bound{static_cast<double>(node->count()), 0, 0};
   if (op == Op::kArgsort) return Bound{static_cast<double>(node->src(0)->count()), 0, 0};
   if (op == Op::kPad) return Bound{std::max(all.most, 128.0), 0, 0};
-  return uop::is_movement(op) ? all : Bound{0x1p64, 0, 0};
+  return uop::is_movement(op) || op == Op::kSort ? all : Bound{0x1p64, 0, 0};
 }
 
 // max(min(x, c), d), and min(|x| + c, d): what the generator limits arguments with.

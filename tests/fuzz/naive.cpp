@@ -227,7 +227,7 @@ class Naive {
     if (op == Op::kGather) return gather(node);
     if (op == Op::kScatter) return scatter(node);
     if (op == Op::kScan) return scan(node);
-    if (op == Op::kArgsort) return argsort(node);
+    if (op == Op::kArgsort || op == Op::kSort) return sort(node);
     if (uop::is_movement(op)) {
       const Values& x = of(node->src(0));
       const Word fill = op == Op::kPad ? node->arg(node->narg - 1) : 0;
@@ -333,8 +333,8 @@ class Naive {
     return out;
   }
 
-  // Each element's place: how many of its axis come before it.
-  Values argsort(Node node) {
+  // Each element's place: how many of its axis come before it. Argsort has its position there.
+  Values sort(Node node) {
     const Node source = node->src(0);
     const size_t axis = static_cast<size_t>(node->arg(0));
     const Values& x = of(source);
@@ -355,7 +355,7 @@ class Naive {
       }
       at[axis] = place;
       if (place < node->dim(axis)) {
-        out[static_cast<size_t>(position(at, node->shape()))] = self;
+        out[static_cast<size_t>(position(at, node->shape()))] = node->op == Op::kSort ? x[i] : self;
       }
     }
     return out;

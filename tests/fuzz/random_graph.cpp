@@ -441,6 +441,7 @@ class Generator {
       return g().gather(x, from.indices, from.coordinates, at);
     }
     if (die < 4) return g().scan(some_reduction(x), x, axis);
+    if (chance(40)) return g().sort(x, axis, chance(50));
     const int64_t size = x->dim(static_cast<size_t>(axis));
     return g().argsort(x, axis, chance(50), chance(50) ? size : pick(1, size));
   }

@@ -83,6 +83,13 @@ TEST_F(Indexed, ScanAgainstDifferences) {
   }
 }
 
+TEST_F(Indexed, SortAgainstDifferences) {
+  const Expr x = n.random_leaf({2, 5, 3}, random);
+  for (const Word axis : {0, 1, 2}) {
+    n.check("sort", {&n.graph(), n.graph().sort(x.n, axis, axis == 1)}, {x});
+  }
+}
+
 TEST_F(Indexed, ProductsWithZerosAgainstDifferences) {
   const Expr target = n.leaf({4}, {0, 2, 0, 3});
   const Expr value = n.leaf({8}, {0.5, 0, 2, 0, 0, 1.5, 0.7, 2});

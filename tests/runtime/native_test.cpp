@@ -1,7 +1,8 @@
-// Scatter, Scan and Argsort against loops written down once more over doubles and words, whatever
-// the tasks' order and grouping.
+// Scatter, Scan, Argsort and Sort against loops written down once more over doubles and words,
+// whatever the tasks' order and grouping.
 #include "runtime/cpu/native.h"
 
+#include "runtime/cpu/native_sort.h"
 #include "runtime/cpu/native_types.h"
 
 #include "elements.h"
@@ -12,13 +13,8 @@ namespace {
 using namespace runtime::testing;  // NOLINT: elements and places
 
 // Runs node's implementation on operands, its tasks in random order and groups.
-void run(Node node, std::vector<void*> operands, Random& random, int64_t* tasks = nullptr,
-         const std::vector<int64_t>& views = {}) {
+void run(const Plan& plan, Node node, std::vector<void*> operands, Random& random) {
   Heap heap(nullptr);
-  const Implementation* const implementation = find(node->op);
-  ASSERT_NE(implementation, nullptr);
-  Plan plan(heap);
-  ASSERT_TRUE(implementation->prepare(&plan, node, views).ok());
   ASSERT_GE(plan.tasks, 1);
   EXPECT_GT(plan.nanoseconds, 0);
   std::vector<std::pair<int64_t, int64_t>> parts;
@@ -31,9 +27,17 @@ void run(Node node, std::vector<void*> operands, Random& random, int64_t* tasks 
   for (const auto& [begin, end] : parts) {
     const size_t bytes = static_cast<size_t>(plan.scratch_bytes);
     void* const scratch = heap.allocate(bytes, 64);  // of its own, for the sanitizer
-    implementation->run(plan, operands.data(), scratch, begin, end);
+    find(node->op)->run(plan, operands.data(), scratch, begin, end);
     heap.release(scratch, bytes, 64);
   }
+}
+void run(Node node, std::vector<void*> operands, Random& random, int64_t* tasks = nullptr,
+         const std::vector<int64_t>& views = {}) {
+  Heap heap(nullptr);
+  ASSERT_NE(find(node->op), nullptr);
+  Plan plan(heap);
+  ASSERT_TRUE(find(node->op)->prepare(&plan, node, views).ok());
+  run(plan, node, operands, random);
   if (tasks != nullptr) *tasks = plan.tasks;
 }
 
@@ -459,6 +463,109 @@ TEST(NativeArgsort, LongRows) {
   check(DType::kInt32, kSize, false, [](int64_t i) { return i; });
 }
 
+// ---- Sort ----
+
+// Bit for bit what a stable order gives, zeros and NaN included; by vectors and by radix.
+void check_sort(Graph& graph, DType d, const Shape& shape, int64_t axis, bool descending, Bytes x,
+                Random& random) {
+  const Node node = graph.sort(graph.param(0, d, shape), axis, descending);
+  ASSERT_NE(node, nullptr) << last_error();
+  SCOPED_TRACE(std::string(dtype::name(d)) + " " + uop::brief_shape(shape).text +
+               (descending ? " descending" : ""));
+  const size_t at = static_cast<size_t>(axis), bytes = bytes_of(d);
+  const int64_t size = shape[at];
+  const int64_t inner = product(Shape(shape.begin() + axis + 1, shape.end()));
+  const int64_t rows = product(shape) / size;
+  Bytes expected(x.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t first = r / inner * size * inner + r % inner;
+    std::vector<std::pair<Value, int64_t>> row;
+    for (int64_t i = 0; i < size; ++i) {
+      row.push_back({load(d, x, first + i * inner), first + i * inner});
+    }
+    std::stable_sort(row.begin(), row.end(), [&](const auto& a, const auto& b) {
+      return before(d, descending, a.first, b.first);
+    });
+    for (int64_t i = 0; i < size; ++i) {
+      std::memcpy(expected.data() + static_cast<size_t>(first + i * inner) * bytes,
+                  x.data() + static_cast<size_t>(row[static_cast<size_t>(i)].second) * bytes,
+                  bytes);
+    }
+  }
+  EXPECT_EQ(interpret(graph, node, {x.data()}), expected);
+  for (const bool wide : {sorts_wide(), false}) {
+    Heap heap(nullptr);
+    Plan plan(heap);
+    ASSERT_TRUE(prepare_sort(&plan, node, wide).ok());
+    Bytes result(x.size());
+    run(plan, node, {x.data(), result.data()}, random);
+    EXPECT_EQ(result, expected) << wide;
+  }
+}
+
+TEST(NativeSort, EveryDType) {
+  Heap heap(nullptr);
+  Graph graph(heap);
+  Random random(10);
+  const struct {
+    Shape shape;
+    int64_t axis;
+  } cases[] = {{{9}, 0},          {{3, 64}, 1},  {{65, 3}, 0},  {{2, 500, 3}, 1},
+               {{40, 2, 20}, 0},  {{3000}, 0},   {{70000}, 0},  {{30, 385}, 1},
+               {{300, 5, 33}, 0}, {{5, 257}, 1}, {{4, 1025}, 1}};
+  for (const DType d : kAll) {
+    if (dtype::is_fp8(d)) {
+      EXPECT_EQ(graph.sort(graph.param(0, d, Shape{4}), 0, false), nullptr);
+      continue;
+    }
+    for (const auto& c : cases) {
+      for (const bool few : {false, true}) {
+        Bytes x = values(d, product(c.shape), random, few);
+        check_sort(graph, d, c.shape, c.axis, draw(random, 0, 1) != 0, x, random);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+// Every length that the networks take, and patterns that quicksorts are slow or wrong on.
+TEST(NativeSort, Patterns) {
+  Heap heap(nullptr);
+  Graph graph(heap);
+  Random random(11);
+  using Pattern = std::function<int64_t(int64_t)>;
+  const Pattern patterns[] = {
+      [&](int64_t) { return draw(random, INT64_MIN, INT64_MAX); },
+      [](int64_t i) { return i; },
+      [](int64_t i) { return -i; },
+      [](int64_t) { return int64_t{7}; },
+      [&](int64_t) { return draw(random, 0, 2); },
+      [&](int64_t) { return -draw(random, 0, 1); },  // the largest key, many times
+      [](int64_t i) { return i % 2 == 0 ? INT64_MIN : INT64_MAX; },
+      [](int64_t i) { return i % 16 == 8 ? i : 1000000 + i; },  // bad samples
+      [](int64_t i) { return std::min(i, 5000 - i); },
+  };
+  const auto check = [&](const Pattern& pattern, DType d, int64_t size) {
+    Bytes x(static_cast<size_t>(size) * bytes_of(d));
+    for (int64_t i = 0; i < size; ++i) {
+      Value v;
+      v.word = pattern(i);
+      v.real = static_cast<double>(v.word);
+      store(d, x, i, v);
+    }
+    check_sort(graph, d, {size}, 0, size % 2 == 0, x, random);
+  };
+  const DType types[] = {DType::kInt32,  DType::kUInt32,  DType::kInt64,
+                         DType::kUInt64, DType::kFloat32, DType::kFloat64};
+  for (const DType d : types) {
+    for (int64_t size = 2; size < 420; size += draw(random, 1, 3)) check(patterns[0], d, size);
+    for (const Pattern& pattern : patterns) {
+      for (const int64_t size : {40, 1000, 10001, 140000}) check(pattern, d, size);
+    }
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
 // ---- Narrow floats ----
 
 // Every code, and the numbers around every midpoint of two codes.
@@ -493,7 +600,7 @@ TEST(Native, EveryFailedAllocationIsAStatus) {
   const Node x = g.param(0, DType::kFloat32, Shape{100, 30});
   const Node index = g.param(1, DType::kInt32, Shape{100, 30});
   const Node nodes[] = {g.scatter(Op::kAdd, x, x, std::array{index}, Shape{-1, 1}),
-                        g.scan(Op::kAdd, x, 0), g.argsort(x, 1, false, 30)};
+                        g.scan(Op::kAdd, x, 0), g.argsort(x, 1, false, 30), g.sort(x, 0, true)};
   for (const Node node : nodes) {
     int64_t allowed = 0;
     for (;; ++allowed) {

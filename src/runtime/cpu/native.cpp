@@ -7,6 +7,7 @@ constexpr Implementation kImplementations[] = {
     {uop::Op::kScatter, "scatter", prepare_scatter, run_scatter},
     {uop::Op::kScan, "scan", prepare_scan, run_scan},
     {uop::Op::kArgsort, "argsort", prepare_argsort, run_argsort},
+    {uop::Op::kSort, "sort", prepare_sort, run_sort},
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ struct Implementation {
   void (*run)(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
 };
 
-// Scatter, Scan, Argsort; null for the rest.
+// Scatter, Scan, Argsort, Sort; null for the rest.
 const Implementation* find(uop::Op op);
 
 Status prepare_scatter(Plan* out, uop::Node node, std::span<const int64_t> views);
@@ -46,5 +46,7 @@ void run_scan(const Plan& plan, void* const* operands, void* scratch, int64_t be
 Status prepare_argsort(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_argsort(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                  int64_t end);
+Status prepare_sort(Plan* out, uop::Node node, std::span<const int64_t> views);
+void run_sort(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
 
 }  // namespace aster::runtime::cpu::native

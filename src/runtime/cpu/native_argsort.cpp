@@ -2,9 +2,8 @@
 // are sorted by radix, least significant digit first, which is stable. Where only a few of the
 // first are asked for, a buffer of candidates is kept instead.
 #include <algorithm>
-#include <limits>
 
-#include "runtime/cpu/native_types.h"
+#include "runtime/cpu/native_keys.h"
 
 namespace aster::runtime::cpu::native {
 namespace {
@@ -27,47 +26,6 @@ struct Head {
   int64_t outer, size, inner, count;
   int64_t room;      // candidates of a partial selection, 0: everything is sorted
   int64_t per_task;  // rows
-};
-
-// ---- Keys ----
-
-// NaN is largest, -0 equals 0. No branches: signs are random, and loops over this vectorise.
-template <typename Bits>
-Bits float_key(Bits bits, Bits infinity, Bits sign) {
-  using Signed = std::make_signed_t<Bits>;
-  const Bits magnitude = bits & (sign - 1);
-  const Bits negative = Bits{0} - (bits / sign);  // all ones, or 0
-  const Bits nan = Bits{0} - Bits{static_cast<Signed>(magnitude) > static_cast<Signed>(infinity)};
-  return (sign + ((magnitude ^ negative) - negative)) | (nan & (sign | (sign - 1)));
-}
-
-template <DType d>
-struct Key {
-  using Stored = typename Element<d>::Stored;
-  using Bits = std::conditional_t<sizeof(Stored) == 8, uint64_t, uint32_t>;
-  static Bits of(Stored x) {
-    if constexpr (dtype::is_fp8(d)) {
-      const float value = static_cast<float>(dtype::decode(d, x));
-      return float_key<uint32_t>(std::bit_cast<uint32_t>(value), 0x7f800000, 0x80000000);
-    } else if constexpr (d == DType::kFloat16) {
-      return float_key<uint32_t>(x, 0x7c00, 0x8000);
-    } else if constexpr (d == DType::kBFloat16) {
-      return float_key<uint32_t>(x, 0x7f80, 0x8000);
-    } else if constexpr (d == DType::kFloat32) {
-      return float_key<uint32_t>(std::bit_cast<uint32_t>(x), 0x7f800000, 0x80000000);
-    } else if constexpr (dtype::is_float(d)) {
-      return float_key<uint64_t>(std::bit_cast<uint64_t>(x), uint64_t{0x7ff} << 52,
-                                 uint64_t{1} << 63);
-    } else if constexpr (d == DType::kBool) {
-      return x != 0;
-    } else if constexpr (std::is_signed_v<Stored>) {
-      using Unsigned = std::make_unsigned_t<Stored>;
-      constexpr Unsigned kFlip = static_cast<Unsigned>(std::numeric_limits<Stored>::min());
-      return static_cast<Unsigned>(static_cast<Unsigned>(x) ^ kFlip);
-    } else {
-      return x;
-    }
-  }
 };
 
 // One row of the source and of the result.

@@ -153,7 +153,8 @@ bool less(DType dtype, Word a, Word b) {
   return a < b;
 }
 
-Status argsort(Memory& memory, Node node, const void* x, void* result) {
+// Argsort, and Sort, which reads the elements at the positions.
+Status sort(Memory& memory, Node node, const void* x, void* result) {
   const Node source = node->src(0);
   const size_t axis = static_cast<size_t>(node->arg(0));
   const bool descending = node->arg(1) != 0;
@@ -175,8 +176,13 @@ Status argsort(Memory& memory, Node node, const void* x, void* result) {
     });
     const int64_t row_index = first / (size * distance), column = first % distance;
     for (int64_t i = 0; i < count; ++i) {
-      write(node->dtype, result, (row_index * count + i) * distance + column,
-            order[static_cast<size_t>(i)]);
+      const int64_t to = (row_index * count + i) * distance + column;
+      const int64_t from = order[static_cast<size_t>(i)];
+      if (node->op == Op::kSort) {
+        copy(node->dtype, result, to, x, first + from * distance);
+      } else {
+        write(node->dtype, result, to, from);
+      }
     }
     return kOk;
   });
@@ -185,7 +191,8 @@ Status argsort(Memory& memory, Node node, const void* x, void* result) {
 }  // namespace
 
 bool is_indexed(Op op) {
-  return op == Op::kGather || op == Op::kScatter || op == Op::kScan || op == Op::kArgsort;
+  return op == Op::kGather || op == Op::kScatter || op == Op::kScan || op == Op::kArgsort ||
+         op == Op::kSort;
 }
 
 Status compute_indexed(Memory& memory, Node node, const void* const* sources, void* result) {
@@ -197,7 +204,7 @@ Status compute_indexed(Memory& memory, Node node, const void* const* sources, vo
     case Op::kScan:
       return scan(node, sources[0], result);
     default:
-      return argsort(memory, node, sources[0], result);
+      return sort(memory, node, sources[0], result);
   }
 }
 

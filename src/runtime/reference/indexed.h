@@ -1,4 +1,4 @@
-// Gather, Scatter, Scan and Argsort, element by element.
+// Gather, Scatter, Scan, Argsort and Sort, element by element.
 #pragma once
 
 #include "uop/uop.h"

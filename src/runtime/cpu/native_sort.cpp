@@ -1,0 +1,178 @@
+// Sort: rows of elements without their positions, by AVX-512 where there is, else by radix. What
+// compares equal and is not the same, zeros and NaN, is put in the order of the source afterwards.
+#include "runtime/cpu/native_sort.h"
+
+#include <algorithm>
+
+#include "runtime/cpu/native_keys.h"
+
+namespace aster::runtime::cpu::native {
+namespace {
+
+constexpr int64_t kSmall = 48;        // sorted by comparisons
+constexpr int64_t kMostColumns = 16;  // rows across memory that are laid out together
+constexpr int64_t kTileElements = 1 << 15;
+constexpr int64_t kTaskElements = 1 << 13;
+
+struct Head {
+  int64_t dtype, descending, wide;
+  int64_t outer, size, inner;
+  int64_t columns;   // rows of a unit
+  int64_t per_task;  // units
+  int64_t units_of_inner() const { return (inner + columns - 1) / columns; }
+};
+
+template <typename K>
+using Word = std::conditional_t<
+    sizeof(typename K::Stored) == 1, uint8_t,
+    std::conditional_t<sizeof(typename K::Stored) == 2, uint16_t, typename K::Bits>>;
+
+// Least significant digits first, between keys and room. Returns where they are then.
+template <typename T>
+T* sort_by_radix(T* keys, T* room, int64_t n) {
+  if (n <= kSmall) {
+    std::sort(keys, keys + n);
+    return keys;
+  }
+  uint32_t bins[sizeof(T)][256] = {};
+  const auto digit = [](T key, size_t d) { return static_cast<uint8_t>(key >> (8 * d)); };
+  for (int64_t i = 0; i < n; ++i) {
+    for (size_t d = 0; d < sizeof(T); ++d) ++bins[d][digit(keys[i], d)];
+  }
+  for (size_t d = 0; d < sizeof(T); ++d) {
+    uint32_t* const at = bins[d];
+    if (at[digit(keys[0], d)] == static_cast<uint32_t>(n)) continue;  // all are equal in it
+    uint32_t sum = 0;
+    for (size_t i = 0; i < 256; ++i) sum += std::exchange(at[i], sum);
+    for (int64_t i = 0; i < n; ++i) room[at[digit(keys[i], d)]++] = keys[i];
+    std::swap(keys, room);
+  }
+  return keys;
+}
+
+// Returns whether there are elements that are not what their keys tell.
+template <typename K>
+bool sort_narrow(const typename K::Stored* x, void* y, void* room, int64_t n, bool descending) {
+  using Stored = typename K::Stored;
+  using T = Word<K>;
+  const T flip = descending ? static_cast<T>(~T{0}) : T{0};
+  T* const keys = static_cast<T*>(y);
+  bool special = false;
+  for (int64_t i = 0; i < n; ++i) {
+    const T key = static_cast<T>(K::of(x[i]));
+    if constexpr (dtype::is_float(K::kDType)) {
+      const Stored back = K::element(key);
+      special |= std::memcmp(&back, &x[i], sizeof(Stored)) != 0;
+    }
+    keys[i] = key ^ flip;
+  }
+  const T* const sorted = sort_by_radix(keys, static_cast<T*>(room), n);
+  for (int64_t i = 0; i < n; ++i) {
+    const Stored element = K::element(static_cast<T>(sorted[i] ^ flip));
+    std::memcpy(keys + i, &element, sizeof(Stored));
+  }
+  return special;
+}
+
+// Zeros and NaN of the sorted row y as they follow one another in x.
+template <typename K>
+void settle(const typename K::Stored* x, typename K::Stored* y, int64_t n, bool descending) {
+  using Bits = typename K::Bits;
+  const Bits flip = descending ? static_cast<Bits>(~Bits{0}) : Bits{0};
+  const Bits zero = K::of({}) ^ flip, nan = static_cast<Word<K>>(~Word<K>{0}) ^ flip;
+  const auto first = [&](Bits key) {
+    return std::partition_point(y, y + n, [&](auto e) { return (K::of(e) ^ flip) < key; });
+  };
+  auto *zeros = first(zero), *nans = first(nan);
+  for (int64_t i = 0; i < n; ++i) {
+    const Bits key = K::of(x[i]) ^ flip;
+    if (key == zero) *zeros++ = x[i];
+    if (key == nan) *nans++ = x[i];
+  }
+}
+
+// A row of elements that lie together.
+template <typename K>
+void sort_row(const typename K::Stored* x, typename K::Stored* y, void* room, const Head& head) {
+  const bool descending = head.descending != 0;
+  constexpr int64_t kBytes = sizeof(typename K::Stored);
+  const bool special = head.wide != 0 ? sort_wide(x, y, room, head.size,
+                                                  {kBytes, dtype::is_float(K::kDType),
+                                                   !dtype::is_unsigned(K::kDType), descending})
+                                      : sort_narrow<K>(x, y, room, head.size, descending);
+  if constexpr (dtype::is_float(K::kDType)) {
+    if (special) settle<K>(x, y, head.size, descending);
+  }
+}
+
+// `columns` rows across memory, from column `first` on: laid out, sorted, and back.
+template <typename T>
+void turn(T* to, int64_t to_row, int64_t to_column, const T* from, int64_t from_row,
+          int64_t from_column, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t k = 0; k < columns; ++k) {
+      to[i * to_row + k * to_column] = from[i * from_row + k * from_column];
+    }
+  }
+}
+
+template <typename K>
+void sort_unit(const Head& head, const void* from, void* to, void* scratch, int64_t unit) {
+  using Stored = typename K::Stored;
+  const int64_t n = head.size, across = head.units_of_inner();
+  const int64_t column = unit % across * head.columns;
+  const int64_t at = unit / across * n * head.inner + column;
+  const Stored* const x = static_cast<const Stored*>(from) + at;
+  Stored* const y = static_cast<Stored*>(to) + at;
+  if (head.inner == 1) return sort_row<K>(x, y, scratch, head);
+  const int64_t columns = std::min(head.columns, head.inner - column);
+  Stored* const laid = static_cast<Stored*>(scratch);
+  Stored* const sorted = laid + n * head.columns;
+  turn(laid, 1, n, x, head.inner, 1, n, columns);
+  for (int64_t k = 0; k < columns; ++k) {
+    sort_row<K>(laid + k * n, sorted + k * n, sorted + n * head.columns, head);
+  }
+  turn(y, head.inner, 1, sorted, 1, n, n, columns);
+}
+
+}  // namespace
+
+Status prepare_sort(Plan* out, Node node, std::span<const int64_t>) {
+  return prepare_sort(out, node, sorts_wide());
+}
+
+Status prepare_sort(Plan* out, Node node, bool wide) {
+  const Rows rows = rows_of(node->shape(), static_cast<size_t>(node->arg(0)));
+  const int64_t bytes = static_cast<int64_t>(element_bytes(node->dtype));
+  Head head = {};
+  head.dtype = static_cast<int64_t>(node->dtype);
+  head.descending = node->arg(1);
+  head.wide = bytes >= 4 && wide;
+  head.outer = rows.outer;
+  head.size = rows.size;
+  head.inner = rows.inner;
+  head.columns =
+      rows.inner == 1 ? 1 : std::clamp<int64_t>(kTileElements / rows.size, 1, kMostColumns);
+  const int64_t units = rows.outer * head.units_of_inner();
+  head.per_task = std::clamp<int64_t>(kTaskElements / (rows.size * head.columns), 1, units);
+  out->tasks = (units + head.per_task - 1) / head.per_task;
+  out->nanoseconds = static_cast<double>(node->count()) * (head.wide != 0 ? 4 : 8);
+  out->scratch_bytes = (rows.inner == 1 ? 1 : 2 * head.columns + 1) * rows.size * bytes;
+  return put_head(out, head);
+}
+
+void run_sort(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end) {
+  const Head head = get_head<Head>(plan);
+  const int64_t units = head.outer * head.units_of_inner();
+  const int64_t last = std::min(end * head.per_task, units);
+  with_element(static_cast<DType>(head.dtype), [&](auto element) {
+    using E = decltype(element);
+    if constexpr (!dtype::is_fp8(E::kDType)) {
+      for (int64_t unit = begin * head.per_task; unit < last; ++unit) {
+        sort_unit<Key<E::kDType>>(head, operands[0], operands[1], scratch, unit);
+      }
+    }
+  });
+}
+
+}  // namespace aster::runtime::cpu::native
