@@ -48,6 +48,7 @@ class Rangeify {
   static constexpr int64_t kTinyTensor =
       4096;  // computed again rather than kept by one more kernel
   static bool is_leaf(Op op) { return op == Op::kParam || op == Op::kConst || op == Op::kIota; }
+  static bool passes_through(Op op) { return uop::is_movement(op) || op == Op::kDetach; }
 
   // One place at which a node is read by one kernel.
   struct Demand {
