@@ -124,6 +124,11 @@ class Engine {
 // What kernels are made for here.
 codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels);
 
+// A node without the views on it: what they are of.
+uop::Node below_views(uop::Node node);
+// The storage that a node views, whatever was written there; null for what is computed.
+const buffer::Storage* storage_below(uop::Node node);
+
 // Monotonic time, for counters.
 double milliseconds();
 
