@@ -314,7 +314,8 @@ ASTER_ML_API int32_t aster_ml_lazy_leaky_relu(aster_ml_lazy *out, const aster_ml
 ASTER_ML_API int32_t aster_ml_lazy_cast(aster_ml_lazy *out, const aster_ml_lazy *x, int32_t dtype);
 
 /* The bits of x read as dtype; where its size is another, the last axis grows or shrinks, lowest
- * bits first. Errors: DTYPE (a weak dtype), SHAPE (the last axis does not divide). */
+ * bits first. Storage stays what it is: a view, as a reshape is one. Errors: DTYPE (a weak dtype),
+ * SHAPE (the last axis does not divide). */
 ASTER_ML_API int32_t aster_ml_lazy_bitcast(aster_ml_lazy *out, const aster_ml_lazy *x,
                                            int32_t dtype);
 

@@ -409,7 +409,15 @@ Status Emitter::load_stored(Value* out, Node node) {
   if (n == 1) {
     text << "*(" << address.view() << ')';
   } else if (under_mask) {
+    // Where no lane is read the address may be in no page of the process, which costs the CPU
+    // hundreds of cycles to find out.
+    if (target_.avx512) text << '(' << gate.mask << " ? ";
     write_masked_load(text, storage, n, address.view(), gate.mask);
+    if (target_.avx512) {
+      text << " : (";
+      write_type(text, storage, n);
+      text << "){})";
+    }
   } else if (!masked && stride == 1) {
     write_whole(text, storage, n, address.view());
   } else if (!masked && n >= 4 && (stride == 2 || stride == -1)) {

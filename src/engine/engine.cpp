@@ -510,6 +510,22 @@ Node buffer_node(Engine& engine, Storage* storage, int64_t byte_offset, DType dt
   return buffer_node_on(engine, storage, storage->device, byte_offset, dtype, shape);
 }
 
+Status reinterpret(Node* out, Engine& engine, Node x, DType dtype, uop::Words shape) {
+  Node buffer = nullptr;
+  int64_t offset = 0;
+  *out = nullptr;
+  if (dtype == DType::kBool) return kOk;
+  ASTER_TRY(as_storage(&buffer, &offset, engine.graph, x));
+  if (buffer == nullptr) return kOk;
+  Storage* storage = storage_of(buffer);
+  offset += buffer->arg(2);
+  const auto first = static_cast<uintptr_t>(offset) + reinterpret_cast<uintptr_t>(storage->data);
+  if (first % dtype::size(dtype) != 0) return kOk;
+  *out =
+      buffer_node_on(engine, storage, static_cast<int32_t>(buffer->arg(1)), offset, dtype, shape);
+  return need(*out);
+}
+
 Storage* storage_of(Node node) {
   return reinterpret_cast<Storage*>(static_cast<intptr_t>(node->arg(0)));
 }

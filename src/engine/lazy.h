@@ -42,6 +42,10 @@ uop::Node buffer_node(Engine& engine, buffer::Storage* storage, int64_t byte_off
 // on any.
 uop::Node buffer_node_on(Engine& engine, buffer::Storage* storage, int32_t device,
                          int64_t byte_offset, dtype::DType dtype, uop::Words shape);
+// The bits of a row-major part of storage as another dtype: a Buffer on the same storage. Null in
+// *out where x is none, is not aligned for that dtype, or dtype is one that not all bits are of.
+Status reinterpret(uop::Node* out, Engine& engine, uop::Node x, dtype::DType dtype,
+                   uop::Words shape);
 // The memory of a Buffer node.
 buffer::Storage* storage_of(uop::Node buffer_node);
 

@@ -189,7 +189,11 @@ int32_t aster_ml_lazy_bitcast(aster_ml_lazy* out, const aster_ml_lazy* x, int32_
   ASTER_TRY(build.status());
   DType to;
   ASTER_TRY(aster::dtype::from_code(&to, dtype));
-  return build.finish(bitcast(build.graph(), node(x), to));
+  Node bits = bitcast(build.graph(), node(x), to), view = nullptr;
+  if (bits != nullptr) {
+    ASTER_TRY(aster::engine::reinterpret(&view, build.engine(), node(x), to, bits->shape()));
+  }
+  return build.finish(view != nullptr ? view : bits);
 }
 
 int32_t aster_ml_lazy_where(aster_ml_lazy* out, const aster_ml_lazy* condition,

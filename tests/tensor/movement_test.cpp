@@ -229,6 +229,46 @@ TEST_P(Movement, AsTinygrad) {
   }
 }
 
+// The same of what is no storage, whose bits are computed.
+TEST_P(Movement, BitcastOfComputedValues) {
+  const World world(GetParam());
+  size_t compared = 0;
+  for (const Row& row : rows()) {
+    if (row.op != "bitcast" || row.shape.empty()) continue;
+    const T x = operand(world, row);
+    const int64_t axis = -1;
+    T there, back, bits;
+    OK(aster_ml_lazy_flip(there, x, 1, &axis));
+    OK(aster_ml_lazy_flip(back, there, 1, &axis));
+    OK(aster_ml_lazy_bitcast(bits, back, dtype_code(row.text("dtype"))));
+    std::vector<uint8_t> bytes(unhex(row.results[0].second).size());
+    OK(aster_ml_lazy_copy_out(bytes.data(), bytes.size(), bits));
+    EXPECT_EQ(bytes, unhex(row.results[0].second)) << row.dtype << " " << row.text("dtype");
+    ++compared;
+  }
+  EXPECT_GT(compared, 5u);
+}
+
+// Storage read as another dtype stays that storage: what is written to one is seen by the other.
+TEST_P(Movement, BitcastOfStorageIsAView) {
+  const World world(GetParam());
+  T x = from<int32_t>(world, {1, 2, 3, 4}, {2, 2});
+  T bytes, odd, rest;
+  OK(aster_ml_lazy_bitcast(bytes, x, ASTER_ML_DTYPE_UINT8));
+  EXPECT_EQ(bytes.shape(), (Shape{2, 8}));
+  OK(aster_ml_lazy_assign(x, from<int32_t>(world, {5, 6, 7, 0x01020304}, {2, 2})));
+  EXPECT_EQ(bytes.read<uint8_t>(),
+            (std::vector<uint8_t>{5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 4, 3, 2, 1}));
+  OK(aster_ml_lazy_assign(bytes, from(world, std::vector<uint8_t>(16, 255), {2, 8})));
+  EXPECT_EQ(x.read<int32_t>(), (std::vector<int32_t>{-1, -1, -1, -1}));
+  // Bytes that are not where a wider element may be are copied.
+  const T line = from<uint8_t>(world, {9, 1, 0, 2, 0}, {5});
+  const int64_t one = 1, five = 5;
+  OK(aster_ml_lazy_shrink(odd, line, 1, &one, &five));
+  OK(aster_ml_lazy_bitcast(rest, odd, ASTER_ML_DTYPE_UINT16));
+  EXPECT_EQ(rest.read<uint16_t>(), (std::vector<uint16_t>{1, 2}));
+}
+
 // What an operation moves, its gradient moves back: of sum(y * w) the gradient at element e is the
 // sum of w over the places where y holds e, which the operation on 0, 1, 2, ... tells.
 TEST_P(Movement, Gradients) {
