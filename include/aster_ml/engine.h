@@ -103,7 +103,8 @@ typedef struct aster_ml_workspace {
 } aster_ml_workspace;
 
 /* Starts recording. The inputs, realised here, are what replays may replace; everything else that
- * the step reads or assigns stays the memory that it is. Until the end realize executes as usual
+ * the step reads or assigns stays the memory that it is, but for what aster_ml_lazy_from makes
+ * inside the step, which every replay finds as it was made. Until the end realize executes as usual
  * and records; reading data (view, copy_out) is STATE. Errors: STATE (a capture is open), ARGUMENT
  * (two inputs on one storage). */
 ASTER_ML_API int32_t aster_ml_engine_capture_begin(const aster_ml_context *context,

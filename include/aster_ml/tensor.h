@@ -72,6 +72,10 @@ ASTER_ML_API int32_t aster_ml_lazy_to(aster_ml_lazy *out, const aster_ml_lazy *x
 /* 1 where x names realised storage, else 0. */
 ASTER_ML_API int32_t aster_ml_lazy_is_realized(const aster_ml_lazy *x);
 
+/* 1 if x is storage or a view of it, with writes that wait for it or not: assigning to x writes
+ * there. */
+ASTER_ML_API int32_t aster_ml_lazy_is_stored(const aster_ml_lazy *x);
+
 /* ---- Computing and reading ---- */
 
 /* Computes the tensors, together. Weak dtypes become float32 or int32 storage. Null tensors are

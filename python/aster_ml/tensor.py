@@ -229,7 +229,7 @@ class Tensor(CreationMixin):
         """The stored bytes."""
         if capturing:
             raise JitError("cannot access tensor data during JIT capture: it would be baked in")
-        return _native.lazy_copy_out(self)
+        return _native.lazy_copy_out(_readable(self))
 
     def data(self) -> memoryview:
         """The elements as a memoryview of this shape, a copy.
@@ -295,7 +295,7 @@ class Tensor(CreationMixin):
         if capturing:
             raise JitError("cannot access tensor data during JIT capture: it would be baked in")
         if out.size:
-            _native.lazy_copy_out(x, out)
+            _native.lazy_copy_out(_readable(x), out)
         return out
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -785,6 +785,13 @@ def _seed(loss: Tensor, gradient: Any) -> Any:
 
 
 # ---- reading
+
+
+def _readable(x: Tensor) -> Any:
+    """What is read in the place of x, which stays the expression that backward() goes through."""
+    if _native.lazy_is_realized(x) or not x.is_floating_point():
+        return x
+    return (_native.lazy_copy if _native.lazy_is_stored(x) else _native.lazy_contiguous)(x)
 
 
 def _flat_values(x: Tensor) -> list[Any]:

@@ -40,6 +40,12 @@ struct Drawn {
   int64_t offset;  // of the keys that replays read, into the workspace
 };
 
+// Storage made from data inside a capture, and that data.
+struct Made {
+  Storage* storage;
+  Storage* first;
+};
+
 // Fills the keys of a draw, one a chunk of its words, and moves the counter on. Threads: any.
 void draw_keys(uint64_t* keys, Storage* state, uint64_t words) {
   RandomState& now = *static_cast<RandomState*>(state->data);
@@ -63,6 +69,7 @@ struct Recording {
         inputs(heap),
         dims(heap),
         drawn(heap),
+        made(heap),
         kept(heap) {}
   struct Ref {
     Storage* storage;
@@ -74,6 +81,7 @@ struct Recording {
   Vec<Array> inputs;
   Vec<int64_t> dims;
   Vec<Drawn> drawn;
+  Vec<Made> made;
   Vec<Storage*> kept;  // a reference each, so that no address is used twice during the capture
 };
 
@@ -122,6 +130,7 @@ struct Program : HandleObject {
         results(heap),
         dims(heap),
         drawn(heap),
+        renewed(heap),
         kept(heap),
         patches(heap),
         patch_start(heap) {}
@@ -133,6 +142,7 @@ struct Program : HandleObject {
   Vec<Result> results;
   Vec<int64_t> dims;
   Vec<Drawn> drawn;
+  Vec<Made> renewed;  // of what was made from data, what the launches write
   Vec<Storage*> kept;
   Vec<Patch> patches;  // inputs' pointers, then results', in runs
   Vec<uint32_t> patch_start;
@@ -290,8 +300,17 @@ class Builder {
       return p_.sources.push(source);
     }
     p_.writes_state |= written;
+    if (written) ASTER_TRY(renew(storage));
     source.fixed = storage->data == nullptr ? nullptr : static_cast<char*>(storage->data) + offset;
     return p_.sources.push(source);
+  }
+
+  // Every replay begins with the data that written storage was made of.
+  Status renew(Storage* storage) {
+    const auto same = [&](const Made& made) { return made.storage == storage; };
+    const auto found = std::ranges::find_if(r_.made, same);
+    if (found == r_.made.end() || std::ranges::any_of(p_.renewed, same)) return kOk;
+    return p_.renewed.push(*found);
   }
 
   Status take_entry(const Entry& entry) {
@@ -429,6 +448,8 @@ Status execute(const Program& program, Workspace& workspace) {
   for (const Drawn& drawn : program.drawn) {
     draw_keys(reinterpret_cast<uint64_t*>(arena + drawn.offset), drawn.state, drawn.words);
   }
+  for (const Made& made : program.renewed)
+    std::memcpy(made.storage->data, made.first->data, made.first->bytes);
   for (size_t i = 0; i < program.entries.size(); ++i) {
     const Entry& entry = program.entries[i];
     void* const* pointers = workspace.pointers.data() + program.first_pointer[i];
@@ -536,6 +557,21 @@ Status draw_random(Node* keys, Engine& engine, Storage* state, int32_t device, u
   }
   buffer::storage_release(storage);
   return *keys == nullptr ? last_failure() : kOk;
+}
+
+Status note_made(Engine& engine, Storage* storage) {
+  Recording& r = *engine.recording;
+  if (storage->bytes == 0) return kOk;
+  ASTER_TRY(r.kept.reserve(r.kept.size() + 2));
+  ASTER_TRY(r.made.reserve(r.made.size() + 1));
+  Storage* first = nullptr;
+  ASTER_TRY(buffer::storage_create(&first, engine.context, storage->bytes, storage->device));
+  buffer::storage_retain(storage);
+  ASTER_TRY(r.kept.push(storage));
+  ASTER_TRY(r.kept.push(first));
+  ASTER_TRY(buffer::copy({first->data, 0, first->device}, {storage->data, 0, storage->device},
+                         storage->bytes));
+  return r.made.push(Made{storage, first});
 }
 
 Status record(Recording& r, Executable& exe, std::span<const Node> leaves,

@@ -161,6 +161,8 @@ Status draw_random(uop::Node* keys, Engine& engine, buffer::Storage* state, int3
 // Called by realize while a capture is open.
 Status record(Recording& recording, Executable& exe, std::span<const uop::Node> leaves,
               std::span<buffer::Storage* const> outputs);
+// Storage that was made from data while a capture is open: replays that write it begin with that.
+Status note_made(Engine& engine, buffer::Storage* storage);
 void drop_recording(Engine& engine);
 
 }  // namespace aster::engine

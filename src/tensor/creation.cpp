@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "device/device.h"
+#include "engine/engine.h"
 #include "tensor/api.h"
 
 namespace aster::tensor {
@@ -108,6 +109,8 @@ int32_t aster_ml_lazy_from(aster_ml_lazy* out, const aster_ml_context* context, 
   } else if (storage->bytes != 0) {
     status = buffer::copy({storage->data, 0, storage->device},
                           {const_cast<void*>(data), 0, buffer::kHost}, storage->bytes);
+    if (status.ok() && build.engine().recording != nullptr)
+      status = engine::note_made(build.engine(), storage);
   }
   if (status.ok()) status = build.finish(node);
   buffer::storage_release(storage);

@@ -160,6 +160,10 @@ int32_t aster_ml_lazy_is_realized(const aster_ml_lazy* x) {
   return x != nullptr && x->impl != nullptr && node(x)->op == aster::uop::Op::kBuffer;
 }
 
+int32_t aster_ml_lazy_is_stored(const aster_ml_lazy* x) {
+  return x != nullptr && x->impl != nullptr && writes_through(node(x));
+}
+
 int32_t aster_ml_lazy_realize(aster_ml_lazy* const* tensors, size_t count) {
   ASTER_API();
   if (count == 0) return kOk;

@@ -52,6 +52,26 @@ TEST(Capture, StateIsCarriedOn) {
   EXPECT_EQ(read(weight), (Floats{31, 62}));
 }
 
+TEST(Capture, WhatAStepMakesFromDataIsMadeAnew) {
+  Session s;
+  Tensor x({1.f, 2.f}), sum, part;
+  Program program({x}, [&] {
+    sum = Tensor({100.f, 200.f});
+    part = Tensor({1.f, 2.f, 3.f});
+    EXPECT_OK((sum += x).realize());
+    EXPECT_OK((sum += x).realize());
+    EXPECT_OK(part.shrink({1}, {3}).assign(x));
+    const Tensor constant({5.f, 6.f});
+    return std::vector{sum * 1, part * 1, constant + x};
+  });
+  for (float i = 1; i < 4; ++i) {
+    OK(program({Tensor({i, -i})}));
+    EXPECT_EQ(read(program.outputs()[0]), (Floats{100 + 2 * i, 200 - 2 * i}));
+    EXPECT_EQ(read(program.outputs()[1]), (Floats{1, i, -i}));
+    EXPECT_EQ(read(program.outputs()[2]), (Floats{5 + i, 6 - i}));
+  }
+}
+
 TEST(Capture, WhatAStepAssignsToAnInputGoesIntoTheGivenMemory) {
   Session s;
   Tensor x({1.f, 2.f});

@@ -81,6 +81,24 @@ def test_training_step():
     assert losses[-1] < 0.05 * losses[0]
 
 
+def test_tensors_made_inside_are_made_anew():
+    @TinyJit
+    def norm(grads):
+        total = Tensor([0.0])
+        for g in grads:
+            total += g.square().sum()
+        last = Tensor(np.zeros(3, np.float32))
+        last[1:] = total
+        return total.sqrt().realize(), last.realize()
+
+    for _ in range(4):
+        grads = [rows(3), rows(2, 2)]
+        total, last = norm(grads)
+        expected = sum((g.numpy() ** 2).sum() for g in grads)
+        np.testing.assert_allclose(total.item(), expected**0.5, rtol=1e-6)
+        np.testing.assert_allclose(last.numpy(), [0, expected, expected], rtol=1e-6)
+
+
 def test_random_numbers_advance():
     @TinyJit
     def f(x):

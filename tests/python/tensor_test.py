@@ -280,6 +280,27 @@ def test_function_with_a_gradient_of_its_own():
         function(lambda x: 1)(x)
 
 
+@pytest.mark.parametrize(
+    "read", [Tensor.numpy, Tensor.tolist, Tensor.data, lambda h: h[0].item(), lambda h: repr(h)]
+)
+def test_reading_keeps_gradients(read):
+    w, x = Tensor([1.0, 2.0]).realize(), Tensor([[3.0, 4.0], [5.0, 6.0]]).realize()
+    hidden = x @ w
+    loss = hidden.sum()
+    read(hidden)
+    assert loss.item() == 28.0
+    loss.backward()
+    assert w.grad.tolist() == [8.0, 10.0] and loss.tolist() == 28.0
+
+
+def test_reading_views_runs_nothing():
+    x = Tensor.arange(12.0).reshape(3, 4).clone().realize()
+    x.numpy()
+    GlobalCounters.reset()
+    assert x[1].tolist() == [4, 5, 6, 7] and x.reshape(12)[5:7].numpy().tolist() == [5, 6]
+    assert GlobalCounters.kernel_count == 0
+
+
 # ---- devices, settings, errors
 
 

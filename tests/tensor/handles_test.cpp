@@ -38,6 +38,12 @@ TEST_P(Handles, ViewLendsADescriptor) {
   T scalar;
   OK(aster_ml_lazy_sum(scalar, x, 0, nullptr, 0));
   EXPECT_EQ(aster_ml_lazy_is_realized(scalar), 0);
+  EXPECT_EQ(aster_ml_lazy_is_stored(scalar), 0);
+  EXPECT_EQ(aster_ml_lazy_is_stored(y), 1);
+  T flat;
+  OK(aster_ml_lazy_flatten(flat, y, 0, 1));
+  EXPECT_EQ(aster_ml_lazy_is_realized(flat), 0);
+  EXPECT_EQ(aster_ml_lazy_is_stored(flat), 1);
   OK(aster_ml_lazy_view(&v, scalar));
   EXPECT_EQ(v.ndim, 0u);
   EXPECT_EQ(v.shape, nullptr);
