@@ -117,6 +117,11 @@ ASTER_ML_API int32_t aster_ml_engine_capture_end(aster_ml_program *out,
                                                  const aster_ml_context *context,
                                                  aster_ml_lazy *const *outputs, size_t count);
 
+/* Has the open capture leave out, at its end, the realize calls that read or write nothing of its
+ * inputs, nor of what calls do that stay: they have run once, and replays find what they left.
+ * Errors: STATE (no capture is open). */
+ASTER_ML_API int32_t aster_ml_engine_capture_prune(const aster_ml_context *context);
+
 /* Gives a capture up; what it ran stays done. */
 ASTER_ML_API int32_t aster_ml_engine_capture_cancel(const aster_ml_context *context);
 

@@ -83,6 +83,7 @@ struct Recording {
   Vec<Drawn> drawn;
   Vec<Made> made;
   Vec<Storage*> kept;  // a reference each, so that no address is used twice during the capture
+  bool prune = false;
 };
 
 namespace {
@@ -215,6 +216,7 @@ class Builder {
         results_(engine.context.heap()) {}
 
   Status run(std::span<Lazy* const> outputs) {
+    if (r_.prune) ASTER_TRY(prune());
     ASTER_TRY(place_internal());
     ASTER_TRY(take_arrays(outputs));
     for (const Entry& entry : r_.entries) ASTER_TRY(take_entry(entry));
@@ -230,6 +232,42 @@ class Builder {
   }
 
  private:
+  // Leaves the entries that have to do with inputs, and the draws that those read.
+  Status prune() {
+    Heap& heap = e_.context.heap();
+    Map<Storage*, uint8_t> touched(heap);
+    Vec<uint8_t> stays(heap);
+    for (const Array& input : r_.inputs) ASTER_TRY(touched.set(input.storage, 1));
+    for (const Entry& entry : r_.entries) {
+      bool any = false;
+      for (uint32_t i = 0; i < entry.params; ++i)
+        any |= touched.contains(r_.params[entry.first_param + i].storage);
+      for (uint32_t i = 0; any && i < entry.params; ++i)
+        ASTER_TRY(touched.set(r_.params[entry.first_param + i].storage, 1));
+      for (uint32_t i = 0; any && i < entry.outputs; ++i)
+        ASTER_TRY(touched.set(r_.outputs[entry.first_output + i], 1));
+      ASTER_TRY(stays.push(any));
+    }
+    size_t entries = 0, draws = 0;
+    for (size_t i = 0; i < stays.size(); ++i) {
+      const Entry entry = r_.entries[i];
+      // What the others made stays the memory that it is.
+      for (uint32_t o = 0; stays[i] == 0 && o < entry.outputs; ++o)
+        r_.outputs[entry.first_output + o] = nullptr;
+      if (stays[i] == 0) {
+        entry.exe->release();
+      } else {
+        r_.entries[entries++] = entry;
+      }
+    }
+    for (const Drawn& drawn : r_.drawn) {
+      if (touched.contains(drawn.keys)) r_.drawn[draws++] = drawn;
+    }
+    r_.entries.truncate(entries);
+    r_.drawn.truncate(draws);
+    return kOk;
+  }
+
   // What a step makes itself lives in the workspace, after the arena of temporaries that the
   // entries share.
   Status place_internal() {
@@ -703,6 +741,15 @@ int32_t aster_ml_engine_capture_end(aster_ml_program* out, const aster_ml_contex
   Program* program = nullptr;
   ASTER_TRY(aster::engine::build_program(&program, *engine, {cells.data(), cells.size()}));
   out->impl = program;
+  return aster::kOk;
+}
+
+int32_t aster_ml_engine_capture_prune(const aster_ml_context* context) {
+  ASTER_ENTER(context_of(context));
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  if (engine->recording == nullptr) return ASTER_FAIL(kSTATE, "no capture is open");
+  engine->recording->prune = true;
   return aster::kOk;
 }
 

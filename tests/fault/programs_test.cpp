@@ -357,7 +357,7 @@ TEST(Fault, TrainingStepAsTinygradDoes) {
 }
 
 // A step recorded, replayed on other inputs, in memory of its own and of the program.
-void capture(Pass& run) {
+void capture_step(Pass& run, bool prune) {
   aster_ml_lazy *x = run.lazy(), *state = run.lazy();
   DO(load(run, x, {4, 4}));
   DO(load(run, state, {4}));
@@ -375,6 +375,7 @@ void capture(Pass& run) {
     CALL(aster_ml_lazy_exp, z, y);
   };
   aster_ml_lazy *y = run.lazy(), *z = run.lazy();
+  if (prune) CALL(aster_ml_engine_capture_prune, &run.context);
   record(y, z);
   if (y->impl == nullptr || z->impl == nullptr) {
     if (run.context.impl == nullptr) return;
@@ -408,7 +409,13 @@ void capture(Pass& run) {
   DO(read(run, state));
 }
 
+void capture(Pass& run) { capture_step(run, false); }
+
 TEST(Fault, Capture) { sweep(capture); }
+
+TEST(Fault, PrunedCapture) {
+  sweep([](Pass& run) { capture_step(run, true); });
+}
 TEST(Fault, CaptureInterpreted) {
   sweep(capture, with([](auto& o) { o.compiler = "none"; }), 60);
 }

@@ -157,6 +157,31 @@ TEST(Capture, RefusesWhatDoesNotFit) {
   OK(aster_ml_lazy_free(&same));
 }
 
+TEST(Capture, PruneLeavesOutWhatNoInputReaches) {
+  Session s;
+  EXPECT_EQ(aster_ml_engine_capture_prune(s.get()), ASTER_ML_STATE);
+  for (const bool prune : {false, true}) {
+    Tensor weights({1.f, 2.f, 3.f}), x({1.f, 1.f, 1.f}), count({0.f});
+    Program program({x}, [&] {
+      EXPECT_TRUE(!prune || Program::prune());
+      const Tensor doubled = (weights + weights).realized();
+      const Tensor noise = Tensor::rand(3).realized();
+      EXPECT_OK((count += 1).realize());
+      return std::vector{(x * doubled).realized(), noise, doubled};
+    });
+    std::vector<Floats> noise;
+    for (int i = 0; i < 3; ++i) {
+      OK(program.run({Tensor({1.f + static_cast<float>(i), 1.f, 0.f})}));
+      EXPECT_EQ(read(program.outputs()[0]), (Floats{2.f + 2 * static_cast<float>(i), 4, 0}));
+      EXPECT_EQ(read(program.outputs()[2]), (Floats{2, 4, 6}));
+      noise.push_back(read(program.outputs()[1]));
+    }
+    EXPECT_EQ(read(count)[0], prune ? 1 : 4);
+    EXPECT_EQ(noise[0] == noise[1] && noise[1] == noise[2], prune);
+    EXPECT_EQ(program.kernels(), prune ? 1u : 4u);
+  }
+}
+
 TEST(Capture, RandomNumbersMoveOn) {
   Session s;
   Program program({}, [] { return Tensor::rand(4); });

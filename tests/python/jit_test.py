@@ -172,3 +172,42 @@ def test_jit_off():
         for _ in range(4):
             f(rows(2))
     assert len(runs) == 4 and f.captured is None
+
+
+def test_prune():
+    weights, runs = Tensor([1.0, 2.0]).realize(), []
+
+    @TinyJit(prune=True)
+    def step(x):
+        runs.append(1)
+        doubled = (weights * 2).realize()
+        return (x * doubled).realize(), doubled, Tensor.rand(2).realize()
+
+    seen = []
+    for i in range(5):
+        out, doubled, noise = step(Tensor([float(i), 1.0]).realize())
+        assert out.tolist() == [2.0 * i, 4.0] and doubled.tolist() == [2.0, 4.0]
+        seen.append(noise.tolist())
+    assert len(runs) == 2 and step.captured.kernel_count == 1
+    assert seen[1] == seen[2] == seen[4] != seen[0]
+
+
+def test_prune_keeps_what_inputs_reach_by_way_of_others():
+    weights = Tensor([1.0, 2.0]).realize()
+
+    @TinyJit(prune=True)
+    def step(x):
+        weights.assign(weights + x).realize()
+        return (weights * 2).realize()
+
+    for i in range(5):
+        assert step(Tensor([1.0, 0.0]).realize()).tolist() == [2.0 * (i + 2), 4.0]
+
+
+def test_prune_of_everything():
+    @TinyJit(prune=True)
+    def step(x):
+        return Tensor([3.0, 4.0]).realize() + 1
+
+    for i in range(4):
+        assert step(Tensor([1.0]).realize()).tolist() == [4.0, 5.0]

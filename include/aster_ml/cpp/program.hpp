@@ -43,6 +43,10 @@ class Program {
     program_ = {std::move(program), context.root()};
     for (const Tensor& result : results) make_room(result);
   }
+  /* Has the open capture leave out what its inputs do not reach, from inside a body. */
+  static bool prune() {
+    return detail::good(aster_ml_engine_capture_prune(Context::current().get()));
+  }
   /* Gives an open capture of the current context up, from inside a body: the program is empty. */
   static bool cancel() {
     return detail::good(aster_ml_engine_capture_cancel(Context::current().get()));

@@ -331,8 +331,10 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
             _steer()
             note_seen(None)
             set_inputs({})
+        if self.prune:
+            _native.engine_capture_prune()
         program = _native.engine_capture_end([whole(t) for t in outputs])
-        if not _native.program_count_kernels(program):
+        if not (_native.program_count_kernels(program) or self.prune):
             raise JitError("didn't JIT anything!")
         # Replays write where returned tensors have their storage: not where an input has its own.
         given = [whole(t) for t in inputs.tensors]
@@ -360,7 +362,7 @@ def TinyJit(
     fxn: None = ..., *, prune: bool = ...
 ) -> Callable[[Callable[..., ReturnType]], _TinyJit[ReturnType]]: ...
 def TinyJit(fxn: Any = None, **kwargs: Any) -> Any:
-    """@TinyJit or @TinyJit(prune=True); prune changes nothing: docs/DIFFERENCES.md."""
+    """@TinyJit, or @TinyJit(prune=True): what is realised inside and no input reaches runs once."""
     if fxn is None:
         return lambda f: _TinyJit(f, **kwargs)
     return _TinyJit(fxn, **kwargs)
