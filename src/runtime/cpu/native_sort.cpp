@@ -80,10 +80,9 @@ void settle(const typename K::Stored* x, typename K::Stored* y, int64_t n, bool 
   using Bits = typename K::Bits;
   const Bits flip = descending ? static_cast<Bits>(~Bits{0}) : Bits{0};
   const Bits zero = K::of({}) ^ flip, nan = static_cast<Word<K>>(~Word<K>{0}) ^ flip;
-  const auto first = [&](Bits key) {
-    return std::partition_point(y, y + n, [&](auto e) { return (K::of(e) ^ flip) < key; });
-  };
-  auto *zeros = first(zero), *nans = first(nan);
+  auto* zeros = std::partition_point(y, y + n, [&](auto e) { return (K::of(e) ^ flip) < zero; });
+  auto* nans = y;
+  for (int64_t i = 0; i < n && !descending; ++i) nans += (K::of(x[i]) ^ flip) != nan;
   for (int64_t i = 0; i < n; ++i) {
     const Bits key = K::of(x[i]) ^ flip;
     if (key == zero) *zeros++ = x[i];

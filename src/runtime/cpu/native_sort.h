@@ -17,7 +17,7 @@ struct SortForm {
 bool sorts_wide();
 
 // y = the n elements of x in order; room for as many more. Returns whether there were NaN, which
-// come last (first of descending ones) as some NaN, or -0, which comes as 0.
+// come last (first of descending ones) as infinity, or -0, which may come as 0.
 bool sort_wide(const void* x, void* y, void* room, int64_t n, const SortForm& form);
 
 // A plan of Sort that uses sort_wide where it can, or never.
