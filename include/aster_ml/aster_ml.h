@@ -6,6 +6,7 @@
 #include "aster_ml/buffer.h"
 #include "aster_ml/device.h"
 #include "aster_ml/dtype.h"
+#include "aster_ml/eager.h"
 #include "aster_ml/engine.h"
 #include "aster_ml/functions.h"
 #include "aster_ml/gradient.h"

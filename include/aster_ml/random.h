@@ -1,4 +1,5 @@
-/* Random tensors beyond rand and randn: initialisers, dropout, sampling, permutations.
+/* Random tensors: numbers, initialisers, dropout, sampling, permutations. The numbers are
+ * threefry2x32 of a seed and a counter, both state of the context.
  *
  * Every device has a counter of its own: functions of a tensor draw on its device, the others on
  * the default one (aster_ml_engine_set_device). Multinomial with replacement moves numbers of the
@@ -15,6 +16,40 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Sets the seed (its low 32 bits) and resets the counters. Devices are numbered as they are first
+ * drawn on from then on, and that number is the other half of their keys. */
+ASTER_ML_API int32_t aster_ml_lazy_manual_seed(const aster_ml_context *context, uint64_t seed);
+
+/* count uniform words, uint32. Errors: RANGE. */
+ASTER_ML_API int32_t aster_ml_lazy_random_bits(aster_ml_lazy *out, const aster_ml_context *context,
+                                               int64_t count);
+
+/* Uniform in [0, 1). Dtypes: a float dtype; 0 is float32. Errors: RANGE, DTYPE. */
+ASTER_ML_API int32_t aster_ml_lazy_rand(aster_ml_lazy *out, const aster_ml_context *context,
+                                        int32_t dtype, size_t ndim, const int64_t *shape);
+
+/* Uniform in [low, high): (high - low) * rand in float32, cast, then + low. Dtypes: a float dtype;
+ * 0 is float32. Errors: RANGE (high <= low), DTYPE. */
+ASTER_ML_API int32_t aster_ml_lazy_uniform(aster_ml_lazy *out, const aster_ml_context *context,
+                                           double low, double high, int32_t dtype, size_t ndim,
+                                           const int64_t *shape);
+
+/* Integers in [low, high), from uniform numbers. Dtypes: an integer dtype; 0 is int32. Errors:
+ * RANGE, DTYPE. */
+ASTER_ML_API int32_t aster_ml_lazy_randint(aster_ml_lazy *out, const aster_ml_context *context,
+                                           int64_t low, int64_t high, int32_t dtype, size_t ndim,
+                                           const int64_t *shape);
+
+/* Standard normal, by Box and Muller in float32. Dtypes: a float dtype; 0 is float32. Errors:
+ * RANGE, DTYPE. */
+ASTER_ML_API int32_t aster_ml_lazy_randn(aster_ml_lazy *out, const aster_ml_context *context,
+                                         int32_t dtype, size_t ndim, const int64_t *shape);
+
+/* mean + std * randn. Dtypes: as randn. Errors: RANGE (std < 0), DTYPE. */
+ASTER_ML_API int32_t aster_ml_lazy_normal(aster_ml_lazy *out, const aster_ml_context *context,
+                                          double mean, double std, int32_t dtype, size_t ndim,
+                                          const int64_t *shape);
 
 /* Uniform in [0, 1), in the shape of x. Dtypes: a float dtype; 0 is that of x. Errors: DTYPE. */
 ASTER_ML_API int32_t aster_ml_lazy_rand_like(aster_ml_lazy *out, const aster_ml_lazy *x,

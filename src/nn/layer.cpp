@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "aster_ml/random.h"
 #include "engine/engine.h"
 #include "tensor/ops.h"
 

@@ -1,6 +1,7 @@
 // The eager family: the same operations on concrete tensors, computed at once.
 #include <algorithm>
 
+#include "aster_ml/eager.h"
 #include "aster_ml/functions.h"
 #include "device/device.h"
 #include "tensor/api.h"

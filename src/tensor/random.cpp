@@ -10,6 +10,7 @@
 #include <bit>
 #include <numbers>
 
+#include "aster_ml/random.h"
 #include "device/device.h"
 #include "engine/engine.h"
 #include "runtime/cpu/sha256.h"

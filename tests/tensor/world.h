@@ -15,6 +15,8 @@
 
 #include "aster_ml/functions.h"
 #include "aster_ml/gradient.h"
+#include "aster_ml/eager.h"
+#include "aster_ml/random.h"
 #include "aster_ml/tensor.h"
 
 namespace aster::tensor::test {

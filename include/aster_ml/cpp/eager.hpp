@@ -16,42 +16,6 @@ namespace detail {
 template <class Self, class Array>
 class EagerMethods : public Calls<Self, Array> {
  public:
-  /* aster_ml_lazy_asin at once. */
-  Array asin() const { return this->make(aster_ml_tensor_asin); }
-  /* aster_ml_lazy_acos at once. */
-  Array acos() const { return this->make(aster_ml_tensor_acos); }
-  /* aster_ml_lazy_atan at once. */
-  Array atan() const { return this->make(aster_ml_tensor_atan); }
-  /* aster_ml_lazy_sinh at once. */
-  Array sinh() const { return this->make(aster_ml_tensor_sinh); }
-  /* aster_ml_lazy_cosh at once. */
-  Array cosh() const { return this->make(aster_ml_tensor_cosh); }
-  /* aster_ml_lazy_asinh at once. */
-  Array asinh() const { return this->make(aster_ml_tensor_asinh); }
-  /* aster_ml_lazy_acosh at once. */
-  Array acosh() const { return this->make(aster_ml_tensor_acosh); }
-  /* aster_ml_lazy_atanh at once. */
-  Array atanh() const { return this->make(aster_ml_tensor_atanh); }
-  /* aster_ml_lazy_relu6 at once. */
-  Array relu6() const { return this->make(aster_ml_tensor_relu6); }
-  /* aster_ml_lazy_hardswish at once. */
-  Array hardswish() const { return this->make(aster_ml_tensor_hardswish); }
-  /* aster_ml_lazy_quick_gelu at once. */
-  Array quick_gelu() const { return this->make(aster_ml_tensor_quick_gelu); }
-  /* aster_ml_lazy_swish at once. */
-  Array swish() const { return this->make(aster_ml_tensor_swish); }
-  /* aster_ml_lazy_mish at once. */
-  Array mish() const { return this->make(aster_ml_tensor_mish); }
-  /* aster_ml_lazy_logsigmoid at once. */
-  Array logsigmoid() const { return this->make(aster_ml_tensor_logsigmoid); }
-  /* aster_ml_lazy_softsign at once. */
-  Array softsign() const { return this->make(aster_ml_tensor_softsign); }
-  /* aster_ml_lazy_copysign at once. */
-  Array copysign(const Array& b) const { return this->make(aster_ml_tensor_copysign, b.get()); }
-  /* aster_ml_lazy_logaddexp at once. */
-  Array logaddexp(const Array& b) const { return this->make(aster_ml_tensor_logaddexp, b.get()); }
-  /* aster_ml_lazy_threefry at once. */
-  Array threefry(const Array& b) const { return this->make(aster_ml_tensor_threefry, b.get()); }
   /* aster_ml_lazy_neg at once. */
   Array neg() const { return this->make(aster_ml_tensor_neg); }
   /* aster_ml_lazy_abs at once. */
@@ -186,6 +150,42 @@ class EagerMethods : public Calls<Self, Array> {
   }
   /* aster_ml_lazy_matmul at once. */
   Array matmul(const Array& b) const { return this->make(aster_ml_tensor_matmul, b.get()); }
+  /* aster_ml_lazy_asin at once. */
+  Array asin() const { return this->make(aster_ml_tensor_asin); }
+  /* aster_ml_lazy_acos at once. */
+  Array acos() const { return this->make(aster_ml_tensor_acos); }
+  /* aster_ml_lazy_atan at once. */
+  Array atan() const { return this->make(aster_ml_tensor_atan); }
+  /* aster_ml_lazy_sinh at once. */
+  Array sinh() const { return this->make(aster_ml_tensor_sinh); }
+  /* aster_ml_lazy_cosh at once. */
+  Array cosh() const { return this->make(aster_ml_tensor_cosh); }
+  /* aster_ml_lazy_asinh at once. */
+  Array asinh() const { return this->make(aster_ml_tensor_asinh); }
+  /* aster_ml_lazy_acosh at once. */
+  Array acosh() const { return this->make(aster_ml_tensor_acosh); }
+  /* aster_ml_lazy_atanh at once. */
+  Array atanh() const { return this->make(aster_ml_tensor_atanh); }
+  /* aster_ml_lazy_relu6 at once. */
+  Array relu6() const { return this->make(aster_ml_tensor_relu6); }
+  /* aster_ml_lazy_hardswish at once. */
+  Array hardswish() const { return this->make(aster_ml_tensor_hardswish); }
+  /* aster_ml_lazy_quick_gelu at once. */
+  Array quick_gelu() const { return this->make(aster_ml_tensor_quick_gelu); }
+  /* aster_ml_lazy_swish at once. */
+  Array swish() const { return this->make(aster_ml_tensor_swish); }
+  /* aster_ml_lazy_mish at once. */
+  Array mish() const { return this->make(aster_ml_tensor_mish); }
+  /* aster_ml_lazy_logsigmoid at once. */
+  Array logsigmoid() const { return this->make(aster_ml_tensor_logsigmoid); }
+  /* aster_ml_lazy_softsign at once. */
+  Array softsign() const { return this->make(aster_ml_tensor_softsign); }
+  /* aster_ml_lazy_copysign at once. */
+  Array copysign(const Array& b) const { return this->make(aster_ml_tensor_copysign, b.get()); }
+  /* aster_ml_lazy_logaddexp at once. */
+  Array logaddexp(const Array& b) const { return this->make(aster_ml_tensor_logaddexp, b.get()); }
+  /* aster_ml_lazy_threefry at once. */
+  Array threefry(const Array& b) const { return this->make(aster_ml_tensor_threefry, b.get()); }
 };
 
 }  // namespace detail

@@ -438,6 +438,33 @@ class Methods : public Calls<Self, Tensor> {
     return this->make(aster_ml_lazy_pad_mode, before.size(), before.data(), after.data(),
                       code(mode), fill.get());
   }
+  /* count uniform words, uint32. */
+  static Tensor random_bits(int64_t count) {
+    return Methods::create(aster_ml_lazy_random_bits, count);
+  }
+  /* Uniform in [0, 1). */
+  static Tensor rand(const Dims& shape, Dtype dtype = {}) {
+    return Methods::create(aster_ml_lazy_rand, code(dtype), shape.size(), shape.data());
+  }
+  /* Uniform in [low, high): (high - low) * rand in float32, cast, then + low. */
+  static Tensor uniform(const Dims& shape, double low = 0, double high = 1, Dtype dtype = {}) {
+    return Methods::create(aster_ml_lazy_uniform, low, high, code(dtype), shape.size(),
+                           shape.data());
+  }
+  /* Integers in [low, high), from uniform numbers. */
+  static Tensor randint(const Dims& shape, int64_t low = 0, int64_t high = 10, Dtype dtype = {}) {
+    return Methods::create(aster_ml_lazy_randint, low, high, code(dtype), shape.size(),
+                           shape.data());
+  }
+  /* Standard normal, by Box and Muller in float32. */
+  static Tensor randn(const Dims& shape, Dtype dtype = {}) {
+    return Methods::create(aster_ml_lazy_randn, code(dtype), shape.size(), shape.data());
+  }
+  /* mean + std * randn. */
+  static Tensor normal(const Dims& shape, double mean = 0, double std = 1, Dtype dtype = {}) {
+    return Methods::create(aster_ml_lazy_normal, mean, std, code(dtype), shape.size(),
+                           shape.data());
+  }
   /* Uniform in [0, 1), in the shape of x. */
   Tensor rand_like(Dtype dtype = {}) const {
     return this->make(aster_ml_lazy_rand_like, code(dtype));
@@ -536,33 +563,6 @@ class Methods : public Calls<Self, Tensor> {
   /* [rows, columns], 1 where i = j, else 0. */
   static Tensor eye(int64_t rows, int64_t columns, Dtype dtype = {}) {
     return Methods::create(aster_ml_lazy_eye, rows, columns, code(dtype));
-  }
-  /* count uniform words, uint32. */
-  static Tensor random_bits(int64_t count) {
-    return Methods::create(aster_ml_lazy_random_bits, count);
-  }
-  /* Uniform in [0, 1). */
-  static Tensor rand(const Dims& shape, Dtype dtype = {}) {
-    return Methods::create(aster_ml_lazy_rand, code(dtype), shape.size(), shape.data());
-  }
-  /* Uniform in [low, high): (high - low) * rand in float32, cast, then + low. */
-  static Tensor uniform(const Dims& shape, double low = 0, double high = 1, Dtype dtype = {}) {
-    return Methods::create(aster_ml_lazy_uniform, low, high, code(dtype), shape.size(),
-                           shape.data());
-  }
-  /* Integers in [low, high), from uniform numbers. */
-  static Tensor randint(const Dims& shape, int64_t low = 0, int64_t high = 10, Dtype dtype = {}) {
-    return Methods::create(aster_ml_lazy_randint, low, high, code(dtype), shape.size(),
-                           shape.data());
-  }
-  /* Standard normal, by Box and Muller in float32. */
-  static Tensor randn(const Dims& shape, Dtype dtype = {}) {
-    return Methods::create(aster_ml_lazy_randn, code(dtype), shape.size(), shape.data());
-  }
-  /* mean + std * randn. */
-  static Tensor normal(const Dims& shape, double mean = 0, double std = 1, Dtype dtype = {}) {
-    return Methods::create(aster_ml_lazy_normal, mean, std, code(dtype), shape.size(),
-                           shape.data());
   }
   /* -x; logical not for bool. */
   Tensor neg() const { return this->make(aster_ml_lazy_neg); }
