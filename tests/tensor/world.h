@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "aster_ml/eager.h"
 #include "aster_ml/functions.h"
 #include "aster_ml/gradient.h"
-#include "aster_ml/eager.h"
 #include "aster_ml/random.h"
 #include "aster_ml/tensor.h"
 
