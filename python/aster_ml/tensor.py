@@ -742,7 +742,8 @@ def _from_numpy(data: Any, wanted: DType | None, device: str | None) -> Tensor:
     if wanted is not None and wanted is not source:
         if wanted.code >= 32:
             raise RuntimeError(f"cannot create storage for weak dtype {wanted}")
-        if wanted.fmt is not None:
+        # NumPy leaves open what NaN is among integers.
+        if wanted.fmt is not None and not (dtypes.is_float(source) and dtypes.is_int(wanted)):
             data, source = np.asarray(data).astype(_to_np_dtype(wanted)), wanted
     array_ = np.ascontiguousarray(data).reshape(data.shape)
     if wanted is not None and wanted is not source:

@@ -192,6 +192,14 @@ const aster_ml_lazy* Call::operand(Py_ssize_t at, const char* argument, bool opt
   return &number_[numbers_++];
 }
 
+// Arrays of NumPy have the slot of integers as well; those of no axes are numbers.
+static bool is_integer(PyObject* object) {
+  if (!PyIndex_Check(object) || PySequence_Check(object) == 0) return PyIndex_Check(object);
+  const bool sized = PySequence_Size(object) >= 0;
+  if (!sized) PyErr_Clear();
+  return !sized;
+}
+
 bool Call::number(aster_ml_lazy* out, PyObject* object, const char* argument) {
   const aster_ml_context* context = &owner_->handle;
   int32_t status;
@@ -201,7 +209,7 @@ bool Call::number(aster_ml_lazy* out, PyObject* object, const char* argument) {
     const aster_ml_scalar* value = scalar_from(object, argument);
     if (value == nullptr) return false;
     status = aster_ml_lazy_scalar(out, context, value);
-  } else if (PyIndex_Check(object)) {
+  } else if (is_integer(object)) {
     const int64_t value = integer_from(object, argument, INT64_MIN, INT64_MAX);
     if (failed_) return false;
     status = aster_ml_lazy_integer(out, context, value);

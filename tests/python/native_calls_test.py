@@ -188,6 +188,8 @@ def test_wrong_types_name_function_and_argument():
     x = tensor([1])
     with pytest.raises(TypeError, match="lazy_add: b must be a tensor or a number, not str"):
         n.lazy_add(x, "1")
+    with pytest.raises(TypeError, match="lazy_add: b must be a tensor or a number, not .*ndarray"):
+        n.lazy_add(x, np.ones(2, np.int32))
     with pytest.raises(TypeError, match="lazy_add: a must be a tensor or a number, not list"):
         n.lazy_add([1], x)
     with pytest.raises(TypeError, match="lazy_reshape: shape must be integers, not float"):

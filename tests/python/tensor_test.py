@@ -35,6 +35,15 @@ def test_numpy_round_trip(name):
     assert x.tolist() == np.arange(-3, 3).reshape(2, 3).astype(name).tolist()
 
 
+@pytest.mark.parametrize("name", ["int8", "uint8", "int32", "uint32", "int64"])
+@pytest.mark.filterwarnings("error")
+def test_nan_among_integers(name):
+    array = np.array([np.nan, 1.9, -1.9, 100.0], np.float32)
+    wrapped = [0, 1, -1 % 2 ** dtypes.uint32.bitsize if name == "uint32" else -1, 100]
+    wrapped[2] = 255 if name == "uint8" else wrapped[2]
+    assert Tensor(array, dtype=name).tolist() == Tensor(array).cast(name).tolist() == wrapped
+
+
 @pytest.mark.parametrize("order", [np.asfortranarray, lambda a: a[:, ::-1], lambda a: a[::2].T])
 def test_strided_arrays(order):
     array = order(np.arange(24.0).reshape(4, 6))
