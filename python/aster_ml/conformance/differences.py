@@ -87,6 +87,15 @@ def outside(case, dtype, ours, theirs):
     return ~((x >= info.min) & (x <= info.max)) | (np.abs(x) >= 2.0**63)
 
 
+def tied(case, dtype, ours, theirs):
+    x = case.inputs[0].array.astype(np.float64)
+    return bool(x.size and np.unique(x).size < x.size)
+
+
+def lone_axis(case, dtype, ours, theirs):
+    return 1 in case.inputs[0].array.shape
+
+
 def near(limit):
     """Elements that differ by less than limit, relative to the larger of theirs and 1."""
     return lambda case, dtype, ours, theirs: (
@@ -172,7 +181,23 @@ DIFFERENCES = [
         )
         for name in ("asin", "acos", "atan")
     ],
-    Difference("elementwise/erf/float64*", "values", ERF, near(1e-6)),
+    Difference("elementwise/erf/float64*", "values", ERF, near(2e-6)),
+    Difference("elementwise/gelu/float64*", "values", ERF, near(1e-6)),
+    Difference("creation/linspace/float64", "values", "tinygrad's step is a float32", near(1e-6)),
+    Difference("spatial/interpolate/float64*", "values", "tinygrad weighs in float32", near(1e-6)),
+    Difference(
+        "spatial/matmul.dtype/*",
+        "values",
+        "factors are converted; tinygrad converts products",
+        near(1e-5),
+    ),
+    Difference(
+        "indexing/__setitem__/*",
+        "values",
+        "tinygrad drops a write to the only element of an axis",
+        lone_axis,
+    ),
+    Difference("linalg/svd/*", "accepts", "tinygrad's fails for a single column"),
     Difference(
         "elementwise/mod/bfloat16",
         "values",
@@ -203,6 +228,12 @@ DIFFERENCES = [
         "scan/cumm*/gradient",
         "values",
         "the gradient goes to the element that the index names; tinygrad shares it among equals",
+    ),
+    Difference(
+        "sort/sort/*/gradient",
+        "values",
+        "the gradient goes to the element that the index names; tinygrad shares it among equals",
+        tied,
     ),
     Difference("loss/nll_loss/*", "values", "the mean of no label at all is NaN", our_nan),
     Difference(
