@@ -224,22 +224,54 @@ class Realize {
       for (Lazy* cell : cells) ASTER_TRY(Realize(e_).run(std::array{cell}));
       return kOk;
     }
+    Node from = moved->src(0), buffer = nullptr;
+    int64_t offset = 0;
+    ASTER_TRY(as_storage(&buffer, &offset, g_, from));
+    // What is computed, and its copy, are nodes of their own: the expression stays for gradients.
+    if (buffer == nullptr) from = g_.transfer(from, moved->arg(1), 0);
     Lazy *source = nullptr, *result = nullptr;
-    Status status = lazy_create(&source, e_, moved->src(0));
+    Status status = lazy_create(&source, e_, from);
     if (status.ok()) status = lazy_create(&result, e_, moved);
     if (status.ok()) status = Realize(e_).run(std::array{source});
     if (status.ok()) {
       const Node there = result->node;  // as the cells have it now
-      const Node copied = g_.transfer(source->node, there->arg(0), there->arg(1));
+      const Node copied = g_.transfer(source->node, there->arg(0), 0);
       status = need(copied);
       if (status.ok()) set_node(*source, copied);
       if (status.ok()) status = Realize(e_).run(std::array{source});
       if (status.ok()) status = map_.set(there, source->node);
-      if (status.ok()) status = replace_in_cells(e_, map_);
+      bool all = false;
+      if (status.ok()) status = seen_by_others(&all, cells, there);
+      if (status.ok() && all) status = replace_in_cells(e_, map_);
+      for (size_t i = 0; status.ok() && !all && i < cells.size(); ++i) {
+        Node after = nullptr;
+        status = g_.substitute(&after, cells[i]->node, map_);
+        if (status.ok()) set_node(*cells[i], after);
+      }
     }
     if (source != nullptr) free_handle(source);
     if (result != nullptr) free_handle(result);
     return status.ok() ? Realize(e_).run(cells) : status;
+  }
+
+  // Whether every cell has to see that node is computed: one of cells is it, or a write reads it.
+  Status seen_by_others(bool* out, std::span<Lazy* const> cells, Node node) {
+    Heap& heap = e_.context.heap();
+    Vec<Node> roots(heap), nodes(heap);
+    Map<Node, uint8_t> reads(heap);
+    for (Lazy* cell : cells) {
+      *out |= base(cell->node) == node;
+      ASTER_TRY(roots.push(cell->node));
+    }
+    ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
+    ASTER_TRY(reads.set(node, 1));
+    for (Node user : nodes) {
+      bool any = false;
+      for (Node source : user->src()) any |= reads.contains(source);
+      if (any) ASTER_TRY(reads.set(user, 1));
+      *out |= any && user->op == Op::kAssign;
+    }
+    return kOk;
   }
 
   Status execute() {

@@ -397,7 +397,8 @@ Node Graph::reduce(Op op, Node x, Words axes) {
 }
 
 Node Graph::contiguous(Node x) {
-  if (x == nullptr || x->op == Op::kContiguous || x->op == Op::kBuffer) return x;
+  if (x == nullptr || x->op == Op::kBuffer) return x;
+  if (x->op == Op::kContiguous && x->arg().empty()) return x;
   return make(Op::kContiguous, x->dtype, std::array{x}, {}, x->shape());
 }
 

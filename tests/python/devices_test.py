@@ -124,8 +124,27 @@ def test_to_is_lazy_and_the_gradient_comes_back(device):
     z.backward()
     assert x.grad.device == "CPU"
     np.testing.assert_array_equal(x.grad.numpy(), 8 * x.numpy() + 2)
-    assert y.tolist() == [[2.0, 6.0], [4.0, 8.0]] and y.is_realized
+    assert y.tolist() == [[2.0, 6.0], [4.0, 8.0]] and y.realize().is_realized
     assert y.to("CPU").device == "CPU" and (y.to("CPU") - x).tolist() == [[1.0, 4.0], [1.0, 4.0]]
+
+
+@pytest.mark.parametrize("device", OTHERS)
+def test_reading_leaves_the_way_of_the_gradient(device):
+    x = Tensor([1.0, 2.0]).realize()
+    for y in ((x * 3).to(device), x.to(device) * 3):
+        loss = (y * y).sum()
+        assert loss.item() == 45.0 and y.tolist() == [3.0, 6.0]
+        x.grad = None
+        loss.backward()
+        assert x.grad.tolist() == [18.0, 36.0] and x.grad.device == "CPU"
+
+
+def test_writes_of_what_moves_happen_once():
+    x, y = Tensor([1.0, 2.0]).realize(), Tensor([10.0], device="PYTHON")
+    part = x[:1]
+    x.assign(x + (y + 1).to("CPU"))
+    assert (x * 2).tolist() == [24.0, 26.0]
+    assert part.tolist() == [12.0] and x.tolist() == [12.0, 13.0]
 
 
 def test_there_and_back_again():
