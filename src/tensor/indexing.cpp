@@ -78,11 +78,7 @@ Status Indexing::take(Graph& g, Node x, const IndexItem& item) {
       start_.push(item.start);
       stop_.push(item.stop);
       step_.push(item.step == 0 ? 1 : item.step);
-      Dims one(1, x->dim(axis));
-      const Node probe = slice(g, g.constant_int(DType::kInt8, 0, one), 1, &start_[axis],
-                               &stop_[axis], &step_[axis]);
-      if (probe == nullptr) return last_failure();
-      return axes_.push(Axis{probe->dim(0), static_cast<Word>(axis)});
+      return axes_.push(Axis{span(axis).count, static_cast<Word>(axis)});
     }
     default:
       break;
@@ -179,13 +175,11 @@ Node Indexing::place(Graph& g, Node x, Node value) const {
   if (part->count() == 0) return x;
   for (size_t i = 0; i < x->ndim; ++i) {
     const Word step = step_[i], count = part->dim(i), pace = step < 0 ? -step : step;
-    const Word gap = count > 1 ? pace : 1, span = (count - 1) * gap;
-    Word first = start_[i] < 0 && start_[i] != INT64_MIN ? start_[i] + x->dim(i) : start_[i];
-    first = std::clamp<Word>(first, 0, x->dim(i) - 1);
-    if (step < 0) first -= span;
+    const Word gap = count > 1 ? pace : 1, reach = (count - 1) * gap;
+    const Word first = span(i).start - (step < 0 ? reach : 0);
     before.push(first);
     interior.push(gap - 1);
-    after.push(x->dim(i) - first - span - 1);
+    after.push(x->dim(i) - first - reach - 1);
     mask.push(step < 0);
   }
   const auto padded = [&](Node y) {
@@ -208,12 +202,11 @@ Node Indexing::scatter(Graph& g, Node x, Node value) const {
     const size_t at = static_cast<size_t>(axis.source);
     for (size_t i = 0; i < axis.covers; ++i) named[at + i] = 1;
     if (axis.tensor != nullptr) {
-      Expr rest{&g, spread(g, axis.tensor)};
-      if (axis.covers == 1) by(at, rest);
-      for (size_t i = axis.covers; axis.covers > 1 && i-- > 0;) {
-        const Expr size = rest.like(static_cast<double>(x->dim(at + i)));
-        by(at + i, alu(Op::kCMod, rest, size));
-        rest = alu(Op::kCDiv, rest, size);
+      const Expr positions{&g, spread(g, axis.tensor)};
+      if (axis.covers == 1) by(at, positions);
+      if (axis.covers > 1) {
+        take_apart(positions, x->shape().subspan(at, axis.covers),
+                   [&](size_t i, Expr coordinate) { by(at + i, coordinate); });
       }
       continue;
     }
@@ -222,11 +215,9 @@ Node Indexing::scatter(Graph& g, Node x, Node value) const {
       coordinates[at] = result_axis;
       continue;
     }
-    Word first = start_[at] < 0 && start_[at] != INT64_MIN ? start_[at] + x->dim(at) : start_[at];
-    first = std::clamp<Word>(first, 0, std::max<Word>(x->dim(at) - 1, 0));
     const Expr steps = iota(g, DType::kInt64, shape_, static_cast<size_t>(result_axis));
-    by(at,
-       steps * steps.like(static_cast<double>(step_[at])) + steps.like(static_cast<double>(first)));
+    by(at, steps * steps.like(static_cast<double>(step_[at])) +
+               steps.like(static_cast<double>(span(at).start)));
   }
   for (size_t at = 0; at < x->ndim; ++at) {  // integers
     if (named[at] == 0) by(at, Expr{&g, g.constant_int(DType::kInt64, start_[at], shape_)});

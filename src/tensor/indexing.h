@@ -14,6 +14,16 @@ struct IndexItem {
   size_t covers;  // axes that it stands for: as many as a mask has
 };
 
+// Row-major positions in a shape as coordinates, the last first: each(axis, coordinate).
+template <typename Each>
+void take_apart(Expr positions, Words shape, Each each) {
+  for (size_t i = shape.size(); i-- > 0;) {
+    const Expr size = positions.like(static_cast<double>(shape[i]));
+    each(i, alu(uop::Op::kCMod, positions, size));
+    positions = alu(uop::Op::kCDiv, positions, size);
+  }
+}
+
 // How x[items] is made: a view, then what tensors name in it.
 class Indexing {
  public:
@@ -38,6 +48,7 @@ class Indexing {
   };
   Status take(Graph& g, Node x, const IndexItem& item);
   Status lay_out();
+  Span span(size_t axis) const { return span_of(x_[axis], start_[axis], stop_[axis], step_[axis]); }
   Node spread(Graph& g, Node tensor) const;
   Word axis_in_result(size_t k) const;
   Node place(Graph& g, Node x, Node value) const;

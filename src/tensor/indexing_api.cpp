@@ -169,6 +169,20 @@ Status select_true(Selection* out, Graph& g, Node mask, int64_t size) {
   return out->valid != nullptr ? kOk : last_failure();
 }
 
+// What stands behind the selected elements where a size is asked for.
+struct Filling {
+  DType dtype = DType::kInt32;
+  Word word = 0;
+  Node like(Graph& g, Node x) const {
+    return g.constant_word(x->dtype, uop::convert_word(word, dtype, x->dtype), x->shape());
+  }
+};
+// size: -1 for as many as there are.
+Status read_filling(Filling* out, int64_t size, const aster_ml_scalar* fill) {
+  if (size < -1) return ASTER_FAIL(kRANGE, "size %lld", static_cast<long long>(size));
+  return fill != nullptr ? scalar_argument(&out->word, &out->dtype, fill) : kOk;
+}
+
 struct ScatterMode {
   Op op;
   int32_t mode;
@@ -383,10 +397,8 @@ int32_t aster_ml_lazy_masked_select(aster_ml_lazy* out, const aster_ml_lazy* x,
     return ASTER_FAIL(kDTYPE, "masked_select of %s by %s: a mask is bool",
                       aster::uop::brief(node(x)).text, aster::uop::brief(node(mask)).text);
   }
-  if (size < -1) return ASTER_FAIL(kRANGE, "size %lld", static_cast<long long>(size));
-  aster::dtype::DType fill_dtype = aster::dtype::DType::kInt32;
-  Word word = 0;
-  if (fill != nullptr) ASTER_TRY(scalar_argument(&word, &fill_dtype, fill));
+  Filling filling;
+  ASTER_TRY(read_filling(&filling, size, fill));
   const bool counted = size == -1;
   const auto broadcast = [&] { return expand(g, node(mask), node(x)->shape()); };
   if (counted) {
@@ -408,9 +420,7 @@ int32_t aster_ml_lazy_masked_select(aster_ml_lazy* out, const aster_ml_lazy* x,
   const Node taken = gather(g, flat, 0, selection.positions);
   if (taken == nullptr) return last_failure();
   if (counted) return build.finish(taken);
-  const Word converted = aster::uop::convert_word(word, fill_dtype, taken->dtype);
-  return build.finish(
-      where(g, selection.valid, taken, g.constant_word(taken->dtype, converted, taken->shape())));
+  return build.finish(where(g, selection.valid, taken, filling.like(g, taken)));
 }
 
 int32_t aster_ml_lazy_nonzero(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t size,
@@ -419,32 +429,23 @@ int32_t aster_ml_lazy_nonzero(aster_ml_lazy* out, const aster_ml_lazy* x, int64_
   Build build(out, {x});
   ASTER_TRY(build.status());
   Graph& g = build.graph();
-  if (size < -1) return ASTER_FAIL(kRANGE, "size %lld", static_cast<long long>(size));
-  aster::dtype::DType fill_dtype = aster::dtype::DType::kInt32;
-  Word word = 0;
-  if (fill != nullptr) ASTER_TRY(scalar_argument(&word, &fill_dtype, fill));
+  Filling filling;
+  ASTER_TRY(read_filling(&filling, size, fill));
   const bool counted = size == -1;
   if (counted) ASTER_TRY(count_true(&size, x));
   const Node mask = binary(g, node(x), g.constant_int(DType::kInt32, 0), ops::ne);
   if (mask == nullptr) return last_failure();
   Selection selection{};
   ASTER_TRY(select_true(&selection, g, mask, size));
-  // Positions taken apart, last axis first.
   const size_t axes = node(x)->ndim;
   aster::Vec<Node> columns(build.context().heap());
   ASTER_TRY(columns.resize(axes, nullptr));
-  Expr rest{&g, selection.positions};
-  for (size_t i = axes; i-- > 0;) {
-    const Expr dim = rest.like(static_cast<double>(node(x)->dim(i)));
-    columns[i] = alu(Op::kCMod, rest, dim).n;
-    rest = alu(Op::kCDiv, rest, dim);
-  }
+  take_apart(Expr{&g, selection.positions}, node(x)->shape(),
+             [&](size_t i, Expr coordinate) { columns[i] = coordinate.n; });
   const aster::uop::Dims shape(std::array<Word, 2>{size, static_cast<Word>(axes)});
   if (axes == 0) return build.finish(g.constant_int(aster::dtype::DType::kInt32, 0, shape));
   const Node table = stack(g, {columns.data(), columns.size()}, 1);
   if (table == nullptr || counted) return build.finish(table);
-  const Word converted = aster::uop::convert_word(word, fill_dtype, aster::dtype::DType::kInt32);
   const Node valid = expand(g, reshape(g, selection.valid, std::array<Word, 2>{size, 1}), shape);
-  return build.finish(
-      where(g, valid, table, g.constant_word(aster::dtype::DType::kInt32, converted, shape)));
+  return build.finish(where(g, valid, table, filling.like(g, table)));
 }

@@ -15,11 +15,8 @@ Node nil(Status) { return nullptr; }
 
 long long wide(int64_t value) { return value; }
 
-// One axis of Python's slice(start, stop, step).indices(size): elements start, start + step, ...
-// count of them.
-struct Span {
-  int64_t start, count;
-};
+}  // namespace
+
 Span span_of(int64_t size, int64_t start, int64_t stop, int64_t step) {
   const int64_t lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
   const auto clamp = [&](int64_t i) {
@@ -34,8 +31,6 @@ Span span_of(int64_t size, int64_t start, int64_t stop, int64_t step) {
   const int64_t back = step < -size ? size + 1 : -step;
   return {start, start > stop ? (start - stop - 1) / back + 1 : 0};
 }
-
-}  // namespace
 
 Status resolve_axis(size_t* out, int64_t axis, size_t ndim) {
   const int64_t n = static_cast<int64_t>(ndim);

@@ -93,6 +93,12 @@ Node permute(Graph& g, Node x, Words axes);
 Node flip(Graph& g, Node x, Words axes);
 Node pad(Graph& g, Node x, Words before, Words after, Word fill, DType fill_dtype);
 Node shrink(Graph& g, Node x, Words begin, Words end);
+// One axis of Python's slice(start, stop, step).indices(size): elements start, start + step, ...
+// count of them.
+struct Span {
+  int64_t start, count;
+};
+Span span_of(int64_t size, int64_t start, int64_t stop, int64_t step);
 // Python's slice on the first axes; null spans mean everything, step 1.
 Node slice(Graph& g, Node x, size_t count, const int64_t* start, const int64_t* stop,
            const int64_t* step);
