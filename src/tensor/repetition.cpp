@@ -1,7 +1,6 @@
 // Elements that stand in several places: rolling, repeating, padding with a tensor's own elements.
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "aster_ml/movement.h"
 #include "tensor/api.h"
@@ -31,34 +30,24 @@ Node join(Graph& g, std::initializer_list<Node> parts, size_t axis) {
   return cat(g, Nodes(kept.data(), count), static_cast<int64_t>(axis));
 }
 
-// Which of n elements stands at each place of an axis with padding, [before + n + after].
-Expr source_index(Graph& g, Word n, Word before, Word after, Padding mode) {
-  const Word size = before + n + after;
-  const DType dtype = size <= std::numeric_limits<int32_t>::max() ? DType::kInt32 : DType::kInt64;
-  const double last = static_cast<double>(n - 1);
-  const Expr i = Expr{&g, g.iota(dtype, size)} - static_cast<double>(before);
-  if (mode == Padding::kReplicate) return min(max(i, 0.0), last);
-  return last - abs(last - abs(i));
-}
-
-// x with the elements that reflecting or replicating puts beyond the ends of its axes.
-Node pad_by_index(Graph& g, Node x, const Dims& before, const Dims& after, Padding mode) {
-  Dims shape(x->shape()), coordinates;
-  for (size_t i = 0; i < x->ndim; ++i) shape[i] += before[i] + after[i];
-  Vec<Node> indices(g.memory());
-  for (size_t i = 0; i < x->ndim; ++i) {
-    if (shape[i] == x->dim(i)) {
-      coordinates.push(static_cast<Word>(i));
-      continue;
-    }
-    Dims column(x->ndim, 1);
-    column[i] = shape[i];
-    const Expr index = source_index(g, x->dim(i), before[i], after[i], mode);
-    if (!indices.push(index.reshape(column).expand(shape).n).ok()) return nullptr;
-    coordinates.push(-static_cast<Word>(indices.size()));
+// What padding puts before (or behind) an axis of n elements.
+Node border(Graph& g, Node x, size_t axis, Word amount, bool behind, Padding mode) {
+  const Word n = x->dim(axis);
+  if (mode == Padding::kCircular) {
+    return behind ? cut_axis(g, x, axis, 0, amount) : cut_axis(g, x, axis, n - amount, n);
   }
-  if (indices.size() == 0) return x;
-  return g.gather(x, {indices.data(), indices.size()}, coordinates, shape);
+  if (mode == Padding::kReplicate) {
+    Dims shape(x->shape());
+    shape[axis] = amount;
+    const Word at = behind ? n - 1 : 0;
+    return amount == 0 ? cut_axis(g, x, axis, 0, 0)
+                       : g.expand(cut_axis(g, x, axis, at, at + 1), shape);
+  }
+  Dims mask(x->ndim, 0);
+  mask[axis] = 1;
+  return g.flip(
+      behind ? cut_axis(g, x, axis, n - 1 - amount, n - 1) : cut_axis(g, x, axis, 1, 1 + amount),
+      mask);
 }
 
 }  // namespace
@@ -157,17 +146,16 @@ Node pad_mode(Graph& g, Node x, Words before, Words after, Padding mode) {
                             brief(x).text, wide(lead[i]), wide(trail[i])));
     }
   }
-  if (mode != Padding::kCircular) {
-    const Node padded =
-        keeping_weak(g, x, [&](Node n) { return pad_by_index(g, n, lead, trail, mode); });
-    return pad(g, padded, cut_lead, cut_trail, 0, DType::kWeakInt);
-  }
-  for (size_t i = 0; i < rank && x != nullptr; ++i) {
-    const Word n = x->dim(i);
-    if (lead[i] == 0 && trail[i] == 0) continue;
-    x = join(g, {cut_axis(g, x, i, n - lead[i], n), x, cut_axis(g, x, i, 0, trail[i])}, i);
-  }
-  return x;
+  const Node padded = keeping_weak(g, x, [&](Node n) {
+    for (size_t i = 0; i < rank && n != nullptr; ++i) {
+      if (lead[i] == 0 && trail[i] == 0) continue;
+      n = join(g, {border(g, n, i, lead[i], false, mode), n, border(g, n, i, trail[i], true, mode)},
+               i);
+    }
+    return n;
+  });
+  return mode == Padding::kCircular ? padded
+                                    : pad(g, padded, cut_lead, cut_trail, 0, DType::kWeakInt);
 }
 
 }  // namespace aster::tensor
