@@ -31,6 +31,7 @@ FORBIDDEN = {
         open_memstream realpath opendir fdopendir scandir fopen fdopen tmpfile getaddrinfo qsort
         _Znw* _Zna* _Zdl* _Zda*""",
     "builds static state at run time": "__cxa_guard_acquire __cxa_thread_atexit*",
+    "needs the C++ library at run time": "_ZSt* _ZNSt* _ZNKSt*",
     "is not safe in a library": "gets strtok setenv putenv unsetenv system popen signal",
 }
 

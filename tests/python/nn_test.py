@@ -2,6 +2,8 @@
 
 import io
 import json
+import math
+import pickle
 import struct
 import zipfile
 
@@ -18,6 +20,7 @@ from aster_ml.nn.state import (
     safe_load_metadata,
     safe_save,
     tar_extract,
+    torch_load,
     zip_extract,
 )
 
@@ -248,3 +251,20 @@ def test_archives(tmp_path):
     assert file.read(2) == b"ab" and file.seek(-1, 2) == 5 and file.read() == b"f"
     with pytest.raises(ValueError):
         TensorIO(Tensor([1]))
+
+
+def torch_file(path, pickled):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/version", "3\n")
+    return path
+
+
+def test_torch_load_reads_numbers_as_text(tmp_path):
+    numbers = [1.5, -2e-300, math.inf, -math.inf, 0.1, 5e-324, 1.7976931348623157e308]
+    path = torch_file(tmp_path / "numbers.pt", pickle.dumps(numbers, 0))
+    assert torch_load(str(path)) == numbers
+    for bad in (b"0x10", b"1.5 ", b"", b"1e", b"1" * 80):
+        path = torch_file(tmp_path / "bad.pt", b"F" + bad + b"\n.")
+        with pytest.raises(ValueError, match="a number is needed"):
+            torch_load(str(path))
