@@ -189,6 +189,8 @@ TEST_F(TensorTest, ReadsAndLendsStorage) {
   data[0] = 8;
   EXPECT_EQ(floats(x), (Floats{8, 2.5}));
   EXPECT_TRUE(x.is_realized());
+  EXPECT_TRUE(x.is_stored());
+  EXPECT_FALSE((x + 1).is_stored());
   const Tensor large(std::vector<int64_t>{(int64_t{1} << 60) + 1});
   EXPECT_EQ(large.item<int64_t>(), (int64_t{1} << 60) + 1);
   EXPECT_TRUE((large == large).item<bool>());

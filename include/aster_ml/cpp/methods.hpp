@@ -521,9 +521,6 @@ class Methods : public Calls<Self, Tensor> {
   /* x on a device: computed where x is and copied there when realised, or computed there if x reads
    * no memory. */
   Tensor to(int32_t device) const { return this->make(aster_ml_lazy_to, device); }
-  /* 1 if x is storage or a view of it, with writes that wait for it or not: assigning to x writes
-   * there. */
-  Tensor is_stored() const { return this->make(aster_ml_lazy_is_stored); }
   /* x, materialised row-major when realised. */
   Tensor contiguous() const { return this->make(aster_ml_lazy_contiguous); }
   /* x in storage of its own: later assignments to x do not reach it. */

@@ -31,6 +31,8 @@ class Values : public Methods<Self, Tensor> {
     return out;
   }
   bool is_realized() const { return aster_ml_lazy_is_realized(lazy()) == 1; }
+  /* Storage or a view of it: what is assigned to this is written there. */
+  bool is_stored() const { return aster_ml_lazy_is_stored(lazy()) == 1; }
 
   /* ---- Its elements ---- */
 

@@ -114,10 +114,6 @@ DIFFERENCES = [
     Difference("unary/relu/bool/*", "dtype", WHOLE),
     Difference("unary/round/bool/*", "dtype", WHOLE),
     Difference("unary/round/*int*", "dtype", WHOLE),
-    *[
-        Difference(f"movement/{name}", "dtype", "a fill takes the dtype of what is padded")
-        for name in ("pad_value/bool*", "pad/bool")
-    ],
     Difference("norm/one_hot/*", "dtype", "a tensor is int32; tinygrad's stays a weak integer"),
     # ---- what is defined with us
     Difference("binary/maximum/*", "values", "NaN wins, on either side", our_nan, False),
@@ -209,7 +205,7 @@ DIFFERENCES = [
         "values",
         "what was computed from a tensor before a part of it is written keeps its values",
     ),
-    Difference("movement/pad/bool", "values", "a fill takes the dtype of what is padded"),
+    Difference("movement/pad/bool", "values", "tinygrad makes a truth of the fill, then a number"),
     Difference("nn/nn.LSTMCell/float16*", "values", "tinygrad's e^-x overflows", their_nan),
     *[
         Difference(
