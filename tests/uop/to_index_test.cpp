@@ -10,6 +10,7 @@ namespace {
 using test::Env;
 using test::for_each_point;
 using test::Wide;
+__extension__ using Unsigned = unsigned __int128;
 
 constexpr DType kDTypes[] = {DType::kInt8,   DType::kUInt8, DType::kInt16, DType::kInt32,
                              DType::kUInt32, DType::kInt64, DType::kUInt64};
@@ -39,7 +40,7 @@ Wide value(Node x, const Env& env) {
   if (name == "Not") out = x->dtype == DType::kBool ? (a == 0 ? 1 : 0) : -a - 1;
   if (name == "Add") out = a + b;
   if (name == "Sub") out = a - b;
-  if (name == "Mul") out = a * b;
+  if (name == "Mul") out = static_cast<Wide>(static_cast<Unsigned>(a) * static_cast<Unsigned>(b));
   if (name == "Max") out = std::max(a, b);
   if (name == "Min") out = std::min(a, b);
   if (name == "And") out = a & b;
