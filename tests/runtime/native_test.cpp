@@ -2,6 +2,7 @@
 // whatever the tasks' order and grouping.
 #include "runtime/cpu/native.h"
 
+#include "base/sanitize.h"
 #include "runtime/cpu/native_sort.h"
 #include "runtime/cpu/native_types.h"
 
@@ -528,6 +529,12 @@ TEST(NativeSort, EveryDType) {
   }
 }
 
+#ifdef ASTER_SANITIZED
+constexpr int64_t kSlower = 10;
+#else
+constexpr int64_t kSlower = 1;
+#endif
+
 // Every length that the networks take, and patterns that quicksorts are slow or wrong on.
 TEST(NativeSort, Patterns) {
   Heap heap(nullptr);
@@ -558,9 +565,12 @@ TEST(NativeSort, Patterns) {
   const DType types[] = {DType::kInt32,  DType::kUInt32,  DType::kInt64,
                          DType::kUInt64, DType::kFloat32, DType::kFloat64};
   for (const DType d : types) {
-    for (int64_t size = 2; size < 420; size += draw(random, 1, 3)) check(patterns[0], d, size);
+    for (int64_t size = 2; size < 420; size += draw(random, 1, 3 * kSlower)) {
+      check(patterns[0], d, size);
+    }
     for (const Pattern& pattern : patterns) {
-      for (const int64_t size : {40, 1000, 10001, 140000}) check(pattern, d, size);
+      for (const int64_t size : {int64_t{40}, int64_t{1000}, int64_t{10001}, 140000 / kSlower})
+        check(pattern, d, size);
     }
     if (::testing::Test::HasFailure()) return;
   }

@@ -13,6 +13,13 @@
 
 #include "runtime/cpu/file.h"
 
+#if defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
+// TSan's own clone takes the child for a fork and, the memory being shared, makes our thread blind
+// to how it synchronises with others from then on.
+extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* argument, ...);
+#define clone __clone  // NOLINT
+#endif
+
 namespace aster::runtime::cpu {
 namespace {
 
