@@ -161,10 +161,6 @@ class ScheduleText {
  private:
   enum Use : uint8_t { kReads = 1, kWrites = 2 };
 
-  const Slot& slot(const Item& item, size_t operand) const {
-    return schedule_.slots[schedule_.operands[item.first_operand + operand]];
-  }
-
   // Which operands an item reads and writes.
   Status uses(Vec<uint8_t>* out, const Item& item) {
     ASTER_TRY(out->resize(item.operand_count, 0));
@@ -219,7 +215,7 @@ class ScheduleText {
   // Nodes of what an item reads, before its own.
   Status read_memory(const Item& item, const Vec<uint8_t>& use, Vec<uint32_t>* nodes) {
     for (size_t i = 0; i < use.size(); ++i) {
-      if ((use[i] & kReads) == 0 || slot(item, i).kind == SlotKind::kAbsent) continue;
+      if ((use[i] & kReads) == 0 || schedule_.slot(item, i).kind == SlotKind::kAbsent) continue;
       uint32_t node = 0;
       ASTER_TRY(memory(&node, schedule_.operands[item.first_operand + i], false));
       ASTER_TRY(nodes->push(node));
@@ -260,7 +256,7 @@ class ScheduleText {
   Status operands(Text& out, const Item& item, const Vec<uint8_t>& use) {
     constexpr const char* kNames[] = {"input ", "result ", "temporary ", "absent "};
     for (size_t i = 0; i < use.size(); ++i) {
-      const Slot& s = slot(item, i);
+      const Slot& s = schedule_.slot(item, i);
       if (s.kind == SlotKind::kAbsent) continue;
       out << (out.view().empty() ? "" : "\n") << kNames[static_cast<size_t>(s.kind)] << s.index;
       out.format(": %s[%lld], %s", dtype::name(s.dtype), static_cast<long long>(s.count),
