@@ -1,0 +1,268 @@
+// Programs and their workspaces: their life, and runs.
+#include "engine/program.h"
+
+#include <algorithm>
+
+namespace aster::engine {
+
+using buffer::Storage;
+
+namespace {
+
+void release_program(Program* program) {
+  if (--program->holders != 0) return;
+  Heap& heap = program->context->heap();
+  for (Entry& entry : program->entries) entry.exe->release();
+  for (Storage* storage : program->kept) buffer::storage_release(storage);
+  heap.destroy(program);
+}
+
+}  // namespace
+
+void destroy_workspace(Heap& heap, Workspace* workspace) {
+  buffer::storage_release(workspace->memory);
+  heap.destroy(workspace);
+}
+
+void free_workspace(HandleObject* object) {
+  auto* workspace = static_cast<Workspace*>(object);
+  Program* program = workspace->program;
+  destroy_workspace(workspace->context->heap(), workspace);
+  release_program(program);
+}
+
+void free_program(HandleObject* object) {
+  auto* program = static_cast<Program*>(object);
+  if (program->own != nullptr) destroy_workspace(program->context->heap(), program->own);
+  program->own = nullptr;
+  release_program(program);
+}
+
+Status fill_workspace(Workspace* workspace, Program& program) {
+  ASTER_TRY(buffer::storage_create(&workspace->memory, *program.context,
+                                   static_cast<size_t>(program.bytes), 0));
+  char* memory = static_cast<char*>(workspace->memory->data);
+  for (const Source& source : program.sources) {
+    const bool inside = source.where == Where::kWorkspace || source.where == Where::kResult;
+    ASTER_TRY(workspace->pointers.push(inside ? memory + source.offset : source.fixed));
+  }
+  ASTER_TRY(workspace->current.resize(program.patched(), nullptr));
+  for (size_t i = 0; i < program.results.size(); ++i) {
+    const Result& result = program.results[i];
+    if (result.where == Where::kResult)
+      workspace->current[program.inputs.size() + i] = memory + result.offset;
+  }
+  return kOk;
+}
+
+namespace {
+
+void redirect(const Program& program, Workspace& workspace, size_t which, void* to) {
+  if (workspace.current[which] == to) return;
+  workspace.current[which] = to;
+  for (uint32_t i = program.patch_start[which]; i < program.patch_start[which + 1]; ++i) {
+    const Patch& patch = program.patches[i];
+    workspace.pointers[patch.pointer] = static_cast<char*>(to) + patch.offset;
+  }
+}
+
+Status check_tensor(const Program& program, const Array& expected, const aster_ml_tensor& given,
+                    const char* what, size_t i) {
+  const uop::Words shape = program.shape(expected);
+  if (given.dtype != static_cast<int32_t>(expected.dtype)) {
+    return ASTER_FAIL(kDTYPE, "%s %zu has dtype code %d, captured with %s", what, i, given.dtype,
+                      dtype::name(expected.dtype));
+  }
+  bool fits = given.ndim == shape.size();
+  for (size_t axis = 0; fits && axis < shape.size(); ++axis) {
+    fits = given.shape[axis] == static_cast<size_t>(shape[axis]);
+  }
+  if (!fits || aster_ml_tensor_is_contiguous(&given) == 0) {
+    return ASTER_FAIL(kSHAPE, "%s %zu is not a row-major tensor of the captured shape %s", what, i,
+                      uop::brief_shape(shape).text);
+  }
+  return kOk;
+}
+
+void* data_of(const aster_ml_tensor& tensor) {
+  return static_cast<char*>(tensor.storage.data) + tensor.byte_offset;
+}
+
+// Memory of a result after a run.
+void* result_data(const Program& program, const Workspace& workspace, size_t i) {
+  const Result& result = program.results[i];
+  if (result.where == Where::kInput) {
+    const Array& input = program.inputs[result.input];
+    return static_cast<char*>(workspace.current[result.input]) +
+           (result.array.offset - input.offset);
+  }
+  if (result.where == Where::kResult) return workspace.current[program.inputs.size() + i];
+  if (result.where == Where::kWorkspace) {
+    // Another result on the same storage may have been redirected.
+    for (size_t other = 0; other < program.results.size(); ++other) {
+      if (program.results[other].where == Where::kResult &&
+          program.results[other].array.storage == result.array.storage) {
+        return static_cast<char*>(workspace.current[program.inputs.size() + other]) +
+               result.array.offset;
+      }
+    }
+    return static_cast<char*>(workspace.memory->data) + result.offset;
+  }
+  return static_cast<char*>(result.array.storage->data) + result.array.offset;
+}
+
+Status execute(const Program& program, Workspace& workspace) {
+  char* arena = static_cast<char*>(workspace.memory->data);
+  for (const Drawn& drawn : program.drawn) {
+    draw_keys(reinterpret_cast<uint64_t*>(arena + drawn.offset), drawn.state, drawn.words);
+  }
+  for (const Made& made : program.renewed)
+    std::memcpy(made.storage->data, made.first->data, made.first->bytes);
+  for (size_t i = 0; i < program.entries.size(); ++i) {
+    const Entry& entry = program.entries[i];
+    void* const* pointers = workspace.pointers.data() + program.first_pointer[i];
+    if (entry.exe->graph != nullptr) {
+      ASTER_TRY(interpret(*entry.exe, pointers, pointers + entry.params));
+    } else {
+      launch(*entry.exe, pointers, arena, program.threads);
+    }
+  }
+  return kOk;
+}
+
+// Clears a flag at the end of a run.
+class Busy {
+ public:
+  Busy(std::atomic<bool>& flag, bool wanted)
+      : flag_(flag), held_(!wanted || !flag.exchange(true)), wanted_(wanted) {}
+  ~Busy() {
+    if (wanted_ && held_) flag_.store(false);
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  std::atomic<bool>& flag_;
+  bool held_, wanted_;
+};
+
+Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
+           std::span<aster_ml_tensor> outputs) {
+  Busy memory(workspace.busy, true);
+  if (!memory.held()) return ASTER_FAIL(kSTATE, "the workspace is in use by another run");
+  Busy state(program.busy, program.writes_state || program.interprets);
+  if (!state.held()) return ASTER_FAIL(kSTATE, "another run writes the captured state");
+  for (size_t i = 0; i < inputs.size(); ++i)
+    ASTER_TRY(check_tensor(program, program.inputs[i], inputs[i], "input", i));
+  for (uint32_t i : program.assigned) {
+    if (aster_ml_buffer_is_read_only(&inputs[i].storage) != 0) {
+      return ASTER_FAIL(kARGUMENT, "the step assigns its input %u, which is read-only", i);
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].storage.data != nullptr) {
+      ASTER_TRY(check_tensor(program, program.results[i].array, outputs[i], "output", i));
+    }
+  }
+  char* own = static_cast<char*>(workspace.memory->data);
+  for (size_t i = 0; i < inputs.size(); ++i) redirect(program, workspace, i, data_of(inputs[i]));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (program.results[i].where != Where::kResult) continue;
+    redirect(
+        program, workspace, program.inputs.size() + i,
+        outputs[i].storage.data != nullptr ? data_of(outputs[i]) : own + program.results[i].offset);
+  }
+  ASTER_TRY(execute(program, workspace));
+  program.replayed->add(program.work);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Array& array = program.results[i].array;
+    void* data = result_data(program, workspace, i);
+    if (outputs[i].storage.data == nullptr) {
+      ASTER_TRY(buffer::describe(&outputs[i], *program.context, data, array.dtype,
+                                 array.storage->device, program.shape(array)));
+    } else if (data != data_of(outputs[i])) {
+      size_t bytes = dtype::size(array.dtype);
+      for (int64_t dim : program.shape(array)) bytes *= static_cast<size_t>(dim);
+      if (bytes != 0) std::memcpy(data_of(outputs[i]), data, bytes);
+    }
+  }
+  return kOk;
+}
+
+}  // namespace
+}  // namespace aster::engine
+
+using aster::Status;
+using aster::engine::Program;
+using aster::engine::Workspace;
+
+int32_t aster_ml_program_run(const aster_ml_program* program, aster_ml_workspace* workspace,
+                             const aster_ml_tensor* inputs, size_t input_count,
+                             aster_ml_tensor* outputs, size_t output_count) {
+  ASTER_API();
+  if (program == nullptr || program->impl == nullptr) return ASTER_FAIL(kARGUMENT, "empty program");
+  auto* p = static_cast<Program*>(program->impl);
+  auto* w = workspace != nullptr && workspace->impl != nullptr
+                ? static_cast<Workspace*>(workspace->impl)
+                : p->own;
+  if (w != p->own && w->program != p)
+    return ASTER_FAIL(kARGUMENT, "the workspace is of another program");
+  if (input_count != p->inputs.size() || output_count != p->results.size()) {
+    return ASTER_FAIL(kARGUMENT, "%zu inputs and %zu outputs given, %zu and %zu captured",
+                      input_count, output_count, p->inputs.size(), p->results.size());
+  }
+  if ((inputs == nullptr && input_count != 0) || (outputs == nullptr && output_count != 0)) {
+    return ASTER_FAIL(kARGUMENT, "null array of tensors");
+  }
+  return aster::engine::run(*p, *w, {inputs, input_count}, {outputs, output_count});
+}
+
+size_t aster_ml_program_count_kernels(const aster_ml_program* program) {
+  return program == nullptr || program->impl == nullptr
+             ? 0
+             : static_cast<Program*>(program->impl)->work.kernels;
+}
+
+size_t aster_ml_program_count_bytes(const aster_ml_program* program) {
+  return program == nullptr || program->impl == nullptr
+             ? 0
+             : static_cast<size_t>(static_cast<Program*>(program->impl)->bytes);
+}
+
+int32_t aster_ml_program_free(aster_ml_program* program) {
+  ASTER_API();
+  if (program == nullptr || program->impl == nullptr) return aster::kOk;
+  aster::free_handle(static_cast<Program*>(program->impl));
+  program->impl = nullptr;
+  return aster::kOk;
+}
+
+int32_t aster_ml_workspace_init(aster_ml_workspace* out, const aster_ml_program* program) {
+  auto* p = program == nullptr ? nullptr : static_cast<Program*>(program->impl);
+  if (out != nullptr) out->impl = nullptr;
+  ASTER_ENTER(p == nullptr ? nullptr : p->context);
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "null out");
+  aster::Heap& heap = p->context->heap();
+  auto* workspace = heap.create<Workspace>(heap);
+  if (workspace == nullptr) return aster::out_of_memory(sizeof(Workspace));
+  Status status = aster::engine::fill_workspace(workspace, *p);
+  if (!status.ok()) {
+    aster::engine::destroy_workspace(heap, workspace);
+    return status;
+  }
+  workspace->program = p;
+  ++p->holders;
+  aster::handle_init(workspace, *p->context, aster::engine::free_workspace);
+  aster::scope_remove(workspace);
+  out->impl = workspace;
+  return aster::kOk;
+}
+
+int32_t aster_ml_workspace_free(aster_ml_workspace* workspace) {
+  ASTER_API();
+  if (workspace == nullptr || workspace->impl == nullptr) return aster::kOk;
+  aster::free_handle(static_cast<Workspace*>(workspace->impl));
+  workspace->impl = nullptr;
+  return aster::kOk;
+}

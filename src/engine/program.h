@@ -1,0 +1,90 @@
+// A captured step: launches on pointers that a replay patches in place.
+#pragma once
+
+#include <atomic>
+
+#include "engine/recording.h"
+
+namespace aster::engine {
+
+enum class Where : uint8_t { kFixed, kWorkspace, kInput, kResult };
+
+// Where a pointer of a launch comes from.
+struct Source {
+  Where where;
+  uint32_t index;  // input or result
+  int64_t offset;  // into it, or into the workspace
+  void* fixed;
+};
+
+struct Result {
+  Array array;
+  Where where;     // kResult: an array of the workspace that a caller's memory may stand for
+  uint32_t input;  // for kInput
+  int64_t offset;  // for kResult: into the workspace
+};
+
+struct Patch {
+  uint32_t pointer;
+  int64_t offset;
+};
+
+struct Program;
+
+struct Workspace : HandleObject {
+  explicit Workspace(Heap& heap) : pointers(heap), current(heap) {}
+  Program* program = nullptr;
+  buffer::Storage* memory = nullptr;
+  Vec<void*> pointers;  // of every launch
+  Vec<void*> current;   // what each input and result points to now
+  std::atomic<bool> busy{false};
+};
+
+struct Program : HandleObject {
+  explicit Program(Heap& heap)
+      : entries(heap),
+        first_pointer(heap),
+        sources(heap),
+        inputs(heap),
+        assigned(heap),
+        results(heap),
+        dims(heap),
+        drawn(heap),
+        renewed(heap),
+        kept(heap),
+        patches(heap),
+        patch_start(heap) {}
+  Vec<Entry> entries;
+  Vec<uint32_t> first_pointer;  // of each entry
+  Vec<Source> sources;          // of every pointer
+  Vec<Array> inputs;
+  Vec<uint32_t> assigned;  // the inputs that a run writes
+  Vec<Result> results;
+  Vec<int64_t> dims;
+  Vec<Drawn> drawn;
+  Vec<Made> renewed;  // of what was made from data, what the launches write
+  Vec<buffer::Storage*> kept;
+  Vec<Patch> patches;  // inputs' pointers, then results', in runs
+  Vec<uint32_t> patch_start;
+  int64_t bytes = 0;
+  int threads = 1;
+  Work work;
+  SharedWork* replayed = nullptr;  // the engine's count
+  bool writes_state = false;
+  bool interprets = false;
+  std::atomic<bool> busy{false};
+  uint32_t holders = 1;  // the handle and every workspace
+  Workspace* own = nullptr;
+
+  size_t patched() const { return inputs.size() + results.size(); }
+  uop::Words shape(const Array& a) const { return {dims.data() + a.first_dim, a.ndim}; }
+};
+
+// Handles' ways to give up what they hold.
+void free_program(HandleObject* object);
+void free_workspace(HandleObject* object);
+void destroy_workspace(Heap& heap, Workspace* workspace);
+// Memory and pointers of a new workspace.
+Status fill_workspace(Workspace* workspace, Program& program);
+
+}  // namespace aster::engine

@@ -1,0 +1,97 @@
+#include "engine/recording.h"
+
+#include <array>
+#include <atomic>
+#include <bit>
+
+namespace aster::engine {
+
+using buffer::Storage;
+using uop::Node;
+
+void draw_keys(uint64_t* keys, Storage* state, uint64_t words) {
+  RandomState& now = *static_cast<RandomState*>(state->data);
+  const uint64_t key = std::atomic_ref(now.key).load();
+  const uint64_t first = std::atomic_ref(now.counter).fetch_add(words);
+  for (uint64_t done = 0; done < words; done += kRandomChunk) {
+    const uop::Word operands[] = {std::bit_cast<uop::Word>(first + done),
+                                  std::bit_cast<uop::Word>(key)};
+    *keys++ = std::bit_cast<uint64_t>(
+        uop::evaluate(uop::Op::kThreefry, DType::kUInt64, DType::kUInt64, operands));
+  }
+}
+
+void drop_recording(Engine& engine) {
+  Recording* recording = engine.recording;
+  if (recording == nullptr) return;
+  engine.recording = nullptr;
+  for (Entry& entry : recording->entries) entry.exe->release();
+  for (Storage* storage : recording->kept) buffer::storage_release(storage);
+  engine.context.heap().destroy(recording);
+}
+
+Status draw_random(Node* keys, Engine& engine, Storage* state, int32_t device, uint64_t words) {
+  Recording* r = engine.recording;
+  const uint64_t count = (words + kRandomChunk - 1) / kRandomChunk;
+  if (r != nullptr) {
+    ASTER_TRY(r->kept.reserve(r->kept.size() + 2));
+    ASTER_TRY(r->drawn.reserve(r->drawn.size() + 1));
+  }
+  Storage* storage = nullptr;
+  ASTER_TRY(
+      buffer::storage_create(&storage, engine.context, count * sizeof(uint64_t), state->device));
+  *keys = buffer_node_on(engine, storage, device, 0, DType::kUInt64,
+                         std::array<uop::Word, 1>{static_cast<uop::Word>(count)});
+  if (*keys != nullptr) {
+    draw_keys(static_cast<uint64_t*>(storage->data), state, words);
+    if (r != nullptr) {
+      buffer::storage_retain(state);
+      buffer::storage_retain(storage);
+      ASTER_TRY(r->kept.push(state));
+      ASTER_TRY(r->kept.push(storage));
+      ASTER_TRY(r->drawn.push(Drawn{state, storage, words, 0}));
+    }
+  }
+  buffer::storage_release(storage);
+  return *keys == nullptr ? last_failure() : kOk;
+}
+
+Status note_made(Engine& engine, Storage* storage) {
+  Recording& r = *engine.recording;
+  if (storage->bytes == 0) return kOk;
+  ASTER_TRY(r.kept.reserve(r.kept.size() + 2));
+  ASTER_TRY(r.made.reserve(r.made.size() + 1));
+  Storage* first = nullptr;
+  ASTER_TRY(buffer::storage_create(&first, engine.context, storage->bytes, storage->device));
+  buffer::storage_retain(storage);
+  ASTER_TRY(r.kept.push(storage));
+  ASTER_TRY(r.kept.push(first));
+  ASTER_TRY(buffer::copy({first->data, 0, first->device}, {storage->data, 0, storage->device},
+                         storage->bytes));
+  return r.made.push(Made{storage, first});
+}
+
+Status record(Recording& r, Executable& exe, std::span<const Node> leaves,
+              std::span<Storage* const> outputs) {
+  const auto keep = [&](Storage* storage) -> Status {
+    if (storage == nullptr) return kOk;
+    ASTER_TRY(r.kept.push(storage));
+    buffer::storage_retain(storage);
+    return kOk;
+  };
+  Entry entry{&exe, static_cast<uint32_t>(r.params.size()), static_cast<uint32_t>(leaves.size()),
+              static_cast<uint32_t>(r.outputs.size()), static_cast<uint32_t>(outputs.size())};
+  for (Node leaf : leaves) {
+    ASTER_TRY(keep(storage_of(leaf)));
+    ASTER_TRY(r.params.push(Recording::Ref{storage_of(leaf), leaf->arg(2)}));
+  }
+  for (Storage* storage : outputs) {
+    ASTER_TRY(keep(storage));
+    ASTER_TRY(r.outputs.push(storage));
+  }
+  ASTER_TRY(r.entries.push(entry));
+  exe.retain();
+  return kOk;
+}
+
+}  // namespace aster::engine

@@ -1,0 +1,66 @@
+// What the realize calls of a step ran, noted while a capture is open.
+#pragma once
+
+#include "buffer/tensor.h"
+#include "engine/engine.h"
+
+namespace aster::engine {
+
+// A row-major array in memory, as captured.
+struct Array {
+  buffer::Storage* storage;
+  int64_t offset;
+  DType dtype;
+  uint32_t first_dim, ndim;  // into the dims of whoever holds it
+};
+
+struct Entry {
+  Executable* exe;
+  uint32_t first_param, params;
+  uint32_t first_output, outputs;
+};
+
+// A draw of random numbers, made anew by each replay.
+struct Drawn {
+  buffer::Storage* state;  // RandomState
+  buffer::Storage* keys;
+  uint64_t words;
+  int64_t offset;  // of the keys that replays read, into the workspace
+};
+
+// Storage made from data inside a capture, and that data.
+struct Made {
+  buffer::Storage* storage;
+  buffer::Storage* first;
+};
+
+// Fills the keys of a draw, one a chunk of its words, and moves the counter on. Threads: any.
+void draw_keys(uint64_t* keys, buffer::Storage* state, uint64_t words);
+
+struct Recording {
+  explicit Recording(Heap& heap)
+      : entries(heap),
+        params(heap),
+        outputs(heap),
+        inputs(heap),
+        dims(heap),
+        drawn(heap),
+        made(heap),
+        kept(heap) {}
+  struct Ref {
+    buffer::Storage* storage;
+    int64_t offset;
+  };
+  Vec<Entry> entries;
+  Vec<Ref> params;
+  Vec<buffer::Storage*> outputs;
+  Vec<Array> inputs;
+  Vec<int64_t> dims;
+  Vec<Drawn> drawn;
+  Vec<Made> made;
+  Vec<buffer::Storage*>
+      kept;  // a reference each, so that no address is used twice during the capture
+  bool prune = false;
+};
+
+}  // namespace aster::engine
