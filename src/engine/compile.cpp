@@ -201,6 +201,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots,
   const bool library = context.options().no_library == 0;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
   ASTER_TRY(inline_calls(sink, scratch, library, threads));
+  ASTER_TRY(expand_scatters(sink, scratch));
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));
   ASTER_TRY(copy_simplified(sink, scratch, roots));
   ASTER_TRY(sort_values(sink, scratch));

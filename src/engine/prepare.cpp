@@ -165,6 +165,14 @@ Status inline_calls(Node* sink, Graph& g, bool library, int threads) {
   return kOk;
 }
 
+Status expand_scatters(Node* sink, Graph& g) {
+  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
+    *made = same_with(g, node, src);
+    ASTER_TRY(need(*made));
+    return (*made)->op == Op::kScatter ? expand_scatter(made, g, *made) : kOk;
+  });
+}
+
 Status split_reductions(Node* sink, Graph& g) {
   return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
     *made = same_with(g, node, src);

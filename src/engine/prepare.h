@@ -14,6 +14,11 @@ Status copy_with_params(uop::Node* out, uop::Graph& graph, uop::Nodes roots,
 // call the library at once.
 Status inline_calls(uop::Node* sink, uop::Graph& graph, bool library, int threads);
 
+// Scatters of few values to few places become reductions, which fuse with what stands around.
+Status expand_scatters(uop::Node* sink, uop::Graph& graph);
+// The reduction that such a Scatter is, or itself.
+Status expand_scatter(uop::Node* out, uop::Graph& graph, uop::Node scatter);
+
 // Splits reductions of very many elements into few in two, so that the first half has work for
 // every thread; the parts do not depend on the number of threads.
 Status split_reductions(uop::Node* sink, uop::Graph& graph);

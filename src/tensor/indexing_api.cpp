@@ -192,15 +192,6 @@ constexpr ScatterMode kModes[] = {
     {Op::kMul, ASTER_ML_SCATTER_MULTIPLY}, {Op::kAdd, ASTER_ML_SCATTER_MEAN},
     {Op::kMax, ASTER_ML_SCATTER_MAX},      {Op::kMin, ASTER_ML_SCATTER_MIN}};
 
-// What combining starts from where x takes no part.
-Node neutral(Graph& g, DType dtype, Op op, Words shape) {
-  if (op == Op::kMul) return g.constant_int(dtype, 1, shape);
-  if (op != Op::kMax && op != Op::kMin) return g.constant_int(dtype, 0, shape);
-  const Node lowest = g.constant_word(dtype, uop::lowest_word(dtype), shape);
-  if (op == Op::kMax || lowest == nullptr) return lowest;
-  return g.alu(dtype::is_float(dtype) ? Op::kNeg : Op::kNot, lowest);
-}
-
 }  // namespace
 
 Node scatter(Graph& g, Node x, int64_t axis, Node index, Node src, int32_t mode,
@@ -235,8 +226,8 @@ Node scatter(Graph& g, Node x, int64_t axis, Node index, Node src, int32_t mode,
   const Expr base{&g, g.cast(x, work)}, from{&g, g.cast(value, work)};
   const Words at_once = index->shape();
   if (mode != ASTER_ML_SCATTER_MEAN) {
-    const Node start =
-        include_self ? base.n : into(Op::kSink, base.n, neutral(g, work, op, at_once));
+    const Node empty = g.constant_word(work, uop::neutral_word(op, work), at_once);
+    const Node start = include_self ? base.n : into(Op::kSink, base.n, empty);
     return g.cast(into(op, start, from.n), x->dtype);
   }
   const auto everywhere = [&](DType dtype, int64_t number) {

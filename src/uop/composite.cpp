@@ -129,6 +129,17 @@ Word lowest_word(DType dtype) {
   return dtype::min_int(dtype);
 }
 
+Word neutral_word(Op op, DType dtype) {
+  const Word lowest = lowest_word(dtype);
+  if (op == Op::kMax) return lowest;
+  if (op == Op::kMin && dtype::is_float(dtype)) {
+    return std::bit_cast<Word>(-std::bit_cast<double>(lowest));
+  }
+  if (op == Op::kMin) return static_cast<Word>(dtype::max_int(dtype));
+  const Word number = op == Op::kMul ? 1 : op == Op::kAnd ? -1 : 0;
+  return convert_word(number, DType::kInt64, dtype);
+}
+
 Node build_matmul(Graph& g, Node a, Node b) {
   const Expr x = param(g, 0, a), y = param(g, 1, b);
   if (x.n == nullptr || y.n == nullptr) return nullptr;

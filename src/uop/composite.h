@@ -58,5 +58,7 @@ Node build_contiguous_backward(Graph& g, Node x);
 Status inline_call(Node* out, Graph& g, Node call);
 // The smallest value of a dtype, as a constant's word.
 Word lowest_word(DType dtype);
+// What a reduction by op starts from.
+Word neutral_word(Op op, DType dtype);
 
 }  // namespace aster::uop

@@ -244,16 +244,7 @@ Outcome reduce_of_units(const Match& m) {
 Outcome reduce_of_nothing(const Match& m) {
   if (m[x]->count() != 0) return Outcome::keep();
   const DType d = m.root->dtype;
-  const Words shape = m.root->shape();
-  const Op op = reduction(m.root);
-  if (op == Op::kMax) return m.g.constant_word(d, lowest_word(d), shape);
-  if (op == Op::kMin && !dtype::is_float(d)) {
-    return m.g.constant_word(d, static_cast<Word>(dtype::max_int(d)), shape);
-  }
-  if (op == Op::kMin) {
-    return m.g.alu(Op::kNeg, m.g.constant_word(d, lowest_word(d), shape));
-  }
-  return m.g.constant_int(d, op == Op::kMul ? 1 : op == Op::kAnd ? -1 : 0, shape);
+  return m.g.constant_word(d, neutral_word(reduction(m.root), d), m.root->shape());
 }
 
 Outcome reduce_of_constant(const Match& m) {

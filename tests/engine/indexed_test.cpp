@@ -183,7 +183,7 @@ TEST(Scatter, OfATurnedValue) {
   uop::Graph& g = w.g();
   Node x = w.random({5, 6}), value = g.permute(w.random({6, 4}, 2), words({1, 0}));
   Node at = w.expand(indices(w, {4, 0, 2, 4}, {4, 1}), {4, 6});
-  w.check(w.hold(g.scatter(Op::kAdd, x, value, std::array{at}, words({-1, 1}))), 3);
+  w.check(w.hold(g.scatter(Op::kSink, x, value, std::array{at}, words({-1, 1}))), 3);
 }
 
 TEST(Scan, PrefixSums) {

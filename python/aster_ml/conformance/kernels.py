@@ -10,11 +10,8 @@ from .programs import PROGRAMS
 
 # Programs that still launch more than tinygrad, and why; none may launch more than is said here.
 KNOWN = {
-    "scatter_mean": (3, "sums, counts and their quotients are launches of their own"),
-    "scatter_largest": (2, "what is met is emptied before it is filled"),
     "cummax": (3, "a scan and an indexed read are launches of their own"),
     "logcumsumexp": (5, "its scans are launches of their own"),
-    "interpolate_linear": (3, "the two axes are resized one after the other"),
     "cumsum_gradient": (4, "a scan back is a launch of its own, flipped before and after"),
 }
 
