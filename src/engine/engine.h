@@ -124,6 +124,11 @@ class Engine {
 // What kernels are made for here.
 codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels);
 
+// A Contiguous that moves to another device.
+bool is_transfer(uop::Node node);
+// The Buffer that a chain of views comes down to and where its first element is, in bytes from
+// there; null if the view is not row-major in it.
+Status as_storage(uop::Node* buffer, int64_t* offset, uop::Graph& g, uop::Node view);
 // A node without the views on it: what they are of.
 uop::Node below_views(uop::Node node);
 // The storage that a node views, whatever was written there; null for what is computed.

@@ -1,5 +1,7 @@
 // What reads tables or draws of the library's own, or has no elements, with operands on the
 // reference device.
+#include <pthread.h>
+
 #include "aster_ml/buffer.h"
 #include "aster_ml/device.h"
 #include "aster_ml/engine.h"
@@ -129,6 +131,36 @@ TEST(Devices, MovesWhenRealised) {
   EXPECT_EQ(back.floats(), (std::vector<float>{3, 5, 7}));
   EXPECT_EQ(device_of(back), ASTER_ML_DEVICE_CPU + 1);
   EXPECT_EQ(device_of(x), ASTER_ML_DEVICE_CPU);
+}
+
+// Each move is a step of a loop: the stack of this thread holds no frame for every one.
+TEST(Devices, ManyMoves) {
+  constexpr size_t kStack = 256 << 10;
+  constexpr int kMoves = 600;
+  float value = 0;
+  const auto move = [](float* out) {
+    const World world;
+    T x = from(world, std::vector<float>{1}, {1});
+    for (int i = 0; i < kMoves; ++i) {
+      T moved, more;
+      OK(aster_ml_lazy_to(moved, x, ASTER_ML_DEVICE_CPU + (i + 1) % 2));
+      OK(aster_ml_lazy_add(more, moved, moved));
+      OK(aster_ml_lazy_sub(x, more, moved));
+    }
+    *out = x.floats()[0];
+  };
+  const auto work = [](void* out) -> void* {
+    decltype(move){}(static_cast<float*>(out));
+    return nullptr;
+  };
+  pthread_attr_t attributes;
+  pthread_t thread;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, kStack), 0);
+  ASSERT_EQ(pthread_create(&thread, &attributes, work, &value), 0);
+  EXPECT_EQ(pthread_join(thread, nullptr), 0);
+  pthread_attr_destroy(&attributes);
+  EXPECT_EQ(value, 1);
 }
 
 TEST(Devices, GradientComesBack) {

@@ -1,0 +1,404 @@
+// Realize: which expressions are to be computed, where, and what stands for them afterwards.
+#include "base/pool.h"
+#include "device/device.h"
+#include "engine/engine.h"
+#include "engine/host_copies.h"
+#include "engine/indexing.h"
+
+namespace aster::engine {
+namespace {
+
+using buffer::Storage;
+using uop::Graph;
+using uop::Node;
+using uop::Op;
+
+// Everything that cells wait for, whatever has to move between devices for it.
+Status realize_all(Engine& engine, std::span<Lazy* const> cells);
+
+void* memory_of(Node node) {
+  Storage* storage = storage_of(node);
+  return storage->data == nullptr ? nullptr : static_cast<char*>(storage->data) + node->arg(2);
+}
+
+// Storage behind a target of an Assign: the target without the writes on its way.
+Status strip_effects(Node* out, Graph& g, Node node) {
+  Vec<Node> chain(g.memory());
+  while (node->op != Op::kBuffer) {
+    if (node->op != Op::kAssign && node->op != Op::kAfter) ASTER_TRY(chain.push(node));
+    if (node->nsrc == 0)
+      return ASTER_FAIL(kARGUMENT, "assign to %s, which is no storage", uop::info(node->op).name);
+    node = node->src(0);
+  }
+  for (size_t i = chain.size(); i-- > 0;) {
+    node = g.with_sources(chain[i], std::array{node});
+    ASTER_TRY(need(node));
+  }
+  *out = node;
+  return kOk;
+}
+
+// One thing to compute, and what stands for it afterwards.
+struct Want {
+  Node root;    // computed by the schedule
+  Node result;  // the storage that an Assign writes; null: a new Buffer
+};
+
+class Realize {
+ public:
+  explicit Realize(Engine& engine)
+      : e_(engine),
+        g_(engine.graph),
+        wants_(engine.context.heap()),
+        leaves_(engine.context.heap()),
+        outputs_(engine.context.heap()),
+        map_(engine.context.heap()) {}
+  ~Realize() {
+    for (Storage* storage : outputs_) buffer::storage_release(storage);
+  }
+
+  // A step: *again says that only something moved to another device, and the rest is to do.
+  Status run(std::span<Lazy* const> cells, bool* again) {
+    for (Lazy* cell : cells) ASTER_TRY(fill_constant(*cell));
+    for (Lazy* cell : cells) ASTER_TRY(want(cell->node));
+    if (!wants_.empty()) {
+      Node moved = nullptr;
+      bool apart = false;
+      ASTER_TRY(survey(&moved, &apart));
+      if (moved != nullptr) return *again = true, move(cells, moved);
+      if (apart) return one_by_one(cells);
+      ASTER_TRY(execute());
+      ASTER_TRY(replace());
+    }
+    for (Lazy* cell : cells) ASTER_TRY(settle(*cell));
+    return kOk;
+  }
+
+ private:
+  Node strong(Node node) {
+    return dtype::is_weak(node->dtype) ? g_.cast(node, dtype::strong(node->dtype)) : node;
+  }
+  // Below reshapes: what is computed and may be looked at in any shape.
+  Node base(Node node) {
+    node = strong(node);
+    while (node != nullptr && (node->op == Op::kReshape || node->op == Op::kDetach))
+      node = node->src(0);
+    return node;
+  }
+  Status add(Node root, Node result) {
+    for (const Want& other : wants_) {
+      if (other.root == root) return kOk;
+    }
+    return wants_.push(Want{root, result});
+  }
+  Status want(Node node) {
+    node = base(node);
+    ASTER_TRY(need(node));
+    Node buffer = nullptr;
+    int64_t offset = 0;
+    ASTER_TRY(as_storage(&buffer, &offset, g_, node));
+    if (buffer != nullptr) return kOk;
+    if (node->op == Op::kAfter) {
+      for (Node effect : node->src().subspan(1)) ASTER_TRY(want(effect));
+      Node below = nullptr;
+      ASTER_TRY(strip_effects(&below, g_, node));
+      ASTER_TRY(map_.set(node, below));
+      return want(node->src(0));
+    }
+    Node result = nullptr;
+    if (node->op == Op::kAssign) {
+      ASTER_TRY(strip_effects(&result, g_, node->src(0)));
+      return add(node, result);
+    }
+    // A part of storage is where it is once the writes that it waits for are done.
+    const Node state = below_views(node);
+    if (storage_below(state) != nullptr) {
+      ASTER_TRY(strip_effects(&result, g_, node));
+      ASTER_TRY(as_storage(&buffer, &offset, g_, result));
+      if (buffer != nullptr) return want(state);
+    }
+    return add(node, nullptr);
+  }
+
+  // What waits below the roots, and the device that computes them. moved: what has to come from
+  // another device first. apart: the roots are of several devices, or cannot be computed.
+  Status survey(Node* moved, bool* apart) {
+    Heap& heap = e_.context.heap();
+    Vec<Node> roots(heap), nodes(heap);
+    for (const Want& w : wants_) ASTER_TRY(roots.push(w.root));
+    ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
+    const Node only = wants_.size() == 1 ? wants_[0].root : nullptr;
+    int32_t all = 0, empty = 0;  // what has no elements goes with any device
+    for (Node node : nodes) {
+      // A write below happens with what reads it: every other cell that names it must see that it
+      // is done.
+      if (node->op == Op::kAssign) ASTER_TRY(want(node));
+      int32_t device = node->op == Op::kBuffer ? static_cast<int32_t>(node->arg(1)) : 0;
+      if (is_transfer(node)) {
+        device = static_cast<int32_t>(node->arg(0));
+        if (node == only && node->src(0)->op == Op::kBuffer) {
+          device_ = device;
+          return kOk;
+        }
+        if (node->arg(1) != 0) return *moved = node, kOk;
+      }
+      int32_t& known = node->count() == 0 ? empty : all;
+      if (device == 0) continue;
+      if (&known == &all && known != 0 && device != known) {
+        mixed_ = known;
+        *apart = true;
+      }
+      known = device;
+    }
+    device_ = all != 0 ? all : empty != 0 ? empty : e_.device;
+    return kOk;
+  }
+
+  // Roots of several devices.
+  Status one_by_one(std::span<Lazy* const> cells) {
+    if (cells.size() == 1) {
+      return ASTER_FAIL(kDEVICE, "operands on %s and %s", device::name(mixed_).text,
+                        device::name(device_).text);
+    }
+    for (Lazy* cell : cells) ASTER_TRY(realize_all(e_, std::array{cell}));
+    return kOk;
+  }
+
+  // Computes what moved comes from where it is, and copies it over.
+  Status move(std::span<Lazy* const> cells, Node moved) {
+    Node from = moved->src(0), buffer = nullptr;
+    int64_t offset = 0;
+    ASTER_TRY(as_storage(&buffer, &offset, g_, from));
+    // What is computed, and its copy, are nodes of their own: the expression stays for gradients.
+    if (buffer == nullptr) from = g_.transfer(from, moved->arg(1), 0);
+    Lazy *source = nullptr, *result = nullptr;
+    Status status = lazy_create(&source, e_, from);
+    if (status.ok()) status = lazy_create(&result, e_, moved);
+    if (status.ok()) status = realize_all(e_, std::array{source});
+    if (status.ok()) {
+      const Node there = result->node;  // as the cells have it now
+      const Node copied = g_.transfer(source->node, there->arg(0), 0);
+      status = need(copied);
+      if (status.ok()) set_node(*source, copied);
+      if (status.ok()) status = realize_all(e_, std::array{source});
+      if (status.ok()) status = map_.set(there, source->node);
+      bool all = false;
+      if (status.ok()) status = seen_by_others(&all, cells, there);
+      if (status.ok() && all) status = replace_in_cells(e_, map_);
+      for (size_t i = 0; status.ok() && !all && i < cells.size(); ++i) {
+        Node after = nullptr;
+        status = g_.substitute(&after, cells[i]->node, map_);
+        if (status.ok()) set_node(*cells[i], after);
+      }
+    }
+    if (source != nullptr) free_handle(source);
+    if (result != nullptr) free_handle(result);
+    return status;
+  }
+
+  // Whether every cell has to see that node is computed: one of cells is it, or a write reads it.
+  Status seen_by_others(bool* out, std::span<Lazy* const> cells, Node node) {
+    Heap& heap = e_.context.heap();
+    Vec<Node> roots(heap), nodes(heap);
+    Map<Node, uint8_t> reads(heap);
+    for (Lazy* cell : cells) {
+      *out |= base(cell->node) == node;
+      ASTER_TRY(roots.push(cell->node));
+    }
+    ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
+    ASTER_TRY(reads.set(node, 1));
+    for (Node user : nodes) {
+      bool any = false;
+      for (Node source : user->src()) any |= reads.contains(source);
+      if (any) ASTER_TRY(reads.set(user, 1));
+      *out |= any && user->op == Op::kAssign;
+    }
+    return kOk;
+  }
+
+  Status execute() {
+    if (!device::is_host(device_) && e_.recording != nullptr) {
+      return ASTER_FAIL(kUNSUPPORTED, "capture of work on %s", device::name(device_).text);
+    }
+    Vec<Node> roots(e_.context.heap());
+    for (const Want& w : wants_) ASTER_TRY(roots.push(w.root));
+    Executable* exe = nullptr;
+    ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_,
+                            device::same_type(device_, device::kReference)));
+    Status status = execute(*exe);
+    if (e_.last != nullptr) e_.last->release();
+    e_.last = exe;  // for print_schedule
+    return status;
+  }
+
+  Status execute(Executable& exe) {
+    Heap& heap = e_.context.heap();
+    const double start = milliseconds();
+    Vec<void*> params(heap), results(heap), pointers(heap);
+    HostCopies copies(e_);
+    for (Node leaf : leaves_) {
+      void* data = memory_of(leaf);
+      if (!device::is_host(storage_of(leaf)->device))
+        ASTER_TRY(copies.of(&data, storage_of(leaf), leaf->arg(2)));
+      ASTER_TRY(params.push(data));
+    }
+    for (const Want& w : wants_) {
+      if (w.result != nullptr) {
+        Node buffer = w.result;
+        while (buffer->op != Op::kBuffer) buffer = buffer->src(0);
+        if (storage_of(buffer)->read_only)
+          return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
+      }
+      Storage* storage = nullptr;
+      const size_t number = outputs_.size();
+      if (exe.graph == nullptr && w.result == nullptr &&
+          exe.slots[exe.roots[number]].index != number) {
+        // Simplified to the same as an earlier root.
+        storage = outputs_[exe.slots[exe.roots[number]].index];
+        buffer::storage_retain(storage);
+        Status shared = outputs_.push(storage);
+        if (!shared.ok()) buffer::storage_release(storage);
+        ASTER_TRY(shared);
+        ASTER_TRY(results.push(storage->data));
+        continue;
+      }
+      const size_t bytes = static_cast<size_t>(w.root->count()) * dtype::size(w.root->dtype);
+      // The interpreter hands out the value of an Assign too; compiled code only writes its target.
+      if (w.result == nullptr || exe.graph != nullptr) {
+        ASTER_TRY(buffer::storage_create(&storage, e_.context, bytes, device_));
+      }
+      Status pushed = outputs_.push(storage);
+      if (!pushed.ok()) buffer::storage_release(storage);
+      ASTER_TRY(pushed);
+      void* data = storage != nullptr ? storage->data : nullptr;
+      if (storage != nullptr && !device::is_host(device_)) ASTER_TRY(copies.of(&data, storage, 0));
+      ASTER_TRY(results.push(data));
+    }
+    ++e_.counters.realizes;
+    if (exe.graph != nullptr) {
+      ++e_.counters.interpreted;
+      ASTER_TRY(interpret(exe, params.data(), results.data()));
+    } else {
+      char* arena = nullptr;
+      ASTER_TRY(e_.arena_for(&arena, exe.arena_bytes));
+      ASTER_TRY(pointers.resize(exe.operands.size(), nullptr));
+      bind(pointers.data(), exe, params.data(), results.data(), arena);
+      const bool many = e_.threads > 1 && exe.launches.size() > 1;
+      if (many) pool::session_begin(e_.threads, e_.context.options().pin_threads != 0);
+      launch(exe, pointers.data(), arena, e_.threads);
+      if (many) pool::session_end();
+    }
+    ASTER_TRY(copies.write_back());
+    e_.counters.kernels_launched += exe.work.kernels;
+    e_.counters.operations += exe.work.operations;
+    e_.counters.moved_bytes += exe.work.bytes;
+    e_.counters.last_kernels = exe.launches.size();
+    e_.counters.run_ms += milliseconds() - start;
+    if (e_.recording != nullptr) {
+      ASTER_TRY(record(*e_.recording, exe, {leaves_.data(), leaves_.size()},
+                       {outputs_.data(), outputs_.size()}));
+    }
+    return kOk;
+  }
+
+  // A constant gets storage of its own: the same node stands in other expressions, which writes to
+  // this cell must not reach. Not inside a capture, whose replays compute it anew.
+  Status fill_constant(Lazy& cell) {
+    const Node node = base(cell.node);
+    ASTER_TRY(need(node));
+    if (!uop::is_const(node) || e_.recording != nullptr) return kOk;
+    Node filled;
+    const Node constant = g_.constant_word(node->dtype, node->arg(0), cell.node->shape());
+    ASTER_TRY(fill_buffer(&filled, e_, e_.device, constant));
+    set_node(cell, filled);
+    return kOk;
+  }
+
+  // Puts the results in place of what was computed, in every cell that names it anywhere.
+  Status replace() {
+    for (size_t i = 0; i < wants_.size(); ++i) {
+      const Want& w = wants_[i];
+      Node result = w.result;
+      if (result == nullptr) {
+        result = buffer_node(e_, outputs_[i], 0, w.root->dtype, w.root->shape());
+        ASTER_TRY(need(result));
+      }
+      ASTER_TRY(map_.set(w.root, result));
+    }
+    return replace_in_cells(e_, map_);
+  }
+
+  Status settle(Lazy& cell) {
+    Node node = cell.node;
+    if (node->op == Op::kBuffer) return kOk;
+    Node buffer = nullptr, view = base(node);
+    ASTER_TRY(need(view));
+    if (view->op == Op::kAssign || view->op == Op::kAfter)
+      ASTER_TRY(strip_effects(&view, g_, view));
+    if (const Node* done = map_.find(view)) view = *done;
+    int64_t offset = 0;
+    ASTER_TRY(as_storage(&buffer, &offset, g_, view));
+    if (buffer == nullptr) {
+      // A view of assigned storage that is not row-major: read it out.
+      if (view->op != Op::kBuffer) return copy_view(cell, view);
+      return ASTER_FAIL(kINTERNAL, "%s was not realised", uop::info(view->op).name);
+    }
+    Node made =
+        buffer_node(e_, storage_of(buffer), buffer->arg(2) + offset, view->dtype, node->shape());
+    ASTER_TRY(need(made));
+    set_node(cell, made);
+    return kOk;
+  }
+  Status copy_view(Lazy& cell, Node view) {
+    Node copied = g_.contiguous(view);
+    ASTER_TRY(need(copied));
+    set_node(cell, copied);
+    return realize_all(e_, std::array{&cell});
+  }
+
+ public:
+  static Status replace_in_cells(Engine& e, const Map<Node, Node>& map) {
+    Heap& heap = e.context.heap();
+    Vec<Lazy*> cells(heap);
+    Vec<Node> nodes(heap);
+    for (Lazy* cell = e.live.next; cell != &e.live; cell = cell->next) {
+      if (cell->node->op == Op::kBuffer && !map.contains(cell->node)) continue;
+      ASTER_TRY(cells.push(cell));
+      ASTER_TRY(nodes.push(cell->node));
+    }
+    if (cells.empty()) return kOk;
+    Node before = e.graph.sink({nodes.data(), nodes.size()}), after = nullptr;
+    ASTER_TRY(need(before));
+    ASTER_TRY(e.graph.substitute(&after, before, map));
+    if (after == before) return kOk;
+    for (size_t i = 0; i < cells.size(); ++i) set_node(*cells[i], after->src(i));
+    return kOk;
+  }
+
+ private:
+  Engine& e_;
+  Graph& g_;
+  Vec<Want> wants_;
+  Vec<Node> leaves_;
+  Vec<Storage*> outputs_;
+  Map<Node, Node> map_;
+  int32_t device_ = 0, mixed_ = 0;
+};
+
+Status realize_all(Engine& engine, std::span<Lazy* const> cells) {
+  for (bool again = true; again;) {
+    again = false;
+    ASTER_TRY(Realize(engine).run(cells, &again));
+  }
+  return kOk;
+}
+
+}  // namespace
+
+Status realize(Engine& engine, std::span<Lazy* const> cells) {
+  const Status status = realize_all(engine, cells);
+  engine.graph.collect();
+  return status;
+}
+
+}  // namespace aster::engine
