@@ -494,13 +494,15 @@ void check_sort(Graph& graph, DType d, const Shape& shape, int64_t axis, bool de
     }
   }
   EXPECT_EQ(interpret(graph, node, {x.data()}), expected);
-  for (const bool wide : {sorts_wide(), false}) {
+  CpuFeatures older = detect_features();
+  older.avx512_vbmi2 = false;
+  for (const CpuFeatures& features : {detect_features(), older, narrowed(older, 16)}) {
     Heap heap(nullptr);
     Plan plan(heap);
-    ASSERT_TRUE(prepare_sort(&plan, node, wide).ok());
+    ASSERT_TRUE(prepare_sort(&plan, node, features).ok());
     Bytes result(x.size());
     run(plan, node, {x.data(), result.data()}, random);
-    EXPECT_EQ(result, expected) << wide;
+    EXPECT_EQ(result, expected) << features.vector_bytes << features.avx512_vbmi2;
   }
 }
 
@@ -562,8 +564,9 @@ TEST(NativeSort, Patterns) {
     }
     check_sort(graph, d, {size}, 0, size % 2 == 0, x, random);
   };
-  const DType types[] = {DType::kInt32,  DType::kUInt32,  DType::kInt64,
-                         DType::kUInt64, DType::kFloat32, DType::kFloat64};
+  const DType types[] = {DType::kInt8,    DType::kBool,     DType::kInt16,   DType::kUInt16,
+                         DType::kFloat16, DType::kBFloat16, DType::kInt32,   DType::kUInt32,
+                         DType::kInt64,   DType::kUInt64,   DType::kFloat32, DType::kFloat64};
   for (const DType d : types) {
     for (int64_t size = 2; size < 420; size += draw(random, 1, 3 * kSlower)) {
       check(patterns[0], d, size);

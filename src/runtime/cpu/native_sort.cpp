@@ -90,17 +90,22 @@ void settle(const typename K::Stored* x, typename K::Stored* y, int64_t n, bool 
   }
 }
 
-// A row of elements that lie together.
+// Rows of elements that lie together.
 template <typename K>
-void sort_row(const typename K::Stored* x, typename K::Stored* y, void* room, const Head& head) {
+void sort_rows(const typename K::Stored* x, typename K::Stored* y, void* room, int64_t rows,
+               const Head& head) {
+  constexpr bool kFloat = dtype::is_float(K::kDType);
   const bool descending = head.descending != 0;
-  constexpr int64_t kBytes = sizeof(typename K::Stored);
-  const bool special = head.wide != 0 ? sort_wide(x, y, room, head.size,
-                                                  {kBytes, dtype::is_float(K::kDType),
-                                                   !dtype::is_unsigned(K::kDType), descending})
-                                      : sort_narrow<K>(x, y, room, head.size, descending);
-  if constexpr (dtype::is_float(K::kDType)) {
-    if (special) settle<K>(x, y, head.size, descending);
+  if (head.wide != 0) {
+    return sort_wide(x, y, rows, head.size,
+                     {sizeof(*x), kFloat, !dtype::is_unsigned(K::kDType), descending,
+                      K::kDType == DType::kFloat16 ? uint16_t{0x7c00} : uint16_t{0x7f80}});
+  }
+  for (int64_t row = 0; row < rows; ++row, x += head.size, y += head.size) {
+    const bool special = sort_narrow<K>(x, y, room, head.size, descending);
+    if constexpr (kFloat) {
+      if (special) settle<K>(x, y, head.size, descending);
+    }
   }
 }
 
@@ -116,37 +121,31 @@ void turn(T* to, int64_t to_row, int64_t to_column, const T* from, int64_t from_
 }
 
 template <typename K>
-void sort_unit(const Head& head, const void* from, void* to, void* scratch, int64_t unit) {
-  using Stored = typename K::Stored;
+void sort_columns(const Head& head, const typename K::Stored* x, typename K::Stored* y,
+                  typename K::Stored* laid, int64_t unit) {
   const int64_t n = head.size, across = head.units_of_inner();
   const int64_t column = unit % across * head.columns;
-  const int64_t at = unit / across * n * head.inner + column;
-  const Stored* const x = static_cast<const Stored*>(from) + at;
-  Stored* const y = static_cast<Stored*>(to) + at;
-  if (head.inner == 1) return sort_row<K>(x, y, scratch, head);
   const int64_t columns = std::min(head.columns, head.inner - column);
-  Stored* const laid = static_cast<Stored*>(scratch);
-  Stored* const sorted = laid + n * head.columns;
-  turn(laid, 1, n, x, head.inner, 1, n, columns);
-  for (int64_t k = 0; k < columns; ++k) {
-    sort_row<K>(laid + k * n, sorted + k * n, sorted + n * head.columns, head);
-  }
-  turn(y, head.inner, 1, sorted, 1, n, n, columns);
+  const int64_t at = unit / across * n * head.inner + column;
+  auto* const sorted = laid + n * head.columns;
+  turn(laid, 1, n, x + at, head.inner, 1, n, columns);
+  sort_rows<K>(laid, sorted, sorted + n * head.columns, columns, head);
+  turn(y + at, head.inner, 1, sorted, 1, n, n, columns);
 }
 
 }  // namespace
 
 Status prepare_sort(Plan* out, Node node, std::span<const int64_t>) {
-  return prepare_sort(out, node, sorts_wide());
+  return prepare_sort(out, node, detect_features());
 }
 
-Status prepare_sort(Plan* out, Node node, bool wide) {
+Status prepare_sort(Plan* out, Node node, const CpuFeatures& features) {
   const Rows rows = rows_of(node->shape(), static_cast<size_t>(node->arg(0)));
   const int64_t bytes = static_cast<int64_t>(element_bytes(node->dtype));
   Head head = {};
   head.dtype = static_cast<int64_t>(node->dtype);
   head.descending = node->arg(1);
-  head.wide = bytes >= 4 && wide;
+  head.wide = sorts_wide(features, bytes, rows.size);
   head.outer = rows.outer;
   head.size = rows.size;
   head.inner = rows.inner;
@@ -155,20 +154,28 @@ Status prepare_sort(Plan* out, Node node, bool wide) {
   const int64_t units = rows.outer * head.units_of_inner();
   head.per_task = std::clamp<int64_t>(kTaskElements / (rows.size * head.columns), 1, units);
   out->tasks = (units + head.per_task - 1) / head.per_task;
-  out->nanoseconds = static_cast<double>(node->count()) * (head.wide != 0 ? 4 : 8);
-  out->scratch_bytes = (rows.inner == 1 ? 1 : 2 * head.columns + 1) * rows.size * bytes;
+  out->nanoseconds = static_cast<double>(node->count()) * (head.wide != 0 ? 3 : 8);
+  const int64_t room = head.wide != 0 ? 0 : 1;  // rows
+  out->scratch_bytes = (rows.inner == 1 ? room : 2 * head.columns + room) * rows.size * bytes;
   return put_head(out, head);
 }
 
 void run_sort(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end) {
   const Head head = get_head<Head>(plan);
   const int64_t units = head.outer * head.units_of_inner();
-  const int64_t last = std::min(end * head.per_task, units);
+  const int64_t first = begin * head.per_task, last = std::min(end * head.per_task, units);
   with_element(static_cast<DType>(head.dtype), [&](auto element) {
     using E = decltype(element);
+    using Stored = typename E::Stored;
     if constexpr (!dtype::is_fp8(E::kDType)) {
-      for (int64_t unit = begin * head.per_task; unit < last; ++unit) {
-        sort_unit<Key<E::kDType>>(head, operands[0], operands[1], scratch, unit);
+      const Stored* const x = static_cast<const Stored*>(operands[0]);
+      Stored* const y = static_cast<Stored*>(operands[1]);
+      if (head.inner == 1) {
+        const int64_t at = first * head.size;
+        return sort_rows<Key<E::kDType>>(x + at, y + at, scratch, last - first, head);
+      }
+      for (int64_t unit = first; unit < last; ++unit) {
+        sort_columns<Key<E::kDType>>(head, x, y, static_cast<Stored*>(scratch), unit);
       }
     }
   });

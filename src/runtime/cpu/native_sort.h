@@ -3,24 +3,25 @@
 
 #include <cstdint>
 
+#include "runtime/cpu/features.h"
 #include "runtime/cpu/native.h"
 
 namespace aster::runtime::cpu::native {
 
-// What elements of 4 or 8 bytes are.
+// What elements of 1, 2, 4 or 8 bytes are; floats of 2 by the code of their infinity.
 struct SortForm {
   int64_t bytes;
   bool is_float, is_signed, descending;
+  uint16_t infinity;
 };
 
-// Whether this machine can.
-bool sorts_wide();
+// Whether such a machine can sort rows of n elements so.
+bool sorts_wide(const CpuFeatures& features, int64_t bytes, int64_t n);
 
-// y = the n elements of x in order; room for as many more. Returns whether there were NaN, which
-// come last (first of descending ones) as infinity, or -0, which may come as 0.
-bool sort_wide(const void* x, void* y, void* room, int64_t n, const SortForm& form);
+// y = rows of n elements of x, each in stable order: NaN last (of descending ones first), -0 is 0.
+void sort_wide(const void* x, void* y, int64_t rows, int64_t n, const SortForm& form);
 
-// A plan of Sort that uses sort_wide where it can, or never.
-Status prepare_sort(Plan* out, uop::Node node, bool wide);
+// A plan of Sort for such a machine.
+Status prepare_sort(Plan* out, uop::Node node, const CpuFeatures& features);
 
 }  // namespace aster::runtime::cpu::native
