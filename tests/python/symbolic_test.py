@@ -27,6 +27,8 @@ def attention(q, k, v, mask=None):
 A, B, C, POISON = data(6, 8), data(8, 6), data(2, 8, 4), data(6, 8)
 POISON[:, 5:] = np.nan  # beyond every size used below
 
+LABELS = [5, 1, 0, 3, 3]
+
 # (name, the program of a, a size n and positions; the same in NumPy), n in 2..5.
 CASES = [
     ("add", lambda t, n: t(A)[:, :n] + t(A)[:, :n] * 2, lambda n: A[:, :n] * 3),
@@ -208,6 +210,73 @@ CASES = [
         lambda t, n: t(C)[:, :n].unsqueeze(1).conv2d(t(C)[:, None, :2, :2]),
         lambda n: conv(C[:, None, :n], C[:, None, :2, :2]),
     ),
+    (
+        "max pool",
+        lambda t, n: t(POISON)[:, : n - 1].max_pool2d((1, 2), 1, padding=(0, 1)),
+        lambda n: np.maximum(*padded(POISON[:, : n - 1], -np.inf)),
+    ),
+    (
+        "mean pool",
+        lambda t, n: t(POISON)[:, :n].avg_pool2d((1, 2), 1, padding=(0, 1)),
+        lambda n: sum(padded(POISON[:, :n], 0)) / 2,
+    ),
+    (
+        "mean pool inside",
+        lambda t, n: t(A)[:, :n].avg_pool2d((1, 2), 1, padding=(0, 1), count_include_pad=False),
+        lambda n: sum(padded(A[:, :n], 0)) / np.array([1] + [2] * (n - 1) + [1]),
+    ),
+    (
+        "unfold",
+        lambda t, n: t(A)[:, :n].unfold(1, 2, 1),
+        lambda n: np.stack([A[:, : n - 1], A[:, 1:n]], -1),
+    ),
+    (
+        "scatter",
+        lambda t, n: t(A).scatter_reduce(
+            1, Tensor([[3, 1, 1, 0, 3]] * 6)[:, :n], t(B)[:n, 0].expand(6, n), "sum"
+        ),
+        lambda n: added(n),
+    ),
+    ("every second", lambda t, n: t(A)[:, n:0:-2], lambda n: A[:, n:0:-2]),
+    ("list", lambda t, n: t(A)[:, :n][:, [-1, 0]], lambda n: A[:, [n - 1, 0]]),
+    (
+        "tensors",
+        lambda t, n: t(A)[Tensor([[0, 5]]), :n, None],
+        lambda n: A[[[0, 5]], :n, None],
+    ),
+    (
+        "one hot",
+        lambda t, n: Tensor([3, 0, 1, 2, 1])[:n].one_hot(4),
+        lambda n: np.eye(4)[[3, 0, 1, 2, 1][:n]],
+    ),
+    ("diag", lambda t, n: t(A)[0, :n].diag(), lambda n: np.diag(A[0, :n])),
+    ("eye", lambda t, n: Tensor.eye(n, n + 1), lambda n: np.eye(n, n + 1)),
+    ("linspace", lambda t, n: Tensor.linspace(-1, 1, n), lambda n: np.linspace(-1, 1, n)),
+    (
+        "swapped",
+        lambda t, n: t(A)[:, :n].rearrange("(a b) n -> (n b) a", a=2),
+        lambda n: A[:, :n].reshape(2, 3, n).transpose(2, 1, 0).reshape(-1, 2),
+    ),
+    (
+        "repeated n times",
+        lambda t, n: t(A)[:, :n].repeat(1, n),
+        lambda n: np.tile(A[:, :n], n),
+    ),
+    (
+        "padded n before",
+        lambda t, n: t(A)[:, :n].pad(((0, 0), (n, 1)), value=3),
+        lambda n: np.pad(A[:, :n], ((0, 0), (n, 1)), constant_values=3),
+    ),
+    (
+        "labels",
+        lambda t, n: t(POISON.T.copy())[:n].sparse_categorical_crossentropy(Tensor(LABELS)[:n]),
+        lambda n: -np.log(softmax(POISON.T[:n], 1))[range(n), LABELS[:n]].mean(),
+    ),
+    (
+        "written beyond",
+        lambda t, n: written_from(t, n),
+        lambda n: np.concatenate([A[:, :n], np.zeros((6, 7 - n))], 1),
+    ),
     ("chunks", lambda t, n: t(A)[:, :n].chunk(2)[1], lambda n: A[3:, :n]),
     (
         "assigned",
@@ -221,6 +290,24 @@ data2, D, M = data(12, 3), data(8, 3, 4), data(8, 8)
 def conv(x, w):
     windows = np.lib.stride_tricks.sliding_window_view(x[:, 0], w.shape[-2:], (1, 2))
     return np.einsum("nyxab,oab->noyx", windows, w[:, 0])
+
+
+def padded(x, fill):
+    """x with one more element in front, and with one behind."""
+    return [np.pad(x, ((0, 0), ends), constant_values=fill) for ends in ((1, 0), (0, 1))]
+
+
+def added(n):
+    out = A.copy()
+    for place, value in zip([3, 1, 1, 0, 3][:n], B[:n, 0]):
+        out[:, place] += value
+    return out
+
+
+def written_from(t, n):
+    x = Tensor.zeros(6, 7).contiguous().realize()
+    x[:, :n] = t(A)[:, :n]  # of another memory behind it
+    return x
 
 
 def written(t, n):

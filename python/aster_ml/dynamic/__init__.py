@@ -5,9 +5,9 @@ size is unspecified: reductions and products leave it out by a mask that compare
 the size, a 0-d tensor. A TinyJit gives these sizes anew at every replay.
 
 Operations of the library meet them through `_native`, whose functions look out for them as soon as
-a variable is bound: a rule (dynamic_rules.py) builds the operation on the whole tensors; where
-there is none, or the sizes do not go together, the tensors are cut to their present sizes first,
-which a recording TinyJit notes as a use of the values.
+a variable is bound: a rule (of a module beside this one) builds the operation on the whole tensors;
+where there is none, or the sizes do not go together, the tensors are cut to their present sizes
+first, which a recording TinyJit notes as a use of the values.
 
 >>> from aster_ml import Tensor, Variable
 >>> x, n = Tensor.arange(6).reshape(2, 3), Variable("n", 1, 3).bind(2)
@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import array
 import functools
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterable, Sequence
 
-from . import _native
-from .dtype import dtypes, from_code
-from .symbolic import BoundInt, Expression, Variable
-from .tensor import Tensor
+from .. import _native
+from ..dtype import dtypes, from_code
+from ..symbolic import BoundInt, Expression, Variable
+from ..tensor import Tensor
 
 WEAK_INT = dtypes.weakint.code
 
@@ -39,7 +39,8 @@ class Symbolic(Tensor):
     _source: tuple[Any, Any] | None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _native.Lazy.__new__(cls)
+        # Methods make tensors of data by type(self)(data): those are ordinary ones.
+        return Tensor(*args, **kwargs) if args or kwargs else _native.Lazy.__new__(cls)
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -82,6 +83,32 @@ def wrap(padded: Any, dims: Sequence[Any], source: tuple[Any, Any] | None = None
 
 def is_bound(x: Any) -> bool:
     return x.__class__ is BoundInt
+
+
+def most_of(dims: Iterable[Any]) -> list[int]:
+    """The greatest that sizes can be."""
+    return [d.vmax if is_bound(d) else d for d in dims]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two sizes are equal whatever the values of the variables."""
+    return bool(a.same(b) if is_bound(a) else not is_bound(b) and a == b)
+
+
+def all_axes(x: Any, axes: Any) -> list[int]:
+    """The axes as a list, counted from the front; None: all."""
+    count = len(dims_of(x))
+    if axes is None:
+        return list(range(count))
+    listed = [axes] if isinstance(axes, int) else list(axes)
+    if any(not -count <= a < count for a in listed):
+        raise IndexError(f"axes {listed} are out of range for {count} axes")
+    return [a % count for a in listed]
+
+
+def bound_axes(x: Any, axes: Iterable[int]) -> list[int]:
+    """Those of the axes whose sizes are variables."""
+    return [a for a in axes if is_bound(dims_of(x)[a])]
 
 
 # ---- values in memory
@@ -189,7 +216,13 @@ def cut(x: Any, axis: int, size: int) -> Any:
     return _native.lazy_shrink(x, [0] * len(shape), shape)
 
 
-# ---- rules: f(native, *arguments), NotImplemented where the sizes have to be seen
+def take(x: Any, axis: int, index: Any) -> Any:
+    """Elements of an axis of an ordinary tensor; beyond it 0."""
+    return NATIVE["lazy_index"](x, (slice(None),) * axis + (index,))
+
+
+# ---- rules: f(native, *arguments), where native is the function of the library and the arguments
+# hold Symbolic tensors or BoundInts; NotImplemented where the sizes have to be seen
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
@@ -203,6 +236,29 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return add
 
 
+def beside(axes_of: Callable[..., Any]) -> Rule:
+    """An operation along the axes that axes_of(x, *arguments) names: others may be variables'."""
+
+    def applied(native: Any, x: Any, *args: Any) -> Any:
+        if special(args) or bound_axes(x, all_axes(x, axes_of(x, *args))):
+            return NotImplemented
+        results = native(whole(x), *args)
+        if isinstance(results, tuple):
+            return tuple(sized_as(r, dims_of(x)) for r in results)
+        return sized_as(results, dims_of(x))
+
+    return applied
+
+
+def sized_as(out: Any, dims: Sequence[Any]) -> Any:
+    """A result whose axes are those of dims where these are variables, else as large as it is."""
+    sizes = list(_native.lazy_shape(out))
+    for k, d in enumerate(dims[: len(sizes)]):
+        if is_bound(d):
+            sizes[k] = d
+    return wrap(out, sizes)
+
+
 # ---- the functions of _native, which look out for variables
 
 NATIVE: dict[str, Any] = {}
@@ -214,6 +270,8 @@ def special(x: Any) -> bool:
         return True
     if kind is slice:
         return x.start.__class__ is BoundInt or x.stop.__class__ is BoundInt or is_bound(x.step)
+    if kind is dict:
+        return any(special(i) for i in x.values())
     return (kind is tuple or kind is list) and any(special(i) for i in x)
 
 
@@ -226,6 +284,8 @@ def seen(x: Any) -> Any:
         return int(x)
     if kind is slice:
         return slice(seen(x.start), seen(x.stop), seen(x.step))
+    if kind is dict:
+        return {name: seen(i) for name, i in x.items()}
     return kind(seen(i) for i in x) if kind is tuple or kind is list else x
 
 
@@ -249,10 +309,10 @@ def _looking(native: Any, rule: Rule | None) -> Any:
 
 def install() -> None:
     """Makes the functions of _native look out for variables; before, they cost nothing."""
-    from . import dynamic_along, dynamic_rules  # noqa: F401: they fill RULES
+    from . import elementwise, indexing, movement, products, reduce  # noqa: F401: they fill RULES
 
     for name in dir(_native):
-        if name.startswith("lazy_"):
+        if name.startswith("lazy_") or name == "gradient":
             NATIVE[name] = getattr(_native, name)
     for name, native in NATIVE.items():
         setattr(_native, name, functools.wraps(native)(_looking(native, RULES.get(name))))

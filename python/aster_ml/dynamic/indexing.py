@@ -1,0 +1,266 @@
+"""Rules (dynamic) of indexing: x[...], assignments, gather and scatter."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from .. import _native
+from . import (
+    NATIVE,
+    Symbolic,
+    align,
+    all_axes,
+    cut,
+    dims_of,
+    iota,
+    is_bound,
+    masked,
+    rule,
+    same,
+    take,
+    value_of,
+    whole,
+    wrap,
+)
+
+
+class _Unlike(Exception):
+    """The sizes have to be seen."""
+
+
+# ---- one axis
+
+
+def _full_slice(i: Any) -> bool:
+    return isinstance(i, slice) and i.start is None and i.stop is None and i.step in (None, 1)
+
+
+def _concerns(i: Any, d: Any) -> bool:
+    """Whether a variable has to do with an index i of an axis of size d."""
+    if isinstance(i, slice):
+        return is_bound(i.start) or is_bound(i.stop) or is_bound(d) and not _full_slice(i)
+    return is_bound(i) or is_bound(d)
+
+
+def _position(i: Any, size: Any) -> Any:
+    """An index within the size, counted from the front."""
+    if not is_bound(i) and i < 0:
+        i = i + size
+    if not (i >= 0 and i < size):
+        raise _Unlike
+    return i
+
+
+def _range(index: slice, size: Any) -> tuple[Any, Any, int]:
+    """First place, count and step of a slice. Raises _Unlike for what Python would clamp."""
+    step = 1 if index.step is None else index.step
+    if is_bound(step):
+        raise _Unlike
+    begin, end = (size - 1, -1) if step < 0 else (0, size)
+    if index.start is not None:
+        begin = index.start + size if not is_bound(index.start) and index.start < 0 else index.start
+    if index.stop is not None:
+        end = index.stop + size if not is_bound(index.stop) and index.stop < 0 else index.stop
+    if step < 0:
+        if not (begin < size and end <= begin and end >= -1):
+            raise _Unlike
+        return begin, (begin - end - step - 1) // -step, step
+    if not ((same(end, size) or end <= size) and begin >= 0 and begin <= end):
+        raise _Unlike
+    return begin, (end - begin + step - 1) // step if step > 1 else end - begin, step
+
+
+def _part(x: Any, axis: int, i: slice, size: Any) -> tuple[Any, Any]:
+    """The elements of an axis that a slice says, and how many are meant."""
+    begin, count, step = _range(i, size)
+    here: int = _native.lazy_shape(x)[axis]
+    most = min(count.vmax if is_bound(count) else count, here)
+    if is_bound(begin) or step < 0:
+        return take(x, axis, value_of(begin) + iota(most) * step), count
+    end = min(begin + most * step, here)
+    if begin == 0 and step == 1:
+        return cut(x, axis, end), count
+    return NATIVE["lazy_index"](x, (slice(None),) * axis + (slice(begin, end, step),)), count
+
+
+# ---- reading
+
+
+@rule("index")
+def _index(native: Any, x: Any, items: Any) -> Any:
+    from ..mixin.indexing import normalize_indices
+
+    wanted = items if isinstance(items, tuple) else (items,)
+    out, dims = whole(x), list(dims_of(x))
+    tensors: list[tuple[int, Any]] = []
+    axis = 0
+    try:
+        for i in normalize_indices(wanted, len(dims)):
+            d = dims[axis] if axis < len(dims) else 1
+            if i is None:
+                out = NATIVE["lazy_unsqueeze"](out, axis)
+                dims.insert(axis, 1)
+            elif isinstance(i, _native.Lazy):
+                if _native.lazy_dtype(i) == 1:
+                    raise _Unlike
+                tensors.append((axis, i))
+            elif not isinstance(i, slice):
+                out = take(out, axis, value_of(_position(i, d)) if _concerns(i, d) else i)
+                del dims[axis]
+                continue
+            elif _concerns(i, d):
+                out, dims[axis] = _part(out, axis, i, d)
+            elif not _full_slice(i):
+                out = take(out, axis, i)
+                dims[axis] = _native.lazy_shape(out)[axis]
+            axis += 1
+        if tensors:
+            return _index_tensors(native, out, dims, tensors)
+    except _Unlike:
+        return NotImplemented
+    return wrap(out, dims, (x, wanted))
+
+
+def _index_tensors(native: Any, x: Any, dims: list[Any], tensors: list[tuple[int, Any]]) -> Any:
+    """Axes by tensors, which are broadcast: their axes take the place of those they index, or
+    come first where these are not beside each other."""
+    aligned = align([index for _, index in tensors])
+    if aligned is None:
+        raise _Unlike
+    axes = [axis for axis, _ in tensors]
+    items: list[Any] = [slice(None)] * len(dims)
+    for axis, index in zip(axes, aligned[0]):
+        n = dims[axis]
+        if is_bound(n):
+            n = value_of(n)
+            place = (index < 0).where(index + n, index)
+            index = ((place >= 0) & (place < n)).where(place, _native.lazy_shape(x)[axis])
+        items[axis] = index
+    rest = [d for k, d in enumerate(dims) if k not in axes]
+    at = axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
+    return wrap(native(x, tuple(items)), [*rest[:at], *aligned[1], *rest[at:]])
+
+
+@rule("shrink")
+def _shrink(native: Any, x: Any, begin: Any, end: Any) -> Any:
+    items = tuple(slice(b, e) for b, e in zip(begin, end))
+    for d, i in zip(dims_of(x), items):
+        if not (0 <= i.start <= i.stop and (same(i.stop, d) or i.stop <= d)):
+            return NotImplemented
+    return _index(NATIVE["lazy_index"], x, items)
+
+
+@rule("gather")
+def _gather(native: Any, x: Any, axis: int, index: Any) -> Any:
+    (at,), dims, wanted = all_axes(x, axis), dims_of(x), dims_of(index)
+    if len(dims) != len(wanted):
+        return NotImplemented
+    places, source = whole(index), masked(x, [at], 0)
+    for k, (d, n) in enumerate(zip(dims, wanted)):
+        if k == at or not (is_bound(d) or is_bound(n)):
+            continue
+        if not same(d, n):
+            return NotImplemented
+        least = min(_native.lazy_shape(source)[k], _native.lazy_shape(places)[k])
+        source, places = cut(source, k, least), cut(places, k, least)
+    return wrap(native(source, axis, places), wanted)
+
+
+# ---- writing
+
+
+@rule("scatter")
+def _scatter(native: Any, x: Any, axis: int, index: Any, src: Any, *rest: Any) -> Any:
+    """What lies beyond the sizes of the index is written beyond the axis, which is nowhere."""
+    (at,), dims, wanted, given = all_axes(x, axis), dims_of(x), dims_of(index), dims_of(src)
+    if not len(dims) == len(wanted) == len(given):
+        return NotImplemented
+    places = masked(index, range(len(wanted)), _native.lazy_shape(whole(x))[at])
+    for k, n in enumerate(wanted):
+        if not (same(n, given[k]) or n <= given[k]):
+            return NotImplemented
+        if k != at and not (same(n, dims[k]) or n <= dims[k]):
+            return NotImplemented
+        room = [_native.lazy_shape(whole(src))[k]]
+        room += [] if k == at else [_native.lazy_shape(whole(x))[k]]
+        places = cut(places, k, min(_native.lazy_shape(places)[k], *room))
+    return wrap(native(whole(x), axis, places, whole(src), *rest), dims)
+
+
+@rule("index_assign")
+def _index_assign(native: Any, target: Any, items: Any, value: Any) -> Any:
+    if target.__class__ is Symbolic and target._padded is not None:
+        source = target._source
+        target.become(target)
+        target[items] = value
+        if source is not None:
+            source[0][source[1]] = target
+        return None
+    items = items if isinstance(items, tuple) else (items,)
+    if any(isinstance(i, _native.Lazy) for i in items):
+        return NotImplemented
+    try:
+        places, sizes = _places(items, dims_of(target))
+    except _Unlike:
+        return NotImplemented
+    if not _fits(dims_of(value), sizes):
+        return NotImplemented
+    held = whole(value)
+    for back, d in enumerate(reversed(dims_of(value)), 1):
+        if is_bound(d):
+            ((at, place),) = ((k, i) for k, i in enumerate(places) if isinstance(i, _native.Lazy))
+            least = min(_native.lazy_shape(held)[-back], _native.lazy_shape(place)[0])
+            held, places[at] = cut(held, -back, least), cut(place, 0, least)
+    return native(target, tuple(places), held)
+
+
+def _places(items: Any, dims: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Indices with a tensor where there is a variable (one at most), and the sizes of the part."""
+    from ..mixin.indexing import normalize_indices
+
+    given = normalize_indices(items, len(dims))
+    if any(i is None for i in given):
+        raise _Unlike
+    out: list[Any] = []
+    sizes: list[Any] = []
+    for i, d in zip(given, dims):
+        if not isinstance(i, slice):
+            out.append(value_of(_position(i, d)) if is_bound(i) else i)
+        elif not _concerns(i, d):
+            out.append(i)
+            sizes.append(len(range(*i.indices(d))))
+        else:
+            begin, count, step = _range(i, d)
+            most = min(count.vmax, d) if is_bound(count) else count
+            place = value_of(begin) + iota(most) * step
+            if is_bound(count):  # those beyond the size are outside and write nothing
+                place = (iota(most) < value_of(count)).where(place, d)
+            out.append(place)
+            sizes.append(count)
+    if sum(isinstance(i, _native.Lazy) for i in out) > 1:
+        raise _Unlike
+    return out, sizes
+
+
+def _fits(dims: Sequence[Any], sizes: Sequence[Any]) -> bool:
+    """Whether a value of these dims is broadcast to a part of these sizes."""
+    for back, d in enumerate(reversed(dims), 1):
+        n = sizes[-back] if back <= len(sizes) else 1
+        if not same(d, n) and (is_bound(d) or is_bound(n) and d != 1):
+            return False
+    return True
+
+
+@rule("assign")
+def _assign(native: Any, target: Any, value: Any) -> Any:
+    if target.__class__ is Symbolic and target._padded is not None and target._source is not None:
+        source, items = target._source
+        source[items] = value
+        target._padded = whole(source[items])
+        return None
+    aligned = align([target, value])
+    if target.__class__ is not Symbolic or target._padded is None or aligned is None:
+        return NotImplemented
+    if aligned[0][0] is not target._padded or len(aligned[1]) != len(dims_of(target)):
+        return NotImplemented
+    return native(*aligned[0])
