@@ -151,6 +151,7 @@ SHAPES = {
     "argmax.rows": rows_of(axis=1, keepdim=False),
     "cumsum.columns": rows_of(axis=0),
     "softmax.columns": rows_of(axis=0),
+    "bitcast": lambda n: ([spec((max(1, n // 8), 8))], {"dtype": "int8"}),
     "reshape": lambda n: ([spec((n,))], {"shape": square(n)}),
     "view": lambda n: ([spec((n,))], {"shape": square(n)}),
     "expand": lambda n: ([spec((1, square(n)[1]))], {"shape": square(n)}),
