@@ -568,7 +568,7 @@ TEST(NativeSort, Patterns) {
                          DType::kFloat16, DType::kBFloat16, DType::kInt32,   DType::kUInt32,
                          DType::kInt64,   DType::kUInt64,   DType::kFloat32, DType::kFloat64};
   for (const DType d : types) {
-    for (int64_t size = 2; size < 420; size += draw(random, 1, 3 * kSlower)) {
+    for (int64_t size = 2; size < 1100; size += draw(random, 1, 9 * kSlower)) {
       check(patterns[0], d, size);
     }
     for (const Pattern& pattern : patterns) {

@@ -28,16 +28,24 @@ constexpr Lanes first_lanes(int64_t n) { return static_cast<Lanes>((uint64_t{1} 
 
 // ---- What moves lanes ----
 
+// The numbers of lanes, which a permutation reads.
 template <int bits>
-struct Down {  // the numbers of the lanes, the last first
+struct Numbers {
   static constexpr int kCount = 512 / bits;
   alignas(64) uint8_t bytes[64] = {};
-  constexpr Down() {
-    for (int i = 0; i < kCount; ++i) bytes[i * (bits / 8)] = static_cast<uint8_t>(kCount - 1 - i);
+  template <typename F>
+  explicit constexpr Numbers(F f) {
+    for (int i = 0; i < kCount; ++i) bytes[i * (bits / 8)] = static_cast<uint8_t>(f(i));
   }
 };
-template <int bits>
-constexpr Down<bits> kDown;
+template <int bits, int mask>
+constexpr Numbers<bits> kCrossed([](int i) { return i ^ mask; });
+// Of two vectors in turn, the lower or upper half of each.
+template <int bits, bool upper>
+constexpr Numbers<bits> kInTurn([](int i) {
+  constexpr int kCount = 512 / bits;
+  return i / 2 + (upper ? kCount / 2 : 0) + i % 2 * kCount;
+});
 
 // load, pack: `other`, or 0, in the remaining lanes; pack: some lanes next to one another.
 #define LANES(bits, mask_bits, compress)                                                       \
@@ -58,9 +66,14 @@ constexpr Down<bits> kDown;
     WIDE_INLINE Vector pack(Lanes lanes, Vector x) {                                           \
       return compress(static_cast<Mask>(lanes), x);                                            \
     }                                                                                          \
-    WIDE_INLINE Vector reverse(Vector x) {                                                     \
-      return _mm512_permutexvar_epi##bits(_mm512_load_si512(&kDown<bits>), x);                 \
-    }                                                                                          \
+    template <int mask>                                                            \
+    WIDE_INLINE Vector permute(Vector x) {                                         \
+      return _mm512_permutexvar_epi##bits(_mm512_load_si512(&kCrossed<bits, mask>), x); \
+    }                                                                              \
+    template <bool upper>                                                          \
+    WIDE_INLINE Vector in_turn(Vector x, Vector y) {                               \
+      return _mm512_permutex2var_epi##bits(x, _mm512_load_si512(&kInTurn<bits, upper>), y); \
+    }                                                                              \
   }
 
 // Of AVX512_VBMI2, for which functions here are not compiled.
@@ -74,37 +87,39 @@ LANES(32, 16, _mm512_maskz_compress_epi32);
 LANES(64, 8, _mm512_maskz_compress_epi64);
 #undef LANES
 
-// Bytes i get bytes i ^ distance.
-template <int distance>
+// Lane i gets lane i ^ mask.
+template <class L, int mask>
 WIDE_INLINE Vector cross(Vector x) {
-  if constexpr (distance == 2) return _mm512_ror_epi32(x, 16);
-  if constexpr (distance == 4) return _mm512_shuffle_epi32(x, static_cast<_MM_PERM_ENUM>(0xb1));
-  if constexpr (distance == 8) return _mm512_shuffle_epi32(x, static_cast<_MM_PERM_ENUM>(0x4e));
-  if constexpr (distance == 16) return _mm512_shuffle_i64x2(x, x, 0xb1);
-  return _mm512_shuffle_i64x2(x, x, 0x4e);
+  constexpr int kBytes = mask * 64 / L::kCount;
+  if constexpr (kBytes == 2) return _mm512_ror_epi32(x, 16);
+  if constexpr (kBytes == 4) return _mm512_shuffle_epi32(x, static_cast<_MM_PERM_ENUM>(0xb1));
+  if constexpr (kBytes == 8) return _mm512_shuffle_epi32(x, static_cast<_MM_PERM_ENUM>(0x4e));
+  if constexpr (kBytes == 16) return _mm512_shuffle_i64x2(x, x, 0xb1);
+  if constexpr (kBytes == 32) return _mm512_shuffle_i64x2(x, x, 0x4e);
+  return L::template permute<mask>(x);
 }
 
 // ---- What compares them ----
 
 enum class Kind { kWord, kReal, kHalf };  // integers; floats that are compared; their codes
 
-// min, max: of zeros, both may be y. max_in: the larger in some lanes, `other` elsewhere.
-#define ORDER(Name, Base, Type, kind, Register, suffix)                                         \
-  struct Name : Base {                                                                          \
-    using Key = Type;                                                                           \
-    using Element = Type;                                                                       \
-    static constexpr Kind kKind = Kind::kind;                                                   \
-    WIDE_INLINE Register of(Vector x) { return reinterpret_cast<Register>(x); }                 \
-    WIDE_INLINE Vector min(Vector x, Vector y) {                                                \
-      return reinterpret_cast<Vector>(_mm512_min_##suffix(of(x), of(y)));                       \
-    }                                                                                           \
-    WIDE_INLINE Vector max(Vector x, Vector y) {                                                \
-      return reinterpret_cast<Vector>(_mm512_max_##suffix(of(x), of(y)));                       \
-    }                                                                                           \
-    WIDE_INLINE Vector max_in(Lanes lanes, Vector other, Vector x, Vector y) {                  \
-      const Mask mask = static_cast<Mask>(lanes);                                               \
-      return reinterpret_cast<Vector>(_mm512_mask_max_##suffix(of(other), mask, of(x), of(y))); \
-    }                                                                                           \
+// Of zeros, both may be y. order: the smaller to x, the larger to y. either: the larger in some
+// lanes, the smaller elsewhere.
+#define ORDER(Name, Base, Type, kind, Register, suffix)                                            \
+  struct Name : Base {                                                                             \
+    using Key = Type;                                                                              \
+    using Element = Type;                                                                          \
+    static constexpr Kind kKind = Kind::kind;                                                      \
+    WIDE_INLINE Register of(Vector x) { return reinterpret_cast<Register>(x); }                    \
+    WIDE_INLINE void order(Vector& x, Vector& y) {                                                 \
+      const Vector least = reinterpret_cast<Vector>(_mm512_min_##suffix(of(x), of(y)));            \
+      y = reinterpret_cast<Vector>(_mm512_max_##suffix(of(x), of(y)));                             \
+      x = least;                                                                                   \
+    }                                                                                              \
+    WIDE_INLINE Vector either(Lanes upper, Vector x, Vector y) {                                   \
+      return reinterpret_cast<Vector>(_mm512_mask_max_##suffix(                                    \
+          _mm512_min_##suffix(of(x), of(y)), static_cast<Mask>(upper), of(x), of(y)));             \
+    }                                                                                              \
     WIDE_INLINE Lanes equal(Vector x, Vector y) {                                               \
       return _mm512_cmp_##suffix##_mask(of(x), of(y), 0);                                       \
     }                                                                                           \
@@ -120,11 +135,22 @@ enum class Kind { kWord, kReal, kHalf };  // integers; floats that are compared;
   }
 ORDER(U16, Lanes16, uint16_t, kWord, __m512i, epu16);
 ORDER(U32, Lanes32, uint32_t, kWord, __m512i, epu32);
-ORDER(U64, Lanes64, uint64_t, kWord, __m512i, epu64);
+ORDER(Word64, Lanes64, uint64_t, kWord, __m512i, epu64);
 ORDER(F32, Lanes32, float, kReal, __m512, ps);
 ORDER(F64, Lanes64, double, kReal, __m512d, pd);
 #undef ORDER
 
+struct U64 : Word64 {  // minima and maxima of these are slow
+  WIDE_INLINE void order(Vector& x, Vector& y) {
+    const Lanes less = below(x, y);
+    const Vector least = choose(less, y, x);
+    y = choose(less, x, y);
+    x = least;
+  }
+  WIDE_INLINE Vector either(Lanes upper, Vector x, Vector y) {
+    return choose(~(below(x, y) ^ upper), x, y);
+  }
+};
 struct Half : U16 {
   static constexpr Kind kKind = Kind::kHalf;
 };
@@ -141,8 +167,27 @@ struct U8 : U16 {  // as wider lanes, of rows that fit the registers
 
 // ---- Networks ----
 
-// Steps of a network are done for all vectors before the next: they wait for none of each other.
+// Vectors are the rows of a matrix, whose columns are sorted first, each in itself, and then merged
+// two by two: most steps compare whole rows. Steps are done for all rows before the next: they wait
+// for none of each other.
 #define EACH_VECTOR _Pragma("GCC unroll 32") for
+
+// Batcher's odd-even merge sort of n rows, a power of two: the step that compares rows `distance`
+// apart in runs of 2 * run.
+template <class L, int n, int run = 1, int distance = run>
+WIDE_INLINE void sort_columns(Vector* v) {
+  if constexpr (run < n) {
+    EACH_VECTOR(int i = distance % run; i < n - distance; ++i) {
+      if ((i - distance % run) % (2 * distance) >= distance) continue;
+      if (i / (2 * run) == (i + distance) / (2 * run)) L::order(v[i], v[i + distance]);
+    }
+    if constexpr (distance > 1) {
+      sort_columns<L, n, run, distance / 2>(v);
+    } else {
+      sort_columns<L, n, 2 * run>(v);
+    }
+  }
+}
 
 // The lanes whose number has a bit.
 template <class L>
@@ -152,67 +197,62 @@ constexpr Lanes lanes_with(int bit) {
   return lanes;
 }
 
-// Compares lanes i and i ^ distance of n vectors; `upper` keep the larger.
+// Columns that are bitonic together, `distance` and less apart.
 template <class L, int n, int distance>
-WIDE_INLINE void exchange(Vector* v, Lanes upper) {
-  EACH_VECTOR(int i = 0; i < n; ++i) {
-    const Vector x = v[i], y = cross<distance * 64 / L::kCount>(x);
-    v[i] = L::max_in(upper, L::min(x, y), x, y);
-  }
-}
-
-// n bitonic vectors, each in order.
-template <class L, int n, int distance = L::kCount / 2>
 WIDE_INLINE void merge_lanes(Vector* v) {
-  exchange<L, n, distance>(v, lanes_with<L>(distance));
-  if constexpr (distance > 1) merge_lanes<L, n, distance / 2>(v);
+  if constexpr (distance > 0) {
+    EACH_VECTOR(int i = 0; i < n; ++i) {
+      v[i] = L::either(lanes_with<L>(distance), v[i], cross<L, distance>(v[i]));
+    }
+    merge_lanes<L, n, distance / 2>(v);
+  }
 }
-
-// Runs of `run` lanes, in turn ascending and descending, become runs of twice as many.
-template <class L, int n, int run, int distance>
-WIDE_INLINE void merge_runs(Vector* v) {
-  exchange<L, n, distance>(v, lanes_with<L>(distance) ^ lanes_with<L>(2 * run));
-  if constexpr (distance > 1) merge_runs<L, n, run, distance / 2>(v);
-}
-template <class L, int n, int run = 1>
-WIDE_INLINE void sort_lanes(Vector* v) {
-  merge_runs<L, n, run, run>(v);
-  if constexpr (2 * run < L::kCount) sort_lanes<L, n, 2 * run>(v);
-}
-
-// Compares vectors i and i + distance.
 template <class L, int n, int distance>
-WIDE_INLINE void merge_vectors(Vector* v) {
-  EACH_VECTOR(int i = 0; i < n - distance; ++i) {
-    if ((i & distance) != 0) continue;
-    const Vector x = v[i], y = v[i + distance];
-    v[i] = L::min(x, y);
-    v[i + distance] = L::max(x, y);
+WIDE_INLINE void merge_rows(Vector* v) {
+  if constexpr (distance > 0) {
+    EACH_VECTOR(int i = 0; i < n - distance; ++i) {
+      if ((i & distance) == 0) L::order(v[i], v[i + distance]);
+    }
+    merge_rows<L, n, distance / 2>(v);
   }
-  if constexpr (distance > 1) merge_vectors<L, n, distance / 2>(v);
 }
 
-// Pairs of runs of `run` vectors, the last of which may be shorter or lack its second run: as if
-// the largest key were behind it. A run without a second stays in order.
+// Runs of `run` columns, the second of two turned around.
 template <class L, int n, int run = 1>
-WIDE_INLINE void merge_pairs(Vector* v) {
-  EACH_VECTOR(int i = 0; i < n; ++i) {
-    const int other = (i & ~(2 * run - 1)) + (2 * run - 1 - (i & (2 * run - 1)));
-    if ((i & run) != 0 || other >= n) continue;
-    const Vector x = v[i], y = L::reverse(v[other]);
-    v[i] = L::min(x, y);
-    v[other] = L::reverse(L::max(x, y));
+WIDE_INLINE void merge_columns(Vector* v) {
+  if constexpr (run < L::kCount) {
+    constexpr Lanes kUpper = lanes_with<L>(run);
+    EACH_VECTOR(int i = 0; i < (n + 1) / 2; ++i) {
+      const Vector x = v[i], y = v[n - 1 - i];
+      v[i] = L::either(kUpper, x, cross<L, 2 * run - 1>(y));
+      if (n > 1) v[n - 1 - i] = L::either(kUpper, y, cross<L, 2 * run - 1>(x));
+    }
+    merge_lanes<L, n, run / 2>(v);
+    merge_rows<L, n, n / 2>(v);
+    merge_columns<L, n, 2 * run>(v);
   }
-  if constexpr (run > 1) merge_vectors<L, n, run / 2>(v);
-  merge_lanes<L, n>(v);
-  if constexpr (2 * run < n) merge_pairs<L, n, 2 * run>(v);
 }
 
-// The keys of n vectors.
+// Columns become rows: every step moves the topmost bit of a place to its end.
+template <class L, int n, int done = 1>
+WIDE_INLINE void lay_out(Vector* v) {
+  if constexpr (done < n) {
+    Vector to[static_cast<size_t>(n)];
+    EACH_VECTOR(int i = 0; i < n / 2; ++i) {
+      to[2 * i] = L::template in_turn<false>(v[i], v[i + n / 2]);
+      to[2 * i + 1] = L::template in_turn<true>(v[i], v[i + n / 2]);
+    }
+    EACH_VECTOR(int i = 0; i < n; ++i) v[i] = to[i];
+    lay_out<L, n, 2 * done>(v);
+  }
+}
+
+// The keys of n vectors, a power of two.
 template <class L, int n>
 WIDE_INLINE void sort_vectors(Vector* v) {
-  sort_lanes<L, n>(v);
-  if constexpr (n > 1) merge_pairs<L, n>(v);
+  sort_columns<L, n>(v);
+  merge_columns<L, n>(v);
+  lay_out<L, n>(v);
 }
 
 }  // namespace

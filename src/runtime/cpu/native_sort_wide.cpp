@@ -99,21 +99,14 @@ constexpr Lanes lanes_at(int64_t i, int64_t n) {
 
 // ---- What fits the registers ----
 
-// Numbers of vectors that are sorted in registers; those up to the one before are all full.
-constexpr int kSizes[] = {1, 2, 3, 4, 6, 8, 12, 16, 24};
-constexpr int kMostVectors = 24;
-constexpr int full_of(int vectors) {
-  int full = 0;
-  for (const int size : kSizes) full = size < vectors ? size : full;
-  return full;
-}
+constexpr int kMostVectors = 32;
 
 // n elements, or keys, as elements.
 template <class L, bool raw, int vectors>
 WIDE __attribute__((noinline)) void sort_vectors_of(Codec<L>& codec,
                                                     const typename L::Element* from,
                                                     typename L::Element* to, int64_t n) {
-  constexpr int kFull = full_of(vectors);
+  constexpr int kFull = vectors / 2;  // fewer are sorted as fewer
   constexpr bool kSame = sizeof(typename L::Key) == sizeof(typename L::Element);
   Vector v[static_cast<size_t>(vectors)];
   EACH_VECTOR(int i = 0; i < vectors; ++i) {
@@ -138,13 +131,13 @@ WIDE __attribute__((noinline)) void sort_vectors_of(Codec<L>& codec,
   }
 }
 
-template <class L, bool raw, size_t size = 0>
+template <class L, bool raw, int vectors = 1>
 WIDE void sort_few(Codec<L>& codec, const typename L::Element* from, typename L::Element* to,
                    int64_t n) {
-  if constexpr (size + 1 < std::size(kSizes)) {
-    if (n > kSizes[size] * L::kCount) return sort_few<L, raw, size + 1>(codec, from, to, n);
+  if constexpr (vectors < kMostVectors) {
+    if (n > vectors * L::kCount) return sort_few<L, raw, 2 * vectors>(codec, from, to, n);
   }
-  sort_vectors_of<L, raw, kSizes[size]>(codec, from, to, n);
+  sort_vectors_of<L, raw, vectors>(codec, from, to, n);
 }
 
 // ---- Partitions ----
