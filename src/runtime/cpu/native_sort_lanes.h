@@ -66,14 +66,14 @@ constexpr Numbers<bits> kInTurn([](int i) {
     WIDE_INLINE Vector pack(Lanes lanes, Vector x) {                                           \
       return compress(static_cast<Mask>(lanes), x);                                            \
     }                                                                                          \
-    template <int mask>                                                            \
-    WIDE_INLINE Vector permute(Vector x) {                                         \
-      return _mm512_permutexvar_epi##bits(_mm512_load_si512(&kCrossed<bits, mask>), x); \
-    }                                                                              \
-    template <bool upper>                                                          \
-    WIDE_INLINE Vector in_turn(Vector x, Vector y) {                               \
-      return _mm512_permutex2var_epi##bits(x, _mm512_load_si512(&kInTurn<bits, upper>), y); \
-    }                                                                              \
+    template <int mask>                                                                        \
+    WIDE_INLINE Vector permute(Vector x) {                                                     \
+      return _mm512_permutexvar_epi##bits(_mm512_load_si512(&kCrossed<bits, mask>), x);        \
+    }                                                                                          \
+    template <bool upper>                                                                      \
+    WIDE_INLINE Vector in_turn(Vector x, Vector y) {                                           \
+      return _mm512_permutex2var_epi##bits(x, _mm512_load_si512(&kInTurn<bits, upper>), y);    \
+    }                                                                                          \
   }
 
 // Of AVX512_VBMI2, for which functions here are not compiled.
@@ -99,58 +99,80 @@ WIDE_INLINE Vector cross(Vector x) {
   return L::template permute<mask>(x);
 }
 
+// The numbers of 8 lanes: first those of a set, then the rest.
+struct Parted {
+  uint8_t at[256][8] = {};
+  constexpr Parted() {
+    for (size_t lanes = 0; lanes < 256; ++lanes) {
+      size_t count = 0;
+      for (const size_t in : {1u, 0u}) {
+        for (uint8_t i = 0; i < 8; ++i) {
+          if ((lanes >> i & 1) == in) at[lanes][count++] = i;
+        }
+      }
+    }
+  }
+};
+constexpr Parted kParted;
+// The lanes of a set, then the rest.
+WIDE_INLINE Vector part(Lanes lanes, Vector x) {
+  const __m128i at = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kParted.at[lanes]));
+  return _mm512_permutexvar_epi64(_mm512_cvtepu8_epi64(at), x);
+}
+
 // ---- What compares them ----
 
 enum class Kind { kWord, kReal, kHalf };  // integers; floats that are compared; their codes
 
 // Of zeros, both may be y. order: the smaller to x, the larger to y. either: the larger in some
 // lanes, the smaller elsewhere.
-#define ORDER(Name, Base, Type, kind, Register, suffix)                                            \
-  struct Name : Base {                                                                             \
-    using Key = Type;                                                                              \
-    using Element = Type;                                                                          \
-    static constexpr Kind kKind = Kind::kind;                                                      \
-    WIDE_INLINE Register of(Vector x) { return reinterpret_cast<Register>(x); }                    \
-    WIDE_INLINE void order(Vector& x, Vector& y) {                                                 \
-      const Vector least = reinterpret_cast<Vector>(_mm512_min_##suffix(of(x), of(y)));            \
-      y = reinterpret_cast<Vector>(_mm512_max_##suffix(of(x), of(y)));                             \
-      x = least;                                                                                   \
-    }                                                                                              \
-    WIDE_INLINE Vector either(Lanes upper, Vector x, Vector y) {                                   \
-      return reinterpret_cast<Vector>(_mm512_mask_max_##suffix(                                    \
-          _mm512_min_##suffix(of(x), of(y)), static_cast<Mask>(upper), of(x), of(y)));             \
-    }                                                                                              \
-    WIDE_INLINE Lanes equal(Vector x, Vector y) {                                               \
-      return _mm512_cmp_##suffix##_mask(of(x), of(y), 0);                                       \
-    }                                                                                           \
-    WIDE_INLINE Lanes below(Vector x, Vector y) {                                               \
-      return _mm512_cmp_##suffix##_mask(of(x), of(y), 1);                                       \
-    }                                                                                           \
-    WIDE_INLINE Lanes at_most(Vector x, Vector y) {                                             \
-      return _mm512_cmp_##suffix##_mask(of(x), of(y), 2);                                       \
-    }                                                                                           \
-    WIDE_INLINE Lanes unordered(Vector x, Vector y) {                                           \
-      return _mm512_cmp_##suffix##_mask(of(x), of(y), 3);                                       \
-    }                                                                                           \
+#define ORDER(Name, Base, Type, kind, Register, suffix)                                 \
+  struct Name : Base {                                                                  \
+    using Key = Type;                                                                   \
+    using Element = Type;                                                               \
+    static constexpr Kind kKind = Kind::kind;                                           \
+    WIDE_INLINE Register of(Vector x) { return reinterpret_cast<Register>(x); }         \
+    WIDE_INLINE void order(Vector& x, Vector& y) {                                      \
+      const Vector least = reinterpret_cast<Vector>(_mm512_min_##suffix(of(x), of(y))); \
+      y = reinterpret_cast<Vector>(_mm512_max_##suffix(of(x), of(y)));                  \
+      x = least;                                                                        \
+    }                                                                                   \
+    WIDE_INLINE Vector either(Lanes upper, Vector x, Vector y) {                        \
+      return reinterpret_cast<Vector>(_mm512_mask_max_##suffix(                         \
+          _mm512_min_##suffix(of(x), of(y)), static_cast<Mask>(upper), of(x), of(y)));  \
+    }                                                                                   \
+    WIDE_INLINE Lanes equal(Vector x, Vector y) {                                       \
+      return _mm512_cmp_##suffix##_mask(of(x), of(y), 0);                               \
+    }                                                                                   \
+    WIDE_INLINE Lanes below(Vector x, Vector y) {                                       \
+      return _mm512_cmp_##suffix##_mask(of(x), of(y), 1);                               \
+    }                                                                                   \
+    WIDE_INLINE Lanes at_most(Vector x, Vector y) {                                     \
+      return _mm512_cmp_##suffix##_mask(of(x), of(y), 2);                               \
+    }                                                                                   \
+    WIDE_INLINE Lanes unordered(Vector x, Vector y) {                                   \
+      return _mm512_cmp_##suffix##_mask(of(x), of(y), 3);                               \
+    }                                                                                   \
   }
-ORDER(U16, Lanes16, uint16_t, kWord, __m512i, epu16);
-ORDER(U32, Lanes32, uint32_t, kWord, __m512i, epu32);
+ORDER(Word16, Lanes16, uint16_t, kWord, __m512i, epu16);
+ORDER(Word32, Lanes32, uint32_t, kWord, __m512i, epu32);
 ORDER(Word64, Lanes64, uint64_t, kWord, __m512i, epu64);
 ORDER(F32, Lanes32, float, kReal, __m512, ps);
 ORDER(F64, Lanes64, double, kReal, __m512d, pd);
 #undef ORDER
 
-struct U64 : Word64 {  // minima and maxima of these are slow
+template <class Word>
+struct Compared : Word {  // minima and maxima of words wait for one port
   WIDE_INLINE void order(Vector& x, Vector& y) {
-    const Lanes less = below(x, y);
-    const Vector least = choose(less, y, x);
-    y = choose(less, x, y);
+    const Lanes less = Word::below(x, y);
+    const Vector least = Word::choose(less, y, x);
+    y = Word::choose(less, x, y);
     x = least;
   }
-  WIDE_INLINE Vector either(Lanes upper, Vector x, Vector y) {
-    return choose(~(below(x, y) ^ upper), x, y);
-  }
 };
+struct U16 : Compared<Word16> {};
+struct U32 : Compared<Word32> {};
+struct U64 : Compared<Word64> {};
 struct Half : U16 {
   static constexpr Kind kKind = Kind::kHalf;
 };

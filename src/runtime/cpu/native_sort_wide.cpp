@@ -179,11 +179,17 @@ struct Sides {
   }
   WIDE_MEMBER void take(Vector x) {  // of a vector's room or more
     const Lanes lanes = lower(x);
-    const int count = std::popcount(lanes);
-    _mm512_storeu_si512(low, L::pack(lanes, x));
+    const int count = std::popcount(lanes), rest = L::kCount - count;
+    if constexpr (L::kCount == 8) {
+      const Vector parted = part(lanes, x);
+      _mm512_storeu_si512(low, parted);
+      _mm512_storeu_si512(high - L::kCount, parted);
+    } else {
+      _mm512_storeu_si512(low, L::pack(lanes, x));
+      L::store(high - rest, first_lanes(rest), L::pack(~lanes, x));
+    }
     low += count;
-    high -= L::kCount - count;
-    L::store(high, first_lanes(L::kCount - count), L::pack(~lanes, x));
+    high -= rest;
   }
   WIDE_MEMBER void take_first(Vector x, int64_t n) {
     const Lanes lanes = lower(x) & first_lanes(n);
