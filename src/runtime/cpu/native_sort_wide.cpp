@@ -177,7 +177,8 @@ struct Sides {
   WIDE_MEMBER Lanes lower(Vector x) const {
     return split == Split::kAtMost ? L::at_most(x, pivot) : L::below(x, pivot);
   }
-  WIDE_MEMBER void take(Vector x) {  // of a vector's room or more
+  // Of room on either side for a vector, or in all for whole vectors.
+  WIDE_MEMBER void take(Vector x) {
     const Lanes lanes = lower(x);
     const int count = std::popcount(lanes), rest = L::kCount - count;
     if constexpr (L::kCount == 8) {
@@ -230,10 +231,10 @@ WIDE int64_t partition(typename L::Key* x, int64_t n, typename L::Key pivot) {
   Vector more[static_cast<size_t>(kAhead)];
   int count = 0;
   for (; left < right; left += kLanes) more[count++] = _mm512_loadu_si512(left);
+  sides.take_first(last, rest);
   EACH_VECTOR(int i = 0; i < kAhead; ++i) sides.take(now[i]);
   EACH_VECTOR(int i = 0; i < kAhead; ++i) sides.take(held[i]);
   for (int i = 0; i < count; ++i) sides.take(more[i]);
-  sides.take_first(last, rest);
   return sides.low - x;
 }
 
@@ -242,19 +243,19 @@ template <class L>
 WIDE int64_t deal(Codec<L>& codec, const typename L::Key* x, typename L::Key* y, int64_t n,
                   typename L::Key pivot) {
   constexpr int64_t kLanes = L::kCount;
+  const int64_t rest = n % kLanes, full = n - rest;
   Sides<L, Split::kBelow> sides{Codec<L>::all(pivot), y, y + n};
+  const Vector last = L::load(first_lanes(rest), _mm512_setzero_si512(), x + full);
+  sides.take_first(codec.encode(last), rest);
   int64_t i = 0;
-  for (; i + kAhead * kLanes <= n; i += kAhead * kLanes) {
+  for (; i + kAhead * kLanes <= full; i += kAhead * kLanes) {
     Vector v[static_cast<size_t>(kAhead)];
     EACH_VECTOR(int k = 0; k < kAhead; ++k) {
       v[k] = codec.encode(_mm512_loadu_si512(x + i + k * kLanes));
     }
     EACH_VECTOR(int k = 0; k < kAhead; ++k) sides.take(v[k]);
   }
-  for (; i < n; i += kLanes) {
-    const Vector v = L::load(lanes_at<L>(i, n), _mm512_setzero_si512(), x + i);
-    sides.take_first(codec.encode(v), std::min(kLanes, n - i));
-  }
+  for (; i < full; i += kLanes) sides.take(codec.encode(_mm512_loadu_si512(x + i)));
   return sides.low - y;
 }
 
