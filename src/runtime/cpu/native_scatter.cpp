@@ -20,6 +20,8 @@ constexpr int64_t kTaskRun = 256, kShortestTaskRun = 32;
 constexpr int64_t kRangeElements = 1 << 22;
 constexpr int64_t kRangeBytes = int64_t{4} << 20;
 constexpr int64_t kRangeTasks = 2;
+// Runs that no task cuts: they are worth so many bytes each for every task that reads their place.
+constexpr int64_t kRunBytes = 512;
 constexpr int64_t kFarBytes = int64_t{1} << 18;
 constexpr int64_t kWrite = -1;
 
@@ -106,27 +108,6 @@ size_t choose_axis(Node node, int64_t tasks) {
   return best;
 }
 
-void split(Head* head, Node node, size_t* value_axis) {
-  const int64_t values = node->src(1)->count(), target = head->target_count;
-  const int64_t work = target > INT64_MAX - values ? INT64_MAX : target + values;
-  const int64_t tasks = std::clamp<int64_t>(work / kTaskElements, 1, kMostTasks);
-  *value_axis = SIZE_MAX;
-  head->outer = head->inner = head->tasks = 1;
-  head->axis = target;
-  if (tasks == 1) return;
-  const size_t axis = choose_axis(node, tasks);
-  if (axis < node->ndim) {
-    const Rows rows = rows_of(node->shape(), axis);
-    head->outer = rows.outer;
-    head->axis = rows.size;
-    head->inner = rows.inner;
-    head->tasks = std::min(tasks, parts_of(rows));
-    *value_axis = static_cast<size_t>(node->arg(1 + axis));
-  } else if (values >= kRangeElements && target * head->bytes >= kRangeBytes) {
-    head->tasks = kRangeTasks;
-  }
-}
-
 // How the sources of a Scatter are read: as told, or row-major.
 class Views {
  public:
@@ -197,6 +178,46 @@ Status measure(Vec<int64_t>* table, Plan* plan, Head* head, Node node, const Vie
     ++known;
   }
   return kOk;
+}
+
+// How many values that follow one another go to places that do, whatever the indices.
+int64_t run_of(const Vec<int64_t>& table, const Head& head, Node value) {
+  const size_t width = kInIndices + static_cast<size_t>(head.indices);
+  int64_t run = 1;
+  for (size_t i = value->ndim; i-- > 0;) {
+    const int64_t* const distances = table.data() + i * width;
+    if (value->dim(i) == 1) continue;
+    bool follows = distances[kInTarget] == run;
+    for (size_t k = kInIndices; k < width; ++k) follows &= distances[k] == 0;
+    if (!follows) break;
+    run *= value->dim(i);
+  }
+  return run;
+}
+
+// Cuts the work; the axis of the value that tasks share, or SIZE_MAX.
+size_t split(Head* head, Node node, int64_t run) {
+  const int64_t values = node->src(1)->count(), target = head->target_count;
+  const int64_t work = target > INT64_MAX - values ? INT64_MAX : target + values;
+  const int64_t tasks = std::clamp<int64_t>(work / kTaskElements, 1, kMostTasks);
+  head->outer = head->inner = head->tasks = 1;
+  head->axis = target;
+  if (tasks == 1) return SIZE_MAX;
+  const size_t axis = choose_axis(node, tasks);
+  const Rows rows = axis < node->ndim ? rows_of(node->shape(), axis) : Rows();
+  const int64_t ranges = std::min(tasks, run / (kRunBytes / head->bytes));
+  if (rows.inner < run && ranges > 1) {  // or it would cut the runs
+    head->tasks = ranges;
+  } else if (axis < node->ndim) {
+    head->outer = rows.outer;
+    head->axis = rows.size;
+    head->inner = rows.inner;
+    head->tasks = std::min(tasks, parts_of(rows));
+    return static_cast<size_t>(node->arg(1 + axis));
+  } else if (values >= kRangeElements && target * head->bytes >= kRangeBytes) {
+    head->tasks = kRangeTasks;
+  }
+  return SIZE_MAX;
 }
 
 // Loops over the value's axes, merged where one loop does; the split axis stays alone.
@@ -564,10 +585,9 @@ Status prepare_scatter(Plan* out, Node node, std::span<const int64_t> views) {
   if (uop::is_const(value)) head.value = element_of(value);
   head.split = -1;
   ASTER_TRY(put_head(out, head));
-  size_t split_axis;
-  split(&head, node, &split_axis);
   Vec<int64_t> table(out->words.memory());
   ASTER_TRY(measure(&table, out, &head, node, Views(node, views)));
+  const size_t split_axis = split(&head, node, run_of(table, head, value));
   ASTER_TRY(push_loops(out, &head, value, split_axis, table));
   std::memcpy(static_cast<void*>(out->words.data()), &head, sizeof(head));
   out->tasks = head.tasks;
