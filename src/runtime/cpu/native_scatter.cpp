@@ -23,6 +23,7 @@ constexpr int64_t kRangeTasks = 2;
 // Runs that no task cuts: they are worth so many bytes each for every task that reads their place.
 constexpr int64_t kRunBytes = 512;
 constexpr int64_t kFarBytes = int64_t{1} << 18;
+constexpr int64_t kAhead = 16;  // values whose places are asked for before they are written
 constexpr int64_t kWrite = -1;
 
 struct Head {
@@ -299,14 +300,47 @@ struct Block {
     if (!far) return;
     for (int64_t i = 0; i < n; ++i) __builtin_prefetch(y + (inside(i) ? at[i] : 0), 1);
   }
-  // Whether positions follow one another, all inside.
-  bool follows() const {
-    if (n < kPackedRun || !inside(0) || !inside(n - 1) || at[n - 1] - at[0] != n - 1) return false;
-    int64_t difference = 0;
-    for (int64_t i = 0; i < n; ++i) difference |= at[i] ^ (at[0] + i);
-    return difference == 0;
-  }
 };
+
+// Values whose places one index tells, all this task's own; distances from one to the next.
+struct Line {
+  void* target;  // the place of the first but for its index
+  const void* value;
+  const void* index;
+  int64_t n;
+  int64_t in_target, in_value, in_index;
+  int64_t bound, stride, back;  // as in Index
+  bool far;
+  void* nowhere;
+};
+template <typename I, typename T, typename Put>
+void put_line(const Line& line, Put put) {
+  T* const y = static_cast<T*>(line.target);
+  const T* const x = static_cast<const T*>(line.value);
+  const I* const at = static_cast<const I*>(line.index);
+  const auto ask = [&](int64_t i) {  // wherever it is
+    const uint64_t position =
+        static_cast<uint64_t>(i * line.in_target) +
+        static_cast<uint64_t>(at[i * line.in_index]) * static_cast<uint64_t>(line.stride);
+    const uintptr_t place = reinterpret_cast<uintptr_t>(y) + position * sizeof(T);
+    __builtin_prefetch(reinterpret_cast<const void*>(place), 1);  // NOLINT: never read
+  };
+  const auto one = [&](int64_t i) {
+    int64_t c = static_cast<int64_t>(at[i * line.in_index]);
+    c += c >> 63 & line.back;
+    const bool inside = static_cast<uint64_t>(c) < static_cast<uint64_t>(line.bound);
+    T* const place = y + (inside ? i * line.in_target + c * line.stride : 0);
+    put(inside ? *place : *static_cast<T*>(line.nowhere), x[i * line.in_value]);
+  };
+  int64_t i = 0;
+  if (line.far) {
+    for (; i < line.n - kAhead; ++i) {
+      ask(i + kAhead);
+      one(i);
+    }
+  }
+  for (; i < line.n; ++i) one(i);
+}
 
 template <typename T>
 void write_run(void* y, const void* x, int64_t n) {
@@ -316,9 +350,12 @@ template <typename T>
 void write_values(const Block& block) {
   T* const y = static_cast<T*>(block.target);
   const T* const x = static_cast<const T*>(block.value);
-  if (block.follows()) return write_run<T>(y + block.at[0], x, block.n);
   block.prefetch(y);
   for (int64_t i = 0; i < block.n; ++i) *block.place(y, i) = x[i];
+}
+template <typename T, typename I>
+void write_line(const Line& line) {
+  put_line<I, T>(line, [](T& into, T x) { into = x; });
 }
 
 template <typename E, typename Combine>
@@ -334,7 +371,6 @@ void combine_values(const Block& block) {
   constexpr Combine combine{};
   Stored* const y = static_cast<Stored*>(block.target);
   const Stored* const x = static_cast<const Stored*>(block.value);
-  if (block.follows()) return combine_run<E, Combine>(y + block.at[0], x, block.n);
   block.prefetch(y);
   for (int64_t i = 0; i < block.n; ++i) {
     Stored& into = *block.place(y, i);
@@ -342,10 +378,20 @@ void combine_values(const Block& block) {
   }
 }
 
-// What a plan does: to a block, and to n elements that lie together.
+template <typename E, typename Combine, typename I>
+void combine_line(const Line& line) {
+  using Stored = typename E::Stored;
+  put_line<I, Stored>(line, [](Stored& into, Stored x) {
+    into = E::store(Combine{}(E::load(into), E::load(x)));
+  });
+}
+
+// What a plan does: to a block, to n elements that lie together, to a line by int32 or int64.
 struct Apply {
   void (*block)(const Block& block);
   void (*run)(void* y, const void* x, int64_t n);
+  void (*line32)(const Line& line);
+  void (*line64)(const Line& line);
 };
 
 // f(an integer of so many bytes).
@@ -361,14 +407,17 @@ Apply apply_of(const Head& head) {
   Apply apply{};
   if (head.op == kWrite) {
     with_bytes(head.bytes, [&](auto word) {
-      apply = {write_values<decltype(word)>, write_run<decltype(word)>};
+      using T = decltype(word);
+      apply = {write_values<T>, write_run<T>, write_line<T, int32_t>, write_line<T, int64_t>};
     });
     return apply;
   }
   with_element(static_cast<DType>(head.dtype), [&](auto element) {
     using E = decltype(element);
     with_reduction<typename E::Value>(static_cast<Op>(head.op), [&](auto combine) {
-      apply = {combine_values<E, decltype(combine)>, combine_run<E, decltype(combine)>};
+      using C = decltype(combine);
+      apply = {combine_values<E, C>, combine_run<E, C>, combine_line<E, C, int32_t>,
+               combine_line<E, C, int64_t>};
     });
   });
   return apply;
@@ -414,6 +463,10 @@ class Scatter {
       uniform &= inner_[kInIndices + k] == 0;
     }
     in_runs_ = uniform && words_.size(head_.loops - 1) >= kShortestRun;
+    if (head_.indices != 1 || (head_.tasks > 1 && head_.split < 0)) return;
+    const DType index = static_cast<DType>(streams_[0].index.dtype);
+    if (index == DType::kInt32) line_ = apply_.line32;
+    if (index == DType::kInt64) line_ = apply_.line64;
   }
   void run(int64_t task);
 
@@ -426,6 +479,7 @@ class Scatter {
   const char* values(int64_t at, int64_t n, int64_t picked);
   void add_row(int64_t position, int64_t value, int64_t n);
   void add_rows(const int64_t* at, int64_t rows, int64_t n);
+  void add_line(const int64_t* at, int64_t n);
   void add_run(const int64_t* at, int64_t n);
   void flush();
 
@@ -439,6 +493,7 @@ class Scatter {
   const int64_t* const inner_;  // distances of the innermost loop
   const int64_t* const rows_;   // and of the one around it, if there is one
   bool in_runs_;                // values of the innermost go to one place and those after it
+  void (*line_)(const Line& line) = nullptr;  // or are told their places by one index
   Stream streams_[uop::Dims::kMost];
   uint64_t low_ = 0,
            size_ = 0;  // positions that are this task's, and maybe others that no value has
@@ -511,7 +566,22 @@ void Scatter::flush() {
   count_ = 0;
 }
 
+void Scatter::add_line(const int64_t* at, int64_t n) {
+  const Stream& stream = streams_[0];
+  const Index& index = stream.index;
+  const bool constant = value_ == nullptr;
+  line_(Line{target_ + at[kInTarget] * head_.bytes,
+             constant ? reinterpret_cast<const char*>(picked_) : value_ + at[kInValue] * head_.bytes,
+             stream.data + at[kInIndices] * stream.bytes, n, inner_[kInTarget],
+             constant ? 0 : inner_[kInValue], inner_[kInIndices], index.bound, index.stride,
+             index.back, far_, &nowhere_});
+}
+
 void Scatter::add_run(const int64_t* at, int64_t n) {
+  if (line_ != nullptr && n >= kPackedRun) {
+    flush();
+    return add_line(at, n);
+  }
   const bool together = value_ != nullptr && inner_[kInValue] == 1;
   if (n > kPackedRun || (together && next_ != at[kInValue])) flush();
   for (int64_t done = 0; done < n;) {
