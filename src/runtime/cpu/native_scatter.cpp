@@ -314,7 +314,8 @@ struct Line {
   void* nowhere;
 };
 template <typename I, typename T, typename Put>
-void put_line(const Line& line, Put put) {
+void put_line(const Line& told, Put put) {
+  const Line line = told;  // which no store of bytes can change
   T* const y = static_cast<T*>(line.target);
   const T* const x = static_cast<const T*>(line.value);
   const I* const at = static_cast<const I*>(line.index);
