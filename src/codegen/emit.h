@@ -124,6 +124,8 @@ class Emitter {
     Value mask;     // lane by lane
   };
 
+  // What a load of a narrow float found in memory.
+  Key raw_key(Node node) const { return {node->id, copy_key(kernel_.ranges(node)), Kind::kRaw}; }
   bool recall(const Key& key, Value* out) const;
   Status keep(const Key& key, Value value);
 

@@ -419,9 +419,8 @@ Status Emitter::bitcast(Node node) {
   Value v, out;
   if (source->op == Op::kLoad && dtype::is_narrow_float(source->dtype)) {
     // The bits as they are in memory: a conversion and back would quiet a NaN.
-    const Key key{source->id, copy_key(kernel_.ranges(source)), Kind::kRaw};
-    if (!recall(key, &v)) ASTER_TRY(load(source, true));
-    (void)recall(key, &v);
+    if (!recall(raw_key(source), &v)) ASTER_TRY(load(source, true));
+    (void)recall(raw_key(source), &v);
   } else {
     ASTER_TRY(operand(&v, source, node));
     if (v.truth || dtype::is_narrow_float(source->dtype)) {

@@ -437,7 +437,8 @@ Status Emitter::load_stored(Value* out, Node node) {
 Status Emitter::load(Node node, bool raw) {
   Value loaded, out;
   ASTER_TRY(load_stored(&loaded, node));
-  if (raw) return keep(Key{node->id, copy_key(kernel_.ranges(node)), Kind::kRaw}, loaded);
+  if (raw || dtype::is_narrow_float(node->dtype)) ASTER_TRY(keep(raw_key(node), loaded));
+  if (raw) return kOk;
   out = loaded;
   const int n = loaded.lanes;
   if (node->dtype == DType::kBool) {
@@ -464,6 +465,10 @@ Status Emitter::store(Node node, bool stream) {
     v = value(source);
   }
   const DType dtype = node->src(0)->dtype, storage = storage_of(dtype);
+  // What is only moved keeps its bits, and is not converted to and fro.
+  const bool narrow = dtype::is_narrow_float(dtype);
+  const bool moved =
+      narrow && source->op == Op::kLoad && source->dtype == dtype && recall(raw_key(source), &v);
   const int n = vector_ >= 0 && has(kernel_.ranges(node->src(1)), vector_) ? lanes() : 1;
   if (n > 1 && v.lanes == 1) ASTER_TRY(spread(&v, v, v.truth ? DType::kInt8 : DType::kNone));
   if (v.truth && n > 1) ASTER_TRY(mask_as(&v, v, DType::kInt8));
@@ -480,7 +485,7 @@ Status Emitter::store(Node node, bool stream) {
     stored << '(';
     write_type(stored, storage, n);
     stored << ")(" << v << " & 1)";
-  } else if (dtype::is_narrow_float(dtype)) {
+  } else if (narrow && !moved) {
     write_cast_name(stored, DType::kFloat32, dtype, n);
     stored << '(' << v << ')';
   } else {

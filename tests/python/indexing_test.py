@@ -257,6 +257,21 @@ def test_elements_of_every_dtype(world):
     same(Tensor([1.5, 2.5], dtype="bfloat16")[Tensor([1, 0])].float().numpy(), [2.5, 1.5])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("world", ["compiled", "narrow"], indirect=True)  # numbers, interpreted
+def test_what_is_moved_keeps_its_bits(world, dtype):
+    codes = np.arange(65536).astype(np.uint16).reshape(256, 256)  # NaNs of all kinds among them
+    at = np.random.default_rng(7).permutation(256)
+    x = Tensor(codes).bitcast(dtype).realize()
+    for moved, expected in (
+        (x[Tensor(at)], codes[at]),
+        (x[:, Tensor(at)], codes[:, at]),
+        (x.T, codes.T),
+        (x.flip(1), codes[:, ::-1]),
+    ):
+        same(moved.contiguous().realize().bitcast("ushort").numpy(), expected)
+
+
 def test_what_lies_outside_reads_zero_and_writes_nothing(world):
     x = Tensor([1, 2, 3]).realize()
     same(x[Tensor([3, 2, -3, -4, 100])].numpy(), [0, 3, 1, 0, 0])

@@ -145,6 +145,7 @@ TEST(NativeScatter, EveryIndexDType) {
     for (const Op op : {Op::kSink, Op::kAdd}) {
       check_scatter({&graph, op, DType::kFloat32, {{50, 3}, {400}, {-1, -2}}, {type, type}}, random,
                     0);
+      check_scatter({&graph, op, DType::kFloat32, {{50}, {400}, {-1}}, {type}}, random, 0);
     }
   }
 }
@@ -272,7 +273,11 @@ TEST(NativeScatter, Views) {
       }
     }
   }
-  for (const Places& places : large) check_views(graph, Op::kSink, places, random);
+  for (const Places& places : large) {
+    for (const Op op : {Op::kSink, Op::kAdd, Op::kMul}) {
+      for (int round = 0; round < 4; ++round) check_views(graph, op, places, random);
+    }
+  }
 }
 
 // Indices that are known add to the distances: rows 2 to 5 of a matrix, every other column.

@@ -382,9 +382,8 @@ void combine_values(const Block& block) {
 template <typename E, typename Combine, typename I>
 void combine_line(const Line& line) {
   using Stored = typename E::Stored;
-  put_line<I, Stored>(line, [](Stored& into, Stored x) {
-    into = E::store(Combine{}(E::load(into), E::load(x)));
-  });
+  put_line<I, Stored>(
+      line, [](Stored& into, Stored x) { into = E::store(Combine{}(E::load(into), E::load(x))); });
 }
 
 // What a plan does: to a block, to n elements that lie together, to a line by int32 or int64.
@@ -571,11 +570,12 @@ void Scatter::add_line(const int64_t* at, int64_t n) {
   const Stream& stream = streams_[0];
   const Index& index = stream.index;
   const bool constant = value_ == nullptr;
-  line_(Line{target_ + at[kInTarget] * head_.bytes,
-             constant ? reinterpret_cast<const char*>(picked_) : value_ + at[kInValue] * head_.bytes,
-             stream.data + at[kInIndices] * stream.bytes, n, inner_[kInTarget],
-             constant ? 0 : inner_[kInValue], inner_[kInIndices], index.bound, index.stride,
-             index.back, far_, &nowhere_});
+  line_(
+      Line{target_ + at[kInTarget] * head_.bytes,
+           constant ? reinterpret_cast<const char*>(picked_) : value_ + at[kInValue] * head_.bytes,
+           stream.data + at[kInIndices] * stream.bytes, n, inner_[kInTarget],
+           constant ? 0 : inner_[kInValue], inner_[kInIndices], index.bound, index.stride,
+           index.back, far_, &nowhere_});
 }
 
 void Scatter::add_run(const int64_t* at, int64_t n) {
