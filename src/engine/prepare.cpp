@@ -3,11 +3,14 @@
 #include "engine/library.h"
 #include "engine/rangeify.h"
 #include "uop/composite.h"
+#include "uop/expr.h"
 #include "uop/threefry.h"
 
 namespace aster::engine {
 namespace {
 
+using uop::Dims;
+using uop::Expr;
 using uop::Graph;
 using uop::Node;
 using uop::Nodes;
@@ -23,6 +26,8 @@ constexpr int64_t kEnoughRows = 64;
 // Padded elements from which windows read a padded copy, where their loops would have conditions
 // that no masked load answers: one pass over memory costs far less.
 constexpr int64_t kPadFrom = 16384;
+// Elements of the windows of a scan that is no call.
+constexpr int64_t kMostWindows = 1 << 14;
 
 // The fill of a Pad is a word of its dtype.
 Node strong_pad(Graph& g, Node node, DType dtype, Nodes src) {
@@ -110,6 +115,30 @@ Status split(Node* out, Graph& g, Node node) {
   return need(*out);
 }
 
+// ---- Scans by windows ----
+
+// A scan as a reduction of windows: for each element those that were met, and what changes nothing.
+// Narrow floats are combined in float32, as a scan does.
+Node scan_windows(Op op, Expr x, size_t axis, bool reverse) {
+  if (x.n == nullptr) return nullptr;
+  const DType sums = dtype::is_narrow_float(x.dtype()) ? DType::kFloat32 : x.dtype();
+  const Word size = x.shape()[axis];
+  const Dims nothing(x.ndim(), 0);
+  Dims more(nothing);
+  more[axis] = size - 1;
+  const Node padded = x.g->pad(x.cast(sums).n, reverse ? nothing : more, reverse ? more : nothing,
+                               nothing, uop::neutral_word(op, sums));
+  const Expr windows{x.g, x.g->window(padded, static_cast<Word>(axis), size, 1, 1)};
+  const std::array behind{static_cast<Word>(axis) + 1};
+  return reduce(op, windows, behind).reshape(x.shape()).cast(x.dtype()).n;
+}
+
+// Whether a call reads it where it is.
+bool lies_in_memory(Node x) {
+  while (x->op == Op::kReshape || x->op == Op::kDetach) x = x->src(0);
+  return x->op == Op::kParam || x->op == Op::kContiguous || library::computes(x);
+}
+
 // Whether a node gathers a tensor in its own order.
 bool sorts(Node node) {
   if (node->op != Op::kGather || node->nsrc != 2) return false;
@@ -190,6 +219,20 @@ Status split_words(Node* sink, Graph& g) {
     const bool high = call->op == Op::kShr && uop::is_const_value(call->src(1), 32);
     if (high) call = call->src(0);
     if (call->op == Op::kThreefry) *made = uop::threefry_word(g, call, high);
+    return need(*made);
+  });
+}
+
+Status expand_scans(Node* sink, Graph& g) {
+  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
+    *made = same_with(g, node, src);
+    ASTER_TRY(need(*made));
+    if ((*made)->op != Op::kScan || lies_in_memory(node->src(0))) return kOk;
+    const Word length = node->dim(static_cast<size_t>(node->arg(1)));
+    if (length <= kMostWindows && node->count() * length <= kMostWindows) {
+      *made = scan_windows(static_cast<Op>(node->arg(0)), {&g, src[0]},
+                           static_cast<size_t>(node->arg(1)), node->arg(2) != 0);
+    }
     return need(*made);
   });
 }

@@ -329,7 +329,7 @@ constexpr OpRule kOpRules[] = {
     {Op::kContiguous, flow_move}, {Op::kDetach, nullptr},         {Op::kAssign, flow_second},
     {Op::kAfter, flow_same},      {Op::kCall, nullptr},           {Op::kGather, flow_gather},
     {Op::kScatter, flow_scatter}, {Op::kScan, flow_scan},         {Op::kArgsort, nullptr},
-    {Op::kSort, flow_sort},
+    {Op::kSort, flow_sort},       {Op::kScanPlace, nullptr},      {Op::kLogScan, flow_log_scan},
 };
 
 struct CompositeRule {

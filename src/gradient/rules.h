@@ -33,6 +33,7 @@ using Rule = void (*)(Flow& flow);
 void flow_gather(Flow& flow);
 void flow_scatter(Flow& flow);
 void flow_scan(Flow& flow);
+void flow_log_scan(Flow& flow);
 void flow_sort(Flow& flow);
 
 // Null for an operation that no gradient flows through. A Call is asked by its composite; null

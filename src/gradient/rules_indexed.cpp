@@ -1,5 +1,6 @@
 // Rules of operations whose places depend on data.
 #include <cstdint>
+#include <limits>
 
 #include "gradient/rules.h"
 #include "uop/expr.h"
@@ -94,29 +95,31 @@ void flow_extremum(Flow& flow, const Places& places, Expr g) {
 
 // ---- Scan ----
 
-Expr scanned(Op op, Expr x, Word axis) { return {x.g, x.g->scan(op, x.n, axis)}; }
+// The axis of a scan and its direction.
+struct Along {
+  Word axis;
+  bool reverse;
+  Expr scan(Op op, Expr x) const { return {x.g, x.g->scan(op, x.n, axis, reverse)}; }
+  Expr log_scan(Expr x) const { return {x.g, x.g->log_scan(x.n, axis, reverse)}; }
+  Along back() const { return {axis, !reverse}; }
+};
 
-// Sums from each element to the end of the axis.
-Expr sums_after(Expr x, Word axis) {
-  Dims mask(x.ndim(), 0);
-  mask[static_cast<size_t>(axis)] = 1;
-  const Expr turned{x.g, x.g->flip(x.n, mask)};
-  return {x.g, x.g->flip(scanned(Op::kAdd, turned, axis).n, mask)};
+// An element is part of its own sum and of those after it.
+void flow_running_sum(Flow& flow, Along along, Expr g) {
+  flow.set(0, along.back().scan(Op::kAdd, g).n);
 }
-
-void flow_running_sum(Flow& flow, Word axis, Expr g) { flow.set(0, sums_after(g, axis).n); }
 
 // Up to the first 0 of a row, a term of the result is divided by the factor; that 0 itself gets the
 // products without it, up to the second; what comes later gets nothing.
-void flow_running_product(Flow& flow, Word axis, Expr g) {
+void flow_running_product(Flow& flow, Along along, Expr g) {
   const Expr x{&flow.graph, flow.source(0)};
   const Expr zero = x == 0.0;
-  const Expr zeros = scanned(Op::kAdd, zero.cast(DType::kInt32), axis);
+  const Expr zeros = along.scan(Op::kAdd, zero.cast(DType::kInt32));
   const Expr before = zeros == 0.0, first_zero = zero & (zeros == 1.0);
   const Expr safe = where(first_zero, 1.0, x);
-  const Expr terms = g * scanned(Op::kMul, safe, axis);
-  const Expr up_to = sums_after(where(before, terms, 0.0), axis);
-  const Expr from = sums_after(where(before, 0.0, terms), axis);
+  const Expr terms = g * along.scan(Op::kMul, safe);
+  const Expr up_to = along.back().scan(Op::kAdd, where(before, terms, 0.0));
+  const Expr from = along.back().scan(Op::kAdd, where(before, 0.0, terms));
   flow.set(0, where(before, up_to / where(before, x, 1.0), where(first_zero, from, 0.0)).n);
 }
 
@@ -132,14 +135,18 @@ void add_up_along(Flow& flow, Word axis, Node index, Expr g) {
 }
 
 // To the latest element that equals the extremum so far.
-void flow_running_extremum(Flow& flow, Word axis, Expr g) {
+void flow_running_extremum(Flow& flow, Along along, Expr g) {
   const Expr x{&flow.graph, flow.source(0)}, y{&flow.graph, flow.y};
-  const size_t at = static_cast<size_t>(axis);
-  const DType dtype = x.shape()[at] > INT32_MAX ? DType::kInt64 : DType::kInt32;
+  const size_t at = static_cast<size_t>(along.axis);
+  const Word size = x.shape()[at];
+  const DType dtype = size > INT32_MAX ? DType::kInt64 : DType::kInt32;
   const Expr wins = (x == y) | (x != x);
   const Expr position = iota(flow.graph, dtype, x.shape(), at).expand(x.shape());
-  const Expr winner = scanned(Op::kMax, where(wins, position, 0.0), axis);
-  add_up_along(flow, axis, winner.n, g);
+  // The first element met wins.
+  const Expr winner =
+      along.scan(along.reverse ? Op::kMin : Op::kMax,
+                 where(wins, position, along.reverse ? static_cast<double>(size - 1) : 0));
+  add_up_along(flow, along.axis, winner.n, g);
 }
 
 struct ScatterRule {
@@ -155,7 +162,7 @@ constexpr ScatterRule kScatterRules[] = {
 };
 struct ScanRule {
   Op op;
-  void (*rule)(Flow& flow, Word axis, Expr g);
+  void (*rule)(Flow& flow, Along along, Expr g);
 };
 constexpr ScanRule kScanRules[] = {
     {Op::kAdd, flow_running_sum},
@@ -181,9 +188,23 @@ void flow_scatter(Flow& flow) {
 void flow_scan(Flow& flow) {
   for (const ScanRule& row : kScanRules) {
     if (static_cast<Word>(row.op) == flow.y->arg(0)) {
-      row.rule(flow, flow.y->arg(1), Expr{&flow.graph, flow.dy});
+      row.rule(flow, {flow.y->arg(1), flow.y->arg(2) != 0}, Expr{&flow.graph, flow.dy});
     }
   }
+}
+
+// dx = exp(x) * sum of g / exp(y) over what x is part of: as sums of exponentials, since y grows
+// with x beyond what exp may reach; those of positive and of negative terms apart. Where y is -inf,
+// nothing was added yet, and nothing flows.
+void flow_log_scan(Flow& flow) {
+  const Expr x{&flow.graph, flow.source(0)}, y{&flow.graph, flow.y}, g{&flow.graph, flow.dy};
+  const Along back = Along{flow.y->arg(0), flow.y->arg(1) != 0}.back();
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto part = [&](Expr terms) {
+    const Expr none = (terms < 0.0) | (y == -infinity);
+    return exp(back.log_scan(where(none, -infinity, log(terms) - y)) + x);
+  };
+  flow.set(0, (part(g) - part(-g)).n);
 }
 
 void flow_sort(Flow& flow) {

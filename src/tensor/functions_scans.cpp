@@ -1,13 +1,9 @@
 // Cumulative functions along one axis.
-#include <limits>
-
 #include "tensor/functions.h"
 
 namespace aster::tensor {
 namespace {
 
-using uop::brief;
-using uop::Dims;
 using uop::Op;
 
 // An axis of x; any of a 0-d x, which has one element in each.
@@ -20,18 +16,6 @@ Status scanned_axis(size_t* out, Node x, int64_t axis) {
 Expr scan(Op op, Expr x, size_t axis) {
   if (x.n == nullptr || x.ndim() == 0) return x;
   return {x.g, x.g->scan(op, x.n, static_cast<int64_t>(axis))};
-}
-
-// x moved along an axis by so many places, fill where nothing came to.
-Expr moved(Expr x, size_t axis, Word by, double fill) {
-  if (x.n == nullptr) return x;
-  Dims start(x.ndim(), 0), step(x.ndim(), 1), size(x.shape()), before(x.ndim(), 0);
-  const Dims nothing(x.ndim(), 0);
-  size[axis] -= by;
-  before[axis] = by;
-  const Word word = x.like(fill).n == nullptr ? 0 : x.like(fill).n->arg(0);
-  const Node kept = x.g->slice(x.n, start, step, size);
-  return {x.g, x.g->pad(kept, before, nothing, nothing, word)};
 }
 
 Node cumsum(Graph& g, Node x, int64_t axis) {
@@ -58,21 +42,11 @@ Records records(Graph& g, Node x, int64_t axis, Op arithmetic, Op logical, bool 
   size_t at;
   if (!scanned_axis(&at, x, axis).ok()) return {};
   const Expr given{&g, strong(g, x)}, e = strict ? without_nan(given, arithmetic) : given;
-  const Expr y = scan(e.dtype() == DType::kBool ? logical : arithmetic, e, at);
-  if (y.n == nullptr) return {};
-  if (y.ndim() == 0 || y.n->dim(at) <= 1) {
-    return {y.n, g.constant_int(DType::kInt32, 0, y.shape())};
-  }
-  if (y.n->dim(at) > std::numeric_limits<int32_t>::max()) {
-    (void)ASTER_FAIL(kRANGE, "places of extrema of %s beyond int32", brief(x).text);
-    return {};
-  }
-  const Expr last = moved(y, at, 1, 0).detach(), now = y.detach();
-  Expr changed = now != last;
-  if (dtype::is_float(y.dtype())) changed = changed & ((now == now) | (last == last));
-  const Expr place = iota(g, DType::kInt32, y.shape(), at).expand(y.shape());
-  // At 0 the place is 0, changed or not.
-  return {y.n, scan(Op::kMax, where(changed, place, 0.0), at).n};
+  if (e.n == nullptr) return {};
+  const Op op = e.dtype() == DType::kBool ? logical : arithmetic;
+  return {scan(op, e, at).n, e.ndim() == 0
+                                 ? g.constant_int(DType::kInt32, 0)
+                                 : g.scan_place(op, e.detach().n, static_cast<int64_t>(at))};
 }
 
 int32_t build_records(aster_ml_lazy* out_values, aster_ml_lazy* out_indices, Input x, int64_t axis,
@@ -83,18 +57,12 @@ int32_t build_records(aster_ml_lazy* out_values, aster_ml_lazy* out_indices, Inp
   return pair.finish(made.values, made.indices);
 }
 
-// By doubling: after step k an element is of the 2^k elements up to it.
 Node logcumsumexp(Graph& g, Node x, int64_t axis) {
   size_t at;
   if (!scanned_axis(&at, x, axis).ok()) return nullptr;
-  Expr y = as_wide(g, x);
-  if (y.n == nullptr) return nullptr;
-  const Word size = y.ndim() == 0 ? 1 : y.n->dim(at);
-  for (Word by = 1; by < size && y.n != nullptr; by *= 2) {
-    const Expr before = moved(y, at, by, -std::numeric_limits<double>::infinity());
-    y = {&g, g.contiguous(binary(g, before.n, y.n, ops::logaddexp))};
-  }
-  return narrowed(y, x);
+  const Expr e = as_wide(g, x);
+  if (e.n == nullptr || e.ndim() == 0) return narrowed(e, x);
+  return narrowed({&g, g.log_scan(e.n, static_cast<int64_t>(at))}, x);
 }
 
 using AlongAxis = Node (*)(Graph& g, Node x, int64_t axis);

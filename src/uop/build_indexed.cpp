@@ -35,6 +35,25 @@ Status check_indices(const char* what, Node x, Nodes indices, Words coordinates,
 
 bool axis_fits(Node x, int64_t axis) { return axis >= 0 && axis < x->ndim; }
 
+Status check_axis(const char* what, Node x, int64_t axis) {
+  if (axis_fits(x, axis)) return kOk;
+  return ASTER_FAIL(kRANGE, "%s of %s on axis %lld", what, brief(x).text,
+                    static_cast<long long>(axis));
+}
+
+// Whether op has such traits and combines elements of x, which has the axis.
+Status check_scan(Op op, uint8_t traits, Node x, int64_t axis) {
+  if ((info(op).traits & traits) != traits ||
+      (info(op).rule == DTypeRule::kIntegral && dtype::is_float(x->dtype))) {
+    return ASTER_FAIL(kDTYPE, "%s scan of %s", info(op).name, brief(x).text);
+  }
+  return check_axis("scan", x, axis);
+}
+
+bool nothing_to_scan(Node x, int64_t axis) {
+  return x->dim(static_cast<size_t>(axis)) <= 1 || x->count() == 0;
+}
+
 }  // namespace
 
 bool coordinates_fit(Words into, Words at, size_t indices, Words coordinates) {
@@ -92,18 +111,31 @@ Node Graph::scatter(Op op, Node target, Node value, Nodes indices, Words coordin
               target->shape());
 }
 
-Node Graph::scan(Op op, Node x, int64_t axis) {
+Node Graph::scan(Op op, Node x, int64_t axis, bool reverse) {
   if (x == nullptr) return nullptr;
-  if ((info(op).traits & REDUCE) == 0 ||
-      (info(op).rule == DTypeRule::kIntegral && dtype::is_float(x->dtype))) {
-    return nil(ASTER_FAIL(kDTYPE, "%s scan of %s", info(op).name, brief(x).text));
+  if (!check_scan(op, REDUCE, x, axis).ok()) return nullptr;
+  if (nothing_to_scan(x, axis)) return x;
+  return make(Op::kScan, x->dtype, std::array{x},
+              std::array<Word, 3>{static_cast<Word>(op), axis, reverse}, x->shape());
+}
+
+Node Graph::scan_place(Op op, Node x, int64_t axis) {
+  if (x == nullptr) return nullptr;
+  if (!check_scan(op, REDUCE | IDEM, x, axis).ok()) return nullptr;
+  if (nothing_to_scan(x, axis)) return constant_int(DType::kInt32, 0, x->shape());
+  if (x->dim(static_cast<size_t>(axis)) > INT32_MAX) {
+    return nil(ASTER_FAIL(kRANGE, "positions in %s beyond int32", brief(x).text));
   }
-  if (!axis_fits(x, axis)) {
-    return nil(
-        ASTER_FAIL(kRANGE, "scan of %s on axis %lld", brief(x).text, static_cast<long long>(axis)));
-  }
-  if (x->dim(static_cast<size_t>(axis)) <= 1 || x->count() == 0) return x;
-  return make(Op::kScan, x->dtype, std::array{x}, std::array<Word, 2>{static_cast<Word>(op), axis},
+  return make(Op::kScanPlace, DType::kInt32, std::array{x},
+              std::array<Word, 2>{static_cast<Word>(op), axis}, x->shape());
+}
+
+Node Graph::log_scan(Node x, int64_t axis, bool reverse) {
+  if (x == nullptr) return nullptr;
+  if (!dtype::is_float(x->dtype)) return nil(ASTER_FAIL(kDTYPE, "LogScan of %s", brief(x).text));
+  if (!check_axis("LogScan", x, axis).ok()) return nullptr;
+  if (nothing_to_scan(x, axis)) return x;
+  return make(Op::kLogScan, x->dtype, std::array{x}, std::array<Word, 2>{axis, reverse},
               x->shape());
 }
 
@@ -130,10 +162,7 @@ Node Graph::argsort(Node x, int64_t axis, bool descending, int64_t count) {
 Node Graph::sort(Node x, int64_t axis, bool descending) {
   if (x == nullptr) return nullptr;
   if (dtype::is_fp8(x->dtype)) return nil(ASTER_FAIL(kDTYPE, "sort of %s", brief(x).text));
-  if (!axis_fits(x, axis)) {
-    return nil(
-        ASTER_FAIL(kRANGE, "sort of %s on axis %lld", brief(x).text, static_cast<long long>(axis)));
-  }
+  if (!check_axis("sort", x, axis).ok()) return nullptr;
   if (x->dim(static_cast<size_t>(axis)) <= 1 || x->count() == 0) return x;
   return make(Op::kSort, x->dtype, std::array{x}, std::array<Word, 2>{axis, descending},
               x->shape());

@@ -14,12 +14,13 @@ struct Names {
   const char* reduce;
   const char* fold;
   const char* scan;
+  const char* scan_place;
   const char* scatter;
 };
 constexpr Names kNames[] = {
-#define OP(name, sources, level, meaning) {#name, nullptr, nullptr, nullptr, nullptr},
+#define OP(name, sources, level, meaning) {#name, nullptr, nullptr, nullptr, nullptr, nullptr},
 #define ALU(name, arity, rule, traits, cost, value, gradient, meaning) \
-  {#name, "Reduce:" #name, "Fold:" #name, "Scan:" #name, "Scatter:" #name},
+  {#name, "Reduce:" #name, "Fold:" #name, "Scan:" #name, "ScanPlace:" #name, "Scatter:" #name},
 #include "uop/ops.def"
 };
 constexpr const char* kCalls[] = {
@@ -37,13 +38,15 @@ const char* const Names::*column_of(Op op) {
       return &Names::fold;
     case Op::kScan:
       return &Names::scan;
+    case Op::kScanPlace:
+      return &Names::scan_place;
     case Op::kScatter:
       return &Names::scatter;
     default:
       return nullptr;
   }
 }
-constexpr Op kNamed[] = {Op::kReduce, Op::kFold, Op::kScan, Op::kScatter};
+constexpr Op kNamed[] = {Op::kReduce, Op::kFold, Op::kScan, Op::kScanPlace, Op::kScatter};
 
 const char* first_word_name(Op op, Word word) {
   if (word < 0) return nullptr;

@@ -91,8 +91,12 @@ Node build_scatter(const Request& r) {
                      r.raw.sources.subspan(2), writes ? r.args().subspan(1) : r.args());
 }
 Node build_scan(const Request& r) {
-  return r.g.scan(static_cast<Op>(r.name.word), r.x(), r.arg(0));
+  return r.g.scan(static_cast<Op>(r.name.word), r.x(), r.arg(0), r.arg(1) != 0);
 }
+Node build_scan_place(const Request& r) {
+  return r.g.scan_place(static_cast<Op>(r.name.word), r.x(), r.arg(0));
+}
+Node build_log_scan(const Request& r) { return r.g.log_scan(r.x(), r.arg(0), r.arg(1) != 0); }
 Node build_argsort(const Request& r) {
   const bool fits = r.arg(0) >= 0 && static_cast<size_t>(r.arg(0)) < r.raw.shape.size();
   return r.g.argsort(r.x(), r.arg(0), r.arg(1) != 0,
@@ -137,7 +141,9 @@ constexpr Row kRows[] = {
     {Op::kReduce,     kAny, false, build_reduce},
     {Op::kGather,     kAny, false, build_gather},
     {Op::kScatter,    kAny, false, build_scatter},
-    {Op::kScan,       1,    false, build_scan},
+    {Op::kScan,       2,    false, build_scan},
+    {Op::kScanPlace,  1,    false, build_scan_place},
+    {Op::kLogScan,    2,    false, build_log_scan},
     {Op::kArgsort,    2,    false, build_argsort},
     {Op::kSort,       2,    false, build_sort},
     {Op::kContiguous, 0,    false, [](const R& r) { return r.g.contiguous(r.x()); }},

@@ -139,7 +139,10 @@ class Graph {
   // reductions, kSink writes.
   Node gather(Node x, Nodes indices, Words coordinates, Words shape);
   Node scatter(Op op, Node target, Node value, Nodes indices, Words coordinates);
-  Node scan(Op op, Node x, int64_t axis);                              // inclusive
+  // Inclusive, from the first element of the axis or from its last.
+  Node scan(Op op, Node x, int64_t axis, bool reverse = false);
+  Node scan_place(Op op, Node x, int64_t axis);  // of Max, Min, And, Or
+  Node log_scan(Node x, int64_t axis, bool reverse = false);
   Node argsort(Node x, int64_t axis, bool descending, int64_t count);  // the first count
   Node sort(Node x, int64_t axis, bool descending);                    // not of fp8
 

@@ -139,8 +139,19 @@ bool scatters(Node n) {
   return (n->arg(0) == -1 || reduces(n->arg(0))) && indices_at(n, 2, at) &&
          coordinates_fit(n->shape(), at, n->nsrc - 2u, n->arg().subspan(1));
 }
+bool is_flag(Word word) { return word == 0 || word == 1; }
 bool scans(Node n) {
-  return same(n, 0) && n->narg == 2 && reduces(n->arg(0)) && axis_of(n, n->arg(1));
+  return same(n, 0) && n->narg == 3 && reduces(n->arg(0)) && axis_of(n, n->arg(1)) &&
+         is_flag(n->arg(2));
+}
+bool finds_changes(Node n) {
+  return n->dtype == DType::kInt32 && same_shape(n, n->src(0)) && n->narg == 2 &&
+         reduces(n->arg(0)) && (info(static_cast<Op>(n->arg(0))).traits & IDEM) != 0 &&
+         axis_of(n, n->arg(1));
+}
+bool scans_logarithms(Node n) {
+  return same(n, 0) && dtype::is_float(n->dtype) && n->narg == 2 && axis_of(n, n->arg(0)) &&
+         is_flag(n->arg(1));
 }
 bool sorts(Node n) {
   const Node x = n->src(0);
@@ -245,6 +256,8 @@ constexpr Check kChecks[] = {
     {Op::kGather,     "coordinates inside its source",      gathers},
     {Op::kScatter,    "coordinates inside its target",      scatters},
     {Op::kScan,       "a reduction along an axis",          scans},
+    {Op::kScanPlace,  "a choice along an axis, int32",      finds_changes},
+    {Op::kLogScan,    "floats along an axis",               scans_logarithms},
     {Op::kArgsort,    "positions along an axis",            sorts},
     {Op::kSort,       "elements along an axis",             sorts_values},
     {Op::kContiguous, "its source's shape and dtype",       same_as_first},

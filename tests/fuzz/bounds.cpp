@@ -78,7 +78,8 @@ Bound integer(Node node, const Bound& all) {
   }
   if (op == Op::kConst) return Bound{std::fabs(uop::const_double(node)), 0, 0};
   if (op == Op::kIota) return Bound{static_cast<double>(node->count()), 0, 0};
-  if (op == Op::kArgsort) return Bound{static_cast<double>(node->src(0)->count()), 0, 0};
+  if (op == Op::kArgsort || op == Op::kScanPlace)
+    return Bound{static_cast<double>(node->src(0)->count()), 0, 0};
   if (op == Op::kPad) return Bound{std::max(all.most, 128.0), 0, 0};
   return uop::is_movement(op) || op == Op::kSort ? all : Bound{0x1p64, 0, 0};
 }
@@ -235,6 +236,10 @@ Bound Bounds::derive(Node node) {
   if (node->op == Op::kScan) {
     return combined(node, node->arg(0), all,
                     static_cast<double>(node->dim(static_cast<size_t>(node->arg(1)))));
+  }
+  if (node->op == Op::kLogScan) {  // sums of exponentials none of which is above 1
+    const double n = static_cast<double>(node->dim(static_cast<size_t>(node->arg(0))));
+    return rounded(node->dtype, Bound{all.most + std::log(n), all.error, kNoGrid}, 8 + n);
   }
   if (node->op == Op::kScatter) {  // all values may land in one place
     const double n = 1 + static_cast<double>(node->src(1)->count());

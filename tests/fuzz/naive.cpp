@@ -1,6 +1,7 @@
 #include "fuzz/naive.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "dtype/convert.h"
@@ -226,7 +227,7 @@ class Naive {
     if (op == Op::kCat) return cat(node);
     if (op == Op::kGather) return gather(node);
     if (op == Op::kScatter) return scatter(node);
-    if (op == Op::kScan) return scan(node);
+    if (op == Op::kScan || op == Op::kScanPlace || op == Op::kLogScan) return scan(node);
     if (op == Op::kArgsort || op == Op::kSort) return sort(node);
     if (uop::is_movement(op)) {
       const Values& x = of(node->src(0));
@@ -310,25 +311,42 @@ class Naive {
     return out;
   }
 
-  // Each element from all before it.
+  // Each element from all that its scan has met.
   Values scan(Node node) {
-    const Op op = static_cast<Op>(node->arg(0));
-    const size_t axis = static_cast<size_t>(node->arg(1));
-    const bool wide = loose_ && dtype::is_float(node->dtype);
-    const DType sums = wide                                  ? DType::kFloat64
-                       : dtype::is_narrow_float(node->dtype) ? DType::kFloat32
-                                                             : node->dtype;
+    const bool logarithms = node->op == Op::kLogScan, places = node->op == Op::kScanPlace;
+    const size_t first = logarithms ? 0 : 1;
+    const size_t axis = static_cast<size_t>(node->arg(first));
+    const bool reverse = !places && node->arg(first + 1) != 0;
+    const DType dtype = node->src(0)->dtype;
+    const bool wide = (loose_ || logarithms) && dtype::is_float(dtype);
+    const DType sums = wide                            ? DType::kFloat64
+                       : dtype::is_narrow_float(dtype) ? DType::kFloat32
+                                                       : dtype;
     const Values& x = of(node->src(0));
     Values out(x.size());
     for (size_t i = 0; i < out.size(); ++i) {
       Shape at = coordinates(static_cast<int64_t>(i), node->shape());
-      const int64_t last = at[axis];
-      Word words[3] = {};
-      for (at[axis] = 0; at[axis] <= last; ++at[axis]) {
-        words[1] = x[static_cast<size_t>(position(at, node->shape()))];
-        words[0] = at[axis] == 0 ? words[1] : uop::evaluate(op, sums, sums, words);
+      Values met;
+      const int64_t last = at[axis], end = node->dim(axis) - 1;
+      for (int64_t k = reverse ? end - last : last; k >= 0; --k) {  // the nearest last
+        at[axis] = reverse ? last + k : last - k;
+        met.push_back(x[static_cast<size_t>(position(at, node->shape()))]);
       }
-      out[i] = uop::convert_word(words[0], sums, node->dtype);
+      if (logarithms) {
+        double sum = 0, most = -INFINITY;
+        for (Word word : met) most = std::max(most, std::bit_cast<double>(word));
+        for (Word word : met) sum += std::exp(std::bit_cast<double>(word) - most);
+        out[i] = uop::convert_word(std::bit_cast<Word>(most + std::log(sum)), sums, dtype);
+        continue;
+      }
+      Word words[3] = {met[0], 0, 0}, place = 0;
+      for (size_t k = 1; k < met.size(); ++k) {
+        words[1] = met[k];
+        const Word y = uop::evaluate(static_cast<Op>(node->arg(0)), sums, sums, words);
+        if (y != words[0]) place = static_cast<Word>(k);
+        words[0] = y;
+      }
+      out[i] = places ? place : uop::convert_word(words[0], sums, dtype);
     }
     return out;
   }

@@ -431,6 +431,14 @@ class Generator {
     return g().scatter(op, target, shaped(value, at), to.indices, to.coordinates);
   }
 
+  Node scan(Node x, int64_t axis) {
+    const Op op = some_reduction(x);
+    const bool chooses = (uop::info(op).traits & uop::IDEM) != 0;
+    if (chooses && chance(40) && bounds_.of(x).exact()) return g().scan_place(op, x, axis);
+    if (real(x) && chance(20)) return g().log_scan(clamped(x), axis, chance(50));
+    return g().scan(op, x, axis, chance(40));
+  }
+
   Node indexed(Node x) {
     const int64_t axis = pick(0, std::max<int64_t>(x->ndim, 1) - 1);
     const int64_t die = x->ndim == 0 ? pick(0, 1) : pick(0, 4);
@@ -440,7 +448,7 @@ class Generator {
       const Places from = places(x->shape(), at);
       return g().gather(x, from.indices, from.coordinates, at);
     }
-    if (die < 4) return g().scan(some_reduction(x), x, axis);
+    if (die < 4) return scan(x, axis);
     if (chance(40)) return g().sort(x, axis, chance(50));
     const int64_t size = x->dim(static_cast<size_t>(axis));
     return g().argsort(x, axis, chance(50), chance(50) ? size : pick(1, size));

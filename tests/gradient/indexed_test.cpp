@@ -20,7 +20,12 @@ struct Indexed : ::testing::Test {
     for (const Expr& index : indices) nodes.push_back(index.n);
     return {&n.graph(), n.graph().gather(x.n, nodes, coordinates, shape)};
   }
-  Expr scan(Op op, Expr x, Word axis) { return {&n.graph(), n.graph().scan(op, x.n, axis)}; }
+  Expr scan(Op op, Expr x, Word axis, bool reverse = false) {
+    return {&n.graph(), n.graph().scan(op, x.n, axis, reverse)};
+  }
+  Expr log_scan(Expr x, Word axis, bool reverse) {
+    return {&n.graph(), n.graph().log_scan(x.n, axis, reverse)};
+  }
 
   // d sum(y * weights) / d x.
   Values gradient_of(Expr y, Expr x, const Values& weights) {
@@ -74,13 +79,37 @@ TEST_F(Indexed, ScatterAgainstDifferences) {
 TEST_F(Indexed, ScanAgainstDifferences) {
   for (const Op op : {Op::kAdd, Op::kMul, Op::kMax, Op::kMin}) {
     const Expr x = n.random_leaf({2, 5, 3}, random);
-    for (const Word axis : {0, 1, 2}) n.check(uop::info(op).name, scan(op, x, axis), {x});
+    for (const Word axis : {0, 1, 2}) {
+      for (const bool reverse : {false, true}) {
+        n.check(uop::info(op).name, scan(op, x, axis, reverse), {x});
+      }
+    }
   }
   for (const Values& values : {Values{0.5, 0, 2, 3}, Values{0, 2, 0, 1}, Values{3, 2, 0.5, 0},
                                Values{0, 0, 0, 0}, Values{2, 0, 0.5, 0}}) {
     const Expr x = n.leaf({4}, values);
     n.check("product with zeros", scan(Op::kMul, x, 0), {x});
+    n.check("product with zeros from the end", scan(Op::kMul, x, 0, true), {x});
   }
+}
+
+TEST_F(Indexed, LogScanAgainstDifferences) {
+  const Expr x = n.random_leaf({2, 5, 3}, random, -3, 3), far = n.leaf({3}, {-400, 0, 400});
+  for (const bool reverse : {false, true}) {
+    for (const Word axis : {0, 1, 2}) n.check("LogScan", log_scan(x, axis, reverse), {x});
+    n.check("LogScan beyond exp", log_scan(far, 0, reverse), {far});
+  }
+}
+
+// torch 2.15: logcumsumexp of [-inf, 0, ln 3], of weights that are positive, zero and negative.
+TEST_F(Indexed, LogScanOfInfinitiesAndSigns) {
+  const Expr x = n.leaf({3}, {-INFINITY, 0, std::log(3)});
+  expect_near(gradient_of(log_scan(x, 0, false), x, {5, 0, 8}), {0, 2, 6});
+  expect_near(gradient_of(log_scan(x, 0, false), x, {0, 3, -8}), {0, 1, -6});
+  const Values weights = {1, NAN, 1};
+  const Values got = gradient_of(log_scan(x, 0, false), x, weights);
+  EXPECT_TRUE(std::isnan(got[1]));
+  EXPECT_NEAR(got[2], 0.75, 1e-12);
 }
 
 TEST_F(Indexed, SortAgainstDifferences) {
@@ -119,6 +148,11 @@ TEST_F(Indexed, TiesAsTorchSharesThem) {
   EXPECT_EQ(gradient_of(scan(Op::kMax, x, 0), x, powers), latest);
   EXPECT_EQ(gradient_of(scan(Op::kMin, -x, 0), x, powers),
             (Values{-1, -110, 0, -1000, -1e4, -1.1e6, 0}));
+  // The same from the end: of the mirrored row.
+  const Expr mirrored = n.leaf({7}, {2, 4, 4, 3, 1, 3, 3});
+  EXPECT_EQ(
+      gradient_of(scan(Op::kMax, mirrored, 0, true), mirrored, {1e6, 1e5, 1e4, 1000, 100, 10, 1}),
+      (Values{0, 1.1e6, 1e4, 1000, 0, 110, 1}));
 }
 
 TEST_F(Indexed, TheLastWriterGetsTheGradient) {

@@ -35,7 +35,7 @@ struct Implementation {
   void (*run)(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
 };
 
-// Scatter, Scan, Argsort, Sort; null for the rest.
+// Scatter, the scans, Argsort, Sort; null for the rest.
 const Implementation* find(uop::Op op);
 
 Status prepare_scatter(Plan* out, uop::Node node, std::span<const int64_t> views);
@@ -43,6 +43,10 @@ void run_scatter(const Plan& plan, void* const* operands, void* scratch, int64_t
                  int64_t end);
 Status prepare_scan(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_scan(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
+void run_scan_place(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
+                    int64_t end);
+void run_log_scan(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
+                  int64_t end);
 Status prepare_argsort(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_argsort(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                  int64_t end);

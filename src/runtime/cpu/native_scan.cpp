@@ -1,4 +1,6 @@
-// Scan: rows one after another where the axis is the last, else strips across the rows.
+// Scans: a few rows side by side where the axis is the last, else strips across the rows.
+//
+// Each element is combined with those before it one by one, whatever else runs beside.
 #include <algorithm>
 
 #include "runtime/cpu/native_types.h"
@@ -7,90 +9,215 @@ namespace aster::runtime::cpu::native {
 namespace {
 
 constexpr int64_t kStrip = 256;  // running values at a time
+constexpr int64_t kRows = 4;     // chains of additions that hide each other's latency
 constexpr int64_t kTaskElements = 1 << 14;
 
 struct Head {
   int64_t op, dtype;
   int64_t outer, size, inner;
-  int64_t strips;    // of a row of inner elements
-  int64_t per_task;  // units of a task: a row, or a strip of rows
+  int64_t reverse;
+  int64_t strips;    // of a row of inner elements, or 1
+  int64_t units;     // kRows rows, or a strip of rows
+  int64_t per_task;  // units of a task
 };
 
-// A row of n elements into y, which may be x.
+// A kind of scan is a family: Of<kLanes> are the running values of so many. first() takes the first
+// element of a lane and next() the others in turn; both give the result there.
+
 template <typename E, typename Combine>
-void scan_row(const void* from, void* to, int64_t n) {
-  constexpr Combine combine{};
-  const auto* const x = static_cast<const typename E::Stored*>(from);
-  auto* const y = static_cast<typename E::Stored*>(to);
-  auto sum = E::load(x[0]);
-  y[0] = E::store(sum);
+struct Values {
+  using From = typename E::Stored;
+  using To = From;
+  template <size_t kLanes>
+  struct Of {
+    typename E::Value value[kLanes];
+
+    To first(int64_t k, From x) {
+      value[k] = E::load(x);
+      return E::store(value[k]);
+    }
+    To next(int64_t k, From x, int64_t) {
+      value[k] = Combine()(value[k], E::load(x));
+      return E::store(value[k]);
+    }
+  };
+};
+
+// Where the value changed last: what is NaN stays NaN.
+template <typename E, typename Combine>
+struct Positions {
+  using From = typename E::Stored;
+  using To = int32_t;
+  template <size_t kLanes>
+  struct Of {
+    typename E::Value value[kLanes];
+    To place[kLanes];
+
+    To first(int64_t k, From x) {
+      value[k] = E::load(x);
+      place[k] = 0;
+      return 0;
+    }
+    To next(int64_t k, From x, int64_t i) { return accept(k, combined(k, x), i); }
+    // Two loops that become vectors where one would not.
+    void next_strip(const From* x, To* y, int64_t width, int64_t i) {
+      typename E::Value now[kLanes];
+      for (int64_t k = 0; k < width; ++k) now[k] = combined(k, x[k]);
+      for (int64_t k = 0; k < width; ++k) y[k] = accept(k, now[k], i);
+    }
+
+   private:
+    typename E::Value combined(int64_t k, From x) const { return Combine()(value[k], E::load(x)); }
+    To accept(int64_t k, typename E::Value now, int64_t i) {
+      const bool same = (now == value[k]) | (value[k] != value[k]);
+      value[k] = now;
+      place[k] = same ? place[k] : static_cast<To>(i);
+      return place[k];
+    }
+  };
+};
+
+// The greatest so far, and the sum of exponentials relative to it, in double: a long sum of floats
+// would lose what is added.
+template <typename E>
+struct Logarithms {
+  using From = typename E::Stored;
+  using To = From;
+  template <size_t kLanes>
+  struct Of {
+    typename E::Value most[kLanes];
+    double sum[kLanes];
+
+    To first(int64_t k, From x) {
+      most[k] = E::load(x);
+      sum[k] = 1;
+      return E::store(most[k]);
+    }
+    To next(int64_t k, From element, int64_t) {
+      const auto x = E::load(element);
+      if (x == most[k]) {  // infinities too
+        sum[k] += 1;
+      } else if (x < most[k]) {
+        sum[k] += static_cast<double>(std::exp(x - most[k]));
+      } else {  // NaN too, which the sum keeps
+        sum[k] = sum[k] * static_cast<double>(std::exp(most[k] - x)) + 1;
+        most[k] = x;
+      }
+      return E::store(most[k] + std::log(static_cast<typename E::Value>(sum[k])));
+    }
+  };
+};
+
+// kLanes rows of n elements, `distance` apart. y may be x: an element is read before it is written.
+template <typename Family, size_t kLanes>
+void scan_rows(const typename Family::From* x, typename Family::To* y, int64_t n, int64_t step,
+               int64_t distance) {
+  constexpr int64_t lanes = kLanes;
+  typename Family::template Of<kLanes> scans;
+  for (int64_t k = 0; k < lanes; ++k) y[k * distance] = scans.first(k, x[k * distance]);
   for (int64_t i = 1; i < n; ++i) {
-    sum = combine(sum, E::load(x[i]));
-    y[i] = E::store(sum);
+    x += step;
+    y += step;
+    typename Family::From now[kLanes];
+    for (int64_t k = 0; k < lanes; ++k) now[k] = x[k * distance];
+    for (int64_t k = 0; k < lanes; ++k) y[k * distance] = scans.next(k, now[k], i);
   }
 }
 
-// n rows of `width` elements, `stride` apart, each combined with those before.
-template <typename E, typename Combine>
-void scan_strip(const void* from, void* to, int64_t n, int64_t stride, int64_t width) {
-  constexpr Combine combine{};
-  const auto* x = static_cast<const typename E::Stored*>(from);
-  auto* y = static_cast<typename E::Stored*>(to);
-  typename E::Value sums[kStrip];
-  for (int64_t k = 0; k < width; ++k) {
-    sums[k] = E::load(x[k]);
-    y[k] = E::store(sums[k]);
-  }
+// n rows of `width` elements, each combined with those before.
+template <typename Family>
+void scan_strip(const typename Family::From* x, typename Family::To* y, int64_t n, int64_t step,
+                int64_t width) {
+  typename Family::template Of<kStrip> scans;
+  for (int64_t k = 0; k < width; ++k) y[k] = scans.first(k, x[k]);
   for (int64_t i = 1; i < n; ++i) {
-    x += stride;
-    y += stride;
-    for (int64_t k = 0; k < width; ++k) {
-      sums[k] = combine(sums[k], E::load(x[k]));
-      y[k] = E::store(sums[k]);
+    x += step;
+    y += step;
+    if constexpr (requires { scans.next_strip(x, y, width, i); }) {
+      scans.next_strip(x, y, width, i);
+    } else {
+      for (int64_t k = 0; k < width; ++k) y[k] = scans.next(k, x[k], i);
     }
   }
+}
+
+template <typename Family>
+void run_units(const Head& head, void* const* operands, int64_t begin, int64_t end) {
+  const int64_t row = head.size * head.inner, first = head.reverse != 0 ? row - head.inner : 0,
+                step = head.reverse != 0 ? -head.inner : head.inner,
+                last = std::min(end * head.per_task, head.units);
+  const auto* const x = static_cast<const typename Family::From*>(operands[0]) + first;
+  auto* const y = static_cast<typename Family::To*>(operands[1]) + first;
+  for (int64_t unit = begin * head.per_task; unit < last; ++unit) {
+    if (head.inner > 1) {
+      const int64_t column = unit % head.strips * kStrip;
+      const int64_t at = unit / head.strips * row + column;
+      const int64_t width = std::min(kStrip, head.inner - column);
+      scan_strip<Family>(x + at, y + at, head.size, step, width);
+      continue;
+    }
+    const int64_t from = unit * kRows, to = std::min(from + kRows, head.outer);
+    if (to - from == kRows) {
+      scan_rows<Family, kRows>(x + from * row, y + from * row, head.size, step, row);
+      continue;
+    }
+    for (int64_t i = from; i < to; ++i) {
+      scan_rows<Family, 1>(x + i * row, y + i * row, head.size, step, row);
+    }
+  }
+}
+
+// A family for the elements and the operation of a plan.
+template <template <typename E, typename Combine> typename Family>
+void run_combining(const Plan& plan, void* const* operands, int64_t begin, int64_t end) {
+  const Head head = get_head<Head>(plan);
+  with_element(static_cast<DType>(head.dtype), [&](auto element) {
+    using E = decltype(element);
+    with_reduction<typename E::Value>(static_cast<Op>(head.op), [&](auto combine) {
+      run_units<Family<E, decltype(combine)>>(head, operands, begin, end);
+    });
+  });
 }
 
 }  // namespace
 
 Status prepare_scan(Plan* out, Node node, std::span<const int64_t>) {
-  const Rows rows = rows_of(node->shape(), static_cast<size_t>(node->arg(1)));
+  const bool logarithms = node->op == Op::kLogScan;
+  const size_t axis_word = logarithms ? 0 : 1;
+  const Rows rows = rows_of(node->shape(), static_cast<size_t>(node->arg(axis_word)));
   Head head = {};
   head.op = node->arg(0);
-  head.dtype = static_cast<int64_t>(node->dtype);
+  head.dtype = static_cast<int64_t>(node->src(0)->dtype);
   head.outer = rows.outer;
   head.size = rows.size;
   head.inner = rows.inner;
-  head.strips = (rows.inner + kStrip - 1) / kStrip;
-  const int64_t unit = rows.size * std::min(rows.inner, kStrip);
-  const int64_t units = rows.outer * head.strips;
-  head.per_task = std::clamp<int64_t>(kTaskElements / unit, 1, units);
-  out->tasks = (units + head.per_task - 1) / head.per_task;
-  out->nanoseconds = static_cast<double>(node->count()) * (rows.inner == 1 ? 1.4 : 0.6);
+  head.reverse = node->narg > axis_word + 1 ? node->arg(axis_word + 1) : 0;
+  const bool in_rows = rows.inner == 1;
+  head.strips = in_rows ? 1 : (rows.inner + kStrip - 1) / kStrip;
+  head.units = in_rows ? (rows.outer + kRows - 1) / kRows : rows.outer * head.strips;
+  const int64_t unit = rows.size * (in_rows ? kRows : std::min(rows.inner, kStrip));
+  head.per_task = std::clamp<int64_t>(kTaskElements / unit, 1, head.units);
+  out->tasks = (head.units + head.per_task - 1) / head.per_task;
+  const double each = logarithms ? 8 : in_rows && rows.outer < kRows ? 1.4 : 0.6;
+  out->nanoseconds = static_cast<double>(node->count()) * each;
   return put_head(out, head);
 }
 
 void run_scan(const Plan& plan, void* const* operands, void*, int64_t begin, int64_t end) {
+  run_combining<Values>(plan, operands, begin, end);
+}
+
+void run_scan_place(const Plan& plan, void* const* operands, void*, int64_t begin, int64_t end) {
+  run_combining<Positions>(plan, operands, begin, end);
+}
+
+void run_log_scan(const Plan& plan, void* const* operands, void*, int64_t begin, int64_t end) {
   const Head head = get_head<Head>(plan);
-  const int64_t bytes = static_cast<int64_t>(element_bytes(static_cast<DType>(head.dtype)));
-  const char* const x = static_cast<const char*>(operands[0]);
-  char* const y = static_cast<char*>(operands[1]);
-  const int64_t last = std::min(end * head.per_task, head.outer * head.strips);
   with_element(static_cast<DType>(head.dtype), [&](auto element) {
     using E = decltype(element);
-    with_reduction<typename E::Value>(static_cast<Op>(head.op), [&](auto combine) {
-      using Combine = decltype(combine);
-      for (int64_t unit = begin * head.per_task; unit < last; ++unit) {
-        const int64_t column = unit % head.strips * kStrip;
-        const int64_t at = (unit / head.strips * head.size * head.inner + column) * bytes;
-        if (head.inner == 1) {
-          scan_row<E, Combine>(x + at, y + at, head.size);
-        } else {
-          scan_strip<E, Combine>(x + at, y + at, head.size, head.inner,
-                                 std::min(kStrip, head.inner - column));
-        }
-      }
-    });
+    if constexpr (dtype::is_float(E::kDType)) {
+      run_units<Logarithms<E>>(head, operands, begin, end);
+    }
   });
 }
 

@@ -126,21 +126,61 @@ Status for_rows(Words shape, size_t axis, Body body) {
   return kOk;
 }
 
-Status scan(Node node, const void* x, void* result) {
-  const Op op = static_cast<Op>(node->arg(0));
-  const size_t axis = static_cast<size_t>(node->arg(1));
-  const DType sums = dtype::is_narrow_float(node->dtype) ? DType::kFloat32 : node->dtype;
-  return for_rows(node->shape(), axis, [&](int64_t first, int64_t distance) {
-    Word words[2] = {read(node->dtype, x, first), 0};
-    write(node->dtype, result, first, words[0]);
-    for (int64_t i = 1; i < node->dim(axis); ++i) {
-      const int64_t at = first + i * distance;
-      words[1] = read(node->dtype, x, at);
-      words[0] = uop::evaluate(op, sums, sums, words);
-      write(node->dtype, result, at, words[0]);
+// Their elements in turn, from the last if so: body(position, how many came before).
+template <typename Body>
+Status for_steps(Words shape, size_t axis, bool reverse, Body body) {
+  return for_rows(shape, axis, [&](int64_t first, int64_t distance) {
+    for (int64_t i = 0; i < shape[axis]; ++i) {
+      body(first + (reverse ? shape[axis] - 1 - i : i) * distance, i);
     }
     return kOk;
   });
+}
+
+bool is_nan(DType dtype, Word word) {
+  return dtype::is_float(dtype) && std::isnan(std::bit_cast<double>(word));
+}
+
+// Scan, and ScanPlace.
+Status scan(Node node, const void* x, void* result) {
+  const Op op = static_cast<Op>(node->arg(0));
+  const DType dtype = node->src(0)->dtype;
+  const DType sums = dtype::is_narrow_float(dtype) ? DType::kFloat32 : dtype;
+  const bool places = node->op == Op::kScanPlace;
+  const bool reverse = !places && node->arg(2) != 0;
+  Word words[2] = {}, place = 0;
+  const auto step = [&](int64_t at, int64_t i) {
+    const Word before = words[0];
+    words[1] = read(dtype, x, at);
+    words[0] = i == 0 ? words[1] : uop::evaluate(op, sums, sums, words);
+    if (!places) return write(dtype, result, at, words[0]);
+    const Word compared[2] = {before, words[0]};
+    const bool same = (is_nan(dtype, before) && is_nan(dtype, words[0])) ||
+                      uop::evaluate(Op::kCmpEq, dtype, DType::kBool, compared) != 0;
+    if (i == 0 || !same) place = i;
+    write(DType::kInt32, result, at, place);
+  };
+  return for_steps(node->shape(), static_cast<size_t>(node->arg(1)), reverse, step);
+}
+
+// With the greatest so far, and the sum of exponentials relative to it.
+Status scan_logarithms(Node node, const void* x, void* result) {
+  double most = 0, sum = 0;
+  const auto step = [&](int64_t at, int64_t i) {
+    const double value = std::bit_cast<double>(read(node->dtype, x, at));
+    if (i == 0) {
+      most = value, sum = 1;
+    } else if (value == most) {
+      sum += 1;
+    } else if (value < most) {
+      sum += std::exp(value - most);
+    } else {  // NaN too, which the sum keeps
+      sum = sum * std::exp(most - value) + 1;
+      most = value;
+    }
+    write(node->dtype, result, at, std::bit_cast<Word>(most + std::log(sum)));
+  };
+  return for_steps(node->shape(), static_cast<size_t>(node->arg(0)), node->arg(1) != 0, step);
 }
 
 // Whether an element is less than another: NaN is largest.
@@ -191,8 +231,8 @@ Status sort(Memory& memory, Node node, const void* x, void* result) {
 }  // namespace
 
 bool is_indexed(Op op) {
-  return op == Op::kGather || op == Op::kScatter || op == Op::kScan || op == Op::kArgsort ||
-         op == Op::kSort;
+  return op == Op::kGather || op == Op::kScatter || op == Op::kScan || op == Op::kScanPlace ||
+         op == Op::kLogScan || op == Op::kArgsort || op == Op::kSort;
 }
 
 Status compute_indexed(Memory& memory, Node node, const void* const* sources, void* result) {
@@ -202,7 +242,10 @@ Status compute_indexed(Memory& memory, Node node, const void* const* sources, vo
     case Op::kScatter:
       return scatter(node, sources, result), kOk;
     case Op::kScan:
+    case Op::kScanPlace:
       return scan(node, sources[0], result);
+    case Op::kLogScan:
+      return scan_logarithms(node, sources[0], result);
     default:
       return sort(memory, node, sources[0], result);
   }
