@@ -8,9 +8,6 @@ import os
 from .process import Process, each
 from .programs import PROGRAMS
 
-# Programs that still launch more than tinygrad, and why; none may launch more than is said here.
-KNOWN: dict[str, tuple[int, str]] = {}
-
 
 def counts(engines, pythons, only, timeout=120.0, say=None):
     """{program: (count or why not, of each engine)}"""
@@ -52,8 +49,6 @@ def failures(ours, theirs):
     for name, count in ours.items():
         if not isinstance(count, int):
             lines.append(f"{name}: {count}")
-        elif isinstance(theirs.get(name), int) and count > max(
-            theirs[name], KNOWN.get(name, (0, ""))[0]
-        ):
+        elif isinstance(theirs.get(name), int) and count > theirs[name]:
             lines.append(f"{name}: {count} kernels, {theirs[name]} allowed")
     return lines
