@@ -51,6 +51,16 @@ ASTER_ML_API int32_t aster_ml_engine_count(aster_ml_engine_counters *counters,
 ASTER_ML_API int32_t aster_ml_engine_device(int32_t *out, const aster_ml_context *context);
 ASTER_ML_API int32_t aster_ml_engine_set_device(const aster_ml_context *context, int32_t device);
 
+/* What a weak dtype (weakfloat, weakint) becomes in a context where it is stored; the first is also
+ * what functions with real results make of integers, and the dtype of what is made without one.
+ * float32 and int32 at first. Setting takes a dtype of the kind, and counts for what is built and
+ * realised from then on. Errors: ARGUMENT (no such dtype), UNSUPPORTED, DTYPE (not a weak dtype;
+ * neither a float nor an integer). */
+ASTER_ML_API int32_t aster_ml_engine_default_dtype(int32_t *out, const aster_ml_context *context,
+                                                   int32_t weak);
+ASTER_ML_API int32_t aster_ml_engine_set_default_dtype(const aster_ml_context *context,
+                                                       int32_t dtype);
+
 /* Reclaims the nodes and memory that no handle reaches, and gives cached free memory back. */
 ASTER_ML_API int32_t aster_ml_engine_collect(const aster_ml_context *context);
 

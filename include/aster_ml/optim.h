@@ -22,8 +22,9 @@ typedef struct aster_ml_optimizer {
  * numbers need to be finite and not negative. Options may be null. What optimisers keep and compute
  * with is float32, or float64 for such tensors; narrow tensors are rounded once a step.
  *
- * Every init realises the state. Errors: RANGE, ARGUMENT (nothing is trained; read-only memory), as
- * realize. */
+ * Every init realises the state; what it keeps is on the device of the trained tensors, which is
+ * one. Errors: RANGE, ARGUMENT (nothing is trained; read-only memory), DEVICE (tensors on several
+ * devices), as realize. */
 
 /* Stochastic gradient descent. */
 typedef struct aster_ml_sgd_options {
@@ -132,8 +133,8 @@ ASTER_ML_API size_t aster_ml_optimizer_count(const aster_ml_optimizer *optimizer
 ASTER_ML_API int32_t aster_ml_optimizer_get(aster_ml_lazy *out, const aster_ml_optimizer *optimizer,
                                             size_t index);
 
-/* A handle on the learning rate, float32 [1]; what is assigned to it counts from the next step on,
- * captured ones included. */
+/* A handle on the learning rate, [1], float32 or the default float if that is wider; what is
+ * assigned to it counts from the next step on, captured ones included. */
 ASTER_ML_API int32_t aster_ml_optimizer_get_rate(aster_ml_lazy *out,
                                                  const aster_ml_optimizer *optimizer);
 

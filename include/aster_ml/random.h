@@ -25,12 +25,12 @@ ASTER_ML_API int32_t aster_ml_lazy_manual_seed(const aster_ml_context *context, 
 ASTER_ML_API int32_t aster_ml_lazy_random_bits(aster_ml_lazy *out, const aster_ml_context *context,
                                                int64_t count);
 
-/* Uniform in [0, 1). Dtypes: a float dtype; 0 is float32. Errors: RANGE, DTYPE. */
+/* Uniform in [0, 1). Dtypes: a float dtype; 0 is the default float. Errors: RANGE, DTYPE. */
 ASTER_ML_API int32_t aster_ml_lazy_rand(aster_ml_lazy *out, const aster_ml_context *context,
                                         int32_t dtype, size_t ndim, const int64_t *shape);
 
 /* Uniform in [low, high): (high - low) * rand in float32, cast, then + low. Dtypes: a float dtype;
- * 0 is float32. Errors: RANGE (high <= low), DTYPE. */
+ * 0 is the default float. Errors: RANGE (high <= low), DTYPE. */
 ASTER_ML_API int32_t aster_ml_lazy_uniform(aster_ml_lazy *out, const aster_ml_context *context,
                                            double low, double high, int32_t dtype, size_t ndim,
                                            const int64_t *shape);
@@ -41,8 +41,8 @@ ASTER_ML_API int32_t aster_ml_lazy_randint(aster_ml_lazy *out, const aster_ml_co
                                            int64_t low, int64_t high, int32_t dtype, size_t ndim,
                                            const int64_t *shape);
 
-/* Standard normal, by Box and Muller in float32. Dtypes: a float dtype; 0 is float32. Errors:
- * RANGE, DTYPE. */
+/* Standard normal, by Box and Muller in float32. Dtypes: a float dtype; 0 is the default float.
+ * Errors: RANGE, DTYPE. */
 ASTER_ML_API int32_t aster_ml_lazy_randn(aster_ml_lazy *out, const aster_ml_context *context,
                                          int32_t dtype, size_t ndim, const int64_t *shape);
 
@@ -60,27 +60,28 @@ ASTER_ML_API int32_t aster_ml_lazy_rand_like(aster_ml_lazy *out, const aster_ml_
 ASTER_ML_API int32_t aster_ml_lazy_randn_like(aster_ml_lazy *out, const aster_ml_lazy *x,
                                               int32_t dtype);
 
-/* uniform(-1, 1) / sqrt(number of elements). Dtypes: a float dtype; 0 is float32. Errors: RANGE,
- * DTYPE. */
+/* uniform(-1, 1) / sqrt(number of elements). Dtypes: a float dtype; 0 is the default float. Errors:
+ * RANGE, DTYPE. */
 ASTER_ML_API int32_t aster_ml_lazy_scaled_uniform(aster_ml_lazy *out,
                                                   const aster_ml_context *context, int32_t dtype,
                                                   size_t ndim, const int64_t *shape);
 
 /* uniform(-b, b), b = sqrt(6 / (shape[0] + product of the other dimensions)). Dtypes: a float
- * dtype; 0 is float32. Errors: SHAPE (no axes), RANGE, DTYPE. */
+ * dtype; 0 is the default float. Errors: SHAPE (no axes), RANGE, DTYPE. */
 ASTER_ML_API int32_t aster_ml_lazy_glorot_uniform(aster_ml_lazy *out,
                                                   const aster_ml_context *context, int32_t dtype,
                                                   size_t ndim, const int64_t *shape);
 
 /* uniform(-b, b), b = sqrt(6 / (1 + a^2) / product of shape[1..]); a is the slope of the leaky relu
- * that follows. Dtypes: a float dtype; 0 is float32. Errors: SHAPE (no axes), RANGE, DTYPE. */
+ * that follows. Dtypes: a float dtype; 0 is the default float. Errors: SHAPE (no axes), RANGE,
+ * DTYPE. */
 ASTER_ML_API int32_t aster_ml_lazy_kaiming_uniform(aster_ml_lazy *out,
                                                    const aster_ml_context *context, double a,
                                                    int32_t dtype, size_t ndim,
                                                    const int64_t *shape);
 
-/* normal(0, sqrt(2 / (1 + a^2) / product of shape[1..])). Dtypes: a float dtype; 0 is float32.
- * Errors: SHAPE (no axes), RANGE, DTYPE. */
+/* normal(0, sqrt(2 / (1 + a^2) / product of shape[1..])). Dtypes: a float dtype; 0 is the default
+ * float. Errors: SHAPE (no axes), RANGE, DTYPE. */
 ASTER_ML_API int32_t aster_ml_lazy_kaiming_normal(aster_ml_lazy *out,
                                                   const aster_ml_context *context, double a,
                                                   int32_t dtype, size_t ndim, const int64_t *shape);

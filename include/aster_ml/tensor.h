@@ -15,7 +15,8 @@
  * Dtypes     Operands are promoted to their least common dtype (aster_ml_dtype_promote). Constants
  *            of a weak dtype (aster_ml_lazy_number, _integer) take the dtype of the other operand's
  *            kind: float32 + 2.5 is float32, int8 + 1 is int8. A dtype argument of 0 means the
- *            default that the function names.
+ *            default that the function names. The default float and integer are float32 and int32
+ *            unless the context is told others (aster_ml_engine_set_default_dtype).
  * Errors     Besides the conventions of base.h: ARGUMENT (null pointer, empty handle, out is an
  *            input, another context's handle). The comments name only what comes on top.
  */
@@ -78,7 +79,7 @@ ASTER_ML_API int32_t aster_ml_lazy_is_stored(const aster_ml_lazy *x);
 
 /* ---- Computing and reading ---- */
 
-/* Computes the tensors, together. Weak dtypes become float32 or int32 storage. Null tensors are
+/* Computes the tensors, together. Weak dtypes become storage of the default ones. Null tensors are
  * allowed where count is 0. Errors: whatever building left in the error record, DEVICE, COMPILE. */
 ASTER_ML_API int32_t aster_ml_lazy_realize(aster_ml_lazy *const *tensors, size_t count);
 
@@ -87,7 +88,7 @@ ASTER_ML_API int32_t aster_ml_lazy_realize(aster_ml_lazy *const *tensors, size_t
 ASTER_ML_API int32_t aster_ml_lazy_view(aster_ml_tensor *out, aster_ml_lazy *x);
 
 /* Realises x and copies its elements, row-major, to host memory; bytes is their exact size. Weak
- * dtypes are read as float32 or int32. Errors: as view, RANGE (another size). */
+ * dtypes are read as the default ones. Errors: as view, RANGE (another size). */
 ASTER_ML_API int32_t aster_ml_lazy_copy_out(void *data, size_t bytes, aster_ml_lazy *x);
 
 /* The one element of x, converted to double. Errors: as view, SHAPE (more or less than one
@@ -139,42 +140,42 @@ ASTER_ML_API int32_t aster_ml_lazy_full(aster_ml_lazy *out, const aster_ml_conte
                                         const aster_ml_scalar *value, int32_t dtype, size_t ndim,
                                         const int64_t *shape);
 
-/* Zeros. Dtypes: 0 is float32. Errors: RANGE. */
+/* Zeros. Dtypes: 0 is the default float. Errors: RANGE. */
 ASTER_ML_API int32_t aster_ml_lazy_zeros(aster_ml_lazy *out, const aster_ml_context *context,
                                          int32_t dtype, size_t ndim, const int64_t *shape);
 
-/* Ones. Dtypes: 0 is float32. Errors: RANGE. */
+/* Ones. Dtypes: 0 is the default float. Errors: RANGE. */
 ASTER_ML_API int32_t aster_ml_lazy_ones(aster_ml_lazy *out, const aster_ml_context *context,
                                         int32_t dtype, size_t ndim, const int64_t *shape);
 
-/* Storage of unspecified content, to be assigned. Dtypes: 0 is float32. Errors: RANGE. */
+/* Storage of unspecified content, to be assigned. Dtypes: 0 is the default float. Errors: RANGE. */
 ASTER_ML_API int32_t aster_ml_lazy_empty(aster_ml_lazy *out, const aster_ml_context *context,
                                          int32_t dtype, size_t ndim, const int64_t *shape);
 
 /* start, start + step, ... up to but not including stop; empty where step leads away from stop.
- * Dtypes: 0 is int32, or int64 where the values need it. Errors: RANGE (step 0, a value beyond
- * dtype). */
+ * Dtypes: 0 is the default integer, or int64 where the values need it. Errors: RANGE (step 0, a
+ * value beyond dtype). */
 ASTER_ML_API int32_t aster_ml_lazy_arange(aster_ml_lazy *out, const aster_ml_context *context,
                                           int64_t start, int64_t stop, int64_t step, int32_t dtype);
 
-/* As arange, on floating-point bounds: ceil((stop - start) / step) elements. Dtypes: 0 is float32.
- * Errors: RANGE (step 0, bounds not finite). */
+/* As arange, on floating-point bounds: ceil((stop - start) / step) elements. Dtypes: 0 is the
+ * default float. Errors: RANGE (step 0, bounds not finite). */
 ASTER_ML_API int32_t aster_ml_lazy_arange_float(aster_ml_lazy *out, const aster_ml_context *context,
                                                 double start, double stop, double step,
                                                 int32_t dtype);
 
-/* out[i] = start + i * (stop - start) / (count - 1). Dtypes: 0 is float32. Errors: RANGE, DTYPE
- * (bool). */
+/* out[i] = start + i * (stop - start) / (count - 1). Dtypes: 0 is the default float. Errors: RANGE,
+ * DTYPE (bool). */
 ASTER_ML_API int32_t aster_ml_lazy_linspace(aster_ml_lazy *out, const aster_ml_context *context,
                                             double start, double stop, int64_t count,
                                             int32_t dtype);
 
-/* [rows, columns], 1 where i = j, else 0. Dtypes: 0 is float32. Errors: RANGE. */
+/* [rows, columns], 1 where i = j, else 0. Dtypes: 0 is the default float. Errors: RANGE. */
 ASTER_ML_API int32_t aster_ml_lazy_eye(aster_ml_lazy *out, const aster_ml_context *context,
                                        int64_t rows, int64_t columns, int32_t dtype);
 
 /* ---- Elementwise, one operand. "Dtypes: float" means that integers and bool are computed in
- * float32. ---- */
+ * the default float. ---- */
 
 /* -x; logical not for bool. */
 ASTER_ML_API int32_t aster_ml_lazy_neg(aster_ml_lazy *out, const aster_ml_lazy *x);
@@ -301,7 +302,7 @@ ASTER_ML_API int32_t aster_ml_lazy_sub(aster_ml_lazy *out, const aster_ml_lazy *
 ASTER_ML_API int32_t aster_ml_lazy_mul(aster_ml_lazy *out, const aster_ml_lazy *a,
                                        const aster_ml_lazy *b);
 
-/* a / b. Dtypes: float; integers and bool give float32. Errors: SHAPE. */
+/* a / b. Dtypes: float; integers and bool give the default float. Errors: SHAPE. */
 ASTER_ML_API int32_t aster_ml_lazy_div(aster_ml_lazy *out, const aster_ml_lazy *a,
                                        const aster_ml_lazy *b);
 

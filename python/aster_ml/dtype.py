@@ -12,10 +12,11 @@ import builtins
 import functools
 import math
 import struct
+from collections.abc import Callable
 from typing import Any, Final, Union
 
 from . import _native
-from .helpers import DEFAULT_FLOAT, DEFAULT_INT
+from .helpers import DEFAULT_FLOAT, DEFAULT_INT, ContextVar
 
 PyConst = Union[builtins.float, builtins.int, builtins.bool]
 ConstType = PyConst
@@ -135,13 +136,21 @@ class DTypes:
 
     @property
     def default_float(self) -> DType:
-        """What real results have by default: Context(DEFAULT_FLOAT="float64") changes it."""
+        """What real results have by default; Context(DEFAULT_FLOAT="float64") changes it too."""
         return to_dtype(DEFAULT_FLOAT.value)
+
+    @default_float.setter
+    def default_float(self, dtype: DTypeLike) -> None:
+        DEFAULT_FLOAT.value = to_dtype(dtype).attribute
 
     @property
     def default_int(self) -> DType:
         """What integers have by default."""
         return to_dtype(DEFAULT_INT.value)
+
+    @default_int.setter
+    def default_int(self, dtype: DTypeLike) -> None:
+        DEFAULT_INT.value = to_dtype(dtype).attribute
 
     void: Final[DType] = DType("void", -1, 0, "void", None, 0)
     weakint: Final[DType] = DType("weakint", 0, 800, "weakint", None, 32)
@@ -235,11 +244,6 @@ def code_of(dtype: DTypeLike | None) -> int:
     return 0 if dtype is None else to_dtype(dtype).code
 
 
-def float_code(dtype: DTypeLike | None) -> int:
-    """The code of a dtype; that of the default float for None."""
-    return (dtypes.default_float if dtype is None else to_dtype(dtype)).code
-
-
 def strong_dtype(dtype: DType) -> DType:
     """What is stored: weak dtypes become the defaults."""
     if dtype.code == 32:
@@ -268,6 +272,25 @@ def least_upper_float(dt: DType) -> DType:
     if dt is dtypes.weakint:
         return dtypes.weakfloat
     return dt if dtypes.is_float(dt) else least_upper_dtype(dt, dtypes.default_float)
+
+
+def follow_defaults() -> None:
+    """Tells the current context the default dtypes, now and whenever they change."""
+
+    def follow(setting: ContextVar[str], kind: str, fits: Callable[[DType], bool]) -> None:
+        def tell() -> None:
+            dtype = to_dtype(setting.value)
+            assert fits(dtype) and dtype not in dtypes.weaks, f"{dtype} is not {kind} dtype"
+            _native.engine_set_default_dtype(dtype.code)
+
+        setting.changed = tell
+        tell()
+
+    follow(DEFAULT_FLOAT, "a float", dtypes.is_float)
+    follow(DEFAULT_INT, "an int", dtypes.is_int)
+
+
+follow_defaults()
 
 
 def can_lossless_cast(dt0: DType, dt1: DType) -> bool:

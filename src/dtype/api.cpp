@@ -123,7 +123,7 @@ int32_t aster_ml_dtype_promote_float(int32_t* out, int32_t dtype) {
   ASTER_API();
   DType d;
   ASTER_TRY(dt::from_codes(out, &d, dtype));
-  *out = dt::code_of(dt::least_upper_float(d));
+  *out = dt::code_of(dt::least_upper_float(d, {}));
   return ASTER_ML_OK;
 }
 
@@ -139,7 +139,7 @@ int32_t aster_ml_dtype_strong(int32_t* out, int32_t dtype) {
   ASTER_API();
   DType d;
   ASTER_TRY(dt::from_codes(out, &d, dtype));
-  *out = dt::code_of(dt::strong(d));
+  *out = dt::code_of(dt::strong(d, {}));
   return ASTER_ML_OK;
 }
 

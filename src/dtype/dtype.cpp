@@ -156,14 +156,14 @@ DType least_upper(DType a, DType b) {
   return least;
 }
 
-DType least_upper_float(DType d) {
+DType least_upper_float(DType d, Defaults defaults) {
   if (d == DType::kWeakInt) return DType::kWeakFloat;
-  return is_float(d) ? d : least_upper(d, DType::kFloat32);
+  return is_float(d) ? d : least_upper(d, defaults.real);
 }
 
-DType strong(DType d) {
-  if (d == DType::kWeakInt) return DType::kInt32;
-  return d == DType::kWeakFloat ? DType::kFloat32 : d;
+DType strong(DType d, Defaults defaults) {
+  if (d == DType::kWeakInt) return defaults.whole;
+  return d == DType::kWeakFloat ? defaults.real : d;
 }
 
 DType weak(DType d) {

@@ -82,13 +82,17 @@ Status from_name(DType* out, std::string_view name);
 
 // The least dtype that both may become.
 DType least_upper(DType a, DType b);
+// What stands for the weak dtypes where something is stored.
+struct Defaults {
+  DType real = DType::kFloat32, whole = DType::kInt32;
+};
 // What a function with real results makes of d: floats stay, weakint becomes weakfloat, others
-// float32.
-DType least_upper_float(DType d);
+// meet the default.
+DType least_upper_float(DType d, Defaults defaults);
 // Accumulator of a sum over d.
 constexpr DType sum_acc(DType d) { return info(d).sum; }
-// int32 for weakint, float32 for weakfloat, else d.
-DType strong(DType d);
+// The default for a weak dtype, else d.
+DType strong(DType d, Defaults defaults);
 // weakfloat, weakint or bool: the weak dtype of d's kind.
 DType weak(DType d);
 // Whether every value of from is one of to, by tinygrad's table.

@@ -40,6 +40,33 @@ int32_t aster_ml_engine_device(int32_t* out, const aster_ml_context* context) {
   return aster::kOk;
 }
 
+int32_t aster_ml_engine_default_dtype(int32_t* out, const aster_ml_context* context, int32_t weak) {
+  ASTER_ENTER(context_of(context));
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  *out = 0;
+  aster::dtype::DType dtype;
+  ASTER_TRY(aster::dtype::from_code(&dtype, weak));
+  if (!aster::dtype::is_weak(dtype)) {
+    return ASTER_FAIL(kDTYPE, "%s is not weak", aster::dtype::name(dtype));
+  }
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  *out = static_cast<int32_t>(engine->graph.strong(dtype));
+  return aster::kOk;
+}
+
+int32_t aster_ml_engine_set_default_dtype(const aster_ml_context* context, int32_t dtype) {
+  ASTER_ENTER(context_of(context));
+  aster::dtype::DType to;
+  ASTER_TRY(aster::dtype::from_storage_code(&to, dtype));
+  if (to == aster::dtype::DType::kBool) return ASTER_FAIL(kDTYPE, "bool as a default");
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  aster::dtype::Defaults& defaults = engine->graph.defaults;
+  (aster::dtype::is_float(to) ? defaults.real : defaults.whole) = to;
+  return aster::kOk;
+}
+
 int32_t aster_ml_engine_set_device(const aster_ml_context* context, int32_t device) {
   ASTER_ENTER(context_of(context));
   ASTER_TRY(aster::device::canonical(&device, device));

@@ -112,7 +112,9 @@ Executable::~Executable() {
 Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool interpret) {
   const double start = milliseconds();
   Vec<int64_t> key(context.heap());
-  ASTER_TRY(key.push(interpret));
+  const dtype::Defaults defaults = graph.defaults;
+  ASTER_TRY(key.push(int64_t{interpret} | static_cast<int64_t>(defaults.real) << 8 |
+                     static_cast<int64_t>(defaults.whole) << 16));
   ASTER_TRY(write_key(&key, leaves, roots));
   const uint64_t hash = hash_words({key.data(), key.size()});
   if (context.options().no_schedule_cache == 0) {
@@ -199,6 +201,7 @@ Status copy_simplified(Node* sink, uop::Graph& g, Nodes roots) {
 Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots,
                              std::span<const Node> leaves) const {
   const bool library = context.options().no_library == 0;
+  scratch.defaults = graph.defaults;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
   ASTER_TRY(inline_calls(sink, scratch, library, threads));
   ASTER_TRY(expand_scatters(sink, scratch));
@@ -244,6 +247,7 @@ Status Engine::keep_graph(Executable* exe, Nodes roots, std::span<const Node> le
   exe->graph = heap.create<Graph>(heap);
   exe->params = heap.create<Vec<Node>>(heap);
   if (exe->graph == nullptr || exe->params == nullptr) return out_of_memory(sizeof(Graph));
+  exe->graph->defaults = graph.defaults;
   ASTER_TRY(copy_with_params(&exe->sink, *exe->graph, roots, leaves));
   exe->graph->retain(exe->sink);
   for (size_t i = 0; i < leaves.size(); ++i) {

@@ -382,7 +382,7 @@ class Roots {
   // As realize takes it: what is to be computed for node, and the writes on its way.
   Status add(Node node) {
     uop::Graph& g = engine_.graph;
-    if (dtype::is_weak(node->dtype)) node = g.cast(node, dtype::strong(node->dtype));
+    node = g.cast(node, g.strong(node->dtype));
     ASTER_TRY(need(node));
     while (node->op == Op::kReshape || node->op == Op::kDetach) node = node->src(0);
     if (node->op == Op::kAfter) {

@@ -38,7 +38,7 @@ Node strong_pad(Graph& g, Node node, DType dtype, Nodes src) {
 }
 
 Node copy_node(Graph& g, Node node, Nodes src) {
-  const DType dtype = dtype::is_weak(node->dtype) ? dtype::strong(node->dtype) : node->dtype;
+  const DType dtype = g.strong(node->dtype);
   if (node->op == Op::kConst) {
     return g.constant_word(dtype, uop::convert_word(node->arg(0), node->dtype, dtype),
                            node->shape());

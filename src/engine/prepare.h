@@ -6,7 +6,7 @@
 namespace aster::engine {
 
 // Copies the graph below roots into graph with every Buffer replaced by a Param: leaves[i] becomes
-// Param i. Weak dtypes become int32 and float32. Values of roots: out->src(i).
+// Param i. Weak dtypes become the defaults of g. Values of roots: out->src(i).
 Status copy_with_params(uop::Node* out, uop::Graph& graph, uop::Nodes roots,
                         std::span<const uop::Node> leaves);
 

@@ -75,9 +75,7 @@ class Realize {
   }
 
  private:
-  Node strong(Node node) {
-    return dtype::is_weak(node->dtype) ? g_.cast(node, dtype::strong(node->dtype)) : node;
-  }
+  Node strong(Node node) { return g_.cast(node, g_.strong(node->dtype)); }
   // Below reshapes: what is computed and may be looked at in any shape.
   Node base(Node node) {
     node = strong(node);

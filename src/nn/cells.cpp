@@ -73,7 +73,7 @@ CellState step_cell(Layer& layer, Graph& g, Node x, CellState state) {
   const auto parameter = [&](const char* name) { return layer.find(name).node(); };
   const Word hidden = parameter("weight_hh")->dim(1);
   if (state.h == nullptr) {
-    const DType dtype = dtype::strong(dtype::least_upper_float(x->dtype));
+    const DType dtype = g.real(x->dtype);
     state.h = state.c = g.constant(dtype, 0, std::array{x->dim(0), hidden});
   }
   const Node gates =
@@ -127,8 +127,8 @@ int32_t aster_ml_lstm_cell_init(aster_ml_layer* out, const aster_ml_context* con
   ASTER_TRY(making.uniform("weight_hh", std::array{4 * hidden, hidden}, bound));
   if (bias != 0) {
     for (const char* name : {"bias_ih", "bias_hh"}) {
-      ASTER_TRY(
-          making.constant(name, aster::dtype::DType::kFloat32, std::array{4 * hidden}, 0, true));
+      const std::array shape{4 * hidden};
+      ASTER_TRY(making.constant(name, making.default_float(), shape, 0, true));
     }
   }
   return making.finish();

@@ -101,13 +101,14 @@ Status Making::uniform(const char* name, Words shape, double bound) {
 
 Status Making::constant(const char* name, DType dtype, Words shape, double value, bool trained) {
   Shared made;
-  ASTER_TRY(filled(&made, *engine_, dtype, shape, value, trained));
+  const int32_t device = engine::default_device(*engine_);
+  ASTER_TRY(filled(&made, *engine_, device, dtype, shape, value, trained));
   return add(name, std::move(made));
 }
 
 Status Making::affine(Words shape, bool bias) {
-  ASTER_TRY(constant("weight", DType::kFloat32, shape, 1, true));
-  return bias ? constant("bias", DType::kFloat32, shape, 0, true) : kOk;
+  ASTER_TRY(constant("weight", default_float(), shape, 1, true));
+  return bias ? constant("bias", default_float(), shape, 0, true) : kOk;
 }
 
 Status positive(const char* what, int64_t size) {

@@ -15,6 +15,7 @@ class Making {
 
   Status status() const { return status_; }
   Layer& layer() { return *layer_; }
+  DType default_float() const { return engine::graph_of(*engine_).defaults.real; }
   // Parameters: uniform in +-bound, or value everywhere.
   Status uniform(const char* name, Words shape, double bound);
   Status constant(const char* name, DType dtype, Words shape, double value, bool trained);

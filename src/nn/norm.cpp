@@ -26,9 +26,7 @@ Node scaled(Layer& layer, Graph& g, Node x, Shape shape) {
 }
 
 // x in the float dtype that it is normalised in, and returned in.
-Node as_float(Graph& g, Node x) {
-  return tensor::cast(g, x, dtype::strong(dtype::least_upper_float(x->dtype)));
-}
+Node as_float(Graph& g, Node x) { return tensor::cast(g, x, g.real(x->dtype)); }
 
 // ---- batch_norm ----
 
@@ -75,7 +73,7 @@ Node run_batch_norm(Layer& layer, engine::Engine& engine, Node x, bool training,
   Graph& g = engine::graph_of(engine);
   const Shared running = layer.find("running_mean"), weight = layer.find("weight");
   if (!check_channels("batch_norm", layer, x).ok()) return nullptr;
-  const DType dtype = dtype::least_upper(dtype::strong(x->dtype), DType::kFloat32);
+  const DType dtype = dtype::least_upper(g.strong(x->dtype), DType::kFloat32);
   Expr in{&g, g.cast(x, dtype)};
   Statistics used;
   if (training || running.empty()) {
@@ -219,8 +217,8 @@ int32_t aster_ml_batch_norm_init(aster_ml_layer* out, const aster_ml_context* co
   const std::array shape{channels};
   if (o.no_affine == 0) ASTER_TRY(making.affine(shape, true));
   if (o.no_track == 0) {
-    ASTER_TRY(making.constant("running_mean", DType::kFloat32, shape, 0, false));
-    ASTER_TRY(making.constant("running_var", DType::kFloat32, shape, 1, false));
+    ASTER_TRY(making.constant("running_mean", making.default_float(), shape, 0, false));
+    ASTER_TRY(making.constant("running_var", making.default_float(), shape, 1, false));
   }
   ASTER_TRY(making.constant("num_batches_tracked", DType::kInt64, {}, 0, false));
   return making.finish();

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "aster_ml/linalg.h"
+#include "device/device.h"
+#include "dtype/convert.h"
 #include "engine/engine.h"
 #include "gradient/gradient.h"
 #include "nn/layer.h"
@@ -160,14 +162,21 @@ void destroy_optimizer(HandleObject* object) {
 Status add_parameter(Optimizer& o, engine::Engine& engine, const State::Entry& entry) {
   const Node node = entry.parameter.node();
   if (!entry.parameter.trained()) return o.others.push(entry.parameter);
-  if (engine::storage_of(node)->read_only) {
+  const buffer::Storage& storage = *engine::storage_of(node);
+  if (storage.read_only) {
     return ASTER_FAIL(kARGUMENT, "'%s' is in read-only memory", entry.name.view().data());
+  }
+  if (o.trained.empty()) o.device = storage.device;
+  if (o.device != storage.device) {
+    return ASTER_FAIL(kDEVICE, "'%s' is on %s, other parameters on %s", entry.name.view().data(),
+                      device::name(storage.device).text, device::name(o.device).text);
   }
   Optimizer::Trained t{Text(o.context->heap()), entry.parameter, {}};
   t.name << entry.name.view();
   ASTER_TRY(t.name.status());
   for (int i = 0; i < 2 && o.rule->moments[i] != nullptr; ++i) {
-    ASTER_TRY(filled(&t.moments[i], engine, working_dtype(node), node->shape(), 0, false));
+    ASTER_TRY(
+        filled(&t.moments[i], engine, o.device, working_dtype(node), node->shape(), 0, false));
   }
   return o.trained.push(std::move(t));
 }
@@ -181,14 +190,16 @@ Status fill(Optimizer& o, const State& state, std::span<const ScalarRow> scalars
   engine::Engine* engine;
   ASTER_TRY(engine::engine_of(&engine, *o.context));
   ASTER_TRY(realize_state(state));
-  for (const ScalarRow& row : scalars) {
-    Optimizer::Scalar scalar{row.name, {}};
-    ASTER_TRY(
-        filled(&scalar.value, *engine, DType::kFloat32, std::array<Word, 1>{1}, row.value, false));
-    ASTER_TRY(o.scalars.push(std::move(scalar)));
-  }
   for (const State::Entry& entry : state.entries) ASTER_TRY(add_parameter(o, *engine, entry));
   if (o.trained.empty()) return ASTER_FAIL(kARGUMENT, "the state has nothing to train");
+  for (const ScalarRow& row : scalars) {
+    Optimizer::Scalar scalar{row.name, {}};
+    DType dtype = DType::kFloat32;
+    if (o.scalars.empty()) dtype = dtype::least_upper(dtype, engine->graph.defaults.real);
+    const std::array<Word, 1> shape{1};
+    ASTER_TRY(filled(&scalar.value, *engine, o.device, dtype, shape, row.value, false));
+    ASTER_TRY(o.scalars.push(std::move(scalar)));
+  }
   return kOk;
 }
 
@@ -550,9 +561,10 @@ int32_t aster_ml_optimizer_set_rate(const aster_ml_optimizer* optimizer, double 
   ASTER_TRY(realize(impl->context->heap(), std::array{&impl->scalars[0].value.cell()}));
   const Node node = impl->scalars[0].value.node();
   aster::buffer::Storage* storage = aster::engine::storage_of(node);
-  const float value = static_cast<float>(rate);
+  double value;  // room for any float
+  aster::dtype::convert(&value, node->dtype, &rate, DType::kFloat64, 1);
   return aster::buffer::copy({storage->data, static_cast<size_t>(node->arg(2)), storage->device},
-                             {const_cast<float*>(&value), 0, aster::buffer::kHost}, sizeof(value));
+                             {&value, 0, aster::buffer::kHost}, aster::dtype::size(node->dtype));
 }
 
 int32_t aster_ml_optimizer_free(aster_ml_optimizer* optimizer) {

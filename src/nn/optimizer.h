@@ -33,6 +33,7 @@ struct Optimizer : HandleObject {
   Vec<Trained> trained;
   Vec<Shared> others;  // realised along with each step
   Vec<Scalar> scalars;
+  int32_t device = 0;  // of the parameters and of everything here
   // What the rules read.
   struct Descent {
     double momentum, decay;

@@ -32,8 +32,8 @@ Status Shared::make(Shared* out, engine::Engine& engine, Node node, bool trained
   return take(out, cell, trained);
 }
 
-Status filled(Shared* out, engine::Engine& engine, DType dtype, Words shape, double value,
-              bool trained) {
+Status filled(Shared* out, engine::Engine& engine, int32_t device, DType dtype, Words shape,
+              double value, bool trained) {
   size_t count = 1;
   for (const Word dim : shape) {
     if (!checked_mul(count, static_cast<size_t>(dim), &count) ||
@@ -43,7 +43,7 @@ Status filled(Shared* out, engine::Engine& engine, DType dtype, Words shape, dou
   }
   Node node;
   const Node constant = engine::graph_of(engine).constant(dtype, value, shape);
-  ASTER_TRY(engine::fill_buffer(&node, engine, engine::default_device(engine), constant));
+  ASTER_TRY(engine::fill_buffer(&node, engine, device, constant));
   return Shared::make(out, engine, node, trained);
 }
 

@@ -59,9 +59,9 @@ class Shared {
   Parameter* parameter_ = nullptr;
 };
 
-// value everywhere, in storage of its own: nothing has to be computed for it.
-Status filled(Shared* out, engine::Engine& engine, DType dtype, Words shape, double value,
-              bool trained);
+// value everywhere, in storage of its own on a device: nothing has to be computed for it.
+Status filled(Shared* out, engine::Engine& engine, int32_t device, DType dtype, Words shape,
+              double value, bool trained);
 
 // Realises cells together; null pointers are skipped.
 Status realize(Heap& heap, std::span<engine::Lazy* const> cells);

@@ -88,9 +88,9 @@ Node masked(Graph& g, Node scores, const Attention& a) {
 
 Status attend(Node* out, Build& build, const Attention& a) {
   Graph& g = build.graph();
-  const DType own = dtype::strong(a.query->dtype);
+  const DType own = g.strong(a.query->dtype);
   const DType wide =
-      dtype::least_upper(dtype::least_upper(own, dtype::strong(a.key->dtype)), DType::kFloat32);
+      dtype::least_upper(dtype::least_upper(own, g.strong(a.key->dtype)), DType::kFloat32);
   const Node products = product(g, a.query, turned(g, a.key), wide, a.grouped);
   const Node scale = g.constant(DType::kWeakFloat,
                                 std::sqrt(static_cast<double>(a.query->dim(a.query->ndim - 1u))));

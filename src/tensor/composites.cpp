@@ -17,9 +17,7 @@ using uop::Dims;
 long long wide(int64_t value) { return value; }
 
 // x in the float dtype that functions with real results compute in.
-Node as_float(Graph& g, Node x) {
-  return x == nullptr ? nullptr : cast(g, x, dtype::strong(dtype::least_upper_float(x->dtype)));
-}
+Node as_float(Graph& g, Node x) { return x == nullptr ? nullptr : cast(g, x, g.real(x->dtype)); }
 
 // ---- Matrix product ----
 
@@ -32,7 +30,7 @@ struct MatmulPlan {
   bool flat;  // b has no batch: the batch of a is part of its rows
 };
 
-Status plan_matmul(MatmulPlan* plan, Node a, Node b) {
+Status plan_matmul(MatmulPlan* plan, const Graph& g, Node a, Node b) {
   if (a->ndim == 0 || b->ndim == 0) {
     return ASTER_FAIL(kSHAPE, "matmul of %s and %s: both need an axis", brief(a).text,
                       brief(b).text);
@@ -47,7 +45,7 @@ Status plan_matmul(MatmulPlan* plan, Node a, Node b) {
     return ASTER_FAIL(kSHAPE, "matmul of %s and %s", brief(a).text, brief(b).text);
   }
   plan->seen = dtype::least_upper(a->dtype, b->dtype);
-  plan->dtype = dtype::strong(plan->seen);
+  plan->dtype = g.strong(plan->seen);
   plan->result = plan->batch;
   if (a->ndim > 1) plan->result.push(plan->a[na - 2]);
   if (b->ndim > 1) plan->result.push(plan->b[nb - 1]);
@@ -151,7 +149,7 @@ Node general_cross_entropy(Graph& g, Node logits, Node labels,
   if (o.ignore != 0) {
     const Expr counted = y != static_cast<double>(o.ignore_index);
     loss = where(counted, loss, 0.0);
-    count = sum(counted.cast(dtype::least_upper_float(logits->dtype)), Words());
+    count = sum(counted.cast(g.real(logits->dtype)), Words());
   }
   const Node each = drop_axes(g, (-loss).n, classes);
   if (o.reduction == ASTER_ML_REDUCTION_NONE) return each;
@@ -184,7 +182,7 @@ Status check_cross_entropy(Node logits, Node labels, const aster_ml_cross_entrop
 
 Node matmul(Graph& g, Node a, Node b) {
   MatmulPlan plan;
-  if (a == nullptr || b == nullptr || !plan_matmul(&plan, a, b).ok()) return nullptr;
+  if (a == nullptr || b == nullptr || !plan_matmul(&plan, g, a, b).ok()) return nullptr;
   const Node x = cast(g, a, plan.dtype), y = cast(g, b, plan.dtype);
   if (x == nullptr || y == nullptr) return nullptr;
   if (plan.flat) {
@@ -203,7 +201,7 @@ Node matmul(Graph& g, Node a, Node b) {
 
 Node index_labels(Graph& g, Node labels) {
   if (labels == nullptr) return nullptr;
-  const DType d = dtype::strong(labels->dtype);
+  const DType d = g.strong(labels->dtype);
   const bool wide = dtype::bits(d) == 64 || d == DType::kUInt32;
   return cast(g, labels, wide ? DType::kInt64 : DType::kInt32);
 }
@@ -258,7 +256,7 @@ int32_t aster_ml_lazy_conv2d(aster_ml_lazy* out, const aster_ml_lazy* x,
   Windows windows{{w->dim(2), w->dim(3)}, {1, 1}, {}, {}};
   ASTER_TRY(plan_windows(&windows, o.stride, o.dilation, o.padding));
   ASTER_TRY(check_windows("conv2d", a, windows));
-  const DType dtype = aster::dtype::strong(aster::dtype::least_upper(a->dtype, w->dtype));
+  const DType dtype = g.strong(aster::dtype::least_upper(a->dtype, w->dtype));
   aster::uop::Conv2d attributes;
   const Node cut = cut_padding(g, a, &windows);
   attributes.groups = groups;
@@ -340,7 +338,7 @@ int32_t aster_ml_lazy_batch_norm(aster_ml_lazy* out, const aster_ml_lazy* x,
     dtype = aster::dtype::least_upper(dtype, n->dtype);
   }
   if (weight != nullptr && bias != nullptr) {
-    dtype = aster::dtype::strong(aster::dtype::least_upper_float(dtype));
+    dtype = g.real(dtype);
     const auto in = [&](Node n) { return cast(g, n, dtype); };
     return build.finish(build_batch_norm(g, in(a), in(channels[0]), in(channels[1]),
                                          in(channels[2]), in(channels[3])));

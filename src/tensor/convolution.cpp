@@ -102,7 +102,7 @@ struct Operands {
   DType compute, result;  // summed in, and of the result
 };
 
-Status plan_operands(Operands* o, const char* what, bool transposed,
+Status plan_operands(Operands* o, const Graph& graph, const char* what, bool transposed,
                      const aster_ml_conv_options& options) {
   o->groups = options.groups == 0 ? 1 : options.groups;
   const Node x = o->x, w = o->weight;
@@ -120,10 +120,10 @@ Status plan_operands(Operands* o, const char* what, bool transposed,
                       brief(w).text, o->bias == nullptr ? "none" : brief(o->bias).text,
                       static_cast<long long>(g));
   }
-  const DType common = dtype::strong(dtype::least_upper(x->dtype, w->dtype));
+  const DType common = graph.strong(dtype::least_upper(x->dtype, w->dtype));
   ASTER_TRY(dtype_argument(&o->result, options.dtype, DType::kNone));
   o->compute =
-      o->result == DType::kNone ? common : dtype::strong(dtype::least_upper(common, o->result));
+      o->result == DType::kNone ? common : graph.strong(dtype::least_upper(common, o->result));
   return kOk;
 }
 
@@ -311,7 +311,7 @@ int32_t aster_ml_lazy_conv(aster_ml_lazy* out, const aster_ml_lazy* x, const ast
   aster_ml_conv_options o;
   ASTER_TRY(options_argument(&o, options));
   Operands operands{node(x), node(weight), node(bias), 1, DType::kNone, DType::kNone};
-  ASTER_TRY(plan_operands(&operands, "conv", false, o));
+  ASTER_TRY(plan_operands(&operands, build.graph(), "conv", false, o));
   Windows w = windows_of("conv", operands.weight);
   const aster::uop::Dims one(w.rank, 1);
   ASTER_TRY(plan_windows(&w, {o.stride, o.dilation, o.before, o.after}, one));
@@ -329,7 +329,7 @@ int32_t aster_ml_lazy_conv_transpose(aster_ml_lazy* out, const aster_ml_lazy* x,
   aster_ml_conv_options o;
   ASTER_TRY(options_argument(&o, options));
   Operands operands{node(x), node(weight), node(bias), 1, DType::kNone, DType::kNone};
-  ASTER_TRY(plan_operands(&operands, "conv_transpose", true, o));
+  ASTER_TRY(plan_operands(&operands, build.graph(), "conv_transpose", true, o));
   Windows w = windows_of("conv_transpose", operands.weight);
   const aster::uop::Dims one(w.rank, 1), zero(w.rank, 0);
   aster::uop::Dims more;

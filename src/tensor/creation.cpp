@@ -36,10 +36,11 @@ int32_t build_filled(aster_ml_lazy* out, const aster_ml_context* context, double
   ASTER_TRY(build.status());
   DType to;
   Words dims;
-  ASTER_TRY(dtype_argument(&to, dtype, DType::kFloat32));
+  ASTER_TRY(dtype_argument(&to, dtype, DType::kWeakFloat));
   ASTER_TRY(shape_argument(&dims, ndim, shape));
   ASTER_TRY(check_shape(dims, to));
-  return build.finish(build.graph().constant(dtype::strong(to), value, dims));
+  Graph& g = build.graph();
+  return build.finish(g.constant(g.strong(to), value, dims));
 }
 
 // A cell on new storage, which is handed over through fill before anyone sees it.
@@ -163,11 +164,11 @@ int32_t aster_ml_lazy_full(aster_ml_lazy* out, const aster_ml_context* context,
   Words dims;
   ASTER_TRY(scalar_argument(&word, &from, value));
   ASTER_TRY(dtype_argument(&to, dtype, from));
-  to = aster::dtype::strong(to);
+  Graph& g = build.graph();
+  to = g.strong(to);
   ASTER_TRY(shape_argument(&dims, ndim, shape));
   ASTER_TRY(check_shape(dims, to));
-  return build.finish(
-      build.graph().constant_word(to, aster::uop::convert_word(word, from, to), dims));
+  return build.finish(g.constant_word(to, aster::uop::convert_word(word, from, to), dims));
 }
 
 int32_t aster_ml_lazy_zeros(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype,
@@ -189,7 +190,8 @@ int32_t aster_ml_lazy_empty(aster_ml_lazy* out, const aster_ml_context* context,
   ASTER_TRY(build.status());
   DType to;
   Words dims;
-  ASTER_TRY(storage_dtype(&to, dtype == 0 ? ASTER_ML_DTYPE_FLOAT32 : dtype));
+  ASTER_TRY(dtype_argument(&to, dtype, build.graph().defaults.real));
+  ASTER_TRY(storage_dtype(&to, static_cast<int32_t>(to)));
   ASTER_TRY(shape_argument(&dims, ndim, shape));
   ASTER_TRY(check_shape(dims, to));
   buffer::Storage* storage;
@@ -207,13 +209,13 @@ int32_t aster_ml_lazy_arange(aster_ml_lazy* out, const aster_ml_context* context
   ASTER_TRY(build.status());
   if (step == 0) return ASTER_FAIL(kRANGE, "arange by step 0");
   DType to;
-  ASTER_TRY(dtype_argument(&to, dtype, DType::kInt32));
+  ASTER_TRY(dtype_argument(&to, dtype, DType::kWeakInt));
+  Graph& g = build.graph();
+  to = g.strong(to);
   const int64_t count = count_steps(start, stop, step);
   if (count < 0) return ASTER_FAIL(kRANGE, "arange of too many elements");
   const int64_t last = count == 0 ? start : start + (count - 1) * step;
   if (dtype == 0 && !(holds(to, start) && holds(to, last))) to = DType::kInt64;
-  to = aster::dtype::strong(to);
-  Graph& g = build.graph();
   if (count == 0) return build.finish(g.constant_int(to, 0, Dims(1, 0)));
   if (!holds(to, start) || !holds(to, last)) {
     return ASTER_FAIL(kRANGE, "arange from %lld to %lld in %s", static_cast<long long>(start),
@@ -235,14 +237,14 @@ int32_t aster_ml_lazy_arange_float(aster_ml_lazy* out, const aster_ml_context* c
   Build build(out, context);
   ASTER_TRY(build.status());
   DType to;
-  ASTER_TRY(dtype_argument(&to, dtype, DType::kFloat32));
+  ASTER_TRY(dtype_argument(&to, dtype, DType::kWeakFloat));
   if (!std::isfinite(start) || !std::isfinite(stop) || !std::isfinite(step) || step == 0) {
     return ASTER_FAIL(kRANGE, "arange from %g to %g by %g", start, stop, step);
   }
   const double count = std::max(std::ceil((stop - start) / step), 0.0);
   if (!(count < 0x1p60)) return ASTER_FAIL(kRANGE, "arange from %g to %g by %g", start, stop, step);
-  return build.finish(float_range(build.graph(), start, step, static_cast<int64_t>(count),
-                                  aster::dtype::strong(to)));
+  Graph& g = build.graph();
+  return build.finish(float_range(g, start, step, static_cast<int64_t>(count), g.strong(to)));
 }
 
 int32_t aster_ml_lazy_linspace(aster_ml_lazy* out, const aster_ml_context* context, double start,
@@ -251,12 +253,13 @@ int32_t aster_ml_lazy_linspace(aster_ml_lazy* out, const aster_ml_context* conte
   Build build(out, context);
   ASTER_TRY(build.status());
   DType to;
-  ASTER_TRY(dtype_argument(&to, dtype, DType::kFloat32));
+  ASTER_TRY(dtype_argument(&to, dtype, DType::kWeakFloat));
   if (to == DType::kBool) return ASTER_FAIL(kDTYPE, "linspace of bool");
   if (count < 0)
     return ASTER_FAIL(kRANGE, "linspace of %lld elements", static_cast<long long>(count));
   const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
-  return build.finish(float_range(build.graph(), start, step, count, aster::dtype::strong(to)));
+  Graph& g = build.graph();
+  return build.finish(float_range(g, start, step, count, g.strong(to)));
 }
 
 int32_t aster_ml_lazy_eye(aster_ml_lazy* out, const aster_ml_context* context, int64_t rows,
@@ -265,10 +268,10 @@ int32_t aster_ml_lazy_eye(aster_ml_lazy* out, const aster_ml_context* context, i
   Build build(out, context);
   ASTER_TRY(build.status());
   DType to;
-  ASTER_TRY(dtype_argument(&to, dtype, DType::kFloat32));
+  ASTER_TRY(dtype_argument(&to, dtype, DType::kWeakFloat));
   const std::array shape{rows, columns};
   ASTER_TRY(check_shape(shape, to));
   Graph& g = build.graph();
   const Expr row = iota(g, DType::kInt64, shape, 0), column = iota(g, DType::kInt64, shape, 1);
-  return build.finish((row == column).cast(aster::dtype::strong(to)).n);
+  return build.finish((row == column).cast(g.strong(to)).n);
 }

@@ -256,7 +256,7 @@ Status finish(std::initializer_list<aster_ml_lazy*> outs, Build& build, Nodes no
 }
 
 // Narrow floats are decomposed in float32.
-DType within(Node x) { return dtype::sum_acc(dtype::strong(x->dtype)); }
+DType within(const Graph& g, Node x) { return dtype::sum_acc(g.strong(x->dtype)); }
 
 }  // namespace
 }  // namespace aster::tensor
@@ -273,7 +273,7 @@ int32_t aster_ml_lazy_qr(aster_ml_lazy* out_q, aster_ml_lazy* out_r, const aster
   ASTER_TRY(build.status());
   ASTER_TRY(check("qr", node(x)));
   Graph& g = build.graph();
-  const Node given = cast(g, node(x), within(node(x)));
+  const Node given = cast(g, node(x), within(g, node(x)));
   if (given == nullptr) return aster::last_failure();
   Qr qr;
   ASTER_TRY(qr_of(&qr, build, given));
@@ -290,7 +290,7 @@ int32_t aster_ml_lazy_svd(aster_ml_lazy* out_u, aster_ml_lazy* out_s, aster_ml_l
   ASTER_TRY(build.status());
   ASTER_TRY(check("svd", node(x)));
   Graph& g = build.graph();
-  const Node given = cast(g, node(x), within(node(x)));
+  const Node given = cast(g, node(x), within(g, node(x)));
   if (given == nullptr) return aster::last_failure();
   const bool tall = given->dim(given->ndim - 2u) >= given->dim(given->ndim - 1u);
   Svd svd;

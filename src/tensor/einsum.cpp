@@ -41,7 +41,7 @@ class Einsum {
     for (Term& term : terms_) drop_repeated(term);
     DType common = operands_[0]->dtype;
     for (Node x : operands_) common = dtype::least_upper(common, x->dtype);
-    common = dtype::strong(common);
+    common = g_.strong(common);
     const bool widens = dtype == DType::kNone || dtype::least_upper(common, dtype) == dtype;
     // Sums of integers are wider than they are, and a dtype that loses something rounds each
     // product: there everything is multiplied first.

@@ -130,19 +130,19 @@ Expr strict_power(Expr a, Expr b) {
 Node nil(Status) { return nullptr; }
 
 // The dtype that an operand of this domain is computed in, before weak ones become strong.
-DType domain_dtype(Domain domain, DType d) {
+DType domain_dtype(const Graph& g, Domain domain, DType d) {
   switch (domain) {
     case Domain::kFloat:
     case Domain::kWide:
     case Domain::kWideSteps:
-      return dtype::least_upper_float(d);
+      return dtype::least_upper_float(d, g.defaults);
     case Domain::kReal:
     case Domain::kSteps:
       return dtype::is_float(d) ? d : DType::kWeakFloat;
     case Domain::kDivide:
-      return dtype::is_float(d) ? d : DType::kFloat32;
+      return dtype::is_float(d) ? d : g.defaults.real;
     case Domain::kNumber:
-      return d == DType::kBool ? DType::kFloat32 : d;
+      return d == DType::kBool ? g.defaults.real : d;
     case Domain::kLogical:
       return DType::kBool;
     case Domain::kCount:
@@ -176,7 +176,7 @@ struct Plan {
   Dims shape;
 };
 
-Status plan_dtypes(Plan* plan, const char* name, Domain domain, Nodes operands) {
+Status plan_dtypes(Plan* plan, const Graph& g, const char* name, Domain domain, Nodes operands) {
   DType d = operands[0]->dtype;
   bool all_constant = true;
   for (Node x : operands) {
@@ -187,8 +187,8 @@ Status plan_dtypes(Plan* plan, const char* name, Domain domain, Nodes operands) 
     return ASTER_FAIL(kDTYPE, "%s of %s and %s", name, brief(operands[0]).text,
                       brief(operands.back()).text);
   }
-  plan->result = domain_dtype(domain, d);
-  plan->compute = all_constant ? plan->result : dtype::strong(plan->result);
+  plan->result = domain_dtype(g, domain, d);
+  plan->compute = all_constant ? plan->result : g.strong(plan->result);
   plan->compute = step_dtype(domain, plan->compute);
   return kOk;
 }
@@ -268,7 +268,7 @@ CurveOp variant(const CurveOp& op, bool strict) {
 
 Node strong(Graph& g, Node x) {
   if (x == nullptr || !dtype::is_weak(x->dtype)) return x;
-  const DType to = dtype::strong(x->dtype);
+  const DType to = g.strong(x->dtype);
   const bool wrapped = x->op == Op::kCast && x->src(0)->dtype == to;
   return wrapped ? x->src(0) : g.cast(x, to);
 }
@@ -276,7 +276,7 @@ Node strong(Graph& g, Node x) {
 Node cast(Graph& g, Node x, DType dtype) {
   if (x == nullptr || x->dtype == dtype) return x;
   if (is_const(x)) return g.cast(x, dtype);
-  return g.cast(g.cast(strong(g, x), dtype::strong(dtype)), dtype);
+  return g.cast(g.cast(strong(g, x), g.strong(dtype)), dtype);
 }
 
 Node bitcast(Graph& g, Node x, DType dtype) {
@@ -293,7 +293,7 @@ template <typename F>
 static Node of_one(Graph& g, Node x, const char* name, Domain domain, F compute) {
   if (x == nullptr) return nullptr;
   Plan plan;
-  if (!plan_dtypes(&plan, name, domain, Nodes(&x, 1)).ok()) return nullptr;
+  if (!plan_dtypes(&plan, g, name, domain, Nodes(&x, 1)).ok()) return nullptr;
   const Expr e = operand(g, x, plan.compute);
   return e.n == nullptr ? nullptr : finish(plan, compute(e));
 }
@@ -310,7 +310,8 @@ Node binary(Graph& g, Node a, Node b, const BinaryOp& op) {
   if (a == nullptr || b == nullptr) return nullptr;
   const Node operands[] = {a, b};
   Plan plan;
-  if (!plan_dtypes(&plan, op.name, op.domain, operands).ok() || !plan_shape(&plan, operands).ok())
+  if (!plan_dtypes(&plan, g, op.name, op.domain, operands).ok() ||
+      !plan_shape(&plan, operands).ok())
     return nullptr;
   if (op.domain == Domain::kCompare) plan.compute = compare_dtype(plan.compute, a, b);
   const Expr x = operand(g, a, plan.compute), y = operand(g, b, plan.compute);
@@ -327,9 +328,10 @@ Node where(Graph& g, Node condition, Node a, Node b) {
   }
   const Node operands[] = {a, b}, shapes[] = {condition, a, b};
   Plan plan;
-  if (!plan_dtypes(&plan, "where", Domain::kKeep, operands).ok() || !plan_shape(&plan, shapes).ok())
+  if (!plan_dtypes(&plan, g, "where", Domain::kKeep, operands).ok() ||
+      !plan_shape(&plan, shapes).ok())
     return nullptr;
-  if (!is_const(condition)) plan.compute = dtype::strong(plan.result);
+  if (!is_const(condition)) plan.compute = g.strong(plan.result);
   const Expr c{&g, condition};
   return finish(plan, where(c, operand(g, a, plan.compute), operand(g, b, plan.compute)));
 }
@@ -338,7 +340,8 @@ Node fma(Graph& g, Node a, Node b, Node c) {
   if (a == nullptr || b == nullptr || c == nullptr) return nullptr;
   const Node operands[] = {a, b, c};
   Plan plan;
-  if (!plan_dtypes(&plan, "fma", Domain::kKeep, operands).ok() || !plan_shape(&plan, operands).ok())
+  if (!plan_dtypes(&plan, g, "fma", Domain::kKeep, operands).ok() ||
+      !plan_shape(&plan, operands).ok())
     return nullptr;
   const Expr x = operand(g, a, plan.compute), y = operand(g, b, plan.compute),
              z = operand(g, c, plan.compute);

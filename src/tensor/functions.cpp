@@ -76,7 +76,7 @@ Node isclose(Graph& g, Node a, Node b, const Closeness& c) {
   const DType both = dtype::least_upper(a->dtype, b->dtype);
   const DType in =
       dtype::is_float(both) ? dtype::least_upper(both, DType::kFloat32) : DType::kFloat64;
-  const Expr x{&g, cast(g, a, dtype::strong(in))}, y{&g, cast(g, b, dtype::strong(in))};
+  const Expr x{&g, cast(g, a, g.strong(in))}, y{&g, cast(g, b, g.strong(in))};
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const Expr finite = (abs(x) < kInf) & (abs(y) < kInf);
   Expr close = finite & (abs(x - y) <= c.atol + c.rtol * abs(y));
@@ -89,7 +89,7 @@ Node filled(Build& build, Node x, const aster_ml_scalar* value, int32_t dtype, b
   DType from, to;
   if (!scalar_argument(&word, &from, value).ok() || !dtype_argument(&to, dtype, x->dtype).ok())
     return nullptr;
-  if (!weak) to = dtype::strong(to);
+  if (!weak) to = build.graph().strong(to);
   return build.graph().constant_word(to, uop::convert_word(word, from, to), x->shape());
 }
 
@@ -155,11 +155,11 @@ Node softmax_in(Graph& g, Node x, int64_t axis, DType dtype, Node (*f)(Graph&, N
   if (dtype == DType::kNone) return f(g, x, axis);
   const bool holds = dtype::least_upper(x->dtype, dtype) == dtype;
   const Node y = f(g, holds ? cast(g, x, dtype) : x, axis);
-  return y == nullptr || !dtype::is_float(dtype) ? y : cast(g, y, dtype::strong(dtype));
+  return y == nullptr || !dtype::is_float(dtype) ? y : cast(g, y, g.strong(dtype));
 }
 
 Node softmin(Graph& g, Node x, int64_t axis) {
-  const DType to = dtype::strong(dtype::least_upper_float(x->dtype));
+  const DType to = g.real(x->dtype);
   return cast(g, softmax(g, (-as_wide(g, x)).n, axis), to);
 }
 
@@ -181,7 +181,7 @@ Node layernorm(Graph& g, Node x, Axes axes, double eps) {
     trailing &= at[i] == static_cast<Word>(x->ndim - at.size() + i);
   }
   if (trailing) {
-    const DType in = dtype::strong(dtype::least_upper_float(x->dtype));
+    const DType in = g.real(x->dtype);
     return build_layer_norm(g, cast(g, x, in), static_cast<Word>(at.size()), eps);
   }
   const Expr e = as_wide(g, x);
@@ -222,13 +222,10 @@ Expr widened(Expr x) { return dtype::is_narrow_float(x.dtype()) ? x.cast(DType::
 
 Expr as_wide(Graph& g, Node x) {
   if (x == nullptr) return {&g, nullptr};
-  return widened({&g, cast(g, x, dtype::strong(dtype::least_upper_float(x->dtype)))});
+  return widened({&g, cast(g, x, g.real(x->dtype))});
 }
 
-Node narrowed(Expr y, Node x) {
-  const DType to = dtype::strong(dtype::least_upper_float(x->dtype));
-  return y.cast(to).n;
-}
+Node narrowed(Expr y, Node x) { return y.g == nullptr ? nullptr : y.cast(y.g->real(x->dtype)).n; }
 
 Pair::Pair(aster_ml_lazy* first, aster_ml_lazy* second, std::initializer_list<Input> inputs)
     : out_{first, second} {
@@ -385,7 +382,7 @@ int32_t aster_ml_lazy_empty_like(aster_ml_lazy* out, const aster_ml_lazy* x, int
     ASTER_TRY(build.status());
     DType to;
     ASTER_TRY(dtype_argument(&to, dtype, node(x)->dtype));
-    dtype = static_cast<int32_t>(aster::dtype::strong(to));
+    dtype = static_cast<int32_t>(build.graph().strong(to));
     shape = aster::uop::Dims(node(x)->shape());
     context.impl = &build.context();
   }

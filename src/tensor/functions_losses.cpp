@@ -33,12 +33,12 @@ Node reduced(Graph& g, Expr each, int32_t reduction, DType dtype) {
 struct LossDType {
   DType seen, wide;
 };
-LossDType loss_dtype(std::initializer_list<Node> operands) {
+LossDType loss_dtype(const Graph& g, std::initializer_list<Node> operands) {
   DType d = (*operands.begin())->dtype;
   for (Node x : operands) {
     if (x != nullptr) d = dtype::least_upper(d, x->dtype);
   }
-  d = dtype::strong(dtype::least_upper_float(d));
+  d = g.real(d);
   return {d, dtype::is_narrow_float(d) ? DType::kFloat32 : d};
 }
 
@@ -52,7 +52,7 @@ Expr log_of_probability(Expr p, bool strict) {
 
 Node binary_crossentropy(Build& build, Node x, Node y, int32_t reduction) {
   Graph& g = build.graph();
-  const LossDType d = loss_dtype({x, y});
+  const LossDType d = loss_dtype(g, {x, y});
   const Expr p = in(g, x, d.wide), t = in(g, y, d.wide);
   const Expr hit = log_of_probability(p, build.strict()) * t;
   const Expr miss = log_of_probability(1.0 - p, build.strict()) * (1.0 - t);
@@ -60,7 +60,7 @@ Node binary_crossentropy(Build& build, Node x, Node y, int32_t reduction) {
 }
 
 Node binary_crossentropy_logits(Graph& g, Node x, Node y, Node pos_weight, int32_t reduction) {
-  const LossDType d = loss_dtype({x, y, pos_weight});
+  const LossDType d = loss_dtype(g, {x, y, pos_weight});
   const Expr s = in(g, x, d.wide), t = in(g, y, d.wide);
   const auto softplus = [&](Expr e) { return Expr{&g, unary(g, e.n, ops::softplus)}; };
   Expr hit = softplus(-s) * t;
@@ -107,7 +107,7 @@ Node categorical_crossentropy(Graph& g, Node logits, Node target, double smoothi
   if (!(smoothing >= 0 && smoothing <= 1)) {
     return nil(ASTER_FAIL(kRANGE, "label_smoothing %g is not from 0 to 1", smoothing));
   }
-  const LossDType d = probabilities ? loss_dtype({logits, target}) : loss_dtype({logits});
+  const LossDType d = probabilities ? loss_dtype(g, {logits, target}) : loss_dtype(g, {logits});
   const Word at = static_cast<Word>(axis);
   const std::array axes{at};
   const Expr log_p{&g, build_log_softmax(g, in(g, logits, d.wide).n, at)};
@@ -135,7 +135,7 @@ Node nll_loss(Graph& g, Node log_p, Node labels, Node weight, const int64_t* ign
     return nil(
         ASTER_FAIL(kSHAPE, "nll_loss of %s with weight %s", brief(log_p).text, brief(weight).text));
   }
-  const LossDType d = loss_dtype({log_p, weight});
+  const LossDType d = loss_dtype(g, {log_p, weight});
   const Expr x = in(g, log_p, d.wide), at{&g, index_labels(g, labels)};
   Expr factor{&g, g.constant(d.wide, 1, labels->shape())};
   if (weight != nullptr) {

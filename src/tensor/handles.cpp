@@ -21,8 +21,8 @@ Place place_of(const engine::Lazy& lazy) {
   return {engine::storage_of(lazy.node), static_cast<size_t>(lazy.node->arg(2))};
 }
 
-size_t bytes_of(Node n) {
-  return static_cast<size_t>(n->count()) * dtype::size(dtype::strong(n->dtype));
+size_t bytes_of(const Graph& g, Node n) {
+  return static_cast<size_t>(n->count()) * dtype::size(g.strong(n->dtype));
 }
 
 // Realises cells of one context; their weak dtypes become strong for good.
@@ -224,9 +224,10 @@ int32_t aster_ml_lazy_copy_out(void* data, size_t bytes, aster_ml_lazy* x) {
   ASTER_TRY(check_handle(x));
   const aster::ContextLock lock(cell(x)->context);
   ASTER_TRY(lock.status());
-  if (bytes != bytes_of(node(x))) {
+  const size_t whole = bytes_of(engine::graph_of(*cell(x)->engine), node(x));
+  if (bytes != whole) {
     return ASTER_FAIL(kRANGE, "%zu bytes for %s of %zu", bytes, aster::uop::brief(node(x)).text,
-                      bytes_of(node(x)));
+                      whole);
   }
   if (data == nullptr && bytes != 0) return ASTER_FAIL(kARGUMENT, "data is a null pointer");
   ASTER_TRY(realize_to_read(x));
@@ -285,7 +286,7 @@ int32_t aster_ml_lazy_clone(aster_ml_lazy* out, const aster_ml_lazy* x) {
   int32_t device;
   ASTER_TRY(device_of(&device, build.engine(), value));
   buffer::Storage* storage;
-  ASTER_TRY(buffer::storage_create(&storage, build.context(), bytes_of(value), device));
+  ASTER_TRY(buffer::storage_create(&storage, build.context(), bytes_of(g, value), device));
   const Node target = engine::buffer_node(build.engine(), storage, 0, value->dtype, value->shape());
   buffer::storage_release(storage);
   return build.finish(g.assign(target, value));

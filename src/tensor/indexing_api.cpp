@@ -238,7 +238,7 @@ Node scatter(Graph& g, Node x, int64_t axis, Node index, Node src, int32_t mode,
   const Node sums = into(Op::kAdd, include_self ? base.n : everywhere(work, 0), from.n);
   Expr mean{&g, binary(g, sums, uop::max(count, 1.0).n, ops::div)};
   if (!include_self) mean = where(count == 0.0, base.cast(mean.dtype()), mean);
-  return cast(g, mean.n, dtype::is_float(x->dtype) ? x->dtype : DType::kFloat32);
+  return cast(g, mean.n, dtype::is_float(x->dtype) ? x->dtype : g.defaults.real);
 }
 
 }  // namespace aster::tensor

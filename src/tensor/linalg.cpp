@@ -46,7 +46,7 @@ Node turned(Graph& g, Node x) {
 
 Node dot(Graph& g, Node a, Node b, DType dtype) {
   if (a == nullptr || b == nullptr || dtype == DType::kNone) return matmul(g, a, b);
-  const DType common = dtype::strong(dtype::least_upper(a->dtype, b->dtype));
+  const DType common = g.strong(dtype::least_upper(a->dtype, b->dtype));
   // Where dtype loses nothing the operands are brought to it: sums are as wide as it.
   const DType within = dtype::least_upper(common, dtype) == dtype ? dtype : common;
   return cast(g, matmul(g, cast(g, a, within), cast(g, b, within)), dtype);

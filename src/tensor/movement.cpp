@@ -199,7 +199,7 @@ Node cat(Graph& g, Nodes xs, int64_t axis) {
   for (Node x : xs) dtype = dtype::least_upper(dtype, x->dtype);
   Vec<Node> parts(g.memory());
   for (Node x : xs) {
-    if (!parts.push(cast(g, x, dtype::strong(dtype))).ok()) return nullptr;
+    if (!parts.push(cast(g, x, g.strong(dtype))).ok()) return nullptr;
   }
   return g.cast(g.cat({parts.data(), parts.size()}, static_cast<int64_t>(at)), dtype);
 }

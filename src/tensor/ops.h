@@ -20,7 +20,7 @@ using uop::Words;
 
 // ---- Dtypes ----
 
-// x without a weak dtype: float32 or int32 in its place.
+// x without a weak dtype: the default in its place.
 Node strong(Graph& g, Node x);
 // f on the strong node behind x, its result made weak again as x was. Constants stay weak
 // throughout.
@@ -36,14 +36,14 @@ Node bitcast(Graph& g, Node x, DType dtype);
 
 enum class Domain : uint8_t {
   kKeep,       // the dtype stays
-  kFloat,      // integers and bool become float32
+  kFloat,      // integers and bool become the default float
   kWide,       // as kFloat; narrow floats are computed in float32 and rounded once
   kReal,       // as kWide, but integers and bool become the weak float dtype
   kWideSteps,  // as kWide, but each step of float16 rounds, as in tinygrad
   kSteps,      // as kReal, likewise
   kCount,      // bool becomes a weak integer
-  kNumber,     // bool becomes float32 (two operands: before they are combined)
-  kDivide,     // integers and bool become float32, weak ones too
+  kNumber,     // bool becomes the default float (two operands: before they are combined)
+  kDivide,     // integers and bool become the default float, weak ones too
   kBits,       // integers and bool
   kShift,      // integers
   kWord,       // uint64

@@ -177,9 +177,7 @@ Node max_unpool(Graph& g, Node x, Node indices, const Windows& w, const Dims& si
                    result);
 }
 
-Node as_float(Graph& g, Node x) {
-  return cast(g, x, dtype::strong(dtype::least_upper_float(x->dtype)));
-}
+Node as_float(Graph& g, Node x) { return cast(g, x, g.real(x->dtype)); }
 
 }  // namespace
 }  // namespace aster::tensor

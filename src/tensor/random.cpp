@@ -283,10 +283,11 @@ Status uniform_between(Node* out, engine::Engine& engine, double low, double hig
   if (!dtype::is_float(dtype) || dtype::is_weak(dtype)) {
     return ASTER_FAIL(kDTYPE, "uniform numbers of %s: a float dtype is needed", dtype::name(dtype));
   }
-  ASTER_TRY(uniform(out, engine, DType::kFloat32, shape));
-  const Expr unit{&engine::graph_of(engine), *out};
-  // float32 is rounded once, as the oracle's compiler has it.
-  const Expr y = dtype == DType::kFloat32
+  Graph& g = engine::graph_of(engine);
+  ASTER_TRY(uniform(out, engine, g.defaults.real, shape));
+  const Expr unit{&g, *out};
+  // What needs no cast is rounded once, as the oracle's compiler has it.
+  const Expr y = dtype == unit.dtype()
                      ? alu(Op::kMulAcc, unit, unit.like(high - low), unit.like(low))
                      : (unit * (high - low)).cast(dtype) + low;
   return keep(out, y);
@@ -334,7 +335,7 @@ int32_t aster_ml_lazy_random_bits(aster_ml_lazy* out, const aster_ml_context* co
 int32_t aster_ml_lazy_rand(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype,
                            size_t ndim, const int64_t* shape) {
   ASTER_API();
-  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+  return draw(out, context, dtype, DType::kWeakFloat, ndim, shape,
               [&](Node* numbers, Build& build, const Request& r) -> Status {
                 return rand(numbers, build.engine(), r.dtype, r.shape);
               });
@@ -343,7 +344,7 @@ int32_t aster_ml_lazy_rand(aster_ml_lazy* out, const aster_ml_context* context, 
 int32_t aster_ml_lazy_uniform(aster_ml_lazy* out, const aster_ml_context* context, double low,
                               double high, int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+  return draw(out, context, dtype, DType::kWeakFloat, ndim, shape,
               [&](Node* numbers, Build& build, const Request& r) -> Status {
                 return uniform_between(numbers, build.engine(), low, high, r.dtype, r.shape);
               });
@@ -361,8 +362,8 @@ int32_t aster_ml_lazy_randint(aster_ml_lazy* out, const aster_ml_context* contex
                 if (!aster::dtype::is_int(r.dtype) || aster::dtype::is_weak(r.dtype)) {
                   return ASTER_FAIL(kDTYPE, "random integers of %s", aster::dtype::name(r.dtype));
                 }
-                ASTER_TRY(uniform(numbers, build.engine(), DType::kFloat32, r.shape));
                 Graph& g = build.graph();
+                ASTER_TRY(uniform(numbers, build.engine(), g.defaults.real, r.shape));
                 const Expr scaled =
                     Expr{&g, *numbers} * (static_cast<double>(high) - static_cast<double>(low));
                 const Expr offset{&g, g.constant_int(r.dtype, low, r.shape)};
@@ -373,7 +374,7 @@ int32_t aster_ml_lazy_randint(aster_ml_lazy* out, const aster_ml_context* contex
 int32_t aster_ml_lazy_randn(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype,
                             size_t ndim, const int64_t* shape) {
   ASTER_API();
-  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+  return draw(out, context, dtype, DType::kWeakFloat, ndim, shape,
               [&](Node* numbers, Build& build, const Request& r) -> Status {
                 return normal(numbers, build.engine(), r.dtype, r.shape);
               });
@@ -382,7 +383,7 @@ int32_t aster_ml_lazy_randn(aster_ml_lazy* out, const aster_ml_context* context,
 int32_t aster_ml_lazy_normal(aster_ml_lazy* out, const aster_ml_context* context, double mean,
                              double std, int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+  return draw(out, context, dtype, DType::kWeakFloat, ndim, shape,
               [&](Node* numbers, Build& build, const Request& r) -> Status {
                 return normal_around(numbers, build.engine(), mean, std, r.dtype, r.shape);
               });

@@ -13,7 +13,7 @@ Status uniform(Node* out, engine::Engine& engine, DType dtype, Words shape, int3
 Status rand(Node* out, engine::Engine& engine, DType dtype, Words shape, int32_t device = 0);
 // Standard normal, by Box and Muller from two uniform numbers, in float32.
 Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape, int32_t device = 0);
-// (high - low) * rand in float32, cast, then + low.
+// (high - low) * rand of the default float, cast, then + low.
 Status uniform_between(Node* out, engine::Engine& engine, double low, double high, DType dtype,
                        Words shape);
 // mean + std * normal.
@@ -36,7 +36,7 @@ Status draw(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype, 
   Build build(out, context);
   ASTER_TRY(build.status());
   Request r;
-  ASTER_TRY(request(&r, dtype, fallback, ndim, shape));
+  ASTER_TRY(request(&r, dtype, build.graph().strong(fallback), ndim, shape));
   Node numbers;
   ASTER_TRY(fill(&numbers, build, r));
   return build.finish(numbers);

@@ -39,7 +39,9 @@ Expr total(Expr x, Words axes) { return reduce(Op::kAdd, x.cast(dtype::sum_acc(x
 Expr mean_over(Expr x, Words axes) {
   const DType result = mean_dtype(x.dtype());
   Expr sum = total(x, axes);
-  if (!dtype::is_float(sum.dtype())) sum = sum.cast(DType::kFloat32);
+  if (!dtype::is_float(sum.dtype())) {
+    sum = sum.cast(dtype::least_upper(x.g->defaults.real, DType::kFloat32));
+  }
   return x.n == nullptr ? x : (sum / count_over(x, axes)).cast(result);
 }
 
@@ -113,6 +115,8 @@ Status resolve_axes(Dims* out, Axes axes, size_t ndim) {
 }
 
 Node sum(Graph& g, Node x, Axes axes, bool keepdim) {
+  // A weak dtype has an accumulator of its own, whatever the defaults are.
+  if (x != nullptr && dtype::is_weak(x->dtype)) x = cast(g, x, dtype::sum_acc(x->dtype));
   return over(g, x, axes, keepdim, [](Expr e, Words at) {
     const Expr y = total(e, at);
     return dtype::is_narrow_float(e.dtype()) ? y.cast(e.dtype()) : y;
@@ -177,7 +181,7 @@ Node argmin(Graph& g, Node x, int64_t axis, bool keepdim) {
 
 Node logsumexp(Graph& g, Node x, Axes axes, bool keepdim) {
   return over(g, x, axes, keepdim, [&](Expr e, Words at) {
-    return Expr{&g, build_logsumexp(g, e.cast(dtype::least_upper_float(e.dtype())).n, at)};
+    return Expr{&g, build_logsumexp(g, e.cast(g.real(e.dtype())).n, at)};
   });
 }
 

@@ -49,9 +49,10 @@ Status draw_replaced(Node* out, engine::Engine& engine, Node weight, Word sample
   Node drawn;
   int32_t device;
   ASTER_TRY(device_of(&device, engine, weight));
-  ASTER_TRY(rand(&drawn, engine, DType::kFloat32, std::array{samples, rows, Word{1}}));
+  ASTER_TRY(rand(&drawn, engine, g.defaults.real, std::array{samples, rows, Word{1}}));
   drawn = g.transfer(drawn, device, engine::default_device(engine));
-  const Expr below = (Expr{&g, drawn} >= steps / total).cast(DType::kInt32);
+  const Node reached = binary(g, drawn, (steps / total).n, ops::ge);
+  const Expr below = Expr{&g, reached}.cast(DType::kInt32);
   *out = drop_axes(g, reduce(Op::kAdd, below, std::array<Word, 1>{2}).n, std::array<Word, 1>{2});
   *out = g.permute(*out, std::array<Word, 2>{1, 0});
   return *out == nullptr ? last_failure() : kOk;
@@ -98,7 +99,7 @@ Status dropout(Node* out, engine::Engine& engine, Node x, double p, bool trainin
   Node drawn;
   int32_t device;
   ASTER_TRY(device_of(&device, engine, x));
-  ASTER_TRY(uniform(&drawn, engine, DType::kFloat32, x->shape(), device));
+  ASTER_TRY(uniform(&drawn, engine, g.defaults.real, x->shape(), device));
   const Node kept = (Expr{&g, drawn} >= p).n, zero = g.constant_int(DType::kWeakInt, 0);
   *out = binary(g, where(g, kept, x, zero), g.constant(DType::kWeakFloat, 1 - p), ops::div);
   return *out == nullptr ? last_failure() : kOk;
@@ -123,7 +124,7 @@ int32_t aster_ml_lazy_randn_like(aster_ml_lazy* out, const aster_ml_lazy* x, int
 int32_t aster_ml_lazy_scaled_uniform(aster_ml_lazy* out, const aster_ml_context* context,
                                      int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+  return draw(out, context, dtype, DType::kWeakFloat, ndim, shape,
               [&](Node* numbers, Build& build, const Request& r) -> Status {
                 ASTER_TRY(uniform_within(numbers, build.engine(), 1, r));
                 const double count = product(r.shape);
@@ -136,7 +137,7 @@ int32_t aster_ml_lazy_scaled_uniform(aster_ml_lazy* out, const aster_ml_context*
 int32_t aster_ml_lazy_glorot_uniform(aster_ml_lazy* out, const aster_ml_context* context,
                                      int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+  return draw(out, context, dtype, DType::kWeakFloat, ndim, shape,
               [&](Node* numbers, Build& build, const Request& r) -> Status {
                 ASTER_TRY(needs_axis("glorot_uniform", r));
                 const double ends = static_cast<double>(r.shape[0]) + product(r.shape.subspan(1));
@@ -147,7 +148,7 @@ int32_t aster_ml_lazy_glorot_uniform(aster_ml_lazy* out, const aster_ml_context*
 int32_t aster_ml_lazy_kaiming_uniform(aster_ml_lazy* out, const aster_ml_context* context, double a,
                                       int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+  return draw(out, context, dtype, DType::kWeakFloat, ndim, shape,
               [&](Node* numbers, Build& build, const Request& r) -> Status {
                 ASTER_TRY(needs_axis("kaiming_uniform", r));
                 return uniform_within(numbers, build.engine(), kaiming(6, a, r), r);
@@ -157,7 +158,7 @@ int32_t aster_ml_lazy_kaiming_uniform(aster_ml_lazy* out, const aster_ml_context
 int32_t aster_ml_lazy_kaiming_normal(aster_ml_lazy* out, const aster_ml_context* context, double a,
                                      int32_t dtype, size_t ndim, const int64_t* shape) {
   ASTER_API();
-  return draw(out, context, dtype, DType::kFloat32, ndim, shape,
+  return draw(out, context, dtype, DType::kWeakFloat, ndim, shape,
               [&](Node* numbers, Build& build, const Request& r) -> Status {
                 ASTER_TRY(needs_axis("kaiming_normal", r));
                 const double std = product(r.shape) == 0 ? 1 : kaiming(2, a, r);
@@ -177,7 +178,7 @@ int32_t aster_ml_lazy_randperm(aster_ml_lazy* out, const aster_ml_context* conte
   }
   Graph& g = build.graph();
   Node numbers;
-  ASTER_TRY(rand(&numbers, build.engine(), DType::kFloat32, std::array<Word, 1>{n}));
+  ASTER_TRY(rand(&numbers, build.engine(), g.defaults.real, std::array<Word, 1>{n}));
   return build.finish(cast(g, g.argsort(numbers, 0, false, n), to));
 }
 

@@ -166,6 +166,11 @@ class Graph {
   void collect();
   void set_buffer_hook(void (*hook)(void* self, Node buffer), void* self);
 
+  // Dtypes where something is stored, and of functions with real results.
+  DType strong(DType d) const { return dtype::strong(d, defaults); }
+  DType real(DType d) const { return strong(dtype::least_upper_float(d, defaults)); }
+  dtype::Defaults defaults;
+
   // Whether this graph owns node, a live node of some graph.
   bool owns(Node node) const;
   size_t node_count() const { return node_count_; }

@@ -119,6 +119,15 @@ TEST_F(TensorTest, Devices) {
   EXPECT_FALSE(context.set_device(-1));
 }
 
+TEST_F(TensorTest, DefaultDTypes) {
+  const aster_ml::Context context;
+  EXPECT_TRUE(context.set_default_dtype(ASTER_ML_DTYPE_FLOAT64));
+  EXPECT_EQ(context.default_dtype(ASTER_ML_DTYPE_WEAKFLOAT), ASTER_ML_DTYPE_FLOAT64);
+  EXPECT_EQ(context.default_dtype(ASTER_ML_DTYPE_WEAKINT), ASTER_ML_DTYPE_INT32);
+  EXPECT_EQ(Tensor::arange(3).exp().dtype(), dtypes::float64);
+  EXPECT_FALSE(context.set_default_dtype(ASTER_ML_DTYPE_BOOL));
+}
+
 TEST_F(TensorTest, IndexesAsPythonDoes) {
   const Tensor x = Tensor::arange(24).reshape({2, 3, 4});
   EXPECT_EQ((x[{1, 2, 3}].item<int>()), 23);

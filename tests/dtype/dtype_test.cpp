@@ -61,10 +61,20 @@ TEST(DType, UnaryAnswersEqualTinygrad) {
   ASSERT_EQ(rows.size(), 19u);
   for (const auto& row : rows) {
     const DType d = named(row[0]);
-    EXPECT_STREQ(dt::name(dt::least_upper_float(d)), row[1].c_str()) << row[0];
+    EXPECT_STREQ(dt::name(dt::least_upper_float(d, {})), row[1].c_str()) << row[0];
     EXPECT_STREQ(dt::name(dt::sum_acc(d)), row[2].c_str()) << row[0];
-    EXPECT_STREQ(dt::name(dt::strong(d)), row[3].c_str()) << row[0];
+    EXPECT_STREQ(dt::name(dt::strong(d, {})), row[3].c_str()) << row[0];
   }
+}
+
+TEST(DType, DefaultsStandForWeakDTypes) {
+  const dt::Defaults wide{DType::kFloat64, DType::kInt8};
+  EXPECT_EQ(dt::strong(DType::kWeakFloat, wide), DType::kFloat64);
+  EXPECT_EQ(dt::strong(DType::kWeakInt, wide), DType::kInt8);
+  EXPECT_EQ(dt::strong(DType::kInt32, wide), DType::kInt32);
+  EXPECT_EQ(dt::least_upper_float(DType::kUInt8, wide), DType::kFloat64);
+  EXPECT_EQ(dt::least_upper_float(DType::kFloat16, wide), DType::kFloat16);
+  EXPECT_EQ(dt::least_upper_float(DType::kWeakInt, wide), DType::kWeakFloat);
 }
 
 TEST(DType, CodesAreThoseOfTheAbi) {

@@ -407,5 +407,22 @@ TEST(Layer, Lifetimes) {
   OK(aster_ml_lazy_free(&weight));
 }
 
+TEST(Layer, ParametersAreOfTheDefaultFloat) {
+  Session s;
+  for (const int32_t dtype : {ASTER_ML_DTYPE_FLOAT16, ASTER_ML_DTYPE_FLOAT64}) {
+    OK(aster_ml_engine_set_default_dtype(s.get(), dtype));
+    Layer linear, norm, cell;
+    OK(aster_ml_linear_init(&linear, s.get(), 2, 3, 1));
+    OK(aster_ml_batch_norm_init(&norm, s.get(), 3, nullptr));
+    OK(aster_ml_lstm_cell_init(&cell, s.get(), 2, 3, 1));
+    for (const auto& [layer, name] : {std::pair(&linear, "weight"), std::pair(&linear, "bias"),
+                                      std::pair(&norm, "weight"), std::pair(&norm, "running_var"),
+                                      std::pair(&cell, "weight_hh"), std::pair(&cell, "bias_ih")}) {
+      Tensor t = make(aster_ml_layer_get, layer, name);
+      EXPECT_EQ(aster_ml_lazy_dtype(t.get()), dtype) << name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nn_test

@@ -147,8 +147,66 @@ TEST_P(Optimizers, ReplayCapturedSteps) {
   }
 }
 
+// What an optimiser keeps is where its parameters are, whatever the default device is.
+TEST_P(Optimizers, OnAnotherDevice) {
+  Session s;
+  OK(aster_ml_engine_set_device(s.get(), ASTER_ML_DEVICE_REFERENCE));
+  Problem p(s);
+  OK(aster_ml_engine_set_device(s.get(), ASTER_ML_DEVICE_CPU));
+  Optimizer o;
+  GetParam().init(o, p.state);
+  State kept;
+  OK(aster_ml_state_init(&kept, s.get()));
+  OK(aster_ml_state_set_optimizer(&kept, nullptr, &o));
+  for (size_t i = 0; i < aster_ml_state_count(&kept); ++i) {
+    const char* name = aster_ml_state_name(&kept, i);
+    Tensor t = get(kept, name);
+    int32_t device = 0;
+    OK(aster_ml_lazy_device(&device, t.get()));
+    EXPECT_EQ(device, ASTER_ML_DEVICE_REFERENCE) << name;
+  }
+  for (int step = 0; step < 2; ++step) {
+    Tensor loss = p.loss();
+    OK(aster_ml_optimizer_step(&o, loss.get()));
+    const std::string name = GetParam().name + std::string(".") + std::to_string(step);
+    expect_near(p.weights(), oracle(name), 2e-6, name);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Optimizers, ::testing::ValuesIn(kCases),
                          [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Optimizer, RefusesParametersOfSeveralDevices) {
+  Session s;
+  Problem p(s);
+  OK(aster_ml_engine_set_device(s.get(), ASTER_ML_DEVICE_REFERENCE));
+  Tensor away = tensor({2}, 1);
+  OK(aster_ml_state_set(&p.state, "away", away.get(), 1));
+  Optimizer o;
+  EXPECT_EQ(aster_ml_adam_init(&o, &p.state, nullptr), ASTER_ML_DEVICE);
+  EXPECT_EQ((&o)->impl, nullptr);
+}
+
+// The rate is as wide as the default float, at least float32; set whole.
+TEST(Optimizer, TheRateIsOfTheDefaultFloat) {
+  Session s;
+  for (const auto& [given, wanted] : {std::pair(ASTER_ML_DTYPE_FLOAT16, ASTER_ML_DTYPE_FLOAT32),
+                                      std::pair(ASTER_ML_DTYPE_FLOAT64, ASTER_ML_DTYPE_FLOAT64)}) {
+    OK(aster_ml_engine_set_default_dtype(s.get(), given));
+    Problem p(s);
+    Optimizer o;
+    OK(aster_ml_sgd_init(&o, &p.state, nullptr));
+    OK(aster_ml_optimizer_set_rate(&o, 0.05));
+    Tensor rate = make(aster_ml_optimizer_get_rate, &o);
+    EXPECT_EQ(aster_ml_lazy_dtype(rate.get()), wanted);
+    double value = 0;
+    OK(aster_ml_lazy_to_double(&value, rate.get()));
+    EXPECT_EQ(value, wanted == ASTER_ML_DTYPE_FLOAT64 ? 0.05 : static_cast<double>(0.05f));
+    Tensor loss = p.loss();
+    OK(aster_ml_optimizer_step(&o, loss.get()));
+    expect_near(p.weights(), oracle("sgd.0"), 2e-6, "sgd.0");
+  }
+}
 
 TEST(Optimizer, StepsByGivenGradients) {
   Session s;

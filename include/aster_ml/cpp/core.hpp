@@ -202,6 +202,16 @@ class Context {
   bool set_device(int32_t device) const {
     return detail::good(aster_ml_engine_set_device(get(), device));
   }
+  /* What a weak dtype (ASTER_ML_DTYPE_WEAKFLOAT, _WEAKINT) becomes where it is stored; 0 if it is
+   * none. Setting takes a dtype of the kind. */
+  int32_t default_dtype(int32_t weak) const {
+    int32_t out = 0;
+    aster_ml_engine_default_dtype(&out, get(), weak);
+    return out;
+  }
+  bool set_default_dtype(int32_t dtype) const {
+    return detail::good(aster_ml_engine_set_default_dtype(get(), dtype));
+  }
   bool manual_seed(uint64_t seed) const {
     return detail::good(aster_ml_lazy_manual_seed(get(), seed));
   }

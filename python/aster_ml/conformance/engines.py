@@ -152,6 +152,7 @@ def set_up_aster(library, device, options):
         settings.update(OPTIONS[name])
     if settings:
         _native.set_current(_native.context_init(settings))
+        library.dtype.follow_defaults()
     library.Device.DEFAULT = device
 
 

@@ -14,7 +14,6 @@ from ..dtype import (
     DTypeLike,
     code_of,
     dtypes,
-    float_code,
     from_code,
     is_stored_float,
     to_dtype,
@@ -32,16 +31,6 @@ def _shape_of(shape: tuple[Any, ...]) -> tuple[Any, ...]:
         if not isinstance(s, int) or s < 0:
             raise ValueError(f"invalid shape {sizes}")
     return sizes
-
-
-def _full_code(value: ConstType, dtype: DTypeLike | None) -> int:
-    """The dtype of full: that of the value, weak ones made strong, unless given."""
-    if dtype is not None:
-        return to_dtype(dtype).code
-    kind = dtypes.from_py(value)
-    if kind is dtypes.weakfloat:
-        return dtypes.default_float.code
-    return dtypes.default_int.code if kind is dtypes.weakint else kind.code
 
 
 class CreationMixin(OpMixin):
@@ -84,8 +73,9 @@ class CreationMixin(OpMixin):
         (2, 3)
         """
         sizes = argfix(*shape)
-        code = float_code(dtype)
+        code = code_of(dtype)
         if isinstance(device, str) and device.upper().startswith("DISK:"):
+            code = code or dtypes.default_float.code
             return cls._disk(device, sizes, code)  # type: ignore[attr-defined]
         return on_device(device, _n.lazy_empty, code, _ints(sizes))
 
@@ -126,7 +116,7 @@ class CreationMixin(OpMixin):
         sizes = argfix(shape)
         if isinstance(fill_value, BoundInt):
             fill_value = int(fill_value)
-        out = _n.lazy_full(fill_value, _full_code(fill_value, dtype), _ints(sizes))
+        out = _n.lazy_full(fill_value, code_of(dtype), _ints(sizes))
         if buffer:  # a constant would fold into what it meets, and have no gradient
             return on_device(device, _n.lazy_clone, out)
         return out if device is None else out.to(device)
@@ -200,10 +190,8 @@ class CreationMixin(OpMixin):
             start, stop = 0, start
         bounds: list[Any] = [start, stop, step]
         if all(isinstance(x, (int, BoundInt)) for x in bounds):
-            default = dtypes.default_int
-            code = 0 if dtype is None and default.code == 6 else to_dtype(dtype or default).code
-            return _n.lazy_arange(bounds[0], bounds[1], bounds[2], code)
-        return _n.lazy_arange_float(start, stop, step, float_code(dtype))
+            return _n.lazy_arange(bounds[0], bounds[1], bounds[2], code_of(dtype))
+        return _n.lazy_arange_float(start, stop, step, code_of(dtype))
 
     @classmethod
     def linspace(
@@ -214,7 +202,7 @@ class CreationMixin(OpMixin):
         >>> Tensor.linspace(0, 1, 5).tolist()
         [0.0, 0.25, 0.5, 0.75, 1.0]
         """
-        return _n.lazy_linspace(start, stop, steps, float_code(dtype))
+        return _n.lazy_linspace(start, stop, steps, code_of(dtype))
 
     @classmethod
     def eye(cls, n: int, m: int | None = None, dtype: DTypeLike | None = None) -> Self:
@@ -223,7 +211,7 @@ class CreationMixin(OpMixin):
         >>> Tensor.eye(2).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
         """
-        return _n.lazy_eye(n, n if m is None else m, float_code(dtype))
+        return _n.lazy_eye(n, n if m is None else m, code_of(dtype))
 
     # ---- random numbers: the same bits as tinygrad's for the same seed
 
@@ -250,8 +238,8 @@ class CreationMixin(OpMixin):
         >>> Tensor.rand(2, 3).shape
         (2, 3)
         """
-        code = float_code(dtype)
-        if not is_stored_float(code):
+        code = code_of(dtype)
+        if code and not is_stored_float(code):
             raise ValueError(f"rand makes concrete float dtypes, not {from_code(code)}")
         if device is not None and not isinstance(device, str):
             raise ValueError(f"rand works on one device, got {device}")
@@ -303,7 +291,7 @@ class CreationMixin(OpMixin):
         (2, 3)
         """
         device = kwargs.pop("device", None)
-        return on_device(device, _n.lazy_randn, float_code(dtype), _shape_of(shape))
+        return on_device(device, _n.lazy_randn, code_of(dtype), _shape_of(shape))
 
     def randn_like(self, dtype: DTypeLike | None = None, **kwargs: Any) -> Self:
         """Standard normal, in the shape and dtype of self.
@@ -347,7 +335,7 @@ class CreationMixin(OpMixin):
         """
         if std < 0:
             raise ValueError(f"normal needs std >= 0, got {std}")
-        code = float_code(kwargs.pop("dtype", None))
+        code = code_of(kwargs.pop("dtype", None))
         device = kwargs.pop("device", None)
         return on_device(device, _n.lazy_normal, mean, std, code, _shape_of(shape))
 
@@ -368,10 +356,9 @@ class CreationMixin(OpMixin):
         if low >= high:
             raise ValueError(f"uniform needs low < high, got {low} and {high}")
         sizes, device = _shape_of(shape), kwargs.pop("device", None)
-        wanted = dtypes.default_float if dtype is None else to_dtype(dtype)
-        if dtypes.is_float(wanted):
-            return on_device(device, _n.lazy_uniform, low, high, wanted.code, sizes)
-        return ((high - low) * cls.rand(*sizes, device=device)).cast(wanted) + low
+        if dtype is None or dtypes.is_float(to_dtype(dtype)):
+            return on_device(device, _n.lazy_uniform, low, high, code_of(dtype), sizes)
+        return ((high - low) * cls.rand(*sizes, device=device)).cast(dtype) + low
 
     @classmethod
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
@@ -380,7 +367,7 @@ class CreationMixin(OpMixin):
         >>> Tensor.scaled_uniform(2, 3).shape
         (2, 3)
         """
-        code = float_code(kwargs.pop("dtype", None))
+        code = code_of(kwargs.pop("dtype", None))
         return on_device(kwargs.pop("device", None), _n.lazy_scaled_uniform, code, _shape_of(shape))
 
     @classmethod
@@ -390,7 +377,7 @@ class CreationMixin(OpMixin):
         >>> Tensor.glorot_uniform(2, 3).shape
         (2, 3)
         """
-        code = float_code(kwargs.pop("dtype", None))
+        code = code_of(kwargs.pop("dtype", None))
         return on_device(kwargs.pop("device", None), _n.lazy_glorot_uniform, code, _shape_of(shape))
 
     @classmethod
@@ -400,7 +387,7 @@ class CreationMixin(OpMixin):
         >>> Tensor.kaiming_uniform(2, 3).shape
         (2, 3)
         """
-        code = float_code(kwargs.pop("dtype", None))
+        code = code_of(kwargs.pop("dtype", None))
         device = kwargs.pop("device", None)
         return on_device(device, _n.lazy_kaiming_uniform, a, code, _shape_of(shape))
 
@@ -411,7 +398,7 @@ class CreationMixin(OpMixin):
         >>> Tensor.kaiming_normal(2, 3).shape
         (2, 3)
         """
-        code = float_code(kwargs.pop("dtype", None))
+        code = code_of(kwargs.pop("dtype", None))
         device = kwargs.pop("device", None)
         return on_device(device, _n.lazy_kaiming_normal, a, code, _shape_of(shape))
 
