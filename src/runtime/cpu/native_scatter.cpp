@@ -21,7 +21,7 @@ constexpr int64_t kRangeElements = 1 << 22;
 constexpr int64_t kRangeBytes = int64_t{4} << 20;
 constexpr int64_t kRangeTasks = 2;
 // Runs that no task cuts: they are worth so many bytes each for every task that reads their place.
-constexpr int64_t kRunBytes = 512;
+constexpr int64_t kRunBytes = 256;
 constexpr int64_t kFarBytes = int64_t{1} << 18;
 constexpr int64_t kAhead = 16;  // values whose places are asked for before they are written
 constexpr int64_t kWrite = -1;
@@ -319,16 +319,19 @@ void put_line(const Line& told, Put put) {
   T* const y = static_cast<T*>(line.target);
   const T* const x = static_cast<const T*>(line.value);
   const I* const at = static_cast<const I*>(line.index);
+  const auto coordinate = [&](int64_t i) {
+    const int64_t c = static_cast<int64_t>(at[i * line.in_index]);
+    return c + (c >> 63 & line.back);
+  };
   const auto ask = [&](int64_t i) {  // wherever it is
     const uint64_t position =
         static_cast<uint64_t>(i * line.in_target) +
-        static_cast<uint64_t>(at[i * line.in_index]) * static_cast<uint64_t>(line.stride);
+        static_cast<uint64_t>(coordinate(i)) * static_cast<uint64_t>(line.stride);
     const uintptr_t place = reinterpret_cast<uintptr_t>(y) + position * sizeof(T);
     __builtin_prefetch(reinterpret_cast<const void*>(place), 1);  // NOLINT: never read
   };
   const auto one = [&](int64_t i) {
-    int64_t c = static_cast<int64_t>(at[i * line.in_index]);
-    c += c >> 63 & line.back;
+    const int64_t c = coordinate(i);
     const bool inside = static_cast<uint64_t>(c) < static_cast<uint64_t>(line.bound);
     T* const place = y + (inside ? i * line.in_target + c * line.stride : 0);
     put(inside ? *place : *static_cast<T*>(line.nowhere), x[i * line.in_value]);
