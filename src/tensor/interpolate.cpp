@@ -95,8 +95,9 @@ Node interpolate(Graph& g, Node x, Words sizes, const Resample& r) {
     if (n == 0) {
       return nil(ASTER_FAIL(kSHAPE, "interpolate of %s: axis %zu is empty", brief(x).text, axis));
     }
-    // A pass an axis: each later one reads rows of what the earlier ones computed.
-    if (resampled) x = g.contiguous(x);
+    // A pass an axis, reading rows of what the earlier ones computed; one where it reads no row
+    // twice.
+    if (resampled && size > n / 2) x = g.contiguous(x);
     resampled = is_linear;
     if (size == 0) {
       x = cut_axis(g, x, axis, 0, 0);
