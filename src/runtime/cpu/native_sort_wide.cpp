@@ -32,9 +32,10 @@ struct Codec {
   using Key = typename L::Key;
   using Element = typename L::Element;
   static constexpr Kind kKind = L::kKind;
-  Vector flip, last, nan, zero;
-  Vector infinity;  // of kHalf
-  Lanes special;    // those where a NaN or -0 was
+  Vector flip, last, nan;
+  Vector infinity;    // of kHalf
+  int64_t nans;       // in a row
+  Lanes minus_zeros;  // lanes where one was
 
   WIDE_INLINE Vector all(Key x) {
     using Signed = std::make_signed_t<BitsOf<Key>>;
@@ -44,8 +45,8 @@ struct Codec {
 
   WIDE void init(const SortForm& form) {
     const bool down = form.descending;
-    special = 0;
-    zero = infinity = nan = bits(0);
+    start();
+    infinity = nan = bits(0);
     last = bits(kOnes<Key>);
     if constexpr (kKind == Kind::kWord) {
       BitsOf<Element> turn = form.is_signed ? kSign<Element> : BitsOf<Element>{0};
@@ -59,18 +60,22 @@ struct Codec {
     } else {
       flip = bits(down ? kOnes<Key> : Key{0});
       nan = bits(down ? Key{0} : kOnes<Key>);
-      zero = bits(kSign<Key> ^ (down ? kOnes<Key> : Key{0}));
       infinity = bits(form.infinity);
     }
   }
-  WIDE_MEMBER Lanes nans(Vector x) const {
+  WIDE_MEMBER void start() {
+    nans = 0;
+    minus_zeros = 0;
+  }
+  WIDE_MEMBER Lanes nan_in(Vector x) const {
     if constexpr (kKind == Kind::kReal) return L::unordered(x, x);
     return L::below(infinity, _mm512_andnot_si512(bits(kSign<Key>), x));
   }
   WIDE_MEMBER Vector encode(Vector x) {
     if constexpr (kKind == Kind::kWord) return decode(x);
-    const Lanes lost = nans(x);
-    special |= lost | L::same(x, bits(kSign<Key>));
+    const Lanes lost = nan_in(x);
+    nans += std::popcount(lost);
+    minus_zeros |= L::same(x, bits(kSign<Key>));
     if constexpr (kKind == Kind::kReal) return L::choose(lost, decode(x), nan);
     const Vector sign = bits(kSign<Key>), negative = _mm512_srai_epi16(x, 15);
     const Vector magnitude = _mm512_xor_si512(_mm512_andnot_si512(sign, x), negative);
@@ -145,8 +150,13 @@ WIDE void sort_few(Codec<L>& codec, const typename L::Element* from, typename L:
 constexpr int64_t kWideSample = 4096;  // keys from which the pivot is one of four vectors' keys
 constexpr int kAhead = 8;              // vectors that are read before they are written
 
+template <class Key>
+struct Pivot {
+  Key key;
+  bool often, always;  // met in the sample
+};
 template <class L, bool raw, int vectors>
-WIDE typename L::Key middle_of(Codec<L>& codec, const typename L::Key* x, int64_t n) {
+WIDE Pivot<typename L::Key> middle_of(Codec<L>& codec, const typename L::Key* x, int64_t n) {
   constexpr int64_t kCount = vectors * L::kCount;
   alignas(64) typename L::Key keys[kCount];
   for (int64_t i = 0; i < kCount; ++i) keys[i] = x[i * (n / kCount)];
@@ -155,11 +165,12 @@ WIDE typename L::Key middle_of(Codec<L>& codec, const typename L::Key* x, int64_
     v[i] = key_of<L, raw>(codec, _mm512_load_si512(keys + i * L::kCount));
   }
   sort_vectors<L, vectors>(v);
-  _mm512_store_si512(keys, v[vectors / 2]);
-  return keys[vectors == 1 ? L::kCount / 2 : 0];
+  EACH_VECTOR(int i = 0; i < vectors; ++i) _mm512_store_si512(keys + i * L::kCount, v[i]);
+  const auto* const middle = keys + kCount / 2;
+  return {*middle, !(*middle < middle[L::kCount / 8]), !(keys[0] < keys[kCount - 1])};
 }
 template <class L, bool raw>
-WIDE typename L::Key pivot_of(Codec<L>& codec, const typename L::Key* x, int64_t n) {
+WIDE Pivot<typename L::Key> pivot_of(Codec<L>& codec, const typename L::Key* x, int64_t n) {
   return n < kWideSample ? middle_of<L, raw, 1>(codec, x, n) : middle_of<L, raw, 4>(codec, x, n);
 }
 
@@ -201,6 +212,9 @@ struct Sides {
     L::store(high, first_lanes(n - count), L::pack(first_lanes(n) & ~lanes, x));
   }
 };
+
+template <class L>
+constexpr int64_t kLeastKeys = int64_t{2} * kAhead* L::kCount;  // of a partition in place
 
 // n keys in place. Returns how many are of the split.
 template <class L, Split split>
@@ -267,6 +281,16 @@ WIDE void decode_all(const Codec<L>& codec, typename L::Key* x, int64_t n) {
   }
 }
 
+template <class L>
+WIDE bool all_are(const typename L::Key* x, int64_t n, typename L::Key key) {
+  const Vector keys = Codec<L>::all(key);
+  for (int64_t i = 0; i < n; i += L::kCount) {
+    const Lanes lanes = lanes_at<L>(i, n);
+    if (L::equal(L::load(lanes, keys, x + i), keys) != first_lanes(L::kCount)) return false;
+  }
+  return true;
+}
+
 // n keys as elements.
 template <class L>
 WIDE void sort_range(Codec<L>& codec, typename L::Key* x, int64_t n, int depth) {
@@ -276,51 +300,57 @@ WIDE void sort_range(Codec<L>& codec, typename L::Key* x, int64_t n, int depth) 
       std::sort(x, x + n);
       return decode_all(codec, x, n);
     }
-    const Key pivot = pivot_of<L, false>(codec, x, n);
-    int64_t below = partition<L, Split::kBelow>(x, n, pivot);
-    if (below == 0) {  // it is the least: those equal to it are in order
-      below = partition<L, Split::kAtMost>(x, n, pivot);
-      decode_all(codec, x, below);
-    } else {
-      sort_range(codec, x, below, depth);
+    const Pivot<Key> pivot = pivot_of<L, false>(codec, x, n);
+    if (pivot.always && all_are<L>(x, n, pivot.key)) return decode_all(codec, x, n);
+    const int64_t below = partition<L, Split::kBelow>(x, n, pivot.key);
+    int64_t settled = below;  // those equal to the pivot are in order, if one looks for them
+    if (below == 0 || (pivot.often && n - below >= kLeastKeys<L>)) {
+      settled += partition<L, Split::kAtMost>(x + below, n - below, pivot.key);
+      decode_all(codec, x + below, settled - below);
     }
-    x += below;
-    n -= below;
+    if (below > 0) sort_range(codec, x, below, depth);
+    x += settled;
+    n -= settled;
   }
   if (n > 0) sort_few<L, false>(codec, x, x, n);
 }
 
 // ---- Rows ----
 
+// Whether a finite element is before 0, any NaN put there with it.
+template <typename Key>
+bool before_zero(Key x, bool descending) {
+  const auto bits = std::bit_cast<BitsOf<Key>>(x);
+  return (bits & ~kSign<Key>) != 0 && ((bits & kSign<Key>) != 0) != descending;
+}
+
 // Zeros and NaN of the sorted row y as they follow one another in x.
 template <class L>
-WIDE void settle(Codec<L>& codec, const typename L::Key* x, typename L::Key* y, int64_t n,
+WIDE void settle(const Codec<L>& codec, const typename L::Key* x, typename L::Key* y, int64_t n,
                  bool descending) {
-  int64_t zeros = 0, nans = 0;  // where they begin
+  auto* nans = descending ? y : y + n - codec.nans;
+  auto* zeros = std::partition_point(
+      y, y + n, [&](typename L::Key key) { return before_zero(key, descending); });
+  const Vector sign = Codec<L>::bits(kSign<typename L::Key>), none = Codec<L>::bits(0);
   for (int64_t i = 0; i < n; i += L::kCount) {
     const Lanes lanes = lanes_at<L>(i, n);
-    const Vector v = L::load(lanes, _mm512_setzero_si512(), x + i);
-    zeros += std::popcount(L::below(codec.encode(v), codec.zero) & lanes);
-    nans += std::popcount(~codec.nans(v) & lanes);
-  }
-  if (descending) nans = 0;
-  for (int64_t i = 0; i < n; i += L::kCount) {
-    const Lanes lanes = lanes_at<L>(i, n);
-    const Vector v = L::load(lanes, _mm512_setzero_si512(), x + i);
-    const auto put = [&](int64_t& at, Lanes some) WIDE {
-      const int count = std::popcount(some);
-      L::store(y + at, first_lanes(count), L::pack(some, v));
-      at += count;
-    };
-    put(zeros, L::equal(codec.encode(v), codec.zero) & lanes);
-    put(nans, codec.nans(v) & lanes);
+    const Vector v = L::load(lanes, none, x + i);
+    const Lanes zero = L::same(_mm512_andnot_si512(sign, v), none) & lanes;
+    const Lanes nan = codec.nan_in(v);
+    if ((zero | nan) == 0) continue;
+    L::store(zeros, first_lanes(std::popcount(zero)), L::pack(zero, v));
+    L::store(nans, first_lanes(std::popcount(nan)), L::pack(nan, v));
+    zeros += std::popcount(zero);
+    nans += std::popcount(nan);
   }
 }
 
 template <class L>
 WIDE void sort_row(Codec<L>& codec, const typename L::Key* x, typename L::Key* y, int64_t n) {
   const int depth = 2 * static_cast<int>(std::bit_width(static_cast<uint64_t>(n)));
-  const int64_t below = deal(codec, x, y, n, pivot_of<L, true>(codec, x, n));
+  const auto pivot = pivot_of<L, true>(codec, x, n).key;
+  codec.start();
+  const int64_t below = deal(codec, x, y, n, pivot);
   sort_range(codec, y, below, depth);
   sort_range(codec, y + below, n - below, depth);
 }
@@ -339,9 +369,8 @@ WIDE void sort_rows(const void* from, void* to, int64_t rows, int64_t n, const S
       sort_row(codec, x, y, n);
     }
     if constexpr (L::kKind != Kind::kWord) {
-      if (codec.special == 0) continue;
-      settle(codec, x, y, n, form.descending);
-      codec.special = 0;
+      if (codec.nans != 0 || codec.minus_zeros != 0) settle(codec, x, y, n, form.descending);
+      codec.start();
     }
   }
 }
