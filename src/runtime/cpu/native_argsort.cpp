@@ -8,7 +8,9 @@
 namespace aster::runtime::cpu::native {
 namespace {
 
-constexpr int64_t kRanked = 64;     // by counting smaller ones
+// By counting smaller ones: rows of words of 4 bytes, which vectors compare, and of 8.
+constexpr int64_t kRanked = 64;
+constexpr int64_t kRankedLong = 32;
 constexpr int64_t kSmall = 48;      // sorted by comparisons
 constexpr int64_t kWide = 4096;     // by wide digits where it is near
 constexpr int64_t kLong = 1 << 17;  // dealt out first
@@ -17,9 +19,9 @@ constexpr int64_t kApart = 72;  // words between buffers, which a page's length 
 constexpr int64_t kTaskElements = 1 << 13;
 // Of the selection of a few: the least room for candidates, how many may be asked for, and keys
 // looked at together.
-constexpr int64_t kRoom = 2048;
+constexpr int64_t kRoom = 128;
 constexpr int64_t kMostSelected = 4096;
-constexpr int64_t kKeys = 128;
+constexpr int64_t kKeys = 64;
 
 struct Head {
   int64_t dtype, descending;
@@ -150,16 +152,20 @@ void deal_and_sort(uint64_t* pairs, uint64_t* other, int64_t n, Make make, Emit 
 // An element's place is the number of those before it: no branches, and vectors of comparisons.
 template <typename K>
 void rank_row(const Row<K>& row, int64_t n, int64_t count, const Out& out) {
-  constexpr uint32_t kSign = 0x80000000;  // comparisons of signed words are what vectors have
-  int32_t keys[kRanked];
-  for (int64_t i = 0; i < n; ++i) keys[i] = static_cast<int32_t>(row.key(i) ^ kSign);
+  using Bits = typename K::Bits;
+  using Signed = std::make_signed_t<Bits>;  // comparisons of these are what vectors have
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  Signed keys[kRanked];
+  int32_t order[kRanked];
+  for (int64_t i = 0; i < n; ++i) keys[i] = static_cast<Signed>(row.key(i) ^ kSign);
   for (int64_t i = 0; i < n; ++i) {
-    const int32_t key = keys[i];
+    const Signed key = keys[i];
     int32_t place = 0;
     for (int64_t k = 0; k < i; ++k) place += keys[k] <= key;
     for (int64_t k = i + 1; k < n; ++k) place += keys[k] < key;
-    if (place < count) out.set(place, i);
+    order[place] = static_cast<int32_t>(i);
   }
+  for (int64_t i = 0; i < count; ++i) out.set(i, order[i]);
 }
 
 inline uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
@@ -250,9 +256,8 @@ void select_row(const Row<K>& row, const Head& head, const Out& out, void* scrat
 template <typename K>
 void sort_row(const Row<K>& row, const Head& head, const Out& out, void* scratch) {
   if (head.room != 0) return select_row(row, head, out, scratch);
-  if constexpr (sizeof(typename K::Bits) == 4) {
-    if (head.size <= kRanked) return rank_row(row, head.size, head.count, out);
-  }
+  constexpr int64_t kMost = sizeof(typename K::Bits) == 4 ? kRanked : kRankedLong;
+  if (head.size <= kMost) return rank_row(row, head.size, head.count, out);
   sort_whole_row(row, head, out, static_cast<uint64_t*>(scratch));
 }
 
