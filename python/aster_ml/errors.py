@@ -62,8 +62,8 @@ class FileError(Error, OSError):
     """A file operation that the operating system refused."""
 
 
-class FormatError(Error, ValueError):
-    """A file or message that breaks its format."""
+class FormatError(Error, ValueError, AssertionError):
+    """A file, formula or message that breaks its format."""
 
 
 class NumericError(Error, ArithmeticError, ValueError):

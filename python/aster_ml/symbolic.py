@@ -8,9 +8,9 @@
 21
 
 A bound variable is a number that remembers where it came from. As a size or a position it stays a
-variable: what is built from it serves every value (see dynamic.py). Where a program looks at its
-value (int(), a comparison that the bounds do not decide), a recording TinyJit notes what it saw,
-and replays only where that holds. An unbound one has no value, so it cannot be a size.
+variable: what is built from it serves every value (see the package dynamic). Where a program looks
+at its value (int(), a comparison that the bounds do not decide), a recording TinyJit notes what it
+saw, and replays only where that holds. An unbound one has no value, so it cannot be a size.
 """
 
 from __future__ import annotations

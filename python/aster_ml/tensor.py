@@ -59,7 +59,7 @@ class Tensor(CreationMixin):
     (dtypes.weakint, dtypes.int, dtypes.half)
     """
 
-    __slots__ = ("_grad", "_is_param", "_file")
+    __slots__ = ("_grad", "_is_param", "_file", "__dict__")  # programs leave notes on tensors
     __array_priority__ = 1000
 
     def __new__(
@@ -180,7 +180,12 @@ class Tensor(CreationMixin):
         return (self[i] for i in range(len(self)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickle, (bytes(self._raw()), self.dtype, self.shape, self.device, self.is_param)
+        if _is_weak(self) and not self.shape:  # a number
+            return Tensor, (self.item(),)
+        dtype = strong_dtype(self.dtype)
+        raw = bytes(self.cast(dtype)._raw())
+        shape = tuple(int(s) for s in self.shape)
+        return _unpickle, (raw, dtype, shape, self.device, self.is_param)
 
     def __copy__(self) -> Tensor:
         return _copy(self)

@@ -138,6 +138,31 @@ def test_copies():
         assert x.tolist() == [1.0, 2.0]
 
 
+def test_pickles_keep_dtype_and_shape():
+    for x in (
+        Tensor(3.5),
+        Tensor(True),
+        Tensor(2),
+        Tensor(2).expand(3),
+        Tensor([1.5]).reshape(()),
+        Tensor([1.5, -2.0], dtype="bfloat16"),
+        Tensor([]),
+        Tensor([[1], [2]]) + 1,
+    ):
+        y = pickle.loads(pickle.dumps(x))
+        assert y.tolist() == x.tolist() and y.shape == x.shape
+        weak = x.dtype in (dtypes.weakint, dtypes.weakfloat) and x.shape
+        assert weak or y.dtype is x.dtype  # a number repeated is stored in a dtype of its own
+    part = Tensor([[1, 2, 3]])[:, : Variable("n", 1, 3).bind(2)]
+    assert pickle.loads(pickle.dumps(part)).tolist() == [[1, 2]]
+
+
+def test_notes_on_tensors():
+    x = Tensor([1.0])
+    x.name = "weight"
+    assert x.name == "weight" and not hasattr(x + 1, "name")
+
+
 # ---- indexing and writing
 
 INDICES = [
