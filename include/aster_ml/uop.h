@@ -34,6 +34,8 @@ typedef struct aster_ml_uop aster_ml_uop;
  *   Pad                   arguments: before, after, interior for every axis, then the fill's bits
  *   Window                arguments: axis, stride, dilation, size of the window
  *   Unwindow              arguments: axis, stride, dilation, size of the axis
+ *                         (both: without the size it is that of the axis in shape)
+ *   Contiguous            arguments: none, or the devices it moves to and from, 0 for any
  *   Cat                   arguments: axis
  *   Cast, Bitcast         dtype
  *   Reduce:*              arguments: axes, ascending

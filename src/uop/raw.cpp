@@ -1,5 +1,7 @@
 #include "uop/raw.h"
 
+#include <limits>
+
 #include "uop/expr.h"
 #include "uop/print.h"
 #include "uop/verify.h"
@@ -103,11 +105,33 @@ Node build_argsort(const Request& r) {
                      fits ? r.raw.shape[static_cast<size_t>(r.arg(0))] : -1);
 }
 Node build_sort(const Request& r) { return r.g.sort(r.x(), r.arg(0), r.arg(1) != 0); }
-Node build_window(const Request& r) {
-  return r.g.window(r.x(), r.arg(0), r.arg(3), r.arg(1), r.arg(2));
+// Windows and their adjoint: axis, stride, dilation, and a size if it is not to be that of an axis
+// of the shape, as printed.
+Node build_windows(const Request& r) {
+  const bool adjoint = r.name.op == Op::kUnwindow;
+  const size_t count = r.args().size();
+  if (count != 3 && count != 4) {
+    return nil(
+        ASTER_FAIL(kARGUMENT, "%s takes 3 or 4 arguments, not %zu", info(r.name.op).name, count));
+  }
+  const Word at = r.arg(0) == INT64_MAX ? -1 : r.arg(0) + (adjoint ? 0 : 1);
+  const bool shaped = at >= 0 && static_cast<size_t>(at) < r.raw.shape.size();
+  if (count == 3 && !shaped) {
+    return nil(ASTER_FAIL(kSHAPE, "%s of shape %s along axis %lld", info(r.name.op).name,
+                          brief_shape(r.raw.shape).text, static_cast<long long>(r.arg(0))));
+  }
+  const Word size = count == 4 ? r.arg(3) : r.raw.shape[static_cast<size_t>(at)];
+  return adjoint ? r.g.unwindow(r.x(), r.arg(0), size, r.arg(1), r.arg(2))
+                 : r.g.window(r.x(), r.arg(0), size, r.arg(1), r.arg(2));
 }
-Node build_unwindow(const Request& r) {
-  return r.g.unwindow(r.x(), r.arg(0), r.arg(3), r.arg(1), r.arg(2));
+Node build_contiguous(const Request& r) {
+  if (r.args().empty()) return r.g.contiguous(r.x());
+  constexpr Word kMost = std::numeric_limits<int32_t>::max();
+  if (r.args().size() != 2 || r.arg(0) < 1 || r.arg(0) > kMost || r.arg(1) < 0 ||
+      r.arg(1) > kMost) {
+    return nil(ASTER_FAIL(kARGUMENT, "Contiguous takes no arguments, or two devices"));
+  }
+  return r.g.transfer(r.x(), r.arg(0), r.arg(1));
 }
 Node build_after(const Request& r) { return r.g.after(r.x(), r.raw.sources.subspan(1)); }
 Node build_fold(const Request& r) { return made(r, r.x()->dtype, std::array{r.name.word}, {}); }
@@ -133,8 +157,8 @@ constexpr Row kRows[] = {
     {Op::kFlip,       kAny, false, [](const R& r) { return r.g.flip(r.x(), r.args()); }},
     {Op::kSlice,      kAny, false, build_slice},
     {Op::kPad,        kAny, false, build_pad},
-    {Op::kWindow,     4,    false, build_window},
-    {Op::kUnwindow,   4,    false, build_unwindow},
+    {Op::kWindow,     kAny, false, build_windows},
+    {Op::kUnwindow,   kAny, false, build_windows},
     {Op::kCat,        1,    false, [](const R& r) { return r.g.cat(r.raw.sources, r.arg(0)); }},
     {Op::kCast,       0,    true,  [](const R& r) { return r.g.cast(r.x(), r.raw.dtype); }},
     {Op::kBitcast,    0,    true,  [](const R& r) { return r.g.bitcast(r.x(), r.raw.dtype); }},
@@ -146,7 +170,7 @@ constexpr Row kRows[] = {
     {Op::kLogScan,    2,    false, build_log_scan},
     {Op::kArgsort,    2,    false, build_argsort},
     {Op::kSort,       2,    false, build_sort},
-    {Op::kContiguous, 0,    false, [](const R& r) { return r.g.contiguous(r.x()); }},
+    {Op::kContiguous, kAny, false, build_contiguous},
     {Op::kDetach,     0,    false, [](const R& r) { return r.g.detach(r.x()); }},
     {Op::kAssign,     0,    false, [](const R& r) { return r.g.assign(r.x(), r.raw.sources[1]); }},
     {Op::kAfter,      0,    false, build_after},

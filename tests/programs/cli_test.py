@@ -96,6 +96,24 @@ class Usage(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
 
 
+class Graphs(unittest.TestCase):
+    def test_every_form_of_a_line_is_read(self):
+        """Windows without a size, and a move between devices, as they are printed."""
+        text = (
+            "%0 = Param float32[2, 8] (0)\n"
+            "%1 = Contiguous float32[2, 8] %0 (196608, 65536)\n"
+            "%2 = Window float32[2, 7, 2] %1 (1, 1, 1)\n"
+            "%3 = Reduce:Add float32[2, 7, 1] %2 (2)\n"
+        )
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write(text)
+            file.flush()
+            done = aster("graph", "--file", file.name)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for word in ("Contiguous", "Window", "Reduce"):
+            self.assertIn(word, done.stdout)
+
+
 class Machine(unittest.TestCase):
     def test_info(self):
         found = answer("info")

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <set>
+
 #include "uop/helpers.h"
 #include "uop/print.h"
 #include "uop/raw.h"
@@ -149,6 +153,121 @@ TEST_F(Verify, NamesAreReadAsTheyArePrinted) {
   for (const char* bad :
        {"", "add", "Reduce", "Fold", "Call", "Reduce:Sub", "Reduce:", "Call:Nothing", "Add "}) {
     EXPECT_FALSE(parse_full_name(&name, bad)) << bad;
+  }
+}
+
+std::string last_message() {
+  aster_ml_error error;
+  aster_ml_error_last(&error);
+  return error.message;
+}
+
+// A graph with every operation that a node is built of, in every form of its arguments.
+std::vector<Node> every_form(Graph& g) {
+  const Node x = g.param(0, kF32, Shape{2, 3, 4}), y = g.param(1, kF32, Shape{2, 3, 4});
+  const Node i = g.param(2, kI32, Shape{2, 3, 4}), b = g.alu(Op::kCmpLt, x, y);
+  const Node word = g.param(3, DType::kUInt64, Shape{2}), line = g.param(4, kF32, Shape{8});
+  const Node r = g.range(0, 8), k = g.range(1, 8), windows = g.window(x, 2, 2, 1, 1);
+  const Node load = g.make(Op::kLoad, kF32, std::array{line, r});
+  const Node gated = g.make(Op::kLoad, kF32, std::array{line, k, g.alu(Op::kCmpLt, r, k)});
+  std::vector<Node> all{
+      x,
+      r,
+      load,
+      gated,
+      windows,
+      g.iota(kI32, 5),
+      g.constant(kF32, -0.5, Shape{2}),
+      g.constant(kF32, -0.0),
+      g.constant(kF32, INFINITY),
+      g.constant(kF32, NAN),
+      g.constant(DType::kFloat64, 0.1),
+      g.constant_int(DType::kUInt64, -1),
+      g.constant_int(kBool, 1),
+      g.constant(DType::kWeakFloat, 2.5),
+      g.index(-7),
+      g.reshape(x, Shape{6, 4}),
+      g.expand(g.param(5, kF32, Shape{1, 3}), Shape{2, 3}),
+      g.permute(x, Shape{2, 0, 1}),
+      g.flip(x, Shape{0, 1, 0}),
+      g.slice(x, Shape{0, 1, 0}, Shape{1, 1, 2}, Shape{2, 2, 2}),
+      g.pad(x, Shape{1, 0, 0}, Shape{0, 2, 0}, Shape{0, 0, 1}, std::bit_cast<Word>(-1.5)),
+      g.pad(i, Shape{1, 0, 0}, Shape{0, 0, 0}, Shape{0, 0, 0}, -3),
+      g.unwindow(windows, 2, 4, 1, 1),
+      g.cat(std::array{x, y}, 1),
+      g.cast(x, kI32),
+      g.bitcast(x, kI32),
+      g.contiguous(x),
+      g.transfer(x, 3 << 16, 0),
+      g.transfer(x, 1 << 16, 3 << 16),
+      g.detach(x),
+      g.gather(x, std::array{i}, Shape{0, -1, 2}, Shape{2, 3, 4}),
+      g.scatter(Op::kSink, x, y, std::array{i}, Shape{0, -1, 2}),
+      g.argsort(x, 1, true, 2),
+      g.scatter(Op::kAdd, x, y, std::array{i}, Shape{0, -1, 2}),
+      g.sort(x, 2, false),
+      g.scan(Op::kAdd, x, 1, false),
+      g.scan(Op::kMul, x, 0, true),
+      g.log_scan(x, 1, true),
+      g.scan_place(Op::kMax, x, 1),
+      g.assign(x, y),
+      g.after(x, std::array{y}),
+      g.sink(std::array{x, y}),
+      g.alu(Op::kThreefry, word, word),
+      g.alu(Op::kWhere, b, x, y)};
+  for (const Op op : {Op::kAdd, Op::kMul, Op::kMax, Op::kMin, Op::kAnd, Op::kOr}) {
+    const bool bits = op == Op::kAnd || op == Op::kOr;
+    all.push_back(g.reduce(op, bits ? i : x, Shape{0, 2}));
+    if (!bits) {
+      const std::array words{static_cast<Word>(op)};
+      all.push_back(g.make(Op::kFold, kF32, std::array{gated, k}, words));
+    }
+  }
+  all.push_back(g.make(Op::kStore, DType::kNone, std::array{line, r, load, r}));
+  for (size_t at = 0; at < static_cast<size_t>(Op::kCount); ++at) {
+    const Op op = static_cast<Op>(at);
+    if (!is_alu(op) || op == Op::kThreefry || op == Op::kWhere) continue;
+    const Node a = info(op).rule == DTypeRule::kIntegral ? i : x;
+    const Node c = info(op).rule == DTypeRule::kIntegral ? g.flip(i, Shape{1, 0, 0}) : y;
+    all.push_back(info(op).sources == 1   ? g.alu(op, a)
+                  : info(op).sources == 2 ? g.alu(op, a, c)
+                                          : g.alu(op, a, c, a));
+  }
+  return all;
+}
+
+// What print says of a node is enough to build it again.
+TEST_F(Verify, EveryNodeIsBuiltOfWhatIsPrinted) {
+  std::set<Op> seen{Op::kBuffer, Op::kCall, Op::kTuple, Op::kItem};  // storage, and composites
+  for (const Node node : every_form(g)) {
+    ASSERT_NE(node, nullptr) << last_message();
+    Node again = nullptr;
+    const RawNode words{full_name(node), node->dtype, node->src(), plain_arguments(node),
+                        node->shape()};
+    EXPECT_TRUE(build_raw(&again, g, words).ok()) << brief(node).text << last_message();
+    EXPECT_EQ(again, node) << full_name(node) << " " << brief(node).text;
+    seen.insert(node->op);
+  }
+  for (size_t op = 0; op < static_cast<size_t>(Op::kCount); ++op) {
+    EXPECT_TRUE(seen.count(static_cast<Op>(op))) << info(static_cast<Op>(op)).name;
+  }
+}
+
+TEST_F(Verify, DevicesAndSizesThatDoNotFit) {
+  const Node x = g.param(0, kF32, Shape{4});
+  const auto refuses = [&](std::string_view name, const Shape& arguments, const Shape& shape) {
+    Node out = nullptr;
+    return !build_raw(&out, g, {name, kF32, std::array{x}, arguments, shape}).ok();
+  };
+  for (const Shape& devices : {Shape{1}, Shape{0, 0}, Shape{-1, 0}, Shape{1 << 16, -1},
+                               Shape{Word{1} << 40, 0}, Shape{1 << 16, 0, 0}}) {
+    EXPECT_TRUE(refuses("Contiguous", devices, {4})) << devices.size();
+  }
+  for (const char* name : {"Window", "Unwindow"}) {
+    EXPECT_TRUE(refuses(name, {0, 1, 1}, {})) << name;
+    EXPECT_TRUE(refuses(name, {-5, 1, 1}, {4, 4})) << name;
+    EXPECT_TRUE(refuses(name, {INT64_MAX, 1, 1}, {4, 4})) << name;
+    EXPECT_TRUE(refuses(name, {0, 1}, {4, 4})) << name;
   }
 }
 
