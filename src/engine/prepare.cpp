@@ -1,5 +1,7 @@
 #include "engine/prepare.h"
 
+#include <algorithm>
+
 #include "engine/library.h"
 #include "engine/rangeify.h"
 #include "uop/composite.h"
@@ -133,10 +135,25 @@ Node scan_windows(Op op, Expr x, size_t axis, bool reverse) {
   return reduce(op, windows, behind).reshape(x.shape()).cast(x.dtype()).n;
 }
 
-// Whether a call reads it where it is.
 bool lies_in_memory(Node x) {
-  while (x->op == Op::kReshape || x->op == Op::kDetach) x = x->src(0);
   return x->op == Op::kParam || x->op == Op::kContiguous || library::computes(x);
+}
+
+// Whether windows of a tensor save a launch and cost little: each computes its elements again.
+bool cheap_in_windows(Node x) {
+  const auto behind_views = [](Node n) {
+    while (n->nsrc == 1 && (uop::is_movement(n->op) || n->op == Op::kCast || n->op == Op::kDetach))
+      n = n->src(0);
+    return n;
+  };
+  Node plain = x;
+  while (plain->op == Op::kReshape || plain->op == Op::kDetach) plain = plain->src(0);
+  if (lies_in_memory(plain)) return false;  // a call reads it as it is
+  x = behind_views(x);
+  if (lies_in_memory(x)) return true;
+  return uop::is_alu(x->op) && uop::cost(x) <= 1 && std::ranges::all_of(x->src(), [&](Node source) {
+           return uop::is_const(source) || lies_in_memory(behind_views(source));
+         });
 }
 
 // Whether a node gathers a tensor in its own order.
@@ -227,7 +244,7 @@ Status expand_scans(Node* sink, Graph& g) {
   return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
     *made = same_with(g, node, src);
     ASTER_TRY(need(*made));
-    if ((*made)->op != Op::kScan || lies_in_memory(node->src(0))) return kOk;
+    if ((*made)->op != Op::kScan || !cheap_in_windows(node->src(0))) return kOk;
     const Word length = node->dim(static_cast<size_t>(node->arg(1)));
     if (length <= kMostWindows && node->count() * length <= kMostWindows) {
       *made = scan_windows(static_cast<Op>(node->arg(0)), {&g, src[0]},

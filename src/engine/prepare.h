@@ -29,7 +29,8 @@ Status split_words(uop::Node* sink, uop::Graph& graph);
 // Elements gathered in an order that nothing else reads are sorted without their positions.
 Status sort_values(uop::Node* sink, uop::Graph& graph);
 
-// Short scans of what is computed become reductions of windows, which fuse with that.
+// Short scans of what is moved or cheaply computed become reductions of windows, which fuse with
+// it.
 Status expand_scans(uop::Node* sink, uop::Graph& graph);
 
 // Has overlapping windows of large padded tensors read a padded copy.

@@ -77,15 +77,59 @@ struct Positions {
   };
 };
 
+// e^x of -87 <= x <= 0, NaN of NaN, in arithmetic that becomes vectors.
+inline float exp_below(float x) {
+  constexpr float kRound = 0x1.8p23f;  // leaves an integer in the last bits
+  constexpr float kLn2High = 0x1.62ep-1f, kLn2Low = 0x1.0bfbe8p-15f;
+  const float shifted = x * 0x1.715476p0f + kRound, n = shifted - kRound;
+  const float f = x - n * kLn2High - n * kLn2Low;  // |f| <= ln 2 / 2: the Taylor series
+  float y = (((1.f / 5040 * f + 1.f / 720) * f + 1.f / 120) * f + 1.f / 24) * f + 1.f / 6;
+  y = ((y * f + 1.f / 2) * f + 1) * f + 1;
+  const uint32_t power = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRound);
+  return y * std::bit_cast<float>((power + 127) << 23);
+}
+inline double exp_below(double x) { return std::exp(x); }
+
+// ln x of finite x >= 1, likewise.
+inline float log_above(float x) {
+  constexpr uint32_t kRootHalf = 0x3f3504f3;
+  const uint32_t above = std::bit_cast<uint32_t>(x) - kRootHalf;
+  const float n = static_cast<float>(static_cast<int32_t>(above >> 23));
+  const float m = std::bit_cast<float>((above & 0x7fffff) + kRootHalf);  // within root 2 of 1
+  const float r = (m - 1) / (m + 1), square = r * r;                     // ln m = 2 artanh r
+  const float y =
+      (((1.f / 9 * square + 1.f / 7) * square + 1.f / 5) * square + 1.f / 3) * square + 1;
+  return n * 0x1.62e43p-1f + (2 * r * y + n * -0x1.05c61p-29f) + (x - x);
+}
+inline double log_above(double x) { return std::log(x); }
+
 // The greatest so far, and the sum of exponentials relative to it, in double: a long sum of floats
-// would lose what is added.
+// would lose what is added. NaN goes to the sum, which keeps it.
 template <typename E>
 struct Logarithms {
   using From = typename E::Stored;
   using To = From;
+  using Value = typename E::Value;
+
+  // What elements add to sums relative to `most`, or sums to one relative to elements above. What
+  // is below e^-87 counts for nothing beside the 1 that every sum has. Loops that each become
+  // vectors.
+  static void terms(int64_t count, const Value* now, const Value* most, double* out) {
+    Value x[kStrip];
+    for (int64_t i = 0; i < count; ++i) {
+      const Value below = -std::fabs(now[i] - most[i]);
+      x[i] = below < -87 ? -87 : below;
+    }
+    for (int64_t i = 0; i < count; ++i) x[i] = exp_below(x[i]);
+    for (int64_t i = 0; i < count; ++i) {  // infinities may be equal
+      out[i] = static_cast<double>(now[i] == most[i] ? Value(1) : x[i]);
+    }
+  }
+  static Value result(Value most, double sum) { return most + log_above(static_cast<Value>(sum)); }
+
   template <size_t kLanes>
   struct Of {
-    typename E::Value most[kLanes];
+    Value most[kLanes];
     double sum[kLanes];
 
     To first(int64_t k, From x) {
@@ -93,19 +137,43 @@ struct Logarithms {
       sum[k] = 1;
       return E::store(most[k]);
     }
-    To next(int64_t k, From element, int64_t) {
-      const auto x = E::load(element);
-      if (x == most[k]) {  // infinities too
-        sum[k] += 1;
-      } else if (x < most[k]) {
-        sum[k] += static_cast<double>(std::exp(x - most[k]));
-      } else {  // NaN too, which the sum keeps
-        sum[k] = sum[k] * static_cast<double>(std::exp(most[k] - x)) + 1;
-        most[k] = x;
+    void next_strip(const From* x, To* y, int64_t width, int64_t) {
+      Value now[kLanes];
+      double added[kLanes];
+      for (int64_t k = 0; k < width; ++k) now[k] = E::load(x[k]);
+      terms(width, now, most, added);
+      for (int64_t k = 0; k < width; ++k) {
+        const double raised = sum[k] * added[k] + 1, grown = sum[k] + added[k];
+        sum[k] = now[k] > most[k] ? raised : grown;
+        most[k] = now[k] > most[k] ? now[k] : most[k];
       }
-      return E::store(most[k] + std::log(static_cast<typename E::Value>(sum[k])));
+      for (int64_t k = 0; k < width; ++k) y[k] = E::store(result(most[k], sum[k]));
     }
   };
+
+  // A row by blocks: only maxima and additions wait for those before.
+  static void scan_row(const From* x, To* y, int64_t n, int64_t step) {
+    Value now[kStrip], most[kStrip + 1];
+    double added[kStrip], sum = 0;
+    most[0] = E::load(x[0]);
+    for (int64_t done = 0; done < n; done += kStrip) {
+      const int64_t count = std::min(kStrip, n - done);
+      for (int64_t i = 0; i < count; ++i) now[i] = E::load(x[(done + i) * step]);
+      for (int64_t i = 0; i < count; ++i) most[i + 1] = now[i] > most[i] ? now[i] : most[i];
+      terms(count, now, most, added);
+      for (int64_t i = 0; i < count; ++i) {
+        if (now[i] > most[i]) {
+          sum = sum * added[i] + 1;
+        } else {
+          sum += added[i];
+        }
+        added[i] = sum;
+      }
+      for (int64_t i = 0; i < count; ++i) now[i] = result(most[i + 1], added[i]);
+      for (int64_t i = 0; i < count; ++i) y[(done + i) * step] = E::store(now[i]);
+      most[0] = most[count];
+    }
+  }
 };
 
 // kLanes rows of n elements, `distance` apart. y may be x: an element is read before it is written.
@@ -157,12 +225,16 @@ void run_units(const Head& head, void* const* operands, int64_t begin, int64_t e
       continue;
     }
     const int64_t from = unit * kRows, to = std::min(from + kRows, head.outer);
-    if (to - from == kRows) {
+    if constexpr (requires { Family::scan_row(x, y, step, step); }) {
+      for (int64_t i = from; i < to; ++i) {
+        Family::scan_row(x + i * row, y + i * row, head.size, step);
+      }
+    } else if (to - from == kRows) {
       scan_rows<Family, kRows>(x + from * row, y + from * row, head.size, step, row);
-      continue;
-    }
-    for (int64_t i = from; i < to; ++i) {
-      scan_rows<Family, 1>(x + i * row, y + i * row, head.size, step, row);
+    } else {
+      for (int64_t i = from; i < to; ++i) {
+        scan_rows<Family, 1>(x + i * row, y + i * row, head.size, step, row);
+      }
     }
   }
 }
