@@ -510,8 +510,13 @@ void check_argsort(Graph& graph, DType d, const Shape& shape, int64_t axis, int6
     }
   }
   expect_same(node, interpret(graph, node, {x.data()}), expected);
-  run(node, {x.data(), result.data()}, random);
-  expect_same(node, result, expected);
+  for (const CpuFeatures& features : {detect_features(), narrowed(detect_features(), 16)}) {
+    Heap heap(nullptr);
+    Plan plan(heap);
+    ASSERT_TRUE(prepare_argsort(&plan, node, features).ok());
+    run(plan, node, {x.data(), result.data()}, random);
+    expect_same(node, result, expected);
+  }
 }
 
 TEST(NativeArgsort, EveryDType) {

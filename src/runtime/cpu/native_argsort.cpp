@@ -1,9 +1,10 @@
 // Argsort: elements become unsigned keys that order as they do; (key, position) pairs in one word
-// are sorted by radix, least significant digit first, which is stable. Where only a few of the
-// first are asked for, a buffer of candidates is kept instead.
+// are sorted: by AVX-512 where there is, else by radix, least significant digit first, which is
+// stable. Where only a few of the first are asked for, a buffer of candidates is kept instead.
 #include <algorithm>
 
 #include "runtime/cpu/native_keys.h"
+#include "runtime/cpu/native_sort.h"
 
 namespace aster::runtime::cpu::native {
 namespace {
@@ -11,8 +12,9 @@ namespace {
 // By counting smaller ones: rows of words of 4 bytes, which vectors compare, and of 8.
 constexpr int64_t kRanked = 64;
 constexpr int64_t kRankedLong = 32;
+constexpr int64_t kRankedWide = 8;  // where vectors sort
 constexpr int64_t kSmall = 48;      // sorted by comparisons
-constexpr int64_t kWide = 4096;     // by wide digits where it is near
+constexpr int64_t kWide = 4096;     // by wide digits where it is near; by few rather than vectors
 constexpr int64_t kLong = 1 << 17;  // dealt out first
 constexpr int kDealtBits = 11;
 constexpr int64_t kApart = 72;  // words between buffers, which a page's length would make collide
@@ -24,7 +26,7 @@ constexpr int64_t kMostSelected = 4096;
 constexpr int64_t kKeys = 64;
 
 struct Head {
-  int64_t dtype, descending;
+  int64_t dtype, descending, wide;
   int64_t outer, size, inner, count;
   int64_t room;      // candidates of a partial selection, 0: everything is sorted
   int64_t per_task;  // rows
@@ -81,7 +83,13 @@ struct Digits {
 // Sorts the n pairs make(i) of ascending positions by their keys, in order where equal. Returns
 // where they are then, likewise.
 template <typename Make>
-uint64_t* sort_pairs(uint64_t* pairs, uint64_t* other, int64_t n, Make make) {
+uint64_t* sort_pairs(uint64_t* pairs, uint64_t* other, int64_t n, bool wide, Make make) {
+  if (wide) {
+    for (int64_t i = 0; i < n; ++i) pairs[i] = make(i);
+    if (std::is_sorted(pairs, pairs + n)) return pairs;
+    sort_wide(pairs, other, 1, n, {.bytes = sizeof(uint64_t)});
+    return other;
+  }
   if (n <= kSmall) {
     for (int64_t i = 0; i < n; ++i) pairs[i] = make(i);
     std::sort(pairs, pairs + n);  // no two pairs are equal
@@ -179,6 +187,7 @@ void sort_whole_row(const Row<K>& row, const Head& head, const Out& out, uint64_
   const auto first_key = row.key(0);
   for (int64_t i = 1; i < n; ++i) differences |= row.key(i) ^ first_key;
   const int width = static_cast<int>(std::bit_width(differences));
+  const bool wide = head.wide != 0 && (width > 16 || n <= kWide);
   const int right = std::max(width - 32, 0), left = std::max(32 - width, 0) & 31;
   const auto make = [&](int64_t i) { return pair_of(low(row.key(i) >> right) << left, i); };
   const auto emit = [&](uint64_t* sorted, uint64_t* room, int64_t first, int64_t count) {
@@ -190,14 +199,14 @@ void sort_whole_row(const Row<K>& row, const Head& head, const Out& out, uint64_
         const uint32_t at = low(sorted[i + k]);
         return pair_of(low(row.key(at)), at);
       };
-      const uint64_t* const done = sort_pairs(sorted + i, room + i, end - i, make_low);
+      const uint64_t* const done = sort_pairs(sorted + i, room + i, end - i, wide, make_low);
       if (done != sorted + i) std::copy_n(done, end - i, sorted + i);
     }
     for (int64_t i = 0; i < asked; ++i) out.set(first + i, at_of(sorted[i]));
   };
   uint64_t* const other = pairs + n + kApart;
-  if (n > kLong) return deal_and_sort(pairs, other, n, make, emit);
-  uint64_t* const sorted = sort_pairs(pairs, other, n, make);
+  if (n > kLong && !wide) return deal_and_sort(pairs, other, n, make, emit);
+  uint64_t* const sorted = sort_pairs(pairs, other, n, wide, make);
   emit(sorted, sorted == pairs ? other : pairs, 0, n);
 }
 
@@ -256,20 +265,26 @@ void select_row(const Row<K>& row, const Head& head, const Out& out, void* scrat
 template <typename K>
 void sort_row(const Row<K>& row, const Head& head, const Out& out, void* scratch) {
   if (head.room != 0) return select_row(row, head, out, scratch);
-  constexpr int64_t kMost = sizeof(typename K::Bits) == 4 ? kRanked : kRankedLong;
-  if (head.size <= kMost) return rank_row(row, head.size, head.count, out);
+  constexpr int64_t kNarrow = sizeof(typename K::Bits) == 4 ? kRanked : kRankedLong;
+  if (head.size <= (head.wide != 0 ? kRankedWide : kNarrow))
+    return rank_row(row, head.size, head.count, out);
   sort_whole_row(row, head, out, static_cast<uint64_t*>(scratch));
 }
 
 }  // namespace
 
 Status prepare_argsort(Plan* out, Node node, std::span<const int64_t>) {
+  return prepare_argsort(out, node, detect_features());
+}
+
+Status prepare_argsort(Plan* out, Node node, const CpuFeatures& features) {
   const Node x = node->src(0);
   const size_t axis = static_cast<size_t>(node->arg(0));
   const Rows rows = rows_of(x->shape(), axis);
   Head head = {};
   head.dtype = static_cast<int64_t>(x->dtype);
   head.descending = node->arg(1);
+  head.wide = sorts_wide(features, sizeof(uint64_t), rows.size);
   head.outer = rows.outer;
   head.size = rows.size;
   head.inner = rows.inner;

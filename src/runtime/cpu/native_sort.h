@@ -10,9 +10,9 @@ namespace aster::runtime::cpu::native {
 
 // What elements of 1, 2, 4 or 8 bytes are; floats of 2 by the code of their infinity.
 struct SortForm {
-  int64_t bytes;
-  bool is_float, is_signed, descending;
-  uint16_t infinity;
+  int64_t bytes = 0;
+  bool is_float = false, is_signed = false, descending = false;
+  uint16_t infinity = 0;
 };
 
 // Whether such a machine can sort rows of n elements so.
@@ -21,7 +21,8 @@ bool sorts_wide(const CpuFeatures& features, int64_t bytes, int64_t n);
 // y = rows of n elements of x, each in stable order: NaN last (of descending ones first), -0 is 0.
 void sort_wide(const void* x, void* y, int64_t rows, int64_t n, const SortForm& form);
 
-// A plan of Sort for such a machine.
+// Plans of Sort and Argsort for such a machine.
 Status prepare_sort(Plan* out, uop::Node node, const CpuFeatures& features);
+Status prepare_argsort(Plan* out, uop::Node node, const CpuFeatures& features);
 
 }  // namespace aster::runtime::cpu::native
