@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "world.h"
 
@@ -91,8 +93,13 @@ TEST_F(NnTest, ProgramsGiveTheirResults) {
   EXPECT_EQ(floats(two.outputs()[0]), (Floats{6, 8}));
   EXPECT_EQ(two.outputs()[1].item(), 25);
 
-  const aster_ml::Workspace workspace(two);
+  // A second owner of a workspace's memory would be a second run in it.
+  static_assert(!std::is_copy_constructible<aster_ml::Workspace>::value, "");
+  static_assert(!std::is_copy_assignable<aster_ml::Workspace>::value, "");
+  aster_ml::Workspace made(two);
+  const aster_ml::Workspace workspace(std::move(made));
   OK(workspace.ok());
+  EXPECT_FALSE(made.ok());  // NOLINT: what a move leaves is said
   const aster_ml_tensor in[2] = {a.view(), a.view()};
   aster_ml_tensor out[2] = {two.outputs()[0].view(), two.outputs()[1].view()};
   OK(two.run(in, 2, out, 2, workspace.get()));

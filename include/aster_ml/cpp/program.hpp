@@ -99,9 +99,11 @@ class Program {
   std::vector<Tensor> outputs_;
 };
 
-/* Memory for a run of a program beside others. */
+/* Memory for a run of a program beside others, one at a time: moved, not copied. */
 class Workspace {
  public:
+  Workspace(Workspace&&) = default;
+  Workspace& operator=(Workspace&&) = default;
   explicit Workspace(const Program& program) {
     aster_ml_workspace made{};
     if (detail::good(aster_ml_workspace_init(&made, program.get()))) {
@@ -112,7 +114,7 @@ class Workspace {
   aster_ml_workspace* get() const { return workspace_.get(); }
 
  private:
-  detail::Shared<aster_ml_workspace> workspace_;
+  detail::Shared<aster_ml_workspace> workspace_;  // which moves alone
 };
 
 }  // namespace aster_ml
