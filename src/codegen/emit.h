@@ -101,7 +101,9 @@ class Emitter {
     kTransposed,
     kSpread,
     kMask,
-    kBits
+    kBits,
+    kFirstHalf,
+    kSecondHalf
   };
   struct Key {
     uint64_t id, copies;
@@ -141,9 +143,12 @@ class Emitter {
   bool loads_masked(DType storage, int n) const;
   void write_builtin_type(Text& out, DType storage, int n);
   Status mask_bits(Value* out, Value mask);
+  Status half_mask(Value* out, Value mask, bool second);
   void write_masked_load(Text& out, DType storage, int n, std::string_view address, Value mask);
+  void write_allowed_load(Text& out, DType storage, int n, std::string_view address, Value mask);
   void write_whole(Text& out, DType storage, int n, std::string_view address);
-  Status write_shuffled(Text& out, Node node, Value base, int inner, Value loaded);
+  Status write_shuffled(Text& out, Node node, Value base, int inner, Value loaded,
+                        const Value* halves);
   Status split_gate(Gate* out, Node gate);
   int transposes(Node node) const;
   Status transposed_load(Node node, int across);

@@ -164,6 +164,25 @@ Status Emitter::mask_bits(Value* out, Value mask) {
   return keep(key, *out);
 }
 
+// Of a mask of lanes at every second element: that of the elements which the first whole vector of
+// these holds, or the second one, which ends at the last lane.
+Status Emitter::half_mask(Value* out, Value mask, bool second) {
+  const Key key{mask.id, 0, second ? Kind::kSecondHalf : Kind::kFirstHalf};
+  if (recall(key, out)) return kOk;
+  const int n = mask.lanes;
+  ASTER_TRY(fresh(out, mask.dtype, true, n, mask.depth));
+  Text& text = define(*out);
+  text << "__builtin_shufflevector(" << mask << ", (";
+  write_type(text, mask.dtype, n);
+  text << "){}";
+  for (int lane = 0; lane < n; ++lane) {
+    const bool asked = (lane & 1) == (second ? 1 : 0);
+    text << ", " << (asked ? (lane + (second ? n : 0)) / 2 : n);
+  }
+  text << ");\n";
+  return keep(key, *out);
+}
+
 // A contiguous load of the lanes that a mask as wide as the elements allows (its bits on AVX-512).
 void Emitter::write_masked_load(Text& out, DType storage, int n, std::string_view address,
                                 Value mask) {
@@ -184,6 +203,18 @@ void Emitter::write_masked_load(Text& out, DType storage, int n, std::string_vie
   out << " *)(" << address << "), " << mask << ')';
 }
 
+// The same where no lane at all may be allowed. The address may then be in no page of the process,
+// which costs the CPU hundreds of cycles to find out.
+void Emitter::write_allowed_load(Text& out, DType storage, int n, std::string_view address,
+                                 Value mask) {
+  if (target_.avx512) out << '(' << mask << " ? ";
+  write_masked_load(out, storage, n, address, mask);
+  if (!target_.avx512) return;
+  out << " : (";
+  write_type(out, storage, n);
+  out << "){})";
+}
+
 void Emitter::write_whole(Text& out, DType storage, int n, std::string_view address) {
   out << '(';
   write_type(out, storage, n);
@@ -193,8 +224,9 @@ void Emitter::write_whole(Text& out, DType storage, int n, std::string_view addr
 }
 
 // Vectors of stride 2 or -1 as whole loads and a shuffle; no element outside the ones asked for is
-// read.
-Status Emitter::write_shuffled(Text& out, Node node, Value base, int inner, Value loaded) {
+// read. halves: masks of what the two loads may read, stride 2 only, or null.
+Status Emitter::write_shuffled(Text& out, Node node, Value base, int inner, Value loaded,
+                               const Value* halves) {
   const int n = loaded.lanes;
   const int64_t stride = kernel_.stride(node->src(1), vector_);
   Text first(memory_), last(memory_);
@@ -204,10 +236,14 @@ Status Emitter::write_shuffled(Text& out, Node node, Value base, int inner, Valu
   // the last one.
   if (stride == 2) last << " - " << n - 1;
   ASTER_TRY(last.status());
+  const auto write = [&](std::string_view address, int half) {
+    if (halves == nullptr) return write_whole(out, loaded.dtype, n, address);
+    write_allowed_load(out, loaded.dtype, n, address, halves[half]);
+  };
   out << "__builtin_shufflevector(";
-  write_whole(out, loaded.dtype, n, stride == 2 ? first.view() : last.view());
+  write(stride == 2 ? first.view() : last.view(), 0);
   out << ", ";
-  write_whole(out, loaded.dtype, n, last.view());
+  write(last.view(), 1);
   for (int lane = 0; lane < n; ++lane) {
     out << ", " << (stride == 2 ? 2 * lane + (2 * lane < n ? 0 : 1) : n - 1 - lane);
   }
@@ -396,10 +432,14 @@ Status Emitter::load_stored(Value* out, Node node) {
   const int64_t stride = n > 1 ? kernel_.stride(node->src(1), vector_) : 0;
   const bool masked = gate.mask.id != 0;
   const bool under_mask = masked && stride == 1 && loads_masked(storage, n);
-  if (under_mask) {
-    ASTER_TRY(mask_as(&gate.mask, gate.mask, storage));
-    if (target_.avx512) ASTER_TRY(mask_bits(&gate.mask, gate.mask));
+  const bool by_halves = masked && stride == 2 && n >= 4 && loads_masked(storage, n);
+  Value halves[2];
+  if (under_mask || by_halves) ASTER_TRY(mask_as(&gate.mask, gate.mask, storage));
+  for (int half = 0; by_halves && half < 2; ++half) {
+    ASTER_TRY(half_mask(&halves[half], gate.mask, half == 1));
+    if (target_.avx512) ASTER_TRY(mask_bits(&halves[half], halves[half]));
   }
+  if (under_mask && target_.avx512) ASTER_TRY(mask_bits(&gate.mask, gate.mask));
   Text address(memory_);
   ASTER_TRY(write_address(address, node, base, inner, 0));
   ASTER_TRY(address.status());
@@ -409,19 +449,13 @@ Status Emitter::load_stored(Value* out, Node node) {
   if (n == 1) {
     text << "*(" << address.view() << ')';
   } else if (under_mask) {
-    // Where no lane is read the address may be in no page of the process, which costs the CPU
-    // hundreds of cycles to find out.
-    if (target_.avx512) text << '(' << gate.mask << " ? ";
-    write_masked_load(text, storage, n, address.view(), gate.mask);
-    if (target_.avx512) {
-      text << " : (";
-      write_type(text, storage, n);
-      text << "){})";
-    }
+    write_allowed_load(text, storage, n, address.view(), gate.mask);
   } else if (!masked && stride == 1) {
     write_whole(text, storage, n, address.view());
+  } else if (by_halves) {
+    ASTER_TRY(write_shuffled(text, node, base, inner, *out, halves));
   } else if (!masked && n >= 4 && (stride == 2 || stride == -1)) {
-    ASTER_TRY(write_shuffled(text, node, base, inner, *out));
+    ASTER_TRY(write_shuffled(text, node, base, inner, *out, nullptr));
   } else {
     ASTER_TRY(write_gather(text, node, base, inner, storage, masked ? &gate.mask : nullptr));
   }
@@ -474,9 +508,13 @@ Status Emitter::store(Node node, bool stream) {
   if (v.truth && n > 1) ASTER_TRY(mask_as(&v, v, DType::kInt8));
   int inner = 0;
   ASTER_TRY(base_of(&base, node, &inner));
-  bool linear = true;
-  for (const Term& term : kernel_.form(node->src(1)).terms) {
-    linear &= term.node->op == Op::kRange || !varies(term.node);
+  // aligned: whole vectors all begin at multiples of their size, if the first one does.
+  const Form form = kernel_.form(node->src(1));
+  bool linear = true, aligned = form.constant % n == 0;
+  for (const Term& term : form.terms) {
+    const bool loop = term.node->op == Op::kRange;
+    linear &= loop || !varies(term.node);
+    aligned &= loop && (range_id(term.node) == vector_ || term.coefficient % n == 0);
   }
   const int64_t stride = n > 1 && linear ? kernel_.stride(node->src(1), vector_) : 0;
   const bool contiguous = stride == 1;
@@ -493,7 +531,7 @@ Status Emitter::store(Node node, bool stream) {
   }
   ASTER_TRY(stored.status());
   Text& text = here();
-  if (stream && contiguous &&
+  if (stream && contiguous && aligned &&
       dtype::size(storage) * static_cast<size_t>(n) == static_cast<size_t>(target_.vector_bytes)) {
     streams_ = true;
     Text address(memory_);

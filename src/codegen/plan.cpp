@@ -82,7 +82,7 @@ class Planner {
     if (stride == 1) return has(a.gate, v) ? kMaskedCost : 1;
     if (stride == 0) return has(a.gate, v) ? kGatherCost * lanes : kUniformCost;
     if ((stride == -1 || stride == 2) && !a.store)
-      return has(a.gate, v) ? kGatherCost * lanes : kShuffleCost;
+      return has(a.gate, v) && stride != 2 ? kGatherCost * lanes : kShuffleCost;
     return (a.store ? kScatterCost : kGatherCost) * lanes;
   }
 

@@ -30,6 +30,8 @@ constexpr int64_t kEnoughRows = 64;
 constexpr int64_t kPadFrom = 16384;
 // Elements of the windows of a scan that is no call.
 constexpr int64_t kMostWindows = 1 << 14;
+// Shorter rows do not fill the vectors that windows of stride 2 are read with.
+constexpr int64_t kHalvesFrom = 32;
 
 // The fill of a Pad is a word of its dtype.
 Node strong_pad(Graph& g, Node node, DType dtype, Nodes src) {
@@ -282,7 +284,10 @@ Status lay_out_padding(Node* sink, Graph& g) {
     const Node x = (*made)->src(0);
     const bool overlaps = (*made)->count() > x->count();
     if (x->op != Op::kPad || !overlaps || x->count() < kPadFrom) return kOk;
-    bool conditions = (*made)->arg(1) > 1;  // strided windows, or gaps between elements
+    // Two masked loads and a shuffle give vectors of stride 2; not those of larger ones, nor what
+    // has gaps between elements.
+    const bool halves = dtype::size(x->dtype) >= 4 && x->dim(x->ndim - 1) >= kHalvesFrom;
+    bool conditions = (*made)->arg(1) > (halves ? 2 : 1);
     for (size_t i = 0; i < x->ndim; ++i) conditions |= x->arg(3 * i + 2) > 0;
     if (!conditions) return kOk;
     *made = g.with_sources(*made, std::array{g.contiguous(x)});

@@ -197,6 +197,12 @@ TEST(Kernel, Gates) {
                       s.both(s.ge(j, 3), s.lt(j, n + 3)));
       s.add("pad" + std::to_string(n) + dtype::name(d),
             {s.store(s.param(0, d, 3 * (n + 7)), s.at({{i, n + 7}, {j, 1}}), x, {i, j})});
+      // The same at every second element.
+      Node k = s.range(0, n / 2 + 5);
+      Node w =
+          s.load(s.param(1, d, n), s.at({{k, 2}}, -3), s.both(s.ge(k, 2), s.lt(k, (n + 4) / 2)));
+      s.add("pad_halves" + std::to_string(n) + dtype::name(d),
+            {s.store(s.param(0, d, n / 2 + 5), k, w, {k})});
       // A gate on the outer loop alone, and one on the parity of the index.
       Node y = s.load(s.param(1, d, n), s.at({{j, 1}, {i, 0}}),
                       s.both(s.lt(s.at({{i, 1}}), 1), s.lt(j, n)));
