@@ -83,6 +83,7 @@ for name, make, *shapes in [
         lambda f, x: x.avg_pool2d((3, 3), padding=1, count_include_pad=False),
         (2, 3, 12, 12),
     ),
+    ("max_pool_padded", lambda f, x: x.max_pool2d((3, 3), stride=2, padding=1), (2, 8, 48, 48)),
     ("max_pool_indices", lambda f, x: x.max_pool2d((2, 2), return_indices=True), (2, 3, 12, 12)),
     ("pad_reflect", lambda f, x: x.pad((2, 2, 2, 2), mode="reflect"), (1, 2, 8, 8)),
     ("roll", lambda f, x: x.roll(3, 1) * 2, SQUARE),
