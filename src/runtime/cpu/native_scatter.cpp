@@ -307,6 +307,8 @@ struct Line {
   void* target;  // the place of the first but for its index
   const void* value;
   const void* index;
+  void* next_target;       // of the line that follows
+  const void* next_index;  // null: none does
   int64_t n;
   int64_t in_target, in_value, in_index;
   int64_t bound, stride, back;  // as in Index
@@ -319,29 +321,33 @@ void put_line(const Line& told, Put put) {
   T* const y = static_cast<T*>(line.target);
   const T* const x = static_cast<const T*>(line.value);
   const I* const at = static_cast<const I*>(line.index);
-  const auto coordinate = [&](int64_t i) {
-    const int64_t c = static_cast<int64_t>(at[i * line.in_index]);
+  const auto coordinate = [&](const I* index) {
+    const int64_t c = static_cast<int64_t>(*index);
     return c + (c >> 63 & line.back);
   };
-  const auto ask = [&](int64_t i) {  // wherever it is
-    const uint64_t position =
-        static_cast<uint64_t>(i * line.in_target) +
-        static_cast<uint64_t>(coordinate(i)) * static_cast<uint64_t>(line.stride);
-    const uintptr_t place = reinterpret_cast<uintptr_t>(y) + position * sizeof(T);
+  // Wherever it is, counted from the start: to look at the sign costs more than it saves.
+  const auto ask = [&](const void* target, const void* index, int64_t i) {
+    const int64_t c = static_cast<int64_t>(static_cast<const I*>(index)[i * line.in_index]);
+    const uint64_t position = static_cast<uint64_t>(i * line.in_target) +
+                              static_cast<uint64_t>(c) * static_cast<uint64_t>(line.stride);
+    const uintptr_t place = reinterpret_cast<uintptr_t>(target) + position * sizeof(T);
     __builtin_prefetch(reinterpret_cast<const void*>(place), 1);  // NOLINT: never read
   };
   const auto one = [&](int64_t i) {
-    const int64_t c = coordinate(i);
+    const int64_t c = coordinate(at + i * line.in_index);
     const bool inside = static_cast<uint64_t>(c) < static_cast<uint64_t>(line.bound);
     T* const place = y + (inside ? i * line.in_target + c * line.stride : 0);
     put(inside ? *place : *static_cast<T*>(line.nowhere), x[i * line.in_value]);
   };
   int64_t i = 0;
-  if (line.far) {
-    for (; i < line.n - kAhead; ++i) {
-      ask(i + kAhead);
-      one(i);
-    }
+  const int64_t rest = line.n - kAhead;
+  for (; line.far && i < rest; ++i) {
+    ask(y, at, i + kAhead);
+    one(i);
+  }
+  for (; line.next_index != nullptr && i < line.n; ++i) {
+    ask(line.next_target, line.next_index, i - rest);
+    one(i);
   }
   for (; i < line.n; ++i) one(i);
 }
@@ -483,6 +489,7 @@ class Scatter {
   void add_row(int64_t position, int64_t value, int64_t n);
   void add_rows(const int64_t* at, int64_t rows, int64_t n);
   void add_line(const int64_t* at, int64_t n);
+  void flush_line();
   void add_run(const int64_t* at, int64_t n);
   void flush();
 
@@ -497,6 +504,7 @@ class Scatter {
   const int64_t* const rows_;   // and of the one around it, if there is one
   bool in_runs_;                // values of the innermost go to one place and those after it
   void (*line_)(const Line& line) = nullptr;  // or are told their places by one index
+  Line waiting_{};
   Stream streams_[uop::Dims::kMost];
   uint64_t low_ = 0,
            size_ = 0;  // positions that are this task's, and maybe others that no value has
@@ -569,23 +577,41 @@ void Scatter::flush() {
   count_ = 0;
 }
 
+// Runs the line that waits, now that it is known what follows.
 void Scatter::add_line(const int64_t* at, int64_t n) {
   const Stream& stream = streams_[0];
   const Index& index = stream.index;
   const bool constant = value_ == nullptr;
-  line_(
-      Line{target_ + at[kInTarget] * head_.bytes,
-           constant ? reinterpret_cast<const char*>(picked_) : value_ + at[kInValue] * head_.bytes,
-           stream.data + at[kInIndices] * stream.bytes, n, inner_[kInTarget],
-           constant ? 0 : inner_[kInValue], inner_[kInIndices], index.bound, index.stride,
-           index.back, far_, &nowhere_});
+  const Line line{
+      target_ + at[kInTarget] * head_.bytes,
+      constant ? reinterpret_cast<const char*>(picked_) : value_ + at[kInValue] * head_.bytes,
+      stream.data + at[kInIndices] * stream.bytes,
+      nullptr,
+      nullptr,
+      n,
+      inner_[kInTarget],
+      constant ? 0 : inner_[kInValue],
+      inner_[kInIndices],
+      index.bound,
+      index.stride,
+      index.back,
+      far_,
+      &nowhere_};
+  if (far_) {
+    waiting_.next_target = line.target;
+    waiting_.next_index = line.index;
+  }
+  flush_line();
+  waiting_ = line;
+}
+
+void Scatter::flush_line() {
+  if (waiting_.n > 0) line_(waiting_);
+  waiting_.n = 0;
 }
 
 void Scatter::add_run(const int64_t* at, int64_t n) {
-  if (line_ != nullptr && n >= kPackedRun) {
-    flush();
-    return add_line(at, n);
-  }
+  if (line_ != nullptr && n >= kAhead) return add_line(at, n);
   const bool together = value_ != nullptr && inner_[kInValue] == 1;
   if (n > kPackedRun || (together && next_ != at[kInValue])) flush();
   for (int64_t done = 0; done < n;) {
@@ -631,6 +657,7 @@ void Scatter::walk(int64_t low, int64_t high) {
     if (i < 0) break;
   }
   flush();
+  flush_line();
 }
 
 void Scatter::run(int64_t task) {
