@@ -82,6 +82,17 @@ Node same_with(Graph& g, Node node, Nodes src) {
   return node;
 }
 
+// The graph with change(&node) done to every node of an op, sources first; what change leaves alone
+// stays.
+template <typename Change>
+Status change_each(Node* sink, Graph& g, Op op, Change change) {
+  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
+    *made = same_with(g, node, src);
+    ASTER_TRY(need(*made));
+    return (*made)->op == op ? change(made) : kOk;
+  });
+}
+
 // Parts that a reduced axis of so many elements is cut into, 0 for none.
 int64_t parts_of(int64_t dim) {
   for (int64_t parts = kMostParts; parts >= kFewestParts; --parts) {
@@ -91,7 +102,6 @@ int64_t parts_of(int64_t dim) {
 }
 
 Status split(Node* out, Graph& g, Node node) {
-  *out = node;
   const Node x = node->src(0);
   const int64_t results = node->count();
   if (results == 0 || results >= kEnoughRows || x->count() / results < kSplitFrom) return kOk;
@@ -214,45 +224,35 @@ Status inline_calls(Node* sink, Graph& g, bool library, int threads) {
 }
 
 Status expand_scatters(Node* sink, Graph& g) {
-  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
-    *made = same_with(g, node, src);
-    ASTER_TRY(need(*made));
-    return (*made)->op == Op::kScatter ? expand_scatter(made, g, *made) : kOk;
-  });
+  return change_each(sink, g, Op::kScatter,
+                     [&](Node* node) { return expand_scatter(node, g, *node); });
 }
 
 Status split_reductions(Node* sink, Graph& g) {
-  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
-    *made = same_with(g, node, src);
-    ASTER_TRY(need(*made));
-    return (*made)->op == Op::kReduce ? split(made, g, *made) : kOk;
-  });
+  return change_each(sink, g, Op::kReduce, [&](Node* node) { return split(node, g, *node); });
 }
 
 Status split_words(Node* sink, Graph& g) {
-  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
-    *made = same_with(g, node, src);
-    ASTER_TRY(need(*made));
-    if ((*made)->op != Op::kCast || (*made)->dtype != DType::kUInt32) return kOk;
-    Node call = (*made)->src(0);
+  return change_each(sink, g, Op::kCast, [&](Node* node) -> Status {
+    if ((*node)->dtype != DType::kUInt32) return kOk;
+    Node call = (*node)->src(0);
     const bool high = call->op == Op::kShr && uop::is_const_value(call->src(1), 32);
     if (high) call = call->src(0);
-    if (call->op == Op::kThreefry) *made = uop::threefry_word(g, call, high);
-    return need(*made);
+    if (call->op == Op::kThreefry) *node = uop::threefry_word(g, call, high);
+    return need(*node);
   });
 }
 
 Status expand_scans(Node* sink, Graph& g) {
-  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
-    *made = same_with(g, node, src);
-    ASTER_TRY(need(*made));
-    if ((*made)->op != Op::kScan || !cheap_in_windows(node->src(0))) return kOk;
-    const Word length = node->dim(static_cast<size_t>(node->arg(1)));
-    if (length <= kMostWindows && node->count() * length <= kMostWindows) {
-      *made = scan_windows(static_cast<Op>(node->arg(0)), {&g, src[0]},
-                           static_cast<size_t>(node->arg(1)), node->arg(2) != 0);
+  return change_each(sink, g, Op::kScan, [&](Node* node) -> Status {
+    const Node scan = *node;
+    if (!cheap_in_windows(scan->src(0))) return kOk;
+    const Word length = scan->dim(static_cast<size_t>(scan->arg(1)));
+    if (length <= kMostWindows && scan->count() * length <= kMostWindows) {
+      *node = scan_windows(static_cast<Op>(scan->arg(0)), {&g, scan->src(0)},
+                           static_cast<size_t>(scan->arg(1)), scan->arg(2) != 0);
     }
-    return need(*made);
+    return need(*node);
   });
 }
 
@@ -277,21 +277,18 @@ Status sort_values(Node* sink, Graph& g) {
 }
 
 Status lay_out_padding(Node* sink, Graph& g) {
-  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
-    *made = same_with(g, node, src);
-    ASTER_TRY(need(*made));
-    if ((*made)->op != Op::kWindow) return kOk;
-    const Node x = (*made)->src(0);
-    const bool overlaps = (*made)->count() > x->count();
+  return change_each(sink, g, Op::kWindow, [&](Node* window) -> Status {
+    const Node x = (*window)->src(0);
+    const bool overlaps = (*window)->count() > x->count();
     if (x->op != Op::kPad || !overlaps || x->count() < kPadFrom) return kOk;
     // Two masked loads and a shuffle give vectors of stride 2; not those of larger ones, nor what
     // has gaps between elements.
     const bool halves = dtype::size(x->dtype) >= 4 && x->dim(x->ndim - 1) >= kHalvesFrom;
-    bool conditions = (*made)->arg(1) > (halves ? 2 : 1);
+    bool conditions = (*window)->arg(1) > (halves ? 2 : 1);
     for (size_t i = 0; i < x->ndim; ++i) conditions |= x->arg(3 * i + 2) > 0;
     if (!conditions) return kOk;
-    *made = g.with_sources(*made, std::array{g.contiguous(x)});
-    return need(*made);
+    *window = g.with_sources(*window, std::array{g.contiguous(x)});
+    return need(*window);
   });
 }
 
