@@ -429,7 +429,7 @@ class _Counters(type):
 
 def _storages() -> list[tuple[str, int]]:
     """(device, bytes) of every realised tensor alive."""
-    from .tensor import realized_storages
+    from .values import realized_storages
 
     return realized_storages()
 

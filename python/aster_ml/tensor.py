@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import array
 import os
 import pathlib
 import sys
 from typing import TYPE_CHECKING, Any, Self, Sequence
 
 from . import _native, custom, graph
-from .device import canonicalize_device, code_of as device_code, disk_path, name_of, on_device
+from .device import canonicalize_device, code_of as device_code, disk_path, name_of
 from .dtype import (
-    ConstType,
     DType,
     DTypeLike,
-    _from_np_dtype,
     _to_np_dtype,
     convert,
     dtypes,
@@ -24,26 +21,27 @@ from .dtype import (
     to_dtype,
 )
 from .errors import BY_STATUS, JitError, not_offered
-from .helpers import fully_flatten, get_shape, prod
+from .helpers import prod
 from .mixin.creation import CreationMixin
 from .mixin.movement import _marks
-from .symbolic import BoundInt, Expression
+from .values import (
+    Handle,
+    as_text,
+    empty_lists,
+    flat_values,
+    from_anything,
+    from_path,
+    half_view,
+    is_weak,
+    on_disk,
+    readable,
+    unpickle,
+)
 
 if TYPE_CHECKING:
     import numpy
 
 capturing: list[Any] = []  # the TinyJit that records, if any
-
-
-def is_numpy_ndarray(x: Any) -> bool:
-    """True for NumPy arrays, without importing NumPy."""
-    numpy_ = sys.modules.get("numpy")
-    return numpy_ is not None and isinstance(x, numpy_.ndarray)
-
-
-def _is_numpy_scalar(x: Any) -> bool:
-    numpy_ = sys.modules.get("numpy")
-    return numpy_ is not None and isinstance(x, numpy_.generic)
 
 
 class Tensor(CreationMixin):
@@ -69,11 +67,11 @@ class Tensor(CreationMixin):
         if device is not None:
             device = canonicalize_device(device)
         if isinstance(data, pathlib.Path):
-            made = _from_path(data, wanted)
+            made = from_path(data, wanted)
             return made if device is None else made.to(device)
         if device is None or not device.startswith("DISK"):
-            return _from_anything(data, wanted, device)
-        return _from_anything(data, wanted, None).to(device)
+            return from_anything(data, wanted, device)
+        return from_anything(data, wanted, None).to(device)
 
     # ---- what it is
 
@@ -180,15 +178,15 @@ class Tensor(CreationMixin):
         return (self[i] for i in range(len(self)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if _is_weak(self) and not self.shape:  # a number
+        if is_weak(self) and not self.shape:  # a number
             return Tensor, (self.item(),)
         dtype = strong_dtype(self.dtype)
         raw = bytes(self.cast(dtype)._raw())
         shape = tuple(int(s) for s in self.shape)
-        return _unpickle, (raw, dtype, shape, self.device, self.is_param)
+        return unpickle, (raw, dtype, shape, self.device, self.is_param)
 
     def __copy__(self) -> Tensor:
-        return _copy(self)
+        return _native.lazy_copy(self)
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         return self.clone()
@@ -205,7 +203,7 @@ class Tensor(CreationMixin):
         True
         """
         tensors: list[Tensor] = [self, *lst]
-        _native.lazy_realize([x for x in tensors if not _is_weak(x)])
+        _native.lazy_realize([x for x in tensors if not is_weak(x)])
         return self
 
     def graph(
@@ -234,7 +232,7 @@ class Tensor(CreationMixin):
         """The stored bytes."""
         if capturing:
             raise JitError("cannot access tensor data during JIT capture: it would be baked in")
-        return _native.lazy_copy_out(_readable(self))
+        return _native.lazy_copy_out(readable(self))
 
     def data(self) -> memoryview:
         """The elements as a memoryview of this shape, a copy.
@@ -252,7 +250,7 @@ class Tensor(CreationMixin):
             fmt: Any = "B" if dtype.fmt == "e" else dtype.fmt
             return memoryview(raw).cast(fmt)
         if dtype.fmt == "e" and sys.version_info < (3, 12):
-            return _half_view(raw, shape)
+            return half_view(raw, shape)
         return memoryview(raw).cast(dtype.fmt, shape)  # type: ignore[call-overload]
 
     def item(self) -> Any:
@@ -262,7 +260,7 @@ class Tensor(CreationMixin):
         7
         """
         assert self.numel() == 1, f"item needs one element, got shape {self.shape}"
-        return _flat_values(self)[0]
+        return flat_values(self)[0]
 
     def tolist(self) -> Any:
         """The elements as nested lists, a number for 0-d.
@@ -271,12 +269,12 @@ class Tensor(CreationMixin):
         ([[1, 2], [3, 4]], 5)
         """
         shape = _native.lazy_shape(self)
-        values = _flat_values(self)
+        values = flat_values(self)
         if not shape:
             return values[0]
         for size in shape[:0:-1]:
             if size == 0:
-                return _nested(shape)
+                return empty_lists(shape)
             values = [values[k : k + size] for k in range(0, len(values), size)]
         return values
 
@@ -300,7 +298,7 @@ class Tensor(CreationMixin):
         if capturing:
             raise JitError("cannot access tensor data during JIT capture: it would be baked in")
         if out.size:
-            _native.lazy_copy_out(_readable(x), out)
+            _native.lazy_copy_out(readable(x), out)
         return out
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -329,7 +327,7 @@ class Tensor(CreationMixin):
         >>> x.assign([3.0, 4.0]).tolist()
         [3.0, 4.0]
         """
-        if _is_weak(self):
+        if is_weak(self):
             _native.replace(self, self.cast(strong_dtype(self.dtype)).clone())
         if x is self:
             return self
@@ -361,7 +359,7 @@ class Tensor(CreationMixin):
         return self
 
     def __setitem__(self, indices: Any, v: Any) -> None:
-        if _is_weak(self):
+        if is_weak(self):
             raise RuntimeError("cannot setitem into a weak tensor: it has no storage")
         if isinstance(v, _native.Lazy):
             code, mine = _native.lazy_dtype(v), _native.lazy_dtype(self)
@@ -406,7 +404,7 @@ class Tensor(CreationMixin):
             return self
         if place.startswith("DISK"):
             return Tensor.empty(*self.shape, dtype=self.dtype, device=place).assign(self)
-        if _is_weak(self):  # a number goes with any device
+        if is_weak(self):  # a number goes with any device
             return self
         out: Tensor = _native.lazy_to(self, device_code(place))
         if now.startswith("DISK"):  # whose memory is mapped
@@ -442,9 +440,9 @@ class Tensor(CreationMixin):
         ), f"backward of shape {self.shape} needs a gradient: only scalars have one of themselves"
         if not self.is_floating_point() or not all(t.is_floating_point() for t in targets):
             raise RuntimeError("only float Tensors have gradient")
-        if any(_is_weak(t) for t in targets):
+        if any(is_weak(t) for t in targets):
             raise RuntimeError("cannot take gradient wrt a weak Tensor")
-        if _is_weak(self):
+        if is_weak(self):
             return [t.zeros_like() for t in targets]
         seed = None if gradient is None else _seed(self, gradient)
         found = custom.gradients(self, list(targets), seed)
@@ -611,217 +609,11 @@ class Tensor(CreationMixin):
         raise not_offered("linear_with_vars", "schedules stay inside the library")
 
 
-class Handle:
-    """A view of a tensor under the names that programs read off tinygrad's `Tensor.uop`."""
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: Tensor):
-        self.tensor = tensor
-
-    @property
-    def is_realized(self) -> bool:
-        return self.tensor.is_realized
-
-    @property
-    def realized(self) -> Tensor | None:
-        return self.tensor if self.tensor.is_realized else None
-
-    @property
-    def base(self) -> Handle:
-        return self
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.tensor.shape
-
-    @property
-    def dtype(self) -> DType:
-        return self.tensor.dtype
-
-    @property
-    def device(self) -> str:
-        return self.tensor.device
-
-    def __repr__(self) -> str:
-        return f"<{self.device} {self.shape} {self.dtype}>"
-
-
-# ---- making
-
-
-def _is_weak(x: _native.Lazy) -> bool:
-    return _native.lazy_dtype(x) >= 32
-
-
-def _from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor:
-    """A tensor of whatever Python has; device: not the default one."""
-    if data is None:
-        data = 0.0
-    if isinstance(data, (BoundInt, Expression)):
-        data = data.__index__()
-    if isinstance(data, (bool, int, float)):
-        return _native.lazy_scalar(
-            _number(data) if wanted is None else (_number(data, wanted), wanted.code)
-        )
-    if isinstance(data, _native.Lazy):
-        copy = _copy(data)
-        if wanted is not None:
-            copy = copy.cast(wanted)
-        return copy.to(device) if device is not None else copy
-    if is_numpy_ndarray(data) or _is_numpy_scalar(data):
-        return _from_numpy(data, wanted, device)
-    if wanted is not None and wanted.code >= 32:
-        raise RuntimeError(f"cannot create storage for weak dtype {wanted}")
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        raw = bytes(data)
-        dtype = wanted or dtypes.uint8
-        if len(raw) % dtype.itemsize:
-            raise ValueError(f"{len(raw)} bytes are no whole number of {dtype}")
-        return _stored(device, raw, dtype, (len(raw) // dtype.itemsize,))
-    if isinstance(data, range):
-        data = list(data)
-    if isinstance(data, (list, tuple)):
-        return _from_lists(data, wanted, device)
-    if isinstance(data, Handle):
-        return _from_anything(data.tensor, wanted, device)
-    raise RuntimeError(f"cannot create a Tensor from {data!r}, a {type(data).__name__}")
-
-
-def _number(value: Any, dtype: DType | None = None) -> Any:
-    """A number as a scalar of a dtype takes it: integers wrap."""
-    if dtype is not None and dtypes.is_int(dtype) and dtype.code != 32:
-        if isinstance(value, float):
-            value = int(value)  # raises for NaN and infinities
-        return _wrapped(int(value), dtype)
-    if dtype is not None and dtypes.is_bool(dtype):
-        return bool(value)
-    return value if isinstance(value, (bool, float)) else int(value)
-
-
-def _wrapped(value: int, dtype: DType) -> int:
-    value &= (1 << dtype.bitsize) - 1
-    if not dtypes.is_unsigned(dtype) and value >> (dtype.bitsize - 1):
-        value -= 1 << dtype.bitsize
-    return value
-
-
-def _stored(device: str | None, raw: Any, dtype: DType, shape: Any) -> Tensor:
-    """The bytes of elements, copied to a device."""
-    made: Tensor = on_device(device, _native.lazy_from, raw, dtype.code, shape)
-    return made
-
-
-def _from_lists(data: Any, wanted: DType | None, device: str | None) -> Tensor:
-    """Nested lists of numbers, of which a scalar of NumPy is one as well."""
-    shape = get_shape(data)
-    flat = fully_flatten(data)
-    flat = [x.item() if _is_numpy_scalar(x) else x for x in flat]
-    for x in flat:
-        if not isinstance(x, (bool, int, float)):
-            raise RuntimeError(f"could not infer a dtype of {x!r}, a {type(x).__name__}")
-    dtype = wanted or dtypes.from_py(flat)
-    return _stored(device, _packed(flat, dtype), dtype, shape)
-
-
-def _packed(flat: list[Any], dtype: DType) -> Any:
-    """Numbers as the bytes of a dtype."""
-    if dtypes.is_float(dtype):
-        if dtype.fmt in ("f", "d"):
-            return array.array(dtype.fmt, flat)
-        return convert(array.array("d", flat), dtypes.float64, dtype, len(flat))
-    if dtypes.is_bool(dtype):
-        return bytes(bool(x) for x in flat)
-    assert dtype.fmt is not None
-    try:
-        return array.array(dtype.fmt, flat)
-    except (TypeError, OverflowError):
-        return array.array(dtype.fmt, [_number(x, dtype) for x in flat])
-
-
-def _from_numpy(data: Any, wanted: DType | None, device: str | None) -> Tensor:
-    """A copy of a NumPy array or scalar."""
-    import numpy as np
-
-    source = _from_np_dtype(data.dtype)
-    if wanted is not None and wanted is not source:
-        if wanted.code >= 32:
-            raise RuntimeError(f"cannot create storage for weak dtype {wanted}")
-        # NumPy leaves open what NaN is among integers.
-        if wanted.fmt is not None and not (dtypes.is_float(source) and dtypes.is_int(wanted)):
-            data, source = np.asarray(data).astype(_to_np_dtype(wanted)), wanted
-    array_ = np.ascontiguousarray(data).reshape(data.shape)
-    if wanted is not None and wanted is not source:
-        raw = convert(array_.reshape(-1).view(np.uint8), source, wanted, array_.size)
-        return _stored(device, raw, wanted, array_.shape)
-    return _stored(device, array_.reshape(-1).view(np.uint8), source, array_.shape)
-
-
-def _from_path(path: pathlib.Path, wanted: DType | None) -> Tensor:
-    """The elements of a file, mapped."""
-    dtype = wanted or dtypes.uint8
-    size = path.stat().st_size // dtype.itemsize
-    made = _native.lazy_from_file(path, dtype.code, (size,), 0, _native.FILE_READ)
-    return on_disk(made, str(path.resolve()))
-
-
-def on_disk(x: Any, path: str | None) -> Tensor:
-    """x, marked as a part of a file: its device is DISK, and going elsewhere copies it."""
-    if path is not None:
-        x._file = path
-        _marks["file"] = True
-    return x
-
-
-def _copy(x: Any) -> Tensor:
-    """Another object on the same value."""
-    return _native.lazy_copy(x)
-
-
-def _unpickle(raw: bytes, dtype: DType, shape: Any, device: str, is_param: bool) -> Tensor:
-    place = None if device.startswith("DISK") else device
-    return _stored(place, raw, dtype, shape).is_param_(is_param)
-
-
 def _seed(loss: Tensor, gradient: Any) -> Any:
     """The gradient of the loss itself, in its dtype and shape."""
     if not isinstance(gradient, _native.Lazy):
         gradient = Tensor(gradient, dtype=loss.dtype)
     return gradient.cast(loss.dtype)._broadcast_to(loss.shape)  # type: ignore[attr-defined]
-
-
-# ---- reading
-
-
-def _readable(x: Tensor) -> Any:
-    """What is read in the place of x, which stays the expression that backward() goes through."""
-    if _native.lazy_is_realized(x) or not x.is_floating_point():
-        return x
-    return (_native.lazy_copy if _native.lazy_is_stored(x) else _native.lazy_contiguous)(x)
-
-
-def _flat_values(x: Tensor) -> list[Any]:
-    """The elements as Python numbers, row-major."""
-    dtype = strong_dtype(x.dtype)
-    if dtype is not x.dtype:
-        x = x.cast(dtype)
-    raw = x._raw()
-    if dtype.fmt is None or dtype.fmt == "e":
-        raw = convert(raw, dtype, dtypes.float32, x.numel())
-        return memoryview(raw).cast("f").tolist()
-    return memoryview(raw).cast("B").cast(dtype.fmt).tolist()  # type: ignore[call-overload]
-
-
-def _half_view(raw: bytearray, shape: tuple[int, ...]) -> memoryview:
-    """float16 as a memoryview, by NumPy where the interpreter has no such format."""
-    import numpy as np
-
-    view: Any = np.frombuffer(raw, np.float16).reshape(shape)
-    return memoryview(view)
-
-
-def _nested(shape: tuple[int, ...]) -> list[Any]:
-    return [_nested(shape[1:]) for _ in range(shape[0])] if shape else []
 
 
 _MOST_SHOWN = 1000  # elements beyond which repr() shows the edges only
@@ -832,30 +624,9 @@ def _repr(x: Tensor) -> str:
     about = f"shape={x.shape}, dtype={x.dtype!r}, device={x.device!r}"
     if x.grad is not None:
         about += ", grad"
-    if capturing or not (x.is_realized or _is_weak(x)) or x.device.startswith("DISK"):
+    if capturing or not (x.is_realized or is_weak(x)) or x.device.startswith("DISK"):
         return f"Tensor(<lazy>, {about})"
-    return f"Tensor({_text(x.tolist(), 0, x.numel() > _MOST_SHOWN)}, {about})"
-
-
-def _text(values: Any, depth: int, cut: bool) -> str:
-    """Nested lists as rows below each other, long ones shown by their ends."""
-    if not isinstance(values, list):
-        return f"{values:.6g}" if isinstance(values, float) else repr(values)
-    parts = [_text(v, depth + 1, cut) for v in (values[:3] if cut and len(values) > 6 else values)]
-    if cut and len(values) > 6:
-        parts += ["..."] + [_text(v, depth + 1, cut) for v in values[-3:]]
-    nested = bool(values) and isinstance(values[0], list)
-    between = ",\n" + " " * (depth + 8) if nested else ", "
-    return "[" + between.join(parts) + "]"
-
-
-def realized_storages() -> list[tuple[str, int]]:
-    """(device, bytes) of the realised tensors alive; those that share storage count once each."""
-    return [
-        (t.device, int(t.numel()) * t.dtype.itemsize)
-        for t in _native.live()
-        if _native.lazy_is_realized(t)
-    ]
+    return f"Tensor({as_text(x.tolist(), 0, x.numel() > _MOST_SHOWN)}, {about})"
 
 
 _native.set_errors({code: kind for code, kind in BY_STATUS.items()})

@@ -17,7 +17,8 @@ from .. import _native
 from ..dtype import DType, dtypes
 from ..errors import not_offered
 from ..helpers import DEBUG, GlobalCounters, Timing, tqdm
-from ..tensor import Tensor, on_disk
+from ..tensor import Tensor
+from ..values import on_disk
 
 Source = Union[Tensor, str, pathlib.Path]
 

@@ -1,0 +1,252 @@
+"""Between Python and tensors: numbers, lists, arrays and files become tensors, and back."""
+
+from __future__ import annotations
+
+import array
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import _native
+from .device import on_device
+from .dtype import DType, _from_np_dtype, _to_np_dtype, convert, dtypes, strong_dtype
+from .helpers import fully_flatten, get_shape
+from .mixin.movement import _marks
+from .symbolic import BoundInt, Expression
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+def is_numpy_ndarray(x: Any) -> bool:
+    """True for NumPy arrays, without importing NumPy."""
+    numpy_ = sys.modules.get("numpy")
+    return numpy_ is not None and isinstance(x, numpy_.ndarray)
+
+
+def _is_numpy_scalar(x: Any) -> bool:
+    numpy_ = sys.modules.get("numpy")
+    return numpy_ is not None and isinstance(x, numpy_.generic)
+
+
+class Handle:
+    """A view of a tensor under the names that programs read off tinygrad's `Tensor.uop`."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
+
+    @property
+    def is_realized(self) -> bool:
+        return self.tensor.is_realized
+
+    @property
+    def realized(self) -> Tensor | None:
+        return self.tensor if self.tensor.is_realized else None
+
+    @property
+    def base(self) -> Handle:
+        return self
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.tensor.dtype
+
+    @property
+    def device(self) -> str:
+        return self.tensor.device
+
+    def __repr__(self) -> str:
+        return f"<{self.device} {self.shape} {self.dtype}>"
+
+
+# ---- making
+
+
+def is_weak(x: _native.Lazy) -> bool:
+    return _native.lazy_dtype(x) >= 32
+
+
+def from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor:
+    """A tensor of whatever Python has; device: not the default one."""
+    if data is None:
+        data = 0.0
+    if isinstance(data, (BoundInt, Expression)):
+        data = data.__index__()
+    if isinstance(data, (bool, int, float)):
+        return _native.lazy_scalar(
+            _number(data) if wanted is None else (_number(data, wanted), wanted.code)
+        )
+    if isinstance(data, _native.Lazy):
+        copy: Tensor = _native.lazy_copy(data)
+        if wanted is not None:
+            copy = copy.cast(wanted)
+        return copy.to(device) if device is not None else copy
+    if is_numpy_ndarray(data) or _is_numpy_scalar(data):
+        return _from_numpy(data, wanted, device)
+    if wanted is not None and wanted.code >= 32:
+        raise RuntimeError(f"cannot create storage for weak dtype {wanted}")
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        raw = bytes(data)
+        dtype = wanted or dtypes.uint8
+        if len(raw) % dtype.itemsize:
+            raise ValueError(f"{len(raw)} bytes are no whole number of {dtype}")
+        return _stored(device, raw, dtype, (len(raw) // dtype.itemsize,))
+    if isinstance(data, range):
+        data = list(data)
+    if isinstance(data, (list, tuple)):
+        return _from_lists(data, wanted, device)
+    if isinstance(data, Handle):
+        return from_anything(data.tensor, wanted, device)
+    raise RuntimeError(f"cannot create a Tensor from {data!r}, a {type(data).__name__}")
+
+
+def _number(value: Any, dtype: DType | None = None) -> Any:
+    """A number as a scalar of a dtype takes it: integers wrap."""
+    if dtype is not None and dtypes.is_int(dtype) and dtype.code != 32:
+        if isinstance(value, float):
+            value = int(value)  # raises for NaN and infinities
+        return _wrapped(int(value), dtype)
+    if dtype is not None and dtypes.is_bool(dtype):
+        return bool(value)
+    return value if isinstance(value, (bool, float)) else int(value)
+
+
+def _wrapped(value: int, dtype: DType) -> int:
+    value &= (1 << dtype.bitsize) - 1
+    if not dtypes.is_unsigned(dtype) and value >> (dtype.bitsize - 1):
+        value -= 1 << dtype.bitsize
+    return value
+
+
+def _stored(device: str | None, raw: Any, dtype: DType, shape: Any) -> Tensor:
+    """The bytes of elements, copied to a device."""
+    made: Tensor = on_device(device, _native.lazy_from, raw, dtype.code, shape)
+    return made
+
+
+def _from_lists(data: Any, wanted: DType | None, device: str | None) -> Tensor:
+    """Nested lists of numbers, of which a scalar of NumPy is one as well."""
+    shape = get_shape(data)
+    flat = fully_flatten(data)
+    flat = [x.item() if _is_numpy_scalar(x) else x for x in flat]
+    for x in flat:
+        if not isinstance(x, (bool, int, float)):
+            raise RuntimeError(f"could not infer a dtype of {x!r}, a {type(x).__name__}")
+    dtype = wanted or dtypes.from_py(flat)
+    return _stored(device, _packed(flat, dtype), dtype, shape)
+
+
+def _packed(flat: list[Any], dtype: DType) -> Any:
+    """Numbers as the bytes of a dtype."""
+    if dtypes.is_float(dtype):
+        if dtype.fmt in ("f", "d"):
+            return array.array(dtype.fmt, flat)
+        return convert(array.array("d", flat), dtypes.float64, dtype, len(flat))
+    if dtypes.is_bool(dtype):
+        return bytes(bool(x) for x in flat)
+    assert dtype.fmt is not None
+    try:
+        return array.array(dtype.fmt, flat)
+    except (TypeError, OverflowError):
+        return array.array(dtype.fmt, [_number(x, dtype) for x in flat])
+
+
+def _from_numpy(data: Any, wanted: DType | None, device: str | None) -> Tensor:
+    """A copy of a NumPy array or scalar."""
+    import numpy as np
+
+    source = _from_np_dtype(data.dtype)
+    if wanted is not None and wanted is not source:
+        if wanted.code >= 32:
+            raise RuntimeError(f"cannot create storage for weak dtype {wanted}")
+        # NumPy leaves open what NaN is among integers.
+        if wanted.fmt is not None and not (dtypes.is_float(source) and dtypes.is_int(wanted)):
+            data, source = np.asarray(data).astype(_to_np_dtype(wanted)), wanted
+    array_ = np.ascontiguousarray(data).reshape(data.shape)
+    if wanted is not None and wanted is not source:
+        raw = convert(array_.reshape(-1).view(np.uint8), source, wanted, array_.size)
+        return _stored(device, raw, wanted, array_.shape)
+    return _stored(device, array_.reshape(-1).view(np.uint8), source, array_.shape)
+
+
+def from_path(path: pathlib.Path, wanted: DType | None) -> Tensor:
+    """The elements of a file, mapped."""
+    dtype = wanted or dtypes.uint8
+    size = path.stat().st_size // dtype.itemsize
+    made = _native.lazy_from_file(path, dtype.code, (size,), 0, _native.FILE_READ)
+    return on_disk(made, str(path.resolve()))
+
+
+def on_disk(x: Any, path: str | None) -> Tensor:
+    """x, marked as a part of a file: its device is DISK, and going elsewhere copies it."""
+    if path is not None:
+        x._file = path
+        _marks["file"] = True
+    return x
+
+
+def unpickle(raw: bytes, dtype: DType, shape: Any, device: str, is_param: bool) -> Tensor:
+    place = None if device.startswith("DISK") else device
+    return _stored(place, raw, dtype, shape).is_param_(is_param)
+
+
+# ---- reading
+
+
+def readable(x: Tensor) -> Any:
+    """What is read in the place of x, which stays the expression that backward() goes through."""
+    if _native.lazy_is_realized(x) or not x.is_floating_point():
+        return x
+    return (_native.lazy_copy if _native.lazy_is_stored(x) else _native.lazy_contiguous)(x)
+
+
+def flat_values(x: Tensor) -> list[Any]:
+    """The elements as Python numbers, row-major."""
+    dtype = strong_dtype(x.dtype)
+    if dtype is not x.dtype:
+        x = x.cast(dtype)
+    raw = x._raw()
+    if dtype.fmt is None or dtype.fmt == "e":
+        raw = convert(raw, dtype, dtypes.float32, x.numel())
+        return memoryview(raw).cast("f").tolist()
+    return memoryview(raw).cast("B").cast(dtype.fmt).tolist()  # type: ignore[call-overload]
+
+
+def half_view(raw: bytearray, shape: tuple[int, ...]) -> memoryview:
+    """float16 as a memoryview, by NumPy where the interpreter has no such format."""
+    import numpy as np
+
+    view: Any = np.frombuffer(raw, np.float16).reshape(shape)
+    return memoryview(view)
+
+
+def empty_lists(shape: tuple[int, ...]) -> list[Any]:
+    return [empty_lists(shape[1:]) for _ in range(shape[0])] if shape else []
+
+
+def as_text(values: Any, depth: int, cut: bool) -> str:
+    """Nested lists as rows below each other, long ones shown by their ends."""
+    if not isinstance(values, list):
+        return f"{values:.6g}" if isinstance(values, float) else repr(values)
+    cut_here = cut and len(values) > 6
+    parts = [as_text(v, depth + 1, cut) for v in (values[:3] if cut_here else values)]
+    if cut_here:
+        parts += ["..."] + [as_text(v, depth + 1, cut) for v in values[-3:]]
+    nested = bool(values) and isinstance(values[0], list)
+    between = ",\n" + " " * (depth + 8) if nested else ", "
+    return "[" + between.join(parts) + "]"
+
+
+def realized_storages() -> list[tuple[str, int]]:
+    """(device, bytes) of the realised tensors alive; those that share storage count once each."""
+    return [
+        (t.device, int(t.numel()) * t.dtype.itemsize)
+        for t in _native.live()
+        if _native.lazy_is_realized(t)
+    ]
