@@ -187,7 +187,7 @@ void sort_whole_row(const Row<K>& row, const Head& head, const Out& out, uint64_
   const auto first_key = row.key(0);
   for (int64_t i = 1; i < n; ++i) differences |= row.key(i) ^ first_key;
   const int width = static_cast<int>(std::bit_width(differences));
-  const bool wide = head.wide != 0 && (width > 16 || n <= kWide);
+  const bool wide = head.wide != 0 && (width > 8 || n <= kWide);
   const int right = std::max(width - 32, 0), left = std::max(32 - width, 0) & 31;
   const auto make = [&](int64_t i) { return pair_of(low(row.key(i) >> right) << left, i); };
   const auto emit = [&](uint64_t* sorted, uint64_t* room, int64_t first, int64_t count) {

@@ -13,12 +13,14 @@ constexpr int64_t kSmall = 48;        // sorted by comparisons
 constexpr int64_t kMostColumns = 16;  // rows across memory that are laid out together
 constexpr int64_t kTileElements = 1 << 15;
 constexpr int64_t kTaskElements = 1 << 13;
+constexpr int64_t kMostParted = 3;  // long rows, so few that threads would idle
 
 struct Head {
   int64_t dtype, descending, wide;
   int64_t outer, size, inner;
   int64_t columns;   // rows of a unit
   int64_t per_task;  // units
+  int64_t parted;    // two tasks a row
   int64_t units_of_inner() const { return (inner + columns - 1) / columns; }
 };
 
@@ -93,19 +95,35 @@ void settle(const typename K::Stored* x, typename K::Stored* y, int64_t n, bool 
 // Rows of elements that lie together.
 template <typename K>
 void sort_rows(const typename K::Stored* x, typename K::Stored* y, void* room, int64_t rows,
-               const Head& head) {
+               const Head& head, Part part = Part::kWhole) {
   constexpr bool kFloat = dtype::is_float(K::kDType);
   const bool descending = head.descending != 0;
   if (head.wide != 0) {
     return sort_wide(x, y, rows, head.size,
                      {sizeof(*x), kFloat, !dtype::is_unsigned(K::kDType), descending,
-                      K::kDType == DType::kFloat16 ? uint16_t{0x7c00} : uint16_t{0x7f80}});
+                      K::kDType == DType::kFloat16 ? uint16_t{0x7c00} : uint16_t{0x7f80}},
+                     part);
   }
   for (int64_t row = 0; row < rows; ++row, x += head.size, y += head.size) {
     const bool special = sort_narrow<K>(x, y, room, head.size, descending);
     if constexpr (kFloat) {
       if (special) settle<K>(x, y, head.size, descending);
     }
+  }
+}
+
+// A row is two tasks, or one piece of work where one thread does both.
+template <typename K>
+void sort_parts(const Head& head, const typename K::Stored* x, typename K::Stored* y, int64_t begin,
+                int64_t end) {
+  for (int64_t task = begin; task < end;) {
+    const bool lower = task % 2 == 0, whole = lower && task + 1 < end;
+    const int64_t at = task / 2 * head.size;
+    sort_rows<K>(x + at, y + at, nullptr, 1, head,
+                 whole   ? Part::kWhole
+                 : lower ? Part::kLower
+                         : Part::kUpper);
+    task += whole ? 2 : 1;
   }
 }
 
@@ -153,7 +171,9 @@ Status prepare_sort(Plan* out, Node node, const CpuFeatures& features) {
       rows.inner == 1 ? 1 : std::clamp<int64_t>(kTileElements / rows.size, 1, kMostColumns);
   const int64_t units = rows.outer * head.units_of_inner();
   head.per_task = std::clamp<int64_t>(kTaskElements / (rows.size * head.columns), 1, units);
-  out->tasks = (units + head.per_task - 1) / head.per_task;
+  head.parted =
+      head.wide != 0 && rows.inner == 1 && units <= kMostParted && rows.size >= kLeastParted;
+  out->tasks = head.parted != 0 ? 2 * units : (units + head.per_task - 1) / head.per_task;
   out->nanoseconds = static_cast<double>(node->count()) * (head.wide != 0 ? 3 : 8);
   const int64_t room = head.wide != 0 ? 0 : 1;  // rows
   out->scratch_bytes = (rows.inner == 1 ? room : 2 * head.columns + room) * rows.size * bytes;
@@ -170,6 +190,7 @@ void run_sort(const Plan& plan, void* const* operands, void* scratch, int64_t be
     if constexpr (!dtype::is_fp8(E::kDType)) {
       const Stored* const x = static_cast<const Stored*>(operands[0]);
       Stored* const y = static_cast<Stored*>(operands[1]);
+      if (head.parted != 0) return sort_parts<Key<E::kDType>>(head, x, y, begin, end);
       if (head.inner == 1) {
         const int64_t at = first * head.size;
         return sort_rows<Key<E::kDType>>(x + at, y + at, scratch, last - first, head);

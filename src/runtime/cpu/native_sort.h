@@ -18,8 +18,13 @@ struct SortForm {
 // Whether such a machine can sort rows of n elements so.
 bool sorts_wide(const CpuFeatures& features, int64_t bytes, int64_t n);
 
+// Of a row's result: what is below some pivot, or what is not. Each can be made alone.
+enum class Part { kWhole, kLower, kUpper };
+constexpr int64_t kLeastParted = 1 << 15;  // elements of a row
+
 // y = rows of n elements of x, each in stable order: NaN last (of descending ones first), -0 is 0.
-void sort_wide(const void* x, void* y, int64_t rows, int64_t n, const SortForm& form);
+void sort_wide(const void* x, void* y, int64_t rows, int64_t n, const SortForm& form,
+               Part part = Part::kWhole);
 
 // Plans of Sort and Argsort for such a machine.
 Status prepare_sort(Plan* out, uop::Node node, const CpuFeatures& features);

@@ -33,7 +33,8 @@ struct Codec {
   using Element = typename L::Element;
   static constexpr Kind kKind = L::kKind;
   Vector flip, last, nan;
-  Vector infinity;    // of kHalf
+  Vector infinity;  // of kHalf
+  bool descending;
   int64_t nans;       // in a row
   Lanes minus_zeros;  // lanes where one was
 
@@ -44,7 +45,7 @@ struct Codec {
   WIDE_INLINE Vector bits(BitsOf<Key> x) { return all(__builtin_bit_cast(Key, x)); }
 
   WIDE void init(const SortForm& form) {
-    const bool down = form.descending;
+    const bool down = descending = form.descending;
     start();
     infinity = nan = bits(0);
     last = bits(kOnes<Key>);
@@ -273,6 +274,24 @@ WIDE int64_t deal(Codec<L>& codec, const typename L::Key* x, typename L::Key* y,
   return sides.low - y;
 }
 
+// Those of one part alone, and how many: nothing else of y is written.
+template <class L, Part part>
+WIDE int64_t deal_part(Codec<L>& codec, const typename L::Key* x, typename L::Key* y, int64_t n,
+                       typename L::Key pivot) {
+  const Vector pivots = Codec<L>::all(pivot);
+  int64_t dealt = 0;
+  for (int64_t i = 0; i < n; i += L::kCount) {
+    const Lanes lanes = lanes_at<L>(i, n);
+    const Vector v = codec.encode(L::load(lanes, _mm512_setzero_si512(), x + i));
+    const Lanes below = L::below(v, pivots), some = lanes & (part == Part::kLower ? below : ~below);
+    const int count = std::popcount(some);
+    auto* const to = part == Part::kLower ? y + dealt : y + n - dealt - count;
+    L::store(to, first_lanes(count), L::pack(some, v));
+    dealt += count;
+  }
+  return dealt;
+}
+
 template <class L>
 WIDE void decode_all(const Codec<L>& codec, typename L::Key* x, int64_t n) {
   for (int64_t i = 0; i < n; i += L::kCount) {
@@ -317,6 +336,10 @@ WIDE void sort_range(Codec<L>& codec, typename L::Key* x, int64_t n, int depth) 
 
 // ---- Rows ----
 
+template <typename Key>
+bool is_zero(Key x) {
+  return (std::bit_cast<BitsOf<Key>>(x) & ~kSign<Key>) == 0;
+}
 // Whether a finite element is before 0, any NaN put there with it.
 template <typename Key>
 bool before_zero(Key x, bool descending) {
@@ -324,19 +347,23 @@ bool before_zero(Key x, bool descending) {
   return (bits & ~kSign<Key>) != 0 && ((bits & kSign<Key>) != 0) != descending;
 }
 
-// Zeros and NaN of the sorted row y as they follow one another in x.
+// Zeros and NaN of the sorted row y as they follow one another in x, where they are in the part
+// [first, last).
 template <class L>
 WIDE void settle(const Codec<L>& codec, const typename L::Key* x, typename L::Key* y, int64_t n,
-                 bool descending) {
-  auto* nans = descending ? y : y + n - codec.nans;
+                 int64_t first, int64_t last) {
+  if (L::kKind == Kind::kWord || (codec.nans == 0 && codec.minus_zeros == 0)) return;
+  auto* nans = codec.descending ? y : y + n - codec.nans;
   auto* zeros = std::partition_point(
-      y, y + n, [&](typename L::Key key) { return before_zero(key, descending); });
+      y + first, y + last, [&](typename L::Key key) { return before_zero(key, codec.descending); });
   const Vector sign = Codec<L>::bits(kSign<typename L::Key>), none = Codec<L>::bits(0);
+  const bool has_nans = first <= nans - y && nans - y < last;
+  const bool has_zeros = zeros != y + last && is_zero(*zeros);
   for (int64_t i = 0; i < n; i += L::kCount) {
     const Lanes lanes = lanes_at<L>(i, n);
     const Vector v = L::load(lanes, none, x + i);
-    const Lanes zero = L::same(_mm512_andnot_si512(sign, v), none) & lanes;
-    const Lanes nan = codec.nan_in(v);
+    const Lanes zero = has_zeros ? L::same(_mm512_andnot_si512(sign, v), none) & lanes : 0;
+    const Lanes nan = has_nans ? codec.nan_in(v) : 0;
     if ((zero | nan) == 0) continue;
     L::store(zeros, first_lanes(std::popcount(zero)), L::pack(zero, v));
     L::store(nans, first_lanes(std::popcount(nan)), L::pack(nan, v));
@@ -346,31 +373,39 @@ WIDE void settle(const Codec<L>& codec, const typename L::Key* x, typename L::Ke
 }
 
 template <class L>
-WIDE void sort_row(Codec<L>& codec, const typename L::Key* x, typename L::Key* y, int64_t n) {
+WIDE void sort_row(Codec<L>& codec, const typename L::Key* x, typename L::Key* y, int64_t n,
+                   Part part) {
   const int depth = 2 * static_cast<int>(std::bit_width(static_cast<uint64_t>(n)));
   const auto pivot = pivot_of<L, true>(codec, x, n).key;
   codec.start();
-  const int64_t below = deal(codec, x, y, n, pivot);
-  sort_range(codec, y, below, depth);
-  sort_range(codec, y + below, n - below, depth);
+  const int64_t below = part == Part::kWhole ? deal(codec, x, y, n, pivot)
+                        : part == Part::kLower
+                            ? deal_part<L, Part::kLower>(codec, x, y, n, pivot)
+                            : n - deal_part<L, Part::kUpper>(codec, x, y, n, pivot);
+  if (part != Part::kUpper) sort_range(codec, y, below, depth);
+  if (part != Part::kLower) sort_range(codec, y + below, n - below, depth);
+  settle(codec, x, y, n, part == Part::kUpper ? below : 0, part == Part::kLower ? below : n);
 }
 
 template <class L>
-WIDE void sort_rows(const void* from, void* to, int64_t rows, int64_t n, const SortForm& form) {
+WIDE void sort_rows(const void* from, void* to, int64_t rows, int64_t n, const SortForm& form,
+                    Part part) {
   using Element = typename L::Element;
   const Element* x = static_cast<const Element*>(from);
   Element* y = static_cast<Element*>(to);
   Codec<L> codec;
   codec.init(form);
   for (int64_t row = 0; row < rows; ++row, x += n, y += n) {
-    if (n <= kMostVectors * L::kCount) {
-      sort_few<L, true>(codec, x, y, n);
-    } else if constexpr (sizeof(Element) == sizeof(typename L::Key)) {
-      sort_row(codec, x, y, n);
-    }
-    if constexpr (L::kKind != Kind::kWord) {
-      if (codec.nans != 0 || codec.minus_zeros != 0) settle(codec, x, y, n, form.descending);
+    if constexpr (sizeof(Element) == sizeof(typename L::Key)) {
+      if (n > kMostVectors * L::kCount) {
+        sort_row(codec, x, y, n, part);
+        continue;
+      }
       codec.start();
+      sort_few<L, true>(codec, x, y, n);
+      settle(codec, x, y, n, 0, n);
+    } else {
+      sort_few<L, true>(codec, x, y, n);
     }
   }
 }
@@ -382,13 +417,13 @@ bool sorts_wide(const CpuFeatures& features, int64_t bytes, int64_t n) {
   return bytes >= 4 || n <= kMostVectors * Lanes16::kCount || (bytes == 2 && features.avx512_vbmi2);
 }
 
-void sort_wide(const void* x, void* y, int64_t rows, int64_t n, const SortForm& form) {
+void sort_wide(const void* x, void* y, int64_t rows, int64_t n, const SortForm& form, Part part) {
   const auto sort_as = form.bytes == 1   ? sort_rows<U8>
                        : form.bytes == 2 ? form.is_float ? sort_rows<Half> : sort_rows<U16>
                        : form.bytes == 4 ? form.is_float ? sort_rows<F32> : sort_rows<U32>
                        : form.is_float ? sort_rows<F64>
                                          : sort_rows<U64>;
-  sort_as(x, y, rows, n, form);
+  sort_as(x, y, rows, n, form, part);
 }
 
 }  // namespace aster::runtime::cpu::native
@@ -397,7 +432,7 @@ void sort_wide(const void* x, void* y, int64_t rows, int64_t n, const SortForm& 
 
 namespace aster::runtime::cpu::native {
 bool sorts_wide(const CpuFeatures&, int64_t, int64_t) { return false; }
-void sort_wide(const void*, void*, int64_t, int64_t, const SortForm&) {}
+void sort_wide(const void*, void*, int64_t, int64_t, const SortForm&, Part) {}
 }  // namespace aster::runtime::cpu::native
 
 #endif
