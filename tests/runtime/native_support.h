@@ -1,0 +1,41 @@
+// Native implementations run on operands, whatever the tasks' order and grouping.
+#pragma once
+
+#include "runtime/cpu/native.h"
+
+#include "elements.h"
+
+namespace aster::runtime::cpu::native {
+
+using namespace runtime::testing;  // NOLINT: elements and places
+
+// Runs node's implementation on operands, its tasks in random order and groups.
+inline void run(const Plan& plan, Node node, std::vector<void*> operands, Random& random) {
+  Heap heap(nullptr);
+  ASSERT_GE(plan.tasks, 1);
+  EXPECT_GT(plan.nanoseconds, 0);
+  std::vector<std::pair<int64_t, int64_t>> parts;
+  for (int64_t at = 0; at < plan.tasks;) {
+    const int64_t end = draw(random, at + 1, plan.tasks);
+    parts.push_back({at, end});
+    at = end;
+  }
+  std::shuffle(parts.begin(), parts.end(), random);
+  for (const auto& [begin, end] : parts) {
+    const size_t bytes = static_cast<size_t>(plan.scratch_bytes);
+    void* const scratch = heap.allocate(bytes, 64);  // of its own, for the sanitizer
+    find(node->op)->run(plan, operands.data(), scratch, begin, end);
+    heap.release(scratch, bytes, 64);
+  }
+}
+inline void run(Node node, std::vector<void*> operands, Random& random, int64_t* tasks = nullptr,
+                const std::vector<int64_t>& views = {}) {
+  Heap heap(nullptr);
+  ASSERT_NE(find(node->op), nullptr);
+  Plan plan(heap);
+  ASSERT_TRUE(find(node->op)->prepare(&plan, node, views).ok());
+  run(plan, node, operands, random);
+  if (tasks != nullptr) *tasks = plan.tasks;
+}
+
+}  // namespace aster::runtime::cpu::native
