@@ -11,6 +11,7 @@ import pathlib
 from typing import Any, Callable, Iterator
 
 from . import _native
+from .absent import of_module
 from .errors import not_offered
 from .helpers import DEV
 
@@ -147,3 +148,6 @@ def disk_path(device: Any) -> pathlib.Path | None:
     if isinstance(device, str) and device.upper().startswith("DISK:"):
         return pathlib.Path(device[5:])
     return None
+
+
+__getattr__ = of_module("device")

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, Union
 
 from . import _native
+from .absent import of_module
 from .helpers import DEFAULT_FLOAT, DEFAULT_INT, ContextVar
 
 PyConst = Union[builtins.float, builtins.int, builtins.bool]
@@ -347,3 +348,6 @@ def _from_np_dtype(npdtype: Any) -> DType:
     if found is None:
         raise TypeError(f"arrays of dtype {npdtype} are not supported")
     return found
+
+
+__getattr__ = of_module("dtype")

@@ -46,6 +46,10 @@ class JitError(Exception):
     """A call that a TinyJit cannot capture or replay."""
 
 
+class NotOffered(UnsupportedError, ImportError):
+    """A name of tinygrad that this package deliberately lacks."""
+
+
 class StateError(Error, RuntimeError, JitError):
     """A call at the wrong time: inside a capture, or beside another thread's."""
 
@@ -99,6 +103,6 @@ BY_STATUS: dict[int, type[Error]] = {
 }
 
 
-def not_offered(name: str, reason: str) -> UnsupportedError:
+def not_offered(name: str, reason: str) -> NotOffered:
     """The error of what tinygrad has and this package deliberately lacks."""
-    return UnsupportedError(f"{name} is not offered: {reason}")
+    return NotOffered(f"{name} is not offered: {reason}")

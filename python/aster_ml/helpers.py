@@ -14,12 +14,19 @@ import math
 import operator
 import os
 import pathlib
+import re
 import sys
 import time
 from typing import Any, Callable, ClassVar, Generic, Iterable, Iterator, Sequence, TypeVar
 
 from . import _native
+from .absent import of_module
 from .errors import not_offered
+from .profiling import Profiling as Profiling
+from .profiling import Timing as Timing
+from .profiling import cpu_profile as cpu_profile
+from .profiling import perf_counter_us as perf_counter_us
+from .profiling import profile_marker as profile_marker
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -175,6 +182,16 @@ def cmod(x: int, y: int) -> int:
     return x - cdiv(x, y) * y
 
 
+def floordiv(x: int, y: int) -> int:
+    """x / y rounded down; 0 for a divisor of 0."""
+    return x // y if y else 0
+
+
+def floormod(x: int, y: int) -> int:
+    """What floordiv leaves."""
+    return x - floordiv(x, y) * y
+
+
 def strides_for_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides; 0 for axes of size 1."""
     out: list[int] = []
@@ -201,14 +218,62 @@ def colored(st: str, color: str | None, background: bool = False) -> str:
     return f"\033[{(40 if background else 30) + bright + names.index(color.lower())}m{st}\033[0m"
 
 
-def ansistrip(s: str) -> str:
-    import re
+_ESCAPE = re.compile(r"\033\[(K|.*?m)")
 
-    return re.sub(r"\033\[(K|.*?m)", "", s)
+
+def ansistrip(s: str) -> str:
+    return _ESCAPE.sub("", s)
 
 
 def ansilen(s: str) -> int:
     return len(ansistrip(s))
+
+
+def ansipad(s: str, w: int) -> str:
+    """Spaces behind s up to a width that is seen."""
+    return s + " " * max(0, w - ansilen(s))
+
+
+def word_wrap(x: str, wrap: int = 80) -> str:
+    """Lines of at most so many characters that are seen."""
+    if ansilen(x) <= wrap:
+        return x
+    lines = []
+    for line in x.splitlines():
+        while ansilen(line) > wrap:
+            at = seen = 0
+            while seen < wrap:
+                escape = _ESCAPE.match(line, at)
+                at, seen = (escape.end(), seen) if escape else (at + 1, seen + 1)
+            lines.append(line[:at])
+            line = line[at:]
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def strip_parens(fst: str) -> str:
+    """The text without the pair of parentheses around all of it, if there is one.
+
+    >>> strip_parens("(a+b)"), strip_parens("(a)+(b)")
+    ('a+b', '(a)+(b)')
+    """
+    depth = 0
+    for i, c in enumerate(fst):
+        depth += (c == "(") - (c == ")")
+        if depth <= 0:
+            return fst[1:-1] if fst[:1] == "(" and i == len(fst) - 1 and depth == 0 else fst
+    return fst
+
+
+def colorize_float(x: float) -> str:
+    """A ratio: green where it is small, red where it is large."""
+    color = "green" if x < 0.75 else "red" if x > 1.15 else "yellow"
+    return colored(f"{x:7.2f}x", color)
+
+
+def stderr_log(msg: str) -> None:
+    """msg on stderr, at once."""
+    print(msg, end="", file=sys.stderr, flush=True)
 
 
 def time_to_str(t: float, w: int = 8) -> str:
@@ -374,12 +439,13 @@ _follow_environment()
 CI = bool(os.getenv("CI"))
 
 
+_absent = of_module("helpers")
+
+
 def __getattr__(name: str) -> ContextVar[Any]:
     """Every setting is a name of this module: `from aster_ml.helpers import BEAM`."""
-    try:
-        return ContextVar._cache[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    found = ContextVar._cache.get(name)
+    return _absent(name) if found is None else found
 
 # ---- counters
 
@@ -452,28 +518,7 @@ class GlobalCounters(metaclass=_Counters):
         _Counters._zero = dict(_native.engine_count())
 
 
-# ---- time
-
-
-class Timing(contextlib.ContextDecorator):
-    """Prints how long a block took."""
-
-    def __init__(
-        self,
-        prefix: str = "",
-        on_exit: Callable[[int], str] | None = None,
-        enabled: bool = True,
-    ):
-        self.prefix, self.on_exit, self.enabled = prefix, on_exit, enabled
-
-    def __enter__(self) -> None:
-        self.st = time.perf_counter_ns()
-
-    def __exit__(self, *exc: object) -> None:
-        self.et = time.perf_counter_ns() - self.st
-        if self.enabled:
-            more = self.on_exit(self.et) if self.on_exit else ""
-            print(f"{self.prefix}{self.et * 1e-6:6.2f} ms{more}")
+# ---- progress
 
 
 class tqdm(Generic[T]):
@@ -568,6 +613,38 @@ def lo32(x: int) -> int:
 
 def hi32(x: int) -> int:
     return x >> 32
+
+
+def data64(data: int) -> tuple[int, int]:
+    """The words of 32 bits, the high one first."""
+    return hi32(data), lo32(data)
+
+
+def data64_le(data: int) -> tuple[int, int]:
+    """The words of 32 bits, the low one first."""
+    return lo32(data), hi32(data)
+
+
+def getbits(value: int, start: int, end: int) -> int:
+    """Bits start to end, both included.
+
+    >>> getbits(0b101100, 2, 4)
+    3
+    """
+    return value >> start & ((1 << (end - start + 1)) - 1)
+
+
+def system(cmd: str, **kwargs: Any) -> str:
+    """What a command prints; RuntimeError where it fails."""
+    import subprocess
+
+    done = subprocess.run(
+        cmd.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **kwargs
+    )
+    text = done.stdout.decode().strip()
+    if done.returncode:
+        raise RuntimeError(f"system: {cmd!r} failed with exit code {done.returncode}\n{text}")
+    return text
 
 
 def i2u(bits: int, value: int) -> int:

@@ -255,6 +255,17 @@ class Variable(Expression):
         self.name, self.min_val, self.max_val = name, int(min_val), int(max_val)
         self._dtype, self.multiple_of = dtype, multiple_of
 
+    @staticmethod
+    def variable(
+        name: str, min_val: int, max_val: int, dtype: DType = dtypes.weakint, multiple_of: int = 1
+    ) -> Variable:
+        """A Variable, as UOp.variable makes it.
+
+        >>> Variable.variable("n", 1, 4)
+        Variable('n', 1, 4)
+        """
+        return Variable(name, min_val, max_val, dtype, multiple_of)
+
     def _key(self) -> tuple[Any, ...]:
         return ("variable", self.name, self.min_val, self.max_val, self._dtype, self.multiple_of)
 
@@ -523,6 +534,18 @@ def _bound(op: str, a: Any, b: Any) -> Any:
     if not isinstance(expression, Expression):
         return number
     return BoundInt(number, expression, {v: values[v] for v in expression.variables()})
+
+
+def extreme(op: str, a: Any, b: Any) -> Any:
+    """max or min of two numbers; one of them where the bounds decide it."""
+    low = (getattr(a, "expression", a), getattr(b, "expression", b))
+    least = [getattr(x, "vmin", x) for x in low]
+    most = [getattr(x, "vmax", x) for x in low]
+    if least[0] >= most[1]:
+        return a if op == "max" else b
+    if least[1] >= most[0]:
+        return b if op == "max" else a
+    return _bound(op, a, b) if BoundInt in (type(a), type(b)) else _combine(op, a, b)
 
 
 _PLAIN: dict[str, Callable[[Any, Any], Any]] = {"//": operator.floordiv, "%": operator.mod}

@@ -128,6 +128,7 @@ def _arange(native: Any, start: Any, stop: Any, step: Any, code: int, *rest: Any
 def _linspace(native: Any, start: Any, stop: Any, count: Any, code: int, *rest: Any) -> Any:
     if is_bound(start) or is_bound(stop) or not count >= 2:
         return NotImplemented
-    kind = dtypes.float64 if from_code(code) is dtypes.float64 else dtypes.float32
+    wanted = from_code(code) if code else dtypes.default_float
+    kind = dtypes.float64 if wanted is dtypes.float64 else dtypes.float32
     step = (stop - start) / (value_of(count) - 1).cast(kind)
-    return wrap((iota(count.vmax) * step + start).cast(from_code(code)), [count])
+    return wrap((iota(count.vmax) * step + start).cast(wanted), [count])

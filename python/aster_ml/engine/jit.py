@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Generic, TypeVar, overload
 
+from ..absent import of_module
 from .. import _native
 from ..dynamic import Symbolic, new_cell, set_inputs, whole
 from ..errors import ArgumentError, JitError
@@ -366,3 +367,6 @@ def TinyJit(fxn: Any = None, **kwargs: Any) -> Any:
     if fxn is None:
         return lambda f: _TinyJit(f, **kwargs)
     return _TinyJit(fxn, **kwargs)
+
+
+__getattr__ = of_module("engine.jit")
