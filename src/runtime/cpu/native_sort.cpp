@@ -9,7 +9,8 @@
 namespace aster::runtime::cpu::native {
 namespace {
 
-constexpr int64_t kSmall = 48;        // sorted by comparisons
+constexpr int64_t kSmall = 48;        // sorted by comparisons: all of them,
+constexpr int64_t kRankedLong = 24;   // of words of 8 bytes up to here
 constexpr int64_t kMostColumns = 16;  // rows across memory that are laid out together
 constexpr int64_t kTileElements = 1 << 15;
 constexpr int64_t kTaskElements = 1 << 13;
@@ -29,11 +30,31 @@ using Word = std::conditional_t<
     sizeof(typename K::Stored) == 1, uint8_t,
     std::conditional_t<sizeof(typename K::Stored) == 2, uint16_t, typename K::Bits>>;
 
+// Every key goes where the number of those before it says: no branches, and vectors compare.
+template <typename T>
+void sort_by_rank(T* keys, int64_t n) {
+  using Signed = std::make_signed_t<T>;  // which vectors have comparisons of
+  constexpr T kSign = static_cast<T>(T{1} << (8 * sizeof(T) - 1));
+  Signed from[kSmall];
+  for (int64_t i = 0; i < n; ++i) from[i] = static_cast<Signed>(keys[i] ^ kSign);
+  for (int64_t i = 0; i < n; ++i) {
+    const Signed key = from[i];
+    T place = 0;
+    for (int64_t k = 0; k < i; ++k) place = static_cast<T>(place + (from[k] <= key));
+    for (int64_t k = i + 1; k < n; ++k) place = static_cast<T>(place + (from[k] < key));
+    keys[place] = static_cast<T>(static_cast<T>(key) ^ kSign);
+  }
+}
+
 // Least significant digits first, between keys and room. Returns where they are then.
 template <typename T>
 T* sort_by_radix(T* keys, T* room, int64_t n) {
   if (n <= kSmall) {
-    std::sort(keys, keys + n);
+    if (sizeof(T) < 8 || n <= kRankedLong) {
+      sort_by_rank(keys, n);
+    } else {
+      std::sort(keys, keys + n);
+    }
     return keys;
   }
   uint32_t bins[sizeof(T)][256] = {};
