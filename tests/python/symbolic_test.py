@@ -402,6 +402,24 @@ def test_writes():
         np.testing.assert_array_equal(cache.numpy(), want)
 
 
+def test_writes_where_two_axes_are_variables():
+    x, y = Tensor.zeros(5, 6, 7).contiguous().realize(), Tensor(data(9, 8)).realize()
+    want, n = np.zeros((5, 6, 7), np.float32), Variable("n", 0, 4)
+    m = Variable("m", 0, 6)
+    for i, j in ((1, 2), (4, 5), (3, 0), (0, 6)):
+        a, b = n.bind(i), m.bind(j)
+        x[:, :a, :b] = y[:a, :b]
+        want[:, :i, :j] = y.numpy()[:i, :j]
+        np.testing.assert_array_equal(x.numpy(), want)
+        x[a, b - j, 1:b] = 3.0
+        want[i, 0, 1:j] = 3
+        x[:a, b - j, ::2] = Tensor(data(1, 4))[:, :1]
+        want[:i, 0, ::2] = x.numpy()[:i, 0, ::2]
+        x[:a, 1, :b] = y[0, :b]  # apart
+        want[:i, 1, :j] = y.numpy()[0, :j]
+        np.testing.assert_array_equal(x.numpy(), want)
+
+
 def test_gradients():
     n = Variable("n", 1, 8).bind(3)
     x, w = Tensor(A).realize(), Tensor(B).realize()

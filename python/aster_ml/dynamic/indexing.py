@@ -200,7 +200,7 @@ def _index_assign(native: Any, target: Any, items: Any, value: Any) -> Any:
     if any(isinstance(i, _native.Lazy) for i in items):
         return NotImplemented
     try:
-        places, sizes = _places(items, dims_of(target))
+        places, sizes, owners = _places(items, dims_of(target))
     except _Unlike:
         return NotImplemented
     if not _fits(dims_of(value), sizes):
@@ -208,14 +208,18 @@ def _index_assign(native: Any, target: Any, items: Any, value: Any) -> Any:
     held = whole(value)
     for back, d in enumerate(reversed(dims_of(value)), 1):
         if is_bound(d):
-            ((at, place),) = ((k, i) for k, i in enumerate(places) if isinstance(i, _native.Lazy))
-            least = min(_native.lazy_shape(held)[-back], _native.lazy_shape(place)[0])
-            held, places[at] = cut(held, -back, least), cut(place, 0, least)
+            at = owners[-back]
+            least = min(_native.lazy_shape(held)[-back], _native.lazy_shape(places[at])[0])
+            held, places[at] = cut(held, -back, least), cut(places[at], 0, least)
+    ranges = [k for k in owners if isinstance(places[k], _native.Lazy)]
+    for k, at in enumerate(ranges):  # every place of one with every place of the others
+        places[at] = places[at].reshape(-1, *[1] * (len(ranges) - 1 - k))
     return native(target, tuple(places), held)
 
 
-def _places(items: Any, dims: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Indices with a tensor where there is a variable (one at most), and the sizes of the part."""
+def _places(items: Any, dims: Sequence[Any]) -> tuple[list[Any], list[Any], list[int]]:
+    """Indices with tensors, beside each other, where there are variables; the sizes of the part,
+    and which index each is of."""
     from ..mixin.indexing import normalize_indices
 
     given = normalize_indices(items, len(dims))
@@ -223,10 +227,13 @@ def _places(items: Any, dims: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         raise _Unlike
     out: list[Any] = []
     sizes: list[Any] = []
-    for i, d in zip(given, dims):
+    owners: list[int] = []
+    for k, (i, d) in enumerate(zip(given, dims)):
         if not isinstance(i, slice):
             out.append(value_of(_position(i, d)) if is_bound(i) else i)
-        elif not _concerns(i, d):
+            continue
+        owners.append(k)
+        if not _concerns(i, d):
             out.append(i)
             sizes.append(len(range(*i.indices(d))))
         else:
@@ -237,9 +244,10 @@ def _places(items: Any, dims: Sequence[Any]) -> tuple[list[Any], list[Any]]:
                 place = (iota(most) < value_of(count)).where(place, d)
             out.append(place)
             sizes.append(count)
-    if sum(isinstance(i, _native.Lazy) for i in out) > 1:
+    tensors = [k for k, i in enumerate(out) if isinstance(i, _native.Lazy)]
+    if tensors and tensors[-1] - tensors[0] != len(tensors) - 1:
         raise _Unlike
-    return out, sizes
+    return out, sizes, owners
 
 
 def _fits(dims: Sequence[Any], sizes: Sequence[Any]) -> bool:
