@@ -115,7 +115,8 @@ def test_helpers(capfd):
         assert ours.floordiv(x, y) == theirs.floordiv(x, y)
         assert ours.floormod(x, y) == theirs.floormod(x, y)
     word = 0x0123456789ABCDEF
-    assert ours.data64(word) == theirs.data64(word) and ours.data64_le(word) == theirs.data64_le(word)
+    assert ours.data64(word) == theirs.data64(word)
+    assert ours.data64_le(word) == theirs.data64_le(word)
     assert ours.getbits(word, 5, 17) == theirs.getbits(word, 5, 17)
     assert ours.system("echo two words") == "two words"
     with pytest.raises(RuntimeError, match="failed with exit code 1"):
