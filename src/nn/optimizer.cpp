@@ -241,6 +241,15 @@ Status option(double* out, const char* what, double given, double fallback,
   return ASTER_FAIL(kRANGE, "%s %g is not from 0 to 1", what, given);
 }
 
+// The options of every descent, with their defaults.
+template <typename Options>
+Status descent_options(double* rate, Optimizer::Descent* d, const Options& o, double momentum,
+                       double decay) {
+  ASTER_TRY(option(rate, "rate", o.rate, kRate));
+  ASTER_TRY(option(&d->momentum, "momentum", o.momentum, momentum, 1));
+  return option(&d->decay, "weight_decay", o.weight_decay, decay);
+}
+
 Status make_descent(aster_ml_optimizer* out, const State& state, const Optimizer::Descent& d,
                     double rate) {
   ASTER_TRY(check_rate(rate));
@@ -430,9 +439,7 @@ int32_t aster_ml_sgd_init(aster_ml_optimizer* out, const aster_ml_state* state,
   d.nesterov = o.nesterov != 0;
   d.classic = o.classic != 0;
   double rate;
-  ASTER_TRY(option(&rate, "rate", o.rate, kRate));
-  ASTER_TRY(option(&d.momentum, "momentum", o.momentum, 0, 1));
-  ASTER_TRY(option(&d.decay, "weight_decay", o.weight_decay, 0));
+  ASTER_TRY(descent_options(&rate, &d, o, 0, 0));
   return make_descent(out, *from, d, rate);
 }
 
@@ -445,9 +452,7 @@ int32_t aster_ml_lars_init(aster_ml_optimizer* out, const aster_ml_state* state,
   d.nesterov = o.nesterov != 0;
   d.classic = o.not_classic == 0;
   double rate;
-  ASTER_TRY(option(&rate, "rate", o.rate, kRate));
-  ASTER_TRY(option(&d.momentum, "momentum", o.momentum, 0.9, 1));
-  ASTER_TRY(option(&d.decay, "weight_decay", o.weight_decay, 1e-4));
+  ASTER_TRY(descent_options(&rate, &d, o, 0.9, 1e-4));
   ASTER_TRY(option(&d.trust, "trust", o.trust, 0.001));
   return make_descent(out, *from, d, rate);
 }
@@ -461,9 +466,7 @@ int32_t aster_ml_muon_init(aster_ml_optimizer* out, const aster_ml_state* state,
   d.nesterov = o.no_nesterov == 0;
   d.decay_after = true;
   double rate;
-  ASTER_TRY(option(&rate, "rate", o.rate, kRate));
-  ASTER_TRY(option(&d.momentum, "momentum", o.momentum, 0.95, 1));
-  ASTER_TRY(option(&d.decay, "weight_decay", o.weight_decay, 0.1));
+  ASTER_TRY(descent_options(&rate, &d, o, 0.95, 0.1));
   if (o.steps < -1 || o.steps > kMostSteps) {
     return ASTER_FAIL(kRANGE, "%d steps of Newton and Schulz", o.steps);
   }

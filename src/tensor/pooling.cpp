@@ -20,10 +20,13 @@ Node nil(Status) { return nullptr; }
 struct Pool {
   Windows w;
   bool ceil, exclude_pad;
+  const int64_t* size;  // of what is unpooled, or null
 };
 
 Status plan_pool(Pool* pool, const char* what, Node x, size_t rank, const int64_t* kernel,
-                 const aster_ml_pool_options& o) {
+                 const aster_ml_pool_options* options) {
+  aster_ml_pool_options o;
+  ASTER_TRY(options_argument(&o, options));
   Words sizes;
   ASTER_TRY(shape_argument(&sizes, rank, kernel));
   if (rank == 0 || x->ndim < rank) {
@@ -34,6 +37,7 @@ Status plan_pool(Pool* pool, const char* what, Node x, size_t rank, const int64_
   pool->w.kernel = Dims(sizes);
   pool->ceil = o.ceil_mode != 0;
   pool->exclude_pad = o.exclude_pad != 0;
+  pool->size = o.size;
   return plan_windows(&pool->w, {o.stride, o.dilation, o.before, o.after}, sizes);
 }
 
@@ -179,6 +183,17 @@ Node max_unpool(Graph& g, Node x, Node indices, const Windows& w, const Dims& si
 
 Node as_float(Graph& g, Node x) { return cast(g, x, g.real(x->dtype)); }
 
+// A public function of one result: pooled(g, x, pool).
+template <typename Pooled>
+Status build_pool(aster_ml_lazy* out, const char* what, Input x, size_t rank, const int64_t* kernel,
+                  const aster_ml_pool_options* options, Pooled pooled) {
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  Pool pool;
+  ASTER_TRY(plan_pool(&pool, what, node(x), rank, kernel, options));
+  return build.finish(pooled(build.graph(), node(x), pool));
+}
+
 }  // namespace
 }  // namespace aster::tensor
 
@@ -190,25 +205,15 @@ using aster::uop::brief;
 int32_t aster_ml_lazy_avg_pool(aster_ml_lazy* out, const aster_ml_lazy* x, size_t rank,
                                const int64_t* kernel, const aster_ml_pool_options* options) {
   ASTER_API();
-  Build build(out, {x});
-  ASTER_TRY(build.status());
-  aster_ml_pool_options o;
-  ASTER_TRY(options_argument(&o, options));
-  Pool pool;
-  ASTER_TRY(plan_pool(&pool, "avg_pool", node(x), rank, kernel, o));
-  return build.finish(avg_pool(build.graph(), as_float(build.graph(), node(x)), pool));
+  return build_pool(out, "avg_pool", x, rank, kernel, options,
+                    [](Graph& g, Node n, const Pool& p) { return avg_pool(g, as_float(g, n), p); });
 }
 
 int32_t aster_ml_lazy_max_pool(aster_ml_lazy* out, const aster_ml_lazy* x, size_t rank,
                                const int64_t* kernel, const aster_ml_pool_options* options) {
   ASTER_API();
-  Build build(out, {x});
-  ASTER_TRY(build.status());
-  aster_ml_pool_options o;
-  ASTER_TRY(options_argument(&o, options));
-  Pool pool;
-  ASTER_TRY(plan_pool(&pool, "max_pool", node(x), rank, kernel, o));
-  return build.finish(max_pool(build.graph(), strong(build.graph(), node(x)), pool));
+  return build_pool(out, "max_pool", x, rank, kernel, options,
+                    [](Graph& g, Node n, const Pool& p) { return max_pool(g, strong(g, n), p); });
 }
 
 int32_t aster_ml_lazy_max_pool_with_indices(aster_ml_lazy* out, aster_ml_lazy* out_indices,
@@ -223,10 +228,8 @@ int32_t aster_ml_lazy_max_pool_with_indices(aster_ml_lazy* out, aster_ml_lazy* o
   aster_ml_lazy unused{};
   Build build(&unused, {x});
   ASTER_TRY(build.status());
-  aster_ml_pool_options o;
-  ASTER_TRY(options_argument(&o, options));
   Pool pool;
-  ASTER_TRY(plan_pool(&pool, "max_pool_with_indices", node(x), rank, kernel, o));
+  ASTER_TRY(plan_pool(&pool, "max_pool_with_indices", node(x), rank, kernel, options));
   Node values, positions;
   ASTER_TRY(max_pool_with_indices(&values, &positions, build.graph(),
                                   strong(build.graph(), node(x)), pool));
@@ -242,10 +245,8 @@ int32_t aster_ml_lazy_max_unpool(aster_ml_lazy* out, const aster_ml_lazy* x,
   ASTER_API();
   Build build(out, {x, indices});
   ASTER_TRY(build.status());
-  aster_ml_pool_options o;
-  ASTER_TRY(options_argument(&o, options));
   Pool pool;
-  ASTER_TRY(plan_pool(&pool, "max_unpool", node(x), rank, kernel, o));
+  ASTER_TRY(plan_pool(&pool, "max_unpool", node(x), rank, kernel, options));
   const Node a = node(x), at = node(indices);
   if (!aster::dtype::is_int(at->dtype)) {
     return ASTER_FAIL(kDTYPE, "max_unpool of %s at %s: indices need to be integers", brief(a).text,
@@ -255,7 +256,7 @@ int32_t aster_ml_lazy_max_unpool(aster_ml_lazy* out, const aster_ml_lazy* x,
     return ASTER_FAIL(kSHAPE, "max_unpool of %s at %s", brief(a).text, brief(at).text);
   }
   aster::uop::Dims sizes;
-  ASTER_TRY(unpooled_sizes(&sizes, pool.w, a, o.size));
+  ASTER_TRY(unpooled_sizes(&sizes, pool.w, a, pool.size));
   Graph& g = build.graph();
   return build.finish(max_unpool(g, strong(g, a), strong(g, at), pool.w, sizes));
 }

@@ -346,9 +346,13 @@ int32_t aster_ml_lazy_split(aster_ml_lazy* out, size_t count, const aster_ml_laz
   return finish_parts(out, build, node(x), at, count, [&](size_t i) { return bounds[i]; });
 }
 
-int32_t aster_ml_lazy_split_every(aster_ml_lazy* out, size_t* out_count, size_t capacity,
-                                  const aster_ml_lazy* x, int64_t size, int64_t axis) {
-  ASTER_API();
+namespace {
+
+// Parts of one size along an axis, the last of what is left: measure(&size, dim) says the size.
+// Of an empty axis `of_empty` parts.
+template <typename Measure>
+Status split_evenly(aster_ml_lazy* out, size_t* out_count, size_t capacity, size_t of_empty,
+                    Input x, int64_t axis, Measure measure) {
   if (out_count != nullptr) *out_count = 0;
   ASTER_TRY(clear_handles(out, capacity, std::array{x}));
   if (out_count == nullptr) return ASTER_FAIL(kARGUMENT, "out_count is a null pointer");
@@ -358,42 +362,45 @@ int32_t aster_ml_lazy_split_every(aster_ml_lazy* out, size_t* out_count, size_t 
   size_t at;
   ASTER_TRY(resolve_axis(&at, axis, node(x)->ndim));
   const Word dim = node(x)->dim(at);
-  if (size < (dim == 0 ? 0 : 1)) {
-    return ASTER_FAIL(kRANGE, "split of axis %zu of %s: parts of %lld elements", at,
-                      brief(node(x)).text, wide(size));
-  }
-  const size_t parts = dim == 0 ? 1 : static_cast<size_t>((dim - 1) / size + 1);
+  Word size = 0;
+  ASTER_TRY(measure(&size, at, dim));
+  const size_t parts = dim == 0 ? of_empty : static_cast<size_t>((dim - 1) / size + 1);
   if (parts > capacity) {
     return ASTER_FAIL(kRANGE, "split of axis %zu of %s: %zu parts, room for %zu", at,
                       brief(node(x)).text, parts, capacity);
   }
   ASTER_TRY(finish_parts(out, build, node(x), at, parts,
-                         [&](size_t i) { return i == parts ? dim : static_cast<Word>(i) * size; }));
+                         [&](size_t i) { return i >= parts ? dim : static_cast<Word>(i) * size; }));
   *out_count = parts;
   return kOk;
+}
+
+}  // namespace
+
+int32_t aster_ml_lazy_split_every(aster_ml_lazy* out, size_t* out_count, size_t capacity,
+                                  const aster_ml_lazy* x, int64_t size, int64_t axis) {
+  ASTER_API();
+  return split_evenly(out, out_count, capacity, 1, x, axis,
+                      [&](Word* each, size_t at, Word dim) -> Status {
+                        *each = size;
+                        if (size >= (dim == 0 ? 0 : 1)) return kOk;
+                        return ASTER_FAIL(kRANGE, "split of axis %zu of %s: parts of %lld elements",
+                                          at, brief(node(x)).text, wide(size));
+                      });
 }
 
 int32_t aster_ml_lazy_chunk(aster_ml_lazy* out, size_t* out_count, size_t chunks,
                             const aster_ml_lazy* x, int64_t axis) {
   ASTER_API();
-  if (out_count != nullptr) *out_count = 0;
-  ASTER_TRY(clear_handles(out, chunks, std::array{x}));
-  if (out_count == nullptr) return ASTER_FAIL(kARGUMENT, "out_count is a null pointer");
-  aster_ml_lazy unused{};
-  Build build(&unused, {x});
-  ASTER_TRY(build.status());
-  size_t at;
-  ASTER_TRY(resolve_axis(&at, axis, node(x)->ndim));
-  if (chunks == 0) return ASTER_FAIL(kRANGE, "chunk of %s into no parts", brief(node(x)).text);
-  const Word dim = node(x)->dim(at);
-  const Word most =
-      chunks > static_cast<size_t>(dim) ? std::max<Word>(dim, 1) : static_cast<Word>(chunks);
-  const Word size = (dim + most - 1) / most;
-  const size_t parts = dim == 0 ? chunks : static_cast<size_t>((dim - 1) / size + 1);
-  ASTER_TRY(finish_parts(out, build, node(x), at, parts,
-                         [&](size_t i) { return i >= parts ? dim : static_cast<Word>(i) * size; }));
-  *out_count = parts;
-  return kOk;
+  return split_evenly(
+      out, out_count, chunks, chunks, x, axis, [&](Word* each, size_t, Word dim) -> Status {
+        if (chunks == 0)
+          return ASTER_FAIL(kRANGE, "chunk of %s into no parts", brief(node(x)).text);
+        const Word most =
+            chunks > static_cast<size_t>(dim) ? std::max<Word>(dim, 1) : static_cast<Word>(chunks);
+        *each = (dim + most - 1) / most;
+        return kOk;
+      });
 }
 
 int32_t aster_ml_lazy_meshgrid(aster_ml_lazy* out, const aster_ml_lazy* const* tensors,
