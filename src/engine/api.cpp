@@ -41,9 +41,9 @@ int32_t aster_ml_engine_device(int32_t* out, const aster_ml_context* context) {
 }
 
 int32_t aster_ml_engine_default_dtype(int32_t* out, const aster_ml_context* context, int32_t weak) {
+  if (out != nullptr) *out = 0;
   ASTER_ENTER(context_of(context));
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
-  *out = 0;
   aster::dtype::DType dtype;
   ASTER_TRY(aster::dtype::from_code(&dtype, weak));
   if (!aster::dtype::is_weak(dtype)) {
