@@ -1,16 +1,16 @@
 // Scatter: blocks of positions are computed first, then values are written or combined there.
 #include <algorithm>
 
+#include "runtime/cpu/native_scatter.h"
 #include "runtime/cpu/native_types.h"
 #include "uop/expr.h"
 
 namespace aster::runtime::cpu::native {
 namespace {
 
-constexpr int64_t kBlock = 256;          // values at a time
-constexpr int64_t kPackedRun = 16;       // runs up to this share blocks
-constexpr int64_t kShortestRun = 3;      // written at once where all goes to one place
-constexpr int64_t kOutside = INT64_MIN;  // a position nowhere; negative whatever is added to it
+constexpr int64_t kBlock = 256;      // values at a time
+constexpr int64_t kPackedRun = 16;   // runs up to this share blocks
+constexpr int64_t kShortestRun = 3;  // written at once where all goes to one place
 constexpr int64_t kTaskElements = 1 << 14;
 constexpr int64_t kMostTasks = 64;
 // Elements together that a task writes: every task looks at all places. Two may take fewer, but not
@@ -23,8 +23,6 @@ constexpr int64_t kRangeTasks = 2;
 // Runs that no task cuts: they are worth so many bytes each for every task that reads their place.
 constexpr int64_t kRunBytes = 256;
 constexpr int64_t kFarBytes = int64_t{1} << 18;
-constexpr int64_t kAhead = 16;  // values whose places are asked for before they are written
-constexpr int64_t kWrite = -1;
 
 struct Head {
   int64_t op;     // kWrite, or a reduction
@@ -279,159 +277,6 @@ void add_index(int64_t* at, const void* from, int64_t n, int64_t step, const Ind
   }
 }
 
-// What is done to the n values of a block, at positions within [low, low + size).
-struct Block {
-  void* target;
-  const void* value;
-  const int64_t* at;
-  int64_t n;
-  uint64_t low, size;
-  bool far;       // the target leaves the caches
-  void* nowhere;  // takes what falls outside
-  bool inside(int64_t i) const { return static_cast<uint64_t>(at[i]) - low < size; }
-  // Where value i goes; selected without a branch, which positions at random would mispredict.
-  template <typename T>
-  T* place(T* y, int64_t i) const {
-    return inside(i) ? y + at[i] : static_cast<T*>(nowhere);
-  }
-  // Asks for all lines before the first is written: stores wait for one another, requests do not.
-  template <typename T>
-  void prefetch(T* y) const {
-    if (!far) return;
-    for (int64_t i = 0; i < n; ++i) __builtin_prefetch(y + (inside(i) ? at[i] : 0), 1);
-  }
-};
-
-// Values whose places one index tells, all this task's own; distances from one to the next.
-struct Line {
-  void* target;  // the place of the first but for its index
-  const void* value;
-  const void* index;
-  void* next_target;       // of the line that follows
-  const void* next_index;  // null: none does
-  int64_t n;
-  int64_t in_target, in_value, in_index;
-  int64_t bound, stride, back;  // as in Index
-  bool far;
-  void* nowhere;
-};
-template <typename I, typename T, typename Put>
-void put_line(const Line& told, Put put) {
-  const Line line = told;  // which no store of bytes can change
-  T* const y = static_cast<T*>(line.target);
-  const T* const x = static_cast<const T*>(line.value);
-  const I* const at = static_cast<const I*>(line.index);
-  const auto coordinate = [&](const I* index) {
-    const int64_t c = static_cast<int64_t>(*index);
-    return c + (c >> 63 & line.back);
-  };
-  // Wherever it is, counted from the start: to look at the sign costs more than it saves.
-  const auto ask = [&](const void* target, const void* index, int64_t i) {
-    const int64_t c = static_cast<int64_t>(static_cast<const I*>(index)[i * line.in_index]);
-    const uint64_t position = static_cast<uint64_t>(i * line.in_target) +
-                              static_cast<uint64_t>(c) * static_cast<uint64_t>(line.stride);
-    const uintptr_t place = reinterpret_cast<uintptr_t>(target) + position * sizeof(T);
-    __builtin_prefetch(reinterpret_cast<const void*>(place), 1);  // NOLINT: never read
-  };
-  const auto one = [&](int64_t i) {
-    const int64_t c = coordinate(at + i * line.in_index);
-    const bool inside = static_cast<uint64_t>(c) < static_cast<uint64_t>(line.bound);
-    T* const place = y + (inside ? i * line.in_target + c * line.stride : 0);
-    put(inside ? *place : *static_cast<T*>(line.nowhere), x[i * line.in_value]);
-  };
-  int64_t i = 0;
-  const int64_t rest = line.n - kAhead;
-  for (; line.far && i < rest; ++i) {
-    ask(y, at, i + kAhead);
-    one(i);
-  }
-  for (; line.next_index != nullptr && i < line.n; ++i) {
-    ask(line.next_target, line.next_index, i - rest);
-    one(i);
-  }
-  for (; i < line.n; ++i) one(i);
-}
-
-template <typename T>
-void write_run(void* y, const void* x, int64_t n) {
-  std::memcpy(y, x, static_cast<size_t>(n) * sizeof(T));
-}
-template <typename T>
-void write_values(const Block& block) {
-  T* const y = static_cast<T*>(block.target);
-  const T* const x = static_cast<const T*>(block.value);
-  block.prefetch(y);
-  for (int64_t i = 0; i < block.n; ++i) *block.place(y, i) = x[i];
-}
-template <typename T, typename I>
-void write_line(const Line& line) {
-  put_line<I, T>(line, [](T& into, T x) { into = x; });
-}
-
-template <typename E, typename Combine>
-void combine_run(void* into, const void* from, int64_t n) {
-  constexpr Combine combine{};
-  auto* const y = static_cast<typename E::Stored*>(into);
-  const auto* const x = static_cast<const typename E::Stored*>(from);
-  for (int64_t i = 0; i < n; ++i) y[i] = E::store(combine(E::load(y[i]), E::load(x[i])));
-}
-template <typename E, typename Combine>
-void combine_values(const Block& block) {
-  using Stored = typename E::Stored;
-  constexpr Combine combine{};
-  Stored* const y = static_cast<Stored*>(block.target);
-  const Stored* const x = static_cast<const Stored*>(block.value);
-  block.prefetch(y);
-  for (int64_t i = 0; i < block.n; ++i) {
-    Stored& into = *block.place(y, i);
-    into = E::store(combine(E::load(into), E::load(x[i])));
-  }
-}
-
-template <typename E, typename Combine, typename I>
-void combine_line(const Line& line) {
-  using Stored = typename E::Stored;
-  put_line<I, Stored>(
-      line, [](Stored& into, Stored x) { into = E::store(Combine{}(E::load(into), E::load(x))); });
-}
-
-// What a plan does: to a block, to n elements that lie together, to a line by int32 or int64.
-struct Apply {
-  void (*block)(const Block& block);
-  void (*run)(void* y, const void* x, int64_t n);
-  void (*line32)(const Line& line);
-  void (*line64)(const Line& line);
-};
-
-// f(an integer of so many bytes).
-template <typename F>
-void with_bytes(int64_t bytes, F f) {
-  if (bytes == 1) return f(uint8_t());
-  if (bytes == 2) return f(uint16_t());
-  if (bytes == 4) return f(uint32_t());
-  f(uint64_t());
-}
-
-Apply apply_of(const Head& head) {
-  Apply apply{};
-  if (head.op == kWrite) {
-    with_bytes(head.bytes, [&](auto word) {
-      using T = decltype(word);
-      apply = {write_values<T>, write_run<T>, write_line<T, int32_t>, write_line<T, int64_t>};
-    });
-    return apply;
-  }
-  with_element(static_cast<DType>(head.dtype), [&](auto element) {
-    using E = decltype(element);
-    with_reduction<typename E::Value>(static_cast<Op>(head.op), [&](auto combine) {
-      using C = decltype(combine);
-      apply = {combine_values<E, C>, combine_run<E, C>, combine_line<E, C, int32_t>,
-               combine_line<E, C, int64_t>};
-    });
-  });
-  return apply;
-}
-
 void fill(void* y, int64_t bytes, int64_t from, int64_t n, int64_t element) {
   with_bytes(bytes, [&](auto word) {
     std::memcpy(&word, &element, sizeof(word));
@@ -455,7 +300,7 @@ class Scatter {
         target_(static_cast<char*>(operands[head_.sources])),
         before_(operands[0]),
         value_(static_cast<const char*>(operands[1])),
-        apply_(apply_of(head_)),
+        apply_(apply_of(head_.op, static_cast<DType>(head_.dtype), head_.bytes)),
         far_(head_.target_count * head_.bytes >= kFarBytes),
         inner_(words_.distances(head_.loops - 1)),
         rows_(words_.distances(std::max<int64_t>(head_.loops - 2, 0))) {
