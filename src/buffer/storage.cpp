@@ -17,6 +17,10 @@ constexpr size_t kRecord = align_up(sizeof(Storage), kAlignment);  // in front o
 constexpr size_t kFirstBuckets = 1024;
 constexpr size_t kFreedSlots = 4096;
 
+struct Freed {
+  const void* data;
+  bool wrapped;
+};
 // Storages by address in chains, and which addresses were freed last.
 struct Table {
   Mutex mutex;
@@ -24,7 +28,7 @@ struct Table {
   size_t bucket_count = kFirstBuckets;
   size_t count = 0;
   bool fork_handlers = false;
-  const void* freed[kFreedSlots] = {};  // by hash; a later address takes an earlier one's place
+  Freed freed[kFreedSlots] = {};  // by hash; a later address takes an earlier one's place
   Storage* first[kFirstBuckets] = {};
 };
 constinit Table g_table;
@@ -35,7 +39,7 @@ size_t hash(const void* data) {
 Storage** bucket(const void* data) {
   return &g_table.buckets[hash(data) & (g_table.bucket_count - 1)];
 }
-const void** freed_slot(const void* data) { return &g_table.freed[hash(data) % kFreedSlots]; }
+Freed& freed_slot(const void* data) { return g_table.freed[hash(data) % kFreedSlots]; }
 
 // Best effort: without memory the chains get longer.
 void grow_table() {
@@ -79,8 +83,8 @@ void insert(Storage* storage) {
   storage->next = *into;
   *into = storage;
   ++g_table.count;
-  const void** freed = freed_slot(storage->data);
-  if (*freed == storage->data) *freed = nullptr;
+  Freed& freed = freed_slot(storage->data);
+  if (freed.data == storage->data) freed = {};
 }
 
 void remove(Storage* storage) {
@@ -89,7 +93,7 @@ void remove(Storage* storage) {
   while (*at != storage) at = &(*at)->next;
   *at = storage->next;
   --g_table.count;
-  if (storage->was_owned) *freed_slot(storage->data) = storage->data;
+  if (storage->was_owned) freed_slot(storage->data) = {storage->data, storage->wrapped};
 }
 
 Status backend_failed(const char* what, int32_t device, size_t bytes, int32_t code) {
@@ -307,14 +311,16 @@ void own(Storage* storage) {
 }
 
 Status disown(const void* data, bool* known) {
+  const bool axes = known != nullptr;
   if (known != nullptr) *known = false;
   if (data == nullptr) return kOk;
   Storage* owned = nullptr;
   {
     const MutexLock lock(g_table.mutex);
-    bool freed = *freed_slot(data) == data;
+    const Freed& last = freed_slot(data);
+    bool freed = last.data == data && !(axes && last.wrapped);
     for (Storage* at = *bucket(data); at != nullptr && owned == nullptr; at = at->next) {
-      if (at->data != data) continue;
+      if (at->data != data || (axes && at->wrapped)) continue;
       if (at->owners > 0) owned = at;
       freed |= at->was_owned;
     }

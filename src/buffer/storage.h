@@ -57,7 +57,9 @@ Storage* storage_find(const void* data);
 
 // Descriptors that own: own turns the caller's reference into a descriptor's. disown gives up that
 // of the storage at an address; unknown memory, and memory that no descriptor ever owned, is left
-// alone and *known (may be null) is false. Errors: ARGUMENT (freed already).
+// alone. With known, data is axes, which are ours or a caller's: *known says which, and what was
+// wrapped at their address does not count, whose owner may have axes there. Errors: ARGUMENT (freed
+// already).
 void own(Storage* storage);
 Status disown(const void* data, bool* known = nullptr);
 

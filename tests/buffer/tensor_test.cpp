@@ -242,6 +242,24 @@ TEST_F(TensorTest, CallersOwnAxesOverOurMemory) {
   EXPECT_EQ(aster_ml_buffer_free(&buffer), ASTER_ML_ARGUMENT);  // it was freed with the tensor
 }
 
+// Memory that was wrapped and given back is its owner's, who may put axes there.
+TEST_F(TensorTest, AxesWhereWrappedMemoryWas) {
+  size_t shape[] = {4};
+  ptrdiff_t strides[] = {1};
+  aster_ml_buffer wrapped, buffer;
+  for (const bool open : {false, true}) {
+    ASSERT_EQ(aster_ml_buffer_from_memory(&wrapped, &context, shape, sizeof(shape), kI32, 0, 0,
+                                          nullptr, nullptr),
+              ASTER_ML_OK);
+    if (!open) aster_ml_buffer_free(&wrapped);
+    ASSERT_EQ(aster_ml_buffer_init(&buffer, &context, 16, kI32, 0), ASTER_ML_OK);
+    aster_ml_tensor t{buffer, 0, 1, shape, strides, kI32, ASTER_ML_DEVICE_CPU};
+    EXPECT_EQ(aster_ml_tensor_free(&t), ASTER_ML_OK);
+    EXPECT_EQ(aster_ml_buffer_free(&buffer), ASTER_ML_ARGUMENT);
+    if (open) aster_ml_buffer_free(&wrapped);
+  }
+}
+
 TEST_F(TensorTest, ShapeErrors) {
   aster_ml_tensor t;
   const size_t huge[] = {SIZE_MAX / 2, 4};
