@@ -1,6 +1,7 @@
 // Native implementations run on operands, whatever the tasks' order and grouping.
 #pragma once
 
+#include "base/sanitize.h"
 #include "runtime/cpu/native.h"
 
 #include "elements.h"
@@ -8,6 +9,13 @@
 namespace aster::runtime::cpu::native {
 
 using namespace runtime::testing;  // NOLINT: elements and places
+
+// Sanitizers take so many times as long, about: of long tables of cases a part does there.
+#ifdef ASTER_SANITIZED
+constexpr int64_t kSlower = 10;
+#else
+constexpr int64_t kSlower = 1;
+#endif
 
 // Runs node's implementation on operands, its tasks in random order and groups.
 inline void run(const Plan& plan, Node node, std::vector<void*> operands, Random& random) {
