@@ -101,6 +101,10 @@ Apply apply_of(int64_t op, DType dtype, int64_t bytes) {
       using C = decltype(combine);
       apply = {combine_values<E, C>, combine_run<E, C>, combine_line<E, C, int32_t>,
                combine_line<E, C, int64_t>};
+      // What is more than one quick instruction on memory is faster in blocks, but for short ones.
+      const bool quick = op == static_cast<int64_t>(Op::kAdd) ||
+                         (op == static_cast<int64_t>(Op::kMul) && dtype::is_float(dtype));
+      if (bytes > 2 && !quick) apply.line32 = apply.line64 = nullptr;
     });
   });
   return apply;
