@@ -54,12 +54,12 @@ Node copy_node(Graph& g, Node node, Nodes src) {
   return g.make(node->op, dtype, src, node->arg(), node->shape());
 }
 
-// Rebuilds the graph below *sink, sources first; visit(node, sources) gives the new node.
+// Rebuilds the graph below *sink, whose nodes are given, sources first; visit(node, sources) gives
+// the new node.
 template <typename Visit>
-Status rebuild(Node* sink, Graph& g, Visit visit) {
-  Vec<Node> nodes(g.memory()), src(g.memory());
+Status rebuild(Node* sink, Graph& g, const Vec<Node>& nodes, Visit visit) {
+  Vec<Node> src(g.memory());
   Map<Node, Node> done(g.memory());
-  ASTER_TRY(walk(&nodes, std::array{*sink}));
   for (Node node : nodes) {
     src.clear();
     for (size_t i = 0; i < node->nsrc; ++i) {
@@ -86,7 +86,10 @@ Node same_with(Graph& g, Node node, Nodes src) {
 // stays.
 template <typename Change>
 Status change_each(Node* sink, Graph& g, Op op, Change change) {
-  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
+  Vec<Node> nodes(g.memory());
+  ASTER_TRY(walk(&nodes, std::array{*sink}));
+  if (std::ranges::none_of(nodes, [&](Node node) { return node->op == op; })) return kOk;
+  return rebuild(sink, g, nodes, [&](Node* made, Node node, Nodes src) -> Status {
     *made = same_with(g, node, src);
     ASTER_TRY(need(*made));
     return (*made)->op == op ? change(made) : kOk;
@@ -218,7 +221,9 @@ Status inline_calls(Node* sink, Graph& g, bool library, int threads) {
       found = true;
       return uop::inline_call(made, g, *made);
     };
-    ASTER_TRY(rebuild(sink, g, visit));
+    Vec<Node> nodes(g.memory());
+    ASTER_TRY(walk(&nodes, std::array{*sink}));
+    ASTER_TRY(rebuild(sink, g, nodes, visit));
   }
   return kOk;
 }
@@ -268,7 +273,7 @@ Status sort_values(Node* sink, Graph& g) {
     }
   }
   if (!any) return kOk;
-  return rebuild(sink, g, [&](Node* made, Node node, Nodes src) -> Status {
+  return rebuild(sink, g, nodes, [&](Node* made, Node node, Nodes src) -> Status {
     const bool values = sorts(node) && !kept.contains(node->src(1));
     *made = values ? g.sort(src[0], node->src(1)->arg(0), node->src(1)->arg(1) != 0)
                    : same_with(g, node, src);
