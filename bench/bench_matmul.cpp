@@ -43,7 +43,7 @@ void Replayed(benchmark::State& state) {
 }
 
 void OpenBlas(benchmark::State& state) {
-  const auto& blas = aster::runtime::cpu::blas(false);
+  const auto& blas = aster::runtime::cpu::blas();
   if (!blas.available) return state.SkipWithError("no OpenBLAS");
   Step& step = product(state.range(0)).step;
   const int n = static_cast<int>(state.range(0));
@@ -65,7 +65,7 @@ PRODUCT(OpenBlas);
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
-  const auto& blas = aster::runtime::cpu::blas(false);
+  const auto& blas = aster::runtime::cpu::blas();
   benchmark::AddCustomContext("blas", blas.available ? blas.path : "none");
   benchmark::AddCustomContext("blas_config", blas.config);
   benchmark::AddCustomContext("blas_core", blas.core);

@@ -203,7 +203,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots,
   const bool library = context.options().no_library == 0;
   scratch.defaults = graph.defaults;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
-  ASTER_TRY(inline_calls(sink, scratch, library, threads));
+  ASTER_TRY(inline_calls(sink, scratch, library));
   ASTER_TRY(expand_scatters(sink, scratch));
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));
   ASTER_TRY(copy_simplified(sink, scratch, roots));
@@ -320,10 +320,12 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
       if (plan == nullptr) return out_of_memory(sizeof(library::Plan));
       Launch& kept = exe->launches.back();
       kept.plan = plan;
-      ASTER_TRY(library::prepare(
-          plan, item.kernel, {schedule.words.data() + item.first_word, item.word_count}, threads));
+      ASTER_TRY(library::prepare(plan, item.kernel,
+                                 {schedule.words.data() + item.first_word, item.word_count}));
       kept.tasks = plan->tasks;
-      kept.nanoseconds = plan->nanoseconds;
+      // Calls that wait for each other are not worth a second thread.
+      const bool together = plan->blas == nullptr || plan->blas->parallel_calls;
+      kept.nanoseconds = together ? plan->nanoseconds : 0;
       // Native operations touch each element once or a few times.
       const double operations = plan->native != nullptr
                                     ? static_cast<double>(item.kernel->count())

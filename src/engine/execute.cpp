@@ -56,10 +56,10 @@ void launch(const Executable& exe, void* const* pointers, char* arena, int threa
       }
       continue;
     }
-    Part part{&item, params, scratch, exe.scratch_stride, 0};
-    // Library calls keep scratch memory a part, so there they are as many as threads.
-    part.parts =
-        std::min<int64_t>(item.tasks, item.plan != nullptr ? threads : threads * kPartsPerThread);
+    // Library calls with scratch memory keep some a part, so there they are as many as threads.
+    const bool scratched = item.plan != nullptr && item.plan->scratch_bytes > 0;
+    Part part{&item, params, scratch, scratched ? exe.scratch_stride : 0,
+              std::min<int64_t>(item.tasks, scratched ? threads : threads * kPartsPerThread)};
     pool::run(threads, part.parts, run_part, &part);
   }
 }

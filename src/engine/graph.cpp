@@ -344,8 +344,7 @@ class ScheduleText {
   Status library_call(const Item& item, size_t number) {
     library::Plan plan(memory_);
     ASTER_TRY(library::prepare(&plan, item.kernel,
-                               {schedule_.words.data() + item.first_word, item.word_count},
-                               view_.engine.threads));
+                               {schedule_.words.data() + item.first_word, item.word_count}));
     Vec<uint8_t> use(memory_);
     Vec<uint32_t> reads(memory_);
     ASTER_TRY(uses(&use, item));

@@ -21,8 +21,14 @@ namespace sym = uop::sym;
 constexpr double kFlopsPerNanosecond = 64;
 
 constexpr int64_t kNarrowest = 4;  // products with a thinner side are sums of rows
-// Rows of a product that one task computes: a multiple of every BLAS register tile.
-constexpr int64_t kTaskRows = 64;
+// The part of a product that one library call computes: as many rows and columns, each a multiple
+// of every register tile. Every call packs its operands anew, which small parts pay for
+// (bench_matmul).
+constexpr int64_t kPartRows = 256, kPartRowsOfTall = 512, kTallProduct = 2048;
+constexpr int64_t kPartColumns = 1024, kFewestPartColumns = 128;
+constexpr int64_t kPartUnit = 64;
+constexpr int64_t kPartsWanted = 4;
+constexpr double kFewestPartFlops = 16e6;
 // Elements of unfolded image that stay in the second-level cache.
 constexpr int64_t kPatchElements = 256 * 1024;
 // Generated tiles win below these: the second operand of a product in the second-level cache, few
@@ -39,7 +45,22 @@ constexpr int64_t kWideImage = 32;
 
 // Numbers of a plan, by position.
 namespace gemm {
-enum { kM, kN, kK, kBatch, kTransA, kLdA, kTransB, kLdB, kOffA, kOffB, kRowTasks, kBatchStrides };
+enum {
+  kM,
+  kN,
+  kK,
+  kTransA,
+  kLdA,
+  kTransB,
+  kLdB,
+  kOffA,
+  kOffB,
+  kRows,     // of a part
+  kColumns,  // of a part
+  kDown,     // parts of a column of parts
+  kAcross,   // parts of a row of parts
+  kBatchStrides
+};
 }
 struct ConvShape {
   int64_t images, channels, height, width, filters, kernel_y, kernel_x, out_y, out_x, stride_y,
@@ -57,14 +78,15 @@ ConvShape shape_of(const Plan& plan) {
 
 bool real(DType d) { return d == DType::kFloat32 || d == DType::kFloat64; }
 
-// A unit stride in one of the last two axes, the other one no smaller than the row it steps over.
+// A unit stride in one of the last two axes, the other one no smaller than the row it steps over
+// and one of BLAS's 32-bit numbers.
 bool fits_gemm(std::span<const int64_t> strides, uop::Words shape) {
   const size_t n = shape.size();
   const int64_t rows = shape[n - 2], columns = shape[n - 1], row = strides[n - 2],
                 column = strides[n - 1];
   const bool plain = (column == 1 || columns == 1) && (row >= columns || rows == 1);
   const bool transposed = (row == 1 || rows == 1) && (column >= rows || columns == 1);
-  return plain || transposed;
+  return (plain || transposed) && row <= INT32_MAX && column <= INT32_MAX;
 }
 
 bool row_major(std::span<const int64_t> strides, uop::Words shape) {
@@ -149,47 +171,54 @@ void multiply(const Plan& plan, bool ta, bool tb, int64_t m, int64_t n, int64_t 
        static_cast<int>(ldb), accumulate ? T(1) : T(0), c, static_cast<int>(ldc));
 }
 
+// One task a part; parts depend on shapes alone, so the bits do not depend on who computes which.
 template <typename T>
 void run_gemm(const Plan& plan, void* const* operands, void*, int64_t begin, int64_t end) {
   const int64_t* p = plan.numbers.data();
-  const int64_t rows = p[gemm::kM], n = p[gemm::kN], k = p[gemm::kK],
-                row_tasks = p[gemm::kRowTasks];
-  while (begin < end) {
-    const int64_t batch = begin / row_tasks, first = begin % row_tasks;
-    const int64_t count = std::min(end - begin, row_tasks - first);
-    const int64_t m0 = first * kTaskRows, m1 = std::min(rows, (first + count) * kTaskRows);
-    const T* a =
-        static_cast<const T*>(operands[0]) + p[gemm::kOffA] + p[gemm::kBatchStrides + 2 * batch];
-    const T* b = static_cast<const T*>(operands[1]) + p[gemm::kOffB] +
-                 p[gemm::kBatchStrides + 2 * batch + 1];
-    a += m0 * (p[gemm::kTransA] != 0 ? 1 : p[gemm::kLdA]);
-    T* c = static_cast<T*>(operands[2]) + (batch * rows + m0) * n;
-    multiply(plan, p[gemm::kTransA] != 0, p[gemm::kTransB] != 0, m1 - m0, n, k, a, p[gemm::kLdA], b,
-             p[gemm::kLdB], false, c, n);
-    begin += count;
+  const int64_t m = p[gemm::kM], n = p[gemm::kN], lda = p[gemm::kLdA], ldb = p[gemm::kLdB];
+  const int64_t parts = p[gemm::kDown] * p[gemm::kAcross];
+  const bool ta = p[gemm::kTransA] != 0, tb = p[gemm::kTransB] != 0;
+  for (int64_t task = begin; task < end; ++task) {
+    const int64_t batch = task / parts, part = task % parts;
+    const int64_t i = part / p[gemm::kAcross] * p[gemm::kRows],
+                  j = part % p[gemm::kAcross] * p[gemm::kColumns];
+    const int64_t* offsets = p + gemm::kBatchStrides + 2 * batch;
+    const T* a = static_cast<const T*>(operands[0]) + p[gemm::kOffA] + offsets[0];
+    const T* b = static_cast<const T*>(operands[1]) + p[gemm::kOffB] + offsets[1];
+    T* c = static_cast<T*>(operands[2]) + batch * m * n;
+    multiply(plan, ta, tb, std::min(p[gemm::kRows], m - i), std::min(p[gemm::kColumns], n - j),
+             p[gemm::kK], a + i * (ta ? 1 : lda), lda, b + j * (tb ? ldb : 1), ldb, false,
+             c + i * n + j, n);
   }
 }
 
-// One task an image.
+bool reads_image_itself(const ConvShape& s) {
+  return s.kernel_y == 1 && s.kernel_x == 1 && s.stride_y == 1 && s.stride_x == 1 &&
+         s.pad_top == 0 && s.pad_left == 0 && s.out_y == s.height && s.out_x == s.width;
+}
+
+// Rows of output whose image is unfolded together.
+int64_t rows_a_task(const ConvShape& s) {
+  if (reads_image_itself(s)) return s.out_y;
+  return std::clamp<int64_t>(kPatchElements / (s.patch() * s.out_x), 1, s.out_y);
+}
+
+// One task some rows of an image.
 template <typename T>
 void run_conv(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end) {
   const ConvShape s = shape_of(plan);
   T* patch = static_cast<T*>(scratch);
   const T* w = static_cast<const T*>(operands[1]);
-  const bool direct = s.kernel_y == 1 && s.kernel_x == 1 && s.stride_y == 1 && s.stride_x == 1 &&
-                      s.pad_top == 0 && s.pad_left == 0 && s.out_y == s.height &&
-                      s.out_x == s.width;
-  const int64_t rows = std::clamp<int64_t>(kPatchElements / (s.patch() * s.out_x), 1, s.out_y);
-  for (int64_t n = begin; n < end; ++n) {
+  const bool direct = reads_image_itself(s);
+  const int64_t rows = rows_a_task(s), tasks = (s.out_y + rows - 1) / rows;
+  for (int64_t task = begin; task < end; ++task) {
+    const int64_t n = task / tasks, y = task % tasks * rows, last = std::min(s.out_y, y + rows),
+                  width = (last - y) * s.out_x;
     const T* image = static_cast<const T*>(operands[0]) + n * s.channels * s.height * s.width;
     T* out = static_cast<T*>(operands[2]) + n * s.filters * s.positions();
-    for (int64_t y = 0; y < s.out_y; y += direct ? s.out_y : rows) {
-      const int64_t last = direct ? s.out_y : std::min(s.out_y, y + rows),
-                    width = (last - y) * s.out_x;
-      if (!direct) unfold(patch, image, s, 0, s.channels, y, last);
-      multiply(plan, false, false, s.filters, width, s.patch(), w, s.patch(),
-               direct ? image : patch, width, false, out + y * s.out_x, s.positions());
-    }
+    if (!direct) unfold(patch, image, s, 0, s.channels, y, last);
+    multiply(plan, false, false, s.filters, width, s.patch(), w, s.patch(), direct ? image : patch,
+             width, false, out + y * s.out_x, s.positions());
   }
 }
 
@@ -217,6 +246,36 @@ void run_weight_grad(const Plan& plan, void* const* operands, void* scratch, int
   }
 }
 
+// A length in so many even parts: that of one, in whole units.
+int64_t even_part(int64_t length, int64_t parts) {
+  const int64_t each = (length + parts - 1) / parts;
+  return (each + kPartUnit - 1) / kPartUnit * kPartUnit;
+}
+
+struct Parts {
+  int64_t rows, columns, down, across;
+};
+
+// How a product is cut, by its shape alone: rows first; columns where they are many, or the parts
+// few.
+Parts parts_of(int64_t batch, int64_t m, int64_t n, int64_t k) {
+  const double flops =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const auto most = static_cast<int64_t>(std::max(1.0, std::min(flops / kFewestPartFlops, 1e6)));
+  const int64_t tall = m >= kTallProduct ? kPartRowsOfTall : kPartRows;
+  Parts out;
+  out.rows = even_part(m, std::min(most, (m + tall - 1) / tall));
+  out.down = (m + out.rows - 1) / out.rows;
+  const int64_t missing = (kPartsWanted + batch * out.down - 1) / (batch * out.down);
+  const int64_t wide = (n + kPartColumns - 1) / kPartColumns,
+                narrow = std::max<int64_t>(1, n / kFewestPartColumns);
+  const int64_t across =
+      std::min({std::max(wide, missing), narrow, (most + out.down - 1) / out.down});
+  out.columns = even_part(n, std::max<int64_t>(1, across));
+  out.across = (n + out.columns - 1) / out.columns;
+  return out;
+}
+
 Status prepare_gemm(Plan* out, Node call, std::span<const int64_t> words) {
   const Node a = call->src(1), b = call->src(2);
   const size_t rank = a->ndim, batch_axes = rank - 2;
@@ -234,13 +293,20 @@ Status prepare_gemm(Plan* out, Node call, std::span<const int64_t> words) {
   const bool ta = transposed(sa, a->shape()), tb = transposed(sb, b->shape());
   int64_t batch = 1;
   for (size_t i = 0; i < batch_axes; ++i) batch *= a->dim(i);
-  const int64_t row_tasks = (m + kTaskRows - 1) / kTaskRows;
-  const int64_t numbers[] = {m,        n,
-                             k,        batch,
-                             ta,       leading(sa, a->shape(), ta),
-                             tb,       leading(sb, b->shape(), tb),
-                             words[0], words[rank + 1],
-                             row_tasks};
+  const Parts parts = parts_of(batch, m, n, k);
+  const int64_t numbers[] = {m,
+                             n,
+                             k,
+                             ta,
+                             leading(sa, a->shape(), ta),
+                             tb,
+                             leading(sb, b->shape(), tb),
+                             words[0],
+                             words[rank + 1],
+                             parts.rows,
+                             parts.columns,
+                             parts.down,
+                             parts.across};
   ASTER_TRY(out->numbers.append(numbers, std::size(numbers)));
   for (int64_t i = 0; i < batch; ++i) {
     int64_t rest = i, offset_a = 0, offset_b = 0;
@@ -253,9 +319,9 @@ Status prepare_gemm(Plan* out, Node call, std::span<const int64_t> words) {
     ASTER_TRY(out->numbers.push(offset_a));
     ASTER_TRY(out->numbers.push(offset_b));
   }
-  out->tasks = batch * row_tasks;
-  out->flops = 2.0 * static_cast<double>(std::min(m, kTaskRows)) * static_cast<double>(n) *
-               static_cast<double>(k);
+  out->tasks = batch * parts.down * parts.across;
+  out->flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) /
+               static_cast<double>(parts.down * parts.across);
   return kOk;
 }
 
@@ -275,9 +341,9 @@ Status prepare_conv(Plan* out, Node call, std::span<const int64_t>) {
     out->tasks = (s.channels + channels_a_task(s) - 1) / channels_a_task(s);
     out->scratch_bytes = group * s.kernel_y * s.kernel_x * s.positions() * element;
   } else {
-    const int64_t rows = std::clamp<int64_t>(kPatchElements / (s.patch() * s.out_x), 1, s.out_y);
-    out->tasks = s.images;
-    out->scratch_bytes = s.patch() * rows * s.out_x * element;
+    const int64_t rows = rows_a_task(s);
+    out->tasks = s.images * ((s.out_y + rows - 1) / rows);
+    out->scratch_bytes = reads_image_itself(s) ? 0 : s.patch() * rows * s.out_x * element;
   }
   out->flops = 2 * products / static_cast<double>(std::max<int64_t>(out->tasks, 1));
   return kOk;
@@ -299,6 +365,7 @@ bool worth_matmul(Node call) {
 }
 
 bool worth_conv2d(Node call) {
+  if (call->dim(2) * call->dim(3) > INT32_MAX) return false;
   const bool wide = call->dim(3) >= kWideImage;
   return call->arg(1) == 1 &&
          call->src(2)->count() >= (wide ? kFewestWeightsOfWideImages : kFewestWeights);
@@ -425,7 +492,7 @@ Status linear_index_view(bool* out, Vec<int64_t>* view, Graph& g, Node call, siz
 
 }  // namespace
 
-bool takes(Node call, int threads) {
+bool takes(Node call) {
   const Implementation* row = implementation_of(call);
   if (row == nullptr || !real(call->dtype) || call->count() == 0) return false;
   for (Node argument : call->src().subspan(1)) {
@@ -434,7 +501,7 @@ bool takes(Node call, int threads) {
     }
   }
   if (!row->worth(call)) return false;
-  const runtime::cpu::Blas& blas = runtime::cpu::blas(threads > 1);
+  const runtime::cpu::Blas& blas = runtime::cpu::blas();
   return blas.available && !blas.outdated;
 }
 
@@ -496,7 +563,7 @@ const char* name(const Plan& plan) {
   return plan.native != nullptr ? plan.native->name : kImplementations[plan.implementation].name;
 }
 
-Status prepare(Plan* out, Node call, std::span<const int64_t> words, int threads) {
+Status prepare(Plan* out, Node call, std::span<const int64_t> words) {
   if (call->op != Op::kCall) {
     out->native = runtime::cpu::native::find(call->op);
     ASTER_TRY(out->native->prepare(&out->native_plan, call, words));
@@ -506,7 +573,7 @@ Status prepare(Plan* out, Node call, std::span<const int64_t> words, int threads
     return kOk;
   }
   const Implementation* row = implementation_of(call);
-  out->blas = &runtime::cpu::blas(threads > 1);
+  out->blas = &runtime::cpu::blas();
   out->implementation = static_cast<int32_t>(row - kImplementations);
   out->dtype = call->dtype;
   ASTER_TRY(row->prepare(out, call, words));

@@ -10,8 +10,8 @@
 
 namespace aster::engine::library {
 
-// Whether a Call is worth a library call; false inlines its body. threads: that may call at once.
-bool takes(uop::Node call, int threads);
+// Whether a Call is worth a library call; false inlines its body.
+bool takes(uop::Node call);
 
 // Whether a node of a prepared graph is computed here: what is left of Calls, and native
 // operations.
@@ -31,10 +31,10 @@ struct Plan {
   int32_t implementation = 0;  // row of the registry
   uop::DType dtype;
   Vec<int64_t> numbers;       // laid out by the composite's own code
-  int64_t tasks = 1;          // independent parts for the pool
+  int64_t tasks = 1;          // independent parts for the pool; of shapes alone, as their bits are
   double flops = 0;           // of one task
   double nanoseconds = 0;     // estimate, of all tasks
-  int64_t scratch_bytes = 0;  // of each run
+  int64_t scratch_bytes = 0;  // of each run: what runs at once has its own
   const runtime::cpu::native::Implementation* native = nullptr;  // instead of a row
   runtime::cpu::native::Plan native_plan;
   explicit Plan(Memory& memory) : dtype(uop::DType::kNone), numbers(memory), native_plan(memory) {}
@@ -44,7 +44,7 @@ struct Plan {
 const char* name(const Plan& plan);
 
 // Prepares the library call of a Call node whose argument views stand in words.
-Status prepare(Plan* out, uop::Node call, std::span<const int64_t> words, int threads);
+Status prepare(Plan* out, uop::Node call, std::span<const int64_t> words);
 
 // Runs tasks [begin, end) on operands (the arguments' bases, then the result). Never fails.
 void run(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);

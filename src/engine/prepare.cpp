@@ -210,14 +210,14 @@ Status copy_with_params(Node* out, Graph& g, Nodes roots, std::span<const Node> 
   return need(*out);
 }
 
-Status inline_calls(Node* sink, Graph& g, bool library, int threads) {
+Status inline_calls(Node* sink, Graph& g, bool library) {
   for (bool found = true; found;) {
     found = false;
     const auto visit = [&](Node* made, Node node, Nodes src) -> Status {
       if (node->op != Op::kCall) return *made = same_with(g, node, src), kOk;
       *made = g.make(Op::kCall, node->dtype, src, node->arg(), node->shape());
       ASTER_TRY(need(*made));
-      if (library && library::takes(*made, threads)) return kOk;
+      if (library && library::takes(*made)) return kOk;
       found = true;
       return uop::inline_call(made, g, *made);
     };

@@ -10,9 +10,8 @@ namespace aster::engine {
 Status copy_with_params(uop::Node* out, uop::Graph& graph, uop::Nodes roots,
                         std::span<const uop::Node> leaves);
 
-// Inlines the bodies of calls that no library takes; all of them without one. threads: that may
-// call the library at once.
-Status inline_calls(uop::Node* sink, uop::Graph& graph, bool library, int threads);
+// Inlines the bodies of calls that no library takes; all of them without one.
+Status inline_calls(uop::Node* sink, uop::Graph& graph, bool library);
 
 // Scatters of few values to few places become reductions, which fuse with what stands around.
 Status expand_scatters(uop::Node* sink, uop::Graph& graph);

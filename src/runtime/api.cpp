@@ -35,7 +35,7 @@ Status fill(aster_ml_runtime_info* info, Context& context) {
   } else if (found.code != ASTER_ML_UNSUPPORTED) {
     return found;
   }
-  const cpu::Blas& blas = cpu::blas(false);
+  const cpu::Blas& blas = cpu::blas();
   if (blas.available && context.options().no_library == 0) {
     copy(info->blas, blas.path);
     copy(info->blas_config, blas.config);

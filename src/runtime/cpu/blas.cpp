@@ -2,53 +2,55 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include <iterator>
-#include <span>
-#include <string_view>
+#include <type_traits>
 
-#include "base/memory.h"
+#include "runtime/cpu/blas_core.h"
 #include "runtime/cpu/features.h"
 #include "runtime/flags.h"
 
 namespace aster::runtime::cpu {
 namespace {
 
-// Folders of Debian's flavours first, since the plain name is whichever flavour the machine's owner
-// chose.
+// Builds that several threads may call at once first: Debian's pthread flavour, Fedora's name of
+// it, Debian's OpenMP flavour, whichever flavour the machine's owner chose, the serial one.
 #define DEBIAN_FOLDER "/usr/lib/x86_64-linux-gnu/"
-constexpr const char* kSerial[] = {
-    DEBIAN_FOLDER "openblas-serial/libopenblas.so.0", "libopenblas.so.0",
-    DEBIAN_FOLDER "openblas-pthread/libopenblas.so.0", "libopenblasp.so.0"};
-constexpr const char* kThreaded[] = {DEBIAN_FOLDER "openblas-pthread/libopenblas.so.0",
-                                     "libopenblasp.so.0", "libopenblas.so.0",
-                                     DEBIAN_FOLDER "openblas-serial/libopenblas.so.0"};
+constexpr const char* kPaths[] = {
+    DEBIAN_FOLDER "openblas-pthread/libopenblas.so.0", "libopenblasp.so.0",
+    DEBIAN_FOLDER "openblas-openmp/libopenblas.so.0", "libopenblas.so.0",
+    DEBIAN_FOLDER "openblas-serial/libopenblas.so.0"};
 #undef DEBIAN_FOLDER
 
-// Kernels of these cores stop at SSE; OpenBLAS falls back to Prescott on models newer than itself.
-constexpr std::string_view kOldCores[] = {"Prescott", "Core2", "Penryn",  "Dunnington",
-                                          "Nehalem",  "Atom",  "Opteron", "Barcelona",
-                                          "Bobcat",   "Nano",  "generic", "Katmai"};
+// What openblas_get_parallel answers.
+enum Build : int { kSerial = 0, kPthread = 1, kOpenMp = 2 };
 
-// The serial build keeps its work areas in a table that it changes without a lock (0.3.21: two
-// threads in sgemm get the same area and wrong results), so one call at a time.
+// OpenMP's count of threads belongs to the thread that calls.
+int (*omp_max_threads)() = nullptr;
+void (*omp_set_threads)(int) = nullptr;
+
+pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+// The ways to call a function of the library.
 template <typename Function>
-struct Serialised;
+struct Guarded;
 template <typename... Arguments>
-struct Serialised<void (*)(Arguments...)> {
+struct Guarded<void (*)(Arguments...)> {
   static inline void (*raw)(Arguments...) = nullptr;
-  static void call(Arguments... arguments);
+  static void one_at_a_time(Arguments... arguments) {
+    pthread_mutex_lock(&call_mutex);
+    raw(arguments...);
+    pthread_mutex_unlock(&call_mutex);
+  }
+  static void one_thread_each(Arguments... arguments) {
+    const int before = omp_max_threads();
+    omp_set_threads(1);
+    raw(arguments...);
+    omp_set_threads(before);
+  }
 };
-pthread_mutex_t serial_mutex = PTHREAD_MUTEX_INITIALIZER;
-template <typename... Arguments>
-void Serialised<void (*)(Arguments...)>::call(Arguments... arguments) {
-  pthread_mutex_lock(&serial_mutex);
-  raw(arguments...);
-  pthread_mutex_unlock(&serial_mutex);
-}
 
 template <typename Function>
 Function symbol(void* library, const char* name) {
@@ -63,68 +65,62 @@ void keep(char (&out)[N], const char* text) {
   out[length] = '\0';
 }
 
-bool is_old(std::string_view core) {
-  for (const std::string_view old : kOldCores) {
-    if (core == old) return true;
-  }
-  return false;
+int build_of(void* library) {
+  const auto parallel = symbol<int (*)()>(library, "openblas_get_parallel");
+  return parallel == nullptr ? kPthread : parallel();
 }
 
-template <typename Function>
-Function serialised(Function raw) {
-  Serialised<Function>::raw = raw;
-  return Serialised<Function>::call;
-}
-
-// Ends the library's own threads: it starts them when it is loaded. With one thread it needs none,
-// and one who wants more starts them again.
+// Ends the library's own threads, if it started any. With one thread it needs none, and one who
+// wants more starts them again.
 void quieten(void* library) {
   if (const auto set_threads = symbol<void (*)(int)>(library, "openblas_set_num_threads"))
     set_threads(1);
   if (const auto shutdown = symbol<int (*)()>(library, "blas_thread_shutdown_")) shutdown();
 }
 
-bool chose_old_core(void* library) {
-  const auto core = symbol<const char* (*)()>(library, "openblas_get_corename");
-  return core != nullptr && is_old(core()) && detect_features().vector_bytes > 16;
+// The pthread build starts a thread for every CPU but one that the thread which loads it may run
+// on: that is one CPU meanwhile. (An OpenMP runtime would remember that for the whole process.)
+void* open_without_threads(const char* path) {
+  const bool own_threads =
+      strstr(path, "pthread") != nullptr || strstr(path, "libopenblasp") != nullptr;
+  cpu_set_t allowed, here;
+  CPU_ZERO(&here);
+  const int cpu = sched_getcpu();
+  if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<size_t>(cpu), &here);
+  const bool bound = own_threads && sched_getaffinity(0, sizeof(allowed), &allowed) == 0 &&
+                     sched_setaffinity(0, sizeof(here), &here) == 0;
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (bound) (void)sched_setaffinity(0, sizeof(allowed), &allowed);
+  return library;
 }
 
-// Loads with OPENBLAS_CORETYPE set for as long as that takes, for CPUs newer than the library,
-// which it takes for their oldest ancestors. The host's environment is not changed but stood in for
-// by a longer copy: whoever reads variables meanwhile finds the same ones. The copy stays, since a
-// reader may still walk it.
-void* open_for_this_cpu(const char* path) {
-  static char core_wide[] = "OPENBLAS_CORETYPE=SKYLAKEX",
-              core_narrow[] = "OPENBLAS_CORETYPE=HASWELL";
-  size_t count = 0;
-  while (environ[count] != nullptr) ++count;
-  char** longer = process_heap().array<char*>(count + 2);
-  if (longer == nullptr) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  memcpy(longer, environ, count * sizeof(char*));
-  longer[count] = detect_features().vector_bytes == 64 ? core_wide : core_narrow;
-  longer[count + 1] = nullptr;
-  static char** kept[4];  // one a library, where a leak checker finds them
-  static size_t kept_count = 0;
-  kept[kept_count++ % std::size(kept)] = longer;
-  char** before = environ;
-  environ = longer;
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  environ = before;
-  return library;
+// How our threads call a library. A serial build keeps its work areas in a table that it changes
+// without a lock (Debian builds it without USE_LOCKING: two threads in sgemm get the same area and
+// wrong results), so one call at a time; so do calls that start the host's threads.
+void guard_calls(Blas* found, void* library, bool hosts_threads) {
+  const int build = build_of(library);
+  omp_max_threads = symbol<int (*)()>(library, "omp_get_max_threads");
+  omp_set_threads = symbol<void (*)(int)>(library, "omp_set_num_threads");
+  const bool each = build == kOpenMp && omp_max_threads != nullptr && omp_set_threads != nullptr;
+  const bool locked = build == kSerial || (build == kOpenMp ? !each : hosts_threads);
+  found->parallel_calls = !locked;
+  const auto wrap = [&](auto& function) {
+    using Way = Guarded<std::remove_reference_t<decltype(function)>>;
+    Way::raw = function;
+    if (locked) function = Way::one_at_a_time;
+    if (each) function = Way::one_thread_each;
+  };
+  wrap(found->sgemm);
+  wrap(found->dgemm);
+  wrap(found->sgemv);
+  wrap(found->dgemv);
 }
 
 bool open_library(const char* path, Blas* out) {
   // A library that the host has loaded keeps the host's settings.
   void* present = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-  void* library = present != nullptr ? present : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void* library = present != nullptr ? present : open_without_threads(path);
   if (library == nullptr) return false;
-  if (present == nullptr && chose_old_core(library) &&
-      secure_getenv("OPENBLAS_CORETYPE") == nullptr) {
-    quieten(library);
-    dlclose(library);
-    library = open_for_this_cpu(path);
-    if (library == nullptr) return false;
-  }
   Blas found;
   found.sgemm = symbol<BlasGemm<float>>(library, "cblas_sgemm");
   found.dgemm = symbol<BlasGemm<double>>(library, "cblas_dgemm");
@@ -135,58 +131,42 @@ bool open_library(const char* path, Blas* out) {
     dlclose(library);
     return false;
   }
-  if (present == nullptr) quieten(library);
+  if (present == nullptr) {
+    if (build_of(library) == kPthread) quieten(library);
+    if (secure_getenv("OPENBLAS_CORETYPE") == nullptr) choose_core(library, detect_features());
+  }
   using TextFn = const char* (*)();
   if (const auto config = symbol<TextFn>(library, "openblas_get_config"))
     keep(found.config, config());
   if (const auto core = symbol<TextFn>(library, "openblas_get_corename")) keep(found.core, core());
-  const auto parallel = symbol<int (*)()>(library, "openblas_get_parallel");
-  found.parallel_calls = parallel == nullptr || parallel() != 0;
-  if (!found.parallel_calls) {
-    found.sgemm = serialised(found.sgemm);
-    found.dgemm = serialised(found.dgemm);
-    found.sgemv = serialised(found.sgemv);
-    found.dgemv = serialised(found.dgemv);
-  }
-  found.outdated = chose_old_core(library);
+  const auto threads = symbol<int (*)()>(library, "openblas_get_num_threads");
+  guard_calls(&found, library, present != nullptr && threads != nullptr && threads() > 1);
+  found.outdated = detect_features().vector_bytes > 16 && core_vector_bytes(found.core) <= 16;
   keep(found.path, path);
   found.available = true;
   *out = found;
   return true;
 }
 
-// [0] for one thread, [1] for several.
-struct Slots {
-  Blas blas[2];
-  pthread_once_t once[2];
-};
-Slots slots = {{}, {PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT}};
+Blas loaded;
+pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
-// The serial library's table of raw functions is shared by both slots, so they load one after the
-// other.
-pthread_mutex_t load_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-void load_slot(std::span<const char* const> paths, Blas* out) {
+void load() {
   const char* choice = flag_text(Flag::kBlas);
-  pthread_mutex_lock(&load_mutex);
   if (choice != nullptr) {
-    if (strcmp(choice, "none") != 0) open_library(choice, out);
-  } else {
-    for (const char* path : paths) {
-      if (open_library(path, out)) break;
-    }
+    if (strcmp(choice, "none") != 0) open_library(choice, &loaded);
+    return;
   }
-  pthread_mutex_unlock(&load_mutex);
+  for (const char* path : kPaths) {
+    if (open_library(path, &loaded)) return;
+  }
 }
-
-void load_serial() { load_slot(kSerial, &slots.blas[0]); }
-void load_threaded() { load_slot(kThreaded, &slots.blas[1]); }
 
 }  // namespace
 
-const Blas& blas(bool parallel_calls) {
-  pthread_once(&slots.once[parallel_calls], parallel_calls ? load_threaded : load_serial);
-  return slots.blas[parallel_calls];
+const Blas& blas() {
+  pthread_once(&load_once, load);
+  return loaded;
 }
 
 }  // namespace aster::runtime::cpu

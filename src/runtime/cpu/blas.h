@@ -23,8 +23,7 @@ using BlasGemv = void (*)(int order, int transpose, int m, int n, T alpha, const
 // thread.
 struct Blas {
   bool available = false;
-  bool parallel_calls =
-      false;  // calls from several threads run at the same time; else they wait for each other
+  bool parallel_calls = false;  // from several threads at once; else calls wait for each other
   bool outdated =
       false;  // it took this CPU for an older one without its vectors: generated code is faster
   BlasGemm<float> sgemm = nullptr;
@@ -36,10 +35,12 @@ struct Blas {
   char core[32] = {};     // the kernels it chose
 };
 
-// The library for calls from one thread at a time (the serial build, if there) or from several at
-// once (the threaded build, its own threads ended). Loaded at the first call of each kind; not
-// available if there is none, or ASTER_ML_BLAS=none. What a host loaded before is used with the
-// thread count that the host gave it. Cost: 10 to 20 ms at the first call.  Threads: any.
-const Blas& blas(bool parallel_calls);
+// The library: the first that there is of the builds that several threads may call at once, then of
+// the others. It computes on the calling thread, with kernels for what this CPU can do, and has no
+// threads of its own. Loaded at the first call; not available if there is none, or
+// ASTER_ML_BLAS=none. What a host loaded before keeps the host's threads and kernels; where those
+// threads are several, our calls wait for each other. Cost: 10 to 20 ms at the first call.
+// Threads: any.
+const Blas& blas();
 
 }  // namespace aster::runtime::cpu
