@@ -78,7 +78,7 @@ INTEGER = 'const auto {0}_ = static_cast<{kind}>(call.{getter}({1}, "{0}"));'
 PARAMETERS = {
     "const aster_ml_lazy *": (
         'const aster_ml_lazy *{0}_ = call.operand({1}, "{0}", {2});',
-        "Lazy | float",
+        "Operand",
         True,
     ),
     "aster_ml_lazy *": ('aster_ml_lazy *{0}_ = call.lazy({1}, "{0}");', "Lazy", False),

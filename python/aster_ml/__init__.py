@@ -8,7 +8,7 @@ A program written for tinygrad 0.14 runs after its import line is changed; docs/
 where results differ, and what is not offered.
 """
 
-from . import errors, helpers, nn
+from . import _native, errors, helpers, nn
 from .device import Device
 from .dtype import dtypes
 from .engine.jit import TinyJit
@@ -19,6 +19,7 @@ from .symbolic import Variable
 from .tensor import Tensor
 
 UOp = Variable
+__version__ = str(_native.version())
 
 __all__ = [
     "Context", "Device", "Error", "GlobalCounters", "JitError", "Tensor", "TinyJit", "UOp",

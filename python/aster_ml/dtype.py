@@ -12,6 +12,7 @@ import builtins
 import functools
 import math
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any, Final, Union
 
@@ -198,7 +199,7 @@ _FINFO = {
     10: (4, 3), 12: (5, 2), 11: (4, 3), 13: (5, 2),
 }  # fmt: skip
 dtypes = DTypes()
-DTypeLike = Union[str, DType]
+DTypeLike = Union[str, DType, type]
 
 # The dtype of a code of the library.
 _BY_CODE: dict[int, DType] = {
@@ -227,17 +228,32 @@ def from_code(code: int) -> DType:
 
 
 def to_dtype(dtype: DTypeLike) -> DType:
-    """A dtype of its name.
+    """A dtype of its name, of float, int, bool, or of NumPy's.
 
     >>> to_dtype("float16") is dtypes.half
     True
+    >>> to_dtype(float)
+    dtypes.float
     """
     if isinstance(dtype, DType):
         return dtype
-    found = getattr(dtypes, dtype.lower(), None) if isinstance(dtype, str) else None
+    named = isinstance(dtype, str)
+    found = getattr(dtypes, dtype.lower(), None) if named else _of_type(dtype)  # type: ignore
     if not isinstance(found, DType):
         raise AttributeError(f"no such dtype: {dtype!r}")
     return found
+
+
+def _of_type(x: Any) -> DType | None:
+    """The dtype that a type of Python's numbers or a dtype of NumPy stands for."""
+    for kind, value in ((bool, [True]), (int, [0]), (float, [0.0])):
+        if x is kind:
+            return dtypes.from_py(value)
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(x, (numpy.dtype, type)):
+        return None
+    scalar = isinstance(x, type) and not issubclass(x, numpy.generic)
+    return None if scalar else _from_np_dtype(x)
 
 
 def code_of(dtype: DTypeLike | None) -> int:

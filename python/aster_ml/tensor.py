@@ -7,7 +7,7 @@ import pathlib
 import sys
 from typing import TYPE_CHECKING, Any, Self, Sequence
 
-from . import _native, custom, graph
+from . import _native, custom, display, graph
 from .device import canonicalize_device, code_of as device_code, disk_path, name_of
 from .dtype import (
     DType,
@@ -26,7 +26,6 @@ from .mixin.creation import CreationMixin
 from .mixin.movement import _marks
 from .values import (
     Handle,
-    as_text,
     empty_lists,
     flat_values,
     from_anything,
@@ -34,6 +33,7 @@ from .values import (
     half_view,
     is_weak,
     on_disk,
+    operand,
     readable,
     unpickle,
 )
@@ -47,8 +47,9 @@ capturing: list[Any] = []  # the TinyJit that records, if any
 class Tensor(CreationMixin):
     """A lazy tensor: an expression until it is realised, storage from then on.
 
-    data is a number (0-d and weak: it takes the dtype of what it meets), nested lists, bytes, a
-    NumPy array (copied), a path (the bytes of the file, mapped), or None (0.0).
+    data is a number (0-d and weak: it takes the dtype of what it meets), nested lists, bytes, an
+    array of NumPy, torch, JAX or of the standard library (copied), a path (the bytes of the file,
+    mapped), or None (0.0).
 
     >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> (x @ x).sum(axis=0).tolist()
@@ -144,13 +145,28 @@ class Tensor(CreationMixin):
         return Handle(self)
 
     def __repr__(self) -> str:
-        return _repr(self)
+        stored = self.is_realized or is_weak(self)
+        return display.of_tensor(
+            self, stored and not capturing and not self.device.startswith("DISK")
+        )
+
+    def __str__(self) -> str:
+        return display.of_tensor(self, not capturing)
+
+    def __format__(self, spec: str) -> str:
+        return display.formatted(self, spec) if spec else str(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython and notebooks display."""
+        printer.text(str(self))
 
     def __hash__(self) -> int:
         return id(self)
 
     def __bool__(self) -> bool:
-        raise TypeError("the truth of a Tensor is not defined: compare elements, or call item()")
+        raise TypeError(
+            "the truth of a Tensor is not defined: call item(), all() or any(), or compare by `is`"
+        )
 
     def __int__(self) -> int:
         """The one element, rounded toward zero.
@@ -175,7 +191,12 @@ class Tensor(CreationMixin):
         return shape[0]
 
     def __iter__(self) -> Any:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d tensor")
         return (self[i] for i in range(len(self)))
+
+    def __contains__(self, x: Any) -> bool:
+        return bool((self == x).any().item())
 
     def __reduce__(self) -> tuple[Any, ...]:
         if is_weak(self) and not self.shape:  # a number
@@ -317,6 +338,16 @@ class Tensor(CreationMixin):
             raise JitError("cannot access tensor data during JIT capture: it would be baked in")
         memory: Any = self
         return np.frombuffer(memoryview(memory), kind).reshape(self.shape)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Functions of NumPy take tensors as the arrays that __array__ gives."""
+
+        def plain(x: Any) -> Any:
+            if isinstance(x, Tensor):
+                return x.__array__()
+            return type(x)(map(plain, x)) if type(x) in (list, tuple) else x
+
+        return function(*plain(args), **{name: plain(x) for name, x in kwargs.items()})
 
     # ---- writing
 
@@ -616,18 +647,6 @@ def _seed(loss: Tensor, gradient: Any) -> Any:
     return gradient.cast(loss.dtype)._broadcast_to(loss.shape)  # type: ignore[attr-defined]
 
 
-_MOST_SHOWN = 1000  # elements beyond which repr() shows the edges only
-
-
-def _repr(x: Tensor) -> str:
-    """Values, shape, dtype and device; an unrealised tensor's values are not computed."""
-    about = f"shape={x.shape}, dtype={x.dtype!r}, device={x.device!r}"
-    if x.grad is not None:
-        about += ", grad"
-    if capturing or not (x.is_realized or is_weak(x)) or x.device.startswith("DISK"):
-        return f"Tensor(<lazy>, {about})"
-    return f"Tensor({as_text(x.tolist(), 0, x.numel() > _MOST_SHOWN)}, {about})"
-
-
 _native.set_errors({code: kind for code, kind in BY_STATUS.items()})
 _native.set_lazy_type(Tensor)
+_native.set_operand(operand)

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import _native
-from .device import on_device
+from .device import Device, on_device
 from .dtype import DType, _from_np_dtype, _to_np_dtype, convert, dtypes, strong_dtype
 from .helpers import fully_flatten, get_shape
 from .mixin.movement import _marks
@@ -79,9 +79,9 @@ def from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor
     if isinstance(data, (BoundInt, Expression)):
         data = data.__index__()
     if isinstance(data, (bool, int, float)):
-        return _native.lazy_scalar(
-            _number(data) if wanted is None else (_number(data, wanted), wanted.code)
-        )
+        value: Any = _number(data) if wanted is None else (_number(data, wanted), wanted.code)
+        made: Tensor = on_device(device, _native.lazy_scalar, value)
+        return made
     if isinstance(data, _native.Lazy):
         copy: Tensor = _native.lazy_copy(data)
         if wanted is not None:
@@ -91,7 +91,7 @@ def from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor
         return _from_numpy(data, wanted, device)
     if wanted is not None and wanted.code >= 32:
         raise RuntimeError(f"cannot create storage for weak dtype {wanted}")
-    if isinstance(data, (bytes, bytearray, memoryview)):
+    if isinstance(data, (bytes, bytearray)) or isinstance(data, memoryview) and data.format == "B":
         raw = bytes(data)
         dtype = wanted or dtypes.uint8
         if len(raw) % dtype.itemsize:
@@ -103,6 +103,9 @@ def from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor
         return _from_lists(data, wanted, device)
     if isinstance(data, Handle):
         return from_anything(data.tensor, wanted, device)
+    if (foreign := _from_foreign(data)) is not None:
+        foreign = foreign if wanted is None else foreign.cast(wanted)
+        return foreign.to(device if device is not None else Device.DEFAULT)
     raise RuntimeError(f"cannot create a Tensor from {data!r}, a {type(data).__name__}")
 
 
@@ -136,6 +139,8 @@ def _from_lists(data: Any, wanted: DType | None, device: str | None) -> Tensor:
     flat = fully_flatten(data)
     flat = [x.item() if _is_numpy_scalar(x) else x for x in flat]
     for x in flat:
+        if isinstance(x, _native.Lazy):
+            raise RuntimeError("cannot create a Tensor from a list of tensors: Tensor.stack does")
         if not isinstance(x, (bool, int, float)):
             raise RuntimeError(f"could not infer a dtype of {x!r}, a {type(x).__name__}")
     dtype = wanted or dtypes.from_py(flat)
@@ -175,6 +180,35 @@ def _from_numpy(data: Any, wanted: DType | None, device: str | None) -> Tensor:
     return _stored(device, array_.reshape(-1).view(np.uint8), source, array_.shape)
 
 
+def _from_foreign(data: Any) -> Tensor | None:
+    """A copy of what another library holds: its memory by DLPack, by the buffer protocol, or as
+    the NumPy array that it can be."""
+    kind = type(data)
+    if hasattr(kind, "__dlpack__"):
+        if getattr(data, "requires_grad", False):  # values are copied, their gradient stays there
+            data = data.detach()
+        copied: Tensor = _native.from_dlpack(data, True)
+        return copied
+    if isinstance(data, (array.array, memoryview)):
+        copied = _native.from_buffer(data, 0, None, True)
+        return copied
+    if hasattr(kind, "__array__"):
+        import numpy as np
+
+        return _from_numpy(np.asarray(data), None, None)
+    return None
+
+
+def operand(x: Any, like: Tensor | None) -> Any:
+    """What stands beside a tensor in an operation and is neither tensor nor number: as one of
+    them, or None. Arrays go where the tensor is; scalars of NumPy are numbers."""
+    if is_numpy_ndarray(x) and not x.ndim or _is_numpy_scalar(x):
+        return x.item()
+    if isinstance(x, (list, tuple)) or hasattr(type(x), "__dlpack__"):
+        return from_anything(x, None, None if like is None else like.device)
+    return None
+
+
 def from_path(path: pathlib.Path, wanted: DType | None) -> Tensor:
     """The elements of a file, mapped."""
     dtype = wanted or dtypes.uint8
@@ -211,9 +245,13 @@ def flat_values(x: Tensor) -> list[Any]:
     dtype = strong_dtype(x.dtype)
     if dtype is not x.dtype:
         x = x.cast(dtype)
-    raw = x._raw()
+    return numbers_of(x._raw(), dtype, x.numel())
+
+
+def numbers_of(raw: Any, dtype: DType, count: int) -> list[Any]:
+    """The bytes of count elements as Python numbers."""
     if dtype.fmt is None or dtype.fmt == "e":
-        raw = convert(raw, dtype, dtypes.float32, x.numel())
+        raw = convert(raw, dtype, dtypes.float32, count)
         return memoryview(raw).cast("f").tolist()
     return memoryview(raw).cast("B").cast(dtype.fmt).tolist()  # type: ignore[call-overload]
 
@@ -228,19 +266,6 @@ def half_view(raw: bytearray, shape: tuple[int, ...]) -> memoryview:
 
 def empty_lists(shape: tuple[int, ...]) -> list[Any]:
     return [empty_lists(shape[1:]) for _ in range(shape[0])] if shape else []
-
-
-def as_text(values: Any, depth: int, cut: bool) -> str:
-    """Nested lists as rows below each other, long ones shown by their ends."""
-    if not isinstance(values, list):
-        return f"{values:.6g}" if isinstance(values, float) else repr(values)
-    cut_here = cut and len(values) > 6
-    parts = [as_text(v, depth + 1, cut) for v in (values[:3] if cut_here else values)]
-    if cut_here:
-        parts += ["..."] + [as_text(v, depth + 1, cut) for v in values[-3:]]
-    nested = bool(values) and isinstance(values[0], list)
-    between = ",\n" + " " * (depth + 8) if nested else ", "
-    return "[" + between.join(parts) + "]"
 
 
 def realized_storages() -> list[tuple[str, int]]:

@@ -7,13 +7,15 @@
 namespace aster::python {
 Call::Call(const char* name, PyObject* const* arguments, Py_ssize_t count, Py_ssize_t least,
            Py_ssize_t most)
-    : name_(name), arguments_(arguments), count_(count) {
+    : name_(std::strncmp(name, "lazy_", 5) == 0 ? name + 5 : name),
+      arguments_(arguments),
+      count_(count) {
   if (count >= least && count <= most) return;
   failed_ = true;
   if (least == most) {
-    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, %zd given", name, most, count);
+    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, %zd given", name_, most, count);
   } else {
-    PyErr_Format(PyExc_TypeError, "%s takes %zd to %zd arguments, %zd given", name, least, most,
+    PyErr_Format(PyExc_TypeError, "%s takes %zd to %zd arguments, %zd given", name_, least, most,
                  count);
   }
 }
@@ -176,10 +178,23 @@ aster_ml_lazy* Call::lazy(Py_ssize_t at, const char* argument, bool optional) {
   return &lazy->value;
 }
 
+// What needs no look at by Python.
+static bool is_number(PyObject* object) {
+  return PyFloat_Check(object) || PyLong_Check(object);
+}
+
 const aster_ml_lazy* Call::operand(Py_ssize_t at, const char* argument, bool optional) {
   if (failed_ || (optional && !given(at))) return nullptr;
   PyObject* object = arguments_[at];
   if (is_lazy(object)) return lazy(at, argument);
+  if (!is_number(object)) {
+    object = converted(object);
+    if (failed_) return nullptr;
+    if (is_lazy(object)) {
+      belong(as_lazy(object)->context);
+      return &as_lazy(object)->value;
+    }
+  }
   if (numbers_ == kKept) {
     wrong_type(arguments_[at], argument, "a tensor");
     return nullptr;
@@ -192,12 +207,14 @@ const aster_ml_lazy* Call::operand(Py_ssize_t at, const char* argument, bool opt
   return &number_[numbers_++];
 }
 
-// Arrays of NumPy have the slot of integers as well; those of no axes are numbers.
-static bool is_integer(PyObject* object) {
-  if (!PyIndex_Check(object) || PySequence_Check(object) == 0) return PyIndex_Check(object);
-  const bool sized = PySequence_Size(object) >= 0;
-  if (!sized) PyErr_Clear();
-  return !sized;
+PyObject* Call::converted(PyObject* object) {
+  if (g.operand == nullptr) return object;
+  PyObject* like = Py_None;
+  for (Py_ssize_t i = 0; i < count_ && like == Py_None; ++i)
+    if (is_lazy(arguments_[i])) like = arguments_[i];
+  PyObject* made = PyObject_CallFunctionObjArgs(g.operand, object, like, nullptr);
+  if (!keep(made)) return nullptr;
+  return made == Py_None ? object : made;
 }
 
 bool Call::number(aster_ml_lazy* out, PyObject* object, const char* argument) {
@@ -205,11 +222,11 @@ bool Call::number(aster_ml_lazy* out, PyObject* object, const char* argument) {
   int32_t status;
   if (PyFloat_Check(object)) {
     status = aster_ml_lazy_number(out, context, PyFloat_AsDouble(object));
-  } else if (PyBool_Check(object) || PyTuple_Check(object)) {
+  } else if (PyBool_Check(object)) {
     const aster_ml_scalar* value = scalar_from(object, argument);
     if (value == nullptr) return false;
     status = aster_ml_lazy_scalar(out, context, value);
-  } else if (is_integer(object)) {
+  } else if (PyIndex_Check(object)) {
     const int64_t value = integer_from(object, argument, INT64_MIN, INT64_MAX);
     if (failed_) return false;
     status = aster_ml_lazy_integer(out, context, value);

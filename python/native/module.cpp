@@ -454,6 +454,17 @@ PyObject* set_lazy_type(PyObject*, PyObject* type) {
   return none();
 }
 
+PyObject* set_operand(PyObject*, PyObject* convert) {
+  if (PyCallable_Check(convert) == 0) {
+    PyErr_SetString(PyExc_TypeError, "set_operand: a function");
+    return nullptr;
+  }
+  PyObject* before = g.operand;
+  g.operand = Py_NewRef(convert);
+  Py_XDECREF(before);
+  return none();
+}
+
 }  // namespace
 
 PyMethodDef kModuleMethods[] = {
@@ -461,6 +472,9 @@ PyMethodDef kModuleMethods[] = {
      "set_errors(mapping)\n\nException classes by status code; other codes keep the built-in one."},
     {"set_lazy_type", set_lazy_type, METH_O,
      "set_lazy_type(cls)\n\nThe subclass of Lazy that results are, made without calling __init__."},
+    {"set_operand", set_operand, METH_O,
+     "set_operand(convert)\n\nconvert(x, like) gives the tensor or number that an operand x of "
+     "another\nkind stands for, or None; like is a tensor beside it, or None."},
     {"current", current, METH_NOARGS,
      "current()\n\nThe current context; the first call makes one."},
     {"set_current", set_current, METH_O,

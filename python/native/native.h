@@ -77,6 +77,7 @@ struct State {
   PyTypeObject* jit_type;
   ContextObject* current;  // null until it is needed
   PyObject* errors;        // dict: status code -> exception class
+  PyObject* operand;       // makes tensors or numbers of other operands, or null
   bool capturing;          // a capture is open: captured programs do not replay
 };
 extern State g;
@@ -150,7 +151,7 @@ class Call {
   // or left out) give null.
   const aster_ml_context* context(Py_ssize_t at);  // absent: the current one
   aster_ml_lazy* lazy(Py_ssize_t at, const char* argument, bool optional = false);
-  // A number is as good: it becomes a weak constant of the context.
+  // A number is as good: it becomes a weak constant of the context. So is what g.operand takes.
   const aster_ml_lazy* operand(Py_ssize_t at, const char* argument, bool optional = false);
   aster_ml_lazy** lazies(Py_ssize_t at, const char* argument, size_t* count, bool* counted);
   void* handle(Py_ssize_t at, const char* argument, const HandleType& type, bool optional = false);
@@ -276,6 +277,7 @@ class Call {
   bool end_slow(int32_t status);
   bool keep(PyObject* object);  // takes it over until the call ends
   bool number(aster_ml_lazy* out, PyObject* object, const char* argument);
+  PyObject* converted(PyObject* object);  // by g.operand, or itself; lives as long as the call
   int64_t integer_from(PyObject* object, const char* argument, int64_t least, int64_t most);
   aster_ml_scalar* scalar_from(PyObject* object, const char* argument);
   void* field(const FieldInfo& field, PyObject* value, const StructInfo& info, void* into);

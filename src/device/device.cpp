@@ -190,7 +190,7 @@ Status backend(const aster_ml_backend** out, int32_t device) {
   if (built_in_host(type(device))) return kOk;
   const Slot* slot = slot_of(type(device));
   if (!slot->ready.load(std::memory_order_acquire)) {
-    return ASTER_FAIL(kUNSUPPORTED, "%s has no backend in this process", name(device).text);
+    return ASTER_FAIL(kUNSUPPORTED, "no backend named %s is registered", type_name(type(device)));
   }
   if (index(device) >= slot->backend.count) {
     return ASTER_FAIL(kARGUMENT, "%s: there are %d such devices", name(device).text,
@@ -198,6 +198,14 @@ Status backend(const aster_ml_backend** out, int32_t device) {
   }
   *out = &slot->backend;
   return kOk;
+}
+
+Status allocatable(int32_t device) {
+  const aster_ml_backend* found = nullptr;
+  ASTER_TRY(backend(&found, device));
+  if (!same_type(device, kDisk)) return kOk;
+  return ASTER_FAIL(kUNSUPPORTED, "nothing is allocated on %s: files are mapped",
+                    name(device).text);
 }
 
 }  // namespace aster::device

@@ -33,4 +33,7 @@ bool is_host(int32_t device);
 // Errors: ARGUMENT (no such device, index beyond its count), UNSUPPORTED (no backend).
 Status backend(const aster_ml_backend** out, int32_t device);
 
+// Whether memory can be allocated on it. Errors: as backend; UNSUPPORTED for DISK.
+Status allocatable(int32_t device);
+
 }  // namespace aster::device

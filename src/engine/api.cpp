@@ -70,10 +70,7 @@ int32_t aster_ml_engine_set_default_dtype(const aster_ml_context* context, int32
 int32_t aster_ml_engine_set_device(const aster_ml_context* context, int32_t device) {
   ASTER_ENTER(context_of(context));
   ASTER_TRY(aster::device::canonical(&device, device));
-  if (aster_ml_device_is_available(device) == 0) {
-    return ASTER_FAIL(kUNSUPPORTED, "no memory can be allocated on %s",
-                      aster::device::name(device).text);
-  }
+  ASTER_TRY(aster::device::allocatable(device));
   Engine* engine = nullptr;
   ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
   engine->device = device;

@@ -41,8 +41,15 @@ Status plan_matmul(MatmulPlan* plan, const Graph& g, Node a, Node b) {
   if (b->ndim == 1) plan->b = Dims(std::array<Word, 2>{b->dim(0), 1});
   const size_t na = plan->a.size(), nb = plan->b.size();
   const Words batch_a(plan->a.at, na - 2), batch_b(plan->b.at, nb - 2);
-  if (plan->a[na - 1] != plan->b[nb - 2] || !broadcast_shape(&plan->batch, batch_a, batch_b)) {
-    return ASTER_FAIL(kSHAPE, "matmul of %s and %s", brief(a).text, brief(b).text);
+  const Word inner_a = plan->a[na - 1], inner_b = plan->b[nb - 2];
+  if (inner_a != inner_b) {
+    return ASTER_FAIL(kSHAPE, "matmul of %s and %s: rows of %lld meet columns of %lld",
+                      brief(a).text, brief(b).text, static_cast<long long>(inner_a),
+                      static_cast<long long>(inner_b));
+  }
+  if (!broadcast_shape(&plan->batch, batch_a, batch_b)) {
+    return ASTER_FAIL(kSHAPE, "matmul of %s and %s: their batches do not broadcast", brief(a).text,
+                      brief(b).text);
   }
   plan->seen = dtype::least_upper(a->dtype, b->dtype);
   plan->dtype = g.strong(plan->seen);

@@ -144,10 +144,7 @@ int32_t aster_ml_lazy_to(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t dev
   Build build(out, {x});
   ASTER_TRY(build.status());
   ASTER_TRY(aster::device::canonical(&device, device));
-  if (aster_ml_device_is_available(device) == 0) {
-    return ASTER_FAIL(kUNSUPPORTED, "no memory can be allocated on %s",
-                      aster::device::name(device).text);
-  }
+  ASTER_TRY(aster::device::allocatable(device));
   Graph& g = build.graph();
   const Node value = strong(g, node(x));
   if (value == nullptr) return last_failure();

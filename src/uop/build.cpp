@@ -164,7 +164,9 @@ Node Graph::reshape(Node x, Words shape) {
     return nil(ASTER_FAIL(kRANGE, "reshape of %s to %s", brief(x).text, brief_shape(shape).text));
   }
   if (count != x->count()) {
-    return nil(ASTER_FAIL(kSHAPE, "reshape of %s to %s", brief(x).text, brief_shape(shape).text));
+    return nil(ASTER_FAIL(kSHAPE, "reshape of %s to %s: %lld elements, not %lld", brief(x).text,
+                          brief_shape(shape).text, static_cast<long long>(x->count()),
+                          static_cast<long long>(count)));
   }
   if (shape.size() == x->ndim && identity(shape, x->shape())) return x;
   if (is_const(x)) return constant_word(x->dtype, x->arg(0), shape);

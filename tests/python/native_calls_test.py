@@ -33,7 +33,7 @@ def test_numbers_stand_for_tensors_and_are_weak():
     assert n.lazy_dtype(n.lazy_add(x, 1)) == n.DTYPE_INT8
     assert n.lazy_dtype(n.lazy_add(2.5, tensor([1], np.float16))) == n.DTYPE_FLOAT16
     assert n.lazy_dtype(n.lazy_add(x, True)) == n.DTYPE_INT8
-    assert n.lazy_dtype(n.lazy_add(x, (1, I64))) == I64
+    assert n.lazy_dtype(n.lazy_add(x, n.lazy_scalar((1, I64)))) == I64
     np.testing.assert_array_equal(values(n.lazy_sub(10, x)), [9, 8, 7])
 
 
@@ -71,16 +71,16 @@ def test_arrays_of_one_count_have_one_length():
     np.testing.assert_array_equal(
         values(padded), np.pad([[1, 2], [3, 4]], ((1, 0), (0, 1)), constant_values=7)
     )
-    with pytest.raises(ValueError, match="lazy_pad: after has 1 items"):
+    with pytest.raises(ValueError, match="pad: after has 1 items"):
         n.lazy_pad(x, (1, 0), (0,), None)
 
 
 def test_lists_of_tensors():
     a, b = tensor([1, 2]), tensor([3])
     np.testing.assert_array_equal(values(n.lazy_cat([a, b, a], 0)), [1, 2, 3, 1, 2])
-    with pytest.raises(TypeError, match="lazy_cat: tensors must be a list of tensors, not int"):
+    with pytest.raises(TypeError, match="cat: tensors must be a list of tensors, not int"):
         n.lazy_cat([a, 1], 0)
-    with pytest.raises(TypeError, match="lazy_cat: tensors must be a list of tensors"):
+    with pytest.raises(TypeError, match="cat: tensors must be a list of tensors"):
         n.lazy_cat(a, 0)
 
 
@@ -180,25 +180,23 @@ def test_several_results_are_tuples():
 def test_counts_of_arguments():
     x = tensor([1])
     for call in (lambda: n.lazy_exp(), lambda: n.lazy_exp(x, x, x), lambda: n.lazy_add(x)):
-        with pytest.raises(TypeError, match="lazy_.* takes"):
+        with pytest.raises(TypeError, match=" takes "):
             call()
 
 
 def test_wrong_types_name_function_and_argument():
     x = tensor([1])
-    with pytest.raises(TypeError, match="lazy_add: b must be a tensor or a number, not str"):
+    with pytest.raises(TypeError, match="add: b must be a tensor or a number, not str"):
         n.lazy_add(x, "1")
-    with pytest.raises(TypeError, match="lazy_add: b must be a tensor or a number, not .*ndarray"):
-        n.lazy_add(x, np.ones(2, np.int32))
-    with pytest.raises(TypeError, match="lazy_add: a must be a tensor or a number, not list"):
-        n.lazy_add([1], x)
-    with pytest.raises(TypeError, match="lazy_reshape: shape must be integers, not float"):
+    with pytest.raises(TypeError, match="^add: a must be a tensor or a number, not dict"):
+        n.lazy_add({}, x)
+    with pytest.raises(TypeError, match="reshape: shape must be integers, not float"):
         n.lazy_reshape(x, (1.0,))
-    with pytest.raises(TypeError, match="lazy_reshape: shape must be integers, not str"):
+    with pytest.raises(TypeError, match="reshape: shape must be integers, not str"):
         n.lazy_reshape(x, "11")
-    with pytest.raises(TypeError, match="lazy_cast: dtype must be an integer, not float"):
+    with pytest.raises(TypeError, match="cast: dtype must be an integer, not float"):
         n.lazy_cast(x, 1.5)
-    with pytest.raises(TypeError, match="lazy_leaky_relu: slope must be a number, not str"):
+    with pytest.raises(TypeError, match="leaky_relu: slope must be a number, not str"):
         n.lazy_leaky_relu(x, "a")
     with pytest.raises(TypeError, match="state_count: state must be a State, not "):
         n.state_count(x)
@@ -248,7 +246,7 @@ except TypeError: print("refused")
 
 def test_an_empty_tensor_is_refused():
     empty = n.Lazy.__new__(n.Lazy)
-    with pytest.raises(ValueError, match="lazy_exp: x is an empty tensor"):
+    with pytest.raises(ValueError, match="exp: x is an empty tensor"):
         n.lazy_neg(empty) if False else n.lazy_exp(empty)
     with pytest.raises(TypeError):
         n.lazy_cat([empty], 0)

@@ -199,6 +199,8 @@ TEST(Devices, DefaultDevice) {
     T moved;
     EXPECT_NE(aster_ml_lazy_to(moved, given, bad), 0) << bad;
   }
+  EXPECT_EQ(aster_ml_engine_set_device(world, ASTER_ML_DEVICE_CUDA), ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(message(), "aster_ml_engine_set_device: no backend named CUDA is registered");
   EXPECT_EQ(aster_ml_engine_device(nullptr, world), ASTER_ML_ARGUMENT);
   OK(aster_ml_engine_device(&device, world));
   EXPECT_EQ(device, ASTER_ML_DEVICE_REFERENCE);

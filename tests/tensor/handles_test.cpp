@@ -406,7 +406,12 @@ TEST(BadCalls, MessagesNameShapesAndDTypes) {
   EXPECT_EQ(aster_ml_lazy_add(out, x, y), ASTER_ML_SHAPE);
   EXPECT_EQ(message(), "aster_ml_lazy_add: float32[2, 3] and int32[2] do not broadcast");
   EXPECT_EQ(aster_ml_lazy_matmul(out, x, y), ASTER_ML_SHAPE);
-  EXPECT_EQ(message(), "aster_ml_lazy_matmul: matmul of float32[2, 3] and int32[2]");
+  EXPECT_EQ(message(),
+            "aster_ml_lazy_matmul: matmul of float32[2, 3] and int32[2]: "
+            "rows of 3 meet columns of 2");
+  const int64_t four[] = {4};
+  EXPECT_EQ(aster_ml_lazy_reshape(out, x, 1, four), ASTER_ML_SHAPE);
+  EXPECT_EQ(message(), "aster_ml_lazy_reshape: reshape of float32[2, 3] to [4]: 6 elements, not 4");
 }
 
 TEST(BadCalls, OutIsAnInput) {

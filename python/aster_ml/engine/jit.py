@@ -192,6 +192,12 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         self.fxn, self.prune = fxn, prune
         self.reset()
 
+    def __repr__(self) -> str:
+        name = getattr(self.fxn, "__qualname__", None) or repr(self.fxn)
+        made = self.captured
+        state = "not recorded" if made is None else f"{made.kernel_count} kernels"
+        return f"<TinyJit of {name}: {state}>"
+
     def reset(self) -> None:
         """Forgets the recordings."""
         self._clear_captured()

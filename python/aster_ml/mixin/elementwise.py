@@ -7,12 +7,21 @@ the broadcast shape.
 from __future__ import annotations
 
 import builtins
-from typing import Any, Literal, Self, Union
+from typing import Any, Literal, Protocol, Self, Sequence, Union
 
 from .. import _native as _n
 from .unary import UnaryMixin
 
-Operand = Union["ElementwiseMixin", builtins.int, builtins.float, builtins.bool]
+
+class Array(Protocol):
+    """An array of NumPy, or one of its scalars."""
+
+    def __array__(self) -> Any: ...
+
+
+Operand = Union[
+    "ElementwiseMixin", builtins.int, builtins.float, builtins.bool, Array, Sequence[Any]
+]
 
 
 def _listed(xs: Any) -> Any:
@@ -183,14 +192,8 @@ class ElementwiseMixin(UnaryMixin):
         >>> Tensor([2.0, 3.0]).pow(2).tolist()
         [4.0, 9.0]
         """
-        if (
-            not isinstance(x, _n.Lazy)
-            and not isinstance(x, builtins.float)
-            and x < 0
-            and not reverse
-        ):
-            if not self.is_floating_point():
-                raise RuntimeError(f"base needs to be float for the power {x}, got {self.dtype}")
+        if isinstance(x, builtins.int) and x < 0 and not reverse and not self.is_floating_point():
+            raise RuntimeError(f"base needs to be float for the power {x}, got {self.dtype}")
         return _n.lazy_pow(x, self) if reverse else _n.lazy_pow(self, x)
 
     def where(self, x: Operand, y: Operand) -> Self:
@@ -364,6 +367,14 @@ class ElementwiseMixin(UnaryMixin):
     def __neg__(self) -> Self:
         return _n.lazy_neg(self)
 
+    def __pos__(self) -> Self:
+        return self
+
+    def __round__(self, digits: builtins.int | None = None) -> Self:
+        if not digits:
+            return _n.lazy_round(self)
+        return _n.lazy_div(_n.lazy_round(_n.lazy_mul(self, 10.0**digits)), 10.0**digits)
+
     def __invert__(self) -> Self:
         return _n.lazy_bitwise_not(self)
 
@@ -383,10 +394,10 @@ class ElementwiseMixin(UnaryMixin):
         return _n.lazy_ge(self, x)
 
     def __eq__(self, x: Operand) -> Self:  # type: ignore[override]
-        return _n.lazy_eq(self, x)
+        return NotImplemented if x is None else _n.lazy_eq(self, x)  # None equals nothing
 
     def __ne__(self, x: Operand) -> Self:  # type: ignore[override]
-        return _n.lazy_ne(self, x)
+        return NotImplemented if x is None else _n.lazy_ne(self, x)
 
     def __hash__(self) -> builtins.int:
         return builtins.id(self)

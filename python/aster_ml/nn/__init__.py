@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..display import Shown
 from ..dtype import dtypes
 from ..helpers import TRAINING, flatten, make_tuple, prod
 from ..tensor import Tensor
@@ -28,7 +29,7 @@ def _by_channel(t: Tensor, ndim: int) -> Tensor:
     return t.reshape(1, -1, *[1] * (ndim - 2))
 
 
-class BatchNorm:
+class BatchNorm(Shown):
     """Normalises each channel (axis 1) over the batch; by running statistics outside TRAINING.
 
     >>> BatchNorm(3)(Tensor.ones(2, 3, 4, 4)).shape
@@ -43,6 +44,7 @@ class BatchNorm:
         track_running_stats: bool = True,
         momentum: float = 0.1,
     ):
+        self.num_features = sz
         self.eps, self.track_running_stats, self.momentum = eps, track_running_stats, momentum
         self.weight: Tensor | None = Tensor.ones(sz) if affine else None
         self.bias: Tensor | None = Tensor.zeros(sz) if affine else None
@@ -50,6 +52,14 @@ class BatchNorm:
         if track_running_stats:
             self.running_mean = Tensor.zeros(sz).is_param_(False)
             self.running_var = Tensor.ones(sz).is_param_(False)
+
+    def _call(self) -> Any:
+        return (self.num_features,), {
+            "eps": self.eps,
+            "affine": self.weight is not None,
+            "track_running_stats": self.track_running_stats,
+            "momentum": self.momentum,
+        }
 
     def calc_stats(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each channel."""
@@ -94,7 +104,7 @@ def Conv1d(
     )
 
 
-class Conv2d:
+class Conv2d(Shown):
     """A convolution over the last axes of [n, c, ...]; padding may be "same".
 
     >>> Conv2d(1, 2, 3, padding="same")(Tensor.ones(1, 1, 4, 4)).shape
@@ -128,6 +138,15 @@ class Conv2d:
         self.bias: Tensor | None = (
             Tensor.uniform(out_channels, low=-scale, high=scale) if bias else None
         )
+
+    def _channels(self) -> tuple[int, int]:
+        """In, out."""
+        return self.weight.shape[1] * self.groups, self.weight.shape[0]
+
+    def _call(self) -> Any:
+        names = ("stride", "padding", "output_padding", "dilation", "groups")
+        options = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        return (*self._channels(), self.kernel_size), {**options, "bias": self.bias is not None}
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.conv2d(
@@ -184,6 +203,9 @@ class ConvTranspose2d(Conv2d):
         self.weight = Tensor.uniform(*shape, low=-scale, high=scale)
         self.output_padding = output_padding
 
+    def _channels(self) -> tuple[int, int]:
+        return self.weight.shape[0], self.weight.shape[1] * self.groups
+
     def __call__(self, x: Tensor) -> Tensor:
         return x.conv_transpose2d(
             self.weight, self.bias, self.groups, self.stride, self.dilation, self.padding,
@@ -191,7 +213,7 @@ class ConvTranspose2d(Conv2d):
         )  # fmt: skip
 
 
-class Linear:
+class Linear(Shown):
     """x weight^T + bias.
 
     >>> Linear(3, 4)(Tensor.ones(2, 3)).shape
@@ -203,11 +225,14 @@ class Linear:
         self.weight = Tensor.uniform(out_features, in_features, low=-bound, high=bound)
         self.bias = Tensor.uniform(out_features, low=-bound, high=bound) if bias else None
 
+    def _call(self) -> Any:
+        return self.weight.shape[::-1], {"bias": self.bias is not None}
+
     def __call__(self, x: Tensor) -> Tensor:
         return x.linear(self.weight.transpose(), self.bias)
 
 
-class _ChannelNorm:
+class _ChannelNorm(Shown):
     """Groups of channels normalised by themselves, then scaled and shifted by channel."""
 
     weight: Tensor | None
@@ -233,6 +258,10 @@ class GroupNorm(_ChannelNorm):
         self.weight = Tensor.ones(num_channels) if affine else None
         self.bias = Tensor.zeros(num_channels) if affine else None
 
+    def _call(self) -> Any:
+        options = {"eps": self.eps, "affine": self.weight is not None}
+        return (self.num_groups, self.num_channels), options
+
     def __call__(self, x: Tensor) -> Tensor:
         return self._normalise(x, self.num_groups)
 
@@ -249,11 +278,14 @@ class InstanceNorm(_ChannelNorm):
         self.weight = Tensor.ones(num_features) if affine else None
         self.bias = Tensor.zeros(num_features) if affine else None
 
+    def _call(self) -> Any:
+        return (self.num_features,), {"eps": self.eps, "affine": self.weight is not None}
+
     def __call__(self, x: Tensor) -> Tensor:
         return self._normalise(x, self.num_features)
 
 
-class LayerNorm:
+class LayerNorm(Shown):
     """Normalises the last axes.
 
     >>> LayerNorm(3)(Tensor.ones(2, 3)).shape
@@ -271,6 +303,11 @@ class LayerNorm:
         self.eps = eps
         self.weight = Tensor.ones(*self.normalized_shape) if elementwise_affine else None
         self.bias = Tensor.zeros(*self.normalized_shape) if elementwise_affine else None
+
+    def _call(self) -> Any:
+        shape = self.normalized_shape
+        options = {"eps": self.eps, "elementwise_affine": self.weight is not None}
+        return (shape if len(shape) > 1 else shape[0],), options
 
     def __call__(self, x: Tensor) -> Tensor:
         last = x.shape[-len(self.normalized_shape) :]
@@ -292,7 +329,7 @@ class LayerNorm2d(LayerNorm):
         return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-class RMSNorm:
+class RMSNorm(Shown):
     """x / sqrt(mean(x^2) + eps) over the last axis, in float32.
 
     >>> RMSNorm(4)(Tensor.ones(2, 4)).shape
@@ -300,8 +337,11 @@ class RMSNorm:
     """
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True):
-        self.eps = eps
+        self.dim, self.eps = dim, eps
         self.weight = Tensor.ones(dim) if elementwise_affine else None
+
+    def _call(self) -> Any:
+        return (self.dim,), {"eps": self.eps, "elementwise_affine": self.weight is not None}
 
     def _norm(self, x: Tensor) -> Tensor:
         return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt()
@@ -311,7 +351,7 @@ class RMSNorm:
         return x if self.weight is None else x * self.weight
 
 
-class Embedding:
+class Embedding(Shown):
     """Rows of a table by index.
 
     >>> Embedding(10, 3)(Tensor([1, 2, 3, 1])).shape
@@ -321,13 +361,16 @@ class Embedding:
     def __init__(self, vocab_size: int, embed_size: int):
         self.weight = Tensor.glorot_uniform(vocab_size, embed_size)
 
+    def _call(self) -> Any:
+        return self.weight.shape, {}
+
     def __call__(self, idx: Tensor) -> Tensor:
         if not dtypes.is_int(idx.dtype):
             raise TypeError(f"Embedding needs integer indices, got {idx.dtype}")
         return self.weight[idx]
 
 
-class LSTMCell:
+class LSTMCell(Shown):
     """One step of a long short-term memory: (x, (h, c)) -> (h, c).
 
     >>> h, c = LSTMCell(3, 4)(Tensor.ones(2, 3))
@@ -341,6 +384,10 @@ class LSTMCell:
         self.weight_hh = Tensor.uniform(hidden_size * 4, hidden_size, low=-bound, high=bound)
         self.bias_ih: Tensor | None = Tensor.zeros(hidden_size * 4) if bias else None
         self.bias_hh: Tensor | None = Tensor.zeros(hidden_size * 4) if bias else None
+
+    def _call(self) -> Any:
+        sizes = self.weight_ih.shape[1], self.weight_hh.shape[1]
+        return sizes, {"bias": self.bias_ih is not None}
 
     def __call__(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         if hc is None:

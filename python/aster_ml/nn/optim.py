@@ -17,7 +17,7 @@ from typing import Any, Sequence
 
 from ..dtype import dtypes, least_upper_dtype, to_dtype
 from ..helpers import FUSE_OPTIM, TRAINING, dedup, flatten, getenv, unwrap
-from ..tensor import Tensor
+from ..tensor import Tensor, capturing
 
 
 class Optimizer:
@@ -43,6 +43,14 @@ class Optimizer:
         if self.fused:
             sizes = (x.numel() for x in self.params)
             self.pos_params = list(itertools.accumulate(sizes, initial=0))
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self.params)} parameters"]
+        if self.lr.is_realized and not capturing:
+            parts.append(f"lr={self.lr.item():g}")
+        settings = vars(self).items()
+        parts += [f"{k}={v!r}" for k, v in settings if isinstance(v, (bool, int, float))]
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def _new_optim_param(self) -> list[Tensor]:
         """Zeros beside every parameter."""
@@ -95,6 +103,9 @@ class OptimizerGroup(Optimizer):
         self.optimizers = optimizers
         self.params = flatten([o.params for o in optimizers])
         self.buffers = flatten([o.buffers for o in optimizers])
+
+    def __repr__(self) -> str:
+        return f"OptimizerGroup({', '.join(map(repr, self.optimizers))})"
 
     def __getitem__(self, i: int) -> Optimizer:
         return self.optimizers[i]
