@@ -116,7 +116,7 @@ typedef struct aster_ml_workspace {
  * the step reads or assigns stays the memory that it is, but for what aster_ml_lazy_from makes
  * inside the step, which every replay finds as it was made. Until the end realize executes as usual
  * and records; reading data (view, copy_out) is STATE. Errors: STATE (a capture is open), ARGUMENT
- * (two inputs on one storage). */
+ * (inputs that overlap in memory). */
 ASTER_ML_API int32_t aster_ml_engine_capture_begin(const aster_ml_context *context,
                                                    aster_ml_lazy *const *inputs, size_t count);
 
@@ -139,10 +139,15 @@ ASTER_ML_API int32_t aster_ml_engine_capture_cancel(const aster_ml_context *cont
  * one goes into its memory. A result is written to outputs[i] where that has storage (row-major,
  * captured shape and dtype), else outputs[i] becomes a descriptor that borrows the workspace's own
  * memory, valid until the next run in it; free such a descriptor as any. workspace may be null: the
- * program's own, for one thread at a time. Errors: SHAPE, DTYPE, ARGUMENT (counts; an input that is
- * assigned is read-only), STATE (the workspace, or captured state that the step writes, is in use).
- * Threads: any number at once, each with its own workspace, if the step assigns no captured state.
- */
+ * program's own, for one thread at a time. Everything given is checked before anything runs.
+ * Alias: inputs may overlap each other, outputs, and results that the workspace lent, as if every
+ * input was copied first; what the step assigns to an input that lies where the run writes is lost,
+ * for the result stands there. Errors: SHAPE, DTYPE, RANGE (bytes outside the storage), DEVICE (no
+ * memory of the host), ARGUMENT (counts; null or misaligned memory; outputs that overlap each
+ * other, the workspace or what the step assigns; an input that is assigned and is read-only or
+ * overlaps another input; an input in other memory that the step assigns), STATE (the workspace, or
+ * captured state that the step writes, is in use). Threads: any number at once, each with its own
+ * workspace, if the step assigns no captured state. */
 ASTER_ML_API int32_t aster_ml_program_run(const aster_ml_program *program,
                                           aster_ml_workspace *workspace,
                                           const aster_ml_tensor *inputs, size_t input_count,

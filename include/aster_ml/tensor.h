@@ -95,8 +95,17 @@ ASTER_ML_API int32_t aster_ml_lazy_copy_out(void *data, size_t bytes, aster_ml_l
  * element). */
 ASTER_ML_API int32_t aster_ml_lazy_to_double(double *out, aster_ml_lazy *x);
 
+/* 1 in *out if both are realised and lie, in whole or in part, in the same memory: handles copied
+ * from one another and views, whose writes each sees in the other; memory that was wrapped twice;
+ * and tensors of equal expressions, built apart, until one is assigned to: it gets a copy of its
+ * own then. */
+ASTER_ML_API int32_t aster_ml_lazy_shares_storage(int32_t *out, const aster_ml_lazy *x,
+                                                  const aster_ml_lazy *y);
+
 /* target = value, written into target's storage at the next realize; value broadcasts to target.
- * Every handle on that storage sees the write. Alias: value may read target. Errors: SHAPE, DTYPE
+ * Copies of target's handle and views of it see the write, and what else stands for that memory;
+ * what was built apart does not, though it lies there because it computed the same (strict_parity:
+ * it does). Alias: value may read target. Errors: SHAPE, DTYPE
  * (value's dtype is not target's). */
 ASTER_ML_API int32_t aster_ml_lazy_assign(aster_ml_lazy *target, const aster_ml_lazy *value);
 

@@ -1,5 +1,6 @@
 // Jit: an object whose call replays a captured program where its arguments are as captured, and is
 // its Python method _slow_call otherwise.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -24,7 +25,7 @@ struct Captured {
   ContextObject* context;
   size_t input_count, output_count, cell_count;
   Input* inputs;
-  int32_t* cells;  // dtypes of the numbers that follow the inputs
+  int32_t* cells;            // dtypes of the numbers that follow the inputs
   aster_ml_tensor* outputs;  // each keeps its memory alive
   size_t users;              // the Jit, and its running calls
 };
@@ -122,33 +123,12 @@ bool take_inputs(const Captured& captured, aster_ml_tensor* all, PyObject* argum
   return true;
 }
 
-bool overlap(const aster_ml_tensor& a, const aster_ml_tensor& b) {
-  return a.storage.data != nullptr && a.storage.data == b.storage.data;
-}
-
-// Runs the program. An output whose memory is also an input's is written last.
+// Runs the program.
 int32_t replay(const Captured& captured, const aster_ml_tensor* given, aster_ml_tensor* results) {
-  const size_t count = captured.input_count + captured.cell_count;
-  for (size_t i = 0; i < captured.output_count; ++i) {
-    results[i] = captured.outputs[i];
-    for (size_t j = 0; j < captured.input_count; ++j)
-      if (overlap(captured.outputs[i], given[j])) results[i] = aster_ml_tensor{};
-  }
+  std::copy_n(captured.outputs, captured.output_count, results);
   auto* program = &reinterpret_cast<Object<aster_ml_program>*>(captured.program)->value;
-  int32_t status =
-      aster_ml_program_run(program, nullptr, given, count, results, captured.output_count);
-  for (size_t i = 0; i < captured.output_count; ++i) {
-    const aster_ml_tensor& out = captured.outputs[i];
-    aster_ml_tensor& made = results[i];
-    if (made.shape == out.shape && made.storage.data == out.storage.data) continue;
-    const size_t bytes = aster_ml_tensor_count(&out) * aster_ml_dtype_size(out.dtype);
-    if (status == 0 && bytes != 0) {
-      status = aster_ml_buffer_copy(&out.storage, out.byte_offset, &made.storage, made.byte_offset,
-                                    bytes);
-    }
-    aster_ml_tensor_free(&made);
-  }
-  return status;
+  return aster_ml_program_run(program, nullptr, given, captured.input_count + captured.cell_count,
+                              results, captured.output_count);
 }
 
 PyObject* slow_call(PyObject* self, PyObject* arguments, PyObject* keywords) {

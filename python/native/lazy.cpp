@@ -56,10 +56,9 @@ PyObject* shares(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("shares", arguments, count, 2, 2);
   aster_ml_lazy* x = call.lazy(0, "x");
   aster_ml_lazy* y = call.lazy(1, "y");
-  aster_ml_tensor a = {}, b = {};
-  if (!call.quick([&] { return aster_ml_lazy_view(&a, x); })) return nullptr;
-  if (!call.quick([&] { return aster_ml_lazy_view(&b, y); })) return nullptr;
-  return PyBool_FromLong(a.storage.data != nullptr && a.storage.data == b.storage.data);
+  int32_t shared = 0;
+  if (!call.quick([&] { return aster_ml_lazy_shares_storage(&shared, x, y); })) return nullptr;
+  return PyBool_FromLong(shared);
 }
 
 // live() -> the tensors that exist, oldest first.

@@ -14,60 +14,119 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kRecord = align_up(sizeof(Storage), kAlignment);  // in front of small data
-constexpr size_t kFirstBuckets = 1024;
 constexpr size_t kFreedSlots = 4096;
 
 struct Freed {
   const void* data;
   bool wrapped;
 };
-// Storages by address in chains, and which addresses were freed last.
+// Storages by address, and which addresses were freed last. The tree is a treap: by address, of one
+// address the last made first; a node's priority is a hash of its place in memory.
 struct Table {
   Mutex mutex;
-  Storage** buckets = first;
-  size_t bucket_count = kFirstBuckets;
-  size_t count = 0;
+  Storage* root = nullptr;
+  uint64_t sequence = 0;
   bool fork_handlers = false;
   Freed freed[kFreedSlots] = {};  // by hash; a later address takes an earlier one's place
-  Storage* first[kFirstBuckets] = {};
 };
 constinit Table g_table;
 
-size_t hash(const void* data) {
-  return static_cast<size_t>(hash_mix(0, reinterpret_cast<uintptr_t>(data)));
-}
-Storage** bucket(const void* data) {
-  return &g_table.buckets[hash(data) & (g_table.bucket_count - 1)];
-}
+uint64_t hash(const void* data) { return hash_mix(0, reinterpret_cast<uintptr_t>(data)); }
 Freed& freed_slot(const void* data) { return g_table.freed[hash(data) % kFreedSlots]; }
 
-// Best effort: without memory the chains get longer.
-void grow_table() {
-  const size_t old_count = g_table.bucket_count;
-  const size_t new_count = old_count * 4;
-  Storage** grown = process_heap().array<Storage*>(new_count);
-  if (grown == nullptr) return;
-  std::memset(static_cast<void*>(grown), 0, new_count * sizeof(Storage*));
-  Storage** old = g_table.buckets;
-  g_table.buckets = grown;
-  g_table.bucket_count = new_count;
-  for (size_t i = 0; i < old_count; ++i) {
-    // Chains are turned round on the way, and then once more: the last made stays the first found.
-    Storage* turned = nullptr;
-    while (Storage* storage = old[i]) {
-      old[i] = storage->next;
-      storage->next = turned;
-      turned = storage;
-    }
-    while (Storage* storage = turned) {
-      turned = storage->next;
-      Storage** into = bucket(storage->data);
-      storage->next = *into;
-      *into = storage;
+uintptr_t begin_of(const Storage* storage) { return reinterpret_cast<uintptr_t>(storage->data); }
+// Behind it; every storage has a place of its own, whatever its bytes.
+uintptr_t end_of(const Storage* storage) {
+  const bool host = device::is_host(storage->device);
+  return begin_of(storage) + (host && storage->bytes != 0 ? storage->bytes : 1);
+}
+bool before(const Storage* a, const Storage* b) {
+  return begin_of(a) != begin_of(b) ? begin_of(a) < begin_of(b) : a->sequence > b->sequence;
+}
+
+void measure(Storage* node) {
+  node->last = end_of(node);
+  for (const Storage* child : {node->left, node->right}) {
+    if (child != nullptr && child->last > node->last) node->last = child->last;
+  }
+}
+
+// The nodes of a tree before a key, and the others.
+void split(Storage* tree, const Storage* key, Storage** low, Storage** high) {
+  if (tree == nullptr) {
+    *low = *high = nullptr;
+  } else if (before(tree, key)) {
+    split(tree->right, key, &tree->right, high);
+    *low = tree;
+    measure(tree);
+  } else {
+    split(tree->left, key, low, &tree->left);
+    *high = tree;
+    measure(tree);
+  }
+}
+
+Storage* put(Storage* tree, Storage* storage) {
+  if (tree != nullptr && hash(tree) >= hash(storage)) {
+    Storage*& side = before(tree, storage) ? tree->right : tree->left;
+    side = put(side, storage);
+    measure(tree);
+    return tree;
+  }
+  split(tree, storage, &storage->left, &storage->right);
+  measure(storage);
+  return storage;
+}
+
+Storage* join(Storage* low, Storage* high) {
+  if (low == nullptr || high == nullptr) return low != nullptr ? low : high;
+  Storage* top = hash(low) >= hash(high) ? low : high;
+  if (top == low) {
+    low->right = join(low->right, high);
+  } else {
+    high->left = join(low, high->left);
+  }
+  measure(top);
+  return top;
+}
+
+Storage* take_out(Storage* tree, const Storage* storage) {
+  if (tree == storage) return join(tree->left, tree->right);
+  Storage*& side = before(tree, storage) ? tree->right : tree->left;
+  side = take_out(side, storage);
+  measure(tree);
+  return tree;
+}
+
+// The first, in the tree's order, of those that have bytes from begin up to end for which
+// fits(storage) says so. Under the lock.
+template <typename Fits>
+Storage* search(Storage* tree, uintptr_t begin, uintptr_t end, const Fits& fits) {
+  while (tree != nullptr && tree->last > begin) {
+    if (Storage* found = search(tree->left, begin, end, fits)) return found;
+    if (begin_of(tree) >= end) return nullptr;
+    if (end_of(tree) > begin && fits(tree)) return tree;
+    tree = tree->right;
+  }
+  return nullptr;
+}
+template <typename Fits>
+Storage* search_at(const void* data, const Fits& fits) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  return search(g_table.root, begin, begin + 1,
+                [&](Storage* storage) { return storage->data == data && fits(storage); });
+}
+
+// Takes a reference; one that is on its way out is not brought back.
+bool revive(Storage* storage) {
+  uint32_t references = storage->references.load(std::memory_order_relaxed);
+  while (references != 0) {
+    if (storage->references.compare_exchange_weak(references, references + 1,
+                                                  std::memory_order_relaxed)) {
+      return true;
     }
   }
-  if (old != g_table.first)
-    process_heap().release(old, old_count * sizeof(Storage*), alignof(Storage*));
+  return false;
 }
 
 void insert(Storage* storage) {
@@ -78,21 +137,23 @@ void insert(Storage* storage) {
                    [] { g_table.mutex.unlock(); });
     g_table.fork_handlers = true;
   }
-  if (g_table.count >= 2 * g_table.bucket_count) grow_table();
-  Storage** into = bucket(storage->data);
-  storage->next = *into;
-  *into = storage;
-  ++g_table.count;
+  if (device::is_host(storage->device)) {
+    (void)search(g_table.root, begin_of(storage), end_of(storage), [&](Storage* other) {
+      if (!device::is_host(other->device)) return false;
+      other->shared.store(true, std::memory_order_relaxed);
+      storage->shared.store(true, std::memory_order_relaxed);
+      return false;
+    });
+  }
+  storage->sequence = ++g_table.sequence;
+  g_table.root = put(g_table.root, storage);
   Freed& freed = freed_slot(storage->data);
   if (freed.data == storage->data) freed = {};
 }
 
 void remove(Storage* storage) {
   const MutexLock lock(g_table.mutex);
-  Storage** at = bucket(storage->data);
-  while (*at != storage) at = &(*at)->next;
-  *at = storage->next;
-  --g_table.count;
+  g_table.root = take_out(g_table.root, storage);
   if (storage->was_owned) freed_slot(storage->data) = {storage->data, storage->wrapped};
 }
 
@@ -290,18 +351,20 @@ void storage_release(Storage* storage) {
 Storage* storage_find(const void* data) {
   if (data == nullptr) return nullptr;
   const MutexLock lock(g_table.mutex);
-  for (Storage* storage = *bucket(data); storage != nullptr; storage = storage->next) {
-    if (storage->data != data) continue;
-    // One that is on its way out is not brought back.
-    uint32_t references = storage->references.load(std::memory_order_relaxed);
-    while (references != 0) {
-      if (storage->references.compare_exchange_weak(references, references + 1,
-                                                    std::memory_order_relaxed)) {
-        return storage;
-      }
-    }
-  }
-  return nullptr;
+  return search_at(data, revive);
+}
+
+Storage* storage_around(const void* data, size_t bytes) {
+  if (data == nullptr) return nullptr;
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  const MutexLock lock(g_table.mutex);
+  Storage* found = nullptr;
+  (void)search(g_table.root, begin, begin + 1, [&](Storage* storage) {
+    const bool holds = device::is_host(storage->device) && end_of(storage) - begin >= bytes;
+    if (holds && (found == nullptr || storage->sequence > found->sequence)) found = storage;
+    return false;
+  });
+  return found != nullptr && revive(found) ? found : nullptr;
 }
 
 void own(Storage* storage) {
@@ -319,12 +382,16 @@ Status disown(const void* data, bool* known) {
     const MutexLock lock(g_table.mutex);
     const Freed& last = freed_slot(data);
     bool freed = last.data == data && !(axes && last.wrapped);
-    for (Storage* at = *bucket(data); at != nullptr && owned == nullptr; at = at->next) {
-      if (at->data != data || (axes && at->wrapped)) continue;
-      if (at->owners > 0) owned = at;
+    owned = search_at(data, [&](const Storage* at) {
+      if (axes && at->wrapped) return false;
       freed |= at->was_owned;
-    }
+      return at->owners > 0;
+    });
     if (owned == nullptr) {
+      // An address within memory that lives now is lent by its owner, whatever was there before.
+      const auto begin = reinterpret_cast<uintptr_t>(data);
+      const auto within = [&](const Storage* at) { return at->data != data; };
+      freed = freed && search(g_table.root, begin, begin + 1, within) == nullptr;
       return freed ? ASTER_FAIL(kARGUMENT, "the memory at %p was freed already", data) : kOk;
     }
     --owned->owners;

@@ -18,6 +18,8 @@ struct Storage {
   bool read_only;
   bool wrapped;   // foreign memory
   bool internal;  // of the context's own state: holds no reference on it
+  // Whether its memory is, or was, also that of another storage: wrapped twice, or within another.
+  std::atomic<bool> shared;
   Context* context;
 
   // How it ends.
@@ -32,7 +34,10 @@ struct Storage {
   std::atomic<uint32_t> references;
   uint32_t owners;  // descriptors that will free it; under the table's lock, as is was_owned
   bool was_owned;
-  Storage* next;  // chain of the table
+  // The table's tree.
+  Storage *left, *right;
+  uintptr_t last;     // where the memory of the subtree ends
+  uint64_t sequence;  // the order they were made in
 };
 
 // Memory on a device (0: CPU), one reference. Not initialised; 64-byte aligned, from 2 MiB on to 2
@@ -54,6 +59,9 @@ void storage_release(Storage* storage);
 // The storage that begins at an address, with a reference for the caller; null if there is none.
 // The one made last, if memory was wrapped twice.
 Storage* storage_find(const void* data);
+// The one made last that holds all of a range of host memory, with a reference; null if there is
+// none.
+Storage* storage_around(const void* data, size_t bytes);
 
 // Descriptors that own: own turns the caller's reference into a descriptor's. disown gives up that
 // of the storage at an address; unknown memory, and memory that no descriptor ever owned, is left

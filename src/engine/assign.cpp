@@ -42,28 +42,118 @@ Node below_views(Node node) {
   return node;
 }
 
-const Storage* storage_below(Node node) {
+Node buffer_below(Node node) {
   while (is_view(node->op) || node->op == Op::kAssign || node->op == Op::kAfter) {
     node = node->src(0);
   }
-  return node->op == Op::kBuffer ? storage_of(node) : nullptr;
+  return node->op == Op::kBuffer ? node : nullptr;
+}
+
+namespace {
+
+// The Buffer that a cell views where that overlaps a region, else null.
+Node seen_buffer(const Lazy& cell, const buffer::Region& region) {
+  const Node buffer = buffer_below(cell.node);
+  return buffer != nullptr && region_of(buffer).overlaps(region) ? buffer : nullptr;
+}
+
+// Whether another family computed the same, and so lies in the same storage.
+bool lies_with_others(const Engine& engine, const Lazy& target) {
+  const Storage* storage = storage_of(buffer_below(target.node));
+  if (target.family == 0 || engine.context.options().strict_parity != 0) return false;
+  for (const Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
+    if (cell->family == 0 || cell->family == target.family) continue;
+    const Node buffer = buffer_below(cell->node);
+    if (buffer != nullptr && storage_of(buffer) == storage) return true;
+  }
+  return false;
+}
+
+// A Buffer on other storage than it is on.
+Node on_storage(Engine& engine, Storage* storage, Node buffer) {
+  return buffer_node_on(engine, storage, static_cast<int32_t>(buffer->arg(1)), buffer->arg(2),
+                        buffer->dtype, buffer->shape());
+}
+
+// Gives the family of target, no write to which is pending, storage of its own. whole: all of it is
+// about to be overwritten, so that there is nothing to copy.
+Status separate(Engine& engine, const Lazy& target, bool whole) {
+  Graph& g = engine.graph;
+  const Node buffer = buffer_below(target.node);
+  Storage *from = storage_of(buffer), *storage = nullptr;
+  ASTER_TRY(buffer::storage_create(&storage, engine.context, from->bytes, from->device));
+  const auto move = [&]() -> Status {
+    Node copy = nullptr;
+    if (!whole) {
+      const auto bytes = static_cast<int64_t>(from->bytes);
+      const Node all = buffer_node_on(engine, from, static_cast<int32_t>(buffer->arg(1)), 0,
+                                      DType::kUInt8, std::array{bytes});
+      ASTER_TRY(need(all));
+      const Node there = on_storage(engine, storage, all);
+      ASTER_TRY(need(there));
+      copy = g.assign(there, all);
+      ASTER_TRY(need(copy));
+    }
+    // All are made before any is changed.
+    Vec<Lazy*> cells(engine.context.heap());
+    Vec<Node> nodes(engine.context.heap());
+    for (Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
+      const Node seen = buffer_below(cell->node);
+      if (cell->family != target.family || seen == nullptr || storage_of(seen) != from) continue;
+      Node state = on_storage(engine, storage, seen);
+      if (copy != nullptr && state != nullptr) state = g.after(state, std::array{copy});
+      ASTER_TRY(need(state));
+      Node moved = nullptr;
+      ASTER_TRY(with_state(&moved, g, cell->node, state));
+      ASTER_TRY(cells.push(cell));
+      ASTER_TRY(nodes.push(moved));
+    }
+    for (size_t i = 0; i < cells.size(); ++i) set_node(*cells[i], nodes[i]);
+    return kOk;
+  };
+  const Status status = move();
+  buffer::storage_release(storage);
+  return status;
+}
+
+}  // namespace
+
+bool is_whole_storage(Node node) {
+  return node->op == Op::kBuffer &&
+         static_cast<size_t>(node->count()) * dtype::size(node->dtype) == storage_of(node)->bytes;
+}
+
+Status have_own_storage(Engine& engine, Lazy& target, bool whole) {
+  if (!lies_with_others(engine, target)) return kOk;
+  if (below_views(target.node)->op != Op::kBuffer) {
+    Lazy* cells[] = {&target};
+    ASTER_TRY(realize(engine, cells));
+  }
+  return separate(engine, target, whole);
 }
 
 Status assign(Engine& engine, Lazy& target, Node value) {
   Graph& g = engine.graph;
-  const Storage* const storage = storage_below(target.node);
-  if (storage == nullptr) {
+  Node buffer = buffer_below(target.node);
+  if (buffer == nullptr) {
     return ASTER_FAIL(kARGUMENT, "assign to %s, which is no storage",
                       uop::info(target.node->op).name);
   }
-  if (storage->read_only) return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
+  if (storage_of(buffer)->read_only) return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
+  const Node kept = value;
+  g.retain(kept);
+  const Status apart = have_own_storage(engine, target, is_whole_storage(target.node));
+  g.release(kept);
+  ASTER_TRY(apart);
+  buffer = buffer_below(target.node);
+  const buffer::Region written_to = region_of(buffer);
   const Node written = target.node, write = g.assign(written, value);
   ASTER_TRY(need(write));
   // All are made before any is changed.
   Vec<Lazy*> cells(engine.context.heap());
   Vec<Node> nodes(engine.context.heap());
   for (Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
-    if (storage_below(cell->node) != storage) continue;
+    if (seen_buffer(*cell, written_to) == nullptr) continue;
     const Node state = below_views(cell->node);
     const Node changed = state == written ? write : g.after(state, std::array{write});
     ASTER_TRY(need(changed));
@@ -94,21 +184,26 @@ void take_back(Engine& engine, Node written, Node before) {
 }
 
 Status realize_readers(Engine& engine, const Lazy& target, Node except) {
-  const Storage* const storage = storage_below(target.node);
+  const Node buffer = buffer_below(target.node);
+  if (buffer == nullptr) return kOk;
+  const buffer::Region region = region_of(buffer);
+  const auto is_part = [&](Node node) {
+    return node != nullptr && node->op == Op::kBuffer && region_of(node).overlaps(region);
+  };
   Heap& heap = engine.context.heap();
   Vec<Lazy*> cells(heap), readers(heap);
   Vec<Node> roots(heap), nodes(heap);
   for (Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
     const Node node = cell->node;
-    if (node->nsrc == 0 || node == except || storage_below(node) == storage) continue;
+    if (node->nsrc == 0 || node == except || is_part(buffer_below(node))) continue;
     ASTER_TRY(cells.push(cell));
     ASTER_TRY(roots.push(node));
   }
-  if (storage == nullptr || cells.empty()) return kOk;
+  if (cells.empty()) return kOk;
   ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
   Map<Node, uint8_t> reads(heap);
   for (Node node : nodes) {
-    bool any = node->op == Op::kBuffer && storage_of(node) == storage;
+    bool any = is_part(node);
     for (Node source : node->src()) any = any || reads.contains(source);
     if (any) ASTER_TRY(reads.set(node, 1));
   }

@@ -31,12 +31,10 @@ class Builder {
     ASTER_TRY(take_arrays(outputs));
     for (const Entry& entry : r_.entries) ASTER_TRY(take_entry(entry));
     ASTER_TRY(collect_patches());
-    for (Storage* storage : r_.kept) {
-      buffer::storage_retain(storage);
-      Status pushed = p_.kept.push(storage);
-      if (!pushed.ok()) buffer::storage_release(storage);
-      ASTER_TRY(pushed);
-    }
+    (void)p_.reads.merge();
+    (void)p_.writes.merge();
+    ASTER_TRY(check_inputs());
+    for (Storage* storage : r_.kept) ASTER_TRY(keep(storage));
     p_.threads = e_.threads;
     return kOk;
   }
@@ -45,13 +43,18 @@ class Builder {
   // Leaves the entries that have to do with inputs, and the draws that those read.
   Status prune() {
     Heap& heap = e_.context.heap();
-    Map<Storage*, uint8_t> touched(heap);
+    Map<const Storage*, uint8_t> touched(heap);
     Vec<uint8_t> stays(heap);
     for (const Array& input : r_.inputs) ASTER_TRY(touched.set(input.storage, 1));
+    const auto is_touched = [&](const Storage& storage) {
+      return touched.contains(&storage) || std::ranges::any_of(touched, [&](const auto& other) {
+               return buffer::share_memory(*other.key, storage);
+             });
+    };
     for (const Entry& entry : r_.entries) {
       bool any = false;
       for (uint32_t i = 0; i < entry.params; ++i)
-        any |= touched.contains(r_.params[entry.first_param + i].storage);
+        any |= is_touched(*r_.params[entry.first_param + i].storage);
       for (uint32_t i = 0; any && i < entry.params; ++i)
         ASTER_TRY(touched.set(r_.params[entry.first_param + i].storage, 1));
       for (uint32_t i = 0; any && i < entry.outputs; ++i)
@@ -119,15 +122,47 @@ class Builder {
           result.where = Where::kWorkspace;
         }
       }
-      for (uint32_t i = 0; i < p_.inputs.size() && result.where == Where::kFixed; ++i) {
-        if (p_.inputs[i].storage == array.storage) result.where = Where::kInput, result.input = i;
+      if (result.where == Where::kFixed) {
+        find_input(&result.where, &result.input, region_of(p_, array));
       }
+      if (result.where == Where::kFixed) ASTER_TRY(keep(array.storage));
       ASTER_TRY(p_.results.push(result));
     }
     return kOk;
   }
 
-  Status push(Storage* storage, int64_t offset, bool written) {
+  // The input that memory is a part of, if it is one of an input's. What only overlaps one stays
+  // the memory that it is: check_inputs refuses where that matters.
+  void find_input(Where* where, uint32_t* index, const buffer::Region& region) {
+    for (uint32_t i = 0; i < p_.inputs.size() && *where == Where::kFixed; ++i) {
+      const buffer::Region input = region_of(p_, p_.inputs[i]);
+      if (!input.overlaps(region) || !input.contains(region)) continue;
+      *where = Where::kInput;
+      *index = i;
+    }
+  }
+
+  Status check_inputs() {
+    for (uint32_t i = 0; i < p_.inputs.size(); ++i) {
+      const buffer::Region input = region_of(p_, p_.inputs[i]);
+      const bool assigned = std::ranges::find(p_.assigned, i) != p_.assigned.end();
+      if (p_.writes.touches(input) || (assigned && p_.reads.touches(input))) {
+        return ASTER_FAIL(
+            kARGUMENT, "the step writes memory of which input %u is a part, or only has a part", i);
+      }
+    }
+    return kOk;
+  }
+
+  Status keep(Storage* storage) {
+    ASTER_TRY(p_.kept.push(storage));
+    buffer::storage_retain(storage);
+    return kOk;
+  }
+
+  Status push(const Recording::Ref& ref, bool written) {
+    Storage* const storage = ref.storage;
+    const int64_t offset = ref.offset;
     Source source{Where::kFixed, 0, offset, nullptr};
     if (const int64_t* at = internal_.find(storage)) {
       source.offset = *at + offset;
@@ -138,15 +173,17 @@ class Builder {
       }
       return p_.sources.push(source);
     }
-    for (uint32_t i = 0; i < p_.inputs.size(); ++i) {
-      if (p_.inputs[i].storage != storage) continue;
+    const buffer::Region region =
+        buffer::region_of(*storage, static_cast<size_t>(offset), ref.bytes);
+    find_input(&source.where, &source.index, region);
+    if (source.where == Where::kInput) {
+      const uint32_t i = source.index;
       if (written && std::ranges::find(p_.assigned, i) == p_.assigned.end())
         ASTER_TRY(p_.assigned.push(i));
-      source.where = Where::kInput;
-      source.index = i;
-      source.offset = offset - p_.inputs[i].offset;
+      source.offset = static_cast<int64_t>(region.begin - region_of(p_, p_.inputs[i]).begin);
       return p_.sources.push(source);
     }
+    ASTER_TRY((written ? p_.writes : p_.reads).add(region));
     p_.writes_state |= written;
     if (written) ASTER_TRY(renew(storage));
     source.fixed = storage->data == nullptr ? nullptr : static_cast<char*>(storage->data) + offset;
@@ -173,10 +210,10 @@ class Builder {
       ++p_.work.kernels;
       for (uint32_t i = 0; i < entry.params; ++i) {
         const Recording::Ref& ref = r_.params[entry.first_param + i];
-        ASTER_TRY(push(ref.storage, ref.offset, written_by_interpreter(exe, i)));
+        ASTER_TRY(push(ref, written_by_interpreter(exe, i)));
       }
       for (uint32_t i = 0; i < entry.outputs; ++i) {
-        ASTER_TRY(push(r_.outputs[entry.first_output + i], 0, false));
+        ASTER_TRY(push({r_.outputs[entry.first_output + i], 0, 0}, false));
       }
       return kOk;
     }
@@ -187,9 +224,9 @@ class Builder {
         const Slot& slot = exe.slots[index];
         if (slot.kind == SlotKind::kParam) {
           const Recording::Ref& ref = r_.params[entry.first_param + slot.index];
-          ASTER_TRY(push(ref.storage, ref.offset, is_target(exe, index)));
+          ASTER_TRY(push(ref, is_target(exe, index)));
         } else if (slot.kind == SlotKind::kOutput) {
-          ASTER_TRY(push(r_.outputs[entry.first_output + slot.index], 0, false));
+          ASTER_TRY(push({r_.outputs[entry.first_output + slot.index], 0, 0}, false));
         } else {
           const Where where = slot.kind == SlotKind::kAbsent ? Where::kFixed : Where::kWorkspace;
           ASTER_TRY(p_.sources.push(Source{where, 0, slot.offset, nullptr}));
@@ -242,6 +279,9 @@ class Builder {
 Status capture_begin(Engine& engine, std::span<Lazy* const> inputs) {
   if (engine.recording != nullptr) return ASTER_FAIL(kSTATE, "a capture is open");
   ASTER_TRY(realize(engine, inputs));
+  // What the step assigns to an input goes into its memory, and is the input's alone.
+  for (Lazy* input : inputs) ASTER_TRY(have_own_storage(engine, *input, false));
+  ASTER_TRY(realize(engine, inputs));
   Heap& heap = engine.context.heap();
   Recording* r = heap.create<Recording>(heap);
   if (r == nullptr) return out_of_memory(sizeof(Recording));
@@ -249,11 +289,9 @@ Status capture_begin(Engine& engine, std::span<Lazy* const> inputs) {
   const auto fill = [&]() -> Status {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Node node = inputs[i]->node;
-      for (const Array& other : r->inputs) {
-        if (other.storage == storage_of(node)) {
-          return ASTER_FAIL(kARGUMENT,
-                            "two inputs of a capture on one storage (the second is input %zu)", i);
-        }
+      for (size_t j = 0; j < i; ++j) {
+        if (region_of(inputs[j]->node).overlaps(region_of(node)))
+          return ASTER_FAIL(kARGUMENT, "inputs %zu and %zu of a capture overlap in memory", j, i);
       }
       ASTER_TRY(r->inputs.push(Array{storage_of(node), node->arg(2), node->dtype,
                                      static_cast<uint32_t>(r->dims.size()), node->ndim}));

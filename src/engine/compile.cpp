@@ -115,7 +115,8 @@ Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool
   const dtype::Defaults defaults = graph.defaults;
   ASTER_TRY(key.push(int64_t{interpret} | static_cast<int64_t>(defaults.real) << 8 |
                      static_cast<int64_t>(defaults.whole) << 16));
-  ASTER_TRY(write_key(&key, leaves, roots));
+  Vec<LeafRegion> regions(context.heap());
+  ASTER_TRY(write_key(&key, leaves, &regions, roots));
   const uint64_t hash = hash_words({key.data(), key.size()});
   if (context.options().no_schedule_cache == 0) {
     Executable* const* head = cache.find(hash);
@@ -131,7 +132,8 @@ Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool
   }
   Executable* exe = context.heap().create<Executable>(context.heap());
   if (exe == nullptr) return out_of_memory(sizeof(Executable));
-  Status status = compile(exe, roots, {leaves->data(), leaves->size()}, interpret);
+  Status status = compile(exe, roots, {leaves->data(), leaves->size()},
+                          {regions.data(), regions.size()}, interpret);
   if (status.ok() && context.options().no_schedule_cache == 0) {
     if (cache.size() >= kMostCached) {
       for (auto& entry : cache) {
@@ -158,12 +160,13 @@ Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool
   return kOk;
 }
 
-Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leaves, bool interpret) {
+Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leaves,
+                       std::span<const LeafRegion> regions, bool interpret) {
   if (interpret) return keep_graph(exe, roots, leaves);
   Status status;
   {
     Arena memory(context.blocks());
-    status = schedule_and_compile(exe, roots, leaves, memory);
+    status = schedule_and_compile(exe, roots, leaves, regions, memory);
     // Rules and texts take a failed request for "does not apply" and "no more": not to be trusted.
     if (memory.failed()) return ASTER_FAIL(kMEMORY, "scheduling ran out of memory");
   }
@@ -215,21 +218,13 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots,
 }
 
 Status Engine::schedule_and_compile(Executable* exe, Nodes roots, std::span<const Node> leaves,
-                                    Arena& memory) {
+                                    std::span<const LeafRegion> regions, Arena& memory) {
   const double start = milliseconds();
   Graph scratch(memory, false);
-  Vec<uint32_t> aliases(memory);
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    uint32_t number = static_cast<uint32_t>(i);
-    for (size_t j = i; j-- > 0;) {
-      if (leaves[j]->arg(0) == leaves[i]->arg(0)) number = static_cast<uint32_t>(j);
-    }
-    ASTER_TRY(aliases.push(number));
-  }
   Node sink = nullptr;
   Schedule schedule(memory);
   ASTER_TRY(prepare_graph(&sink, scratch, roots, leaves));
-  Rangeify rangeify(scratch, schedule, {aliases.data(), aliases.size()});
+  Rangeify rangeify(scratch, schedule, regions);
   ASTER_TRY(rangeify.run(sink));
   ASTER_TRY(plan_memory(schedule));
   counters.schedule_ms += milliseconds() - start;

@@ -129,13 +129,18 @@ Status engine_of(Engine** out, Context& context) {
 
 Graph& graph_of(Engine& engine) { return engine.graph; }
 
-Status lazy_create(Lazy** out, Engine& engine, Node node) {
+Status lazy_create(Lazy** out, Engine& engine, Node node, const Lazy* from) {
   ASTER_TRY(need(node));
   Lazy* lazy = engine.context.heap().create<Lazy>();
   if (lazy == nullptr) return out_of_memory(sizeof(Lazy));
   handle_init(lazy, engine.context, destroy_lazy);
   lazy->engine = &engine;
   lazy->node = node;
+  if (from != nullptr && below_views(from->node) == below_views(node)) {
+    lazy->family = from->family;
+  } else {
+    lazy->family = buffer_below(node) != nullptr ? 0 : ++engine.families;
+  }
   engine.graph.retain(node);
   lazy->previous = engine.live.previous;
   lazy->next = &engine.live;

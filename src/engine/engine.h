@@ -7,6 +7,7 @@
 #include "codegen/codegen.h"
 #include "engine/lazy.h"
 #include "engine/library.h"
+#include "engine/regions.h"
 #include "engine/schedule.h"
 #include "runtime/cpu/module.h"
 
@@ -96,6 +97,7 @@ class Engine {
   Map<uint64_t, Executable*> cache;
   Executable* last = nullptr;
   buffer::Storage* arena = nullptr;  // reused by every realize
+  uint64_t families = 0;             // given to cells
   int threads;
   int32_t device;  // the default one
 
@@ -112,9 +114,9 @@ class Engine {
   Engine(Context& owner, uop::Graph& nodes);
   ~Engine();
   Status compile(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves,
-                 bool interpret);
+                 std::span<const LeafRegion> regions, bool interpret);
   Status schedule_and_compile(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves,
-                              Arena& memory);
+                              std::span<const LeafRegion> regions, Arena& memory);
   Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule,
                          const Arena& scratch_memory);
   bool said_interpreted_ = false;
@@ -131,8 +133,8 @@ bool is_transfer(uop::Node node);
 Status as_storage(uop::Node* buffer, int64_t* offset, uop::Graph& g, uop::Node view);
 // A node without the views on it: what they are of.
 uop::Node below_views(uop::Node node);
-// The storage that a node views, whatever was written there; null for what is computed.
-const buffer::Storage* storage_below(uop::Node node);
+// The Buffer that a node views, whatever was written there; null for what is computed.
+uop::Node buffer_below(uop::Node node);
 
 // Monotonic time, for counters.
 double milliseconds();

@@ -408,19 +408,12 @@ class Roots {
   Vec<Node> all;
 };
 
-// Storage and Params below roots, each once; aliases: the first on the same memory.
-Status find_leaves(Vec<Node>* leaves, Vec<uint32_t>* aliases, Nodes roots) {
+// Storage and Params below roots, each once.
+Status find_leaves(Vec<Node>* leaves, Nodes roots) {
   Vec<Node> nodes(leaves->memory());
   ASTER_TRY(walk(&nodes, roots));
   for (Node node : nodes) {
-    if (node->op != Op::kBuffer && node->op != Op::kParam) continue;
-    uint32_t number = static_cast<uint32_t>(leaves->size());
-    for (size_t i = leaves->size(); i-- > 0;) {
-      if ((*leaves)[i]->op == node->op && (*leaves)[i]->arg(0) == node->arg(0))
-        number = static_cast<uint32_t>(i);
-    }
-    ASTER_TRY(leaves->push(node));
-    ASTER_TRY(aliases->push(number));
+    if (node->op == Op::kBuffer || node->op == Op::kParam) ASTER_TRY(leaves->push(node));
   }
   return kOk;
 }
@@ -428,13 +421,14 @@ Status find_leaves(Vec<Node>* leaves, Vec<uint32_t>* aliases, Nodes roots) {
 Status write_lower(Text& out, const View& view, Nodes roots, Arena& memory) {
   uop::Graph scratch(memory, false);
   Vec<Node> leaves(memory);
-  Vec<uint32_t> aliases(memory);
-  ASTER_TRY(find_leaves(&leaves, &aliases, roots));
+  Vec<LeafRegion> regions(memory);
+  ASTER_TRY(find_leaves(&leaves, roots));
+  ASTER_TRY(find_regions(&regions, {leaves.data(), leaves.size()}));
   Node sink = nullptr;
   ASTER_TRY(view.engine.prepare_graph(&sink, scratch, roots, {leaves.data(), leaves.size()}));
   if (view.level == ASTER_ML_GRAPH_PREPARED) return write_nodes(out, view, std::array{sink});
   Schedule schedule(memory);
-  Rangeify rangeify(scratch, schedule, {aliases.data(), aliases.size()});
+  Rangeify rangeify(scratch, schedule, {regions.data(), regions.size()});
   ASTER_TRY(rangeify.run(sink));
   ASTER_TRY(plan_memory(schedule));
   ScheduleText text(out, view, scratch, schedule);

@@ -21,6 +21,10 @@ class Engine;
 struct Lazy : HandleObject {
   Engine* engine;
   uop::Node node;  // retained; replaced through set_node only
+  // Handles copied from one another, and views: what is assigned to one is seen in all. Cells built
+  // apart have families of their own, though equal expressions come to lie in one storage; 0: the
+  // cell stands for memory that was there before it, whoever else does.
+  uint64_t family;
   Lazy* previous;  // all live cells of the engine
   Lazy* next;
   ptrdiff_t* lent;  // strides that aster_ml_lazy_view lent, in the context's heap; null if none
@@ -31,8 +35,9 @@ struct Lazy : HandleObject {
 Status engine_of(Engine** out, Context& context);
 uop::Graph& graph_of(Engine& engine);
 
-// A new handle's cell naming node; registered in the innermost scope. Nil node: last_failure().
-Status lazy_create(Lazy** out, Engine& engine, uop::Node node);
+// A new handle's cell naming node; registered in the innermost scope. Of the family of `from` if it
+// is a view of that. Nil node: last_failure().
+Status lazy_create(Lazy** out, Engine& engine, uop::Node node, const Lazy* from = nullptr);
 void set_node(Lazy& lazy, uop::Node node);
 
 // A Buffer node on storage (retained by the node), row-major from byte_offset.
@@ -62,6 +67,10 @@ Status realize(Engine& engine, std::span<Lazy* const> cells);
 // cell = value written into cell's storage when realised (dtype and shape equal). Every live cell
 // that views that storage sees the write.
 Status assign(Engine& engine, Lazy& target, uop::Node value);
+// Where other families lie in the storage of target, because they computed the same: copies that
+// for the family of target, which is about to be written. whole: all of it, so that nothing is
+// copied.
+Status have_own_storage(Engine& engine, Lazy& target, bool whole);
 // Undoes assign where it is still pending: what sees `written` sees `before` again.
 void take_back(Engine& engine, uop::Node written, uop::Node before);
 // Realises what live cells compute from the storage of target, so that a write to it does not

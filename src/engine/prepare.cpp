@@ -297,12 +297,16 @@ Status lay_out_padding(Node* sink, Graph& g) {
   });
 }
 
-Status write_key(Vec<int64_t>* key, Vec<Node>* leaves, Nodes roots) {
+Status write_key(Vec<int64_t>* key, Vec<Node>* leaves, Vec<LeafRegion>* regions, Nodes roots) {
   Memory& memory = key->memory();
   Vec<Node> nodes(memory);
   Map<Node, uint32_t> position(memory);
-  Map<int64_t, int64_t> storages(memory);
   ASTER_TRY(uop::toposort(&nodes, roots));
+  for (Node node : nodes) {
+    if (node->op == Op::kBuffer) ASTER_TRY(leaves->push(node));
+  }
+  ASTER_TRY(find_regions(regions, {leaves->data(), leaves->size()}));
+  const LeafRegion* leaf = regions->data();
   for (Node node : nodes) {
     ASTER_TRY(position.set(node, static_cast<uint32_t>(position.size())));
     const auto head = static_cast<int64_t>(node->op) | static_cast<int64_t>(node->dtype) << 8 |
@@ -310,13 +314,11 @@ Status write_key(Vec<int64_t>* key, Vec<Node>* leaves, Nodes roots) {
                       static_cast<int64_t>(node->nsrc) << 32;
     ASTER_TRY(key->push(head));
     if (node->op == Op::kBuffer) {
-      // Storage by its number in this graph: views of one storage stay views of one.
-      const int64_t known = storages.get(node->arg(0), -1);
-      const int64_t number = known >= 0 ? known : static_cast<int64_t>(storages.size());
-      if (known < 0) ASTER_TRY(storages.set(node->arg(0), number));
-      ASTER_TRY(leaves->push(node));
-      ASTER_TRY(key->push(number));
-      ASTER_TRY(key->append(node->arg().data() + 1, node->narg - 1));
+      // Where it lies among those that it overlaps; where all of them lie makes no difference.
+      ASTER_TRY(key->push(leaf->group));
+      ASTER_TRY(key->push(leaf->begin));
+      ASTER_TRY(key->push(node->arg(1)));
+      ++leaf;
     } else {
       ASTER_TRY(key->push(node->narg));
       ASTER_TRY(key->append(node->arg().data(), node->narg));

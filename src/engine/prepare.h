@@ -1,6 +1,7 @@
 // What happens to a tensor graph between the caller and fusion.
 #pragma once
 
+#include "engine/regions.h"
 #include "engine/schedule.h"
 
 namespace aster::engine {
@@ -36,7 +37,8 @@ Status expand_scans(uop::Node* sink, uop::Graph& graph);
 Status lay_out_padding(uop::Node* sink, uop::Graph& graph);
 
 // The words that tell two graphs apart whatever their buffers are: equal words, equal schedules.
-// leaves gets the Buffers in the order met.
-Status write_key(Vec<int64_t>* key, Vec<uop::Node>* leaves, uop::Nodes roots);
+// leaves gets the Buffers in the order met, regions where they lie among each other.
+Status write_key(Vec<int64_t>* key, Vec<uop::Node>* leaves, Vec<LeafRegion>* regions,
+                 uop::Nodes roots);
 
 }  // namespace aster::engine

@@ -21,6 +21,7 @@ void release_program(Program* program) {
 
 void destroy_workspace(Heap& heap, Workspace* workspace) {
   buffer::storage_release(workspace->memory);
+  buffer::storage_release(workspace->staging);
   heap.destroy(workspace);
 }
 
@@ -47,6 +48,9 @@ Status fill_workspace(Workspace* workspace, Program& program) {
     ASTER_TRY(workspace->pointers.push(inside ? memory + source.offset : source.fixed));
   }
   ASTER_TRY(workspace->current.resize(program.patched(), nullptr));
+  ASTER_TRY(workspace->given.resize(program.patched(), nullptr));
+  ASTER_TRY(workspace->staged.resize(program.inputs.size(), -1));
+  ASTER_TRY(workspace->late.resize(program.results.size(), 0));
   for (size_t i = 0; i < program.results.size(); ++i) {
     const Result& result = program.results[i];
     if (result.where == Where::kResult)
@@ -64,28 +68,6 @@ void redirect(const Program& program, Workspace& workspace, size_t which, void* 
     const Patch& patch = program.patches[i];
     workspace.pointers[patch.pointer] = static_cast<char*>(to) + patch.offset;
   }
-}
-
-Status check_tensor(const Program& program, const Array& expected, const aster_ml_tensor& given,
-                    const char* what, size_t i) {
-  const uop::Words shape = program.shape(expected);
-  if (given.dtype != static_cast<int32_t>(expected.dtype)) {
-    return ASTER_FAIL(kDTYPE, "%s %zu has dtype code %d, captured with %s", what, i, given.dtype,
-                      dtype::name(expected.dtype));
-  }
-  bool fits = given.ndim == shape.size();
-  for (size_t axis = 0; fits && axis < shape.size(); ++axis) {
-    fits = given.shape[axis] == static_cast<size_t>(shape[axis]);
-  }
-  if (!fits || aster_ml_tensor_is_contiguous(&given) == 0) {
-    return ASTER_FAIL(kSHAPE, "%s %zu is not a row-major tensor of the captured shape %s", what, i,
-                      uop::brief_shape(shape).text);
-  }
-  return kOk;
-}
-
-void* data_of(const aster_ml_tensor& tensor) {
-  return static_cast<char*>(tensor.storage.data) + tensor.byte_offset;
 }
 
 // Memory of a result after a run.
@@ -153,25 +135,22 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
   if (!memory.held()) return ASTER_FAIL(kSTATE, "the workspace is in use by another run");
   Busy state(program.busy, program.writes_state || program.interprets);
   if (!state.held()) return ASTER_FAIL(kSTATE, "another run writes the captured state");
-  for (size_t i = 0; i < inputs.size(); ++i)
-    ASTER_TRY(check_tensor(program, program.inputs[i], inputs[i], "input", i));
-  for (uint32_t i : program.assigned) {
-    if (aster_ml_buffer_is_read_only(&inputs[i].storage) != 0) {
-      return ASTER_FAIL(kARGUMENT, "the step assigns its input %u, which is read-only", i);
-    }
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].storage.data != nullptr) {
-      ASTER_TRY(check_tensor(program, program.results[i].array, outputs[i], "output", i));
-    }
-  }
+  ASTER_TRY(plan_run(program, workspace, inputs, outputs));
   char* own = static_cast<char*>(workspace.memory->data);
-  for (size_t i = 0; i < inputs.size(); ++i) redirect(program, workspace, i, data_of(inputs[i]));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    void* data = data_of(inputs[i]);
+    if (workspace.staged[i] >= 0) {
+      void* copy = static_cast<char*>(workspace.staging->data) + workspace.staged[i];
+      std::memcpy(copy, data, array_bytes(program, program.inputs[i]));
+      data = copy;
+    }
+    redirect(program, workspace, i, data);
+  }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (program.results[i].where != Where::kResult) continue;
-    redirect(
-        program, workspace, program.inputs.size() + i,
-        outputs[i].storage.data != nullptr ? data_of(outputs[i]) : own + program.results[i].offset);
+    const bool direct = outputs[i].storage.data != nullptr && workspace.late[i] == 0;
+    redirect(program, workspace, program.inputs.size() + i,
+             direct ? data_of(outputs[i]) : own + program.results[i].offset);
   }
   ASTER_TRY(execute(program, workspace));
   program.replayed->add(program.work);
@@ -182,8 +161,7 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
       ASTER_TRY(buffer::describe(&outputs[i], *program.context, data, array.dtype,
                                  array.storage->device, program.shape(array)));
     } else if (data != data_of(outputs[i])) {
-      size_t bytes = dtype::size(array.dtype);
-      for (int64_t dim : program.shape(array)) bytes *= static_cast<size_t>(dim);
+      const size_t bytes = array_bytes(program, array);
       if (bytes != 0) std::memcpy(data_of(outputs[i]), data, bytes);
     }
   }

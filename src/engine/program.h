@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "buffer/region.h"
 #include "engine/recording.h"
 
 namespace aster::engine {
@@ -29,14 +30,35 @@ struct Patch {
   int64_t offset;
 };
 
+// Ranges of memory that do not overlap, in order.
+class Regions {
+ public:
+  explicit Regions(Memory& memory) : all_(memory) {}
+  Status add(const buffer::Region& region) { return all_.push(region); }
+  // Sorts; what overlaps becomes one. Returns whether something did.
+  bool merge();
+  bool touches(const buffer::Region& region) const;
+
+ private:
+  Vec<buffer::Region> all_;
+};
+
 struct Program;
 
 struct Workspace : HandleObject {
-  explicit Workspace(Heap& heap) : pointers(heap), current(heap) {}
+  explicit Workspace(Heap& heap)
+      : pointers(heap), current(heap), given(heap), staged(heap), late(heap) {}
   Program* program = nullptr;
   buffer::Storage* memory = nullptr;
   Vec<void*> pointers;  // of every launch
   Vec<void*> current;   // what each input and result points to now
+  // How the run goes that these are given to: inputs, then outputs.
+  Vec<void*> given;
+  bool planned = false;
+  // Where inputs are copied first that lie in memory which the run writes; -1 for the others.
+  Vec<int64_t> staged;
+  buffer::Storage* staging = nullptr;
+  Vec<uint8_t> late;  // outputs in memory that the run reads: made in the workspace, then copied
   std::atomic<bool> busy{false};
 };
 
@@ -52,6 +74,8 @@ struct Program : HandleObject {
         drawn(heap),
         renewed(heap),
         kept(heap),
+        reads(heap),
+        writes(heap),
         patches(heap),
         patch_start(heap) {}
   Vec<Entry> entries;
@@ -64,7 +88,8 @@ struct Program : HandleObject {
   Vec<Drawn> drawn;
   Vec<Made> renewed;  // of what was made from data, what the launches write
   Vec<buffer::Storage*> kept;
-  Vec<Patch> patches;  // inputs' pointers, then results', in runs
+  Regions reads, writes;  // captured memory that the launches read, and that they write
+  Vec<Patch> patches;     // inputs' pointers, then results', in runs
   Vec<uint32_t> patch_start;
   int64_t bytes = 0;
   int threads = 1;
@@ -84,6 +109,19 @@ struct Program : HandleObject {
 void free_program(HandleObject* object);
 void free_workspace(HandleObject* object);
 void destroy_workspace(Heap& heap, Workspace* workspace);
+
+// An array's bytes and memory.
+size_t array_bytes(const Program& program, const Array& array);
+buffer::Region region_of(const Program& program, const Array& array);
+inline void* data_of(const aster_ml_tensor& tensor) {
+  return static_cast<char*>(tensor.storage.data) + tensor.byte_offset;
+}
+// Checks what a run is given against what was captured, and plans for memory that is written while
+// it is still to be read: what can be, works as if every input was a copy. Nothing has run when it
+// fails. Errors: DTYPE, SHAPE, RANGE, DEVICE, ARGUMENT, MEMORY.
+Status plan_run(const Program& program, Workspace& workspace,
+                std::span<const aster_ml_tensor> inputs, std::span<const aster_ml_tensor> outputs);
+
 // Memory and pointers of a new workspace.
 Status fill_workspace(Workspace* workspace, Program& program);
 

@@ -131,8 +131,7 @@ Status Rangeify::find_in_place(uop::Nodes nodes) {
       Node base = nullptr;
       ASTER_TRY(library::view_base(&base, nullptr, g_, call, i));
       while (base != nullptr && is_effect(base->op)) base = base->src(0);
-      apart &= base == nullptr || base->op != Op::kParam ||
-               storage_below(base) != storage_below(storage);
+      apart &= base == nullptr || base->op != Op::kParam || !overlap(base, storage);
     }
     if (!apart) continue;
     ASTER_TRY(in_place_.set(node, call));
@@ -445,9 +444,7 @@ Status Rangeify::check_hazards(const Record& record) {
     ASTER_TRY(target_base(&from, &read, record.node, index_of(demand)));
     ASTER_TRY(
         target_base(&to, &unused, assign->src(0), {kernel.ranges.data(), kernel.ranges.size()}));
-    const uint32_t from_storage = aliases_[static_cast<size_t>(records_[from].node->arg(0))];
-    const uint32_t to_storage = aliases_[static_cast<size_t>(records_[to].node->arg(0))];
-    if (from_storage != to_storage ||
+    if (!overlap(records_[from].node, records_[to].node) ||
         (from == to && read == kernel.store_index && demand.gate == nullptr))
       continue;
     ASTER_TRY(forced_.set(assign->src(1), 1));

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "engine/indexing.h"
+#include "engine/regions.h"
 #include "engine/schedule.h"
 
 namespace aster::engine {
@@ -17,11 +18,11 @@ Status walk(Vec<uop::Node>* out, uop::Nodes roots);
 
 class Rangeify {
  public:
-  Rangeify(uop::Graph& graph, Schedule& schedule, std::span<const uint32_t> aliases)
+  Rangeify(uop::Graph& graph, Schedule& schedule, std::span<const LeafRegion> regions)
       : g_(graph),
         memory_(graph.memory()),
         schedule_(schedule),
-        aliases_(aliases),
+        regions_(regions),
         records_(memory_),
         position_(memory_),
         demands_(memory_),
@@ -147,7 +148,9 @@ class Rangeify {
   Status emit();
   Status emit_kernel(Kernel& kernel);
   Status emit_library(Kernel& kernel);
-  uint32_t storage_below(Node node) const;
+  uint32_t param_below(Node node) const;
+  bool overlap(uint32_t param, uint32_t other) const;
+  bool overlap(Node a, Node b) const { return overlap(param_below(a), param_below(b)); }
   Status sees(bool* out, Node via, Node assign);
   Status link();
   Status order(Vec<uint32_t>* out);
@@ -180,7 +183,7 @@ class Rangeify {
   uop::Graph& g_;
   Memory& memory_;
   Schedule& schedule_;
-  std::span<const uint32_t> aliases_;
+  std::span<const LeafRegion> regions_;
   Vec<Record> records_;
   Map<Node, uint32_t> position_;
   Vec<Demand> demands_;

@@ -272,10 +272,14 @@ Status Rangeify::emit_kernel(Kernel& kernel) {
       Item{ItemKind::kKernel, sink, first, static_cast<uint32_t>(kernel.operands.size()), 0, 0});
 }
 
-// The storage below a view of it.
-uint32_t Rangeify::storage_below(Node node) const {
+// The number of the Param that a node is a view of.
+uint32_t Rangeify::param_below(Node node) const {
   while (node->op != Op::kParam) node = node->src(0);
-  return aliases_[static_cast<size_t>(node->arg(0))];
+  return static_cast<uint32_t>(node->arg(0));
+}
+
+bool Rangeify::overlap(uint32_t param, uint32_t other) const {
+  return regions_[param].overlaps(regions_[other]);
 }
 
 // Whether an Assign is done in the state of storage that a node sees: it is below the node.
@@ -298,11 +302,10 @@ Status Rangeify::link() {
   }
   for (uint32_t w : writers) {
     const Node assign = records_[kernels_[w].record].node;
-    const uint32_t storage = storage_below(assign);
     for (uint32_t r = 0; r < kernels_.size(); ++r) {
       for (uint32_t read : kernels_[r].reads) {
         const Node via = records_[read].node;
-        if (r == w || storage_below(via) != storage) continue;
+        if (r == w || !overlap(via, assign)) continue;
         bool done = false;
         ASTER_TRY(sees(&done, via, assign));
         ASTER_TRY(done ? push_once(&kernels_[r].after, w) : push_once(&kernels_[w].after, r));
@@ -310,7 +313,7 @@ Status Rangeify::link() {
     }
     for (uint32_t other : writers) {
       const Node earlier = records_[kernels_[other].record].node;
-      if (other == w || storage_below(earlier) != storage) continue;
+      if (other == w || !overlap(earlier, assign)) continue;
       bool after = false, before = false;
       ASTER_TRY(sees(&after, assign, earlier));
       ASTER_TRY(sees(&before, earlier, assign));
@@ -330,8 +333,7 @@ Status Rangeify::copy_overwritten() {
     if (record.node->op != Op::kParam && record.node->op != Op::kAfter) continue;
     for (const Kernel& kernel : kernels_) {
       const Node writer = records_[kernel.record].node;
-      if (writer->op != Op::kAssign || storage_below(writer) != storage_below(record.node))
-        continue;
+      if (writer->op != Op::kAssign || !overlap(writer, record.node)) continue;
       bool done = false;
       ASTER_TRY(sees(&done, record.node, writer));
       if (!done) ASTER_TRY(forced_.set(record.node, 1));

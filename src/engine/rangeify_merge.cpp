@@ -121,9 +121,15 @@ bool Rangeify::mergeable(uint32_t into_id, uint32_t from_id) {
   const Kernel& into = kernels_[into_id];
   const Kernel& from = kernels_[from_id];
   if (!fits_beside(into, from)) return false;
+  // The order of two writes to the same memory is that of their kernels.
+  const auto overlapping = [&](uint32_t a, uint32_t b) {
+    const Slot &memory = schedule_.slots[a], &other = schedule_.slots[b];
+    return a == b || (memory.kind == SlotKind::kParam && other.kind == SlotKind::kParam &&
+                      overlap(memory.index, other.index));
+  };
   for (const Output& a : into.outputs) {
     for (const Output& b : from.outputs) {
-      if (a.slot == b.slot) return false;
+      if (overlapping(a.slot, b.slot)) return false;
     }
   }
   // Loads of a written slot: by position.
@@ -136,13 +142,9 @@ bool Rangeify::mergeable(uint32_t into_id, uint32_t from_id) {
     for (Node node : nodes) {
       if (node->op != Op::kLoad) continue;
       const uint32_t slot = reader.operands[static_cast<size_t>(node->src(0)->arg(0))];
-      const Slot& memory = schedule_.slots[slot];
       bool written = false, here = false;
       for (const Output& output : writer.outputs) {
-        const Slot& result = schedule_.slots[output.slot];
-        written |= slot == output.slot ||
-                   (memory.kind == SlotKind::kParam && result.kind == SlotKind::kParam &&
-                    aliases_[memory.index] == aliases_[result.index]);
+        written |= overlapping(slot, output.slot);
         here |= slot == output.slot && node->nsrc == 2 && node->src(1) == output.position;
       }
       if (written && !here) return false;

@@ -98,9 +98,6 @@ class Realize {
     if (buffer != nullptr) return kOk;
     if (node->op == Op::kAfter) {
       for (Node effect : node->src().subspan(1)) ASTER_TRY(want(effect));
-      Node below = nullptr;
-      ASTER_TRY(strip_effects(&below, g_, node));
-      ASTER_TRY(map_.set(node, below));
       return want(node->src(0));
     }
     Node result = nullptr;
@@ -110,7 +107,7 @@ class Realize {
     }
     // A part of storage is where it is once the writes that it waits for are done.
     const Node state = below_views(node);
-    if (storage_below(state) != nullptr) {
+    if (buffer_below(state) != nullptr) {
       ASTER_TRY(strip_effects(&result, g_, node));
       ASTER_TRY(as_storage(&buffer, &offset, g_, result));
       if (buffer != nullptr) return want(state);
@@ -331,8 +328,7 @@ class Realize {
     if (node->op == Op::kBuffer) return kOk;
     Node buffer = nullptr, view = base(node);
     ASTER_TRY(need(view));
-    if (view->op == Op::kAssign || view->op == Op::kAfter)
-      ASTER_TRY(strip_effects(&view, g_, view));
+    if (buffer_below(view) != nullptr) ASTER_TRY(strip_effects(&view, g_, view));
     if (const Node* done = map_.find(view)) view = *done;
     int64_t offset = 0;
     ASTER_TRY(as_storage(&buffer, &offset, g_, view));
@@ -348,7 +344,7 @@ class Realize {
     return kOk;
   }
   Status copy_view(Lazy& cell, Node view) {
-    Node copied = g_.contiguous(view);
+    Node copied = g_.reshape(g_.contiguous(view), cell.node->shape());
     ASTER_TRY(need(copied));
     set_node(cell, copied);
     return realize_all(e_, std::array{&cell});

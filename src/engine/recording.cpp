@@ -83,7 +83,8 @@ Status record(Recording& r, Executable& exe, std::span<const Node> leaves,
               static_cast<uint32_t>(r.outputs.size()), static_cast<uint32_t>(outputs.size())};
   for (Node leaf : leaves) {
     ASTER_TRY(keep(storage_of(leaf)));
-    ASTER_TRY(r.params.push(Recording::Ref{storage_of(leaf), leaf->arg(2)}));
+    const size_t bytes = static_cast<size_t>(leaf->count()) * dtype::size(leaf->dtype);
+    ASTER_TRY(r.params.push(Recording::Ref{storage_of(leaf), leaf->arg(2), bytes}));
   }
   for (Storage* storage : outputs) {
     ASTER_TRY(keep(storage));

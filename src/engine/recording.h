@@ -50,6 +50,7 @@ struct Recording {
   struct Ref {
     buffer::Storage* storage;
     int64_t offset;
+    size_t bytes;
   };
   Vec<Entry> entries;
   Vec<Ref> params;

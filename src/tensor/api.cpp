@@ -61,6 +61,7 @@ Status Build::check(std::span<const Input> inputs, bool optional) {
   for (Input x : inputs) {
     if (optional && x == nullptr) continue;
     ASTER_TRY(check_handle(x));
+    if (first_ == nullptr) first_ = cell(x);
     Context* context = cell(x)->context;
     if (context_ != nullptr && context != context_) {
       return ASTER_FAIL(kARGUMENT, "tensors of two contexts in one operation");
@@ -79,7 +80,7 @@ Status Build::enter() {
 Status Build::finish(Node node) {
   if (node == nullptr) return last_failure();
   engine::Lazy* lazy;
-  ASTER_TRY(engine::lazy_create(&lazy, *engine_, node));
+  ASTER_TRY(engine::lazy_create(&lazy, *engine_, node, first_));
   out_->impl = lazy;
   return kOk;
 }
@@ -98,7 +99,7 @@ Status clear_handles(aster_ml_lazy* out, size_t count, std::span<const Input> in
 Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     engine::Lazy* lazy;
-    const Status status = engine::lazy_create(&lazy, build.engine(), nodes[i]);
+    const Status status = engine::lazy_create(&lazy, build.engine(), nodes[i], build.first());
     if (!status.ok()) {
       while (i-- > 0) aster_ml_lazy_free(&out[i]);
       return status;

@@ -48,6 +48,8 @@ class Build {
   bool strict() const { return context_->options().strict_parity != 0; }
   // Writes the handle of a new cell naming node; nil: the failure in the error record.
   Status finish(Node node);
+  // What the result may be a view of.
+  const engine::Lazy* first() const { return first_; }
 
  private:
   Status clear_out(std::initializer_list<std::span<const Input>> lists);
@@ -56,6 +58,7 @@ class Build {
   aster_ml_lazy* out_;
   Context* context_ = nullptr;
   engine::Engine* engine_ = nullptr;
+  const engine::Lazy* first_ = nullptr;
   std::optional<ContextLock> lock_;
   Status status_;
 };

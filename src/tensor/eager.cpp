@@ -26,11 +26,19 @@ Status check_descriptor(Operand t, Words* shape, Vec<Word>* dims) {
   return kOk;
 }
 
-// Storage of memory from outside, with a reference: known by its address, or wrapped for as long as
-// the graph needs it.
-Status storage_for(buffer::Storage** out, Context& context, const aster_ml_buffer& memory) {
-  *out = memory.data == nullptr ? nullptr : buffer::storage_find(memory.data);
-  if (*out != nullptr && (*out)->bytes >= memory.bytes) return kOk;
+// Storage that memory from outside lies in, with a reference, and where: known, or wrapped for as
+// long as the graph needs it.
+Status storage_for(buffer::Storage** out, size_t* offset, Context& context,
+                   const aster_ml_buffer& memory) {
+  const bool host = memory.device == 0 || device::is_host(memory.device);
+  *offset = 0;
+  *out =
+      host ? buffer::storage_around(memory.data, memory.bytes) : buffer::storage_find(memory.data);
+  if (*out != nullptr && (*out)->bytes >= memory.bytes) {
+    *offset =
+        static_cast<size_t>(static_cast<char*>(memory.data) - static_cast<char*>((*out)->data));
+    return kOk;
+  }
   buffer::storage_release(*out);
   if (memory.data == nullptr) return buffer::storage_create(out, context, 0, device::kCpu);
   return buffer::storage_wrap(out, context, memory.data, memory.bytes, memory.device, false,
@@ -132,17 +140,19 @@ Status tensor_node(Node* out, Build& build, const aster_ml_context* context,
     plain = &copy;
   }
   buffer::Storage* storage = nullptr;
-  Status status = storage_for(&storage, build.context(), plain->storage);
+  size_t offset = 0;
+  Status status = storage_for(&storage, &offset, build.context(), plain->storage);
   if (status.ok()) {
     size_t bytes = 0, end = 0;
     const bool fits = checked_mul(aster_ml_tensor_count(plain), dtype::size(dtype), &bytes) &&
-                      checked_add(bytes, plain->byte_offset, &end) && end <= storage->bytes;
+                      checked_add(offset, plain->byte_offset, &offset) &&
+                      checked_add(bytes, offset, &end) && end <= storage->bytes;
     if (!fits) {
       status = ASTER_FAIL(kRANGE, "%s%s reaches outside its %zu bytes", dtype::name(dtype),
                           uop::brief_shape(shape).text, storage->bytes);
     } else {
-      *out = engine::buffer_node(build.engine(), storage, static_cast<int64_t>(plain->byte_offset),
-                                 dtype, shape);
+      *out =
+          engine::buffer_node(build.engine(), storage, static_cast<int64_t>(offset), dtype, shape);
       if (*out == nullptr) status = last_failure();
     }
     buffer::storage_release(storage);

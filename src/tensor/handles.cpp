@@ -157,6 +157,19 @@ int32_t aster_ml_lazy_is_realized(const aster_ml_lazy* x) {
   return x != nullptr && x->impl != nullptr && node(x)->op == aster::uop::Op::kBuffer;
 }
 
+int32_t aster_ml_lazy_shares_storage(int32_t* out, const aster_ml_lazy* x, const aster_ml_lazy* y) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  *out = 0;
+  ASTER_TRY(check_handle(x));
+  ASTER_TRY(check_handle(y));
+  const Node a = node(x), b = node(y);
+  if (a->op != aster::uop::Op::kBuffer || b->op != aster::uop::Op::kBuffer) return kOk;
+  *out = engine::storage_of(a) == engine::storage_of(b) ||
+         engine::region_of(a).overlaps(engine::region_of(b));
+  return kOk;
+}
+
 int32_t aster_ml_lazy_is_stored(const aster_ml_lazy* x) {
   return x != nullptr && x->impl != nullptr && writes_through(node(x));
 }

@@ -426,9 +426,16 @@ Node Graph::assign(Node target, Node value) {
 }
 
 Node Graph::after(Node x, Nodes effects) {
-  if (x == nullptr || effects.empty()) return x;
+  if (x == nullptr) return x;
   Vec<Node> src(*memory_);
-  if (!src.push(x).ok() || !src.append(effects.data(), effects.size()).ok()) return nullptr;
+  if (!src.push(x).ok()) return nullptr;
+  for (Node effect : effects) {
+    if (effect == nullptr) return nullptr;
+    // A write that is done has become the storage that it wrote: nothing to wait for.
+    const bool waits = effect->op == Op::kAssign || effect->op == Op::kAfter;
+    if (waits && !src.push(effect).ok()) return nullptr;
+  }
+  if (src.size() == 1) return x;
   return make(Op::kAfter, x->dtype, {src.data(), src.size()}, {}, x->shape());
 }
 
@@ -470,6 +477,8 @@ Node Graph::with_sources(Node node, Nodes src) {
       return flip(src[0], arg);
     case Op::kDetach:
       return detach(src[0]);
+    case Op::kAfter:
+      return after(src[0], src.subspan(1));
     case Op::kContiguous:
       if (!arg.empty()) break;
       return contiguous(src[0]);

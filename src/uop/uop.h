@@ -151,6 +151,7 @@ class Graph {
   Node transfer(Node x, Word to, Word from);  // x on a device, as Contiguous; from: 0 is any
   Node detach(Node x);
   Node assign(Node target, Node value);
+  // x as it is after effects: Assigns, or other Afters; what is neither is no effect.
   Node after(Node x, Nodes effects);
   Node call(Word composite, Words attributes, Node body, Nodes arguments);
   Node sink(Nodes roots);

@@ -200,6 +200,8 @@ TEST_F(TensorTest, ReadsAndLendsStorage) {
   EXPECT_TRUE(x.is_realized());
   EXPECT_TRUE(x.is_stored());
   EXPECT_FALSE((x + 1).is_stored());
+  EXPECT_TRUE(x.shares_storage(x));
+  EXPECT_FALSE(x.shares_storage(Tensor({1.f}).realized()));
   const Tensor large(std::vector<int64_t>{(int64_t{1} << 60) + 1});
   EXPECT_EQ(large.item<int64_t>(), (int64_t{1} << 60) + 1);
   EXPECT_TRUE((large == large).item<bool>());

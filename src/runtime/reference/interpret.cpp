@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "buffer/region.h"
 #include "runtime/reference/indexed.h"
 #include "runtime/reference/inline.h"
 #include "runtime/reference/machine.h"
@@ -50,7 +51,8 @@ class Interpreter {
   Status reduce_value(uint32_t i);
   Status index_value(uint32_t i);
   Status read_storage(uint32_t i);
-  Status apply_assigns(uint32_t after, void* storage);
+  buffer::Region region(uint32_t base) const;
+  Status list_assigns(Vec<uint32_t>* assigns, buffer::Region* all, uint32_t after);
   Status plan_writes();
   void finish();
   Value& root_value(size_t output) { return values_[values_[values_.find(roots_[output])].same]; }
@@ -115,11 +117,10 @@ Status Interpreter::bind() {
 }
 
 bool Interpreter::overlaps_others(size_t output) const {
-  const auto begin = reinterpret_cast<uintptr_t>(outputs_[output].data);
-  const uintptr_t end = begin + value_bytes(outputs_[output].node);
+  const buffer::Region own =
+      buffer::host_region(outputs_[output].data, value_bytes(outputs_[output].node));
   const auto overlaps = [&](const void* data, Node node) {
-    const auto other = reinterpret_cast<uintptr_t>(data);
-    return data != nullptr && begin < other + value_bytes(node) && other < end;
+    return own.overlaps(buffer::host_region(data, value_bytes(node)));
   };
   for (const Binding& binding : bindings_) {
     if (binding.leaf != nullptr && overlaps(binding.data, binding.leaf)) return true;
@@ -214,35 +215,51 @@ Status plan_write(Plan* plan, const Values& values, uint32_t assign, Machine& ma
   return machine.prepare(*plan, values[assign].node->count());
 }
 
-// The Assigns below an After, on its base, applied to a copy of the base's memory.
-Status Interpreter::apply_assigns(uint32_t after, void* storage) {
+buffer::Region Interpreter::region(uint32_t base) const {
+  return buffer::host_region(values_[base].bound, value_bytes(values_[base].node));
+}
+
+// The Assigns below an After that write memory of its base, in order; *all is that memory, and what
+// else they write.
+Status Interpreter::list_assigns(Vec<uint32_t>* assigns, buffer::Region* all, uint32_t after) {
   Vec<Node> below(memory_);
   ASTER_TRY(uop::toposort(&below, std::array{values_[after].node}));
-  Vec<uint32_t> assigns(memory_);
+  const buffer::Region own = region(values_[after].base);
+  *all = own;
   for (Node node : below) {
+    if (node->op != Op::kAssign || node->count() == 0) continue;
     const uint32_t at = values_.find(node);
-    const bool writes = node->op == Op::kAssign && values_[at].base == values_[after].base;
-    if (writes && node->count() != 0) ASTER_TRY(assigns.push(at));
+    const buffer::Region written = region(values_[at].base);
+    if (!written.overlaps(own)) continue;
+    all->begin = std::min(all->begin, written.begin);
+    all->end = std::max(all->end, written.end);
+    ASTER_TRY(assigns->push(at));
   }
-  std::sort(assigns.begin(), assigns.end());
-  for (uint32_t at : assigns) {
-    Plan plan(memory_);
-    ASTER_TRY(plan_write(&plan, values_, at, machine_));
-    machine_.write(plan, values_[at].node, values_[values_[at].same].data, storage);
-  }
+  std::sort(assigns->begin(), assigns->end());
   return kOk;
 }
 
+// Storage as the assignments below an After leave it: they are applied to a copy.
 Status Interpreter::read_storage(uint32_t i) {
   Value& value = values_[i];
-  const Value& base = values_[value.base];
-  const size_t bytes = value_bytes(base.node);
-  Scratch state(memory_, bytes);
+  Vec<uint32_t> assigns(memory_);
+  buffer::Region all;
+  ASTER_TRY(list_assigns(&assigns, &all, i));
+  Scratch state(memory_, all.end - all.begin);
   ASTER_TRY(state.status());
-  if (bytes != 0) std::memcpy(state.data(), base.bound, bytes);
-  ASTER_TRY(apply_assigns(i, state.data()));
+  if (all.begin != all.end)
+    std::memcpy(state.data(), reinterpret_cast<const void*>(all.begin), all.end - all.begin);
+  const auto copy_of = [&](uint32_t base) {
+    return static_cast<char*>(state.data()) + (region(base).begin - all.begin);
+  };
+  for (uint32_t at : assigns) {
+    Plan plan(memory_);
+    ASTER_TRY(plan_write(&plan, values_, at, machine_));
+    machine_.write(plan, values_[at].node, values_[values_[at].same].data,
+                   copy_of(values_[at].base));
+  }
   Plan plan(memory_);
-  ASTER_TRY(plan_storage(&plan, values_, i, state.data()));
+  ASTER_TRY(plan_storage(&plan, values_, i, copy_of(value.base)));
   ASTER_TRY(machine_.prepare(plan, value.node->count()));
   machine_.map(plan, value.node, value.data);
   return kOk;
