@@ -86,6 +86,19 @@ class Planner {
     return (a.store ? kScatterCost : kGatherCost) * lanes;
   }
 
+  // Loads and stores that an access is written as: one, or one a lane.
+  double pieces(const Access& a, int v, int lanes) const {
+    return access_cost(a, v, lanes) >= kGatherCost * lanes ? lanes : 1;
+  }
+
+  // What the body of a region is written as, once.
+  double body_text(const Region& r, int v, int lanes) const {
+    double text = 0;
+    for (Node node : r.nodes) text += weight(node);
+    for (const Access& a : r.accesses) text += pieces(a, v, lanes);
+    return text;
+  }
+
   double body_cost(const Region& r, int v, int lanes) const {
     double cost = r.operations;
     for (const Access& a : r.accesses) cost += access_cost(a, v, lanes);
@@ -186,6 +199,12 @@ class Planner {
     return -1;
   }
 
+  // That of the range which is active in a segment.
+  const Nest& nest_of_vector(int at) const {
+    while (plan_.segments[static_cast<size_t>(at)].vector < 0) at = segment(at).parent;
+    return plan_.segments[static_cast<size_t>(at)];
+  }
+
   void choose_loops(int at) {
     Nest& own = nest(at);
     own.overlap = !reads_what_it_writes(at);
@@ -266,7 +285,9 @@ class Planner {
     }
     const int64_t vectors = kernel_.size(v) / n;
     if (other < 0) {
-      add_tile(own, v, even_copies(v, n, std::min<int64_t>(accumulators, 8)));
+      // A body that reads lane by lane keeps the CPU busy as well.
+      const int64_t copies = body_text(body, v, n) > kHeavy ? 2 : 8;
+      add_tile(own, v, even_copies(v, n, std::min(accumulators, copies)));
       return;
     }
     // Two vectors wide and the rest of the registers high, unless the range is too short for that.
@@ -399,8 +420,10 @@ class Planner {
       }
       written += weight;
     };
-    for (Node node : body.nodes)
-      count(weight(node) + (node->op == Op::kLoad), kernel_.ranges(node));
+    const int across = v >= 0 ? v : active_vector(at);
+    const int lanes = v >= 0 ? fold.lanes : across >= 0 ? nest_of_vector(at).lanes : 1;
+    for (Node node : body.nodes) count(weight(node), kernel_.ranges(node));
+    for (const Access& a : body.accesses) count(pieces(a, across, lanes), a.ranges | a.gate);
     for (Node root : body.roots) count(1, kernel_.ranges(root) | body.own.set());
     for (int i = body.own.count; i-- > 0;) {
       const int64_t size = kernel_.size(body.own.at[i]);

@@ -213,6 +213,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots,
   ASTER_TRY(expand_scans(sink, scratch));
   ASTER_TRY(sort_values(sink, scratch));
   ASTER_TRY(split_reductions(sink, scratch));
+  ASTER_TRY(split_concatenations(sink, scratch));
   ASTER_TRY(split_words(sink, scratch));
   return lay_out_padding(sink, scratch);
 }

@@ -30,6 +30,8 @@ constexpr int64_t kEnoughRows = 64;
 constexpr int64_t kPadFrom = 16384;
 // Elements of the windows of a scan that is no call.
 constexpr int64_t kMostWindows = 1 << 14;
+// Parts that one kernel lays one behind the other: an element chooses among all of them.
+constexpr size_t kMostBehind = 16;
 // Shorter rows do not fill the vectors that windows of stride 2 are read with.
 constexpr int64_t kHalvesFrom = 32;
 
@@ -235,6 +237,25 @@ Status expand_scatters(Node* sink, Graph& g) {
 
 Status split_reductions(Node* sink, Graph& g) {
   return change_each(sink, g, Op::kReduce, [&](Node* node) { return split(node, g, *node); });
+}
+
+Status split_concatenations(Node* sink, Graph& g) {
+  return change_each(sink, g, Op::kCat, [&](Node* node) -> Status {
+    if ((*node)->nsrc <= kMostBehind) return kOk;
+    const Word axis = (*node)->arg(0);
+    Vec<Node> parts(g.memory()), wider(g.memory());
+    ASTER_TRY(parts.append((*node)->src().data(), (*node)->nsrc));
+    while (parts.size() > kMostBehind) {
+      wider.clear();
+      for (size_t first = 0; first < parts.size(); first += kMostBehind) {
+        const Nodes some{parts.data() + first, std::min(kMostBehind, parts.size() - first)};
+        ASTER_TRY(wider.push(some.size() == 1 ? some[0] : g.contiguous(g.cat(some, axis))));
+      }
+      std::swap(parts, wider);
+    }
+    *node = g.cat({parts.data(), parts.size()}, axis);
+    return need(*node);
+  });
 }
 
 Status split_words(Node* sink, Graph& g) {

@@ -23,6 +23,10 @@ Status expand_scatter(uop::Node* out, uop::Graph& graph, uop::Node scatter);
 // every thread; the parts do not depend on the number of threads.
 Status split_reductions(uop::Node* sink, uop::Graph& graph);
 
+// A concatenation of very many parts becomes one of concatenations, each in memory: no kernel's
+// text grows with their number, and kernels of equal parts are one.
+Status split_concatenations(uop::Node* sink, uop::Graph& graph);
+
 // Computes the words of random numbers in words.
 Status split_words(uop::Node* sink, uop::Graph& graph);
 

@@ -415,6 +415,28 @@ TEST(Kernel, SeparateLoopsOfOneKernel) {
   s.run();
 }
 
+// What reads lane by lane is written out less often than what reads vectors: compilers take seconds
+// for a body of thousands of loads.
+TEST(Kernel, TextOfLoadsLaneByLaneIsBounded) {
+  Suite s;
+  const int64_t rows = 192, outer = 8, inner = 4;
+  const std::vector<std::pair<std::string, int64_t>> kinds{{"next", inner}, {"strided", 2 * inner}};
+  for (const auto& [name, stride] : kinds) {
+    Node i = s.range(0, rows), k = s.range(1, outer), l = s.range(2, inner);
+    Node x = s.load(s.param(1, kF32, rows * stride * outer),
+                    s.at({{i, stride}, {k, rows * stride}, {l, 1}}));
+    const Case& made =
+        s.add("sums_" + name,
+              {s.store(s.param(0, kF32, rows), i, s.fold(Op::kAdd, x, {k, l}), {i})}, 1e-5);
+    for (int width : widths()) {
+      Rendered out(process_heap());
+      ASSERT_TRUE(render(out, s.graph, made.kernel, target_of(width)).ok());
+      EXPECT_LT(out.text.view().size(), 16384u) << name << " " << width;
+    }
+  }
+  s.run();
+}
+
 TEST(Kernel, RejectsWhatIsNoKernel) {
   Suite s;
   Rendered out(process_heap());

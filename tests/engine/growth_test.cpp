@@ -1,0 +1,27 @@
+// What grows with a graph, and what does not: launches, kernels, schedules.
+#include "engine/world.h"
+
+namespace aster::engine::testing {
+namespace {
+
+uint64_t distinct(World& w) {
+  return w.engine().counters.kernels_compiled + w.engine().counters.kernels_cached;
+}
+
+TEST(Growth, ManyPartsAreFewKernels) {
+  World w;
+  std::vector<Node> parts;
+  std::vector<float> expected;
+  for (uint32_t i = 0; i < 300; ++i) {
+    parts.push_back(w.random({2, 3}, i + 1));
+    const std::vector<float> values = w.interpreted(parts.back());
+    expected.insert(expected.end(), values.begin(), values.end());
+  }
+  const uint64_t before = distinct(w);
+  EXPECT_EQ(w.compute(w.g().cat({parts.data(), parts.size()}, 0)), expected);
+  EXPECT_EQ(w.engine().counters.last_kernels, 19u + 2u + 1u);
+  EXPECT_LE(distinct(w) - before, 5u);
+}
+
+}  // namespace
+}  // namespace aster::engine::testing
