@@ -285,8 +285,11 @@ class Planner {
     }
     const int64_t vectors = kernel_.size(v) / n;
     if (other < 0) {
-      // A body that reads lane by lane keeps the CPU busy as well.
-      const int64_t copies = body_text(body, v, n) > kHeavy ? 2 : 8;
+      // A body that reads lane by lane keeps the CPU busy as well; what is done with the results is
+      // written once a copy.
+      const int results = segment(at).stores;
+      const double after = results < 0 ? 0 : body_text(region(results), v, n);
+      const int64_t copies = body_text(body, v, n) > kHeavy ? 2 : after > 2 * kHeavy ? 4 : 8;
       add_tile(own, v, even_copies(v, n, std::min(accumulators, copies)));
       return;
     }

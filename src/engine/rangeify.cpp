@@ -69,6 +69,7 @@ Status Rangeify::run(Node sink) {
     records_.clear();
     position_.clear();
     demands_.clear();
+    newest_.clear();
     edges_.clear();
     owns_.clear();
     index_.clear();
@@ -391,6 +392,7 @@ Status Rangeify::realize(uint32_t at) {
              index_at,
              kNone,
              records_[at].first_demand,
+             kNone,
              nullptr,
              nullptr,
              static_cast<double>(node->count() / parts),

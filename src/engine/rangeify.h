@@ -26,6 +26,7 @@ class Rangeify {
         records_(memory_),
         position_(memory_),
         demands_(memory_),
+        newest_(memory_),
         edges_(memory_),
         owns_(memory_),
         index_(memory_),
@@ -54,9 +55,10 @@ class Rangeify {
   // One place at which a node is read by one kernel.
   struct Demand {
     uint32_t record, kernel;
-    uint32_t index_at;  // into index_, as many as the node has axes
-    uint32_t edge_at;   // into edges_: the demand on each source
-    uint32_t next;      // other demands on the same node
+    uint32_t index_at;   // into index_, as many as the node has axes
+    uint32_t edge_at;    // into edges_: the demand on each source
+    uint32_t next;       // other demands on the same node
+    uint32_t next_here;  // of these, by the same kernel
     Node gate;
     Node expr;      // the scalar, built by the second walk
     double domain;  // iterations of the loops and reductions around it
@@ -111,13 +113,18 @@ class Rangeify {
     bool merged = false;  // its outputs are another kernel's now
   };
 
-  // The other kernels, seen from one: what each must do before it (itself, or others that it is
-  // before), or afterwards.
-  enum Side : uint8_t { kBefore = 1, kBeforeOthers = 2, kAfterwards = 4 };
-  struct Around {
-    explicit Around(Memory& memory) : first(memory), users(memory), stack(memory), place(memory) {}
-    Vec<uint32_t> first, users, stack;
-    Vec<uint8_t> place;
+  // What merging knows beside the kernels themselves.
+  struct Merging {
+    explicit Merging(Memory& memory)
+        : users(memory), ranks(memory), seen(memory), stack(memory), touching(memory) {}
+    Vec<Vec<uint32_t>> users;  // of each kernel; merged ones may be among them
+    Vec<uint32_t> ranks;       // more than those of all that come before
+    Vec<uint32_t> seen;        // by which search
+    uint32_t search = 0;
+    Vec<uint32_t> stack;
+    Vec<Vec<uint32_t>> touching;  // kernels that touch each slot, in order
+    bool ordered = false;         // no two kernels wait for each other
+    Status touch(uint32_t slot, uint32_t kernel);
   };
 
   Status analyse(Node sink);
@@ -157,14 +164,17 @@ class Rangeify {
   Status copy_overwritten();
   Status merge();
   bool mergeable(uint32_t into, uint32_t from);
-  static bool shares(const Kernel& into, const Kernel& from);
   bool fits_beside(const Kernel& into, const Kernel& from);
   static int64_t loops_of(const Kernel& kernel);
   bool streams(const Kernel& kernel);
   Status renumber_folds(Kernel* kernel, int64_t first);
-  Status list_users(Around* around);
-  Status look_around(Around* around, uint32_t kernel);
-  Status merge_pair(uint32_t into, uint32_t from);
+  Status begin_merging(Merging* merging);
+  Status raise_ranks(Merging* merging, uint32_t from);
+  Status follows(bool* out, Merging* merging, uint32_t later, uint32_t earlier, bool at_once);
+  Status near(Vec<uint32_t>* out, const Merging& merging, uint32_t kernel);
+  static bool same_loops(const Kernel& into, const Kernel& from);
+  Status join_orders(Merging* merging, uint32_t into, uint32_t from);
+  Status merge_pair(Merging* merging, uint32_t into, uint32_t from);
   Status drop_unread();
   Status loop_order(Vec<Node>* out, const Kernel& kernel);
 
@@ -187,6 +197,7 @@ class Rangeify {
   Vec<Record> records_;
   Map<Node, uint32_t> position_;
   Vec<Demand> demands_;
+  Map<uint64_t, uint32_t> newest_;  // demand of a kernel on a record, both in one number
   Vec<uint32_t> edges_;
   Vec<Node> owns_;  // beside edges_: the condition that the node itself adds
   Vec<Node> index_;

@@ -16,74 +16,128 @@ namespace {
 
 constexpr uint32_t kMostMergedNodes = 300;
 constexpr size_t kMostOperands = 16;
+// Kernels on either side that are looked at, of those that touch the same memory.
+constexpr size_t kFarthest = 64;
 
 }  // namespace
 
-// The users of kernel k: users[first[k]] up to users[first[k + 1]].
-Status Rangeify::list_users(Around* around) {
-  Vec<uint32_t>& first = around->first;
-  first.clear();
-  ASTER_TRY(first.resize(kernels_.size() + 2, 0));
-  for (const Kernel& kernel : kernels_) {
-    for (uint32_t before : kernel.after) ++first[before + 2];
+Status Rangeify::Merging::touch(uint32_t slot, uint32_t kernel) {
+  Vec<uint32_t>& all = touching[slot];
+  const uint32_t* at = std::lower_bound(all.begin(), all.end(), kernel);
+  if (at != all.end() && *at == kernel) return kOk;
+  const auto place = at - all.begin();
+  ASTER_TRY(all.push(kernel));
+  std::rotate(all.begin() + place, all.end() - 1, all.end());
+  return kOk;
+}
+
+Status Rangeify::begin_merging(Merging* merging) {
+  const size_t count = kernels_.size();
+  for (size_t k = 0; k < count; ++k) ASTER_TRY(merging->users.push(Vec<uint32_t>(memory_)));
+  for (size_t s = 0; s < schedule_.slots.size(); ++s) {
+    ASTER_TRY(merging->touching.push(Vec<uint32_t>(memory_)));
   }
-  for (size_t i = 2; i < first.size(); ++i) first[i] += first[i - 1];
-  ASTER_TRY(around->users.resize(first.back(), 0));
-  for (uint32_t k = 0; k < kernels_.size(); ++k) {
-    for (uint32_t before : kernels_[k].after) around->users[first[before + 1]++] = k;
+  ASTER_TRY(merging->ranks.resize(count, 0));
+  ASTER_TRY(merging->seen.resize(count, 0));
+  for (uint32_t k = 0; k < count; ++k) {
+    for (uint32_t before : kernels_[k].after) ASTER_TRY(merging->users[before].push(k));
+    for (uint32_t slot : kernels_[k].operands) ASTER_TRY(merging->touch(slot, k));
+    for (const Output& output : kernels_[k].outputs) ASTER_TRY(merging->touch(output.slot, k));
+  }
+  // What nothing comes before is 0; users follow when all before them have their rank.
+  Vec<uint32_t> left(memory_);
+  ASTER_TRY(left.resize(count, 0));
+  for (uint32_t k = 0; k < count; ++k) {
+    left[k] = static_cast<uint32_t>(kernels_[k].after.size());
+    if (left[k] == 0) ASTER_TRY(merging->stack.push(k));
+  }
+  size_t done = 0;
+  for (; !merging->stack.empty(); ++done) {
+    const uint32_t k = merging->stack.back();
+    merging->stack.pop();
+    for (uint32_t user : merging->users[k]) {
+      merging->ranks[user] = std::max(merging->ranks[user], merging->ranks[k] + 1);
+      if (--left[user] == 0) ASTER_TRY(merging->stack.push(user));
+    }
+  }
+  merging->ordered = done == count;
+  return kOk;
+}
+
+// Users of a kernel come after it again, after its rank has grown.
+Status Rangeify::raise_ranks(Merging* merging, uint32_t from) {
+  ASTER_TRY(merging->stack.push(from));
+  while (!merging->stack.empty()) {
+    const uint32_t k = merging->stack.back();
+    merging->stack.pop();
+    for (uint32_t user : merging->users[k]) {
+      if (kernels_[user].merged || merging->ranks[user] > merging->ranks[k]) continue;
+      merging->ranks[user] = merging->ranks[k] + 1;
+      ASTER_TRY(merging->stack.push(user));
+    }
   }
   return kOk;
 }
 
-// Where every other kernel runs, seen from this one.
-Status Rangeify::look_around(Around* around, uint32_t kernel) {
-  Vec<uint8_t>& place = around->place;
-  Vec<uint32_t>& stack = around->stack;
-  place.clear();
-  ASTER_TRY(place.resize(kernels_.size(), 0));
-  const auto spread = [&](uint8_t near, uint8_t far, auto neighbours) -> Status {
-    ASTER_TRY(stack.push(kernel));
-    while (!stack.empty()) {
-      const uint32_t at = stack.back();
-      stack.pop();
-      for (const uint32_t next : neighbours(at)) {
-        const bool known = (place[next] & (near | far)) != 0;
-        place[next] |= at == kernel ? near : far;
-        if (!known) ASTER_TRY(stack.push(next));
-      }
+// Whether a kernel comes after another by way of others, or at once if that counts. The lowest
+// ranks are looked at first: they are the nearest.
+Status Rangeify::follows(bool* out, Merging* merging, uint32_t later, uint32_t earlier,
+                         bool at_once) {
+  Vec<uint32_t>& stack = merging->stack;
+  const Vec<uint32_t>& ranks = merging->ranks;
+  *out = false;
+  ++merging->search;
+  stack.clear();
+  ASTER_TRY(stack.push(later));
+  while (!stack.empty() && !*out) {
+    const uint32_t at = stack.back();
+    const size_t first = stack.size() - 1;
+    stack.pop();
+    for (uint32_t before : kernels_[at].after) {
+      *out |= before == earlier && (at_once || at != later);
+      if (ranks[before] <= ranks[earlier] || merging->seen[before] == merging->search) continue;
+      merging->seen[before] = merging->search;
+      ASTER_TRY(stack.push(before));
     }
-    return kOk;
-  };
-  ASTER_TRY(spread(kBefore, kBeforeOthers, [&](uint32_t k) {
-    return std::span<const uint32_t>(kernels_[k].after.data(), kernels_[k].after.size());
-  }));
-  return spread(kAfterwards, kAfterwards, [&](uint32_t k) {
-    const uint32_t from = around->first[k], to = around->first[k + 1];
-    return std::span<const uint32_t>(around->users.data() + from, to - from);
-  });
+    std::sort(stack.begin() + first, stack.end(),
+              [&](uint32_t a, uint32_t b) { return ranks[a] > ranks[b]; });
+  }
+  stack.clear();
+  return kOk;
 }
 
-// Whether they touch the same memory.
-bool Rangeify::shares(const Kernel& into, const Kernel& from) {
-  for (uint32_t slot : from.operands) {
-    for (const Output& output : into.outputs) {
-      if (slot == output.slot) return true;
+// Kernels that touch memory which this one reads, the last first; of memory that very many touch,
+// those made shortly before and after.
+Status Rangeify::near(Vec<uint32_t>* out, const Merging& merging, uint32_t kernel) {
+  const auto add = [&](uint32_t slot) -> Status {
+    const Vec<uint32_t>& all = merging.touching[slot];
+    size_t first = 0, last = all.size();
+    if (all.size() > 2 * kFarthest) {
+      const uint32_t* here = std::lower_bound(all.begin(), all.end(), kernel);
+      const size_t at = static_cast<size_t>(here - all.begin());
+      first = at - std::min(at, kFarthest);
+      last = std::min(all.size(), at + kFarthest);
     }
-    for (uint32_t other : into.operands) {
-      if (slot == other) return true;
-    }
-  }
-  return false;
+    return out->append(all.data() + first, last - first);
+  };
+  for (uint32_t slot : kernels_[kernel].operands) ASTER_TRY(add(slot));
+  std::sort(out->begin(), out->end(), [](uint32_t a, uint32_t b) { return a > b; });
+  out->truncate(static_cast<size_t>(std::unique(out->begin(), out->end()) - out->begin()));
+  return kOk;
+}
+
+bool Rangeify::same_loops(const Kernel& into, const Kernel& from) {
+  if (into.merged || from.merged || into.library || from.library) return false;
+  return into.ranges.size() == from.ranges.size() && !into.ranges.empty() &&
+         std::equal(into.ranges.begin(), into.ranges.end(), from.ranges.begin());
 }
 
 // Same loops, and whatever both touch they touch at the same element.
 bool Rangeify::fits_beside(const Kernel& into, const Kernel& from) {
-  if (into.merged || from.merged || into.library || from.library) return false;
+  if (!same_loops(into, from)) return false;
   if (into.size + from.size > kMostMergedNodes ||
       into.operands.size() + from.operands.size() > kMostOperands)
     return false;
-  if (into.ranges.size() != from.ranges.size() || into.ranges.empty()) return false;
-  if (!std::equal(into.ranges.begin(), into.ranges.end(), from.ranges.begin())) return false;
   if (!into.prefixes.empty() || !from.prefixes.empty()) return false;
   return loops_of(from) == from.next_range || (streams(into) && streams(from));
 }
@@ -175,7 +229,7 @@ Status Rangeify::renumber_folds(Kernel* kernel, int64_t first) {
   return kOk;
 }
 
-Status Rangeify::merge_pair(uint32_t into_id, uint32_t from_id) {
+Status Rangeify::merge_pair(Merging* merging, uint32_t into_id, uint32_t from_id) {
   Kernel& into = kernels_[into_id];
   Kernel& from = kernels_[from_id];
   Vec<Node> nodes(memory_), roots(memory_), src(memory_);
@@ -216,70 +270,85 @@ Status Rangeify::merge_pair(uint32_t into_id, uint32_t from_id) {
     records_[output.record].kernel = into_id;
   }
   into.size += from.size;
-  for (uint32_t k : from.after) {
-    bool known = k == into_id;
-    for (uint32_t other : into.after) known |= other == k;
-    if (!known) ASTER_TRY(into.after.push(k));
-  }
   from.merged = true;
-  for (Kernel& kernel : kernels_) {
-    bool has_into = false;
-    for (uint32_t k : kernel.after) has_into |= k == into_id;
-    for (size_t i = 0; i < kernel.after.size();) {
-      if (kernel.after[i] != from_id) {
+  return join_orders(merging, into_id, from_id);
+}
+
+// What came before and after a kernel that was merged comes before and after the other.
+Status Rangeify::join_orders(Merging* merging, uint32_t into_id, uint32_t from_id) {
+  Kernel& into = kernels_[into_id];
+  const Kernel& from = kernels_[from_id];
+  for (uint32_t k : from.after) {
+    if (k == into_id || std::find(into.after.begin(), into.after.end(), k) != into.after.end())
+      continue;
+    ASTER_TRY(into.after.push(k));
+    ASTER_TRY(merging->users[k].push(into_id));
+  }
+  for (uint32_t user : merging->users[from_id]) {
+    if (kernels_[user].merged) continue;
+    Vec<uint32_t>& after = kernels_[user].after;
+    const bool known =
+        user == into_id || std::find(after.begin(), after.end(), into_id) != after.end();
+    for (size_t i = 0; i < after.size();) {
+      if (after[i] != from_id) {
         ++i;
-      } else if (has_into || &kernel == &into) {
-        kernel.after[i] = kernel.after.back();
-        kernel.after.pop();
+      } else if (known) {
+        after[i] = after.back();
+        after.pop();
       } else {
-        kernel.after[i++] = into_id;
-        has_into = true;
+        after[i++] = into_id;
       }
     }
+    if (!known) ASTER_TRY(merging->users[into_id].push(user));
   }
-  return kOk;
+  for (uint32_t slot : from.operands) ASTER_TRY(merging->touch(slot, into_id));
+  for (const Output& output : from.outputs) ASTER_TRY(merging->touch(output.slot, into_id));
+  merging->ranks[into_id] = std::max(merging->ranks[into_id], merging->ranks[from_id]);
+  return raise_ranks(merging, into_id);
 }
 
 // Results that no other kernel reads any more stay in registers.
 Status Rangeify::drop_unread() {
-  for (uint32_t k = 0; k < kernels_.size(); ++k) {
-    Kernel& kernel = kernels_[k];
+  Vec<uint32_t> readers(memory_);  // kernels that read each slot
+  ASTER_TRY(readers.resize(schedule_.slots.size(), 0));
+  for (const Kernel& kernel : kernels_) {
+    if (kernel.merged) continue;
+    for (uint32_t slot : kernel.operands) ++readers[slot];
+  }
+  for (Kernel& kernel : kernels_) {
     if (kernel.merged || kernel.outputs.size() < 2) continue;
-    for (size_t i = 0; i < kernel.outputs.size();) {
+    size_t kept = 0;
+    for (size_t i = 0; i < kernel.outputs.size(); ++i) {
       const uint32_t slot = kernel.outputs[i].slot;
-      bool read = schedule_.slots[slot].kind != SlotKind::kTemporary;
-      for (uint32_t other = 0; other < kernels_.size() && !read; ++other) {
-        if (other == k || kernels_[other].merged) continue;
-        for (uint32_t operand : kernels_[other].operands) read |= operand == slot;
-      }
-      if (read) {
-        ++i;
-        continue;
-      }
-      for (size_t j = i + 1; j < kernel.outputs.size(); ++j)
-        kernel.outputs[j - 1] = kernel.outputs[j];
-      kernel.outputs.pop();
+      const auto own =
+          static_cast<uint32_t>(std::count(kernel.operands.begin(), kernel.operands.end(), slot));
+      if (schedule_.slots[slot].kind == SlotKind::kTemporary && readers[slot] == own) continue;
+      kernel.outputs[kept++] = kernel.outputs[i];
     }
+    kernel.outputs.truncate(kept);
   }
   return kOk;
 }
 
 Status Rangeify::merge() {
-  Around around(memory_);
-  ASTER_TRY(list_users(&around));
+  Merging merging(memory_);
+  Vec<uint32_t> candidates(memory_);
+  ASTER_TRY(begin_merging(&merging));
+  if (!merging.ordered) return kOk;  // order() finds out which wait for each other
   // From users to sources, as kernels were made: a user first looks at what it reads.
   for (uint32_t from = 0; from < kernels_.size(); ++from) {
     if (kernels_[from].merged || kernels_[from].library) continue;
-    ASTER_TRY(look_around(&around, from));
-    for (uint32_t into = static_cast<uint32_t>(kernels_.size()); into-- > 0;) {
-      const uint8_t place = around.place[into];
-      const bool apart = (place & (kBeforeOthers | kAfterwards)) != 0;
-      if (into == from || apart || (place != kBefore && into < from) ||
-          !shares(kernels_[into], kernels_[from]) || !mergeable(into, from)) {
-        continue;
-      }
-      ASTER_TRY(merge_pair(into, from));
-      ASTER_TRY(list_users(&around));
+    candidates.clear();
+    ASTER_TRY(near(&candidates, merging, from));
+    for (uint32_t into : candidates) {
+      const Vec<uint32_t>& after = kernels_[from].after;
+      if (into == from || !same_loops(kernels_[into], kernels_[from])) continue;
+      if (into < from && std::find(after.begin(), after.end(), into) == after.end()) continue;
+      bool apart = false;
+      ASTER_TRY(follows(&apart, &merging, from, into, false));
+      if (!apart) ASTER_TRY(follows(&apart, &merging, into, from, true));
+      if (apart || !mergeable(into, from)) continue;
+      ASTER_TRY(merge_pair(&merging, into, from));
       break;
     }
   }

@@ -22,9 +22,11 @@ Status Rangeify::demand(uint32_t* out, Node node, uint32_t kernel, std::span<con
   const uint32_t at = *position_.find(node);
   Record& record = records_[at];
   if (is_leaf(node->op) && node->op != Op::kParam) gate = nullptr;
-  for (uint32_t d = record.first_demand; d != kNone; d = demands_[d].next) {
+  const uint64_t here = uint64_t{at} << 32 | kernel;
+  const uint32_t newest = newest_.get(here, kNone);
+  for (uint32_t d = newest; d != kNone; d = demands_[d].next_here) {
     Demand& other = demands_[d];
-    if (other.kernel != kernel || other.gate != gate || other.own) continue;
+    if (other.gate != gate) continue;
     if (std::equal(index.begin(), index.end(), index_.data() + other.index_at)) {
       other.domain = std::max(other.domain, domain);
       if (other.under != under) other.under = Op::kSink;
@@ -35,8 +37,9 @@ Status Rangeify::demand(uint32_t* out, Node node, uint32_t kernel, std::span<con
   const uint32_t index_at = static_cast<uint32_t>(index_.size());
   ASTER_TRY(index_.append(index.data(), index.size()));
   *out = static_cast<uint32_t>(demands_.size());
-  ASTER_TRY(demands_.push(Demand{at, kernel, index_at, kNone, record.first_demand, gate, nullptr,
-                                 domain, under, false}));
+  ASTER_TRY(demands_.push(Demand{at, kernel, index_at, kNone, record.first_demand, newest, gate,
+                                 nullptr, domain, under, false}));
+  ASTER_TRY(newest_.set(here, *out));
   record.first_demand = *out;
   ++record.demand_count;
   return kOk;

@@ -23,5 +23,23 @@ TEST(Growth, ManyPartsAreFewKernels) {
   EXPECT_LE(distinct(w) - before, 5u);
 }
 
+// Minibatches, say: parts of one tensor, realised as they are made.
+TEST(Growth, ViewsAtOtherOffsetsFindTheirSchedule) {
+  World w;
+  uop::Graph& g = w.g();
+  Node whole = w.random({8, 16});
+  const std::vector<float> values = w.interpreted(whole);
+  const uint64_t before = w.engine().counters.schedule_misses;
+  for (int64_t i = 0; i < 8; ++i) {
+    Node part =
+        buffer_node(w.engine(), storage_of(whole), i * 16 * 4, DType::kFloat32, words({16}));
+    const std::vector<float> got = w.compute(g.alu(Op::kAdd, part, part));
+    for (size_t j = 0; j < 16; ++j) {
+      EXPECT_EQ(got[j], 2 * values[static_cast<size_t>(i) * 16 + j]) << i << " " << j;
+    }
+  }
+  EXPECT_EQ(w.engine().counters.schedule_misses - before, 1u);
+}
+
 }  // namespace
 }  // namespace aster::engine::testing
