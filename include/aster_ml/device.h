@@ -20,7 +20,9 @@ enum {
   ASTER_ML_DEVICE_OPENCL = 2 * 65536,    /* UNSUPPORTED until a backend is registered for it */
   ASTER_ML_DEVICE_REFERENCE = 3 * 65536, /* host memory; graphs are interpreted */
   ASTER_ML_DEVICE_DISK = 4 * 65536,      /* mapped files, read only; nothing is allocated on it */
-  ASTER_ML_DEVICE_CUDA = 5 * 65536       /* UNSUPPORTED until a backend is registered for it */
+  ASTER_ML_DEVICE_CUDA = 5 * 65536,      /* UNSUPPORTED until a backend is registered for it */
+  ASTER_ML_DEVICE_NULL = 6 * 65536 /* graphs are scheduled, never computed: its memory takes no
+                                      room and has no values, so reading it is a DEVICE error */
 };
 
 /* Its parts; 0 for a code that is no device. */

@@ -15,10 +15,9 @@ from .engine.jit import TinyJit
 from .errors import Error, JitError
 from .function import function
 from .helpers import Context, GlobalCounters, fetch, getenv
-from .symbolic import Variable
+from .symbolic import UOp, Variable
 from .tensor import Tensor
 
-UOp = Variable
 __version__ = str(_native.version())
 
 __all__ = [

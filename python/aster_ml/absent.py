@@ -15,7 +15,6 @@ _GRAPHS = "kernels and graphs in UOps are tinygrad's own form"
 _SCHEDULES = "schedules stay inside the library"
 _RUNTIMES = "devices are the library's backends, not classes of Python"
 _PROFILES = "its profiler's records; time with Timing, Profiling or GlobalCounters"
-_BITS = "numbers are converted inside the library: Tensor.cast, Tensor.bitcast"
 _PLUMBING = "plumbing of tinygrad's own compiler and runtimes"
 
 # By module, then by name; "*" is whatever else is asked for.
@@ -42,12 +41,7 @@ REASONS: dict[str, dict[str, str]] = {
         ),
     },
     "dtype": {
-        **dict.fromkeys("AddrSpace Invalid InvalidType ConstFloat DTypeMetaClass".split(), _GRAPHS),
-        **dict.fromkeys(
-            """bitcast float_to_bf16 float_to_fp16 float_to_fp8 fp8_to_float from_storage_scalar
-            storage_fmt_for_dtype to_storage_scalar""".split(),
-            _BITS,
-        ),
+        **dict.fromkeys("AddrSpace ConstFloat DTypeMetaClass".split(), _GRAPHS),
         "promo_lattice": "the table is the library's: least_upper_dtype asks it",
     },
     "helpers": {

@@ -14,6 +14,8 @@ import collections
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import _native
+from .dtype import is_stored_float
+from .values import Handle
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -34,12 +36,20 @@ class _Call:
         return (None, *self.inputs)
 
 
+def _takes_gradient(x: Tensor) -> bool:
+    return is_stored_float(_native.lazy_dtype(x))
+
+
 def custom_call(
     gradient: Callable[..., Any], results: list[Tensor], inputs: list[Tensor]
 ) -> list[Tensor]:
-    """The results, cut off; gradient(d result, call) gives the gradients of the inputs."""
+    """The results, cut off; gradient(d result, call) gives the gradients of the inputs.
+
+    Numbers (weak tensors) and integers have no gradient.
+    """
     outputs: list[Tensor] = [x.detach() for x in results]
-    _calls.append(_Call(gradient, inputs, outputs))
+    if any(map(_takes_gradient, outputs)):
+        _calls.append(_Call(gradient, inputs, outputs))
     return outputs
 
 
@@ -61,7 +71,7 @@ def gradients(
 def _joined(
     loss: Tensor, targets: list[Tensor], seed: Tensor | None, calls: list[_Call], forget: bool
 ) -> list[Tensor | None]:
-    cuts = [x for call in calls for x in call.outputs]
+    cuts = [x for call in calls for x in call.outputs if _takes_gradient(x)]
     total: list[Tensor | None] = [None] * (len(targets) + len(cuts))
 
     def flow(y: Tensor, dy: Tensor | None) -> None:
@@ -74,10 +84,9 @@ def _joined(
                 total[k] = g if before is None else before + g
 
     flow(loss, seed)
-    at = len(total)
+    place = {id(x): at for at, x in enumerate(cuts, len(targets))}
     for call in reversed(calls):
-        at -= len(call.outputs)
-        grads = total[at : at + len(call.outputs)]
+        grads = [total[place[id(x)]] if id(x) in place else None for x in call.outputs]
         if all(g is None for g in grads):
             continue
         if forget:
@@ -86,6 +95,7 @@ def _joined(
         answers = call.gradient(*full, call)
         answers = answers if isinstance(answers, (tuple, list)) else (answers,)
         for x, g in zip(call.inputs, answers):
-            if g is not None and x.is_floating_point():
+            g = g.tensor if isinstance(g, Handle) else g
+            if g is not None and _takes_gradient(x):
                 flow(x, g.cast(x.dtype))
     return total[: len(targets)]

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from . import _native
 from .absent import of_module
 from .errors import not_offered
 from .helpers import DEV
+
+if TYPE_CHECKING:
+    from .dtype import DType
 
 # tinygrad's names of devices that the library calls otherwise.
 _OURS = {"PYTHON": "REFERENCE", "CL": "OPENCL", "GPU": "OPENCL"}
@@ -54,12 +57,35 @@ def canonicalize_device(device: Any = None) -> Any:
     return Device.canonicalize(device)
 
 
+class Renderer:
+    """What programs ask of a device before they choose a dtype or a shape.
+
+    >>> dtypes.bfloat16 in Device["CPU"].renderer.supported_dtypes()
+    True
+    """
+
+    has_local = False
+    has_shared = False
+    has_threads = True
+    supports_float4 = True
+    tensor_cores: list[Any] = []
+
+    def __init__(self, device: str):
+        self.device = device
+
+    def supported_dtypes(self) -> set[DType]:
+        """Every dtype that memory holds: all are computed on every device."""
+        from .dtype import dtypes
+
+        return set(dtypes.all)
+
+
 class Compiled:
     """A device: its name, and whether it can be used."""
 
     def __init__(self, device: str):
         self.device, self.code = device, code_of(device)
-        self.arch, self.renderer, self.graph = os.uname().machine, None, None
+        self.arch, self.renderer, self.graph = os.uname().machine, Renderer(device), None
 
     def __repr__(self) -> str:
         return f"<Device {self.device}>"

@@ -10,18 +10,40 @@ from __future__ import annotations
 
 import builtins
 import functools
+import importlib
 import math
+import operator
 import struct
 import sys
 from collections.abc import Callable
-from typing import Any, Final, Union
+from typing import Any, ClassVar, Final, Union
 
 from . import _native
 from .absent import of_module
 from .helpers import DEFAULT_FLOAT, DEFAULT_INT, ContextVar
 
+
+class InvalidType:
+    """The type of Invalid: an element that nobody wrote. There is one object of it."""
+
+    __slots__ = ()
+    _only: ClassVar[InvalidType | None] = None
+
+    def __new__(cls) -> InvalidType:
+        if cls._only is None:
+            cls._only = object.__new__(cls)
+        return cls._only
+
+    def __repr__(self) -> str:
+        return "Invalid"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InvalidType, ()
+
+
+Invalid = InvalidType()
 PyConst = Union[builtins.float, builtins.int, builtins.bool]
-ConstType = PyConst
+ConstType = Union[PyConst, InvalidType]
 
 
 class DType:
@@ -75,10 +97,12 @@ class DType:
             return 2**self.bitsize - 1 + self.min
         return math.inf if dtypes.is_float(self) else True
 
-    def const(self, val: PyConst) -> PyConst:
+    def const(self, val: ConstType) -> ConstType:
         """val as a value of this dtype."""
+        if isinstance(val, InvalidType):
+            return val
         if dtypes.is_float(self):
-            return truncate(self, builtins.float(val))
+            return truncate.get(self, builtins.float)(val)  # type: ignore[no-any-return]
         return builtins.bool(val) if dtypes.is_bool(self) else builtins.int(val)
 
     @staticmethod
@@ -117,7 +141,7 @@ class DTypes:
         >>> dtypes.from_py(1.5), dtypes.from_py([1, 2])
         (dtypes.weakfloat, dtypes.int)
         """
-        if isinstance(x, builtins.bool):
+        if isinstance(x, (builtins.bool, InvalidType)):
             return dtypes.bool
         if isinstance(x, builtins.float):
             return dtypes.weakfloat
@@ -328,24 +352,127 @@ def convert(data: Any, source: DType, dtype: DType, count: int) -> bytearray:
     return out
 
 
-def truncate(dtype: DType, x: float) -> float:
-    """x rounded to a float dtype and back.
+# ---- numbers as a dtype holds them
 
-    >>> truncate(dtypes.float16, 0.1)
+
+def _packed(x: Any, dtype: DType) -> bytearray:
+    """A number as one stored element of a float dtype."""
+    return convert(struct.pack("d", x), dtypes.float64, dtype, 1)
+
+
+def _unpacked(stored: Any, dtype: DType) -> builtins.float:
+    return builtins.float(struct.unpack("d", convert(stored, dtype, dtypes.float64, 1))[0])
+
+
+def float_to_fp16(x: Any) -> builtins.float:
+    """The float16 nearest to x; infinite beyond them.
+
+    >>> float_to_fp16(0.1)
     0.0999755859375
     """
-    if dtype.code in (17, 33):
-        return float(x)
-    stored = convert(struct.pack("d", x), dtypes.float64, dtype, 1)
-    back = convert(stored, dtype, dtypes.float64, 1)
-    return float(struct.unpack("d", back)[0])
+    return _unpacked(_packed(x, dtypes.float16), dtypes.float16)
+
+
+def float_to_bf16(x: Any) -> builtins.float:
+    """The bfloat16 nearest to x as a float32.
+
+    >>> float_to_bf16(0.1)
+    0.10009765625
+    """
+    single = _packed(x, dtypes.float32)
+    stored = convert(single, dtypes.float32, dtypes.bfloat16, 1)
+    return _unpacked(stored, dtypes.bfloat16)
+
+
+def float_to_fp8(x: builtins.float, dtype: DType) -> builtins.int:
+    """The byte that holds x in an 8-bit float dtype; beyond the greatest it is the greatest.
+
+    >>> float_to_fp8(1.0, dtypes.fp8e4m3)
+    56
+    """
+    assert dtype in dtypes.fp8s, f"{dtype} is no float of 8 bits"
+    return _packed(x, dtype)[0]
+
+
+def fp8_to_float(x: builtins.int, dtype: DType) -> builtins.float:
+    """The number that a byte stands for in an 8-bit float dtype.
+
+    >>> fp8_to_float(56, dtypes.fp8e4m3)
+    1.0
+    """
+    assert dtype in dtypes.fp8s, f"{dtype} is no float of 8 bits"
+    return _unpacked(bytes([x]), dtype)
+
+
+def _wrap(dtype: DType) -> Callable[[Any], builtins.int]:
+    modulus, least = 1 << dtype.bitsize, builtins.int(dtype.min)
+    return lambda x: (operator.index(x) - least) % modulus + least
+
+
+def _rounding(dtype: DType) -> Callable[[Any], builtins.float]:
+    return lambda x: _unpacked(_packed(x, dtype), dtype)
+
+
+# What a number becomes where a dtype holds it: truncate[dtypes.int8](200) is -56.
+truncate: dict[DType, Callable[[Any], Any]] = {
+    dtypes.bool: builtins.bool,
+    dtypes.float16: float_to_fp16,
+    dtypes.bfloat16: float_to_bf16,
+    **{d: _rounding(d) for d in (dtypes.float32, dtypes.float64, *dtypes.fp8s)},
+    **{d: _wrap(d) for d in dtypes.ints},
+}
+
+
+def storage_fmt_for_dtype(dtype: DType) -> str | None:
+    """The struct format of a stored element; narrow floats are stored as integers."""
+    if dtype is dtypes.bfloat16:
+        return "H"
+    return "B" if dtype in dtypes.fp8s else dtype.fmt
+
+
+def to_storage_scalar(x: Any, dtype: DType) -> Any:
+    """x as struct packs it by that format.
+
+    >>> to_storage_scalar(1.0, dtypes.bfloat16)
+    16256
+    """
+    if dtype is dtypes.float16:
+        return float_to_fp16(x)
+    if dtype is dtypes.bfloat16:
+        return struct.unpack("I", struct.pack("f", float_to_bf16(x)))[0] >> 16
+    return float_to_fp8(x, dtype) if dtype in dtypes.fp8s else x
+
+
+def from_storage_scalar(x: Any, dtype: DType) -> Any:
+    """What struct unpacked by that format as a number."""
+    if dtype is dtypes.bfloat16:
+        return struct.unpack("f", struct.pack("I", (x & 0xFFFF) << 16))[0]
+    return fp8_to_float(builtins.int(x), dtype) if dtype in dtypes.fp8s else x
+
+
+def bitcast(x: Any, in_dtype: DType, out_dtype: DType) -> Any:
+    """The number of out_dtype that has the bits of x.
+
+    >>> bitcast(1.0, dtypes.float32, dtypes.int32)
+    1065353216
+    """
+    source, target = storage_fmt_for_dtype(in_dtype), storage_fmt_for_dtype(out_dtype)
+    assert in_dtype.itemsize == out_dtype.itemsize, f"{in_dtype} and {out_dtype} differ in size"
+    assert source is not None and target is not None, f"{in_dtype}, {out_dtype}: not stored"
+    stored = struct.pack(source, to_storage_scalar(x, in_dtype))
+    return from_storage_scalar(struct.unpack(target, stored)[0], out_dtype)
+
+
+# ---- the dtypes of NumPy and torch
 
 
 def _to_np_dtype(dtype: DType) -> Any:
-    """The NumPy scalar type, None where NumPy has none."""
+    """The NumPy scalar type that numpy() gives: float32 for narrow floats; None of weak dtypes."""
     import numpy as np
 
-    return np.dtype(dtype.fmt).type if dtype.fmt is not None else None
+    if dtype.fmt is None:
+        return np.float32 if is_stored_float(dtype.code) else None
+    return np.dtype(dtype.fmt).type
 
 
 def _from_np_dtype(npdtype: Any) -> DType:
@@ -364,6 +491,26 @@ def _from_np_dtype(npdtype: Any) -> DType:
     if found is None:
         raise TypeError(f"arrays of dtype {npdtype} are not supported")
     return found
+
+
+_TORCH = {
+    "fp8e4m3": "float8_e4m3fn", "fp8e5m2": "float8_e5m2", "fp8e4m3fnuz": "float8_e4m3fnuz",
+    "fp8e5m2fnuz": "float8_e5m2fnuz", "half": "float16", "bfloat16": "bfloat16",
+    "float": "float32", "double": "float64", "uchar": "uint8", "ushort": "uint16",
+    "uint": "uint32", "ulong": "uint64", "char": "int8", "short": "int16", "int": "int32",
+    "long": "int64", "bool": "bool",
+}  # fmt: skip
+
+
+def _to_torch_dtype(dtype: DType) -> Any:
+    """torch's dtype of the same elements, None where this torch has none."""
+    torch = importlib.import_module("torch")
+    return getattr(torch, _TORCH.get(strong_dtype(dtype).attribute, ""), None)
+
+
+def _from_torch_dtype(torchdtype: Any) -> DType:
+    """The dtype of torch's. Raises KeyError for what is not here, as complex."""
+    return {_to_torch_dtype(d): d for d in DTYPES_DICT.values()}[torchdtype]
 
 
 __getattr__ = of_module("dtype")

@@ -345,6 +345,17 @@ class ContextVar(Generic[T]):
                 self._value = before
                 raise
 
+    def tolist(self, obj: Any = None) -> list[Any]:
+        """The parts of a text between commas; with obj, its attributes of these names.
+
+        >>> NAMES = ContextVar("NAMES", "pi,e")
+        >>> NAMES.tolist(), NAMES.tolist(math)
+        (['pi', 'e'], [3.141592653589793, 2.718281828459045])
+        """
+        assert isinstance(self.value, str), f"{self.key} is no text: {self.value!r}"
+        parts = [part for part in self.value.split(",") if part]
+        return parts if obj is None else [getattr(obj, part) for part in parts]
+
     def __repr__(self) -> str:
         return f"{self.key}={self.value!r}"
 

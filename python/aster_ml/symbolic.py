@@ -18,7 +18,7 @@ from __future__ import annotations
 import operator
 from typing import Any, Callable, Union
 
-from .dtype import DType, dtypes
+from .dtype import DType, dtypes, least_upper_dtype
 
 
 def _floordiv(x: int, y: int) -> int:
@@ -49,7 +49,42 @@ _VALUE: dict[str, Callable[[int, int], int]] = {
 _installed: list[bool] = []  # nothing looks out for variables until one is bound
 
 
-class Expression:
+class UOp:
+    """A symbolic integer: a variable, bound or not, or what is computed of variables.
+
+    >>> isinstance(UOp.variable("n", 1, 4).bind(2) + 1, UOp)
+    True
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return Variable(*args, **kwargs) if cls is UOp else object.__new__(cls)
+
+    @staticmethod
+    def variable(
+        name: str, min_val: int, max_val: int, dtype: DType = dtypes.weakint, multiple_of: int = 1
+    ) -> Variable:
+        """A Variable.
+
+        >>> UOp.variable("n", 1, 4)
+        Variable('n', 1, 4)
+        """
+        return Variable(name, min_val, max_val, dtype, multiple_of)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def ndim(self) -> int:
+        return 0
+
+    def numel(self) -> int:
+        return 1
+
+
+class Expression(UOp):
     """An integer made of variables: an operation on two expressions or numbers."""
 
     __slots__ = ("op", "src")
@@ -166,11 +201,10 @@ class Expression:
 
     @property
     def dtype(self) -> DType:
-        return dtypes.bool if self.op in ("<", "<=", ">", ">=", "==", "!=") else dtypes.weakint
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return ()
+        if self.op in ("<", "<=", ">", ">=", "==", "!="):
+            return dtypes.bool
+        kinds = [x.dtype if isinstance(x, Expression) else dtypes.weakint for x in self.src]
+        return least_upper_dtype(*kinds)
 
     # ---- arithmetic
 
@@ -255,17 +289,6 @@ class Variable(Expression):
         self.name, self.min_val, self.max_val = name, int(min_val), int(max_val)
         self._dtype, self.multiple_of = dtype, multiple_of
 
-    @staticmethod
-    def variable(
-        name: str, min_val: int, max_val: int, dtype: DType = dtypes.weakint, multiple_of: int = 1
-    ) -> Variable:
-        """A Variable, as UOp.variable makes it.
-
-        >>> Variable.variable("n", 1, 4)
-        Variable('n', 1, 4)
-        """
-        return Variable(name, min_val, max_val, dtype, multiple_of)
-
     def _key(self) -> tuple[Any, ...]:
         return ("variable", self.name, self.min_val, self.max_val, self._dtype, self.multiple_of)
 
@@ -336,7 +359,7 @@ def note_seen(into: dict[Expression, int] | None) -> None:
         _seen.append(into)
 
 
-class BoundInt:
+class BoundInt(UOp):
     """A bound variable, or what was computed from bound ones: a value with its expression."""
 
     __slots__ = ("expression", "bound", "_value")

@@ -326,7 +326,7 @@ class Tensor(CreationMixin):
         """For numpy.asarray: the storage itself where NumPy has the dtype, unless copied."""
         import numpy as np
 
-        kind = _to_np_dtype(self.dtype)
+        kind = None if self.dtype.fmt is None else _to_np_dtype(self.dtype)
         if copy or kind is None or (dtype is not None and np.dtype(dtype) != kind):
             if copy is False:
                 raise ValueError(f"a NumPy array of {self.dtype} as {dtype} needs a copy")

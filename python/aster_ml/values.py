@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from .device import Device, on_device
-from .dtype import DType, _from_np_dtype, _to_np_dtype, convert, dtypes, strong_dtype
+from .dtype import DType, InvalidType, _from_np_dtype, _to_np_dtype, convert, dtypes, strong_dtype
 from .helpers import fully_flatten, get_shape
 from .mixin.movement import _marks
 from .symbolic import BoundInt, Expression
@@ -39,11 +39,12 @@ class Handle:
 
     @property
     def is_realized(self) -> bool:
-        return self.tensor.is_realized
+        """Whether its elements are in memory: its own, or those that it is a view of."""
+        return bool(_native.lazy_is_stored(self.tensor))
 
     @property
     def realized(self) -> Tensor | None:
-        return self.tensor if self.tensor.is_realized else None
+        return self.tensor if self.is_realized else None
 
     @property
     def base(self) -> Handle:
@@ -76,6 +77,8 @@ def from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor
     """A tensor of whatever Python has; device: not the default one."""
     if data is None:
         data = 0.0
+    if isinstance(data, InvalidType):
+        data = False
     if isinstance(data, (BoundInt, Expression)):
         data = data.__index__()
     if isinstance(data, (bool, int, float)):

@@ -35,7 +35,7 @@ int64_t Call::integer_from(PyObject* object, const char* argument, int64_t least
   int overflow = 0;
   const int64_t value = PyLong_AsLongLongAndOverflow(index, &overflow);
   if (overflow != 0 || value < least || value > most) {
-    raise(PyExc_OverflowError, name_, argument, "is out of range: %R", index);
+    raise(exception_of(ASTER_ML_RANGE), name_, argument, "is out of range: %R", index);
     fail();
   }
   Py_DECREF(index);
@@ -53,7 +53,7 @@ uint64_t Call::natural(Py_ssize_t at, const char* argument) {
   const uint64_t value = index == nullptr ? 0 : PyLong_AsUnsignedLongLong(index);
   if (index != nullptr && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
-    raise(PyExc_OverflowError, name_, argument, "is out of range: %R", index);
+    raise(exception_of(ASTER_ML_RANGE), name_, argument, "is out of range: %R", index);
   }
   Py_XDECREF(index);
   if (PyErr_Occurred() != nullptr) fail();
@@ -294,7 +294,7 @@ aster_ml_scalar* Call::scalar_from(PyObject* object, const char* argument) {
       const uint64_t large = overflow > 0 ? PyLong_AsUnsignedLongLong(object) : 0;
       if (overflow < 0 || dtype == 0 || PyErr_Occurred() != nullptr) {
         PyErr_Clear();
-        raise(PyExc_OverflowError, name_, argument, "is out of range: %R", object);
+        raise(exception_of(ASTER_ML_RANGE), name_, argument, "is out of range: %R", object);
         fail();
         return nullptr;
       }
@@ -378,7 +378,7 @@ void* Call::field(const FieldInfo& field, PyObject* value, const StructInfo& inf
       }
       for (size_t i = 0; i < count; ++i) {
         if (!store_integer(place + i * size_of(field.kind), field.kind, words[i])) {
-          raise(PyExc_OverflowError, info.name, field.name, "is out of range: %R", value);
+          raise(exception_of(ASTER_ML_RANGE), info.name, field.name, "is out of range: %R", value);
           return fail(), nullptr;
         }
       }

@@ -169,7 +169,7 @@ PyObject* lazy_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
   Call call("__dlpack__", one, 1, 1, 1);
   aster_ml_lazy* x = call.lazy(0, "tensor");
   aster_ml_tensor tensor;
-  if (!pinned_view(call, &tensor, x)) return nullptr;
+  if (!host_view(call, &tensor, x)) return nullptr;
   if (wish.copy) {
     aster_ml_tensor copied = {};
     const bool ok = call.quick(

@@ -62,7 +62,7 @@ int lazy_get_buffer(PyObject* self, Py_buffer* view, int flags) {
     PyErr_NoMemory();
     return -1;
   }
-  bool ok = pinned_view(call, &lent->tensor, x);
+  bool ok = host_view(call, &lent->tensor, x);
   const aster_ml_tensor& tensor = lent->tensor;
   const size_t item = aster_ml_dtype_size(tensor.dtype);
   const char* format = format_of(tensor.dtype);

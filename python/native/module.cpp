@@ -18,6 +18,18 @@ struct Default {
   PyObject** type;
 };
 
+// "aster_ml_lazy_add" -> "add": what a user called.
+const char* operation_of(const char* function) {
+  constexpr const char* kPrefixes[] = {"aster_ml_lazy_", "aster_ml_"};
+  for (const char* prefix : kPrefixes) {
+    const size_t length = std::strlen(prefix);
+    if (std::strncmp(function, prefix, length) == 0) return function + length;
+  }
+  return function;
+}
+
+}  // namespace
+
 PyObject* exception_of(int32_t status) {
   if (g.errors != nullptr) {
     PyObject* key = PyLong_FromLong(status);
@@ -39,18 +51,6 @@ PyObject* exception_of(int32_t status) {
     if (row.status == status) return *row.type;
   return PyExc_RuntimeError;
 }
-
-// "aster_ml_lazy_add" -> "add": what a user called.
-const char* operation_of(const char* function) {
-  constexpr const char* kPrefixes[] = {"aster_ml_lazy_", "aster_ml_"};
-  for (const char* prefix : kPrefixes) {
-    const size_t length = std::strlen(prefix);
-    if (std::strncmp(function, prefix, length) == 0) return function + length;
-  }
-  return function;
-}
-
-}  // namespace
 
 bool raise_status(int32_t status) {
   aster_ml_error record;

@@ -92,6 +92,8 @@ PyObject* make_uop(ContextObject* context, const aster_ml_uop* retained);
 PyObject* make_tensor(ContextObject* context, const aster_ml_tensor& tensor);
 PyObject* make_handle(const HandleType& type, ContextObject* context, void* impl);
 
+// The class of a status, borrowed: that of set_errors, or a built-in one.
+PyObject* exception_of(int32_t status);
 // Sets the exception of a status, with the library's message; always false.
 bool raise_status(int32_t status);
 
@@ -303,6 +305,8 @@ class Call {
 
 // The storage of x, realised, as a row-major descriptor that keeps the memory alive by itself.
 bool pinned_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x);
+// As pinned_view; a BufferError where the host does not address the memory.
+bool host_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x);
 
 // Frees a value that belongs to a context: now, or when its slow call ends.
 void free_in(ContextObject* context, void (*free)(void*), void* handle, void* second);

@@ -21,6 +21,16 @@ bool pinned_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x) {
   return ok;
 }
 
+bool host_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x) {
+  if (!pinned_view(call, out, x)) return false;
+  const int32_t kinds[] = {ASTER_ML_DEVICE_CPU, ASTER_ML_DEVICE_REFERENCE, ASTER_ML_DEVICE_DISK};
+  for (const int32_t kind : kinds)
+    if (aster_ml_device_type(out->storage.device) == aster_ml_device_type(kind)) return true;
+  PyErr_SetString(PyExc_BufferError, "the tensor is on a device whose memory is not the host's");
+  aster_ml_tensor_free(out);
+  return call.fail();
+}
+
 namespace {
 
 constexpr int kRanks = 64;  // shapes up to here need no memory
@@ -86,9 +96,8 @@ struct Elements {
 PyObject* lazy_from(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Elements x("lazy_from", arguments, count);
   aster_ml_lazy out = {};
-  const bool ok = x.call.quick([&] {
-    return aster_ml_lazy_from(&out, x.context, x.data->buf, x.dtype, x.ndim, x.shape);
-  });
+  const bool ok = x.call.quick(
+      [&] { return aster_ml_lazy_from(&out, x.context, x.data->buf, x.dtype, x.ndim, x.shape); });
   return ok ? make_lazy(x.call.owner(), out) : nullptr;
 }
 

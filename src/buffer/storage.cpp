@@ -158,6 +158,10 @@ void remove(Storage* storage) {
 }
 
 Status backend_failed(const char* what, int32_t device, size_t bytes, int32_t code) {
+  if (device::same_type(device, device::kNull) && code == ASTER_ML_DEVICE) {
+    return ASTER_FAIL(kDEVICE, "%s computes nothing: there are no values to read",
+                      device::name(device).text);
+  }
   if (code == ASTER_ML_MEMORY) {
     return ASTER_FAIL(kMEMORY, "%s has no %zu bytes left", device::name(device).text, bytes);
   }

@@ -22,7 +22,7 @@ struct Type {
 };
 constexpr Type kBuiltIn[] = {
     {1, true, "CPU"},  {2, false, "OPENCL"}, {3, true, "REFERENCE"},
-    {4, true, "DISK"}, {5, false, "CUDA"},
+    {4, true, "DISK"}, {5, false, "CUDA"},   {6, false, "NULL"},
 };
 constexpr int32_t kBuiltInCount = sizeof(kBuiltIn) / sizeof(kBuiltIn[0]);
 
@@ -52,6 +52,28 @@ const char* type_name(int32_t type) {
 bool built_in_host(int32_t type) {
   return type >= 1 && type <= kBuiltInCount && kBuiltIn[type - 1].host;
 }
+
+// NULL: addresses that no memory is ever at, and no copies.
+constexpr uint64_t kNowhere = uint64_t{1} << 60;
+constinit std::atomic<uint64_t> g_nowhere{kNowhere};
+
+int32_t allocate_nothing(void*, void** out, int32_t, size_t bytes) {
+  constexpr uint64_t kMost = kNowhere * 7;
+  const uint64_t at = g_nowhere.load() > kMost ? kMost : g_nowhere.fetch_add((bytes + 63) & ~63ULL);
+  *out = reinterpret_cast<void*>(static_cast<uintptr_t>(at));
+  return at < kMost && bytes < kNowhere ? ASTER_ML_OK : ASTER_ML_MEMORY;
+}
+void release_nothing(void*, int32_t, void*, size_t) {}
+int32_t copy_in_nothing(void*, int32_t, void*, size_t, const void*, size_t) { return ASTER_ML_OK; }
+int32_t copy_out_nothing(void*, int32_t, void*, const void*, size_t, size_t) {
+  return ASTER_ML_DEVICE;
+}
+int32_t copy_nothing(void*, int32_t, void*, size_t, const void*, size_t, size_t) {
+  return ASTER_ML_OK;
+}
+constexpr aster_ml_backend kNothing = {sizeof(kNothing), kIndices,         0,
+                                       nullptr,          allocate_nothing, release_nothing,
+                                       copy_in_nothing,  copy_out_nothing, copy_nothing};
 
 bool is_letter(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -136,7 +158,8 @@ Status add(int32_t* out, const char* text, const aster_ml_backend* given) {
   ASTER_TRY(read_backend(&backend, given));
   const MutexLock lock(g_mutex);
   int32_t type = find_type(name_text);
-  if (type != 0 && (built_in_host(type) || slot_of(type)->ready.load())) {
+  const bool served = built_in_host(type) || type == device::type(kNull);
+  if (type != 0 && (served || slot_of(type)->ready.load())) {
     return ASTER_FAIL(kSTATE, "%s has a backend already", name_text);
   }
   for (int32_t free = kFirstRegistered; type == 0 && slot_of(free) != nullptr; ++free) {
@@ -188,6 +211,10 @@ Status backend(const aster_ml_backend** out, int32_t device) {
   *out = nullptr;
   ASTER_TRY(canonical(&device, device));
   if (built_in_host(type(device))) return kOk;
+  if (same_type(device, kNull)) {
+    *out = &kNothing;
+    return kOk;
+  }
   const Slot* slot = slot_of(type(device));
   if (!slot->ready.load(std::memory_order_acquire)) {
     return ASTER_FAIL(kUNSUPPORTED, "no backend named %s is registered", type_name(type(device)));
@@ -249,7 +276,7 @@ int32_t aster_ml_device_to_name(char* out, size_t capacity, int32_t device) {
 int32_t aster_ml_device_is_available(int32_t device) {
   if (device == 0) device = dev::kCpu;
   if (aster_ml_device_type(device) == 0 || dev::same_type(device, dev::kDisk)) return 0;
-  if (dev::built_in_host(dev::type(device))) return 1;
+  if (dev::built_in_host(dev::type(device)) || dev::same_type(device, dev::kNull)) return 1;
   const dev::Slot* slot = dev::slot_of(dev::type(device));
   return slot->ready.load(std::memory_order_acquire) && dev::index(device) < slot->backend.count;
 }

@@ -11,6 +11,7 @@ namespace aster::device {
 constexpr int32_t kCpu = ASTER_ML_DEVICE_CPU;
 constexpr int32_t kReference = ASTER_ML_DEVICE_REFERENCE;
 constexpr int32_t kDisk = ASTER_ML_DEVICE_DISK;
+constexpr int32_t kNull = ASTER_ML_DEVICE_NULL;
 constexpr int32_t kIndices = 65536;
 
 constexpr int32_t type(int32_t device) { return device / kIndices; }
@@ -29,7 +30,7 @@ Status canonical(int32_t* out, int32_t device);
 // Whether the host may address memory of this device.
 bool is_host(int32_t device);
 
-// The backend that serves a device; null for CPU, REFERENCE and DISK, which are built in.
+// The backend that serves a device; null for CPU, REFERENCE and DISK, which are memory of the host.
 // Errors: ARGUMENT (no such device, index beyond its count), UNSUPPORTED (no backend).
 Status backend(const aster_ml_backend** out, int32_t device);
 

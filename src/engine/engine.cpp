@@ -226,10 +226,11 @@ Status fill_buffer(Node* out, Engine& engine, int32_t device, Node constant) {
   const size_t size = dtype::size(dtype), bytes = static_cast<size_t>(constant->count()) * size;
   Storage *storage = nullptr, *host = nullptr;
   ASTER_TRY(buffer::storage_create(&storage, engine.context, bytes, device));
-  const bool away = !device::is_host(device);
+  const bool nothing = device::same_type(device, device::kNull);
+  const bool away = !nothing && !device::is_host(device);
   Status status =
       away ? buffer::storage_create(&host, engine.context, bytes, device::kCpu) : Status();
-  if (status.ok()) {
+  if (status.ok() && !nothing) {
     uint64_t element = 0;
     if (dtype::is_float(dtype)) {
       dtype::store_double(dtype, &element, uop::const_double(constant));

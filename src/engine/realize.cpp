@@ -229,11 +229,13 @@ class Realize {
   Status execute(Executable& exe) {
     Heap& heap = e_.context.heap();
     const double start = milliseconds();
-    Vec<void*> params(heap), results(heap), pointers(heap);
+    Vec<void*> params(heap), results(heap);
     HostCopies copies(e_);
+    const bool computes = !device::same_type(device_, device::kNull);
+    const bool away = computes && !device::is_host(device_);
     for (Node leaf : leaves_) {
       void* data = memory_of(leaf);
-      if (!device::is_host(storage_of(leaf)->device))
+      if (computes && !device::is_host(storage_of(leaf)->device))
         ASTER_TRY(copies.of(&data, storage_of(leaf), leaf->arg(2)));
       ASTER_TRY(params.push(data));
     }
@@ -266,23 +268,11 @@ class Realize {
       if (!pushed.ok()) buffer::storage_release(storage);
       ASTER_TRY(pushed);
       void* data = storage != nullptr ? storage->data : nullptr;
-      if (storage != nullptr && !device::is_host(device_)) ASTER_TRY(copies.of(&data, storage, 0));
+      if (storage != nullptr && away) ASTER_TRY(copies.of(&data, storage, 0));
       ASTER_TRY(results.push(data));
     }
     ++e_.counters.realizes;
-    if (exe.graph != nullptr) {
-      ++e_.counters.interpreted;
-      ASTER_TRY(interpret(exe, params.data(), results.data()));
-    } else {
-      char* arena = nullptr;
-      ASTER_TRY(e_.arena_for(&arena, exe.arena_bytes));
-      ASTER_TRY(pointers.resize(exe.operands.size(), nullptr));
-      bind(pointers.data(), exe, params.data(), results.data(), arena);
-      const bool many = e_.threads > 1 && exe.launches.size() > 1;
-      if (many) pool::session_begin(e_.threads, e_.context.options().pin_threads != 0);
-      launch(exe, pointers.data(), arena, e_.threads);
-      if (many) pool::session_end();
-    }
+    if (computes) ASTER_TRY(compute(exe, params.data(), results.data()));
     ASTER_TRY(copies.write_back());
     e_.counters.kernels_launched += exe.work.kernels;
     e_.counters.operations += exe.work.operations;
@@ -293,6 +283,23 @@ class Realize {
       ASTER_TRY(record(*e_.recording, exe, {leaves_.data(), leaves_.size()},
                        {outputs_.data(), outputs_.size()}));
     }
+    return kOk;
+  }
+
+  Status compute(Executable& exe, void* const* params, void* const* results) {
+    if (exe.graph != nullptr) {
+      ++e_.counters.interpreted;
+      return interpret(exe, params, results);
+    }
+    char* arena = nullptr;
+    Vec<void*> pointers(e_.context.heap());
+    ASTER_TRY(e_.arena_for(&arena, exe.arena_bytes));
+    ASTER_TRY(pointers.resize(exe.operands.size(), nullptr));
+    bind(pointers.data(), exe, params, results, arena);
+    const bool many = e_.threads > 1 && exe.launches.size() > 1;
+    if (many) pool::session_begin(e_.threads, e_.context.options().pin_threads != 0);
+    launch(exe, pointers.data(), arena, e_.threads);
+    if (many) pool::session_end();
     return kOk;
   }
 

@@ -118,16 +118,17 @@ Status each_tar(Memory& memory, std::span<const uint8_t> bytes, TakeFile take, v
   Extended next(memory);
   Text name(memory);
   size_t at = 0;
+  bool extended = false;  // the header before says something of a file that has to follow
   if (bytes.size() < kBlock) return damaged("it is too short");
   while (bytes.size() - at >= kBlock) {
     const uint8_t* header = &bytes[at];
-    if (is_zero(header)) return kOk;
+    if (is_zero(header)) break;
     if (!checksum_fits(header)) return damaged("the checksum of a header");
     at += kBlock;
     const char type = static_cast<char>(header[156]);
     uint64_t size;
     if (!read_number(&size, header + 124, 12)) return damaged("the size of a file");
-    const bool extended = type == 'x' || type == 'g' || type == 'L' || type == 'K';
+    extended = type == 'x' || type == 'g' || type == 'L' || type == 'K';
     if (!extended && next.has_size) size = next.size;
     if (type >= '1' && type <= '6') size = 0;  // links, devices, folders
     if (size > bytes.size() - at) return damaged("a file lies outside");
@@ -152,10 +153,10 @@ Status each_tar(Memory& memory, std::span<const uint8_t> bytes, TakeFile take, v
       next.has_name = next.has_size = false;
     }
     const size_t blocks = (size + kBlock - 1) / kBlock;
-    if (blocks > (bytes.size() - at) / kBlock) return kOk;  // the last block may be cut
+    if (blocks > (bytes.size() - at) / kBlock) return damaged("it ends inside a file");
     at += blocks * kBlock;
   }
-  return kOk;
+  return extended ? damaged("it ends before the file of an extended header") : kOk;
 }
 
 Status fill_tar(State& state, const Source& source) {

@@ -45,7 +45,8 @@ TEST(Device, NamesAreCanonical) {
   EXPECT_EQ(name_of(code_of("cpu:0")), "CPU");
   EXPECT_EQ(name_of(code_of("opencl:0")), "OPENCL");
   EXPECT_EQ(name_of(code_of("cpu:12")), "CPU:12");
-  for (const char* name : {"CPU", "CPU:1", "OPENCL", "REFERENCE:3", "DISK", "CUDA:65535"}) {
+  for (const char* name :
+       {"CPU", "CPU:1", "OPENCL", "REFERENCE:3", "DISK", "CUDA:65535", "NULL:1"}) {
     EXPECT_EQ(name_of(code_of(name)), name);
   }
   EXPECT_STREQ(aster::device::name(-4).text, "?");
@@ -55,7 +56,7 @@ TEST(Device, TypeAndIndex) {
   EXPECT_EQ(aster_ml_device_type(code_of("opencl:5")), 2);
   EXPECT_EQ(aster_ml_device_index(code_of("opencl:5")), 5);
   EXPECT_EQ(aster_ml_device_type(0), 1);
-  for (const int32_t wrong : {1, 65535, 6 * 65536, 90 * 65536, -65536, INT32_MAX, INT32_MIN}) {
+  for (const int32_t wrong : {1, 65535, 7 * 65536, 90 * 65536, -65536, INT32_MAX, INT32_MIN}) {
     EXPECT_EQ(aster_ml_device_type(wrong), 0) << wrong;
     EXPECT_EQ(aster_ml_device_index(wrong), 0) << wrong;
     EXPECT_EQ(aster_ml_device_is_available(wrong), 0) << wrong;
@@ -93,6 +94,27 @@ TEST(Device, Availability) {
   EXPECT_TRUE(aster::device::is_host(0));
   EXPECT_TRUE(aster::device::is_host(code_of("DISK")));
   EXPECT_FALSE(aster::device::is_host(code_of("CUDA")));
+}
+
+TEST(Device, NullHasAddressesAndNoMemory) {
+  const int32_t null = code_of("null:3");
+  EXPECT_EQ(null, 6 * 65536 + 3);
+  EXPECT_EQ(aster_ml_device_is_available(null), 1);
+  EXPECT_FALSE(aster::device::is_host(null));
+  const aster_ml_backend* backend = nullptr;
+  ASSERT_EQ(aster::device::backend(&backend, null), ASTER_ML_OK);
+  void *first = nullptr, *second = nullptr;
+  EXPECT_EQ(backend->allocate(backend->self, &first, 3, size_t{1} << 50), ASTER_ML_OK);
+  EXPECT_EQ(backend->allocate(backend->self, &second, 3, 1), ASTER_ML_OK);
+  EXPECT_GE(reinterpret_cast<uintptr_t>(second) - reinterpret_cast<uintptr_t>(first),
+            uintptr_t{1} << 50);
+  char byte = 0;
+  EXPECT_EQ(backend->copy_in(backend->self, 3, first, 0, &byte, 1), ASTER_ML_OK);
+  EXPECT_EQ(backend->copy(backend->self, 3, first, 0, second, 0, 1), ASTER_ML_OK);
+  EXPECT_EQ(backend->copy_out(backend->self, 3, &byte, first, 0, 1), ASTER_ML_DEVICE);
+  EXPECT_EQ(backend->allocate(backend->self, &first, 3, size_t{1} << 62), ASTER_ML_MEMORY);
+  int32_t code = 0;
+  EXPECT_EQ(aster_ml_device_register(&code, "NULL", backend), ASTER_ML_STATE);
 }
 
 TEST(Backend, IsRegisteredByName) {

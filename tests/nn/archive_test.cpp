@@ -140,6 +140,13 @@ TEST(Archive, RefusesBadTar) {
   EXPECT_EQ(code(header(156, "S")), ASTER_ML_UNSUPPORTED);
   EXPECT_EQ(code(header(0, "\xff")), ASTER_ML_FORMAT);
   EXPECT_EQ(code(header(156, "x")), ASTER_ML_FORMAT);  // its data are no records
+  // It ends early: inside a header, a file, the zeros behind one, behind an extended header. The
+  // two blocks of zeros at the end may lack.
+  EXPECT_EQ(code(good.substr(0, 512)), ASTER_ML_FORMAT);
+  EXPECT_EQ(code(good.substr(0, 1023)), ASTER_ML_FORMAT);
+  EXPECT_EQ(code(good.substr(0, 1024)), 0);
+  EXPECT_EQ(code(good.substr(0, 1100)), 0);
+  EXPECT_EQ(code(header(156, "L").substr(0, 1024)), ASTER_ML_FORMAT);
   EXPECT_EQ(code(packed), 0);
   EXPECT_EQ(code(packed.substr(0, packed.size() - 1)), ASTER_ML_FORMAT);
   EXPECT_EQ(code(patched(packed, 20, 0, 1)), ASTER_ML_FORMAT);

@@ -37,6 +37,17 @@ TEST(Device, OwnBackendComputesThroughTheHost) {
   EXPECT_EQ(g_toy.live, 0);
 }
 
+TEST(Device, NullSchedulesAndComputesNothing) {
+  Session s;
+  Tensor x = on(ASTER_ML_DEVICE_NULL, {1, 2, 3}), y = x * x + 1;
+  EXPECT_OK(y.realize());
+  EXPECT_EQ(y.device(), ASTER_ML_DEVICE_NULL);
+  float values[3];
+  EXPECT_EQ(aster_ml_lazy_copy_out(values, sizeof(values), y.get()), ASTER_ML_DEVICE);
+  EXPECT_OK(x += 1);
+  EXPECT_OK(x.realize());
+}
+
 TEST(Device, FailuresOfABackendAreDeviceErrors) {
   Session s;
   Tensor x = on(toy(), {1, 2}), y = -x;

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aster_ml import Context, Device, Tensor, TinyJit, nn
+from aster_ml import Context, Device, GlobalCounters, Tensor, TinyJit, dtypes, nn
 from aster_ml.errors import Error
 from aster_ml.helpers import DEV
 
@@ -15,6 +15,56 @@ def other(request):
     """A device that is the default one for the test."""
     with Context(DEV=request.param):
         yield request.param
+
+
+# ---- the device that computes nothing
+
+
+def test_null_schedules_and_computes_nothing():
+    a = Tensor.empty(2**20, 2**20, device="NULL")  # 4 TiB of no memory
+    GlobalCounters.reset()
+    b = (a + 1).sum(axis=1).realize()
+    assert b.device == "NULL" and b.shape == (2**20,) and b.uop.is_realized
+    assert GlobalCounters.kernel_count >= 1 and GlobalCounters.global_ops >= 2**41
+    for read in (b.tolist, b.numpy, b[0].item, b.to("CPU").realize, b.data):
+        with pytest.raises(RuntimeError, match="NULL computes nothing"):
+            read()
+    for share in (memoryview, np.asarray, np.from_dlpack):
+        with pytest.raises(BufferError, match="not the host's"):
+            share(b)
+    b.assign(b * 2).realize()
+    assert (Tensor([1, 2, 3], device="NULL") + 1).realize().shape == (3,)
+    assert Tensor.ones(2**20, 2**20, device="NULL").realize().device == "NULL"
+
+
+def test_a_training_step_on_null():
+    with Context(DEV="NULL", TRAINING=1):
+        assert Device.DEFAULT == "NULL" and Device["NULL"].is_available
+        model = nn.Linear(8, 4)
+        optimiser = nn.optim.AdamW([model.weight, model.bias])
+
+        @TinyJit
+        def step(x):
+            optimiser.zero_grad()
+            loss = model(x).relu().dropout(0.5).sum().backward()
+            optimiser.step()
+            return loss.realize()
+
+        for _ in range(4):
+            loss = step(Tensor.rand(2, 8).realize())
+        assert loss.device == model.weight.device == model.weight.grad.device == "NULL"
+        with pytest.raises(RuntimeError, match="NULL computes nothing"):
+            loss.item()
+    assert Device.DEFAULT == "CPU" and "NULL" not in list(Device.get_available_devices())
+
+
+def test_renderers_say_which_dtypes_are_computed():
+    tinygrad = pytest.importorskip("tinygrad")
+    for name in ("CPU", "PYTHON"):
+        ours = {str(d) for d in Device[name].renderer.supported_dtypes()}
+        assert ours >= {str(d) for d in tinygrad.Device[name].renderer.supported_dtypes()}
+        assert ours == {str(d) for d in dtypes.all}
+    assert not Device["CPU"].renderer.has_local and Device["CPU"].renderer.tensor_cores == []
 
 
 # ---- the default device

@@ -477,3 +477,41 @@ def test_seen_values():
     )
     assert f"{n:03d}" == "003" and str(n) == "n=3" and divmod(int(n), 2) == (1, 1) and n != "n"
     assert max(n, 2) == 3 and sum([n, n]) == 6 and -n == -3 and abs(-n) == 3 and 2**n == 8
+
+
+def test_variables_and_numbers_beyond_32_bits():
+    wide, narrow = Variable("w", 0, 2**40), Variable("n", 0, 2**31 - 1)
+    zeros = Tensor([0, 1], dtype="int64")
+    assert (zeros + wide.bind(2**35)).tolist() == [2**35, 2**35 + 1]
+    assert (zeros + narrow.bind(2**31 - 1) * 4).tolist() == [2**33 - 4, 2**33 - 3]
+    assert (zeros + (narrow.bind(3) + 2**40)).tolist() == [2**40 + 3, 2**40 + 4]
+    assert (zeros + (2**40 - narrow.bind(3)) // 2).tolist() == [2**39 - 2, 2**39 - 1]
+    assert (zeros + narrow.bind(7) % 2**33).tolist() == [7, 8]
+    x = Tensor.arange(2**33 + 8)
+    at = Variable("at", 0, 2**33).bind(2**32 + 7)
+    assert x[at].item() == 2**32 + 7
+    assert x.shrink(((at, at + 2),)).tolist() == [2**32 + 7, 2**32 + 8]
+
+
+def test_padding_keeps_the_dtype():
+    n = Variable("n", 1, 10).bind(4)
+    for x in (Tensor.arange(10), Tensor.ones(10, dtype="bool"), Tensor.ones(10, dtype="half")):
+        for pads in ((0, 10 - n), (n, 0), (1, 1)):
+            assert x[:n].pad(pads).dtype is x.dtype
+    plain = Tensor.arange(10).pad((0, 1), value=0.5)
+    assert Tensor.arange(10)[:n].pad((0, 1), value=0.5).dtype is plain.dtype
+
+
+def test_bound_variables_are_uops():
+    from aster_ml import UOp
+    from aster_ml.uop.ops import UOp as same_uop
+    from aster_ml.uop.ops import Variable as as_type
+
+    n = Variable("n", 1, 10, dtypes.int32)
+    assert same_uop is as_type is UOp
+    for x in (n, n + 1, n.bind(3), n.bind(3) * 2 + 1, UOp.variable("m", 0, 4)):
+        assert isinstance(x, UOp) and x.shape == () and x.ndim == 0 and x.numel() == 1
+    part = Tensor.ones(10, 4)[: n.bind(3)]
+    assert [isinstance(s, UOp) for s in part.shape] == [True, False]
+    assert n.dtype is (n + 1).dtype is n.bind(3).dtype is (n.bind(3) + 1).dtype is dtypes.int32
+    assert (Variable("m", 0, 4) * 2).dtype is dtypes.weakint and (n < 3).dtype is dtypes.bool

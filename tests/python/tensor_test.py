@@ -314,6 +314,70 @@ def test_function_with_a_gradient_of_its_own():
         function(lambda x: 1)(x)
 
 
+def test_gradients_of_their_own_without_axes():
+    @function(grad_fxn=lambda grad, call: (grad * 3,))
+    def triple(x):
+        return x * 2
+
+    assert triple(Tensor(2.0)).item() == 4.0  # a number has no gradient, and disturbs none
+    x = Tensor([2.0]).sum().realize()
+    y = triple(x)
+    y.backward()
+    assert y.item() == 4.0 and x.grad.item() == 3.0 and x.grad.shape == ()
+
+    @function(grad_fxn=lambda grad, largest, call: (grad * Tensor(call.src[1]),))
+    def with_integers(x):
+        return (x * x).sum(), x.argmax()
+
+    x = Tensor([2.0, 3.0]).realize()
+    value, largest = with_integers(x)
+    value.backward()
+    assert x.grad.tolist() == [2.0, 3.0] and largest.item() == 1
+
+    @function(grad_fxn=lambda grad, call: ((Tensor(grad) * 10).uop,))
+    def by_uops(x):
+        return x * x
+
+    x = Tensor([2.0]).realize()
+    by_uops(x).sum().backward()
+    assert x.grad.tolist() == [10.0]
+
+
+def _set_part(x):
+    y = Tensor.zeros(4).contiguous()
+    y[1:3] = x
+    return y
+
+
+def _add_in_place(x):
+    y = x * 2
+    y += x * x
+    return y
+
+
+def _add_to_contiguous(x):
+    y = (x * 2).contiguous()
+    y += x * x
+    return y
+
+
+def _assign(x):
+    y = Tensor.zeros(2)
+    y.assign(x * 3)
+    return y * y
+
+
+@pytest.mark.parametrize("body", [_set_part, _add_in_place, _add_to_contiguous, _assign])
+@pytest.mark.parametrize("mark", [function, lambda f: f], ids=["function", "plain"])
+def test_gradients_through_writes(body, mark):
+    x = Tensor([1.0, 2.0]).realize()
+    weights = Tensor([1.0, 2.0, 3.0, 4.0])
+    y = mark(body)(x)
+    (y * weights[: y.shape[0]]).sum().backward()
+    wanted = {_set_part: [2.0, 3.0], _assign: [18.0, 72.0]}.get(body, [4.0, 12.0])
+    assert x.grad.tolist() == wanted
+
+
 @pytest.mark.parametrize(
     "read", [Tensor.numpy, Tensor.tolist, Tensor.data, lambda h: h[0].item(), lambda h: repr(h)]
 )

@@ -22,7 +22,7 @@ import functools
 from typing import Any, Callable, Iterable, Sequence
 
 from .. import _native
-from ..dtype import dtypes, from_code
+from ..dtype import DType, dtypes, from_code
 from ..symbolic import BoundInt, Expression, Variable
 from ..tensor import Tensor
 
@@ -143,10 +143,21 @@ def value_of(x: Any, bound: dict[Variable, int] | None = None) -> Any:
     if isinstance(x, Variable):
         value, tensor = _inputs.get(x, (None, None))
         return tensor if value == bound[x] else _cell(x, bound[x])
-    a, b = (value_of(part, bound) for part in x.src)
-    if not isinstance(a, _native.Lazy):
-        a = Tensor(a, dtype=dtypes.int32)
+    dtype = dtypes.int64 if _is_wide(x) else dtypes.int32
+    a, b = (_as_tensor(value_of(part, bound), dtype) for part in x.src)
     return _OPERATIONS[x.op](a, b)
+
+
+def _as_tensor(x: Any, dtype: DType) -> Any:
+    return x.cast(dtype) if isinstance(x, Tensor) else Tensor(int(x), dtype=dtype)
+
+
+def _is_wide(x: Any) -> bool:
+    """Whether an expression, or a part of it, has values that int32 does not hold."""
+    if isinstance(x, Expression):
+        beyond = x.vmin < -(2**31) or x.vmax >= 2**31
+        return beyond or any(_is_wide(part) for part in x.src)
+    return not -(2**31) <= int(x) < 2**31
 
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {

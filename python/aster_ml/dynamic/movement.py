@@ -226,6 +226,7 @@ def _pad(native: Any, x: Any, before: Any, after: Any, fill: Any = None) -> Any:
         value = 0 if fill is None else fill
         if inside is not None:
             padded = inside.where(padded, value[0] if isinstance(value, tuple) else value)
+            padded = padded.cast(x.dtype)  # which holds the value: a number may be of another kind
     for k in changed:
         if not is_bound(after[k]) and after[k] < 0:
             return NotImplemented
@@ -247,7 +248,7 @@ def _pad_places(x: Any, before: list[Any], after: list[Any], fill: Any) -> Any:
         place = iota(most, len(dims) - 1 - k) - value_of(b)
         inside = inside & (place >= 0) & (place < value_of(d))
         out, dims[k] = take(out, k, place.flatten().maximum(0)), d + b + a
-    return wrap(inside.where(out, value), dims)
+    return wrap(inside.where(out, value).cast(x.dtype), dims)
 
 
 @rule("cat")

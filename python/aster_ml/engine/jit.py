@@ -15,6 +15,7 @@ from typing import Any, Callable, Generic, TypeVar, overload
 
 from ..absent import of_module
 from .. import _native
+from ..device import Device
 from ..dynamic import Symbolic, new_cell, set_inputs, whole
 from ..errors import ArgumentError, JitError
 from ..helpers import DEBUG, JIT
@@ -114,6 +115,11 @@ class _Inputs:
             raise JitError(
                 f"variables of one name and different ranges: {sorted(map(repr, found))}"
             )
+
+    def on_null(self) -> bool:
+        """Whether nothing is computed: there is nothing to record then."""
+        devices = {t.device for t in self.tensors} or {Device.DEFAULT}
+        return any(d.partition(":")[0] == "NULL" for d in devices)
 
     def ordered(self) -> list[Variable]:
         """The variables by name."""
@@ -220,7 +226,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
             if ret is not NotImplemented:
                 return ret
         inputs = _Inputs(args, kwargs)
-        if not JIT or self.cnt == 0:
+        if not JIT or self.cnt == 0 or inputs.on_null():
             ret = self.fxn(*args, **kwargs)
             if params := get_parameters(ret):
                 Tensor.realize(*params)

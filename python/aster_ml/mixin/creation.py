@@ -12,6 +12,8 @@ from ..device import on_device
 from ..dtype import (
     ConstType,
     DTypeLike,
+    InvalidType,
+    PyConst,
     code_of,
     dtypes,
     from_code,
@@ -41,7 +43,7 @@ class CreationMixin(OpMixin):
     # ---- constants
 
     @staticmethod
-    def const(b: ConstType, dtype: DTypeLike | None = None) -> Any:
+    def const(b: PyConst, dtype: DTypeLike | None = None) -> Any:
         """A 0-d constant; without dtype it is weak.
 
         >>> Tensor.const(2.5).item()
@@ -49,7 +51,7 @@ class CreationMixin(OpMixin):
         """
         return _n.lazy_scalar(b if dtype is None else (b, code_of(dtype)))
 
-    def const_like(self, b: ConstType, dtype: DTypeLike | None = None) -> Self:
+    def const_like(self, b: PyConst, dtype: DTypeLike | None = None) -> Self:
         """The constant in the shape of self, of its dtype.
 
         >>> Tensor([1.0, 2.0]).const_like(3).tolist()
@@ -92,12 +94,12 @@ class CreationMixin(OpMixin):
     def invalids(
         cls, *shape: Any, device: str | None = None, dtype: DTypeLike | None = None
     ) -> Self:
-        """As empty.
+        """Elements that nobody wrote, as of empty; bool by default, as Invalid is.
 
         >>> Tensor.invalids(2).shape
         (2,)
         """
-        return cls.empty(*shape, device=device, dtype=dtype)
+        return cls.empty(*shape, device=device, dtype=dtype or dtypes.bool)
 
     @classmethod
     def full(
@@ -114,6 +116,8 @@ class CreationMixin(OpMixin):
         [[7, 7], [7, 7]]
         """
         sizes = argfix(shape)
+        if isinstance(fill_value, InvalidType):
+            return cls.invalids(*sizes, device=device, dtype=dtype)
         if isinstance(fill_value, BoundInt):
             fill_value = int(fill_value)
         out = _n.lazy_full(fill_value, code_of(dtype), _ints(sizes))
@@ -123,7 +127,7 @@ class CreationMixin(OpMixin):
 
     def full_like(
         self,
-        fill_value: ConstType,
+        fill_value: PyConst,
         dtype: DTypeLike | None = None,
         device: str | None = None,
         buffer: bool = True,

@@ -10,6 +10,7 @@ import builtins
 from typing import Any, Literal, Protocol, Self, Sequence, Union
 
 from .. import _native as _n
+from ..dtype import InvalidType
 from .unary import UnaryMixin
 
 
@@ -202,6 +203,8 @@ class ElementwiseMixin(UnaryMixin):
         >>> Tensor([True, False]).where(Tensor([1, 2]), 0).tolist()
         [1, 0]
         """
+        if isinstance(x, InvalidType) or isinstance(y, InvalidType):  # any value will do there
+            x = y = y if isinstance(x, InvalidType) else x
         return _n.lazy_where(self, x, y)
 
     def masked_fill(self, mask: Self, value: Operand) -> Self:

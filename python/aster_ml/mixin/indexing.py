@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 from .. import _native as _n
-from ..dtype import ConstType, dtypes, from_code
+from ..dtype import PyConst, dtypes, from_code
 from ..helpers import all_int, fully_flatten
 from ..symbolic import BoundInt, Expression
 from .movement import _marks, remember_file
@@ -111,7 +111,7 @@ class IndexingMixin(ReduceMixin):
         self,
         dim: int,
         index: Self,
-        src: Self | ConstType,
+        src: Self | PyConst,
         reduce: Literal["multiply", "add"] | None = None,
     ) -> Self:
         """self with out[index[i][j]][j] = src[i][j] for dim 0, and so on; the last write wins.
@@ -158,7 +158,7 @@ class IndexingMixin(ReduceMixin):
             raise ValueError(f"num_classes has to be non-negative, got {num_classes}")
         return _n.lazy_one_hot(self, num_classes)
 
-    def masked_select(self, mask: Self, size: int | None = None, fill_value: ConstType = 0) -> Self:
+    def masked_select(self, mask: Self, size: int | None = None, fill_value: PyConst = 0) -> Self:
         """The elements where mask holds, in order; with size, filled up and cut to it.
 
         >>> Tensor([1, 2, 3]).masked_select(Tensor([True, False, True])).tolist()
@@ -168,7 +168,7 @@ class IndexingMixin(ReduceMixin):
             raise RuntimeError(f"masked_select needs a bool mask, got {mask.dtype}")
         return _n.lazy_masked_select(self, mask, -1 if size is None else size, fill_value)
 
-    def nonzero(self, size: int | None = None, fill_value: ConstType = 0) -> Self:
+    def nonzero(self, size: int | None = None, fill_value: PyConst = 0) -> Self:
         """The places of the elements that are not 0, a row each.
 
         >>> Tensor([[1, 0], [0, 2]]).nonzero().tolist()

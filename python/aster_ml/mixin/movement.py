@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self, Sequence
 
 from .. import _native as _n
-from ..dtype import ConstType, dtypes
+from ..dtype import PyConst, dtypes
 from ..helpers import argfix, flat_to_grouped, make_tuple, prod
 from ..symbolic import BoundInt, Expression
 from .elementwise import ElementwiseMixin
@@ -259,7 +259,7 @@ class MovementMixin(ElementwiseMixin):
         self,
         padding: Sequence[Any],
         mode: str = "constant",
-        value: ConstType = 0.0,
+        value: PyConst = 0.0,
     ) -> Self:
         """Elements around each axis: ((before, after) or None, ...) for all axes, or flat from the
         last axis on. Modes: constant, reflect, replicate, circular. Negative amounts cut off. A
@@ -290,7 +290,7 @@ class MovementMixin(ElementwiseMixin):
             raise NotImplementedError(f"mode {mode!r} is not supported")
         return _n.lazy_pad_mode(self, before, after, _PAD_MODES[mode], value)
 
-    def pad_to(self, shape: Any, *args: Any, value: ConstType = 0) -> Self:
+    def pad_to(self, shape: Any, *args: Any, value: PyConst = 0) -> Self:
         """Elements after each axis, up to a size; None keeps it.
 
         >>> Tensor([1, 2]).pad_to(4).tolist()

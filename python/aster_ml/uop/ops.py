@@ -12,10 +12,10 @@ from typing import Any, Union
 
 from ..absent import of_module
 from ..helpers import argfix
-from ..symbolic import BoundInt, Expression, Variable, extreme, resolve, sym_infer
+from ..symbolic import BoundInt, Expression, UOp, extreme, resolve, sym_infer
 
-UOp = Variable
-sint = Union[int, Expression, BoundInt]
+Variable = UOp
+sint = Union[int, UOp]
 
 __all__ = [
     "UOp", "Variable", "resolve", "sint", "smax", "smin", "srender", "ssimplify", "sym_infer",
