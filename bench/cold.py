@@ -207,8 +207,8 @@ ROWS = {
     "transformer_12": training(transformer_12),
     "resnet18": training(resnet18),
     "efficientnet_b0": training(efficientnet_b0),
-    **{f"cat_{n}": cat(n) for n in (100, 250, 500, 1001, 3000)},
-    **{f"gradient_{n}": gradient(n) for n in (1000, 3000, 10000, 30000)},
+    **{f"cat_{n}": cat(n) for n in (100, 250, 500, 1001, 10000)},
+    **{f"gradient_{n}": gradient(n) for n in (1000, 3000, 10000, 30000, 100000)},
     "views_100": views(100),
 }
 MODELS = ("conv_net", "transformer_12", "resnet18", "efficientnet_b0")

@@ -9,7 +9,11 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-bool alive_together(const Slot& a, const Slot& b) { return a.first <= b.last && b.first <= a.last; }
+// What has its place: in order of offset, side by side for the walk through all of them.
+struct Placed {
+  uint32_t first, last;
+  int64_t begin, end;
+};
 
 int64_t bytes_of(const Slot& slot) { return (slot.bytes() + kAlignment - 1) & ~(kAlignment - 1); }
 
@@ -25,7 +29,8 @@ Status plan_memory(Schedule& schedule) {
       slot.last = std::max(slot.last, i);
     }
   }
-  Vec<uint32_t> waiting(memory), placed(memory), near(memory);
+  Vec<uint32_t> waiting(memory);
+  Vec<Placed> placed(memory);
   for (uint32_t s = 0; s < schedule.slots.size(); ++s) {
     const Slot& slot = schedule.slots[s];
     if (slot.kind == SlotKind::kTemporary && slot.first != UINT32_MAX) ASTER_TRY(waiting.push(s));
@@ -36,22 +41,20 @@ Status plan_memory(Schedule& schedule) {
   });
   for (uint32_t s : waiting) {
     Slot& slot = schedule.slots[s];
-    near.clear();
-    for (uint32_t other : placed) {  // in order of offset
-      if (alive_together(slot, schedule.slots[other])) ASTER_TRY(near.push(other));
-    }
+    const int64_t bytes = bytes_of(slot);
     int64_t offset = 0;
-    for (uint32_t other : near) {
-      if (offset + bytes_of(slot) <= schedule.slots[other].offset) break;
-      offset = std::max(offset, schedule.slots[other].offset + bytes_of(schedule.slots[other]));
+    for (const Placed& other : placed) {
+      if (slot.first > other.last || other.first > slot.last) continue;
+      if (offset + bytes <= other.begin) break;
+      offset = std::max(offset, other.end);
     }
     slot.offset = offset;
-    schedule.arena_bytes = std::max(schedule.arena_bytes, offset + bytes_of(slot));
-    ASTER_TRY(placed.push(s));
-    for (size_t i = placed.size() - 1; i > 0; --i) {
-      if (schedule.slots[placed[i - 1]].offset <= slot.offset) break;
-      std::swap(placed[i], placed[i - 1]);
-    }
+    schedule.arena_bytes = std::max(schedule.arena_bytes, offset + bytes);
+    ASTER_TRY(placed.push(Placed{slot.first, slot.last, offset, offset + bytes}));
+    Placed* const place =
+        std::upper_bound(placed.begin(), placed.end() - 1, offset,
+                         [](int64_t at, const Placed& other) { return at < other.begin; });
+    std::rotate(place, placed.end() - 1, placed.end());
   }
   return kOk;
 }

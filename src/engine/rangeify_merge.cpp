@@ -126,8 +126,13 @@ Status Rangeify::near(Vec<uint32_t>* out, const Merging& merging, uint32_t kerne
   return kOk;
 }
 
+// Same loops, without first ones of their own, and not too much together.
 bool Rangeify::same_loops(const Kernel& into, const Kernel& from) {
   if (into.merged || from.merged || into.library || from.library) return false;
+  if (into.size + from.size > kMostMergedNodes ||
+      into.operands.size() + from.operands.size() > kMostOperands)
+    return false;
+  if (!into.prefixes.empty() || !from.prefixes.empty()) return false;
   return into.ranges.size() == from.ranges.size() && !into.ranges.empty() &&
          std::equal(into.ranges.begin(), into.ranges.end(), from.ranges.begin());
 }
@@ -135,10 +140,6 @@ bool Rangeify::same_loops(const Kernel& into, const Kernel& from) {
 // Same loops, and whatever both touch they touch at the same element.
 bool Rangeify::fits_beside(const Kernel& into, const Kernel& from) {
   if (!same_loops(into, from)) return false;
-  if (into.size + from.size > kMostMergedNodes ||
-      into.operands.size() + from.operands.size() > kMostOperands)
-    return false;
-  if (!into.prefixes.empty() || !from.prefixes.empty()) return false;
   return loops_of(from) == from.next_range || (streams(into) && streams(from));
 }
 
