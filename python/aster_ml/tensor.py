@@ -401,7 +401,7 @@ class Tensor(CreationMixin):
                 raise RuntimeError(f"setitem dtype mismatch: {self.dtype} from {other}")
         else:
             v = Tensor(v, dtype=self.dtype)
-        stored = _native.lazy_is_realized(self)
+        stored = _native.lazy_is_stored(self)
         _native.lazy_index_assign(self, self._items(indices), v)
         # Writes to storage are done at once; what has none stays an expression, through which
         # gradients flow.

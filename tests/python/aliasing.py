@@ -18,11 +18,12 @@ from typing import Any, Callable
 
 import numpy as np
 
-from aster_ml import Tensor, TinyJit, dtypes
+from aster_ml import Device, Tensor, TinyJit, dtypes
 
 # Few shapes and numbers, so that programs share kernels.
 SHAPES = ((6,), (12,), (6, 1), (4, 3), (1, 6), (2, 3, 2))
 NUMBERS = (-2, 1, 3)
+Recipe = Callable[[list[Any], Callable[[Any, int], Any]], Any]
 
 
 class NumPy:
@@ -161,34 +162,51 @@ class Program:
             ours, text = ours.realize(), text + ".realize()"
         self.add(ours, look(self.theirs[i]), f"t{i}{text}")
 
-    def expression(self, shape: tuple[int, ...] | None = None) -> tuple[Tensor, Any, str] | None:
-        """An expression of one or two tensors of a shape."""
-        i = self.pick(lambda x: shape is None or tuple(x.shape) == shape)
-        if i is None:
-            return None
-        ours, theirs, text = self.ours[i], self.theirs[i], f"t{i}"
+    def recipe(self, shape: tuple[int, ...] | None = None) -> tuple[Recipe, str]:
+        """What an expression of tensors computes from a list of them, and its text."""
+        first = self.pick(lambda x: shape is None or tuple(x.shape) == shape)
+        assert first is not None
+        steps: list[tuple[str, int]] = []
+        like, text = tuple(self.theirs[first].shape), f"t{first}"
         for _ in range(self.draw.randint(1, 3)):
             kind = self.draw.randint(0, 5)
             number = self.draw.choice(NUMBERS)
-            if kind == 0:
-                ours, theirs, text = ours + number, theirs + number, f"({text} + {number})"
-            elif kind == 1:
-                ours, theirs, text = ours * number, theirs * number, f"({text} * {number})"
-            elif kind <= 3 and theirs.ndim > 0:
-                axis = self.draw.randrange(theirs.ndim)
-                ours, theirs = ours.flip(axis), self.other.flip(theirs, axis)
-                text += f".flip({axis})"
-            else:
-                j = self.pick(lambda x: tuple(x.shape) == tuple(theirs.shape))
-                if j is not None:
-                    ours, theirs = ours - self.ours[j], theirs - self.theirs[j]
-                    text = f"({text} - t{j})"
-        return ours, self.other.copy(theirs), text
+            if kind <= 1:
+                steps.append(("+" if kind == 0 else "*", number))
+                text = f"({text} {steps[-1][0]} {number})"
+            elif kind <= 3 and like:
+                steps.append(("flip", self.draw.randrange(len(like))))
+                text += f".flip({steps[-1][1]})"
+            elif (j := self.pick(lambda x: tuple(x.shape) == like)) is not None:
+                steps.append(("-", j))
+                text = f"({text} - t{j})"
+
+        def compute(tensors: list[Any], flip: Callable[[Any, int], Any]) -> Any:
+            x = tensors[first]
+            for name, n in steps:
+                if name == "flip":
+                    x = flip(x, n)
+                elif name == "-":
+                    x = x - tensors[n]
+                else:
+                    x = x + n if name == "+" else x * n
+            return x
+
+        return compute, text
+
+    def ours_of(self, recipe: Recipe) -> Tensor:
+        return recipe(self.ours, Tensor.flip)
+
+    def theirs_of(self, recipe: Recipe) -> Any:
+        return self.other.copy(recipe(self.theirs, self.other.flip))
+
+    def expression(self, shape: tuple[int, ...] | None = None) -> tuple[Tensor, Any, str]:
+        """An expression of one or two tensors of a shape, in both engines."""
+        recipe, text = self.recipe(shape)
+        return self.ours_of(recipe), self.theirs_of(recipe), text
 
     def compute(self) -> None:
-        made = self.expression()
-        assert made is not None
-        ours, theirs, text = made
+        ours, theirs, text = self.expression()
         # No view, whatever the rest is.
         ours, theirs, text = ours + 7, self.other.copy(theirs + 7), f"({text} + 7)"
         if self.lazily and self.draw.random() < 0.5:
@@ -210,15 +228,13 @@ class Program:
         kind = self.draw.randint(0, 3)
         target = self.theirs[i]
         if kind == 0 or target.ndim == 0:
-            made = self.expression(tuple(target.shape))
-            assert made is not None
-            self.settle_first()
-            ours, theirs, text = made
+            self.settle()
+            ours, theirs, text = self.expression(tuple(target.shape))
             self.ours[i].assign(ours).realize()
             self.other.write(target, theirs)
             self.log.append(f"t{i}.assign({text}).realize()")
         elif kind == 1:
-            self.settle_first()
+            self.settle()
             number = self.draw.choice(NUMBERS)
             if self.draw.random() < 0.5:
                 self.ours[i] += number
@@ -232,25 +248,17 @@ class Program:
             rows = target.shape[0]
             start = self.draw.randint(0, rows - 1)
             stop = self.draw.randint(start + 1, rows)
-            made = self.expression(tuple(target.shape))
-            assert made is not None
-            ours, theirs, text = made
+            ours, theirs, text = self.expression(tuple(target.shape))
             self.ours[i][start:stop] = ours[start:stop]
             self.other.write(target[start:stop], theirs[start:stop])
             self.log.append(f"t{i}[{start}:{stop}] = {text}[{start}:{stop}]")
 
-    def settle_first(self) -> None:
-        if self.pending:
-            self.settle()
-
     def write_together(self) -> None:
         """Two assignments that one realize carries out."""
         numbers = [i for i in (self.pick(), self.pick()) if i is not None]
-        self.settle_first()
+        self.settle()
         for i in numbers:
-            made = self.expression(tuple(self.theirs[i].shape))
-            assert made is not None
-            ours, theirs, text = made
+            ours, theirs, text = self.expression(tuple(self.theirs[i].shape))
             self.ours[i].assign(ours)
             self.other.write(self.theirs[i], theirs)
             self.log.append(f"t{i}.assign({text})")
@@ -285,6 +293,38 @@ class Program:
         text = f"five replays on t{i} ({number}, {in_place}, {listed})"
         self.add(ours.clone().realize(), theirs, text)
 
+    def recorded(self) -> None:
+        """Writes to tensors that are no arguments, recorded once and replayed."""
+        self.settle()
+        writes = []
+        for _ in range(self.draw.randint(1, 3)):
+            i = self.pick()
+            assert i is not None
+            recipe, text = self.recipe(tuple(self.theirs[i].shape))
+            rows = self.theirs[i].shape[0] if self.theirs[i].ndim else 0
+            start = self.draw.randint(0, rows - 1) if rows and self.draw.random() < 0.5 else None
+            writes.append((i, recipe, start))
+            self.log.append(f"  t{i}[{start}:] = {text}[{start}:]")
+
+        def step(x: Tensor) -> Tensor:
+            for i, recipe, start in writes:
+                if start is None:
+                    self.ours[i].assign(self.ours_of(recipe)).realize()
+                else:
+                    self.ours[i][start:] = self.ours_of(recipe)[start:]
+            return (x + 1).realize()
+
+        jit = TinyJit(step)
+        for count in range(4):
+            jit(Tensor([count], dtype=dtypes.int32).realize())
+            for i, recipe, start in writes:
+                target, value = self.theirs[i], self.theirs_of(recipe)
+                if start is None:
+                    self.other.write(target, value)
+                else:
+                    self.other.write(target[start:], value[start:])
+        self.log.append("  recorded, four times")
+
     # ---- a run
 
     def run(self) -> str:
@@ -294,8 +334,10 @@ class Program:
             step = self.draw.choice(steps)
             if self.draw.random() < 0.04:
                 step = self.replay
-            elif self.draw.random() < 0.04:
+            elif self.draw.random() < 0.04 and Device.DEFAULT == "CPU":  # elsewhere it is copied
                 step = self.wrapped
+            elif self.draw.random() < 0.04:
+                step = self.recorded
             step()
             if self.draw.random() < 0.2:
                 if difference := self.compare():
