@@ -51,22 +51,55 @@ Node buffer_below(Node node) {
 
 namespace {
 
-// The Buffer that a cell views where that overlaps a region, else null.
-Node seen_buffer(const Lazy& cell, const buffer::Region& region) {
-  const Node buffer = buffer_below(cell.node);
-  return buffer != nullptr && region_of(buffer).overlaps(region) ? buffer : nullptr;
+// The cells that view some nodes, through views and writes to them.
+Status list_viewers(Vec<Lazy*>* out, Engine& engine, uop::Nodes from) {
+  Vec<Node> nodes(engine.context.heap());
+  const auto views = [](Node user, Node source) {
+    const bool sees = is_view(user->op) || user->op == Op::kAssign || user->op == Op::kAfter;
+    return sees && user->src(0) == source;
+  };
+  ASTER_TRY(engine.graph.climb(&nodes, from, views));
+  for (Node node : nodes) {
+    for (Lazy* cell = cells_of(node); cell != nullptr; cell = cell->beside)
+      ASTER_TRY(out->push(cell));
+  }
+  return kOk;
+}
+
+// The Buffers on some of the memory that one is on.
+Status list_buffers(Vec<Node>* out, Engine& engine, Node buffer) {
+  Status status;
+  const buffer::Region region = region_of(buffer);
+  const auto note = [&](Node other) {
+    if (status.ok() && region_of(other).overlaps(region)) status = out->push(other);
+  };
+  if (storage_of(buffer)->shared.load(std::memory_order_relaxed)) {
+    engine.graph.each_buffer(note);
+  } else {
+    engine.graph.each_buffer(buffer->arg(0), note);
+  }
+  return status;
+}
+
+// The cells that lie in the storage of a Buffer.
+Status list_on_storage(Vec<Lazy*>* out, Engine& engine, Node buffer) {
+  Vec<Node> buffers(engine.context.heap());
+  Status status;
+  engine.graph.each_buffer(buffer->arg(0), [&](Node other) {
+    if (status.ok()) status = buffers.push(other);
+  });
+  ASTER_TRY(status);
+  return list_viewers(out, engine, {buffers.data(), buffers.size()});
 }
 
 // Whether another family computed the same, and so lies in the same storage.
-bool lies_with_others(const Engine& engine, const Lazy& target) {
-  const Storage* storage = storage_of(buffer_below(target.node));
-  if (target.family == 0 || engine.context.options().strict_parity != 0) return false;
-  for (const Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
-    if (cell->family == 0 || cell->family == target.family) continue;
-    const Node buffer = buffer_below(cell->node);
-    if (buffer != nullptr && storage_of(buffer) == storage) return true;
-  }
-  return false;
+Status lies_with_others(bool* out, Engine& engine, const Lazy& target) {
+  *out = false;
+  if (target.family == 0 || engine.context.options().strict_parity != 0) return kOk;
+  Vec<Lazy*> cells(engine.context.heap());
+  ASTER_TRY(list_on_storage(&cells, engine, buffer_below(target.node)));
+  for (const Lazy* cell : cells) *out |= cell->family != 0 && cell->family != target.family;
+  return kOk;
 }
 
 // A Buffer on other storage than it is on.
@@ -95,11 +128,12 @@ Status separate(Engine& engine, const Lazy& target, bool whole) {
       ASTER_TRY(need(copy));
     }
     // All are made before any is changed.
-    Vec<Lazy*> cells(engine.context.heap());
+    Vec<Lazy*> all(engine.context.heap()), cells(engine.context.heap());
     Vec<Node> nodes(engine.context.heap());
-    for (Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
+    ASTER_TRY(list_on_storage(&all, engine, buffer));
+    for (Lazy* cell : all) {
+      if (cell->family != target.family) continue;
       const Node seen = buffer_below(cell->node);
-      if (cell->family != target.family || seen == nullptr || storage_of(seen) != from) continue;
       Node state = on_storage(engine, storage, seen);
       if (copy != nullptr && state != nullptr) state = g.after(state, std::array{copy});
       ASTER_TRY(need(state));
@@ -124,7 +158,9 @@ bool is_whole_storage(Node node) {
 }
 
 Status have_own_storage(Engine& engine, Lazy& target, bool whole) {
-  if (!lies_with_others(engine, target)) return kOk;
+  bool others = false;
+  ASTER_TRY(lies_with_others(&others, engine, target));
+  if (!others) return kOk;
   if (below_views(target.node)->op != Op::kBuffer) {
     Lazy* cells[] = {&target};
     ASTER_TRY(realize(engine, cells));
@@ -145,21 +181,19 @@ Status assign(Engine& engine, Lazy& target, Node value) {
   const Status apart = have_own_storage(engine, target, is_whole_storage(target.node));
   g.release(kept);
   ASTER_TRY(apart);
-  buffer = buffer_below(target.node);
-  const buffer::Region written_to = region_of(buffer);
   const Node written = target.node, write = g.assign(written, value);
   ASTER_TRY(need(write));
   // All are made before any is changed.
   Vec<Lazy*> cells(engine.context.heap());
-  Vec<Node> nodes(engine.context.heap());
-  for (Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
-    if (seen_buffer(*cell, written_to) == nullptr) continue;
+  Vec<Node> buffers(engine.context.heap()), nodes(engine.context.heap());
+  ASTER_TRY(list_buffers(&buffers, engine, buffer_below(written)));
+  ASTER_TRY(list_viewers(&cells, engine, {buffers.data(), buffers.size()}));
+  for (const Lazy* cell : cells) {
     const Node state = below_views(cell->node);
     const Node changed = state == written ? write : g.after(state, std::array{write});
     ASTER_TRY(need(changed));
     Node seen = nullptr;
     ASTER_TRY(with_state(&seen, g, cell->node, changed));
-    ASTER_TRY(cells.push(cell));
     ASTER_TRY(nodes.push(seen));
   }
   for (size_t i = 0; i < cells.size(); ++i) set_node(*cells[i], nodes[i]);
@@ -174,8 +208,10 @@ Status assign(Engine& engine, Lazy& target, Node value) {
 
 void take_back(Engine& engine, Node written, Node before) {
   Graph& g = engine.graph;
+  Vec<Lazy*> cells(engine.context.heap());
   g.retain(written);
-  for (Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
+  if (!list_viewers(&cells, engine, std::array{written}).ok()) cells.clear();
+  for (Lazy* cell : cells) {
     Node seen = nullptr;
     if (below_views(cell->node) != written) continue;
     if (with_state(&seen, g, cell->node, before).ok()) set_node(*cell, seen);
@@ -187,28 +223,18 @@ Status realize_readers(Engine& engine, const Lazy& target, Node except) {
   const Node buffer = buffer_below(target.node);
   if (buffer == nullptr) return kOk;
   const buffer::Region region = region_of(buffer);
-  const auto is_part = [&](Node node) {
-    return node != nullptr && node->op == Op::kBuffer && region_of(node).overlaps(region);
-  };
   Heap& heap = engine.context.heap();
-  Vec<Lazy*> cells(heap), readers(heap);
-  Vec<Node> roots(heap), nodes(heap);
-  for (Lazy* cell = engine.live.next; cell != &engine.live; cell = cell->next) {
-    const Node node = cell->node;
-    if (node->nsrc == 0 || node == except || is_part(buffer_below(node))) continue;
-    ASTER_TRY(cells.push(cell));
-    ASTER_TRY(roots.push(node));
-  }
-  if (cells.empty()) return kOk;
-  ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
-  Map<Node, uint8_t> reads(heap);
+  Vec<Lazy*> readers(heap);
+  Vec<Node> nodes(heap), buffers(heap);
+  ASTER_TRY(list_buffers(&buffers, engine, buffer));
+  ASTER_TRY(engine.graph.climb(&nodes, {buffers.data(), buffers.size()},
+                               [](Node, Node) { return true; }));
   for (Node node : nodes) {
-    bool any = is_part(node);
-    for (Node source : node->src()) any = any || reads.contains(source);
-    if (any) ASTER_TRY(reads.set(node, 1));
-  }
-  for (Lazy* cell : cells) {
-    if (reads.contains(cell->node)) ASTER_TRY(readers.push(cell));
+    if (node->handles == nullptr || node->nsrc == 0 || node == except) continue;
+    const Node below = buffer_below(node);
+    if (below != nullptr && region_of(below).overlaps(region)) continue;
+    for (Lazy* cell = cells_of(node); cell != nullptr; cell = cell->beside)
+      ASTER_TRY(readers.push(cell));
   }
   return readers.empty() ? kOk : realize(engine, {readers.data(), readers.size()});
 }

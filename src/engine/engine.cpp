@@ -17,16 +17,29 @@ using uop::Node;
 using uop::Op;
 using uop::Word;
 
+// The list of the cells of a node.
+void join_node(Lazy& lazy, Node node) {
+  auto** first = reinterpret_cast<Lazy**>(&node->handles);
+  lazy.beside = *first;
+  lazy.beside_link = first;
+  if (lazy.beside != nullptr) lazy.beside->beside_link = &lazy.beside;
+  *first = &lazy;
+}
+void leave_node(Lazy& lazy) {
+  *lazy.beside_link = lazy.beside;
+  if (lazy.beside != nullptr) lazy.beside->beside_link = lazy.beside_link;
+}
+
 void destroy_lazy(HandleObject* object) {
   Lazy* lazy = static_cast<Lazy*>(object);
   Engine& engine = *lazy->engine;
-  lazy->previous->next = lazy->next;
-  lazy->next->previous = lazy->previous;
+  leave_node(*lazy);
+  --engine.cells;
   engine.graph.release(lazy->node);
   engine.context.heap().release(lazy->lent, lazy->lent_count * sizeof(ptrdiff_t),
                                 alignof(ptrdiff_t));
   // With the last handle nothing is left to collect for later: memory goes back at once.
-  if (engine.live.next == &engine.live) engine.graph.collect();
+  if (engine.cells == 0) engine.graph.collect();
   engine.context.heap().destroy(lazy);
 }
 
@@ -75,11 +88,9 @@ Status as_storage(Node* buffer, int64_t* offset, Graph& g, Node view) {
 Engine::Engine(Context& owner, Graph& nodes)
     : context(owner),
       graph(nodes),
-      live{},
       cache(owner.heap()),
       threads(pool::hardware_threads()),
       device(device::kCpu) {
-  live.previous = live.next = &live;
   if (owner.options().threads > 0) threads = owner.options().threads;
   graph.set_buffer_hook(release_buffer, nullptr);
 }
@@ -142,18 +153,18 @@ Status lazy_create(Lazy** out, Engine& engine, Node node, const Lazy* from) {
     lazy->family = buffer_below(node) != nullptr ? 0 : ++engine.families;
   }
   engine.graph.retain(node);
-  lazy->previous = engine.live.previous;
-  lazy->next = &engine.live;
-  lazy->previous->next = lazy;
-  lazy->next->previous = lazy;
+  join_node(*lazy, node);
+  ++engine.cells;
   *out = lazy;
   return kOk;
 }
 
 void set_node(Lazy& lazy, Node node) {
   lazy.engine->graph.retain(node);
+  leave_node(lazy);
   lazy.engine->graph.release(lazy.node);
   lazy.node = node;
+  join_node(lazy, node);
 }
 
 Node buffer_node_on(Engine& engine, Storage* storage, int32_t device, int64_t byte_offset,

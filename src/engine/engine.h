@@ -90,7 +90,7 @@ class Engine {
 
   Context& context;
   uop::Graph& graph;
-  Lazy live;  // sentinel of the list of cells
+  size_t cells = 0;  // that live
   aster_ml_engine_counters counters = {};
   SharedWork replayed;  // by programs, which run on any thread
   Recording* recording = nullptr;

@@ -25,8 +25,8 @@ struct Lazy : HandleObject {
   // apart have families of their own, though equal expressions come to lie in one storage; 0: the
   // cell stands for memory that was there before it, whoever else does.
   uint64_t family;
-  Lazy* previous;  // all live cells of the engine
-  Lazy* next;
+  Lazy* beside;  // the cells of one node, from node->handles on
+  Lazy** beside_link;
   ptrdiff_t* lent;  // strides that aster_ml_lazy_view lent, in the context's heap; null if none
   size_t lent_count;
 };
@@ -39,6 +39,11 @@ uop::Graph& graph_of(Engine& engine);
 // is a view of that. Nil node: last_failure().
 Status lazy_create(Lazy** out, Engine& engine, uop::Node node, const Lazy* from = nullptr);
 void set_node(Lazy& lazy, uop::Node node);
+
+// The cells that name a node: the first; on by `beside`.
+inline Lazy* cells_of(uop::Node node) { return static_cast<Lazy*>(node->handles); }
+// Puts other nodes in the place of some, in every cell that names one anywhere.
+Status replace_in_cells(Engine& engine, const Map<uop::Node, uop::Node>& map);
 
 // A Buffer node on storage (retained by the node), row-major from byte_offset.
 uop::Node buffer_node(Engine& engine, buffer::Storage* storage, int64_t byte_offset,

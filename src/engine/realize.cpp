@@ -357,26 +357,6 @@ class Realize {
     return realize_all(e_, std::array{&cell});
   }
 
- public:
-  static Status replace_in_cells(Engine& e, const Map<Node, Node>& map) {
-    Heap& heap = e.context.heap();
-    Vec<Lazy*> cells(heap);
-    Vec<Node> nodes(heap);
-    for (Lazy* cell = e.live.next; cell != &e.live; cell = cell->next) {
-      if (cell->node->op == Op::kBuffer && !map.contains(cell->node)) continue;
-      ASTER_TRY(cells.push(cell));
-      ASTER_TRY(nodes.push(cell->node));
-    }
-    if (cells.empty()) return kOk;
-    Node before = e.graph.sink({nodes.data(), nodes.size()}), after = nullptr;
-    ASTER_TRY(need(before));
-    ASTER_TRY(e.graph.substitute(&after, before, map));
-    if (after == before) return kOk;
-    for (size_t i = 0; i < cells.size(); ++i) set_node(*cells[i], after->src(i));
-    return kOk;
-  }
-
- private:
   Engine& e_;
   Graph& g_;
   Vec<Want> wants_;
@@ -395,6 +375,50 @@ Status realize_all(Engine& engine, std::span<Lazy* const> cells) {
 }
 
 }  // namespace
+
+Status replace_in_cells(Engine& engine, const Map<Node, Node>& map) {
+  constexpr uint8_t kReplaced = 1, kSeen = 2;
+  Graph& g = engine.graph;
+  Heap& heap = engine.context.heap();
+  Vec<Node> above(heap), sources(heap), made(heap);
+  Vec<Lazy*> cells(heap);
+  for (const auto& entry : map) ASTER_TRY(sources.push(entry.key));
+  // The body of a call refers to its own Params.
+  const auto reads = [](Node user, Node source) {
+    return user->op != Op::kCall || user->src(0) != source;
+  };
+  ASTER_TRY(g.climb(&above, {sources.data(), sources.size()}, reads));
+  // What cells reach of it; the rest has been given up.
+  Map<Node, uint8_t> state(heap);
+  for (size_t i = above.size(); i-- > 0;) {
+    bool seen = above[i]->handles != nullptr;
+    for (const uop::Use* use = above[i]->uses; use != nullptr && !seen; use = use->next)
+      seen = state.get(use->user, 0) == kSeen && !map.contains(use->user);
+    ASTER_TRY(state.set(above[i], seen ? kSeen : kReplaced));
+  }
+  Map<Node, Node> done(heap);
+  for (Node node : above) {
+    if (state.get(node, 0) != kSeen) continue;
+    Node after = map.get(node, nullptr);
+    if (after == nullptr) {
+      sources.clear();
+      for (size_t i = 0; i < node->nsrc; ++i) {
+        const Node source = node->src(i);
+        const bool body = i == 0 && node->op == Op::kCall;
+        ASTER_TRY(sources.push(body ? source : done.get(source, source)));
+      }
+      after = g.with_sources(node, {sources.data(), sources.size()});
+      ASTER_TRY(need(after));
+    }
+    ASTER_TRY(done.set(node, after));
+    for (Lazy* cell = cells_of(node); cell != nullptr; cell = cell->beside) {
+      ASTER_TRY(cells.push(cell));
+      ASTER_TRY(made.push(after));
+    }
+  }
+  for (size_t i = 0; i < cells.size(); ++i) set_node(*cells[i], made[i]);
+  return kOk;
+}
 
 Status realize(Engine& engine, std::span<Lazy* const> cells) {
   const Status status = realize_all(engine, cells);

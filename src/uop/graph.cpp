@@ -5,7 +5,6 @@
 namespace aster::uop {
 namespace {
 
-constexpr uint8_t kListed = 1;  // in the list of candidates for the next collect
 constexpr size_t kMaxRank = 255;
 constexpr int64_t kMaxElementBytes = 64;
 
@@ -55,7 +54,7 @@ bool count_elements(Words shape, int64_t* out) {
 bool is_movement(Op op) { return op >= Op::kReshape && op <= Op::kCat; }
 
 Graph::Graph(Memory& memory, bool collects)
-    : memory_(&memory), collects_(collects), unreferenced_(memory) {}
+    : memory_(&memory), collects_(collects), unreferenced_(memory), buffers_(memory) {}
 
 Graph::~Graph() {
   for (size_t i = 0; i < table_size_; ++i) {
@@ -69,13 +68,58 @@ Graph::~Graph() {
   if (table_ != nullptr) memory_->release(table_, table_size_ * sizeof(UOp*), alignof(UOp*));
 }
 
-static size_t node_bytes(size_t nsrc, size_t narg, size_t ndim) {
-  return sizeof(UOp) + nsrc * sizeof(Node) + (narg + ndim) * sizeof(Word);
+// How many uses stand behind a node: one a source, or a Buffer's place among those of its storage.
+static size_t use_count(Op op, size_t nsrc, bool collects) {
+  return collects ? nsrc + (op == Op::kBuffer ? 1 : 0) : 0;
+}
+static size_t node_bytes(size_t nsrc, size_t narg, size_t ndim, size_t uses) {
+  return sizeof(UOp) + nsrc * sizeof(Node) + (narg + ndim) * sizeof(Word) + uses * sizeof(Use);
+}
+static Use* uses_behind(UOp* node) {
+  return reinterpret_cast<Use*>(const_cast<Word*>(node->shape().data() + node->ndim));
+}
+
+static void put_use(Use* use, Use** list) {
+  use->next = *list;
+  use->link = list;
+  if (use->next != nullptr) use->next->link = &use->next;
+  *list = use;
+}
+
+void Graph::list_uses(UOp* node) {
+  Use* use = uses_behind(node);
+  for (Node source : node->src()) {
+    use->user = node;
+    put_use(use++, &source->uses);
+  }
+  if (node->op != Op::kBuffer) return;
+  use->user = node;
+  put_use(use, buffer_list(node->arg(0)));
+  ++buffer_count_;
+}
+
+// Room for one Buffer more; a longer table where it is easily had.
+Status Graph::grow_buffers() {
+  if (buffer_count_ < buffers_.size()) return kOk;
+  Vec<Use*> old(*memory_);
+  const size_t size = buffers_.empty() ? 64 : buffers_.size() * 2;
+  std::swap(old, buffers_);
+  const Status grown = buffers_.resize(size, nullptr);
+  if (!grown.ok()) return std::swap(old, buffers_), grown;
+  for (Use* use : old) {
+    while (use != nullptr) {
+      Use* next = use->next;
+      put_use(use, buffer_list(use->user->arg(0)));
+      use = next;
+    }
+  }
+  return kOk;
 }
 
 void Graph::destroy(UOp* node) {
   --node_count_;
-  memory_->release(node, node_bytes(node->nsrc, node->narg, node->ndim), alignof(UOp));
+  const size_t uses = use_count(node->op, node->nsrc, collects_);
+  memory_->release(node, node_bytes(node->nsrc, node->narg, node->ndim, uses), alignof(UOp));
 }
 
 Status Graph::grow_table() {
@@ -135,7 +179,12 @@ Node Graph::make(Op op, DType dtype, Nodes src, Words arg, Words shape) {
   if (node_count_ >= table_size_ && !grow_table().ok()) return nullptr;
   // So that release, which cannot fail, always finds room in the list.
   if (collects_ && unreferenced_.reserve(table_size_).code != 0) return nullptr;
-  const size_t bytes = node_bytes(src.size(), arg.size(), shape.size());
+  if (collects_ && op == Op::kBuffer) {
+    if (arg.empty()) return (void)ASTER_FAIL(kARGUMENT, "a Buffer without arguments"), nullptr;
+    if (!grow_buffers().ok()) return nullptr;
+  }
+  const size_t uses = use_count(op, src.size(), collects_);
+  const size_t bytes = node_bytes(src.size(), arg.size(), shape.size(), uses);
   void* memory = memory_->allocate(bytes, alignof(UOp));
   if (memory == nullptr) return (void)out_of_memory(bytes), nullptr;
   UOp* node = ::new (memory) UOp{op,
@@ -149,6 +198,8 @@ Node Graph::make(Op op, DType dtype, Nodes src, Words arg, Words shape) {
                                  hash,
                                  INT64_MIN,
                                  INT64_MAX,
+                                 nullptr,
+                                 nullptr,
                                  nullptr};
   char* trailing = reinterpret_cast<char*>(node + 1);
   if (!src.empty()) std::memcpy(trailing, src.data(), src.size_bytes());
@@ -164,6 +215,7 @@ Node Graph::make(Op op, DType dtype, Nodes src, Words arg, Words shape) {
   head = node;
   ++node_count_;
   if (collects_) {
+    list_uses(node);
     node->flags |= kListed;
     (void)unreferenced_.push(node);
   }
@@ -191,6 +243,12 @@ void Graph::collect() {
     UOp** link = &table_[node->hash & (table_size_ - 1)];
     while (*link != node) link = &(*link)->bucket_next;
     *link = node->bucket_next;
+    Use* use = uses_behind(node);
+    for (size_t i = use_count(node->op, node->nsrc, true); i-- > 0; ++use) {
+      *use->link = use->next;
+      if (use->next != nullptr) use->next->link = use->link;
+    }
+    if (node->op == Op::kBuffer) --buffer_count_;
     for (Node s : node->src()) release(s);
     if (buffer_hook_ != nullptr && node->op == Op::kBuffer) buffer_hook_(buffer_hook_self_, node);
     destroy(node);

@@ -8,6 +8,7 @@
 // given a null source they return null, and the thread's error record tells the first failure.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -57,6 +58,14 @@ bool is_movement(Op op);
 using Word = int64_t;
 using Words = std::span<const Word>;
 
+struct UOp;
+// One place where a node is a source, in the list of those of that source.
+struct Use {
+  const UOp* user;
+  Use* next;
+  Use** link;
+};
+
 struct UOp {
   Op op;
   DType dtype;  // kNone where a node has no value (Store, Sink, Tuple)
@@ -69,6 +78,8 @@ struct UOp {
   uint64_t hash;
   int64_t vmin, vmax;  // bounds of integer and bool scalars; {INT64_MIN, INT64_MAX} if unknown
   UOp* bucket_next;
+  mutable Use* uses;      // those that read it; not in scratch graphs
+  mutable void* handles;  // what handles name it: their owner's list
 
   std::span<const UOp* const> src() const {
     return {reinterpret_cast<const UOp* const*>(this + 1), nsrc};
@@ -167,6 +178,42 @@ class Graph {
   void collect();
   void set_buffer_hook(void (*hook)(void* self, Node buffer), void* self);
 
+  // Not of scratch graphs. The nodes above some, those included, sources before users; with what
+  // nothing reaches any more, up to the next collect. through(user, source) says where to go on.
+  template <typename Through>
+  Status climb(Vec<Node>* out, Nodes from, const Through& through) {
+    Status status;
+    const auto enter = [&](Node node) {
+      if (!status.ok() || (node->flags & kEntered) != 0) return;
+      status = out->push(node);
+      if (status.ok()) node->flags |= kEntered;
+    };
+    for (Node node : from) enter(node);
+    for (size_t i = 0; i < out->size(); ++i) {
+      const Node node = (*out)[i];
+      for (const Use* use = node->uses; use != nullptr; use = use->next) {
+        if (through(use->user, node)) enter(use->user);
+      }
+    }
+    for (Node node : *out) node->flags = static_cast<uint8_t>(node->flags & ~kEntered);
+    std::ranges::sort(*out, {}, [](Node node) { return node->id; });
+    return status;
+  }
+  // The Buffers whose first argument is so.
+  template <typename Visit>
+  void each_buffer(Word storage, const Visit& visit) const {
+    if (buffers_.empty()) return;
+    for (const Use* use = *buffer_list(storage); use != nullptr; use = use->next) {
+      if (use->user->arg(0) == storage) visit(use->user);
+    }
+  }
+  template <typename Visit>
+  void each_buffer(const Visit& visit) const {
+    for (const Use* use : buffers_) {
+      for (; use != nullptr; use = use->next) visit(use->user);
+    }
+  }
+
   // Dtypes where something is stored, and of functions with real results.
   DType strong(DType d) const { return dtype::strong(d, defaults); }
   DType real(DType d) const { return strong(dtype::least_upper_float(d, defaults)); }
@@ -182,6 +229,15 @@ class Graph {
   // Whether movement of movement becomes one. Not where handles name nodes: a gradient by the
   // inner one needs the path through it.
   bool joins_movement() const { return !collects_; }
+  static constexpr uint8_t kListed = 1;   // in the list of candidates for the next collect
+  static constexpr uint8_t kEntered = 2;  // met by a climb
+
+  Use** buffer_list(Word storage) const {
+    return const_cast<Use**>(
+        &buffers_[hash_mix(0, static_cast<uint64_t>(storage)) & (buffers_.size() - 1)]);
+  }
+  Status grow_buffers();
+  void list_uses(UOp* node);
   UOp* find(uint64_t hash, Op op, DType dtype, Nodes src, Words arg, Words shape) const;
   Status grow_table();
   void destroy(UOp* node);
@@ -192,6 +248,8 @@ class Graph {
   size_t node_count_ = 0;
   uint64_t next_id_ = 1;
   Vec<UOp*> unreferenced_;  // candidates of the next collect
+  Vec<Use*> buffers_;       // of graphs that collect, by a hash of their first argument
+  size_t buffer_count_ = 0;
   void (*buffer_hook_)(void*, Node) = nullptr;
   void* buffer_hook_self_ = nullptr;
 };
