@@ -211,7 +211,7 @@ std::vector<Node> every_form(Graph& g) {
       g.log_scan(x, 1, true),
       g.scan_place(Op::kMax, x, 1),
       g.assign(x, y),
-      g.after(x, std::array{y}),
+      g.after(x, std::array{g.assign(x, y)}),
       g.sink(std::array{x, y}),
       g.alu(Op::kThreefry, word, word),
       g.alu(Op::kWhere, b, x, y)};
