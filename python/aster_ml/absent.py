@@ -28,6 +28,17 @@ REASONS: dict[str, dict[str, str]] = {
         _SCHEDULES,
     ),
     "nn.onnx": {"*": "models are read from safetensors and torch files"},
+    "llm": {"*": "models and their server are programs, not parts of this package"},
+    "tensor": {
+        **dict.fromkeys(
+            """AllocCtx all_tensors contiguous_mops_to_view disk_copy_is_buffer disk_like
+            finalize_after replace_contig_with_store_after replace_input_buffer replace_input_view
+            replace_store_after_with_contig tag_uop transform_precompiled_call""".split(),
+            _SCHEDULES,
+        ),
+        **dict.fromkeys("P T".split(), "its own type variables"),
+    },
+    "llm.gguf": dict.fromkeys("read_arr read_str readers".split(), "parts of gguf_load"),
     "device": {
         **dict.fromkeys(
             """Allocator Buffer BufferSpec Compiled CompileError Compiler DepsTracker DeviceType

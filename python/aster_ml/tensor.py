@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pathlib
 import sys
+import typing
 from typing import TYPE_CHECKING, Any, Self, Sequence
 
 from . import _native, custom, display, graph
+from .absent import of_module
 from .device import canonicalize_device, code_of as device_code, disk_path, name_of
 from .dtype import (
     DType,
@@ -23,7 +26,7 @@ from .dtype import (
 from .errors import BY_STATUS, JitError, not_offered
 from .helpers import prod
 from .mixin.creation import CreationMixin
-from .mixin.movement import _marks
+from .mixin.unary import _marks
 from .values import (
     Handle,
     empty_lists,
@@ -650,3 +653,21 @@ def _seed(loss: Tensor, gradient: Any) -> Any:
 _native.set_errors({code: kind for code, kind in BY_STATUS.items()})
 _native.set_lazy_type(Tensor)
 _native.set_operand(operand)
+
+# Programs import from here what tinygrad's module of this name imports itself.
+_ALSO = {
+    **dict.fromkeys("ConstType PyConst least_upper_dtype _from_np_dtype".split(), "dtype"),
+    **dict.fromkeys("all_int fetch getenv".split(), "helpers"),
+    **dict.fromkeys("UOp Variable sint".split(), "uop.ops"),
+    "is_numpy_ndarray": "values",
+}
+_absent = of_module("tensor")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "cast":
+        return typing.cast
+    module = _ALSO.get(name)
+    if module is None:
+        return _absent(name)
+    return getattr(importlib.import_module(f"..{module}", __name__), name)

@@ -11,7 +11,7 @@ from . import _native
 from .device import Device, on_device
 from .dtype import DType, InvalidType, _from_np_dtype, _to_np_dtype, convert, dtypes, strong_dtype
 from .helpers import fully_flatten, get_shape
-from .mixin.movement import _marks
+from .mixin.unary import _marks
 from .symbolic import BoundInt, Expression
 
 if TYPE_CHECKING:

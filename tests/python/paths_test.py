@@ -12,8 +12,12 @@ from aster_ml import Tensor, errors
 IMPORTED = {
     "": """Context Device GlobalCounters Tensor TinyJit UOp Variable dtypes fetch function getenv
         nn""",
-    "tensor": "Tensor",
-    "dtype": "DType DTypeLike dtypes least_upper_dtype to_dtype _from_np_dtype _to_np_dtype",
+    "tensor": """Tensor DType DTypeLike PyConst UOp Variable all_int canonicalize_device
+        cast dtypes getenv fetch is_numpy_ndarray least_upper_dtype sint strong_dtype to_dtype
+        _from_np_dtype _to_np_dtype""",
+    "dtype": """DType DTypeLike Invalid bitcast dtypes float_to_bf16 float_to_fp16 float_to_fp8
+        fp8_to_float least_upper_dtype to_dtype truncate _from_np_dtype _from_torch_dtype
+        _to_np_dtype _to_torch_dtype""",
     "device": "Device canonicalize_device is_dtype_supported",
     "engine.jit": "JitError TinyJit",
     "uop.ops": "UOp Variable resolve sint smax smin srender ssimplify sym_infer",
@@ -22,11 +26,12 @@ IMPORTED = {
         fully_flatten get_child getenv make_tuple merge_dicts next_power2 partition perf_counter_us
         polyN prod profile_marker round_up size_to_str stderr_log temp time_to_str tqdm trange
         unwrap word_wrap""",
+    "llm.gguf": "ggml_data_to_tensor gguf_load",
     "nn": """BatchNorm BatchNorm2d Conv1d Conv2d ConvTranspose2d Embedding GroupNorm InstanceNorm
         LSTMCell LayerNorm LayerNorm2d Linear RMSNorm""",
     "nn.datasets": "cifar mnist",
     "nn.optim": "LAMB LARS SGD Adam AdamW Muon Optimizer OptimizerGroup",
-    "nn.state": """get_parameters get_state_dict load_state_dict safe_load
+    "nn.state": """get_parameters get_state_dict gguf_load load_state_dict safe_load
         safe_load_metadata safe_save tar_extract torch_load zip_extract""",
 }
 
@@ -44,7 +49,7 @@ def test_names_that_programs_import(module):
 @pytest.mark.parametrize(
     "module",
     ["helpers", "device", "dtype", "engine.jit", "engine.realize", "function", "nn", "nn.datasets",
-     "nn.onnx", "nn.optim", "nn.state", "uop", "uop.ops"],
+     "nn.onnx", "nn.optim", "nn.state", "tensor", "llm.gguf", "uop", "uop.ops"],
 )  # fmt: skip
 def test_every_public_name_of_tinygrad_is_here_or_says_why_not(module):
     pytest.importorskip("tinygrad")

@@ -475,3 +475,42 @@ def test_variables():
     for expression in ((a + b) * 2, a // b, a % b, a - 3 * b, (a < b), a.maximum(b)):
         values = [expression.infer({"a": p, "b": q}) for p in range(-5, 6) for q in range(1, 5)]
         assert expression.vmin <= min(values) and max(values) <= expression.vmax
+
+
+def test_whole_slices_are_the_tensor_itself():
+    x = Tensor([1, 2]) + 1
+    assert x[...] is x and x[:] is x and Tensor(3)[...].item() == 3
+    x[...][0] = 9
+    assert x.tolist() == [9, 3]
+    with pytest.raises(IndexError):
+        Tensor(3)[:]
+
+
+def test_views_of_files_are_parts_of_them(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(64)))
+    t = Tensor(path)
+    square = t.reshape(8, 8)
+    views = {
+        "permute": (square.permute(1, 0), lambda a: a.reshape(8, 8).T),
+        "transpose": (square.transpose(0, 1), lambda a: a.reshape(8, 8).T),
+        "T": (square.T, lambda a: a.reshape(8, 8).T),
+        "stride": (t[::3], lambda a: a[::3]),
+        "flip": (t.flip(0), lambda a: a[::-1]),
+        "row": (square[2], lambda a: a.reshape(8, 8)[2]),
+        "part": (square[1:3, 2:4], lambda a: a.reshape(8, 8)[1:3, 2:4]),
+        "element": (t[5], lambda a: a[5]),
+        "expand": (t.expand(2, 64), lambda a: np.stack([a, a])),
+        "flatten": (square.flatten(), lambda a: a),
+        "unsqueeze": (t.unsqueeze(0).squeeze(0), lambda a: a),
+        "bitcast": (t[4:12].bitcast("int32"), lambda a: a[4:12].copy().view(np.int32)),
+    }
+    a = np.arange(64, dtype=np.uint8)
+    with open(path, "r+b") as f:  # they read the file, not a copy of it
+        f.write(bytes([200, 201]))
+    a[:2] = [200, 201]
+    for name, (view, wanted) in views.items():
+        assert view.device == t.device, name
+        for read in (view, view.to("CPU")):
+            np.testing.assert_array_equal(read.numpy(), wanted(a), err_msg=name)
+        assert view.to("CPU").device == "CPU", name

@@ -8,8 +8,8 @@ from .. import _native as _n
 from ..dtype import PyConst, dtypes, from_code
 from ..helpers import all_int, fully_flatten
 from ..symbolic import BoundInt, Expression
-from .movement import _marks, remember_file
 from .reduce import ReduceMixin
+from .unary import remember_file
 
 
 def normalize_indices(indices: Any, ndim: int) -> list[Any]:
@@ -42,10 +42,11 @@ class IndexingMixin(ReduceMixin):
     def __getitem__(self, indices: Any) -> Self:
         """Elements by integers, slices with steps, None, ellipsis, lists, tensors and masks."""
         if indices.__class__ is int and self.ndim:
-            return _n.lazy_index(self, indices)
+            return remember_file(_n.lazy_index(self, indices), self)
+        if indices is Ellipsis or indices.__class__ is slice and indices == _ALL and self.ndim:
+            return self
         items = self._items(indices)
-        out = _n.lazy_index(self, items)
-        return remember_file(out, self) if _marks else out
+        return remember_file(_n.lazy_index(self, items), self)
 
     def _items(self, indices: Any) -> tuple[Any, ...]:
         """x[...] as the library takes it: lists become tensors, what it has not is refused."""
@@ -177,6 +178,7 @@ class IndexingMixin(ReduceMixin):
         return _n.lazy_nonzero(self, -1 if size is None else size, fill_value)
 
 
+_ALL = slice(None)
 _SCATTER = {"sum": 1, "prod": 2, "mean": 3, "amax": 4, "amin": 5}
 
 

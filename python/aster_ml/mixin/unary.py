@@ -9,6 +9,19 @@ from .. import _native as _n
 from ..dtype import DType, DTypeLike, dtypes, from_code, to_dtype
 
 
+# What there is to look up beside the library's handles: "file" once a tensor is a part of a file.
+# Nothing is looked up while it is empty.
+_marks: dict[str, bool] = {}
+
+
+def remember_file(out: Any, x: Any) -> Any:
+    """out, a view of x, is a part of the file that x is a part of."""
+    path = getattr(x, "_file", None) if _marks else None
+    if path is not None:
+        out._file = path
+    return out
+
+
 class UnaryMixin(_n.Lazy):
     """Methods that work on the elements of one tensor."""
 
@@ -43,7 +56,9 @@ class UnaryMixin(_n.Lazy):
         code = to_dtype(dtype).code
         if code >= 32 or _n.lazy_dtype(self) >= 32:
             raise RuntimeError(f"bitcast needs concrete dtypes, got {self.dtype} -> {dtype}")
-        return self if code == _n.lazy_dtype(self) else _n.lazy_bitcast(self, code)
+        if code == _n.lazy_dtype(self):
+            return self
+        return remember_file(_n.lazy_bitcast(self, code), self)
 
     def element_size(self) -> builtins.int:
         """Bytes of one element.

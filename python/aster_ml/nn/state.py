@@ -17,6 +17,7 @@ from .. import _native
 from ..dtype import DType, dtypes
 from ..errors import not_offered
 from ..helpers import DEBUG, GlobalCounters, Timing, tqdm
+from ..llm.gguf import gguf_load as gguf_load
 from ..tensor import Tensor
 from ..values import on_disk
 
