@@ -404,12 +404,12 @@ class Tensor(CreationMixin):
                 raise RuntimeError(f"setitem dtype mismatch: {self.dtype} from {other}")
         else:
             v = Tensor(v, dtype=self.dtype)
-        stored = _native.lazy_is_stored(self)
+        realized, stored = _native.lazy_is_realized(self), _native.lazy_is_stored(self)
         _native.lazy_index_assign(self, self._items(indices), v)
         # Writes to storage are done at once; what has none stays an expression, through which
         # gradients flow.
-        if stored:
-            _native.lazy_realize([self])
+        if stored:  # a view that is not row-major stays one: a copy of it asks for the write
+            _native.lazy_realize([self if realized else _native.lazy_contiguous(self)])
 
     def clone(self, device: str | None = None) -> Tensor:
         """A copy in storage of its own.
