@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import aster_ml.dtype as ours
-from aster_ml import Tensor, dtypes
+from aster_ml import Tensor, dtypes, nn
+from aster_ml.errors import UnsupportedError
 
 theirs = pytest.importorskip("tinygrad.dtype")
 
@@ -120,3 +121,21 @@ def test_const(name):
     ((mine, their),) = pairs(name)
     for x in (0, 1, 2.7, True):
         assert mine.const(x) == their.const(x)
+
+
+@pytest.mark.parametrize("name", [str(d).split(".")[1] for d in dtypes.all])
+def test_tensors_of_every_dtype_are_saved_and_read(name, tmp_path):
+    x = Tensor([[0, 1, 2], [3, 100, 7]]).cast(name)
+    copy = pickle.loads(pickle.dumps(x))
+    assert copy.dtype is x.dtype and copy.tolist() == x.tolist()
+    path = tmp_path / "raw"
+    x.to(f"disk:{path}").realize()
+    back = Tensor.empty(2, 3, dtype=name, device=f"disk:{path}")
+    assert back.to("CPU").tolist() == back.tolist() == x.tolist()
+    if name.endswith("fnuz"):  # the format has no name for them
+        with pytest.raises(UnsupportedError, match="safetensors has no"):
+            nn.state.safe_save({"x": x}, tmp_path / "x.safetensors")
+        return
+    nn.state.safe_save({"x": x}, tmp_path / "x.safetensors")
+    read = nn.state.safe_load(tmp_path / "x.safetensors")["x"]
+    assert read.dtype is x.dtype and read.tolist() == x.tolist() and read.shape == (2, 3)
