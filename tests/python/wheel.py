@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Builds a wheel around a built library, installs it into a fresh environment, and uses it there.
+"""From the sources to a stranger's environment: an sdist, a wheel of what is in it around a built
+library, tagged for manylinux, installed without a network into a fresh environment, used there.
 
 python wheel.py SOURCE LIBRARY
 """
@@ -9,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 
@@ -21,6 +23,8 @@ assert "site-packages" in _native.__file__, _native.__file__
 maps = open("/proc/self/maps").read()
 paths = {line.split()[-1] for line in maps.splitlines() if "libaster_ml" in line}
 assert paths and all("site-packages" in path for path in paths), paths
+import aster_ml
+assert aster_ml.__version__ == _native.version() and "[2.]" in str(aster_ml.Tensor([1.0]) * 2)
 print(_native.version(), "works")
 """
 
@@ -30,9 +34,27 @@ def run(*command, **options):
     subprocess.run(command, check=True, **options)
 
 
+SDIST = "import sys, scikit_build_core.build as b; b.build_sdist(sys.argv[1])"
+
+
+def sdist_of(source, work):
+    """The folder that an sdist of the sources unpacks to; it holds every source."""
+    run(sys.executable, "-c", SDIST, work, cwd=source)
+    (archive,) = glob.glob(os.path.join(work, "*.tar.gz"))
+    with tarfile.open(archive) as file:
+        file.extractall(work, filter="data")
+    made = archive.removesuffix(".tar.gz")
+    for folder in ("cmake", "include", "python", "src", "tools"):
+        for at, _, names in os.walk(os.path.join(source, folder)):
+            inside = os.path.join(made, os.path.relpath(at, source))
+            missing = set(names) - set(os.listdir(inside)) if "__pycache__" not in at else None
+            assert not missing, f"the sdist lacks {missing} of {at}"
+    return made
+
+
 def check_contents(wheel):
     """The wheel holds what it should and nothing of C; its tags are those of the stable ABI."""
-    assert "-cp311-abi3-" in os.path.basename(wheel), wheel
+    assert re.search(r"-cp311-abi3-manylinux_2_\d+_\w+\.whl$", wheel), wheel
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
     wanted = ["__init__.py", "_native.abi3.so", "_native.pyi", "libaster_ml.so.0", "py.typed"]
@@ -52,15 +74,21 @@ def read_me(source):
 def main(source, library):
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "CMAKE_ARGS")}
     with tempfile.TemporaryDirectory() as work:
+        unpacked = sdist_of(source, work)
         run(
             *[sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check"],
             *["--no-deps", "--no-build-isolation", "--wheel-dir", work],
             *["--config-settings", f"build-dir={work}/build"],
             *["--config-settings", f"cmake.define.ASTER_ML_LIBRARY={os.path.realpath(library)}"],
-            source,
+            unpacked,
             env=environment,
         )
-        (wheel,) = glob.glob(os.path.join(work, "*.whl"))
+        run(
+            sys.executable,
+            os.path.join(unpacked, "tools", "manylinux.py"),
+            *glob.glob(os.path.join(work, "*.whl")),
+        )
+        (wheel,) = glob.glob(os.path.join(work, "*manylinux*.whl"))
         check_contents(wheel)
         fresh = os.path.join(work, "fresh")
         run(sys.executable, "-m", "venv", fresh)
