@@ -107,7 +107,7 @@ typedef void (*aster_ml_log_function)(void *self, int32_t level, const char *mes
 /* Everything that a context may be told. Zero means default. */
 typedef struct aster_ml_context_options {
   uint32_t struct_size;
-  int32_t threads; /* threads a kernel may use; 0: as many as affinity and cgroup allow */
+  int32_t threads; /* of a kernel; 0: $ASTER_ML_THREADS, or as many as affinity and cgroup allow */
   const aster_ml_allocator *allocator; /* copied */
   aster_ml_log_function log;           /* null: silent */
   void *log_self;

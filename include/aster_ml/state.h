@@ -97,6 +97,16 @@ ASTER_ML_API int32_t aster_ml_state_read_torch(aster_ml_state *out, const aster_
                                                const char *path);
 ASTER_ML_API int32_t aster_ml_state_from_torch(aster_ml_state *out, const aster_ml_lazy *bytes);
 
+/* The same, but what is named and is no part of a state is skipped: an object of such a name is its
+ * attributes, as a dict, or what it is filled with, and {"unknown": name} in the structure where it
+ * has neither. The metadata "skipped" has the names as a JSON list. Errors: as above, without
+ * UNSUPPORTED for names. */
+ASTER_ML_API int32_t aster_ml_state_read_torch_skipping(aster_ml_state *out,
+                                                        const aster_ml_context *context,
+                                                        const char *path);
+ASTER_ML_API int32_t aster_ml_state_from_torch_skipping(aster_ml_state *out,
+                                                        const aster_ml_lazy *bytes);
+
 /* The files of a zip archive as uint8 tensors [size], stored or deflated ones; of equal names the
  * last. Folders are empty tensors. Errors: NOT_FOUND, IO, FORMAT (damaged, names not UTF-8),
  * UNSUPPORTED (encrypted, another compression). */

@@ -12,12 +12,14 @@ from . import _native, errors, helpers, nn
 from .device import Device
 from .dtype import dtypes
 from .engine.jit import TinyJit
+from .environment import warn_of_unknown
 from .errors import Error, JitError
 from .function import function
 from .helpers import Context, GlobalCounters, fetch, getenv
 from .symbolic import UOp, Variable
 from .tensor import Tensor
 
+warn_of_unknown()
 __version__ = str(_native.version())
 
 __all__ = [

@@ -1,9 +1,11 @@
 #include "base/context.h"
 
+#include <charconv>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 
+#include "base/flags.h"
 #include "base/pool.h"
 
 namespace aster {
@@ -35,9 +37,20 @@ Status check_options(const aster_ml_context_options& options) {
   return kOk;
 }
 
+// Those of the environment, or of the machine.
+Status default_threads(int32_t* out) {
+  *out = pool::hardware_threads();
+  const char* text = flag_text(Flag::kThreads);
+  if (text == nullptr) return kOk;
+  const char* end = text + std::strlen(text);
+  const std::from_chars_result read = std::from_chars(text, end, *out);
+  if (read.ec == std::errc() && read.ptr == end && *out > 0) return kOk;
+  return ASTER_FAIL(kRANGE, "%s is '%.32s': a number from 1 is needed",
+                    flag_info(Flag::kThreads).variable, text);
+}
+
 aster_ml_context_options with_defaults(aster_ml_context_options options) {
   options.struct_size = sizeof(options);
-  if (options.threads == 0) options.threads = pool::hardware_threads();
   if (options.log_level == 0) options.log_level = ASTER_ML_LOG_WARNING;
   if (options.arena_block_bytes == 0) options.arena_block_bytes = kDefaultBlockBytes;
   return options;
@@ -61,6 +74,7 @@ Status Context::create(Context** out, const aster_ml_context_options* given) {
                 given->struct_size < sizeof(options) ? given->struct_size : sizeof(options));
     ASTER_TRY(check_options(options));
   }
+  if (options.threads == 0) ASTER_TRY(default_threads(&options.threads));
   options = with_defaults(options);
   // Made before its own heap exists, so from another one on the same table.
   Heap below(options.allocator);

@@ -34,7 +34,7 @@ bool parse(double* out, std::string_view text) {
 
 }  // namespace
 
-Pickle::Pickle(Memory& memory, std::span<const uint8_t> bytes)
+Pickle::Pickle(Memory& memory, std::span<const uint8_t> bytes, bool skips)
     : memory_(memory),
       bytes_(bytes),
       values_(memory),
@@ -44,7 +44,9 @@ Pickle::Pickle(Memory& memory, std::span<const uint8_t> bytes)
       memo_(memory),
       storages_(memory),
       tensors_(memory),
-      named_(memory) {}
+      named_(memory),
+      skips_(skips),
+      skipped_(memory) {}
 
 const Pickle::Row* Pickle::row_of(uint8_t opcode) {
   static constexpr auto kRows = [] {
@@ -373,6 +375,7 @@ Status Pickle::append(const Operand&, int one) {
     ASTER_TRY(to_mark(&items));
   }
   ASTER_TRY(top_value(&target));
+  ASTER_TRY(become(target, kList));
   if (values_[target].kind != kList) return broken("a list is needed");
   return extend(list_of(target), {items.data(), items.size()});
 }
@@ -382,6 +385,7 @@ Status Pickle::add_items(const Operand&, int) {
   Index target;
   ASTER_TRY(to_mark(&items));
   ASTER_TRY(top_value(&target));
+  ASTER_TRY(become(target, kSet));
   if (values_[target].kind != kSet) return broken("a set is needed");
   return extend(list_of(target), {items.data(), items.size()});
 }
@@ -399,6 +403,7 @@ Status Pickle::set_item(const Operand&, int one) {
     ASTER_TRY(to_mark(&items));
   }
   ASTER_TRY(top_value(&target));
+  ASTER_TRY(become(target, kDict));
   if (values_[target].kind != kDict || items.size() % 2 != 0) return broken("a dict is needed");
   return extend(list_of(target), {items.data(), items.size()});
 }

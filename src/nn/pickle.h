@@ -1,6 +1,6 @@
 // The part of Python's pickle machine that states are made of: plain containers, and the tensors
 // and storages of torch. Nothing is imported or called: what a pickle may name stands in torch.def,
-// and what does not is refused by name.
+// and what does not is refused by name, or skipped.
 #pragma once
 
 #include <span>
@@ -31,6 +31,7 @@ class Pickle {
     kStorage,  // storages[word]
     kTensor,   // tensors[word]
     kHolder,   // a parameter that is not told its tensor yet
+    kUnknown,  // data: a name that is skipped, and what calling it makes
   };
   // What a name of torch.def stands for.
   enum Meaning : uint8_t {
@@ -75,8 +76,9 @@ class Pickle {
     Index sizes, strides;  // tuples of integers
   };
 
-  // memory outlives the machine.
-  Pickle(Memory& memory, std::span<const uint8_t> bytes);
+  // memory outlives the machine. skips: names that mean nothing here stand for nothing, else they
+  // are refused.
+  Pickle(Memory& memory, std::span<const uint8_t> bytes, bool skips);
 
   // Runs one pickle from where the last one ended; its value is *out. The memo is new. Errors:
   // FORMAT, UNSUPPORTED (what it names), MEMORY.
@@ -93,6 +95,7 @@ class Pickle {
   }
   Vec<Storage>& storages() { return storages_; }
   const Vec<Tensor>& tensors() const { return tensors_; }
+  const Vec<Text>& skipped() const { return skipped_; }  // names, each once
   // An integer. Errors: FORMAT.
   Status to_integer(int64_t* out, Index index) const;
 
@@ -160,6 +163,8 @@ class Pickle {
 
       // What names mean.
       Status push_global(std::string_view module, std::string_view name);
+  Status unknown(std::string_view module, std::string_view name, const char* why);
+  Status become(Index target, Kind kind);  // an unknown that is filled as a container is one
   Status call(Index* out, const Value& global, std::span<const Index> arguments);
   Status call_container(Index* out, const Value& global, std::span<const Index> arguments);
   Status rebuild(Index* out, std::span<const Index> arguments, bool typed);
@@ -180,6 +185,8 @@ class Pickle {
   Vec<Storage> storages_;
   Vec<Tensor> tensors_;
   Map<int64_t, Index> named_;
+  bool skips_;
+  Vec<Text> skipped_;
 };
 
 }  // namespace aster::nn

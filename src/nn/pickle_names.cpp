@@ -26,7 +26,8 @@ constexpr DTypeRow kDTypes[] = {
 #include "nn/torch.def"
 };
 
-constexpr size_t kShown = 100;  // of a name in a message
+constexpr size_t kShown = 100;         // of a name in a message
+constexpr size_t kMostSkipped = 1000;  // names
 
 int shown(std::string_view text) { return static_cast<int>(std::min(text.size(), kShown)); }
 
@@ -46,11 +47,33 @@ Status Pickle::push_global(std::string_view module, std::string_view name) {
   if (module == "torch" && !name.empty()) {
     for (const DTypeRow& row : kDTypes) {
       if (row.storage != name && row.name != name) continue;
-      if (row.dtype == DType::kNone) return refused(module, name, ": this build has no such dtype");
+      if (row.dtype == DType::kNone) return unknown(module, name, ": this build has no such dtype");
       return push({kGlobal, row.dtype, 0, row.name == name ? kDTypeName : kStorageType, nullptr});
     }
   }
-  return refused(module, name, ", which is no part of a state");
+  return unknown(module, name, ", which is no part of a state");
+}
+
+Status Pickle::unknown(std::string_view module, std::string_view name, const char* why) {
+  if (!skips_) return refused(module, name, why);
+  Text full(memory_);
+  full << module << '.' << name;
+  ASTER_TRY(full.status());
+  const auto same = [&](const Text& known) { return known.view() == full.view(); };
+  const auto place = std::find_if(skipped_.begin(), skipped_.end(), same) - skipped_.begin();
+  if (static_cast<size_t>(place) == skipped_.size()) {
+    if (skipped_.size() == kMostSkipped) return refused(module, name, ": too many such names");
+    ASTER_TRY(skipped_.push(std::move(full)));
+  }
+  return push({kUnknown, DType::kNone, 0, place, nullptr});
+}
+
+Status Pickle::become(Index target, Kind kind) {
+  if (values_[target].kind != kUnknown) return kOk;
+  Index made;
+  ASTER_TRY(make_list(&made, kind, {}));
+  values_[target] = values_[made];
+  return kOk;
 }
 
 Status Pickle::global(const Operand& operand, int) {
@@ -71,6 +94,10 @@ Status Pickle::reduce(const Operand&, int) {
   Index arguments, callee, made;
   ASTER_TRY(pop_value(&arguments));
   ASTER_TRY(pop_value(&callee));
+  if (values_[callee].kind == kUnknown) {  // an object, which may be told its state
+    ASTER_TRY(make(&made, values_[callee]));
+    return stack_.push(made);
+  }
   if (values_[callee].kind != kGlobal || values_[arguments].kind != kTuple) {
     return broken("a call of no function");
   }
@@ -82,6 +109,10 @@ Status Pickle::reduce(const Operand&, int) {
 }
 
 Status Pickle::call(Index* out, const Value& function, std::span<const Index> arguments) {
+  if (!arguments.empty() && values_[arguments[0]].kind == kUnknown) {  // of what was skipped
+    *out = arguments[0];
+    return kOk;
+  }
   switch (static_cast<Meaning>(function.word)) {
     case kRebuild:
       return rebuild(out, arguments, false);
@@ -198,9 +229,10 @@ Status Pickle::rebuild_by_type(Index* out, std::span<const Index> arguments) {
   if (arguments.size() < 3) return broken("a tensor without a function");
   const Value function = values_[arguments[0]], type = values_[arguments[1]];
   const Value given = values_[arguments[2]];
-  const bool known = function.kind == kGlobal && type.kind == kGlobal && given.kind == kTuple &&
-                     (type.word == kType || type.word == kParameter) &&
-                     function.word != kRebuildByType;
+  const bool typed = type.kind == kUnknown ||
+                     (type.kind == kGlobal && (type.word == kType || type.word == kParameter));
+  const bool known =
+      function.kind == kGlobal && typed && given.kind == kTuple && function.word != kRebuildByType;
   if (!known) return broken("a tensor of no type");
   Vec<Index> list(memory_);
   ASTER_TRY(list.append(items(given).data(), items(given).size()));
@@ -208,7 +240,7 @@ Status Pickle::rebuild_by_type(Index* out, std::span<const Index> arguments) {
 }
 
 // State of an object: attributes, which dicts and tensors of a state do without, or the tensor of a
-// parameter.
+// parameter. An unknown object is its attributes.
 Status Pickle::build(const Operand&, int) {
   Index state, target;
   ASTER_TRY(pop_value(&state));
@@ -216,6 +248,10 @@ Status Pickle::build(const Operand&, int) {
   const Kind kind = values_[target].kind;
   if (kind == kDict || kind == kTensor) return kOk;
   const Value& given = values_[state];
+  if (kind == kUnknown) {
+    if (given.kind == kDict) values_[target] = given;
+    return kOk;
+  }
   if (kind != kHolder || given.kind != kTuple || items(given).empty() ||
       values_[items(given)[0]].kind != kTensor) {
     return broken("attributes of what has none");
@@ -230,6 +266,10 @@ Status Pickle::build(const Operand&, int) {
 Status Pickle::storage_of(Index* out, std::span<const Index> identifier) {
   if (identifier.size() < 5) return broken("a storage that is not described");
   const Value &type = values_[identifier[1]], &key = values_[identifier[2]];
+  if (type.kind == kUnknown) {
+    *out = identifier[1];
+    return kOk;
+  }
   const bool typed = type.kind == kGlobal && type.word == kStorageType;
   const bool untyped = type.kind == kGlobal && type.word == kUntypedStorage;
   if (values_[identifier[0]].kind != kText || values_[identifier[0]].text() != "storage" ||

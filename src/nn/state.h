@@ -24,6 +24,7 @@ struct State : HandleObject {
   Vec<Entry> entries;
   Map<uint64_t, uint32_t> index;  // hash of the name -> 1 + the last entry with it
   Vec<Note> metadata;
+  bool skips_unknown = false;  // while a torch file is read
 
   // Null if there is none.
   Entry* find(std::string_view name);

@@ -71,7 +71,7 @@ Status fill_from_zip(State& state, engine::Engine& engine, const Source& source)
     }
   }
   ASTER_TRY(extract(&text, *state.context, source, *data));
-  Pickle pickle(heap, text.bytes());
+  Pickle pickle(heap, text.bytes(), state.skips_unknown);
   Index root;
   ASTER_TRY(pickle.load(&root));
   ASTER_TRY(find_storages(pickle, sorted, folder, heap));
@@ -152,7 +152,7 @@ Status find_in_sequence(Pickle& pickle, Index keys, std::span<const uint8_t> byt
 
 Status fill_from_sequence(State& state, engine::Engine& engine, const Source& source) {
   Heap& heap = state.context->heap();
-  Pickle pickle(heap, source.bytes());
+  Pickle pickle(heap, source.bytes(), state.skips_unknown);
   Index magic, protocol, system, root, keys;
   for (Index* value : {&magic, &protocol, &system, &root, &keys}) ASTER_TRY(pickle.load(value));
   int64_t version;
@@ -178,7 +178,8 @@ class TarFilling {
       if (part.packed == 0) return damaged_torch("the archive lacks a file");
     }
     // One machine reads all three, each no further than it goes.
-    Pickle pickle(heap, source_.bytes().first(parts_[0].begin + parts_[0].size));
+    Pickle pickle(heap, source_.bytes().first(parts_[0].begin + parts_[0].size),
+                  state_.skips_unknown);
     Map<int64_t, Index> storages(heap);
     ASTER_TRY(read_storages(pickle, storages));
     pickle.limit(source_.bytes().first(parts_[1].begin + parts_[1].size));
@@ -291,6 +292,11 @@ Status fill_torch(State& state, const Source& source) {
   return ASTER_FAIL(kFORMAT, "%zu bytes are no torch file", source.size());
 }
 
+static Status fill_torch_skipping(State& state, const Source& source) {
+  state.skips_unknown = true;
+  return fill_torch(state, source);
+}
+
 }  // namespace aster::nn
 
 using namespace aster::nn;  // NOLINT: this file ends with the public functions
@@ -304,4 +310,15 @@ int32_t aster_ml_state_read_torch(aster_ml_state* out, const aster_ml_context* c
 int32_t aster_ml_state_from_torch(aster_ml_state* out, const aster_ml_lazy* bytes) {
   ASTER_API();
   return read_state(out, bytes, fill_torch);
+}
+
+int32_t aster_ml_state_read_torch_skipping(aster_ml_state* out, const aster_ml_context* context,
+                                           const char* path) {
+  ASTER_API();
+  return read_state(out, context, path, fill_torch_skipping);
+}
+
+int32_t aster_ml_state_from_torch_skipping(aster_ml_state* out, const aster_ml_lazy* bytes) {
+  ASTER_API();
+  return read_state(out, bytes, fill_torch_skipping);
 }

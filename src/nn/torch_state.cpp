@@ -191,10 +191,29 @@ class Filling {
   Status fill(Index root) {
     ASTER_TRY(visit(root, 0));
     ASTER_TRY(json_.status());
-    return state_.set_note("structure", json_.view().data(), json_.view().size());
+    ASTER_TRY(state_.set_note("structure", json_.view().data(), json_.view().size()));
+    return state_.skips_unknown ? note_skipped() : kOk;
   }
 
  private:
+  Status note_skipped() {
+    json_.clear();
+    json_ << '[';
+    for (const Text& name : pickle_.skipped()) {
+      if (&name != pickle_.skipped().begin()) json_ << ',';
+      write_name(name.view());
+    }
+    json_ << ']';
+    ASTER_TRY(json_.status());
+    return state_.set_note("skipped", json_.view().data(), json_.view().size());
+  }
+
+  // A name of a pickle, which may be no UTF-8.
+  void write_name(std::string_view name) {
+    if (is_utf8(name)) return write_json_string(json_, name);
+    json_ << "\"?\"";
+  }
+
   Status visit(Index index, int depth) {
     if (depth > kMostDepth) return damaged_torch("it is nested too deep");
     if (++visits_ > kMostVisits) return damaged_torch("it is too large");
@@ -343,6 +362,11 @@ class Filling {
         }
         break;
       }
+      case Pickle::kUnknown:
+        json_ << "{\"unknown\":";
+        write_name(pickle_.skipped()[static_cast<size_t>(value.word)].view());
+        json_ << '}';
+        break;
       case Pickle::kLatin:
         return write_latin(value.text());
       case Pickle::kText:

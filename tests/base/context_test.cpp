@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +16,29 @@ namespace {
 using aster::Context;
 using aster::HandleObject;
 using aster_test::CountingAllocator;
+
+TEST(Context, ThreadsOfTheEnvironment) {
+  ASSERT_EQ(setenv("ASTER_ML_THREADS", "3", 1), 0);
+  Context* context = nullptr;
+  ASSERT_EQ(Context::create(&context, nullptr), ASTER_ML_OK);
+  EXPECT_EQ(context->options().threads, 3);
+  context->release();
+  aster_ml_context_options options = {};
+  options.struct_size = sizeof(options);
+  options.threads = 2;  // goes first
+  ASSERT_EQ(Context::create(&context, &options), ASTER_ML_OK);
+  EXPECT_EQ(context->options().threads, 2);
+  context->release();
+  for (const char* bad : {"0", "-1", "two", "2x", " 2", "99999999999"}) {
+    ASSERT_EQ(setenv("ASTER_ML_THREADS", bad, 1), 0);
+    EXPECT_EQ(Context::create(&context, nullptr), ASTER_ML_RANGE) << bad;
+    EXPECT_EQ(context, nullptr);
+    aster_ml_error error = {};
+    EXPECT_EQ(aster_ml_error_last(&error), ASTER_ML_OK);
+    EXPECT_NE(std::string(error.message).find("ASTER_ML_THREADS is '"), std::string::npos);
+  }
+  ASSERT_EQ(unsetenv("ASTER_ML_THREADS"), 0);
+}
 
 struct Thing : HandleObject {
   std::atomic<int>* alive;

@@ -232,6 +232,55 @@ TEST(Torch, RefusesWhatIsNoState) {
   }
 }
 
+std::string skipped(const std::string& pickle, State& state) {
+  Tensor file = bytes_tensor(sequence(pickle));
+  const int32_t code = aster_ml_state_from_torch_skipping(&state, file.get());
+  EXPECT_EQ(code, 0) << last_error();
+  const char *structure = "", *names = "";
+  if (code == 0) {
+    EXPECT_EQ(aster_ml_state_get_metadata(&structure, &state, "structure"), 0);
+    EXPECT_EQ(aster_ml_state_get_metadata(&names, &state, "skipped"), 0);
+  }
+  return std::string(names) + " " + structure;
+}
+
+TEST(Torch, SkipsUnknownNamesWhereAsked) {
+  Session s;
+  const std::string object = name("__main__", "Net") + ")\x81", other = name("a.b", "c");
+  const std::string tensor = tensor_pickle(1, {3}, {1});
+  const struct {
+    std::string pickle, expected;
+  } files[] = {
+      {tensor, R"([] {"tensor":"value"})"},
+      // Attributes, items of subclasses of containers, calls.
+      {object + '}' + text("w") + tensor + "sb",
+       R"(["__main__.Net"] {"dict":[["w",{"tensor":"w"}]]})"},
+      {object + text("w") + tensor + 's', R"(["__main__.Net"] {"dict":[["w",{"tensor":"w"}]]})"},
+      {object + tensor + 'a', R"(["__main__.Net"] [{"tensor":"0"}])"},
+      {"](" + other + ')' + 'R' + other + object + tensor + 'e',
+       R"(["a.b.c","__main__.Net"] [{"unknown":"a.b.c"},{"unknown":"a.b.c"},)"
+       R"({"unknown":"__main__.Net"},{"tensor":"3"}])"},
+      {name("os", "system") + tuple(text("true")) + 'R',
+       R"(["os.system"] {"unknown":"os.system"})"},
+      // A tensor of a dtype that this build has not.
+      {name("torch._utils", "_rebuild_tensor_v2") +
+           tuple(storage(4, "QInt8Storage") + integer(0) + tuple(integer(1)) + tuple(integer(1))) +
+           'R',
+       R"(["torch.QInt8Storage"] {"unknown":"torch.QInt8Storage"})"},
+  };
+  for (const auto& file : files) {
+    State state;
+    EXPECT_EQ(skipped(file.pickle, state), file.expected);
+  }
+  State state;
+  skipped(files[1].pickle, state);
+  EXPECT_EQ(read(get(state, "w")), (std::vector<float>{1, 2, 3}));
+  std::string many = "](";
+  for (int i = 0; i < 1001; ++i) many += name("m", "n" + std::to_string(i));
+  Tensor file = bytes_tensor(sequence(many + 'e'));
+  EXPECT_EQ(aster_ml_state_from_torch_skipping(&state, file.get()), ASTER_ML_UNSUPPORTED);
+}
+
 TEST(Torch, RefusesTensorsOutsideTheirStorage) {
   Session s;
   const int64_t most = INT64_MAX;
@@ -376,6 +425,7 @@ void survive(const std::string& good, int32_t (*read)(aster_ml_state*, const ast
 
 TEST(Torch, SurvivesDamage) {
   survive(file_bytes(shipped("torch.zip.pt")), aster_ml_state_from_torch, 1, 1000);
+  survive(file_bytes(shipped("torch.zip.pt")), aster_ml_state_from_torch_skipping, 5, 1000);
   survive(file_bytes(shipped("torch.legacy.pt")), aster_ml_state_from_torch, 2, 1500);
   survive(file_bytes(shipped("torch.tar.pt")), aster_ml_state_from_torch, 3, 500);
   survive(sequence(tensor_pickle(0, {2, 2}, {1, 2})), aster_ml_state_from_torch, 4, 3000);

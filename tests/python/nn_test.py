@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import struct
+import warnings
 import zipfile
 
 import numpy as np
@@ -268,3 +269,22 @@ def test_torch_load_reads_numbers_as_text(tmp_path):
         path = torch_file(tmp_path / "bad.pt", b"F" + bad + b"\n.")
         with pytest.raises(ValueError, match="a number is needed"):
             torch_load(str(path))
+
+
+def test_torch_load_skips_what_it_is_told_to(tmp_path):
+    net = b"\x80\x02c__main__\nNet\n)\x81}X\x01\0\0\0aK\x01sb."  # an object and its attributes
+    call = b"\x80\x02cposix\nsystem\n(X\x04\0\0\0truetR."
+    for k, (pickle, name, expected) in enumerate((
+        (net, "__main__.Net", {"a": 1}),
+        (call, "posix.system", nn.state.Skipped("posix.system")),
+    )):  # fmt: skip
+        file = torch_file(tmp_path / str(k), pickle)
+        for source in (file, Tensor(file)):
+            with pytest.raises(NotImplementedError, match=f"'{name}'"):
+                nn.state.torch_load(source)
+            with pytest.warns(UserWarning, match=f"torch_load skipped {name}$"):
+                assert nn.state.torch_load(source, skip_unknown=True) == expected
+    plain = torch_file(tmp_path / "plain", b"\x80\x02K\x07.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert nn.state.torch_load(plain, skip_unknown=True) == 7

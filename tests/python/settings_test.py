@@ -2,12 +2,14 @@
 
 import math
 import os
+import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
 
-from aster_ml import Context, GlobalCounters, Tensor, TinyJit
+from aster_ml import Context, GlobalCounters, Tensor, TinyJit, environment
 
 
 def of_nan():
@@ -56,6 +58,41 @@ print(len(os.listdir("/proc/self/task")))
 """
     assert in_environment(program, NUM_CPU_THREADS="1") == "1"
     assert in_environment(program, NUM_CPU_THREADS="2") == "2"
+
+
+def test_threads_of_the_library_from_the_environment():
+    program = "from aster_ml import _native; print(_native.runtime_get()['threads'])"
+    assert in_environment(program, ASTER_ML_THREADS="3") == "3"
+    assert in_environment(program, ASTER_ML_THREADS="3", NUM_CPU_THREADS="2") == "2"
+    refused = "import aster_ml\ntry: aster_ml.Tensor([1])\nexcept IndexError as e: print(e)"
+    program = f"try:\n    exec({refused!r})\nexcept IndexError as e: print(e)"
+    message = in_environment(program, ASTER_ML_THREADS="many")
+    assert "ASTER_ML_THREADS is 'many': a number from 1 is needed" in message
+
+
+def warned(**environment):
+    program = """
+import warnings
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    import aster_ml
+    import aster_ml.tensor
+print("|".join(str(w.message) for w in seen))
+"""
+    return in_environment(program, **environment)
+
+
+def test_variables_that_mean_nothing():
+    assert warned() == ""
+    assert warned(ASTER_ML_THREADS="1", ASTER_ML_DATASETS="/", ASTER_CACHE="1") == ""
+    shown = warned(ASTER_ML_THREAD="1", ASTER_ML_QQQ="1").split("|")
+    assert shown[0].startswith("the environment variable ASTER_ML_QQQ means nothing: there are AS")
+    assert shown[1].endswith(" ASTER_ML_THREAD means nothing: ASTER_ML_THREADS?")
+
+
+def test_the_variables_of_the_library_are_known():
+    table = pathlib.Path(__file__).parents[2] / "src" / "base" / "flags.def"
+    assert set(re.findall(r'"(ASTER_ML_\w+)"', table.read_text())) == set(environment.LIBRARY)
 
 
 def counts(f):

@@ -223,6 +223,9 @@ class State {
   /* Files, mapped; empty where that fails. */
   static State read(const char* path) { return of(aster_ml_state_read, path); }
   static State read_torch(const char* path) { return of(aster_ml_state_read_torch, path); }
+  static State read_torch_skipping(const char* path) {
+    return of(aster_ml_state_read_torch_skipping, path);
+  }
   static State read_zip(const char* path) { return of(aster_ml_state_read_zip, path); }
   static State read_tar(const char* path) { return of(aster_ml_state_read_tar, path); }
   /* The same of bytes: tensors of uint8. */
@@ -230,6 +233,9 @@ class State {
     return of_bytes(aster_ml_state_from_safetensors, x);
   }
   static State from_torch(const Tensor& x) { return of_bytes(aster_ml_state_from_torch, x); }
+  static State from_torch_skipping(const Tensor& x) {
+    return of_bytes(aster_ml_state_from_torch_skipping, x);
+  }
   static State from_zip(const Tensor& x) { return of_bytes(aster_ml_state_from_zip, x); }
   static State from_tar(const Tensor& x) { return of_bytes(aster_ml_state_from_tar, x); }
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import io
 import json
 import pathlib
+import warnings
 from collections import OrderedDict
-from typing import Any, BinaryIO, Iterable, Union
+from typing import Any, BinaryIO, Iterable, NamedTuple, Union
 
 from .. import _native
 from ..dtype import DType, dtypes
@@ -138,14 +139,25 @@ def tar_extract(fn: Source) -> dict[str, Tensor]:
     return _tensors(_state_of("tar", fn), fn)
 
 
-def torch_load(fn: Source) -> Any:
+class Skipped(NamedTuple):
+    """What torch_load left out: an object of a name that is no part of a state."""
+
+    name: str
+
+
+def torch_load(fn: Source, skip_unknown: bool = False) -> Any:
     """What torch.save wrote: zip archives and the formats before them.
 
     Nothing of the file is executed: only tensors and plain containers are unpickled, anything else
-    is refused by name.
+    is refused by name. skip_unknown: it is left out instead, and a warning names it. Such an object
+    is then the dict of its attributes, or Skipped where it has none: a whole model that was saved
+    becomes the tensors in it.
     """
-    state = _state_of("torch", fn)
+    state = _state_of("torch_skipping" if skip_unknown else "torch", fn)
     tensors = _tensors(state, fn)
+    names = json.loads(_native.state_get_metadata(state, "skipped") or "") if skip_unknown else []
+    if names:
+        warnings.warn(f"torch_load skipped {', '.join(names)}", stacklevel=2)
     return _rebuild(json.loads(_native.state_get_metadata(state, "structure") or "null"), tensors)
 
 
@@ -163,6 +175,8 @@ def _rebuild(x: Any, tensors: dict[str, Tensor]) -> Any:
         return dict(pairs)
     if kind in ("tuple", "set"):
         return (tuple if kind == "tuple" else set)(_rebuild(part, tensors) for part in value)
+    if kind == "unknown":
+        return Skipped(value)
     if kind == "bytes":
         return bytes.fromhex(value)
     return int(value, 16) if kind == "int" else float(value)

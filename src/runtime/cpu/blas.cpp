@@ -8,9 +8,9 @@
 
 #include <type_traits>
 
+#include "base/flags.h"
 #include "runtime/cpu/blas_core.h"
 #include "runtime/cpu/features.h"
-#include "runtime/flags.h"
 
 namespace aster::runtime::cpu {
 namespace {

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "runtime/flags.h"
+#include "base/flags.h"
 
 namespace aster::runtime::cpu {
 namespace {

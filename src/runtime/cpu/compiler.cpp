@@ -9,9 +9,9 @@
 
 #include <iterator>
 
+#include "base/flags.h"
 #include "runtime/cpu/file.h"
 #include "runtime/cpu/process.h"
-#include "runtime/flags.h"
 
 namespace aster::runtime::cpu {
 namespace {

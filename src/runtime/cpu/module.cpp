@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "base/flags.h"
 #include "base/pool.h"
 #include "codegen/codegen.h"
 #include "runtime/cpu/system_provider.h"
-#include "runtime/flags.h"
 
 namespace aster::runtime::cpu {
 

@@ -1,11 +1,11 @@
 // Environment variables, from one table.
 #pragma once
 
-namespace aster::runtime {
+namespace aster {
 
 enum class Flag : unsigned char {
 #define FLAG(name, variable, meaning) k##name,
-#include "runtime/flags.def"
+#include "base/flags.def"
 #undef FLAG
   kCount
 };
@@ -20,4 +20,4 @@ const FlagInfo& flag_info(Flag flag);
 // Borrowed from the environment: copy what is kept.
 const char* flag_text(Flag flag);
 
-}  // namespace aster::runtime
+}  // namespace aster

@@ -1,13 +1,13 @@
-#include "runtime/flags.h"
+#include "base/flags.h"
 
 #include <stdlib.h>
 
-namespace aster::runtime {
+namespace aster {
 namespace {
 
 constexpr FlagInfo kFlags[] = {
 #define FLAG(name, variable, meaning) {variable, meaning},
-#include "runtime/flags.def"
+#include "base/flags.def"
 #undef FLAG
 };
 
@@ -21,4 +21,4 @@ const char* flag_text(Flag flag) {
   return text != nullptr && text[0] != '\0' ? text : nullptr;
 }
 
-}  // namespace aster::runtime
+}  // namespace aster
