@@ -262,11 +262,6 @@ TEST(Torch, SkipsUnknownNamesWhereAsked) {
        R"({"unknown":"__main__.Net"},{"tensor":"3"}])"},
       {name("os", "system") + tuple(text("true")) + 'R',
        R"(["os.system"] {"unknown":"os.system"})"},
-      // A tensor of a dtype that this build has not.
-      {name("torch._utils", "_rebuild_tensor_v2") +
-           tuple(storage(4, "QInt8Storage") + integer(0) + tuple(integer(1)) + tuple(integer(1))) +
-           'R',
-       R"(["torch.QInt8Storage"] {"unknown":"torch.QInt8Storage"})"},
   };
   for (const auto& file : files) {
     State state;

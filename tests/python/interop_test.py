@@ -211,3 +211,30 @@ def test_sequences_as_python_knows_them():
 def test_a_device_without_a_backend(make):
     with pytest.raises(NotImplementedError, match="no backend named CUDA is registered"):
         make()
+
+
+AT = np.array([[2, -1], [0, 1]])
+MASK = np.array([[True, False, True], [False, True, False]])
+
+
+@pytest.mark.parametrize("index", [
+    np.array([1, 0]), np.array([1, 0], np.uint8), AT[:, 1], MASK[:, 0], MASK, (slice(None), AT),
+    (np.array([1, 0]), slice(1, None)), (MASK[:, 1], 2), (..., AT[0]), (None, np.array([1])),
+    (AT[1], AT[0]), np.int64(1), np.array(1), (np.array([], np.int64),), np.array([[1], [0]]),
+])  # fmt: skip
+def test_arrays_as_indices(index):
+    data = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    x = Tensor(data)
+    np.testing.assert_array_equal(x[index].numpy(), data[index])
+    x[index] = 7.0
+    data[index] = 7.0
+    np.testing.assert_array_equal(x.numpy(), data)
+
+
+@pytest.mark.parametrize("index", [
+    np.array([2]), np.array([-3]), np.array([1.0]), np.array(["a"]), np.array([1, None]),
+    np.array([[True], [False]]),
+])  # fmt: skip
+def test_arrays_that_are_no_indices(index):
+    with pytest.raises((IndexError, TypeError)):
+        Tensor(np.ones((2, 3), np.float32))[index].numpy()

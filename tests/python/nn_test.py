@@ -274,7 +274,10 @@ def test_torch_load_reads_numbers_as_text(tmp_path):
 def test_torch_load_skips_what_it_is_told_to(tmp_path):
     net = b"\x80\x02c__main__\nNet\n)\x81}X\x01\0\0\0aK\x01sb."  # an object and its attributes
     call = b"\x80\x02cposix\nsystem\n(X\x04\0\0\0truetR."
+    text = b"X\x07\0\0\0storagectorch\nQInt8Storage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x04"
+    odd = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((" + text + b"tQK\0(K\x01t(K\x01ttR."
     for k, (pickle, name, expected) in enumerate((
+        (odd, "torch.QInt8Storage", nn.state.Skipped("torch.QInt8Storage")),
         (net, "__main__.Net", {"a": 1}),
         (call, "posix.system", nn.state.Skipped("posix.system")),
     )):  # fmt: skip

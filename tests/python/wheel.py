@@ -42,7 +42,7 @@ def sdist_of(source, work):
     run(sys.executable, "-c", SDIST, work, cwd=source)
     (archive,) = glob.glob(os.path.join(work, "*.tar.gz"))
     with tarfile.open(archive) as file:
-        file.extractall(work, filter="data")
+        file.extractall(work)
     made = archive.removesuffix(".tar.gz")
     for folder in ("cmake", "include", "python", "src", "tools"):
         for at, _, names in os.walk(os.path.join(source, folder)):

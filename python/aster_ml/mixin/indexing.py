@@ -8,6 +8,7 @@ from .. import _native as _n
 from ..dtype import PyConst, dtypes, from_code
 from ..helpers import all_int, fully_flatten
 from ..symbolic import BoundInt, Expression
+from ..values import is_numpy_ndarray
 from .reduce import ReduceMixin
 from .unary import remember_file
 
@@ -58,14 +59,14 @@ class IndexingMixin(ReduceMixin):
                 continue
             if isinstance(index, slice):
                 _check_slice(index)
-            elif isinstance(index, (list, tuple)):
-                return self._with_lists(items)
             elif isinstance(index, Expression):
                 index.__index__()
             elif isinstance(index, _n.Lazy):
                 dtype = from_code(_n.lazy_dtype(index))
                 if dtypes.is_float(dtype):
                     raise IndexError(f"index dtype {dtype} is not supported")
+            elif isinstance(index, (list, tuple)) or is_numpy_ndarray(index) and index.ndim:
+                return self._with_lists(items)  # arrays of NumPy have an __index__ as well
             elif not hasattr(index, "__index__"):
                 if hasattr(index, "dtype"):
                     return self._with_lists(items)
@@ -86,6 +87,8 @@ class IndexingMixin(ReduceMixin):
 
     def _mask(self, index: Any) -> Any:
         """A list or array of bool as a tensor, others as they are."""
+        if is_numpy_ndarray(index):
+            return type(self)(index) if index.dtype.kind == "b" else index  # type: ignore[call-arg]
         flat = fully_flatten(index)
         if flat and all(isinstance(i, bool) or type(i).__name__ in ("bool", "bool_") for i in flat):
             return type(self)(index, dtype=dtypes.bool)  # type: ignore[call-arg]
@@ -93,6 +96,10 @@ class IndexingMixin(ReduceMixin):
 
     def _index_tensor(self, index: Any, size: int) -> Any:
         """An index list or array as a tensor."""
+        if is_numpy_ndarray(index) and index.dtype.kind in "iu" and index.size:
+            ends = index.min(), index.max()
+            self._index_tensor([int(end) for end in ends], size)
+            return type(self)(index, dtype=dtypes.int64)  # type: ignore[call-arg]
         for i in fully_flatten(index):
             if not hasattr(i, "__index__"):
                 raise IndexError(f"index {index!r} contains a non-int element")
