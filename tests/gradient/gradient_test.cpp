@@ -110,7 +110,19 @@ TEST(Gradient, Movement) {
          return at(g, g.cat(std::array{x[0].n, x[1].n, x[0].n}, 1));
        }},
       {"contiguous", {{3}}, [](Graph& g, Xs x) { return at(g, g.contiguous(x[0].n)); }},
-      {"assigned value", {{3}, {3}}, [](Graph&, Xs x) { return x[0] * x[1] + x[0]; }},
+      // What was there before an assignment does not matter to what is there after it.
+      {"assigned value",
+       {{3}, {3}, {3}},
+       [](Graph& g, Xs x) {
+         const Node written = g.assign(x[2].n, (x[0] * x[1] + x[0]).n);
+         return at(g, written) * x[0];
+       }},
+      {"read after a write",
+       {{3}, {3}, {3}},
+       [](Graph& g, Xs x) {
+         const Node write = g.assign(x[2].n, (x[1] * x[1]).n);
+         return at(g, g.after((x[0] * x[0]).n, std::array{write})) * x[1];
+       }},
   });
 }
 

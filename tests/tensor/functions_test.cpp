@@ -67,8 +67,10 @@ double tolerance(const std::string& op, const std::string& result) {
   return result == "float64" ? 1e-7 : result == "float16" ? 1e-3 : 3e-6;
 }
 
-// Where tinygrad's values are accidents.
-bool value_exception(const std::string& op, const std::string& dtype) {
+// Where tinygrad's values are accidents. The function of the same numbers in float64 stands in.
+bool value_exception(const std::string& op, const std::string& dtype, const std::string& result) {
+  // Of what stays whole, only these.
+  if (!is_float_name(result) && op != "isclose" && op != "allclose" && op != "relu6") return false;
   const bool whole = !is_float_name(dtype), is_bool = dtype == "bool",
              is_unsigned = dtype == "uint8";
   // Squares of a variance of integers are cast to integers before they are added, and whole
@@ -86,10 +88,18 @@ bool value_exception(const std::string& op, const std::string& dtype) {
   return is_bool && !op.starts_with("cum") && !op.starts_with("usum") && !op.starts_with("uprod");
 }
 
+void widened(T* out, const std::string& op, const World& world, const T& x, const T& y) {
+  T wide_x, wide_y;
+  OK(aster_ml_lazy_cast(wide_x, x, ASTER_ML_DTYPE_FLOAT64));
+  OK(aster_ml_lazy_cast(wide_y, y, ASTER_ML_DTYPE_FLOAT64));
+  ASSERT_EQ(programs().at(op)(*out, world, {&wide_x, &wide_y}), 0) << op << message();
+}
+
 TEST_P(Functions, Values) {
   const World world(GetParam());
   const auto rows = oracle("functions_values.tsv");
-  std::vector<T> results;
+  std::vector<T> results, witnesses(rows.size());
+  size_t stood_in = 0;
   for (const auto& row : rows) {
     const std::string& op = row[0];
     ASSERT_TRUE(programs().contains(op)) << op;
@@ -109,12 +119,16 @@ TEST_P(Functions, Values) {
       y = tensor_of(world, data(dtype, lines * columns, 2), dtype, shape);
     }
     ASSERT_EQ(programs().at(op)(out, world, {&x, &y}), 0) << op << " " << row[1] << message();
+    if (value_exception(op, row[1], row[2])) {
+      widened(&witnesses[results.size()], op, world, x, y);
+      ++stood_in;
+    }
     results.push_back(std::move(out));
   }
+  EXPECT_LT(stood_in, 100u);
   realize(results);
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string& op = rows[i][0];
-    if (value_exception(op, rows[i][1])) continue;
     const int32_t dtype = dtype_code(rows[i][2]);
     if (op == "threefry") {
       std::vector<uint8_t> bytes(12 * 8);
@@ -122,7 +136,9 @@ TEST_P(Functions, Values) {
       EXPECT_EQ(bytes, unhex(rows[i][3]));
       continue;
     }
-    const std::vector<double> expected = as_doubles(unhex(rows[i][3]), dtype),
+    const bool stands_in = witnesses[i].x.impl != nullptr;
+    const std::vector<double> expected = stands_in ? read(witnesses[i])
+                                                   : as_doubles(unhex(rows[i][3]), dtype),
                               got = read(results[i]);
     ASSERT_EQ(got.size(), expected.size()) << op;
     for (size_t k = 0; k < got.size(); ++k) {
