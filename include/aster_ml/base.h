@@ -9,11 +9,15 @@
  * Owns       *_init builds into the caller's memory, *_free releases what it owns and zeroes the
  *            struct. A zeroed struct is a valid empty object; freeing it, or freeing twice, does
  *            nothing. No ownership passes through a returned struct.
+ * Handles    A struct with the one field impl is a handle: a number, which may be copied, and names
+ *            its object until the first free of any copy, or the end of its scope. After that
+ *            every use of a copy is an ARGUMENT error ("freed") and every free of one does nothing,
+ *            also when its context is gone; a number is never used again.
  * Errors     A failing function fills the calling thread's error record (aster_ml_error_last).
  *            Inputs are unchanged. Every function that allocates may return MEMORY, every function
  *            on a context STATE when another thread is inside; the comments do not repeat these.
  * Threads    One thread at a time uses a context and the handles made from it; *_free may come from
- *            any thread.
+ *            any thread, but not while another one uses the same handle.
  * Structs    Option structs begin with uint32_t struct_size, set to sizeof(the struct); zero means
  *            default in every other field. Smaller and larger sizes are accepted.
  */
@@ -143,6 +147,14 @@ ASTER_ML_API int32_t aster_ml_context_free(aster_ml_context *context);
  * ARGUMENT; STATE (another thread is inside). */
 ASTER_ML_API int32_t aster_ml_context_set_strict_parity(const aster_ml_context *context,
                                                         int32_t strict_parity);
+
+/* How many bytes the compressed files of one archive (zip, torch file, gzip) may come to where
+ * aster_ml_state_read_* reads it from now on; more is a RANGE error before anything is unpacked. 0,
+ * the default: 64 MiB, or 100 times the archive's own size where that is more; UINT64_MAX: no
+ * limit. What lies in an archive uncompressed does not count. Errors: ARGUMENT; STATE (another
+ * thread is inside). */
+ASTER_ML_API int32_t aster_ml_context_set_archive_limit(const aster_ml_context *context,
+                                                        uint64_t bytes);
 
 /* Bytes that the context holds from its allocator now, and the most it held. Either out may be
  * null. Errors: ARGUMENT. */

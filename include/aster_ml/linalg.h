@@ -51,22 +51,23 @@ ASTER_ML_API int32_t aster_ml_lazy_scaled_dot_product_attention(
 /* ---- Decompositions of the matrices in the last two axes ---- */
 
 /* x = q r by Householder reflections; q is orthogonal, r upper triangular.
- * Shapes: x [..., m, n] -> q [..., m, m], r [..., m, n]. Dtypes: float. Errors: SHAPE, DTYPE.
- * Cost: O(min(m, n)) graph nodes. */
+ * Shapes: x [..., m, n] -> q [..., m, m], r [..., m, n]. Dtypes: float. Errors: SHAPE, DTYPE,
+ * RANGE (min(m, n) beyond 16384). Cost: O(min(m, n)) graph nodes. */
 ASTER_ML_API int32_t aster_ml_lazy_qr(aster_ml_lazy *out_q, aster_ml_lazy *out_r,
                                       const aster_ml_lazy *x);
 
 /* x = u diag(s) vt by Jacobi rotations; s descends, u and vt have orthonormal columns and rows.
  * Shapes: x [..., m, n], k = min(m, n) -> u [..., m, m], s [..., k], vt [..., n, n]; of the larger
  * of u and vt only k columns or rows unless full_matrices is 1. Dtypes: float. Errors: SHAPE,
- * DTYPE. Cost: O(k) graph nodes. */
+ * DTYPE, RANGE (k beyond 16384). Cost: O(k) graph nodes. */
 ASTER_ML_API int32_t aster_ml_lazy_svd(aster_ml_lazy *out_u, aster_ml_lazy *out_s,
                                        aster_ml_lazy *out_vt, const aster_ml_lazy *x,
                                        int32_t full_matrices);
 
 /* Newton-Schulz iteration towards the orthogonal factor: from g = x / (|x| + eps), steps times
  * g = sum_i params[i] (g g^T)^i g.
- * Errors: SHAPE (fewer than two axes), RANGE (steps < 0), ARGUMENT (no params). */
+ * Errors: SHAPE (fewer than two axes), RANGE (steps below 0; steps or count beyond 100), ARGUMENT
+ * (no params). Cost: O(steps * count) graph nodes. */
 ASTER_ML_API int32_t aster_ml_lazy_newton_schulz(aster_ml_lazy *out, const aster_ml_lazy *x,
                                                  int64_t steps, size_t count, const double *params,
                                                  double eps);
@@ -75,12 +76,13 @@ ASTER_ML_API int32_t aster_ml_lazy_newton_schulz(aster_ml_lazy *out, const aster
 
 /* The Keccak hash of the bytes along the last axis: "sha3_224", "sha3_256" or "shake_128" (null:
  * "sha3_256"), as many bytes as half the capacity. Shapes: [..., n] -> [..., bytes]. Dtypes: any ->
- * uint8. Errors: SHAPE (no axis), NOT_FOUND (name). Cost: O(n) graph nodes. */
+ * uint8. Errors: SHAPE (no axis), NOT_FOUND (name), RANGE (a message of 4096 blocks: about half a
+ * megabyte; aster_ml_lazy_hash takes any). Cost: O(n) graph nodes. */
 ASTER_ML_API int32_t aster_ml_lazy_keccak(aster_ml_lazy *out, const aster_ml_lazy *x,
                                           const char *name);
 
 /* As keccak, by a rate in bytes and the bits that follow the message. Errors: SHAPE (no axis),
- * RANGE (rate is no multiple of 8 below 200, suffix is not from 1 to 127). */
+ * RANGE (rate is no multiple of 8 below 200, suffix is not from 1 to 127; as keccak). */
 ASTER_ML_API int32_t aster_ml_lazy_keccak_rate(aster_ml_lazy *out, const aster_ml_lazy *x,
                                                int64_t rate, int64_t suffix);
 

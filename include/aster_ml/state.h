@@ -62,9 +62,11 @@ ASTER_ML_API int32_t aster_ml_state_realize(const aster_ml_state *state);
  * DTYPE, ARGUMENT (read-only memory, two contexts), STATE (in a capture). */
 ASTER_ML_API int32_t aster_ml_state_load(aster_ml_state *state, const aster_ml_state *source);
 
-/* Realises the state and writes it as a safetensors file; a file of that name is replaced when all
- * is written, and stays as it is on a failure. Errors: IO, NOT_FOUND (the folder), UNSUPPORTED (a
- * dtype that the format lacks: fp8 fnuz), STATE (in a capture). */
+/* Realises the state and writes it as a safetensors file. A file of that name is replaced when all
+ * is written, keeps its permissions, and stays as it is on a failure; links are followed to the
+ * file that they name; what is no regular file (a device, a pipe) is written through. Errors: IO
+ * (one that must not be written too), NOT_FOUND (the folder), UNSUPPORTED (a dtype that the format
+ * lacks: fp8 fnuz), ARGUMENT (a tensor named __metadata__), STATE (in a capture). */
 ASTER_ML_API int32_t aster_ml_state_write(const aster_ml_state *state, const char *path);
 
 /* ---- States of files ----
@@ -91,8 +93,9 @@ ASTER_ML_API int32_t aster_ml_state_from_safetensors(aster_ml_state *out,
  * {"float": "nan"} stand for what JSON has not. Nothing of the file is executed: the pickle may
  * name tensors, their storages and plain containers, and nothing else. Tensors that do not lie
  * row-major are permuted or expanded when they are used, others copied. Errors: NOT_FOUND, IO,
- * FORMAT (damaged, tensors reach outside their storage), UNSUPPORTED (what is named is no part of a
- * state; a dtype that this build has not; compressed or encrypted in another way). */
+ * RANGE (it unpacks to more than aster_ml_context_set_archive_limit allows), FORMAT (damaged,
+ * tensors reach outside their storage), UNSUPPORTED (what is named is no part of a state; a dtype
+ * that this build has not; compressed or encrypted in another way). */
 ASTER_ML_API int32_t aster_ml_state_read_torch(aster_ml_state *out, const aster_ml_context *context,
                                                const char *path);
 ASTER_ML_API int32_t aster_ml_state_from_torch(aster_ml_state *out, const aster_ml_lazy *bytes);
@@ -109,14 +112,14 @@ ASTER_ML_API int32_t aster_ml_state_from_torch_skipping(aster_ml_state *out,
 
 /* The files of a zip archive as uint8 tensors [size], stored or deflated ones; of equal names the
  * last. Folders are empty tensors. Errors: NOT_FOUND, IO, FORMAT (damaged, names not UTF-8),
- * UNSUPPORTED (encrypted, another compression). */
+ * UNSUPPORTED (encrypted, another compression), RANGE (as read_torch). */
 ASTER_ML_API int32_t aster_ml_state_read_zip(aster_ml_state *out, const aster_ml_context *context,
                                              const char *path);
 ASTER_ML_API int32_t aster_ml_state_from_zip(aster_ml_state *out, const aster_ml_lazy *bytes);
 
 /* The regular files of a tar archive (POSIX, GNU; as it is or in gzip) as uint8 tensors [size]; of
  * equal names the last. Errors: NOT_FOUND, IO, FORMAT (damaged, names not UTF-8), UNSUPPORTED
- * (sparse files, another compression). */
+ * (sparse files, another compression), RANGE (as read_torch). */
 ASTER_ML_API int32_t aster_ml_state_read_tar(aster_ml_state *out, const aster_ml_context *context,
                                              const char *path);
 ASTER_ML_API int32_t aster_ml_state_from_tar(aster_ml_state *out, const aster_ml_lazy *bytes);

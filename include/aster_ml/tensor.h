@@ -10,7 +10,8 @@
  * Contexts   All operands belong to one context (ARGUMENT otherwise).
  * Shapes     Binary and ternary operations broadcast: shapes are aligned at their last axis, axes
  *            of size 1 and missing axes repeat (SHAPE if they do not fit). Dimensions are int64_t;
- *            negative or overflowing ones are RANGE errors. Axes may be negative and count from the
+ *            negative ones are RANGE errors, and those whose product overflows, where one is 0 that
+ *            of the others. Axes may be negative and count from the
  *            end then; an axis out of bounds or given twice is RANGE.
  * Dtypes     Operands are promoted to their least common dtype (aster_ml_dtype_promote). Constants
  *            of a weak dtype (aster_ml_lazy_number, _integer) take the dtype of the other operand's

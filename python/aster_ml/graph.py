@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import html
 import os
 import pathlib
@@ -49,17 +50,26 @@ def write_page(
     level: str = "tensor",
     title: str = "Graph",
 ) -> None:
-    """Writes the page whole or not at all."""
+    """Writes the page whole or not at all: behind links, with the permissions of what was there.
+
+    What is no regular file (a device, a pipe) is written through.
+    """
     text = page(tensors, level, title)
     path = pathlib.Path(path)
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    target = path.resolve()
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False
+        "w", encoding="utf-8", dir=target.parent, prefix=target.name, delete=False
     ) as file:
         try:
             file.write(text)
             file.close()
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
+            os.chmod(file.name, target.stat().st_mode & 0o777 if target.exists() else 0o644)
+            os.replace(file.name, target)
         except BaseException:
             os.unlink(file.name)
             raise

@@ -21,11 +21,15 @@ Status begin(aster_ml_scope* out, Context& context) {
   scope->outer = static_cast<Scope*>(context.scope_top);
   scope->outer_handles = context.scope_handles;
   scope->handles = nullptr;
-  handle_init(scope, context, destroy_scope);
+  const Status status = handle_init(scope, context, destroy_scope);
+  if (!status.ok()) {
+    context.heap().destroy(scope);
+    return status;
+  }
   scope_remove(scope);  // an outer scope never ends before this one
   context.scope_top = scope;
   context.scope_handles = &scope->handles;
-  out->impl = scope;
+  out->impl = scope->handle;
   return kOk;
 }
 
@@ -52,21 +56,26 @@ int32_t aster_ml_context_init(aster_ml_context* out, const aster_ml_context_opti
   out->impl = nullptr;
   aster::Context* context;
   ASTER_TRY(aster::Context::create(&context, options));
-  out->impl = context;
+  out->impl = context->handle();
   return ASTER_ML_OK;
 }
 
 int32_t aster_ml_context_free(aster_ml_context* context) {
   if (context == nullptr || context->impl == nullptr) return ASTER_ML_OK;
-  aster::Context* impl = static_cast<aster::Context*>(context->impl);
-  context->impl = nullptr;
-  impl->release();
+  void* impl = aster::records::claim(std::exchange(context->impl, nullptr));
+  if (impl != nullptr) static_cast<aster::Context*>(impl)->release();
   return ASTER_ML_OK;
 }
 
 int32_t aster_ml_context_set_strict_parity(const aster_ml_context* context, int32_t strict_parity) {
-  ASTER_ENTER(context != nullptr ? static_cast<aster::Context*>(context->impl) : nullptr);
-  static_cast<aster::Context*>(context->impl)->set_strict_parity(strict_parity != 0);
+  ASTER_ENTER(aster::context_of(context));
+  aster::context_of(context)->set_strict_parity(strict_parity != 0);
+  return ASTER_ML_OK;
+}
+
+int32_t aster_ml_context_set_archive_limit(const aster_ml_context* context, uint64_t bytes) {
+  ASTER_ENTER(aster::context_of(context));
+  aster::context_of(context)->set_archive_limit(bytes);
   return ASTER_ML_OK;
 }
 
@@ -74,10 +83,9 @@ int32_t aster_ml_context_count_bytes(size_t* now, size_t* most, const aster_ml_c
   ASTER_API();
   if (now != nullptr) *now = 0;
   if (most != nullptr) *most = 0;
-  if (context == nullptr || context->impl == nullptr) {
-    return ASTER_FAIL(kARGUMENT, "empty context");
-  }
-  const aster::Heap& heap = static_cast<aster::Context*>(context->impl)->heap();
+  aster::Context* impl = aster::context_of(context);
+  if (impl == nullptr) return ASTER_FAIL(kARGUMENT, "an empty context, or one that was freed");
+  const aster::Heap& heap = impl->heap();
   if (now != nullptr) *now = heap.bytes_now();
   if (most != nullptr) *most = heap.bytes_most();
   return ASTER_ML_OK;
@@ -87,7 +95,7 @@ int32_t aster_ml_scope_begin(aster_ml_scope* out, const aster_ml_context* contex
   ASTER_API();
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   out->impl = nullptr;
-  aster::Context* impl = context != nullptr ? static_cast<aster::Context*>(context->impl) : nullptr;
+  aster::Context* impl = aster::context_of(context);
   aster::ContextLock lock(impl);
   ASTER_TRY(lock.status());
   return aster::begin(out, *impl);
@@ -96,7 +104,9 @@ int32_t aster_ml_scope_begin(aster_ml_scope* out, const aster_ml_context* contex
 int32_t aster_ml_scope_end(aster_ml_scope* scope) {
   ASTER_API();
   if (scope == nullptr || scope->impl == nullptr) return ASTER_ML_OK;
-  aster::Scope* impl = static_cast<aster::Scope*>(scope->impl);
+  auto* impl = aster::object_of<aster::Scope>(scope->impl);
+  scope->impl = impl == nullptr ? nullptr : scope->impl;
+  if (impl == nullptr) return ASTER_ML_OK;  // a copy of it was ended
   aster::Context* context = impl->context;
   {
     aster::ContextLock lock(context);

@@ -83,12 +83,19 @@ Status Context::create(Context** out, const aster_ml_context_options* given) {
   // Both, so that neither is left pointing to the caller's text.
   const Status cache_dir = context->copy_text(&context->options_.cache_dir);
   const Status compiler = context->copy_text(&context->options_.compiler);
-  if (!cache_dir.ok() || !compiler.ok()) {
+  Status status = cache_dir.ok() ? compiler : cache_dir;
+  if (status.ok()) status = context->make_handles();
+  if (status.ok()) {
+    *out = context;
+  } else {
     context->release();
-    return cache_dir.ok() ? compiler : cache_dir;
   }
-  *out = context;
-  return kOk;
+  return status;
+}
+
+Status Context::make_handles() {
+  ASTER_TRY(records_.take(&inner_, this));
+  return records_.take(&public_, this);
 }
 
 Status Context::copy_text(const char** text) {
@@ -110,6 +117,11 @@ Context::~Context() {
   }
   for (const char* text : {options_.cache_dir, options_.compiler}) {
     if (text != nullptr) heap_.release(const_cast<char*>(text), std::strlen(text) + 1, 1);
+  }
+  for (void* handle : {inner_, public_}) {
+    if (handle == nullptr) continue;
+    records::claim(handle);
+    records_.give_back(handle);
   }
 }
 
@@ -163,8 +175,10 @@ void Context::drain() {
   HandleObject* object = deferred_.exchange(nullptr);
   while (object != nullptr) {
     HandleObject* next = object->next_deferred;
+    const void* handle = object->handle;
     scope_remove(object);
     object->destroy(object);
+    records_.give_back(handle);
     // Whoever drains holds a reference of its own, so this is never the last one.
     release();
     object = next;
@@ -188,24 +202,33 @@ void Context::log(int32_t level, const char* format, ...) const {
   options_.log(options_.log_self, level, message);
 }
 
-void handle_init(HandleObject* object, Context& context, void (*destroy)(HandleObject* object)) {
+Status handle_init(HandleObject* object, Context& context, void (*destroy)(HandleObject* object)) {
+  ASTER_TRY(context.records().take(&object->handle, object));
   context.retain();
   object->context = &context;
   object->destroy = destroy;
   object->next_deferred = nullptr;
   object->scope_previous = object->scope_next = nullptr;
   object->scope_head = nullptr;
-  object->freed.store(false, std::memory_order_relaxed);
   scope_add(object);
+  return kOk;
 }
 
-void free_handle(HandleObject* object) {
-  if (object == nullptr || object->freed.exchange(true)) return;
+static void free_claimed(HandleObject* object) {
+  if (object == nullptr) return;
   Context& context = *object->context;
   context.retain();  // outlives the object's own reference, which drain gives up
   context.defer_free(object);
   context.try_drain();
   context.release();
+}
+
+void free_handle(HandleObject* object) {
+  if (object != nullptr) free_claimed(static_cast<HandleObject*>(records::claim(object->handle)));
+}
+
+void give_up(void** handle) {
+  free_claimed(static_cast<HandleObject*>(records::claim(std::exchange(*handle, nullptr))));
 }
 
 void scope_add(HandleObject* object) {

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/memory.h"
+#include "base/records.h"
 
 namespace aster {
 
@@ -23,6 +24,9 @@ class Context {
   Heap& heap() { return heap_; }
   BlockPool& blocks() { return blocks_; }
   const aster_ml_context_options& options() const { return options_; }
+  // Bytes that an archive may unpack to; 0: the default.
+  uint64_t archive_limit() const { return archive_limit_; }
+  void set_archive_limit(uint64_t bytes) { archive_limit_ = bytes; }
   void set_strict_parity(bool on) { options_.strict_parity = on ? 1 : 0; }
 
   // References: one for the context's own handle, one for every live handle made from it.
@@ -34,6 +38,11 @@ class Context {
     states_[static_cast<int>(module)] = state;
     destroys_[static_cast<int>(module)] = destroy;
   }
+
+  records::Pool& records() { return records_; }
+  void* handle() const { return public_; }  // the caller's
+  // A handle for calls of our own, whether or not the caller's was freed.
+  aster_ml_context inner_handle() const { return {inner_}; }
 
   // Frees of handles by foreign threads wait here until the context's thread enters next.
   void defer_free(HandleObject* object);
@@ -55,11 +64,16 @@ class Context {
   ~Context();
   friend class Memory;
   Status copy_text(const char** text);
+  Status make_handles();
   bool try_enter(bool* outer);
 
   aster_ml_context_options options_;
   Heap heap_;
   BlockPool blocks_;
+  uint64_t archive_limit_ = 0;
+  records::Pool records_;
+  void* public_ = nullptr;  // the caller's handle
+  void* inner_ = nullptr;
   std::atomic<uint32_t> references_{1};
   std::atomic<uintptr_t> owner_{0};  // identity of the thread inside, 0 for none
   std::atomic<HandleObject*> deferred_{nullptr};
@@ -75,17 +89,29 @@ struct HandleObject {
   HandleObject*
       scope_previous;  // doubly linked list of the scope that made it; null links outside scopes
   HandleObject* scope_next;
-  HandleObject** scope_head;       // the list's head, null when kept or made outside a scope
-  std::atomic<bool> freed{false};  // set by the first free_handle; later ones do nothing
+  HandleObject** scope_head;  // the list's head, null when kept or made outside a scope
+  void* handle;               // what public handles of it hold (records.h)
 };
 
-// Fills the head of a new object: takes its reference on the context, registers it in the innermost
-// scope. On the context's thread. destroy releases the object's memory; the reference is given up
-// after it.
-void handle_init(HandleObject* object, Context& context, void (*destroy)(HandleObject* object));
+// Fills the head of a new object: makes its handle, takes its reference on the context, registers
+// it in the innermost scope. On the context's thread. destroy releases the object's memory; the
+// reference is given up after it. MEMORY leaves the object to the caller.
+Status handle_init(HandleObject* object, Context& context, void (*destroy)(HandleObject* object));
 
-// Frees a handle's object: at once on the context's thread or an idle context, else deferred.
+// The object of a public handle; null for an empty one, and for one that was freed by whatever
+// copy, or by the end of its scope. Threads: any.
+template <typename T>
+T* object_of(const void* handle) {
+  return static_cast<T*>(records::find_as<HandleObject>(handle));
+}
+inline Context* context_of(const aster_ml_context* context) {
+  return context == nullptr ? nullptr : records::find_as<Context>(context->impl);
+}
+
+// Frees a handle's object: at once on the context's thread or an idle context, else deferred. Only
+// the first free of an object does anything.
 void free_handle(HandleObject* object);
+void give_up(void** handle);  // the same for a public one, which is cleared
 // Adds to the innermost scope / takes it out of its scope.
 void scope_add(HandleObject* object);
 void scope_remove(HandleObject* object);
@@ -94,7 +120,8 @@ void scope_remove(HandleObject* object);
 class ContextLock {
  public:
   explicit ContextLock(Context* context) : context_(context) {
-    status_ = context == nullptr ? ASTER_FAIL(kARGUMENT, "empty context") : context->enter(&outer_);
+    status_ = context == nullptr ? ASTER_FAIL(kARGUMENT, "an empty context, or one that was freed")
+                                 : context->enter(&outer_);
   }
   ~ContextLock() {
     if (outer_) context_->leave();

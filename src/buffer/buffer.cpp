@@ -8,10 +8,6 @@
 namespace aster::buffer {
 namespace {
 
-Context* context_of(const aster_ml_context* context) {
-  return context != nullptr ? static_cast<Context*>(context->impl) : nullptr;
-}
-
 Status check_elements(size_t bytes, int32_t code) {
   dtype::DType d;
   ASTER_TRY(dtype::from_storage_code(&d, code));
@@ -83,7 +79,7 @@ int32_t aster_ml_buffer_init(aster_ml_buffer* out, const aster_ml_context* conte
   ASTER_API();
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   *out = aster_ml_buffer{};
-  aster::Context* impl = buf::context_of(context);
+  aster::Context* impl = aster::context_of(context);
   const aster::ContextLock lock(impl);
   ASTER_TRY(lock.status());
   ASTER_TRY(buf::check_elements(bytes, dtype));
@@ -100,7 +96,7 @@ int32_t aster_ml_buffer_from_memory(aster_ml_buffer* out, const aster_ml_context
   ASTER_API();
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   *out = aster_ml_buffer{};
-  aster::Context* impl = buf::context_of(context);
+  aster::Context* impl = aster::context_of(context);
   const aster::ContextLock lock(impl);
   ASTER_TRY(lock.status());
   return buf::wrap(out, *impl, {data, bytes, dtype, device}, read_only != 0, release, self);

@@ -9,10 +9,6 @@
 namespace aster::buffer {
 namespace {
 
-Context* context_of(const aster_ml_context* context) {
-  return context != nullptr ? static_cast<Context*>(context->impl) : nullptr;
-}
-
 // shape and strides, in one piece of memory that the table knows by the address of shape; *out is
 // null for 0 axes.
 Status make_axes(Storage** out, aster_ml_tensor* tensor, Context& context, size_t ndim,
@@ -127,7 +123,7 @@ int32_t aster_ml_tensor_init(aster_ml_tensor* out, const aster_ml_context* conte
   ASTER_API();
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   *out = aster_ml_tensor{};
-  aster::Context* impl = buf::context_of(context);
+  aster::Context* impl = aster::context_of(context);
   const aster::ContextLock lock(impl);
   ASTER_TRY(lock.status());
   return buf::init(out, *impl, dtype, device, ndim, shape);
@@ -154,7 +150,7 @@ int32_t aster_ml_tensor_from_buffer(aster_ml_tensor* out, const aster_ml_context
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   *out = aster_ml_tensor{};
   if (buffer == nullptr) return ASTER_FAIL(kARGUMENT, "buffer is null");
-  aster::Context* impl = buf::context_of(context);
+  aster::Context* impl = aster::context_of(context);
   const aster::ContextLock lock(impl);
   ASTER_TRY(lock.status());
   return buf::from_buffer(out, *impl, *buffer, byte_offset, ndim, shape, strides);

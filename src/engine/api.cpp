@@ -98,7 +98,7 @@ int32_t aster_ml_engine_print_schedule(char* text, size_t bytes, const aster_ml_
   if (engine->last == nullptr) return ASTER_FAIL(kNOT_FOUND, "nothing was scheduled yet");
   const std::string_view summary = engine->last->summary.view();
   const size_t length = std::min(bytes - 1, summary.size());
-  std::memcpy(text, summary.data(), length);
+  if (length != 0) std::memcpy(text, summary.data(), length);
   text[length] = 0;
   return aster::kOk;
 }

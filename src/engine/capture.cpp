@@ -313,10 +313,11 @@ static Status build_program(Program** out, Engine& engine, std::span<Lazy* const
   Program* program = nullptr;
   if (status.ok()) {
     program = heap.create<Program>(heap);
-    status = program != nullptr ? kOk : out_of_memory(sizeof(Program));
+    status = program != nullptr ? handle_init(program, engine.context, free_program)
+                                : out_of_memory(sizeof(Program));
+    if (!status.ok()) heap.destroy(std::exchange(program, nullptr));
   }
   if (program != nullptr) {
-    handle_init(program, engine.context, free_program);
     program->replayed = &engine.replayed;
     scope_remove(program);  // a program outlives the scope of the step that it was captured from
     status = Builder(engine, *engine.recording, *program).run(outputs);
@@ -346,9 +347,8 @@ Status cells_of(aster::Vec<Lazy*>* out, const Engine& engine, aster_ml_lazy* con
                 size_t count) {
   if (handles == nullptr && count != 0) return ASTER_FAIL(kARGUMENT, "null array of tensors");
   for (size_t i = 0; i < count; ++i) {
-    if (handles[i] == nullptr || handles[i]->impl == nullptr)
-      return ASTER_FAIL(kARGUMENT, "tensor %zu is empty", i);
-    auto* lazy = static_cast<Lazy*>(handles[i]->impl);
+    auto* lazy = handles[i] == nullptr ? nullptr : aster::object_of<Lazy>(handles[i]->impl);
+    if (lazy == nullptr) return ASTER_FAIL(kARGUMENT, "tensor %zu is empty or freed", i);
     if (lazy->engine != &engine)
       return ASTER_FAIL(kARGUMENT, "tensor %zu belongs to another context", i);
     ASTER_TRY(out->push(lazy));
@@ -381,7 +381,7 @@ int32_t aster_ml_engine_capture_end(aster_ml_program* out, const aster_ml_contex
   ASTER_TRY(status);
   Program* program = nullptr;
   ASTER_TRY(aster::engine::build_program(&program, *engine, {cells.data(), cells.size()}));
-  out->impl = program;
+  out->impl = program->handle;
   return aster::kOk;
 }
 

@@ -144,7 +144,11 @@ Status lazy_create(Lazy** out, Engine& engine, Node node, const Lazy* from) {
   ASTER_TRY(need(node));
   Lazy* lazy = engine.context.heap().create<Lazy>();
   if (lazy == nullptr) return out_of_memory(sizeof(Lazy));
-  handle_init(lazy, engine.context, destroy_lazy);
+  const Status status = handle_init(lazy, engine.context, destroy_lazy);
+  if (!status.ok()) {
+    engine.context.heap().destroy(lazy);
+    return status;
+  }
   lazy->engine = &engine;
   lazy->node = node;
   if (from != nullptr && below_views(from->node) == below_views(node)) {

@@ -139,10 +139,7 @@ uop::Node buffer_below(uop::Node node);
 // Monotonic time, for counters.
 double milliseconds();
 
-// The context behind a handle, null for none.
-inline Context* context_of(const aster_ml_context* context) {
-  return context == nullptr ? nullptr : static_cast<Context*>(context->impl);
-}
+using aster::context_of;
 
 // Fills the pointers that an executable's launches read: one an operand.
 void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs,

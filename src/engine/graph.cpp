@@ -487,9 +487,8 @@ int32_t aster_ml_engine_graph(char* out, size_t* length, size_t capacity,
   if (tensors == nullptr && count != 0) return ASTER_FAIL(kARGUMENT, "tensors is null");
   Vec<uop::Node> nodes(engine->context.heap());
   for (size_t i = 0; i < count; ++i) {
-    if (tensors[i] == nullptr || tensors[i]->impl == nullptr)
-      return ASTER_FAIL(kARGUMENT, "tensor %zu is an empty handle", i);
-    const auto* cell = static_cast<const engine::Lazy*>(tensors[i]->impl);
+    const auto* cell = tensors[i] == nullptr ? nullptr : object_of<engine::Lazy>(tensors[i]->impl);
+    if (cell == nullptr) return ASTER_FAIL(kARGUMENT, "tensor %zu is an empty handle or freed", i);
     if (cell->engine != engine) return ASTER_FAIL(kARGUMENT, "tensor %zu: another context", i);
     ASTER_TRY(nodes.push(cell->node));
   }

@@ -175,15 +175,20 @@ using aster::Status;
 using aster::engine::Program;
 using aster::engine::Workspace;
 
+static Program* program_of(const aster_ml_program* program) {
+  return program == nullptr ? nullptr : aster::object_of<Program>(program->impl);
+}
+
 int32_t aster_ml_program_run(const aster_ml_program* program, aster_ml_workspace* workspace,
                              const aster_ml_tensor* inputs, size_t input_count,
                              aster_ml_tensor* outputs, size_t output_count) {
   ASTER_API();
-  if (program == nullptr || program->impl == nullptr) return ASTER_FAIL(kARGUMENT, "empty program");
-  auto* p = static_cast<Program*>(program->impl);
+  Program* p = program_of(program);
+  if (p == nullptr) return ASTER_FAIL(kARGUMENT, "an empty program, or one that was freed");
   auto* w = workspace != nullptr && workspace->impl != nullptr
-                ? static_cast<Workspace*>(workspace->impl)
+                ? aster::object_of<Workspace>(workspace->impl)
                 : p->own;
+  if (w == nullptr) return ASTER_FAIL(kARGUMENT, "the workspace was freed");
   if (w != p->own && w->program != p)
     return ASTER_FAIL(kARGUMENT, "the workspace is of another program");
   if (input_count != p->inputs.size() || output_count != p->results.size()) {
@@ -197,27 +202,23 @@ int32_t aster_ml_program_run(const aster_ml_program* program, aster_ml_workspace
 }
 
 size_t aster_ml_program_count_kernels(const aster_ml_program* program) {
-  return program == nullptr || program->impl == nullptr
-             ? 0
-             : static_cast<Program*>(program->impl)->work.kernels;
+  const Program* p = program_of(program);
+  return p == nullptr ? 0 : p->work.kernels;
 }
 
 size_t aster_ml_program_count_bytes(const aster_ml_program* program) {
-  return program == nullptr || program->impl == nullptr
-             ? 0
-             : static_cast<size_t>(static_cast<Program*>(program->impl)->bytes);
+  const Program* p = program_of(program);
+  return p == nullptr ? 0 : static_cast<size_t>(p->bytes);
 }
 
 int32_t aster_ml_program_free(aster_ml_program* program) {
   ASTER_API();
-  if (program == nullptr || program->impl == nullptr) return aster::kOk;
-  aster::free_handle(static_cast<Program*>(program->impl));
-  program->impl = nullptr;
+  if (program != nullptr) aster::give_up(&program->impl);
   return aster::kOk;
 }
 
 int32_t aster_ml_workspace_init(aster_ml_workspace* out, const aster_ml_program* program) {
-  auto* p = program == nullptr ? nullptr : static_cast<Program*>(program->impl);
+  Program* p = program_of(program);
   if (out != nullptr) out->impl = nullptr;
   ASTER_ENTER(p == nullptr ? nullptr : p->context);
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "null out");
@@ -225,22 +226,22 @@ int32_t aster_ml_workspace_init(aster_ml_workspace* out, const aster_ml_program*
   auto* workspace = heap.create<Workspace>(heap);
   if (workspace == nullptr) return aster::out_of_memory(sizeof(Workspace));
   Status status = aster::engine::fill_workspace(workspace, *p);
+  if (status.ok()) {
+    status = aster::handle_init(workspace, *p->context, aster::engine::free_workspace);
+  }
   if (!status.ok()) {
     aster::engine::destroy_workspace(heap, workspace);
     return status;
   }
   workspace->program = p;
   ++p->holders;
-  aster::handle_init(workspace, *p->context, aster::engine::free_workspace);
   aster::scope_remove(workspace);
-  out->impl = workspace;
+  out->impl = workspace->handle;
   return aster::kOk;
 }
 
 int32_t aster_ml_workspace_free(aster_ml_workspace* workspace) {
   ASTER_API();
-  if (workspace == nullptr || workspace->impl == nullptr) return aster::kOk;
-  aster::free_handle(static_cast<Workspace*>(workspace->impl));
-  workspace->impl = nullptr;
+  if (workspace != nullptr) aster::give_up(&workspace->impl);
   return aster::kOk;
 }

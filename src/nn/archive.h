@@ -21,8 +21,8 @@ struct Member {
 // Whether a zip archive's end is there.
 bool is_zip(std::span<const uint8_t> bytes);
 // The members of a zip archive in the order of its directory. None of them overlap. Errors: FORMAT,
-// UNSUPPORTED.
-Status list_zip(Vec<Member>* out, std::span<const uint8_t> bytes);
+// UNSUPPORTED, RANGE (they unpack to more than the context allows).
+Status list_zip(Vec<Member>* out, const Context& context, std::span<const uint8_t> bytes);
 // The bytes of a member, inflated and checked if they are compressed. Errors: FORMAT, MEMORY.
 Status extract(Source* out, Context& context, const Source& archive, const Member& member);
 

@@ -144,6 +144,20 @@ Status check_overlaps(Vec<Member>& members) {
   return kOk;
 }
 
+// Small archives may come to much by right; a bomb is both large and out of proportion.
+Status check_unpacked(const Context& context, size_t packed, uint64_t unpacked) {
+  constexpr uint64_t kAlways = uint64_t{64} << 20, kRatio = 100;
+  uint64_t limit = context.archive_limit();
+  if (limit == 0)
+    limit = std::max(kAlways, kRatio * std::min<uint64_t>(packed, UINT64_MAX / kRatio));
+  if (unpacked <= limit) return kOk;
+  return ASTER_FAIL(kRANGE,
+                    "an archive of %zu bytes unpacks to %llu, more than the limit of %llu "
+                    "(aster_ml_context_set_archive_limit)",
+                    packed, static_cast<unsigned long long>(unpacked),
+                    static_cast<unsigned long long>(limit));
+}
+
 }  // namespace
 
 bool is_zip(std::span<const uint8_t> bytes) {
@@ -151,8 +165,9 @@ bool is_zip(std::span<const uint8_t> bytes) {
   return find_end(&end, bytes);
 }
 
-Status list_zip(Vec<Member>* out, std::span<const uint8_t> bytes) {
+Status list_zip(Vec<Member>* out, const Context& context, std::span<const uint8_t> bytes) {
   Directory directory;
+  uint64_t unpacked = 0;
   ASTER_TRY(read_end(&directory, bytes));
   Bytes rest = bytes.subspan(directory.begin, directory.size);
   for (uint64_t i = 0; i < directory.count; ++i) {
@@ -168,9 +183,12 @@ Status list_zip(Vec<Member>* out, std::span<const uint8_t> bytes) {
     ASTER_TRY(read_entry(&member, &header, rest, rest.subspan(kEntrySize + name, extra)));
     ASTER_TRY(find_bytes(&member, bytes, directory, header));
     ASTER_TRY(out->push(member));
+    // Each is at most kMostInflation times what lies in the file: no sum of them overflows.
+    if (member.deflated) unpacked += member.size;
     rest = rest.subspan(whole);
   }
-  return check_overlaps(*out);
+  ASTER_TRY(check_overlaps(*out));
+  return check_unpacked(context, bytes.size(), unpacked);
 }
 
 Status extract(Source* out, Context& context, const Source& archive, const Member& member) {
@@ -212,6 +230,7 @@ Status unzip_gzip(Source* out, Context& context, const Source& archive) {
   const Bytes packed = bytes.subspan(at, bytes.size() - 8 - at);
   const size_t size = little<uint32_t>(end + 4);
   if (size / kMostInflation > packed.size()) return broken();
+  ASTER_TRY(check_unpacked(context, bytes.size(), size));
   Source made;
   ASTER_TRY(create_source(&made, context, size));
   size_t used;
@@ -226,7 +245,7 @@ Status fill_zip(State& state, const Source& source) {
   engine::Engine* engine;
   ASTER_TRY(engine::engine_of(&engine, *state.context));
   Vec<Member> members(state.context->heap());
-  ASTER_TRY(list_zip(&members, source.bytes()));
+  ASTER_TRY(list_zip(&members, *state.context, source.bytes()));
   for (const Member& member : members) {
     if (member.name.empty()) return damaged("a file without a name");
     Source file;

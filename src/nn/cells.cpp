@@ -147,7 +147,8 @@ int32_t aster_ml_lstm_cell_run(aster_ml_lazy* out_h, aster_ml_lazy* out_c,
   ASTER_TRY(build.status());
   Layer* impl = layer_of(layer);
   if (impl == nullptr || impl->run != run_lstm_cell || impl->context != &build.context()) {
-    return ASTER_FAIL(kARGUMENT, "an empty layer, no LSTM cell, or one of another context");
+    return ASTER_FAIL(kARGUMENT,
+                      "an empty or freed layer, no LSTM cell, or one of another context");
   }
   if ((h == nullptr) != (c == nullptr)) {
     return ASTER_FAIL(kARGUMENT, "one of h and c is given");
@@ -160,7 +161,7 @@ int32_t aster_ml_lstm_cell_run(aster_ml_lazy* out_h, aster_ml_lazy* out_c,
   ASTER_TRY(aster::engine::lazy_create(&cell, build.engine(), made.c));
   const Status status = build.finish(made.h);
   if (status.ok()) {
-    out_c->impl = cell;
+    out_c->impl = cell->handle;
   } else {
     aster::free_handle(cell);
   }

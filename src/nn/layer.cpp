@@ -79,7 +79,11 @@ Making::Making(aster_ml_layer* out, const aster_ml_context* context)
     status_ = out_of_memory(sizeof(Layer));
     return;
   }
-  handle_init(layer_, *context_, destroy_layer);
+  status_ = handle_init(layer_, *context_, destroy_layer);
+  if (!status_.ok()) {
+    context_->heap().destroy(std::exchange(layer_, nullptr));
+    return;
+  }
   scope_remove(layer_);
 }
 
@@ -90,7 +94,7 @@ Making::~Making() {
 }
 
 Status Making::uniform(const char* name, Words shape, double bound) {
-  const aster_ml_context context{context_};
+  const aster_ml_context context = context_->inner_handle();
   aster_ml_lazy drawn{};
   ASTER_TRY(Status{
       aster_ml_lazy_uniform(&drawn, &context, -bound, bound, 0, shape.size(), shape.data())});
@@ -254,7 +258,7 @@ int32_t aster_ml_layer_run(aster_ml_lazy* out, const aster_ml_layer* layer, cons
   aster::tensor::Build build(out, {x});
   ASTER_TRY(build.status());
   Layer* impl = layer_of(layer);
-  if (impl == nullptr) return ASTER_FAIL(kARGUMENT, "an empty layer");
+  if (impl == nullptr) return ASTER_FAIL(kARGUMENT, "an empty layer, or one that was freed");
   if (impl->context != &build.context()) {
     return ASTER_FAIL(kARGUMENT, "a layer and a tensor of two contexts");
   }
@@ -270,7 +274,8 @@ int32_t aster_ml_layer_get(aster_ml_lazy* out, const aster_ml_layer* layer, cons
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
   out->impl = nullptr;
   const Layer* impl = layer_of(layer);
-  if (impl == nullptr || name == nullptr) return ASTER_FAIL(kARGUMENT, "an empty layer or no name");
+  if (impl == nullptr || name == nullptr)
+    return ASTER_FAIL(kARGUMENT, "an empty or freed layer, or no name");
   const aster::ContextLock lock(impl->context);
   ASTER_TRY(lock.status());
   const Shared found = impl->find(name);
@@ -280,8 +285,6 @@ int32_t aster_ml_layer_get(aster_ml_lazy* out, const aster_ml_layer* layer, cons
 
 int32_t aster_ml_layer_free(aster_ml_layer* layer) {
   ASTER_API();
-  if (layer == nullptr || layer->impl == nullptr) return kOk;
-  aster::free_handle(layer_of(layer));
-  layer->impl = nullptr;
+  if (layer != nullptr) aster::give_up(&layer->impl);
   return kOk;
 }

@@ -31,7 +31,7 @@ struct Layer : HandleObject {
 };
 
 inline Layer* layer_of(const aster_ml_layer* layer) {
-  return layer == nullptr ? nullptr : static_cast<Layer*>(layer->impl);
+  return layer == nullptr ? nullptr : object_of<Layer>(layer->impl);
 }
 
 // What a public function of one tensor makes of x: f gets handles for the result and for x. Nil:
@@ -40,7 +40,7 @@ template <typename F>
 Node through_handle(engine::Engine& engine, Node x, F f) {
   engine::Lazy* input;
   if (!engine::lazy_create(&input, engine, x).ok()) return nullptr;
-  const aster_ml_lazy in{input};
+  const aster_ml_lazy in{input->handle};
   aster_ml_lazy out{};
   Node y = nullptr;
   if (f(&out, &in) == 0) y = tensor::node(&out);  // reclaimed by a realize at the earliest

@@ -22,7 +22,7 @@ class Making {
   // weight of ones, and bias of zeros.
   Status affine(Words shape, bool bias);
   Status finish() {
-    out_->impl = std::exchange(layer_, nullptr);
+    out_->impl = std::exchange(layer_, nullptr)->handle;
     return kOk;
   }
 

@@ -12,6 +12,7 @@
 #include "gradient/gradient.h"
 #include "nn/layer.h"
 #include "nn/state.h"
+#include "tensor/linalg.h"
 
 namespace aster::nn {
 
@@ -33,7 +34,6 @@ namespace {
 
 constexpr double kRate = 0.001;
 constexpr double kMuon[3] = {3.4445, -4.775, 2.0315};  // coefficients
-constexpr int32_t kMostSteps = 100;                    // every one is two matrix products
 
 // Narrow parameters are updated in float32, then rounded once.
 DType working_dtype(Node w) { return dtype::least_upper(w->dtype, DType::kFloat32); }
@@ -208,7 +208,7 @@ Status finish(aster_ml_optimizer* out, Optimizer* o, const State& state,
               std::span<const ScalarRow> scalars) {
   const Status status = fill(*o, state, scalars);
   if (status.ok()) {
-    out->impl = o;
+    out->impl = o->handle;
     return kOk;
   }
   Context& context = *state.context;
@@ -221,7 +221,11 @@ Status finish(aster_ml_optimizer* out, Optimizer* o, const State& state,
 Status create(Optimizer** out, Context& context, const Optimizer::Rule& rule) {
   *out = context.heap().create<Optimizer>(context.heap());
   if (*out == nullptr) return out_of_memory(sizeof(Optimizer));
-  handle_init(*out, context, destroy_optimizer);
+  const Status status = handle_init(*out, context, destroy_optimizer);
+  if (!status.ok()) {
+    context.heap().destroy(std::exchange(*out, nullptr));
+    return status;
+  }
   scope_remove(*out);
   (*out)->rule = &rule;
   return kOk;
@@ -400,13 +404,14 @@ using namespace aster::nn;  // NOLINT: this file ends with the public functions
 using aster::kOk;
 using aster::Status;
 
-#define ASTER_ENTER_OPTIMIZER(optimizer)                                            \
-  ASTER_API();                                                                      \
-  Optimizer* const impl = optimizer_of(optimizer);                                  \
-  if (impl == nullptr) return ASTER_FAIL(kARGUMENT, "an empty optimiser is given"); \
-  const aster::ContextLock lock(impl->context);                                     \
-  ASTER_TRY(lock.status());                                                         \
-  aster::engine::Engine* engine;                                                    \
+#define ASTER_ENTER_OPTIMIZER(optimizer)                                                \
+  ASTER_API();                                                                          \
+  Optimizer* const impl = optimizer_of(optimizer);                                      \
+  if (impl == nullptr)                                                                  \
+    return ASTER_FAIL(kARGUMENT, "an empty optimiser is given, or one that was freed"); \
+  const aster::ContextLock lock(impl->context);                                         \
+  ASTER_TRY(lock.status());                                                             \
+  aster::engine::Engine* engine;                                                        \
   ASTER_TRY(aster::engine::engine_of(&engine, *impl->context))
 
 #define ASTER_ENTER_GROUP(optimizers, count)                         \
@@ -467,8 +472,9 @@ int32_t aster_ml_muon_init(aster_ml_optimizer* out, const aster_ml_state* state,
   d.decay_after = true;
   double rate;
   ASTER_TRY(descent_options(&rate, &d, o, 0.95, 0.1));
-  if (o.steps < -1 || o.steps > kMostSteps) {
-    return ASTER_FAIL(kRANGE, "%d steps of Newton and Schulz", o.steps);
+  if (o.steps < -1 || o.steps > aster::tensor::kMostSteps) {
+    return ASTER_FAIL(kRANGE, "%d steps of Newton and Schulz: -1 to %d", o.steps,
+                      static_cast<int>(aster::tensor::kMostSteps));
   }
   d.steps = o.steps == 0 ? 5 : std::max(o.steps, 0);
   const bool given = std::ranges::any_of(o.coefficients, [](double c) { return c != 0; });
@@ -572,8 +578,6 @@ int32_t aster_ml_optimizer_set_rate(const aster_ml_optimizer* optimizer, double 
 
 int32_t aster_ml_optimizer_free(aster_ml_optimizer* optimizer) {
   ASTER_API();
-  if (optimizer == nullptr || optimizer->impl == nullptr) return kOk;
-  aster::free_handle(optimizer_of(optimizer));
-  optimizer->impl = nullptr;
+  if (optimizer != nullptr) aster::give_up(&optimizer->impl);
   return kOk;
 }

@@ -56,7 +56,7 @@ struct Optimizer : HandleObject {
 };
 
 inline Optimizer* optimizer_of(const aster_ml_optimizer* optimizer) {
-  return optimizer == nullptr ? nullptr : static_cast<Optimizer*>(optimizer->impl);
+  return optimizer == nullptr ? nullptr : object_of<Optimizer>(optimizer->impl);
 }
 
 }  // namespace aster::nn

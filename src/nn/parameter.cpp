@@ -53,7 +53,7 @@ Status realize(Heap& heap, std::span<engine::Lazy* const> cells) {
   ASTER_TRY(handles.reserve(cells.size()));
   for (engine::Lazy* cell : cells) {
     if (cell == nullptr) continue;
-    ASTER_TRY(handles.push(aster_ml_lazy{cell}));
+    ASTER_TRY(handles.push(aster_ml_lazy{cell->handle}));
     ASTER_TRY(pointers.push(&handles.back()));
   }
   return {aster_ml_lazy_realize(pointers.data(), pointers.size())};

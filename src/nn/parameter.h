@@ -53,7 +53,7 @@ class Shared {
   bool trained() const { return parameter_->trained; }
   engine::Lazy& cell() const { return *parameter_->cell; }
   Node node() const { return parameter_ == nullptr ? nullptr : parameter_->cell->node; }
-  aster_ml_lazy handle() const { return {parameter_->cell}; }
+  aster_ml_lazy handle() const { return {parameter_->cell->handle}; }
 
  private:
   Parameter* parameter_ = nullptr;

@@ -1,11 +1,6 @@
 // Safetensors files: eight bytes of header length (little-endian), a header in JSON that names
 // dtype, shape and place of every tensor, then their elements without gaps.
-#include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -18,8 +13,6 @@
 
 namespace aster::nn {
 namespace {
-
-using runtime::cpu::Descriptor;
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -308,7 +301,13 @@ Status write_header(Text& out, const State& state, const Vec<const State::Entry*
   return out.status();
 }
 
-Status write_elements(int fd, const State::Entry& entry, Vec<uint8_t>& piece, const char* path) {
+Status write_bytes(runtime::cpu::Replacement& file, std::span<const uint8_t> bytes,
+                   const char* path) {
+  return file.write(bytes) ? kOk : file_failed("writing", path, errno);
+}
+
+Status write_elements(runtime::cpu::Replacement& file, const State::Entry& entry,
+                      Vec<uint8_t>& piece, const char* path) {
   const Node node = entry.parameter.node();
   buffer::Storage* storage = engine::storage_of(node);
   const size_t begin = static_cast<size_t>(node->arg(2)), bytes = bytes_of(&entry);
@@ -316,14 +315,13 @@ Status write_elements(int fd, const State::Entry& entry, Vec<uint8_t>& piece, co
     const size_t count = std::min(bytes - done, kPiece);
     ASTER_TRY(buffer::copy({piece.data(), 0, buffer::kHost},
                            {storage->data, begin + done, storage->device}, count));
-    if (!runtime::cpu::write_all(fd, {piece.data(), count}))
-      return file_failed("writing", path, errno);
+    ASTER_TRY(write_bytes(file, {piece.data(), count}, path));
     done += count;
   }
   return kOk;
 }
 
-Status write_contents(int fd, const State& state, const char* path) {
+Status write_contents(runtime::cpu::Replacement& file, const State& state, const char* path) {
   Heap& heap = state.context->heap();
   Vec<const State::Entry*> order(heap);
   for (const State::Entry& entry : state.entries) ASTER_TRY(order.push(&entry));
@@ -339,33 +337,25 @@ Status write_contents(int fd, const State& state, const char* path) {
   if (length > kMostHeader) {
     return ASTER_FAIL(kUNSUPPORTED, "a header of %zu bytes", header.view().size());
   }
-  if (!runtime::cpu::write_all(fd, runtime::cpu::as_bytes(&length, sizeof(length))) ||
-      !runtime::cpu::write_all(fd, runtime::cpu::as_bytes(header.view().data(), length))) {
-    return file_failed("writing", path, errno);
-  }
+  ASTER_TRY(write_bytes(file, runtime::cpu::as_bytes(&length, sizeof(length)), path));
+  ASTER_TRY(write_bytes(file, runtime::cpu::as_bytes(header.view().data(), length), path));
   Vec<uint8_t> piece(heap);
   ASTER_TRY(piece.resize(kPiece));
-  for (const State::Entry* entry : order) ASTER_TRY(write_elements(fd, *entry, piece, path));
-  return fsync(fd) == 0 || errno == EINVAL ? kOk : file_failed("writing", path, errno);
+  for (const State::Entry* entry : order) ASTER_TRY(write_elements(file, *entry, piece, path));
+  return file.finish() ? kOk : file_failed("writing", path, errno);
 }
 
-// A file of its own in the same folder, which takes the place of path when it is whole.
+// What the format has another meaning for.
+Status check_names(const State& state) {
+  if (state.find("__metadata__") == nullptr) return kOk;
+  return ASTER_FAIL(kARGUMENT, "a tensor named '__metadata__': safetensors keeps its notes there");
+}
+
 Status write_file(const State& state, const char* path) {
-  static std::atomic<uint32_t> counter{0};
-  Text temporary(state.context->heap());
-  temporary.format("%s.%d-%u.part", path, static_cast<int>(getpid()),
-                   static_cast<unsigned>(counter.fetch_add(1)));
-  const char* name = temporary.c_str();
-  if (name == nullptr) return temporary.status();
-  Status status;
-  {
-    const Descriptor file(open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666));
-    if (!file.valid()) return file_failed("creating", path, errno);
-    status = write_contents(file.get(), state, path);
-  }
-  if (status.ok() && rename(name, path) != 0) status = file_failed("replacing", path, errno);
-  if (!status.ok()) unlink(name);
-  return status;
+  runtime::cpu::Replacement file(state.context->heap());
+  ASTER_TRY(check_names(state));
+  if (!file.open(path)) return file_failed("opening", path, errno);
+  return write_contents(file, state, path);
 }
 
 }  // namespace

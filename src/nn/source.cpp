@@ -154,7 +154,7 @@ Status hand_out(aster_ml_state* out, Context& context, const Source& source, Fil
   ASTER_TRY(create_state(&state, context));
   const Status status = fill(*state, source);
   if (status.ok()) {
-    out->impl = state;
+    out->impl = state->handle;
     return kOk;
   }
   free_handle(state);

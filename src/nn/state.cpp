@@ -189,7 +189,11 @@ Status State::set_note(std::string_view key, const char* text, size_t size) {
 Status create_state(State** out, Context& context) {
   State* state = context.heap().create<State>(context.heap());
   if (state == nullptr) return out_of_memory(sizeof(State));
-  handle_init(state, context, destroy_state);
+  const Status status = handle_init(state, context, destroy_state);
+  if (!status.ok()) {
+    context.heap().destroy(state);
+    return status;
+  }
   scope_remove(state);
   *out = state;
   return kOk;
@@ -209,11 +213,12 @@ using namespace aster::nn;  // NOLINT: this file ends with the public functions
 using aster::kOk;
 using aster::Status;
 
-#define ASTER_ENTER_STATE(state)                                                \
-  ASTER_API();                                                                  \
-  State* const impl = state_of(state);                                          \
-  if (impl == nullptr) return ASTER_FAIL(kARGUMENT, "an empty state is given"); \
-  const aster::ContextLock lock(impl->context);                                 \
+#define ASTER_ENTER_STATE(state)                                                    \
+  ASTER_API();                                                                      \
+  State* const impl = state_of(state);                                              \
+  if (impl == nullptr)                                                              \
+    return ASTER_FAIL(kARGUMENT, "an empty state is given, or one that was freed"); \
+  const aster::ContextLock lock(impl->context);                                     \
   ASTER_TRY(lock.status())
 
 int32_t aster_ml_state_init(aster_ml_state* out, const aster_ml_context* context) {
@@ -222,15 +227,13 @@ int32_t aster_ml_state_init(aster_ml_state* out, const aster_ml_context* context
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
   State* state;
   ASTER_TRY(create_state(&state, *aster::tensor::context_of(context)));
-  out->impl = state;
+  out->impl = state->handle;
   return kOk;
 }
 
 int32_t aster_ml_state_free(aster_ml_state* state) {
   ASTER_API();
-  if (state == nullptr || state->impl == nullptr) return kOk;
-  aster::free_handle(state_of(state));
-  state->impl = nullptr;
+  if (state != nullptr) aster::give_up(&state->impl);
   return kOk;
 }
 

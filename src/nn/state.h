@@ -37,7 +37,7 @@ struct State : HandleObject {
 };
 
 inline State* state_of(const aster_ml_state* state) {
-  return state == nullptr ? nullptr : static_cast<State*>(state->impl);
+  return state == nullptr ? nullptr : object_of<State>(state->impl);
 }
 
 // A new empty state, out of any scope. On the context's thread.

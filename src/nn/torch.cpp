@@ -47,7 +47,7 @@ Status fill_from_zip(State& state, engine::Engine& engine, const Source& source)
   constexpr std::string_view kData = "data.pkl", kOrder = "byteorder";
   Heap& heap = state.context->heap();
   Vec<Member> members(heap);
-  ASTER_TRY(list_zip(&members, source.bytes()));
+  ASTER_TRY(list_zip(&members, *state.context, source.bytes()));
   Vec<const Member*> sorted(heap);
   const Member* data = nullptr;
   for (const Member& member : members) {

@@ -44,8 +44,9 @@ Status read_layout(Layout* out, const Pickle& pickle, const Pickle::Tensor& tens
     return damaged_torch("sizes and strides of a tensor");
   }
   const int64_t size = static_cast<int64_t>(dtype::size(tensor.dtype));
+  if (tensor.offset < 0) return damaged_torch("a negative offset of a tensor");
   int64_t last = 0, first, elements = 1;
-  bool fits = checked_add(storage.begin, tensor.offset, &first) && tensor.offset >= 0, none = false;
+  bool fits = checked_add(storage.begin, tensor.offset, &first), none = false;
   if (storage.dtype == DType::kNone) fits = fits && storage.begin == 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     int64_t dim, stride, span;

@@ -50,20 +50,16 @@ Status fill(aster_ml_runtime_info* info, Context& context) {
   return kOk;
 }
 
-Context* context_of(const aster_ml_context* context) {
-  return context == nullptr ? nullptr : static_cast<Context*>(context->impl);
-}
-
 }  // namespace
 }  // namespace aster::runtime
 
 int32_t aster_ml_runtime_get(aster_ml_runtime_info* info, const aster_ml_context* context) {
-  ASTER_ENTER(aster::runtime::context_of(context));
+  ASTER_ENTER(aster::context_of(context));
   if (info == nullptr || info->struct_size < sizeof(info->struct_size)) {
     return ASTER_FAIL(kARGUMENT, "info is null, or its struct_size is not set");
   }
   aster_ml_runtime_info all = {};
-  ASTER_TRY(aster::runtime::fill(&all, *aster::runtime::context_of(context)));
+  ASTER_TRY(aster::runtime::fill(&all, *aster::context_of(context)));
   const uint32_t size = info->struct_size;
   std::memset(info, 0, size);
   std::memcpy(info, &all, std::min<size_t>(size, sizeof(all)));
@@ -72,8 +68,8 @@ int32_t aster_ml_runtime_get(aster_ml_runtime_info* info, const aster_ml_context
 }
 
 int32_t aster_ml_cache_clear(const aster_ml_context* context) {
-  ASTER_ENTER(aster::runtime::context_of(context));
+  ASTER_ENTER(aster::context_of(context));
   aster::runtime::cpu::KernelLibrary* kernels = nullptr;
-  ASTER_TRY(aster::runtime::kernel_library(*aster::runtime::context_of(context), &kernels));
+  ASTER_TRY(aster::runtime::kernel_library(*aster::context_of(context), &kernels));
   return kernels->cache().clear();
 }

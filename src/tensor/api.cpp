@@ -14,7 +14,9 @@ Status empty_handle() {
 
 Status check_handle(Input x) {
   if (x == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for a tensor");
-  return x->impl == nullptr ? empty_handle() : kOk;
+  if (x->impl == nullptr) return empty_handle();
+  if (cell(x) != nullptr) return kOk;
+  return ASTER_FAIL(kARGUMENT, "the handle of a tensor that was freed, or whose scope has ended");
 }
 
 Build::Build(aster_ml_lazy* out, std::initializer_list<Input> inputs,
@@ -81,7 +83,7 @@ Status Build::finish(Node node) {
   if (node == nullptr) return last_failure();
   engine::Lazy* lazy;
   ASTER_TRY(engine::lazy_create(&lazy, *engine_, node, first_));
-  out_->impl = lazy;
+  out_->impl = lazy->handle;
   return kOk;
 }
 
@@ -104,7 +106,7 @@ Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes) {
       while (i-- > 0) aster_ml_lazy_free(&out[i]);
       return status;
     }
-    out[i].impl = lazy;
+    out[i].impl = lazy->handle;
   }
   return kOk;
 }

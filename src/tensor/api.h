@@ -12,17 +12,16 @@ namespace aster::tensor {
 
 using Input = const aster_ml_lazy*;
 
-inline engine::Lazy* cell(const aster_ml_lazy* x) { return static_cast<engine::Lazy*>(x->impl); }
-inline Context* context_of(const aster_ml_context* x) {
-  return x == nullptr ? nullptr : static_cast<Context*>(x->impl);
-}
+// The cell of a handle; null for an empty one and for one that was freed.
+inline engine::Lazy* cell(const aster_ml_lazy* x) { return object_of<engine::Lazy>(x->impl); }
+using aster::context_of;
 // The node of a checked handle; null for a null pointer.
 inline Node node(Input x) { return x == nullptr ? nullptr : cell(x)->node; }
 
 // The status of an empty handle: the code in the error record, which stays; ARGUMENT if it is
 // clear.
 Status empty_handle();
-// Null pointers and empty handles among what is given.
+// Null pointers, empty handles and freed ones among what is given.
 Status check_handle(Input x);
 
 // One call of a builder: checks the handles, holds the context, makes the result's handle.

@@ -1,4 +1,5 @@
 // Creation: from memory, constants, ranges.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -15,14 +16,12 @@ using uop::Dims;
 // Dimensions that are not negative and whose product is within bounds.
 Status check_shape(Words shape, DType dtype) {
   int64_t bytes = dtype::size(dtype) == 0 ? 8 : static_cast<int64_t>(dtype::size(dtype));
-  bool zero = false;
   for (Word dim : shape) {
     if (dim < 0)
       return ASTER_FAIL(kRANGE, "a negative dimension in %s", uop::brief_shape(shape).text);
-    zero |= dim == 0;
   }
   for (Word dim : shape) {
-    if (!zero && !checked_mul(bytes, dim, &bytes)) {
+    if (!checked_mul(bytes, std::max<Word>(dim, 1), &bytes)) {
       return ASTER_FAIL(kRANGE, "%s%s is too large", dtype::name(dtype),
                         uop::brief_shape(shape).text);
     }

@@ -18,10 +18,18 @@ using uop::brief;
 using uop::Dims;
 using uop::Op;
 
+// Each column is a step of its own in the graph.
+constexpr Word kMostColumns = 16384;
+
 Status check(const char* what, Node x) {
   if (x->ndim < 2) return ASTER_FAIL(kSHAPE, "%s of %s: two axes are needed", what, brief(x).text);
   if (!dtype::is_float(x->dtype))
     return ASTER_FAIL(kDTYPE, "%s of %s: a float dtype is needed", what, brief(x).text);
+  const Word columns = std::min(x->dim(x->ndim - 2u), x->dim(x->ndim - 1u));
+  if (columns > kMostColumns) {
+    return ASTER_FAIL(kRANGE, "%s of %s: rows or columns may be %lld", what, brief(x).text,
+                      static_cast<long long>(kMostColumns));
+  }
   return kOk;
 }
 

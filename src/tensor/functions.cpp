@@ -384,7 +384,7 @@ int32_t aster_ml_lazy_empty_like(aster_ml_lazy* out, const aster_ml_lazy* x, int
     ASTER_TRY(dtype_argument(&to, dtype, node(x)->dtype));
     dtype = static_cast<int32_t>(build.graph().strong(to));
     shape = aster::uop::Dims(node(x)->shape());
-    context.impl = &build.context();
+    context = build.context().inner_handle();
   }
   return aster_ml_lazy_empty(out, &context, dtype, shape.size(), shape.at);
 }

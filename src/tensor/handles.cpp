@@ -36,6 +36,12 @@ Status realize_cells(engine::Engine& engine, std::span<engine::Lazy* const> cell
   return engine::realize(engine, cells);
 }
 
+// What a handle names, for accessors that cannot fail; null for none.
+Node peek(Input x) {
+  const engine::Lazy* lazy = x == nullptr ? nullptr : cell(x);
+  return lazy == nullptr ? nullptr : lazy->node;
+}
+
 // Realises one cell so that the host may read it.
 Status realize_to_read(aster_ml_lazy* x) {
   engine::Lazy* lazy = cell(x);
@@ -83,9 +89,7 @@ using aster::Status;
 
 int32_t aster_ml_lazy_free(aster_ml_lazy* x) {
   ASTER_API();
-  if (x == nullptr || x->impl == nullptr) return kOk;
-  aster::free_handle(cell(x));
-  x->impl = nullptr;
+  if (x != nullptr) aster::give_up(&x->impl);
   return kOk;
 }
 
@@ -99,22 +103,25 @@ int32_t aster_ml_lazy_keep(aster_ml_lazy* x) {
 }
 
 int32_t aster_ml_lazy_dtype(const aster_ml_lazy* x) {
-  return x == nullptr || x->impl == nullptr ? 0 : static_cast<int32_t>(node(x)->dtype);
+  const Node n = peek(x);
+  return n == nullptr ? 0 : static_cast<int32_t>(n->dtype);
 }
 
 size_t aster_ml_lazy_ndim(const aster_ml_lazy* x) {
-  return x == nullptr || x->impl == nullptr ? 0 : node(x)->ndim;
+  const Node n = peek(x);
+  return n == nullptr ? 0 : n->ndim;
 }
 
 int64_t aster_ml_lazy_dim(const aster_ml_lazy* x, int64_t axis) {
-  if (x == nullptr || x->impl == nullptr) return -1;
-  const int64_t n = node(x)->ndim;
-  if (axis < -n || axis >= n) return -1;
-  return node(x)->dim(static_cast<size_t>(axis < 0 ? axis + n : axis));
+  const Node n = peek(x);
+  const int64_t ndim = n == nullptr ? 0 : n->ndim;
+  if (axis < -ndim || axis >= ndim) return -1;
+  return n->dim(static_cast<size_t>(axis < 0 ? axis + ndim : axis));
 }
 
 int64_t aster_ml_lazy_count(const aster_ml_lazy* x) {
-  return x == nullptr || x->impl == nullptr ? 0 : node(x)->count();
+  const Node n = peek(x);
+  return n == nullptr ? 0 : n->count();
 }
 
 int32_t aster_ml_lazy_shape(int64_t* out, size_t ndim, const aster_ml_lazy* x) {
@@ -154,7 +161,8 @@ int32_t aster_ml_lazy_to(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t dev
 }
 
 int32_t aster_ml_lazy_is_realized(const aster_ml_lazy* x) {
-  return x != nullptr && x->impl != nullptr && node(x)->op == aster::uop::Op::kBuffer;
+  const Node n = peek(x);
+  return n != nullptr && n->op == aster::uop::Op::kBuffer;
 }
 
 int32_t aster_ml_lazy_shares_storage(int32_t* out, const aster_ml_lazy* x, const aster_ml_lazy* y) {
@@ -171,7 +179,8 @@ int32_t aster_ml_lazy_shares_storage(int32_t* out, const aster_ml_lazy* x, const
 }
 
 int32_t aster_ml_lazy_is_stored(const aster_ml_lazy* x) {
-  return x != nullptr && x->impl != nullptr && writes_through(node(x));
+  const Node n = peek(x);
+  return n != nullptr && writes_through(n);
 }
 
 int32_t aster_ml_lazy_realize(aster_ml_lazy* const* tensors, size_t count) {

@@ -16,6 +16,7 @@ using uop::Dims;
 using uop::Op;
 
 constexpr Word kLanes = 25, kRounds = 24, kStateBytes = 200;
+constexpr Word kMostBlocks = 4096;  // of a message: each is 24 rounds in the graph
 constexpr Word kPiece = 4096, kMegabyte = Word{1} << 20;
 
 // Keccak-f[1600], after the specification's summary (keccak.team): the constants of the rounds, and
@@ -189,6 +190,10 @@ Status keccak(Node* out, Build& build, Node x, const Sponge& sponge) {
   if (bytes.n == nullptr) return last_failure();
   Dims shape(bytes.shape());
   const Word length = shape[shape.size() - 1];
+  if (length / sponge.rate >= kMostBlocks) {
+    return ASTER_FAIL(kRANGE, "keccak of %s: a message may have %lld bytes", brief(x).text,
+                      static_cast<long long>(kMostBlocks * sponge.rate - 1));
+  }
   Word count = 1;
   for (size_t i = 0; i + 1 < shape.size(); ++i) count *= shape[i];
   const Expr all = hashed(bytes.reshape(std::array{count, length}), sponge, tables);

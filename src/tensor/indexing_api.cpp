@@ -132,7 +132,7 @@ class Items {
 // x[mask] = one value: chosen element by element, without looking at the mask.
 bool is_one_value_by_mask(size_t count, const aster_ml_index* items, Node x, Node value) {
   if (count != 1 || items->kind != ASTER_ML_INDEX_TENSOR || items->tensor == nullptr) return false;
-  if (items->tensor->impl == nullptr || value->count() != 1) return false;
+  if (cell(items->tensor) == nullptr || value->count() != 1) return false;
   const Node mask = node(items->tensor);
   if (mask->dtype != DType::kBool || mask->ndim == 0 || mask->ndim > x->ndim) return false;
   const size_t places = size_t{1} + x->ndim - mask->ndim;  // axes of x[mask]

@@ -92,8 +92,9 @@ int32_t aster_ml_lazy_newton_schulz(aster_ml_lazy* out, const aster_ml_lazy* x, 
   ASTER_TRY(build.status());
   if (params == nullptr || count == 0)
     return ASTER_FAIL(kARGUMENT, "newton_schulz without coefficients");
-  if (steps < 0) {
-    return ASTER_FAIL(kRANGE, "newton_schulz in %lld steps", static_cast<long long>(steps));
+  if (steps < 0 || steps > kMostSteps || count > static_cast<size_t>(kMostSteps)) {
+    return ASTER_FAIL(kRANGE, "newton_schulz in %lld steps of %zu coefficients: at most %d of each",
+                      static_cast<long long>(steps), count, static_cast<int>(kMostSteps));
   }
   if (node(x)->ndim < 2)
     return ASTER_FAIL(kSHAPE, "newton_schulz of %s: two axes are needed", brief(node(x)).text);

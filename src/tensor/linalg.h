@@ -5,6 +5,9 @@
 
 namespace aster::tensor {
 
+// Steps of Newton and Schulz, and coefficients of one: each is a product in the graph.
+constexpr int64_t kMostSteps = 100;
+
 // matmul(a, b) summed in, and of, dtype; kNone: as matmul.
 Node dot(Graph& g, Node a, Node b, DType dtype);
 // x with its last two axes swapped.

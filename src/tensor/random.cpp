@@ -5,6 +5,7 @@
 // and gives the graph a key of its own as a leaf (engine.h).
 #include "tensor/random.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -197,7 +198,7 @@ Status count_elements(int64_t* out, Words shape) {
     zero |= dim == 0;
   }
   for (Word dim : shape) {
-    if (!zero && (!checked_mul(n, dim, &n) || n > kMostWords)) {
+    if (!checked_mul(n, std::max<Word>(dim, 1), &n) || (!zero && n > kMostWords)) {
       return ASTER_FAIL(kRANGE, "random numbers of shape %s", uop::brief_shape(shape).text);
     }
   }

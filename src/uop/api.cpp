@@ -12,10 +12,6 @@ namespace {
 Node node_of(const aster_ml_uop* uop) { return reinterpret_cast<Node>(uop); }
 const aster_ml_uop* handle_of(Node node) { return reinterpret_cast<const aster_ml_uop*>(node); }
 
-Context* context_of(const aster_ml_context* context) {
-  return context == nullptr ? nullptr : static_cast<Context*>(context->impl);
-}
-
 Status check_node(Graph& g, const aster_ml_uop* uop) {
   if (uop == nullptr) return ASTER_FAIL(kARGUMENT, "the node is null");
   if (!g.owns(node_of(uop))) return ASTER_FAIL(kARGUMENT, "a node of another context");
@@ -64,10 +60,10 @@ Status init(const aster_ml_uop** out, Graph& g, const aster_ml_uop_options* give
 }
 
 // The part that every function on a context's graph begins with.
-#define ASTER_GRAPH(context)                    \
-  ASTER_ENTER(aster::uop::context_of(context)); \
-  aster::uop::Graph* graph = nullptr;           \
-  ASTER_TRY(aster::uop::graph_of_context(&graph, *aster::uop::context_of(context)))
+#define ASTER_GRAPH(context)               \
+  ASTER_ENTER(aster::context_of(context)); \
+  aster::uop::Graph* graph = nullptr;      \
+  ASTER_TRY(aster::uop::graph_of_context(&graph, *aster::context_of(context)))
 
 }  // namespace
 }  // namespace aster::uop

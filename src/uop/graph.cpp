@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include "uop/uop.h"
@@ -38,16 +39,14 @@ double cost(Node node) {
 
 bool count_elements(Words shape, int64_t* out) {
   if (shape.size() > kMaxRank) return false;
+  // Strides of a shape with a 0 count its other dimensions, so those are checked too.
   bool zero = false;
+  int64_t n = 1;
   for (Word dim : shape) {
-    if (dim < 0) return false;
+    if (dim < 0 || !checked_mul(n, std::max<Word>(dim, 1), &n)) return false;
     zero |= dim == 0;
   }
-  int64_t n = zero ? 0 : 1;
-  for (Word dim : shape) {
-    if (!zero && !checked_mul(n, dim, &n)) return false;
-  }
-  *out = n;
+  *out = zero ? 0 : n;
   return n <= INT64_MAX / kMaxElementBytes;
 }
 
@@ -175,6 +174,12 @@ Node Graph::make(Op op, DType dtype, Nodes src, Words arg, Words shape) {
   hash = hash_mix(hash, shape.size());
   for (Word word : shape) hash = hash_mix(hash, static_cast<uint64_t>(word));
   if (UOp* found = find(hash, op, dtype, src, arg, shape)) return found;
+  int64_t elements;
+  if (!count_elements(shape, &elements)) {
+    return (void)ASTER_FAIL(kRANGE, "%s of shape %s: too many elements", info(op).name,
+                            brief_shape(shape).text),
+           nullptr;
+  }
 
   if (node_count_ >= table_size_ && !grow_table().ok()) return nullptr;
   // So that release, which cannot fail, always finds room in the list.

@@ -89,10 +89,11 @@ struct UOp {
   Word arg(size_t i) const { return arg()[i]; }
   Words shape() const { return {arg().data() + narg, ndim}; }
   int64_t dim(size_t axis) const { return shape()[axis]; }
-  int64_t count() const {  // elements; graphs never hold a shape whose product overflows
-    uint64_t n = 1;        // unsigned, for [2^40, 2^40, 0]
-    for (int64_t d : shape()) n *= static_cast<uint64_t>(d);
-    return static_cast<int64_t>(n);
+  // Elements. Graphs never hold a shape whose product overflows, a 0 in it or not.
+  int64_t count() const {
+    int64_t n = 1;
+    for (int64_t d : shape()) n *= d;
+    return n;
   }
 };
 using Node = const UOp*;

@@ -311,8 +311,6 @@ const char* find_fault(Node node, Level level) {
   if (row.sources != kAny && node->nsrc != static_cast<uint32_t>(row.sources)) {
     return "its number of sources";
   }
-  int64_t count = 0;
-  if (!count_elements(node->shape(), &count)) return "a shape whose size is no overflow";
   if (level == Level::kKernel && node->ndim != 0 && node->op != Op::kParam) return "a scalar";
   if (is_alu(node->op)) {
     if (!fits_rule(node)) return "dtypes that go together";

@@ -49,12 +49,13 @@ Thing* make_thing(Context& context, std::atomic<int>* alive) {
   EXPECT_NE(thing, nullptr);
   thing->alive = alive;
   ++*alive;
-  aster::handle_init(thing, context, [](HandleObject* object) {
+  const aster::Status made = aster::handle_init(thing, context, [](HandleObject* object) {
     Thing* dying = static_cast<Thing*>(object);
     EXPECT_TRUE(dying->context->inside());
     --*dying->alive;
     dying->context->heap().destroy(dying);
   });
+  EXPECT_TRUE(made.ok());
   return thing;
 }
 
@@ -64,7 +65,7 @@ class ContextTest : public ::testing::Test {
     options.struct_size = sizeof(options);
     options.allocator = &allocator.table;
     ASSERT_EQ(aster_ml_context_init(&handle, &options), ASTER_ML_OK);
-    context = static_cast<Context*>(handle.impl);
+    context = aster::context_of(&handle);
   }
   void TearDown() override {
     aster_ml_context_free(&handle);
@@ -277,7 +278,7 @@ TEST(ContextOptions, LargerStructsOfALaterVersionAreRead) {
   later.options.threads = 3;
   aster_ml_context handle;
   ASSERT_EQ(aster_ml_context_init(&handle, &later.options), ASTER_ML_OK);
-  const Context* context = static_cast<Context*>(handle.impl);
+  const Context* context = aster::context_of(&handle);
   EXPECT_EQ(context->options().threads, 3);
   EXPECT_EQ(context->options().struct_size, sizeof(aster_ml_context_options));
   aster_ml_context_free(&handle);
@@ -293,7 +294,7 @@ TEST(ContextOptions, TextsAreCopied) {
   ASSERT_EQ(aster_ml_context_init(&handle, &options), ASTER_ML_OK);
   dir = "/tmp/two";
   cc = "xxx";
-  const Context* context = static_cast<Context*>(handle.impl);
+  const Context* context = aster::context_of(&handle);
   EXPECT_STREQ(context->options().cache_dir, "/tmp/one");
   EXPECT_STREQ(context->options().compiler, "gcc");
   EXPECT_GE(context->options().threads, 1);
@@ -335,7 +336,7 @@ TEST(ContextLog, GoesToTheCallbackUpToItsLevel) {
   };
   aster_ml_context handle;
   ASSERT_EQ(aster_ml_context_init(&handle, &options), ASTER_ML_OK);
-  const Context* context = static_cast<Context*>(handle.impl);
+  const Context* context = aster::context_of(&handle);
   context->log(ASTER_ML_LOG_ERROR, "a%d", 1);
   context->log(ASTER_ML_LOG_INFO, "b");
   context->log(ASTER_ML_LOG_DEBUG, "c");

@@ -50,7 +50,7 @@ class BufferTest : public ::testing::Test {
     EXPECT_TRUE(allocator.sound());
     EXPECT_EQ(g_toy.live, 0);
   }
-  Context& impl() { return *static_cast<Context*>(context.impl); }
+  Context& impl() { return *aster::context_of(&context); }
   aster_ml_buffer make(size_t bytes, int32_t device = 0, int32_t dtype = kU8) {
     aster_ml_buffer buffer;
     EXPECT_EQ(aster_ml_buffer_init(&buffer, &context, bytes, dtype, device), ASTER_ML_OK);

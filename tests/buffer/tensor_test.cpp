@@ -215,7 +215,7 @@ TEST_F(TensorTest, ASecondFreeOfACopyIsAnError) {
 
 // What a program or a lazy tensor lends: its own memory, with axes that the caller frees.
 TEST_F(TensorTest, LentMemoryStaysWithItsOwner) {
-  aster::Context& impl = *static_cast<aster::Context*>(context.impl);
+  aster::Context& impl = *aster::context_of(&context);
   aster::buffer::Storage* storage;
   ASSERT_TRUE(aster::buffer::storage_create(&storage, impl, 64, 0).ok());
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{4, 4}, std::vector<int64_t>{}}) {

@@ -1,4 +1,5 @@
 // Who frees what: nothing leaks, whatever goes first, and failing allocations are errors.
+#include <memory>
 #include <thread>
 
 #include "../base/counting_allocator.h"
@@ -115,6 +116,57 @@ TEST(Lifetime, ContextsNestAndAreKeptByThread) {
     EXPECT_EQ((x + 1).sum().item(), 5);
   }).join();
   EXPECT_EQ(x.sum().item(), 3);
+}
+
+TEST(Lifetime, AContextMayGoOnAnotherThread) {
+  const Context below(one_thread());
+  auto made = std::make_unique<Context>(one_thread());
+  EXPECT_EQ(Context::current().get(), made->get());
+  const Tensor x = Tensor({1., 2.}).realized();
+  std::thread([&made] { made.reset(); }).join();
+  EXPECT_EQ(Context::current().get(), below.get());
+  EXPECT_EQ((x + 1).sum().item(), 5);
+  EXPECT_EQ(Tensor({3.}).sum().item(), 3);
+  // From below others, and a thread that ends before the contexts it made.
+  std::vector<std::unique_ptr<Context>> several;
+  for (int i = 0; i < 4; ++i) several.push_back(std::make_unique<Context>(below));
+  const Context above(one_thread());
+  std::thread([&several] { several.clear(); }).join();
+  EXPECT_EQ(Context::current().get(), above.get());
+  std::thread([&] { several.push_back(std::make_unique<Context>(above)); }).join();
+  several.clear();
+  EXPECT_EQ(Context::current().get(), above.get());
+}
+
+TEST(Lifetime, ArgumentsMayOutliveTheirLists) {
+  const Context context(one_thread());
+  aster_ml::Dims shape = {2, 3}, number = 4, long_one = std::vector<int64_t>(12, 1);
+  const aster_ml::Dims copy = shape, none{};
+  shape = {6};
+  EXPECT_EQ(std::vector<int64_t>(copy.begin(), copy.end()), (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(std::vector<int64_t>(shape.begin(), shape.end()), std::vector<int64_t>{6});
+  EXPECT_EQ(std::vector<int64_t>(number.begin(), number.end()), std::vector<int64_t>{4});
+  EXPECT_EQ(std::vector<int64_t>(long_one.begin(), long_one.end()), std::vector<int64_t>(12, 1));
+  EXPECT_EQ(none.data(), nullptr);
+  const Tensor x(noise(6, 1), copy);
+  EXPECT_EQ(x.reshape(shape).shape(), std::vector<int64_t>{6});
+  const aster_ml::Tensors both = {x + 1, x + 2};
+  aster_ml_lazy made{};
+  ASSERT_EQ(aster_ml_lazy_cat(&made, both.data(), both.size(), 0), ASTER_ML_OK);
+  EXPECT_EQ(Tensor(std::move(made), context.root()).shape(), (std::vector<int64_t>{4, 3}));
+}
+
+TEST(Lifetime, HandlesOfC) {
+  const Context context(one_thread());
+  aster_ml_lazy copy{};
+  {
+    const Tensor x = Tensor({1., 2.}) + 1;
+    copy = *x.get();
+  }
+  aster_ml_lazy out{};
+  EXPECT_EQ(aster_ml_lazy_exp(&out, &copy), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_lazy_free(&copy), ASTER_ML_OK);
+  aster_ml::clear_error();
 }
 
 TEST(Lifetime, TensorsGoToC) {

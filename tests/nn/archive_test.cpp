@@ -1,4 +1,5 @@
 #include <unistd.h>
+#include <zlib.h>
 
 #include "nn/world.h"
 
@@ -153,6 +154,50 @@ TEST(Archive, RefusesBadTar) {
   EXPECT_EQ(code(patched(packed, packed.size() - 8, 0, 4)), ASTER_ML_FORMAT);
   EXPECT_EQ(code(patched(packed, packed.size() - 4, 0xFFFFFFFF, 4)), ASTER_ML_FORMAT);
   EXPECT_EQ(code("BZh91AY&SY" + std::string(600, 'x')), ASTER_ML_FORMAT);
+}
+
+// As gzip has it.
+std::string zipped(size_t zeros) {
+  std::string out(zeros / 500 + 1000, 0);
+  std::vector<uint8_t> piece(1 << 20);
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY), Z_OK);
+  stream.next_out = reinterpret_cast<uint8_t*>(out.data());
+  stream.avail_out = static_cast<unsigned>(out.size());
+  for (size_t done = 0; done < zeros; done += piece.size()) {
+    stream.next_in = piece.data();
+    stream.avail_in = static_cast<unsigned>(std::min(piece.size(), zeros - done));
+    EXPECT_EQ(deflate(&stream, Z_NO_FLUSH), Z_OK);
+  }
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(out.size() - stream.avail_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+TEST(Archive, WhatItUnpacksToIsBounded) {
+  Session s;
+  const auto zip = [&] {
+    return code_of(aster_ml_state_from_zip, file_bytes(shipped("archive.zip")));
+  };
+  const auto tar = [&](const std::string& bytes) {
+    return code_of(aster_ml_state_from_tar, bytes);
+  };
+  const size_t megabyte = 1 << 20;
+  EXPECT_EQ(tar(zipped(64 * megabyte)), 0) << last_error();
+  EXPECT_EQ(tar(zipped(65 * megabyte)), ASTER_ML_RANGE);
+  EXPECT_NE(last_error().find("68157440"), std::string::npos) << last_error();
+  EXPECT_EQ(zip(), 0) << last_error();
+  OK(aster_ml_context_set_archive_limit(s.get(), 6001));  // one file of it is larger than the rest
+  EXPECT_EQ(zip(), ASTER_ML_RANGE);
+  EXPECT_EQ(tar(zipped(6001)), 0) << last_error();  // zeros end an archive
+  EXPECT_EQ(tar(zipped(6002)), ASTER_ML_RANGE);
+  OK(aster_ml_context_set_archive_limit(s.get(), UINT64_MAX));
+  EXPECT_EQ(zip(), 0) << last_error();
+  EXPECT_EQ(tar(zipped(65 * megabyte)), 0) << last_error();
+  OK(aster_ml_context_set_archive_limit(s.get(), 0));
+  EXPECT_EQ(tar(zipped(65 * megabyte)), ASTER_ML_RANGE);
+  EXPECT_EQ(aster_ml_context_set_archive_limit(nullptr, 0), ASTER_ML_ARGUMENT);
 }
 
 TEST(Archive, RefusesWhatIsNoFile) {

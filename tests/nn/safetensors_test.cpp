@@ -1,7 +1,10 @@
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <random>
+#include <thread>
 
 #include "nn/world.h"
 
@@ -322,6 +325,154 @@ TEST(Safetensors, NotInsideACapture) {
   EXPECT_EQ(aster_ml_state_write(&state, file.path()), ASTER_ML_STATE);
   EXPECT_EQ(aster_ml_state_load(&state, &state), ASTER_ML_STATE);
   OK(aster_ml_engine_capture_cancel(s.get()));
+}
+
+// ---- What stands where a file is to be written ----
+
+// A folder that goes with what is in it.
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/aster_ml_write.XXXXXX";
+    EXPECT_NE(mkdtemp(name), nullptr);
+    path_ = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  size_t count() const {
+    const std::filesystem::directory_iterator all(path_);
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+class Writing : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Tensor x(std::vector<float>{1, 2}, {2});
+    OK(aster_ml_state_init(&state, s.get()));
+    OK(aster_ml_state_set(&state, "x", x.get(), 0));
+    OK(aster_ml_state_write(&state, (folder / "whole").c_str()));
+    whole = file_bytes(folder / "whole");
+    ASSERT_GT(whole.size(), 16u);
+    std::filesystem::remove(folder / "whole");
+  }
+  int32_t write(const std::string& name) {
+    return aster_ml_state_write(&state, (folder / name).c_str());
+  }
+  void put(const std::string& name, mode_t mode) {
+    std::ofstream(folder / name) << "before";
+    ASSERT_EQ(chmod((folder / name).c_str(), mode), 0);
+  }
+  mode_t mode_of(const std::string& name) {
+    struct stat info {};
+    EXPECT_EQ(lstat((folder / name).c_str(), &info), 0);
+    return info.st_mode;
+  }
+  Session s;
+  State state;
+  Folder folder;
+  std::string whole;
+};
+
+TEST_F(Writing, PermissionsStay) {
+  const mode_t mask = umask(022);
+  for (const mode_t mode : {mode_t{0600}, mode_t{0664}, mode_t{0755}}) {
+    put("file", mode);
+    OK(write("file"));
+    EXPECT_EQ(mode_of("file") & 07777, mode);
+    EXPECT_EQ(file_bytes(folder / "file"), whole);
+  }
+  OK(write("new"));
+  EXPECT_EQ(mode_of("new") & 07777, mode_t{0644});
+  umask(mask);
+  EXPECT_EQ(folder.count(), 2u);
+}
+
+TEST_F(Writing, FilesThatMustNotBeWrittenAreNot) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may write all files";
+  put("file", 0444);
+  EXPECT_EQ(write("file"), ASTER_ML_IO);
+  EXPECT_EQ(file_bytes(folder / "file"), "before");
+  EXPECT_EQ(folder.count(), 1u);
+}
+
+TEST_F(Writing, LinksAreFollowed) {
+  namespace fs = std::filesystem;
+  fs::create_directory(folder / "far");
+  put("far/file", 0640);
+  fs::create_symlink("far/file", folder / "link");
+  fs::create_symlink(folder / "link", folder / "second");
+  OK(write("second"));
+  EXPECT_TRUE(S_ISLNK(mode_of("second")) && S_ISLNK(mode_of("link")));
+  EXPECT_EQ(mode_of("far/file") & 07777, mode_t{0640});
+  EXPECT_EQ(file_bytes(folder / "far/file"), whole);
+  // A link to what is not there yet makes it; a circle is an error.
+  fs::create_symlink("far/new", folder / "dangling");
+  OK(write("dangling"));
+  EXPECT_TRUE(S_ISLNK(mode_of("dangling")));
+  EXPECT_EQ(file_bytes(folder / "far/new"), whole);
+  fs::create_symlink("round", folder / "round");
+  EXPECT_EQ(write("round"), ASTER_ML_IO);
+  EXPECT_TRUE(S_ISLNK(mode_of("round")));
+  EXPECT_EQ(write("no/such/file"), ASTER_ML_NOT_FOUND);
+  EXPECT_EQ(aster_ml_state_write(&state, ""), ASTER_ML_NOT_FOUND);
+  EXPECT_EQ(folder.count(), 5u);
+}
+
+TEST_F(Writing, DevicesAndPipesAreWrittenThrough) {
+  struct stat before {
+  }, after{};
+  ASSERT_EQ(stat("/dev/null", &before), 0);
+  OK(aster_ml_state_write(&state, "/dev/null"));
+  ASSERT_EQ(stat("/dev/null", &after), 0);
+  EXPECT_TRUE(S_ISCHR(after.st_mode));
+  EXPECT_EQ(before.st_ino, after.st_ino);
+  EXPECT_EQ(aster_ml_state_write(&state, "/dev/full"), ASTER_ML_IO);
+
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  const int pipe = open((folder / "pipe").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(pipe, 0);
+  OK(write("pipe"));
+  std::string read(whole.size() + 1, 0);
+  const ssize_t count = ::read(pipe, read.data(), read.size());
+  ASSERT_EQ(count, static_cast<ssize_t>(whole.size()));
+  EXPECT_EQ(read.substr(0, whole.size()), whole);
+  close(pipe);
+  EXPECT_TRUE(S_ISFIFO(mode_of("pipe")));
+  EXPECT_EQ(write("."), ASTER_ML_IO);
+}
+
+// Whoever reads may go: an error then, no signal.
+TEST_F(Writing, APipeThatNobodyReads) {
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  Tensor large(std::vector<float>(1 << 20, 1.0f), {1 << 20});
+  OK(aster_ml_state_set(&state, "large", large.get(), 0));
+  const int reader = open((folder / "pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  std::thread leaves([reader] {
+    char first = 0;
+    while (read(reader, &first, 1) != 1) std::this_thread::yield();
+    close(reader);
+  });
+  EXPECT_EQ(write("pipe"), ASTER_ML_IO);
+  leaves.join();
+  sigset_t pending;
+  sigpending(&pending);
+  EXPECT_EQ(sigismember(&pending, SIGPIPE), 0);
+}
+
+TEST_F(Writing, ATensorCannotHaveTheNameOfTheNotes) {
+  Tensor x(1.0);
+  OK(aster_ml_state_set(&state, "__metadata__", x.get(), 0));
+  put("file", 0644);
+  EXPECT_EQ(write("file"), ASTER_ML_ARGUMENT);
+  EXPECT_NE(last_error().find("__metadata__"), std::string::npos) << last_error();
+  EXPECT_EQ(file_bytes(folder / "file"), "before");
 }
 
 }  // namespace

@@ -300,6 +300,8 @@ TEST(Torch, RefusesTensorsOutsideTheirStorage) {
     EXPECT_EQ(code_of(sequence(tensor_pickle(row.offset, row.sizes, row.strides))), ASTER_ML_FORMAT)
         << row.offset << ": " << last_error();
   }
+  EXPECT_EQ(code_of(sequence(tensor_pickle(-1, {1}, {1}))), ASTER_ML_FORMAT);
+  EXPECT_NE(last_error().find("negative offset"), std::string::npos) << last_error();
   EXPECT_EQ(code_of(sequence(tensor_pickle(0, {70, 2}, {0, 1}))), 0) << last_error();
   EXPECT_EQ(code_of(sequence(tensor_pickle(0, {3, 2, 2}, {1, 1, 0}))), 0) << last_error();
   const std::string conjugated = "\x89N}" + text("conj") + "\x88s";

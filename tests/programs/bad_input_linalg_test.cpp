@@ -66,6 +66,22 @@ TEST_F(LinalgRefusals, Decompositions) {
   const double one[] = {1};
   REFUSED(SHAPE, aster_ml_lazy_newton_schulz, ({"float32[4]"}), line.get(), 1, 1, one, 1e-7);
   REFUSED(RANGE, aster_ml_lazy_newton_schulz, ({"-2"}), square.get(), -2, 1, one, 1e-7);
+  // What would make a graph without end.
+  const std::vector<double> many(101, 1.0);
+  REFUSED(RANGE, aster_ml_lazy_newton_schulz, ({"1099511627776", "100"}), square.get(),
+          INT64_C(1) << 40, 1, one, 1e-7);
+  REFUSED(RANGE, aster_ml_lazy_newton_schulz, ({"101"}), square.get(), 1, many.size(), many.data(),
+          1e-7);
+  const int64_t far[] = {INT64_C(1) << 20, INT64_C(1) << 20};
+  aster_ml_lazy huge{};
+  aster_ml_scalar two{};
+  OK(aster_ml_scalar_from_double(&two, ASTER_ML_DTYPE_FLOAT32, 2));
+  OK(aster_ml_lazy_full(&huge, s.get(), &two, 0, 2, far));
+  expect(aster_ml_lazy_qr(&out, &second, &huge), ASTER_ML_RANGE, "aster_ml_lazy_qr", {"16384"});
+  expect(aster_ml_lazy_svd(&out, &second, &third, &huge, 0), ASTER_ML_RANGE, "aster_ml_lazy_svd",
+         {"16384"});
+  REFUSED(RANGE, aster_ml_lazy_keccak, ({"557055"}), &huge, nullptr);
+  OK(aster_ml_lazy_free(&huge));
   REFUSED(ARGUMENT, aster_ml_lazy_newton_schulz, ({"coefficients"}), square.get(), 1, 0, one, 1e-7);
 }
 

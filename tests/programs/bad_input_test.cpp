@@ -106,6 +106,15 @@ TEST_F(Refusals, Creation) {
   REFUSED(ARGUMENT, aster_ml_lazy_from, ({"1000"}), s.get(), values, 1000, size_t{1}, two);
   REFUSED(RANGE, aster_ml_lazy_full, ({"-1"}), s.get(), &one, 0, size_t{1}, negative);
   REFUSED(RANGE, aster_ml_lazy_zeros, ({""}), s.get(), 0, size_t{2}, huge);
+  // No elements, and strides that overflow.
+  const int64_t none[] = {huge[0], 0, huge[1]}, large[] = {0, huge[0]};
+  REFUSED(RANGE, aster_ml_lazy_zeros, ({"1099511627776"}), s.get(), 0, size_t{3}, none);
+  REFUSED(RANGE, aster_ml_lazy_from, ({"1099511627776"}), s.get(), values, kFloat, size_t{3}, none);
+  REFUSED(RANGE, aster_ml_lazy_rand, ({"1099511627776"}), s.get(), 0, size_t{3}, none);
+  aster_ml_lazy empty{};
+  OK(aster_ml_lazy_empty(&empty, s.get(), 0, size_t{2}, large));
+  REFUSED(RANGE, aster_ml_lazy_reshape, ({"1099511627776"}), &empty, size_t{3}, none);
+  OK(aster_ml_lazy_free(&empty));
   REFUSED(RANGE, aster_ml_lazy_empty, ({"-1"}), s.get(), 0, size_t{1}, negative);
   REFUSED(RANGE, aster_ml_lazy_rand, ({"-1"}), s.get(), 0, size_t{1}, negative);
   REFUSED(DTYPE, aster_ml_lazy_rand, ({"int32"}), s.get(), ASTER_ML_DTYPE_INT32, size_t{1}, two);

@@ -7,6 +7,7 @@
 import json
 import os
 import pty
+import stat
 import struct
 import subprocess
 import sys
@@ -112,6 +113,36 @@ class Graphs(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         for word in ("Contiguous", "Window", "Reduce"):
             self.assertIn(word, done.stdout)
+
+
+class Pages(unittest.TestCase):
+    def test_what_stands_where_a_page_is_written(self):
+        """Links are followed, permissions stay, devices and pipes are written through."""
+        with tempfile.TemporaryDirectory() as folder:
+            graph, target = os.path.join(folder, "graph.txt"), os.path.join(folder, "page.html")
+            link, pipe = os.path.join(folder, "link"), os.path.join(folder, "pipe")
+            with open(graph, "w", encoding="utf-8") as file:
+                file.write("%0 = Param float32[2, 8] (0)\n")
+            with open(target, "w", encoding="utf-8") as file:
+                file.write("before")
+            os.chmod(target, 0o640)
+            os.symlink("page.html", link)
+            done = aster("graph", "--file", graph, "--html", link)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(os.path.islink(link))
+            self.assertEqual(os.stat(target).st_mode & 0o777, 0o640)
+            with open(target, encoding="utf-8") as file:
+                page = file.read()
+            self.assertTrue(page.startswith("<!doctype html>"))
+            self.assertEqual(aster("graph", "--file", graph, "--html", "/dev/null").returncode, 0)
+            self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
+            self.assertEqual(aster("graph", "--file", graph, "--html", "/dev/full").returncode, 1)
+            os.mkfifo(pipe)
+            with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+                self.assertEqual(aster("graph", "--file", graph, "--html", pipe).returncode, 0)
+                self.assertEqual(reader.communicate()[0], page)
+            self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
+            self.assertEqual(sorted(os.listdir(folder)), ["graph.txt", "link", "page.html", "pipe"])
 
 
 class Machine(unittest.TestCase):

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import pathlib
 import pickle
 import struct
 import warnings
@@ -215,6 +216,16 @@ def test_state_dicts(tmp_path):
     other.named["scale"] += 1  # no part of the file
     assert safe_load(path)["named.scale"].tolist() == [2.0]
     assert safe_load_metadata(path)[2]["__metadata__"] == {"step": "3"}
+    path.chmod(0o640)
+    (tmp_path / "link").symlink_to(path)
+    safe_save({"a": Tensor([1.0])}, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and path.stat().st_mode & 0o777 == 0o640
+    assert list(safe_load(path)) == ["a"]
+    safe_save(state, "/dev/null")
+    assert pathlib.Path("/dev/null").is_char_device()
+    with pytest.raises(ValueError, match="__metadata__"):
+        safe_save({"__metadata__": Tensor([1.0])}, path)
+    safe_save(state, path, metadata={"step": "3"})
     with pytest.raises(KeyError):
         load_state_dict(net, {}, verbose=False)
     with pytest.raises(ValueError, match="Shape mismatch in layer"):
@@ -248,6 +259,13 @@ def test_archives(tmp_path):
         info.size = 3
         archive.addfile(info, io.BytesIO(b"abc"))
     assert bytes(tar_extract(tmp_path / "a.tar")["two"].data()) == b"abc"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(65 << 20))
+    with pytest.raises((ValueError, IndexError), match="unpacks to 68157440"):
+        zip_extract(path)
+    assert zip_extract(path, limit=65 << 20)["zeros"].shape == (65 << 20,)
+    with pytest.raises((ValueError, IndexError), match="limit of 100 "):
+        zip_extract(path, limit=100)
     file = TensorIO(Tensor(b"abcdef"))
     assert file.read(2) == b"ab" and file.seek(-1, 2) == 5 and file.read() == b"f"
     with pytest.raises(ValueError):

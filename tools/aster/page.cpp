@@ -169,13 +169,31 @@ std::string page(std::string_view title, std::string_view body, std::string_view
   return out + "</body>\n</html>\n";
 }
 
-NewFile::NewFile(const std::filesystem::path& path) : path_(path), temporary_(path) {
-  temporary_ += "." + std::to_string(getpid()) + ".new";
+void NewFile::fail(int code) const {
+  throw Failure{1, path_.string() + ": " + std::strerror(code)};
+}
+
+NewFile::NewFile(const std::filesystem::path& path) : path_(path), target_(path) {
+  namespace fs = std::filesystem;
   std::error_code error;
-  if (std::filesystem::is_directory(path, error))
-    throw Failure{1, path.string() + ": " + std::strerror(EISDIR)};
-  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file_ < 0) throw Failure{1, path.string() + ": " + std::strerror(errno)};
+  const fs::file_status before = fs::status(path, error);
+  if (fs::exists(before) && !fs::is_regular_file(before)) {
+    file_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (file_ < 0) fail(errno);
+    return;
+  }
+  for (int links = 0; fs::is_symlink(target_, error); ++links) {
+    if (links == 40) fail(ELOOP);
+    target_ = target_.parent_path() / fs::read_symlink(target_, error);
+    if (error) fail(error.value());
+  }
+  if (fs::exists(before) && ::access(path.c_str(), W_OK) != 0) fail(errno);
+  fs::path temporary = target_;
+  temporary += "." + std::to_string(getpid()) + ".new";
+  file_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file_ < 0) fail(errno);
+  temporary_ = temporary;
+  if (fs::exists(before)) fs::permissions(temporary_, before.permissions(), error);
 }
 
 NewFile::~NewFile() {
@@ -185,9 +203,6 @@ NewFile::~NewFile() {
 }
 
 void NewFile::write(std::string_view text) {
-  const auto fail = [&](int code) {
-    throw Failure{1, path_.string() + ": " + std::strerror(code)};
-  };
   while (!text.empty()) {
     const ssize_t count = ::write(file_, text.data(), text.size());
     if (count < 0 && errno == EINTR) continue;
@@ -195,8 +210,9 @@ void NewFile::write(std::string_view text) {
     text.remove_prefix(static_cast<size_t>(count));
   }
   if (::close(std::exchange(file_, -1)) != 0) fail(errno);
+  if (temporary_.empty()) return;
   std::error_code error;
-  std::filesystem::rename(temporary_, path_, error);
+  std::filesystem::rename(temporary_, target_, error);
   if (error) fail(error.value());
   temporary_.clear();
 }

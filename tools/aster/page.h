@@ -16,7 +16,9 @@ std::string script_json(std::string_view json);
 // A head with the common look, body, end. A policy in the page forbids it every request.
 std::string page(std::string_view title, std::string_view body, std::string_view style = {});
 
-// A file that takes its name when it is complete. Failure if it cannot be written.
+// A file that takes its name when it is complete: behind links, with the permissions of what was
+// there. What is no regular file (a device, a pipe) is written through. Failure if it cannot be
+// written.
 class NewFile {
  public:
   explicit NewFile(const std::filesystem::path& path);
@@ -26,7 +28,8 @@ class NewFile {
   void write(std::string_view text);  // whole, then renamed
 
  private:
-  std::filesystem::path path_, temporary_;
+  [[noreturn]] void fail(int code) const;
+  std::filesystem::path path_, target_, temporary_;  // temporary_: empty where path_ is written
   int file_ = -1;
 };
 

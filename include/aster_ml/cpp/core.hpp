@@ -157,19 +157,19 @@ class Context {
   Context(const Context& other) : root_(other.root_) { enter(); }
   explicit Context(detail::Root root) : root_(std::move(root)) { enter(); }
   Context& operator=(const Context&) = delete;
+  /* On any thread: the one that made it finds it gone when it looks next. */
   ~Context() {
-    Context** place = &top();
-    while (*place != nullptr && *place != this) place = &(*place)->below_;
-    if (*place == this) *place = below_;
+    if (place_ == nullptr) return;
+    place_->context.store(nullptr, std::memory_order_release);
+    place_->give_up();
   }
 
   /* That of this thread. */
   static Context& current() {
-    if (top() == nullptr) {
-      static thread_local Context usual;
-      if (top() == nullptr) usual.enter();
-    }
-    return *top();
+    Context* top = stack().top();
+    if (top != nullptr) return *top;
+    static thread_local Context usual; /* which enters here, and stays below all later ones */
+    return usual;
   }
 
   bool ok() const { return !root_.empty(); }
@@ -191,6 +191,10 @@ class Context {
   /* Whether tensors built from now on are tinygrad's where ours deliberately differ. */
   bool set_strict_parity(bool on) const {
     return detail::good(aster_ml_context_set_strict_parity(get(), on ? 1 : 0));
+  }
+  /* Bytes that one archive may unpack to; 0: the default. */
+  bool set_archive_limit(uint64_t bytes) const {
+    return detail::good(aster_ml_context_set_archive_limit(get(), bytes));
   }
   bool collect() const { return detail::good(aster_ml_engine_collect(get())); }
   /* The default device: where new tensors live, and what reads no memory is computed. */
@@ -223,29 +227,63 @@ class Context {
   }
 
  private:
-  static Context*& top() {
-    static thread_local Context* context = nullptr;
-    return context;
+  /* Where a context stands in the stack of its thread: one reference is the context's, one the
+   * stack's. */
+  struct Place {
+    std::atomic<Context*> context; /* null once it is gone */
+    Place* below;
+    std::atomic<int> owners{2};
+    void give_up() {
+      if (owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    }
+  };
+  struct Stack {
+    Place* first = nullptr;
+    ~Stack() {
+      while (first != nullptr) pop();
+    }
+    void pop() { std::exchange(first, first->below)->give_up(); }
+    /* The innermost context that is still there. */
+    Context* top() {
+      Context* found = nullptr;
+      while (first != nullptr && found == nullptr) {
+        found = first->context.load(std::memory_order_acquire);
+        if (found == nullptr) pop();
+      }
+      return found;
+    }
+  };
+  static Stack& stack() {
+    static thread_local Stack contexts;
+    return contexts;
   }
   void enter() {
-    below_ = top();
-    top() = this;
+    Stack& contexts = stack();
+    contexts.top(); /* without those that are gone */
+    place_ = new (std::nothrow) Place{{this}, contexts.first};
+    if (place_ == nullptr)
+      detail::fail(ASTER_ML_MEMORY, "Context", "no memory for a context");
+    else
+      contexts.first = place_;
   }
   detail::Root root_;
-  Context* below_ = nullptr;
+  Place* place_ = nullptr;
 };
 
 /* ---- Arguments ---- */
 
-/* A view of integers: axes or dimensions. Made of a list, a vector, or one number. */
+/* Integers: axes or dimensions. Made of a list, a vector, or one number, and copied. */
 class Dims {
  public:
   Dims() = default;
-  Dims(std::initializer_list<int64_t> list) : size_(list.size()) { data_ = list.begin(); }
-  Dims(const std::vector<int64_t>& list) : data_(list.data()), size_(list.size()) {}
+  Dims(std::initializer_list<int64_t> list) { take(list.begin(), list.size()); }
+  Dims(const std::vector<int64_t>& list) { take(list.data(), list.size()); }
   template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
-  Dims(Integer one) : one_(static_cast<int64_t>(one)), size_(1), is_one_(true) {}
-  const int64_t* data() const { return is_one_ ? &one_ : data_; }
+  Dims(Integer one) : size_(1), is_one_(true) {
+    few_[0] = static_cast<int64_t>(one);
+  }
+  /* Null where there are none. */
+  const int64_t* data() const { return size_ == 0 ? nullptr : size_ <= kFew ? few_ : many_.data(); }
   size_t size() const { return size_; }
   /* Made of one number, not of a list of one. */
   bool is_number() const { return is_one_; }
@@ -253,8 +291,17 @@ class Dims {
   const int64_t* end() const { return data() + size_; }
 
  private:
-  const int64_t* data_ = nullptr;
-  int64_t one_ = 0;
+  static constexpr size_t kFew = 8; /* without memory of their own */
+  void take(const int64_t* list, size_t size) {
+    size_ = size;
+    if (size > kFew) {
+      many_.assign(list, list + size);
+    } else {
+      for (size_t i = 0; i < size; ++i) few_[i] = list[i];
+    }
+  }
+  int64_t few_[kFew] = {};
+  std::vector<int64_t> many_;
   size_t size_ = 0;
   bool is_one_ = false;
 };
@@ -312,7 +359,7 @@ class Operand {
   mutable aster_ml_lazy made_{};
 };
 
-/* Several tensors as the library takes them. */
+/* Several tensors as the library takes them; references to them are held. */
 class Tensors {
  public:
   inline Tensors(std::initializer_list<Tensor> list);
@@ -324,6 +371,7 @@ class Tensors {
 
  private:
   inline void take(const Tensor* list, size_t count);
+  std::vector<detail::Lazy> kept_;
   std::vector<const aster_ml_lazy*> handles_;
   std::vector<aster_ml_lazy*> writable_;
   detail::Root root_;

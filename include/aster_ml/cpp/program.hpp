@@ -13,19 +13,22 @@ namespace aster_ml {
  *   step({x2, y2});   // the outputs are new
  *
  * The body runs as it is recorded. Tensors that it reads and that are no inputs stay the memory
- * that they are; what it assigns is assigned by every run. */
+ * that they are; what it assigns is assigned by every run. Where it throws, the capture is given
+ * up.
+ */
 class Program {
  public:
   Program() = default;
   /* body gives a tensor, a vector of them, or nothing. */
   template <class Body>
   Program(const std::vector<Tensor>& inputs, Body body) {
-    const Context& context = Context::current();
+    const detail::Root root = Context::current().root();
     const Tensors given(inputs);
     if (!detail::good(
-            aster_ml_engine_capture_begin(context.get(), given.mutable_data(), given.size()))) {
+            aster_ml_engine_capture_begin(root.get(), given.mutable_data(), given.size()))) {
       return;
     }
+    Open open{root};
     std::vector<Tensor> results;
     if constexpr (std::is_void_v<decltype(body())>) {
       body();
@@ -36,11 +39,12 @@ class Program {
     }
     const Tensors made(results);
     aster_ml_program program{};
-    if (!detail::good(aster_ml_engine_capture_end(&program, context.get(), made.mutable_data(),
-                                                  made.size()))) {
+    open.is_open = false;
+    if (!detail::good(
+            aster_ml_engine_capture_end(&program, root.get(), made.mutable_data(), made.size()))) {
       return;
     }
-    program_ = {std::move(program), context.root()};
+    program_ = {std::move(program), root};
     for (const Tensor& result : results) make_room(result);
   }
   /* Has the open capture leave out what its inputs do not reach, from inside a body. */
@@ -81,6 +85,14 @@ class Program {
   }
 
  private:
+  /* A capture, given up where its body is left by an exception. */
+  struct Open {
+    const detail::Root& root;
+    bool is_open = true;
+    ~Open() {
+      if (is_open) aster_ml_engine_capture_cancel(root.get());
+    }
+  };
   /* Memory for an output, with what the recorded run put there. */
   void make_room(const Tensor& result) {
     const aster_ml_tensor first = result.view();

@@ -466,6 +466,7 @@ inline Tensor Operand::tensor_with(const Operand& other) const {
 
 inline void Tensors::take(const Tensor* list, size_t count) {
   for (size_t i = 0; i < count; ++i) {
+    kept_.push_back(list[i].shared());
     handles_.push_back(list[i].get());
     writable_.push_back(list[i].get());
     if (root_.empty()) root_ = list[i].root();

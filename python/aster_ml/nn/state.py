@@ -91,12 +91,16 @@ def _tensors(state: Any, source: Source) -> dict[str, Tensor]:
     return out
 
 
-def _state_of(kind: str, fn: Source) -> Any:
+def _state_of(kind: str, fn: Source, limit: int | None = None) -> Any:
     """The state in a file, or in a uint8 tensor of its bytes."""
-    if isinstance(fn, Tensor):
-        return getattr(_native, f"state_from_{kind}")(fn)
-    reader = "state_read" if kind == "safetensors" else f"state_read_{kind}"
-    return getattr(_native, reader)(pathlib.Path(fn))
+    _native.context_set_archive_limit(limit or 0)
+    try:
+        if isinstance(fn, Tensor):
+            return getattr(_native, f"state_from_{kind}")(fn)
+        reader = "state_read" if kind == "safetensors" else f"state_read_{kind}"
+        return getattr(_native, reader)(pathlib.Path(fn))
+    finally:
+        _native.context_set_archive_limit(0)
 
 
 def _as_tensor(fn: Source) -> Tensor:
@@ -129,14 +133,17 @@ def safe_save(
     _native.state_write(state, pathlib.Path(fn))
 
 
-def zip_extract(fn: Source) -> dict[str, Tensor]:
-    """The files of a zip archive as uint8 vectors."""
-    return _tensors(_state_of("zip", fn), fn)
+def zip_extract(fn: Source, limit: int | None = None) -> dict[str, Tensor]:
+    """The files of a zip archive as uint8 vectors.
+
+    What is compressed may come to limit bytes (by default 64 MiB, or 100 times the archive's size).
+    """
+    return _tensors(_state_of("zip", fn, limit), fn)
 
 
-def tar_extract(fn: Source) -> dict[str, Tensor]:
-    """The regular files of a tar archive, plain or in gzip, as uint8 vectors."""
-    return _tensors(_state_of("tar", fn), fn)
+def tar_extract(fn: Source, limit: int | None = None) -> dict[str, Tensor]:
+    """The regular files of a tar archive, plain or in gzip; limit as zip_extract has it."""
+    return _tensors(_state_of("tar", fn, limit), fn)
 
 
 class Skipped(NamedTuple):
@@ -145,15 +152,15 @@ class Skipped(NamedTuple):
     name: str
 
 
-def torch_load(fn: Source, skip_unknown: bool = False) -> Any:
+def torch_load(fn: Source, skip_unknown: bool = False, limit: int | None = None) -> Any:
     """What torch.save wrote: zip archives and the formats before them.
 
     Nothing of the file is executed: only tensors and plain containers are unpickled, anything else
     is refused by name. skip_unknown: it is left out instead, and a warning names it. Such an object
     is then the dict of its attributes, or Skipped where it has none: a whole model that was saved
-    becomes the tensors in it.
+    becomes the tensors in it. limit: as zip_extract has it.
     """
-    state = _state_of("torch_skipping" if skip_unknown else "torch", fn)
+    state = _state_of("torch_skipping" if skip_unknown else "torch", fn, limit)
     tensors = _tensors(state, fn)
     names = json.loads(_native.state_get_metadata(state, "skipped") or "") if skip_unknown else []
     if names:
