@@ -39,6 +39,7 @@ BY_HAND = {
     "engine_graph",
     "engine_graph_uop",
     "engine_print_schedule",
+    "engine_trace",
     "lazy_copy_out",
     "lazy_from",
     "lazy_shape",

@@ -69,6 +69,28 @@ ASTER_ML_API int32_t aster_ml_engine_collect(const aster_ml_context *context);
 ASTER_ML_API int32_t aster_ml_engine_print_schedule(char *text, size_t bytes,
                                                     const aster_ml_context *context);
 
+/* One launch: of a kernel, a library call or a native operation; or all that the reference runtime
+ * computes at once. Operations and bytes are estimates, as in the counters. */
+typedef struct aster_ml_launch {
+  uint32_t struct_size; /* of the library's aster_ml_launch */
+  int32_t replayed;     /* 1: by a program */
+  const char *name;     /* what it computes, as print_schedule has it; gone after the call */
+  uint64_t nanoseconds; /* from its start to its end */
+  uint64_t operations;
+  uint64_t bytes;
+  uint64_t held_bytes; /* that the context holds from its allocator */
+  int32_t device;      /* its result's */
+  int32_t operands;    /* pieces of memory that it reads and writes */
+} aster_ml_launch;
+typedef void (*aster_ml_launch_function)(void *self, const aster_ml_launch *launch);
+
+/* Has a function told of every launch behind it, of realize and of the context's programs, those
+ * captured before included; null: no longer. It is called by the thread that realises or runs the
+ * program, and must not call functions on the context. Threads: no program of the context may be
+ * running. */
+ASTER_ML_API int32_t aster_ml_engine_trace(const aster_ml_context *context,
+                                           aster_ml_launch_function function, void *self);
+
 /* How a graph is looked at: as it was built; as fusion gets it (calls inlined, simplified); as
  * kernels, library calls and the memory between them; as the index arithmetic of every kernel; as
  * kernels with the C text that is compiled. */

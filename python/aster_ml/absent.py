@@ -14,7 +14,7 @@ from .errors import NotOffered
 _GRAPHS = "kernels and graphs in UOps are tinygrad's own form"
 _SCHEDULES = "schedules stay inside the library"
 _RUNTIMES = "devices are the library's backends, not classes of Python"
-_PROFILES = "its profiler's records; time with Timing, Profiling or GlobalCounters"
+_PROFILES = "its profiler's own records; PROFILE=1, cpu_events, Timing and GlobalCounters serve"
 _PLUMBING = "plumbing of tinygrad's own compiler and runtimes"
 
 # By module, then by name; "*" is whatever else is asked for.
@@ -46,8 +46,7 @@ REASONS: dict[str, dict[str, str]] = {
             _RUNTIMES,
         ),
         **dict.fromkeys(
-            """ProfileDeviceEvent ProfileGraphEntry ProfileGraphEvent ProfileProgramEvent
-            cpu_events""".split(),
+            "ProfileDeviceEvent ProfileGraphEntry ProfileGraphEvent ProfileProgramEvent".split(),
             _PROFILES,
         ),
     },
@@ -62,8 +61,7 @@ REASONS: dict[str, dict[str, str]] = {
             "compiled kernels are cached by the library: aster cache, ASTER_ML_CACHE_DIR",
         ),
         **dict.fromkeys(
-            """Metadata ProfileEvent ProfilePointEvent ProfileRangeEvent TracingKey
-            cpu_events get_stacktrace lines printable""".split(),
+            "Metadata TracingKey get_stacktrace lines printable".split(),
             _PROFILES,
         ),
         **dict.fromkeys(

@@ -19,11 +19,15 @@ import sys
 import time
 from typing import Any, Callable, ClassVar, Generic, Iterable, Iterator, Sequence, TypeVar
 
-from . import _native
+from . import _native, profiling
 from .absent import of_module
 from .errors import not_offered
+from .profiling import ProfileEvent as ProfileEvent
+from .profiling import ProfilePointEvent as ProfilePointEvent
+from .profiling import ProfileRangeEvent as ProfileRangeEvent
 from .profiling import Profiling as Profiling
 from .profiling import Timing as Timing
+from .profiling import cpu_events as cpu_events
 from .profiling import cpu_profile as cpu_profile
 from .profiling import perf_counter_us as perf_counter_us
 from .profiling import profile_marker as profile_marker
@@ -415,6 +419,7 @@ class Context(contextlib.ContextDecorator):
 TRAINING: ContextVar[int] = ContextVar("TRAINING", 0)
 JIT: ContextVar[int] = ContextVar("JIT", 1)
 DEBUG: ContextVar[int] = ContextVar("DEBUG", 0)
+PROFILE: ContextVar[int] = ContextVar("PROFILE", 0)
 NO_COLOR: ContextVar[int] = ContextVar("NO_COLOR", 0)
 FUSE_OPTIM: ContextVar[int] = ContextVar("FUSE_OPTIM", 0)
 DEFAULT_FLOAT: ContextVar[str] = ContextVar("DEFAULT_FLOAT", "float32")
@@ -430,7 +435,7 @@ for _name, _default in {
     "VALIDATE_WITH_CPU": 0, "DISABLE_FAST_IDIV": 1, "ALLOW_DEVICE_USAGE": 1, "MAX_BUFFER_SIZE": 0,
     "MAX_KERNEL_BUFFERS": 0, "EMULATED_DTYPES": "", "CAPTURE_PROCESS_REPLAY": 0,
     "NUM_CPU_THREADS": os.cpu_count() or 1, "NULL_ALLOW_COPYOUT": 0, "VIZ": 0, "PARALLEL": 0,
-    "PROFILE": 0, "SPEC": 1, "CHECK_OOB": 0, "PCONTIG": 0, "DEBUG_RANGEIFY": 0, "TUPLE_ORDER": 1,
+    "SPEC": 1, "CHECK_OOB": 0, "PCONTIG": 0, "DEBUG_RANGEIFY": 0, "TUPLE_ORDER": 1,
     "CCACHE": 1, "ALLOW_TF32": 0, "SCACHE": 1, "USE_ATOMICS": 0, "DISALLOW_BROADCAST": 0,
     "TRACK_MATCH_STATS": 0, "REWRITE_STACK_LIMIT": 250000,
 }.items():  # fmt: skip
@@ -444,6 +449,8 @@ def _follow_environment() -> None:
     STRICT_PARITY.changed = lambda: _native.context_set_strict_parity(int(bool(STRICT_PARITY)))
     if STRICT_PARITY:
         STRICT_PARITY.changed()
+    DEBUG.changed = PROFILE.changed = profiling.follow
+    profiling.follow()
 
 
 _follow_environment()
@@ -526,6 +533,7 @@ class GlobalCounters(metaclass=_Counters):
     @staticmethod
     def reset() -> None:
         """Counts from here on."""
+        profiling.shown.reset()
         _Counters._zero = dict(_native.engine_count())
 
 

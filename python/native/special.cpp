@@ -163,6 +163,44 @@ PyObject* engine_print_schedule(PyObject*, PyObject* const* arguments, Py_ssize_
   return text_of(text);
 }
 
+PyObject* tracer = nullptr;  // told of the launches of every context that is traced
+
+void tell_tracer(void*, const aster_ml_launch* launch) {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  if (PyObject* told = tracer) {
+    Py_INCREF(told);
+    PyObject* none = PyObject_CallFunction(told, "sKKKKiii", launch->name,
+                                           static_cast<unsigned long long>(launch->nanoseconds),
+                                           static_cast<unsigned long long>(launch->operations),
+                                           static_cast<unsigned long long>(launch->bytes),
+                                           static_cast<unsigned long long>(launch->held_bytes),
+                                           launch->device, launch->operands, launch->replayed);
+    if (none == nullptr) PyErr_WriteUnraisable(told);
+    Py_XDECREF(none);
+    Py_DECREF(told);
+  }
+  PyGILState_Release(state);
+}
+
+PyObject* engine_trace(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("engine_trace", arguments, count, 1, 2);
+  const aster_ml_context* context = call.context(1);
+  const bool on = call.given(0);
+  if (!call.failed() && on && PyCallable_Check(call.argument(0)) == 0) {
+    PyErr_SetString(PyExc_TypeError, "engine_trace: function is not callable");
+    return nullptr;
+  }
+  if (!call.quick(
+          [&] { return aster_ml_engine_trace(context, on ? tell_tracer : nullptr, nullptr); }))
+    return nullptr;
+  if (on) {
+    PyObject* before = tracer;
+    tracer = Py_NewRef(call.argument(0));
+    Py_XDECREF(before);
+  }
+  return none();
+}
+
 // Text whose length is asked for first: write(out, &length, capacity) gives the status.
 template <typename Write>
 PyObject* text_by(Call& call, Write write) {
@@ -348,6 +386,10 @@ PyMethodDef kSpecialMethods[] = {
      "engine_graph_uop(root, level, format)\n\nThe same of a node."},
     {"engine_print_schedule", as_method(engine_print_schedule), METH_FASTCALL,
      "engine_print_schedule(context)\n\nHow the last schedule looks, one line an item."},
+    {"engine_trace", as_method(engine_trace), METH_FASTCALL,
+     "engine_trace(function, context)\n\nCalls function(name, nanoseconds, operations, bytes, "
+     "held_bytes, device, operands, replayed)\nbehind every launch; None: no longer. It must not "
+     "call the library. One function a process."},
     {"uop_print", as_method(uop_print), METH_FASTCALL, "uop_print(root)\n\nA graph as text."},
     {"uop_walk", as_method(uop_walk), METH_FASTCALL,
      "uop_walk(root)\n\nThe nodes that root is made of, sources before users, root last."},

@@ -44,8 +44,9 @@ struct Target {
 // give the same bits however they are grouped.
 struct Rendered {
   explicit Rendered(Memory& memory) : text(memory) {}
-  char name[64] = {};  // r_<hash>: of kernel and target
-  Text text;           // the function
+  char name[64] = {};   // r_<hash>: of kernel and target
+  char title[64] = {};  // what it computes, for people (title.h)
+  Text text;            // the function
   int64_t tasks = 1;
   double task_flops = 0;  // estimates: operations and bytes of one task
   double task_bytes = 0;

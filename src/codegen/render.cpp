@@ -2,6 +2,7 @@
 
 #include "codegen/codegen.h"
 #include "codegen/lower.h"
+#include "codegen/title.h"
 
 namespace aster::codegen {
 namespace {
@@ -41,6 +42,7 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   Plan plan(memory);
   ASTER_TRY(make_plan(&plan, kernel, target, memory));
   ASTER_TRY(name_kernel(out.name, kernel, target, memory));
+  ASTER_TRY(write_title(out.title, node, memory));
   out.text.clear();
   ASTER_TRY(lower(out.text, out.name, kernel, plan, target, memory));
   double flops = 0, bytes = 0;

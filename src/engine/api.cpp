@@ -77,6 +77,15 @@ int32_t aster_ml_engine_set_device(const aster_ml_context* context, int32_t devi
   return aster::kOk;
 }
 
+int32_t aster_ml_engine_trace(const aster_ml_context* context, aster_ml_launch_function function,
+                              void* self) {
+  ASTER_ENTER(context_of(context));
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  engine->trace = {function, self};
+  return aster::kOk;
+}
+
 int32_t aster_ml_engine_collect(const aster_ml_context* context) {
   ASTER_ENTER(context_of(context));
   Engine* engine = nullptr;

@@ -319,6 +319,7 @@ static Status build_program(Program** out, Engine& engine, std::span<Lazy* const
   }
   if (program != nullptr) {
     program->replayed = &engine.replayed;
+    program->trace = &engine.trace;
     scope_remove(program);  // a program outlives the scope of the step that it was captured from
     status = Builder(engine, *engine.recording, *program).run(outputs);
     if (status.ok()) {

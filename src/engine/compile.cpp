@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "base/pool.h"
+#include "codegen/title.h"
 #include "engine/engine.h"
 #include "engine/prepare.h"
 #include "engine/rangeify.h"
@@ -36,11 +37,11 @@ uint64_t hash_words(std::span<const int64_t> words) {
   return hash;
 }
 
-// "  0: r_1a2b..  64x16x8x8, sum 9  <- 3 operands" for people: loops of each result, sizes of the
-// reductions.
-Status describe(Text& out, Memory& memory, size_t number, const Item& item, const Launch& launch) {
-  out.format("%3zu: %-36s %4lld tasks  ", number, launch.name,
-             static_cast<long long>(launch.tasks));
+// "  0: matmul_relu_64x512_r784  16 tasks  64x512 ..." for people: loops of each result, sizes of
+// the reductions.
+Status describe(Text& out, Memory& memory, size_t number, const Item& item, const Launch& launch,
+                const char* title) {
+  out.format("%3zu: %-36s %4lld tasks  ", number, title, static_cast<long long>(launch.tasks));
   if (item.kind == ItemKind::kLibrary) {
     out.format("%s <-", uop::brief_shape(item.kernel->shape()).text);
     for (Node argument : item.kernel->src().subspan(library::first_argument(item.kernel)))
@@ -64,6 +65,17 @@ Status describe(Text& out, Memory& memory, size_t number, const Item& item, cons
   }
   out.format("  (%zu nodes, %u operands)\n", nodes.size(), item.operand_count);
   return out.status();
+}
+
+// "Matmul:library_64x512"
+template <size_t N>
+Status name_call(char (&out)[N], Memory& memory, const char* name, Node result) {
+  Text text(memory);
+  text << name << '_';
+  codegen::write_sizes(text, result->shape());
+  ASTER_TRY(text.status());
+  std::snprintf(out, N, "%s", text.c_str());
+  return kOk;
 }
 
 // What the thread's error record says.
@@ -297,6 +309,7 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
   ASTER_TRY(exe->roots.append(schedule.roots.data(), schedule.roots.size()));
   for (const Item& item : schedule.items) {
     Launch launch;
+    LaunchInfo info;
     launch.first_operand = item.first_operand;
     launch.operand_count = item.operand_count;
     if (item.kind == ItemKind::kKernel) {
@@ -307,8 +320,8 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
       const double tasks = static_cast<double>(one.tasks);
       launch.nanoseconds = tasks * std::max(one.task_flops / kFlopsPerNanosecond,
                                             one.task_bytes / kBytesPerNanosecond);
-      exe->work.add(estimate(tasks * one.task_flops, tasks * one.task_bytes));
-      std::memcpy(launch.name, one.name, sizeof(launch.name));
+      info.work = estimate(tasks * one.task_flops, tasks * one.task_bytes);
+      std::memcpy(info.title, one.title, sizeof(info.title));
       ASTER_TRY(exe->launches.push(launch));
     } else {
       ASTER_TRY(exe->launches.push(launch));
@@ -326,12 +339,15 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
       const double operations = plan->native != nullptr
                                     ? static_cast<double>(item.kernel->count())
                                     : plan->flops * static_cast<double>(plan->tasks);
-      exe->work.add(estimate(operations, static_cast<double>(schedule.operand_bytes(item))));
-      std::snprintf(kept.name, sizeof(kept.name), "%s", library::name(*plan));
+      info.work = estimate(operations, static_cast<double>(schedule.operand_bytes(item)));
+      ASTER_TRY(name_call(info.title, memory, library::name(*plan), item.kernel));
       exe->scratch_stride =
           std::max(exe->scratch_stride, (plan->scratch_bytes + 63) & ~int64_t{63});
     }
-    ASTER_TRY(describe(exe->summary, memory, exe->launches.size() - 1, item, exe->launches.back()));
+    exe->work.add(info.work);
+    ASTER_TRY(exe->infos.push(info));
+    ASTER_TRY(describe(exe->summary, memory, exe->launches.size() - 1, item, exe->launches.back(),
+                       info.title));
   }
   exe->scratch_offset = (schedule.arena_bytes + 63) & ~int64_t{63};
   exe->arena_bytes = exe->scratch_offset + exe->scratch_stride * threads;

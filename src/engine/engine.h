@@ -22,7 +22,6 @@ struct Launch {
   uint32_t first_operand = 0, operand_count = 0;
   int64_t tasks = 1;
   double nanoseconds = 0;  // estimate of the whole
-  char name[64] = {};
 };
 
 // What launches amount to; operations and bytes are estimates.
@@ -34,6 +33,31 @@ struct Work {
     bytes += other.bytes;
   }
 };
+
+// What a launch is to people.
+struct LaunchInfo {
+  char title[64] = {};  // what it computes
+  Work work;
+};
+
+// Who is told of launches.
+struct Trace {
+  aster_ml_launch_function function = nullptr;
+  void* self = nullptr;
+};
+
+// What a trace is told of all launches of a run.
+struct Run {
+  const Trace& trace;
+  Context& context;
+  int32_t device;
+  bool replayed;
+
+  bool traced() const { return trace.function != nullptr; }
+  // Behind a launch that began at start, in nanoseconds.
+  void tell(const LaunchInfo& info, size_t operands, uint64_t start) const;
+};
+uint64_t nanoseconds();
 
 // The same, added to by any thread.
 struct SharedWork {
@@ -54,6 +78,7 @@ class Executable {
         slots(heap),
         operands(heap),
         launches(heap),
+        infos(heap),
         roots(heap),
         summary(heap) {}
   void retain() { ++references_; }
@@ -64,6 +89,7 @@ class Executable {
   Vec<Slot> slots;
   Vec<uint32_t> operands;
   Vec<Launch> launches;
+  Vec<LaunchInfo> infos;  // one a launch
   Vec<uint32_t> roots;
   Text summary;             // a line an item
   Work work;                // of all launches
@@ -93,6 +119,7 @@ class Engine {
   size_t cells = 0;  // that live
   aster_ml_engine_counters counters = {};
   SharedWork replayed;  // by programs, which run on any thread
+  Trace trace;
   Recording* recording = nullptr;
   Map<uint64_t, Executable*> cache;
   Executable* last = nullptr;
@@ -144,10 +171,10 @@ using aster::context_of;
 // Fills the pointers that an executable's launches read: one an operand.
 void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs,
           char* arena);
-// Runs every launch. Never fails.
-void launch(const Executable& exe, void* const* pointers, char* arena, int threads);
-// The same through the reference interpreter.
-Status interpret(const Executable& exe, void* const* params, void* const* outputs);
+// Runs every launch and tells the trace of it. Never fails.
+void launch(const Executable& exe, void* const* pointers, char* arena, int threads, const Run& run);
+// The same through the reference interpreter, one launch.
+Status interpret(const Executable& exe, void* const* params, void* const* outputs, const Run& run);
 
 // What random numbers are drawn from; in storage of two words, which the tensor module owns.
 struct RandomState {

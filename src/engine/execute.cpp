@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <ctime>
 
 #include "base/pool.h"
 #include "engine/engine.h"
@@ -31,6 +32,25 @@ void run_part(void* self, int64_t part) {
   }
 }
 
+void launch_one(const Executable& exe, const Launch& item, void* const* pointers, char* arena,
+                int threads) {
+  void* const* params = pointers + item.first_operand;
+  char* scratch = arena + exe.scratch_offset;
+  if (threads <= 1 || item.tasks <= 1 || item.nanoseconds < kWorthThreads) {
+    if (item.plan != nullptr) {
+      library::run(*item.plan, params, scratch, 0, item.tasks);
+    } else {
+      item.function(params, 0, item.tasks);
+    }
+    return;
+  }
+  // Library calls with scratch memory keep some a part, so there they are as many as threads.
+  const bool scratched = item.plan != nullptr && item.plan->scratch_bytes > 0;
+  Part part{&item, params, scratch, scratched ? exe.scratch_stride : 0,
+            std::min<int64_t>(item.tasks, scratched ? threads : threads * kPartsPerThread)};
+  pool::run(threads, part.parts, run_part, &part);
+}
+
 }  // namespace
 
 void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs,
@@ -44,27 +64,41 @@ void bind(void** pointers, const Executable& exe, void* const* params, void* con
   }
 }
 
-void launch(const Executable& exe, void* const* pointers, char* arena, int threads) {
-  char* scratch = arena + exe.scratch_offset;
-  for (const Launch& item : exe.launches) {
-    void* const* params = pointers + item.first_operand;
-    if (threads <= 1 || item.tasks <= 1 || item.nanoseconds < kWorthThreads) {
-      if (item.plan != nullptr) {
-        library::run(*item.plan, params, scratch, 0, item.tasks);
-      } else {
-        item.function(params, 0, item.tasks);
-      }
-      continue;
-    }
-    // Library calls with scratch memory keep some a part, so there they are as many as threads.
-    const bool scratched = item.plan != nullptr && item.plan->scratch_bytes > 0;
-    Part part{&item, params, scratch, scratched ? exe.scratch_stride : 0,
-              std::min<int64_t>(item.tasks, scratched ? threads : threads * kPartsPerThread)};
-    pool::run(threads, part.parts, run_part, &part);
+void Run::tell(const LaunchInfo& info, size_t operands, uint64_t start) const {
+  aster_ml_launch launch{};
+  launch.struct_size = sizeof(launch);
+  launch.replayed = replayed ? 1 : 0;
+  launch.nanoseconds = nanoseconds() - start;
+  launch.name = info.title;
+  launch.operations = info.work.operations;
+  launch.bytes = info.work.bytes;
+  launch.held_bytes = context.heap().bytes_now();
+  launch.device = device;
+  launch.operands = static_cast<int32_t>(operands);
+  trace.function(trace.self, &launch);
+}
+
+uint64_t nanoseconds() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000 + static_cast<uint64_t>(t.tv_nsec);
+}
+
+void launch(const Executable& exe, void* const* pointers, char* arena, int threads,
+            const Run& run) {
+  if (!run.traced()) {
+    for (const Launch& item : exe.launches) launch_one(exe, item, pointers, arena, threads);
+    return;
+  }
+  for (size_t i = 0; i < exe.launches.size(); ++i) {
+    const uint64_t start = nanoseconds();
+    launch_one(exe, exe.launches[i], pointers, arena, threads);
+    run.tell(exe.infos[i], exe.launches[i].operand_count, start);
   }
 }
 
-Status interpret(const Executable& exe, void* const* params, void* const* outputs) {
+Status interpret(const Executable& exe, void* const* params, void* const* outputs, const Run& run) {
+  const uint64_t start = run.traced() ? nanoseconds() : 0;
   Heap& heap = exe.heap_;
   Vec<runtime::reference::Binding> bindings(heap);
   Vec<runtime::reference::Output> results(heap);
@@ -75,8 +109,10 @@ Status interpret(const Executable& exe, void* const* params, void* const* output
   for (size_t i = 0; i < exe.sink->nsrc; ++i) {
     ASTER_TRY(results.push(runtime::reference::Output{exe.sink->src(i), outputs[i]}));
   }
-  return runtime::reference::interpret(*exe.graph, heap, {bindings.data(), bindings.size()},
-                                       {results.data(), results.size()});
+  ASTER_TRY(runtime::reference::interpret(*exe.graph, heap, {bindings.data(), bindings.size()},
+                                          {results.data(), results.size()}));
+  if (run.traced()) run.tell({"interpreted", {}}, bindings.size() + results.size(), start);
+  return kOk;
 }
 
 }  // namespace aster::engine

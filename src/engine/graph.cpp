@@ -309,6 +309,7 @@ class ScheduleText {
     ASTER_TRY(title.status());
     graph_.node(title.view(), subtitle.view(), Shown::kKernel,
                 source ? code.text.view() : std::string_view());
+    graph_.detail("computes", code.title);
     graph_.detail("function", code.name);
     subtitle.clear();
     ASTER_TRY(loops(subtitle, item.kernel));

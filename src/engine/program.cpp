@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "device/device.h"
+
 namespace aster::engine {
 
 using buffer::Storage;
@@ -95,6 +97,7 @@ void* result_data(const Program& program, const Workspace& workspace, size_t i) 
 
 Status execute(const Program& program, Workspace& workspace) {
   char* arena = static_cast<char*>(workspace.memory->data);
+  const Run run{*program.trace, *program.context, device::kCpu, true};
   for (const Drawn& drawn : program.drawn) {
     draw_keys(reinterpret_cast<uint64_t*>(arena + drawn.offset), drawn.state, drawn.words);
   }
@@ -104,9 +107,9 @@ Status execute(const Program& program, Workspace& workspace) {
     const Entry& entry = program.entries[i];
     void* const* pointers = workspace.pointers.data() + program.first_pointer[i];
     if (entry.exe->graph != nullptr) {
-      ASTER_TRY(interpret(*entry.exe, pointers, pointers + entry.params));
+      ASTER_TRY(interpret(*entry.exe, pointers, pointers + entry.params, run));
     } else {
-      launch(*entry.exe, pointers, arena, program.threads);
+      launch(*entry.exe, pointers, arena, program.threads, run);
     }
   }
   return kOk;

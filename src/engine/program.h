@@ -95,6 +95,7 @@ struct Program : HandleObject {
   int threads = 1;
   Work work;
   SharedWork* replayed = nullptr;  // the engine's count
+  const Trace* trace = nullptr;    // the engine's
   bool writes_state = false;
   bool interprets = false;
   std::atomic<bool> busy{false};

@@ -287,9 +287,10 @@ class Realize {
   }
 
   Status compute(Executable& exe, void* const* params, void* const* results) {
+    const Run run{e_.trace, e_.context, device_, false};
     if (exe.graph != nullptr) {
       ++e_.counters.interpreted;
-      return interpret(exe, params, results);
+      return interpret(exe, params, results, run);
     }
     char* arena = nullptr;
     Vec<void*> pointers(e_.context.heap());
@@ -298,7 +299,7 @@ class Realize {
     bind(pointers.data(), exe, params, results, arena);
     const bool many = e_.threads > 1 && exe.launches.size() > 1;
     if (many) pool::session_begin(e_.threads, e_.context.options().pin_threads != 0);
-    launch(exe, pointers.data(), arena, e_.threads);
+    launch(exe, pointers.data(), arena, e_.threads, run);
     if (many) pool::session_end();
     return kOk;
   }

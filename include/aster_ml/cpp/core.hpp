@@ -219,6 +219,10 @@ class Context {
   bool manual_seed(uint64_t seed) const {
     return detail::good(aster_ml_lazy_manual_seed(get(), seed));
   }
+  /* Has a function told of every launch; null: no longer. */
+  bool trace(aster_ml_launch_function function, void* self = nullptr) const {
+    return detail::good(aster_ml_engine_trace(get(), function, self));
+  }
   /* How the last schedule looks. */
   std::string schedule() const {
     std::string out(1 << 16, '\0');
