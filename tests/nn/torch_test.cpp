@@ -260,8 +260,8 @@ TEST(Torch, SkipsUnknownNamesWhereAsked) {
       {"](" + other + ')' + 'R' + other + object + tensor + 'e',
        R"(["a.b.c","__main__.Net"] [{"unknown":"a.b.c"},{"unknown":"a.b.c"},)"
        R"({"unknown":"__main__.Net"},{"tensor":"3"}])"},
-      {name("os", "system") + tuple(text("true")) + 'R',
-       R"(["os.system"] {"unknown":"os.system"})"},
+      {"](" + name("os", "system") + tuple(text("true")) + 'R' + tensor + 'e',
+       R"(["os.system"] [{"unknown":"os.system"},{"tensor":"1"}])"},
   };
   for (const auto& file : files) {
     State state;
