@@ -7,14 +7,9 @@ namespace {
 
 using buffer::Storage;
 using uop::Graph;
+using uop::is_view;
 using uop::Node;
 using uop::Op;
-
-// A view sees what is written to its storage.
-bool is_view(Op op) {
-  return op == Op::kReshape || op == Op::kPermute || op == Op::kFlip || op == Op::kSlice ||
-         op == Op::kExpand || op == Op::kDetach;
-}
 
 // Writes to one storage that wait for each other; more are slow to order.
 constexpr int kMostPending = 32;
@@ -54,11 +49,7 @@ namespace {
 // The cells that view some nodes, through views and writes to them.
 Status list_viewers(Vec<Lazy*>* out, Engine& engine, uop::Nodes from) {
   Vec<Node> nodes(engine.context.heap());
-  const auto views = [](Node user, Node source) {
-    const bool sees = is_view(user->op) || user->op == Op::kAssign || user->op == Op::kAfter;
-    return sees && user->src(0) == source;
-  };
-  ASTER_TRY(engine.graph.climb(&nodes, from, views));
+  ASTER_TRY(engine.graph.climb(&nodes, from, true));
   for (Node node : nodes) {
     for (Lazy* cell = cells_of(node); cell != nullptr; cell = cell->beside)
       ASTER_TRY(out->push(cell));
@@ -227,8 +218,7 @@ Status realize_readers(Engine& engine, const Lazy& target, Node except) {
   Vec<Lazy*> readers(heap);
   Vec<Node> nodes(heap), buffers(heap);
   ASTER_TRY(list_buffers(&buffers, engine, buffer));
-  ASTER_TRY(engine.graph.climb(&nodes, {buffers.data(), buffers.size()},
-                               [](Node, Node) { return true; }));
+  ASTER_TRY(engine.graph.climb(&nodes, {buffers.data(), buffers.size()}, false));
   for (Node node : nodes) {
     if (node->handles == nullptr || node->nsrc == 0 || node == except) continue;
     const Node below = buffer_below(node);

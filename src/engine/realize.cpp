@@ -384,17 +384,15 @@ Status replace_in_cells(Engine& engine, const Map<Node, Node>& map) {
   Vec<Node> above(heap), sources(heap), made(heap);
   Vec<Lazy*> cells(heap);
   for (const auto& entry : map) ASTER_TRY(sources.push(entry.key));
-  // The body of a call refers to its own Params.
-  const auto reads = [](Node user, Node source) {
-    return user->op != Op::kCall || user->src(0) != source;
-  };
-  ASTER_TRY(g.climb(&above, {sources.data(), sources.size()}, reads));
+  ASTER_TRY(g.climb(&above, {sources.data(), sources.size()}, false));
   // What cells reach of it; the rest has been given up.
   Map<Node, uint8_t> state(heap);
   for (size_t i = above.size(); i-- > 0;) {
     bool seen = above[i]->handles != nullptr;
-    for (const uop::Use* use = above[i]->uses; use != nullptr && !seen; use = use->next)
-      seen = state.get(use->user, 0) == kSeen && !map.contains(use->user);
+    for (const uop::Use* use : {above[i]->views, above[i]->uses}) {
+      for (; use != nullptr && !seen; use = use->next)
+        seen = state.get(use->user, 0) == kSeen && !map.contains(use->user);
+    }
     ASTER_TRY(state.set(above[i], seen ? kSeen : kReplaced));
   }
   Map<Node, Node> done(heap);

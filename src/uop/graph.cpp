@@ -50,6 +50,11 @@ bool count_elements(Words shape, int64_t* out) {
   return n <= INT64_MAX / kMaxElementBytes;
 }
 
+bool is_view(Op op) {
+  return op == Op::kReshape || op == Op::kPermute || op == Op::kFlip || op == Op::kSlice ||
+         op == Op::kExpand || op == Op::kDetach;
+}
+
 bool is_movement(Op op) { return op >= Op::kReshape && op <= Op::kCat; }
 
 Graph::Graph(Memory& memory, bool collects)
@@ -87,9 +92,10 @@ static void put_use(Use* use, Use** list) {
 
 void Graph::list_uses(UOp* node) {
   Use* use = uses_behind(node);
-  for (Node source : node->src()) {
+  const bool sees = is_view(node->op) || node->op == Op::kAssign || node->op == Op::kAfter;
+  for (size_t i = 0; i < node->nsrc; ++i) {
     use->user = node;
-    put_use(use++, &source->uses);
+    put_use(use++, sees && i == 0 ? &node->src(i)->views : &node->src(i)->uses);
   }
   if (node->op != Op::kBuffer) return;
   use->user = node;
@@ -205,6 +211,7 @@ Node Graph::make(Op op, DType dtype, Nodes src, Words arg, Words shape) {
                                  INT64_MAX,
                                  nullptr,
                                  nullptr,
+                                 nullptr,
                                  nullptr};
   char* trailing = reinterpret_cast<char*>(node + 1);
   if (!src.empty()) std::memcpy(trailing, src.data(), src.size_bytes());
@@ -237,6 +244,27 @@ void Graph::release(Node node) {
     node->flags |= kListed;
     (void)unreferenced_.push(const_cast<UOp*>(node));  // room was reserved when the node was made
   }
+}
+
+Status Graph::climb(Vec<Node>* out, Nodes from, bool views) {
+  Status status;
+  const auto enter = [&](Node node) {
+    if (!status.ok() || (node->flags & kEntered) != 0) return;
+    status = out->push(node);
+    if (status.ok()) node->flags |= kEntered;
+  };
+  for (Node node : from) enter(node);
+  for (size_t i = 0; i < out->size(); ++i) {
+    const Node node = (*out)[i];
+    for (const Use* use = node->views; use != nullptr; use = use->next) enter(use->user);
+    for (const Use* use = views ? nullptr : node->uses; use != nullptr; use = use->next) {
+      // A body refers to its own Params.
+      if (use->user->op != Op::kCall || use->user->src(0) != node) enter(use->user);
+    }
+  }
+  for (Node node : *out) node->flags = static_cast<uint8_t>(node->flags & ~kEntered);
+  std::ranges::sort(*out, {}, [](Node node) { return node->id; });
+  return status;
 }
 
 void Graph::collect() {

@@ -8,7 +8,6 @@
 // given a null source they return null, and the thread's error record tells the first failure.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <span>
 
@@ -54,6 +53,8 @@ struct OpInfo {
 const OpInfo& info(Op op);
 inline bool is_alu(Op op) { return info(op).rule != DTypeRule::kNone; }
 bool is_movement(Op op);
+// Whether what is written to the memory of its source is seen in it.
+bool is_view(Op op);
 
 using Word = int64_t;
 using Words = std::span<const Word>;
@@ -78,7 +79,8 @@ struct UOp {
   uint64_t hash;
   int64_t vmin, vmax;  // bounds of integer and bool scalars; {INT64_MIN, INT64_MAX} if unknown
   UOp* bucket_next;
-  mutable Use* uses;      // those that read it; not in scratch graphs
+  mutable Use* views;     // its views and what writes to it: not in scratch graphs
+  mutable Use* uses;      // what else reads it: likewise
   mutable void* handles;  // what handles name it: their owner's list
 
   std::span<const UOp* const> src() const {
@@ -180,26 +182,9 @@ class Graph {
   void set_buffer_hook(void (*hook)(void* self, Node buffer), void* self);
 
   // Not of scratch graphs. The nodes above some, those included, sources before users; with what
-  // nothing reaches any more, up to the next collect. through(user, source) says where to go on.
-  template <typename Through>
-  Status climb(Vec<Node>* out, Nodes from, const Through& through) {
-    Status status;
-    const auto enter = [&](Node node) {
-      if (!status.ok() || (node->flags & kEntered) != 0) return;
-      status = out->push(node);
-      if (status.ok()) node->flags |= kEntered;
-    };
-    for (Node node : from) enter(node);
-    for (size_t i = 0; i < out->size(); ++i) {
-      const Node node = (*out)[i];
-      for (const Use* use = node->uses; use != nullptr; use = use->next) {
-        if (through(use->user, node)) enter(use->user);
-      }
-    }
-    for (Node node : *out) node->flags = static_cast<uint8_t>(node->flags & ~kEntered);
-    std::ranges::sort(*out, {}, [](Node node) { return node->id; });
-    return status;
-  }
+  // nothing reaches any more, up to the next collect. views: only on to views of a node, and to
+  // writes to it; else to all but the call that has it as its body.
+  Status climb(Vec<Node>* out, Nodes from, bool views);
   // The Buffers whose first argument is so.
   template <typename Visit>
   void each_buffer(Word storage, const Visit& visit) const {

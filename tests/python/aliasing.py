@@ -23,7 +23,15 @@ from aster_ml import Device, Tensor, TinyJit, dtypes
 # Few shapes and numbers, so that programs share kernels.
 SHAPES = ((6,), (12,), (6, 1), (4, 3), (1, 6), (2, 3, 2))
 NUMBERS = (-2, 1, 3)
-Recipe = Callable[[list[Any], Callable[[Any, int], Any]], Any]
+Recipe = Callable[[list[Any], Any], Any]
+
+
+class Ours:
+    flip = Tensor.flip
+
+    @staticmethod
+    def sum(x: Tensor, axis: int) -> Tensor:
+        return x.sum(axis, keepdim=True)
 
 
 class NumPy:
@@ -38,17 +46,14 @@ class NumPy:
     def flip(self, x: Any, axis: int) -> Any:
         return np.flip(x, axis)
 
+    def sum(self, x: Any, axis: int) -> Any:
+        return x.sum(axis, dtype=np.int32, keepdims=True)
+
     def copy(self, x: Any) -> Any:
         return np.array(x)
 
     def write(self, x: Any, value: Any) -> None:
         x[...] = np.broadcast_to(value, x.shape).copy()
-
-    def cat(self, a: Any, b: Any) -> Any:
-        return np.concatenate([a, b])
-
-    def transpose(self, x: Any) -> Any:
-        return x.T
 
     def get(self, x: Any) -> np.ndarray:
         return np.asarray(x)
@@ -69,17 +74,14 @@ class Torch(NumPy):
     def flip(self, x: Any, axis: int) -> Any:
         return self.torch.flip(x, (axis,))
 
+    def sum(self, x: Any, axis: int) -> Any:
+        return x.sum(axis, dtype=self.torch.int32, keepdim=True)
+
     def copy(self, x: Any) -> Any:
         return x.clone()
 
     def write(self, x: Any, value: Any) -> None:
         x.copy_(value.clone() if hasattr(value, "clone") else self.torch.full_like(x, value))
-
-    def cat(self, a: Any, b: Any) -> Any:
-        return self.torch.cat([a, b])
-
-    def transpose(self, x: Any) -> Any:
-        return x.T if x.ndim == 2 else x
 
     def get(self, x: Any) -> np.ndarray:
         return x.numpy()
@@ -169,9 +171,12 @@ class Program:
         steps: list[tuple[str, int]] = []
         like, text = tuple(self.theirs[first].shape), f"t{first}"
         for _ in range(self.draw.randint(1, 3)):
-            kind = self.draw.randint(0, 5)
+            kind = self.draw.randint(0, 6)
             number = self.draw.choice(NUMBERS)
-            if kind <= 1:
+            if kind == 6 and like:
+                steps.append(("sum", self.draw.randrange(len(like))))
+                text = f"({text} - {text}.sum({steps[-1][1]}, keepdim=True))"
+            elif kind <= 1:
                 steps.append(("+" if kind == 0 else "*", number))
                 text = f"({text} {steps[-1][0]} {number})"
             elif kind <= 3 and like:
@@ -181,11 +186,13 @@ class Program:
                 steps.append(("-", j))
                 text = f"({text} - t{j})"
 
-        def compute(tensors: list[Any], flip: Callable[[Any, int], Any]) -> Any:
+        def compute(tensors: list[Any], engine: Any) -> Any:
             x = tensors[first]
             for name, n in steps:
                 if name == "flip":
-                    x = flip(x, n)
+                    x = engine.flip(x, n)
+                elif name == "sum":
+                    x = x - engine.sum(x, n)
                 elif name == "-":
                     x = x - tensors[n]
                 else:
@@ -195,10 +202,10 @@ class Program:
         return compute, text
 
     def ours_of(self, recipe: Recipe) -> Tensor:
-        return recipe(self.ours, Tensor.flip)
+        return recipe(self.ours, Ours)
 
     def theirs_of(self, recipe: Recipe) -> Any:
-        return self.other.copy(recipe(self.theirs, self.other.flip))
+        return self.other.copy(recipe(self.theirs, self.other))
 
     def expression(self, shape: tuple[int, ...] | None = None) -> tuple[Tensor, Any, str]:
         """An expression of one or two tensors of a shape, in both engines."""
