@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether a long loop slows down: an uncaptured training step after many steps against its beginning.
+"""Whether a long loop slows down: an uncaptured step after many against those of its beginning.
 
     PYTHONPATH=build/release/python python3 bench/loops.py [--steps 20000]
 

@@ -421,7 +421,7 @@ bool readable(Node call, size_t i, std::span<const int64_t> view, uop::Words sha
   return view[0] == 0 && row_major(strides, shape);
 }
 
-bool is_view(Op op) {
+bool moves_elements(Op op) {
   return op == Op::kReshape || op == Op::kPermute || op == Op::kSlice || op == Op::kExpand ||
          op == Op::kDetach;
 }
@@ -470,7 +470,7 @@ Status known_value(Node* out, Graph& g, Node node, std::span<const Node> ranges)
       if (__builtin_mul_overflow(factor, c, &product)) return kOk;
       if (adds && __builtin_add_overflow(sum, product, &sum)) return kOk;
       if (times) factor = product;
-    } else if (is_view(node->op)) {
+    } else if (moves_elements(node->op)) {
       ASTER_TRY(step_down(&index, g, node));
     } else {
       return kOk;
@@ -549,7 +549,7 @@ Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i)
         node = node->src(2);
         continue;
       }
-      if (!is_view(node->op)) break;
+      if (!moves_elements(node->op)) break;
       ASTER_TRY(step_down(&index, g, node));
       node = node->src(0);
     }
