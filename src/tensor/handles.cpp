@@ -171,6 +171,9 @@ int32_t aster_ml_lazy_shares_storage(int32_t* out, const aster_ml_lazy* x, const
   *out = 0;
   ASTER_TRY(check_handle(x));
   ASTER_TRY(check_handle(y));
+  const aster::ContextLock lock(cell(x)->context), other(cell(y)->context);
+  ASTER_TRY(lock.status());
+  ASTER_TRY(other.status());
   const Node a = node(x), b = node(y);
   if (a->op != aster::uop::Op::kBuffer || b->op != aster::uop::Op::kBuffer) return kOk;
   *out = engine::storage_of(a) == engine::storage_of(b) ||
