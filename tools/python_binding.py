@@ -36,6 +36,7 @@ SLOW_WHERE = {
 BY_HAND = {
     "device_to_name",
     "dtype_copy",
+    "engine_cancel",
     "engine_graph",
     "engine_graph_uop",
     "engine_print_schedule",
@@ -402,6 +403,9 @@ class Binding:
             made.lines.append(f"{pointee} {arg}_room;")
             getter = f'call.options({at}, "{arg}", {self.struct(pointee)}, &{arg}_room)'
             text = f"const auto *{arg}_ = static_cast<const {pointee} *>({getter});"
+            if pointee == "aster_ml_context_options":
+                text = f"const auto *{arg}_given = static_cast<const {pointee} *>({getter});\n"
+                text += f"  const auto *{arg}_ = with_signals(&{arg}_room, {arg}_given);"
             found = text, camel(short(pointee)), True
         else:
             return self.result_struct(made, argument, pointee)

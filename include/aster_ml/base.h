@@ -59,7 +59,7 @@ enum {
   ASTER_ML_IO = 12,         /* the operating system refused a file operation */
   ASTER_ML_FORMAT = 13,     /* a file or message does not follow its format */
   ASTER_ML_NUMERIC = 14,    /* singular matrix, no convergence, an overflow defined as an error */
-  ASTER_ML_CANCELLED = 15,  /* a callback asked to stop */
+  ASTER_ML_CANCELLED = 15,  /* aster_ml_engine_cancel or a callback asked to stop */
   ASTER_ML_INTERNAL = 16    /* a bug of ours */
 };
 
@@ -108,6 +108,10 @@ enum {
 };
 typedef void (*aster_ml_log_function)(void *self, int32_t level, const char *message);
 
+/* Asked while a call computes or compiles: anything but 0 stops the call. On the thread of the
+ * call, at most every 20 ms, between the tasks of kernels; it must not call the library. */
+typedef int32_t (*aster_ml_cancel_function)(void *self);
+
 /* Everything that a context may be told. Zero means default. */
 typedef struct aster_ml_context_options {
   uint32_t struct_size;
@@ -127,6 +131,14 @@ typedef struct aster_ml_context_options {
   const char *cache_dir;
   const char *compiler; /* null: $ASTER_ML_CC, then clang, gcc, cc on PATH; "none": no compiler */
   uint64_t seed;        /* of the random counter */
+  /* Milliseconds after which a compiler that has not ended is killed, with all that it started; 0:
+   * 60,000. What it was to compile counts as failed. */
+  int32_t compile_timeout_ms;
+  /* 0: what cannot be compiled, because the compiler is missing, fails or takes too long, the
+   * reference runtime computes, slowly, and the log says why; 1: COMPILE */
+  int32_t no_fallback;
+  aster_ml_cancel_function should_cancel; /* null: only aster_ml_engine_cancel stops a call */
+  void *should_cancel_self;
 } aster_ml_context_options;
 
 /* A context owns graphs, caches and device state. It lives until its own handle and every handle

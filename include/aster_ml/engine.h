@@ -61,6 +61,14 @@ ASTER_ML_API int32_t aster_ml_engine_default_dtype(int32_t *out, const aster_ml_
 ASTER_ML_API int32_t aster_ml_engine_set_default_dtype(const aster_ml_context *context,
                                                        int32_t dtype);
 
+/* Has the calls that compute or compile in a context right now stop as soon as they can, in a few
+ * milliseconds, with CANCELLED: realize calls, eager ones, runs of its programs. Calls that begin
+ * later are not affected. A stopped call leaves every storage as it was, and what it was to compute
+ * can be realised again; random numbers that it drew stay drawn. Only one that was in the middle of
+ * assignments, and far from their end, leaves what it assigns undefined: then its message names
+ * that, and it is not assigned again. Errors: ARGUMENT. Threads: any, signal handlers too. */
+ASTER_ML_API int32_t aster_ml_engine_cancel(const aster_ml_context *context);
+
 /* Reclaims the nodes and memory that no handle reaches, and gives cached free memory back. */
 ASTER_ML_API int32_t aster_ml_engine_collect(const aster_ml_context *context);
 
@@ -168,8 +176,9 @@ ASTER_ML_API int32_t aster_ml_engine_capture_cancel(const aster_ml_context *cont
  * memory of the host), ARGUMENT (counts; null or misaligned memory; outputs that overlap each
  * other, the workspace or what the step assigns; an input that is assigned and is read-only or
  * overlaps another input; an input in other memory that the step assigns), STATE (the workspace, or
- * captured state that the step writes, is in use). Threads: any number at once, each with its own
- * workspace, if the step assigns no captured state. */
+ * captured state that the step writes, is in use), CANCELLED (see aster_ml_engine_cancel; results
+ * are undefined). Threads: any number at once, each with its own workspace, if the step assigns no
+ * captured state. */
 ASTER_ML_API int32_t aster_ml_program_run(const aster_ml_program *program,
                                           aster_ml_workspace *workspace,
                                           const aster_ml_tensor *inputs, size_t input_count,

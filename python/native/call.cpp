@@ -87,6 +87,11 @@ void* Call::room(size_t bytes) {
 
 bool Call::wait() {
   while (owner_->busy) {
+    if (owner_->holder == PyThread_get_thread_ident()) {  // that call waits for us
+      PyErr_Format(PyExc_RuntimeError, "%s: a signal handler cannot use a context that computes",
+                   name_);
+      return fail();
+    }
     PyThreadState* thread = PyEval_SaveThread();
     const PyLockStatus got = PyThread_acquire_lock_timed(owner_->lock, -1, 1);
     if (got == PY_LOCK_ACQUIRED) PyThread_release_lock(owner_->lock);
@@ -107,6 +112,7 @@ bool Call::begin_slow() {
     }
   }
   owner_->busy = true;
+  owner_->holder = PyThread_get_thread_ident();
   return true;
 }
 
@@ -126,7 +132,10 @@ bool Call::end_slow(int32_t status) {
   return status == 0 ? check_signals() : raise_status(status);
 }
 
-bool Call::check_signals() { return PyErr_CheckSignals() == 0 || fail(); }
+// A signal that came during the call may have set its exception already.
+bool Call::check_signals() {
+  return (PyErr_Occurred() == nullptr && PyErr_CheckSignals() == 0) || fail();
+}
 
 void free_in(ContextObject* context, void (*free)(void*), void* handle, void* second) {
   void* both[2] = {handle, second};

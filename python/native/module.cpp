@@ -1,4 +1,7 @@
 // The module: its state, exceptions, the current context, and the handle types.
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -53,6 +56,7 @@ PyObject* exception_of(int32_t status) {
 }
 
 bool raise_status(int32_t status) {
+  if (PyErr_Occurred() != nullptr) return false;
   aster_ml_error record;
   std::memset(&record, 0, sizeof(record));
   aster_ml_error_last(&record);
@@ -65,6 +69,38 @@ bool raise_status(int32_t status) {
   if (text != nullptr) PyErr_SetObject(exception_of(status), text);
   Py_XDECREF(text);
   return false;
+}
+
+// ---- Signals ----
+
+namespace {
+
+thread_local bool t_released;
+
+// Asked while the library computes: whether a signal's handler has raised. Only the main thread
+// runs handlers.
+int32_t signal_raised(void*) {
+  if (!t_released || syscall(SYS_gettid) != getpid()) return 0;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const bool raised = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
+  PyGILState_Release(state);
+  return raised ? 1 : 0;
+}
+
+}  // namespace
+
+Released::Released() : thread_(PyEval_SaveThread()) { t_released = true; }
+Released::~Released() {
+  t_released = false;
+  PyEval_RestoreThread(thread_);
+}
+
+const aster_ml_context_options* with_signals(aster_ml_context_options* room,
+                                             const aster_ml_context_options* given) {
+  if (given == nullptr) *room = {};
+  room->struct_size = sizeof(*room);
+  room->should_cancel = signal_raised;
+  return room;
 }
 
 // ---- Contexts ----
@@ -125,7 +161,9 @@ PyObject* make_context(aster_ml_context handle) {
 ContextObject* current_context() {
   if (g.current != nullptr) return g.current;
   aster_ml_context handle = {nullptr};
-  if (const int32_t status = aster_ml_context_init(&handle, nullptr); status != 0) {
+  aster_ml_context_options options;
+  const int32_t status = aster_ml_context_init(&handle, with_signals(&options, nullptr));
+  if (status != 0) {
     raise_status(status);
     return nullptr;
   }

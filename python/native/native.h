@@ -34,6 +34,7 @@ struct ContextObject {
   PyObject_HEAD aster_ml_context handle;
   PyThread_type_lock lock;  // held by the slow call that runs
   bool busy;                // under the GIL
+  unsigned long holder;     // the thread of that call
   Deferred* deferred;       // under the GIL
   PyObject* weak;
 };
@@ -94,8 +95,24 @@ PyObject* make_handle(const HandleType& type, ContextObject* context, void* impl
 
 // The class of a status, borrowed: that of set_errors, or a built-in one.
 PyObject* exception_of(int32_t status);
-// Sets the exception of a status, with the library's message; always false.
+// Sets the exception of a status, with the library's message, unless a signal has set one; always
+// false.
 bool raise_status(int32_t status);
+// The options of a context, with what makes Ctrl-C stop its calls.
+const aster_ml_context_options* with_signals(aster_ml_context_options* room,
+                                             const aster_ml_context_options* given);
+
+// Without the GIL, where signals are looked for meanwhile.
+class Released {
+ public:
+  Released();
+  ~Released();
+  Released(const Released&) = delete;
+  Released& operator=(const Released&) = delete;
+
+ private:
+  PyThreadState* thread_;
+};
 
 inline bool is_lazy(PyObject* object) {
   return Py_TYPE(object) == g.lazy_type || PyObject_TypeCheck(object, g.lazy_base);
@@ -208,10 +225,7 @@ class Call {
   template <class F>
   bool slow(F&& function) {
     if (failed_ || !begin_slow()) return false;
-    PyThreadState* thread = PyEval_SaveThread();
-    const int32_t status = function();
-    PyEval_RestoreThread(thread);
-    return end_slow(status);
+    return end_slow(released(function));
   }
   template <class F>
   bool run(bool slowly, F&& function) {
@@ -221,9 +235,7 @@ class Call {
   template <class F>
   bool parallel(F&& function) {
     if (failed_) return false;
-    PyThreadState* thread = PyEval_SaveThread();
-    const int32_t status = function();
-    PyEval_RestoreThread(thread);
+    const int32_t status = released(function);
     if (status != 0) return raise_status(status);
     return check_signals();
   }
@@ -238,10 +250,7 @@ class Call {
       end_turn();
       return false;
     }
-    PyThreadState* thread = PyEval_SaveThread();
-    const int32_t status = function();
-    PyEval_RestoreThread(thread);
-    return end_slow(status);
+    return end_slow(released(function));
   }
   // Runs one that cannot fail.
   template <class F>
@@ -270,6 +279,11 @@ class Call {
   struct Block {
     Block* next;
   };
+  template <class F>
+  static int32_t released(F&& function) {
+    const Released released;
+    return function();
+  }
   void own(ContextObject* context);
   bool begin() { return owner_ == nullptr || !owner_->busy || wait(); }
   bool wait();

@@ -364,9 +364,21 @@ PyObject* program_run(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return none();
 }
 
+// Waits for nobody: it is for the call that runs.
+PyObject* engine_cancel(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("engine_cancel", arguments, count, 0, 1);
+  const aster_ml_context* context = call.context(0);
+  if (call.failed()) return nullptr;
+  if (const int32_t status = aster_ml_engine_cancel(context); status != 0)
+    return raise_status(status), nullptr;
+  return none();
+}
+
 }  // namespace
 
 PyMethodDef kSpecialMethods[] = {
+    {"engine_cancel", as_method(engine_cancel), METH_FASTCALL,
+     "engine_cancel(context)\n\nStops what other threads compute in a context: CANCELLED there."},
     {"lazy_shape", as_method(lazy_shape), METH_FASTCALL,
      "lazy_shape(x)\n\nThe dimensions of x, a tuple."},
     {"lazy_from", as_method(lazy_from), METH_FASTCALL,

@@ -12,6 +12,7 @@ namespace aster {
 namespace {
 
 constexpr size_t kDefaultBlockBytes = 64 * 1024;
+constexpr int32_t kCompileTimeoutMs = 60'000;
 
 // The address of a thread-local byte names the thread.
 uintptr_t this_thread() {
@@ -30,6 +31,10 @@ Status check_options(const aster_ml_context_options& options) {
   const int32_t vector = options.vector_bytes;
   if (vector != 0 && vector != 16 && vector != 32 && vector != 64) {
     return ASTER_FAIL(kARGUMENT, "vector_bytes is %d: 0, 16, 32 or 64 is needed", vector);
+  }
+  if (options.compile_timeout_ms < 0) {
+    return ASTER_FAIL(kRANGE, "compile_timeout_ms is %d: 0 or more is needed",
+                      options.compile_timeout_ms);
   }
   if (options.arena_block_bytes > SIZE_MAX / 4) {
     return ASTER_FAIL(kRANGE, "arena_block_bytes is %zu: too large", options.arena_block_bytes);
@@ -52,6 +57,7 @@ Status default_threads(int32_t* out) {
 aster_ml_context_options with_defaults(aster_ml_context_options options) {
   options.struct_size = sizeof(options);
   if (options.log_level == 0) options.log_level = ASTER_ML_LOG_WARNING;
+  if (options.compile_timeout_ms == 0) options.compile_timeout_ms = kCompileTimeoutMs;
   if (options.arena_block_bytes == 0) options.arena_block_bytes = kDefaultBlockBytes;
   return options;
 }
@@ -61,6 +67,8 @@ aster_ml_context_options with_defaults(aster_ml_context_options options) {
 Context::Context(const aster_ml_context_options& options)
     : options_(options), heap_(options.allocator), blocks_(heap_, options.arena_block_bytes) {
   options_.allocator = nullptr;  // heap_ has its copy
+  interrupts_.ask = options.should_cancel;
+  interrupts_.self = options.should_cancel_self;
 }
 
 Status Context::create(Context** out, const aster_ml_context_options* given) {
@@ -146,7 +154,10 @@ bool Context::try_enter(bool* outer) {
 
 Status Context::enter(bool* outer) {
   if (!try_enter(outer)) return ASTER_FAIL(kSTATE, "another thread is using this context");
-  if (*outer) drain();
+  if (*outer) {
+    interrupt_.begin(interrupts_);
+    drain();
+  }
   return kOk;
 }
 

@@ -5,6 +5,8 @@
 #include <atomic>
 
 #include "base/arena.h"
+#include "base/float_modes.h"
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/records.h"
 
@@ -53,6 +55,10 @@ class Context {
   void leave();
   bool inside() const;  // whether the calling thread is the one inside
 
+  // Of the call that is inside.
+  Interrupt& interrupt() { return interrupt_; }
+  InterruptSource& interrupts() { return interrupts_; }
+
   void log(int32_t level, const char* format, ...) const __attribute__((format(printf, 3, 4)));
 
   // Scopes: handles register themselves in the innermost one.
@@ -77,6 +83,8 @@ class Context {
   std::atomic<uint32_t> references_{1};
   std::atomic<uintptr_t> owner_{0};  // identity of the thread inside, 0 for none
   std::atomic<HandleObject*> deferred_{nullptr};
+  InterruptSource interrupts_;
+  Interrupt interrupt_;
   void* states_[static_cast<int>(Module::kCount)] = {};
   void (*destroys_[static_cast<int>(Module::kCount)])(Context&, void*) = {};
 };
@@ -116,7 +124,7 @@ void give_up(void** handle);  // the same for a public one, which is cleared
 void scope_add(HandleObject* object);
 void scope_remove(HandleObject* object);
 
-// Holds a context for one public call.
+// Holds a context for one public call, in the default floating-point modes.
 class ContextLock {
  public:
   explicit ContextLock(Context* context) : context_(context) {
@@ -132,6 +140,7 @@ class ContextLock {
 
  private:
   Context* context_;
+  FloatModes modes_;
   Status status_;
   bool outer_ = false;
 };

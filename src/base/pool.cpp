@@ -186,7 +186,7 @@ void wake_workers(int count) {
   if (g_pool.sleepers.load() > 0) futex_wake(&g_pool.wake, count);
 }
 
-void run_together(int workers, int64_t tasks, Body body, void* self) {
+void run_together(int workers, int64_t tasks, Body body, void* self, Wait wait) {
   g_pool.body = body;
   g_pool.self = self;
   g_pool.tasks = tasks;
@@ -204,6 +204,7 @@ void run_together(int workers, int64_t tasks, Body body, void* self) {
     pause();
     if (++spins >= kPausesBeforeYield) {
       sched_yield();
+      if (wait != nullptr) wait(self);
       spins = 0;
     }
   }
@@ -211,12 +212,12 @@ void run_together(int workers, int64_t tasks, Body body, void* self) {
 
 }  // namespace
 
-void run(int threads, int64_t tasks, Body body, void* self) {
+void run(int threads, int64_t tasks, Body body, void* self, Wait wait) {
   if (tasks < threads) threads = static_cast<int>(tasks);
   if (threads > 1 && !t_in_task && acquire()) {
     make_workers(workers_for(threads));
     const int workers = g_pool.workers < threads - 1 ? g_pool.workers : threads - 1;
-    if (workers > 0) run_together(workers, tasks, body, self);
+    if (workers > 0) run_together(workers, tasks, body, self, wait);
     release();
     if (workers > 0) return;
   }

@@ -11,9 +11,11 @@ namespace aster::pool {
 // body(self, task) for every task in [0, tasks), tasks taken dynamically by up to `threads`
 // threads, the caller being one. Returns when all are done. Tasks must not depend on who runs them.
 // threads <= 1 runs on the caller alone and makes no thread; so does a call while another thread is
-// using the pool. If no worker can be made, the caller does the work.
+// using the pool. If no worker can be made, the caller does the work. While the caller waits for
+// the others' last tasks it calls wait(self) now and then, if given.
 using Body = void (*)(void* self, int64_t task);
-void run(int threads, int64_t tasks, Body body, void* self);
+using Wait = void (*)(void* self);
+void run(int threads, int64_t tasks, Body body, void* self, Wait wait = nullptr);
 
 // Keeps workers spinning between the runs of a schedule; nests. end lets them sleep.
 void session_begin(int threads, bool pin);

@@ -77,6 +77,10 @@ Status last_failure() {
   return ASTER_FAIL(kINTERNAL, "an empty node without a failure before it");
 }
 
+SavedError::SavedError() : error_(t_error) {}
+void SavedError::restore() const { t_error = error_; }
+const char* SavedError::message() { return t_error.message; }
+
 ApiScope::ApiScope(const char* function) : outer_(t_function == nullptr) {
   if (outer_) t_function = function;
 }

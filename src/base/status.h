@@ -32,6 +32,19 @@ constexpr Status kOk{};
 // The status of the thread's error record (INTERNAL if it is clear): what a nil node stands for.
 Status last_failure();
 
+// The thread's error record as it is now, to be there again after failures that are dealt with: a
+// success leaves none behind.
+class SavedError {
+ public:
+  SavedError();
+  void restore() const;
+  // Text of the record of now.
+  static const char* message();
+
+ private:
+  aster_ml_error error_;
+};
+
 // ASTER_FAIL(kSHAPE, "(%lld) and (%lld) do not broadcast", a, b)
 #define ASTER_FAIL(code, ...) \
   ::aster::fail_at(::aster::Code::code, ASTER_MODULE, __FILE__, __LINE__, __VA_ARGS__)

@@ -42,7 +42,7 @@ class BlockCache {
   void free(const Block& block);
 
   Context* context_;
-  Mutex mutex_;
+  OwnedMutex mutex_;
   Block blocks_[kMostBlocks];  // oldest first
   int count_ = 0;
   size_t bytes_ = 0;

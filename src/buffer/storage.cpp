@@ -1,6 +1,5 @@
 #include "buffer/storage.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -26,7 +25,6 @@ struct Table {
   Mutex mutex;
   Storage* root = nullptr;
   uint64_t sequence = 0;
-  bool fork_handlers = false;
   Freed freed[kFreedSlots] = {};  // by hash; a later address takes an earlier one's place
 };
 constinit Table g_table;
@@ -131,12 +129,6 @@ bool revive(Storage* storage) {
 
 void insert(Storage* storage) {
   const MutexLock lock(g_table.mutex);
-  if (!g_table.fork_handlers) {
-    // A child must not find the lock taken by a thread that it does not have.
-    pthread_atfork([] { g_table.mutex.lock(); }, [] { g_table.mutex.unlock(); },
-                   [] { g_table.mutex.unlock(); });
-    g_table.fork_handlers = true;
-  }
   if (device::is_host(storage->device)) {
     (void)search(g_table.root, begin_of(storage), end_of(storage), [&](Storage* other) {
       if (!device::is_host(other->device)) return false;

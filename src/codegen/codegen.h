@@ -59,8 +59,4 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node kernel, const Target& 
 // The prelude for some rendered kernels.
 Status render_prelude(Text& out, std::span<const Rendered* const> kernels, const Target& target);
 
-// A number that changes with the texts of the prelude's functions, for the keys of compiled
-// kernels.
-uint64_t prelude_version();
-
 }  // namespace aster::codegen

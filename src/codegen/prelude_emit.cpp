@@ -544,17 +544,3 @@ Status Emitter::through(DType from, DType to, int lanes) {
 }
 
 }  // namespace aster::codegen::prelude
-
-namespace aster::codegen {
-
-uint64_t prelude_version() {
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (const prelude::Row& row : prelude::kRows) {
-    for (const std::string_view text : {row.name, row.signature, row.text}) {
-      for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-    }
-  }
-  return hash;
-}
-
-}  // namespace aster::codegen

@@ -86,6 +86,16 @@ int32_t aster_ml_engine_trace(const aster_ml_context* context, aster_ml_launch_f
   return aster::kOk;
 }
 
+int32_t aster_ml_engine_cancel(const aster_ml_context* context) {
+  aster::Context* const c = context_of(context);
+  if (c == nullptr) {
+    ASTER_API();
+    return ASTER_FAIL(kARGUMENT, "empty context");
+  }
+  c->interrupts().requests.fetch_add(1, std::memory_order_relaxed);
+  return aster::kOk;
+}
+
 int32_t aster_ml_engine_collect(const aster_ml_context* context) {
   ASTER_ENTER(context_of(context));
   Engine* engine = nullptr;

@@ -178,6 +178,7 @@ class Builder {
     find_input(&source.where, &source.index, region);
     if (source.where == Where::kInput) {
       const uint32_t i = source.index;
+      p_.entries.back().writes |= written;
       if (written && std::ranges::find(p_.assigned, i) == p_.assigned.end())
         ASTER_TRY(p_.assigned.push(i));
       source.offset = static_cast<int64_t>(region.begin - region_of(p_, p_.inputs[i]).begin);
@@ -185,6 +186,7 @@ class Builder {
     }
     ASTER_TRY((written ? p_.writes : p_.reads).add(region));
     p_.writes_state |= written;
+    p_.entries.back().writes |= written;
     if (written) ASTER_TRY(renew(storage));
     source.fixed = storage->data == nullptr ? nullptr : static_cast<char*>(storage->data) + offset;
     return p_.sources.push(source);

@@ -78,16 +78,41 @@ Status name_call(char (&out)[N], Memory& memory, const char* name, Node result) 
   return kOk;
 }
 
-// What the thread's error record says.
-struct Message {
-  char text[sizeof(aster_ml_error::message)];
-};
-Message last_message() {
-  aster_ml_error error{};
-  (void)aster_ml_error_last(&error);
-  Message out;
-  std::memcpy(out.text, error.message, sizeof(out.text));
-  return out;
+uint64_t hash_text(std::string_view text) {
+  uint64_t hash = text.size();
+  for (const char c : text) hash = hash_mix(hash, static_cast<uint64_t>(c));
+  return hash;
+}
+
+// Whether an item writes to memory of the schedule's caller: its results are new, so in place.
+bool writes_in_place(const Schedule& schedule, const Item& item) {
+  const auto in_place = [&](size_t operand) {
+    return schedule.slot(item, operand).kind == SlotKind::kParam;
+  };
+  if (item.kind == ItemKind::kLibrary) return in_place(item.operand_count - 1);
+  for (Node store : item.kernel->src()) {
+    if (in_place(static_cast<size_t>(store->src(0)->arg(0)))) return true;
+  }
+  return false;
+}
+
+// What each launch has to know of the others.
+void finish_launches(Executable* exe, const Schedule& schedule) {
+  double remaining = 0;
+  for (size_t i = exe->launches.size(); i-- > 0;) {
+    exe->launches[i].remaining = remaining += exe->launches[i].nanoseconds;
+    exe->launches[i].writes = writes_in_place(schedule, schedule.items[i]);
+  }
+}
+
+// What a failure to get machine code amounts to: UNSUPPORTED is what the interpreter answers. What
+// the system refused now it may grant next time.
+Status without_code(Executable* exe, const Context& context, Status status) {
+  exe->for_now = status.code == ASTER_ML_DEVICE;
+  if (!exe->for_now && status.code != ASTER_ML_UNSUPPORTED && status.code != ASTER_ML_COMPILE)
+    return status;
+  if (context.options().no_fallback != 0) return ASTER_FAIL(kCOMPILE, "%s", SavedError::message());
+  return ASTER_FAIL(kUNSUPPORTED, "%s", SavedError::message());
 }
 
 }  // namespace
@@ -146,7 +171,7 @@ Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool
   if (exe == nullptr) return out_of_memory(sizeof(Executable));
   Status status = compile(exe, roots, {leaves->data(), leaves->size()},
                           {regions.data(), regions.size()}, interpret);
-  if (status.ok() && context.options().no_schedule_cache == 0) {
+  if (status.ok() && context.options().no_schedule_cache == 0 && !exe->for_now) {
     if (cache.size() >= kMostCached) {
       for (auto& entry : cache) {
         for (Executable* e = entry.value; e != nullptr;) {
@@ -175,6 +200,7 @@ Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool
 Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leaves,
                        std::span<const LeafRegion> regions, bool interpret) {
   if (interpret) return keep_graph(exe, roots, leaves);
+  const SavedError before;
   Status status;
   {
     Arena memory(context.blocks());
@@ -183,11 +209,14 @@ Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leave
     if (memory.failed()) return ASTER_FAIL(kMEMORY, "scheduling ran out of memory");
   }
   if (status.code != ASTER_ML_UNSUPPORTED) return status;
-  // No compiler here, or a kernel that it cannot be given: the interpreter answers.
-  if (!said_interpreted_) {
-    context.log(ASTER_ML_LOG_WARNING, "the reference runtime computes: %s", last_message().text);
+  // No compiler here, one that failed, or a kernel that it cannot be given: the interpreter
+  // answers.
+  const uint64_t reason = hash_text(SavedError::message());
+  if (reason != said_reason_) {
+    context.log(ASTER_ML_LOG_WARNING, "the reference runtime computes: %s", SavedError::message());
   }
-  said_interpreted_ = true;
+  said_reason_ = reason;
+  before.restore();
   return keep_graph(exe, roots, leaves);
 }
 
@@ -237,6 +266,7 @@ Status Engine::schedule_and_compile(Executable* exe, Nodes roots, std::span<cons
   Node sink = nullptr;
   Schedule schedule(memory);
   ASTER_TRY(prepare_graph(&sink, scratch, roots, leaves));
+  if (context.interrupt().requested()) return Interrupt::stopped("a graph is scheduled");
   Rangeify rangeify(scratch, schedule, regions);
   ASTER_TRY(rangeify.run(sink));
   ASTER_TRY(plan_memory(schedule));
@@ -272,13 +302,15 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
   runtime::cpu::KernelLibrary* provider = nullptr;
   ASTER_TRY(runtime::kernel_library(context, &provider));
   const runtime::cpu::CompilerInfo* compiler = nullptr;
-  ASTER_TRY(provider->compiler(&compiler));
+  const Status found = provider->compiler(&compiler);
+  if (!found.ok()) return without_code(exe, context, found);
   const codegen::Target target = target_of(*provider);
   Memory& memory = scratch.memory();
   Map<Node, uint32_t> numbers(memory);
   Vec<codegen::Rendered> rendered(memory);
   for (const Item& item : schedule.items) {
     if (item.kind != ItemKind::kKernel || numbers.contains(item.kernel)) continue;
+    if (context.interrupt().requested()) return Interrupt::stopped("kernels are written");
     ASTER_TRY(numbers.set(item.kernel, static_cast<uint32_t>(rendered.size())));
     codegen::Rendered one(memory);
     ASTER_TRY(codegen::render(one, scratch, item.kernel, target));
@@ -289,18 +321,28 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
   if (!rendered.empty()) {
     Vec<const codegen::Rendered*> all(memory);
     Vec<KernelSource> sources(memory);
+    Vec<runtime::cpu::Digest> needs(memory);
+    ASTER_TRY(needs.reserve(rendered.size()));
+    Text prelude(memory);
     for (const codegen::Rendered& one : rendered) {
       ASTER_TRY(all.push(&one));
-      // The prelude's functions have one text each, which the version in every key stands for.
-      ASTER_TRY(sources.push(KernelSource{one.name, one.text.view(), "codegen"}));
+      // What it uses of the prelude, as it is written now, is part of its key.
+      prelude.clear();
+      ASTER_TRY(codegen::render_prelude(prelude, {&all.back(), 1}, target));
+      ASTER_TRY(needs.push(runtime::cpu::Sha256().add_text(prelude.view()).finish()));
+      const runtime::cpu::Digest& need = needs.back();
+      ASTER_TRY(sources.push(KernelSource{
+          one.name, one.text.view(), {reinterpret_cast<const char*>(need.data()), need.size()}}));
     }
-    Text prelude(memory);
+    prelude.clear();
     ASTER_TRY(codegen::render_prelude(prelude, {all.data(), all.size()}, target));
     ASTER_TRY(prelude.status());
     if (scratch_memory.failed()) return ASTER_FAIL(kMEMORY, "a kernel's text ran out of memory");
     runtime::cpu::CompileStats stats;
-    ASTER_TRY(provider->load(prelude.view(), {sources.data(), sources.size()},
-                             {functions.data(), functions.size()}, &exe->kernels, &stats));
+    const Status loaded =
+        provider->load(prelude.view(), {sources.data(), sources.size()},
+                       {functions.data(), functions.size()}, &exe->kernels, &stats);
+    if (!loaded.ok()) return without_code(exe, context, loaded);
     counters.kernels_compiled += static_cast<uint64_t>(stats.compiled);
     counters.kernels_cached += static_cast<uint64_t>(stats.cached + stats.reused);
   }
@@ -349,6 +391,7 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
     ASTER_TRY(describe(exe->summary, memory, exe->launches.size() - 1, item, exe->launches.back(),
                        info.title));
   }
+  finish_launches(exe, schedule);
   exe->scratch_offset = (schedule.arena_bytes + 63) & ~int64_t{63};
   exe->arena_bytes = exe->scratch_offset + exe->scratch_stride * threads;
   return exe->summary.status();

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "aster_ml/engine.h"
+#include "base/interrupt.h"
 #include "codegen/codegen.h"
 #include "engine/lazy.h"
 #include "engine/library.h"
@@ -22,6 +23,8 @@ struct Launch {
   uint32_t first_operand = 0, operand_count = 0;
   int64_t tasks = 1;
   double nanoseconds = 0;  // estimate of the whole
+  double remaining = 0;    // of this and all that follow
+  bool writes = false;     // to memory of the schedule's caller, in place
 };
 
 // What launches amount to; operations and bytes are estimates.
@@ -50,6 +53,7 @@ struct Trace {
 struct Run {
   const Trace& trace;
   Context& context;
+  Interrupt& interrupt;
   int32_t device;
   bool replayed;
 
@@ -101,6 +105,7 @@ class Executable {
   uop::Graph* graph = nullptr;
   uop::Node sink = nullptr;
   Vec<uop::Node>* params = nullptr;
+  bool for_now = false;  // not to be kept: compiling may go better next time
   uint64_t hash = 0;
   Executable* next = nullptr;  // chain of the cache
 
@@ -146,7 +151,7 @@ class Engine {
                               std::span<const LeafRegion> regions, Arena& memory);
   Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule,
                          const Arena& scratch_memory);
-  bool said_interpreted_ = false;
+  uint64_t said_reason_ = 0;  // for interpreting, in the log
   Status keep_graph(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves);
 };
 
@@ -171,9 +176,16 @@ using aster::context_of;
 // Fills the pointers that an executable's launches read: one an operand.
 void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs,
           char* arena);
-// Runs every launch and tells the trace of it. Never fails.
-void launch(const Executable& exe, void* const* pointers, char* arena, int threads, const Run& run);
-// The same through the reference interpreter, one launch.
+// How far a run came. Once it writes in place it goes on to its end, unless that is far.
+enum class Ran : uint8_t {
+  kAll,
+  kPart,    // stopped as asked; what is not temporary or a result is as before
+  kWriting  // stopped; what is written in place is neither as before nor as it should be
+};
+// Runs every launch and tells the trace of it. wrote: something was written in place before.
+Ran launch(const Executable& exe, void* const* pointers, char* arena, int threads, const Run& run,
+           bool wrote);
+// The same through the reference interpreter, one launch; what is stopped has written nothing.
 Status interpret(const Executable& exe, void* const* params, void* const* outputs, const Run& run);
 
 // What random numbers are drawn from; in storage of two words, which the tensor module owns.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 
 #include "base/pool.h"
@@ -13,42 +14,78 @@ constexpr double kWorthThreads = 8000;  // nanoseconds
 // Parts that each thread takes, so that a busy core does not hold the rest back.
 constexpr int64_t kPartsPerThread = 4;
 
+// Between the steps of a part is looked whether to stop.
+constexpr double kStepNs = 2e6;
+// What is being written in place is finished if that takes no longer.
+constexpr double kFinishNs = 2e7;
+
 struct Part {
   const Launch* launch;
   void* const* params;
   char* scratch;
   int64_t scratch_stride;
   int64_t parts;
+  int64_t step;          // tasks
+  Interrupt* interrupt;  // null: runs to its end
+  std::atomic<bool> stopped{false};
 };
 
-void run_part(void* self, int64_t part) {
-  const Part& p = *static_cast<const Part*>(self);
-  const int64_t tasks = p.launch->tasks;
-  const int64_t begin = tasks * part / p.parts, end = tasks * (part + 1) / p.parts;
-  if (p.launch->plan != nullptr) {
-    library::run(*p.launch->plan, p.params, p.scratch + part * p.scratch_stride, begin, end);
+int64_t step_of(const Launch& launch) {
+  if (launch.nanoseconds <= kStepNs) return launch.tasks;
+  return std::max<int64_t>(
+      1, static_cast<int64_t>(static_cast<double>(launch.tasks) * kStepNs / launch.nanoseconds));
+}
+
+void run_tasks(const Launch& launch, void* const* params, char* scratch, int64_t begin,
+               int64_t end) {
+  if (launch.plan != nullptr) {
+    library::run(*launch.plan, params, scratch, begin, end);
   } else {
-    p.launch->function(p.params, begin, end);
+    launch.function(params, begin, end);
   }
 }
 
-void launch_one(const Executable& exe, const Launch& item, void* const* pointers, char* arena,
-                int threads) {
-  void* const* params = pointers + item.first_operand;
-  char* scratch = arena + exe.scratch_offset;
-  if (threads <= 1 || item.tasks <= 1 || item.nanoseconds < kWorthThreads) {
-    if (item.plan != nullptr) {
-      library::run(*item.plan, params, scratch, 0, item.tasks);
-    } else {
-      item.function(params, 0, item.tasks);
+void run_part(void* self, int64_t part) {
+  Part& p = *static_cast<Part*>(self);
+  const int64_t tasks = p.launch->tasks;
+  const int64_t end = tasks * (part + 1) / p.parts;
+  for (int64_t at = tasks * part / p.parts; at < end;) {
+    if (p.interrupt != nullptr && p.interrupt->requested()) {
+      p.stopped.store(true, std::memory_order_relaxed);
+      return;
     }
-    return;
+    const int64_t next = std::min(end, at + p.step);
+    run_tasks(*p.launch, p.params, p.scratch + part * p.scratch_stride, at, next);
+    at = next;
   }
-  // Library calls with scratch memory keep some a part, so there they are as many as threads.
-  const bool scratched = item.plan != nullptr && item.plan->scratch_bytes > 0;
-  Part part{&item, params, scratch, scratched ? exe.scratch_stride : 0,
-            std::min<int64_t>(item.tasks, scratched ? threads : threads * kPartsPerThread)};
-  pool::run(threads, part.parts, run_part, &part);
+}
+
+// For the thread that waits for the others' last parts: the callback is asked on no other.
+void look(void* self) {
+  const Part& p = *static_cast<const Part*>(self);
+  if (p.interrupt != nullptr) static_cast<void>(p.interrupt->requested());
+}
+
+// Whether it was not stopped; interrupt: null where it must not be.
+bool launch_one(const Executable& exe, const Launch& item, void* const* params, char* scratch,
+                int threads, Interrupt* interrupt) {
+  const int64_t step = step_of(item);
+  const bool alone = threads <= 1 || item.tasks <= 1 || item.nanoseconds < kWorthThreads;
+  if (alone && step == item.tasks) {
+    run_tasks(item, params, scratch, 0, item.tasks);
+    return true;
+  }
+  Part part{&item, params, scratch, 0, 1, step, interrupt};
+  if (alone) {
+    run_part(&part, 0);
+  } else {
+    // Library calls with scratch memory keep some a part, so there they are as many as threads.
+    const bool scratched = item.plan != nullptr && item.plan->scratch_bytes > 0;
+    part.scratch_stride = scratched ? exe.scratch_stride : 0;
+    part.parts = std::min<int64_t>(item.tasks, scratched ? threads : threads * kPartsPerThread);
+    pool::run(threads, part.parts, run_part, &part, look);
+  }
+  return !part.stopped.load(std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -84,17 +121,21 @@ uint64_t nanoseconds() {
   return static_cast<uint64_t>(t.tv_sec) * 1000000000 + static_cast<uint64_t>(t.tv_nsec);
 }
 
-void launch(const Executable& exe, void* const* pointers, char* arena, int threads,
-            const Run& run) {
-  if (!run.traced()) {
-    for (const Launch& item : exe.launches) launch_one(exe, item, pointers, arena, threads);
-    return;
-  }
+Ran launch(const Executable& exe, void* const* pointers, char* arena, int threads, const Run& run,
+           bool wrote) {
+  char* scratch = arena + exe.scratch_offset;
   for (size_t i = 0; i < exe.launches.size(); ++i) {
-    const uint64_t start = nanoseconds();
-    launch_one(exe, exe.launches[i], pointers, arena, threads);
-    run.tell(exe.infos[i], exe.launches[i].operand_count, start);
+    const Launch& item = exe.launches[i];
+    const bool may_stop = !(wrote || item.writes) || item.remaining > kFinishNs;
+    if (may_stop && run.interrupt.requested()) return wrote ? Ran::kWriting : Ran::kPart;
+    wrote = wrote || item.writes;
+    const uint64_t start = run.traced() ? nanoseconds() : 0;
+    const bool done = launch_one(exe, item, pointers + item.first_operand, scratch, threads,
+                                 may_stop ? &run.interrupt : nullptr);
+    if (!done) return wrote ? Ran::kWriting : Ran::kPart;
+    if (run.traced()) run.tell(exe.infos[i], item.operand_count, start);
   }
+  return Ran::kAll;
 }
 
 Status interpret(const Executable& exe, void* const* params, void* const* outputs, const Run& run) {
@@ -110,7 +151,7 @@ Status interpret(const Executable& exe, void* const* params, void* const* output
     ASTER_TRY(results.push(runtime::reference::Output{exe.sink->src(i), outputs[i]}));
   }
   ASTER_TRY(runtime::reference::interpret(*exe.graph, heap, {bindings.data(), bindings.size()},
-                                          {results.data(), results.size()}));
+                                          {results.data(), results.size()}, &run.interrupt));
   if (run.traced()) run.tell({"interpreted", {}}, bindings.size() + results.size(), start);
   return kOk;
 }

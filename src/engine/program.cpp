@@ -2,6 +2,7 @@
 #include "engine/program.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "device/device.h"
 
@@ -95,9 +96,29 @@ void* result_data(const Program& program, const Workspace& workspace, size_t i) 
   return static_cast<char*>(result.array.storage->data) + result.array.offset;
 }
 
+Status stopped_clean() { return Interrupt::stopped("a program ran; what it assigns is as before"); }
+// Stopped in the middle of a step that writes state.
+Status stopped_writing(const Program& program) {
+  char inputs[200] = "";
+  size_t length = 0;
+  for (const uint32_t i : program.assigned) {
+    const int more = std::snprintf(inputs + length, sizeof(inputs) - length, "input %u, ", i);
+    if (static_cast<size_t>(more) >= sizeof(inputs) - length) break;
+    length += static_cast<size_t>(more);
+  }
+  if (program.assigned.empty() && !program.writes_state) return stopped_clean();
+  return ASTER_FAIL(kCANCELLED,
+                    "stopped as asked in the middle of assignments: what the step assigns (%.*s%s) "
+                    "is no longer valid",
+                    static_cast<int>(program.writes_state || length < 2 ? length : length - 2),
+                    inputs, program.writes_state ? "captured state" : "");
+}
+
 Status execute(const Program& program, Workspace& workspace) {
+  Interrupt interrupt(program.context->interrupts());
+  bool wrote = false;
   char* arena = static_cast<char*>(workspace.memory->data);
-  const Run run{*program.trace, *program.context, device::kCpu, true};
+  const Run run{*program.trace, *program.context, interrupt, device::kCpu, true};
   for (const Drawn& drawn : program.drawn) {
     draw_keys(reinterpret_cast<uint64_t*>(arena + drawn.offset), drawn.state, drawn.words);
   }
@@ -107,10 +128,15 @@ Status execute(const Program& program, Workspace& workspace) {
     const Entry& entry = program.entries[i];
     void* const* pointers = workspace.pointers.data() + program.first_pointer[i];
     if (entry.exe->graph != nullptr) {
-      ASTER_TRY(interpret(*entry.exe, pointers, pointers + entry.params, run));
+      const Status status = interpret(*entry.exe, pointers, pointers + entry.params, run);
+      if (status.code == ASTER_ML_CANCELLED && wrote) return stopped_writing(program);
+      ASTER_TRY(status);
     } else {
-      launch(*entry.exe, pointers, arena, program.threads, run);
+      const Ran ran = launch(*entry.exe, pointers, arena, program.threads, run, wrote);
+      if (ran == Ran::kPart) return stopped_clean();
+      if (ran == Ran::kWriting) return stopped_writing(program);
     }
+    wrote = wrote || entry.writes;
   }
   return kOk;
 }
@@ -186,6 +212,7 @@ int32_t aster_ml_program_run(const aster_ml_program* program, aster_ml_workspace
                              const aster_ml_tensor* inputs, size_t input_count,
                              aster_ml_tensor* outputs, size_t output_count) {
   ASTER_API();
+  const aster::FloatModes modes;
   Program* p = program_of(program);
   if (p == nullptr) return ASTER_FAIL(kARGUMENT, "an empty program, or one that was freed");
   auto* w = workspace != nullptr && workspace->impl != nullptr

@@ -1,4 +1,6 @@
 // Realize: which expressions are to be computed, where, and what stands for them afterwards.
+#include <cstdio>
+
 #include "base/pool.h"
 #include "device/device.h"
 #include "engine/engine.h"
@@ -287,7 +289,7 @@ class Realize {
   }
 
   Status compute(Executable& exe, void* const* params, void* const* results) {
-    const Run run{e_.trace, e_.context, device_, false};
+    const Run run{e_.trace, e_.context, e_.context.interrupt(), device_, false};
     if (exe.graph != nullptr) {
       ++e_.counters.interpreted;
       return interpret(exe, params, results, run);
@@ -299,9 +301,35 @@ class Realize {
     bind(pointers.data(), exe, params, results, arena);
     const bool many = e_.threads > 1 && exe.launches.size() > 1;
     if (many) pool::session_begin(e_.threads, e_.context.options().pin_threads != 0);
-    launch(exe, pointers.data(), arena, e_.threads, run);
+    const Ran ran = launch(exe, pointers.data(), arena, e_.threads, run, false);
     if (many) pool::session_end();
-    return kOk;
+    if (ran == Ran::kPart) return Interrupt::stopped("kernels ran; storages are as before");
+    return ran == Ran::kWriting ? give_up_writes() : kOk;
+  }
+
+  // Stopped in the middle of writes in place: they count as done, so that nothing does them again
+  // on what they have left, and the status says what they have left.
+  Status give_up_writes() {
+    char names[256] = "";
+    size_t length = 0, others = 0;
+    for (const Want& w : wants_) {
+      if (w.result == nullptr) continue;
+      ASTER_TRY(map_.set(w.root, w.result));
+      const int more =
+          std::snprintf(names + length, sizeof(names) - length, "%s%s%s", length == 0 ? "" : ", ",
+                        dtype::name(w.root->dtype), uop::brief_shape(w.root->shape()).text);
+      if (static_cast<size_t>(more) < sizeof(names) - length) {
+        length += static_cast<size_t>(more);
+      } else {
+        names[length] = '\0';
+        ++others;
+      }
+    }
+    ASTER_TRY(replace_in_cells(e_, map_));
+    return ASTER_FAIL(kCANCELLED,
+                      "stopped as asked in the middle of assignments: what was assigned (%s%s) is "
+                      "no longer valid",
+                      names, others == 0 ? "" : ", and others");
   }
 
   // A constant gets storage of its own: the same node stands in other expressions, which writes to

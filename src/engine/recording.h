@@ -18,6 +18,7 @@ struct Entry {
   Executable* exe;
   uint32_t first_param, params;
   uint32_t first_output, outputs;
+  bool writes = false;  // in a program: to its inputs or captured state
 };
 
 // A draw of random numbers, made anew by each replay.

@@ -28,12 +28,15 @@ Status fill(aster_ml_runtime_info* info, Context& context) {
   ASTER_TRY(features.status());
   copy(info->cpu, features.view());
   const cpu::CompilerInfo* compiler = nullptr;
+  const SavedError before;
   const Status found = kernels->compiler(&compiler);
   if (found.ok()) {
     copy(info->compiler, compiler->path);
     copy(info->compiler_version, compiler->version);
   } else if (found.code != ASTER_ML_UNSUPPORTED) {
     return found;
+  } else {
+    before.restore();
   }
   const cpu::Blas& blas = cpu::blas();
   if (blas.available && context.options().no_library == 0) {

@@ -2,6 +2,8 @@
 #include "aster_ml/buffer.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -74,6 +76,52 @@ TEST_F(BufferTest, Init) {
   EXPECT_EQ(b.bytes, 0u);
   EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
   EXPECT_EQ(aster_ml_buffer_free(nullptr), ASTER_ML_OK);
+}
+
+// Frees come from any thread, so one may be in the table or the cache of blocks when another forks.
+TEST(Buffer, ForksWhileAnotherThreadFrees) {
+  aster_ml_context context;
+  ASSERT_EQ(aster_ml_context_init(&context, nullptr), ASTER_ML_OK);
+  const auto make = [&](size_t bytes) {
+    aster_ml_buffer out;
+    EXPECT_EQ(aster_ml_buffer_init(&out, &context, bytes, kU8, 0), ASTER_ML_OK);
+    return out;
+  };
+  std::atomic<bool> over{false};
+  std::atomic<aster_ml_buffer*> handed{nullptr};
+  std::thread other([&] {
+    while (!over) {
+      if (aster_ml_buffer* buffer = handed.exchange(nullptr)) {
+        aster_ml_buffer_free(buffer);
+        delete buffer;
+      }
+    }
+  });
+  for (int i = 0; i < 2000; ++i) {
+    auto* buffer = new aster_ml_buffer(make(i % 3 == 0 ? 64 : 100'000));
+    while (handed.load() != nullptr) {
+    }
+    handed = buffer;
+    if (i % 20 != 0) continue;
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      for (const size_t bytes : {size_t{64}, size_t{100'000}}) {
+        aster_ml_buffer own = make(bytes);
+        aster_ml_buffer_free(&own);
+      }
+      _exit(42);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 42) << i << ": " << status;
+    if (HasFailure()) break;
+  }
+  while (handed.load() != nullptr) {
+  }
+  over = true;
+  other.join();
+  aster_ml_context_free(&context);
 }
 
 TEST_F(BufferTest, LargeMemoryIsAlignedToHugePages) {

@@ -27,6 +27,7 @@ class World {
   explicit World(aster_ml_context_options options = {}) {
     options.struct_size = sizeof(options);
     if (options.threads == 0) options.threads = 2;
+    if (options.compiler == nullptr) options.no_fallback = 1;
     EXPECT_EQ(Context::create(&context_, &options).code, 0);
     bool outer = false;
     EXPECT_EQ(context_->enter(&outer).code, 0);

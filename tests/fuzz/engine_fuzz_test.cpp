@@ -33,6 +33,7 @@ bool is_view_of_storage(Node node) {
 class EngineRunner {
  public:
   explicit EngineRunner(aster_ml_context_options options) {
+    options.no_fallback = 1;
     options.struct_size = sizeof(options);
     EXPECT_TRUE(Context::create(&context_, &options).ok());
     bool outer = false;

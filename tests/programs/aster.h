@@ -43,6 +43,7 @@ class Session : public Context {
  private:
   static aster_ml_context_options with_threads(aster_ml_context_options options) {
     if (options.threads == 0) options.threads = 2;
+    if (options.compiler == nullptr) options.no_fallback = 1;  // code that no compiler takes shows
     return options;
   }
 };

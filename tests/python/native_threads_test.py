@@ -162,8 +162,7 @@ def work(products):
         y = n.lazy_contiguous(n.lazy_matmul(y, x))
     return y
 n.lazy_realize([work(2)])
-y = work(60)
-other = []
+y = work(60 if sys.argv[1] == "waiting" else 6000)
 if sys.argv[1] == "waiting":
     thread = threading.Thread(target=lambda: n.lazy_realize([y]))
     thread.start()
@@ -177,6 +176,8 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 if sys.argv[1] == "waiting":
     thread.join()
+else:
+    assert not n.lazy_is_realized(y), "what runs is ended"
 assert abs(memoryview(n.lazy_add(x, 1)).tolist()[0][0] - 1.001) < 1e-6
 print("usable")
 """
@@ -195,6 +196,70 @@ def test_ctrl_c_is_not_lost(where):
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=60)
     assert out == "interrupted\nusable\n", (out, errors)
+
+
+def products(context, count):
+    x = n.lazy_full((1e-3, F32), 0, (500, 500), context)
+    n.lazy_realize([x])
+    y = x
+    for _ in range(count):
+        y = n.lazy_contiguous(n.lazy_matmul(y, x))
+    return y
+
+
+@pytest.fixture
+def alarm():
+    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.3)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def test_what_a_handler_raises_ends_the_call(alarm):
+    context = n.context_init({"threads": 2})
+    y = products(context, 6000)
+
+    def handler(*_):
+        raise TimeoutError("enough")
+
+    signal.signal(signal.SIGALRM, handler)
+    alarm()
+    with pytest.raises(TimeoutError, match="enough"):
+        n.lazy_realize([y])
+    assert not n.lazy_is_realized(y)
+    n.lazy_realize([products(context, 2)])
+
+
+def test_a_handler_cannot_use_the_context_that_computes(alarm):
+    context = n.context_init({"threads": 2})
+    y, x = products(context, 6000), n.lazy_full((1.0, F32), 0, (2,), context)
+    signal.signal(signal.SIGALRM, lambda *_: n.lazy_add(x, 1))
+    alarm()
+    with pytest.raises(RuntimeError, match="signal handler"):
+        n.lazy_realize([y])
+    # One that does nothing disturbs nothing.
+    came = []
+    signal.signal(signal.SIGALRM, lambda *_: came.append(1))
+    while not came:
+        alarm()
+        n.lazy_realize([products(context, 300)])
+
+
+def test_another_thread_cancels():
+    context = n.context_init({"threads": 2})
+    y, said = products(context, 6000), []
+
+    def run():
+        try:
+            n.lazy_realize([y])
+        except Exception as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while thread.is_alive():
+        n.engine_cancel(context)
+        time.sleep(0.01)
+    assert len(said) == 1 and "stopped as asked" in said[0]
 
 
 # ---- Captured programs ----

@@ -274,14 +274,52 @@ TEST_F(CacheTest, LinksPipesAndFoldersInTheWay) {
   for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
     EXPECT_NE(entry.path().filename().string()[0], '.') << "a temporary file is left";
   }
+}
 
+TEST_F(CacheTest, TheDirectoryMayBeALink) {
   TemporaryFolder real;
   const std::string link = folder_ / "link";
   fs::create_symlink(real.path(), link);
   Cache linked(heap());
   ASSERT_TRUE(linked.open(link.c_str()).ok());
   linked.put("t", key_of("a"), body_of("a", 10));
+  EXPECT_TRUE(linked.get("t", key_of("a"), &got_));
+  EXPECT_EQ(linked.problem(), nullptr);
+  EXPECT_EQ(linked.info().entries, 1u);
+  EXPECT_TRUE(linked.clear().ok());
   EXPECT_TRUE(fs::is_empty(real.path()));
+  // What it leads to is held to the same rules.
+  fs::permissions(real.path(), fs::perms::all);
+  linked.put("t", key_of("a"), body_of("a", 10));
+  EXPECT_TRUE(fs::is_empty(real.path()));
+  EXPECT_NE(linked.problem(), nullptr);
+  fs::permissions(real.path(), fs::perms::owner_all);
+  if (geteuid() == 0) {
+    ASSERT_EQ(lchown(link.c_str(), 12345, 12345), 0);
+    linked.put("t", key_of("a"), body_of("a", 10));
+    EXPECT_TRUE(fs::is_empty(real.path()));
+    EXPECT_STREQ(linked.problem(), "the directory is another user's link");
+  }
+  fs::remove(link);
+  fs::create_symlink(folder_ / "nowhere", link);
+  linked.put("t", key_of("a"), body_of("a", 10));
+  EXPECT_STREQ(linked.problem(), "the directory does not exist and cannot be made");
+}
+
+TEST_F(CacheTest, SaysWhyNothingIsKept) {
+  EXPECT_TRUE(testing::in_fork([&] {
+    put("a");
+    if (cache_.problem() != nullptr) return false;
+    const rlimit small = {100, 100};
+    setrlimit(RLIMIT_FSIZE, &small);
+    cache_.put("t", key_of("large"), body_of("large", 1000));
+    return std::string(cache_.problem()).find("no space") == 0;
+  }));
+  put("a");
+  EXPECT_EQ(cache_.damaged(), 0u);
+  fs::resize_file(path_of("a"), 70);
+  EXPECT_FALSE(get("a"));
+  EXPECT_EQ(cache_.damaged(), 1u);
 }
 
 TEST_F(CacheTest, PlacesThatCannotBeWritten) {

@@ -193,22 +193,32 @@ TEST(Compiler, ErrorsNameTheFirstMessage) {
 TEST(Compiler, CompilersThatMisbehave) {
   TemporaryFolder folder;
   const std::string version = "[ \"$1\" = --version ] && { echo gcc fake; exit 0; }\n";
-  const char* const bodies[] = {
-      "echo not an object\n",         // success with rubbish
-      "exit 0\n",                     // success with nothing
-      "printf '\\177ELF'; exit 1\n",  // an object, but failure
-      "kill -9 $$\n",                 // killed
-      "cat > /dev/null; echo boom >&2; exit 2\n",
+  const struct {
+    const char* body;
+    const char* said;
+  } cases[] = {
+      {"echo not an object\n", "wrote 14 bytes that are no object file"},
+      {"exit 0\n", "wrote nothing"},
+      {"echo odd >&2; exit 0\n", "wrote nothing: odd"},
+      {"printf '\\177ELF'; exit 1\n", "failed with status 1"},
+      {"kill -9 $$\n", "was ended by signal 9 (Killed)"},
+      {"cat > /dev/null; echo boom >&2; exit 2\n", "failed with status 2: boom"},
+      {"sleep 1000\n", "was ended after 200 ms"},
   };
   int i = 0;
-  for (const char* body : bodies) {
-    const std::string path = write_script(folder / ("cc" + std::to_string(i++)), version + body);
+  for (const auto& test : cases) {
+    const std::string path =
+        write_script(folder / ("cc" + std::to_string(i++)), version + test.body);
     CompilerInfo info;
     ASSERT_TRUE(find_compiler(&info, path.c_str(), {}, heap()).ok());
     Vec<uint8_t> object(heap());
-    EXPECT_EQ(compile_one(info, {}, "int x;", &object).code, code(Code::kCOMPILE)) << body;
+    const std::string_view source = "int x;";
+    const bool sleeps = test.said == cases[std::size(cases) - 1].said;
+    EXPECT_EQ(compile(info, {}, {&source, 1}, {&object, 1}, heap(), {sleeps ? 200 : 20'000}).code,
+              code(Code::kCOMPILE))
+        << test.body;
+    EXPECT_EQ(last_error(), "'" + path + "' " + test.said);
   }
-  EXPECT_NE(last_error().find("boom"), std::string::npos);
   // One that is gone when it is needed.
   const std::string gone = write_script(folder / "gone", version);
   CompilerInfo info;
@@ -216,7 +226,37 @@ TEST(Compiler, CompilersThatMisbehave) {
   unlink(gone.c_str());
   Vec<uint8_t> object(heap());
   EXPECT_EQ(compile_one(info, {}, "int x;", &object).code, code(Code::kCOMPILE));
+  EXPECT_EQ(last_error(), "'" + gone + "' cannot be executed (No such file or directory)");
   EXPECT_EQ(compile_one(CompilerInfo(), {}, "int x;", &object).code, code(Code::kUNSUPPORTED));
+}
+
+TEST(Compiler, WhyNoneAnswers) {
+  TemporaryFolder folder;
+  const struct {
+    const char* body;
+    const char* said;
+  } cases[] = {
+      {"echo out of luck >&2; exit 3\n", "failed with status 3: out of luck"},
+      {"exit 0\n", "wrote nothing"},
+      {"kill -11 $$\n", "was ended by signal 11 (Segmentation fault)"},
+      {"sleep 1000\n", "was ended after 200 ms"},
+  };
+  for (const auto& test : cases) {
+    for (const char* name : {"clang", "gcc", "cc"}) write_script(folder / name, test.body);
+    CompilerInfo info;
+    const std::string path = folder / "gcc";
+    EXPECT_EQ(find_compiler(&info, path.c_str(), {}, heap(), {200}).code, code(Code::kUNSUPPORTED));
+    EXPECT_EQ(last_error(), "'" + path + " --version' " + test.said);
+    const WithVariable variable("PATH", folder.path().c_str());
+    aster_ml_error_clear();
+    EXPECT_EQ(find_compiler(&info, nullptr, {}, heap(), {200}).code, code(Code::kUNSUPPORTED));
+    EXPECT_EQ(last_error(), "no C compiler: '" + (folder / "clang") + " --version' " + test.said);
+    // A broken one that another stands in for is no failure.
+    write_script(folder / "gcc", "echo gcc 1.0\n");
+    aster_ml_error_clear();
+    EXPECT_TRUE(find_compiler(&info, nullptr, {}, heap(), {200}).ok());
+    EXPECT_EQ(last_error(), "");
+  }
 }
 
 TEST(Compiler, HostileHosts) {

@@ -336,7 +336,7 @@ struct Canned {
   }
   static Status compile(void* self, const CpuFeatures& features,
                         std::span<const std::string_view> sources, std::span<Vec<uint8_t>> objects,
-                        Memory& memory) {
+                        Memory& memory, const Patience&) {
     Canned& canned = *static_cast<Canned*>(self);
     ++canned.compiled;
     for (size_t i = 0; i < sources.size(); ++i) {

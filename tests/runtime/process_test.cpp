@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,8 +30,21 @@ Outcome run_shell(const std::string& script, const std::string& input = "",
   const Command command = {
       arguments, kEnvironment, {reinterpret_cast<const uint8_t*>(input.data()), input.size()}};
   Outcome outcome(process_heap());
-  EXPECT_TRUE(run_commands({&command, 1}, {&outcome, 1}, timeout).ok()) << last_error();
+  EXPECT_TRUE(run_commands({&command, 1}, {&outcome, 1}, {timeout}).ok()) << last_error();
   return outcome;
+}
+
+// Whether a process with this number in a text does nothing any more, now or in two seconds.
+bool is_gone(const std::string& number) {
+  const std::string stat = "/proc/" + number.substr(0, number.find('\n')) + "/stat";
+  for (int i = 0; i < 200; ++i) {
+    std::string pid, name;
+    char state = 'X';
+    std::ifstream file(stat);
+    if (!(file >> pid >> name >> state) || state == 'Z' || state == 'X') return true;
+    usleep(10'000);
+  }
+  return false;
 }
 
 TEST(Process, InputOutputErrorAndStatus) {
@@ -55,7 +69,7 @@ TEST(Process, AMissingProgramIsNotStarted) {
   const char* const arguments[] = {"/nonexistent/program", nullptr};
   const Command command = {arguments, kEnvironment, {}};
   Outcome outcome(process_heap());
-  ASSERT_TRUE(run_commands({&command, 1}, {&outcome, 1}, kTimeout).ok());
+  ASSERT_TRUE(run_commands({&command, 1}, {&outcome, 1}, {kTimeout}).ok());
   EXPECT_FALSE(outcome.started);
   EXPECT_FALSE(outcome.succeeded());
 }
@@ -71,7 +85,7 @@ TEST(Process, CommandsRunAtTheSameTime) {
   const char* const arguments_2[] = {"/bin/sh", "-c", second.c_str(), nullptr};
   const Command commands[] = {{arguments_1, kEnvironment, {}}, {arguments_2, kEnvironment, {}}};
   Outcome outcomes[] = {Outcome(process_heap()), Outcome(process_heap())};
-  ASSERT_TRUE(run_commands(commands, outcomes, kTimeout).ok());
+  ASSERT_TRUE(run_commands(commands, outcomes, {kTimeout}).ok());
   EXPECT_EQ(text(outcomes[0].output), "2\n");
   EXPECT_EQ(text(outcomes[1].output), "1\n");
 }
@@ -80,17 +94,83 @@ TEST(Process, ATimeoutEndsTheWholeGroup) {
   const Outcome outcome = run_shell("sleep 1000 & echo $!; wait", "", 300);
   EXPECT_TRUE(outcome.timed_out);
   EXPECT_FALSE(outcome.succeeded());
-  const std::string grandchild = text(outcome.output);
-  ASSERT_FALSE(grandchild.empty());
-  const std::string stat = "/proc/" + grandchild.substr(0, grandchild.size() - 1) + "/stat";
-  char state = 'S';
-  for (int i = 0; i < 200 && state != 'Z' && state != 'X'; ++i) {
-    std::string number, name;
-    std::ifstream file(stat);
-    if (!(file >> number >> name >> state)) state = 'X';
-    if (state != 'Z' && state != 'X') usleep(10'000);
+  ASSERT_FALSE(outcome.output.empty());
+  EXPECT_TRUE(is_gone(text(outcome.output)));
+}
+
+TEST(Process, WhatIsStartedEndsWithItsHost) {
+  TemporaryFolder folder;
+  const std::string pids = folder / "pids";
+  const pid_t host = fork();
+  if (host == 0) {
+    run_shell("sleep 1000 & echo $! > " + pids + "2; echo $$ > " + pids + "1; wait");
+    _exit(1);
   }
-  EXPECT_TRUE(state == 'Z' || state == 'X') << state;
+  std::string shell, below;
+  for (int i = 0; i < 1000 && shell.empty(); ++i) {
+    usleep(10'000);
+    std::ifstream(pids + "1") >> shell;
+  }
+  std::ifstream(pids + "2") >> below;
+  ASSERT_FALSE(shell.empty() || below.empty());
+  kill(host, SIGKILL);
+  waitpid(host, nullptr, 0);
+  EXPECT_TRUE(is_gone(shell)) << "the program";
+  EXPECT_TRUE(is_gone(below)) << "what the program started";
+}
+
+// The host may get the signal that tells its end, with its whole group, and go on.
+TEST(Process, ATerminationThatTheHostSurvives) {
+  EXPECT_TRUE(in_fork([] {
+    setpgid(0, 0);
+    signal(SIGTERM, SIG_IGN);
+    std::thread other([] {
+      usleep(100'000);
+      kill(0, SIGTERM);
+    });
+    const Outcome outcome = run_shell("sleep 0.3; echo 7");
+    other.join();
+    return outcome.succeeded() && text(outcome.output) == "7\n";
+  }));
+}
+
+TEST(Process, AnInterruptEndsThemAtOnce) {
+  TemporaryFolder folder;
+  InterruptSource source;
+  Interrupt interrupt(source);
+  const std::string pids = folder / "pid";
+  const std::string script = "sleep 1000 & echo $! > " + pids + "; wait";
+  const char* const arguments[] = {"/bin/sh", "-c", script.c_str(), nullptr};
+  const Command commands[] = {{arguments, kEnvironment, {}}, {arguments, kEnvironment, {}}};
+  Outcome outcomes[] = {Outcome(process_heap()), Outcome(process_heap())};
+  std::thread other([&] {
+    for (std::string pid; pid.empty();) {
+      usleep(1000);
+      std::ifstream(pids) >> pid;
+    }
+    source.requests.fetch_add(1);
+  });
+  const Status status = run_commands(commands, outcomes, {kTimeout, &interrupt});
+  other.join();
+  EXPECT_EQ(status.code, testing::code(Code::kCANCELLED)) << last_error();
+  std::string pid;
+  std::ifstream(pids) >> pid;
+  EXPECT_TRUE(is_gone(pid));
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a zombie";
+}
+
+TEST(Process, ALimitOnProcessesIsNamed) {
+  if (geteuid() == 0) GTEST_SKIP() << "limits do not hold for root";
+  EXPECT_TRUE(in_fork([] {
+    const rlimit none = {0, 0};
+    setrlimit(RLIMIT_NPROC, &none);
+    const char* const arguments[] = {"/bin/true", nullptr};
+    const Command command = {arguments, kEnvironment, {}};
+    Outcome outcome(process_heap());
+    return run_commands({&command, 1}, {&outcome, 1}).code == testing::code(Code::kDEVICE) &&
+           last_error().find("'/bin/true'") != std::string::npos &&
+           last_error().find("Resource temporarily unavailable") != std::string::npos;
+  }));
 }
 
 TEST(Process, AHostThatIgnoresSigchld) {
@@ -174,7 +254,7 @@ TEST(Process, OutOfMemoryAndOutOfDescriptors) {
     const char* const arguments[] = {"/bin/echo", "x", nullptr};
     const Command command = {arguments, kEnvironment, {}};
     Outcome outcome(heap);
-    const Status status = run_commands({&command, 1}, {&outcome, 1}, kTimeout);
+    const Status status = run_commands({&command, 1}, {&outcome, 1}, {kTimeout});
     if (!heap.failed()) {
       EXPECT_TRUE(status.ok());
       break;
@@ -187,7 +267,7 @@ TEST(Process, OutOfMemoryAndOutOfDescriptors) {
     const char* const arguments[] = {"/bin/true", nullptr};
     const Command command = {arguments, kEnvironment, {}};
     Outcome outcome(process_heap());
-    return run_commands({&command, 1}, {&outcome, 1}, kTimeout).code ==
+    return run_commands({&command, 1}, {&outcome, 1}, {kTimeout}).code ==
            testing::code(Code::kDEVICE);
   }));
 }

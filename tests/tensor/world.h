@@ -37,6 +37,7 @@ class World {
     options.struct_size = sizeof(options);
     options.threads = options.threads == 0 ? 1 : options.threads;
     if (interpreted) options.compiler = "none";
+    options.no_fallback = interpreted ? 0 : 1;
     EXPECT_EQ(aster_ml_context_init(&context_, &options), 0) << message();
     aster_ml_error_clear();
   }

@@ -196,6 +196,8 @@ class Context {
   bool set_archive_limit(uint64_t bytes) const {
     return detail::good(aster_ml_context_set_archive_limit(get(), bytes));
   }
+  /* Stops what is computed in it now; from any thread. */
+  bool cancel() const { return detail::good(aster_ml_engine_cancel(get())); }
   bool collect() const { return detail::good(aster_ml_engine_collect(get())); }
   /* The default device: where new tensors live, and what reads no memory is computed. */
   int32_t device() const {

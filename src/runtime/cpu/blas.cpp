@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "base/flags.h"
+#include "base/mutex.h"
 #include "runtime/cpu/blas_core.h"
 #include "runtime/cpu/features.h"
 
@@ -31,7 +32,7 @@ enum Build : int { kSerial = 0, kPthread = 1, kOpenMp = 2 };
 int (*omp_max_threads)() = nullptr;
 void (*omp_set_threads)(int) = nullptr;
 
-pthread_mutex_t call_mutex = PTHREAD_MUTEX_INITIALIZER;
+constinit Mutex call_mutex;
 
 // The ways to call a function of the library.
 template <typename Function>
@@ -40,9 +41,9 @@ template <typename... Arguments>
 struct Guarded<void (*)(Arguments...)> {
   static inline void (*raw)(Arguments...) = nullptr;
   static void one_at_a_time(Arguments... arguments) {
-    pthread_mutex_lock(&call_mutex);
+    call_mutex.lock();
     raw(arguments...);
-    pthread_mutex_unlock(&call_mutex);
+    call_mutex.unlock();
   }
   static void one_thread_each(Arguments... arguments) {
     const int before = omp_max_threads();

@@ -30,6 +30,7 @@ constexpr size_t kFileLimit = size_t{256} << 20;
 constexpr uint64_t kDefaultLimit = uint64_t{512} << 20;
 constexpr int64_t kDaySeconds = 24 * 60 * 60;
 constexpr int64_t kHourSeconds = 60 * 60;
+constexpr const char* kNoSpace = "no space is left, or files may not be as large";
 
 struct Header {
   char magic[8];
@@ -63,13 +64,23 @@ bool is_private(const struct stat& info) {
   return info.st_uid == geteuid() && (info.st_mode & 022) == 0;
 }
 
-// A folder that is private and no link; made if asked for. Invalid when it is not.
+// A folder that is private and no link; made if asked for. Invalid when it is not; errno says why
+// it could not be made.
 Descriptor open_private_folder(int parent, const char* name, bool make) {
-  if (make) mkdirat(parent, name, 0700);  // there already, or the open below fails
+  // There already, or the open below fails.
+  const int error = make && mkdirat(parent, name, 0700) != 0 && errno != EEXIST ? errno : 0;
   Descriptor folder(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info;
   if (folder.valid() && (fstat(folder.get(), &info) != 0 || !is_private(info))) folder.reset();
+  errno = error;
   return folder;
+}
+
+// A link that somebody else could point to another place.
+bool is_foreign_link(const char* path) {
+  struct stat info;
+  return lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && info.st_uid != geteuid() &&
+         info.st_uid != 0;
 }
 
 void make_parents(const char* path) {
@@ -187,7 +198,9 @@ bool read_entry(int file, const Digest& key, Vec<uint8_t>* out, bool* rotten) {
       header.length > kFileLimit || memcmp(header.key, key.data(), key.size()) != 0) {
     return false;
   }
+  const SavedError before;
   if (!read_file(file, sizeof(header), kFileLimit + 1, out).ok()) {
+    before.restore();
     *rotten = false;  // memory or the disk failed, not the entry
     return false;
   }
@@ -233,16 +246,19 @@ Status Cache::open(const char* choice) {
 Descriptor Cache::open_root(bool make) {
   const char* path = root_.c_str();
   if (!enabled_ || path == nullptr) return Descriptor();
-  Descriptor root(::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  Descriptor root(::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid() && errno == ENOENT && make) {
     make_parents(path);
-    root.reset(::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    root.reset(::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   }
   struct stat info;
   problem_ = nullptr;
   if (!root.valid()) {
-    problem_ = errno == ENOENT ? "the directory does not exist"
-                               : "the directory cannot be opened, or is a link";
+    problem_ = errno != ENOENT ? "the directory cannot be opened"
+               : make          ? "the directory does not exist and cannot be made"
+                               : "the directory does not exist";
+  } else if (is_foreign_link(path)) {
+    problem_ = "the directory is another user's link";
   } else if (fstat(root.get(), &info) != 0 || info.st_uid != geteuid()) {
     problem_ = "the directory belongs to another user";
   } else if (!is_private(info)) {
@@ -262,7 +278,14 @@ Descriptor Cache::open_folder(std::string_view target, const Digest& key, bool m
   Descriptor folder = open_root(make);
   for (const char* name :
        {kFormatFolder, static_cast<const char*>(target_name), static_cast<const char*>(digits)}) {
-    if (folder.valid()) folder = open_private_folder(folder.get(), name, make);
+    if (folder.valid()) {
+      folder = open_private_folder(folder.get(), name, make);
+      if (make && !folder.valid()) {
+        problem_ = errno == ENOSPC || errno == EDQUOT
+                       ? kNoSpace
+                       : "its folders cannot be made or are not ours";
+      }
+    }
   }
   return folder;
 }
@@ -281,7 +304,10 @@ bool Cache::get(std::string_view target, const Digest& key, Vec<uint8_t>* out) {
   if (file.valid() && fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && is_private(info)) {
     bool rotten = false;
     found = read_entry(file.get(), key, out, &rotten);
-    if (!found && rotten) unlinkat(folder.get(), name, 0);
+    if (!found && rotten) {
+      unlinkat(folder.get(), name, 0);
+      ++damaged_;
+    }
     // The age that eviction goes by; once a day is enough.
     if (found && now_seconds() - static_cast<int64_t>(info.st_mtim.tv_sec) > kDaySeconds)
       futimens(file.get(), nullptr);
@@ -291,15 +317,12 @@ bool Cache::get(std::string_view target, const Digest& key, Vec<uint8_t>* out) {
   return found;
 }
 
-void Cache::put(std::string_view target, const Digest& key, std::span<const uint8_t> bytes) {
-  if (bytes.size() > kFileLimit) return;
-  const Descriptor folder = open_folder(target, key, true);
-  if (!folder.valid()) return;
+bool Cache::keep(int folder, const Digest& key, std::span<const uint8_t> bytes) {
   char name[kKeyDigits + 1] = {};
   write_hex(key.data(), key.size(), name);
   uint8_t random[8];
   if (getrandom(random, sizeof(random), GRND_NONBLOCK) != static_cast<ssize_t>(sizeof(random)))
-    return;
+    return false;
   char temporary[kTemporary.size() + 2 * sizeof(random) + 1] = {};
   memcpy(temporary, kTemporary.data(), kTemporary.size());
   write_hex(random, sizeof(random), temporary + kTemporary.size());
@@ -312,18 +335,32 @@ void Cache::put(std::string_view target, const Digest& key, std::span<const uint
   memcpy(header.key, key.data(), key.size());
 
   Descriptor file(
-      openat(folder.get(), temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file.valid()) return;
+      openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.valid()) return false;
   // No fsync: a file torn by a power failure fails its checksum and counts as a miss.
   const bool written =
       write_all(file.get(), as_bytes(&header, sizeof(header))) && write_all(file.get(), bytes);
   file.reset();
-  if (!written || renameat(folder.get(), temporary, folder.get(), name) != 0) {
-    unlinkat(folder.get(), temporary, 0);
+  if (written && renameat(folder, temporary, folder, name) == 0) return true;
+  const int error = errno;
+  unlinkat(folder, temporary, 0);
+  errno = error;
+  return false;
+}
+
+void Cache::put(std::string_view target, const Digest& key, std::span<const uint8_t> bytes) {
+  if (bytes.size() > kFileLimit) return;
+  const Descriptor folder = open_folder(target, key, true);
+  if (!folder.valid()) return;
+  if (!keep(folder.get(), key, bytes)) {
+    problem_ =
+        errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? kNoSpace : "it cannot be written";
     return;
   }
   // One put in 256, by the key's last byte; its failure only leaves more on disk.
-  if (key[31] == 0) static_cast<void>(evict(limit_).ok());
+  if (key[31] != 0) return;
+  const SavedError before;
+  if (!evict(limit_).ok()) before.restore();
 }
 
 Cache::Info Cache::info() {

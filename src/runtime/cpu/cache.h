@@ -14,8 +14,9 @@ namespace aster::runtime::cpu {
 // <root>/v<format>/<target>/<aa>/<64 hex digits of the key>. What is in there gets executed, so the
 // directory and its files must belong to the effective user and be writable by nobody else; others
 // are ignored. Files appear by rename and are never changed, so readers need no lock and a writer
-// killed at any moment leaves at most a temporary file. A cache that cannot be used (no home,
-// read-only, foreign) misses always and says nothing.
+// killed at any moment leaves at most a temporary file. The directory may be a link, if that too
+// belongs to the user, or to root. A cache that cannot be used (no home, read-only, full, foreign)
+// misses always, and problem() says why.
 class Cache {
  public:
   explicit Cache(Memory& memory) : memory_(memory), root_(memory) {}
@@ -26,15 +27,17 @@ class Cache {
   // Errors: MEMORY.
   Status open(const char* choice);
   bool enabled() const { return enabled_; }
-  // Why the directory was not used the last time it was looked at; null when it was fine. Owns:
-  // static text.
+  // Why nothing was found or kept the last time that the directory was looked at; null when it was
+  // fine, or only empty. Owns: static text.
   const char* problem() const { return problem_; }
+  // Files that were not what they should have been, and were removed.
+  uint64_t damaged() const { return damaged_; }
 
   // The bytes kept under a key; false if there are none, or they are not what was put (then the
   // file is removed). target is the name of a folder: up to 32 letters and digits.
   bool get(std::string_view target, const Digest& key, Vec<uint8_t>* out);
-  // Keeps bytes under a key; a failure is silent. Now and then removes the oldest files beyond the
-  // limit.
+  // Keeps bytes under a key; problem() tells of a failure. Now and then removes the oldest files
+  // beyond the limit.
   void put(std::string_view target, const Digest& key, std::span<const uint8_t> bytes);
 
   struct Info {
@@ -57,6 +60,7 @@ class Cache {
  private:
   Descriptor open_root(bool make);
   Descriptor open_folder(std::string_view target, const Digest& key, bool make);
+  bool keep(int folder, const Digest& key, std::span<const uint8_t> bytes);
 
   Memory& memory_;
   Text root_;
@@ -65,6 +69,7 @@ class Cache {
   uint64_t limit_ = 0;
   uint64_t hits_ = 0;
   uint64_t misses_ = 0;
+  uint64_t damaged_ = 0;
 };
 
 }  // namespace aster::runtime::cpu

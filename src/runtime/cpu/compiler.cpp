@@ -2,22 +2,23 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/flags.h"
+#include "base/mutex.h"
 #include "runtime/cpu/file.h"
 #include "runtime/cpu/process.h"
 
 namespace aster::runtime::cpu {
 namespace {
 
-constexpr int kVersionTimeoutMs = 20'000;
-constexpr int kCompileTimeoutMs = 300'000;
+constexpr int32_t kVersionTimeoutMs = 20'000;  // or that of compiling, if it is less
 constexpr std::string_view kNames[] = {"clang", "gcc", "cc"};
 constexpr std::string_view kUsualFolders[] = {"/usr/local/bin", "/usr/bin", "/bin"};
 
@@ -166,18 +167,44 @@ std::string_view error_line(std::span<const uint8_t> text) {
   return all.substr(0, all.find('\n'));
 }
 
+// How a program that did not do its work ended, as a sentence about it.
+void describe_end(Text& out, const Outcome& outcome, int32_t timeout_ms) {
+  const std::string_view line = error_line({outcome.error.data(), outcome.error.size()});
+  if (!outcome.started) {
+    out << "cannot be executed (" << error_text(outcome.start_error) << ")";
+  } else if (outcome.timed_out) {
+    out << "was ended after " << timeout_ms << " ms";
+  } else if (outcome.status_known && outcome.exit_code > 128) {
+    const char* signal = sigdescr_np(outcome.exit_code - 128);
+    out << "was ended by signal " << outcome.exit_code - 128 << " ("
+        << (signal != nullptr ? signal : "unknown") << ")";
+  } else if (outcome.status_known && outcome.exit_code != 0) {
+    out << "failed with status " << outcome.exit_code;
+  } else if (outcome.output.empty()) {
+    out << "wrote nothing";
+  } else {
+    out << "wrote what was not asked for";
+  }
+  if (!line.empty()) out << ": " << line.substr(0, 400);
+}
+
 // Asks the program for its version, about 2 ms for gcc and 30 for clang.
-Status ask_version(CompilerInfo* info, Memory& memory) {
+Status ask_version(CompilerInfo* info, Memory& memory, Patience patience) {
   Environment environment(memory);
   ASTER_TRY(environment.build());
   const char* const arguments[] = {info->path, "--version", nullptr};
   const Command command = {arguments, environment.list(), {}};
   Outcome outcome(memory);
-  ASTER_TRY(run_commands({&command, 1}, {&outcome, 1}, kVersionTimeoutMs));
+  patience.timeout_ms = std::min(patience.timeout_ms, kVersionTimeoutMs);
+  ASTER_TRY(run_commands({&command, 1}, {&outcome, 1}, patience));
   const std::string_view line = first_line({outcome.output.data(), outcome.output.size()});
   if (!outcome.started || outcome.timed_out || line.empty() ||
       (outcome.status_known && outcome.exit_code != 0)) {
-    return ASTER_FAIL(kUNSUPPORTED, "'%s --version' does not answer", info->path);
+    Text end(memory);
+    describe_end(end, outcome, patience.timeout_ms);
+    end.c_str();
+    ASTER_TRY(end.status());
+    return ASTER_FAIL(kUNSUPPORTED, "'%s --version' %s", info->path, end.c_str());
   }
   const size_t length =
       line.size() < sizeof(info->version) ? line.size() : sizeof(info->version) - 1;
@@ -191,11 +218,11 @@ Status ask_version(CompilerInfo* info, Memory& memory) {
 // Identities that this process has asked for; contexts come and go, and asking takes a process each
 // time.
 struct Known {
-  pthread_mutex_t mutex;
+  Mutex mutex;
   CompilerInfo entries[4];
-  uint32_t next;
+  uint32_t next = 0;
 };
-Known known = {PTHREAD_MUTEX_INITIALIZER, {}, 0};
+constinit Known known;
 
 bool same_file(const CompilerInfo& a, const CompilerInfo& b) {
   return a.device == b.device && a.inode == b.inode && a.size == b.size &&
@@ -203,7 +230,7 @@ bool same_file(const CompilerInfo& a, const CompilerInfo& b) {
 }
 
 bool recall_known(CompilerInfo* info) {
-  pthread_mutex_lock(&known.mutex);
+  const MutexLock lock(known.mutex);
   bool found = false;
   for (const CompilerInfo& entry : known.entries) {
     found = entry.kind != CompilerKind::kNone && same_file(entry, *info);
@@ -211,20 +238,19 @@ bool recall_known(CompilerInfo* info) {
     *info = entry;
     break;
   }
-  pthread_mutex_unlock(&known.mutex);
   return found;
 }
 
 void keep_known(const CompilerInfo& info) {
-  pthread_mutex_lock(&known.mutex);
+  const MutexLock lock(known.mutex);
   known.entries[known.next++ % std::size(known.entries)] = info;
-  pthread_mutex_unlock(&known.mutex);
 }
 
-Status identify(CompilerInfo* info, const IdentityMemory& identities, Memory& memory) {
+Status identify(CompilerInfo* info, const IdentityMemory& identities, Memory& memory,
+                const Patience& patience) {
   if (recall_known(info)) return kOk;
   if (identities.recall == nullptr || !identities.recall(identities.self, info)) {
-    ASTER_TRY(ask_version(info, memory));
+    ASTER_TRY(ask_version(info, memory, patience));
     if (identities.keep != nullptr) identities.keep(identities.self, *info);
   }
   keep_known(*info);
@@ -249,23 +275,29 @@ void each_flag(const CompilerInfo& compiler, const CpuFeatures& features,
 
 // The status of a compiler run whose output should be an ELF file. With the exit status lost, any
 // message means failure: gcc's assembler makes an empty object when its compiler fails.
-Status check_outcome(const CompilerInfo& compiler, const Outcome& outcome) {
+Status check_outcome(const CompilerInfo& compiler, const Outcome& outcome, Memory& memory,
+                     const Patience& patience) {
   const std::string_view magic("\177ELF");
   const std::string_view output(reinterpret_cast<const char*>(outcome.output.data()),
                                 outcome.output.size());
-  if (!outcome.started) return ASTER_FAIL(kCOMPILE, "'%s' cannot be executed", compiler.path);
-  if (outcome.timed_out)
-    return ASTER_FAIL(kCOMPILE, "'%s' took too long and was ended", compiler.path);
+  const bool ended = outcome.started && !outcome.timed_out;
   const bool failed = outcome.status_known ? outcome.exit_code != 0 : !outcome.error.empty();
-  if (!failed && output.substr(0, magic.size()) == magic) return kOk;
-  const std::string_view line = error_line({outcome.error.data(), outcome.error.size()});
-  return ASTER_FAIL(kCOMPILE, "'%s' failed with status %d: %.*s", compiler.path, outcome.exit_code,
-                    static_cast<int>(line.size() < 400 ? line.size() : 400), line.data());
+  const bool object = output.substr(0, magic.size()) == magic;
+  if (ended && !failed && object) return kOk;
+  Text end(memory);
+  if (ended && !failed && !output.empty()) {
+    end << "wrote " << output.size() << " bytes that are no object file";
+  } else {
+    describe_end(end, outcome, patience.timeout_ms);
+  }
+  end.c_str();
+  ASTER_TRY(end.status());
+  return ASTER_FAIL(kCOMPILE, "'%s' %s", compiler.path, end.c_str());
 }
 
 Status run_compiler(const CompilerInfo& compiler, std::span<const char* const> arguments,
                     std::span<const std::span<const uint8_t>> inputs,
-                    std::span<Vec<uint8_t>> outputs, Memory& memory) {
+                    std::span<Vec<uint8_t>> outputs, Memory& memory, const Patience& patience) {
   Environment environment(memory);
   ASTER_TRY(environment.build());
   Vec<Command> commands(memory);
@@ -276,8 +308,10 @@ Status run_compiler(const CompilerInfo& compiler, std::span<const char* const> a
     ASTER_TRY(outcomes.push(Outcome(memory)));
   }
   ASTER_TRY(run_commands({commands.data(), commands.size()}, {outcomes.data(), outcomes.size()},
-                         kCompileTimeoutMs));
-  for (size_t i = 0; i < inputs.size(); ++i) ASTER_TRY(check_outcome(compiler, outcomes[i]));
+                         patience));
+  for (const Outcome& outcome : outcomes) {
+    ASTER_TRY(check_outcome(compiler, outcome, memory, patience));
+  }
   for (size_t i = 0; i < inputs.size(); ++i) outputs[i] = std::move(outcomes[i].output);
   return kOk;
 }
@@ -285,7 +319,7 @@ Status run_compiler(const CompilerInfo& compiler, std::span<const char* const> a
 }  // namespace
 
 Status find_compiler(CompilerInfo* out, const char* choice, const IdentityMemory& identities,
-                     Memory& memory) {
+                     Memory& memory, const Patience& patience) {
   CompilerInfo info;
   const std::string_view wanted = choice != nullptr ? choice : "";
   if (wanted == "none") return ASTER_FAIL(kUNSUPPORTED, "no C compiler: switched off");
@@ -294,19 +328,26 @@ Status find_compiler(CompilerInfo* out, const char* choice, const IdentityMemory
     if (!(is_path ? take_program(choice, &info) : find_by_name(wanted, &info))) {
       return ASTER_FAIL(kUNSUPPORTED, "the C compiler '%s' is not a program", choice);
     }
-    ASTER_TRY(identify(&info, identities, memory));
+    ASTER_TRY(identify(&info, identities, memory, patience));
     *out = info;
     return kOk;
   }
+  const SavedError before;
+  Text broken(memory);
   for (const std::string_view name : kNames) {
     if (!find_by_name(name, &info)) continue;
-    const Status status = identify(&info, identities, memory);
-    if (status.code == static_cast<int32_t>(Code::kUNSUPPORTED))
-      continue;  // a broken one: the next may work
+    const Status status = identify(&info, identities, memory, patience);
+    if (status.code == static_cast<int32_t>(Code::kUNSUPPORTED)) {  // the next may work
+      if (broken.view().empty()) broken << SavedError::message();
+      continue;
+    }
     ASTER_TRY(status);
+    before.restore();
     *out = info;
     return kOk;
   }
+  if (const char* why = broken.c_str(); why != nullptr && why[0] != '\0')
+    return ASTER_FAIL(kUNSUPPORTED, "no C compiler: %s", why);
   return ASTER_FAIL(kUNSUPPORTED, "no C compiler: neither clang, gcc nor cc was found");
 }
 
@@ -324,7 +365,7 @@ void write_flags(Text& out, const CompilerInfo& compiler, const CpuFeatures& fea
 
 Status compile(const CompilerInfo& compiler, const CpuFeatures& features,
                std::span<const std::string_view> sources, std::span<Vec<uint8_t>> objects,
-               Memory& memory) {
+               Memory& memory, const Patience& patience) {
   if (compiler.kind == CompilerKind::kNone) return ASTER_FAIL(kUNSUPPORTED, "no C compiler");
   if (sources.size() != objects.size()) return ASTER_FAIL(kINTERNAL, "one object a source");
   Arguments arguments(memory);
@@ -338,15 +379,16 @@ Status compile(const CompilerInfo& compiler, const CpuFeatures& features,
   Vec<std::span<const uint8_t>> inputs(memory);
   for (const std::string_view source : sources)
     ASTER_TRY(inputs.push(as_bytes(source.data(), source.size())));
-  return run_compiler(compiler, arguments.list(), {inputs.data(), inputs.size()}, objects, memory);
+  return run_compiler(compiler, arguments.list(), {inputs.data(), inputs.size()}, objects, memory,
+                      patience);
 }
 
 Status link_shared(const CompilerInfo& compiler, std::span<const uint8_t> object,
-                   Vec<uint8_t>* shared, Memory& memory) {
+                   Vec<uint8_t>* shared, Memory& memory, const Patience& patience) {
   if (compiler.kind == CompilerKind::kNone) return ASTER_FAIL(kUNSUPPORTED, "no C compiler");
   const char* const arguments[] = {compiler.path,     "-shared",         "-nostdlib", "-o",
                                    "/proc/self/fd/1", "/proc/self/fd/0", nullptr};
-  return run_compiler(compiler, arguments, {&object, 1}, {shared, 1}, memory);
+  return run_compiler(compiler, arguments, {&object, 1}, {shared, 1}, memory, patience);
 }
 
 }  // namespace aster::runtime::cpu

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "runtime/cpu/features.h"
+#include "runtime/cpu/process.h"
 
 namespace aster::runtime::cpu {
 
@@ -35,10 +36,10 @@ struct IdentityMemory {
 
 // Finds the compiler: `choice` (a path, or a name looked up on PATH; "none" for no compiler; null
 // or empty for clang, gcc, cc in this order), on PATH's absolute directories, then in
-// /usr/local/bin, /usr/bin, /bin. Errors: UNSUPPORTED (none, not found, or does not answer
-// --version).
+// /usr/local/bin, /usr/bin, /bin. Errors: UNSUPPORTED (switched off, not found, or does not answer
+// --version: the message says how); DEVICE, MEMORY, CANCELLED, which may be otherwise next time.
 Status find_compiler(CompilerInfo* out, const char* choice, const IdentityMemory& identities,
-                     Memory& memory);
+                     Memory& memory, const Patience& patience = {});
 
 // Path, version and file identity, for cache keys. Device and inode are left out: they differ
 // between equal machines.
@@ -47,14 +48,15 @@ void write_identity(Text& out, const CompilerInfo& compiler);
 void write_flags(Text& out, const CompilerInfo& compiler, const CpuFeatures& features);
 
 // Compiles each C source to a relocatable object, all at the same time, one process each.
-// Errors: COMPILE with the first line of the first compiler message; DEVICE, MEMORY.  Threads: any.
+// Errors: COMPILE with the first line of the first compiler message, or with how it ended; DEVICE,
+// MEMORY, CANCELLED.  Threads: any.
 Status compile(const CompilerInfo& compiler, const CpuFeatures& features,
                std::span<const std::string_view> sources, std::span<Vec<uint8_t>> objects,
-               Memory& memory);
+               Memory& memory, const Patience& patience = {});
 
 // Links one relocatable object to a shared object, for hosts where memory may not be made
 // executable. Errors: as compile.
 Status link_shared(const CompilerInfo& compiler, std::span<const uint8_t> object,
-                   Vec<uint8_t>* shared, Memory& memory);
+                   Vec<uint8_t>* shared, Memory& memory, const Patience& patience = {});
 
 }  // namespace aster::runtime::cpu

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -25,9 +26,17 @@ Descriptor open_memory_file(const char* name) {
   return Descriptor(fcntl(file.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
 
+const char* error_text(int error) {
+  const char* text = strerrordesc_np(error);
+  return text != nullptr ? text : "unknown error";
+}
+
 bool write_all(int fd, std::span<const uint8_t> bytes) {
   rlimit limit;
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes.size()) return false;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes.size()) {
+    errno = EFBIG;
+    return false;
+  }
   while (!bytes.empty()) {
     const ssize_t n = write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
@@ -152,7 +161,7 @@ bool Replacement::finish() {
 
 Status read_file(int fd, size_t offset, size_t limit, Vec<uint8_t>* out) {
   struct stat info;
-  if (fstat(fd, &info) != 0) return ASTER_FAIL(kIO, "cannot inspect a file (errno %d)", errno);
+  if (fstat(fd, &info) != 0) return ASTER_FAIL(kIO, "cannot inspect a file: %s", error_text(errno));
   const size_t end = info.st_size < 0 ? 0 : static_cast<size_t>(info.st_size);
   const size_t size = end < offset ? 0 : end - offset;
   out->clear();
@@ -162,7 +171,7 @@ Status read_file(int fd, size_t offset, size_t limit, Vec<uint8_t>* out) {
     const ssize_t n =
         pread(fd, out->data() + done, out->size() - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ASTER_FAIL(kIO, "cannot read a file (errno %d)", errno);
+    if (n < 0) return ASTER_FAIL(kIO, "cannot read a file: %s", error_text(errno));
     if (n == 0) break;
     done += static_cast<size_t>(n);
   }

@@ -65,6 +65,9 @@ class Replacement {
 // Reads the file from offset to its end, at most limit bytes. Errors: IO.
 Status read_file(int fd, size_t offset, size_t limit, Vec<uint8_t>* out);
 
+// What an errno means, for messages. Owns: static text.
+const char* error_text(int error);
+
 inline std::span<const uint8_t> as_bytes(const void* data, size_t size) {
   return {static_cast<const uint8_t*>(data), size};
 }

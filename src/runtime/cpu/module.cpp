@@ -3,16 +3,16 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/flags.h"
 #include "base/pool.h"
-#include "codegen/codegen.h"
 #include "runtime/cpu/system_provider.h"
 
 namespace aster::runtime::cpu {
 
 // Raised when the form of packs, bundles or keys changes.
-constexpr std::string_view kKeyVersion = "aster kernels 1";
+constexpr std::string_view kKeyVersion = "aster kernels 2";
 constexpr size_t kMostUnits = 16;
 
 struct LoadedPack {
@@ -187,8 +187,11 @@ class KernelLoad {
     if (*out != nullptr) return kOk;
     Vec<uint8_t> pack(memory_);
     if (!library_.cache_.get(library_.target_name(), key, &pack)) return kOk;
+    const SavedError before;
     const Status status = library_.add_code(key, {pack.data(), pack.size()}, out);
-    return status.code == static_cast<int32_t>(aster::Code::kMEMORY) ? status : kOk;
+    if (status.code == static_cast<int32_t>(aster::Code::kMEMORY)) return status;
+    before.restore();
+    return kOk;
   }
 
   // Takes what it can from the file of the whole request.
@@ -315,9 +318,9 @@ class KernelLoad {
       return ASTER_FAIL(kINTERNAL, "the compiled module has no '%.*s'",
                         static_cast<int>(name.size()), name.data());
     }
-    library_.cache_.put(library_.target_name(), pack_key, bytes);
+    library_.put(pack_key, bytes);
     for (const size_t index : order) {
-      library_.cache_.put(library_.target_name(), keys_[index], {pack_key.data(), pack_key.size()});
+      library_.put(keys_[index], {pack_key.data(), pack_key.size()});
     }
     library_.context_.log(ASTER_ML_LOG_INFO, "compiled %lld kernels in %lld units, %.1f ms",
                           static_cast<long long>(stats_->compiled), static_cast<long long>(units),
@@ -349,13 +352,14 @@ class KernelLoad {
     }
     const Provider& provider = library_.provider_;
     ASTER_TRY(provider.compile(provider.self, library_.features_, {sources.data(), sources.size()},
-                               objects, memory_));
+                               objects, memory_, library_.patience()));
     if (!library_.options_.shared_objects) return kOk;
     if (provider.link == nullptr)
       return ASTER_FAIL(kUNSUPPORTED, "the system does not let memory become executable");
     for (Vec<uint8_t>& object : objects) {
       Vec<uint8_t> shared(memory_);
-      ASTER_TRY(provider.link(provider.self, {object.data(), object.size()}, &shared, memory_));
+      ASTER_TRY(provider.link(provider.self, {object.data(), object.size()}, &shared, memory_,
+                              library_.patience()));
       object = std::move(shared);
     }
     return kOk;
@@ -375,8 +379,7 @@ class KernelLoad {
     for (const LoadedPack* code : packs)
       ASTER_TRY(bundle_bytes_.append(code->key.data(), code->key.size()));
     ASTER_TRY(bundle_bytes_.append(indices.data(), indices.size()));
-    library_.cache_.put(library_.target_name(), bundle_,
-                        {bundle_bytes_.data(), bundle_bytes_.size()});
+    library_.put(bundle_, {bundle_bytes_.data(), bundle_bytes_.size()});
     return kOk;
   }
 
@@ -441,18 +444,19 @@ Status KernelLibrary::compiler(const CompilerInfo** out) {
     IdentityCache identities = {&cache_, &context_.heap()};
     const Status status =
         find_compiler(&compiler_, choice, {&identities, IdentityCache::recall, IdentityCache::keep},
-                      context_.heap());
+                      context_.heap(), patience());
     if (!status.ok() && status.code != static_cast<int32_t>(aster::Code::kUNSUPPORTED))
       return status;
     compiler_sought_ = true;
     if (!status.ok()) {
-      aster_ml_error error;
-      aster_ml_error_last(&error);
-      context_.log(ASTER_ML_LOG_WARNING, "%s; kernels run on the reference runtime", error.message);
-      return status;
+      std::snprintf(no_compiler_, sizeof(no_compiler_), "%s", SavedError::message());
+      if (context_.options().no_fallback == 0) {
+        context_.log(ASTER_ML_LOG_WARNING, "%s; kernels run on the reference runtime",
+                     no_compiler_);
+      }
     }
   }
-  if (compiler_.kind == CompilerKind::kNone) return ASTER_FAIL(kUNSUPPORTED, "no C compiler");
+  if (compiler_.kind == CompilerKind::kNone) return ASTER_FAIL(kUNSUPPORTED, "%s", no_compiler_);
   *out = &compiler_;
   return kOk;
 }
@@ -465,10 +469,7 @@ Status KernelLibrary::prepare() {
     provider_ = system_provider(&compiler_);
   }
   Text identity(context_.heap());
-  identity << kKeyVersion << "\n"
-           << aster_ml_version() << "\n"
-           << provider_.name << "\n"
-           << codegen::prelude_version() << "\n";
+  identity << kKeyVersion << "\n" << aster_ml_version() << "\n" << provider_.name << "\n";
   ASTER_TRY(provider_.identify(provider_.self, features_, identity));
   identity << "\n" << (options_.shared_objects ? "shared" : "relocatable") << "\n";
   write_features(identity, features_);
@@ -545,6 +546,24 @@ void KernelLibrary::trim() {
   codes_.truncate(kept);
   loaded_bytes_ = left;
   trim_at_ = std::max(options_.loaded_limit, 2 * left);
+}
+
+// What is wrong with the cache is said once.
+void KernelLibrary::put(const Digest& key, std::span<const uint8_t> bytes) {
+  cache_.put(target_name(), key, bytes);
+  const char* problem = cache_.problem();
+  const std::string_view path = cache_.path();
+  if (problem != nullptr && problem != said_problem_) {
+    context_.log(ASTER_ML_LOG_WARNING, "compiled kernels are not kept in '%.*s': %s",
+                 static_cast<int>(path.size()), path.data(), problem);
+    said_problem_ = problem;
+  }
+  if (cache_.damaged() != said_damaged_) {
+    context_.log(ASTER_ML_LOG_WARNING, "%llu damaged files were removed from '%.*s'",
+                 static_cast<unsigned long long>(cache_.damaged() - said_damaged_),
+                 static_cast<int>(path.size()), path.data());
+    said_damaged_ = cache_.damaged();
+  }
 }
 
 Status KernelLibrary::load(std::string_view prelude, std::span<const KernelSource> kernels,

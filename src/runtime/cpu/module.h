@@ -42,9 +42,10 @@ struct Provider {
   // Relocatable objects of C sources, in parallel where it can. Errors: COMPILE and the usual.
   Status (*compile)(void* self, const CpuFeatures& features,
                     std::span<const std::string_view> sources, std::span<Vec<uint8_t>> objects,
-                    Memory& memory);
+                    Memory& memory, const Patience& patience);
   // A shared object of a relocatable one, for hosts that forbid to map code; null: cannot.
-  Status (*link)(void* self, std::span<const uint8_t> object, Vec<uint8_t>* shared, Memory& memory);
+  Status (*link)(void* self, std::span<const uint8_t> object, Vec<uint8_t>* shared, Memory& memory,
+                 const Patience& patience);
 };
 
 struct LoadedPack;  // what one compilation gave, loaded
@@ -76,13 +77,13 @@ class KernelLibrary {
 
   // functions[i] becomes the address of kernels[i], valid while *out is held. prelude stands before
   // the kernels in every translation unit; its functions are static. stats may be null. Errors:
-  // UNSUPPORTED (no compiler here: the reference runtime has to do; logged once); COMPILE; ARGUMENT
-  // (one name, two texts).
+  // UNSUPPORTED (no compiler here: the reference runtime has to do; logged once); COMPILE; DEVICE;
+  // CANCELLED; ARGUMENT (one name, two texts).
   Status load(std::string_view prelude, std::span<const KernelSource> kernels,
               std::span<void*> functions, KernelSet** out, CompileStats* stats);
 
   const CpuFeatures& features() const { return features_; }
-  // The compiler, looked for at the first call. Errors: UNSUPPORTED.
+  // The compiler, looked for at the first call. Errors: as find_compiler.
   Status compiler(const CompilerInfo** out);
   Cache& cache() { return cache_; }
   const CompileStats& totals() const { return totals_; }
@@ -104,10 +105,14 @@ class KernelLibrary {
     uint64_t operator()(const Digest& digest) const;
   };
 
+  Patience patience() const {
+    return {context_.options().compile_timeout_ms, &context_.interrupt()};
+  }
   std::string_view target_name() const { return {target_, sizeof(target_)}; }
   Status prepare();  // finds the provider and what all keys begin with
   Status add_code(const Digest& key, std::span<const uint8_t> pack, LoadedPack** out);
   void trim();
+  void put(const Digest& key, std::span<const uint8_t> bytes);
 
   Context& context_;
   LibraryOptions options_;
@@ -115,6 +120,7 @@ class KernelLibrary {
   Cache cache_;
   CompilerInfo compiler_;
   bool compiler_sought_ = false;
+  char no_compiler_[sizeof(aster_ml_error::message)] = {};  // why there is none
   Provider provider_ = {};
   bool prepared_ = false;
   Digest base_ = {};      // of everything but the texts
@@ -125,6 +131,8 @@ class KernelLibrary {
   CompileStats totals_;
   uint64_t loaded_bytes_ = 0;
   uint64_t trim_at_ = 0;
+  const char* said_problem_ = nullptr;  // of the cache, in the log
+  uint64_t said_damaged_ = 0;
 };
 
 }  // namespace aster::runtime::cpu

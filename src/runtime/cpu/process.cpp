@@ -1,10 +1,12 @@
 #include "runtime/cpu/process.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -26,6 +28,7 @@ namespace {
 constexpr size_t kOutputLimit = size_t{256} << 20;
 constexpr size_t kErrorLimit = size_t{64} << 10;
 constexpr size_t kStackBytes = size_t{64} << 10;
+constexpr int kLookEveryMs = 10;  // for whether to stop
 
 // What the child needs; it shares our memory until it executes the program.
 struct Launch {
@@ -46,6 +49,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) int child_main(vo
     syscall(SYS_rt_sigaction, signal, nothing, nullptr, sizeof(uint64_t));
   }
   syscall(SYS_setpgid, 0, 0);
+  syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   for (int fd = 0; fd < 3; ++fd) {
     if (syscall(SYS_dup3, launch->standard[fd], fd, 0) < 0) {
       launch->failure = errno;
@@ -68,12 +72,68 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) int child_main(vo
   return 0;
 }
 
+// --- What ends the programs with us ---
+
+#if defined(__x86_64__)
+// Without libc's errno, which is our thread's own.
+__attribute__((no_sanitize("address", "thread", "undefined"), noinline)) long bare_call(
+    long number, long a = 0, long b = 0, long c = 0, long d = 0) {
+  register long r10 __asm__("r10") = d;
+  __asm__ volatile("syscall"
+                   : "+a"(number)
+                   : "D"(a), "S"(b), "d"(c), "r"(r10)
+                   : "rcx", "r11", "memory");
+  return number;
+}
+#define ASTER_HAS_GUARD 1
+#elif defined(__aarch64__)
+__attribute__((no_sanitize("address", "thread", "undefined"), noinline)) long bare_call(
+    long number, long a = 0, long b = 0, long c = 0, long d = 0) {
+  register long x8 __asm__("x8") = number;
+  register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b;
+  register long x2 __asm__("x2") = c;
+  register long x3 __asm__("x3") = d;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+  return x0;
+}
+#define ASTER_HAS_GUARD 1
+#else
+#define ASTER_HAS_GUARD 0
+#endif
+
 struct Child {
   Descriptor files[3];  // input, output, error
   Descriptor watch;     // pidfd; stays closed where the kernel has none
   pid_t pid = 0;
   bool running = false;
 };
+
+#if ASTER_HAS_GUARD
+struct Watched {
+  const Child* children;
+  size_t count;
+  pid_t parent;
+};
+
+// The kernel ends what we started when we end (PR_SET_PDEATHSIG), but not what that has started: a
+// driver's compiler, a script's commands. So a process in our memory waits for our end, which
+// reaches it as a signal while all are blocked, and kills the groups.
+__attribute__((no_sanitize("address", "thread", "undefined"))) int guard_main(void* argument) {
+  const Watched& watched = *static_cast<const Watched*>(argument);
+  const uint64_t end = uint64_t{1} << (SIGTERM - 1);
+  bare_call(SYS_prctl, PR_SET_PDEATHSIG, SIGTERM);
+  while (bare_call(SYS_getppid) == watched.parent) {
+    bare_call(SYS_rt_sigtimedwait, reinterpret_cast<long>(&end), 0, 0, sizeof(end));
+  }
+  for (size_t i = 0; i < watched.count; ++i) {
+    const Child& child = watched.children[i];
+    if (child.running) bare_call(SYS_kill, -child.pid, SIGKILL);
+  }
+  bare_call(SYS_exit_group, 0);
+  return 0;
+}
+#endif
 
 // Blocks the thread's signals and its cancellation while parent and child share memory.
 class Quiet {
@@ -96,12 +156,40 @@ class Quiet {
   int cancel_ = 0;
 };
 
+// Runs guard_main as long as it lives; where that cannot start, programs that outlive us end by
+// themselves.
+class Guard {
+ public:
+#if ASTER_HAS_GUARD
+  Guard(std::span<const Child> children, uint8_t* stack)
+      : watched_{children.data(), children.size(), getpid()} {
+    Quiet quiet;
+    pid_ = clone(guard_main, stack + kStackBytes, CLONE_VM | CLONE_FS | CLONE_FILES, &watched_);
+  }
+  ~Guard() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    while (waitpid(pid_, nullptr, __WALL) < 0 && errno == EINTR) {
+    }
+  }
+
+ private:
+  Watched watched_;
+  pid_t pid_ = -1;
+#else
+  Guard(std::span<const Child>, uint8_t*) {}
+#endif
+ public:
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+};
+
 Status open_files(const Command& command, Child* child) {
   constexpr const char* kNames[3] = {"aster-input", "aster-output", "aster-error"};
   for (int i = 0; i < 3; ++i) {
     child->files[i] = open_memory_file(kNames[i]);
     if (!child->files[i].valid()) {
-      return ASTER_FAIL(kDEVICE, "cannot open a file in memory (errno %d)", errno);
+      return ASTER_FAIL(kDEVICE, "cannot open a file in memory (%s)", error_text(errno));
     }
   }
   const int input = child->files[0].get();
@@ -123,10 +211,14 @@ Status start(const Command& command, uint8_t* stack, Child* child, Outcome* outc
     child->pid = clone(child_main, stack + kStackBytes,
                        CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &launch, &watch);
   }
-  if (child->pid < 0) return ASTER_FAIL(kDEVICE, "cannot start a process (errno %d)", errno);
+  if (child->pid < 0) {
+    return ASTER_FAIL(kDEVICE, "the system does not let '%s' start (%s)", command.arguments[0],
+                      error_text(errno));
+  }
   if (watch >= 0) child->watch.reset(watch);
   child->running = true;
   outcome->started = launch.failure == 0;
+  outcome->start_error = launch.failure;
   return kOk;
 }
 
@@ -170,9 +262,10 @@ Status sleep_on(std::span<Child> children, int wait_ms, Vec<pollfd>* scratch) {
   return kOk;
 }
 
-Status wait_for_all(std::span<Child> children, std::span<Outcome> outcomes, int timeout_ms) {
+Status wait_for_all(std::span<Child> children, std::span<Outcome> outcomes,
+                    const Patience& patience) {
   Vec<pollfd> scratch(outcomes[0].output.memory());
-  const int64_t end = now_ms() + timeout_ms;
+  const int64_t end = now_ms() + patience.timeout_ms;
   for (;;) {
     bool running = false;
     for (size_t i = 0; i < children.size(); ++i) {
@@ -182,7 +275,10 @@ Status wait_for_all(std::span<Child> children, std::span<Outcome> outcomes, int 
     if (!running) return kOk;
     const int64_t left = end - now_ms();
     if (left <= 0) break;
-    ASTER_TRY(sleep_on(children, static_cast<int>(left), &scratch));
+    if (patience.interrupt != nullptr && patience.interrupt->requested())
+      return Interrupt::stopped("a program runs");
+    const int64_t most = patience.interrupt != nullptr ? kLookEveryMs : INT_MAX;
+    ASTER_TRY(sleep_on(children, static_cast<int>(left < most ? left : most), &scratch));
   }
   for (size_t i = 0; i < children.size(); ++i) {
     if (!children[i].running) continue;
@@ -193,11 +289,11 @@ Status wait_for_all(std::span<Child> children, std::span<Outcome> outcomes, int 
 }
 
 Status run_children(std::span<const Command> commands, std::span<Outcome> outcomes,
-                    std::span<Child> children, uint8_t* stack, int timeout_ms) {
+                    std::span<Child> children, uint8_t* stack, const Patience& patience) {
   for (size_t i = 0; i < commands.size(); ++i) {
     ASTER_TRY(start(commands[i], stack, &children[i], &outcomes[i]));
   }
-  ASTER_TRY(wait_for_all(children, outcomes, timeout_ms));
+  ASTER_TRY(wait_for_all(children, outcomes, patience));
   for (size_t i = 0; i < commands.size(); ++i) {
     ASTER_TRY(read_file(children[i].files[1].get(), 0, kOutputLimit, &outcomes[i].output));
     ASTER_TRY(read_file(children[i].files[2].get(), 0, kErrorLimit, &outcomes[i].error));
@@ -208,22 +304,26 @@ Status run_children(std::span<const Command> commands, std::span<Outcome> outcom
 }  // namespace
 
 Status run_commands(std::span<const Command> commands, std::span<Outcome> outcomes,
-                    int timeout_ms) {
+                    const Patience& patience) {
   if (commands.size() != outcomes.size()) return ASTER_FAIL(kINTERNAL, "one outcome a command");
   if (commands.empty()) return kOk;
   Memory& memory = outcomes[0].output.memory();
   Vec<Child> children(memory);
   ASTER_TRY(children.reserve(commands.size()));
   for (size_t i = 0; i < commands.size(); ++i) ASTER_TRY(children.push(Child()));
-  uint8_t* stack = static_cast<uint8_t*>(memory.allocate(kStackBytes, 64));
-  if (stack == nullptr) return out_of_memory(kStackBytes);
-  const Status status =
-      run_children(commands, outcomes, {children.data(), children.size()}, stack, timeout_ms);
-  // After a failure in the middle nothing may be left running.
-  for (size_t i = 0; i < children.size(); ++i) {
-    if (children[i].running) kill_group(&children[i], &outcomes[i]);
+  // One for the programs, which start one after the other, and one for their guard.
+  uint8_t* stack = static_cast<uint8_t*>(memory.allocate(2 * kStackBytes, 64));
+  if (stack == nullptr) return out_of_memory(2 * kStackBytes);
+  Status status;
+  {
+    const Guard guard({children.data(), children.size()}, stack + kStackBytes);
+    status = run_children(commands, outcomes, {children.data(), children.size()}, stack, patience);
+    // After a failure in the middle nothing may be left running.
+    for (size_t i = 0; i < children.size(); ++i) {
+      if (children[i].running) kill_group(&children[i], &outcomes[i]);
+    }
   }
-  memory.release(stack, kStackBytes, 64);
+  memory.release(stack, 2 * kStackBytes, 64);
   return status;
 }
 

@@ -5,9 +5,16 @@
 #include <span>
 #include <string_view>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 
 namespace aster::runtime::cpu {
+
+// How long to wait for programs.
+struct Patience {
+  int32_t timeout_ms = 60'000;
+  Interrupt* interrupt = nullptr;  // ends them when it is requested; null: nothing does
+};
 
 // One program to run. Its standard input holds `input`; standard output and error are captured. It
 // gets no other descriptor, the signal handling of a fresh login, and a process group of its own.
@@ -20,6 +27,7 @@ struct Command {
 struct Outcome {
   explicit Outcome(Memory& memory) : output(memory), error(memory) {}
   bool started = false;    // the program was executed
+  int start_error = 0;     // else: errno of the system's refusal
   bool timed_out = false;  // and killed for it, with its process group
   bool status_known = false;
   int exit_code = -1;  // 128 + n when ended by signal n; meaningful when status_known
@@ -28,12 +36,15 @@ struct Outcome {
   Vec<uint8_t> error;  // at most 64 KiB of it
 };
 
-// Runs all commands at the same time and waits for every one. A command that cannot be started,
-// fails or takes longer than timeout_ms says so in its outcome; its neighbours are not affected. A
-// host that ignores SIGCHLD, or reaps every child it sees, takes the status away: status_known is
+// Runs all commands at the same time and waits for every one. A command that cannot be executed,
+// fails or takes longer than the timeout says so in its outcome; its neighbours are not affected.
+// One that is given up is killed with its process group; so are all when this process ends. A host
+// that ignores SIGCHLD, or reaps every child it sees, takes the status away: status_known is
 // false then, and the output has to tell. Output beyond 256 MiB makes the program fail. Leaves no
 // descriptor and no zombie; the host's signal handling is not changed.
-// Errors: MEMORY; DEVICE when the system has no descriptors or processes left.  Threads: any.
-Status run_commands(std::span<const Command> commands, std::span<Outcome> outcomes, int timeout_ms);
+// Errors: MEMORY; DEVICE when the system has no descriptors or processes left; CANCELLED when the
+// interrupt is requested. Nothing runs on after an error.  Threads: any.
+Status run_commands(std::span<const Command> commands, std::span<Outcome> outcomes,
+                    const Patience& patience = {});
 
 }  // namespace aster::runtime::cpu

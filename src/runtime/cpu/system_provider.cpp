@@ -17,13 +17,14 @@ Status system_identify(void* self, const CpuFeatures& features, Text& out) {
 
 Status system_compile(void* self, const CpuFeatures& features,
                       std::span<const std::string_view> sources, std::span<Vec<uint8_t>> objects,
-                      Memory& memory) {
-  return compile(*static_cast<const CompilerInfo*>(self), features, sources, objects, memory);
+                      Memory& memory, const Patience& patience) {
+  return compile(*static_cast<const CompilerInfo*>(self), features, sources, objects, memory,
+                 patience);
 }
 
 Status system_link(void* self, std::span<const uint8_t> object, Vec<uint8_t>* shared,
-                   Memory& memory) {
-  return link_shared(*static_cast<const CompilerInfo*>(self), object, shared, memory);
+                   Memory& memory, const Patience& patience) {
+  return link_shared(*static_cast<const CompilerInfo*>(self), object, shared, memory, patience);
 }
 
 Digest identity_key(const CompilerInfo& info) {

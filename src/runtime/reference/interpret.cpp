@@ -25,13 +25,15 @@ class Interpreter {
         dying_(memory),
         writes_(memory) {}
 
-  Status run(uop::Graph& graph) {
+  Status run(uop::Graph& graph, Interrupt* interrupt) {
+    machine_.watch(interrupt);
     ASTER_TRY(inline_roots(graph));
     ASTER_TRY(values_.analyse({roots_.data(), roots_.size()}));
     ASTER_TRY(bind());
     ASTER_TRY(place_outputs());
     ASTER_TRY(compute());
     ASTER_TRY(plan_writes());
+    machine_.watch(nullptr);  // what is written is written whole
     finish();
     return kOk;
   }
@@ -157,6 +159,7 @@ Status Interpreter::compute() {
   for (uint32_t i = 0; i < values_.size(); ++i) {
     if (!values_[i].kept || !values_[i].needed || values_[i].same != i) continue;
     ASTER_TRY(compute_value(i));
+    if (machine_.stopped()) return Interrupt::stopped("a graph is interpreted");
     for (; dead < dying_.size() && values_[dying_[dead]].last_reader <= i; ++dead) {
       values_.release(values_[dying_[dead]]);
     }
@@ -292,9 +295,9 @@ void Interpreter::finish() {
 }  // namespace
 
 Status interpret(uop::Graph& graph, Memory& memory, std::span<const Binding> bindings,
-                 std::span<const Output> outputs) {
+                 std::span<const Output> outputs, Interrupt* interrupt) {
   Interpreter interpreter(memory, bindings, outputs);
-  return interpreter.run(graph);
+  return interpreter.run(graph, interrupt);
 }
 
 }  // namespace aster::runtime::reference

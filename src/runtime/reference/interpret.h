@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "base/interrupt.h"
 #include "uop/uop.h"
 
 namespace aster::runtime::reference {
@@ -35,9 +36,9 @@ struct Output {
 // different indices are kept while they are needed.
 //
 // Errors: ARGUMENT (an unbound leaf, null memory, a target that views no storage), UNSUPPORTED (an
-// operation that is not of tensor graphs), MEMORY. After an error nothing is assigned; memory of
-// outputs is unspecified.
+// operation that is not of tensor graphs), MEMORY, CANCELLED (interrupt, if given, is requested).
+// After an error nothing is assigned; memory of outputs is unspecified.
 Status interpret(uop::Graph& graph, Memory& memory, std::span<const Binding> bindings,
-                 std::span<const Output> outputs);
+                 std::span<const Output> outputs, Interrupt* interrupt = nullptr);
 
 }  // namespace aster::runtime::reference

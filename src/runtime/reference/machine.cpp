@@ -122,6 +122,8 @@ void Machine::run_value(const Plan& plan, const Step& step, size_t n) {
 }
 
 void Machine::run(const Plan& plan, const Index& root, size_t n) {
+  stopped_ = stopped_ || (interrupt_ != nullptr && interrupt_->requested());
+  if (stopped_) return;
   for (const Step& step : plan.steps) {
     if (step.kind == Kind::kRoot || step.kind == Kind::kIndex) {
       run_positions(plan, step, root, n);
@@ -162,6 +164,7 @@ void Machine::write(const Plan& plan, Node node, const void* value, void* data) 
   for_strips(plan, node, [&](int64_t first, size_t n) {
     const Index index{first, 1};
     run(plan, index, n);
+    if (stopped_) return;  // nothing says where to
     void* const read = accumulator();
     strip_load(node->dtype, value, index, n, read, scratch());
     const Index& target = positions_[plan.steps[plan.target].slot];

@@ -1,6 +1,7 @@
 // Runs plans strip by strip, and the loops around them.
 #pragma once
 
+#include "base/interrupt.h"
 #include "runtime/reference/plan.h"
 
 namespace aster::runtime::reference {
@@ -11,6 +12,10 @@ class Machine {
   ~Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
+
+  // From when the interrupt is requested strips compute nothing; null: all do.
+  void watch(Interrupt* interrupt) { interrupt_ = interrupt; }
+  bool stopped() const { return stopped_; }
 
   // Room to run plan over a domain of so many elements. Plans prepared for before still fit.
   Status prepare(const Plan& plan, int64_t elements);
@@ -53,6 +58,8 @@ class Machine {
   size_t first_extra_ = 0;
   size_t first_index_ = 0;
   uint8_t* masks_ = nullptr;
+  Interrupt* interrupt_ = nullptr;
+  bool stopped_ = false;
 };
 
 }  // namespace aster::runtime::reference
