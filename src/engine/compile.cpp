@@ -100,8 +100,10 @@ bool writes_in_place(const Schedule& schedule, const Item& item) {
 void finish_launches(Executable* exe, const Schedule& schedule) {
   double remaining = 0;
   for (size_t i = exe->launches.size(); i-- > 0;) {
-    exe->launches[i].remaining = remaining += exe->launches[i].nanoseconds;
-    exe->launches[i].writes = writes_in_place(schedule, schedule.items[i]);
+    Launch& launch = exe->launches[i];
+    launch.expected = launch.plan != nullptr ? launch.plan->nanoseconds : launch.nanoseconds;
+    launch.remaining = remaining += launch.expected;
+    launch.writes = writes_in_place(schedule, schedule.items[i]);
   }
 }
 

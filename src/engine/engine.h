@@ -23,7 +23,8 @@ struct Launch {
   uint32_t first_operand = 0, operand_count = 0;
   int64_t tasks = 1;
   double nanoseconds = 0;  // estimate of the whole
-  double remaining = 0;    // of this and all that follow
+  double expected = 0;     // the same, where nanoseconds is 0 for what one thread has to do too
+  double remaining = 0;    // expected of this and all that follow
   bool writes = false;     // to memory of the schedule's caller, in place
 };
 

@@ -31,9 +31,9 @@ struct Part {
 };
 
 int64_t step_of(const Launch& launch) {
-  if (launch.nanoseconds <= kStepNs) return launch.tasks;
+  if (launch.expected <= kStepNs) return launch.tasks;
   return std::max<int64_t>(
-      1, static_cast<int64_t>(static_cast<double>(launch.tasks) * kStepNs / launch.nanoseconds));
+      1, static_cast<int64_t>(static_cast<double>(launch.tasks) * kStepNs / launch.expected));
 }
 
 void run_tasks(const Launch& launch, void* const* params, char* scratch, int64_t begin,
