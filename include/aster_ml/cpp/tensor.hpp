@@ -35,7 +35,7 @@ class Values : public Methods<Self, Tensor> {
   bool is_stored() const { return aster_ml_lazy_is_stored(lazy()) == 1; }
   bool shares_storage(const Tensor& other) const {
     int32_t shared = 0;
-    return detail::good(aster_ml_lazy_shares_storage(&shared, lazy(), other.lazy())) && shared == 1;
+    return detail::good(aster_ml_lazy_shares_storage(&shared, lazy(), other.get())) && shared == 1;
   }
 
   /* ---- Its elements ---- */
