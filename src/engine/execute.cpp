@@ -126,7 +126,7 @@ Ran launch(const Executable& exe, void* const* pointers, char* arena, int thread
   char* scratch = arena + exe.scratch_offset;
   // What is soon done is asked about once.
   if (!run.traced() && !exe.launches.empty() && exe.launches[0].remaining <= kStepNs) {
-    if (!wrote && run.interrupt.requested()) return Ran::kPart;
+    if (!(wrote || exe.launches[0].writes) && run.interrupt.requested()) return Ran::kPart;
     for (const Launch& item : exe.launches)
       launch_one(exe, item, pointers + item.first_operand, scratch, threads, nullptr);
     return Ran::kAll;
