@@ -253,6 +253,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots,
   ASTER_TRY(expand_scatters(sink, scratch));
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));
   ASTER_TRY(copy_simplified(sink, scratch, roots));
+  ASTER_TRY(copy_written_values(sink, scratch));
   ASTER_TRY(expand_scans(sink, scratch));
   ASTER_TRY(sort_values(sink, scratch));
   ASTER_TRY(split_reductions(sink, scratch));

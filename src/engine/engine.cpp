@@ -49,11 +49,35 @@ void release_buffer(void*, Node node) { buffer::storage_release(storage_of(node)
 
 bool is_transfer(Node node) { return node->op == Op::kContiguous && !node->arg().empty(); }
 
+// Whether reshapes and slices leave one piece of the Buffer below; where it begins, in elements.
+static bool one_piece(Node* buffer, int64_t* first, Node view) {
+  *first = 0;
+  for (; view->op != Op::kBuffer; view = view->src(0)) {
+    if (view->op == Op::kReshape) continue;
+    if (view->op != Op::kSlice) return false;
+    const Node x = view->src(0);
+    int64_t stride = 1;
+    bool cut = false;  // an axis behind this one
+    for (size_t i = view->ndim; i-- > 0; stride *= x->dim(i)) {
+      if (view->dim(i) > 1 && (cut || view->arg(2 * i + 1) != 1)) return false;
+      cut |= view->dim(i) != x->dim(i);
+      *first += view->arg(2 * i) * stride;
+    }
+  }
+  *buffer = view;
+  return true;
+}
+
 Status as_storage(Node* buffer, int64_t* offset, Graph& g, Node view) {
   namespace sym = uop::sym;
   *buffer = view->op == Op::kBuffer ? view : nullptr;
   *offset = 0;
-  if (*buffer != nullptr) return kOk;
+  if (*buffer != nullptr || view->count() == 0) return kOk;
+  if (one_piece(buffer, offset, view)) {
+    *offset *= static_cast<int64_t>(dtype::size(view->dtype));
+    return kOk;
+  }
+  *offset = 0;
   Vec<Node> ranges(g.memory()), index(g.memory());
   for (size_t axis = 0; axis < view->ndim; ++axis) {
     Node range =

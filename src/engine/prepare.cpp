@@ -230,6 +230,14 @@ Status inline_calls(Node* sink, Graph& g, bool library) {
   return kOk;
 }
 
+Status copy_written_values(Node* sink, Graph& g) {
+  return change_each(sink, g, Op::kAssign, [&](Node* node) -> Status {
+    if ((*node)->src(1)->op != Op::kAssign) return kOk;
+    *node = g.assign((*node)->src(0), g.contiguous((*node)->src(1)));
+    return need(*node);
+  });
+}
+
 Status expand_scatters(Node* sink, Graph& g) {
   return change_each(sink, g, Op::kScatter,
                      [&](Node* node) { return expand_scatter(node, g, *node); });

@@ -14,6 +14,10 @@ Status copy_with_params(uop::Node* out, uop::Graph& graph, uop::Nodes roots,
 // Inlines the bodies of calls that no library takes; all of them without one.
 Status inline_calls(uop::Node* sink, uop::Graph& graph, bool library);
 
+// What is assigned to one storage and then to another is a value of its own in between: the two may
+// overlap.
+Status copy_written_values(uop::Node* sink, uop::Graph& graph);
+
 // Scatters of few values to few places become reductions, which fuse with what stands around.
 Status expand_scatters(uop::Node* sink, uop::Graph& graph);
 // The reduction that such a Scatter is, or itself.

@@ -69,6 +69,27 @@ TEST_P(Aliasing, ViewsKeepTheirStorageAfterWrites) {
   EXPECT_EQ(read(a), (Floats{1, 7, 17, 10, 1, 1}));
 }
 
+TEST_P(Aliasing, PartsOfReshapedStorageAreParts) {
+  Floats values(12);
+  for (size_t i = 0; i < 12; ++i) values[i] = static_cast<float>(i);
+  Tensor all(values, {2, 3, 2});
+  const Tensor rows = all.reshape({4, 3});
+  Tensor part = rows.shrink({1, 0}, {3, 3}).realized();
+  EXPECT_TRUE(part.shares_storage(all));
+  OK(rows.shrink({1, 0}, {4, 3}).assign((rows + 1).flip(0).shrink({1, 0}, {4, 3})));
+  EXPECT_EQ(read(part), (Floats{7, 8, 9, 4, 5, 6}));
+}
+
+TEST_P(Aliasing, WhatWasAssignedIsAssignedOn) {
+  float memory[10];
+  for (int i = 0; i < 10; ++i) memory[i] = static_cast<float>(i);
+  Tensor a = wrapped(memory + 1, 4), b = wrapped(memory, 4);
+  OK(a.assign(a.flip(0) - a));
+  OK(b.assign(a.flip(0).flip(0)));
+  OK(aster_ml::realize(a, b));
+  EXPECT_EQ(Floats(memory, memory + 5), (Floats{3, 1, -1, -3, -3}));
+}
+
 TEST_P(Aliasing, WrappedMemoryWithinWrappedMemory) {
   float memory[12], expected[12];
   for (int i = 0; i < 12; ++i) memory[i] = expected[i] = static_cast<float>(i);
