@@ -141,12 +141,12 @@ Status separate(Engine& engine, const Lazy& target, bool whole) {
   return status;
 }
 
-}  // namespace
-
 bool is_whole_storage(Node node) {
   return node->op == Op::kBuffer &&
          static_cast<size_t>(node->count()) * dtype::size(node->dtype) == storage_of(node)->bytes;
 }
+
+}  // namespace
 
 Status have_own_storage(Engine& engine, Lazy& target, bool whole) {
   bool others = false;
@@ -161,16 +161,15 @@ Status have_own_storage(Engine& engine, Lazy& target, bool whole) {
 
 Status assign(Engine& engine, Lazy& target, Node value) {
   Graph& g = engine.graph;
-  Node buffer = buffer_below(target.node);
+  const Node buffer = buffer_below(target.node);
   if (buffer == nullptr) {
     return ASTER_FAIL(kARGUMENT, "assign to %s, which is no storage",
                       uop::info(target.node->op).name);
   }
   if (storage_of(buffer)->read_only) return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
-  const Node kept = value;
-  g.retain(kept);
+  g.retain(value);  // realising collects
   const Status apart = have_own_storage(engine, target, is_whole_storage(target.node));
-  g.release(kept);
+  g.release(value);
   ASTER_TRY(apart);
   const Node written = target.node, write = g.assign(written, value);
   ASTER_TRY(need(write));
