@@ -405,7 +405,7 @@ class Binding:
             text = f"const auto *{arg}_ = static_cast<const {pointee} *>({getter});"
             if pointee == "aster_ml_context_options":
                 text = f"const auto *{arg}_given = static_cast<const {pointee} *>({getter});\n"
-                text += f"  const auto *{arg}_ = with_signals(&{arg}_room, {arg}_given);"
+                text += f"  const auto *{arg}_ = for_python(&{arg}_room, {arg}_given);"
             found = text, camel(short(pointee)), True
         else:
             return self.result_struct(made, argument, pointee)

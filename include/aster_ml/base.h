@@ -135,7 +135,8 @@ typedef struct aster_ml_context_options {
    * 60,000. What it was to compile counts as failed. */
   int32_t compile_timeout_ms;
   /* 0: what cannot be compiled, because the compiler is missing, fails or takes too long, the
-   * reference runtime computes, slowly, and the log says why; 1: COMPILE */
+   * reference runtime computes, slowly, and the log says why, once a reason (where the compiler is
+   * "none" as information); 1, or $ASTER_ML_NO_FALLBACK set to anything but 0: COMPILE */
   int32_t no_fallback;
   aster_ml_cancel_function should_cancel; /* null: only aster_ml_engine_cancel stops a call */
   void *should_cancel_self;

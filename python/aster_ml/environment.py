@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 import warnings
 
 # Read by the library (src/base/flags.def), then by the package.
-LIBRARY = """ASTER_ML_CACHE_DIR ASTER_ML_CACHE_LIMIT_MB ASTER_ML_CC ASTER_ML_BLAS
-ASTER_ML_THREADS""".split()
+LIBRARY = """ASTER_ML_CACHE_DIR ASTER_ML_CACHE_LIMIT_MB ASTER_ML_CC ASTER_ML_NO_FALLBACK
+ASTER_ML_BLAS ASTER_ML_THREADS""".split()
 PACKAGE = ["ASTER_ML_DATASETS"]
 # Read by the programs that test and build it.
 _TOOLS = """ASTER_ML_PYTHON ASTER_ML_PYTHON_AGAIN ASTER_ML_CONFORMANCE_AGAIN ASTER_ML_TORCH_PYTHON
@@ -29,3 +30,11 @@ def warn_of_unknown() -> None:
         close = difflib.get_close_matches(name.removeprefix(_PREFIX), endings, 1)
         hint = f"{_PREFIX}{close[0]}?" if close else f"there are {', '.join(known)}"
         warnings.warn(f"the environment variable {name} means nothing: {hint}", stacklevel=3)
+
+
+def warn(line: str) -> None:
+    """What the library logs, as a RuntimeWarning at the program's line that called the package."""
+    package, frame, level = __name__.partition(".")[0], sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(line, RuntimeWarning, stacklevel=level)

@@ -23,6 +23,7 @@ from .dtype import (
     strong_dtype,
     to_dtype,
 )
+from .environment import warn
 from .errors import BY_STATUS, JitError, not_offered
 from .helpers import prod
 from .mixin.creation import CreationMixin
@@ -653,6 +654,7 @@ def _seed(loss: Tensor, gradient: Any) -> Any:
 _native.set_errors({code: kind for code, kind in BY_STATUS.items()})
 _native.set_lazy_type(Tensor)
 _native.set_operand(operand)
+_native.set_warn(warn)
 
 # Programs import from here what tinygrad's module of this name imports itself.
 _ALSO = {

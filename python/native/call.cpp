@@ -134,7 +134,7 @@ bool Call::end_slow(int32_t status) {
 
 // A signal that came during the call may have set its exception already.
 bool Call::check_signals() {
-  return (PyErr_Occurred() == nullptr && PyErr_CheckSignals() == 0) || fail();
+  return (PyErr_Occurred() == nullptr && PyErr_CheckSignals() == 0 && tell_lines()) || fail();
 }
 
 void free_in(ContextObject* context, void (*free)(void*), void* handle, void* second) {

@@ -1,7 +1,4 @@
 // The module: its state, exceptions, the current context, and the handle types.
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -71,38 +68,6 @@ bool raise_status(int32_t status) {
   return false;
 }
 
-// ---- Signals ----
-
-namespace {
-
-thread_local bool t_released;
-
-// Asked while the library computes: whether a signal's handler has raised. Only the main thread
-// runs handlers.
-int32_t signal_raised(void*) {
-  if (!t_released || syscall(SYS_gettid) != getpid()) return 0;
-  const PyGILState_STATE state = PyGILState_Ensure();
-  const bool raised = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
-  PyGILState_Release(state);
-  return raised ? 1 : 0;
-}
-
-}  // namespace
-
-Released::Released() : thread_(PyEval_SaveThread()) { t_released = true; }
-Released::~Released() {
-  t_released = false;
-  PyEval_RestoreThread(thread_);
-}
-
-const aster_ml_context_options* with_signals(aster_ml_context_options* room,
-                                             const aster_ml_context_options* given) {
-  if (given == nullptr) *room = {};
-  room->struct_size = sizeof(*room);
-  room->should_cancel = signal_raised;
-  return room;
-}
-
 // ---- Contexts ----
 
 namespace {
@@ -162,7 +127,7 @@ ContextObject* current_context() {
   if (g.current != nullptr) return g.current;
   aster_ml_context handle = {nullptr};
   aster_ml_context_options options;
-  const int32_t status = aster_ml_context_init(&handle, with_signals(&options, nullptr));
+  const int32_t status = aster_ml_context_init(&handle, for_python(&options, nullptr));
   if (status != 0) {
     raise_status(status);
     return nullptr;
@@ -492,16 +457,20 @@ PyObject* set_lazy_type(PyObject*, PyObject* type) {
   return none();
 }
 
-PyObject* set_operand(PyObject*, PyObject* convert) {
-  if (PyCallable_Check(convert) == 0) {
-    PyErr_SetString(PyExc_TypeError, "set_operand: a function");
-    return nullptr;
-  }
-  PyObject* before = g.operand;
-  g.operand = Py_NewRef(convert);
+PyObject* set_function(PyObject** place, PyObject* function, const char* name) {
+  if (PyCallable_Check(function) == 0)
+    return PyErr_Format(PyExc_TypeError, "%s: a function", name);
+  PyObject* before = *place;
+  *place = Py_NewRef(function);
   Py_XDECREF(before);
   return none();
 }
+
+PyObject* set_operand(PyObject*, PyObject* convert) {
+  return set_function(&g.operand, convert, "set_operand");
+}
+
+PyObject* set_warn(PyObject*, PyObject* warn) { return set_function(&g.warn, warn, "set_warn"); }
 
 }  // namespace
 
@@ -513,6 +482,8 @@ PyMethodDef kModuleMethods[] = {
     {"set_operand", set_operand, METH_O,
      "set_operand(convert)\n\nconvert(x, like) gives the tensor or number that an operand x of "
      "another\nkind stands for, or None; like is a tensor beside it, or None."},
+    {"set_warn", set_warn, METH_O,
+     "set_warn(warn)\n\nwarn(line) is called after a call that made the library log a line."},
     {"current", current, METH_NOARGS,
      "current()\n\nThe current context; the first call makes one."},
     {"set_current", set_current, METH_O,

@@ -79,6 +79,7 @@ struct State {
   ContextObject* current;  // null until it is needed
   PyObject* errors;        // dict: status code -> exception class
   PyObject* operand;       // makes tensors or numbers of other operands, or null
+  PyObject* warn;          // told of what the library logs, or null
   bool capturing;          // a capture is open: captured programs do not replay
 };
 extern State g;
@@ -98,9 +99,11 @@ PyObject* exception_of(int32_t status);
 // Sets the exception of a status, with the library's message, unless a signal has set one; always
 // false.
 bool raise_status(int32_t status);
-// The options of a context, with what makes Ctrl-C stop its calls.
-const aster_ml_context_options* with_signals(aster_ml_context_options* room,
-                                             const aster_ml_context_options* given);
+// The options of a context, with what makes Ctrl-C stop its calls and keeps what it logs.
+const aster_ml_context_options* for_python(aster_ml_context_options* room,
+                                           const aster_ml_context_options* given);
+// Hands g.warn the lines that were logged; with the GIL. False with its exception.
+bool tell_lines();
 
 // Without the GIL, where signals are looked for meanwhile.
 class Released {

@@ -56,6 +56,8 @@ Status default_threads(int32_t* out) {
 
 aster_ml_context_options with_defaults(aster_ml_context_options options) {
   options.struct_size = sizeof(options);
+  const char* refused = flag_text(Flag::kNoFallback);
+  if (refused != nullptr && std::strcmp(refused, "0") != 0) options.no_fallback = 1;
   if (options.log_level == 0) options.log_level = ASTER_ML_LOG_WARNING;
   if (options.compile_timeout_ms == 0) options.compile_timeout_ms = kCompileTimeoutMs;
   if (options.arena_block_bytes == 0) options.arena_block_bytes = kDefaultBlockBytes;

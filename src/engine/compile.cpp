@@ -199,6 +199,18 @@ Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool
   return kOk;
 }
 
+// Every reason is said once. What was asked for is no cause for a warning.
+Status Engine::say_interpreted() {
+  const uint64_t reason = hash_text(SavedError::message());
+  if (said_reasons_.find(reason) != nullptr) return kOk;
+  const bool wanted = std::string_view(runtime::cpu::compiler_choice(context)) == "none";
+  context.log(wanted ? ASTER_ML_LOG_INFO : ASTER_ML_LOG_WARNING,
+              "the reference runtime computes, slowly: %s (the option no_fallback, or "
+              "ASTER_ML_NO_FALLBACK=1, makes this an error)",
+              SavedError::message());
+  return said_reasons_.set(reason, true);
+}
+
 Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leaves,
                        std::span<const LeafRegion> regions, bool interpret) {
   if (interpret) return keep_graph(exe, roots, leaves);
@@ -213,11 +225,7 @@ Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leave
   if (status.code != ASTER_ML_UNSUPPORTED) return status;
   // No compiler here, one that failed, or a kernel that it cannot be given: the interpreter
   // answers.
-  const uint64_t reason = hash_text(SavedError::message());
-  if (reason != said_reason_) {
-    context.log(ASTER_ML_LOG_WARNING, "the reference runtime computes: %s", SavedError::message());
-  }
-  said_reason_ = reason;
+  ASTER_TRY(say_interpreted());
   before.restore();
   return keep_graph(exe, roots, leaves);
 }

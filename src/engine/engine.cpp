@@ -114,7 +114,8 @@ Engine::Engine(Context& owner, Graph& nodes)
       graph(nodes),
       cache(owner.heap()),
       threads(pool::hardware_threads()),
-      device(device::kCpu) {
+      device(device::kCpu),
+      said_reasons_(owner.heap()) {
   if (owner.options().threads > 0) threads = owner.options().threads;
   graph.set_buffer_hook(release_buffer, nullptr);
 }

@@ -152,7 +152,8 @@ class Engine {
                               std::span<const LeafRegion> regions, Arena& memory);
   Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule,
                          const Arena& scratch_memory);
-  uint64_t said_reason_ = 0;  // for interpreting, in the log
+  Status say_interpreted();
+  Map<uint64_t, bool> said_reasons_;  // for interpreting, in the log
   Status keep_graph(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves);
 };
 

@@ -260,6 +260,8 @@ TEST(Stop, CompilersThatFailAreStoodInFor) {
       const Tensor x({1.f, 4.f, 9.f});
       EXPECT_EQ(read(x + 1), (Floats{2, 5, 10})) << test.body;
       EXPECT_EQ(aster_ml::error().code, 0) << last_error();
+      EXPECT_EQ(read(x.exp() * 2).size(), 3u);
+      EXPECT_EQ(said.lines.size(), 1u) << test.body;  // once a reason
       EXPECT_TRUE(said.contains("the reference runtime computes")) << test.body;
       EXPECT_TRUE(said.contains(test.said)) << test.body;
     }
@@ -274,6 +276,7 @@ TEST(Stop, NoCompiler) {
   Said said;
   const std::string none = "none";
   aster_ml_context_options options = with(none, &said);
+  options.log_level = ASTER_ML_LOG_INFO;
   {
     Session s(options);
     aster_ml_error_clear();
@@ -283,6 +286,12 @@ TEST(Stop, NoCompiler) {
     info.struct_size = sizeof(info);
     OK(aster_ml_runtime_get(&info, s.get()));
     EXPECT_EQ(aster_ml::error().code, 0) << last_error();
+    EXPECT_TRUE(said.contains("switched off"));
+    options.log_level = ASTER_ML_LOG_WARNING;
+    said.lines.clear();
+    Session quiet(options);  // what was asked for is no warning
+    EXPECT_EQ(read(Tensor({1.f, 2.f}) + 1), (Floats{2, 3}));
+    EXPECT_EQ(said.lines.size(), 0u);
   }
   options.no_fallback = 1;
   Session s(options);

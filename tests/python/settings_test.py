@@ -118,3 +118,80 @@ def test_global_counters_estimate_work():
     kernels, operations, moved = counts(lambda: [step(x, square) for _ in range(5)])
     assert (kernels, operations) == (5, 5 * 2 * 64 * 32 * 32)
     assert moved == 5 * 4 * (n + 32 * 32 + n)
+
+
+def fake_compiler(folder, body):
+    path = folder / "cc"
+    version = '[ "$1" = --version ] && { echo gcc fake; exit 0; }'
+    path.write_text(f"#!/bin/sh\n{version}\n{body}\n")
+    path.chmod(0o700)
+    return str(path)
+
+
+def logged(program, **environment):
+    """Of a program in two contexts: category, file and text of what it is warned of."""
+    shown = f"""
+import warnings
+from aster_ml import Tensor, _native
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    exec(compile({program!r}, "program.py", "exec"), {{"__name__": "program", **globals()}})
+for w in seen:
+    print(w.category.__name__, w.filename, w.lineno, w.message)
+"""
+    return in_environment(shown, **environment).splitlines()
+
+
+def test_a_compiler_that_fails_is_warned_of_once(tmp_path):
+    compiler = fake_compiler(tmp_path, "echo 'a.c:1: error: n\\303o' >&2; exit 1")
+    program = "x = Tensor([1.0, 4.0])\nfor i in (2, 3):\n  assert (x + i).tolist()[0] == 1 + i\n"
+    settings = {"ASTER_ML_CC": compiler, "ASTER_ML_CACHE_DIR": str(tmp_path / "cache")}
+    lines = logged(program + "(x.exp() * 2).sum().item()", **settings)
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("RuntimeWarning program.py 3 the reference runtime computes, slowly")
+    assert "failed with status 1: a.c:1: error: n" in lines[0]
+    assert lines[0].endswith("no_fallback, or ASTER_ML_NO_FALLBACK=1, makes this an error)")
+    # Another context says it again; a filter makes it the exception of the call.
+    again = """_native.set_current(_native.context_init())
+try:
+    (Tensor([1.0]) + 1).realize()
+    assert False
+except RuntimeWarning as w:
+    print("raised", w)
+assert (Tensor([1.0]) + 1).item() == 2"""
+    raised = logged(program + "warnings.simplefilter('error')\n" + again, **settings)
+    assert len(raised) == 2 and raised[0].startswith("raised the reference runtime computes")
+    refused = "try:\n  (Tensor([1.0]) + 1).tolist()\nexcept RuntimeError as e: print(e)"
+    lines = logged(refused, ASTER_ML_NO_FALLBACK="1", **settings)
+    assert len(lines) == 1 and "status 1: a.c:1: error" in lines[0]
+    assert not lines[0].startswith("RuntimeWarning")
+    assert len(logged(program, ASTER_ML_NO_FALLBACK="0", **settings)) == 1
+
+
+def test_no_compiler_is_warned_of_where_nobody_wanted_none():
+    program = "assert (Tensor([1.0]) + 1).item() == 2"
+    assert logged(program, ASTER_ML_CC="none") == []
+    lines = logged(program, ASTER_ML_CC="/nowhere/cc")
+    assert len(lines) == 1 and "'/nowhere/cc' is not a program" in lines[0]
+
+
+def test_a_cache_that_cannot_be_written_is_warned_of(tmp_path):
+    (tmp_path / "file").touch()
+    program = "assert (Tensor([1.0]) + 1).item() == 2\nassert (Tensor([1.0]) + 2).item() == 3"
+    lines = logged(program, ASTER_ML_CACHE_DIR=str(tmp_path / "file" / "cache"))
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("RuntimeWarning program.py 1 compiled kernels are not kept in '")
+    assert logged(program, ASTER_ML_CACHE_DIR=str(tmp_path / "cache")) == []
+
+
+def test_logged_lines_come_from_any_thread(tmp_path):
+    program = """
+import threading
+def work(i):
+    assert (Tensor([1.0]) + i).tolist() == [1.0 + i]
+threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+"""
+    lines = logged(program, ASTER_ML_CC="/nowhere/cc")
+    assert len(lines) == 1 and "'/nowhere/cc' is not a program" in lines[0]

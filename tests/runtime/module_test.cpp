@@ -251,7 +251,7 @@ TEST_F(ModuleTest, ADamagedCacheIsCompiledAnew) {
   EXPECT_EQ(load_fresh(request, options()).cached, 3);
 }
 
-TEST_F(ModuleTest, NoCompilerIsSaidOnce) {
+TEST_F(ModuleTest, NoCompiler) {
   Logged logged;
   aster_ml_context_options with = options("none");
   with.log = Logged::log;
@@ -263,8 +263,7 @@ TEST_F(ModuleTest, NoCompilerIsSaidOnce) {
               code(Code::kUNSUPPORTED));
     EXPECT_EQ(set, nullptr);
   }
-  ASSERT_EQ(logged.lines.size(), 1u);
-  EXPECT_NE(logged.lines[0].find("reference"), std::string::npos) << logged.lines[0];
+  EXPECT_EQ(logged.lines.size(), 0u);  // the engine says what becomes of it
   const testing::WithVariable variable("ASTER_ML_CC", "none");
   TestContext other(options());
   EXPECT_EQ(load(library(other), make_request({3}), &set, nullptr).code, code(Code::kUNSUPPORTED));

@@ -437,10 +437,15 @@ void KernelLibrary::destroy(KernelLibrary* library) {
   if (library != nullptr) library->context_.heap().destroy(library);
 }
 
+const char* compiler_choice(const Context& context) {
+  const char* choice = context.options().compiler;
+  if (choice == nullptr || choice[0] == '\0') choice = flag_text(Flag::kCompiler);
+  return choice != nullptr ? choice : "";
+}
+
 Status KernelLibrary::compiler(const CompilerInfo** out) {
   if (!compiler_sought_) {
-    const char* choice = context_.options().compiler;
-    if (choice == nullptr || choice[0] == '\0') choice = flag_text(Flag::kCompiler);
+    const char* choice = compiler_choice(context_);
     IdentityCache identities = {&cache_, &context_.heap()};
     const Status status =
         find_compiler(&compiler_, choice, {&identities, IdentityCache::recall, IdentityCache::keep},
@@ -448,13 +453,8 @@ Status KernelLibrary::compiler(const CompilerInfo** out) {
     if (!status.ok() && status.code != static_cast<int32_t>(aster::Code::kUNSUPPORTED))
       return status;
     compiler_sought_ = true;
-    if (!status.ok()) {
+    if (!status.ok())
       std::snprintf(no_compiler_, sizeof(no_compiler_), "%s", SavedError::message());
-      if (context_.options().no_fallback == 0) {
-        context_.log(ASTER_ML_LOG_WARNING, "%s; kernels run on the reference runtime",
-                     no_compiler_);
-      }
-    }
   }
   if (compiler_.kind == CompilerKind::kNone) return ASTER_FAIL(kUNSUPPORTED, "%s", no_compiler_);
   *out = &compiler_;

@@ -69,6 +69,9 @@ struct LibraryOptions {
                           << 20;  // bytes of code beyond which what nobody uses is unloaded
 };
 
+// What the options or the environment say of the compiler: a path, a name, "none", or nothing.
+const char* compiler_choice(const Context& context);
+
 // The kernels of a context.
 class KernelLibrary {
  public:
@@ -77,7 +80,7 @@ class KernelLibrary {
 
   // functions[i] becomes the address of kernels[i], valid while *out is held. prelude stands before
   // the kernels in every translation unit; its functions are static. stats may be null. Errors:
-  // UNSUPPORTED (no compiler here: the reference runtime has to do; logged once); COMPILE; DEVICE;
+  // UNSUPPORTED (no compiler here: the reference runtime has to do); COMPILE; DEVICE;
   // CANCELLED; ARGUMENT (one name, two texts).
   Status load(std::string_view prelude, std::span<const KernelSource> kernels,
               std::span<void*> functions, KernelSet** out, CompileStats* stats);
