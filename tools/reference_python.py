@@ -21,7 +21,8 @@ MIXINS = "creation movement indexing unary elementwise reduce op".split()
 PARTS = [
     ("Tensor", ["tensor", *(f"mixin/{name}" for name in MIXINS)], "Tensor"),
     ("TinyJit", ["engine/jit"], None),
-    ("Variable", ["symbolic"], None),
+    ("Variable", ["expression"], None),
+    ("Bound variables", ["symbolic"], None),
     ("dtypes", ["dtype"], None),
     ("Device", ["device"], None),
     ("function", ["function"], None),
@@ -35,7 +36,8 @@ PARTS = [
 ]
 # What other modules of the package use.
 INTERNAL = {
-    "symbolic": {"note_seen", "bindings"},
+    "expression": {"combine", "VALUE"},
+    "symbolic": {"note_seen", "bindings", "bound"},
     "dtype": {"code_of", "convert", "float_code", "from_code", "is_stored_float"},
     "device": {"code_of", "disk_path", "name_of", "on_device"},
     "errors": {"not_offered"},

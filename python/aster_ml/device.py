@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 from typing import TYPE_CHECKING, Any, Callable, Iterator
@@ -85,10 +86,15 @@ class Compiled:
 
     def __init__(self, device: str):
         self.device, self.code = device, code_of(device)
-        self.arch, self.renderer, self.graph = os.uname().machine, Renderer(device), None
+        self.arch, self.graph = os.uname().machine, None
 
     def __repr__(self) -> str:
         return f"<Device {self.device}>"
+
+    @functools.cached_property
+    def renderer(self) -> Renderer:
+        """What is known of the kernels that it runs."""
+        return Renderer(self.device)
 
     def synchronize(self) -> None:
         """Nothing runs behind a call's back."""

@@ -26,6 +26,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Generic, TypeVar, overload
 
+from .absent import of_module
 from .custom import custom_call
 from .nn.state import get_state_dict
 from .tensor import Tensor
@@ -86,3 +87,6 @@ def function(
     if fxn is None:
         return lambda f: _function(f, grad_fxn=grad_fxn)
     return _function(fxn, grad_fxn=grad_fxn)
+
+
+__getattr__ = of_module("function")

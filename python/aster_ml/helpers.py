@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import itertools
 import math
 import operator
 import os
@@ -454,6 +455,8 @@ def _follow_environment() -> None:
 
 
 _follow_environment()
+BASEDIR = pathlib.Path(__file__).parent
+count = itertools.count
 CI = bool(os.getenv("CI"))
 
 

@@ -18,334 +18,25 @@ from __future__ import annotations
 import operator
 from typing import Any, Callable, Union
 
-from .dtype import DType, dtypes, least_upper_dtype
+from .dtype import DType
+from .expression import VALUE, Expression, UOp, Variable, combine, resolve, sym_infer
 
-
-def _floordiv(x: int, y: int) -> int:
-    return x // y if y else 0
-
-
-def _mod(x: int, y: int) -> int:
-    return x % y if y else x
-
-
-_VALUE: dict[str, Callable[[int, int], int]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": _floordiv,
-    "%": _mod,
-    "max": max,
-    "min": min,
-    "<": lambda x, y: int(x < y),
-    "<=": lambda x, y: int(x <= y),
-    ">": lambda x, y: int(x > y),
-    ">=": lambda x, y: int(x >= y),
-    "==": lambda x, y: int(x == y),
-    "!=": lambda x, y: int(x != y),
-}
-
+__all__ = [
+    "BoundInt", "Expression", "UOp", "Variable", "bindings", "extreme", "note_seen", "resolve",
+    "sint", "sym_infer",
+]  # fmt: skip
 
 _installed: list[bool] = []  # nothing looks out for variables until one is bound
 
 
-class UOp:
-    """A symbolic integer: a variable, bound or not, or what is computed of variables.
-
-    >>> isinstance(UOp.variable("n", 1, 4).bind(2) + 1, UOp)
-    True
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return Variable(*args, **kwargs) if cls is UOp else object.__new__(cls)
-
-    @staticmethod
-    def variable(
-        name: str, min_val: int, max_val: int, dtype: DType = dtypes.weakint, multiple_of: int = 1
-    ) -> Variable:
-        """A Variable.
-
-        >>> UOp.variable("n", 1, 4)
-        Variable('n', 1, 4)
-        """
-        return Variable(name, min_val, max_val, dtype, multiple_of)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return ()
-
-    @property
-    def ndim(self) -> int:
-        return 0
-
-    def numel(self) -> int:
-        return 1
-
-
-class Expression(UOp):
-    """An integer made of variables: an operation on two expressions or numbers."""
-
-    __slots__ = ("op", "src")
-
-    def __init__(self, op: str, src: tuple[Union[Expression, int], ...]):
-        self.op, self.src = op, src
-
-    # ---- structure
-
-    def linear(self) -> tuple[dict[Expression, int], int]:
-        """Factors of the terms, and the constant, of the sum that it is."""
-        parts = [x.linear() if isinstance(x, Expression) else ({}, int(x)) for x in self.src]
-        if self.op == "*" and not all(terms for terms, _ in parts):
-            (terms, constant), (_, factor) = parts if parts[0][0] else parts[::-1]
-            return {t: n * factor for t, n in terms.items()}, constant * factor
-        if self.op not in "+-":
-            return {self: 1}, 0
-        sign = 1 if self.op == "+" else -1
-        terms, constant = dict(parts[0][0]), parts[0][1] + sign * parts[1][1]
-        for term, n in parts[1][0].items():
-            terms[term] = terms.get(term, 0) + sign * n
-        return {t: n for t, n in terms.items() if n}, constant
-
-    def _is_sum(self) -> bool:
-        return self.op in "+-" or (
-            self.op == "*" and not all(isinstance(x, Expression) for x in self.src)
-        )
-
-    def _key(self) -> tuple[Any, ...]:
-        if self._is_sum():
-            terms, constant = self.linear()
-            return ("sum", frozenset(terms.items()), constant)
-        src = self.src
-        if self.op == "*":
-            src = tuple(sorted(src, key=lambda x: x.render()))  # type: ignore[union-attr]
-        return (self.op, src)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or isinstance(other, Expression) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def __repr__(self) -> str:
-        return f"<{self.render()}>"
-
-    def __bool__(self) -> bool:
-        if self.vmin == self.vmax:
-            return bool(self.vmin)
-        raise ValueError(f"{self.render()} may be true or false: bind its variables")
-
-    def __index__(self) -> int:
-        raise TypeError(f"{self.render()} has no value: bind its variables first")
-
-    def render(self) -> str:
-        """The expression as text."""
-        a, b = (x.render() if isinstance(x, Expression) else str(int(x)) for x in self.src)
-        return f"{self.op}({a}, {b})" if self.op.isalpha() else f"({a}{self.op}{b})"
-
-    def variables(self) -> list[Variable]:
-        """The variables inside, by name."""
-        found = {v for x in self.src if isinstance(x, Expression) for v in x.variables()}
-        return sorted(found, key=lambda v: v.expr)
-
-    vars = variables
-
-    def infer(self, values: dict[str, int]) -> int:
-        """The value for these values of the variables."""
-        a, b = (x.infer(values) if isinstance(x, Expression) else int(x) for x in self.src)
-        return _VALUE[self.op](a, b)
-
-    def substitute(self, values: dict[Any, Any]) -> Any:
-        """The expression with variables replaced by numbers or other expressions."""
-        if self in values:
-            return values[self]
-        a, b = (x.substitute(values) if isinstance(x, Expression) else x for x in self.src)
-        return _combine(self.op, a, b)
-
-    def simplify(self) -> Any:
-        """A number where only one is possible, else the expression."""
-        return self.vmin if self.vmin == self.vmax else self
-
-    # ---- bounds
-
-    def _bounds(self) -> tuple[int, int]:
-        (a, b), (c, d) = (
-            (x.vmin, x.vmax) if isinstance(x, Expression) else (int(x), int(x)) for x in self.src
-        )
-        if self.op == "%":
-            if c > 0:
-                return (a % c, b % c) if c == d and a // c == b // c else (0, d - 1)
-            return min(0, c + 1 if c < 0 else a), max(0, d - 1 if d > 0 else b)
-        if self.op in ("==", "!="):
-            same = 1 if a == b == c == d else 0 if b < c or d < a else None
-            if same is None:
-                return 0, 1
-            return (same, same) if self.op == "==" else (1 - same, 1 - same)
-        value = _VALUE[self.op]
-        if self.op == "//" and c <= 0 <= d:
-            ends = [x // y for x in (a, b) for y in {c, d, -1, 1} - {0}] + [0]
-        else:
-            ends = [value(x, y) for x in (a, b) for y in (c, d)]
-        return min(ends), max(ends)
-
-    @property
-    def vmin(self) -> int:
-        """The least value possible."""
-        return self._bounds()[0]
-
-    @property
-    def vmax(self) -> int:
-        """The greatest value possible."""
-        return self._bounds()[1]
-
-    @property
-    def dtype(self) -> DType:
-        if self.op in ("<", "<=", ">", ">=", "==", "!="):
-            return dtypes.bool
-        kinds = [x.dtype if isinstance(x, Expression) else dtypes.weakint for x in self.src]
-        return least_upper_dtype(*kinds)
-
-    # ---- arithmetic
-
-    def __add__(self, x: Any) -> Any:
-        return _combine("+", self, x)
-
-    def __radd__(self, x: Any) -> Any:
-        return _combine("+", x, self)
-
-    def __sub__(self, x: Any) -> Any:
-        return _combine("-", self, x)
-
-    def __rsub__(self, x: Any) -> Any:
-        return _combine("-", x, self)
-
-    def __mul__(self, x: Any) -> Any:
-        return _combine("*", self, x)
-
-    def __rmul__(self, x: Any) -> Any:
-        return _combine("*", x, self)
-
-    def __floordiv__(self, x: Any) -> Any:
-        return _combine("//", self, x)
-
-    def __rfloordiv__(self, x: Any) -> Any:
-        return _combine("//", x, self)
-
-    def __mod__(self, x: Any) -> Any:
-        return _combine("%", self, x)
-
-    def __rmod__(self, x: Any) -> Any:
-        return _combine("%", x, self)
-
-    def __neg__(self) -> Any:
-        return _combine("*", self, -1)
-
-    def __lt__(self, x: Any) -> Any:
-        return _combine("<", self, x)
-
-    def __le__(self, x: Any) -> Any:
-        return _combine("<=", self, x)
-
-    def __gt__(self, x: Any) -> Any:
-        return _combine(">", self, x)
-
-    def __ge__(self, x: Any) -> Any:
-        return _combine(">=", self, x)
-
-    def eq(self, x: Any) -> Any:
-        return _combine("==", self, x)
-
-    def ne(self, x: Any) -> Any:
-        return _combine("!=", self, x)
-
-    def maximum(self, x: Any) -> Any:
-        return _combine("max", self, x)
-
-    def minimum(self, x: Any) -> Any:
-        return _combine("min", self, x)
-
-
-class Variable(Expression):
-    """An integer between min_val and max_val, both included.
-
-    >>> Variable("n", 0, 7).bind(9)
-    Traceback (most recent call last):
-    AssertionError: bind 9 not in range [0, 7]
-    """
-
-    __slots__ = ("name", "min_val", "max_val", "_dtype", "multiple_of")
-
-    def __init__(
-        self,
-        name: str,
-        min_val: int,
-        max_val: int,
-        dtype: DType = dtypes.weakint,
-        multiple_of: int = 1,
-    ):
-        assert min_val <= max_val, f"{name} has no values: {min_val} > {max_val}"
-        super().__init__("variable", ())
-        self.name, self.min_val, self.max_val = name, int(min_val), int(max_val)
-        self._dtype, self.multiple_of = dtype, multiple_of
-
-    def _key(self) -> tuple[Any, ...]:
-        return ("variable", self.name, self.min_val, self.max_val, self._dtype, self.multiple_of)
-
-    def __repr__(self) -> str:
-        return f"Variable({self.name!r}, {self.min_val}, {self.max_val})"
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or isinstance(other, Variable) and self._key() == other._key()
-
-    def render(self) -> str:
-        return self.name
-
-    def linear(self) -> tuple[dict[Expression, int], int]:
-        return {self: 1}, 0
-
-    def variables(self) -> list[Variable]:
-        return [self]
-
-    vars = variables
-
-    def infer(self, values: dict[str, int]) -> int:
-        return values[self.name]
-
-    def substitute(self, values: dict[Any, Any]) -> Any:
-        return values.get(self, self)
-
-    def _bounds(self) -> tuple[int, int]:
-        return self.min_val, self.max_val
-
-    @property
-    def expr(self) -> str:
-        """Its name."""
-        return self.name
-
-    @property
-    def dtype(self) -> DType:
-        return self._dtype
-
-    def bind(self, val: int) -> BoundInt:
-        """An int of this value that remembers the variable."""
-        val = int(val)
-        assert (
-            self.min_val <= val <= self.max_val
-        ), f"bind {val} not in range [{self.min_val}, {self.max_val}]"
-        assert val % self.multiple_of == 0, f"bind {val} not divisible by {self.multiple_of}"
-        if not _installed:
-            from . import dynamic
-
-            _installed.append(True)
-            dynamic.install()
-        return BoundInt(val, self, {self: val})
-
-    def unbind(self) -> tuple[Variable, int]:
-        raise AssertionError(f"{self!r} is not bound")
+def bound(variable: Variable, value: int) -> BoundInt:
+    """The variable with a value, which it may have."""
+    if not _installed:
+        from . import dynamic
+
+        _installed.append(True)
+        dynamic.install()
+    return BoundInt(value, variable, {variable: value})
 
 
 # While a TinyJit records: what the program saw of bound variables, expression by expression.
@@ -512,7 +203,7 @@ class BoundInt(UOp):
 sint = Union[int, Expression, BoundInt]
 
 
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = dict(_VALUE)
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = dict(VALUE)
 
 
 def _compare(op: str, a: BoundInt, b: Any) -> Any:
@@ -524,9 +215,9 @@ def _compare(op: str, a: BoundInt, b: Any) -> Any:
             return op == "!="
         return NotImplemented
     if isinstance(b, BoundInt) and a.same(b) and a._value != b._value:
-        return _VALUE[op](a._value, b._value)  # two bindings of one variable
-    value = bool(_VALUE[op](a._value, b._value if isinstance(b, BoundInt) else b))
-    if _seen and isinstance(expression := _combine("-", a, b), Expression):
+        return VALUE[op](a._value, b._value)  # two bindings of one variable
+    value = bool(VALUE[op](a._value, b._value if isinstance(b, BoundInt) else b))
+    if _seen and isinstance(expression := combine("-", a, b), Expression):
         condition = Expression(op, (expression, 0))
         if condition.vmin != condition.vmax:
             _seen[0][condition] = int(value)
@@ -537,10 +228,10 @@ def _bound(op: str, a: Any, b: Any) -> Any:
     """op on numbers of which one is bound."""
     if not (isinstance(a, (int, BoundInt)) and isinstance(b, (int, BoundInt))):
         if isinstance(a, Expression) or isinstance(b, Expression):
-            return _combine(op, a, b)
+            return combine(op, a, b)
         if isinstance(a, float) or isinstance(b, float):
             plain: list[Any] = [int(x) if isinstance(x, BoundInt) else x for x in (a, b)]
-            plainly: Callable[[Any, Any], Any] = _PLAIN.get(op, _VALUE[op])
+            plainly: Callable[[Any, Any], Any] = _PLAIN.get(op, VALUE[op])
             return plainly(plain[0], plain[1])
         return NotImplemented
     if b.__class__ is int and (b == 0 and op in "+-" or b == 1 and op == "*"):
@@ -552,8 +243,8 @@ def _bound(op: str, a: Any, b: Any) -> Any:
                 raise RuntimeError(f"bind mismatch: {variable!r} is {values[variable]} and {value}")
     # As Python has it: a zero divisor is an error once values are known.
     numbers = [x._value if isinstance(x, BoundInt) else x for x in (a, b)]
-    number = _PLAIN.get(op, _VALUE[op])(numbers[0], numbers[1])
-    expression = _combine(op, a, b)
+    number = _PLAIN.get(op, VALUE[op])(numbers[0], numbers[1])
+    expression = combine(op, a, b)
     if not isinstance(expression, Expression):
         return number
     return BoundInt(number, expression, {v: values[v] for v in expression.variables()})
@@ -568,53 +259,10 @@ def extreme(op: str, a: Any, b: Any) -> Any:
         return a if op == "max" else b
     if least[1] >= most[0]:
         return b if op == "max" else a
-    return _bound(op, a, b) if BoundInt in (type(a), type(b)) else _combine(op, a, b)
+    return _bound(op, a, b) if BoundInt in (type(a), type(b)) else combine(op, a, b)
 
 
 _PLAIN: dict[str, Callable[[Any, Any], Any]] = {"//": operator.floordiv, "%": operator.mod}
-
-
-def _combine(op: str, a: Any, b: Any) -> Any:
-    """op on expressions and numbers; sums are brought to one form."""
-    if not all(isinstance(x, (int, Expression, BoundInt)) for x in (a, b)):
-        return NotImplemented
-    a, b = (getattr(x, "expression", x) for x in (a, b))
-    if isinstance(a, int) and isinstance(b, int):
-        return _VALUE[op](a, b)
-    made = Expression(op, (a, b))
-    if op in ("+", "-", "*") and made._is_sum():
-        return _sum(*made.linear())
-    if op in ("//", "%") and isinstance(a, Expression) and isinstance(b, int) and b > 0:
-        terms, constant = a.linear()
-        if not any(n % b for n in (*terms.values(), constant)):
-            return _sum({t: n // b for t, n in terms.items()}, constant // b) if op == "//" else 0
-    return made
-
-
-def _sum(terms: dict[Expression, int], constant: int) -> Any:
-    """The terms times their factors and the constant, added."""
-    total: Any = None
-    for term, n in terms.items():
-        part = term if n == 1 else Expression("*", (term, n))
-        total = part if total is None else Expression("+", (total, part))
-    if total is None:
-        return constant
-    if constant:
-        total = Expression("+" if constant > 0 else "-", (total, abs(constant)))
-    return total
-
-
-def resolve(x: Any, default: bool = True) -> bool:
-    """A condition as bool; default where it depends on unbound variables."""
-    if not isinstance(x, Expression):
-        return bool(x)
-    return bool(x.vmin) if x.vmin == x.vmax else default
-
-
-def sym_infer(x: Any, var_vals: dict[str, int]) -> int:
-    """The value of a size for these values of the variables."""
-    x = getattr(x, "expression", x)
-    return x.infer(var_vals) if isinstance(x, Expression) else int(x)
 
 
 def bindings(values: Any) -> dict[Variable, int]:

@@ -1,12 +1,14 @@
 """Programs import from tinygrad's modules: every name is here, or says why it is not."""
 
+import ast
 import importlib
-import types
+import importlib.util
+import pathlib
 
 import pytest
 
 import aster_ml
-from aster_ml import Tensor, errors
+from aster_ml import Tensor, absent, errors
 
 # What programs written for tinygrad (its examples among them) import, by module.
 IMPORTED = {
@@ -36,8 +38,8 @@ IMPORTED = {
 }
 
 
-def named(module):
-    return importlib.import_module(f"aster_ml.{module}".rstrip("."))
+def named(module, package="aster_ml"):
+    return importlib.import_module(f"{package}.{module}".rstrip("."))
 
 
 @pytest.mark.parametrize("module", IMPORTED)
@@ -46,28 +48,96 @@ def test_names_that_programs_import(module):
         assert getattr(named(module), name) is not None, name
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["helpers", "device", "dtype", "engine.jit", "engine.realize", "function", "nn", "nn.datasets",
-     "nn.onnx", "nn.optim", "nn.state", "tensor", "llm.gguf", "uop", "uop.ops"],
-)  # fmt: skip
-def test_every_public_name_of_tinygrad_is_here_or_says_why_not(module):
-    pytest.importorskip("tinygrad")
-    theirs = pytest.importorskip(f"tinygrad.{module}")
-    ours, silent = named(module), []
-    for name, value in vars(theirs).items():
-        here = getattr(value, "__module__", None) == theirs.__name__
-        if name[0] == "_" or name == "count" or isinstance(value, types.ModuleType) or not here:
-            continue
+def defined(tree):
+    """The public names that a module's own source gives."""
+    names, todo = set(), list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                names.update(x.id for x in ast.walk(target) if isinstance(x, ast.Name))
+        elif not isinstance(node, ast.Expr):
+            todo += [x for x in ast.iter_child_nodes(node) if isinstance(x, ast.stmt)]
+    return {name for name in names if name[0] != "_"}
+
+
+def modules():
+    found = importlib.util.find_spec("tinygrad")
+    if found is None:
+        return {}
+    root = pathlib.Path(found.origin).parent
+    files = {".".join(f.relative_to(root).with_suffix("").parts): f for f in root.rglob("*.py")}
+    return {m.removesuffix("__init__").rstrip("."): f for m, f in sorted(files.items())}
+
+
+def lacking(module, path):
+    """The names of a module of tinygrad that are not here, and nothing says why."""
+    try:
+        ours = named(module)
+    except errors.NotOffered as error:
+        assert absent.why_not(module) in str(error)
+        return
+    theirs = named(module, "tinygrad")
+    for name in sorted(defined(ast.parse(path.read_text()))):
         try:
-            getattr(ours, name)
+            mine = getattr(ours, name)
         except errors.NotOffered as error:
-            assert isinstance(error, ImportError) and "is not offered: " in str(error)
+            assert "is not offered: " in str(error)
+            continue
         except AttributeError:
-            silent.append(name)
-    inside = {"function": ["add_to_ctx", "invalid_outputs", "renumber_invalid_outputs"],
-              "nn.state": ["accept_filename"]}  # fmt: skip
-    assert silent == inside.get(module, [])
+            yield name
+            continue
+        kind = getattr(theirs, name, None)
+        if not isinstance(kind, type) or not isinstance(mine, type):
+            continue
+        # What is mixed into tinygrad's Tensor is in ours; the parts are others.
+        mine = Tensor if module.startswith("mixin.") else mine
+        rows = absent.MEMBERS.get(f"{module}.{kind.__name__}", {})
+        for member in dir(kind):
+            if member[0] != "_" and not hasattr(mine, member):
+                if member not in rows and "*" not in rows:
+                    yield f"{name}.{member}"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_every_public_name_of_tinygrad_is_here_or_says_why_not(module):
+    assert list(lacking(module, modules()[module])) == []
+
+
+def test_the_walk_finds_what_is_lacking(tmp_path):
+    pytest.importorskip("tinygrad")
+    (tmp_path / "m.py").write_text("""
+if True:
+    def flatten(x): ...
+    for _ in (): novelty, (second, _third) = other = {v: v for v in ()}
+class Timing:
+    inner = 1
+def diskcache(f): local = 1
+""")
+    assert list(lacking("helpers", tmp_path / "m.py")) == ["novelty", "other", "second"]
+
+
+def test_reasons_are_of_names_that_tinygrad_has():
+    found = modules()
+    if not found:
+        pytest.skip("needs tinygrad")
+    for module in absent.MODULES:
+        assert module in found, module
+        assert absent.why_not(f"{module}.any.below") == absent.MODULES[module]
+    for module, names in absent.REASONS.items():
+        theirs = defined(ast.parse(found[module].read_text()))
+        stale = [n for n in names if n != "*" and n not in theirs]
+        assert not stale, (module, stale)
+    for path, names in absent.MEMBERS.items():
+        module, _, kind = path.rpartition(".")
+        theirs = getattr(named(module, "tinygrad"), kind)
+        assert all(n == "*" or hasattr(theirs, n) for n in names), path
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "DIFFERENCES.md").read_text()
+    rows = page[page.index("## Not offered") :]
+    for module in absent.MODULES:
+        assert f"`{module}`" in rows, module
 
 
 def test_an_import_says_why():
@@ -75,6 +145,12 @@ def test_an_import_says_why():
         from aster_ml.uop.ops import PatternMatcher  # noqa: F401
     with pytest.raises(ImportError, match="device.Buffer is not offered: devices are"):
         from aster_ml.device import Buffer  # noqa: F401
+    with pytest.raises(ImportError, match="renderer is not offered: kernels are rendered"):
+        from aster_ml.renderer.cstyle import ClangRenderer  # noqa: F401
+    with pytest.raises(ImportError, match="codegen is not offered: kernels are made"):
+        importlib.import_module("aster_ml.codegen.opt")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'aster_ml.nothing'"):
+        importlib.import_module("aster_ml.nothing")
     with pytest.raises(ImportError, match="cannot import name"):
         from aster_ml.helpers import nothing_of_the_kind  # noqa: F401
     with pytest.raises(AttributeError, match="nothing"):

@@ -515,3 +515,33 @@ def test_bound_variables_are_uops():
     assert [isinstance(s, UOp) for s in part.shape] == [True, False]
     assert n.dtype is (n + 1).dtype is n.bind(3).dtype is (n.bind(3) + 1).dtype is dtypes.int32
     assert (Variable("m", 0, 4) * 2).dtype is dtypes.weakint and (n < 3).dtype is dtypes.bool
+
+
+def test_members_of_symbolic_sizes_are_tinygrads():
+    tinygrad = pytest.importorskip("tinygrad")
+    from aster_ml import UOp
+    import aster_ml as package
+    from aster_ml.uop import ops as own
+
+    def asked(library, kinds, ops):
+        n = library.UOp.variable("n", 2, 8, multiple_of=2)
+        m = library.UOp.variable("m", 0, 300)
+        sizes = [n, m, n * 6 + 4, m * 4 - 8, n * 3 + m * 3, n + m, (m + 1) % 7, m // 2 * 10]
+        for x in sizes:
+            yield from (x.is_variable, x.is_bound_var, x.const_factor(), x.ssimplify() is not None)
+            yield from (x.overflows(kinds.uint8), x.overflows(kinds.int32))
+            divided = [x.divides(v) for v in (1, 2, 3, 4)]
+            yield from (d if d is None else (d.vmin, d.vmax) for d in divided)
+            values = {"n": 4, "m": 21}
+            made = (x.add(3), x.sub(3, reverse=True), x.mul(n), x.mod(5), x.neg())
+            yield from (ops.sym_infer(y, values) for y in made)
+            yield [v.expr for v in x.unbind_all()[0].variables()]
+            yield x.sym_infer(values)
+        bound = n.bind(4)
+        yield from (bound.is_variable, bound.is_bound_var, (bound + 1).is_bound_var)
+
+    theirs = list(asked(tinygrad, tinygrad.dtypes, tinygrad.uop.ops))
+    assert list(asked(package, dtypes, own)) == theirs
+    four = UOp.variable("n", 2, 8).bind(4)
+    assert (four * 6 + 2).divides(2) == 13 and (four * 6 + 2).divides(4) is None
+    assert (four * 6).const_factor() == 6 and four.overflows(dtypes.uint8) is False

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from typing import Any, BinaryIO, Iterable, NamedTuple, Union
 
 from .. import _native
+from ..absent import of_module
 from ..dtype import DType, dtypes
 from ..errors import not_offered
 from ..helpers import DEBUG, GlobalCounters, Timing, tqdm
@@ -276,3 +277,6 @@ def fs_store(t: Tensor) -> Tensor:
 def fs_load(t: Tensor, size: int) -> Tensor:
     """Not offered: there is no tinyfs server."""
     raise not_offered("fs_load", "there is no tinyfs server")
+
+
+__getattr__ = of_module("nn.state")
