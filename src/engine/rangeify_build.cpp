@@ -132,7 +132,8 @@ Node Rangeify::combine(const Record& record, const Demand& demand) {
         out = own(i) == nullptr || out == nullptr ? source(i)
                                                   : g_.alu(Op::kWhere, own(i), source(i), out);
       }
-      return out;
+      // Outside of every part: in padding, which nobody looks behind.
+      return out != nullptr ? out : g_.constant_word(node->dtype, 0);
     }
     case Op::kReduce: {
       Vec<Node> src(memory_);
@@ -429,8 +430,10 @@ Status Rangeify::emit() {
   ASTER_TRY(order(&sequence));
   if (restart_) return kOk;
   for (uint32_t k : sequence) {
-    if (records_[kernels_[k].record].node->count() == 0) continue;
-    ASTER_TRY(kernels_[k].library ? emit_library(kernels_[k]) : emit_kernel(kernels_[k]));
+    const Kernel& kernel = kernels_[k];
+    if (records_[kernel.record].node->count() == 0) continue;
+    if (!kernel.library && kernel.outputs.empty()) continue;  // nobody reads what it makes
+    ASTER_TRY(kernel.library ? emit_library(kernels_[k]) : emit_kernel(kernels_[k]));
   }
   return kOk;
 }

@@ -65,6 +65,17 @@ TEST(Realize, MovementFusesAway) {
 }
 
 // Parts that lie one behind the other are results of one loop: none chooses among them.
+// What is read of the concatenation lies in its padding alone.
+TEST(Realize, PaddingAroundJoinedParts) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.random({4, 2}), y = w.random({4, 2}, 2), z = w.random({49}, 3);
+  Node joined = g.reshape(g.cat(std::array{x, g.alu(Op::kAdd, y, y)}, 0), words({16}));
+  Node padded = g.pad(joined, words({13}), words({20}), words({0}), 0);
+  Node sum = g.alu(Op::kMul, g.alu(Op::kAdd, z, padded), z);
+  w.check(w.hold(g.slice(sum, words({36}), words({1}), words({6}))), 1);
+}
+
 TEST(Realize, EqualPartsAreComputedSideBySide) {
   World w;
   uop::Graph& g = w.g();

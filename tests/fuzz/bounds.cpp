@@ -195,8 +195,9 @@ Bound Bounds::leaf(Node node) {
     Bound out;
     const size_t size = dtype::size(node->dtype);
     bool gridded = true;
-    for (size_t i = 0; i < leaf.bytes.size(); i += size) {
-      const double x = dtype::load_double(node->dtype, leaf.bytes.data() + i);
+    const Bytes bytes = contents(case_.memory, leaf);
+    for (size_t i = 0; i < bytes.size(); i += size) {
+      const double x = dtype::load_double(node->dtype, bytes.data() + i);
       out.most = std::max(out.most, std::fabs(x));
       while (gridded && std::ldexp(x, out.grid) != std::trunc(std::ldexp(x, out.grid))) {
         gridded = ++out.grid < 9;

@@ -12,8 +12,6 @@
 namespace aster::fuzz {
 namespace {
 
-size_t bytes_of(Node node) { return static_cast<size_t>(node->count()) * dtype::size(node->dtype); }
-
 std::vector<Node> order_of(const std::vector<Node>& roots) {
   Vec<Node> order(process_heap());
   if (!uop::toposort(&order, roots).ok()) return {};
@@ -25,18 +23,20 @@ Case with_leaf(const Case& c, const std::vector<Node>& roots, Node replaced, con
   Case out;
   out.seed = c.seed;
   out.graph = std::make_unique<Graph>(process_heap());
+  out.memory = c.memory;
   std::map<Node, Node> map;
   if (replaced != nullptr) {
     const int64_t slot = 1000 + static_cast<int64_t>(c.leaves.size());
     Node leaf =
         out.graph->make(Op::kBuffer, replaced->dtype, {}, std::array{slot}, replaced->shape());
-    out.leaves.push_back({leaf, bytes});
+    out.leaves.push_back({leaf, c.memory.size(), 0});
+    out.memory.push_back(bytes);
     map[replaced] = leaf;
   }
   out.roots = copy_into(*out.graph, roots, &map);
   for (const Leaf& leaf : c.leaves) {
     const auto node = map.find(leaf.node);
-    if (node != map.end()) out.leaves.push_back({node->second, leaf.bytes});
+    if (node != map.end()) out.leaves.push_back({node->second, leaf.memory, leaf.offset});
   }
   return out;
 }
@@ -73,6 +73,27 @@ std::string compare_value(Node node, double error, const Bytes& want, const Byte
 }
 
 }  // namespace
+
+size_t bytes_of(Node node) { return static_cast<size_t>(node->count()) * dtype::size(node->dtype); }
+
+bool overlap(const Leaf& a, const Leaf& b) {
+  return a.memory == b.memory && a.offset < b.offset + bytes_of(b.node) &&
+         b.offset < a.offset + bytes_of(a.node);
+}
+
+Bytes contents(const std::vector<Bytes>& memory, const Leaf& leaf) {
+  const auto begin = memory[leaf.memory].begin() + static_cast<std::ptrdiff_t>(leaf.offset);
+  return {begin, begin + static_cast<std::ptrdiff_t>(bytes_of(leaf.node))};
+}
+
+Node viewed(Node node) {
+  while ((uop::is_movement(node->op) && node->op != Op::kPad && node->op != Op::kUnwindow &&
+          node->op != Op::kCat) ||
+         node->op == Op::kAssign || node->op == Op::kAfter || node->op == Op::kDetach) {
+    node = node->src(0);
+  }
+  return node->op == Op::kBuffer ? node : nullptr;
+}
 
 std::vector<Node> copy_into(Graph& to, const std::vector<Node>& roots,
                             std::map<Node, Node>* counterparts) {
@@ -117,15 +138,15 @@ std::string print(const Case& c) {
     }
     for (const Leaf& leaf : c.leaves) {
       if (leaf.node != node) continue;
-      out += " =";
+      out += " at " + std::to_string(leaf.memory) + "+" + std::to_string(leaf.offset) + " =";
       const size_t size = dtype::size(node->dtype);
-      for (size_t i = 0; i < std::min<size_t>(leaf.bytes.size() / size, 8); ++i) {
+      const Bytes bytes = contents(c.memory, leaf);
+      for (size_t i = 0; i < std::min<size_t>(bytes.size() / size, 8); ++i) {
         char text[32];
-        std::snprintf(text, sizeof(text), " %g",
-                      dtype::load_double(node->dtype, &leaf.bytes[i * size]));
+        std::snprintf(text, sizeof(text), " %g", dtype::load_double(node->dtype, &bytes[i * size]));
         out += text;
       }
-      if (leaf.bytes.size() / size > 8) out += " ..";
+      if (bytes.size() / size > 8) out += " ..";
     }
     out += "\n";
   }
@@ -138,9 +159,9 @@ bool run_reference(Case& c, Answer* answer) {
   *answer = Answer{};
   std::vector<runtime::reference::Binding> bindings;
   std::vector<runtime::reference::Output> outputs;
-  for (const Leaf& leaf : c.leaves) answer->leaves.push_back(leaf.bytes);
-  for (size_t i = 0; i < c.leaves.size(); ++i) {
-    bindings.push_back({c.leaves[i].node, answer->leaves[i].data()});
+  answer->memory = c.memory;
+  for (const Leaf& leaf : c.leaves) {
+    bindings.push_back({leaf.node, answer->memory[leaf.memory].data() + leaf.offset});
   }
   for (Node root : c.roots) answer->roots.emplace_back(bytes_of(root));
   for (size_t i = 0; i < c.roots.size(); ++i) {
@@ -161,9 +182,20 @@ std::string compare(Case& c, const Answer& want, const Answer& got) {
     if (node->op == Op::kAssign) written = std::max(written, bounds.of(node).error);
   }
   for (size_t i = 0; i < c.leaves.size(); ++i) {
-    std::string text = compare_value(c.leaves[i].node, 2 * written, want.leaves[i], got.leaves[i],
-                                     "leaf " + std::to_string(i) + " afterwards");
+    const Leaf& leaf = c.leaves[i];
+    std::string text =
+        compare_value(leaf.node, 2 * written, contents(want.memory, leaf),
+                      contents(got.memory, leaf), "leaf " + std::to_string(i) + " afterwards");
     if (!text.empty()) return text;
+  }
+  for (size_t i = 0; i < c.memory.size(); ++i) {  // what no leaf holds stays as it was
+    Bytes rest = c.memory[i], now = got.memory[i];
+    for (const Leaf& leaf : c.leaves) {
+      if (leaf.memory != i) continue;
+      for (size_t k = 0; k < bytes_of(leaf.node); ++k)
+        rest[leaf.offset + k] = now[leaf.offset + k] = 0;
+    }
+    if (rest != now) return "memory " + std::to_string(i) + " changed outside of its leaves";
   }
   return {};
 }

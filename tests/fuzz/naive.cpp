@@ -1,5 +1,6 @@
 #include "fuzz/naive.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -128,16 +129,11 @@ class Naive {
   bool run(Answer* answer) {
     *answer = Answer{};
     for (Node root : case_.roots) answer->roots.push_back(bytes(root));
-    std::map<Node, Values> memory;
-    for (const Leaf& leaf : case_.leaves) memory[leaf.node] = of(leaf.node);
+    answer->memory = case_.memory;
     Vec<Node> order(process_heap());
     if (!uop::toposort(&order, case_.roots).ok()) return false;
     for (Node node : order) {
-      if (node->op == Op::kAssign) write(node, memory);
-    }
-    for (const Leaf& leaf : case_.leaves) {
-      values_[leaf.node] = memory[leaf.node];
-      answer->leaves.push_back(bytes(leaf.node));
+      if (node->op == Op::kAssign) write(node, answer->memory);
     }
     return true;
   }
@@ -171,28 +167,41 @@ class Naive {
     return out;
   }
 
-  void write(Node assign, std::map<Node, Values>& memory) {
+  const Leaf& leaf_of(Node node) { return *std::ranges::find(case_.leaves, node, &Leaf::node); }
+
+  void write(Node assign, std::vector<Bytes>& memory) {
     Node base;
     const std::vector<int64_t> at = places(assign->src(0), &base);
     const Values& value = of(assign->src(1));
+    const Leaf& leaf = leaf_of(base);
+    const size_t size = dtype::size(base->dtype);
     for (size_t i = 0; i < at.size(); ++i) {
-      if (at[i] >= 0) memory[base][static_cast<size_t>(at[i])] = value[i];
+      if (at[i] < 0) continue;
+      store(base->dtype, value[i],
+            &memory[leaf.memory][leaf.offset + static_cast<size_t>(at[i]) * size]);
     }
+  }
+
+  Values loaded(Node leaf, const std::vector<Bytes>& memory) {
+    const Bytes bytes = contents(memory, leaf_of(leaf));
+    const size_t size = dtype::size(leaf->dtype);
+    Values out(bytes.size() / size);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = load(leaf->dtype, &bytes[i * size]);
+    return out;
   }
 
   Values after(Node node) {
     Node base;
     const std::vector<int64_t> at = places(node, &base);
-    std::map<Node, Values> memory = {{base, of(base)}};
+    std::vector<Bytes> memory = case_.memory;
     Vec<Node> order(process_heap());
     if (!uop::toposort(&order, std::array{node}).ok()) return {};
     for (Node below : order) {
-      Node target = nullptr;
-      if (below->op == Op::kAssign) (void)places(below, &target);
-      if (target == base) write(below, memory);
+      if (below->op == Op::kAssign) write(below, memory);
     }
+    const Values now = loaded(base, memory);
     Values out;
-    for (int64_t place : at) out.push_back(memory[base][static_cast<size_t>(place)]);
+    for (int64_t place : at) out.push_back(now[static_cast<size_t>(place)]);
     return out;
   }
 
@@ -205,15 +214,7 @@ class Naive {
       return uop::inline_call(&body, *case_.graph, node).ok() ? of(body) : out;
     }
     if (op == Op::kConst) return Values(count, node->arg(0));
-    if (op == Op::kBuffer) {
-      const size_t size = dtype::size(node->dtype);
-      for (const Leaf& leaf : case_.leaves) {
-        for (size_t i = 0; leaf.node == node && i < count; ++i) {
-          out[i] = load(node->dtype, &leaf.bytes[i * size]);
-        }
-      }
-      return out;
-    }
+    if (op == Op::kBuffer) return loaded(node, case_.memory);
     if (op == Op::kIota) {
       for (size_t i = 0; i < count; ++i) {
         out[i] = uop::convert_word(static_cast<Word>(i), DType::kInt64, node->dtype);

@@ -24,7 +24,7 @@ class Generator {
   }
 
   Case make() {
-    const int64_t leaves = pick(1, 4);
+    const int64_t leaves = options_.overlaps ? pick(3, 6) : pick(1, 4);
     for (int64_t i = 0; i < leaves; ++i) (void)keep(leaf(some_dtype(), some_shape()));
     for (int i = 0; i < options_.operations; ++i) step();
     choose_roots();
@@ -45,12 +45,14 @@ class Generator {
   static uop::Words words(const Shape& shape) { return shape; }
 
   DType some_dtype() {
+    // Few, so that leaves can lie in each other's memory.
+    if (options_.overlaps && chance(80)) return chance(60) ? DType::kInt32 : DType::kFloat32;
     static const std::vector<DType> kInts = {DType::kInt8,   DType::kUInt8, DType::kInt16,
                                              DType::kUInt16, DType::kInt32, DType::kUInt32,
                                              DType::kInt64,  DType::kUInt64};
     static const std::vector<DType> kNarrow = {DType::kFloat16, DType::kBFloat16, DType::kFp8E4M3,
                                                DType::kFp8E5M2};
-    const int64_t die = pick(0, 99);
+    const int64_t die = options_.floats ? pick(0, 99) : pick(65, 99);
     if (die < 45) return DType::kFloat32;
     if (die < 55) return DType::kFloat64;
     if (die < 65 && options_.narrow_floats) return one_of(kNarrow);
@@ -73,8 +75,38 @@ class Generator {
   Node leaf(DType dtype, const Shape& shape) {
     const int64_t slot = static_cast<int64_t>(case_.leaves.size());
     Node node = g().make(Op::kBuffer, dtype, {}, std::array{slot}, shape);
+    const Leaf leaf = placed(node);
+    case_.leaves.push_back(leaf);
+    // What was written there before it was made.
+    Node current = node;
+    for (const auto& [written, assign] : writes_) {
+      if (overlap(written, leaf)) current = g().after(current, std::array{assign});
+    }
+    current_.push_back(current);
+    return node;
+  }
+
+  // In memory of its own, or in one that has its dtype.
+  Leaf placed(Node node) {
+    const int64_t size = static_cast<int64_t>(dtype::size(node->dtype)), count = node->count();
+    const auto room = [&](size_t memory) {
+      return static_cast<int64_t>(case_.memory[memory].size()) / size - count;
+    };
+    for (int tries = options_.overlaps && chance(75) ? 4 : 0; tries > 0 && !dtypes_.empty();
+         --tries) {
+      const size_t i = static_cast<size_t>(pick(0, static_cast<int64_t>(dtypes_.size()) - 1));
+      if (dtypes_[i] != node->dtype || room(i) < 0) continue;
+      return {node, i, static_cast<size_t>(pick(0, room(i)) * size)};
+    }
+    const int64_t more = options_.overlaps ? pick(0, options_.elements / 4) : 0;
+    case_.memory.push_back(values(node->dtype, count + more));
+    dtypes_.push_back(node->dtype);
+    return {node, case_.memory.size() - 1, static_cast<size_t>(pick(0, more) * size)};
+  }
+
+  Bytes values(DType dtype, int64_t count) {
     const size_t size = dtype::size(dtype);
-    Bytes bytes(static_cast<size_t>(node->count()) * size);
+    Bytes bytes(static_cast<size_t>(count) * size);
     // Multiples of 1/8, or of what the dtype still tells apart up to 4.
     const double unit = dtype == DType::kFp8E4M3 ? 0.5 : dtype == DType::kFp8E5M2 ? 1 : 0.125;
     const bool wild = chance(30);
@@ -88,9 +120,7 @@ class Generator {
         dtype::store_int(dtype, &bytes[i], wild ? static_cast<int64_t>(random_()) : pick(-9, 20));
       }
     }
-    case_.leaves.push_back({node, bytes});
-    current_.push_back(node);
-    return node;
+    return bytes;
   }
 
   // Adds to what later steps choose from, scaled if it has grown. Returns what was added.
@@ -116,6 +146,7 @@ class Generator {
                                                 : pick(0, last))];
   }
   Node any_real() {
+    if (!options_.floats) return any_integer();
     for (int i = 0; i < 8; ++i) {
       if (Node x = any(); real(x)) return x;
     }
@@ -182,8 +213,9 @@ class Generator {
   }
 
   void step() {
+    if (options_.overlaps && options_.assigns && chance(25)) return assign();
     const int64_t die = pick(0, 99);
-    if (die < 22) return (void)keep(real_step(any_real()));
+    if (die < 22 && options_.floats) return (void)keep(real_step(any_real()));
     if (die < 40) return (void)keep(integer_step(any_integer()));
     if (die < 46) return (void)keep(select(any()));
     if (die < 52) return (void)keep(as(any(), some_dtype()));
@@ -191,12 +223,11 @@ class Generator {
     if (die < 80) return (void)keep(indexed(any()));
     if (die < 88) return (void)keep(reduction(any()));
     if (die < 91) return (void)keep(chance(50) ? g().contiguous(any()) : g().detach(any()));
-    if (die < 94 && options_.calls) return (void)keep(call());
+    if (die < 94 && options_.calls && options_.floats) return (void)keep(call());
     if (die < 98 && options_.assigns) return assign();
-    (void)keep(
-        chance(50)
-            ? g().iota(some_dtype() == DType::kInt32 ? DType::kInt32 : DType::kFloat32, pick(1, 30))
-            : leaf(some_dtype(), some_shape()));
+    if (chance(50)) return (void)keep(leaf(some_dtype(), some_shape()));
+    const bool integers = !options_.floats || some_dtype() == DType::kInt32;
+    (void)keep(g().iota(integers ? DType::kInt32 : DType::kFloat32, pick(1, 30)));
   }
 
   Node number(Node x, double value) { return g().constant(x->dtype, value, x->shape()); }
@@ -495,9 +526,15 @@ class Generator {
     value = shaped(value, Shape(view->shape().begin(), view->shape().end()));
     if (view == current && chance(60)) value = scatter(current, value);  // may happen in place
     if (value == nullptr || (real(value) && bounds_.of(value).most > kMost)) return;
-    current = current_[leaf] = g().after(current, std::array{g().assign(view, value)});
-    (void)keep(current);
-    assigned_.push_back(current);
+    const Node written = g().assign(view, value);
+    const Leaf target = case_.leaves[leaf];
+    writes_.emplace_back(target, written);
+    for (size_t i = 0; i < current_.size(); ++i) {
+      if (i != leaf && !overlap(case_.leaves[i], target)) continue;
+      current_[i] = g().after(current_[i], std::array{written});
+      (void)keep(current_[i]);
+    }
+    assigned_.push_back(current_[leaf]);
   }
   void choose_roots() {
     case_.roots.push_back(pool_.back());
@@ -513,10 +550,20 @@ class Generator {
   Bounds bounds_;
   std::vector<Node> pool_;
   std::vector<Node> current_;  // state of each leaf
+  std::vector<DType> dtypes_;  // of each memory
+  std::vector<std::pair<Leaf, Node>> writes_;
   std::vector<Node> assigned_;
 };
 
 }  // namespace
+
+Options overlapping(uint64_t seed) {
+  Options options;
+  options.operations = static_cast<int>(4 + seed % 19);
+  options.elements = 24;
+  options.overlaps = true;
+  return options;
+}
 
 Case make_case(uint64_t seed, const Options& options) { return Generator(seed, options).make(); }
 

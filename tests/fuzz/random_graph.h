@@ -22,23 +22,30 @@ using Bytes = std::vector<unsigned char>;
 using Shape = std::vector<int64_t>;
 
 struct Options {
-  int operations = 16;        // steps of the generator; a step may add several nodes
-  int64_t elements = 240;     // of a value, about
-  bool assigns = true;        // Assign and After
-  bool calls = true;          // matmul and softmax as Call nodes
+  int operations = 16;     // steps of the generator; a step may add several nodes
+  int64_t elements = 240;  // of a value, about
+  bool assigns = true;     // Assign and After
+  bool calls = true;       // matmul and softmax as Call nodes
+  bool floats = true;
   bool narrow_floats = true;  // float16, bfloat16, fp8 beside float32 and float64
+  bool overlaps = false;      // leaves that lie in each other's memory, and more assigns
 };
 
-// A Buffer node and what it holds at first.
+// Of graphs whose leaves lie in each other's memory, and that write much.
+Options overlapping(uint64_t seed);
+
+// A Buffer node and where it lies: so many bytes behind the beginning of one of a case's memories.
 struct Leaf {
   Node node;
-  Bytes bytes;
+  size_t memory;
+  size_t offset;
 };
 
 // A graph with its inputs and what is asked of it. Movable.
 struct Case {
   uint64_t seed = 0;
   std::unique_ptr<Graph> graph;
+  std::vector<Bytes> memory;  // what each holds at first: elements of one dtype
   std::vector<Leaf> leaves;
   std::vector<Node> roots;
 };
@@ -46,13 +53,21 @@ struct Case {
 // The same seed and options give the same case.
 Case make_case(uint64_t seed, const Options& options);
 
+size_t bytes_of(Node node);
+// Whether bytes of one leaf are bytes of the other.
+bool overlap(const Leaf& a, const Leaf& b);
+// A leaf's bytes in memories such as a case's.
+Bytes contents(const std::vector<Bytes>& memory, const Leaf& leaf);
+// The Buffer that a node views, whatever was written there; null for what is computed.
+Node viewed(Node node);
+
 // One line a node, sources before users; then roots.
 std::string print(const Case& c);
 
-// What an execution answered: bytes of each root, and of each leaf afterwards.
+// What an execution answered: bytes of each root, and each memory afterwards.
 struct Answer {
   std::vector<Bytes> roots;
-  std::vector<Bytes> leaves;
+  std::vector<Bytes> memory;
 };
 // Runs a case; false if it failed. Must not change the case but for nodes added to its graph.
 using Runner = std::function<bool(Case&, Answer*)>;
