@@ -63,8 +63,10 @@ Status Emitter::close_block(std::string_view tail) {
 uint64_t Emitter::copy_key(RangeSet set) const {
   uint64_t key = 0;
   for (int r = 0; set != 0; ++r, set >>= 1) {
-    if ((set & 1) != 0 && ranges_[r].copies > 1)
-      key = key * 64 + static_cast<uint64_t>(ranges_[r].copy);
+    if ((set & 1) == 0) continue;
+    const RangeState& state = ranges_[r];
+    if (state.rolled || state.copies > 1)
+      key = key * 64 + static_cast<uint64_t>(state.rolled ? kRolled - state.copy : state.copy);
   }
   return key;
 }

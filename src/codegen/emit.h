@@ -26,6 +26,7 @@ struct RangeState {
   int copies = 1;         // of the tile
   int copy = 0;           // that is being emitted
   bool unrolled = false;  // has no variable: the copies are its whole length
+  bool rolled = false;    // a loop of its own takes one copy after the other
   int64_t unit() const { return lanes; }
 };
 
@@ -57,9 +58,13 @@ class Emitter {
   Value value(Node node) const;
   bool known(Node node, Value* out) const;
   Status remember(Node node, Value value);
+  // Copies of a rolled range are remembered from here on downwards; tiles have at most half as
+  // many.
+  static constexpr int kRolled = 63;
 
   // Tiles that a node depends on, at their current copies.
   uint64_t copy_key(RangeSet set) const;
+  int transposes(Node node) const;
   bool varies(Node node) const { return vector_ >= 0 && has(kernel_.ranges(node), vector_); }
 
   // Conversions of registers.
@@ -150,7 +155,6 @@ class Emitter {
   Status write_shuffled(Text& out, Node node, Value base, int inner, Value loaded,
                         const Value* halves);
   Status split_gate(Gate* out, Node gate);
-  int transposes(Node node) const;
   Status transposed_load(Node node, int across);
   void write_indexed(Text& out, DType storage, int n, int slot, Value index);
   Status indexed_load(Value* out, Node node, const Gate& gate, DType storage);

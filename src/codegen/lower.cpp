@@ -5,6 +5,13 @@
 namespace aster::codegen {
 namespace {
 
+// Operations behind the folds of a tile, in all copies together, from which on loops stand for
+// them; and the least length of a fold beside which such loops cost nothing.
+constexpr double kMuchText = 96;
+constexpr double kLongFold = 64;
+constexpr int kBeside =
+    4;  // copies that such a loop has side by side, so that none waits for another
+
 class Lowerer {
  public:
   Lowerer(const Kernel& kernel, const Plan& plan, const Target& target, Memory& memory)
@@ -188,7 +195,10 @@ class Lowerer {
 
   Status body(int at) {
     for (int r : segment(at).folds) ASTER_TRY(folds(r));
-    if (segment(at).stores >= 0) ASTER_TRY(stores(region(segment(at).stores)));
+    if (segment(at).stores >= 0) {
+      const Region& r = region(segment(at).stores);
+      ASTER_TRY(rolls(at, r) ? rolled_stores(r) : stores(r));
+    }
     for (int child : segment(at).children) ASTER_TRY(loops(child, 0));
     return kOk;
   }
@@ -212,6 +222,99 @@ class Lowerer {
       if (!has(set, tiles_[i]) && e_.range(tiles_[i]).copy != 0) return false;
     }
     return true;
+  }
+
+  // Whether what follows the folds of a tile is written once, in loops over the copies: there it
+  // costs little beside the folds, and the copies' text is what compiling takes its time for.
+  bool rolls(int at, const Region& r) {
+    const Segment& s = segment(at);
+    if (tile_count_ == 0 || s.parent >= 0 || !s.children.empty() || s.folds.empty()) return false;
+    int64_t copies = 1;
+    RangeSet tiles = 0;
+    for (int i = 0; i < tile_count_; ++i) {
+      const int count = e_.range(tiles_[i]).copies;
+      if (count > Emitter::kRolled / 2) return false;
+      copies *= count;
+      tiles |= range_bit(tiles_[i]);
+    }
+    for (Node store : r.roots) {
+      if ((tiles & ~kernel_.ranges(store->src(1))) != 0) return false;
+    }
+    for (Node node : r.nodes) {
+      if (node->op == Op::kLoad && e_.transposes(node) >= 0) return false;
+    }
+    double folded = 1;
+    for (int f : s.folds) {
+      double terms = 1;
+      for (int range : region(f).own) terms *= static_cast<double>(kernel_.size(range));
+      folded = std::max(folded, terms);
+    }
+    return r.operations * static_cast<double>(copies) >= kMuchText && folded >= kLongFold;
+  }
+
+  // A loop over the copies of the largest tile; some stay side by side in it.
+  Status rolled_stores(const Region& r) {
+    const int count = tile_count_;
+    int outer[kMaxRanges];
+    std::copy_n(tiles_, count, outer);
+    for (int i = 1; i < count; ++i) {
+      if (e_.range(tiles_[i]).copies > e_.range(tiles_[0]).copies) std::swap(tiles_[0], tiles_[i]);
+    }
+    const int rolled = tiles_[0];
+    RangeState& state = e_.range(rolled);
+    const int copies = state.copies, depth = state.depth;
+    int others = 1, step = 1;
+    for (int i = 1; i < count; ++i) others *= e_.range(tiles_[i]).copies;
+    while (step * others < kBeside && copies % (2 * step) == 0 && 2 * step < copies) step *= 2;
+    // The folds of all copies, where the loop finds them.
+    struct Kept {
+      Node fold;
+      Value list, first;
+    };
+    Vec<Kept> kept(memory_);
+    for (Node node : r.nodes) {
+      if (node->op != Op::kFold || !has(kernel_.ranges(node), rolled)) continue;
+      Kept one{node, {}, e_.value(node)};
+      ASTER_TRY(e_.fresh(&one.list, one.first.dtype, one.first.truth, one.first.lanes, e_.depth()));
+      Text& text = e_.here();
+      text << "const ";
+      e_.write_type(text, one.first.dtype, one.first.lanes);
+      text << ' ' << one.list << "[] = {";
+      ASTER_TRY(each_copy([&]() -> Status {
+        text << e_.value(node) << ", ";
+        return text.status();
+      }));
+      text << "};\n";
+      ASTER_TRY(kept.push(one));
+    }
+    ASTER_TRY(open_range(rolled));
+    e_.head() << "for (vi64x1 c" << rolled << " = 0, o" << rolled << " = i" << rolled << "; c"
+              << rolled << " < " << copies << "; c" << rolled << " += " << step
+              << ") {\nconst vi64x1 i" << rolled << " = o" << rolled << " + c" << rolled << " * "
+              << state.unit() << ";\n";
+    state.copies = step;
+    state.rolled = true;
+    if (step == 1) std::copy_n(tiles_ + 1, --tile_count_, tiles_);
+    for (const Kept& one : kept) {
+      int64_t at = 0;
+      const auto take = [&]() -> Status {
+        Value v = one.first;
+        const int64_t here = at++;
+        if (!canonical(kernel_.ranges(one.fold))) return kOk;
+        ASTER_TRY(e_.fresh(&v, v.dtype, v.truth, v.lanes, e_.depth()));
+        e_.define(v) << one.list << "[c" << rolled << " * " << others << " + " << here << "];\n";
+        return e_.remember(one.fold, v);
+      };
+      ASTER_TRY(each_copy(take));
+    }
+    ASTER_TRY(stores(r));
+    ASTER_TRY(e_.close_block());
+    state.copies = copies;
+    state.depth = depth;
+    state.rolled = false;
+    std::copy_n(outer, count, tiles_);
+    tile_count_ = count;
+    return kOk;
   }
 
   Status stores(const Region& r) {

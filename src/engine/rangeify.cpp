@@ -29,6 +29,15 @@ constexpr int64_t kTinyFold = 16;       // terms of a sum that may move into the
 
 bool is_effect(Op op) { return op == Op::kAssign || op == Op::kAfter; }
 
+// Whether a node shows fewer elements than it has again and again: reading those is less than
+// reading the node, however many do.
+bool repeats(Node node) {
+  const int64_t count = node->count();
+  while (node->op == Op::kReshape || node->op == Op::kPermute || node->op == Op::kExpand)
+    node = node->src(0);
+  return node->count() < count;
+}
+
 uint64_t bit_of(Node range) {
   return range->arg(0) < 63 ? uint64_t{1} << range->arg(0)
                             : uint64_t{1} << 63;  // the rest shares one
@@ -222,6 +231,7 @@ Status Rangeify::choose_node(uint32_t at) {
 }
 
 bool Rangeify::recompute(const Record& record) {
+  if (repeats(record.node)) return true;
   if (record.demand_count > kMostDemands) return false;
   if (passes_through(record.node->op)) return true;
   const auto count = static_cast<double>(record.node->count());

@@ -108,6 +108,7 @@ class Rangeify {
     Vec<uint32_t> reads;     // records of the storage it reads: Params, Assigns, Afters
     Vec<uint32_t> after;     // kernels that must run earlier
     Vec<Output> outputs;
+    uint64_t unit = 0;  // equal ones compute the same of other operands, once or several times
     Node store_index = nullptr;  // where a kernel of an Assign writes; else row-major
     bool library = false;
     bool merged = false;  // its outputs are another kernel's now
@@ -163,6 +164,7 @@ class Rangeify {
   Status order(Vec<uint32_t>* out);
   Status copy_overwritten();
   Status merge();
+  Status merge_all(Merging* merging, bool widely);
   bool mergeable(uint32_t into, uint32_t from);
   bool fits_beside(const Kernel& into, const Kernel& from);
   static int64_t loops_of(const Kernel& kernel);
@@ -171,7 +173,7 @@ class Rangeify {
   Status begin_merging(Merging* merging);
   Status raise_ranks(Merging* merging, uint32_t from);
   Status follows(bool* out, Merging* merging, uint32_t later, uint32_t earlier, bool at_once);
-  Status near(Vec<uint32_t>* out, const Merging& merging, uint32_t kernel);
+  Status near(Vec<uint32_t>* out, const Merging& merging, uint32_t kernel, bool widely);
   static bool same_loops(const Kernel& into, const Kernel& from);
   Status join_orders(Merging* merging, uint32_t into, uint32_t from);
   Status merge_pair(Merging* merging, uint32_t into, uint32_t from);

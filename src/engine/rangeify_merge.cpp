@@ -107,8 +107,9 @@ Status Rangeify::follows(bool* out, Merging* merging, uint32_t later, uint32_t e
 }
 
 // Kernels that touch memory which this one reads, the last first; of memory that very many touch,
-// those made shortly before and after.
-Status Rangeify::near(Vec<uint32_t>* out, const Merging& merging, uint32_t kernel) {
+// those made shortly before and after. widely: not those that share single elements alone, else
+// those that compute the same first.
+Status Rangeify::near(Vec<uint32_t>* out, const Merging& merging, uint32_t kernel, bool widely) {
   const auto add = [&](uint32_t slot) -> Status {
     const Vec<uint32_t>& all = merging.touching[slot];
     size_t first = 0, last = all.size();
@@ -120,8 +121,15 @@ Status Rangeify::near(Vec<uint32_t>* out, const Merging& merging, uint32_t kerne
     }
     return out->append(all.data() + first, last - first);
   };
-  for (uint32_t slot : kernels_[kernel].operands) ASTER_TRY(add(slot));
-  std::sort(out->begin(), out->end(), [](uint32_t a, uint32_t b) { return a > b; });
+  for (uint32_t slot : kernels_[kernel].operands) {
+    if (!widely || schedule_.slots[slot].count > 1) ASTER_TRY(add(slot));
+  }
+  const uint64_t unit = kernels_[kernel].unit;
+  std::sort(out->begin(), out->end(), [&](uint32_t a, uint32_t b) {
+    const bool alike = kernels_[a].unit == unit;
+    if (!widely && alike != (kernels_[b].unit == unit)) return alike;
+    return a > b;
+  });
   out->truncate(static_cast<size_t>(std::unique(out->begin(), out->end()) - out->begin()));
   return kOk;
 }
@@ -271,6 +279,7 @@ Status Rangeify::merge_pair(Merging* merging, uint32_t into_id, uint32_t from_id
     records_[output.record].kernel = into_id;
   }
   into.size += from.size;
+  if (into.unit != from.unit) into.unit = hash_mix(into.unit, from.unit);
   from.merged = true;
   return join_orders(merging, into_id, from_id);
 }
@@ -331,28 +340,44 @@ Status Rangeify::drop_unread() {
   return kOk;
 }
 
-Status Rangeify::merge() {
-  Merging merging(memory_);
+// widely: where that saves reading more than single elements.
+Status Rangeify::merge_all(Merging* merging, bool widely) {
   Vec<uint32_t> candidates(memory_);
-  ASTER_TRY(begin_merging(&merging));
-  if (!merging.ordered) return kOk;  // order() finds out which wait for each other
   // From users to sources, as kernels were made: a user first looks at what it reads.
   for (uint32_t from = 0; from < kernels_.size(); ++from) {
     if (kernels_[from].merged || kernels_[from].library) continue;
     candidates.clear();
-    ASTER_TRY(near(&candidates, merging, from));
+    ASTER_TRY(near(&candidates, *merging, from, widely));
     for (uint32_t into : candidates) {
       const Vec<uint32_t>& after = kernels_[from].after;
       if (into == from || !same_loops(kernels_[into], kernels_[from])) continue;
       if (into < from && std::find(after.begin(), after.end(), into) == after.end()) continue;
       bool apart = false;
-      ASTER_TRY(follows(&apart, &merging, from, into, false));
-      if (!apart) ASTER_TRY(follows(&apart, &merging, into, from, true));
+      ASTER_TRY(follows(&apart, merging, from, into, false));
+      if (!apart) ASTER_TRY(follows(&apart, merging, into, from, true));
       if (apart || !mergeable(into, from)) continue;
-      ASTER_TRY(merge_pair(&merging, into, from));
+      ASTER_TRY(merge_pair(merging, into, from));
       break;
     }
   }
+  return kOk;
+}
+
+Status Rangeify::merge() {
+  Merging merging(memory_);
+  ASTER_TRY(begin_merging(&merging));
+  if (!merging.ordered) return kOk;  // order() finds out which wait for each other
+  ASTER_TRY(merge_all(&merging, true));
+  // What shares a learning rate and nothing else: equal ones with equal ones, so that the kernels
+  // of many layers are few to compile.
+  for (Kernel& kernel : kernels_) {
+    kernel.unit = kernel.outputs.size();
+    for (const Output& output : kernel.outputs) {
+      kernel.unit = hash_mix(kernel.unit, reinterpret_cast<uintptr_t>(output.position));
+      kernel.unit = hash_mix(kernel.unit, reinterpret_cast<uintptr_t>(output.value));
+    }
+  }
+  ASTER_TRY(merge_all(&merging, false));
   return drop_unread();
 }
 

@@ -437,6 +437,39 @@ TEST(Kernel, TextOfLoadsLaneByLaneIsBounded) {
   s.run();
 }
 
+// What follows the folds of a tile is written once where it is long, for whole tiles and others,
+// and reads what it is about to write.
+TEST(Kernel, TextBehindTheFoldsOfATileIsBounded) {
+  Suite s;
+  const int64_t inner = 80;
+  for (const auto& [rows, columns] :
+       std::vector<std::pair<int64_t, int64_t>>{{64, 128}, {37, 50}}) {
+    Node i = s.range(0, rows), j = s.range(1, columns), k = s.range(2, inner);
+    Node a = s.load(s.param(1, kF32, rows * inner), s.at({{i, inner}, {k, 1}}));
+    Node b = s.load(s.param(2, kF32, inner * columns), s.at({{k, columns}, {j, 1}}));
+    Node product = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {k});
+    Node here = s.at({{i, columns}, {j, 1}});
+    Node state = s.param(0, kF32, rows * columns), bias = s.param(3, kF32, columns);
+    Node x = s.op(Op::kAdd, s.op(Op::kAdd, product, s.load(bias, j)), s.load(state, here));
+    Node cube = s.op(Op::kMul, x, s.op(Op::kMul, x, x));
+    Node wave = s.op(Op::kTanh, s.op(Op::kAdd, x, s.op(Op::kMul, cube, s.c(kF32, 0.044715))));
+    const Case& made =
+        s.add("products_" + std::to_string(rows),
+              {s.store(state, here, s.op(Op::kMul, wave, s.op(Op::kExp, wave)), {i, j}),
+               s.store(s.param(4, kF32, rows * columns), here, s.op(Op::kSub, x, wave), {i, j})},
+              1e-4);
+    for (int width : widths()) {
+      Rendered out(process_heap());
+      ASSERT_TRUE(render(out, s.graph, made.kernel, target_of(width)).ok());
+      const std::string text(out.text.view());
+      size_t calls = 0;
+      for (size_t at = 0; (at = text.find("am_tanh", at)) != std::string::npos; ++at) ++calls;
+      EXPECT_LE(calls, 5u) << rows << " " << width;  // of what stands side by side
+    }
+  }
+  s.run();
+}
+
 TEST(Kernel, RejectsWhatIsNoKernel) {
   Suite s;
   Rendered out(process_heap());

@@ -41,5 +41,35 @@ TEST(Growth, ViewsAtOtherOffsetsFindTheirSchedule) {
   EXPECT_EQ(w.engine().counters.schedule_misses - before, 1u);
 }
 
+// The gradients and updates of many layers, alike but for what they read; the rate is all they
+// share.
+TEST(Growth, UpdatesOfManyLayersAreFewKernels) {
+  World w;
+  uop::Graph& g = w.g();
+  Node rate = w.leaf({0.5f}, {1});
+  std::vector<Node> values;
+  std::vector<std::vector<float>> expected;
+  for (uint32_t i = 0; i < 48; ++i) {
+    const bool second =
+        (i * 2654435761u >> 20) % 2 == 0;  // of two kinds, which do not come in turn
+    Node parameter = w.random({32}, 2 * i + 1), x = w.random({16, 32}, 2 * i + 2);
+    Node term = second ? g.alu(Op::kMul, x, w.random({16, 32}, 100 + i)) : x;
+    Node sum = w.reshape(w.sum(term, {0}), {32});
+    values.push_back(g.alu(Op::kSub, parameter, g.alu(Op::kMul, sum, w.expand(rate, {32}))));
+    expected.push_back(w.interpreted(values.back()));
+  }
+  std::vector<Lazy*> cells;
+  for (Node value : values) cells.push_back(w.cell(value));
+  const uint64_t before = distinct(w);
+  w.realize(cells);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const std::vector<float> got = w.read(cells[i]);
+    for (size_t j = 0; j < got.size(); ++j) EXPECT_NEAR(got[j], expected[i][j], 1e-5) << i;
+  }
+  // Full ones of either kind, what is left of either, nothing that shows the rate 32 times.
+  EXPECT_LE(distinct(w) - before, 5u);
+  EXPECT_LE(w.engine().counters.last_kernels, 14u);
+}
+
 }  // namespace
 }  // namespace aster::engine::testing
