@@ -7,6 +7,7 @@ import pytest
 
 from aster_ml import Tensor, dtypes, nn
 from aster_ml.errors import FormatError, NotFoundError, UnsupportedError
+from aster_ml.llm.codebooks import codebook
 from aster_ml.llm.gguf import ggml_data_to_tensor, gguf_load
 
 RNG = np.random.default_rng(7)
@@ -19,9 +20,11 @@ BLOCKS = {
     2: (32, 18, [0]), 3: (32, 20, [0, 2]), 6: (32, 22, [0]), 7: (32, 24, [0, 2]), 8: (32, 34, [0]),
     10: (256, 84, [80, 82]), 11: (256, 110, [108]), 12: (256, 144, [0, 2]),
     13: (256, 176, [0, 2]), 14: (256, 210, [208]), 20: (32, 18, [0]), 23: (256, 136, [0]),
-    39: (32, 17, []), 41: (128, 18, [0]),
+    39: (32, 17, []), 41: (128, 18, [0]), 16: (256, 66, [0]), 17: (256, 74, [0]),
+    18: (256, 98, [0]), 19: (256, 50, [0]), 21: (256, 110, [0]), 22: (256, 82, [0]),
+    29: (256, 56, []), 34: (256, 54, [52]), 35: (256, 66, [64]), 40: (64, 36, []),
 }  # fmt: skip
-NOT_TINYGRADS = {10, 11, 20}
+NOT_TINYGRADS = {10, 11, 16, 17, 19, 20, 29, 34, 35, 40}
 
 
 def blocks(kind, count):
@@ -30,6 +33,10 @@ def blocks(kind, count):
     for at in halves:
         half = RNG.standard_normal(count).astype(np.float16)
         raw[:, at : at + 2] = half.view(np.uint8).reshape(count, 2)
+    if kind == 29:  # its float16 lies in four nibbles
+        raw[:, 55] &= 0xBF
+    if kind == 40:  # scales without sign
+        raw[:, :4] &= 127
     return count * elements, raw.tobytes()
 
 
@@ -120,14 +127,132 @@ def iq4_nl(b):
         yield d * table[b[2 + i % 16] >> (4 * (i // 16)) & 15]
 
 
-@pytest.mark.parametrize("kind, element", [(10, q2_k), (11, q3_k), (20, iq4_nl)])
-def test_types_that_tinygrad_lacks(kind, element):
+def table(name):
+    """A codebook as tinygrad's copy of the format's header has it: words of bytes."""
+    words = getattr(pytest.importorskip("tinygrad.runtime.autogen.ggml_common"), name)
+    size = 4 if "iq3" in name else 8
+    return np.array(words, f"<u{size}").view(np.int8).reshape(-1, size)
+
+
+def half(b):
+    return float(np.frombuffer(bytes(b), np.float16)[0])
+
+
+def word(b, at, size):
+    return int.from_bytes(b[at : at + size], "little")
+
+
+def even(seven):
+    return seven | (seven.bit_count() % 2) << 7
+
+
+def iq2(b, grid, groups):
+    """groups: place in the codebook, eight signs, four bits of scale of every eight elements."""
+    for place, signs, scale in groups:
+        for i in range(8):
+            sign = -1 if signs >> i & 1 else 1
+            yield half(b[:2]) * (0.5 + scale) * 0.25 * sign * grid[place][i]
+
+
+def iq2_xxs(b):
+    grid = table("iq2xxs_grid")
+    words = [word(b, 2 + 8 * (i // 4) + 4, 4) for i in range(32)]
+    places = [b[2 + 8 * (i // 4) + i % 4] for i in range(32)]
+    signs = [even(words[i] >> 7 * (i % 4) & 127) for i in range(32)]
+    return iq2(b, grid, zip(places, signs, [w >> 28 for w in words]))
+
+
+def iq2_xs(b):
+    words = [word(b, 2 + 2 * i, 2) for i in range(32)]
+    scales = [b[66 + i // 4] >> 4 * (i // 2 % 2) & 15 for i in range(32)]
+    return iq2(
+        b, table("iq2xs_grid"), zip([w & 511 for w in words], [even(w >> 9) for w in words], scales)
+    )
+
+
+def iq1(d, groups):
+    """groups: place, whether it is moved down, three bits of scale of every eight elements."""
+    grid = table("iq1s_grid")
+    for place, down, scale in groups:
+        for i in range(8):
+            yield d * (2 * scale + 1) * (float(grid[place][i]) + (-0.125 if down else 0.125))
+
+
+def iq1_s(b):
+    high = [word(b, 34 + 2 * (i // 4), 2) for i in range(32)]
+    places = [b[2 + i] | (high[i] >> 3 * (i % 4) & 7) << 8 for i in range(32)]
+    return iq1(half(b[:2]), zip(places, [h >> 15 for h in high], [h >> 12 & 7 for h in high]))
+
+
+def iq1_m(b):
+    words = [word(b, 48 + 2 * i, 2) for i in range(4)]
+    d = half(sum((w >> 12) << 4 * i for i, w in enumerate(words)).to_bytes(2, "little"))
+    high = [b[32 + i // 2] >> 4 * (i % 2) for i in range(32)]
+    places = [b[i] | (high[i] & 7) << 8 for i in range(32)]
+    scales = [words[i // 8] >> 3 * (i // 2 % 4) & 7 for i in range(32)]
+    return iq1(d, zip(places, [h >> 3 & 1 for h in high], scales))
+
+
+def tq1_0(b):
+    order = [(i, n) for n in range(5) for i in range(32)]
+    order += [(32 + i, n) for n in range(5) for i in range(16)]
+    order += [(48 + i, n) for n in range(4) for i in range(4)]
+    for at, n in order:
+        yield half(b[52:54]) * ((b[at] * 3**n % 256 * 3 >> 8) - 1)
+
+
+def tq2_0(b):
+    for i in range(256):
+        yield half(b[64:66]) * ((b[i // 128 * 32 + i % 32] >> 2 * (i % 128 // 32) & 3) - 1)
+
+
+def nvfp4(b):
+    for i in range(64):
+        exponent, fraction = b[i // 16] >> 3 & 15, b[i // 16] & 7
+        scale = (8 + fraction) * 2.0 ** (exponent - 10) if exponent else fraction * 2.0**-9
+        q = b[4 + i // 16 * 8 + i % 8] >> 4 * (i % 16 // 8) & 15
+        value = [0, 1, 2, 3, 4, 6, 8, 12][q & 7] * (-1 if q & 8 else 1)
+        yield 0.0 if b[i // 16] == 127 else scale / 2 * value
+
+
+ELEMENTS = {
+    10: q2_k, 11: q3_k, 16: iq2_xxs, 17: iq2_xs, 19: iq1_s, 20: iq4_nl, 29: iq1_m, 34: tq1_0,
+    35: tq2_0, 40: nvfp4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NOT_TINYGRADS)
+def test_types_that_tinygrad_lacks(kind):
     n, raw = blocks(kind, 4)
+    if kind == 40:
+        raw = raw[:-36] + bytes([127, 126, 1, 0]) + raw[-32:]
     size = BLOCKS[kind][1]
     found = ggml_data_to_tensor(Tensor(raw), n, kind)
-    wanted = [x for at in range(0, len(raw), size) for x in element(raw[at : at + size])]
+    wanted = [x for at in range(0, len(raw), size) for x in ELEMENTS[kind](raw[at : at + size])]
     assert found.shape == (n,) and found.dtype is dtypes.float
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "name, theirs", [("IQ1", "iq1s"), ("IQ2_XXS", "iq2xxs"), ("IQ2_XS", "iq2xs"), ("IQ2_S", "iq2s"),
+                     ("IQ3_XXS", "iq3xxs"), ("IQ3_S", "iq3s")]
+)  # fmt: skip
+def test_codebooks_are_the_formats(name, theirs):
+    count, vectors = codebook(name)
+    wanted = table(f"{theirs}_grid")
+    found = np.frombuffer(vectors, np.int8).reshape(-1, count) - (name == "IQ1")
+    assert count == wanted.shape[1]
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("kind", set(BLOCKS) - {41})
+def test_every_type_against_its_reference(kind):
+    gguf = pytest.importorskip("gguf")  # ggml's own package, where it is installed
+    n, raw = blocks(kind, 50)
+    rows = np.frombuffer(raw, np.uint8).reshape(50, -1)
+    with np.errstate(all="ignore"):
+        wanted = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType(kind)).reshape(-1)
+    np.testing.assert_array_equal(ggml_data_to_tensor(Tensor(raw), n, kind).numpy(), wanted)
 
 
 def test_values_and_dtypes():
@@ -230,8 +355,8 @@ def test_every_cut_is_an_error():
 
 
 def test_what_is_not_read():
-    with pytest.raises(UnsupportedError, match="'x' in a GGUF file: GGML type 16 .IQ2_XXS. is not"):
-        gguf_load(Tensor(file([("x", (256,), 16, bytes(66))])))
+    with pytest.raises(UnsupportedError, match="'x' in a GGUF file: GGML type 15 .Q8_K. is not"):
+        gguf_load(Tensor(file([("x", (256,), 15, bytes(292))])))
     with pytest.raises(ValueError, match="type 99 .no type that is known. is not supported"):
         ggml_data_to_tensor(Tensor(b"abc"), 3, 99)
     with pytest.raises(FormatError, match="need 34 bytes, got .3,."):

@@ -18,6 +18,7 @@ from ..dtype import DType, dtypes
 from ..errors import FormatError, UnsupportedError
 from ..helpers import prod, round_up
 from ..tensor import Tensor
+from .codebooks import codebook
 
 Source = Union[Tensor, str, pathlib.Path]
 
@@ -138,6 +139,129 @@ def _iq4_xs(blocks: Tensor) -> Tensor:
     return (scales * _looked_up(_IQ4, q)).flatten(-2)
 
 
+def _in_book(name: str, q: Tensor) -> Tensor:
+    """The vectors of a codebook at these places, [..., components]."""
+    count, vectors = codebook(name)
+    return Tensor(vectors).reshape(-1, count)[q].cast(dtypes.float32)
+
+
+def _signs(x: Tensor) -> Tensor:
+    """[..., k] bytes as [..., k, 8] signs, the lowest bit first."""
+    return 1 - 2 * _signed(_fields(x.unsqueeze(-1), 1).squeeze(-1), 0)
+
+
+def _even_signs(x: Tensor) -> Tensor:
+    """As _signs of seven bits: the eighth makes the number of those set even."""
+    folded = x ^ (x >> 4)
+    folded = folded ^ (folded >> 2)
+    return _signs((x | ((folded ^ (folded >> 1)) << 7)).cast(dtypes.uint8))
+
+
+def _each(x: Tensor, bits: int) -> Tensor:
+    """[n, k] bytes as [n, k * 8 / bits] fields, byte by byte."""
+    return _fields(x.unsqueeze(-1), bits).flatten(1)
+
+
+def _parts(words: Tensor, first: int, step: int, count: int, mask: int) -> Tensor:
+    """[n, k] words as [n, k, count] fields, step bits apart."""
+    shifts = Tensor.arange(count, dtype=words.dtype) * step + first
+    return (words.unsqueeze(-1) >> shifts) & mask
+
+
+def _scaled(blocks: Tensor, scales: Tensor, q: Tensor) -> Tensor:
+    """Elements times the scale of each part of a block, [n, parts], and of the block."""
+    parts = q.reshape(q.shape[0], scales.shape[1], -1)
+    return (_scale(blocks, 0).unsqueeze(-1) * scales.unsqueeze(-1) * parts).flatten(1)
+
+
+def _seven_signs(words: Tensor) -> tuple[Tensor, Tensor]:
+    """Words of four times seven signs under a scale: the signs, and scale + 1/2."""
+    signs = _even_signs(_parts(words, 0, 7, 4, 127))
+    return signs, (words >> 28).cast(dtypes.float32) + 0.5
+
+
+def _iq2_xxs(blocks: Tensor) -> Tensor:
+    parts = blocks[:, 2:].reshape(-1, 8, 8)
+    signs, scales = _seven_signs(parts[:, :, 4:].bitcast(dtypes.uint32).squeeze(-1))
+    return _scaled(blocks, scales * 0.25, _in_book("IQ2_XXS", parts[:, :, :4]) * signs)
+
+
+def _iq2_xs(blocks: Tensor) -> Tensor:
+    words = blocks[:, 2:66].bitcast(dtypes.uint16)
+    q = _in_book("IQ2_XS", words & 511) * _even_signs(words >> 9)
+    return _scaled(blocks, (_signed(_each(blocks[:, 66:], 4), 0) + 0.5) * 0.25, q)
+
+
+def _high(blocks: Tensor, low: Tensor, at: int, bits: int) -> Tensor:
+    """Places in a codebook: eight bits, above them those of eight bytes."""
+    return low.cast(dtypes.uint16) | (_each(blocks[:, at : at + 8], bits).cast(dtypes.uint16) << 8)
+
+
+def _iq2_s(blocks: Tensor) -> Tensor:
+    q = _in_book("IQ2_S", _high(blocks, blocks[:, 2:34], 66, 2)) * _signs(blocks[:, 34:66])
+    return _scaled(blocks, (_signed(_each(blocks[:, 74:], 4), 0) + 0.5) * 0.25, q)
+
+
+def _iq3_xxs(blocks: Tensor) -> Tensor:
+    signs, scales = _seven_signs(blocks[:, 66:].bitcast(dtypes.uint32))
+    q = _in_book("IQ3_XXS", blocks[:, 2:66]).flatten(1) * signs.flatten(1)
+    return _scaled(blocks, scales * 0.5, q)
+
+
+def _iq3_s(blocks: Tensor) -> Tensor:
+    q = _in_book("IQ3_S", _high(blocks, blocks[:, 2:66], 66, 1)).flatten(1)
+    scales = _signed(_each(blocks[:, 106:], 4), 0) * 2 + 1
+    return _scaled(blocks, scales, q * _signs(blocks[:, 74:106]).flatten(1))
+
+
+def _shifted(q: Tensor, negative: Tensor) -> Tensor:
+    """-1, 0 and 1 of IQ1, moved by an eighth up or down."""
+    return _in_book("IQ1", q) - 1 + negative.where(-0.125, 0.125).unsqueeze(-1)
+
+
+def _iq1_s(blocks: Tensor) -> Tensor:
+    high = blocks[:, 34:].bitcast(dtypes.uint16)
+    low = blocks[:, 2:34].reshape(-1, 8, 4).cast(dtypes.uint16)
+    q = _shifted(low | (_parts(high, 0, 3, 4, 7) << 8), (high >> 15).unsqueeze(-1) != 0)
+    return _scaled(blocks, _signed((high >> 12) & 7, 0) * 2 + 1, q)
+
+
+def _iq1_m(blocks: Tensor) -> Tensor:
+    high = _each(blocks[:, 32:48], 4).cast(dtypes.uint16)
+    q = _shifted(blocks[:, :32].cast(dtypes.uint16) | ((high & 7) << 8), (high & 8) != 0)
+    words = blocks[:, 48:].bitcast(dtypes.uint16)
+    scales = _signed(_parts(words, 0, 3, 4, 7).flatten(1), 0) * 2 + 1
+    d = ((words >> 12) << (Tensor.arange(4, dtype=dtypes.uint16) * 4)).sum(1, dtype=dtypes.uint16)
+    whole = d.bitcast(dtypes.float16).cast(dtypes.float32).reshape(-1, 1, 1)
+    return (whole * scales.unsqueeze(-1) * q.reshape(-1, 16, 16)).flatten(1)
+
+
+def _thirds(x: Tensor, count: int) -> Tensor:
+    """[n, k] bytes as [n, count * k] digits to the base 3, less 1: as fractions, first digits
+    first."""
+    powers = Tensor([3**i for i in range(count)], dtype=dtypes.uint8).reshape(count, 1)
+    digits = ((x.unsqueeze(1) * powers).cast(dtypes.uint16) * 3) >> 8
+    return _signed(digits.flatten(1), 1)
+
+
+def _tq1_0(blocks: Tensor) -> Tensor:
+    pieces = _thirds(blocks[:, :32], 5), _thirds(blocks[:, 32:48], 5), _thirds(blocks[:, 48:52], 4)
+    return pieces[0].cat(*pieces[1:], dim=1) * _scale(blocks, 52)
+
+
+def _tq2_0(blocks: Tensor) -> Tensor:
+    return _signed(_two_bits(blocks[:, :64]).flatten(1), 1) * _scale(blocks, 64)
+
+
+def _nvfp4(blocks: Tensor) -> Tensor:
+    """Scales are fp8e4m3 without sign; its NaN stands for 0."""
+    bits = blocks[:, :4] & 127
+    d = bits.bitcast(dtypes.fp8e4m3).cast(dtypes.float32)
+    scales = (bits == 127).where(0.0, d * 0.5).unsqueeze(-1)
+    q = _fields(blocks[:, 4:].reshape(-1, 4, 8), 4).flatten(-2)
+    return (scales * _looked_up(_FP4, q)).flatten(1)
+
+
 def _mxfp4(blocks: Tensor) -> Tensor:
     """2 to the power of a byte - 128; the two least are subnormal."""
     e = blocks[:, :1].cast(dtypes.uint32)
@@ -166,15 +290,22 @@ _BLOCKS: dict[int, tuple[int, int, Callable[[Tensor], Tensor]]] = {
     12: (256, 144, functools.partial(_q45_k, fifth=False)),
     13: (256, 176, functools.partial(_q45_k, fifth=True)),
     14: (256, 210, _q6_k),
+    16: (256, 66, _iq2_xxs),
+    17: (256, 74, _iq2_xs),
+    18: (256, 98, _iq3_xxs),
+    19: (256, 50, _iq1_s),
     20: (32, 18, _iq4_nl),
+    21: (256, 110, _iq3_s),
+    22: (256, 82, _iq2_s),
     23: (256, 136, _iq4_xs),
+    29: (256, 56, _iq1_m),
+    34: (256, 54, _tq1_0),
+    35: (256, 66, _tq2_0),
     39: (32, 17, _mxfp4),
+    40: (64, 36, _nvfp4),
     41: (128, 18, _q1_0),
 }
-_UNREAD = {
-    9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S",
-    22: "IQ2_S", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
-}  # fmt: skip
+_UNREAD = {9: "Q8_1", 15: "Q8_K"}  # of steps inside computations, not of files
 
 
 def _bytes_of(n: int, ggml_type: int) -> int:
@@ -315,7 +446,7 @@ def _mapped(path: pathlib.Path) -> Tensor:
     return mapped
 
 
-def _parts(path: pathlib.Path, values: dict[str, Any]) -> list[pathlib.Path]:
+def _further(path: pathlib.Path, values: dict[str, Any]) -> list[pathlib.Path]:
     """The files behind the first one of several."""
     count = values.get("split.count", 1)
     if count <= 1:
@@ -332,8 +463,8 @@ def gguf_load(fn: Source) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The metadata and the tensors of a GGUF file, or of a uint8 tensor of its bytes.
 
     Quantised tensors are float32 expressions over the file's blocks: no file is dequantised as a
-    whole. Files in parts are read by the path of the first. Q8_K, IQ1, IQ2, IQ3 and TQ are an
-    UnsupportedError; a file that breaks its format is a FormatError.
+    whole. Files in parts are read by the path of the first. Types that are of no file (Q8_1, Q8_K)
+    are an UnsupportedError; a file that breaks its format is a FormatError.
     """
     if isinstance(fn, Tensor):
         values, tensors = _parse(fn)
@@ -342,7 +473,7 @@ def gguf_load(fn: Source) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return values, tensors
     path = pathlib.Path(fn)
     values, tensors = _parse(_mapped(path))
-    for part in _parts(path, values):
+    for part in _further(path, values):
         tensors.update(_parse(_mapped(part))[1])
     return values, tensors
 
