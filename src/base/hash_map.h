@@ -58,6 +58,7 @@ class Map {
     for (uint32_t& slot : table_) slot = 0;
   }
   size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
   Entry* begin() { return entries_.begin(); }
   Entry* end() { return entries_.end(); }
   const Entry* begin() const { return entries_.begin(); }

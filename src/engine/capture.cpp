@@ -175,7 +175,7 @@ class Builder {
     }
     const buffer::Region region =
         buffer::region_of(*storage, static_cast<size_t>(offset), ref.bytes);
-    find_input(&source.where, &source.index, region);
+    find_input(&source.where, &source.index, ref.whole);
     if (source.where == Where::kInput) {
       const uint32_t i = source.index;
       p_.entries.back().writes |= written;
@@ -215,7 +215,7 @@ class Builder {
         ASTER_TRY(push(ref, written_by_interpreter(exe, i)));
       }
       for (uint32_t i = 0; i < entry.outputs; ++i) {
-        ASTER_TRY(push({r_.outputs[entry.first_output + i], 0, 0}, false));
+        ASTER_TRY(push({r_.outputs[entry.first_output + i], 0, 0, {}}, false));
       }
       return kOk;
     }
@@ -228,7 +228,7 @@ class Builder {
           const Recording::Ref& ref = r_.params[entry.first_param + slot.index];
           ASTER_TRY(push(ref, is_target(exe, index)));
         } else if (slot.kind == SlotKind::kOutput) {
-          ASTER_TRY(push({r_.outputs[entry.first_output + slot.index], 0, 0}, false));
+          ASTER_TRY(push({r_.outputs[entry.first_output + slot.index], 0, 0, {}}, false));
         } else {
           const Where where = slot.kind == SlotKind::kAbsent ? Where::kFixed : Where::kWorkspace;
           ASTER_TRY(p_.sources.push(Source{where, 0, slot.offset, nullptr}));

@@ -148,14 +148,13 @@ Executable::~Executable() {
   heap_.destroy(params);
 }
 
-Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool interpret) {
+Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, bool interpret) {
   const double start = milliseconds();
   Vec<int64_t> key(context.heap());
   const dtype::Defaults defaults = graph.defaults;
   ASTER_TRY(key.push(int64_t{interpret} | static_cast<int64_t>(defaults.real) << 8 |
                      static_cast<int64_t>(defaults.whole) << 16));
-  Vec<LeafRegion> regions(context.heap());
-  ASTER_TRY(write_key(&key, leaves, &regions, roots));
+  ASTER_TRY(write_key(&key, leaves, *this, roots));
   const uint64_t hash = hash_words({key.data(), key.size()});
   if (context.options().no_schedule_cache == 0) {
     Executable* const* head = cache.find(hash);
@@ -171,8 +170,7 @@ Status Engine::executable(Executable** out, Nodes roots, Vec<Node>* leaves, bool
   }
   Executable* exe = context.heap().create<Executable>(context.heap());
   if (exe == nullptr) return out_of_memory(sizeof(Executable));
-  Status status = compile(exe, roots, {leaves->data(), leaves->size()},
-                          {regions.data(), regions.size()}, interpret);
+  Status status = compile(exe, roots, *leaves, interpret);
   if (status.ok() && context.options().no_schedule_cache == 0 && !exe->for_now) {
     if (cache.size() >= kMostCached) {
       for (auto& entry : cache) {
@@ -211,14 +209,13 @@ Status Engine::say_interpreted() {
   return said_reasons_.set(reason, true);
 }
 
-Status Engine::compile(Executable* exe, Nodes roots, std::span<const Node> leaves,
-                       std::span<const LeafRegion> regions, bool interpret) {
+Status Engine::compile(Executable* exe, Nodes roots, const Leaves& leaves, bool interpret) {
   if (interpret) return keep_graph(exe, roots, leaves);
   const SavedError before;
   Status status;
   {
     Arena memory(context.blocks());
-    status = schedule_and_compile(exe, roots, leaves, regions, memory);
+    status = schedule_and_compile(exe, roots, leaves, memory);
     // Rules and texts take a failed request for "does not apply" and "no more": not to be trusted.
     if (memory.failed()) return ASTER_FAIL(kMEMORY, "scheduling ran out of memory");
   }
@@ -252,8 +249,7 @@ Status copy_simplified(Node* sink, uop::Graph& g, Nodes roots) {
 
 }  // namespace
 
-Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots,
-                             std::span<const Node> leaves) const {
+Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leaves& leaves) const {
   const bool library = context.options().no_library == 0;
   scratch.defaults = graph.defaults;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
@@ -270,15 +266,15 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots,
   return lay_out_padding(sink, scratch);
 }
 
-Status Engine::schedule_and_compile(Executable* exe, Nodes roots, std::span<const Node> leaves,
-                                    std::span<const LeafRegion> regions, Arena& memory) {
+Status Engine::schedule_and_compile(Executable* exe, Nodes roots, const Leaves& leaves,
+                                    Arena& memory) {
   const double start = milliseconds();
   Graph scratch(memory, false);
   Node sink = nullptr;
   Schedule schedule(memory);
   ASTER_TRY(prepare_graph(&sink, scratch, roots, leaves));
   if (context.interrupt().requested()) return Interrupt::stopped("a graph is scheduled");
-  Rangeify rangeify(scratch, schedule, regions);
+  Rangeify rangeify(scratch, schedule, {leaves.regions.data(), leaves.regions.size()});
   ASTER_TRY(rangeify.run(sink));
   ASTER_TRY(plan_memory(schedule));
   counters.schedule_ms += milliseconds() - start;
@@ -291,7 +287,7 @@ Status Engine::schedule_and_compile(Executable* exe, Nodes roots, std::span<cons
   return kOk;
 }
 
-Status Engine::keep_graph(Executable* exe, Nodes roots, std::span<const Node> leaves) {
+Status Engine::keep_graph(Executable* exe, Nodes roots, const Leaves& leaves) {
   Heap& heap = context.heap();
   exe->graph = heap.create<Graph>(heap);
   exe->params = heap.create<Vec<Node>>(heap);
@@ -299,8 +295,9 @@ Status Engine::keep_graph(Executable* exe, Nodes roots, std::span<const Node> le
   exe->graph->defaults = graph.defaults;
   ASTER_TRY(copy_with_params(&exe->sink, *exe->graph, roots, leaves));
   exe->graph->retain(exe->sink);
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    Node param = exe->graph->param(static_cast<uop::Word>(i), leaves[i]->dtype, leaves[i]->shape());
+  for (size_t i = 0; i < leaves.buffers.size(); ++i) {
+    const Node memory = leaves.buffers[i];
+    Node param = exe->graph->param(static_cast<uop::Word>(i), memory->dtype, memory->shape());
     if (param == nullptr) return last_failure();
     exe->graph->retain(param);
     ASTER_TRY(exe->params->push(param));

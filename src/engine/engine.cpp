@@ -49,8 +49,7 @@ void release_buffer(void*, Node node) { buffer::storage_release(storage_of(node)
 
 bool is_transfer(Node node) { return node->op == Op::kContiguous && !node->arg().empty(); }
 
-// Whether reshapes and slices leave one piece of the Buffer below; where it begins, in elements.
-static bool one_piece(Node* buffer, int64_t* first, Node view) {
+bool one_piece(Node* buffer, int64_t* first, Node view) {
   *first = 0;
   for (; view->op != Op::kBuffer; view = view->src(0)) {
     if (view->op == Op::kReshape) continue;

@@ -7,8 +7,8 @@
 #include "base/interrupt.h"
 #include "codegen/codegen.h"
 #include "engine/lazy.h"
+#include "engine/leaves.h"
 #include "engine/library.h"
-#include "engine/regions.h"
 #include "engine/schedule.h"
 #include "runtime/cpu/module.h"
 
@@ -134,27 +134,25 @@ class Engine {
   int threads;
   int32_t device;  // the default one
 
-  // The executable of a graph: cached, or made. leaves are the Buffers below roots, in the key's
-  // order.
-  Status executable(Executable** out, uop::Nodes roots, Vec<uop::Node>* leaves, bool interpret);
+  // The executable of a graph: cached, or made. leaves: what it is to be given memory for.
+  Status executable(Executable** out, uop::Nodes roots, Leaves* leaves, bool interpret);
   Status arena_for(char** out, int64_t bytes);
   // Everything that happens to a graph before fusion: *sink, in scratch, with leaf i as Param i.
   Status prepare_graph(uop::Node* sink, uop::Graph& scratch, uop::Nodes roots,
-                       std::span<const uop::Node> leaves) const;
+                       const Leaves& leaves) const;
 
  private:
   friend ::aster::Memory;
   Engine(Context& owner, uop::Graph& nodes);
   ~Engine();
-  Status compile(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves,
-                 std::span<const LeafRegion> regions, bool interpret);
-  Status schedule_and_compile(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves,
-                              std::span<const LeafRegion> regions, Arena& memory);
+  Status compile(Executable* exe, uop::Nodes roots, const Leaves& leaves, bool interpret);
+  Status schedule_and_compile(Executable* exe, uop::Nodes roots, const Leaves& leaves,
+                              Arena& memory);
   Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule,
                          const Arena& scratch_memory);
   Status say_interpreted();
   Map<uint64_t, bool> said_reasons_;  // for interpreting, in the log
-  Status keep_graph(Executable* exe, uop::Nodes roots, std::span<const uop::Node> leaves);
+  Status keep_graph(Executable* exe, uop::Nodes roots, const Leaves& leaves);
 };
 
 // What kernels are made for here.
@@ -165,6 +163,8 @@ bool is_transfer(uop::Node node);
 // The Buffer that a chain of views comes down to and where its first element is, in bytes from
 // there; null if the view is not row-major in it.
 Status as_storage(uop::Node* buffer, int64_t* offset, uop::Graph& g, uop::Node view);
+// Whether reshapes and slices leave one piece of the Buffer below; where it begins, in elements.
+bool one_piece(uop::Node* buffer, int64_t* first, uop::Node view);
 // A node without the views on it: what they are of.
 uop::Node below_views(uop::Node node);
 // The Buffer that a node views, whatever was written there; null for what is computed.
@@ -204,7 +204,7 @@ Status draw_random(uop::Node* keys, Engine& engine, buffer::Storage* state, int3
                    uint64_t words);
 
 // Called by realize while a capture is open.
-Status record(Recording& recording, Executable& exe, std::span<const uop::Node> leaves,
+Status record(Recording& recording, Executable& exe, const Leaves& leaves,
               std::span<buffer::Storage* const> outputs);
 // Storage that was made from data while a capture is open: replays that write it begin with that.
 Status note_made(Engine& engine, buffer::Storage* storage);

@@ -389,7 +389,10 @@ class Roots {
       for (Node source : node->src().subspan(1)) ASTER_TRY(add(source));
       return add(node->src(0));
     }
-    if (node->op == Op::kBuffer || node->op == Op::kParam) return kOk;
+    Node buffer = nullptr;
+    int64_t offset = 0;
+    ASTER_TRY(as_storage(&buffer, &offset, g, node));
+    if (buffer != nullptr || node->op == Op::kParam) return kOk;
     if (std::find(all.begin(), all.end(), node) != all.end()) return kOk;
     return all.push(node);
   }
@@ -409,27 +412,17 @@ class Roots {
   Vec<Node> all;
 };
 
-// Storage and Params below roots, each once.
-Status find_leaves(Vec<Node>* leaves, Nodes roots) {
-  Vec<Node> nodes(leaves->memory());
-  ASTER_TRY(walk(&nodes, roots));
-  for (Node node : nodes) {
-    if (node->op == Op::kBuffer || node->op == Op::kParam) ASTER_TRY(leaves->push(node));
-  }
-  return kOk;
-}
-
 Status write_lower(Text& out, const View& view, Nodes roots, Arena& memory) {
   uop::Graph scratch(memory, false);
-  Vec<Node> leaves(memory);
-  Vec<LeafRegion> regions(memory);
-  ASTER_TRY(find_leaves(&leaves, roots));
-  ASTER_TRY(find_regions(&regions, {leaves.data(), leaves.size()}));
+  Vec<Node> nodes(memory);
+  Leaves leaves(memory);
+  ASTER_TRY(walk(&nodes, roots));
+  ASTER_TRY(find_leaves(&leaves, &nodes, view.engine, roots, true));
   Node sink = nullptr;
-  ASTER_TRY(view.engine.prepare_graph(&sink, scratch, roots, {leaves.data(), leaves.size()}));
+  ASTER_TRY(view.engine.prepare_graph(&sink, scratch, roots, leaves));
   if (view.level == ASTER_ML_GRAPH_PREPARED) return write_nodes(out, view, std::array{sink});
   Schedule schedule(memory);
-  Rangeify rangeify(scratch, schedule, {regions.data(), regions.size()});
+  Rangeify rangeify(scratch, schedule, {leaves.regions.data(), leaves.regions.size()});
   ASTER_TRY(rangeify.run(sink));
   ASTER_TRY(plan_memory(schedule));
   ScheduleText text(out, view, scratch, schedule);

@@ -186,22 +186,38 @@ bool sorts(Node node) {
   return fits;
 }
 
+// A leaf, or the piece of it that a node of the graph is.
+Node part_of_param(Graph& g, const Leaves& leaves, const Leaves::Part& part) {
+  const Node memory = leaves.buffers[part.leaf];
+  const int64_t count = part.node->count();
+  Node param = g.param(static_cast<Word>(part.leaf), memory->dtype, memory->shape());
+  if (param != nullptr && count != param->count())
+    param = g.slice(param, std::array{part.first}, std::array{Word{1}}, std::array{count});
+  return g.reshape(param, part.node->shape());
+}
+
 }  // namespace
 
-Status copy_with_params(Node* out, Graph& g, Nodes roots, std::span<const Node> leaves) {
+Status copy_with_params(Node* out, Graph& g, Nodes roots, const Leaves& leaves) {
   Memory& memory = g.memory();
   Vec<Node> nodes(memory), src(memory);
   Map<Node, Node> done(memory);
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    Node param = g.param(static_cast<Word>(i), leaves[i]->dtype, leaves[i]->shape());
+  for (const Leaves::Part& part : leaves.parts) {
+    const Node param = part_of_param(g, leaves, part);
     ASTER_TRY(need(param));
-    ASTER_TRY(done.set(leaves[i], param));
+    ASTER_TRY(done.set(part.node, param));
   }
   ASTER_TRY(uop::toposort(&nodes, roots));
   for (Node node : nodes) {
     if (done.contains(node)) continue;
     src.clear();
-    for (Node source : node->src()) ASTER_TRY(src.push(done.get(source, nullptr)));
+    bool below = node->op == Op::kBuffer;  // a leaf, and nothing else reads it
+    for (Node source : node->src()) {
+      const Node* copied = done.find(source);
+      below |= copied == nullptr;
+      if (!below) ASTER_TRY(src.push(*copied));
+    }
+    if (below) continue;
     Node made = copy_node(g, node, {src.data(), src.size()});
     ASTER_TRY(need(made));
     ASTER_TRY(done.set(node, made));
@@ -326,34 +342,37 @@ Status lay_out_padding(Node* sink, Graph& g) {
   });
 }
 
-Status write_key(Vec<int64_t>* key, Vec<Node>* leaves, Vec<LeafRegion>* regions, Nodes roots) {
+Status write_key(Vec<int64_t>* key, Leaves* leaves, Engine& engine, Nodes roots) {
   Memory& memory = key->memory();
   Vec<Node> nodes(memory);
   Map<Node, uint32_t> position(memory);
   ASTER_TRY(uop::toposort(&nodes, roots));
-  for (Node node : nodes) {
-    if (node->op == Op::kBuffer) ASTER_TRY(leaves->push(node));
-  }
-  ASTER_TRY(find_regions(regions, {leaves->data(), leaves->size()}));
-  const LeafRegion* leaf = regions->data();
+  ASTER_TRY(find_leaves(leaves, &nodes, engine, roots));
+  const Leaves::Part* part = leaves->parts.begin();
   for (Node node : nodes) {
     ASTER_TRY(position.set(node, static_cast<uint32_t>(position.size())));
-    const auto head = static_cast<int64_t>(node->op) | static_cast<int64_t>(node->dtype) << 8 |
+    const bool leaf = part != leaves->parts.end() && part->node == node;
+    const Op op = leaf ? Op::kBuffer : node->op;
+    const Nodes sources = leaf ? Nodes() : node->src();
+    const auto head = static_cast<int64_t>(op) | static_cast<int64_t>(node->dtype) << 8 |
                       static_cast<int64_t>(node->ndim) << 16 |
-                      static_cast<int64_t>(node->nsrc) << 32;
+                      static_cast<int64_t>(sources.size()) << 32;
     ASTER_TRY(key->push(head));
-    if (node->op == Op::kBuffer) {
+    if (leaf) {
       // Where it lies among those that it overlaps; where all of them lie makes no difference.
-      ASTER_TRY(key->push(leaf->group));
-      ASTER_TRY(key->push(leaf->begin));
-      ASTER_TRY(key->push(node->arg(1)));
-      ++leaf;
+      const LeafRegion& region = leaves->regions[part->leaf];
+      ASTER_TRY(key->push(part->leaf));
+      ASTER_TRY(key->push(part->first));
+      ASTER_TRY(key->push(region.group));
+      ASTER_TRY(key->push(region.begin));
+      ASTER_TRY(key->push(leaves->buffers[part->leaf]->arg(1)));
+      ++part;
     } else {
       ASTER_TRY(key->push(node->narg));
       ASTER_TRY(key->append(node->arg().data(), node->narg));
     }
     ASTER_TRY(key->append(node->shape().data(), node->ndim));
-    for (Node source : node->src()) ASTER_TRY(key->push(position.get(source, 0)));
+    for (Node source : sources) ASTER_TRY(key->push(position.get(source, 0)));
   }
   for (Node root : roots) ASTER_TRY(key->push(position.get(root, 0)));
   return kOk;

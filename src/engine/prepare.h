@@ -1,15 +1,14 @@
 // What happens to a tensor graph between the caller and fusion.
 #pragma once
 
-#include "engine/regions.h"
+#include "engine/leaves.h"
 #include "engine/schedule.h"
 
 namespace aster::engine {
 
-// Copies the graph below roots into graph with every Buffer replaced by a Param: leaves[i] becomes
-// Param i. Weak dtypes become the defaults of g. Values of roots: out->src(i).
-Status copy_with_params(uop::Node* out, uop::Graph& graph, uop::Nodes roots,
-                        std::span<const uop::Node> leaves);
+// Copies the graph below roots into graph with every leaf replaced by the Param of its number. Weak
+// dtypes become the defaults of g. Values of roots: out->src(i).
+Status copy_with_params(uop::Node* out, uop::Graph& graph, uop::Nodes roots, const Leaves& leaves);
 
 // Inlines the bodies of calls that no library takes; all of them without one.
 Status inline_calls(uop::Node* sink, uop::Graph& graph, bool library);
@@ -45,8 +44,6 @@ Status expand_scans(uop::Node* sink, uop::Graph& graph);
 Status lay_out_padding(uop::Node* sink, uop::Graph& graph);
 
 // The words that tell two graphs apart whatever their buffers are: equal words, equal schedules.
-// leaves gets the Buffers in the order met, regions where they lie among each other.
-Status write_key(Vec<int64_t>* key, Vec<uop::Node>* leaves, Vec<LeafRegion>* regions,
-                 uop::Nodes roots);
+Status write_key(Vec<int64_t>* key, Leaves* leaves, Engine& engine, uop::Nodes roots);
 
 }  // namespace aster::engine

@@ -235,7 +235,7 @@ class Realize {
     HostCopies copies(e_);
     const bool computes = !device::same_type(device_, device::kNull);
     const bool away = computes && !device::is_host(device_);
-    for (Node leaf : leaves_) {
+    for (Node leaf : leaves_.buffers) {
       void* data = memory_of(leaf);
       if (computes && !device::is_host(storage_of(leaf)->device))
         ASTER_TRY(copies.of(&data, storage_of(leaf), leaf->arg(2)));
@@ -282,8 +282,7 @@ class Realize {
     e_.counters.last_kernels = exe.launches.size();
     e_.counters.run_ms += milliseconds() - start;
     if (e_.recording != nullptr) {
-      ASTER_TRY(record(*e_.recording, exe, {leaves_.data(), leaves_.size()},
-                       {outputs_.data(), outputs_.size()}));
+      ASTER_TRY(record(*e_.recording, exe, leaves_, {outputs_.data(), outputs_.size()}));
     }
     return kOk;
   }
@@ -389,7 +388,7 @@ class Realize {
   Engine& e_;
   Graph& g_;
   Vec<Want> wants_;
-  Vec<Node> leaves_;
+  Leaves leaves_;
   Vec<Storage*> outputs_;
   Map<Node, Node> map_;
   int32_t device_ = 0, mixed_ = 0;

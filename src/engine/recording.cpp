@@ -71,7 +71,7 @@ Status note_made(Engine& engine, Storage* storage) {
   return r.made.push(Made{storage, first});
 }
 
-Status record(Recording& r, Executable& exe, std::span<const Node> leaves,
+Status record(Recording& r, Executable& exe, const Leaves& leaves,
               std::span<Storage* const> outputs) {
   const auto keep = [&](Storage* storage) -> Status {
     if (storage == nullptr) return kOk;
@@ -79,12 +79,15 @@ Status record(Recording& r, Executable& exe, std::span<const Node> leaves,
     buffer::storage_retain(storage);
     return kOk;
   };
-  Entry entry{&exe, static_cast<uint32_t>(r.params.size()), static_cast<uint32_t>(leaves.size()),
+  const Vec<Node>& buffers = leaves.buffers;
+  Entry entry{&exe, static_cast<uint32_t>(r.params.size()), static_cast<uint32_t>(buffers.size()),
               static_cast<uint32_t>(r.outputs.size()), static_cast<uint32_t>(outputs.size())};
-  for (Node leaf : leaves) {
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Node leaf = buffers[i];
     ASTER_TRY(keep(storage_of(leaf)));
     const size_t bytes = static_cast<size_t>(leaf->count()) * dtype::size(leaf->dtype);
-    ASTER_TRY(r.params.push(Recording::Ref{storage_of(leaf), leaf->arg(2), bytes}));
+    ASTER_TRY(r.params.push(
+        Recording::Ref{storage_of(leaf), leaf->arg(2), bytes, region_of(leaves.wholes[i])}));
   }
   for (Storage* storage : outputs) {
     ASTER_TRY(keep(storage));

@@ -1,6 +1,7 @@
 // What the realize calls of a step ran, noted while a capture is open.
 #pragma once
 
+#include "buffer/region.h"
 #include "buffer/tensor.h"
 #include "engine/engine.h"
 
@@ -52,6 +53,7 @@ struct Recording {
     buffer::Storage* storage;
     int64_t offset;
     size_t bytes;
+    buffer::Region whole;  // of the Buffer that this is a piece of
   };
   Vec<Entry> entries;
   Vec<Ref> params;

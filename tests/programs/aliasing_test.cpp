@@ -313,5 +313,38 @@ TEST(AliasingPrograms, StorageThatOnlyAProgramNames) {
   for (aster_ml_tensor& result : results) OK(aster_ml_tensor_free(&result));
 }
 
+// Inputs that are read and written piece by piece; of what is no input, whatever lies where.
+TEST(AliasingPrograms, PiecesOfInputsAndOfWhatIsNone) {
+  Session s;
+  const Floats values = noise(12, 4);
+  const Tensor all(values, {12});
+  Tensor x = all.shrink({0}, {6}).realized(), y(Floats(6, 0), {6});
+  Program program({x, y}, [&] {
+    EXPECT_OK(y.shrink({2}, {4}).assign(x.shrink({1}, {3}) * 2));
+    EXPECT_OK(y.realize());
+    // The same memory as x has, through a tensor of its own.
+    return (x.shrink({0}, {3}) - all.shrink({0}, {3})).realized();
+  });
+  OK(program);
+  const Tensor other({1.f, 2.f, 3.f, 4.f, 5.f, 6.f}), target(Floats(6, 9), {6});
+  const Floats result = read(program({other, target}));
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(result[i], static_cast<float>(i + 1) - values[i]);
+  EXPECT_EQ(read(target), (Floats{9, 9, 4, 6, 9, 9}));
+  EXPECT_EQ(read(y), (Floats{0, 0, values[1] * 2, values[2] * 2, 0, 0}));
+}
+
+TEST(AliasingPrograms, StepsOnOtherPiecesHit) {
+  Session s;
+  const Tensor x = data({32, 5}, 1), weights = data({5, 3}, 2);
+  Tensor kept = Tensor::zeros({32, 3}).contiguous().realized();
+  for (int64_t i = 0; i < 32; i += 4) {
+    const Tensor y = x.shrink({i, 0}, {i + 4, 5}).matmul(weights).relu();
+    OK(kept.shrink({i, 0}, {i + 4, 3}).assign(y));
+    OK(kept.realize());
+  }
+  EXPECT_EQ(s.counters().schedule_misses, 2u);  // zeros are the other
+  EXPECT_EQ(read(kept), read(x.matmul(weights).relu()));
+}
+
 }  // namespace
 }  // namespace programs

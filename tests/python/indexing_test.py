@@ -765,3 +765,21 @@ def test_sizes_are_not_read_in_a_capture():
     step(Tensor([1.0, -1.0]).realize())
     with pytest.raises(Exception, match="capture"):
         step(Tensor([1.0, -1.0]).realize())
+
+
+def test_slices_in_a_loop_are_scheduled_once():
+    data = np.arange(320, dtype=np.float32).reshape(64, 5)
+    x, weights = Tensor(data).realize(), Tensor(data[:5]).realize()
+    kept = Tensor.zeros(64, 5).contiguous().realize()
+    loops = {
+        "read": lambda i: (x[8 * i : 8 * i + 8] @ weights, data[8 * i : 8 * i + 8] @ data[:5]),
+        "next": lambda i: (x[i + 1 : i + 9] - x[i : i + 8], np.full((8, 5), 5, np.float32)),
+        "written": lambda i: (kept.__setitem__(i, x[i] + 1) or kept[i], data[i] + 1),
+    }
+    for name, body in loops.items():
+        made = []
+        for i in range(8):
+            got, expected = body(i)
+            np.testing.assert_array_equal(got.numpy(), expected)
+            made.append(_native.engine_count()["schedule_misses"])
+        assert made[0] == made[-1], name
