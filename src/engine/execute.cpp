@@ -66,17 +66,14 @@ void look(void* self) {
   if (p.interrupt != nullptr) static_cast<void>(p.interrupt->requested());
 }
 
-// Whether it was not stopped; interrupt: null where it must not be.
-bool launch_one(const Executable& exe, const Launch& item, void* const* params, char* scratch,
-                int threads, Interrupt* interrupt) {
-  const int64_t step = step_of(item);
-  const bool alone = threads <= 1 || item.tasks <= 1 || item.nanoseconds < kWorthThreads;
-  if (alone && step == item.tasks) {
-    run_tasks(item, params, scratch, 0, item.tasks);
-    return true;
-  }
-  Part part{&item, params, scratch, 0, 1, step, interrupt};
-  if (alone) {
+bool is_alone(const Launch& item, int threads) {
+  return threads <= 1 || item.tasks <= 1 || item.nanoseconds < kWorthThreads;
+}
+
+[[gnu::noinline]] bool launch_parts(const Executable& exe, const Launch& item, void* const* params,
+                                    char* scratch, int threads, Interrupt* interrupt) {
+  Part part{&item, params, scratch, 0, 1, step_of(item), interrupt};
+  if (is_alone(item, threads)) {
     run_part(&part, 0);
   } else {
     // Library calls with scratch memory keep some a part, so there they are as many as threads.
@@ -86,6 +83,16 @@ bool launch_one(const Executable& exe, const Launch& item, void* const* params, 
     pool::run(threads, part.parts, run_part, &part, look);
   }
   return !part.stopped.load(std::memory_order_relaxed);
+}
+
+// Whether it was not stopped; interrupt: null where it must not be. Apart from launch_parts, so
+// that small kernels cost their call.
+bool launch_one(const Executable& exe, const Launch& item, void* const* params, char* scratch,
+                int threads, Interrupt* interrupt) {
+  if (item.expected > kStepNs || !is_alone(item, threads))
+    return launch_parts(exe, item, params, scratch, threads, interrupt);
+  run_tasks(item, params, scratch, 0, item.tasks);
+  return true;
 }
 
 }  // namespace
@@ -121,16 +128,11 @@ uint64_t nanoseconds() {
   return static_cast<uint64_t>(t.tv_sec) * 1000000000 + static_cast<uint64_t>(t.tv_nsec);
 }
 
-Ran launch(const Executable& exe, void* const* pointers, char* arena, int threads, const Run& run,
-           bool wrote) {
-  char* scratch = arena + exe.scratch_offset;
-  // What is soon done is asked about once.
-  if (!run.traced() && !exe.launches.empty() && exe.launches[0].remaining <= kStepNs) {
-    if (!(wrote || exe.launches[0].writes) && run.interrupt.requested()) return Ran::kPart;
-    for (const Launch& item : exe.launches)
-      launch_one(exe, item, pointers + item.first_operand, scratch, threads, nullptr);
-    return Ran::kAll;
-  }
+namespace {
+
+// Looks between launches whether to stop, and tells the trace of them.
+[[gnu::noinline]] Ran launch_stoppable(const Executable& exe, void* const* pointers, char* scratch,
+                                       int threads, const Run& run, bool wrote) {
   for (size_t i = 0; i < exe.launches.size(); ++i) {
     const Launch& item = exe.launches[i];
     const bool may_stop = !(wrote || item.writes) || item.remaining > kFinishNs;
@@ -142,6 +144,20 @@ Ran launch(const Executable& exe, void* const* pointers, char* arena, int thread
     if (!done) return wrote ? Ran::kWriting : Ran::kPart;
     if (run.traced()) run.tell(exe.infos[i], item.operand_count, start);
   }
+  return Ran::kAll;
+}
+
+}  // namespace
+
+Ran launch(const Executable& exe, void* const* pointers, char* arena, int threads, const Run& run,
+           bool wrote) {
+  char* scratch = arena + exe.scratch_offset;
+  if (run.traced() || exe.launches.empty() || exe.launches[0].remaining > kStepNs)
+    return launch_stoppable(exe, pointers, scratch, threads, run, wrote);
+  // What is soon done is asked about once.
+  if (!(wrote || exe.launches[0].writes) && run.interrupt.requested()) return Ran::kPart;
+  for (const Launch& item : exe.launches)
+    launch_one(exe, item, pointers + item.first_operand, scratch, threads, nullptr);
   return Ran::kAll;
 }
 

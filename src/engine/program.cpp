@@ -145,9 +145,11 @@ Status execute(const Program& program, Workspace& workspace) {
 class Busy {
  public:
   Busy(std::atomic<bool>& flag, bool wanted)
-      : flag_(flag), held_(!wanted || !flag.exchange(true)), wanted_(wanted) {}
+      : flag_(flag),
+        held_(!wanted || !flag.exchange(true, std::memory_order_acquire)),
+        wanted_(wanted) {}
   ~Busy() {
-    if (wanted_ && held_) flag_.store(false);
+    if (wanted_ && held_) flag_.store(false, std::memory_order_release);
   }
   Busy(const Busy&) = delete;
   Busy& operator=(const Busy&) = delete;

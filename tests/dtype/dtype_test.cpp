@@ -123,6 +123,10 @@ TEST(DType, SizesAndKinds) {
   EXPECT_EQ(unsigneds, 4);
   EXPECT_EQ(weaks, 2);
   EXPECT_EQ(fp8s, 4);
+  for (int32_t code = 0; code < 100; ++code) {  // alignment is told by a mask
+    const size_t size = aster_ml_dtype_size(code);
+    EXPECT_EQ(size & (size - 1), 0u) << code;
+  }
 }
 
 TEST(DType, Aliases) {
