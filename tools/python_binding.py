@@ -26,6 +26,11 @@ SLOW = re.compile(
     r"|(sgd|adam|lars|lamb|muon)_init|optimizer_(step\w*|get|realize)|layer_get"
     r"|tensor_(?!from_buffer|count|is_)\w+)$"
 )
+# Functions whose result is the object x itself where nothing moves, as tinygrad's.
+MOVED = re.compile(
+    r"lazy_(reshape|expand|permute|transpose|flip|pad|pad_to|shrink|shrink_to|slice|squeeze"
+    r"|squeeze_all|flatten|unflatten|rearrange|index)$"
+)
 # Functions that do so only now and then: when.
 SLOW_WHERE = {
     "lazy_index": "call.masked(items_, count_)",
@@ -507,6 +512,8 @@ class Binding:
             text, hint = self.result(*outs[0])
             if not status and name.split("_")[-2:-1] == ["is"] or "_is_" in name and not status:
                 text, hint = f"PyBool_FromLong({outs[0][1]})", "bool"
+            if MOVED.match(name):
+                text = text.replace("make_lazy(", "make_moved(arguments[0], ")
             body.append(f"  return {text};")
             hints = [hint]
         else:

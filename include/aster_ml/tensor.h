@@ -109,6 +109,10 @@ ASTER_ML_API int32_t aster_ml_lazy_to_double(double *out, aster_ml_lazy *x);
 ASTER_ML_API int32_t aster_ml_lazy_shares_storage(int32_t *out, const aster_ml_lazy *x,
                                                   const aster_ml_lazy *y);
 
+/* 1 if both handles stand for one value of the graph, so that what is built of either is the same;
+ * a movement that moves nothing gives such a handle. */
+ASTER_ML_API int32_t aster_ml_lazy_is_same(const aster_ml_lazy *x, const aster_ml_lazy *y);
+
 /* target = value, written into target's storage at the next realize; value broadcasts to target.
  * Copies of target's handle and views of it see the write, and what else stands for that memory;
  * what was built apart does not, though it lies there because it computed the same (strict_parity:

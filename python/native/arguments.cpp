@@ -263,6 +263,33 @@ aster_ml_scalar* Call::scalar(Py_ssize_t at, const char* argument, bool optional
   return scalar_from(arguments_[at], argument);
 }
 
+// An integer beyond int64: of a float dtype, or of uint64 where it fits. Else RANGE, and perhaps an
+// exception.
+static int32_t wide_scalar(aster_ml_scalar* out, PyObject* object, int32_t dtype) {
+  if (aster_ml_dtype_is_float(dtype) != 0) {
+    const double value = PyLong_AsDouble(object);
+    if (PyErr_Occurred() != nullptr) return ASTER_ML_RANGE;
+    return aster_ml_scalar_from_double(out, dtype, value);
+  }
+  const uint64_t value = PyLong_AsUnsignedLongLong(object);
+  if (PyErr_Occurred() != nullptr || dtype == 0) return ASTER_ML_RANGE;
+  return aster_ml_scalar_from_uint64(out, dtype, value);
+}
+
+// What a wide integer is taken for beside the other arguments: a float where one of them is one,
+// uint64 where a tensor is of it, else nothing.
+int32_t Call::dtype_beside() const {
+  int32_t found = 0;
+  for (Py_ssize_t i = 0; i < count_; ++i) {
+    const int32_t dtype =
+        is_lazy(arguments_[i]) ? aster_ml_lazy_dtype(&as_lazy(arguments_[i])->value) : 0;
+    if (PyFloat_Check(arguments_[i]) || aster_ml_dtype_is_float(dtype) != 0)
+      return ASTER_ML_DTYPE_WEAKFLOAT;
+    if (dtype == ASTER_ML_DTYPE_UINT64) found = dtype;
+  }
+  return found;
+}
+
 aster_ml_scalar* Call::scalar_from(PyObject* object, const char* argument) {
   int32_t dtype = 0;
   if (PyTuple_Check(object) && PyTuple_Size(object) == 2) {
@@ -288,17 +315,13 @@ aster_ml_scalar* Call::scalar_from(PyObject* object, const char* argument) {
     int overflow = 0;
     const int64_t value = PyLong_AsLongLongAndOverflow(object, &overflow);
     const int32_t code = dtype != 0 ? dtype : ASTER_ML_DTYPE_WEAKINT;
-    if (overflow == 0) {
-      status = aster_ml_scalar_from_int64(out, code, value);
-    } else {
-      const uint64_t large = overflow > 0 ? PyLong_AsUnsignedLongLong(object) : 0;
-      if (overflow < 0 || dtype == 0 || PyErr_Occurred() != nullptr) {
-        PyErr_Clear();
-        raise(exception_of(ASTER_ML_RANGE), name_, argument, "is out of range: %R", object);
-        fail();
-        return nullptr;
-      }
-      status = aster_ml_scalar_from_uint64(out, code, large);
+    status = overflow == 0 ? aster_ml_scalar_from_int64(out, code, value)
+                           : wide_scalar(out, object, dtype != 0 ? dtype : dtype_beside());
+    if (overflow != 0 && status != 0) {
+      PyErr_Clear();
+      raise(exception_of(ASTER_ML_RANGE), name_, argument, "is out of range: %R", object);
+      fail();
+      return nullptr;
     }
   } else {
     wrong_type(object, argument, "a number or (number, dtype code)");

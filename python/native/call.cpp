@@ -229,9 +229,11 @@ PyObject* Call::converted(PyObject* object) {
 bool Call::number(aster_ml_lazy* out, PyObject* object, const char* argument) {
   const aster_ml_context* context = &owner_->handle;
   int32_t status;
+  int wide = 0;
+  if (PyLong_Check(object)) PyLong_AsLongLongAndOverflow(object, &wide);
   if (PyFloat_Check(object)) {
     status = aster_ml_lazy_number(out, context, PyFloat_AsDouble(object));
-  } else if (PyBool_Check(object)) {
+  } else if (PyBool_Check(object) || wide != 0) {
     const aster_ml_scalar* value = scalar_from(object, argument);
     if (value == nullptr) return false;
     status = aster_ml_lazy_scalar(out, context, value);

@@ -189,6 +189,13 @@ PyObject* make_lazy(ContextObject* context, aster_ml_lazy handle) {
   return self;
 }
 
+PyObject* make_moved(PyObject* x, ContextObject* context, aster_ml_lazy handle) {
+  if (!is_lazy(x) || aster_ml_lazy_is_same(&as_lazy(x)->value, &handle) == 0)
+    return make_lazy(context, handle);
+  aster_ml_lazy_free(&handle);
+  return Py_NewRef(x);
+}
+
 PyObject* make_lazies(ContextObject* context, aster_ml_lazy* handles, size_t count) {
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
   for (size_t i = 0; i < count; ++i) {

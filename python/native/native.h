@@ -89,6 +89,8 @@ ContextObject* current_context();
 // A new object; takes the handle over, which is freed on failure.
 PyObject* make_context(aster_ml_context handle);
 PyObject* make_lazy(ContextObject* context, aster_ml_lazy handle);
+// A result that may be x itself: then it is that object.
+PyObject* make_moved(PyObject* x, ContextObject* context, aster_ml_lazy handle);
 PyObject* make_lazies(ContextObject* context, aster_ml_lazy* handles, size_t count);  // a tuple
 PyObject* make_uop(ContextObject* context, const aster_ml_uop* retained);
 PyObject* make_tensor(ContextObject* context, const aster_ml_tensor& tensor);
@@ -299,6 +301,7 @@ class Call {
   PyObject* converted(PyObject* object);  // by g.operand, or itself; lives as long as the call
   int64_t integer_from(PyObject* object, const char* argument, int64_t least, int64_t most);
   aster_ml_scalar* scalar_from(PyObject* object, const char* argument);
+  int32_t dtype_beside() const;
   void* field(const FieldInfo& field, PyObject* value, const StructInfo& info, void* into);
   PyObject* tuple_of(PyObject* object, const char* argument, const char* wanted);
   bool count_as(const char* argument, size_t found, size_t* count, bool* counted);

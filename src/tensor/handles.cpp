@@ -181,6 +181,11 @@ int32_t aster_ml_lazy_shares_storage(int32_t* out, const aster_ml_lazy* x, const
   return kOk;
 }
 
+int32_t aster_ml_lazy_is_same(const aster_ml_lazy* x, const aster_ml_lazy* y) {
+  const Node n = peek(x);
+  return n != nullptr && n == peek(y);
+}
+
 int32_t aster_ml_lazy_is_stored(const aster_ml_lazy* x) {
   const Node n = peek(x);
   return n != nullptr && writes_through(n);

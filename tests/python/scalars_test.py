@@ -139,3 +139,27 @@ def test_tensors_of_every_dtype_are_saved_and_read(name, tmp_path):
     nn.state.safe_save({"x": x}, tmp_path / "x.safetensors")
     read = nn.state.safe_load(tmp_path / "x.safetensors")["x"]
     assert read.dtype is x.dtype and read.tolist() == x.tolist() and read.shape == (2, 3)
+
+
+def test_integers_beyond_64_bits_are_floats_beside_floats():
+    tinygrad = pytest.importorskip("tinygrad")
+    big = 2**70
+
+    def results(made):
+        x, half = made([1.0, -2.0]), made([1.0], dtype="half")
+        yield from (x * big, x + -big, big - x, big / x, x < big, x.maximum(big), x.clip(0, big))
+        yield from (x * 2**63, x * 2**64, x * 2**1023, half * big, x.pad((1, 1), value=big))
+        yield from (made([True]).where(big, 0.0), x.full_like(big), made([0.0]).assign(big))
+        yield from (made([1, 3], dtype="uint64") * 2**63, made([7], dtype="uint64") - (2**64 - 1))
+
+    for ours, theirs in zip(results(Tensor), results(tinygrad.Tensor), strict=True):
+        assert str(ours.dtype) == str(theirs.dtype)
+        assert ours.tolist() == theirs.tolist()
+    for x in (Tensor([1]), Tensor([1], dtype="int64"), Tensor([True]), Tensor([1], dtype="uint64")):
+        for number in (big, -big, 10**400):
+            with pytest.raises(IndexError, match="add: b is out of range: -?1"):
+                x + number
+    with pytest.raises(OverflowError, match="mul: b is out of range: 1000"):
+        Tensor([1.0]) * 10**400
+    with pytest.raises(OverflowError, match="out of range"):
+        Tensor(big)

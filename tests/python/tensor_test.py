@@ -514,3 +514,22 @@ def test_views_of_files_are_parts_of_them(tmp_path):
         for read in (view, view.to("CPU")):
             np.testing.assert_array_equal(read.numpy(), wanted(a), err_msg=name)
         assert view.to("CPU").device == "CPU", name
+
+
+STILL = """reshape(2,2) reshape(-1,2) view((2,2)) expand(2,2) expand(-1,2) permute(0,1)
+    transpose(1,1) pad(((0,0),(0,0))) pad((0,0,0,0)) pad_to((2,2)) shrink(((0,2),(0,2)))
+    shrink((None,None)) shrink_to((2,2)) flip(()) squeeze() squeeze(0) flatten(0,0)
+    unflatten(0,(2,)) repeat(1,1) cast('float') bitcast('float') to('CPU') to(None) realize()
+    __getitem__(()) __getitem__(...) __getitem__(slice(None))""".split()
+MOVED = """reshape(4) reshape(1,2,2) T expand(1,2,2) flip(0) pad((1,0)) shrink(((0,1),None))
+    repeat(2,1) unsqueeze(0) cast('half') detach() contiguous() clone() __getitem__(0)
+    roll(0,0)""".split()
+
+
+def test_movements_of_nothing_are_the_tensor_itself():
+    tinygrad = pytest.importorskip("tinygrad")
+    for made in (Tensor, tinygrad.Tensor):
+        data = [[1.0, 2.0], [3.0, 4.0]]
+        for x in (made(data), made(data).realize(), made(data).exp()):
+            itself = [call for call in STILL + MOVED if eval(f"x.{call}") is x]
+            assert itself == STILL, made

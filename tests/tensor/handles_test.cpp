@@ -52,6 +52,29 @@ TEST_P(Handles, ViewLendsADescriptor) {
   EXPECT_EQ(value, 21);
 }
 
+TEST_P(Handles, MovementsOfNothingAreTheSame) {
+  const int64_t kept[] = {2, 3}, whole[] = {0, 0}, order[] = {0, 1}, other[] = {3, 2};
+  const T x = from<float>(world, {1, 2, 3, 4, 5, 6}, {2, 3});
+  T pending;
+  OK(aster_ml_lazy_exp(pending, x));
+  for (const T* y : {&x, static_cast<const T*>(&pending)}) {
+    T reshaped, permuted, shrunk, turned, copy;
+    OK(aster_ml_lazy_reshape(reshaped, *y, 2, kept));
+    EXPECT_EQ(aster_ml_lazy_is_same(reshaped, *y), 1);
+    OK(aster_ml_lazy_permute(permuted, *y, 2, order));
+    EXPECT_EQ(aster_ml_lazy_is_same(*y, permuted), 1);
+    OK(aster_ml_lazy_shrink(shrunk, *y, 2, whole, kept));
+    EXPECT_EQ(aster_ml_lazy_is_same(shrunk, *y), 1);
+    OK(aster_ml_lazy_reshape(turned, *y, 2, other));
+    EXPECT_EQ(aster_ml_lazy_is_same(turned, *y), 0);
+    OK(aster_ml_lazy_copy(copy, *y));
+    EXPECT_EQ(aster_ml_lazy_is_same(copy, *y), 1);
+  }
+  EXPECT_EQ(aster_ml_lazy_is_same(x, pending), 0);
+  EXPECT_EQ(aster_ml_lazy_is_same(x, nullptr), 0);
+  EXPECT_EQ(aster_ml_lazy_is_same(nullptr, nullptr), 0);
+}
+
 TEST_P(Handles, FromTensorSharesStorage) {
   const size_t shape[] = {4};
   const Floats data{1, 2, 3, 4};

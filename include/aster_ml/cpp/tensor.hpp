@@ -33,6 +33,10 @@ class Values : public Methods<Self, Tensor> {
   bool is_realized() const { return aster_ml_lazy_is_realized(lazy()) == 1; }
   /* Storage or a view of it: what is assigned to this is written there. */
   bool is_stored() const { return aster_ml_lazy_is_stored(lazy()) == 1; }
+  /* What is built of either is the same. */
+  bool is_same(const Tensor& other) const {
+    return aster_ml_lazy_is_same(lazy(), other.get()) == 1;
+  }
   bool shares_storage(const Tensor& other) const {
     int32_t shared = 0;
     return detail::good(aster_ml_lazy_shares_storage(&shared, lazy(), other.get())) && shared == 1;

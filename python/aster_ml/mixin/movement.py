@@ -389,7 +389,10 @@ class MovementMixin(ElementwiseMixin):
         >>> Tensor([1, 2]).repeat(2, 2).tolist()
         [[1, 2, 1, 2], [1, 2, 1, 2]]
         """
-        return _n.lazy_repeat(self, argfix(repeats, *args))
+        counts = argfix(repeats, *args)
+        if len(counts) <= self.ndim and all(isinstance(c, int) and c == 1 for c in counts):
+            return self
+        return _n.lazy_repeat(self, counts)
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Each element repeated, along an axis or of the flattened tensor.
