@@ -1,4 +1,6 @@
 // Writes to storage: an Assign in every cell that sees it, until they are realised.
+#include <algorithm>
+
 #include "engine/engine.h"
 #include "engine/indexing.h"
 
@@ -57,12 +59,14 @@ Status list_viewers(Vec<Lazy*>* out, Engine& engine, uop::Nodes from) {
   return kOk;
 }
 
-// The Buffers on some of the memory that one is on.
-Status list_buffers(Vec<Node>* out, Engine& engine, Node buffer) {
+// The Buffers on some of the memory that one is on. around: and all others in its storage.
+Status list_buffers(Vec<Node>* out, Engine& engine, Node buffer, bool around) {
   Status status;
   const buffer::Region region = region_of(buffer);
   const auto note = [&](Node other) {
-    if (status.ok() && region_of(other).overlaps(region)) status = out->push(other);
+    if (!status.ok()) return;
+    if ((around && storage_of(other) == storage_of(buffer)) || region_of(other).overlaps(region))
+      status = out->push(other);
   };
   if (storage_of(buffer)->shared.load(std::memory_order_relaxed)) {
     engine.graph.each_buffer(note);
@@ -72,25 +76,23 @@ Status list_buffers(Vec<Node>* out, Engine& engine, Node buffer) {
   return status;
 }
 
-// The cells that lie in the storage of a Buffer.
-Status list_on_storage(Vec<Lazy*>* out, Engine& engine, Node buffer) {
+// The cells in the storage of a Buffer, and others on some of the memory that it is on.
+Status list_around(Vec<Lazy*>* out, Engine& engine, Node buffer) {
   Vec<Node> buffers(engine.context.heap());
-  Status status;
-  engine.graph.each_buffer(buffer->arg(0), [&](Node other) {
-    if (status.ok()) status = buffers.push(other);
-  });
-  ASTER_TRY(status);
+  ASTER_TRY(list_buffers(&buffers, engine, buffer, true));
   return list_viewers(out, engine, {buffers.data(), buffers.size()});
 }
 
-// Whether another family computed the same, and so lies in the same storage.
-Status lies_with_others(bool* out, Engine& engine, const Lazy& target) {
-  *out = false;
-  if (target.family == 0 || engine.context.options().strict_parity != 0) return kOk;
-  Vec<Lazy*> cells(engine.context.heap());
-  ASTER_TRY(list_on_storage(&cells, engine, buffer_below(target.node)));
-  for (const Lazy* cell : cells) *out |= cell->family != 0 && cell->family != target.family;
-  return kOk;
+bool same_storage(const Lazy& a, const Lazy& b) {
+  return storage_of(buffer_below(a.node)) == storage_of(buffer_below(b.node));
+}
+
+// Whether another family computed the same, and so lies in the same storage. cells: all that do.
+bool lies_with_others(std::span<Lazy* const> cells, const Lazy& target) {
+  if (target.family == 0 || target.engine->context.options().strict_parity != 0) return false;
+  return std::ranges::any_of(cells, [&](const Lazy* cell) {
+    return cell->family != 0 && cell->family != target.family && same_storage(*cell, target);
+  });
 }
 
 // A Buffer on other storage than it is on.
@@ -121,9 +123,9 @@ Status separate(Engine& engine, const Lazy& target, bool whole) {
     // All are made before any is changed.
     Vec<Lazy*> all(engine.context.heap()), cells(engine.context.heap());
     Vec<Node> nodes(engine.context.heap());
-    ASTER_TRY(list_on_storage(&all, engine, buffer));
+    ASTER_TRY(list_around(&all, engine, buffer));
     for (Lazy* cell : all) {
-      if (cell->family != target.family) continue;
+      if (cell->family != target.family || !same_storage(*cell, target)) continue;
       const Node seen = buffer_below(cell->node);
       Node state = on_storage(engine, storage, seen);
       if (copy != nullptr && state != nullptr) state = g.after(state, std::array{copy});
@@ -146,17 +148,22 @@ bool is_whole_storage(Node node) {
          static_cast<size_t>(node->count()) * dtype::size(node->dtype) == storage_of(node)->bytes;
 }
 
-}  // namespace
-
-Status have_own_storage(Engine& engine, Lazy& target, bool whole) {
-  bool others = false;
-  ASTER_TRY(lies_with_others(&others, engine, target));
-  if (!others) return kOk;
+// Copies what others lie with. As have_own_storage.
+Status leave_others(Engine& engine, Lazy& target, bool whole) {
   if (below_views(target.node)->op != Op::kBuffer) {
     Lazy* cells[] = {&target};
     ASTER_TRY(realize(engine, cells));
   }
   return separate(engine, target, whole);
+}
+
+}  // namespace
+
+Status have_own_storage(Engine& engine, Lazy& target, bool whole) {
+  Vec<Lazy*> cells(engine.context.heap());
+  ASTER_TRY(list_around(&cells, engine, buffer_below(target.node)));
+  if (!lies_with_others({cells.data(), cells.size()}, target)) return kOk;
+  return leave_others(engine, target, whole);
 }
 
 Status assign(Engine& engine, Lazy& target, Node value) {
@@ -167,18 +174,24 @@ Status assign(Engine& engine, Lazy& target, Node value) {
                       uop::info(target.node->op).name);
   }
   if (storage_of(buffer)->read_only) return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
-  g.retain(value);  // realising collects
-  const Status apart = have_own_storage(engine, target, is_whole_storage(target.node));
-  g.release(value);
-  ASTER_TRY(apart);
+  Vec<Lazy*> around(engine.context.heap()), cells(engine.context.heap());
+  ASTER_TRY(list_around(&around, engine, buffer));
+  if (lies_with_others({around.data(), around.size()}, target)) {
+    g.retain(value);  // realising collects
+    const Status apart = leave_others(engine, target, is_whole_storage(target.node));
+    g.release(value);
+    ASTER_TRY(apart);
+    around.clear();
+    ASTER_TRY(list_around(&around, engine, buffer_below(target.node)));
+  }
   const Node written = target.node, write = g.assign(written, value);
   ASTER_TRY(need(write));
   // All are made before any is changed.
-  Vec<Lazy*> cells(engine.context.heap());
-  Vec<Node> buffers(engine.context.heap()), nodes(engine.context.heap());
-  ASTER_TRY(list_buffers(&buffers, engine, buffer_below(written)));
-  ASTER_TRY(list_viewers(&cells, engine, {buffers.data(), buffers.size()}));
-  for (const Lazy* cell : cells) {
+  const buffer::Region region = region_of(buffer_below(written));
+  Vec<Node> nodes(engine.context.heap());
+  for (Lazy* cell : around) {
+    if (!region_of(buffer_below(cell->node)).overlaps(region)) continue;
+    ASTER_TRY(cells.push(cell));
     const Node state = below_views(cell->node);
     const Node changed = state == written ? write : g.after(state, std::array{write});
     ASTER_TRY(need(changed));
@@ -216,7 +229,7 @@ Status realize_readers(Engine& engine, const Lazy& target, Node except) {
   Heap& heap = engine.context.heap();
   Vec<Lazy*> readers(heap);
   Vec<Node> nodes(heap), buffers(heap);
-  ASTER_TRY(list_buffers(&buffers, engine, buffer));
+  ASTER_TRY(list_buffers(&buffers, engine, buffer, false));
   ASTER_TRY(engine.graph.climb(&nodes, {buffers.data(), buffers.size()}, false));
   for (Node node : nodes) {
     if (node->handles == nullptr || node->nsrc == 0 || node == except) continue;
