@@ -1,7 +1,9 @@
 #include "base/text.h"
 
 #include <charconv>
+#include <clocale>
 #include <cstdio>
+#include <cstdlib>
 
 namespace aster {
 namespace {
@@ -14,6 +16,21 @@ void put_number(Text& text, T value) {
 }
 
 }  // namespace
+
+// std::from_chars of a double is all for which the library would need the C++ library at run time.
+bool parse_double(double* out, std::string_view text) {
+  char line[64];
+  if (text.empty() || text.size() >= sizeof(line)) return false;
+  if (text.find_first_not_of("+-.0123456789einfaEINFA") != std::string_view::npos) return false;
+  std::memcpy(line, text.data(), text.size());
+  line[text.size()] = '\0';
+  char* end = nullptr;
+  const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);  // glibc's own object
+  if (plain == nullptr) return false;
+  *out = strtod_l(line, &end, plain);
+  freelocale(plain);
+  return end == line + text.size();
+}
 
 Text& Text::operator<<(int64_t value) {
   put_number(*this, value);

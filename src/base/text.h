@@ -14,6 +14,10 @@ constexpr std::string_view text_slice(std::string_view text, size_t from,
   return {text.data(), count < text.size() ? count : text.size()};
 }
 
+// The number that text is as a whole, as C and Python write it ("0.25", "-1e-5", "inf", "nan"), in
+// any locale; false if it is none or of more than 63 characters.
+[[nodiscard]] bool parse_double(double* out, std::string_view text);
+
 // Growing text, sticky: after a failed allocation it takes no more and status() says so.
 class Text {
  public:

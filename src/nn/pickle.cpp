@@ -4,8 +4,6 @@
 #include <array>
 #include <bit>
 #include <charconv>
-#include <clocale>
-#include <cstdlib>
 #include <cstring>
 
 #include "nn/archive.h"
@@ -15,22 +13,6 @@ namespace {
 
 constexpr int kNewestProtocol = 5;
 constexpr size_t kMostValues = size_t{1} << 26;  // of all pickles of a file
-
-// A number as repr writes it. std::from_chars of a double is all for which the library would need
-// the C++ library at run time.
-bool parse(double* out, std::string_view text) {
-  char line[64];
-  if (text.empty() || text.size() >= sizeof(line)) return false;
-  if (text.find_first_not_of("+-.0123456789einfaEINFA") != std::string_view::npos) return false;
-  std::memcpy(line, text.data(), text.size());
-  line[text.size()] = '\0';
-  char* end = nullptr;
-  const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);  // glibc's own object
-  if (plain == nullptr) return false;
-  *out = strtod_l(line, &end, plain);
-  freelocale(plain);
-  return end == line + text.size();
-}
 
 }  // namespace
 
@@ -315,7 +297,7 @@ Status Pickle::bytes_int(const Operand& operand, int) {
 
 Status Pickle::float_line(const Operand& operand, int) {
   double number = 0;
-  if (!parse(&number, operand.data)) return broken("a number is needed");
+  if (!parse_double(&number, operand.data)) return broken("a number is needed");
   return push({kFloat, DType::kNone, 0, std::bit_cast<int64_t>(number), nullptr});
 }
 

@@ -131,52 +131,58 @@ Interval binary(Op op, Interval a, Interval b, DType dtype) {
 
 }  // namespace
 
+Interval derive_bounds(Op op, DType operand, DType result, std::span<const Interval> sources) {
+  const Interval all = whole(result);
+  if (result == DType::kNone || dtype::is_float(result)) return all;
+  Interval out = all;
+  switch (op) {
+    case Op::kNeg:
+      out = difference({0, 0}, sources[0]);
+      break;
+    case Op::kAbs:
+      if (sources[0].lo > INT64_MIN) out = magnitude(sources[0]);
+      break;
+    case Op::kWhere:
+      out = {std::min(sources[1].lo, sources[2].lo), std::max(sources[1].hi, sources[2].hi)};
+      break;
+    case Op::kCast:
+      if (!dtype::is_float(operand) && operand != DType::kUInt64) out = sources[0];
+      break;
+    case Op::kCmpLt:
+    case Op::kCmpLe:
+    case Op::kCmpEq:
+    case Op::kCmpNe:
+      if (!dtype::is_float(operand)) out = compare(op, sources[0], sources[1]);
+      break;
+    case Op::kNot:
+      if (result == DType::kBool) out = {1 - sources[0].hi, 1 - sources[0].lo};
+      break;
+    default:
+      if (is_alu(op) && sources.size() == 2 && known(sources[0]) && known(sources[1])) {
+        out = binary(op, sources[0], sources[1], result);
+      }
+      break;
+  }
+  // Arithmetic that leaves the dtype wraps, so only an interval inside it says anything.
+  if (result == DType::kUInt64 && out.lo < 0) out = kUnknown;
+  if (out.lo < all.lo || out.hi > all.hi) out = all;
+  if (result == DType::kBool) {
+    out = {std::clamp<int64_t>(out.lo, 0, 1), std::clamp<int64_t>(out.hi, 0, 1)};
+  }
+  return out;
+}
+
 void derive_bounds(UOp& node) {
-  Interval all = whole(node.dtype), out = all;
+  Interval out = whole(node.dtype);
   const bool integral = node.dtype != DType::kNone && !dtype::is_float(node.dtype);
-  if (integral) {
-    switch (node.op) {
-      case Op::kConst:
-        if (node.dtype != DType::kUInt64 || node.arg(0) >= 0) out = {node.arg(0), node.arg(0)};
-        break;
-      case Op::kRange:
-        out = {0, std::max<int64_t>(node.arg(1) - 1, 0)};
-        break;
-      case Op::kNeg:
-        out = difference({0, 0}, of(node.src(0)));
-        break;
-      case Op::kAbs:
-        if (of(node.src(0)).lo > INT64_MIN) out = magnitude(of(node.src(0)));
-        break;
-      case Op::kWhere:
-        out = {std::min(node.src(1)->vmin, node.src(2)->vmin),
-               std::max(node.src(1)->vmax, node.src(2)->vmax)};
-        break;
-      case Op::kCast:
-        if (!dtype::is_float(node.src(0)->dtype) && node.src(0)->dtype != DType::kUInt64)
-          out = of(node.src(0));
-        break;
-      case Op::kCmpLt:
-      case Op::kCmpLe:
-      case Op::kCmpEq:
-      case Op::kCmpNe:
-        if (!dtype::is_float(node.src(0)->dtype))
-          out = compare(node.op, of(node.src(0)), of(node.src(1)));
-        break;
-      case Op::kNot:
-        if (node.dtype == DType::kBool) out = {1 - node.src(0)->vmax, 1 - node.src(0)->vmin};
-        break;
-      default:
-        if (is_alu(node.op) && node.nsrc == 2 && known(of(node.src(0))) && known(of(node.src(1)))) {
-          out = binary(node.op, of(node.src(0)), of(node.src(1)), node.dtype);
-        }
-        break;
-    }
-    // Arithmetic that leaves the dtype wraps, so only an interval inside it says anything.
-    if (node.dtype == DType::kUInt64 && out.lo < 0) out = kUnknown;
-    if (node.op != Op::kConst && (out.lo < all.lo || out.hi > all.hi)) out = all;
-    if (node.dtype == DType::kBool)
-      out = {std::clamp<int64_t>(out.lo, 0, 1), std::clamp<int64_t>(out.hi, 0, 1)};
+  if (integral && node.op == Op::kConst) {
+    if (node.dtype != DType::kUInt64 || node.arg(0) >= 0) out = {node.arg(0), node.arg(0)};
+  } else if (integral && node.op == Op::kRange) {
+    out = {0, std::max<int64_t>(node.arg(1) - 1, 0)};
+  } else if (integral && (is_alu(node.op) || node.op == Op::kCast)) {
+    Interval sources[3] = {};
+    for (size_t i = 0; i < node.nsrc; ++i) sources[i] = of(node.src(i));
+    out = derive_bounds(node.op, node.src(0)->dtype, node.dtype, {sources, node.nsrc});
   }
   node.vmin = out.lo;
   node.vmax = out.hi;

@@ -28,6 +28,13 @@ T compute(Op op, T a, T b, T c) {
     } else {                                                           \
       return T(0);                                                     \
     }
+#define PART(name, arity, rule, value, meaning) \
+  case Op::k##name:                             \
+    if constexpr (takes<T>(DTypeRule::rule)) {  \
+      return static_cast<T>(value);             \
+    } else {                                    \
+      return T(0);                              \
+    }
 #include "uop/ops.def"
     default:
       return T(0);
@@ -74,7 +81,7 @@ Word convert_word(Word word, DType from, DType to) {
 Word evaluate(Op op, DType operand, DType result, const Word* operands) {
   Word words[3] = {};
   for (int i = 0; i < info(op).sources; ++i) words[i] = operands[i];
-  if (op == Op::kCast) return convert_word(words[0], operand, result);
+  if (op == Op::kCast || op == Op::kToInt) return convert_word(words[0], operand, result);
   if (op == Op::kWhere) return words[0] != 0 ? words[1] : words[2];
   if (op == Op::kNot && operand == DType::kBool) return words[0] == 0;
   if (dtype::is_float(operand)) {
@@ -96,14 +103,32 @@ Word evaluate(Op op, DType operand, DType result, const Word* operands) {
     y = static_cast<int64_t>(compute<uint64_t>(op, static_cast<uint64_t>(words[0]),
                                                static_cast<uint64_t>(words[1]),
                                                static_cast<uint64_t>(words[2])));
-  } else if (op == Op::kShl || op == Op::kShr) {
+  } else if (op == Op::kShl || op == Op::kShr || op == Op::kLeft || op == Op::kRight) {
     const int bits = static_cast<int>(dtype::bits(operand));
-    y = ops::shift(op == Op::kShl, words[0], words[1], bits > 0 && bits < 64 ? bits : 64);
+    y = ops::shift(op == Op::kShl || op == Op::kLeft, words[0], words[1],
+                   bits > 0 && bits < 64 ? bits : 64);
   } else {
     y = compute<int64_t>(op, words[0], words[1], words[2]);
   }
   if (result == DType::kBool) return y != 0;
   return dtype::truncate_int(result, y);
+}
+
+bool is_defined(Op op, DType operand, DType result, const Word* words) {
+  const Word a = words[0];
+  if (op == Op::kToInt) {
+    const double value = std::trunc(as_double(a));
+    const double past = static_cast<double>(dtype::max_int(result)) + 1;
+    return value >= static_cast<double>(dtype::min_int(result)) && value < past;
+  }
+  if (op == Op::kQuo || op == Op::kRem) {
+    return words[1] != 0 &&
+           !(dtype::is_signed(operand) && words[1] == -1 && a == dtype::min_int(operand));
+  }
+  if (op == Op::kLeft || op == Op::kRight) {
+    return words[1] >= 0 && words[1] < static_cast<Word>(dtype::bits(operand));
+  }
+  return true;
 }
 
 }  // namespace aster::uop

@@ -10,13 +10,20 @@ constexpr size_t kMaxRank = 255;
 constexpr int64_t kMaxElementBytes = 64;
 
 constexpr OpInfo kInfo[] = {
-#define LEVEL_T true, false
-#define LEVEL_K false, true
-#define LEVEL_TK true, true
+#define LEVEL_T true, false, false
+#define LEVEL_K false, true, false
+#define LEVEL_TK true, true, false
+#define LEVEL_TP true, false, true
+#define LEVEL_KP false, true, true
+#define LEVEL_TKP true, true, true
 #define OP(name, sources, level, meaning) \
   {#name, meaning, sources, LEVEL_##level, DTypeRule::kNone, 0, 0},
 #define ALU(name, arity, rule, traits, cost, value, gradient, meaning) \
-  {#name, meaning, arity, true, true, DTypeRule::rule, traits, cost},
+  {#name, meaning, arity, true, true, true, DTypeRule::rule, traits, cost},
+#define STEP(name, operands, meaning) \
+  {#name, meaning, operands, false, false, true, DTypeRule::kNone, 0, 0},
+#define PART(name, arity, rule, value, meaning) \
+  {#name, meaning, arity, false, false, true, DTypeRule::rule, 0, 0},
 #include "uop/ops.def"
 };
 

@@ -21,6 +21,9 @@ constexpr Names kNames[] = {
 #define OP(name, sources, level, meaning) {#name, nullptr, nullptr, nullptr, nullptr, nullptr},
 #define ALU(name, arity, rule, traits, cost, value, gradient, meaning) \
   {#name, "Reduce:" #name, "Fold:" #name, "Scan:" #name, "ScanPlace:" #name, "Scatter:" #name},
+#define STEP(name, operands, meaning) {#name, nullptr, nullptr, nullptr, nullptr, nullptr},
+#define PART(name, arity, rule, value, meaning) \
+  {#name, nullptr, nullptr, nullptr, nullptr, nullptr},
 #include "uop/ops.def"
 };
 constexpr const char* kCalls[] = {
@@ -103,12 +106,14 @@ const char* full_name(Node node) {
 
 bool parse_full_name(FullName* out, std::string_view name) {
   for (size_t op = 0; op < std::size(kNames); ++op) {
+    const OpInfo& row = info(static_cast<Op>(op));
+    if (!row.tensor && !row.kernel) continue;  // no node of a graph
     const bool names_word = static_cast<Op>(op) == Op::kCall ||
                             (column_of(static_cast<Op>(op)) != nullptr &&
                              static_cast<Op>(op) != Op::kScatter);  // that may also write
     if (!names_word && name == kNames[op].plain)
       return *out = {static_cast<Op>(op), false, 0}, true;
-    if (kNames[op].reduce == nullptr || (info(static_cast<Op>(op)).traits & REDUCE) == 0) continue;
+    if (kNames[op].reduce == nullptr || (row.traits & REDUCE) == 0) continue;
     const Word word = static_cast<Word>(op);
     for (Op named : kNamed) {
       if (name == kNames[op].*column_of(named)) return *out = {named, true, word}, true;

@@ -14,6 +14,7 @@
 #include "base/hash_map.h"
 #include "base/memory.h"
 #include "dtype/dtype.h"
+#include "uop/interval.h"
 
 namespace aster::uop {
 
@@ -22,6 +23,8 @@ using dtype::DType;
 enum class Op : uint8_t {
 #define OP(name, sources, level, meaning) k##name,
 #define ALU(name, arity, rule, traits, cost, value, gradient, meaning) k##name,
+#define STEP(name, operands, meaning) k##name,
+#define PART(name, arity, rule, value, meaning) k##name,
 #include "uop/ops.def"
   kCount
 };
@@ -46,12 +49,13 @@ struct OpInfo {
   int8_t sources;  // -1: any number
   bool tensor;     // allowed in tensor graphs
   bool kernel;     // allowed in kernels
+  bool program;    // allowed in kernel programs
   DTypeRule rule;
   uint8_t traits;
   uint8_t cost;  // of a vector of results, in additions; 0 for what is not arithmetic
 };
 const OpInfo& info(Op op);
-inline bool is_alu(Op op) { return info(op).rule != DTypeRule::kNone; }
+inline bool is_alu(Op op) { return info(op).rule != DTypeRule::kNone && info(op).kernel; }
 bool is_movement(Op op);
 // Whether what is written to the memory of its source is seen in it.
 bool is_view(Op op);
@@ -259,10 +263,14 @@ int64_t const_int(Node node);
 
 // Bounds of an integer or bool scalar from those of its sources; sound whatever overflows.
 void derive_bounds(UOp& node);
+// The same of an elementwise operation or Cast: operand is the dtype of the first source.
+Interval derive_bounds(Op op, DType operand, DType result, std::span<const Interval> sources);
 
 // One elementwise operation (Cast included) on canonical words: operand is the dtype of the last
 // source.
 Word evaluate(Op op, DType operand, DType result, const Word* words);
+// Whether a partial operation of programs (PART, ToInt) is defined on these words.
+bool is_defined(Op op, DType operand, DType result, const Word* words);
 // The word of a value converted from one dtype to another.
 Word convert_word(Word word, DType from, DType to);
 

@@ -46,6 +46,7 @@ Node unary_or_more(Suite& s, Op op, Node a, Node b, Node c) {
 }
 
 bool takes(Op op, DType d) {
+  if (!uop::info(op).kernel) return false;
   switch (uop::info(op).rule) {
     case uop::DTypeRule::kFloating:
       return dtype::is_float(d);
