@@ -1,0 +1,197 @@
+// Random programs read back as they were printed and run in the evaluator; text that was broken at
+// random is read or refused, never more; every allocation fails once.
+#include <chrono>
+
+#include "codegen/program_evaluator.h"
+#include "codegen/random_program.h"
+
+namespace aster::codegen::program {
+namespace {
+
+using tests::last_error;
+using tests::RandomProgram;
+using tests::Read;
+
+TEST(ProgramFuzz, RandomProgramsReadBackAndRun) {
+  size_t steps = 0;
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    const std::string text = RandomProgram(seed, true).text();
+    Read first(text);
+    ASSERT_TRUE(first.status.ok()) << first.error << "\nseed " << seed << "\n" << text;
+    Verified verified;
+    ASSERT_TRUE(verify(first.module, {}, &verified).ok())
+        << last_error() << "\nseed " << seed << "\n"
+        << tests::print(first.module);
+    const std::string printed = tests::print(first.module);
+    Read second(printed);
+    ASSERT_TRUE(second.status.ok()) << second.error << "\nseed " << seed;
+    EXPECT_EQ(tests::print(second.module), printed) << "seed " << seed;
+    EXPECT_EQ(second.last().digest(), first.last().digest()) << "seed " << seed;
+    if (seed % 4 != 0) continue;
+    std::vector<tests::Param> params = tests::make_params(first.last(), seed), again = params;
+    EXPECT_EQ(tests::Evaluator::run(first.module, params), "") << "seed " << seed << "\n"
+                                                               << printed;
+    EXPECT_EQ(tests::Evaluator::run(second.module, again), "");
+    for (size_t i = 0; i < params.size(); ++i) EXPECT_EQ(params[i].bytes, again[i].bytes);
+    steps += verified.steps;
+  }
+  EXPECT_GT(steps, 5000u);
+}
+
+// What a mutation leaves of a text: a word of it swapped, doubled, cut, or a byte changed.
+std::string mutated(std::string text, std::mt19937_64& random) {
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  const char* const kWords[] = {"%0",      "%99",      "f32x8",   "{u}",    "{u v}",
+                                "End",     "Each u",   "-1",      "[0]",    "9223372036854775807",
+                                "first 3", "step -2",  "mask %3", "at %2",  "Loop 0 4 1",
+                                "Turn",    "Join:Add", "write",   "boolx8", "; ",
+                                "\n"};
+  for (size_t count = 1 + below(4); count > 0 && !text.empty(); --count) {
+    const size_t at = below(text.size()), length = 1 + below(12);
+    switch (below(6)) {
+      case 0:
+        text.erase(at, length);
+        break;
+      case 1:
+        text.insert(at, text.substr(below(text.size()), length));
+        break;
+      case 2:
+        text[at] = static_cast<char>(random());
+        break;
+      case 3:
+        text.insert(at, kWords[below(std::size(kWords))]);
+        break;
+      case 4:
+        text[at] = static_cast<char>('0' + below(10));
+        break;
+      default: {
+        const size_t from = text.find('%', at), to = text.find('%', below(text.size()));
+        if (from != std::string::npos && to != std::string::npos) {
+          text.replace(from, 2, text.substr(to, 2));
+        }
+      }
+    }
+  }
+  return text;
+}
+
+TEST(ProgramFuzz, BrokenTextIsReadOrRefused) {
+  std::mt19937_64 random(20);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  size_t formats = 0, faults = 0, legal = 0;
+  for (int i = 0; i < 20000 && std::chrono::steady_clock::now() < end; ++i) {
+    const uint64_t which = random() % 40;
+    const std::string text = which == 0   ? tests::kRowSum
+                             : which == 1 ? tests::kConv3x3
+                                          : RandomProgram(which, true).text();
+    Read got(mutated(text, random));
+    if (!got.status.ok()) {
+      EXPECT_EQ(got.status.code, static_cast<int32_t>(Code::kFORMAT)) << got.error;
+      EXPECT_TRUE(got.error.starts_with("line ")) << got.error;
+      ++formats;
+      continue;
+    }
+    // What was read prints, reads back and is verified, whatever it says.
+    Read again(tests::print(got.module));
+    ASSERT_TRUE(again.status.ok()) << again.error << "\n" << tests::print(got.module);
+    EXPECT_EQ(again.last().digest(), got.last().digest());
+    if (verify(got.module).ok()) {
+      ++legal;
+      continue;
+    }
+    ++faults;
+  }
+  EXPECT_GT(formats, 100u);
+  EXPECT_GT(faults, 100u);
+  EXPECT_GT(legal, 100u);
+}
+
+// What the verifier lets through without a vouch runs without touching anything else.
+TEST(ProgramFuzz, WhatIsVerifiedStaysInsideItsMemory) {
+  std::mt19937_64 random(21);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  size_t ran = 0;
+  for (int i = 0; i < 6000 && std::chrono::steady_clock::now() < end; ++i) {
+    const std::string text = RandomProgram(100 + random() % 60, true).text();
+    Read got(mutated(text, random));
+    Verified verified;
+    if (!got.status.ok() || !verify(got.module, {}, &verified).ok()) continue;
+    int64_t work = static_cast<int64_t>(verified.steps), elements = 0;
+    for (const Instruction& in : got.last().code()) {
+      const Words words = got.last().words(in);
+      // Loops that mutation made long, and memory that it made large, are left out.
+      if (in.op == Op::kLoop) work = work * std::max<int64_t>(1, words[1] - words[0]) / words[2];
+      if (in.op == Op::kParam) elements += in.constant;
+      if (work > 100000 || elements > 1000000 || in.is(kSize)) work = INT64_MAX / 100000000;
+    }
+    if (work > 1000000 || work < 0) continue;
+    std::vector<tests::Param> params = tests::make_params(got.last(), 3);
+    EXPECT_EQ(tests::Evaluator::run(got.module, params), "") << tests::print(got.module);
+    ++ran;
+  }
+  EXPECT_GT(ran, 50u);
+}
+
+// A memory whose Nth request and all later ones fail.
+class FailingMemory : public Memory {
+ public:
+  explicit FailingMemory(int64_t left) : Memory(this, get, put), left_(left) {}
+  ~FailingMemory() { EXPECT_EQ(held_, 0); }
+  bool failed() const { return left_ < 0; }
+
+ private:
+  static void* get(void* self, size_t bytes, size_t alignment) {
+    auto* memory = static_cast<FailingMemory*>(self);
+    if (memory->left_ < 0 || --memory->left_ < 0) return nullptr;
+    ++memory->held_;
+    return process_heap().allocate(bytes, alignment);
+  }
+  static void put(void* self, void* pointer, size_t bytes, size_t alignment) {
+    --static_cast<FailingMemory*>(self)->held_;
+    process_heap().release(pointer, bytes, alignment);
+  }
+  friend Memory;
+  int64_t left_, held_ = 0;
+};
+
+struct Count {
+  uint64_t steps = 0;
+  Status step(const Step&) { return ++steps, kOk; }
+  Status open(const Step&) { return kOk; }
+  Status close(const Step&) { return kOk; }
+};
+
+// Reading, printing, verifying and walking, all in one memory.
+Status everything(Memory& memory, std::string_view text) {
+  Module module(memory);
+  ASTER_TRY(read(&module, text));
+  Text out(memory);
+  ASTER_TRY(print(out, module));
+  ASTER_TRY(verify(module));
+  for (const Program& program : module.programs) {
+    Count count;
+    ASTER_TRY(Walker<Count>(program, count).run());
+  }
+  return kOk;
+}
+
+TEST(ProgramFuzz, EveryAllocationMayFail) {
+  for (const std::string& text :
+       {std::string(tests::kRowSum), std::string(tests::kConv3x3), RandomProgram(5, true).text()}) {
+    int64_t failures = 0;
+    for (;; ++failures) {
+      FailingMemory memory(failures);
+      const Status status = everything(memory, text);
+      if (status.ok()) {
+        EXPECT_FALSE(memory.failed())
+            << "a failure of allocation " << failures << " was overlooked";
+        break;
+      }
+      ASSERT_EQ(status.code, static_cast<int32_t>(Code::kMEMORY)) << last_error();
+    }
+    EXPECT_GT(failures, 20);
+  }
+}
+
+}  // namespace
+}  // namespace aster::codegen::program
