@@ -369,6 +369,14 @@ void own(Storage* storage) {
   storage->was_owned = true;
 }
 
+bool storage_is_lent(const Storage& storage) {
+  if (storage.wrapped || storage.shared.load(std::memory_order_relaxed) ||
+      storage.lent.load(std::memory_order_relaxed))
+    return true;
+  const MutexLock lock(g_table.mutex);
+  return storage.was_owned;
+}
+
 Status disown(const void* data, bool* known) {
   const bool axes = known != nullptr;
   if (known != nullptr) *known = false;

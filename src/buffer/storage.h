@@ -20,6 +20,7 @@ struct Storage {
   bool internal;  // of the context's own state: holds no reference on it
   // Whether its memory is, or was, also that of another storage: wrapped twice, or within another.
   std::atomic<bool> shared;
+  std::atomic<bool> lent;  // its address was given out
   Context* context;
 
   // How it ends.
@@ -80,6 +81,10 @@ struct Place {
   int32_t device;
 };
 Status copy(const Place& to, const Place& from, size_t bytes);
+
+// Whether somebody else may write its memory at any time: who wrapped it, was lent it or has a
+// descriptor of it.
+bool storage_is_lent(const Storage& storage);
 
 // Gives the context's freed blocks back to its allocator.
 void trim(Context& context);

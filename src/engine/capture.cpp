@@ -284,6 +284,7 @@ Status capture_begin(Engine& engine, std::span<Lazy* const> inputs) {
   // What the step assigns to an input goes into its memory, and is the input's alone.
   for (Lazy* input : inputs) ASTER_TRY(have_own_storage(engine, *input, false));
   ASTER_TRY(realize(engine, inputs));
+  forget_kept(engine);  // replays compute all that the step does
   Heap& heap = engine.context.heap();
   Recording* r = heap.create<Recording>(heap);
   if (r == nullptr) return out_of_memory(sizeof(Recording));

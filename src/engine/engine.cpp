@@ -112,6 +112,7 @@ Engine::Engine(Context& owner, Graph& nodes)
     : context(owner),
       graph(nodes),
       cache(owner.heap()),
+      kept_values(owner.heap()),
       threads(pool::hardware_threads()),
       device(device::kCpu),
       said_reasons_(owner.heap()) {

@@ -6,6 +6,7 @@
 #include "aster_ml/engine.h"
 #include "base/interrupt.h"
 #include "codegen/codegen.h"
+#include "engine/kept.h"
 #include "engine/lazy.h"
 #include "engine/leaves.h"
 #include "engine/library.h"
@@ -67,6 +68,11 @@ uint64_t nanoseconds();
 // The same, added to by any thread.
 struct SharedWork {
   std::atomic<uint64_t> kernels{0}, operations{0}, bytes{0};
+  std::atomic<uint64_t> interpreted{0};  // runs
+  // Another number after any run.
+  uint64_t stamp() const {
+    return kernels.load(std::memory_order_relaxed) + interpreted.load(std::memory_order_relaxed);
+  }
   void add(const Work& other) {
     kernels.fetch_add(other.kernels, std::memory_order_relaxed);
     operations.fetch_add(other.operations, std::memory_order_relaxed);
@@ -131,6 +137,9 @@ class Engine {
   Executable* last = nullptr;
   buffer::Storage* arena = nullptr;  // reused by every realize
   uint64_t families = 0;             // given to cells
+  Vec<Kept> kept_values;             // sources before users
+  int64_t kept_bytes = 0;
+  uint64_t kept_since = 0;  // the stamp of replayed
   int threads;
   int32_t device;  // the default one
 

@@ -185,6 +185,7 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
   }
   ASTER_TRY(execute(program, workspace));
   program.replayed->add(program.work);
+  if (program.interprets) program.replayed->interpreted.fetch_add(1, std::memory_order_relaxed);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Array& array = program.results[i].array;
     void* data = result_data(program, workspace, i);

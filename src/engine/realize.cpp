@@ -42,8 +42,9 @@ Status strip_effects(Node* out, Graph& g, Node node) {
 
 // One thing to compute, and what stands for it afterwards.
 struct Want {
-  Node root;    // computed by the schedule
-  Node result;  // the storage that an Assign writes; null: a new Buffer
+  Node root;          // computed by the schedule
+  Node result;        // the storage that an Assign writes; null: a new Buffer
+  bool kept = false;  // for pending expressions, which stay as they are
 };
 
 class Realize {
@@ -54,13 +55,15 @@ class Realize {
         wants_(engine.context.heap()),
         leaves_(engine.context.heap()),
         outputs_(engine.context.heap()),
-        map_(engine.context.heap()) {}
+        map_(engine.context.heap()),
+        known_(engine.context.heap()) {}
   ~Realize() {
     for (Storage* storage : outputs_) buffer::storage_release(storage);
   }
 
   // A step: *again says that only something moved to another device, and the rest is to do.
   Status run(std::span<Lazy* const> cells, bool* again) {
+    for (const Kept& kept : e_.kept_values) ASTER_TRY(known_.set(kept.expression, kept.value));
     for (Lazy* cell : cells) ASTER_TRY(fill_constant(*cell));
     for (Lazy* cell : cells) ASTER_TRY(want(cell->node));
     if (!wants_.empty()) {
@@ -71,6 +74,8 @@ class Realize {
       if (apart) return one_by_one(cells);
       ASTER_TRY(execute());
       ASTER_TRY(replace());
+    } else if (map_.size() != 0) {
+      ASTER_TRY(replace_in_cells(e_, map_));
     }
     for (Lazy* cell : cells) ASTER_TRY(settle(*cell));
     return kOk;
@@ -98,6 +103,7 @@ class Realize {
     int64_t offset = 0;
     ASTER_TRY(as_storage(&buffer, &offset, g_, node));
     if (buffer != nullptr) return kOk;
+    if (const Node* value = known_.find(node)) return map_.set(node, *value);
     if (node->op == Op::kAfter) {
       for (Node effect : node->src().subspan(1)) ASTER_TRY(want(effect));
       return want(node->src(0));
@@ -148,6 +154,21 @@ class Realize {
       known = device;
     }
     device_ = all != 0 ? all : empty != 0 ? empty : e_.device;
+    return *apart ? kOk : want_kept(nodes, {roots.data(), roots.size()});
+  }
+
+  // What pending expressions will read. Not where storage is written: what is computed after that
+  // reads what is there then.
+  Status want_kept(const Vec<Node>& nodes, uop::Nodes roots) {
+    if (e_.recording != nullptr || !device::same_type(device_, device::kCpu)) return kOk;
+    for (const Want& w : wants_) {
+      if (w.result != nullptr) return kOk;
+    }
+    Vec<Node> chosen(e_.context.heap());
+    ASTER_TRY(choose_kept(&chosen, e_, {nodes.data(), nodes.size()}, roots));
+    for (Node node : chosen) {
+      if (!known_.contains(node)) ASTER_TRY(wants_.push(Want{node, nullptr, true}));
+    }
     return kOk;
   }
 
@@ -218,7 +239,12 @@ class Realize {
       return ASTER_FAIL(kUNSUPPORTED, "capture of work on %s", device::name(device_).text);
     }
     Vec<Node> roots(e_.context.heap());
-    for (const Want& w : wants_) ASTER_TRY(roots.push(w.root));
+    for (const Want& w : wants_) {
+      Node root = w.root;
+      if (known_.size() != 0) ASTER_TRY(g_.substitute(&root, root, known_));
+      ASTER_TRY(need(root));
+      ASTER_TRY(roots.push(root));
+    }
     Executable* exe = nullptr;
     ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_,
                             device::same_type(device_, device::kReference)));
@@ -273,6 +299,11 @@ class Realize {
       if (storage != nullptr && away) ASTER_TRY(copies.of(&data, storage, 0));
       ASTER_TRY(results.push(data));
     }
+    Vec<Node> written(heap);
+    for (const Want& w : wants_) {
+      if (w.result != nullptr) ASTER_TRY(written.push(w.result));
+    }
+    if (!written.empty()) ASTER_TRY(forget_written(e_, {written.data(), written.size()}));
     ++e_.counters.realizes;
     if (computes) ASTER_TRY(compute(exe, params.data(), results.data()));
     ASTER_TRY(copies.write_back());
@@ -353,6 +384,10 @@ class Realize {
         result = buffer_node(e_, outputs_[i], 0, w.root->dtype, w.root->shape());
         ASTER_TRY(need(result));
       }
+      if (w.kept) {
+        ASTER_TRY(keep(e_, w.root, result));
+        continue;
+      }
       ASTER_TRY(map_.set(w.root, result));
     }
     return replace_in_cells(e_, map_);
@@ -391,6 +426,7 @@ class Realize {
   Leaves leaves_;
   Vec<Storage*> outputs_;
   Map<Node, Node> map_;
+  Map<Node, Node> known_;  // what was kept of earlier ones
   int32_t device_ = 0, mixed_ = 0;
 };
 
@@ -447,8 +483,11 @@ Status replace_in_cells(Engine& engine, const Map<Node, Node>& map) {
 }
 
 Status realize(Engine& engine, std::span<Lazy* const> cells) {
+  engine.graph.collect();  // what nothing reaches reads nothing
+  forget_outdated(engine);
   const Status status = realize_all(engine, cells);
   engine.graph.collect();
+  forget_unread(engine);
   return status;
 }
 

@@ -568,6 +568,7 @@ int32_t aster_ml_optimizer_set_rate(const aster_ml_optimizer* optimizer, double 
   if (engine->recording != nullptr) return ASTER_FAIL(kSTATE, "a new rate inside a capture");
   // What was assigned to it and not computed yet would come after.
   ASTER_TRY(realize(impl->context->heap(), std::array{&impl->scalars[0].value.cell()}));
+  aster::engine::forget_kept(*engine);
   const Node node = impl->scalars[0].value.node();
   aster::buffer::Storage* storage = aster::engine::storage_of(node);
   double value;  // room for any float

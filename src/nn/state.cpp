@@ -87,6 +87,7 @@ Status load(State& to, const State& from) {
   if (engine->recording != nullptr) return ASTER_FAIL(kSTATE, "loading a state inside a capture");
   ASTER_TRY(realize_state(to));
   ASTER_TRY(realize_state(from));
+  engine::forget_kept(*engine);
   for (const State::Entry& entry : to.entries) {
     ASTER_TRY(check_load(entry, from.find(entry.name.view())));
   }

@@ -232,6 +232,8 @@ int32_t aster_ml_lazy_view(aster_ml_tensor* out, aster_ml_lazy* x) {
     stride *= n->dim(i);
   }
   const Place place = place_of(lazy);
+  place.storage->lent.store(true, std::memory_order_relaxed);
+  engine::forget_kept(*lazy.engine);
   const int32_t dtype = static_cast<int32_t>(n->dtype);
   out->storage = {place.storage->data, place.storage->bytes, dtype, place.storage->device};
   out->byte_offset = place.offset;
