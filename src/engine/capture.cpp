@@ -220,6 +220,7 @@ class Builder {
       return kOk;
     }
     p_.work.add(exe.work);
+    if (!exe.launches.empty()) p_.expected += exe.launches[0].remaining;
     for (const Launch& launch : exe.launches) {
       for (uint32_t o = 0; o < launch.operand_count; ++o) {
         const uint32_t index = exe.operands[launch.first_operand + o];

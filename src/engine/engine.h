@@ -193,6 +193,10 @@ enum class Ran : uint8_t {
   kPart,    // stopped as asked; what is not temporary or a result is as before
   kWriting  // stopped; what is written in place is neither as before nor as it should be
 };
+// What takes longer is looked at in steps of this, whether to stop.
+constexpr double kStepNs = 2e6;
+// Runs every launch of what is soon done and untraced.
+void launch_all(const Executable& exe, void* const* pointers, char* arena, int threads);
 // Runs every launch and tells the trace of it. wrote: something was written in place before.
 Ran launch(const Executable& exe, void* const* pointers, char* arena, int threads, const Run& run,
            bool wrote);

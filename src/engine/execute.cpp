@@ -14,8 +14,6 @@ constexpr double kWorthThreads = 8000;  // nanoseconds
 // Parts that each thread takes, so that a busy core does not hold the rest back.
 constexpr int64_t kPartsPerThread = 4;
 
-// Between the steps of a part is looked whether to stop.
-constexpr double kStepNs = 2e6;
 // What is being written in place is finished if that takes no longer.
 constexpr double kFinishNs = 2e7;
 
@@ -149,15 +147,19 @@ namespace {
 
 }  // namespace
 
+void launch_all(const Executable& exe, void* const* pointers, char* arena, int threads) {
+  char* scratch = arena + exe.scratch_offset;
+  for (const Launch& item : exe.launches)
+    launch_one(exe, item, pointers + item.first_operand, scratch, threads, nullptr);
+}
+
 Ran launch(const Executable& exe, void* const* pointers, char* arena, int threads, const Run& run,
            bool wrote) {
   char* scratch = arena + exe.scratch_offset;
   if (run.traced() || exe.launches.empty() || exe.launches[0].remaining > kStepNs)
     return launch_stoppable(exe, pointers, scratch, threads, run, wrote);
-  // What is soon done is asked about once.
   if (!(wrote || exe.launches[0].writes) && run.interrupt.requested()) return Ran::kPart;
-  for (const Launch& item : exe.launches)
-    launch_one(exe, item, pointers + item.first_operand, scratch, threads, nullptr);
+  launch_all(exe, pointers, arena, threads);
   return Ran::kAll;
 }
 

@@ -124,6 +124,14 @@ Status execute(const Program& program, Workspace& workspace) {
   }
   for (const Made& made : program.renewed)
     std::memcpy(made.storage->data, made.first->data, made.first->bytes);
+  if (!run.traced() && !program.interprets && program.expected <= kStepNs) {
+    if (interrupt.requested()) return stopped_clean();
+    for (size_t i = 0; i < program.entries.size(); ++i) {
+      launch_all(*program.entries[i].exe, workspace.pointers.data() + program.first_pointer[i],
+                 arena, program.threads);
+    }
+    return kOk;
+  }
   for (size_t i = 0; i < program.entries.size(); ++i) {
     const Entry& entry = program.entries[i];
     void* const* pointers = workspace.pointers.data() + program.first_pointer[i];

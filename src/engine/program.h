@@ -94,6 +94,7 @@ struct Program : HandleObject {
   int64_t bytes = 0;
   int threads = 1;
   Work work;
+  double expected = 0;             // nanoseconds of what is compiled
   SharedWork* replayed = nullptr;  // the engine's count
   const Trace* trace = nullptr;    // the engine's
   bool writes_state = false;
