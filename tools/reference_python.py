@@ -17,7 +17,7 @@ import manifest
 
 # Each part of the page: its title, the modules that it is made of, and the class that the methods
 # of its mixins belong to.
-MIXINS = "creation movement indexing unary elementwise reduce op".split()
+MIXINS = "creation movement indexing unary elementwise reduce op inplace not_offered".split()
 PARTS = [
     ("Tensor", ["tensor", *(f"mixin/{name}" for name in MIXINS)], "Tensor"),
     ("TinyJit", ["engine/jit"], None),

@@ -18,6 +18,9 @@
  *            on a context STATE when another thread is inside; the comments do not repeat these.
  * Threads    One thread at a time uses a context and the handles made from it; *_free may come from
  *            any thread, but not while another one uses the same handle.
+ * Forks      The child goes on with what it has a copy of: every lock is free there, its memory is
+ *            its own. A context that a thread was inside when another forked answers STATE in the
+ *            child for ever, as nobody is there to finish; make another one.
  * Structs    Option structs begin with uint32_t struct_size, set to sizeof(the struct); zero means
  *            default in every other field. Smaller and larger sizes are accepted.
  */

@@ -7,6 +7,7 @@ aster_ml.errors.NotOffered: uop.ops.PatternMatcher is not offered: ...
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any, Callable
 
@@ -116,11 +117,17 @@ REASONS: dict[str, dict[str, str]] = {
 }
 
 
+# Modules inside packages whose other names are not offered.
+_INSIDE = {"uop": ["ops"], "llm": ["gguf"]}
+
+
 def of_module(module: str) -> Callable[[str], Any]:
     """The __getattr__ of a module: NotOffered for what stands above, else AttributeError."""
     reasons = REASONS[module]
 
     def missing(name: str) -> Any:
+        if name in _INSIDE.get(module, ()):
+            return importlib.import_module(f"..{module}.{name}", __name__)
         reason = reasons.get(name) or (not name.startswith("_") and reasons.get("*"))
         if reason:
             raise NotOffered(f"{module}.{name} is not offered: {reason}")

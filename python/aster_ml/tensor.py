@@ -24,9 +24,9 @@ from .dtype import (
     to_dtype,
 )
 from .environment import warn
-from .errors import BY_STATUS, JitError, not_offered
+from .errors import BY_STATUS, JitError
 from .helpers import prod
-from .mixin.creation import CreationMixin
+from .mixin.not_offered import NotOfferedMixin
 from .mixin.unary import _marks
 from .values import (
     Handle,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 capturing: list[Any] = []  # the TinyJit that records, if any
 
 
-class Tensor(CreationMixin):
+class Tensor(NotOfferedMixin):
     """A lazy tensor: an expression until it is realised, storage from then on.
 
     data is a number (0-d and weak: it takes the dtype of what it meets), nested lists, bytes, an
@@ -248,10 +248,6 @@ class Tensor(CreationMixin):
         if html is not None:
             graph.write_page(html, [self, *lst], level)
         return graph.dot([self, *lst], level)
-
-    def schedule_linear(self, *lst: Tensor) -> Any:
-        """Not offered: schedules are not objects of Python."""
-        raise not_offered("schedule_linear", "schedules stay inside the library")
 
     def _raw(self) -> Any:
         """The stored bytes."""
@@ -553,95 +549,6 @@ class Tensor(CreationMixin):
         return on_disk(
             _native.lazy_from_file(path, code, tuple(shape), 0, _native.FILE_CREATE), path
         )
-
-    # ---- in place
-
-    def __iadd__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self + x)
-
-    def __isub__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self - x)
-
-    def __imul__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self * x)
-
-    def __itruediv__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self / x)
-
-    def __ifloordiv__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self // x)
-
-    def __imod__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self % x)
-
-    def __ipow__(self, x: Any) -> Self:  # type: ignore[override, misc]
-        return self.assign(self**x)
-
-    def __iand__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self & x)
-
-    def __ior__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self | x)
-
-    def __ixor__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self ^ x)
-
-    def __ilshift__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self << x)
-
-    def __irshift__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self >> x)
-
-    def __imatmul__(self, x: Any) -> Self:  # type: ignore[misc]
-        return self.assign(self @ x)
-
-    # ---- not offered
-
-    def shard(self, devices: Any, axis: int | None = None) -> Tensor:
-        """Not offered but for one device: tensors live on one."""
-        if len(devices) == 1:
-            return self.to(devices[0])
-        raise not_offered("shard", "a tensor lives on one device")
-
-    def shard_(self, devices: Any, axis: int | None = None) -> Self:
-        """As shard, in place."""
-        return self.replace(self.shard(devices, axis))
-
-    def shard_like(self, y: Tensor) -> Tensor:
-        """This tensor on the device of y.
-
-        >>> Tensor([1]).shard_like(Tensor([2])).device
-        'CPU'
-        """
-        return self.to(y.device)
-
-    def decode_hevc_frame(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Not offered: there is no video decoder."""
-        raise not_offered("decode_hevc_frame", "there is no video decoder")
-
-    def custom_kernel(self, *lst: Tensor, fxn: Any, grad_fxn: Any = None) -> list[Tensor]:
-        """Not offered: kernels are made by the library."""
-        raise not_offered("custom_kernel", "kernels written in UOps are tinygrad's own form")
-
-    def alu(self, op: Any, *src: Tensor) -> Tensor:
-        """Not offered: use the methods."""
-        raise not_offered("alu", "operations are methods, not members of an enumeration")
-
-    def call(self, *lst: Tensor, fxn: Any, grad_fxn: Any = None) -> Tensor:
-        """Not offered: use aster_ml.function."""
-        raise not_offered("call", "functions over UOps are tinygrad's own form")
-
-    def as_param(self, slot: int) -> Tensor:
-        """Not offered: parameters of graphs stay inside the library."""
-        raise not_offered("as_param", "parameters of graphs stay inside the library")
-
-    def callify(self, *lst: Tensor) -> Self:
-        """Nothing: graphs become calls when they are realised."""
-        return self
-
-    def linear_with_vars(self, *lst: Tensor) -> Any:
-        """Not offered: schedules are not objects of Python."""
-        raise not_offered("linear_with_vars", "schedules stay inside the library")
 
 
 def _seed(loss: Tensor, gradient: Any) -> Any:

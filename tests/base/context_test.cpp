@@ -2,6 +2,8 @@
 #include "base/context.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -132,6 +134,34 @@ TEST_F(ContextTest, ScopeKeepsItsContext) {
   EXPECT_EQ(alive, 1);
   EXPECT_EQ(aster_ml_scope_end(&scope), ASTER_ML_OK);
   EXPECT_EQ(allocator.live(), 0u);
+}
+
+TEST_F(ContextTest, EnteredByAnotherThreadAtAForkItAnswersStateInTheChild) {
+  std::atomic<int> step{0};
+  std::thread inside([&] {
+    const aster::ContextLock lock(context);
+    step = 1;
+    while (step != 2) std::this_thread::yield();
+  });
+  while (step != 1) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    aster_ml_scope scope{};
+    const bool busy = aster_ml_scope_begin(&scope, &handle) == ASTER_ML_STATE;
+    aster_ml_context other{};
+    const bool free = aster_ml_context_init(&other, nullptr) == ASTER_ML_OK &&
+                      aster_ml_scope_begin(&scope, &other) == ASTER_ML_OK;
+    _exit(busy && free ? 42 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 42) << status;
+  step = 2;
+  inside.join();
+  aster_ml_scope scope{};
+  EXPECT_EQ(aster_ml_scope_begin(&scope, &handle), ASTER_ML_OK);
+  EXPECT_EQ(aster_ml_scope_end(&scope), ASTER_ML_OK);
 }
 
 TEST_F(ContextTest, ASecondThreadGetsState) {

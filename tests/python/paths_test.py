@@ -4,6 +4,8 @@ import ast
 import importlib
 import importlib.util
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -155,6 +157,14 @@ def test_an_import_says_why():
         from aster_ml.helpers import nothing_of_the_kind  # noqa: F401
     with pytest.raises(AttributeError, match="nothing"):
         aster_ml.uop.ops.__nothing__  # noqa: B018
+
+
+@pytest.mark.parametrize("path", ["uop.ops", "llm.gguf", "engine.jit", "nn.state"])
+def test_modules_inside_packages_that_are_not_imported_yet(path):
+    package, name = path.split(".")
+    program = f"from aster_ml.{package} import {name}; print({name}.__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == f"aster_ml.{path}", done.stderr
 
 
 def test_symbolic_numbers():

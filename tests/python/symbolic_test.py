@@ -545,3 +545,16 @@ def test_members_of_symbolic_sizes_are_tinygrads():
     four = UOp.variable("n", 2, 8).bind(4)
     assert (four * 6 + 2).divides(2) == 13 and (four * 6 + 2).divides(4) is None
     assert (four * 6).const_factor() == 6 and four.overflows(dtypes.uint8) is False
+
+
+def test_unbound_variables_have_no_tensors():
+    n, x = Variable("n", 1, 10), Tensor.ones(10, 4)
+    for use in (
+        lambda: Tensor.empty(n), lambda: Tensor.empty(n, 3), lambda: Tensor.ones(n * 2 + 1),
+        lambda: Tensor.full((n,), 2), lambda: Tensor.arange(n), lambda: x[:n], lambda: x[n],
+        lambda: x.shrink(((0, n), None)), lambda: x.reshape(n, 4), lambda: x[:1].expand(n, 4),
+        lambda: x.pad(((0, n), (0, 0))), lambda: Tensor(n), lambda: x * n, lambda: x + (n - 1),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="n.* has no value: bind its variables first"):
+            use()
+    assert Tensor.arange(n.bind(3)).sum().item() == 3

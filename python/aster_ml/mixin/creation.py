@@ -192,7 +192,7 @@ class CreationMixin(OpMixin):
         """
         if stop is None:
             start, stop = 0, start
-        bounds: list[Any] = [start, stop, step]
+        bounds: list[Any] = [*_ints([start, stop, step])]
         if all(isinstance(x, (int, BoundInt)) for x in bounds):
             return _n.lazy_arange(bounds[0], bounds[1], bounds[2], code_of(dtype))
         return _n.lazy_arange_float(start, stop, step, code_of(dtype))
