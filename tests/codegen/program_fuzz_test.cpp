@@ -132,28 +132,6 @@ TEST(ProgramFuzz, WhatIsVerifiedStaysInsideItsMemory) {
   EXPECT_GT(ran, 50u);
 }
 
-// A memory whose Nth request and all later ones fail.
-class FailingMemory : public Memory {
- public:
-  explicit FailingMemory(int64_t left) : Memory(this, get, put), left_(left) {}
-  ~FailingMemory() { EXPECT_EQ(held_, 0); }
-  bool failed() const { return left_ < 0; }
-
- private:
-  static void* get(void* self, size_t bytes, size_t alignment) {
-    auto* memory = static_cast<FailingMemory*>(self);
-    if (memory->left_ < 0 || --memory->left_ < 0) return nullptr;
-    ++memory->held_;
-    return process_heap().allocate(bytes, alignment);
-  }
-  static void put(void* self, void* pointer, size_t bytes, size_t alignment) {
-    --static_cast<FailingMemory*>(self)->held_;
-    process_heap().release(pointer, bytes, alignment);
-  }
-  friend Memory;
-  int64_t left_, held_ = 0;
-};
-
 struct Count {
   uint64_t steps = 0;
   Status step(const Step&) { return ++steps, kOk; }
@@ -180,7 +158,7 @@ TEST(ProgramFuzz, EveryAllocationMayFail) {
        {std::string(tests::kRowSum), std::string(tests::kConv3x3), RandomProgram(5, true).text()}) {
     int64_t failures = 0;
     for (;; ++failures) {
-      FailingMemory memory(failures);
+      tests::FailingMemory memory(failures);
       const Status status = everything(memory, text);
       if (status.ok()) {
         EXPECT_FALSE(memory.failed())

@@ -1,0 +1,437 @@
+// Programs rendered as C against the evaluator, bit by bit: the design's two, hand-made ones and
+// random ones, by each compiler at each vector width. Widths that the machine lacks are compiled.
+#include "codegen/render_c.h"
+
+#include <set>
+#include <sstream>
+
+#include "codegen/program_evaluator.h"
+#include "codegen/random_program.h"
+
+namespace aster::codegen::program {
+namespace {
+
+using codegen::tests::compilers;
+using codegen::tests::Library;
+using codegen::tests::widths;
+using tests::Evaluator;
+using tests::kConv3x3;
+using tests::kRowSum;
+using tests::last_error;
+using tests::make_params;
+using tests::Param;
+using tests::Read;
+
+using Function = void (*)(void* const* params, const long long* sizes, void* scratch,
+                          long long begin, long long end);
+
+// 0: C for any CPU.
+Target target_of(int width) {
+  Target out = codegen::tests::target_of(width == 0 ? 16 : width);
+  out.vector_bytes = width;
+  return out;
+}
+
+struct Case {
+  std::string text;
+  std::vector<int64_t> sizes = {};
+  int64_t tasks = 1;
+  bool special = false;  // params hold ends of ranges, zeros, infinities, NaN
+};
+
+void make_special(std::vector<Param>* params) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const double reals[] = {0.0,    -0.0,    1,      -1,    kInf,    -kInf,  std::nan(""),
+                          0.5,    -2.5,    3.5,    1e-40, -1e-310, 1e30,   -1e30,
+                          0x1p63, -0x1p63, 0x1p31, 255.5, 1e-45,   3.4e38, -7.75};
+  const int64_t wholes[] = {0,         1,         -1,        2,         -2,   7,   31,    32,
+                            63,        64,        127,       128,       -128, 255, 32767, -32768,
+                            INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, 8,    16,  15,    -7};
+  size_t at = 0;
+  for (Param& p : *params) {
+    for (int64_t i = 0; i < p.count; ++i, at += 1 + (at % 7 == 0 ? 1 : 0)) {
+      const double real = reals[at % std::size(reals)];
+      const int64_t whole = wholes[at % std::size(wholes)];
+      p.set(i, dtype::is_float(p.dtype)  ? std::bit_cast<Word>(dtype::truncate_float(p.dtype, real))
+               : p.dtype == DType::kBool ? whole & 1
+                                         : dtype::truncate_int(p.dtype, whole));
+    }
+    at += 5;
+  }
+}
+
+std::string rename(std::string text, const std::string& name) {
+  const size_t at = text.rfind("program ") + 8;
+  return text.replace(at, text.find_first_of(" \n", at) - at, name);
+}
+
+// Texts of several programs as one: types and selections are written by each of them.
+std::string joined(const std::vector<std::string>& texts) {
+  std::set<std::string> met;
+  std::string out;
+  for (const std::string& text : texts) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const bool shared = line.starts_with("typedef ") || line.starts_with("static inline ");
+      if (shared && line.back() != '{' && !met.insert(line).second) continue;
+      out += line + "\n";
+    }
+  }
+  return out;
+}
+
+// Memory on a cache line or one element past it, between known bytes.
+class Launch {
+ public:
+  Launch(const std::vector<Param>& params, bool aligned) : params_(params) {
+    for (const Param& p : params) {
+      const size_t skip = aligned ? 0 : dtype::size(p.dtype);
+      memory_.emplace_back(p.bytes.size() + 256, uint8_t{0xAB});
+      const size_t line = 64 - reinterpret_cast<uintptr_t>(memory_.back().data()) % 64;
+      pointers_.push_back(memory_.back().data() + line + 64 + skip);
+      std::memcpy(pointers_.back(), p.bytes.data(), p.bytes.size());
+    }
+  }
+  void run(Function function, const std::vector<int64_t>& sizes, int64_t scratch, int64_t begin,
+           int64_t end) {
+    const std::vector<long long> numbers(sizes.begin(), sizes.end());
+    std::vector<uint8_t> room(static_cast<size_t>(scratch) + 64, uint8_t{0xCD});
+    uint8_t* at = room.data() + (64 - reinterpret_cast<uintptr_t>(room.data()) % 64);
+    function(reinterpret_cast<void* const*>(pointers_.data()), numbers.data(), at, begin, end);
+  }
+  std::vector<Param> take(const std::string& where) {
+    std::vector<Param> out = params_;
+    for (size_t i = 0; i < out.size(); ++i) {
+      const uint8_t* const from = pointers_[i];
+      std::memcpy(out[i].bytes.data(), from, out[i].bytes.size());
+      for (const uint8_t* at = memory_[i].data(); at < memory_[i].data() + memory_[i].size();
+           ++at) {
+        const bool inside = at >= from && at < from + out[i].bytes.size();
+        if (!inside && *at != 0xAB) ADD_FAILURE() << where << " wrote around param " << i;
+      }
+    }
+    return out;
+  }
+
+ private:
+  const std::vector<Param>& params_;
+  std::vector<std::vector<uint8_t>> memory_;
+  std::vector<uint8_t*> pointers_;
+};
+
+void same(const std::string& where, const std::vector<Param>& got,
+          const std::vector<Param>& expected) {
+  for (size_t p = 0; p < got.size(); ++p) {
+    for (int64_t i = 0; i < got[p].count; ++i) {
+      const Word a = got[p].get(i), b = expected[p].get(i);
+      const auto nan = [&](Word w) {
+        return dtype::is_float(got[p].dtype) && std::isnan(std::bit_cast<double>(w));
+      };
+      if (a == b || (nan(a) && nan(b))) continue;
+      ADD_FAILURE() << where << ": param " << p << " element " << i << " is " << std::hex << a
+                    << ", not " << b;
+      return;
+    }
+  }
+}
+
+// All cases in one text a compiler and width, against the evaluator, in several groupings of tasks.
+void check(std::vector<Case> cases, const std::vector<int>& targets, bool by_all) {
+  std::vector<std::unique_ptr<Read>> read;
+  std::vector<std::vector<Param>> before, after;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    read.push_back(std::make_unique<Read>(rename(cases[i].text, "case_" + std::to_string(i))));
+    ASSERT_TRUE(read[i]->status.ok()) << read[i]->error << cases[i].text;
+    ASSERT_TRUE(verify(read[i]->module, {true}).ok()) << last_error() << cases[i].text;
+    before.push_back(make_params(read[i]->last(), i + 1, cases[i].sizes));
+    if (cases[i].special) make_special(&before.back());
+    after.push_back(before.back());
+    ASSERT_EQ(Evaluator::run(read[i]->module, after.back(), cases[i].sizes), "") << cases[i].text;
+  }
+  const std::vector<int> mine = widths();
+  for (int width : targets) {
+    std::vector<std::string> texts;
+    std::vector<int64_t> scratch;
+    for (size_t i = 0; i < cases.size(); ++i) {
+      RenderedC out(process_heap());
+      ASSERT_TRUE(render_c(out, read[i]->module, target_of(width)).ok())
+          << last_error() << cases[i].text;
+      texts.emplace_back(out.text.view());
+      scratch.push_back(out.scratch_bytes);
+    }
+    for (const std::string& compiler : compilers()) {
+      if (!by_all && width != targets.back() && compiler != compilers()[0]) continue;
+      Library library(compiler, joined(texts), width == 0 ? 16 : width);
+      if (width > mine.back()) continue;
+      for (size_t i = 0; i < cases.size(); ++i) {
+        const std::string name = "case_" + std::to_string(i);
+        const auto function =
+            reinterpret_cast<Function>(reinterpret_cast<void*>(library.find(name.c_str())));
+        if (function == nullptr) continue;
+        const std::string where = compiler + " " + std::to_string(width) + " " + cases[i].text;
+        Launch whole(before[i], true), parts(before[i], false);
+        whole.run(function, cases[i].sizes, scratch[i], 0, cases[i].tasks);
+        same(where, whole.take(where), after[i]);
+        for (int64_t t = cases[i].tasks; t-- > 0;) {
+          parts.run(function, cases[i].sizes, scratch[i], t, t + 1);
+        }
+        same("by single tasks: " + where, parts.take(where), after[i]);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+// The convolution over two channels, without a fused multiply-add where asked.
+std::string conv(bool fused) {
+  std::string text = kConv3x3;
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  replace("%8 = Loop 0 64 1", "%8 = Loop 0 2 1");
+  if (fused) return text;
+  replace("%14 = MulAcc f32x16 {u v} %13 %11 %7",
+          "%21 = Mul f32x16 {u v} %13 %11; %14 = Add f32x16 {u v} %21 %7");
+  return text;
+}
+
+TEST(RenderC, TheDesignsProgramsAreExact) {
+  check({{kRowSum, {}, 16}, {conv(false), {}, 2}}, {0, 16}, true);
+  check({{kRowSum, {}, 16}, {conv(true), {}, 2}}, {32, 64}, true);
+}
+
+TEST(RenderC, RandomProgramsAreExact) {
+  const bool all = std::getenv("ASTER_ML_EXHAUSTIVE") != nullptr;
+  for (const bool fused : {false, true}) {
+    std::vector<Case> cases;
+    for (uint64_t seed = 1; seed <= (all ? 400u : 24u); ++seed) {
+      const std::string text = tests::RandomProgram(seed, fused).text();
+      Read got(text);
+      int64_t tasks = 0;
+      for (const Instruction& in : got.last().code()) {
+        if (in.op == Op::kLoop && in.kind != 0) tasks = got.last().words(in)[1];
+      }
+      cases.push_back({text, {}, tasks});
+    }
+    check(cases, fused ? std::vector<int>{32, 64} : std::vector<int>{0, 16}, all);
+    if (HasFailure()) return;
+  }
+}
+
+const char* const kTypes[] = {"f32", "f64", "i8",  "u8",  "i16", "u16",
+                              "i32", "u32", "i64", "u64", "bool"};
+DType dtype_of(std::string_view name) {
+  Read one("program p\n%0 = Const " + std::string(name) + " 0");
+  return one.last().at(0).dtype;
+}
+
+// A program of one operation on 64 elements: as one lane in a loop, and as vectors of `lanes`.
+std::string one_operation(const std::string& from, const std::string& to, int lanes,
+                          const std::string& body) {
+  const std::string n = lanes == 1 ? "" : "x" + std::to_string(lanes);
+  std::string text = "program p\n";
+  for (int i = 0; i < 3; ++i) {
+    text += "%" + std::to_string(i) + " = Param " + from + " " + std::to_string(i) + " [256]\n";
+  }
+  text += "%3 = Param bool 3 [256]\n%4 = Param " + to + " 4 [256] write\n%5 = Loop task 0 256 " +
+          std::to_string(lanes) + "\n";
+  for (int i = 0; i < 3; ++i) {
+    text +=
+        "%" + std::to_string(6 + i) + " = Load " + from + n + " %" + std::to_string(i) + " + %5\n";
+  }
+  text += "%9 = Load bool" + n + " %3 + %5\n" + body + "Store %4 + %5, %10\nEnd\n";
+  return text;
+}
+
+// Every operation that the tables have on every dtype, one lane and vectors as wide as the
+// target's, on numbers at the ends of their ranges.
+TEST(RenderC, EveryRowIsExact) {
+  std::vector<Case> cases, fused;
+  for (const std::string type : kTypes) {
+    const DType d = dtype_of(type);
+    const int bytes = static_cast<int>(dtype::size(d));
+    for (int lanes : {1, 16 / bytes, 32 / bytes, 64 / bytes}) {
+      const std::string n = lanes == 1 ? "" : "x" + std::to_string(lanes);
+      for (size_t o = 0; o < static_cast<size_t>(Op::kCount); ++o) {
+        const Op op = static_cast<Op>(o);
+        const uop::OpInfo& row = uop::info(op);
+        const bool partial = !row.kernel && op != Op::kLeast && op != Op::kMost;
+        if (!is_arithmetic(op) || partial) continue;
+        const std::string to = row.rule == uop::DTypeRule::kCompare ? "bool" : type;
+        std::string body = "%10 = " + std::string(row.name) + " " + to + n;
+        const char* const arguments[] = {"", " %6", " %6 %7", " %6 %7 %8"};
+        body += op == Op::kWhere ? " %9 %6 %7" : arguments[row.sources];
+        const std::string text = one_operation(type, to, lanes, body + "\n");
+        Read got(text);
+        if (!verify(got.module).ok()) continue;  // not an operation of this dtype
+        for (const bool fuses : {false, true}) {
+          if (lanes != 1 && fuses != (lanes * bytes > 16)) continue;
+          RenderedC out(process_heap());
+          const Status status = render_c(out, got.module, target_of(fuses ? 32 : 0));
+          if (status.code == static_cast<int32_t>(Code::kUNSUPPORTED)) continue;
+          ASSERT_TRUE(status.ok()) << last_error() << text;
+          (fuses ? fused : cases).push_back({text, {}, 256 / lanes, true});
+        }
+      }
+    }
+  }
+  EXPECT_GT(cases.size(), 400u);
+  EXPECT_GT(fused.size(), cases.size());
+  check(cases, {0, 16}, false);
+  check(fused, {32, 64}, false);
+}
+
+TEST(RenderC, PartialOperationsAreExactWhereTheyAreDefined) {
+  std::vector<Case> cases;
+  for (const std::string type : {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"}) {
+    for (const char* lanes : {"", "x4"}) {
+      for (const char* op : {"Quo", "Rem", "Left", "Right"}) {
+        const std::string t = type + lanes;
+        const std::string spread = *lanes == '\0' ? "Or " + t + " %11 %11" : "Spread " + t + " %11";
+        std::string body = "%11 = Const " + type + " 7\n%12 = " + spread + "\n%13 = And " + t +
+                           " %7 %12\n%16 = Const " + type + " 1\n%14 = " +
+                           (*lanes == '\0' ? "Or " + t + " %16 %16" : "Spread " + t + " %16") +
+                           "\n%15 = Or " + t + " %13 %14\n%10 = " + op + " " + t + " %6 %15\n";
+        cases.push_back({one_operation(type, type, *lanes == '\0' ? 1 : 4, body),
+                         {},
+                         *lanes == '\0' ? 256 : 64,
+                         true});
+      }
+    }
+  }
+  check(cases, {0, 16, 32, 64}, false);
+}
+
+TEST(RenderC, CastsAreExact) {
+  std::vector<Case> cases;
+  for (const std::string from : kTypes) {
+    for (const std::string to : kTypes) {
+      for (int lanes : {1, 8}) {
+        const std::string n = lanes == 1 ? "" : "x8";
+        cases.push_back({one_operation(from, to, lanes, "%10 = Cast " + to + n + " %6\n"),
+                         {},
+                         256 / lanes,
+                         true});
+        const bool same = from != "bool" && to != "bool" &&
+                          dtype::size(dtype_of(from)) == dtype::size(dtype_of(to));
+        if (same) {
+          cases.push_back({one_operation(from, to, lanes, "%10 = Bitcast " + to + n + " %6\n"),
+                           {},
+                           256 / lanes,
+                           true});
+        }
+      }
+    }
+  }
+  check(cases, {0, 16, 32, 64}, false);
+}
+
+// Narrow floats are moved, no more.
+TEST(RenderC, MemoryFunctionsAndSizes) {
+  const char* const kFunctions = R"(function limit
+%0 = Param f32xn 0
+%1 = Param f32 1
+%2 = Spread f32xn %1
+%3 = CmpLt boolxn %2 %0
+%4 = Acc f32xn %0
+%5 = Across:Or bool %3
+If %5
+  %6 = Where f32xn %3 %2 %0
+  Set %4 %6
+End
+Result %4
+function both
+%0 = Param f32 1
+%1 = Param boolxn 0
+%2 = Param f32xn 2
+%3 = Call f32xn limit %2 %0
+%4 = Where f32xn %1 %3 %2
+Result %4
+program p
+%0 = Param i64 0 from 8 to 400 by 8
+%1 = Param f32 0 [%0]
+%2 = Param f32 1 [%0] write
+%3 = Const f32 0.5
+%4 = Loop task 0 %0 8
+  %5 = Load f32x8 %1 + %4
+  %6 = CmpLt boolx8 %5 %5
+  %7 = Not boolx8 %6
+  %8 = Call f32x8 both %7 %3 %5
+  %9 = Lane f32 %8 3
+  %10 = Lane bool %7 2
+  %11 = Call f32 both %10 %3 %9
+  %12 = Spread f32x8 %11
+  %13 = Add f32x8 %12 %8
+  Store %2 + %4, %13
+End
+)";
+  const char* const kArrays = R"(program p
+axis u 4, w 8
+%0 = Param bf16 0 [256]
+%1 = Param bf16 1 [256] write
+%2 = Param i32 2 [64] write atomic
+%3 = Table bf16 [8] 1 2 3 4 5 6 7 8
+%4 = Array bf16 [64] scratch slack 8
+%5 = Array i32 [16] private
+%6 = Param i32 3 [64] write
+%7 = Loop task 0 2 1; %8 = Loop task 0 4 1
+  %9 = Load bf16x8 {u} %0 + 128*%7 + 32*%8 + 8*u
+  %10 = Turn bf16x8 {w} %9 u->w
+  Store {w} %4 + 8*w, %10
+  %11 = Load bf16x8 {u} %4 + 16*u
+  %12 = Load bf16x8 %3 + 7 step -1
+  %13 = Shuffle bf16x8 %12 %12 8 1 10 3 12 5 14 7
+  Store {u} %1 + 128*%7 + 32*%8 + 8*u, %11 first 7
+  Store %1 + 128*%7 + 32*%8 + 7, %13 first 1
+  %14 = Lanes i32x8; %15 = Const i32 3; %16 = Spread i32x8 %15
+  %17 = Mul i32x8 %14 %16; %18 = CmpLt boolx8 %17 %14
+  Store %5, %17; %19 = Load i32x4 %5 + 1 step 2
+  Prefetch %0 + 1000000 write
+  %20 = Const i64 5
+  Atomic:Add %2 + 8*%7 + 4*%8, %19 mask %22
+End; End
+)";
+  const char* const kGroups = R"(program p
+%0 = Param i64 0 [64] write
+%1 = Loop group 0 0 8 1; %2 = Loop group 1 0 2 1; %3 = Loop local 0 0 4 1
+  Store %0 + 8*%1 + 4*%2 + %3, %2
+End; End; End
+)";
+  std::string arrays = kArrays;
+  arrays.replace(arrays.find(" mask %22"), 9, "");
+  check({{kFunctions, {400}, 50}, {arrays, {}, 8}, {kGroups, {}, 1}}, {0, 16, 32, 64}, true);
+  check({{kFunctions, {8}, 1}}, {16}, false);
+}
+
+TEST(RenderC, WhatTheTargetCannotSayIsUnsupported) {
+  const std::pair<const char*, int> cases[] = {
+      {"%0 = Const f32 1; %1 = MulAcc f32 %0 %0 %0", 16},
+      {"%0 = Const f32 1; %1 = Exp f32 %0", 64},
+      {"%0 = Param f16 0 [4]; %1 = Load f16 %0; %2 = Add f16 %1 %1", 64},
+      {"%0 = Param f16 0 [4]; %1 = Load f16 %0; %2 = Cast f32 %1", 64},
+      {"%0 = Loop local 0 0 4 1; Barrier local; End", 64},
+      {"%0 = Param i32 0 [4] write atomic; %1 = Const i32 1; Atomic:Max %0, %1", 64}};
+  for (const auto& [text, width] : cases) {
+    Read got("program p\n" + std::string(text));
+    ASSERT_TRUE(verify(got.module).ok()) << last_error() << text;
+    RenderedC out(process_heap());
+    EXPECT_EQ(render_c(out, got.module, target_of(width)).code,
+              static_cast<int32_t>(Code::kUNSUPPORTED))
+        << text;
+    EXPECT_EQ(last_error().rfind("p: no C for ", 0), 0u) << last_error();
+  }
+}
+
+TEST(RenderC, EveryAllocationMayFail) {
+  Read got(kConv3x3);
+  for (int64_t left = 0;; ++left) {
+    tests::FailingMemory memory(left);
+    RenderedC out(memory);
+    const Status status = render_c(out, got.module, target_of(64));
+    if (status.ok()) break;
+    ASSERT_EQ(status.code, static_cast<int32_t>(Code::kMEMORY));
+  }
+}
+
+}  // namespace
+}  // namespace aster::codegen::program
