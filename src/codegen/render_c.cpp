@@ -879,6 +879,10 @@ class Writer {
 }  // namespace
 
 Status render_c(RenderedC& out, const Module& module, const Target& target) {
+  if (module.programs.empty() || module.programs.back().function) {
+    return ASTER_FAIL(kARGUMENT, "no program to render behind %zu functions",
+                      module.programs.size());
+  }
   Memory& memory = out.text.memory();
   Types types;
   Vec<Wanted> wanted(memory);

@@ -21,7 +21,8 @@ struct RenderedC {
 
 // Renders the last program of a module that verify() has passed. Vectors may be wider than the
 // target's. A vector_bytes of 0 is C for any CPU. Errors: UNSUPPORTED (what the target cannot say:
-// an operation, MulAcc of floats without FMA, barriers), MEMORY.
+// an operation, MulAcc of floats without FMA, barriers), ARGUMENT (the last one is a function),
+// MEMORY.
 Status render_c(RenderedC& out, const Module& module, const Target& target);
 
 }  // namespace aster::codegen::program

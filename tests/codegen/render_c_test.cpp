@@ -49,7 +49,7 @@ void make_special(std::vector<Param>* params) {
                             INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, 8,    16,  15,    -7};
   size_t at = 0;
   for (Param& p : *params) {
-    for (int64_t i = 0; i < p.count; ++i, at += 1 + (at % 7 == 0 ? 1 : 0)) {
+    for (int64_t i = 0; i < p.count; ++i, at += at % 7 == 0 ? 2u : 1u) {
       const double real = reals[at % std::size(reals)];
       const int64_t whole = wholes[at % std::size(wholes)];
       p.set(i, dtype::is_float(p.dtype)  ? std::bit_cast<Word>(dtype::truncate_float(p.dtype, real))
@@ -225,78 +225,114 @@ DType dtype_of(std::string_view name) {
   return one.last().at(0).dtype;
 }
 
-// A program of one operation on 64 elements: as one lane in a loop, and as vectors of `lanes`.
-std::string one_operation(const std::string& from, const std::string& to, int lanes,
-                          const std::string& body) {
-  const std::string n = lanes == 1 ? "" : "x" + std::to_string(lanes);
-  std::string text = "program p\n";
-  for (int i = 0; i < 3; ++i) {
-    text += "%" + std::to_string(i) + " = Param " + from + " " + std::to_string(i) + " [256]\n";
+// Results of operations on 256 elements of one type, some lanes at a time. `%6 %7 %8` are operands,
+// %9 conditions.
+class Operations {
+ public:
+  Operations(const std::string& from, int lanes) : from_(from), lanes_(lanes) {}
+  std::string type(const std::string& element) const {
+    return lanes_ == 1 ? element : element + "x" + std::to_string(lanes_);
   }
-  text += "%3 = Param bool 3 [256]\n%4 = Param " + to + " 4 [256] write\n%5 = Loop task 0 256 " +
-          std::to_string(lanes) + "\n";
-  for (int i = 0; i < 3; ++i) {
-    text +=
-        "%" + std::to_string(6 + i) + " = Load " + from + n + " %" + std::to_string(i) + " + %5\n";
+  // Body defines %N for the number that it is given.
+  void add(const std::string& to, const std::string& body) {
+    const std::string memory = "%" + std::to_string(1000 + count_);
+    params_ += memory + " = Param " + to + " " + std::to_string(4 + count_) + " [256] write\n";
+    body_ += body + "\nStore " + memory + " + %5, " + value() + "\n";
+    ++count_;
   }
-  text += "%9 = Load bool" + n + " %3 + %5\n" + body + "Store %4 + %5, %10\nEnd\n";
-  return text;
-}
+  // The value that the next body is to define; others of its own: value("a"), ..
+  std::string value(const std::string& more = "") const {
+    return "%" + std::to_string(2000 + count_) + more;
+  }
+  size_t size() const { return count_; }
+  Case get() const {
+    std::string text = "program p\n";
+    for (int i = 0; i < 3; ++i) {
+      text += "%" + std::to_string(i) + " = Param " + from_ + " " + std::to_string(i) + " [256]\n";
+    }
+    text += "%3 = Param bool 3 [256]\n" + params_ + "%5 = Loop task 0 256 " +
+            std::to_string(lanes_) + "\n";
+    for (int i = 0; i < 3; ++i) {
+      text += "%" + std::to_string(6 + i) + " = Load " + type(from_) + " %" + std::to_string(i) +
+              " + %5\n";
+    }
+    text += "%9 = Load " + type("bool") + " %3 + %5\n" + body_ + "End\n";
+    return {text, {}, 256 / lanes_, true};
+  }
+
+ private:
+  std::string from_, params_, body_;
+  int lanes_;
+  size_t count_ = 0;
+};
 
 // Every operation that the tables have on every dtype, one lane and vectors as wide as the
 // target's, on numbers at the ends of their ranges.
 TEST(RenderC, EveryRowIsExact) {
-  std::vector<Case> cases, fused;
+  std::vector<Case> cases[2];  // for targets without and with fused multiply-add
+  size_t rows[2] = {};
   for (const std::string type : kTypes) {
     const DType d = dtype_of(type);
     const int bytes = static_cast<int>(dtype::size(d));
     for (int lanes : {1, 16 / bytes, 32 / bytes, 64 / bytes}) {
-      const std::string n = lanes == 1 ? "" : "x" + std::to_string(lanes);
-      for (size_t o = 0; o < static_cast<size_t>(Op::kCount); ++o) {
-        const Op op = static_cast<Op>(o);
-        const uop::OpInfo& row = uop::info(op);
-        const bool partial = !row.kernel && op != Op::kLeast && op != Op::kMost;
-        if (!is_arithmetic(op) || partial) continue;
-        const std::string to = row.rule == uop::DTypeRule::kCompare ? "bool" : type;
-        std::string body = "%10 = " + std::string(row.name) + " " + to + n;
-        const char* const arguments[] = {"", " %6", " %6 %7", " %6 %7 %8"};
-        body += op == Op::kWhere ? " %9 %6 %7" : arguments[row.sources];
-        const std::string text = one_operation(type, to, lanes, body + "\n");
-        Read got(text);
-        if (!verify(got.module).ok()) continue;  // not an operation of this dtype
-        for (const bool fuses : {false, true}) {
-          if (lanes != 1 && fuses != (lanes * bytes > 16)) continue;
+      for (const int fuses : {0, 1}) {
+        if (lanes != 1 && fuses != (lanes * bytes > 16 ? 1 : 0)) continue;
+        Operations all(type, lanes);
+        for (size_t o = 0; o < static_cast<size_t>(Op::kCount); ++o) {
+          const Op op = static_cast<Op>(o);
+          const uop::OpInfo& row = uop::info(op);
+          const bool partial = !row.kernel && op != Op::kLeast && op != Op::kMost;
+          if (!is_arithmetic(op) || partial) continue;
+          const std::string to = row.rule == uop::DTypeRule::kCompare ? "bool" : type;
+          const char* const arguments[] = {"", " %6", " %6 %7", " %6 %7 %8"};
+          const auto body = [&](const Operations& in) {
+            return in.value() + " = " + row.name + " " + in.type(to) +
+                   (op == Op::kWhere ? " %9 %6 %7" : arguments[row.sources]);
+          };
+          Operations alone(type, lanes);
+          alone.add(to, body(alone));
+          Read got(alone.get().text);
+          if (!verify(got.module).ok()) continue;  // not an operation of this dtype
           RenderedC out(process_heap());
-          const Status status = render_c(out, got.module, target_of(fuses ? 32 : 0));
+          const Status status = render_c(out, got.module, target_of(fuses == 1 ? 32 : 0));
           if (status.code == static_cast<int32_t>(Code::kUNSUPPORTED)) continue;
-          ASSERT_TRUE(status.ok()) << last_error() << text;
-          (fuses ? fused : cases).push_back({text, {}, 256 / lanes, true});
+          ASSERT_TRUE(status.ok()) << last_error() << alone.get().text;
+          all.add(to, body(all));
         }
+        rows[fuses] += all.size();
+        cases[fuses].push_back(all.get());
       }
     }
   }
-  EXPECT_GT(cases.size(), 400u);
-  EXPECT_GT(fused.size(), cases.size());
-  check(cases, {0, 16}, false);
-  check(fused, {32, 64}, false);
+  EXPECT_GT(rows[0], 400u);
+  EXPECT_GT(rows[1], rows[0]);
+  check(cases[0], {0, 16}, false);
+  check(cases[1], {32, 64}, false);
 }
 
 TEST(RenderC, PartialOperationsAreExactWhereTheyAreDefined) {
   std::vector<Case> cases;
   for (const std::string type : {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"}) {
-    for (const char* lanes : {"", "x4"}) {
+    for (int lanes : {1, 4}) {
+      Operations all(type, lanes);
       for (const char* op : {"Quo", "Rem", "Left", "Right"}) {
-        const std::string t = type + lanes;
-        const std::string spread = *lanes == '\0' ? "Or " + t + " %11 %11" : "Spread " + t + " %11";
-        std::string body = "%11 = Const " + type + " 7\n%12 = " + spread + "\n%13 = And " + t +
-                           " %7 %12\n%16 = Const " + type + " 1\n%14 = " +
-                           (*lanes == '\0' ? "Or " + t + " %16 %16" : "Spread " + t + " %16") +
-                           "\n%15 = Or " + t + " %13 %14\n%10 = " + op + " " + t + " %6 %15\n";
-        cases.push_back({one_operation(type, type, *lanes == '\0' ? 1 : 4, body),
-                         {},
-                         *lanes == '\0' ? 256 : 64,
-                         true});
+        // The second operand is 1, 3, 5 or 7.
+        const std::string t = all.type(type);
+        std::string body;
+        for (const auto& [name, number] : {std::pair("1", "7"), std::pair("2", "1")}) {
+          body +=
+              all.value("0") + name + " = Const " + type + " " + number + "\n" + all.value("1") +
+              name + " = " +
+              (lanes == 1 ? "Or " + t + " " + all.value("0") + name + " " + all.value("0") + name
+                          : "Spread " + t + " " + all.value("0") + name) +
+              "\n";
+        }
+        body += all.value("21") + " = And " + t + " %7 " + all.value("11") + "\n" +
+                all.value("22") + " = Or " + t + " " + all.value("21") + " " + all.value("12") +
+                "\n" + all.value() + " = " + op + " " + t + " %6 " + all.value("22");
+        all.add(type, body);
       }
+      cases.push_back(all.get());
     }
   }
   check(cases, {0, 16, 32, 64}, false);
@@ -305,22 +341,15 @@ TEST(RenderC, PartialOperationsAreExactWhereTheyAreDefined) {
 TEST(RenderC, CastsAreExact) {
   std::vector<Case> cases;
   for (const std::string from : kTypes) {
-    for (const std::string to : kTypes) {
-      for (int lanes : {1, 8}) {
-        const std::string n = lanes == 1 ? "" : "x8";
-        cases.push_back({one_operation(from, to, lanes, "%10 = Cast " + to + n + " %6\n"),
-                         {},
-                         256 / lanes,
-                         true});
+    for (int lanes : {1, 8}) {
+      Operations all(from, lanes);
+      for (const std::string to : kTypes) {
+        all.add(to, all.value() + " = Cast " + all.type(to) + " %6");
         const bool same = from != "bool" && to != "bool" &&
                           dtype::size(dtype_of(from)) == dtype::size(dtype_of(to));
-        if (same) {
-          cases.push_back({one_operation(from, to, lanes, "%10 = Bitcast " + to + n + " %6\n"),
-                           {},
-                           256 / lanes,
-                           true});
-        }
+        if (same) all.add(to, all.value() + " = Bitcast " + all.type(to) + " %6");
       }
+      cases.push_back(all.get());
     }
   }
   check(cases, {0, 16, 32, 64}, false);
@@ -419,6 +448,14 @@ TEST(RenderC, WhatTheTargetCannotSayIsUnsupported) {
               static_cast<int32_t>(Code::kUNSUPPORTED))
         << text;
     EXPECT_EQ(last_error().rfind("p: no C for ", 0), 0u) << last_error();
+  }
+}
+
+TEST(RenderC, FunctionsAloneAreNoProgram) {
+  for (const char* text : {"", "function f\n%0 = Param f32xn 0\nResult %0"}) {
+    Read got(text);
+    RenderedC out(process_heap());
+    EXPECT_EQ(render_c(out, got.module, target_of(32)).code, static_cast<int32_t>(Code::kARGUMENT));
   }
 }
 
