@@ -43,7 +43,6 @@ class Walk {
     Op op;
     size_t values;  // that stood before it
     bool conditional;
-    uint64_t conditions;
     bool varies;  // whether items of a group may not all be inside
   };
 
@@ -262,25 +261,17 @@ class Walk {
 
   Status open(Id id) {
     const Instruction& in = program_.at(id);
-    Block block{id,
-                in.op,
-                values_.size(),
-                !blocks_.empty() && blocks_.back().conditional,
-                blocks_.empty() ? 0 : blocks_.back().conditions,
+    Block block{id, in.op, values_.size(), !blocks_.empty() && blocks_.back().conditional,
                 !blocks_.empty() && blocks_.back().varies};
     if (in.op == Op::kIf) {
       const Fact& fact = facts_[program_.operands(in)[0]];
       block.conditional = true;
-      block.conditions |= fact.parallel;
       block.varies |= fact.varies;
     }
     if (in.op == Op::kLoop) {
       const bool parallel = in.kind != 0;
       block.conditional |= !facts_[id].exact;
-      for (Id end : program_.operands(in)) {
-        block.varies |= facts_[end].varies;
-        block.conditions |= facts_[end].parallel;
-      }
+      for (Id end : program_.operands(in)) block.varies |= facts_[end].varies;
       const uint64_t bit = parallel ? uint64_t{1} << std::min(parallel_loops_ - 1, 63) : 0;
       ASTER_TRY(loops_.push({id, parallel, bit}));
     }
@@ -302,10 +293,7 @@ class Walk {
   Surroundings surroundings() const {
     Surroundings out;
     out.loops = {loops_.data(), loops_.size()};
-    if (!blocks_.empty()) {
-      out.conditional = blocks_.back().conditional;
-      out.conditions = blocks_.back().conditions;
-    }
+    out.conditional = !blocks_.empty() && blocks_.back().conditional;
     return out;
   }
 

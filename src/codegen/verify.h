@@ -31,7 +31,6 @@ const char* find_fault(const Module& module, const Program& program, const Instr
 struct Surroundings {
   std::span<const OpenLoop> loops;
   bool conditional = false;  // inside If, or a loop that may not run
-  uint64_t conditions = 0;   // parallel loops that the Ifs depend on
 };
 
 // Bounds of accesses, stores of different tasks apart, reads before writes. Instructions come in

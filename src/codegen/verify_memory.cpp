@@ -211,14 +211,12 @@ void MemoryRules::add_terms(Dimensions* out, Id id, std::span<const OpenLoop> lo
 // A parallel loop that no part of a store depends on lets all its iterations write one element.
 const char* MemoryRules::between_tasks(const Instruction& in, const Access& access,
                                        const Surroundings& around) {
-  uint64_t told = around.conditions;
+  if (around.conditional || access.gate != kNone || access.mask != kNone) return nullptr;
+  uint64_t told = access.index != kNone ? facts_[access.index].parallel : 0;
   for (const Term& term : program_.terms(in)) told |= term.axis ? 0 : facts_[term.at].parallel;
-  for (Id id : {access.index, access.gate, access.mask}) {
-    if (id != kNone) told |= facts_[id].parallel;
-  }
   for (const OpenLoop& loop : around.loops) {
-    if (!loop.parallel || (told & loop.bit) != 0) continue;
-    if (loop_values(loop.id) > 1) return "elements of its own for each task";
+    const bool silent = loop.parallel && (told & loop.bit) == 0;
+    if (silent && loop_values(loop.id) > 1) return "elements of its own for each task";
   }
   return nullptr;
 }
