@@ -426,9 +426,25 @@ End; End
   Store %0 + 8*%1 + 4*%2 + %3, %2
 End; End; End
 )";
+  const char* const kMasks = R"(program p
+axis u 3, v 4, w 8
+%0 = Param f64 0 [64]
+%1 = Param bool 1 [64] write
+%2 = Param bool 2 [32]
+%3 = Load f64x8 {v} %0 + 8*v
+%4 = CmpLt boolx8 {v} %3 %3
+%5 = Load boolx8 {v} %2 + 8*v
+%6 = Or boolx8 {v} %4 %5
+%7 = Load boolx8 {u} %2 + 8*u
+%8 = Turn boolx8 {w} %7 u->w
+%9 = Join:And boolx8 %6 v
+%10 = Xor boolx8 {w} %8 %9
+Store {w} %1 + 8*w, %10
+)";
   std::string arrays = kArrays;
   arrays.replace(arrays.find(" mask %22"), 9, "");
-  check({{kFunctions, {400}, 50}, {arrays, {}, 8}, {kGroups, {}, 1}}, {0, 16, 32, 64}, true);
+  check({{kFunctions, {400}, 50}, {arrays, {}, 8}, {kGroups, {}, 1}, {kMasks, {}, 1}},
+        {0, 16, 32, 64}, true);
   check({{kFunctions, {8}, 1}}, {16}, false);
 }
 

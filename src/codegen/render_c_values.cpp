@@ -1,0 +1,378 @@
+// Values of steps as C expressions, and the rows of the tables expanded.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "codegen/render_c_writer.h"
+#include "dtype/convert.h"
+
+namespace aster::codegen::program::c {
+
+void Writer::learn_mask(const Step& s) {
+  if (s.in->dtype != DType::kBool || lanes(*s.in) == 1) return;
+  DType mask = DType::kInt32;
+  if (s.op == Op::kLoad) {
+    mask = DType::kInt8;
+  } else if (s.op != Op::kSpread && s.op != Op::kCall && s.in->operands != 0) {
+    // The instruction's own operand, whatever the parts of Join and Turn have.
+    const Id last = program_.operands(*s.in).back();
+    const DType d = program_.at(last).dtype;
+    mask = d == DType::kBool ? held(last) : integer(stored(d), true);
+  }
+  masks_[s.id] = mask;
+}
+
+void Writer::constant(DType d, Word word) {
+  if (dtype::is_narrow_float(d)) {
+    uint16_t bits = 0;  // as it is stored
+    dtype::store_double(d, &bits, std::bit_cast<double>(word));
+    out_ << uint32_t{bits};
+  } else if (d == DType::kUInt64) {
+    out_ << static_cast<uint64_t>(word) << "ull";
+  } else if (d == DType::kInt64 && word == INT64_MIN) {
+    out_ << "(-9223372036854775807ll - 1)";
+  } else if (!dtype::is_float(d)) {
+    out_ << word << (d == DType::kInt64 ? "ll" : "");
+  } else {
+    const double value = std::bit_cast<double>(word);
+    const char* const end = d == DType::kFloat32 ? "f" : "";
+    if (std::isnan(value)) {
+      out_ << "__builtin_nan" << end << "(\"\")";
+    } else if (std::isinf(value)) {
+      out_ << (value < 0 ? "-" : "") << "__builtin_inf" << end << "()";
+    } else {
+      out_.format("%a%s", value, end);
+    }
+  }
+}
+
+template <typename Write>
+void Writer::spread(DType d, int n, Write write) {
+  if (n == 1) return write();
+  out_ << '(';
+  type(d, n);
+  out_ << "){";
+  for (int i = 0; i < n; ++i) {
+    out_ << (i == 0 ? "" : ", ");
+    write();
+  }
+  out_ << '}';
+}
+
+Status Writer::value(const Step& s) {
+  const int n = lanes(*s.in);
+  const DType d = held(s.id);
+  if (s.op == Op::kConst) return literal(s, n);
+  if (s.op == Op::kAxis) return out_ << int32_t{s.values[s.in->axis]}, kOk;
+  if (s.op == Op::kLanes) {
+    out_ << '(';
+    type(d, n);
+    out_ << "){";
+    for (int i = 0; i < n; ++i) out_ << (i == 0 ? "" : ", ") << int32_t{i};
+    out_ << '}';
+    return kOk;
+  }
+  if (s.op == Op::kAcc) {
+    if (!s.in->is(kImmediate)) return converted(s, 0, s.id), kOk;
+    return literal(s, n);
+  }
+  if (s.op == Op::kSpread) {
+    const bool truth = s.in->dtype == DType::kBool && n > 1;
+    spread(d, n, [&] {
+      out_ << (truth ? "-" : "");
+      operand(s, 0);
+    });
+    return kOk;
+  }
+  if (s.op == Op::kLane) {
+    lane_of(s.operands[0], static_cast<int>(s.words[0]))
+        << (s.in->dtype == DType::kBool ? " != 0" : "");
+    return kOk;
+  }
+  if (s.op == Op::kShuffle) return shuffle(s, n);
+  if (s.op == Op::kBitcast) return bitcast(s, n);
+  if (s.op == Op::kCast || s.op == Op::kToInt) return cast(s, n);
+  if (s.op == Op::kCall) return call(s, n);
+  return arithmetic(s, n);
+}
+
+Status Writer::literal(const Step& s, int n) {
+  const DType d = s.in->dtype;
+  const bool zero = s.in->op == Op::kTurn || (s.words[0] == 0 && n > 1);
+  if (zero) {
+    out_ << '(';
+    type(held(s.id), n);
+    out_ << "){0}";
+    return kOk;
+  }
+  const bool truth = d == DType::kBool && n > 1;
+  spread(held(s.id), n, [&] { truth ? void(out_ << "-1") : constant(d, s.words[0]); });
+  return kOk;
+}
+
+Status Writer::shuffle(const Step& s, int n) {
+  const int from = lanes(s.operands[0]);
+  const auto lane = [&](Word word) -> Text& {
+    const bool second = word >= from;
+    return lane_of(s.operands[second ? 1 : 0], static_cast<int>(word - (second ? from : 0)));
+  };
+  const bool truth = s.in->dtype == DType::kBool;
+  if (n == 1) return lane(s.words[0]) << (truth && from > 1 ? " != 0" : ""), kOk;
+  if (from == 1) {
+    out_ << '(';
+    type(held(s.id), n);
+    out_ << "){";
+    for (int i = 0; i < n; ++i) {
+      out_ << (i == 0 ? "" : ", ") << (truth ? "-" : "");
+      lane(s.words[static_cast<size_t>(i)]);
+    }
+    out_ << '}';
+    return kOk;
+  }
+  out_ << "__builtin_shufflevector(";
+  converted(s, 0, s.id);
+  out_ << ", ";
+  converted(s, 1, s.id);
+  for (Word word : s.words) out_ << ", " << word;
+  out_ << ')';
+  return kOk;
+}
+
+Status Writer::bitcast(const Step& s, int n) {
+  if (n > 1) {
+    out_ << '(';
+    type(s.in->dtype, n);
+    out_ << ')';
+    operand(s, 0);
+    return kOk;
+  }
+  out_ << "((union { ";
+  type(dtype_of(s.operands[0]), 1);
+  out_ << " a; ";
+  type(s.in->dtype, 1);
+  out_ << " b; }){";
+  operand(s, 0);
+  out_ << "}).b";
+  return kOk;
+}
+
+Status Writer::cast(const Step& s, int n) {
+  const DType from = dtype_of(s.operands[0]), to = s.in->dtype;
+  if (from == to) return converted(s, 0, s.id), kOk;
+  if (dtype::is_narrow_float(from) || dtype::is_narrow_float(to)) {
+    return cannot("casts of narrow floats");
+  }
+  const bool checked =
+      s.op == Op::kCast && dtype::is_float(from) && to != DType::kBool && !dtype::is_float(to);
+  if (checked) return float_to_int(s, n, from);
+  if (n == 1) {
+    out_ << '(';
+    type(to, 1);
+    out_ << ")(";
+    operand(s, 0);
+    out_ << (to == DType::kBool ? " != 0)" : ")");
+  } else if (to == DType::kBool) {
+    out_ << '(';
+    type(held(s.id), n);
+    out_ << ")(";
+    operand(s, 0);
+    out_ << " != (";
+    type(from, n);
+    out_ << "){0})";
+  } else {
+    out_ << "__builtin_convertvector(";
+    // A mask is 0 or -1.
+    if (from == DType::kBool) out_ << '-';
+    operand(s, 0);
+    out_ << ", ";
+    type(to, n);
+    out_ << ')';
+  }
+  return kOk;
+}
+
+Status Writer::float_to_int(const Step& s, int n, DType from) {
+  const char* const end = from == DType::kFloat32 ? "f" : "";
+  if (n > 1) out_ << '(', type(s.in->dtype, n), out_ << "){";
+  for (int i = 0; i < n; ++i) {
+    out_ << (i == 0 ? "" : ", ") << '(';
+    type(s.in->dtype, 1);
+    out_ << ")(";
+    lane_of(s.operands[0], i) << " > -0x1p63" << end << " && ";
+    lane_of(s.operands[0], i) << " < 0x1p63" << end << " ? (long long)";
+    lane_of(s.operands[0], i) << " : 0)";
+  }
+  if (n > 1) out_ << '}';
+  return kOk;
+}
+
+Status Writer::call(const Step& s, int n) {
+  const Wanted want{static_cast<size_t>(s.words[0]), static_cast<uint8_t>(n)};
+  if (std::ranges::find(wanted_, want) == wanted_.end()) ASTER_TRY(wanted_.push(want));
+  out_ << module_.programs[want.program].name << "_x" << int32_t{n} << '(';
+  for (size_t i = 0; i < s.operands.size(); ++i) {
+    out_ << (i == 0 ? "" : ", ");
+    as(s.operands[i], DType::kInt32);
+  }
+  out_ << ')';
+  return kOk;
+}
+
+bool Writer::has_feature(Feature feature) const {
+  if (feature == SSE) return target_.vector_bytes >= 16;
+  if (feature == FMA) return target_.vector_bytes >= 32 && target_.fma;
+  if (feature == AVX512) return target_.vector_bytes >= 64 && target_.avx512;
+  return true;
+}
+
+const Row* Writer::find(Op op, DType d, int n) const {
+  const int bytes = static_cast<int>(dtype::size(d)) * n;
+  for (const Row& row : kRows) {
+    if (row.op != op || (row.elements & elements_of(d)) == 0 || !has_feature(row.feature)) continue;
+    const bool fits = row.width == ANYW || (row.width == ONE && n == 1) ||
+                      (row.width == VEC && n > 1) || (row.width == W16 && bytes == 16 && n > 1) ||
+                      (row.width == W32 && bytes == 32) || (row.width == W64 && bytes == 64);
+    if (fits) return &row;
+  }
+  return nullptr;
+}
+
+Status Writer::arithmetic(const Step& s, int n) {
+  if (s.op == Op::kWhere) return where(s, n);
+  // All operands of a condition's arithmetic are as wide as the result's mask.
+  const DType d = dtype_of(s.operands.back());
+  const DType computed = d == DType::kBool ? d : stored(d);
+  if (dtype::is_narrow_float(d)) return cannot("arithmetic of narrow floats");
+  const Row* row = find(s.op, computed, n);
+  const auto write = [&](int lane) {
+    return [&, lane](size_t i) {
+      if (lane >= 0) {
+        lane_of(s.operands[i], lane);
+      } else {
+        as(s.operands[i], d == DType::kBool ? held(s.id) : DType::kNone);
+      }
+    };
+  };
+  if (row != nullptr) {
+    out_ << '(';
+    type(held(s.id), n);
+    out_ << ")(";
+    expand(row->text, d == DType::kBool && n > 1 ? held(s.id) : d, n, write(-1));
+    out_ << ')';
+    return kOk;
+  }
+  row = find(s.op, computed, 1);
+  if (row == nullptr || n == 1) return cannot(uop::info(s.op).name);
+  out_ << '(';
+  type(held(s.id), n);
+  out_ << "){";
+  const bool truth = s.in->dtype == DType::kBool;
+  for (int lane = 0; lane < n; ++lane) {
+    out_ << (lane == 0 ? "" : ", ") << (truth ? "-(" : "(");
+    expand(row->text, d, 1, write(lane));
+    out_ << ')';
+  }
+  out_ << '}';
+  return kOk;
+}
+
+Status Writer::where(const Step& s, int n) {
+  const DType d = held(s.id);
+  if (n == 1) {
+    operand(s, 0);
+    out_ << " ? ";
+    operand(s, 1);
+    out_ << " : ";
+    operand(s, 2);
+    return kOk;
+  }
+  types_.select(out_, d, n);
+  out_ << '(';
+  as(s.operands[0], integer(stored(d), true));
+  out_ << ", ";
+  converted(s, 1, s.id);
+  out_ << ", ";
+  converted(s, 2, s.id);
+  out_ << ')';
+  return kOk;
+}
+
+template <typename Write>
+void Writer::expand(std::string_view text, DType d, int n, Write write) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '$') {
+      out_ << text[i];
+      continue;
+    }
+    const char what = text[++i];
+    if (what >= '0' && what <= '2') write(static_cast<size_t>(what - '0'));
+    if (what == 't') type(d, n);
+    if (what == 'c') type(d, 1);
+    if (what == 'i') type(integer(d, true), n);
+    if (what == 'u') type(integer(d, false), n);
+    if (what == 'e') out_ << static_cast<uint64_t>(dtype::bits(d));
+    if (what == 'f') out_ << (d == DType::kFloat32 ? "f" : "");
+    if (what == 's') {
+      // $s($i, m, a, b): the mask's type is the helper's first argument.
+      types_.select(out_, d, n);
+      out_ << "((";
+      type(integer(d, true), n);
+      out_ << ")(";
+      const size_t from = i + 6, comma = top_comma(text, from);  // behind "s($i, "
+      expand(text_slice(text, from, comma - from), d, n, write);
+      out_ << ')';
+      i = comma - 1;
+    }
+  }
+}
+
+size_t Writer::top_comma(std::string_view text, size_t from) {
+  int depth = 0;
+  for (; from < text.size(); ++from) {
+    depth += text[from] == '(' ? 1 : text[from] == ')' ? -1 : 0;
+    if (text[from] == ',' && depth == 0) break;
+  }
+  return from;
+}
+
+Status Writer::across(const Step& s) {
+  const Register x = s.operands[0];
+  const bool truth = s.in->dtype == DType::kBool;
+  const DType d = held(x.value);
+  const DType operands = truth ? DType::kBool : d;
+  int n = lanes(x);
+  const auto variable = [&](int size) -> Text& {
+    if (size == lanes(x)) return name(x);
+    return name(s.result) << 'h' << int32_t{size};
+  };
+  for (int half = n / 2; half > 0; n = half, half /= 2) {
+    const Row* const row = find(s.in->with, operands, half);
+    if (row == nullptr || dtype::is_narrow_float(s.in->dtype)) {
+      return cannot(uop::info(s.in->with).name);
+    }
+    out_ << "const ";
+    type(d, half);
+    out_ << ' ';
+    variable(half) << " = (";
+    type(d, half);
+    out_ << ")(";
+    expand(row->text, d, half, [&](size_t i) {
+      const int from = i == 0 ? 0 : half;
+      if (half == 1) {
+        variable(n) << '[' << int32_t{from} << ']';
+        return;
+      }
+      out_ << "__builtin_shufflevector(";
+      variable(n) << ", ";
+      variable(n);
+      for (int lane = 0; lane < half; ++lane) out_ << ", " << int32_t{from + lane};
+      out_ << ')';
+    });
+    out_ << ");\n";
+  }
+  define(s);
+  variable(1) << (truth ? " != 0" : "") << ";\n";
+  return out_.status();
+}
+
+}  // namespace aster::codegen::program::c

@@ -1,0 +1,127 @@
+// Inside the C renderer: what writes the statements of one program.
+#pragma once
+
+#include "codegen/codegen.h"
+#include "codegen/render_c_types.h"
+#include "codegen/walk.h"
+
+namespace aster::codegen::program::c {
+
+// A function at lanes, wanted by a call.
+struct Wanted {
+  size_t program;
+  uint8_t lanes;
+  bool operator==(const Wanted&) const = default;
+};
+
+// The statements of one program. Conditions are masks as wide as what was compared first; their
+// users convert them.
+class Writer {
+ public:
+  Writer(Text& out, const Module& module, size_t program, uint8_t call_lanes, const Target& target,
+         Types& types, Vec<Wanted>& wanted)
+      : out_(out),
+        module_(module),
+        program_(module.programs[program]),
+        call_lanes_(call_lanes),
+        target_(target),
+        types_(types),
+        wanted_(wanted),
+        masks_(out.memory()) {}
+  Status run();
+  int64_t scratch_bytes() const { return scratch_; }
+
+  // What the walker calls.
+  Status step(const Step& s);
+  Status open(const Step& s);
+  Status close(const Step& s);
+
+ private:
+  Status cannot(const char* what);
+  int lanes(const Instruction& in) const { return in.lanes == kAnyLanes ? call_lanes_ : in.lanes; }
+  int lanes(Register r) const { return lanes(program_.at(r.value)); }
+  DType dtype_of(Register r) const { return program_.at(r.value).dtype; }
+  // Of a register's variable.
+  DType held(Id id) const;
+  void type(DType d, int n) { types_.name(out_, d, n); }
+  Text& name(Register r) { return out_ << 't' << r.value << '_' << r.instance; }
+  void define(const Step& s);
+  void operand(const Step& s, size_t i) { name(s.operands[i]); }
+  // An operand as a value like that of `like`, whose masks may be wider or narrower.
+  void converted(const Step& s, size_t i, Id like) { as(s.operands[i], held(like)); }
+  void as(Register r, DType mask);
+
+  // ---- Function and launch ----
+  Status open_function();
+  // Conditions go in and out of functions as masks of 32 bits.
+  DType argument_type(const Instruction& in) const;
+  Status open_program();
+  bool innermost_tasks(Id id) const;
+  // Outer loops are gone along, the innermost by those of its tasks that are asked for.
+  void open_tasks(const Step& s);
+  void bound(const Step& s, bool high);
+
+  // ---- Memory ----
+  Status param(const Step& s);
+  Status array(const Step& s);
+  // The element of a lane, or of the first one.
+  void element(const Step& s, const Access& a, int lane);
+  void address(const Step& s, const Access& a, int lane);
+  static size_t index_operand(const Step& s);
+  Status access(const Step& s);
+  int first_lanes(const Step& s, const Access& a) const;
+  static bool contiguous(const Access& a) { return a.index == kNone && a.step == 1; }
+  // Whether the target has an instruction for some lanes of a contiguous vector.
+  bool masks_memory(DType d, int n) const;
+  // The bits of the lanes that are touched.
+  void write_bits(DType d, int n, int first, const Register* mask);
+  void write_masked(const Step& s, const Access& a, DType d, int n, int first,
+                    const Register* mask);
+  void load(const Step& s, const Access& a, const Register* mask);
+  Text& lane_of(Register r, int lane);
+  Status store(const Step& s, const Access& a, const Register* mask);
+  void piece(const Step& s, const Access& a, Register value, int at, int size);
+  Status atomic(const Step& s, const Access& a, const Register* mask);
+
+  // ---- Values ----
+  // How wide the mask of a vector of conditions is.
+  void learn_mask(const Step& s);
+  void constant(DType d, Word word);
+  // A scalar written by `write` in all lanes.
+  template <typename Write>
+  void spread(DType d, int n, Write write);
+  Status value(const Step& s);
+  Status literal(const Step& s, int n);
+  Status shuffle(const Step& s, int n);
+  Status bitcast(const Step& s, int n);
+  Status cast(const Step& s, int n);
+  // By way of int64, 0 where that cannot hold it.
+  Status float_to_int(const Step& s, int n, DType from);
+  Status call(const Step& s, int n);
+
+  // ---- Rows ----
+  bool has_feature(Feature feature) const;
+  const Row* find(Op op, DType d, int n) const;
+  Status arithmetic(const Step& s, int n);
+  Status where(const Step& s, int n);
+  // A row's text; operands are written by `write(i)`.
+  template <typename Write>
+  void expand(std::string_view text, DType d, int n, Write write);
+  // The first comma outside of brackets.
+  static size_t top_comma(std::string_view text, size_t from);
+  // Halves of lanes combined, in variables a of half as many lanes each.
+  Status across(const Step& s);
+
+  Text& out_;
+  const Module& module_;
+  const Program& program_;
+  uint8_t call_lanes_;
+  const Target& target_;
+  Types& types_;
+  Vec<Wanted>& wanted_;
+  Vec<DType> masks_;
+  int64_t scratch_ = 0;
+  bool tasks_ = false;
+};
+
+}  // namespace aster::codegen::program::c
