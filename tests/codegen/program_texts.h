@@ -46,4 +46,82 @@ axis u 14, v 2, w 16                     # pixels; vectors of channels; channels
 End; End; End
 )";
 
+// Every instruction and every way to write it.
+inline const char* const kEverything = R"(function twice
+%0 = Param f32xn 0
+%1 = Param f32 1
+%2 = Spread f32xn %1
+%3 = Add f32xn %0 %0
+%4 = CmpLt boolxn %3 %2
+%5 = Acc f32xn %3
+%6 = Across:Or bool %4
+If %6
+  %7 = Where f32xn %4 %2 %3
+  Set %5 %7
+End
+Result %5
+
+program everything
+axis u 2, w 8
+%0 = Param i64 0 from 1 to 4096 by 8
+%1 = Param i32 1 from -5 to 5
+%2 = Param f32 0 [64*%0]
+%3 = Param f32 1 [1024] write
+%4 = Param i32 2 [16] write atomic
+%5 = Param bf16 3 [8*%0 + 16]
+%6 = Table i64 [4] 0 -1 9223372036854775807 3
+%7 = Array f32 [256] scratch slack 16
+%8 = Const f32 0.10000000149011612
+%9 = Const f64 -inf
+%10 = Const u64 18446744073709551615
+%11 = Const bool 1
+%12 = Const f32 nan
+%13 = Loop group 0 0 %0 8
+  %14 = Loop local 0 0 8 1
+    %15 = Lanes i32x8
+    %16 = Spread boolx8 %11
+    %17 = Load f32x8 %2 + %13 at %15 gate %11 mask %16 first 5 keep
+    %18 = Load f32x8 %2 + 8*%13 step 8
+    %19 = Call f32x8 twice %17 %8
+    %20 = Shuffle f32x8 %17 %19 0 8 1 9 2 10 3 11
+    %21 = Lane f32 %20 7
+    Prefetch %3 + 100*%14 write
+    %22 = Const i32 1
+    Atomic:Add %4 + %14, %22
+    Barrier local
+    %23 = Axis i64 {u} u
+    %24 = Add f32x8 %20 %18
+    Each u
+      %25 = Load f32x8 {u} %7 + 8*u
+    End
+    %26 = Turn f32x8 {w} %25 u->w
+    %27 = Join:Max f32x8 %26 w
+    %28 = Loop i32 0 4 2
+      %29 = Cast i64 %28
+      %30 = Load f32 %7 - %29 + 3
+      %31 = ToInt i32 %30
+      %32 = Bitcast f32 %31
+    End
+    Store %3 + 8*%14, %24 first 3 stream
+  End
+End
+)";
+
+// Items of a group that turn eight elements round.
+inline const char* const kReversed = R"(program p
+%0 = Param i32 0 [32]
+%1 = Param i32 1 [32] write
+%2 = Array i32 [8] local
+%3 = Const i64 7
+%4 = Loop group 0 0 32 8
+  %5 = Loop local 0 0 8 1
+    %6 = Load i32 %0 + %4 + %5
+    Store %2 + %5, %6
+    Barrier local
+    %7 = Load i32 %2 - %5 + 7
+    Store %1 + %4 + %5, %7
+  End
+End
+)";
+
 }  // namespace aster::codegen::program::tests

@@ -229,36 +229,20 @@ End
   EXPECT_EQ(run(text, {0}).error, "instruction 1 (Param) is given what it does not allow");
 }
 
-const char* const kReversed = R"(program p
-%0 = Param i32 0 [32]
-%1 = Param i32 1 [32] write
-%2 = Array i32 [8] local
-%3 = Const i64 7
-%4 = Loop group 0 0 32 8
-  %5 = Loop local 0 0 8 1
-    %6 = Load i32 %0 + %4 + %5
-    Store %2 + %5, %6
-    Barrier local
-    %7 = Load i32 %2 - %5 + 7
-    Store %1 + %4 + %5, %7
-  End
-End
-)";
-
 TEST(Walk, ItemsMeetAtBarriers) {
-  const Ran ran = run(kReversed);
+  const Ran ran = run(tests::kReversed);
   ASSERT_EQ(ran.error, "");
   for (int64_t i = 0; i < 32; ++i) {
     EXPECT_EQ(ran.params[1].get(i), ran.before[0].get(i / 8 * 8 + 7 - i % 8)) << i;
   }
-  std::string race = kReversed;
+  std::string race = tests::kReversed;
   race.erase(race.find("    Barrier local\n"), 18);
   const std::string error = run(race).error;
   EXPECT_TRUE(error == "instruction 9 (Load) reads what nothing has written" ||
               error.find("another task or item") != std::string::npos)
       << error;
   // What another item wrote before the same barrier is a race, initialised or not.
-  std::string early = kReversed;
+  std::string early = tests::kReversed;
   early.replace(early.find("%2 - %5 + 7"), 11, "%2 + %5    ");
   early.insert(early.find("    Barrier local"), "    %8 = Load i32 %2\n");
   EXPECT_NE(run(early).error.find("another task or item"), std::string::npos);
