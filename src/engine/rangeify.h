@@ -16,6 +16,8 @@ namespace aster::engine {
 // Sources before users, bodies of calls left out.
 Status walk(Vec<uop::Node>* out, uop::Nodes roots);
 
+Status push_once(Vec<uint32_t>* out, uint32_t value);
+
 class Rangeify {
  public:
   Rangeify(uop::Graph& graph, Schedule& schedule, std::span<const LeafRegion> regions)
@@ -159,8 +161,9 @@ class Rangeify {
   uint32_t param_below(Node node) const;
   bool overlap(uint32_t param, uint32_t other) const;
   bool overlap(Node a, Node b) const { return overlap(param_below(a), param_below(b)); }
-  Status sees(bool* out, Node via, Node assign);
+  class Writers;
   Status link();
+  Status link_reader(Writers* writers, uint32_t reader, uint32_t state);
   Status order(Vec<uint32_t>* out);
   Status copy_overwritten();
   Status merge();

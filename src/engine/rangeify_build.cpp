@@ -19,14 +19,14 @@ bool vanishes(Node x) {
   return x != nullptr && x->op == Op::kLoad && x->nsrc == 3;
 }
 
+}  // namespace
+
 Status push_once(Vec<uint32_t>* out, uint32_t value) {
   for (uint32_t other : *out) {
     if (other == value) return kOk;
   }
   return out->push(value);
 }
-
-}  // namespace
 
 Status Rangeify::param_slot(uint32_t* out, Node param) {
   const uint32_t number = static_cast<uint32_t>(param->arg(0));
@@ -281,98 +281,6 @@ uint32_t Rangeify::param_below(Node node) const {
 
 bool Rangeify::overlap(uint32_t param, uint32_t other) const {
   return regions_[param].overlaps(regions_[other]);
-}
-
-// Whether an Assign is done in the state of storage that a node sees: it is below the node.
-Status Rangeify::sees(bool* out, Node via, Node assign) {
-  *out = via == assign;
-  if (via->op == Op::kParam || *out) return kOk;
-  Vec<Node> nodes(memory_);
-  ASTER_TRY(walk(&nodes, std::array{via}));
-  *out = std::find(nodes.begin(), nodes.end(), assign) != nodes.end();
-  return kOk;
-}
-
-// Orders what touches the same storage. A reader comes after the writes below the node that it
-// reads through and before all others; writers come in the order in which one sees the other, else
-// as they stand in the graph.
-Status Rangeify::link() {
-  Vec<uint32_t> writers(memory_);
-  for (uint32_t k = 0; k < kernels_.size(); ++k) {
-    if (records_[kernels_[k].record].node->op == Op::kAssign) ASTER_TRY(writers.push(k));
-  }
-  for (uint32_t w : writers) {
-    const Node assign = records_[kernels_[w].record].node;
-    for (uint32_t r = 0; r < kernels_.size(); ++r) {
-      for (uint32_t read : kernels_[r].reads) {
-        const Node via = records_[read].node;
-        if (r == w || !overlap(via, assign)) continue;
-        bool done = false;
-        ASTER_TRY(sees(&done, via, assign));
-        ASTER_TRY(done ? push_once(&kernels_[r].after, w) : push_once(&kernels_[w].after, r));
-      }
-    }
-    for (uint32_t other : writers) {
-      const Node earlier = records_[kernels_[other].record].node;
-      if (other == w || !overlap(earlier, assign)) continue;
-      bool after = false, before = false;
-      ASTER_TRY(sees(&after, assign, earlier));
-      ASTER_TRY(sees(&before, earlier, assign));
-      if (after || (!before && kernels_[other].record < kernels_[w].record)) {
-        ASTER_TRY(push_once(&kernels_[w].after, other));
-      }
-    }
-  }
-  return kOk;
-}
-
-// Something reads one storage in two states: those that are overwritten are copied first, at the
-// next attempt.
-Status Rangeify::copy_overwritten() {
-  restart_ = true;
-  for (const Record& record : records_) {
-    if (record.node->op != Op::kParam && record.node->op != Op::kAfter) continue;
-    for (const Kernel& kernel : kernels_) {
-      const Node writer = records_[kernel.record].node;
-      if (writer->op != Op::kAssign || !overlap(writer, record.node)) continue;
-      bool done = false;
-      ASTER_TRY(sees(&done, record.node, writer));
-      if (!done) ASTER_TRY(forced_.set(record.node, 1));
-    }
-  }
-  return kOk;
-}
-
-// Kernels in the order of the graph, each after all that it has to come after.
-Status Rangeify::order(Vec<uint32_t>* out) {
-  struct Frame {
-    uint32_t kernel, next;
-  };
-  Vec<uint8_t> state(memory_);  // 0 new, 1 on the stack, 2 done
-  Vec<Frame> stack(memory_);
-  ASTER_TRY(state.resize(kernels_.size(), 0));
-  for (uint32_t k = static_cast<uint32_t>(kernels_.size());
-       k-- > 0;) {  // made from users to sources
-    if (state[k] != 0 || kernels_[k].merged) continue;
-    state[k] = 1;
-    ASTER_TRY(stack.push(Frame{k, 0}));
-    while (!stack.empty()) {
-      Frame& frame = stack.back();
-      const Vec<uint32_t>& after = kernels_[frame.kernel].after;
-      if (frame.next == after.size()) {
-        state[frame.kernel] = 2;
-        ASTER_TRY(out->push(frame.kernel));
-        stack.pop();
-        continue;
-      }
-      const uint32_t next = after[frame.next++];
-      if (state[next] == 1) return copy_overwritten();
-      if (state[next] == 2) continue;
-      state[next] = 1;
-      ASTER_TRY(stack.push(Frame{next, 0}));
-    }
-  }
-  return kOk;
 }
 
 Status Rangeify::emit() {

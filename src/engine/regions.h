@@ -16,6 +16,9 @@ struct LeafRegion {
   bool overlaps(const LeafRegion& other) const {
     return group == other.group && begin < other.end && other.begin < end;
   }
+  bool contains(const LeafRegion& other) const {
+    return group == other.group && begin <= other.begin && other.end <= end;
+  }
 };
 
 // The memory of a Buffer.
