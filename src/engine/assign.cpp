@@ -3,6 +3,7 @@
 
 #include "engine/engine.h"
 #include "engine/indexing.h"
+#include "engine/recording.h"
 
 namespace aster::engine {
 namespace {
@@ -101,8 +102,19 @@ Node on_storage(Engine& engine, Storage* storage, Node buffer) {
                         buffer->dtype, buffer->shape());
 }
 
+// Whether every replay of the open capture finds something else in a storage.
+bool made_by_step(const Engine& engine, const Storage* storage) {
+  if (engine.recording == nullptr) return false;
+  const Recording& r = *engine.recording;
+  const auto same = [&](const auto& other) { return other.storage == storage; };
+  return std::ranges::count(r.outputs, storage) != 0 || std::ranges::any_of(r.inputs, same) ||
+         std::ranges::any_of(r.made, same) ||
+         std::ranges::any_of(r.drawn, [&](const Drawn& d) { return d.keys == storage; });
+}
+
 // Gives the family of target, no write to which is pending, storage of its own. whole: all of it is
-// about to be overwritten, so that there is nothing to copy.
+// about to be overwritten, so that there is nothing to copy. Else it is copied at once, before the
+// others are written; by every replay, where the step has made it.
 Status separate(Engine& engine, const Lazy& target, bool whole) {
   Graph& g = engine.graph;
   const Node buffer = buffer_below(target.node);
@@ -110,7 +122,10 @@ Status separate(Engine& engine, const Lazy& target, bool whole) {
   ASTER_TRY(buffer::storage_create(&storage, engine.context, from->bytes, from->device));
   const auto move = [&]() -> Status {
     Node copy = nullptr;
-    if (!whole) {
+    if (!whole && !made_by_step(engine, from)) {
+      ASTER_TRY(buffer::copy({storage->data, 0, storage->device}, {from->data, 0, from->device},
+                             from->bytes));
+    } else if (!whole) {
       const auto bytes = static_cast<int64_t>(from->bytes);
       const Node all = buffer_node_on(engine, from, static_cast<int32_t>(buffer->arg(1)), 0,
                                       DType::kUInt8, std::array{bytes});
@@ -154,7 +169,36 @@ Status leave_others(Engine& engine, Lazy& target, bool whole) {
     Lazy* cells[] = {&target};
     ASTER_TRY(realize(engine, cells));
   }
-  return separate(engine, target, whole);
+  ASTER_TRY(separate(engine, target, whole));
+  if (below_views(target.node)->op == Op::kBuffer) return kOk;
+  Lazy* cells[] = {&target};
+  return realize(engine, cells);
+}
+
+// The Buffers on a storage that a value reads.
+Status list_read(Vec<Node>* out, Node value, const Storage* storage) {
+  Vec<Node> nodes(out->memory());
+  ASTER_TRY(uop::toposort(&nodes, std::array{value}));
+  for (Node node : nodes) {
+    if (node->op == Op::kBuffer && storage_of(node) == storage) ASTER_TRY(out->push(node));
+  }
+  return kOk;
+}
+
+// Gives target storage of its own before it is assigned a value. What that reads of the storage
+// that is left it reads of the new one: others may write the old one before it is computed.
+Status leave_for(Engine& engine, Lazy& target, Node* value) {
+  Graph& g = engine.graph;
+  Vec<Node> read(engine.context.heap());
+  Map<Node, Node> moved(engine.context.heap());
+  ASTER_TRY(list_read(&read, *value, storage_of(buffer_below(target.node))));
+  ASTER_TRY(leave_others(engine, target, read.empty() && is_whole_storage(target.node)));
+  for (Node buffer : read) {
+    const Node own = on_storage(engine, storage_of(buffer_below(target.node)), buffer);
+    ASTER_TRY(need(own));
+    ASTER_TRY(moved.set(buffer, own));
+  }
+  return read.empty() ? kOk : g.substitute(value, *value, moved);
 }
 
 }  // namespace
@@ -177,9 +221,10 @@ Status assign(Engine& engine, Lazy& target, Node value) {
   Vec<Lazy*> around(engine.context.heap()), cells(engine.context.heap());
   ASTER_TRY(list_around(&around, engine, buffer));
   if (lies_with_others({around.data(), around.size()}, target)) {
-    g.retain(value);  // realising collects
-    const Status apart = leave_others(engine, target, is_whole_storage(target.node));
-    g.release(value);
+    const Node given = value;
+    g.retain(given);  // realising collects
+    const Status apart = leave_for(engine, target, &value);
+    g.release(given);
     ASTER_TRY(apart);
     around.clear();
     ASTER_TRY(list_around(&around, engine, buffer_below(target.node)));

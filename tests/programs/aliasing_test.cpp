@@ -124,6 +124,48 @@ TEST_P(Aliasing, EqualExpressionsStayApart) {
   EXPECT_EQ(read(p), (Floats{50, 6}));
 }
 
+// What is assigned is of the storage that is left as it was then, whatever is written there later.
+TEST_P(Aliasing, WhatLeavesEqualExpressionsKeepsItsValues) {
+  for (const bool whole : {true, false}) {
+    const Tensor x({1.f, 2.f});
+    Tensor p = x * 3, q = x * 3;
+    OK(aster_ml::realize(p, q));
+    if (whole) {
+      OK(p.assign(p - 2));
+    } else {
+      OK(p.shrink({0}, {1}).assign(p.shrink({0}, {1}) - 2));
+    }
+    OK(q.assign(q * 0));
+    OK(q.realize());
+    EXPECT_EQ(read(p), (whole ? Floats{1, 4} : Floats{1, 6}));
+    EXPECT_EQ(read(q), (Floats{0, 0}));
+  }
+}
+
+// State that leaves its storage in a capture is what it was, once; what the step makes, every time.
+TEST_P(Aliasing, EqualExpressionsPartInCaptures) {
+  const Tensor three({3.f, 4.f});
+  Tensor p = three * 3, q = three * 3, x({1.f, 1.f});
+  OK(aster_ml::realize(p, q, x));
+  Program program({x}, [&] {
+    EXPECT_OK(p.assign(p + x));
+    Tensor r = x * 2, s = x * 2;
+    EXPECT_OK(aster_ml::realize(r, s));
+    EXPECT_OK(r.assign(r + p));
+    return std::vector{p.realized(), r.realized(), s.realized()};
+  });
+  EXPECT_EQ(read(p), (Floats{10, 13}));
+  for (int i = 1; i <= 3; ++i) {
+    const float step = static_cast<float>(i);
+    OK(program.run({Tensor({step, step})}));
+    const float sum = 1 + step * (step + 1) / 2;
+    EXPECT_EQ(read(program.outputs()[1]), (Floats{2 * step + 9 + sum, 2 * step + 12 + sum}));
+    EXPECT_EQ(read(program.outputs()[2]), (Floats{2 * step, 2 * step}));
+    EXPECT_EQ(read(p), (Floats{9 + sum, 12 + sum}));
+    EXPECT_EQ(read(q), (Floats{9, 12}));
+  }
+}
+
 TEST(AliasingParity, StrictParityKeepsEqualExpressionsTogether) {
   aster_ml_context_options options{};
   options.struct_size = sizeof(options);
