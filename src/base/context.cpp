@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/flags.h"
+#include "base/options.h"
 #include "base/pool.h"
 
 namespace aster {
@@ -77,11 +78,7 @@ Status Context::create(Context** out, const aster_ml_context_options* given) {
   *out = nullptr;
   aster_ml_context_options options{};
   if (given != nullptr) {
-    if (given->struct_size < sizeof(given->struct_size)) {
-      return ASTER_FAIL(kARGUMENT, "struct_size of the options is not set");
-    }
-    std::memcpy(&options, given,
-                given->struct_size < sizeof(options) ? given->struct_size : sizeof(options));
+    ASTER_TRY(read_struct(&options, given, "the options"));
     ASTER_TRY(check_options(options));
   }
   if (options.threads == 0) ASTER_TRY(default_threads(&options.threads));

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/mutex.h"
+#include "base/options.h"
 
 namespace aster::device {
 namespace {
@@ -135,8 +136,7 @@ Status parse(int32_t* out, const char* text) {
 
 Status read_backend(aster_ml_backend* out, const aster_ml_backend* given) {
   if (given == nullptr) return ASTER_FAIL(kARGUMENT, "backend is null");
-  *out = aster_ml_backend{};
-  std::memcpy(out, given, given->struct_size < sizeof(*out) ? given->struct_size : sizeof(*out));
+  ASTER_TRY(read_struct(out, given, "the backend"));
   out->struct_size = sizeof(*out);
   if (out->allocate == nullptr || out->release == nullptr || out->copy_in == nullptr ||
       out->copy_out == nullptr) {

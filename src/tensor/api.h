@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "aster_ml/tensor.h"
+#include "base/options.h"
 #include "engine/lazy.h"
 #include "tensor/ops.h"
 
@@ -98,13 +99,7 @@ Status scalar_argument(Word* out, DType* dtype, const aster_ml_scalar* scalar);
 template <typename T>
 Status options_argument(T* out, const T* given) {
   *out = T{};
-  if (given == nullptr) return kOk;
-  if (given->struct_size < sizeof(given->struct_size)) {
-    return ASTER_FAIL(kARGUMENT, "struct_size of the options is not set");
-  }
-  std::memcpy(static_cast<void*>(out), given,
-              given->struct_size < sizeof(T) ? given->struct_size : sizeof(T));
-  return kOk;
+  return given == nullptr ? kOk : read_struct(out, given, "the options");
 }
 
 }  // namespace aster::tensor

@@ -1,6 +1,7 @@
 // The public functions on nodes.
 #include "aster_ml/uop.h"
 
+#include "base/options.h"
 #include "uop/context_graph.h"
 #include "uop/print.h"
 #include "uop/raw.h"
@@ -29,8 +30,7 @@ Status give(const aster_ml_uop** out, Graph& g, Node node) {
 Status read_options(aster_ml_uop_options* out, const aster_ml_uop_options* options) {
   *out = {};
   if (options == nullptr) return ASTER_FAIL(kARGUMENT, "options is null");
-  const size_t size = options->struct_size;
-  std::memcpy(out, options, size < sizeof(*out) ? size : sizeof(*out));
+  ASTER_TRY(read_struct(out, options, "the options"));
   if (out->op == nullptr) return ASTER_FAIL(kARGUMENT, "op is null");
   if ((out->sources == nullptr && out->source_count != 0) ||
       (out->arguments == nullptr && out->argument_count != 0) ||

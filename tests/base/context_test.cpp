@@ -292,6 +292,8 @@ TEST(ContextOptions, AreChecked) {
   EXPECT_EQ(init_with([](Options* o) { o->arena_block_bytes = SIZE_MAX; }), ASTER_ML_RANGE);
   EXPECT_EQ(init_with([](Options* o) { o->struct_size = 0; }), ASTER_ML_ARGUMENT);
   EXPECT_EQ(init_with([](Options* o) { o->struct_size = 8; }), ASTER_ML_OK);  // older
+  EXPECT_EQ(init_with([](Options* o) { o->struct_size = 9; }),
+            ASTER_ML_ARGUMENT);  // within a field
   EXPECT_EQ(init_with([](Options* o) {
               o->struct_size = offsetof(Options, threads);
               o->threads = -1;

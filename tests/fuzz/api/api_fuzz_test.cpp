@@ -124,6 +124,11 @@ void run_case(uint64_t seed, bool compiled, const std::string& folder) {
       alarm(0);
     }
     if (worlds[1] == nullptr) continue;
+    // The interpreter makes what fusion never does, and may lack the memory for it.
+    const std::string too_large = "realize: " + std::to_string(ASTER_ML_MEMORY);
+    if (outcomes[0].status == ASTER_ML_MEMORY ||
+        std::ranges::count(outcomes[0].made, too_large) != 0)
+      continue;
     EXPECT_EQ(outcomes[0].status, outcomes[1].status)
         << function.name << ": " << outcomes[0].message << " | " << outcomes[1].message;
     EXPECT_EQ(outcomes[0].made, outcomes[1].made) << function.name;
