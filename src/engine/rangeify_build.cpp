@@ -338,10 +338,10 @@ Status Rangeify::emit() {
   ASTER_TRY(order(&sequence));
   if (restart_) return kOk;
   for (uint32_t k : sequence) {
-    const Kernel& kernel = kernels_[k];
+    Kernel& kernel = kernels_[k];
     if (records_[kernel.record].node->count() == 0) continue;
     if (!kernel.library && kernel.outputs.empty()) continue;  // nobody reads what it makes
-    ASTER_TRY(kernel.library ? emit_library(kernels_[k]) : emit_kernel(kernels_[k]));
+    ASTER_TRY(kernel.library ? emit_library(kernel) : emit_kernel(kernel));
   }
   return kOk;
 }

@@ -2,20 +2,15 @@
 // memory plan. ASTER_ML_FUZZ_SEED and ASTER_ML_FUZZ_ENGINE_CASES choose which and how many.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "device/device.h"
 #include "engine/engine.h"
+#include "fuzz/number.h"
 #include "fuzz/random_graph.h"
 
 namespace aster::fuzz {
 namespace {
-
-uint64_t number(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 // A realised tensor that views storage is that storage: it follows what is assigned later, where
 // the interpreter gives what was read or assigned. What such roots come to is seen in the leaves'

@@ -3,18 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 
 #include "fuzz/naive.h"
+#include "fuzz/number.h"
 
 namespace aster::fuzz {
 namespace {
-
-uint64_t number(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 TEST(Fuzz, InterpreterAgreesWithNaive) {
   const uint64_t first = number("ASTER_ML_FUZZ_SEED", 1),

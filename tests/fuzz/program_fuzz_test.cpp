@@ -5,21 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "device/device.h"
 #include "dtype/convert.h"
 #include "engine/engine.h"
+#include "fuzz/number.h"
 #include "fuzz/random_graph.h"
 
 namespace aster::fuzz {
 namespace {
-
-uint64_t number(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 std::string last_message() {
   aster_ml_error error{};

@@ -16,20 +16,17 @@
 #include <filesystem>
 
 #include "call.h"
+#include "fuzz/number.h"
 
 namespace api_fuzz {
 namespace {
 
+using aster::fuzz::number;
 using programs::Function;
 
 constexpr size_t kCallsOfACase = 40;
 constexpr size_t kCompiledEvery = 8;    // cases
 constexpr unsigned kMostSeconds = 120;  // for one call, sanitizers and all
-
-uint64_t number(const char* variable, uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 class Folder {
  public:
