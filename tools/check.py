@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 
+import spec_rows
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SOFT_LINES, HARD_LINES, HARD_FUNCTION, COLUMNS = 600, 1000, 100, 100
 CODE = (".c", ".cpp", ".h", ".hpp", ".cl")
@@ -223,6 +225,12 @@ def check_umbrella(path, text):
                 yield 1, f"does not include aster_ml/{name}"
 
 
+def check_specs(path, text):
+    """Every test that docs/SPECS.md names exists, and its counts are those of its rows."""
+    if path == "docs/SPECS.md":
+        yield from spec_rows.breaches(text, spec_rows.known_tests(ROOT, module_order()))
+
+
 CHECKS = {
     "layers": check_layers,
     "public-includes": check_public_includes,
@@ -235,6 +243,7 @@ CHECKS = {
     "guards": check_header_guard,
     "umbrella": check_umbrella,
     "tests": check_tests_exist,
+    "specs": check_specs,
 }
 
 

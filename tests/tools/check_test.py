@@ -84,6 +84,13 @@ SAMPLES = {
             "#pragma once\n",
         ),
     ],
+    "specs": [  # spec_rows_test.py has the others
+        (
+            "docs/SPECS.md",
+            "| [A](#a) | 1 | 1 | 0 | 0 | 0 |\n## A\n| 1 | x | done | `tools_check` | |\n",
+            "| [A](#a) | 1 | 1 | 0 | 0 | 0 |\n## A\n| 1 | x | done | `tools_checks` | |\n",
+        )
+    ],
     "umbrella": [],
     "tests": [],
 }
