@@ -23,8 +23,8 @@ endforeach()
 add_test(NAME exports
   COMMAND c)""",
     "abi/base_test.c": "static void test_one(void) {}\nstatic void help(void) {}\n",
-    "base/a_test.cpp": "TEST(Suite, One) {}\nTEST_F(Other,\n       Two) {}\n// TEST(Suite, Gone) {}\n"
-    "TEST_P(Many, Three) {}\n/* TEST(Suite, Away) */\n",
+    "base/a_test.cpp": "TEST(Suite, One) {}\nTEST_F(Other,\n       Two) {}\n"
+    "// TEST(Suite, Gone) {}\nTEST_P(Many, Three) {}\n/* TEST(Suite, Away) */\n",
     "base/helper.cpp": "TEST(Suite, Helper) {}\n",
     "python/b_test.py": "class B:\n    def test_method(self):\n        pass\n\ndef test_two():\n"
     "    pass\n\ndef helper():\n    pass\n",
