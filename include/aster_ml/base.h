@@ -7,7 +7,7 @@
  * Out        Out-parameters come first, are written once and only on success; on failure they are
  *            left zeroed. Giving an input's own handle as out is an ARGUMENT error.
  * Owns       *_init builds into the caller's memory, *_free releases what it owns and zeroes the
- *            struct. A zeroed struct is a valid empty object; freeing it, or freeing twice, does
+ *            struct, a second time too. A zeroed struct is a valid empty object; freeing it does
  *            nothing. No ownership passes through a returned struct.
  * Handles    A struct with the one field impl is a handle: a number, which may be copied, and names
  *            its object until the first free of any copy, or the end of its scope. After that
@@ -48,7 +48,7 @@ extern "C" {
 typedef int32_t aster_ml_status;
 enum {
   ASTER_ML_OK = 0,        /* success */
-  ASTER_ML_ERROR = 1,     /* the generic failure of the specification; ours always say more */
+  ASTER_ML_ERROR = 1,     /* a function of yours failed without a status of this library */
   ASTER_ML_ARGUMENT = 2,  /* a null or empty argument, an unknown code, an input given as output */
   ASTER_ML_SHAPE = 3,     /* ranks, dimensions or strides disagree with the operation */
   ASTER_ML_DTYPE = 4,     /* an operation is not defined for this dtype */

@@ -44,7 +44,7 @@ ASTER_ML_API int32_t aster_ml_device_is_available(int32_t device);
  * copies, or in place where host_visible is 1. The functions return a status of this library and
  * may be called from any thread; those that copy return when the copy is done. data is what
  * allocate gave; offsets and sizes count bytes and stay inside it. MEMORY of allocate is passed on,
- * any other failure becomes DEVICE. */
+ * any other status becomes DEVICE; what says none (another number, OK without memory) ERROR. */
 typedef struct aster_ml_backend {
   uint32_t struct_size;
   int32_t count;        /* devices, indices 0 to count - 1; 0 means 1 */

@@ -105,9 +105,9 @@ int32_t aster_ml_buffer_from_memory(aster_ml_buffer* out, const aster_ml_context
 int32_t aster_ml_buffer_free(aster_ml_buffer* buffer) {
   ASTER_API();
   if (buffer == nullptr) return ASTER_ML_OK;
-  ASTER_TRY(buf::disown(buffer->data));
+  const aster::Status status = buf::disown(buffer->data);
   *buffer = aster_ml_buffer{};
-  return ASTER_ML_OK;
+  return status;
 }
 
 int32_t aster_ml_buffer_is_read_only(const aster_ml_buffer* buffer) {
@@ -161,9 +161,9 @@ int32_t aster_ml_buffer_slice_init(aster_ml_buffer_slice* out, const aster_ml_bu
 int32_t aster_ml_buffer_slice_free(aster_ml_buffer_slice* slice) {
   ASTER_API();
   if (slice == nullptr) return ASTER_ML_OK;
-  ASTER_TRY(buf::disown(slice->base.data));
+  const aster::Status status = buf::disown(slice->base.data);
   *slice = aster_ml_buffer_slice{};
-  return ASTER_ML_OK;
+  return status;
 }
 
 }  // extern "C"

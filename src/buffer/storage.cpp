@@ -157,8 +157,13 @@ Status backend_failed(const char* what, int32_t device, size_t bytes, int32_t co
   if (code == ASTER_ML_MEMORY) {
     return ASTER_FAIL(kMEMORY, "%s has no %zu bytes left", device::name(device).text, bytes);
   }
-  return ASTER_FAIL(kDEVICE, "%s: %s of %zu bytes failed with status %d", device::name(device).text,
-                    what, bytes, code);
+  if (code <= ASTER_ML_ERROR || code > ASTER_ML_INTERNAL) {
+    return ASTER_FAIL(kERROR, "%s: %s of %zu bytes failed without saying how (it returned %d%s)",
+                      device::name(device).text, what, bytes, code,
+                      code == ASTER_ML_OK ? " and no memory" : "");
+  }
+  return ASTER_FAIL(kDEVICE, "%s: %s of %zu bytes failed with status %d (%s)",
+                    device::name(device).text, what, bytes, code, aster_ml_status_name(code));
 }
 
 // Large host memory, from the context's cache of freed blocks or its allocator.

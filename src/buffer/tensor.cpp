@@ -160,10 +160,11 @@ int32_t aster_ml_tensor_free(aster_ml_tensor* tensor) {
   ASTER_API();
   if (tensor == nullptr) return ASTER_ML_OK;
   bool ours;
-  ASTER_TRY(buf::disown(tensor->shape, &ours));
-  if (!ours) ASTER_TRY(buf::disown(tensor->storage.data));  // 0-d, or axes of the caller's own
+  aster::Status status = buf::disown(tensor->shape, &ours);
+  // 0-d, or axes of the caller's own
+  if (status.ok() && !ours) status = buf::disown(tensor->storage.data);
   *tensor = aster_ml_tensor{};
-  return ASTER_ML_OK;
+  return status;
 }
 
 size_t aster_ml_tensor_count(const aster_ml_tensor* tensor) {

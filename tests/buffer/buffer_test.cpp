@@ -143,9 +143,10 @@ TEST_F(BufferTest, ZeroSize) {
 TEST_F(BufferTest, ASecondFreeOfACopyIsAnError) {
   aster_ml_buffer b = make(100), copy = b;
   EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
-  const aster_ml_buffer before = copy;
   EXPECT_EQ(aster_ml_buffer_free(&copy), ASTER_ML_ARGUMENT);
-  EXPECT_EQ(std::memcmp(&copy, &before, sizeof(copy)), 0);  // as it was
+  const aster_ml_buffer zero{};
+  EXPECT_EQ(std::memcmp(&copy, &zero, sizeof(copy)), 0);
+  EXPECT_EQ(aster_ml_buffer_free(&copy), ASTER_ML_OK);
 }
 
 TEST_F(BufferTest, UnknownMemoryIsLeftAlone) {
@@ -348,6 +349,31 @@ TEST_F(BufferTest, DeviceFailuresAreReported) {
   EXPECT_EQ(aster_ml_buffer_init(&other, &context, 16, kU8, toy_device()), ASTER_ML_MEMORY);
   g_toy.fail_with = 0;
   EXPECT_EQ(aster_ml_buffer_init(&other, &context, 16, kU8, toy_device() + 2), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+}
+
+// A backend's own numbers, the generic status, and success that brings no memory.
+TEST_F(BufferTest, DevicesThatDoNotSayHowTheyFailed) {
+  aster_ml_buffer b = make(16, toy_device()), other;
+  char host[16];
+  aster_ml_error error;
+  for (const int32_t code : {ASTER_ML_ERROR + 0, -5, ASTER_ML_INTERNAL + 1, INT32_MIN, INT32_MAX}) {
+    g_toy.fail_with = code;
+    EXPECT_EQ(aster_ml_buffer_copy_out(host, &b, 0, 16), ASTER_ML_ERROR) << code;
+    EXPECT_EQ(aster_ml_buffer_copy_in(&b, 0, host, 16), ASTER_ML_ERROR) << code;
+    EXPECT_EQ(aster_ml_buffer_init(&other, &context, 16, kU8, toy_device()), ASTER_ML_ERROR);
+    ASSERT_EQ(aster_ml_error_last(&error), ASTER_ML_OK);
+    EXPECT_EQ(error.code, ASTER_ML_ERROR);
+    const std::string said = "TOY: allocation of 16 bytes failed without saying how (it returned ";
+    EXPECT_EQ(error.message, said + std::to_string(code) + ")");
+  }
+  g_toy.fail_with = 0;
+  g_toy.gives_nothing = true;
+  EXPECT_EQ(aster_ml_buffer_init(&other, &context, 16, kU8, toy_device()), ASTER_ML_ERROR);
+  g_toy.gives_nothing = false;
+  ASSERT_EQ(aster_ml_error_last(&error), ASTER_ML_OK);
+  EXPECT_NE(std::string(error.message).find("no memory"), std::string::npos) << error.message;
+  EXPECT_EQ(other.data, nullptr);
   EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
 }
 

@@ -209,6 +209,8 @@ TEST_F(TensorTest, ASecondFreeOfACopyIsAnError) {
   aster_ml_tensor copy = a;
   EXPECT_EQ(aster_ml_tensor_free(&a), ASTER_ML_OK);
   EXPECT_EQ(aster_ml_tensor_free(&copy), ASTER_ML_ARGUMENT);
+  const aster_ml_tensor zero{};
+  EXPECT_EQ(std::memcmp(&copy, &zero, sizeof(copy)), 0);
   std::memset(b.storage.data, 1, 16);  // still there
   EXPECT_EQ(aster_ml_tensor_free(&b), ASTER_ML_OK);
 }

@@ -13,7 +13,8 @@ namespace aster_test {
 struct ToyDevice {
   std::atomic<int> live{0};
   std::atomic<int> copies{0};
-  int fail_with = 0;  // status of the next calls, 0: none
+  int fail_with = 0;           // status of the next calls, 0: none
+  bool gives_nothing = false;  // allocations succeed without memory
 
   static char* real(const void* data) { return static_cast<char*>(const_cast<void*>(data)) - 1; }
 
@@ -25,6 +26,7 @@ struct ToyDevice {
     backend.allocate = [](void* self, void** out, int32_t, size_t bytes) -> int32_t {
       ToyDevice* toy = static_cast<ToyDevice*>(self);
       if (toy->fail_with != 0) return toy->fail_with;
+      if (toy->gives_nothing) return ASTER_ML_OK;
       char* memory = static_cast<char*>(std::malloc(bytes + 1));
       if (memory == nullptr) return ASTER_ML_MEMORY;
       *out = memory + 1;
