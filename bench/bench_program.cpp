@@ -145,7 +145,10 @@ void run_program(benchmark::State& state, const char* text, const char* name, in
       !kp::render_c(rendered, module, target()).ok()) {
     return state.SkipWithError("does not render");
   }
-  void* handle = compile(std::string(rendered.text.view()), compiler);
+  Text unit(process_heap());
+  const kp::RenderedC* one = &rendered;
+  if (!kp::write_unit(unit, {&one, 1}, target()).ok()) return state.SkipWithError("no unit");
+  void* handle = compile(std::string(unit.view()), compiler);
   if (handle == nullptr) return state.SkipWithError("does not compile");
   const auto function =
       reinterpret_cast<void (*)(void* const*, const long long*, void*, long long, long long)>(

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 
 #include "codegen/render_c_writer.h"
 
@@ -13,8 +14,15 @@ namespace c {
 Status Writer::run() {
   ASTER_TRY(masks_.resize(program_.code().size(), DType::kInt32));
   ASTER_TRY(program_.function ? open_function() : open_program());
-  Walker<Writer> walker(program_, *this);
-  ASTER_TRY(walker.run());
+  const int computed = program_.function ? computed_lanes() : 1;
+  if (computed > call_lanes_ && program_.function) {
+    ASTER_TRY(widened(computed));
+  } else if (computed < call_lanes_) {
+    ASTER_TRY(halved());
+  } else {
+    Walker<Writer> walker(program_, *this);
+    ASTER_TRY(walker.run());
+  }
   if (!program_.function && !tasks_) out_ << "}\n";
   out_ << "}\n";
   return out_.status();
@@ -43,9 +51,11 @@ Status Writer::step(const Step& s) {
 
 Status Writer::open(const Step& s) {
   if (s.op == Op::kIf) {
-    out_ << "if (";
+    ++conditions_;
+    // In functions these are slow paths.
+    out_ << (program_.function ? "if (__builtin_expect(" : "if (");
     operand(s, 0);
-    out_ << ") {\n";
+    out_ << (program_.function ? ", 0)) {\n" : ") {\n");
   } else if (s.in->kind == static_cast<uint8_t>(LoopKind::kTask)) {
     open_tasks(s);
   } else {
@@ -68,6 +78,7 @@ Status Writer::open(const Step& s) {
 
 Status Writer::close(const Step& s) {
   out_ << "}\n";
+  if (s.op == Op::kIf) --conditions_;
   const bool task = s.op == Op::kLoop && s.in->kind == static_cast<uint8_t>(LoopKind::kTask);
   if (task && innermost_tasks(s.id)) out_ << "done += count" << s.id << ";\n}\n";
   return out_.status();
@@ -101,26 +112,97 @@ void Writer::as(Register r, DType mask) {
   out_ << ')';
 }
 
+void Writer::function_name(const Program& function, Wanted what) {
+  out_ << function.name << "_x" << int32_t{what.lanes} << (what.cold ? "_cold" : "") << '(';
+}
+
+Status Writer::want(Wanted what) {
+  return std::ranges::find(wanted_, what) == wanted_.end() ? wanted_.push(what) : kOk;
+}
+
 Status Writer::open_function() {
-  out_ << "static inline ";
+  out_ << "static "
+       << (what_.cold ? "__attribute__((noinline, cold, unused)) "
+                      : "inline __attribute__((always_inline, unused)) ");
   const Instruction& result = program_.at(program_.operands(program_.code().back())[0]);
   type(argument_type(result), lanes(result));
-  out_ << ' ' << program_.name << "_x" << int32_t{call_lanes_} << '(';
-  bool first = true;
+  out_ << ' ';
+  function_name(program_, what_);
   // By slot: a call gives its arguments in that order.
-  for (Word slot = 0;; ++slot) {
-    const Instruction* found = nullptr;
-    for (const Instruction& in : program_.code()) {
-      if (in.op == Op::kParam && program_.words(in)[0] == slot) found = &in;
-    }
-    if (found == nullptr) break;
-    out_ << (first ? "" : ", ");
-    type(argument_type(*found), lanes(*found));
+  for (Word slot = 0; const Instruction* in = argument(slot); ++slot) {
+    out_ << (slot == 0 ? "" : ", ");
+    type(argument_type(*in), lanes(*in));
     out_ << " a" << slot;
-    first = false;
   }
   out_ << ") {\n";
   return out_.status();
+}
+
+const Instruction* Writer::argument(Word slot) const {
+  for (const Instruction& in : program_.code()) {
+    if (in.op == Op::kParam && program_.words(in)[0] == slot) return &in;
+  }
+  return nullptr;
+}
+
+int Writer::computed_lanes() const {
+  if (call_lanes_ == 1) return 1;
+  int widest = 1, real = 0;
+  for (const Instruction& in : program_.code()) {
+    if (!has_value(in.op) || in.lanes != kAnyLanes) continue;
+    const int bytes = static_cast<int>(dtype::size(in.dtype));
+    widest = std::max(widest, bytes);
+    if (in.dtype == DType::kFloat32 || in.dtype == DType::kFloat64) real = std::max(real, bytes);
+  }
+  const int room = std::max(target_.vector_bytes, 16);
+  if (widest * call_lanes_ > room) return call_lanes_ / 2;
+  const bool widens = real * call_lanes_ < 16 && real != 0 && widest * (16 / real) <= room;
+  return widens ? 16 / real : call_lanes_;
+}
+
+void Writer::call_with(Wanted what, int first) {
+  function_name(program_, what);
+  for (Word slot = 0; const Instruction* in = argument(slot); ++slot) {
+    out_ << (slot == 0 ? "" : ", ");
+    if (in->lanes == kAnyLanes) {
+      out_ << "__builtin_shufflevector(a" << slot << ", a" << slot;
+      for (int i = 0; i < what.lanes; ++i) out_ << ", " << int32_t{(first + i) % call_lanes_};
+      out_ << ')';
+    } else {
+      out_ << 'a' << slot;
+    }
+  }
+  out_ << ')';
+}
+
+Status Writer::widened(int wide) {
+  const Instruction& result = program_.at(program_.operands(program_.code().back())[0]);
+  const Wanted what{what_.program, static_cast<uint8_t>(wide), false};
+  out_ << "const ";
+  type(argument_type(result), wide);
+  out_ << " y = ";
+  call_with(what, 0);
+  out_ << ";\nreturn __builtin_shufflevector(y, y";
+  for (int i = 0; i < call_lanes_; ++i) out_ << ", " << int32_t{i};
+  out_ << ");\n";
+  return want(what);
+}
+
+Status Writer::halved() {
+  const Instruction& result = program_.at(program_.operands(program_.code().back())[0]);
+  const int half = call_lanes_ / 2;
+  const Wanted what{what_.program, static_cast<uint8_t>(half), false};
+  for (const int part : {0, 1}) {
+    out_ << "const ";
+    type(argument_type(result), half);
+    out_ << " y" << int32_t{part} << " = ";
+    call_with(what, part * half);
+    out_ << ";\n";
+  }
+  out_ << "return __builtin_shufflevector(y0, y1";
+  for (int i = 0; i < call_lanes_; ++i) out_ << ", " << int32_t{i};
+  out_ << ");\n";
+  return want(what);
 }
 
 DType Writer::argument_type(const Instruction& in) const {
@@ -466,6 +548,14 @@ Status Writer::atomic(const Step& s, const Access& a, const Register* mask) {
   return out_.status();
 }
 
+namespace {
+
+void write_name(char (&name)[kMaxName + 16], const Program& program, Wanted what) {
+  std::snprintf(name, sizeof(name), "%s_x%d%s", program.name, int{what.lanes},
+                what.cold ? "_cold" : "");
+}
+
+}  // namespace
 }  // namespace c
 
 Status render_c(RenderedC& out, const Module& module, const Target& target) {
@@ -474,25 +564,23 @@ Status render_c(RenderedC& out, const Module& module, const Target& target) {
                       module.programs.size());
   }
   Memory& memory = out.text.memory();
-  c::Types types;
+  c::Types types(out.types);
   Vec<c::Wanted> wanted(memory);
-  Text body(memory);
   const size_t last = module.programs.size() - 1;
-  c::Writer writer(body, module, last, 1, target, types, wanted);
+  c::Writer writer(out.text, module, {last, 1, false}, target, types, wanted);
   ASTER_TRY(writer.run());
   out.scratch_bytes = writer.scratch_bytes();
   // Functions stand before their callers in the module: the last ones want those before them.
-  Vec<Text> texts(memory);
   for (size_t i = last; i-- > 0;) {
     for (size_t w = 0; w < wanted.size(); ++w) {
       if (wanted[w].program != i) continue;
-      ASTER_TRY(texts.push(Text(memory)));
-      ASTER_TRY(c::Writer(texts.back(), module, i, wanted[w].lanes, target, types, wanted).run());
+      ASTER_TRY(out.functions.push(RenderedFunction(memory)));
+      RenderedFunction& function = out.functions.back();
+      c::write_name(function.name, module.programs[i], wanted[w]);
+      ASTER_TRY(c::Writer(function.text, module, wanted[w], target, types, wanted).run());
     }
   }
-  types.write(out.text);
-  for (size_t i = texts.size(); i-- > 0;) out.text << texts[i].view();
-  out.text << body.view();
+  std::reverse(out.functions.begin(), out.functions.end());
   return out.text.status();
 }
 

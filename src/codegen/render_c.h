@@ -9,13 +9,29 @@
 
 namespace aster::codegen::program {
 
+// Vector types, and selections between two of them, that a text names: by dtype and log2 of lanes.
+struct UsedTypes {
+  static constexpr int kLogs = 7;  // 1, 2, .. 64 lanes
+  bool types[dtype::kDTypeLimit * kLogs] = {};
+  bool selects[dtype::kDTypeLimit * kLogs] = {};
+};
+
+// A function at some number of lanes.
+struct RenderedFunction {
+  explicit RenderedFunction(Memory& memory) : text(memory) {}
+  char name[kMaxName + 16] = {};  // "exp_f32_x16"
+  Text text;
+};
+
+// One program of a unit.
 struct RenderedC {
-  explicit RenderedC(Memory& memory) : text(memory) {}
-  // Types, functions and
-  //   void NAME(void *const *params, const long long *sizes, void *scratch,
-  //             long long begin, long long end)
+  explicit RenderedC(Memory& memory) : text(memory), functions(memory) {}
+  // void NAME(void *const *params, const long long *sizes, void *scratch,
+  //           long long begin, long long end)
   // which runs tasks [begin, end); a program without task loops is one task. sizes: by slot.
   Text text;
+  Vec<RenderedFunction> functions;  // that it calls, each behind those that it calls itself
+  UsedTypes types;
   int64_t scratch_bytes = 0;  // that scratch points to, aligned to 64 bytes
 };
 
@@ -24,5 +40,15 @@ struct RenderedC {
 // an operation, MulAcc of floats without FMA, barriers), ARGUMENT (the last one is a function),
 // MEMORY.
 Status render_c(RenderedC& out, const Module& module, const Target& target);
+
+// Programs as one C text: types and functions that they use, each once, then each of them.
+// Functions of one name at as many lanes are taken for one. Errors: ARGUMENT (two functions of one
+// name differ), MEMORY.
+Status write_unit(Text& out, std::span<const RenderedC* const> programs, const Target& target);
+
+// Whether the target has an operation (result and operand: dtypes of the result and of the last
+// operand) at these lanes, other than lane by lane. What is not native may be a function
+// (functions.h).
+bool is_native(const Target& target, Op op, DType result, DType operand, int lanes);
 
 }  // namespace aster::codegen::program

@@ -1,10 +1,10 @@
-// Inside the C renderer: the rows of its tables, and the types that a text names.
+// Inside the C renderer: the rows of its tables, and the types that texts name.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 
-#include "codegen/program.h"
+#include "codegen/render_c.h"
 
 namespace aster::codegen::program::c {
 
@@ -19,7 +19,7 @@ enum Elements : uint8_t {
   BOOL = 16
 };
 enum Width : uint8_t { ONE, VEC, ANYW, W16, W32, W64 };
-enum Feature : uint8_t { ANY, SSE, FMA, AVX512 };
+enum Feature : uint8_t { ANY, SSE, FMA, F16C, AVX512 };
 struct Row {
   Op op;
   uint8_t elements;
@@ -29,10 +29,32 @@ struct Row {
 };
 inline constexpr Row kRows[] = {
 #define ROW(op, elements, width, feature, text) {Op::k##op, elements, width, feature, text},
+#define CAST(from, to, width, feature, text)
+#include "codegen/target_x86.def"
+// clang-format off
 #include "codegen/target_c.def"
+// clang-format on
+#undef ROW
+#undef CAST
+};
+// Of narrow floats; the others are C's.
+struct CastRow {
+  DType from, to;
+  Width width;  // of the wider type
+  Feature feature;
+  std::string_view text;
+};
+inline constexpr CastRow kCasts[] = {
+#define ROW(op, elements, width, feature, text)
+#define CAST(from, to, width, feature, text) {DType::k##from, DType::k##to, width, feature, text},
 #include "codegen/target_x86.def"
 #undef ROW
+#undef CAST
 };
+// The first row that fits, null if there is none. Across (of conditions, by Or): of the real type
+// as wide as the mask.
+const Row* find_row(const Target& target, Op op, DType d, int lanes);
+const CastRow* find_cast(const Target& target, DType from, DType to, int lanes);
 
 inline Elements elements_of(DType d) {
   if (d == DType::kBool) return BOOL;
@@ -59,12 +81,13 @@ inline DType integer(DType d, bool is_signed) {
 }
 inline const char* c_type(DType d) { return dtype::c_name(stored(d)); }
 
-// Types and selections that a text uses, each written once in front of it.
+// Names types, and writes those that were named.
 class Types {
  public:
+  explicit Types(UsedTypes& used) : used_(used) {}
   void name(Text& out, DType d, int lanes) {
     const DType type = stored(d);
-    used_[index(type, lanes)] = true;
+    used_.types[index(type, lanes)] = true;
     out << type_name(type);
     if (lanes > 1) out << 'x' << int32_t{lanes};
   }
@@ -73,70 +96,19 @@ class Types {
     if (lanes > 1) out << 'u';
   }
   void select(Text& out, DType d, int lanes) {
-    selects_[index(stored(d), lanes)] = true;
-    used_[index(integer(stored(d), true), lanes)] = true;
+    used_.selects[index(stored(d), lanes)] = true;
+    used_.types[index(integer(stored(d), true), lanes)] = true;
     out << "sel_";
     name(out, d, lanes);
   }
-  void write(Text& out) const {
-    for (int d = 0; d < dtype::kDTypeLimit; ++d) {
-      for (int log = 0; log < kLogs; ++log) {
-        const size_t at = static_cast<size_t>(d * kLogs + log);
-        const DType type = static_cast<DType>(d);
-        if (used_[at]) define(out, type, 1 << log);
-      }
-    }
-    for (int d = 0; d < dtype::kDTypeLimit; ++d) {
-      for (int log = 0; log < kLogs; ++log) {
-        const size_t at = static_cast<size_t>(d * kLogs + log);
-        if (selects_[at]) define_select(out, static_cast<DType>(d), 1 << log);
-      }
-    }
-  }
+  static void write(Text& out, const UsedTypes& used);
 
  private:
-  static constexpr int kLogs = 7;  // 1, 2, .. 64 lanes
   static size_t index(DType d, int lanes) {
-    return static_cast<size_t>(static_cast<int>(d) * kLogs +
+    return static_cast<size_t>(static_cast<int>(d) * UsedTypes::kLogs +
                                std::countr_zero(static_cast<unsigned>(lanes)));
   }
-  static void define(Text& out, DType d, int lanes) {
-    const char* const name = type_name(d);
-    if (lanes == 1) {
-      out << "typedef " << c_type(d) << ' ' << name << ";\n";
-      return;
-    }
-    const int32_t bytes = static_cast<int32_t>(dtype::size(d)) * lanes;
-    for (const bool unaligned : {false, true}) {
-      out << "typedef " << c_type(d) << ' ' << name << 'x' << int32_t{lanes}
-          << (unaligned ? "u" : "") << " __attribute__((vector_size(" << bytes << "), aligned("
-          << (unaligned ? static_cast<int32_t>(dtype::size(d)) : std::min(bytes, 64))
-          << "), may_alias));\n";
-    }
-  }
-  static void define_select(Text& out, DType d, int lanes) {
-    const auto type = [&](DType which) -> Text& {
-      out << type_name(which);
-      return lanes > 1 ? out << 'x' << int32_t{lanes} : out;
-    };
-    const DType mask = integer(d, true);
-    out << "static inline ";
-    type(d) << " sel_";
-    type(d) << '(';
-    type(mask) << " m, ";
-    type(d) << " a, ";
-    type(d) << " b) { return ";
-    if (lanes == 1) {
-      out << "m ? a : b; }\n";
-      return;
-    }
-    out << '(';
-    type(d) << ")((m & (";
-    type(mask) << ")a) | (~m & (";
-    type(mask) << ")b)); }\n";
-  }
-  bool used_[dtype::kDTypeLimit * kLogs] = {};
-  bool selects_[dtype::kDTypeLimit * kLogs] = {};
+  UsedTypes& used_;
 };
 
 }  // namespace aster::codegen::program::c

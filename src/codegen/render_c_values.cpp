@@ -78,6 +78,12 @@ Status Writer::value(const Step& s) {
   }
   if (s.op == Op::kSpread) {
     const bool truth = s.in->dtype == DType::kBool && n > 1;
+    if (!truth && n > 1 && program_.at(s.operands[0].value).op == Op::kConst) {
+      // x - 0 is x, also for -0.
+      operand(s, 0);
+      out_ << " - (", type(d, n), out_ << "){0}";
+      return kOk;
+    }
     spread(d, n, [&] {
       out_ << (truth ? "-" : "");
       operand(s, 0);
@@ -156,12 +162,44 @@ Status Writer::bitcast(const Step& s, int n) {
   return kOk;
 }
 
+Status Writer::narrow_cast(const Step& s, int n) {
+  const DType from = dtype_of(s.operands[0]), to = s.in->dtype;
+  const CastRow* row = find_cast(target_, from, to, n);
+  const bool whole = row != nullptr;
+  if (!whole) row = find_cast(target_, from, to, 1);
+  if (row == nullptr) return cannot("this cast of narrow floats");
+  out_ << '(';
+  type(to, n);
+  out_ << (whole ? ")(" : "){");
+  for (int lane = 0; lane < (whole ? 1 : n); ++lane) {
+    out_ << (lane == 0 ? "" : ", ");
+    expand(row->text, stored(from), whole ? n : 1,
+           [&](size_t) { whole ? name(s.operands[0]) : lane_of(s.operands[0], lane); });
+  }
+  out_ << (whole ? ')' : '}');
+  return kOk;
+}
+
+void Writer::convert(Register r, DType from, DType to, int n) {
+  const bool steps = !dtype::is_float(from) && dtype::size(to) >= 4 * dtype::size(from);
+  out_ << "__builtin_convertvector(";
+  if (steps) {
+    const size_t half = dtype::size(to) / 2;
+    const bool is_signed = dtype::is_signed(from);
+    const DType like = half == 4 ? DType::kInt32 : half == 2 ? DType::kInt16 : DType::kInt8;
+    convert(r, from, integer(like, is_signed), n);
+  } else {
+    name(r);
+  }
+  out_ << ", ";
+  type(to, n);
+  out_ << ')';
+}
+
 Status Writer::cast(const Step& s, int n) {
   const DType from = dtype_of(s.operands[0]), to = s.in->dtype;
   if (from == to) return converted(s, 0, s.id), kOk;
-  if (dtype::is_narrow_float(from) || dtype::is_narrow_float(to)) {
-    return cannot("casts of narrow floats");
-  }
+  if (dtype::is_narrow_float(from) || dtype::is_narrow_float(to)) return narrow_cast(s, n);
   const bool checked =
       s.op == Op::kCast && dtype::is_float(from) && to != DType::kBool && !dtype::is_float(to);
   if (checked) return float_to_int(s, n, from);
@@ -179,14 +217,19 @@ Status Writer::cast(const Step& s, int n) {
     out_ << " != (";
     type(from, n);
     out_ << "){0})";
-  } else {
-    out_ << "__builtin_convertvector(";
-    // A mask is 0 or -1.
-    if (from == DType::kBool) out_ << '-';
-    operand(s, 0);
-    out_ << ", ";
+  } else if (from == DType::kBool) {
+    // A mask is all bits or none: those of 1.
+    out_ << '(';
     type(to, n);
-    out_ << ')';
+    out_ << ")(";
+    as(s.operands[0], integer(to, true));
+    out_ << " & (";
+    type(integer(to, true), n);
+    out_ << ")((";
+    type(to, n);
+    out_ << "){0} + 1))";
+  } else {
+    convert(s.operands[0], from, to, n);
   }
   return kOk;
 }
@@ -207,34 +250,15 @@ Status Writer::float_to_int(const Step& s, int n, DType from) {
 }
 
 Status Writer::call(const Step& s, int n) {
-  const Wanted want{static_cast<size_t>(s.words[0]), static_cast<uint8_t>(n)};
-  if (std::ranges::find(wanted_, want) == wanted_.end()) ASTER_TRY(wanted_.push(want));
-  out_ << module_.programs[want.program].name << "_x" << int32_t{n} << '(';
+  const bool cold = program_.function && conditions_ != 0;
+  const Wanted what{static_cast<size_t>(s.words[0]), static_cast<uint8_t>(n), cold};
+  function_name(module_.programs[what.program], what);
   for (size_t i = 0; i < s.operands.size(); ++i) {
     out_ << (i == 0 ? "" : ", ");
     as(s.operands[i], DType::kInt32);
   }
   out_ << ')';
-  return kOk;
-}
-
-bool Writer::has_feature(Feature feature) const {
-  if (feature == SSE) return target_.vector_bytes >= 16;
-  if (feature == FMA) return target_.vector_bytes >= 32 && target_.fma;
-  if (feature == AVX512) return target_.vector_bytes >= 64 && target_.avx512;
-  return true;
-}
-
-const Row* Writer::find(Op op, DType d, int n) const {
-  const int bytes = static_cast<int>(dtype::size(d)) * n;
-  for (const Row& row : kRows) {
-    if (row.op != op || (row.elements & elements_of(d)) == 0 || !has_feature(row.feature)) continue;
-    const bool fits = row.width == ANYW || (row.width == ONE && n == 1) ||
-                      (row.width == VEC && n > 1) || (row.width == W16 && bytes == 16 && n > 1) ||
-                      (row.width == W32 && bytes == 32) || (row.width == W64 && bytes == 64);
-    if (fits) return &row;
-  }
-  return nullptr;
+  return want(what);
 }
 
 Status Writer::arithmetic(const Step& s, int n) {
@@ -243,7 +267,7 @@ Status Writer::arithmetic(const Step& s, int n) {
   const DType d = dtype_of(s.operands.back());
   const DType computed = d == DType::kBool ? d : stored(d);
   if (dtype::is_narrow_float(d)) return cannot("arithmetic of narrow floats");
-  const Row* row = find(s.op, computed, n);
+  const Row* row = find_row(target_, s.op, computed, n);
   const auto write = [&](int lane) {
     return [&, lane](size_t i) {
       if (lane >= 0) {
@@ -261,7 +285,7 @@ Status Writer::arithmetic(const Step& s, int n) {
     out_ << ')';
     return kOk;
   }
-  row = find(s.op, computed, 1);
+  row = find_row(target_, s.op, computed, 1);
   if (row == nullptr || n == 1) return cannot(uop::info(s.op).name);
   out_ << '(';
   type(held(s.id), n);
@@ -335,7 +359,27 @@ size_t Writer::top_comma(std::string_view text, size_t from) {
   return from;
 }
 
+bool Writer::across_mask(const Step& s) {
+  const Register x = s.operands[0];
+  if (s.in->dtype != DType::kBool || lanes(x) == 1) return false;
+  const DType mask = held(x.value);
+  const DType real = dtype::size(mask) == 8 ? DType::kFloat64 : DType::kFloat32;
+  if (dtype::size(mask) < 4) return false;
+  const Row* const row = find_row(target_, Op::kAcross, real, lanes(x));
+  if (row == nullptr) return false;
+  const bool all = s.in->with == Op::kAnd;
+  define(s);
+  out_ << (all ? "!(" : "(");
+  expand(row->text, real, lanes(x), [&](size_t) {
+    out_ << (all ? "~" : "");
+    name(x);
+  });
+  out_ << ");\n";
+  return true;
+}
+
 Status Writer::across(const Step& s) {
+  if (across_mask(s)) return out_.status();
   const Register x = s.operands[0];
   const bool truth = s.in->dtype == DType::kBool;
   const DType d = held(x.value);
@@ -346,7 +390,7 @@ Status Writer::across(const Step& s) {
     return name(s.result) << 'h' << int32_t{size};
   };
   for (int half = n / 2; half > 0; n = half, half /= 2) {
-    const Row* const row = find(s.in->with, operands, half);
+    const Row* const row = find_row(target_, s.in->with, operands, half);
     if (row == nullptr || dtype::is_narrow_float(s.in->dtype)) {
       return cannot(uop::info(s.in->with).name);
     }

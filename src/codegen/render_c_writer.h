@@ -7,10 +7,11 @@
 
 namespace aster::codegen::program::c {
 
-// A function at lanes, wanted by a call.
+// A function at lanes, wanted by a call; cold where only slow paths of functions call it.
 struct Wanted {
   size_t program;
   uint8_t lanes;
+  bool cold;
   bool operator==(const Wanted&) const = default;
 };
 
@@ -18,12 +19,13 @@ struct Wanted {
 // users convert them.
 class Writer {
  public:
-  Writer(Text& out, const Module& module, size_t program, uint8_t call_lanes, const Target& target,
-         Types& types, Vec<Wanted>& wanted)
+  Writer(Text& out, const Module& module, Wanted what, const Target& target, Types& types,
+         Vec<Wanted>& wanted)
       : out_(out),
         module_(module),
-        program_(module.programs[program]),
-        call_lanes_(call_lanes),
+        program_(module.programs[what.program]),
+        what_(what),
+        call_lanes_(what.lanes),
         target_(target),
         types_(types),
         wanted_(wanted),
@@ -53,6 +55,18 @@ class Writer {
 
   // ---- Function and launch ----
   Status open_function();
+  const Instruction* argument(Word slot) const;  // null past the last
+  // `name_x8(`
+  void function_name(const Program& function, Wanted what);
+  Status want(Wanted what);
+  // The lanes that a function is computed at when it is called at call_lanes_: floats in vectors
+  // that the target has.
+  int computed_lanes() const;
+  // A function that calls itself at other lanes.
+  Status widened(int wide);
+  Status halved();
+  // Its call with arguments of other lanes, from `first` on and around.
+  void call_with(Wanted what, int first);
   // Conditions go in and out of functions as masks of 32 bits.
   DType argument_type(const Instruction& in) const;
   Status open_program();
@@ -95,13 +109,15 @@ class Writer {
   Status shuffle(const Step& s, int n);
   Status bitcast(const Step& s, int n);
   Status cast(const Step& s, int n);
+  Status narrow_cast(const Step& s, int n);
+  // Vectors of integers made four times as wide or more are widened in steps: gcc takes them apart
+  // otherwise.
+  void convert(Register r, DType from, DType to, int n);
   // By way of int64, 0 where that cannot hold it.
   Status float_to_int(const Step& s, int n, DType from);
   Status call(const Step& s, int n);
 
   // ---- Rows ----
-  bool has_feature(Feature feature) const;
-  const Row* find(Op op, DType d, int n) const;
   Status arithmetic(const Step& s, int n);
   Status where(const Step& s, int n);
   // A row's text; operands are written by `write(i)`.
@@ -111,17 +127,21 @@ class Writer {
   static size_t top_comma(std::string_view text, size_t from);
   // Halves of lanes combined, in variables a of half as many lanes each.
   Status across(const Step& s);
+  // Any and all of conditions, where the target has an instruction that says.
+  bool across_mask(const Step& s);
 
   Text& out_;
   const Module& module_;
   const Program& program_;
-  uint8_t call_lanes_;
+  Wanted what_;
+  int call_lanes_;
   const Target& target_;
   Types& types_;
   Vec<Wanted>& wanted_;
   Vec<DType> masks_;
   int64_t scratch_ = 0;
   bool tasks_ = false;
+  int conditions_ = 0;  // that are open
 };
 
 }  // namespace aster::codegen::program::c

@@ -42,6 +42,8 @@ T compute(Op op, T a, T b, T c) {
 }
 
 double as_double(Word word) { return std::bit_cast<double>(word); }
+// What is added to the exponents of Scale, so that the low bits of the sum are the integer's.
+double scale_offset(DType d) { return d == DType::kFloat32 ? 0x1.8p23 : 0x1.8p52; }
 
 }  // namespace
 
@@ -87,8 +89,9 @@ Word evaluate(Op op, DType operand, DType result, const Word* operands) {
   if (dtype::is_float(operand)) {
     // Narrow formats in double and rounded once: exact for + - * / and sqrt. Not so for a fused
     // multiply-add, which runtimes do in float.
-    const double a = as_double(words[0]), b = as_double(words[1]), c = as_double(words[2]);
-    double y;
+    const double a = as_double(words[0]), c = as_double(words[2]);
+    double b = as_double(words[1]), y;
+    if (op == Op::kScale) b -= scale_offset(operand);
     if (op == Op::kMulAcc && operand != DType::kFloat64 && operand != DType::kWeakFloat) {
       y = static_cast<double>(
           std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c)));
@@ -124,6 +127,11 @@ bool is_defined(Op op, DType operand, DType result, const Word* words) {
   if (op == Op::kQuo || op == Op::kRem) {
     return words[1] != 0 &&
            !(dtype::is_signed(operand) && words[1] == -1 && a == dtype::min_int(operand));
+  }
+  if (op == Op::kScale) {
+    const double n = as_double(words[1]) - scale_offset(operand);
+    const double most = operand == DType::kFloat32 ? 151 : 1100;
+    return std::isnan(as_double(a)) || (std::fabs(n) <= most && n == std::trunc(n));
   }
   if (op == Op::kLeft || op == Op::kRight) {
     return words[1] >= 0 && words[1] < static_cast<Word>(dtype::bits(operand));

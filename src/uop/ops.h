@@ -131,6 +131,14 @@ T floormod(T a, T b) {
   const T r = cmod(a, b);
   return b != T(0) && r != T(0) && ((r < T(0)) != (b < T(0))) ? add(r, b) : r;
 }
+// b is the power of two itself here: evaluate() knows what dtypes add to it.
+template <typename T>
+T scale(T a, T b) {
+  if constexpr (kReal<T>)
+    return std::isnan(a) || std::isnan(b) ? a + b : std::ldexp(a, static_cast<int>(b));
+  else
+    return T(0);
+}
 // Shift of a value of so many bits; amounts are taken as they are, negative or past the width: all
 // bits leave.
 inline int64_t shift(bool left, int64_t a, int64_t amount, int bits) {

@@ -2,8 +2,7 @@
 // random ones, by each compiler at each vector width. Widths that the machine lacks are compiled.
 #include "codegen/render_c.h"
 
-#include <set>
-#include <sstream>
+#include <memory>
 
 #include "codegen/program_evaluator.h"
 #include "codegen/random_program.h"
@@ -63,21 +62,6 @@ void make_special(std::vector<Param>* params) {
 std::string rename(std::string text, const std::string& name) {
   const size_t at = text.rfind("program ") + 8;
   return text.replace(at, text.find_first_of(" \n", at) - at, name);
-}
-
-// Texts of several programs as one: types and selections are written by each of them.
-std::string joined(const std::vector<std::string>& texts) {
-  std::set<std::string> met;
-  std::string out;
-  for (const std::string& text : texts) {
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-      const bool shared = line.starts_with("typedef ") || line.starts_with("static inline ");
-      if (shared && line.back() != '{' && !met.insert(line).second) continue;
-      out += line + "\n";
-    }
-  }
-  return out;
 }
 
 // Memory on a cache line or one element past it, between known bytes.
@@ -150,18 +134,19 @@ void check(std::vector<Case> cases, const std::vector<int>& targets, bool by_all
   }
   const std::vector<int> mine = widths();
   for (int width : targets) {
-    std::vector<std::string> texts;
-    std::vector<int64_t> scratch;
+    std::vector<std::unique_ptr<RenderedC>> programs;
+    std::vector<const RenderedC*> all;
     for (size_t i = 0; i < cases.size(); ++i) {
-      RenderedC out(process_heap());
-      ASSERT_TRUE(render_c(out, read[i]->module, target_of(width)).ok())
+      programs.push_back(std::make_unique<RenderedC>(process_heap()));
+      all.push_back(programs.back().get());
+      ASSERT_TRUE(render_c(*programs.back(), read[i]->module, target_of(width)).ok())
           << last_error() << cases[i].text;
-      texts.emplace_back(out.text.view());
-      scratch.push_back(out.scratch_bytes);
     }
+    Text unit(process_heap());
+    ASSERT_TRUE(write_unit(unit, all, target_of(width)).ok()) << last_error();
     for (const std::string& compiler : compilers()) {
       if (!by_all && width != targets.back() && compiler != compilers()[0]) continue;
-      Library library(compiler, joined(texts), width == 0 ? 16 : width);
+      Library library(compiler, std::string(unit.view()), width == 0 ? 16 : width);
       if (width > mine.back()) continue;
       for (size_t i = 0; i < cases.size(); ++i) {
         const std::string name = "case_" + std::to_string(i);
@@ -170,10 +155,10 @@ void check(std::vector<Case> cases, const std::vector<int>& targets, bool by_all
         if (function == nullptr) continue;
         const std::string where = compiler + " " + std::to_string(width) + " " + cases[i].text;
         Launch whole(before[i], true), parts(before[i], false);
-        whole.run(function, cases[i].sizes, scratch[i], 0, cases[i].tasks);
+        whole.run(function, cases[i].sizes, all[i]->scratch_bytes, 0, cases[i].tasks);
         same(where, whole.take(where), after[i]);
         for (int64_t t = cases[i].tasks; t-- > 0;) {
-          parts.run(function, cases[i].sizes, scratch[i], t, t + 1);
+          parts.run(function, cases[i].sizes, all[i]->scratch_bytes, t, t + 1);
         }
         same("by single tasks: " + where, parts.take(where), after[i]);
         if (testing::Test::HasFailure()) return;
@@ -453,7 +438,8 @@ TEST(RenderC, WhatTheTargetCannotSayIsUnsupported) {
       {"%0 = Const f32 1; %1 = MulAcc f32 %0 %0 %0", 16},
       {"%0 = Const f32 1; %1 = Exp f32 %0", 64},
       {"%0 = Param f16 0 [4]; %1 = Load f16 %0; %2 = Add f16 %1 %1", 64},
-      {"%0 = Param f16 0 [4]; %1 = Load f16 %0; %2 = Cast f32 %1", 64},
+      {"%0 = Param f16 0 [4]; %1 = Load f16 %0; %2 = Cast f32 %1", 16},
+      {"%0 = Param bf16 0 [4]; %1 = Load bf16 %0; %2 = Cast f32 %1", 64},
       {"%0 = Loop local 0 0 4 1; Barrier local; End", 64},
       {"%0 = Param i32 0 [4] write atomic; %1 = Const i32 1; Atomic:Max %0, %1", 64}};
   for (const auto& [text, width] : cases) {

@@ -1,0 +1,168 @@
+// Types in front of a text, rows of the tables found, and texts of several programs put together.
+#include "codegen/render_c_types.h"
+
+namespace aster::codegen::program {
+namespace c {
+namespace {
+
+void define_type(Text& out, DType d, int lanes) {
+  const char* const name = type_name(d);
+  if (lanes == 1) {
+    out << "typedef " << c_type(d) << ' ' << name << ";\n";
+    return;
+  }
+  const int32_t bytes = static_cast<int32_t>(dtype::size(d)) * lanes;
+  for (const bool unaligned : {false, true}) {
+    out << "typedef " << c_type(d) << ' ' << name << 'x' << int32_t{lanes} << (unaligned ? "u" : "")
+        << " __attribute__((vector_size(" << bytes << "), aligned("
+        << (unaligned ? static_cast<int32_t>(dtype::size(d)) : std::min(bytes, 64))
+        << "), may_alias));\n";
+  }
+}
+
+void define_select(Text& out, DType d, int lanes) {
+  const auto type = [&](DType which) -> Text& {
+    out << type_name(which);
+    return lanes > 1 ? out << 'x' << int32_t{lanes} : out;
+  };
+  const DType mask = integer(d, true);
+  out << "static inline __attribute__((always_inline, unused)) ";
+  type(d) << " sel_";
+  type(d) << '(';
+  type(mask) << " m, ";
+  type(d) << " a, ";
+  type(d) << " b) { return ";
+  if (lanes == 1) {
+    out << "m ? a : b; }\n";
+    return;
+  }
+  out << '(';
+  type(d) << ")((m & (";
+  type(mask) << ")a) | (~m & (";
+  type(mask) << ")b)); }\n";
+}
+
+template <typename Write>
+void each_used(const bool* used, Write write) {
+  for (int d = 0; d < dtype::kDTypeLimit; ++d) {
+    for (int log = 0; log < UsedTypes::kLogs; ++log) {
+      if (used[d * UsedTypes::kLogs + log]) write(static_cast<DType>(d), 1 << log);
+    }
+  }
+}
+
+bool has_feature(const Target& target, Feature feature) {
+  switch (feature) {
+    case SSE:
+      return target.vector_bytes >= 16;
+    case FMA:
+      return target.vector_bytes >= 32 && target.fma;
+    case F16C:
+      return target.vector_bytes >= 32 && target.f16c;
+    case AVX512:
+      return target.vector_bytes >= 64 && target.avx512;
+    default:
+      return true;
+  }
+}
+
+bool fits(Width width, int bytes, int lanes) {
+  return width == ANYW || (width == ONE && lanes == 1) || (width == VEC && lanes > 1) ||
+         (width == W16 && bytes == 16 && lanes > 1) || (width == W32 && bytes == 32) ||
+         (width == W64 && bytes == 64);
+}
+
+// Instructions that the compilers know by different names.
+constexpr std::string_view kAvx512 = R"(#ifdef __clang__
+#define x86_minps512(a, b) __builtin_ia32_minps512(a, b, 4)
+#define x86_minpd512(a, b) __builtin_ia32_minpd512(a, b, 4)
+#define x86_maxps512(a, b) __builtin_ia32_maxps512(a, b, 4)
+#define x86_maxpd512(a, b) __builtin_ia32_maxpd512(a, b, 4)
+#define x86_sqrtps512(a) __builtin_ia32_sqrtps512(a, 4)
+#define x86_sqrtpd512(a) __builtin_ia32_sqrtpd512(a, 4)
+#else
+#define x86_minps512(a, b) __builtin_ia32_minps512_mask(a, b, a, (unsigned short)-1, 4)
+#define x86_minpd512(a, b) __builtin_ia32_minpd512_mask(a, b, a, (unsigned char)-1, 4)
+#define x86_maxps512(a, b) __builtin_ia32_maxps512_mask(a, b, a, (unsigned short)-1, 4)
+#define x86_maxpd512(a, b) __builtin_ia32_maxpd512_mask(a, b, a, (unsigned char)-1, 4)
+#define x86_sqrtps512(a) __builtin_ia32_sqrtps512_mask(a, a, (unsigned short)-1, 4)
+#define x86_sqrtpd512(a) __builtin_ia32_sqrtpd512_mask(a, a, (unsigned char)-1, 4)
+#endif
+)";
+
+// Writes a function unless one of its name is there already.
+Status write_function(Text& out, const RenderedFunction& function,
+                      Vec<const RenderedFunction*>* written) {
+  for (const RenderedFunction* other : *written) {
+    if (std::string_view(other->name) != function.name) continue;
+    if (other->text.view() == function.text.view()) return kOk;
+    return ASTER_FAIL(kARGUMENT, "two functions %s differ", function.name);
+  }
+  out << function.text.view();
+  return written->push(&function);
+}
+
+}  // namespace
+
+const Row* find_row(const Target& target, Op op, DType d, int lanes) {
+  const int bytes = static_cast<int>(dtype::size(d)) * lanes;
+  for (const Row& row : kRows) {
+    if (row.op == op && (row.elements & elements_of(d)) != 0 && has_feature(target, row.feature) &&
+        fits(row.width, bytes, lanes)) {
+      return &row;
+    }
+  }
+  return nullptr;
+}
+
+const CastRow* find_cast(const Target& target, DType from, DType to, int lanes) {
+  const int bytes = static_cast<int>(std::max(dtype::size(from), dtype::size(to))) * lanes;
+  for (const CastRow& row : kCasts) {
+    if (row.from == from && row.to == to && has_feature(target, row.feature) &&
+        fits(row.width, bytes, lanes)) {
+      return &row;
+    }
+  }
+  return nullptr;
+}
+
+void Types::write(Text& out, const UsedTypes& used) {
+  each_used(used.types, [&](DType d, int lanes) { define_type(out, d, lanes); });
+  each_used(used.selects, [&](DType d, int lanes) { define_select(out, d, lanes); });
+}
+
+}  // namespace c
+
+Status write_unit(Text& out, std::span<const RenderedC* const> programs, const Target& target) {
+  UsedTypes used;
+  for (const RenderedC* program : programs) {
+    for (size_t i = 0; i < std::size(used.types); ++i) {
+      used.types[i] |= program->types.types[i];
+      used.selects[i] |= program->types.selects[i];
+    }
+  }
+  if (c::has_feature(target, c::AVX512)) out << c::kAvx512;
+  c::Types::write(out, used);
+  Vec<const RenderedFunction*> written(out.memory());
+  for (const RenderedC* program : programs) {
+    for (const RenderedFunction& function : program->functions) {
+      ASTER_TRY(c::write_function(out, function, &written));
+    }
+  }
+  for (const RenderedC* program : programs) out << program->text.view();
+  return out.status();
+}
+
+bool is_native(const Target& target, Op op, DType result, DType operand, int lanes) {
+  if (op == Op::kWhere || op == Op::kBitcast) return true;
+  const bool narrow = dtype::is_narrow_float(operand) || dtype::is_narrow_float(result);
+  if (op == Op::kCast) {
+    if (operand == result) return true;
+    if (narrow) return c::find_cast(target, operand, result, lanes) != nullptr;
+    // Those that are checked are done lane by lane.
+    return lanes == 1 || !dtype::is_float(operand) || !dtype::is_int(result);
+  }
+  return !narrow && c::find_row(target, op, operand, lanes) != nullptr;
+}
+
+}  // namespace aster::codegen::program
