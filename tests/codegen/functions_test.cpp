@@ -54,6 +54,14 @@ std::vector<Case> all_cases() {
     for (DType d : {kF32, kF64}) out.push_back({{op, d, d}, arity, old});
   };
   real(Op::kExp, MathFn::kExp, 1);
+  real(Op::kExp2, MathFn::kExp2, 1);
+  real(Op::kLog, MathFn::kLog, 1);
+  real(Op::kLog2, MathFn::kLog2, 1);
+  real(Op::kSin, MathFn::kSin, 1);
+  real(Op::kCos, MathFn::kCos, 1);
+  real(Op::kTanh, MathFn::kTanh, 1);
+  real(Op::kErf, MathFn::kErf, 1);
+  real(Op::kPow, MathFn::kPow, 2);
   real(Op::kSqrt, MathFn::kSqrt, 1);
   real(Op::kTrunc, MathFn::kTrunc, 1);
   real(Op::kFloor, MathFn::kFloor, 1);
