@@ -72,7 +72,13 @@ LEFT_OUT = {
     "tensor_from_buffer": "from_buffer wraps memory of Python objects",
     **{
         f"buffer_{name}": "memoryview, from_buffer and ConcreteTensor serve"
-        for name in "copy copy_in copy_out from_memory init is_read_only slice_init".split()
+        for name in (
+            "copy copy_in copy_out from_memory init is_read_only memory_kind slice_init".split()
+        )
+    },
+    **{
+        f"dlpack_{name}": "__dlpack__ and from_dlpack serve"
+        for name in "export export_legacy import import_legacy".split()
     },
 }
 

@@ -5,6 +5,7 @@
 #include "aster_ml/base.h"
 #include "aster_ml/buffer.h"
 #include "aster_ml/device.h"
+#include "aster_ml/dlpack.h"
 #include "aster_ml/dtype.h"
 #include "aster_ml/eager.h"
 #include "aster_ml/engine.h"

@@ -33,6 +33,15 @@ typedef struct aster_ml_buffer {
   int32_t device; /* a device code */
 } aster_ml_buffer;
 
+/* Kinds of memory. What is allocated is of kind normal where the host addresses it, else device;
+ * the other kinds come from outside. */
+enum {
+  ASTER_ML_MEMORY_NORMAL = 0, /* pageable memory of the host */
+  ASTER_ML_MEMORY_PINNED = 1, /* page-locked memory of the host, which devices read by themselves */
+  ASTER_ML_MEMORY_UNIFIED = 2, /* addressed by host and device alike */
+  ASTER_ML_MEMORY_DEVICE = 3   /* addressed by its device alone */
+};
+
 /* Memory on a device (0: CPU) for elements of dtype; bytes is a multiple of the dtype's size.
  * Errors: ARGUMENT, DTYPE (a weak dtype), RANGE, UNSUPPORTED, DEVICE. */
 ASTER_ML_API int32_t aster_ml_buffer_init(aster_ml_buffer *out, const aster_ml_context *context,
@@ -55,6 +64,9 @@ ASTER_ML_API int32_t aster_ml_buffer_free(aster_ml_buffer *buffer);
 
 /* 1 if the library was told that it must not write to the memory. */
 ASTER_ML_API int32_t aster_ml_buffer_is_read_only(const aster_ml_buffer *buffer);
+
+/* The kind of its memory; what its device has for memory that the library does not know. */
+ASTER_ML_API int32_t aster_ml_buffer_memory_kind(const aster_ml_buffer *buffer);
 
 /* bytes from source + source_offset to buffer + offset, between any two devices. Alias: the ranges
  * may overlap. Errors: ARGUMENT (buffer is read-only or null), RANGE (outside a buffer),

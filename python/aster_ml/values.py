@@ -184,8 +184,8 @@ def _from_numpy(data: Any, wanted: DType | None, device: str | None) -> Tensor:
 
 
 def _from_foreign(data: Any) -> Tensor | None:
-    """A copy of what another library holds: its memory by DLPack, by the buffer protocol, or as
-    the NumPy array that it can be."""
+    """A copy of what another library holds: its memory by DLPack, by the buffer protocol, by the
+    array interface, or as the NumPy array that it can be."""
     kind = type(data)
     if hasattr(kind, "__dlpack__"):
         if getattr(data, "requires_grad", False):  # values are copied, their gradient stays there
@@ -194,6 +194,9 @@ def _from_foreign(data: Any) -> Tensor | None:
         return copied
     if isinstance(data, (array.array, memoryview)):
         copied = _native.from_buffer(data, 0, None, True)
+        return copied
+    if hasattr(data, "__array_interface__") and not hasattr(kind, "__array__"):
+        copied = _native.from_array_interface(data, True)
         return copied
     if hasattr(kind, "__array__"):
         import numpy as np

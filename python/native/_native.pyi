@@ -64,6 +64,9 @@ def from_buffer(
     context: Context | None = None,
     /,
 ) -> Any: ...
+def from_array_interface(
+    obj: Any, copy: bool | None = None, context: Context | None = None, /
+) -> Any: ...
 def from_dlpack(
     obj: Any, copy: bool | None = None, context: Context | None = None, /
 ) -> Any: ...

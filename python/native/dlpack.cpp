@@ -1,5 +1,5 @@
-// DLPack, versioned (1.x) and legacy, in both directions. Layouts as dmlc/dlpack's dlpack.h has
-// them.
+// DLPack capsules, versioned (1.x) and legacy, in both directions, on the library's export and
+// import.
 #include <cstdlib>
 #include <cstring>
 
@@ -8,74 +8,14 @@
 namespace aster::python {
 namespace {
 
-struct DlDevice {
-  int32_t type, id;
-};
-struct DlType {
-  uint8_t code, bits;
-  uint16_t lanes;
-};
-struct DlTensor {
-  void* data;
-  DlDevice device;
-  int32_t ndim;
-  DlType dtype;
-  int64_t* shape;
-  int64_t* strides;  // in elements; null: row-major
-  uint64_t byte_offset;
-};
-struct Legacy {
-  DlTensor tensor;
-  void* manager;
-  void (*deleter)(Legacy*);
-};
-struct Versioned {
-  uint32_t major, minor;
-  void* manager;
-  void (*deleter)(Versioned*);
-  uint64_t flags;
-  DlTensor tensor;
-};
+using Legacy = aster_ml_dlpack_legacy;
+using Versioned = aster_ml_dlpack_managed;
 
-constexpr int32_t kCpu = 1;
-constexpr int32_t kHostVisible[] = {kCpu, 3, 11};  // CPU, pinned for CUDA or ROCm
-constexpr uint64_t kReadOnly = 1, kCopied = 2;
-constexpr uint32_t kMajor = 1, kMinor = 1;
+constexpr int32_t kCpu = ASTER_ML_DLPACK_CPU;
 constexpr const char* kLegacyName = "dltensor";
 constexpr const char* kVersionedName = "dltensor_versioned";
 
-struct Row {
-  int32_t dtype;
-  uint8_t code, bits;
-};
-constexpr Row kTypes[] = {
-    {ASTER_ML_DTYPE_BOOL, 6, 8},         {ASTER_ML_DTYPE_INT8, 0, 8},
-    {ASTER_ML_DTYPE_INT16, 0, 16},       {ASTER_ML_DTYPE_INT32, 0, 32},
-    {ASTER_ML_DTYPE_INT64, 0, 64},       {ASTER_ML_DTYPE_UINT8, 1, 8},
-    {ASTER_ML_DTYPE_UINT16, 1, 16},      {ASTER_ML_DTYPE_UINT32, 1, 32},
-    {ASTER_ML_DTYPE_UINT64, 1, 64},      {ASTER_ML_DTYPE_FLOAT16, 2, 16},
-    {ASTER_ML_DTYPE_FLOAT32, 2, 32},     {ASTER_ML_DTYPE_FLOAT64, 2, 64},
-    {ASTER_ML_DTYPE_BFLOAT16, 4, 16},    {ASTER_ML_DTYPE_FP8E4M3, 10, 8},
-    {ASTER_ML_DTYPE_FP8E4M3FNUZ, 11, 8}, {ASTER_ML_DTYPE_FP8E5M2, 12, 8},
-    {ASTER_ML_DTYPE_FP8E5M2FNUZ, 13, 8},
-};
-
-// ---- Out: what a capsule's user frees; it holds no Python object, so its deleter needs no GIL
-// ----
-
-template <class Managed>
-struct Export {
-  Managed managed;
-  aster_ml_tensor tensor;
-};
-
-template <class Managed>
-void free_export(Managed* managed) {
-  if (managed == nullptr) return;
-  auto* made = static_cast<Export<Managed>*>(managed->manager);
-  aster_ml_tensor_free(&made->tensor);
-  std::free(made);
-}
+// ---- Out ----
 
 template <class Managed>
 const char* name_of() {
@@ -90,36 +30,20 @@ void drop_capsule(PyObject* capsule) {
   if (managed->deleter != nullptr) managed->deleter(managed);
 }
 
-void fill(DlTensor* out, aster_ml_tensor& tensor, const Row& row) {
-  static_assert(sizeof(size_t) == sizeof(int64_t) && sizeof(ptrdiff_t) == sizeof(int64_t));
-  out->data = tensor.storage.data;
-  out->device = {kCpu, 0};
-  out->ndim = static_cast<int32_t>(tensor.ndim);
-  out->dtype = {row.code, row.bits, 1};
-  out->shape = reinterpret_cast<int64_t*>(tensor.shape);
-  out->strides = reinterpret_cast<int64_t*>(tensor.strides);
-  out->byte_offset = tensor.byte_offset;
-}
-
 template <class Managed>
-Export<Managed>* make_export(const aster_ml_tensor& tensor, const Row& row) {
-  auto* made = static_cast<Export<Managed>*>(std::calloc(1, sizeof(Export<Managed>)));
-  if (made == nullptr) {
-    PyErr_NoMemory();
-    return nullptr;
-  }
-  made->tensor = tensor;
-  fill(&made->managed.tensor, made->tensor, row);
-  made->managed.manager = made;
-  made->managed.deleter = free_export<Managed>;
-  return made;
-}
-
-template <class Managed>
-PyObject* capsule_of(Export<Managed>* made) {
-  PyObject* capsule = PyCapsule_New(&made->managed, name_of<Managed>(), drop_capsule<Managed>);
-  if (capsule == nullptr) free_export(&made->managed);
+PyObject* capsule_of(Managed* managed) {
+  PyObject* capsule = PyCapsule_New(managed, name_of<Managed>(), drop_capsule<Managed>);
+  if (capsule == nullptr) managed->deleter(managed);
   return capsule;
+}
+
+// The library's message as a BufferError, which users of DLPack look for; always false.
+bool refuse(const char* function, int32_t status) {
+  if (status == ASTER_ML_MEMORY || status == ASTER_ML_STATE) return raise_status(status);
+  aster_ml_error record = {};
+  aster_ml_error_last(&record);
+  PyErr_Format(PyExc_BufferError, "%s: %s", function, record.message);
+  return false;
 }
 
 // What a caller of __dlpack__ asks for.
@@ -144,7 +68,7 @@ bool read_wish(Wish* wish, PyObject* arguments, PyObject* keywords) {
       (!PyTuple_Check(version) || PyArg_ParseTuple(version, "ii", &major, &minor) == 0))
     return PyErr_Format(PyExc_TypeError, "__dlpack__: max_version must be (major, minor)"), false;
   wish->versioned = major >= 1;
-  int type = kCpu, id = 0;
+  int type = kCpu, id = 0;  // the host addresses it, whatever its kind
   if (device != Py_None &&
       (!PyTuple_Check(device) || PyArg_ParseTuple(device, "ii", &type, &id) == 0))
     return PyErr_Format(PyExc_TypeError, "__dlpack__: dl_device must be (type, id)"), false;
@@ -160,7 +84,23 @@ bool read_wish(Wish* wish, PyObject* arguments, PyObject* keywords) {
 
 }  // namespace
 
-PyObject* lazy_dlpack_device(PyObject*, PyObject*) { return Py_BuildValue("(ii)", kCpu, 0); }
+PyObject* lazy_dlpack_device(PyObject* self, PyObject*) {
+  PyObject* const one[1] = {self};
+  Call call("__dlpack_device__", one, 1, 1, 1);
+  aster_ml_lazy* x = call.lazy(0, "tensor");
+  if (x == nullptr) return nullptr;
+  int32_t type = kCpu;
+  // What is not computed yet will be in memory of the library's own.
+  aster_ml_tensor tensor;
+  if (aster_ml_lazy_is_realized(x) != 0) {
+    if (!pinned_view(call, &tensor, x)) return nullptr;
+    const int32_t kind = aster_ml_buffer_memory_kind(&tensor.storage);
+    aster_ml_tensor_free(&tensor);
+    if (kind == ASTER_ML_MEMORY_PINNED) type = ASTER_ML_DLPACK_CUDA_HOST;
+    if (kind == ASTER_ML_MEMORY_UNIFIED) type = ASTER_ML_DLPACK_CUDA_MANAGED;
+  }
+  return Py_BuildValue("(ii)", type, 0);
+}
 
 PyObject* lazy_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
   Wish wish;
@@ -178,38 +118,32 @@ PyObject* lazy_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
     if (!ok) return nullptr;
     tensor = copied;
   }
-  const bool read_only = aster_ml_buffer_is_read_only(&tensor.storage) != 0;
-  for (const Row& row : kTypes) {
-    if (row.dtype != tensor.dtype) continue;
-    if (wish.versioned) {
-      auto* made = make_export<Versioned>(tensor, row);
-      if (made == nullptr) break;
-      made->managed.major = kMajor;
-      made->managed.minor = kMinor;
-      made->managed.flags = (read_only ? kReadOnly : 0) | (wish.copy ? kCopied : 0);
-      return capsule_of(made);
-    }
-    if (read_only) {
-      PyErr_SetString(PyExc_BufferError,
-                      "__dlpack__: read-only memory needs max_version=(1, 0) or copy=True");
-      break;
-    }
-    auto* made = make_export<Legacy>(tensor, row);
-    if (made == nullptr) break;
-    return capsule_of(made);
-  }
-  if (PyErr_Occurred() == nullptr)
-    PyErr_Format(PyExc_BufferError, "__dlpack__: no code for %s",
-                 aster_ml_dtype_name(tensor.dtype));
+  const aster_ml_context* context = &call.owner()->handle;
+  Versioned* versioned = nullptr;
+  Legacy* legacy = nullptr;
+  int32_t status = 0;
+  call.quick([&] {
+    status = wish.versioned ? aster_ml_dlpack_export(&versioned, context, &tensor,
+                                                     wish.copy ? ASTER_ML_DLPACK_COPIED : 0)
+                            : aster_ml_dlpack_export_legacy(&legacy, context, &tensor);
+    return 0;
+  });
   aster_ml_tensor_free(&tensor);
-  return nullptr;
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  if (status == ASTER_ML_STATE && !wish.versioned) {
+    PyErr_SetString(PyExc_BufferError,
+                    "__dlpack__: read-only memory needs max_version=(1, 0) or copy=True");
+    return nullptr;
+  }
+  if (status != 0) return refuse("__dlpack__", status), nullptr;
+  return wish.versioned ? capsule_of(versioned) : capsule_of(legacy);
 }
 
 // ---- In ----
 
 namespace {
 
-struct DlpackPin : Pin {
+struct DlpackPin : StandIn {
   Legacy* legacy;  // one of them
   Versioned* versioned;
 };
@@ -228,7 +162,8 @@ PyObject* capsule_from(PyObject* object) {
   PyObject* method = PyObject_GetAttrString(object, "__dlpack__");
   if (method == nullptr) return nullptr;
   PyObject* none = PyTuple_New(0);
-  PyObject* keywords = Py_BuildValue("{s(ii)}", "max_version", kMajor, kMinor);
+  PyObject* keywords =
+      Py_BuildValue("{s(ii)}", "max_version", ASTER_ML_DLPACK_MAJOR, ASTER_ML_DLPACK_MINOR);
   PyObject* capsule = nullptr;
   if (none != nullptr && keywords != nullptr) {
     capsule = PyObject_Call(method, none, keywords);
@@ -253,17 +188,20 @@ DlpackPin* take(PyObject* capsule) {
   pin->drop = drop_dlpack;
   if (PyCapsule_IsValid(capsule, kVersionedName) != 0) {
     auto* managed = static_cast<Versioned*>(PyCapsule_GetPointer(capsule, kVersionedName));
-    if (managed->major > kMajor) {
-      PyErr_Format(PyExc_BufferError, "from_dlpack: version %u of DLPack is newer than %u",
-                   managed->major, kMajor);
+    if (managed->version_major > ASTER_ML_DLPACK_MAJOR) {
+      PyErr_Format(PyExc_BufferError, "from_dlpack: version %u of DLPack is newer than %d",
+                   managed->version_major, ASTER_ML_DLPACK_MAJOR);
     } else if (PyCapsule_SetName(capsule, "used_dltensor_versioned") == 0) {
       pin->versioned = managed;
+      pin->managed.flags = managed->flags;
+      pin->managed.tensor = managed->tensor;
       return pin;
     }
   } else if (PyCapsule_IsValid(capsule, kLegacyName) != 0) {
     auto* managed = static_cast<Legacy*>(PyCapsule_GetPointer(capsule, kLegacyName));
     if (PyCapsule_SetName(capsule, "used_dltensor") == 0) {
       pin->legacy = managed;
+      pin->managed.tensor = managed->tensor;
       return pin;
     }
   } else {
@@ -273,99 +211,42 @@ DlpackPin* take(PyObject* capsule) {
   return nullptr;
 }
 
-// What is read of a foreign tensor: the bytes that its elements lie in, and where the first one is.
-struct Extent {
-  char* begin;
-  size_t bytes;
-  size_t first;
-  bool row_major;
-};
-
-bool measure(Extent* out, const DlTensor& tensor, size_t item, ptrdiff_t* strides) {
-  int64_t low = 0, high = 0, dense = 1;
-  bool empty = false;
-  out->row_major = true;
-  for (int32_t i = tensor.ndim; i-- > 0;) {
-    const int64_t dim = tensor.shape[i];
-    if (dim < 0)
-      return PyErr_SetString(PyExc_ValueError, "from_dlpack: a negative dimension"), false;
-    strides[i] = tensor.strides == nullptr ? dense : tensor.strides[i];
-    out->row_major = out->row_major && (dim == 1 || strides[i] == dense);
-    empty = empty || dim == 0;
-    int64_t reach = 0;
-    if (__builtin_mul_overflow(strides[i], dim - 1, &reach) ||
-        __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high) ||
-        __builtin_mul_overflow(dense, dim == 0 ? 1 : dim, &dense))
-      return PyErr_SetString(PyExc_OverflowError, "from_dlpack: too many elements"), false;
-  }
-  char* first = static_cast<char*>(tensor.data) + tensor.byte_offset;
-  out->begin = first + low * static_cast<int64_t>(item);
-  out->first = static_cast<size_t>(-low) * item;
-  out->bytes = empty ? 0 : static_cast<size_t>(high - low + 1) * item;
-  return true;
+// A tensor of the library in the memory that a pin stands for; takes the pin over.
+bool import(Call& call, aster_ml_tensor* out, StandIn* pin, const char* function) {
+  pin->managed.version_major = ASTER_ML_DLPACK_MAJOR;
+  pin->managed.manager = static_cast<Pin*>(pin);
+  pin->managed.deleter = [](Versioned* self) { release_pin(self->manager, nullptr, 0); };
+  int32_t status = 0;
+  const bool ok = call.quick([&] {
+    status = aster_ml_dlpack_import(out, &call.owner()->handle, &pin->managed);
+    return 0;
+  });
+  if (ok && status == 0) return true;
+  if (ok) refuse(function, status);
+  give_back(pin);
+  return call.fail();
 }
 
-bool wrap(Call& call, aster_ml_lazy* out, DlpackPin* pin, const DlTensor& tensor, int32_t dtype,
-          bool read_only, int may_copy, bool* handed_over) {
-  const size_t item = aster_ml_dtype_size(dtype);
-  const auto ndim = static_cast<size_t>(tensor.ndim);
-  auto* strides = call.room_of<ptrdiff_t>(ndim);
-  Extent extent = {};
-  if (strides == nullptr || !measure(&extent, tensor, item, strides)) return call.fail();
+// The lazy tensor of a concrete one, which it gives up: in its memory, or a copy.
+bool make(Call& call, aster_ml_lazy* out, aster_ml_tensor* view, int may_copy,
+          const char* function) {
   const aster_ml_context* context = &call.owner()->handle;
-  const auto* shape = reinterpret_cast<const size_t*>(tensor.shape);
-  if (extent.bytes == 0) {  // nothing to hold
-    return call.quick(
-        [&] { return aster_ml_lazy_from(out, context, nullptr, dtype, ndim, tensor.shape); });
+  const bool row_major = aster_ml_tensor_is_contiguous(view) != 0;
+  aster_ml_tensor dense = {};
+  bool ok = true;
+  if (may_copy == 0 && !row_major) {
+    PyErr_Format(PyExc_BufferError, "%s: only row-major memory can be used without a copy",
+                 function);
+    ok = call.fail();
   }
-  const bool aligned = reinterpret_cast<uintptr_t>(extent.begin) % item == 0;
-  if (may_copy == 0 && (!extent.row_major || !aligned)) {
-    PyErr_SetString(PyExc_BufferError,
-                    "from_dlpack: only row-major, aligned memory can be used without a copy");
-    return call.fail();
-  }
-  if (!aligned) {
-    PyErr_SetString(PyExc_BufferError, "from_dlpack: elements are not aligned");
-    return call.fail();
-  }
-  aster_ml_buffer storage = {};
-  aster_ml_tensor view = {}, dense = {};
-  bool ok = call.quick([&] {
-    return aster_ml_buffer_from_memory(&storage, context, extent.begin, extent.bytes, dtype, 0,
-                                       read_only ? 1 : 0, release_pin, pin);
-  });
-  if (!ok) return false;
-  *handed_over = true;
-  ok = call.quick([&] {
-    int32_t status =
-        aster_ml_tensor_from_buffer(&view, context, &storage, extent.first, ndim, shape, strides);
-    if (status == 0 && (may_copy == 1 || !extent.row_major))
-      status = aster_ml_tensor_contiguous(&dense, context, &view);
-    const bool made = dense.storage.data != nullptr;
-    return status != 0 ? status : aster_ml_lazy_from_tensor(out, context, made ? &dense : &view);
+  ok = ok && call.quick([&] {
+    const bool copy = may_copy == 1 || !row_major;
+    const int32_t status = copy ? aster_ml_tensor_contiguous(&dense, context, view) : 0;
+    return status != 0 ? status : aster_ml_lazy_from_tensor(out, context, copy ? &dense : view);
   });
   aster_ml_tensor_free(&dense);
-  aster_ml_tensor_free(&view);
-  aster_ml_buffer_free(&storage);
+  aster_ml_tensor_free(view);
   return ok;
-}
-
-int32_t dtype_of(const DlTensor& tensor) {
-  for (const Row& row : kTypes) {
-    if (row.code == tensor.dtype.code && row.bits == tensor.dtype.bits && tensor.dtype.lanes == 1)
-      return row.dtype;
-  }
-  PyErr_Format(PyExc_BufferError, "from_dlpack: no dtype for code %d of %d bits and %d lanes",
-               tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes);
-  return 0;
-}
-
-bool on_host(const DlTensor& tensor) {
-  for (int32_t type : kHostVisible)
-    if (tensor.device.type == type) return true;
-  PyErr_Format(PyExc_BufferError, "from_dlpack: the tensor is on device (%d, %d), not on the host",
-               tensor.device.type, tensor.device.id);
-  return false;
 }
 
 // from_dlpack(obj, copy=None, context=None)
@@ -379,18 +260,18 @@ PyObject* from_dlpack(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   DlpackPin* pin = capsule == nullptr ? nullptr : take(capsule);
   Py_XDECREF(capsule);
   if (pin == nullptr) return nullptr;
-  const DlTensor& tensor = pin->legacy != nullptr ? pin->legacy->tensor : pin->versioned->tensor;
-  const bool read_only = pin->versioned != nullptr && (pin->versioned->flags & kReadOnly) != 0;
-  const int32_t dtype = on_host(tensor) ? dtype_of(tensor) : 0;
-  aster_ml_lazy out = {};
-  bool handed_over = false;
-  const bool ok =
-      dtype != 0 && wrap(call, &out, pin, tensor, dtype, read_only, may_copy, &handed_over);
-  if (!handed_over) give_back(pin);
-  return ok ? make_lazy(call.owner(), out) : nullptr;
+  return lazy_in(call, pin, may_copy, "from_dlpack");
 }
 
 }  // namespace
+
+PyObject* lazy_in(Call& call, StandIn* pin, int may_copy, const char* function) {
+  aster_ml_tensor view = {};
+  aster_ml_lazy out = {};
+  if (!import(call, &view, pin, function) || !make(call, &out, &view, may_copy, function))
+    return nullptr;
+  return make_lazy(call.owner(), out);
+}
 
 PyMethodDef kDlpackMethods[] = {
     {"from_dlpack", as_method(from_dlpack), METH_FASTCALL,

@@ -94,6 +94,7 @@ void lazy_dealloc(PyObject* self) {
   LazyObject* lazy = as_lazy(self);
   unlink(lazy);
   if (lazy->weak != nullptr) PyObject_ClearWeakRefs(self);
+  free_shown(lazy);
   free_lazy(lazy->context, lazy->value);
   auto* context = reinterpret_cast<PyObject*>(lazy->context);
   lazy->context = nullptr;
@@ -133,12 +134,22 @@ PyMethodDef g_methods[] = {
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n\n"
      "The storage as a DLPack capsule, realised; it lives as long as its user."},
     {"__dlpack_device__", lazy_dlpack_device, METH_NOARGS,
-     "__dlpack_device__()\n\n(1, 0): host memory."},
+     "__dlpack_device__()\n\n(1, 0): host memory; (3, 0) where it is pinned, (13, 0) unified."},
     {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef g_getset[] = {
+    {"__array_interface__", lazy_array_interface, nullptr,
+     "The storage, realised, as NumPy's array interface: address, shape, type. The memory lives "
+     "as\n"
+     "long as the tensor.",
+     nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyType_Slot g_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(lazy_dealloc)},
+    {Py_tp_getset, g_getset},
     {Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
     {Py_tp_members, g_members},
     {Py_tp_methods, g_methods},

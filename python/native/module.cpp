@@ -458,8 +458,7 @@ PyObject* set_lazy_type(PyObject*, PyObject* type) {
 }
 
 PyObject* set_function(PyObject** place, PyObject* function, const char* name) {
-  if (PyCallable_Check(function) == 0)
-    return PyErr_Format(PyExc_TypeError, "%s: a function", name);
+  if (PyCallable_Check(function) == 0) return PyErr_Format(PyExc_TypeError, "%s: a function", name);
   PyObject* before = *place;
   *place = Py_NewRef(function);
   Py_XDECREF(before);
@@ -514,7 +513,7 @@ PyMODINIT_FUNC PyInit__native() {
   bool ok = add_context_type(module) && add_handle_types(module) && add_lazy_type(module) &&
             add_jit_type(module);
   for (PyMethodDef* methods : {kModuleMethods, kGeneratedMethods, kSpecialMethods, kExchangeMethods,
-                               kDlpackMethods, kLazyMethods, kJitMethods})
+                               kDlpackMethods, kInterfaceMethods, kLazyMethods, kJitMethods})
     ok = ok && PyModule_AddFunctions(module, methods) == 0;
   for (const Constant* constant = kConstants; ok && constant->name != nullptr; ++constant) {
     PyObject* value = PyLong_FromLongLong(constant->value);

@@ -53,6 +53,7 @@ struct LazyObject {
   aster_ml_lazy value;
   LazyObject* previous;  // under the GIL; null while the object is empty
   LazyObject* next;
+  struct Shown* shown;  // memory whose address was told, for as long as the object lives
 };
 using UopObject = Object<const aster_ml_uop*>;
 using TensorObject = Object<aster_ml_tensor>;
@@ -136,6 +137,12 @@ void give_back(Pin* pin);
 void release_pin(void* self, void* data, size_t bytes);
 // Drops what has been released; with the GIL. Exceptions are kept as they are.
 void drop_pins();
+
+// A managed tensor of DLPack that stands for somebody's memory: the library deletes it, and the pin
+// is dropped.
+struct StandIn : Pin {
+  aster_ml_dlpack_managed managed;  // flags and tensor are the maker's
+};
 
 // ---- Fields of option and result structs ----
 
@@ -349,14 +356,20 @@ int lazy_get_buffer(PyObject* self, Py_buffer* view, int flags);
 void lazy_release_buffer(PyObject* self, Py_buffer* view);
 PyObject* lazy_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords);
 PyObject* lazy_dlpack_device(PyObject* self, PyObject*);
+// A tensor in the memory that a pin stands for, or a copy of it; takes the pin over.
+PyObject* lazy_in(Call& call, StandIn* pin, int may_copy, const char* function);
+// NumPy's array interface (array_interface.cpp).
+PyObject* lazy_array_interface(PyObject* self, void*);
+void free_shown(LazyObject* lazy);
 
 // Functions written by hand in place of a generated wrapper, and beside them.
-extern PyMethodDef kModuleMethods[];    // module.cpp
-extern PyMethodDef kSpecialMethods[];   // special.cpp
-extern PyMethodDef kExchangeMethods[];  // exchange.cpp
-extern PyMethodDef kDlpackMethods[];    // dlpack.cpp
-extern PyMethodDef kLazyMethods[];      // lazy.cpp
-extern PyMethodDef kJitMethods[];       // jit.cpp
+extern PyMethodDef kModuleMethods[];     // module.cpp
+extern PyMethodDef kSpecialMethods[];    // special.cpp
+extern PyMethodDef kExchangeMethods[];   // exchange.cpp
+extern PyMethodDef kDlpackMethods[];     // dlpack.cpp
+extern PyMethodDef kInterfaceMethods[];  // array_interface.cpp
+extern PyMethodDef kLazyMethods[];       // lazy.cpp
+extern PyMethodDef kJitMethods[];        // jit.cpp
 
 template <class F>
 PyCFunction as_method(F function) {

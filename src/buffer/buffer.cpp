@@ -119,6 +119,16 @@ int32_t aster_ml_buffer_is_read_only(const aster_ml_buffer* buffer) {
   return read_only;
 }
 
+int32_t aster_ml_buffer_memory_kind(const aster_ml_buffer* buffer) {
+  if (buffer == nullptr) return ASTER_ML_MEMORY_NORMAL;
+  const bool host = aster::device::is_host(buffer->device);
+  buf::Storage* storage = buf::storage_find(buffer->data);
+  const int32_t device = host ? ASTER_ML_MEMORY_NORMAL : ASTER_ML_MEMORY_DEVICE;
+  const int32_t kind = storage != nullptr ? storage->kind : device;
+  buf::storage_release(storage);
+  return kind;
+}
+
 int32_t aster_ml_buffer_copy(const aster_ml_buffer* buffer, size_t offset,
                              const aster_ml_buffer* source, size_t source_offset, size_t bytes) {
   ASTER_API();

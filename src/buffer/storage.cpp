@@ -219,6 +219,7 @@ Status make(Storage** out, Context& context, size_t bytes, int32_t device, size_
   if (inline_bytes != 0) storage->data = static_cast<char*>(memory) + kRecord;
   storage->bytes = bytes;
   storage->device = device;
+  storage->kind = device::is_host(device) ? ASTER_ML_MEMORY_NORMAL : ASTER_ML_MEMORY_DEVICE;
   storage->context = &context;
   storage->references.store(1, std::memory_order_relaxed);
   *out = storage;
@@ -366,6 +367,23 @@ Storage* storage_around(const void* data, size_t bytes) {
     return false;
   });
   return found != nullptr && revive(found) ? found : nullptr;
+}
+
+Storage* storage_behind(const void* axes) {
+  if (axes == nullptr) return nullptr;
+  const MutexLock lock(g_table.mutex);
+  // What is in the table has not given its memory back yet.
+  Storage* found = search_at(axes, [](const Storage* at) { return at->held != nullptr; });
+  if (found == nullptr) return nullptr;
+  storage_retain(found->held);
+  return found->held;
+}
+
+bool storage_waits(const void* data, aster_ml_release_function release, const void* self) {
+  const MutexLock lock(g_table.mutex);
+  return search_at(data, [&](const Storage* at) {
+           return at->release == release && at->release_self == self;
+         }) != nullptr;
 }
 
 void own(Storage* storage) {

@@ -18,6 +18,7 @@ struct Storage {
   bool read_only;
   bool wrapped;   // foreign memory
   bool internal;  // of the context's own state: holds no reference on it
+  uint8_t kind;   // ASTER_ML_MEMORY_*
   // Whether its memory is, or was, also that of another storage: wrapped twice, or within another.
   std::atomic<bool> shared;
   std::atomic<bool> lent;  // its address was given out
@@ -63,6 +64,12 @@ Storage* storage_find(const void* data);
 // The one made last that holds all of a range of host memory, with a reference; null if there is
 // none.
 Storage* storage_around(const void* data, size_t bytes);
+
+// The memory that a descriptor with these axes keeps alive, with a reference; null for axes of a
+// caller's own.
+Storage* storage_behind(const void* axes);
+// Whether a storage that begins at data will call release with self.
+bool storage_waits(const void* data, aster_ml_release_function release, const void* self);
 
 // Descriptors that own: own turns the caller's reference into a descriptor's. disown gives up that
 // of the storage at an address; unknown memory, and memory that no descriptor ever owned, is left

@@ -69,23 +69,6 @@ Status init(aster_ml_tensor* out, Context& context, int32_t dtype, int32_t devic
   return kOk;
 }
 
-Status from_buffer(aster_ml_tensor* out, Context& context, const aster_ml_buffer& buffer,
-                   size_t byte_offset, size_t ndim, const size_t* shape, const ptrdiff_t* strides) {
-  size_t count, bytes;
-  ASTER_TRY(count_elements(&count, &bytes, ndim, shape, 1));
-  aster_ml_tensor made{};
-  Storage* axes;
-  ASTER_TRY(make_axes(&axes, &made, context, ndim, shape, strides));
-  set_storage(&made, buffer, byte_offset);
-  if (const Status status = check_tensor(&made); !status.ok()) {
-    ASTER_TRY(disown(made.shape));
-    return status;
-  }
-  hold(axes, storage_find(buffer.data));
-  *out = made;
-  return kOk;
-}
-
 Status check_elements(const aster_ml_tensor* tensor, const void* host, size_t count) {
   ASTER_TRY(check_tensor(tensor));
   const size_t has = aster_ml_tensor_count(tensor);
@@ -108,6 +91,24 @@ Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType
   Storage* axes;
   ASTER_TRY(make_axes(&axes, &made, context, dims.size(), dims.data(), nullptr));
   set_storage(&made, {data, bytes, static_cast<int32_t>(dtype), device}, 0);
+  *out = made;
+  return kOk;
+}
+
+Status describe_in(aster_ml_tensor* out, Context& context, const aster_ml_buffer& memory,
+                   Storage* storage, size_t byte_offset, size_t ndim, const size_t* shape,
+                   const ptrdiff_t* strides) {
+  size_t count, bytes;
+  ASTER_TRY(count_elements(&count, &bytes, ndim, shape, 1));
+  aster_ml_tensor made{};
+  Storage* axes;
+  ASTER_TRY(make_axes(&axes, &made, context, ndim, shape, strides));
+  set_storage(&made, memory, byte_offset);
+  if (const Status status = check_tensor(&made); !status.ok()) {
+    ASTER_TRY(disown(made.shape));
+    return status;
+  }
+  hold(axes, storage);
   *out = made;
   return kOk;
 }
@@ -153,7 +154,11 @@ int32_t aster_ml_tensor_from_buffer(aster_ml_tensor* out, const aster_ml_context
   aster::Context* impl = aster::context_of(context);
   const aster::ContextLock lock(impl);
   ASTER_TRY(lock.status());
-  return buf::from_buffer(out, *impl, *buffer, byte_offset, ndim, shape, strides);
+  buf::Storage* storage = buf::storage_find(buffer->data);
+  const aster::Status status =
+      buf::describe_in(out, *impl, *buffer, storage, byte_offset, ndim, shape, strides);
+  if (!status.ok()) buf::storage_release(storage);
+  return status;
 }
 
 int32_t aster_ml_tensor_free(aster_ml_tensor* tensor) {

@@ -5,6 +5,7 @@
 
 #include "aster_ml/buffer.h"
 #include "base/context.h"
+#include "buffer/storage.h"
 #include "dtype/dtype.h"
 
 namespace aster::buffer {
@@ -12,5 +13,12 @@ namespace aster::buffer {
 // A row-major descriptor that borrows memory it does not own. Owns: its shape and strides.
 Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType dtype,
                 int32_t device, std::span<const int64_t> shape);
+
+// A descriptor in memory that storage holds (null: that nobody knows of), as
+// aster_ml_tensor_from_buffer says. Owns: takes the caller's reference of storage over, if it
+// succeeds.
+Status describe_in(aster_ml_tensor* out, Context& context, const aster_ml_buffer& memory,
+                   Storage* storage, size_t byte_offset, size_t ndim, const size_t* shape,
+                   const ptrdiff_t* strides);
 
 }  // namespace aster::buffer

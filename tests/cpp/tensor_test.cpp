@@ -215,6 +215,19 @@ TEST_F(TensorTest, ShowsItsGraph) {
   EXPECT_EQ(aster_ml::error().code, ASTER_ML_RANGE);
 }
 
+TEST_F(TensorTest, ArraysGoOutAndComeInByDlpack) {
+  Array a(Floats{1, 2, 3, 4}, {2, 2});
+  aster_ml_dlpack_managed* managed = a.to_dlpack();
+  ASSERT_NE(managed, nullptr);
+  const Array b = Array::from_dlpack(managed);
+  ASSERT_TRUE(b.ok());
+  EXPECT_EQ(b.data<float>(), a.data<float>());
+  a = {};
+  EXPECT_EQ(b.to_vector<float>(), (Floats{1, 2, 3, 4}));
+  EXPECT_EQ(Array().to_dlpack(), nullptr);
+  EXPECT_FALSE(Array::from_dlpack(nullptr).ok());
+}
+
 TEST_F(TensorTest, ArraysComputeAtOnce) {
   const Array a(Floats{1, 2, 3, 4}, {2, 2}), b(Floats{1, 0, 0, 1}, {2, 2});
   EXPECT_EQ(a.matmul(b).add(b).to_vector<float>(), (Floats{2, 2, 3, 5}));

@@ -57,6 +57,21 @@ class Array : public detail::EagerMethods<Array, Array> {
     if (!detail::good(aster_ml_tensor_copy_out(out.data(), get(), out.size()))) out.clear();
     return out;
   }
+  /* Its memory for another library, in place (aster_ml_dlpack_export): the caller's, to delete or
+   * to pass on; null on failure. */
+  aster_ml_dlpack_managed* to_dlpack() const {
+    aster_ml_dlpack_managed* out = nullptr;
+    if (ok()) detail::good(aster_ml_dlpack_export(&out, root().get(), get(), 0));
+    return out;
+  }
+  /* The memory of another library, in place (aster_ml_dlpack_import); taken over if it succeeds. */
+  static Array from_dlpack(aster_ml_dlpack_managed* managed) {
+    const Context& context = Context::current();
+    aster_ml_tensor made{};
+    if (!context.ok() || !detail::good(aster_ml_dlpack_import(&made, context.get(), managed)))
+      return {};
+    return Array(std::move(made), context.root());
+  }
   template <class Function, class... Arguments>
   static Array call(const Array& x, Function function, Arguments... arguments) {
     aster_ml_tensor out{};

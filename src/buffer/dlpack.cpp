@@ -1,0 +1,366 @@
+// DLPack: managed tensors of our memory, and tensors in the memory of managed ones.
+#include "aster_ml/dlpack.h"
+
+#include <cstddef>
+
+#include "base/checked.h"
+#include "buffer/storage.h"
+#include "buffer/strided.h"
+#include "buffer/tensor.h"
+#include "device/device.h"
+#include "dtype/dtype.h"
+
+namespace aster::buffer {
+namespace {
+
+using Managed = aster_ml_dlpack_managed;
+using Legacy = aster_ml_dlpack_legacy;
+using dtype::DType;
+
+// The layouts of dlpack.h, where pointers have 8 bytes.
+static_assert(sizeof(void*) == 8 && sizeof(size_t) == sizeof(int64_t));
+static_assert(sizeof(aster_ml_dlpack_tensor) == 48 && sizeof(Legacy) == 64);
+static_assert(sizeof(Managed) == 80 && offsetof(Managed, flags) == 24);
+static_assert(offsetof(aster_ml_dlpack_tensor, byte_offset) == 40);
+
+struct TypeRow {
+  DType dtype;
+  uint8_t code, bits;
+};
+constexpr TypeRow kTypes[] = {
+    {DType::kBool, 6, 8},      {DType::kInt8, 0, 8},        {DType::kInt16, 0, 16},
+    {DType::kInt32, 0, 32},    {DType::kInt64, 0, 64},      {DType::kUInt8, 1, 8},
+    {DType::kUInt16, 1, 16},   {DType::kUInt32, 1, 32},     {DType::kUInt64, 1, 64},
+    {DType::kFloat16, 2, 16},  {DType::kFloat32, 2, 32},    {DType::kFloat64, 2, 64},
+    {DType::kBFloat16, 4, 16}, {DType::kFp8E4M3, 10, 8},    {DType::kFp8E4M3Fnuz, 11, 8},
+    {DType::kFp8E5M2, 12, 8},  {DType::kFp8E5M2Fnuz, 13, 8}};
+
+// Types of devices: ours (0: none, UNSUPPORTED by name) and the kind of their memory. The first row
+// that fits is exported.
+struct DeviceRow {
+  int32_t type;
+  const char* name;
+  int32_t device;
+  uint8_t kind;
+};
+constexpr DeviceRow kDevices[] = {
+    {ASTER_ML_DLPACK_CPU, "CPU", device::kCpu, ASTER_ML_MEMORY_NORMAL},
+    {ASTER_ML_DLPACK_CUDA_HOST, "CUDAHost", device::kCpu, ASTER_ML_MEMORY_PINNED},
+    {ASTER_ML_DLPACK_ROCM_HOST, "ROCMHost", device::kCpu, ASTER_ML_MEMORY_NORMAL},
+    {ASTER_ML_DLPACK_CUDA_MANAGED, "CUDAManaged", device::kCpu, ASTER_ML_MEMORY_UNIFIED},
+    {ASTER_ML_DLPACK_CUDA, "CUDA", ASTER_ML_DEVICE_CUDA, ASTER_ML_MEMORY_DEVICE},
+    {ASTER_ML_DLPACK_OPENCL, "OpenCL", ASTER_ML_DEVICE_OPENCL, ASTER_ML_MEMORY_DEVICE},
+    {7, "Vulkan", 0, 0},
+    {8, "Metal", 0, 0},
+    {9, "VPI", 0, 0},
+    {10, "ROCM", 0, 0},
+    {12, "ExtDev", 0, 0},
+    {14, "OneAPI", 0, 0},
+    {15, "WebGPU", 0, 0},
+    {16, "Hexagon", 0, 0},
+    {17, "MAIA", 0, 0},
+    {18, "Trn", 0, 0},
+};
+
+// ---- Out ----
+
+// What a managed tensor stands in, with its shape and strides behind it.
+template <class M>
+struct Exported {
+  M managed;
+  Context* context;
+  Storage* storage;  // null for memory that the library does not know
+  size_t bytes;      // of this
+};
+
+template <class M>
+void delete_export(M* managed) {
+  if (managed == nullptr) return;
+  auto* made = static_cast<Exported<M>*>(managed->manager);
+  Context* context = made->context;
+  storage_release(made->storage);
+  context->heap().release(made, made->bytes, alignof(Exported<M>));
+  context->release();
+}
+
+// The memory that a descriptor describes, with a reference; null where nobody knows of it.
+Storage* storage_of(const aster_ml_tensor& tensor) {
+  const aster_ml_buffer& memory = tensor.storage;
+  Storage* storage = storage_behind(tensor.shape);
+  if (storage != nullptr && storage->data == memory.data) return storage;
+  storage_release(storage);
+  return device::is_host(memory.device) ? storage_around(memory.data, memory.bytes)
+                                        : storage_find(memory.data);
+}
+
+Status export_device(aster_ml_dlpack_device* out, int32_t device, int32_t kind) {
+  const bool host = device::is_host(device);
+  const int32_t type = device::type(host ? device::kCpu : device);
+  for (const DeviceRow& row : kDevices) {
+    if (device::type(row.device) != type || row.kind != kind) continue;
+    *out = {row.type, host ? 0 : device::index(device)};
+    return kOk;
+  }
+  return ASTER_FAIL(kUNSUPPORTED, "DLPack has no type for memory on %s", device::name(device).text);
+}
+
+Status describe(aster_ml_dlpack_tensor* out, const aster_ml_tensor& tensor, int32_t kind) {
+  int32_t device;
+  ASTER_TRY(device::canonical(&device, tensor.storage.device));
+  ASTER_TRY(export_device(&out->device, device, kind));
+  if (tensor.ndim > static_cast<size_t>(INT32_MAX))
+    return ASTER_FAIL(kRANGE, "%zu axes", tensor.ndim);
+  out->ndim = static_cast<int32_t>(tensor.ndim);
+  for (const TypeRow& row : kTypes) {
+    if (static_cast<int32_t>(row.dtype) == tensor.dtype) out->dtype = {row.code, row.bits, 1};
+  }
+  // Of addresses the offset is a part: there are users that forget it.
+  const bool host = device::is_host(device);
+  char* data = static_cast<char*>(tensor.storage.data);
+  out->data = host && data != nullptr ? data + tensor.byte_offset : data;
+  out->byte_offset = host ? 0 : tensor.byte_offset;
+  return kOk;
+}
+
+template <class M>
+Status make_export(M** out, Context& context, const aster_ml_tensor& tensor, Storage* storage,
+                   const aster_ml_dlpack_tensor& described) {
+  const size_t axes = tensor.ndim * sizeof(int64_t);
+  const size_t bytes = sizeof(Exported<M>) + 2 * axes;
+  void* memory = context.heap().allocate(bytes, alignof(Exported<M>));
+  if (memory == nullptr) return out_of_memory(bytes);
+  auto* made = ::new (memory) Exported<M>{{}, &context, storage, bytes};
+  made->managed.tensor = described;
+  auto* shape = static_cast<int64_t*>(static_cast<void*>(made + 1));
+  made->managed.tensor.shape = shape;
+  made->managed.tensor.strides = shape + tensor.ndim;
+  for (size_t i = 0; i < tensor.ndim; ++i) {
+    shape[i] = static_cast<int64_t>(tensor.shape[i]);
+    shape[tensor.ndim + i] = tensor.strides[i];
+  }
+  made->managed.manager = made;
+  made->managed.deleter = delete_export<M>;
+  context.retain();
+  *out = &made->managed;
+  return kOk;
+}
+
+// flags null: of the form that has none.
+template <class M>
+Status export_tensor(M** out, Context& context, const aster_ml_tensor* tensor, uint64_t* flags) {
+  ASTER_TRY(check_tensor(tensor));
+  Storage* storage = storage_of(*tensor);
+  const bool read_only = storage != nullptr && storage->read_only;
+  const bool host = device::is_host(tensor->storage.device);
+  aster_ml_dlpack_tensor described{};
+  Status status;
+  if (read_only && flags == nullptr) {
+    status = ASTER_FAIL(kSTATE, "the memory is read-only, which unversioned DLPack cannot tell");
+  } else {
+    const int32_t device_kind = host ? ASTER_ML_MEMORY_NORMAL : ASTER_ML_MEMORY_DEVICE;
+    status = describe(&described, *tensor, storage != nullptr ? storage->kind : device_kind);
+  }
+  if (status.ok()) status = make_export(out, context, *tensor, storage, described);
+  if (!status.ok()) storage_release(storage);
+  if (read_only && flags != nullptr) *flags |= ASTER_ML_DLPACK_READ_ONLY;
+  return status;
+}
+
+// ---- In ----
+
+template <class M>
+void release_managed(void* self, void*, size_t) {
+  auto* managed = static_cast<M*>(self);
+  if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+Status import_dtype(DType* out, const aster_ml_dlpack_dtype& type) {
+  for (const TypeRow& row : kTypes) {
+    if (row.code != type.code || row.bits != type.bits || type.lanes != 1) continue;
+    *out = row.dtype;
+    return kOk;
+  }
+  return ASTER_FAIL(kUNSUPPORTED, "no dtype for elements of code %d, %d bits and %d lanes",
+                    type.code, type.bits, type.lanes);
+}
+
+Status import_device(int32_t* out, uint8_t* kind, const aster_ml_dlpack_device& given) {
+  const DeviceRow* row = nullptr;
+  for (const DeviceRow& each : kDevices) {
+    if (each.type == given.type) row = &each;
+  }
+  if (row == nullptr) return ASTER_FAIL(kUNSUPPORTED, "%d is no type of devices", given.type);
+  if (row->device == 0)
+    return ASTER_FAIL(kUNSUPPORTED, "no backend serves memory on %s", row->name);
+  *kind = row->kind;
+  *out = row->device;
+  if (row->device == device::kCpu) return kOk;
+  if (given.id < 0 || given.id >= device::kIndices)
+    return ASTER_FAIL(kRANGE, "%s: %d is no number of a device", row->name, given.id);
+  *out += given.id;
+  const aster_ml_backend* backend;
+  return device::backend(&backend, *out);
+}
+
+// The bytes that the elements of a managed tensor lie in, as a buffer, and where the first one is.
+struct Extent {
+  aster_ml_buffer memory;
+  size_t first;
+};
+
+// Where elements lie around the one at index 0, ..., 0, in bytes: from low up to high.
+Status span_of(int64_t* low, int64_t* high, const aster_ml_dlpack_tensor& tensor, int64_t size) {
+  const auto ndim = static_cast<size_t>(tensor.ndim);
+  *low = 0;
+  *high = size;
+  bool fits = true;
+  for (size_t i = 0; i < ndim && fits && tensor.strides != nullptr; ++i) {
+    int64_t reach;
+    fits = checked_mul(tensor.strides[i], tensor.shape[i] - 1, &reach) &&
+           checked_mul(reach, size, &reach);
+    int64_t* end = fits && reach < 0 ? low : high;
+    fits = fits && checked_add(*end, reach, end);
+  }
+  size_t count, bytes;
+  ASTER_TRY(count_elements(&count, &bytes, ndim, reinterpret_cast<const size_t*>(tensor.shape),
+                           static_cast<size_t>(size)));
+  if (tensor.strides == nullptr) *high = static_cast<int64_t>(bytes);
+  return fits ? kOk : ASTER_FAIL(kRANGE, "the strides leave the address space");
+}
+
+Status extent_of(Extent* out, const aster_ml_dlpack_tensor& tensor, size_t size) {
+  int64_t low, high;
+  ASTER_TRY(span_of(&low, &high, tensor, static_cast<int64_t>(size)));
+  if (tensor.data == nullptr) return ASTER_FAIL(kARGUMENT, "data is null");
+  const bool host = device::is_host(out->memory.device);
+  // Of addresses, the memory begins at the lowest element; else at what data names.
+  const uint64_t base = host ? reinterpret_cast<uintptr_t>(tensor.data) : 0;
+  uint64_t begin, end, first;
+  if (!checked_add(base, tensor.byte_offset, &first) ||
+      __builtin_add_overflow(first, low, &begin) || __builtin_add_overflow(first, high, &end)) {
+    return ASTER_FAIL(kRANGE, "the strides and offset leave the address space");
+  }
+  if (first % size != 0) {
+    return ASTER_FAIL(kARGUMENT, "the elements of %zu bytes are not aligned to their size", size);
+  }
+  out->memory.data = host ? static_cast<char*>(tensor.data) + (begin - base) : tensor.data;
+  out->memory.bytes = host ? end - begin : end;
+  out->first = host ? first - begin : first;
+  return kOk;
+}
+
+Status check_fields(const aster_ml_dlpack_tensor& tensor, bool* empty) {
+  if (tensor.ndim < 0) return ASTER_FAIL(kRANGE, "%d axes", tensor.ndim);
+  if (tensor.ndim != 0 && tensor.shape == nullptr) return ASTER_FAIL(kARGUMENT, "shape is null");
+  *empty = false;
+  for (int32_t i = 0; i < tensor.ndim; ++i) {
+    if (tensor.shape[i] < 0) {
+      return ASTER_FAIL(kRANGE, "axis %d has %lld elements", i,
+                        static_cast<long long>(tensor.shape[i]));
+    }
+    *empty |= tensor.shape[i] == 0;
+  }
+  return kOk;
+}
+
+template <class M>
+Status import_tensor(aster_ml_tensor* out, Context& context, M* managed, bool read_only) {
+  const aster_ml_dlpack_tensor& tensor = managed->tensor;
+  bool empty;
+  ASTER_TRY(check_fields(tensor, &empty));
+  DType dtype;
+  ASTER_TRY(import_dtype(&dtype, tensor.dtype));
+  Extent extent{};
+  uint8_t kind;
+  ASTER_TRY(import_device(&extent.memory.device, &kind, tensor.device));
+  extent.memory.dtype = static_cast<int32_t>(dtype);
+  Storage* storage = nullptr;
+  if (!empty) {
+    ASTER_TRY(extent_of(&extent, tensor, dtype::size(dtype)));
+    const aster_ml_buffer& memory = extent.memory;
+    if (storage_waits(memory.data, release_managed<M>, managed))
+      return ASTER_FAIL(kSTATE, "this managed tensor is imported already");
+    ASTER_TRY(storage_wrap(&storage, context, memory.data, memory.bytes, memory.device, read_only,
+                           release_managed<M>, managed));
+    storage->kind = kind;
+  }
+  const Status status = describe_in(
+      out, context, extent.memory, storage, extent.first, static_cast<size_t>(tensor.ndim),
+      reinterpret_cast<const size_t*>(tensor.shape), empty ? nullptr : tensor.strides);
+  if (!status.ok() && storage != nullptr) {
+    storage->release = nullptr;  // it is the caller's still
+    storage_release(storage);
+  }
+  if (status.ok() && empty) release_managed<M>(managed, nullptr, 0);
+  return status;
+}
+
+}  // namespace
+}  // namespace aster::buffer
+
+namespace buf = aster::buffer;
+
+extern "C" {
+
+int32_t aster_ml_dlpack_export(aster_ml_dlpack_managed** out, const aster_ml_context* context,
+                               const aster_ml_tensor* tensor, uint64_t flags) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
+  *out = nullptr;
+  aster::Context* impl = aster::context_of(context);
+  const aster::ContextLock lock(impl);
+  ASTER_TRY(lock.status());
+  if ((flags & ~uint64_t{ASTER_ML_DLPACK_READ_ONLY | ASTER_ML_DLPACK_COPIED}) != 0) {
+    return ASTER_FAIL(kARGUMENT, "flags %llu: none but READ_ONLY and COPIED are given",
+                      static_cast<unsigned long long>(flags));
+  }
+  ASTER_TRY(buf::export_tensor(out, *impl, tensor, &flags));
+  (*out)->version_major = ASTER_ML_DLPACK_MAJOR;
+  (*out)->version_minor = ASTER_ML_DLPACK_MINOR;
+  (*out)->flags = flags;
+  return ASTER_ML_OK;
+}
+
+int32_t aster_ml_dlpack_export_legacy(aster_ml_dlpack_legacy** out, const aster_ml_context* context,
+                                      const aster_ml_tensor* tensor) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
+  *out = nullptr;
+  aster::Context* impl = aster::context_of(context);
+  const aster::ContextLock lock(impl);
+  ASTER_TRY(lock.status());
+  return buf::export_tensor(out, *impl, tensor, nullptr);
+}
+
+int32_t aster_ml_dlpack_import(aster_ml_tensor* out, const aster_ml_context* context,
+                               aster_ml_dlpack_managed* managed) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
+  *out = aster_ml_tensor{};
+  if (managed == nullptr) return ASTER_FAIL(kARGUMENT, "managed is null");
+  aster::Context* impl = aster::context_of(context);
+  const aster::ContextLock lock(impl);
+  ASTER_TRY(lock.status());
+  if (managed->version_major == 0) return ASTER_FAIL(kFORMAT, "no version: is it a legacy one?");
+  if (managed->version_major > ASTER_ML_DLPACK_MAJOR) {
+    return ASTER_FAIL(kUNSUPPORTED, "version %u.%u of DLPack is newer than %d.%d",
+                      managed->version_major, managed->version_minor, ASTER_ML_DLPACK_MAJOR,
+                      ASTER_ML_DLPACK_MINOR);
+  }
+  const bool read_only = (managed->flags & ASTER_ML_DLPACK_READ_ONLY) != 0;
+  return buf::import_tensor(out, *impl, managed, read_only);
+}
+
+int32_t aster_ml_dlpack_import_legacy(aster_ml_tensor* out, const aster_ml_context* context,
+                                      aster_ml_dlpack_legacy* managed) {
+  ASTER_API();
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
+  *out = aster_ml_tensor{};
+  if (managed == nullptr) return ASTER_FAIL(kARGUMENT, "managed is null");
+  aster::Context* impl = aster::context_of(context);
+  const aster::ContextLock lock(impl);
+  ASTER_TRY(lock.status());
+  return buf::import_tensor(out, *impl, managed, false);
+}
+
+}  // extern "C"
