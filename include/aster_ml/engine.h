@@ -190,6 +190,37 @@ ASTER_ML_API size_t aster_ml_program_count_kernels(const aster_ml_program *progr
 /* Bytes that a workspace of this program takes. 0 for an empty handle. */
 ASTER_ML_API size_t aster_ml_program_count_bytes(const aster_ml_program *program);
 
+/* The lists of a program: the arrays that a run is given, those that it gives, and the memory that
+ * its kernels read or write beside them: parameters, state, data. */
+enum { ASTER_ML_PROGRAM_INPUTS = 0, ASTER_ML_PROGRAM_OUTPUTS = 1, ASTER_ML_PROGRAM_CAPTURED = 2 };
+
+/* One array of a list, row-major. What it points to belongs to the program; the name does until
+ * another is set. */
+typedef struct aster_ml_program_array {
+  uint32_t struct_size; /* in: sizeof(aster_ml_program_array) */
+  int32_t dtype;
+  int32_t device;       /* where it was captured; runs are given inputs in memory of the host */
+  int32_t assigned;     /* 1: runs leave another value there: state, inputs that the step assigns */
+  const char *name;     /* as set, or "input0", "output1", "captured2" */
+  const int64_t *shape; /* ndim sizes */
+  size_t ndim;
+  size_t bytes;
+  void *data; /* of captured memory, in the device's address space; null for the others */
+} aster_ml_program_array;
+
+/* How many arrays a list has; captured ones come in the order in which kernels come to them, each
+ * once. 0 for an empty handle and for what is no list. */
+ASTER_ML_API size_t aster_ml_program_count_arrays(const aster_ml_program *program, int32_t list);
+
+/* Tells of one; struct_size tells how much. Errors: ARGUMENT, RANGE (index). */
+ASTER_ML_API int32_t aster_ml_program_get_array(aster_ml_program_array *array,
+                                                const aster_ml_program *program, int32_t list,
+                                                size_t index);
+
+/* Names one. name is UTF-8 and not empty; it is copied. Errors: ARGUMENT, RANGE (index). */
+ASTER_ML_API int32_t aster_ml_program_set_name(const aster_ml_program *program, int32_t list,
+                                               size_t index, const char *name);
+
 /* Gives the handle up; the code lives until its workspaces are freed. Threads: any, but not during
  * a run of it. */
 ASTER_ML_API int32_t aster_ml_program_free(aster_ml_program *program);

@@ -369,6 +369,16 @@ PyObject* scalar_of(const aster_ml_scalar& scalar) {
   return number == nullptr ? nullptr : Py_BuildValue("(Ni)", number, scalar.dtype);
 }
 
+PyObject* tuple_of(const int64_t* words, size_t count) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
+  for (size_t i = 0; tuple != nullptr && i < count; ++i) {
+    PyObject* item = PyLong_FromLongLong(words[i]);
+    if (item == nullptr || PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), item) != 0)
+      Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
 PyObject* dict_of(const StructInfo& info, const void* fields) {
   PyObject* dict = PyDict_New();
   for (size_t i = 0; dict != nullptr && i < info.count; ++i) {
@@ -379,6 +389,7 @@ PyObject* dict_of(const StructInfo& info, const void* fields) {
     uint64_t u64;
     double f64;
     const char* text;
+    const int64_t* words;
     std::memcpy(&i32, place, sizeof(i32));
     switch (field.kind) {
       case Field::kI32:
@@ -396,6 +407,11 @@ PyObject* dict_of(const StructInfo& info, const void* fields) {
       case Field::kF64:
         std::memcpy(&f64, place, sizeof(f64));
         value = PyFloat_FromDouble(f64);
+        break;
+      case Field::kWords:
+        std::memcpy(&words, place, sizeof(words));
+        std::memcpy(&u64, static_cast<const char*>(fields) + field.length, sizeof(u64));
+        value = tuple_of(words, u64);
         break;
       case Field::kText:
         std::memcpy(&text, place, sizeof(text));

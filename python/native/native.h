@@ -165,6 +165,7 @@ struct StructInfo {
 };
 
 // A struct as a dict. Null with an exception.
+PyObject* tuple_of(const int64_t* words, size_t count);
 PyObject* dict_of(const StructInfo& info, const void* fields);
 
 // ---- One call ----

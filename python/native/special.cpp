@@ -35,16 +35,6 @@ namespace {
 
 constexpr int kRanks = 64;  // shapes up to here need no memory
 
-PyObject* tuple_of(const int64_t* words, size_t count) {
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
-  for (size_t i = 0; tuple != nullptr && i < count; ++i) {
-    PyObject* item = PyLong_FromLongLong(words[i]);
-    if (item == nullptr || PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), item) != 0)
-      Py_CLEAR(tuple);
-  }
-  return tuple;
-}
-
 PyObject* lazy_shape(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("lazy_shape", arguments, count, 1, 1);
   const aster_ml_lazy* x = call.lazy(0, "x");

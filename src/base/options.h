@@ -21,4 +21,13 @@ Status read_struct(T* out, const T* given, const char* what) {
   return kOk;
 }
 
+// Writes as much of a struct as the caller's has room for, and leaves its size.
+template <typename T>
+void write_struct(T* given, const T& now) {
+  const uint32_t size = given->struct_size;
+  std::memset(static_cast<void*>(given), 0, size);
+  std::memcpy(static_cast<void*>(given), &now, size < sizeof(T) ? size : sizeof(T));
+  given->struct_size = size;
+}
+
 }  // namespace aster

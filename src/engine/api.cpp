@@ -1,6 +1,7 @@
 // Counters and caches of aster_ml/engine.h.
 #include <algorithm>
 
+#include "base/options.h"
 #include "device/device.h"
 #include "engine/engine.h"
 
@@ -19,14 +20,11 @@ int32_t aster_ml_engine_count(aster_ml_engine_counters* counters, const aster_ml
   }
   Engine* engine = nullptr;
   ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
-  const uint32_t size = counters->struct_size;
   aster_ml_engine_counters now = engine->counters;
   now.kernels_launched += engine->replayed.kernels.load(std::memory_order_relaxed);
   now.operations += engine->replayed.operations.load(std::memory_order_relaxed);
   now.moved_bytes += engine->replayed.bytes.load(std::memory_order_relaxed);
-  std::memset(counters, 0, size);
-  std::memcpy(counters, &now, std::min<size_t>(size, sizeof(now)));
-  counters->struct_size = size;
+  aster::write_struct(counters, now);
   return aster::kOk;
 }
 

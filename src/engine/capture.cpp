@@ -23,7 +23,8 @@ class Builder {
         r_(recording),
         p_(program),
         internal_(engine.context.heap()),
-        results_(engine.context.heap()) {}
+        results_(engine.context.heap()),
+        captured_(engine.context.heap()) {}
 
   Status run(std::span<Lazy* const> outputs) {
     if (r_.prune) ASTER_TRY(prune());
@@ -34,6 +35,7 @@ class Builder {
     (void)p_.reads.merge();
     (void)p_.writes.merge();
     ASTER_TRY(check_inputs());
+    ASTER_TRY(list_values(p_, captured_));
     for (Storage* storage : r_.kept) ASTER_TRY(keep(storage));
     p_.threads = e_.threads;
     return kOk;
@@ -105,9 +107,8 @@ class Builder {
     ASTER_TRY(p_.dims.append(r_.dims.data(), r_.dims.size()));
     for (Lazy* output : outputs) {
       const Node node = output->node;
-      Array array{storage_of(node), node->arg(2), node->dtype,
-                  static_cast<uint32_t>(p_.dims.size()), node->ndim};
-      ASTER_TRY(p_.dims.append(node->shape().data(), node->ndim));
+      Array array;
+      ASTER_TRY(take_array(&array, &p_.dims, node));
       Result result{array, Where::kFixed, 0, 0};
       if (const int64_t* at = internal_.find(array.storage)) {
         result.where = Where::kResult;
@@ -187,6 +188,8 @@ class Builder {
     ASTER_TRY((written ? p_.writes : p_.reads).add(region));
     p_.writes_state |= written;
     p_.entries.back().writes |= written;
+    const bool renewed = std::ranges::find(r_.made, storage, &Made::storage) != r_.made.end();
+    ASTER_TRY(captured_.push({ref.whole, ref.buffer, written && !renewed}));
     if (written) ASTER_TRY(renew(storage));
     source.fixed = storage->data == nullptr ? nullptr : static_cast<char*>(storage->data) + offset;
     return p_.sources.push(source);
@@ -215,7 +218,7 @@ class Builder {
         ASTER_TRY(push(ref, written_by_interpreter(exe, i)));
       }
       for (uint32_t i = 0; i < entry.outputs; ++i) {
-        ASTER_TRY(push({r_.outputs[entry.first_output + i], 0, 0, {}}, false));
+        ASTER_TRY(push({r_.outputs[entry.first_output + i], 0, 0, {}, {}}, false));
       }
       return kOk;
     }
@@ -229,7 +232,7 @@ class Builder {
           const Recording::Ref& ref = r_.params[entry.first_param + slot.index];
           ASTER_TRY(push(ref, is_target(exe, index)));
         } else if (slot.kind == SlotKind::kOutput) {
-          ASTER_TRY(push({r_.outputs[entry.first_output + slot.index], 0, 0, {}}, false));
+          ASTER_TRY(push({r_.outputs[entry.first_output + slot.index], 0, 0, {}, {}}, false));
         } else {
           const Where where = slot.kind == SlotKind::kAbsent ? Where::kFixed : Where::kWorkspace;
           ASTER_TRY(p_.sources.push(Source{where, 0, slot.offset, nullptr}));
@@ -275,6 +278,7 @@ class Builder {
   Program& p_;
   Map<Storage*, int64_t> internal_;
   Map<Storage*, uint32_t> results_;
+  Vec<Captured> captured_;
 };
 
 }  // namespace
@@ -297,9 +301,9 @@ Status capture_begin(Engine& engine, std::span<Lazy* const> inputs) {
         if (region_of(inputs[j]->node).overlaps(region_of(node)))
           return ASTER_FAIL(kARGUMENT, "inputs %zu and %zu of a capture overlap in memory", j, i);
       }
-      ASTER_TRY(r->inputs.push(Array{storage_of(node), node->arg(2), node->dtype,
-                                     static_cast<uint32_t>(r->dims.size()), node->ndim}));
-      ASTER_TRY(r->dims.append(node->shape().data(), node->ndim));
+      Array array;
+      ASTER_TRY(take_array(&array, &r->dims, node));
+      ASTER_TRY(r->inputs.push(array));
       ASTER_TRY(r->kept.push(storage_of(node)));
       buffer::storage_retain(storage_of(node));
     }

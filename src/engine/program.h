@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "base/text.h"
 #include "buffer/region.h"
 #include "engine/recording.h"
 
@@ -23,6 +24,13 @@ struct Result {
   Where where;     // kResult: an array of the workspace that a caller's memory may stand for
   uint32_t input;  // for kInput
   int64_t offset;  // for kResult: into the workspace
+};
+
+// One of the arrays that a program's lists tell of.
+struct Value {
+  Array array;
+  bool assigned;  // a run leaves another value there
+  Text name;
 };
 
 struct Patch {
@@ -70,6 +78,7 @@ struct Program : HandleObject {
         inputs(heap),
         assigned(heap),
         results(heap),
+        values(heap),
         dims(heap),
         drawn(heap),
         renewed(heap),
@@ -84,6 +93,7 @@ struct Program : HandleObject {
   Vec<Array> inputs;
   Vec<uint32_t> assigned;  // the inputs that a run writes
   Vec<Result> results;
+  Vec<Value> values;  // inputs, results, then the memory that it was captured with
   Vec<int64_t> dims;
   Vec<Drawn> drawn;
   Vec<Made> renewed;  // of what was made from data, what the launches write
@@ -106,6 +116,16 @@ struct Program : HandleObject {
   size_t patched() const { return inputs.size() + results.size(); }
   uop::Words shape(const Array& a) const { return {dims.data() + a.first_dim, a.ndim}; }
 };
+
+// A Buffer that a launch of a capture reads or writes and that is no input and made by no launch.
+struct Captured {
+  buffer::Region region;
+  Array buffer;
+  bool assigned;
+  uint32_t first = 0;  // which one it is in the order of the launches
+};
+// Fills the lists of a program whose inputs and results are there; sorts what was captured.
+Status list_values(Program& program, Vec<Captured>& captured);
 
 // Handles' ways to give up what they hold.
 void free_program(HandleObject* object);

@@ -21,6 +21,12 @@ void draw_keys(uint64_t* keys, Storage* state, uint64_t words) {
   }
 }
 
+Status take_array(Array* out, Vec<int64_t>* dims, Node buffer) {
+  *out = {storage_of(buffer), buffer->arg(2), buffer->dtype, static_cast<uint32_t>(dims->size()),
+          buffer->ndim};
+  return dims->append(buffer->shape().data(), buffer->ndim);
+}
+
 void drop_recording(Engine& engine) {
   Recording* recording = engine.recording;
   if (recording == nullptr) return;
@@ -86,8 +92,11 @@ Status record(Recording& r, Executable& exe, const Leaves& leaves,
     const Node leaf = buffers[i];
     ASTER_TRY(keep(storage_of(leaf)));
     const size_t bytes = static_cast<size_t>(leaf->count()) * dtype::size(leaf->dtype);
+    const Node whole = leaves.wholes[i];
+    Array array;
+    ASTER_TRY(take_array(&array, &r.dims, whole));
     ASTER_TRY(r.params.push(
-        Recording::Ref{storage_of(leaf), leaf->arg(2), bytes, region_of(leaves.wholes[i])}));
+        Recording::Ref{storage_of(leaf), leaf->arg(2), bytes, region_of(whole), array}));
   }
   for (Storage* storage : outputs) {
     ASTER_TRY(keep(storage));

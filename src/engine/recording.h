@@ -36,6 +36,9 @@ struct Made {
   buffer::Storage* first;
 };
 
+// The array of a Buffer; its sizes go behind dims.
+Status take_array(Array* out, Vec<int64_t>* dims, uop::Node buffer);
+
 // Fills the keys of a draw, one a chunk of its words, and moves the counter on. Threads: any.
 void draw_keys(uint64_t* keys, buffer::Storage* state, uint64_t words);
 
@@ -54,6 +57,7 @@ struct Recording {
     int64_t offset;
     size_t bytes;
     buffer::Region whole;  // of the Buffer that this is a piece of
+    Array buffer;          // that Buffer
   };
   Vec<Entry> entries;
   Vec<Ref> params;

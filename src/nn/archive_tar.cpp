@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/utf8.h"
 #include "engine/engine.h"
 #include "nn/archive.h"
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/utf8.h"
 #include "engine/engine.h"
 #include "nn/archive.h"
 #include "nn/inflate.h"

@@ -1,5 +1,6 @@
 #include "nn/json.h"
 
+#include "base/utf8.h"
 #include "nn/state.h"
 
 namespace aster::nn {

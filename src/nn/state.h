@@ -44,7 +44,5 @@ inline State* state_of(const aster_ml_state* state) {
 Status create_state(State** out, Context& context);
 // All entries, computed together.
 Status realize_state(const State& state);
-// Whether text is UTF-8 without zero bytes.
-bool is_utf8(std::string_view text);
 
 }  // namespace aster::nn

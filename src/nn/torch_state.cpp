@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/checked.h"
+#include "base/utf8.h"
 #include "buffer/strided.h"
 #include "engine/engine.h"
 #include "nn/json.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/options.h"
 #include "base/pool.h"
 #include "runtime/cpu/blas.h"
 #include "runtime/state.h"
@@ -63,10 +64,7 @@ int32_t aster_ml_runtime_get(aster_ml_runtime_info* info, const aster_ml_context
   }
   aster_ml_runtime_info all = {};
   ASTER_TRY(aster::runtime::fill(&all, *aster::context_of(context)));
-  const uint32_t size = info->struct_size;
-  std::memset(info, 0, size);
-  std::memcpy(info, &all, std::min<size_t>(size, sizeof(all)));
-  info->struct_size = size;
+  aster::write_struct(info, all);
   return aster::kOk;
 }
 

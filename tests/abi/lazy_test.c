@@ -63,6 +63,16 @@ static void test_capture(void) {
   aster_ml_lazy_mul(&y, &x, &two);
   EXPECT(aster_ml_engine_capture_end(&program, &context, outputs, 1) == 0);
   EXPECT(aster_ml_program_count_kernels(&program) == 1);
+  aster_ml_program_array array = {.struct_size = sizeof(array)};
+  EXPECT(aster_ml_program_count_arrays(&program, ASTER_ML_PROGRAM_INPUTS) == 1);
+  EXPECT(aster_ml_program_count_arrays(&program, ASTER_ML_PROGRAM_CAPTURED) == 0);
+  EXPECT(aster_ml_program_set_name(&program, ASTER_ML_PROGRAM_INPUTS, 0, "x") == 0);
+  EXPECT(aster_ml_program_get_array(&array, &program, ASTER_ML_PROGRAM_INPUTS, 0) == 0);
+  EXPECT(strcmp(array.name, "x") == 0);
+  EXPECT(array.dtype == ASTER_ML_DTYPE_FLOAT32 && array.ndim == 1 && array.shape[0] == 4);
+  EXPECT(array.bytes == 16 && array.assigned == 0 && array.data == NULL);
+  EXPECT(aster_ml_program_get_array(&array, &program, ASTER_ML_PROGRAM_OUTPUTS, 1) ==
+         ASTER_ML_RANGE);
 
   const float second[] = {5, 6, 7, 8};
   const size_t shape[] = {4};

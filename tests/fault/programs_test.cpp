@@ -389,6 +389,7 @@ void capture_step(Pass& run, bool prune) {
       program->impl == nullptr) {
     return;  // a capture that failed is over
   }
+  CALL(aster_ml_program_set_name, program, ASTER_ML_PROGRAM_OUTPUTS, 0, "y");
   aster_ml_tensor* in = run.tensor();
   const size_t shape[] = {4, 4};
   std::vector<float> values(16, 0.5f);

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aster_ml import Context, JitError, Tensor, TinyJit, Variable, nn
+from aster_ml import Context, JitError, Tensor, TinyJit, Variable, dtypes, nn
 
 
 def rows(*shape):
@@ -136,6 +136,52 @@ def test_refusals():
         with pytest.raises(JitError):
             jit(rows(2))
     assert (rows(2) + 1).realize().shape == (2,)  # nothing is left open
+
+
+def test_a_recording_tells_what_it_reads_and_writes():
+    weight, state = Tensor([1.0, 2.0]).realize(), Tensor([0.0, 0.0]).realize()
+
+    @TinyJit
+    def step(x, more, *, mask):
+        state.assign(state + x * weight).realize()
+        return {"sum": (x + mask + more[0]).sum().realize(), "flag": (mask > 0).realize()}
+
+    for i in range(3):
+        one = Tensor([1.0, float(i)]).realize()
+        inside = [Tensor([2.0, 3.0]).realize()]
+        step(one, inside, mask=Tensor([1, 0]).realize())
+    arrays = step.captured.arrays()
+    assert [a.name for a in arrays["inputs"]] == ["x", "mask", "input2"]
+    assert [(a.shape, a.dtype) for a in arrays["inputs"]] == [
+        ((2,), dtypes.float32),
+        ((2,), dtypes.int32),
+        ((2,), dtypes.float32),
+    ]
+    assert [(a.name, a.shape, a.dtype) for a in arrays["outputs"]] == [
+        ("output0", (), dtypes.float32),
+        ("output1", (2,), dtypes.bool),
+    ]
+    assert sorted(a.assigned for a in arrays["captured"]) == [False, True]
+    assert {(a.shape, a.device) for a in arrays["captured"]} == {((2,), "CPU")}
+    assert not any(a.assigned for a in arrays["inputs"] + arrays["outputs"])
+
+
+def test_names_of_inputs_are_the_parameters():
+    def names(f, *args, **kwargs):
+        jit = TinyJit(f)
+        for _ in range(2):
+            jit(*args, **kwargs)
+        return [a.name for a in jit.captured.arrays()["inputs"]]
+
+    x, y = Tensor([1.0]).realize(), Tensor([2.0]).realize()
+    assert names(lambda a, b: (a + b).realize(), x, y) == ["a", "b"]
+    assert names(lambda *all: (all[0] + all[1]).realize(), x, y) == ["input0", "input1"]
+    assert names(lambda a, /, **rest: (a + rest["a"]).realize(), x, a=y) == ["a", "a"]
+    assert names(lambda **rest: sum(rest.values()).realize(), **{"": x, "\ud800": y}) == [
+        "input0",
+        "input1",
+    ]
+    assert names(Tensor.exp, x) == ["self"]
 
 
 def test_jit_inside_jit():

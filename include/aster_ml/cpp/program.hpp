@@ -7,6 +7,21 @@
 
 namespace aster_ml {
 
+/* The lists of a program, and one array of a list. data is where captured memory is. */
+enum class ProgramList : int32_t {
+  inputs = ASTER_ML_PROGRAM_INPUTS,
+  outputs = ASTER_ML_PROGRAM_OUTPUTS,
+  captured = ASTER_ML_PROGRAM_CAPTURED
+};
+struct ProgramArray {
+  std::string name;
+  Dtype dtype;
+  int32_t device;
+  std::vector<int64_t> shape;
+  bool assigned;
+  void* data;
+};
+
 /* A captured step: recorded once, run again on other inputs without building a graph.
  *
  *   Program step({x, y}, [&] { ...; return loss; });
@@ -60,6 +75,27 @@ class Program {
   aster_ml_program* get() const { return program_.get(); }
   size_t kernels() const { return aster_ml_program_count_kernels(get()); }
   size_t bytes() const { return aster_ml_program_count_bytes(get()); }
+  /* What it reads and writes. */
+  std::vector<ProgramArray> arrays(ProgramList list) const {
+    const int32_t which = static_cast<int32_t>(list);
+    std::vector<ProgramArray> all;
+    for (size_t i = 0; i < aster_ml_program_count_arrays(get(), which); ++i) {
+      aster_ml_program_array array{};
+      array.struct_size = sizeof(array);
+      if (!detail::good(aster_ml_program_get_array(&array, get(), which, i))) return {};
+      all.push_back({array.name,
+                     Dtype{array.dtype},
+                     array.device,
+                     {array.shape, array.shape + array.ndim},
+                     array.assigned != 0,
+                     array.data});
+    }
+    return all;
+  }
+  bool set_name(ProgramList list, size_t index, const std::string& name) {
+    return detail::good(
+        aster_ml_program_set_name(get(), static_cast<int32_t>(list), index, name.c_str()));
+  }
 
   /* Runs it; the outputs hold the results until the next run. */
   bool run(const std::vector<Tensor>& inputs) const {

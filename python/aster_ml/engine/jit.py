@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Generic, TypeVar, overload
+import inspect
+from typing import Any, Callable, Generic, NamedTuple, TypeVar, overload
 
 from ..absent import of_module
 from .. import _native
-from ..device import Device
+from ..device import Device, name_of
+from ..dtype import DType, from_code
 from ..dynamic import Symbolic, new_cell, set_inputs, whole
 from ..errors import ArgumentError, JitError
 from ..helpers import DEBUG, JIT
@@ -26,6 +28,17 @@ from ..tensor import Tensor, capturing
 ReturnType = TypeVar("ReturnType")
 
 __all__ = ["CapturedJit", "JitError", "TinyJit"]
+
+
+class ProgramArray(NamedTuple):
+    """One array that a recording reads or writes; `assigned`: replays leave another value in it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    device: str
+    assigned: bool
+
 
 # The sizes of an input with variables unbound, its dtype and device.
 Info = tuple[tuple[Any, ...], Any, str]
@@ -67,6 +80,53 @@ class CapturedJit:
     def kernel_count(self) -> int:
         """Launches of one replay."""
         return int(_native.program_count_kernels(self.program))
+
+    def arrays(self) -> dict[str, list[ProgramArray]]:
+        """What a replay reads and writes: its inputs, named as the function's parameters are, its
+        outputs, and what it was captured with: parameters, state, data.
+
+        >>> from aster_ml import Tensor, TinyJit
+        >>> weight = Tensor([1.0, 2.0]).realize()
+        >>> scaled = TinyJit(lambda x: (x * weight).realize())
+        >>> for i in range(2): _ = scaled(Tensor([3.0, 4.0]).realize())
+        >>> scaled.captured.arrays()["inputs"][0].name
+        'x'
+        >>> [(a.shape, a.assigned) for a in scaled.captured.arrays()["captured"]]
+        [((2,), False)]
+        """
+        return {
+            name: [
+                _program_array(_native.program_get_array(self.program, which, i))
+                for i in range(_native.program_count_arrays(self.program, which))
+            ]
+            for which, name in enumerate(("inputs", "outputs", "captured"))
+        }
+
+
+def _program_array(found: dict[str, Any]) -> ProgramArray:
+    return ProgramArray(
+        found["name"],
+        found["shape"],
+        from_code(found["dtype"]),
+        name_of(found["device"]),
+        bool(found["assigned"]),
+    )
+
+
+def _name_inputs(program: Any, fxn: Callable[..., Any], names: list[int | str]) -> None:
+    """Inputs that are arguments by themselves are called as the parameters of the function."""
+    try:
+        known = [
+            p.name
+            for p in inspect.signature(fxn).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):  # a function that tells nothing of itself
+        known = []
+    for i, name in enumerate(names):
+        text = name if isinstance(name, str) else known[name] if name < len(known) else ""
+        if text.isidentifier():
+            _native.program_set_name(program, 0, i, text)
 
 
 def _unbound(shape: tuple[int, ...]) -> tuple[Any, ...]:
@@ -349,6 +409,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         program = _native.engine_capture_end([whole(t) for t in outputs])
         if not (_native.program_count_kernels(program) or self.prune):
             raise JitError("didn't JIT anything!")
+        _name_inputs(program, self.fxn, inputs.names)
         # Replays write where returned tensors have their storage: not where an input has its own.
         given = [whole(t) for t in inputs.tensors]
         fresh = {
