@@ -337,10 +337,10 @@ int32_t aster_ml_dlpack_import(aster_ml_tensor* out, const aster_ml_context* con
   ASTER_API();
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   *out = aster_ml_tensor{};
-  if (managed == nullptr) return ASTER_FAIL(kARGUMENT, "managed is null");
   aster::Context* impl = aster::context_of(context);
   const aster::ContextLock lock(impl);
   ASTER_TRY(lock.status());
+  if (managed == nullptr) return ASTER_FAIL(kARGUMENT, "managed is null");
   if (managed->version_major == 0) return ASTER_FAIL(kFORMAT, "no version: is it a legacy one?");
   if (managed->version_major > ASTER_ML_DLPACK_MAJOR) {
     return ASTER_FAIL(kUNSUPPORTED, "version %u.%u of DLPack is newer than %d.%d",
@@ -356,10 +356,10 @@ int32_t aster_ml_dlpack_import_legacy(aster_ml_tensor* out, const aster_ml_conte
   ASTER_API();
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   *out = aster_ml_tensor{};
-  if (managed == nullptr) return ASTER_FAIL(kARGUMENT, "managed is null");
   aster::Context* impl = aster::context_of(context);
   const aster::ContextLock lock(impl);
   ASTER_TRY(lock.status());
+  if (managed == nullptr) return ASTER_FAIL(kARGUMENT, "managed is null");
   return buf::import_tensor(out, *impl, managed, false);
 }
 
