@@ -86,7 +86,7 @@ struct Work {
   void (*hand)(float* const* params);
 };
 
-using Function = void (*)(void* const*, long long, long long);
+using Function = void (*)(void* const*, const long long*, void*, long long, long long);
 
 struct Compiled {
   Function function = nullptr;
@@ -430,9 +430,9 @@ void run_emitted(benchmark::State& state, const Work& work, const std::string& c
   if (code.function == nullptr) return state.SkipWithError("does not compile");
   const std::vector<float*> params = memory(work.counts);
   std::vector<void*> pointers(params.begin(), params.end());
-  code.function(pointers.data(), 0, code.tasks);
+  code.function(pointers.data(), nullptr, nullptr, 0, code.tasks);
   for (auto _ : state) {
-    code.function(pointers.data(), 0, code.tasks);
+    code.function(pointers.data(), nullptr, nullptr, 0, code.tasks);
     benchmark::ClobberMemory();
   }
   report(state, work);

@@ -126,10 +126,11 @@ void run_graph(benchmark::State& state, Node (*build)(uop::Graph&), const std::s
   void* handle = compile(std::string(prelude.view()) + std::string(rendered.text.view()), compiler);
   if (handle == nullptr) return state.SkipWithError("does not compile");
   const auto function =
-      reinterpret_cast<void (*)(void* const*, long long, long long)>(dlsym(handle, rendered.name));
+      reinterpret_cast<void (*)(void* const*, const long long*, void*, long long, long long)>(
+          dlsym(handle, rendered.name));
   const std::vector<void*> params = pointers();
   for (auto _ : state) {
-    function(params.data(), 0, rendered.tasks);
+    function(params.data(), nullptr, nullptr, 0, rendered.tasks);
     benchmark::ClobberMemory();
   }
   state.counters["GFLOP/s"] =

@@ -23,30 +23,23 @@
 #pragma once
 
 #include "base/text.h"
+#include "codegen/render_c.h"
 #include "uop/uop.h"
 
 namespace aster::codegen {
 
-// What the code is made for. The same kernel and target give the same text.
-struct Target {
-  int vector_bytes = 32;  // 16, 32 or 64
-  bool fma = true;        // fused multiply-add on vectors
-  bool f16c = true;       // half <-> float on vectors
-  bool avx512 = false;    // F, DQ, BW, VL: masks and masked accesses
-  bool streaming = true;  // non-temporal stores pay for results larger than the last-level cache
-  int64_t cache_bytes = int64_t{32} << 20;  // last-level cache
-};
-
 // Rendered kernels of one module: prelude (types and functions they use, each once) and a function
 // each:
-//   void NAME(void *const *params, int64_t begin, int64_t end)
+//   void NAME(void *const *params, const int64_t *sizes, void *scratch, int64_t begin, int64_t end)
 // runs tasks [begin, end) of its outermost loop; tasks are independent, write disjoint memory and
 // give the same bits however they are grouped.
 struct Rendered {
-  explicit Rendered(Memory& memory) : text(memory) {}
-  char name[64] = {};   // r_<hash>: of kernel and target
-  char title[64] = {};  // what it computes, for people (title.h)
-  Text text;            // the function
+  explicit Rendered(Memory& memory) : text(memory), code(memory) {}
+  char name[64] = {};       // r_<hash>: of kernel and target
+  char title[64] = {};      // what it computes, for people (title.h)
+  Text text;                // the function
+  bool program = false;     // made from a kernel program,
+  program::RenderedC code;  // whose types and functions these are
   int64_t tasks = 1;
   double task_flops = 0;  // estimates: operations and bytes of one task
   double task_bytes = 0;

@@ -36,7 +36,9 @@ class Lowerer {
     }
     ASTER_TRY(e_.close_block());
     if (e_.streams()) write_stream(out);
-    out << "void " << name << "(void *const *params, vi64x1 begin, vi64x1 end) {\n";
+    out << "void " << name
+        << "(void *const *params, const vi64x1 *sizes, void *scratch, vi64x1 begin, "
+           "vi64x1 end) {\n(void)sizes, (void)scratch;\n";
     out << e_.head().view() << e_.here().view();
     if (e_.streams()) out << "__builtin_ia32_sfence();\n";
     out << "}\n";

@@ -4,8 +4,8 @@
 // or libraries.
 #pragma once
 
-#include "codegen/codegen.h"
 #include "codegen/program.h"
+#include "codegen/target.h"
 
 namespace aster::codegen::program {
 
@@ -40,6 +40,10 @@ struct RenderedC {
 // an operation, MulAcc of floats without FMA, barriers), ARGUMENT (the last one is a function),
 // MEMORY.
 Status render_c(RenderedC& out, const Module& module, const Target& target);
+
+// The types and functions that programs use, each once. Errors: as write_unit.
+Status write_declarations(Text& out, std::span<const RenderedC* const> programs,
+                          const Target& target);
 
 // Programs as one C text: types and functions that they use, each once, then each of them.
 // Functions of one name at as many lanes are taken for one. Errors: ARGUMENT (two functions of one

@@ -133,7 +133,8 @@ void Types::write(Text& out, const UsedTypes& used) {
 
 }  // namespace c
 
-Status write_unit(Text& out, std::span<const RenderedC* const> programs, const Target& target) {
+Status write_declarations(Text& out, std::span<const RenderedC* const> programs,
+                          const Target& target) {
   UsedTypes used;
   for (const RenderedC* program : programs) {
     for (size_t i = 0; i < std::size(used.types); ++i) {
@@ -149,6 +150,11 @@ Status write_unit(Text& out, std::span<const RenderedC* const> programs, const T
       ASTER_TRY(c::write_function(out, function, &written));
     }
   }
+  return out.status();
+}
+
+Status write_unit(Text& out, std::span<const RenderedC* const> programs, const Target& target) {
+  ASTER_TRY(write_declarations(out, programs, target));
   for (const RenderedC* program : programs) out << program->text.view();
   return out.status();
 }

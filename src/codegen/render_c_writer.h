@@ -1,7 +1,6 @@
 // Inside the C renderer: what writes the statements of one program.
 #pragma once
 
-#include "codegen/codegen.h"
 #include "codegen/render_c_types.h"
 #include "codegen/walk.h"
 

@@ -57,6 +57,7 @@ class MemoryRules {
     Id load = kNone;  // the first
     bool loads_differ = false;
     bool stored = false;
+    Id loop = kNone;  // the innermost one around the store
   };
   struct Dimension {
     uint64_t stride;

@@ -322,8 +322,17 @@ Status MemoryRules::visit(Id id, const Surroundings& around, const char** fault)
   if (memory.op != Op::kParam || !memory.is(kWrite)) return kOk;
   MemoryState* state = nullptr;
   ASTER_TRY(state_of(access.memory, &state));
+  const Id innermost = around.loops.empty() ? kNone : around.loops.back().id;
   if (in.op == Op::kLoad) {
-    if (state->stored) *fault = "memory that is not written before it";
+    if (state->stored && state->loop == innermost) {
+      *fault = "memory that is not written before it";
+      return kOk;
+    }
+    if (state->stored) {
+      // Loops one after another may go through one memory, each its own part of it.
+      ++unproved_;
+      *state = MemoryState{state->memory};
+    }
     if (state->load == kNone) {
       state->load = id;
     } else {
@@ -334,6 +343,7 @@ Status MemoryRules::visit(Id id, const Surroundings& around, const char** fault)
     return kOk;
   }
   state->stored = true;
+  state->loop = innermost;
   if ((*fault = reads_before(id, around)) != nullptr) return kOk;
   return stores_apart(id, around, fault);
 }

@@ -19,7 +19,8 @@ struct Recording;
 
 // One call of a compiled kernel or of a library.
 struct Launch {
-  void (*function)(void* const* params, int64_t begin, int64_t end) = nullptr;
+  void (*function)(void* const* params, const int64_t* sizes, void* scratch, int64_t begin,
+                   int64_t end) = nullptr;
   library::Plan* plan = nullptr;  // instead of function
   uint32_t first_operand = 0, operand_count = 0;
   int64_t tasks = 1;

@@ -39,7 +39,7 @@ void run_tasks(const Launch& launch, void* const* params, char* scratch, int64_t
   if (launch.plan != nullptr) {
     library::run(*launch.plan, params, scratch, begin, end);
   } else {
-    launch.function(params, begin, end);
+    launch.function(params, nullptr, nullptr, begin, end);
   }
 }
 

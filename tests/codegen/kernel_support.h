@@ -20,6 +20,7 @@
 
 #include "base/memory.h"
 #include "codegen/codegen.h"
+#include "codegen/lowering.h"
 #include "dtype/convert.h"
 #include "uop/symbolic.h"
 #include "uop/uop.h"
@@ -102,7 +103,8 @@ class Library {
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
-  using Function = void (*)(void* const* params, long long begin, long long end);
+  using Function = void (*)(void* const* params, const long long* sizes, void* scratch,
+                            long long begin, long long end);
   Function find(const char* name) {
     wait();
     return handle_ == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(handle_, name));
@@ -319,60 +321,92 @@ class Suite {
     for (int width : widths()) {
       Target target = target_of(width);
       target.cache_bytes = cache_bytes;
-      std::vector<Rendered> kernels;
-      std::vector<const Rendered*> all;
-      std::map<std::string, bool> seen;
-      std::string text;
-      kernels.reserve(cases_.size());
-      for (Case& one : cases_) {
-        kernels.emplace_back(process_heap());
-        const Status status = render(kernels.back(), graph, one.kernel, target);
-        aster_ml_error error{};
-        aster_ml_error_last(&error);
-        ASSERT_TRUE(status.ok()) << one.name << ": " << error.message;
-        all.push_back(&kernels.back());
-        if (seen[kernels.back().name]) continue;
-        seen[kernels.back().name] = true;
-        text += "/* " + one.name + " */\n" + std::string(kernels.back().text.view());
-      }
-      Text prelude(process_heap());
-      const Status made = render_prelude(prelude, {all.data(), all.size()}, target);
-      aster_ml_error error{};
-      aster_ml_error_last(&error);
-      ASSERT_TRUE(made.ok()) << error.message << "\n" << text;
-      text = std::string(prelude.view()) + text;
       std::vector<std::vector<Param>> previous;
-      std::vector<std::unique_ptr<Library>> libraries;
-      const bool all_compilers =
-          width == widths().back() || std::getenv("ASTER_ML_EXHAUSTIVE") != nullptr;
-      for (const std::string& compiler : compilers()) {
-        if (!all_compilers && !libraries.empty()) break;
-        libraries.push_back(std::make_unique<Library>(compiler, text, width));
-      }
-      for (size_t l = 0; l < libraries.size(); ++l) {
-        Library& library = *libraries[l];
-        const std::string compiler = compilers()[l];
-        std::vector<std::vector<Param>> results;
-        for (size_t i = 0; i < cases_.size(); ++i) {
-          const auto function = library.find(kernels[i].name);
-          if (function == nullptr) continue;
-          const std::string where =
-              cases_[i].name + " (" + compiler + ", " + std::to_string(width) + ")";
-          results.push_back(call(cases_[i], function, {{0, kernels[i].tasks}}, false));
-          compare(where, results.back(), expected[i], cases_[i].tolerance);
-          std::vector<std::pair<int64_t, int64_t>> each;
-          for (int64_t t = kernels[i].tasks; t-- > 0;) each.push_back({t, t + 1});
-          same(where + " by single tasks", call(cases_[i], function, each, true), results.back());
-          if (!previous.empty())
-            same(where + " against the other compiler", results.back(), previous[i]);
-        }
-        previous = results;
+      for (const bool programs : {false, true}) {
+        target.programs = programs;
+        run_path(target, expected, &previous);
       }
     }
     cases_.clear();
   }
 
  private:
+  // By way of one path from kernel to C, with the bits of the one before.
+  void run_path(const Target& target, const std::vector<std::vector<Param>>& expected,
+                std::vector<std::vector<Param>>* previous) {
+    const int width = target.vector_bytes;
+    std::vector<Rendered> kernels;
+    std::vector<const Rendered*> all;
+    std::vector<bool> made;
+    std::map<std::string, bool> seen;
+    std::string text;
+    kernels.reserve(cases_.size());
+    for (Case& one : cases_) {
+      kernels.emplace_back(process_heap());
+      const Status status = render(kernels.back(), graph, one.kernel, target);
+      aster_ml_error error{};
+      aster_ml_error_last(&error);
+      made.push_back(status.ok());
+      ASSERT_TRUE(status.ok()) << one.name << ": " << error.message;
+      all.push_back(&kernels.back());
+      if (kernels.back().program) verify_program(one, target);
+      if (seen[kernels.back().name]) continue;
+      seen[kernels.back().name] = true;
+      text += "/* " + one.name + " */\n" + std::string(kernels.back().text.view());
+    }
+    {
+      Text prelude(process_heap());
+      const Status status = render_prelude(prelude, {all.data(), all.size()}, target);
+      aster_ml_error error{};
+      aster_ml_error_last(&error);
+      ASSERT_TRUE(status.ok()) << error.message << "\n" << text;
+      text = std::string(prelude.view()) + text;
+    }
+    std::vector<std::unique_ptr<Library>> libraries;
+    const bool all_compilers =
+        width == widths().back() || std::getenv("ASTER_ML_EXHAUSTIVE") != nullptr;
+    for (const std::string& compiler : compilers()) {
+      if (!all_compilers && !libraries.empty()) break;
+      libraries.push_back(std::make_unique<Library>(compiler, text, width));
+    }
+    for (size_t l = 0; l < libraries.size(); ++l) {
+      Library& library = *libraries[l];
+      const std::string compiler = compilers()[l] + (target.programs ? ", program" : "");
+      std::vector<std::vector<Param>> results;
+      for (size_t i = 0; i < cases_.size(); ++i) {
+        const auto function = made[i] ? library.find(kernels[i].name) : nullptr;
+        results.push_back(previous->empty() ? std::vector<Param>() : (*previous)[i]);
+        if (function == nullptr) continue;
+        const std::string where =
+            cases_[i].name + " (" + compiler + ", " + std::to_string(width) + ")";
+        results.back() = call(cases_[i], function, {{0, kernels[i].tasks}}, false);
+        compare(where, results.back(), expected[i], cases_[i].tolerance);
+        std::vector<std::pair<int64_t, int64_t>> each;
+        for (int64_t t = kernels[i].tasks; t-- > 0;) each.push_back({t, t + 1});
+        same(where + " by single tasks", call(cases_[i], function, each, true), results.back());
+        if (!previous->empty())
+          same(where + " against the other compiler", results.back(), (*previous)[i]);
+      }
+      *previous = results;
+    }
+  }
+  // What the kernel was lowered to keeps the rules of programs, and reads back as it was printed.
+  static void verify_program(const Case& one, const Target& target) {
+    program::Module module(process_heap()), read(process_heap());
+    ASSERT_TRUE(lower_kernel(&module, "kernel", one.kernel, target, process_heap()).ok());
+    Text text(process_heap());
+    ASSERT_TRUE(program::print(text, module).ok());
+    aster_ml_error error{};
+    program::Verified verified;
+    const Status status = program::verify(module, {.vouched = true}, &verified);
+    aster_ml_error_last(&error);
+    ASSERT_TRUE(status.ok()) << one.name << ": " << error.message << "\n" << text.view();
+    ASSERT_TRUE(program::read(&read, text.view()).ok()) << one.name << "\n" << text.view();
+    EXPECT_EQ(read.programs.back().digest(), module.programs.back().digest()) << text.view();
+    if (std::getenv("ASTER_TEST_SHOW") != nullptr)
+      std::printf("%s: %llu unproved\n%s\n", one.name.c_str(),
+                  static_cast<unsigned long long>(verified.unproved), text.c_str());
+  }
   static constexpr size_t kGuard = 64;
   // Runs parts of the tasks on params that start on a cache line, or one element past one, with
   // known bytes around.
@@ -390,7 +424,7 @@ class Suite {
       if (!p.bytes.empty()) std::memcpy(at, p.bytes.data(), p.bytes.size());
       pointers.push_back(at);
     }
-    for (const auto& [begin, end] : parts) function(pointers.data(), begin, end);
+    for (const auto& [begin, end] : parts) function(pointers.data(), nullptr, nullptr, begin, end);
     for (size_t i = 0; i < params.size(); ++i) {
       uint8_t* at = static_cast<uint8_t*>(pointers[i]);
       std::vector<uint8_t>& bytes = params[i].bytes;

@@ -300,6 +300,9 @@ TEST(Verify, ReadsComeBeforeWrites) {
       {"%10 = Loop task 0 63 1\n%11 = Load f32 %1 + %10 + 1\nStore %1 + %10, %11\nEnd",
        "the form at which its memory is read"},
       {"%10 = Load f32 %1\n%11 = Load f32 %1 + 1\nStore %1, %10", "the form at which"},
+      {"%10 = Loop 0 4 1\n%11 = Load f32 %1 + %10\nStore %1 + %10, %11\nEnd\n"
+       "%12 = Loop 4 8 1\n%13 = Load f32 %1 + %12\nStore %1 + %12, %13\nEnd",
+       "nothing proves 1 of its accesses"},
       {"%10 = Loop 0 4 1\n%11 = Load f32 %1\nStore %1, %11\nEnd",
        "an element that is written once"},
       {"%10 = Load f32 %1\n%11 = Loop 0 4 1\nStore %1, %10\nEnd", ""},

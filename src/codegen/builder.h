@@ -1,0 +1,96 @@
+// Kernel programs put together in blocks: a pure instruction goes to the outermost block in which
+// its operands stand, or is the equal one that is there already; what is repeated together along an
+// axis is marked when all is known.
+#pragma once
+
+#include "codegen/program.h"
+
+namespace aster::codegen::program {
+
+// Sticky, as Program is: after a failure nothing is added, and finish() tells.
+class Builder {
+ public:
+  explicit Builder(Memory& memory);
+
+  // Axes of a higher rank go inside those of lower ones.
+  size_t add_axis(int64_t size, int rank);
+  // The value of an instruction that has no effect. Its axes are those of its operands, but for
+  // Axis, Join and Turn, whose callers set them.
+  Id pure(Instruction in, std::span<const Id> operands = {}, Words words = {}, Terms terms = {});
+  // An instruction in its place: after all that stands in the innermost block.
+  Id act(Instruction in, std::span<const Id> operands = {}, Words words = {}, Terms terms = {});
+  // A Loop or an If, and its end.
+  Id open(const Instruction& in, std::span<const Id> operands = {}, Words words = {});
+  void close();
+
+  // Valid until something is added.
+  const Instruction& at(Id id) const { return id < list_.code().size() ? list_.at(id) : none_; }
+  Words words(Id id) const { return list_.words(at(id)); }
+  Status status() const { return list_.status(); }
+  void fail(Status status) { list_.fail(status); }
+  // Writes all of it behind what `out` has. Errors: of anything since the beginning.
+  Status finish(Program* out);
+
+ private:
+  // What stands in a block: an instruction, or the block that one opens.
+  struct Item {
+    Id id = kNone;
+    uint32_t block = UINT32_MAX;
+  };
+  struct Block {
+    explicit Block(Memory& memory) : items(memory) {}
+    Vec<Item> items;
+    Id head = kNone;  // the Loop or If
+    size_t depth = 0;
+  };
+  struct Key {
+    uint64_t low = 0, high = 0;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    uint64_t operator()(const Key& key) const { return key.low; }
+  };
+  static Key key_of(const Instruction& in, std::span<const Id> operands, Words words, Terms terms);
+  bool is_open(uint32_t block) const {
+    return blocks_[block].depth < open_.size() && open_[blocks_[block].depth] == block;
+  }
+  // The innermost block of the operands; the present one where a register is read.
+  uint32_t home_of(std::span<const Id> operands, Terms terms) const;
+  Id append(uint32_t block, const Instruction& in, std::span<const Id> operands, Words words,
+            Terms terms);
+  void push(uint32_t block, Item item) { fail(blocks_[block].items.push(item)); }
+
+  // ---- Writing ----
+  // An order that no operand tells: of the same register or memory, one of them changes it.
+  struct Edge {
+    Id before = kNone;
+    uint32_t next = UINT32_MAX;
+  };
+  void write_block(uint32_t block);
+  // Instructions of one block with no other block between them.
+  void write_run(std::span<const Id> run, AxisSet fixed);
+  // Takes out of `left` what may come next of those that have the axis, or have it not.
+  void pick(Vec<Id>* out, Vec<Id>* left, size_t axis, bool having);
+  Id write_one(Id id);
+  int outermost(AxisSet set) const;
+  bool waits(Id id) const;
+  void order_effects(std::span<const Id> run);
+  bool changes(Id id, Id* what) const;
+  bool reads(Id id, Id what) const;
+
+  Memory& memory_;
+  Instruction none_;  // what a failure leaves
+  Program list_;      // in the order of creation
+  Vec<Block> blocks_;
+  Vec<uint32_t> open_;  // blocks, innermost last
+  Vec<uint32_t> home_;  // by instruction
+  Map<Key, Id, KeyHash> equal_;
+  Vec<int> ranks_;
+  Program* out_ = nullptr;
+  Vec<Id> written_;           // by instruction: its place in *out_
+  Vec<uint8_t> pending_;      // by instruction: still to be written in its run
+  Vec<uint32_t> first_edge_;  // by instruction
+  Vec<Edge> edges_;
+};
+
+}  // namespace aster::codegen::program

@@ -1,0 +1,265 @@
+// Loads and stores of a kernel's graph as instructions.
+#include <algorithm>
+#include <bit>
+
+#include "codegen/lowering.h"
+
+namespace aster::codegen {
+
+using program::Flag;
+using program::Term;
+using program::Word;
+
+bool loads_under_mask(const Target& target, DType storage, int lanes) {
+  const size_t size = dtype::size(storage), bytes = size * static_cast<size_t>(lanes);
+  if (bytes != 16 && bytes != 32 && bytes != 64) return false;
+  return target.avx512 || (target.vector_bytes >= 32 && bytes <= 32 && size >= 4);
+}
+
+void ValueLowering::declare_params() {
+  const auto declare = [&](DType dtype, int64_t elements, uint16_t flags) {
+    Instruction in{.op = Op::kParam, .dtype = dtype, .flags = flags};
+    in.constant = elements;
+    const Id id = b.act(in, {}, std::array{static_cast<Word>(params_.size())});
+    b.fail(params_.push(id));
+  };
+  for (Node param : kernel_.params()) {
+    // Operands that a kernel has no use for.
+    while (b.status().ok() && static_cast<Word>(params_.size()) < param->arg(0))
+      declare(DType::kUInt8, 0, 0);
+    declare(param->dtype, param->count(), kernel_.written(param) ? Flag::kWrite : 0);
+  }
+}
+
+ValueLowering::Id ValueLowering::memory_of(Node access) {
+  const auto slot = static_cast<size_t>(access->src(0)->arg(0));
+  return slot < params_.size() ? params_[slot] : kNone;
+}
+
+ValueLowering::Id ValueLowering::both(Id a, Id other) {
+  if (a == kNone || a == other) return other;
+  return make(Op::kAnd, DType::kBool, {a, other});
+}
+
+ValueLowering::Gate ValueLowering::split_gate(Node gate) {
+  Gate out;
+  Vec<Node> parts(memory_);
+  b.fail(conjuncts(&parts, gate));
+  for (Node node : parts) {
+    if (is_const(node) && node->arg(0) != 0) continue;
+    const Id part = value(node);
+    Id& whole = b.at(part).lanes > 1 ? out.mask : out.uniform;
+    whole = both(whole, part);
+  }
+  return out;
+}
+
+// Lanes from the element of a form on, `offset` further.
+ValueLowering::Id ValueLowering::load_at(Node access, const Form& form, int64_t offset, int lanes,
+                                         int64_t step, Gate gate) {
+  Vec<Term> terms(memory_);
+  b.fail(scalar_terms(&terms, form));
+  Instruction in{
+      .op = Op::kLoad, .dtype = access->src(0)->dtype, .lanes = static_cast<uint8_t>(lanes)};
+  in.constant = form.constant + offset;
+  Id operands[3] = {memory_of(access)};
+  size_t count = 1;
+  if (gate.uniform != kNone) operands[count++] = gate.uniform, in.flags |= Flag::kGated;
+  if (gate.mask != kNone) operands[count++] = gate.mask, in.flags |= Flag::kMasked;
+  const Word words[2] = {step, lanes};
+  const std::span<const Term> list(terms.data(), terms.size());
+  // What the kernel writes is read in its place.
+  return kernel_.written(access->src(0)) ? b.act(in, {operands, count}, words, list)
+                                         : b.pure(in, {operands, count}, words, list);
+}
+
+// Of a mask of lanes at every second element: that of the elements which the first whole vector of
+// these holds, or the second one, which ends at the last lane.
+ValueLowering::Id ValueLowering::half_mask(Id mask, bool second) {
+  const int n = b.at(mask).lanes;
+  Word words[program::kMaxLanes];
+  for (int lane = 0; lane < n; ++lane) {
+    const bool asked = (lane & 1) == (second ? 1 : 0);
+    words[lane] = asked ? (lane + (second ? n : 0)) / 2 : n;
+  }
+  const Id none = spread(constant(DType::kBool, 0), n);
+  return b.pure({.op = Op::kShuffle, .dtype = DType::kBool, .lanes = static_cast<uint8_t>(n)},
+                std::array{mask, none}, {words, static_cast<size_t>(n)});
+}
+
+// Vectors of stride 2 or -1 as whole loads and a shuffle; no element outside the ones asked for is
+// read.
+ValueLowering::Id ValueLowering::shuffled(Node node, const Form& form, int64_t stride, Gate gate) {
+  const int n = lanes_;
+  Gate halves[2] = {gate, gate};
+  if (gate.mask != kNone) {
+    for (const bool second : {false, true}) halves[second].mask = half_mask(gate.mask, second);
+  }
+  // Stride 2: lanes 0, 2, .. from the first element on, then lanes 1, 3, .. of those that end at
+  // the last one.
+  const Id first = load_at(node, form, stride == 2 ? 0 : 1 - n, n, 1, halves[0]);
+  const Id last = stride == 2 ? load_at(node, form, n - 1, n, 1, halves[1]) : first;
+  Word words[program::kMaxLanes];
+  for (int lane = 0; lane < n; ++lane)
+    words[lane] = stride == 2 ? 2 * lane + (2 * lane < n ? 0 : 1) : n - 1 - lane;
+  const Instruction in = b.at(first);
+  return b.pure({.op = Op::kShuffle, .dtype = in.dtype, .lanes = in.lanes}, std::array{first, last},
+                {words, static_cast<size_t>(n)});
+}
+
+// One element under a mask of lanes: read where any lane asks for it.
+ValueLowering::Id ValueLowering::same_for_lanes(Node node, const Form& form, Gate gate) {
+  const Id any =
+      b.pure({.op = Op::kAcross, .with = Op::kOr, .dtype = DType::kBool}, std::array{gate.mask});
+  const Id one = load_at(node, form, 0, 1, 1, {both(gate.uniform, any), kNone});
+  const DType dtype = b.at(one).dtype;
+  const Id zero = spread(constant(dtype, 0), lanes_);
+  const Id all = spread(one, lanes_);
+  if (dtype == DType::kBool) return both(gate.mask, all);
+  return b.pure({.op = Op::kWhere, .dtype = dtype, .lanes = static_cast<uint8_t>(lanes_)},
+                std::array{gate.mask, all, zero});
+}
+
+// Lanes at places that are no arithmetic of the loops: indices from memory, say. Where the gate is
+// false the first element is read and dropped, so that there is no branch a lane.
+ValueLowering::Id ValueLowering::indexed(Node node, Gate gate) {
+  const DType wide =
+      node->src(0)->count() <= INT32_MAX ? DType::kInt32 : DType::kInt64;  // wraps only outside
+  const auto n = static_cast<uint8_t>(lanes_);
+  Id index = index_value(node->src(1), wide);
+  if (gate.mask != kNone)
+    index = make(Op::kWhere, wide, {gate.mask, index, spread(constant(wide, 0), lanes_)});
+  Instruction in{.op = Op::kLoad, .dtype = node->src(0)->dtype, .lanes = n};
+  in.flags |= Flag::kIndexed;
+  Id operands[3] = {memory_of(node), index};
+  size_t count = 2;
+  if (gate.uniform != kNone) operands[count++] = gate.uniform, in.flags |= Flag::kGated;
+  const Word words[2] = {1, n};
+  const Id all = kernel_.written(node->src(0)) ? b.act(in, {operands, count}, words)
+                                               : b.pure(in, {operands, count}, words);
+  if (gate.mask == kNone) return all;
+  if (in.dtype == DType::kBool) return both(gate.mask, all);
+  return b.pure({.op = Op::kWhere, .dtype = in.dtype, .lanes = n},
+                std::array{gate.mask, all, spread(constant(in.dtype, 0), lanes_)});
+}
+
+// The tiled range along which a load is contiguous while it strides along the vectorised one, if
+// its copies are as many as the lanes: a square that is turned in registers. -1 if there is none.
+int ValueLowering::turned_along(Node node) const {
+  if (!varies(node) || node->nsrc > 2) return -1;
+  int across = -1;
+  for (const uop::sym::Term& term : kernel_.form(node->src(1)).terms) {
+    if (term.node->op != Op::kRange) {
+      if (varies(term.node)) return -1;
+      continue;
+    }
+    const int r = static_cast<int>(term.node->arg(0));
+    if (r == vector_) {
+      if (term.coefficient >= -4 && term.coefficient <= 4) return -1;
+    } else if (term.coefficient == 1 && copies_[r] == lanes_) {
+      across = r;
+    }
+  }
+  return across;
+}
+
+// The rows as they lie in memory, and the square of them turned.
+ValueLowering::Id ValueLowering::turned(Node node, int across) {
+  const Form form = kernel_.form(node->src(1));
+  const auto n = static_cast<uint8_t>(lanes_);
+  int& axis = turn_axes_[std::countr_zero(n)];
+  if (axis < 0) axis = static_cast<int>(b.add_axis(n, kTurnRank));
+  const auto rows = static_cast<uint8_t>(axis);
+  Vec<Term> terms(memory_);
+  b.fail(scalar_terms(&terms, form, across));
+  b.fail(terms.push({kernel_.stride(node->src(1), vector_), rows, true}));
+  Instruction in{.op = Op::kLoad, .dtype = node->src(0)->dtype, .lanes = n};
+  in.constant = form.constant;
+  const Word words[2] = {1, n};
+  const Id from = b.pure(in, std::array{memory_of(node)}, words, {terms.data(), terms.size()});
+  const auto to = static_cast<uint8_t>(ranges_[across].axis);
+  const program::AxisSet kept =
+      static_cast<program::AxisSet>(b.at(from).axes & ~program::axis_bit(rows));
+  return b.pure({.op = Op::kTurn,
+                 .dtype = in.dtype,
+                 .lanes = n,
+                 .axis = rows,
+                 .to = to,
+                 .axes = static_cast<program::AxisSet>(kept | program::axis_bit(to))},
+                std::array{from});
+}
+
+ValueLowering::Id ValueLowering::load_raw(Node node) {
+  if (const Id* found = raw_.find(node); found != nullptr) return *found;
+  const Form form = kernel_.form(node->src(1));
+  const int n = lanes_of(node);
+  Id out = kNone;
+  const int across = turned_along(node);
+  if (across >= 0 && n > 1) {
+    out = turned(node, across);
+  } else {
+    const Gate gate = node->nsrc > 2 ? split_gate(node->src(2)) : Gate{};
+    const int64_t stride = n > 1 ? kernel_.stride(node->src(1), vector_) : 1;
+    const bool masked = gate.mask != kNone;
+    const bool pairs =
+        n >= 4 && stride == 2 && (!masked || loads_under_mask(target_, node->src(0)->dtype, n));
+    const bool far = stride > INT32_MAX || stride < -INT32_MAX;  // no step of an instruction
+    if (n > 1 && (far || !is_linear(form))) {
+      out = indexed(node, gate);
+    } else if (n > 1 && stride == 0) {
+      out = same_for_lanes(node, form, gate);
+    } else if (pairs || (n >= 4 && stride == -1 && !masked)) {
+      out = shuffled(node, form, stride, gate);
+    } else {
+      out = load_at(node, form, 0, n, stride, gate);
+    }
+  }
+  b.fail(raw_.set(node, out));
+  return out;
+}
+
+ValueLowering::Id ValueLowering::load(Node node) {
+  const Id raw = load_raw(node);
+  return dtype::is_narrow_float(node->dtype) ? cast(raw, DType::kFloat32) : raw;
+}
+
+void ValueLowering::store(Node node, bool stream) {
+  const Node source = node->src(2);
+  const DType dtype = node->src(0)->dtype;
+  const Form form = kernel_.form(node->src(1));
+  const bool across = vector_ >= 0 && has(kernel_.ranges(node->src(1)), vector_);
+  const int n = across ? lanes_ : 1;
+  // What is only moved keeps its bits, and is not converted to and fro.
+  const bool moved = source->op == Op::kLoad && source->dtype == dtype;
+  Id v = source->dtype == DType::kWeakInt ? index_value(source, DType::kInt64)
+         : moved                          ? load_raw(source)
+                                          : value(source);
+  if (!b.status().ok()) return;
+  v = spread(cast(v, dtype), n);
+  Vec<Term> terms(memory_);
+  b.fail(scalar_terms(&terms, form));
+  Instruction in{.op = Op::kStore};
+  in.constant = form.constant;
+  Id operands[3] = {memory_of(node), v};
+  size_t count = 2;
+  Word words[2] = {1, n};
+  if (n > 1 && !is_linear(form)) {
+    const DType wide = node->src(0)->count() <= INT32_MAX ? DType::kInt32 : DType::kInt64;
+    operands[count++] = vector_part(form, wide);
+    in.flags |= Flag::kIndexed;
+  } else if (n > 1) {
+    words[0] = kernel_.stride(node->src(1), vector_);
+  }
+  // Whole vectors that all begin at multiples of their size, if the first one does.
+  bool aligned = n > 1 && words[0] == 1 && form.constant % n == 0 && !in.is(Flag::kIndexed);
+  for (const uop::sym::Term& term : form.terms) {
+    aligned &= term.node->op == Op::kRange &&
+               (static_cast<int>(term.node->arg(0)) == vector_ || term.coefficient % n == 0);
+  }
+  const size_t bytes = dtype::size(dtype) * static_cast<size_t>(n);
+  if (stream && aligned && bytes == static_cast<size_t>(target_.vector_bytes))
+    in.flags |= Flag::kStream;
+  (void)b.act(in, {operands, count}, words, {terms.data(), terms.size()});
+}
+
+}  // namespace aster::codegen

@@ -1,0 +1,418 @@
+// Loops, tasks and registers of folds.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "codegen/lowering.h"
+
+namespace aster::codegen {
+namespace {
+
+using program::Flag;
+using program::Id;
+using program::kNone;
+using program::LoopKind;
+using program::Word;
+
+// Ranks of axes: what is written out goes around the copies of tiles, so that these share its loads
+// while they are at hand.
+constexpr int kWrittenRank = 1, kTileRank = 2, kFoldRank = 3;
+
+class ProgramLowering : private ValueLowering {
+ public:
+  ProgramLowering(program::Module& module, const Kernel& kernel, const Plan& plan,
+                  const Target& target, Memory& memory)
+      : ValueLowering(module, kernel, target, memory), plan_(plan), registers_(memory) {}
+
+  Status run(const char* name) {
+    for (int r = 0; r < kMaxRanges; ++r) bounds_[r] = {{kNone, 0}, {kNone, kernel_.size(r)}};
+    declare_params();
+    for (size_t i = 0; i < kernel_.roots.size(); ++i) root(kernel_.roots[i], plan_.tasks[i]);
+    program::Program out(memory_);
+    std::snprintf(out.name, sizeof(out.name), "%s", name);
+    ASTER_TRY(b.finish(&out));
+    return module_.programs.push(std::move(out));
+  }
+
+ private:
+  // A value, or a number where id is kNone.
+  struct Number {
+    Id id = kNone;
+    int64_t word = 0;
+  };
+  struct Bounds {
+    Number lo, hi;
+    bool taken = false;  // the range's value is lo: a task is one step of its loop
+  };
+  const Segment& segment(int i) const { return kernel_.segments[static_cast<size_t>(i)]; }
+  const Region& region(int i) const { return kernel_.regions[static_cast<size_t>(i)]; }
+
+  Id id_of(Number n) { return n.id == kNone ? integer(n.word) : n.id; }
+  Number plus(Number n, int64_t k) {
+    if (n.id == kNone) return {kNone, n.word + k};
+    return k == 0 ? n : Number{make(Op::kAdd, DType::kInt64, {n.id, integer(k)}), 0};
+  }
+  Number least(Number a, Number c) {
+    if (a.id == kNone && c.id == kNone) return {kNone, std::min(a.word, c.word)};
+    return {make(Op::kMin, DType::kInt64, {id_of(a), id_of(c)}), 0};
+  }
+  Id open_loop(Number lo, Number hi, int64_t step, LoopKind kind = LoopKind::kSerial) {
+    Instruction in{.op = Op::kLoop, .dtype = DType::kInt64, .kind = static_cast<uint8_t>(kind)};
+    Id operands[2];
+    size_t count = 0;
+    if (lo.id == kNone) {
+      in.flags |= Flag::kImmediate;
+    } else {
+      operands[count++] = lo.id;
+    }
+    if (hi.id == kNone) {
+      in.flags |= Flag::kImmediateHigh;
+    } else {
+      operands[count++] = hi.id;
+    }
+    return b.open(in, {operands, count},
+                  std::array{lo.id == kNone ? lo.word : 0, hi.id == kNone ? hi.word : 0, step});
+  }
+
+  // ---- Tasks ----
+
+  void root(int at, const Tasks& tasks) {
+    const Nest& nest = plan_.segments[static_cast<size_t>(at)];
+    int opened = 0;
+    for (int i = 0; i < tasks.loops; ++i) {
+      if (tasks.counts[i] == 1) continue;
+      const Loop& loop = nest.loops[i];
+      const int64_t chunk = i + 1 == tasks.loops ? tasks.chunk : loop.step;
+      open_task(loop.range, chunk, tasks.counts[i], !loop.block && chunk == nest.step(loop.range));
+      ++opened;
+    }
+    // Tasks are counted by their loops.
+    if (opened == 0 && kernel_.roots.size() > 1) {
+      (void)open_loop({kNone, 0}, {kNone, 1}, 1, LoopKind::kTask);
+      ++opened;
+    }
+    loops(at, 0);
+    for (int i = 0; i < opened; ++i) b.close();
+    for (int i = 0; i < tasks.loops; ++i) {
+      const int r = nest.loops[i].range;
+      bounds_[r] = {{kNone, 0}, {kNone, kernel_.size(r)}};
+    }
+  }
+
+  // Task t covers `chunk` of the range, the last one the rest besides.
+  void open_task(int r, int64_t chunk, int64_t count, bool one_step) {
+    const int64_t size = kernel_.size(r);
+    if (size == chunk * count) {
+      const Number lo{open_loop({kNone, 0}, {kNone, size}, chunk, LoopKind::kTask), 0};
+      bounds_[r] = {lo, plus(lo, chunk), one_step};
+      return;
+    }
+    const Id task = open_loop({kNone, 0}, {kNone, count}, 1, LoopKind::kTask);
+    const Number lo{make(Op::kMul, DType::kInt64, {task, integer(chunk)}), 0};
+    const Id last = make(Op::kCmpEq, DType::kBool, {task, integer(count - 1)});
+    const Id hi = b.pure({.op = Op::kWhere, .dtype = DType::kInt64},
+                         std::array{last, integer(size), plus(lo, chunk).id});
+    bounds_[r] = {lo, {hi, 0}};
+  }
+
+  // ---- Loops of a segment ----
+
+  void loops(int at, int i) {
+    const Nest& nest = plan_.segments[static_cast<size_t>(at)];
+    if (i == nest.loop_count) return body(at);
+    const Loop& loop = nest.loops[i];
+    const int r = loop.range;
+    if (loop.block) return block_loop(at, i);
+    RangeState& state = ranges_[r];
+    const int64_t step = nest.step(r);
+    const Bounds bounds = bounds_[r];
+    const bool even = kernel_.size(r) % step == 0;
+    tile(r, nest, kTileRank);
+    if (state.lanes > 1) vector_ = r, lanes_ = state.lanes;
+    if (bounds.taken) {
+      state.index = bounds.lo.id;
+    } else if (step == 1 || even) {
+      state.index = open_loop(bounds.lo, bounds.hi, step);
+    } else if (nest.overlap) {
+      const Id j = open_loop(bounds.lo, bounds.hi, step);
+      state.index = id_of(least({j, 0}, plus(bounds.hi, -step)));
+    } else {
+      state.index = open_loop(bounds.lo, plus(bounds.hi, 1 - step), step);
+    }
+    loops(at, i + 1);
+    if (!bounds.taken) b.close();
+    if (state.lanes > 1) vector_ = -1, lanes_ = 1;
+    untile(r);
+    if (step > 1 && !even && !nest.overlap) rest_loop(at, i, step);
+    state.index = kNone;
+  }
+
+  // What whole steps leave, one by one.
+  void rest_loop(int at, int i, int64_t step) {
+    const int r = plan_.segments[static_cast<size_t>(at)].loops[i].range;
+    const Bounds& bounds = bounds_[r];
+    Number from;
+    if (bounds.lo.id == kNone && bounds.hi.id == kNone) {
+      from.word = bounds.hi.word - (bounds.hi.word - bounds.lo.word) % step;
+    } else {
+      const Id size = make(Op::kSub, DType::kInt64, {id_of(bounds.hi), id_of(bounds.lo)});
+      const Id left = make(Op::kRem, DType::kInt64, {size, integer(step)});
+      from.id = make(Op::kSub, DType::kInt64, {id_of(bounds.hi), left});
+    }
+    ranges_[r].index = open_loop(from, bounds.hi, 1);
+    loops(at, i + 1);
+    b.close();
+  }
+
+  void block_loop(int at, int i) {
+    const Loop& loop = plan_.segments[static_cast<size_t>(at)].loops[i];
+    const Bounds saved = bounds_[loop.range];
+    const Id block = open_loop(saved.lo, saved.hi, loop.step);
+    bounds_[loop.range] = {{block, 0}, least(plus({block, 0}, loop.step), saved.hi)};
+    loops(at, i + 1);
+    bounds_[loop.range] = saved;
+    b.close();
+  }
+
+  void tile(int r, const Nest& nest, int rank) {
+    RangeState& state = ranges_[r];
+    const int copies = nest.copies(r);
+    state.lanes = r == nest.vector ? nest.lanes : 1;
+    state.axis = copies > 1 ? static_cast<int>(b.add_axis(copies, rank)) : -1;
+    copies_[r] = copies > 1 ? copies : 0;
+  }
+  void untile(int r) {
+    ranges_[r].axis = -1;
+    ranges_[r].lanes = 1;
+    copies_[r] = 0;
+  }
+
+  void body(int at) {
+    for (int r : segment(at).folds) folds(r);
+    if (segment(at).stores >= 0) stores(region(segment(at).stores));
+    for (int child : segment(at).children) loops(child, 0);
+  }
+
+  // Whether a result is so large that nothing of it stays in the cache until it is read.
+  bool streams(Node store) const {
+    double bytes = static_cast<double>(dtype::size(store->src(2)->dtype));
+    for (int range = 0; range < kMaxRanges; ++range) {
+      if (has(kernel_.ranges(store->src(1)), range))
+        bytes *= static_cast<double>(kernel_.size(range));
+    }
+    return target_.streaming && bytes > static_cast<double>(target_.cache_bytes) &&
+           !kernel_.read(store->src(0));
+  }
+
+  void stores(const Region& r) {
+    forget();
+    for (Node node : r.nodes) emit(node);
+    // Everything is read before anything is written: results may take the place of operands.
+    for (Node node : r.roots) store(node, streams(node));
+  }
+
+  // ---- Folds ----
+
+  static Op operation(Node fold) { return static_cast<Op>(fold->arg(0)); }
+
+  // A product that only this sum reads is added with one rounding.
+  bool fuses(const Region& r, Node fold) const {
+    const Node product = fold->src(0);
+    if (operation(fold) != Op::kAdd || product->op != Op::kMul) return false;
+    if (product->dtype != DType::kFloat32 && product->dtype != DType::kFloat64) return false;
+    for (Node node : r.nodes) {
+      for (Node source : node->src()) {
+        if (source == product) return false;
+      }
+    }
+    return std::ranges::none_of(
+        r.roots, [&](Node other) { return other != fold && other->src(0) == product; });
+  }
+
+  // Whether the values of all folds differ along a range: what does not is no instruction of its
+  // axis.
+  bool all_vary(const Region& r, int range) const {
+    return std::ranges::all_of(r.roots,
+                               [&](Node fold) { return has(kernel_.ranges(fold->src(0)), range); });
+  }
+
+  void folds(int at) {
+    const Region& r = region(at);
+    const Nest& nest = plan_.folds[static_cast<size_t>(at)];
+    const bool own_vector = nest.vector >= 0;
+    if (own_vector && nest.lanes > 1) vector_ = nest.vector, lanes_ = nest.lanes;
+    RangeSet looped = 0;  // written out by the plan, with nothing that differs along them
+    for (int range : r.own) {
+      tile(range, nest, kFoldRank);
+      if (!has(nest.unrolled, range)) continue;
+      if (all_vary(r, range)) {
+        ranges_[range].axis = static_cast<int>(b.add_axis(kernel_.size(range), kWrittenRank));
+      } else {
+        looped |= range_bit(range);
+      }
+    }
+    registers_.clear();
+    for (Node fold : r.roots) declare(r, fold, nest);
+    for (int range : r.own) {
+      if (has(looped, range)) ranges_[range].index = open_loop({}, {kNone, kernel_.size(range)}, 1);
+    }
+    fold_loops(r, nest, 0);
+    for (int range : r.own) {
+      if (has(looped, range)) b.close();
+    }
+    for (size_t i = 0; i < registers_.size(); ++i) finish(r.roots[i], nest, registers_[i]);
+    for (int range : r.own) untile(range), ranges_[range].index = kNone;
+    if (own_vector) vector_ = -1, lanes_ = 1;
+  }
+
+  static Word identity(Op op, DType dtype) {
+    const bool real = dtype::is_float(dtype);
+    if (dtype == DType::kBool) return op == Op::kAnd || op == Op::kMul || op == Op::kMin ? 1 : 0;
+    if (op == Op::kAnd) return dtype::truncate_int(dtype, -1);
+    if (op == Op::kMul) return real ? std::bit_cast<Word>(1.0) : 1;
+    if (op != Op::kMax && op != Op::kMin) return 0;
+    if (real) return std::bit_cast<Word>(op == Op::kMax ? -HUGE_VAL : HUGE_VAL);
+    const Word most = static_cast<Word>(dtype::max_int(dtype));
+    if (op == Op::kMin) return most;
+    return dtype::is_unsigned(dtype) ? 0 : -most - 1;
+  }
+
+  // The axes of the tiles that a fold's registers stand for; what is written out is none of them.
+  program::AxisSet register_axes(const Region& r, Node fold, const Nest& nest) const {
+    program::AxisSet out = 0;
+    for (int range = 0; range < kMaxRanges; ++range) {
+      if (copies_[range] == 0 || !has(kernel_.ranges(fold) | r.own.set(), range)) continue;
+      if (!has(nest.unrolled, range))
+        out |= program::axis_bit(static_cast<size_t>(ranges_[range].axis));
+    }
+    return out;
+  }
+
+  void declare(const Region& r, Node fold, const Nest& nest) {
+    const bool across = nest.vector >= 0 || varies(fold);
+    DType dtype = fold->dtype == DType::kWeakInt ? DType::kInt64 : fold->dtype;
+    if (dtype::is_narrow_float(dtype)) dtype = DType::kFloat32;
+    if (dtype == DType::kWeakFloat) dtype = DType::kFloat64;
+    const Instruction in{.op = Op::kAcc,
+                         .dtype = dtype,
+                         .lanes = static_cast<uint8_t>(across ? lanes_ : 1),
+                         .axes = register_axes(r, fold, nest),
+                         .flags = Flag::kImmediate};
+    b.fail(registers_.push(b.act(in, {}, std::array{identity(operation(fold), dtype)})));
+  }
+
+  void fold_loops(const Region& r, const Nest& nest, int i) {
+    if (i == nest.loop_count) return update(r, kNone, -1);
+    const int range = nest.loops[i].range;
+    const int64_t step = nest.step(range), size = kernel_.size(range);
+    const int64_t whole = size / step * step;
+    if (whole > 0) {
+      ranges_[range].index = open_loop({}, {kNone, whole}, step);
+      fold_loops(r, nest, i + 1);
+      b.close();
+    }
+    if (whole < size) fold_tail(r, nest, range, whole);
+  }
+
+  // What is left of the vectorised range, vector by vector; the last one ends with the range and
+  // leaves out the lanes that were added before. All goes to the first copy's registers.
+  void fold_tail(const Region& r, const Nest& nest, int range, int64_t from) {
+    const int64_t n = nest.lanes, size = kernel_.size(range);
+    RangeState& state = ranges_[range];
+    const int axis = state.axis;
+    state.axis = -1;
+    const Id j = open_loop({kNone, from}, {kNone, size}, n);
+    state.index = id_of(least({j, 0}, {kNone, size - n}));
+    const bool masked = (size - from) % n != 0;
+    update(r, masked ? make(Op::kSub, DType::kInt64, {j, state.index}) : kNone, axis);
+    b.close();
+    state.axis = axis;
+  }
+
+  // Takes in the values of one iteration. past: how many first lanes to leave out, if any;
+  // first_of: the axis of which only the first copy is changed, if any.
+  void update(const Region& r, Id past, int first_of) {
+    forget();
+    for (Node node : r.nodes) {
+      const bool skip = std::ranges::any_of(
+          r.roots, [&](Node fold) { return fold->src(0) == node && fuses(r, fold); });
+      if (!skip) emit(node);
+    }
+    for (size_t i = 0; i < r.roots.size() && b.status().ok(); ++i) {
+      const Id acc = registers_[i];
+      const Instruction in = b.at(acc);
+      Id next = combined(r, r.roots[i], acc);
+      const auto only = [&](Id condition) {
+        const Id lanes = spread(condition, in.lanes);
+        next = in.dtype == DType::kBool
+                   ? truth(Op::kWhere, std::array{lanes, next, acc})
+                   : b.pure({.op = Op::kWhere, .dtype = in.dtype, .lanes = in.lanes},
+                            std::array{lanes, next, acc});
+      };
+      if (past != kNone && in.lanes > 1) {
+        const DType wide = dtype::size(in.dtype) == 8 ? DType::kInt64 : DType::kInt32;
+        const Id lanes = b.pure({.op = Op::kLanes, .dtype = wide, .lanes = in.lanes});
+        only(make(Op::kCmpLe, DType::kBool, {spread(cast(past, wide), in.lanes), lanes}));
+      }
+      if (first_of >= 0) only(make(Op::kCmpEq, DType::kBool, {axis_value(first_of), integer(0)}));
+      (void)b.act({.op = Op::kSet}, std::array{acc, next});
+    }
+  }
+
+  Id combined(const Region& r, Node fold, Id acc) {
+    const Instruction in = b.at(acc);
+    if (fuses(r, fold)) {
+      const Id a = spread(value(fold->src(0)->src(0)), in.lanes);
+      const Id c = spread(value(fold->src(0)->src(1)), in.lanes);
+      return arithmetic(Op::kMulAcc, in.dtype, {a, c, acc});
+    }
+    const Id v = spread(cast(operand(fold->src(0), fold), in.dtype), in.lanes);
+    if (in.dtype == DType::kBool) return truth(operation(fold), std::array{acc, v});
+    return arithmetic(operation(fold), in.dtype, {acc, v});
+  }
+
+  // The operation by which registers of conditions are combined.
+  static Op joint(Op op, DType dtype) {
+    if (dtype != DType::kBool) return op;
+    if (op == Op::kXor) return op;
+    return op == Op::kAnd || op == Op::kMul || op == Op::kMin ? Op::kAnd : Op::kOr;
+  }
+
+  // Copies of each fold combined, then the lanes, always in the same order.
+  void finish(Node fold, const Nest& nest, Id acc) {
+    const Instruction in = b.at(acc);
+    const Op op = joint(operation(fold), in.dtype);
+    Id out = acc;
+    const int axis = nest.vector >= 0 ? ranges_[nest.vector].axis : -1;
+    if (axis >= 0) {
+      const auto without =
+          static_cast<program::AxisSet>(in.axes & ~program::axis_bit(static_cast<size_t>(axis)));
+      out = b.pure({.op = Op::kJoin,
+                    .with = op,
+                    .dtype = in.dtype,
+                    .lanes = in.lanes,
+                    .axis = static_cast<uint8_t>(axis),
+                    .axes = without},
+                   std::array{out});
+    }
+    if (nest.vector >= 0 && in.lanes > 1)
+      out = b.pure({.op = Op::kAcross, .with = op, .dtype = in.dtype}, std::array{out});
+    // The register's last value, that what is made of it may go where that is known.
+    if (out == acc) out = make(Op::kCast, in.dtype, {acc});
+    if (dtype::is_narrow_float(fold->dtype)) out = round_to(out, fold->dtype);
+    b.fail(folds_.set(fold, out));
+  }
+
+  const Plan& plan_;
+  Bounds bounds_[kMaxRanges];
+  Vec<Id> registers_;  // of the folds of the region that is lowered
+};
+
+}  // namespace
+
+Status lower_program(program::Module* out, const char* name, const Kernel& kernel, const Plan& plan,
+                     const Target& target, Memory& memory) {
+  return ProgramLowering(*out, kernel, plan, target, memory).run(name);
+}
+
+}  // namespace aster::codegen

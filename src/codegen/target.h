@@ -1,0 +1,20 @@
+// What code is made for: the features of a CPU, and what of its memory decides how kernels are
+// made.
+#pragma once
+
+#include <cstdint>
+
+namespace aster::codegen {
+
+// What the code is made for. The same kernel and target give the same text.
+struct Target {
+  int vector_bytes = 32;  // 16, 32 or 64
+  bool fma = true;        // fused multiply-add on vectors
+  bool f16c = true;       // half <-> float on vectors
+  bool avx512 = false;    // F, DQ, BW, VL: masks and masked accesses
+  bool streaming = true;  // non-temporal stores pay for results larger than the last-level cache
+  int64_t cache_bytes = int64_t{32} << 20;  // last-level cache
+  bool programs = true;                     // by way of kernel programs, as far as these go
+};
+
+}  // namespace aster::codegen
