@@ -11,6 +11,8 @@ namespace aster::codegen::program {
 namespace functions {
 namespace {
 
+constexpr size_t kMostArguments = 4;
+
 enum Types : uint16_t {
   F32 = 1,
   F64 = 2,
@@ -184,7 +186,7 @@ V Builder::native_or_call(Op op, DType result, V x) {
 }
 
 V Builder::called(size_t place, DType result, std::initializer_list<V> arguments) {
-  Id ids[3] = {};
+  Id ids[kMostArguments] = {};
   size_t count = 0;
   for (V v : arguments) ids[count++] = v.id;
   Instruction in;

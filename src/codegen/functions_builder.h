@@ -58,15 +58,15 @@ class Builder {
   // Elements of a table at indices (i64) that an And bounds.
   V load(Id table, V index, int64_t constant);
   Id table(DType dtype, Words words);
-  // value, or in lanes where `rare` holds what `slow` makes, computed where any lane needs it.
+  // value, or where some lane is not `fast` what `slow` makes, which keeps the fast lanes.
   template <typename Slow>
-  V unless(V rare, V value, Slow slow) {
-    const Id any = append(Op::kAcross, DType::kBool, 1, {rare.id}, Op::kOr);
+  V unless_all(V fast, V value, Slow slow) {
+    const Id all = append(Op::kAcross, DType::kBool, 1, {fast.id}, Op::kAnd);
+    const Id some_slow = append(Op::kNot, DType::kBool, 1, {all});
     const V out{this, append(Op::kAcc, value.dtype(), kAnyLanes, {value.id})};
     const size_t kept = constants_.size();
-    append(Op::kIf, DType::kNone, 1, {any});
-    const V other = alu(Op::kWhere, value.dtype(), {rare, slow(), value});
-    append(Op::kSet, DType::kNone, 1, {out.id, other.id});
+    append(Op::kIf, DType::kNone, 1, {some_slow});
+    append(Op::kSet, DType::kNone, 1, {out.id, slow().id});
     append(Op::kEnd, DType::kNone, 1, {});
     constants_.truncate(kept);
     return out;

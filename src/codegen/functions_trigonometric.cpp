@@ -181,32 +181,40 @@ V turned_sin(const Turned& x, V more) {
   return x.low.b == nullptr ? turned_sin_f32(x.rest, turns) : turned_sin_f64(x.rest, x.low, turns);
 }
 
-// sin(|a| + more * pi / 2)
-V sine(V a, bool more) {
+V signed_like(V y, V a) { return (y.bits() ^ sign_of(a)).as(y.dtype()); }
+
+// sin(a), or cos(a)
+V sine(V a, bool cosine) {
   Builder& b = *a.b;
   const bool f32 = a.dtype() == kF32;
   const V x = abs(a);
   const Turned fast = f32 ? turn_fast_f32(x) : turn_fast_f64(x);
-  const V quarter = fast.turns.like(more ? 1 : 0);
-  const V quick = turned_sin(fast, more ? quarter : V{});
-  // Arguments that are too large, and remainders that are too small.
-  V slow = ~(x <= (f32 ? 0x1p15 : 0x1p20));
-  if (!f32) slow = slow | ((abs(fast.rest) < 0x1p-25) & (x > 0.75));
+  const V more = fast.turns.like(cosine ? 1 : 0);
+  V quick = turned_sin(fast, cosine ? more : V{});
+  if (!cosine) quick = signed_like(quick, a);
+  // Not arguments that are too large, and remainders that are too small.
+  V serves = x <= (f32 ? 0x1p15 : 0x1p20);
+  if (!f32) serves = serves & ((abs(fast.rest) >= 0x1p-25) | (x <= 0.75));
   const FunctionKey key{Op::kSin, a.dtype(), a.dtype()};
-  return b.unless(slow, quick, [&] { return b.call(Helper::kSine, key, {x, quarter}); });
+  return b.unless_all(serves, quick, [&] {
+    return b.call(Helper::kSine, key, {a, more, serves, quick});
+  });
 }
 
 }  // namespace
 
+// sin(a), or cos(a) where `more` is 1; where the quick reduction serves its result.
 V build_sine(Builder& b, const FunctionKey& what) {
-  const V x = b.argument(what.operand);
+  const V a = b.argument(what.operand);
   const V more = b.argument(what.operand == kF32 ? kU32 : kU64);
+  const V serves = b.argument(DType::kBool), quick = b.argument(what.operand);
   Turned turned;
-  turned.turns = turn(x.cast(kF64), &turned.rest, &turned.low);
+  turned.turns = turn(abs(a).cast(kF64), &turned.rest, &turned.low);
   if (what.operand == kF32) {
     turned = {turned.rest.cast(kF32), V{}, turned.turns.cast(kU32)};
   }
-  return turned_sin(turned, more);
+  const V y = turned_sin(turned, more);
+  return where(serves, quick, where(more == 0, signed_like(y, a), y));
 }
 V build_turn_rest(Builder& b, const FunctionKey& what) {
   V rest;
@@ -218,10 +226,7 @@ V build_turn_count(Builder& b, const FunctionKey& what) {
   return turn_half(b.argument(what.operand).cast(kF64), &rest).cast(kU32);
 }
 
-V build_sin(Builder& b, const FunctionKey& what) {
-  const V a = b.argument(what.operand);
-  return (sine(a, false).bits() ^ sign_of(a)).as(what.result);
-}
+V build_sin(Builder& b, const FunctionKey& what) { return sine(b.argument(what.operand), false); }
 V build_cos(Builder& b, const FunctionKey& what) { return sine(b.argument(what.operand), true); }
 
 }  // namespace aster::codegen::program::functions

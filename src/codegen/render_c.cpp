@@ -106,10 +106,7 @@ void Writer::as(Register r, DType mask) {
     name(r);
     return;
   }
-  out_ << "__builtin_convertvector(";
-  name(r) << ", ";
-  type(mask, lanes(r));
-  out_ << ')';
+  convert(r, held(r.value), mask, lanes(r));
 }
 
 void Writer::function_name(const Program& function, Wanted what) {

@@ -20,26 +20,23 @@ void define_type(Text& out, DType d, int lanes) {
   }
 }
 
+// A macro: in a function gcc would have combined the masks before it sees that a choice is 0.
 void define_select(Text& out, DType d, int lanes) {
   const auto type = [&](DType which) -> Text& {
     out << type_name(which);
     return lanes > 1 ? out << 'x' << int32_t{lanes} : out;
   };
   const DType mask = integer(d, true);
-  out << "static inline __attribute__((always_inline, unused)) ";
-  type(d) << " sel_";
-  type(d) << '(';
-  type(mask) << " m, ";
-  type(d) << " a, ";
-  type(d) << " b) { return ";
+  out << "#define sel_";
+  type(d) << "(m, a, b) ((";
+  type(d);
   if (lanes == 1) {
-    out << "m ? a : b; }\n";
+    out << ")((m) ? (a) : (b)))\n";
     return;
   }
-  out << '(';
-  type(d) << ")((m & (";
-  type(mask) << ")a) | (~m & (";
-  type(mask) << ")b)); }\n";
+  out << ")(((m) & (";
+  type(mask) << ")(a)) | (~(m) & (";
+  type(mask) << ")(b))))\n";
 }
 
 template <typename Write>

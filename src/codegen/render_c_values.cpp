@@ -300,6 +300,13 @@ Status Writer::arithmetic(const Step& s, int n) {
   return kOk;
 }
 
+bool Writer::is_zero(Register r) const {
+  const Instruction& in = program_.at(r.value);
+  if (in.op != Op::kSpread) return false;
+  const Instruction& from = program_.at(program_.operands(in)[0]);
+  return from.op == Op::kConst && program_.words(from)[0] == 0;
+}
+
 Status Writer::where(const Step& s, int n) {
   const DType d = held(s.id);
   if (n == 1) {
@@ -310,9 +317,24 @@ Status Writer::where(const Step& s, int n) {
     operand(s, 2);
     return kOk;
   }
+  // A choice that is zero in all lanes is a mask.
+  const DType mask = integer(stored(d), true);
+  for (const size_t zero : {1u, 2u}) {
+    if (!is_zero(s.operands[zero])) continue;
+    out_ << '(';
+    type(d, n);
+    out_ << ")(" << (zero == 1 ? "~" : "");
+    as(s.operands[0], mask);
+    out_ << " & (";
+    type(mask, n);
+    out_ << ')';
+    converted(s, 3 - zero, s.id);
+    out_ << ')';
+    return kOk;
+  }
   types_.select(out_, d, n);
   out_ << '(';
-  as(s.operands[0], integer(stored(d), true));
+  as(s.operands[0], mask);
   out_ << ", ";
   converted(s, 1, s.id);
   out_ << ", ";
@@ -367,14 +389,13 @@ bool Writer::across_mask(const Step& s) {
   if (dtype::size(mask) < 4) return false;
   const Row* const row = find_row(target_, Op::kAcross, real, lanes(x));
   if (row == nullptr) return false;
-  const bool all = s.in->with == Op::kAnd;
   define(s);
-  out_ << (all ? "!(" : "(");
-  expand(row->text, real, lanes(x), [&](size_t) {
-    out_ << (all ? "~" : "");
-    name(x);
-  });
-  out_ << ");\n";
+  expand(row->text, real, lanes(x), [&](size_t) { name(x); });
+  if (s.in->with == Op::kAnd) {
+    out_ << " == " << (uint32_t{1} << lanes(x)) - 1 << ";\n";
+  } else {
+    out_ << " != 0;\n";
+  }
   return true;
 }
 

@@ -119,6 +119,8 @@ class Writer {
   // ---- Rows ----
   Status arithmetic(const Step& s, int n);
   Status where(const Step& s, int n);
+  // Whether a register is the number 0, which is positive.
+  bool is_zero(Register r) const;
   // A row's text; operands are written by `write(i)`.
   template <typename Write>
   void expand(std::string_view text, DType d, int n, Write write);
