@@ -62,6 +62,10 @@ void Arena::reset() {
   failed_ = false;
 }
 
+Status Arena::failure() const {
+  return ASTER_FAIL(kMEMORY, "an arena of %zu bytes could not grow", bytes_);
+}
+
 void* Arena::allocate_bump(void* self, size_t bytes, size_t alignment) {
   Arena& arena = *static_cast<Arena*>(self);
   size_t wanted;  // in the worst case of alignment

@@ -41,8 +41,11 @@ class Arena : public Memory {
   // Whether any request failed since the last reset: what was built may lack something, even where
   // nobody looked.
   bool failed() const { return failed_; }
+  void fail() { failed_ = true; }
+  Status status() const { return failed_ ? failure() : kOk; }
 
  private:
+  Status failure() const;
   static void* allocate_bump(void* self, size_t bytes, size_t alignment);
   static void release_nothing(void* self, void* pointer, size_t bytes, size_t alignment);
   BlockPool* pool_;

@@ -274,8 +274,8 @@ Status Engine::schedule_and_compile(Executable* exe, Nodes roots, const Leaves& 
   Schedule schedule(memory);
   ASTER_TRY(prepare_graph(&sink, scratch, roots, leaves));
   if (context.interrupt().requested()) return Interrupt::stopped("a graph is scheduled");
-  Rangeify rangeify(scratch, schedule, {leaves.regions.data(), leaves.regions.size()});
-  ASTER_TRY(rangeify.run(sink));
+  ASTER_TRY(
+      rangeify(&schedule, memory, scratch, {leaves.regions.data(), leaves.regions.size()}, sink));
   ASTER_TRY(plan_memory(schedule));
   counters.schedule_ms += milliseconds() - start;
   const double compiling = milliseconds();

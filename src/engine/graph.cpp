@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/graph_text.h"
+#include "engine/indexing.h"
 #include "engine/prepare.h"
 #include "engine/rangeify.h"
 #include "runtime/state.h"
@@ -422,8 +423,8 @@ Status write_lower(Text& out, const View& view, Nodes roots, Arena& memory) {
   ASTER_TRY(view.engine.prepare_graph(&sink, scratch, roots, leaves));
   if (view.level == ASTER_ML_GRAPH_PREPARED) return write_nodes(out, view, std::array{sink});
   Schedule schedule(memory);
-  Rangeify rangeify(scratch, schedule, {leaves.regions.data(), leaves.regions.size()});
-  ASTER_TRY(rangeify.run(sink));
+  ASTER_TRY(
+      rangeify(&schedule, memory, scratch, {leaves.regions.data(), leaves.regions.size()}, sink));
   ASTER_TRY(plan_memory(schedule));
   ScheduleText text(out, view, scratch, schedule);
   ASTER_TRY(text.run());

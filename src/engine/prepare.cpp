@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/indexing.h"
 #include "engine/library.h"
 #include "engine/rangeify.h"
 #include "uop/composite.h"

@@ -1,11 +1,7 @@
 // What a kernel computes side by side.
-#include "engine/rangeify.h"
+#include "engine/fusion.h"
 
-namespace aster::engine {
-
-using uop::Node;
-using uop::Op;
-
+namespace aster::engine::fusion {
 namespace {
 
 constexpr uint32_t kMostVisits = 32;  // nodes looked at below one
@@ -17,18 +13,18 @@ constexpr int64_t kWidePart = 64;  // elements in a row of a part
 // Equal parts of a node that are computed side by side in one kernel, because what it is made of
 // lies one behind the other along an axis: no element then has to choose. Of operations on several
 // operands only where choosing would compute something expensive twice.
-Status Rangeify::find_parts(size_t* axis, int64_t* parts, Node node) {
+Status find_parts(size_t* axis, int64_t* parts, Arena& memory, const Analysis& nodes, Node node) {
   if (node->count() < 2 || node->op == Op::kAssign) return kOk;
   struct Below {
     Node node;
     bool flat, alone;  // below a Reshape; below nothing but unary operations
   };
-  Vec<Below> stack(memory_);
-  ASTER_TRY(stack.push(Below{node, false, true}));
+  List<Below> stack(memory);
+  stack.push(Below{node, false, true});
   for (uint32_t visits = 0; !stack.empty() && visits < kMostVisits; ++visits) {
     Below at = stack.back();
     stack.pop();
-    const Record& record = records_[*position_.find(at.node)];
+    const Record& record = nodes.of(at.node);
     const Op op = at.node->op;
     if (is_leaf(op)) continue;
     if (at.node != node && record.held) {
@@ -43,7 +39,7 @@ Status Rangeify::find_parts(size_t* axis, int64_t* parts, Node node) {
       for (size_t i = 0; i < at.node->ndim; ++i) (i < along ? before : own) *= first->dim(i);
       bool heavy = at.alone && node->count() >= kTinyTensor && own >= kWidePart;
       for (Node source : at.node->src()) {
-        const Record& part = records_[*position_.find(source)];
+        const Record& part = nodes.of(source);
         fits &= source->dim(along) == first->dim(along) && !part.reduces;
         heavy |= part.weight > kCheapInside;
       }
@@ -66,10 +62,10 @@ Status Rangeify::find_parts(size_t* axis, int64_t* parts, Node node) {
     at.flat |= op == Op::kReshape;
     for (Node source : at.node->src()) {
       at.node = source;
-      ASTER_TRY(stack.push(at));
+      stack.push(at);
     }
   }
-  return kOk;
+  return memory.status();
 }
 
-}  // namespace aster::engine
+}  // namespace aster::engine::fusion

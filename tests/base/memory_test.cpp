@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/counting_allocator.h"
 #include "base/hash_map.h"
+#include "base/list.h"
 #include "base/sanitize.h"
 #include "base/text.h"
 
@@ -17,7 +18,9 @@ namespace {
 using aster::Arena;
 using aster::BlockPool;
 using aster::Heap;
+using aster::List;
 using aster::Map;
+using aster::Table;
 using aster::Text;
 using aster::Vec;
 using aster_test::CountingAllocator;
@@ -225,6 +228,47 @@ TEST(Arena, SanitizerSeesWhatIsFree) {
   EXPECT_TRUE(__asan_address_is_poisoned(q));
 }
 #endif
+
+// What a pass makes, with every allocation failing once: whatever is missing, the arena says so,
+// and what is there was given.
+TEST(List, FailuresAreRememberedByTheArena) {
+  bool complete = false;
+  for (int64_t fail = 0; !complete; ++fail) {
+    CountingAllocator allocator;
+    Heap heap(&allocator.table);
+    {
+      BlockPool blocks(heap, 1);
+      Arena arena(blocks);
+      List<int> numbers(arena);
+      List<List<int>> rows(arena);
+      Table<int, int> squares(arena);
+      allocator.fail_at(fail);
+      for (int i = 0; i < 50; ++i) {
+        numbers.push(i);
+        numbers.push_once(i);
+        rows.push(List<int>(arena));
+        if (!rows.empty()) rows.back().append(numbers.all());
+        squares.set(i, i * i);
+      }
+      numbers.resize(60, 7);
+      for (const int n : numbers) EXPECT_TRUE(n >= 0 && n < 50);
+      for (const auto& entry : squares) EXPECT_EQ(entry.value, entry.key * entry.key);
+      complete = !arena.failed();
+      if (complete) {
+        EXPECT_TRUE(arena.status().ok());
+        EXPECT_EQ(numbers.size(), 60u);
+        EXPECT_EQ(rows.size(), 50u);
+        EXPECT_EQ(rows.back().size(), 50u);
+        EXPECT_EQ(squares.size(), 50u);
+      } else {
+        EXPECT_EQ(arena.status(), ASTER_ML_MEMORY);
+        arena.reset();
+        EXPECT_TRUE(arena.status().ok());
+      }
+    }
+    EXPECT_EQ(allocator.live(), 0u);
+  }
+}
 
 TEST(Text, Formats) {
   Heap heap(nullptr);

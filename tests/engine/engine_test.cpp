@@ -171,6 +171,23 @@ TEST(Assign, ValuesThatReadTheirTargetElsewhereAreComputedFirst) {
   EXPECT_EQ(w.read(a), (std::vector<float>{4, 3, 2, 1}));
 }
 
+// What is read before and after a write is copied first; other storage that is written is not.
+TEST(Assign, OnlyWhatIsReadInTwoStatesIsCopied) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.leaf({1, 2, 3, 4}, {4}), y = w.leaf({5, 6, 7, 8}, {4});
+  Node doubled = g.assign(x, g.alu(Op::kMul, x, w.num(2, x)));
+  Node written = g.assign(y, w.num(0, y));
+  Lazy* both = w.cell(g.alu(Op::kSub, g.flip(x, words({1})), g.after(x, std::array{doubled})));
+  Lazy* before = w.cell(g.flip(y, words({1})));
+  Lazy* after = w.cell(written);
+  w.realize({both, before, after});
+  EXPECT_EQ(w.read(both), (std::vector<float>{2, -1, -4, -7}));
+  EXPECT_EQ(w.read(before), (std::vector<float>{8, 7, 6, 5}));
+  EXPECT_EQ(w.read(after), (std::vector<float>{0, 0, 0, 0}));
+  EXPECT_EQ(w.engine().counters.last_kernels, 4u);  // x is copied, y is not
+}
+
 TEST(Assign, WritesThroughViewsReachEveryHandle) {
   World w;
   Node base = w.leaf({1, 2, 3, 4}, {4});

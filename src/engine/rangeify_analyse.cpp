@@ -1,0 +1,117 @@
+// What is known of nodes before anything is decided.
+#include <algorithm>
+
+#include "engine/fusion.h"
+#include "engine/library.h"
+#include "engine/rangeify.h"
+
+namespace aster::engine::fusion {
+namespace {
+
+// Arguments of a library call lie in memory: the node below the views of an argument is
+// materialised if those are strides, the argument itself otherwise.
+Status analyse_library(Analysis* out, Graph& g, Node call) {
+  out->records[out->at(call)].arguments = static_cast<uint32_t>(out->arguments.size());
+  for (size_t i = library::first_argument(call); i < call->nsrc; ++i) {
+    Node base = nullptr;
+    const auto first = static_cast<uint32_t>(out->words.size());
+    ASTER_TRY(library::view_base(&base, &out->words, g, call, i));
+    const auto count = static_cast<uint32_t>(out->words.size()) - first;
+    const uint32_t at = base == nullptr ? kNone : out->at(base);
+    out->arguments.push(Argument{at, first, count});
+    if (base != nullptr && !is_effect(base->op) && base->op != Op::kParam)
+      out->records[at].held = true;
+  }
+  return out->arguments.arena().status();
+}
+
+// Scattering into storage that is then assigned the result is one call on that storage, unless
+// something else wants the result or an argument is the storage itself.
+Status find_in_place(Analysis* out) {
+  Table<Node, uint32_t> users(out->records.arena());
+  for (const Record& record : out->records) {
+    for (Node source : record.node->src()) users.set(source, users.get(source, 0) + 1);
+  }
+  for (const Record& record : out->records) {
+    const Node node = record.node;
+    if (node->op != Op::kAssign || node->src(1)->op != Op::kScatter) continue;
+    const Node target = node->src(0), call = node->src(1);
+    Node storage = target;
+    while (is_effect(storage->op)) storage = storage->src(0);
+    if (storage->op != Op::kParam || call->src(0) != target || users.get(call, 0) != 1) continue;
+    bool apart = true;
+    for (const Argument& argument : out->arguments_of(call).subspan(1)) {
+      Node base = argument.base == kNone ? nullptr : out->node(argument.base);
+      while (base != nullptr && is_effect(base->op)) base = base->src(0);
+      apart &= base == nullptr || base->op != Op::kParam || !out->overlap(base, storage);
+    }
+    if (!apart) continue;
+    out->in_place.set(node, call);
+    out->records[out->at(call)].held = false;
+  }
+  return out->records.arena().status();
+}
+
+void summarise(Record& record, const Analysis& nodes) {
+  const Node node = record.node;
+  uint32_t count = 0;
+  const auto add_leaf = [&](uint32_t leaf) {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (record.leaves[i] == leaf) return;
+    }
+    if (count < 4) record.leaves[count++] = leaf;
+  };
+  const bool library = nodes.library_call(node) != nullptr;
+  if (node->op == Op::kReduce || library) record.reduces = true;
+  record.weight =
+      passes_through(node->op) || is_leaf(node->op) ? 0 : static_cast<float>(uop::cost(node));
+  const bool adds_up = node->op != Op::kReduce;  // a reduction decides for itself
+  const size_t first = node->op == Op::kCall || node->op == Op::kAssign ? 1 : 0;
+  for (size_t i = first; i < node->nsrc; ++i) {
+    const uint32_t at = nodes.at(node->src(i));
+    const Record& source = nodes.records[at];
+    if (source.node->op == Op::kParam || source.held || is_effect(source.node->op)) {
+      add_leaf(at);
+      record.reduces |= library::computes(source.node) && !library && !passes_through(node->op);
+      continue;
+    }
+    for (uint32_t leaf : source.leaves) {
+      if (leaf != kNone) add_leaf(leaf);
+    }
+    record.reduces |= source.reduces;
+    if (adds_up) record.weight = std::min(record.weight + source.weight, 1e6f);
+  }
+}
+
+}  // namespace
+
+Node Analysis::library_call(Node node) const {
+  if (node->op == Op::kAssign) return in_place.get(node, nullptr);
+  return library::computes(node) ? node : nullptr;
+}
+
+std::span<const Argument> Analysis::arguments_of(Node call) const {
+  return {arguments.data() + of(call).arguments, call->nsrc - library::first_argument(call)};
+}
+
+Status analyse(Analysis* out, Graph& g, Node sink) {
+  List<Node> all(out->records.arena());
+  ASTER_TRY(walk(&all, std::array{sink}));
+  for (Node node : all) {
+    Record record;
+    record.node = node;
+    record.held = node->op == Op::kContiguous || node->op == Op::kAssign || library::computes(node);
+    out->position.set(node, static_cast<uint32_t>(out->records.size()));
+    out->records.push(record);
+  }
+  ASTER_TRY(all.arena().status());
+  for (Node root : sink->src()) out->records[out->at(root)].held = true;
+  for (Node node : all) {
+    if (library::computes(node)) ASTER_TRY(analyse_library(out, g, node));
+  }
+  ASTER_TRY(find_in_place(out));
+  for (Record& record : out->records) summarise(record, *out);
+  return kOk;
+}
+
+}  // namespace aster::engine::fusion

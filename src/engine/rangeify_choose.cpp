@@ -1,0 +1,266 @@
+// What is materialised, and where everything else is computed.
+#include <algorithm>
+
+#include "engine/fusion.h"
+#include "engine/library.h"
+#include "uop/symbolic.h"
+
+namespace aster::engine::fusion {
+namespace {
+
+namespace sym = uop::sym;
+
+// Fusion limits; bench/bench_schedule.cpp compares them.
+constexpr uint32_t kMostDemands = 8;   // places of one node before it is materialised
+constexpr uint32_t kMostNodes = 400;   // nodes computed in one kernel
+constexpr float kCheap = 48;           // operations worth repeating in another kernel
+constexpr float kTranscendental = 12;  // from here on not to be repeated by a loop around it
+constexpr double kMostRepeats =
+    4;  // times an expensive operation may be repeated by a loop around it
+constexpr int64_t kFewestRows = 16;     // rows worth a kernel that keeps each row to one task
+constexpr int64_t kWideStrip = 16;      // elements in a row that share a loop across rows
+constexpr int64_t kTallStrip = 256;     // and the longest such loop
+constexpr int64_t kTinyKernel = 32768;  // elements below which parallelism does not matter
+constexpr int64_t kTinyFold = 16;       // terms of a sum that may move into the sum over it
+
+// Whether a node shows fewer elements than it has again and again: reading those is less than
+// reading the node, however many do.
+bool repeats(Node node) {
+  const int64_t count = node->count();
+  while (node->op == Op::kReshape || node->op == Op::kPermute || node->op == Op::kExpand)
+    node = node->src(0);
+  return node->count() < count;
+}
+
+class Choice {
+ public:
+  Choice(Fusion* out, Graph& graph, const Analysis& nodes)
+      : f_(*out), g_(graph), nodes_(nodes), places_(graph, nodes, out) {}
+
+  // From users to sources.
+  Status run() {
+    f_.uses.resize(nodes_.records.size());
+    ASTER_TRY(f_.uses.arena().status());
+    for (size_t at = nodes_.records.size(); at-- > 0;) ASTER_TRY(choose(static_cast<uint32_t>(at)));
+    return kOk;
+  }
+
+ private:
+  Status choose(uint32_t at);
+  Status materialise(uint32_t at);
+  bool recompute(const Record& record, const Use& use);
+  double evaluations(const Demand& demand);
+  bool folds_fit(const Record& record, const Use& use);
+  bool fold_fits(const Record& record, const Demand& demand);
+  bool take_prefix(Kernel& kernel, uint64_t set);
+  bool ranges_of(uint64_t* out, const Demand& demand);
+
+  Fusion& f_;
+  Graph& g_;
+  const Analysis& nodes_;
+  Places places_;
+};
+
+Status Choice::choose(uint32_t at) {
+  const Record& record = nodes_.records[at];
+  const Use& use = f_.uses[at];
+  const Op op = record.node->op;
+  if (op == Op::kSink || (is_state(op) && !record.held)) return kOk;
+  bool kept = record.held;
+  if (!kept && use.demand_count > 0 && !is_leaf(op))
+    kept = op == Op::kReduce ? !folds_fit(record, use) : !recompute(record, use);
+  if (kept) return materialise(at);
+  for (uint32_t d = use.first_demand; d != kNone; d = f_.demands[d].next)
+    ASTER_TRY(places_.propagate(d));
+  return kOk;
+}
+
+bool Choice::recompute(const Record& record, const Use& use) {
+  if (repeats(record.node)) return true;
+  if (use.demand_count > kMostDemands) return false;
+  if (passes_through(record.node->op)) return true;
+  const auto count = static_cast<double>(record.node->count());
+  bool same_kernel = true;
+  double computed = 0;  // elements, each as often as it is
+  const uint32_t kernel = f_.demands[use.first_demand].kernel;
+  for (uint32_t d = use.first_demand; d != kNone; d = f_.demands[d].next) {
+    const Demand& demand = f_.demands[d];
+    same_kernel &= demand.kernel == kernel;
+    if (f_.kernels[demand.kernel].size > kMostNodes) return false;
+    if (record.weight < kTranscendental) continue;
+    const double times = evaluations(demand);
+    computed += times;
+    if (times > kMostRepeats * count) return false;
+  }
+  const bool tiny = record.node->count() <= kTinyTensor;
+  if (use.demand_count == 1) return true;
+  if (same_kernel && computed <= (tiny ? kMostRepeats : 1) * count) return true;
+  if (same_kernel || tiny) return record.weight <= kCheapInside;
+  return !record.reduces && record.leaves[3] == kNone && record.weight <= kCheap;
+}
+
+// One user computes it inside; several do where it is tiny.
+bool Choice::folds_fit(const Record& record, const Use& use) {
+  if (use.demand_count > (record.node->src(0)->count() <= kTinyTensor ? kMostDemands : 1))
+    return false;
+  for (uint32_t d = use.first_demand; d != kNone; d = f_.demands[d].next) {
+    if (!fold_fits(record, f_.demands[d])) return false;
+  }
+  return true;
+}
+
+bool Choice::ranges_of(uint64_t* out, const Demand& demand) {
+  *out = 0;
+  for (Node index : f_.index_of(demand, nodes_.node(demand.record))) {
+    if (!f_.ranges.add(out, index).ok()) return false;
+  }
+  return demand.gate == nullptr || f_.ranges.add(out, demand.gate).ok();
+}
+
+// How often a place is computed: what depends on outer loops alone stands outside the inner ones.
+double Choice::evaluations(const Demand& demand) {
+  uint64_t mask = 0, seen = 0;
+  if (!ranges_of(&mask, demand)) return demand.domain;
+  double turns = 1, count = 1;
+  for (Node range : f_.kernels[demand.kernel].ranges) {
+    if (range->op != Op::kRange) continue;
+    turns *= static_cast<double>(range->arg(1));
+    seen |= RangeSets::bit(range);
+    if ((mask & RangeSets::bit(range)) != 0) count = turns;
+  }
+  return (mask & ~seen) != 0 ? demand.domain : count;
+}
+
+// A reduction is computed inside its one user if no loop repeats it: the loops it depends on are
+// all loops of the kernel, or come first there, so that it is computed once before the others
+// start.
+bool Choice::fold_fits(const Record& record, const Demand& demand) {
+  Kernel& kernel = f_.kernels[demand.kernel];
+  if (kernel.library || kernel.size > kMostNodes) return false;
+  uint64_t mask = 0, all = 0;
+  if (!ranges_of(&mask, demand)) return false;
+  const int64_t count = record.node->count(), read = record.node->src(0)->count();
+  int64_t inside = 1, total = 1;
+  // The loops it depends on come before the others as the result lies in memory; or the last is one
+  // of them, so that vectors of neighbours are worked on together, and what they read stays cached.
+  bool outermost = true, strips = false;
+  for (Node range : kernel.ranges) {
+    if (range->op != Op::kRange) continue;
+    const uint64_t bit = RangeSets::bit(range);
+    all |= bit;
+    total *= range->arg(1);
+    outermost &= (mask & bit) == 0 || (all & ~bit & ~mask) == 0;
+    if ((mask & bit) != 0) inside *= range->arg(1);
+    strips = (mask & bit) != 0 && range->arg(1) >= kWideStrip;
+  }
+  strips &= read / std::max<int64_t>(count, 1) <= kTallStrip;
+  if (mask >> 63 != 0) return false;
+  if ((mask & ~all) != 0) {
+    // Under a reduction of the same kind, whose terms its own become.
+    const double terms = static_cast<double>(read) / static_cast<double>(count);
+    return demand.under == static_cast<Op>(record.node->arg(0)) && terms <= kTinyFold &&
+           demand.domain <= 4 * static_cast<double>(count);
+  }
+  if (inside > count) return false;
+  if (mask == all) return true;
+  const bool tiny = std::max(total, read) <= kTinyKernel;
+  if (!tiny && (inside < kFewestRows || !(outermost || strips))) return false;
+  return take_prefix(kernel, mask);
+}
+
+// Whether the loops in set can come first, given the sets that already must.
+bool Choice::take_prefix(Kernel& kernel, uint64_t set) {
+  size_t at = 0;
+  for (; at < kernel.prefixes.size(); ++at) {
+    const uint64_t other = kernel.prefixes[at];
+    if (other == set) return true;
+    if ((set & ~other) == 0) break;
+    if ((other & ~set) != 0) return false;
+  }
+  kernel.prefixes.push(set);
+  if (kernel.prefixes.arena().failed()) return false;
+  std::rotate(kernel.prefixes.begin() + at, kernel.prefixes.end() - 1, kernel.prefixes.end());
+  return true;
+}
+
+Status Choice::materialise(uint32_t at) {
+  const Node node = nodes_.node(at);
+  size_t axis = 0;
+  int64_t parts = 1;
+  const bool library = nodes_.library_call(node) != nullptr;
+  if (!library) ASTER_TRY(find_parts(&axis, &parts, f_.kernels.arena(), nodes_, node));
+  uint32_t id = 0;
+  ASTER_TRY(add_kernel(&id, g_, nodes_, &f_, at, axis, parts));
+  for (uint32_t own : f_.kernels[id].places) ASTER_TRY(places_.propagate(own));
+  return kOk;
+}
+
+}  // namespace
+
+Status choose(Fusion* out, Graph& graph, const Analysis& nodes) {
+  return Choice(out, graph, nodes).run();
+}
+
+// The loops over what a record is, and where it is stored.
+Status add_kernel(uint32_t* out, Graph& g, const Analysis& nodes, Fusion* fusion, uint32_t at,
+                  size_t axis, int64_t parts) {
+  Fusion& f = *fusion;
+  const Node node = nodes.node(at);
+  *out = static_cast<uint32_t>(f.kernels.size());
+  Kernel kernel(f.kernels.arena());
+  kernel.record = at;
+  kernel.library = nodes.library_call(node) != nullptr;
+  for (size_t i = 0; i < node->ndim; ++i) {
+    const int64_t dim = i == axis ? node->dim(i) / parts : node->dim(i);
+    Node range = dim == 1 ? g.index(0) : g.range(kernel.next_range++, dim);
+    ASTER_TRY(need(range));
+    kernel.ranges.push(range);
+  }
+  ASTER_TRY(kernel.ranges.arena().status());
+  if (!kernel.library && node->op == Op::kAssign) {
+    Node param = nullptr;
+    ASTER_TRY(storage_place(&param, &kernel.store_index, g, node->src(0), kernel.ranges.all()));
+  }
+  Use& use = f.uses[at];
+  use.kernel = *out;
+  for (int64_t part = 0; part < parts && !kernel.library; ++part) {
+    const auto index_at = static_cast<uint32_t>(f.index.size());
+    for (size_t i = 0; i < node->ndim; ++i) {
+      Node index = kernel.ranges[i];
+      if (i == axis && part > 0) index = sym::add(g, index, part * (node->dim(i) / parts));
+      ASTER_TRY(need(index));
+      f.index.push(index);
+    }
+    const auto own = static_cast<uint32_t>(f.demands.size());
+    f.demands.push(Demand{at, *out, index_at, kNone, use.first_demand, kNone, nullptr, nullptr,
+                          static_cast<double>(node->count() / parts), Op::kSink, true});
+    kernel.places.push(own);
+    use.first_demand = own;
+  }
+  f.kernels.push(std::move(kernel));
+  return f.kernels.arena().status();
+}
+
+Status RangeSets::find(uint64_t* out, Node expr) {
+  *out = 0;
+  return add(out, expr);
+}
+
+Status RangeSets::add(uint64_t* out, Node expr) {
+  if (const uint64_t* known = known_.find(expr)) {
+    *out |= *known;
+    return kOk;
+  }
+  List<Node> nodes(known_.arena());
+  ASTER_TRY(uop::toposort(&nodes, std::array{expr}));
+  for (Node node : nodes) {
+    if (known_.contains(node)) continue;
+    uint64_t set = node->op == Op::kRange ? bit(node) : 0;
+    for (Node source : node->src()) set |= known_.get(source, 0);
+    known_.set(node, set);
+  }
+  *out |= known_.get(expr, 0);
+  return known_.arena().status();
+}
+
+}  // namespace aster::engine::fusion

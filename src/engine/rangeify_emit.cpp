@@ -1,0 +1,145 @@
+// Items, in an order in which each comes after all that it has to come after.
+#include <algorithm>
+
+#include "engine/fusion.h"
+#include "engine/library.h"
+
+namespace aster::engine::fusion {
+namespace {
+
+class Emit {
+ public:
+  Emit(Slots* slots, Fusion* fusion, Graph& graph, const Analysis& nodes)
+      : slots_(*slots),
+        schedule_(slots->schedule),
+        f_(*fusion),
+        g_(graph),
+        nodes_(nodes),
+        memory_(fusion->kernels.arena()) {}
+
+  Status run() {
+    List<uint32_t> sequence(memory_);
+    ASTER_TRY(sort(&sequence));
+    for (uint32_t k : sequence) {
+      Kernel& kernel = f_.kernels[k];
+      if (nodes_.node(kernel.record)->count() == 0) continue;
+      if (!kernel.library && kernel.outputs.empty()) continue;  // nobody reads what it makes
+      ASTER_TRY(kernel.library ? emit_library(kernel) : emit_kernel(kernel));
+    }
+    return kOk;
+  }
+
+ private:
+  Status sort(List<uint32_t>* out);
+  void loop_order(List<Node>* out, const Kernel& kernel);
+  Status emit_kernel(Kernel& kernel);
+  Status emit_library(const Kernel& kernel);
+
+  Slots& slots_;
+  Schedule& schedule_;
+  Fusion& f_;
+  Graph& g_;
+  const Analysis& nodes_;
+  Arena& memory_;
+};
+
+// Kernels in the order of the graph, each after all that it has to come after.
+Status Emit::sort(List<uint32_t>* out) {
+  struct Frame {
+    uint32_t kernel, next;
+  };
+  List<uint8_t> entered(memory_);
+  List<Frame> stack(memory_);
+  entered.resize(f_.kernels.size(), 0);
+  ASTER_TRY(memory_.status());
+  const auto enter = [&](uint32_t kernel) {
+    if (entered[kernel] != 0) return;
+    entered[kernel] = 1;
+    stack.push(Frame{kernel, 0});
+  };
+  for (auto k = static_cast<uint32_t>(f_.kernels.size()); k-- > 0;) {  // from sources to users
+    if (!f_.kernels[k].merged) enter(k);
+    while (!stack.empty()) {
+      Frame& frame = stack.back();
+      const List<uint32_t>& after = f_.kernels[frame.kernel].after;
+      if (frame.next < after.size()) {
+        enter(after[frame.next++]);
+      } else {
+        out->push(frame.kernel);
+        stack.pop();
+      }
+    }
+  }
+  return memory_.status();
+}
+
+// The loops of a kernel, those first that its prefixes say.
+void Emit::loop_order(List<Node>* out, const Kernel& kernel) {
+  uint64_t taken = 0;
+  const auto take = [&](uint64_t set) {
+    for (Node range : kernel.ranges) {
+      if (range->op != Op::kRange) continue;
+      const uint64_t bit = RangeSets::bit(range);
+      if ((set & bit) == 0) continue;
+      if (bit >> 63 == 0 && (taken & bit) != 0) continue;
+      taken |= bit;
+      out->push(range);
+    }
+  };
+  for (uint64_t set : kernel.prefixes) take(set);
+  take(~uint64_t{0});
+}
+
+Status Emit::emit_kernel(Kernel& kernel) {
+  List<Node> src(memory_), stores(memory_), loops(memory_);
+  loop_order(&loops, kernel);
+  for (const Output& output : kernel.outputs) {
+    src.clear();
+    src.push(param_operand(g_, schedule_, kernel, output.slot));
+    src.push(output.position);
+    src.push(output.value);
+    src.append(loops.all());
+    ASTER_TRY(memory_.status());
+    stores.push(g_.make(Op::kStore, DType::kNone, src.all()));
+  }
+  ASTER_TRY(memory_.status());
+  const Node sink = g_.sink(stores.all());
+  ASTER_TRY(need(sink));
+  const auto first = static_cast<uint32_t>(schedule_.operands.size());
+  const auto count = static_cast<uint32_t>(kernel.operands.size());
+  ASTER_TRY(schedule_.operands.append(kernel.operands.data(), count));
+  return schedule_.items.push(Item{ItemKind::kKernel, sink, first, count, 0, 0});
+}
+
+Status Emit::emit_library(const Kernel& kernel) {
+  const Node call = nodes_.library_call(nodes_.node(kernel.record));
+  const auto first = static_cast<uint32_t>(schedule_.operands.size());
+  const auto first_word = static_cast<uint32_t>(schedule_.words.size());
+  for (const Argument& argument : nodes_.arguments_of(call)) {
+    uint32_t slot = kNone;
+    ASTER_TRY(
+        schedule_.words.append(nodes_.words.data() + argument.first_word, argument.word_count));
+    if (argument.base == kNone) {
+      ASTER_TRY(slots_.add(&slot, SlotKind::kAbsent, 0, call->dtype, 0));
+    } else if (f_.materialised(argument.base)) {
+      slot = slots_.of_record[argument.base];
+    } else {
+      Node param = nodes_.node(argument.base);
+      while (param->op != Op::kParam) param = param->src(0);
+      ASTER_TRY(slots_.param(&slot, param));
+    }
+    ASTER_TRY(schedule_.operands.push(slot));
+  }
+  ASTER_TRY(schedule_.operands.push(slots_.of_record[kernel.record]));
+  return schedule_.items.push(Item{
+      ItemKind::kLibrary, call, first, static_cast<uint32_t>(schedule_.operands.size()) - first,
+      first_word, static_cast<uint32_t>(schedule_.words.size()) - first_word});
+}
+
+}  // namespace
+
+Status emit(Slots* slots, Fusion* fusion, Graph& graph, const Analysis& nodes) {
+  return Emit(slots, fusion, graph, nodes).run();
+}
+
+}  // namespace aster::engine::fusion
