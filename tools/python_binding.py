@@ -77,6 +77,13 @@ LEFT_OUT = {
         )
     },
     **{
+        f"view_{name}": "NumPy's arrays are the views of Python"
+        for name in (
+            "copy ensure_contiguous flip from_memory from_slice from_tensor is_contiguous is_layout"
+            " is_writable slice split_at to_device to_layout to_tensor"
+        ).split()
+    },
+    **{
         f"dlpack_{name}": "__dlpack__ and from_dlpack serve"
         for name in "export export_legacy import import_legacy".split()
     },

@@ -23,5 +23,6 @@
 #include "aster_ml/state.h"
 #include "aster_ml/tensor.h"
 #include "aster_ml/uop.h"
+#include "aster_ml/view.h"
 
 #endif

@@ -21,8 +21,11 @@ enum {
   ASTER_ML_DEVICE_REFERENCE = 3 * 65536, /* host memory; graphs are interpreted */
   ASTER_ML_DEVICE_DISK = 4 * 65536,      /* mapped files, read only; nothing is allocated on it */
   ASTER_ML_DEVICE_CUDA = 5 * 65536,      /* UNSUPPORTED until a backend is registered for it */
-  ASTER_ML_DEVICE_NULL = 6 * 65536 /* graphs are scheduled, never computed: its memory takes no
-                                      room and has no values, so reading it is a DEVICE error */
+  /* Graphs are scheduled, never computed: its memory takes no room and has no values, so reading it
+   * is a DEVICE error. */
+  ASTER_ML_DEVICE_NULL = 6 * 65536,
+  ASTER_ML_DEVICE_ROCM = 7 * 65536, /* UNSUPPORTED until a backend is registered for it */
+  ASTER_ML_DEVICE_METAL = 8 * 65536 /* UNSUPPORTED until a backend is registered for it */
 };
 
 /* Its parts; 0 for a code that is no device. */
@@ -62,9 +65,9 @@ typedef struct aster_ml_backend {
 } aster_ml_backend;
 
 /* Registers a backend under a name of at most 31 letters, digits and underscores that begins with a
- * letter, and gives the code of its device 0. OPENCL and CUDA may be named too. A backend stays for
- * the life of the process. Errors: ARGUMENT (a function is missing), FORMAT (name), STATE (the name
- * has a backend), RANGE (count; no type left). */
+ * letter, and gives the code of its device 0. OPENCL, CUDA, ROCM and METAL may be named too. A
+ * backend stays for the life of the process. Errors: ARGUMENT (a function is missing), FORMAT
+ * (name), STATE (the name has a backend), RANGE (count; no type left). */
 ASTER_ML_API int32_t aster_ml_device_register(int32_t *out, const char *name,
                                               const aster_ml_backend *backend);
 

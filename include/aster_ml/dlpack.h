@@ -8,7 +8,7 @@
  * thread. Export gives one to the caller; import takes one over, if it succeeds.
  *
  * Devices  Memory that the host addresses is CPU; of kind pinned CUDA_HOST, unified CUDA_MANAGED.
- *          OPENCL and CUDA are the devices of those names, where a backend is registered.
+ *          The others are the devices of their names, where a backend is registered.
  */
 #ifndef ASTER_ML_DLPACK_H
 #define ASTER_ML_DLPACK_H
@@ -30,6 +30,8 @@ enum {
   ASTER_ML_DLPACK_CUDA = 2,
   ASTER_ML_DLPACK_CUDA_HOST = 3,
   ASTER_ML_DLPACK_OPENCL = 4,
+  ASTER_ML_DLPACK_METAL = 8,
+  ASTER_ML_DLPACK_ROCM = 10,
   ASTER_ML_DLPACK_ROCM_HOST = 11,
   ASTER_ML_DLPACK_CUDA_MANAGED = 13
 };

@@ -51,9 +51,9 @@ constexpr DeviceRow kDevices[] = {
     {ASTER_ML_DLPACK_CUDA, "CUDA", ASTER_ML_DEVICE_CUDA, ASTER_ML_MEMORY_DEVICE},
     {ASTER_ML_DLPACK_OPENCL, "OpenCL", ASTER_ML_DEVICE_OPENCL, ASTER_ML_MEMORY_DEVICE},
     {7, "Vulkan", 0, 0},
-    {8, "Metal", 0, 0},
+    {ASTER_ML_DLPACK_METAL, "Metal", ASTER_ML_DEVICE_METAL, ASTER_ML_MEMORY_DEVICE},
     {9, "VPI", 0, 0},
-    {10, "ROCM", 0, 0},
+    {ASTER_ML_DLPACK_ROCM, "ROCM", ASTER_ML_DEVICE_ROCM, ASTER_ML_MEMORY_DEVICE},
     {12, "ExtDev", 0, 0},
     {14, "OneAPI", 0, 0},
     {15, "WebGPU", 0, 0},
@@ -81,16 +81,6 @@ void delete_export(M* managed) {
   storage_release(made->storage);
   context->heap().release(made, made->bytes, alignof(Exported<M>));
   context->release();
-}
-
-// The memory that a descriptor describes, with a reference; null where nobody knows of it.
-Storage* storage_of(const aster_ml_tensor& tensor) {
-  const aster_ml_buffer& memory = tensor.storage;
-  Storage* storage = storage_behind(tensor.shape);
-  if (storage != nullptr && storage->data == memory.data) return storage;
-  storage_release(storage);
-  return device::is_host(memory.device) ? storage_around(memory.data, memory.bytes)
-                                        : storage_find(memory.data);
 }
 
 Status export_device(aster_ml_dlpack_device* out, int32_t device, int32_t kind) {
@@ -202,53 +192,6 @@ Status import_device(int32_t* out, uint8_t* kind, const aster_ml_dlpack_device& 
   return device::backend(&backend, *out);
 }
 
-// The bytes that the elements of a managed tensor lie in, as a buffer, and where the first one is.
-struct Extent {
-  aster_ml_buffer memory;
-  size_t first;
-};
-
-// Where elements lie around the one at index 0, ..., 0, in bytes: from low up to high.
-Status span_of(int64_t* low, int64_t* high, const aster_ml_dlpack_tensor& tensor, int64_t size) {
-  const auto ndim = static_cast<size_t>(tensor.ndim);
-  *low = 0;
-  *high = size;
-  bool fits = true;
-  for (size_t i = 0; i < ndim && fits && tensor.strides != nullptr; ++i) {
-    int64_t reach;
-    fits = checked_mul(tensor.strides[i], tensor.shape[i] - 1, &reach) &&
-           checked_mul(reach, size, &reach);
-    int64_t* end = fits && reach < 0 ? low : high;
-    fits = fits && checked_add(*end, reach, end);
-  }
-  size_t count, bytes;
-  ASTER_TRY(count_elements(&count, &bytes, ndim, reinterpret_cast<const size_t*>(tensor.shape),
-                           static_cast<size_t>(size)));
-  if (tensor.strides == nullptr) *high = static_cast<int64_t>(bytes);
-  return fits ? kOk : ASTER_FAIL(kRANGE, "the strides leave the address space");
-}
-
-Status extent_of(Extent* out, const aster_ml_dlpack_tensor& tensor, size_t size) {
-  int64_t low, high;
-  ASTER_TRY(span_of(&low, &high, tensor, static_cast<int64_t>(size)));
-  if (tensor.data == nullptr) return ASTER_FAIL(kARGUMENT, "data is null");
-  const bool host = device::is_host(out->memory.device);
-  // Of addresses, the memory begins at the lowest element; else at what data names.
-  const uint64_t base = host ? reinterpret_cast<uintptr_t>(tensor.data) : 0;
-  uint64_t begin, end, first;
-  if (!checked_add(base, tensor.byte_offset, &first) ||
-      __builtin_add_overflow(first, low, &begin) || __builtin_add_overflow(first, high, &end)) {
-    return ASTER_FAIL(kRANGE, "the strides and offset leave the address space");
-  }
-  if (first % size != 0) {
-    return ASTER_FAIL(kARGUMENT, "the elements of %zu bytes are not aligned to their size", size);
-  }
-  out->memory.data = host ? static_cast<char*>(tensor.data) + (begin - base) : tensor.data;
-  out->memory.bytes = host ? end - begin : end;
-  out->first = host ? first - begin : first;
-  return kOk;
-}
-
 Status check_fields(const aster_ml_dlpack_tensor& tensor, bool* empty) {
   if (tensor.ndim < 0) return ASTER_FAIL(kRANGE, "%d axes", tensor.ndim);
   if (tensor.ndim != 0 && tensor.shape == nullptr) return ASTER_FAIL(kARGUMENT, "shape is null");
@@ -271,22 +214,26 @@ Status import_tensor(aster_ml_tensor* out, Context& context, M* managed, bool re
   DType dtype;
   ASTER_TRY(import_dtype(&dtype, tensor.dtype));
   Extent extent{};
+  aster_ml_buffer memory{nullptr, 0, static_cast<int32_t>(dtype), 0};
   uint8_t kind;
-  ASTER_TRY(import_device(&extent.memory.device, &kind, tensor.device));
-  extent.memory.dtype = static_cast<int32_t>(dtype);
+  ASTER_TRY(import_device(&memory.device, &kind, tensor.device));
+  const auto ndim = static_cast<size_t>(tensor.ndim);
+  const auto* shape = reinterpret_cast<const size_t*>(tensor.shape);
+  const size_t size = dtype::size(dtype);
   Storage* storage = nullptr;
   if (!empty) {
-    ASTER_TRY(extent_of(&extent, tensor, dtype::size(dtype)));
-    const aster_ml_buffer& memory = extent.memory;
+    ASTER_TRY(surround(&extent, {tensor.data, tensor.byte_offset, device::is_host(memory.device),
+                                 size, ndim, shape, tensor.strides, size}));
+    memory.data = extent.data;
+    memory.bytes = extent.bytes;
     if (storage_waits(memory.data, release_managed<M>, managed))
       return ASTER_FAIL(kSTATE, "this managed tensor is imported already");
     ASTER_TRY(storage_wrap(&storage, context, memory.data, memory.bytes, memory.device, read_only,
                            release_managed<M>, managed));
     storage->kind = kind;
   }
-  const Status status = describe_in(
-      out, context, extent.memory, storage, extent.first, static_cast<size_t>(tensor.ndim),
-      reinterpret_cast<const size_t*>(tensor.shape), empty ? nullptr : tensor.strides);
+  const Status status = describe_in(out, context, memory, storage, extent.first, ndim, shape,
+                                    empty ? nullptr : tensor.strides);
   if (!status.ok() && storage != nullptr) {
     storage->release = nullptr;  // it is the caller's still
     storage_release(storage);

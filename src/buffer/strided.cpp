@@ -198,6 +198,53 @@ Status check_tensor(const aster_ml_tensor* tensor) {
   return check_extent(*tensor, dtype::size(d));
 }
 
+namespace {
+
+// Where elements lie around the one at index 0, ..., 0, in bytes: from low up to high.
+Status span_of(int64_t* low, int64_t* high, const Elements& given) {
+  size_t count, bytes;
+  ASTER_TRY(count_elements(&count, &bytes, given.ndim, given.shape, given.size));
+  *low = 0;
+  *high = static_cast<int64_t>(given.strides == nullptr ? bytes : given.size);
+  bool fits = true;
+  for (size_t i = 0; i < given.ndim && fits && given.strides != nullptr; ++i) {
+    int64_t reach;
+    fits =
+        checked_mul(int64_t{given.strides[i]}, static_cast<int64_t>(given.shape[i]) - 1, &reach) &&
+        checked_mul(reach, static_cast<int64_t>(given.unit), &reach);
+    int64_t* end = fits && reach < 0 ? low : high;
+    fits = fits && checked_add(*end, reach, end);
+  }
+  return fits ? kOk : ASTER_FAIL(kRANGE, "the strides leave the address space");
+}
+
+}  // namespace
+
+Status surround(Extent* out, const Elements& given) {
+  int64_t low, high;
+  ASTER_TRY(span_of(&low, &high, given));
+  if (given.data == nullptr) return ASTER_FAIL(kARGUMENT, "data is null");
+  const uint64_t base = given.host ? reinterpret_cast<uintptr_t>(given.data) : 0;
+  uint64_t begin, end, first;
+  if (!checked_add(base, uint64_t{given.offset}, &first) ||
+      __builtin_add_overflow(first, low, &begin) || __builtin_add_overflow(first, high, &end)) {
+    return ASTER_FAIL(kRANGE, "the strides and offset leave the address space");
+  }
+  bool aligned = first % given.size == 0;
+  for (size_t i = 0; i < given.ndim && given.strides != nullptr; ++i) {
+    const size_t step = static_cast<size_t>(given.strides[i]) * given.unit;
+    aligned &= given.shape[i] <= 1 || step % given.size == 0;
+  }
+  if (!aligned) {
+    return ASTER_FAIL(kARGUMENT, "the elements of %zu bytes are not aligned to their size",
+                      given.size);
+  }
+  out->data = given.host ? static_cast<char*>(given.data) + (begin - base) : given.data;
+  out->bytes = given.host ? end - begin : end;
+  out->first = given.host ? first - begin : first;
+  return kOk;
+}
+
 Status gather(void* memory, int32_t device, const aster_ml_tensor& tensor) {
   return exchange(tensor, {memory, 0, device}, true);
 }

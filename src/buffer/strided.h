@@ -16,6 +16,27 @@ bool is_row_major(size_t ndim, const size_t* shape, const ptrdiff_t* strides);
 // ARGUMENT, DTYPE, RANGE.
 Status check_tensor(const aster_ml_tensor* tensor);
 
+// Elements in memory from outside: their strides count units of some bytes; null: row-major. Memory
+// of a device is named by a handle, data, and offset is where in it the first one lies.
+struct Elements {
+  void* data;
+  size_t offset;
+  bool host;
+  size_t size;  // of an element
+  size_t ndim;
+  const size_t* shape;
+  const ptrdiff_t* strides;
+  size_t unit;
+};
+// The bytes that they lie in: of addresses from the lowest one, and where in them the first one is.
+struct Extent {
+  void* data;
+  size_t bytes;
+  size_t first;
+};
+// Errors: ARGUMENT (null, not aligned), RANGE (overflow).
+Status surround(Extent* out, const Elements& elements);
+
 // Between a tensor and count row-major elements at memory (on device; kHost for host memory).
 Status gather(void* memory, int32_t device, const aster_ml_tensor& tensor);
 Status scatter(const aster_ml_tensor& tensor, const void* host);

@@ -4,24 +4,19 @@
 #include "buffer/storage.h"
 #include "buffer/strided.h"
 #include "buffer/tensor.h"
+#include "device/device.h"
 #include "dtype/dtype.h"
 
 namespace aster::buffer {
 namespace {
 
-// shape and strides, in one piece of memory that the table knows by the address of shape; *out is
-// null for 0 axes.
+// *out is null for 0 axes.
 Status make_axes(Storage** out, aster_ml_tensor* tensor, Context& context, size_t ndim,
                  const size_t* shape, const ptrdiff_t* strides) {
   *out = nullptr;
   tensor->ndim = ndim;
   if (ndim == 0) return kOk;
-  Storage* axes;
-  ASTER_TRY(storage_create(&axes, context, ndim * (sizeof(size_t) + sizeof(ptrdiff_t)), 0));
-  own(axes);
-  *out = axes;
-  tensor->shape = static_cast<size_t*>(axes->data);
-  tensor->strides = static_cast<ptrdiff_t*>(static_cast<void*>(tensor->shape + ndim));
+  ASTER_TRY(axes_create(out, &tensor->shape, &tensor->strides, context, ndim));
   std::memcpy(tensor->shape, shape, ndim * sizeof(size_t));
   if (strides != nullptr) {
     std::memcpy(tensor->strides, strides, ndim * sizeof(ptrdiff_t));
@@ -93,6 +88,25 @@ Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType
   set_storage(&made, {data, bytes, static_cast<int32_t>(dtype), device}, 0);
   *out = made;
   return kOk;
+}
+
+Status axes_create(Storage** axes, size_t** shape, ptrdiff_t** strides, Context& context,
+                   size_t ndim) {
+  const size_t room = ndim != 0 ? ndim : 1;
+  ASTER_TRY(storage_create(axes, context, room * (sizeof(size_t) + sizeof(ptrdiff_t)), 0));
+  own(*axes);
+  *shape = static_cast<size_t*>((*axes)->data);
+  *strides = static_cast<ptrdiff_t*>(static_cast<void*>(*shape + room));
+  return kOk;
+}
+
+Storage* storage_of(const aster_ml_tensor& tensor) {
+  const aster_ml_buffer& memory = tensor.storage;
+  Storage* storage = storage_behind(tensor.shape);
+  if (storage != nullptr && storage->data == memory.data) return storage;
+  storage_release(storage);
+  return device::is_host(memory.device) ? storage_around(memory.data, memory.bytes)
+                                        : storage_find(memory.data);
 }
 
 Status describe_in(aster_ml_tensor* out, Context& context, const aster_ml_buffer& memory,

@@ -14,6 +14,14 @@ namespace aster::buffer {
 Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType dtype,
                 int32_t device, std::span<const int64_t> shape);
 
+// The memory that a descriptor describes, with a reference; null where nobody knows of it.
+Storage* storage_of(const aster_ml_tensor& tensor);
+
+// Room for the shape and the strides of a descriptor, which the table knows by the address of
+// shape; the memory that it keeps alive becomes axes->held. Threads: any.
+Status axes_create(Storage** axes, size_t** shape, ptrdiff_t** strides, Context& context,
+                   size_t ndim);
+
 // A descriptor in memory that storage holds (null: that nobody knows of), as
 // aster_ml_tensor_from_buffer says. Owns: takes the caller's reference of storage over, if it
 // succeeds.

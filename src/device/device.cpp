@@ -22,8 +22,8 @@ struct Type {
   char name[kNameMost + 1];
 };
 constexpr Type kBuiltIn[] = {
-    {1, true, "CPU"},  {2, false, "OPENCL"}, {3, true, "REFERENCE"},
-    {4, true, "DISK"}, {5, false, "CUDA"},   {6, false, "NULL"},
+    {1, true, "CPU"},   {2, false, "OPENCL"}, {3, true, "REFERENCE"}, {4, true, "DISK"},
+    {5, false, "CUDA"}, {6, false, "NULL"},   {7, false, "ROCM"},     {8, false, "METAL"},
 };
 constexpr int32_t kBuiltInCount = sizeof(kBuiltIn) / sizeof(kBuiltIn[0]);
 

@@ -238,7 +238,7 @@ TEST_F(Dlpack, WhatIsRefusedStaysTheCallers) {
   with([](P p) { p.managed.version_major = 2; }, ASTER_ML_UNSUPPORTED, "newer");
   with([](P p) { p.managed.version_major = 0; }, ASTER_ML_FORMAT, "no version");
   with([](P p) { p.managed.tensor.device.type = 10; }, ASTER_ML_UNSUPPORTED, "ROCM");
-  with([](P p) { p.managed.tensor.device.type = 8; }, ASTER_ML_UNSUPPORTED, "Metal");
+  with([](P p) { p.managed.tensor.device.type = 8; }, ASTER_ML_UNSUPPORTED, "METAL");
   with([](P p) { p.managed.tensor.device.type = 99; }, ASTER_ML_UNSUPPORTED, "99");
   with([](P p) { p.managed.tensor.device = {ASTER_ML_DLPACK_CUDA, -1}; }, ASTER_ML_RANGE, "CUDA");
   with([](P p) { p.managed.tensor.dtype.code = 5; }, ASTER_ML_UNSUPPORTED, "code 5");

@@ -56,7 +56,7 @@ TEST(Device, TypeAndIndex) {
   EXPECT_EQ(aster_ml_device_type(code_of("opencl:5")), 2);
   EXPECT_EQ(aster_ml_device_index(code_of("opencl:5")), 5);
   EXPECT_EQ(aster_ml_device_type(0), 1);
-  for (const int32_t wrong : {1, 65535, 7 * 65536, 90 * 65536, -65536, INT32_MAX, INT32_MIN}) {
+  for (const int32_t wrong : {1, 65535, 9 * 65536, 90 * 65536, -65536, INT32_MAX, INT32_MIN}) {
     EXPECT_EQ(aster_ml_device_type(wrong), 0) << wrong;
     EXPECT_EQ(aster_ml_device_index(wrong), 0) << wrong;
     EXPECT_EQ(aster_ml_device_is_available(wrong), 0) << wrong;
@@ -64,6 +64,16 @@ TEST(Device, TypeAndIndex) {
     EXPECT_EQ(aster_ml_device_to_name(name, sizeof(name), wrong), ASTER_ML_ARGUMENT) << wrong;
     EXPECT_STREQ(name, "");
   }
+}
+
+// Names that frameworks use are known, whether or not this process has a backend for them.
+TEST(Device, NamesOfOtherPeoplesDevices) {
+  EXPECT_EQ(code_of("cpu"), ASTER_ML_DEVICE_CPU);
+  EXPECT_EQ(code_of("cuda:0"), ASTER_ML_DEVICE_CUDA);
+  EXPECT_EQ(code_of("rocm"), ASTER_ML_DEVICE_ROCM);
+  EXPECT_EQ(code_of("metal:2"), ASTER_ML_DEVICE_METAL + 2);
+  EXPECT_EQ(aster_ml_device_is_available(ASTER_ML_DEVICE_ROCM), 0);
+  EXPECT_EQ(aster_ml_device_is_available(ASTER_ML_DEVICE_METAL), 0);
 }
 
 TEST(Device, BadNames) {

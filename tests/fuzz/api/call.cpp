@@ -319,6 +319,8 @@ void Call::clean_up(const Type& type, Slot slot) {
     case Is::kOptions:
       if (begins(function_.name, "aster_ml_scope_begin")) {
         aster_ml_scope_end(static_cast<aster_ml_scope*>(made));
+      } else if (begins(function_.name, "aster_ml_view_")) {
+        aster_ml_view_free(static_cast<aster_ml_buffer_view*>(made));
       } else if (function_.name == "aster_ml_dlpack_export") {
         auto* managed = *static_cast<aster_ml_dlpack_managed**>(made);
         managed->deleter(managed);
