@@ -22,7 +22,7 @@ using tests::Param;
 using Old = void (*)(const void*, const void*, const void*, void*, long);
 using New = void (*)(void* const*, const long long*, void*, long long, long long);
 
-[[maybe_unused]] bool exhaustive() { return std::getenv("ASTER_ML_EXHAUSTIVE") != nullptr; }
+bool exhaustive() { return std::getenv("ASTER_ML_EXHAUSTIVE") != nullptr; }
 
 const DType kF32 = DType::kFloat32, kF64 = DType::kFloat64;
 const DType kNarrow[] = {DType::kFloat16,     DType::kBFloat16, DType::kFp8E4M3,
@@ -87,6 +87,16 @@ std::vector<Case> all_cases() {
   return out;
 }
 
+// Casts between others are made of these.
+bool is_basic(const Case& c) {
+  const auto basic = [](DType d) {
+    return d == kF32 || d == kF64 || d == DType::kInt32 || d == DType::kInt64;
+  };
+  return c.key.op != Op::kCast || basic(c.key.operand) || basic(c.key.result);
+}
+// The others only at the widest.
+bool is_tried(const Case& c, int width) { return is_basic(c) || width == widths().back(); }
+
 // `kernel(name, lanes)` calls the function on every element.
 void add_kernel(Module* module, const Case& c, const std::string& name, int lanes, bool fma) {
   size_t place = 0;
@@ -125,6 +135,7 @@ class Built {
     codegen::testing::Program old(width);
     std::vector<std::unique_ptr<RenderedC>> programs;
     for (const Case& c : cases) {
+      if (!is_tried(c, width)) continue;
       const int lanes = c.lanes(width);
       if (c.old == MathFn::kSelect) {
         old.cast("old_" + c.name(), c.key.operand, c.key.result, lanes);
@@ -144,11 +155,14 @@ class Built {
   // A vector's, one, less than a vector of 16 bytes, more than the target has.
   std::vector<int> lanes_of(const Case& c) const {
     const int full = c.lanes(width_);
-    std::vector<int> out{full, 1};
-    if (width_ == widths().back() && compiler_ == "gcc") {
-      if (2 * full <= 64) out.push_back(2 * full);
-      out.push_back(2);
-    }
+    std::vector<int> out{full};
+    const auto add = [&](int lanes) {
+      if (lanes <= 64 && std::ranges::find(out, lanes) == out.end()) out.push_back(lanes);
+    };
+    const bool widest = width_ == widths().back();
+    if (compiler_ != "gcc" || !is_basic(c)) return out;
+    if (widest || width_ == 16) add(1);
+    if (widest) add(2), add(2 * full);
     return out;
   }
   std::string name() const { return compiler_ + " " + std::to_string(width_); }
@@ -349,6 +363,7 @@ TEST(Functions, AreWhatKernelsCalledBitByBit) {
     fill(c, x);
     const size_t n = x[0].size() / dtype::size(c.key.operand);
     for (const auto& build : builds()) {
+      if (!is_tried(c, build->width())) continue;
       const Old old = build->old(c);
       ASSERT_NE(old, nullptr);
       std::vector<uint8_t> expected(n * dtype::size(c.key.result)), got(expected.size());
@@ -361,6 +376,209 @@ TEST(Functions, AreWhatKernelsCalledBitByBit) {
     }
   }
 }
+
+// What a function says by its instructions, and what C makes of them.
+TEST(Functions, MeanWhatIsCompiled) {
+  constexpr int64_t kCount = 192;
+  for (const Case& c : all_cases()) {
+    std::vector<uint8_t> x[3];
+    fill(c, x);
+    const size_t size = dtype::size(c.key.operand), all = x[0].size() / size;
+    std::vector<Param> params;
+    for (int i = 0; i < c.arity; ++i) {
+      params.push_back({c.key.operand, kCount, std::vector<uint8_t>(kCount * size)});
+      for (size_t k = 0; k < kCount; ++k) {  // the first ones, then some of the others
+        const size_t from = k < kCount / 2 ? k : k * (all / kCount);
+        std::memcpy(&params.back().bytes[k * size], &x[i][from % all * size], size);
+      }
+    }
+    params.push_back(
+        {c.key.result, kCount, std::vector<uint8_t>(kCount * dtype::size(c.key.result))});
+    for (const auto& build : builds()) {
+      const bool fma = build->width() >= 32;
+      if (!is_tried(c, build->width()) || (fma && build != builds().back())) continue;
+      Module module(process_heap());
+      add_kernel(&module, c, "kernel", 4, fma);
+      std::vector<Param> meant = params, got = params;
+      ASSERT_EQ(Evaluator::run(module, meant, {kCount}), "") << c.name();
+      std::vector<const void*> in;
+      for (int i = 0; i < c.arity; ++i) in.push_back(params[static_cast<size_t>(i)].bytes.data());
+      build->run(c, build->lanes_of(c)[0], in, got.back().bytes.data(), kCount);
+      for (int64_t i = 0; i < kCount; ++i) {
+        const Word a = got.back().get(i), b = meant.back().get(i);
+        const bool nan = dtype::is_float(c.key.result) && std::isnan(std::bit_cast<double>(a)) &&
+                         std::isnan(std::bit_cast<double>(b));
+        ASSERT_TRUE(a == b || nan) << build->name() << " " << c.name() << " of " << std::hex
+                                   << params[0].get(i) << " is " << a << ", not " << b;
+      }
+    }
+  }
+}
+
+// Functions that differ without FMA say so in their names; no two have one name.
+TEST(Functions, NamesAreUnique) {
+  std::map<std::string, std::string> texts;
+  for (const Case& c : all_cases()) {
+    std::string text[2], name[2];
+    for (const bool fma : {false, true}) {
+      Module module(process_heap());
+      size_t place = 0, again = 0;
+      ASSERT_TRUE(add_function(&place, &module, c.key, fma).ok());
+      const size_t count = module.programs.size();
+      ASSERT_TRUE(add_function(&again, &module, c.key, fma).ok());
+      EXPECT_EQ(place, again);
+      EXPECT_EQ(count, module.programs.size());
+      ASSERT_TRUE(verify(module).ok()) << last_error();
+      text[fma] = tests::print(module);
+      name[fma] = module.programs[place].name;
+      tests::Read back(text[fma]);
+      EXPECT_EQ(tests::print(back.module), text[fma]) << back.error;
+      // Each by itself: "function NAME" up to the next.
+      for (size_t from = 0, to = 0; from < text[fma].size(); from = to) {
+        to = std::min(text[fma].find("\nfunction ", from + 1), text[fma].size());
+        const std::string one = text[fma].substr(from, to - from);
+        const size_t at = one.find("function ");
+        const auto [known, fresh] = texts.emplace(one.substr(at, one.find('\n', at) - at), one);
+        const auto lines = [](const std::string& x) { return x.substr(x.find("function ")); };
+        EXPECT_TRUE(fresh || lines(known->second) == lines(one)) << one << known->second;
+      }
+    }
+    EXPECT_EQ(name[0] == name[1], text[0] == text[1]) << text[0] << text[1];
+  }
+  EXPECT_GT(texts.size(), 200u);
+}
+
+TEST(Functions, AreThereForWhatTargetsLack) {
+  const Target sse = target_of(16), avx2 = target_of(32), avx512 = target_of(64);
+  EXPECT_TRUE(is_native(avx2, Op::kMulAcc, kF32, kF32, 8));
+  EXPECT_FALSE(is_native(avx2, Op::kMulAcc, kF32, kF32, 16));
+  EXPECT_TRUE(is_native(avx512, Op::kMulAcc, kF32, kF32, 16));
+  EXPECT_FALSE(is_native(sse, Op::kMulAcc, kF32, kF32, 4));
+  EXPECT_FALSE(is_native(avx512, Op::kExp, kF32, kF32, 16));
+  EXPECT_TRUE(is_native(avx2, Op::kCast, kF32, DType::kFloat16, 8));
+  EXPECT_FALSE(is_native(sse, Op::kCast, kF32, DType::kFloat16, 4));
+  EXPECT_FALSE(is_native(avx512, Op::kCast, DType::kBFloat16, kF32, 16));
+  EXPECT_FALSE(is_native(avx512, Op::kAdd, DType::kFloat16, DType::kFloat16, 16));
+  EXPECT_TRUE(is_native(sse, Op::kCast, DType::kInt64, kF32, 1));
+  EXPECT_FALSE(is_native(sse, Op::kCast, DType::kInt64, kF32, 2));
+  EXPECT_TRUE(is_native(sse, Op::kCDiv, DType::kInt32, DType::kInt32, 1));
+  EXPECT_FALSE(is_native(avx2, Op::kCDiv, DType::kInt32, DType::kInt32, 8));
+  EXPECT_TRUE(is_native(sse, Op::kWhere, DType::kFloat16, DType::kFloat16, 8));
+  // What the tables lack on numbers, functions have.
+  for (size_t o = 0; o < static_cast<size_t>(Op::kCount); ++o) {
+    const Op op = static_cast<Op>(o);
+    const uop::DTypeRule rule = uop::info(op).rule;
+    if (!is_arithmetic(op) || rule == uop::DTypeRule::kWhere) continue;
+    for (DType d : {kF32, kF64, DType::kInt32, DType::kUInt64}) {
+      const bool real = dtype::is_float(d);
+      const bool integral = rule == uop::DTypeRule::kIntegral || rule == uop::DTypeRule::kBits64;
+      if (real ? integral : rule == uop::DTypeRule::kFloating) continue;
+      if (rule == uop::DTypeRule::kBits64 && d != DType::kUInt64) continue;
+      const DType to = rule == uop::DTypeRule::kCompare ? DType::kBool : d;
+      for (const Target& target : {sse, avx2, avx512}) {
+        const int lanes = target.vector_bytes / static_cast<int>(dtype::size(d));
+        EXPECT_TRUE(is_native(target, op, to, d, lanes) || has_function({op, to, d}))
+            << uop::info(op).name << " of " << type_name(d) << " in " << target.vector_bytes;
+      }
+    }
+  }
+}
+
+TEST(Functions, WhatThereIsNotIsUnsupported) {
+  Module module(process_heap());
+  size_t place = 0;
+  for (const FunctionKey& key :
+       {FunctionKey{Op::kAdd, kF32, kF32}, FunctionKey{Op::kExp, DType::kInt32, DType::kInt32},
+        FunctionKey{Op::kExp, kF32, kF64}, FunctionKey{Op::kCast, kF32, kF32},
+        FunctionKey{Op::kCast, kF64, kF32}, FunctionKey{Op::kExp, DType::kFloat16, DType::kFloat16},
+        FunctionKey{Op::kCast, DType::kFloat16, DType::kWeakInt}}) {
+    EXPECT_FALSE(has_function(key));
+    EXPECT_EQ(add_function(&place, &module, key, true).code,
+              static_cast<int32_t>(Code::kUNSUPPORTED));
+  }
+  EXPECT_EQ(module.programs.size(), 0u);
+}
+
+TEST(Functions, UnitsHaveEachOnce) {
+  std::vector<std::unique_ptr<RenderedC>> programs;
+  const Case exp{{Op::kExp, kF32, kF32}, 1, MathFn::kExp};
+  for (const char* name : {"first", "second"}) {
+    Module module(process_heap());
+    add_kernel(&module, exp, name, 8, true);
+    programs.push_back(std::make_unique<RenderedC>(process_heap()));
+    ASSERT_TRUE(render_c(*programs.back(), module, target_of(32)).ok());
+    EXPECT_STREQ(programs.back()->functions[0].name, "exp_f32_x8");
+  }
+  const std::string text = unit_of(programs, 32);
+  for (const char* once :
+       {" exp_f32_x8(f32x8", "typedef float f32x8 ", "void first(", "void second("}) {
+    const size_t at = text.find(once);
+    EXPECT_NE(at, std::string::npos) << once;
+    EXPECT_EQ(text.find(once, at + 1), std::string::npos) << once;
+  }
+  // Another function of the same name.
+  tests::Read other(
+      "function exp_f32\n%0 = Param f32xn 0\nResult %0\nprogram third\n%0 = Param f32 0 [8] write\n"
+      "%1 = Const f32 2\n%2 = Spread f32x8 %1\n%3 = Call f32x8 exp_f32 %2\nStore %0, %3");
+  programs.push_back(std::make_unique<RenderedC>(process_heap()));
+  ASSERT_TRUE(render_c(*programs.back(), other.module, target_of(32)).ok()) << last_error();
+  std::vector<const RenderedC*> all;
+  for (const auto& one : programs) all.push_back(one.get());
+  Text out(process_heap());
+  EXPECT_EQ(write_unit(out, all, target_of(32)).code, static_cast<int32_t>(Code::kARGUMENT));
+  EXPECT_EQ(last_error(), "two functions exp_f32_x8 differ");
+}
+
+TEST(Functions, EveryAllocationMayFail) {
+  for (int64_t left = 0;; ++left) {
+    tests::FailingMemory memory(left);
+    Module module(memory);
+    size_t place = 0;
+    const Status status = add_function(&place, &module, {Op::kPow, kF32, kF32}, false);
+    if (status.ok()) break;
+    ASSERT_EQ(status.code, static_cast<int32_t>(Code::kMEMORY));
+  }
+}
+
+// All floats of each function of one, old and new; where it is asked for.
+class EveryFloat : public ::testing::TestWithParam<Case> {};
+TEST_P(EveryFloat, IsTheSame) {
+  if (!exhaustive()) GTEST_SKIP() << "ASTER_ML_EXHAUSTIVE is not set";
+  const Case c = GetParam();
+  constexpr size_t kBlock = 1 << 16;
+  const size_t size = dtype::size(c.key.result);
+  std::vector<uint32_t> x(kBlock);
+  std::vector<uint8_t> expected(kBlock * size), got(kBlock * size);
+  std::vector<std::unique_ptr<Built>> builds;
+  for (int width : widths()) {
+    for (const std::string& compiler : codegen::tests::compilers()) {
+      if (is_tried(c, width)) {
+        builds.push_back(std::make_unique<Built>(compiler, width, std::vector<Case>{c}));
+      }
+    }
+  }
+  for (uint64_t from = 0; from < uint64_t{1} << 32; from += kBlock) {
+    for (size_t i = 0; i < kBlock; ++i) x[i] = static_cast<uint32_t>(from + i);
+    for (const auto& build : builds) {
+      build->old(c)(x.data(), nullptr, nullptr, expected.data(), static_cast<long>(kBlock));
+      build->run(c, build->lanes_of(c)[0], {x.data()}, got.data(), kBlock);
+      if (got == expected) continue;
+      for (size_t i = 0; i < kBlock; ++i) {
+        ASSERT_EQ(std::memcmp(&got[i * size], &expected[i * size], size), 0)
+            << build->name() << " " << c.name() << " of " << std::hex << x[i];
+      }
+    }
+  }
+}
+std::vector<Case> of_one_float() {
+  std::vector<Case> out;
+  for (const Case& c : all_cases()) {
+    if (c.arity == 1 && c.key.operand == kF32) out.push_back(c);
+  }
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(Functions, EveryFloat, ::testing::ValuesIn(of_one_float()),
+                         [](const auto& at) { return at.param.name(); });
 
 }  // namespace
 }  // namespace aster::codegen::program
