@@ -69,6 +69,8 @@ LEFT_OUT = {
     "uop_retain": "a Uop object retains its node",
     "uop_release": "as uop_retain",
     "device_register": "a table of C functions",
+    "kernel_get_assignment": "kernels are functions of C, for callers in C",
+    "kernel_get_assignment_in": "as kernel_get_assignment",
     "tensor_from_buffer": "from_buffer wraps memory of Python objects",
     **{
         f"buffer_{name}": "memoryview, from_buffer and ConcreteTensor serve"

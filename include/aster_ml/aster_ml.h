@@ -12,6 +12,7 @@
 #include "aster_ml/functions.h"
 #include "aster_ml/gradient.h"
 #include "aster_ml/indexing.h"
+#include "aster_ml/kernel.h"
 #include "aster_ml/layer.h"
 #include "aster_ml/linalg.h"
 #include "aster_ml/movement.h"

@@ -263,7 +263,11 @@ class Call {
     slots_[index] = slot_of(pointer);
     return *this;
   }
-  int32_t run() { return value_of<int32_t>(function_.call(slots_)); }
+  // The status; those of kernel.h come negated.
+  int32_t run() {
+    const int32_t status = value_of<int32_t>(function_.call(slots_));
+    return function_.name.starts_with("aster_ml_kernel_") ? -status : status;
+  }
 
   // Expects a failure with a message that names the function, and zeroed outputs.
   void refuse(int32_t expected, const std::string& why) {

@@ -321,6 +321,10 @@ void Call::clean_up(const Type& type, Slot slot) {
         aster_ml_scope_end(static_cast<aster_ml_scope*>(made));
       } else if (begins(function_.name, "aster_ml_view_")) {
         aster_ml_view_free(static_cast<aster_ml_buffer_view*>(made));
+      } else if (function_.name == "aster_ml_kernel_get_assignment") {
+        const auto* kernel = static_cast<const aster_ml_dynamic_kernel_instance*>(made);
+        kernel->kernel->destructor(kernel->kernel);
+        kernel->free_func(kernel->kernel);
       } else if (function_.name == "aster_ml_dlpack_export") {
         auto* managed = *static_cast<aster_ml_dlpack_managed**>(made);
         managed->deleter(managed);
@@ -340,6 +344,7 @@ Outcome Call::run() {
   const Slot result = function_.call(slots_);
   if (!function_.status()) return outcome;
   outcome.status = value_of<int32_t>(result);
+  if (begins(function_.name, "aster_ml_kernel_")) outcome.status = -outcome.status;
   aster_ml_error error{};
   aster_ml_error_last(&error);
   outcome.message = std::string(error.function) + ": " + error.message;
