@@ -96,6 +96,23 @@ bool writes_in_place(const Schedule& schedule, const Item& item) {
   return false;
 }
 
+// What is computed by compiled C++.
+Status prepare_call(Launch* launch, LaunchInfo* info, Heap& heap, const Schedule& schedule,
+                    const Item& item) {
+  native::Plan* plan = launch->plan = heap.create<native::Plan>(heap);
+  if (plan == nullptr) return out_of_memory(sizeof(native::Plan));
+  ASTER_TRY(native::prepare(plan, item.kernel,
+                            {schedule.words.data() + item.first_word, item.word_count}));
+  launch->tasks = plan->tasks;
+  // Calls that wait for each other are not worth a second thread.
+  const bool together = plan->blas == nullptr || plan->blas->parallel_calls;
+  launch->nanoseconds = together ? plan->nanoseconds : 0;
+  const double operations = plan->flops > 0 ? plan->flops * static_cast<double>(plan->tasks)
+                                            : static_cast<double>(item.kernel->count());
+  info->work = estimate(operations, static_cast<double>(schedule.operand_bytes(item)));
+  return kOk;
+}
+
 // What each launch has to know of the others.
 void finish_launches(Executable* exe, const Schedule& schedule) {
   double remaining = 0;
@@ -375,24 +392,11 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
       ASTER_TRY(exe->launches.push(launch));
     } else {
       ASTER_TRY(exe->launches.push(launch));
-      library::Plan* plan = context.heap().create<library::Plan>(context.heap());
-      if (plan == nullptr) return out_of_memory(sizeof(library::Plan));
-      Launch& kept = exe->launches.back();
-      kept.plan = plan;
-      ASTER_TRY(library::prepare(plan, item.kernel,
-                                 {schedule.words.data() + item.first_word, item.word_count}));
-      kept.tasks = plan->tasks;
-      // Calls that wait for each other are not worth a second thread.
-      const bool together = plan->blas == nullptr || plan->blas->parallel_calls;
-      kept.nanoseconds = together ? plan->nanoseconds : 0;
-      // Native operations touch each element once or a few times.
-      const double operations = plan->native != nullptr
-                                    ? static_cast<double>(item.kernel->count())
-                                    : plan->flops * static_cast<double>(plan->tasks);
-      info.work = estimate(operations, static_cast<double>(schedule.operand_bytes(item)));
-      ASTER_TRY(name_call(info.title, memory, library::name(*plan), item.kernel));
-      exe->scratch_stride =
-          std::max(exe->scratch_stride, (plan->scratch_bytes + 63) & ~int64_t{63});
+      ASTER_TRY(prepare_call(&exe->launches.back(), &info, context.heap(), schedule, item));
+      ASTER_TRY(name_call(info.title, memory, exe->launches.back().plan->implementation->name,
+                          item.kernel));
+      exe->scratch_stride = std::max(
+          exe->scratch_stride, (exe->launches.back().plan->scratch_bytes + 63) & ~int64_t{63});
     }
     exe->work.add(info.work);
     ASTER_TRY(exe->infos.push(info));

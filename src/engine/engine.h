@@ -21,7 +21,7 @@ struct Recording;
 struct Launch {
   void (*function)(void* const* params, const int64_t* sizes, void* scratch, int64_t begin,
                    int64_t end) = nullptr;
-  library::Plan* plan = nullptr;  // instead of function
+  native::Plan* plan = nullptr;  // instead of function
   uint32_t first_operand = 0, operand_count = 0;
   int64_t tasks = 1;
   double nanoseconds = 0;  // estimate of the whole

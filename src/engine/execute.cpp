@@ -37,7 +37,7 @@ int64_t step_of(const Launch& launch) {
 void run_tasks(const Launch& launch, void* const* params, char* scratch, int64_t begin,
                int64_t end) {
   if (launch.plan != nullptr) {
-    library::run(*launch.plan, params, scratch, begin, end);
+    launch.plan->implementation->run(*launch.plan, params, scratch, begin, end);
   } else {
     launch.function(params, nullptr, nullptr, begin, end);
   }

@@ -344,16 +344,16 @@ class ScheduleText {
   }
 
   Status library_call(const Item& item, size_t number) {
-    library::Plan plan(memory_);
-    ASTER_TRY(library::prepare(&plan, item.kernel,
-                               {schedule_.words.data() + item.first_word, item.word_count}));
+    native::Plan plan(memory_);
+    ASTER_TRY(native::prepare(&plan, item.kernel,
+                              {schedule_.words.data() + item.first_word, item.word_count}));
     Vec<uint8_t> use(memory_);
     Vec<uint32_t> reads(memory_);
     ASTER_TRY(uses(&use, item));
     const bool alone = view_.level == ASTER_ML_GRAPH_KERNEL;
     if (!alone) ASTER_TRY(read_memory(item, use, &reads));
     const uint32_t self = graph_.nodes();
-    graph_.node(library::name(plan), uop::brief(item.kernel).text, Shown::kLibrary);
+    graph_.node(plan.implementation->name, uop::brief(item.kernel).text, Shown::kLibrary);
     graph_.detail("operation", uop::full_name(item.kernel));
     ASTER_TRY(operand_details(item, use));
     if (plan.flops > 0)

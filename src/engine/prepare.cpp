@@ -236,7 +236,7 @@ Status inline_calls(Node* sink, Graph& g, bool library) {
       if (node->op != Op::kCall) return *made = same_with(g, node, src), kOk;
       *made = g.make(Op::kCall, node->dtype, src, node->arg(), node->shape());
       ASTER_TRY(need(*made));
-      if (library && library::takes(*made)) return kOk;
+      if (library && native::takes(*made)) return kOk;
       found = true;
       return uop::inline_call(made, g, *made);
     };

@@ -32,16 +32,16 @@ inline void run(const Plan& plan, Node node, std::vector<void*> operands, Random
   for (const auto& [begin, end] : parts) {
     const size_t bytes = static_cast<size_t>(plan.scratch_bytes);
     void* const scratch = heap.allocate(bytes, 64);  // of its own, for the sanitizer
-    find(node->op)->run(plan, operands.data(), scratch, begin, end);
+    find(node)->run(plan, operands.data(), scratch, begin, end);
     heap.release(scratch, bytes, 64);
   }
 }
 inline void run(Node node, std::vector<void*> operands, Random& random, int64_t* tasks = nullptr,
                 const std::vector<int64_t>& views = {}) {
   Heap heap(nullptr);
-  ASSERT_NE(find(node->op), nullptr);
+  ASSERT_NE(find(node), nullptr);
   Plan plan(heap);
-  ASSERT_TRUE(find(node->op)->prepare(&plan, node, views).ok());
+  ASSERT_TRUE(prepare(&plan, node, views).ok());
   run(plan, node, operands, random);
   if (tasks != nullptr) *tasks = plan.tasks;
 }

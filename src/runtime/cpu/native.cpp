@@ -3,22 +3,75 @@
 namespace aster::runtime::cpu::native {
 namespace {
 
+using uop::Composite;
+using uop::Node;
+using uop::Op;
+
+bool row_major(Node node, size_t argument, std::span<const int64_t> view) {
+  const uop::Words shape = node->src(argument)->shape();
+  int64_t expected = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] != 1 && view[1 + i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+bool from_start(Node node, size_t argument, std::span<const int64_t> view) {
+  return view[0] == 0 && row_major(node, argument, view);
+}
+
+// Elements in the order of memory, some of them repeated; what is written to as a whole.
+bool in_order(Node node, size_t argument, std::span<const int64_t> view) {
+  if (argument == 0) return from_start(node, argument, view);
+  const uop::Words shape = node->src(argument)->shape();
+  int64_t before = INT64_MAX;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const int64_t stride = view[1 + i];
+    if (shape[i] == 1 || stride == 0) continue;
+    if (stride > before) return false;
+    before = stride;
+  }
+  return true;
+}
+
+constexpr Composite kNone = Composite::kCount;
 constexpr Implementation kImplementations[] = {
-    {uop::Op::kScatter, "scatter", prepare_scatter, run_scatter},
-    {uop::Op::kScan, "scan", prepare_scan, run_scan},
-    {uop::Op::kScanPlace, "scan_place", prepare_scan, run_scan_place},
-    {uop::Op::kLogScan, "log_scan", prepare_scan, run_log_scan},
-    {uop::Op::kArgsort, "argsort", prepare_argsort, run_argsort},
-    {uop::Op::kSort, "sort", prepare_sort, run_sort},
+    {Op::kScatter, kNone, "scatter", nullptr, in_order, prepare_scatter, run_scatter},
+    {Op::kScan, kNone, "scan", nullptr, from_start, prepare_scan, run_scan},
+    {Op::kScanPlace, kNone, "scan_place", nullptr, from_start, prepare_scan, run_scan_place},
+    {Op::kLogScan, kNone, "log_scan", nullptr, from_start, prepare_scan, run_log_scan},
+    {Op::kArgsort, kNone, "argsort", nullptr, from_start, prepare_argsort, run_argsort},
+    {Op::kSort, kNone, "sort", nullptr, from_start, prepare_sort, run_sort},
+    {Op::kCall, Composite::kMatmul, "Matmul:library", takes_matmul, reads_product, prepare_matmul,
+     run_matmul},
+    {Op::kCall, Composite::kConv2d, "Conv2d:library", takes_conv2d, row_major, prepare_conv2d,
+     run_conv2d},
+    {Op::kCall, Composite::kConv2dWeightGrad, "Conv2dWeightGrad:library", takes_conv2d_weight_grad,
+     row_major, prepare_conv2d, run_conv2d_weight_grad},
 };
+
+bool is_for(const Implementation& row, Node node) {
+  return row.op == node->op && (node->op != Op::kCall || row.composite == uop::composite_of(node));
+}
 
 }  // namespace
 
-const Implementation* find(uop::Op op) {
+const Implementation* find(Node node) {
   for (const Implementation& row : kImplementations) {
-    if (row.op == op) return &row;
+    if (is_for(row, node)) return &row;
   }
   return nullptr;
+}
+
+bool takes(Node call) {
+  const Implementation* row = find(call);
+  return row != nullptr && (row->takes == nullptr || row->takes(call));
+}
+
+Status prepare(Plan* out, Node node, std::span<const int64_t> views) {
+  out->implementation = find(node);
+  return out->implementation->prepare(out, node, views);
 }
 
 }  // namespace aster::runtime::cpu::native
