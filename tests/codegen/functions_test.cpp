@@ -119,24 +119,30 @@ void add_kernel(Module* module, const Case& c, const std::string& name, int lane
   ASSERT_TRUE(verify(*module).ok()) << last_error() << tests::print(*module);
 }
 
+Target target_at(int width) {
+  Target out = target_of(std::max(width, 16));
+  out.vector_bytes = width;
+  return out;
+}
+
 std::string unit_of(const std::vector<std::unique_ptr<RenderedC>>& programs, int width) {
   std::vector<const RenderedC*> all;
   for (const auto& one : programs) all.push_back(one.get());
   Text out(process_heap());
-  EXPECT_TRUE(write_unit(out, all, target_of(width)).ok()) << last_error();
+  EXPECT_TRUE(write_unit(out, all, target_at(width)).ok()) << last_error();
   return std::string(out.view());
 }
 
-// Old and new functions of one width by one compiler.
+// Old and new functions of one width by one compiler. 0: new ones in C for any CPU.
 class Built {
  public:
   Built(const std::string& compiler, int width, const std::vector<Case>& cases)
       : compiler_(compiler), width_(width) {
-    codegen::testing::Program old(width);
+    codegen::testing::Program old(bytes());
     std::vector<std::unique_ptr<RenderedC>> programs;
     for (const Case& c : cases) {
       if (!is_tried(c, width)) continue;
-      const int lanes = c.lanes(width);
+      const int lanes = c.lanes(bytes());
       if (c.old == MathFn::kSelect) {
         old.cast("old_" + c.name(), c.key.operand, c.key.result, lanes);
       } else {
@@ -146,15 +152,15 @@ class Built {
         Module module(process_heap());
         add_kernel(&module, c, c.name() + "_" + std::to_string(n), n, width >= 32);
         programs.push_back(std::make_unique<RenderedC>(process_heap()));
-        EXPECT_TRUE(render_c(*programs.back(), module, target_of(width)).ok())
+        EXPECT_TRUE(render_c(*programs.back(), module, target_at(width)).ok())
             << last_error() << tests::print(module);
       }
     }
-    library_ = std::make_unique<Library>(compiler, old.text() + unit_of(programs, width), width);
+    library_ = std::make_unique<Library>(compiler, old.text() + unit_of(programs, width), bytes());
   }
   // A vector's, one, less than a vector of 16 bytes, more than the target has.
   std::vector<int> lanes_of(const Case& c) const {
-    const int full = c.lanes(width_);
+    const int full = c.lanes(bytes());
     std::vector<int> out{full};
     const auto add = [&](int lanes) {
       if (lanes <= 64 && std::ranges::find(out, lanes) == out.end()) out.push_back(lanes);
@@ -167,6 +173,7 @@ class Built {
   }
   std::string name() const { return compiler_ + " " + std::to_string(width_); }
   int width() const { return width_; }
+  int bytes() const { return std::max(width_, 16); }
   Old old(const Case& c) const {
     return reinterpret_cast<Old>(
         reinterpret_cast<void*>(library_->find(("old_" + c.name()).c_str())));
@@ -190,7 +197,9 @@ class Built {
 const std::vector<std::unique_ptr<Built>>& builds() {
   static std::vector<std::unique_ptr<Built>> out;
   if (!out.empty()) return out;
-  for (int width : widths()) {
+  std::vector<int> all = widths();
+  all.insert(all.begin(), 0);
+  for (int width : all) {
     for (const std::string& compiler : codegen::tests::compilers()) {
       if (compiler == "clang" && width != widths().back()) continue;
       out.push_back(std::make_unique<Built>(compiler, width, all_cases()));
