@@ -41,6 +41,7 @@ struct Case {
   std::string name() const {
     std::string out = uop::info(key.op).name;
     out.append("_").append(kp::type_name(key.operand));
+    if (from >= 1e6) out.append("_large");
     return old == nullptr ? out.append("_").append(kp::type_name(key.result)) : out;
   }
   int lanes(int bytes) const {
@@ -66,6 +67,7 @@ std::vector<Case> all_cases() {
     add(Op::kLog2, 1, "log2", 0.01, 100);
     add(Op::kSin, 1, "sin", -10, 10);
     add(Op::kCos, 1, "cos", -10, 10);
+    add(Op::kSin, 1, "sin", 1e8, 1e12);
     add(Op::kTanh, 1, "tanh", -3, 3);
     add(Op::kErf, 1, "erf", -3, 3);
     add(Op::kPow, 2, "pow", 0.1, 10);

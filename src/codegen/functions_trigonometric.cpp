@@ -66,16 +66,17 @@ void multiply_wide(V m, const V (&w)[3], V (&out)[3]) {
 // high:low shifted left until its first bit is set; the result is by how many.
 V normalise(V* high, V* low) {
   const V none = *high == 0;
-  V z = where(none, 64, high->like(0));
   *high = where(none, *low, *high);
   *low = where(none, 0, *low);
-  for (int by = 32; by != 0; by /= 2) {
-    const V zeros = (*high >> (64 - by)) == 0;
-    z = where(zeros, z + by, z);
-    *high = where(zeros, *high << by | *low >> (64 - by), *high);
-    *low = where(zeros, *low << by, *low);
-  }
-  return z;
+  const V half = (*high >> 32) == 0;
+  *high = where(half, *high << 32 | *low >> 32, *high);
+  *low = where(half, *low << 32, *low);
+  // The exponent of the upper 32 bits as a number.
+  const V upper = ((*high >> 32) | 0x4330000000000000).as(kF64) - 0x1p52;
+  const V more = (1023 + 31 - (upper.bits() >> 52)) & 63;
+  *high = *high << more | *low >> 1 >> (63 - more);
+  *low = *low << more;
+  return more + where(none, 64, more.like(0)) + where(half, 32, more.like(0));
 }
 
 // Nearest integer to a * 2 / pi, its low bits, for a >= 0.75; *high and *low the parts of what

@@ -18,7 +18,7 @@ Status Writer::run() {
   if (computed > call_lanes_ && program_.function) {
     ASTER_TRY(widened(computed));
   } else if (computed < call_lanes_) {
-    ASTER_TRY(halved());
+    ASTER_TRY(computed == 1 ? lane_by_lane() : halved());
   } else {
     Walker<Writer> walker(program_, *this);
     ASTER_TRY(walker.run());
@@ -143,7 +143,8 @@ const Instruction* Writer::argument(Word slot) const {
 }
 
 int Writer::computed_lanes() const {
-  if (call_lanes_ == 1) return 1;
+  // Slow paths shift and multiply 64 bits, which 16 byte vectors do not.
+  if (call_lanes_ == 1 || (what_.cold && target_.vector_bytes < 32)) return 1;
   int widest = 1, real = 0;
   for (const Instruction& in : program_.code()) {
     if (!has_value(in.op) || in.lanes != kAnyLanes) continue;
@@ -185,10 +186,31 @@ Status Writer::widened(int wide) {
   return want(what);
 }
 
+Status Writer::lane_by_lane() {
+  const Instruction& result = program_.at(program_.operands(program_.code().back())[0]);
+  const Wanted what{what_.program, 1, what_.cold};
+  out_ << "return (";
+  type(argument_type(result), call_lanes_);
+  out_ << "){";
+  for (int lane = 0; lane < call_lanes_; ++lane) {
+    out_ << (lane == 0 ? "" : ", ") << (result.dtype == DType::kBool ? "-" : "");
+    function_name(program_, what);
+    for (Word slot = 0; const Instruction* in = argument(slot); ++slot) {
+      out_ << (slot == 0 ? "a" : ", a") << slot;
+      if (in->lanes != kAnyLanes) continue;
+      out_ << '[' << int32_t{lane} << ']' << (in->dtype == DType::kBool ? " != 0" : "");
+    }
+    out_ << ')';
+  }
+  out_ << "};\n";
+  return want(what);
+}
+
 Status Writer::halved() {
   const Instruction& result = program_.at(program_.operands(program_.code().back())[0]);
   const int half = call_lanes_ / 2;
-  const Wanted what{what_.program, static_cast<uint8_t>(half), false};
+  // Of a slow path one half is enough text.
+  const Wanted what{what_.program, static_cast<uint8_t>(half), what_.cold};
   for (const int part : {0, 1}) {
     out_ << "const ";
     type(argument_type(result), half);

@@ -64,6 +64,7 @@ class Writer {
   // A function that calls itself at other lanes.
   Status widened(int wide);
   Status halved();
+  Status lane_by_lane();
   // Its call with arguments of other lanes, from `first` on and around.
   void call_with(Wanted what, int first);
   // Conditions go in and out of functions as masks of 32 bits.
