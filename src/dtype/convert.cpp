@@ -5,11 +5,12 @@
 #include <limits>
 
 #include "dtype/elements.h"
+#include "dtype/float16.h"
 
 namespace aster::dtype {
 namespace {
 
-// How a narrow float is laid out, sign bit first.
+// How a float of 8 bits is laid out, sign bit first.
 struct Format {
   int mantissa;  // bits
   int bias;
@@ -21,8 +22,6 @@ struct Format {
   bool signless_special;  // NaN is one code, -0 does not exist
 };
 
-constexpr Format kFloat16Format = {10, 15, 0x8000, 0x7BFF, 0x7C00, 0x7C00, 0x7E00, false};
-constexpr Format kBFloat16Format = {7, 127, 0x8000, 0x7F7F, 0x7F80, 0x7F80, 0x7FC0, false};
 constexpr Format kE4M3Format = {3, 7, 0x80, 0x7E, 0x7E, 0x7F, 0x7F, false};
 constexpr Format kE5M2Format = {2, 15, 0x80, 0x7B, 0x7B, 0x7C, 0x7F, false};
 constexpr Format kE4M3FnuzFormat = {3, 8, 0x80, 0x7F, 0x7F, 0x80, 0x80, true};
@@ -30,10 +29,6 @@ constexpr Format kE5M2FnuzFormat = {2, 16, 0x80, 0x7F, 0x7F, 0x80, 0x80, true};
 
 const Format& format_of(DType d) {
   switch (d) {
-    case DType::kFloat16:
-      return kFloat16Format;
-    case DType::kBFloat16:
-      return kBFloat16Format;
     case DType::kFp8E4M3:
       return kE4M3Format;
     case DType::kFp8E5M2:
@@ -78,9 +73,16 @@ void store_code(DType d, void* at, uint32_t code) {
 
 size_t stored_size(DType d) { return is_weak(d) ? 8 : size(d); }
 
+// NaN without its payload.
+double widen(float value) {
+  return std::isnan(value) ? std::copysign(std::numeric_limits<double>::quiet_NaN(), value) : value;
+}
+
 }  // namespace
 
 double decode(DType d, uint32_t code) {
+  if (d == DType::kFloat16) return widen(decode_float16(static_cast<uint16_t>(code)));
+  if (d == DType::kBFloat16) return widen(decode_bfloat16(static_cast<uint16_t>(code)));
   const Format& format = format_of(d);
   const bool negative = (code & format.sign) != 0;
   const uint32_t magnitude = code & (format.sign - 1);
@@ -102,8 +104,9 @@ double decode(DType d, uint32_t code) {
 }
 
 uint32_t encode(DType d, double value) {
+  if (d == DType::kFloat16) return encode_float16(value);
+  if (d == DType::kBFloat16) return encode_bfloat16(static_cast<float>(value));
   const Format& format = format_of(d);
-  if (d == DType::kBFloat16) value = static_cast<double>(static_cast<float>(value));
   const uint32_t sign = std::signbit(value) ? format.sign : 0;
   if (!std::isfinite(value)) {
     const uint32_t code = std::isnan(value) ? format.nan : format.infinity;

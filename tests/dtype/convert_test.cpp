@@ -125,6 +125,23 @@ TEST(Narrow, EveryCodeSurvives) {
   }
 }
 
+// Between two neighbours, and the least bit of a double on either side of it.
+TEST(Narrow, DoublesAreRoundedToFloat16AtOnce) {
+  for (uint32_t code = 0; code < 0x7c00; ++code) {
+    const double low = dt::decode(DType::kFloat16, code);
+    const double high = code == 0x7bff ? 65536 : dt::decode(DType::kFloat16, code + 1);
+    const double middle = (low + high) / 2;
+    for (const double sign : {1.0, -1.0}) {
+      const auto encoded = [&](double x) {
+        return dt::encode(DType::kFloat16, sign * x) ^ (sign < 0 ? 0x8000 : 0);
+      };
+      ASSERT_EQ(encoded(middle), code + code % 2) << middle;
+      ASSERT_EQ(encoded(std::nextafter(middle, high)), code + 1) << middle;
+      ASSERT_EQ(encoded(std::nextafter(middle, low)), code) << middle;
+    }
+  }
+}
+
 // The compiler's own conversions are a third route for the two 16-bit formats.
 TEST(Narrow, SixteenBitFormatsByTheirDefinition) {
   for (uint32_t code = 0; code < 65536; ++code) {

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "dtype/convert.h"
+#include "dtype/float16.h"
 #include "runtime/cpu/native.h"
 #include "uop/ops.h"
 
@@ -44,38 +45,6 @@ inline Rows rows_of(uop::Words shape, size_t axis) {
   return rows;
 }
 
-inline float decode_bfloat16(uint16_t code) {
-  return std::bit_cast<float>(static_cast<uint32_t>(code) << 16);
-}
-inline uint16_t encode_bfloat16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (value != value) return static_cast<uint16_t>(((bits >> 16) & 0x8000) | 0x7fc0);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-inline float decode_float16(uint16_t code) {
-  const uint32_t magnitude = static_cast<uint32_t>(code & 0x7fff) << 13;
-  const uint32_t sign = static_cast<uint32_t>(code & 0x8000) << 16;
-  const uint32_t bits = magnitude >= 0x7c00u << 13
-                            ? magnitude | 0x7f800000  // infinity and NaN
-                            : std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
-  return std::bit_cast<float>(bits | sign);
-}
-inline uint16_t encode_float16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffff;
-  const uint32_t sign = bits >> 16 & 0x8000;
-  uint32_t code;
-  if (magnitude >= 0x7f800000) {
-    code = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;
-  } else if (magnitude >= 0x47800000) {  // 2^16
-    code = 0x7c00;
-  } else if (magnitude < 0x38800000) {  // subnormal: 0.5 ends with the unit that is rounded to
-    code = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000;
-  } else {  // may carry into the exponent, up to infinity
-    code = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
-  }
-  return static_cast<uint16_t>(sign | code);
-}
-
 // Stored: in memory. Value: what is computed with; wraps and rounds when stored.
 template <DType d>
 struct Element {
@@ -84,13 +53,13 @@ struct Element {
   using Stored = std::conditional_t<kFp8, uint8_t, uint16_t>;
   using Value = float;
   static Value load(Stored x) {
-    if constexpr (d == DType::kBFloat16) return decode_bfloat16(x);
-    if constexpr (d == DType::kFloat16) return decode_float16(x);
+    if constexpr (d == DType::kBFloat16) return dtype::decode_bfloat16(x);
+    if constexpr (d == DType::kFloat16) return dtype::decode_float16(x);
     return static_cast<float>(dtype::decode(d, x));
   }
   static Stored store(Value x) {
-    if constexpr (d == DType::kBFloat16) return encode_bfloat16(x);
-    if constexpr (d == DType::kFloat16) return encode_float16(x);
+    if constexpr (d == DType::kBFloat16) return dtype::encode_bfloat16(x);
+    if constexpr (d == DType::kFloat16) return dtype::encode_float16(x);
     return static_cast<Stored>(dtype::encode(d, static_cast<double>(x)));
   }
 };
