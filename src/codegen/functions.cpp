@@ -220,7 +220,7 @@ Id Builder::table(DType dtype, Words words) {
 V Builder::load(Id table, V index, int64_t constant) {
   Instruction in;
   in.op = Op::kLoad;
-  in.dtype = program_->at(table).dtype;
+  in.dtype = table == kNone ? DType::kNone : program_->at(table).dtype;
   in.lanes = kAnyLanes;
   in.flags = kIndexed;
   in.constant = constant;

@@ -14,7 +14,7 @@ V pow_edges(V a, V b, V y) {
   const V half = b * 0.5;
   const V whole = rounded(Op::kTrunc, b) == b;
   const V odd = whole & (rounded(Op::kTrunc, half) != half);
-  y = (y.bits() | where(odd, a.bits() & sign, 0)).as(a.dtype());
+  y = (y.bits() | (where(odd, a, 0.0).bits() & sign)).as(a.dtype());
   const V not_real = (a < 0.0) & ~whole & (a > -kInf);
   y = where(not_real, __builtin_nan(""), y);
   return where((a == 1.0) | (b == 0.0), 1.0, y);

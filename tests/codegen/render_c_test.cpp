@@ -323,6 +323,40 @@ TEST(RenderC, PartialOperationsAreExactWhereTheyAreDefined) {
   check(cases, {0, 16, 32, 64}, false);
 }
 
+// By 2^-151 .. 2^104 (f64: 2^-1100 .. 2^947), to what is below the normal numbers and past the
+// largest.
+TEST(RenderC, ScalingIsRoundedOnce) {
+  std::vector<Case> cases;
+  const char* const kParts[][5] = {{"f32", "i32", "255", "151", "12582912"},
+                                   {"f64", "i64", "2047", "1100", "6755399441055744"}};
+  for (const auto& [real, whole, mask, least, offset] : kParts) {
+    for (const int lanes : {1, 2, 4, 8, 16}) {
+      const std::string x = lanes == 1 ? "" : "x" + std::to_string(lanes);
+      const std::string f = real + x, i = whole + x;
+      std::string text = std::string("program p\n%0 = Param ") + real + " 0 [256]\n%1 = Param " +
+                         whole + " 1 [256]\n%2 = Param " + real + " 2 [256] write\n";
+      const std::pair<const char*, std::string> numbers[] = {
+          {"3", std::string(whole) + " " + mask},
+          {"4", std::string(whole) + " " + least},
+          {"5", std::string(real) + " " + offset}};
+      for (const auto& [id, number] : numbers) {
+        text += std::string("%1") + id + " = Const " + number + "\n";
+        const std::string type = number.substr(0, 3);
+        text +=
+            lanes == 1 ? "" : std::string("%2") + id + " = Spread " + type + x + " %1" + id + "\n";
+      }
+      const std::string v = lanes == 1 ? " %1" : " %2";
+      text += "%6 = Loop task 0 256 " + std::to_string(lanes) + "\n%7 = Load " + f +
+              " %0 + %6\n%8 = Load " + i + " %1 + %6\n%9 = And " + i + " %8" + v + "3\n%30 = Sub " +
+              i + " %9" + v + "4\n%31 = Cast " + f + " %30\n%32 = Add " + f + " %31" + v +
+              "5\n%33 = Scale " + f + " %7 %32\nStore %2 + %6, %33\nEnd\n";
+      cases.push_back({text, {}, 256 / lanes, true});
+      cases.push_back({text, {}, 256 / lanes, false});
+    }
+  }
+  check(cases, {0, 16, 32, 64}, false);
+}
+
 TEST(RenderC, CastsAreExact) {
   std::vector<Case> cases;
   for (const std::string from : kTypes) {
