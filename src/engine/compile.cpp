@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "engine/prepare.h"
 #include "engine/rangeify.h"
+#include "runtime/cpu/machine.h"
 #include "runtime/state.h"
 #include "uop/rules_tensor.h"
 
@@ -14,6 +15,7 @@ namespace aster::engine {
 namespace {
 
 using runtime::cpu::KernelSource;
+namespace machine = runtime::cpu::machine;
 using uop::Graph;
 using uop::Node;
 using uop::Nodes;
@@ -22,14 +24,10 @@ using uop::Op;
 // Schedules kept before the cache is emptied: a program that never repeats itself must not grow for
 // ever.
 constexpr size_t kMostCached = 4096;
-// Results beyond this never stay in a last-level cache that others share.
-constexpr int64_t kMostCacheShare = int64_t{32} << 20;
 
 Work estimate(double operations, double bytes) {
   return Work{1, static_cast<uint64_t>(operations), static_cast<uint64_t>(bytes)};
 }
-// What one core is taken to do, for the choice of threads and nothing else.
-constexpr double kFlopsPerNanosecond = 16, kBytesPerNanosecond = 10;
 
 uint64_t hash_words(std::span<const int64_t> words) {
   uint64_t hash = words.size();
@@ -144,7 +142,7 @@ codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels) {
   target.f16c = features.f16c;
   target.avx512 = features.vector_bytes == 64;
   const auto last_level = static_cast<int64_t>(runtime::cpu::detect_caches().last);
-  if (last_level > 0) target.cache_bytes = std::min(last_level, kMostCacheShare);
+  if (last_level > 0) target.cache_bytes = std::min(last_level, machine::kMostCacheShare);
   return target;
 }
 
@@ -385,8 +383,8 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
       std::memcpy(&launch.function, &functions[number], sizeof(launch.function));
       launch.tasks = one.tasks;
       const double tasks = static_cast<double>(one.tasks);
-      launch.nanoseconds = tasks * std::max(one.task_flops / kFlopsPerNanosecond,
-                                            one.task_bytes / kBytesPerNanosecond);
+      launch.nanoseconds = tasks * std::max(one.task_flops / machine::kFlopsPerNanosecond,
+                                            one.task_bytes / machine::kBytesPerNanosecond);
       info.work = estimate(tasks * one.task_flops, tasks * one.task_bytes);
       std::memcpy(info.title, one.title, sizeof(info.title));
       ASTER_TRY(exe->launches.push(launch));

@@ -4,15 +4,13 @@
 
 #include "base/pool.h"
 #include "engine/engine.h"
+#include "runtime/cpu/machine.h"
 #include "runtime/reference/interpret.h"
 
 namespace aster::engine {
 namespace {
 
-// Below this a launch is not worth a second thread.
-constexpr double kWorthThreads = 8000;  // nanoseconds
-// Parts that each thread takes, so that a busy core does not hold the rest back.
-constexpr int64_t kPartsPerThread = 4;
+namespace machine = runtime::cpu::machine;
 
 // What is being written in place is finished if that takes no longer.
 constexpr double kFinishNs = 2e7;
@@ -65,7 +63,7 @@ void look(void* self) {
 }
 
 bool is_alone(const Launch& item, int threads) {
-  return threads <= 1 || item.tasks <= 1 || item.nanoseconds < kWorthThreads;
+  return threads <= 1 || item.tasks <= 1 || item.nanoseconds < machine::kWorthThreads;
 }
 
 [[gnu::noinline]] bool launch_parts(const Executable& exe, const Launch& item, void* const* params,
@@ -77,7 +75,8 @@ bool is_alone(const Launch& item, int threads) {
     // Library calls with scratch memory keep some a part, so there they are as many as threads.
     const bool scratched = item.plan != nullptr && item.plan->scratch_bytes > 0;
     part.scratch_stride = scratched ? exe.scratch_stride : 0;
-    part.parts = std::min<int64_t>(item.tasks, scratched ? threads : threads * kPartsPerThread);
+    part.parts =
+        std::min<int64_t>(item.tasks, scratched ? threads : threads * machine::kPartsPerThread);
     pool::run(threads, part.parts, run_part, &part, look);
   }
   return !part.stopped.load(std::memory_order_relaxed);

@@ -3,6 +3,7 @@
 // stable. Where only a few of the first are asked for, a buffer of candidates is kept instead.
 #include <algorithm>
 
+#include "runtime/cpu/machine.h"
 #include "runtime/cpu/native_keys.h"
 #include "runtime/cpu/native_sort.h"
 
@@ -18,7 +19,6 @@ constexpr int64_t kWide = 4096;     // by wide digits where it is near; by few r
 constexpr int64_t kLong = 1 << 17;  // dealt out first
 constexpr int kDealtBits = 11;
 constexpr int64_t kApart = 72;  // words between buffers, which a page's length would make collide
-constexpr int64_t kTaskElements = 1 << 13;
 // Of the selection of a few: the least room for candidates, how many may be asked for, and keys
 // looked at together.
 constexpr int64_t kRoom = 128;
@@ -291,7 +291,8 @@ Status prepare_argsort(Plan* out, Node node, const CpuFeatures& features) {
   head.count = node->dim(axis);
   const int64_t room = std::max(kRoom, 4 * head.count);
   head.room = head.count <= kMostSelected && rows.size >= 2 * room ? room : 0;
-  head.per_task = std::clamp<int64_t>(kTaskElements / rows.size, 1, rows.outer * rows.inner);
+  head.per_task =
+      std::clamp<int64_t>(machine::kSortedTaskElements / rows.size, 1, rows.outer * rows.inner);
   out->tasks = (rows.outer * rows.inner + head.per_task - 1) / head.per_task;
   out->nanoseconds = static_cast<double>(x->count()) * (head.room != 0 ? 1 : 12);
   out->scratch_bytes = head.room != 0

@@ -3,6 +3,7 @@
 // piece.
 #include <algorithm>
 
+#include "runtime/cpu/machine.h"
 #include "runtime/cpu/native_types.h"
 #include "uop/composite.h"
 
@@ -10,9 +11,6 @@ namespace aster::runtime::cpu::native {
 namespace {
 
 using uop::Composite;
-
-// What one core is taken to do, for the choice of threads and nothing else.
-constexpr double kFlopsPerNanosecond = 64;
 
 constexpr int64_t kNarrowest = 4;  // products with a thinner side are sums of rows
 // The part of a product that one library call computes: as many rows and columns, each a multiple
@@ -23,11 +21,8 @@ constexpr int64_t kPartColumns = 1024, kFewestPartColumns = 128;
 constexpr int64_t kPartUnit = 64;
 constexpr int64_t kPartsWanted = 4;
 constexpr double kFewestPartFlops = 16e6;
-// Elements of unfolded image that stay in the second-level cache.
-constexpr int64_t kPatchElements = 256 * 1024;
-// Generated tiles win below these: the second operand of a product in the second-level cache, few
-// weights.
-constexpr int64_t kFewestColumnElements = 192 * 1024;
+// Generated tiles win below these, and where the second operand of a product stays in the
+// second-level cache.
 // Where it is transposed, generated code adds up across lanes: dear where sums are short.
 constexpr int64_t kFewestTurnedElements = 16 * 1024;
 constexpr int64_t kShortestTurned = 16, kLongestTurned = 128;
@@ -82,7 +77,7 @@ void finish(Plan* out, Node call, double flops) {
   out->blas = &blas();
   out->dtype = call->dtype;
   out->flops = flops;
-  out->nanoseconds = flops * static_cast<double>(out->tasks) / kFlopsPerNanosecond;
+  out->nanoseconds = flops * static_cast<double>(out->tasks) / machine::kBlasFlopsPerNanosecond;
 }
 
 // A unit stride in one of the last two axes, the other one no smaller than the row it steps over
@@ -182,7 +177,7 @@ bool reads_image_itself(const ConvShape& s) {
 // Rows of output whose image is unfolded together.
 int64_t rows_a_task(const ConvShape& s) {
   if (reads_image_itself(s)) return s.out_y;
-  return std::clamp<int64_t>(kPatchElements / (s.patch() * s.out_x), 1, s.out_y);
+  return std::clamp<int64_t>(machine::kPatchElements / (s.patch() * s.out_x), 1, s.out_y);
 }
 
 // One task some rows of an image.
@@ -268,7 +263,7 @@ bool worth_matmul(Node call) {
   const Node a = call->src(1), b = call->src(2);
   const int64_t m = a->dim(a->ndim - 2u), k = a->dim(a->ndim - 1u), n = b->dim(b->ndim - 1u);
   if (m < kNarrowest || n < kNarrowest || k < kNarrowest) return false;
-  if (!is_turned(b)) return n * k >= kFewestColumnElements;
+  if (!is_turned(b)) return n * k >= machine::kOperandElements;
   return n * k >= kFewestTurnedElements ||
          (k >= kShortestTurned && k <= kLongestTurned && m * n * k >= kFewestTurnedProducts &&
           call->count() * k >= kFewestTurnedInAll);

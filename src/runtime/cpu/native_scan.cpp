@@ -3,6 +3,7 @@
 // Each element is combined with those before it one by one, whatever else runs beside.
 #include <algorithm>
 
+#include "runtime/cpu/machine.h"
 #include "runtime/cpu/native_types.h"
 
 namespace aster::runtime::cpu::native {
@@ -10,7 +11,6 @@ namespace {
 
 constexpr int64_t kStrip = 256;  // running values at a time
 constexpr int64_t kRows = 4;     // chains of additions that hide each other's latency
-constexpr int64_t kTaskElements = 1 << 14;
 
 struct Head {
   int64_t op, dtype;
@@ -268,7 +268,7 @@ Status prepare_scan(Plan* out, Node node, std::span<const int64_t>) {
   head.strips = in_rows ? 1 : (rows.inner + kStrip - 1) / kStrip;
   head.units = in_rows ? (rows.outer + kRows - 1) / kRows : rows.outer * head.strips;
   const int64_t unit = rows.size * (in_rows ? kRows : std::min(rows.inner, kStrip));
-  head.per_task = std::clamp<int64_t>(kTaskElements / unit, 1, head.units);
+  head.per_task = std::clamp<int64_t>(machine::kTaskElements / unit, 1, head.units);
   out->tasks = (head.units + head.per_task - 1) / head.per_task;
   const double each = logarithms ? 8 : in_rows && rows.outer < kRows ? 1.4 : 0.6;
   out->nanoseconds = static_cast<double>(node->count()) * each;

@@ -1,6 +1,7 @@
 // Scatter: blocks of positions are computed first, then values are written or combined there.
 #include <algorithm>
 
+#include "runtime/cpu/machine.h"
 #include "runtime/cpu/native_scatter.h"
 #include "runtime/cpu/native_types.h"
 #include "uop/expr.h"
@@ -11,18 +12,12 @@ namespace {
 constexpr int64_t kBlock = 256;      // values at a time
 constexpr int64_t kPackedRun = 16;   // runs up to this share blocks
 constexpr int64_t kShortestRun = 3;  // written at once where all goes to one place
-constexpr int64_t kTaskElements = 1 << 14;
 constexpr int64_t kMostTasks = 64;
-// Elements together that a task writes: every task looks at all places. Two may take fewer, but not
-// share cache lines.
-constexpr int64_t kTaskRun = 256, kShortestTaskRun = 32;
 // Targets that leave the caches and that no axis splits: every task computes all positions.
 constexpr int64_t kRangeElements = 1 << 22;
-constexpr int64_t kRangeBytes = int64_t{4} << 20;
 constexpr int64_t kRangeTasks = 2;
 // Runs that no task cuts: they are worth so many bytes each for every task that reads their place.
 constexpr int64_t kRunBytes = 256;
-constexpr int64_t kFarBytes = int64_t{1} << 18;
 
 struct Head {
   int64_t op;     // kWrite, or a reduction
@@ -86,9 +81,10 @@ int64_t element_of(Node constant) {
   return element;
 }
 
+// Every task looks at all places; two may take shorter runs.
 int64_t parts_of(const Rows& rows) {
   const auto parts = [&](int64_t run) { return rows.size * std::min(rows.inner, run) / run; };
-  return std::max(parts(kTaskRun), std::min<int64_t>(parts(kShortestTaskRun), 2));
+  return std::max(parts(machine::kTaskRun), std::min<int64_t>(parts(machine::kShortestTaskRun), 2));
 }
 
 // The axis of the target that tasks split: one whose coordinate is an axis of the value, so that
@@ -198,7 +194,7 @@ int64_t run_of(const Vec<int64_t>& table, const Head& head, Node value) {
 size_t split(Head* head, Node node, int64_t run) {
   const int64_t values = node->src(1)->count(), target = head->target_count;
   const int64_t work = target > INT64_MAX - values ? INT64_MAX : target + values;
-  const int64_t tasks = std::clamp<int64_t>(work / kTaskElements, 1, kMostTasks);
+  const int64_t tasks = std::clamp<int64_t>(work / machine::kTaskElements, 1, kMostTasks);
   head->outer = head->inner = head->tasks = 1;
   head->axis = target;
   if (tasks == 1) return SIZE_MAX;
@@ -213,7 +209,7 @@ size_t split(Head* head, Node node, int64_t run) {
     head->inner = rows.inner;
     head->tasks = std::min(tasks, parts_of(rows));
     return static_cast<size_t>(node->arg(1 + axis));
-  } else if (values >= kRangeElements && target * head->bytes >= kRangeBytes) {
+  } else if (values >= kRangeElements && target * head->bytes >= machine::kUncachedBytes) {
     head->tasks = kRangeTasks;
   }
   return SIZE_MAX;
@@ -301,7 +297,7 @@ class Scatter {
         before_(operands[0]),
         value_(static_cast<const char*>(operands[1])),
         apply_(apply_of(head_.op, static_cast<DType>(head_.dtype), head_.bytes)),
-        far_(head_.target_count * head_.bytes >= kFarBytes),
+        far_(head_.target_count * head_.bytes >= machine::kFarBytes),
         inner_(words_.distances(head_.loops - 1)),
         rows_(words_.distances(std::max<int64_t>(head_.loops - 2, 0))) {
     if (value_ == nullptr) fill(picked_, head_.bytes, 0, kBlock, head_.value);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/cpu/machine.h"
 #include "runtime/cpu/native_keys.h"
 
 namespace aster::runtime::cpu::native {
@@ -13,7 +14,6 @@ constexpr int64_t kSmall = 48;        // sorted by comparisons: all of them,
 constexpr int64_t kRankedLong = 24;   // of words of 8 bytes up to here
 constexpr int64_t kMostColumns = 16;  // rows across memory that are laid out together
 constexpr int64_t kTileElements = 1 << 15;
-constexpr int64_t kTaskElements = 1 << 13;
 constexpr int64_t kMostParted = 3;  // long rows, so few that threads would idle
 
 struct Head {
@@ -191,7 +191,8 @@ Status prepare_sort(Plan* out, Node node, const CpuFeatures& features) {
   head.columns =
       rows.inner == 1 ? 1 : std::clamp<int64_t>(kTileElements / rows.size, 1, kMostColumns);
   const int64_t units = rows.outer * head.units_of_inner();
-  head.per_task = std::clamp<int64_t>(kTaskElements / (rows.size * head.columns), 1, units);
+  head.per_task =
+      std::clamp<int64_t>(machine::kSortedTaskElements / (rows.size * head.columns), 1, units);
   head.parted =
       head.wide != 0 && rows.inner == 1 && units <= kMostParted && rows.size >= kLeastParted;
   out->tasks = head.parted != 0 ? 2 * units : (units + head.per_task - 1) / head.per_task;
