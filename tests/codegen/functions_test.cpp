@@ -1,6 +1,6 @@
 // Functions as programs: against the C text that kernels called before them, bit by bit, at every
 // width; against their meaning; at lanes that vectors do not have. ASTER_ML_EXHAUSTIVE=1 takes all
-// 2^32 floats of each function of one.
+// 2^32 floats of each function of one, and many doubles.
 #include "codegen/functions.h"
 
 #include <algorithm>
@@ -551,15 +551,28 @@ TEST(Functions, EveryAllocationMayFail) {
   }
 }
 
-// All floats of each function of one, old and new; where it is asked for.
-class EveryFloat : public ::testing::TestWithParam<Case> {};
+// All floats of each function of one, old and new; 2^25 random doubles of the others. Where it is
+// asked for.
+class EveryFloat : public ::testing::TestWithParam<Case> {
+ protected:
+  static constexpr size_t kBlock = 1 << 16;
+  // Every third block of doubles has any bits, the others are of middling size.
+  static void random_doubles(std::mt19937_64* random, uint64_t block, std::vector<uint8_t>* out) {
+    std::uniform_real_distribution<double> exponent(block % 3 == 1 ? -60 : -5, 11);
+    for (size_t i = 0; i < kBlock; ++i) {
+      const double some = std::exp2(exponent(*random)) * (i % 2 ? 1 : -1);
+      const uint64_t bits = block % 3 == 0 ? (*random)() : std::bit_cast<uint64_t>(some);
+      std::memcpy(out->data() + i * 8, &bits, 8);
+    }
+  }
+};
 TEST_P(EveryFloat, IsTheSame) {
   if (!exhaustive()) GTEST_SKIP() << "ASTER_ML_EXHAUSTIVE is not set";
   const Case c = GetParam();
-  constexpr size_t kBlock = 1 << 16;
-  const size_t size = dtype::size(c.key.result);
-  std::vector<uint32_t> x(kBlock);
-  std::vector<uint8_t> expected(kBlock * size), got(kBlock * size);
+  const bool all = c.arity == 1 && c.key.operand == kF32;
+  const size_t size = dtype::size(c.key.result), from = dtype::size(c.key.operand);
+  std::vector<uint8_t> x[3], expected(kBlock * size), got(kBlock * size);
+  for (auto& operand : x) operand.resize(kBlock * from);
   std::vector<std::unique_ptr<Built>> builds;
   for (int width : widths()) {
     for (const std::string& compiler : codegen::tests::compilers()) {
@@ -568,23 +581,27 @@ TEST_P(EveryFloat, IsTheSame) {
       }
     }
   }
-  for (uint64_t from = 0; from < uint64_t{1} << 32; from += kBlock) {
-    for (size_t i = 0; i < kBlock; ++i) x[i] = static_cast<uint32_t>(from + i);
+  std::mt19937_64 random(5);
+  for (uint64_t block = 0; block < (all ? uint64_t{1} << 16 : 512); ++block) {
+    for (size_t i = 0; all && i < kBlock; ++i) {
+      const uint32_t bits = static_cast<uint32_t>(block << 16 | i);
+      std::memcpy(x[0].data() + i * from, &bits, from);
+    }
+    for (int k = 0; !all && k < c.arity; ++k) random_doubles(&random, block, &x[k]);
     for (const auto& build : builds) {
-      build->old(c)(x.data(), nullptr, nullptr, expected.data(), static_cast<long>(kBlock));
-      build->run(c, build->lanes_of(c)[0], {x.data()}, got.data(), kBlock);
-      if (got == expected) continue;
-      for (size_t i = 0; i < kBlock; ++i) {
-        ASSERT_EQ(std::memcmp(&got[i * size], &expected[i * size], size), 0)
-            << build->name() << " " << c.name() << " of " << std::hex << x[i];
-      }
+      build->old(c)(x[0].data(), x[1].data(), x[2].data(), expected.data(),
+                    static_cast<long>(kBlock));
+      build->run(c, build->lanes_of(c)[0], {x[0].data(), x[1].data(), x[2].data()}, got.data(),
+                 kBlock);
+      same(build->name(), c, got, expected, x);
+      if (HasFailure()) return;
     }
   }
 }
 std::vector<Case> of_one_float() {
   std::vector<Case> out;
   for (const Case& c : all_cases()) {
-    if (c.arity == 1 && c.key.operand == kF32) out.push_back(c);
+    if (c.key.operand == kF64 || (c.arity == 1 && c.key.operand == kF32)) out.push_back(c);
   }
   return out;
 }
