@@ -3,18 +3,13 @@
 #include <bit>
 
 #include "codegen/lowering.h"
+#include "codegen/render_c.h"
 
 namespace aster::codegen {
 
 using program::Flag;
 using program::Term;
 using program::Word;
-
-bool loads_under_mask(const Target& target, DType storage, int lanes) {
-  const size_t size = dtype::size(storage), bytes = size * static_cast<size_t>(lanes);
-  if (bytes != 16 && bytes != 32 && bytes != 64) return false;
-  return target.avx512 || (target.vector_bytes >= 32 && bytes <= 32 && size >= 4);
-}
 
 void ValueLowering::declare_params() {
   const auto declare = [&](DType dtype, int64_t elements, uint16_t flags) {
@@ -201,8 +196,8 @@ ValueLowering::Id ValueLowering::load_raw(Node node) {
     const Gate gate = node->nsrc > 2 ? split_gate(node->src(2)) : Gate{};
     const int64_t stride = n > 1 ? kernel_.stride(node->src(1), vector_) : 1;
     const bool masked = gate.mask != kNone;
-    const bool pairs =
-        n >= 4 && stride == 2 && (!masked || loads_under_mask(target_, node->src(0)->dtype, n));
+    const bool pairs = n >= 4 && stride == 2 &&
+                       (!masked || program::loads_under_mask(target_, node->src(0)->dtype, n));
     const bool far = stride > INT32_MAX || stride < -INT32_MAX;  // no step of an instruction
     if (n > 1 && (far || !is_linear(form))) {
       out = indexed(node, gate);

@@ -16,9 +16,6 @@ Status lower_program(program::Module* out, const char* name, const Kernel& kerne
 Status lower_kernel(program::Module* out, const char* name, Node kernel, const Target& target,
                     Memory& memory);
 
-// Whether the target loads so many elements under a mask in one instruction.
-bool loads_under_mask(const Target& target, DType storage, int lanes);
-
 // Inside: values of nodes under the loops that are open.
 class ValueLowering {
  public:

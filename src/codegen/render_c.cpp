@@ -24,6 +24,7 @@ Status Writer::run() {
     ASTER_TRY(walker.run());
   }
   if (!program_.function && !tasks_) out_ << "}\n";
+  if (streams_) out_ << "__builtin_ia32_sfence();\n";
   out_ << "}\n";
   return out_.status();
 }
@@ -355,21 +356,22 @@ void Writer::element(const Step& s, const Access& a, int lane) {
   out_ << ']';
 }
 
-void Writer::address(const Step& s, const Access& a, int lane) {
+void Writer::form(const Step& s, int64_t constant) {
   for (const Product& p : s.products) {
     out_ << "(long long)";
     name(p.at);
     if (p.factor != 1) out_ << " * " << p.factor;
     out_ << " + ";
   }
-  int64_t constant = s.constant;
+  out_ << constant;
+}
+
+void Writer::address(const Step& s, const Access& a, int lane) {
   if (a.index != kNone) {
     out_ << "(long long)";
     lane_of(s.operands[index_operand(s)], lane) << " + ";
-  } else {
-    constant += a.step * lane;
   }
-  out_ << constant;
+  form(s, s.constant + (a.index != kNone ? 0 : a.step * lane));
 }
 
 size_t Writer::index_operand(const Step& s) {
@@ -412,40 +414,69 @@ int Writer::first_lanes(const Step& s, const Access& a) const {
   return s.in->lanes == kAnyLanes ? call_lanes_ : static_cast<int>(a.first);
 }
 
+// The stem and the letter of the instructions for masked vectors, by size of element.
+struct MaskedRow {
+  const char *load, *store, *bits, *pointer;
+  const char* avx2;  // "" where there is none
+};
+constexpr MaskedRow kMasked[] = {{"loaddquqi", "storedquqi", "b", "char", ""},
+                                 {"loaddquhi", "storedquhi", "w", "short", ""},
+                                 {"loaddqusi", "storedqusi", "d", "int", "maskloadd"},
+                                 {"loaddqudi", "storedqudi", "q", "long long", "maskloadq"}};
+const MaskedRow& masked_row(DType d) { return kMasked[std::countr_zero(dtype::size(d))]; }
+
 bool Writer::masks_memory(DType d, int n) const {
-  const size_t bytes = dtype::size(d) * static_cast<size_t>(n);
-  return target_.avx512 && target_.vector_bytes >= 64 && dtype::size(d) >= 4 && n > 1 &&
-         (bytes == 16 || bytes == 32 || bytes == 64) && d != DType::kBool;
+  return n > 1 && target_.avx512 && loads_under_mask(target_, d, n);
+}
+
+// The builtins' bytes are char, which is a type of its own.
+void Writer::builtin_type(DType d, int n) {
+  if (dtype::size(d) == 1) {
+    out_ << "char __attribute__((vector_size(" << int32_t{n} << ")))";
+  } else {
+    type(integer(d, true), n);
+  }
 }
 
 void Writer::write_bits(DType d, int n, int first, const Register* mask) {
   const uint64_t some = first == 64 ? ~uint64_t{0} : (uint64_t{1} << first) - 1;
   if (mask == nullptr) {
-    out_ << some;
+    out_ << some << "ull";
     return;
   }
   const int32_t bits = static_cast<int32_t>(dtype::bits(d)) * n;
-  out_ << "(__builtin_ia32_cvt" << (dtype::size(d) == 4 ? "d" : "q") << "2mask" << bits << '(';
+  out_ << "(__builtin_ia32_cvt" << masked_row(d).bits << "2mask" << bits << "((";
+  builtin_type(d, n);
+  out_ << ')';
   as(*mask, integer(d, true));
-  out_ << ") & " << some << ')';
+  out_ << ')';
+  if (first < n) out_ << " & " << some << "ull";
+  out_ << ')';
 }
 
 void Writer::write_masked(const Step& s, const Access& a, DType d, int n, int first,
                           const Register* mask) {
-  const DType whole = integer(d, true);
   const bool loads = s.op == Op::kLoad;
   const int32_t bits = static_cast<int32_t>(dtype::bits(d)) * n;
+  const bool asks = loads && mask != nullptr;
+  // Where no lane at all is asked for, the address may be in no page of the process, which costs
+  // the CPU hundreds of cycles to find out.
+  if (asks) {
+    out_ << "({ const unsigned long long k = ";
+    write_bits(d, n, first, mask);
+    out_ << "; k ? ";
+  }
   if (loads) {
     out_ << '(';
     type(d, n);
     out_ << ')';
   }
-  out_ << "__builtin_ia32_" << (loads ? "load" : "store")
-       << (dtype::size(d) == 4 ? "dqusi" : "dqudi") << bits << "_mask((" << (loads ? "const " : "")
-       << c_type(whole) << " *)&";
+  const MaskedRow& row = masked_row(d);
+  out_ << "__builtin_ia32_" << (loads ? row.load : row.store) << bits << "_mask(("
+       << (loads ? "const " : "") << row.pointer << " *)&";
   element(s, a, 0);
   out_ << ", (";
-  type(whole, n);
+  builtin_type(d, n);
   out_ << ')';
   if (loads) {
     out_ << "{0}";
@@ -453,40 +484,105 @@ void Writer::write_masked(const Step& s, const Access& a, DType d, int n, int fi
     name(s.operands[1]);
   }
   out_ << ", ";
+  if (asks) {
+    out_ << "k) : (";
+    type(d, n);
+    out_ << "){0}; })";
+    return;
+  }
   write_bits(d, n, first, mask);
   out_ << ')';
+}
+
+// The same on AVX2, whose masks are vectors.
+void Writer::load_by_vector(const Step& s, const Access& a, int first, const Register* mask) {
+  const int n = lanes(*s.in);
+  const DType d = s.in->dtype, whole = integer(d, true);
+  const int32_t bits = static_cast<int32_t>(dtype::bits(d)) * n;
+  out_ << '(';
+  type(d, n);
+  out_ << ")__builtin_ia32_" << masked_row(d).avx2 << (bits == 256 ? "256" : "") << "((const ";
+  type(whole, n);
+  out_ << " *)&";
+  element(s, a, 0);
+  out_ << ", ";
+  if (mask != nullptr) as(*mask, whole);
+  if (first < n) {
+    out_ << (mask != nullptr ? " & (" : "(");
+    type(whole, n);
+    out_ << "){";
+    for (int i = 0; i < first; ++i) out_ << (i == 0 ? "-1" : ", -1");
+    out_ << '}';
+  }
+  out_ << ')';
+}
+
+void Writer::load_contiguous(const Step& s, const Access& a) {
+  const int n = lanes(*s.in);
+  const DType d = s.in->dtype;
+  const bool truth = d == DType::kBool;  // what is not 0 is true
+  out_ << '(';
+  type(truth ? DType::kInt8 : d, n);
+  out_ << (truth ? ")(*(const " : ")*(const ");
+  types_.unaligned(out_, d, n);
+  out_ << " *)&";
+  element(s, a, 0);
+  out_ << (truth ? " != 0)" : "");
+}
+
+// Instructions that load lanes at indices of 32 bits.
+struct GatherRow {
+  size_t bytes;  // of an element
+  int lanes;
+  const char* name;
+};
+constexpr GatherRow kGathers[] = {{4, 4, "gather3siv4si"},
+                                  {4, 8, "gather3siv8si"},
+                                  {4, 16, "gathersiv16si"},
+                                  {8, 4, "gather3siv4di"},
+                                  {8, 8, "gathersiv8di"}};
+
+bool Writer::gather(const Step& s, const Access& a) {
+  const DType d = s.in->dtype;
+  const int n = lanes(*s.in);
+  const auto* const row = std::ranges::find_if(kGathers, [&](const GatherRow& one) {
+    return one.bytes == dtype::size(d) && one.lanes == n;
+  });
+  const bool fits = target_.avx512 && row != std::end(kGathers) && a.index != kNone &&
+                    program_.at(a.index).dtype == DType::kInt32 && target_.vector_bytes >= 64;
+  if (!fits) return false;
+  const DType whole = integer(d, true);
+  out_ << '(';
+  type(d, n);
+  out_ << ")__builtin_ia32_" << row->name << "((";
+  type(whole, n);
+  out_ << "){0}, (const void *)(m" << a.memory << " + ";
+  form(s, s.constant);
+  out_ << "), ";
+  name(s.operands[index_operand(s)]);
+  out_ << ", " << (uint64_t{1} << n) - 1 << ", " << static_cast<uint64_t>(row->bytes) << ')';
+  return true;
 }
 
 void Writer::load(const Step& s, const Access& a, const Register* mask) {
   const int n = lanes(*s.in), first = first_lanes(s, a);
   const DType d = s.in->dtype;
-  const bool some = first < n || mask != nullptr;
-  if (n > 1 && contiguous(a) && some && masks_memory(d, n)) {
-    write_masked(s, a, d, n, first, mask);
-  } else if (n > 1 && contiguous(a) && !some && d == DType::kBool) {
-    out_ << '(';
-    type(DType::kInt8, n);
-    out_ << ")-*(const ";
-    types_.unaligned(out_, d, n);
-    out_ << " *)&";
-    element(s, a, 0);
-  } else if (n > 1 && contiguous(a) && !some) {
-    out_ << '(';
-    type(d, n);
-    out_ << ")*(const ";
-    types_.unaligned(out_, d, n);
-    out_ << " *)&";
-    element(s, a, 0);
-  } else {
-    if (n > 1) out_ << '(', type(held(s.id), n), out_ << "){";
-    for (int lane = 0; lane < first; ++lane) {
-      if (mask != nullptr) lane_of(*mask, lane) << " ? ";
-      out_ << (d == DType::kBool && n > 1 ? "-" : "");
-      element(s, a, lane);
-      out_ << (mask != nullptr ? " : 0" : "") << (lane + 1 < first ? ", " : "");
-    }
-    if (n > 1) out_ << '}';
+  const bool some = first < n || mask != nullptr, truth = d == DType::kBool;
+  if (n > 1 && contiguous(a) && !some) return load_contiguous(s, a);
+  if (n > 1 && contiguous(a) && !truth && loads_under_mask(target_, d, n)) {
+    if (target_.avx512) return write_masked(s, a, d, n, first, mask);
+    return load_by_vector(s, a, first, mask);
   }
+  if (!some && gather(s, a)) return;
+  if (n > 1) out_ << '(', type(held(s.id), n), out_ << "){";
+  for (int lane = 0; lane < first; ++lane) {
+    if (mask != nullptr) lane_of(*mask, lane) << " ? ";
+    if (truth) out_ << (n > 1 ? "-(" : "(");
+    element(s, a, lane);
+    out_ << (truth ? " != 0)" : "") << (mask != nullptr ? " : 0" : "");
+    out_ << (lane + 1 < first ? ", " : "");
+  }
+  if (n > 1) out_ << '}';
 }
 
 Text& Writer::lane_of(Register r, int lane) {
@@ -500,10 +596,21 @@ Status Writer::store(const Step& s, const Access& a, const Register* mask) {
   const int n = lanes(value), first = first_lanes(s, a);
   const DType d = dtype_of(value);
   const bool truth = d == DType::kBool && n > 1;
-  if (n > 1 && contiguous(a) && (first < n || mask != nullptr) && masks_memory(d, n)) {
+  if (!truth && contiguous(a) && (first < n || mask != nullptr) && masks_memory(d, n)) {
     write_masked(s, a, d, n, first, mask);
     out_ << ";\n";
+  } else if (truth && contiguous(a) && mask == nullptr && first == n) {
+    out_ << "*(";
+    types_.unaligned(out_, d, n);
+    out_ << " *)&";
+    element(s, a, 0);
+    out_ << " = (";
+    type(d, n);
+    out_ << ")(";
+    as(value, DType::kInt8);
+    out_ << " & 1);\n";
   } else if (n > 1 && contiguous(a) && mask == nullptr && !truth) {
+    stream(s, a, value, first);
     // Vectors of 2, 4, 8, .. lanes, as many as there are.
     for (int at = 0; at < first;) {
       const int size = static_cast<int>(std::bit_floor(static_cast<unsigned>(first - at)));
@@ -522,6 +629,23 @@ Status Writer::store(const Step& s, const Access& a, const Register* mask) {
     }
   }
   return out_.status();
+}
+
+// A whole vector that goes past the caches where its address allows it; what follows is the other
+// case.
+void Writer::stream(const Step& s, const Access& a, Register value, int first) {
+  const int n = lanes(value);
+  const size_t bytes = dtype::size(dtype_of(value)) * static_cast<size_t>(n);
+  const bool streams = s.in->is(kStream) && first == n && target_.vector_bytes >= 16 &&
+                       bytes == static_cast<size_t>(target_.vector_bytes);
+  if (!streams) return;
+  streams_ = true;
+  out_ << "if (((unsigned long long)&";
+  element(s, a, 0);
+  out_ << " & " << target_.vector_bytes - 1 << ") == 0) x86_stream" << target_.vector_bytes << "(&";
+  element(s, a, 0);
+  out_ << ", ";
+  name(value) << "); else ";
 }
 
 void Writer::piece(const Step& s, const Access& a, Register value, int at, int size) {
@@ -589,6 +713,7 @@ Status render_c(RenderedC& out, const Module& module, const Target& target) {
   c::Writer writer(out.text, module, {last, 1, false}, target, types, wanted);
   ASTER_TRY(writer.run());
   out.scratch_bytes = writer.scratch_bytes();
+  out.streams = writer.streams();
   // Functions stand before their callers in the module: the last ones want those before them.
   for (size_t i = last; i-- > 0;) {
     for (size_t w = 0; w < wanted.size(); ++w) {

@@ -32,6 +32,7 @@ struct RenderedC {
   Text text;
   Vec<RenderedFunction> functions;  // that it calls, each behind those that it calls itself
   UsedTypes types;
+  bool streams = false;       // has stores that go past the caches
   int64_t scratch_bytes = 0;  // that scratch points to, aligned to 64 bytes
 };
 
@@ -54,5 +55,7 @@ Status write_unit(Text& out, std::span<const RenderedC* const> programs, const T
 // operand) at these lanes, other than lane by lane. What is not native may be a function
 // (functions.h).
 bool is_native(const Target& target, Op op, DType result, DType operand, int lanes);
+// Whether it loads so many elements under a mask in one instruction.
+bool loads_under_mask(const Target& target, DType storage, int lanes);
 
 }  // namespace aster::codegen::program

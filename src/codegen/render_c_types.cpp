@@ -87,6 +87,17 @@ constexpr std::string_view kAvx512 = R"(#ifdef __clang__
 #endif
 )";
 
+// Stores that go past the caches: the compilers name them differently.
+void define_stream(Text& out, int32_t bytes) {
+  const char* const suffix = bytes == 64 ? "512" : bytes == 32 ? "256" : "";
+  Text type(out.memory());
+  type << "float __attribute__((vector_size(" << bytes << ")))";
+  out << "#ifdef __clang__\n#define x86_stream" << bytes << "(p, v) __builtin_nontemporal_store(("
+      << type.view() << ")(v), (" << type.view() << " *)(p))\n#else\n#define x86_stream" << bytes
+      << "(p, v) __builtin_ia32_movntps" << suffix << "((float *)(p), (" << type.view()
+      << ")(v))\n#endif\n";
+}
+
 // Writes a function unless one of its name is there already.
 Status write_function(Text& out, const RenderedFunction& function,
                       Vec<const RenderedFunction*>* written) {
@@ -140,6 +151,9 @@ Status write_declarations(Text& out, std::span<const RenderedC* const> programs,
     }
   }
   if (c::has_feature(target, c::AVX512)) out << c::kAvx512;
+  bool streams = false;
+  for (const RenderedC* program : programs) streams |= program->streams;
+  if (streams) c::define_stream(out, target.vector_bytes);
   c::Types::write(out, used);
   Vec<const RenderedFunction*> written(out.memory());
   for (const RenderedC* program : programs) {
@@ -154,6 +168,12 @@ Status write_unit(Text& out, std::span<const RenderedC* const> programs, const T
   ASTER_TRY(write_declarations(out, programs, target));
   for (const RenderedC* program : programs) out << program->text.view();
   return out.status();
+}
+
+bool loads_under_mask(const Target& target, DType storage, int lanes) {
+  const size_t size = dtype::size(storage), bytes = size * static_cast<size_t>(lanes);
+  if (bytes != 16 && bytes != 32 && bytes != 64) return false;
+  return target.avx512 || (target.vector_bytes >= 32 && bytes <= 32 && size >= 4);
 }
 
 bool is_native(const Target& target, Op op, DType result, DType operand, int lanes) {

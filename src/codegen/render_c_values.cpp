@@ -9,8 +9,16 @@
 namespace aster::codegen::program::c {
 
 void Writer::learn_mask(const Step& s) {
-  if (s.in->dtype != DType::kBool || lanes(*s.in) == 1) return;
-  DType mask = DType::kInt32;
+  const int n = lanes(*s.in);
+  if (s.in->dtype != DType::kBool || n == 1) return;
+  // What is compared with nothing: as wide as a vector of so many lanes.
+  const int bytes = target_.vector_bytes == 0 || s.op == Op::kCall
+                        ? 4
+                        : std::clamp(target_.vector_bytes / n, 1, 8);
+  DType mask = bytes == 1   ? DType::kInt8
+               : bytes == 2 ? DType::kInt16
+               : bytes == 4 ? DType::kInt32
+                            : DType::kInt64;
   if (s.op == Op::kLoad) {
     mask = DType::kInt8;
   } else if (s.op != Op::kSpread && s.op != Op::kCall && s.in->operands != 0) {
@@ -49,14 +57,10 @@ void Writer::constant(DType d, Word word) {
 template <typename Write>
 void Writer::spread(DType d, int n, Write write) {
   if (n == 1) return write();
-  out_ << '(';
-  type(d, n);
-  out_ << "){";
-  for (int i = 0; i < n; ++i) {
-    out_ << (i == 0 ? "" : ", ");
-    write();
-  }
-  out_ << '}';
+  // x - 0 is x, also for -0.
+  out_ << '(', type(d, 1), out_ << ")(";
+  write();
+  out_ << ") - (", type(d, n), out_ << "){0}";
 }
 
 Status Writer::value(const Step& s) {
@@ -78,12 +82,6 @@ Status Writer::value(const Step& s) {
   }
   if (s.op == Op::kSpread) {
     const bool truth = s.in->dtype == DType::kBool && n > 1;
-    if (!truth && n > 1 && program_.at(s.operands[0].value).op == Op::kConst) {
-      // x - 0 is x, also for -0.
-      operand(s, 0);
-      out_ << " - (", type(d, n), out_ << "){0}";
-      return kOk;
-    }
     spread(d, n, [&] {
       out_ << (truth ? "-" : "");
       operand(s, 0);
@@ -261,6 +259,18 @@ Status Writer::call(const Step& s, int n) {
   return want(what);
 }
 
+// A number that the program knows, for what compilers make something else of.
+bool Writer::number(Register r) {
+  const Instruction* in = &program_.at(r.value);
+  if (in->op == Op::kSpread) in = &program_.at(program_.operands(*in)[0]);
+  if (in->op != Op::kConst) return false;
+  out_ << '(';
+  type(in->dtype, 1);
+  out_ << ')';
+  constant(in->dtype, program_.words(*in)[0]);
+  return true;
+}
+
 Status Writer::arithmetic(const Step& s, int n) {
   if (s.op == Op::kWhere) return where(s, n);
   // All operands of a condition's arithmetic are as wide as the result's mask.
@@ -270,6 +280,9 @@ Status Writer::arithmetic(const Step& s, int n) {
   const Row* row = find_row(target_, s.op, computed, n);
   const auto write = [&](int lane) {
     return [&, lane](size_t i) {
+      if (i == 1 && takes_number(s.op) && number(s.operands[1])) {
+        return;
+      }
       if (lane >= 0) {
         lane_of(s.operands[i], lane);
       } else {

@@ -31,6 +31,7 @@ class Writer {
         masks_(out.memory()) {}
   Status run();
   int64_t scratch_bytes() const { return scratch_; }
+  bool streams() const { return streams_; }
 
   // What the walker calls.
   Status step(const Step& s);
@@ -81,6 +82,7 @@ class Writer {
   // The element of a lane, or of the first one.
   void element(const Step& s, const Access& a, int lane);
   void address(const Step& s, const Access& a, int lane);
+  void form(const Step& s, int64_t constant);
   static size_t index_operand(const Step& s);
   Status access(const Step& s);
   int first_lanes(const Step& s, const Access& a) const;
@@ -91,7 +93,12 @@ class Writer {
   void write_bits(DType d, int n, int first, const Register* mask);
   void write_masked(const Step& s, const Access& a, DType d, int n, int first,
                     const Register* mask);
+  void builtin_type(DType d, int n);
+  void load_by_vector(const Step& s, const Access& a, int first, const Register* mask);
+  void load_contiguous(const Step& s, const Access& a);
+  bool gather(const Step& s, const Access& a);
   void load(const Step& s, const Access& a, const Register* mask);
+  void stream(const Step& s, const Access& a, Register value, int first);
   Text& lane_of(Register r, int lane);
   Status store(const Step& s, const Access& a, const Register* mask);
   void piece(const Step& s, const Access& a, Register value, int at, int size);
@@ -118,6 +125,8 @@ class Writer {
   Status call(const Step& s, int n);
 
   // ---- Rows ----
+  static bool takes_number(Op op) { return op == Op::kQuo || op == Op::kRem; }
+  bool number(Register r);
   Status arithmetic(const Step& s, int n);
   Status where(const Step& s, int n);
   // Whether a register is the number 0, which is positive.
@@ -142,7 +151,7 @@ class Writer {
   Vec<Wanted>& wanted_;
   Vec<DType> masks_;
   int64_t scratch_ = 0;
-  bool tasks_ = false;
+  bool tasks_ = false, streams_ = false;
   int conditions_ = 0;  // that are open
 };
 

@@ -303,7 +303,14 @@ const char* MemoryRules::reads_before(Id id, const Surroundings& around) {
   size_t count = 0;
   for (const OpenLoop& loop : around.loops) {
     if (loop.id > state.load || loop_values(loop.id) <= 1) continue;
-    if (!names(id, loop.id)) return "an element that is written once, as it is read";
+    if (!names(id, loop.id)) {
+      // Its values may bound a loop that the form names.
+      const bool by_bounds = std::ranges::any_of(around.loops, [&](const OpenLoop& inner) {
+        return inner.id > loop.id && program_.at(inner.id).operands != 0 && names(id, inner.id);
+      });
+      if (!by_bounds) return "an element that is written once, as it is read";
+      return ++unproved_, nullptr;
+    }
     if (count == Dimensions::kMost) break;
     both[count++] = loop;
   }
