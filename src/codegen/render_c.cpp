@@ -358,7 +358,7 @@ void Writer::element(const Step& s, const Access& a, int lane) {
 
 void Writer::form(const Step& s, int64_t constant) {
   for (const Product& p : s.products) {
-    out_ << "(long long)";
+    out_ << (dtype_of(p.at) == DType::kInt64 ? "" : "(long long)");
     name(p.at);
     if (p.factor != 1) out_ << " * " << p.factor;
     out_ << " + ";
@@ -574,15 +574,35 @@ void Writer::load(const Step& s, const Access& a, const Register* mask) {
     return load_by_vector(s, a, first, mask);
   }
   if (!some && gather(s, a)) return;
-  if (n > 1) out_ << '(', type(held(s.id), n), out_ << "){";
+  if (n > 1) out_ << "({ ", pointer(s, a), out_ << '(', type(held(s.id), n), out_ << "){";
   for (int lane = 0; lane < first; ++lane) {
     if (mask != nullptr) lane_of(*mask, lane) << " ? ";
     if (truth) out_ << (n > 1 ? "-(" : "(");
-    element(s, a, lane);
+    piece_of(s, a, lane);
     out_ << (truth ? " != 0)" : "") << (mask != nullptr ? " : 0" : "");
     out_ << (lane + 1 < first ? ", " : "");
   }
-  if (n > 1) out_ << '}';
+  if (n > 1) out_ << "}; })";
+}
+
+// What lanes are reached from one by one: compilers take long for an address a lane.
+void Writer::pointer(const Step& s, const Access& a) {
+  out_ << (s.op == Op::kLoad ? "const " : "");
+  type(program_.at(a.memory).dtype, 1);
+  out_ << " *const q = &m" << a.memory << '[';
+  form(s, s.constant);
+  out_ << "]; ";
+}
+
+void Writer::piece_of(const Step& s, const Access& a, int lane) {
+  if (s.op == Op::kLoad && lanes(*s.in) == 1) return element(s, a, 0);
+  out_ << "q[";
+  if (a.index != kNone) {
+    lane_of(s.operands[index_operand(s)], lane);
+  } else {
+    out_ << a.step * lane;
+  }
+  out_ << ']';
 }
 
 Text& Writer::lane_of(Register r, int lane) {
@@ -617,16 +637,30 @@ Status Writer::store(const Step& s, const Access& a, const Register* mask) {
       piece(s, a, value, at, size);
       at += size;
     }
+  } else if (n == 1) {
+    if (mask != nullptr) out_ << "if (", lane_of(*mask, 0) << ") ";
+    element(s, a, 0);
+    out_ << " = ";
+    name(value) << ";\n";
   } else {
+    out_ << "{ ";
+    pointer(s, a);
+    // Compilers make of a loop what they take long for written out.
+    if (mask == nullptr && a.index == kNone && first == n) {
+      out_ << "for (int l = 0; l < " << int32_t{n} << "; ++l) q[l * " << a.step << "ll] = ";
+      name(value) << (truth ? "[l] & 1;\n}\n" : "[l];\n}\n");
+      return out_.status();
+    }
     for (int lane = 0; lane < first; ++lane) {
       if (mask != nullptr) {
         out_ << "if (";
         lane_of(*mask, lane) << ") ";
       }
-      element(s, a, lane);
+      piece_of(s, a, lane);
       out_ << " = ";
       lane_of(value, lane) << (truth ? " & 1" : "") << ";\n";
     }
+    out_ << "}\n";
   }
   return out_.status();
 }

@@ -97,6 +97,8 @@ class Writer {
   void load_by_vector(const Step& s, const Access& a, int first, const Register* mask);
   void load_contiguous(const Step& s, const Access& a);
   bool gather(const Step& s, const Access& a);
+  void pointer(const Step& s, const Access& a);
+  void piece_of(const Step& s, const Access& a, int lane);
   void load(const Step& s, const Access& a, const Register* mask);
   void stream(const Step& s, const Access& a, Register value, int first);
   Text& lane_of(Register r, int lane);
