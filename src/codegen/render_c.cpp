@@ -13,6 +13,7 @@ namespace c {
 
 Status Writer::run() {
   ASTER_TRY(masks_.resize(program_.code().size(), DType::kInt32));
+  ASTER_TRY(find_register_values());
   ASTER_TRY(program_.function ? open_function() : open_program());
   const int computed = program_.function ? computed_lanes() : 1;
   if (computed > call_lanes_ && program_.function) {
@@ -36,6 +37,7 @@ Status Writer::step(const Step& s) {
   if (s.op == Op::kArray || s.op == Op::kTable) return array(s);
   if (is_access(s.op)) return access(s);
   if (s.op == Op::kSet) {
+    if (registers_[s.operands[1].value] != kNone) return kOk;
     name(s.operands[0]);
     out_ << " = ";
     converted(s, 1, s.operands[0].value);
@@ -94,7 +96,50 @@ DType Writer::held(Id id) const {
   return in.dtype == DType::kBool && lanes(in) > 1 ? masks_[id] : in.dtype;
 }
 
+Status Writer::find_register_values() {
+  const std::span<const Instruction> code = program_.code();
+  Vec<uint32_t> uses(out_.memory());
+  ASTER_TRY(registers_.resize(code.size(), kNone));
+  ASTER_TRY(uses.resize(code.size(), uint32_t{0}));
+  for (const Instruction& in : code) {
+    for (Id id : program_.operands(in)) ++uses[id];
+    for (const Term& term : program_.terms(in)) uses[term.at] += term.axis ? 0u : 1u;
+  }
+  AxisSet fixed = 0;
+  Vec<AxisSet> outer(out_.memory());
+  for (Id id = 0; id < code.size(); ++id) {
+    const Instruction& in = code[id];
+    if (is_block(in.op)) {
+      ASTER_TRY(outer.push(fixed));
+      if (in.op == Op::kEach) fixed = static_cast<AxisSet>(fixed | axis_bit(in.axis));
+    } else if (in.op == Op::kEnd) {
+      fixed = outer.back();
+      outer.pop();
+    }
+    if (in.op != Op::kSet) continue;
+    const Id acc = program_.operands(in)[0], value = program_.operands(in)[1];
+    const Instruction& made = code[value];
+    // Each copy of the register is changed once, and before the next copy of its value is made.
+    const bool once = ((made.axes ^ code[acc].axes) & ~fixed) == 0;
+    const bool plain = is_arithmetic(made.op) && made.dtype != DType::kBool;
+    if (value + 1 == id && uses[value] == 1 && once && plain) registers_[value] = acc;
+  }
+  return kOk;
+}
+
+uint32_t Writer::instance_of(Id id, const Step& s) const {
+  uint32_t out = 0;
+  for (size_t i = 0; i < program_.axes().size(); ++i) {
+    if (has(program_.at(id).axes, i)) out = out * program_.axes()[i].size + s.values[i];
+  }
+  return out;
+}
+
 void Writer::define(const Step& s) {
+  if (const Id acc = registers_[s.id]; acc != kNone) {
+    name({acc, instance_of(acc, s)}) << " = ";
+    return;
+  }
   if (s.op != Op::kAcc) out_ << "const ";
   type(held(s.id), lanes(*s.in));
   out_ << ' ';

@@ -28,12 +28,16 @@ class Writer {
         target_(target),
         types_(types),
         wanted_(wanted),
-        masks_(out.memory()) {}
+        masks_(out.memory()),
+        registers_(out.memory()) {}
   Status run();
   int64_t scratch_bytes() const { return scratch_; }
   bool streams() const { return streams_; }
 
   // What the walker calls.
+  // Which values only change a register, right behind them: they are written as that.
+  Status find_register_values();
+  uint32_t instance_of(Id id, const Step& s) const;
   Status step(const Step& s);
   Status open(const Step& s);
   Status close(const Step& s);
@@ -152,6 +156,7 @@ class Writer {
   Types& types_;
   Vec<Wanted>& wanted_;
   Vec<DType> masks_;
+  Vec<Id> registers_;  // by value: the one that it changes and nothing else reads
   int64_t scratch_ = 0;
   bool tasks_ = false, streams_ = false;
   int conditions_ = 0;  // that are open
