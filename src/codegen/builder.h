@@ -19,6 +19,10 @@ class Builder {
   Id pure(Instruction in, std::span<const Id> operands = {}, Words words = {}, Terms terms = {});
   // An instruction in its place: after all that stands in the innermost block.
   Id act(Instruction in, std::span<const Id> operands = {}, Words words = {}, Terms terms = {});
+  // One that stands outside of all loops: an Array.
+  Id declare(const Instruction& in, Words words) {
+    return status().ok() ? append(0, in, {}, words, {}) : kNone;
+  }
   // A Loop or an If, and its end.
   Id open(const Instruction& in, std::span<const Id> operands = {}, Words words = {});
   void close();

@@ -18,6 +18,13 @@ using program::Word;
 // while they are at hand.
 constexpr int kWrittenRank = 1, kTileRank = 2, kFoldRank = 3;
 
+// Operations behind the folds of a tile, in all copies together, from which on loops stand for
+// them; the least length of a fold beside which such loops cost nothing; and the copies that such a
+// loop has side by side, so that none waits for another.
+constexpr double kMuchText = 96;
+constexpr double kLongFold = 64;
+constexpr int kBeside = 4;
+
 class ProgramLowering : private ValueLowering {
  public:
   ProgramLowering(program::Module& module, const Kernel& kernel, const Plan& plan,
@@ -189,7 +196,14 @@ class ProgramLowering : private ValueLowering {
 
   void body(int at) {
     for (int r : segment(at).folds) folds(r);
-    if (segment(at).stores >= 0) stores(region(segment(at).stores));
+    if (segment(at).stores >= 0) {
+      const Region& r = region(segment(at).stores);
+      if (const int rolled = rolled_tile(at, r); rolled >= 0) {
+        rolled_stores(r, rolled);
+      } else {
+        stores(r);
+      }
+    }
     for (int child : segment(at).children) loops(child, 0);
   }
 
@@ -202,6 +216,107 @@ class ProgramLowering : private ValueLowering {
     }
     return target_.streaming && bytes > static_cast<double>(target_.cache_bytes) &&
            !kernel_.read(store->src(0));
+  }
+
+  // The largest tile, if what follows the folds is to be written once, in a loop over its copies:
+  // beside long folds that costs little, and the copies' text is what compiling takes its time for.
+  int rolled_tile(int at, const Region& r) const {
+    const Segment& s = segment(at);
+    if (s.parent >= 0 || !s.children.empty() || s.folds.empty()) return -1;
+    int64_t copies = 1;
+    int largest = -1;
+    for (int range = 0; range < kMaxRanges; ++range) {
+      if (copies_[range] == 0) continue;
+      copies *= copies_[range];
+      if (largest < 0 || copies_[range] > copies_[largest]) largest = range;
+      for (Node store : r.roots) {
+        if (!has(kernel_.ranges(store->src(1)), range)) return -1;
+      }
+    }
+    for (Node node : r.nodes) {
+      if (node->op == Op::kLoad && turned_along(node) >= 0) return -1;
+    }
+    double folded = 1;
+    for (int f : s.folds) {
+      double terms = 1;
+      for (int range : region(f).own) terms *= static_cast<double>(kernel_.size(range));
+      folded = std::max(folded, terms);
+    }
+    const bool long_text = r.operations * static_cast<double>(copies) >= kMuchText;
+    return long_text && folded >= kLongFold ? largest : -1;
+  }
+
+  // A fold's registers in an array, where a loop over the copies of a tile finds them.
+  struct Kept {
+    Node fold;
+    Id value, array;
+    int64_t stride;  // elements from copy to copy of the tile
+  };
+
+  // The place of a register in its array: other tiles go faster than the rolled one.
+  Vec<program::Term> place_of(const Kept& kept, int rolled) {
+    Vec<program::Term> terms(memory_);
+    int64_t step = b.at(kept.value).lanes;
+    for (int range = 0; range < kMaxRanges; ++range) {
+      if (copies_[range] == 0 || range == rolled || !has(kernel_.ranges(kept.fold), range))
+        continue;
+      b.fail(terms.push({step, static_cast<uint32_t>(ranges_[range].axis), true}));
+      step *= copies_[range];
+    }
+    return terms;
+  }
+
+  void keep_folds(Vec<Kept>* out, const Region& r, int rolled) {
+    for (Node node : r.nodes) {
+      if (node->op != Op::kFold || !has(kernel_.ranges(node), rolled)) continue;
+      Kept kept{node, value(node), kNone, 0};
+      const Instruction in = b.at(kept.value);
+      kept.stride = in.lanes;
+      for (int range = 0; range < kMaxRanges; ++range) {
+        const bool other = copies_[range] != 0 && range != rolled;
+        if (other && has(kernel_.ranges(node), range)) kept.stride *= copies_[range];
+      }
+      Instruction array{.op = Op::kArray, .dtype = in.dtype};
+      array.constant = kept.stride * copies_[rolled];
+      kept.array = b.declare(array, std::array{Word{0}});
+      Vec<program::Term> terms = place_of(kept, rolled);
+      b.fail(terms.push({kept.stride, static_cast<uint32_t>(ranges_[rolled].axis), true}));
+      (void)b.act({.op = Op::kStore}, std::array{kept.array, kept.value},
+                  std::array{Word{1}, Word{in.lanes}}, {terms.data(), terms.size()});
+      b.fail(out->push(kept));
+    }
+  }
+
+  // A loop over the copies of a tile; some stay side by side in it.
+  void rolled_stores(const Region& r, int rolled) {
+    RangeState& state = ranges_[rolled];
+    const RangeState saved = state;
+    const int copies = copies_[rolled];
+    int others = 1, step = 1;
+    for (int range = 0; range < kMaxRanges; ++range) {
+      if (copies_[range] != 0 && range != rolled) others *= copies_[range];
+    }
+    while (step * others < kBeside && copies % (2 * step) == 0 && 2 * step < copies) step *= 2;
+    Vec<Kept> kept(memory_);
+    keep_folds(&kept, r, rolled);
+    const Id copy = state.copy = open_loop({}, {kNone, copies}, step);
+    state.axis = step > 1 ? static_cast<int>(b.add_axis(step, kTileRank)) : -1;
+    copies_[rolled] = step > 1 ? step : 0;
+    for (const Kept& one : kept) {
+      const Instruction in = b.at(one.value);
+      Vec<program::Term> terms = place_of(one, rolled);
+      b.fail(terms.push({one.stride, copy, false}));
+      if (step > 1) b.fail(terms.push({one.stride, static_cast<uint32_t>(state.axis), true}));
+      const Id value =
+          b.act({.op = Op::kLoad, .dtype = in.dtype, .lanes = in.lanes}, std::array{one.array},
+                std::array{Word{1}, Word{in.lanes}}, {terms.data(), terms.size()});
+      b.fail(folds_.set(one.fold, value));
+    }
+    stores(r);
+    b.close();
+    for (const Kept& one : kept) b.fail(folds_.set(one.fold, one.value));
+    state = saved;
+    copies_[rolled] = copies;
   }
 
   void stores(const Region& r) {

@@ -281,12 +281,12 @@ Status ValueLowering::scalar_terms(Vec<Term>* out, const Form& form, int without
     }
     const int r = static_cast<int>(term.node->arg(0));
     const RangeState& state = ranges_[r];
+    const auto apart = static_cast<int64_t>(static_cast<uint64_t>(term.coefficient) *
+                                            static_cast<uint64_t>(state.lanes));
     if (state.index != kNone) ASTER_TRY(out->push({term.coefficient, state.index, false}));
-    if (state.axis >= 0 && r != without_axis) {
-      ASTER_TRY(out->push({static_cast<int64_t>(static_cast<uint64_t>(term.coefficient) *
-                                                static_cast<uint64_t>(state.lanes)),
-                           static_cast<uint32_t>(state.axis), true}));
-    }
+    if (state.copy != kNone) ASTER_TRY(out->push({apart, state.copy, false}));
+    if (state.axis >= 0 && r != without_axis)
+      ASTER_TRY(out->push({apart, static_cast<uint32_t>(state.axis), true}));
   }
   return kOk;
 }

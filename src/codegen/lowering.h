@@ -26,6 +26,7 @@ class ValueLowering {
   // that is written out has an axis alone.
   struct RangeState {
     Id index = kNone;
+    Id copy = kNone;  // a loop over the copies of a tile, if they are not written out
     int axis = -1;
     int lanes = 1;
   };

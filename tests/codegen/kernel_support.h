@@ -349,7 +349,8 @@ class Suite {
       made.push_back(status.ok());
       ASSERT_TRUE(status.ok()) << one.name << ": " << error.message;
       all.push_back(&kernels.back());
-      if (kernels.back().program) verify_program(one, target);
+      ASSERT_EQ(kernels.back().program, target.programs) << one.name << ": " << error.message;
+      if (target.programs) verify_program(one, target);
       if (seen[kernels.back().name]) continue;
       seen[kernels.back().name] = true;
       text += "/* " + one.name + " */\n" + std::string(kernels.back().text.view());
