@@ -164,6 +164,19 @@ ASTER_ML_API int32_t aster_ml_context_free(aster_ml_context *context);
 ASTER_ML_API int32_t aster_ml_context_set_strict_parity(const aster_ml_context *context,
                                                         int32_t strict_parity);
 
+/* What happens where a call has to copy memory that it was given, as nobody asked it to: strided
+ * elements that cannot be computed with where they lie, memory of a device that the host computes
+ * on. Counted in any case (aster_ml_engine_counters). */
+enum {
+  ASTER_ML_COPIES_ALLOW = 0, /* it is copied */
+  ASTER_ML_COPIES_LOG = 1,   /* and the log has a warning: the function, how many bytes, and why */
+  ASTER_ML_COPIES_REFUSE = 2 /* UNSUPPORTED, with bytes and reason; nothing is copied */
+};
+
+/* Chooses among them for the calls from now on. Errors: ARGUMENT (no such policy); STATE (another
+ * thread is inside). */
+ASTER_ML_API int32_t aster_ml_context_set_copies(const aster_ml_context *context, int32_t policy);
+
 /* How many bytes the compressed files of one archive (zip, torch file, gzip) may come to where
  * aster_ml_state_read_* reads it from now on; more is a RANGE error before anything is unpacked. 0,
  * the default: 64 MiB, or 100 times the archive's own size where that is more; UINT64_MAX: no

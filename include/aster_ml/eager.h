@@ -1,8 +1,9 @@
 /* The eager family: operations computed at once, on concrete tensors of any strides.
  *
- * out is made by the call: row-major storage of its own, freed by aster_ml_tensor_free. Names,
- * broadcasting, dtypes and errors are those of the aster_ml_lazy_* function. Those of functions.h
- * stand there.
+ * out is made by the call: row-major storage of its own, freed by aster_ml_tensor_free. Operands
+ * are read where they lie; strides that do not nest (each larger than what the smaller ones reach;
+ * 0 repeats) are copied, as aster_ml_context_set_copies says. Names, broadcasting, dtypes and
+ * errors are those of the aster_ml_lazy_* function. Those of functions.h stand there.
  */
 #ifndef ASTER_ML_EAGER_H
 #define ASTER_ML_EAGER_H

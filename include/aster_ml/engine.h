@@ -39,6 +39,8 @@ typedef struct aster_ml_engine_counters {
    * once a kernel. The reference runtime adds to neither. */
   uint64_t operations;
   uint64_t moved_bytes;
+  uint64_t copies;       /* copies that nobody asked for (aster_ml_context_set_copies) */
+  uint64_t copied_bytes; /* and their bytes */
 } aster_ml_engine_counters;
 
 /* Reads the counters; struct_size tells how many of them. Errors: ARGUMENT. */

@@ -138,7 +138,10 @@ ASTER_ML_API int32_t aster_ml_lazy_from(aster_ml_lazy *out, const aster_ml_conte
                                         const int64_t *shape);
 
 /* The concrete tensor's own storage, no copy: writes by either side are seen by the other. Memory
- * that the library does not know must outlive every use. Other than row-major layouts are copied.
+ * that the library does not know must outlive every use. Strides are read where they lie, if they
+ * nest: each is larger than what the smaller ones reach; 0 repeats. What is assigned to such a
+ * tensor goes there too where its rows are whole in that memory (aster_ml_lazy_is_stored), else to
+ * storage of its own. Strides that do not nest are copied, as aster_ml_context_set_copies says.
  * Errors: RANGE, UNSUPPORTED. */
 ASTER_ML_API int32_t aster_ml_lazy_from_tensor(aster_ml_lazy *out, const aster_ml_context *context,
                                                const aster_ml_tensor *tensor);

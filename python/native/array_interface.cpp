@@ -247,8 +247,8 @@ void free_shown(LazyObject* lazy) {
 PyMethodDef kInterfaceMethods[] = {
     {"from_array_interface", as_method(from_array_interface), METH_FASTCALL,
      "from_array_interface(obj, copy=None, context=None)\n\n"
-     "A tensor of the memory of an object with __array_interface__: in place where its layout is\n"
-     "row-major, unless copy is True; copy False: in place or BufferError."},
+     "A tensor of the memory of an object with __array_interface__: in place where its strides\n"
+     "nest, unless copy is True; copy False: in place, for writing too, or BufferError."},
     {nullptr, nullptr, 0, nullptr},
 };
 

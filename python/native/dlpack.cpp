@@ -227,23 +227,28 @@ bool import(Call& call, aster_ml_tensor* out, StandIn* pin, const char* function
   return call.fail();
 }
 
-// The lazy tensor of a concrete one, which it gives up: in its memory, or a copy.
+// The lazy tensor of a concrete one, which it gives up: in its memory, or a copy. may_copy 0: only
+// where assignments go to that memory.
 bool make(Call& call, aster_ml_lazy* out, aster_ml_tensor* view, int may_copy,
           const char* function) {
   const aster_ml_context* context = &call.owner()->handle;
-  const bool row_major = aster_ml_tensor_is_contiguous(view) != 0;
   aster_ml_tensor dense = {};
-  bool ok = true;
-  if (may_copy == 0 && !row_major) {
-    PyErr_Format(PyExc_BufferError, "%s: only row-major memory can be used without a copy",
-                 function);
+  aster_ml_engine_counters before = {}, after = {};
+  before.struct_size = after.struct_size = sizeof(before);
+  bool ok = call.quick([&] {
+    const bool copy = may_copy == 1;
+    int32_t status = aster_ml_engine_count(&before, context);
+    if (status == 0 && copy) status = aster_ml_tensor_contiguous(&dense, context, view);
+    if (status == 0) status = aster_ml_lazy_from_tensor(out, context, copy ? &dense : view);
+    return status != 0 ? status : aster_ml_engine_count(&after, context);
+  });
+  const bool own = ok && after.copies == before.copies && aster_ml_lazy_is_stored(out) != 0;
+  if (ok && may_copy == 0 && !own) {
+    aster_ml_lazy_free(out);
+    PyErr_Format(PyExc_BufferError,
+                 "%s: memory of these strides cannot be a tensor's own without a copy", function);
     ok = call.fail();
   }
-  ok = ok && call.quick([&] {
-    const bool copy = may_copy == 1 || !row_major;
-    const int32_t status = copy ? aster_ml_tensor_contiguous(&dense, context, view) : 0;
-    return status != 0 ? status : aster_ml_lazy_from_tensor(out, context, copy ? &dense : view);
-  });
   aster_ml_tensor_free(&dense);
   aster_ml_tensor_free(view);
   return ok;
@@ -277,7 +282,7 @@ PyMethodDef kDlpackMethods[] = {
     {"from_dlpack", as_method(from_dlpack), METH_FASTCALL,
      "from_dlpack(obj, copy=None, context=None)\n\n"
      "A tensor of the memory of an object with __dlpack__, or of a capsule: in place where its\n"
-     "layout is row-major, unless copy is True; copy False: in place or BufferError."},
+     "strides nest, unless copy is True; copy False: in place, for writing too, or BufferError."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -79,6 +79,14 @@ int32_t aster_ml_context_set_archive_limit(const aster_ml_context* context, uint
   return ASTER_ML_OK;
 }
 
+int32_t aster_ml_context_set_copies(const aster_ml_context* context, int32_t policy) {
+  ASTER_ENTER(aster::context_of(context));
+  if (policy < ASTER_ML_COPIES_ALLOW || policy > ASTER_ML_COPIES_REFUSE)
+    return ASTER_FAIL(kARGUMENT, "%d is no policy of copies", policy);
+  aster::context_of(context)->set_copies(policy);
+  return ASTER_ML_OK;
+}
+
 int32_t aster_ml_context_count_bytes(size_t* now, size_t* most, const aster_ml_context* context) {
   ASTER_API();
   if (now != nullptr) *now = 0;

@@ -212,6 +212,18 @@ void Context::log(int32_t level, const char* format, ...) const {
   options_.log(options_.log_self, level, message);
 }
 
+Status Context::may_copy(size_t bytes, const char* reason) {
+  if (copy_policy_ == ASTER_ML_COPIES_REFUSE) {
+    return ASTER_FAIL(kUNSUPPORTED, "it would copy %zu bytes, which the context refuses: %s", bytes,
+                      reason);
+  }
+  ++copies_;
+  copied_bytes_ += bytes;
+  if (copy_policy_ == ASTER_ML_COPIES_LOG)
+    log(ASTER_ML_LOG_WARNING, "%s copies %zu bytes: %s", public_function(), bytes, reason);
+  return kOk;
+}
+
 Status handle_init(HandleObject* object, Context& context, void (*destroy)(HandleObject* object)) {
   ASTER_TRY(context.records().take(&object->handle, object));
   context.retain();

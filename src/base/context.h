@@ -29,6 +29,12 @@ class Context {
   // Bytes that an archive may unpack to; 0: the default.
   uint64_t archive_limit() const { return archive_limit_; }
   void set_archive_limit(uint64_t bytes) { archive_limit_ = bytes; }
+  // Has to be asked before memory is copied that nobody asked to be copied: counts it, and logs it
+  // or refuses, as the context was told. Errors: UNSUPPORTED.
+  Status may_copy(size_t bytes, const char* reason);
+  void set_copies(int32_t policy) { copy_policy_ = policy; }
+  uint64_t copies() const { return copies_; }
+  uint64_t copied_bytes() const { return copied_bytes_; }
   void set_strict_parity(bool on) { options_.strict_parity = on ? 1 : 0; }
 
   // References: one for the context's own handle, one for every live handle made from it.
@@ -77,6 +83,8 @@ class Context {
   Heap heap_;
   BlockPool blocks_;
   uint64_t archive_limit_ = 0;
+  int32_t copy_policy_ = ASTER_ML_COPIES_ALLOW;
+  uint64_t copies_ = 0, copied_bytes_ = 0;
   records::Pool records_;
   void* public_ = nullptr;  // the caller's handle
   void* inner_ = nullptr;

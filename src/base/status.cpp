@@ -89,6 +89,8 @@ ApiScope::~ApiScope() {
   if (outer_) t_function = nullptr;
 }
 
+const char* public_function() { return t_function == nullptr ? "" : t_function; }
+
 }  // namespace aster
 
 extern "C" {

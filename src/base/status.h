@@ -67,4 +67,7 @@ class ApiScope {
 };
 #define ASTER_API() ::aster::ApiScope aster_api_scope(__func__)
 
+// The public function that the thread is in; "" in none.
+const char* public_function();
+
 }  // namespace aster

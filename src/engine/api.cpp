@@ -24,6 +24,8 @@ int32_t aster_ml_engine_count(aster_ml_engine_counters* counters, const aster_ml
   now.kernels_launched += engine->replayed.kernels.load(std::memory_order_relaxed);
   now.operations += engine->replayed.operations.load(std::memory_order_relaxed);
   now.moved_bytes += engine->replayed.bytes.load(std::memory_order_relaxed);
+  now.copies = context_of(context)->copies();
+  now.copied_bytes = context_of(context)->copied_bytes();
   aster::write_struct(counters, now);
   return aster::kOk;
 }

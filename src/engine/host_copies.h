@@ -1,6 +1,8 @@
 // Graphs on other devices, computed by the host.
 #pragma once
 
+#include <cstdio>
+
 #include "device/device.h"
 #include "engine/engine.h"
 
@@ -20,6 +22,12 @@ class HostCopies {
   Status of(void** data, buffer::Storage* storage, int64_t offset) {
     buffer::Storage* copy = copies_.get(storage, nullptr);
     if (copy == nullptr) {
+      if (storage->bytes != 0) {
+        char why[80];
+        std::snprintf(why, sizeof(why), "the host computes on memory of %s",
+                      device::name(storage->device).text);
+        ASTER_TRY(e_.context.may_copy(storage->bytes, why));
+      }
       ASTER_TRY(buffer::storage_create(&copy, e_.context, storage->bytes, device::kCpu));
       Status status = copies_.set(storage, copy);
       if (!status.ok()) buffer::storage_release(copy);

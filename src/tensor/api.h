@@ -79,9 +79,10 @@ bool writes_through(Node target);
 // DTYPE, SHAPE.
 Status assign_value(Node* out, Graph& g, const char* what, Node target, Node value, Words shape);
 
-// The storage of a concrete tensor as a node: its own if it is row-major, else a copy.
+// The elements of a concrete tensor as a node, where they lie; a copy, if the context allows it,
+// where their strides do not nest. to_write: as strided_node.
 Status tensor_node(Node* out, Build& build, const aster_ml_context* context,
-                   const aster_ml_tensor* tensor);
+                   const aster_ml_tensor* tensor, bool to_write);
 
 // Labels as int32, or int64 where they need it: whatever is no index of a class equals none.
 Node index_labels(Graph& g, Node labels);

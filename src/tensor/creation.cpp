@@ -123,7 +123,7 @@ int32_t aster_ml_lazy_from_tensor(aster_ml_lazy* out, const aster_ml_context* co
   Build build(out, context);
   ASTER_TRY(build.status());
   Node node;
-  ASTER_TRY(tensor_node(&node, build, context, tensor));
+  ASTER_TRY(tensor_node(&node, build, context, tensor, true));
   return build.finish(node);
 }
 

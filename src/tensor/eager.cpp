@@ -1,10 +1,13 @@
 // The eager family: the same operations on concrete tensors, computed at once.
 #include <algorithm>
+#include <cstdio>
 
 #include "aster_ml/eager.h"
 #include "aster_ml/functions.h"
+#include "buffer/strided.h"
 #include "device/device.h"
 #include "tensor/api.h"
+#include "tensor/strided.h"
 
 namespace aster::tensor {
 namespace {
@@ -43,6 +46,38 @@ Status storage_for(buffer::Storage** out, size_t* offset, Context& context,
   if (memory.data == nullptr) return buffer::storage_create(out, context, 0, device::kCpu);
   return buffer::storage_wrap(out, context, memory.data, memory.bytes, memory.device, false,
                               nullptr, nullptr);
+}
+
+// The elements of a row-major tensor.
+Status row_major_node(Node* out, Build& build, const aster_ml_tensor& tensor, DType dtype,
+                      Words shape) {
+  buffer::Storage* storage = nullptr;
+  size_t offset = 0, bytes = 0, end = 0;
+  ASTER_TRY(storage_for(&storage, &offset, build.context(), tensor.storage));
+  const bool fits = checked_mul(aster_ml_tensor_count(&tensor), dtype::size(dtype), &bytes) &&
+                    checked_add(offset, tensor.byte_offset, &offset) &&
+                    checked_add(bytes, offset, &end) && end <= storage->bytes;
+  Status status;
+  if (fits) {
+    *out = engine::buffer_node(build.engine(), storage, static_cast<int64_t>(offset), dtype, shape);
+    if (*out == nullptr) status = last_failure();
+  } else {
+    status = ASTER_FAIL(kRANGE, "%s%s reaches outside its %zu bytes", dtype::name(dtype),
+                        uop::brief_shape(shape).text, storage->bytes);
+  }
+  buffer::storage_release(storage);
+  return status;
+}
+
+// Strided elements are about to be copied.
+Status may_copy(Context& context, const aster_ml_tensor& tensor, DType dtype, Words shape) {
+  size_t bytes;
+  if (!checked_mul(aster_ml_tensor_count(&tensor), dtype::size(dtype), &bytes))
+    return ASTER_FAIL(kRANGE, "%zu axes overflow", tensor.ndim);
+  char why[160];
+  std::snprintf(why, sizeof(why), "the strides of a %s%s do not nest", dtype::name(dtype),
+                uop::brief_shape(shape).text);
+  return context.may_copy(bytes, why);
 }
 
 // node itself, or a copy of it if it is no more than memory that exists.
@@ -113,7 +148,7 @@ class Eager {
     *out_ = aster_ml_tensor{};
     ASTER_TRY(build_.status());
     size_t i = 0;
-    for (Operand t : operands) ASTER_TRY(tensor_node(&nodes_[i++], build_, context_, t));
+    for (Operand t : operands) ASTER_TRY(tensor_node(&nodes_[i++], build_, context_, t, false));
     return kOk;
   }
   aster_ml_tensor* out_;
@@ -127,36 +162,26 @@ class Eager {
 }  // namespace
 
 Status tensor_node(Node* out, Build& build, const aster_ml_context* context,
-                   const aster_ml_tensor* tensor) {
+                   const aster_ml_tensor* tensor, bool to_write) {
   Vec<Word> dims(build.context().heap());
   Words shape;
   ASTER_TRY(check_descriptor(tensor, &shape, &dims));
   DType dtype;
   ASTER_TRY(dtype::from_storage_code(&dtype, tensor->dtype));
-  aster_ml_tensor copy{};
-  const aster_ml_tensor* plain = tensor;
-  if (!aster_ml_tensor_is_contiguous(tensor)) {
-    ASTER_TRY((Status{aster_ml_tensor_contiguous(&copy, context, tensor)}));
-    plain = &copy;
-  }
+  if (aster_ml_tensor_is_contiguous(tensor))
+    return row_major_node(out, build, *tensor, dtype, shape);
+  ASTER_TRY(buffer::check_tensor(tensor));
   buffer::Storage* storage = nullptr;
   size_t offset = 0;
-  Status status = storage_for(&storage, &offset, build.context(), plain->storage);
-  if (status.ok()) {
-    size_t bytes = 0, end = 0;
-    const bool fits = checked_mul(aster_ml_tensor_count(plain), dtype::size(dtype), &bytes) &&
-                      checked_add(offset, plain->byte_offset, &offset) &&
-                      checked_add(bytes, offset, &end) && end <= storage->bytes;
-    if (!fits) {
-      status = ASTER_FAIL(kRANGE, "%s%s reaches outside its %zu bytes", dtype::name(dtype),
-                          uop::brief_shape(shape).text, storage->bytes);
-    } else {
-      *out =
-          engine::buffer_node(build.engine(), storage, static_cast<int64_t>(offset), dtype, shape);
-      if (*out == nullptr) status = last_failure();
-    }
-    buffer::storage_release(storage);
-  }
+  ASTER_TRY(storage_for(&storage, &offset, build.context(), tensor->storage));
+  Status status =
+      strided_node(out, build, storage, offset + tensor->byte_offset, *tensor, dtype, to_write);
+  buffer::storage_release(storage);
+  if (!status.ok() || *out != nullptr) return status;
+  aster_ml_tensor copy{};
+  ASTER_TRY(may_copy(build.context(), *tensor, dtype, shape));
+  ASTER_TRY((Status{aster_ml_tensor_contiguous(&copy, context, tensor)}));
+  status = row_major_node(out, build, copy, dtype, shape);
   aster_ml_tensor_free(&copy);
   return status;
 }

@@ -91,8 +91,11 @@ def test_strides_and_copies():
     x = n.from_array_interface(Shows(array), True)
     array[0, 0] = 50
     assert np.asarray(x)[0, 0] == 0
+    turned = n.from_array_interface(Shows(array.T), False)
+    array[0, 0] = 60
+    assert np.asarray(n.lazy_mul(turned, 1))[0, 0] == 60
     with pytest.raises(BufferError, match="without a copy"):
-        n.from_array_interface(Shows(array.T), False)
+        n.from_array_interface(Shows(np.lib.stride_tricks.sliding_window_view(array[0], 2)), False)
 
 
 def test_data_may_be_an_object_with_a_buffer():

@@ -172,10 +172,42 @@ def test_copies_on_request_only(kind):
     gc.collect()
     assert len(producer.deleted) == 1
     assert memoryview(x).tolist() == [0, 1, 2, 3]
-    turned = Producer(kind, (2, 2), (1, 2))
+    windows = Producer(kind, (2, 2), (1, 1))
     with pytest.raises(BufferError, match="without a copy"):
-        n.from_dlpack(turned.capsule(), False)
+        n.from_dlpack(windows.capsule(), False)
+    gc.collect()
+    assert len(windows.deleted) == 1
+
+
+@KINDS
+def test_strides_are_used_in_place(kind):
+    turned = Producer(kind, (2, 3), (1, 2))
+    x = n.from_dlpack(turned.capsule(), False)
+    turned.memory[2] = 50
+    np.testing.assert_array_equal(np.asarray(n.lazy_add(x, 0)), [[0, 50, 4], [1, 3, 5]])
+    n.lazy_assign(x, n.lazy_add(x, 100))
+    n.lazy_realize([x])
+    assert list(turned.memory[:6]) == [100, 101, 150, 103, 104, 105]
+    del x
+    gc.collect()
     assert len(turned.deleted) == 1
+
+
+def test_slices_of_numpy_are_not_copied():
+    context = n.context_init({"threads": 1})
+    n.context_set_copies(n.COPIES_REFUSE, context)
+    array = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for view in (array.T, array[::-1], array[:, 1:4], array[1::2, ::-2], array[:, 2]):
+        x = n.from_dlpack(view, None, context)
+        np.testing.assert_array_equal(np.asarray(n.lazy_mul(x, 2)), view * 2)
+    windows = np.lib.stride_tricks.sliding_window_view(array[0], 3)
+    with pytest.raises(Exception, match="refuses"):
+        n.from_dlpack(windows, None, context)
+    assert n.engine_count(context)["copies"] == 0
+    n.context_set_copies(n.COPIES_ALLOW, context)
+    x = n.from_dlpack(windows, None, context)
+    np.testing.assert_array_equal(np.asarray(n.lazy_mul(x, 2)), windows * 2)
+    assert n.engine_count(context)["copied_bytes"] == 4 * 3 * 4
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,10 @@ class Context {
   bool set_strict_parity(bool on) const {
     return detail::good(aster_ml_context_set_strict_parity(get(), on ? 1 : 0));
   }
+  /* What happens where a call has to copy what it was given: ASTER_ML_COPIES_ALLOW, ... */
+  bool set_copies(int32_t policy) const {
+    return detail::good(aster_ml_context_set_copies(get(), policy));
+  }
   /* Bytes that one archive may unpack to; 0: the default. */
   bool set_archive_limit(uint64_t bytes) const {
     return detail::good(aster_ml_context_set_archive_limit(get(), bytes));
