@@ -30,7 +30,7 @@ struct RenderedC {
   //           long long begin, long long end)
   // which runs tasks [begin, end); a program without task loops is one task. sizes: by slot.
   Text text;
-  Vec<RenderedFunction> functions;  // that it calls, each behind those that it calls itself
+  Vec<RenderedFunction> functions;  // that it calls, and that these call
   UsedTypes types;
   bool streams = false;       // has stores that go past the caches
   int64_t scratch_bytes = 0;  // that scratch points to, aligned to 64 bytes

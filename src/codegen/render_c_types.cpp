@@ -98,15 +98,13 @@ void define_stream(Text& out, int32_t bytes) {
       << ")(v))\n#endif\n";
 }
 
-// Writes a function unless one of its name is there already.
-Status write_function(Text& out, const RenderedFunction& function,
-                      Vec<const RenderedFunction*>* written) {
+// Takes a function in unless one of its name is there already.
+Status add_function(const RenderedFunction& function, Vec<const RenderedFunction*>* written) {
   for (const RenderedFunction* other : *written) {
     if (std::string_view(other->name) != function.name) continue;
     if (other->text.view() == function.text.view()) return kOk;
     return ASTER_FAIL(kARGUMENT, "two functions %s differ", function.name);
   }
-  out << function.text.view();
   return written->push(&function);
 }
 
@@ -158,9 +156,15 @@ Status write_declarations(Text& out, std::span<const RenderedC* const> programs,
   Vec<const RenderedFunction*> written(out.memory());
   for (const RenderedC* program : programs) {
     for (const RenderedFunction& function : program->functions) {
-      ASTER_TRY(c::write_function(out, function, &written));
+      ASTER_TRY(c::add_function(function, &written));
     }
   }
+  // Those of few lanes call those of more, and those of many lanes ones of fewer.
+  for (const RenderedFunction* function : written) {
+    const std::string_view text = function->text.view();
+    out << text_slice(text, 0, text.find(" {")) << ";\n";
+  }
+  for (const RenderedFunction* function : written) out << function->text.view();
   return out.status();
 }
 

@@ -520,7 +520,7 @@ TEST(Functions, UnitsHaveEachOnce) {
   }
   const std::string text = unit_of(programs, 32);
   for (const char* once :
-       {" exp_f32_x8(f32x8", "typedef float f32x8 ", "void first(", "void second("}) {
+       {" exp_f32_x8(f32x8 a0) {", "typedef float f32x8 ", "void first(", "void second("}) {
     const size_t at = text.find(once);
     EXPECT_NE(at, std::string::npos) << once;
     EXPECT_EQ(text.find(once, at + 1), std::string::npos) << once;

@@ -415,6 +415,21 @@ TEST(Kernel, SeparateLoopsOfOneKernel) {
   s.run();
 }
 
+// A function of few lanes calls itself at more, whichever of them a kernel wants first.
+TEST(Kernel, FunctionsAtSeveralNumbersOfLanes) {
+  Suite s;
+  std::vector<Node> stores;
+  int slot = 0;
+  for (int64_t size : {64, 4, 2, 3, 1}) {
+    Node i = s.range(slot, size);
+    Node x = s.op(Op::kExp, s.load(s.param(2 * slot + 1, kF32, size), i));
+    stores.push_back(s.store(s.param(2 * slot, kF32, size), i, x, {i}));
+    ++slot;
+  }
+  s.add("exps", stores, 1e-6);
+  s.run();
+}
+
 // What reads lane by lane is written out less often than what reads vectors: compilers take seconds
 // for a body of thousands of loads.
 TEST(Kernel, TextOfLoadsLaneByLaneIsBounded) {
