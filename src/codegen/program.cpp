@@ -41,7 +41,7 @@ size_t Program::add_axis(std::string_view axis_name, int64_t size) {
   std::ranges::copy(axis_name, axis.name);
   axis.size = static_cast<uint16_t>(size);
   fail(axes_.push(axis));
-  return axes_.size() - 1;
+  return axes_.empty() ? 0 : axes_.size() - 1;
 }
 
 Status Program::append_terms(Instruction* in, Terms terms) {
