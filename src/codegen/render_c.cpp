@@ -503,9 +503,9 @@ void Writer::write_masked(const Step& s, const Access& a, DType d, int n, int fi
                           const Register* mask) {
   const bool loads = s.op == Op::kLoad;
   const int32_t bits = static_cast<int32_t>(dtype::bits(d)) * n;
-  const bool asks = loads && mask != nullptr;
   // Where no lane at all is asked for, the address may be in no page of the process, which costs
-  // the CPU hundreds of cycles to find out.
+  // the CPU hundreds of cycles to find out. Behind a gate it is hardly ever that far away.
+  const bool asks = loads && mask != nullptr && a.gate == kNone;
   if (asks) {
     out_ << "({ const unsigned long long k = ";
     write_bits(d, n, first, mask);
