@@ -27,30 +27,6 @@ size_t Builder::add_axis(int64_t size, int rank) {
   return list_.add_axis(name, size);
 }
 
-Builder::Key Builder::key_of(const Instruction& in, std::span<const Id> operands, Words words,
-                             Terms terms) {
-  Key key;
-  const auto mix = [&](uint64_t word) {
-    key.low = hash_mix(key.low, word);
-    key.high = hash_mix(key.high ^ 0x5bd1e995u, word);
-  };
-  mix(static_cast<uint64_t>(in.op) | static_cast<uint64_t>(in.with) << 8 |
-      static_cast<uint64_t>(in.dtype) << 16 | static_cast<uint64_t>(in.lanes) << 24 |
-      static_cast<uint64_t>(in.axis) << 32 | static_cast<uint64_t>(in.to) << 40 |
-      static_cast<uint64_t>(in.kind) << 48);
-  mix(static_cast<uint64_t>(in.axes) | static_cast<uint64_t>(in.flags) << 16 |
-      static_cast<uint64_t>(operands.size()) << 32);
-  mix(static_cast<uint64_t>(in.constant));
-  mix(words.size() | static_cast<uint64_t>(terms.size()) << 32);
-  for (Id id : operands) mix(id);
-  for (Word word : words) mix(static_cast<uint64_t>(word));
-  for (const Term& term : terms) {
-    mix(static_cast<uint64_t>(term.factor));
-    mix(term.at | static_cast<uint64_t>(term.axis) << 32);
-  }
-  return key;
-}
-
 uint32_t Builder::home_of(std::span<const Id> operands, Terms terms) const {
   uint32_t home = 0;
   const auto take = [&](Id id) {
@@ -83,7 +59,9 @@ Id Builder::pure(Instruction in, std::span<const Id> operands, Words words, Term
   const bool reads_register =
       std::ranges::any_of(operands, [&](Id id) { return at(id).op == Op::kAcc; });
   if (reads_register) return append(home, in, operands, words, terms);
-  const Key key = key_of(in, operands, words, terms);
+  Mixer mix;
+  mix.instruction(in, operands, words, terms);
+  const Digest key = mix.get();
   const Id* const found = equal_.find(key);
   if (found != nullptr && is_open(home_[*found])) return *found;
   const Id id = append(home, in, operands, words, terms);

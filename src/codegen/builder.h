@@ -47,14 +47,9 @@ class Builder {
     Id head = kNone;  // the Loop or If
     size_t depth = 0;
   };
-  struct Key {
-    uint64_t low = 0, high = 0;
-    bool operator==(const Key&) const = default;
+  struct DigestHash {
+    uint64_t operator()(const Digest& digest) const { return digest.low; }
   };
-  struct KeyHash {
-    uint64_t operator()(const Key& key) const { return key.low; }
-  };
-  static Key key_of(const Instruction& in, std::span<const Id> operands, Words words, Terms terms);
   bool is_open(uint32_t block) const {
     return blocks_[block].depth < open_.size() && open_[blocks_[block].depth] == block;
   }
@@ -88,7 +83,7 @@ class Builder {
   Vec<Block> blocks_;
   Vec<uint32_t> open_;  // blocks, innermost last
   Vec<uint32_t> home_;  // by instruction
-  Map<Key, Id, KeyHash> equal_;
+  Map<Digest, Id, DigestHash> equal_;
   Vec<int> ranks_;
   Program* out_ = nullptr;
   Vec<Id> written_;           // by instruction: its place in *out_

@@ -253,12 +253,14 @@ class ProgramLowering : private ValueLowering {
     int64_t stride;  // elements from copy to copy of the tile
   };
 
-  // The place of a register in its array: other tiles go faster than the rolled one.
-  Vec<program::Term> place_of(const Kept& kept, int rolled) {
+  // The place of a register in its array but for its copy of the rolled tile, which other tiles go
+  // faster than.
+  Vec<program::Term> place_of(Kept* kept, int rolled) {
     Vec<program::Term> terms(memory_);
-    int64_t step = b.at(kept.value).lanes;
+    int64_t& step = kept->stride;
+    step = b.at(kept->value).lanes;
     for (int range = 0; range < kMaxRanges; ++range) {
-      if (copies_[range] == 0 || range == rolled || !has(kernel_.ranges(kept.fold), range))
+      if (copies_[range] == 0 || range == rolled || !has(kernel_.ranges(kept->fold), range))
         continue;
       b.fail(terms.push({step, static_cast<uint32_t>(ranges_[range].axis), true}));
       step *= copies_[range];
@@ -271,15 +273,10 @@ class ProgramLowering : private ValueLowering {
       if (node->op != Op::kFold || !has(kernel_.ranges(node), rolled)) continue;
       Kept kept{node, value(node), kNone, 0};
       const Instruction in = b.at(kept.value);
-      kept.stride = in.lanes;
-      for (int range = 0; range < kMaxRanges; ++range) {
-        const bool other = copies_[range] != 0 && range != rolled;
-        if (other && has(kernel_.ranges(node), range)) kept.stride *= copies_[range];
-      }
+      Vec<program::Term> terms = place_of(&kept, rolled);
       Instruction array{.op = Op::kArray, .dtype = in.dtype};
       array.constant = kept.stride * copies_[rolled];
       kept.array = b.declare(array, std::array{Word{0}});
-      Vec<program::Term> terms = place_of(kept, rolled);
       b.fail(terms.push({kept.stride, static_cast<uint32_t>(ranges_[rolled].axis), true}));
       (void)b.act({.op = Op::kStore}, std::array{kept.array, kept.value},
                   std::array{Word{1}, Word{in.lanes}}, {terms.data(), terms.size()});
@@ -302,9 +299,9 @@ class ProgramLowering : private ValueLowering {
     const Id copy = state.copy = open_loop({}, {kNone, copies}, step);
     state.axis = step > 1 ? static_cast<int>(b.add_axis(step, kTileRank)) : -1;
     copies_[rolled] = step > 1 ? step : 0;
-    for (const Kept& one : kept) {
+    for (Kept& one : kept) {
       const Instruction in = b.at(one.value);
-      Vec<program::Term> terms = place_of(one, rolled);
+      Vec<program::Term> terms = place_of(&one, rolled);
       b.fail(terms.push({one.stride, copy, false}));
       if (step > 1) b.fail(terms.push({one.stride, static_cast<uint32_t>(state.axis), true}));
       const Id value =

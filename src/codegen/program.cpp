@@ -11,21 +11,6 @@ namespace {
 // Values as they stand in the program, outer loops first, then axes.
 bool before(const Term& a, const Term& b) { return a.axis != b.axis ? b.axis : a.at < b.at; }
 
-class Mixer {
- public:
-  void word(uint64_t word) {
-    out_.low = hash_mix(out_.low, word);
-    out_.high = hash_mix(out_.high ^ 0x5bd1e995u, word);
-  }
-  void text(const char* text, size_t room) {
-    for (size_t i = 0; i < room; ++i) word(static_cast<uint8_t>(text[i]));
-  }
-  Digest get() const { return out_; }
-
- private:
-  Digest out_{0x6b65726e656c, 0x70726f6772616d};
-};
-
 }  // namespace
 
 size_t Program::add_axis(std::string_view axis_name, int64_t size) {
@@ -138,30 +123,33 @@ size_t Program::instances(AxisSet set) const {
   return out;
 }
 
+void Mixer::instruction(const Instruction& in, std::span<const Id> operands, Words words,
+                        Terms terms) {
+  word(static_cast<uint64_t>(in.op) | static_cast<uint64_t>(in.with) << 8 |
+       static_cast<uint64_t>(in.dtype) << 16 | static_cast<uint64_t>(in.lanes) << 24 |
+       static_cast<uint64_t>(in.axis) << 32 | static_cast<uint64_t>(in.to) << 40 |
+       static_cast<uint64_t>(in.kind) << 48);
+  word(static_cast<uint64_t>(in.axes) | static_cast<uint64_t>(in.flags) << 16);
+  word(static_cast<uint64_t>(in.constant));
+  word(operands.size() | static_cast<uint64_t>(terms.size()) << 32);
+  word(words.size());
+  for (Id id : operands) word(id);
+  for (Word one : words) word(static_cast<uint64_t>(one));
+  for (const Term& term : terms) {
+    word(static_cast<uint64_t>(term.factor));
+    word(term.at | static_cast<uint64_t>(term.axis) << 32);
+  }
+}
+
 Digest Program::digest() const {
   Mixer mix;
   mix.word(function ? 1 : 0);
   mix.word(axes_.size());
   for (const Axis& axis : axes_) {
-    mix.text(axis.name, sizeof(axis.name));
+    for (const char c : axis.name) mix.word(static_cast<uint8_t>(c));
     mix.word(axis.size);
   }
-  for (const Instruction& in : code_) {
-    mix.word(static_cast<uint64_t>(in.op) | static_cast<uint64_t>(in.with) << 8 |
-             static_cast<uint64_t>(in.dtype) << 16 | static_cast<uint64_t>(in.lanes) << 24 |
-             static_cast<uint64_t>(in.axis) << 32 | static_cast<uint64_t>(in.to) << 40 |
-             static_cast<uint64_t>(in.kind) << 48);
-    mix.word(static_cast<uint64_t>(in.axes) | static_cast<uint64_t>(in.flags) << 16);
-    mix.word(static_cast<uint64_t>(in.constant));
-    mix.word(in.operands | static_cast<uint64_t>(in.terms) << 32);
-    mix.word(in.words);
-    for (Id id : operands(in)) mix.word(id);
-    for (Word word : words(in)) mix.word(static_cast<uint64_t>(word));
-    for (const Term& term : terms(in)) {
-      mix.word(static_cast<uint64_t>(term.factor));
-      mix.word(term.at | static_cast<uint64_t>(term.axis) << 32);
-    }
-  }
+  for (const Instruction& in : code_) mix.instruction(in, operands(in), words(in), terms(in));
   return mix.get();
 }
 

@@ -109,6 +109,21 @@ struct Digest {
   bool operator==(const Digest&) const = default;
 };
 
+// Digests of what is mixed in, in order.
+class Mixer {
+ public:
+  void word(uint64_t word) {
+    out_.low = hash_mix(out_.low, word);
+    out_.high = hash_mix(out_.high ^ 0x5bd1e995u, word);
+  }
+  // All of an instruction but where its lists lie.
+  void instruction(const Instruction& in, std::span<const Id> operands, Words words, Terms terms);
+  Digest get() const { return out_; }
+
+ private:
+  Digest out_{0x6b65726e656c, 0x70726f6772616d};
+};
+
 // One program or function. Sticky: add() after a failure adds nothing, and status() tells.
 class Program {
  public:

@@ -39,7 +39,7 @@ Status render_program(Rendered& out, const Kernel& kernel, const Plan& plan, con
   program::Module module(memory);
   ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
   ASTER_TRY(program::render_c(out.code, module, target));
-  out.text << out.code.text.view();
+  out.text = std::move(out.code.text);
   return out.text.status();
 }
 
