@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/counting_allocator.h"
+#include "base/counted_context.h"
 #include "buffer/block_cache.h"
 #include "buffer/storage.h"
 #include "device/device.h"
@@ -38,18 +38,10 @@ int32_t toy_device() {
   return device;
 }
 
-class BufferTest : public ::testing::Test {
+class BufferTest : public aster_test::CountedContext {
  protected:
-  void SetUp() override {
-    aster_ml_context_options options{};
-    options.struct_size = sizeof(options);
-    options.allocator = &allocator.table;
-    ASSERT_EQ(aster_ml_context_init(&context, &options), ASTER_ML_OK);
-  }
   void TearDown() override {
-    aster_ml_context_free(&context);
-    EXPECT_EQ(allocator.live(), 0u);
-    EXPECT_TRUE(allocator.sound());
+    CountedContext::TearDown();
     EXPECT_EQ(g_toy.live, 0);
   }
   Context& impl() { return *aster::context_of(&context); }
@@ -58,8 +50,6 @@ class BufferTest : public ::testing::Test {
     EXPECT_EQ(aster_ml_buffer_init(&buffer, &context, bytes, dtype, device), ASTER_ML_OK);
     return buffer;
   }
-  CountingAllocator allocator;
-  aster_ml_context context{};
 };
 
 TEST_F(BufferTest, Init) {

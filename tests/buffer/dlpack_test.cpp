@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/counting_allocator.h"
+#include "base/counted_context.h"
 #include "buffer/storage.h"
 #include "device/toy_backend.h"
 
@@ -52,18 +52,8 @@ struct Producer {
 using Versioned = Producer<aster_ml_dlpack_managed>;
 using Unversioned = Producer<aster_ml_dlpack_legacy>;
 
-class Dlpack : public ::testing::Test {
+class Dlpack : public aster_test::CountedContext {
  protected:
-  void SetUp() override {
-    aster_ml_context_options options{};
-    options.struct_size = sizeof(options);
-    options.allocator = &allocator.table;
-    ASSERT_EQ(aster_ml_context_init(&context, &options), ASTER_ML_OK);
-  }
-  void TearDown() override {
-    aster_ml_context_free(&context);
-    EXPECT_EQ(allocator.live(), 0u);
-  }
   int32_t import(aster_ml_tensor* out, Versioned& p) {
     return aster_ml_dlpack_import(out, &context, &p.managed);
   }
@@ -90,7 +80,6 @@ class Dlpack : public ::testing::Test {
   }
 
   aster_test::CountingAllocator allocator;
-  aster_ml_context context{};
 };
 
 template <class P>

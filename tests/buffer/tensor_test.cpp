@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "aster_ml/buffer.h"
-#include "base/counting_allocator.h"
+#include "base/counted_context.h"
 #include "buffer/storage.h"
 #include "buffer/tensor.h"
 #include "device/toy_backend.h"
@@ -30,22 +30,12 @@ int32_t toy_device() {
   return device;
 }
 
-class TensorTest : public ::testing::Test {
+class TensorTest : public aster_test::CountedContext {
  protected:
-  void SetUp() override {
-    aster_ml_context_options options{};
-    options.struct_size = sizeof(options);
-    options.allocator = &allocator.table;
-    ASSERT_EQ(aster_ml_context_init(&context, &options), ASTER_ML_OK);
-  }
   void TearDown() override {
-    aster_ml_context_free(&context);
-    EXPECT_EQ(allocator.live(), 0u);
-    EXPECT_TRUE(allocator.sound());
+    CountedContext::TearDown();
     EXPECT_EQ(g_toy.live, 0);
   }
-  CountingAllocator allocator;
-  aster_ml_context context{};
 };
 
 TEST_F(TensorTest, InitIsRowMajor) {

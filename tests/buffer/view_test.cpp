@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/counting_allocator.h"
+#include "base/counted_context.h"
 #include "device/toy_backend.h"
 
 namespace {
@@ -25,19 +25,11 @@ std::string message() {
   return record.message;
 }
 
-class Views : public ::testing::Test {
+class Views : public aster_test::CountedContext {
  protected:
   void SetUp() override {
-    aster_ml_context_options options{};
-    options.struct_size = sizeof(options);
-    options.allocator = &allocator.table;
-    ASSERT_EQ(aster_ml_context_init(&context, &options), ASTER_ML_OK);
+    CountedContext::SetUp();
     std::iota(memory.begin(), memory.end(), 0.0f);
-  }
-  void TearDown() override {
-    aster_ml_context_free(&context);
-    EXPECT_EQ(allocator.live(), 0u);
-    EXPECT_TRUE(allocator.sound());
   }
   aster_ml_view_options options(const std::vector<size_t>& shape,
                                 const std::vector<ptrdiff_t>& strides = {}, size_t first = 0) {
@@ -73,7 +65,6 @@ class Views : public ::testing::Test {
   }
 
   aster_test::CountingAllocator allocator;
-  aster_ml_context context{};
   std::array<float, 64> memory{};
   int released = 0;
 };
