@@ -1,9 +1,11 @@
 #include "device/device.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 #include "base/mutex.h"
@@ -72,9 +74,18 @@ int32_t copy_out_nothing(void*, int32_t, void*, const void*, size_t, size_t) {
 int32_t copy_nothing(void*, int32_t, void*, size_t, const void*, size_t, size_t) {
   return ASTER_ML_OK;
 }
-constexpr aster_ml_backend kNothing = {sizeof(kNothing), kIndices,         0,
-                                       nullptr,          allocate_nothing, release_nothing,
-                                       copy_in_nothing,  copy_out_nothing, copy_nothing};
+constexpr aster_ml_backend nothing() {
+  aster_ml_backend backend = {};
+  backend.struct_size = sizeof(backend);
+  backend.count = kIndices;
+  backend.allocate = allocate_nothing;
+  backend.release = release_nothing;
+  backend.copy_in = copy_in_nothing;
+  backend.copy_out = copy_out_nothing;
+  backend.copy = copy_nothing;
+  return backend;
+}
+constexpr aster_ml_backend kNothing = nothing();
 
 bool is_letter(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -141,6 +152,14 @@ Status read_backend(aster_ml_backend* out, const aster_ml_backend* given) {
   if (out->allocate == nullptr || out->release == nullptr || out->copy_in == nullptr ||
       out->copy_out == nullptr) {
     return ASTER_FAIL(kARGUMENT, "allocate, release, copy_in or copy_out is missing");
+  }
+  const bool computes[] = {out->build != nullptr, out->unbuild != nullptr, out->open != nullptr,
+                           out->close != nullptr, out->submit != nullptr,  out->wait != nullptr};
+  const auto there = std::ranges::count(computes, true);
+  if (there != 0 && (there != std::ssize(computes) || out->describe == nullptr)) {
+    return ASTER_FAIL(kARGUMENT,
+                      "a backend that computes has describe, build, unbuild, open, close, submit "
+                      "and wait: some are missing");
   }
   if (out->count == 0) out->count = 1;
   if (out->count < 0 || out->count > kIndices) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <string>
 
 #include "device/toy_backend.h"
@@ -177,6 +178,71 @@ TEST(Backend, BadInput) {
   table.struct_size = 8;  // a table without functions
   EXPECT_EQ(aster_ml_device_register(&code, "BAD", &table), ASTER_ML_ARGUMENT);
   EXPECT_EQ(status_of("BAD"), ASTER_ML_NOT_FOUND);
+}
+
+// A device that would compute; nothing is called.
+aster_ml_backend computing_table(aster_test::ToyDevice* toy) {
+  aster_ml_backend table = toy->table(true);
+  table.describe = [](void*, int32_t, aster_ml_device_info*) -> int32_t { return ASTER_ML_ERROR; };
+  table.build = [](void*, void**, void**, int32_t, const aster_ml_code*, size_t, char*,
+                   size_t) -> int32_t { return ASTER_ML_ERROR; };
+  table.unbuild = [](void*, int32_t, void*) {};
+  table.open = [](void*, void**, int32_t, uint32_t) -> int32_t { return ASTER_ML_ERROR; };
+  table.close = [](void*, int32_t, void*) {};
+  table.submit = [](void*, uint64_t*, int32_t, void*, const aster_ml_command*, size_t) -> int32_t {
+    return ASTER_ML_ERROR;
+  };
+  table.wait = [](void*, int32_t, void*, uint64_t) -> int32_t { return ASTER_ML_ERROR; };
+  return table;
+}
+
+// A table of memory alone, as callers built before there was more hand it in: what stands behind
+// its end is not read.
+TEST(Backend, TablesOfMemoryAloneAreTakenAsTheyWere) {
+  static aster_test::ToyDevice toy;
+  aster_ml_backend table = computing_table(&toy);
+  table.wait = nullptr;
+  table.struct_size = offsetof(aster_ml_backend, describe);
+  int32_t code = 0;
+  ASSERT_EQ(aster_ml_device_register(&code, "OLDTOY", &table), ASTER_ML_OK);
+  const aster_ml_backend* found = nullptr;
+  ASSERT_EQ(aster::device::backend(&found, code), ASTER_ML_OK);
+  EXPECT_NE(found->copy, nullptr);
+  EXPECT_EQ(found->describe, nullptr);
+  EXPECT_EQ(found->build, nullptr);
+}
+
+TEST(Backend, WhatComputesIsComplete) {
+  static aster_test::ToyDevice toy;
+  const aster_ml_backend whole = computing_table(&toy);
+  int32_t code = 0;
+  const auto refused = [&](auto take_away) {
+    aster_ml_backend table = whole;
+    take_away(table);
+    return aster_ml_device_register(&code, "PARTIAL", &table);
+  };
+  EXPECT_EQ(refused([](auto& t) { t.describe = nullptr; }), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(refused([](auto& t) { t.build = nullptr; }), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(refused([](auto& t) { t.unbuild = nullptr; }), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(refused([](auto& t) { t.open = nullptr; }), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(refused([](auto& t) { t.close = nullptr; }), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(refused([](auto& t) { t.submit = nullptr; }), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(refused([](auto& t) { t.wait = nullptr; }), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(refused([](auto& t) { t.struct_size = offsetof(aster_ml_backend, submit); }),
+            ASTER_ML_ARGUMENT);
+  EXPECT_EQ(status_of("PARTIAL"), ASTER_ML_NOT_FOUND);
+  // Kinds of memory are apart from that, and a table of a later version may be longer.
+  struct Longer {
+    aster_ml_backend known;
+    void* unknown;
+  } longer = {whole, &toy};
+  longer.known.struct_size = sizeof(longer);
+  longer.known.allocate_kind = nullptr;
+  ASSERT_EQ(aster_ml_device_register(&code, "WHOLE", &longer.known), ASTER_ML_OK);
+  const aster_ml_backend* found = nullptr;
+  ASSERT_EQ(aster::device::backend(&found, code), ASTER_ML_OK);
+  EXPECT_EQ(found->wait, whole.wait);
+  EXPECT_EQ(found->struct_size, sizeof(aster_ml_backend));
 }
 
 TEST(Backend, TheRegistryIsBounded) {
