@@ -97,11 +97,11 @@ Compiled compile(const Work& work, const std::string& compiler, const std::strin
   Builder b;
   codegen::Rendered rendered(process_heap());
   if (!codegen::render(rendered, b.graph, work.build(b), target()).ok()) return {};
-  Text prelude(process_heap());
-  const codegen::Rendered* one = &rendered;
-  if (!codegen::render_prelude(prelude, {&one, 1}, target()).ok()) return {};
+  Text unit(process_heap());
+  const codegen::program::RenderedC* one = &rendered.code;
+  if (!codegen::program::write_unit(unit, {&one, 1}, target()).ok()) return {};
   const std::string path = "/tmp/bench_codegen_" + std::to_string(getpid()) + name + compiler;
-  std::ofstream(path + ".c") << prelude.view() << rendered.text.view();
+  std::ofstream(path + ".c") << unit.view();
   std::string flags =
       " -std=gnu11 -w -O1 -shared -nostdlib -fPIC -fwrapv -fno-strict-aliasing -fno-math-errno "
       "-fno-trapping-math "
@@ -113,7 +113,7 @@ Compiled compile(const Work& work, const std::string& compiler, const std::strin
   const int rc = std::system((compiler + flags + path + ".c -o " + path + ".so").c_str());
   void* handle = rc == 0 ? dlopen((path + ".so").c_str(), RTLD_NOW) : nullptr;
   if (std::getenv("ASTER_BENCH_SHOW") != nullptr)
-    std::fwrite(rendered.text.view().data(), 1, rendered.text.view().size(), stdout);
+    std::fwrite(rendered.code.text.view().data(), 1, rendered.code.text.view().size(), stdout);
   if (std::getenv("ASTER_BENCH_KEEP") == nullptr)
     unlink((path + ".c").c_str()), unlink((path + ".so").c_str());
   if (handle == nullptr) return {};
@@ -449,7 +449,7 @@ void run_render(benchmark::State& state, const Work& work) {
     codegen::Rendered rendered(process_heap());
     if (!codegen::render(rendered, b.graph, kernel, target()).ok())
       return state.SkipWithError("does not render");
-    size = rendered.text.view().size();
+    size = rendered.code.text.view().size();
   }
   state.counters["bytes"] = static_cast<double>(size);
 }

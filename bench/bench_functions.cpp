@@ -1,6 +1,5 @@
-// Functions as programs against the C rows of the prelude: 4,096 elements in cache, by each
-// compiler at each vector width, the least of several interleaved runs. Prints nanoseconds per
-// element, old and new, and their ratio.
+// Functions as programs: 4,096 elements in cache, by each compiler at each vector width, the least
+// of several runs. Prints nanoseconds per element.
 //
 //   bench_functions [part of a name] [compiler] [vector bytes]
 #include <dlfcn.h>
@@ -19,7 +18,6 @@
 #include <vector>
 
 #include "codegen/functions.h"
-#include "codegen/prelude.h"
 #include "codegen/render_c.h"
 #include "dtype/convert.h"
 
@@ -35,14 +33,13 @@ constexpr long kCount = 4096;
 struct Case {
   kp::FunctionKey key;
   int arity;
-  const char* old;  // of the prelude; null for a cast
   double from, to;  // arguments
 
   std::string name() const {
     std::string out = uop::info(key.op).name;
     out.append("_").append(kp::type_name(key.operand));
     if (from >= 1e6) out.append("_large");
-    return old == nullptr ? out.append("_").append(kp::type_name(key.result)) : out;
+    return key.op == Op::kCast ? out.append("_").append(kp::type_name(key.result)) : out;
   }
   int lanes(int bytes) const {
     size_t size = std::max(dtype::size(key.operand), dtype::size(key.result));
@@ -58,42 +55,42 @@ std::vector<Case> all_cases() {
   constexpr DType kI32 = DType::kInt32, kI64 = DType::kInt64, kU8 = DType::kUInt8;
   std::vector<Case> out;
   for (DType d : {kF32, kF64}) {
-    const auto add = [&](Op op, int arity, const char* old, double from, double to) {
-      out.push_back({{op, d, d}, arity, old, from, to});
+    const auto add = [&](Op op, int arity, double from, double to) {
+      out.push_back({{op, d, d}, arity, from, to});
     };
-    add(Op::kExp, 1, "exp", -10, 10);
-    add(Op::kExp2, 1, "exp2", -10, 10);
-    add(Op::kLog, 1, "log", 0.01, 100);
-    add(Op::kLog2, 1, "log2", 0.01, 100);
-    add(Op::kSin, 1, "sin", -10, 10);
-    add(Op::kCos, 1, "cos", -10, 10);
-    add(Op::kSin, 1, "sin", 1e8, 1e12);
-    add(Op::kTanh, 1, "tanh", -3, 3);
-    add(Op::kErf, 1, "erf", -3, 3);
-    add(Op::kPow, 2, "pow", 0.1, 10);
-    add(Op::kSqrt, 1, "sqrt", 0.1, 10);
-    add(Op::kTrunc, 1, "trunc", -10, 10);
-    add(Op::kFloor, 1, "floor", -10, 10);
-    add(Op::kCeil, 1, "ceil", -10, 10);
-    add(Op::kRound, 1, "round", -10, 10);
-    add(Op::kMulAcc, 3, "fma", -10, 10);
-    add(Op::kMax, 2, "max", -10, 10);
-    add(Op::kMin, 2, "min", -10, 10);
+    add(Op::kExp, 1, -10, 10);
+    add(Op::kExp2, 1, -10, 10);
+    add(Op::kLog, 1, 0.01, 100);
+    add(Op::kLog2, 1, 0.01, 100);
+    add(Op::kSin, 1, -10, 10);
+    add(Op::kCos, 1, -10, 10);
+    add(Op::kSin, 1, 1e8, 1e12);
+    add(Op::kTanh, 1, -3, 3);
+    add(Op::kErf, 1, -3, 3);
+    add(Op::kPow, 2, 0.1, 10);
+    add(Op::kSqrt, 1, 0.1, 10);
+    add(Op::kTrunc, 1, -10, 10);
+    add(Op::kFloor, 1, -10, 10);
+    add(Op::kCeil, 1, -10, 10);
+    add(Op::kRound, 1, -10, 10);
+    add(Op::kMulAcc, 3, -10, 10);
+    add(Op::kMax, 2, -10, 10);
+    add(Op::kMin, 2, -10, 10);
   }
   for (DType d : {DType::kInt8, kU8, DType::kInt16, kI32, DType::kUInt32, kI64}) {
     const double low = dtype::is_signed(d) ? -100 : 0;
-    out.push_back({{Op::kCDiv, d, d}, 2, "div", low, 100});
-    out.push_back({{Op::kCMod, d, d}, 2, "mod", low, 100});
-    out.push_back({{Op::kFloorDiv, d, d}, 2, "floordiv", low, 100});
-    out.push_back({{Op::kFloorMod, d, d}, 2, "floormod", low, 100});
-    out.push_back({{Op::kShl, d, d}, 2, "shl", 0, 9});
-    out.push_back({{Op::kShr, d, d}, 2, "shr", 0, 9});
-    out.push_back({{Op::kMax, d, d}, 2, "max", low, 100});
+    out.push_back({{Op::kCDiv, d, d}, 2, low, 100});
+    out.push_back({{Op::kCMod, d, d}, 2, low, 100});
+    out.push_back({{Op::kFloorDiv, d, d}, 2, low, 100});
+    out.push_back({{Op::kFloorMod, d, d}, 2, low, 100});
+    out.push_back({{Op::kShl, d, d}, 2, 0, 9});
+    out.push_back({{Op::kShr, d, d}, 2, 0, 9});
+    out.push_back({{Op::kMax, d, d}, 2, low, 100});
   }
-  out.push_back({{Op::kThreefry, DType::kUInt64, DType::kUInt64}, 2, "threefry", 0, 1e9});
+  out.push_back({{Op::kThreefry, DType::kUInt64, DType::kUInt64}, 2, 0, 1e9});
   const auto cast = [&](DType from, DType to) {
     const bool plus = dtype::is_unsigned(from) || dtype::is_unsigned(to);
-    out.push_back({{Op::kCast, to, from}, 1, nullptr, plus ? 0.0 : -100.0, 100});
+    out.push_back({{Op::kCast, to, from}, 1, plus ? 0.0 : -100.0, 100});
   };
   for (DType d : {kF16, DType::kBFloat16, DType::kFp8E4M3, DType::kFp8E4M3Fnuz, DType::kFp8E5M2,
                   DType::kFp8E5M2Fnuz}) {
@@ -120,37 +117,6 @@ bool supports(int bytes) {
   return bytes == 16 || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
 }
 
-const char* old_element(DType d) { return d == DType::kBool ? "b8" : kp::type_name(d); }
-
-// y[i] = f(a[i], b[i], c[i]) by the prelude.
-std::string old_text(const Case& c, int lanes) {
-  std::string x("x");
-  x.append(std::to_string(lanes));
-  const auto type = [&](DType d) {
-    Text out(process_heap());
-    codegen::write_type_name(out, d, lanes);
-    return std::string(out.view()) + "u";
-  };
-  std::string call("am_");
-  if (c.old == nullptr) {
-    call.append(old_element(c.key.operand)).append("_to_").append(old_element(c.key.result));
-  } else {
-    call.append(c.old).append("_").append(old_element(c.key.operand));
-  }
-  call.append(x).append("(");
-  for (int i = 0; i < c.arity; ++i) {
-    call.append(i == 0 ? "" : ", ").append("*(const ").append(type(c.key.operand)).append(" *)(");
-    call += static_cast<char>('a' + i);
-    call.append(" + i * ").append(std::to_string(dtype::size(c.key.operand))).append(")");
-  }
-  std::string out("void old_");
-  out.append(c.name()).append("(const char *a, const char *b, const char *c, char *y, long n) {\n");
-  out.append("for (long i = 0; i < n; i += ").append(std::to_string(lanes)).append(") *(");
-  out.append(type(c.key.result)).append(" *)(y + i * ");
-  out.append(std::to_string(dtype::size(c.key.result))).append(") = ").append(call);
-  return out.append(");\n}\n");
-}
-
 bool add_program(kp::RenderedC* out, const Case& c, int lanes, const codegen::Target& target) {
   kp::Module module(process_heap());
   std::string x;
@@ -163,7 +129,7 @@ bool add_program(kp::RenderedC* out, const Case& c, int lanes, const codegen::Ta
     if (!kp::add_function(&place, &module, c.key, target.fma).ok()) return false;
     what.assign("Call ").append(to + x + " ").append(module.programs[place].name);
   }
-  std::string text("program new_"), loads;
+  std::string text("program "), loads;
   text += c.name() + "\n";
   for (int i = 0; i < c.arity; ++i) {
     const std::string n = std::to_string(i);
@@ -197,8 +163,7 @@ void* compile(const std::string& text, const std::string& compiler, int bytes) {
   return handle;
 }
 
-using Old = void (*)(const void*, const void*, const void*, void*, long);
-using New = void (*)(void* const*, const long long*, void*, long long, long long);
+using Function = void (*)(void* const*, const long long*, void*, long long, long long);
 
 template <typename Run>
 double nanoseconds(Run run) {
@@ -209,11 +174,8 @@ double nanoseconds(Run run) {
 }
 
 void measure(const Case& c, void* handle, const std::string& build) {
-  const auto old =
-      reinterpret_cast<Old>(dlsym(handle, std::string("old_").append(c.name()).c_str()));
-  const auto fresh =
-      reinterpret_cast<New>(dlsym(handle, std::string("new_").append(c.name()).c_str()));
-  if (old == nullptr || fresh == nullptr) return;
+  const auto function = reinterpret_cast<Function>(dlsym(handle, c.name().c_str()));
+  if (function == nullptr) return;
   alignas(64) static char memory[4][kCount * 8];
   std::mt19937 random(1);
   std::uniform_real_distribution<double> some(c.from, c.to);
@@ -232,31 +194,26 @@ void measure(const Case& c, void* handle, const std::string& build) {
   void* params[4];
   for (int i = 0; i < c.arity; ++i) params[i] = memory[i];
   params[c.arity] = memory[3];
-  double best[2] = {1e30, 1e30};
+  double best = 1e30;
   for (int i = 0; i < 60; ++i) {
-    best[0] = std::min(
-        best[0], nanoseconds([&] { old(memory[0], memory[1], memory[2], memory[3], kCount); }));
-    best[1] = std::min(best[1], nanoseconds([&] { fresh(params, nullptr, nullptr, 0, 1); }));
+    best = std::min(best, nanoseconds([&] { function(params, nullptr, nullptr, 0, 1); }));
   }
-  std::printf("%-22s %-9s %8.4f %8.4f %6.3f\n", c.name().c_str(), build.c_str(), best[0], best[1],
-              best[1] / best[0]);
+  std::printf("%-22s %-9s %8.4f\n", c.name().c_str(), build.c_str(), best);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string part = argc > 1 ? argv[1] : "";
-  std::printf("%-22s %-9s %8s %8s %6s\n", "function", "build", "old ns", "new ns", "ratio");
+  std::printf("%-22s %-9s %8s\n", "function", "build", "ns");
   for (const std::string compiler : {"gcc", "clang"}) {
     if (argc > 2 && compiler != argv[2]) continue;
     for (const int bytes : {16, 32, 64}) {
       if (!supports(bytes) || (argc > 3 && std::atoi(argv[3]) != bytes)) continue;
       const codegen::Target target = target_of(bytes);
-      codegen::PreludeRequest request(process_heap());
       std::vector<Case> cases;
       std::vector<kp::RenderedC> programs;
       std::vector<const kp::RenderedC*> all;
-      std::string loops;
       for (const Case& c : all_cases()) {
         if (c.name().find(part) == std::string::npos) continue;
         programs.emplace_back(process_heap());
@@ -265,16 +222,11 @@ int main(int argc, char** argv) {
           return 1;
         }
         cases.push_back(c);
-        loops += old_text(c, c.lanes(bytes));
       }
       for (const kp::RenderedC& one : programs) all.push_back(&one);
-      Text unit(process_heap()), prelude(process_heap());
-      if (!request.add_used(loops).ok() || !codegen::emit_prelude(prelude, request, target).ok() ||
-          !kp::write_unit(unit, all, target).ok()) {
-        return 1;
-      }
-      void* handle =
-          compile(std::string(prelude.view()) + loops + std::string(unit.view()), compiler, bytes);
+      Text unit(process_heap());
+      if (!kp::write_unit(unit, all, target).ok()) return 1;
+      void* handle = compile(std::string(unit.view()), compiler, bytes);
       if (handle == nullptr) return 1;
       for (const Case& c : cases) {
         measure(c, handle, compiler + " " + std::to_string(bytes));

@@ -30,7 +30,6 @@ OP_SWITCHES = {
     "src/uop/build": "the builders that a node's copy goes through",
     "src/engine/indexing": "movement operations become index arithmetic",
     "src/engine/rangeify_build": "tensor nodes become kernel nodes",
-    "src/codegen/emit": "the renderer",
     "tests/": "tests name what they test",
 }
 

@@ -28,28 +28,21 @@
 
 namespace aster::codegen {
 
-// Rendered kernels of one module: prelude (types and functions they use, each once) and a function
-// each:
-//   void NAME(void *const *params, const int64_t *sizes, void *scratch, int64_t begin, int64_t end)
-// runs tasks [begin, end) of its outermost loop; tasks are independent, write disjoint memory and
-// give the same bits however they are grouped.
+// A kernel as C: a function, and the types and functions that it uses
+// (program::write_declarations). It runs tasks [begin, end) of its outermost loop; tasks are
+// independent, write disjoint memory and give the same bits however they are grouped.
 struct Rendered {
-  explicit Rendered(Memory& memory) : text(memory), code(memory) {}
-  char name[64] = {};       // r_<hash>: of kernel and target
-  char title[64] = {};      // what it computes, for people (title.h)
-  Text text;                // the function
-  bool program = false;     // made from a kernel program,
-  program::RenderedC code;  // whose types and functions these are
+  explicit Rendered(Memory& memory) : code(memory) {}
+  char name[64] = {};   // r_<hash>: of kernel and target
+  char title[64] = {};  // what it computes, for people (title.h)
+  program::RenderedC code;
   int64_t tasks = 1;
   double task_flops = 0;  // estimates: operations and bytes of one task
   double task_bytes = 0;
 };
 
 // Renders one kernel. graph: scratch graph that holds it, used for further nodes. Errors:
-// UNSUPPORTED (a dtype), INTERNAL.
+// UNSUPPORTED (an operation that programs do not have, too many ranges), INTERNAL.
 Status render(Rendered& out, uop::Graph& graph, uop::Node kernel, const Target& target);
-
-// The prelude for some rendered kernels.
-Status render_prelude(Text& out, std::span<const Rendered* const> kernels, const Target& target);
 
 }  // namespace aster::codegen

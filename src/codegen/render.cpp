@@ -1,7 +1,6 @@
 #include <cstdio>
 
 #include "codegen/codegen.h"
-#include "codegen/lower.h"
 #include "codegen/lowering.h"
 #include "codegen/render_c.h"
 #include "codegen/title.h"
@@ -34,15 +33,6 @@ Status name_kernel(char (&name)[64], const Kernel& kernel, const Target& target,
   return kOk;
 }
 
-Status render_program(Rendered& out, const Kernel& kernel, const Plan& plan, const Target& target,
-                      Memory& memory) {
-  program::Module module(memory);
-  ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
-  ASTER_TRY(program::render_c(out.code, module, target));
-  out.text = std::move(out.code.text);
-  return out.text.status();
-}
-
 }  // namespace
 
 Status lower_kernel(program::Module* out, const char* name, Node node, const Target& target,
@@ -63,14 +53,9 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   ASTER_TRY(make_plan(&plan, kernel, target, memory));
   ASTER_TRY(name_kernel(out.name, kernel, target, memory));
   ASTER_TRY(write_title(out.title, node, memory));
-  out.text.clear();
-  out.program = false;
-  if (target.programs) {
-    const Status status = render_program(out, kernel, plan, target, memory);
-    if (!status.ok() && status.code != ASTER_ML_UNSUPPORTED) return status;
-    out.program = status.ok();
-  }
-  if (!out.program) ASTER_TRY(lower(out.text, out.name, kernel, plan, target, memory));
+  program::Module module(memory);
+  ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
+  ASTER_TRY(program::render_c(out.code, module, target));
   double flops = 0, bytes = 0;
   out.tasks = 0;
   for (const Tasks& tasks : plan.tasks) {
@@ -80,21 +65,7 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   }
   out.task_flops = flops / static_cast<double>(out.tasks);
   out.task_bytes = bytes / static_cast<double>(out.tasks);
-  return out.text.status();
-}
-
-Status render_prelude(Text& out, std::span<const Rendered* const> kernels, const Target& target) {
-  PreludeRequest request(out.memory());
-  ASTER_TRY(request.add_type(DType::kInt64, 1));
-  for (const Rendered* kernel : kernels) {
-    if (!kernel->program) ASTER_TRY(request.add_used(kernel->text.view()));
-  }
-  ASTER_TRY(emit_prelude(out, request, target));
-  Vec<const program::RenderedC*> programs(out.memory());
-  for (const Rendered* kernel : kernels) {
-    if (kernel->program) ASTER_TRY(programs.push(&kernel->code));
-  }
-  return program::write_declarations(out, {programs.data(), programs.size()}, target);
+  return kOk;
 }
 
 }  // namespace aster::codegen

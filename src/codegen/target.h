@@ -14,7 +14,6 @@ struct Target {
   bool avx512 = false;    // F, DQ, BW, VL: masks and masked accesses
   bool streaming = true;  // non-temporal stores pay for results larger than the last-level cache
   int64_t cache_bytes = int64_t{32} << 20;  // last-level cache
-  bool programs = true;                     // by way of kernel programs, as far as these go
 };
 
 }  // namespace aster::codegen

@@ -342,28 +342,29 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
   Vec<void*> functions(memory);
   ASTER_TRY(functions.resize(rendered.size(), nullptr));
   if (!rendered.empty()) {
-    Vec<const codegen::Rendered*> all(memory);
+    Vec<const codegen::program::RenderedC*> all(memory);
     Vec<KernelSource> sources(memory);
     Vec<runtime::cpu::Digest> needs(memory);
     ASTER_TRY(needs.reserve(rendered.size()));
-    Text prelude(memory);
+    Text declarations(memory);
     for (const codegen::Rendered& one : rendered) {
-      ASTER_TRY(all.push(&one));
-      // What it uses of the prelude, as it is written now, is part of its key.
-      prelude.clear();
-      ASTER_TRY(codegen::render_prelude(prelude, {&all.back(), 1}, target));
-      ASTER_TRY(needs.push(runtime::cpu::Sha256().add_text(prelude.view()).finish()));
+      ASTER_TRY(all.push(&one.code));
+      // The types and functions that it uses, as they are written now, are part of its key.
+      declarations.clear();
+      ASTER_TRY(codegen::program::write_declarations(declarations, {&all.back(), 1}, target));
+      ASTER_TRY(needs.push(runtime::cpu::Sha256().add_text(declarations.view()).finish()));
       const runtime::cpu::Digest& need = needs.back();
-      ASTER_TRY(sources.push(KernelSource{
-          one.name, one.text.view(), {reinterpret_cast<const char*>(need.data()), need.size()}}));
+      ASTER_TRY(
+          sources.push(KernelSource{one.name,
+                                    one.code.text.view(),
+                                    {reinterpret_cast<const char*>(need.data()), need.size()}}));
     }
-    prelude.clear();
-    ASTER_TRY(codegen::render_prelude(prelude, {all.data(), all.size()}, target));
-    ASTER_TRY(prelude.status());
+    declarations.clear();
+    ASTER_TRY(codegen::program::write_declarations(declarations, {all.data(), all.size()}, target));
     if (scratch_memory.failed()) return ASTER_FAIL(kMEMORY, "a kernel's text ran out of memory");
     runtime::cpu::CompileStats stats;
     const Status loaded =
-        provider->load(prelude.view(), {sources.data(), sources.size()},
+        provider->load(declarations.view(), {sources.data(), sources.size()},
                        {functions.data(), functions.size()}, &exe->kernels, &stats);
     if (!loaded.ok()) return without_code(exe, context, loaded);
     counters.kernels_compiled += static_cast<uint64_t>(stats.compiled);

@@ -284,14 +284,14 @@ class ScheduleText {
   }
 
   Status kernel(const Item& item, size_t number) {
-    codegen::Rendered code(memory_);
-    ASTER_TRY(codegen::render(code, scratch_, item.kernel, target_));
+    codegen::Rendered made(memory_);
+    ASTER_TRY(codegen::render(made, scratch_, item.kernel, target_));
     Vec<uint8_t> use(memory_);
     Vec<uint32_t> reads(memory_);
     Vec<Node> nodes(memory_);
     ASTER_TRY(uses(&use, item));
     ASTER_TRY(uop::toposort(&nodes, std::array{item.kernel}));
-    if (view_.level == ASTER_ML_GRAPH_KERNEL) return kernel_nodes(code, nodes);
+    if (view_.level == ASTER_ML_GRAPH_KERNEL) return kernel_nodes(made, nodes);
     ASTER_TRY(read_memory(item, use, &reads));
     const uint32_t self = graph_.nodes();
     Text subtitle(memory_), text(memory_);
@@ -309,17 +309,17 @@ class ScheduleText {
     title.format("Kernel %zu", number);
     ASTER_TRY(title.status());
     graph_.node(title.view(), subtitle.view(), Shown::kKernel,
-                source ? code.text.view() : std::string_view());
-    graph_.detail("computes", code.title);
-    graph_.detail("function", code.name);
+                source ? made.code.text.view() : std::string_view());
+    graph_.detail("computes", made.title);
+    graph_.detail("function", made.name);
     subtitle.clear();
     ASTER_TRY(loops(subtitle, item.kernel));
     graph_.detail("loops", subtitle.view());
     if (!text.view().empty()) graph_.detail("reductions", text.view());
     ASTER_TRY(operand_details(item, use));
-    const auto tasks = static_cast<double>(code.tasks);
-    estimate("operations, estimated", code.task_flops * tasks);
-    estimate("bytes moved, estimated", code.task_bytes * tasks);
+    const auto tasks = static_cast<double>(made.tasks);
+    estimate("operations, estimated", made.task_flops * tasks);
+    estimate("bytes moved, estimated", made.task_bytes * tasks);
     estimate("tasks", tasks);
     estimate("nodes", static_cast<double>(nodes.size()));
     graph_.node_end();

@@ -16,6 +16,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/memory.h"
@@ -32,6 +33,12 @@ using uop::Graph;
 using uop::Node;
 using uop::Op;
 using uop::Word;
+
+inline std::string last_message() {
+  aster_ml_error error{};
+  aster_ml_error_last(&error);
+  return error.message;
+}
 
 inline std::vector<int> widths() {
   std::vector<int> out{16};
@@ -321,74 +328,49 @@ class Suite {
     for (int width : widths()) {
       Target target = target_of(width);
       target.cache_bytes = cache_bytes;
-      std::vector<std::vector<Param>> previous;
-      for (const bool programs : {false, true}) {
-        target.programs = programs;
-        run_path(target, expected, &previous);
-      }
+      run_at(target, expected);
     }
     cases_.clear();
   }
 
  private:
-  // By way of one path from kernel to C, with the bits of the one before.
-  void run_path(const Target& target, const std::vector<std::vector<Param>>& expected,
-                std::vector<std::vector<Param>>* previous) {
+  void run_at(const Target& target, const std::vector<std::vector<Param>>& expected) {
     const int width = target.vector_bytes;
     std::vector<Rendered> kernels;
-    std::vector<const Rendered*> all;
-    std::vector<bool> made;
+    std::vector<const program::RenderedC*> unit;
     std::map<std::string, bool> seen;
-    std::string text;
     kernels.reserve(cases_.size());
     for (Case& one : cases_) {
       kernels.emplace_back(process_heap());
       const Status status = render(kernels.back(), graph, one.kernel, target);
-      aster_ml_error error{};
-      aster_ml_error_last(&error);
-      made.push_back(status.ok());
-      ASSERT_TRUE(status.ok()) << one.name << ": " << error.message;
-      all.push_back(&kernels.back());
-      ASSERT_EQ(kernels.back().program, target.programs) << one.name << ": " << error.message;
-      if (target.programs) verify_program(one, target);
-      if (seen[kernels.back().name]) continue;
-      seen[kernels.back().name] = true;
-      text += "/* " + one.name + " */\n" + std::string(kernels.back().text.view());
+      ASSERT_TRUE(status.ok()) << one.name << ": " << last_message();
+      verify_program(one, target);
+      if (!std::exchange(seen[kernels.back().name], true)) unit.push_back(&kernels.back().code);
     }
-    {
-      Text prelude(process_heap());
-      const Status status = render_prelude(prelude, {all.data(), all.size()}, target);
-      aster_ml_error error{};
-      aster_ml_error_last(&error);
-      ASSERT_TRUE(status.ok()) << error.message << "\n" << text;
-      text = std::string(prelude.view()) + text;
-    }
+    Text text(process_heap());
+    ASSERT_TRUE(program::write_unit(text, unit, target).ok()) << last_message();
     std::vector<std::unique_ptr<Library>> libraries;
     const bool all_compilers =
         width == widths().back() || std::getenv("ASTER_ML_EXHAUSTIVE") != nullptr;
     for (const std::string& compiler : compilers()) {
       if (!all_compilers && !libraries.empty()) break;
-      libraries.push_back(std::make_unique<Library>(compiler, text, width));
+      libraries.push_back(std::make_unique<Library>(compiler, std::string(text.view()), width));
     }
+    std::vector<std::vector<Param>> first;  // of the first compiler
     for (size_t l = 0; l < libraries.size(); ++l) {
-      Library& library = *libraries[l];
-      const std::string compiler = compilers()[l] + (target.programs ? ", program" : "");
-      std::vector<std::vector<Param>> results;
       for (size_t i = 0; i < cases_.size(); ++i) {
-        const auto function = made[i] ? library.find(kernels[i].name) : nullptr;
-        results.push_back(previous->empty() ? std::vector<Param>() : (*previous)[i]);
-        if (function == nullptr) continue;
         const std::string where =
-            cases_[i].name + " (" + compiler + ", " + std::to_string(width) + ")";
-        results.back() = call(cases_[i], function, {{0, kernels[i].tasks}}, false);
-        compare(where, results.back(), expected[i], cases_[i].tolerance);
+            cases_[i].name + " (" + compilers()[l] + ", " + std::to_string(width) + ")";
+        const auto function = libraries[l]->find(kernels[i].name);
+        ASSERT_NE(function, nullptr) << where;
+        const std::vector<Param> got = call(cases_[i], function, {{0, kernels[i].tasks}}, false);
+        compare(where, got, expected[i], cases_[i].tolerance);
         std::vector<std::pair<int64_t, int64_t>> each;
         for (int64_t t = kernels[i].tasks; t-- > 0;) each.push_back({t, t + 1});
-        same(where + " by single tasks", call(cases_[i], function, each, true), results.back());
-        if (!previous->empty())
-          same(where + " against the other compiler", results.back(), (*previous)[i]);
+        same(where + " by single tasks", call(cases_[i], function, each, true), got);
+        if (l == 0) first.push_back(got);
+        same(where + " against the first compiler", got, first[i]);
       }
-      *previous = results;
     }
   }
   // What the kernel was lowered to keeps the rules of programs, and reads back as it was printed.
@@ -397,11 +379,9 @@ class Suite {
     ASSERT_TRUE(lower_kernel(&module, "kernel", one.kernel, target, process_heap()).ok());
     Text text(process_heap());
     ASSERT_TRUE(program::print(text, module).ok());
-    aster_ml_error error{};
     program::Verified verified;
     const Status status = program::verify(module, {.vouched = true}, &verified);
-    aster_ml_error_last(&error);
-    ASSERT_TRUE(status.ok()) << one.name << ": " << error.message << "\n" << text.view();
+    ASSERT_TRUE(status.ok()) << one.name << ": " << last_message() << "\n" << text.view();
     ASSERT_TRUE(program::read(&read, text.view()).ok()) << one.name << "\n" << text.view();
     EXPECT_EQ(read.programs.back().digest(), module.programs.back().digest()) << text.view();
     if (std::getenv("ASTER_TEST_SHOW") != nullptr)

@@ -393,11 +393,11 @@ TEST(Kernel, SurvivesFailedAllocations) {
     Source source(&failing);
     {
       Rendered out(source);
-      Text prelude(source);
+      Text declarations(source);
       Graph scratch(source, false);
       Status status = render(out, scratch, kernel, target_of(16));
-      const Rendered* one = &out;
-      if (status.ok()) status = render_prelude(prelude, {&one, 1}, target_of(16));
+      const program::RenderedC* one = &out.code;
+      if (status.ok()) status = program::write_declarations(declarations, {&one, 1}, target_of(16));
       done = status.ok();
       ASSERT_EQ(status.code, done ? 0 : 6) << "allocation " << n;
     }
@@ -446,7 +446,7 @@ TEST(Kernel, TextOfLoadsLaneByLaneIsBounded) {
     for (int width : widths()) {
       Rendered out(process_heap());
       ASSERT_TRUE(render(out, s.graph, made.kernel, target_of(width)).ok());
-      EXPECT_LT(out.text.view().size(), 16384u) << name << " " << width;
+      EXPECT_LT(out.code.text.view().size(), 16384u) << name << " " << width;
     }
   }
   s.run();
@@ -476,7 +476,7 @@ TEST(Kernel, TextBehindTheFoldsOfATileIsBounded) {
     for (int width : widths()) {
       Rendered out(process_heap());
       ASSERT_TRUE(render(out, s.graph, made.kernel, target_of(width)).ok());
-      const std::string text(out.text.view());
+      const std::string text(out.code.text.view());
       size_t calls = 0;
       for (size_t at = 0; (at = text.find("am_tanh", at)) != std::string::npos; ++at) ++calls;
       EXPECT_LE(calls, 5u) << rows << " " << width;  // of what stands side by side

@@ -15,7 +15,7 @@ import sys
 import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SNIPPETS = {"OP": 9, "DTYPE": 11, "RULE": 4, "DEVICE": 2}  # how many a page has
+SNIPPETS = {"OP": 9, "DTYPE": 12, "RULE": 4, "DEVICE": 2}  # how many a page has
 SNIPPET = re.compile(
     r"^ *`([^`\n]+)`, (before|behind) `([^`\n]+)`:\n\n( *)```\w+\n(.*?)^ *```$", re.M | re.S
 )

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Polynomial coefficients of the kernel prelude (src/codegen/prelude_*.def) and of the functions
+"""Polynomial coefficients of the functions of kernels (src/codegen/functions_*.cpp) and of those
 composed in src/tensor/functions_math.cpp.
 
 Remez exchange on a Chebyshev grid with mpmath, weighted so that the largest relative error of the

@@ -1,29 +1,20 @@
-// The emitted functions: accuracy against the C library in double precision and MPFR, special
-// cases, and the same bits from gcc and clang.
-#include "codegen/prelude.h"
-
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
+// How near functions are: within 2.5 ULP for all arguments, against the C library in double
+// precision and MPFR, special cases included; the same bits from every compiler at a width.
 #include <random>
 
-#include "codegen/prelude_support.h"
+#include "codegen/functions_support.h"
 #ifdef ASTER_TEST_MPFR
 #include <mpfr.h>
 #endif
 
-namespace aster::codegen {
+namespace aster::codegen::program::tests {
 namespace {
-
-using namespace testing;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct Unary {
-  const char* name;
-  MathFn fn;
+  Op op;
   double (*reference)(double);
 #ifdef ASTER_TEST_MPFR
   int (*exact)(mpfr_t, const mpfr_t, mpfr_rnd_t);
@@ -34,46 +25,43 @@ struct Unary {
   double low, high;  // interesting f64 arguments
 };
 const Unary kUnaries[] = {
-    {"exp", MathFn::kExp, std::exp EXACT(mpfr_exp), -750, 715},
-    {"exp2", MathFn::kExp2, std::exp2 EXACT(mpfr_exp2), -1080, 1030},
-    {"log", MathFn::kLog, std::log EXACT(mpfr_log), 0.25, 4},
-    {"log2", MathFn::kLog2, std::log2 EXACT(mpfr_log2), 0.25, 4},
-    {"sin", MathFn::kSin, std::sin EXACT(mpfr_sin), -10, 10},
-    {"cos", MathFn::kCos, std::cos EXACT(mpfr_cos), -10, 10},
-    {"tanh", MathFn::kTanh, std::tanh EXACT(mpfr_tanh), -21, 21},
-    {"erf", MathFn::kErf, std::erf EXACT(mpfr_erf), -6, 6},
-    {"sqrt", MathFn::kSqrt, std::sqrt EXACT(mpfr_sqrt), 0, 100},
+    {Op::kExp, std::exp EXACT(mpfr_exp), -750, 715},
+    {Op::kExp2, std::exp2 EXACT(mpfr_exp2), -1080, 1030},
+    {Op::kLog, std::log EXACT(mpfr_log), 0.25, 4},
+    {Op::kLog2, std::log2 EXACT(mpfr_log2), 0.25, 4},
+    {Op::kSin, std::sin EXACT(mpfr_sin), -10, 10},
+    {Op::kCos, std::cos EXACT(mpfr_cos), -10, 10},
+    {Op::kTanh, std::tanh EXACT(mpfr_tanh), -21, 21},
+    {Op::kErf, std::erf EXACT(mpfr_erf), -6, 6},
+    {Op::kSqrt, std::sqrt EXACT(mpfr_sqrt), 0, 100},
 };
 
-// Built once: everything that this file calls.
-const std::vector<Build>& builds() {
-  static const std::vector<Build> all = build_all([](Program& p) {
-    for (DType d : {DType::kFloat32, DType::kFloat64}) {
-      const int lanes = p.bytes() / static_cast<int>(dtype::size(d));
-      for (const Unary& u : kUnaries)
-        p.function(std::string(u.name) + short_name(d), u.fn, d, 1, lanes);
-      p.function(std::string("pow") + short_name(d), MathFn::kPow, d, 2, lanes);
-    }
-    p.function("exp_1", MathFn::kExp, DType::kFloat32, 1, 1);
-    p.function("exp_2", MathFn::kExp, DType::kFloat32, 1, 2);
-    p.function("pow_1", MathFn::kPow, DType::kFloat32, 2, 1);
-    p.function("sin_1", MathFn::kSin, DType::kFloat64, 1, 1);
-  });
-  return all;
-}
+// The worst of a build, where it was, and its bits against those of the build before.
+class Worst {
+ public:
+  explicit Worst(const Case& c) : case_(c) {}
+  void add(double error, double at) {
+    if (error > worst_) worst_ = error, at_ = at;
+  }
+  void end(const Built& build) {
+    EXPECT_LE(worst_, 2.5) << case_.name() << ", " << build.name() << ", at " << at_;
+    if (std::getenv("ASTER_ML_TEST_REPORT") != nullptr)
+      std::printf("%s %s: %.3f ULP at %a\n", case_.name().c_str(), build.name().c_str(), worst_,
+                  at_);
+    worst_ = 0;
+  }
 
-template <typename T>
-std::vector<T> call(const Build& b, const std::string& name, const std::vector<T>& x,
-                    const std::vector<T>& y = {}) {
-  std::vector<T> out(x.size());
-  if (Loop f = b[name]) f(x.data(), y.data(), nullptr, out.data(), static_cast<long>(x.size()));
-  return out;
-}
+ private:
+  Case case_;
+  double worst_ = 0, at_ = 0;
+};
 
-// Equal as bits, any NaN like any other.
-template <typename T>
-bool same(T a, T b) {
-  return std::memcmp(&a, &b, sizeof(T)) == 0 || (std::isnan(a) && std::isnan(b));
+// Builds whose multiply-adds are as those of another give the same bits (functions_exact_test.cpp).
+const Built* first_like(size_t b) {
+  for (size_t i = 0; i < b; ++i) {
+    if (builds()[i]->fma() == builds()[b]->fma()) return builds()[i].get();
+  }
+  return nullptr;
 }
 
 // Distance of `got` from `want` in units of f32's last place there; beyond the largest number the
@@ -88,16 +76,6 @@ double ulps(float got, double want) {
   if (w == 0 && g == 0) return std::signbit(want) == std::signbit(got) ? 0 : 1e9;
   const int exponent = std::max(std::ilogb(w), -126);
   return std::fabs(g - w) / std::ldexp(1.0, exponent - 23);
-}
-
-template <typename T>
-void expect_same_bits(const Build& a, const std::vector<T>& x, const Build& b,
-                      const std::vector<T>& y, const char* what) {
-  if (a.bytes != b.bytes) return;
-  for (size_t i = 0; i < x.size(); ++i) {
-    ASSERT_TRUE(same(x[i], y[i])) << what << ": " << a.name << " " << x[i] << ", " << b.name << " "
-                                  << y[i] << " at " << i;
-  }
 }
 
 // Every Nth f32 argument with ASTER_ML_EXHAUSTIVE=N, else every 8191st; and all of interest.
@@ -133,44 +111,33 @@ void each_block(const std::function<void(const std::vector<float>&)>& use) {
                           32769};
   for (int k = -160; k <= 130; ++k) x.push_back(static_cast<float>(k));
   for (int k = -148; k <= 127; ++k) x.push_back(std::ldexp(1.0f, k));
-  while (x.size() % 16 != 0) x.push_back(0.5f);
+  while (x.size() % 64 != 0) x.push_back(0.5f);
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += step) {
     x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-    if (x.size() >= 1 << 18 && x.size() % 16 == 0) {
+    if (x.size() >= 1 << 18 && x.size() % 64 == 0) {
       use(x);
       x.clear();
     }
   }
-  while (x.size() % 16 != 0) x.push_back(0.5f);
+  while (x.size() % 64 != 0) x.push_back(0.5f);
   use(x);
 }
 
-TEST(Prelude, FloatFunctionsAreAccurate) {
+TEST(FunctionsAccuracy, Floats) {
   if (builds().empty()) GTEST_SKIP() << "no C compiler";
   for (const Unary& u : kUnaries) {
-    std::vector<double> worst(builds().size(), 0.0);
-    std::vector<float> where(builds().size(), 0.0f);
+    const Case c = of_real(u.op, kF32);
+    std::vector<Worst> worst(builds().size(), Worst(c));
     each_block([&](const std::vector<float>& x) {
       std::vector<double> want(x.size());
       for (size_t i = 0; i < x.size(); ++i) want[i] = u.reference(static_cast<double>(x[i]));
-      std::vector<float> before;
       for (size_t b = 0; b < builds().size(); ++b) {
-        const std::vector<float> y = call(builds()[b], std::string(u.name) + "f32", x);
-        for (size_t i = 0; i < x.size(); ++i) {
-          const double e = ulps(y[i], want[i]);
-          if (e > worst[b]) worst[b] = e, where[b] = x[i];
-        }
-        if (b > 0) expect_same_bits(builds()[b - 1], before, builds()[b], y, u.name);
-        before = y;
+        const std::vector<float> y = (*builds()[b])(c, x);
+        for (size_t i = 0; i < x.size(); ++i)
+          worst[b].add(ulps(y[i], want[i]), static_cast<double>(x[i]));
       }
     });
-    for (size_t b = 0; b < builds().size(); ++b) {
-      EXPECT_LE(worst[b], 2.5) << u.name << ", " << builds()[b].name << ", at " << where[b];
-      if (getenv("ASTER_ML_TEST_REPORT")) {
-        printf("%s f32 %s: %.3f ULP at %a\n", u.name, builds()[b].name.c_str(), worst[b],
-               static_cast<double>(where[b]));
-      }
-    }
+    for (size_t b = 0; b < builds().size(); ++b) worst[b].end(*builds()[b]);
   }
 }
 
@@ -221,28 +188,26 @@ std::vector<std::pair<float, float>> pow_pairs() {
     pairs.emplace_back(std::bit_cast<float>(static_cast<uint32_t>(random())),
                        std::bit_cast<float>(static_cast<uint32_t>(random())));
   }
-  while (pairs.size() % 16 != 0) pairs.emplace_back(2.0f, 3.0f);
+  while (pairs.size() % 64 != 0) pairs.emplace_back(2.0f, 3.0f);
   return pairs;
 }
 
-TEST(Prelude, FloatPowIsAccurate) {
+TEST(FunctionsAccuracy, FloatPow) {
   if (builds().empty()) GTEST_SKIP() << "no C compiler";
-  std::vector<float> x, y, before;
+  const Case pow = of_real(Op::kPow, kF32, 2);
+  std::vector<float> x, y;
   for (auto [a, b] : pow_pairs()) x.push_back(a), y.push_back(b);
-  for (size_t b = 0; b < builds().size(); ++b) {
-    const std::vector<float> z = call(builds()[b], "powf32", x, y);
-    double worst = 0;
+  Worst worst(pow);
+  for (const auto& build : builds()) {
+    const std::vector<float> z = (*build)(pow, x, y);
     for (size_t i = 0; i < x.size(); ++i) {
       const double want = std::pow(static_cast<double>(x[i]), static_cast<double>(y[i]));
       const double e = ulps(z[i], want);
-      worst = std::fmax(worst, e);
-      ASSERT_LE(e, 2.5) << builds()[b].name << ": " << x[i] << " ^ " << y[i] << " = " << z[i]
+      worst.add(e, static_cast<double>(x[i]));
+      ASSERT_LE(e, 2.5) << build->name() << ": " << x[i] << " ^ " << y[i] << " = " << z[i]
                         << ", not " << want;
     }
-    if (getenv("ASTER_ML_TEST_REPORT"))
-      printf("pow f32 %s: %.3f ULP\n", builds()[b].name.c_str(), worst);
-    if (b > 0) expect_same_bits(builds()[b - 1], before, builds()[b], z, "pow");
-    before = z;
+    worst.end(*build);
   }
 }
 
@@ -341,37 +306,28 @@ std::vector<double> doubles(double low, double high) {
   for (int i = 1; i < 1000; ++i)
     x.push_back(i * 0x1.921fb54442d18p+0);  // close to zeros of sin, cos
   for (int i = 0; i < 1000; ++i) x.push_back(1 + inside(random) * 0x1p-30);
-  while (x.size() % 8 != 0) x.push_back(0.5);
+  while (x.size() % 64 != 0) x.push_back(0.5);
   return x;
 }
 
-TEST(Prelude, DoubleFunctionsAreAccurate) {
-  if (builds().empty()) GTEST_SKIP() << "no C compiler";
+TEST(FunctionsAccuracy, Doubles) {
   Exact exact;
   for (const Unary& u : kUnaries) {
+    const Case c = of_real(u.op, kF64);
     const std::vector<double> x = doubles(u.low, u.high);
-    std::vector<double> before;
+    Worst worst(c);
     for (size_t b = 0; b < builds().size(); ++b) {
-      const std::vector<double> y = call(builds()[b], std::string(u.name) + "f64", x);
-      double worst = 0, where = 0;
-      const bool told = b > 0 && builds()[b].bytes == builds()[b - 1].bytes;  // by equal bits
-      for (size_t i = 0; i < x.size() && !told; ++i) {
-        const double e = exact.unary(u, x[i], y[i]);
-        if (e > worst) worst = e, where = x[i];
-      }
-      EXPECT_LE(worst, 2.5) << u.name << ", " << builds()[b].name << ", at " << where;
-      if (getenv("ASTER_ML_TEST_REPORT") && !told) {
-        printf("%s f64 %s: %.3f ULP at %a\n", u.name, builds()[b].name.c_str(), worst, where);
-      }
-      if (b > 0) expect_same_bits(builds()[b - 1], before, builds()[b], y, u.name);
-      before = y;
+      if (first_like(b) != nullptr) continue;
+      const std::vector<double> y = (*builds()[b])(c, x);
+      for (size_t i = 0; i < x.size(); ++i) worst.add(exact.unary(u, x[i], y[i]), x[i]);
+      worst.end(*builds()[b]);
     }
   }
 }
 
-TEST(Prelude, DoublePowIsAccurate) {
-  if (builds().empty()) GTEST_SKIP() << "no C compiler";
-  std::vector<double> x, y, before;
+TEST(FunctionsAccuracy, DoublePow) {
+  const Case pow = of_real(Op::kPow, kF64, 2);
+  std::vector<double> x, y;
   for (double a : kEdges) {
     for (double b : kEdges) x.push_back(a), y.push_back(b);
   }
@@ -384,46 +340,22 @@ TEST(Prelude, DoublePowIsAccurate) {
     y.push_back(plain(random) *
                 (i % 4 == 0 ? 4 : 1080 / std::fmax(std::fabs(std::log2(a)), 1e-12)));
   }
-  while (x.size() % 8 != 0) x.push_back(2), y.push_back(3);
+  while (x.size() % 64 != 0) x.push_back(2), y.push_back(3);
   Exact exact;
+  Worst worst(pow);
   for (size_t b = 0; b < builds().size(); ++b) {
-    const std::vector<double> z = call(builds()[b], "powf64", x, y);
-    const bool told = b > 0 && builds()[b].bytes == builds()[b - 1].bytes;
-    double worst = 0;
-    for (size_t i = 0; i < x.size() && !told; ++i) {
+    if (first_like(b) != nullptr) continue;
+    const std::vector<double> z = (*builds()[b])(pow, x, y);
+    for (size_t i = 0; i < x.size(); ++i) {
       const double e = exact.power(x[i], y[i], z[i]);
-      worst = std::fmax(worst, e);
-      ASSERT_LE(e, 2.5) << builds()[b].name << ": " << x[i] << " ^ " << y[i] << " = " << z[i]
+      worst.add(e, x[i]);
+      ASSERT_LE(e, 2.5) << builds()[b]->name() << ": " << x[i] << " ^ " << y[i] << " = " << z[i]
                         << ", not " << exact.value();
     }
-    if (getenv("ASTER_ML_TEST_REPORT") && !told) {
-      printf("pow f64 %s: %.3f ULP\n", builds()[b].name.c_str(), worst);
-    }
-    if (b > 0) expect_same_bits(builds()[b - 1], before, builds()[b], z, "pow");
-    before = z;
+    worst.end(*builds()[b]);
   }
 }
 #endif
 
-TEST(Prelude, EveryNumberOfLanesGivesTheSameBits) {
-  std::vector<float> x;
-  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 1048573) {
-    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-  }
-  x.resize(x.size() / 16 * 16);
-  std::vector<float> y(x.rbegin(), x.rend());
-  std::vector<double> d(x.begin(), x.end());
-  for (const Build& b : builds()) {
-    const auto wide = call(b, "expf32", x), one = call(b, "exp_1", x), two = call(b, "exp_2", x);
-    const auto power = call(b, "powf32", x, y), power1 = call(b, "pow_1", x, y);
-    const auto sines = call(b, "sinf64", d), sines1 = call(b, "sin_1", d);
-    for (size_t i = 0; i < x.size(); ++i) {
-      ASSERT_TRUE(same(wide[i], one[i]) && same(wide[i], two[i])) << b.name << ", " << x[i];
-      ASSERT_TRUE(same(power[i], power1[i])) << b.name << ", " << x[i] << " ^ " << y[i];
-      ASSERT_TRUE(same(sines[i], sines1[i])) << b.name << ", " << d[i];
-    }
-  }
-}
-
 }  // namespace
-}  // namespace aster::codegen
+}  // namespace aster::codegen::program::tests
