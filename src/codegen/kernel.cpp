@@ -10,6 +10,13 @@ using uop::sym::Term;
 
 int range_id(Node range) { return static_cast<int>(range->arg(0)); }
 
+// Whether an index expression is linear: a term of forms is no such.
+bool combines(Node node) {
+  if (node->dtype != DType::kWeakInt || node->op == Op::kRange) return false;
+  const Linear linear = uop::sym::linear_of(node);
+  return linear.size() != 1 || linear[0].node != node;
+}
+
 }  // namespace
 
 double weight(Node node) {
@@ -31,12 +38,6 @@ Status conjuncts(Vec<Node>* out, Node gate) {
     }
   }
   return kOk;
-}
-
-bool Kernel::combines(Node node) {
-  if (node->dtype != DType::kWeakInt || node->op == Op::kRange) return false;
-  const Linear linear = uop::sym::linear_of(node);
-  return linear.size() != 1 || linear[0].node != node;
 }
 
 Status Kernel::collect_ranges(Node sink) {

@@ -109,9 +109,6 @@ class Kernel {
   bool written(Node param) const;  // by a Store
   bool read(Node param) const;     // by a Load
 
-  // Whether an index expression is linear in this sense: a term of forms is no such.
-  static bool combines(Node node);
-
  private:
   struct StoredForm {
     int64_t constant;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "codegen/lowering.h"
+#include "codegen/lower_values.h"
 #include "codegen/render_c.h"
 
 namespace aster::codegen {

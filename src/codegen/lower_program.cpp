@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "codegen/lower_values.h"
 #include "codegen/lowering.h"
 
 namespace aster::codegen {

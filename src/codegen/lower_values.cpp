@@ -1,9 +1,10 @@
 // Values of a kernel's graph as instructions.
+#include "codegen/lower_values.h"
+
 #include <algorithm>
 #include <bit>
 
 #include "codegen/functions.h"
-#include "codegen/lowering.h"
 #include "codegen/render_c.h"
 
 namespace aster::codegen {

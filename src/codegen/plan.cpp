@@ -22,6 +22,22 @@ constexpr int64_t kUnroll = 8;        // longest range of a fold without a loop
 constexpr double kMostWritten = 300;  // operations in the body of such a fold
 constexpr double kMaxPanelBytes = 1 << 20;
 
+// Bytes of the register lane that holds a value of node: narrow floats are computed in float,
+// conditions are as wide as what they compare.
+int lane_bytes(Node node) {
+  if (node->dtype == DType::kWeakInt ||
+      (node->op != Op::kLoad && node->op != Op::kFold && node->nsrc > 0 &&
+       node->src(0)->dtype == DType::kWeakInt)) {
+    const int own = node->dtype == DType::kWeakInt || node->dtype == DType::kBool
+                        ? 0
+                        : static_cast<int>(dtype::size(node->dtype));
+    return std::max(own, fits_int32(node) ? 4 : 8);
+  }
+  if (node->dtype == DType::kBool) return 1;
+  if (node->dtype == DType::kWeakFloat) return 8;
+  return dtype::is_narrow_float(node->dtype) ? 4 : static_cast<int>(dtype::size(node->dtype));
+}
+
 int floor_power_of_two(int64_t x) {
   int p = 1;
   while (p * 2 <= x && p < 64) p *= 2;
@@ -64,12 +80,12 @@ class Planner {
   int lanes(const Region& r, int v) const {
     int widest = 1;
     for (Node node : r.nodes) {
-      if (has(kernel_.ranges(node), v)) widest = std::max(widest, lane_bytes(kernel_, node));
+      if (has(kernel_.ranges(node), v)) widest = std::max(widest, lane_bytes(node));
     }
     for (Node root : r.roots) {
       const DType dtype = r.folds ? root->dtype : root->src(2)->dtype;
       if (dtype != DType::kBool)
-        widest = std::max(widest, lane_bytes(kernel_, r.folds ? root : root->src(2)));
+        widest = std::max(widest, lane_bytes(r.folds ? root : root->src(2)));
     }
     return target_.vector_bytes / widest;
   }
@@ -497,20 +513,6 @@ bool fits_int32(Node node) {
   bool all = node->dtype != DType::kWeakInt || fits(node);
   for (Node source : node->src()) all &= source->dtype != DType::kWeakInt || fits(source);
   return all;
-}
-
-int lane_bytes(const Kernel&, Node node) {
-  if (node->dtype == DType::kWeakInt ||
-      (node->op != Op::kLoad && node->op != Op::kFold && node->nsrc > 0 &&
-       node->src(0)->dtype == DType::kWeakInt)) {
-    const int own = node->dtype == DType::kWeakInt || node->dtype == DType::kBool
-                        ? 0
-                        : static_cast<int>(dtype::size(node->dtype));
-    return std::max(own, fits_int32(node) ? 4 : 8);
-  }
-  if (node->dtype == DType::kBool) return 1;
-  if (node->dtype == DType::kWeakFloat) return 8;
-  return dtype::is_narrow_float(node->dtype) ? 4 : static_cast<int>(dtype::size(node->dtype));
 }
 
 Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory&) {

@@ -66,9 +66,6 @@ struct Plan {
 
 Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory& memory);
 
-// Bytes of the register lane that holds a value of node: narrow floats are computed in float,
-// conditions are as wide as what they compare.
-int lane_bytes(const Kernel& kernel, Node node);
 // Whether index arithmetic of node (its own value and what it takes) fits in 32 bits.
 bool fits_int32(Node node);
 

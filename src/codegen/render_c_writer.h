@@ -78,6 +78,7 @@ class Writer {
   bool innermost_tasks(Id id) const;
   // Outer loops are gone along, the innermost by those of its tasks that are asked for.
   void open_tasks(const Step& s);
+  void open_loop(const Step& s);
   void bound(const Step& s, bool high);
 
   // ---- Memory ----

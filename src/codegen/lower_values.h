@@ -1,0 +1,112 @@
+// Inside lowering: values of nodes under the loops that are open.
+#pragma once
+
+#include "codegen/builder.h"
+#include "codegen/plan.h"
+
+namespace aster::codegen {
+
+class ValueLowering {
+ public:
+  using Id = program::Id;
+  using Instruction = program::Instruction;
+  static constexpr Id kNone = program::kNone;
+  // An open range: its loop, and the axis of its tile, of copies that are `lanes` apart. A range
+  // that is written out has an axis alone.
+  struct RangeState {
+    Id index = kNone;
+    Id copy = kNone;  // a loop over the copies of a tile, if they are not written out
+    int axis = -1;
+    int lanes = 1;
+  };
+  // Conjuncts of a gate that are the same for all lanes, and those that are not.
+  struct Gate {
+    Id uniform = kNone, mask = kNone;
+  };
+
+  ValueLowering(program::Module& module, const Kernel& kernel, const Target& target, Memory& memory)
+      : b(memory),
+        kernel_(kernel),
+        target_(target),
+        memory_(memory),
+        module_(module),
+        values_(memory),
+        raw_(memory),
+        folds_(memory),
+        params_(memory) {}
+
+ protected:
+  // ---- Instructions ----
+  Id constant(DType dtype, program::Word word);
+  Id integer(int64_t value) { return constant(DType::kInt64, value); }
+  Id make(Op op, DType dtype, std::initializer_list<Id> operands);
+  Id cast(Id value, DType dtype);
+  Id spread(Id value, int lanes);
+  // An operation of the graph on registers: an instruction, or a call.
+  Id arithmetic(Op op, DType dtype, std::span<const Id> operands);
+  Id arithmetic(Op op, DType dtype, std::initializer_list<Id> operands) {
+    return arithmetic(op, dtype, std::span(operands.begin(), operands.size()));
+  }
+  Id native_or_call(Op op, DType dtype, std::span<const Id> operands);
+  Id truth(Op op, std::span<const Id> operands);
+  Id axis_value(int axis);
+
+  // ---- Nodes ----
+  bool varies(Node node) const { return vector_ >= 0 && has(kernel_.ranges(node), vector_); }
+  int lanes_of(Node node) const { return varies(node) ? lanes_ : 1; }
+  DType register_of(Node node) const;
+  void forget() { values_.clear(), raw_.clear(); }
+  Id value(Node node);
+  void remember(Node node, Id id) { b.fail(values_.set(node, id)); }
+  void emit(Node node);
+  Id emit_constant(Node node);
+  Id emit_alu(Node node);
+  Id emit_cast(Node node);
+  Id emit_bitcast(Node node);
+  Id operand(Node source, Node user);
+  Id convert(Id value, DType to);
+  Id round_to(Id value, DType narrow);
+  Id by_known_divisor(Node node, std::span<const Id> operands);
+
+  // ---- Indices ----
+  // The terms of a form that are the same for all lanes.
+  Status scalar_terms(Vec<program::Term>* out, const Form& form, int without_axis = -1);
+  Id scalar_index(const Form& form);
+  Id index_value(Node index, DType wide);
+  Id vector_part(const Form& form, DType wide);
+  bool is_linear(const Form& form) const;
+
+  // ---- Memory ----
+  void declare_params();
+  Id memory_of(Node access);
+  Gate split_gate(Node gate);
+  Id both(Id a, Id b);
+  Id load(Node node);      // the value in a register
+  Id load_raw(Node node);  // as it lies in memory
+  Id load_at(Node access, const Form& form, int64_t offset, int lanes, int64_t step, Gate gate);
+  Id shuffled(Node node, const Form& form, int64_t stride, Gate gate);
+  Id half_mask(Id mask, bool second);
+  Id same_for_lanes(Node node, const Form& form, Gate gate);
+  Id indexed(Node node, Gate gate);
+  int turned_along(Node node) const;
+  Id turned(Node node, int across);
+  void store(Node node, bool stream);
+
+  program::Builder b;
+  const Kernel& kernel_;
+  const Target& target_;
+  Memory& memory_;
+  program::Module& module_;
+  RangeState ranges_[kMaxRanges];
+  int copies_[kMaxRanges] = {};  // of the tiles that are open, 0 for none
+  int vector_ = -1;
+  int lanes_ = 1;
+  Map<Node, Id> values_, raw_;  // of the region that is lowered
+  Map<Node, Id> folds_;
+  Vec<Id> params_;  // by slot
+  // Axes of rows that are turned, by the logarithm of their number.
+  static constexpr int kTurnRank = 0;
+  int turn_axes_[7] = {-1, -1, -1, -1, -1, -1, -1};
+};
+
+}  // namespace aster::codegen
