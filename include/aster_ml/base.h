@@ -165,8 +165,9 @@ ASTER_ML_API int32_t aster_ml_context_set_strict_parity(const aster_ml_context *
                                                         int32_t strict_parity);
 
 /* What happens where a call has to copy memory that it was given, as nobody asked it to: strided
- * elements that cannot be computed with where they lie, memory of a device that the host computes
- * on. Counted in any case (aster_ml_engine_counters). */
+ * elements that cannot be computed with where they lie, operands on another device than the first
+ * one, memory of a device that the host computes on. Counted in any case
+ * (aster_ml_engine_counters). */
 enum {
   ASTER_ML_COPIES_ALLOW = 0, /* it is copied */
   ASTER_ML_COPIES_LOG = 1,   /* and the log has a warning: the function, how many bytes, and why */

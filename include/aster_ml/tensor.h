@@ -85,9 +85,10 @@ ASTER_ML_API int32_t aster_ml_lazy_is_stored(const aster_ml_lazy *x);
  * runtime computes unless the context's options say otherwise (compile_timeout_ms, no_fallback).
  * Errors: whatever building left in the error record; ARGUMENT (empty handles, tensors of several
  * contexts, an assignment to read-only memory); UNSUPPORTED (what no kernel of a device can do;
- * work on another device in a capture); DEVICE (operands on two devices; a backend failed); COMPILE
- * (the options want no fallback); CANCELLED (should_cancel, or aster_ml_engine_cancel, which says
- * what is valid then); MEMORY and INTERNAL. After any but CANCELLED storages are as before. */
+ * work on another device in a capture; a copy that the context refuses); DEVICE (operands on two
+ * devices in a capture; a backend failed); COMPILE (the options want no fallback); CANCELLED
+ * (should_cancel, or aster_ml_engine_cancel, which says what is valid then); MEMORY and INTERNAL.
+ * After any but CANCELLED storages are as before. */
 ASTER_ML_API int32_t aster_ml_lazy_realize(aster_ml_lazy *const *tensors, size_t count);
 
 /* Realises x and lends its descriptor: row-major, valid until x is freed, realised anew or

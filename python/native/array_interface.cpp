@@ -194,9 +194,8 @@ bool read_interface(ObjectPin* pin) {
 // from_array_interface(obj, copy=None, context=None)
 PyObject* from_array_interface(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("from_array_interface", arguments, count, 1, 3);
-  call.context(2);
-  const int may_copy = !call.failed() && call.given(1) ? PyObject_IsTrue(call.argument(1)) : -1;
-  if (call.failed() || (may_copy < 0 && PyErr_Occurred() != nullptr)) return nullptr;
+  const int may_copy = wants_copy(call);
+  if (call.failed()) return nullptr;
   auto* pin = static_cast<ObjectPin*>(std::calloc(1, sizeof(ObjectPin)));
   if (pin == nullptr) return PyErr_NoMemory();
   pin->drop = drop_object;
@@ -204,7 +203,7 @@ PyObject* from_array_interface(PyObject*, PyObject* const* arguments, Py_ssize_t
   pin->interface = PyObject_GetAttrString(pin->object, "__array_interface__");
   bool ok = pin->interface != nullptr;
   if (ok && !PyDict_Check(pin->interface)) ok = wrong("__array_interface__ is no dict");
-  if (ok && read_interface(pin)) return lazy_in(call, pin, may_copy, "from_array_interface");
+  if (ok && read_interface(pin)) return lazy_in(call, pin, may_copy);
   give_back(pin);
   return nullptr;
 }

@@ -212,7 +212,7 @@ DlpackPin* take(PyObject* capsule) {
 }
 
 // A tensor of the library in the memory that a pin stands for; takes the pin over.
-bool import(Call& call, aster_ml_tensor* out, StandIn* pin, const char* function) {
+bool import(Call& call, aster_ml_tensor* out, StandIn* pin) {
   pin->managed.version_major = ASTER_ML_DLPACK_MAJOR;
   pin->managed.manager = static_cast<Pin*>(pin);
   pin->managed.deleter = [](Versioned* self) { release_pin(self->manager, nullptr, 0); };
@@ -222,60 +222,60 @@ bool import(Call& call, aster_ml_tensor* out, StandIn* pin, const char* function
     return 0;
   });
   if (ok && status == 0) return true;
-  if (ok) refuse(function, status);
+  if (ok) refuse(call.function(), status);
   give_back(pin);
   return call.fail();
 }
 
-// The lazy tensor of a concrete one, which it gives up: in its memory, or a copy. may_copy 0: only
-// where assignments go to that memory.
-bool make(Call& call, aster_ml_lazy* out, aster_ml_tensor* view, int may_copy,
-          const char* function) {
+// from_dlpack(obj, copy=None, context=None)
+PyObject* from_dlpack(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("from_dlpack", arguments, count, 1, 3);
+  const int may_copy = wants_copy(call);
+  if (call.failed()) return nullptr;
+  PyObject* object = call.argument(0);
+  PyObject* capsule = PyCapsule_CheckExact(object) ? Py_NewRef(object) : capsule_from(object);
+  DlpackPin* pin = capsule == nullptr ? nullptr : take(capsule);
+  Py_XDECREF(capsule);
+  if (pin == nullptr) return nullptr;
+  return lazy_in(call, pin, may_copy);
+}
+
+}  // namespace
+
+PyObject* lazy_of(Call& call, aster_ml_tensor* tensor, int may_copy, PyObject* error) {
   const aster_ml_context* context = &call.owner()->handle;
+  aster_ml_lazy out = {};
   aster_ml_tensor dense = {};
   aster_ml_engine_counters before = {}, after = {};
   before.struct_size = after.struct_size = sizeof(before);
   bool ok = call.quick([&] {
     const bool copy = may_copy == 1;
     int32_t status = aster_ml_engine_count(&before, context);
-    if (status == 0 && copy) status = aster_ml_tensor_contiguous(&dense, context, view);
-    if (status == 0) status = aster_ml_lazy_from_tensor(out, context, copy ? &dense : view);
+    if (status == 0 && copy) status = aster_ml_tensor_contiguous(&dense, context, tensor);
+    if (status == 0) status = aster_ml_lazy_from_tensor(&out, context, copy ? &dense : tensor);
     return status != 0 ? status : aster_ml_engine_count(&after, context);
   });
-  const bool own = ok && after.copies == before.copies && aster_ml_lazy_is_stored(out) != 0;
+  const bool own = ok && after.copies == before.copies && aster_ml_lazy_is_stored(&out) != 0;
   if (ok && may_copy == 0 && !own) {
-    aster_ml_lazy_free(out);
-    PyErr_Format(PyExc_BufferError,
-                 "%s: memory of these strides cannot be a tensor's own without a copy", function);
+    aster_ml_lazy_free(&out);
+    PyErr_Format(error, "%s: memory of these strides cannot be a tensor's own without a copy",
+                 call.function());
     ok = call.fail();
   }
   aster_ml_tensor_free(&dense);
-  aster_ml_tensor_free(view);
-  return ok;
+  aster_ml_tensor_free(tensor);
+  return ok ? make_lazy(call.owner(), out) : nullptr;
 }
 
-// from_dlpack(obj, copy=None, context=None)
-PyObject* from_dlpack(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  Call call("from_dlpack", arguments, count, 1, 3);
+int wants_copy(Call& call) {
   call.context(2);
-  const int may_copy = !call.failed() && call.given(1) ? PyObject_IsTrue(call.argument(1)) : -1;
-  if (call.failed() || (may_copy < 0 && PyErr_Occurred() != nullptr)) return nullptr;
-  PyObject* object = call.argument(0);
-  PyObject* capsule = PyCapsule_CheckExact(object) ? Py_NewRef(object) : capsule_from(object);
-  DlpackPin* pin = capsule == nullptr ? nullptr : take(capsule);
-  Py_XDECREF(capsule);
-  if (pin == nullptr) return nullptr;
-  return lazy_in(call, pin, may_copy, "from_dlpack");
+  const int copy = !call.failed() && call.given(1) ? PyObject_IsTrue(call.argument(1)) : -1;
+  return !call.failed() && copy < 0 && PyErr_Occurred() != nullptr ? call.fail(), -1 : copy;
 }
 
-}  // namespace
-
-PyObject* lazy_in(Call& call, StandIn* pin, int may_copy, const char* function) {
-  aster_ml_tensor view = {};
-  aster_ml_lazy out = {};
-  if (!import(call, &view, pin, function) || !make(call, &out, &view, may_copy, function))
-    return nullptr;
-  return make_lazy(call.owner(), out);
+PyObject* lazy_in(Call& call, StandIn* pin, int may_copy) {
+  aster_ml_tensor tensor = {};
+  return import(call, &tensor, pin) ? lazy_of(call, &tensor, may_copy, PyExc_BufferError) : nullptr;
 }
 
 PyMethodDef kDlpackMethods[] = {

@@ -1,6 +1,7 @@
 // The buffer protocol in both directions: storages lent to Python, memory of Python objects used.
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 #include "native.h"
 
@@ -142,55 +143,123 @@ int32_t dtype_of(const Py_buffer& buffer) {
   return 0;
 }
 
-bool aligned(const Py_buffer& buffer, int32_t dtype) {
-  return reinterpret_cast<uintptr_t>(buffer.buf) % aster_ml_dtype_size(dtype) == 0;
+// Whether elements of some bytes are where they may be.
+bool aligned(const Py_buffer& buffer, size_t size) {
+  bool fits = reinterpret_cast<uintptr_t>(buffer.buf) % size == 0;
+  for (int i = 0; i < buffer.ndim && buffer.strides != nullptr; ++i)
+    fits = fits && (buffer.shape[i] <= 1 || buffer.strides[i] % static_cast<Py_ssize_t>(size) == 0);
+  return fits;
 }
 
+bool row_major(const Py_buffer& buffer) { return PyBuffer_IsContiguous(&buffer, 'C') != 0; }
+
+// How the memory of a buffer is described.
+struct Layout {
+  int32_t dtype;
+  size_t ndim;
+  const size_t* shape;
+  const Py_ssize_t* strides;  // null: row-major
+};
+
 // A tensor in the buffer's own memory; takes the pin over in any case.
-bool wrap(Call& call, aster_ml_lazy* out, BufferPin* pin, int32_t dtype, size_t ndim,
-          const int64_t* shape) {
+bool describe(Call& call, aster_ml_tensor* out, BufferPin* pin, const Layout& layout) {
   const Py_buffer& buffer = pin->buffer;
   const aster_ml_context* context = &call.owner()->handle;
-  aster_ml_buffer storage = {};
-  if (!call.quick([&] {
-        return aster_ml_buffer_from_memory(&storage, context, buffer.buf,
-                                           static_cast<size_t>(buffer.len), dtype, 0,
-                                           buffer.readonly, release_pin, pin);
-      })) {
+  aster_ml_view_options options = {};
+  options.struct_size = sizeof(options);
+  options.dtype = layout.dtype;
+  options.flags = buffer.readonly != 0 ? ASTER_ML_VIEW_READ_ONLY : 0;
+  options.data = buffer.buf;
+  options.ndim = layout.ndim;
+  options.shape = layout.shape;
+  options.strides = layout.strides;
+  options.release = release_pin;
+  options.self = pin;
+  aster_ml_buffer_view view = {};
+  if (!call.quick([&] { return aster_ml_view_from_memory(&view, context, &options); })) {
     give_back(pin);
     return false;
   }
-  aster_ml_tensor tensor = {};
-  const bool ok = call.quick([&] {
-    const int32_t status = aster_ml_tensor_from_buffer(
-        &tensor, context, &storage, 0, ndim, reinterpret_cast<const size_t*>(shape), nullptr);
-    return status != 0 ? status : aster_ml_lazy_from_tensor(out, context, &tensor);
-  });
-  aster_ml_tensor_free(&tensor);
-  aster_ml_buffer_free(&storage);
+  const bool ok = call.quick([&] { return aster_ml_view_to_tensor(out, context, &view); });
+  aster_ml_view_free(&view);
   return ok;
 }
 
+// The elements byte by byte, wherever they are: what is not aligned, or read as another dtype
+// across strides.
+bool describe_bytes(Call& call, aster_ml_tensor* out, BufferPin* pin) {
+  const Py_buffer& buffer = pin->buffer;
+  const auto ndim = static_cast<size_t>(buffer.ndim);
+  size_t* shape = call.room_of<size_t>(ndim + 1);
+  Py_ssize_t* strides = call.room_of<Py_ssize_t>(ndim + 1);
+  if (shape == nullptr || strides == nullptr) return give_back(pin), false;
+  Py_ssize_t step = buffer.itemsize;
+  for (size_t i = ndim; i-- > 0; step *= buffer.shape[i]) {
+    shape[i] = static_cast<size_t>(buffer.shape[i]);
+    strides[i] = buffer.strides != nullptr ? buffer.strides[i] : step;
+  }
+  shape[ndim] = static_cast<size_t>(buffer.itemsize);
+  strides[ndim] = 1;
+  return describe(call, out, pin, {ASTER_ML_DTYPE_UINT8, ndim + 1, shape, strides});
+}
+
+// Bytes, in their order, as elements of a dtype and shape: an expression.
+PyObject* read_as(Call& call, aster_ml_tensor* bytes, int32_t dtype, size_t ndim,
+                  const int64_t* shape) {
+  const aster_ml_context* context = &call.owner()->handle;
+  aster_ml_lazy lazy = {}, flat = {}, elements = {}, out = {};
+  const int64_t whole[] = {-1};
+  const bool ok = call.quick([&] {
+    int32_t status = aster_ml_lazy_from_tensor(&lazy, context, bytes);
+    if (status == 0) status = aster_ml_lazy_reshape(&flat, &lazy, 1, whole);
+    if (status == 0) status = aster_ml_lazy_bitcast(&elements, &flat, dtype);
+    return status != 0 ? status : aster_ml_lazy_reshape(&out, &elements, ndim, shape);
+  });
+  for (aster_ml_lazy* each : {&lazy, &flat, &elements}) aster_ml_lazy_free(each);
+  aster_ml_tensor_free(bytes);
+  return ok ? make_lazy(call.owner(), out) : nullptr;
+}
+
 // A copy of the buffer's elements, row-major.
-bool copy(Call& call, aster_ml_lazy* out, Py_buffer* buffer, int32_t dtype, size_t ndim,
-          const int64_t* shape) {
+PyObject* copy(Call& call, Py_buffer* buffer, int32_t dtype, size_t ndim, const int64_t* shape) {
   void* bytes = buffer->buf;
   void* room = nullptr;
-  if (PyBuffer_IsContiguous(buffer, 'C') == 0 || !aligned(*buffer, dtype)) {
+  aster_ml_lazy out = {};
+  if (!row_major(*buffer) || !aligned(*buffer, aster_ml_dtype_size(dtype))) {
     bytes = room = std::malloc(static_cast<size_t>(buffer->len) + 1);
-    if (room == nullptr) {
-      PyErr_NoMemory();
-      return call.fail();
-    }
+    if (room == nullptr) return PyErr_NoMemory();
     if (PyBuffer_ToContiguous(room, buffer, buffer->len, 'C') != 0) {
       std::free(room);
-      return call.fail();
+      return nullptr;
     }
   }
   const bool ok = call.quick(
-      [&] { return aster_ml_lazy_from(out, &call.owner()->handle, bytes, dtype, ndim, shape); });
+      [&] { return aster_ml_lazy_from(&out, &call.owner()->handle, bytes, dtype, ndim, shape); });
   std::free(room);
-  return ok;
+  return ok ? make_lazy(call.owner(), out) : nullptr;
+}
+
+// In place; takes the pin over.
+PyObject* wrap(Call& call, BufferPin* pin, int32_t own, int32_t dtype, size_t ndim,
+               const int64_t* shape, int may_copy) {
+  const Py_buffer& buffer = pin->buffer;
+  const size_t size = aster_ml_dtype_size(dtype);
+  const auto* dims = reinterpret_cast<const size_t*>(shape);
+  const bool same = own == dtype && ndim == static_cast<size_t>(buffer.ndim) &&
+                    (ndim == 0 || std::memcmp(shape, buffer.shape, ndim * sizeof(*shape)) == 0);
+  aster_ml_tensor tensor = {};
+  if (aligned(buffer, size) && (same || row_major(buffer))) {
+    const Layout layout{dtype, ndim, dims, row_major(buffer) ? nullptr : buffer.strides};
+    if (!describe(call, &tensor, pin, layout)) return nullptr;
+    return lazy_of(call, &tensor, may_copy, PyExc_ValueError);
+  }
+  if (may_copy == 0) {
+    PyErr_SetString(PyExc_ValueError,
+                    "from_buffer: only aligned memory can be used without a copy, and only "
+                    "row-major memory as another dtype or shape");
+    return give_back(pin), nullptr;
+  }
+  return describe_bytes(call, &tensor, pin) ? read_as(call, &tensor, dtype, ndim, shape) : nullptr;
 }
 
 bool check_count(Call& call, const Py_buffer& buffer, int32_t dtype, size_t ndim,
@@ -243,21 +312,16 @@ PyObject* from_buffer(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
       const_cast<int64_t*>(shape)[ndim - 1] = shape[ndim - 1] * buffer.itemsize / size;
   }
   ok = ok && shape != nullptr && check_count(call, buffer, dtype, ndim, shape);
-  const bool in_place =
-      ok && buffer.len != 0 && PyBuffer_IsContiguous(&buffer, 'C') != 0 && aligned(buffer, dtype);
-  if (ok && may_copy == 0 && !in_place) {
-    PyErr_SetString(PyExc_ValueError,
-                    "from_buffer: only row-major, aligned memory can be used without a copy");
-    ok = false;
+  if (ok && may_copy != 1 && buffer.len != 0)
+    return wrap(call, pin, own, dtype, ndim, shape, may_copy);
+  PyObject* out = nullptr;
+  if (ok && may_copy == 0) {
+    PyErr_SetString(PyExc_ValueError, "from_buffer: no elements, so no memory to use");
+  } else if (ok) {
+    out = copy(call, &buffer, dtype, ndim, shape);
   }
-  aster_ml_lazy out = {};
-  if (ok && in_place && may_copy != 1) {
-    ok = wrap(call, &out, pin, dtype, ndim, shape);
-  } else {
-    ok = ok && copy(call, &out, &buffer, dtype, ndim, shape);
-    give_back(pin);
-  }
-  return ok ? make_lazy(call.owner(), out) : nullptr;
+  give_back(pin);
+  return out;
 }
 
 }  // namespace
@@ -267,7 +331,8 @@ PyMethodDef kExchangeMethods[] = {
      "from_buffer(obj, dtype=0, shape=None, copy=None, context=None)\n\n"
      "A tensor of an object's memory. copy False: in place, writes by either side are seen by the\n"
      "other and the object lives as long as the memory is used, else ValueError; True: a copy;\n"
-     "None: in place where that is possible. dtype 0: that of the buffer; another one reads the\n"
+     "None: in place, strides and unaligned elements included; only strides that do not nest are\n"
+     "copied, as the context's policy says. dtype 0: that of the buffer; another one reads the\n"
      "same bytes."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -223,6 +223,7 @@ class Call {
   void* options(Py_ssize_t at, const char* argument, const StructInfo& info, void* into);
 
   bool failed() const { return failed_; }
+  const char* function() const { return name_; }
   bool given(Py_ssize_t at) const { return at < count_ && arguments_[at] != Py_None; }
   PyObject* argument(Py_ssize_t at) const { return arguments_[at]; }
   ContextObject* owner() const { return owner_; }
@@ -357,8 +358,13 @@ int lazy_get_buffer(PyObject* self, Py_buffer* view, int flags);
 void lazy_release_buffer(PyObject* self, Py_buffer* view);
 PyObject* lazy_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords);
 PyObject* lazy_dlpack_device(PyObject* self, PyObject*);
-// A tensor in the memory that a pin stands for, or a copy of it; takes the pin over.
-PyObject* lazy_in(Call& call, StandIn* pin, int may_copy, const char* function);
+// The argument copy of f(obj, copy=None, context=None), -1 for None, and its context.
+int wants_copy(Call& call);
+// The lazy tensor of a concrete one, which it gives up: in its memory, or a copy. may_copy 0: only
+// where assignments go to that memory, else error.
+PyObject* lazy_of(Call& call, aster_ml_tensor* tensor, int may_copy, PyObject* error);
+// The same in the memory that a pin stands for; takes the pin over.
+PyObject* lazy_in(Call& call, StandIn* pin, int may_copy);
 // NumPy's array interface (array_interface.cpp).
 PyObject* lazy_array_interface(PyObject* self, void*);
 void free_shown(LazyObject* lazy);

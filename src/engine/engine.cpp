@@ -250,12 +250,9 @@ Status known_device(int32_t* out, Engine& engine, Node node) {
       *out = static_cast<int32_t>(at->arg(moved ? 0 : 1));
       if (at->count() != 0) return kOk;
     }
-    if (moved) continue;
-    for (Node source : at->src()) {
-      if (seen.contains(source)) continue;
-      ASTER_TRY(seen.set(source, 1));
-      ASTER_TRY(open.push(source));
-    }
+    if (moved || seen.contains(at)) continue;
+    ASTER_TRY(seen.set(at, 1));
+    for (size_t i = at->nsrc; i-- > 0;) ASTER_TRY(open.push(at->src(i)));
   }
   return kOk;
 }

@@ -3,6 +3,7 @@
 
 #include "base/pool.h"
 #include "device/device.h"
+#include "engine/bring.h"
 #include "engine/engine.h"
 #include "engine/host_copies.h"
 #include "engine/indexing.h"
@@ -71,7 +72,9 @@ class Realize {
       bool apart = false;
       ASTER_TRY(survey(&moved, &apart));
       if (moved != nullptr) return *again = true, move(cells, moved);
-      if (apart) return one_by_one(cells);
+      if (apart && cells.size() != 1) return one_by_one(cells);
+      if (apart) ASTER_TRY(gather(cells, again));
+      if (*again) return kOk;
       ASTER_TRY(execute());
       ASTER_TRY(replace());
     } else if (map_.size() != 0) {
@@ -124,7 +127,7 @@ class Realize {
   }
 
   // What waits below the roots, and the device that computes them. moved: what has to come from
-  // another device first. apart: the roots are of several devices, or cannot be computed.
+  // another device first. apart: what is read, or written, lies on several devices.
   Status survey(Node* moved, bool* apart) {
     Heap& heap = e_.context.heap();
     Vec<Node> roots(heap), nodes(heap);
@@ -147,10 +150,7 @@ class Realize {
       }
       int32_t& known = node->count() == 0 ? empty : all;
       if (device == 0) continue;
-      if (&known == &all && known != 0 && device != known) {
-        mixed_ = known;
-        *apart = true;
-      }
+      *apart |= &known == &all && known != 0 && device != known;
       known = device;
     }
     device_ = all != 0 ? all : empty != 0 ? empty : e_.device;
@@ -172,14 +172,30 @@ class Realize {
     return kOk;
   }
 
-  // Roots of several devices.
+  // Several cells and several devices.
   Status one_by_one(std::span<Lazy* const> cells) {
-    if (cells.size() == 1) {
-      return ASTER_FAIL(kDEVICE, "operands on %s and %s", device::name(mixed_).text,
-                        device::name(device_).text);
-    }
     for (Lazy* cell : cells) ASTER_TRY(realize_all(e_, std::array{cell}));
     return kOk;
+  }
+
+  // One cell that reads or writes storage of several devices: its first operand's device computes
+  // it, on copies of what lies elsewhere. *again: only a write on another device was done.
+  Status gather(std::span<Lazy* const> cells, bool* again) {
+    ASTER_TRY(known_device(&device_, e_, cells[0]->node));
+    Vec<Node> roots(e_.context.heap());
+    for (const Want& w : wants_) {
+      int32_t device;
+      ASTER_TRY(known_device(&device, e_, w.root));
+      if (device != device_ && w.result != nullptr) {
+        Lazy* write;
+        ASTER_TRY(lazy_create(&write, e_, w.root));
+        const Status status = realize_all(e_, std::array{write});
+        free_handle(write);
+        return *again = true, status;
+      }
+      ASTER_TRY(roots.push(w.root));
+    }
+    return bring(&known_, e_, {roots.data(), roots.size()}, device_);
   }
 
   // Computes what moved comes from where it is, and copies it over.
@@ -427,7 +443,7 @@ class Realize {
   Vec<Storage*> outputs_;
   Map<Node, Node> map_;
   Map<Node, Node> known_;  // what was kept of earlier ones
-  int32_t device_ = 0, mixed_ = 0;
+  int32_t device_ = 0;
 };
 
 Status realize_all(Engine& engine, std::span<Lazy* const> cells) {

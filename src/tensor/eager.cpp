@@ -89,7 +89,8 @@ Node computed(Build& build, Node node) {
   if (below == nullptr || below->op != uop::Op::kBuffer) return plain;
   buffer::Storage* storage;
   const size_t bytes = static_cast<size_t>(plain->count()) * dtype::size(plain->dtype);
-  if (!buffer::storage_create(&storage, build.context(), bytes, device::kCpu).ok()) return nullptr;
+  const auto device = static_cast<int32_t>(below->arg(1));
+  if (!buffer::storage_create(&storage, build.context(), bytes, device).ok()) return nullptr;
   const Node target = engine::buffer_node(build.engine(), storage, 0, plain->dtype, plain->shape());
   buffer::storage_release(storage);
   return g.assign(target, plain);

@@ -58,12 +58,13 @@ TEST(Device, FailuresOfABackendAreDeviceErrors) {
   EXPECT_EQ(read(y), (Floats{-1, -2}));
 }
 
-TEST(Device, OperandsOfTwoDevicesDoNotMix) {
+TEST(Device, OperandsOfTwoDevicesMeetOnTheFirst) {
   Session s;
-  Tensor a = on(ASTER_ML_DEVICE_CPU, {1, 2}), b = on(ASTER_ML_DEVICE_CPU + 1, {1, 2});
-  EXPECT_FALSE((a + b).realize());
-  EXPECT_EQ(aster_ml::error().code, ASTER_ML_DEVICE);
-  EXPECT_EQ(read(b * b), (Floats{1, 4}));
+  Tensor a = on(ASTER_ML_DEVICE_CPU, {1, 2}), b = on(ASTER_ML_DEVICE_CPU + 1, {3, 5});
+  EXPECT_EQ(read(a + b), (Floats{4, 7}));
+  EXPECT_EQ(s.counters().copies, 1u);
+  EXPECT_EQ(s.counters().copied_bytes, 8u);
+  EXPECT_EQ(read(b * b), (Floats{9, 25}));
 }
 
 TEST(Device, ReferenceComputesWithoutCompiling) {

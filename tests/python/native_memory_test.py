@@ -226,21 +226,82 @@ def test_a_copy_does_not_hold_the_array():
     assert memoryview(x).tolist() == [1, 1, 1]
 
 
-def test_layouts_that_are_not_row_major_are_copied():
-    array = np.arange(12, dtype=np.int16).reshape(3, 4)
-    for view in (array.T, array[::-1], array[:, ::2], np.broadcast_to(array[0], (2, 4))):
-        np.testing.assert_array_equal(np.asarray(n.from_buffer(view)), view)
-        with pytest.raises(ValueError, match="without a copy"):
-            n.from_buffer(view, 0, None, False)
+def copies(context):
+    return n.engine_count(context)["copies"]
 
 
-def test_unaligned_memory_is_copied():
+def test_other_layouts_are_read_in_place():
+    context = fresh()
+    n.context_set_copies(n.COPIES_REFUSE, context)
+    array = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
+    for view in (
+        array.T,
+        array[::-1],
+        array[:, ::-2, ::2],
+        np.broadcast_to(array[0, 0], (2, 4)),
+        array[1, 2, 3:],
+        np.asfortranarray(array),
+    ):
+        x = n.from_buffer(view, 0, None, None, context)
+        np.testing.assert_array_equal(np.asarray(n.lazy_add(x, 1)), view + 1)
+        array += 100
+        np.testing.assert_array_equal(np.asarray(n.lazy_sub(x, 1)), view - 1)
+    assert copies(context) == 0
+
+
+def test_what_can_be_a_tensor_s_own_needs_no_copy():
+    array = np.zeros((4, 6), np.float32)
+    x = n.from_buffer(array.T[::-1], 0, None, False)
+    values = np.arange(24, dtype=np.float32).reshape(6, 4)
+    n.lazy_assign(x, n.from_buffer(values))
+    n.lazy_realize([x])
+    np.testing.assert_array_equal(array, values[::-1].T)
+    with pytest.raises(ValueError, match="without a copy"):
+        n.from_buffer(np.broadcast_to(array[0], (3, 6)), 0, None, False)
+
+
+def test_windows_are_copied_as_the_policy_says():
+    context = fresh()
+    array = np.arange(10, dtype=np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(array, 3)
+    np.testing.assert_array_equal(
+        np.asarray(n.from_buffer(windows, 0, None, None, context)), windows
+    )
+    assert copies(context) == 1
+    with pytest.raises(ValueError, match="without a copy"):
+        n.from_buffer(windows, 0, None, False, context)
+    n.context_set_copies(n.COPIES_REFUSE, context)
+    with pytest.raises(Exception, match="96 bytes, which the context refuses"):
+        n.from_buffer(windows, 0, None, None, context)
+
+
+def test_unaligned_memory_is_read_in_place():
+    context = fresh()
+    n.context_set_copies(n.COPIES_REFUSE, context)
     raw = np.zeros(17, np.uint8)[1:]
     raw[:] = np.arange(4, dtype=np.float32).view(np.uint8)
-    x = n.from_buffer(raw, F32, (4,))
-    assert memoryview(x).tolist() == [0, 1, 2, 3]
+    x = n.from_buffer(raw, F32, (4,), None, context)
+    raw[3] = 0x40
+    assert memoryview(x).tolist() == [2, 1, 2, 3]
     with pytest.raises(ValueError):
         n.from_buffer(raw, F32, (4,), False)
+    records = np.zeros(3, [("flag", "u1"), ("value", "<f8")])
+    records["value"] = [1, 2, 3]
+    y = n.from_buffer(records["value"], 0, None, None, context)
+    assert memoryview(y).tolist() == [1, 2, 3]
+    assert memoryview(n.from_buffer(records["value"], 0, None, True)).tolist() == [1, 2, 3]
+
+
+def test_other_shapes_and_dtypes_across_strides():
+    array = np.arange(24, dtype=np.uint16).reshape(4, 6)
+    part = array[1::2, ::3]
+    for given in (None, True):
+        x = n.from_buffer(part, 0, (4,), given)
+        assert memoryview(x).tolist() == part.ravel().tolist()
+        y = n.from_buffer(part, n.DTYPE_UINT32, None, given)
+        np.testing.assert_array_equal(np.asarray(y), part.copy().view(np.uint32))
+        z = n.from_buffer(part, n.DTYPE_UINT8, (2, 4), given)
+        np.testing.assert_array_equal(np.asarray(z), part.copy().view(np.uint8))
 
 
 def test_read_only_memory_is_never_written():
@@ -294,6 +355,8 @@ def test_what_has_no_buffer_is_refused():
 def test_empty_arrays():
     x = n.from_buffer(np.zeros((0, 4), np.float32))
     assert n.lazy_shape(x) == (0, 4)
+    with pytest.raises(ValueError, match="no elements"):
+        n.from_buffer(np.zeros((0, 4), np.float32), 0, None, False)
 
 
 def test_concrete_tensors():

@@ -107,13 +107,125 @@ TEST(Devices, EmptyOperandsGoAnywhere) {
   }
 }
 
-TEST(Devices, DifferentOnesAreRefused) {
+// ---- Operands on two devices
+
+uint64_t copied_bytes(const World& world) {
+  aster_ml_engine_counters counters{};
+  counters.struct_size = sizeof(counters);
+  EXPECT_EQ(aster_ml_engine_count(&counters, world), 0) << message();
+  return counters.copied_bytes;
+}
+
+TEST(Devices, TheFirstOperandSaysWhere) {
+  const World world;
+  const std::vector<float> ones{1, 2, 3}, tens{10, 20, 30};
+  for (const bool swapped : {false, true}) {
+    T sum, tripled, third;
+    const T here = from(world, ones, {3}), there = away(world, tens, {3});
+    const aster_ml_lazy *a = swapped ? there : here, *b = swapped ? here : there;
+    OK(aster_ml_lazy_add(sum, a, b));
+    OK(aster_ml_lazy_add(third, sum, sum));
+    OK(aster_ml_lazy_add(tripled, third, sum));
+    EXPECT_EQ(copied_bytes(world), swapped ? 12u : 0u);
+    EXPECT_EQ(tripled.floats(), (std::vector<float>{33, 66, 99}));
+    EXPECT_EQ(device_of(tripled), swapped ? ASTER_ML_DEVICE_REFERENCE : ASTER_ML_DEVICE_CPU);
+    EXPECT_EQ(copied_bytes(world), swapped ? 24u : 12u);
+  }
+}
+
+// Of a large operand only the piece that is read is copied.
+TEST(Devices, PiecesAreCopiedAlone) {
+  const World world;
+  std::vector<float> many(1000);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<float>(i);
+  const T x = away(world, many, {100, 10}), y = from(world, std::vector<float>{1, 2}, {2, 1});
+  const int64_t begin[] = {7, 0}, end[] = {9, 10}, axes[] = {1, 0};
+  T rows, sum, turned, wide, nothing;
+  OK(aster_ml_lazy_shrink(rows, x, 2, begin, end));
+  OK(aster_ml_lazy_mul(wide, y, rows));
+  EXPECT_EQ(wide.floats()[19], 2 * 89);
+  EXPECT_EQ(copied_bytes(world), 80u);
+  OK(aster_ml_lazy_permute(turned, rows, 2, axes));
+  OK(aster_ml_lazy_matmul(sum, y, from(world, std::vector<float>{1}, {1, 1})));
+  OK(aster_ml_lazy_matmul(nothing, turned, sum));
+  EXPECT_EQ(nothing.floats()[0], 70 + 2 * 80);
+}
+
+TEST(Devices, AssignmentsGoWhereTheTargetIs) {
+  const World world;
+  T x = from(world, std::vector<float>{1, 2, 3}, {3});
+  T y = away(world, std::vector<float>{10, 20, 30}, {3});
+  T mine, theirs, both;
+  OK(aster_ml_lazy_assign(x, y));
+  OK(aster_ml_lazy_add(mine, x, number(world, 1)));
+  // A write on either device that waits, read on one.
+  OK(aster_ml_lazy_assign(y, mine));
+  OK(aster_ml_lazy_add(both, x, y));
+  EXPECT_EQ(both.floats(), (std::vector<float>{21, 41, 61}));
+  EXPECT_EQ(device_of(both), ASTER_ML_DEVICE_CPU);
+  T left, right;
+  OK(aster_ml_lazy_add(left, x, number(world, 0)));
+  OK(aster_ml_lazy_add(right, y, number(world, 0)));
+  EXPECT_EQ(left.floats(), (std::vector<float>{10, 20, 30}));
+  EXPECT_EQ(right.floats(), (std::vector<float>{11, 21, 31}));
+  EXPECT_EQ(device_of(right), ASTER_ML_DEVICE_REFERENCE);
+}
+
+TEST(Devices, PolicyRefusesOperandsOnTwo) {
   const World world;
   T sum;
-  OK(aster_ml_lazy_add(sum, from(world, std::vector<float>{1}, {1}),
-                       away(world, std::vector<float>{1}, {1})));
-  float value = 0;
-  EXPECT_EQ(aster_ml_lazy_copy_out(&value, sizeof(value), sum), ASTER_ML_DEVICE) << message();
+  T x = from(world, std::vector<float>{1, 2, 3}, {3});
+  const T y = away(world, std::vector<float>{1, 2, 3}, {3});
+  OK(aster_ml_lazy_add(sum, x, y));
+  OK(aster_ml_context_set_copies(world, ASTER_ML_COPIES_REFUSE));
+  float values[3] = {};
+  EXPECT_EQ(aster_ml_lazy_copy_out(values, sizeof(values), sum), ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(message(),
+            "aster_ml_lazy_copy_out: it would copy 12 bytes, which the context refuses: an operand "
+            "lies on REFERENCE, the first one on CPU");
+  OK(aster_ml_lazy_assign(x, y));
+  EXPECT_EQ(aster_ml_lazy_copy_out(values, sizeof(values), x), ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(copied_bytes(world), 0u);
+  OK(aster_ml_context_set_copies(world, ASTER_ML_COPIES_ALLOW));
+  EXPECT_EQ(sum.floats(), (std::vector<float>{2, 4, 6}));
+}
+
+// Replays would not copy again, so a capture says what to do.
+TEST(Devices, CapturesWantOneDevice) {
+  const World world;
+  T sum, moved, again;
+  T x = from(world, std::vector<float>{1}, {1}), y = away(world, std::vector<float>{2}, {1});
+  aster_ml_lazy* const inputs[] = {x};
+  OK(aster_ml_engine_capture_begin(world, inputs, 1));
+  OK(aster_ml_lazy_add(sum, x, y));
+  aster_ml_lazy* const wanted[] = {sum};
+  EXPECT_EQ(aster_ml_lazy_realize(wanted, 1), ASTER_ML_DEVICE);
+  EXPECT_NE(message().find("aster_ml_lazy_to"), std::string::npos) << message();
+  OK(aster_ml_lazy_to(moved, y, ASTER_ML_DEVICE_CPU));
+  OK(aster_ml_lazy_add(again, x, moved));
+  aster_ml_program program{};
+  aster_ml_lazy* const outputs[] = {again};
+  OK(aster_ml_engine_capture_end(&program, world, outputs, 1));
+  aster_ml_program_free(&program);
+}
+
+TEST(Devices, EagerCallsTakeOperandsOnTwo) {
+  const World world;
+  const size_t shape[] = {2};
+  const float values[] = {3, 4};
+  aster_ml_tensor here{}, there{}, sum{}, twin{};
+  OK(aster_ml_tensor_from_data(&here, world, values, ASTER_ML_DTYPE_FLOAT32, 1, shape));
+  OK(aster_ml_tensor_init(&there, world, ASTER_ML_DTYPE_FLOAT32, ASTER_ML_DEVICE_REFERENCE, 1,
+                          shape));
+  OK(aster_ml_tensor_copy_in(&there, values, 2));
+  OK(aster_ml_tensor_add(&sum, world, &there, &here));
+  EXPECT_EQ(sum.device, ASTER_ML_DEVICE_REFERENCE);
+  EXPECT_EQ(static_cast<float*>(sum.storage.data)[1], 8);
+  EXPECT_EQ(copied_bytes(world), 8u);
+  OK(aster_ml_tensor_cast(&twin, world, &there, ASTER_ML_DTYPE_FLOAT32));
+  EXPECT_EQ(twin.device, ASTER_ML_DEVICE_REFERENCE);
+  EXPECT_EQ(copied_bytes(world), 8u);
+  for (aster_ml_tensor* t : {&here, &there, &sum, &twin}) OK(aster_ml_tensor_free(t));
 }
 
 // ---- Moving, and the default device
