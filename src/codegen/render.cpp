@@ -3,6 +3,7 @@
 #include "codegen/codegen.h"
 #include "codegen/lowering.h"
 #include "codegen/render_c.h"
+#include "codegen/render_opencl.h"
 #include "codegen/title.h"
 
 namespace aster::codegen {
@@ -16,7 +17,11 @@ Status name_kernel(char (&name)[64], const Kernel& kernel, const Target& target,
     low = hash_mix(low, word);
     high = hash_mix(high ^ 0x5bd1e995u, word);
   };
-  for (const bool flag : {target.fma, target.f16c, target.avx512, target.streaming}) mix(flag);
+  for (const bool flag : {target.fma, target.f16c, target.avx512, target.streaming, target.fp64}) {
+    mix(flag);
+  }
+  mix(static_cast<uint64_t>(target.language));
+  mix(static_cast<uint64_t>(target.max_lanes));
   mix(static_cast<uint64_t>(target.vector_bytes));
   mix(static_cast<uint64_t>(target.cache_bytes));
   for (Node node : kernel.order()) {
@@ -55,7 +60,9 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   ASTER_TRY(write_title(out.title, node, memory));
   program::Module module(memory);
   ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
-  ASTER_TRY(program::render_c(out.code, module, target));
+  const auto render_text =
+      target.language == Language::kOpencl ? program::render_opencl : program::render_c;
+  ASTER_TRY(render_text(out.code, module, target));
   double flops = 0, bytes = 0;
   out.tasks = 0;
   for (const Tasks& tasks : plan.tasks) {

@@ -3,6 +3,7 @@
 #include "codegen/render_c.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 
 #include "codegen/render_c_writer.h"
@@ -12,6 +13,7 @@ namespace c {
 
 Status Writer::run() {
   ASTER_TRY(masks_.resize(program_.code().size(), DType::kInt32));
+  if (opencl()) ASTER_TRY(check_device());
   ASTER_TRY(find_register_values());
   ASTER_TRY(program_.function ? open_function() : open_program());
   const int computed = program_.function ? computed_lanes() : 1;
@@ -23,14 +25,14 @@ Status Writer::run() {
     Walker<Writer> walker(program_, *this);
     ASTER_TRY(walker.run());
   }
-  if (!program_.function && !tasks_) out_ << "}\n";
+  if (!program_.function && !opencl() && task_loops_ == 0) out_ << "}\n";
   if (streams_) out_ << "__builtin_ia32_sfence();\n";
   out_ << "}\n";
   return out_.status();
 }
 
 Status Writer::step(const Step& s) {
-  if (s.op == Op::kBarrier) return cannot("a barrier");
+  if (s.op == Op::kBarrier) return barrier(s);
   if (s.op == Op::kResult) return out_ << "return ", operand(s, 0), out_ << ";\n", out_.status();
   if (s.op == Op::kParam) return param(s);
   if (s.op == Op::kArray || s.op == Op::kTable) return array(s);
@@ -55,9 +57,12 @@ Status Writer::open(const Step& s) {
   if (s.op == Op::kIf) {
     ++conditions_;
     // In functions these are slow paths.
-    out_ << (program_.function ? "if (__builtin_expect(" : "if (");
+    const bool unlikely = program_.function && !opencl();
+    out_ << (unlikely ? "if (__builtin_expect(" : "if (");
     operand(s, 0);
-    out_ << (program_.function ? ", 0)) {\n" : ") {\n");
+    out_ << (unlikely ? ", 0)) {\n" : ") {\n");
+  } else if (opencl() && s.in->kind != 0) {
+    return open_items(s);
   } else if (s.in->kind == static_cast<uint8_t>(LoopKind::kTask)) {
     open_tasks(s);
   } else {
@@ -69,13 +74,16 @@ Status Writer::open(const Step& s) {
 Status Writer::close(const Step& s) {
   out_ << "}\n";
   if (s.op == Op::kIf) --conditions_;
+  if (opencl() && s.op == Op::kLoop) close_items(s);
   const bool task = s.op == Op::kLoop && s.in->kind == static_cast<uint8_t>(LoopKind::kTask);
-  if (task && innermost_tasks(s.id)) out_ << "done += count" << s.id << ";\n}\n";
+  if (task && !(opencl() && task_loops_ == 1) && innermost_tasks(s.id))
+    out_ << "done += count" << s.id << ";\n}\n";
   return out_.status();
 }
 
 Status Writer::cannot(const char* what) {
-  return ASTER_FAIL(kUNSUPPORTED, "%s: no C for %s on this target", program_.name, what);
+  return ASTER_FAIL(kUNSUPPORTED, "%s: no %s for %s on this target", program_.name,
+                    opencl() ? "OpenCL C" : "C", what);
 }
 
 DType Writer::held(Id id) const {
@@ -151,9 +159,13 @@ Status Writer::want(Wanted what) {
 }
 
 Status Writer::open_function() {
-  out_ << "static "
-       << (what_.cold ? "__attribute__((noinline, cold, unused)) "
-                      : "inline __attribute__((always_inline, unused)) ");
+  if (opencl()) {
+    out_ << (what_.cold ? "static __attribute__((noinline)) " : "static inline ");
+  } else {
+    out_ << "static "
+         << (what_.cold ? "__attribute__((noinline, cold, unused)) "
+                        : "inline __attribute__((always_inline, unused)) ");
+  }
   const Instruction& result = program_.at(program_.operands(program_.code().back())[0]);
   type(argument_type(result), lanes(result));
   out_ << ' ';
@@ -196,9 +208,10 @@ void Writer::call_with(Wanted what, int first) {
   for (Word slot = 0; const Instruction* in = argument(slot); ++slot) {
     out_ << (slot == 0 ? "" : ", ");
     if (in->lanes == kAnyLanes) {
-      out_ << "__builtin_shufflevector(a" << slot << ", a" << slot;
-      for (int i = 0; i < what.lanes; ++i) out_ << ", " << int32_t{(first + i) % call_lanes_};
-      out_ << ')';
+      Word which[kMaxLanes];
+      for (int i = 0; i < what.lanes; ++i) which[i] = (first + i) % call_lanes_;
+      const auto write = [&](size_t) { out_ << 'a' << slot; };
+      shuffled(argument_type(*in), call_lanes_, {which, static_cast<size_t>(what.lanes)}, write);
     } else {
       out_ << 'a' << slot;
     }
@@ -213,29 +226,30 @@ Status Writer::widened(int wide) {
   type(argument_type(result), wide);
   out_ << " y = ";
   call_with(what, 0);
-  out_ << ";\nreturn __builtin_shufflevector(y, y";
-  for (int i = 0; i < call_lanes_; ++i) out_ << ", " << int32_t{i};
-  out_ << ");\n";
+  out_ << ";\nreturn ";
+  const Word first[4] = {0, 1, 2, 3};
+  shuffled(argument_type(result), wide, {first, static_cast<size_t>(call_lanes_)},
+           [&](size_t) { out_ << 'y'; });
+  out_ << ";\n";
   return want(what);
 }
 
 Status Writer::lane_by_lane() {
   const Instruction& result = program_.at(program_.operands(program_.code().back())[0]);
   const Wanted what{what_.program, 1, what_.cold};
-  out_ << "return (";
-  type(argument_type(result), call_lanes_);
-  out_ << "){";
+  out_ << "return ";
+  open_vector(argument_type(result), call_lanes_);
   for (int lane = 0; lane < call_lanes_; ++lane) {
     out_ << (lane == 0 ? "" : ", ") << (result.dtype == DType::kBool ? "-" : "");
     function_name(program_, what);
     for (Word slot = 0; const Instruction* in = argument(slot); ++slot) {
       out_ << (slot == 0 ? "a" : ", a") << slot;
       if (in->lanes != kAnyLanes) continue;
-      out_ << '[' << int32_t{lane} << ']' << (in->dtype == DType::kBool ? " != 0" : "");
+      lane_suffix(lane) << (in->dtype == DType::kBool ? " != 0" : "");
     }
     out_ << ')';
   }
-  out_ << "};\n";
+  close_vector() << ";\n";
   return want(what);
 }
 
@@ -251,9 +265,12 @@ Status Writer::halved() {
     call_with(what, part * half);
     out_ << ";\n";
   }
-  out_ << "return __builtin_shufflevector(y0, y1";
-  for (int i = 0; i < call_lanes_; ++i) out_ << ", " << int32_t{i};
-  out_ << ");\n";
+  out_ << "return ";
+  Word all[kMaxLanes];
+  for (int i = 0; i < call_lanes_; ++i) all[i] = i;
+  shuffled(argument_type(result), half, {all, static_cast<size_t>(call_lanes_)},
+           [&](size_t part) { out_ << 'y' << part; });
+  out_ << ";\n";
   return want(what);
 }
 
@@ -263,12 +280,13 @@ DType Writer::argument_type(const Instruction& in) const {
 
 Status Writer::open_program() {
   for (const Instruction& in : program_.code()) {
-    tasks_ |= in.op == Op::kLoop && in.kind == static_cast<uint8_t>(LoopKind::kTask);
+    task_loops_ += in.op == Op::kLoop && in.kind == static_cast<uint8_t>(LoopKind::kTask) ? 1 : 0;
   }
+  if (opencl()) return open_kernel();
   out_ << "void " << program_.name
        << "(void *const *params, const long long *sizes, void *scratch, long long begin, "
           "long long end) {\n(void)sizes, (void)scratch, (void)params;\n"
-       << (tasks_ ? "long long done = 0;\n" : "if (begin <= 0 && end > 0) {\n");
+       << (task_loops_ != 0 ? "long long done = 0;\n" : "if (begin <= 0 && end > 0) {\n");
   return out_.status();
 }
 
@@ -341,6 +359,7 @@ void Writer::bound(const Step& s, bool high) {
     name(high ? s.operands.back() : s.operands.front());
   }
 }
+
 namespace {
 
 void write_name(char (&name)[kMaxName + 16], const Program& program, Wanted what) {
@@ -349,33 +368,40 @@ void write_name(char (&name)[kMaxName + 16], const Program& program, Wanted what
 }
 
 }  // namespace
-}  // namespace c
 
-Status render_c(RenderedC& out, const Module& module, const Target& target) {
+Status render_last(RenderedC& out, const Module& module, const Target& target) {
   if (module.programs.empty() || module.programs.back().function) {
     return ASTER_FAIL(kARGUMENT, "no program to render behind %zu functions",
                       module.programs.size());
   }
   Memory& memory = out.text.memory();
-  c::Types types(out.types);
-  Vec<c::Wanted> wanted(memory);
+  Types types(out.types, target.language);
+  Vec<Wanted> wanted(memory);
   const size_t last = module.programs.size() - 1;
-  c::Writer writer(out.text, module, {last, 1, false}, target, types, wanted);
+  Writer writer(out.text, module, {last, 1, false}, target, types, wanted);
   ASTER_TRY(writer.run());
   out.scratch_bytes = writer.scratch_bytes();
   out.streams = writer.streams();
+  std::ranges::copy(writer.groups(), out.groups);
+  std::ranges::copy(writer.locals(), out.locals);
   // Functions stand before their callers in the module: the last ones want those before them.
   for (size_t i = last; i-- > 0;) {
     for (size_t w = 0; w < wanted.size(); ++w) {
       if (wanted[w].program != i) continue;
       ASTER_TRY(out.functions.push(RenderedFunction(memory)));
       RenderedFunction& function = out.functions.back();
-      c::write_name(function.name, module.programs[i], wanted[w]);
-      ASTER_TRY(c::Writer(function.text, module, wanted[w], target, types, wanted).run());
+      write_name(function.name, module.programs[i], wanted[w]);
+      ASTER_TRY(Writer(function.text, module, wanted[w], target, types, wanted).run());
     }
   }
   std::reverse(out.functions.begin(), out.functions.end());
   return out.text.status();
+}
+
+}  // namespace c
+
+Status render_c(RenderedC& out, const Module& module, const Target& target) {
+  return c::render_last(out, module, target);
 }
 
 }  // namespace aster::codegen::program

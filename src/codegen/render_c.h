@@ -32,8 +32,9 @@ struct RenderedC {
   Text text;
   Vec<RenderedFunction> functions;  // that it calls, and that these call
   UsedTypes types;
-  bool streams = false;       // has stores that go past the caches
-  int64_t scratch_bytes = 0;  // that scratch points to, aligned to 64 bytes
+  bool streams = false;                    // has stores that go past the caches
+  int64_t scratch_bytes = 0;               // that scratch points to, aligned to 64 bytes
+  int64_t groups[3] = {}, locals[3] = {};  // of OpenCL C: how many, and of how many items; or 0
 };
 
 // Renders the last program of a module that verify() has passed. Vectors may be wider than the

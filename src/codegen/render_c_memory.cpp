@@ -1,4 +1,5 @@
-// From steps to statements: memory. It is a pointer m<value>.
+// Memory of programs as C: params, arrays, loads and stores, those under masks and of scattered
+// lanes.
 #include <algorithm>
 #include <bit>
 
@@ -8,7 +9,7 @@ namespace aster::codegen::program::c {
 
 Status Writer::param(const Step& s) {
   const Instruction& in = *s.in;
-  out_ << (in.is(kSize) || in.is(kArgument) || in.is(kWrite) ? "" : "const ");
+  out_ << (opencl() || in.is(kSize) || in.is(kArgument) || in.is(kWrite) ? "" : "const ");
   if (in.is(kArgument)) {
     masks_[s.id] = DType::kInt32;
     define(s);
@@ -17,7 +18,12 @@ Status Writer::param(const Step& s) {
     define(s);
     out_ << '(';
     type(in.dtype, 1);
-    out_ << ")sizes[" << s.words[0] << "];\n";
+    out_ << (opencl() ? ")s" : ")sizes[") << s.words[0] << (opencl() ? ";\n" : "];\n");
+  } else if (opencl()) {
+    memory_type(s.id);
+    out_ << "*const m" << s.id << " = (";
+    memory_type(s.id);
+    out_ << "*)(p" << s.words[0] << " + o" << s.words[0] << ");\n";
   } else {
     type(in.dtype, 1);
     out_ << " *const __restrict m" << s.id << " = params[" << s.words[0] << "];\n";
@@ -28,7 +34,7 @@ Status Writer::param(const Step& s) {
 Status Writer::array(const Step& s) {
   const Instruction& in = *s.in;
   if (s.op == Op::kTable) {
-    out_ << "static const ";
+    out_ << (opencl() ? "const " : "static const ");
     type(in.dtype, 1);
     out_ << " m" << s.id << "[] = {";
     for (size_t i = 0; i < s.words.size(); ++i) {
@@ -39,6 +45,7 @@ Status Writer::array(const Step& s) {
     return out_.status();
   }
   const int64_t elements = in.constant + s.words[0];
+  if (opencl()) return item_array(s, elements);
   type(in.dtype, 1);
   if (static_cast<Space>(in.kind) == Space::kPrivate) {
     out_ << " m" << s.id << '[' << elements << "] __attribute__((aligned(64)));\n";
@@ -58,7 +65,7 @@ void Writer::element(const Step& s, const Access& a, int lane) {
 
 void Writer::form(const Step& s, int64_t constant) {
   for (const Product& p : s.products) {
-    out_ << (dtype_of(p.at) == DType::kInt64 ? "" : "(long long)");
+    if (dtype_of(p.at) != DType::kInt64) out_ << '(', type(DType::kInt64, 1), out_ << ')';
     name(p.at);
     if (p.factor != 1) out_ << " * " << p.factor;
     out_ << " + ";
@@ -68,7 +75,7 @@ void Writer::form(const Step& s, int64_t constant) {
 
 void Writer::address(const Step& s, const Access& a, int lane) {
   if (a.index != kNone) {
-    out_ << "(long long)";
+    out_ << '(', type(DType::kInt64, 1), out_ << ')';
     lane_of(s.operands[index_operand(s)], lane) << " + ";
   }
   form(s, s.constant + (a.index != kNone ? 0 : a.step * lane));
@@ -83,25 +90,25 @@ Status Writer::access(const Step& s) {
   const size_t gate = index_operand(s) + (a.index != kNone ? 1 : 0);
   const size_t mask = gate + (a.gate != kNone ? 1 : 0);
   if (s.op == Op::kPrefetch) {
+    if (opencl()) return kOk;
     out_ << "__builtin_prefetch(&";
     element(s, a, 0);
     out_ << ", " << (s.in->is(kWrite) ? "1" : "0") << ");\n";
     return out_.status();
   }
-  if (s.op == Op::kLoad) learn_mask(s);
-  if (s.op == Op::kLoad) define(s);
+  const Register* const masked = a.mask != kNone ? &s.operands[mask] : nullptr;
+  if (s.op == Op::kLoad) {
+    learn_mask(s);
+    if (by_lanes(s, a, masked)) pointer(s, a);
+    define(s);
+  }
   if (a.gate != kNone) {
     out_ << (s.op == Op::kLoad ? "" : "if (");
     name(s.operands[gate]) << (s.op == Op::kLoad ? " ? " : ") {\n");
   }
-  const Register* const masked = a.mask != kNone ? &s.operands[mask] : nullptr;
   if (s.op == Op::kLoad) {
     load(s, a, masked);
-    if (a.gate != kNone) {
-      out_ << " : (";
-      type(held(s.id), lanes(*s.in));
-      out_ << "){0}";
-    }
+    if (a.gate != kNone) out_ << " : ", zero(held(s.id), lanes(*s.in));
     out_ << ";\n";
     return out_.status();
   }
@@ -221,6 +228,13 @@ void Writer::load_contiguous(const Step& s, const Access& a) {
   const int n = lanes(*s.in);
   const DType d = s.in->dtype;
   const bool truth = d == DType::kBool;  // what is not 0 is true
+  if (opencl()) {
+    out_ << (truth ? "(vload" : "vload") << int32_t{n} << "(0, &";
+    element(s, a, 0);
+    out_ << ')';
+    if (truth) out_ << " != ", zero(DType::kUInt8, n), out_ << ')';
+    return;
+  }
   out_ << '(';
   type(truth ? DType::kInt8 : d, n);
   out_ << (truth ? ")(*(const " : ")*(const ");
@@ -242,61 +256,92 @@ constexpr GatherRow kGathers[] = {{4, 4, "gather3siv4si"},
                                   {8, 4, "gather3siv4di"},
                                   {8, 8, "gathersiv8di"}};
 
-bool Writer::gather(const Step& s, const Access& a) {
-  const DType d = s.in->dtype;
-  const int n = lanes(*s.in);
+const GatherRow* Writer::gather_row(const Step& s, const Access& a) const {
   const auto* const row = std::ranges::find_if(kGathers, [&](const GatherRow& one) {
-    return one.bytes == dtype::size(d) && one.lanes == n;
+    return one.bytes == dtype::size(s.in->dtype) && one.lanes == lanes(*s.in);
   });
   const bool fits = target_.avx512 && row != std::end(kGathers) && a.index != kNone &&
                     program_.at(a.index).dtype == DType::kInt32 && target_.vector_bytes >= 64;
-  if (!fits) return false;
+  return fits ? row : nullptr;
+}
+
+void Writer::gather(const Step& s, const GatherRow& row) {
+  const DType d = s.in->dtype;
+  const int n = lanes(*s.in);
   const DType whole = integer(d, true);
   out_ << '(';
   type(d, n);
-  out_ << ")__builtin_ia32_" << row->name << "((";
+  out_ << ")__builtin_ia32_" << row.name << "((";
   type(whole, n);
-  out_ << "){0}, (const void *)(m" << a.memory << " + ";
+  out_ << "){0}, (const void *)(m" << program_.access(*s.in).memory << " + ";
   form(s, s.constant);
   out_ << "), ";
   name(s.operands[index_operand(s)]);
-  out_ << ", " << (uint64_t{1} << n) - 1 << ", " << static_cast<uint64_t>(row->bytes) << ')';
-  return true;
+  out_ << ", " << (uint64_t{1} << n) - 1 << ", " << static_cast<uint64_t>(row.bytes) << ')';
+}
+
+bool Writer::by_vector(const Step& s, const Access& a, const Register* mask) const {
+  const int n = lanes(*s.in);
+  if (n == 1 || !contiguous(a)) return false;
+  if (first_lanes(s, a) == n && mask == nullptr) return true;
+  return s.in->dtype != DType::kBool && loads_under_mask(target_, s.in->dtype, n);
+}
+
+bool Writer::by_lanes(const Step& s, const Access& a, const Register* mask) const {
+  const bool some = first_lanes(s, a) < lanes(*s.in) || mask != nullptr;
+  return lanes(*s.in) > 1 && !by_vector(s, a, mask) && (some || gather_row(s, a) == nullptr);
 }
 
 void Writer::load(const Step& s, const Access& a, const Register* mask) {
   const int n = lanes(*s.in), first = first_lanes(s, a);
   const DType d = s.in->dtype;
-  const bool some = first < n || mask != nullptr, truth = d == DType::kBool;
-  if (n > 1 && contiguous(a) && !some) return load_contiguous(s, a);
-  if (n > 1 && contiguous(a) && !truth && loads_under_mask(target_, d, n)) {
+  const bool truth = d == DType::kBool;
+  if (by_vector(s, a, mask)) {
+    if (first == n && mask == nullptr) return load_contiguous(s, a);
     if (target_.avx512) return write_masked(s, a, d, n, first, mask);
     return load_by_vector(s, a, first, mask);
   }
-  if (!some && gather(s, a)) return;
-  if (n > 1) out_ << "({ ", pointer(s, a), out_ << '(', type(held(s.id), n), out_ << "){";
-  for (int lane = 0; lane < first; ++lane) {
+  if (n > 1 && !by_lanes(s, a, mask)) return gather(s, *gather_row(s, a));
+  if (n > 1) open_vector(held(s.id), n);
+  for (int lane = 0; lane < (opencl() ? n : first); ++lane) {
+    out_ << (lane == 0 ? "" : ", ");
+    if (lane >= first) {
+      out_ << '0';
+      continue;
+    }
     if (mask != nullptr) lane_of(*mask, lane) << " ? ";
     if (truth) out_ << (n > 1 ? "-(" : "(");
     piece_of(s, a, lane);
     out_ << (truth ? " != 0)" : "") << (mask != nullptr ? " : 0" : "");
-    out_ << (lane + 1 < first ? ", " : "");
   }
-  if (n > 1) out_ << "}; })";
+  if (n > 1) close_vector();
 }
 
 // What lanes are reached from one by one: compilers take long for an address a lane.
 void Writer::pointer(const Step& s, const Access& a) {
-  out_ << (s.op == Op::kLoad ? "const " : "");
-  type(program_.at(a.memory).dtype, 1);
-  out_ << " *const q = &m" << a.memory << '[';
+  if (opencl()) {
+    memory_type(a.memory);
+    out_ << "*const ";
+  } else {
+    out_ << (s.op == Op::kLoad ? "const " : "");
+    type(program_.at(a.memory).dtype, 1);
+    out_ << " *const ";
+  }
+  pointer_name(s) << " = &m" << a.memory << '[';
   form(s, s.constant);
-  out_ << "]; ";
+  out_ << (s.op == Op::kLoad ? "];\n" : "]; ");
+}
+
+// A load's is its own; stores are blocks.
+Text& Writer::pointer_name(const Step& s) {
+  out_ << 'q';
+  if (s.op == Op::kLoad) out_ << s.result.value << '_' << s.result.instance;
+  return out_;
 }
 
 void Writer::piece_of(const Step& s, const Access& a, int lane) {
   if (s.op == Op::kLoad && lanes(*s.in) == 1) return element(s, a, 0);
-  out_ << "q[";
+  pointer_name(s) << '[';
   if (a.index != kNone) {
     lane_of(s.operands[index_operand(s)], lane);
   } else {
@@ -307,8 +352,7 @@ void Writer::piece_of(const Step& s, const Access& a, int lane) {
 
 Text& Writer::lane_of(Register r, int lane) {
   name(r);
-  if (lanes(r) > 1) out_ << '[' << int32_t{lane} << ']';
-  return out_;
+  return lanes(r) > 1 ? lane_suffix(lane) : out_;
 }
 
 Status Writer::store(const Step& s, const Access& a, const Register* mask) {
@@ -320,6 +364,15 @@ Status Writer::store(const Step& s, const Access& a, const Register* mask) {
     write_masked(s, a, d, n, first, mask);
     out_ << ";\n";
   } else if (truth && contiguous(a) && mask == nullptr && first == n) {
+    if (opencl()) {
+      out_ << "vstore" << int32_t{n} << '(';
+      reinterpret(DType::kUInt8, n) << '(';
+      as(value, DType::kInt8);
+      out_ << ") & (uchar)1, 0, &";
+      element(s, a, 0);
+      out_ << ");\n";
+      return out_.status();
+    }
     out_ << "*(";
     types_.unaligned(out_, d, n);
     out_ << " *)&";
@@ -346,7 +399,7 @@ Status Writer::store(const Step& s, const Access& a, const Register* mask) {
     out_ << "{ ";
     pointer(s, a);
     // Compilers make of a loop what they take long for written out.
-    if (mask == nullptr && a.index == kNone && first == n) {
+    if (mask == nullptr && a.index == kNone && first == n && !opencl()) {
       out_ << "for (int l = 0; l < " << int32_t{n} << "; ++l) q[l * " << a.step << "ll] = ";
       name(value) << (truth ? "[l] & 1;\n}\n" : "[l];\n}\n");
       return out_.status();
@@ -370,7 +423,7 @@ Status Writer::store(const Step& s, const Access& a, const Register* mask) {
 void Writer::stream(const Step& s, const Access& a, Register value, int first) {
   const int n = lanes(value);
   const size_t bytes = dtype::size(dtype_of(value)) * static_cast<size_t>(n);
-  const bool streams = s.in->is(kStream) && first == n && target_.vector_bytes >= 16 &&
+  const bool streams = !opencl() && s.in->is(kStream) && first == n && target_.vector_bytes >= 16 &&
                        bytes == static_cast<size_t>(target_.vector_bytes);
   if (!streams) return;
   streams_ = true;
@@ -389,20 +442,24 @@ void Writer::piece(const Step& s, const Access& a, Register value, int at, int s
     lane_of(value, at) << ";\n";
     return;
   }
+  const auto write = [&] {
+    if (size == lanes(value)) {
+      name(value);
+    } else {
+      part(dtype_of(value), lanes(value), at, size, [&] { name(value); });
+    }
+  };
+  if (opencl()) {
+    out_ << "vstore" << int32_t{size} << '(', write(), out_ << ", 0, &";
+    element(s, a, at);
+    out_ << ");\n";
+    return;
+  }
   out_ << "*(";
   types_.unaligned(out_, dtype_of(value), size);
   out_ << " *)&";
   element(s, a, at);
-  out_ << " = ";
-  if (size == lanes(value)) {
-    name(value) << ";\n";
-    return;
-  }
-  out_ << "__builtin_shufflevector(";
-  name(value) << ", ";
-  name(value);
-  for (int i = 0; i < size; ++i) out_ << ", " << int32_t{at + i};
-  out_ << ");\n";
+  out_ << " = ", write(), out_ << ";\n";
 }
 
 Status Writer::atomic(const Step& s, const Access& a, const Register* mask) {
@@ -412,15 +469,17 @@ Status Writer::atomic(const Step& s, const Access& a, const Register* mask) {
                      : s.in->with == Op::kXor ? "xor"
                                               : nullptr;
   if (call == nullptr) return cannot(uop::info(s.in->with).name);
+  const bool word = dtype::size(dtype_of(s.operands[1])) == 4;
+  if (opencl() && !word) return cannot("atomics but of 32 bits");
   for (int lane = 0; lane < first_lanes(s, a); ++lane) {
     if (mask != nullptr) {
       out_ << "if (";
       lane_of(*mask, lane) << ") ";
     }
-    out_ << "__atomic_fetch_" << call << "(&";
+    out_ << (opencl() ? "atomic_" : "__atomic_fetch_") << call << "(&";
     element(s, a, lane);
     out_ << ", ";
-    lane_of(s.operands[1], lane) << ", __ATOMIC_RELAXED);\n";
+    lane_of(s.operands[1], lane) << (opencl() ? ");\n" : ", __ATOMIC_RELAXED);\n");
   }
   return out_.status();
 }

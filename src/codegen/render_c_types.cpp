@@ -1,6 +1,8 @@
 // Types in front of a text, rows of the tables found, and texts of several programs put together.
 #include "codegen/render_c_types.h"
 
+#include "codegen/render_opencl.h"
+
 namespace aster::codegen::program {
 namespace c {
 namespace {
@@ -21,10 +23,9 @@ void define_type(Text& out, DType d, int lanes) {
 }
 
 // A macro: in a function gcc would have combined the masks before it sees that a choice is 0.
-void define_select(Text& out, DType d, int lanes) {
+void define_select(Text& out, DType d, int lanes, bool opencl) {
   const auto type = [&](DType which) -> Text& {
-    out << type_name(which);
-    return lanes > 1 ? out << 'x' << int32_t{lanes} : out;
+    return Types::write_name(out, which, lanes, opencl);
   };
   const DType mask = integer(d, true);
   out << "#define sel_";
@@ -32,6 +33,10 @@ void define_select(Text& out, DType d, int lanes) {
   type(d);
   if (lanes == 1) {
     out << ")((m) ? (a) : (b)))\n";
+    return;
+  }
+  if (opencl) {
+    out << ")select(b, a, m))\n";
     return;
   }
   out << ")(((m) & (";
@@ -58,6 +63,8 @@ bool has_feature(const Target& target, Feature feature) {
       return target.vector_bytes >= 32 && target.f16c;
     case AVX512:
       return target.vector_bytes >= 64 && target.avx512;
+    case FUSED:
+      return target.fma;
     default:
       return true;
   }
@@ -112,7 +119,8 @@ Status add_function(const RenderedFunction& function, Vec<const RenderedFunction
 
 const Row* find_row(const Target& target, Op op, DType d, int lanes) {
   const int bytes = static_cast<int>(dtype::size(d)) * lanes;
-  for (const Row& row : kRows) {
+  const bool opencl = target.language == Language::kOpencl;
+  for (const Row& row : opencl ? std::span<const Row>(kOpenclRows) : std::span<const Row>(kRows)) {
     if (row.op == op && (row.elements & elements_of(d)) != 0 && has_feature(target, row.feature) &&
         fits(row.width, bytes, lanes)) {
       return &row;
@@ -123,7 +131,9 @@ const Row* find_row(const Target& target, Op op, DType d, int lanes) {
 
 const CastRow* find_cast(const Target& target, DType from, DType to, int lanes) {
   const int bytes = static_cast<int>(std::max(dtype::size(from), dtype::size(to))) * lanes;
-  for (const CastRow& row : kCasts) {
+  const bool opencl = target.language == Language::kOpencl;
+  for (const CastRow& row :
+       opencl ? std::span<const CastRow>(kOpenclCasts) : std::span<const CastRow>(kCasts)) {
     if (row.from == from && row.to == to && has_feature(target, row.feature) &&
         fits(row.width, bytes, lanes)) {
       return &row;
@@ -132,9 +142,24 @@ const CastRow* find_cast(const Target& target, DType from, DType to, int lanes) 
   return nullptr;
 }
 
-void Types::write(Text& out, const UsedTypes& used) {
-  each_used(used.types, [&](DType d, int lanes) { define_type(out, d, lanes); });
-  each_used(used.selects, [&](DType d, int lanes) { define_select(out, d, lanes); });
+Text& Types::write_name(Text& out, DType d, int lanes, bool opencl) {
+  if (!opencl) {
+    out << type_name(d);
+    return lanes > 1 ? out << 'x' << int32_t{lanes} : out;
+  }
+  const bool is_unsigned = dtype::is_unsigned(d);
+  const char* const kWholes[] = {"char", "short", "int", "long"};
+  if (dtype::is_float(d)) {
+    out << (d == DType::kFloat32 ? "float" : "double");
+  } else {
+    out << (is_unsigned ? "u" : "") << kWholes[std::countr_zero(dtype::size(d))];
+  }
+  return lanes > 1 ? out << int32_t{lanes} : out;
+}
+
+void Types::write(Text& out, const UsedTypes& used, bool opencl) {
+  if (!opencl) each_used(used.types, [&](DType d, int n) { define_type(out, d, n); });
+  each_used(used.selects, [&](DType d, int n) { define_select(out, d, n, opencl); });
 }
 
 }  // namespace c
@@ -148,11 +173,13 @@ Status write_declarations(Text& out, std::span<const RenderedC* const> programs,
       used.selects[i] |= program->types.selects[i];
     }
   }
-  if (c::has_feature(target, c::AVX512)) out << c::kAvx512;
+  const bool opencl = target.language == Language::kOpencl;
+  if (opencl) write_opencl_options(out, used);
+  if (!opencl && c::has_feature(target, c::AVX512)) out << c::kAvx512;
   bool streams = false;
   for (const RenderedC* program : programs) streams |= program->streams;
   if (streams) c::define_stream(out, target.vector_bytes);
-  c::Types::write(out, used);
+  c::Types::write(out, used, opencl);
   Vec<const RenderedFunction*> written(out.memory());
   for (const RenderedC* program : programs) {
     for (const RenderedFunction& function : program->functions) {
@@ -175,6 +202,7 @@ Status write_unit(Text& out, std::span<const RenderedC* const> programs, const T
 }
 
 bool loads_under_mask(const Target& target, DType storage, int lanes) {
+  if (target.language != Language::kC) return false;
   const size_t size = dtype::size(storage), bytes = size * static_cast<size_t>(lanes);
   if (bytes != 16 && bytes != 32 && bytes != 64) return false;
   return target.avx512 || (target.vector_bytes >= 32 && bytes <= 32 && size >= 4);

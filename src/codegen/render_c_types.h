@@ -19,7 +19,7 @@ enum Elements : uint8_t {
   BOOL = 16
 };
 enum Width : uint8_t { ONE, VEC, ANYW, W16, W32, W64 };
-enum Feature : uint8_t { ANY, SSE, FMA, F16C, AVX512 };
+enum Feature : uint8_t { ANY, SSE, FMA, F16C, AVX512, FUSED };
 struct Row {
   Op op;
   uint8_t elements;
@@ -37,6 +37,16 @@ inline constexpr Row kRows[] = {
 #undef ROW
 #undef CAST
 };
+inline constexpr Row kOpenclRows[] = {
+#define ROW(op, elements, width, feature, text) {Op::k##op, elements, width, feature, text},
+#define CAST(from, to, width, feature, text)
+#include "codegen/target_opencl.def"
+// clang-format off
+#include "codegen/target_c.def"
+// clang-format on
+#undef ROW
+#undef CAST
+};
 // Of narrow floats; the others are C's.
 struct CastRow {
   DType from, to;
@@ -48,6 +58,13 @@ inline constexpr CastRow kCasts[] = {
 #define ROW(op, elements, width, feature, text)
 #define CAST(from, to, width, feature, text) {DType::k##from, DType::k##to, width, feature, text},
 #include "codegen/target_x86.def"
+#undef ROW
+#undef CAST
+};
+inline constexpr CastRow kOpenclCasts[] = {
+#define ROW(op, elements, width, feature, text)
+#define CAST(from, to, width, feature, text) {DType::k##from, DType::k##to, width, feature, text},
+#include "codegen/target_opencl.def"
 #undef ROW
 #undef CAST
 };
@@ -84,12 +101,11 @@ inline const char* c_type(DType d) { return dtype::c_name(stored(d)); }
 // Names types, and writes those that were named.
 class Types {
  public:
-  explicit Types(UsedTypes& used) : used_(used) {}
+  Types(UsedTypes& used, Language language) : used_(used), opencl_(language == Language::kOpencl) {}
   void name(Text& out, DType d, int lanes) {
     const DType type = stored(d);
     used_.types[index(type, lanes)] = true;
-    out << type_name(type);
-    if (lanes > 1) out << 'x' << int32_t{lanes};
+    write_name(out, type, lanes, opencl_);
   }
   void unaligned(Text& out, DType d, int lanes) {
     name(out, d, lanes);
@@ -101,7 +117,9 @@ class Types {
     out << "sel_";
     name(out, d, lanes);
   }
-  static void write(Text& out, const UsedTypes& used);
+  // `f32x8`; in OpenCL C `float8`.
+  static Text& write_name(Text& out, DType d, int lanes, bool opencl);
+  static void write(Text& out, const UsedTypes& used, bool opencl);
 
  private:
   static size_t index(DType d, int lanes) {
@@ -109,6 +127,7 @@ class Types {
                                std::countr_zero(static_cast<unsigned>(lanes)));
   }
   UsedTypes& used_;
+  bool opencl_;
 };
 
 }  // namespace aster::codegen::program::c

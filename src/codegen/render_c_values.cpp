@@ -36,15 +36,22 @@ void Writer::constant(DType d, Word word) {
     dtype::store_double(d, &bits, std::bit_cast<double>(word));
     out_ << uint32_t{bits};
   } else if (d == DType::kUInt64) {
-    out_ << static_cast<uint64_t>(word) << "ull";
+    out_ << static_cast<uint64_t>(word) << (opencl() ? "ul" : "ull");
   } else if (d == DType::kInt64 && word == INT64_MIN) {
-    out_ << "(-9223372036854775807ll - 1)";
+    out_ << (opencl() ? "(-9223372036854775807l - 1)" : "(-9223372036854775807ll - 1)");
   } else if (!dtype::is_float(d)) {
-    out_ << word << (d == DType::kInt64 ? "ll" : "");
+    out_ << word << (d != DType::kInt64 ? "" : opencl() ? "l" : "ll");
   } else {
     const double value = std::bit_cast<double>(word);
     const char* const end = d == DType::kFloat32 ? "f" : "";
-    if (std::isnan(value)) {
+    if (opencl() && !std::isfinite(value)) {
+      const bool single = d == DType::kFloat32;
+      if (std::isnan(value)) {
+        out_ << (single ? "as_float(0x7fc00000u)" : "as_double(0x7ff8000000000000ul)");
+      } else {
+        out_ << (value < 0 ? "-" : "") << (single ? "INFINITY" : "(double)INFINITY");
+      }
+    } else if (std::isnan(value)) {
       out_ << "__builtin_nan" << end << "(\"\")";
     } else if (std::isinf(value)) {
       out_ << (value < 0 ? "-" : "") << "__builtin_inf" << end << "()";
@@ -57,6 +64,7 @@ void Writer::constant(DType d, Word word) {
 template <typename Write>
 void Writer::spread(DType d, int n, Write write) {
   if (n == 1) return write();
+  if (opencl()) return open_vector(d, n), write(), void(close_vector());
   // x - 0 is x, also for -0.
   out_ << '(', type(d, 1), out_ << ")(";
   write();
@@ -69,11 +77,9 @@ Status Writer::value(const Step& s) {
   if (s.op == Op::kConst) return literal(s, n);
   if (s.op == Op::kAxis) return out_ << int32_t{s.values[s.in->axis]}, kOk;
   if (s.op == Op::kLanes) {
-    out_ << '(';
-    type(d, n);
-    out_ << "){";
+    open_vector(d, n);
     for (int i = 0; i < n; ++i) out_ << (i == 0 ? "" : ", ") << int32_t{i};
-    out_ << '}';
+    close_vector();
     return kOk;
   }
   if (s.op == Op::kAcc) {
@@ -103,12 +109,7 @@ Status Writer::value(const Step& s) {
 Status Writer::literal(const Step& s, int n) {
   const DType d = s.in->dtype;
   const bool zero = s.in->op == Op::kTurn || (s.words[0] == 0 && n > 1);
-  if (zero) {
-    out_ << '(';
-    type(held(s.id), n);
-    out_ << "){0}";
-    return kOk;
-  }
+  if (zero) return this->zero(held(s.id), n), kOk;
   const bool truth = d == DType::kBool && n > 1;
   spread(held(s.id), n, [&] { truth ? void(out_ << "-1") : constant(d, s.words[0]); });
   return kOk;
@@ -123,31 +124,26 @@ Status Writer::shuffle(const Step& s, int n) {
   const bool truth = s.in->dtype == DType::kBool;
   if (n == 1) return lane(s.words[0]) << (truth && from > 1 ? " != 0" : ""), kOk;
   if (from == 1) {
-    out_ << '(';
-    type(held(s.id), n);
-    out_ << "){";
+    open_vector(held(s.id), n);
     for (int i = 0; i < n; ++i) {
       out_ << (i == 0 ? "" : ", ") << (truth ? "-" : "");
       lane(s.words[static_cast<size_t>(i)]);
     }
-    out_ << '}';
+    close_vector();
     return kOk;
   }
-  out_ << "__builtin_shufflevector(";
-  converted(s, 0, s.id);
-  out_ << ", ";
-  converted(s, 1, s.id);
-  for (Word word : s.words) out_ << ", " << word;
-  out_ << ')';
+  shuffled(held(s.id), from, s.words, [&](size_t i) { converted(s, i, s.id); });
   return kOk;
 }
 
 Status Writer::bitcast(const Step& s, int n) {
-  if (n > 1) {
-    out_ << '(';
-    type(s.in->dtype, n);
-    out_ << ')';
-    operand(s, 0);
+  if (n > 1 || opencl()) {
+    if (opencl()) {
+      out_ << "as_", type(s.in->dtype, n);
+    } else {
+      reinterpret(s.in->dtype, n);
+    }
+    out_ << '(', operand(s, 0), out_ << ')';
     return kOk;
   }
   out_ << "((union { ";
@@ -166,19 +162,27 @@ Status Writer::narrow_cast(const Step& s, int n) {
   const bool whole = row != nullptr;
   if (!whole) row = find_cast(target_, from, to, 1);
   if (row == nullptr) return cannot("this cast of narrow floats");
-  out_ << '(';
-  type(to, n);
-  out_ << (whole ? ")(" : "){");
+  if (whole) {
+    out_ << '(', type(to, n), out_ << ")(";
+  } else {
+    open_vector(to, n);
+  }
   for (int lane = 0; lane < (whole ? 1 : n); ++lane) {
     out_ << (lane == 0 ? "" : ", ");
     expand(row->text, stored(from), whole ? n : 1,
            [&](size_t) { whole ? name(s.operands[0]) : lane_of(s.operands[0], lane); });
   }
-  out_ << (whole ? ')' : '}');
+  if (whole) return out_ << ')', kOk;
+  close_vector();
   return kOk;
 }
 
 void Writer::convert(Register r, DType from, DType to, int n) {
+  if (opencl()) {
+    out_ << "convert_", type(to, n), out_ << '(';
+    name(r) << ')';
+    return;
+  }
   const bool steps = !dtype::is_float(from) && dtype::size(to) >= 4 * dtype::size(from);
   out_ << "__builtin_convertvector(";
   if (steps) {
@@ -212,20 +216,20 @@ Status Writer::cast(const Step& s, int n) {
     type(held(s.id), n);
     out_ << ")(";
     operand(s, 0);
-    out_ << " != (";
-    type(from, n);
-    out_ << "){0})";
+    out_ << " != ", zero(from, n), out_ << ')';
   } else if (from == DType::kBool) {
     // A mask is all bits or none: those of 1.
-    out_ << '(';
-    type(to, n);
-    out_ << ")(";
-    as(s.operands[0], integer(to, true));
-    out_ << " & (";
-    type(integer(to, true), n);
-    out_ << ")((";
-    type(to, n);
-    out_ << "){0} + 1))";
+    const DType mask = integer(to, true);
+    reinterpret(to, n) << '(';
+    as(s.operands[0], mask);
+    out_ << " & ";
+    reinterpret(mask, n) << '(';
+    if (opencl()) {
+      open_vector(to, n) << '1', close_vector();
+    } else {
+      zero(to, n) << " + 1";
+    }
+    out_ << "))";
   } else {
     convert(s.operands[0], from, to, n);
   }
@@ -234,16 +238,16 @@ Status Writer::cast(const Step& s, int n) {
 
 Status Writer::float_to_int(const Step& s, int n, DType from) {
   const char* const end = from == DType::kFloat32 ? "f" : "";
-  if (n > 1) out_ << '(', type(s.in->dtype, n), out_ << "){";
+  if (n > 1) open_vector(s.in->dtype, n);
   for (int i = 0; i < n; ++i) {
     out_ << (i == 0 ? "" : ", ") << '(';
     type(s.in->dtype, 1);
     out_ << ")(";
     lane_of(s.operands[0], i) << " > -0x1p63" << end << " && ";
-    lane_of(s.operands[0], i) << " < 0x1p63" << end << " ? (long long)";
+    lane_of(s.operands[0], i) << " < 0x1p63" << end << (opencl() ? " ? (long)" : " ? (long long)");
     lane_of(s.operands[0], i) << " : 0)";
   }
-  if (n > 1) out_ << '}';
+  if (n > 1) close_vector();
   return kOk;
 }
 
@@ -291,25 +295,27 @@ Status Writer::arithmetic(const Step& s, int n) {
     };
   };
   if (row != nullptr) {
+    // OpenCL C has no casts between vectors; what is of another type there are integers.
+    if (opencl() && n > 1) {
+      if (!dtype::is_float(held(s.id))) reinterpret(held(s.id), n);
+    } else {
+      out_ << '(', type(held(s.id), n), out_ << ')';
+    }
     out_ << '(';
-    type(held(s.id), n);
-    out_ << ")(";
     expand(row->text, d == DType::kBool && n > 1 ? held(s.id) : d, n, write(-1));
     out_ << ')';
     return kOk;
   }
   row = find_row(target_, s.op, computed, 1);
   if (row == nullptr || n == 1) return cannot(uop::info(s.op).name);
-  out_ << '(';
-  type(held(s.id), n);
-  out_ << "){";
+  open_vector(held(s.id), n);
   const bool truth = s.in->dtype == DType::kBool;
   for (int lane = 0; lane < n; ++lane) {
     out_ << (lane == 0 ? "" : ", ") << (truth ? "-(" : "(");
     expand(row->text, d, 1, write(lane));
     out_ << ')';
   }
-  out_ << '}';
+  close_vector();
   return kOk;
 }
 
@@ -330,8 +336,18 @@ Status Writer::where(const Step& s, int n) {
     operand(s, 2);
     return kOk;
   }
-  // A choice that is zero in all lanes is a mask.
   const DType mask = integer(stored(d), true);
+  if (opencl()) {
+    out_ << "select(";
+    converted(s, 2, s.id);
+    out_ << ", ";
+    converted(s, 1, s.id);
+    out_ << ", ";
+    as(s.operands[0], mask);
+    out_ << ')';
+    return kOk;
+  }
+  // A choice that is zero in all lanes is a mask.
   for (const size_t zero : {1u, 2u}) {
     if (!is_zero(s.operands[zero])) continue;
     out_ << '(';
@@ -369,6 +385,9 @@ void Writer::expand(std::string_view text, DType d, int n, Write write) {
     if (what == 'c') type(d, 1);
     if (what == 'i') type(integer(d, true), n);
     if (what == 'u') type(integer(d, false), n);
+    if (what == 'T') reinterpret(d, n);
+    if (what == 'I') reinterpret(integer(d, true), n);
+    if (what == 'U') reinterpret(integer(d, false), n);
     if (what == 'e') out_ << static_cast<uint64_t>(dtype::bits(d));
     if (what == 'f') out_ << (d == DType::kFloat32 ? "f" : "");
     if (what == 's') {
@@ -397,6 +416,12 @@ size_t Writer::top_comma(std::string_view text, size_t from) {
 bool Writer::across_mask(const Step& s) {
   const Register x = s.operands[0];
   if (s.in->dtype != DType::kBool || lanes(x) == 1) return false;
+  if (opencl()) {
+    define(s);
+    out_ << (s.in->with == Op::kAnd ? "all(" : "any(");
+    name(x) << ") != 0;\n";
+    return true;
+  }
   const DType mask = held(x.value);
   const DType real = dtype::size(mask) == 8 ? DType::kFloat64 : DType::kFloat32;
   if (dtype::size(mask) < 4) return false;
@@ -431,20 +456,16 @@ Status Writer::across(const Step& s) {
     out_ << "const ";
     type(d, half);
     out_ << ' ';
-    variable(half) << " = (";
-    type(d, half);
-    out_ << ")(";
+    variable(half) << " = ";
+    reinterpret(d, half) << '(';
     expand(row->text, d, half, [&](size_t i) {
       const int from = i == 0 ? 0 : half;
       if (half == 1) {
-        variable(n) << '[' << int32_t{from} << ']';
+        variable(n);
+        lane_suffix(from);
         return;
       }
-      out_ << "__builtin_shufflevector(";
-      variable(n) << ", ";
-      variable(n);
-      for (int lane = 0; lane < half; ++lane) out_ << ", " << int32_t{from + lane};
-      out_ << ')';
+      part(d, n, from, half, [&] { variable(n); });
     });
     out_ << ");\n";
   }

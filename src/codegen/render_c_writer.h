@@ -14,6 +14,8 @@ struct Wanted {
   bool operator==(const Wanted&) const = default;
 };
 
+struct GatherRow;
+
 // The statements of one program. Conditions are masks as wide as what was compared first; their
 // users convert them.
 class Writer {
@@ -33,6 +35,8 @@ class Writer {
   Status run();
   int64_t scratch_bytes() const { return scratch_; }
   bool streams() const { return streams_; }
+  const int64_t (&groups() const)[3] { return groups_; }
+  const int64_t (&locals() const)[3] { return locals_; }
 
   // What the walker calls.
   // Which values only change a register, right behind them: they are written as that.
@@ -44,6 +48,37 @@ class Writer {
 
  private:
   Status cannot(const char* what);
+
+  // ---- What the languages write differently (render_c_words.cpp) ----
+  bool opencl() const { return target_.language == Language::kOpencl; }
+  // A vector of what is written in between: `(f32x8){` .. `}`, `(float8)(` .. `)`.
+  Text& open_vector(DType d, int n);
+  Text& close_vector() { return out_ << (opencl() ? ')' : '}'); }
+  Text& zero(DType d, int n);
+  Text& lane_suffix(int lane);
+  // The bits of what follows in brackets as another type of the same size; of one lane of an
+  // integer its value.
+  Text& reinterpret(DType d, int n);
+  // Lanes of two vectors of `from` lanes, whose names `write(0)` and `write(1)` write.
+  template <typename Write>
+  void shuffled(DType d, int from, Words which, Write write);
+  // Lanes next to each other.
+  template <typename Write>
+  void part(DType d, int n, int from, int count, Write write);
+
+  // ---- OpenCL C (render_opencl.cpp) ----
+  // Whether the device has all types and vectors.
+  Status check_device();
+  Status open_kernel();
+  Status open_items(const Step& s);
+  void open_item_tasks(const Step& s);
+  void close_items(const Step& s);
+  // Whether no loop of items follows.
+  bool last_items(Id id) const;
+  Status barrier(const Step& s);
+  Status item_array(const Step& s, int64_t elements);
+  // `__global const float `
+  void memory_type(Id memory);
   int lanes(const Instruction& in) const { return in.lanes == kAnyLanes ? call_lanes_ : in.lanes; }
   int lanes(Register r) const { return lanes(program_.at(r.value)); }
   DType dtype_of(Register r) const { return program_.at(r.value).dtype; }
@@ -101,8 +136,13 @@ class Writer {
   void builtin_type(DType d, int n);
   void load_by_vector(const Step& s, const Access& a, int first, const Register* mask);
   void load_contiguous(const Step& s, const Access& a);
-  bool gather(const Step& s, const Access& a);
+  const GatherRow* gather_row(const Step& s, const Access& a) const;
+  void gather(const Step& s, const GatherRow& row);
+  // Loads of whole vectors, and those that are made of lanes.
+  bool by_vector(const Step& s, const Access& a, const Register* mask) const;
+  bool by_lanes(const Step& s, const Access& a, const Register* mask) const;
   void pointer(const Step& s, const Access& a);
+  Text& pointer_name(const Step& s);
   void piece_of(const Step& s, const Access& a, int lane);
   void load(const Step& s, const Access& a, const Register* mask);
   void stream(const Step& s, const Access& a, Register value, int first);
@@ -158,9 +198,49 @@ class Writer {
   Vec<Wanted>& wanted_;
   Vec<DType> masks_;
   Vec<Id> registers_;  // by value: the one that it changes and nothing else reads
-  int64_t scratch_ = 0;
-  bool tasks_ = false, streams_ = false;
+  int64_t scratch_ = 0, groups_[3] = {}, locals_[3] = {};
+  bool streams_ = false;
+  int task_loops_ = 0;
   int conditions_ = 0;  // that are open
+  int items_ = 0;       // loops of items that are open
 };
+
+template <typename Write>
+void Writer::shuffled(DType d, int from, Words which, Write write) {
+  if (!opencl()) {
+    out_ << "__builtin_shufflevector(";
+    write(0), out_ << ", ";
+    write(1);
+    for (Word word : which) out_ << ", " << word;
+    out_ << ')';
+    return;
+  }
+  const char* const kDigits = "0123456789abcdef";
+  const size_t n = which.size();
+  const auto second = [&](size_t i) { return which[i] >= from; };
+  open_vector(d, static_cast<int>(n));
+  // As many lanes at a time as come from one of the two.
+  for (size_t at = 0; at < n;) {
+    size_t run = at;
+    while (run < n && second(run) == second(at)) ++run;
+    const size_t size = std::bit_floor(run - at);
+    out_ << (at == 0 ? "" : ", ");
+    write(second(at) ? 1 : 0);
+    out_ << ".s";
+    for (size_t i = at; i < at + size; ++i) out_ << kDigits[which[i] % from];
+    at += size;
+  }
+  close_vector();
+}
+
+template <typename Write>
+void Writer::part(DType d, int n, int from, int count, Write write) {
+  Word which[kMaxLanes];
+  for (int i = 0; i < count; ++i) which[i] = from + i;
+  shuffled(d, n, {which, static_cast<size_t>(count)}, [&](size_t) { write(); });
+}
+
+// The last program of a module, in the target's language.
+Status render_last(RenderedC& out, const Module& module, const Target& target);
 
 }  // namespace aster::codegen::program::c

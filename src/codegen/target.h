@@ -1,10 +1,12 @@
-// What code is made for: the features of a CPU, and what of its memory decides how kernels are
-// made.
+// What code is made for: a language, the features of a CPU or device, and what of its memory
+// decides how kernels are made.
 #pragma once
 
 #include <cstdint>
 
 namespace aster::codegen {
+
+enum class Language : uint8_t { kC, kOpencl };
 
 // What the code is made for. The same kernel and target give the same text.
 struct Target {
@@ -14,6 +16,9 @@ struct Target {
   bool avx512 = false;    // F, DQ, BW, VL: masks and masked accesses
   bool streaming = true;  // non-temporal stores pay for results larger than the last-level cache
   int64_t cache_bytes = int64_t{32} << 20;  // last-level cache
+  Language language = Language::kC;
+  int max_lanes = 64;  // of a vector; a power of two
+  bool fp64 = true;    // doubles
 };
 
 }  // namespace aster::codegen

@@ -22,6 +22,7 @@
 #include "base/memory.h"
 #include "codegen/codegen.h"
 #include "codegen/lowering.h"
+#include "codegen/opencl_support.h"
 #include "dtype/convert.h"
 #include "uop/symbolic.h"
 #include "uop/uop.h"
@@ -317,7 +318,8 @@ class Suite {
   }
 
   // Renders, compiles and runs all cases, in several groupings of tasks, and compares. Every width
-  // by one compiler, the widest by all; ASTER_ML_EXHAUSTIVE=1: all by all.
+  // by one compiler, the widest by all; ASTER_ML_EXHAUSTIVE=1: all by all. Then as OpenCL C, if
+  // the machine has a device.
   void run(int64_t cache_bytes = int64_t{32} << 20) {
     std::vector<std::vector<Param>> expected;
     for (Case& one : cases_) {
@@ -325,30 +327,38 @@ class Suite {
       Evaluator(one.kernel, params);
       expected.push_back(std::move(params));
     }
+    std::vector<std::vector<Param>> widest;
     for (int width : widths()) {
       Target target = target_of(width);
       target.cache_bytes = cache_bytes;
-      run_at(target, expected);
+      widest.clear();
+      run_at(target, expected, &widest);
     }
+    if (!::testing::Test::HasFailure()) run_opencl(cache_bytes, widest);
     cases_.clear();
   }
 
  private:
-  void run_at(const Target& target, const std::vector<std::vector<Param>>& expected) {
-    const int width = target.vector_bytes;
-    std::vector<Rendered> kernels;
+  // All kernels as one text; first: what the first compiler's have computed.
+  void render_all(const Target& target, std::vector<Rendered>* kernels, Text* text) {
     std::vector<const program::RenderedC*> unit;
     std::map<std::string, bool> seen;
-    kernels.reserve(cases_.size());
+    kernels->reserve(cases_.size());
     for (Case& one : cases_) {
-      kernels.emplace_back(process_heap());
-      const Status status = render(kernels.back(), graph, one.kernel, target);
+      kernels->emplace_back(process_heap());
+      const Status status = render(kernels->back(), graph, one.kernel, target);
       ASSERT_TRUE(status.ok()) << one.name << ": " << last_message();
       verify_program(one, target);
-      if (!std::exchange(seen[kernels.back().name], true)) unit.push_back(&kernels.back().code);
+      if (!std::exchange(seen[kernels->back().name], true)) unit.push_back(&kernels->back().code);
     }
+    ASSERT_TRUE(program::write_unit(*text, unit, target).ok()) << last_message();
+  }
+  void run_at(const Target& target, const std::vector<std::vector<Param>>& expected,
+              std::vector<std::vector<Param>>* out) {
+    const int width = target.vector_bytes;
+    std::vector<Rendered> kernels;
     Text text(process_heap());
-    ASSERT_TRUE(program::write_unit(text, unit, target).ok()) << last_message();
+    ASSERT_NO_FATAL_FAILURE(render_all(target, &kernels, &text));
     std::vector<std::unique_ptr<Library>> libraries;
     const bool all_compilers =
         width == widths().back() || std::getenv("ASTER_ML_EXHAUSTIVE") != nullptr;
@@ -356,7 +366,7 @@ class Suite {
       if (!all_compilers && !libraries.empty()) break;
       libraries.push_back(std::make_unique<Library>(compiler, std::string(text.view()), width));
     }
-    std::vector<std::vector<Param>> first;  // of the first compiler
+    std::vector<std::vector<Param>>& first = *out;  // of the first compiler
     for (size_t l = 0; l < libraries.size(); ++l) {
       for (size_t i = 0; i < cases_.size(); ++i) {
         const std::string where =
@@ -372,6 +382,37 @@ class Suite {
         same(where + " against the first compiler", got, first[i]);
       }
     }
+  }
+  // On this machine's first device, with the bits of the widest C.
+  void run_opencl(int64_t cache_bytes, const std::vector<std::vector<Param>>& expected) {
+    OpenclDevice* const device = OpenclDevice::get();
+    if (device == nullptr) return;
+    Target target = device->target();
+    target.vector_bytes = widths().back();
+    target.fma = target_of(target.vector_bytes).fma;
+    target.cache_bytes = cache_bytes;
+    std::vector<Rendered> kernels;
+    Text text(process_heap());
+    ASSERT_NO_FATAL_FAILURE(render_all(target, &kernels, &text));
+    OpenclDevice::Program program(*device, std::string(text.view()));
+    for (size_t i = 0; i < cases_.size() && !::testing::Test::HasFailure(); ++i) {
+      std::vector<Param> got = cases_[i].params;
+      std::vector<std::vector<uint8_t>> memory;
+      for (const Param& p : got) memory.push_back(around(p.bytes));
+      program.run(kernels[i].name, memory, kGuard, {}, static_cast<size_t>(kernels[i].tasks), 1);
+      for (size_t p = 0; p < got.size(); ++p) {
+        std::copy_n(memory[p].begin() + kGuard, got[p].bytes.size(), got[p].bytes.begin());
+        const bool clean = memory[p] == around(got[p].bytes);
+        EXPECT_TRUE(clean) << cases_[i].name << " (OpenCL) writes outside param " << p;
+      }
+      same(cases_[i].name + " (OpenCL) against C", got, expected[i]);
+    }
+  }
+  // Bytes between known ones.
+  static std::vector<uint8_t> around(const std::vector<uint8_t>& bytes) {
+    std::vector<uint8_t> out(bytes.size() + 2 * kGuard, uint8_t{0xAB});
+    std::copy(bytes.begin(), bytes.end(), out.begin() + kGuard);
+    return out;
   }
   // What the kernel was lowered to keeps the rules of programs, and reads back as it was printed.
   static void verify_program(const Case& one, const Target& target) {

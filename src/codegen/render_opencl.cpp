@@ -1,0 +1,189 @@
+// The launch in OpenCL C: kernels and their arguments, tasks, groups and items, barriers, arrays.
+#include "codegen/render_opencl.h"
+
+#include <algorithm>
+
+#include "codegen/render_c_writer.h"
+
+namespace aster::codegen::program {
+namespace c {
+namespace {
+
+constexpr int kOpenclLanes = 16;
+// Of a work-item's stack.
+constexpr int64_t kItemBytes = int64_t{64} << 10;
+
+int dimension(LoopKind kind) {
+  const LoopKind first = is_local(kind) ? LoopKind::kLocal0 : LoopKind::kGroup0;
+  return static_cast<int>(kind) - static_cast<int>(first);
+}
+
+}  // namespace
+
+Status Writer::check_device() {
+  for (const Instruction& in : program_.code()) {
+    if (has_value(in.op) && lanes(in) > kOpenclLanes) return cannot("more than 16 lanes");
+    if (in.dtype == DType::kFloat64 && !target_.fp64) return cannot("float64");
+  }
+  return kOk;
+}
+
+Status Writer::open_kernel() {
+  Word slots = 0, sizes = 0;
+  for (const Instruction& in : program_.code()) {
+    if (in.op != Op::kParam) continue;
+    Word& count = in.is(kSize) ? sizes : slots;
+    count = std::max(count, program_.words(in)[0] + 1);
+  }
+  out_ << "__kernel void " << program_.name << '(';
+  for (Word i = 0; i < slots; ++i) {
+    out_ << (i == 0 ? "" : ", ") << "__global uchar *restrict p" << i << ", ulong o" << i;
+  }
+  for (Word i = 0; i < sizes; ++i) out_ << (i + slots == 0 ? "long s" : ", long s") << i;
+  out_ << ") {\n";
+  if (task_loops_ > 1) out_ << "const long item = (long)get_global_id(0);\nlong done = 0;\n";
+  // Local memory is declared where the kernel begins.
+  for (Id id = 0; id < program_.code().size(); ++id) {
+    const Instruction& in = program_.at(id);
+    if (in.op != Op::kArray || static_cast<Space>(in.kind) != Space::kLocal) continue;
+    memory_type(id);
+    out_ << 'm' << id << '[' << in.constant + program_.words(in)[0]
+         << "] __attribute__((aligned(64)));\n";
+  }
+  return out_.status();
+}
+
+void Writer::memory_type(Id memory) {
+  const Instruction& in = program_.at(memory);
+  if (in.op == Op::kParam) out_ << (in.is(kWrite) ? "__global " : "__global const ");
+  if (in.op == Op::kArray && static_cast<Space>(in.kind) == Space::kLocal) out_ << "__local ";
+  if (in.op == Op::kTable) out_ << "const ";
+  type(in.dtype, 1);
+  out_ << ' ';
+}
+
+Status Writer::item_array(const Step& s, int64_t elements) {
+  if (static_cast<Space>(s.in->kind) == Space::kLocal) return out_.status();
+  if (elements * static_cast<int64_t>(dtype::size(s.in->dtype)) > kItemBytes) {
+    return cannot("an array of this size");
+  }
+  memory_type(s.id);
+  out_ << 'm' << s.id << '[' << elements << "] __attribute__((aligned(64)));\n";
+  return out_.status();
+}
+
+Status Writer::open_items(const Step& s) {
+  const LoopKind kind = static_cast<LoopKind>(s.in->kind);
+  if (kind == LoopKind::kTask) {
+    open_item_tasks(s);
+    return out_.status();
+  }
+  if (!s.in->is(kImmediate) || !s.in->is(kImmediateHigh)) return cannot("groups of any number");
+  const Word low = s.words[0], high = s.words[1], step = s.words[2];
+  const int d = dimension(kind);
+  int64_t& count = is_local(kind) ? locals_[d] : groups_[d];
+  const int64_t mine = high > low ? (high - low + step - 1) / step : 0;
+  if (count != 0 && count != mine) return cannot("loops of items of several sizes");
+  count = mine;
+  items_ += is_local(kind) ? 1 : 0;
+  out_ << "{\nconst ";
+  type(s.in->dtype, 1);
+  out_ << ' ';
+  name(s.result) << " = " << low << " + (";
+  type(s.in->dtype, 1);
+  out_ << ')' << (is_local(kind) ? "get_local_id(" : "get_group_id(") << int32_t{d} << ") * "
+       << step << ";\n";
+  return out_.status();
+}
+
+void Writer::open_item_tasks(const Step& s) {
+  const auto write = [&](const char* text) { out_ << text << s.id; };
+  if (task_loops_ == 1) {
+    out_ << "{\nconst ";
+    type(s.in->dtype, 1);
+    out_ << ' ';
+    name(s.result) << " = ";
+    bound(s, false);
+    out_ << " + (", type(s.in->dtype, 1), out_ << ")get_global_id(0) * " << s.words[2] << ";\n";
+    return;
+  }
+  if (!innermost_tasks(s.id)) return open_tasks(s);
+  out_ << "{\nconst long ";
+  write("low");
+  out_ << " = ";
+  bound(s, false);
+  out_ << ", ";
+  write("high");
+  out_ << " = ";
+  bound(s, true);
+  out_ << ";\nconst long ";
+  write("count");
+  out_ << " = ";
+  write("high");
+  write(" > low");
+  write(" ? (high");
+  write(" - low");
+  out_ << " + " << s.words[2] - 1 << ") / " << s.words[2]
+       << " : 0;\nif (item >= done && item < done";
+  write(" + count");
+  out_ << ") {\nconst ";
+  type(s.in->dtype, 1);
+  out_ << ' ';
+  name(s.result) << " = ";
+  write("low");
+  out_ << " + (item - done) * " << s.words[2] << ";\n";
+}
+
+Status Writer::barrier(const Step& s) {
+  if (!opencl()) return cannot("a barrier");
+  const bool local = static_cast<Space>(s.in->kind) == Space::kLocal;
+  out_ << (local ? "barrier(CLK_LOCAL_MEM_FENCE);\n"
+                 : "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);\n");
+  return out_.status();
+}
+
+// Items that follow see what these wrote.
+void Writer::close_items(const Step& s) {
+  if (!is_local(static_cast<LoopKind>(s.in->kind)) || --items_ != 0) return;
+  if (!last_items(s.id)) out_ << "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);\n";
+}
+
+bool Writer::last_items(Id id) const {
+  const std::span<const Instruction> code = program_.code();
+  for (Id i = id + 1; i < code.size(); ++i) {
+    if (code[i].op == Op::kLoop && is_local(static_cast<LoopKind>(code[i].kind))) return false;
+  }
+  return true;
+}
+
+}  // namespace c
+
+void write_opencl_options(Text& out, const UsedTypes& used) {
+  out << "#pragma OPENCL FP_CONTRACT OFF\n";
+  const bool* const doubles = used.types + static_cast<int>(DType::kFloat64) * UsedTypes::kLogs;
+  if (std::any_of(doubles, doubles + UsedTypes::kLogs, [](bool one) { return one; })) {
+    out << "#ifdef cl_khr_fp64\n#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#endif\n";
+  }
+  const auto uses = [&](DType d, int log) {
+    return used.types[static_cast<int>(d) * UsedTypes::kLogs + log];
+  };
+  for (int log = 0; log <= 4; ++log) {
+    if (!uses(DType::kUInt16, log) || !uses(DType::kFloat32, log)) continue;
+    Text n(out.memory());
+    if (log != 0) n << (int32_t{1} << log);
+    const std::string_view x = n.view();
+    out << "static inline float" << x << " from_half_ushort" << x << "(ushort" << x
+        << " a) {\nreturn vload_half" << x << "(0, (const half *)&a);\n}\nstatic inline ushort" << x
+        << " to_half_float" << x << "(float" << x << " a) {\nushort" << x << " b;\nvstore_half" << x
+        << "_rte(a, 0, (half *)&b);\nreturn b;\n}\n";
+  }
+}
+
+Status render_opencl(RenderedC& out, const Module& module, const Target& target) {
+  if (target.language != Language::kOpencl) {
+    return ASTER_FAIL(kARGUMENT, "the target's language is not OpenCL C");
+  }
+  return c::render_last(out, module, target);
+}
+
+}  // namespace aster::codegen::program
