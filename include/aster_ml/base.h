@@ -143,6 +143,10 @@ typedef struct aster_ml_context_options {
   int32_t no_fallback;
   aster_ml_cancel_function should_cancel; /* null: only aster_ml_engine_cancel stops a call */
   void *should_cancel_self;
+  /* 0: of kernels that differ in sizes alone the second and all further ones run as one, which
+   * takes its sizes as arguments; 1, or $ASTER_ML_NO_SIZES set to anything but 0: every kernel is
+   * compiled for its own. The results have the same bits. */
+  int32_t no_sizes;
 } aster_ml_context_options;
 
 /* A context owns graphs, caches and device state. It lives until its own handle and every handle

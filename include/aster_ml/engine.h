@@ -41,6 +41,9 @@ typedef struct aster_ml_engine_counters {
   uint64_t moved_bytes;
   uint64_t copies;       /* copies that nobody asked for (aster_ml_context_set_copies) */
   uint64_t copied_bytes; /* and their bytes */
+  /* of kernels_scheduled: by kernels that take their sizes as arguments, so that other sizes need
+   * no compiler */
+  uint64_t kernels_sized;
 } aster_ml_engine_counters;
 
 /* Reads the counters; struct_size tells how many of them. Errors: ARGUMENT. */

@@ -10,7 +10,7 @@ import warnings
 
 # Read by the library (src/base/flags.def), then by the package.
 LIBRARY = """ASTER_ML_CACHE_DIR ASTER_ML_CACHE_LIMIT_MB ASTER_ML_CC ASTER_ML_NO_FALLBACK
-ASTER_ML_BLAS ASTER_ML_THREADS""".split()
+ASTER_ML_NO_SIZES ASTER_ML_BLAS ASTER_ML_THREADS""".split()
 PACKAGE = ["ASTER_ML_DATASETS"]
 # Read by the programs that test and build it.
 _TOOLS = """ASTER_ML_PYTHON ASTER_ML_PYTHON_AGAIN ASTER_ML_CONFORMANCE_AGAIN ASTER_ML_TORCH_PYTHON

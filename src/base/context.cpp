@@ -55,10 +55,15 @@ Status default_threads(int32_t* out) {
                     flag_info(Flag::kThreads).variable, text);
 }
 
+bool is_set(Flag flag) {
+  const char* const text = flag_text(flag);
+  return text != nullptr && std::strcmp(text, "0") != 0;
+}
+
 aster_ml_context_options with_defaults(aster_ml_context_options options) {
   options.struct_size = sizeof(options);
-  const char* refused = flag_text(Flag::kNoFallback);
-  if (refused != nullptr && std::strcmp(refused, "0") != 0) options.no_fallback = 1;
+  if (is_set(Flag::kNoFallback)) options.no_fallback = 1;
+  if (is_set(Flag::kNoSizes)) options.no_sizes = 1;
   if (options.log_level == 0) options.log_level = ASTER_ML_LOG_WARNING;
   if (options.compile_timeout_ms == 0) options.compile_timeout_ms = kCompileTimeoutMs;
   if (options.arena_block_bytes == 0) options.arena_block_bytes = kDefaultBlockBytes;

@@ -32,17 +32,22 @@ namespace aster::codegen {
 // (program::write_declarations). It runs tasks [begin, end) of its outermost loop; tasks are
 // independent, write disjoint memory and give the same bits however they are grouped.
 struct Rendered {
-  explicit Rendered(Memory& memory) : code(memory) {}
-  char name[64] = {};   // r_<hash>: of kernel and target
+  explicit Rendered(Memory& memory) : code(memory), sizes(memory) {}
+  char name[64] = {};   // r_<hash>: of kernel and target; s_<hash>: one that takes sizes
   char title[64] = {};  // what it computes, for people (title.h)
   program::RenderedC code;
+  Vec<int64_t> sizes;  // that it is to be called with
   int64_t tasks = 1;
   double task_flops = 0;  // estimates: operations and bytes of one task
   double task_bytes = 0;
 };
 
-// Renders one kernel. graph: scratch graph that holds it, used for further nodes. Errors:
-// UNSUPPORTED (an operation that programs do not have, too many ranges), INTERNAL.
-Status render(Rendered& out, uop::Graph& graph, uop::Node kernel, const Target& target);
+class SizeClasses;
+
+// Renders one kernel. graph: scratch graph that holds it, used for further nodes. classes: where
+// kernels that differ in sizes become one (sizes.h), or null. Errors: UNSUPPORTED (an operation
+// that programs do not have, too many ranges), INTERNAL.
+Status render(Rendered& out, uop::Graph& graph, uop::Node kernel, const Target& target,
+              SizeClasses* classes = nullptr);
 
 }  // namespace aster::codegen

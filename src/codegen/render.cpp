@@ -1,9 +1,11 @@
 #include <cstdio>
+#include <cstring>
 
 #include "codegen/codegen.h"
 #include "codegen/lowering.h"
 #include "codegen/render_c.h"
 #include "codegen/render_opencl.h"
+#include "codegen/sizes.h"
 #include "codegen/title.h"
 
 namespace aster::codegen {
@@ -49,7 +51,8 @@ Status lower_kernel(program::Module* out, const char* name, Node node, const Tar
   return lower_program(out, name, kernel, plan, target, memory);
 }
 
-Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& target) {
+Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& target,
+              SizeClasses* classes) {
   if (node == nullptr) return ASTER_FAIL(kINTERNAL, "no kernel");
   Memory& memory = graph.memory();
   Kernel kernel(memory);
@@ -60,6 +63,8 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   ASTER_TRY(write_title(out.title, node, memory));
   program::Module module(memory);
   ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
+  if (classes != nullptr) ASTER_TRY(classes->choose(&module, &out.sizes));
+  std::memcpy(out.name, module.programs.back().name, sizeof(out.name));
   const auto render_text =
       target.language == Language::kOpencl ? program::render_opencl : program::render_c;
   ASTER_TRY(render_text(out.code, module, target));

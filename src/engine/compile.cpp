@@ -119,6 +119,7 @@ void finish_launches(Executable* exe, const Schedule& schedule) {
     launch.expected = launch.plan != nullptr ? launch.plan->nanoseconds : launch.nanoseconds;
     launch.remaining = remaining += launch.expected;
     launch.writes = writes_in_place(schedule, schedule.items[i]);
+    launch.sizes = exe->sizes.data() + launch.first_size;
   }
 }
 
@@ -331,12 +332,14 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
   Memory& memory = scratch.memory();
   Map<Node, uint32_t> numbers(memory);
   Vec<codegen::Rendered> rendered(memory);
+  size_classes_.begin_call();
+  codegen::SizeClasses* const classes = context.options().no_sizes != 0 ? nullptr : &size_classes_;
   for (const Item& item : schedule.items) {
     if (item.kind != ItemKind::kKernel || numbers.contains(item.kernel)) continue;
     if (context.interrupt().requested()) return Interrupt::stopped("kernels are written");
     ASTER_TRY(numbers.set(item.kernel, static_cast<uint32_t>(rendered.size())));
     codegen::Rendered one(memory);
-    ASTER_TRY(codegen::render(one, scratch, item.kernel, target));
+    ASTER_TRY(codegen::render(one, scratch, item.kernel, target, classes));
     ASTER_TRY(rendered.push(std::move(one)));
   }
   Vec<void*> functions(memory);
@@ -383,6 +386,9 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
       const codegen::Rendered& one = rendered[number];
       std::memcpy(&launch.function, &functions[number], sizeof(launch.function));
       launch.tasks = one.tasks;
+      launch.first_size = static_cast<uint32_t>(exe->sizes.size());
+      ASTER_TRY(exe->sizes.append(one.sizes.data(), one.sizes.size()));
+      if (!one.sizes.empty()) ++counters.kernels_sized;
       const double tasks = static_cast<double>(one.tasks);
       launch.nanoseconds = tasks * std::max(one.task_flops / machine::kFlopsPerNanosecond,
                                             one.task_bytes / machine::kBytesPerNanosecond);

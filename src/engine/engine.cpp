@@ -115,6 +115,7 @@ Engine::Engine(Context& owner, Graph& nodes)
       kept_values(owner.heap()),
       threads(pool::hardware_threads()),
       device(device::kCpu),
+      size_classes_(owner.heap()),
       said_reasons_(owner.heap()) {
   if (owner.options().threads > 0) threads = owner.options().threads;
   graph.set_buffer_hook(release_buffer, nullptr);

@@ -6,6 +6,7 @@
 #include "aster_ml/engine.h"
 #include "base/interrupt.h"
 #include "codegen/codegen.h"
+#include "codegen/sizes.h"
 #include "engine/kept.h"
 #include "engine/lazy.h"
 #include "engine/leaves.h"
@@ -21,8 +22,9 @@ struct Recording;
 struct Launch {
   void (*function)(void* const* params, const int64_t* sizes, void* scratch, int64_t begin,
                    int64_t end) = nullptr;
-  native::Plan* plan = nullptr;  // instead of function
-  uint32_t first_operand = 0, operand_count = 0;
+  native::Plan* plan = nullptr;    // instead of function
+  const int64_t* sizes = nullptr;  // that function takes
+  uint32_t first_operand = 0, operand_count = 0, first_size = 0;
   int64_t tasks = 1;
   double nanoseconds = 0;  // estimate of the whole
   double expected = 0;     // the same, where nanoseconds is 0 for what one thread has to do too
@@ -91,6 +93,7 @@ class Executable {
         operands(heap),
         launches(heap),
         infos(heap),
+        sizes(heap),
         roots(heap),
         summary(heap) {}
   void retain() { ++references_; }
@@ -102,6 +105,7 @@ class Executable {
   Vec<uint32_t> operands;
   Vec<Launch> launches;
   Vec<LaunchInfo> infos;  // one a launch
+  Vec<int64_t> sizes;     // of all launches
   Vec<uint32_t> roots;
   Text summary;             // a line an item
   Work work;                // of all launches
@@ -160,6 +164,7 @@ class Engine {
                               Arena& memory);
   Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule,
                          const Arena& scratch_memory);
+  codegen::SizeClasses size_classes_;
   Status say_interpreted();
   Map<uint64_t, bool> said_reasons_;  // for interpreting, in the log
   Status keep_graph(Executable* exe, uop::Nodes roots, const Leaves& leaves);

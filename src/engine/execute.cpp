@@ -37,7 +37,7 @@ void run_tasks(const Launch& launch, void* const* params, char* scratch, int64_t
   if (launch.plan != nullptr) {
     launch.plan->implementation->run(*launch.plan, params, scratch, begin, end);
   } else {
-    launch.function(params, nullptr, nullptr, begin, end);
+    launch.function(params, launch.sizes, nullptr, begin, end);
   }
 }
 

@@ -1,0 +1,86 @@
+// Programs that differ in numbers alone: ends of loops, strides, offsets, constants. What they
+// share is their skeleton; a program whose numbers are sizes of the launch serves all of one
+// skeleton.
+//
+// A kernel is planned and lowered for the sizes that it has. The first program with a skeleton is
+// compiled as it is. From two of them comes one in which what differs is a size, equal numbers the
+// same one; it computes what each of them does, operation by operation, so with the same bits.
+#pragma once
+
+#include "base/hash_map.h"
+#include "codegen/program.h"
+
+namespace aster::codegen {
+
+using program::Digest;
+using program::Program;
+using program::Word;
+
+// What stands in a program in some place.
+enum class NumberKind : uint8_t {
+  kIndex,   // an integer
+  kReal,    // a constant of floats
+  kStep,    // of a loop from 0 on
+  kFixed,   // an integer that others are divided by
+  kDerived  // what follows from others: the rounds of such a loop, the elements of a Param
+};
+
+// A program taken apart.
+struct Numbers {
+  explicit Numbers(Memory& memory) : kinds(memory), words(memory) {}
+  Digest skeleton;  // of all but the numbers
+  Vec<NumberKind> kinds;
+  Vec<Word> words;  // in the order of the program
+};
+// Errors: MEMORY.
+Status take_apart(Numbers* out, const Program& program, Memory& memory);
+
+// Numbers of programs of one skeleton, and which of them are sizes: of group 0 are those that all
+// have; others are equal to all of their group in each program.
+struct Pattern {
+  explicit Pattern(Memory& memory) : words(memory), groups(memory), first(memory) {}
+  Vec<Word> words;  // of one of the programs
+  Vec<uint16_t> groups;
+  Vec<uint32_t> first;  // by group, from 1: the number that is its first
+  uint64_t call = 0;    // in which it was made
+};
+
+// The program of a pattern, from one that has these numbers. The sizes that this one is run with
+// are appended. Errors: RANGE (more instructions than a program may have), MEMORY.
+Status generalise(Program* out, Vec<int64_t>* sizes, const Program& program, const Numbers& numbers,
+                  const Pattern& pattern, Memory& memory);
+
+// The programs that a context has run, by skeleton.
+class SizeClasses {
+ public:
+  explicit SizeClasses(Memory& memory) : memory_(memory), numbers_(memory), classes_(memory) {}
+
+  // Programs that come in one call are not made one: those of one step stay as they are.
+  void begin_call() { ++call_; }
+  // Puts a program that takes sizes in the place of the module's last one, and appends what it is
+  // run with; leaves the module as it is where the program is the first with its skeleton, or one
+  // that stayed. Errors: MEMORY.
+  Status choose(program::Module* module, Vec<int64_t>* sizes);
+
+ private:
+  struct Class {
+    explicit Class(Memory& memory) : patterns(memory) {}
+    Vec<Pattern> patterns;
+  };
+  struct DigestHash {
+    uint64_t operator()(const Digest& digest) const { return digest.low; }
+  };
+  Status class_of(Class** out, const Numbers& numbers, const program::Module& module);
+  Status widen(Pattern* out, Pattern** with, Class* of, const Numbers& numbers);
+  Status remember(Class* of, Pattern&& pattern, Pattern* other);
+  static Status replace(program::Module* module, Vec<int64_t>* sizes, const Numbers& numbers,
+                        const Pattern& pattern);
+
+  Memory& memory_;
+  Map<Digest, uint32_t, DigestHash> numbers_;
+  Vec<Class> classes_;
+  uint64_t words_ = 0;  // of all patterns
+  uint64_t call_ = 0;
+};
+
+}  // namespace aster::codegen
