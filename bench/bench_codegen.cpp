@@ -2,25 +2,24 @@
 // vectors of this CPU, by each compiler. Arguments as Google Benchmark's; ASTER_BENCH_SHOW=1 prints
 // the emitted text.
 #include <benchmark/benchmark.h>
-#include <dlfcn.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "codegen/codegen.h"
+#include "kernels.h"
 #include "uop/symbolic.h"
 
 namespace {
 
 using namespace aster;
+using bench::target;
 using dtype::DType;
 using uop::Node;
 using uop::Op;
@@ -29,21 +28,6 @@ constexpr DType kF32 = DType::kFloat32;
 using Vec16 = float __attribute__((vector_size(64)));
 using Vec16u = float __attribute__((vector_size(64), aligned(4)));
 using Mask16 = int __attribute__((vector_size(64)));
-
-codegen::Target target() {
-  codegen::Target t;
-  __builtin_cpu_init();
-  t.avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("avx512dq");
-  t.vector_bytes = t.avx512 ? 64 : __builtin_cpu_supports("avx2") ? 32 : 16;
-  t.fma = t.f16c = t.vector_bytes >= 32;
-  if (const char* narrower = std::getenv("ASTER_BENCH_WIDTH")) {
-    t.vector_bytes = std::atoi(narrower);
-    t.avx512 = t.vector_bytes == 64;
-    t.fma = t.f16c = t.vector_bytes >= 32;
-  }
-  return t;
-}
 
 // Nodes of kernels, in short.
 struct Builder {
@@ -86,38 +70,20 @@ struct Work {
   void (*hand)(float* const* params);
 };
 
-using Function = void (*)(void* const*, const long long*, void*, long long, long long);
-
 struct Compiled {
-  Function function = nullptr;
+  bench::Function function = nullptr;
   long long tasks = 0;
 };
 
-Compiled compile(const Work& work, const std::string& compiler, const std::string& name) {
+Compiled compile(const Work& work, const std::string& compiler) {
   Builder b;
   codegen::Rendered rendered(process_heap());
   if (!codegen::render(rendered, b.graph, work.build(b), target()).ok()) return {};
   Text unit(process_heap());
   const codegen::program::RenderedC* one = &rendered.code;
   if (!codegen::program::write_unit(unit, {&one, 1}, target()).ok()) return {};
-  const std::string path = "/tmp/bench_codegen_" + std::to_string(getpid()) + name + compiler;
-  std::ofstream(path + ".c") << unit.view();
-  std::string flags =
-      " -std=gnu11 -w -O1 -shared -nostdlib -fPIC -fwrapv -fno-strict-aliasing -fno-math-errno "
-      "-fno-trapping-math "
-      "-fno-unroll-loops -ffp-contract=off ";
-  if (compiler == "gcc") flags += "-fexpensive-optimizations -fschedule-insns2 ";
-  if (target().vector_bytes >= 32) flags += "-mavx2 -mfma -mf16c -mbmi -mbmi2 ";
-  if (target().avx512)
-    flags += "-mavx512f -mavx512dq -mavx512cd -mavx512bw -mavx512vl -mprefer-vector-width=512 ";
-  const int rc = std::system((compiler + flags + path + ".c -o " + path + ".so").c_str());
-  void* handle = rc == 0 ? dlopen((path + ".so").c_str(), RTLD_NOW) : nullptr;
-  if (std::getenv("ASTER_BENCH_SHOW") != nullptr)
-    std::fwrite(rendered.code.text.view().data(), 1, rendered.code.text.view().size(), stdout);
-  if (std::getenv("ASTER_BENCH_KEEP") == nullptr)
-    unlink((path + ".c").c_str()), unlink((path + ".so").c_str());
-  if (handle == nullptr) return {};
-  return {reinterpret_cast<Function>(dlsym(handle, rendered.name)), rendered.tasks};
+  void* handle = bench::compile(std::string(unit.view()), compiler, target().vector_bytes);
+  return {bench::find(handle, rendered.name), rendered.tasks};
 }
 
 // Memory on 2 MB pages where the system gives them, filled with small numbers; one set for all
@@ -424,9 +390,8 @@ const std::pair<const char*, Work> kWorks[] = {
     {"transpose_4096", {{kMany, kMany}, transpose, 0, 8.0 * kMany, nullptr}},
 };
 
-void run_emitted(benchmark::State& state, const Work& work, const std::string& compiler,
-                 const std::string& name) {
-  const Compiled code = compile(work, compiler, name);
+void run_emitted(benchmark::State& state, const Work& work, const std::string& compiler) {
+  const Compiled code = compile(work, compiler);
   if (code.function == nullptr) return state.SkipWithError("does not compile");
   const std::vector<float*> params = memory(work.counts);
   std::vector<void*> pointers(params.begin(), params.end());
@@ -479,7 +444,7 @@ int main(int argc, char** argv) {
     for (const std::string compiler : {"gcc", "clang"}) {
       benchmark::RegisterBenchmark(
           (n + "/" + compiler).c_str(),
-          [&w, compiler, n](benchmark::State& state) { run_emitted(state, w, compiler, n); });
+          [&w, compiler](benchmark::State& state) { run_emitted(state, w, compiler); });
     }
   }
   benchmark::Initialize(&argc, argv);

@@ -2,9 +2,6 @@
 // of several runs. Prints nanoseconds per element.
 //
 //   bench_functions [part of a name] [compiler] [vector bytes]
-#include <dlfcn.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -12,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
@@ -20,6 +16,7 @@
 #include "codegen/functions.h"
 #include "codegen/render_c.h"
 #include "dtype/convert.h"
+#include "kernels.h"
 
 namespace {
 
@@ -103,20 +100,6 @@ std::vector<Case> all_cases() {
   return out;
 }
 
-codegen::Target target_of(int bytes) {
-  codegen::Target out;
-  out.vector_bytes = bytes;
-  out.fma = out.f16c = bytes >= 32;
-  out.avx512 = bytes == 64;
-  return out;
-}
-
-bool supports(int bytes) {
-  __builtin_cpu_init();
-  if (bytes == 64) return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  return bytes == 16 || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
-}
-
 bool add_program(kp::RenderedC* out, const Case& c, int lanes, const codegen::Target& target) {
   kp::Module module(process_heap());
   std::string x;
@@ -144,27 +127,6 @@ bool add_program(kp::RenderedC* out, const Case& c, int lanes, const codegen::Ta
          kp::render_c(*out, module, target).ok();
 }
 
-void* compile(const std::string& text, const std::string& compiler, int bytes) {
-  static int count = 0;  // dlopen knows a library by its name
-  std::string path("/tmp/bench_functions_");
-  path.append(std::to_string(getpid())).append("_").append(std::to_string(++count));
-  std::ofstream(path + ".c") << text;
-  std::string flags =
-      " -std=gnu11 -w -O1 -shared -nostdlib -fPIC -fwrapv -fno-strict-aliasing -fno-math-errno "
-      "-fno-trapping-math -fno-unroll-loops -ffp-contract=off ";
-  if (compiler == "gcc") flags += "-fexpensive-optimizations -fschedule-insns2 ";
-  if (bytes >= 32) flags += "-mavx -mf16c -mfma -mavx2 -mbmi -mbmi2 ";
-  if (bytes >= 64)
-    flags += "-mavx512f -mavx512dq -mavx512cd -mavx512bw -mavx512vl -mprefer-vector-width=512 ";
-  const int rc = std::system((compiler + flags + path + ".c -o " + path + ".so").c_str());
-  void* handle = rc == 0 ? dlopen((path + ".so").c_str(), RTLD_NOW) : nullptr;
-  if (std::getenv("ASTER_BENCH_KEEP") == nullptr) unlink((path + ".c").c_str());
-  unlink((path + ".so").c_str());
-  return handle;
-}
-
-using Function = void (*)(void* const*, const long long*, void*, long long, long long);
-
 template <typename Run>
 double nanoseconds(Run run) {
   const auto start = std::chrono::steady_clock::now();
@@ -174,7 +136,7 @@ double nanoseconds(Run run) {
 }
 
 void measure(const Case& c, void* handle, const std::string& build) {
-  const auto function = reinterpret_cast<Function>(dlsym(handle, c.name().c_str()));
+  const bench::Function function = bench::find(handle, c.name().c_str());
   if (function == nullptr) return;
   alignas(64) static char memory[4][kCount * 8];
   std::mt19937 random(1);
@@ -209,8 +171,9 @@ int main(int argc, char** argv) {
   for (const std::string compiler : {"gcc", "clang"}) {
     if (argc > 2 && compiler != argv[2]) continue;
     for (const int bytes : {16, 32, 64}) {
-      if (!supports(bytes) || (argc > 3 && std::atoi(argv[3]) != bytes)) continue;
-      const codegen::Target target = target_of(bytes);
+      if (bytes > codegen::tests::widths().back() || (argc > 3 && std::atoi(argv[3]) != bytes))
+        continue;
+      const codegen::Target target = codegen::tests::target_of(bytes);
       std::vector<Case> cases;
       std::vector<kp::RenderedC> programs;
       std::vector<const kp::RenderedC*> all;
@@ -226,7 +189,7 @@ int main(int argc, char** argv) {
       for (const kp::RenderedC& one : programs) all.push_back(&one);
       Text unit(process_heap());
       if (!kp::write_unit(unit, all, target).ok()) return 1;
-      void* handle = compile(std::string(unit.view()), compiler, bytes);
+      void* handle = bench::compile(std::string(unit.view()), compiler, bytes);
       if (handle == nullptr) return 1;
       for (const Case& c : cases) {
         measure(c, handle, compiler + " " + std::to_string(bytes));

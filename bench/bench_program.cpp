@@ -1,58 +1,28 @@
 // Kernel programs written by hand against those that are planned for the same graphs, as C: one
 // thread, the widest vectors of this CPU, by each compiler. ASTER_BENCH_SHOW=1 prints both texts.
 #include <benchmark/benchmark.h>
-#include <dlfcn.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "../tests/codegen/program_texts.h"
 #include "codegen/codegen.h"
 #include "codegen/render_c.h"
+#include "kernels.h"
 #include "uop/symbolic.h"
 
 namespace {
 
 using namespace aster;
+using bench::target;
 using dtype::DType;
 using uop::Node;
 using uop::Op;
 
 constexpr DType kF32 = DType::kFloat32;
-
-codegen::Target target() {
-  codegen::Target t;
-  __builtin_cpu_init();
-  t.avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("avx512dq");
-  t.vector_bytes = t.avx512 ? 64 : __builtin_cpu_supports("avx2") ? 32 : 16;
-  t.fma = t.f16c = t.vector_bytes >= 32;
-  return t;
-}
-
-void* compile(const std::string& text, const std::string& compiler) {
-  static int count = 0;  // dlopen knows a library by its name
-  const std::string path =
-      "/tmp/bench_program_" + std::to_string(getpid()) + "_" + std::to_string(++count);
-  std::ofstream(path + ".c") << text;
-  if (std::getenv("ASTER_BENCH_SHOW") != nullptr) std::fputs(text.c_str(), stdout);
-  std::string flags =
-      " -std=gnu11 -w -O1 -shared -nostdlib -fPIC -fwrapv -fno-strict-aliasing -fno-math-errno "
-      "-fno-trapping-math -fno-unroll-loops -ffp-contract=off ";
-  if (compiler == "gcc") flags += "-fexpensive-optimizations -fschedule-insns2 ";
-  if (target().vector_bytes >= 32) flags += "-mavx2 -mfma -mf16c -mbmi -mbmi2 ";
-  if (target().avx512)
-    flags += "-mavx512f -mavx512dq -mavx512cd -mavx512bw -mavx512vl -mprefer-vector-width=512 ";
-  const int rc = std::system((compiler + flags + path + ".c -o " + path + ".so").c_str());
-  void* handle = rc == 0 ? dlopen((path + ".so").c_str(), RTLD_NOW) : nullptr;
-  unlink((path + ".c").c_str()), unlink((path + ".so").c_str());
-  return handle;
-}
 
 Node at(uop::Graph& g, std::vector<std::pair<Node, int64_t>> terms) {
   Node out = g.index(0);
@@ -123,11 +93,9 @@ void run_graph(benchmark::State& state, Node (*build)(uop::Graph&), const std::s
       !codegen::program::write_unit(unit, {&one, 1}, target()).ok()) {
     return state.SkipWithError("does not render");
   }
-  void* handle = compile(std::string(unit.view()), compiler);
-  if (handle == nullptr) return state.SkipWithError("does not compile");
-  const auto function =
-      reinterpret_cast<void (*)(void* const*, const long long*, void*, long long, long long)>(
-          dlsym(handle, rendered.name));
+  const bench::Function function = bench::find(
+      bench::compile(std::string(unit.view()), compiler, target().vector_bytes), rendered.name);
+  if (function == nullptr) return state.SkipWithError("does not compile");
   const std::vector<void*> params = pointers();
   for (auto _ : state) {
     function(params.data(), nullptr, nullptr, 0, rendered.tasks);
@@ -149,11 +117,9 @@ void run_program(benchmark::State& state, const char* text, const char* name, in
   Text unit(process_heap());
   const kp::RenderedC* one = &rendered;
   if (!kp::write_unit(unit, {&one, 1}, target()).ok()) return state.SkipWithError("no unit");
-  void* handle = compile(std::string(unit.view()), compiler);
-  if (handle == nullptr) return state.SkipWithError("does not compile");
-  const auto function =
-      reinterpret_cast<void (*)(void* const*, const long long*, void*, long long, long long)>(
-          dlsym(handle, name));
+  const bench::Function function =
+      bench::find(bench::compile(std::string(unit.view()), compiler, target().vector_bytes), name);
+  if (function == nullptr) return state.SkipWithError("does not compile");
   const std::vector<void*> params = pointers();
   for (auto _ : state) {
     function(params.data(), nullptr, nullptr, 0, tasks);

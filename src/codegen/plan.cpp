@@ -87,7 +87,7 @@ class Planner {
       if (dtype != DType::kBool)
         widest = std::max(widest, lane_bytes(r.folds ? root : root->src(2)));
     }
-    return std::min(target_.max_lanes, target_.vector_bytes / widest);
+    return std::min(target_.max_lanes, target_.register_bytes() / widest);
   }
 
   double access_cost(const Access& a, int v, int lanes) const {

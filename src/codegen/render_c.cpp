@@ -197,7 +197,7 @@ int Writer::computed_lanes() const {
     widest = std::max(widest, bytes);
     if (in.dtype == DType::kFloat32 || in.dtype == DType::kFloat64) real = std::max(real, bytes);
   }
-  const int room = std::max(target_.vector_bytes, 16);
+  const int room = target_.register_bytes();
   if (widest * call_lanes_ > room) return call_lanes_ / 2;
   const bool widens = real * call_lanes_ < 16 && real != 0 && widest * (16 / real) <= room;
   return widens ? 16 / real : call_lanes_;

@@ -10,7 +10,7 @@ enum class Language : uint8_t { kC, kOpencl };
 
 // What the code is made for. The same kernel and target give the same text.
 struct Target {
-  int vector_bytes = 32;  // 16, 32 or 64
+  int vector_bytes = 32;  // 16, 32 or 64; 0: any CPU's vectors of 16, and none of these features
   bool fma = true;        // fused multiply-add on vectors
   bool f16c = true;       // half <-> float on vectors
   bool avx512 = false;    // F, DQ, BW, VL: masks and masked accesses
@@ -19,6 +19,8 @@ struct Target {
   Language language = Language::kC;
   int max_lanes = 64;  // of a vector; a power of two
   bool fp64 = true;    // doubles
+
+  constexpr int register_bytes() const { return vector_bytes > 16 ? vector_bytes : 16; }
 };
 
 }  // namespace aster::codegen

@@ -39,7 +39,7 @@ const Unary kUnaries[] = {
 // The worst of a build, where it was, and its bits against those of the build before.
 class Worst {
  public:
-  explicit Worst(const Case& c) : case_(c) {}
+  explicit Worst(const Sample& c) : case_(c) {}
   void add(double error, double at) {
     if (error > worst_) worst_ = error, at_ = at;
   }
@@ -52,7 +52,7 @@ class Worst {
   }
 
  private:
-  Case case_;
+  Sample case_;
   double worst_ = 0, at_ = 0;
 };
 
@@ -126,7 +126,7 @@ void each_block(const std::function<void(const std::vector<float>&)>& use) {
 TEST(FunctionsAccuracy, Floats) {
   if (builds().empty()) GTEST_SKIP() << "no C compiler";
   for (const Unary& u : kUnaries) {
-    const Case c = of_real(u.op, kF32);
+    const Sample c = of_real(u.op, kF32);
     std::vector<Worst> worst(builds().size(), Worst(c));
     each_block([&](const std::vector<float>& x) {
       std::vector<double> want(x.size());
@@ -194,7 +194,7 @@ std::vector<std::pair<float, float>> pow_pairs() {
 
 TEST(FunctionsAccuracy, FloatPow) {
   if (builds().empty()) GTEST_SKIP() << "no C compiler";
-  const Case pow = of_real(Op::kPow, kF32, 2);
+  const Sample pow = of_real(Op::kPow, kF32, 2);
   std::vector<float> x, y;
   for (auto [a, b] : pow_pairs()) x.push_back(a), y.push_back(b);
   Worst worst(pow);
@@ -313,7 +313,7 @@ std::vector<double> doubles(double low, double high) {
 TEST(FunctionsAccuracy, Doubles) {
   Exact exact;
   for (const Unary& u : kUnaries) {
-    const Case c = of_real(u.op, kF64);
+    const Sample c = of_real(u.op, kF64);
     const std::vector<double> x = doubles(u.low, u.high);
     Worst worst(c);
     for (size_t b = 0; b < builds().size(); ++b) {
@@ -326,7 +326,7 @@ TEST(FunctionsAccuracy, Doubles) {
 }
 
 TEST(FunctionsAccuracy, DoublePow) {
-  const Case pow = of_real(Op::kPow, kF64, 2);
+  const Sample pow = of_real(Op::kPow, kF64, 2);
   std::vector<double> x, y;
   for (double a : kEdges) {
     for (double b : kEdges) x.push_back(a), y.push_back(b);

@@ -65,7 +65,7 @@ T of_reals(Op op, T x, T y, T z, bool fma) {
 }
 
 template <typename T>
-void reals(const Case& c, const std::vector<uint8_t>* x, std::vector<uint8_t>* out, bool fma) {
+void reals(const Sample& c, const std::vector<uint8_t>* x, std::vector<uint8_t>* out, bool fma) {
   for (size_t i = 0; i < out->size(); i += sizeof(T)) {
     T v[3] = {};
     for (int k = 0; k < c.arity; ++k) std::memcpy(&v[k], &x[k][i], sizeof(T));
@@ -74,7 +74,7 @@ void reals(const Case& c, const std::vector<uint8_t>* x, std::vector<uint8_t>* o
   }
 }
 
-bool has_reference(const Case& c) {
+bool has_reference(const Sample& c) {
   constexpr Op kReal[] = {Op::kFloor, Op::kCeil, Op::kTrunc, Op::kRound, Op::kAbs,
                           Op::kSqrt,  Op::kMax,  Op::kMin,   Op::kMulAcc};
   if (c.key.op == Op::kCast) return true;
@@ -82,7 +82,7 @@ bool has_reference(const Case& c) {
   return c.key.op != Op::kThreefry;
 }
 
-std::vector<uint8_t> reference(const Case& c, const std::vector<uint8_t>* x, bool fma) {
+std::vector<uint8_t> reference(const Sample& c, const std::vector<uint8_t>* x, bool fma) {
   const DType from = c.key.operand, to = c.key.result;
   const size_t size = dtype::size(from), n = x[0].size() / size;
   std::vector<uint8_t> out(n * dtype::size(to));
@@ -109,7 +109,7 @@ std::vector<uint8_t> reference(const Case& c, const std::vector<uint8_t>* x, boo
 // Against the reference, or else against the first build whose multiply-adds are as these.
 class Expected {
  public:
-  Expected(const Case& c, const std::vector<uint8_t>* x) : case_(c), x_(x) {}
+  Expected(const Sample& c, const std::vector<uint8_t>* x) : case_(c), x_(x) {}
   void check(const Built& build, int lanes) {
     const size_t n = x_[0].size() / dtype::size(case_.key.operand);
     std::vector<uint8_t> got(n * dtype::size(case_.key.result), uint8_t{0xAB});
@@ -120,14 +120,14 @@ class Expected {
   }
 
  private:
-  const Case& case_;
+  const Sample& case_;
   const std::vector<uint8_t>* x_;
   std::vector<uint8_t> expected_[2];
 };
 
 TEST(Functions, AreExactAndTheSameAtEveryWidth) {
   if (builds().empty()) GTEST_SKIP() << "no C compiler";
-  for (const Case& c : all_cases()) {
+  for (const Sample& c : all_cases()) {
     std::vector<uint8_t> x[3];
     fill(c, x);
     Expected expected(c, x);
@@ -138,9 +138,39 @@ TEST(Functions, AreExactAndTheSameAtEveryWidth) {
   }
 }
 
+// C for any CPU on another one.
+TEST(Functions, AreTheSameOnAarch64) {
+  if (!codegen::tests::Aarch64::here()) GTEST_SKIP() << codegen::tests::kNoAarch64;
+  const Built x86("gcc", 0, all_cases());
+  std::vector<std::unique_ptr<RenderedC>> programs;
+  std::vector<std::string> names;
+  for (const Sample& c : all_cases()) {
+    if (!is_tried(c, 0)) continue;
+    names.push_back(c.name());
+    Module module(process_heap());
+    add_kernel(&module, c, c.name(), c.lanes(16), false);
+    programs.push_back(std::make_unique<RenderedC>(process_heap()));
+    ASSERT_TRUE(render_c(*programs.back(), module, target_of(0)).ok()) << last_error();
+  }
+  codegen::tests::Aarch64 built(unit_of(programs, 0), names);
+  for (const Sample& c : all_cases()) {
+    if (!is_tried(c, 0)) continue;
+    std::vector<uint8_t> x[3];
+    fill(c, x);
+    const size_t n = x[0].size() / dtype::size(c.key.operand);
+    std::vector<uint8_t> expected(n * dtype::size(c.key.result));
+    x86.run(c, c.lanes(16), {x[0].data(), x[1].data(), x[2].data()}, expected.data(), n);
+    std::vector<std::vector<uint8_t>> params(x, x + c.arity);
+    params.push_back(std::vector<uint8_t>(expected.size()));
+    const auto count = static_cast<int64_t>(n);
+    params = built.run(c.name(), params, count / c.lanes(16), {count});
+    expect_same("aarch64", c, params.back(), expected, x);
+  }
+}
+
 // Known answers of the generator's authors (Random123, kat_vectors).
 TEST(Functions, ThreefryKnownAnswers) {
-  const Case threefry{{Op::kThreefry, DType::kUInt64, DType::kUInt64}, 2};
+  const Sample threefry{{Op::kThreefry, DType::kUInt64, DType::kUInt64}, 2};
   std::vector<uint64_t> counter(64, 0), key(64, 0);
   counter[1] = key[1] = ~uint64_t{0};
   counter[2] = 0x85a308d3243f6a88, key[2] = 0x0370734413198a2e;
@@ -175,54 +205,79 @@ T tree(Op op, std::vector<T> x) {
   return x[0];
 }
 
+struct Reduction {
+  DType dtype;
+  Op op;
+  int lanes;
+  std::string name() const {
+    return std::string(uop::info(op).name) + "_" + type_name(dtype) + "x" + std::to_string(lanes);
+  }
+};
+
+// Sums of each vector of 256 elements go to its first one's place.
+std::unique_ptr<RenderedC> rendered(const Reduction& r, const Target& target) {
+  const std::string type = type_name(r.dtype), n = std::to_string(r.lanes);
+  Read program("program " + r.name() + "\n%0 = Param " + type + " 0 [256]\n%1 = Param " + type +
+               " 1 [256] write\n%2 = Loop task 0 256 " + n + "\n%3 = Load " + type + "x" + n +
+               " %0 + %2\n%4 = Across:" + uop::info(r.op).name + " " + type +
+               " %3\nStore %1 + %2, %4\nEnd");
+  auto out = std::make_unique<RenderedC>(process_heap());
+  EXPECT_TRUE(verify(program.module).ok() && render_c(*out, program.module, target).ok())
+      << last_error();
+  return out;
+}
+
 template <typename T>
-void check_reductions(DType d) {
+void check_reduction(const Reduction& r, Library::Function function) {
+  ASSERT_NE(function, nullptr) << r.name();
   std::mt19937 random(1);
-  std::vector<T> x(256);
+  std::vector<T> x(256), y(256);
   for (T& v : x) {
     const int some = static_cast<int>(random() % 200) - (std::is_signed_v<T> ? 100 : 0);
     v = std::is_floating_point_v<T> ? static_cast<T>(some) / T{7} : static_cast<T>(some);
   }
-  const std::string type = type_name(d);
-  for (int width : widths()) {
-    for (Op op : {Op::kAdd, Op::kMul, Op::kMax, Op::kMin}) {
-      for (const size_t lanes : {size_t{4}, static_cast<size_t>(width) / sizeof(T)}) {
-        const std::string n = std::to_string(lanes);
-        const std::string vector = type + "x" + n;
-        Read program("program p\n%0 = Param " + type + " 0 [256]\n%1 = Param " + type +
-                     " 1 [256] write\n%2 = Loop task 0 256 " + n + "\n%3 = Load " + vector +
-                     " %0 + %2\n%4 = Across:" + uop::info(op).name + " " + type +
-                     " %3\nStore %1 + %2, %4\nEnd");
-        ASSERT_TRUE(verify(program.module).ok()) << last_error();
-        std::vector<std::unique_ptr<RenderedC>> one;
-        one.push_back(std::make_unique<RenderedC>(process_heap()));
-        ASSERT_TRUE(render_c(*one[0], program.module, target_at(width)).ok()) << last_error();
-        Library library("gcc", unit_of(one, width), width);
-        std::vector<T> y(x.size());
-        void* params[] = {x.data(), y.data()};
-        library.find("p")(params, nullptr, nullptr, 0, 256 / static_cast<long long>(lanes));
-        for (size_t i = 0; i < x.size(); i += lanes) {
-          const auto at = x.begin() + static_cast<ptrdiff_t>(i);
-          EXPECT_EQ(y[i], tree(op, std::vector<T>(at, at + static_cast<ptrdiff_t>(lanes))))
-              << width << " " << uop::info(op).name << " " << vector;
-        }
-      }
-    }
+  void* params[] = {x.data(), y.data()};
+  function(params, nullptr, nullptr, 0, 256 / r.lanes);
+  for (auto i = x.begin(); i < x.end(); i += r.lanes) {
+    EXPECT_EQ(y[static_cast<size_t>(i - x.begin())], tree(r.op, std::vector<T>(i, i + r.lanes)))
+        << r.name();
   }
 }
 
 TEST(Functions, LanesAreCombinedAsATree) {
   if (compilers().empty()) GTEST_SKIP() << "no C compiler";
-  check_reductions<int8_t>(DType::kInt8);
-  check_reductions<uint16_t>(DType::kUInt16);
-  check_reductions<int32_t>(DType::kInt32);
-  check_reductions<uint64_t>(DType::kUInt64);
-  check_reductions<float>(kF32);
-  check_reductions<double>(kF64);
+  constexpr struct {
+    DType dtype;
+    void (*check)(const Reduction&, Library::Function);
+  } kTypes[] = {{DType::kInt8, check_reduction<int8_t>},
+                {DType::kUInt16, check_reduction<uint16_t>},
+                {DType::kInt32, check_reduction<int32_t>},
+                {DType::kUInt64, check_reduction<uint64_t>},
+                {kF32, check_reduction<float>},
+                {kF64, check_reduction<double>}};
+  for (int width : widths()) {
+    std::vector<std::unique_ptr<RenderedC>> programs;
+    const auto each = [&](auto use) {
+      for (const auto& type : kTypes) {
+        const int full = width / static_cast<int>(dtype::size(type.dtype));
+        for (Op op : {Op::kAdd, Op::kMul, Op::kMax, Op::kMin}) {
+          use(type, Reduction{type.dtype, op, full});
+          if (full != 4) use(type, Reduction{type.dtype, op, 4});
+        }
+      }
+    };
+    each([&](const auto&, const Reduction& r) {
+      programs.push_back(rendered(r, target_of(width)));
+    });
+    Library library(compilers()[0], unit_of(programs, width), width);
+    each([&](const auto& type, const Reduction& r) {
+      type.check(r, library.find(r.name().c_str()));
+    });
+  }
 }
 
 // All floats of each function of one; 2^25 random doubles of the others. Where it is asked for.
-class EveryFloat : public ::testing::TestWithParam<Case> {
+class EveryFloat : public ::testing::TestWithParam<Sample> {
  protected:
   static constexpr size_t kBlock = 1 << 16;
   // Every third block of doubles has any bits, the others are of middling size.
@@ -237,7 +292,7 @@ class EveryFloat : public ::testing::TestWithParam<Case> {
 };
 TEST_P(EveryFloat, IsTheSame) {
   if (!exhaustive()) GTEST_SKIP() << "ASTER_ML_EXHAUSTIVE is not set";
-  const Case c = GetParam();
+  const Sample c = GetParam();
   const bool all = c.arity == 1 && c.key.operand == kF32;
   const size_t from = dtype::size(c.key.operand);
   std::vector<uint8_t> x[3];
@@ -257,9 +312,9 @@ TEST_P(EveryFloat, IsTheSame) {
     }
   }
 }
-std::vector<Case> of_one_float() {
-  std::vector<Case> out;
-  for (const Case& c : all_functions()) {
+std::vector<Sample> of_one_float() {
+  std::vector<Sample> out;
+  for (const Sample& c : all_functions()) {
     if (c.key.operand == kF64 || (c.arity == 1 && c.key.operand == kF32)) out.push_back(c);
   }
   return out;

@@ -13,6 +13,7 @@ namespace aster::codegen::program::tests {
 
 using codegen::tests::compilers;
 using codegen::tests::Library;
+using codegen::tests::target_of;
 using codegen::tests::widths;
 
 inline bool exhaustive() { return std::getenv("ASTER_ML_EXHAUSTIVE") != nullptr; }
@@ -23,15 +24,8 @@ inline constexpr DType kNarrow[] = {DType::kFloat16,     DType::kBFloat16, DType
 inline constexpr DType kInts[] = {DType::kInt8,  DType::kUInt8,  DType::kInt16, DType::kUInt16,
                                   DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt64};
 
-// 0: C for any CPU.
-inline Target target_at(int width) {
-  Target out = codegen::tests::target_of(std::max(width, 16));
-  out.vector_bytes = width;
-  return out;
-}
-
 // A function; an operation that targets have themselves where there is no function.
-struct Case {
+struct Sample {
   FunctionKey key;
   int arity = 1;
   std::string name() const {
@@ -48,10 +42,10 @@ struct Case {
   }
 };
 
-inline Case of_real(Op op, DType d, int arity = 1) { return {{op, d, d}, arity}; }
+inline Sample of_real(Op op, DType d, int arity = 1) { return {{op, d, d}, arity}; }
 
-inline std::vector<Case> all_functions() {
-  std::vector<Case> out;
+inline std::vector<Sample> all_functions() {
+  std::vector<Sample> out;
   for (DType d : {kF32, kF64}) {
     for (Op op : {Op::kExp, Op::kExp2, Op::kLog, Op::kLog2, Op::kSin, Op::kCos, Op::kTanh, Op::kErf,
                   Op::kSqrt, Op::kTrunc, Op::kFloor, Op::kCeil, Op::kRound}) {
@@ -71,7 +65,7 @@ inline std::vector<Case> all_functions() {
   all.insert(all.end(), {DType::kBool, kF32, kF64});
   for (DType from : all) {
     for (DType to : all) {
-      const Case one{{Op::kCast, to, from}};
+      const Sample one{{Op::kCast, to, from}};
       if (has_function(one.key)) out.push_back(one);
     }
   }
@@ -79,8 +73,8 @@ inline std::vector<Case> all_functions() {
 }
 
 // With what targets have themselves and the library's rules say more of than C.
-inline std::vector<Case> all_cases() {
-  std::vector<Case> out = all_functions();
+inline std::vector<Sample> all_cases() {
+  std::vector<Sample> out = all_functions();
   for (DType d : {kF32, kF64}) {
     out.push_back(of_real(Op::kAbs, d));
     out.push_back(of_real(Op::kMax, d, 2));
@@ -93,17 +87,17 @@ inline std::vector<Case> all_cases() {
 }
 
 // Casts between others are made of these.
-inline bool is_basic(const Case& c) {
+inline bool is_basic(const Sample& c) {
   const auto basic = [](DType d) {
     return d == kF32 || d == kF64 || d == DType::kInt32 || d == DType::kInt64;
   };
   return c.key.op != Op::kCast || basic(c.key.operand) || basic(c.key.result);
 }
 // The others only at the widest.
-inline bool is_tried(const Case& c, int width) { return is_basic(c) || width == widths().back(); }
+inline bool is_tried(const Sample& c, int width) { return is_basic(c) || width == widths().back(); }
 
 // `kernel(name, lanes)` computes it for every element.
-inline void add_kernel(Module* module, const Case& c, const std::string& name, int lanes,
+inline void add_kernel(Module* module, const Sample& c, const std::string& name, int lanes,
                        bool fma) {
   const std::string x = lanes == 1 ? "" : "x" + std::to_string(lanes);
   const std::string from = type_name(c.key.operand), to = type_name(c.key.result) + x;
@@ -132,23 +126,23 @@ inline std::string unit_of(const std::vector<std::unique_ptr<RenderedC>>& progra
   std::vector<const RenderedC*> all;
   for (const auto& one : programs) all.push_back(one.get());
   Text out(process_heap());
-  EXPECT_TRUE(write_unit(out, all, target_at(width)).ok()) << last_error();
+  EXPECT_TRUE(write_unit(out, all, target_of(width)).ok()) << last_error();
   return std::string(out.view());
 }
 
 // The functions of one width by one compiler; "clang ubsan" traps where behaviour is undefined.
 class Built {
  public:
-  Built(const std::string& compiler, int width, const std::vector<Case>& cases)
+  Built(const std::string& compiler, int width, const std::vector<Sample>& cases)
       : compiler_(compiler), width_(width) {
     std::vector<std::unique_ptr<RenderedC>> programs;
-    for (const Case& c : cases) {
+    for (const Sample& c : cases) {
       if (!is_tried(c, width)) continue;
       for (int n : lanes_of(c)) {
         Module module(process_heap());
         add_kernel(&module, c, c.name() + "_" + std::to_string(n), n, fma());
         programs.push_back(std::make_unique<RenderedC>(process_heap()));
-        EXPECT_TRUE(render_c(*programs.back(), module, target_at(width)).ok())
+        EXPECT_TRUE(render_c(*programs.back(), module, target_of(width)).ok())
             << last_error() << print(module);
       }
     }
@@ -158,7 +152,7 @@ class Built {
     library_ = std::make_unique<Library>(command, unit_of(programs, width), bytes());
   }
   // A vector's, one, less than a vector of 16 bytes, more than the target has.
-  std::vector<int> lanes_of(const Case& c) const {
+  std::vector<int> lanes_of(const Sample& c) const {
     const int full = c.lanes(bytes());
     std::vector<int> out{full};
     const auto add = [&](int lanes) {
@@ -175,7 +169,7 @@ class Built {
   bool fma() const { return width_ >= 32; }
   int bytes() const { return std::max(width_, 16); }
   // n elements, a multiple of 64.
-  void run(const Case& c, int lanes, std::vector<const void*> x, void* y, size_t n) const {
+  void run(const Sample& c, int lanes, std::vector<const void*> x, void* y, size_t n) const {
     const std::string name = c.name() + "_" + std::to_string(lanes);
     const auto f = library_->find(name.c_str());
     ASSERT_NE(f, nullptr) << name;
@@ -185,7 +179,7 @@ class Built {
     f(const_cast<void* const*>(x.data()), sizes, nullptr, 0, static_cast<long long>(n));
   }
   template <typename T>
-  std::vector<T> operator()(const Case& c, const std::vector<T>& x,
+  std::vector<T> operator()(const Sample& c, const std::vector<T>& x,
                             const std::vector<T>& y = {}) const {
     std::vector<T> out(x.size());
     run(c, lanes_of(c)[0], {x.data(), y.data()}, out.data(), x.size());
@@ -199,7 +193,7 @@ class Built {
 };
 
 // By every compiler at every width; gcc's as C for any CPU too.
-inline std::vector<std::unique_ptr<Built>> build(const std::vector<Case>& cases) {
+inline std::vector<std::unique_ptr<Built>> build(const std::vector<Sample>& cases) {
   std::vector<std::unique_ptr<Built>> out;
   for (const std::string& compiler : compilers()) {
     if (compiler == "gcc") out.push_back(std::make_unique<Built>(compiler, 0, cases));
@@ -351,7 +345,7 @@ inline bool same(DType d, const uint8_t* a, const uint8_t* b) {
          std::isnan(dtype::load_double(d, b));
 }
 
-inline void expect_same(const std::string& where, const Case& c, const std::vector<uint8_t>& got,
+inline void expect_same(const std::string& where, const Sample& c, const std::vector<uint8_t>& got,
                         const std::vector<uint8_t>& expected, const std::vector<uint8_t>* x) {
   if (got == expected) return;
   const size_t size = dtype::size(c.key.result), from = dtype::size(c.key.operand);
@@ -368,7 +362,7 @@ inline void expect_same(const std::string& where, const Case& c, const std::vect
 }
 
 // Operands of one size; of several, every pair of ends of ranges comes first.
-inline void fill(const Case& c, std::vector<uint8_t> (&x)[3]) {
+inline void fill(const Sample& c, std::vector<uint8_t> (&x)[3]) {
   const size_t size = dtype::size(c.key.operand), ends = 2 * std::size(kReals);
   for (size_t i = 0; i < 3; ++i) x[i] = values(c.key.operand, c.arity == 1 ? 0 : i + 1);
   if (c.arity == 1) return;

@@ -8,7 +8,7 @@ namespace {
 // What a function says by its instructions, and what C makes of them.
 TEST(Functions, MeanWhatIsCompiled) {
   constexpr int64_t kCount = 192;
-  for (const Case& c : all_cases()) {
+  for (const Sample& c : all_cases()) {
     std::vector<uint8_t> x[3];
     fill(c, x);
     const size_t size = dtype::size(c.key.operand), all = x[0].size() / size;
@@ -46,7 +46,7 @@ TEST(Functions, MeanWhatIsCompiled) {
 // Functions that differ without FMA say so in their names; no two have one name.
 TEST(Functions, NamesAreUnique) {
   std::map<std::string, std::string> texts;
-  for (const Case& c : all_functions()) {
+  for (const Sample& c : all_functions()) {
     std::string text[2], name[2];
     for (const bool fma : {false, true}) {
       Module module(process_heap());
@@ -77,7 +77,7 @@ TEST(Functions, NamesAreUnique) {
 }
 
 TEST(Functions, AreThereForWhatTargetsLack) {
-  const Target sse = target_at(16), avx2 = target_at(32), avx512 = target_at(64);
+  const Target sse = target_of(16), avx2 = target_of(32), avx512 = target_of(64);
   EXPECT_TRUE(is_native(avx2, Op::kMulAcc, kF32, kF32, 8));
   EXPECT_FALSE(is_native(avx2, Op::kMulAcc, kF32, kF32, 16));
   EXPECT_TRUE(is_native(avx512, Op::kMulAcc, kF32, kF32, 16));
@@ -129,12 +129,12 @@ TEST(Functions, WhatThereIsNotIsUnsupported) {
 
 TEST(Functions, UnitsHaveEachOnce) {
   std::vector<std::unique_ptr<RenderedC>> programs;
-  const Case exp = of_real(Op::kExp, kF32);
+  const Sample exp = of_real(Op::kExp, kF32);
   for (const char* name : {"first", "second"}) {
     Module module(process_heap());
     add_kernel(&module, exp, name, 8, true);
     programs.push_back(std::make_unique<RenderedC>(process_heap()));
-    ASSERT_TRUE(render_c(*programs.back(), module, target_at(32)).ok());
+    ASSERT_TRUE(render_c(*programs.back(), module, target_of(32)).ok());
     EXPECT_STREQ(programs.back()->functions[0].name, "exp_f32_x8");
   }
   const std::string text = unit_of(programs, 32);
@@ -149,11 +149,11 @@ TEST(Functions, UnitsHaveEachOnce) {
       "function exp_f32\n%0 = Param f32xn 0\nResult %0\nprogram third\n%0 = Param f32 0 [8] write\n"
       "%1 = Const f32 2\n%2 = Spread f32x8 %1\n%3 = Call f32x8 exp_f32 %2\nStore %0, %3");
   programs.push_back(std::make_unique<RenderedC>(process_heap()));
-  ASSERT_TRUE(render_c(*programs.back(), other.module, target_at(32)).ok()) << last_error();
+  ASSERT_TRUE(render_c(*programs.back(), other.module, target_of(32)).ok()) << last_error();
   std::vector<const RenderedC*> all;
   for (const auto& one : programs) all.push_back(one.get());
   Text out(process_heap());
-  EXPECT_EQ(write_unit(out, all, target_at(32)).code, static_cast<int32_t>(Code::kARGUMENT));
+  EXPECT_EQ(write_unit(out, all, target_of(32)).code, static_cast<int32_t>(Code::kARGUMENT));
   EXPECT_EQ(last_error(), "two functions exp_f32_x8 differ");
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -20,7 +21,9 @@
 #include <vector>
 
 #include "base/memory.h"
+#include "codegen/aarch64.h"
 #include "codegen/codegen.h"
+#include "codegen/compilers.h"
 #include "codegen/lowering.h"
 #include "codegen/opencl_support.h"
 #include "dtype/convert.h"
@@ -41,38 +44,6 @@ inline std::string last_message() {
   return error.message;
 }
 
-inline std::vector<int> widths() {
-  std::vector<int> out{16};
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) out.push_back(32);
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq")) {
-    out.push_back(64);
-  }
-  return out;
-}
-
-inline Target target_of(int vector_bytes) {
-  Target t;
-  t.vector_bytes = vector_bytes;
-  t.fma = t.f16c = vector_bytes >= 32;
-  t.avx512 = vector_bytes == 64;
-  return t;
-}
-
-inline std::string flags_of(const std::string& compiler, int vector_bytes) {
-  std::string flags =
-      " -std=gnu11 -Wall -Wno-unused -Wno-psabi -O1 -shared -nostdlib -fPIC -fwrapv "
-      "-fno-strict-aliasing -fno-math-errno "
-      "-fno-trapping-math -fno-unroll-loops -ffp-contract=off -fno-stack-protector "
-      "-fno-asynchronous-unwind-tables ";
-  if (compiler == "gcc") flags += "-fexpensive-optimizations -fschedule-insns2 ";
-  if (vector_bytes >= 32) flags += "-mavx2 -mfma -mf16c -mbmi -mbmi2 ";
-  if (vector_bytes >= 64)
-    flags += "-mavx512f -mavx512dq -mavx512cd -mavx512bw -mavx512vl -mprefer-vector-width=512 ";
-  return flags;
-}
-
 // Text compiled to a shared object by each compiler that is there.
 class Library {
  public:
@@ -84,8 +55,8 @@ class Library {
     if (fd >= 0) close(fd);
     path_ = path;
     std::ofstream(path_ + ".c") << text;
-    const std::string command =
-        compiler + flags_of(compiler, vector_bytes) + path_ + ".c -o " + path_ + ".so 2>&1";
+    const std::string command = compiler + flags_of(compiler, vector_bytes) + kShared + path_ +
+                                ".c -o " + path_ + ".so 2>&1";
     pipe_ = popen(command.c_str(), "r");
   }
   void wait() {
@@ -123,16 +94,6 @@ class Library {
   FILE* pipe_ = nullptr;
   void* handle_ = nullptr;
 };
-
-inline const std::vector<std::string>& compilers() {
-  static std::vector<std::string> out;
-  if (!out.empty()) return out;
-  for (const char* name : {"gcc", "clang"}) {
-    if (std::system((std::string("command -v ") + name + " > /dev/null 2>&1").c_str()) == 0)
-      out.push_back(name);
-  }
-  return out;
-}
 
 struct Param {
   DType dtype = DType::kNone;
@@ -327,19 +288,21 @@ class Suite {
       Evaluator(one.kernel, params);
       expected.push_back(std::move(params));
     }
-    std::vector<std::vector<Param>> widest;
+    std::vector<std::vector<Param>> narrowest, widest;
     for (int width : widths()) {
       Target target = target_of(width);
       target.cache_bytes = cache_bytes;
       widest.clear();
       run_at(target, expected, &widest);
+      if (width == 16) narrowest = widest;
     }
+    if (!::testing::Test::HasFailure()) run_on_aarch64(narrowest);
     if (!::testing::Test::HasFailure()) run_opencl(cache_bytes, widest);
     cases_.clear();
   }
 
  private:
-  // All kernels as one text; first: what the first compiler's have computed.
+  // The cases' kernels, and one text of them.
   void render_all(const Target& target, std::vector<Rendered>* kernels, Text* text) {
     std::vector<const program::RenderedC*> unit;
     std::map<std::string, bool> seen;
@@ -353,6 +316,7 @@ class Suite {
     }
     ASSERT_TRUE(program::write_unit(*text, unit, target).ok()) << last_message();
   }
+  // out: what the first compiler's compute.
   void run_at(const Target& target, const std::vector<std::vector<Param>>& expected,
               std::vector<std::vector<Param>>* out) {
     const int width = target.vector_bytes;
@@ -381,6 +345,26 @@ class Suite {
         if (l == 0) first.push_back(got);
         same(where + " against the first compiler", got, first[i]);
       }
+    }
+  }
+  // C for any CPU on another one: the bits of vectors of 16 bytes.
+  void run_on_aarch64(const std::vector<std::vector<Param>>& expected) {
+    if (!Aarch64::here()) return;
+    std::vector<Rendered> kernels;
+    Text text(process_heap());
+    ASSERT_NO_FATAL_FAILURE(render_all(target_of(0), &kernels, &text));
+    std::vector<std::string> names;
+    for (const Rendered& one : kernels) {
+      if (std::ranges::find(names, one.name) == names.end()) names.push_back(one.name);
+    }
+    Aarch64 built(std::string(text.view()), names);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      std::vector<Param> got = cases_[i].params;
+      std::vector<std::vector<uint8_t>> bytes;
+      for (const Param& p : got) bytes.push_back(p.bytes);
+      bytes = built.run(kernels[i].name, bytes, kernels[i].tasks);
+      for (size_t p = 0; p < got.size(); ++p) got[p].bytes = bytes[p];
+      compare(cases_[i].name + " (aarch64)", got, expected[i], 0);
     }
   }
   // On this machine's first device, with the bits of the widest C.

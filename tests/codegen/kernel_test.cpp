@@ -1,10 +1,19 @@
 // Whole kernels: elementwise, folds, products, gates, in place.
 #include "kernel_support.h"
+#include "program_support.h"
 
 namespace aster::codegen::tests {
 namespace {
 
 constexpr DType kF32 = DType::kFloat32;
+
+// All kernels and programs of these tests run there too. ASTER_ML_NO_SKIPS: where the tests'
+// packages were installed.
+TEST(Kernel, AnotherCpuIsAtHand) {
+  if (Aarch64::here()) return;
+  if (std::getenv("ASTER_ML_NO_SKIPS") != nullptr) FAIL() << kNoAarch64;
+  GTEST_SKIP() << kNoAarch64;
+}
 
 TEST(Kernel, AddsTwoVectorsOfEverySize) {
   Suite s;
@@ -369,39 +378,17 @@ TEST(Kernel, SurvivesFailedAllocations) {
   Node kernel =
       s.graph.sink(std::array{s.store(s.param(0, kF32, 600), s.at({{i, 30}, {j, 1}}), y, {i, j})});
 
-  struct Failing {
-    int64_t left;
-    int64_t held = 0;
-    static void* allocate(void* self, size_t bytes, size_t alignment) {
-      Failing* f = static_cast<Failing*>(self);
-      if (f->left-- <= 0) return nullptr;
-      f->held += static_cast<int64_t>(bytes);
-      return std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
-    }
-    static void release(void* self, void* pointer, size_t bytes, size_t) {
-      static_cast<Failing*>(self)->held -= static_cast<int64_t>(bytes);
-      std::free(pointer);
-    }
-  };
-  class Source : public Memory {
-   public:
-    explicit Source(Failing* f) : Memory(f, &Failing::allocate, &Failing::release) {}
-  };
   bool done = false;
   for (int64_t n = 0; !done; ++n) {
-    Failing failing{n};
-    Source source(&failing);
-    {
-      Rendered out(source);
-      Text declarations(source);
-      Graph scratch(source, false);
-      Status status = render(out, scratch, kernel, target_of(16));
-      const program::RenderedC* one = &out.code;
-      if (status.ok()) status = program::write_declarations(declarations, {&one, 1}, target_of(16));
-      done = status.ok();
-      ASSERT_EQ(status.code, done ? 0 : 6) << "allocation " << n;
-    }
-    ASSERT_EQ(failing.held, 0) << "allocation " << n;
+    program::tests::FailingMemory source(n);
+    Rendered out(source);
+    Text declarations(source);
+    Graph scratch(source, false);
+    Status status = render(out, scratch, kernel, target_of(16));
+    const program::RenderedC* one = &out.code;
+    if (status.ok()) status = program::write_declarations(declarations, {&one, 1}, target_of(16));
+    done = status.ok();
+    ASSERT_EQ(status.code, done ? 0 : 6) << "allocation " << n;
     ASSERT_LT(n, 100000);
   }
 }

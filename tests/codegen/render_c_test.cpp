@@ -9,8 +9,10 @@
 namespace aster::codegen::program {
 namespace {
 
+using codegen::tests::Aarch64;
 using codegen::tests::compilers;
 using codegen::tests::Library;
+using codegen::tests::target_of;
 using codegen::tests::widths;
 using tests::Case;
 using tests::conv;
@@ -27,13 +29,6 @@ using tests::same;
 
 using Function = void (*)(void* const* params, const long long* sizes, void* scratch,
                           long long begin, long long end);
-
-// 0: C for any CPU.
-Target target_of(int width) {
-  Target out = codegen::tests::target_of(width == 0 ? 16 : width);
-  out.vector_bytes = width;
-  return out;
-}
 
 // Memory on a cache line or one element past it, between known bytes.
 class Launch {
@@ -74,6 +69,23 @@ class Launch {
   std::vector<uint8_t*> pointers_;
 };
 
+// The same text on another CPU.
+void check_on_aarch64(const std::vector<Case>& cases, const std::vector<const RenderedC*>& programs,
+                      std::string_view unit, const std::vector<std::vector<Param>>& before,
+                      const std::vector<std::vector<Param>>& after) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < cases.size(); ++i) names.push_back("case_" + std::to_string(i));
+  Aarch64 built(std::string(unit), names);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    std::vector<Param> got = before[i];
+    std::vector<std::vector<uint8_t>> bytes;
+    for (const Param& p : got) bytes.push_back(p.bytes);
+    bytes = built.run(names[i], bytes, cases[i].tasks, cases[i].sizes, programs[i]->scratch_bytes);
+    for (size_t p = 0; p < got.size(); ++p) got[p].bytes = bytes[p];
+    same("aarch64 " + cases[i].text, got, after[i]);
+  }
+}
+
 // All cases in one text a compiler and width, against the evaluator, in several groupings of tasks.
 void check(std::vector<Case> cases, const std::vector<int>& targets, bool by_all) {
   std::vector<std::unique_ptr<Read>> read;
@@ -99,6 +111,7 @@ void check(std::vector<Case> cases, const std::vector<int>& targets, bool by_all
     }
     Text unit(process_heap());
     ASSERT_TRUE(write_unit(unit, all, target_of(width)).ok()) << last_error();
+    if (width == 0 && Aarch64::here()) check_on_aarch64(cases, all, unit.view(), before, after);
     for (const std::string& compiler : compilers()) {
       if (!by_all && width != targets.back() && compiler != compilers()[0]) continue;
       Library library(compiler, std::string(unit.view()), width == 0 ? 16 : width);
