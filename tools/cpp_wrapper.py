@@ -21,7 +21,7 @@ FOLDER = os.path.join(manifest.ROOT, "include", "aster_ml", "cpp")
 FILES = {"lazy": ("methods", "Methods", "Tensor"), "tensor": ("eager", "EagerMethods", "Array")}
 # Headers whose functions are all reachable from C++.
 HEADERS = """tensor functions random indexing movement spatial linalg layer optim state engine
-gradient""".split()
+gradient view""".split()
 
 # Generated under the name of another function, as an overload of it.
 RENAMED = {

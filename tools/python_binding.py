@@ -75,16 +75,11 @@ LEFT_OUT = {
     **{
         f"buffer_{name}": "memoryview, from_buffer and ConcreteTensor serve"
         for name in (
-            "copy copy_in copy_out from_memory init is_read_only memory_kind slice_init".split()
+            "copy copy_in copy_out from_memory init init_kind is_read_only memory_kind".split()
         )
     },
-    **{
-        f"view_{name}": "NumPy's arrays are the views of Python"
-        for name in (
-            "copy ensure_contiguous flip from_memory from_slice from_tensor is_contiguous is_layout"
-            " is_writable slice split_at to_device to_layout to_tensor"
-        ).split()
-    },
+    "view_from_memory": "view_of_object describes memory of Python objects",
+    "view_from_buffer": "as view_from_memory",
     **{
         f"dlpack_{name}": "__dlpack__ and from_dlpack serve"
         for name in "export export_legacy import import_legacy".split()
@@ -120,6 +115,11 @@ PARAMETERS = {
         "ConcreteTensor",
         False,
     ),
+    "const aster_ml_buffer_view *": (
+        'const aster_ml_buffer_view *{0}_ = call.view({1}, "{0}");',
+        "View",
+        False,
+    ),
     "const char *": ('const char *{0}_ = call.text({1}, "{0}", {2});', "Text", True),
     "double": ('const double {0}_ = call.real({1}, "{0}");', "float", False),
     "float": ('const auto {0}_ = static_cast<float>(call.real({1}, "{0}"));', "float", False),
@@ -147,6 +147,7 @@ RESULTS = {
     "aster_ml_lazy": ("make_lazy(call.owner(), {})", "Any"),
     "aster_ml_context": ("make_context({})", "Context"),
     "aster_ml_tensor": ("make_tensor(call.owner(), {})", "ConcreteTensor"),
+    "aster_ml_buffer_view": ("make_view(call.owner(), {})", "View"),
     "aster_ml_scalar": ("scalar_of({})", "tuple[bool | int | float, int]"),
     "const aster_ml_uop *": ("make_uop(call.owner(), {})", "Uop | None"),
 }

@@ -23,6 +23,7 @@ PARTS = [
     ("TinyJit", ["engine/jit"], None),
     ("Variable", ["expression"], None),
     ("Bound variables", ["symbolic"], None),
+    ("Views of memory", ["view"], None),
     ("dtypes", ["dtype"], None),
     ("Device", ["device"], None),
     ("function", ["function"], None),

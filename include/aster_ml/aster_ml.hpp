@@ -26,5 +26,6 @@
 #include "aster_ml/cpp/nn.hpp"
 #include "aster_ml/cpp/program.hpp"
 #include "aster_ml/cpp/tensor.hpp"
+#include "aster_ml/cpp/view.hpp"
 
 #endif

@@ -1,4 +1,4 @@
-/* Raw memory (aster_ml_buffer), parts of it, and the dense strided descriptor (aster_ml_tensor).
+/* Raw memory (aster_ml_buffer) and the dense strided descriptor (aster_ml_tensor).
  *
  * A descriptor never owns memory by itself: memory that this library allocated or was told of is in
  * a table keyed by address, which counts the descriptors made by the functions below; *_free looks
@@ -33,8 +33,7 @@ typedef struct aster_ml_buffer {
   int32_t device; /* a device code */
 } aster_ml_buffer;
 
-/* Kinds of memory. What is allocated is of kind normal where the host addresses it, else device;
- * the other kinds come from outside. */
+/* Kinds of memory. */
 enum {
   ASTER_ML_MEMORY_NORMAL = 0, /* pageable memory of the host */
   ASTER_ML_MEMORY_PINNED = 1, /* page-locked memory of the host, which devices read by themselves */
@@ -42,10 +41,19 @@ enum {
   ASTER_ML_MEMORY_DEVICE = 3   /* addressed by its device alone */
 };
 
-/* Memory on a device (0: CPU) for elements of dtype; bytes is a multiple of the dtype's size.
- * Errors: ARGUMENT, DTYPE (a weak dtype), RANGE, UNSUPPORTED, DEVICE. */
+/* Memory on a device (0: CPU) for elements of dtype; bytes is a multiple of the dtype's size. It is
+ * of kind NORMAL where the host addresses it, else DEVICE. Errors: ARGUMENT, DTYPE (a weak dtype),
+ * RANGE, UNSUPPORTED, DEVICE. */
 ASTER_ML_API int32_t aster_ml_buffer_init(aster_ml_buffer *out, const aster_ml_context *context,
                                           size_t bytes, int32_t dtype, int32_t device);
+
+/* Memory of a kind. PINNED and UNIFIED are made by a device's backend and addressed by the host:
+ * the buffer is on the CPU. NORMAL and DEVICE are what init gives, on the devices that have them.
+ * Errors: as init, ARGUMENT (no kind of that device's), UNSUPPORTED (its backend does not make
+ * it). */
+ASTER_ML_API int32_t aster_ml_buffer_init_kind(aster_ml_buffer *out,
+                                               const aster_ml_context *context, size_t bytes,
+                                               int32_t dtype, int32_t device, int32_t kind);
 
 /* Called once when memory that was wrapped is no longer used, on any thread. */
 typedef void (*aster_ml_release_function)(void *self, void *data, size_t bytes);
@@ -68,7 +76,8 @@ ASTER_ML_API int32_t aster_ml_buffer_is_read_only(const aster_ml_buffer *buffer)
 /* The kind of its memory; what its device has for memory that the library does not know. */
 ASTER_ML_API int32_t aster_ml_buffer_memory_kind(const aster_ml_buffer *buffer);
 
-/* bytes from source + source_offset to buffer + offset, between any two devices. Alias: the ranges
+/* bytes from source + source_offset to buffer + offset, between any two devices. 1 MiB and more go
+ * by way of pinned memory where a device makes that and has queues, part by part. Alias: the ranges
  * may overlap. Errors: ARGUMENT (buffer is read-only or null), RANGE (outside a buffer),
  * UNSUPPORTED, DEVICE. */
 ASTER_ML_API int32_t aster_ml_buffer_copy(const aster_ml_buffer *buffer, size_t offset,
@@ -80,20 +89,6 @@ ASTER_ML_API int32_t aster_ml_buffer_copy_in(const aster_ml_buffer *buffer, size
                                              const void *host, size_t bytes);
 ASTER_ML_API int32_t aster_ml_buffer_copy_out(void *host, const aster_ml_buffer *buffer,
                                               size_t offset, size_t bytes);
-
-/* A part of a buffer. */
-typedef struct aster_ml_buffer_slice {
-  aster_ml_buffer base;
-  size_t byte_offset;
-  size_t bytes;
-} aster_ml_buffer_slice;
-
-/* bytes of base from byte_offset on, both multiples of its dtype's size; keeps the memory alive.
- * Errors: ARGUMENT, RANGE. */
-ASTER_ML_API int32_t aster_ml_buffer_slice_init(aster_ml_buffer_slice *out,
-                                                const aster_ml_buffer *base, size_t byte_offset,
-                                                size_t bytes);
-ASTER_ML_API int32_t aster_ml_buffer_slice_free(aster_ml_buffer_slice *slice);
 
 /* Dense strided descriptor. This layout is frozen. */
 typedef struct aster_ml_tensor {

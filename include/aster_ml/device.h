@@ -173,7 +173,8 @@ typedef struct aster_ml_backend {
   /* Fills out, whose struct_size tells how much of it is asked for. */
   int32_t (*describe)(void *self, int32_t index, aster_ml_device_info *out);
   /* Memory of a kind (ASTER_ML_MEMORY_DEVICE, _PINNED or _UNIFIED), which release takes back; may
-   * be null. Errors: UNSUPPORTED (not of this kind), MEMORY. */
+   * be null. Of PINNED and UNIFIED *out is an address of the host, a multiple of 64. Errors:
+   * UNSUPPORTED (not of this kind), MEMORY. */
   int32_t (*allocate_kind)(void *self, void **out, int32_t index, size_t bytes, int32_t kind);
   /* Makes count kernels ready to be launched: functions[i] of codes[i]. *module holds them until
    * unbuild. functions[i] stays null where a kernel is beyond the device: the host computes it.

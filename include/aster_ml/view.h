@@ -79,12 +79,15 @@ ASTER_ML_API int32_t aster_ml_view_from_memory(aster_ml_buffer_view *out,
                                                const aster_ml_context *context,
                                                const aster_ml_view_options *options);
 
-/* A view inside a part of a buffer, from its first byte on; strides in bytes, null: row-major.
- * Errors: ARGUMENT (memory that the library does not know), RANGE (an element outside the part). */
-ASTER_ML_API int32_t aster_ml_view_from_slice(aster_ml_buffer_view *out,
-                                              const aster_ml_context *context,
-                                              const aster_ml_buffer_slice *slice, size_t ndim,
-                                              const size_t *shape, const ptrdiff_t *strides);
+/* A view inside a part of a buffer, bytes from byte_offset on, from the first one on; strides in
+ * bytes, null: row-major. Errors: ARGUMENT (memory that the library does not know; a byte_offset or
+ * strides that are no multiples of an element), RANGE (a part outside the buffer, an element
+ * outside the part). */
+ASTER_ML_API int32_t aster_ml_view_from_buffer(aster_ml_buffer_view *out,
+                                               const aster_ml_context *context,
+                                               const aster_ml_buffer *buffer, size_t byte_offset,
+                                               size_t bytes, size_t ndim, const size_t *shape,
+                                               const ptrdiff_t *strides);
 
 /* A view of the memory of a tensor. Errors: ARGUMENT (memory that the library does not know), RANGE
  * (as aster_ml_tensor_from_buffer). */
@@ -114,6 +117,16 @@ ASTER_ML_API int32_t aster_ml_view_is_contiguous(const aster_ml_buffer_view *vie
 
 /* 1 if it may be written through. */
 ASTER_ML_API int32_t aster_ml_view_is_writable(const aster_ml_buffer_view *view);
+
+/* 1 if the host addresses its memory, of whatever kind; 1 if only its device does; 1 if its memory
+ * is page-locked; 1 if others describe its memory too, or own it. 0 for an empty view. */
+ASTER_ML_API int32_t aster_ml_view_is_host(const aster_ml_buffer_view *view);
+ASTER_ML_API int32_t aster_ml_view_is_device(const aster_ml_buffer_view *view);
+ASTER_ML_API int32_t aster_ml_view_is_pinned(const aster_ml_buffer_view *view);
+ASTER_ML_API int32_t aster_ml_view_is_shared(const aster_ml_buffer_view *view);
+
+/* Its elements, the product of the shape; 0 for an empty view. */
+ASTER_ML_API size_t aster_ml_view_count(const aster_ml_buffer_view *view);
 
 /* The view itself, a second one, where it is row-major already, else a row-major copy on its
  * device. Errors: as aster_ml_view_to_layout. */
@@ -147,9 +160,9 @@ ASTER_ML_API int32_t aster_ml_view_flip(aster_ml_buffer_view *out, const aster_m
                                         size_t axis);
 
 /* The parts before index and from it on: two views that have no byte in common, so that two threads
- * may write to them at once. Cost: O(ndim). Errors: ARGUMENT (read-only; low and high are one),
- * RANGE (an axis or index outside), SHAPE (an element of one may lie in the other, as strides of 0
- * or windows that overlap make it), UNSUPPORTED (a layout without strides). */
+ * may write to them at once. Out: low, high. Cost: O(ndim). Errors: ARGUMENT (read-only; low and
+ * high are one), RANGE (an axis or index outside), SHAPE (an element of one may lie in the other,
+ * as strides of 0 or windows that overlap make it), UNSUPPORTED (a layout without strides). */
 ASTER_ML_API int32_t aster_ml_view_split_at(aster_ml_buffer_view *low, aster_ml_buffer_view *high,
                                             const aster_ml_buffer_view *view, size_t axis,
                                             size_t index);

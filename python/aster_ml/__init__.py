@@ -18,11 +18,13 @@ from .function import function
 from .helpers import Context, GlobalCounters, fetch, getenv
 from .symbolic import UOp, Variable
 from .tensor import Tensor
+from .view import BufferView, MemoryType
 
 warn_of_unknown()
 __version__ = str(_native.version())
 
 __all__ = [
-    "Context", "Device", "Error", "GlobalCounters", "JitError", "Tensor", "TinyJit", "UOp",
-    "Variable", "dtypes", "errors", "fetch", "function", "getenv", "helpers", "nn",
+    "BufferView", "Context", "Device", "Error", "GlobalCounters", "JitError", "MemoryType",
+    "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors", "fetch", "function", "getenv",
+    "helpers", "nn",
 ]  # fmt: skip

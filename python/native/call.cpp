@@ -188,9 +188,7 @@ aster_ml_lazy* Call::lazy(Py_ssize_t at, const char* argument, bool optional) {
 }
 
 // What needs no look at by Python.
-static bool is_number(PyObject* object) {
-  return PyFloat_Check(object) || PyLong_Check(object);
-}
+static bool is_number(PyObject* object) { return PyFloat_Check(object) || PyLong_Check(object); }
 
 const aster_ml_lazy* Call::operand(Py_ssize_t at, const char* argument, bool optional) {
   if (failed_ || (optional && !given(at))) return nullptr;
@@ -348,6 +346,17 @@ aster_ml_tensor* Call::tensor(Py_ssize_t at, const char* argument) {
     return nullptr;
   }
   auto* object = reinterpret_cast<TensorObject*>(arguments_[at]);
+  belong(object->context);
+  return &object->value;
+}
+
+const aster_ml_buffer_view* Call::view(Py_ssize_t at, const char* argument) {
+  if (failed_) return nullptr;
+  if (!PyObject_TypeCheck(arguments_[at], g.view_type)) {
+    wrong_type(arguments_[at], argument, "a View");
+    return nullptr;
+  }
+  auto* object = reinterpret_cast<ViewObject*>(arguments_[at]);
   belong(object->context);
   return &object->value;
 }

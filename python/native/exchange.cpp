@@ -53,30 +53,29 @@ bool fill_axes(Lent* lent, size_t item) {
 
 }  // namespace
 
-int lazy_get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  view->obj = nullptr;
-  PyObject* const one[1] = {self};
-  Call call("memoryview", one, 1, 1, 1);
-  aster_ml_lazy* x = call.lazy(0, "tensor");
-  auto* lent = static_cast<Lent*>(std::calloc(1, sizeof(Lent)));
-  if (lent == nullptr) {
-    PyErr_NoMemory();
-    return -1;
-  }
-  bool ok = host_view(call, &lent->tensor, x);
+namespace {
+
+// Lends what a descriptor describes, which is freed when it is given back.
+int lend(PyObject* self, Py_buffer* view, int flags, Lent* lent, bool ok) {
   const aster_ml_tensor& tensor = lent->tensor;
   const size_t item = aster_ml_dtype_size(tensor.dtype);
   const char* format = format_of(tensor.dtype);
   const bool read_only = aster_ml_buffer_is_read_only(&tensor.storage) != 0;
+  const bool strided = (flags & PyBUF_STRIDES) == PyBUF_STRIDES;
+  const char* wrong = nullptr;
+  if (read_only && (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE)
+    wrong = "the memory of this tensor is read-only";
+  if (!strided && aster_ml_tensor_is_contiguous(&tensor) == 0)
+    wrong = "the elements are not row-major, and strides are not asked for";
   if (ok && format == nullptr) {
     ok = false;
     PyErr_Format(PyExc_BufferError,
                  "buffers have no format for %s: bitcast it to an unsigned integer, or cast it",
                  aster_ml_dtype_name(tensor.dtype));
   }
-  if (ok && read_only && (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE) {
+  if (ok && wrong != nullptr) {
     ok = false;
-    PyErr_SetString(PyExc_BufferError, "the memory of this tensor is read-only");
+    PyErr_SetString(PyExc_BufferError, wrong);
   }
   if (ok && !fill_axes(lent, item)) {
     ok = false;
@@ -94,14 +93,42 @@ int lazy_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->format = (flags & PyBUF_FORMAT) == PyBUF_FORMAT ? const_cast<char*>(format) : nullptr;
   view->ndim = static_cast<int>(tensor.ndim);
   view->shape = (flags & PyBUF_ND) == PyBUF_ND ? lent->axes : nullptr;
-  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? lent->axes + tensor.ndim : nullptr;
+  view->strides = strided ? lent->axes + tensor.ndim : nullptr;
   view->suboffsets = nullptr;
   view->internal = lent;
   view->obj = Py_NewRef(self);
   return 0;
 }
 
-void lazy_release_buffer(PyObject*, Py_buffer* view) {
+}  // namespace
+
+int lazy_get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  view->obj = nullptr;
+  PyObject* const one[1] = {self};
+  Call call("memoryview", one, 1, 1, 1);
+  aster_ml_lazy* x = call.lazy(0, "tensor");
+  auto* lent = static_cast<Lent*>(std::calloc(1, sizeof(Lent)));
+  if (lent == nullptr) return PyErr_NoMemory(), -1;
+  return lend(self, view, flags, lent, host_view(call, &lent->tensor, x));
+}
+
+int view_get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  view->obj = nullptr;
+  PyObject* const one[1] = {self};
+  Call call("memoryview", one, 1, 1, 1);
+  const aster_ml_buffer_view* described = call.view(0, "view");
+  if (aster_ml_view_is_device(described) != 0) {
+    PyErr_SetString(PyExc_BufferError, "the host does not address the memory of this view");
+    return -1;
+  }
+  auto* lent = static_cast<Lent*>(std::calloc(1, sizeof(Lent)));
+  if (lent == nullptr) return PyErr_NoMemory(), -1;
+  const bool ok = call.quick(
+      [&] { return aster_ml_view_to_tensor(&lent->tensor, &call.owner()->handle, described); });
+  return lend(self, view, flags, lent, ok);
+}
+
+void release_buffer(PyObject*, Py_buffer* view) {
   free_lent(static_cast<Lent*>(view->internal));
   view->internal = nullptr;
 }
@@ -119,13 +146,13 @@ void drop_buffer(Pin* pin) {
 }
 
 // The dtype of a buffer's elements; 0 with an exception.
-int32_t dtype_of(const Py_buffer& buffer) {
+int32_t dtype_of(const Call& call, const Py_buffer& buffer) {
   const char* format = buffer.format == nullptr ? "B" : buffer.format;
   const char* letter = format;
   if (*letter == '<' || *letter == '=' || *letter == '@' || *letter == '|') ++letter;
   if ((*letter == '>' || *letter == '!') && buffer.itemsize > 1) {
-    PyErr_Format(PyExc_ValueError,
-                 "from_buffer: elements of format '%s' are big-endian: convert them first", format);
+    PyErr_Format(PyExc_ValueError, "%s: elements of format '%s' are big-endian: convert them first",
+                 call.function(), format);
     return 0;
   }
   if (*letter == '>' || *letter == '!') ++letter;
@@ -138,8 +165,8 @@ int32_t dtype_of(const Py_buffer& buffer) {
       if (*letter == 'L') return ASTER_ML_DTYPE_UINT32;
     }
   }
-  PyErr_Format(PyExc_TypeError, "from_buffer: no dtype for elements of format '%s'%s", format,
-               *letter == 'O' ? " (an object array)" : "");
+  PyErr_Format(PyExc_TypeError, "%s: no dtype for elements of format '%s'%s", call.function(),
+               format, *letter == 'O' ? " (an object array)" : "");
   return 0;
 }
 
@@ -161,10 +188,9 @@ struct Layout {
   const Py_ssize_t* strides;  // null: row-major
 };
 
-// A tensor in the buffer's own memory; takes the pin over in any case.
-bool describe(Call& call, aster_ml_tensor* out, BufferPin* pin, const Layout& layout) {
+// A view of the buffer's own memory; takes the pin over in any case.
+bool look(Call& call, aster_ml_buffer_view* out, BufferPin* pin, const Layout& layout) {
   const Py_buffer& buffer = pin->buffer;
-  const aster_ml_context* context = &call.owner()->handle;
   aster_ml_view_options options = {};
   options.struct_size = sizeof(options);
   options.dtype = layout.dtype;
@@ -175,14 +201,37 @@ bool describe(Call& call, aster_ml_tensor* out, BufferPin* pin, const Layout& la
   options.strides = layout.strides;
   options.release = release_pin;
   options.self = pin;
+  const bool ok =
+      call.quick([&] { return aster_ml_view_from_memory(out, &call.owner()->handle, &options); });
+  if (!ok) give_back(pin);
+  return ok;
+}
+
+// The same as a tensor.
+bool describe(Call& call, aster_ml_tensor* out, BufferPin* pin, const Layout& layout) {
   aster_ml_buffer_view view = {};
-  if (!call.quick([&] { return aster_ml_view_from_memory(&view, context, &options); })) {
-    give_back(pin);
-    return false;
-  }
-  const bool ok = call.quick([&] { return aster_ml_view_to_tensor(out, context, &view); });
+  if (!look(call, &view, pin, layout)) return false;
+  const bool ok =
+      call.quick([&] { return aster_ml_view_to_tensor(out, &call.owner()->handle, &view); });
   aster_ml_view_free(&view);
   return ok;
+}
+
+// The memory of an object with the buffer protocol; null with an exception.
+BufferPin* pin_of(Call& call, PyObject* object) {
+  if (!PyObject_CheckBuffer(object)) {
+    call.wrong_type(object, "obj", "bytes or an array");
+    return nullptr;
+  }
+  auto* pin = static_cast<BufferPin*>(std::calloc(1, sizeof(BufferPin)));
+  if (pin == nullptr) {
+    PyErr_NoMemory();
+    return nullptr;
+  }
+  pin->drop = drop_buffer;
+  if (PyObject_GetBuffer(object, &pin->buffer, PyBUF_FULL_RO) == 0) return pin;
+  std::free(pin);
+  return nullptr;
 }
 
 // The elements byte by byte, wherever they are: what is not aligned, or read as another dtype
@@ -286,19 +335,10 @@ PyObject* from_buffer(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   const int64_t* shape = call.words(2, "shape", &ndim, &known, true);
   const int may_copy = call.given(3) ? PyObject_IsTrue(call.argument(3)) : -1;
   if (call.failed() || (may_copy < 0 && PyErr_Occurred() != nullptr)) return nullptr;
-  if (!PyObject_CheckBuffer(call.argument(0))) {
-    call.wrong_type(call.argument(0), "obj", "bytes or an array");
-    return nullptr;
-  }
-  auto* pin = static_cast<BufferPin*>(std::calloc(1, sizeof(BufferPin)));
-  if (pin == nullptr) return PyErr_NoMemory();
-  pin->drop = drop_buffer;
+  BufferPin* pin = pin_of(call, call.argument(0));
+  if (pin == nullptr) return nullptr;
   Py_buffer& buffer = pin->buffer;
-  if (PyObject_GetBuffer(call.argument(0), &buffer, PyBUF_FULL_RO) != 0) {
-    std::free(pin);
-    return nullptr;
-  }
-  const int32_t own = dtype_of(buffer);
+  const int32_t own = dtype_of(call, buffer);
   bool ok = own != 0;
   if (dtype == 0) dtype = own;
   if (ok && shape == nullptr) {
@@ -324,9 +364,73 @@ PyObject* from_buffer(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return out;
 }
 
+// view_of_object(obj, dtype=0, context=None)
+PyObject* view_of_object(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("view_of_object", arguments, count, 1, 3);
+  call.context(2);
+  int32_t dtype = call.given(1) ? call.integer32(1, "dtype") : 0;
+  BufferPin* pin = call.failed() ? nullptr : pin_of(call, call.argument(0));
+  if (pin == nullptr) return nullptr;
+  const Py_buffer& buffer = pin->buffer;
+  const int32_t own = dtype_of(call, buffer);
+  const auto ndim = static_cast<size_t>(buffer.ndim);
+  auto* shape = own != 0 ? call.room_of<size_t>(ndim) : nullptr;
+  const auto size = static_cast<Py_ssize_t>(aster_ml_dtype_size(dtype != 0 ? dtype : own));
+  if (shape == nullptr) return give_back(pin), nullptr;
+  for (size_t i = 0; i < ndim; ++i) shape[i] = static_cast<size_t>(buffer.shape[i]);
+  if (size != buffer.itemsize) {
+    const bool fits = size != 0 && ndim == 1 && row_major(buffer) && buffer.len % size == 0;
+    if (!fits) {
+      PyErr_Format(PyExc_ValueError, "view_of_object: %zd bytes as elements of %zd", buffer.len,
+                   size);
+      return give_back(pin), nullptr;
+    }
+    shape[0] = static_cast<size_t>(buffer.len / size);
+  }
+  aster_ml_buffer_view view = {};
+  const Layout layout{dtype != 0 ? dtype : own, ndim, shape,
+                      row_major(buffer) ? nullptr : buffer.strides};
+  return look(call, &view, pin, layout) ? make_view(call.owner(), view) : nullptr;
+}
+
+// The numbers of an axis array as a tuple.
+template <class Number>
+PyObject* axes_of(const Number* axes, size_t count) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
+  for (size_t i = 0; tuple != nullptr && i < count; ++i) {
+    PyObject* item = PyLong_FromLongLong(static_cast<long long>(axes[i]));
+    if (item == nullptr) {
+      Py_CLEAR(tuple);
+    } else {
+      PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), item);
+    }
+  }
+  return tuple;
+}
+
+// view_fields(view)
+PyObject* view_fields(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("view_fields", arguments, count, 1, 1);
+  const aster_ml_buffer_view* view = call.view(0, "view");
+  if (view == nullptr) return nullptr;
+  const auto first = reinterpret_cast<uintptr_t>(view->memory.data) + view->byte_offset;
+  return Py_BuildValue("(KNNiiiiiK)", static_cast<unsigned long long>(first),
+                       axes_of(view->shape, view->ndim), axes_of(view->strides, view->ndim),
+                       view->memory.dtype, view->memory.device, view->kind,
+                       static_cast<int>(view->flags), view->layout,
+                       static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(view->owner)));
+}
+
 }  // namespace
 
 PyMethodDef kExchangeMethods[] = {
+    {"view_of_object", as_method(view_of_object), METH_FASTCALL,
+     "view_of_object(obj, dtype=0, context=None)\n\n"
+     "A view of an object's memory, in place, with its strides; the object lives as long as a\n"
+     "view or tensor of it."},
+    {"view_fields", as_method(view_fields), METH_FASTCALL,
+     "view_fields(view)\n\n"
+     "(address, shape, strides in bytes, dtype, device, kind, flags, layout, owner)."},
     {"from_buffer", as_method(from_buffer), METH_FASTCALL,
      "from_buffer(obj, dtype=0, shape=None, copy=None, context=None)\n\n"
      "A tensor of an object's memory. copy False: in place, writes by either side are seen by the\n"

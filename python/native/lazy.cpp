@@ -154,7 +154,7 @@ PyType_Slot g_slots[] = {
     {Py_tp_members, g_members},
     {Py_tp_methods, g_methods},
     {Py_bf_getbuffer, reinterpret_cast<void*>(lazy_get_buffer)},
-    {Py_bf_releasebuffer, reinterpret_cast<void*>(lazy_release_buffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
     {Py_tp_doc,
      const_cast<char*>("A lazy tensor: a handle of the library. Empty when constructed.")},
     {0, nullptr},

@@ -239,6 +239,24 @@ PyType_Slot g_tensor_slots[] = {
     {0, nullptr},
 };
 
+void view_dealloc(PyObject* self) {
+  auto* object = reinterpret_cast<ViewObject*>(self);
+  if (object->weak != nullptr) PyObject_ClearWeakRefs(self);
+  aster_ml_view_free(&object->value);
+  leave_context(object);
+  drop_pins();
+  free_object(self);
+}
+
+PyType_Slot g_view_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(view_dealloc)},
+    {Py_tp_members, g_handle_members},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(view_get_buffer)},
+    {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
+    {Py_tp_doc, const_cast<char*>("A view of memory: byte strides, kind, owner and flags.")},
+    {0, nullptr},
+};
+
 PyTypeObject* add_type(PyObject* module, const char* name, size_t bytes, PyType_Slot* slots) {
   char full[80];
   PyOS_snprintf(full, sizeof(full), "aster_ml._native.%s", name);
@@ -272,7 +290,8 @@ bool add_handle_types(PyObject* module) {
   }
   g.uop_type = add_type(module, "Uop", sizeof(UopObject), g_uop_slots);
   g.tensor_type = add_type(module, "ConcreteTensor", sizeof(TensorObject), g_tensor_slots);
-  return g.uop_type != nullptr && g.tensor_type != nullptr;
+  g.view_type = add_type(module, "View", sizeof(ViewObject), g_view_slots);
+  return g.uop_type != nullptr && g.tensor_type != nullptr && g.view_type != nullptr;
 }
 
 const HandleType* handle_type(const char* name) {
@@ -299,6 +318,15 @@ PyObject* make_tensor(ContextObject* context, const aster_ml_tensor& tensor) {
   if (self == nullptr) {
     aster_ml_tensor copy = tensor;
     aster_ml_tensor_free(&copy);
+  }
+  return self;
+}
+
+PyObject* make_view(ContextObject* context, const aster_ml_buffer_view& view) {
+  PyObject* self = make_object(g.view_type, context, view);
+  if (self == nullptr) {
+    aster_ml_buffer_view copy = view;
+    aster_ml_view_free(&copy);
   }
   return self;
 }

@@ -57,6 +57,7 @@ struct LazyObject {
 };
 using UopObject = Object<const aster_ml_uop*>;
 using TensorObject = Object<aster_ml_tensor>;
+using ViewObject = Object<aster_ml_buffer_view>;
 
 // One row a handle type; the rows are generated (handles.inc) from the structs of the headers that
 // are one pointer.
@@ -76,6 +77,7 @@ struct State {
   allocfunc lazy_alloc;
   PyTypeObject* uop_type;
   PyTypeObject* tensor_type;
+  PyTypeObject* view_type;
   PyTypeObject* jit_type;
   ContextObject* current;  // null until it is needed
   PyObject* errors;        // dict: status code -> exception class
@@ -95,6 +97,7 @@ PyObject* make_moved(PyObject* x, ContextObject* context, aster_ml_lazy handle);
 PyObject* make_lazies(ContextObject* context, aster_ml_lazy* handles, size_t count);  // a tuple
 PyObject* make_uop(ContextObject* context, const aster_ml_uop* retained);
 PyObject* make_tensor(ContextObject* context, const aster_ml_tensor& tensor);
+PyObject* make_view(ContextObject* context, const aster_ml_buffer_view& view);
 PyObject* make_handle(const HandleType& type, ContextObject* context, void* impl);
 
 // The class of a status, borrowed: that of set_errors, or a built-in one.
@@ -192,6 +195,7 @@ class Call {
   aster_ml_lazy* results(size_t count);  // room for tensors that a function gives
   const aster_ml_uop* uop(Py_ssize_t at, const char* argument);
   aster_ml_tensor* tensor(Py_ssize_t at, const char* argument);
+  const aster_ml_buffer_view* view(Py_ssize_t at, const char* argument);
   aster_ml_tensor* tensors(Py_ssize_t at, const char* argument, size_t* count);  // copies
   int64_t integer(Py_ssize_t at, const char* argument, int64_t least, int64_t most);
   int64_t integer(Py_ssize_t at, const char* argument) {
@@ -353,9 +357,10 @@ bool add_handle_types(PyObject* module);
 bool add_lazy_type(PyObject* module);
 bool add_jit_type(PyObject* module);
 
-// The buffer protocol and DLPack of Lazy (exchange.cpp, dlpack.cpp).
+// The buffer protocol of Lazy and View, DLPack of Lazy (exchange.cpp, dlpack.cpp).
 int lazy_get_buffer(PyObject* self, Py_buffer* view, int flags);
-void lazy_release_buffer(PyObject* self, Py_buffer* view);
+int view_get_buffer(PyObject* self, Py_buffer* view, int flags);
+void release_buffer(PyObject* self, Py_buffer* view);
 PyObject* lazy_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords);
 PyObject* lazy_dlpack_device(PyObject* self, PyObject*);
 // The argument copy of f(obj, copy=None, context=None), -1 for None, and its context.

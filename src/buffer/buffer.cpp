@@ -77,6 +77,14 @@ extern "C" {
 int32_t aster_ml_buffer_init(aster_ml_buffer* out, const aster_ml_context* context, size_t bytes,
                              int32_t dtype, int32_t device) {
   ASTER_API();
+  const bool host = aster::device::is_host(device);
+  return aster_ml_buffer_init_kind(out, context, bytes, dtype, device,
+                                   host ? ASTER_ML_MEMORY_NORMAL : ASTER_ML_MEMORY_DEVICE);
+}
+
+int32_t aster_ml_buffer_init_kind(aster_ml_buffer* out, const aster_ml_context* context,
+                                  size_t bytes, int32_t dtype, int32_t device, int32_t kind) {
+  ASTER_API();
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   *out = aster_ml_buffer{};
   aster::Context* impl = aster::context_of(context);
@@ -84,7 +92,7 @@ int32_t aster_ml_buffer_init(aster_ml_buffer* out, const aster_ml_context* conte
   ASTER_TRY(lock.status());
   ASTER_TRY(buf::check_elements(bytes, dtype));
   buf::Storage* storage;
-  ASTER_TRY(buf::storage_create(&storage, *impl, bytes, device));
+  ASTER_TRY(buf::storage_create_kind(&storage, *impl, bytes, device, kind));
   buf::describe(out, storage, dtype);
   return ASTER_ML_OK;
 }
@@ -153,27 +161,6 @@ int32_t aster_ml_buffer_copy_out(void* host, const aster_ml_buffer* buffer, size
   ASTER_TRY(buf::check_range(buffer, "buffer", offset, bytes));
   if (host == nullptr && bytes != 0) return ASTER_FAIL(kARGUMENT, "host is null");
   return buf::copy(buf::host(host), buf::place(buffer, offset), bytes);
-}
-
-int32_t aster_ml_buffer_slice_init(aster_ml_buffer_slice* out, const aster_ml_buffer* base,
-                                   size_t byte_offset, size_t bytes) {
-  ASTER_API();
-  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
-  *out = aster_ml_buffer_slice{};
-  ASTER_TRY(buf::check_range(base, "base", byte_offset, bytes));
-  ASTER_TRY(buf::check_elements(bytes, base->dtype));
-  ASTER_TRY(buf::check_elements(byte_offset, base->dtype));
-  if (buf::Storage* storage = buf::storage_find(base->data)) buf::own(storage);
-  *out = {*base, byte_offset, bytes};
-  return ASTER_ML_OK;
-}
-
-int32_t aster_ml_buffer_slice_free(aster_ml_buffer_slice* slice) {
-  ASTER_API();
-  if (slice == nullptr) return ASTER_ML_OK;
-  const aster::Status status = buf::disown(slice->base.data);
-  *slice = aster_ml_buffer_slice{};
-  return status;
 }
 
 }  // extern "C"

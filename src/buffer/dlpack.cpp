@@ -16,6 +16,7 @@ namespace {
 using Managed = aster_ml_dlpack_managed;
 using Legacy = aster_ml_dlpack_legacy;
 using dtype::DType;
+constexpr int32_t kCuda = ASTER_ML_DEVICE_CUDA;
 
 // The layouts of dlpack.h, where pointers have 8 bytes.
 static_assert(sizeof(void*) == 8 && sizeof(size_t) == sizeof(int64_t));
@@ -147,8 +148,11 @@ Status export_tensor(M** out, Context& context, const aster_ml_tensor* tensor, u
   if (read_only && flags == nullptr) {
     status = ASTER_FAIL(kSTATE, "the memory is read-only, which unversioned DLPack cannot tell");
   } else {
+    // DLPack knows pinned and unified memory of CUDA alone.
+    const bool named = storage != nullptr &&
+                       (storage->home == 0 || device::same_type(storage->home, kCuda) || !host);
     const int32_t device_kind = host ? ASTER_ML_MEMORY_NORMAL : ASTER_ML_MEMORY_DEVICE;
-    status = describe(&described, *tensor, storage != nullptr ? storage->kind : device_kind);
+    status = describe(&described, *tensor, named ? storage->kind : device_kind);
   }
   if (status.ok()) status = make_export(out, context, *tensor, storage, described);
   if (!status.ok()) storage_release(storage);

@@ -6,6 +6,7 @@
 
 #include "base/mutex.h"
 #include "buffer/block_cache.h"
+#include "buffer/staging.h"
 #include "device/device.h"
 
 namespace aster::buffer {
@@ -149,23 +150,6 @@ void remove(Storage* storage) {
   if (storage->was_owned) freed_slot(storage->data) = {storage->data, storage->wrapped};
 }
 
-Status backend_failed(const char* what, int32_t device, size_t bytes, int32_t code) {
-  if (device::same_type(device, device::kNull) && code == ASTER_ML_DEVICE) {
-    return ASTER_FAIL(kDEVICE, "%s computes nothing: there are no values to read",
-                      device::name(device).text);
-  }
-  if (code == ASTER_ML_MEMORY) {
-    return ASTER_FAIL(kMEMORY, "%s has no %zu bytes left", device::name(device).text, bytes);
-  }
-  if (code <= ASTER_ML_ERROR || code > ASTER_ML_INTERNAL) {
-    return ASTER_FAIL(kERROR, "%s: %s of %zu bytes failed without saying how (it returned %d%s)",
-                      device::name(device).text, what, bytes, code,
-                      code == ASTER_ML_OK ? " and no memory" : "");
-  }
-  return ASTER_FAIL(kDEVICE, "%s: %s of %zu bytes failed with status %d (%s)",
-                    device::name(device).text, what, bytes, code, aster_ml_status_name(code));
-}
-
 // Large host memory, from the context's cache of freed blocks or its allocator.
 Status allocate_large(Storage* storage) {
   Context& context = *storage->context;
@@ -196,12 +180,10 @@ void free_memory(Storage* storage) {
     }
   } else if (storage->cache != nullptr) {
     storage->cache->put({storage->data, storage->capacity, storage->alignment});
-  } else if (storage->data != nullptr && storage->record == sizeof(Storage)) {
+  } else if (storage->data != nullptr && storage->home != 0) {
     const aster_ml_backend* backend;
-    if (device::backend(&backend, storage->device).ok() && backend != nullptr) {
-      backend->release(backend->self, device::index(storage->device), storage->data,
-                       storage->bytes);
-    }
+    if (device::backend(&backend, storage->home).ok() && backend != nullptr)
+      backend->release(backend->self, device::index(storage->home), storage->data, storage->bytes);
   }
 }
 
@@ -236,9 +218,30 @@ void destroy(Storage* storage) {
 Status allocate_on(const aster_ml_backend& backend, Storage* storage) {
   const int32_t code = backend.allocate(backend.self, &storage->data,
                                         device::index(storage->device), storage->bytes);
+  storage->home = storage->device;
   if (code == ASTER_ML_OK && storage->data != nullptr) return kOk;
   storage->data = nullptr;
   return backend_failed("allocation", storage->device, storage->bytes, code);
+}
+
+const char* kind_name(int32_t kind) {
+  return kind == ASTER_ML_MEMORY_PINNED ? "pinned" : "unified";
+}
+
+// PINNED or UNIFIED.
+Status allocate_kind(const aster_ml_backend& backend, Storage* storage, int32_t home) {
+  const int32_t code = backend.allocate_kind(backend.self, &storage->data, device::index(home),
+                                             storage->bytes, storage->kind);
+  if (code == ASTER_ML_UNSUPPORTED) {
+    return ASTER_FAIL(kUNSUPPORTED, "%s makes no %s memory", device::name(home).text,
+                      kind_name(storage->kind));
+  }
+  if (code != ASTER_ML_OK || storage->data == nullptr)
+    return backend_failed("allocation", home, storage->bytes, code);
+  if (reinterpret_cast<uintptr_t>(storage->data) % kAlignment == 0) return kOk;
+  backend.release(backend.self, device::index(home), storage->data, storage->bytes);
+  return ASTER_FAIL(kERROR, "%s: its %s memory is not aligned to %zu bytes",
+                    device::name(home).text, kind_name(storage->kind), kAlignment);
 }
 
 void publish(Storage* storage) {
@@ -306,6 +309,39 @@ Status storage_create(Storage** out, Context& context, size_t bytes, int32_t dev
   if (!status.ok()) {
     destroy(storage);
     return status;
+  }
+  publish(storage);
+  *out = storage;
+  return kOk;
+}
+
+Status storage_create_kind(Storage** out, Context& context, size_t bytes, int32_t device,
+                           int32_t kind) {
+  *out = nullptr;
+  const aster_ml_backend* backend;
+  ASTER_TRY(device::canonical(&device, device));
+  const bool host = device::is_host(device);
+  if (kind == (host ? ASTER_ML_MEMORY_NORMAL : ASTER_ML_MEMORY_DEVICE))
+    return storage_create(out, context, bytes, device);
+  if (kind != ASTER_ML_MEMORY_PINNED && kind != ASTER_ML_MEMORY_UNIFIED)
+    return ASTER_FAIL(kARGUMENT, "%d is no kind of memory of %s", kind, device::name(device).text);
+  ASTER_TRY(device::backend(&backend, device));
+  if (backend == nullptr || backend->allocate_kind == nullptr) {
+    return ASTER_FAIL(kUNSUPPORTED, "%s makes no %s memory", device::name(device).text,
+                      kind_name(kind));
+  }
+  if (bytes > static_cast<size_t>(PTRDIFF_MAX) - kPage)
+    return ASTER_FAIL(kRANGE, "%zu bytes", bytes);
+  Storage* storage;
+  ASTER_TRY(make(&storage, context, bytes, device::kCpu, 0));
+  storage->kind = static_cast<uint8_t>(kind);
+  storage->home = device;
+  if (bytes != 0) {
+    const Status status = allocate_kind(*backend, storage, device);
+    if (!status.ok()) {
+      destroy(storage);
+      return status;
+    }
   }
   publish(storage);
   *out = storage;
@@ -439,11 +475,16 @@ Status copy(const Place& to, const Place& from, size_t bytes) {
     std::memmove(host_at(to), host_at(from), bytes);
     return kOk;
   }
+  bool staged = false;
   if (out_of == nullptr) {
+    ASTER_TRY(copy_staged(&staged, to, host_at(from), bytes, true));
+    if (staged) return kOk;
     return check(into->copy_in(into->self, writer.index, to.data, to.offset, host_at(from), bytes),
                  to, bytes);
   }
   if (into == nullptr) {
+    ASTER_TRY(copy_staged(&staged, from, host_at(to), bytes, false));
+    if (staged) return kOk;
     return check(
         out_of->copy_out(out_of->self, reader.index, host_at(to), from.data, from.offset, bytes),
         from, bytes);

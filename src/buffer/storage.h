@@ -19,6 +19,7 @@ struct Storage {
   bool wrapped;   // foreign memory
   bool internal;  // of the context's own state: holds no reference on it
   uint8_t kind;   // ASTER_ML_MEMORY_*
+  int32_t home;   // the device whose backend allocated it; 0: none
   // Whether its memory is, or was, also that of another storage: wrapped twice, or within another.
   std::atomic<bool> shared;
   std::atomic<bool> lent;  // its address was given out
@@ -46,6 +47,10 @@ struct Storage {
 // MiB with huge pages asked for. Large blocks come from the context's cache of freed ones. Errors:
 // MEMORY, UNSUPPORTED, ARGUMENT, DEVICE.
 Status storage_create(Storage** out, Context& context, size_t bytes, int32_t device);
+// Memory of a kind: PINNED and UNIFIED are the host's, made by a device's backend. Errors: as
+// create, ARGUMENT (no kind of the device), UNSUPPORTED (none of this kind there).
+Status storage_create_kind(Storage** out, Context& context, size_t bytes, int32_t device,
+                           int32_t kind);
 // Foreign memory, one reference. release (may be null) runs with the last one; not on failure.
 Status storage_wrap(Storage** out, Context& context, void* data, size_t bytes, int32_t device,
                     bool read_only, aster_ml_release_function release, void* self);

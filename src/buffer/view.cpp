@@ -410,13 +410,15 @@ Status from_tensor(View* out, Context& context, const aster_ml_tensor* tensor) {
   return in_storage(out, &storage, *tensor, first);
 }
 
-Status from_slice(View* out, Context& context, const aster_ml_buffer_slice& slice, size_t ndim,
-                  const size_t* shape, const ptrdiff_t* strides) {
+Status from_buffer(View* out, Context& context, const aster_ml_buffer& buffer, size_t byte_offset,
+                   size_t bytes, size_t ndim, const size_t* shape, const ptrdiff_t* strides) {
   dtype::DType dtype;
-  ASTER_TRY(dtype::from_storage_code(&dtype, slice.base.dtype));
+  ASTER_TRY(dtype::from_storage_code(&dtype, buffer.dtype));
   const auto size = static_cast<ptrdiff_t>(dtype::size(dtype));
-  if (slice.byte_offset > slice.base.bytes || slice.bytes > slice.base.bytes - slice.byte_offset)
-    return ASTER_FAIL(kRANGE, "the slice reaches outside its buffer");
+  if (byte_offset > buffer.bytes || bytes > buffer.bytes - byte_offset) {
+    return ASTER_FAIL(kRANGE, "%zu bytes from %zu on are not inside a buffer of %zu bytes", bytes,
+                      byte_offset, buffer.bytes);
+  }
   if (ndim != 0 && shape == nullptr) return ASTER_FAIL(kARGUMENT, "shape is null");
   Vec<ptrdiff_t> steps(context.heap());
   for (size_t i = 0; i < ndim && strides != nullptr; ++i) {
@@ -426,11 +428,11 @@ Status from_slice(View* out, Context& context, const aster_ml_buffer_slice& slic
     ASTER_TRY(steps.push(strides[i] / size));
   }
   // Its elements lie in the part, whose end is that of a buffer here.
-  aster_ml_buffer until = slice.base;
-  until.bytes = slice.byte_offset + slice.bytes;
+  aster_ml_buffer until = buffer;
+  until.bytes = byte_offset + bytes;
   aster_ml_tensor tensor;
-  Held storage(storage_find(slice.base.data));
-  ASTER_TRY(describe_in(&tensor, context, until, nullptr, slice.byte_offset, ndim, shape,
+  Held storage(storage_find(buffer.data));
+  ASTER_TRY(describe_in(&tensor, context, until, nullptr, byte_offset, ndim, shape,
                         strides == nullptr ? nullptr : steps.data()));
   ptrdiff_t begin = 0;
   Status status;
@@ -438,9 +440,9 @@ Status from_slice(View* out, Context& context, const aster_ml_buffer_slice& slic
     const ptrdiff_t reach = tensor.strides[i] * (static_cast<ptrdiff_t>(tensor.shape[i]) - 1);
     begin += reach < 0 ? reach : 0;
   }
-  if (begin < 0) status = ASTER_FAIL(kRANGE, "the strides go to before the slice");
+  if (begin < 0) status = ASTER_FAIL(kRANGE, "the strides go to before the part");
   if (status.ok() && storage.get() == nullptr)
-    status = ASTER_FAIL(kARGUMENT, "the library does not know the memory at %p", slice.base.data);
+    status = ASTER_FAIL(kARGUMENT, "the library does not know the memory at %p", buffer.data);
   if (status.ok()) status = in_storage(out, &storage, tensor, 0);
   ASTER_TRY(disown(tensor.shape));
   return status;
@@ -531,13 +533,13 @@ int32_t aster_ml_view_from_memory(aster_ml_buffer_view* out, const aster_ml_cont
   return buf::from_memory(out, *impl, given);
 }
 
-int32_t aster_ml_view_from_slice(aster_ml_buffer_view* out, const aster_ml_context* context,
-                                 const aster_ml_buffer_slice* slice, size_t ndim,
-                                 const size_t* shape, const ptrdiff_t* strides) {
+int32_t aster_ml_view_from_buffer(aster_ml_buffer_view* out, const aster_ml_context* context,
+                                  const aster_ml_buffer* buffer, size_t byte_offset, size_t bytes,
+                                  size_t ndim, const size_t* shape, const ptrdiff_t* strides) {
   ASTER_API();
   BEGIN_IN(out, context);
-  if (slice == nullptr) return ASTER_FAIL(kARGUMENT, "slice is null");
-  return buf::from_slice(out, *impl, *slice, ndim, shape, strides);
+  if (buffer == nullptr) return ASTER_FAIL(kARGUMENT, "buffer is null");
+  return buf::from_buffer(out, *impl, *buffer, byte_offset, bytes, ndim, shape, strides);
 }
 
 int32_t aster_ml_view_from_tensor(aster_ml_buffer_view* out, const aster_ml_context* context,
@@ -584,6 +586,29 @@ int32_t aster_ml_view_is_contiguous(const aster_ml_buffer_view* view) {
 
 int32_t aster_ml_view_is_writable(const aster_ml_buffer_view* view) {
   return view != nullptr && view->shape != nullptr && (view->flags & ASTER_ML_VIEW_READ_ONLY) == 0;
+}
+
+int32_t aster_ml_view_is_host(const aster_ml_buffer_view* view) {
+  return view != nullptr && view->shape != nullptr && (view->flags & ASTER_ML_VIEW_DEVICE) == 0;
+}
+
+int32_t aster_ml_view_is_device(const aster_ml_buffer_view* view) {
+  return view != nullptr && (view->flags & ASTER_ML_VIEW_DEVICE) != 0;
+}
+
+int32_t aster_ml_view_is_pinned(const aster_ml_buffer_view* view) {
+  return view != nullptr && (view->flags & ASTER_ML_VIEW_PINNED) != 0;
+}
+
+int32_t aster_ml_view_is_shared(const aster_ml_buffer_view* view) {
+  return view != nullptr && (view->flags & ASTER_ML_VIEW_SHARED) != 0;
+}
+
+size_t aster_ml_view_count(const aster_ml_buffer_view* view) {
+  if (view == nullptr || view->shape == nullptr) return 0;
+  size_t count = 1;
+  for (size_t i = 0; i < view->ndim; ++i) count *= view->shape[i];
+  return count;
 }
 
 int32_t aster_ml_view_ensure_contiguous(aster_ml_buffer_view* out, const aster_ml_context* context,

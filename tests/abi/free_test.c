@@ -29,14 +29,14 @@ static int is_zero(const void *object, size_t bytes) {
 static void test_memory(void) {
   const size_t shape[] = {2, 3};
   aster_ml_buffer buffer, base;
-  aster_ml_buffer_slice slice;
+  aster_ml_buffer_view view;
   aster_ml_tensor tensor;
   EXPECT(aster_ml_buffer_init(&buffer, &context, 64, ASTER_ML_DTYPE_UINT8, 0) == 0);
   FREED(aster_ml_buffer, buffer, aster_ml_buffer_free, ASTER_ML_ARGUMENT);
   EXPECT(aster_ml_buffer_init(&base, &context, 64, ASTER_ML_DTYPE_UINT8, 0) == 0);
-  EXPECT(aster_ml_buffer_slice_init(&slice, &base, 0, 32) == 0);
+  EXPECT(aster_ml_view_from_buffer(&view, &context, &base, 0, 32, 0, NULL, NULL) == 0);
   EXPECT(aster_ml_buffer_free(&base) == 0);
-  FREED(aster_ml_buffer_slice, slice, aster_ml_buffer_slice_free, ASTER_ML_ARGUMENT);
+  FREED(aster_ml_buffer_view, view, aster_ml_view_free, ASTER_ML_ARGUMENT);
   EXPECT(aster_ml_tensor_init(&tensor, &context, ASTER_ML_DTYPE_FLOAT32, 0, 2, shape) == 0);
   FREED(aster_ml_tensor, tensor, aster_ml_tensor_free, ASTER_ML_ARGUMENT);
 }

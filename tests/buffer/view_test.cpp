@@ -86,6 +86,9 @@ TEST_F(Views, SayWhatTheMemoryIs) {
   EXPECT_NE(v.owner, nullptr);
   EXPECT_TRUE(aster_ml_view_is_writable(&v));
   EXPECT_TRUE(aster_ml_view_is_contiguous(&v));
+  EXPECT_TRUE(aster_ml_view_is_host(&v) && aster_ml_view_is_shared(&v));
+  EXPECT_FALSE(aster_ml_view_is_device(&v) || aster_ml_view_is_pinned(&v));
+  EXPECT_EQ(aster_ml_view_count(&v), 6u);
   EXPECT_FALSE(aster_ml_view_is_layout(&v, ASTER_ML_LAYOUT_COLUMN_MAJOR));
   freed({&v});
   EXPECT_EQ(released, 1);
@@ -97,6 +100,7 @@ TEST_F(Views, SayWhatTheMemoryIs) {
   EXPECT_EQ(v.flags,
             uint32_t{ASTER_ML_VIEW_SHARED | ASTER_ML_VIEW_PINNED | ASTER_ML_VIEW_READ_ONLY});
   EXPECT_FALSE(aster_ml_view_is_writable(&v));
+  EXPECT_TRUE(aster_ml_view_is_host(&v) && aster_ml_view_is_pinned(&v));
   View low, high;
   EXPECT_EQ(aster_ml_view_split_at(&low, &high, &v, 0, 1), ASTER_ML_ARGUMENT);
   EXPECT_NE(message().find("read-only"), std::string::npos);
@@ -107,6 +111,17 @@ TEST_F(Views, SayWhatTheMemoryIs) {
   EXPECT_EQ(released, 1);  // the tensor keeps it
   EXPECT_EQ(aster_ml_tensor_free(&t), ASTER_ML_OK);
   EXPECT_EQ(released, 2);
+}
+
+TEST_F(Views, PredicatesOfNoView) {
+  const View none{};
+  for (const View* v : {&none, static_cast<const View*>(nullptr)}) {
+    for (const auto is :
+         {aster_ml_view_is_contiguous, aster_ml_view_is_writable, aster_ml_view_is_host,
+          aster_ml_view_is_device, aster_ml_view_is_pinned, aster_ml_view_is_shared})
+      EXPECT_EQ(is(v), 0);
+    EXPECT_EQ(aster_ml_view_count(v), 0u);
+  }
 }
 
 TEST_F(Views, SlicesAndReversalsMoveNothing) {
@@ -282,28 +297,34 @@ TEST_F(Views, PartsOfBuffersAndTensors) {
   aster_ml_buffer b;
   ASSERT_EQ(aster_ml_buffer_init(&b, &context, 64 * 4, kF32, 0), ASTER_ML_OK);
   ASSERT_EQ(aster_ml_buffer_copy_in(&b, 0, memory.data(), 64 * 4), ASTER_ML_OK);
-  aster_ml_buffer_slice slice;
-  ASSERT_EQ(aster_ml_buffer_slice_init(&slice, &b, 16, 32), ASTER_ML_OK);
   View v;
   const size_t shape[] = {2, 3}, large[] = {3, 3};
   const ptrdiff_t strides[] = {16, 4}, before[] = {-4, 4}, odd[] = {16, 3};
-  ASSERT_EQ(aster_ml_view_from_slice(&v, &context, &slice, 2, shape, strides), ASTER_ML_OK);
+  const auto part = [&](const aster_ml_buffer& of, size_t at, size_t bytes, const size_t* axes,
+                        const ptrdiff_t* steps) {
+    return aster_ml_view_from_buffer(&v, &context, &of, at, bytes, 2, axes, steps);
+  };
+  ASSERT_EQ(part(b, 16, 32, shape, strides), ASTER_ML_OK);
   EXPECT_EQ(values(v), (Floats{4, 5, 6, 8, 9, 10}));
   EXPECT_EQ(v.byte_offset, 16u);
   EXPECT_EQ(v.memory.bytes, 256u);
   freed({&v});
-  EXPECT_EQ(aster_ml_view_from_slice(&v, &context, &slice, 2, large, nullptr), ASTER_ML_RANGE);
-  EXPECT_EQ(aster_ml_view_from_slice(&v, &context, &slice, 2, shape, before), ASTER_ML_RANGE);
-  EXPECT_EQ(aster_ml_view_from_slice(&v, &context, &slice, 2, shape, odd), ASTER_ML_ARGUMENT);
-  aster_ml_buffer_slice lie = slice;
-  lie.base.bytes = 1024;
-  lie.bytes = 1000;
-  EXPECT_EQ(aster_ml_view_from_slice(&v, &context, &lie, 2, shape, nullptr), ASTER_ML_RANGE);
-  lie.base.data = memory.data();
-  EXPECT_EQ(aster_ml_view_from_slice(&v, &context, &lie, 2, shape, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(part(b, 16, 32, large, nullptr), ASTER_ML_RANGE);
+  EXPECT_EQ(part(b, 16, 32, shape, before), ASTER_ML_RANGE);
+  EXPECT_EQ(part(b, 16, 32, shape, odd), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(part(b, 18, 32, shape, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(part(b, 240, 32, shape, nullptr), ASTER_ML_RANGE);
+  EXPECT_EQ(message(), "32 bytes from 240 on are not inside a buffer of 256 bytes");
+  EXPECT_EQ(part(b, SIZE_MAX, 32, shape, nullptr), ASTER_ML_RANGE);
+  EXPECT_EQ(aster_ml_view_from_buffer(&v, &context, nullptr, 0, 4, 0, nullptr, nullptr),
+            ASTER_ML_ARGUMENT);
+  aster_ml_buffer lie = b;
+  lie.bytes = 1024;
+  EXPECT_EQ(part(lie, 16, 1000, shape, nullptr), ASTER_ML_RANGE);
+  lie.data = memory.data();
+  EXPECT_EQ(part(lie, 16, 1000, shape, nullptr), ASTER_ML_ARGUMENT);
   EXPECT_NE(message().find("does not know"), std::string::npos);
-  ASSERT_EQ(aster_ml_view_from_slice(&v, &context, &slice, 0, nullptr, nullptr), ASTER_ML_OK);
-  EXPECT_EQ(aster_ml_buffer_slice_free(&slice), ASTER_ML_OK);
+  ASSERT_EQ(aster_ml_view_from_buffer(&v, &context, &b, 16, 32, 0, nullptr, nullptr), ASTER_ML_OK);
   EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
   EXPECT_EQ(values(v), (Floats{4}));  // 0-d, and it keeps the memory
   freed({&v});
@@ -328,6 +349,8 @@ TEST_F(Views, OtherDevices) {
   ASSERT_EQ(aster_ml_view_to_device(&there, &context, &turned, device), ASTER_ML_OK);
   EXPECT_EQ(there.kind, ASTER_ML_MEMORY_DEVICE);
   EXPECT_EQ(there.flags, uint32_t{ASTER_ML_VIEW_DEVICE});
+  EXPECT_TRUE(aster_ml_view_is_device(&there));
+  EXPECT_FALSE(aster_ml_view_is_host(&there) || aster_ml_view_is_shared(&there));
   ASSERT_EQ(aster_ml_view_to_device(&same, &context, &there, device), ASTER_ML_OK);
   EXPECT_EQ(same.owner, there.owner);
   ASSERT_EQ(aster_ml_view_slice(&part, &there, 1, 2, -1, -2), ASTER_ML_OK);

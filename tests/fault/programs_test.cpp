@@ -92,9 +92,11 @@ TEST(Fault, Buffers) {
                   aster_ml_tensor_contiguous(dense, &run.context, &t));
       }
       EXPECT_EQ(aster_ml_tensor_free(&t), 0);
-      aster_ml_buffer_slice slice{};
-      run.check("aster_ml_buffer_slice_init", aster_ml_buffer_slice_init(&slice, b, 4, 8));
-      EXPECT_EQ(aster_ml_buffer_slice_free(&slice), 0);
+      aster_ml_buffer_view view{};
+      const size_t one[] = {2};
+      run.check("aster_ml_view_from_buffer",
+                aster_ml_view_from_buffer(&view, &run.context, b, 4, 8, 1, one, nullptr));
+      EXPECT_EQ(aster_ml_view_free(&view), 0);
       EXPECT_EQ(aster_ml_buffer_free(b), 0);
       EXPECT_EQ(released, 1);
     }

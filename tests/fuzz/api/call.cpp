@@ -77,8 +77,8 @@ bool is_called(const Function& function) {
   // What changes the whole process, calls what it is given, or gives up what a descriptor says.
   for (const char* name :
        {"aster_ml_context_free", "aster_ml_device_register", "aster_ml_cache_clear",
-        "aster_ml_buffer_free", "aster_ml_tensor_free", "aster_ml_buffer_slice_free",
-        "aster_ml_uop_release", "aster_ml_engine_set_device", "aster_ml_engine_trace"}) {
+        "aster_ml_buffer_free", "aster_ml_tensor_free", "aster_ml_uop_release",
+        "aster_ml_engine_set_device", "aster_ml_engine_trace"}) {
     if (function.name == name) return false;
   }
   return true;
@@ -313,7 +313,6 @@ void Call::clean_up(const Type& type, Slot slot) {
     case Is::kBuffer: aster_ml_buffer_free(static_cast<aster_ml_buffer*>(made)); break;
     case Is::kTensor:
       if (has(function_.name, "_view") || has(function_.name, "program_run")) break;
-      if (has(function_.name, "slice")) break;
       aster_ml_tensor_free(static_cast<aster_ml_tensor*>(made));
       break;
     case Is::kOptions:
