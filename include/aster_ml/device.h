@@ -17,7 +17,7 @@ extern "C" {
 /* The device of index 0 of each type that has a name from the start. */
 enum {
   ASTER_ML_DEVICE_CPU = 1 * 65536,
-  ASTER_ML_DEVICE_OPENCL = 2 * 65536,    /* UNSUPPORTED until a backend is registered for it */
+  ASTER_ML_DEVICE_OPENCL = 2 * 65536,    /* those that drivers have, or a registered backend */
   ASTER_ML_DEVICE_REFERENCE = 3 * 65536, /* host memory; graphs are interpreted */
   ASTER_ML_DEVICE_DISK = 4 * 65536,      /* mapped files, read only; nothing is allocated on it */
   ASTER_ML_DEVICE_CUDA = 5 * 65536,      /* UNSUPPORTED until a backend is registered for it */

@@ -15,6 +15,7 @@ namespace aster::device {
 namespace {
 
 constexpr int32_t kFirstRegistered = 64;
+constexpr int32_t kOpencl = ASTER_ML_DEVICE_OPENCL / kIndices;
 constexpr int32_t kRegisteredMost = 32;
 constexpr size_t kNameMost = 31;
 
@@ -193,6 +194,18 @@ Status add(int32_t* out, const char* text, const aster_ml_backend* given) {
   return kOk;
 }
 
+// OPENCL's own table where nobody has registered another. Errors: UNSUPPORTED (no device).
+Status find_built_in(Slot* slot) {
+  if (slot->ready.load(std::memory_order_acquire) || find_opencl == nullptr) return kOk;
+  const aster_ml_backend* const table = find_opencl();
+  if (table == nullptr) return last_failure();
+  const MutexLock lock(g_mutex);
+  if (slot->ready.load()) return kOk;
+  slot->backend = *table;
+  slot->ready.store(true, std::memory_order_release);
+  return kOk;
+}
+
 }  // namespace
 
 Name name(int32_t device) {
@@ -234,7 +247,8 @@ Status backend(const aster_ml_backend** out, int32_t device) {
     *out = &kNothing;
     return kOk;
   }
-  const Slot* slot = slot_of(type(device));
+  Slot* slot = slot_of(type(device));
+  if (device::type(device) == kOpencl) ASTER_TRY(find_built_in(slot));
   if (!slot->ready.load(std::memory_order_acquire)) {
     return ASTER_FAIL(kUNSUPPORTED, "no backend named %s is registered", type_name(type(device)));
   }
@@ -296,7 +310,8 @@ int32_t aster_ml_device_is_available(int32_t device) {
   if (device == 0) device = dev::kCpu;
   if (aster_ml_device_type(device) == 0 || dev::same_type(device, dev::kDisk)) return 0;
   if (dev::built_in_host(dev::type(device)) || dev::same_type(device, dev::kNull)) return 1;
-  const dev::Slot* slot = dev::slot_of(dev::type(device));
+  dev::Slot* slot = dev::slot_of(dev::type(device));
+  if (dev::type(device) == dev::kOpencl && !dev::find_built_in(slot).ok()) return 0;
   return slot->ready.load(std::memory_order_acquire) && dev::index(device) < slot->backend.count;
 }
 

@@ -34,6 +34,10 @@ bool is_host(int32_t device);
 // Errors: ARGUMENT (no such device, index beyond its count), UNSUPPORTED (no backend).
 Status backend(const aster_ml_backend** out, int32_t device);
 
+// The table of OpenCL's devices, found at the first call; null where there is none, and the error
+// says why. Of runtime/opencl; programs made without that have none.
+[[gnu::weak]] const aster_ml_backend* find_opencl();
+
 // Whether memory can be allocated on it. Errors: as backend; UNSUPPORTED for DISK.
 Status allocatable(int32_t device);
 

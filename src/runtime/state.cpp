@@ -1,7 +1,12 @@
 #include "runtime/state.h"
 
+#include "runtime/opencl/backend.h"
+
 namespace aster::runtime {
 namespace {
+
+// Linkers take from static libraries only what is named.
+[[gnu::used]] constexpr auto kOpencl = &opencl::find_backend;
 
 void destroy_state(Context& context, void* pointer) {
   State* state = static_cast<State*>(pointer);

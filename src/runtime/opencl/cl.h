@@ -72,6 +72,7 @@ enum : cl_bitfield {
   CL_FP_FMA = 32,
   CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT = 128,
   CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE = 1,
+  CL_QUEUE_PROFILING_ENABLE = 2,
   CL_MEM_READ_WRITE = 1,
   CL_MEM_ALLOC_HOST_PTR = 16,
 };
@@ -82,8 +83,10 @@ struct Api {
 #include "runtime/opencl/cl_api.def"
 };
 
-// Opens a loader: $ASTER_ML_OPENCL_LIBRARY, else libOpenCL.so.1. It stays open. Null where there is
-// none, or one without these functions; `missing` then names what was not found.
-const Api* open_loader(const char** missing);
+// Opens a loader: $ASTER_ML_OPENCL_LIBRARY, else libOpenCL.so.1. It stays open. False where there
+// is none, or one without these functions: `missing` names what was not found.
+bool open_loader(Api* out, const char** missing);
+
+const char* error_name(cl_int code);
 
 }  // namespace aster::runtime::opencl

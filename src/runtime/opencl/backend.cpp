@@ -1,0 +1,144 @@
+// Memory and copies of OpenCL's devices, and the table.
+#include "runtime/opencl/backend.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "aster_ml/view.h"
+#include "base/context.h"
+#include "device/device.h"
+#include "runtime/opencl/devices.h"
+
+namespace aster::runtime::opencl {
+namespace {
+
+constinit Mutex g_mutex;
+constinit Platforms g_platforms;
+constinit aster_ml_backend g_table;
+constinit std::atomic<bool> g_found{false};
+
+Status create(void** out, int32_t index, size_t bytes, cl_bitfield flags) {
+  Device* device = nullptr;
+  ASTER_TRY(use(&device, index));
+  Buffer* const buffer = process_heap().create<Buffer>();
+  if (buffer == nullptr) return out_of_memory(sizeof(Buffer));
+  const Api& cl = g_platforms.cl;
+  cl_int error = CL_SUCCESS;
+  buffer->memory = cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE | flags,
+                                     std::max<size_t>(bytes, 1), nullptr, &error);
+  if (error != CL_SUCCESS) {
+    process_heap().destroy(buffer);
+    return failed(*device, "clCreateBuffer", error);
+  }
+  *out = buffer;
+  return kOk;
+}
+
+int32_t allocate(void*, void** out, int32_t index, size_t bytes) {
+  return create(out, index, bytes, 0);
+}
+
+int32_t allocate_kind(void*, void** out, int32_t index, size_t bytes, int32_t kind) {
+  const bool unified = (g_platforms.devices[index].info.flags & ASTER_ML_DEVICE_UNIFIED) != 0;
+  if (kind == ASTER_ML_MEMORY_UNIFIED && !unified) {
+    return ASTER_FAIL(kUNSUPPORTED, "OPENCL:%d: its memory is its own", index);
+  }
+  const bool host = kind == ASTER_ML_MEMORY_PINNED || kind == ASTER_ML_MEMORY_UNIFIED;
+  if (!host && kind != ASTER_ML_MEMORY_DEVICE) {
+    return ASTER_FAIL(kUNSUPPORTED, "OPENCL:%d: no memory of kind %d", index, kind);
+  }
+  return create(out, index, bytes, host ? cl_bitfield{CL_MEM_ALLOC_HOST_PTR} : 0);
+}
+
+// In the child of a fork the memory is the parent's.
+void release(void*, int32_t, void* data, size_t) {
+  if (data == nullptr || g_platforms.process != getpid()) return;
+  g_platforms.cl.clReleaseMemObject(memory_of(data));
+  process_heap().destroy(static_cast<Buffer*>(data));
+}
+
+template <typename Copy>
+int32_t copying(int32_t index, size_t bytes, const char* what, Copy copy) {
+  if (bytes == 0) return ASTER_ML_OK;
+  Device* device = nullptr;
+  ASTER_TRY(use(&device, index));
+  const cl_int error = copy(*device, g_platforms.cl);
+  return error == CL_SUCCESS ? Status(kOk) : failed(*device, what, error);
+}
+
+int32_t copy_in(void*, int32_t index, void* data, size_t offset, const void* host, size_t bytes) {
+  return copying(index, bytes, "clEnqueueWriteBuffer", [&](Device& device, const Api& cl) {
+    return cl.clEnqueueWriteBuffer(device.copies, memory_of(data), 1, offset, bytes, host, 0,
+                                   nullptr, nullptr);
+  });
+}
+
+int32_t copy_out(void*, int32_t index, void* host, const void* data, size_t offset, size_t bytes) {
+  return copying(index, bytes, "clEnqueueReadBuffer", [&](Device& device, const Api& cl) {
+    return cl.clEnqueueReadBuffer(device.copies, memory_of(data), 1, offset, bytes, host, 0,
+                                  nullptr, nullptr);
+  });
+}
+
+int32_t copy(void*, int32_t index, void* data, size_t offset, const void* source,
+             size_t source_offset, size_t bytes) {
+  return copying(index, bytes, "clEnqueueCopyBuffer", [&](Device& device, const Api& cl) {
+    const cl_int error = cl.clEnqueueCopyBuffer(device.copies, memory_of(source), memory_of(data),
+                                                source_offset, offset, bytes, 0, nullptr, nullptr);
+    return error == CL_SUCCESS ? cl.clFinish(device.copies) : error;
+  });
+}
+
+int32_t describe(void*, int32_t index, aster_ml_device_info* out) {
+  const aster_ml_device_info& info = g_platforms.devices[index].info;
+  const uint32_t size = out->struct_size;
+  memcpy(out, &info, std::min<size_t>(size, sizeof(info)));
+  out->struct_size = size;
+  return ASTER_ML_OK;
+}
+
+void fill(aster_ml_backend* table) {
+  table->struct_size = sizeof(*table);
+  table->count = g_platforms.count;
+  table->allocate = allocate;
+  table->release = release;
+  table->copy_in = copy_in;
+  table->copy_out = copy_out;
+  table->copy = copy;
+  table->describe = describe;
+  table->allocate_kind = allocate_kind;
+  table->build = build;
+  table->unbuild = unbuild;
+  table->open = open;
+  table->close = close;
+  table->submit = submit;
+  table->wait = wait;
+}
+
+}  // namespace
+
+Platforms& platforms() { return g_platforms; }
+
+const aster_ml_backend* find_backend() {
+  if (!g_found.load(std::memory_order_acquire)) {
+    const MutexLock lock(g_mutex);
+    if (!g_found.load()) {
+      find_devices(&g_platforms);
+      fill(&g_table);
+      g_found.store(true, std::memory_order_release);
+    }
+  }
+  if (g_platforms.count != 0) return &g_table;
+  const char* const missing = g_platforms.missing;
+  (void)ASTER_FAIL(kUNSUPPORTED, "OPENCL: %s%s", g_platforms.problem,
+                   missing != nullptr ? missing : "");
+  return nullptr;
+}
+
+}  // namespace aster::runtime::opencl
+
+namespace aster::device {
+const aster_ml_backend* find_opencl() { return runtime::opencl::find_backend(); }
+}  // namespace aster::device

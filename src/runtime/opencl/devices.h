@@ -1,0 +1,73 @@
+// Devices of all platforms, found when OPENCL is first named, and what the functions of the table
+// share.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+
+#include "aster_ml/device.h"
+#include "base/memory.h"
+#include "base/mutex.h"
+#include "runtime/opencl/cl.h"
+
+namespace aster::runtime::opencl {
+
+struct Device {
+  cl_platform_id platform = nullptr;
+  cl_device_id id = nullptr;
+  cl_context context = nullptr;  // with `copies` made when the device is first used
+  cl_queue copies = nullptr;
+  std::atomic<bool> ready{false}, lost{false};
+  aster_ml_device_info info = {};
+  bool correctly_rounded = false;  // division and square root of float32, if asked for
+  bool in_order_only = true;
+};
+
+// What allocate gives.
+struct Buffer {
+  cl_mem memory;
+};
+inline cl_mem memory_of(const void* data) { return static_cast<const Buffer*>(data)->memory; }
+
+constexpr int32_t kDevicesMost = 64;
+struct Platforms {
+  Api cl;
+  Device devices[kDevicesMost];
+  int32_t count = 0;
+  const char* problem = nullptr;  // why there is none
+  const char* missing = nullptr;
+  pid_t process =
+      0;  // that asked for the devices: drivers have threads, which a fork leaves behind
+};
+
+// Fills in platforms and devices, in the order in which the loader names them.
+void find_devices(Platforms* out);
+
+// A device with its context, by the index of the table. Errors: DEVICE (it was lost, this is the
+// child of a fork, a driver's error), MEMORY.
+Status use(Device** out, int32_t index);
+// The status of what a driver's function returned; a device that is gone stays so.
+Status failed(Device& device, const char* what, cl_int error);
+
+Platforms& platforms();
+
+// ---- Functions of the table (programs.cpp, queues.cpp) ----
+int32_t build(void*, void** module, void** functions, int32_t index, const aster_ml_code* codes,
+              size_t count, char* log, size_t room);
+void unbuild(void*, int32_t index, void* module);
+int32_t open(void*, void** queue, int32_t index, uint32_t flags);
+void close(void*, int32_t index, void* queue);
+int32_t submit(void*, uint64_t* ticket, int32_t index, void* queue,
+               const aster_ml_command* commands, size_t count);
+int32_t wait(void*, int32_t index, void* queue, uint64_t ticket);
+
+// A kernel of a program. Arguments are the kernel's, so launches of it stand in line.
+struct Function {
+  cl_kernel kernel = nullptr;
+  OwnedMutex lock;
+  Vec<uint64_t> arguments;  // as they were set last
+  explicit Function(Memory& memory) : arguments(memory) {}
+};
+
+}  // namespace aster::runtime::opencl

@@ -1,0 +1,17 @@
+# OpenCL's functions of the table against a loader that fails when it is told to, a process each,
+# and against this machine's.
+add_library(opencl_stub MODULE ${CMAKE_CURRENT_SOURCE_DIR}/runtime/opencl_stub/stub.cpp)
+target_include_directories(opencl_stub PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_compile_features(opencl_stub PRIVATE cxx_std_20)
+add_dependencies(test_runtime opencl_stub)
+foreach(mode no_platform no_device no_fp64 no_library not_a_library faults)
+  add_test(NAME opencl_${mode} COMMAND test_runtime --gtest_filter=OpenclStub.*)
+  set(library $<TARGET_FILE:opencl_stub>)
+  if(mode STREQUAL no_library)
+    set(library ${CMAKE_BINARY_DIR}/no/such/library.so)
+  elseif(mode STREQUAL not_a_library)
+    set(library libz.so.1)
+  endif()
+  set_tests_properties(opencl_${mode} PROPERTIES ENVIRONMENT
+    "ASTER_ML_OPENCL_LIBRARY=${library};OPENCL_STUB=${mode};ASTER_ML_CACHE_DIR=${CMAKE_BINARY_DIR}/cache_${mode}")
+endforeach()
