@@ -27,9 +27,9 @@ double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC
 // which compiles, is not counted.
 template <typename Body>
 void measure(benchmark::State& state, Session& s, Body body) {
-  double schedule = 0;
+  double schedule = 0, text = 0;
   body();
-  const uint64_t before = s.counters().schedule_misses;
+  const aster_ml_engine_counters first = s.counters();
   for (auto _ : state) {
     const aster_ml_engine_counters old = s.counters();
     const Clock::time_point begin = Clock::now();
@@ -40,12 +40,17 @@ void measure(benchmark::State& state, Session& s, Body body) {
     const double other = now.compile_ms - old.compile_ms + now.run_ms - old.run_ms;
     state.SetIterationTime(used * (1 - other / 1000 / all));
     schedule += (now.schedule_ms - old.schedule_ms) / 1000 / all * used;
+    text += (now.compile_ms - old.compile_ms) / 1000 / all * used;
   }
   const aster_ml_engine_counters now = s.counters();
   const double rounds = static_cast<double>(state.iterations());
   state.counters["schedule_ms"] = schedule / rounds * 1000;
-  state.counters["schedules"] = static_cast<double>(now.schedule_misses - before) / rounds;
+  state.counters["schedules"] =
+      static_cast<double>(now.schedule_misses - first.schedule_misses) / rounds;
   state.counters["kernels"] = static_cast<double>(now.last_kernels);
+  // Every round writes the kernels anew, equal ones once, and finds them compiled.
+  const auto launches = static_cast<double>(now.kernels_scheduled - first.kernels_scheduled);
+  state.counters["text_us"] = text * 1e6 / launches;
 }
 
 void DigitsStep(benchmark::State& state) {
