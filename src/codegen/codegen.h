@@ -50,4 +50,7 @@ class SizeClasses;
 Status render(Rendered& out, uop::Graph& graph, uop::Node kernel, const Target& target,
               SizeClasses* classes = nullptr);
 
+// The whole text of one kernel by itself, for those who compile it elsewhere.
+Status render_unit(Text& out, const Rendered& kernel, const Target& target);
+
 }  // namespace aster::codegen

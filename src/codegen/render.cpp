@@ -19,7 +19,8 @@ Status name_kernel(char (&name)[64], const Kernel& kernel, const Target& target,
     low = hash_mix(low, word);
     high = hash_mix(high ^ 0x5bd1e995u, word);
   };
-  for (const bool flag : {target.fma, target.f16c, target.avx512, target.streaming, target.fp64}) {
+  for (const bool flag :
+       {target.fma, target.f16c, target.avx512, target.streaming, target.fp64, target.portable}) {
     mix(flag);
   }
   mix(static_cast<uint64_t>(target.language));
@@ -38,6 +39,33 @@ Status name_kernel(char (&name)[64], const Kernel& kernel, const Target& target,
   std::snprintf(name, sizeof(name), "r_%016llx%016llx", static_cast<unsigned long long>(high),
                 static_cast<unsigned long long>(low));
   return kOk;
+}
+
+// What C is made for: of a portable one nothing is assumed.
+Target c_target(const Target& target) {
+  Target out = target;
+  if (target.portable) {
+    out.vector_bytes = 0;
+    out.fma = out.f16c = out.avx512 = out.streaming = false;
+  }
+  return out;
+}
+
+bool computes_in(const program::Module& module, DType dtype) {
+  for (const program::Program& one : module.programs) {
+    for (const program::Instruction& in : one.code()) {
+      if (in.dtype == dtype) return true;
+    }
+  }
+  return false;
+}
+
+Status render_module(program::RenderedC& out, const program::Module& module, const Target& target) {
+  if (target.language == Language::kOpencl) return program::render_opencl(out, module, target);
+  if (!target.fp64 && computes_in(module, DType::kFloat64))
+    return ASTER_FAIL(kUNSUPPORTED, "a kernel in float64, which the device has not");
+  if (target.language == Language::kProgram) return program::print(out.text, module);
+  return program::render_c(out, module, c_target(target));
 }
 
 }  // namespace
@@ -65,9 +93,7 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
   if (classes != nullptr) ASTER_TRY(classes->choose(&module, &out.sizes));
   std::memcpy(out.name, module.programs.back().name, sizeof(out.name));
-  const auto render_text =
-      target.language == Language::kOpencl ? program::render_opencl : program::render_c;
-  ASTER_TRY(render_text(out.code, module, target));
+  ASTER_TRY(render_module(out.code, module, target));
   double flops = 0, bytes = 0;
   out.tasks = 0;
   for (const Tasks& tasks : plan.tasks) {
@@ -77,7 +103,14 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   }
   out.task_flops = flops / static_cast<double>(out.tasks);
   out.task_bytes = bytes / static_cast<double>(out.tasks);
-  return kOk;
+  return out.code.text.status();
+}
+
+Status render_unit(Text& out, const Rendered& kernel, const Target& target) {
+  const program::RenderedC* const one[] = {&kernel.code};
+  if (target.language != Language::kProgram) return program::write_unit(out, one, c_target(target));
+  out << kernel.code.text.view();
+  return out.status();
 }
 
 }  // namespace aster::codegen

@@ -6,7 +6,8 @@
 
 namespace aster::codegen {
 
-enum class Language : uint8_t { kC, kOpencl };
+// What kernels are rendered as.
+enum class Language : uint8_t { kC, kOpencl, kProgram };
 
 // What the code is made for. The same kernel and target give the same text.
 struct Target {
@@ -17,8 +18,9 @@ struct Target {
   bool streaming = true;  // non-temporal stores pay for results larger than the last-level cache
   int64_t cache_bytes = int64_t{32} << 20;  // last-level cache
   Language language = Language::kC;
-  int max_lanes = 64;  // of a vector; a power of two
-  bool fp64 = true;    // doubles
+  bool portable = false;  // C for any CPU, planned for vectors of vector_bytes
+  int max_lanes = 64;     // of a vector; a power of two
+  bool fp64 = true;       // doubles
 
   constexpr int register_bytes() const { return vector_bytes > 16 ? vector_bytes : 16; }
 };

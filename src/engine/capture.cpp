@@ -246,14 +246,6 @@ class Builder {
   static bool is_target(const Executable& exe, uint32_t slot) {
     return std::find(exe.roots.begin(), exe.roots.end(), slot) != exe.roots.end();
   }
-  static bool written_by_interpreter(const Executable& exe, uint32_t param) {
-    for (Node root : exe.sink->src()) {
-      if (root->op != Op::kAssign) continue;
-      while (root->nsrc != 0) root = root->src(0);
-      if (root == (*exe.params)[param]) return true;
-    }
-    return false;
-  }
 
   Status collect_patches() {
     for (size_t which = 0; which < p_.patched(); ++which) {

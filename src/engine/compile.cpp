@@ -4,9 +4,10 @@
 
 #include "base/pool.h"
 #include "codegen/title.h"
-#include "engine/engine.h"
+#include "engine/kernels.h"
 #include "engine/prepare.h"
 #include "engine/rangeify.h"
+#include "engine/sides.h"
 #include "runtime/cpu/machine.h"
 #include "runtime/state.h"
 #include "uop/rules_tensor.h"
@@ -14,7 +15,6 @@
 namespace aster::engine {
 namespace {
 
-using runtime::cpu::KernelSource;
 namespace machine = runtime::cpu::machine;
 using uop::Graph;
 using uop::Node;
@@ -37,8 +37,9 @@ uint64_t hash_words(std::span<const int64_t> words) {
 
 // "  0: matmul_relu_64x512_r784  16 tasks  64x512 ..." for people: loops of each result, sizes of
 // the reductions.
-Status describe(Text& out, Memory& memory, size_t number, const Item& item, const Launch& launch,
-                const char* title) {
+Status describe(Text& out, Memory& memory, const Schedule& schedule, const Item& item,
+                const Launch& launch, const char* title) {
+  const auto number = static_cast<size_t>(&item - schedule.items.data());
   out.format("%3zu: %-36s %4lld tasks  ", number, title, static_cast<long long>(launch.tasks));
   if (item.kind == ItemKind::kLibrary) {
     out.format("%s <-", uop::brief_shape(item.kernel->shape()).text);
@@ -95,10 +96,12 @@ bool writes_in_place(const Schedule& schedule, const Item& item) {
 }
 
 // What is computed by compiled C++.
-Status prepare_call(Launch* launch, LaunchInfo* info, Heap& heap, const Schedule& schedule,
-                    const Item& item) {
+Status prepare_call(Launch* launch, LaunchInfo* info, Executable* exe, Heap& heap,
+                    const Schedule& schedule, const Item& item) {
+  ASTER_TRY(exe->plans.reserve(exe->plans.size() + 1));
   native::Plan* plan = launch->plan = heap.create<native::Plan>(heap);
   if (plan == nullptr) return out_of_memory(sizeof(native::Plan));
+  ASTER_TRY(exe->plans.push(plan));
   ASTER_TRY(native::prepare(plan, item.kernel,
                             {schedule.words.data() + item.first_word, item.word_count}));
   launch->tasks = plan->tasks;
@@ -112,25 +115,14 @@ Status prepare_call(Launch* launch, LaunchInfo* info, Heap& heap, const Schedule
 }
 
 // What each launch has to know of the others.
-void finish_launches(Executable* exe, const Schedule& schedule) {
+void finish_launches(Executable* exe) {
   double remaining = 0;
   for (size_t i = exe->launches.size(); i-- > 0;) {
     Launch& launch = exe->launches[i];
     launch.expected = launch.plan != nullptr ? launch.plan->nanoseconds : launch.nanoseconds;
     launch.remaining = remaining += launch.expected;
-    launch.writes = writes_in_place(schedule, schedule.items[i]);
     launch.sizes = exe->sizes.data() + launch.first_size;
   }
-}
-
-// What a failure to get machine code amounts to: UNSUPPORTED is what the interpreter answers. What
-// the system refused now it may grant next time.
-Status without_code(Executable* exe, const Context& context, Status status) {
-  exe->for_now = status.code == ASTER_ML_DEVICE;
-  if (!exe->for_now && status.code != ASTER_ML_UNSUPPORTED && status.code != ASTER_ML_COMPILE)
-    return status;
-  if (context.options().no_fallback != 0) return ASTER_FAIL(kCOMPILE, "%s", SavedError::message());
-  return ASTER_FAIL(kUNSUPPORTED, "%s", SavedError::message());
 }
 
 }  // namespace
@@ -158,18 +150,59 @@ void Executable::release() {
 }
 
 Executable::~Executable() {
-  for (Launch& launch : launches) heap_.destroy(launch.plan);
+  for (native::Plan* plan : plans) heap_.destroy(plan);
+  if (module != nullptr) device->backend->unbuild(device->backend->self, device->index(), module);
   if (kernels != nullptr) kernels->release();
   if (graph != nullptr) heap_.destroy(graph);
   heap_.destroy(params);
 }
 
-Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, bool interpret) {
+namespace {
+
+// A Buffer that moves to another device, of which the host addresses not both: a copy and no
+// kernel.
+bool is_move(Nodes roots, int32_t on) {
+  if (roots.size() != 1 || !is_transfer(roots[0]) || roots[0]->src(0)->op != uop::Op::kBuffer)
+    return false;
+  const auto from = static_cast<int32_t>(roots[0]->src(0)->arg(1));
+  return from != on && !(device::is_host(from) && device::is_host(on));
+}
+
+Status make_move(Executable* exe, Node root, int32_t on) {
+  const auto count = static_cast<int64_t>(root->count());
+  exe->away = true;
+  Launch launch;
+  launch.kind = LaunchKind::kMove;
+  launch.operand_count = 2;
+  launch.tasks = 0;
+  launch.to = on;
+  launch.from = static_cast<int32_t>(root->src(0)->arg(1));
+  launch.bytes = count * static_cast<int64_t>(dtype::size(root->dtype));
+  LaunchInfo info;
+  std::snprintf(info.title, sizeof(info.title), "copy_%lld", static_cast<long long>(launch.bytes));
+  for (const SlotKind kind : {SlotKind::kOutput, SlotKind::kParam}) {
+    ASTER_TRY(exe->operands.push(static_cast<uint32_t>(exe->slots.size())));
+    ASTER_TRY(exe->slots.push(Slot{kind, root->dtype, 0, count, 0, 0, 0}));
+  }
+  ASTER_TRY(exe->roots.push(0u));
+  ASTER_TRY(exe->launches.push(launch));
+  ASTER_TRY(exe->infos.push(info));
+  exe->summary << "  0: " << info.title << '\n';
+  return exe->summary.status();
+}
+
+}  // namespace
+
+Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t on) {
   const double start = milliseconds();
   Vec<int64_t> key(context.heap());
   const dtype::Defaults defaults = graph.defaults;
+  const runtime::Device* device_of_kernels = nullptr;
+  ASTER_TRY(runtime::device_of(&device_of_kernels, context, on));
+  const bool interpret = device::same_type(on, device::kReference);
   ASTER_TRY(key.push(int64_t{interpret} | static_cast<int64_t>(defaults.real) << 8 |
-                     static_cast<int64_t>(defaults.whole) << 16));
+                     static_cast<int64_t>(defaults.whole) << 16 |
+                     (device_of_kernels != nullptr ? static_cast<int64_t>(on) << 32 : 0)));
   ASTER_TRY(write_key(&key, leaves, *this, roots));
   const uint64_t hash = hash_words({key.data(), key.size()});
   if (context.options().no_schedule_cache == 0) {
@@ -186,7 +219,10 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, bool in
   }
   Executable* exe = context.heap().create<Executable>(context.heap());
   if (exe == nullptr) return out_of_memory(sizeof(Executable));
-  Status status = compile(exe, roots, *leaves, interpret);
+  exe->device = device_of_kernels;
+  exe->away = device_of_kernels != nullptr;
+  Status status =
+      is_move(roots, on) ? make_move(exe, roots[0], on) : compile(exe, roots, *leaves, interpret);
   if (status.ok() && context.options().no_schedule_cache == 0 && !exe->for_now) {
     if (cache.size() >= kMostCached) {
       for (auto& entry : cache) {
@@ -211,6 +247,14 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, bool in
   ++counters.schedule_misses;
   *out = exe;
   return kOk;
+}
+
+Status Engine::say_on_host(int32_t device_of_kernel) {
+  const uint64_t reason = hash_text(SavedError::message());
+  if (said_reasons_.find(reason) != nullptr) return kOk;
+  context.log(ASTER_ML_LOG_WARNING, "the host computes for %s: %s",
+              device::name(device_of_kernel).text, SavedError::message());
+  return said_reasons_.set(reason, true);
 }
 
 // Every reason is said once. What was asked for is no cause for a warning.
@@ -295,12 +339,21 @@ Status Engine::schedule_and_compile(Executable* exe, Nodes roots, const Leaves& 
   ASTER_TRY(plan_memory(schedule));
   counters.schedule_ms += milliseconds() - start;
   const double compiling = milliseconds();
-  Status status = compile_kernels(exe, scratch, schedule, memory);
+  Status status = compile_kernels(exe, scratch, schedule, leaves, memory);
   counters.compile_ms += milliseconds() - compiling;
   ASTER_TRY(status);
   counters.kernels_scheduled += schedule.items.size();
   counters.planned_bytes += static_cast<uint64_t>(schedule.arena_bytes);
   return kOk;
+}
+
+bool written_by_interpreter(const Executable& exe, size_t param) {
+  for (Node root : exe.sink->src()) {
+    if (root->op != uop::Op::kAssign) continue;
+    while (root->nsrc != 0) root = root->src(0);
+    if (root == (*exe.params)[param]) return true;
+  }
+  return false;
 }
 
 Status Engine::keep_graph(Executable* exe, Nodes roots, const Leaves& leaves) {
@@ -318,100 +371,173 @@ Status Engine::keep_graph(Executable* exe, Nodes roots, const Leaves& leaves) {
     exe->graph->retain(param);
     ASTER_TRY(exe->params->push(param));
   }
-  return kOk;
+  return exe->away ? keep_graph_away(exe, roots, leaves) : kOk;
 }
 
-Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedule,
-                               const Arena& scratch_memory) {
-  runtime::cpu::KernelLibrary* provider = nullptr;
-  ASTER_TRY(runtime::kernel_library(context, &provider));
-  const runtime::cpu::CompilerInfo* compiler = nullptr;
-  const Status found = provider->compiler(&compiler);
-  if (!found.ok()) return without_code(exe, context, found);
-  const codegen::Target target = target_of(*provider);
-  Memory& memory = scratch.memory();
-  Map<Node, uint32_t> numbers(memory);
-  Vec<codegen::Rendered> rendered(memory);
-  size_classes_.begin_call();
-  codegen::SizeClasses* const classes = context.options().no_sizes != 0 ? nullptr : &size_classes_;
-  for (const Item& item : schedule.items) {
-    if (item.kind != ItemKind::kKernel || numbers.contains(item.kernel)) continue;
-    if (context.interrupt().requested()) return Interrupt::stopped("kernels are written");
-    ASTER_TRY(numbers.set(item.kernel, static_cast<uint32_t>(rendered.size())));
-    codegen::Rendered one(memory);
-    ASTER_TRY(codegen::render(one, scratch, item.kernel, target, classes));
-    ASTER_TRY(rendered.push(std::move(one)));
+// Interpreted by the host on copies.
+Status Engine::keep_graph_away(Executable* exe, Nodes roots, const Leaves& leaves) {
+  Arena memory(context.blocks());
+  Vec<uint32_t> slots(memory);
+  Vec<uint8_t> written(memory);
+  for (size_t i = 0; i < leaves.buffers.size() + roots.size(); ++i) {
+    const bool leaf = i < leaves.buffers.size();
+    const size_t index = leaf ? i : i - leaves.buffers.size();
+    const Node node = leaf ? leaves.buffers[i] : roots[index];
+    ASTER_TRY(slots.push(static_cast<uint32_t>(i)));
+    ASTER_TRY(written.push(!leaf || written_by_interpreter(*exe, index)));
+    if (!leaf) ASTER_TRY(exe->roots.push(static_cast<uint32_t>(i)));
+    ASTER_TRY(exe->slots.push(Slot{leaf ? SlotKind::kParam : SlotKind::kOutput,
+                                   graph.strong(node->dtype), static_cast<uint32_t>(index),
+                                   static_cast<int64_t>(node->count()), 0, 0, 0}));
   }
-  Vec<void*> functions(memory);
-  ASTER_TRY(functions.resize(rendered.size(), nullptr));
-  if (!rendered.empty()) {
-    Vec<const codegen::program::RenderedC*> all(memory);
-    Vec<KernelSource> sources(memory);
-    Vec<runtime::cpu::Digest> needs(memory);
-    ASTER_TRY(needs.reserve(rendered.size()));
-    Text declarations(memory);
-    for (const codegen::Rendered& one : rendered) {
-      ASTER_TRY(all.push(&one.code));
-      // The types and functions that it uses, as they are written now, are part of its key.
-      declarations.clear();
-      ASTER_TRY(codegen::program::write_declarations(declarations, {&all.back(), 1}, target));
-      ASTER_TRY(needs.push(runtime::cpu::Sha256().add_text(declarations.view()).finish()));
-      const runtime::cpu::Digest& need = needs.back();
-      ASTER_TRY(
-          sources.push(KernelSource{one.name,
-                                    one.code.text.view(),
-                                    {reinterpret_cast<const char*>(need.data()), need.size()}}));
+  Sides sides(*exe, memory);
+  ASTER_TRY(sides.begin(leaves));
+  Launch launch;
+  launch.kind = LaunchKind::kInterpret;
+  LaunchInfo info;
+  std::snprintf(info.title, sizeof(info.title), "interpreted");
+  info.work.kernels = exe->work.kernels = 1;
+  ASTER_TRY(sides.add(launch, info, {slots.data(), slots.size()}, {written.data(), written.size()},
+                      Sides::kHost));
+  ++exe->on_host;
+  return sides.finish(memory);
+}
+
+namespace {
+
+// Whether the host has to compute a kernel.
+bool needs_host(const Schedule& schedule, const Kernels& on_device) {
+  return std::ranges::any_of(schedule.items, [&](const Item& item) {
+    return item.kind == ItemKind::kKernel && on_device.function(item.kernel) == nullptr;
+  });
+}
+
+// Temporaries that only the host touches lie in its memory.
+void keep_on_host(Executable* exe, const Schedule& schedule, const Kernels& on_device) {
+  for (Slot& slot : exe->slots) {
+    if (slot.kind == SlotKind::kTemporary) slot.kind = SlotKind::kHost;
+  }
+  for (const Item& item : schedule.items) {
+    if (item.kind != ItemKind::kKernel || on_device.function(item.kernel) == nullptr) continue;
+    for (uint32_t o = 0; o < item.operand_count; ++o) {
+      Slot& slot = exe->slots[schedule.operands[item.first_operand + o]];
+      if (slot.kind == SlotKind::kHost) slot.kind = SlotKind::kTemporary;
     }
-    declarations.clear();
-    ASTER_TRY(codegen::program::write_declarations(declarations, {all.data(), all.size()}, target));
-    if (scratch_memory.failed()) return ASTER_FAIL(kMEMORY, "a kernel's text ran out of memory");
-    runtime::cpu::CompileStats stats;
-    const Status loaded =
-        provider->load(declarations.view(), {sources.data(), sources.size()},
-                       {functions.data(), functions.size()}, &exe->kernels, &stats);
-    if (!loaded.ok()) return without_code(exe, context, loaded);
-    counters.kernels_compiled += static_cast<uint64_t>(stats.compiled);
-    counters.kernels_cached += static_cast<uint64_t>(stats.cached + stats.reused);
   }
-  ASTER_TRY(exe->slots.append(schedule.slots.data(), schedule.slots.size()));
-  ASTER_TRY(exe->operands.append(schedule.operands.data(), schedule.operands.size()));
-  ASTER_TRY(exe->roots.append(schedule.roots.data(), schedule.roots.size()));
-  for (const Item& item : schedule.items) {
+}
+
+// Puts the launches of a schedule together.
+class Assembly {
+ public:
+  Assembly(Engine& engine, Executable* exe, const Schedule& schedule, Memory& memory)
+      : engine_(engine),
+        exe_(*exe),
+        schedule_(schedule),
+        memory_(memory),
+        sides_(*exe, memory),
+        written_(memory) {}
+
+  Status run(const Kernels& on_device, const Kernels& on_host, const Leaves& leaves) {
+    ASTER_TRY(exe_.slots.append(schedule_.slots.data(), schedule_.slots.size()));
+    ASTER_TRY(exe_.roots.append(schedule_.roots.data(), schedule_.roots.size()));
+    if (exe_.away) {
+      keep_on_host(&exe_, schedule_, on_device);
+      ASTER_TRY(sides_.begin(leaves));
+    } else {
+      ASTER_TRY(exe_.operands.append(schedule_.operands.data(), schedule_.operands.size()));
+    }
+    for (const Item& item : schedule_.items) {
+      const bool away =
+          item.kind == ItemKind::kKernel && on_device.function(item.kernel) != nullptr;
+      ASTER_TRY(add(item, away ? on_device : on_host, away));
+    }
+    if (exe_.away) ASTER_TRY(sides_.finish(memory_));
+    return exe_.summary.status();
+  }
+
+ private:
+  Status add(const Item& item, const Kernels& kernels, bool away) {
     Launch launch;
     LaunchInfo info;
     launch.first_operand = item.first_operand;
     launch.operand_count = item.operand_count;
+    launch.writes = writes_in_place(schedule_, item);
     if (item.kind == ItemKind::kKernel) {
-      const uint32_t number = numbers.get(item.kernel, 0);
-      const codegen::Rendered& one = rendered[number];
-      std::memcpy(&launch.function, &functions[number], sizeof(launch.function));
+      const uint32_t number = kernels.numbers.get(item.kernel, 0);
+      const codegen::Rendered& one = kernels.rendered[number];
+      if (away) {
+        launch.kind = LaunchKind::kDevice;
+        launch.kernel = kernels.functions[number];
+      } else {
+        std::memcpy(&launch.function, &kernels.functions[number], sizeof(launch.function));
+      }
       launch.tasks = one.tasks;
-      launch.first_size = static_cast<uint32_t>(exe->sizes.size());
-      ASTER_TRY(exe->sizes.append(one.sizes.data(), one.sizes.size()));
-      if (!one.sizes.empty()) ++counters.kernels_sized;
+      launch.first_size = static_cast<uint32_t>(exe_.sizes.size());
+      launch.size_count = static_cast<uint32_t>(one.sizes.size());
+      ASTER_TRY(exe_.sizes.append(one.sizes.data(), one.sizes.size()));
+      if (!one.sizes.empty()) ++engine_.counters.kernels_sized;
       const double tasks = static_cast<double>(one.tasks);
       launch.nanoseconds = tasks * std::max(one.task_flops / machine::kFlopsPerNanosecond,
                                             one.task_bytes / machine::kBytesPerNanosecond);
       info.work = estimate(tasks * one.task_flops, tasks * one.task_bytes);
       std::memcpy(info.title, one.title, sizeof(info.title));
-      ASTER_TRY(exe->launches.push(launch));
     } else {
-      ASTER_TRY(exe->launches.push(launch));
-      ASTER_TRY(prepare_call(&exe->launches.back(), &info, context.heap(), schedule, item));
-      ASTER_TRY(name_call(info.title, memory, exe->launches.back().plan->implementation->name,
-                          item.kernel));
-      exe->scratch_stride = std::max(
-          exe->scratch_stride, (exe->launches.back().plan->scratch_bytes + 63) & ~int64_t{63});
+      ASTER_TRY(prepare_call(&launch, &info, &exe_, engine_.context.heap(), schedule_, item));
+      ASTER_TRY(name_call(info.title, memory_, launch.plan->implementation->name, item.kernel));
+      exe_.scratch_stride =
+          std::max(exe_.scratch_stride, (launch.plan->scratch_bytes + 63) & ~int64_t{63});
     }
-    exe->work.add(info.work);
-    ASTER_TRY(exe->infos.push(info));
-    ASTER_TRY(describe(exe->summary, memory, exe->launches.size() - 1, item, exe->launches.back(),
-                       info.title));
+    exe_.work.add(info.work);
+    ASTER_TRY(push(item, launch, info, away));
+    return describe(exe_.summary, memory_, schedule_, item, launch, info.title);
   }
-  finish_launches(exe, schedule);
-  exe->scratch_offset = (schedule.arena_bytes + 63) & ~int64_t{63};
+
+  Status push(const Item& item, const Launch& launch, const LaunchInfo& info, bool away) {
+    if (!exe_.away) {
+      ASTER_TRY(exe_.launches.push(launch));
+      return exe_.infos.push(info);
+    }
+    written_.clear();
+    ASTER_TRY(written_.resize(item.operand_count, 0));
+    if (item.kind == ItemKind::kLibrary) {
+      written_.back() = 1;
+    } else {
+      for (Node store : item.kernel->src())
+        written_[static_cast<size_t>(store->src(0)->arg(0))] = 1;
+    }
+    if (!away) ++exe_.on_host;
+    return sides_.add(launch, info,
+                      {schedule_.operands.data() + item.first_operand, item.operand_count},
+                      {written_.data(), written_.size()}, away ? Sides::kDevice : Sides::kHost);
+  }
+
+  Engine& engine_;
+  Executable& exe_;
+  const Schedule& schedule_;
+  Memory& memory_;
+  Sides sides_;
+  Vec<uint8_t> written_;  // by operand
+};
+
+}  // namespace
+
+Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedule,
+                               const Leaves& leaves, const Arena& scratch_memory) {
+  Memory& memory = scratch.memory();
+  Kernels on_device(memory), on_host(memory);
+  size_classes_.begin_call();
+  if (exe->away && exe->device->computes)
+    ASTER_TRY(compile_on_device(&on_device, exe, *this, scratch, schedule));
+  if (!exe->away || needs_host(schedule, on_device)) {
+    ASTER_TRY(compile_on_host(&on_host, exe, *this, scratch, schedule,
+                              exe->away ? &on_device : nullptr, scratch_memory));
+  }
+  ASTER_TRY(Assembly(*this, exe, schedule, memory).run(on_device, on_host, leaves));
+  finish_launches(exe);
+  if (!exe->away) exe->arena_bytes = schedule.arena_bytes;
+  exe->scratch_offset = (exe->arena_bytes + 63) & ~int64_t{63};
   exe->arena_bytes = exe->scratch_offset + exe->scratch_stride * threads;
-  return exe->summary.status();
+  return kOk;
 }
 
 }  // namespace aster::engine

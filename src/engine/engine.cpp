@@ -112,6 +112,8 @@ Engine::Engine(Context& owner, Graph& nodes)
     : context(owner),
       graph(nodes),
       cache(owner.heap()),
+      arenas(owner.heap()),
+      queues(owner.heap()),
       kept_values(owner.heap()),
       threads(pool::hardware_threads()),
       device(device::kCpu),
@@ -132,6 +134,7 @@ Engine::~Engine() {
   }
   if (last != nullptr) last->release();
   buffer::storage_release(arena);
+  for (const auto& entry : arenas) buffer::storage_release(entry.value);
 }
 
 Status Engine::create(Engine** out, Context& context) {
@@ -149,6 +152,21 @@ Status Engine::arena_for(char** out, int64_t bytes) {
     buffer::storage_make_internal(arena);
   }
   *out = static_cast<char*>(arena->data);
+  return kOk;
+}
+
+Status Engine::arena_on(void** out, int32_t on, int64_t bytes) {
+  buffer::Storage* storage = arenas.get(on, nullptr);
+  *out = nullptr;
+  if (bytes == 0) return kOk;
+  if (storage == nullptr || storage->bytes < static_cast<size_t>(bytes)) {
+    buffer::storage_release(storage);
+    ASTER_TRY(arenas.set(on, nullptr));
+    ASTER_TRY(buffer::storage_create(&storage, context, static_cast<size_t>(bytes), on));
+    buffer::storage_make_internal(storage);
+    ASTER_TRY(arenas.set(on, storage));
+  }
+  *out = storage->data;
   return kOk;
 }
 

@@ -13,23 +13,45 @@
 #include "engine/library.h"
 #include "engine/schedule.h"
 #include "runtime/cpu/module.h"
+#include "runtime/device.h"
 
 namespace aster::engine {
 
 struct Recording;
 
-// One call of a compiled kernel or of a library.
+enum class LaunchKind : uint8_t {
+  kHost,       // function or plan, by threads of the host
+  kDevice,     // kernel, by the executable's device
+  kCopyIn,     // bytes from the host to the device; operands: to, from
+  kCopyOut,    // and back
+  kMove,       // bytes from a device to another; operands: to, from
+  kInterpret,  // the whole graph, by the host; operands: its leaves, then its roots
+};
+
+inline bool is_of_host(LaunchKind kind) {
+  return kind == LaunchKind::kHost || kind == LaunchKind::kInterpret;
+}
+inline bool is_copy(LaunchKind kind) {
+  return kind == LaunchKind::kCopyIn || kind == LaunchKind::kCopyOut;
+}
+
+// One call of a compiled kernel or of a library, or a copy.
 struct Launch {
   void (*function)(void* const* params, const int64_t* sizes, void* scratch, int64_t begin,
                    int64_t end) = nullptr;
   native::Plan* plan = nullptr;    // instead of function
   const int64_t* sizes = nullptr;  // that function takes
-  uint32_t first_operand = 0, operand_count = 0, first_size = 0;
+  uint32_t first_operand = 0, operand_count = 0;
+  uint32_t first_size = 0, size_count = 0;
   int64_t tasks = 1;
   double nanoseconds = 0;  // estimate of the whole
   double expected = 0;     // the same, where nanoseconds is 0 for what one thread has to do too
   double remaining = 0;    // expected of this and all that follow
   bool writes = false;     // to memory of the schedule's caller, in place
+  LaunchKind kind = LaunchKind::kHost;
+  void* kernel = nullptr;    // of the device's module
+  int64_t bytes = 0;         // of a copy
+  int32_t to = 0, from = 0;  // devices, of a copy
 };
 
 // What launches amount to; operations and bytes are estimates.
@@ -94,6 +116,7 @@ class Executable {
         launches(heap),
         infos(heap),
         sizes(heap),
+        plans(heap),
         roots(heap),
         summary(heap) {}
   void retain() { ++references_; }
@@ -106,6 +129,7 @@ class Executable {
   Vec<Launch> launches;
   Vec<LaunchInfo> infos;  // one a launch
   Vec<int64_t> sizes;     // of all launches
+  Vec<native::Plan*> plans;
   Vec<uint32_t> roots;
   Text summary;             // a line an item
   Work work;                // of all launches
@@ -113,6 +137,13 @@ class Executable {
   int64_t scratch_offset = 0;
   int64_t scratch_stride = 0;  // a thread
   runtime::cpu::KernelSet* kernels = nullptr;
+  // What is not the host's alone runs by commands (commands.h), on memory of a device.
+  bool away = false;
+  const runtime::Device* device = nullptr;  // null: moves only
+  void* module = nullptr;                   // kernels of the device
+  int64_t device_bytes = 0;                 // temporaries there
+  int64_t copied_bytes = 0;                 // between it and the host, by a run
+  uint64_t on_host = 0;                     // launches that the host does for the device
   // Where there is no compiler, or on the reference device: the graph itself, interpreted.
   uop::Graph* graph = nullptr;
   uop::Node sink = nullptr;
@@ -140,17 +171,27 @@ class Engine {
   Recording* recording = nullptr;
   Map<uint64_t, Executable*> cache;
   Executable* last = nullptr;
-  buffer::Storage* arena = nullptr;  // reused by every realize
-  uint64_t families = 0;             // given to cells
-  Vec<Kept> kept_values;             // sources before users
+  buffer::Storage* arena = nullptr;       // reused by every realize
+  Map<int32_t, buffer::Storage*> arenas;  // the same on other devices
+  runtime::Queues queues;
+  uint64_t families = 0;  // given to cells
+  Vec<Kept> kept_values;  // sources before users
   int64_t kept_bytes = 0;
   uint64_t kept_since = 0;  // the stamp of replayed
   int threads;
   int32_t device;  // the default one
 
   // The executable of a graph: cached, or made. leaves: what it is to be given memory for.
-  Status executable(Executable** out, uop::Nodes roots, Leaves* leaves, bool interpret);
+  Status executable(Executable** out, uop::Nodes roots, Leaves* leaves, int32_t device);
+  // Where kernels that differ in sizes become one; null: nowhere.
+  codegen::SizeClasses* size_classes() {
+    return context.options().no_sizes != 0 ? nullptr : &size_classes_;
+  }
+  // Says once for each reason, which the error record has, that the host has to compute.
+  Status say_on_host(int32_t device_of_kernel);
   Status arena_for(char** out, int64_t bytes);
+  // The same on another device: what its backend allocated.
+  Status arena_on(void** out, int32_t device, int64_t bytes);
   // Everything that happens to a graph before fusion: *sink, in scratch, with leaf i as Param i.
   Status prepare_graph(uop::Node* sink, uop::Graph& scratch, uop::Nodes roots,
                        const Leaves& leaves) const;
@@ -163,11 +204,12 @@ class Engine {
   Status schedule_and_compile(Executable* exe, uop::Nodes roots, const Leaves& leaves,
                               Arena& memory);
   Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule,
-                         const Arena& scratch_memory);
+                         const Leaves& leaves, const Arena& scratch_memory);
   codegen::SizeClasses size_classes_;
   Status say_interpreted();
   Map<uint64_t, bool> said_reasons_;  // for interpreting, in the log
   Status keep_graph(Executable* exe, uop::Nodes roots, const Leaves& leaves);
+  Status keep_graph_away(Executable* exe, uop::Nodes roots, const Leaves& leaves);
 };
 
 // What kernels are made for here.
@@ -185,13 +227,22 @@ uop::Node below_views(uop::Node node);
 // The Buffer that a node views, whatever was written there; null for what is computed.
 uop::Node buffer_below(uop::Node node);
 
+// Whether an interpreted graph writes a leaf in place.
+bool written_by_interpreter(const Executable& exe, size_t param);
+
 // Monotonic time, for counters.
 double milliseconds();
 
 using aster::context_of;
 
-// Fills the pointers that an executable's launches read: one an operand.
-void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs,
+// Memory of a leaf or a result: what a backend, or the host, allocated, and bytes into it.
+struct Given {
+  void* data;
+  size_t offset;
+  void* address() const { return data == nullptr ? data : static_cast<char*>(data) + offset; }
+};
+// Fills the pointers that the launches of an executable of the host read: one an operand.
+void bind(void** pointers, const Executable& exe, const Given* params, const Given* outputs,
           char* arena);
 // How far a run came. Once it writes in place it goes on to its end, unless that is far.
 enum class Ran : uint8_t {
@@ -201,6 +252,9 @@ enum class Ran : uint8_t {
 };
 // What takes longer is looked at in steps of this, whether to stop.
 constexpr double kStepNs = 2e6;
+// Runs a launch on the host. Whether it was not stopped; interrupt: null where it must not be.
+bool launch_one(const Executable& exe, const Launch& item, void* const* params, char* scratch,
+                int threads, Interrupt* interrupt);
 // Runs every launch of what is soon done and untraced.
 void launch_all(const Executable& exe, void* const* pointers, char* arena, int threads);
 // Runs every launch and tells the trace of it. wrote: something was written in place before.

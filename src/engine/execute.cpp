@@ -82,8 +82,9 @@ bool is_alone(const Launch& item, int threads) {
   return !part.stopped.load(std::memory_order_relaxed);
 }
 
-// Whether it was not stopped; interrupt: null where it must not be. Apart from launch_parts, so
-// that small kernels cost their call.
+}  // namespace
+
+// Apart from launch_parts, so that small kernels cost their call.
 bool launch_one(const Executable& exe, const Launch& item, void* const* params, char* scratch,
                 int threads, Interrupt* interrupt) {
   if (item.expected > kStepNs || !is_alone(item, threads))
@@ -92,14 +93,12 @@ bool launch_one(const Executable& exe, const Launch& item, void* const* params, 
   return true;
 }
 
-}  // namespace
-
-void bind(void** pointers, const Executable& exe, void* const* params, void* const* outputs,
+void bind(void** pointers, const Executable& exe, const Given* params, const Given* outputs,
           char* arena) {
   for (size_t i = 0; i < exe.operands.size(); ++i) {
     const Slot& slot = exe.slots[exe.operands[i]];
-    pointers[i] = slot.kind == SlotKind::kParam    ? params[slot.index]
-                  : slot.kind == SlotKind::kOutput ? outputs[slot.index]
+    pointers[i] = slot.kind == SlotKind::kParam    ? params[slot.index].address()
+                  : slot.kind == SlotKind::kOutput ? outputs[slot.index].address()
                   : slot.kind == SlotKind::kAbsent ? nullptr
                                                    : arena + slot.offset;
   }

@@ -19,28 +19,18 @@ int64_t bytes_of(const Slot& slot) { return (slot.bytes() + kAlignment - 1) & ~(
 
 }  // namespace
 
-Status plan_memory(Schedule& schedule) {
-  Memory& memory = schedule.slots.memory();
-  for (uint32_t i = 0; i < schedule.items.size(); ++i) {
-    const Item& item = schedule.items[i];
-    for (uint32_t o = 0; o < item.operand_count; ++o) {
-      Slot& slot = schedule.slots[schedule.operands[item.first_operand + o]];
-      slot.first = std::min(slot.first, i);
-      slot.last = std::max(slot.last, i);
-    }
-  }
+Status place_slots(std::span<Slot> slots, SlotKind kind, Memory& memory, int64_t* arena_bytes) {
   Vec<uint32_t> waiting(memory);
   Vec<Placed> placed(memory);
-  for (uint32_t s = 0; s < schedule.slots.size(); ++s) {
-    const Slot& slot = schedule.slots[s];
-    if (slot.kind == SlotKind::kTemporary && slot.first != UINT32_MAX) ASTER_TRY(waiting.push(s));
+  for (uint32_t s = 0; s < slots.size(); ++s) {
+    if (slots[s].kind == kind && slots[s].first != UINT32_MAX) ASTER_TRY(waiting.push(s));
   }
   std::sort(waiting.begin(), waiting.end(), [&](uint32_t a, uint32_t b) {
-    const int64_t x = bytes_of(schedule.slots[a]), y = bytes_of(schedule.slots[b]);
+    const int64_t x = bytes_of(slots[a]), y = bytes_of(slots[b]);
     return x != y ? x > y : a < b;
   });
   for (uint32_t s : waiting) {
-    Slot& slot = schedule.slots[s];
+    Slot& slot = slots[s];
     const int64_t bytes = bytes_of(slot);
     int64_t offset = 0;
     for (const Placed& other : placed) {
@@ -49,7 +39,7 @@ Status plan_memory(Schedule& schedule) {
       offset = std::max(offset, other.end);
     }
     slot.offset = offset;
-    schedule.arena_bytes = std::max(schedule.arena_bytes, offset + bytes);
+    *arena_bytes = std::max(*arena_bytes, offset + bytes);
     ASTER_TRY(placed.push(Placed{slot.first, slot.last, offset, offset + bytes}));
     Placed* const place =
         std::upper_bound(placed.begin(), placed.end() - 1, offset,
@@ -57,6 +47,19 @@ Status plan_memory(Schedule& schedule) {
     std::rotate(place, placed.end() - 1, placed.end());
   }
   return kOk;
+}
+
+Status plan_memory(Schedule& schedule) {
+  for (uint32_t i = 0; i < schedule.items.size(); ++i) {
+    const Item& item = schedule.items[i];
+    for (uint32_t o = 0; o < item.operand_count; ++o) {
+      Slot& slot = schedule.slots[schedule.operands[item.first_operand + o]];
+      slot.first = std::min(slot.first, i);
+      slot.last = std::max(slot.last, i);
+    }
+  }
+  return place_slots({schedule.slots.data(), schedule.slots.size()}, SlotKind::kTemporary,
+                     schedule.slots.memory(), &schedule.arena_bytes);
 }
 
 }  // namespace aster::engine

@@ -4,8 +4,8 @@
 #include "base/pool.h"
 #include "device/device.h"
 #include "engine/bring.h"
+#include "engine/commands.h"
 #include "engine/engine.h"
-#include "engine/host_copies.h"
 #include "engine/indexing.h"
 
 namespace aster::engine {
@@ -19,10 +19,7 @@ using uop::Op;
 // Everything that cells wait for, whatever has to move between devices for it.
 Status realize_all(Engine& engine, std::span<Lazy* const> cells);
 
-void* memory_of(Node node) {
-  Storage* storage = storage_of(node);
-  return storage->data == nullptr ? nullptr : static_cast<char*>(storage->data) + node->arg(2);
-}
+Given memory_of(Node node) { return {storage_of(node)->data, static_cast<size_t>(node->arg(2))}; }
 
 // Storage behind a target of an Assign: the target without the writes on its way.
 Status strip_effects(Node* out, Graph& g, Node node) {
@@ -262,8 +259,7 @@ class Realize {
       ASTER_TRY(roots.push(root));
     }
     Executable* exe = nullptr;
-    ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_,
-                            device::same_type(device_, device::kReference)));
+    ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_, device_));
     Status status = execute(*exe);
     if (e_.last != nullptr) e_.last->release();
     e_.last = exe;  // for print_schedule
@@ -273,16 +269,10 @@ class Realize {
   Status execute(Executable& exe) {
     Heap& heap = e_.context.heap();
     const double start = milliseconds();
-    Vec<void*> params(heap), results(heap);
-    HostCopies copies(e_);
+    Vec<Given> params(heap), results(heap);
     const bool computes = !device::same_type(device_, device::kNull);
-    const bool away = computes && !device::is_host(device_);
-    for (Node leaf : leaves_.buffers) {
-      void* data = memory_of(leaf);
-      if (computes && !device::is_host(storage_of(leaf)->device))
-        ASTER_TRY(copies.of(&data, storage_of(leaf), leaf->arg(2)));
-      ASTER_TRY(params.push(data));
-    }
+    if (computes) ASTER_TRY(may_copy(e_.context, exe));
+    for (Node leaf : leaves_.buffers) ASTER_TRY(params.push(memory_of(leaf)));
     for (const Want& w : wants_) {
       if (w.result != nullptr) {
         Node buffer = w.result;
@@ -300,7 +290,7 @@ class Realize {
         Status shared = outputs_.push(storage);
         if (!shared.ok()) buffer::storage_release(storage);
         ASTER_TRY(shared);
-        ASTER_TRY(results.push(storage->data));
+        ASTER_TRY(results.push(Given{storage->data, 0}));
         continue;
       }
       const size_t bytes = static_cast<size_t>(w.root->count()) * dtype::size(w.root->dtype);
@@ -311,9 +301,7 @@ class Realize {
       Status pushed = outputs_.push(storage);
       if (!pushed.ok()) buffer::storage_release(storage);
       ASTER_TRY(pushed);
-      void* data = storage != nullptr ? storage->data : nullptr;
-      if (storage != nullptr && away) ASTER_TRY(copies.of(&data, storage, 0));
-      ASTER_TRY(results.push(data));
+      ASTER_TRY(results.push(Given{storage != nullptr ? storage->data : nullptr, 0}));
     }
     Vec<Node> written(heap);
     for (const Want& w : wants_) {
@@ -321,12 +309,12 @@ class Realize {
     }
     if (!written.empty()) ASTER_TRY(forget_written(e_, {written.data(), written.size()}));
     ++e_.counters.realizes;
-    if (computes) ASTER_TRY(compute(exe, params.data(), results.data()));
-    ASTER_TRY(copies.write_back());
+    if (computes) ASTER_TRY(compute(exe, params, results));
     e_.counters.kernels_launched += exe.work.kernels;
     e_.counters.operations += exe.work.operations;
     e_.counters.moved_bytes += exe.work.bytes;
-    e_.counters.last_kernels = exe.launches.size();
+    e_.counters.last_kernels = exe.work.kernels;
+    e_.counters.host_kernels += exe.on_host;
     e_.counters.run_ms += milliseconds() - start;
     if (e_.recording != nullptr) {
       ASTER_TRY(record(*e_.recording, exe, leaves_, {outputs_.data(), outputs_.size()}));
@@ -334,17 +322,20 @@ class Realize {
     return kOk;
   }
 
-  Status compute(Executable& exe, void* const* params, void* const* results) {
+  Status compute(Executable& exe, const Vec<Given>& params, const Vec<Given>& results) {
     const Run run{e_.trace, e_.context, e_.context.interrupt(), device_, false};
+    if (exe.away) return compute_away(exe, params, results, run);
+    Vec<void*> pointers(e_.context.heap());
     if (exe.graph != nullptr) {
       ++e_.counters.interpreted;
-      return interpret(exe, params, results, run);
+      for (const Given& given : params) ASTER_TRY(pointers.push(given.address()));
+      for (const Given& given : results) ASTER_TRY(pointers.push(given.address()));
+      return interpret(exe, pointers.data(), pointers.data() + params.size(), run);
     }
     char* arena = nullptr;
-    Vec<void*> pointers(e_.context.heap());
     ASTER_TRY(e_.arena_for(&arena, exe.arena_bytes));
     ASTER_TRY(pointers.resize(exe.operands.size(), nullptr));
-    bind(pointers.data(), exe, params, results, arena);
+    bind(pointers.data(), exe, params.data(), results.data(), arena);
     const bool many = e_.threads > 1 && exe.launches.size() > 1;
     if (many) pool::session_begin(e_.threads, e_.context.options().pin_threads != 0);
     const Ran ran = launch(exe, pointers.data(), arena, e_.threads, run, false);
@@ -353,9 +344,34 @@ class Realize {
     return ran == Ran::kWriting ? give_up_writes() : kOk;
   }
 
-  // Stopped in the middle of writes in place: they count as done, so that nothing does them again
-  // on what they have left, and the status says what they have left.
-  Status give_up_writes() {
+  // By commands of a device.
+  Status compute_away(Executable& exe, const Vec<Given>& params, const Vec<Given>& results,
+                      const Run& run) {
+    Heap& heap = e_.context.heap();
+    Vec<void*> pointers(heap);
+    Vec<size_t> offsets(heap);
+    Commands commands(heap);
+    void* arena = nullptr;
+    char* host = nullptr;
+    ASTER_TRY(e_.arena_on(&arena, device_, exe.device_bytes));
+    ASTER_TRY(e_.arena_for(&host, exe.arena_bytes));
+    ASTER_TRY(pointers.resize(exe.operands.size(), nullptr));
+    ASTER_TRY(offsets.resize(exe.operands.size(), 0));
+    bind_away(pointers.data(), offsets.data(), exe, {params.data(), params.size()},
+              {results.data(), results.size()}, arena, host);
+    ASTER_TRY(commands.add(exe, pointers.data(), offsets.data(), host + exe.scratch_offset, false));
+    if (exe.graph != nullptr) ++e_.counters.interpreted;
+    Ran ran = Ran::kAll;
+    bool wrote = false;
+    const Status status = commands.run(&ran, &wrote, e_.queues, run, e_.threads);
+    if (!status.ok() && wrote) return give_up_writes(status);
+    ASTER_TRY(status);
+    return ran == Ran::kAll ? kOk : Interrupt::stopped("kernels ran; storages are as before");
+  }
+
+  // What is assigned in a run that did not come to its end: it counts as done, so that nothing does
+  // it again on what is left, and the status says so.
+  Status give_up_writes(Status why = Status{ASTER_ML_CANCELLED}) {
     char names[256] = "";
     size_t length = 0, others = 0;
     for (const Want& w : wants_) {
@@ -371,11 +387,19 @@ class Realize {
         ++others;
       }
     }
+    const char* more = others == 0 ? "" : ", and others";
+    const SavedError cause;
     ASTER_TRY(replace_in_cells(e_, map_));
+    if (why.code != ASTER_ML_CANCELLED) {
+      cause.restore();
+      return fail_at(static_cast<Code>(why.code), ASTER_MODULE, __FILE__, __LINE__,
+                     "%s; what was assigned (%s%s) is no longer valid", SavedError::message(),
+                     names, more);
+    }
     return ASTER_FAIL(kCANCELLED,
                       "stopped as asked in the middle of assignments: what was assigned (%s%s) is "
                       "no longer valid",
-                      names, others == 0 ? "" : ", and others");
+                      names, more);
   }
 
   // A constant gets storage of its own: the same node stands in other expressions, which writes to

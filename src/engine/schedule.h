@@ -14,6 +14,7 @@ enum class SlotKind : uint8_t {
   kOutput,     // result number `index`
   kTemporary,  // lives in the schedule's arena
   kAbsent,     // no memory: an argument that the plan of a library call knows
+  kHost,       // lives in the schedule's memory of the host, where that computes for a device
 };
 
 struct Slot {
@@ -62,7 +63,11 @@ struct Schedule {
   }
 };
 
-// Places temporaries in one arena so that those alive together never overlap; 64-byte aligned.
+// Places the slots of a kind in one arena so that those alive together never overlap; 64-byte
+// aligned. Slots that nothing touches have no place.
+Status place_slots(std::span<Slot> slots, SlotKind kind, Memory& memory, int64_t* bytes);
+
+// Finds out when slots are touched, and places temporaries.
 Status plan_memory(Schedule& schedule);
 
 }  // namespace aster::engine

@@ -11,6 +11,7 @@ namespace {
 void destroy_state(Context& context, void* pointer) {
   State* state = static_cast<State*>(pointer);
   cpu::KernelLibrary::destroy(state->kernels);
+  for (const auto& device : state->devices) context.heap().destroy(device.value);
   context.heap().destroy(state);
 }
 
@@ -19,7 +20,7 @@ void destroy_state(Context& context, void* pointer) {
 Status state(Context& context, State** out) {
   void* present = context.state(Module::kRuntime);
   if (present == nullptr) {
-    present = context.heap().create<State>();
+    present = context.heap().create<State>(context.heap());
     if (present == nullptr) return out_of_memory(sizeof(State));
     context.set_state(Module::kRuntime, present, destroy_state);
   }

@@ -3,11 +3,14 @@
 
 #include "base/context.h"
 #include "runtime/cpu/module.h"
+#include "runtime/device.h"
 
 namespace aster::runtime {
 
 struct State {
+  explicit State(Memory& memory) : devices(memory) {}
   cpu::KernelLibrary* kernels = nullptr;
+  Map<int32_t, Device*> devices;  // by code
 };
 
 // The context's state, made at the first call. Errors: MEMORY.

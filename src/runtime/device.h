@@ -1,0 +1,54 @@
+// Devices behind registered backends as the engine sees them: what they are, kernels made for them,
+// their queues.
+#pragma once
+
+#include <span>
+
+#include "base/context.h"
+#include "base/memory.h"
+#include "codegen/target.h"
+#include "device/device.h"
+
+namespace aster::runtime {
+
+// A device that is not the host's own. Its record stays as long as the context.
+struct Device {
+  int32_t code = 0;
+  const aster_ml_backend* backend = nullptr;
+  aster_ml_device_info info = {};
+  codegen::Target target;  // what kernels are made for
+  bool computes = false;   // else it only stores
+  bool shared = false;     // the host addresses its memory
+
+  int32_t index() const { return device::index(code); }
+  // What a call of the backend failed with, as a status of ours.
+  Status failed(const char* what, int32_t status) const;
+};
+
+// The device that graphs on `code` run on; null: the host computes them where they are. Errors:
+// DEVICE, UNSUPPORTED (no form of code that is known).
+Status device_of(const Device** out, Context& context, int32_t code);
+
+// Makes kernels ready; functions[i] stays null for what is beyond the device. Errors: UNSUPPORTED
+// (all are), COMPILE with what the compiler said, MEMORY, DEVICE.
+Status build(void** module, std::span<void*> functions, const Device& device,
+             std::span<const aster_ml_code> codes);
+
+// Queues of devices, one each, opened when first asked for. One thread at a time uses them.
+class Queues {
+ public:
+  explicit Queues(Memory& memory) : all_(memory) {}
+  ~Queues();
+  Queues(const Queues&) = delete;
+  Queues& operator=(const Queues&) = delete;
+  Status get(void** out, const Device& device);
+
+ private:
+  struct Queue {
+    const Device* device;
+    void* handle;
+  };
+  Vec<Queue> all_;
+};
+
+}  // namespace aster::runtime

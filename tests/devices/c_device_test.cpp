@@ -1,0 +1,207 @@
+// Graphs on a device that compiles C by itself: they run there, on its memory, and nothing goes
+// through the host that does not have to.
+#include "c_device.h"
+#include "../programs/aster.h"
+
+namespace programs {
+namespace {
+
+int32_t device() {
+  static const int32_t code = [] {
+    int32_t out = 0;
+    EXPECT_OK(c_device_register(&out));
+    return out;
+  }();
+  return code;
+}
+
+Tensor on(int32_t where, const Floats& values, const Shape& shape) {
+  std::vector<size_t> sizes(shape.begin(), shape.end());
+  const aster_ml::Array out(aster_ml::dtypes::float32, sizes, where);
+  EXPECT_OK(aster_ml_tensor_copy_in(out.get(), values.data(), values.size()));
+  return out.lazy();
+}
+Tensor on_device(const Floats& values, const Shape& shape) { return on(device(), values, shape); }
+
+// What it did since this was made, and that everything is given back at the end.
+class CDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    device();
+    c_device_mend();
+    before_ = *c_device();
+  }
+  void TearDown() override {
+    c_device_mend();
+    EXPECT_EQ(c_device()->blocks, before_.blocks);
+    EXPECT_EQ(c_device()->modules, before_.modules);
+    EXPECT_EQ(c_device()->queues, before_.queues);
+  }
+  // Calls between the host and the device from here on.
+  void mark() { before_.ins = c_device()->ins, before_.outs = c_device()->outs; }
+  int64_t ins() const { return c_device()->ins - before_.ins; }
+  int64_t outs() const { return c_device()->outs - before_.outs; }
+  int64_t launches() const { return c_device()->launches - before_.launches; }
+  int64_t submits() const { return c_device()->submits - before_.submits; }
+
+ private:
+  c_device_state before_ = {};
+};
+
+TEST_F(CDevice, ComputesOnItsOwnMemory) {
+  Session s;
+  const Floats values = noise(64 * 512, 3), rows = noise(512, 4);
+  Tensor x = on_device(values, {64, 512}), w = on_device(rows, {1, 512});
+  mark();
+  Tensor y = (x * w + w).sum({1});
+  OK(y.realize());
+  EXPECT_EQ(y.device(), device());
+  EXPECT_EQ(ins(), 0);
+  EXPECT_EQ(outs(), 0);
+  EXPECT_EQ(launches(), 1);
+  EXPECT_EQ(submits(), 1);
+  const Floats got = read(y);
+  for (size_t row = 0; row < 64; ++row) {
+    double sum = 0;
+    for (size_t i = 0; i < 512; ++i) sum += double(values[row * 512 + i]) * rows[i] + rows[i];
+    EXPECT_NEAR(got[row], sum, 1e-3) << row;
+  }
+  EXPECT_EQ(s.counters().copies, 0u);
+  EXPECT_EQ(s.counters().host_kernels, 0u);
+}
+
+// Several kernels are one submit; temporaries stay there.
+TEST_F(CDevice, AScheduleIsOneSubmit) {
+  const Floats left = noise(128 * 128, 1), right = noise(128 * 128, 2);
+  aster_ml_context_options options = {};
+  options.no_library = 1;
+  Session s(options);
+  Tensor a = on_device(left, {128, 128}), b = on_device(right, {128, 128});
+  mark();
+  const int64_t submitted = submits();
+  Tensor y = a.matmul(b).relu().matmul(b).sum();
+  OK(y.realize());
+  EXPECT_GT(launches(), 1);
+  EXPECT_EQ(submits() - submitted, 1);
+  EXPECT_EQ(ins() + outs(), 0);
+  const Tensor u = on(ASTER_ML_DEVICE_CPU, left, {128, 128}), v(right, Shape{128, 128});
+  EXPECT_NEAR(read(y)[0], read(u.matmul(v).relu().matmul(v).sum())[0], 0.5);
+}
+
+TEST_F(CDevice, AssignsInPlace) {
+  Session s;
+  Tensor x = on_device({1, 2, 3, 4}, {4});
+  mark();
+  OK(x += 1);
+  OK(x.realize());
+  EXPECT_EQ(ins() + outs(), 0);
+  EXPECT_EQ(read(x), (Floats{2, 3, 4, 5}));
+}
+
+// A sort runs on the host: its operand comes over, its result goes back, nothing else does.
+TEST_F(CDevice, TheHostDoesWhatItCannot) {
+  Session s;
+  Tensor x = on_device({3, 1, 2, 5, 4}, {5}), untouched = on_device(noise(1000, 1), {1000});
+  mark();
+  Tensor y = (x * 2).sort().first + untouched.sum();
+  OK(y.realize());
+  EXPECT_EQ(outs(), 1);  // x * 2
+  EXPECT_EQ(ins(), 1);   // sorted
+  EXPECT_EQ(s.counters().host_kernels, 1u);
+  EXPECT_EQ(s.counters().copies, 1u);
+  EXPECT_EQ(s.counters().copied_bytes, 40u);
+  OK(aster_ml_context_set_copies(s.get(), ASTER_ML_COPIES_REFUSE));
+  EXPECT_FALSE((x * 3).sort().first.realize());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_UNSUPPORTED);
+  OK((x * 3).realize());
+}
+
+TEST_F(CDevice, KernelsBeyondItRunOnTheHost) {
+  aster_ml_context_options options = {};
+  std::string said;
+  options.log_self = &said;
+  options.log_level = ASTER_ML_LOG_WARNING;
+  options.log = [](void* self, int32_t, const char* text) {
+    *static_cast<std::string*>(self) += text + std::string("\n");
+  };
+  Session s(options);
+  c_device()->beyond = "sin";
+  Tensor x = on_device({0, 1, 2}, {3});
+  Tensor y = (x + 1).sum() * x.sin().sum();
+  const Floats got = read(y);
+  c_device()->beyond = nullptr;
+  EXPECT_NEAR(got[0], 6 * (std::sin(1.0) + std::sin(2.0)), 1e-5);
+  EXPECT_GE(s.counters().host_kernels, 1u);
+  EXPECT_NE(said.find("the host computes for CDEV"), std::string::npos) << said;
+  const size_t length = said.size();
+  c_device()->beyond = "sin";
+  (void)read((x * 3).sin().sum());
+  EXPECT_EQ(said.size(), length);  // once for each reason
+}
+
+TEST_F(CDevice, WithoutDoubleTheHostComputesIt) {
+  c_device()->without_double = 1;
+  Session s;
+  Tensor x = on_device({1, 2, 3}, {3});
+  EXPECT_EQ(read((x.cast(aster_ml::dtypes::float64) / 3.0).cast(aster_ml::dtypes::float32) * 3),
+            (Floats{1, 2, 3}));
+  EXPECT_GE(s.counters().host_kernels, 1u);
+}
+
+TEST_F(CDevice, ACompilerThatFailsIsSaid) {
+  {
+    Session s;  // refuses to fall back
+    Tensor x = on_device({1, 2, 3}, {3});
+    c_device()->bad_text = "int wrong = ;\n";
+    EXPECT_FALSE((x * 2).realize());
+    EXPECT_EQ(aster_ml::error().code, ASTER_ML_COMPILE);
+    EXPECT_NE(std::string(aster_ml::error().message).find("error"), std::string::npos);
+    c_device_mend();
+    EXPECT_EQ(read(x * 2), (Floats{2, 4, 6}));
+  }
+  const Context forgiving;
+  Tensor x = on_device({1, 2, 3}, {3});
+  c_device()->bad_text = "int wrong = ;\n";
+  EXPECT_EQ(read(x * 5), (Floats{5, 10, 15}));
+}
+
+TEST_F(CDevice, FailuresLoseNothing) {
+  Session s;
+  Tensor x = on_device({1, 2, 3}, {3});
+  Tensor y = x * 2 + 1;
+  const auto fails = [&](int32_t wanted) {
+    EXPECT_FALSE(y.realize());
+    EXPECT_EQ(aster_ml::error().code, wanted) << last_error();
+    c_device_mend();
+  };
+  c_device()->fail_build = ASTER_ML_DEVICE;
+  fails(ASTER_ML_DEVICE);
+  c_device()->fail_allocate = ASTER_ML_MEMORY;
+  fails(ASTER_ML_MEMORY);
+  c_device()->fail_submit = ASTER_ML_DEVICE;
+  fails(ASTER_ML_DEVICE);
+  c_device()->fail_command = 1;
+  fails(ASTER_ML_DEVICE);
+  EXPECT_EQ(read(y), (Floats{3, 5, 7}));
+  // In the middle of an assignment: it does not happen twice.
+  OK(x += 1);
+  c_device()->fail_command = 1;
+  EXPECT_FALSE(x.realize());
+  EXPECT_NE(std::string(aster_ml::error().message).find("no longer valid"), std::string::npos);
+  c_device_mend();
+  EXPECT_EQ(read(x).size(), 3u);
+}
+
+TEST_F(CDevice, MovesBetweenDevices) {
+  Session s;
+  Tensor x = data({100}, 5);
+  Tensor y = x.to(device()) * 2;
+  Tensor z = y.to(device() + 1) + 1;
+  EXPECT_EQ(z.device(), device() + 1);
+  const Floats want = read(x), got = read(z.to(ASTER_ML_DEVICE_CPU));
+  for (size_t i = 0; i < 100; ++i) EXPECT_EQ(got[i], want[i] * 2 + 1);
+  EXPECT_EQ(s.counters().copies, 0u);
+}
+
+}  // namespace
+}  // namespace programs
