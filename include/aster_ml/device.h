@@ -196,6 +196,11 @@ typedef struct aster_ml_backend {
   int32_t (*wait)(void *self, int32_t index, void *queue, uint64_t ticket);
 } aster_ml_backend;
 
+/* What a device tells of itself; of the host, and of a backend that tells nothing, its kind and its
+ * name. Errors: ARGUMENT (no such device, struct_size), UNSUPPORTED (no backend), DEVICE (describe
+ * failed). */
+ASTER_ML_API int32_t aster_ml_device_describe(aster_ml_device_info *out, int32_t device);
+
 /* Registers a backend under a name of at most 31 letters, digits and underscores that begins with a
  * letter, and gives the code of its device 0. OPENCL, CUDA, ROCM and METAL may be named too. A
  * backend stays for the life of the process. Errors: ARGUMENT (a function is missing), FORMAT

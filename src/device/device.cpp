@@ -315,6 +315,29 @@ int32_t aster_ml_device_is_available(int32_t device) {
   return slot->ready.load(std::memory_order_acquire) && dev::index(device) < slot->backend.count;
 }
 
+int32_t aster_ml_device_describe(aster_ml_device_info* out, int32_t device) {
+  ASTER_API();
+  if (out == nullptr || out->struct_size < sizeof(out->struct_size)) {
+    return ASTER_FAIL(kARGUMENT, "out is null, or its struct_size is not set");
+  }
+  const aster_ml_backend* backend = nullptr;
+  ASTER_TRY(dev::backend(&backend, device));
+  ASTER_TRY(dev::canonical(&device, device));
+  const dev::Name name = dev::name(device);
+  aster_ml_device_info info = {};
+  info.struct_size = sizeof(info);
+  info.kind = dev::is_host(device) ? ASTER_ML_DEVICE_KIND_CPU : ASTER_ML_DEVICE_KIND_OTHER;
+  std::snprintf(info.name, sizeof(info.name), "%s", name.text);
+  if (backend != nullptr && backend->describe != nullptr) {
+    const int32_t status = backend->describe(backend->self, dev::index(device), &info);
+    if (status != ASTER_ML_OK) {
+      return ASTER_FAIL(kDEVICE, "%s: describe failed with status %d", name.text, status);
+    }
+  }
+  aster::write_struct(out, info);
+  return ASTER_ML_OK;
+}
+
 int32_t aster_ml_device_register(int32_t* out, const char* name, const aster_ml_backend* backend) {
   ASTER_API();
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");

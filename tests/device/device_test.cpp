@@ -31,6 +31,33 @@ int32_t status_of(const char* name) {
   return status;
 }
 
+TEST(Device, TellsWhatItIs) {
+  aster_ml_device_info info{};
+  EXPECT_EQ(aster_ml_device_describe(nullptr, 0), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_device_describe(&info, 0), ASTER_ML_ARGUMENT);
+  info.struct_size = sizeof(info);
+  ASSERT_EQ(aster_ml_device_describe(&info, 0), ASTER_ML_OK);
+  EXPECT_EQ(info.kind, ASTER_ML_DEVICE_KIND_CPU);
+  EXPECT_STREQ(info.name, "CPU");
+  EXPECT_EQ(aster_ml_device_describe(&info, ASTER_ML_DEVICE_CUDA), ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(aster_ml_device_describe(&info, -3), ASTER_ML_ARGUMENT);
+  ASSERT_EQ(aster_ml_device_describe(&info, ASTER_ML_DEVICE_NULL), ASTER_ML_OK);
+  EXPECT_EQ(info.kind, ASTER_ML_DEVICE_KIND_OTHER);
+  EXPECT_EQ(info.forms, 0u);
+  aster_ml_backend failing{};
+  failing.struct_size = sizeof(failing);
+  failing.allocate = [](void*, void**, int32_t, size_t) -> int32_t { return ASTER_ML_MEMORY; };
+  failing.release = [](void*, int32_t, void*, size_t) {};
+  failing.copy_in = [](void*, int32_t, void*, size_t, const void*, size_t) -> int32_t { return 1; };
+  failing.copy_out = [](void*, int32_t, void*, const void*, size_t, size_t) -> int32_t {
+    return 1;
+  };
+  failing.describe = [](void*, int32_t, aster_ml_device_info*) -> int32_t { return ASTER_ML_IO; };
+  int32_t code = 0;
+  ASSERT_EQ(aster_ml_device_register(&code, "FAILING", &failing), ASTER_ML_OK);
+  EXPECT_EQ(aster_ml_device_describe(&info, code), ASTER_ML_DEVICE);
+}
+
 TEST(Device, CodesAreThoseOfTheAbi) {
   EXPECT_EQ(code_of("CPU"), 65536);
   EXPECT_EQ(code_of("cpu:1"), 65537);

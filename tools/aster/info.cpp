@@ -30,6 +30,45 @@ std::vector<std::string> devices() {
   return out;
 }
 
+// What OpenCL's devices tell of themselves, one after another.
+std::vector<aster_ml_device_info> opencl_devices() {
+  std::vector<aster_ml_device_info> out;
+  for (int32_t device = ASTER_ML_DEVICE_OPENCL; aster_ml_device_is_available(device) != 0;
+       ++device) {
+    aster_ml_device_info info{};
+    info.struct_size = sizeof(info);
+    check(aster_ml_device_describe(&info, device));
+    out.push_back(info);
+  }
+  return out;
+}
+
+std::string opencl_text(const aster_ml_device_info& info) {
+  const auto has = [&](uint32_t flag, const char* name) {
+    return (info.flags & flag) != 0 ? std::string(", ") + name : std::string();
+  };
+  return std::string(info.name) + " (" + info.driver + "): " + std::to_string(info.compute_units) +
+         " units, vectors of " + std::to_string(info.vector_bytes) + " bytes, " +
+         megabytes(info.memory_bytes) + has(ASTER_ML_DEVICE_FP64, "fp64") +
+         has(ASTER_ML_DEVICE_FP16, "fp16") + has(ASTER_ML_DEVICE_FMA, "fma") +
+         has(ASTER_ML_DEVICE_UNIFIED, "the host's memory") +
+         has(ASTER_ML_DEVICE_OUT_OF_ORDER, "out of order");
+}
+
+std::string opencl_json(const std::vector<aster_ml_device_info>& all) {
+  std::string out;
+  for (const aster_ml_device_info& info : all) {
+    Json one;
+    one.set("name", info.name).set("driver", info.driver);
+    one.set("compute_units", info.compute_units).set("vector_bytes", info.vector_bytes);
+    one.set("memory_bytes", info.memory_bytes).set("local_bytes", info.local_bytes);
+    one.set("fp64", (info.flags & ASTER_ML_DEVICE_FP64) != 0);
+    one.set("fp16", (info.flags & ASTER_ML_DEVICE_FP16) != 0);
+    out += (out.empty() ? "" : ", ") + one.text();
+  }
+  return "[" + out + "]";
+}
+
 const char* or_none(const char* text) { return text[0] == '\0' ? "none" : text; }
 
 Json cache_json(const aster_ml_runtime_info& found) {
@@ -63,7 +102,7 @@ int info(const Arguments& arguments) {
     Json out;
     out.set("version", aster_ml_version()).set("cpu_features", found.cpu);
     out.set("vector_bytes", found.vector_bytes).set("threads", found.threads);
-    out.raw("devices", "[" + quoted + "]");
+    out.raw("devices", "[" + quoted + "]").raw("opencl", opencl_json(opencl_devices()));
     Json compiler, blas;
     compiler.set("path", found.compiler).set("version", found.compiler_version);
     blas.set("path", found.blas).set("config", found.blas_config);
@@ -76,6 +115,10 @@ int info(const Arguments& arguments) {
   std::printf("vectors   %d bytes\n", found.vector_bytes);
   std::printf("threads   %d\n", found.threads);
   std::printf("devices   %s\n", names.c_str());
+  int index = 0;
+  for (const aster_ml_device_info& one : opencl_devices()) {
+    std::printf("OPENCL:%d  %s\n", index++, opencl_text(one).c_str());
+  }
   std::printf("compiler  %s%s%s\n", or_none(found.compiler),
               found.compiler[0] == '\0' ? "; kernels are interpreted" : ": ",
               found.compiler_version);
