@@ -47,7 +47,7 @@ def names_of_file(path, text):
         pattern = r"^\s*def (test_\w+)\(" if path.endswith(".py") else r"^static void (test_\w+)\("
         yield from (f"{path}::{name}" for name in re.findall(pattern, text, re.M))
     elif path.endswith(".cpp"):
-        test = r"^TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\)"
+        test = r"^(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\s*\)"
         for suite, name in re.findall(test, without_comments(text), re.M):
             yield f"{suite}.*"
             yield f"{suite}.{name}"

@@ -12,7 +12,7 @@ import enum
 from typing import Any
 
 from . import _native
-from .device import code_of, name_of
+from .device import canonicalize_device, code_of, name_of
 from .dtype import DType, from_code, to_dtype
 from .tensor import Tensor
 
@@ -157,6 +157,11 @@ class BufferView:
             raise ValueError(f"a view of {array.dtype} as {wanted} is a copy")
         return array.astype(wanted, copy=bool(copy))
 
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a view of no axes has no length")
+        return self.shape[0]
+
     def __repr__(self) -> str:
         flags = "".join(f", {flag}" for flag in sorted(self.flags - {"view"}))
         return (
@@ -235,7 +240,7 @@ class BufferView:
         >>> BufferView.from_buffer(b"abcd").to_device("cpu:1").device
         'CPU:1'
         """
-        code = code_of(device)
+        code = code_of(canonicalize_device(device))
         if name_of(code) == self.device:
             return self
         return self._with(_native.view_to_device(self._view, code))
@@ -265,6 +270,10 @@ class BufferView:
 
     def __getitem__(self, items: Any) -> BufferView:
         items = items if isinstance(items, tuple) else (items,)
+        if any(item is Ellipsis for item in items):
+            at = next(i for i, item in enumerate(items) if item is Ellipsis)
+            rest = max(0, len(self.shape) - len(items) + 1)
+            items = items[:at] + (slice(None),) * rest + items[at + 1 :]
         if len(items) > len(self.shape):
             raise IndexError(f"{len(items)} slices of {len(self.shape)} axes")
         view = self

@@ -378,8 +378,8 @@ PyObject* view_of_object(PyObject*, PyObject* const* arguments, Py_ssize_t count
   const auto size = static_cast<Py_ssize_t>(aster_ml_dtype_size(dtype != 0 ? dtype : own));
   if (shape == nullptr) return give_back(pin), nullptr;
   for (size_t i = 0; i < ndim; ++i) shape[i] = static_cast<size_t>(buffer.shape[i]);
-  if (size != buffer.itemsize) {
-    const bool fits = size != 0 && ndim == 1 && row_major(buffer) && buffer.len % size == 0;
+  if (size != buffer.itemsize && size != 0) {
+    const bool fits = ndim == 1 && row_major(buffer) && buffer.len % size == 0;
     if (!fits) {
       PyErr_Format(PyExc_ValueError, "view_of_object: %zd bytes as elements of %zd", buffer.len,
                    size);

@@ -661,10 +661,11 @@ int32_t aster_ml_view_flip(aster_ml_buffer_view* out, const aster_ml_buffer_view
 int32_t aster_ml_view_split_at(aster_ml_buffer_view* low, aster_ml_buffer_view* high,
                                const aster_ml_buffer_view* view, size_t axis, size_t index) {
   ASTER_API();
+  for (aster_ml_buffer_view* out : {low, high}) {
+    if (out != nullptr && out != view) *out = {};
+  }
   if (low == nullptr || high == nullptr || low == high || low == view || high == view)
     return ASTER_FAIL(kARGUMENT, "low and high are null, one or the view");
-  *low = {};
-  *high = {};
   return buf::split(low, high, view, axis, index);
 }
 

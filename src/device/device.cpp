@@ -231,7 +231,7 @@ Status canonical(int32_t* out, int32_t device) {
   return kOk;
 }
 
-bool is_host(int32_t device) {
+bool backend_is_host(int32_t device) {
   if (device < 0) return false;
   if (device == 0 || built_in_host(type(device))) return true;
   const Slot* slot = slot_of(type(device));

@@ -28,7 +28,10 @@ Name name(int32_t device);  // "?" for a code that is no device
 Status canonical(int32_t* out, int32_t device);
 
 // Whether the host may address memory of this device.
-bool is_host(int32_t device);
+bool backend_is_host(int32_t device);
+inline bool is_host(int32_t device) {
+  return device == 0 || same_type(device, kCpu) || backend_is_host(device);
+}
 
 // The backend that serves a device; null for CPU, REFERENCE and DISK, which are memory of the host.
 // Errors: ARGUMENT (no such device, index beyond its count), UNSUPPORTED (no backend).

@@ -126,6 +126,7 @@ struct Kernel {
   List<Output> outputs;
   uint64_t unit = 0;    // equal ones compute the same of other operands, once or several times
   bool merged = false;  // its outputs are another kernel's now
+  bool unread = false;  // a library call whose result nothing reads
 };
 
 // Which loops expressions depend on.
@@ -238,8 +239,8 @@ Status find_order(Fusion* fusion, Graph& graph, const Analysis& nodes);
 Status build(Fusion* fusion, Slots* slots, Graph& graph, const Analysis& nodes);
 // Kernels with the same loops become one where that saves reading.
 Status merge(Fusion* fusion, const Schedule& schedule, Graph& graph, const Analysis& nodes);
-// Results that no kernel reads any more stay in registers.
-Status drop_unread(Fusion* fusion, const Schedule& schedule);
+// Results that nothing reads in the end are not computed, or stay in registers.
+Status drop_unread(Fusion* fusion, const Slots& slots);
 // Items, each after all that it has to come after.
 Status emit(Slots* slots, Fusion* fusion, Graph& graph, const Analysis& nodes);
 

@@ -33,7 +33,7 @@ class Finder {
     }
     if (!slices_.empty()) ASTER_TRY(drop_below(nodes, roots));
     for (Node node : *nodes) ASTER_TRY(take(node));
-    return join();
+    return pieces_.size() == 1 ? only() : join();
   }
 
  private:
@@ -85,6 +85,16 @@ class Finder {
     const auto part = static_cast<uint32_t>(out_.parts.size());
     ASTER_TRY(pieces_.push(Piece{slice.buffer, slice.first, slice.first + node->count(), part}));
     return out_.parts.push(Leaves::Part{node, 0, slice.first});
+  }
+
+  // join of one piece.
+  Status only() {
+    Leaves::Part& part = out_.parts[0];
+    const Piece& piece = pieces_[0];
+    ASTER_TRY(out_.wholes.push(piece.buffer));
+    ASTER_TRY(add(part.node, piece.buffer, piece.begin, part.node->shape()));
+    part.first = 0;
+    return find_regions(&out_.regions, {out_.buffers.data(), 1});
   }
 
   // Pieces that overlap are one leaf. Leaves are numbered in the order of their first parts.

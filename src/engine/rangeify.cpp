@@ -45,7 +45,7 @@ Status rangeify(Schedule* out, Arena& memory, uop::Graph& graph,
   ASTER_TRY(fusion::find_order(&kernels, graph, nodes));
   ASTER_TRY(fusion::build(&kernels, &slots, graph, nodes));
   ASTER_TRY(fusion::merge(&kernels, *out, graph, nodes));
-  ASTER_TRY(fusion::drop_unread(&kernels, *out));
+  ASTER_TRY(fusion::drop_unread(&kernels, slots));
   return fusion::emit(&slots, &kernels, graph, nodes);
 }
 

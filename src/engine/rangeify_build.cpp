@@ -106,6 +106,7 @@ Status Build::name_results() {
 // Reads an element that lies in memory: of a Param, or of a node that a kernel materialises.
 Status Build::load(Node* out, const Demand& demand) {
   const Node node = nodes_.node(demand.record);
+  if (never(demand.gate)) return *out = g_.constant_word(node->dtype, 0), need(*out);
   const std::span<const Node> index = f_.index_of(demand, node);
   uint32_t slot = slots_.of_record[demand.record];
   Node position = nullptr;

@@ -23,7 +23,7 @@ class Emit {
     for (uint32_t k : sequence) {
       Kernel& kernel = f_.kernels[k];
       if (nodes_.node(kernel.record)->count() == 0) continue;
-      if (!kernel.library && kernel.outputs.empty()) continue;  // nobody reads what it makes
+      if (kernel.library ? kernel.unread : kernel.outputs.empty()) continue;
       ASTER_TRY(kernel.library ? emit_library(kernel) : emit_kernel(kernel));
     }
     return kOk;

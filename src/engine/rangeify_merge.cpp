@@ -378,26 +378,90 @@ Status merge(Fusion* fusion, const Schedule& schedule, Graph& graph, const Analy
   return Merge(fusion, schedule, graph, nodes).run();
 }
 
-Status drop_unread(Fusion* fusion, const Schedule& schedule) {
-  List<uint32_t> readers(fusion->kernels.arena());  // kernels that read each slot
-  readers.resize(schedule.slots.size(), 0);
-  ASTER_TRY(readers.arena().status());
-  for (const Kernel& kernel : fusion->kernels) {
-    if (kernel.merged) continue;
-    for (uint32_t slot : kernel.operands) ++readers[slot];
-  }
-  for (Kernel& kernel : fusion->kernels) {
-    if (kernel.merged || kernel.outputs.size() < 2) continue;
-    size_t kept = 0;
-    for (const Output& output : kernel.outputs) {
-      const auto own = std::count(kernel.operands.begin(), kernel.operands.end(), output.slot);
-      const bool read = readers[output.slot] != static_cast<uint32_t>(own);
-      if (read || schedule.slots[output.slot].kind != SlotKind::kTemporary)
-        kernel.outputs[kept++] = output;
+namespace {
+
+// What is read in the end, from results back to what they are computed from. An operand of a kernel
+// may be one that nothing loads: what its loads were for has been simplified away.
+class Unread {
+ public:
+  Unread(Fusion* fusion, const Schedule& schedule)
+      : kernels_(fusion->kernels),
+        schedule_(schedule),
+        wanted_(kernels_.arena()),
+        open_(kernels_.arena()) {}
+
+  Status drop(const List<uint32_t>& of_record) {
+    wanted_.resize(schedule_.slots.size(), 0);
+    ASTER_TRY(wanted_.arena().status());
+    // From users to sources, so that one round finds nearly all.
+    for (bool more = true; more;) {
+      more = false;
+      for (Kernel& kernel : kernels_) {
+        if (kernel.merged) continue;
+        if (kernel.library) {
+          more |= call(kernel, of_record[kernel.record]);
+        } else {
+          more |= results(kernel);
+        }
+        ASTER_TRY(open_.arena().status());
+      }
     }
-    kernel.outputs.truncate(kept);
+    for (Kernel& kernel : kernels_) {
+      size_t kept = 0;
+      for (const Output& output : kernel.outputs) {
+        if (is_wanted(output.slot)) kernel.outputs[kept++] = output;
+      }
+      kernel.outputs.truncate(kept);
+      if (kernel.library) kernel.unread = !is_wanted(of_record[kernel.record]);
+    }
+    return kOk;
   }
-  return kOk;
+
+ private:
+  bool is_wanted(uint32_t slot) const {
+    return slot == kNone || wanted_[slot] != 0 ||
+           schedule_.slots[slot].kind != SlotKind::kTemporary;
+  }
+  bool want(uint32_t slot) {
+    if (is_wanted(slot)) return false;
+    wanted_[slot] = 1;
+    return true;
+  }
+  bool call(const Kernel& kernel, uint32_t slot) {
+    bool more = false;
+    if (!is_wanted(slot)) return false;
+    for (uint32_t operand : kernel.operands) more |= want(operand);
+    return more;
+  }
+  bool results(const Kernel& kernel) {
+    bool more = false;
+    Table<Node, uint8_t> seen(open_.arena());
+    for (const Output& output : kernel.outputs) {
+      if (!is_wanted(output.slot)) continue;
+      open_.push(output.value);
+      open_.push(output.position);
+    }
+    while (!open_.empty()) {
+      const Node node = open_.back();
+      open_.pop();
+      if (seen.find(node) != nullptr) continue;
+      seen.set(node, 1);
+      if (node->op == Op::kParam) more |= want(kernel.operands[static_cast<size_t>(node->arg(0))]);
+      for (Node source : node->src()) open_.push(source);
+    }
+    return more;
+  }
+
+  List<Kernel>& kernels_;
+  const Schedule& schedule_;
+  List<uint8_t> wanted_;  // temporaries, by slot
+  List<Node> open_;
+};
+
+}  // namespace
+
+Status drop_unread(Fusion* fusion, const Slots& slots) {
+  return Unread(fusion, slots.schedule).drop(slots.of_record);
 }
 
 }  // namespace aster::engine::fusion

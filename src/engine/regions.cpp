@@ -19,6 +19,10 @@ Region region_of(Node node) {
 }
 
 Status find_regions(Vec<LeafRegion>* out, uop::Nodes leaves) {
+  if (leaves.size() == 1) {
+    const Region all = region_of(leaves[0]);
+    return out->push(LeafRegion{0, 0, static_cast<int64_t>(all.end - all.begin)});
+  }
   constexpr uint32_t kNone = UINT32_MAX;
   struct Place {
     Region region;

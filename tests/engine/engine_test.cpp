@@ -76,6 +76,24 @@ TEST(Realize, PaddingAroundJoinedParts) {
   w.check(w.hold(g.slice(sum, words({36}), words({1}), words({6}))), 1);
 }
 
+// What is kept in memory for readers that turn out to read none of it is not computed.
+TEST(Realize, WhatNothingReadsIsNotComputed) {
+  World w;
+  uop::Graph& g = w.g();
+  Node x = w.random({16}), z = w.random({49}, 3), a = w.random({64, 64}, 4);
+  const auto around = [&](Node node) {  // of which only padding is read
+    Node padded = g.pad(node, words({13}), words({20}), words({0}), 0);
+    return w.hold(g.slice(g.alu(Op::kAdd, z, padded), words({36}), words({1}), words({6})));
+  };
+  w.check(around(g.contiguous(g.alu(Op::kSin, x))), 1);
+  Node chain = g.contiguous(g.alu(Op::kExp, g.contiguous(g.alu(Op::kSin, x))));
+  w.check(around(chain), 1);
+  const Node rows = g.contiguous(g.reduce(Op::kAdd, g.alu(Op::kSin, a), words({1})));
+  const Node first =
+      g.reshape(g.slice(rows, words({0, 0}), words({1, 1}), words({16, 1})), words({16}));
+  w.check(around(g.contiguous(g.alu(Op::kMul, first, x))), 1);
+}
+
 TEST(Realize, EqualPartsAreComputedSideBySide) {
   World w;
   uop::Graph& g = w.g();

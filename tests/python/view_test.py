@@ -56,13 +56,15 @@ def test_slices_are_those_of_numpy():
     for items in (
         slice(1, None), (slice(None), slice(None, None, -1)), (slice(2, 0, -1), slice(1, 9, 2)),
         (slice(0, 0),), (slice(5, 2), slice(None), slice(-3, None)), (slice(None),) * 3,
-        (slice(0, 3, -1), slice(-1, None, -3)),
+        (slice(0, 3, -1), slice(-1, None, -3)), (..., slice(None, None, -2)), (slice(1), ...),
+        (slice(1), ..., slice(2), slice(3)), ...,
     ):  # fmt: skip
         part = view[items]
         np.testing.assert_array_equal(part.numpy(), array[items])
         assert part.same_memory(view) and part.owner is array
     with pytest.raises(TypeError, match="slices, not int"):
         view[0]
+    assert len(view) == 3
     with pytest.raises(IndexError):
         view[:, :, :, :]
     with pytest.raises(ValueError):
@@ -99,6 +101,8 @@ def test_devices():
     assert there.tensor().device == "PYTHON" and there.tensor().tolist() == [3, 2, 1, 0]
     with pytest.raises(Exception, match="no backend named CUDA"):
         view.to_device("cuda:0")
+    with pytest.raises(TypeError, match="a device is named by a str"):
+        view.to_device(3)
 
 
 def test_tensors_share_the_memory():
@@ -124,6 +128,8 @@ def test_dtypes_that_do_not_fit():
         BufferView.from_numpy(np.zeros(3, ">i4"))
     with pytest.raises(Exception, match="aligned"):
         BufferView.from_numpy(np.zeros(9, np.int8)[1:].view(np.int32))
+    with pytest.raises(TypeError, match="weakint"):
+        BufferView.from_buffer(bytes(8), dtypes.weakint)
     with pytest.raises(ValueError, match="copy"):
         np.array(BufferView.from_buffer(b"ab"), dtype=np.int64, copy=False)
 
@@ -131,6 +137,8 @@ def test_dtypes_that_do_not_fit():
 def test_no_axes_and_no_elements():
     assert BufferView.from_numpy(np.array(3.0)).shape == ()
     assert BufferView.from_numpy(np.array(3.0)).tensor().item() == 3
+    with pytest.raises(TypeError, match="no length"):
+        len(BufferView.from_numpy(np.array(3.0)))
     empty = BufferView.from_numpy(np.zeros((2, 0, 3)))
     assert empty.size == 0 and empty.numpy().shape == (2, 0, 3) and empty.is_contiguous()
     assert empty.tensor().shape == (2, 0, 3)

@@ -24,7 +24,8 @@ add_test(NAME exports
   COMMAND c)""",
     "abi/base_test.c": "static void test_one(void) {}\nstatic void help(void) {}\n",
     "base/a_test.cpp": "TEST(Suite, One) {}\nTEST_F(Other,\n       Two) {}\n"
-    "// TEST(Suite, Gone) {}\nTEST_P(Many, Three) {}\n/* TEST(Suite, Away) */\n",
+    "// TEST(Suite, Gone) {}\nTEST_P(Many, Three) {}\n/* TEST(Suite, Away) */\n"
+    "TYPED_TEST_SUITE(Kinds, All);\nTYPED_TEST(Kinds, Four) {}\n",
     "base/helper.cpp": "TEST(Suite, Helper) {}\n",
     "python/b_test.py": "class B:\n    def test_method(self):\n        pass\n\ndef test_two():\n"
     "    pass\n\ndef helper():\n    pass\n",
@@ -33,6 +34,7 @@ NAMES = {
     *("base", "uop", "library_haswell", "library_zen", "exports"),
     *("abi/base_test.c", "abi/base_test.c::test_one"),
     *("Suite.*", "Suite.One", "Other.*", "Other.Two", "Many.*", "Many.Three"),
+    *("Kinds.*", "Kinds.Four"),
     *("python/b_test.py", "python/b_test.py::test_method", "python/b_test.py::test_two"),
 }
 HEAD = "| [A b](#a-b) | 2 | 1 | 0 | 1 | 0 |\n\n## A b\n\n| # | asked | state | tests | missing |\n"
