@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
+#include "aster_ml/buffer.h"
 #include "base/context.h"
 #include "device/device.h"
 #include "runtime/opencl/backend.h"
@@ -128,7 +130,16 @@ TEST_F(OpenclStub, FailuresOfMemoryAreStatuses) {
        [&] { return t.copy_out(t.self, 0, host, data, 0, 64); });
   once("clEnqueueCopyBuffer", -5, ASTER_ML_DEVICE,
        [&] { return t.copy(t.self, 0, data, 0, data, 32, 32); });
-  EXPECT_EQ(t.allocate_kind(t.self, &data, 0, 64, 99), ASTER_ML_UNSUPPORTED);
+  void* pinned = nullptr;
+  EXPECT_EQ(t.allocate_kind(t.self, &pinned, 0, 64, 99), ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(t.allocate_kind(t.self, &pinned, 0, 64, ASTER_ML_MEMORY_UNIFIED), ASTER_ML_UNSUPPORTED);
+  const auto pin = [&] { return t.allocate_kind(t.self, &pinned, 0, 64, ASTER_ML_MEMORY_PINNED); };
+  once("clEnqueueMapBuffer", -12, ASTER_ML_DEVICE, pin);
+  ASSERT_EQ(pin(), ASTER_ML_OK);
+  std::memset(pinned, 7, 64);
+  const int unmapped = count("clEnqueueUnmapMemObject");
+  t.release(t.self, 0, pinned, 64);
+  EXPECT_EQ(count("clEnqueueUnmapMemObject"), unmapped + 1);
 
   t.release(t.self, 0, data, 64);
 }

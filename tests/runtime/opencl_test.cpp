@@ -52,7 +52,7 @@ class Opencl : public ::testing::Test {
     std::vector<float> in(20), out(16);
     for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i);
     ASSERT_EQ(table_->allocate(nullptr, &memory[0], 0, 80), ASTER_ML_OK);
-    ASSERT_EQ(table_->allocate_kind(nullptr, &memory[1], 0, 64, ASTER_ML_MEMORY_PINNED),
+    ASSERT_EQ(table_->allocate_kind(nullptr, &memory[1], 0, 64, ASTER_ML_MEMORY_DEVICE),
               ASTER_ML_OK);
     ASSERT_EQ(table_->open(nullptr, &queue, 0, 0), ASTER_ML_OK);
     const size_t offsets[] = {16, 0};

@@ -40,21 +40,81 @@ int32_t allocate(void*, void** out, int32_t index, size_t bytes) {
   return create(out, index, bytes, 0);
 }
 
+// Buffers that the host addresses for as long as they are there.
+struct Mapped {
+  void* at;
+  Buffer* buffer;
+};
+constinit Mutex g_mapped_mutex;
+constinit Vec<Mapped>* g_mapped = nullptr;
+
+// Takes in what was mapped. Errors: MEMORY.
+Status remember(const Mapped& one) {
+  const MutexLock lock(g_mapped_mutex);
+  if (g_mapped == nullptr) g_mapped = process_heap().create<Vec<Mapped>>(process_heap());
+  return g_mapped != nullptr ? g_mapped->push(one) : out_of_memory(sizeof(*g_mapped));
+}
+
+// The buffer at an address of the host, no longer remembered; null: it is none.
+Buffer* forget(const void* at) {
+  const MutexLock lock(g_mapped_mutex);
+  if (g_mapped == nullptr) return nullptr;
+  for (Mapped& one : *g_mapped) {
+    if (one.at != at) continue;
+    Buffer* const out = one.buffer;
+    one = g_mapped->back();
+    g_mapped->pop();
+    return out;
+  }
+  return nullptr;
+}
+
+Status map(void** out, int32_t index, size_t bytes) {
+  void* data = nullptr;
+  ASTER_TRY(create(&data, index, bytes, CL_MEM_ALLOC_HOST_PTR));
+  Buffer* const buffer = static_cast<Buffer*>(data);
+  Device& device = g_platforms.devices[index];
+  const Api& cl = g_platforms.cl;
+  cl_int error = CL_SUCCESS;
+  void* const at = cl.clEnqueueMapBuffer(device.copies, buffer->memory, 1, CL_MAP_READ_WRITE, 0,
+                                         std::max<size_t>(bytes, 1), 0, nullptr, nullptr, &error);
+  Status status = error == CL_SUCCESS ? Status(kOk) : failed(device, "clEnqueueMapBuffer", error);
+  if (status.ok() && reinterpret_cast<uintptr_t>(at) % 64 != 0) {
+    status = ASTER_FAIL(kUNSUPPORTED, "OPENCL:%d: mapped memory is not aligned", index);
+  }
+  if (status.ok()) status = remember({at, buffer});
+  if (!status.ok()) {
+    if (error == CL_SUCCESS) {
+      cl.clEnqueueUnmapMemObject(device.copies, buffer->memory, at, 0, nullptr, nullptr);
+    }
+    cl.clReleaseMemObject(buffer->memory);
+    process_heap().destroy(buffer);
+    return status;
+  }
+  *out = at;
+  return kOk;
+}
+
+// Where a device's memory is the host's nothing is gained by pinning some of it.
 int32_t allocate_kind(void*, void** out, int32_t index, size_t bytes, int32_t kind) {
   const bool unified = (g_platforms.devices[index].info.flags & ASTER_ML_DEVICE_UNIFIED) != 0;
-  if (kind == ASTER_ML_MEMORY_UNIFIED && !unified) {
-    return ASTER_FAIL(kUNSUPPORTED, "OPENCL:%d: its memory is its own", index);
+  if (kind == ASTER_ML_MEMORY_DEVICE) return create(out, index, bytes, 0);
+  if (kind == (unified ? ASTER_ML_MEMORY_UNIFIED : ASTER_ML_MEMORY_PINNED)) {
+    return map(out, index, bytes);
   }
-  const bool host = kind == ASTER_ML_MEMORY_PINNED || kind == ASTER_ML_MEMORY_UNIFIED;
-  if (!host && kind != ASTER_ML_MEMORY_DEVICE) {
-    return ASTER_FAIL(kUNSUPPORTED, "OPENCL:%d: no memory of kind %d", index, kind);
-  }
-  return create(out, index, bytes, host ? cl_bitfield{CL_MEM_ALLOC_HOST_PTR} : 0);
+  return ASTER_FAIL(kUNSUPPORTED, "OPENCL:%d: no memory of kind %d", index, kind);
 }
 
 // In the child of a fork the memory is the parent's.
-void release(void*, int32_t, void* data, size_t) {
+void release(void*, int32_t index, void* data, size_t) {
   if (data == nullptr || g_platforms.process != getpid()) return;
+  const Api& cl = g_platforms.cl;
+  if (Buffer* const mapped = forget(data)) {
+    const cl_queue queue = g_platforms.devices[index].copies;
+    cl.clEnqueueUnmapMemObject(queue, mapped->memory, data, 0, nullptr, nullptr);
+    cl.clFinish(queue);
+    data = mapped;
+  }
   g_platforms.cl.clReleaseMemObject(memory_of(data));
   process_heap().destroy(static_cast<Buffer*>(data));
 }

@@ -120,6 +120,15 @@ cl_int clEnqueueCopyBuffer(cl_queue, cl_mem, cl_mem, size_t, size_t, size_t, cl_
                            const cl_event*, cl_event*) {
   return result("clEnqueueCopyBuffer");
 }
+alignas(64) char g_memory[4096];
+void* clEnqueueMapBuffer(cl_queue, cl_mem, cl_uint, cl_bitfield, size_t, size_t, cl_uint,
+                         const cl_event*, cl_event*, cl_int* error) {
+  *error = result("clEnqueueMapBuffer");
+  return *error == CL_SUCCESS ? g_memory : nullptr;
+}
+cl_int clEnqueueUnmapMemObject(cl_queue, cl_mem, void*, cl_uint, const cl_event*, cl_event*) {
+  return result("clEnqueueUnmapMemObject");
+}
 cl_program clCreateProgramWithSource(cl_context, cl_uint, const char**, const size_t*,
                                      cl_int* error) {
   return object<cl_program>("clCreateProgramWithSource", error);
