@@ -25,7 +25,6 @@ Status Writer::run() {
     Walker<Writer> walker(program_, *this);
     ASTER_TRY(walker.run());
   }
-  if (!program_.function && !opencl() && task_loops_ == 0) out_ << "}\n";
   if (streams_) out_ << "__builtin_ia32_sfence();\n";
   out_ << "}\n";
   return out_.status();
@@ -76,8 +75,7 @@ Status Writer::close(const Step& s) {
   if (s.op == Op::kIf) --conditions_;
   if (opencl() && s.op == Op::kLoop) close_items(s);
   const bool task = s.op == Op::kLoop && s.in->kind == static_cast<uint8_t>(LoopKind::kTask);
-  if (task && !(opencl() && task_loops_ == 1) && innermost_tasks(s.id))
-    out_ << "done += count" << s.id << ";\n}\n";
+  if (task && task_loops_ > 1 && innermost_tasks(s.id)) out_ << "done += count" << s.id << ";\n}\n";
   return out_.status();
 }
 
@@ -285,8 +283,8 @@ Status Writer::open_program() {
   if (opencl()) return open_kernel();
   out_ << "void " << program_.name
        << "(void *const *params, const long long *sizes, void *scratch, long long begin, "
-          "long long end) {\n(void)sizes, (void)scratch, (void)params;\n"
-       << (task_loops_ != 0 ? "long long done = 0;\n" : "if (begin <= 0 && end > 0) {\n");
+          "long long end) {\n(void)sizes, (void)scratch, (void)params, (void)begin, (void)end;\n"
+       << (task_loops_ > 1 ? "long long done = 0;\n" : "");
   return out_.status();
 }
 
@@ -302,6 +300,15 @@ bool Writer::innermost_tasks(Id id) const {
 
 void Writer::open_tasks(const Step& s) {
   const bool innermost = innermost_tasks(s.id);
+  if (task_loops_ == 1) {
+    out_ << "for (long long task = begin; task < end; ++task) {\nconst ";
+    type(s.in->dtype, 1);
+    out_ << ' ';
+    name(s.result) << " = ";
+    bound(s, false);
+    out_ << " + task * " << s.words[2] << ";\n";
+    return;
+  }
   const auto write = [&](const char* text) { out_ << text << s.id; };
   if (innermost) {
     out_ << "{\nconst long long ";

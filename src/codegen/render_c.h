@@ -28,7 +28,8 @@ struct RenderedC {
   explicit RenderedC(Memory& memory) : text(memory), functions(memory) {}
   // void NAME(void *const *params, const long long *sizes, void *scratch,
   //           long long begin, long long end)
-  // which runs tasks [begin, end); a program without task loops is one task. sizes: by slot.
+  // which runs tasks [begin, end), of those that there are; a program without task loops is one
+  // task. sizes: by slot.
   Text text;
   Vec<RenderedFunction> functions;  // that it calls, and that these call
   UsedTypes types;
