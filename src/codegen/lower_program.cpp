@@ -88,7 +88,7 @@ class ProgramLowering : private ValueLowering {
     const Nest& nest = plan_.segments[static_cast<size_t>(at)];
     int opened = 0;
     for (int i = 0; i < tasks.loops; ++i) {
-      if (tasks.counts[i] == 1) continue;
+      if (tasks.counts[i] == 1 && !plan_.general) continue;
       const Loop& loop = nest.loops[i];
       const int64_t chunk = i + 1 == tasks.loops ? tasks.chunk : loop.step;
       open_task(loop.range, chunk, tasks.counts[i], !loop.block && chunk == nest.step(loop.range));
@@ -110,7 +110,7 @@ class ProgramLowering : private ValueLowering {
   // Task t covers `chunk` of the range, the last one the rest besides.
   void open_task(int r, int64_t chunk, int64_t count, bool one_step) {
     const int64_t size = kernel_.size(r);
-    if (size == chunk * count) {
+    if (size == chunk * count && !plan_.general) {
       const Number lo{open_loop({kNone, 0}, {kNone, size}, chunk, LoopKind::kTask), 0};
       bounds_[r] = {lo, plus(lo, chunk), one_step};
       return;
@@ -134,7 +134,7 @@ class ProgramLowering : private ValueLowering {
     RangeState& state = ranges_[r];
     const int64_t step = nest.step(r);
     const Bounds bounds = bounds_[r];
-    const bool even = kernel_.size(r) % step == 0;
+    const bool even = kernel_.size(r) % step == 0 && !plan_.general;
     tile(r, nest, kTileRank);
     if (state.lanes > 1) vector_ = r, lanes_ = state.lanes;
     if (bounds.taken) {
@@ -419,12 +419,13 @@ class ProgramLowering : private ValueLowering {
     const int range = nest.loops[i].range;
     const int64_t step = nest.step(range), size = kernel_.size(range);
     const int64_t whole = size / step * step;
-    if (whole > 0) {
+    const bool general = plan_.general && step > 1;
+    if (whole > 0 || general) {
       ranges_[range].index = open_loop({}, {kNone, whole}, step);
       fold_loops(r, nest, i + 1);
       b.close();
     }
-    if (whole < size) fold_tail(r, nest, range, whole);
+    if (whole < size || general) fold_tail(r, nest, range, whole);
   }
 
   // What is left of the vectorised range, vector by vector; the last one ends with the range and
@@ -436,7 +437,7 @@ class ProgramLowering : private ValueLowering {
     state.axis = -1;
     const Id j = open_loop({kNone, from}, {kNone, size}, n);
     state.index = id_of(least({j, 0}, {kNone, size - n}));
-    const bool masked = (size - from) % n != 0;
+    const bool masked = (size - from) % n != 0 || (plan_.general && n > 1);
     update(r, masked ? make(Op::kSub, DType::kInt64, {j, state.index}) : kNone, axis);
     b.close();
     state.axis = axis;

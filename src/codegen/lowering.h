@@ -15,5 +15,9 @@ Status lower_program(program::Module* out, const char* name, const Kernel& kerne
 // The same from the kernel's graph, by the plan that the engine would take.
 Status lower_kernel(program::Module* out, const char* name, Node kernel, const Target& target,
                     Memory& memory);
+// The same by a plan for many sizes, which gives the same bits; `plan`: that which the engine
+// takes.
+Status lower_general(program::Module* out, Plan* general, const char* name, const Kernel& kernel,
+                     const Plan& plan, const Target& target, Memory& memory);
 
 }  // namespace aster::codegen

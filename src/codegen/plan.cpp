@@ -238,10 +238,25 @@ class Planner {
   // At most `most` copies of `unit` elements: as many as cover the range with the least overlap.
   int64_t even_copies(int range, int64_t unit, int64_t most) const {
     const int64_t size = kernel_.size(range);
+    if (plan_.general) return general_copies(size / unit, size, unit, most);
     int64_t best = 1, least = INT64_MAX;
     for (int64_t copies = std::min(most, size / unit); copies >= 1; --copies) {
       const int64_t tile = copies * unit, covered = (size + tile - 1) / tile * tile;
       if (covered < least) best = copies, least = covered;
+    }
+    return best;
+  }
+
+  // The same of few choices, so that many sizes have one plan: halves and three quarters of `most`.
+  static int64_t general_copies(int64_t fit, int64_t size, int64_t unit, int64_t most) {
+    constexpr int64_t kTileCost = 2;  // of a tile, in copies
+    int64_t best = 1, least = INT64_MAX;
+    for (int64_t whole = most; whole >= 1; whole /= 2) {
+      for (const int64_t copies : {whole, whole % 4 == 0 ? whole * 3 / 4 : whole}) {
+        const int64_t tiles = (size + copies * unit - 1) / (copies * unit);
+        const int64_t cost = tiles * (copies + kTileCost);
+        if (copies <= fit && cost < least) best = copies, least = cost;
+      }
     }
     return best;
   }
@@ -513,6 +528,16 @@ bool fits_int32(Node node) {
   bool all = node->dtype != DType::kWeakInt || fits(node);
   for (Node source : node->src()) all &= source->dtype != DType::kWeakInt || fits(source);
   return all;
+}
+
+bool folds_alike(const Plan& a, const Plan& b) {
+  const auto alike = [](const Nest& x, const Nest& y) {
+    const bool loops = std::equal(
+        x.loops, x.loops + x.loop_count, y.loops, y.loops + y.loop_count,
+        [](const Loop& p, const Loop& q) { return p.range == q.range && p.step == q.step; });
+    return loops && x.vector == y.vector && x.lanes == y.lanes && x.unrolled == y.unrolled;
+  };
+  return std::equal(a.folds.begin(), a.folds.end(), b.folds.begin(), b.folds.end(), alike);
 }
 
 Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory&) {

@@ -62,9 +62,15 @@ struct Plan {
   Vec<Nest> segments;  // by segment
   Vec<Nest> folds;     // by region; unused for regions of stores
   Vec<Tasks> tasks;    // by root
+  // The loops are those of other sizes too: every tile may pass the end of its range, every fold
+  // may have a rest. What is computed has the same bits.
+  bool general = false;
 };
 
+// A plan whose `general` is set is one for many sizes.
 Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory& memory);
+// Whether two plans of a kernel combine the terms of its folds in the same order.
+bool folds_alike(const Plan& a, const Plan& b);
 
 // Whether index arithmetic of node (its own value and what it takes) fits in 32 bits.
 bool fits_int32(Node node);

@@ -79,6 +79,20 @@ Status lower_kernel(program::Module* out, const char* name, Node node, const Tar
   return lower_program(out, name, kernel, plan, target, memory);
 }
 
+Status lower_general(program::Module* out, Plan* general, const char* name, const Kernel& kernel,
+                     const Plan& plan, const Target& target, Memory& memory) {
+  general->general = true;
+  ASTER_TRY(make_plan(general, kernel, target, memory));
+  if (!folds_alike(*general, plan)) {
+    *general = Plan(memory);
+    ASTER_TRY(general->segments.append(plan.segments.data(), plan.segments.size()));
+    ASTER_TRY(general->folds.append(plan.folds.data(), plan.folds.size()));
+    ASTER_TRY(general->tasks.append(plan.tasks.data(), plan.tasks.size()));
+    general->general = true;
+  }
+  return lower_program(out, name, kernel, *general, target, memory);
+}
+
 Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& target,
               SizeClasses* classes) {
   if (node == nullptr) return ASTER_FAIL(kINTERNAL, "no kernel");
@@ -90,13 +104,20 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   ASTER_TRY(name_kernel(out.name, kernel, target, memory));
   ASTER_TRY(write_title(out.title, node, memory));
   program::Module module(memory);
-  ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
-  if (classes != nullptr) ASTER_TRY(classes->choose(&module, &out.sizes));
+  Plan general(memory);
+  if (classes != nullptr) {
+    ASTER_TRY(lower_general(&module, &general, out.name, kernel, plan, target, memory));
+    ASTER_TRY(classes->choose(&module, &out.sizes));
+  }
+  if (out.sizes.empty()) {
+    module.programs.clear();
+    ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
+  }
   std::memcpy(out.name, module.programs.back().name, sizeof(out.name));
   ASTER_TRY(render_module(out.code, module, target));
   double flops = 0, bytes = 0;
   out.tasks = 0;
-  for (const Tasks& tasks : plan.tasks) {
+  for (const Tasks& tasks : (out.sizes.empty() ? plan : general).tasks) {
     out.tasks += tasks.total;
     flops += tasks.flops;
     bytes += tasks.bytes;

@@ -1,6 +1,7 @@
 #include "codegen/sizes.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 
 namespace aster::codegen {
@@ -9,8 +10,8 @@ using namespace program;
 
 namespace {
 
-// Sizes are in [-kMostSize, kMostSize], so that sums of products of two are no overflow.
-constexpr int64_t kMostSize = int64_t{1} << 31;
+// Sizes are in [-kMostSize, kMostSize], so that sums of products of two do not overflow.
+constexpr int64_t kMostSize = int64_t{1} << 30;
 constexpr Word kMostBits = INT64_MAX - 1;
 // Patterns kept of a skeleton, and words of all patterns, before they are forgotten.
 constexpr size_t kMostPatterns = 16;
@@ -35,6 +36,12 @@ Status find_divisors(Vec<uint8_t>* out, const Program& program) {
   return kOk;
 }
 
+NumberKind kind_of(DType dtype) {
+  if (dtype == DType::kFloat32) return NumberKind::kFloat;
+  if (dtype == DType::kFloat64) return NumberKind::kDouble;
+  return dtype::is_float(dtype) ? NumberKind::kFixed : NumberKind::kIndex;
+}
+
 // Calls visit(kind, word) for every number of an instruction, in the order of numbers. divides:
 // whether the instruction is a divisor, or divides.
 template <typename Visit>
@@ -42,11 +49,8 @@ void each_number(const Program& program, const Instruction& in, bool divides, Vi
   const Words words = program.words(in);
   for (Id id : program.operands(in)) {
     const Instruction& operand = program.at(id);
-    if (!is_number(operand)) continue;
-    visit(divides                          ? NumberKind::kFixed
-          : dtype::is_float(operand.dtype) ? NumberKind::kReal
-                                           : NumberKind::kIndex,
-          program.words(operand)[0]);
+    if (is_number(operand))
+      visit(divides ? NumberKind::kFixed : kind_of(operand.dtype), program.words(operand)[0]);
   }
   if (is_loop_from_zero(program, in)) {
     visit(NumberKind::kIndex, words[1]);
@@ -179,6 +183,8 @@ class Generaliser {
     const Word most = small ? kMostSize : kMostBits;
     const Word least = kind == NumberKind::kStep ? 1 : -most;
     const auto slot = static_cast<Word>(sizes_.size() - first_size_);
+    if (kind == NumberKind::kFloat)
+      word = std::bit_cast<int32_t>(static_cast<float>(std::bit_cast<double>(word)));
     out_.fail(sizes_.push(word));
     return out_.add({.op = Op::kParam, .dtype = DType::kInt64, .flags = kSize}, {},
                     std::array{slot, least, most, Word{1}});
@@ -200,10 +206,10 @@ class Generaliser {
     Id id = size_of(number);
     if (id == kNone) {
       id = out_.add({.op = Op::kConst, .dtype = dtype}, {}, std::array{word});
-    } else if (numbers_.kinds[number] == NumberKind::kReal) {
-      id = out_.add({.op = Op::kBitcast, .dtype = DType::kFloat64}, std::array{id});
-      if (dtype != DType::kFloat64)
-        id = out_.add({.op = Op::kCast, .dtype = dtype}, std::array{id});
+    } else if (dtype::is_float(dtype)) {
+      if (dtype == DType::kFloat32)
+        id = out_.add({.op = Op::kCast, .dtype = DType::kInt32}, std::array{id});
+      id = out_.add({.op = Op::kBitcast, .dtype = dtype}, std::array{id});
     } else if (dtype != DType::kInt64) {
       id = out_.add({.op = Op::kCast, .dtype = dtype}, std::array{id});
     }
@@ -335,12 +341,6 @@ class Generaliser {
 
 // ---- Patterns ----
 
-bool may_vary(NumberKind kind, Word word) {
-  if (kind == NumberKind::kFixed) return false;
-  if (kind == NumberKind::kStep) return word >= 1 && word <= kMostSize;
-  return kind != NumberKind::kIndex || (word >= -kMostSize && word <= kMostSize);
-}
-
 // Whether a program is one of a pattern.
 bool fits(const Pattern& pattern, const Numbers& numbers) {
   for (size_t i = 0; i < numbers.words.size(); ++i) {
@@ -386,6 +386,12 @@ Status merge(Pattern* out, bool* possible, const Pattern& pattern, const Numbers
 }
 
 }  // namespace
+
+bool may_vary(NumberKind kind, Word word) {
+  if (kind == NumberKind::kFixed) return false;
+  if (kind == NumberKind::kStep) return word >= 1 && word <= kMostSize;
+  return kind != NumberKind::kIndex || (word >= -kMostSize && word <= kMostSize);
+}
 
 Status generalise(Program* out, Vec<int64_t>* sizes, const Program& program, const Numbers& numbers,
                   const Pattern& pattern, Memory& memory) {
@@ -458,7 +464,7 @@ Status SizeClasses::choose(Module* module, Vec<int64_t>* sizes) {
   Pattern wider(memory_);
   if (best != nullptr) {
     if (best->first.empty()) return kOk;
-    return replace(module, sizes, numbers, *best);
+    return replace(module, sizes, numbers, *best, nullptr);
   }
   ASTER_TRY(widen(&wider, &best, of, numbers));
   if (best == nullptr) {
@@ -466,27 +472,42 @@ Status SizeClasses::choose(Module* module, Vec<int64_t>* sizes) {
     ASTER_TRY(wider.groups.resize(numbers.words.size(), uint16_t{0}));
     return remember(of, std::move(wider), nullptr);
   }
-  ASTER_TRY(replace(module, sizes, numbers, wider));
-  return remember(of, std::move(wider), best);
+  bool holds = false;
+  ASTER_TRY(replace(module, sizes, numbers, wider, &holds));
+  return holds ? remember(of, std::move(wider), best) : kOk;
 }
 
+// holds: null, or to be told whether the verifier lets the program pass; it stays as it is where
+// not.
 Status SizeClasses::replace(Module* module, Vec<int64_t>* sizes, const Numbers& numbers,
-                            const Pattern& pattern) {
+                            const Pattern& pattern, bool* holds) {
   Memory& scratch = sizes->memory();
   Program& program = module->programs.back();
   Program general(scratch);
   ASTER_TRY(generalise(&general, sizes, program, numbers, pattern, scratch));
+  std::swap(program, general);
+  if (holds != nullptr) {
+    const SavedError before;
+    const Status status = verify(*module, {.vouched = true});
+    *holds = status.ok();
+    if (!*holds) {
+      if (status.code != static_cast<int32_t>(Code::kARGUMENT)) return status;
+      before.restore();
+      std::swap(program, general);
+      sizes->clear();
+      return kOk;
+    }
+  }
   Mixer mix;
   for (const Program& one : module->programs) {
-    const Digest digest = (&one == &program ? general : one).digest();
+    const Digest digest = one.digest();
     mix.word(digest.low);
     mix.word(digest.high);
   }
   const Digest name = mix.get();
-  std::snprintf(general.name, sizeof(general.name), "s_%016llx%016llx",
+  std::snprintf(program.name, sizeof(program.name), "s_%016llx%016llx",
                 static_cast<unsigned long long>(name.high),
                 static_cast<unsigned long long>(name.low));
-  program = std::move(general);
   return kOk;
 }
 

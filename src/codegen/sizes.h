@@ -19,9 +19,10 @@ using program::Word;
 // What stands in a program in some place.
 enum class NumberKind : uint8_t {
   kIndex,   // an integer
-  kReal,    // a constant of floats
+  kFloat,   // a float32, by its bits
+  kDouble,  // a float64
   kStep,    // of a loop from 0 on
-  kFixed,   // an integer that others are divided by
+  kFixed,   // one that all programs of a skeleton have: what others are divided by
   kDerived  // what follows from others: the rounds of such a loop, the elements of a Param
 };
 
@@ -44,6 +45,9 @@ struct Pattern {
   Vec<uint32_t> first;  // by group, from 1: the number that is its first
   uint64_t call = 0;    // in which it was made
 };
+
+// Whether a number may be a size.
+bool may_vary(NumberKind kind, Word word);
 
 // The program of a pattern, from one that has these numbers. The sizes that this one is run with
 // are appended. Errors: RANGE (more instructions than a program may have), MEMORY.
@@ -74,7 +78,7 @@ class SizeClasses {
   Status widen(Pattern* out, Pattern** with, Class* of, const Numbers& numbers);
   Status remember(Class* of, Pattern&& pattern, Pattern* other);
   static Status replace(program::Module* module, Vec<int64_t>* sizes, const Numbers& numbers,
-                        const Pattern& pattern);
+                        const Pattern& pattern, bool* holds);
 
   Memory& memory_;
   Map<Digest, uint32_t, DigestHash> numbers_;

@@ -219,6 +219,10 @@ class Walk {
     } else if (in.op == Op::kSpread || in.op == Op::kTurn || in.op == Op::kLane) {
       fact.bounds = facts_[program_.operands(in)[0]].bounds;
       if (in.op == Op::kTurn) fact.bounds = uop::kUnknown;  // lanes behind the instances are 0
+    } else if (in.op == Op::kRem) {
+      const Interval by = facts_[program_.operands(in)[1]].bounds;
+      const bool positive = facts_[program_.operands(in)[0]].bounds.lo >= 0;
+      if (by.lo > 0) fact.bounds = {positive ? 0 : 1 - by.hi, by.hi - 1};
     } else if (in.op == Op::kAnd && integral) {
       // Of any number with one that is not negative.
       for (Id from : program_.operands(in)) {

@@ -86,6 +86,7 @@ class MemoryRules {
   const char* reads_before(Id id, const Surroundings& around);
   Status state_of(Id memory, MemoryState** out);
   bool names(Id id, Id loop) const;
+  bool multiplies(Id id, Id loop) const;
   bool same_form(Id a, Id b, bool constants) const;
 
   const Program& program_;

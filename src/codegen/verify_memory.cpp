@@ -227,6 +227,14 @@ bool MemoryRules::names(Id id, Id loop) const {
                              [&](const Term& term) { return !term.axis && term.at == loop; });
 }
 
+// Whether a value is a product with a loop's index.
+bool MemoryRules::multiplies(Id id, Id loop) const {
+  const Instruction& in = program_.at(id);
+  return in.op == Op::kMul && std::ranges::any_of(program_.operands(in), [&](Id factor) {
+           return factor == loop || multiplies(factor, loop);
+         });
+}
+
 bool MemoryRules::same_form(Id a, Id b, bool constants) const {
   const Instruction &x = program_.at(a), &y = program_.at(b);
   return std::ranges::equal(program_.terms(x), program_.terms(y)) &&
@@ -308,7 +316,11 @@ const char* MemoryRules::reads_before(Id id, const Surroundings& around) {
       const bool by_bounds = std::ranges::any_of(around.loops, [&](const OpenLoop& inner) {
         return inner.id > loop.id && program_.at(inner.id).operands != 0 && names(id, inner.id);
       });
-      if (!by_bounds) return "an element that is written once, as it is read";
+      // Its stride may be a size.
+      const bool by_product = std::ranges::any_of(
+          program_.terms(program_.at(id)),
+          [&](const Term& term) { return !term.axis && multiplies(term.at, loop.id); });
+      if (!by_bounds && !by_product) return "an element that is written once, as it is read";
       return ++unproved_, nullptr;
     }
     if (count == Dimensions::kMost) break;

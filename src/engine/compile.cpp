@@ -206,9 +206,11 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   ASTER_TRY(write_key(&key, leaves, *this, roots));
   const uint64_t hash = hash_words({key.data(), key.size()});
   if (context.options().no_schedule_cache == 0) {
-    Executable* const* head = cache.find(hash);
-    for (Executable* exe = head != nullptr ? *head : nullptr; exe != nullptr; exe = exe->next) {
-      if (exe->key.size() == key.size() && std::equal(key.begin(), key.end(), exe->key.begin())) {
+    Executable** at = cache.find(hash);
+    for (; at != nullptr && *at != nullptr; at = &(*at)->next) {
+      if (std::equal(key.begin(), key.end(), (*at)->key.begin(), (*at)->key.end())) {
+        ASTER_TRY(specialise(at, roots, *leaves));
+        Executable* const exe = *at;
         ++counters.schedule_hits;
         counters.schedule_ms += milliseconds() - start;
         exe->retain();
@@ -219,6 +221,7 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   }
   Executable* exe = context.heap().create<Executable>(context.heap());
   if (exe == nullptr) return out_of_memory(sizeof(Executable));
+  exe->own_sizes = recording != nullptr;
   exe->device = device_of_kernels;
   exe->away = device_of_kernels != nullptr;
   Status status =
@@ -246,6 +249,32 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   }
   ++counters.schedule_misses;
   *out = exe;
+  return kOk;
+}
+
+// A schedule that is captured, or on which much time was spent, is worth the compiler's.
+Status Engine::specialise(Executable** at, Nodes roots, const Leaves& leaves) {
+  constexpr double kMuchTime = 1e9;
+  Executable* const shared = *at;
+  if (shared->own_sizes || shared->sizes.empty()) return kOk;
+  shared->spent += shared->launches[0].remaining;
+  if (recording == nullptr && shared->spent < kMuchTime) return kOk;
+  shared->own_sizes = true;  // not to be tried again
+  Executable* own = context.heap().create<Executable>(context.heap());
+  if (own == nullptr) return out_of_memory(sizeof(Executable));
+  own->own_sizes = true;
+  own->device = shared->device;
+  own->away = shared->away;
+  const Status status = compile(own, roots, leaves, false);
+  if (!status.ok() || own->graph != nullptr || own->for_now) {
+    own->release();
+    return status;
+  }
+  own->next = shared->next;
+  own->hash = shared->hash;
+  own->key = std::move(shared->key);
+  *at = own;
+  shared->release();
   return kOk;
 }
 

@@ -148,6 +148,9 @@ class Executable {
   uop::Graph* graph = nullptr;
   uop::Node sink = nullptr;
   Vec<uop::Node>* params = nullptr;
+  // Kernels are made for these sizes alone.
+  bool own_sizes = false;
+  double spent = 0;      // in runs found in the cache, in nanoseconds, as was estimated
   bool for_now = false;  // not to be kept: compiling may go better next time
   uint64_t hash = 0;
   Executable* next = nullptr;  // chain of the cache
@@ -206,6 +209,8 @@ class Engine {
   Status compile_kernels(Executable* exe, uop::Graph& scratch, Schedule& schedule,
                          const Leaves& leaves, const Arena& scratch_memory);
   codegen::SizeClasses size_classes_;
+  // Puts kernels of its own in the place of ones that take sizes where a schedule comes back often.
+  Status specialise(Executable** at, uop::Nodes roots, const Leaves& leaves);
   Status say_interpreted();
   Map<uint64_t, bool> said_reasons_;  // for interpreting, in the log
   Status keep_graph(Executable* exe, uop::Nodes roots, const Leaves& leaves);

@@ -91,8 +91,9 @@ Status compile_on_host(Kernels* kernels, Executable* exe, Engine& engine, Graph&
   const Status found = provider->compiler(&compiler);
   if (!found.ok()) return without_code(exe, context, found);
   const codegen::Target target = target_of(*provider);
-  ASTER_TRY(render_kernels(kernels, engine, scratch, schedule, target, engine.size_classes(),
-                           elsewhere, [](Status status) { return status; }));
+  ASTER_TRY(render_kernels(kernels, engine, scratch, schedule, target,
+                           exe->own_sizes ? nullptr : engine.size_classes(), elsewhere,
+                           [](Status status) { return status; }));
   return load_on_host(kernels, exe, engine, provider, target, scratch_memory);
 }
 

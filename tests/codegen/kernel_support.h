@@ -26,6 +26,7 @@
 #include "codegen/compilers.h"
 #include "codegen/lowering.h"
 #include "codegen/opencl_support.h"
+#include "codegen/sizes.h"
 #include "dtype/convert.h"
 #include "uop/symbolic.h"
 #include "uop/uop.h"
@@ -346,6 +347,75 @@ class Suite {
         same(where + " against the first compiler", got, first[i]);
       }
     }
+    run_general(target, first);
+  }
+  // A program with a size for every number that may be one; appends what it is run with.
+  static void make_general(program::Module* module, Vec<int64_t>* sizes, const std::string& name) {
+    program::Program& program = module->programs.back();
+    Numbers numbers(process_heap());
+    ASSERT_TRUE(take_apart(&numbers, program, process_heap()).ok()) << name;
+    Pattern pattern(process_heap());
+    std::map<std::pair<NumberKind, Word>, uint16_t> groups;
+    for (size_t i = 0; i < numbers.words.size(); ++i) {
+      const std::pair key{numbers.kinds[i], numbers.words[i]};
+      // 0 and 1 say too much: a loop that runs once, a stride that is none.
+      const bool free = may_vary(key.first, key.second) &&
+                        (key.first != NumberKind::kIndex || std::abs(key.second) > 1) &&
+                        (key.first != NumberKind::kStep || key.second > 1);
+      const auto next = static_cast<uint16_t>(groups.size() + 1);
+      const uint16_t group = free ? groups.try_emplace(key, next).first->second : uint16_t{0};
+      ASSERT_TRUE(pattern.groups.push(group).ok());
+      ASSERT_TRUE(pattern.words.push(numbers.words[i]).ok());
+      if (pattern.first.size() < group) {
+        ASSERT_TRUE(pattern.first.push(static_cast<uint32_t>(i)).ok());
+      }
+    }
+    program::Program general(process_heap());
+    const Status made = generalise(&general, sizes, program, numbers, pattern, process_heap());
+    ASSERT_TRUE(made.ok()) << name << ": " << last_message();
+    program = std::move(general);
+    Text text(process_heap());
+    ASSERT_TRUE(program::print(text, *module).ok());
+    const Status status = program::verify(*module, {.vouched = true});
+    ASSERT_TRUE(status.ok()) << name << ": " << last_message() << "\n" << text.view();
+  }
+  // By programs whose numbers are sizes, with the bits of those that have them.
+  void run_general(const Target& target, const std::vector<std::vector<Param>>& expected) {
+    std::vector<std::unique_ptr<program::RenderedC>> codes;
+    std::vector<const program::RenderedC*> unit;
+    std::vector<Vec<int64_t>> sizes;
+    std::vector<int64_t> tasks;
+    for (size_t i = 0; i < cases_.size(); ++i) {
+      const std::string name = "general_" + std::to_string(i);
+      program::Module module(process_heap());
+      Kernel kernel(process_heap());
+      ASSERT_TRUE(kernel.analyse(cases_[i].kernel).ok());
+      Plan plan(process_heap()), general(process_heap());
+      ASSERT_TRUE(make_plan(&plan, kernel, target, process_heap()).ok());
+      const Status lowered =
+          lower_general(&module, &general, "general", kernel, plan, target, process_heap());
+      ASSERT_TRUE(lowered.ok()) << cases_[i].name << ": " << last_message();
+      tasks.push_back(0);
+      for (const Tasks& one : general.tasks) tasks.back() += one.total;
+      sizes.emplace_back(process_heap());
+      ASSERT_NO_FATAL_FAILURE(make_general(&module, &sizes.back(), cases_[i].name));
+      std::snprintf(module.programs.back().name, program::kMaxName, "%s", name.c_str());
+      codes.push_back(std::make_unique<program::RenderedC>(process_heap()));
+      const Status status = program::render_c(*codes.back(), module, target);
+      ASSERT_TRUE(status.ok()) << cases_[i].name << ": " << last_message();
+      unit.push_back(codes.back().get());
+    }
+    Text text(process_heap());
+    ASSERT_TRUE(program::write_unit(text, unit, target).ok()) << last_message();
+    Library library(compilers()[0], std::string(text.view()), target.vector_bytes);
+    for (size_t i = 0; i < cases_.size(); ++i) {
+      const auto function = library.find(("general_" + std::to_string(i)).c_str());
+      ASSERT_NE(function, nullptr) << cases_[i].name;
+      std::vector<std::pair<int64_t, int64_t>> each;
+      for (int64_t t = tasks[i]; t-- > 0;) each.push_back({t, t + 1});
+      same(cases_[i].name + " with sizes as arguments, " + std::to_string(target.vector_bytes),
+           call(cases_[i], function, each, true, sizes[i].data()), expected[i]);
+    }
   }
   // C for any CPU on another one: the bits of vectors of 16 bytes.
   void run_on_aarch64(const std::vector<std::vector<Param>>& expected) {
@@ -418,7 +488,7 @@ class Suite {
   // known bytes around.
   static std::vector<Param> call(const Case& one, Library::Function function,
                                  const std::vector<std::pair<int64_t, int64_t>>& parts,
-                                 bool aligned) {
+                                 bool aligned, const int64_t* sizes = nullptr) {
     std::vector<Param> params = one.params;
     std::vector<std::vector<uint8_t>> memory;
     std::vector<void*> pointers;
@@ -430,7 +500,9 @@ class Suite {
       if (!p.bytes.empty()) std::memcpy(at, p.bytes.data(), p.bytes.size());
       pointers.push_back(at);
     }
-    for (const auto& [begin, end] : parts) function(pointers.data(), nullptr, nullptr, begin, end);
+    static_assert(sizeof(long long) == sizeof(int64_t));
+    for (const auto& [begin, end] : parts)
+      function(pointers.data(), reinterpret_cast<const long long*>(sizes), nullptr, begin, end);
     for (size_t i = 0; i < params.size(); ++i) {
       uint8_t* at = static_cast<uint8_t*>(pointers[i]);
       std::vector<uint8_t>& bytes = params[i].bytes;

@@ -36,6 +36,65 @@ TEST(Sizes, OneKernelServesManyLengths) {
   EXPECT_EQ(compiled_for(build, {96, 128, 160, 960}), 2);
 }
 
+std::vector<Word> up_to(Word last) {
+  std::vector<Word> out;
+  for (Word n = 1; n <= last; ++n) out.push_back(n);
+  return out;
+}
+
+// Classes of kernels are few, and each is compiled twice at most: for its first size, and for all.
+TEST(Sizes, ManyLengthsNeedFewKernels) {
+  const auto add = [](World& w, Word n) {
+    return w.g().alu(Op::kAdd, w.random({n}), w.num(1, w.random({n}, 2)));
+  };
+  EXPECT_LE(compiled_for(add, up_to(50)), 12);
+  const auto sum = [](World& w, Word n) { return w.sum(w.random({3, n}), {1}); };
+  EXPECT_LE(compiled_for(sum, up_to(30)), 16);
+  const auto product = [](World& w, Word n) {
+    return w.product(w.random({n, 24}), w.random({24, 40}, 2));
+  };
+  EXPECT_LE(compiled_for(product, up_to(20)), 20);
+}
+
+// Offsets, strides, divisors, gates and constants that follow from sizes.
+TEST(Sizes, IndicesFollowSizes) {
+  const std::vector<Word> sizes{33, 34, 47, 50, 33, 97, 130};
+  compiled_for([](World& w, Word n) { return w.row_softmax(w.random({5, n})); }, sizes);
+  compiled_for(
+      [](World& w, Word n) {
+        return w.g().permute(w.random({n, 40}), words({1, 0}));
+      },
+      sizes);
+  compiled_for([](World& w, Word n) { return w.g().flip(w.random({n, 6}), words({1, 1})); }, sizes);
+  compiled_for(
+      [](World& w, Word n) {
+        return w.g().pad(w.random({n, 9}), words({1, 2}), words({0, 3}), words({0, 1}), 0);
+      },
+      sizes);
+  compiled_for(
+      [](World& w, Word n) {
+        Node x = w.random({n, 12});
+        Node sum = w.sum(x, {0});
+        Node mean = w.g().alu(Op::kMul, sum, w.num(1.0 / static_cast<double>(n), sum));
+        return w.g().alu(Op::kSub, x, w.expand(mean, {n, 12}));
+      },
+      sizes);
+}
+
+// Kernels for all sizes serve until a schedule is captured or has taken long.
+TEST(Sizes, WhatComesBackOftenGetsItsOwnKernels) {
+  World w(no_disk());
+  Node few = w.hold(w.random({1 << 21})), many = w.hold(w.random({3 << 20}));
+  const auto run = [&](Node x) { return w.compute(w.g().alu(Op::kMul, x, x)); };
+  run(few);
+  const std::vector<float> first = run(many);
+  const uint64_t compiled = w.engine().counters.kernels_compiled;
+  for (int i = 0; i < 4000 && w.engine().counters.kernels_compiled == compiled; ++i) run(many);
+  EXPECT_EQ(w.engine().counters.kernels_compiled, compiled + 1);
+  EXPECT_EQ(run(many), first);
+  EXPECT_EQ(w.engine().counters.kernels_compiled, compiled + 1);
+}
+
 TEST(Sizes, KernelsOfOneStepStayAsTheyAre) {
   World w(no_disk());
   Node a = w.random({96}), b = w.random({128});
