@@ -75,7 +75,7 @@ Status check_elements(const aster_ml_tensor* tensor, const void* host, size_t co
 }  // namespace
 
 Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType dtype,
-                int32_t device, std::span<const int64_t> shape) {
+                int32_t device, std::span<const int64_t> shape, size_t byte_offset) {
   Vec<size_t> dims(context.heap());
   size_t bytes = dtype::size(dtype);
   for (int64_t dim : shape) {
@@ -85,7 +85,7 @@ Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType
   aster_ml_tensor made{};
   Storage* axes;
   ASTER_TRY(make_axes(&axes, &made, context, dims.size(), dims.data(), nullptr));
-  set_storage(&made, {data, bytes, static_cast<int32_t>(dtype), device}, 0);
+  set_storage(&made, {data, bytes + byte_offset, static_cast<int32_t>(dtype), device}, byte_offset);
   *out = made;
   return kOk;
 }

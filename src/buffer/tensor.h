@@ -12,7 +12,7 @@ namespace aster::buffer {
 
 // A row-major descriptor that borrows memory it does not own. Owns: its shape and strides.
 Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType dtype,
-                int32_t device, std::span<const int64_t> shape);
+                int32_t device, std::span<const int64_t> shape, size_t byte_offset = 0);
 
 // The memory that a descriptor describes, with a reference; null where nobody knows of it.
 Storage* storage_of(const aster_ml_tensor& tensor);

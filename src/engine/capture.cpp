@@ -86,19 +86,47 @@ class Builder {
   // What a step makes itself lives in the workspace, after the arena of temporaries that the
   // entries share.
   Status place_internal() {
-    for (const Entry& entry : r_.entries)
-      p_.bytes = std::max(p_.bytes, aligned(entry.exe->arena_bytes));
+    for (const Entry& entry : r_.entries) {
+      const Executable& exe = *entry.exe;
+      p_.away |= exe.away;
+      p_.bytes = std::max(p_.bytes, aligned(exe.arena_bytes));
+      if (exe.device_bytes == 0) continue;
+      uint32_t area = 0;
+      ASTER_TRY(area_of(&area, exe.device->code));
+      int64_t* bytes = bytes_of(area);
+      *bytes = std::max(*bytes, aligned(exe.device_bytes));
+    }
     for (Storage* storage : r_.outputs) {
-      if (storage == nullptr) continue;
-      ASTER_TRY(internal_.set(storage, p_.bytes));
-      p_.bytes += aligned(static_cast<int64_t>(storage->bytes));
+      if (storage != nullptr) ASTER_TRY(give_place(storage));
     }
     ASTER_TRY(p_.drawn.append(r_.drawn.data(), r_.drawn.size()));
     for (Drawn& drawn : p_.drawn) {
-      drawn.offset = p_.bytes;
-      ASTER_TRY(internal_.set(drawn.keys, p_.bytes));
+      ASTER_TRY(give_place(drawn.keys));
+      drawn.offset = internal_.find(drawn.keys)->offset;
+      if (!is_away(drawn.keys->device)) continue;
+      drawn.host_offset = p_.bytes;
       p_.bytes += aligned(static_cast<int64_t>(drawn.keys->bytes));
     }
+    return kOk;
+  }
+
+  // The part of the workspace on a device.
+  Status area_of(uint32_t* out, int32_t device) {
+    *out = 0;
+    if (!is_away(device)) return kOk;
+    for (*out = 1; *out <= p_.areas.size(); ++*out) {
+      if (p_.areas[*out - 1].device == device) return kOk;
+    }
+    return p_.areas.push(Area{device, 0});
+  }
+  int64_t* bytes_of(uint32_t area) { return area == 0 ? &p_.bytes : &p_.areas[area - 1].bytes; }
+  Status give_place(Storage* storage) {
+    if (internal_.contains(storage)) return kOk;
+    uint32_t area = 0;
+    ASTER_TRY(area_of(&area, storage->device));
+    int64_t* bytes = bytes_of(area);
+    ASTER_TRY(internal_.set(storage, Inside{area, *bytes}));
+    *bytes += aligned(static_cast<int64_t>(storage->bytes));
     return kOk;
   }
 
@@ -109,10 +137,11 @@ class Builder {
       const Node node = output->node;
       Array array;
       ASTER_TRY(take_array(&array, &p_.dims, node));
-      Result result{array, Where::kFixed, 0, 0};
-      if (const int64_t* at = internal_.find(array.storage)) {
+      Result result{array, Where::kFixed, 0, 0, 0};
+      if (const Inside* at = internal_.find(array.storage)) {
         result.where = Where::kResult;
-        result.offset = *at + array.offset;
+        result.offset = at->offset + array.offset;
+        result.area = at->area;
         const bool whole =
             array.offset == 0 &&
             static_cast<size_t>(node->count()) * dtype::size(node->dtype) == array.storage->bytes;
@@ -161,12 +190,13 @@ class Builder {
     return kOk;
   }
 
-  Status push(const Recording::Ref& ref, bool written) {
+  Status push(const Recording::Ref& ref, bool written, bool flat = true) {
     Storage* const storage = ref.storage;
     const int64_t offset = ref.offset;
-    Source source{Where::kFixed, 0, offset, nullptr};
-    if (const int64_t* at = internal_.find(storage)) {
-      source.offset = *at + offset;
+    Source source{Where::kFixed, 0, offset, nullptr, 0, flat};
+    if (const Inside* at = internal_.find(storage)) {
+      source.area = at->area;
+      source.offset = at->offset + offset;
       source.where = Where::kWorkspace;
       if (const uint32_t* result = results_.find(storage)) {
         source.where = Where::kResult;
@@ -191,7 +221,7 @@ class Builder {
     const bool renewed = std::ranges::find(r_.made, storage, &Made::storage) != r_.made.end();
     ASTER_TRY(captured_.push({ref.whole, ref.buffer, written && !renewed}));
     if (written) ASTER_TRY(renew(storage));
-    source.fixed = storage->data == nullptr ? nullptr : static_cast<char*>(storage->data) + offset;
+    source.fixed = storage->data;
     return p_.sources.push(source);
   }
 
@@ -210,7 +240,8 @@ class Builder {
     if (!pushed.ok()) exe.release();
     ASTER_TRY(pushed);
     ASTER_TRY(p_.first_pointer.push(static_cast<uint32_t>(p_.sources.size())));
-    if (exe.graph != nullptr) {  // one pointer a leaf, one a root
+    p_.copied_bytes += exe.copied_bytes;
+    if (exe.graph != nullptr && !exe.away) {  // one pointer a leaf, one a root
       p_.interprets = true;
       ++p_.work.kernels;
       for (uint32_t i = 0; i < entry.params; ++i) {
@@ -224,18 +255,23 @@ class Builder {
     }
     p_.work.add(exe.work);
     if (!exe.launches.empty()) p_.expected += exe.launches[0].remaining;
+    uint32_t area = 0;
+    if (exe.device_bytes != 0) ASTER_TRY(area_of(&area, exe.device->code));
     for (const Launch& launch : exe.launches) {
+      const bool flat = is_of_host(launch.kind);
       for (uint32_t o = 0; o < launch.operand_count; ++o) {
         const uint32_t index = exe.operands[launch.first_operand + o];
         const Slot& slot = exe.slots[index];
         if (slot.kind == SlotKind::kParam) {
           const Recording::Ref& ref = r_.params[entry.first_param + slot.index];
-          ASTER_TRY(push(ref, is_target(exe, index)));
+          ASTER_TRY(push(ref, is_target(exe, index), flat));
         } else if (slot.kind == SlotKind::kOutput) {
-          ASTER_TRY(push({r_.outputs[entry.first_output + slot.index], 0, 0, {}, {}}, false));
+          ASTER_TRY(push({r_.outputs[entry.first_output + slot.index], 0, 0, {}, {}}, false, flat));
         } else {
           const Where where = slot.kind == SlotKind::kAbsent ? Where::kFixed : Where::kWorkspace;
-          ASTER_TRY(p_.sources.push(Source{where, 0, slot.offset, nullptr}));
+          const bool there = slot.kind == SlotKind::kTemporary;
+          ASTER_TRY(
+              p_.sources.push(Source{where, 0, slot.offset, nullptr, there ? area : 0, flat}));
         }
       }
     }
@@ -244,6 +280,7 @@ class Builder {
 
   // Whether a Param is what a root writes: roots that are Assigns have their target's slot.
   static bool is_target(const Executable& exe, uint32_t slot) {
+    if (exe.graph != nullptr) return written_by_interpreter(exe, exe.slots[slot].index);
     return std::find(exe.roots.begin(), exe.roots.end(), slot) != exe.roots.end();
   }
 
@@ -268,7 +305,12 @@ class Builder {
   Engine& e_;
   Recording& r_;
   Program& p_;
-  Map<Storage*, int64_t> internal_;
+  // Where in the workspace what a step makes is.
+  struct Inside {
+    uint32_t area;
+    int64_t offset;
+  };
+  Map<Storage*, Inside> internal_;
   Map<Storage*, uint32_t> results_;
   Vec<Captured> captured_;
 };

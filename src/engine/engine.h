@@ -244,6 +244,7 @@ using aster::context_of;
 struct Given {
   void* data;
   size_t offset;
+  bool operator==(const Given&) const = default;
   void* address() const { return data == nullptr ? data : static_cast<char*>(data) + offset; }
 };
 // Fills the pointers that the launches of an executable of the host read: one an operand.

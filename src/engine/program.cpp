@@ -25,6 +25,8 @@ void release_program(Program* program) {
 void destroy_workspace(Heap& heap, Workspace* workspace) {
   buffer::storage_release(workspace->memory);
   buffer::storage_release(workspace->staging);
+  for (Storage* storage : workspace->areas) buffer::storage_release(storage);
+  for (Storage* storage : workspace->apart) buffer::storage_release(storage);
   heap.destroy(workspace);
 }
 
@@ -42,44 +44,93 @@ void free_program(HandleObject* object) {
   release_program(program);
 }
 
+namespace {
+
+// Memory of the workspace.
+Given inside_of(const Workspace& workspace, uint32_t area, int64_t offset) {
+  const Storage* storage = area == 0 ? workspace.memory : workspace.areas[area - 1];
+  return {storage->data, static_cast<size_t>(offset)};
+}
+// As inputs and results are given: addresses of the host, offsets on devices.
+Given as_given(const Array& array, Given memory) {
+  return array.away ? memory : Given{memory.address(), 0};
+}
+
+}  // namespace
+
+Given home_of(const Workspace& workspace, const Result& result) {
+  return as_given(result.array, inside_of(workspace, result.area, result.offset));
+}
+
 Status fill_workspace(Workspace* workspace, Program& program) {
   ASTER_TRY(buffer::storage_create(&workspace->memory, *program.context,
                                    static_cast<size_t>(program.bytes), 0));
-  char* memory = static_cast<char*>(workspace->memory->data);
+  for (const Area& area : program.areas) {
+    ASTER_TRY(workspace->areas.reserve(workspace->areas.size() + 1));
+    Storage* storage = nullptr;
+    ASTER_TRY(buffer::storage_create(&storage, *program.context, static_cast<size_t>(area.bytes),
+                                     area.device));
+    ASTER_TRY(workspace->areas.push(storage));
+  }
   for (const Source& source : program.sources) {
     const bool inside = source.where == Where::kWorkspace || source.where == Where::kResult;
-    ASTER_TRY(workspace->pointers.push(inside ? memory + source.offset : source.fixed));
+    const Given memory =
+        inside
+            ? inside_of(*workspace, source.area, source.offset)
+            : Given{source.fixed, source.fixed == nullptr ? 0 : static_cast<size_t>(source.offset)};
+    const bool flat = source.flat || !program.away;
+    ASTER_TRY(workspace->pointers.push(flat ? memory.address() : memory.data));
+    if (program.away) ASTER_TRY(workspace->offsets.push(flat ? size_t{0} : memory.offset));
   }
-  ASTER_TRY(workspace->current.resize(program.patched(), nullptr));
-  ASTER_TRY(workspace->given.resize(program.patched(), nullptr));
+  ASTER_TRY(workspace->current.resize(program.patched(), Given{nullptr, 0}));
+  ASTER_TRY(workspace->given.resize(program.patched(), Given{nullptr, 0}));
+  ASTER_TRY(workspace->apart.resize(program.inputs.size(), nullptr));
   ASTER_TRY(workspace->staged.resize(program.inputs.size(), -1));
   ASTER_TRY(workspace->late.resize(program.results.size(), 0));
   for (size_t i = 0; i < program.results.size(); ++i) {
     const Result& result = program.results[i];
     if (result.where == Where::kResult)
-      workspace->current[program.inputs.size() + i] = memory + result.offset;
+      workspace->current[program.inputs.size() + i] = home_of(*workspace, result);
+  }
+  if (!program.away) return kOk;
+  char* scratch = static_cast<char*>(workspace->memory->data);
+  for (size_t i = 0; i < program.entries.size(); ++i) {
+    const Entry& entry = program.entries[i];
+    const uint32_t first = program.first_pointer[i];
+    ASTER_TRY(workspace->commands.add(*entry.exe, workspace->pointers.data() + first,
+                                      workspace->offsets.data() + first,
+                                      scratch + entry.exe->scratch_offset, entry.writes));
   }
   return kOk;
 }
 
 namespace {
 
-void redirect(const Program& program, Workspace& workspace, size_t which, void* to) {
+void redirect(const Program& program, Workspace& workspace, size_t which, const Given& to) {
   if (workspace.current[which] == to) return;
   workspace.current[which] = to;
   for (uint32_t i = program.patch_start[which]; i < program.patch_start[which + 1]; ++i) {
     const Patch& patch = program.patches[i];
-    workspace.pointers[patch.pointer] = static_cast<char*>(to) + patch.offset;
+    const Given memory{to.data, to.offset + static_cast<size_t>(patch.offset)};
+    if (!program.away || program.sources[patch.pointer].flat) {
+      workspace.pointers[patch.pointer] = memory.address();
+    } else {
+      workspace.pointers[patch.pointer] = memory.data;
+      workspace.offsets[patch.pointer] = memory.offset;
+    }
   }
 }
 
 // Memory of a result after a run.
-void* result_data(const Program& program, const Workspace& workspace, size_t i) {
+Given result_data(const Program& program, const Workspace& workspace, size_t i) {
   const Result& result = program.results[i];
+  const auto behind = [&](Given memory, int64_t offset) {
+    memory.offset += static_cast<size_t>(offset);
+    return as_given(result.array, memory);
+  };
   if (result.where == Where::kInput) {
     const Array& input = program.inputs[result.input];
-    return static_cast<char*>(workspace.current[result.input]) +
-           (result.array.offset - input.offset);
+    return behind(workspace.current[result.input], result.array.offset - input.offset);
   }
   if (result.where == Where::kResult) return workspace.current[program.inputs.size() + i];
   if (result.where == Where::kWorkspace) {
@@ -87,13 +138,12 @@ void* result_data(const Program& program, const Workspace& workspace, size_t i) 
     for (size_t other = 0; other < program.results.size(); ++other) {
       if (program.results[other].where == Where::kResult &&
           program.results[other].array.storage == result.array.storage) {
-        return static_cast<char*>(workspace.current[program.inputs.size() + other]) +
-               result.array.offset;
+        return behind(workspace.current[program.inputs.size() + other], result.array.offset);
       }
     }
-    return static_cast<char*>(workspace.memory->data) + result.offset;
+    return home_of(workspace, result);
   }
-  return static_cast<char*>(result.array.storage->data) + result.array.offset;
+  return as_given(result.array, given_of(result.array));
 }
 
 Status stopped_clean() { return Interrupt::stopped("a program ran; what it assigns is as before"); }
@@ -114,16 +164,42 @@ Status stopped_writing(const Program& program) {
                     inputs, program.writes_state ? "captured state" : "");
 }
 
+Status copy_keys(const Program& program, const Workspace& workspace, const Drawn& drawn,
+                 const char* keys) {
+  for (size_t i = 0; i < program.areas.size(); ++i) {
+    if (program.areas[i].device != drawn.keys->device) continue;
+    return buffer::copy(
+        {workspace.areas[i]->data, static_cast<size_t>(drawn.offset), drawn.keys->device},
+        {const_cast<char*>(keys), 0, buffer::kHost}, drawn.keys->bytes);
+  }
+  return kOk;
+}
+
+// A device takes part.
+Status execute_away(const Program& program, Workspace& workspace, const Run& run) {
+  Ran ran = Ran::kAll;
+  bool wrote = false;
+  ASTER_TRY(workspace.commands.run(&ran, &wrote, workspace.queues, run, program.threads));
+  return ran == Ran::kAll ? kOk : wrote ? stopped_writing(program) : stopped_clean();
+}
+
 Status execute(const Program& program, Workspace& workspace) {
   Interrupt interrupt(program.context->interrupts());
   bool wrote = false;
   char* arena = static_cast<char*>(workspace.memory->data);
   const Run run{*program.trace, *program.context, interrupt, device::kCpu, true};
   for (const Drawn& drawn : program.drawn) {
-    draw_keys(reinterpret_cast<uint64_t*>(arena + drawn.offset), drawn.state, drawn.words);
+    const bool away = is_away(drawn.keys->device);
+    char* keys = arena + (away ? drawn.host_offset : drawn.offset);
+    draw_keys(reinterpret_cast<uint64_t*>(keys), drawn.state, drawn.words);
+    if (away) ASTER_TRY(copy_keys(program, workspace, drawn, keys));
   }
-  for (const Made& made : program.renewed)
-    std::memcpy(made.storage->data, made.first->data, made.first->bytes);
+  for (const Made& made : program.renewed) {
+    const int32_t device = made.storage->device;
+    ASTER_TRY(buffer::copy({made.storage->data, 0, device}, {made.first->data, 0, device},
+                           made.first->bytes));
+  }
+  if (program.away) return execute_away(program, workspace, run);
   if (!run.traced() && !program.interprets && program.expected <= kStepNs) {
     if (interrupt.requested()) return stopped_clean();
     for (size_t i = 0; i < program.entries.size(); ++i) {
@@ -168,6 +244,18 @@ class Busy {
   bool held_, wanted_;
 };
 
+// Copies an input that the run writes to before it is read.
+Status stage(Given* memory, const Program& program, const Workspace& workspace, size_t i) {
+  const Array& array = program.inputs[i];
+  const Storage* to = array.away ? workspace.apart[i] : workspace.staging;
+  const Given copy = as_given(array, {to->data, static_cast<size_t>(workspace.staged[i])});
+  const int32_t device = array.storage->device;
+  ASTER_TRY(buffer::copy({copy.data, copy.offset, device}, {memory->data, memory->offset, device},
+                         array_bytes(program, array)));
+  *memory = copy;
+  return kOk;
+}
+
 Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
            std::span<aster_ml_tensor> outputs) {
   Busy memory(workspace.busy, true);
@@ -175,34 +263,37 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
   Busy state(program.busy, program.writes_state || program.interprets);
   if (!state.held()) return ASTER_FAIL(kSTATE, "another run writes the captured state");
   ASTER_TRY(plan_run(program, workspace, inputs, outputs));
-  char* own = static_cast<char*>(workspace.memory->data);
+  if (program.copied_bytes != 0) {
+    ASTER_TRY(program.context->may_copy(static_cast<size_t>(program.copied_bytes),
+                                        "the host computes for a device"));
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    void* data = data_of(inputs[i]);
-    if (workspace.staged[i] >= 0) {
-      void* copy = static_cast<char*>(workspace.staging->data) + workspace.staged[i];
-      std::memcpy(copy, data, array_bytes(program, program.inputs[i]));
-      data = copy;
-    }
-    redirect(program, workspace, i, data);
+    Given from = given_of(program.inputs[i], inputs[i]);
+    if (workspace.staged[i] >= 0) ASTER_TRY(stage(&from, program, workspace, i));
+    redirect(program, workspace, i, from);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (program.results[i].where != Where::kResult) continue;
     const bool direct = outputs[i].storage.data != nullptr && workspace.late[i] == 0;
     redirect(program, workspace, program.inputs.size() + i,
-             direct ? data_of(outputs[i]) : own + program.results[i].offset);
+             direct ? given_of(program.results[i].array, outputs[i])
+                    : home_of(workspace, program.results[i]));
   }
   ASTER_TRY(execute(program, workspace));
   program.replayed->add(program.work);
   if (program.interprets) program.replayed->interpreted.fetch_add(1, std::memory_order_relaxed);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Array& array = program.results[i].array;
-    void* data = result_data(program, workspace, i);
+    const Given made = result_data(program, workspace, i);
+    const int32_t device = array.storage->device;
     if (outputs[i].storage.data == nullptr) {
-      ASTER_TRY(buffer::describe(&outputs[i], *program.context, data, array.dtype,
-                                 array.storage->device, program.shape(array)));
-    } else if (data != data_of(outputs[i])) {
+      ASTER_TRY(buffer::describe(&outputs[i], *program.context, made.data, array.dtype, device,
+                                 program.shape(array), made.offset));
+    } else if (const Given wanted = given_of(array, outputs[i]); !(made == wanted)) {
       const size_t bytes = array_bytes(program, array);
-      if (bytes != 0) std::memcpy(data_of(outputs[i]), data, bytes);
+      if (bytes != 0)
+        ASTER_TRY(buffer::copy({wanted.data, wanted.offset, device},
+                               {made.data, made.offset, device}, bytes));
     }
   }
   return kOk;
@@ -249,7 +340,11 @@ size_t aster_ml_program_count_kernels(const aster_ml_program* program) {
 
 size_t aster_ml_program_count_bytes(const aster_ml_program* program) {
   const Program* p = program_of(program);
-  return p == nullptr ? 0 : static_cast<size_t>(p->bytes);
+  size_t bytes = p == nullptr ? 0 : static_cast<size_t>(p->bytes);
+  if (p != nullptr) {
+    for (const auto& area : p->areas) bytes += static_cast<size_t>(area.bytes);
+  }
+  return bytes;
 }
 
 int32_t aster_ml_program_free(aster_ml_program* program) {

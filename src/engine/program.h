@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "buffer/region.h"
+#include "engine/commands.h"
 #include "engine/recording.h"
 
 namespace aster::engine {
@@ -17,6 +18,14 @@ struct Source {
   uint32_t index;  // input or result
   int64_t offset;  // into it, or into the workspace
   void* fixed;
+  uint32_t area = 0;  // of the workspace
+  bool flat = true;   // an address; else what a backend allocated, and an offset
+};
+
+// Memory of a workspace on a device that names memory by offsets.
+struct Area {
+  int32_t device;
+  int64_t bytes;
 };
 
 struct Result {
@@ -24,6 +33,7 @@ struct Result {
   Where where;     // kResult: an array of the workspace that a caller's memory may stand for
   uint32_t input;  // for kInput
   int64_t offset;  // for kResult: into the workspace
+  uint32_t area;
 };
 
 // One of the arrays that a program's lists tell of.
@@ -55,18 +65,32 @@ struct Program;
 
 struct Workspace : HandleObject {
   explicit Workspace(Heap& heap)
-      : pointers(heap), current(heap), given(heap), staged(heap), late(heap) {}
+      : pointers(heap),
+        offsets(heap),
+        current(heap),
+        given(heap),
+        staged(heap),
+        late(heap),
+        areas(heap),
+        apart(heap),
+        commands(heap),
+        queues(heap) {}
   Program* program = nullptr;
   buffer::Storage* memory = nullptr;
   Vec<void*> pointers;  // of every launch
-  Vec<void*> current;   // what each input and result points to now
+  Vec<size_t> offsets;  // the same, where a device takes part
+  Vec<Given> current;   // what each input and result points to now
   // How the run goes that these are given to: inputs, then outputs.
-  Vec<void*> given;
+  Vec<Given> given;
   bool planned = false;
   // Where inputs are copied first that lie in memory which the run writes; -1 for the others.
   Vec<int64_t> staged;
   buffer::Storage* staging = nullptr;
   Vec<uint8_t> late;  // outputs in memory that the run reads: made in the workspace, then copied
+  Vec<buffer::Storage*> areas;  // on devices
+  Vec<buffer::Storage*> apart;  // copies of inputs on devices; null: none
+  Commands commands;            // of a program that is not the host's alone
+  runtime::Queues queues;
   std::atomic<bool> busy{false};
 };
 
@@ -83,6 +107,7 @@ struct Program : HandleObject {
         drawn(heap),
         renewed(heap),
         kept(heap),
+        areas(heap),
         reads(heap),
         writes(heap),
         patches(heap),
@@ -98,6 +123,10 @@ struct Program : HandleObject {
   Vec<Drawn> drawn;
   Vec<Made> renewed;  // of what was made from data, what the launches write
   Vec<buffer::Storage*> kept;
+  Vec<Area> areas;           // area i + 1; the host's is area 0, of `bytes`
+  bool away = false;         // a device takes part
+  int64_t copied_bytes = 0;  // between it and the host, by a run
+  uint64_t on_host = 0;
   Regions reads, writes;  // captured memory that the launches read, and that they write
   Vec<Patch> patches;     // inputs' pointers, then results', in runs
   Vec<uint32_t> patch_start;
@@ -135,6 +164,14 @@ void destroy_workspace(Heap& heap, Workspace* workspace);
 // An array's bytes and memory.
 size_t array_bytes(const Program& program, const Array& array);
 buffer::Region region_of(const Program& program, const Array& array);
+inline Given given_of(const Array& array, const aster_ml_tensor& tensor) {
+  char* data = static_cast<char*>(tensor.storage.data);
+  if (array.away) return {data, tensor.byte_offset};
+  return {data + tensor.byte_offset, 0};
+}
+inline Given given_of(const Array& array) {
+  return Given{array.storage->data, static_cast<size_t>(array.offset)};
+}
 inline void* data_of(const aster_ml_tensor& tensor) {
   return static_cast<char*>(tensor.storage.data) + tensor.byte_offset;
 }
@@ -144,6 +181,8 @@ inline void* data_of(const aster_ml_tensor& tensor) {
 Status plan_run(const Program& program, Workspace& workspace,
                 std::span<const aster_ml_tensor> inputs, std::span<const aster_ml_tensor> outputs);
 
+// Where in the workspace a result is unless a caller gives memory for it.
+Given home_of(const Workspace& workspace, const Result& result);
 // Memory and pointers of a new workspace.
 Status fill_workspace(Workspace* workspace, Program& program);
 

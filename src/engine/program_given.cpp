@@ -1,5 +1,6 @@
 // What a run of a program is given: descriptors as captured, and memory that may overlap.
 #include <algorithm>
+#include <functional>
 
 #include "device/device.h"
 #include "engine/program.h"
@@ -8,8 +9,14 @@ namespace aster::engine {
 
 using buffer::Region;
 
+// Address space by address space.
+static bool before(const Region& a, const Region& b) {
+  if (a.space != b.space) return std::less<const void*>()(a.space, b.space);
+  return a.begin < b.begin;
+}
+
 bool Regions::merge() {
-  std::ranges::sort(all_, {}, &Region::begin);
+  std::ranges::sort(all_, before);
   bool overlapped = false;
   size_t count = 0;
   for (const Region& region : all_) {
@@ -26,7 +33,7 @@ bool Regions::merge() {
 }
 
 bool Regions::touches(const Region& region) const {
-  const Region* after = std::ranges::upper_bound(all_, region.begin, {}, &Region::begin);
+  const Region* after = std::ranges::upper_bound(all_, region, before);
   return (after != all_.begin() && after[-1].overlaps(region)) ||
          (after != all_.end() && after->overlaps(region));
 }
@@ -68,7 +75,12 @@ Status check_tensor(const Program& program, const Array& expected, const aster_m
     return ASTER_FAIL(kSHAPE, "%s %zu is not a row-major tensor of the captured shape %s", what, i,
                       uop::brief_shape(shape).text);
   }
-  if (!device::is_host(given.storage.device)) {
+  if (expected.away && given.storage.device != expected.storage->device) {
+    return ASTER_FAIL(kDEVICE, "%s %zu lies on %s, captured on %s", what, i,
+                      device::name(given.storage.device).text,
+                      device::name(expected.storage->device).text);
+  }
+  if (!expected.away && !device::is_host(given.storage.device)) {
     return ASTER_FAIL(kDEVICE, "%s %zu lies on %s, device code %d, not in memory of the host", what,
                       i, device::name(given.storage.device).text, given.storage.device);
   }
@@ -80,7 +92,9 @@ Status check_tensor(const Program& program, const Array& expected, const aster_m
     return ASTER_FAIL(kRANGE, "%s %zu: %zu bytes from byte %zu on reach outside its %zu bytes",
                       what, i, bytes, given.byte_offset, given.storage.bytes);
   }
-  if ((reinterpret_cast<uintptr_t>(data_of(given)) & (dtype::size(expected.dtype) - 1)) != 0) {
+  const uintptr_t first =
+      expected.away ? given.byte_offset : reinterpret_cast<uintptr_t>(data_of(given));
+  if ((first & (dtype::size(expected.dtype) - 1)) != 0) {
     return ASTER_FAIL(kARGUMENT, "%s %zu at %p is not aligned to its elements of %zu bytes", what,
                       i, data_of(given), dtype::size(expected.dtype));
   }
@@ -96,7 +110,6 @@ class Planner {
         w_(workspace),
         inputs_(inputs),
         outputs_(outputs),
-        own_(buffer::region_of(*workspace.memory)),
         written_(program.context->heap()) {}
 
   Status run() {
@@ -109,33 +122,43 @@ class Planner {
   }
 
  private:
-  Region input(size_t i) const {
-    return buffer::host_region(data_of(inputs_[i]), array_bytes(p_, p_.inputs[i]));
+  Region region(const Array& array, const aster_ml_tensor& given) const {
+    const size_t bytes = array_bytes(p_, array);
+    const Given memory = given_of(array, given);
+    if (!device::is_host(array.storage->device))
+      return {memory.data, memory.offset, memory.offset + bytes};
+    return buffer::host_region(memory.address(), bytes);
   }
-  // Where a result is without being copied.
-  const void* home(size_t i) const {
+  Region input(size_t i) const { return region(p_.inputs[i], inputs_[i]); }
+  bool in_workspace(const Region& region) const {
+    bool any = buffer::region_of(*w_.memory).overlaps(region);
+    for (const buffer::Storage* area : w_.areas) any |= buffer::region_of(*area).overlaps(region);
+    return any;
+  }
+  // Whether memory that is given for a result is where it is without being copied.
+  bool is_home(size_t i) const {
     const Result& result = p_.results[i];
-    if (result.where == Where::kFixed)
-      return static_cast<char*>(result.array.storage->data) + result.array.offset;
+    Given home = home_of(w_, result);
+    if (result.where == Where::kFixed) home = given_of(result.array);
     if (result.where == Where::kInput) {
-      return static_cast<char*>(data_of(inputs_[result.input])) +
-             (result.array.offset - p_.inputs[result.input].offset);
+      home = given_of(p_.inputs[result.input], inputs_[result.input]);
+      home.offset += static_cast<size_t>(result.array.offset - p_.inputs[result.input].offset);
     }
-    return reinterpret_cast<const char*>(own_.begin) + result.offset;
+    const Given given = given_of(result.array, outputs_[i]);
+    return result.array.away ? given == home : given.address() == home.address();
   }
 
   Status place_output(size_t i) {
     w_.late[i] = 0;
-    if (outputs_[i].storage.data == nullptr || data_of(outputs_[i]) == home(i)) return kOk;
-    const Region region =
-        buffer::host_region(data_of(outputs_[i]), array_bytes(p_, p_.results[i].array));
-    if (own_.overlaps(region))
+    if (outputs_[i].storage.data == nullptr || is_home(i)) return kOk;
+    const Region at = region(p_.results[i].array, outputs_[i]);
+    if (in_workspace(at))
       return ASTER_FAIL(kARGUMENT, "output %zu lies in the workspace's own memory", i);
-    if (p_.writes.touches(region)) {
+    if (p_.writes.touches(at)) {
       return ASTER_FAIL(kARGUMENT, "output %zu lies in memory that the step assigns", i);
     }
-    w_.late[i] = p_.reads.touches(region);
-    return written_.add(region);
+    w_.late[i] = p_.reads.touches(at);
+    return written_.add(at);
   }
 
   // What is assigned to an input would be seen, or lost, in what lies in the same memory.
@@ -149,11 +172,13 @@ class Planner {
     Vec<Place> places(p_.context->heap());
     for (uint32_t i = 0; i < inputs_.size(); ++i)
       ASTER_TRY(places.push(Place{input(i), i, std::ranges::count(p_.assigned, i) != 0}));
-    std::ranges::sort(places, {}, [](const Place& place) { return place.region.begin; });
+    std::ranges::sort(places, before, &Place::region);
     uintptr_t end = 0, assigned_end = 0;
+    const void* space = nullptr;
     for (const Place& place : places) {
       const Region& region = place.region;
       if (region.begin == region.end) continue;
+      if (region.space != space) space = region.space, end = assigned_end = 0;
       if (region.begin < (place.assigned ? end : assigned_end)) {
         return ASTER_FAIL(kARGUMENT, "input %u overlaps another input, and the step assigns one",
                           place.input);
@@ -165,13 +190,19 @@ class Planner {
   }
 
   Status place_input(size_t i, int64_t* bytes) {
-    const Region region = input(i);
+    const Region at = input(i);
     w_.staged[i] = -1;
-    if (p_.writes.touches(region))
+    if (p_.writes.touches(at))
       return ASTER_FAIL(kARGUMENT, "input %zu lies in other memory that the step assigns", i);
-    if (!own_.overlaps(region) && !written_.touches(region)) return kOk;
+    if (!in_workspace(at) && !written_.touches(at)) return kOk;
+    if (p_.inputs[i].away) {
+      w_.staged[i] = 0;
+      if (w_.apart[i] != nullptr) return kOk;
+      return buffer::storage_create(&w_.apart[i], *p_.context, at.end - at.begin,
+                                    p_.inputs[i].storage->device);
+    }
     w_.staged[i] = *bytes;
-    *bytes += static_cast<int64_t>(align_up(region.end - region.begin, size_t{64}));
+    *bytes += static_cast<int64_t>(align_up(at.end - at.begin, size_t{64}));
     return kOk;
   }
 
@@ -185,7 +216,6 @@ class Planner {
   const Program& p_;
   Workspace& w_;
   std::span<const aster_ml_tensor> inputs_, outputs_;
-  const Region own_;
   Regions written_;  // outputs
 };
 
@@ -193,20 +223,21 @@ class Planner {
 
 Status plan_run(const Program& program, Workspace& workspace,
                 std::span<const aster_ml_tensor> inputs, std::span<const aster_ml_tensor> outputs) {
-  const auto note = [&](size_t at, void* data) {
-    workspace.planned &= workspace.given[at] == data;
-    workspace.given[at] = data;
+  const auto note = [&](size_t at, const Given& memory) {
+    workspace.planned &= workspace.given[at] == memory;
+    workspace.given[at] = memory;
   };
   for (size_t i = 0; i < inputs.size(); ++i) {
     ASTER_TRY(check_tensor(program, program.inputs[i], inputs[i], "input", i));
-    note(i, data_of(inputs[i]));
+    note(i, given_of(program.inputs[i], inputs[i]));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const bool wanted = outputs[i].storage.data != nullptr;
     if (wanted) {
       ASTER_TRY(check_tensor(program, program.results[i].array, outputs[i], "output", i));
     }
-    note(inputs.size() + i, wanted ? data_of(outputs[i]) : nullptr);
+    note(inputs.size() + i,
+         wanted ? given_of(program.results[i].array, outputs[i]) : Given{nullptr, 0});
   }
   for (uint32_t i : program.assigned) {
     if (aster_ml_buffer_is_read_only(&inputs[i].storage) != 0) {

@@ -248,7 +248,7 @@ class Realize {
   }
 
   Status execute() {
-    if (!device::is_host(device_) && e_.recording != nullptr) {
+    if (device::same_type(device_, device::kNull) && e_.recording != nullptr) {
       return ASTER_FAIL(kUNSUPPORTED, "capture of work on %s", device::name(device_).text);
     }
     Vec<Node> roots(e_.context.heap());

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <bit>
 
+#include "device/device.h"
+
 namespace aster::engine {
 
 using buffer::Storage;
@@ -21,9 +23,17 @@ void draw_keys(uint64_t* keys, Storage* state, uint64_t words) {
   }
 }
 
+bool is_away(int32_t device) {
+  const aster_ml_backend* backend = nullptr;
+  const SavedError before;
+  if (!device::backend(&backend, device).ok()) before.restore();
+  return backend != nullptr && (backend->build != nullptr || backend->host_visible == 0);
+}
+
 Status take_array(Array* out, Vec<int64_t>* dims, Node buffer) {
-  *out = {storage_of(buffer), buffer->arg(2), buffer->dtype, static_cast<uint32_t>(dims->size()),
-          buffer->ndim};
+  *out = {storage_of(buffer), buffer->arg(2),
+          buffer->dtype,      static_cast<uint32_t>(dims->size()),
+          buffer->ndim,       is_away(storage_of(buffer)->device)};
   return dims->append(buffer->shape().data(), buffer->ndim);
 }
 
@@ -43,19 +53,29 @@ Status draw_random(Node* keys, Engine& engine, Storage* state, int32_t device, u
     ASTER_TRY(r->kept.reserve(r->kept.size() + 2));
     ASTER_TRY(r->drawn.reserve(r->drawn.size() + 1));
   }
-  Storage* storage = nullptr;
-  ASTER_TRY(
-      buffer::storage_create(&storage, engine.context, count * sizeof(uint64_t), state->device));
+  const bool away = is_away(device) && !device::same_type(device, device::kNull);
+  const size_t bytes = count * sizeof(uint64_t);
+  Storage *storage = nullptr, *drawn = nullptr;
+  ASTER_TRY(buffer::storage_create(&storage, engine.context, bytes, away ? device : state->device));
+  Status filled = kOk;
+  if (away) filled = buffer::storage_create(&drawn, engine.context, bytes, state->device);
+  if (filled.ok()) draw_keys(static_cast<uint64_t*>((away ? drawn : storage)->data), state, words);
+  if (filled.ok() && away)
+    filled = buffer::copy({storage->data, 0, device}, {drawn->data, 0, state->device}, bytes);
+  buffer::storage_release(drawn);
+  if (!filled.ok()) {
+    buffer::storage_release(storage);
+    return filled;
+  }
   *keys = buffer_node_on(engine, storage, device, 0, DType::kUInt64,
                          std::array<uop::Word, 1>{static_cast<uop::Word>(count)});
   if (*keys != nullptr) {
-    draw_keys(static_cast<uint64_t*>(storage->data), state, words);
     if (r != nullptr) {
       buffer::storage_retain(state);
       buffer::storage_retain(storage);
       ASTER_TRY(r->kept.push(state));
       ASTER_TRY(r->kept.push(storage));
-      ASTER_TRY(r->drawn.push(Drawn{state, storage, words, 0}));
+      ASTER_TRY(r->drawn.push(Drawn{state, storage, words, 0, 0}));
     }
   }
   buffer::storage_release(storage);

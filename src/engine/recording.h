@@ -13,7 +13,11 @@ struct Array {
   int64_t offset;
   DType dtype;
   uint32_t first_dim, ndim;  // into the dims of whoever holds it
+  bool away;                 // a device's, which names memory by what it allocated and an offset
 };
+
+// Whether memory of a device is named by what its backend allocated and an offset.
+bool is_away(int32_t device);
 
 struct Entry {
   Executable* exe;
@@ -27,7 +31,8 @@ struct Drawn {
   buffer::Storage* state;  // RandomState
   buffer::Storage* keys;
   uint64_t words;
-  int64_t offset;  // of the keys that replays read, into the workspace
+  int64_t offset;       // of the keys that replays read, into the workspace
+  int64_t host_offset;  // where they are drawn first, if those are a device's
 };
 
 // Storage made from data inside a capture, and that data.

@@ -203,5 +203,86 @@ TEST_F(CDevice, MovesBetweenDevices) {
   EXPECT_EQ(s.counters().copies, 0u);
 }
 
+// A captured step on memory of the device: replays copy nothing and allocate nothing.
+TEST_F(CDevice, ReplaysOnItsMemory) {
+  Session s;
+  Tensor x = on_device(noise(1000, 1), {1000}), w = on_device(noise(1000, 2), {1000});
+  aster_ml_lazy* const inputs[] = {x.get()};
+  OK(aster_ml_engine_capture_begin(s.get(), inputs, 1));
+  Tensor y = (x * w).relu() + x.sum();
+  aster_ml_lazy* const outputs[] = {y.get()};
+  aster_ml_program program{};
+  OK(aster_ml_engine_capture_end(&program, s.get(), outputs, 1));
+  const size_t shape[] = {1000};
+  const Floats weights = read(w);
+  for (uint32_t seed = 10; seed < 14; ++seed) {
+    const Floats values = noise(1000, seed);
+    aster_ml_tensor in{}, out{};
+    OK(aster_ml_tensor_init(&in, s.get(), ASTER_ML_DTYPE_FLOAT32, device(), 1, shape));
+    OK(aster_ml_tensor_init(&out, s.get(), ASTER_ML_DTYPE_FLOAT32, device(), 1, shape));
+    OK(aster_ml_tensor_copy_in(&in, values.data(), 1000));
+    mark();
+    const int32_t blocks = c_device()->blocks;
+    const int64_t submitted = submits();
+    // Into memory of the caller, then on the workspace's own.
+    OK(aster_ml_program_run(&program, nullptr, &in, 1, &out, 1));
+    EXPECT_EQ(submits() - submitted, 1);
+    aster_ml_tensor own{};
+    OK(aster_ml_program_run(&program, nullptr, &in, 1, &own, 1));
+    EXPECT_EQ(own.storage.device, device());
+    EXPECT_EQ(c_device()->blocks, blocks);
+    EXPECT_EQ(ins() + outs(), 0);
+    Floats first(1000), second(1000);
+    OK(aster_ml_tensor_copy_out(first.data(), &out, 1000));
+    OK(aster_ml_tensor_copy_out(second.data(), &own, 1000));
+    EXPECT_EQ(first, second);
+    double sum = 0;
+    for (const float value : values) sum += value;
+    for (size_t i = 0; i < 1000; ++i)
+      EXPECT_NEAR(first[i], std::max(values[i] * weights[i], 0.0f) + sum, 1e-3);
+    // Its own result as its input.
+    OK(aster_ml_program_run(&program, nullptr, &own, 1, &out, 1));
+    // Memory of the host is none of the device's.
+    aster_ml_tensor host{};
+    OK(aster_ml_tensor_init(&host, s.get(), ASTER_ML_DTYPE_FLOAT32, 0, 1, shape));
+    EXPECT_EQ(aster_ml_program_run(&program, nullptr, &host, 1, &out, 1), ASTER_ML_DEVICE);
+    c_device()->fail_command = 1;
+    EXPECT_EQ(aster_ml_program_run(&program, nullptr, &in, 1, &out, 1), ASTER_ML_DEVICE);
+    c_device_mend();
+    for (aster_ml_tensor* t : {&in, &out, &own, &host}) OK(aster_ml_tensor_free(t));
+  }
+  OK(aster_ml_program_free(&program));
+}
+
+// Assigned state, random numbers, and a sort that the host does, in one captured step.
+TEST_F(CDevice, ReplaysWithTheHostBetween) {
+  Session s;
+  Tensor state = on_device({0, 0, 0, 0}, {4}), x = on_device({4, 3, 2, 1}, {4});
+  OK(state.realize());
+  aster_ml_lazy* const inputs[] = {x.get()};
+  OK(aster_ml_engine_capture_begin(s.get(), inputs, 1));
+  OK(state += (x * 2).sort().first);
+  OK(state.realize());
+  Tensor y = state + 1;
+  aster_ml_lazy* const outputs[] = {y.get()};
+  aster_ml_program program{};
+  OK(aster_ml_engine_capture_end(&program, s.get(), outputs, 1));
+  const Floats before = read(state);
+  const size_t shape[] = {4};
+  aster_ml_tensor in{}, out{};
+  const Floats values{8, 6, 7, 5};
+  OK(aster_ml_tensor_init(&in, s.get(), ASTER_ML_DTYPE_FLOAT32, device(), 1, shape));
+  OK(aster_ml_tensor_copy_in(&in, values.data(), 4));
+  OK(aster_ml_program_run(&program, nullptr, &in, 1, &out, 1));
+  Floats got(4);
+  OK(aster_ml_tensor_copy_out(got.data(), &out, 4));
+  const Floats sorted{10, 12, 14, 16};
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(got[i], before[i] + sorted[i] + 1);
+  EXPECT_EQ(read(state)[3], before[3] + 16);
+  OK(aster_ml_program_free(&program));
+  OK(aster_ml_tensor_free(&in));
+  OK(aster_ml_tensor_free(&out));
+}
+
 }  // namespace
 }  // namespace programs
