@@ -114,7 +114,7 @@ class Tinygrad(Lazy):
 
 
 class Aster(Lazy):
-    DEVICES = {"cpu": "CPU", "reference": "PYTHON"}
+    DEVICES = {"cpu": "CPU", "reference": "PYTHON", "opencl": "OPENCL"}
 
     def __init__(self, device="cpu", options=()):
         import aster_ml

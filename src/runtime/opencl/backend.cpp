@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "aster_ml/view.h"
 #include "base/context.h"
@@ -19,9 +20,36 @@ constinit Platforms g_platforms;
 constinit aster_ml_backend g_table;
 constinit std::atomic<bool> g_found{false};
 
+constexpr size_t kSpareBytes = size_t{1} << 20;  // of the smallest one that is kept
+constinit Mutex g_spare_mutex;
+
+Buffer* take_spare(Device& device, size_t bytes) {
+  const MutexLock lock(g_spare_mutex);
+  for (Buffer*& one : device.spare) {
+    if (one != nullptr && one->bytes == bytes) return std::exchange(one, nullptr);
+  }
+  return nullptr;
+}
+
+// The buffer that is let go in place of this one: null, itself, or one that was kept before.
+Buffer* keep_spare(Device& device, Buffer* buffer) {
+  if (buffer->mapped || buffer->bytes < kSpareBytes) return buffer;
+  const MutexLock lock(g_spare_mutex);
+  size_t held = buffer->bytes;
+  for (const Buffer* one : device.spare) held += one != nullptr ? one->bytes : 0;
+  if (held > device.info.memory_bytes / 8) return buffer;
+  for (Buffer*& one : device.spare) {
+    if (one == nullptr) return one = buffer, nullptr;
+  }
+  return std::exchange(device.spare[0], buffer);
+}
+
 Status create(void** out, int32_t index, size_t bytes, cl_bitfield flags) {
   Device* device = nullptr;
   ASTER_TRY(use(&device, index));
+  if (flags == 0) {
+    if (Buffer* const spare = take_spare(*device, bytes)) return *out = spare, kOk;
+  }
   Buffer* const buffer = process_heap().create<Buffer>();
   if (buffer == nullptr) return out_of_memory(sizeof(Buffer));
   const Api& cl = g_platforms.cl;
@@ -32,6 +60,8 @@ Status create(void** out, int32_t index, size_t bytes, cl_bitfield flags) {
     process_heap().destroy(buffer);
     return failed(*device, "clCreateBuffer", error);
   }
+  buffer->bytes = bytes;
+  buffer->mapped = flags != 0;
   *out = buffer;
   return kOk;
 }
@@ -115,8 +145,10 @@ void release(void*, int32_t index, void* data, size_t) {
     cl.clFinish(queue);
     data = mapped;
   }
-  g_platforms.cl.clReleaseMemObject(memory_of(data));
-  process_heap().destroy(static_cast<Buffer*>(data));
+  Buffer* const gone = keep_spare(g_platforms.devices[index], static_cast<Buffer*>(data));
+  if (gone == nullptr) return;
+  cl.clReleaseMemObject(gone->memory);
+  process_heap().destroy(gone);
 }
 
 template <typename Copy>

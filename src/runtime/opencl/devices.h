@@ -13,7 +13,18 @@
 
 namespace aster::runtime::opencl {
 
+// What allocate gives.
+struct Buffer {
+  cl_mem memory;
+  size_t bytes;
+  bool mapped;
+};
+
+constexpr size_t kSpareMost = 32;
 struct Device {
+  // Large buffers that were released, for those of their size that come next: a driver takes longer
+  // to get new pages than most kernels do to fill them.
+  Buffer* spare[kSpareMost] = {};
   cl_platform_id platform = nullptr;
   cl_device_id id = nullptr;
   cl_context context = nullptr;  // with `copies` made when the device is first used
@@ -24,10 +35,6 @@ struct Device {
   bool in_order_only = true;
 };
 
-// What allocate gives.
-struct Buffer {
-  cl_mem memory;
-};
 inline cl_mem memory_of(const void* data) { return static_cast<const Buffer*>(data)->memory; }
 
 constexpr int32_t kDevicesMost = 64;
