@@ -23,7 +23,7 @@ SLOW = re.compile(
     r"(_realize|_to_double|_copy_out|masked_select|nonzero|_item|_unique"
     r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear"
     r"|state_(set|load|read|write|realize|set_layer|set_optimizer|(read|from)_\w+)"
-    r"|(sgd|adam|lars|lamb|muon)_init|optimizer_(step\w*|get|realize)|layer_get"
+    r"|kernel_from_\w+|(sgd|adam|lars|lamb|muon)_init|optimizer_(step\w*|get|realize)|layer_get"
     r"|tensor_(?!from_buffer|count|is_)\w+)$"
 )
 # Functions whose result is the object x itself where nothing moves, as tinygrad's.
@@ -71,6 +71,10 @@ LEFT_OUT = {
     "device_register": "a table of C functions",
     "kernel_get_assignment": "kernels are functions of C, for callers in C",
     "kernel_get_assignment_in": "as kernel_get_assignment",
+    "kernel_from_blaze": "as kernel_get_assignment",
+    "kernel_get_elementwise": "as kernel_get_assignment",
+    "kernel_get_program": "as kernel_get_assignment",
+    "kernel_set_gradient_function": "aster_ml.kernel takes functions of Python",
     "tensor_from_buffer": "from_buffer wraps memory of Python objects",
     **{
         f"buffer_{name}": "memoryview, from_buffer and ConcreteTensor serve"

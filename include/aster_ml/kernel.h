@@ -24,6 +24,8 @@
 #define ASTER_ML_KERNEL_H
 
 #include "aster_ml/base.h"
+#include "aster_ml/engine.h"
+#include "aster_ml/tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -74,6 +76,141 @@ ASTER_ML_API aster_ml_negated_status aster_ml_kernel_get_assignment(
 ASTER_ML_API aster_ml_negated_status aster_ml_kernel_get_assignment_in(
     aster_ml_dynamic_kernel_instance *out, void *memory, size_t capacity, int32_t form,
     int32_t dst_dtype, int32_t src_dtype);
+
+/* ---- Kernels as operations of graphs ---- */
+
+/* A handle of a kernel that lazy tensors can be computed by; empty when zeroed. */
+typedef struct aster_ml_kernel {
+  void *impl;
+} aster_ml_kernel;
+
+/* More forms of kernels: on elements of two operands, and of any number; on whole row-major arrays,
+ * whose addresses are aligned as elements are; and predicates, which give 0 or 1. Strided functions
+ * are called with the strides of the operands as they lie. */
+enum { ASTER_ML_KERNEL_ARRAYS = 2, ASTER_ML_KERNEL_PREDICATE = 3 };
+typedef void (*aster_ml_binary_single)(char *dst, const char *src0, const char *src1,
+                                       aster_ml_kernel_data_prefix *extra);
+typedef void (*aster_ml_binary_strided)(char *dst, ptrdiff_t dst_stride, const char *src0,
+                                        ptrdiff_t src0_stride, const char *src1,
+                                        ptrdiff_t src1_stride, size_t count,
+                                        aster_ml_kernel_data_prefix *extra);
+typedef void (*aster_ml_nary_single)(char *dst, const char *const *src,
+                                     aster_ml_kernel_data_prefix *extra);
+typedef void (*aster_ml_nary_strided)(char *dst, ptrdiff_t dst_stride, const char *const *src,
+                                      const ptrdiff_t *src_strides, size_t count,
+                                      aster_ml_kernel_data_prefix *extra);
+typedef int (*aster_ml_unary_predicate)(const char *src, aster_ml_kernel_data_prefix *extra);
+typedef int (*aster_ml_binary_predicate)(const char *src0, const char *src1,
+                                         aster_ml_kernel_data_prefix *extra);
+typedef void (*aster_ml_arrays)(char *const *dst, const char *const *src,
+                                aster_ml_kernel_data_prefix *extra);
+
+/* ---- Kernels of this library's operations ----
+ *
+ * Their code is generated and compiled when they are asked for, or found on disk. */
+
+/* An elementwise operation ("exp", "add", "lt": what aster_ml_lazy_<operation> computes) on
+ * operands of one dtype: SINGLE, STRIDED or PREDICATE, unary or binary as the operation is. The
+ * result's dtype is that of the lazy operation. Not in a capture. Owns: the instance. Errors:
+ * ARGUMENT, NOT_FOUND (no such operation), DTYPE (not of this dtype; a predicate whose result is
+ * not bool), STATE, COMPILE. */
+ASTER_ML_API aster_ml_negated_status aster_ml_kernel_get_elementwise(
+    aster_ml_dynamic_kernel_instance *out, const aster_ml_context *context, int32_t form,
+    const char *operation, int32_t dtype);
+
+/* A captured program as one kernel, in the form ARRAYS: its inputs and outputs in order. Memory for
+ * so many calls at one time exists from now on, at most 64; more calls wait. A success takes the
+ * program over and clears its handle. Owns: the instance, and the program. Errors: ARGUMENT,
+ * UNSUPPORTED (a program that assigns to inputs or captured memory). */
+ASTER_ML_API aster_ml_negated_status aster_ml_kernel_get_program(
+    aster_ml_dynamic_kernel_instance *out, aster_ml_program *program, int32_t calls);
+
+/* Options of kernels. */
+typedef struct aster_ml_kernel_options {
+  uint32_t struct_size;
+  int32_t device;     /* the kind that runs it: 0 or ASTER_ML_DEVICE_CPU */
+  int64_t tasks;      /* parts that threads may take; 0: one, or one for each element of [...] */
+  double nanoseconds; /* of a task, or an element, about; 0: 1. Only threads depend on it */
+} aster_ml_kernel_options;
+
+/* A kernel from C. source is a translation unit for the compiler that the context uses, without
+ * headers, with a function of this name:
+ *
+ *   void NAME(float *result, const float *operand, ..., long long begin, long long end)
+ *
+ * which gets the results, the operands and which tasks to do. signature tells dtypes and shapes,
+ * operands first: "float32[...], float32[16, 4] -> float32[...]". [...] is any shape, the same in
+ * all places: operands broadcast to it, and it has a task for each of its elements. Memory is
+ * row-major and does not overlap. The kernel may call the functions of C that compilers put in
+ * the place of loops (memcpy, fma, sqrt, floor, ...) and no others, and nothing may depend on
+ * memory but the operands. It runs on any number of threads. Compiled code is kept on disk as that
+ * of the library is. Owns: out. Errors: ARGUMENT, FORMAT (the signature), COMPILE (with what the
+ * compiler says, in full by the log), UNSUPPORTED (no compiler; another device; results of several
+ * dtypes). */
+ASTER_ML_API int32_t aster_ml_kernel_from_source(aster_ml_kernel *out,
+                                                 const aster_ml_context *context,
+                                                 const char *source, const char *name,
+                                                 const char *signature,
+                                                 const aster_ml_kernel_options *options);
+
+/* A kernel from the text of a kernel program (docs/KERNEL_PROGRAM.md): its last program, whose
+ * Params are the results, which it writes, then the operands. Every shape of the signature is
+ * known. It is verified before it is compiled; accesses that nothing proves inside their memory are
+ * refused. Owns: out. Errors: as aster_ml_kernel_from_source; FORMAT and ARGUMENT name the line and
+ * the instruction of the program. */
+ASTER_ML_API int32_t aster_ml_kernel_from_program(aster_ml_kernel *out,
+                                                  const aster_ml_context *context,
+                                                  const char *program, const char *signature,
+                                                  const aster_ml_kernel_options *options);
+
+/* A kernel of another library, in one of the forms: unary, binary or n-ary by the number of
+ * operands; those on elements have one result, and [...] everywhere. Any thread calls it, several
+ * at once. A success takes the instance over and clears it: its destructor and free_func are called
+ * once, when handle, graphs, schedules and programs have given it up, on the thread that does so
+ * last, and must not call this library. Owns: out, and the instance. Errors: ARGUMENT (a null
+ * function, destructor or free_func, memory that is not aligned as a pointer is or no multiple of
+ * that, an unknown form), FORMAT, UNSUPPORTED. */
+ASTER_ML_API int32_t aster_ml_kernel_from_blaze(aster_ml_kernel *out,
+                                                const aster_ml_context *context,
+                                                aster_ml_dynamic_kernel_instance *instance,
+                                                int32_t form, const char *name,
+                                                const char *signature,
+                                                const aster_ml_kernel_options *options);
+
+/* Gives the handle up; tensors and programs that were made with it stay. Threads: any. */
+ASTER_ML_API int32_t aster_ml_kernel_free(aster_ml_kernel *kernel);
+
+/* The number of operands and results; 0 for an empty handle. */
+ASTER_ML_API size_t aster_ml_kernel_count_operands(const aster_ml_kernel *kernel);
+ASTER_ML_API size_t aster_ml_kernel_count_results(const aster_ml_kernel *kernel);
+
+/* Result number `result` of a kernel on count tensors, lazily. All results of a kernel on the same
+ * tensors are one launch. Dtypes: those of the signature; weak operands become that. Errors:
+ * ARGUMENT (another number of tensors), DTYPE, SHAPE, RANGE (no such result). */
+ASTER_ML_API int32_t aster_ml_kernel_apply(aster_ml_lazy *out, const aster_ml_kernel *kernel,
+                                           const aster_ml_lazy *const *tensors, size_t count,
+                                           int64_t result);
+
+/* Another kernel as the gradient of one: its operands are those of the kernel, its results and
+ * their gradients, its results the gradients of the operands of float dtype, in order. Null takes
+ * a gradient away. Gradients that go through a kernel without one are UNSUPPORTED. Errors:
+ * ARGUMENT, DTYPE (operands or results that do not match). */
+ASTER_ML_API int32_t aster_ml_kernel_set_gradient(const aster_ml_kernel *kernel,
+                                                  const aster_ml_kernel *gradient);
+
+/* A gradient as a graph: it is given the operands, the results and the gradients of the results,
+ * and leaves in out a handle for each operand, empty where there is no gradient. */
+typedef int32_t (*aster_ml_kernel_gradient)(void *self, aster_ml_lazy *out,
+                                            const aster_ml_lazy *operands,
+                                            const aster_ml_lazy *results,
+                                            const aster_ml_lazy *gradients);
+
+/* A function as the gradient of a kernel. It is called while a gradient is taken, and may build
+ * lazy tensors and nothing else; a status that is not 0 ends the gradient with ERROR. self lives as
+ * long as the kernel; release, which may be null, is called with it once. Errors: ARGUMENT. */
+ASTER_ML_API int32_t aster_ml_kernel_set_gradient_function(const aster_ml_kernel *kernel,
+                                                           aster_ml_kernel_gradient function,
+                                                           void *self, void (*release)(void *self));
 
 #ifdef __cplusplus
 }

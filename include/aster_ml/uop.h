@@ -40,7 +40,7 @@ typedef struct aster_ml_uop aster_ml_uop;
  *   Cast, Bitcast         dtype
  *   Reduce:*              arguments: axes, ascending
  *   others                sources only
- * Buffer, Call, Tuple and Item cannot be built. */
+ * Buffer, Call, Foreign, Tuple and Item cannot be built. */
 typedef struct aster_ml_uop_options {
   uint32_t struct_size;
   int32_t dtype; /* a dtype code */

@@ -16,6 +16,7 @@ from .environment import warn_of_unknown
 from .errors import Error, JitError
 from .function import function
 from .helpers import Context, GlobalCounters, fetch, getenv
+from .kernels import Kernel, kernel
 from .symbolic import UOp, Variable
 from .tensor import Tensor
 from .view import BufferView, MemoryType
@@ -24,7 +25,7 @@ warn_of_unknown()
 __version__ = str(_native.version())
 
 __all__ = [
-    "BufferView", "Context", "Device", "Error", "GlobalCounters", "JitError", "MemoryType",
-    "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors", "fetch", "function", "getenv",
-    "helpers", "nn",
+    "BufferView", "Context", "Device", "Error", "GlobalCounters", "JitError", "Kernel",
+    "MemoryType", "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors", "fetch", "function",
+    "getenv", "helpers", "kernel", "nn",
 ]  # fmt: skip

@@ -229,6 +229,22 @@ Status Context::may_copy(size_t bytes, const char* reason) {
   return kOk;
 }
 
+void Context::say_fault(const char* format, ...) {
+  uint8_t none = kNoFault;
+  if (!fault_.compare_exchange_strong(none, kFaultWritten)) return;
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(fault_text_, sizeof(fault_text_), format, arguments);
+  va_end(arguments);
+  fault_.store(kFaultSaid, std::memory_order_release);
+}
+
+Status Context::fail_by_fault() {
+  const Status status = ASTER_FAIL(kARGUMENT, "%s", fault_text_);
+  fault_.store(kNoFault, std::memory_order_release);
+  return status;
+}
+
 Status handle_init(HandleObject* object, Context& context, void (*destroy)(HandleObject* object)) {
   ASTER_TRY(context.records().take(&object->handle, object));
   context.retain();

@@ -35,6 +35,12 @@ class Context {
   void set_copies(int32_t policy) { copy_policy_ = policy; }
   uint64_t copies() const { return copies_; }
   uint64_t copied_bytes() const { return copied_bytes_; }
+  // What a kernel under the checker did wrong; the first until it is taken. Threads: any.
+  void say_fault(const char* format, ...) __attribute__((format(printf, 2, 3)));
+  // ARGUMENT with that, once; on the way out of every run.
+  Status take_fault() {
+    return fault_.load(std::memory_order_acquire) == kFaultSaid ? fail_by_fault() : kOk;
+  }
   void set_strict_parity(bool on) { options_.strict_parity = on ? 1 : 0; }
 
   // References: one for the context's own handle, one for every live handle made from it.
@@ -72,6 +78,8 @@ class Context {
   void* scope_top = nullptr;               // the innermost scope
 
  private:
+  enum : uint8_t { kNoFault, kFaultWritten, kFaultSaid };
+  Status fail_by_fault();
   explicit Context(const aster_ml_context_options& options);
   ~Context();
   friend class Memory;
@@ -91,6 +99,8 @@ class Context {
   std::atomic<uint32_t> references_{1};
   std::atomic<uintptr_t> owner_{0};  // identity of the thread inside, 0 for none
   std::atomic<HandleObject*> deferred_{nullptr};
+  std::atomic<uint8_t> fault_{kNoFault};
+  char fault_text_[256] = {};
   InterruptSource interrupts_;
   Interrupt interrupt_;
   void* states_[static_cast<int>(Module::kCount)] = {};

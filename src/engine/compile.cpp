@@ -512,7 +512,7 @@ class Assembly {
       std::memcpy(info.title, one.title, sizeof(info.title));
     } else {
       ASTER_TRY(prepare_call(&launch, &info, &exe_, engine_.context.heap(), schedule_, item));
-      ASTER_TRY(name_call(info.title, memory_, launch.plan->implementation->name, item.kernel));
+      ASTER_TRY(name_call(info.title, memory_, launch.plan->name(), item.kernel));
       exe_.scratch_stride =
           std::max(exe_.scratch_stride, (launch.plan->scratch_bytes + 63) & ~int64_t{63});
     }

@@ -38,7 +38,7 @@ constexpr struct {
     {Op::kLogScan, Shown::kReduction},   {Op::kArgsort, Shown::kReduction},
     {Op::kSort, Shown::kReduction},      {Op::kScatter, Shown::kReduction},
     {Op::kGather, Shown::kMovement},     {Op::kCast, Shown::kElementwise},
-    {Op::kBitcast, Shown::kElementwise},
+    {Op::kBitcast, Shown::kElementwise}, {Op::kForeign, Shown::kElementwise},
 };
 
 Shown shown_as(Node node) {
@@ -353,7 +353,7 @@ class ScheduleText {
     const bool alone = view_.level == ASTER_ML_GRAPH_KERNEL;
     if (!alone) ASTER_TRY(read_memory(item, use, &reads));
     const uint32_t self = graph_.nodes();
-    graph_.node(plan.implementation->name, uop::brief(item.kernel).text, Shown::kLibrary);
+    graph_.node(plan.name(), uop::brief(item.kernel).text, Shown::kLibrary);
     graph_.detail("operation", uop::full_name(item.kernel));
     ASTER_TRY(operand_details(item, use));
     if (plan.flops > 0)

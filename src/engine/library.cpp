@@ -30,7 +30,9 @@ bool linear_in(Vec<int64_t>* words, Node x, std::span<const Node> ranges) {
   return matched == linear.size();
 }
 
-bool moves_elements(Op op) {
+// What only changes where elements are read; backwards too by kernels that are not ours.
+bool moves_elements(Node call, Op op) {
+  if (op == Op::kFlip) return call != nullptr && call->op == Op::kForeign;
   return op == Op::kReshape || op == Op::kPermute || op == Op::kSlice || op == Op::kExpand ||
          op == Op::kDetach;
 }
@@ -79,7 +81,7 @@ Status known_value(Node* out, Graph& g, Node node, std::span<const Node> ranges)
       if (__builtin_mul_overflow(factor, c, &product)) return kOk;
       if (adds && __builtin_add_overflow(sum, product, &sum)) return kOk;
       if (times) factor = product;
-    } else if (moves_elements(node->op)) {
+    } else if (moves_elements(nullptr, node->op)) {
       ASTER_TRY(step_down(&index, g, node));
     } else {
       return kOk;
@@ -144,7 +146,7 @@ Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i)
         node = node->src(2);
         continue;
       }
-      if (!moves_elements(node->op)) break;
+      if (!moves_elements(call, node->op)) break;
       ASTER_TRY(step_down(&index, g, node));
       node = node->src(0);
     }

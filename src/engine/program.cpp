@@ -280,6 +280,7 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
                     : home_of(workspace, program.results[i]));
   }
   ASTER_TRY(execute(program, workspace));
+  ASTER_TRY(program.context->take_fault());
   program.replayed->add(program.work);
   if (program.interprets) program.replayed->interpreted.fetch_add(1, std::memory_order_relaxed);
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -310,6 +310,7 @@ class Realize {
     if (!written.empty()) ASTER_TRY(forget_written(e_, {written.data(), written.size()}));
     ++e_.counters.realizes;
     if (computes) ASTER_TRY(compute(exe, params, results));
+    ASTER_TRY(e_.context.take_fault());
     e_.counters.kernels_launched += exe.work.kernels;
     e_.counters.operations += exe.work.operations;
     e_.counters.moved_bytes += exe.work.bytes;

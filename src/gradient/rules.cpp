@@ -7,6 +7,7 @@
 
 #include "uop/composite.h"
 #include "uop/expr.h"
+#include "uop/foreign.h"
 
 namespace aster::gradient {
 namespace {
@@ -314,6 +315,17 @@ void flow_cross_entropy(Flow& flow) {
 
 void flow_contiguous_backward(Flow& flow) { flow.set(1, flow.graph.contiguous(flow.dy)); }
 
+// What came with the kernel.
+void flow_foreign(Flow& flow) {
+  const uop::Foreign& kernel = uop::foreign_of(flow.y);
+  const Status status =
+      kernel.gradient == nullptr
+          ? ASTER_FAIL(kUNSUPPORTED, "no gradient of kernel \"%s\": none was given with it",
+                       kernel.name)
+          : kernel.gradient(kernel, flow.graph, flow.y, flow.dy, flow.needed, flow.dx);
+  flow.failed |= !status.ok();
+}
+
 struct OpRule {
   Op op;
   Rule rule;
@@ -330,6 +342,7 @@ constexpr OpRule kOpRules[] = {
     {Op::kAfter, flow_same},      {Op::kCall, nullptr},           {Op::kGather, flow_gather},
     {Op::kScatter, flow_scatter}, {Op::kScan, flow_scan},         {Op::kArgsort, nullptr},
     {Op::kSort, flow_sort},       {Op::kScanPlace, nullptr},      {Op::kLogScan, flow_log_scan},
+    {Op::kForeign, flow_foreign},
 };
 
 struct CompositeRule {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "uop/foreign.h"
 #include "uop/uop.h"
 
 namespace aster::uop {
@@ -129,6 +130,7 @@ Status Graph::grow_buffers() {
 }
 
 void Graph::destroy(UOp* node) {
+  if (collects_ && node->op == Op::kForeign) foreign_of(node).release();
   --node_count_;
   const size_t uses = use_count(node->op, node->nsrc, collects_);
   memory_->release(node, node_bytes(node->nsrc, node->narg, node->ndim, uses), alignof(UOp));
@@ -234,6 +236,7 @@ Node Graph::make(Op op, DType dtype, Nodes src, Words arg, Words shape) {
   head = node;
   ++node_count_;
   if (collects_) {
+    if (op == Op::kForeign) foreign_of(node).retain();
     list_uses(node);
     node->flags |= kListed;
     (void)unreferenced_.push(node);
@@ -275,6 +278,7 @@ Status Graph::climb(Vec<Node>* out, Nodes from, bool views) {
 }
 
 void Graph::collect() {
+  if (holds_ != 0) return;
   while (!unreferenced_.empty()) {
     UOp* node = unreferenced_.back();
     unreferenced_.pop();

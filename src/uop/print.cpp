@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "uop/composite.h"
+#include "uop/foreign.h"
 
 namespace aster::uop {
 namespace {
@@ -89,6 +90,8 @@ void print_node(Text& out, Node node, uint32_t number, uint32_t buffer,
     print_constant(out, node);
   } else if (node->op == Op::kBuffer) {
     out << " #" << buffer;
+  } else if (node->op == Op::kForeign) {
+    out << " (" << foreign_of(node).name << ")";
   } else {
     const Words words = plain_arguments(node);
     for (size_t i = 0; i < words.size(); ++i) out << (i == 0 ? " (" : ", ") << words[i];
@@ -126,7 +129,7 @@ bool parse_full_name(FullName* out, std::string_view name) {
 }
 
 Words plain_arguments(Node node) {
-  if (node->op == Op::kBuffer) return {};
+  if (node->op == Op::kBuffer || node->op == Op::kForeign) return {};
   const bool named = node->narg > 0 && first_word_name(node->op, node->arg(0)) != nullptr;
   return node->arg().subspan(named ? 1 : 0);
 }

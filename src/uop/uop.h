@@ -63,6 +63,7 @@ bool is_view(Op op);
 using Word = int64_t;
 using Words = std::span<const Word>;
 
+struct Foreign;
 struct UOp;
 // One place where a node is a source, in the list of those of that source.
 struct Use {
@@ -171,6 +172,9 @@ class Graph {
   Node assign(Node target, Node value);
   // x as it is after effects: Assigns, or other Afters; what is neither is no effect.
   Node after(Node x, Nodes effects);
+  // What a kernel computes of operands, which are of its shape if it is one of elements (SHAPE).
+  // A graph that collects holds a reference of the kernel. count: what kernels of arrays are told.
+  Node foreign(const Foreign& kernel, DType dtype, Words shape, Word count, Nodes operands);
   Node call(Word composite, Words attributes, Node body, Nodes arguments);
   Node sink(Nodes roots);
 
@@ -183,6 +187,18 @@ class Graph {
   void release(Node node);
   // Reclaims nodes that nothing retains. hook is told of every Buffer that goes.
   void collect();
+  // While one lives, nothing is reclaimed: for calls of functions that are not ours among nodes
+  // that nothing retains yet.
+  class Hold {
+   public:
+    explicit Hold(Graph& graph) : graph_(graph) { ++graph_.holds_; }
+    ~Hold() { --graph_.holds_; }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    Graph& graph_;
+  };
   void set_buffer_hook(void (*hook)(void* self, Node buffer), void* self);
 
   // Not of scratch graphs. The nodes above some, those included, sources before users; with what
@@ -237,6 +253,7 @@ class Graph {
   size_t table_size_ = 0;
   size_t node_count_ = 0;
   uint64_t next_id_ = 1;
+  uint32_t holds_ = 0;
   Vec<UOp*> unreferenced_;  // candidates of the next collect
   Vec<Use*> buffers_;       // of graphs that collect, by a hash of their first argument
   size_t buffer_count_ = 0;

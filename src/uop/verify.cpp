@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/text.h"
+#include "uop/foreign.h"
 
 namespace aster::uop {
 namespace {
@@ -209,6 +210,12 @@ bool same_bits(Node n) {
          same_shape(n, n->src(0));
 }
 bool calls(Node n) { return same_as_first(n) && n->narg >= 1; }
+bool runs_foreign(Node n) {
+  if (n->narg != 3 || n->nsrc > Foreign::kMostOperands) return false;
+  return foreign_of(n).form == ForeignForm::kArrays || std::ranges::all_of(n->src(), [&](Node x) {
+           return std::ranges::equal(x->shape(), n->shape());
+         });
+}
 bool loads(Node n) { return accesses(n, 3) && n->ndim == 0; }
 bool gates(Node n) {
   return n->nsrc < 3 || (n->src(2)->dtype == DType::kBool && n->src(2)->ndim == 0);
@@ -265,6 +272,7 @@ constexpr Check kChecks[] = {
     {Op::kAssign,     "equal shapes and dtypes",            same_as_both},
     {Op::kAfter,      "its first source's shape and dtype", same_as_first},
     {Op::kCall,       "its body's shape and dtype",         calls},
+    {Op::kForeign,    "the shape of its elements",          runs_foreign},
     {Op::kLoad,       "a param, an index and a gate",       loads},
     {Op::kLoad,       "its param's dtype",                  same_dtype},
     {Op::kLoad,       "a bool gate",                        gates},

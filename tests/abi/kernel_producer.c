@@ -9,7 +9,7 @@ struct scaling {
   int32_t owned; /* whether the destructor has something to do */
 };
 
-enum { kBlocks = 4 };
+enum { kBlocks = 16 };
 static union {
   struct scaling kernel;
   void *alignment;
@@ -21,6 +21,35 @@ static void scale(char *dst, const char *src, kernel_data_prefix *extra) {
   memcpy(&value, src, sizeof value);
   value *= ((struct scaling *)extra)->factor;
   memcpy(dst, &value, sizeof value);
+}
+
+static void scale_strided(char *dst, ptrdiff_t dst_stride, const char *src, ptrdiff_t src_stride,
+                          size_t count, kernel_data_prefix *extra) {
+  for (size_t i = 0; i < count; i++, dst += dst_stride, src += src_stride) scale(dst, src, extra);
+}
+
+static void add_strided(char *dst, ptrdiff_t dst_stride, const char *src0, ptrdiff_t stride0,
+                        const char *src1, ptrdiff_t stride1, size_t count,
+                        kernel_data_prefix *extra) {
+  for (size_t i = 0; i < count; i++, dst += dst_stride, src0 += stride0, src1 += stride1) {
+    int32_t a, b;
+    memcpy(&a, src0, sizeof a);
+    memcpy(&b, src1, sizeof b);
+    a += ((struct scaling *)extra)->factor * b;
+    memcpy(dst, &a, sizeof a);
+  }
+}
+
+/* Sum and product of the arrays of three elements. */
+static void sum_and_product(char *const *dst, const char *const *src, kernel_data_prefix *extra) {
+  int32_t x[3], results[2] = {0, ((struct scaling *)extra)->factor};
+  memcpy(x, src[0], sizeof x);
+  for (int i = 0; i < 3; i++) {
+    results[0] += x[i];
+    results[1] *= x[i];
+  }
+  memcpy(dst[0], &results[0], sizeof results[0]);
+  memcpy(dst[1], &results[1], sizeof results[1]);
 }
 
 static void destroy(kernel_data_prefix *kernel) {
@@ -49,6 +78,22 @@ int producer_get_scaling(dynamic_kernel_instance *out_kernel, int32_t factor) {
     return 0;
   }
   return -1;
+}
+
+int producer_get(dynamic_kernel_instance *out_kernel, int which, int32_t factor) {
+  const int status = producer_get_scaling(out_kernel, factor);
+  if (status != 0) return status;
+  if (which == PRODUCER_SCALE_STRIDED) {
+    const aster_ml_unary_strided function = scale_strided;
+    memcpy(&out_kernel->kernel->function, &function, sizeof function);
+  } else if (which == PRODUCER_ADD_STRIDED) {
+    const aster_ml_binary_strided function = add_strided;
+    memcpy(&out_kernel->kernel->function, &function, sizeof function);
+  } else if (which == PRODUCER_ARRAYS) {
+    const aster_ml_arrays function = sum_and_product;
+    memcpy(&out_kernel->kernel->function, &function, sizeof function);
+  }
+  return 0;
 }
 
 int producer_kernels(void) { return kernels; }

@@ -273,6 +273,20 @@ void each_flag(const CompilerInfo& compiler, const CpuFeatures& features,
 #endif
 }
 
+Status tell_lines(std::string_view text, Memory& memory, const Patience& patience) {
+  Text line(memory);
+  while (patience.told != nullptr && !text.empty()) {
+    const size_t length = std::min(text.find('\n'), text.size());
+    line.clear();
+    line << text.substr(0, length);
+    const char* const one = line.c_str();
+    ASTER_TRY(line.status());
+    patience.told(patience.self, one);
+    text = text_slice(text, length + 1);
+  }
+  return kOk;
+}
+
 // The status of a compiler run whose output should be an ELF file. With the exit status lost, any
 // message means failure: gcc's assembler makes an empty object when its compiler fails.
 Status check_outcome(const CompilerInfo& compiler, const Outcome& outcome, Memory& memory,
@@ -292,6 +306,8 @@ Status check_outcome(const CompilerInfo& compiler, const Outcome& outcome, Memor
   }
   end.c_str();
   ASTER_TRY(end.status());
+  ASTER_TRY(tell_lines({reinterpret_cast<const char*>(outcome.error.data()), outcome.error.size()},
+                       memory, patience));
   return ASTER_FAIL(kCOMPILE, "'%s' %s", compiler.path, end.c_str());
 }
 

@@ -109,7 +109,11 @@ class KernelLibrary {
   };
 
   Patience patience() const {
-    return {context_.options().compile_timeout_ms, &context_.interrupt()};
+    return {context_.options().compile_timeout_ms, &context_.interrupt(),
+            [](void* self, const char* line) {
+              static_cast<const Context*>(self)->log(ASTER_ML_LOG_INFO, "%s", line);
+            },
+            &context_};
   }
   std::string_view target_name() const { return {target_, sizeof(target_)}; }
   Status prepare();  // finds the provider and what all keys begin with

@@ -1,5 +1,7 @@
 #include "runtime/cpu/native.h"
 
+#include "uop/foreign.h"
+
 namespace aster::runtime::cpu::native {
 namespace {
 
@@ -43,6 +45,7 @@ constexpr Implementation kImplementations[] = {
     {Op::kLogScan, kNone, "log_scan", nullptr, from_start, prepare_scan, run_log_scan},
     {Op::kArgsort, kNone, "argsort", nullptr, from_start, prepare_argsort, run_argsort},
     {Op::kSort, kNone, "sort", nullptr, from_start, prepare_sort, run_sort},
+    {Op::kForeign, kNone, "kernel", nullptr, reads_foreign, prepare_foreign, run_foreign},
     {Op::kCall, Composite::kMatmul, "Matmul:library", takes_matmul, reads_product, prepare_matmul,
      run_matmul},
     {Op::kCall, Composite::kConv2d, "Conv2d:library", takes_conv2d, row_major, prepare_conv2d,
@@ -56,6 +59,12 @@ bool is_for(const Implementation& row, Node node) {
 }
 
 }  // namespace
+
+Plan::~Plan() {
+  if (foreign != nullptr) foreign->release();
+}
+
+const char* Plan::name() const { return foreign != nullptr ? foreign->name : implementation->name; }
 
 const Implementation* find(Node node) {
   for (const Implementation& row : kImplementations) {

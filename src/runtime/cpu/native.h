@@ -23,8 +23,14 @@ struct Plan {
   double flops = 0;           // of one task; 0: each element is touched once or a few times
   int64_t scratch_bytes = 0;  // of each running part, aligned to 64
   uop::DType dtype = uop::DType::kNone;
-  const Blas* blas = nullptr;  // what it calls
+  const Blas* blas = nullptr;             // what it calls
+  const uop::Foreign* foreign = nullptr;  // likewise; a reference
   explicit Plan(Memory& memory) : words(memory) {}
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan();
+  // Of what it does, for people.
+  const char* name() const;
 };
 
 // How a source is read: row-major from its operand, and where negative from the end of the axis
@@ -83,5 +89,9 @@ void run_argsort(const Plan& plan, void* const* operands, void* scratch, int64_t
                  int64_t end);
 Status prepare_sort(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_sort(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
+bool reads_foreign(uop::Node node, size_t argument, std::span<const int64_t> view);
+Status prepare_foreign(Plan* out, uop::Node node, std::span<const int64_t> views);
+void run_foreign(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
+                 int64_t end);
 
 }  // namespace aster::runtime::cpu::native

@@ -14,6 +14,9 @@ namespace aster::runtime::cpu {
 struct Patience {
   int32_t timeout_ms = 60'000;
   Interrupt* interrupt = nullptr;  // ends them when it is requested; null: nothing does
+  // Told all that a compiler says, a line a call, when it fails; null: nobody is.
+  void (*told)(void* self, const char* line) = nullptr;
+  void* self = nullptr;
 };
 
 // One program to run. Its standard input holds `input`; standard output and error are captured. It

@@ -7,6 +7,7 @@
 #include "dtype/convert.h"
 #include "runtime/reference/strip.h"
 #include "uop/expr.h"
+#include "uop/foreign.h"
 
 namespace aster::runtime::reference {
 namespace {
@@ -228,11 +229,34 @@ Status sort(Memory& memory, Node node, const void* x, void* result) {
   });
 }
 
+// The kernel itself on row-major operands, all at once.
+Status run_foreign(Memory& memory, Node node, const void* const* sources, void* result) {
+  const uop::Foreign& kernel = uop::foreign_of(node);
+  const char* operands[uop::Foreign::kMostOperands];
+  ptrdiff_t strides[uop::Foreign::kMostOperands];
+  for (size_t i = 0; i < node->nsrc; ++i) {
+    operands[i] = static_cast<const char*>(sources[i]);
+    strides[i] = static_cast<ptrdiff_t>(element_bytes(node->src(i)->dtype));
+  }
+  char* const out = static_cast<char*>(result);
+  if (kernel.form == uop::ForeignForm::kElements) {
+    kernel.elements(kernel, out, static_cast<ptrdiff_t>(element_bytes(node->dtype)), operands,
+                    strides, static_cast<size_t>(node->count()));
+    return kOk;
+  }
+  const auto bytes = static_cast<size_t>(kernel.scratch_bytes);
+  void* const scratch = memory.allocate(bytes, 64);
+  if (scratch == nullptr) return out_of_memory(bytes);
+  kernel.arrays(kernel, out, operands, scratch, node->arg(2), 0, kernel.tasks_of(node->arg(2)));
+  memory.release(scratch, bytes, 64);
+  return kOk;
+}
+
 }  // namespace
 
 bool is_indexed(Op op) {
   return op == Op::kGather || op == Op::kScatter || op == Op::kScan || op == Op::kScanPlace ||
-         op == Op::kLogScan || op == Op::kArgsort || op == Op::kSort;
+         op == Op::kLogScan || op == Op::kArgsort || op == Op::kSort || op == Op::kForeign;
 }
 
 Status compute_indexed(Memory& memory, Node node, const void* const* sources, void* result) {
@@ -246,6 +270,8 @@ Status compute_indexed(Memory& memory, Node node, const void* const* sources, vo
       return scan(node, sources[0], result);
     case Op::kLogScan:
       return scan_logarithms(node, sources[0], result);
+    case Op::kForeign:
+      return run_foreign(memory, node, sources, result);
     default:
       return sort(memory, node, sources[0], result);
   }

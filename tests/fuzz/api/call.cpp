@@ -78,7 +78,8 @@ bool is_called(const Function& function) {
   for (const char* name :
        {"aster_ml_context_free", "aster_ml_device_register", "aster_ml_cache_clear",
         "aster_ml_buffer_free", "aster_ml_tensor_free", "aster_ml_uop_release",
-        "aster_ml_engine_set_device", "aster_ml_engine_trace"}) {
+        "aster_ml_engine_set_device", "aster_ml_engine_trace", "aster_ml_kernel_from_blaze",
+        "aster_ml_kernel_set_gradient_function", "aster_ml_kernel_get_program"}) {
     if (function.name == name) return false;
   }
   return true;
@@ -320,7 +321,10 @@ void Call::clean_up(const Type& type, Slot slot) {
         aster_ml_scope_end(static_cast<aster_ml_scope*>(made));
       } else if (begins(function_.name, "aster_ml_view_")) {
         aster_ml_view_free(static_cast<aster_ml_buffer_view*>(made));
-      } else if (function_.name == "aster_ml_kernel_get_assignment") {
+      } else if (begins(function_.name, "aster_ml_kernel_from_") ||
+                 function_.name == "aster_ml_kernel_free") {
+        aster_ml_kernel_free(static_cast<aster_ml_kernel*>(made));
+      } else if (begins(function_.name, "aster_ml_kernel_get_")) {
         const auto* kernel = static_cast<const aster_ml_dynamic_kernel_instance*>(made);
         kernel->kernel->destructor(kernel->kernel);
         kernel->free_func(kernel->kernel);
@@ -343,7 +347,7 @@ Outcome Call::run() {
   const Slot result = function_.call(slots_);
   if (!function_.status()) return outcome;
   outcome.status = value_of<int32_t>(result);
-  if (begins(function_.name, "aster_ml_kernel_")) outcome.status = -outcome.status;
+  if (begins(function_.name, "aster_ml_kernel_get_")) outcome.status = -outcome.status;
   aster_ml_error error{};
   aster_ml_error_last(&error);
   outcome.message = std::string(error.function) + ": " + error.message;

@@ -1,0 +1,216 @@
+// Kernels of elementwise operations: programs of the code generator on blocks of elements and on
+// single ones, and what brings elements that lie strides apart into blocks.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/engine.h"
+#include "tensor/kernel_produce.h"
+#include "uop/expr.h"
+
+namespace aster::tensor {
+namespace {
+
+constexpr size_t kBlock = 512;  // elements
+constexpr size_t kFew = 8;      // computed one by one
+constexpr size_t kMostBytes = 8;
+
+struct Row {
+  const char* name;
+  const UnaryOp* unary;
+  const BinaryOp* binary;
+};
+constexpr Row kRows[] = {
+#define UNARY(name, domain, expression) {#name, &ops::name, nullptr},
+#define BINARY(name, domain, expression) {#name, nullptr, &ops::name},
+#include "tensor/elementwise.def"
+};
+
+// Elements side by side from others, or the other way round.
+template <size_t kBytes>
+void move_elements(char* to, ptrdiff_t to_stride, const char* from, ptrdiff_t from_stride,
+                   size_t count) {
+  for (size_t i = 0; i < count; ++i, to += to_stride, from += from_stride)
+    std::memcpy(to, from, kBytes);
+}
+void move(size_t bytes, char* to, ptrdiff_t to_stride, const char* from, ptrdiff_t from_stride,
+          size_t count) {
+  switch (bytes) {
+    case 1:
+      return move_elements<1>(to, to_stride, from, from_stride, count);
+    case 2:
+      return move_elements<2>(to, to_stride, from, from_stride, count);
+    case 4:
+      return move_elements<4>(to, to_stride, from, from_stride, count);
+    default:
+      return move_elements<8>(to, to_stride, from, from_stride, count);
+  }
+}
+
+void one(Runner& single, char* dst, const char* const* src, size_t operands) {
+  alignas(64) char room[3][64];
+  const void* sources[2];
+  for (size_t k = 0; k < operands; ++k) {
+    std::memcpy(room[k], src[k], single.input_bytes(k));
+    sources[k] = room[k];
+  }
+  void* const result = room[2];
+  single.run(&result, sources);
+  std::memcpy(dst, result, single.result_bytes(0));
+}
+
+bool lies_well(const char* at, ptrdiff_t stride, size_t bytes) {
+  return stride == static_cast<ptrdiff_t>(bytes) && reinterpret_cast<uintptr_t>(at) % bytes == 0;
+}
+
+void many(Prefix* extra, char* dst, ptrdiff_t dst_stride, const char** src,
+          const ptrdiff_t* strides, size_t operands, size_t count) {
+  auto* kernel = reinterpret_cast<Produced*>(extra);
+  Runner& block = *kernel->block;
+  alignas(64) char room[3][kBlock * kMostBytes];
+  const size_t bytes = block.result_bytes(0);
+  while (count > kFew) {
+    const size_t part = std::min(count, kBlock);
+    const void* sources[2];
+    for (size_t k = 0; k < operands; ++k) {
+      const size_t size = block.input_bytes(k);
+      if (part == kBlock && lies_well(src[k], strides[k], size)) {
+        sources[k] = src[k];
+      } else {
+        move(size, room[k], static_cast<ptrdiff_t>(size), src[k], strides[k], part);
+        std::memset(room[k] + part * size, 0, (kBlock - part) * size);
+        sources[k] = room[k];
+      }
+      src[k] += static_cast<ptrdiff_t>(part) * strides[k];
+    }
+    const bool direct = part == kBlock && lies_well(dst, dst_stride, bytes);
+    void* const result = direct ? dst : room[2];
+    block.run(&result, sources);
+    if (!direct) move(bytes, dst, dst_stride, room[2], static_cast<ptrdiff_t>(bytes), part);
+    dst += static_cast<ptrdiff_t>(part) * dst_stride;
+    count -= part;
+  }
+  for (; count > 0; --count, dst += dst_stride) {
+    one(*kernel->single, dst, src, operands);
+    for (size_t k = 0; k < operands; ++k) src[k] += strides[k];
+  }
+}
+
+Runner& single_of(Prefix* extra) { return *reinterpret_cast<Produced*>(extra)->single; }
+
+void unary_one(char* dst, const char* src, Prefix* extra) { one(single_of(extra), dst, &src, 1); }
+void binary_one(char* dst, const char* src0, const char* src1, Prefix* extra) {
+  const char* const src[] = {src0, src1};
+  one(single_of(extra), dst, src, 2);
+}
+int unary_test(const char* src, Prefix* extra) {
+  char truth = 0;
+  unary_one(&truth, src, extra);
+  return truth;
+}
+int binary_test(const char* src0, const char* src1, Prefix* extra) {
+  char truth = 0;
+  binary_one(&truth, src0, src1, extra);
+  return truth;
+}
+void unary_many(char* dst, ptrdiff_t dst_stride, const char* src, ptrdiff_t src_stride,
+                size_t count, Prefix* extra) {
+  many(extra, dst, dst_stride, &src, &src_stride, 1, count);
+}
+void binary_many(char* dst, ptrdiff_t dst_stride, const char* src0, ptrdiff_t src0_stride,
+                 const char* src1, ptrdiff_t src1_stride, size_t count, Prefix* extra) {
+  const char* src[] = {src0, src1};
+  const ptrdiff_t strides[] = {src0_stride, src1_stride};
+  many(extra, dst, dst_stride, src, strides, 2, count);
+}
+
+void* function_of(int32_t form, bool binary) {
+  switch (form) {
+    case ASTER_ML_KERNEL_SINGLE:
+      return binary ? pointer_of<aster_ml_binary_single>(binary_one)
+                    : pointer_of<aster_ml_unary_single>(unary_one);
+    case ASTER_ML_KERNEL_STRIDED:
+      return binary ? pointer_of<aster_ml_binary_strided>(binary_many)
+                    : pointer_of<aster_ml_unary_strided>(unary_many);
+    case ASTER_ML_KERNEL_PREDICATE:
+      return binary ? pointer_of<aster_ml_binary_predicate>(binary_test)
+                    : pointer_of<aster_ml_unary_predicate>(unary_test);
+    default:
+      return nullptr;
+  }
+}
+
+// A program of the operation on count elements.
+Status capture(Runner** out, Context& context, const Row& row, DType dtype, size_t count) {
+  const aster_ml_context own = context.inner_handle();
+  const char zeros[kBlock * kMostBytes] = {};
+  const auto shape = static_cast<int64_t>(count);
+  engine::Engine* engine = nullptr;
+  ASTER_TRY(engine::engine_of(&engine, context));
+  aster_ml_lazy x[3] = {};
+  aster_ml_program program{};
+  const size_t operands = row.binary != nullptr ? 2 : 1;
+  const auto run = [&]() -> Status {
+    aster_ml_lazy* inputs[] = {&x[0], &x[1]};
+    aster_ml_lazy* const results[] = {&x[2]};
+    for (size_t k = 0; k < operands; ++k) {
+      if (aster_ml_lazy_from(&x[k], &own, zeros, static_cast<int32_t>(dtype), 1, &shape) != 0)
+        return last_failure();
+    }
+    if (aster_ml_engine_capture_begin(&own, inputs, operands) != 0) return last_failure();
+    Graph& g = engine::graph_of(*engine);
+    const Node y = row.binary != nullptr
+                       ? binary(g, cell(&x[0])->node, cell(&x[1])->node, *row.binary)
+                       : unary(g, cell(&x[0])->node, *row.unary);
+    engine::Lazy* lazy = nullptr;
+    const Status made = y == nullptr ? last_failure() : engine::lazy_create(&lazy, *engine, y);
+    if (!made.ok()) {
+      aster_ml_engine_capture_cancel(&own);
+      return made;
+    }
+    x[2].impl = lazy->handle;
+    if (aster_ml_engine_capture_end(&program, &own, results, 1) != 0) return last_failure();
+    return Runner::create(out, &program, 1);
+  };
+  const Status status = run();
+  aster_ml_program_free(&program);
+  for (aster_ml_lazy& handle : x) give_up(&handle.impl);
+  return status;
+}
+
+Status get_elementwise(aster_ml_dynamic_kernel_instance* out, const aster_ml_context* context,
+                       int32_t form, const char* operation, int32_t dtype) {
+  if (out == nullptr || operation == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer");
+  const ContextLock lock(context_of(context));
+  ASTER_TRY(lock.status());
+  Context& owner = *context_of(context);
+  DType d;
+  ASTER_TRY(dtype::from_storage_code(&d, dtype));
+  const Row* found = std::ranges::find_if(
+      kRows, [&](const Row& row) { return std::string_view(row.name) == operation; });
+  if (found == std::end(kRows))
+    return ASTER_FAIL(kNOT_FOUND, "no elementwise operation is named \"%s\"", operation);
+  void* const function = function_of(form, found->binary != nullptr);
+  if (function == nullptr) return ASTER_FAIL(kARGUMENT, "%d is no form of a kernel", form);
+  Runner *block = nullptr, *single = nullptr;
+  ASTER_TRY(capture(&single, owner, *found, d, 1));
+  Status status;
+  if (form == ASTER_ML_KERNEL_PREDICATE && single->result_dtype() != DType::kBool)
+    status = ASTER_FAIL(kDTYPE, "\"%s\" is no predicate", operation);
+  if (status.ok()) status = capture(&block, owner, *found, d, kBlock);
+  if (!status.ok()) {
+    single->release();
+    return status;
+  }
+  return produce(out, owner, function, block, single);
+}
+
+}  // namespace
+}  // namespace aster::tensor
+
+int32_t aster_ml_kernel_get_elementwise(aster_ml_dynamic_kernel_instance* out,
+                                        const aster_ml_context* context, int32_t form,
+                                        const char* operation, int32_t dtype) {
+  ASTER_API();
+  if (out != nullptr) *out = {};
+  return -aster::tensor::get_elementwise(out, context, form, operation, dtype).code;
+}

@@ -1,0 +1,227 @@
+// Kernels from C and from the text of kernel programs.
+#include <array>
+#include <cstdio>
+#include <cstring>
+
+#include "codegen/render_c.h"
+#include "engine/engine.h"
+#include "runtime/state.h"
+#include "tensor/kernel.h"
+
+namespace aster::tensor {
+namespace {
+
+namespace program = codegen::program;
+using runtime::cpu::KernelLibrary;
+using uop::Foreign;
+
+bool is_identifier(std::string_view name) {
+  if (name.empty() || name.size() >= sizeof(Foreign::name)) return false;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    if (!letter && (i == 0 || c < '0' || c > '9')) return false;
+  }
+  return true;
+}
+
+// Results, then operands, as both kinds of kernels have them.
+void run_compiled(const KernelObject& kernel, char* const* results, const char* const* operands,
+                  void* scratch, int64_t begin, int64_t end) {
+  using Function = void (*)(void* const*, const int64_t*, void*, int64_t, int64_t);
+  void* params[2 * Foreign::kMostOperands];
+  const size_t count = kernel.signature.results();
+  for (size_t i = 0; i < count; ++i) params[i] = results[i];
+  for (size_t i = 0; i < kernel.signature.operands; ++i)
+    params[count + i] = const_cast<char*>(operands[i]);
+  Function function;
+  std::memcpy(&function, &kernel.function, sizeof(function));
+  function(params, nullptr, scratch, begin, end);
+}
+
+// Whose machine code is in text, under name, behind the prelude.
+Status load(KernelObject* object, std::string_view prelude, const char* name, const Text& text) {
+  ASTER_TRY(text.status());
+  KernelLibrary* library = nullptr;
+  ASTER_TRY(runtime::kernel_library(object->context, &library));
+  const runtime::cpu::CompilerInfo* compiler = nullptr;
+  ASTER_TRY(library->compiler(&compiler));
+  const runtime::cpu::KernelSource source{name, text.view()};
+  object->form = uop::ForeignForm::kArrays;
+  object->arrays = run_arrays;
+  object->run = run_compiled;
+  const Status loaded =
+      library->load(prelude, {&source, 1}, {&object->function, 1}, &object->code, nullptr);
+  // What it calls, and is not there.
+  if (loaded.code == ASTER_ML_FORMAT) {
+    return ASTER_FAIL(kCOMPILE, "kernel \"%s\": %s: kernels call no libraries", object->name,
+                      SavedError::message());
+  }
+  ASTER_TRY(loaded);
+  check_kernel(object);
+  return kOk;
+}
+
+// "float *" or "const float *"
+void write_pointer(Text& out, DType dtype, bool operand) {
+  out << (operand ? "const " : "") << dtype::c_name(dtype) << " *";
+}
+
+// The source, the prototype that it has to have, and a function of the kernels' own prototype.
+Status write_source(Text& out, const KernelObject& object, const char* source, const char* entry) {
+  const Signature& s = object.signature;
+  out << "#line 1 \"" << object.name << "\"\n" << source << "\n#line 1 \"signature\"\nvoid ";
+  out << object.name << "(";
+  for (size_t i = 0; i < s.values.size(); ++i) {
+    const bool operand = i >= s.results();
+    write_pointer(out, operand ? s.values[i - s.results()].dtype : s.result(i).dtype, operand);
+    out << ", ";
+  }
+  out << "long long begin, long long end);\nvoid " << entry
+      << "(void *const *params, const long long *sizes, void *scratch, long long begin, "
+         "long long end) {\n  "
+      << object.name << "(";
+  for (size_t i = 0; i < s.values.size(); ++i) out << "params[" << i << "], ";
+  out << "begin, end);\n}\n";
+  return out.status();
+}
+
+Status compile_source(KernelObject* object, const char* source) {
+  if (!is_identifier(object->name))
+    return ASTER_FAIL(kARGUMENT, "\"%s\" is no name of a function of C", object->name);
+  Text text(object->context.heap());
+  const char* entry = "aster_ml_kernel_entry";
+  ASTER_TRY(write_source(text, *object, source, entry));
+  return load(object, "", entry, text);
+}
+
+// ---- Programs ----
+
+// Tasks of a program: those of each innermost task loop together.
+Status count_tasks(int64_t* out, const program::Program& p) {
+  constexpr size_t kDeepest = 64;
+  struct Block {
+    int64_t tasks;  // so far around
+    bool task, inner;
+  };
+  Block blocks[kDeepest];
+  size_t depth = 0;
+  int64_t around = 1, total = 0;
+  bool any = false;
+  for (const program::Instruction& in : p.code()) {
+    if (in.op == program::Op::kEnd) {
+      const Block block = blocks[--depth];
+      if (block.task && !block.inner) total += around;
+      around = block.tasks;
+      continue;
+    }
+    if (!program::is_block(in.op)) continue;
+    const bool task =
+        in.op == program::Op::kLoop && in.kind == static_cast<uint8_t>(program::LoopKind::kTask);
+    if (depth == kDeepest) return ASTER_FAIL(kUNSUPPORTED, "a program of %zu blocks", depth);
+    blocks[depth++] = {around, task, false};
+    if (!task) continue;
+    any = true;
+    for (size_t i = 0; i + 1 < depth; ++i) blocks[i].inner = true;
+    if (!in.is(program::kImmediate) || !in.is(program::kImmediateHigh))
+      return ASTER_FAIL(kUNSUPPORTED, "a task loop whose bounds are not numbers");
+    const program::Words words = p.words(in);
+    const int64_t span = std::max<int64_t>(0, words[1] - words[0]);
+    if (!checked_mul(around, (span + words[2] - 1) / words[2], &around))
+      return ASTER_FAIL(kRANGE, "too many tasks");
+  }
+  *out = any ? total : 1;
+  return kOk;
+}
+
+// Params against the signature: results first, which are written, and nothing else.
+Status check_params(const KernelObject& object, const program::Program& p) {
+  const Signature& s = object.signature;
+  size_t found = 0;
+  for (const program::Instruction& in : p.code()) {
+    if (in.op != program::Op::kParam) continue;
+    const program::Words words = p.words(in);
+    const auto slot = static_cast<size_t>(words[0]);
+    if (in.is(program::kSize))
+      return ASTER_FAIL(kUNSUPPORTED, "program \"%s\" has sizes, which a signature does not",
+                        p.name);
+    if (slot >= s.values.size()) {
+      return ASTER_FAIL(kARGUMENT, "program \"%s\" has Param %zu, its signature %zu values", p.name,
+                        slot, s.values.size());
+    }
+    ++found;
+    const bool result = slot < s.results();
+    const KernelValue& value = result ? s.result(slot) : s.values[slot - s.results()];
+    const bool writes = in.is(program::kWrite) || in.is(program::kAtomic);
+    const bool sized = in.terms == 0 && in.constant == s.count(value, 0);
+    if (in.dtype == value.dtype && sized && writes == result) continue;
+    return ASTER_FAIL(kARGUMENT,
+                      "program \"%s\": Param %zu is not %s%s of %lld elements, as the "
+                      "signature has it",
+                      p.name, slot, result ? "written, " : "read alone, ", dtype::name(value.dtype),
+                      static_cast<long long>(s.count(value, 0)));
+  }
+  if (found == s.values.size()) return kOk;
+  return ASTER_FAIL(kARGUMENT, "program \"%s\" has %zu Params, its signature %zu values", p.name,
+                    found, s.values.size());
+}
+
+Status compile_program(KernelObject* object, const char* text) {
+  Heap& heap = object->context.heap();
+  if (object->signature.any())
+    return ASTER_FAIL(kARGUMENT, "the shapes of a kernel program are known: [...] is none");
+  program::Module module(heap);
+  ASTER_TRY(program::read(&module, text));
+  if (module.programs.empty() || module.programs.back().function)
+    return ASTER_FAIL(kFORMAT, "a text that ends with no program");
+  program::Program& last = module.programs.back();
+  std::snprintf(object->name, sizeof(object->name), "%s", last.name);
+  ASTER_TRY(program::verify(module));
+  ASTER_TRY(check_params(*object, last));
+  ASTER_TRY(count_tasks(&object->tasks, last));
+  KernelLibrary* library = nullptr;
+  ASTER_TRY(runtime::kernel_library(object->context, &library));
+  program::RenderedC code(heap);
+  const codegen::Target target = engine::target_of(*library);
+  ASTER_TRY(program::render_c(code, module, target));
+  object->scratch_bytes = code.scratch_bytes;
+  const program::RenderedC* const codes[] = {&code};
+  Text prelude(heap);
+  ASTER_TRY(program::write_declarations(prelude, codes, target));
+  ASTER_TRY(prelude.status());
+  return load(object, prelude.view(), object->name, code.text);
+}
+
+Status from_text(aster_ml_kernel* out, const aster_ml_context* context, const char* text,
+                 const char* name, const char* signature, const aster_ml_kernel_options* options,
+                 Status (*compile)(KernelObject* object, const char* text)) {
+  if (out == nullptr || text == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer");
+  out->impl = nullptr;
+  KernelObject* object = nullptr;
+  ASTER_TRY(kernel_create(&object, *context_of(context), name, signature, options));
+  const Status status = compile(object, text);
+  if (!status.ok()) {
+    object->release();
+    return status;
+  }
+  return kernel_finish(out, object);
+}
+
+}  // namespace
+}  // namespace aster::tensor
+
+int32_t aster_ml_kernel_from_source(aster_ml_kernel* out, const aster_ml_context* context,
+                                    const char* source, const char* name, const char* signature,
+                                    const aster_ml_kernel_options* options) {
+  ASTER_ENTER(aster::context_of(context));
+  return aster::tensor::from_text(out, context, source, name, signature, options,
+                                  aster::tensor::compile_source);
+}
+
+int32_t aster_ml_kernel_from_program(aster_ml_kernel* out, const aster_ml_context* context,
+                                     const char* program, const char* signature,
+                                     const aster_ml_kernel_options* options) {
+  ASTER_ENTER(aster::context_of(context));
+  return aster::tensor::from_text(out, context, program, nullptr, signature, options,
+                                  aster::tensor::compile_program);
+}
