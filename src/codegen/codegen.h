@@ -33,7 +33,7 @@ namespace aster::codegen {
 // independent, write disjoint memory and give the same bits however they are grouped.
 struct Rendered {
   explicit Rendered(Memory& memory) : code(memory), sizes(memory) {}
-  char name[64] = {};   // r_<hash>: of kernel and target; s_<hash>: one that takes sizes
+  char name[64] = {};   // r_<hash>: of kernel, plan and target; s_<hash>: one that takes sizes
   char title[64] = {};  // what it computes, for people (title.h)
   program::RenderedC code;
   Vec<int64_t> sizes;  // that it is to be called with
@@ -43,12 +43,14 @@ struct Rendered {
 };
 
 class SizeClasses;
+struct Plan;
 
 // Renders one kernel. graph: scratch graph that holds it, used for further nodes. classes: where
-// kernels that differ in sizes become one (sizes.h), or null. Errors: UNSUPPORTED (an operation
-// that programs do not have, too many ranges), INTERNAL.
+// kernels that differ in sizes become one (sizes.h), or null. plan: null for the planner's. Errors:
+// UNSUPPORTED (an operation that programs do not have, too many ranges), ARGUMENT (a plan that is
+// none of this kernel's, or whose program is too long), INTERNAL.
 Status render(Rendered& out, uop::Graph& graph, uop::Node kernel, const Target& target,
-              SizeClasses* classes = nullptr);
+              SizeClasses* classes = nullptr, const Plan* plan = nullptr);
 
 // The whole text of one kernel by itself, for those who compile it elsewhere.
 Status render_unit(Text& out, const Rendered& kernel, const Target& target);

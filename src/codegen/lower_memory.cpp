@@ -141,7 +141,7 @@ ValueLowering::Id ValueLowering::indexed(Node node, Gate gate) {
 // The tiled range along which a load is contiguous while it strides along the vectorised one, if
 // its copies are as many as the lanes: a square that is turned in registers. -1 if there is none.
 int ValueLowering::turned_along(Node node) const {
-  if (!varies(node) || node->nsrc > 2) return -1;
+  if (!varies(node) || node->nsrc > 2 || kernel_.written(node->src(0))) return -1;
   int across = -1;
   for (const uop::sym::Term& term : kernel_.form(node->src(1)).terms) {
     if (term.node->op != Op::kRange) {

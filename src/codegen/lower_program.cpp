@@ -19,13 +19,6 @@ using program::Word;
 // while they are at hand.
 constexpr int kWrittenRank = 1, kTileRank = 2, kFoldRank = 3;
 
-// Operations behind the folds of a tile, in all copies together, from which on loops stand for
-// them; the least length of a fold beside which such loops cost nothing; and the copies that such a
-// loop has side by side, so that none waits for another.
-constexpr double kMuchText = 96;
-constexpr double kLongFold = 64;
-constexpr int kBeside = 4;
-
 class ProgramLowering : private ValueLowering {
  public:
   ProgramLowering(program::Module& module, const Kernel& kernel, const Plan& plan,
@@ -35,7 +28,7 @@ class ProgramLowering : private ValueLowering {
   Status run(const char* name) {
     for (int r = 0; r < kMaxRanges; ++r) bounds_[r] = {{kNone, 0}, {kNone, kernel_.size(r)}};
     declare_params();
-    for (size_t i = 0; i < kernel_.roots.size(); ++i) root(kernel_.roots[i], plan_.tasks[i]);
+    for (size_t i = 0; i < kernel_.roots.size(); ++i) root(kernel_.roots[i]);
     program::Program out(memory_);
     std::snprintf(out.name, sizeof(out.name), "%s", name);
     ASTER_TRY(b.finish(&out));
@@ -84,14 +77,16 @@ class ProgramLowering : private ValueLowering {
 
   // ---- Tasks ----
 
-  void root(int at, const Tasks& tasks) {
-    const Nest& nest = plan_.segments[static_cast<size_t>(at)];
+  void root(int at) {
+    const Nest& nest = plan_.at(at).nest;
+    const Tasks& tasks = plan_.at(at).tasks;
     int opened = 0;
     for (int i = 0; i < tasks.loops; ++i) {
-      if (tasks.counts[i] == 1 && !plan_.general) continue;
+      const int64_t count = task_count(kernel_, plan_.at(at), i);
+      if (count == 1 && !plan_.general) continue;
       const Loop& loop = nest.loops[i];
-      const int64_t chunk = i + 1 == tasks.loops ? tasks.chunk : loop.step;
-      open_task(loop.range, chunk, tasks.counts[i], !loop.block && chunk == nest.step(loop.range));
+      const int64_t chunk = i + 1 == tasks.loops ? tasks.chunk : nest.loop_step(i);
+      open_task(loop.range, chunk, count, loop.block == 0 && chunk == nest.step(loop.range));
       ++opened;
     }
     // Tasks are counted by their loops.
@@ -126,22 +121,22 @@ class ProgramLowering : private ValueLowering {
   // ---- Loops of a segment ----
 
   void loops(int at, int i) {
-    const Nest& nest = plan_.segments[static_cast<size_t>(at)];
+    const Nest& nest = plan_.at(at).nest;
     if (i == nest.loop_count) return body(at);
     const Loop& loop = nest.loops[i];
     const int r = loop.range;
-    if (loop.block) return block_loop(at, i);
+    if (loop.block != 0) return block_loop(at, i);
     RangeState& state = ranges_[r];
     const int64_t step = nest.step(r);
     const Bounds bounds = bounds_[r];
-    const bool even = kernel_.size(r) % step == 0 && !plan_.general;
+    const Rest rest = nest.rest(r);
     tile(r, nest, kTileRank);
     if (state.lanes > 1) vector_ = r, lanes_ = state.lanes;
     if (bounds.taken) {
       state.index = bounds.lo.id;
-    } else if (step == 1 || even) {
+    } else if (step == 1 || rest == Rest::kEven) {
       state.index = open_loop(bounds.lo, bounds.hi, step);
-    } else if (nest.overlap) {
+    } else if (rest == Rest::kOverlap) {
       const Id j = open_loop(bounds.lo, bounds.hi, step);
       state.index = id_of(least({j, 0}, plus(bounds.hi, -step)));
     } else {
@@ -151,13 +146,13 @@ class ProgramLowering : private ValueLowering {
     if (!bounds.taken) b.close();
     if (state.lanes > 1) vector_ = -1, lanes_ = 1;
     untile(r);
-    if (step > 1 && !even && !nest.overlap) rest_loop(at, i, step);
+    if (rest == Rest::kScalar) rest_loop(at, i, step);
     state.index = kNone;
   }
 
   // What whole steps leave, one by one.
   void rest_loop(int at, int i, int64_t step) {
-    const int r = plan_.segments[static_cast<size_t>(at)].loops[i].range;
+    const int r = plan_.at(at).nest.loops[i].range;
     const Bounds& bounds = bounds_[r];
     Number from;
     if (bounds.lo.id == kNone && bounds.hi.id == kNone) {
@@ -173,10 +168,10 @@ class ProgramLowering : private ValueLowering {
   }
 
   void block_loop(int at, int i) {
-    const Loop& loop = plan_.segments[static_cast<size_t>(at)].loops[i];
+    const Loop& loop = plan_.at(at).nest.loops[i];
     const Bounds saved = bounds_[loop.range];
-    const Id block = open_loop(saved.lo, saved.hi, loop.step);
-    bounds_[loop.range] = {{block, 0}, least(plus({block, 0}, loop.step), saved.hi)};
+    const Id block = open_loop(saved.lo, saved.hi, loop.block);
+    bounds_[loop.range] = {{block, 0}, least(plus({block, 0}, loop.block), saved.hi)};
     loops(at, i + 1);
     bounds_[loop.range] = saved;
     b.close();
@@ -196,55 +191,27 @@ class ProgramLowering : private ValueLowering {
   }
 
   void body(int at) {
-    for (int r : segment(at).folds) folds(r);
-    if (segment(at).stores >= 0) {
-      const Region& r = region(segment(at).stores);
-      if (const int rolled = rolled_tile(at, r); rolled >= 0) {
-        rolled_stores(r, rolled);
+    const Segment& s = segment(at);
+    for (size_t i = 0; i < s.folds.size(); ++i) folds(s.folds[i], plan_.at(at).folds[i]);
+    if (s.stores >= 0) {
+      streams_ = &plan_.at(at).streams;
+      const int rolled = plan_.at(at).rolled == 0 ? -1 : largest_tile();
+      if (rolled >= 0) {
+        rolled_stores(region(s.stores), rolled, plan_.at(at).rolled);
       } else {
-        stores(r);
+        stores(region(s.stores));
       }
     }
-    for (int child : segment(at).children) loops(child, 0);
+    for (int child : s.children) loops(child, 0);
   }
 
-  // Whether a result is so large that nothing of it stays in the cache until it is read.
-  bool streams(Node store) const {
-    double bytes = static_cast<double>(dtype::size(store->src(2)->dtype));
-    for (int range = 0; range < kMaxRanges; ++range) {
-      if (has(kernel_.ranges(store->src(1)), range))
-        bytes *= static_cast<double>(kernel_.size(range));
-    }
-    return target_.streaming && bytes > static_cast<double>(target_.cache_bytes) &&
-           !kernel_.read(store->src(0));
-  }
-
-  // The largest tile, if what follows the folds is to be written once, in a loop over its copies:
-  // beside long folds that costs little, and the copies' text is what compiling takes its time for.
-  int rolled_tile(int at, const Region& r) const {
-    const Segment& s = segment(at);
-    if (s.parent >= 0 || !s.children.empty() || s.folds.empty()) return -1;
-    int64_t copies = 1;
+  // Of those that are open.
+  int largest_tile() const {
     int largest = -1;
     for (int range = 0; range < kMaxRanges; ++range) {
-      if (copies_[range] == 0) continue;
-      copies *= copies_[range];
-      if (largest < 0 || copies_[range] > copies_[largest]) largest = range;
-      for (Node store : r.roots) {
-        if (!has(kernel_.ranges(store->src(1)), range)) return -1;
-      }
+      if (copies_[range] > (largest < 0 ? 0 : copies_[largest])) largest = range;
     }
-    for (Node node : r.nodes) {
-      if (node->op == Op::kLoad && turned_along(node) >= 0) return -1;
-    }
-    double folded = 1;
-    for (int f : s.folds) {
-      double terms = 1;
-      for (int range : region(f).own) terms *= static_cast<double>(kernel_.size(range));
-      folded = std::max(folded, terms);
-    }
-    const bool long_text = r.operations * static_cast<double>(copies) >= kMuchText;
-    return long_text && folded >= kLongFold ? largest : -1;
+    return largest;
   }
 
   // A fold's registers in an array, where a loop over the copies of a tile finds them.
@@ -286,7 +253,7 @@ class ProgramLowering : private ValueLowering {
   }
 
   // A loop over the copies of a tile; some stay side by side in it.
-  void rolled_stores(const Region& r, int rolled) {
+  void rolled_stores(const Region& r, int rolled, int beside) {
     RangeState& state = ranges_[rolled];
     const RangeState saved = state;
     const int copies = copies_[rolled];
@@ -294,7 +261,7 @@ class ProgramLowering : private ValueLowering {
     for (int range = 0; range < kMaxRanges; ++range) {
       if (copies_[range] != 0 && range != rolled) others *= copies_[range];
     }
-    while (step * others < kBeside && copies % (2 * step) == 0 && 2 * step < copies) step *= 2;
+    while (step * others < beside && copies % (2 * step) == 0 && 2 * step < copies) step *= 2;
     Vec<Kept> kept(memory_);
     keep_folds(&kept, r, rolled);
     const Id copy = state.copy = open_loop({}, {kNone, copies}, step);
@@ -321,7 +288,10 @@ class ProgramLowering : private ValueLowering {
     forget();
     for (Node node : r.nodes) emit(node);
     // Everything is read before anything is written: results may take the place of operands.
-    for (Node node : r.roots) store(node, streams(node));
+    for (Node node : r.roots) {
+      const int slot = static_cast<int>(node->src(0)->arg(0));
+      store(node, std::find(streams_->begin(), streams_->end(), slot) != streams_->end());
+    }
   }
 
   // ---- Folds ----
@@ -349,15 +319,14 @@ class ProgramLowering : private ValueLowering {
                                [&](Node fold) { return has(kernel_.ranges(fold->src(0)), range); });
   }
 
-  void folds(int at) {
+  void folds(int at, const Nest& nest) {
     const Region& r = region(at);
-    const Nest& nest = plan_.folds[static_cast<size_t>(at)];
     const bool own_vector = nest.vector >= 0;
     if (own_vector && nest.lanes > 1) vector_ = nest.vector, lanes_ = nest.lanes;
     RangeSet looped = 0;  // written out by the plan, with nothing that differs along them
     for (int range : r.own) {
       tile(range, nest, kFoldRank);
-      if (!has(nest.unrolled, range)) continue;
+      if (!has(nest.written, range)) continue;
       if (all_vary(r, range)) {
         ranges_[range].axis = static_cast<int>(b.add_axis(kernel_.size(range), kWrittenRank));
       } else {
@@ -395,7 +364,7 @@ class ProgramLowering : private ValueLowering {
     program::AxisSet out = 0;
     for (int range = 0; range < kMaxRanges; ++range) {
       if (copies_[range] == 0 || !has(kernel_.ranges(fold) | r.own.set(), range)) continue;
-      if (!has(nest.unrolled, range))
+      if (!has(nest.written, range))
         out |= program::axis_bit(static_cast<size_t>(ranges_[range].axis));
     }
     return out;
@@ -414,23 +383,25 @@ class ProgramLowering : private ValueLowering {
     b.fail(registers_.push(b.act(in, {}, std::array{identity(operation(fold), dtype)})));
   }
 
-  void fold_loops(const Region& r, const Nest& nest, int i) {
-    if (i == nest.loop_count) return update(r, kNone, -1);
+  // past, first_of: of update, in what is left of the vectorised range.
+  void fold_loops(const Region& r, const Nest& nest, int i, Id past = kNone, int first_of = -1) {
+    if (i == nest.loop_count) return update(r, past, first_of);
     const int range = nest.loops[i].range;
     const int64_t step = nest.step(range), size = kernel_.size(range);
     const int64_t whole = size / step * step;
     const bool general = plan_.general && step > 1;
     if (whole > 0 || general) {
       ranges_[range].index = open_loop({}, {kNone, whole}, step);
-      fold_loops(r, nest, i + 1);
+      fold_loops(r, nest, i + 1, past, first_of);
       b.close();
     }
-    if (whole < size || general) fold_tail(r, nest, range, whole);
+    if (whole < size || general) fold_tail(r, nest, i, whole);
   }
 
   // What is left of the vectorised range, vector by vector; the last one ends with the range and
   // leaves out the lanes that were added before. All goes to the first copy's registers.
-  void fold_tail(const Region& r, const Nest& nest, int range, int64_t from) {
+  void fold_tail(const Region& r, const Nest& nest, int i, int64_t from) {
+    const int range = nest.loops[i].range;
     const int64_t n = nest.lanes, size = kernel_.size(range);
     RangeState& state = ranges_[range];
     const int axis = state.axis;
@@ -438,7 +409,8 @@ class ProgramLowering : private ValueLowering {
     const Id j = open_loop({kNone, from}, {kNone, size}, n);
     state.index = id_of(least({j, 0}, {kNone, size - n}));
     const bool masked = (size - from) % n != 0 || (plan_.general && n > 1);
-    update(r, masked ? make(Op::kSub, DType::kInt64, {j, state.index}) : kNone, axis);
+    fold_loops(r, nest, i + 1, masked ? make(Op::kSub, DType::kInt64, {j, state.index}) : kNone,
+               axis);
     b.close();
     state.axis = axis;
   }
@@ -518,6 +490,7 @@ class ProgramLowering : private ValueLowering {
   }
 
   const Plan& plan_;
+  const Vec<int>* streams_ = nullptr;  // of the segment that is lowered
   Bounds bounds_[kMaxRanges];
   Vec<Id> registers_;  // of the folds of the region that is lowered
 };

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "codegen/functions.h"
+#include "codegen/planner.h"
 #include "codegen/render_c.h"
 
 namespace aster::codegen {

@@ -2,7 +2,7 @@
 // value of the graph once, with an axis for every tile that it depends on.
 #pragma once
 
-#include "codegen/plan.h"
+#include "codegen/planner.h"
 #include "codegen/program.h"
 
 namespace aster::codegen {
@@ -12,12 +12,15 @@ namespace aster::codegen {
 Status lower_program(program::Module* out, const char* name, const Kernel& kernel, const Plan& plan,
                      const Target& target, Memory& memory);
 
-// The same from the kernel's graph, by the plan that the engine would take.
+// The same from the kernel's graph, by a plan or, where it is null, the planner's. Errors: ARGUMENT
+// (a plan that is none of this kernel's, or whose program is too long) as well.
 Status lower_kernel(program::Module* out, const char* name, Node kernel, const Target& target,
-                    Memory& memory);
+                    Memory& memory, const Plan* plan = nullptr);
 // The same by a plan for many sizes, which gives the same bits; `plan`: that which the engine
 // takes.
 Status lower_general(program::Module* out, Plan* general, const char* name, const Kernel& kernel,
                      const Plan& plan, const Target& target, Memory& memory);
+// The planner's plan of a kernel's graph.
+Status plan_kernel(Plan* out, Node kernel, const Target& target, Memory& memory);
 
 }  // namespace aster::codegen

@@ -1,547 +1,393 @@
+// Plans as values: equality, digests, text both ways.
 #include "codegen/plan.h"
 
 #include <algorithm>
+#include <charconv>
+
+#include "codegen/lexer.h"
 
 namespace aster::codegen {
 namespace {
 
-// Numbers found with bench_codegen.
-constexpr double kUniformCost = 0.5;    // an access that is the same for all lanes
-constexpr double kMaskedCost = 2.5;     // a contiguous access under a mask
-constexpr double kShuffleCost = 3;      // strides -1 and 2
-constexpr double kGatherCost = 1.2;     // an access lane by lane, for each lane
-constexpr double kOpaqueCost = 2;       // the same where the index is not linear
-constexpr double kScatterCost = 3;      // a store lane by lane, for each lane
-constexpr double kHorizontalCost = 10;  // adding up the lanes of an accumulator
-constexpr double kTaskCost = 30000;     // least work of a task
-constexpr int64_t kEnoughTasks = 128;   // more loops are not cut
-constexpr double kHeavy = 12;  // a body of so many operations needs no copies to keep the CPU busy
-constexpr double kSquareWork = 4;     // most operations on elements of a square of registers
-constexpr int64_t kBlock = 64;        // rows of a block that is read across
-constexpr int64_t kUnroll = 8;        // longest range of a fold without a loop
-constexpr double kMostWritten = 300;  // operations in the body of such a fold
-constexpr double kMaxPanelBytes = 1 << 20;
+constexpr const char* kRests[] = {"even", "overlap", "mask", "scalar"};
 
-// Bytes of the register lane that holds a value of node: narrow floats are computed in float,
-// conditions are as wide as what they compare.
-int lane_bytes(Node node) {
-  if (node->dtype == DType::kWeakInt ||
-      (node->op != Op::kLoad && node->op != Op::kFold && node->nsrc > 0 &&
-       node->src(0)->dtype == DType::kWeakInt)) {
-    const int own = node->dtype == DType::kWeakInt || node->dtype == DType::kBool
-                        ? 0
-                        : static_cast<int>(dtype::size(node->dtype));
-    return std::max(own, fits_int32(node) ? 4 : 8);
-  }
-  if (node->dtype == DType::kBool) return 1;
-  if (node->dtype == DType::kWeakFloat) return 8;
-  return dtype::is_narrow_float(node->dtype) ? 4 : static_cast<int>(dtype::size(node->dtype));
-}
+// ---- Printing ----
 
-int floor_power_of_two(int64_t x) {
-  int p = 1;
-  while (p * 2 <= x && p < 64) p *= 2;
-  return p;
-}
-
-class Planner {
+class Printer {
  public:
-  Planner(Plan& plan, const Kernel& kernel, const Target& target)
-      : plan_(plan), kernel_(kernel), target_(target) {}
+  explicit Printer(Text& out) : out_(out) {}
+
+  void plan(const Plan& plan) {
+    out_ << (plan.general ? "plan general\n" : "plan\n");
+    for (size_t i = 0; i < plan.segments.size(); ++i) {
+      const SegmentPlan& s = plan.segments[i];
+      begin();
+      nest(s.nest);
+      tasks(s);
+      streams(s);
+      if (s.rolled != 0) field("rolled") << " " << s.rolled;
+      end(i, -1);
+      for (size_t group = 0; group < s.folds.size(); ++group) {
+        begin();
+        nest(s.folds[group]);
+        end(i, static_cast<int>(group));
+      }
+    }
+  }
+
+ private:
+  void begin() { line_.clear(), any_ = false; }
+  // What has no fields still has its line: plans say how many segments and groups they are of.
+  void end(size_t segment, int group) {
+    out_ << static_cast<uint64_t>(segment);
+    if (group >= 0) out_ << "." << group;
+    out_ << ":" << line_.view() << "\n";
+    if (!line_.status().ok()) failed_ = line_.status();
+  }
+  Text& field(const char* name) {
+    line_ << (any_ ? "; " : " ") << name;
+    any_ = true;
+    return line_;
+  }
+  void rest(Rest rest) {
+    if (rest != Rest::kEven) line_ << " " << kRests[static_cast<size_t>(rest)];
+  }
+
+  void nest(const Nest& n) {
+    if (n.vector >= 0) {
+      field("vector") << " r" << n.vector << " " << n.lanes;
+      rest(n.vector_rest);
+    }
+    for (int i = 0; i < n.tile_count; ++i) {
+      if (i == 0) field("tile");
+      line_ << (i == 0 ? " r" : ", r") << n.tiles[i].range << " " << n.tiles[i].copies;
+      rest(n.tiles[i].rest);
+    }
+    for (int i = 0; i < n.loop_count; ++i) {
+      if (i == 0) field("order");
+      line_ << " r" << n.loops[i].range;
+      if (n.loops[i].block != 0) line_ << "/" << n.loops[i].block;
+    }
+    if (n.written != 0) field("written");
+    for (int range = 0; range < kMaxRanges; ++range) {
+      if (has(n.written, range)) line_ << " r" << range;
+    }
+  }
+  // A task of so many elements is written where it is more than one step.
+  void tasks(const SegmentPlan& s) {
+    for (int i = 0; i < s.tasks.loops; ++i) {
+      if (i == 0) field("tasks");
+      line_ << " r" << s.nest.loops[i].range;
+      if (i + 1 == s.tasks.loops && s.tasks.chunk != s.nest.loop_step(i))
+        line_ << "/" << s.tasks.chunk;
+    }
+  }
+  void streams(const SegmentPlan& s) {
+    for (size_t i = 0; i < s.streams.size(); ++i) {
+      if (i == 0) field("stream");
+      line_ << " p" << s.streams[i];
+    }
+  }
+
+ public:
+  Status status() const { return failed_.ok() ? out_.status() : failed_; }
+
+ private:
+  Text& out_;
+  Text line_{out_.memory()};
+  Status failed_;
+  bool any_ = false;
+};
+
+// ---- Reading ----
+
+class Reader {
+ public:
+  Reader(Plan* plan, std::string_view text) : plan_(*plan), lexer_(text) {}
 
   Status run() {
-    Vec<Nest>& nests = plan_.segments;
-    ASTER_TRY(nests.resize(kernel_.segments.size(), Nest{}));
-    ASTER_TRY(plan_.folds.resize(kernel_.regions.size(), Nest{}));
-    for (int root : kernel_.roots) {
-      choose_vector(root);
-      choose_loops(root);
-      Tasks tasks;
-      split(&tasks, root);
-      ASTER_TRY(plan_.tasks.push(tasks));
-    }
+    move();
+    while (token_.kind == TokenKind::kBreak) move();
+    if (!accept("plan")) return expected("plan");
+    plan_.general = accept("general");
+    ASTER_TRY(end_line());
+    while (token_.kind != TokenKind::kEnd) ASTER_TRY(line());
     return kOk;
   }
 
  private:
-  const Segment& segment(int i) const { return kernel_.segments[static_cast<size_t>(i)]; }
-  const Region& region(int i) const { return kernel_.regions[static_cast<size_t>(i)]; }
-  Nest& nest(int i) { return plan_.segments[static_cast<size_t>(i)]; }
-  Nest& fold_nest(int i) { return plan_.folds[static_cast<size_t>(i)]; }
-
-  // Regions of a segment and those below it.
-  template <typename Body>
-  void each_region(int at, Body body) const {
-    for (int r : segment(at).folds) body(r);
-    if (segment(at).stores >= 0) body(segment(at).stores);
-    for (int child : segment(at).children) each_region(child, body);
+  Status expected(const char* what) {
+    return ASTER_FAIL(kFORMAT, "line %d: %s expected, not \"%.*s\"", token_.line, what,
+                      static_cast<int>(std::min<size_t>(token_.text.size(), 40)),
+                      token_.text.data());
+  }
+  void move() { token_ = lexer_.next(); }
+  bool at(std::string_view text) const {
+    const bool word = token_.kind == TokenKind::kName || token_.kind == TokenKind::kSign ||
+                      token_.kind == TokenKind::kBreak;
+    return word && token_.text == text;
+  }
+  bool accept(std::string_view text) {
+    const bool met = at(text);
+    if (met) move();
+    return met;
+  }
+  Status end_line() {
+    if (at(";") || (token_.kind != TokenKind::kBreak && token_.kind != TokenKind::kEnd))
+      return expected("the end of the line");
+    while (token_.kind == TokenKind::kBreak && !at(";")) move();
+    return kOk;
+  }
+  template <typename Number>
+  bool parsed(Number* out, std::string_view text) const {
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, *out);
+    return !text.empty() && result.ec == std::errc() && result.ptr == end;
+  }
+  Status number(int64_t* out, int64_t most, const char* what) {
+    if (token_.kind != TokenKind::kNumber || !parsed(out, token_.text) || *out < 1 || *out > most)
+      return expected(what);
+    move();
+    return kOk;
+  }
+  // A letter and a number.
+  bool named(int* out, char letter, int most) const {
+    return token_.kind == TokenKind::kName && token_.text[0] == letter &&
+           parsed(out, text_slice(token_.text, 1)) && *out >= 0 && *out < most;
+  }
+  Status range(int* out) {
+    if (!named(out, 'r', kMaxRanges)) return expected("a range");
+    move();
+    return kOk;
   }
 
-  int lanes(const Region& r, int v) const {
-    int widest = 1;
-    for (Node node : r.nodes) {
-      if (has(kernel_.ranges(node), v)) widest = std::max(widest, lane_bytes(node));
+  // "2" or "2.0": segments and their groups of folds stand in order.
+  Status line() {
+    const size_t dot = token_.text.find('.');
+    size_t segment = 0, group = 0;
+    if (token_.kind != TokenKind::kNumber || !parsed(&segment, text_slice(token_.text, 0, dot)))
+      return expected("the number of a segment");
+    Vec<SegmentPlan>& all = plan_.segments;
+    fields_ = 0;
+    if (dot == std::string_view::npos) {
+      if (segment != all.size()) return expected("the next segment");
+      ASTER_TRY(all.push(SegmentPlan(all.memory())));
+    } else {
+      const bool known = segment + 1 == all.size() &&
+                         parsed(&group, text_slice(token_.text, dot + 1)) &&
+                         group == all.back().folds.size();
+      if (!known) return expected("the next group of folds");
+      ASTER_TRY(all.back().folds.push(Nest{}));
     }
-    for (Node root : r.roots) {
-      const DType dtype = r.folds ? root->dtype : root->src(2)->dtype;
-      if (dtype != DType::kBool)
-        widest = std::max(widest, lane_bytes(r.folds ? root : root->src(2)));
+    move();
+    if (!accept(":")) return expected(":");
+    if (token_.kind == TokenKind::kName) {
+      SegmentPlan& s = all.back();
+      Nest& nest = dot == std::string_view::npos ? s.nest : s.folds.back();
+      do {
+        ASTER_TRY(field(dot == std::string_view::npos ? &s : nullptr, nest));
+      } while (accept(";"));
     }
-    return std::min(target_.max_lanes, target_.register_bytes() / widest);
+    return end_line();
   }
 
-  double access_cost(const Access& a, int v, int lanes) const {
-    if (v < 0) return 1;
-    if (has(a.opaque, v)) return (a.store ? kScatterCost : kOpaqueCost) * lanes;
-    if (!has(a.ranges | a.gate, v)) return kUniformCost;
-    const int64_t stride = kernel_.stride(a.node->src(1), v);
-    if (stride == 1) return has(a.gate, v) ? kMaskedCost : 1;
-    if (stride == 0) return has(a.gate, v) ? kGatherCost * lanes : kUniformCost;
-    if ((stride == -1 || stride == 2) && !a.store)
-      return has(a.gate, v) && stride != 2 ? kGatherCost * lanes : kShuffleCost;
-    return (a.store ? kScatterCost : kGatherCost) * lanes;
-  }
-
-  // Loads and stores that an access is written as: one, or one a lane.
-  double pieces(const Access& a, int v, int lanes) const {
-    return access_cost(a, v, lanes) >= kGatherCost * lanes ? lanes : 1;
-  }
-
-  // What the body of a region is written as, once.
-  double body_text(const Region& r, int v, int lanes) const {
-    double text = 0;
-    for (Node node : r.nodes) text += weight(node);
-    for (const Access& a : r.accesses) text += pieces(a, v, lanes);
-    return text;
-  }
-
-  double body_cost(const Region& r, int v, int lanes) const {
-    double cost = r.operations;
-    for (const Access& a : r.accesses) cost += access_cost(a, v, lanes);
-    return cost;
-  }
-
-  // Of all iterations of a region vectorised along v (-1: not at all) with at most so many lanes.
-  double region_cost(const Region& r, int v, int most_lanes) const {
-    if (v < 0) return r.iterations * body_cost(r, -1, 1);
-    const int n = std::min(most_lanes, floor_power_of_two(kernel_.size(v)));
-    const double size = static_cast<double>(kernel_.size(v));
-    const double vectors = static_cast<double>((kernel_.size(v) + n - 1) / n);
-    double cost = r.iterations / size * vectors * body_cost(r, v, n);
-    if (has(r.own.set(), v)) {
-      double times = r.iterations;
-      for (int range : r.own) times /= static_cast<double>(kernel_.size(range));
-      cost += times * kHorizontalCost * static_cast<double>(r.roots.size());
-    }
-    return cost;
-  }
-
-  int subtree_lanes(int at, int v) const {
-    int least = 64;
-    each_region(at, [&](int r) { least = std::min(least, lanes(region(r), v)); });
-    return least;
-  }
-
-  double subtree_cost(int at, int v) const {
-    const int most = subtree_lanes(at, v);
-    double cost = 0;
-    each_region(at, [&](int r) { cost += region_cost(region(r), v, most); });
-    return cost;
-  }
-
-  // The best of a region of folds along its own ranges.
-  double own_cost(const Region& r, int* best) const {
-    *best = -1;
-    double least = region_cost(r, -1, 1);
-    for (int v : r.own) {
-      if (kernel_.size(v) < 2) continue;
-      const double cost = region_cost(r, v, lanes(r, v));
-      if (cost < least) least = cost, *best = v;
-    }
-    return least;
-  }
-
-  // Cost of a segment and all below it with the best choices; *best is the segment's own vector
-  // range.
-  double best_cost(int at, int* best) const {
-    *best = -1;
-    double none = 0;
-    int ignored;
-    for (int r : segment(at).folds) none += own_cost(region(r), &ignored);
-    if (segment(at).stores >= 0) none += region_cost(region(segment(at).stores), -1, 1);
-    for (int child : segment(at).children) none += best_cost(child, &ignored);
-    double least = none;
-    for (int v : segment(at).ranges) {
-      if (kernel_.size(v) < 2) continue;
-      const double cost = subtree_cost(at, v);
-      if (cost <= least) least = cost, *best = v;
-    }
-    return least;
-  }
-
-  void choose_vector(int at) {
-    Nest& own = nest(at);
-    (void)best_cost(at, &own.vector);
-    if (own.vector >= 0) {
-      own.lanes =
-          std::min(subtree_lanes(at, own.vector), floor_power_of_two(kernel_.size(own.vector)));
-      return;
-    }
-    for (int r : segment(at).folds) {
-      Nest& fold = fold_nest(r);
-      (void)own_cost(region(r), &fold.vector);
-      if (fold.vector >= 0) {
-        fold.lanes =
-            std::min(lanes(region(r), fold.vector), floor_power_of_two(kernel_.size(fold.vector)));
-      }
-    }
-    for (int child : segment(at).children) choose_vector(child);
-  }
-
-  bool reads_what_it_writes(int at) const {
-    bool found = false;
-    each_region(at, [&](int r) {
-      for (const Access& a : region(r).accesses) found |= a.store && kernel_.read(a.node->src(0));
-    });
-    return found;
-  }
-
-  // Vector range that is active in a segment: its own or that of a segment around it.
-  int active_vector(int at) const {
-    for (; at >= 0; at = segment(at).parent) {
-      const int v = plan_.segments[static_cast<size_t>(at)].vector;
-      if (v >= 0) return v;
-    }
-    return -1;
-  }
-
-  // That of the range which is active in a segment.
-  const Nest& nest_of_vector(int at) const {
-    while (plan_.segments[static_cast<size_t>(at)].vector < 0) at = segment(at).parent;
-    return plan_.segments[static_cast<size_t>(at)];
-  }
-
-  void choose_loops(int at) {
-    Nest& own = nest(at);
-    own.overlap = !reads_what_it_writes(at);
-    choose_tiles(at);
-    order_loops(at);
-    for (int r : segment(at).folds) choose_fold_loops(at, r);
-    for (int child : segment(at).children) choose_loops(child);
-  }
-
-  void add_tile(Nest& n, int range, int64_t copies) const {
-    if (copies > 1 && n.tile_count < Nest::kMaxTiles)
-      n.tiles[n.tile_count++] = Tile{range, static_cast<int>(copies)};
-  }
-
-  // At most `most` copies of `unit` elements: as many as cover the range with the least overlap.
-  int64_t even_copies(int range, int64_t unit, int64_t most) const {
-    const int64_t size = kernel_.size(range);
-    if (plan_.general) return general_copies(size / unit, size, unit, most);
-    int64_t best = 1, least = INT64_MAX;
-    for (int64_t copies = std::min(most, size / unit); copies >= 1; --copies) {
-      const int64_t tile = copies * unit, covered = (size + tile - 1) / tile * tile;
-      if (covered < least) best = copies, least = covered;
-    }
-    return best;
-  }
-
-  // The same of few choices, so that many sizes have one plan: halves and three quarters of `most`.
-  static int64_t general_copies(int64_t fit, int64_t size, int64_t unit, int64_t most) {
-    constexpr int64_t kTileCost = 2;  // of a tile, in copies
-    int64_t best = 1, least = INT64_MAX;
-    for (int64_t whole = most; whole >= 1; whole /= 2) {
-      for (const int64_t copies : {whole, whole % 4 == 0 ? whole * 3 / 4 : whole}) {
-        const int64_t tiles = (size + copies * unit - 1) / (copies * unit);
-        const int64_t cost = tiles * (copies + kTileCost);
-        if (copies <= fit && cost < least) best = copies, least = cost;
-      }
-    }
-    return best;
-  }
-
-  // What a tile along range saves: accesses that all its copies share.
-  double reuse(const Region& r, int range, int v, int lanes) const {
-    double saved = 0;
-    bool other = false;
-    for (const Access& a : r.accesses) {
-      if (has(a.ranges | a.gate, range)) {
-        other = true;
-      } else {
-        saved += access_cost(a, v, lanes);
-      }
-    }
-    return other ? saved : 0;
-  }
-
-  void choose_tiles(int at) {
-    Nest& own = nest(at);
-    if (!segment(at).children.empty()) return;
-    if (segment(at).folds.empty()) {
-      // A square of rows read across is transposed in registers, if what is done to its elements is
-      // little.
-      const int across = own.vector >= 0 && own.overlap ? crossing_range(at, own.vector) : -1;
-      if (across >= 0 && own.lanes >= 4 && own.lanes <= 16 && kernel_.size(across) >= own.lanes &&
-          region(segment(at).stores).operations <= kSquareWork) {
-        add_tile(own, across, own.lanes);
-        return;
-      }
-      if (own.vector >= 0 && region(segment(at).stores).operations <= kHeavy && own.overlap) {
-        add_tile(own, own.vector, even_copies(own.vector, own.lanes, 2));
-      }
-      return;
-    }
-    int heaviest = segment(at).folds[0];
-    int roots = 0;
-    for (int r : segment(at).folds) {
-      if (region(r).iterations > region(heaviest).iterations) heaviest = r;
-      roots = std::max(roots, static_cast<int>(region(r).roots.size()));
-    }
-    const Region& body = region(heaviest);
-    const int64_t registers = target_.vector_bytes == 64 ? 16 : target_.vector_bytes == 32 ? 12 : 8;
-    int64_t accumulators = std::max<int64_t>(registers / roots, 1);
-    if (body.operations > kHeavy) accumulators = std::min<int64_t>(accumulators, 2);
-    const int v = own.vector >= 0 ? own.vector : fold_nest(heaviest).vector;
-    const int n = own.vector >= 0 ? own.lanes : fold_nest(heaviest).lanes;
-    if (own.vector < 0) {
-      tile_dot(own, body, v, n, std::min<int64_t>(accumulators, 16));
-      return;
-    }
-    int other = -1;
-    double most = 0;
-    for (int range : segment(at).ranges) {
-      const double saved = range == v ? 0 : reuse(body, range, v, n);
-      if (saved > most && kernel_.size(range) > 1) most = saved, other = range;
-    }
-    const int64_t vectors = kernel_.size(v) / n;
-    if (other < 0) {
-      // A body that reads lane by lane keeps the CPU busy as well; what is done with the results is
-      // written once a copy.
-      const int results = segment(at).stores;
-      const double after = results < 0 ? 0 : body_text(region(results), v, n);
-      const int64_t copies = body_text(body, v, n) > kHeavy ? 2 : after > 2 * kHeavy ? 4 : 8;
-      add_tile(own, v, even_copies(v, n, std::min(accumulators, copies)));
-      return;
-    }
-    // Two vectors wide and the rest of the registers high, unless the range is too short for that.
-    const int64_t wide = std::min<int64_t>(2, vectors);
-    int64_t high = std::min(accumulators / wide, kernel_.size(other));
-    high = even_copies(other, 1, std::max<int64_t>(high, 1));
-    add_tile(own, other, high);
-    add_tile(own, v,
-             even_copies(v, n,
-                         std::max<int64_t>(accumulators / high, 1) >= 2
-                             ? std::max<int64_t>(2, accumulators / high / 2 * 2)
-                             : 1));
-  }
-
-  // Folds vectorised along their own range: rows and columns that share loads, 4 by 4 at most.
-  void tile_dot(Nest& own, const Region& body, int v, int n, int64_t accumulators) {
-    int64_t left = accumulators;
-    for (int round = 0; round < 2 && left >= 4; ++round) {
-      int best = -1;
-      double most = 0;
-      for (int range : kernel_.segments[static_cast<size_t>(body.segment)].ranges) {
-        const double saved = reuse(body, range, v, n);
-        if (saved > most && kernel_.size(range) > 1 && own.copies(range) == 1)
-          most = saved, best = range;
-      }
-      if (best < 0) return;
-      const int64_t copies = even_copies(best, 1, 4);
-      add_tile(own, best, copies);
-      left /= copies;
-    }
-  }
-
-  // A range that some access of the stores reads contiguously while it strides along v: rows of the
-  // block that is then worked on while it stays in the cache.
-  int crossing_range(int at, int v) const {
-    if (segment(at).stores < 0 || !segment(at).folds.empty() || !segment(at).children.empty())
-      return -1;
-    for (const Access& a : region(segment(at).stores).accesses) {
-      const int64_t stride = kernel_.stride(a.node->src(1), v);
-      if (!has(a.ranges, v) || has(a.opaque, v) || (stride >= -4 && stride <= 4)) continue;
-      for (int range : segment(at).ranges) {
-        const int64_t across = kernel_.stride(a.node->src(1), range);
-        if (range != v && (across == 1 || across == -1) && !has(a.opaque, range)) return range;
-      }
-    }
-    return -1;
-  }
-
-  void order_loops(int at) {
-    Nest& own = nest(at);
-    const int v = own.vector;
-    const auto push = [&](int range, int64_t step, bool block) {
-      own.loops[own.loop_count++] = Loop{range, step, block};
+  // Fields in the order in which they are printed, each once.
+  Status field(SegmentPlan* s, Nest& nest) {
+    struct Row {
+      const char* name;
+      Status (Reader::*read)(SegmentPlan*, Nest&);
+      bool segment;  // of segments alone
     };
-    const int across = v >= 0 && own.overlap ? crossing_range(at, v) : -1;
-    const bool contracts = !segment(at).folds.empty() && v >= 0;
-    int high = -1;  // the tiled range right before v: its loop goes inside that of v, whose panel
-                    // stays in the cache
-    const RangeList& ranges = segment(at).ranges;
-    for (int i = 0; contracts && i + 1 < ranges.count; ++i) {
-      if (ranges.at[i + 1] == v && own.copies(ranges.at[i]) > 1 &&
-          panel_bytes(at, ranges.at[i]) <= kMaxPanelBytes) {
-        high = ranges.at[i];
-      }
+    static constexpr Row kRows[] = {
+        {"vector", &Reader::vector, false}, {"tile", &Reader::tiles, false},
+        {"order", &Reader::order, false},   {"written", &Reader::written, false},
+        {"tasks", &Reader::tasks, true},    {"stream", &Reader::streams, true},
+        {"rolled", &Reader::rolled, true}};
+    for (; fields_ < std::size(kRows); ++fields_) {
+      const Row& row = kRows[fields_];
+      if (row.segment && s == nullptr) break;
+      if (!accept(row.name)) continue;
+      ++fields_;
+      return (this->*row.read)(s, nest);
     }
-    for (int range : ranges) {
-      if (range == v || range == across || range == high) continue;
-      push(range, own.step(range), false);
-    }
-    if (across >= 0) push(across, kBlock, true);
-    if (v >= 0) {
-      // Contractions keep v where it was among the ranges; everything else walks along it
-      // innermost.
-      int place = own.loop_count;
-      if (contracts && high < 0) {
-        place = 0;
-        for (int range : ranges) {
-          if (range == v) break;
-          ++place;
-        }
-      }
-      for (int i = own.loop_count; i > place; --i) own.loops[i] = own.loops[i - 1];
-      own.loops[place] = Loop{v, own.step(v), false};
-      ++own.loop_count;
-    }
-    if (across >= 0) push(across, own.step(across), false);
-    if (high >= 0) push(high, own.step(high), false);
+    return expected("vector, tile, order, written, tasks, stream or rolled, in this order");
   }
-
-  // Bytes that the folds of a segment read again for every step of `range` while the other loops
-  // stand still.
-  double panel_bytes(int at, int range) const {
-    double bytes = 0;
-    for (int r : segment(at).folds) {
-      for (const Access& a : region(r).accesses) {
-        if (has(a.ranges, range)) continue;
-        double elements = 1;
-        for (int own : region(r).own) {
-          if (has(a.ranges, own)) elements *= static_cast<double>(kernel_.size(own));
-        }
-        const Nest& n = plan_.segments[static_cast<size_t>(at)];
-        bytes += elements * static_cast<double>(n.step(n.vector) *
-                                                static_cast<int64_t>(dtype::size(a.node->dtype)));
-      }
+  void rest(Rest* out) {
+    for (size_t i = 0; i < std::size(kRests); ++i) {
+      if (accept(kRests[i])) *out = static_cast<Rest>(i);
     }
-    return bytes;
   }
-
-  void choose_fold_loops(int at, int r) {
-    Nest& fold = fold_nest(r);
-    const Region& body = region(r);
-    const int v = fold.vector;
-    if (v >= 0) {
-      // Accumulators side by side hide the latency of the operation, as far as the tile has not
-      // used them up.
-      int64_t used = static_cast<int64_t>(body.roots.size());
-      for (int i = 0; i < nest(at).tile_count; ++i) used *= nest(at).tiles[i].copies;
-      const int64_t want = body.operations > kHeavy ? 2 : 8;
-      const int64_t copies =
-          std::min(std::max<int64_t>(want / used, 1), kernel_.size(v) / fold.lanes);
-      add_tile(fold, v, floor_power_of_two(copies));
-    }
-    // Short ranges are written out: what depends on them alone, such as masks of a border, moves
-    // outside the loops.
-    double written = 0;
-    const auto count = [&](double weight, RangeSet set) {
-      for (const Nest* n : {&nest(at), &fold}) {
-        for (int i = 0; i < n->tile_count; ++i)
-          weight *= has(set, n->tiles[i].range) ? n->tiles[i].copies : 1;
-      }
-      written += weight;
-    };
-    const int across = v >= 0 ? v : active_vector(at);
-    const int lanes = v >= 0 ? fold.lanes : across >= 0 ? nest_of_vector(at).lanes : 1;
-    for (Node node : body.nodes) count(weight(node), kernel_.ranges(node));
-    for (const Access& a : body.accesses) count(pieces(a, across, lanes), a.ranges | a.gate);
-    for (Node root : body.roots) count(1, kernel_.ranges(root) | body.own.set());
-    for (int i = body.own.count; i-- > 0;) {
-      const int64_t size = kernel_.size(body.own.at[i]);
-      if (body.own.at[i] == v || size > kUnroll ||
-          written * static_cast<double>(size) > kMostWritten)
-        continue;
-      fold.unrolled |= range_bit(body.own.at[i]);
-      written *= static_cast<double>(size);
-    }
-    for (int range : body.own) {
-      if (range != v && !has(fold.unrolled, range))
-        fold.loops[fold.loop_count++] = Loop{range, 1, false};
-    }
-    if (v >= 0) fold.loops[fold.loop_count++] = Loop{v, fold.step(v), false};
+  Status vector(SegmentPlan*, Nest& nest) {
+    int64_t lanes = 1;
+    ASTER_TRY(range(&nest.vector));
+    ASTER_TRY(number(&lanes, program::kMaxLanes, "a number of lanes"));
+    nest.lanes = static_cast<int>(lanes);
+    rest(&nest.vector_rest);
+    return kOk;
   }
-
-  // Cuts the first loops of a root into tasks.
-  void split(Tasks* out, int root) {
-    double cost = 0, flops = 0, bytes = 0;
-    each_region(root, [&](int r) {
-      const Region& body = region(r);
-      int v = active_vector(body.segment), n = 1;
-      for (int s = body.segment; s >= 0; s = segment(s).parent) n = std::max(n, nest(s).lanes);
-      if (body.folds && v < 0) v = fold_nest(r).vector, n = fold_nest(r).lanes;
-      cost += region_cost(body, v, v < 0 ? 1 : n);
-      const size_t stores = body.folds ? 0 : body.roots.size();
-      flops += body.iterations * (body.operations - static_cast<double>(stores));
-      for (const Access& a : body.accesses) {
-        double elements = 1;
-        for (int range = 0; range < kMaxRanges; ++range) {
-          if (has(a.ranges, range)) elements *= static_cast<double>(kernel_.size(range));
-        }
-        bytes += elements *
-                 static_cast<double>(dtype::size(a.store ? a.node->src(2)->dtype : a.node->dtype));
-      }
-    });
-    out->flops = flops;
-    out->bytes = bytes;
-    cost = std::max(cost, bytes / 16);
-    const Nest& own = nest(root);
-    double left = cost;  // of one step of the loops collapsed so far
-    for (int i = 0; i < own.loop_count && i < 4; ++i) {
-      const Loop& loop = own.loops[i];
-      const int64_t steps = std::max<int64_t>(kernel_.size(loop.range) / loop.step, 1);
-      if (i > 0 && (left <= kTaskCost * 2 || out->total >= kEnoughTasks)) break;
-      out->loops = i + 1;
-      const double step_cost = left / static_cast<double>(steps);
-      const int64_t chunk = step_cost >= kTaskCost
-                                ? 1
-                                : static_cast<int64_t>(kTaskCost / std::max(step_cost, 1e-3)) + 1;
-      out->chunk = std::min(chunk, steps) * loop.step;
-      out->counts[i] = std::max<int64_t>(kernel_.size(loop.range) / out->chunk, 1);
-      out->total *= out->counts[i];
-      left = step_cost;
-      if (chunk > 1 || loop.block) break;  // deeper loops stay whole
-    }
+  Status tiles(SegmentPlan*, Nest& nest) {
+    do {
+      if (nest.tile_count == Nest::kMaxTiles) return expected("no more tiles");
+      Tile& tile = nest.tiles[nest.tile_count];
+      int64_t copies = 1;
+      ASTER_TRY(range(&tile.range));
+      ASTER_TRY(number(&copies, program::kMaxSteps, "a number of copies"));
+      tile.copies = static_cast<int>(copies);
+      rest(&tile.rest);
+      ++nest.tile_count;
+    } while (accept(","));
+    return kOk;
+  }
+  Status order(SegmentPlan*, Nest& nest) {
+    do {
+      if (nest.loop_count == Nest::kMaxLoops) return expected("no more loops");
+      Loop& loop = nest.loops[nest.loop_count];
+      ASTER_TRY(range(&loop.range));
+      if (accept("/")) ASTER_TRY(number(&loop.block, INT64_MAX, "a number of elements"));
+      ++nest.loop_count;
+    } while (token_.kind == TokenKind::kName);
+    return kOk;
+  }
+  Status written(SegmentPlan*, Nest& nest) {
+    do {
+      int at = 0;
+      ASTER_TRY(range(&at));
+      nest.written |= range_bit(at);
+    } while (token_.kind == TokenKind::kName);
+    return kOk;
+  }
+  Status tasks(SegmentPlan* s, Nest& nest) {
+    do {
+      int at = 0;
+      const bool next = named(&at, 'r', kMaxRanges) && s->tasks.loops < nest.loop_count &&
+                        s->tasks.loops < Tasks::kMostLoops &&
+                        nest.loops[s->tasks.loops].range == at;
+      if (!next) return expected("the next loop of the order");
+      move();
+      s->tasks.chunk = nest.loop_step(s->tasks.loops++);
+    } while (token_.kind == TokenKind::kName);
+    return accept("/") ? number(&s->tasks.chunk, INT64_MAX, "a number of elements") : kOk;
+  }
+  Status streams(SegmentPlan* s, Nest&) {
+    do {
+      int slot = 0;
+      if (!named(&slot, 'p', INT32_MAX) || (!s->streams.empty() && s->streams.back() >= slot))
+        return expected("the next param");
+      move();
+      ASTER_TRY(s->streams.push(slot));
+    } while (token_.kind == TokenKind::kName);
+    return kOk;
+  }
+  Status rolled(SegmentPlan* s, Nest&) {
+    int64_t beside = 0;
+    ASTER_TRY(number(&beside, program::kMaxSteps, "a number of copies"));
+    s->rolled = static_cast<int>(beside);
+    return kOk;
   }
 
   Plan& plan_;
-  const Kernel& kernel_;
-  const Target& target_;
+  Lexer lexer_;
+  Token token_;
+  size_t fields_ = 0;  // of the line that are behind
 };
 
 }  // namespace
 
-bool fits_int32(Node node) {
-  const auto fits = [](Node x) { return x->vmin >= INT32_MIN && x->vmax <= INT32_MAX; };
-  bool all = node->dtype != DType::kWeakInt || fits(node);
-  for (Node source : node->src()) all &= source->dtype != DType::kWeakInt || fits(source);
-  return all;
+bool operator==(const Plan& a, const Plan& b) {
+  const auto same = [](const SegmentPlan& x, const SegmentPlan& y) {
+    return x.nest == y.nest && x.tasks == y.tasks && x.rolled == y.rolled &&
+           std::equal(x.folds.begin(), x.folds.end(), y.folds.begin(), y.folds.end()) &&
+           std::equal(x.streams.begin(), x.streams.end(), y.streams.begin(), y.streams.end());
+  };
+  return a.general == b.general && std::equal(a.segments.begin(), a.segments.end(),
+                                              b.segments.begin(), b.segments.end(), same);
+}
+
+namespace {
+
+void mix(program::Mixer* out, const Nest& nest) {
+  const auto word = [&](int64_t x) { out->word(static_cast<uint64_t>(x)); };
+  word(nest.vector), word(nest.lanes), word(static_cast<int64_t>(nest.vector_rest));
+  out->word(nest.written);
+  word(nest.tile_count), word(nest.loop_count);
+  for (int i = 0; i < nest.tile_count; ++i) {
+    word(nest.tiles[i].range), word(nest.tiles[i].copies);
+    word(static_cast<int64_t>(nest.tiles[i].rest));
+  }
+  for (int i = 0; i < nest.loop_count; ++i) word(nest.loops[i].range), word(nest.loops[i].block);
+}
+
+}  // namespace
+
+program::Digest digest(const Plan& plan) {
+  program::Mixer out;
+  out.word(plan.general ? 1 : 0);
+  for (const SegmentPlan& s : plan.segments) {
+    mix(&out, s.nest);
+    out.word(s.folds.size());
+    for (const Nest& nest : s.folds) mix(&out, nest);
+    out.word(static_cast<uint64_t>(s.tasks.loops));
+    out.word(static_cast<uint64_t>(s.tasks.chunk));
+    out.word(static_cast<uint64_t>(s.rolled));
+    out.word(s.streams.size());
+    for (int slot : s.streams) out.word(static_cast<uint64_t>(slot));
+  }
+  return out.get();
+}
+
+Status copy(Plan* out, const Plan& plan) {
+  out->segments.clear();
+  out->general = plan.general;
+  for (const SegmentPlan& from : plan.segments) {
+    SegmentPlan to(out->segments.memory());
+    to.nest = from.nest;
+    to.tasks = from.tasks;
+    to.rolled = from.rolled;
+    ASTER_TRY(to.folds.append(from.folds.data(), from.folds.size()));
+    ASTER_TRY(to.streams.append(from.streams.data(), from.streams.size()));
+    ASTER_TRY(out->segments.push(std::move(to)));
+  }
+  return kOk;
 }
 
 bool folds_alike(const Plan& a, const Plan& b) {
   const auto alike = [](const Nest& x, const Nest& y) {
-    const bool loops = std::equal(
-        x.loops, x.loops + x.loop_count, y.loops, y.loops + y.loop_count,
-        [](const Loop& p, const Loop& q) { return p.range == q.range && p.step == q.step; });
-    return loops && x.vector == y.vector && x.lanes == y.lanes && x.unrolled == y.unrolled;
+    bool same = x.loop_count == y.loop_count && x.vector == y.vector && x.lanes == y.lanes &&
+                x.written == y.written;
+    for (int i = 0; same && i < x.loop_count; ++i)
+      same = x.loops[i].range == y.loops[i].range && x.loop_step(i) == y.loop_step(i);
+    return same;
   };
-  return std::equal(a.folds.begin(), a.folds.end(), b.folds.begin(), b.folds.end(), alike);
+  return std::equal(a.segments.begin(), a.segments.end(), b.segments.begin(), b.segments.end(),
+                    [&](const SegmentPlan& x, const SegmentPlan& y) {
+                      return std::equal(x.folds.begin(), x.folds.end(), y.folds.begin(),
+                                        y.folds.end(), alike);
+                    });
 }
 
-Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory&) {
-  return Planner(*out, kernel, target).run();
+Status print(Text& out, const Plan& plan) {
+  Printer printer(out);
+  printer.plan(plan);
+  return printer.status();
+}
+
+Status read(Plan* out, std::string_view text) {
+  out->segments.clear();
+  out->general = false;
+  const Status status = Reader(out, text).run();
+  if (!status.ok()) out->segments.clear();
+  return status;
+}
+
+int64_t task_count(const Kernel& kernel, const SegmentPlan& plan, int i) {
+  const int64_t chunk = i + 1 == plan.tasks.loops ? plan.tasks.chunk : plan.nest.loop_step(i);
+  return std::max<int64_t>(kernel.size(plan.nest.loops[i].range) / chunk, 1);
+}
+
+int64_t task_count(const Kernel& kernel, const SegmentPlan& plan) {
+  int64_t count = 1;
+  for (int i = 0; i < plan.tasks.loops; ++i) count *= task_count(kernel, plan, i);
+  return count;
 }
 
 }  // namespace aster::codegen

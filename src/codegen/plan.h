@@ -1,78 +1,116 @@
-// How a kernel is made to run: the range along which it is vectorised, register tiles, the order of
-// loops, and tasks.
+// How a kernel is made to run, as a value: the range along which it is vectorised, register tiles,
+// the order of loops, tasks. The planner makes one (planner.h), or whoever writes its text; check()
+// holds it to what lowering relies on. docs/KERNEL_PROGRAM.md has the grammar.
 #pragma once
 
-#include "codegen/codegen.h"
+#include "base/text.h"
 #include "codegen/kernel.h"
+#include "codegen/program.h"
+#include "codegen/target.h"
 
 namespace aster::codegen {
+
+// What becomes of a range's end where whole steps leave something: nothing is left; the last step
+// is moved back and computes some elements twice; vectors whose lanes that were taken before are
+// left out (folds alone); what is left goes one by one.
+enum class Rest : uint8_t { kEven, kOverlap, kMask, kScalar };
 
 // Copies of a loop body, side by side in registers: instance c of a tiled range stands for its
 // index plus c (times the lanes where it is the vectorised one).
 struct Tile {
-  int range;
-  int copies;
+  int range = 0;
+  int copies = 1;
+  Rest rest = Rest::kEven;
+  bool operator==(const Tile&) const = default;
 };
 
-// One loop of a nest. A block loop binds no index: it narrows the interval of a later loop over the
-// same range.
+// One loop of a nest. One with a block binds no index: it narrows the interval of a later loop over
+// the same range to so many elements.
 struct Loop {
-  int range;
-  int64_t step;
-  bool block;
+  int range = 0;
+  int64_t block = 0;
+  bool operator==(const Loop&) const = default;
 };
 
-// Loops of a segment, or of a region of folds.
+// Loops of a segment, or of a group of folds.
 struct Nest {
   static constexpr int kMaxTiles = 4;
-  Loop loops[kMaxRanges + 2] = {};
+  static constexpr int kMaxLoops = kMaxRanges + 2;
+  Loop loops[kMaxLoops] = {};
   int loop_count = 0;
   Tile tiles[kMaxTiles] = {};
   int tile_count = 0;
   int vector = -1;  // range vectorised by this nest, if any
   int lanes = 1;
-  // A tile that would pass the end of its range is moved back and computes some elements twice;
-  // false where that would read what the kernel has written.
-  bool overlap = true;
-  RangeSet unrolled = 0;  // ranges without a loop: their whole length is written out
+  Rest vector_rest = Rest::kEven;  // where the vectorised range is not tiled as well
+  RangeSet written = 0;            // ranges without a loop: their whole length is written out
 
-  int copies(int range) const {
+  const Tile* tile(int range) const {
     for (int i = 0; i < tile_count; ++i) {
-      if (tiles[i].range == range) return tiles[i].copies;
+      if (tiles[i].range == range) return &tiles[i];
     }
-    return 1;
+    return nullptr;
   }
+  int copies(int range) const { return tile(range) == nullptr ? 1 : tile(range)->copies; }
   int64_t step(int range) const {
     return int64_t{1} * copies(range) * (range == vector ? lanes : 1);
   }
+  // Of loop i: a block, or a step.
+  int64_t loop_step(int i) const {
+    return loops[i].block != 0 ? loops[i].block : step(loops[i].range);
+  }
+  Rest rest(int range) const {
+    if (tile(range) != nullptr) return tile(range)->rest;
+    return range == vector ? vector_rest : Rest::kEven;
+  }
+  bool operator==(const Nest&) const = default;
 };
 
 // Tasks of a root segment: its first loops, collapsed. Task t of the last one covers `chunk` of its
-// range, the last task the rest besides.
+// range, the last task the rest besides; of the others a task is a step.
 struct Tasks {
+  static constexpr int kMostLoops = 8;
   int loops = 0;
-  int64_t chunk = 1;       // of the last collapsed loop, in elements of its range
-  int64_t counts[8] = {};  // tasks along each collapsed loop
-  int64_t total = 1;
-  double flops = 0, bytes = 0;  // of all tasks together
+  int64_t chunk = 1;  // of the last collapsed loop, in elements of its range
+  bool operator==(const Tasks&) const = default;
+};
+
+struct SegmentPlan {
+  explicit SegmentPlan(Memory& memory) : folds(memory), streams(memory) {}
+  Nest nest;
+  Vec<Nest> folds;   // its groups of folds, in the kernel's order
+  Tasks tasks;       // of roots alone
+  Vec<int> streams;  // slots whose stores go past the caches, ascending
+  // What follows the folds is a loop over the copies of the largest tile, with so many copies side
+  // by side; 0: all copies are written out.
+  int rolled = 0;
 };
 
 struct Plan {
-  explicit Plan(Memory& memory) : segments(memory), folds(memory), tasks(memory) {}
-  Vec<Nest> segments;  // by segment
-  Vec<Nest> folds;     // by region; unused for regions of stores
-  Vec<Tasks> tasks;    // by root
+  explicit Plan(Memory& memory) : segments(memory) {}
+  Vec<SegmentPlan> segments;  // by segment of the kernel
   // The loops are those of other sizes too: every tile may pass the end of its range, every fold
   // may have a rest. What is computed has the same bits.
   bool general = false;
+
+  const SegmentPlan& at(int segment) const { return segments[static_cast<size_t>(segment)]; }
 };
 
-// A plan whose `general` is set is one for many sizes.
-Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory& memory);
+bool operator==(const Plan& a, const Plan& b);
+Status copy(Plan* out, const Plan& plan);
 // Whether two plans of a kernel combine the terms of its folds in the same order.
 bool folds_alike(const Plan& a, const Plan& b);
+program::Digest digest(const Plan& plan);
 
-// Whether index arithmetic of node (its own value and what it takes) fits in 32 bits.
-bool fits_int32(Node node);
+Status print(Text& out, const Plan& plan);
+// Errors: FORMAT, with the line; MEMORY.
+Status read(Plan* out, std::string_view text);
+
+// Every rule that lowering relies on. Errors: ARGUMENT, naming the line of the plan and the field.
+Status check(const Plan& plan, const Kernel& kernel, const Target& target);
+
+// Tasks along loop i of those that are collapsed, and all of a plan.
+int64_t task_count(const Kernel& kernel, const SegmentPlan& plan, int i);
+int64_t task_count(const Kernel& kernel, const SegmentPlan& plan);
 
 }  // namespace aster::codegen

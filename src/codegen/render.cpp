@@ -11,8 +11,9 @@
 namespace aster::codegen {
 namespace {
 
-// Two hashes of the kernel's structure and the target: equal ones mean equal text.
-Status name_kernel(char (&name)[64], const Kernel& kernel, const Target& target, Memory& memory) {
+// Two hashes of the kernel's structure, its plan and the target: equal ones mean equal text.
+Status name_kernel(char (&name)[64], const Kernel& kernel, const Plan& plan, const Target& target,
+                   Memory& memory) {
   Map<Node, uint64_t> numbers(memory);
   uint64_t low = 1, high = 2;
   const auto mix = [&](uint64_t word) {
@@ -26,7 +27,8 @@ Status name_kernel(char (&name)[64], const Kernel& kernel, const Target& target,
   mix(static_cast<uint64_t>(target.language));
   mix(static_cast<uint64_t>(target.max_lanes));
   mix(static_cast<uint64_t>(target.vector_bytes));
-  mix(static_cast<uint64_t>(target.cache_bytes));
+  const program::Digest planned = digest(plan);
+  mix(planned.low), mix(planned.high);
   for (Node node : kernel.order()) {
     mix(static_cast<uint64_t>(node->op) << 32 | static_cast<uint64_t>(node->dtype) << 16 |
         node->ndim);
@@ -68,15 +70,30 @@ Status render_module(program::RenderedC& out, const program::Module& module, con
   return program::render_c(out, module, c_target(target));
 }
 
+// A plan from outside, or the planner's own.
+Status take_plan(Plan* out, const Plan** taken, const Plan* given, const Kernel& kernel,
+                 const Target& target, Memory& memory) {
+  *taken = given != nullptr ? given : out;
+  return given != nullptr ? check(*given, kernel, target) : make_plan(out, kernel, target, memory);
+}
+
 }  // namespace
 
 Status lower_kernel(program::Module* out, const char* name, Node node, const Target& target,
-                    Memory& memory) {
+                    Memory& memory, const Plan* given) {
   Kernel kernel(memory);
   ASTER_TRY(kernel.analyse(node));
-  Plan plan(memory);
-  ASTER_TRY(make_plan(&plan, kernel, target, memory));
-  return lower_program(out, name, kernel, plan, target, memory);
+  Plan own(memory);
+  const Plan* plan = nullptr;
+  ASTER_TRY(take_plan(&own, &plan, given, kernel, target, memory));
+  ASTER_TRY(lower_program(out, name, kernel, *plan, target, memory));
+  return given == nullptr ? kOk : program::verify(*out, {true});
+}
+
+Status plan_kernel(Plan* out, Node node, const Target& target, Memory& memory) {
+  Kernel kernel(memory);
+  ASTER_TRY(kernel.analyse(node));
+  return make_plan(out, kernel, target, memory);
 }
 
 Status lower_general(program::Module* out, Plan* general, const char* name, const Kernel& kernel,
@@ -84,46 +101,44 @@ Status lower_general(program::Module* out, Plan* general, const char* name, cons
   general->general = true;
   ASTER_TRY(make_plan(general, kernel, target, memory));
   if (!folds_alike(*general, plan)) {
-    *general = Plan(memory);
-    ASTER_TRY(general->segments.append(plan.segments.data(), plan.segments.size()));
-    ASTER_TRY(general->folds.append(plan.folds.data(), plan.folds.size()));
-    ASTER_TRY(general->tasks.append(plan.tasks.data(), plan.tasks.size()));
+    ASTER_TRY(copy(general, plan));
     general->general = true;
+    choose_rests(general, kernel);
   }
   return lower_program(out, name, kernel, *general, target, memory);
 }
 
 Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& target,
-              SizeClasses* classes) {
+              SizeClasses* classes, const Plan* given) {
   if (node == nullptr) return ASTER_FAIL(kINTERNAL, "no kernel");
   Memory& memory = graph.memory();
   Kernel kernel(memory);
   ASTER_TRY(kernel.analyse(node));
-  Plan plan(memory);
-  ASTER_TRY(make_plan(&plan, kernel, target, memory));
-  ASTER_TRY(name_kernel(out.name, kernel, target, memory));
+  Plan own(memory);
+  const Plan* plan = nullptr;
+  ASTER_TRY(take_plan(&own, &plan, given, kernel, target, memory));
+  ASTER_TRY(name_kernel(out.name, kernel, *plan, target, memory));
   ASTER_TRY(write_title(out.title, node, memory));
   program::Module module(memory);
   Plan general(memory);
-  if (classes != nullptr) {
-    ASTER_TRY(lower_general(&module, &general, out.name, kernel, plan, target, memory));
+  // A plan from outside is for these sizes.
+  if (classes != nullptr && given == nullptr) {
+    ASTER_TRY(lower_general(&module, &general, out.name, kernel, *plan, target, memory));
     ASTER_TRY(classes->choose(&module, &out.sizes));
   }
   if (out.sizes.empty()) {
     module.programs.clear();
-    ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
+    ASTER_TRY(lower_program(&module, out.name, kernel, *plan, target, memory));
   }
+  if (given != nullptr) ASTER_TRY(program::verify(module, {true}));
   std::memcpy(out.name, module.programs.back().name, sizeof(out.name));
   ASTER_TRY(render_module(out.code, module, target));
-  double flops = 0, bytes = 0;
   out.tasks = 0;
-  for (const Tasks& tasks : (out.sizes.empty() ? plan : general).tasks) {
-    out.tasks += tasks.total;
-    flops += tasks.flops;
-    bytes += tasks.bytes;
-  }
-  out.task_flops = flops / static_cast<double>(out.tasks);
-  out.task_bytes = bytes / static_cast<double>(out.tasks);
+  const Plan& taken = out.sizes.empty() ? *plan : general;
+  for (int root : kernel.roots) out.tasks += task_count(kernel, taken.at(root));
+  const Work work = work_of(kernel);
+  out.task_flops = work.flops / static_cast<double>(out.tasks);
+  out.task_bytes = work.bytes / static_cast<double>(out.tasks);
   return out.code.text.status();
 }
 

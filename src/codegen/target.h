@@ -9,6 +9,31 @@ namespace aster::codegen {
 // What kernels are rendered as.
 enum class Language : uint8_t { kC, kOpencl, kProgram };
 
+// What a machine is taken to do well, in vector instructions: what plans are chosen by. Found with
+// bench_codegen.
+struct Machine {
+  double uniform = 0.5;    // an access that is the same for all lanes
+  double masked = 2.5;     // a contiguous access under a mask
+  double shuffle = 3;      // strides -1 and 2
+  double gather = 1.2;     // an access lane by lane, for each lane
+  double opaque = 2;       // the same where the index is not linear
+  double scatter = 3;      // a store lane by lane, for each lane
+  double horizontal = 10;  // adding up the lanes of an accumulator
+  double task = 30000;     // least work of a task
+  int64_t tasks = 128;     // more loops are not cut
+  double heavy = 12;       // a body of so many operations needs no copies to keep the CPU busy
+  double square = 4;       // most operations on elements of a square of registers
+  int64_t block = 64;      // rows of a block that is read across
+  int64_t written = 8;     // longest range of a fold without a loop
+  double text = 300;       // operations in the body of such a fold
+  double panel = 1 << 20;  // bytes that stay in a cache while a loop goes through them
+  // Operations behind the folds of a tile, in all copies together, from which on a loop stands for
+  // them; the least length of a fold beside which that costs nothing; and the copies that it has
+  // side by side, so that none waits for another.
+  double rolled_text = 96, rolled_fold = 64;
+  int rolled = 4;
+};
+
 // What the code is made for. The same kernel and target give the same text.
 struct Target {
   int vector_bytes = 32;  // 16, 32 or 64; 0: any CPU's vectors of 16, and none of these features
@@ -21,6 +46,7 @@ struct Target {
   bool portable = false;  // C for any CPU, planned for vectors of vector_bytes
   int max_lanes = 64;     // of a vector; a power of two
   bool fp64 = true;       // doubles
+  Machine machine;
 
   constexpr int register_bytes() const { return vector_bytes > 16 ? vector_bytes : 16; }
 };

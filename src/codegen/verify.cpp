@@ -229,7 +229,7 @@ class Walk {
         const Interval mask = facts_[from].bounds;
         if (mask.lo >= 0) fact.bounds = {0, std::min(fact.bounds.hi, mask.hi)};
       }
-    } else if (uop::is_alu(in.op) || in.op == Op::kCast) {
+    } else if (uop::is_alu(in.op) || in.op == Op::kCast || in.op == Op::kQuo || in.op == Op::kRem) {
       Interval sources[3] = {};
       for (size_t i = 0; i < in.operands; ++i) {
         sources[i] = facts_[program_.operands(in)[i]].bounds;

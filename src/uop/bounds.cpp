@@ -113,10 +113,12 @@ Interval binary(Op op, Interval a, Interval b, DType dtype) {
     case Op::kMin:
       return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
     case Op::kCDiv:
+    case Op::kQuo:
       return quotient(a, b, false);
     case Op::kFloorDiv:
       return quotient(a, b, true);
     case Op::kCMod:
+    case Op::kRem:
       return remainder(a, b, false);
     case Op::kFloorMod:
       return remainder(a, b, true);
@@ -158,7 +160,8 @@ Interval derive_bounds(Op op, DType operand, DType result, std::span<const Inter
       if (result == DType::kBool) out = {1 - sources[0].hi, 1 - sources[0].lo};
       break;
     default:
-      if (is_alu(op) && sources.size() == 2 && known(sources[0]) && known(sources[1])) {
+      if ((is_alu(op) || op == Op::kQuo || op == Op::kRem) && sources.size() == 2 &&
+          known(sources[0]) && known(sources[1])) {
         out = binary(op, sources[0], sources[1], result);
       }
       break;

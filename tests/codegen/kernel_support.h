@@ -279,6 +279,8 @@ class Suite {
     return cases_.back();
   }
 
+  const Case& last() const { return cases_.back(); }
+
   // Renders, compiles and runs all cases, in several groupings of tasks, and compares. Every width
   // by one compiler, the widest by all; ASTER_ML_EXHAUSTIVE=1: all by all. Then as OpenCL C, if
   // the machine has a device.
@@ -302,7 +304,7 @@ class Suite {
     cases_.clear();
   }
 
- private:
+ protected:
   // The cases' kernels, and one text of them.
   void render_all(const Target& target, std::vector<Rendered>* kernels, Text* text) {
     std::vector<const program::RenderedC*> unit;
@@ -396,7 +398,7 @@ class Suite {
           lower_general(&module, &general, "general", kernel, plan, target, process_heap());
       ASSERT_TRUE(lowered.ok()) << cases_[i].name << ": " << last_message();
       tasks.push_back(0);
-      for (const Tasks& one : general.tasks) tasks.back() += one.total;
+      for (int at : kernel.roots) tasks.back() += task_count(kernel, general.at(at));
       sizes.emplace_back(process_heap());
       ASSERT_NO_FATAL_FAILURE(make_general(&module, &sizes.back(), cases_[i].name));
       std::snprintf(module.programs.back().name, program::kMaxName, "%s", name.c_str());
@@ -468,8 +470,18 @@ class Suite {
     std::copy(bytes.begin(), bytes.end(), out.begin() + kGuard);
     return out;
   }
-  // What the kernel was lowered to keeps the rules of programs, and reads back as it was printed.
+  // Its plan and what it is lowered to keep their rules, and read back as they were printed.
   static void verify_program(const Case& one, const Target& target) {
+    Kernel kernel(process_heap());
+    Plan plan(process_heap()), again(process_heap());
+    Text planned(process_heap());
+    ASSERT_TRUE(kernel.analyse(one.kernel).ok());
+    ASSERT_TRUE(make_plan(&plan, kernel, target, process_heap()).ok());
+    ASSERT_TRUE(print(planned, plan).ok());
+    ASSERT_TRUE(check(plan, kernel, target).ok()) << one.name << ": " << last_message() << "\n"
+                                                  << planned.view();
+    ASSERT_TRUE(codegen::read(&again, planned.view()).ok()) << last_message() << planned.view();
+    EXPECT_TRUE(again == plan) << planned.view();
     program::Module module(process_heap()), read(process_heap());
     ASSERT_TRUE(lower_kernel(&module, "kernel", one.kernel, target, process_heap()).ok());
     Text text(process_heap());

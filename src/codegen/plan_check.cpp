@@ -1,0 +1,266 @@
+// What lowering relies on, of plans from anywhere.
+#include <algorithm>
+#include <bit>
+#include <cstdarg>
+#include <cstdio>
+
+#include "codegen/planner.h"
+
+namespace aster::codegen {
+namespace {
+
+class Check {
+ public:
+  Check(const Plan& plan, const Kernel& kernel, const Target& target)
+      : plan_(plan), kernel_(kernel), target_(target) {}
+
+  Status run() {
+    if (plan_.segments.size() != kernel_.segments.size()) {
+      return ASTER_FAIL(kARGUMENT, "plan: %zu segments, the kernel has %zu", plan_.segments.size(),
+                        kernel_.segments.size());
+    }
+    for (size_t i = 0; i < plan_.segments.size(); ++i) {
+      at_ = static_cast<int>(i);
+      group_ = -1;
+      ASTER_TRY(segment());
+      for (size_t g = 0; g < plan_.at(at_).folds.size(); ++g) {
+        group_ = static_cast<int>(g);
+        ASTER_TRY(
+            folds(kernel_.regions[static_cast<size_t>(own().folds[g])], plan_.at(at_).folds[g]));
+      }
+    }
+    return kOk;
+  }
+
+ private:
+  const Segment& own() const { return kernel_.segments[static_cast<size_t>(at_)]; }
+
+  [[gnu::format(printf, 3, 4)]] Status wrong(const char* field, const char* format, ...) const {
+    char said[160], line[24];
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(said, sizeof(said), format, arguments);
+    va_end(arguments);
+    std::snprintf(line, sizeof(line), group_ < 0 ? "%d" : "%d.%d", at_, group_);
+    return ASTER_FAIL(kARGUMENT, "plan %s: %s: %s", line, field, said);
+  }
+
+  Status segment() {
+    const SegmentPlan& plan = plan_.at(at_);
+    if (plan.folds.size() != own().folds.size()) {
+      return wrong("folds", "%zu groups, the kernel has %zu", plan.folds.size(),
+                   own().folds.size());
+    }
+    int around = -1;
+    for (int s = own().parent; s >= 0; s = kernel_.segments[static_cast<size_t>(s)].parent)
+      around = std::max(around, plan_.at(s).nest.vector);
+    ASTER_TRY(vector(plan.nest, own().ranges.set(), around >= 0));
+    if (plan.nest.vector >= 0) {
+      ASTER_TRY(lanes(plan.nest, most_lanes(kernel_, target_, at_, plan.nest.vector)));
+    }
+    ASTER_TRY(tiles(plan.nest, own().ranges.set()));
+    if (plan.nest.written != 0) return wrong("written", "ranges of folds alone");
+    ASTER_TRY(order(plan.nest, own().ranges.set()));
+    ASTER_TRY(blocks(plan.nest));
+    ASTER_TRY(rests(plan.nest));
+    ASTER_TRY(tasks(plan));
+    ASTER_TRY(streams(plan));
+    return rolled(plan);
+  }
+
+  Status folds(const Region& region, const Nest& nest) {
+    bool around = false;
+    for (int s = at_; s >= 0; s = kernel_.segments[static_cast<size_t>(s)].parent)
+      around |= plan_.at(s).nest.vector >= 0;
+    ASTER_TRY(vector(nest, region.own.set(), around));
+    if (nest.vector >= 0) ASTER_TRY(lanes(nest, most_lanes(kernel_, target_, region, nest.vector)));
+    ASTER_TRY(tiles(nest, region.own.set()));
+    for (int i = 0; i < nest.tile_count; ++i) {
+      if (nest.tiles[i].range != nest.vector)
+        return wrong("tile", "r%d is not what these folds are vectorised along",
+                     nest.tiles[i].range);
+      if (!std::has_single_bit(static_cast<unsigned>(nest.tiles[i].copies)))
+        return wrong("tile", "%d copies are no power of two", nest.tiles[i].copies);
+    }
+    if ((nest.written & ~region.own.set()) != 0)
+      return wrong("written", "a range that is none of these folds'");
+    if (nest.vector >= 0 && has(nest.written, nest.vector))
+      return wrong("written", "r%d is vectorised", nest.vector);
+    int64_t length = 1;
+    for (int range : region.own) {
+      if (has(nest.written, range)) length *= std::min(kernel_.size(range), kMostWritten + 1);
+      if (length > kMostWritten)
+        return wrong("written", "more than %d iterations", static_cast<int>(kMostWritten));
+    }
+    ASTER_TRY(order(nest, region.own.set() & ~nest.written));
+    for (int i = 0; i < nest.loop_count; ++i) {
+      if (nest.loops[i].block != 0) return wrong("order", "blocks are of segments alone");
+    }
+    return fold_rest(nest);
+  }
+
+  Status vector(const Nest& nest, RangeSet ranges, bool around) const {
+    if (nest.vector < 0) return kOk;
+    if (!has(ranges, nest.vector)) return wrong("vector", "r%d is none of its ranges", nest.vector);
+    if (around) return wrong("vector", "a segment around is vectorised");
+    return kOk;
+  }
+
+  Status lanes(const Nest& nest, int most) const {
+    if (nest.lanes < 2 || !std::has_single_bit(static_cast<unsigned>(nest.lanes)))
+      return wrong("vector", "%d lanes are no power of two", nest.lanes);
+    if (nest.lanes > most)
+      return wrong("vector", "%d lanes, the target computes this in %d", nest.lanes, most);
+    if (nest.lanes > kernel_.size(nest.vector))
+      return wrong("vector", "r%d has fewer than %d elements", nest.vector, nest.lanes);
+    return kOk;
+  }
+
+  Status tiles(const Nest& nest, RangeSet ranges) const {
+    int64_t copies = 1;
+    for (int i = 0; i < nest.tile_count; ++i) {
+      const Tile& tile = nest.tiles[i];
+      if (!has(ranges, tile.range)) return wrong("tile", "r%d is none of its ranges", tile.range);
+      if (nest.tile(tile.range) != &tile) return wrong("tile", "r%d is tiled twice", tile.range);
+      if (tile.copies < 2) return wrong("tile", "r%d has no copies", tile.range);
+      copies *= tile.copies;
+      if (copies > static_cast<int64_t>(program::kMaxSteps))
+        return wrong("tile", "more than %d copies", static_cast<int>(program::kMaxSteps));
+    }
+    return kOk;
+  }
+
+  // Each of the ranges has one loop.
+  Status order(const Nest& nest, RangeSet ranges) const {
+    RangeSet seen = 0;
+    for (int i = 0; i < nest.loop_count; ++i) {
+      const Loop& loop = nest.loops[i];
+      if (!has(ranges, loop.range)) return wrong("order", "r%d is none of its ranges", loop.range);
+      if (has(seen, loop.range)) return wrong("order", "r%d is behind its own loop", loop.range);
+      if (loop.block == 0) seen |= range_bit(loop.range);
+    }
+    if (const RangeSet left = ranges & ~seen; left != 0)
+      return wrong("order", "r%d has no loop", std::countr_zero(left));
+    return kOk;
+  }
+
+  Status blocks(const Nest& nest) const {
+    for (int i = 0; i < nest.loop_count; ++i) {
+      const Loop& loop = nest.loops[i];
+      if (loop.block == 0) continue;
+      int next = i + 1;
+      while (nest.loops[next].range != loop.range) ++next;  // its loop stands behind it
+      if (loop.block % nest.loop_step(next) != 0) {
+        return wrong("order", "blocks of %lld are no whole steps of r%d",
+                     static_cast<long long>(loop.block), loop.range);
+      }
+    }
+    return kOk;
+  }
+
+  Status rests(const Nest& nest) const {
+    const bool again = reads_what_it_writes(kernel_, at_);
+    for (int range : own().ranges) {
+      const int64_t step = nest.step(range), size = kernel_.size(range);
+      const char* const field = nest.tile(range) != nullptr ? "tile" : "vector";
+      const Rest rest = nest.rest(range);
+      if (rest == Rest::kMask) return wrong(field, "only folds leave lanes out");
+      if (rest == Rest::kEven && size % step != 0) {
+        return wrong(field, "steps of %lld leave a rest of r%d", static_cast<long long>(step),
+                     range);
+      }
+      if (rest == Rest::kOverlap && again)
+        return wrong(field, "overlap of r%d, and the kernel reads what it writes", range);
+      if (rest == Rest::kOverlap && step > size)
+        return wrong(field, "overlap of r%d, which is shorter than a step", range);
+    }
+    return unused_rest(nest);
+  }
+  Status unused_rest(const Nest& nest) const {
+    const bool tiled = nest.vector < 0 || nest.tile(nest.vector) != nullptr;
+    if (tiled && nest.vector_rest != Rest::kEven)
+      return wrong("vector", "the tile of r%d says what is left", nest.vector);
+    return kOk;
+  }
+
+  Status fold_rest(const Nest& nest) const {
+    if (nest.vector >= 0) {
+      const Rest rest = nest.rest(nest.vector);
+      const bool even = kernel_.size(nest.vector) % nest.step(nest.vector) == 0;
+      if (rest != Rest::kMask && rest != Rest::kEven)
+        return wrong("vector", "folds are even, or leave lanes out");
+      if (rest == Rest::kEven && !even)
+        return wrong("vector", "steps leave a rest of r%d", nest.vector);
+    }
+    return unused_rest(nest);
+  }
+
+  Status tasks(const SegmentPlan& plan) const {
+    const Tasks& tasks = plan.tasks;
+    if (tasks.loops == 0) return kOk;
+    if (own().parent >= 0) return wrong("tasks", "the segment is in the loops of another");
+    if (tasks.loops > plan.nest.loop_count || tasks.loops > Tasks::kMostLoops)
+      return wrong("tasks", "more than its loops");
+    RangeSet seen = 0;
+    for (int i = 0; i < tasks.loops; ++i) {
+      const int range = plan.nest.loops[i].range;
+      if (has(seen, range)) return wrong("tasks", "r%d twice", range);
+      seen |= range_bit(range);
+    }
+    const int last = tasks.loops - 1;
+    if (tasks.chunk < 1 || tasks.chunk % plan.nest.loop_step(last) != 0) {
+      return wrong("tasks", "%lld elements are no whole steps of r%d",
+                   static_cast<long long>(tasks.chunk), plan.nest.loops[last].range);
+    }
+    return kOk;
+  }
+
+  Status streams(const SegmentPlan& plan) const {
+    for (int slot : plan.streams) {
+      const auto stores = [&](const Access& a) {
+        return a.store && a.node->src(0)->arg(0) == slot;
+      };
+      const Region* region =
+          own().stores < 0 ? nullptr : &kernel_.regions[static_cast<size_t>(own().stores)];
+      const Access* found = region == nullptr ? nullptr
+                                              : std::find_if(region->accesses.begin(),
+                                                             region->accesses.end(), stores);
+      if (region == nullptr || found == region->accesses.end())
+        return wrong("stream", "the segment does not write p%d", slot);
+      if (kernel_.read(found->node->src(0))) return wrong("stream", "the kernel reads p%d", slot);
+      if (!target_.streaming) return wrong("stream", "the target has no such stores");
+    }
+    return kOk;
+  }
+
+  Status rolled(const SegmentPlan& plan) const {
+    if (plan.rolled == 0) return kOk;
+    const Segment& s = own();
+    if (s.parent >= 0 || !s.children.empty() || s.folds.empty() || s.stores < 0)
+      return wrong("rolled", "only a root whose stores follow its folds");
+    const Region& region = kernel_.regions[static_cast<size_t>(s.stores)];
+    for (int i = 0; i < plan.nest.tile_count; ++i) {
+      for (Node store : region.roots) {
+        if (!has(kernel_.ranges(store->src(1)), plan.nest.tiles[i].range))
+          return wrong("rolled", "a store that r%d does not move", plan.nest.tiles[i].range);
+      }
+    }
+    if (turns_a_square(kernel_, plan.nest, region))
+      return wrong("rolled", "a square of registers is turned");
+    return kOk;
+  }
+
+  static constexpr int64_t kMostWritten = program::kMaxSteps;
+  const Plan& plan_;
+  const Kernel& kernel_;
+  const Target& target_;
+  int at_ = 0, group_ = -1;
+};
+
+}  // namespace
+
+Status check(const Plan& plan, const Kernel& kernel, const Target& target) {
+  return Check(plan, kernel, target).run();
+}
+
+}  // namespace aster::codegen

@@ -1,0 +1,639 @@
+#include "codegen/planner.h"
+
+#include <algorithm>
+
+namespace aster::codegen {
+namespace {
+
+// Regions of a segment and those below it.
+template <typename Body>
+void each_region(const Kernel& kernel, int at, Body body) {
+  const Segment& segment = kernel.segments[static_cast<size_t>(at)];
+  for (int r : segment.folds) body(r);
+  if (segment.stores >= 0) body(segment.stores);
+  for (int child : segment.children) each_region(kernel, child, body);
+}
+
+int floor_power_of_two(int64_t x) {
+  int p = 1;
+  while (p * 2 <= x && p < 64) p *= 2;
+  return p;
+}
+
+void add_work(Work* out, const Kernel& kernel, const Region& region) {
+  const size_t stores = region.folds ? 0 : region.roots.size();
+  out->flops += region.iterations * (region.operations - static_cast<double>(stores));
+  for (const Access& a : region.accesses) {
+    double elements = 1;
+    for (int range = 0; range < kMaxRanges; ++range) {
+      if (has(a.ranges, range)) elements *= static_cast<double>(kernel.size(range));
+    }
+    const DType dtype = a.store ? a.node->src(2)->dtype : a.node->dtype;
+    out->bytes += elements * static_cast<double>(dtype::size(dtype));
+  }
+}
+
+class Planner {
+ public:
+  Planner(Plan& plan, const Kernel& kernel, const Target& target)
+      : plan_(plan), kernel_(kernel), target_(target), m_(target.machine) {}
+
+  Status run(Memory& memory) {
+    for (const Segment& s : kernel_.segments) {
+      ASTER_TRY(plan_.segments.push(SegmentPlan(memory)));
+      ASTER_TRY(plan_.segments.back().folds.resize(s.folds.size(), Nest{}));
+    }
+    for (int root : kernel_.roots) {
+      choose_vector(root);
+      choose_loops(root);
+      split(&plan(root).tasks, root);
+    }
+    for (size_t i = 0; i < kernel_.segments.size(); ++i) {
+      ASTER_TRY(choose_streams(static_cast<int>(i)));
+      if (rolls(static_cast<int>(i))) plan_.segments[i].rolled = m_.rolled;
+    }
+    choose_rests(&plan_, kernel_);
+    return kOk;
+  }
+
+ private:
+  const Segment& segment(int i) const { return kernel_.segments[static_cast<size_t>(i)]; }
+  const Region& region(int i) const { return kernel_.regions[static_cast<size_t>(i)]; }
+  SegmentPlan& plan(int i) { return plan_.segments[static_cast<size_t>(i)]; }
+  Nest& nest(int i) { return plan(i).nest; }
+  // Of group i of a segment's folds.
+  Nest& fold_nest(int at, size_t i) { return plan(at).folds[i]; }
+
+  template <typename Body>
+  void each_region(int at, Body body) const {
+    codegen::each_region(kernel_, at, body);
+  }
+
+  int lanes(const Region& r, int v) const { return most_lanes(kernel_, target_, r, v); }
+
+  double access_cost(const Access& a, int v, int lanes) const {
+    if (v < 0) return 1;
+    if (has(a.opaque, v)) return (a.store ? m_.scatter : m_.opaque) * lanes;
+    if (!has(a.ranges | a.gate, v)) return m_.uniform;
+    const int64_t stride = kernel_.stride(a.node->src(1), v);
+    if (stride == 1) return has(a.gate, v) ? m_.masked : 1;
+    if (stride == 0) return has(a.gate, v) ? m_.gather * lanes : m_.uniform;
+    if ((stride == -1 || stride == 2) && !a.store)
+      return has(a.gate, v) && stride != 2 ? m_.gather * lanes : m_.shuffle;
+    return (a.store ? m_.scatter : m_.gather) * lanes;
+  }
+
+  // Loads and stores that an access is written as: one, or one a lane.
+  double pieces(const Access& a, int v, int lanes) const {
+    return access_cost(a, v, lanes) >= m_.gather * lanes ? lanes : 1;
+  }
+
+  // What the body of a region is written as, once.
+  double body_text(const Region& r, int v, int lanes) const {
+    double text = 0;
+    for (Node node : r.nodes) text += weight(node);
+    for (const Access& a : r.accesses) text += pieces(a, v, lanes);
+    return text;
+  }
+
+  double body_cost(const Region& r, int v, int lanes) const {
+    double cost = r.operations;
+    for (const Access& a : r.accesses) cost += access_cost(a, v, lanes);
+    return cost;
+  }
+
+  // Of all iterations of a region vectorised along v (-1: not at all) with at most so many lanes.
+  double region_cost(const Region& r, int v, int most_lanes) const {
+    if (v < 0) return r.iterations * body_cost(r, -1, 1);
+    const int n = std::min(most_lanes, floor_power_of_two(kernel_.size(v)));
+    const double size = static_cast<double>(kernel_.size(v));
+    const double vectors = static_cast<double>((kernel_.size(v) + n - 1) / n);
+    double cost = r.iterations / size * vectors * body_cost(r, v, n);
+    if (has(r.own.set(), v)) {
+      double times = r.iterations;
+      for (int range : r.own) times /= static_cast<double>(kernel_.size(range));
+      cost += times * m_.horizontal * static_cast<double>(r.roots.size());
+    }
+    return cost;
+  }
+
+  int subtree_lanes(int at, int v) const { return most_lanes(kernel_, target_, at, v); }
+
+  double subtree_cost(int at, int v) const {
+    const int most = subtree_lanes(at, v);
+    double cost = 0;
+    each_region(at, [&](int r) { cost += region_cost(region(r), v, most); });
+    return cost;
+  }
+
+  // The best of a region of folds along its own ranges.
+  double own_cost(const Region& r, int* best) const {
+    *best = -1;
+    double least = region_cost(r, -1, 1);
+    for (int v : r.own) {
+      if (kernel_.size(v) < 2) continue;
+      const double cost = region_cost(r, v, lanes(r, v));
+      if (cost < least) least = cost, *best = v;
+    }
+    return least;
+  }
+
+  // Cost of a segment and all below it with the best choices; *best is the segment's own vector
+  // range.
+  double best_cost(int at, int* best) const {
+    *best = -1;
+    double none = 0;
+    int ignored;
+    for (int r : segment(at).folds) none += own_cost(region(r), &ignored);
+    if (segment(at).stores >= 0) none += region_cost(region(segment(at).stores), -1, 1);
+    for (int child : segment(at).children) none += best_cost(child, &ignored);
+    double least = none;
+    for (int v : segment(at).ranges) {
+      if (kernel_.size(v) < 2) continue;
+      const double cost = subtree_cost(at, v);
+      if (cost <= least) least = cost, *best = v;
+    }
+    return least;
+  }
+
+  void choose_vector(int at) {
+    Nest& own = nest(at);
+    (void)best_cost(at, &own.vector);
+    if (own.vector >= 0) {
+      own.lanes =
+          std::min(subtree_lanes(at, own.vector), floor_power_of_two(kernel_.size(own.vector)));
+      return;
+    }
+    for (size_t i = 0; i < segment(at).folds.size(); ++i) {
+      const int r = segment(at).folds[i];
+      Nest& fold = fold_nest(at, i);
+      (void)own_cost(region(r), &fold.vector);
+      if (fold.vector >= 0) {
+        fold.lanes =
+            std::min(lanes(region(r), fold.vector), floor_power_of_two(kernel_.size(fold.vector)));
+      }
+    }
+    for (int child : segment(at).children) choose_vector(child);
+  }
+
+  // Vector range that is active in a segment: its own or that of a segment around it.
+  int active_vector(int at) const {
+    for (; at >= 0; at = segment(at).parent) {
+      const int v = plan_.at(at).nest.vector;
+      if (v >= 0) return v;
+    }
+    return -1;
+  }
+
+  // That of the range which is active in a segment.
+  const Nest& nest_of_vector(int at) const {
+    while (plan_.at(at).nest.vector < 0) at = segment(at).parent;
+    return plan_.at(at).nest;
+  }
+
+  void choose_loops(int at) {
+    overlap_ = !reads_what_it_writes(kernel_, at);
+    choose_tiles(at);
+    order_loops(at);
+    for (size_t i = 0; i < segment(at).folds.size(); ++i) choose_fold_loops(at, i);
+    for (int child : segment(at).children) choose_loops(child);
+  }
+
+  void add_tile(Nest& n, int range, int64_t copies) const {
+    if (copies > 1 && n.tile_count < Nest::kMaxTiles)
+      n.tiles[n.tile_count++] = Tile{range, static_cast<int>(copies)};
+  }
+
+  // At most `most` copies of `unit` elements: as many as cover the range with the least overlap.
+  int64_t even_copies(int range, int64_t unit, int64_t most) const {
+    const int64_t size = kernel_.size(range);
+    if (plan_.general) return general_copies(size / unit, size, unit, most);
+    int64_t best = 1, least = INT64_MAX;
+    for (int64_t copies = std::min(most, size / unit); copies >= 1; --copies) {
+      const int64_t tile = copies * unit, covered = (size + tile - 1) / tile * tile;
+      if (covered < least) best = copies, least = covered;
+    }
+    return best;
+  }
+
+  // The same of few choices, so that many sizes have one plan: halves and three quarters of `most`.
+  static int64_t general_copies(int64_t fit, int64_t size, int64_t unit, int64_t most) {
+    constexpr int64_t kTileCost = 2;  // of a tile, in copies
+    int64_t best = 1, least = INT64_MAX;
+    for (int64_t whole = most; whole >= 1; whole /= 2) {
+      for (const int64_t copies : {whole, whole % 4 == 0 ? whole * 3 / 4 : whole}) {
+        const int64_t tiles = (size + copies * unit - 1) / (copies * unit);
+        const int64_t cost = tiles * (copies + kTileCost);
+        if (copies <= fit && cost < least) best = copies, least = cost;
+      }
+    }
+    return best;
+  }
+
+  // What a tile along range saves: accesses that all its copies share.
+  double reuse(const Region& r, int range, int v, int lanes) const {
+    double saved = 0;
+    bool other = false;
+    for (const Access& a : r.accesses) {
+      if (has(a.ranges | a.gate, range)) {
+        other = true;
+      } else {
+        saved += access_cost(a, v, lanes);
+      }
+    }
+    return other ? saved : 0;
+  }
+
+  void choose_tiles(int at) {
+    Nest& own = nest(at);
+    if (!segment(at).children.empty()) return;
+    if (segment(at).folds.empty()) {
+      // A square of rows read across is transposed in registers, if what is done to its elements is
+      // little.
+      const int across = own.vector >= 0 && overlap_ ? crossing_range(at, own.vector) : -1;
+      if (across >= 0 && own.lanes >= 4 && own.lanes <= 16 && kernel_.size(across) >= own.lanes &&
+          region(segment(at).stores).operations <= m_.square) {
+        add_tile(own, across, own.lanes);
+        return;
+      }
+      if (own.vector >= 0 && region(segment(at).stores).operations <= m_.heavy && overlap_) {
+        add_tile(own, own.vector, even_copies(own.vector, own.lanes, 2));
+      }
+      return;
+    }
+    size_t heaviest = 0;
+    int roots = 0;
+    const Vec<int>& folds = segment(at).folds;
+    for (size_t i = 0; i < folds.size(); ++i) {
+      const int r = folds[i];
+      if (region(r).iterations > region(folds[heaviest]).iterations) heaviest = i;
+      roots = std::max(roots, static_cast<int>(region(r).roots.size()));
+    }
+    const Region& body = region(folds[heaviest]);
+    const int64_t registers = target_.vector_bytes == 64 ? 16 : target_.vector_bytes == 32 ? 12 : 8;
+    int64_t accumulators = std::max<int64_t>(registers / roots, 1);
+    if (body.operations > m_.heavy) accumulators = std::min<int64_t>(accumulators, 2);
+    const int v = own.vector >= 0 ? own.vector : fold_nest(at, heaviest).vector;
+    const int n = own.vector >= 0 ? own.lanes : fold_nest(at, heaviest).lanes;
+    if (own.vector < 0) {
+      tile_dot(own, body, v, n, std::min<int64_t>(accumulators, 16));
+      return;
+    }
+    int other = -1;
+    double most = 0;
+    for (int range : segment(at).ranges) {
+      const double saved = range == v ? 0 : reuse(body, range, v, n);
+      if (saved > most && kernel_.size(range) > 1) most = saved, other = range;
+    }
+    const int64_t vectors = kernel_.size(v) / n;
+    if (other < 0) {
+      // A body that reads lane by lane keeps the CPU busy as well; what is done with the results is
+      // written once a copy.
+      const int results = segment(at).stores;
+      const double after = results < 0 ? 0 : body_text(region(results), v, n);
+      const int64_t copies = body_text(body, v, n) > m_.heavy ? 2 : after > 2 * m_.heavy ? 4 : 8;
+      add_tile(own, v, even_copies(v, n, std::min(accumulators, copies)));
+      return;
+    }
+    // Two vectors wide and the rest of the registers high, unless the range is too short for that.
+    const int64_t wide = std::min<int64_t>(2, vectors);
+    int64_t high = std::min(accumulators / wide, kernel_.size(other));
+    high = even_copies(other, 1, std::max<int64_t>(high, 1));
+    add_tile(own, other, high);
+    add_tile(own, v,
+             even_copies(v, n,
+                         std::max<int64_t>(accumulators / high, 1) >= 2
+                             ? std::max<int64_t>(2, accumulators / high / 2 * 2)
+                             : 1));
+  }
+
+  // Folds vectorised along their own range: rows and columns that share loads, 4 by 4 at most.
+  void tile_dot(Nest& own, const Region& body, int v, int n, int64_t accumulators) {
+    int64_t left = accumulators;
+    for (int round = 0; round < 2 && left >= 4; ++round) {
+      int best = -1;
+      double most = 0;
+      for (int range : kernel_.segments[static_cast<size_t>(body.segment)].ranges) {
+        const double saved = reuse(body, range, v, n);
+        if (saved > most && kernel_.size(range) > 1 && own.copies(range) == 1)
+          most = saved, best = range;
+      }
+      if (best < 0) return;
+      const int64_t copies = even_copies(best, 1, 4);
+      add_tile(own, best, copies);
+      left /= copies;
+    }
+  }
+
+  // A range that some access of the stores reads contiguously while it strides along v: rows of the
+  // block that is then worked on while it stays in the cache.
+  int crossing_range(int at, int v) const {
+    if (segment(at).stores < 0 || !segment(at).folds.empty() || !segment(at).children.empty())
+      return -1;
+    for (const Access& a : region(segment(at).stores).accesses) {
+      const int64_t stride = kernel_.stride(a.node->src(1), v);
+      if (!has(a.ranges, v) || has(a.opaque, v) || (stride >= -4 && stride <= 4)) continue;
+      for (int range : segment(at).ranges) {
+        const int64_t across = kernel_.stride(a.node->src(1), range);
+        if (range != v && (across == 1 || across == -1) && !has(a.opaque, range)) return range;
+      }
+    }
+    return -1;
+  }
+
+  void order_loops(int at) {
+    Nest& own = nest(at);
+    const int v = own.vector;
+    const auto push = [&](int range, int64_t block = 0) {
+      own.loops[own.loop_count++] = Loop{range, block};
+    };
+    const int across = v >= 0 && overlap_ ? crossing_range(at, v) : -1;
+    const bool contracts = !segment(at).folds.empty() && v >= 0;
+    int high = -1;  // the tiled range right before v: its loop goes inside that of v, whose panel
+                    // stays in the cache
+    const RangeList& ranges = segment(at).ranges;
+    for (int i = 0; contracts && i + 1 < ranges.count; ++i) {
+      if (ranges.at[i + 1] == v && own.copies(ranges.at[i]) > 1 &&
+          panel_bytes(at, ranges.at[i]) <= m_.panel) {
+        high = ranges.at[i];
+      }
+    }
+    for (int range : ranges) {
+      if (range == v || range == across || range == high) continue;
+      push(range);
+    }
+    if (across >= 0) push(across, m_.block);
+    if (v >= 0) {
+      // Contractions keep v where it was among the ranges; everything else walks along it
+      // innermost.
+      int place = own.loop_count;
+      if (contracts && high < 0) {
+        place = 0;
+        for (int range : ranges) {
+          if (range == v) break;
+          ++place;
+        }
+      }
+      for (int i = own.loop_count; i > place; --i) own.loops[i] = own.loops[i - 1];
+      own.loops[place] = Loop{v};
+      ++own.loop_count;
+    }
+    if (across >= 0) push(across);
+    if (high >= 0) push(high);
+  }
+
+  // Bytes that the folds of a segment read again for every step of `range` while the other loops
+  // stand still.
+  double panel_bytes(int at, int range) const {
+    double bytes = 0;
+    for (int r : segment(at).folds) {
+      for (const Access& a : region(r).accesses) {
+        if (has(a.ranges, range)) continue;
+        double elements = 1;
+        for (int own : region(r).own) {
+          if (has(a.ranges, own)) elements *= static_cast<double>(kernel_.size(own));
+        }
+        const Nest& n = plan_.at(at).nest;
+        bytes += elements * static_cast<double>(n.step(n.vector) *
+                                                static_cast<int64_t>(dtype::size(a.node->dtype)));
+      }
+    }
+    return bytes;
+  }
+
+  void choose_fold_loops(int at, size_t group) {
+    Nest& fold = fold_nest(at, group);
+    const Region& body = region(segment(at).folds[group]);
+    const int v = fold.vector;
+    if (v >= 0) {
+      // Accumulators side by side hide the latency of the operation, as far as the tile has not
+      // used them up.
+      int64_t used = static_cast<int64_t>(body.roots.size());
+      for (int i = 0; i < nest(at).tile_count; ++i) used *= nest(at).tiles[i].copies;
+      const int64_t want = body.operations > m_.heavy ? 2 : 8;
+      const int64_t copies =
+          std::min(std::max<int64_t>(want / used, 1), kernel_.size(v) / fold.lanes);
+      add_tile(fold, v, floor_power_of_two(copies));
+    }
+    // Short ranges are written out: what depends on them alone, such as masks of a border, moves
+    // outside the loops.
+    double written = 0;
+    const auto count = [&](double weight, RangeSet set) {
+      for (const Nest* n : {&nest(at), &fold}) {
+        for (int i = 0; i < n->tile_count; ++i)
+          weight *= has(set, n->tiles[i].range) ? n->tiles[i].copies : 1;
+      }
+      written += weight;
+    };
+    const int across = v >= 0 ? v : active_vector(at);
+    const int lanes = v >= 0 ? fold.lanes : across >= 0 ? nest_of_vector(at).lanes : 1;
+    for (Node node : body.nodes) count(weight(node), kernel_.ranges(node));
+    for (const Access& a : body.accesses) count(pieces(a, across, lanes), a.ranges | a.gate);
+    for (Node root : body.roots) count(1, kernel_.ranges(root) | body.own.set());
+    for (int i = body.own.count; i-- > 0;) {
+      const int64_t size = kernel_.size(body.own.at[i]);
+      if (body.own.at[i] == v || size > m_.written || written * static_cast<double>(size) > m_.text)
+        continue;
+      fold.written |= range_bit(body.own.at[i]);
+      written *= static_cast<double>(size);
+    }
+    for (int range : body.own) {
+      if (range != v && !has(fold.written, range)) fold.loops[fold.loop_count++] = Loop{range};
+    }
+    if (v >= 0) fold.loops[fold.loop_count++] = Loop{v};
+  }
+
+  // Cuts the first loops of a root into tasks.
+  void split(Tasks* out, int root) {
+    double cost = 0;
+    Work work;
+    each_region(root, [&](int r) {
+      const Region& body = region(r);
+      int v = active_vector(body.segment), n = 1;
+      for (int s = body.segment; s >= 0; s = segment(s).parent) n = std::max(n, nest(s).lanes);
+      if (body.folds && v < 0) {
+        const Vec<int>& folds = segment(body.segment).folds;
+        const Nest& own = fold_nest(
+            body.segment,
+            static_cast<size_t>(std::find(folds.begin(), folds.end(), r) - folds.begin()));
+        v = own.vector, n = own.lanes;
+      }
+      cost += region_cost(body, v, v < 0 ? 1 : n);
+      add_work(&work, kernel_, body);
+    });
+    cost = std::max(cost, work.bytes / 16);
+    const Nest& own = nest(root);
+    double left = cost;  // of one step of the loops collapsed so far
+    int64_t total = 1;
+    for (int i = 0; i < own.loop_count && i < 4; ++i) {
+      const Loop& loop = own.loops[i];
+      const int64_t step = own.loop_step(i);
+      const int64_t steps = std::max<int64_t>(kernel_.size(loop.range) / step, 1);
+      if (i > 0 && (left <= m_.task * 2 || total >= m_.tasks)) break;
+      out->loops = i + 1;
+      const double step_cost = left / static_cast<double>(steps);
+      const int64_t chunk =
+          step_cost >= m_.task ? 1 : static_cast<int64_t>(m_.task / std::max(step_cost, 1e-3)) + 1;
+      out->chunk = std::min(chunk, steps) * step;
+      total *= task_count(kernel_, plan(root), i);
+      left = step_cost;
+      if (chunk > 1 || loop.block != 0) break;  // deeper loops stay whole
+    }
+  }
+
+  // Results so large that nothing of them stays in the cache until it is read go past it.
+  Status choose_streams(int at) {
+    if (segment(at).stores < 0 || !target_.streaming) return kOk;
+    Vec<int>& out = plan(at).streams;
+    for (Node store : region(segment(at).stores).roots) {
+      const Node param = store->src(0);
+      double bytes = static_cast<double>(dtype::size(store->src(2)->dtype));
+      for (int range = 0; range < kMaxRanges; ++range) {
+        if (has(kernel_.ranges(store->src(1)), range))
+          bytes *= static_cast<double>(kernel_.size(range));
+      }
+      const int slot = static_cast<int>(param->arg(0));
+      if (bytes > static_cast<double>(target_.cache_bytes) && !kernel_.read(param) &&
+          std::find(out.begin(), out.end(), slot) == out.end()) {
+        ASTER_TRY(out.push(slot));
+      }
+    }
+    std::sort(out.begin(), out.end());
+    return kOk;
+  }
+
+  // Whether what follows the folds of a tile is to be written once, in a loop over its copies:
+  // beside long folds that costs little, and the copies' text is what compiling takes its time for.
+  bool rolls(int at) {
+    const Segment& s = segment(at);
+    const Nest& own = nest(at);
+    if (s.parent >= 0 || !s.children.empty() || s.folds.empty() || s.stores < 0) return false;
+    const Region& stores = region(s.stores);
+    int64_t copies = 1;
+    for (int i = 0; i < own.tile_count; ++i) {
+      copies *= own.tiles[i].copies;
+      for (Node store : stores.roots) {
+        if (!has(kernel_.ranges(store->src(1)), own.tiles[i].range)) return false;
+      }
+    }
+    double folded = 1;
+    for (int f : s.folds) {
+      double terms = 1;
+      for (int range : region(f).own) terms *= static_cast<double>(kernel_.size(range));
+      folded = std::max(folded, terms);
+    }
+    return copies > 1 && stores.operations * static_cast<double>(copies) >= m_.rolled_text &&
+           folded >= m_.rolled_fold && !turns_a_square(kernel_, own, stores);
+  }
+
+  Plan& plan_;
+  const Kernel& kernel_;
+  const Target& target_;
+  const Machine& m_;
+  bool overlap_ = true;  // whether steps of the segment at hand may be moved back
+};
+
+}  // namespace
+
+bool fits_int32(Node node) {
+  const auto fits = [](Node x) { return x->vmin >= INT32_MIN && x->vmax <= INT32_MAX; };
+  bool all = node->dtype != DType::kWeakInt || fits(node);
+  for (Node source : node->src()) all &= source->dtype != DType::kWeakInt || fits(source);
+  return all;
+}
+
+int lane_bytes(const Kernel&, Node node) {
+  if (node->dtype == DType::kWeakInt ||
+      (node->op != Op::kLoad && node->op != Op::kFold && node->nsrc > 0 &&
+       node->src(0)->dtype == DType::kWeakInt)) {
+    const int own = node->dtype == DType::kWeakInt || node->dtype == DType::kBool
+                        ? 0
+                        : static_cast<int>(dtype::size(node->dtype));
+    return std::max(own, fits_int32(node) ? 4 : 8);
+  }
+  if (node->dtype == DType::kBool) return 1;
+  if (node->dtype == DType::kWeakFloat) return 8;
+  return dtype::is_narrow_float(node->dtype) ? 4 : static_cast<int>(dtype::size(node->dtype));
+}
+
+int most_lanes(const Kernel& kernel, const Target& target, const Region& region, int v) {
+  int widest = 1;
+  for (Node node : region.nodes) {
+    if (has(kernel.ranges(node), v)) widest = std::max(widest, lane_bytes(kernel, node));
+  }
+  for (Node root : region.roots) {
+    const DType dtype = region.folds ? root->dtype : root->src(2)->dtype;
+    if (dtype != DType::kBool)
+      widest = std::max(widest, lane_bytes(kernel, region.folds ? root : root->src(2)));
+  }
+  return std::min(target.max_lanes, target.register_bytes() / widest);
+}
+
+int most_lanes(const Kernel& kernel, const Target& target, int segment, int v) {
+  int least = program::kMaxLanes;
+  each_region(kernel, segment, [&](int r) {
+    least = std::min(least, most_lanes(kernel, target, kernel.regions[static_cast<size_t>(r)], v));
+  });
+  return least;
+}
+
+bool reads_what_it_writes(const Kernel& kernel, int segment) {
+  bool found = false;
+  each_region(kernel, segment, [&](int r) {
+    for (const Access& a : kernel.regions[static_cast<size_t>(r)].accesses)
+      found |= a.store && kernel.read(a.node->src(0));
+  });
+  return found;
+}
+
+bool turns_a_square(const Kernel& kernel, const Nest& nest, const Region& stores) {
+  if (nest.vector < 0) return false;
+  return std::any_of(stores.accesses.begin(), stores.accesses.end(), [&](const Access& a) {
+    if (a.store || a.node->nsrc > 2 || has(a.opaque, nest.vector) ||
+        kernel.written(a.node->src(0))) {
+      return false;
+    }
+    const int64_t stride = kernel.stride(a.node->src(1), nest.vector);
+    if (!has(a.ranges, nest.vector) || (stride >= -4 && stride <= 4)) return false;
+    for (int i = 0; i < nest.tile_count; ++i) {
+      const Tile& tile = nest.tiles[i];
+      if (tile.range != nest.vector && tile.copies == nest.lanes &&
+          kernel.stride(a.node->src(1), tile.range) == 1)
+        return true;
+    }
+    return false;
+  });
+}
+
+void choose_rests(Plan* plan, const Kernel& kernel) {
+  const auto choose = [&](Nest* n, Rest rest) {
+    const auto of = [&](int range) {
+      const int64_t step = n->step(range);
+      const bool even = kernel.size(range) % step == 0 && !plan->general;
+      return even || step == 1 ? Rest::kEven : rest;
+    };
+    for (int i = 0; i < n->tile_count; ++i) n->tiles[i].rest = of(n->tiles[i].range);
+    if (n->vector >= 0 && n->tile(n->vector) == nullptr) n->vector_rest = of(n->vector);
+  };
+  for (size_t i = 0; i < plan->segments.size(); ++i) {
+    const bool again = reads_what_it_writes(kernel, static_cast<int>(i));
+    choose(&plan->segments[i].nest, again ? Rest::kScalar : Rest::kOverlap);
+    for (Nest& fold : plan->segments[i].folds) choose(&fold, Rest::kMask);
+  }
+}
+
+Work work_of(const Kernel& kernel) {
+  Work out;
+  for (int root : kernel.roots) {
+    each_region(kernel, root,
+                [&](int r) { add_work(&out, kernel, kernel.regions[static_cast<size_t>(r)]); });
+  }
+  return out;
+}
+
+Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory& memory) {
+  out->segments.clear();
+  return Planner(*out, kernel, target).run(memory);
+}
+
+}  // namespace aster::codegen

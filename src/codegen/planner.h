@@ -1,0 +1,35 @@
+// The model that chooses plans, and what it and the rules of plans ask of kernels.
+#pragma once
+
+#include "codegen/plan.h"
+
+namespace aster::codegen {
+
+// A plan whose `general` is set is one for many sizes.
+Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory& memory);
+
+// What becomes of the ends of all ranges, by the steps of a plan.
+void choose_rests(Plan* plan, const Kernel& kernel);
+
+// Operations and bytes of a kernel, all tasks together.
+struct Work {
+  double flops = 0, bytes = 0;
+};
+Work work_of(const Kernel& kernel);
+
+// Bytes of the register lane that holds a value of node: narrow floats are computed in float,
+// conditions are as wide as what they compare.
+int lane_bytes(const Kernel& kernel, Node node);
+// Whether index arithmetic of node (its own value and what it takes) fits in 32 bits.
+bool fits_int32(Node node);
+// Lanes of the widest vectors along v that the target computes a region in.
+int most_lanes(const Kernel& kernel, const Target& target, const Region& region, int v);
+// The same for all regions of a segment and those below it.
+int most_lanes(const Kernel& kernel, const Target& target, int segment, int v);
+// Whether a segment, or one below it, writes what the kernel reads.
+bool reads_what_it_writes(const Kernel& kernel, int segment);
+// Whether the stores of a segment have a load that is turned in registers: contiguous along a tile
+// as long as the vector, and strided along that.
+bool turns_a_square(const Kernel& kernel, const Nest& nest, const Region& stores);
+
+}  // namespace aster::codegen

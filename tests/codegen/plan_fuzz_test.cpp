@@ -1,0 +1,220 @@
+// Random legal plans of random kernels: their programs against the graphs' evaluation, their C
+// against the programs' bit by bit. Texts of plans that were broken at random are read or refused.
+#include "codegen/program_evaluator.h"
+#include "codegen/random_kernel.h"
+#include "codegen/random_plan.h"
+
+namespace aster::codegen::tests {
+namespace {
+
+uint64_t first_seed() {
+  const char* chosen = std::getenv("ASTER_TEST_SEED");
+  return chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 1;
+}
+bool exhaustive() { return std::getenv("ASTER_ML_EXHAUSTIVE") != nullptr; }
+
+std::string text_of(const Plan& plan) {
+  Text out(process_heap());
+  EXPECT_TRUE(print(out, plan).ok());
+  return std::string(out.view());
+}
+
+class PlannedSuite : public Suite {
+ public:
+  // All cases, each by a plan of its own.
+  void run_planned(int width, uint64_t seed) {
+    const Target target = target_of(width);
+    std::vector<Made> made;
+    std::vector<Rendered> kernels;
+    std::vector<const program::RenderedC*> unit;
+    std::map<std::string, bool> seen;
+    kernels.reserve(cases_.size());
+    for (size_t i = 0; i < cases_.size(); ++i) {
+      kernels.emplace_back(process_heap());
+      made.emplace_back();
+      ASSERT_NO_FATAL_FAILURE(
+          draw(cases_[i], target, seed * 31 + i, &kernels.back(), &made.back()));
+      if (!made.back().skipped && !std::exchange(seen[kernels.back().name], true))
+        unit.push_back(&kernels.back().code);
+    }
+    Text text(process_heap());
+    ASSERT_TRUE(program::write_unit(text, unit, target).ok()) << last_message();
+    for (const std::string& compiler : compilers()) {
+      Library library(compiler, std::string(text.view()), width);
+      for (size_t i = 0; i < cases_.size(); ++i) {
+        if (made[i].skipped) continue;
+        const auto function = library.find(kernels[i].name);
+        ASSERT_NE(function, nullptr);
+        std::vector<std::pair<int64_t, int64_t>> each;
+        for (int64_t task = kernels[i].tasks; task-- > 0;) each.emplace_back(task, task + 1);
+        same_bits(cases_[i].name + " (" + compiler + ")\n" + made[i].text,
+                  call(cases_[i], function, each, i % 2 == 0), made[i].params);
+      }
+      if (::testing::Test::HasFailure() || (!exhaustive() && width != widths().back())) break;
+    }
+  }
+  size_t skipped = 0;
+
+ private:
+  struct Made {
+    std::string text;
+    std::vector<Param> params;
+    bool skipped = false;
+  };
+
+  void draw(const Case& one, const Target& target, uint64_t seed, Rendered* out, Made* made) {
+    Kernel kernel(process_heap());
+    ASSERT_TRUE(kernel.analyse(one.kernel).ok());
+    const Plan plan = RandomPlan(kernel, target, seed).make();
+    made->text = text_of(plan);
+    ASSERT_TRUE(check(plan, kernel, target).ok()) << last_message() << "\n" << made->text;
+    Plan again(process_heap());
+    ASSERT_TRUE(read(&again, made->text).ok()) << last_message() << "\n" << made->text;
+    ASSERT_TRUE(again == plan) << made->text << text_of(again);
+    program::Module module(process_heap());
+    const Status status =
+        lower_kernel(&module, "kernel", one.kernel, target, process_heap(), &plan);
+    // Steps that are longer than a program may be are the one thing that a plan alone does not
+    // tell.
+    made->skipped = !status.ok() && last_message().find("written out") != std::string::npos;
+    skipped += made->skipped;
+    if (made->skipped) return;
+    Text program(process_heap());
+    EXPECT_TRUE(status.ok() || program::print(program, module).ok());
+    ASSERT_TRUE(status.ok()) << one.name << ": " << last_message() << "\n"
+                             << made->text << program.view();
+    ASSERT_TRUE(render(*out, graph, one.kernel, target, nullptr, &plan).ok()) << last_message();
+    made->params = one.params;
+    ASSERT_EQ(program::tests::Evaluator::run(module, made->params), "") << one.name << "\n"
+                                                                        << made->text;
+    std::vector<Param> expected = one.params;
+    Evaluator(one.kernel, expected);
+    compare(one.name + "\n" + made->text, made->params, expected, one.tolerance);
+  }
+
+  static void same_bits(const std::string& where, const std::vector<Param>& got,
+                        const std::vector<Param>& want) {
+    for (size_t s = 0; s < got.size(); ++s) {
+      for (int64_t i = 0; i < got[s].count; ++i) {
+        const Word a = got[s].get(i), b = want[s].get(i);
+        const bool real = dtype::is_float(got[s].dtype);
+        const bool nans =
+            real && std::isnan(std::bit_cast<double>(a)) && std::isnan(std::bit_cast<double>(b));
+        ASSERT_TRUE(a == b || nans) << where << ": param " << s << "[" << i << "]";
+      }
+    }
+  }
+};
+
+TEST(PlanFuzz, RandomPlansOfRandomKernels) {
+  std::printf("seed %llu\n", static_cast<unsigned long long>(first_seed()));
+  size_t skipped = 0, drawn = 0;
+  for (uint64_t batch = 0; batch < (exhaustive() ? 40u : 1u); ++batch) {
+    for (int width : widths()) {
+      PlannedSuite s;
+      const uint64_t seed = (first_seed() * 977 + batch) * 4 + static_cast<uint64_t>(width) / 32;
+      for (uint64_t i = 0; i < 30; ++i, ++drawn)
+        RandomKernel(s, seed * 1009 + i).add("random" + std::to_string(seed * 1009 + i));
+      s.run_planned(width, seed);
+      skipped += s.skipped;
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_LT(skipped * 4, drawn);
+}
+
+std::string mutated(std::string text, std::mt19937_64& random) {
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  const char* const kWords[] = {"r0",
+                                "r64",
+                                "p0",
+                                "/4",
+                                " overlap",
+                                " scalar",
+                                " mask",
+                                "; ",
+                                "\n",
+                                "0.0: ",
+                                "1: ",
+                                "vector r0 8",
+                                "tile ",
+                                "order ",
+                                "tasks ",
+                                "written r1",
+                                "stream p1",
+                                "rolled 4",
+                                "9223372036854775807",
+                                "-1",
+                                "plan\n"};
+  for (size_t count = 1 + below(2); count > 0 && !text.empty(); --count) {
+    const size_t at = below(text.size()), length = 1 + below(8);
+    switch (below(9)) {
+      case 0:
+        text.erase(at, length);
+        break;
+      case 1:
+        text.insert(at, text.substr(below(text.size()), length));
+        break;
+      case 2:
+        text[at] = static_cast<char>(random());
+        break;
+      case 3:
+        text.insert(at, kWords[below(std::size(kWords))]);
+        break;
+      default:
+        // Another number in the place of one.
+        if (const size_t digit = text.find_first_of("0123456789", at); digit != std::string::npos)
+          text.replace(digit, 1, std::to_string(below(below(4) == 0 ? 70 : 10)));
+    }
+  }
+  return text;
+}
+
+// Whatever is read prints and reads back; whatever is checked is lowered, or is too long.
+TEST(PlanFuzz, BrokenTextIsReadOrRefused) {
+  std::mt19937_64 random(first_seed() + 40);
+  Suite s;
+  std::vector<Node> kernels;
+  for (uint64_t i = 0; i < 20; ++i) {
+    RandomKernel(s, 5000 + i).add("random");
+    kernels.push_back(s.last().kernel);
+  }
+  const Target target = target_of(32);
+  size_t formats = 0, refused = 0, legal = 0;
+  for (int i = 0; i < (exhaustive() ? 400000 : 20000); ++i) {
+    const Node node = kernels[random() % kernels.size()];
+    Kernel kernel(process_heap());
+    ASSERT_TRUE(kernel.analyse(node).ok());
+    const std::string text = mutated(text_of(RandomPlan(kernel, target, random()).make()), random);
+    Plan plan(process_heap()), again(process_heap());
+    if (!read(&plan, text).ok()) {
+      EXPECT_TRUE(last_message().starts_with("line ")) << last_message();
+      EXPECT_TRUE(plan.segments.empty());
+      ++formats;
+      continue;
+    }
+    ASSERT_TRUE(read(&again, text_of(plan)).ok()) << last_message() << "\n" << text_of(plan);
+    EXPECT_TRUE(again == plan) << text;
+    EXPECT_EQ(digest(again), digest(plan));
+    const Status status = check(plan, kernel, target);
+    if (!status.ok()) {
+      EXPECT_EQ(status.code, static_cast<int32_t>(Code::kARGUMENT));
+      EXPECT_TRUE(last_message().starts_with("plan")) << last_message();
+      ++refused;
+      continue;
+    }
+    ++legal;
+    program::Module module(process_heap());
+    const Status lowered = lower_kernel(&module, "kernel", node, target, process_heap(), &plan);
+    EXPECT_TRUE(lowered.ok() || lowered.code == static_cast<int32_t>(Code::kARGUMENT))
+        << last_message() << "\n"
+        << text;
+  }
+  std::printf("%zu malformed, %zu illegal, %zu legal\n", formats, refused, legal);
+  EXPECT_GT(formats, 1000u);
+  EXPECT_GT(refused, 500u);
+  EXPECT_GT(legal, 200u);
+}
+
+}  // namespace
+}  // namespace aster::codegen::tests

@@ -1,0 +1,278 @@
+// Plans as text, as values, and what lowering relies on: each rule by a plan that breaks it.
+#include "codegen/planner.h"
+
+#include "codegen/kernel_support.h"
+
+namespace aster::codegen::tests {
+namespace {
+
+constexpr DType kF32 = DType::kFloat32;
+
+// Products of a 6 x 10 and a 10 x 20 matrix (r0: rows, r1: columns, r2: terms), added to p3 where
+// that is what is written.
+Node product(Suite& s, bool in_place = false) {
+  Node i = s.range(0, 6), j = s.range(1, 20), k = s.range(2, 10);
+  Node a = s.load(s.param(0, kF32, 60), s.at({{i, 10}, {k, 1}}));
+  Node b = s.load(s.param(1, kF32, 200), s.at({{k, 20}, {j, 1}}));
+  Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {k});
+  Node out = s.param(3, kF32, 120), at = s.at({{i, 20}, {j, 1}});
+  if (in_place) sum = s.op(Op::kAdd, sum, s.load(out, at));
+  return s.graph.sink(std::array{s.store(out, at, sum, {i, j})});
+}
+
+// Rows of 20 less their sums: segment 0 has the rows and the fold, 1 the columns.
+Node centred(Suite& s) {
+  Node i = s.range(0, 6), j = s.range(1, 20), k = s.range(2, 20);
+  Node x = s.param(0, kF32, 120);
+  Node sum = s.fold(Op::kAdd, s.load(x, s.at({{i, 20}, {k, 1}})), {k});
+  Node here = s.at({{i, 20}, {j, 1}});
+  return s.graph.sink(std::array{
+      s.store(s.param(1, kF32, 120), here, s.op(Op::kSub, s.load(x, here), sum), {i, j})});
+}
+
+std::string checked(Node node, const std::string& text, const Target& target = target_of(32)) {
+  Kernel kernel(process_heap());
+  EXPECT_TRUE(kernel.analyse(node).ok()) << last_message();
+  Plan plan(process_heap());
+  EXPECT_TRUE(read(&plan, text).ok()) << last_message() << "\n" << text;
+  const Status status = check(plan, kernel, target);
+  if (status.ok()) return "";
+  EXPECT_EQ(status.code, static_cast<int32_t>(Code::kARGUMENT));
+  // What is refused here is refused where kernels are rendered.
+  Suite s;
+  Rendered out(process_heap());
+  EXPECT_EQ(render(out, s.graph, node, target, nullptr, &plan).code, status.code);
+  return last_message();
+}
+
+TEST(Plan, ReadsAndPrintsEveryField) {
+  const std::string text =
+      "plan\n"
+      "0: vector r1 8 overlap; tile r3 14 scalar, r0 2; order r1/64 r0 r1 r3; tasks r1/128; "
+      "stream p0 p3; rolled 4\n"
+      "0.0: vector r4 4 mask; tile r4 2; order r4; written r5 r6\n"
+      "0.1: order r2\n"
+      "1:\n";
+  Plan plan(process_heap()), again(process_heap());
+  ASSERT_TRUE(read(&plan, text).ok()) << last_message();
+  Text out(process_heap());
+  ASSERT_TRUE(print(out, plan).ok());
+  EXPECT_EQ(out.view(), text);
+  ASSERT_TRUE(read(&again, "# a comment\n\nplan # of two segments\n\n" + text.substr(5)).ok());
+  EXPECT_TRUE(again == plan);
+  EXPECT_EQ(digest(again), digest(plan));
+  EXPECT_EQ(plan.at(0).nest.step(0), 2);
+  EXPECT_EQ(plan.at(0).folds[0].step(4), 8);
+  EXPECT_EQ(plan.at(0).tasks.chunk, 128);
+  // Every number and word of it counts.
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"r1 8", "r1 4"},
+                                                        {"overlap", "scalar"},
+                                                        {"14", "13"},
+                                                        {"r0 2;", "r2 2;"},
+                                                        {"/64", "/32"},
+                                                        {"/128", "/256"},
+                                                        {"p0 p3", "p0 p2"},
+                                                        {"rolled 4", "rolled 2"},
+                                                        {"r5 r6", "r5 r7"},
+                                                        {"order r2", "order r3"},
+                                                        {"mask", ""},
+                                                        {"\n1:", ""},
+                                                        {"; tasks r1/128", ""},
+                                                        {"plan", "plan general"}}) {
+    std::string other = text;
+    other.replace(other.find(from), from.size(), to);
+    ASSERT_TRUE(read(&again, other).ok()) << last_message() << "\n" << other;
+    EXPECT_FALSE(again == plan) << other;
+    EXPECT_NE(digest(again), digest(plan)) << other;
+  }
+}
+
+TEST(Plan, MalformedTextNamesItsLine) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"", "line 1: plan expected, not \"the end\""},
+      {"program p\n", "line 1: plan expected, not \"program\""},
+      {"plan 0: order r0", "line 1: the end of the line expected, not \"0\""},
+      {"plan\nr0: order r0", "line 2: the number of a segment"},
+      {"plan\n1: order r0", "line 2: the next segment"},
+      {"plan\n0.0: order r0", "line 2: the next group of folds"},
+      {"plan\n0:\n0.1:", "line 3: the next group of folds"},
+      {"plan\n0 order r0", "line 2: : expected"},
+      {"plan\n0: order", "line 2: a range"},
+      {"plan\n0: order r64", "line 2: a range"},
+      {"plan\n0: order r0/0", "line 2: a number of elements"},
+      {"plan\n0: order r0/-4", "line 2: a number of elements"},
+      {"plan\n0: order r0/99999999999999999999", "line 2: a number of elements"},
+      {"plan\n0: vector r0", "line 2: a number of lanes"},
+      {"plan\n0: vector r0 128", "line 2: a number of lanes"},
+      {"plan\n0: tile r0 1000000", "line 2: a number of copies"},
+      {"plan\n0: tile r0 2, r1 2, r2 2, r3 2, r4 2", "line 2: no more tiles"},
+      {"plan\n0: order r0; vector r0 4", "line 2: vector, tile, order"},
+      {"plan\n0: order r0; order r0", "line 2: vector, tile, order"},
+      {"plan\n0: order r0; unroll r1", "line 2: vector, tile, order"},
+      {"plan\n0: order r0;", "line 2: vector, tile, order"},
+      {"plan\n0: order r0 r1; tasks r1", "line 2: the next loop of the order"},
+      {"plan\n0: order r0; tasks r0 r0", "line 2: the next loop of the order"},
+      {"plan\n0:\n0.0: order r0; tasks r0", "line 3: vector, tile, order"},
+      {"plan\n0: order r0; stream p3 p3", "line 2: the next param"},
+      {"plan\n0: order r0; rolled", "line 2: a number of copies"},
+      {"plan\n0: vector r0 4 sideways", "line 2: the end of the line"},
+  };
+  for (const auto& [text, error] : cases) {
+    Plan plan(process_heap());
+    EXPECT_EQ(read(&plan, text).code, static_cast<int32_t>(Code::kFORMAT)) << text;
+    EXPECT_TRUE(last_message().starts_with(error)) << text << "\n" << last_message();
+    EXPECT_TRUE(plan.segments.empty());
+  }
+}
+
+TEST(Plan, RulesOfSegments) {
+  Suite s;
+  const Node node = product(s), again = product(s, true);
+  const std::string folds = "\n0.0: order r2\n";
+  const auto of = [&](const std::string& line) { return "plan\n0: " + line + folds; };
+  EXPECT_EQ(checked(node, of("vector r1 4; tile r0 3; order r0 r1; tasks r0 r1/8; rolled 2")), "");
+  EXPECT_EQ(checked(node, of("vector r1 8 overlap; order r1/16 r0 r1; stream p3")), "");
+  EXPECT_EQ(checked(again, of("vector r1 8 scalar; tile r0 4 scalar; order r0 r1")), "");
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"vector r2 2; order r0 r1", "plan 0: vector: r2 is none of its ranges"},
+      {"vector r1 1; order r0 r1", "plan 0: vector: 1 lanes are no power of two"},
+      {"vector r1 6 scalar; order r0 r1", "plan 0: vector: 6 lanes are no power of two"},
+      {"vector r1 16 scalar; order r0 r1",
+       "plan 0: vector: 16 lanes, the target computes this in 8"},
+      {"vector r0 8 scalar; order r0 r1", "plan 0: vector: r0 has fewer than 8 elements"},
+      {"vector r1 8; order r0 r1", "plan 0: vector: steps of 8 leave a rest of r1"},
+      {"vector r1 8 mask; order r0 r1", "plan 0: vector: only folds leave lanes out"},
+      {"vector r1 4 scalar; tile r1 2 overlap; order r0 r1",
+       "plan 0: vector: the tile of r1 says what is left"},
+      {"tile r2 2; order r0 r1", "plan 0: tile: r2 is none of its ranges"},
+      {"tile r0 2, r0 3; order r0 r1", "plan 0: tile: r0 is tiled twice"},
+      {"tile r0 1; order r0 r1", "plan 0: tile: r0 has no copies"},
+      {"tile r0 64 scalar, r1 100 scalar; order r0 r1", "plan 0: tile: more than 4096 copies"},
+      {"tile r0 4; order r0 r1", "plan 0: tile: steps of 4 leave a rest of r0"},
+      {"tile r0 7 overlap; order r0 r1",
+       "plan 0: tile: overlap of r0, which is shorter than a step"},
+      {"order r0 r1; written r2", "plan 0: written: ranges of folds alone"},
+      {"order r0", "plan 0: order: r1 has no loop"},
+      {"order r0 r1 r2", "plan 0: order: r2 is none of its ranges"},
+      {"order r0 r1 r0", "plan 0: order: r0 is behind its own loop"},
+      {"order r0 r1 r1/4", "plan 0: order: r1 is behind its own loop"},
+      {"vector r1 4; order r1/6 r0 r1", "plan 0: order: blocks of 6 are no whole steps of r1"},
+      {"order r1/40 r0 r1", ""},
+      {"order r1/8 r0 r1; tasks r1 r0 r1", "plan 0: tasks: r1 twice"},
+      {"tile r0 3; order r0 r1; tasks r0/4", "plan 0: tasks: 4 elements are no whole steps of r0"},
+      {"order r0 r1; stream p0", "plan 0: stream: the segment does not write p0"},
+      {"tile r0 2; order r0 r1; rolled 2", ""},
+  };
+  for (const auto& [line, error] : cases) EXPECT_EQ(checked(node, of(line)), error) << line;
+  EXPECT_EQ(checked(again, of("tile r0 4 overlap; order r0 r1")),
+            "plan 0: tile: overlap of r0, and the kernel reads what it writes");
+  EXPECT_EQ(checked(again, of("order r0 r1; stream p3")), "plan 0: stream: the kernel reads p3");
+  Target plain = target_of(32);
+  plain.streaming = false;
+  EXPECT_EQ(checked(node, of("order r0 r1; stream p3"), plain),
+            "plan 0: stream: the target has no such stores");
+}
+
+TEST(Plan, RulesOfFolds) {
+  Suite s;
+  const Node node = product(s);
+  const auto of = [&](const std::string& line) {
+    return "plan\n0: order r0 r1\n0.0: " + line + "\n";
+  };
+  EXPECT_EQ(checked(node, of("vector r2 4 mask; order r2")), "");
+  EXPECT_EQ(checked(node, of("vector r2 2; tile r2 2 mask; order r2")), "");
+  EXPECT_EQ(checked(node, of("written r2")), "");
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"vector r0 2; order r2", "plan 0.0: vector: r0 is none of its ranges"},
+      {"vector r2 16; order r2", "plan 0.0: vector: 16 lanes, the target computes this in 8"},
+      {"vector r2 4; order r2", "plan 0.0: vector: steps leave a rest of r2"},
+      {"vector r2 4 scalar; order r2", "plan 0.0: vector: folds are even, or leave lanes out"},
+      {"vector r2 2 mask; tile r2 2 mask; order r2",
+       "plan 0.0: vector: the tile of r2 says what is left"},
+      {"tile r2 2; order r2", "plan 0.0: tile: r2 is not what these folds are vectorised along"},
+      {"vector r2 2; tile r2 3 mask; order r2", "plan 0.0: tile: 3 copies are no power of two"},
+      {"order r2 r1", "plan 0.0: order: r1 is none of its ranges"},
+      {"order r2/4 r2", "plan 0.0: order: blocks are of segments alone"},
+      {"written r2 r1", "plan 0.0: written: a range that is none of these folds'"},
+      {"vector r2 2; written r2", "plan 0.0: written: r2 is vectorised"},
+      {"order r2; written r2", "plan 0.0: order: r2 is none of its ranges"},
+  };
+  for (const auto& [line, error] : cases) EXPECT_EQ(checked(node, of(line)), error) << line;
+  EXPECT_EQ(checked(node, "plan\n0: vector r1 4; order r0 r1\n0.0: vector r2 2; order r2\n"),
+            "plan 0.0: vector: a segment around is vectorised");
+  EXPECT_EQ(checked(node, "plan\n0: order r0 r1\n"), "plan 0: folds: 0 groups, the kernel has 1");
+  EXPECT_EQ(checked(node, "plan\n"), "plan: 0 segments, the kernel has 1");
+  Node i = s.range(0, 2), k = s.range(1, 5000);
+  Node sum = s.fold(Op::kMax, s.load(s.param(0, kF32, 10000), s.at({{k, 2}, {i, 1}})), {k});
+  const Node maxima = s.graph.sink(std::array{s.store(s.param(1, kF32, 2), i, sum, {i})});
+  EXPECT_EQ(checked(maxima, "plan\n0: order r0\n0.0: written r1\n"),
+            "plan 0.0: written: more than 4096 iterations");
+}
+
+TEST(Plan, RulesOfSegmentsInSegments) {
+  Suite s;
+  const Node node = centred(s);
+  const std::string root = "plan\n0: order r0; tasks r0\n0.0: vector r2 4; order r2\n";
+  EXPECT_EQ(checked(node, root + "1: vector r1 8 overlap; order r1\n"), "");
+  EXPECT_EQ(checked(node, root + "1: order r1; tasks r1\n"),
+            "plan 1: tasks: the segment is in the loops of another");
+  EXPECT_EQ(checked(node, root + "1: tile r1 2; order r1; rolled 1\n"),
+            "plan 1: rolled: only a root whose stores follow its folds");
+  EXPECT_EQ(
+      checked(node, "plan\n0: vector r0 2; order r0\n0.0: order r2\n1: vector r1 4; order r1\n"),
+      "plan 1: vector: a segment around is vectorised");
+}
+
+// Squares that are turned, and stores that a tile does not move, keep their copies written out.
+TEST(Plan, WhatMayBeRolled) {
+  Suite s;
+  Node i = s.range(0, 16), j = s.range(1, 16), k = s.range(2, 64);
+  Node a = s.load(s.param(0, kF32, 1024), s.at({{i, 64}, {k, 1}}));
+  Node b = s.load(s.param(1, kF32, 1024), s.at({{k, 16}, {j, 1}}));
+  Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {k});
+  Node x = s.load(s.param(2, kF32, 256), s.at({{j, 16}, {i, 1}}));
+  const Node node = s.graph.sink(std::array{
+      s.store(s.param(3, kF32, 256), s.at({{i, 16}, {j, 1}}), s.op(Op::kAdd, sum, x), {i, j})});
+  const std::string folds = "\n0.0: order r2\n";
+  EXPECT_EQ(checked(node, "plan\n0: vector r1 8; tile r0 4; order r0 r1; rolled 4" + folds), "");
+  EXPECT_EQ(checked(node, "plan\n0: vector r1 8; tile r0 8; order r0 r1; rolled 4" + folds),
+            "plan 0: rolled: a square of registers is turned");
+}
+
+// Too much text is told by the program that comes of a plan.
+TEST(Plan, ProgramsThatAreTooLong) {
+  Suite s;
+  Node i = s.range(0, 48), j = s.range(1, 48), k = s.range(2, 4);
+  Node a = s.load(s.param(0, kF32, 192), s.at({{i, 4}, {k, 1}}));
+  Node b = s.load(s.param(1, kF32, 192), s.at({{k, 48}, {j, 1}}));
+  Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {k});
+  const Node node = s.graph.sink(
+      std::array{s.store(s.param(2, kF32, 2304), s.at({{i, 48}, {j, 1}}), sum, {i, j})});
+  Plan plan(process_heap());
+  ASSERT_TRUE(read(&plan, "plan\n0: tile r0 48, r1 48; order r0 r1\n0.0: written r2\n").ok());
+  Rendered out(process_heap());
+  EXPECT_EQ(render(out, s.graph, node, target_of(32), nullptr, &plan).code,
+            static_cast<int32_t>(Code::kARGUMENT));
+  EXPECT_NE(last_message().find("4096"), std::string::npos) << last_message();
+}
+
+// A kernel's name is of its plan as well.
+TEST(Plan, NamesTellPlansApart) {
+  Suite s;
+  const Node node = product(s);
+  Kernel kernel(process_heap());
+  ASSERT_TRUE(kernel.analyse(node).ok());
+  Plan own(process_heap()), other(process_heap());
+  ASSERT_TRUE(make_plan(&own, kernel, target_of(32), process_heap()).ok());
+  ASSERT_TRUE(read(&other, "plan\n0: order r0 r1\n0.0: order r2\n").ok());
+  Rendered a(process_heap()), b(process_heap()), c(process_heap());
+  ASSERT_TRUE(render(a, s.graph, node, target_of(32)).ok());
+  ASSERT_TRUE(render(b, s.graph, node, target_of(32), nullptr, &own).ok());
+  ASSERT_TRUE(render(c, s.graph, node, target_of(32), nullptr, &other).ok());
+  EXPECT_STREQ(a.name, b.name);
+  EXPECT_STRNE(a.name, c.name);
+}
+
+}  // namespace
+}  // namespace aster::codegen::tests

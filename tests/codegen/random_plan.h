@@ -1,0 +1,162 @@
+// Plans drawn at random from all that are legal for a kernel.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <vector>
+
+#include "codegen/planner.h"
+
+namespace aster::codegen::tests {
+
+class RandomPlan {
+ public:
+  RandomPlan(const Kernel& kernel, const Target& target, uint64_t seed)
+      : kernel_(kernel), target_(target), random_(seed) {}
+
+  Plan make() {
+    Plan out(process_heap());
+    out.general = chance(20);
+    for (size_t i = 0; i < kernel_.segments.size(); ++i) {
+      const Segment& s = kernel_.segments[i];
+      const int at = static_cast<int>(i);
+      SegmentPlan plan(process_heap());
+      bool around = false;
+      for (int p = s.parent; p >= 0; p = kernel_.segments[static_cast<size_t>(p)].parent)
+        around |= out.at(p).nest.vector >= 0;
+      left_ = 16;
+      const std::vector<int> ranges(s.ranges.begin(), s.ranges.end());
+      if (!around) vectorise(&plan.nest, ranges, at, nullptr);
+      around |= plan.nest.vector >= 0;
+      tiles(&plan.nest, ranges, reads_what_it_writes(kernel_, at));
+      order(&plan.nest, ranges, true);
+      if (s.parent < 0) tasks(&plan);
+      for (int f : s.folds) {
+        const Region& region = kernel_.regions[static_cast<size_t>(f)];
+        Nest nest;
+        folds(&nest, region, at, around);
+        EXPECT_TRUE(plan.folds.push(nest).ok());
+      }
+      stores(&plan, s);
+      EXPECT_TRUE(out.segments.push(std::move(plan)).ok());
+    }
+    return out;
+  }
+
+ private:
+  int64_t pick(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random_);
+  }
+  bool chance(int percent) { return pick(1, 100) <= percent; }
+  int one_of(const std::vector<int>& from) {
+    return from[static_cast<size_t>(pick(0, static_cast<int64_t>(from.size()) - 1))];
+  }
+
+  void vectorise(Nest* nest, const std::vector<int>& ranges, int at, const Region* region) {
+    if (ranges.empty() || chance(30)) return;
+    const int range = one_of(ranges);
+    const int64_t most = region != nullptr ? most_lanes(kernel_, target_, *region, range)
+                                           : most_lanes(kernel_, target_, at, range);
+    const int64_t lanes = int64_t{1} << pick(1, 6);
+    if (lanes > most || lanes > kernel_.size(range)) return;
+    nest->vector = range;
+    nest->lanes = static_cast<int>(lanes);
+  }
+
+  Rest rest(const Nest& nest, int range, bool again) {
+    const int64_t step = nest.step(range), size = kernel_.size(range);
+    if (size % step == 0 && chance(80)) return Rest::kEven;
+    if (again || step > size || (chance(40) && scalars_ < 2)) return ++scalars_, Rest::kScalar;
+    return Rest::kOverlap;
+  }
+
+  void tiles(Nest* nest, const std::vector<int>& ranges, bool again) {
+    scalars_ = 0;
+    for (int64_t i = pick(0, 2); i > 0 && !ranges.empty(); --i) {
+      const int range = one_of(ranges);
+      // As many copies as lanes, now and then, for squares.
+      const int64_t copies = chance(30) ? nest->lanes : pick(2, 5);
+      if (nest->tile(range) != nullptr || copies < 2 || copies > left_) continue;
+      left_ /= copies;
+      nest->tiles[nest->tile_count++] = Tile{range, static_cast<int>(copies)};
+    }
+    for (int i = 0; i < nest->tile_count; ++i)
+      nest->tiles[i].rest = rest(*nest, nest->tiles[i].range, again);
+    if (nest->vector >= 0 && nest->tile(nest->vector) == nullptr)
+      nest->vector_rest = rest(*nest, nest->vector, again);
+  }
+
+  void order(Nest* nest, std::vector<int> ranges, bool blocks) {
+    std::shuffle(ranges.begin(), ranges.end(), random_);
+    for (int range : ranges) {
+      if (!has(nest->written, range)) nest->loops[nest->loop_count++] = Loop{range};
+    }
+    if (!blocks || ranges.empty() || chance(70)) return;
+    const int64_t at = pick(0, nest->loop_count - 1), before = pick(0, at);
+    const int range = nest->loops[at].range;
+    const int64_t step = nest->step(range), most = kernel_.size(range) / step;
+    if (most < 1) return;
+    for (int64_t i = nest->loop_count++; i > before; --i) nest->loops[i] = nest->loops[i - 1];
+    nest->loops[before] = Loop{range, step * pick(1, most)};
+  }
+
+  void tasks(SegmentPlan* plan) {
+    const Nest& nest = plan->nest;
+    RangeSet seen = 0;
+    for (int64_t i = pick(0, std::min(nest.loop_count, 3)); i > 0; --i) {
+      const int next = plan->tasks.loops;
+      if (has(seen, nest.loops[next].range)) return;
+      seen |= range_bit(nest.loops[next].range);
+      plan->tasks.chunk = nest.loop_step(next);
+      ++plan->tasks.loops;
+    }
+    if (plan->tasks.loops > 0) plan->tasks.chunk *= pick(1, 3);
+  }
+
+  void folds(Nest* nest, const Region& region, int at, bool around) {
+    const std::vector<int> ranges(region.own.begin(), region.own.end());
+    if (!around) vectorise(nest, ranges, at, &region);
+    if (nest->vector >= 0 && chance(60)) {
+      nest->tiles[nest->tile_count++] = Tile{nest->vector, 1 << pick(1, 2)};
+    }
+    if (nest->vector >= 0 && kernel_.size(nest->vector) % nest->step(nest->vector) != 0) {
+      (nest->tile_count > 0 ? nest->tiles[0].rest : nest->vector_rest) = Rest::kMask;
+    }
+    int64_t length = 1;
+    for (int range : ranges) {
+      if (range == nest->vector || kernel_.size(range) * length > 16 || chance(50)) continue;
+      length *= kernel_.size(range);
+      nest->written |= range_bit(range);
+    }
+    order(nest, ranges, false);
+  }
+
+  void stores(SegmentPlan* plan, const Segment& s) {
+    if (s.stores < 0) return;
+    const Region& region = kernel_.regions[static_cast<size_t>(s.stores)];
+    bool moved = true;
+    for (Node store : region.roots) {
+      const int slot = static_cast<int>(store->src(0)->arg(0));
+      const bool there =
+          std::find(plan->streams.begin(), plan->streams.end(), slot) != plan->streams.end();
+      if (chance(30) && !there && !kernel_.read(store->src(0))) {
+        EXPECT_TRUE(plan->streams.push(slot).ok());
+      }
+      for (int i = 0; i < plan->nest.tile_count; ++i)
+        moved &= has(kernel_.ranges(store->src(1)), plan->nest.tiles[i].range);
+    }
+    std::sort(plan->streams.begin(), plan->streams.end());
+    const bool root = s.parent < 0 && s.children.empty() && !s.folds.empty();
+    if (root && moved && chance(60) && !turns_a_square(kernel_, plan->nest, region))
+      plan->rolled = static_cast<int>(pick(1, 6));
+  }
+
+  const Kernel& kernel_;
+  const Target& target_;
+  std::mt19937_64 random_;
+  int64_t left_ = 16;
+  int scalars_ = 0;
+};
+
+}  // namespace aster::codegen::tests
