@@ -10,5 +10,5 @@ cmake --build build/release
 # The oracles' Python serves the suites that ask them.
 export ASTER_ML_PYTHON="$PWD/build/python/bin/python"
 # Its packages were installed above: a test that misses one fails.
-export ASTER_ML_NO_SKIPS=1
+export ASTER_TEST_NO_SKIPS=1
 exec ctest --preset release --timeout 600 "$@" </dev/null

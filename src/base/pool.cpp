@@ -1,11 +1,9 @@
 #include "base/pool.h"
 
 #include <fenv.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <climits>
 
 #include "base/cpus.h"
+#include "base/futex.h"
 
 namespace aster::pool {
 namespace {
@@ -70,14 +69,6 @@ int64_t now_ns() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
-
-void futex_wait(std::atomic<uint32_t>* word, uint32_t value) {
-  syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
-}
-
-void futex_wake(std::atomic<uint32_t>* word, int count) {
-  syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count, nullptr, nullptr, 0);
 }
 
 void take_tasks(Body body, void* self, int64_t tasks) {

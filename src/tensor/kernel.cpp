@@ -275,10 +275,10 @@ size_t aster_ml_kernel_count_results(const aster_ml_kernel* kernel) {
 int32_t aster_ml_kernel_apply(aster_ml_lazy* out, const aster_ml_kernel* kernel,
                               const aster_ml_lazy* const* tensors, size_t count, int64_t result) {
   ASTER_API();
-  if (count != 0 && tensors == nullptr)
-    return ASTER_FAIL(kARGUMENT, "a null pointer for %zu tensors", count);
+  const bool missing = count != 0 && tensors == nullptr;
   KernelObject* object = kernel_of(kernel);
-  if (out != nullptr && object == nullptr) out->impl = nullptr;
+  if (out != nullptr && (missing || object == nullptr)) *out = {};
+  if (missing) return ASTER_FAIL(kARGUMENT, "a null pointer for %zu tensors", count);
   if (object == nullptr) return no_kernel();
   const aster_ml_context owner = object->context.inner_handle();
   std::optional<Build> build;

@@ -144,9 +144,9 @@ int32_t aster_ml_kernel_from_blaze(aster_ml_kernel* out, const aster_ml_context*
                                    aster_ml_dynamic_kernel_instance* instance, int32_t form,
                                    const char* name, const char* signature,
                                    const aster_ml_kernel_options* options) {
+  if (out != nullptr) *out = {};
   ASTER_ENTER(aster::context_of(context));
   if (out == nullptr || instance == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer");
-  out->impl = nullptr;
   ASTER_TRY(aster::tensor::from_blaze(out, *aster::context_of(context), instance, form, name,
                                       signature, options));
   *instance = {};

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/futex.h"
+
 namespace aster::tensor {
 
 using engine::Where;
@@ -109,11 +111,12 @@ void Runner::run(void* const* results, const void* const* inputs) {
     }
     return direct_->function(params, direct_->sizes, nullptr, 0, direct_->tasks);
   }
-  uint64_t free = free_.load(std::memory_order_acquire);
-  while (free == 0 || !free_.compare_exchange_weak(free, free & (free - 1))) {
-    if (free == 0) free_.wait(0);
-    free = free_.load(std::memory_order_acquire);
-  }
+  uint64_t free = 0;
+  do {
+    const uint32_t seen = given_back_.load();
+    free = free_.load();
+    if (free == 0) futex_wait(&given_back_, seen);
+  } while (free == 0 || !free_.compare_exchange_weak(free, free & (free - 1)));
   const int index = std::countr_zero(free);
   Vec<aster_ml_tensor> tensors(context().heap());
   Status status = tensors.append(given_.data(), given_.size());
@@ -126,8 +129,9 @@ void Runner::run(void* const* results, const void* const* inputs) {
   }
   if (!status.ok())
     context().log(ASTER_ML_LOG_ERROR, "a kernel did not run: %s", SavedError::message());
-  free_.fetch_or(uint64_t{1} << index, std::memory_order_release);
-  free_.notify_one();
+  free_.fetch_or(uint64_t{1} << index);
+  given_back_.fetch_add(1);
+  futex_wake(&given_back_, 1);
 }
 
 namespace {

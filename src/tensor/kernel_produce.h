@@ -40,7 +40,8 @@ class Runner {
   Vec<ptrdiff_t> strides_;
   Vec<aster_ml_tensor> given_;  // inputs, then results, without memory
   Vec<aster_ml_workspace> workspaces_;
-  std::atomic<uint64_t> free_{0};  // a bit each
+  std::atomic<uint64_t> free_{0};        // a bit each
+  std::atomic<uint32_t> given_back_{0};  // how often one became free
   // Of one launch that needs no workspace: what its operands are, inputs, then results.
   static constexpr size_t kMostDirect = 8;
   const engine::Launch* direct_ = nullptr;

@@ -213,6 +213,7 @@ Status from_text(aster_ml_kernel* out, const aster_ml_context* context, const ch
 int32_t aster_ml_kernel_from_source(aster_ml_kernel* out, const aster_ml_context* context,
                                     const char* source, const char* name, const char* signature,
                                     const aster_ml_kernel_options* options) {
+  if (out != nullptr) *out = {};
   ASTER_ENTER(aster::context_of(context));
   return aster::tensor::from_text(out, context, source, name, signature, options,
                                   aster::tensor::compile_source);
@@ -221,6 +222,7 @@ int32_t aster_ml_kernel_from_source(aster_ml_kernel* out, const aster_ml_context
 int32_t aster_ml_kernel_from_program(aster_ml_kernel* out, const aster_ml_context* context,
                                      const char* program, const char* signature,
                                      const aster_ml_kernel_options* options) {
+  if (out != nullptr) *out = {};
   ASTER_ENTER(aster::context_of(context));
   return aster::tensor::from_text(out, context, program, nullptr, signature, options,
                                   aster::tensor::compile_program);

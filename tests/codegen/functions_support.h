@@ -176,7 +176,7 @@ class Built {
     x.resize(static_cast<size_t>(c.arity));
     x.push_back(y);
     const long long sizes[] = {static_cast<long long>(n)};
-    f(const_cast<void* const*>(x.data()), sizes, nullptr, 0, static_cast<long long>(n));
+    f(const_cast<void* const*>(x.data()), sizes, nullptr, 0, sizes[0] / lanes);
   }
   template <typename T>
   std::vector<T> operator()(const Sample& c, const std::vector<T>& x,

@@ -7,11 +7,11 @@ namespace {
 
 constexpr DType kF32 = DType::kFloat32;
 
-// All kernels and programs of these tests run there too. ASTER_ML_NO_SKIPS: where the tests'
+// All kernels and programs of these tests run there too. ASTER_TEST_NO_SKIPS: where the tests'
 // packages were installed.
 TEST(Kernel, AnotherCpuIsAtHand) {
   if (Aarch64::here()) return;
-  if (std::getenv("ASTER_ML_NO_SKIPS") != nullptr) FAIL() << kNoAarch64;
+  if (std::getenv("ASTER_TEST_NO_SKIPS") != nullptr) FAIL() << kNoAarch64;
   GTEST_SKIP() << kNoAarch64;
 }
 

@@ -30,6 +30,7 @@ SCALARS = {
     "char": ctypes.c_char,
     "double": ctypes.c_double,
     "float": ctypes.c_float,
+    "int": ctypes.c_int,
     "ptrdiff_t": ctypes.c_ssize_t,
     "size_t": ctypes.c_size_t,
     **{
