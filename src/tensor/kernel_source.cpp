@@ -215,6 +215,7 @@ int32_t aster_ml_kernel_from_source(aster_ml_kernel* out, const aster_ml_context
                                     const aster_ml_kernel_options* options) {
   if (out != nullptr) *out = {};
   ASTER_ENTER(aster::context_of(context));
+  if (name == nullptr) return ASTER_FAIL(kARGUMENT, "the name is a null pointer");
   return aster::tensor::from_text(out, context, source, name, signature, options,
                                   aster::tensor::compile_source);
 }
