@@ -1,0 +1,105 @@
+"""DEV=OPENCL end to end: what the device computes, what the host does for it, and replays."""
+
+import os
+
+import numpy as np
+import pytest
+
+from aster_ml import Context, Device, Tensor, TinyJit, dtypes, nn
+
+pytestmark = pytest.mark.skipif(
+    "ASTER_TEST_NO_SKIPS" not in os.environ
+    and "CL" not in Device.get_available_devices(),
+    reason="no OpenCL device is installed",
+)
+
+
+@pytest.fixture(autouse=True)
+def opencl():
+    with Context(DEV="OPENCL"):
+        yield
+
+
+RNG = np.random.default_rng(3)
+
+
+def test_elementwise_folds_and_products():
+    a, b = (RNG.standard_normal((37, 29)).astype(np.float32) for _ in range(2))
+    x, y = Tensor(a), Tensor(b)
+    assert x.device == Device.DEFAULT != "CPU"
+    np.testing.assert_allclose((x * y + 1).exp().numpy(), np.exp(a * b + 1), rtol=1e-5)
+    np.testing.assert_allclose(x.sum(0).numpy(), a.sum(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose((x @ y.T).numpy(), a @ b.T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(x[::-1, 3:9].T.numpy(), a[::-1, 3:9].T)
+    np.testing.assert_array_equal(x.argmax(1).numpy(), a.argmax(1))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.half, dtypes.bfloat16, dtypes.int8, dtypes.uint64])
+def test_dtypes_are_those_of_the_cpu(dtype):
+    a = RNG.integers(0, 9, (5, 21))
+    want = (Tensor(a, dtype=dtype, device="CPU") * 3 + 1).sum(1).tolist()
+    assert (Tensor(a, dtype=dtype) * 3 + 1).sum(1).tolist() == want
+
+
+def test_what_the_host_does_for_it():
+    a = RNG.standard_normal((4, 50)).astype(np.float32)
+    np.testing.assert_array_equal(Tensor(a).sort(1)[0].numpy(), np.sort(a, 1))
+    np.testing.assert_allclose((Tensor(a) * 2).cumsum(1).numpy(), (a * 2).cumsum(1), rtol=1e-4)
+    picked = Tensor.zeros(4, 50).scatter(1, Tensor([[1], [2], [3], [49]]), Tensor(a[:, :1].copy()))
+    want = np.zeros((4, 50), np.float32)
+    want[range(4), [1, 2, 3, 49]] = a[:, 0]
+    np.testing.assert_array_equal(picked.numpy(), want)
+
+
+def test_doubles():
+    a = RNG.standard_normal(77)
+    np.testing.assert_allclose((Tensor(a) / 3).sum().numpy(), (a / 3).sum(), rtol=1e-12)
+
+
+def test_writes_through_views():
+    x = Tensor.zeros(4, 4).contiguous().realize()
+    x[1:3] = 5
+    x[:, 0] += 1
+    want = np.zeros((4, 4), np.float32)
+    want[1:3] = 5
+    want[:, 0] += 1
+    np.testing.assert_array_equal(x.numpy(), want)
+
+
+def test_between_devices():
+    a = RNG.standard_normal(1000).astype(np.float32)
+    x = Tensor(a, device="CPU")
+    there = x.to("OPENCL")
+    np.testing.assert_array_equal((there * 2).to("CPU").numpy(), a * 2)
+
+
+def test_replays():
+    @TinyJit
+    def step(x):
+        return (x * 2 + 1).sum(0).realize()
+
+    for i in range(5):
+        assert step(Tensor(np.full((4, 3), i, np.float32)).realize()).tolist() == [8.0 * i + 4] * 3
+
+
+def test_a_captured_training_step_is_that_of_the_cpu():
+    def losses():
+        Tensor.manual_seed(5)
+        weights = Tensor.randn(8, 3)
+        optimizer = nn.optim.Adam([weights], lr=0.1)
+        x, y = Tensor.randn(16, 8).realize(), Tensor.randn(16, 3).realize()
+
+        @TinyJit
+        def step():
+            optimizer.zero_grad()
+            loss = ((x @ weights - y) ** 2).mean().backward()
+            return loss.realize(*optimizer.schedule_step())
+
+        with Context(TRAINING=1):
+            return [step().item() for _ in range(6)]
+
+    there = losses()
+    with Context(DEV="CPU"):
+        here = losses()
+    np.testing.assert_allclose(there, here, rtol=1e-4)
+    assert there[-1] < there[0]
