@@ -196,14 +196,16 @@ ValueLowering::Id ValueLowering::load_raw(Node node) {
     const Gate gate = node->nsrc > 2 ? split_gate(node->src(2)) : Gate{};
     const int64_t stride = n > 1 ? kernel_.stride(node->src(1), vector_) : 1;
     const bool masked = gate.mask != kNone;
-    const bool pairs = n >= 4 && stride == 2 &&
+    // Whole loads touch what lies between, which others may write in memory that is written.
+    const bool whole = n >= 4 && !kernel_.written(node->src(0));
+    const bool pairs = whole && stride == 2 &&
                        (!masked || program::loads_under_mask(target_, node->src(0)->dtype, n));
     const bool far = stride > INT32_MAX || stride < -INT32_MAX;  // no step of an instruction
     if (n > 1 && (far || !is_linear(form))) {
       out = indexed(node, gate);
     } else if (n > 1 && stride == 0) {
       out = same_for_lanes(node, form, gate);
-    } else if (pairs || (n >= 4 && stride == -1 && !masked)) {
+    } else if (pairs || (whole && stride == -1 && !masked)) {
       out = shuffled(node, form, stride, gate);
     } else {
       out = load_at(node, form, 0, n, stride, gate);
