@@ -23,6 +23,8 @@ def main(arguments):
     if arguments[0] == "pytest":
         options = ["-q", "-p", "no:cacheprovider", "-o", "python_files=*_test.py"]
         arguments = ["-m", "pytest", *options, *arguments[1:]]
+    # Where a driver of OpenCL is installed, tinygrad would compute on that.
+    os.environ.setdefault("DEV", "CPU")
     result = subprocess.run([sys.executable, *arguments], check=False)
     return result.returncode
 
