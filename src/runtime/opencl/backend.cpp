@@ -17,7 +17,7 @@ namespace {
 
 constinit Mutex g_mutex;
 constinit Platforms g_platforms;
-constinit aster_ml_backend g_table;
+constinit aster_ml_backend g_table{};
 constinit std::atomic<bool> g_found{false};
 
 constexpr size_t kSpareBytes = size_t{1} << 20;  // of the smallest one that is kept
