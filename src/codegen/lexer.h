@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/status.h"
 #include "base/text.h"
 
 namespace aster::codegen {
@@ -76,6 +77,35 @@ class Lexer {
   }
   std::string_view rest_;
   int line_ = 1;
+};
+
+// What readers of such texts share: the token that is looked at.
+class TokenReader {
+ protected:
+  explicit TokenReader(std::string_view text) : lexer_(text) {}
+
+  Status expected(const char* what) const {
+    return ASTER_FAIL(kFORMAT, "line %d: %s expected, not \"%.*s\"", token_.line, what,
+                      static_cast<int>(std::min<size_t>(token_.text.size(), 40)),
+                      token_.text.data());
+  }
+  void move() { token_ = lexer_.next(); }
+  // A word, a sign or the ";" between lines.
+  bool at(std::string_view text) const {
+    const bool word = token_.kind == TokenKind::kName || token_.kind == TokenKind::kSign ||
+                      token_.kind == TokenKind::kBreak;
+    return word && token_.text == text;
+  }
+  bool accept(std::string_view text) {
+    const bool met = at(text);
+    if (met) move();
+    return met;
+  }
+
+  Token token_;
+
+ private:
+  Lexer lexer_;
 };
 
 }  // namespace aster::codegen

@@ -101,9 +101,9 @@ class Printer {
 
 // ---- Reading ----
 
-class Reader {
+class Reader : TokenReader {
  public:
-  Reader(Plan* plan, std::string_view text) : plan_(*plan), lexer_(text) {}
+  Reader(Plan* plan, std::string_view text) : TokenReader(text), plan_(*plan) {}
 
   Status run() {
     move();
@@ -116,22 +116,6 @@ class Reader {
   }
 
  private:
-  Status expected(const char* what) {
-    return ASTER_FAIL(kFORMAT, "line %d: %s expected, not \"%.*s\"", token_.line, what,
-                      static_cast<int>(std::min<size_t>(token_.text.size(), 40)),
-                      token_.text.data());
-  }
-  void move() { token_ = lexer_.next(); }
-  bool at(std::string_view text) const {
-    const bool word = token_.kind == TokenKind::kName || token_.kind == TokenKind::kSign ||
-                      token_.kind == TokenKind::kBreak;
-    return word && token_.text == text;
-  }
-  bool accept(std::string_view text) {
-    const bool met = at(text);
-    if (met) move();
-    return met;
-  }
   Status end_line() {
     if (at(";") || (token_.kind != TokenKind::kBreak && token_.kind != TokenKind::kEnd))
       return expected("the end of the line");
@@ -286,8 +270,6 @@ class Reader {
   }
 
   Plan& plan_;
-  Lexer lexer_;
-  Token token_;
   size_t fields_ = 0;  // of the line that are behind
 };
 

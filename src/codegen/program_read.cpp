@@ -20,11 +20,11 @@ Op op_named(std::string_view name) {
   return Op::kCount;
 }
 
-class Reader {
+class Reader : TokenReader {
  public:
   Reader(Module* module, std::string_view text)
-      : module_(*module),
-        lexer_(text),
+      : TokenReader(text),
+        module_(*module),
         labels_(module->programs.memory()),
         operands_(module->programs.memory()),
         words_(module->programs.memory()),
@@ -39,23 +39,8 @@ class Reader {
   }
 
  private:
-  Status expected(const char* what) {
-    return ASTER_FAIL(kFORMAT, "line %d: %s expected, not \"%.*s\"", token_.line, what,
-                      static_cast<int>(std::min<size_t>(token_.text.size(), 40)),
-                      token_.text.data());
-  }
-  void move() { token_ = lexer_.next(); }
   void skip_breaks() {
     while (token_.kind == TokenKind::kBreak) move();
-  }
-  bool at(std::string_view text) const {
-    return (token_.kind == TokenKind::kName || token_.kind == TokenKind::kSign) &&
-           token_.text == text;
-  }
-  bool accept(std::string_view text) {
-    const bool met = at(text);
-    if (met) move();
-    return met;
   }
   Status expect(std::string_view text, const char* what) {
     return accept(text) ? kOk : expected(what);
@@ -485,8 +470,6 @@ class Reader {
 
   static constexpr Word kNaN = 0x7ff8000000000000;
   Module& module_;
-  Lexer lexer_;
-  Token token_;
   Program* program_ = nullptr;
   Map<uint64_t, Id> labels_;
   Instruction in_;
