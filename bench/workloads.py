@@ -126,4 +126,10 @@ LIST = [
     Work("chain100", two(8), per=100),
     Work("call", two(8)),
 ]
-WORKS = {work.name: work for work in LIST}
+# Rows of opencl.py alone.
+MORE = [
+    Work("row_sum_4096", one(4096, 4096), flops=MANY, bytes=4 * MANY, tolerance=1e-2),
+    Work("column_sum_4096", one(4096, 4096), flops=MANY, bytes=4 * MANY, tolerance=1e-2),
+    Work("gelu_16M", one(4096, 4096), flops=8 * MANY, bytes=8 * MANY),
+]
+WORKS = {work.name: work for work in LIST + MORE}

@@ -2,6 +2,7 @@
 kernel counts against tinygrad's.
 
   generated_test.py cases ENGINE...     each engine against answers/generated.npz
+  generated_test.py opencl K/N          every operator once on OPENCL, the Kth of N parts
   generated_test.py kernels             aster's against kernel_counts.json
 
 answers/generated.npz comes from `python -m aster_ml.conformance tinygrad --record FILE --count 2
@@ -32,9 +33,20 @@ def cases(engines):
     return max(main([engine, RECORDED, "--no-shrink", "--kept", "none"]) for engine in engines)
 
 
+def opencl(share):
+    from aster_ml import Device
+
+    if "CL" not in Device.get_available_devices():
+        print("SKIPPED: no OpenCL device is installed")
+        return 77
+    few = ["--each", "1", "--share", share, "--timeout", "600"]
+    return main(["aster:opencl", RECORDED, "--no-shrink", "--kept", "none", *few])
+
+
 def kernels():
     return main(["aster:cpu", "--kernels", os.path.join(HERE, "kernel_counts.json")])
 
 
 if __name__ == "__main__":
-    sys.exit(cases(sys.argv[2:]) if sys.argv[1] == "cases" else kernels())
+    parts = {"cases": lambda: cases(sys.argv[2:]), "opencl": lambda: opencl(sys.argv[2])}
+    sys.exit(parts.get(sys.argv[1], kernels)())

@@ -2,11 +2,10 @@
 // memory plan. ASTER_ML_FUZZ_SEED and ASTER_ML_FUZZ_ENGINE_CASES choose which and how many.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "device/device.h"
 #include "engine/engine.h"
 #include "fuzz/number.h"
+#include "fuzz/opencl.h"
 #include "fuzz/random_graph.h"
 
 namespace aster::fuzz {
@@ -17,16 +16,17 @@ namespace {
 // memory.
 bool is_view_of_storage(Node node) { return viewed(node) != nullptr; }
 
-// Runs cases in one context, one realize each.
+// Runs cases in one context, one realize each, on a device.
 class EngineRunner {
  public:
-  explicit EngineRunner(aster_ml_context_options options) {
+  explicit EngineRunner(aster_ml_context_options options, int32_t device) : device_(device) {
     options.no_fallback = 1;
     options.struct_size = sizeof(options);
     EXPECT_TRUE(Context::create(&context_, &options).ok());
     bool outer = false;
     EXPECT_TRUE(context_->enter(&outer).ok());
     EXPECT_TRUE(engine::engine_of(&engine_, *context_).ok());
+    engine_->device = device;
   }
   ~EngineRunner() {
     context_->leave();
@@ -39,17 +39,21 @@ class EngineRunner {
     std::map<Node, Node> counterparts;
     std::vector<engine::Lazy*> leaves, roots;
     std::vector<buffer::Storage*> memory;
-    for (const Bytes& bytes : c.memory) {
+    for (Bytes& bytes : c.memory) {
       memory.push_back(nullptr);
-      if (!buffer::storage_create(&memory.back(), *context_, bytes.size(), device::kCpu).ok())
+      if (!buffer::storage_create(&memory.back(), *context_, bytes.size(), device_).ok() ||
+          !buffer::copy({memory.back()->data, 0, device_}, {bytes.data(), 0, buffer::kHost},
+                        bytes.size())
+               .ok()) {
         return false;
-      if (!bytes.empty()) std::memcpy(memory.back()->data, bytes.data(), bytes.size());
+      }
     }
     for (const Leaf& leaf : c.leaves) {
       // A view of the memory, or that piece of it wrapped once more.
       buffer::Storage* storage = memory[leaf.memory];
       size_t offset = leaf.offset;
-      const bool wrapped = (c.seed + leaves.size()) % 3 == 0 && bytes_of(leaf.node) != 0;
+      const bool wrapped =
+          device_ == device::kCpu && (c.seed + leaves.size()) % 3 == 0 && bytes_of(leaf.node) != 0;
       if (wrapped) {
         if (!buffer::storage_wrap(&storage, *context_, static_cast<char*>(storage->data) + offset,
                                   bytes_of(leaf.node), device::kCpu, false, nullptr, nullptr)
@@ -72,20 +76,14 @@ class EngineRunner {
           answer->roots.push_back(start.roots[i]);
           continue;
         }
-        engine::Lazy* root = roots[i];
-        const char* data =
-            static_cast<const char*>(engine::storage_of(root->node)->data) + root->node->arg(2);
-        const size_t bytes =
-            static_cast<size_t>(root->node->count()) * dtype::size(root->node->dtype);
-        Bytes read(bytes);
-        if (bytes != 0) std::memcpy(read.data(), data, bytes);
-        answer->roots.push_back(read);
+        const Node node = roots[i]->node;
+        answer->roots.push_back(
+            read(*engine::storage_of(node), static_cast<size_t>(node->arg(2)),
+                 static_cast<size_t>(node->count()) * dtype::size(node->dtype)));
       }
       // What leaves hold afterwards is read from their memory, whatever became of their cells.
       for (size_t i = 0; i < memory.size(); ++i) {
-        Bytes read(c.memory[i].size());
-        if (!read.empty()) std::memcpy(read.data(), memory[i]->data, read.size());
-        answer->memory.push_back(read);
+        answer->memory.push_back(read(*memory[i], 0, c.memory[i].size()));
       }
     } else {
       aster_ml_error error{};
@@ -106,6 +104,14 @@ class EngineRunner {
     EXPECT_TRUE(engine::lazy_create(&lazy, *engine_, node).ok());
     return lazy;
   }
+  static Bytes read(const buffer::Storage& storage, size_t offset, size_t bytes) {
+    Bytes out(bytes);
+    EXPECT_TRUE(
+        buffer::copy({out.data(), 0, buffer::kHost}, {storage.data, offset, storage.device}, bytes)
+            .ok());
+    return out;
+  }
+  const int32_t device_;
   Context* context_ = nullptr;
   engine::Engine* engine_ = nullptr;
 };
@@ -116,8 +122,9 @@ Options deep(uint64_t seed) {
   return options;
 }
 
-void fuzz(aster_ml_context_options engine_options, uint64_t cases, Options (*options)(uint64_t)) {
-  EngineRunner runner(engine_options);
+void fuzz(aster_ml_context_options engine_options, uint64_t cases, Options (*options)(uint64_t),
+          int32_t device = device::kCpu) {
+  EngineRunner runner(engine_options, device);
   const uint64_t first = number("ASTER_ML_FUZZ_SEED", 1);
   cases = number("ASTER_ML_FUZZ_ENGINE_CASES", cases);
   for (uint64_t seed = first; seed < first + cases; ++seed) {
@@ -146,6 +153,16 @@ TEST(Fuzz, EngineAgreesWithInterpreterOnOverlappingLeaves) {
   aster_ml_context_options options{};
   options.threads = 1;
   fuzz(options, 80, overlapping);
+}
+
+TEST(FuzzOpencl, EngineAgreesWithInterpreter) {
+  if (!has_opencl()) GTEST_SKIP() << "no OpenCL device is installed";
+  fuzz({}, 12, deep, ASTER_ML_DEVICE_OPENCL);
+}
+
+TEST(FuzzOpencl, EngineAgreesWithInterpreterOnOverlappingLeaves) {
+  if (!has_opencl()) GTEST_SKIP() << "no OpenCL device is installed";
+  fuzz({}, 12, overlapping, ASTER_ML_DEVICE_OPENCL);
 }
 
 }  // namespace

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "device/device.h"
 #include "dtype/convert.h"
 #include "engine/engine.h"
 #include "fuzz/number.h"
+#include "fuzz/opencl.h"
 #include "fuzz/random_graph.h"
 
 namespace aster::fuzz {
@@ -22,21 +22,30 @@ std::string last_message() {
   return error.message;
 }
 
+// A place in memory of the device.
+struct Spot {
+  void* data = nullptr;
+  size_t offset = 0;
+};
+
+bool is_host(int32_t device) { return device != ASTER_ML_DEVICE_OPENCL; }
+
 // A descriptor of memory, and the axes it points to.
 struct Given {
   std::vector<size_t> shape;
   std::vector<ptrdiff_t> strides;
   aster_ml_tensor tensor{};
 };
-void describe(Given* out, Node node, void* data, int32_t device) {
+void describe(Given* out, Node node, Spot spot, int32_t device) {
   out->shape.assign(node->shape().begin(), node->shape().end());
   out->strides.resize(node->ndim);
   ptrdiff_t step = 1;
   for (size_t i = node->ndim; i-- > 0; step *= static_cast<ptrdiff_t>(out->shape[i]))
     out->strides[i] = step;
   const auto dtype = static_cast<int32_t>(node->dtype);
-  out->tensor = {{data, bytes_of(node), dtype, device},
-                 0,
+  if (is_host(device)) spot = {static_cast<char*>(spot.data) + spot.offset, 0};
+  out->tensor = {{spot.data, spot.offset + bytes_of(node), dtype, device},
+                 spot.offset,
                  node->ndim,
                  out->shape.data(),
                  out->strides.data(),
@@ -53,6 +62,7 @@ class Replays {
     for (engine::Lazy* lazy : leaves_) free_handle(lazy);
     for (engine::Lazy* lazy : roots_) free_handle(lazy);
     if (program_.impl != nullptr) (void)aster_ml_program_free(&program_);
+    for (const auto& [dtype, storage] : shared_there_) buffer::storage_release(storage);
   }
 
   // Empty, or what went wrong.
@@ -73,13 +83,14 @@ class Replays {
     for (const Leaf& leaf : case_.leaves) {
       buffer::Storage* storage = nullptr;
       const Bytes bytes = contents(case_.memory, leaf);
-      if (!buffer::storage_create(&storage, engine_.context, bytes.size(), device_).ok())
+      if (!buffer::storage_create(&storage, engine_.context, bytes.size(), device_).ok() ||
+          !fill(*storage, bytes)) {
         return false;
-      if (!bytes.empty()) std::memcpy(storage->data, bytes.data(), bytes.size());
+      }
       Node node = engine::buffer_node(engine_, storage, 0, leaf.node->dtype, leaf.node->shape());
       buffer::storage_release(storage);
       counterparts[leaf.node] = node;
-      own_.push_back(storage->data);
+      own_.push_back({storage->data, 0});
       leaves_.push_back(cell(node));
     }
     std::vector<aster_ml_lazy> handles(leaves_.size());
@@ -113,24 +124,41 @@ class Replays {
            std::any_of(order.begin(), order.end(), writes);
   }
 
+  bool fill(const buffer::Storage& storage, Bytes bytes) const {
+    return buffer::copy({storage.data, 0, device_}, {bytes.data(), 0, buffer::kHost}, bytes.size())
+        .ok();
+  }
+  Bytes read(Spot from, size_t size) const {
+    Bytes out(size);
+    const buffer::Place place{from.data, from.offset, device_};
+    EXPECT_TRUE(buffer::copy({out.data(), 0, buffer::kHost}, place, size).ok());
+    return out;
+  }
+
   // A place for a value in a memory of its dtype that everything shares.
-  void* shared_place(Node node) {
-    Bytes& bytes = shared_[node->dtype];
+  Spot shared_place(Node node) {
     const size_t size = dtype::size(node->dtype), count = static_cast<size_t>(node->count());
+    Bytes& bytes = shared_[node->dtype];
+    buffer::Storage*& storage = shared_there_[node->dtype];
     if (bytes.empty()) {
       bytes.resize(1024 * size);
       for (size_t i = 0; i < bytes.size(); i += size)
         dtype::store_int(node->dtype, &bytes[i],
                          node->dtype == DType::kBool ? static_cast<int64_t>(pick(2))
                                                      : static_cast<int64_t>(pick(100)) - 50);
+      if (!is_host(device_)) {
+        EXPECT_TRUE(buffer::storage_create(&storage, engine_.context, bytes.size(), device_).ok() &&
+                    fill(*storage, bytes));
+      }
     }
+    void* const data = storage != nullptr ? storage->data : bytes.data();
     // Few places, so that values often overlap.
-    return &bytes[std::min(pick(4) * (count + 1) / 2, 1024 - count) * size];
+    return {data, std::min(pick(4) * (count + 1) / 2, 1024 - count) * size};
   }
 
   // What an input that nothing writes may be: its own memory, a result of the run before, or a
   // place that others share.
-  void* given_input(Node node) {
+  Spot given_input(Node node) {
     for (size_t i : made_) {
       const auto found = before_.find(i);
       Node root = case_.roots[i];
@@ -138,7 +166,7 @@ class Replays {
           bytes_of(root) == bytes_of(node) && pick(3) != 0)
         return found->second;
     }
-    return node->count() <= 1024 && pick(2) == 0 ? shared_place(node) : nullptr;
+    return node->count() <= 1024 && pick(2) == 0 ? shared_place(node) : Spot{};
   }
 
   std::string replay() {
@@ -146,28 +174,27 @@ class Replays {
     Case now = copy_of(case_);
     for (size_t i = 0; i < leaves_.size(); ++i) {
       Node node = case_.leaves[i].node;
-      void* data = written(i) ? nullptr : given_input(node);
-      describe(&inputs[i], node, data == nullptr ? own_[i] : data, device_);
-      Bytes bytes(bytes_of(node));
-      if (!bytes.empty()) std::memcpy(bytes.data(), inputs[i].tensor.storage.data, bytes.size());
+      const Spot given = written(i) ? Spot{} : given_input(node);
+      const Spot spot = given.data == nullptr ? own_[i] : given;
+      describe(&inputs[i], node, spot, device_);
       now.leaves[i].memory = now.memory.size();
       now.leaves[i].offset = 0;
-      now.memory.push_back(bytes);
+      now.memory.push_back(read(spot, bytes_of(node)));
     }
-    std::vector<buffer::Region> taken;
+    std::vector<std::pair<Spot, size_t>> taken;
     for (size_t i = 0; i < made_.size(); ++i) {
       Node node = case_.roots[made_[i]];
       if (node->count() > 1024 || node->count() == 0 || pick(3) == 0) continue;
-      describe(&outputs[i], node, shared_place(node), device_);
-      const buffer::Region place =
-          buffer::host_region(outputs[i].tensor.storage.data, bytes_of(node));
+      const Spot spot = shared_place(node);
+      const size_t end = spot.offset + bytes_of(node);
       // Outputs don't overlap each other.
-      const auto meets = [&](const buffer::Region& other) { return place.overlaps(other); };
-      if (std::ranges::any_of(taken, meets)) {
-        outputs[i] = Given{};
-      } else {
-        taken.push_back(place);
-      }
+      const auto meets = [&](const std::pair<Spot, size_t>& other) {
+        return other.first.data == spot.data && other.first.offset < end &&
+               spot.offset < other.second;
+      };
+      if (std::ranges::any_of(taken, meets)) continue;
+      describe(&outputs[i], node, spot, device_);
+      taken.push_back({spot, end});
     }
     std::vector<aster_ml_tensor> in, out;
     for (const Given& given : inputs) in.push_back(given.tensor);
@@ -186,17 +213,14 @@ class Replays {
     before_.clear();
     for (size_t i = 0; i < made_.size(); ++i) {
       const Bytes& bytes = want.roots[made_[i]];
-      before_[made_[i]] = out[i].storage.data;
-      if (!bytes.empty() &&
-          std::memcmp(static_cast<char*>(out[i].storage.data) + out[i].byte_offset, bytes.data(),
-                      bytes.size()) != 0)
-        text = "result " + std::to_string(i) + " differs";
-      before_[made_[i]] = static_cast<char*>(out[i].storage.data) + out[i].byte_offset;
+      const Spot spot{out[i].storage.data, out[i].byte_offset};
+      if (read(spot, bytes.size()) != bytes) text = "result " + std::to_string(i) + " differs";
+      before_[made_[i]] = spot;
     }
     for (size_t i = 0; i < in.size(); ++i) {
       if (!written(i)) continue;
       const Bytes bytes = contents(want.memory, now.leaves[i]);
-      if (!bytes.empty() && std::memcmp(in[i].storage.data, bytes.data(), bytes.size()) != 0)
+      if (read({in[i].storage.data, in[i].byte_offset}, bytes.size()) != bytes)
         text = "input " + std::to_string(i) + " afterwards differs";
     }
     return text;
@@ -230,10 +254,11 @@ class Replays {
   std::mt19937_64 random_;
   aster_ml_program program_{};
   std::vector<engine::Lazy*> leaves_, roots_;
-  std::vector<void*> own_;          // each leaf's memory
-  std::vector<size_t> made_;        // the roots that are results
-  std::map<size_t, void*> before_;  // results of the run before
+  std::vector<Spot> own_;          // each leaf's memory
+  std::vector<size_t> made_;       // the roots that are results
+  std::map<size_t, Spot> before_;  // results of the run before
   std::map<DType, Bytes> shared_;
+  std::map<DType, buffer::Storage*> shared_there_;  // the same on a device
 };
 
 void fuzz(int32_t device, uint64_t cases) {
@@ -267,6 +292,10 @@ void fuzz(int32_t device, uint64_t cases) {
 
 TEST(Fuzz, ProgramsRunOnTheirResults) { fuzz(ASTER_ML_DEVICE_CPU, 60); }
 TEST(Fuzz, InterpretedProgramsRunOnTheirResults) { fuzz(ASTER_ML_DEVICE_REFERENCE, 300); }
+TEST(FuzzOpencl, ProgramsRunOnTheirResults) {
+  if (!has_opencl()) GTEST_SKIP() << "no OpenCL device is installed";
+  fuzz(ASTER_ML_DEVICE_OPENCL, 12);
+}
 
 }  // namespace
 }  // namespace aster::fuzz

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -33,11 +34,16 @@ bool good(const Object& object) {
 #define OK(call) ASSERT_TRUE(programs::good(call)) << programs::last_error()
 #define EXPECT_OK(call) EXPECT_TRUE(programs::good(call)) << programs::last_error()
 
-// A context of two threads if nothing else is said.
+// A context of two threads if nothing else is said, on the device that ASTER_TEST_DEVICE names.
 class Session : public Context {
  public:
   explicit Session(aster_ml_context_options options = {}) : Context(with_threads(options)) {
     EXPECT_OK(*this);
+    if (const char* const name = std::getenv("ASTER_TEST_DEVICE")) {
+      int32_t device = 0;
+      EXPECT_OK(aster_ml_device_from_name(&device, name));
+      EXPECT_OK(set_device(device));
+    }
   }
 
  private:

@@ -52,6 +52,8 @@ def parsed(arguments):
     )
     parser.add_argument("--dtypes", nargs="+", metavar="DTYPE")
     parser.add_argument("--count", type=int, default=4, help="cases of an operator and dtype (4)")
+    parser.add_argument("--each", type=int, default=0, help="at most so many of an operator")
+    parser.add_argument("--share", default="1/1", metavar="K/N", help="of N parts the Kth")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--format", choices=["text", "json", "html", "markdown"], default="text")
     parser.add_argument("--page", metavar="FILE", help="write the report; its ending says how")
@@ -67,6 +69,10 @@ def parsed(arguments):
     options = parser.parse_args(arguments)
     if options.page and os.path.splitext(options.page)[1] not in ENDINGS:
         parser.error(f"--page: the ending is one of {', '.join(ENDINGS)}")
+    part, _, parts = options.share.partition("/")
+    if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
+        parser.error("--share takes K/N, K from 1 to N")
+    options.share = int(part), int(parts)
     if any("=" not in p for p in options.python):
         parser.error("--python takes ENGINE=PATH")
     wanted = 1 if options.record or options.kernels else 2
@@ -155,6 +161,8 @@ def main(arguments=None):
         rows=rows,
         dtypes=options.dtypes,
         count=options.count,
+        each=options.each,
+        share=options.share,
         seed=options.seed,
         shrink=not options.no_shrink,
         kept="" if options.kept == "none" else options.kept or kept.folder(),

@@ -23,6 +23,8 @@ class Plan:
     rows: list
     dtypes: list[str] | None = None  # None: each row's own
     count: int = 4
+    each: int = 0  # most cases of an operator; 0: all
+    share: tuple[int, int] = (1, 1)  # (k, n): every nth case from the kth on
     seed: int = 0
     shrink: bool = True
     kept: str = ""
@@ -39,7 +41,20 @@ def open_engine(name, plan):
 
 
 def planned(plan, engines):
-    """The cases of a plan: the recorded ones where an engine has no others, else generated."""
+    """The cases of a plan."""
+    counts = {}
+    part, parts = plan.share
+    for case in every(plan, engines):
+        before = counts[case["op"]] = counts.get(case["op"], 0) + 1
+        if plan.each and before > plan.each:
+            continue
+        counts[None] = counts.get(None, 0) + 1
+        if counts[None] % parts == part - 1:
+            yield case
+
+
+def every(plan, engines):
+    """The recorded cases where an engine has no others, else generated ones."""
     names = {row.name for row in plan.rows}
     for engine in engines:
         if isinstance(engine, Recorded):

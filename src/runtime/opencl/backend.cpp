@@ -2,6 +2,7 @@
 #include "runtime/opencl/backend.h"
 
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +45,29 @@ Buffer* keep_spare(Device& device, Buffer* buffer) {
   return std::exchange(device.spare[0], buffer);
 }
 
+// Drivers that compute on the host's memory do not ask for huge pages, without which reading much
+// of it takes twice the time and more: what is large is given to them.
+constexpr size_t kHugePage = size_t{2} << 20;
+
+void* host_memory(const Device& device, size_t bytes, cl_bitfield flags) {
+  const bool shares = device.info.kind == ASTER_ML_DEVICE_KIND_CPU &&
+                      (device.info.flags & ASTER_ML_DEVICE_UNIFIED) != 0;
+  if (!shares || flags != 0 || bytes < kHugePage || bytes > device.info.allocation_bytes) {
+    return nullptr;
+  }
+  void* const out = process_heap().allocate(align_up(bytes, kHugePage), kHugePage);
+  if (out != nullptr) madvise(out, align_up(bytes, kHugePage), MADV_HUGEPAGE);
+  return out;
+}
+
+// The driver's hold on it went before.
+void destroy(Buffer* buffer) {
+  if (buffer->host != nullptr) {
+    process_heap().release(buffer->host, align_up(buffer->bytes, kHugePage), kHugePage);
+  }
+  process_heap().destroy(buffer);
+}
+
 Status create(void** out, int32_t index, size_t bytes, cl_bitfield flags) {
   Device* device = nullptr;
   ASTER_TRY(use(&device, index));
@@ -52,16 +76,18 @@ Status create(void** out, int32_t index, size_t bytes, cl_bitfield flags) {
   }
   Buffer* const buffer = process_heap().create<Buffer>();
   if (buffer == nullptr) return out_of_memory(sizeof(Buffer));
+  buffer->bytes = bytes;
+  buffer->mapped = flags != 0;
+  buffer->host = host_memory(*device, bytes, flags);
+  if (buffer->host != nullptr) flags |= CL_MEM_USE_HOST_PTR;
   const Api& cl = g_platforms.cl;
   cl_int error = CL_SUCCESS;
   buffer->memory = cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE | flags,
-                                     std::max<size_t>(bytes, 1), nullptr, &error);
+                                     std::max<size_t>(bytes, 1), buffer->host, &error);
   if (error != CL_SUCCESS) {
-    process_heap().destroy(buffer);
+    destroy(buffer);
     return failed(*device, "clCreateBuffer", error);
   }
-  buffer->bytes = bytes;
-  buffer->mapped = flags != 0;
   *out = buffer;
   return kOk;
 }
@@ -118,7 +144,7 @@ Status map(void** out, int32_t index, size_t bytes) {
       cl.clEnqueueUnmapMemObject(device.copies, buffer->memory, at, 0, nullptr, nullptr);
     }
     cl.clReleaseMemObject(buffer->memory);
-    process_heap().destroy(buffer);
+    destroy(buffer);
     return status;
   }
   *out = at;
@@ -148,7 +174,7 @@ void release(void*, int32_t index, void* data, size_t) {
   Buffer* const gone = keep_spare(g_platforms.devices[index], static_cast<Buffer*>(data));
   if (gone == nullptr) return;
   cl.clReleaseMemObject(gone->memory);
-  process_heap().destroy(gone);
+  destroy(gone);
 }
 
 template <typename Copy>

@@ -75,6 +75,7 @@ enum : cl_bitfield {
   CL_QUEUE_PROFILING_ENABLE = 2,
   CL_MEM_READ_WRITE = 1,
   CL_MAP_READ_WRITE = 3,
+  CL_MEM_USE_HOST_PTR = 8,
   CL_MEM_ALLOC_HOST_PTR = 16,
 };
 

@@ -17,6 +17,7 @@ namespace aster::runtime::opencl {
 struct Buffer {
   cl_mem memory;
   size_t bytes;
+  void* host;  // memory of ours that it is; null: the driver's
   bool mapped;
 };
 
