@@ -36,7 +36,8 @@ struct Rendered {
   char name[64] = {};   // r_<hash>: of kernel, plan and target; s_<hash>: one that takes sizes
   char title[64] = {};  // what it computes, for people (title.h)
   program::RenderedC code;
-  Vec<int64_t> sizes;  // that it is to be called with
+  bool at_hand = false;  // by its name: there is no code here (SizeClasses)
+  Vec<int64_t> sizes;    // that it is to be called with
   int64_t tasks = 1;
   double task_flops = 0;  // estimates: operations and bytes of one task
   double task_bytes = 0;

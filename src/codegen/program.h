@@ -116,6 +116,10 @@ class Mixer {
     out_.low = hash_mix(out_.low, word);
     out_.high = hash_mix(out_.high ^ 0x5bd1e995u, word);
   }
+  void text(const char* text) {
+    for (; *text != '\0'; ++text) word(static_cast<uint8_t>(*text));
+    word(0);
+  }
   // All of an instruction but where its lists lie.
   void instruction(const Instruction& in, std::span<const Id> operands, Words words, Terms terms);
   Digest get() const { return out_; }

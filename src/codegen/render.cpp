@@ -11,36 +11,41 @@
 namespace aster::codegen {
 namespace {
 
-// Two hashes of the kernel's structure, its plan and the target: equal ones mean equal text.
-Status name_kernel(char (&name)[64], const Kernel& kernel, const Plan& plan, const Target& target,
-                   Memory& memory) {
+// Of all that a kernel's graph says.
+Status digest_kernel(program::Digest* out, Node sink, Memory& memory) {
+  Vec<Node> order(memory);
+  ASTER_TRY(uop::toposort(&order, std::array{sink}));
   Map<Node, uint64_t> numbers(memory);
-  uint64_t low = 1, high = 2;
-  const auto mix = [&](uint64_t word) {
-    low = hash_mix(low, word);
-    high = hash_mix(high ^ 0x5bd1e995u, word);
-  };
-  for (const bool flag :
-       {target.fma, target.f16c, target.avx512, target.streaming, target.fp64, target.portable}) {
-    mix(flag);
-  }
-  mix(static_cast<uint64_t>(target.language));
-  mix(static_cast<uint64_t>(target.max_lanes));
-  mix(static_cast<uint64_t>(target.vector_bytes));
-  const program::Digest planned = digest(plan);
-  mix(planned.low), mix(planned.high);
-  for (Node node : kernel.order()) {
-    mix(static_cast<uint64_t>(node->op) << 32 | static_cast<uint64_t>(node->dtype) << 16 |
-        node->ndim);
-    mix(static_cast<uint64_t>(node->nsrc) << 32 | node->narg);
-    for (Node source : node->src()) mix(numbers.get(source, 0));
-    for (uop::Word word : node->arg()) mix(static_cast<uint64_t>(word));
-    for (uop::Word word : node->shape()) mix(static_cast<uint64_t>(word));
+  program::Mixer mix;
+  for (Node node : order) {
+    mix.word(static_cast<uint64_t>(node->op) << 32 | static_cast<uint64_t>(node->dtype) << 16 |
+             node->ndim);
+    mix.word(static_cast<uint64_t>(node->nsrc) << 32 | node->narg);
+    for (Node source : node->src()) mix.word(numbers.get(source, 0));
+    for (uop::Word word : node->arg()) mix.word(static_cast<uint64_t>(word));
+    for (uop::Word word : node->shape()) mix.word(static_cast<uint64_t>(word));
     ASTER_TRY(numbers.set(node, numbers.size() + 1));
   }
-  std::snprintf(name, sizeof(name), "r_%016llx%016llx", static_cast<unsigned long long>(high),
-                static_cast<unsigned long long>(low));
+  *out = mix.get();
   return kOk;
+}
+
+// By kernel, plan and target: equal names mean equal text.
+void name_kernel(char (&name)[64], const program::Digest& kernel, const Plan& plan,
+                 const Target& target) {
+  program::Mixer mix;
+  for (const bool flag :
+       {target.fma, target.f16c, target.avx512, target.streaming, target.fp64, target.portable}) {
+    mix.word(flag ? 1 : 0);
+  }
+  mix.word(static_cast<uint64_t>(target.language));
+  mix.word(static_cast<uint64_t>(target.max_lanes));
+  mix.word(static_cast<uint64_t>(target.vector_bytes));
+  for (const program::Digest& part : {digest(plan), kernel})
+    mix.word(part.low), mix.word(part.high);
+  const program::Digest all = mix.get();
+  std::snprintf(name, sizeof(name), "r_%016llx%016llx", static_cast<unsigned long long>(all.high),
+                static_cast<unsigned long long>(all.low));
 }
 
 // What C is made for: of a portable one nothing is assumed.
@@ -108,38 +113,61 @@ Status lower_general(program::Module* out, Plan* general, const char* name, cons
   return lower_program(out, name, kernel, *general, target, memory);
 }
 
+namespace {
+
+// The kernel for its own sizes.
+Status write_own(Rendered& out, const Kernel& kernel, const Plan& plan, const Target& target,
+                 bool from_outside, Memory& memory) {
+  program::Module module(memory);
+  ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
+  if (from_outside) ASTER_TRY(program::verify(module, {true}));
+  return render_module(out.code, module, target);
+}
+
+// Unless its code is at hand. *taken: the plan that it has.
+Status write_shared(Rendered& out, const Plan** taken, Plan* general, const Kernel& kernel,
+                    const Plan& plan, const Target& target, SizeClasses& classes, Memory& memory) {
+  program::Module module(memory);
+  ASTER_TRY(lower_general(&module, general, out.name, kernel, plan, target, memory));
+  ASTER_TRY(classes.choose(&module, &out));
+  if (!out.sizes.empty()) {
+    *taken = general;
+    return out.at_hand ? kOk : render_module(out.code, module, target);
+  }
+  out.at_hand = classes.is_at_hand(out.name);
+  return out.at_hand ? kOk : write_own(out, kernel, plan, target, false, memory);
+}
+
+}  // namespace
+
 Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& target,
               SizeClasses* classes, const Plan* given) {
   if (node == nullptr) return ASTER_FAIL(kINTERNAL, "no kernel");
   Memory& memory = graph.memory();
+  if (given != nullptr) classes = nullptr;  // a plan from outside is for these sizes
+  program::Digest digest;
+  ASTER_TRY(digest_kernel(&digest, node, memory));
+  bool met = false;
+  if (classes != nullptr) ASTER_TRY(classes->recall(&out, &met, digest));
+  if (met) return kOk;
   Kernel kernel(memory);
   ASTER_TRY(kernel.analyse(node));
-  Plan own(memory);
+  Plan own(memory), general(memory);
   const Plan* plan = nullptr;
   ASTER_TRY(take_plan(&own, &plan, given, kernel, target, memory));
-  ASTER_TRY(name_kernel(out.name, kernel, *plan, target, memory));
+  name_kernel(out.name, digest, *plan, target);
   ASTER_TRY(write_title(out.title, node, memory));
-  program::Module module(memory);
-  Plan general(memory);
-  // A plan from outside is for these sizes.
-  if (classes != nullptr && given == nullptr) {
-    ASTER_TRY(lower_general(&module, &general, out.name, kernel, *plan, target, memory));
-    ASTER_TRY(classes->choose(&module, &out.sizes));
-  }
-  if (out.sizes.empty()) {
-    module.programs.clear();
-    ASTER_TRY(lower_program(&module, out.name, kernel, *plan, target, memory));
-  }
-  if (given != nullptr) ASTER_TRY(program::verify(module, {true}));
-  std::memcpy(out.name, module.programs.back().name, sizeof(out.name));
-  ASTER_TRY(render_module(out.code, module, target));
+  const Plan* taken = plan;
+  ASTER_TRY(classes == nullptr
+                ? write_own(out, kernel, *plan, target, given != nullptr, memory)
+                : write_shared(out, &taken, &general, kernel, *plan, target, *classes, memory));
   out.tasks = 0;
-  const Plan& taken = out.sizes.empty() ? *plan : general;
-  for (int root : kernel.roots) out.tasks += task_count(kernel, taken.at(root));
+  for (int root : kernel.roots) out.tasks += task_count(kernel, taken->at(root));
   const Work work = work_of(kernel);
   out.task_flops = work.flops / static_cast<double>(out.tasks);
   out.task_bytes = work.bytes / static_cast<double>(out.tasks);
-  return out.code.text.status();
+  ASTER_TRY(out.code.text.status());
+  return classes != nullptr ? classes->remember(digest, out) : kOk;
 }
 
 Status render_unit(Text& out, const Rendered& kernel, const Target& target) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <cstring>
 
 namespace aster::codegen {
 
@@ -16,6 +17,8 @@ constexpr Word kMostBits = INT64_MAX - 1;
 // Patterns kept of a skeleton, and words of all patterns, before they are forgotten.
 constexpr size_t kMostPatterns = 16;
 constexpr uint64_t kMostWords = uint64_t{1} << 20;
+// Kernels that are remembered.
+constexpr size_t kMostMet = 8192;
 
 // A constant that is written where it is used.
 bool is_number(const Instruction& in) {
@@ -128,13 +131,12 @@ namespace {
 // Writes the program of a pattern.
 class Generaliser {
  public:
-  Generaliser(Program* out, Vec<int64_t>* sizes, const Program& from, const Numbers& numbers,
-              const Pattern& pattern, Memory& memory)
+  Generaliser(Program* out, Pattern* pattern, const Program& from, const Numbers& numbers,
+              Memory& memory)
       : out_(*out),
-        sizes_(*sizes),
         from_(from),
         numbers_(numbers),
-        pattern_(pattern),
+        pattern_(*pattern),
         ids_(memory),
         products_(memory),
         constants_(memory),
@@ -142,6 +144,7 @@ class Generaliser {
         written_(memory) {}
 
   Status run() {
+    pattern_.arguments.clear();
     for (const Axis& axis : from_.axes()) out_.add_axis(axis.name, axis.size);
     ASTER_TRY(groups_.resize(pattern_.first.size() + 1, kNone));
     ASTER_TRY(ids_.resize(numbers_.words.size(), kNone));
@@ -178,14 +181,12 @@ class Generaliser {
     Id id;
   };
 
-  Id new_size(Word word, NumberKind kind) {
+  Id new_size(size_t number, NumberKind kind) {
     const bool small = kind == NumberKind::kIndex || kind == NumberKind::kStep;
     const Word most = small ? kMostSize : kMostBits;
     const Word least = kind == NumberKind::kStep ? 1 : -most;
-    const auto slot = static_cast<Word>(sizes_.size() - first_size_);
-    if (kind == NumberKind::kFloat)
-      word = std::bit_cast<int32_t>(static_cast<float>(std::bit_cast<double>(word)));
-    out_.fail(sizes_.push(word));
+    const auto slot = static_cast<Word>(pattern_.arguments.size());
+    out_.fail(pattern_.arguments.push(static_cast<uint32_t>(number)));
     return out_.add({.op = Op::kParam, .dtype = DType::kInt64, .flags = kSize}, {},
                     std::array{slot, least, most, Word{1}});
   }
@@ -194,7 +195,7 @@ class Generaliser {
     const uint16_t group = pattern_.groups[number];
     if (group == 0) return kNone;
     Id& id = groups_[group];
-    if (id == kNone) id = new_size(numbers_.words[number], numbers_.kinds[number]);
+    if (id == kNone) id = new_size(number, numbers_.kinds[number]);
     return id;
   }
   Id constant(size_t number, DType dtype) {
@@ -242,13 +243,13 @@ class Generaliser {
     } else if (is_loop_from_zero(from_, in)) {
       ids_[*at] = size_of(*at);
       const Id step = ids_[*at + 1] = size_of(*at + 1);
-      if (step != kNone) ids_[*at + 2] = new_size(numbers_.words[*at + 2], NumberKind::kIndex);
+      if (step != kNone) ids_[*at + 2] = new_size(*at + 2, NumberKind::kIndex);
       *at += 3;
     } else if (in.op == Op::kLoop) {
       if (in.is(kImmediate)) ids_[*at] = size_of(*at), ++*at;
       if (in.is(kImmediateHigh)) ids_[*at] = size_of(*at), ++*at;
     } else if (in.op == Op::kParam) {
-      ids_[*at] = new_size(numbers_.words[*at], NumberKind::kDerived);
+      ids_[*at] = new_size(*at, NumberKind::kDerived);
       ++*at;
     }
     return out_.status();
@@ -327,16 +328,14 @@ class Generaliser {
 
   static constexpr size_t kMostOperands = 16;
   Program& out_;
-  Vec<int64_t>& sizes_;
   const Program& from_;
   const Numbers& numbers_;
-  const Pattern& pattern_;
+  Pattern& pattern_;
   Vec<Id> ids_;  // by number: its size or constant
   Vec<Product> products_;
   Vec<Constant> constants_;
   Vec<Id> groups_;   // by group: its size
   Vec<Id> written_;  // by instruction
-  size_t first_size_ = sizes_.size();
 };
 
 // ---- Patterns ----
@@ -393,9 +392,46 @@ bool may_vary(NumberKind kind, Word word) {
   return kind != NumberKind::kIndex || (word >= -kMostSize && word <= kMostSize);
 }
 
-Status generalise(Program* out, Vec<int64_t>* sizes, const Program& program, const Numbers& numbers,
-                  const Pattern& pattern, Memory& memory) {
-  return Generaliser(out, sizes, program, numbers, pattern, memory).run();
+Status generalise(Program* out, Pattern* pattern, const Program& program, const Numbers& numbers,
+                  Memory& memory) {
+  return Generaliser(out, pattern, program, numbers, memory).run();
+}
+
+Status append_sizes(Vec<int64_t>* out, const Numbers& numbers, const Pattern& pattern) {
+  for (const uint32_t number : pattern.arguments) {
+    const Word word = numbers.words[number];
+    const bool real = numbers.kinds[number] == NumberKind::kFloat;
+    ASTER_TRY(out->push(
+        real ? std::bit_cast<int32_t>(static_cast<float>(std::bit_cast<double>(word))) : word));
+  }
+  return kOk;
+}
+
+Status SizeClasses::recall(Rendered* out, bool* met, const Digest& kernel) const {
+  const Met* one = met_.find(kernel);
+  *met = one != nullptr && is_at_hand(one->name);
+  if (!*met) return kOk;
+  std::memcpy(out->name, one->name, sizeof(out->name));
+  std::memcpy(out->title, one->title, sizeof(out->title));
+  out->tasks = one->tasks;
+  out->task_flops = one->task_flops;
+  out->task_bytes = one->task_bytes;
+  out->at_hand = true;
+  return out->sizes.append(met_sizes_.data() + one->first_size, one->size_count);
+}
+
+Status SizeClasses::remember(const Digest& kernel, const Rendered& one) {
+  if (met_.size() == kMostMet) {
+    met_.clear();
+    met_sizes_.clear();
+  }
+  Met met{{}, {}, one.tasks, one.task_flops, one.task_bytes, 0, 0};
+  std::memcpy(met.name, one.name, sizeof(met.name));
+  std::memcpy(met.title, one.title, sizeof(met.title));
+  met.first_size = static_cast<uint32_t>(met_sizes_.size());
+  met.size_count = static_cast<uint32_t>(one.sizes.size());
+  ASTER_TRY(met_sizes_.append(one.sizes.data(), one.sizes.size()));
+  return met_.set(kernel, met);
 }
 
 Status SizeClasses::class_of(Class** out, const Numbers& numbers, const Module& module) {
@@ -403,10 +439,7 @@ Status SizeClasses::class_of(Class** out, const Numbers& numbers, const Module& 
   mix.word(numbers.skeleton.low);
   mix.word(numbers.skeleton.high);
   for (const Program& one : module.programs) {
-    if (!one.function) continue;
-    const Digest digest = one.digest();
-    mix.word(digest.low);
-    mix.word(digest.high);
+    if (one.function) mix.text(one.name);
   }
   const Digest key = mix.get();
   if (words_ > kMostWords) {
@@ -425,7 +458,7 @@ Status SizeClasses::class_of(Class** out, const Numbers& numbers, const Module& 
 }
 
 // In the place of another where there are many.
-Status SizeClasses::remember(Class* of, Pattern&& pattern, Pattern* other) {
+Status SizeClasses::add(Class* of, Pattern&& pattern, Pattern* other) {
   pattern.call = call_;
   if (of->patterns.size() == kMostPatterns) {
     if (other != nullptr) *other = std::move(pattern);
@@ -449,11 +482,10 @@ Status SizeClasses::widen(Pattern* out, Pattern** with, Class* of, const Numbers
   return kOk;
 }
 
-Status SizeClasses::choose(Module* module, Vec<int64_t>* sizes) {
-  Memory& scratch = sizes->memory();
-  Program& program = module->programs.back();
+Status SizeClasses::choose(Module* module, Rendered* out) {
+  Memory& scratch = out->sizes.memory();
   Numbers numbers(scratch);
-  ASTER_TRY(take_apart(&numbers, program, scratch));
+  ASTER_TRY(take_apart(&numbers, module->programs.back(), scratch));
   Class* of = nullptr;
   ASTER_TRY(class_of(&of, numbers, *module));
   Pattern* best = nullptr;
@@ -464,51 +496,64 @@ Status SizeClasses::choose(Module* module, Vec<int64_t>* sizes) {
   Pattern wider(memory_);
   if (best != nullptr) {
     if (best->first.empty()) return kOk;
-    return replace(module, sizes, numbers, *best, nullptr);
+    return replace(module, out, numbers, best, nullptr);
   }
   ASTER_TRY(widen(&wider, &best, of, numbers));
   if (best == nullptr) {
     ASTER_TRY(wider.words.append(numbers.words.data(), numbers.words.size()));
     ASTER_TRY(wider.groups.resize(numbers.words.size(), uint16_t{0}));
-    return remember(of, std::move(wider), nullptr);
+    return add(of, std::move(wider), nullptr);
   }
   bool holds = false;
-  ASTER_TRY(replace(module, sizes, numbers, wider, &holds));
-  return holds ? remember(of, std::move(wider), best) : kOk;
+  ASTER_TRY(replace(module, out, numbers, &wider, &holds));
+  return holds ? add(of, std::move(wider), best) : kOk;
 }
 
-// holds: null, or to be told whether the verifier lets the program pass; it stays as it is where
-// not.
-Status SizeClasses::replace(Module* module, Vec<int64_t>* sizes, const Numbers& numbers,
-                            const Pattern& pattern, bool* holds) {
-  Memory& scratch = sizes->memory();
-  Program& program = module->programs.back();
-  Program general(scratch);
-  ASTER_TRY(generalise(&general, sizes, program, numbers, pattern, scratch));
-  std::swap(program, general);
-  if (holds != nullptr) {
-    const SavedError before;
-    const Status status = verify(*module, {.vouched = true});
-    *holds = status.ok();
-    if (!*holds) {
-      if (status.code != static_cast<int32_t>(Code::kARGUMENT)) return status;
-      before.restore();
-      std::swap(program, general);
-      sizes->clear();
-      return kOk;
-    }
-  }
+namespace {
+
+// Of all that a program computes.
+void name_program(char (&name)[kMaxName], const Module& module) {
   Mixer mix;
-  for (const Program& one : module->programs) {
+  for (const Program& one : module.programs) {
     const Digest digest = one.digest();
     mix.word(digest.low);
     mix.word(digest.high);
   }
-  const Digest name = mix.get();
-  std::snprintf(program.name, sizeof(program.name), "s_%016llx%016llx",
-                static_cast<unsigned long long>(name.high),
-                static_cast<unsigned long long>(name.low));
-  return kOk;
+  const Digest digest = mix.get();
+  std::snprintf(name, sizeof(name), "s_%016llx%016llx",
+                static_cast<unsigned long long>(digest.high),
+                static_cast<unsigned long long>(digest.low));
+}
+
+}  // namespace
+
+// holds: null for a pattern that has a program, or to be told whether the verifier lets the new one
+// pass; all stays as it is where not.
+Status SizeClasses::replace(Module* module, Rendered* out, const Numbers& numbers, Pattern* pattern,
+                            bool* holds) const {
+  Memory& scratch = out->sizes.memory();
+  Program& program = module->programs.back();
+  out->at_hand = holds == nullptr && is_at_hand(pattern->name);
+  if (!out->at_hand) {
+    Program general(scratch);
+    ASTER_TRY(generalise(&general, pattern, program, numbers, scratch));
+    std::swap(program, general);
+    if (holds != nullptr) {
+      const SavedError before;
+      const Status status = verify(*module, {.vouched = true});
+      *holds = status.ok();
+      if (!*holds) {
+        if (status.code != static_cast<int32_t>(Code::kARGUMENT)) return status;
+        before.restore();
+        std::swap(program, general);
+        return kOk;
+      }
+    }
+    name_program(pattern->name, *module);
+    std::memcpy(program.name, pattern->name, sizeof(program.name));
+  }
+  std::memcpy(out->name, pattern->name, sizeof(out->name));
+  return append_sizes(&out->sizes, numbers, *pattern);
 }
 
 }  // namespace aster::codegen

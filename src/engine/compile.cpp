@@ -554,7 +554,6 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
                                const Leaves& leaves, const Arena& scratch_memory) {
   Memory& memory = scratch.memory();
   Kernels on_device(memory), on_host(memory);
-  size_classes_.begin_call();
   if (exe->away && exe->device->computes)
     ASTER_TRY(compile_on_device(&on_device, exe, *this, scratch, schedule));
   if (!exe->away || needs_host(schedule, on_device)) {

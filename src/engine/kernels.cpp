@@ -55,16 +55,20 @@ Status load_on_host(Kernels* kernels, Executable* exe, Engine& engine,
   ASTER_TRY(needs.reserve(kernels->rendered.size()));
   Text declarations(memory);
   for (const codegen::Rendered& one : kernels->rendered) {
+    if (one.at_hand) {
+      ASTER_TRY(sources.push(KernelSource{one.name, {}, {}, true}));
+      continue;
+    }
     ASTER_TRY(all.push(&one.code));
     // The types and functions that it uses, as they are written now, are part of its key.
     declarations.clear();
     ASTER_TRY(codegen::program::write_declarations(declarations, {&all.back(), 1}, target));
     ASTER_TRY(needs.push(runtime::cpu::Sha256().add_text(declarations.view()).finish()));
     const runtime::cpu::Digest& need = needs.back();
-    ASTER_TRY(
-        sources.push(KernelSource{one.name,
-                                  one.code.text.view(),
-                                  {reinterpret_cast<const char*>(need.data()), need.size()}}));
+    ASTER_TRY(sources.push(KernelSource{one.name,
+                                        one.code.text.view(),
+                                        {reinterpret_cast<const char*>(need.data()), need.size()},
+                                        true}));
   }
   declarations.clear();
   ASTER_TRY(codegen::program::write_declarations(declarations, {all.data(), all.size()}, target));
@@ -79,6 +83,10 @@ Status load_on_host(Kernels* kernels, Executable* exe, Engine& engine,
   return kOk;
 }
 
+bool is_loaded(const void* library, const char* name) {
+  return static_cast<const runtime::cpu::KernelLibrary*>(library)->has_named(name);
+}
+
 }  // namespace
 
 Status compile_on_host(Kernels* kernels, Executable* exe, Engine& engine, Graph& scratch,
@@ -91,8 +99,9 @@ Status compile_on_host(Kernels* kernels, Executable* exe, Engine& engine, Graph&
   const Status found = provider->compiler(&compiler);
   if (!found.ok()) return without_code(exe, context, found);
   const codegen::Target target = target_of(*provider);
-  ASTER_TRY(render_kernels(kernels, engine, scratch, schedule, target,
-                           exe->own_sizes ? nullptr : engine.size_classes(), elsewhere,
+  codegen::SizeClasses* const classes = exe->own_sizes ? nullptr : engine.size_classes();
+  if (classes != nullptr) classes->begin_call({is_loaded, provider});
+  ASTER_TRY(render_kernels(kernels, engine, scratch, schedule, target, classes, elsewhere,
                            [](Status status) { return status; }));
   return load_on_host(kernels, exe, engine, provider, target, scratch_memory);
 }

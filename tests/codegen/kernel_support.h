@@ -373,8 +373,9 @@ class Suite {
       }
     }
     program::Program general(process_heap());
-    const Status made = generalise(&general, sizes, program, numbers, pattern, process_heap());
+    const Status made = generalise(&general, &pattern, program, numbers, process_heap());
     ASSERT_TRUE(made.ok()) << name << ": " << last_message();
+    ASSERT_TRUE(append_sizes(sizes, numbers, pattern).ok()) << name;
     program = std::move(general);
     Text text(process_heap());
     ASSERT_TRUE(program::print(text, *module).ok());

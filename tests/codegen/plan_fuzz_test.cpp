@@ -55,6 +55,29 @@ class PlannedSuite : public Suite {
   }
   size_t skipped = 0;
 
+  // All cases by programs whose numbers are sizes: they compute what those do that have them.
+  void run_sized(int width) {
+    const Target target = target_of(width);
+    for (const Case& one : cases_) {
+      program::Module own(process_heap()), sized(process_heap());
+      Kernel kernel(process_heap());
+      ASSERT_TRUE(kernel.analyse(one.kernel).ok());
+      Plan plan(process_heap()), general(process_heap());
+      ASSERT_TRUE(make_plan(&plan, kernel, target, process_heap()).ok());
+      ASSERT_TRUE(lower_program(&own, "own", kernel, plan, target, process_heap()).ok());
+      ASSERT_TRUE(
+          lower_general(&sized, &general, "sized", kernel, plan, target, process_heap()).ok());
+      Vec<int64_t> sizes(process_heap());
+      ASSERT_NO_FATAL_FAILURE(make_general(&sized, &sizes, one.name));
+      std::vector<Param> want = one.params, got = one.params;
+      ASSERT_EQ(program::tests::Evaluator::run(own, want), "") << one.name;
+      ASSERT_EQ(program::tests::Evaluator::run(sized, got, {sizes.begin(), sizes.end()}), "")
+          << one.name;
+      same_bits(one.name, got, want);
+    }
+    cases_.clear();
+  }
+
  private:
   struct Made {
     std::string text;
@@ -121,6 +144,17 @@ TEST(PlanFuzz, RandomPlansOfRandomKernels) {
     }
   }
   EXPECT_LT(skipped * 4, drawn);
+}
+
+TEST(PlanFuzz, SizesAsArguments) {
+  for (int width : widths()) {
+    PlannedSuite s;
+    const uint64_t seed = first_seed() * 61 + static_cast<uint64_t>(width);
+    for (uint64_t i = 0; i < (exhaustive() ? 400u : 40u); ++i)
+      RandomKernel(s, seed * 1009 + i).add("random" + std::to_string(seed * 1009 + i));
+    s.run_sized(width);
+    if (HasFailure()) return;
+  }
 }
 
 std::string mutated(std::string text, std::mt19937_64& random) {

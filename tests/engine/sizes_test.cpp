@@ -1,5 +1,6 @@
 // Kernels that differ in sizes alone: what they compute, and how many are compiled.
 #include <functional>
+#include <thread>
 
 #include "engine/world.h"
 
@@ -75,6 +76,91 @@ TEST(Sizes, IndicesFollowSizes) {
         return w.g().alu(Op::kSub, x, w.expand(mean, {n, 12}));
       },
       sizes);
+}
+
+// A graph of a few random operations over sizes that follow from n; which ones n has no part in.
+Node random_graph(World& w, uint64_t seed, Word n) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](uint64_t most) { return random() % most; };
+  Shape shape{n + static_cast<Word>(below(3)), 2 + static_cast<Word>(below(20))};
+  if (below(2) == 0) std::swap(shape[0], shape[1]);
+  Node x = w.random(shape, static_cast<uint32_t>(seed));
+  for (uint64_t left = 2 + below(4); left-- > 0;) {
+    const Shape dims(x->shape().begin(), x->shape().end());
+    const Shape nothing(dims.size(), 0);
+    const auto axis = static_cast<Word>(below(dims.size()));
+    switch (below(9)) {
+      case 0:
+        x = w.g().alu(Op::kAdd, x, w.num(0.5, x));
+        break;
+      case 1:
+        x = w.g().alu(Op::kMul, x, w.random(dims, static_cast<uint32_t>(seed + left)));
+        break;
+      case 2:
+        x = w.g().permute(x, words({1, 0}));
+        break;
+      case 3:
+        x = w.g().flip(x, words({axis == 0 ? Word{1} : 0, axis == 1 ? Word{1} : 0}));
+        break;
+      case 4:
+        x = w.g().pad(x, words({1, 0}), words({0, 2}), words({0, 0}), 0);
+        break;
+      case 5: {
+        Node sum = w.sum(x, {axis});
+        const auto count = static_cast<double>(dims[static_cast<size_t>(axis)]);
+        Node mean = w.g().alu(Op::kMul, sum, w.num(1 / count, sum));
+        x = w.g().alu(Op::kSub, x, w.expand(mean, dims));
+        break;
+      }
+      case 6:
+        x = w.row_softmax(x);
+        break;
+      case 7:  // as rows of another length
+        x = w.g().permute(w.g().reshape(x, words({dims[1], dims[0]})), words({1, 0}));
+        break;
+      default:
+        x = w.g().alu(
+            Op::kMul, x,
+            w.g().alu(Op::kExp2, w.g().alu(Op::kSub, w.num(0, x), w.g().alu(Op::kMul, x, x))));
+    }
+  }
+  return below(3) == 0 ? w.sum(x, {static_cast<Word>(below(2))}) : x;
+}
+
+TEST(Sizes, RandomGraphsOfRandomSizes) {
+  World w(no_disk());
+  const char* chosen = std::getenv("ASTER_TEST_SEED");
+  const uint64_t first = chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : 1;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(first));
+  for (uint64_t seed = first * 100; seed < first * 100 + 8; ++seed) {
+    std::mt19937_64 random(seed);
+    for (int i = 0; i < 6; ++i) {
+      const auto n = static_cast<Word>(random() % (i % 2 == 0 ? 40 : 200)) + 3;
+      Node node = random_graph(w, seed, n);
+      const std::vector<float> expected = w.interpreted(node), got = w.compute(node);
+      ASSERT_EQ(expected.size(), got.size());
+      for (size_t at = 0; at < got.size(); ++at) {
+        ASSERT_NEAR(got[at], expected[at], 1e-4 * (1 + std::fabs(expected[at])))
+            << "seed " << seed << ", n " << n << " at " << at;
+      }
+    }
+  }
+  EXPECT_GT(w.engine().counters.kernels_sized, 0);
+}
+
+// Each context has classes of its own; both run at once, on threads of their own.
+TEST(Sizes, TwoContextsAtOnce) {
+  std::vector<std::vector<float>> results[2];
+  const auto run = [&](size_t at) {
+    World w(no_disk());
+    for (Word n = 20; n < 40; ++n)
+      results[at].push_back(w.compute(w.row_softmax(w.random({3, n}))));
+    EXPECT_GT(w.engine().counters.kernels_sized, 0);
+  };
+  std::thread other([&] { run(1); });
+  run(0);
+  other.join();
+  EXPECT_EQ(results[0], results[1]);
 }
 
 // Kernels for all sizes serve until a schedule is captured or has taken long.

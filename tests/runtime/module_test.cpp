@@ -351,6 +351,28 @@ struct Canned {
   }
 };
 
+TEST_F(ModuleTest, NamesStandForTexts) {
+  TestContext context(options());
+  KernelLibrary& all = library(context);
+  const Request request = make_request({3, 5});
+  std::vector<KernelSource> sources = request.sources();
+  sources[0].named = true;
+  std::vector<void*> functions(2), again(1);
+  KernelSet *set = nullptr, *other = nullptr;
+  ASSERT_TRUE(all.load(kPrelude, sources, functions, &set, nullptr).ok()) << last_error();
+  EXPECT_TRUE(all.has_named("k_3"));
+  EXPECT_FALSE(all.has_named("k_5"));
+  const KernelSource three{"k_3", {}, {}, true}, five{"k_5", {}, {}, true};
+  CompileStats stats;
+  ASSERT_TRUE(all.load({}, {&three, 1}, again, &other, &stats).ok()) << last_error();
+  EXPECT_EQ(again[0], functions[0]);
+  EXPECT_EQ(stats.reused, 1);
+  set->release();
+  EXPECT_EQ(reinterpret_cast<Kernel>(again[0])(21), 42 * 3);
+  other->release();
+  EXPECT_EQ(all.load({}, {&five, 1}, again, &other, nullptr).code, ASTER_ML_INTERNAL);
+}
+
 TEST_F(ModuleTest, AnotherProvider) {
   Canned canned;
   ASSERT_TRUE(find_compiler(&canned.compiler, nullptr, {}, process_heap()).ok());

@@ -130,6 +130,17 @@ class KernelLoad {
   }
 
  private:
+  Digest key_of(const KernelSource& kernel, const Digest& whole_prelude) const {
+    if (kernel.text.empty()) return library_.names_.get(library_.name_of(kernel.name), Digest{});
+    const Digest prelude = kernel.needs.empty() ? whole_prelude : digest_of(kernel.needs);
+    Sha256 key;
+    key.add_text("kernel")
+        .add(library_.base_.data(), library_.base_.size())
+        .add(prelude.data(), prelude.size());
+    key.add_text(kernel.name).add_text(kernel.text);
+    return key.finish();
+  }
+
   Status make_keys() {
     Map<std::string_view, size_t, NameHash> names(memory_);
     const Digest whole_prelude = digest_of(prelude_);
@@ -137,13 +148,10 @@ class KernelLoad {
     all.add_text("bundle");
     for (size_t i = 0; i < kernels_.size(); ++i) {
       const KernelSource& kernel = kernels_[i];
-      const Digest prelude = kernel.needs.empty() ? whole_prelude : digest_of(kernel.needs);
-      Sha256 key;
-      key.add_text("kernel")
-          .add(library_.base_.data(), library_.base_.size())
-          .add(prelude.data(), prelude.size());
-      key.add_text(kernel.name).add_text(kernel.text);
-      ASTER_TRY(keys_.push(key.finish()));
+      if (kernel.text.empty() && !library_.has_named(kernel.name))
+        return ASTER_FAIL(kINTERNAL, "a kernel without a text is not loaded");
+      ASTER_TRY(keys_.push(key_of(kernel, whole_prelude)));
+      if (kernel.named) ASTER_TRY(library_.names_.set(library_.name_of(kernel.name), keys_[i]));
       all.add(keys_[i].data(), keys_[i].size());
       const size_t first = names.get(kernel.name, i);
       if (keys_[first] != keys_[i]) {
@@ -404,6 +412,15 @@ uint64_t KernelLibrary::DigestHash::operator()(const Digest& digest) const {
   return word;
 }
 
+KernelLibrary::Name KernelLibrary::name_of(std::string_view name) {
+  Name out;
+  for (const char c : name) {
+    out.low = hash_mix(out.low, static_cast<uint8_t>(c));
+    out.high = hash_mix(out.high ^ 0x5bd1e995u, static_cast<uint8_t>(c));
+  }
+  return out;
+}
+
 KernelLibrary::KernelLibrary(Context& context, const LibraryOptions& options)
     : context_(context),
       options_(options),
@@ -412,6 +429,7 @@ KernelLibrary::KernelLibrary(Context& context, const LibraryOptions& options)
       codes_(context.heap()),
       code_by_key_(context.heap()),
       kernels_(context.heap()),
+      names_(context.heap()),
       trim_at_(options.loaded_limit) {}
 
 KernelLibrary::~KernelLibrary() {
@@ -527,14 +545,19 @@ void KernelLibrary::trim() {
   }
   Map<Digest, LoadedPack*, DigestHash> by_key(context_.heap());
   Map<Digest, Entry, DigestHash> kernels(context_.heap());
+  Map<Name, Digest, NameWord> names(context_.heap());
   for (const auto& entry : code_by_key_) {
     if (!entry.value->unloading && !by_key.set(entry.key, entry.value).ok()) return;
   }
   for (const auto& entry : kernels_) {
     if (!entry.value.code->unloading && !kernels.set(entry.key, entry.value).ok()) return;
   }
+  for (const auto& entry : names_) {
+    if (kernels.contains(entry.value) && !names.set(entry.key, entry.value).ok()) return;
+  }
   code_by_key_ = std::move(by_key);
   kernels_ = std::move(kernels);
+  names_ = std::move(names);
   size_t kept = 0;
   for (LoadedPack* code : codes_) {
     if (code->unloading) {

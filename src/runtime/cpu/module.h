@@ -20,6 +20,9 @@ struct KernelSource {
   // What of the prelude this kernel uses, for its key. With it, a kernel is found again under a
   // prelude made for other kernels beside it; empty means the whole prelude.
   std::string_view needs = {};
+  // Its name stands for its text, in all calls: it is found again by it alone (has_named), without
+  // a text.
+  bool named = false;
 };
 
 struct CompileStats {
@@ -85,6 +88,12 @@ class KernelLibrary {
   Status load(std::string_view prelude, std::span<const KernelSource> kernels,
               std::span<void*> functions, KernelSet** out, CompileStats* stats);
 
+  // Whether a kernel that was loaded by its name is still there, until the next load.
+  bool has_named(std::string_view name) const {
+    const Digest* key = names_.find(name_of(name));
+    return key != nullptr && kernels_.contains(*key);
+  }
+
   const CpuFeatures& features() const { return features_; }
   // The compiler, looked for at the first call. Errors: as find_compiler.
   Status compiler(const CompilerInfo** out);
@@ -107,6 +116,15 @@ class KernelLibrary {
   struct DigestHash {
     uint64_t operator()(const Digest& digest) const;
   };
+  // Of 128 bits.
+  struct Name {
+    uint64_t low = 1, high = 2;
+    bool operator==(const Name&) const = default;
+  };
+  struct NameWord {
+    uint64_t operator()(const Name& name) const { return name.low; }
+  };
+  static Name name_of(std::string_view name);
 
   Patience patience() const {
     return {context_.options().compile_timeout_ms, &context_.interrupt(),
@@ -135,6 +153,7 @@ class KernelLibrary {
   Vec<LoadedPack*> codes_;
   Map<Digest, LoadedPack*, DigestHash> code_by_key_;
   Map<Digest, Entry, DigestHash> kernels_;
+  Map<Name, Digest, NameWord> names_;
   CompileStats totals_;
   uint64_t loaded_bytes_ = 0;
   uint64_t trim_at_ = 0;
