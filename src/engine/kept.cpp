@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "device/device.h"
 #include "engine/engine.h"
 
 namespace aster::engine {
@@ -41,7 +40,7 @@ double own_work(Node node) {
 // Memory that nobody writes behind the engine's back.
 bool is_own(Node buffer) {
   const Storage& storage = *storage_of(buffer);
-  return !storage.internal && device::is_host(storage.device) && !buffer::storage_is_lent(storage);
+  return !storage.internal && !buffer::storage_is_lent(storage);
 }
 
 class Choice {

@@ -157,7 +157,12 @@ class Realize {
   // What pending expressions will read. Not where storage is written: what is computed after that
   // reads what is there then.
   Status want_kept(const Vec<Node>& nodes, uop::Nodes roots) {
-    if (e_.recording != nullptr || !device::same_type(device_, device::kCpu)) return kOk;
+    if (e_.recording != nullptr) return kOk;
+    if (!device::same_type(device_, device::kCpu)) {
+      const runtime::Device* other = nullptr;
+      ASTER_TRY(runtime::device_of(&other, e_.context, device_));
+      if (other == nullptr || !other->computes) return kOk;
+    }
     for (const Want& w : wants_) {
       if (w.result != nullptr) return kOk;
     }

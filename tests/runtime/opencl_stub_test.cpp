@@ -155,6 +155,7 @@ TEST_F(OpenclStub, FailedBuildsLeaveNothing) {
   once("clBuildProgram", -6, ASTER_ML_MEMORY, build);
   once("clCreateProgramWithSource", -6, ASTER_ML_MEMORY, build);
   once("clCreateKernel", -46, ASTER_ML_DEVICE, build);
+  once("clGetKernelInfo", -6, ASTER_ML_MEMORY, build);
   const int made = count("clCreateProgramWithSource");
   ASSERT_EQ(build(), ASTER_ML_OK);
   t.unbuild(t.self, 0, module);

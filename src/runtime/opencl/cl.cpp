@@ -1,13 +1,14 @@
 #include "runtime/opencl/cl.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
+
+#include "base/flags.h"
 
 namespace aster::runtime::opencl {
 
 bool open_loader(Api* out, const char** missing) {
-  const char* path = getenv("ASTER_ML_OPENCL_LIBRARY");
-  if (path == nullptr || *path == '\0') path = "libOpenCL.so.1";
+  const char* path = flag_text(Flag::kOpencl);
+  if (path == nullptr) path = "libOpenCL.so.1";
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   *missing = library == nullptr ? "the library" : nullptr;
   if (library == nullptr) return false;

@@ -63,6 +63,7 @@ enum : cl_uint {
   CL_PROGRAM_BINARY_SIZES = 0x1165,
   CL_PROGRAM_BINARIES = 0x1166,
   CL_PROGRAM_BUILD_LOG = 0x1183,
+  CL_KERNEL_NUM_ARGS = 0x1191,
 };
 enum : cl_bitfield {
   CL_DEVICE_TYPE_CPU = 2,

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/flags.h"
+
 namespace aster::runtime::opencl {
 namespace {
 
@@ -32,6 +34,17 @@ int32_t vector_bytes(const Api& cl, cl_device_id id) {
   const cl_uint native = property<cl_uint>(cl, id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
   const cl_uint liked = property<cl_uint>(cl, id, CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT);
   return static_cast<int32_t>(std::clamp(std::bit_floor(std::max(native, liked)), 4u, 16u)) * 4;
+}
+
+// What the environment tells to take a device for, in tests.
+void disguise(aster_ml_device_info* info) {
+  const char* const as = flag_text(Flag::kOpenclAs);
+  if (as == nullptr) return;
+  if (strstr(as, "gpu") != nullptr) {
+    info->kind = ASTER_ML_DEVICE_KIND_GPU;
+    info->vector_bytes = 16;
+  }
+  if (strstr(as, "no_fp64") != nullptr) info->flags &= ~uint32_t{ASTER_ML_DEVICE_FP64};
 }
 
 void read_device(const Api& cl, Device* out) {
@@ -66,6 +79,7 @@ void read_device(const Api& cl, Device* out) {
   text(cl, id, CL_DEVICE_VERSION, version);
   text(cl, id, CL_DRIVER_VERSION, driver);
   snprintf(info.driver, sizeof(info.driver), "%.40s, %.48s", driver, version);
+  disguise(&info);
 }
 
 Status make_context(Device& device) {

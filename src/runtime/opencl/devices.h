@@ -73,6 +73,7 @@ int32_t wait(void*, int32_t index, void* queue, uint64_t ticket);
 // A kernel of a program. Arguments are the kernel's, so launches of it stand in line.
 struct Function {
   cl_kernel kernel = nullptr;
+  uint32_t params = UINT32_MAX;  // operands that it takes: the last ones may have become needless
   OwnedMutex lock;
   Vec<uint64_t> arguments;  // as they were set last
   explicit Function(Memory& memory) : arguments(memory) {}

@@ -158,6 +158,10 @@ Status build_one(Module& module, Device& device, const aster_ml_code& code, char
     return out_of_memory(sizeof(Function));
   }
   function->kernel = kernel;
+  cl_uint arguments = 0;
+  error = cl.clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof(arguments), &arguments, nullptr);
+  if (error != CL_SUCCESS) return failed(device, "clGetKernelInfo", error);
+  function->params = (arguments - std::min(arguments, code.sizes)) / 2;
   bytes.clear();
   if (fresh) ASTER_TRY(binary_of(program, &bytes));
   if (!bytes.empty()) keep(key, bytes);

@@ -36,13 +36,14 @@ Status launch(Device& device, Queue& queue, const aster_ml_command& command) {
   const bool tasks = command.groups[0] == 0;
   if (tasks && command.tasks <= 0) return kOk;
   const MutexLock lock(function.lock);
-  const size_t count = size_t{2} * command.operand_count + command.size_count;
+  const uint32_t operands = std::min(command.operand_count, function.params);
+  const size_t count = size_t{2} * operands + command.size_count;
   if (function.arguments.size() != count) {
     ASTER_TRY(function.arguments.resize(count, UINT64_MAX));
   }
   cl_int error = CL_SUCCESS;
   size_t at = 0;
-  for (uint32_t i = 0; i < command.operand_count && error == CL_SUCCESS; ++i) {
+  for (uint32_t i = 0; i < operands && error == CL_SUCCESS; ++i) {
     const cl_mem memory = memory_of(command.operands[i]);
     const uint64_t offset = command.offsets != nullptr ? command.offsets[i] : 0;
     error = set(cl, function, at++, &memory, reinterpret_cast<uintptr_t>(memory));

@@ -159,6 +159,12 @@ cl_kernel clCreateKernel(cl_program, const char*, cl_int* error) {
   return object<cl_kernel>("clCreateKernel", error);
 }
 cl_int clReleaseKernel(cl_kernel) { return result("clReleaseKernel"); }
+// One operand with its offset.
+cl_int clGetKernelInfo(cl_kernel, cl_uint, size_t room, void* out, size_t* length) {
+  const cl_uint arguments = 2;
+  const cl_int error = result("clGetKernelInfo");
+  return error != CL_SUCCESS ? error : give(&arguments, sizeof(arguments), room, out, length);
+}
 cl_int clSetKernelArg(cl_kernel, cl_uint, size_t, const void*) { return result("clSetKernelArg"); }
 cl_int clEnqueueNDRangeKernel(cl_queue, cl_kernel, cl_uint, const size_t*, const size_t*,
                               const size_t*, cl_uint, const cl_event*, cl_event*) {
