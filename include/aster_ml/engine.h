@@ -44,7 +44,8 @@ typedef struct aster_ml_engine_counters {
   /* of kernels_scheduled: by kernels that take their sizes as arguments, so that other sizes need
    * no compiler */
   uint64_t kernels_sized;
-  uint64_t host_kernels; /* launches that the host did for a device that could not */
+  uint64_t host_kernels;        /* launches that the host did for a device that could not */
+  uint64_t kernels_interpreted; /* of kernels_scheduled: those that the compiler refused alone */
 } aster_ml_engine_counters;
 
 /* Reads the counters; struct_size tells how many of them. Errors: ARGUMENT. */

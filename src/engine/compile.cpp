@@ -9,6 +9,7 @@
 #include "engine/rangeify.h"
 #include "engine/sides.h"
 #include "runtime/cpu/machine.h"
+#include "runtime/reference/evaluate.h"
 #include "runtime/state.h"
 #include "uop/rules_tensor.h"
 
@@ -95,13 +96,18 @@ bool writes_in_place(const Schedule& schedule, const Item& item) {
   return false;
 }
 
+Status new_plan(Launch* launch, Executable* exe, Heap& heap) {
+  ASTER_TRY(exe->plans.reserve(exe->plans.size() + 1));
+  launch->plan = heap.create<native::Plan>(heap);
+  if (launch->plan == nullptr) return out_of_memory(sizeof(native::Plan));
+  return exe->plans.push(launch->plan);
+}
+
 // What is computed by compiled C++.
 Status prepare_call(Launch* launch, LaunchInfo* info, Executable* exe, Heap& heap,
                     const Schedule& schedule, const Item& item) {
-  ASTER_TRY(exe->plans.reserve(exe->plans.size() + 1));
-  native::Plan* plan = launch->plan = heap.create<native::Plan>(heap);
-  if (plan == nullptr) return out_of_memory(sizeof(native::Plan));
-  ASTER_TRY(exe->plans.push(plan));
+  ASTER_TRY(new_plan(launch, exe, heap));
+  native::Plan* const plan = launch->plan;
   ASTER_TRY(native::prepare(plan, item.kernel,
                             {schedule.words.data() + item.first_word, item.word_count}));
   launch->tasks = plan->tasks;
@@ -111,6 +117,16 @@ Status prepare_call(Launch* launch, LaunchInfo* info, Executable* exe, Heap& hea
   const double operations = plan->flops > 0 ? plan->flops * static_cast<double>(plan->tasks)
                                             : static_cast<double>(item.kernel->count());
   info->work = estimate(operations, static_cast<double>(schedule.operand_bytes(item)));
+  return kOk;
+}
+
+// A kernel that there is no machine code of.
+Status interpret_kernel(Launch* launch, Executable* exe, Heap& heap, Graph& graph, const Item& item,
+                        const codegen::Target& target) {
+  ASTER_TRY(new_plan(launch, exe, heap));
+  ASTER_TRY(runtime::reference::prepare_kernel(launch->plan, graph, item.kernel, target));
+  launch->tasks = launch->plan->tasks;
+  launch->nanoseconds = launch->plan->nanoseconds;
   return kOk;
 }
 
@@ -458,13 +474,14 @@ void keep_on_host(Executable* exe, const Schedule& schedule, const Kernels& on_d
 // Puts the launches of a schedule together.
 class Assembly {
  public:
-  Assembly(Engine& engine, Executable* exe, const Schedule& schedule, Memory& memory)
+  Assembly(Engine& engine, Executable* exe, const Schedule& schedule, Graph& graph)
       : engine_(engine),
         exe_(*exe),
         schedule_(schedule),
-        memory_(memory),
-        sides_(*exe, memory),
-        written_(memory) {}
+        graph_(graph),
+        memory_(graph.memory()),
+        sides_(*exe, memory_),
+        written_(memory_) {}
 
   Status run(const Kernels& on_device, const Kernels& on_host, const Leaves& leaves) {
     ASTER_TRY(exe_.slots.append(schedule_.slots.data(), schedule_.slots.size()));
@@ -492,33 +509,45 @@ class Assembly {
     launch.operand_count = item.operand_count;
     launch.writes = writes_in_place(schedule_, item);
     if (item.kind == ItemKind::kKernel) {
-      const uint32_t number = kernels.numbers.get(item.kernel, 0);
-      const codegen::Rendered& one = kernels.rendered[number];
-      if (away) {
-        launch.kind = LaunchKind::kDevice;
-        launch.kernel = kernels.functions[number];
-      } else {
-        std::memcpy(&launch.function, &kernels.functions[number], sizeof(launch.function));
-      }
-      launch.tasks = one.tasks;
-      launch.first_size = static_cast<uint32_t>(exe_.sizes.size());
-      launch.size_count = static_cast<uint32_t>(one.sizes.size());
-      ASTER_TRY(exe_.sizes.append(one.sizes.data(), one.sizes.size()));
-      if (!one.sizes.empty()) ++engine_.counters.kernels_sized;
-      const double tasks = static_cast<double>(one.tasks);
-      launch.nanoseconds = tasks * std::max(one.task_flops / machine::kFlopsPerNanosecond,
-                                            one.task_bytes / machine::kBytesPerNanosecond);
-      info.work = estimate(tasks * one.task_flops, tasks * one.task_bytes);
-      std::memcpy(info.title, one.title, sizeof(info.title));
+      ASTER_TRY(add_kernel(&launch, &info, item, kernels, away));
     } else {
       ASTER_TRY(prepare_call(&launch, &info, &exe_, engine_.context.heap(), schedule_, item));
       ASTER_TRY(name_call(info.title, memory_, launch.plan->name(), item.kernel));
+    }
+    if (launch.plan != nullptr) {
       exe_.scratch_stride =
           std::max(exe_.scratch_stride, (launch.plan->scratch_bytes + 63) & ~int64_t{63});
     }
     exe_.work.add(info.work);
     ASTER_TRY(push(item, launch, info, away));
     return describe(exe_.summary, memory_, schedule_, item, launch, info.title);
+  }
+
+  Status add_kernel(Launch* launch, LaunchInfo* info, const Item& item, const Kernels& kernels,
+                    bool away) {
+    const uint32_t number = kernels.numbers.get(item.kernel, 0);
+    const codegen::Rendered& one = kernels.rendered[number];
+    const double tasks = static_cast<double>(one.tasks);
+    info->work = estimate(tasks * one.task_flops, tasks * one.task_bytes);
+    std::memcpy(info->title, one.title, sizeof(info->title));
+    if (kernels.functions[number] == nullptr) {
+      ++engine_.counters.kernels_interpreted;
+      return interpret_kernel(launch, &exe_, engine_.context.heap(), graph_, item, kernels.target);
+    }
+    if (away) {
+      launch->kind = LaunchKind::kDevice;
+      launch->kernel = kernels.functions[number];
+    } else {
+      std::memcpy(&launch->function, &kernels.functions[number], sizeof(launch->function));
+    }
+    launch->tasks = one.tasks;
+    launch->first_size = static_cast<uint32_t>(exe_.sizes.size());
+    launch->size_count = static_cast<uint32_t>(one.sizes.size());
+    ASTER_TRY(exe_.sizes.append(one.sizes.data(), one.sizes.size()));
+    if (!one.sizes.empty()) ++engine_.counters.kernels_sized;
+    launch->nanoseconds = tasks * std::max(one.task_flops / machine::kFlopsPerNanosecond,
+                                           one.task_bytes / machine::kBytesPerNanosecond);
+    return kOk;
   }
 
   Status push(const Item& item, const Launch& launch, const LaunchInfo& info, bool away) {
@@ -543,6 +572,7 @@ class Assembly {
   Engine& engine_;
   Executable& exe_;
   const Schedule& schedule_;
+  Graph& graph_;  // that it is of
   Memory& memory_;
   Sides sides_;
   Vec<uint8_t> written_;  // by operand
@@ -560,7 +590,7 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
     ASTER_TRY(compile_on_host(&on_host, exe, *this, scratch, schedule,
                               exe->away ? &on_device : nullptr, scratch_memory));
   }
-  ASTER_TRY(Assembly(*this, exe, schedule, memory).run(on_device, on_host, leaves));
+  ASTER_TRY(Assembly(*this, exe, schedule, scratch).run(on_device, on_host, leaves));
   finish_launches(exe);
   if (!exe->away) exe->arena_bytes = schedule.arena_bytes;
   exe->scratch_offset = (exe->arena_bytes + 63) & ~int64_t{63};

@@ -114,6 +114,7 @@ Engine::Engine(Context& owner, Graph& nodes)
       cache(owner.heap()),
       arenas(owner.heap()),
       queues(owner.heap()),
+      refused(owner.heap()),
       kept_values(owner.heap()),
       threads(pool::hardware_threads()),
       device(device::kCpu),

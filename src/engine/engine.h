@@ -177,6 +177,8 @@ class Engine {
   buffer::Storage* arena = nullptr;       // reused by every realize
   Map<int32_t, buffer::Storage*> arenas;  // the same on other devices
   runtime::Queues queues;
+  // Kernels that the compiler refused while it took others, by hashes of their names.
+  Map<uint64_t, bool> refused;
   uint64_t families = 0;  // given to cells
   Vec<Kept> kept_values;  // sources before users
   int64_t kept_bytes = 0;
@@ -190,8 +192,10 @@ class Engine {
   codegen::SizeClasses* size_classes() {
     return context.options().no_sizes != 0 ? nullptr : &size_classes_;
   }
-  // Says once for each reason, which the error record has, that the host has to compute.
+  // Says once for each reason, which the error record has, that the host has to compute; that the
+  // interpreter has to.
   Status say_on_host(int32_t device_of_kernel);
+  Status say_interpreted();
   Status arena_for(char** out, int64_t bytes);
   // The same on another device: what its backend allocated.
   Status arena_on(void** out, int32_t device, int64_t bytes);
@@ -211,7 +215,6 @@ class Engine {
   codegen::SizeClasses size_classes_;
   // Puts kernels of its own in the place of ones that take sizes where a schedule comes back often.
   Status specialise(Executable** at, uop::Nodes roots, const Leaves& leaves);
-  Status say_interpreted();
   Map<uint64_t, bool> said_reasons_;  // for interpreting, in the log
   Status keep_graph(Executable* exe, uop::Nodes roots, const Leaves& leaves);
   Status keep_graph_away(Executable* exe, uop::Nodes roots, const Leaves& leaves);

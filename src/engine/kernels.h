@@ -13,7 +13,8 @@ struct Kernels {
   Map<uop::Node, uint32_t> numbers;
   Vec<uint32_t> operands;
   Vec<codegen::Rendered> rendered;
-  Vec<void*> functions;  // null: beyond the target
+  Vec<void*> functions;  // null: beyond the target; on the host: the interpreter's
+  codegen::Target target;
 
   void* function(uop::Node kernel) const {
     const uint32_t* number = numbers.find(kernel);
@@ -26,8 +27,9 @@ struct Kernels {
 Status compile_on_device(Kernels* kernels, Executable* exe, Engine& engine, uop::Graph& scratch,
                          const Schedule& schedule);
 
-// Those that `elsewhere`, if given, has no function of. Errors: UNSUPPORTED (the interpreter has to
-// do), COMPILE, MEMORY, CANCELLED.
+// Those that `elsewhere`, if given, has no function of. One that the compiler refuses while it
+// takes others is left without a function, if the context allows that. Errors: UNSUPPORTED (the
+// interpreter has to do the whole graph), COMPILE, MEMORY, CANCELLED.
 Status compile_on_host(Kernels* kernels, Executable* exe, Engine& engine, uop::Graph& scratch,
                        const Schedule& schedule, const Kernels* elsewhere,
                        const Arena& scratch_memory);

@@ -6,11 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "aster.h"
@@ -270,6 +272,151 @@ TEST(Stop, CompilersThatFailAreStoodInFor) {
     EXPECT_EQ(realize(Tensor({1.f}) + 1), ASTER_ML_COMPILE);
     EXPECT_NE(last_error().find(test.said), std::string::npos) << last_error();
   }
+}
+
+// Passes on to a compiler what does not hold a word, and counts how often it was asked.
+std::string refusing(const Folder& folder, const std::string& word, const std::string& instead) {
+  return script(folder, "echo >> " + folder / "asked" + "\nt=$(cat)\ncase \"$t\" in *" + word +
+                            "*) " + instead + ";; esac\nprintf '%s\\n' \"$t\" | gcc \"$@\"");
+}
+size_t times_asked(const Folder& folder) {
+  std::ifstream in(folder / "asked");
+  return static_cast<size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
+}
+
+int32_t realize_all(const std::vector<Tensor>& tensors) {
+  std::vector<aster_ml_lazy*> handles;
+  for (const Tensor& tensor : tensors) handles.push_back(tensor.get());
+  return aster_ml_lazy_realize(handles.data(), handles.size());
+}
+
+// The others are compiled; it is interpreted, with the same bits, and not asked for again.
+TEST(Stop, AKernelThatTheCompilerRefusesIsInterpreted) {
+  const struct {
+    const char* instead;
+    const char* said;
+  } cases[] = {{"echo 'a.c:1: error: no sine' >&2; exit 1", "a.c:1: error: no sine"},
+               {"sleep 1000", "was ended after 3000 ms"}};
+  const auto build = [](const Tensor& x) {
+    return std::vector<Tensor>{(x * 2).sum({0}), x.sin().sum({1}), x.transpose().contiguous()};
+  };
+  for (const auto& test : cases) {
+    SCOPED_TRACE(test.instead);
+    std::vector<Floats> want;
+    {
+      Session s;
+      for (const Tensor& tensor : build(data({33, 70}, 4))) want.push_back(read(tensor));
+    }
+    Folder folder;
+    Said said;
+    const std::string compiler = refusing(folder, "sin_f32", test.instead);
+    aster_ml_context_options options = with(compiler, &said);
+    options.compile_timeout_ms = 3000;
+    {
+      Session s(options);
+      const Tensor x = data({33, 70}, 4);
+      aster_ml_error_clear();
+      const std::vector<Tensor> got = build(x);
+      ASSERT_EQ(realize_all(got), ASTER_ML_OK) << last_error();
+      EXPECT_EQ(aster_ml::error().code, 0) << last_error();
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(read(got[i]), want[i]) << i;
+      EXPECT_EQ(s.counters().interpreted, 0u);
+      EXPECT_EQ(s.counters().kernels_interpreted, 1u);
+      EXPECT_EQ(s.counters().kernels_compiled, 2u);
+      EXPECT_EQ(s.counters().kernels_cached, 0u);
+      EXPECT_EQ(said.lines.size(), 1u);
+      EXPECT_TRUE(said.contains(test.said)) << said.lines[0];
+      // In another schedule, with one that is new.
+      const size_t asked = times_asked(folder);
+      const Tensor y = data({33, 70}, 5);
+      const std::vector<Tensor> again{y.sin().sum({1}), (y + 3).sum({0})};
+      ASSERT_EQ(realize_all(again), ASTER_ML_OK) << last_error();
+      EXPECT_EQ(s.counters().kernels_interpreted, 2u);
+      EXPECT_EQ(times_asked(folder), asked + 1);
+      EXPECT_EQ(said.lines.size(), 1u);
+    }
+    options.no_fallback = 1;
+    Session s(options);
+    EXPECT_EQ(realize_all(build(data({33, 70}, 4))), ASTER_ML_COMPILE);
+    EXPECT_NE(last_error().find(test.said), std::string::npos) << last_error();
+  }
+}
+
+// In a captured program too.
+TEST(Stop, ProgramsReplayInterpretedKernels) {
+  Folder folder;
+  Said said;
+  const std::string compiler = refusing(folder, "exp_f32", "exit 1");
+  Session s(with(compiler, &said));
+  const Tensor x = data({40}, 1);
+  aster_ml_lazy* const inputs[] = {x.get()};
+  OK(aster_ml_engine_capture_begin(s.get(), inputs, 1));
+  const Tensor y = x.reshape({8, 5}).exp().sum({1}), z = (x * 2).reshape({8, 5}).sum({0});
+  aster_ml_lazy* const outputs[] = {y.get(), z.get()};
+  aster_ml_program program{};
+  OK(aster_ml_engine_capture_end(&program, s.get(), outputs, 2));
+  EXPECT_EQ(s.counters().kernels_interpreted, 1u);
+  EXPECT_EQ(s.counters().interpreted, 0u);
+  const Floats values = noise(40, 7);
+  const size_t shape[] = {40};
+  aster_ml_tensor in{}, out[2] = {};
+  OK(aster_ml_tensor_init(&in, s.get(), ASTER_ML_DTYPE_FLOAT32, 0, 1, shape));
+  OK(aster_ml_tensor_copy_in(&in, values.data(), 40));
+  OK(aster_ml_program_run(&program, nullptr, &in, 1, out, 2));
+  Floats rows(8), columns(5);
+  OK(aster_ml_tensor_copy_out(rows.data(), &out[0], 8));
+  OK(aster_ml_tensor_copy_out(columns.data(), &out[1], 5));
+  for (size_t row = 0; row < 8; ++row) {
+    double sum = 0;
+    for (size_t i = 0; i < 5; ++i) sum += std::exp(static_cast<double>(values[row * 5 + i]));
+    EXPECT_NEAR(rows[row], sum, 1e-5);
+  }
+  for (size_t i = 0; i < 5; ++i) {
+    double sum = 0;
+    for (size_t row = 0; row < 8; ++row) sum += 2.0 * values[row * 5 + i];
+    EXPECT_NEAR(columns[i], sum, 1e-5);
+  }
+  for (aster_ml_tensor* tensor : {&in, &out[0], &out[1]}) OK(aster_ml_tensor_free(tensor));
+  OK(aster_ml_program_free(&program));
+}
+
+// Everything but what holds a tanh: as machine code has it, for all dtypes.
+TEST(Stop, InterpretedKernelsGiveTheBitsOfMachineCode) {
+  namespace dtypes = aster_ml::dtypes;
+  const auto build = [](const Tensor& x) {
+    std::vector<Tensor> out{x.tanh().sum(),
+                            x.softmax(1),
+                            (x * 3).round().cast(dtypes::int32).mod(5).max({0}),
+                            x.pad({1, 2}, {0, 3}).flip({1}).contiguous(),
+                            x.reshape({2, 3, 10, 26}).permute({2, 0, 3, 1}).contiguous(),
+                            (x > 0).any({1}),
+                            x.abs().log().erf().argmax(0),
+                            x.cast(dtypes::float64).exp().sum({1}),
+                            x.gather(1, (x.abs() * 25).cast(dtypes::int64))};
+    for (const aster_ml::Dtype d : {dtypes::float16, dtypes::bfloat16, dtypes::fp8e4m3,
+                                    dtypes::uint8, dtypes::int64, dtypes::uint64})
+      out.push_back(((x * 40).cast(d) + 1).sum({0}));
+    return out;
+  };
+  const auto run = [&](Session& s) {
+    std::vector<std::vector<double>> out;
+    const std::vector<Tensor> tensors = build(data({60, 26}, 9));
+    EXPECT_EQ(realize_all(tensors), ASTER_ML_OK) << last_error();
+    EXPECT_EQ(s.counters().interpreted, 0u);
+    for (const Tensor& tensor : tensors) out.push_back(tensor.to_vector<double>());
+    return out;
+  };
+  Session compiled;
+  const auto want = run(compiled);
+  Folder folder;
+  Said said;
+  const std::string compiler =
+      script(folder,
+             "t=$(cat)\ncase \"$t\" in *erf_f32*) exit 1;; *tanh_f32*) ;; *) exit 1;; esac\n"
+             "printf '%s\\n' \"$t\" | gcc \"$@\"");
+  Session s(with(compiler, &said));
+  EXPECT_EQ(run(s), want);
+  EXPECT_GE(s.counters().kernels_interpreted, 5u);
 }
 
 TEST(Stop, NoCompiler) {

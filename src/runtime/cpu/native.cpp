@@ -1,5 +1,6 @@
 #include "runtime/cpu/native.h"
 
+#include "runtime/reference/evaluate.h"
 #include "uop/foreign.h"
 
 namespace aster::runtime::cpu::native {
@@ -62,6 +63,7 @@ bool is_for(const Implementation& row, Node node) {
 
 Plan::~Plan() {
   if (foreign != nullptr) foreign->release();
+  words.memory().destroy(evaluated);
 }
 
 const char* Plan::name() const { return foreign != nullptr ? foreign->name : implementation->name; }

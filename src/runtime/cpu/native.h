@@ -10,6 +10,10 @@
 #include "uop/composite.h"
 #include "uop/uop.h"
 
+namespace aster::runtime::reference {
+class Evaluated;
+}
+
 namespace aster::runtime::cpu::native {
 
 struct Implementation;
@@ -23,8 +27,9 @@ struct Plan {
   double flops = 0;           // of one task; 0: each element is touched once or a few times
   int64_t scratch_bytes = 0;  // of each running part, aligned to 64
   uop::DType dtype = uop::DType::kNone;
-  const Blas* blas = nullptr;             // what it calls
-  const uop::Foreign* foreign = nullptr;  // likewise; a reference
+  const Blas* blas = nullptr;                 // what it calls
+  const uop::Foreign* foreign = nullptr;      // likewise; a reference
+  reference::Evaluated* evaluated = nullptr;  // likewise; its own
   explicit Plan(Memory& memory) : words(memory) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
