@@ -94,7 +94,7 @@ typedef struct aster_ml_launch {
   uint64_t operations;
   uint64_t bytes;
   uint64_t held_bytes; /* that the context holds from its allocator */
-  int32_t device;      /* its result's */
+  int32_t device;      /* that ran it */
   int32_t operands;    /* pieces of memory that it reads and writes */
 } aster_ml_launch;
 typedef void (*aster_ml_launch_function)(void *self, const aster_ml_launch *launch);

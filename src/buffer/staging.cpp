@@ -124,19 +124,23 @@ class Transfer {
     command.to = in ? place_.data : part;
     command.from = in ? part : place_.data;
     (in ? command.to_offset : command.from_offset) = at;
+    const Heard heard;
     const int32_t code = backend_.submit(backend_.self, &ticket_[i & 1],
                                          device::index(lane_.device), lane_.queue, &command, 1);
     under_way_[i & 1] = code == ASTER_ML_OK;
-    return code == ASTER_ML_OK ? kOk : failed(code);
+    return code == ASTER_ML_OK ? kOk : failed(code, heard);
   }
   Status wait(size_t side) {
     if (!under_way_[side]) return kOk;
     under_way_[side] = false;
+    const Heard heard;
     const int32_t code =
         backend_.wait(backend_.self, device::index(lane_.device), lane_.queue, ticket_[side]);
-    return code == ASTER_ML_OK ? kOk : failed(code);
+    return code == ASTER_ML_OK ? kOk : failed(code, heard);
   }
-  Status failed(int32_t code) { return backend_failed("copy", lane_.device, bytes_, code); }
+  Status failed(int32_t code, const Heard& heard) {
+    return backend_failed("copy", lane_.device, bytes_, code, heard);
+  }
 
   const aster_ml_backend& backend_;
   const Lane& lane_;
@@ -156,10 +160,16 @@ bool is_pinned(const void* host, size_t bytes) {
 
 }  // namespace
 
-Status backend_failed(const char* what, int32_t device, size_t bytes, int32_t code) {
+Status backend_failed(const char* what, int32_t device, size_t bytes, int32_t code,
+                      const Heard& heard) {
   if (device::same_type(device, device::kNull) && code == ASTER_ML_DEVICE) {
     return ASTER_FAIL(kDEVICE, "%s computes nothing: there are no values to read",
                       device::name(device).text);
+  }
+  if (const char* said = code == ASTER_ML_OK ? nullptr : heard.text()) {
+    const Status status = ASTER_FAIL(kDEVICE, "%s: %s of %zu bytes: %s", device::name(device).text,
+                                     what, bytes, said);
+    return code == ASTER_ML_MEMORY ? ASTER_FAIL(kMEMORY, "%s", SavedError::message()) : status;
   }
   if (code == ASTER_ML_MEMORY) {
     return ASTER_FAIL(kMEMORY, "%s has no %zu bytes left", device::name(device).text, bytes);

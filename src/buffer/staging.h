@@ -3,6 +3,7 @@
 #pragma once
 
 #include "aster_ml/device.h"
+#include "base/heard.h"
 #include "buffer/storage.h"
 
 namespace aster::buffer {
@@ -10,8 +11,9 @@ namespace aster::buffer {
 constexpr size_t kStagedFrom = size_t{1} << 20;
 constexpr size_t kStagedPart = size_t{1} << 20;  // two of them are in flight
 
-// A backend's failure as a status.
-Status backend_failed(const char* what, int32_t device, size_t bytes, int32_t code);
+// A backend's failure as a status, with what it said of it.
+Status backend_failed(const char* what, int32_t device, size_t bytes, int32_t code,
+                      const Heard& heard);
 
 // Copies if a device gains by it: it makes pinned memory and has queues, the bytes are many and the
 // host's memory is not pinned already. *done says whether it has copied, or begun to and failed.

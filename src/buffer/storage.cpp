@@ -216,12 +216,13 @@ void destroy(Storage* storage) {
 }
 
 Status allocate_on(const aster_ml_backend& backend, Storage* storage) {
+  const Heard heard;
   const int32_t code = backend.allocate(backend.self, &storage->data,
                                         device::index(storage->device), storage->bytes);
   storage->home = storage->device;
   if (code == ASTER_ML_OK && storage->data != nullptr) return kOk;
   storage->data = nullptr;
-  return backend_failed("allocation", storage->device, storage->bytes, code);
+  return backend_failed("allocation", storage->device, storage->bytes, code, heard);
 }
 
 const char* kind_name(int32_t kind) {
@@ -230,6 +231,7 @@ const char* kind_name(int32_t kind) {
 
 // PINNED or UNIFIED.
 Status allocate_kind(const aster_ml_backend& backend, Storage* storage, int32_t home) {
+  const Heard heard;
   const int32_t code = backend.allocate_kind(backend.self, &storage->data, device::index(home),
                                              storage->bytes, storage->kind);
   if (code == ASTER_ML_UNSUPPORTED) {
@@ -237,7 +239,7 @@ Status allocate_kind(const aster_ml_backend& backend, Storage* storage, int32_t 
                       kind_name(storage->kind));
   }
   if (code != ASTER_ML_OK || storage->data == nullptr)
-    return backend_failed("allocation", home, storage->bytes, code);
+    return backend_failed("allocation", home, storage->bytes, code, heard);
   if (reinterpret_cast<uintptr_t>(storage->data) % kAlignment == 0) return kOk;
   backend.release(backend.self, device::index(home), storage->data, storage->bytes);
   return ASTER_FAIL(kERROR, "%s: its %s memory is not aligned to %zu bytes",
@@ -262,8 +264,12 @@ Status copier_of(Copier* out, int32_t device) {
   return kOk;
 }
 
-Status check(int32_t code, const Place& place, size_t bytes) {
-  return code == ASTER_ML_OK ? kOk : backend_failed("copy", place.device, bytes, code);
+// A copy by a backend.
+template <typename Call>
+Status attempt(const Place& place, size_t bytes, const Call& call) {
+  const Heard heard;
+  const int32_t code = call();
+  return code == ASTER_ML_OK ? kOk : backend_failed("copy", place.device, bytes, code, heard);
 }
 
 char* host_at(const Place& place) { return static_cast<char*>(place.data) + place.offset; }
@@ -277,12 +283,14 @@ Status copy_by_host(const Place& to, const Copier& writer, const Place& from, co
   for (size_t done = 0; done < bytes;) {
     const size_t count = bytes - done < sizeof(piece) ? bytes - done : sizeof(piece);
     const size_t at = backward ? bytes - done - count : done;
-    ASTER_TRY(check(reader.backend->copy_out(reader.backend->self, reader.index, piece, from.data,
-                                             from.offset + at, count),
-                    from, count));
-    ASTER_TRY(check(writer.backend->copy_in(writer.backend->self, writer.index, to.data,
-                                            to.offset + at, piece, count),
-                    to, count));
+    ASTER_TRY(attempt(from, count, [&] {
+      return reader.backend->copy_out(reader.backend->self, reader.index, piece, from.data,
+                                      from.offset + at, count);
+    }));
+    ASTER_TRY(attempt(to, count, [&] {
+      return writer.backend->copy_in(writer.backend->self, writer.index, to.data, to.offset + at,
+                                     piece, count);
+    }));
     done += count;
   }
   return kOk;
@@ -479,20 +487,23 @@ Status copy(const Place& to, const Place& from, size_t bytes) {
   if (out_of == nullptr) {
     ASTER_TRY(copy_staged(&staged, to, host_at(from), bytes, true));
     if (staged) return kOk;
-    return check(into->copy_in(into->self, writer.index, to.data, to.offset, host_at(from), bytes),
-                 to, bytes);
+    return attempt(to, bytes, [&] {
+      return into->copy_in(into->self, writer.index, to.data, to.offset, host_at(from), bytes);
+    });
   }
   if (into == nullptr) {
     ASTER_TRY(copy_staged(&staged, from, host_at(to), bytes, false));
     if (staged) return kOk;
-    return check(
-        out_of->copy_out(out_of->self, reader.index, host_at(to), from.data, from.offset, bytes),
-        from, bytes);
+    return attempt(from, bytes, [&] {
+      return out_of->copy_out(out_of->self, reader.index, host_at(to), from.data, from.offset,
+                              bytes);
+    });
   }
   if (to.device == from.device && into->copy != nullptr) {
-    return check(
-        into->copy(into->self, writer.index, to.data, to.offset, from.data, from.offset, bytes), to,
-        bytes);
+    return attempt(to, bytes, [&] {
+      return into->copy(into->self, writer.index, to.data, to.offset, from.data, from.offset,
+                        bytes);
+    });
   }
   return copy_by_host(to, writer, from, reader, bytes);
 }

@@ -100,10 +100,11 @@ Status Commands::add(const Executable& exe, void* const* pointers, const size_t*
 Status Commands::Pending::wait() {
   if (device == nullptr) return kOk;
   const aster_ml_backend& backend = *device->backend;
+  const Heard heard;
   const int32_t code = backend.wait(backend.self, device->index(), queue, ticket);
   const runtime::Device& of = *device;
   device = nullptr;
-  return code == ASTER_ML_OK ? kOk : of.failed("waiting for its queue", code);
+  return code == ASTER_ML_OK ? kOk : of.failed("waiting for its queue", code, heard);
 }
 
 Status Commands::submit(Pending* pending, const Step& step, runtime::Queues& queues,
@@ -134,13 +135,14 @@ Status Commands::submit(Pending* pending, const Step& step, runtime::Queues& que
   for (uint32_t at = 0; at < step.count; at += most) {
     const uint64_t start = run.traced() ? nanoseconds() : 0;
     const aster_ml_command* first = commands_.data() + step.first + at;
+    const Heard heard;
     const int32_t code =
         backend.submit(backend.self, &pending->ticket, device.index(), pending->queue, first, most);
-    if (code != ASTER_ML_OK) return device.failed("submitting kernels", code);
+    if (code != ASTER_ML_OK) return device.failed("submitting kernels", code, heard);
     pending->device = &device;
     if (run.traced()) {
       ASTER_TRY(pending->wait());
-      run.tell(*infos_[step.first + at], first->operand_count, start);
+      run.on(device.code).tell(*infos_[step.first + at], first->operand_count, start);
     }
   }
   return kOk;
@@ -158,7 +160,7 @@ Status Commands::run_step(Ran* ran, bool* wrote, Pending* pending, const Step& s
     const Executable& exe = *step.exe;
     void* const* operands =
         step.pointers + (exe.launches.empty() ? 0 : exe.launches[step.first].first_operand);
-    ASTER_TRY(interpret(exe, operands, operands + exe.params->size(), run));
+    ASTER_TRY(interpret(exe, operands, operands + exe.params->size(), run.on(device::kCpu)));
     *wrote |= step.writes;
     return kOk;
   }
@@ -177,7 +179,8 @@ Status Commands::run_step(Ran* ran, bool* wrote, Pending* pending, const Step& s
     } else if (!launch_one(*step.exe, launch, pointers, step.scratch, threads, interrupt)) {
       return *ran = Ran::kPart, kOk;
     }
-    if (run.traced()) run.tell(info, launch.operand_count, start);
+    const int32_t where = step.kind == Kind::kCopy ? launch.to : device::kCpu;
+    if (run.traced()) run.on(where).tell(info, launch.operand_count, start);
   }
   return kOk;
 }

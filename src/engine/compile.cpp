@@ -167,7 +167,7 @@ void Executable::release() {
 
 Executable::~Executable() {
   for (native::Plan* plan : plans) heap_.destroy(plan);
-  if (module != nullptr) device->backend->unbuild(device->backend->self, device->index(), module);
+  for (runtime::Built* module : modules) --module->users;
   if (kernels != nullptr) kernels->release();
   if (graph != nullptr) heap_.destroy(graph);
   heap_.destroy(params);

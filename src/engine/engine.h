@@ -13,7 +13,7 @@
 #include "engine/library.h"
 #include "engine/schedule.h"
 #include "runtime/cpu/module.h"
-#include "runtime/device.h"
+#include "runtime/modules.h"
 
 namespace aster::engine {
 
@@ -49,7 +49,7 @@ struct Launch {
   double remaining = 0;    // expected of this and all that follow
   bool writes = false;     // to memory of the schedule's caller, in place
   LaunchKind kind = LaunchKind::kHost;
-  void* kernel = nullptr;    // of the device's module
+  void* kernel = nullptr;    // of the device's modules
   int64_t bytes = 0;         // of a copy
   int32_t to = 0, from = 0;  // devices, of a copy
 };
@@ -85,6 +85,8 @@ struct Run {
   bool replayed;
 
   bool traced() const { return trace.function != nullptr; }
+  // The same of what runs elsewhere.
+  Run on(int32_t other) const { return {trace, context, interrupt, other, replayed}; }
   // Behind a launch that began at start, in nanoseconds.
   void tell(const LaunchInfo& info, size_t operands, uint64_t start) const;
 };
@@ -118,7 +120,8 @@ class Executable {
         sizes(heap),
         plans(heap),
         roots(heap),
-        summary(heap) {}
+        summary(heap),
+        modules(heap) {}
   void retain() { ++references_; }
   void release();
 
@@ -140,7 +143,7 @@ class Executable {
   // What is not the host's alone runs by commands (commands.h), on memory of a device.
   bool away = false;
   const runtime::Device* device = nullptr;  // null: moves only
-  void* module = nullptr;                   // kernels of the device
+  Vec<runtime::Built*> modules;             // kernels of the device, a use each
   int64_t device_bytes = 0;                 // temporaries there
   int64_t copied_bytes = 0;                 // between it and the host, by a run
   uint64_t on_host = 0;                     // launches that the host does for the device

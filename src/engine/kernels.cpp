@@ -1,5 +1,7 @@
 #include "engine/kernels.h"
 
+#include <algorithm>
+
 #include "runtime/state.h"
 
 namespace aster::engine {
@@ -218,25 +220,42 @@ Status compile_on_device(Kernels* kernels, Executable* exe, Engine& engine, Grap
     ASTER_TRY(texts.back().status());
     ASTER_TRY(codes.push(code));
   }
-  const std::span<void*> functions{kernels->functions.data(), kernels->functions.size()};
+  runtime::State* runtime = nullptr;
+  ASTER_TRY(runtime::state(engine.context, &runtime));
+  const auto load = [&](size_t first, size_t count) -> Status {
+    size_t found = 0;
+    const std::span<void*> functions{kernels->functions.data() + first, count};
+    ASTER_TRY(runtime->modules.load(&exe->modules, functions, &found, device,
+                                    {codes.data() + first, count}));
+    engine.counters.kernels_cached += found;
+    const auto there = count - static_cast<size_t>(std::ranges::count(functions, nullptr));
+    engine.counters.kernels_compiled += there - found;
+    return kOk;
+  };
   const SavedError before;
-  const Status built =
-      runtime::build(&exe->module, functions, device, {codes.data(), codes.size()});
+  Status built = load(0, codes.size());
   if (built.code == ASTER_ML_COMPILE && engine.context.options().no_fallback != 0) return built;
-  if (built.code == ASTER_ML_COMPILE || built.code == ASTER_ML_UNSUPPORTED) {
-    ASTER_TRY(engine.say_on_host(device.code));
+  // Each by itself, so that the host computes no more than what the compiler refuses.
+  for (size_t i = 0; built.code == ASTER_ML_COMPILE && codes.size() > 1 && i < codes.size(); ++i) {
+    const Status one = load(i, 1);
+    if (one.code == ASTER_ML_COMPILE || one.code == ASTER_ML_UNSUPPORTED) {
+      ASTER_TRY(engine.say_on_host(device.code));
+    } else {
+      ASTER_TRY(one);
+    }
+  }
+  if (built.code == ASTER_ML_UNSUPPORTED || built.code == ASTER_ML_COMPILE) {
+    if (codes.size() == 1 || built.code == ASTER_ML_UNSUPPORTED)
+      ASTER_TRY(engine.say_on_host(device.code));
     before.restore();
     return kOk;
   }
   ASTER_TRY(built);
-  for (const void* function : functions) {
-    if (function != nullptr) {
-      ++engine.counters.kernels_compiled;
-    } else {
-      (void)ASTER_FAIL(kUNSUPPORTED, "a kernel is beyond the device");
-      ASTER_TRY(engine.say_on_host(device.code));
-      before.restore();
-    }
+  for (const void* function : kernels->functions) {
+    if (function != nullptr) continue;
+    (void)ASTER_FAIL(kUNSUPPORTED, "a kernel is beyond the device");
+    ASTER_TRY(engine.say_on_host(device.code));
+    before.restore();
   }
   return kOk;
 }

@@ -34,8 +34,9 @@ Status describe(Device* device) {
   if (!device->computes) return kOk;
   aster_ml_device_info& info = device->info;
   info.struct_size = sizeof(info);
+  const Heard heard;
   const int32_t code = backend.describe(backend.self, device->index(), &info);
-  if (code != ASTER_ML_OK) return device->failed("describe", code);
+  if (code != ASTER_ML_OK) return device->failed("describe", code, heard);
   info.struct_size = sizeof(info);
   info.name[sizeof(info.name) - 1] = info.driver[sizeof(info.driver) - 1] = '\0';
   codegen::Target& target = device->target;
@@ -57,8 +58,12 @@ Status describe(Device* device) {
 
 }  // namespace
 
-Status Device::failed(const char* what, int32_t status) const {
+Status Device::failed(const char* what, int32_t status, const Heard& heard) const {
   const device::Name name = device::name(code);
+  if (const char* said = heard.text()) {
+    if (status == ASTER_ML_MEMORY) return ASTER_FAIL(kMEMORY, "%s: %s: %s", name.text, what, said);
+    return ASTER_FAIL(kDEVICE, "%s: %s: %s", name.text, what, said);
+  }
   if (status == ASTER_ML_MEMORY)
     return ASTER_FAIL(kMEMORY, "%s: %s: no memory is left", name.text, what);
   if (status <= ASTER_ML_ERROR || status > ASTER_ML_INTERNAL) {
@@ -102,6 +107,7 @@ Status build(void** module, std::span<void*> functions, const Device& device,
   std::ranges::fill(functions, nullptr);
   char log[kLogBytes];
   log[0] = '\0';
+  const Heard heard;
   const int32_t code = backend.build(backend.self, module, functions.data(), device.index(),
                                      codes.data(), codes.size(), log, sizeof(log));
   if (code == ASTER_ML_OK) return kOk;
@@ -113,7 +119,7 @@ Status build(void** module, std::span<void*> functions, const Device& device,
     return ASTER_FAIL(kUNSUPPORTED, "%s cannot do these kernels: %s", name.text, log);
   if (code == ASTER_ML_COMPILE)
     return ASTER_FAIL(kCOMPILE, "%s did not compile a kernel: %s", name.text, log);
-  return device.failed("build", code);
+  return device.failed("build", code, heard);
 }
 
 Queues::~Queues() {
@@ -130,8 +136,9 @@ Status Queues::get(void** out, const Device& device) {
   ASTER_TRY(all_.reserve(all_.size() + 1));
   const aster_ml_backend& backend = *device.backend;
   *out = nullptr;
+  const Heard heard;
   const int32_t code = backend.open(backend.self, out, device.index(), 0);
-  if (code != ASTER_ML_OK) return device.failed("opening a queue", code);
+  if (code != ASTER_ML_OK) return device.failed("opening a queue", code, heard);
   return all_.push(Queue{&device, *out});
 }
 

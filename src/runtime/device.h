@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/context.h"
+#include "base/heard.h"
 #include "base/memory.h"
 #include "codegen/target.h"
 #include "device/device.h"
@@ -21,8 +22,8 @@ struct Device {
   bool shared = false;     // the host addresses its memory
 
   int32_t index() const { return device::index(code); }
-  // What a call of the backend failed with, as a status of ours.
-  Status failed(const char* what, int32_t status) const;
+  // What a call of the backend failed with, as a status of ours; with what it said of it.
+  Status failed(const char* what, int32_t status, const Heard& heard) const;
 };
 
 // The device that graphs on `code` run on; null: the host computes them where they are. Errors:

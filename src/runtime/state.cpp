@@ -11,6 +11,7 @@ namespace {
 void destroy_state(Context& context, void* pointer) {
   State* state = static_cast<State*>(pointer);
   cpu::KernelLibrary::destroy(state->kernels);
+  state->modules.clear();  // before the devices that they are of
   for (const auto& device : state->devices) context.heap().destroy(device.value);
   context.heap().destroy(state);
 }

@@ -3,14 +3,15 @@
 
 #include "base/context.h"
 #include "runtime/cpu/module.h"
-#include "runtime/device.h"
+#include "runtime/modules.h"
 
 namespace aster::runtime {
 
 struct State {
-  explicit State(Memory& memory) : devices(memory) {}
+  explicit State(Memory& memory) : devices(memory), modules(memory) {}
   cpu::KernelLibrary* kernels = nullptr;
   Map<int32_t, Device*> devices;  // by code
+  Modules modules;                // kernels of devices
 };
 
 // The context's state, made at the first call. Errors: MEMORY.

@@ -1,6 +1,8 @@
 // Gradients on handles.
 #include "aster_ml/gradient.h"
 
+#include <array>
+
 #include "gradient/gradient.h"
 #include "tensor/api.h"
 
@@ -11,6 +13,31 @@ namespace {
 Status differentiable(Node x) {
   if (dtype::is_float(x->dtype) && !dtype::is_weak(x->dtype)) return kOk;
   return ASTER_FAIL(kDTYPE, "gradient of or by %s: a float dtype is needed", uop::brief(x).text);
+}
+
+// Whether what is reached lies on several devices.
+Status mixes_devices(bool* out, Node loss, aster::Memory& memory) {
+  aster::Vec<Node> nodes(memory);
+  ASTER_TRY(aster::uop::toposort(&nodes, std::array{loss}));
+  int32_t first = 0;
+  *out = false;
+  for (const Node x : nodes) {
+    if (x->op != aster::uop::Op::kBuffer) continue;
+    const auto device = static_cast<int32_t>(x->arg(1));
+    if (first == 0) first = device;
+    *out |= device != first;
+  }
+  return kOk;
+}
+
+// A gradient lies where its target does, which is not always where its first operand is.
+Status bring_home(Node* gradient, Build& build, Node target) {
+  int32_t have = 0, home = 0;
+  ASTER_TRY(engine::known_device(&home, build.engine(), target));
+  ASTER_TRY(engine::known_device(&have, build.engine(), *gradient));
+  if (home == 0 || have == 0 || have == home) return kOk;
+  *gradient = build.graph().transfer(*gradient, home, have);
+  return *gradient != nullptr ? kOk : last_failure();
 }
 
 }  // namespace
@@ -60,6 +87,11 @@ int32_t aster_ml_gradient(aster_ml_lazy* out, const aster_ml_lazy* loss,
                                                           : Unreached::kZeros;
   ASTER_TRY(aster::gradient::gradient(g, node(loss), seed, {nodes.data(), count},
                                       {gradients.data(), count}, unreached));
+  bool mixed = false;
+  ASTER_TRY(mixes_devices(&mixed, node(loss), build.context().heap()));
+  for (size_t i = 0; mixed && i < count; ++i) {
+    if (gradients[i] != nullptr) ASTER_TRY(bring_home(&gradients[i], build, nodes[i]));
+  }
   aster::Vec<Node> found(build.context().heap());
   for (Node gradient : gradients) {
     if (gradient != nullptr) ASTER_TRY(found.push(gradient));

@@ -17,8 +17,15 @@ void c_device_mend(void) {
   pthread_mutex_lock(&g_mutex);
   g_state.fail_allocate = g_state.fail_build = g_state.fail_submit = g_state.fail_copy = 0;
   g_state.fail_command = g_state.without_double = 0;
-  g_state.beyond = g_state.bad_text = NULL;
+  g_state.beyond = g_state.bad_text = g_state.bad_word = g_state.said = NULL;
   pthread_mutex_unlock(&g_mutex);
+}
+
+/* A failure, with words of its own where it is told to. */
+static int32_t fails(int32_t status) {
+  int32_t none;
+  if (g_state.said != NULL) aster_ml_device_from_name(&none, g_state.said);
+  return status;
 }
 
 static void count(int64_t *counter, int64_t by) {
@@ -55,7 +62,7 @@ static int32_t device_allocate(void *self, void **out, int32_t index, size_t byt
   pthread_mutex_lock(&g_mutex);
   static size_t next = 0; /* addresses come back late */
   if (g_state.fail_allocate != 0) {
-    status = g_state.fail_allocate;
+    status = fails(g_state.fail_allocate);
   } else {
     for (size_t tried = 0; tried < kBlocks && status != ASTER_ML_OK; ++tried) {
       const size_t block = next++ % kBlocks;
@@ -85,7 +92,7 @@ static int32_t device_copy_in(void *self, int32_t index, void *data, size_t offs
                               const void *host, size_t bytes) {
   (void)self, (void)index;
   char *to = resolve(data, offset, bytes);
-  if (g_state.fail_copy != 0) return g_state.fail_copy;
+  if (g_state.fail_copy != 0) return fails(g_state.fail_copy);
   if (to == NULL) return ASTER_ML_ARGUMENT;
   memcpy(to, host, bytes);
   count(&g_state.ins, 1);
@@ -97,7 +104,7 @@ static int32_t device_copy_out(void *self, int32_t index, void *host, const void
                                size_t offset, size_t bytes) {
   (void)self, (void)index;
   const char *from = resolve(data, offset, bytes);
-  if (g_state.fail_copy != 0) return g_state.fail_copy;
+  if (g_state.fail_copy != 0) return fails(g_state.fail_copy);
   if (from == NULL) return ASTER_ML_ARGUMENT;
   memcpy(host, from, bytes);
   count(&g_state.outs, 1);
@@ -110,7 +117,7 @@ static int32_t device_copy(void *self, int32_t index, void *data, size_t offset,
   (void)self, (void)index;
   char *to = resolve(data, offset, bytes);
   const char *from = resolve(source, source_offset, bytes);
-  if (g_state.fail_copy != 0) return g_state.fail_copy;
+  if (g_state.fail_copy != 0) return fails(g_state.fail_copy);
   if (to == NULL || from == NULL) return ASTER_ML_ARGUMENT;
   memmove(to, from, bytes);
   return ASTER_ML_OK;
@@ -144,7 +151,8 @@ static int32_t device_describe(void *self, int32_t index, aster_ml_device_info *
 static int write_text(const char *path, const char *text) {
   FILE *file = fopen(path, "w");
   if (file == NULL) return 0;
-  if (g_state.bad_text != NULL) fputs(g_state.bad_text, file);
+  if (g_state.bad_text != NULL && (g_state.bad_word == NULL || strstr(text, g_state.bad_word)))
+    fputs(g_state.bad_text, file);
   fputs(text, file);
   return fclose(file) == 0;
 }
@@ -394,7 +402,7 @@ static int32_t device_submit(void *self, uint64_t *ticket, int32_t index, void *
   (void)self, (void)index;
   queue *q = data;
   job *first = NULL, **last = &first;
-  if (g_state.fail_submit != 0) return g_state.fail_submit;
+  if (g_state.fail_submit != 0) return fails(g_state.fail_submit);
   for (size_t i = 0; i < count_of; ++i) {
     if ((*last = make_job(&commands[i])) == NULL) {
       while (first != NULL) {
@@ -424,7 +432,7 @@ static int32_t device_wait(void *self, int32_t index, void *data, uint64_t ticke
   const int32_t status = q->failed;
   q->failed = ASTER_ML_OK;
   pthread_mutex_unlock(&q->mutex);
-  return status;
+  return status == ASTER_ML_OK ? status : fails(status);
 }
 
 int32_t c_device_register(int32_t *out) {

@@ -15,8 +15,10 @@ typedef struct c_device_state {
   /* Faults: statuses of the next calls, 0: none. */
   int32_t fail_allocate, fail_build, fail_submit, fail_copy;
   int32_t fail_command;   /* DEVICE from the nth command on: 1 is the next one */
+  const char *said;       /* of what fails, by failing in a function of the library */
   const char *beyond;     /* kernels with this in their text are beyond it */
   const char *bad_text;   /* put in front of each text, for the compiler to refuse */
+  const char *bad_word;   /* only of texts with this */
   int32_t without_double; /* asks for no float64 */
   /* Counts. */
   int32_t blocks, modules, queues;            /* that live */

@@ -165,6 +165,206 @@ TEST_F(CDevice, ACompilerThatFailsIsSaid) {
   EXPECT_EQ(read(x * 5), (Floats{5, 10, 15}));
 }
 
+// One that its compiler refuses is the host's, the others are its own.
+TEST_F(CDevice, ACompilerThatRefusesOneKernel) {
+  const Context forgiving;
+  Tensor x = on_device(noise(60, 3), {6, 10});
+  c_device()->bad_text = "int wrong = ;\n";
+  c_device()->bad_word = "sin_f32";
+  Tensor y = (x * 2).sum({0}), z = x.sin().sum({1});
+  const int64_t launched = launches();
+  OK(aster_ml::realize({y, z}));
+  EXPECT_EQ(launches(), launched + 1);
+  EXPECT_EQ(forgiving.counters().host_kernels, 1u);
+  const Floats values = read(x), sums = read(z);
+  for (size_t row = 0; row < 6; ++row) {
+    double want = 0;
+    for (size_t i = 0; i < 10; ++i) want += std::sin(static_cast<double>(values[row * 10 + i]));
+    EXPECT_NEAR(sums[row], want, 1e-5);
+  }
+}
+
+// A second schedule with a kernel does not build it again.
+TEST_F(CDevice, KernelsAreKeptByName) {
+  Session s;
+  const Tensor x = on_device(noise(60, 3), {6, 10});
+  OK(x.sin().sum({1}).realize());
+  const aster_ml_engine_counters first = s.counters();
+  EXPECT_EQ(first.kernels_compiled, 1u);
+  EXPECT_EQ(first.kernels_cached, 0u);
+  const int64_t builds = c_device()->builds, kernels = c_device()->kernels;
+  Tensor y = x.sin().sum({1}), z = (x + 1).sum({0});
+  OK(aster_ml::realize({y, z}));
+  EXPECT_EQ(c_device()->builds, builds + 1);
+  EXPECT_EQ(c_device()->kernels, kernels + 1);
+  EXPECT_EQ(s.counters().kernels_compiled, 2u);
+  EXPECT_EQ(s.counters().kernels_cached, 1u);
+  OK(aster_ml::realize({(x + 1).sum({0}), on_device(noise(60, 4), {6, 10}).sin().sum({1})}));
+  EXPECT_EQ(c_device()->builds, builds + 1);
+  EXPECT_EQ(s.counters().schedule_misses, first.schedule_misses + 2);
+  // Another device has kernels of its own, and another context.
+  OK(on(device() + 1, noise(60, 3), {6, 10}).sin().sum({1}).realize());
+  EXPECT_EQ(c_device()->builds, builds + 2);
+  Session other;
+  OK(on_device(noise(60, 3), {6, 10}).sin().sum({1}).realize());
+  EXPECT_EQ(c_device()->builds, builds + 3);
+}
+
+// What it cannot do is remembered too.
+TEST_F(CDevice, KernelsBeyondItAreAskedForOnce) {
+  const Context s;
+  c_device()->beyond = "sin";
+  const Tensor x = on_device(noise(60, 3), {6, 10});
+  OK(aster_ml::realize({x.sin().sum({1}), (x + 1).sum({0})}));
+  const int64_t builds = c_device()->builds;
+  OK(aster_ml::realize({(x + 1).sum({0}), on_device(noise(60, 4), {6, 10}).sin().sum({1})}));
+  EXPECT_EQ(c_device()->builds, builds);
+  EXPECT_EQ(s.counters().host_kernels, 2u);
+}
+
+// The words that a device has for a failure reach who called.
+TEST_F(CDevice, FailuresSayWhatTheDeviceSaid) {
+  Session s;
+  Tensor x = on_device({1, 2, 3}, {3});
+  const auto fails = [&](int32_t wanted) {
+    c_device()->said = "DEV_OUT_OF_RESOURCES";
+    EXPECT_FALSE((x * 2 + 1).realize());
+    EXPECT_EQ(aster_ml::error().code, wanted) << last_error();
+    EXPECT_NE(last_error().find("CDEV: "), std::string::npos) << last_error();
+    EXPECT_NE(last_error().find("DEV_OUT_OF_RESOURCES"), std::string::npos) << last_error();
+    c_device_mend();
+  };
+  c_device()->fail_submit = ASTER_ML_DEVICE;
+  fails(ASTER_ML_DEVICE);
+  c_device()->fail_command = 1;
+  fails(ASTER_ML_DEVICE);
+  c_device()->fail_allocate = ASTER_ML_MEMORY;
+  fails(ASTER_ML_MEMORY);
+  c_device()->fail_copy = ASTER_ML_DEVICE;
+  c_device()->said = "DEV_LOST_ITS_BUS";
+  float out[3];
+  EXPECT_FALSE(x.copy_out(out, sizeof(out)));
+  EXPECT_NE(last_error().find("DEV_LOST_ITS_BUS"), std::string::npos) << last_error();
+  // An older failure is not the device's.
+  c_device()->said = nullptr;
+  EXPECT_FALSE(x.copy_out(out, sizeof(out)));
+  EXPECT_EQ(last_error().find("DEV_LOST"), std::string::npos) << last_error();
+}
+
+TEST_F(CDevice, EagerFunctionsRunThere) {
+  Session s;
+  const Floats values = noise(12, 1);
+  const size_t shape[] = {3, 4};
+  aster_ml_tensor x{}, out{}, sum{}, product{};
+  OK(aster_ml_tensor_init(&x, s.get(), ASTER_ML_DTYPE_FLOAT32, device(), 2, shape));
+  OK(aster_ml_tensor_copy_in(&x, values.data(), 12));
+  mark();
+  OK(aster_ml_tensor_exp(&out, s.get(), &x));
+  // Strides are read where they lie.
+  aster_ml_tensor turned = x;
+  size_t turned_shape[] = {4, 3};
+  ptrdiff_t turned_strides[] = {1, 4};
+  turned.shape = turned_shape;
+  turned.strides = turned_strides;
+  OK(aster_ml_tensor_add(&sum, s.get(), &turned, &turned));
+  EXPECT_EQ(ins() + outs(), 0);
+  EXPECT_EQ(launches(), 2);
+  EXPECT_EQ(out.storage.device, device());
+  OK(aster_ml_tensor_matmul(&product, s.get(), &x, &turned));
+  EXPECT_EQ(product.storage.device, device());
+  Floats got(12), twice(12), products(9);
+  OK(aster_ml_tensor_copy_out(got.data(), &out, 12));
+  OK(aster_ml_tensor_copy_out(twice.data(), &sum, 12));
+  OK(aster_ml_tensor_copy_out(products.data(), &product, 9));
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_NEAR(got[i], std::exp(values[i]), 1e-6);
+    EXPECT_EQ(twice[i], 2 * values[i % 3 * 4 + i / 3]);
+  }
+  for (size_t i = 0; i < 9; ++i) {
+    double want = 0;
+    for (size_t k = 0; k < 4; ++k) want += double(values[i / 3 * 4 + k]) * values[i % 3 * 4 + k];
+    EXPECT_NEAR(products[i], want, 1e-5);
+  }
+  for (aster_ml_tensor* tensor : {&x, &out, &sum, &product}) OK(aster_ml_tensor_free(tensor));
+}
+
+// The same numbers as on the host, also in replays, which draw anew.
+TEST_F(CDevice, RandomNumbersAreTheHosts) {
+  const auto draw = [&](int32_t where) {
+    Session s;
+    EXPECT_OK(aster_ml_engine_set_device(s.get(), where));
+    EXPECT_OK(aster_ml_lazy_manual_seed(s.get(), 11));
+    std::vector<Floats> out;
+    for (int i = 0; i < 2; ++i) {
+      const Tensor x = Tensor::rand({100});
+      out.push_back(read(x));
+      EXPECT_EQ(x.device(), where);
+    }
+    aster_ml::Program program({}, [&] { return Tensor::rand({50}) + 1; });
+    EXPECT_TRUE(program.ok()) << last_error();
+    for (int i = 0; i < 2; ++i) {
+      aster_ml_tensor result{};
+      EXPECT_OK(aster_ml_program_run(program.get(), nullptr, nullptr, 0, &result, 1));
+      Floats values(50);
+      EXPECT_OK(aster_ml_tensor_copy_out(values.data(), &result, 50));
+      out.push_back(values);
+      EXPECT_OK(aster_ml_tensor_free(&result));
+    }
+    EXPECT_NE(out[2], out[3]);
+    return out;
+  };
+  EXPECT_EQ(draw(device()), draw(ASTER_ML_DEVICE_CPU));
+}
+
+// Of operands on two devices, each has its gradient where it lies.
+TEST_F(CDevice, GradientsLieWhereTheirTargetsDo) {
+  Session s;
+  const Tensor x = on(ASTER_ML_DEVICE_CPU, {1, 2, 3}, {3}), y = on_device({4, 5, 6}, {3});
+  const std::vector<Tensor> gradients = (x * y).sum().gradient({x, y});
+  ASSERT_EQ(gradients.size(), 2u) << last_error();
+  EXPECT_EQ(gradients[0].device(), ASTER_ML_DEVICE_CPU);
+  EXPECT_EQ(gradients[1].device(), device());
+  EXPECT_EQ(read(gradients[0]), (Floats{4, 5, 6}));
+  EXPECT_EQ(read(gradients[1]), (Floats{1, 2, 3}));
+  EXPECT_EQ(gradients[1].device(), device());
+}
+
+// A trace names where each launch ran, in a realize and in replays.
+TEST_F(CDevice, TracesNameWhereLaunchesRan) {
+  Session s;
+  struct Told {
+    std::string name;
+    int32_t device;
+  };
+  std::vector<Told> told;
+  OK(aster_ml_engine_trace(
+      s.get(),
+      [](void* self, const aster_ml_launch* launch) {
+        static_cast<std::vector<Told>*>(self)->push_back({launch->name, launch->device});
+      },
+      &told));
+  const auto check = [&] {
+    ASSERT_EQ(told.size(), 5u);
+    for (const Told& one : told) {
+      const bool sorted = one.name.find("sort") == 0;
+      EXPECT_EQ(one.device, sorted ? ASTER_ML_DEVICE_CPU : device()) << one.name;
+    }
+    told.clear();
+  };
+  const Tensor x = on_device({4, 3, 2, 1}, {4});
+  OK(((x * 2).sort().first + 1).realize());
+  check();
+  aster_ml::Program program({x}, [&] { return (x * 2).sort().first + 1; });
+  ASSERT_TRUE(program.ok()) << last_error();
+  told.clear();
+  const aster_ml_tensor in = x.view();
+  aster_ml_tensor out{};
+  OK(aster_ml_program_run(program.get(), nullptr, &in, 1, &out, 1));
+  check();
+  OK(aster_ml_tensor_free(&out));
+  OK(aster_ml_engine_trace(s.get(), nullptr, nullptr));
+}
+
 TEST_F(CDevice, FailuresLoseNothing) {
   Session s;
   Tensor x = on_device({1, 2, 3}, {3});

@@ -161,7 +161,7 @@ static int32_t text_wait(void *self, int32_t index, void *data, uint64_t ticket)
   return ASTER_ML_OK;
 }
 
-int32_t text_device_register(int32_t *out) {
+int32_t text_device_register(int32_t *out, const char *name) {
   const aster_ml_backend backend = {.struct_size = sizeof(backend),
                                     .allocate = text_allocate,
                                     .release = text_release,
@@ -174,5 +174,5 @@ int32_t text_device_register(int32_t *out) {
                                     .close = text_close,
                                     .submit = text_submit,
                                     .wait = text_wait};
-  return aster_ml_device_register(out, "TEXT", &backend);
+  return aster_ml_device_register(out, name, &backend);
 }

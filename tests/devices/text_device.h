@@ -18,8 +18,8 @@ typedef struct text_device_state {
 } text_device_state;
 
 text_device_state *text_device(void);
-/* Registers it as TEXT. */
-int32_t text_device_register(int32_t *out);
+/* Registers it under a name, TEXT or one that waits for a backend. */
+int32_t text_device_register(int32_t *out, const char *name);
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,7 @@ namespace dtypes = aster_ml::dtypes;
 int32_t device() {
   static const int32_t code = [] {
     int32_t out = 0;
-    EXPECT_OK(text_device_register(&out));
+    EXPECT_OK(text_device_register(&out, "TEXT"));
     return out;
   }();
   return code;
@@ -188,6 +188,36 @@ TEST_F(TextDevice, WhatItDoesNotKnowTheHostComputes) {
       << text_device()->why;
   EXPECT_GT(s.counters().host_kernels, 0u);
   EXPECT_GT(launches(), launched);
+}
+
+// DLPack has a type for METAL: its memory goes out and comes in where it lies, and is computed on.
+TEST_F(TextDevice, SharesItsMemoryByDlpack) {
+  int32_t metal = 0;
+  OK(text_device_register(&metal, "METAL"));
+  EXPECT_EQ(metal, ASTER_ML_DEVICE_METAL);
+  Session s(alike());
+  const size_t shape[] = {6};
+  const Floats values{1, 2, 3, 4, 5, 6};
+  aster_ml_tensor from{}, in{};
+  OK(aster_ml_tensor_init(&from, s.get(), ASTER_ML_DTYPE_FLOAT32, metal, 1, shape));
+  OK(aster_ml_tensor_copy_in(&from, values.data(), 6));
+  aster_ml_dlpack_managed* managed = nullptr;
+  OK(aster_ml_dlpack_export(&managed, s.get(), &from, 0));
+  EXPECT_EQ(managed->tensor.device.type, ASTER_ML_DLPACK_METAL);
+  EXPECT_EQ(managed->tensor.data, from.storage.data);
+  OK(aster_ml_dlpack_import(&in, s.get(), managed));
+  EXPECT_EQ(in.storage.device, metal);
+  const int64_t launched = launches(), ins = text_device()->ins, outs = text_device()->outs;
+  aster_ml_tensor squares{};
+  OK(aster_ml_tensor_square(&squares, s.get(), &in));
+  EXPECT_EQ(squares.storage.device, metal);
+  EXPECT_EQ(launches(), launched + 1);
+  EXPECT_EQ(text_device()->ins, ins);
+  EXPECT_EQ(text_device()->outs, outs);
+  Floats got(6);
+  OK(aster_ml_tensor_copy_out(got.data(), &squares, 6));
+  EXPECT_EQ(got, (Floats{1, 4, 9, 16, 25, 36}));
+  for (aster_ml_tensor* tensor : {&squares, &in, &from}) OK(aster_ml_tensor_free(tensor));
 }
 
 TEST_F(TextDevice, Replays) {
