@@ -1,6 +1,7 @@
 #include "codegen/planner.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace aster::codegen {
 namespace {
@@ -205,27 +206,28 @@ class Planner {
   }
 
   // At most `most` copies of `unit` elements: as many as cover the range with the least overlap.
-  int64_t even_copies(int range, int64_t unit, int64_t most) const {
+  // tile: what a tile costs beside its copies, in copies.
+  int64_t even_copies(int range, int64_t unit, int64_t most, double tile = 0) const {
     const int64_t size = kernel_.size(range);
     if (plan_.general) return general_copies(size / unit, size, unit, most);
-    int64_t best = 1, least = INT64_MAX;
+    int64_t best = 1;
+    double least = HUGE_VAL;
     for (int64_t copies = std::min(most, size / unit); copies >= 1; --copies) {
-      const int64_t tile = copies * unit, covered = (size + tile - 1) / tile * tile;
-      if (covered < least) best = copies, least = covered;
+      const int64_t tiles = (size + copies * unit - 1) / (copies * unit);
+      const double cost = static_cast<double>(tiles) * (static_cast<double>(copies) + tile);
+      if (cost < least) best = copies, least = cost;
     }
     return best;
   }
 
-  // The same of few choices, so that many sizes have one plan: halves and three quarters of `most`.
+  // The same of few choices, so that many sizes have one plan: `most` and its halves.
   static int64_t general_copies(int64_t fit, int64_t size, int64_t unit, int64_t most) {
     constexpr int64_t kTileCost = 2;  // of a tile, in copies
     int64_t best = 1, least = INT64_MAX;
-    for (int64_t whole = most; whole >= 1; whole /= 2) {
-      for (const int64_t copies : {whole, whole % 4 == 0 ? whole * 3 / 4 : whole}) {
-        const int64_t tiles = (size + copies * unit - 1) / (copies * unit);
-        const int64_t cost = tiles * (copies + kTileCost);
-        if (copies <= fit && cost < least) best = copies, least = cost;
-      }
+    for (int64_t copies = most; copies >= 1; copies /= 2) {
+      const int64_t tiles = (size + copies * unit - 1) / (copies * unit);
+      const int64_t cost = tiles * (copies + kTileCost);
+      if (copies <= fit && cost < least) best = copies, least = cost;
     }
     return best;
   }
@@ -297,8 +299,7 @@ class Planner {
     }
     // Two vectors wide and the rest of the registers high, unless the range is too short for that.
     const int64_t wide = std::min<int64_t>(2, vectors);
-    int64_t high = std::min(accumulators / wide, kernel_.size(other));
-    high = even_copies(other, 1, std::max<int64_t>(high, 1));
+    const int64_t high = even_copies(other, 1, std::max<int64_t>(accumulators / wide, 1), m_.tile);
     add_tile(own, other, high);
     add_tile(own, v,
              even_copies(v, n,
@@ -319,7 +320,7 @@ class Planner {
           most = saved, best = range;
       }
       if (best < 0) return;
-      const int64_t copies = even_copies(best, 1, 4);
+      const int64_t copies = even_copies(best, 1, 4, m_.tile);
       add_tile(own, best, copies);
       left /= copies;
     }
@@ -619,6 +620,15 @@ void choose_rests(Plan* plan, const Kernel& kernel) {
     const bool again = reads_what_it_writes(kernel, static_cast<int>(i));
     choose(&plan->segments[i].nest, again ? Rest::kScalar : Rest::kOverlap);
     for (Nest& fold : plan->segments[i].folds) choose(&fold, Rest::kMask);
+  }
+}
+
+void take_few_copies(Plan* plan) {
+  for (SegmentPlan& segment : plan->segments) {
+    for (int i = 0; i < segment.nest.tile_count; ++i) {
+      Tile& tile = segment.nest.tiles[i];
+      tile.copies = floor_power_of_two(tile.copies);
+    }
   }
 }
 

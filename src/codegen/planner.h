@@ -11,6 +11,10 @@ Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory& 
 // What becomes of the ends of all ranges, by the steps of a plan.
 void choose_rests(Plan* plan, const Kernel& kernel);
 
+// Fewer copies side by side, of few choices, so that plans for many sizes are alike; what is folded
+// stays in its order.
+void take_few_copies(Plan* plan);
+
 // Operations and bytes of a kernel, all tasks together.
 struct Work {
   double flops = 0, bytes = 0;

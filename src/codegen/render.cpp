@@ -108,6 +108,7 @@ Status lower_general(program::Module* out, Plan* general, const char* name, cons
   if (!folds_alike(*general, plan)) {
     ASTER_TRY(copy(general, plan));
     general->general = true;
+    take_few_copies(general);
     choose_rests(general, kernel);
   }
   return lower_program(out, name, kernel, *general, target, memory);

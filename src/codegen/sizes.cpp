@@ -30,13 +30,35 @@ bool is_loop_from_zero(const Program& program, const Instruction& in) {
 }
 int64_t rounds(Words loop) { return loop[1] <= 0 ? 0 : (loop[1] - 1) / loop[2] + 1; }
 
-// Which values nothing but divides: C divides vectors by what it knows alone.
+// Vectors are divided by what is known alone: C makes multiplications of that.
+bool divides_lanes(const Instruction& in) {
+  return (in.op == Op::kQuo || in.op == Op::kRem) && in.lanes > 1;
+}
+// Which values divide lanes.
 Status find_divisors(Vec<uint8_t>* out, const Program& program) {
   ASTER_TRY(out->resize(program.code().size(), uint8_t{0}));
   for (const Instruction& in : program.code()) {
-    if (in.op == Op::kQuo || in.op == Op::kRem) (*out)[program.operands(in)[1]] = 1;
+    if (divides_lanes(in)) (*out)[program.operands(in)[1]] = 1;
   }
   return kOk;
+}
+
+bool is_index(NumberKind kind) { return kind <= NumberKind::kChunk; }
+bool is_of_tasks(NumberKind kind) { return is_index(kind) && kind != NumberKind::kIndex; }
+
+// What the numbers of an instruction are that reckons with the number of a task, else kIndex.
+NumberKind task_kind(const Program& program, const Instruction& in) {
+  const auto is_task = [&](Id id) {
+    const Instruction& at = program.at(id);
+    return at.op == Op::kLoop && at.kind == static_cast<uint8_t>(LoopKind::kTask);
+  };
+  if (in.operands != 2 || in.dtype == DType::kNone) return NumberKind::kIndex;
+  const Id first = program.operands(in)[0];
+  if (is_task(first)) return in.op == Op::kCmpEq ? NumberKind::kLast : NumberKind::kChunk;
+  const Instruction& begin = program.at(first);
+  const bool behind = in.op == Op::kAdd && begin.op == Op::kMul && begin.operands == 2 &&
+                      is_task(program.operands(begin)[0]);
+  return behind ? NumberKind::kChunk : NumberKind::kIndex;
 }
 
 NumberKind kind_of(DType dtype) {
@@ -50,13 +72,20 @@ NumberKind kind_of(DType dtype) {
 template <typename Visit>
 void each_number(const Program& program, const Instruction& in, bool divides, Visit visit) {
   const Words words = program.words(in);
+  const NumberKind task = task_kind(program, in);
+  const auto divisor = [&](const Instruction& user, Id id) {
+    return (user.op == Op::kQuo || user.op == Op::kRem) && program.operands(user)[1] == id;
+  };
   for (Id id : program.operands(in)) {
     const Instruction& operand = program.at(id);
-    if (is_number(operand))
-      visit(divides ? NumberKind::kFixed : kind_of(operand.dtype), program.words(operand)[0]);
+    if (!is_number(operand)) continue;
+    NumberKind kind = divides ? NumberKind::kFixed : kind_of(operand.dtype);
+    if (kind == NumberKind::kIndex) kind = divisor(in, id) ? NumberKind::kStep : task;
+    visit(kind, program.words(operand)[0]);
   }
   if (is_loop_from_zero(program, in)) {
-    visit(NumberKind::kIndex, words[1]);
+    const bool tasks = in.kind == static_cast<uint8_t>(LoopKind::kTask) && words[2] == 1;
+    visit(tasks ? NumberKind::kTasks : NumberKind::kIndex, words[1]);
     visit(NumberKind::kStep, words[2]);
     visit(NumberKind::kDerived, rounds(words));
   } else if (in.op == Op::kLoop) {
@@ -114,7 +143,7 @@ Status take_apart(Numbers* out, const Program& program, Memory& memory) {
     places[i] = place++;
     mix_skeleton(&mix, program, in, places);
     Status status;
-    const bool divides = divisors[i] != 0 || in.op == Op::kQuo || in.op == Op::kRem;
+    const bool divides = divisors[i] != 0 || divides_lanes(in);
     each_number(program, in, divides, [&](NumberKind kind, Word word) {
       if (kind == NumberKind::kFixed) mix.word(static_cast<uint64_t>(word));
       if (status.ok()) status = out->kinds.push(kind);
@@ -182,7 +211,7 @@ class Generaliser {
   };
 
   Id new_size(size_t number, NumberKind kind) {
-    const bool small = kind == NumberKind::kIndex || kind == NumberKind::kStep;
+    const bool small = is_index(kind) || kind == NumberKind::kStep;
     const Word most = small ? kMostSize : kMostBits;
     const Word least = kind == NumberKind::kStep ? 1 : -most;
     const auto slot = static_cast<Word>(pattern_.arguments.size());
@@ -369,7 +398,7 @@ Status merge(Pattern* out, bool* possible, const Pattern& pattern, const Numbers
     const NumberKind kind = numbers.kinds[i];
     const uint16_t group = pattern.groups[i];
     const Word before = group == 0 ? pattern.words[i] : 0, now = numbers.words[i];
-    const bool same = group == 0 && before == now;
+    const bool same = group == 0 && before == now && !is_of_tasks(kind);
     if (same || kind == NumberKind::kDerived) continue;
     *possible &= may_vary(kind, now) && (group != 0 || may_vary(kind, before));
     const Key key{kind, group, before, now};
@@ -389,7 +418,7 @@ Status merge(Pattern* out, bool* possible, const Pattern& pattern, const Numbers
 bool may_vary(NumberKind kind, Word word) {
   if (kind == NumberKind::kFixed) return false;
   if (kind == NumberKind::kStep) return word >= 1 && word <= kMostSize;
-  return kind != NumberKind::kIndex || (word >= -kMostSize && word <= kMostSize);
+  return !is_index(kind) || (word >= -kMostSize && word <= kMostSize);
 }
 
 Status generalise(Program* out, Pattern* pattern, const Program& program, const Numbers& numbers,

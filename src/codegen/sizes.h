@@ -19,11 +19,14 @@ using program::Word;
 
 // What stands in a program in some place.
 enum class NumberKind : uint8_t {
-  kIndex,   // an integer
+  kIndex,  // an integer
+  kTasks,  // how many tasks there are, the last one, and what each covers: they follow from
+  kLast,   // sizes in steps, and may be equal to others by chance
+  kChunk,
   kFloat,   // a float32, by its bits
   kDouble,  // a float64
-  kStep,    // of a loop from 0 on
-  kFixed,   // one that all programs of a skeleton have: what others are divided by
+  kStep,    // of a loop from 0 on, or what is divided by: 1 at least
+  kFixed,   // one that all programs of a skeleton have: what lanes are divided by
   kDerived  // what follows from others: the rounds of such a loop, the elements of a Param
 };
 

@@ -22,6 +22,7 @@ struct Machine {
   double task = 30000;     // least work of a task
   int64_t tasks = 128;     // more loops are not cut
   double heavy = 12;       // a body of so many operations needs no copies to keep the CPU busy
+  double tile = 0.5;       // what copies of rows share, in copies: loads of columns, the loop
   double square = 4;       // most operations on elements of a square of registers
   int64_t block = 64;      // rows of a block that is read across
   int64_t written = 8;     // longest range of a fold without a loop

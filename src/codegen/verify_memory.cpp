@@ -311,16 +311,18 @@ const char* MemoryRules::reads_before(Id id, const Surroundings& around) {
   size_t count = 0;
   for (const OpenLoop& loop : around.loops) {
     if (loop.id > state.load || loop_values(loop.id) <= 1) continue;
+    // Its stride may be a size, its values may bound a loop that the form names.
+    const auto named = [&](Id loop_id) {
+      return names(id, loop_id) ||
+             std::ranges::any_of(program_.terms(program_.at(id)), [&](const Term& term) {
+               return !term.axis && multiplies(term.at, loop_id);
+             });
+    };
     if (!names(id, loop.id)) {
-      // Its values may bound a loop that the form names.
       const bool by_bounds = std::ranges::any_of(around.loops, [&](const OpenLoop& inner) {
-        return inner.id > loop.id && program_.at(inner.id).operands != 0 && names(id, inner.id);
+        return inner.id > loop.id && program_.at(inner.id).operands != 0 && named(inner.id);
       });
-      // Its stride may be a size.
-      const bool by_product = std::ranges::any_of(
-          program_.terms(program_.at(id)),
-          [&](const Term& term) { return !term.axis && multiplies(term.at, loop.id); });
-      if (!by_bounds && !by_product) return "an element that is written once, as it is read";
+      if (!by_bounds && !named(loop.id)) return "an element that is written once, as it is read";
       return ++unproved_, nullptr;
     }
     if (count == Dimensions::kMost) break;

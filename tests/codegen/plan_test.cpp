@@ -10,12 +10,12 @@ constexpr DType kF32 = DType::kFloat32;
 
 // Products of a 6 x 10 and a 10 x 20 matrix (r0: rows, r1: columns, r2: terms), added to p3 where
 // that is what is written.
-Node product(Suite& s, bool in_place = false) {
-  Node i = s.range(0, 6), j = s.range(1, 20), k = s.range(2, 10);
-  Node a = s.load(s.param(0, kF32, 60), s.at({{i, 10}, {k, 1}}));
+Node product(Suite& s, bool in_place = false, int64_t rows = 6) {
+  Node i = s.range(0, rows), j = s.range(1, 20), k = s.range(2, 10);
+  Node a = s.load(s.param(0, kF32, rows * 10), s.at({{i, 10}, {k, 1}}));
   Node b = s.load(s.param(1, kF32, 200), s.at({{k, 20}, {j, 1}}));
   Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {k});
-  Node out = s.param(3, kF32, 120), at = s.at({{i, 20}, {j, 1}});
+  Node out = s.param(3, kF32, rows * 20), at = s.at({{i, 20}, {j, 1}});
   if (in_place) sum = s.op(Op::kAdd, sum, s.load(out, at));
   return s.graph.sink(std::array{s.store(out, at, sum, {i, j})});
 }
@@ -258,6 +258,31 @@ TEST(Plan, ProgramsThatAreTooLong) {
 }
 
 // A kernel's name is of its plan as well.
+int copies_of_rows(int64_t rows, bool general) {
+  Suite s;
+  Kernel kernel(process_heap());
+  EXPECT_TRUE(kernel.analyse(product(s, false, rows)).ok()) << last_message();
+  Plan plan(process_heap());
+  plan.general = general;
+  EXPECT_TRUE(make_plan(&plan, kernel, target_of(32), process_heap()).ok()) << last_message();
+  return plan.at(0).nest.copies(0);
+}
+
+// A number of rows that no tile divides has tiles that overlap.
+TEST(Plan, PrimesHaveTiles) {
+  EXPECT_EQ(copies_of_rows(6, false), 6);
+  EXPECT_EQ(copies_of_rows(12, false), 6);
+  for (const int64_t prime : {11, 13, 17, 19, 23, 29, 31, 101, 131, 257, 65537})
+    EXPECT_GE(copies_of_rows(prime, false), 4) << prime;
+}
+
+// Plans for many sizes are of few kinds.
+TEST(Plan, GeneralPlansAreFew) {
+  std::map<int, int> kinds;
+  for (int64_t rows = 2; rows < 300; ++rows) ++kinds[copies_of_rows(rows, true)];
+  EXPECT_LE(kinds.size(), 4u);
+}
+
 TEST(Plan, NamesTellPlansApart) {
   Suite s;
   const Node node = product(s);
