@@ -25,7 +25,7 @@ Status Writer::run() {
     Walker<Writer> walker(program_, *this);
     ASTER_TRY(walker.run());
   }
-  if (streams_) out_ << "__builtin_ia32_sfence();\n";
+  if (streams_ && !opencl()) out_ << "__builtin_ia32_sfence();\n";
   out_ << "}\n";
   return out_.status();
 }

@@ -9,11 +9,13 @@
 
 namespace aster::codegen::program {
 
-// Vector types, and selections between two of them, that a text names: by dtype and log2 of lanes.
+// Vector types, selections between two of them and vectors of lanes of two that a text names: by
+// dtype and log2 of lanes.
 struct UsedTypes {
   static constexpr int kLogs = 7;  // 1, 2, .. 64 lanes
   bool types[dtype::kDTypeLimit * kLogs] = {};
   bool selects[dtype::kDTypeLimit * kLogs] = {};
+  bool mixes[dtype::kDTypeLimit * kLogs] = {};
 };
 
 // A function at some number of lanes.

@@ -423,13 +423,14 @@ Status Writer::store(const Step& s, const Access& a, const Register* mask) {
 void Writer::stream(const Step& s, const Access& a, Register value, int first) {
   const int n = lanes(value);
   const size_t bytes = dtype::size(dtype_of(value)) * static_cast<size_t>(n);
-  const bool streams = !opencl() && s.in->is(kStream) && first == n && target_.vector_bytes >= 16 &&
+  const bool streams = s.in->is(kStream) && first == n && target_.vector_bytes >= 16 &&
                        bytes == static_cast<size_t>(target_.vector_bytes);
   if (!streams) return;
   streams_ = true;
-  out_ << "if (((unsigned long long)&";
+  out_ << (opencl() ? "if (((ulong)&" : "if (((unsigned long long)&");
   element(s, a, 0);
-  out_ << " & " << target_.vector_bytes - 1 << ") == 0) x86_stream" << target_.vector_bytes << "(&";
+  out_ << " & " << target_.vector_bytes - 1 << ") == 0) " << (opencl() ? "" : "x86_") << "stream"
+       << target_.vector_bytes << "(&";
   element(s, a, 0);
   out_ << ", ";
   name(value) << "); else ";

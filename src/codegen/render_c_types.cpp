@@ -105,6 +105,36 @@ void define_stream(Text& out, int32_t bytes) {
       << ")(v))\n#endif\n";
 }
 
+// The same in OpenCL C, where the driver's compiler is clang; else a store like others.
+void define_opencl_stream(Text& out, int32_t bytes) {
+  const int32_t n = bytes / 4;
+  out << "#ifdef __has_builtin\n#if __has_builtin(__builtin_nontemporal_store)\n#define stream"
+      << bytes << "(p, v) __builtin_nontemporal_store(as_float" << n << "(v), (__global float" << n
+      << " *)(p))\n#endif\n#endif\n#ifndef stream" << bytes << "\n#define stream" << bytes
+      << "(p, v) vstore" << n << "(as_float" << n << "(v), 0, (__global float *)(p))\n#endif\n";
+}
+
+// Lanes of two vectors: clang's own says it best, from swizzles it makes twice the instructions.
+void define_mixes(Text& out, const UsedTypes& used) {
+  if (std::ranges::none_of(used.mixes, [](bool one) { return one; })) return;
+  out << "#ifdef __has_builtin\n#if __has_builtin(__builtin_shufflevector)\n#define MIX\n"
+         "#endif\n#endif\n";
+  each_used(used.mixes, [&](DType d, int n) {
+    const auto lanes = [&] {
+      for (int i = 0; i < n; ++i) out << (i == 0 ? "i" : ", i") << int32_t{i};
+    };
+    for (const bool builtin : {true, false}) {
+      out << (builtin ? "#ifdef MIX\n#define mix_" : "#else\n#define mix_");
+      Types::write_name(out, d, n, true) << "(a, b, ";
+      lanes();
+      out << (builtin ? ") __builtin_shufflevector(a, b, " : ") shuffle2(a, b, (");
+      if (!builtin) Types::write_name(out, integer(d, false), n, true) << ")(";
+      lanes();
+      out << (builtin ? ")\n" : "))\n#endif\n");
+    }
+  });
+}
+
 // Takes a function in unless one of its name is there already.
 Status add_function(const RenderedFunction& function, Vec<const RenderedFunction*>* written) {
   for (const RenderedFunction* other : *written) {
@@ -160,6 +190,7 @@ Text& Types::write_name(Text& out, DType d, int lanes, bool opencl) {
 void Types::write(Text& out, const UsedTypes& used, bool opencl) {
   if (!opencl) each_used(used.types, [&](DType d, int n) { define_type(out, d, n); });
   each_used(used.selects, [&](DType d, int n) { define_select(out, d, n, opencl); });
+  if (opencl) define_mixes(out, used);
 }
 
 }  // namespace c
@@ -171,6 +202,7 @@ Status write_declarations(Text& out, std::span<const RenderedC* const> programs,
     for (size_t i = 0; i < std::size(used.types); ++i) {
       used.types[i] |= program->types.types[i];
       used.selects[i] |= program->types.selects[i];
+      used.mixes[i] |= program->types.mixes[i];
     }
   }
   const bool opencl = target.language == Language::kOpencl;
@@ -178,7 +210,7 @@ Status write_declarations(Text& out, std::span<const RenderedC* const> programs,
   if (!opencl && c::has_feature(target, c::AVX512)) out << c::kAvx512;
   bool streams = false;
   for (const RenderedC* program : programs) streams |= program->streams;
-  if (streams) c::define_stream(out, target.vector_bytes);
+  if (streams) (opencl ? c::define_opencl_stream : c::define_stream)(out, target.vector_bytes);
   c::Types::write(out, used, opencl);
   Vec<const RenderedFunction*> written(out.memory());
   for (const RenderedC* program : programs) {

@@ -117,6 +117,12 @@ class Types {
     out << "sel_";
     name(out, d, lanes);
   }
+  // Lanes of two vectors, in OpenCL C.
+  void mix(Text& out, DType d, int lanes) {
+    used_.mixes[index(stored(d), lanes)] = true;
+    out << "mix_";
+    name(out, d, lanes);
+  }
   // `f32x8`; in OpenCL C `float8`.
   static Text& write_name(Text& out, DType d, int lanes, bool opencl);
   static void write(Text& out, const UsedTypes& used, bool opencl);

@@ -207,8 +207,16 @@ class Writer {
 
 template <typename Write>
 void Writer::shuffled(DType d, int from, Words which, Write write) {
-  if (!opencl()) {
-    out_ << "__builtin_shufflevector(";
+  const bool two = which.size() == static_cast<size_t>(from) &&
+                   std::ranges::any_of(which, [&](Word word) { return word < from; }) &&
+                   std::ranges::any_of(which, [&](Word word) { return word >= from; });
+  if (!opencl() || two) {
+    if (opencl()) {
+      types_.mix(out_, d, from);
+    } else {
+      out_ << "__builtin_shufflevector";
+    }
+    out_ << '(';
     write(0), out_ << ", ";
     write(1);
     for (Word word : which) out_ << ", " << word;

@@ -51,7 +51,9 @@ Status describe(Device* device) {
   target.portable = target.language == codegen::Language::kC;
   target.vector_bytes = vector_bytes(info.vector_bytes);
   target.fma = !target.portable && (info.flags & ASTER_ML_DEVICE_FMA) != 0;
-  target.f16c = target.avx512 = target.streaming = false;
+  const bool opencl = target.language == codegen::Language::kOpencl;
+  target.streaming = opencl && info.kind == ASTER_ML_DEVICE_KIND_CPU;
+  target.f16c = target.avx512 = false;
   target.fp64 = (info.flags & ASTER_ML_DEVICE_FP64) != 0;
   return kOk;
 }

@@ -127,6 +127,32 @@ TEST(RenderOpencl, MemoryFunctionsAndSizes) {
   check(cases, false);
 }
 
+// Lanes of two vectors, and whole vectors that go past the caches, at addresses that allow it and
+// at others.
+TEST(RenderOpencl, StreamsAndLanesOfTwoVectors) {
+  check({{R"(program turned
+%0 = Param f32 0 [128]
+%1 = Param f32 1 [160] write
+%2 = Param f64 2 [64]
+%3 = Param f64 3 [64] write
+%4 = Loop task 0 4 1
+  %5 = Load f32x16 %0 + 32*%4
+  %6 = Load f32x16 %0 + 32*%4 + 16
+  %7 = Shuffle f32x16 %5 %6 0 16 2 18 4 20 6 22 31 30 29 28 15 14 13 12
+  Store %1 + 40*%4, %7 stream
+  Store %1 + 40*%4 + 17, %6 stream
+  %8 = Load f64x8 %2 + 16*%4
+  %9 = Load f64x8 %2 + 16*%4 + 8
+  %10 = Shuffle f64x8 %8 %9 15 0 14 1 13 2 12 3
+  Store %3 + 16*%4, %10 stream
+  Store %3 + 16*%4 + 8, %8
+End
+)",
+          {},
+          4}},
+        true);
+}
+
 // Sums of 64 numbers in local memory, halves added between barriers; then a second loop of items.
 TEST(RenderOpencl, GroupsHaveLocalMemoryAndBarriers) {
   const char* const text = R"(program sums

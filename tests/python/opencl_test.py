@@ -1,6 +1,8 @@
 """DEV=OPENCL end to end: what the device computes, what the host does for it, and replays."""
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -54,6 +56,36 @@ def test_what_the_host_does_for_it():
 def test_doubles():
     a = RNG.standard_normal(77)
     np.testing.assert_allclose((Tensor(a) / 3).sum().numpy(), (a / 3).sum(), rtol=1e-12)
+
+
+def in_a_process_of_its_own(code, **environment):
+    """What it prints, on a device that is taken for another one."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import numpy as np\nfrom aster_ml import Tensor\n" + code],
+        env={**os.environ, "DEV": "OPENCL", **environment},
+        capture_output=True, text=True, check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
+def test_doubles_without_fp64_are_the_hosts():
+    code = """x = Tensor(np.arange(77.0))
+print((x / 4).sum().item(), x.device, (Tensor([1.5]) * 2).item())"""
+    said, warned = in_a_process_of_its_own(code, ASTER_ML_OPENCL_AS="no_fp64")
+    assert said == f"731.5 {Device.DEFAULT} 3.0"
+    assert "the host computes for" in warned and "float64" in warned
+    said, warned = in_a_process_of_its_own(code)
+    assert said == f"731.5 {Device.DEFAULT} 3.0" and not warned
+
+
+def test_a_device_taken_for_a_gpu_computes_the_same():
+    code = """a = np.random.default_rng(1).integers(-9, 9, (33, 70)).astype(np.float32)
+x = Tensor(a)
+assert ((x * 2 + 1).numpy() == a * 2 + 1).all() and (x.sum(0).numpy() == a.sum(0)).all()
+assert (x.max(1).numpy() == a.max(1)).all() and (x.T.contiguous().numpy() == a.T).all()
+print((x @ x.T).sum().item() == float((a @ a.T).sum()))"""
+    assert in_a_process_of_its_own(code, ASTER_ML_OPENCL_AS="gpu") == ("True", "")
 
 
 def test_writes_through_views():

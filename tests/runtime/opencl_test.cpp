@@ -170,5 +170,25 @@ TEST_F(Opencl, QueuesWaitForEachOther) {
   }
 }
 
+// What was released serves the next allocation of its size, and no other.
+TEST_F(Opencl, ReleasedMemoryIsTakenAgain) {
+  constexpr size_t kBytes = size_t{5} << 20;
+  std::vector<char> in(kBytes, 'y'), out(kBytes);
+  void *first = nullptr, *other = nullptr, *again = nullptr;
+  ASSERT_EQ(table_->allocate(nullptr, &first, 0, kBytes), ASTER_ML_OK);
+  ASSERT_EQ(table_->copy_in(nullptr, 0, first, 0, in.data(), kBytes), ASTER_ML_OK);
+  table_->release(nullptr, 0, first, kBytes);
+  ASSERT_EQ(table_->allocate(nullptr, &other, 0, kBytes + 64), ASTER_ML_OK);
+  EXPECT_NE(other, first);
+  ASSERT_EQ(table_->allocate(nullptr, &again, 0, kBytes), ASTER_ML_OK);
+  EXPECT_EQ(again, first);
+  ASSERT_EQ(table_->copy_in(nullptr, 0, other, 64, in.data(), kBytes), ASTER_ML_OK);
+  ASSERT_EQ(table_->copy(nullptr, 0, again, 0, other, 64, kBytes), ASTER_ML_OK);
+  ASSERT_EQ(table_->copy_out(nullptr, 0, out.data(), again, 0, kBytes), ASTER_ML_OK);
+  EXPECT_EQ(in, out);
+  table_->release(nullptr, 0, other, kBytes + 64);
+  table_->release(nullptr, 0, again, kBytes);
+}
+
 }  // namespace
 }  // namespace aster::runtime::opencl
