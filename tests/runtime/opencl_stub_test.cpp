@@ -199,6 +199,12 @@ TEST_F(OpenclStub, QueuesFailAndDevicesAreLost) {
   const int arguments = count("clSetKernelArg");
   ASSERT_EQ(submit(), ASTER_ML_OK);
   EXPECT_EQ(count("clSetKernelArg"), arguments) << "the same arguments are set once";
+  ASSERT_EQ(t.allocate(t.self, &other, 0, 64), ASTER_ML_OK);
+  command.operands = &other;
+  ASSERT_EQ(submit(), ASTER_ML_OK);
+  EXPECT_EQ(count("clSetKernelArg"), arguments + 1) << "another buffer, if under the same handle";
+  t.release(t.self, 0, other, 64);
+  command.operands = &data;
   once("clFinish", -5, ASTER_ML_DEVICE, [&] { return t.wait(t.self, 0, queue, ticket); });
   ASSERT_EQ(t.wait(t.self, 0, queue, ticket), ASTER_ML_OK);
   const int finishes = count("clFinish");

@@ -20,6 +20,7 @@ constinit Mutex g_mutex;
 constinit Platforms g_platforms;
 constinit aster_ml_backend g_table{};
 constinit std::atomic<bool> g_found{false};
+constinit std::atomic<uint64_t> g_buffers{0};  // that were made
 
 constexpr size_t kSpareBytes = size_t{1} << 20;  // of the smallest one that is kept
 constinit Mutex g_spare_mutex;
@@ -76,6 +77,7 @@ Status create(void** out, int32_t index, size_t bytes, cl_bitfield flags) {
   }
   Buffer* const buffer = process_heap().create<Buffer>();
   if (buffer == nullptr) return out_of_memory(sizeof(Buffer));
+  buffer->number = g_buffers.fetch_add(1, std::memory_order_relaxed);
   buffer->bytes = bytes;
   buffer->mapped = flags != 0;
   buffer->host = host_memory(*device, bytes, flags);

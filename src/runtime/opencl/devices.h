@@ -16,6 +16,7 @@ namespace aster::runtime::opencl {
 // What allocate gives.
 struct Buffer {
   cl_mem memory;
+  uint64_t number;  // no other buffer has it, later ones included, whose handle may be the same
   size_t bytes;
   void* host;  // memory of ours that it is; null: the driver's
   bool mapped;
@@ -37,6 +38,7 @@ struct Device {
 };
 
 inline cl_mem memory_of(const void* data) { return static_cast<const Buffer*>(data)->memory; }
+inline uint64_t number_of(const void* data) { return static_cast<const Buffer*>(data)->number; }
 
 constexpr int32_t kDevicesMost = 64;
 struct Platforms {

@@ -46,7 +46,7 @@ Status launch(Device& device, Queue& queue, const aster_ml_command& command) {
   for (uint32_t i = 0; i < operands && error == CL_SUCCESS; ++i) {
     const cl_mem memory = memory_of(command.operands[i]);
     const uint64_t offset = command.offsets != nullptr ? command.offsets[i] : 0;
-    error = set(cl, function, at++, &memory, reinterpret_cast<uintptr_t>(memory));
+    error = set(cl, function, at++, &memory, number_of(command.operands[i]));
     if (error == CL_SUCCESS) error = set(cl, function, at++, &offset, offset);
   }
   for (uint32_t i = 0; i < command.size_count && error == CL_SUCCESS; ++i) {
