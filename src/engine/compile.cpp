@@ -354,8 +354,11 @@ Status copy_simplified(Node* sink, uop::Graph& g, Nodes roots) {
 
 }  // namespace
 
-Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leaves& leaves) const {
-  const bool library = context.options().no_library == 0;
+Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leaves& leaves,
+                             const runtime::Device* on) const {
+  // A library of the host is worth its copies where the device is the same silicon.
+  const bool near = on == nullptr || !on->computes || on->info.kind == ASTER_ML_DEVICE_KIND_CPU;
+  const bool library = context.options().no_library == 0 && near;
   scratch.defaults = graph.defaults;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
   ASTER_TRY(inline_calls(sink, scratch, library));
@@ -377,7 +380,7 @@ Status Engine::schedule_and_compile(Executable* exe, Nodes roots, const Leaves& 
   Graph scratch(memory, false);
   Node sink = nullptr;
   Schedule schedule(memory);
-  ASTER_TRY(prepare_graph(&sink, scratch, roots, leaves));
+  ASTER_TRY(prepare_graph(&sink, scratch, roots, leaves, exe->device));
   if (context.interrupt().requested()) return Interrupt::stopped("a graph is scheduled");
   ASTER_TRY(
       rangeify(&schedule, memory, scratch, {leaves.regions.data(), leaves.regions.size()}, sink));

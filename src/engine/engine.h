@@ -203,8 +203,9 @@ class Engine {
   // The same on another device: what its backend allocated.
   Status arena_on(void** out, int32_t device, int64_t bytes);
   // Everything that happens to a graph before fusion: *sink, in scratch, with leaf i as Param i.
-  Status prepare_graph(uop::Node* sink, uop::Graph& scratch, uop::Nodes roots,
-                       const Leaves& leaves) const;
+  // on: the device of its kernels; null: the host.
+  Status prepare_graph(uop::Node* sink, uop::Graph& scratch, uop::Nodes roots, const Leaves& leaves,
+                       const runtime::Device* on = nullptr) const;
 
  private:
   friend ::aster::Memory;

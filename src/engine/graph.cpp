@@ -420,7 +420,12 @@ Status write_lower(Text& out, const View& view, Nodes roots, Arena& memory) {
   ASTER_TRY(walk(&nodes, roots));
   ASTER_TRY(find_leaves(&leaves, &nodes, view.engine, roots, true));
   Node sink = nullptr;
-  ASTER_TRY(view.engine.prepare_graph(&sink, scratch, roots, leaves));
+  int32_t on = 0;
+  if (!roots.empty()) ASTER_TRY(known_device(&on, view.engine, roots[0]));
+  const runtime::Device* device = nullptr;
+  ASTER_TRY(
+      runtime::device_of(&device, view.engine.context, on != 0 ? on : default_device(view.engine)));
+  ASTER_TRY(view.engine.prepare_graph(&sink, scratch, roots, leaves, device));
   if (view.level == ASTER_ML_GRAPH_PREPARED) return write_nodes(out, view, std::array{sink});
   Schedule schedule(memory);
   ASTER_TRY(

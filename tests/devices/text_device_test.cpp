@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "../base/counting_allocator.h"
 #include "../programs/aster.h"
 
 namespace programs {
@@ -190,6 +191,23 @@ TEST_F(TextDevice, WhatItDoesNotKnowTheHostComputes) {
   EXPECT_GT(launches(), launched);
 }
 
+// It is no CPU, so a product is a kernel of its own and not a call of the host's library on copies.
+TEST_F(TextDevice, ProductsAreItsOwn) {
+  aster_ml_context_options options = {};
+  options.vector_bytes = 32;
+  Session s(options);
+  const Floats left = noise(64 * 64, 1), right = noise(64 * 64, 2);
+  const Tensor product = on(device(), left, {64, 64}).matmul(on(device(), right, {64, 64}));
+  EXPECT_EQ(product.graph(ASTER_ML_GRAPH_SCHEDULE).find("library"), std::string::npos);
+  const Floats got = read(product);
+  EXPECT_EQ(s.counters().host_kernels, 0u);
+  EXPECT_EQ(s.counters().copies, 0u);
+  const Tensor want =
+      on(ASTER_ML_DEVICE_CPU, left, {64, 64}).matmul(on(ASTER_ML_DEVICE_CPU, right, {64, 64}));
+  const Floats expected = read(want);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-4);
+}
+
 // DLPack has a type for METAL: its memory goes out and comes in where it lies, and is computed on.
 TEST_F(TextDevice, SharesItsMemoryByDlpack) {
   int32_t metal = 0;
@@ -218,6 +236,43 @@ TEST_F(TextDevice, SharesItsMemoryByDlpack) {
   OK(aster_ml_tensor_copy_out(got.data(), &squares, 6));
   EXPECT_EQ(got, (Floats{1, 4, 9, 16, 25, 36}));
   for (aster_ml_tensor* tensor : {&squares, &in, &from}) OK(aster_ml_tensor_free(tensor));
+}
+
+// Kernels that are built, found again and beyond the device, while requests for memory fail one by
+// one: MEMORY, nothing lost, and the same values afterwards.
+TEST_F(TextDevice, EveryRequestForMemoryMayFail) {
+  const Floats values = noise(60, 3);
+  for (int64_t request = 0, failed = 1; failed != 0; ++request) {
+    ASSERT_LT(request, 20000);
+    aster_test::CountingAllocator memory;
+    aster_ml_context_options options = alike();
+    options.allocator = &memory.table;
+    options.compiler = "none";
+    {
+      Session s(options);
+      Tensor x = on(device(), values, {6, 10});
+      const Tensor halves = (x * 3).cast(dtypes::float16);
+      memory.fail_at(request);
+      const int64_t before = memory.requests();
+      const Tensor sums = (x + 1).sum({1}).sin(), again = (x + 1).sum({1});
+      for (const Tensor& tensor : {sums, again, halves}) {
+        const bool done = !tensor.ok() || tensor.realize();
+        EXPECT_TRUE(done || aster_ml::error().code == ASTER_ML_MEMORY) << last_error();
+      }
+      failed = memory.requests() - before > request ? 1 : 0;
+      memory.fail_at(-1);
+      const Floats got = read((x + 1).sum({1}));
+      ASSERT_EQ(got.size(), 6u);
+      for (size_t row = 0; row < 6; ++row) {
+        double want = 10;
+        for (size_t i = 0; i < 10; ++i) want += values[row * 10 + i];
+        EXPECT_NEAR(got[row], want, 1e-5) << "request " << request;
+      }
+    }
+    EXPECT_TRUE(memory.sound());
+    EXPECT_EQ(memory.live(), 0u) << "request " << request;
+    if (HasFailure()) return;
+  }
 }
 
 TEST_F(TextDevice, Replays) {

@@ -538,6 +538,40 @@ TEST(NativeTypes, EncodeAsTheLibraryDoes) {
 
 // ---- Failures ----
 
+// Rows of one operation: those that accept a node, by their cost; else the first.
+TEST(Native, TheCheapestRowThatAcceptsIsTaken) {
+  Heap heap(nullptr);
+  Graph graph(heap);
+  const auto costs = [](double (*cost)(Node), bool (*accepts)(Node), Op op = Op::kSort) {
+    return Implementation{op,     uop::Composite::kCount, "row", accepts, cost, nullptr, nullptr,
+                          nullptr};
+  };
+  const auto few = [](Node node) { return node->count() < 100; };
+  const auto never = [](Node) { return false; };
+  const auto each = [](Node node) { return static_cast<double>(node->count()); };
+  const auto fixed = [](Node) { return 50.0; };
+  const auto dear = [](Node) { return 500.0; };
+  const Implementation rows[] = {costs(dear, nullptr),
+                                 costs(each, few),
+                                 costs(fixed, nullptr),
+                                 costs(nullptr, never),
+                                 costs(nullptr, nullptr, Op::kScan),
+                                 costs(fixed, nullptr)};
+  const auto taken = [&](int64_t n) {
+    return cheapest(rows, graph.sort(graph.param(0, DType::kFloat32, Shape{n}), 0, false)) - rows;
+  };
+  EXPECT_EQ(taken(10), 1);
+  EXPECT_EQ(taken(70), 2) << "of equal ones the first";
+  EXPECT_EQ(taken(1000), 2);
+  const Implementation refusing[] = {costs(dear, never), costs(each, never)};
+  const Node node = graph.sort(graph.param(0, DType::kFloat32, Shape{5}), 0, false);
+  EXPECT_EQ(cheapest(refusing, node), &refusing[0]);
+  EXPECT_EQ(cheapest({rows + 4, 1}, node), nullptr);
+  // Of the library's, by what the CPU has.
+  const Node longer = graph.sort(graph.param(0, DType::kFloat32, Shape{4000}), 0, false);
+  EXPECT_EQ(find(longer)->prepare == prepare_wide_sort, sorts_wide(detect_features(), 4, 4000));
+}
+
 TEST(Native, EveryFailedAllocationIsAStatus) {
   Heap heap(nullptr);
   Graph g(heap);

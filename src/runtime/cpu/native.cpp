@@ -40,19 +40,22 @@ bool in_order(Node node, size_t argument, std::span<const int64_t> view) {
 
 constexpr Composite kNone = Composite::kCount;
 constexpr Implementation kImplementations[] = {
-    {Op::kScatter, kNone, "scatter", nullptr, in_order, prepare_scatter, run_scatter},
-    {Op::kScan, kNone, "scan", nullptr, from_start, prepare_scan, run_scan},
-    {Op::kScanPlace, kNone, "scan_place", nullptr, from_start, prepare_scan, run_scan_place},
-    {Op::kLogScan, kNone, "log_scan", nullptr, from_start, prepare_scan, run_log_scan},
-    {Op::kArgsort, kNone, "argsort", nullptr, from_start, prepare_argsort, run_argsort},
-    {Op::kSort, kNone, "sort", nullptr, from_start, prepare_sort, run_sort},
-    {Op::kForeign, kNone, "kernel", nullptr, reads_foreign, prepare_foreign, run_foreign},
-    {Op::kCall, Composite::kMatmul, "Matmul:library", takes_matmul, reads_product, prepare_matmul,
-     run_matmul},
-    {Op::kCall, Composite::kConv2d, "Conv2d:library", takes_conv2d, row_major, prepare_conv2d,
-     run_conv2d},
+    {Op::kScatter, kNone, "scatter", nullptr, nullptr, in_order, prepare_scatter, run_scatter},
+    {Op::kScan, kNone, "scan", nullptr, nullptr, from_start, prepare_scan, run_scan},
+    {Op::kScanPlace, kNone, "scan_place", nullptr, nullptr, from_start, prepare_scan,
+     run_scan_place},
+    {Op::kLogScan, kNone, "log_scan", nullptr, nullptr, from_start, prepare_scan, run_log_scan},
+    {Op::kArgsort, kNone, "argsort", nullptr, nullptr, from_start, prepare_argsort, run_argsort},
+    {Op::kSort, kNone, "sort", nullptr, cost_sort, from_start, prepare_sort, run_sort},
+    {Op::kSort, kNone, "sort", accepts_wide_sort, cost_wide_sort, from_start, prepare_wide_sort,
+     run_sort},
+    {Op::kForeign, kNone, "kernel", nullptr, nullptr, reads_foreign, prepare_foreign, run_foreign},
+    {Op::kCall, Composite::kMatmul, "Matmul:library", takes_matmul, nullptr, reads_product,
+     prepare_matmul, run_matmul},
+    {Op::kCall, Composite::kConv2d, "Conv2d:library", takes_conv2d, nullptr, row_major,
+     prepare_conv2d, run_conv2d},
     {Op::kCall, Composite::kConv2dWeightGrad, "Conv2dWeightGrad:library", takes_conv2d_weight_grad,
-     row_major, prepare_conv2d, run_conv2d_weight_grad},
+     nullptr, row_major, prepare_conv2d, run_conv2d_weight_grad},
 };
 
 bool is_for(const Implementation& row, Node node) {
@@ -68,16 +71,26 @@ Plan::~Plan() {
 
 const char* Plan::name() const { return foreign != nullptr ? foreign->name : implementation->name; }
 
-const Implementation* find(Node node) {
-  for (const Implementation& row : kImplementations) {
-    if (is_for(row, node)) return &row;
+const Implementation* cheapest(std::span<const Implementation> rows, Node node) {
+  const Implementation *best = nullptr, *first = nullptr;
+  double least = 0;
+  for (const Implementation& row : rows) {
+    if (!is_for(row, node)) continue;
+    if (first == nullptr) first = &row;
+    if (row.accepts != nullptr && !row.accepts(node)) continue;
+    const double cost = row.cost != nullptr ? row.cost(node) : 0;
+    if (best != nullptr && cost >= least) continue;
+    best = &row;
+    least = cost;
   }
-  return nullptr;
+  return best != nullptr ? best : first;
 }
+
+const Implementation* find(Node node) { return cheapest(kImplementations, node); }
 
 bool takes(Node call) {
   const Implementation* row = find(call);
-  return row != nullptr && (row->takes == nullptr || row->takes(call));
+  return row != nullptr && (row->accepts == nullptr || row->accepts(call));
 }
 
 Status prepare(Plan* out, Node node, std::span<const int64_t> views) {

@@ -42,7 +42,8 @@ struct Plan {
 // that it indexes, or not at all: elements are the view's positions themselves.
 enum Read : int64_t { kPlain, kFromEnd, kLinear };
 
-// A row of the registry.
+// A row of the registry: a way to compute an operation. Of those that accept a node the cheapest is
+// taken, of equal ones the first.
 // operands: the memory of every source in order but a Call's body, then that of the result.
 // Scatter: any source that is a Const may be null, and source 0 may be the result's memory. Scan:
 // its source may.
@@ -50,8 +51,10 @@ struct Implementation {
   uop::Op op;
   uop::Composite composite;  // of Calls; else kCount
   const char* name;
-  // Whether it computes a Call, and better than generated code. Null: it is the only way.
-  bool (*takes)(uop::Node node);
+  // Whether it computes a node on this CPU, and a Call better than generated code. Null: always.
+  bool (*accepts)(uop::Node node);
+  // Nanoseconds on one thread, about; null: less than any other.
+  double (*cost)(uop::Node node);
   // Whether it reads an argument through this view: where its first element lies, and a stride for
   // every axis.
   bool (*reads)(uop::Node node, size_t argument, std::span<const int64_t> view);
@@ -63,8 +66,11 @@ struct Implementation {
   void (*run)(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
 };
 
-// The first row there is for a node; null where only generated code computes it.
+// The row that computes a node; one that does not accept it where none does, null where only
+// generated code computes it.
 const Implementation* find(uop::Node node);
+// The same of other rows than the registry's.
+const Implementation* cheapest(std::span<const Implementation> rows, uop::Node node);
 // Whether a Call is worth more than its body.
 bool takes(uop::Node call);
 // Fills a plan by a node's row.
@@ -93,6 +99,10 @@ Status prepare_argsort(Plan* out, uop::Node node, std::span<const int64_t> views
 void run_argsort(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                  int64_t end);
 Status prepare_sort(Plan* out, uop::Node node, std::span<const int64_t> views);
+bool accepts_wide_sort(uop::Node node);
+double cost_sort(uop::Node node);
+double cost_wide_sort(uop::Node node);
+Status prepare_wide_sort(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_sort(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
 bool reads_foreign(uop::Node node, size_t argument, std::span<const int64_t> view);
 Status prepare_foreign(Plan* out, uop::Node node, std::span<const int64_t> views);

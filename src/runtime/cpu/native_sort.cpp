@@ -174,17 +174,23 @@ void sort_columns(const Head& head, const typename K::Stored* x, typename K::Sto
 
 }  // namespace
 
-Status prepare_sort(Plan* out, Node node, std::span<const int64_t>) {
-  return prepare_sort(out, node, detect_features());
+namespace {
+
+// Nanoseconds an element, about.
+constexpr double kSlowSort = 8, kWideSort = 3;
+
+bool is_wide(const CpuFeatures& features, Node node) {
+  const Rows rows = rows_of(node->shape(), static_cast<size_t>(node->arg(0)));
+  return sorts_wide(features, static_cast<int64_t>(element_bytes(node->dtype)), rows.size);
 }
 
-Status prepare_sort(Plan* out, Node node, const CpuFeatures& features) {
+Status prepare(Plan* out, Node node, bool wide) {
   const Rows rows = rows_of(node->shape(), static_cast<size_t>(node->arg(0)));
   const int64_t bytes = static_cast<int64_t>(element_bytes(node->dtype));
   Head head = {};
   head.dtype = static_cast<int64_t>(node->dtype);
   head.descending = node->arg(1);
-  head.wide = sorts_wide(features, bytes, rows.size);
+  head.wide = wide;
   head.outer = rows.outer;
   head.size = rows.size;
   head.inner = rows.inner;
@@ -196,10 +202,25 @@ Status prepare_sort(Plan* out, Node node, const CpuFeatures& features) {
   head.parted =
       head.wide != 0 && rows.inner == 1 && units <= kMostParted && rows.size >= kLeastParted;
   out->tasks = head.parted != 0 ? 2 * units : (units + head.per_task - 1) / head.per_task;
-  out->nanoseconds = static_cast<double>(node->count()) * (head.wide != 0 ? 3 : 8);
+  out->nanoseconds = static_cast<double>(node->count()) * (wide ? kWideSort : kSlowSort);
   const int64_t room = head.wide != 0 ? 0 : 1;  // rows
   out->scratch_bytes = (rows.inner == 1 ? room : 2 * head.columns + room) * rows.size * bytes;
   return put_head(out, head);
+}
+
+}  // namespace
+
+bool accepts_wide_sort(Node node) { return is_wide(detect_features(), node); }
+double cost_sort(Node node) { return kSlowSort * static_cast<double>(node->count()); }
+double cost_wide_sort(Node node) { return kWideSort * static_cast<double>(node->count()); }
+Status prepare_sort(Plan* out, Node node, std::span<const int64_t>) {
+  return prepare(out, node, false);
+}
+Status prepare_wide_sort(Plan* out, Node node, std::span<const int64_t>) {
+  return prepare(out, node, true);
+}
+Status prepare_sort(Plan* out, Node node, const CpuFeatures& features) {
+  return prepare(out, node, is_wide(features, node));
 }
 
 void run_sort(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end) {
