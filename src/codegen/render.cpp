@@ -11,12 +11,19 @@
 namespace aster::codegen {
 namespace {
 
-// Of all that a kernel's graph says.
-Status digest_kernel(program::Digest* out, Node sink, Memory& memory) {
+// Of a target and all that a kernel's graph says.
+Status digest_kernel(program::Digest* out, Node sink, const Target& target, Memory& memory) {
   Vec<Node> order(memory);
   ASTER_TRY(uop::toposort(&order, std::array{sink}));
   Map<Node, uint64_t> numbers(memory);
   program::Mixer mix;
+  for (const bool flag :
+       {target.fma, target.f16c, target.avx512, target.streaming, target.fp64, target.portable}) {
+    mix.word(flag ? 1 : 0);
+  }
+  mix.word(static_cast<uint64_t>(target.language));
+  mix.word(static_cast<uint64_t>(target.max_lanes));
+  mix.word(static_cast<uint64_t>(target.vector_bytes));
   for (Node node : order) {
     mix.word(static_cast<uint64_t>(node->op) << 32 | static_cast<uint64_t>(node->dtype) << 16 |
              node->ndim);
@@ -30,17 +37,9 @@ Status digest_kernel(program::Digest* out, Node sink, Memory& memory) {
   return kOk;
 }
 
-// By kernel, plan and target: equal names mean equal text.
-void name_kernel(char (&name)[64], const program::Digest& kernel, const Plan& plan,
-                 const Target& target) {
+// By kernel, target and plan: equal names mean equal text.
+void name_kernel(char (&name)[64], const program::Digest& kernel, const Plan& plan) {
   program::Mixer mix;
-  for (const bool flag :
-       {target.fma, target.f16c, target.avx512, target.streaming, target.fp64, target.portable}) {
-    mix.word(flag ? 1 : 0);
-  }
-  mix.word(static_cast<uint64_t>(target.language));
-  mix.word(static_cast<uint64_t>(target.max_lanes));
-  mix.word(static_cast<uint64_t>(target.vector_bytes));
   for (const program::Digest& part : {digest(plan), kernel})
     mix.word(part.low), mix.word(part.high);
   const program::Digest all = mix.get();
@@ -147,7 +146,7 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   Memory& memory = graph.memory();
   if (given != nullptr) classes = nullptr;  // a plan from outside is for these sizes
   program::Digest digest;
-  ASTER_TRY(digest_kernel(&digest, node, memory));
+  ASTER_TRY(digest_kernel(&digest, node, target, memory));
   bool met = false;
   if (classes != nullptr) ASTER_TRY(classes->recall(&out, &met, digest));
   if (met) return kOk;
@@ -156,7 +155,7 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   Plan own(memory), general(memory);
   const Plan* plan = nullptr;
   ASTER_TRY(take_plan(&own, &plan, given, kernel, target, memory));
-  name_kernel(out.name, digest, *plan, target);
+  name_kernel(out.name, digest, *plan);
   ASTER_TRY(write_title(out.title, node, memory));
   const Plan* taken = plan;
   ASTER_TRY(classes == nullptr

@@ -197,8 +197,10 @@ Status compile_on_device(Kernels* kernels, Executable* exe, Engine& engine, Grap
                          const Schedule& schedule) {
   const runtime::Device& device = *exe->device;
   const auto passed = [&](Status) { return engine.say_on_host(device.code); };
+  codegen::SizeClasses* const classes = exe->own_sizes ? nullptr : engine.size_classes();
+  if (classes != nullptr) classes->begin_call({});
   ASTER_TRY(
-      render_kernels(kernels, engine, scratch, schedule, device.target, nullptr, nullptr, passed));
+      render_kernels(kernels, engine, scratch, schedule, device.target, classes, nullptr, passed));
   if (kernels->rendered.empty()) return kOk;
   Memory& memory = scratch.memory();
   Vec<Text> texts(memory);

@@ -211,6 +211,24 @@ TEST_F(CDevice, KernelsAreKeptByName) {
 }
 
 // What it cannot do is remembered too.
+// Kernels for a new size are those for another, with other arguments and the same bits.
+TEST_F(CDevice, SizesAreArguments) {
+  std::vector<Floats> got[2];
+  for (const int own : {0, 1}) {
+    aster_ml_context_options options = {};
+    options.no_sizes = own;
+    Session s(options);
+    for (const int64_t n : {64, 65, 70, 75, 79, 80}) {
+      const Floats values = noise(static_cast<size_t>(3 * n), static_cast<uint32_t>(n));
+      got[own].push_back(read(on_device(values, {3, n}).softmax(-1)));
+    }
+    EXPECT_EQ(s.counters().host_kernels, 0u);
+    EXPECT_LE(s.counters().kernels_compiled, own != 0 ? 6u : 4u);
+    EXPECT_EQ(s.counters().kernels_sized != 0, own == 0);
+  }
+  EXPECT_EQ(got[0], got[1]);
+}
+
 TEST_F(CDevice, KernelsBeyondItAreAskedForOnce) {
   const Context s;
   c_device()->beyond = "sin";
