@@ -3,7 +3,7 @@
 
   bench/ops_sweep.py [--build build/release] [--sizes 1048576,65536] [--only sum,sort] [--skip ...]
                      [--seconds 600] [--rounds 5] [--patience 25] [--out sweep.jsonl] [--again]
-                     [--margin 1.05]
+                     [--margin 1.05] [--before TREE]
   bench/ops_sweep.py --report --out sweep.jsonl
 
 One process an engine (python: $PEERS_PYTHON, a list by ':'; the first that imports the engine), one
@@ -11,7 +11,8 @@ thread, CPU time, rounds A B A B, medians; NumPy beside them for sorting, gather
 Rows come from python/aster_ml/conformance; what their own generators cannot make large has a
 shape here. Results land in --out, one JSON line a figure; what it holds already is not run
 again (but with --again), so a sweep that was cut off goes on. Results are compared with
-tinygrad's.
+tinygrad's. With --before, another checkout of this project, built in its build/release, is the peer
+in tinygrad's place: what a change cost or gained; the report ends with the mean of the ratios.
 """
 
 import argparse
@@ -395,8 +396,9 @@ def worker(name):
 class Peer:
     def __init__(self, name, python, environment, patience):
         self.patience = patience
-        self.name, self.command, self.environment = name, [python, __file__, "--worker", name], \
-            environment
+        engine = "aster" if name == "before" else name
+        self.name, self.environment = name, environment
+        self.command = [python, __file__, "--worker", engine]
         self.process = None
         self.hello = self.start()
 
@@ -488,19 +490,22 @@ def held(path):
 def report(figures, margin):
     """The last figure of each row and size, the worst ratio first."""
     latest = {(f["name"], f["size"], f["gradient"]): f for f in figures}.values()
-    both = [f for f in latest if "aster" in f and "tinygrad" in f]
-    both.sort(key=lambda f: f["tinygrad"] / f["aster"])
-    print(f"{'row':34}{'size':>9}{'aster ms':>12}{'tinygrad ms':>12}{'numpy ms':>10}{'ratio':>9}")
+    peer = "before" if any("before" in f for f in latest) else "tinygrad"
+    both = [f for f in latest if "aster" in f and peer in f]
+    both.sort(key=lambda f: f[peer] / f["aster"])
+    print(f"{'row':34}{'size':>9}{'aster ms':>12}{peer + ' ms':>12}{'numpy ms':>10}{'ratio':>9}")
     for f in both:
         numpy = f"{f['numpy'] * 1e3:.3f}" if "numpy" in f else ""
-        ratio = f["tinygrad"] / f["aster"]
+        ratio = f[peer] / f["aster"]
         mark = " <" if ratio < 1 / margin else ""
         mark += " ?" if f.get("agree") is False else ""
-        ours, theirs = f["aster"] * 1e3, f["tinygrad"] * 1e3
+        ours, theirs = f["aster"] * 1e3, f[peer] * 1e3
         print(f"{f['name'] + (' grad' if f['gradient'] else ''):34}{f['size']:>9}"
               f"{ours:>12.4f}{theirs:>12.4f}{numpy:>10}{ratio:>9.2f}{mark}")
-    behind = sum(f["tinygrad"] / f["aster"] < 1 / margin for f in both)
-    print(f"{len(both)} figures, {behind} behind by more than {margin}; < behind, ? results differ")
+    behind = sum(f[peer] / f["aster"] < 1 / margin for f in both)
+    mean = math.exp(statistics.fmean(math.log(f[peer] / f["aster"]) for f in both)) if both else 1
+    print(f"{len(both)} figures, {behind} behind by more than {margin}, mean {mean:.3f}; "
+          "< behind, ? results differ")
     for f in latest:
         if f["errors"]:
             print(f"not compared: {f['name']} {f['size']} {f['errors']}")
@@ -517,6 +522,7 @@ def main():
     parser.add_argument("--out", default="ops_sweep.jsonl")
     parser.add_argument("--patience", type=float, default=25, help="seconds for one answer")
     parser.add_argument("--margin", type=float, default=1.05)
+    parser.add_argument("--before", help="another checkout, the peer in tinygrad's place")
     parser.add_argument("--gradients", action="store_true", help="time gradients instead")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--report", action="store_true")
@@ -531,12 +537,17 @@ def main():
 
     one = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUM_CPU_THREADS",
                                   "CPU_COUNT")}
-    environment = {**os.environ, **one, "DEV": "CPU",
-                   "PYTHONPATH": os.path.join(os.path.abspath(arguments.build), "python")}
     pythons = os.environ.get("PEERS_PYTHON", sys.executable).split(":")
-    peers = [Peer(name, python_for(module, pythons, environment), environment, arguments.patience)
-             for name, module in (("aster", "aster_ml"), ("tinygrad", "tinygrad"),
-                                  ("numpy", "numpy"))]
+    builds = {"before": os.path.join(arguments.before or "", "build", "release")}
+    peers = []
+    for name, module in (("aster", "aster_ml"),
+                         ("before", "aster_ml") if arguments.before else ("tinygrad", "tinygrad"),
+                         ("numpy", "numpy")):
+        build = os.path.abspath(builds.get(name, arguments.build))
+        environment = {**os.environ, **one, "DEV": "CPU",
+                       "PYTHONPATH": os.path.join(build, "python")}
+        python = python_for(module, pythons, environment)
+        peers.append(Peer(name, python, environment, arguments.patience))
     for p in peers:
         if "error" in p.hello:
             sys.exit(f"ops_sweep: {p.name}: {p.hello['error']}")

@@ -37,8 +37,9 @@ SLOW_WHERE = {
     "lazy_index_assign": "call.masked(items_, count_)",
 }
 
-# Written by hand in python/native (special.cpp, exchange.cpp), under the same name.
+# Written by hand in python/native (special.cpp, exchange.cpp, codegen.cpp), under the same name.
 BY_HAND = {
+    *(f"codegen_{name}" for name in "kernels lower plan render target".split()),
     "device_to_name",
     "dtype_copy",
     "engine_cancel",

@@ -27,6 +27,7 @@ PARTS = [
     ("dtypes", ["dtype"], None),
     ("Device", ["device"], None),
     ("function", ["function"], None),
+    ("codegen", ["codegen"], None),
     ("helpers", ["helpers"], None),
     ("errors", ["errors"], None),
     ("nn", ["nn/__init__"], None),

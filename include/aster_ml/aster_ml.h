@@ -4,6 +4,7 @@
 
 #include "aster_ml/base.h"
 #include "aster_ml/buffer.h"
+#include "aster_ml/codegen.h"
 #include "aster_ml/device.h"
 #include "aster_ml/dlpack.h"
 #include "aster_ml/dtype.h"

@@ -108,13 +108,15 @@ ASTER_ML_API int32_t aster_ml_engine_trace(const aster_ml_context *context,
 
 /* How a graph is looked at: as it was built; as fusion gets it (calls inlined, simplified); as
  * kernels, library calls and the memory between them; as the index arithmetic of every kernel; as
- * kernels with the C text that is compiled. */
+ * kernels with the C text that is compiled, with their plans, with their programs (codegen.h). */
 enum {
   ASTER_ML_GRAPH_TENSOR = 0,
   ASTER_ML_GRAPH_PREPARED = 1,
   ASTER_ML_GRAPH_SCHEDULE = 2,
   ASTER_ML_GRAPH_KERNEL = 3,
-  ASTER_ML_GRAPH_SOURCE = 4
+  ASTER_ML_GRAPH_SOURCE = 4,
+  ASTER_ML_GRAPH_PLAN = 5,
+  ASTER_ML_GRAPH_PROGRAM = 6
 };
 
 /* How it is written. DOT: for Graphviz. JSON: {"level", "groups": [name], "nodes": [{"title",

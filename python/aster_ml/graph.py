@@ -14,7 +14,7 @@ from . import _native
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-LEVELS = ("tensor", "prepared", "schedule", "kernel", "source")
+LEVELS = ("tensor", "prepared", "schedule", "kernel", "source", "plan", "program")
 _DOT, _JSON = 0, 1
 
 
@@ -22,7 +22,8 @@ def dot(tensors: Sequence[Tensor], level: str = "tensor") -> str:
     """What realising tensors would compute, as Graphviz text.
 
     level is "tensor" (as built), "prepared" (as fusion gets it), "schedule" (kernels and memory),
-    "kernel" (the arithmetic in every kernel) or "source" (the C text of every kernel).
+    "kernel" (the arithmetic in every kernel), "source" (the C text of every kernel), "plan" (how
+    each is made to run) or "program" (its instructions).
     """
     return _native.engine_graph(list(tensors), _number(level), _DOT)
 

@@ -240,7 +240,8 @@ class Tensor(NotOfferedMixin):
         """The graph of this tensor and the others, as Graphviz text; html: a page of it as well.
 
         level is "tensor" (as built), "prepared" (as fusion gets it), "schedule" (kernels and
-        memory), "kernel" (the arithmetic in every kernel) or "source" (the C text of kernels).
+        memory), "kernel" (the arithmetic in every kernel), "source" (the C text of kernels),
+        "plan" (how each is made to run) or "program" (its instructions).
 
         >>> (Tensor([1, 2]) + 1).graph(level="schedule").count("Kernel 0")
         1

@@ -349,6 +349,15 @@ void free_in(ContextObject* context, void (*free)(void*), void* handle, void* se
 inline PyObject* none() { return Py_NewRef(Py_None); }
 PyObject* scalar_of(const aster_ml_scalar& scalar);  // (value, dtype code)
 PyObject* text_of(const char* text);                 // None for null
+// Text whose length is asked for first: write(out, &length, capacity) gives the status.
+template <typename Write>
+PyObject* text_by(Call& call, Write write) {
+  size_t length = 0;
+  if (!call.slow([&] { return write(nullptr, &length, size_t{0}); })) return nullptr;
+  char* text = static_cast<char*>(call.room(length + 1));
+  if (!call.slow([&] { return write(text, &length, length + 1); })) return nullptr;
+  return text_of(text);
+}
 
 // ---- The parts of the module ----
 
@@ -380,6 +389,7 @@ extern PyMethodDef kSpecialMethods[];    // special.cpp
 extern PyMethodDef kExchangeMethods[];   // exchange.cpp
 extern PyMethodDef kDlpackMethods[];     // dlpack.cpp
 extern PyMethodDef kInterfaceMethods[];  // array_interface.cpp
+extern PyMethodDef kCodegenMethods[];    // codegen.cpp
 extern PyMethodDef kLazyMethods[];       // lazy.cpp
 extern PyMethodDef kJitMethods[];        // jit.cpp
 

@@ -191,16 +191,6 @@ PyObject* engine_trace(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
   return none();
 }
 
-// Text whose length is asked for first: write(out, &length, capacity) gives the status.
-template <typename Write>
-PyObject* text_by(Call& call, Write write) {
-  size_t length = 0;
-  if (!call.slow([&] { return write(nullptr, &length, size_t{0}); })) return nullptr;
-  char* text = static_cast<char*>(call.room(length + 1));
-  if (!call.slow([&] { return write(text, &length, length + 1); })) return nullptr;
-  return text_of(text);
-}
-
 PyObject* engine_graph(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("engine_graph", arguments, count, 3, 4);
   const aster_ml_context* context = call.context(3);

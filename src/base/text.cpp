@@ -4,6 +4,7 @@
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace aster {
 namespace {
@@ -72,6 +73,18 @@ const char* Text::c_str() {
   if (!status_.ok()) return nullptr;
   chars_.pop();
   return chars_.data();
+}
+
+Status give_text(char* out, size_t* length, size_t capacity, std::string_view text) {
+  if (length == nullptr) return ASTER_FAIL(kARGUMENT, "length is null");
+  if (out != nullptr) {
+    if (capacity <= text.size())
+      return ASTER_FAIL(kRANGE, "%zu bytes do not fit in %zu", text.size() + 1, capacity);
+    std::memcpy(out, text.data(), text.size());
+    out[text.size()] = 0;
+  }
+  *length = text.size();
+  return kOk;
 }
 
 }  // namespace aster

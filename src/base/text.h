@@ -45,4 +45,13 @@ class Text {
   Status status_;
 };
 
+// A text for a caller: into out, which holds room for capacity bytes or is null, with a zero behind
+// it; its length without that. Errors: ARGUMENT (length is null), RANGE (it does not fit).
+Status give_text(char* out, size_t* length, size_t capacity, std::string_view text);
+// What both are where that fails, or nothing came so far.
+inline void clear_text(char* out, size_t* length, size_t capacity) {
+  if (length != nullptr) *length = 0;
+  if (out != nullptr && capacity != 0) out[0] = 0;
+}
+
 }  // namespace aster

@@ -55,5 +55,7 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node kernel, const Target& 
 
 // The whole text of one kernel by itself, for those who compile it elsewhere.
 Status render_unit(Text& out, const Rendered& kernel, const Target& target);
+// The same of the last program of a module that verify() has passed.
+Status render_text(Text& out, const program::Module& module, const Target& target);
 
 }  // namespace aster::codegen

@@ -12,8 +12,9 @@ namespace aster::codegen {
 Status lower_program(program::Module* out, const char* name, const Kernel& kernel, const Plan& plan,
                      const Target& target, Memory& memory);
 
-// The same from the kernel's graph, by a plan or, where it is null, the planner's. Errors: ARGUMENT
-// (a plan that is none of this kernel's, or whose program is too long) as well.
+// The same from the kernel's graph, by a plan or, where it is null, the planner's; name null: the
+// one that render() gives it. Errors: ARGUMENT (a plan that is none of this kernel's, or whose
+// program is too long) as well.
 Status lower_kernel(program::Module* out, const char* name, Node kernel, const Target& target,
                     Memory& memory, const Plan* plan = nullptr);
 // The same by a plan for many sizes, which gives the same bits; `plan`: that which the engine

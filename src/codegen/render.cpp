@@ -90,7 +90,13 @@ Status lower_kernel(program::Module* out, const char* name, Node node, const Tar
   Plan own(memory);
   const Plan* plan = nullptr;
   ASTER_TRY(take_plan(&own, &plan, given, kernel, target, memory));
-  ASTER_TRY(lower_program(out, name, kernel, *plan, target, memory));
+  char hashed[64];
+  program::Digest digest;
+  if (name == nullptr) {
+    ASTER_TRY(digest_kernel(&digest, node, memory));
+    name_kernel(hashed, digest, *plan, target);
+  }
+  ASTER_TRY(lower_program(out, name != nullptr ? name : hashed, kernel, *plan, target, memory));
   return given == nullptr ? kOk : program::verify(*out, {true});
 }
 
@@ -170,11 +176,25 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   return classes != nullptr ? classes->remember(digest, out) : kOk;
 }
 
-Status render_unit(Text& out, const Rendered& kernel, const Target& target) {
-  const program::RenderedC* const one[] = {&kernel.code};
+namespace {
+
+Status write_one(Text& out, const program::RenderedC& code, const Target& target) {
+  const program::RenderedC* const one[] = {&code};
   if (target.language != Language::kProgram) return program::write_unit(out, one, c_target(target));
-  out << kernel.code.text.view();
+  out << code.text.view();
   return out.status();
+}
+
+}  // namespace
+
+Status render_unit(Text& out, const Rendered& kernel, const Target& target) {
+  return write_one(out, kernel.code, target);
+}
+
+Status render_text(Text& out, const program::Module& module, const Target& target) {
+  program::RenderedC code(out.memory());
+  ASTER_TRY(render_module(code, module, target));
+  return write_one(out, code, target);
 }
 
 }  // namespace aster::codegen

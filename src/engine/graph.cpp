@@ -2,11 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/engine.h"
+#include "codegen/lowering.h"
+#include "engine/dry_run.h"
 #include "engine/graph_text.h"
-#include "engine/indexing.h"
-#include "engine/prepare.h"
-#include "engine/rangeify.h"
 #include "runtime/state.h"
 #include "uop/print.h"
 
@@ -17,7 +15,8 @@ using uop::Node;
 using uop::Nodes;
 using uop::Op;
 
-constexpr const char* kLevels[] = {"tensor", "prepared", "schedule", "kernel", "source"};
+constexpr const char* kLevels[] = {"tensor", "prepared", "schedule", "kernel",
+                                   "source", "plan",     "program"};
 
 struct View {
   Engine& engine;
@@ -283,6 +282,28 @@ class ScheduleText {
     graph_.detail(name, text);
   }
 
+  // What the level shows of a kernel beside its name.
+  Status write_code(Text& out, Node kernel, const codegen::Rendered& made) {
+    switch (view_.level) {
+      case ASTER_ML_GRAPH_SOURCE:
+        out << made.code.text.view();
+        break;
+      case ASTER_ML_GRAPH_PLAN: {
+        codegen::Plan plan(memory_);
+        ASTER_TRY(codegen::plan_kernel(&plan, kernel, target_, memory_));
+        return codegen::print(out, plan);
+      }
+      case ASTER_ML_GRAPH_PROGRAM: {
+        codegen::program::Module module(memory_);
+        ASTER_TRY(codegen::lower_kernel(&module, made.name, kernel, target_, memory_));
+        return codegen::program::print(out, module);
+      }
+      default:
+        break;
+    }
+    return out.status();
+  }
+
   Status kernel(const Item& item, size_t number) {
     codegen::Rendered made(memory_);
     ASTER_TRY(codegen::render(made, scratch_, item.kernel, target_));
@@ -304,12 +325,11 @@ class ScheduleText {
       subtitle << "...";
     }
     ASTER_TRY(subtitle.status());
-    const bool source = view_.level == ASTER_ML_GRAPH_SOURCE;
-    Text title(memory_);
+    Text title(memory_), code(memory_);
     title.format("Kernel %zu", number);
     ASTER_TRY(title.status());
-    graph_.node(title.view(), subtitle.view(), Shown::kKernel,
-                source ? made.code.text.view() : std::string_view());
+    ASTER_TRY(write_code(code, item.kernel, made));
+    graph_.node(title.view(), subtitle.view(), Shown::kKernel, code.view());
     graph_.detail("computes", made.title);
     graph_.detail("function", made.name);
     subtitle.clear();
@@ -375,102 +395,29 @@ class ScheduleText {
   Vec<Edge> edges_;
 };
 
-// ---- What is scheduled ----
-
-class Roots {
- public:
-  explicit Roots(Engine& engine) : engine_(engine), all(engine.context.heap()) {}
-  // As realize takes it: what is to be computed for node, and the writes on its way.
-  Status add(Node node) {
-    uop::Graph& g = engine_.graph;
-    node = g.cast(node, g.strong(node->dtype));
-    ASTER_TRY(need(node));
-    while (node->op == Op::kReshape || node->op == Op::kDetach) node = node->src(0);
-    if (node->op == Op::kAfter) {
-      for (Node source : node->src().subspan(1)) ASTER_TRY(add(source));
-      return add(node->src(0));
-    }
-    Node buffer = nullptr;
-    int64_t offset = 0;
-    ASTER_TRY(as_storage(&buffer, &offset, g, node));
-    if (buffer != nullptr || node->op == Op::kParam) return kOk;
-    if (std::find(all.begin(), all.end(), node) != all.end()) return kOk;
-    return all.push(node);
-  }
-  Status add_writes() {
-    Vec<Node> nodes(engine_.context.heap());
-    ASTER_TRY(uop::toposort(&nodes, {all.data(), all.size()}));
-    for (Node node : nodes) {
-      if (node->op == Op::kAssign) ASTER_TRY(add(node));
-    }
-    return kOk;
-  }
-
- private:
-  Engine& engine_;
-
- public:
-  Vec<Node> all;
-};
-
-Status write_lower(Text& out, const View& view, Nodes roots, Arena& memory) {
-  uop::Graph scratch(memory, false);
-  Vec<Node> nodes(memory);
-  Leaves leaves(memory);
-  ASTER_TRY(walk(&nodes, roots));
-  ASTER_TRY(find_leaves(&leaves, &nodes, view.engine, roots, true));
-  Node sink = nullptr;
-  int32_t on = 0;
-  if (!roots.empty()) ASTER_TRY(known_device(&on, view.engine, roots[0]));
-  const runtime::Device* device = nullptr;
-  ASTER_TRY(
-      runtime::device_of(&device, view.engine.context, on != 0 ? on : default_device(view.engine)));
-  ASTER_TRY(view.engine.prepare_graph(&sink, scratch, roots, leaves, device));
-  if (view.level == ASTER_ML_GRAPH_PREPARED) return write_nodes(out, view, std::array{sink});
-  Schedule schedule(memory);
-  ASTER_TRY(
-      rangeify(&schedule, memory, scratch, {leaves.regions.data(), leaves.regions.size()}, sink));
-  ASTER_TRY(plan_memory(schedule));
-  ScheduleText text(out, view, scratch, schedule);
-  ASTER_TRY(text.run());
-  return out.status();
-}
-
 Status write_graph(Text& out, const View& view, Nodes nodes) {
   if (view.level == ASTER_ML_GRAPH_TENSOR) return write_nodes(out, view, nodes);
-  Roots roots(view.engine);
-  for (Node node : nodes) ASTER_TRY(roots.add(node));
-  ASTER_TRY(roots.add_writes());
-  Arena memory(view.engine.context.blocks());
-  ASTER_TRY(write_lower(out, view, {roots.all.data(), roots.all.size()}, memory));
-  if (memory.failed()) return ASTER_FAIL(kMEMORY, "scheduling ran out of memory");
-  return out.status();
+  DryRun run(view.engine);
+  ASTER_TRY(run.prepare(nodes));
+  if (view.level == ASTER_ML_GRAPH_PREPARED)
+    return write_nodes(out, view, std::array{run.prepared()});
+  ASTER_TRY(run.schedule());
+  ScheduleText text(out, view, run.graph(), run.made());
+  ASTER_TRY(text.run());
+  return run.memory().failed() ? ASTER_FAIL(kMEMORY, "scheduling ran out of memory") : out.status();
 }
 
 // The text into the caller's memory.
 Status hand_out(char* out, size_t* length, size_t capacity, const View& view, Nodes nodes) {
   if (length == nullptr) return ASTER_FAIL(kARGUMENT, "length is null");
   if (view.level < 0 || view.level >= static_cast<int32_t>(std::size(kLevels)))
-    return ASTER_FAIL(kRANGE, "level %d: levels go from 0 to 4", view.level);
+    return ASTER_FAIL(kRANGE, "level %d: levels go from 0 to %zu", view.level,
+                      std::size(kLevels) - 1);
   if (view.format != ASTER_ML_GRAPH_DOT && view.format != ASTER_ML_GRAPH_JSON)
     return ASTER_FAIL(kRANGE, "format %d is neither DOT nor JSON", view.format);
   Text text(view.engine.context.heap());
   ASTER_TRY(write_graph(text, view, nodes));
-  const std::string_view made = text.view();
-  if (out != nullptr) {
-    if (capacity <= made.size()) {
-      return ASTER_FAIL(kRANGE, "%zu bytes do not fit in %zu", made.size() + 1, capacity);
-    }
-    std::memcpy(out, made.data(), made.size());
-    out[made.size()] = 0;
-  }
-  *length = made.size();
-  return kOk;
-}
-
-void clear(char* out, size_t* length, size_t capacity) {
-  if (length != nullptr) *length = 0;
-  if (out != nullptr && capacity != 0) out[0] = 0;
+  return give_text(out, length, capacity, text.view());
 }
 
 }  // namespace
@@ -480,18 +427,12 @@ int32_t aster_ml_engine_graph(char* out, size_t* length, size_t capacity,
                               const aster_ml_context* context, const aster_ml_lazy* const* tensors,
                               size_t count, int32_t level, int32_t format) {
   using namespace aster;
-  engine::clear(out, length, capacity);
+  clear_text(out, length, capacity);
   ASTER_ENTER(engine::context_of(context));
   engine::Engine* engine = nullptr;
   ASTER_TRY(engine::engine_of(&engine, *engine::context_of(context)));
-  if (tensors == nullptr && count != 0) return ASTER_FAIL(kARGUMENT, "tensors is null");
   Vec<uop::Node> nodes(engine->context.heap());
-  for (size_t i = 0; i < count; ++i) {
-    const auto* cell = tensors[i] == nullptr ? nullptr : object_of<engine::Lazy>(tensors[i]->impl);
-    if (cell == nullptr) return ASTER_FAIL(kARGUMENT, "tensor %zu is an empty handle or freed", i);
-    if (cell->engine != engine) return ASTER_FAIL(kARGUMENT, "tensor %zu: another context", i);
-    ASTER_TRY(nodes.push(cell->node));
-  }
+  ASTER_TRY(engine::nodes_of(&nodes, *engine, tensors, count));
   return engine::hand_out(out, length, capacity, {*engine, level, format},
                           {nodes.data(), nodes.size()});
 }
@@ -500,7 +441,7 @@ int32_t aster_ml_engine_graph_uop(char* out, size_t* length, size_t capacity,
                                   const aster_ml_context* context, const aster_ml_uop* root,
                                   int32_t level, int32_t format) {
   using namespace aster;
-  engine::clear(out, length, capacity);
+  clear_text(out, length, capacity);
   ASTER_ENTER(engine::context_of(context));
   engine::Engine* engine = nullptr;
   ASTER_TRY(engine::engine_of(&engine, *engine::context_of(context)));

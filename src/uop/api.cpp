@@ -189,23 +189,13 @@ int32_t aster_ml_uop_walk(const aster_ml_uop** out, size_t* count, size_t capaci
 
 int32_t aster_ml_uop_print(char* out, size_t* length, size_t capacity,
                            const aster_ml_context* context, const aster_ml_uop* root) {
-  if (length != nullptr) *length = 0;
-  if (out != nullptr && capacity != 0) out[0] = 0;
+  aster::clear_text(out, length, capacity);
   ASTER_GRAPH(context);
   if (length == nullptr) return ASTER_FAIL(kARGUMENT, "length is null");
   ASTER_TRY(aster::uop::check_node(*graph, root));
   aster::Text text(graph->memory());
   ASTER_TRY(aster::uop::print(text, std::array{node_of(root)}));
-  const std::string_view view = text.view();
-  if (out != nullptr) {
-    if (capacity <= view.size()) {
-      return ASTER_FAIL(kRANGE, "%zu bytes do not fit in %zu", view.size() + 1, capacity);
-    }
-    std::memcpy(out, view.data(), view.size());
-    out[view.size()] = 0;
-  }
-  *length = view.size();
-  return ASTER_ML_OK;
+  return aster::give_text(out, length, capacity, text.view()).code;
 }
 
 }  // extern "C"

@@ -149,6 +149,7 @@ struct Scratch {
   aster_ml_engine_counters counters{};
   aster_ml_runtime_info runtime{};
   aster_ml_uop_options node{};
+  aster_ml_target target{sizeof(aster_ml_target), ASTER_ML_CODE_C, 16, 0};
   aster_ml_backend backend{};
   aster_ml_context_options context_options{};
 };
@@ -182,6 +183,7 @@ Slot sample(Scratch& s, const Type& type, char direction) {
     case Is::kCounters: return slot_of(&s.counters);
     case Is::kRuntime: return slot_of(&s.runtime);
     case Is::kNodeOptions: return slot_of(&s.node);
+    case Is::kTarget: return slot_of(&s.target);
     case Is::kBackend: return slot_of(&s.backend);
     case Is::kInt32: return slot_of(kFloat);
     case Is::kInteger: return 1;
@@ -220,9 +222,9 @@ bool plain(std::string_view name) {
 // Pointers that may be null: "function:argument", or ":argument" for all.
 bool nullable(const std::string& function, const std::string& argument) {
   const auto is = [&](std::string_view f) { return function == f; };
-  if (among(argument,
-            {"options", "release", "self", "strides", "fill", "start", "stop", "step", "workspace",
-             "prefix", "bias", "text", "now", "most", "pos_weight", "ignore_index", "attn_mask"})) {
+  if (among(argument, {"options", "release", "self", "strides", "fill", "start", "stop", "step",
+                       "workspace", "prefix", "bias", "text", "now", "most", "pos_weight",
+                       "ignore_index", "attn_mask", "plan"})) {
     return true;
   }
   if (argument == "axes") return !is("aster_ml_lazy_permute") && !is("aster_ml_lazy_flip");
@@ -235,7 +237,8 @@ bool nullable(const std::string& function, const std::string& argument) {
   }
   if (argument == "name") return is("aster_ml_lazy_keccak");
   if (argument == "out") {  // the size
-    return among(function, {"aster_ml_uop_walk", "aster_ml_uop_print", "aster_ml_engine_graph",
+    return function.starts_with("aster_ml_codegen_") ||
+           among(function, {"aster_ml_uop_walk", "aster_ml_uop_print", "aster_ml_engine_graph",
                             "aster_ml_engine_graph_uop"});
   }
   return false;
@@ -292,8 +295,9 @@ class Call {
     const bool zero = std::all_of(bytes, bytes + type.size, [](unsigned char b) { return b == 0; });
     // uop_walk's count says what its array holds; program_run's tensors come in as well, and so
     // does the instance that becomes a kernel.
-    EXPECT_TRUE(zero || among(function_.name, {"aster_ml_uop_walk", "aster_ml_program_run",
-                                               "aster_ml_kernel_from_blaze"}))
+    EXPECT_TRUE(zero ||
+                among(function_.name, {"aster_ml_uop_walk", "aster_ml_codegen_kernels",
+                                       "aster_ml_program_run", "aster_ml_kernel_from_blaze"}))
         << function_.name << ", " << why << ": an output is not zeroed";
   }
 

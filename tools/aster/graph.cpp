@@ -13,8 +13,8 @@
 namespace cli {
 namespace {
 
-constexpr std::array<const char*, 5> kLevels = {"tensor", "prepared", "schedule", "kernel",
-                                                "source"};
+constexpr std::array<const char*, 7> kLevels = {"tensor", "prepared", "schedule", "kernel",
+                                                "source", "plan",     "program"};
 constexpr const char kPage[] =
 #include "graph_page.inc"
     ;
@@ -108,7 +108,8 @@ int answer(const Arguments& arguments, const Show& show, const std::string& titl
   size_t number = 0;
   while (number < kLevels.size() && level != kLevels[number]) ++number;
   if (number == kLevels.size()) {
-    throw Failure{2, "--level " + level + ": tensor, prepared, schedule, kernel or source"};
+    throw Failure{
+        2, "--level " + level + ": tensor, prepared, schedule, kernel, source, plan or program"};
   }
   if (arguments.has("html")) {
     NewFile file(arguments.get("html", ""));

@@ -41,7 +41,7 @@ const std::vector<Command>& commands() {
        graph,
        {{"of", "NAME", "softmax, attention, mlp, or digits, the step of the demo (softmax)"},
         {"file", "FILE", "instead: the text of a graph, as aster_ml_uop_print writes it"},
-        {"level", "LEVEL", "tensor, prepared, schedule, kernel or source (tensor)"},
+        {"level", "LEVEL", "tensor, prepared, schedule, kernel, source, plan or program (tensor)"},
         {"html", "FILE", "writes a page of all levels instead"}}},
   };
   return table;

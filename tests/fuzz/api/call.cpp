@@ -263,6 +263,13 @@ Call::Slot Call::argument(size_t i) {
       return slot_of(text(name));
     case Is::kBytes:
       return choose_.one_in(20) ? 0 : slot_of(array<char>(1 << 16));
+    case Is::kTarget: {
+      auto* target = array<aster_ml_target>(1);
+      *target = {choose_.one_in(20) ? 4u : static_cast<uint32_t>(sizeof(*target)),
+                 1 << choose_.below(4), choose_.one_in(4) ? 64 : 16 << choose_.below(3),
+                 choose_.one_in(4) ? static_cast<uint32_t>(choose_.below(64)) : 0u};
+      return choose_.one_in(20) ? 0 : slot_of(target);
+    }
     case Is::kNodeOptions:
     case Is::kOptions:
       return options(function_.types[i]);

@@ -1,0 +1,42 @@
+// What realising some tensors would do, found and not done.
+#pragma once
+
+#include "engine/engine.h"
+#include "engine/leaves.h"
+#include "engine/rangeify.h"
+
+namespace aster::engine {
+
+class DryRun {
+ public:
+  explicit DryRun(Engine& engine)
+      : engine_(engine),
+        memory_(engine.context.blocks()),
+        scratch_(memory_, false),
+        leaves_(memory_),
+        schedule_(memory_) {}
+
+  // The graph as fusion gets it. Errors: as realize's.
+  Status prepare(uop::Nodes nodes);
+  // Its schedule. Errors: UNSUPPORTED (a dtype that no kernel has), as realize's otherwise.
+  Status schedule();
+
+  uop::Node prepared() const { return sink_; }
+  uop::Graph& graph() { return scratch_; }  // that kernels are of
+  const Schedule& made() const { return schedule_; }
+  Arena& memory() { return memory_; }
+
+ private:
+  Engine& engine_;
+  Arena memory_;
+  uop::Graph scratch_;
+  Leaves leaves_;
+  Schedule schedule_;
+  uop::Node sink_ = nullptr;
+};
+
+// Nodes behind handles of lazy tensors. Errors: ARGUMENT (null, freed, another context).
+Status nodes_of(Vec<uop::Node>* out, const Engine& engine, const aster_ml_lazy* const* tensors,
+                size_t count);
+
+}  // namespace aster::engine
