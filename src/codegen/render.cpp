@@ -93,8 +93,8 @@ Status lower_kernel(program::Module* out, const char* name, Node node, const Tar
   char hashed[64];
   program::Digest digest;
   if (name == nullptr) {
-    ASTER_TRY(digest_kernel(&digest, node, memory));
-    name_kernel(hashed, digest, *plan, target);
+    ASTER_TRY(digest_kernel(&digest, node, target, memory));
+    name_kernel(hashed, digest, *plan);
   }
   ASTER_TRY(lower_program(out, name != nullptr ? name : hashed, kernel, *plan, target, memory));
   return given == nullptr ? kOk : program::verify(*out, {true});
