@@ -1,6 +1,7 @@
 #include "codegen/kernel.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace aster::codegen {
 namespace {
@@ -57,6 +58,8 @@ Status Kernel::collect_ranges(Node sink) {
       set = range_bit(range_id(node)) & ~dropped_;
     } else if (node->op == Op::kFold) {
       for (Node range : node->src().subspan(1)) set &= ~ranges(range);
+    } else if (node->op == Op::kCarry) {
+      carried_ |= range_bit(carried_range(node));
     } else if (node->op == Op::kParam) {
       ASTER_TRY(params_.push(node));
     }
@@ -347,6 +350,9 @@ Status Kernel::merge() {
   for (const Region& r : regions) {
     if (r.folds) ASTER_TRY(places.push(r.own.set()));
   }
+  for (int r = 0; r < kMaxRanges; ++r) {
+    if (has(carried(), r)) ASTER_TRY(places.push(range_bit(r)));
+  }
   const auto together = [&](int a, int b) {
     bool any = false;
     for (RangeSet set : places) {
@@ -400,7 +406,24 @@ Status Kernel::check(Node sink) const {
       if (inner->op == Op::kFold && (ranges(inner) & own) != 0) {
         return ASTER_FAIL(kINTERNAL, "a Fold in the loop of another");
       }
+      if (inner->op == Op::kCarry) return ASTER_FAIL(kINTERNAL, "a Carry in a Fold");
     }
+  }
+  return kOk;
+}
+
+// What is carried starts anew in every turn of the loops around, which all others have to be: there
+// is one such loop, and nothing is folded between the loops around a store and it.
+Status Kernel::check_carries() const {
+  for (const Region& region : regions) {
+    RangeSet along = 0;
+    for (Node node : region.nodes) {
+      if (node->op == Op::kCarry) along |= range_bit(carried_range(node)) & ~dropped_;
+    }
+    if (along == 0) continue;
+    const RangeSet last = segments[static_cast<size_t>(region.segment)].ranges.set();
+    if (!std::has_single_bit(along) || (along & ~last) != 0)
+      return ASTER_FAIL(kINTERNAL, "a Carry whose loop is not the innermost");
   }
   return kOk;
 }
@@ -427,7 +450,7 @@ Status Kernel::analyse(Node sink) {
     for (auto& [node, set] : ranges_of_) set &= ~dropped_;
   }
   for (Region& region : regions) ASTER_TRY(fill_region(region));
-  return kOk;
+  return check_carries();
 }
 
 }  // namespace aster::codegen

@@ -61,6 +61,11 @@ struct Region {
   double iterations = 1;  // of all loops around
 };
 
+// The range that a Carry runs along.
+inline int carried_range(Node carry) {
+  return static_cast<int>(carry->src(carry->nsrc - 1)->arg(0));
+}
+
 // Appends what has to hold for a gate to be open: the operands of its Ands.
 Status conjuncts(Vec<Node>* out, Node gate);
 
@@ -102,6 +107,8 @@ class Kernel {
   Nodes order() const { return {order_.data(), order_.size()}; }
   RangeSet ranges(Node node) const { return ranges_of_.get(node, 0); }
   int64_t size(int range) const { return size_[range]; }
+  // Ranges that values are carried along: their loops are the innermost, in order, one by one.
+  RangeSet carried() const { return carried_ & ~dropped_; }
   // Of an index expression; merged and unit ranges are left out.
   Form form(Node index) const;
   int64_t stride(Node index, int range) const;
@@ -124,6 +131,7 @@ class Kernel {
   Status build(Nodes stores, int position, int parent);
   Status group_folds(int segment);
   Status check(Node sink) const;
+  Status check_carries() const;
   Status fill_region(Region& region);
   Status leaves(Vec<Node>* out, Node node) const;
 
@@ -136,6 +144,7 @@ class Kernel {
   int64_t size_[kMaxRanges] = {};
   Segment& segment(int i) { return segments[static_cast<size_t>(i)]; }
   const Segment& segment(int i) const { return segments[static_cast<size_t>(i)]; }
+  RangeSet carried_ = 0;
   RangeSet dropped_ = 0;  // of size 1, or merged into another
 };
 

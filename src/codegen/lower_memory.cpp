@@ -220,6 +220,14 @@ ValueLowering::Id ValueLowering::load(Node node) {
   return dtype::is_narrow_float(node->dtype) ? cast(raw, DType::kFloat32) : raw;
 }
 
+ValueLowering::Id ValueLowering::reversed(Id value) {
+  const Instruction in = b.at(value);
+  Word words[program::kMaxLanes];
+  for (int lane = 0; lane < in.lanes; ++lane) words[lane] = in.lanes - 1 - lane;
+  return b.pure({.op = Op::kShuffle, .dtype = in.dtype, .lanes = in.lanes},
+                std::array{value, value}, {words, static_cast<size_t>(in.lanes)});
+}
+
 void ValueLowering::store(Node node, bool stream) {
   const Node source = node->src(2);
   const DType dtype = node->src(0)->dtype;
@@ -233,22 +241,25 @@ void ValueLowering::store(Node node, bool stream) {
                                           : value(source);
   if (!b.status().ok()) return;
   v = spread(cast(v, dtype), n);
+  const bool linear = is_linear(form);
+  int64_t step = n > 1 && linear ? kernel_.stride(node->src(1), vector_) : 1;
+  // Backwards: turned round, from the last lane's element on.
+  const bool back = step == -1 && !kernel_.read(node->src(0));
+  if (back) v = reversed(v), step = 1;
   Vec<Term> terms(memory_);
   b.fail(scalar_terms(&terms, form));
   Instruction in{.op = Op::kStore};
-  in.constant = form.constant;
+  in.constant = form.constant + (back ? 1 - n : 0);
   Id operands[3] = {memory_of(node), v};
   size_t count = 2;
-  Word words[2] = {1, n};
-  if (n > 1 && !is_linear(form)) {
+  const Word words[2] = {step, n};
+  if (n > 1 && !linear) {
     const DType wide = node->src(0)->count() <= INT32_MAX ? DType::kInt32 : DType::kInt64;
     operands[count++] = vector_part(form, wide);
     in.flags |= Flag::kIndexed;
-  } else if (n > 1) {
-    words[0] = kernel_.stride(node->src(1), vector_);
   }
   // Whole vectors that all begin at multiples of their size, if the first one does.
-  bool aligned = n > 1 && words[0] == 1 && form.constant % n == 0 && !in.is(Flag::kIndexed);
+  bool aligned = n > 1 && words[0] == 1 && in.constant % n == 0 && !in.is(Flag::kIndexed);
   for (const uop::sym::Term& term : form.terms) {
     aligned &= term.node->op == Op::kRange &&
                (static_cast<int>(term.node->arg(0)) == vector_ || term.coefficient % n == 0);

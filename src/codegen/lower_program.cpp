@@ -132,6 +132,8 @@ class ProgramLowering : private ValueLowering {
     const Rest rest = nest.rest(r);
     tile(r, nest, kTileRank);
     if (state.lanes > 1) vector_ = r, lanes_ = state.lanes;
+    const int stores = segment(at).stores;
+    if (has(kernel_.carried(), r) && stores >= 0) declare_carries(region(stores), r);
     if (bounds.taken) {
       state.index = bounds.lo.id;
     } else if (step == 1 || rest == Rest::kEven) {
@@ -162,6 +164,7 @@ class ProgramLowering : private ValueLowering {
       const Id left = make(Op::kRem, DType::kInt64, {size, integer(step)});
       from.id = make(Op::kSub, DType::kInt64, {id_of(bounds.hi), left});
     }
+    if (has(kernel_.carried(), r)) continue_carries();
     ranges_[r].index = open_loop(from, bounds.hi, 1);
     loops(at, i + 1);
     b.close();

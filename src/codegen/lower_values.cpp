@@ -159,6 +159,8 @@ void ValueLowering::emit(Node node) {
     id = emit_constant(node);
   } else if (node->op == Op::kLoad) {
     id = load(node);
+  } else if (node->op == Op::kCarry) {
+    id = emit_carry(node);
   } else if (node->op == Op::kCast) {
     id = emit_cast(node);
   } else if (node->op == Op::kBitcast) {

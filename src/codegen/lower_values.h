@@ -33,6 +33,8 @@ class ValueLowering {
         values_(memory),
         raw_(memory),
         folds_(memory),
+        carries_(memory),
+        windows_(memory),
         params_(memory) {}
 
  protected:
@@ -68,6 +70,17 @@ class ValueLowering {
   Id round_to(Id value, DType narrow);
   Id by_known_divisor(Node node, std::span<const Id> operands);
 
+  // ---- Running values ----
+  // Registers for what a region carries along a range whose loop is about to be opened.
+  void declare_carries(const Region& region, int range);
+  // Registers of one lane behind those of vectors along the same loop.
+  void continue_carries();
+  Id emit_carry(Node node);
+  Id combined_carry(Op op, Id was, Id value, Id addend);
+  struct Carried;
+  void window(const Carried& one, Id* values);
+  Id moved_up(Id value, Id before, int by);
+
   // ---- Indices ----
   // The terms of a form that are the same for all lanes.
   Status scalar_terms(Vec<program::Term>* out, const Form& form, int without_axis = -1);
@@ -90,6 +103,7 @@ class ValueLowering {
   Id indexed(Node node, Gate gate);
   int turned_along(Node node) const;
   Id turned(Node node, int across);
+  Id reversed(Id value);
   void store(Node node, bool stream);
 
   program::Builder b;
@@ -103,6 +117,15 @@ class ValueLowering {
   int lanes_ = 1;
   Map<Node, Id> values_, raw_;  // of the region that is lowered
   Map<Node, Id> folds_;
+  // A register, and the Carries that it is for: what is now, what was before, or both.
+  struct Carried {
+    Node now, was;
+    Id acc;
+    size_t window;  // the first of its registers among those of windows
+    Node any() const { return now != nullptr ? now : was; }
+  };
+  Vec<Carried> carries_;  // of the loop that is open
+  Vec<Id> windows_;
   Vec<Id> params_;  // by slot
   // Axes of rows that are turned, by the logarithm of their number.
   static constexpr int kTurnRank = 0;

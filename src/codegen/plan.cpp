@@ -342,7 +342,8 @@ bool folds_alike(const Plan& a, const Plan& b) {
   };
   return std::equal(a.segments.begin(), a.segments.end(), b.segments.begin(), b.segments.end(),
                     [&](const SegmentPlan& x, const SegmentPlan& y) {
-                      return std::equal(x.folds.begin(), x.folds.end(), y.folds.begin(),
+                      return x.nest.vector == y.nest.vector && x.nest.lanes == y.nest.lanes &&
+                             std::equal(x.folds.begin(), x.folds.end(), y.folds.begin(),
                                         y.folds.end(), alike);
                     });
 }

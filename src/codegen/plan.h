@@ -98,7 +98,8 @@ struct Plan {
 
 bool operator==(const Plan& a, const Plan& b);
 Status copy(Plan* out, const Plan& plan);
-// Whether two plans of a kernel combine the terms of its folds in the same order.
+// Whether two plans of a kernel combine terms, of its folds and of what it carries, in the same
+// order.
 bool folds_alike(const Plan& a, const Plan& b);
 program::Digest digest(const Plan& plan);
 

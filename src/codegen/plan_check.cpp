@@ -63,6 +63,7 @@ class Check {
     ASTER_TRY(order(plan.nest, own().ranges.set()));
     ASTER_TRY(blocks(plan.nest));
     ASTER_TRY(rests(plan.nest));
+    ASTER_TRY(carries(plan));
     ASTER_TRY(tasks(plan));
     ASTER_TRY(streams(plan));
     return rolled(plan);
@@ -176,6 +177,21 @@ class Check {
     }
     return unused_rest(nest);
   }
+  // What is carried goes along one loop, the innermost, one step after the other.
+  Status carries(const SegmentPlan& plan) const {
+    const Nest& nest = plan.nest;
+    for (int i = 0; i < nest.loop_count; ++i) {
+      const int range = nest.loops[i].range;
+      if (!has(kernel_.carried() & own().ranges.set(), range)) continue;
+      if (i + 1 < nest.loop_count) return wrong("order", "r%d is carried along", range);
+      if (nest.tile(range) != nullptr) return wrong("tile", "r%d is carried along", range);
+      if (plan.tasks.loops > i) return wrong("tasks", "r%d is carried along", range);
+      if (nest.rest(range) == Rest::kOverlap) return wrong("vector", "r%d is carried along", range);
+      if (plan.rolled != 0) return wrong("rolled", "r%d is carried along", range);
+    }
+    return kOk;
+  }
+
   Status unused_rest(const Nest& nest) const {
     const bool tiled = nest.vector < 0 || nest.tile(nest.vector) != nullptr;
     if (tiled && nest.vector_rest != Rest::kEven)

@@ -1,37 +1,16 @@
 #include "codegen/planner.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace aster::codegen {
 namespace {
 
-// Regions of a segment and those below it.
-template <typename Body>
-void each_region(const Kernel& kernel, int at, Body body) {
-  const Segment& segment = kernel.segments[static_cast<size_t>(at)];
-  for (int r : segment.folds) body(r);
-  if (segment.stores >= 0) body(segment.stores);
-  for (int child : segment.children) each_region(kernel, child, body);
-}
-
 int floor_power_of_two(int64_t x) {
   int p = 1;
   while (p * 2 <= x && p < 64) p *= 2;
   return p;
-}
-
-void add_work(Work* out, const Kernel& kernel, const Region& region) {
-  const size_t stores = region.folds ? 0 : region.roots.size();
-  out->flops += region.iterations * (region.operations - static_cast<double>(stores));
-  for (const Access& a : region.accesses) {
-    double elements = 1;
-    for (int range = 0; range < kMaxRanges; ++range) {
-      if (has(a.ranges, range)) elements *= static_cast<double>(kernel.size(range));
-    }
-    const DType dtype = a.store ? a.node->src(2)->dtype : a.node->dtype;
-    out->bytes += elements * static_cast<double>(dtype::size(dtype));
-  }
 }
 
 class Planner {
@@ -69,6 +48,7 @@ class Planner {
   void each_region(int at, Body body) const {
     codegen::each_region(kernel_, at, body);
   }
+  bool carried(int range) const { return has(kernel_.carried(), range); }
 
   int lanes(const Region& r, int v) const { return most_lanes(kernel_, target_, r, v); }
 
@@ -79,6 +59,7 @@ class Planner {
     const int64_t stride = kernel_.stride(a.node->src(1), v);
     if (stride == 1) return has(a.gate, v) ? m_.masked : 1;
     if (stride == 0) return has(a.gate, v) ? m_.gather * lanes : m_.uniform;
+    if (stride == -1 && a.store && !kernel_.read(a.node->src(0))) return m_.shuffle;
     if ((stride == -1 || stride == 2) && !a.store)
       return has(a.gate, v) && stride != 2 ? m_.gather * lanes : m_.shuffle;
     return (a.store ? m_.scatter : m_.gather) * lanes;
@@ -97,8 +78,21 @@ class Planner {
     return text;
   }
 
+  // What a running value costs besides its operation: along the lanes it takes steps of 1, 2, 4, ..
+  // lanes, each a shuffle and the operation; else it waits for itself.
+  double carry_cost(Node carry, int v, int lanes) const {
+    if (carried_range(carry) != v || lanes < 2)
+      return has(kernel_.ranges(carry), v) ? 1 : m_.latency;
+    return 2.0 * (carry->nsrc - 1) * std::bit_width(static_cast<unsigned>(lanes) / 2);
+  }
+
   double body_cost(const Region& r, int v, int lanes) const {
     double cost = r.operations;
+    if (kernel_.carried() != 0) {
+      for (Node node : r.nodes) {
+        if (node->op == Op::kCarry) cost += carry_cost(node, v, lanes);
+      }
+    }
     for (const Access& a : r.accesses) cost += access_cost(a, v, lanes);
     return cost;
   }
@@ -201,7 +195,7 @@ class Planner {
   }
 
   void add_tile(Nest& n, int range, int64_t copies) const {
-    if (copies > 1 && n.tile_count < Nest::kMaxTiles)
+    if (copies > 1 && n.tile_count < Nest::kMaxTiles && !carried(range))
       n.tiles[n.tile_count++] = Tile{range, static_cast<int>(copies)};
   }
 
@@ -258,7 +252,11 @@ class Planner {
         add_tile(own, across, own.lanes);
         return;
       }
-      if (own.vector >= 0 && region(segment(at).stores).operations <= m_.heavy && overlap_) {
+      const bool light = own.vector >= 0 && region(segment(at).stores).operations <= m_.heavy;
+      if (carries(at)) {
+        // Running values side by side, as many as wait for themselves.
+        if (light) add_tile(own, own.vector, even_copies(own.vector, own.lanes, 8));
+      } else if (light && overlap_) {
         add_tile(own, own.vector, even_copies(own.vector, own.lanes, 2));
       }
       return;
@@ -284,7 +282,7 @@ class Planner {
     int other = -1;
     double most = 0;
     for (int range : segment(at).ranges) {
-      const double saved = range == v ? 0 : reuse(body, range, v, n);
+      const double saved = range == v || carried(range) ? 0 : reuse(body, range, v, n);
       if (saved > most && kernel_.size(range) > 1) most = saved, other = range;
     }
     const int64_t vectors = kernel_.size(v) / n;
@@ -329,7 +327,8 @@ class Planner {
   // A range that some access of the stores reads contiguously while it strides along v: rows of the
   // block that is then worked on while it stays in the cache.
   int crossing_range(int at, int v) const {
-    if (segment(at).stores < 0 || !segment(at).folds.empty() || !segment(at).children.empty())
+    if (segment(at).stores < 0 || !segment(at).folds.empty() || !segment(at).children.empty() ||
+        carries(at))
       return -1;
     for (const Access& a : region(segment(at).stores).accesses) {
       const int64_t stride = kernel_.stride(a.node->src(1), v);
@@ -341,6 +340,9 @@ class Planner {
     }
     return -1;
   }
+
+  // Whether a value is carried along a range of a segment.
+  bool carries(int at) const { return (segment(at).ranges.set() & kernel_.carried()) != 0; }
 
   void order_loops(int at) {
     Nest& own = nest(at);
@@ -381,6 +383,9 @@ class Planner {
     }
     if (across >= 0) push(across);
     if (high >= 0) push(high);
+    for (int i = 0; i + 1 < own.loop_count; ++i) {
+      if (carried(own.loops[i].range)) std::swap(own.loops[i], own.loops[i + 1]);
+    }
   }
 
   // Bytes that the folds of a segment read again for every step of `range` while the other loops
@@ -468,6 +473,7 @@ class Planner {
     int64_t total = 1;
     for (int i = 0; i < own.loop_count && i < 4; ++i) {
       const Loop& loop = own.loops[i];
+      if (carried(loop.range)) break;
       const int64_t step = own.loop_step(i);
       const int64_t steps = std::max<int64_t>(kernel_.size(loop.range) / step, 1);
       if (i > 0 && (left <= m_.task * 2 || total >= m_.tasks)) break;
@@ -508,7 +514,8 @@ class Planner {
   bool rolls(int at) {
     const Segment& s = segment(at);
     const Nest& own = nest(at);
-    if (s.parent >= 0 || !s.children.empty() || s.folds.empty() || s.stores < 0) return false;
+    if (s.parent >= 0 || !s.children.empty() || s.folds.empty() || s.stores < 0 || carries(at))
+      return false;
     const Region& stores = region(s.stores);
     int64_t copies = 1;
     for (int i = 0; i < own.tile_count; ++i) {
@@ -535,111 +542,6 @@ class Planner {
 };
 
 }  // namespace
-
-bool fits_int32(Node node) {
-  const auto fits = [](Node x) { return x->vmin >= INT32_MIN && x->vmax <= INT32_MAX; };
-  bool all = node->dtype != DType::kWeakInt || fits(node);
-  for (Node source : node->src()) all &= source->dtype != DType::kWeakInt || fits(source);
-  return all;
-}
-
-int lane_bytes(const Kernel&, Node node) {
-  if (node->dtype == DType::kWeakInt ||
-      (node->op != Op::kLoad && node->op != Op::kFold && node->nsrc > 0 &&
-       node->src(0)->dtype == DType::kWeakInt)) {
-    const int own = node->dtype == DType::kWeakInt || node->dtype == DType::kBool
-                        ? 0
-                        : static_cast<int>(dtype::size(node->dtype));
-    return std::max(own, fits_int32(node) ? 4 : 8);
-  }
-  if (node->dtype == DType::kBool) return 1;
-  if (node->dtype == DType::kWeakFloat) return 8;
-  return dtype::is_narrow_float(node->dtype) ? 4 : static_cast<int>(dtype::size(node->dtype));
-}
-
-int most_lanes(const Kernel& kernel, const Target& target, const Region& region, int v) {
-  int widest = 1;
-  for (Node node : region.nodes) {
-    if (has(kernel.ranges(node), v)) widest = std::max(widest, lane_bytes(kernel, node));
-  }
-  for (Node root : region.roots) {
-    const DType dtype = region.folds ? root->dtype : root->src(2)->dtype;
-    if (dtype != DType::kBool)
-      widest = std::max(widest, lane_bytes(kernel, region.folds ? root : root->src(2)));
-  }
-  return std::min(target.max_lanes, target.register_bytes() / widest);
-}
-
-int most_lanes(const Kernel& kernel, const Target& target, int segment, int v) {
-  int least = program::kMaxLanes;
-  each_region(kernel, segment, [&](int r) {
-    least = std::min(least, most_lanes(kernel, target, kernel.regions[static_cast<size_t>(r)], v));
-  });
-  return least;
-}
-
-bool reads_what_it_writes(const Kernel& kernel, int segment) {
-  bool found = false;
-  each_region(kernel, segment, [&](int r) {
-    for (const Access& a : kernel.regions[static_cast<size_t>(r)].accesses)
-      found |= a.store && kernel.read(a.node->src(0));
-  });
-  return found;
-}
-
-bool turns_a_square(const Kernel& kernel, const Nest& nest, const Region& stores) {
-  if (nest.vector < 0) return false;
-  return std::any_of(stores.accesses.begin(), stores.accesses.end(), [&](const Access& a) {
-    if (a.store || a.node->nsrc > 2 || has(a.opaque, nest.vector) ||
-        kernel.written(a.node->src(0))) {
-      return false;
-    }
-    const int64_t stride = kernel.stride(a.node->src(1), nest.vector);
-    if (!has(a.ranges, nest.vector) || (stride >= -4 && stride <= 4)) return false;
-    for (int i = 0; i < nest.tile_count; ++i) {
-      const Tile& tile = nest.tiles[i];
-      if (tile.range != nest.vector && tile.copies == nest.lanes &&
-          kernel.stride(a.node->src(1), tile.range) == 1)
-        return true;
-    }
-    return false;
-  });
-}
-
-void choose_rests(Plan* plan, const Kernel& kernel) {
-  const auto choose = [&](Nest* n, Rest rest) {
-    const auto of = [&](int range) {
-      const int64_t step = n->step(range);
-      const bool even = kernel.size(range) % step == 0 && !plan->general;
-      return even || step == 1 ? Rest::kEven : rest;
-    };
-    for (int i = 0; i < n->tile_count; ++i) n->tiles[i].rest = of(n->tiles[i].range);
-    if (n->vector >= 0 && n->tile(n->vector) == nullptr) n->vector_rest = of(n->vector);
-  };
-  for (size_t i = 0; i < plan->segments.size(); ++i) {
-    const bool again = reads_what_it_writes(kernel, static_cast<int>(i));
-    choose(&plan->segments[i].nest, again ? Rest::kScalar : Rest::kOverlap);
-    for (Nest& fold : plan->segments[i].folds) choose(&fold, Rest::kMask);
-  }
-}
-
-void take_few_copies(Plan* plan) {
-  for (SegmentPlan& segment : plan->segments) {
-    for (int i = 0; i < segment.nest.tile_count; ++i) {
-      Tile& tile = segment.nest.tiles[i];
-      tile.copies = floor_power_of_two(tile.copies);
-    }
-  }
-}
-
-Work work_of(const Kernel& kernel) {
-  Work out;
-  for (int root : kernel.roots) {
-    each_region(kernel, root,
-                [&](int r) { add_work(&out, kernel, kernel.regions[static_cast<size_t>(r)]); });
-  }
-  return out;
-}
 
 Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory& memory) {
   out->segments.clear();

@@ -15,10 +15,20 @@ void choose_rests(Plan* plan, const Kernel& kernel);
 // stays in its order.
 void take_few_copies(Plan* plan);
 
-// Operations and bytes of a kernel, all tasks together.
+// Regions of a segment and those below it.
+template <typename Body>
+void each_region(const Kernel& kernel, int at, Body body) {
+  const Segment& segment = kernel.segments[static_cast<size_t>(at)];
+  for (int r : segment.folds) body(r);
+  if (segment.stores >= 0) body(segment.stores);
+  for (int child : segment.children) each_region(kernel, child, body);
+}
+
+// Operations and bytes of a kernel, all tasks together, and those of a region that are added.
 struct Work {
   double flops = 0, bytes = 0;
 };
+void add_work(Work* out, const Kernel& kernel, const Region& region);
 Work work_of(const Kernel& kernel);
 
 // Bytes of the register lane that holds a value of node: narrow floats are computed in float,

@@ -19,6 +19,7 @@ struct Machine {
   double opaque = 2;       // the same where the index is not linear
   double scatter = 3;      // a store lane by lane, for each lane
   double horizontal = 10;  // adding up the lanes of an accumulator
+  double latency = 4;      // what waits for the one before
   double task = 30000;     // least work of a task
   int64_t tasks = 128;     // more loops are not cut
   double heavy = 12;       // a body of so many operations needs no copies to keep the CPU busy

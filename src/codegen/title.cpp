@@ -98,6 +98,18 @@ const char* fold_word(Op op) {
   return op == Op::kAdd ? "sum" : op == Op::kMul ? "prod" : uop::info(op).name;
 }
 
+const char* carry_word(Op op) {
+  constexpr struct {
+    Op op;
+    const char* word;
+  } kWords[] = {{Op::kAdd, "cumsum"}, {Op::kMul, "cumprod"}, {Op::kMax, "cummax"},
+                {Op::kMin, "cummin"}, {Op::kAnd, "cumand"},  {Op::kOr, "cumor"}};
+  for (const auto& row : kWords) {
+    if (row.op == op) return row.word;
+  }
+  return "recurrence";
+}
+
 bool is_index(Node node) {
   if (node->dtype == DType::kWeakInt) return true;
   for (Node source : node->src()) {
@@ -132,6 +144,8 @@ struct Reader {
         flag |= kLoaded;
       } else if (node->op == Op::kFold) {
         ASTER_TRY(read_fold(node, memory));
+      } else if (node->op == Op::kCarry) {
+        words.add(carry_word(static_cast<Op>(node->arg(0))), false);
       } else if (node->op == Op::kStore) {
         ASTER_TRY(read_store(node));
       } else if (uop::is_alu(node->op) && !is_index(node) && (flag & kSaid) == 0) {

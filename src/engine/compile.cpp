@@ -58,9 +58,10 @@ Status describe(Text& out, Memory& memory, const Schedule& schedule, const Item&
   Vec<Node> nodes(memory);
   ASTER_TRY(uop::toposort(&nodes, std::array{item.kernel}));
   for (Node node : nodes) {
-    if (node->op != uop::Op::kFold) continue;
-    out.format(" %s", uop::info(static_cast<uop::Op>(node->arg(0))).name);
-    for (Node range : node->src().subspan(1))
+    const bool carries = node->op == uop::Op::kCarry;
+    if (node->op != uop::Op::kFold && !carries) continue;
+    out.format(carries ? " Carry:%s" : " %s", uop::info(static_cast<uop::Op>(node->arg(0))).name);
+    for (Node range : node->src().subspan(carries ? node->nsrc - 1 : 1))
       out.format(" %lld", static_cast<long long>(range->arg(1)));
   }
   out.format("  (%zu nodes, %u operands)\n", nodes.size(), item.operand_count);
@@ -366,7 +367,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leav
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));
   ASTER_TRY(copy_simplified(sink, scratch, roots));
   ASTER_TRY(copy_written_values(sink, scratch));
-  ASTER_TRY(expand_scans(sink, scratch));
+  ASTER_TRY(copy_turned_scans(sink, scratch));
   ASTER_TRY(sort_values(sink, scratch));
   ASTER_TRY(split_reductions(sink, scratch));
   ASTER_TRY(split_concatenations(sink, scratch));

@@ -19,6 +19,18 @@ constexpr int64_t kTinyTensor = 4096;  // computed again rather than kept by one
 
 inline bool is_leaf(Op op) { return op == Op::kParam || op == Op::kConst || op == Op::kIota; }
 inline bool passes_through(Op op) { return uop::is_movement(op) || op == Op::kDetach; }
+inline bool is_scan(Op op) { return op == Op::kScan || op == Op::kScanPlace || op == Op::kLogScan; }
+// The axis of a scan, and whether it begins at its end.
+inline size_t scanned_axis(Node scan) {
+  return static_cast<size_t>(scan->arg(scan->op == Op::kLogScan ? 0 : 1));
+}
+inline bool scans_back(Node scan) {
+  return scan->op != Op::kScanPlace && scan->arg(scan->op == Op::kLogScan ? 1 : 2) != 0;
+}
+// One along more than one element.
+inline bool scans_along(Node node) {
+  return is_scan(node->op) && node->dim(scanned_axis(node)) > 1;
+}
 inline bool is_effect(Op op) { return op == Op::kAssign || op == Op::kAfter; }
 // What shows storage as it is at some time, and computes nothing.
 inline bool is_state(Op op) { return op == Op::kParam || op == Op::kAfter; }
@@ -30,6 +42,7 @@ struct Record {
   uint32_t leaves[4] = {kNone, kNone, kNone, kNone};
   float weight = 0;        // operations to recompute one element
   bool reduces = false;    // a reduction or library call is inside, up to what is materialised
+  bool scans = false;      // a scan is inside, likewise
   bool held = false;       // materialised on its own account: a root, Contiguous, an argument of a
                            // library call
   uint32_t arguments = 0;  // of a library call: its first one
@@ -116,6 +129,8 @@ struct Kernel {
   List<Node> ranges;           // its loops
   List<uint32_t> places;       // demands on what it materialises, one a result: parts of a Cat
   List<uint64_t> prefixes;     // sets of loops that must come first, each within the next
+  Node carried = nullptr;      // the loop that its scans run along, which must come last
+  uint64_t folded = 0;         // loops that its reductions depend on
   Node store_index = nullptr;  // where a kernel of an Assign writes; else row-major
   bool library = false;
   // Order: by find_order.

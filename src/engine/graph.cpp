@@ -34,10 +34,11 @@ constexpr struct {
     {Op::kIota, Shown::kConstant},       {Op::kRange, Shown::kLoop},
     {Op::kReduce, Shown::kReduction},    {Op::kFold, Shown::kReduction},
     {Op::kScan, Shown::kReduction},      {Op::kScanPlace, Shown::kReduction},
-    {Op::kLogScan, Shown::kReduction},   {Op::kArgsort, Shown::kReduction},
-    {Op::kSort, Shown::kReduction},      {Op::kScatter, Shown::kReduction},
-    {Op::kGather, Shown::kMovement},     {Op::kCast, Shown::kElementwise},
-    {Op::kBitcast, Shown::kElementwise}, {Op::kForeign, Shown::kElementwise},
+    {Op::kLogScan, Shown::kReduction},   {Op::kCarry, Shown::kReduction},
+    {Op::kArgsort, Shown::kReduction},   {Op::kSort, Shown::kReduction},
+    {Op::kScatter, Shown::kReduction},   {Op::kGather, Shown::kMovement},
+    {Op::kCast, Shown::kElementwise},    {Op::kBitcast, Shown::kElementwise},
+    {Op::kForeign, Shown::kElementwise},
 };
 
 Shown shown_as(Node node) {

@@ -29,8 +29,6 @@ constexpr int64_t kEnoughRows = 64;
 // Padded elements from which windows read a padded copy, where their loops would have conditions
 // that no masked load answers: one pass over memory costs far less.
 constexpr int64_t kPadFrom = 16384;
-// Elements of the windows of a scan that is no call.
-constexpr int64_t kMostWindows = 1 << 14;
 // Parts that one kernel lays one behind the other: an element chooses among all of them.
 constexpr size_t kMostBehind = 16;
 // Shorter rows do not fill the vectors that windows of stride 2 are read with.
@@ -133,45 +131,6 @@ Status split(Node* out, Graph& g, Node node) {
   Node whole = g.reduce(op, g.contiguous(part), std::array{static_cast<Word>(axis)});
   *out = g.reshape(whole, node->shape());
   return need(*out);
-}
-
-// ---- Scans by windows ----
-
-// A scan as a reduction of windows: for each element those that were met, and what changes nothing.
-// Narrow floats are combined in float32, as a scan does.
-Node scan_windows(Op op, Expr x, size_t axis, bool reverse) {
-  if (x.n == nullptr) return nullptr;
-  const DType sums = dtype::is_narrow_float(x.dtype()) ? DType::kFloat32 : x.dtype();
-  const Word size = x.shape()[axis];
-  const Dims nothing(x.ndim(), 0);
-  Dims more(nothing);
-  more[axis] = size - 1;
-  const Node padded = x.g->pad(x.cast(sums).n, reverse ? nothing : more, reverse ? more : nothing,
-                               nothing, uop::neutral_word(op, sums));
-  const Expr windows{x.g, x.g->window(padded, static_cast<Word>(axis), size, 1, 1)};
-  const std::array behind{static_cast<Word>(axis) + 1};
-  return reduce(op, windows, behind).reshape(x.shape()).cast(x.dtype()).n;
-}
-
-bool lies_in_memory(Node x) {
-  return x->op == Op::kParam || x->op == Op::kContiguous || library::computes(x);
-}
-
-// Whether windows of a tensor save a launch and cost little: each computes its elements again.
-bool cheap_in_windows(Node x) {
-  const auto behind_views = [](Node n) {
-    while (n->nsrc == 1 && (uop::is_movement(n->op) || n->op == Op::kCast || n->op == Op::kDetach))
-      n = n->src(0);
-    return n;
-  };
-  Node plain = x;
-  while (plain->op == Op::kReshape || plain->op == Op::kDetach) plain = plain->src(0);
-  if (lies_in_memory(plain)) return false;  // a call reads it as it is
-  x = behind_views(x);
-  if (lies_in_memory(x)) return true;
-  return uop::is_alu(x->op) && uop::cost(x) <= 1 && std::ranges::all_of(x->src(), [&](Node source) {
-           return uop::is_const(source) || lies_in_memory(behind_views(source));
-         });
 }
 
 // Whether a node gathers a tensor in its own order.
@@ -294,17 +253,22 @@ Status split_words(Node* sink, Graph& g) {
   });
 }
 
-Status expand_scans(Node* sink, Graph& g) {
-  return change_each(sink, g, Op::kScan, [&](Node* node) -> Status {
-    const Node scan = *node;
-    if (!cheap_in_windows(scan->src(0))) return kOk;
-    const Word length = scan->dim(static_cast<size_t>(scan->arg(1)));
-    if (length <= kMostWindows && scan->count() * length <= kMostWindows) {
-      *node = scan_windows(static_cast<Op>(scan->arg(0)), {&g, scan->src(0)},
-                           static_cast<size_t>(scan->arg(1)), scan->arg(2) != 0);
-    }
-    return need(*node);
-  });
+// Rows are turned in squares of registers, which no loop of a scan has.
+Status copy_turned_scans(Node* sink, Graph& g) {
+  const auto turned = [](Node x) {
+    constexpr int64_t kFewest = 16;
+    const size_t last = x->ndim - 1;
+    return x->op == Op::kPermute && x->arg(last) != static_cast<Word>(last) &&
+           x->dim(last) >= kFewest && x->src(0)->dim(last) >= kFewest;
+  };
+  for (const Op op : {Op::kScan, Op::kScanPlace, Op::kLogScan}) {
+    ASTER_TRY(change_each(sink, g, op, [&](Node* node) -> Status {
+      if (!turned((*node)->src(0))) return kOk;
+      *node = g.with_sources(*node, std::array{g.contiguous((*node)->src(0))});
+      return need(*node);
+    }));
+  }
+  return kOk;
 }
 
 Status sort_values(Node* sink, Graph& g) {

@@ -33,12 +33,11 @@ Status split_concatenations(uop::Node* sink, uop::Graph& graph);
 // Computes the words of random numbers in words.
 Status split_words(uop::Node* sink, uop::Graph& graph);
 
+// Scans of large permuted tensors read copies of them.
+Status copy_turned_scans(uop::Node* sink, uop::Graph& graph);
+
 // Elements gathered in an order that nothing else reads are sorted without their positions.
 Status sort_values(uop::Node* sink, uop::Graph& graph);
-
-// Short scans of what is moved or cheaply computed become reductions of windows, which fuse with
-// it.
-Status expand_scans(uop::Node* sink, uop::Graph& graph);
 
 // Has overlapping windows of large padded tensors read a padded copy.
 Status lay_out_padding(uop::Node* sink, uop::Graph& graph);

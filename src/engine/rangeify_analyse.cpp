@@ -62,7 +62,8 @@ void summarise(Record& record, const Analysis& nodes) {
     if (count < 4) record.leaves[count++] = leaf;
   };
   const bool library = nodes.library_call(node) != nullptr;
-  if (node->op == Op::kReduce || library) record.reduces = true;
+  record.scans = scans_along(node);
+  if (node->op == Op::kReduce || library || record.scans) record.reduces = true;
   record.weight =
       passes_through(node->op) || is_leaf(node->op) ? 0 : static_cast<float>(uop::cost(node));
   const bool adds_up = node->op != Op::kReduce;  // a reduction decides for itself
@@ -79,6 +80,7 @@ void summarise(Record& record, const Analysis& nodes) {
       if (leaf != kNone) add_leaf(leaf);
     }
     record.reduces |= source.reduces;
+    record.scans |= source.scans;
     if (adds_up) record.weight = std::min(record.weight + source.weight, 1e6f);
   }
 }

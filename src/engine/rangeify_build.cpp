@@ -52,6 +52,9 @@ class Build {
   Node combine(const Demand& demand);
   Node choose(Node condition, Node yes, uop::Word fill);
   Node fold(const Demand& demand);
+  Node carry(Op op, Node value, Node addend, Node range, bool before);
+  Node scan(const Demand& demand);
+  Node scan_logarithms(Node x, Node range);
   Node choose_part(const Demand& demand);
   Status resolve_indirect(Node* expr);
   Status list_outputs(Kernel& kernel);
@@ -172,6 +175,62 @@ Node Build::fold(const Demand& demand) {
   return g_.make(Op::kFold, node->dtype, src.all(), std::array{node->arg(0)});
 }
 
+// A running value of a kernel, or what it was before.
+Node Build::carry(Op op, Node value, Node addend, Node range, bool before) {
+  if (value == nullptr) return nullptr;
+  Node src[3] = {value, addend, range};
+  if (addend == nullptr) src[1] = range;
+  return g_.make(Op::kCarry, value->dtype, {src, size_t{addend == nullptr ? 2u : 3u}},
+                 std::array{static_cast<uop::Word>(op), uop::Word{before}});
+}
+
+// ln of the sum of exponentials so far, as the greatest so far and the sum relative to it, which is
+// kept in float64: a long sum of floats would lose what is added. Each element brings one
+// exponential, of what is below the greater of the two. NaN goes to the sum, which keeps it.
+Node Build::scan_logarithms(Node x, Node range) {
+  const auto real = [&](double value) { return g_.constant(x->dtype, value); };
+  const Node now = carry(Op::kMax, x, nullptr, range, false);
+  const Node was = carry(Op::kMax, x, nullptr, range, true);
+  const Node apart = g_.alu(Op::kAbs, g_.alu(Op::kSub, x, was));
+  const Node less = g_.alu(Op::kWhere, g_.alu(Op::kCmpEq, x, was), real(1),  // infinities too
+                           g_.alu(Op::kExp, g_.alu(Op::kNeg, apart)));
+  const Node grows = g_.alu(Op::kCmpLt, was, x);
+  const auto term = [&](bool old) {
+    Node one = real(1), other = less;
+    if (old) std::swap(one, other);
+    return g_.cast(g_.alu(Op::kWhere, grows, one, other), DType::kFloat64);
+  };
+  const Node sum = carry(Op::kMulAcc, term(true), term(false), range, false);
+  if (sum == nullptr) return nullptr;
+  return g_.alu(Op::kAdd, now, g_.alu(Op::kLog, g_.cast(sum, x->dtype)));
+}
+
+// A scan where the kernel's loop walks along it. Narrow floats are combined in float32.
+Node Build::scan(const Demand& demand) {
+  const Node node = nodes_.node(demand.record);
+  Node x = source(demand, 0);
+  if (x == nullptr) return nullptr;
+  const size_t axis = scanned_axis(node);
+  const bool places = node->op == Op::kScanPlace;
+  if (node->dim(axis) == 1) return places ? g_.constant_int(DType::kInt32, 0) : x;
+  const Node range = f_.kernels[demand.kernel].carried;
+  const DType kept = dtype::is_narrow_float(x->dtype) ? DType::kFloat32
+                     : x->dtype == DType::kWeakFloat  ? DType::kFloat64
+                     : x->dtype == DType::kWeakInt    ? DType::kInt64
+                                                      : x->dtype;
+  x = g_.cast(x, kept);
+  if (node->op == Op::kLogScan) return g_.cast(scan_logarithms(x, range), node->dtype);
+  const Op op = static_cast<Op>(node->arg(0));
+  const Node now = carry(op, x, nullptr, range, false);
+  if (!places) return g_.cast(now, node->dtype);
+  // Where the value changed last; what is NaN stays NaN.
+  const Node was = carry(op, x, nullptr, range, true);
+  const Node changes = g_.alu(Op::kAnd, g_.alu(Op::kCmpNe, now, was), g_.alu(Op::kCmpEq, was, was));
+  const Node at = g_.cast(f_.index_of(demand, node)[axis], DType::kInt32);
+  const Node place = g_.alu(Op::kWhere, changes, at, g_.constant_int(DType::kInt32, 0));
+  return carry(Op::kMax, place, nullptr, range, false);
+}
+
 // The scalar value of a node computed from those of its sources.
 Node Build::combine(const Demand& demand) {
   const Node node = nodes_.node(demand.record);
@@ -195,6 +254,10 @@ Node Build::combine(const Demand& demand) {
       return choose_part(demand);
     case Op::kReduce:
       return fold(demand);
+    case Op::kScan:
+    case Op::kScanPlace:
+    case Op::kLogScan:
+      return scan(demand);
     default:
       break;
   }

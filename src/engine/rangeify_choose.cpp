@@ -23,6 +23,39 @@ constexpr int64_t kTallStrip = 256;     // and the longest such loop
 constexpr int64_t kTinyKernel = 32768;  // elements below which parallelism does not matter
 constexpr int64_t kTinyFold = 16;       // terms of a sum that may move into the sum over it
 
+// Where a loop stands that goes through an axis from its end.
+Node backwards(Graph& g, Node range, int64_t length) {
+  return sym::add(g, g.index(length - 1), sym::mul(g, range, g.index(-1)));
+}
+
+// The axis along which a kernel goes from the end: that of a scan from there which it computes, the
+// first one behind its result. As many as there are axes: none.
+size_t backward_axis(const Analysis& nodes, Node node) {
+  constexpr int kFarthest = 32;
+  const Node result = node;
+  uint64_t flipped = 0;
+  for (int step = 0; step < kFarthest && node->nsrc > 0; ++step) {
+    if (is_scan(node->op)) {
+      const size_t axis = scanned_axis(node);
+      return scans_back(node) != ((flipped >> axis & 1) != 0) ? axis : result->ndim;
+    }
+    const bool through = node == result || !nodes.of(node).held;
+    const bool same_places = uop::is_alu(node->op) || node->op == Op::kCast ||
+                             node->op == Op::kDetach || node->op == Op::kAssign ||
+                             node->op == Op::kContiguous || node->op == Op::kFlip;
+    if (!through || !same_places) break;
+    for (size_t i = 0; i < node->narg && node->op == Op::kFlip; ++i)
+      flipped ^= static_cast<uint64_t>(node->arg(i)) << i;
+    // The operand that more is computed for.
+    Node next = node->src(node->op == Op::kAssign ? 1 : 0);
+    for (Node source : node->src()) {
+      if (node->op != Op::kAssign && nodes.of(source).scans) next = source;
+    }
+    node = next;
+  }
+  return result->ndim;
+}
+
 // Whether a node shows fewer elements than it has again and again: reading those is less than
 // reading the node, however many do.
 bool repeats(Node node) {
@@ -52,6 +85,8 @@ class Choice {
   double evaluations(const Demand& demand);
   bool folds_fit(const Record& record, const Use& use);
   bool fold_fits(const Record& record, const Demand& demand);
+  bool scan_fits(const Record& record, const Use& use);
+  bool keeps_neighbours(const Kernel& kernel, Node node, const Demand& demand);
   bool take_prefix(Kernel& kernel, uint64_t set);
   bool ranges_of(uint64_t* out, const Demand& demand);
 
@@ -67,8 +102,11 @@ Status Choice::choose(uint32_t at) {
   const Op op = record.node->op;
   if (op == Op::kSink || (is_state(op) && !record.held)) return kOk;
   bool kept = record.held;
-  if (!kept && use.demand_count > 0 && !is_leaf(op))
-    kept = op == Op::kReduce ? !folds_fit(record, use) : !recompute(record, use);
+  if (!kept && use.demand_count > 0 && !is_leaf(op)) {
+    kept = op == Op::kReduce          ? !folds_fit(record, use)
+           : scans_along(record.node) ? !scan_fits(record, use)
+                                      : !recompute(record, use);
+  }
   if (kept) return materialise(at);
   for (uint32_t d = use.first_demand; d != kNone; d = f_.demands[d].next)
     ASTER_TRY(places_.propagate(d));
@@ -155,6 +193,9 @@ bool Choice::fold_fits(const Record& record, const Demand& demand) {
   }
   strips &= read / std::max<int64_t>(count, 1) <= kTallStrip;
   if (mask >> 63 != 0) return false;
+  // In the loop of a scan it would have no neighbours to be vectorised with.
+  if (kernel.carried != nullptr && (mask & RangeSets::bit(kernel.carried)) != 0) return false;
+  kernel.folded |= mask;
   if ((mask & ~all) != 0) {
     // Under a reduction of the same kind, whose terms its own become.
     const double terms = static_cast<double>(read) / static_cast<double>(count);
@@ -166,6 +207,49 @@ bool Choice::fold_fits(const Record& record, const Demand& demand) {
   const bool tiny = std::max(total, read) <= kTinyKernel;
   if (!tiny && (inside < kFewestRows || !(outermost || strips))) return false;
   return take_prefix(kernel, mask);
+}
+
+// Whether the last loop of a kernel goes along the last axis of a node, as its neighbours lie.
+bool Choice::keeps_neighbours(const Kernel& kernel, Node node, const Demand& demand) {
+  uint64_t last_loop = 0, last_index = 0;
+  for (Node range : kernel.ranges) {
+    if (range->op == Op::kRange) last_loop = RangeSets::bit(range);
+  }
+  for (size_t i = 0; i < node->ndim; ++i) {
+    if (node->dim(i) > 1 && !f_.ranges.find(&last_index, f_.index_of(demand, node)[i]).ok())
+      return false;
+  }
+  return (last_index & last_loop) != 0;
+}
+
+// A scan is computed inside its one user if that walks along its axis in the scan's direction, each
+// element once.
+bool Choice::scan_fits(const Record& record, const Use& use) {
+  const Node scan = record.node;
+  const Demand& demand = f_.demands[use.first_demand];
+  Kernel& kernel = f_.kernels[demand.kernel];
+  if (use.demand_count != 1 || kernel.library || kernel.size > kMostNodes) return false;
+  if (!keeps_neighbours(kernel, scan, demand)) return false;
+  const size_t axis = scanned_axis(scan);
+  const Node index = f_.index_of(demand, scan)[axis];
+  const int64_t length = scan->dim(axis);
+  for (Node range : kernel.ranges) {
+    if (range->op != Op::kRange || (kernel.carried != nullptr && kernel.carried != range)) continue;
+    const bool walks = scans_back(scan) ? index == backwards(g_, range, length) : index == range;
+    if (!walks || range->arg(1) > length) continue;
+    uint64_t mask = 0, all = 0, gated = 0;
+    for (Node loop : kernel.ranges) {
+      if (loop->op == Op::kRange) all |= RangeSets::bit(loop);
+    }
+    if (!ranges_of(&mask, demand) || mask != all || mask >> 63 != 0) return false;
+    if (demand.gate != nullptr && !f_.ranges.add(&gated, demand.gate).ok()) return false;
+    uint64_t apart = gated | kernel.folded;
+    for (uint64_t prefix : kernel.prefixes) apart |= prefix;
+    if ((apart & RangeSets::bit(range)) != 0) return false;
+    kernel.carried = range;
+    return true;
+  }
+  return false;
 }
 
 // Whether the loops in set can come first, given the sets that already must.
@@ -191,6 +275,7 @@ Status Choice::materialise(uint32_t at) {
   if (!library) ASTER_TRY(find_parts(&axis, &parts, f_.kernels.arena(), nodes_, node));
   uint32_t id = 0;
   ASTER_TRY(add_kernel(&id, g_, nodes_, &f_, at, axis, parts));
+  if (scans_along(node)) f_.kernels[id].carried = f_.kernels[id].ranges[scanned_axis(node)];
   for (uint32_t own : f_.kernels[id].places) ASTER_TRY(places_.propagate(own));
   return kOk;
 }
@@ -210,23 +295,26 @@ Status add_kernel(uint32_t* out, Graph& g, const Analysis& nodes, Fusion* fusion
   Kernel kernel(f.kernels.arena());
   kernel.record = at;
   kernel.library = nodes.library_call(node) != nullptr;
+  List<Node> at_first(f.kernels.arena());  // of the first part
+  const size_t back = parts == 1 && !kernel.library ? backward_axis(nodes, node) : node->ndim;
   for (size_t i = 0; i < node->ndim; ++i) {
     const int64_t dim = i == axis ? node->dim(i) / parts : node->dim(i);
     Node range = dim == 1 ? g.index(0) : g.range(kernel.next_range++, dim);
     ASTER_TRY(need(range));
     kernel.ranges.push(range);
+    at_first.push(i == back && dim > 1 ? backwards(g, range, dim) : range);
   }
   ASTER_TRY(kernel.ranges.arena().status());
   if (!kernel.library && node->op == Op::kAssign) {
     Node param = nullptr;
-    ASTER_TRY(storage_place(&param, &kernel.store_index, g, node->src(0), kernel.ranges.all()));
+    ASTER_TRY(storage_place(&param, &kernel.store_index, g, node->src(0), at_first.all()));
   }
   Use& use = f.uses[at];
   use.kernel = *out;
   for (int64_t part = 0; part < parts && !kernel.library; ++part) {
     const auto index_at = static_cast<uint32_t>(f.index.size());
     for (size_t i = 0; i < node->ndim; ++i) {
-      Node index = kernel.ranges[i];
+      Node index = at_first[i];
       if (i == axis && part > 0) index = sym::add(g, index, part * (node->dim(i) / parts));
       ASTER_TRY(need(index));
       f.index.push(index);

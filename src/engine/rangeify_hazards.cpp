@@ -34,11 +34,11 @@ class Separation {
       if (demand.own || kernel.store_index == nullptr) continue;
       const Node assign = nodes_.node(kernel.record);
       if (!nodes_.overlap(nodes_.node(at), assign)) continue;
-      Node from = nullptr, to = nullptr, read = nullptr, written = nullptr;
+      Node from = nullptr, to = assign, read = nullptr;
+      while (to->op != Op::kParam) to = to->src(0);
       ASTER_TRY(
           storage_place(&from, &read, g_, nodes_.node(at), f_.index_of(demand, nodes_.node(at))));
-      ASTER_TRY(storage_place(&to, &written, g_, assign->src(0), kernel.ranges.all()));
-      if (from == to && read == written && demand.gate == nullptr) continue;
+      if (from == to && read == kernel.store_index && demand.gate == nullptr) continue;
       ASTER_TRY(separate(demand.kernel));
       *any = true;
     }

@@ -172,6 +172,7 @@ bool Merge::same_loops(const Kernel& into, const Kernel& from) {
       into.operands.size() + from.operands.size() > kMostOperands)
     return false;
   if (!into.prefixes.empty() || !from.prefixes.empty()) return false;
+  if (into.carried != from.carried) return false;  // scans with scans along the same loop
   return !into.ranges.empty() && std::ranges::equal(into.ranges, from.ranges);
 }
 

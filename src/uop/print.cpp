@@ -12,19 +12,20 @@ namespace {
 // Names of operations whose first argument is an operation or a composite.
 struct Names {
   const char* plain;
-  const char* reduce;
-  const char* fold;
-  const char* scan;
-  const char* scan_place;
-  const char* scatter;
+  const char* reduce = nullptr;
+  const char* fold = nullptr;
+  const char* carry = nullptr;
+  const char* scan = nullptr;
+  const char* scan_place = nullptr;
+  const char* scatter = nullptr;
 };
 constexpr Names kNames[] = {
-#define OP(name, sources, level, meaning) {#name, nullptr, nullptr, nullptr, nullptr, nullptr},
+#define OP(name, sources, level, meaning) {.plain = #name},
 #define ALU(name, arity, rule, traits, cost, value, gradient, meaning) \
-  {#name, "Reduce:" #name, "Fold:" #name, "Scan:" #name, "ScanPlace:" #name, "Scatter:" #name},
-#define STEP(name, operands, meaning) {#name, nullptr, nullptr, nullptr, nullptr, nullptr},
-#define PART(name, arity, rule, value, meaning) \
-  {#name, nullptr, nullptr, nullptr, nullptr, nullptr},
+  {#name,         "Reduce:" #name,    "Fold:" #name,   "Carry:" #name, \
+   "Scan:" #name, "ScanPlace:" #name, "Scatter:" #name},
+#define STEP(name, operands, meaning) {.plain = #name},
+#define PART(name, arity, rule, value, meaning) {.plain = #name},
 #include "uop/ops.def"
 };
 constexpr const char* kCalls[] = {
@@ -40,6 +41,8 @@ const char* const Names::*column_of(Op op) {
       return &Names::reduce;
     case Op::kFold:
       return &Names::fold;
+    case Op::kCarry:
+      return &Names::carry;
     case Op::kScan:
       return &Names::scan;
     case Op::kScanPlace:
@@ -50,7 +53,8 @@ const char* const Names::*column_of(Op op) {
       return nullptr;
   }
 }
-constexpr Op kNamed[] = {Op::kReduce, Op::kFold, Op::kScan, Op::kScanPlace, Op::kScatter};
+constexpr Op kNamed[] = {Op::kReduce, Op::kFold,      Op::kCarry,
+                         Op::kScan,   Op::kScanPlace, Op::kScatter};
 
 const char* first_word_name(Op op, Word word) {
   if (word < 0) return nullptr;
@@ -116,9 +120,11 @@ bool parse_full_name(FullName* out, std::string_view name) {
                              static_cast<Op>(op) != Op::kScatter);  // that may also write
     if (!names_word && name == kNames[op].plain)
       return *out = {static_cast<Op>(op), false, 0}, true;
-    if (kNames[op].reduce == nullptr || (row.traits & REDUCE) == 0) continue;
+    const bool reduces = (row.traits & REDUCE) != 0, linear = static_cast<Op>(op) == Op::kMulAcc;
+    if (kNames[op].reduce == nullptr || !(reduces || linear)) continue;
     const Word word = static_cast<Word>(op);
     for (Op named : kNamed) {
+      if (linear && named != Op::kCarry) continue;
       if (name == kNames[op].*column_of(named)) return *out = {named, true, word}, true;
     }
   }

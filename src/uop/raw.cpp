@@ -135,6 +135,9 @@ Node build_contiguous(const Request& r) {
 }
 Node build_after(const Request& r) { return r.g.after(r.x(), r.raw.sources.subspan(1)); }
 Node build_fold(const Request& r) { return made(r, r.x()->dtype, std::array{r.name.word}, {}); }
+Node build_carry(const Request& r) {
+  return made(r, r.x()->dtype, std::array{r.name.word, r.arg(0)}, {});
+}
 
 constexpr int kAny = -1;
 
@@ -177,6 +180,7 @@ constexpr Row kRows[] = {
     {Op::kLoad,       0,    false, [](const R& r) { return made(r, r.x()->dtype, {}, {}); }},
     {Op::kStore,      0,    false, [](const R& r) { return made(r, DType::kNone, {}, {}); }},
     {Op::kFold,       0,    false, build_fold},
+    {Op::kCarry,      1,    false, build_carry},
     {Op::kSink,       0,    false, [](const R& r) { return r.g.sink(r.raw.sources); }},
 };
 // clang-format on

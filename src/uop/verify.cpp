@@ -226,6 +226,17 @@ bool stores_in_loops(Node n) { return loops_from(n, 3); }
 bool folds(Node n) {
   return n->nsrc >= 2 && n->narg == 1 && reduces(n->arg(0)) && loops_from(n, 1);
 }
+// What is carried has a register of its dtype.
+bool carries(Node n) {
+  const bool linear = n->narg == 2 && n->arg(0) == static_cast<Word>(Op::kMulAcc);
+  if (n->narg != 2 || !(linear || reduces(n->arg(0))) || (n->arg(1) & ~Word{1}) != 0) return false;
+  const uint32_t values = linear ? 2 : 1;
+  return n->nsrc == values + 1 && loops_from(n, values) && n->ndim == 0 &&
+         !dtype::is_narrow_float(n->dtype) && !dtype::is_weak(n->dtype);
+}
+bool carries_value(Node n) {
+  return same_dtype(n) && (n->nsrc == 2 || n->src(1)->dtype == n->dtype);
+}
 bool folds_value(Node n) { return same_dtype(n) && n->ndim == 0; }
 
 struct Check {
@@ -281,6 +292,8 @@ constexpr Check kChecks[] = {
     {Op::kStore,      "ranges as its loops",                stores_in_loops},
     {Op::kFold,       "a reduction over ranges",            folds},
     {Op::kFold,       "its value's dtype",                  folds_value},
+    {Op::kCarry,      "values along a range",               carries},
+    {Op::kCarry,      "its values' dtype",                  carries_value},
 };
 // clang-format on
 

@@ -28,6 +28,7 @@
 #include "codegen/opencl_support.h"
 #include "codegen/sizes.h"
 #include "dtype/convert.h"
+#include "uop/composite.h"
 #include "uop/symbolic.h"
 #include "uop/uop.h"
 
@@ -159,6 +160,8 @@ class Evaluator {
       }
       case Op::kFold:
         return fold(node);
+      case Op::kCarry:
+        return carry(node);
       case Op::kCast:
         return uop::convert_word(value(node->src(0)), node->src(0)->dtype, node->dtype);
       case Op::kBitcast: {
@@ -195,6 +198,31 @@ class Evaluator {
     }
     ++epoch_;
     return uop::convert_word(acc, wide, node->dtype);
+  }
+
+  // All iterations up to the present one, again. Floats are kept in double.
+  Word carry(Node node) {
+    const Op op = static_cast<Op>(node->arg(0));
+    const DType wide = dtype::is_float(node->dtype) ? DType::kFloat64 : node->dtype;
+    Node range = node->src(node->nsrc - 1);
+    const int64_t last = ranges_[range->arg(0)], count = last + (node->arg(1) != 0 ? 0 : 1);
+    Word acc = op == Op::kMulAcc ? 0 : uop::neutral_word(op, node->dtype);
+    for (int64_t i = 0; i < count; ++i) {
+      set(range, i);
+      const Word value = value_of(node, 0, wide);
+      if (op == Op::kMulAcc) {
+        const Word words[3] = {value, acc, value_of(node, 1, wide)};
+        acc = uop::evaluate(op, wide, wide, words);
+      } else {
+        const Word words[3] = {acc, value, 0};
+        acc = i == 0 ? value : uop::evaluate(op, wide, wide, words);
+      }
+    }
+    set(range, last);
+    return uop::convert_word(acc, wide, node->dtype);
+  }
+  Word value_of(Node node, size_t source, DType wide) {
+    return uop::convert_word(value(node->src(source)), node->src(source)->dtype, wide);
   }
 
   std::vector<Param>& params_;
@@ -235,6 +263,11 @@ class Suite {
     src.insert(src.end(), ranges.begin(), ranges.end());
     return graph.make(Op::kFold, value->dtype, {src.data(), src.size()},
                       std::array{static_cast<Word>(op)});
+  }
+  Node carry(Op op, std::vector<Node> values, Node range, bool before = false) {
+    values.push_back(range);
+    return graph.make(Op::kCarry, values[0]->dtype, {values.data(), values.size()},
+                      std::array{static_cast<Word>(op), Word{before}});
   }
   // Sum of node * coefficient and a constant.
   Node at(std::vector<std::pair<Node, int64_t>> terms, int64_t constant = 0) {

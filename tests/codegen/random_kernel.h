@@ -20,7 +20,8 @@ class RandomKernel {
     const int folds = pick(0, 3);
     for (int i = 0; i < folds; ++i) add_fold();
     std::vector<Node> stores;
-    const int count = pick(1, 3);
+    carries_ = chance(25);
+    const int count = carries_ ? 1 : pick(1, 3);
     for (int i = 0; i < count; ++i) {
       const size_t length = i == 0 ? loops_.size() : static_cast<size_t>(pick(0, depth));
       std::vector<Node> loops(loops_.begin(), loops_.begin() + static_cast<std::ptrdiff_t>(length));
@@ -140,8 +141,36 @@ class RandomKernel {
     }
     Node param = s_.param(next_slot_++, dtype_, at->vmax + 1);
     Node v = value(loops, loops.size(), pick(0, 3));
+    if (carries_ && innermost()) v = carried(v, loops);
     if (chance(15)) v = s_.op(Op::kAdd, v, s_.load(param, at));
     return s_.store(param, at, v, loops);
+  }
+
+  // Whether no fold needs the last loop, so that values may be carried along it.
+  bool innermost() const {
+    return !loops_.empty() &&
+           std::ranges::none_of(folds_, [&](auto fold) { return fold.second == loops_.size(); });
+  }
+  Node carried(Node v, const std::vector<Node>& loops) {
+    const DType narrow = v->dtype;
+    if (dtype::is_narrow_float(narrow)) v = s_.graph.cast(v, DType::kFloat32);
+    const Op op = one_of({Op::kAdd, Op::kMax, Op::kMin, Op::kMulAcc});
+    std::vector<Node> values = {v};
+    if (op == Op::kMulAcc) {  // factors that let nothing grow
+      const Node factor = dtype::is_float(v->dtype) ? s_.c(v->dtype, 0.5) : s_.c(v->dtype, -1);
+      values = {
+          s_.op(Op::kWhere, s_.op(Op::kCmpLt, s_.c(v->dtype, 0), v), factor, s_.c(v->dtype, 1)), v};
+    }
+    Node now = s_.carry(op, values, loops.back());
+    if (chance(50)) {
+      const bool both = chance(50);
+      const Node was = s_.carry(op, values, loops.back(), true);
+      const bool finite = op == Op::kAdd || op == Op::kMulAcc;
+      if (finite) now = both ? s_.op(Op::kSub, now, was) : was;
+      if (!finite) now = s_.op(Op::kMul, now, s_.graph.cast(s_.op(Op::kCmpNe, now, was), v->dtype));
+    }
+    if (chance(30)) now = s_.carry(Op::kMax, {now}, loops.back());
+    return s_.graph.cast(now, narrow);
   }
 
   Suite& s_;
@@ -149,6 +178,7 @@ class RandomKernel {
   std::vector<Node> loops_;
   std::vector<std::pair<Node, size_t>> folds_;
   int next_range_ = 0, next_slot_ = 0;
+  bool carries_ = false;
   DType dtype_ = DType::kFloat32;
 };
 

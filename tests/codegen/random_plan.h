@@ -67,7 +67,9 @@ class RandomPlan {
   Rest rest(const Nest& nest, int range, bool again) {
     const int64_t step = nest.step(range), size = kernel_.size(range);
     if (size % step == 0 && chance(80)) return Rest::kEven;
-    if (again || step > size || (chance(40) && scalars_ < 2)) return ++scalars_, Rest::kScalar;
+    const bool carried = has(kernel_.carried(), range);
+    if (again || carried || step > size || (chance(40) && scalars_ < 2))
+      return ++scalars_, Rest::kScalar;
     return Rest::kOverlap;
   }
 
@@ -77,7 +79,10 @@ class RandomPlan {
       const int range = one_of(ranges);
       // As many copies as lanes, now and then, for squares.
       const int64_t copies = chance(30) ? nest->lanes : pick(2, 5);
-      if (nest->tile(range) != nullptr || copies < 2 || copies > left_) continue;
+      if (nest->tile(range) != nullptr || copies < 2 || copies > left_ ||
+          has(kernel_.carried(), range)) {
+        continue;
+      }
       left_ /= copies;
       nest->tiles[nest->tile_count++] = Tile{range, static_cast<int>(copies)};
     }
@@ -89,12 +94,15 @@ class RandomPlan {
 
   void order(Nest* nest, std::vector<int> ranges, bool blocks) {
     std::shuffle(ranges.begin(), ranges.end(), random_);
+    std::ranges::stable_partition(ranges,
+                                  [&](int range) { return !has(kernel_.carried(), range); });
     for (int range : ranges) {
       if (!has(nest->written, range)) nest->loops[nest->loop_count++] = Loop{range};
     }
     if (!blocks || ranges.empty() || chance(70)) return;
     const int64_t at = pick(0, nest->loop_count - 1), before = pick(0, at);
     const int range = nest->loops[at].range;
+    if (has(kernel_.carried(), range)) return;
     const int64_t step = nest->step(range), most = kernel_.size(range) / step;
     if (most < 1) return;
     for (int64_t i = nest->loop_count++; i > before; --i) nest->loops[i] = nest->loops[i - 1];
@@ -106,7 +114,7 @@ class RandomPlan {
     RangeSet seen = 0;
     for (int64_t i = pick(0, std::min(nest.loop_count, 3)); i > 0; --i) {
       const int next = plan->tasks.loops;
-      if (has(seen, nest.loops[next].range)) return;
+      if (has(seen | kernel_.carried(), nest.loops[next].range)) return;
       seen |= range_bit(nest.loops[next].range);
       plan->tasks.chunk = nest.loop_step(next);
       ++plan->tasks.loops;
@@ -147,6 +155,7 @@ class RandomPlan {
         moved &= has(kernel_.ranges(store->src(1)), plan->nest.tiles[i].range);
     }
     std::sort(plan->streams.begin(), plan->streams.end());
+    if ((s.ranges.set() & kernel_.carried()) != 0) return;
     const bool root = s.parent < 0 && s.children.empty() && !s.folds.empty();
     if (root && moved && chance(60) && !turns_a_square(kernel_, plan->nest, region))
       plan->rolled = static_cast<int>(pick(1, 6));

@@ -1,4 +1,4 @@
-// Gather, Scatter, Scan and Argsort in schedules: what they fuse with, where they read and write.
+// Gather, Scatter and Argsort in schedules: what they fuse with, where they read and write.
 #include "engine/world.h"
 
 namespace aster::engine::testing {
@@ -184,93 +184,6 @@ TEST(Scatter, OfATurnedValue) {
   Node x = w.random({5, 6}), value = g.permute(w.random({6, 4}, 2), words({1, 0}));
   Node at = w.expand(indices(w, {4, 0, 2, 4}, {4, 1}), {4, 6});
   w.check(w.hold(g.scatter(Op::kSink, x, value, std::array{at}, words({-1, 1}))), 3);
-}
-
-TEST(Scan, PrefixSums) {
-  World w;
-  uop::Graph& g = w.g();
-  Node x = w.leaf({1, 2, 3, 4, 5, 6}, {2, 3});
-  Node y = g.scan(Op::kAdd, g.alu(Op::kAdd, x, x), 1);
-  EXPECT_EQ(w.compute(g.alu(Op::kNeg, y)), (std::vector<float>{-2, -6, -12, -8, -18, -30}));
-  Node down = g.scan(Op::kMul, x, 0);
-  EXPECT_EQ(w.compute(down), (std::vector<float>{1, 2, 3, 4, 10, 18}));
-  Node up = g.scan(Op::kAdd, x, 1, true);
-  EXPECT_EQ(w.compute(up), (std::vector<float>{6, 5, 3, 15, 11, 6}));
-}
-
-// Short scans of what is computed are part of its kernel; of what lies in memory they are calls.
-TEST(Scan, ShortOnesFuse) {
-  World w;
-  uop::Graph& g = w.g();
-  Node x = w.leaf({3, -1, 4, 4, 2, 9}, {2, 3});
-  Node twice = g.alu(Op::kAdd, x, x);
-  expect_values(w, w.hold(g.alu(Op::kNeg, g.scan(Op::kAdd, twice, 1))), {-6, -4, -12, -8, -12, -30},
-                1);
-  expect_values(w, w.hold(g.alu(Op::kNeg, g.scan(Op::kAdd, twice, 1, true))),
-                {-12, -6, -8, -30, -22, -18}, 1);
-  expect_values(w, w.hold(g.scan(Op::kMin, twice, 1)), {6, -2, -2, 8, 4, 4}, 1);
-  expect_values(w, w.hold(g.scan(Op::kMul, twice, 0, true)), {48, -8, 144, 8, 4, 18}, 1);
-  expect_values(w, w.hold(g.scan(Op::kAdd, x, 1)), {3, 2, 6, 4, 6, 15}, 1);
-  // A sum of sums back: what the first gives is read by the second.
-  Node there =
-      g.alu(Op::kMul, g.scan(Op::kAdd, x, 1), g.constant(DType::kFloat32, 2, words({2, 3})));
-  expect_values(w, w.hold(g.scan(Op::kAdd, there, 1, true)), {22, 16, 12, 50, 42, 30}, 2);
-}
-
-TEST(Scan, LongOnesAreCalls) {
-  World w;
-  uop::Graph& g = w.g();
-  Node x = w.leaf(std::vector<float>(1000, 1), {1000});
-  const std::vector<float> y =
-      w.compute(g.alu(Op::kNeg, g.scan(Op::kAdd, g.alu(Op::kAdd, x, x), 0)));
-  EXPECT_EQ(w.engine().counters.last_kernels, 3u);
-  for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], -2 * static_cast<float>(i + 1));
-}
-
-// NaN is one value.
-TEST(Scan, Places) {
-  World w;
-  uop::Graph& g = w.g();
-  Node x = w.leaf({3, 3, 5, 1, 5, 7, NAN, NAN, 9, 2, 1, 1}, {2, 6});
-  const std::vector<float> largest = {0, 0, 2, 2, 2, 5, 0, 0, 0, 0, 0, 0};
-  const std::vector<float> least = {0, 0, 0, 3, 3, 3, 0, 0, 0, 0, 0, 0};
-  for (Node source : {x, w.hold(g.alu(Op::kMul, x, w.num(3, x)))}) {
-    for (const Op op : {Op::kMax, Op::kMin}) {
-      Node place = g.cast(g.scan_place(op, source, 1), DType::kFloat32);
-      EXPECT_EQ(w.compute(w.hold(place)), op == Op::kMax ? largest : least);
-    }
-  }
-  std::vector<float> steps(1000), expected(1000);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    steps[i] = static_cast<float>(i / 3);
-    expected[i] = static_cast<float>(i - i % 3);
-  }
-  Node y = g.scan_place(Op::kMax, w.leaf(steps, {1000}), 0);
-  expect_values(w, w.hold(g.cast(y, DType::kFloat32)), expected, 2);
-}
-
-TEST(Scan, Logarithms) {
-  World w;
-  uop::Graph& g = w.g();
-  const float inf = INFINITY, two = std::log(2.0f), three = std::log(3.0f);
-  Node x = w.leaf({-inf, 0, 0, -inf, 88, inf, 1, 0, 0, 0, -inf, NAN}, {3, 4});
-  const std::vector<float> expected = {-inf, 0, two, two, 88, inf, inf, inf, 0, two, two, NAN};
-  Node half = w.leaf({-inf, 0, 0, -inf, 44, inf, 0.5f, 0, 0, 0, -inf, NAN}, {3, 4});
-  for (Node source : {x, w.hold(g.alu(Op::kAdd, half, half))}) {
-    const std::vector<float> got = w.compute(w.hold(g.log_scan(source, 1)));
-    EXPECT_EQ(w.engine().counters.last_kernels, source == x ? 1u : 2u);
-    for (size_t i = 0; i < got.size(); ++i) {
-      if (std::isnan(expected[i])) {
-        EXPECT_TRUE(std::isnan(got[i])) << i;
-      } else {
-        EXPECT_FLOAT_EQ(got[i], expected[i]) << i;
-      }
-    }
-  }
-  Node back = w.leaf({0, 0, 0, two}, {4});
-  const std::vector<float> got = w.compute(w.hold(g.log_scan(back, 0, true)));
-  const std::vector<float> sums = {std::log(5.0f), std::log(4.0f), three, two};
-  for (size_t i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(got[i], sums[i]);
 }
 
 TEST(Argsort, SortsByGathering) {

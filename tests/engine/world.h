@@ -45,10 +45,15 @@ class World {
   uop::Graph& g() { return engine_->graph; }
 
   Node leaf(const std::vector<float>& values, const Shape& shape) {
+    return leaf_of(DType::kFloat32, values.data(), shape);
+  }
+  Node leaf_of(DType dtype, const void* values, const Shape& shape) {
+    size_t bytes = dtype::size(dtype);
+    for (Word dim : shape) bytes *= static_cast<size_t>(dim);
     buffer::Storage* storage = nullptr;
-    EXPECT_EQ(buffer::storage_create(&storage, *context_, values.size() * 4, device::kCpu).code, 0);
-    if (!values.empty()) std::memcpy(storage->data, values.data(), values.size() * 4);
-    Node node = buffer_node(*engine_, storage, 0, DType::kFloat32, words(shape));
+    EXPECT_EQ(buffer::storage_create(&storage, *context_, bytes, device::kCpu).code, 0);
+    if (bytes != 0) std::memcpy(storage->data, values, bytes);
+    Node node = buffer_node(*engine_, storage, 0, dtype, words(shape));
     buffer::storage_release(storage);
     return cell(node)->node;
   }
@@ -91,6 +96,14 @@ class World {
     }
     return out;
   }
+  std::vector<char> bytes(Lazy* lazy) {
+    EXPECT_EQ(lazy->node->op, Op::kBuffer);
+    std::vector<char> out(static_cast<size_t>(lazy->node->count()) *
+                          dtype::size(lazy->node->dtype));
+    const char* data = static_cast<char*>(storage_of(lazy->node)->data) + lazy->node->arg(2);
+    if (!out.empty()) std::memcpy(out.data(), data, out.size());
+    return out;
+  }
   std::vector<float> compute(Node node) {
     Lazy* lazy = cell(node);
     realize({lazy});
@@ -117,7 +130,7 @@ class World {
     for (size_t i = 0; i < got.size(); ++i) {
       ASSERT_NEAR(got[i], expected[i], tolerance * (1 + std::fabs(expected[i]))) << "at " << i;
     }
-    EXPECT_EQ(engine_->counters.last_kernels, kernels);
+    EXPECT_EQ(engine_->counters.last_kernels, kernels) << uop::brief(node).text;
   }
 
   // Shorthands.

@@ -97,6 +97,21 @@ TEST_F(Verify, Kernels) {
   kernel_fault(raw(Op::kLoad, kF32, {in, r, r}), "bool gate");
   kernel_fault(raw(Op::kFold, kF32, {inner, k}, {static_cast<Word>(Op::kExp)}), "reduction");
   kernel_fault(raw(Op::kFold, kF32, {inner}, {static_cast<Word>(Op::kAdd)}), "reduction");
+  const auto carry = [&](std::vector<Node> src, Op op, Word before = 0, DType dtype = kF32) {
+    return raw(Op::kCarry, dtype, src, {static_cast<Word>(op), before});
+  };
+  EXPECT_TRUE(verify(g, store(carry({load, r}, Op::kAdd), {r}), Level::kKernel).ok());
+  EXPECT_TRUE(verify(g, store(carry({load, load, r}, Op::kMulAcc, 1), {r}), Level::kKernel).ok());
+  kernel_fault(store(carry({inner, k}, Op::kAdd), {r}), "loops");
+  kernel_fault(carry({load, r}, Op::kSub), "values along a range");
+  kernel_fault(carry({load, r}, Op::kAdd, 2), "values along a range");
+  kernel_fault(carry({load, r}, Op::kMulAcc), "values along a range");
+  kernel_fault(carry({load, load, r}, Op::kAdd), "values along a range");
+  kernel_fault(carry({load, load}, Op::kAdd), "values along a range");
+  kernel_fault(carry({g.cast(load, DType::kFloat16), r}, Op::kAdd, 0, DType::kFloat16),
+               "values along a range");
+  kernel_fault(carry({load, r}, Op::kAdd, 0, kI32), "values' dtype");
+  kernel_fault(carry({load, g.cast(load, kI32), r}, Op::kMulAcc), "values' dtype");
   kernel_fault(g.reshape(in, Shape{2, 4}), "level");
   kernel_fault(g.alu(Op::kExp, in), "scalar");
 }
@@ -146,7 +161,8 @@ TEST_F(Verify, PrintIsTheSameInEveryGraph) {
 
 TEST_F(Verify, NamesAreReadAsTheyArePrinted) {
   FullName name;
-  for (const char* good : {"Add", "Reduce:Max", "Fold:Add", "Const", "Call:Softmax"}) {
+  for (const char* good :
+       {"Add", "Reduce:Max", "Fold:Add", "Carry:MulAcc", "Const", "Call:Softmax"}) {
     ASSERT_TRUE(parse_full_name(&name, good)) << good;
     Shape arg;
     if (name.has_word) arg.push_back(name.word);
@@ -223,8 +239,12 @@ std::vector<Node> every_form(Graph& g) {
     if (!bits) {
       const std::array words{static_cast<Word>(op)};
       all.push_back(g.make(Op::kFold, kF32, std::array{gated, k}, words));
+      const std::array before{static_cast<Word>(op), Word{1}};
+      all.push_back(g.make(Op::kCarry, kF32, std::array{load, r}, before));
     }
   }
+  const std::array linear{static_cast<Word>(Op::kMulAcc), Word{0}};
+  all.push_back(g.make(Op::kCarry, kF32, std::array{load, load, r}, linear));
   all.push_back(g.make(Op::kStore, DType::kNone, std::array{line, r, load, r}));
   for (size_t at = 0; at < static_cast<size_t>(Op::kCount); ++at) {
     const Op op = static_cast<Op>(at);

@@ -41,10 +41,6 @@ bool in_order(Node node, size_t argument, std::span<const int64_t> view) {
 constexpr Composite kNone = Composite::kCount;
 constexpr Implementation kImplementations[] = {
     {Op::kScatter, kNone, "scatter", nullptr, nullptr, in_order, prepare_scatter, run_scatter},
-    {Op::kScan, kNone, "scan", nullptr, nullptr, from_start, prepare_scan, run_scan},
-    {Op::kScanPlace, kNone, "scan_place", nullptr, nullptr, from_start, prepare_scan,
-     run_scan_place},
-    {Op::kLogScan, kNone, "log_scan", nullptr, nullptr, from_start, prepare_scan, run_log_scan},
     {Op::kArgsort, kNone, "argsort", nullptr, nullptr, from_start, prepare_argsort, run_argsort},
     {Op::kSort, kNone, "sort", nullptr, cost_sort, from_start, prepare_sort, run_sort},
     {Op::kSort, kNone, "sort", accepts_wide_sort, cost_wide_sort, from_start, prepare_wide_sort,

@@ -45,8 +45,7 @@ enum Read : int64_t { kPlain, kFromEnd, kLinear };
 // A row of the registry: a way to compute an operation. Of those that accept a node the cheapest is
 // taken, of equal ones the first.
 // operands: the memory of every source in order but a Call's body, then that of the result.
-// Scatter: any source that is a Const may be null, and source 0 may be the result's memory. Scan:
-// its source may.
+// Scatter: any source that is a Const may be null, and source 0 may be the result's memory.
 struct Implementation {
   uop::Op op;
   uop::Composite composite;  // of Calls; else kCount
@@ -89,12 +88,6 @@ void run_conv2d_weight_grad(const Plan& plan, void* const* operands, void* scrat
 Status prepare_scatter(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_scatter(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                  int64_t end);
-Status prepare_scan(Plan* out, uop::Node node, std::span<const int64_t> views);
-void run_scan(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
-void run_scan_place(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
-                    int64_t end);
-void run_log_scan(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
-                  int64_t end);
 Status prepare_argsort(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_argsort(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                  int64_t end);

@@ -1,0 +1,128 @@
+// What the planner and the rules of plans ask of kernels.
+#include <algorithm>
+#include <bit>
+
+#include "codegen/planner.h"
+
+namespace aster::codegen {
+
+void add_work(Work* out, const Kernel& kernel, const Region& region) {
+  const size_t stores = region.folds ? 0 : region.roots.size();
+  out->flops += region.iterations * (region.operations - static_cast<double>(stores));
+  for (const Access& a : region.accesses) {
+    double elements = 1;
+    for (int range = 0; range < kMaxRanges; ++range) {
+      if (has(a.ranges, range)) elements *= static_cast<double>(kernel.size(range));
+    }
+    const DType dtype = a.store ? a.node->src(2)->dtype : a.node->dtype;
+    out->bytes += elements * static_cast<double>(dtype::size(dtype));
+  }
+}
+
+bool fits_int32(Node node) {
+  const auto fits = [](Node x) { return x->vmin >= INT32_MIN && x->vmax <= INT32_MAX; };
+  bool all = node->dtype != DType::kWeakInt || fits(node);
+  for (Node source : node->src()) all &= source->dtype != DType::kWeakInt || fits(source);
+  return all;
+}
+
+int lane_bytes(const Kernel&, Node node) {
+  if (node->dtype == DType::kWeakInt ||
+      (node->op != Op::kLoad && node->op != Op::kFold && node->nsrc > 0 &&
+       node->src(0)->dtype == DType::kWeakInt)) {
+    const int own = node->dtype == DType::kWeakInt || node->dtype == DType::kBool
+                        ? 0
+                        : static_cast<int>(dtype::size(node->dtype));
+    return std::max(own, fits_int32(node) ? 4 : 8);
+  }
+  if (node->dtype == DType::kBool) return 1;
+  if (node->dtype == DType::kWeakFloat) return 8;
+  return dtype::is_narrow_float(node->dtype) ? 4 : static_cast<int>(dtype::size(node->dtype));
+}
+
+int most_lanes(const Kernel& kernel, const Target& target, const Region& region, int v) {
+  int widest = 1;
+  for (Node node : region.nodes) {
+    if (has(kernel.ranges(node), v)) widest = std::max(widest, lane_bytes(kernel, node));
+  }
+  for (Node root : region.roots) {
+    const DType dtype = region.folds ? root->dtype : root->src(2)->dtype;
+    if (dtype != DType::kBool)
+      widest = std::max(widest, lane_bytes(kernel, region.folds ? root : root->src(2)));
+  }
+  return std::min(target.max_lanes, target.register_bytes() / widest);
+}
+
+int most_lanes(const Kernel& kernel, const Target& target, int segment, int v) {
+  int least = program::kMaxLanes;
+  each_region(kernel, segment, [&](int r) {
+    least = std::min(least, most_lanes(kernel, target, kernel.regions[static_cast<size_t>(r)], v));
+  });
+  return least;
+}
+
+bool reads_what_it_writes(const Kernel& kernel, int segment) {
+  bool found = false;
+  each_region(kernel, segment, [&](int r) {
+    for (const Access& a : kernel.regions[static_cast<size_t>(r)].accesses)
+      found |= a.store && kernel.read(a.node->src(0));
+  });
+  return found;
+}
+
+bool turns_a_square(const Kernel& kernel, const Nest& nest, const Region& stores) {
+  if (nest.vector < 0) return false;
+  return std::any_of(stores.accesses.begin(), stores.accesses.end(), [&](const Access& a) {
+    if (a.store || a.node->nsrc > 2 || has(a.opaque, nest.vector) ||
+        kernel.written(a.node->src(0))) {
+      return false;
+    }
+    const int64_t stride = kernel.stride(a.node->src(1), nest.vector);
+    if (!has(a.ranges, nest.vector) || (stride >= -4 && stride <= 4)) return false;
+    for (int i = 0; i < nest.tile_count; ++i) {
+      const Tile& tile = nest.tiles[i];
+      if (tile.range != nest.vector && tile.copies == nest.lanes &&
+          kernel.stride(a.node->src(1), tile.range) == 1)
+        return true;
+    }
+    return false;
+  });
+}
+
+void choose_rests(Plan* plan, const Kernel& kernel) {
+  const auto choose = [&](Nest* n, Rest rest) {
+    const auto of = [&](int range) {
+      const int64_t step = n->step(range);
+      const bool even = kernel.size(range) % step == 0 && !plan->general;
+      if (even || step == 1) return Rest::kEven;
+      return has(kernel.carried(), range) ? Rest::kScalar : rest;
+    };
+    for (int i = 0; i < n->tile_count; ++i) n->tiles[i].rest = of(n->tiles[i].range);
+    if (n->vector >= 0 && n->tile(n->vector) == nullptr) n->vector_rest = of(n->vector);
+  };
+  for (size_t i = 0; i < plan->segments.size(); ++i) {
+    const bool again = reads_what_it_writes(kernel, static_cast<int>(i));
+    choose(&plan->segments[i].nest, again ? Rest::kScalar : Rest::kOverlap);
+    for (Nest& fold : plan->segments[i].folds) choose(&fold, Rest::kMask);
+  }
+}
+
+void take_few_copies(Plan* plan) {
+  for (SegmentPlan& segment : plan->segments) {
+    for (int i = 0; i < segment.nest.tile_count; ++i) {
+      Tile& tile = segment.nest.tiles[i];
+      tile.copies = static_cast<int>(std::bit_floor(static_cast<unsigned>(tile.copies)));
+    }
+  }
+}
+
+Work work_of(const Kernel& kernel) {
+  Work out;
+  for (int root : kernel.roots) {
+    each_region(kernel, root,
+                [&](int r) { add_work(&out, kernel, kernel.regions[static_cast<size_t>(r)]); });
+  }
+  return out;
+}
+
+}  // namespace aster::codegen
