@@ -200,18 +200,24 @@ class Planner {
   }
 
   // At most `most` copies of `unit` elements: as many as cover the range with the least overlap.
-  // tile: what a tile costs beside its copies, in copies.
+  // Where these are few (a prime number of rows), as many as cost least; tile: what a tile costs
+  // beside its copies, in copies.
   int64_t even_copies(int range, int64_t unit, int64_t most, double tile = 0) const {
     const int64_t size = kernel_.size(range);
     if (plan_.general) return general_copies(size / unit, size, unit, most);
-    int64_t best = 1;
-    double least = HUGE_VAL;
-    for (int64_t copies = std::min(most, size / unit); copies >= 1; --copies) {
-      const int64_t tiles = (size + copies * unit - 1) / (copies * unit);
-      const double cost = static_cast<double>(tiles) * (static_cast<double>(copies) + tile);
-      if (cost < least) best = copies, least = cost;
-    }
-    return best;
+    most = std::min(most, size / unit);
+    const auto cheapest = [&](double beside) {
+      int64_t best = 1;
+      double least = HUGE_VAL;
+      for (int64_t copies = most; copies >= 1; --copies) {
+        const int64_t tiles = (size + copies * unit - 1) / (copies * unit);
+        const double cost = static_cast<double>(tiles) * (static_cast<double>(copies) + beside);
+        if (cost < least) best = copies, least = cost;
+      }
+      return best;
+    };
+    const int64_t even = cheapest(0);
+    return 2 * even < most ? cheapest(tile) : even;
   }
 
   // The same of few choices, so that many sizes have one plan: `most` and its halves.
