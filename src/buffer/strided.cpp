@@ -86,20 +86,6 @@ void copy_steps(char* to, ptrdiff_t to_step, const char* from, ptrdiff_t from_st
   }
 }
 
-void copy_row(char* to, ptrdiff_t to_step, const char* from, ptrdiff_t from_step, size_t count,
-              size_t size) {
-  switch (size) {
-    case 1:
-      return copy_steps<1>(to, to_step, from, from_step, count);
-    case 2:
-      return copy_steps<2>(to, to_step, from, from_step, count);
-    case 4:
-      return copy_steps<4>(to, to_step, from, from_step, count);
-    default:
-      return copy_steps<8>(to, to_step, from, from_step, count);
-  }
-}
-
 // Elements between a tensor and row-major memory, one way or the other.
 Status exchange(const aster_ml_tensor& tensor, const Place& memory, bool out_of_tensor) {
   const size_t size = aster_ml_dtype_size(tensor.dtype);
@@ -136,6 +122,20 @@ Status exchange(const aster_ml_tensor& tensor, const Place& memory, bool out_of_
 }
 
 }  // namespace
+
+void copy_row(char* to, ptrdiff_t to_step, const char* from, ptrdiff_t from_step, size_t count,
+              size_t size) {
+  switch (size) {
+    case 1:
+      return copy_steps<1>(to, to_step, from, from_step, count);
+    case 2:
+      return copy_steps<2>(to, to_step, from, from_step, count);
+    case 4:
+      return copy_steps<4>(to, to_step, from, from_step, count);
+    default:
+      return copy_steps<8>(to, to_step, from, from_step, count);
+  }
+}
 
 Status count_elements(size_t* count, size_t* bytes, size_t ndim, const size_t* shape, size_t size) {
   *count = 1;

@@ -37,6 +37,10 @@ struct Extent {
 // Errors: ARGUMENT (null, not aligned), RANGE (overflow).
 Status surround(Extent* out, const Elements& elements);
 
+// Copies elements of 1, 2, 4 or 8 bytes; steps in bytes.
+void copy_row(char* to, ptrdiff_t to_step, const char* from, ptrdiff_t from_step, size_t count,
+              size_t size);
+
 // Between a tensor and count row-major elements at memory (on device; kHost for host memory).
 Status gather(void* memory, int32_t device, const aster_ml_tensor& tensor);
 Status scatter(const aster_ml_tensor& tensor, const void* host);

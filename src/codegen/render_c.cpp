@@ -298,6 +298,17 @@ bool Writer::innermost_tasks(Id id) const {
   return true;
 }
 
+void Writer::declare_tasks(const Step& s, const char* integer) {
+  const uint32_t n = s.id;
+  const auto step = static_cast<long long>(s.words[2]);
+  out_.format("{\nconst %s low%u = ", integer, n);
+  bound(s, false);
+  out_.format(", high%u = ", n);
+  bound(s, true);
+  out_.format(", count%u = high%u > low%u ? (high%u - low%u + %lld) / %lld : 0;\n", n, n, n, n, n,
+              step - 1, step);
+}
+
 void Writer::open_tasks(const Step& s) {
   const bool innermost = innermost_tasks(s.id);
   if (task_loops_ == 1) {
@@ -311,22 +322,8 @@ void Writer::open_tasks(const Step& s) {
   }
   const auto write = [&](const char* text) { out_ << text << s.id; };
   if (innermost) {
-    out_ << "{\nconst long long ";
-    write("low");
-    out_ << " = ";
-    bound(s, false);
-    out_ << ", ";
-    write("high");
-    out_ << " = ";
-    bound(s, true);
-    out_ << ", ";
-    write("count");
-    out_ << " = ";
-    write("high");
-    write(" > low");
-    write(" ? (high");
-    write(" - low");
-    out_ << " + " << s.words[2] - 1 << ") / " << s.words[2] << " : 0;\nfor (long long ";
+    declare_tasks(s, "long long");
+    out_ << "for (long long ";
     write("task");
     out_ << " = begin > done ? begin - done : 0; ";
     write("task");

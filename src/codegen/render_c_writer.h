@@ -112,6 +112,8 @@ class Writer {
   Status open_program();
   bool innermost_tasks(Id id) const;
   // Outer loops are gone along, the innermost by those of its tasks that are asked for.
+  // low, high and count of a task loop, behind an open brace.
+  void declare_tasks(const Step& s, const char* integer);
   void open_tasks(const Step& s);
   void open_loop(const Step& s);
   void bound(const Step& s, bool high);

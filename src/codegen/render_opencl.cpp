@@ -97,7 +97,6 @@ Status Writer::open_items(const Step& s) {
 }
 
 void Writer::open_item_tasks(const Step& s) {
-  const auto write = [&](const char* text) { out_ << text << s.id; };
   if (task_loops_ == 1) {
     out_ << "{\nconst ";
     type(s.in->dtype, 1);
@@ -108,30 +107,12 @@ void Writer::open_item_tasks(const Step& s) {
     return;
   }
   if (!innermost_tasks(s.id)) return open_tasks(s);
-  out_ << "{\nconst long ";
-  write("low");
-  out_ << " = ";
-  bound(s, false);
-  out_ << ", ";
-  write("high");
-  out_ << " = ";
-  bound(s, true);
-  out_ << ";\nconst long ";
-  write("count");
-  out_ << " = ";
-  write("high");
-  write(" > low");
-  write(" ? (high");
-  write(" - low");
-  out_ << " + " << s.words[2] - 1 << ") / " << s.words[2]
-       << " : 0;\nif (item >= done && item < done";
-  write(" + count");
-  out_ << ") {\nconst ";
+  declare_tasks(s, "long");
+  out_.format("if (item >= done && item < done + count%u) {\nconst ", s.id);
   type(s.in->dtype, 1);
   out_ << ' ';
   name(s.result) << " = ";
-  write("low");
-  out_ << " + (item - done) * " << s.words[2] << ";\n";
+  out_.format("low%u + (item - done) * ", s.id) << s.words[2] << ";\n";
 }
 
 Status Writer::barrier(const Step& s) {

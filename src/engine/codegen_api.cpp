@@ -188,6 +188,18 @@ Status rendered_text(Text& out, Request& request, const char* given) {
   return codegen::render_text(out, module, request.target());
 }
 
+// What write makes for a target, as text for a caller.
+template <typename Write>
+Status answer(char* out, size_t* length, size_t capacity, const aster_ml_context* context,
+              const aster_ml_target* target, Write write) {
+  Request request;
+  ASTER_TRY(request.begin(context, length));
+  ASTER_TRY(request.take(target));
+  Text text(request.memory());
+  ASTER_TRY(write(text, request));
+  return give_text(out, length, capacity, text.view());
+}
+
 }  // namespace
 }  // namespace aster::engine
 
@@ -233,13 +245,10 @@ int32_t aster_ml_codegen_plan(char* out, size_t* length, size_t capacity,
   using namespace aster;
   clear_text(out, length, capacity);
   ASTER_ENTER(engine::context_of(context));
-  Request request;
-  ASTER_TRY(request.begin(context, length));
-  ASTER_TRY(request.take(kernel));
-  ASTER_TRY(request.take(target));
-  Text text(request.memory());
-  ASTER_TRY(engine::plan_text(text, request));
-  return give_text(out, length, capacity, text.view());
+  return engine::answer(out, length, capacity, context, target, [&](Text& text, Request& request) {
+    const Status taken = request.take(kernel);
+    return taken.ok() ? engine::plan_text(text, request) : taken;
+  });
 }
 
 int32_t aster_ml_codegen_lower(char* out, size_t* length, size_t capacity,
@@ -248,13 +257,10 @@ int32_t aster_ml_codegen_lower(char* out, size_t* length, size_t capacity,
   using namespace aster;
   clear_text(out, length, capacity);
   ASTER_ENTER(engine::context_of(context));
-  Request request;
-  ASTER_TRY(request.begin(context, length));
-  ASTER_TRY(request.take(kernel));
-  ASTER_TRY(request.take(target));
-  Text text(request.memory());
-  ASTER_TRY(engine::program_text(text, request, plan));
-  return give_text(out, length, capacity, text.view());
+  return engine::answer(out, length, capacity, context, target, [&](Text& text, Request& request) {
+    const Status taken = request.take(kernel);
+    return taken.ok() ? engine::program_text(text, request, plan) : taken;
+  });
 }
 
 int32_t aster_ml_codegen_render(char* out, size_t* length, size_t capacity,
@@ -263,10 +269,7 @@ int32_t aster_ml_codegen_render(char* out, size_t* length, size_t capacity,
   using namespace aster;
   clear_text(out, length, capacity);
   ASTER_ENTER(engine::context_of(context));
-  Request request;
-  ASTER_TRY(request.begin(context, length));
-  ASTER_TRY(request.take(target));
-  Text text(request.memory());
-  ASTER_TRY(engine::rendered_text(text, request, program));
-  return give_text(out, length, capacity, text.view());
+  return engine::answer(out, length, capacity, context, target, [&](Text& text, Request& request) {
+    return engine::rendered_text(text, request, program);
+  });
 }

@@ -50,16 +50,9 @@ Status place_slots(std::span<Slot> slots, SlotKind kind, Memory& memory, int64_t
 }
 
 Status plan_memory(Schedule& schedule) {
-  for (uint32_t i = 0; i < schedule.items.size(); ++i) {
-    const Item& item = schedule.items[i];
-    for (uint32_t o = 0; o < item.operand_count; ++o) {
-      Slot& slot = schedule.slots[schedule.operands[item.first_operand + o]];
-      slot.first = std::min(slot.first, i);
-      slot.last = std::max(slot.last, i);
-    }
-  }
-  return place_slots({schedule.slots.data(), schedule.slots.size()}, SlotKind::kTemporary,
-                     schedule.slots.memory(), &schedule.arena_bytes);
+  const std::span<Slot> slots{schedule.slots.data(), schedule.slots.size()};
+  mark_lives(slots, schedule.operands, schedule.items);
+  return place_slots(slots, SlotKind::kTemporary, schedule.slots.memory(), &schedule.arena_bytes);
 }
 
 }  // namespace aster::engine

@@ -2,6 +2,8 @@
 // order they run.
 #pragma once
 
+#include <algorithm>
+
 #include "base/memory.h"
 #include "uop/uop.h"
 
@@ -66,6 +68,19 @@ struct Schedule {
 // Places the slots of a kind in one arena so that those alive together never overlap; 64-byte
 // aligned. Slots that nothing touches have no place.
 Status place_slots(std::span<Slot> slots, SlotKind kind, Memory& memory, int64_t* bytes);
+
+// When slots are touched: by which of the steps, items or launches, first and last.
+template <typename Steps>
+void mark_lives(std::span<Slot> slots, const Vec<uint32_t>& operands, const Steps& steps) {
+  for (Slot& slot : slots) slot.first = UINT32_MAX, slot.last = 0;
+  for (uint32_t i = 0; i < steps.size(); ++i) {
+    for (uint32_t o = 0; o < steps[i].operand_count; ++o) {
+      Slot& slot = slots[operands[steps[i].first_operand + o]];
+      slot.first = std::min(slot.first, i);
+      slot.last = std::max(slot.last, i);
+    }
+  }
+}
 
 // Finds out when slots are touched, and places temporaries.
 Status plan_memory(Schedule& schedule);

@@ -98,16 +98,8 @@ Status Sides::finish(Memory& memory) {
   for (uint32_t i = 0; i < states_.size(); ++i) {
     if (exe_.slots[i].kind == SlotKind::kOutput) ASTER_TRY(fetch(i, states_[i].home));
   }
-  for (Slot& slot : exe_.slots) slot.first = UINT32_MAX, slot.last = 0;
-  for (uint32_t i = 0; i < exe_.launches.size(); ++i) {
-    const Launch& launch = exe_.launches[i];
-    for (uint32_t o = 0; o < launch.operand_count; ++o) {
-      Slot& slot = exe_.slots[exe_.operands[launch.first_operand + o]];
-      slot.first = std::min(slot.first, i);
-      slot.last = std::max(slot.last, i);
-    }
-  }
   const std::span<Slot> slots{exe_.slots.data(), exe_.slots.size()};
+  mark_lives(slots, exe_.operands, exe_.launches);
   ASTER_TRY(place_slots(slots, SlotKind::kTemporary, memory, &exe_.device_bytes));
   return place_slots(slots, SlotKind::kHost, memory, &exe_.arena_bytes);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "buffer/strided.h"
 #include "engine/engine.h"
 #include "tensor/kernel_produce.h"
 #include "uop/expr.h"
@@ -24,27 +25,6 @@ constexpr Row kRows[] = {
 #define BINARY(name, domain, expression) {#name, nullptr, &ops::name},
 #include "tensor/elementwise.def"
 };
-
-// Elements side by side from others, or the other way round.
-template <size_t kBytes>
-void move_elements(char* to, ptrdiff_t to_stride, const char* from, ptrdiff_t from_stride,
-                   size_t count) {
-  for (size_t i = 0; i < count; ++i, to += to_stride, from += from_stride)
-    std::memcpy(to, from, kBytes);
-}
-void move(size_t bytes, char* to, ptrdiff_t to_stride, const char* from, ptrdiff_t from_stride,
-          size_t count) {
-  switch (bytes) {
-    case 1:
-      return move_elements<1>(to, to_stride, from, from_stride, count);
-    case 2:
-      return move_elements<2>(to, to_stride, from, from_stride, count);
-    case 4:
-      return move_elements<4>(to, to_stride, from, from_stride, count);
-    default:
-      return move_elements<8>(to, to_stride, from, from_stride, count);
-  }
-}
 
 void one(Runner& single, char* dst, const char* const* src, size_t operands) {
   alignas(64) char room[3][64];
@@ -76,7 +56,7 @@ void many(Prefix* extra, char* dst, ptrdiff_t dst_stride, const char** src,
       if (part == kBlock && lies_well(src[k], strides[k], size)) {
         sources[k] = src[k];
       } else {
-        move(size, room[k], static_cast<ptrdiff_t>(size), src[k], strides[k], part);
+        buffer::copy_row(room[k], static_cast<ptrdiff_t>(size), src[k], strides[k], part, size);
         std::memset(room[k] + part * size, 0, (kBlock - part) * size);
         sources[k] = room[k];
       }
@@ -85,7 +65,8 @@ void many(Prefix* extra, char* dst, ptrdiff_t dst_stride, const char** src,
     const bool direct = part == kBlock && lies_well(dst, dst_stride, bytes);
     void* const result = direct ? dst : room[2];
     block.run(&result, sources);
-    if (!direct) move(bytes, dst, dst_stride, room[2], static_cast<ptrdiff_t>(bytes), part);
+    if (!direct)
+      buffer::copy_row(dst, dst_stride, room[2], static_cast<ptrdiff_t>(bytes), part, bytes);
     dst += static_cast<ptrdiff_t>(part) * dst_stride;
     count -= part;
   }
