@@ -39,8 +39,9 @@ void run_compiled(const KernelObject& kernel, char* const* results, const char* 
   function(params, nullptr, scratch, begin, end);
 }
 
-// Whose machine code is in text, under name, behind the prelude.
-Status load(KernelObject* object, std::string_view prelude, const char* name, const Text& text) {
+// Whose machine code is in text, under name, behind the declarations.
+Status load(KernelObject* object, std::string_view declarations, const char* name,
+            const Text& text) {
   ASTER_TRY(text.status());
   KernelLibrary* library = nullptr;
   ASTER_TRY(runtime::kernel_library(object->context, &library));
@@ -51,7 +52,7 @@ Status load(KernelObject* object, std::string_view prelude, const char* name, co
   object->arrays = run_arrays;
   object->run = run_compiled;
   const Status loaded =
-      library->load(prelude, {&source, 1}, {&object->function, 1}, &object->code, nullptr);
+      library->load(declarations, {&source, 1}, {&object->function, 1}, &object->code, nullptr);
   // What it calls, and is not there.
   if (loaded.code == ASTER_ML_FORMAT) {
     return ASTER_FAIL(kCOMPILE, "kernel \"%s\": %s: kernels call no libraries", object->name,
@@ -186,10 +187,10 @@ Status compile_program(KernelObject* object, const char* text) {
   ASTER_TRY(program::render_c(code, module, target));
   object->scratch_bytes = code.scratch_bytes;
   const program::RenderedC* const codes[] = {&code};
-  Text prelude(heap);
-  ASTER_TRY(program::write_declarations(prelude, codes, target));
-  ASTER_TRY(prelude.status());
-  return load(object, prelude.view(), object->name, code.text);
+  Text declarations(heap);
+  ASTER_TRY(program::write_declarations(declarations, codes, target));
+  ASTER_TRY(declarations.status());
+  return load(object, declarations.view(), object->name, code.text);
 }
 
 Status from_text(aster_ml_kernel* out, const aster_ml_context* context, const char* text,

@@ -7,6 +7,7 @@
 
 #include "base/flags.h"
 #include "base/pool.h"
+#include "runtime/cpu/pack.h"
 #include "runtime/cpu/system_provider.h"
 
 namespace aster::runtime::cpu {
@@ -41,48 +42,6 @@ double now_ms() {
 
 Digest digest_of(std::string_view text) { return Sha256().add_text(text).finish(); }
 
-// --- What is kept on disk ---
-//
-// pack    what one compilation gave: u64 count, u64 size of each object, the objects
-// kernel  key of the pack that has it
-// bundle  all kernels of one request: u64 packs, u64 kernels, their keys, u64 index of each
-// kernel's pack
-
-Status append_number(Vec<uint8_t>* out, uint64_t number) {
-  uint8_t bytes[sizeof(number)];
-  std::memcpy(bytes, &number, sizeof(number));
-  return out->append(bytes, sizeof(bytes));
-}
-
-// Takes from the front of bytes; false when they are too few.
-bool take(std::span<const uint8_t>* bytes, uint64_t size, std::span<const uint8_t>* out) {
-  if (size > bytes->size()) return false;
-  *out = bytes->first(size);
-  *bytes = bytes->subspan(size);
-  return true;
-}
-
-bool take_number(std::span<const uint8_t>* bytes, uint64_t* out) {
-  std::span<const uint8_t> part;
-  if (!take(bytes, sizeof(*out), &part)) return false;
-  std::memcpy(out, part.data(), sizeof(*out));
-  return true;
-}
-
-bool take_digest(std::span<const uint8_t>* bytes, Digest* out) {
-  std::span<const uint8_t> part;
-  if (!take(bytes, out->size(), &part)) return false;
-  std::memcpy(out->data(), part.data(), out->size());
-  return true;
-}
-
-Status write_pack(std::span<const Vec<uint8_t>> objects, Vec<uint8_t>* out) {
-  ASTER_TRY(append_number(out, objects.size()));
-  for (const Vec<uint8_t>& object : objects) ASTER_TRY(append_number(out, object.size()));
-  for (const Vec<uint8_t>& object : objects) ASTER_TRY(out->append(object.data(), object.size()));
-  return kOk;
-}
-
 }  // namespace
 
 void KernelSet::release() {
@@ -95,11 +54,11 @@ void KernelSet::release() {
 
 class KernelLoad {
  public:
-  KernelLoad(KernelLibrary& library, std::string_view prelude,
+  KernelLoad(KernelLibrary& library, std::string_view declarations,
              std::span<const KernelSource> kernels, std::span<void*> functions, CompileStats* stats)
       : library_(library),
         memory_(library.context_.heap()),
-        prelude_(prelude),
+        declarations_(declarations),
         kernels_(kernels),
         functions_(functions),
         stats_(stats),
@@ -130,27 +89,27 @@ class KernelLoad {
   }
 
  private:
-  Digest key_of(const KernelSource& kernel, const Digest& whole_prelude) const {
+  Digest key_of(const KernelSource& kernel, const Digest& all_declarations) const {
     if (kernel.text.empty()) return library_.names_.get(library_.name_of(kernel.name), Digest{});
-    const Digest prelude = kernel.needs.empty() ? whole_prelude : digest_of(kernel.needs);
+    const Digest declarations = kernel.needs.empty() ? all_declarations : digest_of(kernel.needs);
     Sha256 key;
     key.add_text("kernel")
         .add(library_.base_.data(), library_.base_.size())
-        .add(prelude.data(), prelude.size());
+        .add(declarations.data(), declarations.size());
     key.add_text(kernel.name).add_text(kernel.text);
     return key.finish();
   }
 
   Status make_keys() {
     Map<std::string_view, size_t, NameHash> names(memory_);
-    const Digest whole_prelude = digest_of(prelude_);
+    const Digest all_declarations = digest_of(declarations_);
     Sha256 all;
     all.add_text("bundle");
     for (size_t i = 0; i < kernels_.size(); ++i) {
       const KernelSource& kernel = kernels_[i];
       if (kernel.text.empty() && !library_.has_named(kernel.name))
         return ASTER_FAIL(kINTERNAL, "a kernel without a text is not loaded");
-      ASTER_TRY(keys_.push(key_of(kernel, whole_prelude)));
+      ASTER_TRY(keys_.push(key_of(kernel, all_declarations)));
       if (kernel.named) ASTER_TRY(library_.names_.set(library_.name_of(kernel.name), keys_[i]));
       all.add(keys_[i].data(), keys_[i].size());
       const size_t first = names.get(kernel.name, i);
@@ -344,7 +303,7 @@ class KernelLoad {
       return text.append(part.data(), part.size());
     };
     for (size_t unit = 0; unit < objects.size(); ++unit) {
-      ASTER_TRY(add(prelude_));
+      ASTER_TRY(add(declarations_));
       for (size_t i = 0; i < order.size(); ++i) {
         if (unit_of[i] != unit) continue;
         ASTER_TRY(add("\n"));
@@ -393,7 +352,7 @@ class KernelLoad {
 
   KernelLibrary& library_;
   Memory& memory_;
-  std::string_view prelude_;
+  std::string_view declarations_;
   std::span<const KernelSource> kernels_;
   std::span<void*> functions_;
   CompileStats* stats_;
@@ -589,7 +548,7 @@ void KernelLibrary::put(const Digest& key, std::span<const uint8_t> bytes) {
   }
 }
 
-Status KernelLibrary::load(std::string_view prelude, std::span<const KernelSource> kernels,
+Status KernelLibrary::load(std::string_view declarations, std::span<const KernelSource> kernels,
                            std::span<void*> functions, KernelSet** out, CompileStats* stats) {
   *out = nullptr;
   if (kernels.size() != functions.size()) return ASTER_FAIL(kINTERNAL, "one function a kernel");
@@ -600,7 +559,7 @@ Status KernelLibrary::load(std::string_view prelude, std::span<const KernelSourc
   Memory& memory = context_.heap();
   KernelSet* set = memory.create<KernelSet>(memory);
   if (set == nullptr) return out_of_memory(sizeof(KernelSet));
-  const Status status = KernelLoad(*this, prelude, kernels, functions, &own).run(set);
+  const Status status = KernelLoad(*this, declarations, kernels, functions, &own).run(set);
   if (!status.ok()) {
     set->release();
     for (void*& function : functions) function = nullptr;

@@ -17,8 +17,8 @@ namespace aster::runtime::cpu {
 struct KernelSource {
   std::string_view name;
   std::string_view text;
-  // What of the prelude this kernel uses, for its key. With it, a kernel is found again under a
-  // prelude made for other kernels beside it; empty means the whole prelude.
+  // What of the declarations this kernel uses, for its key. With it, a kernel is found again under
+  // a declarations made for other kernels beside it; empty means the whole declarations.
   std::string_view needs = {};
   // Its name stands for its text, in all calls: it is found again by it alone (has_named), without
   // a text.
@@ -81,11 +81,11 @@ class KernelLibrary {
   static Status create(KernelLibrary** out, Context& context, const LibraryOptions& options);
   static void destroy(KernelLibrary* library);
 
-  // functions[i] becomes the address of kernels[i], valid while *out is held. prelude stands before
-  // the kernels in every translation unit; its functions are static. stats may be null. Errors:
-  // UNSUPPORTED (no compiler here: the reference runtime has to do); COMPILE; DEVICE;
+  // functions[i] becomes the address of kernels[i], valid while *out is held. declarations stands
+  // before the kernels in every translation unit; its functions are static. stats may be null.
+  // Errors: UNSUPPORTED (no compiler here: the reference runtime has to do); COMPILE; DEVICE;
   // CANCELLED; ARGUMENT (one name, two texts).
-  Status load(std::string_view prelude, std::span<const KernelSource> kernels,
+  Status load(std::string_view declarations, std::span<const KernelSource> kernels,
               std::span<void*> functions, KernelSet** out, CompileStats* stats);
 
   // Whether a kernel that was loaded by its name is still there, until the next load.
