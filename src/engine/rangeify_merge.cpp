@@ -442,7 +442,8 @@ class Unread {
       open_.push(output.value);
       open_.push(output.position);
     }
-    while (!open_.empty()) {
+    // What cannot be noted as seen would be met again by every way to it.
+    while (!open_.empty() && !open_.arena().failed()) {
       const Node node = open_.back();
       open_.pop();
       if (seen.find(node) != nullptr) continue;
