@@ -36,6 +36,8 @@ NOT_THERE = {
         Stop/Threads.ACallbackStopsAndAllIsAsBefore/*""",
     "the interpreter, a compiler of C or its cache is what is tested": """
         Stop.TheInterpreterStops Stop.CompilersThatFailAreStoodInFor Stop.NoCompiler
+        Stop.AKernelThatTheCompilerRefusesIsInterpreted Stop.ProgramsReplayInterpretedKernels
+        Stop.InterpretedKernelsGiveTheBitsOfMachineCode
         Stop.ACompilerThatHangsIsStopped Stop.ProblemsOfTheCacheAreSaid
         Trace.TheInterpreterIsOneLaunch""",
 }

@@ -11,6 +11,7 @@
 #include "engine/indexing.h"
 #include "runtime/device.h"
 #include "runtime/state.h"
+#include "uop/symbolic.h"
 #include "uop/verify.h"
 
 namespace aster::engine {
@@ -107,7 +108,10 @@ class Request {
       return ASTER_FAIL(kARGUMENT, "no kernel: %s is no Sink of Stores",
                         uop::info(kernel_->op).name);
     }
-    return as_argument(uop::verify(engine_->graph, kernel_, uop::Level::kKernel));
+    ASTER_TRY(as_argument(uop::verify(engine_->graph, kernel_, uop::Level::kKernel)));
+    // Index arithmetic of kernels is canonical: what is constant is a number.
+    kernel_ = uop::sym::simplify(engine_->graph, kernel_);
+    return need(kernel_);
   }
   Engine& engine() { return *engine_; }
   Memory& memory() { return engine_->context.heap(); }

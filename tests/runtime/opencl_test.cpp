@@ -79,7 +79,7 @@ class Opencl : public ::testing::Test {
       ASSERT_EQ(table_->submit(nullptr, &ticket, 0, queue, commands, 3), ASTER_ML_OK);
       ASSERT_EQ(table_->wait(nullptr, 0, queue, ticket), ASTER_ML_OK);
       for (size_t i = 0; i < 16; ++i) {
-        ASSERT_EQ(out[i], static_cast<float>((i + 4) * static_cast<size_t>(factor)));
+        ASSERT_EQ(out[i], static_cast<float>(static_cast<int64_t>(i + 4) * factor));
       }
     }
     table_->close(nullptr, 0, queue);
@@ -91,6 +91,7 @@ class Opencl : public ::testing::Test {
 TEST_F(Opencl, KernelsRunInQueuesOfSeveralThreads) {
   void *module = nullptr, *function = nullptr;
   ASSERT_EQ(build(&module, &function, kText, nullptr), ASTER_ML_OK);
+  run(function, -1);  // no number stands for one that is not set yet
   std::vector<std::thread> threads;
   for (int64_t t = 2; t < 5; ++t) threads.emplace_back([&, t] { run(function, t); });
   for (std::thread& one : threads) one.join();

@@ -77,7 +77,11 @@ struct Function {
   cl_kernel kernel = nullptr;
   uint32_t params = UINT32_MAX;  // operands that it takes: the last ones may have become needless
   OwnedMutex lock;
-  Vec<uint64_t> arguments;  // as they were set last
+  struct Argument {
+    uint64_t bits = 0;
+    bool known = false;
+  };
+  Vec<Argument> arguments;  // as they were set last
   explicit Function(Memory& memory) : arguments(memory) {}
 };
 

@@ -24,9 +24,10 @@ size_t group_of(const Device& device, int64_t tasks) {
 }
 
 cl_int set(const Api& cl, Function& function, size_t at, const void* value, uint64_t bits) {
-  if (function.arguments[at] == bits) return CL_SUCCESS;
+  Function::Argument& argument = function.arguments[at];
+  if (argument.known && argument.bits == bits) return CL_SUCCESS;
   const cl_int error = cl.clSetKernelArg(function.kernel, static_cast<cl_uint>(at), 8, value);
-  function.arguments[at] = error == CL_SUCCESS ? bits : UINT64_MAX;
+  argument = {bits, error == CL_SUCCESS};
   return error;
 }
 
@@ -39,7 +40,7 @@ Status launch(Device& device, Queue& queue, const aster_ml_command& command) {
   const uint32_t operands = std::min(command.operand_count, function.params);
   const size_t count = size_t{2} * operands + command.size_count;
   if (function.arguments.size() != count) {
-    ASTER_TRY(function.arguments.resize(count, UINT64_MAX));
+    ASTER_TRY(function.arguments.resize(count, {}));
   }
   cl_int error = CL_SUCCESS;
   size_t at = 0;
