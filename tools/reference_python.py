@@ -27,7 +27,7 @@ PARTS = [
     ("dtypes", ["dtype"], None),
     ("Device", ["device"], None),
     ("function", ["function"], None),
-    ("codegen", ["codegen"], None),
+    ("lowering", ["lowering"], None),
     ("helpers", ["helpers"], None),
     ("errors", ["errors"], None),
     ("nn", ["nn/__init__"], None),

@@ -22,7 +22,7 @@ _MIXINS = "the mixins of Tensor are cut otherwise; Tensor has every name"
 
 # Modules that are not here, with those below them.
 MODULES = {
-    "codegen": "kernels are made and optimised by the library: no Opt, no search",
+    "codegen": "kernels are made and optimised by the library, and lowering shows how: no Opt",
     "engine.worker": _PLUMBING,
     "llm": "models and their server are programs, not parts of this package",
     "mixin.dtype": _MIXINS,

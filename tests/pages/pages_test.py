@@ -118,10 +118,10 @@ class Pages(unittest.TestCase):
         path = self.made("attention.html", "graph", "--of", "attention", "--level", "schedule")
         self.open(path)
         self.accessible()
-        self.assertEqual(self.count("#levels button"), 5)
+        self.assertEqual(self.count("#levels button"), 7)
         self.assertEqual(self.value("document.querySelector('[aria-pressed=true]').textContent"),
                          "schedule")  # fmt: skip
-        for level in range(5):
+        for level in range(7):
             self.value(f"document.querySelectorAll('#levels button')[{level}].click()")
             self.assertEqual(self.count(".node"), self.value("graph.nodes.length"))
             self.assertEqual(self.count(".edge"), self.value("graph.edges.length"))

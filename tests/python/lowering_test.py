@@ -1,22 +1,22 @@
-"""aster_ml.codegen: kernels of tensors, plans from outside, targets; and kernels that are built at
+"""aster_ml.lowering: kernels of tensors, plans from outside, targets; and kernels that are built at
 random, most of which mean nothing: they get a plan and a program, or a status."""
 
 import random
 
 import pytest
-from aster_ml import Tensor, _native, codegen
+from aster_ml import Tensor, _native, lowering
 from aster_ml.errors import Error
 
 TARGETS = [
-    codegen.Target("c", 0), codegen.Target("c", 16), codegen.Target("c", 32, {"fma", "f16c"}),
-    codegen.Target("c", 64, {"fma", "f16c", "avx512", "streaming"}),
-    codegen.Target("opencl", 32, {"fma"}), codegen.Target("program", 64, {"fma"}),
+    lowering.Target("c", 0), lowering.Target("c", 16), lowering.Target("c", 32, {"fma", "f16c"}),
+    lowering.Target("c", 64, {"fma", "f16c", "avx512", "streaming"}),
+    lowering.Target("opencl", 32, {"fma"}), lowering.Target("program", 64, {"fma"}),
 ]  # fmt: skip
 
 
 def test_kernels_of_tensors_by_any_plan():
     x = Tensor.rand(64, 512).realize()
-    [kernel] = codegen.kernels((x * 2).sum(1))
+    [kernel] = lowering.kernels((x * 2).sum(1))
     for target in TARGETS:
         assert kernel.program(target) == kernel.program(target, kernel.plan(target))
         assert kernel.source(target)
@@ -30,13 +30,13 @@ def test_kernels_of_tensors_by_any_plan():
 
 def test_targets_that_are_none():
     with pytest.raises(ValueError, match="cuda"):
-        codegen.Target("cuda")
+        lowering.Target("cuda")
     with pytest.raises(ValueError, match="amx"):
-        codegen.Target("c", 64, {"amx"})
-    [kernel] = codegen.kernels(Tensor.ones(8).contiguous() + 1)
+        lowering.Target("c", 64, {"amx"})
+    [kernel] = lowering.kernels(Tensor.ones(8).contiguous() + 1)
     with pytest.raises(Error, match="24 bytes"):
-        kernel.plan(codegen.Target("c", 24))
-    assert codegen.Target.of("CPU").form == "c"
+        kernel.plan(lowering.Target("c", 24))
+    assert lowering.Target.of("CPU").form == "c"
 
 
 DTYPES = [1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14]
@@ -89,7 +89,7 @@ def random_kernel(draw):
         value = node("Cast", _native.uop_dtype(param), [draw.choice(values)])
         loops = ranges if draw.randrange(5) else ranges[:1]
         stores.append(node("Store", 0, [param, draw.choice(places), value, *loops]))
-    return codegen.KernelNode(node("Sink", 0, stores))
+    return lowering.KernelNode(node("Sink", 0, stores))
 
 
 def test_random_kernels_are_made_or_refused():

@@ -1,14 +1,14 @@
-"""codegen: the kernels of a computation, how each is made, and the text that is compiled.
+"""lowering: the kernels of a computation, how each is made, and the text that is compiled.
 
->>> from aster_ml import Tensor, codegen
+>>> from aster_ml import Tensor, lowering
 >>> x = Tensor.ones(64, 512).contiguous().realize()
->>> [row_sum] = codegen.kernels(x.sum(1))
->>> avx2 = codegen.Target("c", 32, {"fma", "f16c"})
+>>> [row_sum] = lowering.kernels(x.sum(1))
+>>> avx2 = lowering.Target("c", 32, {"fma", "f16c"})
 >>> row_sum.plan(avx2).splitlines()[0]
 'plan'
 >>> row_sum.program(avx2).split()[0]
 'program'
->>> "void r_" in row_sum.source(avx2), "__kernel" in row_sum.source(codegen.Target("opencl", 32))
+>>> "void r_" in row_sum.source(avx2), "__kernel" in row_sum.source(lowering.Target("opencl", 32))
 (True, True)
 """
 
@@ -30,8 +30,8 @@ class Target:
     """What kernels are made for: a form ("c", "opencl" or "program"), bytes of vectors (16, 32, 64;
     0: C for any CPU), and features ("fma", "f16c", "avx512", "streaming", "fp64").
 
-    >>> from aster_ml import codegen
-    >>> codegen.Target("c", 64, {"fma", "f16c", "avx512"}).vector_bytes
+    >>> from aster_ml import lowering
+    >>> lowering.Target("c", 64, {"fma", "f16c", "avx512"}).vector_bytes
     64
     """
 
@@ -51,8 +51,8 @@ class Target:
     def of(device: str | None = None) -> Target:
         """What the kernels of a device (the default one) are made for.
 
-        >>> from aster_ml import codegen
-        >>> codegen.Target.of("CPU").form
+        >>> from aster_ml import lowering
+        >>> lowering.Target.of("CPU").form
         'c'
         """
         code = _native.device_from_name(device if device is not None else Device.DEFAULT)
@@ -93,8 +93,8 @@ class KernelNode:
 def kernels(*tensors: Tensor) -> list[KernelNode]:
     """The kernels that realising tensors would launch, each once; nothing is computed.
 
-    >>> from aster_ml import Tensor, codegen
-    >>> len(codegen.kernels(Tensor.rand(8, 8).realize().softmax()))
+    >>> from aster_ml import Tensor, lowering
+    >>> len(lowering.kernels(Tensor.rand(8, 8).realize().softmax()))
     1
     """
     return [KernelNode(node) for node in _native.codegen_kernels(list(tensors))]
@@ -103,14 +103,14 @@ def kernels(*tensors: Tensor) -> list[KernelNode]:
 def render(program: str, target: Target | None = None) -> str:
     """A program's text, verified, as the text that the target's compiler takes.
 
-    >>> from aster_ml import codegen
+    >>> from aster_ml import lowering
     >>> text = '''program two
     ... %0 = Param f32 0 [8] write
     ... %1 = Const f32 2
     ... %2 = Loop task 0 8 1
     ...   Store %0 + %2, %1
     ... End'''
-    >>> "void two(" in codegen.render(text, codegen.Target("c", 16))
+    >>> "void two(" in lowering.render(text, lowering.Target("c", 16))
     True
     """
     return _native.codegen_render(program, *_numbers(target))
