@@ -82,7 +82,7 @@ class Planner {
   // lanes, each a shuffle and the operation; else it waits for itself.
   double carry_cost(Node carry, int v, int lanes) const {
     if (carried_range(carry) != v || lanes < 2)
-      return has(kernel_.ranges(carry), v) ? 1 : m_.latency;
+      return v >= 0 && has(kernel_.ranges(carry), v) ? 1 : m_.latency;
     return 2.0 * (carry->nsrc - 1) * std::bit_width(static_cast<unsigned>(lanes) / 2);
   }
 
