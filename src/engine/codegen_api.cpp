@@ -5,8 +5,8 @@
 #include <array>
 
 #include "base/options.h"
+#include "codegen/codegen.h"
 #include "codegen/lowering.h"
-#include "codegen/render_opencl.h"
 #include "engine/dry_run.h"
 #include "engine/indexing.h"
 #include "runtime/device.h"
@@ -96,8 +96,7 @@ class Request {
   // length: of what is asked for.
   Status begin(const aster_ml_context* context, const size_t* length) {
     if (length == nullptr) return ASTER_FAIL(kARGUMENT, "null where the length is told");
-    ASTER_TRY(engine_of(&engine_, *context_of(context)));
-    return kOk;
+    return engine_of(&engine_, *context_of(context));
   }
   Status take(const aster_ml_target* target) { return read_target(&target_, target); }
   Status take(const aster_ml_uop* kernel) {
@@ -165,21 +164,24 @@ Status kernels(const aster_ml_uop** out, size_t* count, size_t capacity, Engine&
   return kOk;
 }
 
-Status plan_text(Text& out, Request& request) {
+Status plan_text(Text& out, Request& request, const aster_ml_uop* kernel) {
+  ASTER_TRY(request.take(kernel));
   Plan plan(request.memory());
   ASTER_TRY(as_argument(
       codegen::plan_kernel(&plan, request.kernel(), request.target(), request.memory())));
   return codegen::print(out, plan);
 }
 
-Status program_text(Text& out, Request& request, const char* given) {
+Status program_text(Text& out, Request& request, const aster_ml_uop* kernel, const char* given) {
+  ASTER_TRY(request.take(kernel));
   Plan plan(request.memory());
   Module module(request.memory());
   if (given != nullptr) ASTER_TRY(codegen::read(&plan, given));
   ASTER_TRY(
       as_argument(codegen::lower_kernel(&module, nullptr, request.kernel(), request.target(),
                                         request.memory(), given != nullptr ? &plan : nullptr)));
-  ASTER_TRY(codegen::program::verify(module, {true}));
+  // By a plan from outside it is verified already.
+  if (given == nullptr) ASTER_TRY(codegen::program::verify(module, {true}));
   return codegen::program::print(out, module);
 }
 
@@ -220,13 +222,10 @@ int32_t aster_ml_codegen_target(aster_ml_target* target, const aster_ml_context*
   ASTER_TRY(runtime::device_of(&found, *engine::context_of(context), device));
   if (found != nullptr && !found->computes)
     return ASTER_FAIL(kUNSUPPORTED, "%s only stores memory", device::name(device).text);
-  if (found == nullptr) {
-    runtime::cpu::KernelLibrary* library = nullptr;
-    ASTER_TRY(runtime::kernel_library(*engine::context_of(context), &library));
-    write_struct(target, engine::public_target(engine::target_of(*library)));
-  } else {
-    write_struct(target, engine::public_target(found->target));
-  }
+  runtime::cpu::KernelLibrary* library = nullptr;
+  if (found == nullptr) ASTER_TRY(runtime::kernel_library(*engine::context_of(context), &library));
+  write_struct(target, engine::public_target(found != nullptr ? found->target
+                                                              : engine::target_of(*library)));
   return kOk;
 }
 
@@ -250,8 +249,7 @@ int32_t aster_ml_codegen_plan(char* out, size_t* length, size_t capacity,
   clear_text(out, length, capacity);
   ASTER_ENTER(engine::context_of(context));
   return engine::answer(out, length, capacity, context, target, [&](Text& text, Request& request) {
-    const Status taken = request.take(kernel);
-    return taken.ok() ? engine::plan_text(text, request) : taken;
+    return engine::plan_text(text, request, kernel);
   });
 }
 
@@ -262,8 +260,7 @@ int32_t aster_ml_codegen_lower(char* out, size_t* length, size_t capacity,
   clear_text(out, length, capacity);
   ASTER_ENTER(engine::context_of(context));
   return engine::answer(out, length, capacity, context, target, [&](Text& text, Request& request) {
-    const Status taken = request.take(kernel);
-    return taken.ok() ? engine::program_text(text, request, plan) : taken;
+    return engine::program_text(text, request, kernel, plan);
   });
 }
 

@@ -2,18 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
+
+#include "runtime/cpu/elf_loader.h"
 
 namespace aster::runtime {
 
 uint64_t Modules::NameHash::operator()(const Name& name) const {
-  uint64_t hash = 0;
-  for (size_t at = 0; at < name.size(); at += sizeof(uint64_t)) {
-    uint64_t word;
-    std::memcpy(&word, name.data() + at, sizeof(word));
-    hash = hash_mix(hash, word);
-  }
-  return hash;
+  return cpu::NameHash()({name.data(), name.size()});
 }
 
 Modules::Name Modules::name_of(const Device& device, const aster_ml_code& code) {

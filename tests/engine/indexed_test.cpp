@@ -11,14 +11,6 @@ Node indices(World& w, const std::vector<float>& values, const Shape& shape) {
   return w.hold(w.g().cast(w.leaf(values, shape), kIndex));
 }
 
-// Against plain loops and, where it knows the nodes, the interpreter.
-void expect_values(World& w, Node node, const std::vector<float>& expected, uint64_t kernels) {
-  const std::vector<float> got = w.compute(node);
-  ASSERT_EQ(got.size(), expected.size());
-  for (size_t i = 0; i < got.size(); ++i) ASSERT_FLOAT_EQ(got[i], expected[i]) << "at " << i;
-  EXPECT_EQ(w.engine().counters.last_kernels, kernels);
-}
-
 TEST(Gather, RowsOfATableAreOneKernel) {
   World w;
   const std::vector<float> rows = {3, 0, 7, -1, 3, 8};  // two of them outside

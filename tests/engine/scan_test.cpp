@@ -12,14 +12,6 @@ using runtime::testing::Random;
 using runtime::testing::Value;
 namespace elements = runtime::testing;
 
-// Against plain loops, and the number of launches.
-void expect_values(World& w, Node node, const std::vector<float>& expected, uint64_t kernels) {
-  const std::vector<float> got = w.compute(node);
-  ASSERT_EQ(got.size(), expected.size());
-  for (size_t i = 0; i < got.size(); ++i) ASSERT_FLOAT_EQ(got[i], expected[i]) << "at " << i;
-  EXPECT_EQ(w.engine().counters.last_kernels, kernels);
-}
-
 TEST(Scan, PrefixSums) {
   World w;
   uop::Graph& g = w.g();

@@ -158,4 +158,13 @@ class World {
   std::vector<Lazy*> cells_;
 };
 
+// Against plain loops, and the number of launches.
+inline void expect_values(World& w, Node node, const std::vector<float>& expected,
+                          uint64_t kernels) {
+  const std::vector<float> got = w.compute(node);
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_FLOAT_EQ(got[i], expected[i]) << "at " << i;
+  EXPECT_EQ(w.engine().counters.last_kernels, kernels);
+}
+
 }  // namespace aster::engine::testing
