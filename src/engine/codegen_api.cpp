@@ -220,12 +220,11 @@ int32_t aster_ml_codegen_target(aster_ml_target* target, const aster_ml_context*
     return ASTER_FAIL(kARGUMENT, "struct_size of the target is not set");
   const runtime::Device* found = nullptr;
   ASTER_TRY(runtime::device_of(&found, *engine::context_of(context), device));
-  if (found != nullptr && !found->computes)
+  if (found != nullptr && !found->computes())
     return ASTER_FAIL(kUNSUPPORTED, "%s only stores memory", device::name(device).text);
-  runtime::cpu::KernelLibrary* library = nullptr;
-  if (found == nullptr) ASTER_TRY(runtime::kernel_library(*engine::context_of(context), &library));
-  write_struct(target, engine::public_target(found != nullptr ? found->target
-                                                              : engine::target_of(*library)));
+  codegen::Target own;
+  if (found == nullptr) ASTER_TRY(runtime::host_target(&own, *engine::context_of(context)));
+  write_struct(target, engine::public_target(found != nullptr ? found->target : own));
   return kOk;
 }
 

@@ -67,7 +67,7 @@ Status Commands::add(const Executable& exe, void* const* pointers, const size_t*
                      char* scratch, bool writes) {
   if (exe.graph != nullptr && exe.launches.empty())
     return steps_.push(Step{Kind::kInterpret, writes, &exe, 0, 0, pointers, offsets, scratch});
-  const bool queued = exe.device != nullptr && exe.device->computes;
+  const bool queued = exe.device != nullptr && exe.device->computes();
   for (uint32_t i = 0; i < exe.launches.size(); ++i) {
     const Launch& launch = exe.launches[i];
     Kind kind = Kind::kHost;

@@ -144,18 +144,6 @@ void finish_launches(Executable* exe) {
 
 }  // namespace
 
-codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels) {
-  const runtime::cpu::CpuFeatures& features = kernels.features();
-  codegen::Target target;
-  target.vector_bytes = features.vector_bytes;
-  target.fma = features.fma;
-  target.f16c = features.f16c;
-  target.avx512 = features.vector_bytes == 64;
-  const auto last_level = static_cast<int64_t>(runtime::cpu::detect_caches().last);
-  if (last_level > 0) target.cache_bytes = std::min(last_level, machine::kMostCacheShare);
-  return target;
-}
-
 double milliseconds() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -168,8 +156,6 @@ void Executable::release() {
 
 Executable::~Executable() {
   for (native::Plan* plan : plans) heap_.destroy(plan);
-  for (runtime::Built* module : modules) --module->users;
-  if (kernels != nullptr) kernels->release();
   if (graph != nullptr) heap_.destroy(graph);
   heap_.destroy(params);
 }
@@ -358,7 +344,7 @@ Status copy_simplified(Node* sink, uop::Graph& g, Nodes roots) {
 Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leaves& leaves,
                              const runtime::Device* on) const {
   // A library of the host is worth its copies where the device is the same silicon.
-  const bool near = on == nullptr || !on->computes || on->info.kind == ASTER_ML_DEVICE_KIND_CPU;
+  const bool near = on == nullptr || !on->computes() || on->info.kind == ASTER_ML_DEVICE_KIND_CPU;
   const bool library = context.options().no_library == 0 && near;
   scratch.defaults = graph.defaults;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
@@ -534,15 +520,17 @@ class Assembly {
     const double tasks = static_cast<double>(one.tasks);
     info->work = estimate(tasks * one.task_flops, tasks * one.task_bytes);
     std::memcpy(info->title, one.title, sizeof(info->title));
-    if (kernels.functions[number] == nullptr) {
+    void* const function = kernels.requests[number].function;
+    if (function == nullptr) {
       ++engine_.counters.kernels_interpreted;
-      return interpret_kernel(launch, &exe_, engine_.context.heap(), graph_, item, kernels.target);
+      return interpret_kernel(launch, &exe_, engine_.context.heap(), graph_, item,
+                              kernels.device->target);
     }
     if (away) {
       launch->kind = LaunchKind::kDevice;
-      launch->kernel = kernels.functions[number];
+      launch->kernel = function;
     } else {
-      std::memcpy(&launch->function, &kernels.functions[number], sizeof(launch->function));
+      std::memcpy(&launch->function, &function, sizeof(launch->function));
     }
     launch->tasks = one.tasks;
     launch->first_size = static_cast<uint32_t>(exe_.sizes.size());
@@ -588,11 +576,15 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
                                const Leaves& leaves, const Arena& scratch_memory) {
   Memory& memory = scratch.memory();
   Kernels on_device(memory), on_host(memory);
-  if (exe->away && exe->device->computes)
-    ASTER_TRY(compile_on_device(&on_device, exe, *this, scratch, schedule));
+  if (exe->away && exe->device->computes())
+    ASTER_TRY(make_kernels(&on_device, exe, *this, scratch, schedule, *exe->device, nullptr,
+                           scratch_memory));
   if (!exe->away || needs_host(schedule, on_device)) {
-    ASTER_TRY(compile_on_host(&on_host, exe, *this, scratch, schedule,
-                              exe->away ? &on_device : nullptr, scratch_memory));
+    const runtime::Device* host = nullptr;
+    const Status found = runtime::host_device(&host, context);
+    if (!found.ok()) return without_code(exe, context, found);
+    ASTER_TRY(make_kernels(&on_host, exe, *this, scratch, schedule, *host,
+                           exe->away ? &on_device : nullptr, scratch_memory));
   }
   ASTER_TRY(Assembly(*this, exe, schedule, scratch).run(on_device, on_host, leaves));
   finish_launches(exe);

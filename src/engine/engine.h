@@ -13,7 +13,7 @@
 #include "engine/library.h"
 #include "engine/schedule.h"
 #include "runtime/cpu/module.h"
-#include "runtime/modules.h"
+#include "runtime/load.h"
 
 namespace aster::engine {
 
@@ -121,7 +121,7 @@ class Executable {
         plans(heap),
         roots(heap),
         summary(heap),
-        modules(heap) {}
+        code(heap) {}
   void retain() { ++references_; }
   void release();
 
@@ -139,11 +139,10 @@ class Executable {
   int64_t arena_bytes = 0;  // temporaries, then scratch of library calls
   int64_t scratch_offset = 0;
   int64_t scratch_stride = 0;  // a thread
-  runtime::cpu::KernelSet* kernels = nullptr;
+  runtime::Loaded code;        // of the launches
   // What is not the host's alone runs by commands (commands.h), on memory of a device.
   bool away = false;
   const runtime::Device* device = nullptr;  // null: moves only
-  Vec<runtime::Built*> modules;             // kernels of the device, a use each
   int64_t device_bytes = 0;                 // temporaries there
   int64_t copied_bytes = 0;                 // between it and the host, by a run
   uint64_t on_host = 0;                     // launches that the host does for the device
@@ -225,7 +224,6 @@ class Engine {
 };
 
 // What kernels are made for here.
-codegen::Target target_of(const runtime::cpu::KernelLibrary& kernels);
 
 // A Contiguous that moves to another device.
 bool is_transfer(uop::Node node);

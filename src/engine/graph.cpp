@@ -147,9 +147,7 @@ class ScheduleText {
         edges_(memory_) {}
 
   Status run() {
-    runtime::cpu::KernelLibrary* provider = nullptr;
-    ASTER_TRY(runtime::kernel_library(view_.engine.context, &provider));
-    target_ = target_of(*provider);
+    ASTER_TRY(runtime::host_target(&target_, view_.engine.context));
     ASTER_TRY(current_.resize(schedule_.slots.size(), UINT32_MAX));
     for (size_t i = 0; i < schedule_.items.size(); ++i) {
       const Item& item = schedule_.items[i];

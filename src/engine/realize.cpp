@@ -161,7 +161,7 @@ class Realize {
     if (!device::same_type(device_, device::kCpu)) {
       const runtime::Device* other = nullptr;
       ASTER_TRY(runtime::device_of(&other, e_.context, device_));
-      if (other == nullptr || !other->computes) return kOk;
+      if (other == nullptr || !other->computes()) return kOk;
     }
     for (const Want& w : wants_) {
       if (w.result != nullptr) return kOk;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/load.h"
 #include "runtime/state.h"
 
 namespace aster::runtime {
@@ -30,8 +31,7 @@ int vector_bytes(int32_t told) { return told >= 64 ? 64 : told >= 32 ? 32 : 16; 
 Status describe(Device* device) {
   const aster_ml_backend& backend = *device->backend;
   device->shared = backend.host_visible != 0;
-  device->computes = backend.build != nullptr;
-  if (!device->computes) return kOk;
+  if (backend.build == nullptr) return kOk;
   aster_ml_device_info& info = device->info;
   info.struct_size = sizeof(info);
   const Heard heard;
@@ -40,10 +40,7 @@ Status describe(Device* device) {
   info.struct_size = sizeof(info);
   info.name[sizeof(info.name) - 1] = info.driver[sizeof(info.driver) - 1] = '\0';
   codegen::Target& target = device->target;
-  if (info.forms == 0) {
-    device->computes = false;
-    return kOk;
-  }
+  if (info.forms == 0) return kOk;
   if (!choose_language(&target, info.forms)) {
     return ASTER_FAIL(kUNSUPPORTED, "%s takes code in no form that is known (%#x)",
                       device::name(device->code).text, info.forms);
@@ -55,6 +52,7 @@ Status describe(Device* device) {
   target.streaming = opencl && info.kind == ASTER_ML_DEVICE_KIND_CPU;
   target.f16c = target.avx512 = false;
   target.fp64 = (info.flags & ASTER_ML_DEVICE_FP64) != 0;
+  device->load = load_by_backend;
   return kOk;
 }
 

@@ -7,20 +7,29 @@
 #include "base/context.h"
 #include "base/heard.h"
 #include "base/memory.h"
+#include "codegen/sizes.h"
 #include "codegen/target.h"
 #include "device/device.h"
 
 namespace aster::runtime {
 
-// A device that is not the host's own. Its record stays as long as the context.
+class Loaded;
+struct LoadCounts;
+struct Request;
+
+// A device; its record stays as long as the context.
 struct Device {
   int32_t code = 0;
-  const aster_ml_backend* backend = nullptr;
+  const aster_ml_backend* backend = nullptr;  // null: the host itself
   aster_ml_device_info info = {};
   codegen::Target target;  // what kernels are made for
-  bool computes = false;   // else it only stores
   bool shared = false;     // the host addresses its memory
+  // Makes kernels into functions (load.h); null: it only stores.
+  Status (*load)(Loaded* held, LoadCounts* counts, const Device& device, Context& context,
+                 std::span<Request> kernels) = nullptr;
+  codegen::AtHand at_hand;  // kernels that need no text any more
 
+  bool computes() const { return load != nullptr; }
   int32_t index() const { return device::index(code); }
   // What a call of the backend failed with, as a status of ours; with what it said of it.
   Status failed(const char* what, int32_t status, const Heard& heard) const;

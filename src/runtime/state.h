@@ -10,6 +10,7 @@ namespace aster::runtime {
 struct State {
   explicit State(Memory& memory) : devices(memory), modules(memory) {}
   cpu::KernelLibrary* kernels = nullptr;
+  Device host;
   Map<int32_t, Device*> devices;  // by code
   Modules modules;                // kernels of devices
 };

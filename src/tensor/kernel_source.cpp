@@ -183,7 +183,8 @@ Status compile_program(KernelObject* object, const char* text) {
   KernelLibrary* library = nullptr;
   ASTER_TRY(runtime::kernel_library(object->context, &library));
   program::RenderedC code(heap);
-  const codegen::Target target = engine::target_of(*library);
+  codegen::Target target;
+  ASTER_TRY(runtime::host_target(&target, object->context));
   ASTER_TRY(program::render_c(code, module, target));
   object->scratch_bytes = code.scratch_bytes;
   const program::RenderedC* const codes[] = {&code};

@@ -1,0 +1,153 @@
+#include "runtime/load.h"
+
+#include <algorithm>
+
+#include "runtime/cpu/machine.h"
+#include "runtime/state.h"
+
+namespace aster::runtime {
+namespace {
+
+bool is_loaded(const void* library, const char* name) {
+  return static_cast<const cpu::KernelLibrary*>(library)->has_named(name);
+}
+
+// What one request to the host's library is made of.
+class HostSources {
+ public:
+  HostSources(Memory& memory, const codegen::Target& target)
+      : target_(target), sources(memory), declarations(memory), codes_(memory), needs_(memory) {}
+
+  Status run(std::span<const Request> kernels) {
+    ASTER_TRY(needs_.reserve(kernels.size()));
+    for (const Request& request : kernels) ASTER_TRY(add(*request.kernel));
+    declarations.clear();
+    ASTER_TRY(codegen::program::write_declarations(declarations, {codes_.data(), codes_.size()},
+                                                   target_));
+    return declarations.status();
+  }
+
+ private:
+  Status add(const codegen::Rendered& one) {
+    if (one.at_hand) return sources.push(cpu::KernelSource{one.name, {}, {}, true});
+    ASTER_TRY(codes_.push(&one.code));
+    // The types and functions that it uses, as they are written now, are part of its key.
+    declarations.clear();
+    ASTER_TRY(codegen::program::write_declarations(declarations, {&codes_.back(), 1}, target_));
+    ASTER_TRY(needs_.push(cpu::Sha256().add_text(declarations.view()).finish()));
+    const cpu::Digest& need = needs_.back();
+    return sources.push(cpu::KernelSource{one.name,
+                                          one.code.text.view(),
+                                          {reinterpret_cast<const char*>(need.data()), need.size()},
+                                          true});
+  }
+
+  const codegen::Target& target_;
+
+ public:
+  Vec<cpu::KernelSource> sources;
+  Text declarations;
+
+ private:
+  Vec<const codegen::program::RenderedC*> codes_;
+  Vec<cpu::Digest> needs_;
+};
+
+}  // namespace
+
+Loaded::~Loaded() {
+  for (cpu::KernelSet* set : sets) set->release();
+  for (Built* module : modules) --module->users;
+}
+
+Status host_target(codegen::Target* out, Context& context) {
+  cpu::KernelLibrary* library = nullptr;
+  ASTER_TRY(kernel_library(context, &library));
+  const cpu::CpuFeatures& features = library->features();
+  codegen::Target target;
+  target.vector_bytes = features.vector_bytes;
+  target.fma = features.fma;
+  target.f16c = features.f16c;
+  target.avx512 = features.vector_bytes == 64;
+  const auto last_level = static_cast<int64_t>(cpu::detect_caches().last);
+  if (last_level > 0) target.cache_bytes = std::min(last_level, cpu::machine::kMostCacheShare);
+  *out = target;
+  return kOk;
+}
+
+Status host_device(const Device** out, Context& context) {
+  State* runtime = nullptr;
+  ASTER_TRY(state(context, &runtime));
+  cpu::KernelLibrary* library = nullptr;
+  ASTER_TRY(kernel_library(context, &library));
+  const cpu::CompilerInfo* compiler = nullptr;
+  ASTER_TRY(library->compiler(&compiler));
+  Device& host = runtime->host;
+  if (host.load == nullptr) {
+    ASTER_TRY(host_target(&host.target, context));
+    host.code = device::kCpu;
+    host.shared = true;
+    host.load = load_on_host;
+    host.at_hand = {is_loaded, library};
+  }
+  *out = &host;
+  return kOk;
+}
+
+Status load_on_host(Loaded* held, LoadCounts* counts, const Device& device, Context& context,
+                    std::span<Request> kernels) {
+  cpu::KernelLibrary* library = nullptr;
+  ASTER_TRY(kernel_library(context, &library));
+  HostSources request(context.heap(), device.target);
+  ASTER_TRY(request.run(kernels));
+  Vec<void*> functions(context.heap());
+  ASTER_TRY(functions.resize(kernels.size(), nullptr));
+  ASTER_TRY(held->sets.reserve(held->sets.size() + 1));
+  cpu::KernelSet* set = nullptr;
+  cpu::CompileStats stats;
+  ASTER_TRY(library->load(request.declarations.view(),
+                          {request.sources.data(), request.sources.size()},
+                          {functions.data(), functions.size()}, &set, &stats));
+  ASTER_TRY(held->sets.push(set));
+  for (size_t i = 0; i < kernels.size(); ++i) kernels[i].function = functions[i];
+  counts->compiled += static_cast<uint64_t>(stats.compiled);
+  counts->found += static_cast<uint64_t>(stats.cached + stats.reused);
+  return kOk;
+}
+
+Status load_by_backend(Loaded* held, LoadCounts* counts, const Device& device, Context& context,
+                       std::span<Request> kernels) {
+  constexpr int32_t kForms[] = {ASTER_ML_CODE_C, ASTER_ML_CODE_OPENCL_C, ASTER_ML_CODE_PROGRAM};
+  Vec<Text> texts(context.heap());
+  Vec<aster_ml_code> codes(context.heap());
+  Vec<void*> functions(context.heap());
+  for (const Request& request : kernels) {
+    const codegen::Rendered& one = *request.kernel;
+    ASTER_TRY(texts.push(Text(context.heap())));
+    ASTER_TRY(codegen::render_unit(texts.back(), one, device.target));
+    aster_ml_code code = {};
+    code.struct_size = sizeof(code);
+    code.form = kForms[static_cast<size_t>(device.target.language)];
+    code.name = one.name;
+    code.text = texts.back().c_str();
+    code.length = texts.back().view().size();
+    code.params = request.operands;
+    code.sizes = static_cast<uint32_t>(one.sizes.size());
+    code.scratch_bytes = static_cast<size_t>(one.code.scratch_bytes);
+    ASTER_TRY(texts.back().status());
+    ASTER_TRY(codes.push(code));
+  }
+  ASTER_TRY(functions.resize(kernels.size(), nullptr));
+  State* runtime = nullptr;
+  ASTER_TRY(state(context, &runtime));
+  size_t found = 0;
+  ASTER_TRY(runtime->modules.load(&held->modules, {functions.data(), functions.size()}, &found,
+                                  device, {codes.data(), codes.size()}));
+  const auto there = std::ranges::count_if(functions, [](void* f) { return f != nullptr; });
+  for (size_t i = 0; i < kernels.size(); ++i) kernels[i].function = functions[i];
+  counts->found += found;
+  counts->compiled += static_cast<size_t>(there) - found;
+  return kOk;
+}
+
+}  // namespace aster::runtime

@@ -1,0 +1,45 @@
+// Kernels made into functions: on the host by its compiler, elsewhere by a backend's build.
+#pragma once
+
+#include "codegen/codegen.h"
+#include "runtime/cpu/module.h"
+#include "runtime/modules.h"
+
+namespace aster::runtime {
+
+// Keeps the code of functions.
+class Loaded {
+ public:
+  explicit Loaded(Memory& memory) : sets(memory), modules(memory) {}
+  ~Loaded();
+  Loaded(const Loaded&) = delete;
+  Loaded& operator=(const Loaded&) = delete;
+
+  Vec<cpu::KernelSet*> sets;  // of the host
+  Vec<Built*> modules;        // of backends, a use each
+};
+
+struct Request {
+  const codegen::Rendered* kernel;
+  uint32_t operands;
+  void* function = nullptr;  // is filled in; null: beyond the device
+};
+
+struct LoadCounts {
+  uint64_t compiled = 0, found = 0;
+};
+
+// The host as a device, with what its kernels are made for. Errors: UNSUPPORTED (no compiler is
+// here), MEMORY.
+Status host_device(const Device** out, Context& context);
+// What kernels of the host are made for; there need be no compiler.
+Status host_target(codegen::Target* out, Context& context);
+
+// Rows of Device::load. Errors: COMPILE with what the compiler said, of all of several kernels;
+// UNSUPPORTED (all are beyond the device); CANCELLED, MEMORY, DEVICE.
+Status load_on_host(Loaded* held, LoadCounts* counts, const Device& device, Context& context,
+                    std::span<Request> kernels);
+Status load_by_backend(Loaded* held, LoadCounts* counts, const Device& device, Context& context,
+                       std::span<Request> kernels);
+
+}  // namespace aster::runtime
