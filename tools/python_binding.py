@@ -51,6 +51,7 @@ BY_HAND = {
     "lazy_from",
     "lazy_shape",
     "lazy_view",
+    "lazy_view_strided",
     "program_run",
     "scalar_from_data",
     "tensor_copy_in",

@@ -71,7 +71,7 @@ ASTER_ML_API int32_t aster_ml_lazy_device(int32_t *out, const aster_ml_lazy *x);
  * Errors: ARGUMENT (no such device), UNSUPPORTED (no memory can be allocated on it). */
 ASTER_ML_API int32_t aster_ml_lazy_to(aster_ml_lazy *out, const aster_ml_lazy *x, int32_t device);
 
-/* 1 where x names realised storage, else 0. */
+/* 1 where x names realised storage or a view of it, so that nothing is left to compute, else 0. */
 ASTER_ML_API int32_t aster_ml_lazy_is_realized(const aster_ml_lazy *x);
 
 /* 1 if x is storage or a view of it, with writes that wait for it or not: assigning to x writes
@@ -80,7 +80,8 @@ ASTER_ML_API int32_t aster_ml_lazy_is_stored(const aster_ml_lazy *x);
 
 /* ---- Computing and reading ---- */
 
-/* Computes the tensors, together. Weak dtypes become storage of the default ones. Null tensors are
+/* Computes the tensors, together. Views of storage stay views, where they lie, once the writes that
+ * they wait for are done. Weak dtypes become storage of the default ones. Null tensors are
  * allowed where count is 0. What the compiler fails to compile, or is too long at, the reference
  * runtime computes unless the context's options say otherwise (compile_timeout_ms, no_fallback).
  * Errors: whatever building left in the error record; ARGUMENT (empty handles, tensors of several
@@ -92,11 +93,17 @@ ASTER_ML_API int32_t aster_ml_lazy_is_stored(const aster_ml_lazy *x);
 ASTER_ML_API int32_t aster_ml_lazy_realize(aster_ml_lazy *const *tensors, size_t count);
 
 /* Realises x and lends its descriptor: row-major, valid until x is freed, realised anew or
- * assigned. Not to be freed. Owns: x. Errors: as realize, STATE (in a capture). */
+ * assigned. Not to be freed. Where x is a view that is not row-major it becomes a copy in memory of
+ * its own, as aster_ml_context_set_copies says. Owns: x. Errors: as realize, STATE (in a capture).
+ */
 ASTER_ML_API int32_t aster_ml_lazy_view(aster_ml_tensor *out, aster_ml_lazy *x);
 
-/* Realises x and copies its elements, row-major, to host memory; bytes is their exact size. Weak
- * dtypes are read as the default ones. Errors: as view, RANGE (another size). */
+/* The same without a copy: x as it lies, with strides of any sign. Only a view whose elements no
+ * strides reach, as that of a transposed matrix in one axis, becomes a copy as above. */
+ASTER_ML_API int32_t aster_ml_lazy_view_strided(aster_ml_tensor *out, aster_ml_lazy *x);
+
+/* Realises x and copies its elements, row-major, to host memory; bytes is their exact size. A view
+ * stays one. Weak dtypes are read as the default ones. Errors: as view, RANGE (another size). */
 ASTER_ML_API int32_t aster_ml_lazy_copy_out(void *data, size_t bytes, aster_ml_lazy *x);
 
 /* The one element of x, converted to double. Errors: as view, SHAPE (more or less than one

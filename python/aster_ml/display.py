@@ -48,10 +48,10 @@ def _shown(x: Tensor) -> tuple[list[Any], list[int], list[bool]]:
     shape = list(_native.lazy_shape(x))
     if not prod(shape):
         return [], shape, [False] * len(shape)
+    raw = None
     if dtype.fmt not in (None, "e") and all(type(size) is int for size in x.shape):
-        raw = memoryview(readable(x)).cast("B")  # in place: large tensors and files are not copied
-    else:
-        raw = memoryview(x._raw())
+        raw = memoryview(readable(x))  # in place: large tensors and files are not copied
+    raw = raw.cast("B") if raw is not None and raw.c_contiguous else memoryview(x._raw())
     cut = [prod(shape) > _MOST_SHOWN and size > 2 * _EDGE for size in shape]
     places = [0]
     for size, long in zip(shape, cut):

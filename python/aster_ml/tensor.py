@@ -338,7 +338,7 @@ class Tensor(NotOfferedMixin):
         if capturing:
             raise JitError("cannot access tensor data during JIT capture: it would be baked in")
         memory: Any = self
-        return np.frombuffer(memoryview(memory), kind).reshape(self.shape)
+        return np.asarray(memoryview(memory))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Functions of NumPy take tensors as the arrays that __array__ gives."""
@@ -402,12 +402,12 @@ class Tensor(NotOfferedMixin):
                 raise RuntimeError(f"setitem dtype mismatch: {self.dtype} from {other}")
         else:
             v = Tensor(v, dtype=self.dtype)
-        realized, stored = _native.lazy_is_realized(self), _native.lazy_is_stored(self)
+        stored = _native.lazy_is_stored(self)
         _native.lazy_index_assign(self, self._items(indices), v)
         # Writes to storage are done at once; what has none stays an expression, through which
         # gradients flow.
-        if stored:  # a view that is not row-major stays one: a copy of it asks for the write
-            _native.lazy_realize([self if realized else _native.lazy_contiguous(self)])
+        if stored:
+            _native.lazy_realize([self])
 
     def clone(self, device: str | None = None) -> Tensor:
         """A copy in storage of its own.

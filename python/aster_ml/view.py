@@ -124,7 +124,7 @@ class BufferView:
         >>> BufferView.from_tensor(Tensor([1.0, 2.0])).shape
         (2,)
         """
-        return BufferView(_native.view_from_tensor(_native.lazy_view(tensor)), tensor)
+        return BufferView(_native.view_from_tensor(_native.lazy_view_strided(tensor)), tensor)
 
     def tensor(self) -> Tensor:
         """A tensor in the same memory: what is assigned to one of them, the other one reads.

@@ -221,7 +221,7 @@ PyObject* lazy_array_interface(PyObject* self, void*) {
                  aster_ml_dtype_name(dtype));
     return nullptr;
   };
-  if (!host_view(call, &tensor, x)) return nullptr;
+  if (!host_view(call, &tensor, x, true)) return nullptr;
   const Kind* kind = nullptr;
   for (const Kind& row : kKinds) {
     if (row.dtype == tensor.dtype) kind = &row;

@@ -93,7 +93,7 @@ PyObject* lazy_dlpack_device(PyObject* self, PyObject*) {
   // What is not computed yet will be in memory of the library's own.
   aster_ml_tensor tensor;
   if (aster_ml_lazy_is_realized(x) != 0) {
-    if (!pinned_view(call, &tensor, x)) return nullptr;
+    if (!pinned_view(call, &tensor, x, true)) return nullptr;
     const int32_t kind = aster_ml_buffer_memory_kind(&tensor.storage);
     aster_ml_tensor_free(&tensor);
     if (kind == ASTER_ML_MEMORY_PINNED) type = ASTER_ML_DLPACK_CUDA_HOST;
@@ -109,7 +109,7 @@ PyObject* lazy_dlpack(PyObject* self, PyObject* arguments, PyObject* keywords) {
   Call call("__dlpack__", one, 1, 1, 1);
   aster_ml_lazy* x = call.lazy(0, "tensor");
   aster_ml_tensor tensor;
-  if (!host_view(call, &tensor, x)) return nullptr;
+  if (!host_view(call, &tensor, x, true)) return nullptr;
   if (wish.copy) {
     aster_ml_tensor copied = {};
     const bool ok = call.quick(

@@ -109,7 +109,11 @@ int lazy_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   aster_ml_lazy* x = call.lazy(0, "tensor");
   auto* lent = static_cast<Lent*>(std::calloc(1, sizeof(Lent)));
   if (lent == nullptr) return PyErr_NoMemory(), -1;
-  return lend(self, view, flags, lent, host_view(call, &lent->tensor, x));
+  constexpr int kContiguous =
+      PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS;
+  const bool strided =
+      (flags & PyBUF_STRIDES) == PyBUF_STRIDES && (flags & kContiguous & ~PyBUF_STRIDES) == 0;
+  return lend(self, view, flags, lent, host_view(call, &lent->tensor, x, strided));
 }
 
 int view_get_buffer(PyObject* self, Py_buffer* view, int flags) {

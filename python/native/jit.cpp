@@ -237,7 +237,7 @@ bool read_outputs(Call& call, Captured* captured, PyObject* tuple) {
     PyObject* const item[1] = {PyTuple_GetItem(tuple, static_cast<Py_ssize_t>(i))};
     Call reader("_set_captured", item, 1, 1, 1);
     aster_ml_lazy* x = reader.lazy(0, "outputs");
-    if (!pinned_view(reader, &captured->outputs[i], x)) return call.fail();
+    if (!pinned_view(reader, &captured->outputs[i], x, false)) return call.fail();
   }
   return true;
 }

@@ -336,10 +336,11 @@ class Call {
   alignas(16) char room_[kRoom];
 };
 
-// The storage of x, realised, as a row-major descriptor that keeps the memory alive by itself.
-bool pinned_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x);
+// The storage of x, realised, as a descriptor that keeps the memory alive by itself: as x lies, or
+// row-major, for which a strided view leaves its memory.
+bool pinned_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x, bool strided);
 // As pinned_view; a BufferError where the host does not address the memory.
-bool host_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x);
+bool host_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x, bool strided);
 
 // Frees a value that belongs to a context: now, or when its slow call ends.
 void free_in(ContextObject* context, void (*free)(void*), void* handle, void* second);

@@ -7,11 +7,13 @@
 
 namespace aster::python {
 
-bool pinned_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x) {
+bool pinned_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x, bool strided) {
   *out = aster_ml_tensor{};
   const auto view = [&] {
     aster_ml_tensor lent = {};
-    if (const int32_t status = aster_ml_lazy_view(&lent, x); status != 0) return status;
+    const int32_t status =
+        strided ? aster_ml_lazy_view_strided(&lent, x) : aster_ml_lazy_view(&lent, x);
+    if (status != 0) return status;
     return aster_ml_tensor_from_buffer(out, &call.owner()->handle, &lent.storage, lent.byte_offset,
                                        lent.ndim, lent.shape, lent.strides);
   };
@@ -21,8 +23,8 @@ bool pinned_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x) {
   return ok;
 }
 
-bool host_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x) {
-  if (!pinned_view(call, out, x)) return false;
+bool host_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x, bool strided) {
+  if (!pinned_view(call, out, x, strided)) return false;
   const int32_t kinds[] = {ASTER_ML_DEVICE_CPU, ASTER_ML_DEVICE_REFERENCE, ASTER_ML_DEVICE_DISK};
   for (const int32_t kind : kinds)
     if (aster_ml_device_type(out->storage.device) == aster_ml_device_type(kind)) return true;
@@ -105,7 +107,14 @@ PyObject* lazy_view(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("lazy_view", arguments, count, 1, 1);
   aster_ml_lazy* x = call.lazy(0, "x");
   aster_ml_tensor out;
-  return pinned_view(call, &out, x) ? make_tensor(call.owner(), out) : nullptr;
+  return pinned_view(call, &out, x, false) ? make_tensor(call.owner(), out) : nullptr;
+}
+
+PyObject* lazy_view_strided(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("lazy_view_strided", arguments, count, 1, 1);
+  aster_ml_lazy* x = call.lazy(0, "x");
+  aster_ml_tensor out;
+  return pinned_view(call, &out, x, true) ? make_tensor(call.owner(), out) : nullptr;
 }
 
 // lazy_copy_out(x, data=None): into data, or new bytes.
@@ -368,6 +377,8 @@ PyMethodDef kSpecialMethods[] = {
      "tensor_from_data(data, dtype, shape, context)\n\nAs lazy_from, concrete."},
     {"lazy_view", as_method(lazy_view), METH_FASTCALL,
      "lazy_view(x)\n\nThe storage of x, realised; it lives as long as the result."},
+    {"lazy_view_strided", as_method(lazy_view_strided), METH_FASTCALL,
+     "lazy_view_strided(x)\n\nThe same as x lies, with strides of any sign."},
     {"lazy_copy_out", as_method(lazy_copy_out), METH_FASTCALL,
      "lazy_copy_out(x, data=None)\n\nThe elements of x, row-major, into data or as new bytes."},
     {"device_to_name", as_method(device_to_name), METH_FASTCALL,

@@ -47,6 +47,11 @@ Node buffer_below(Node node) {
   return node->op == Op::kBuffer ? node : nullptr;
 }
 
+Node memory_below(Node node) {
+  while (is_view(node->op) || node->op == Op::kWindow) node = node->src(0);
+  return node->op == Op::kBuffer ? node : nullptr;
+}
+
 namespace {
 
 // The cells that view some nodes, through views and writes to them.

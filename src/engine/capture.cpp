@@ -319,7 +319,7 @@ class Builder {
 
 Status capture_begin(Engine& engine, std::span<Lazy* const> inputs) {
   if (engine.recording != nullptr) return ASTER_FAIL(kSTATE, "a capture is open");
-  ASTER_TRY(realize(engine, inputs));
+  ASTER_TRY(realize_stored(engine, inputs));
   // What the step assigns to an input goes into its memory, and is the input's alone.
   for (Lazy* input : inputs) ASTER_TRY(have_own_storage(engine, *input, false));
   ASTER_TRY(realize(engine, inputs));
@@ -351,7 +351,7 @@ Status capture_begin(Engine& engine, std::span<Lazy* const> inputs) {
 static Status build_program(Program** out, Engine& engine, std::span<Lazy* const> outputs) {
   Heap& heap = engine.context.heap();
   if (engine.recording == nullptr) return ASTER_FAIL(kSTATE, "no capture is open");
-  Status status = realize(engine, outputs);
+  Status status = realize_stored(engine, outputs);
   Program* program = nullptr;
   if (status.ok()) {
     program = heap.create<Program>(heap);

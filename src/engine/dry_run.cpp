@@ -26,10 +26,9 @@ class Roots {
       for (Node source : node->src().subspan(1)) ASTER_TRY(add(source));
       return add(node->src(0));
     }
-    Node buffer = nullptr;
-    int64_t offset = 0;
-    ASTER_TRY(as_storage(&buffer, &offset, g, node));
-    if (buffer != nullptr || node->op == Op::kParam) return kOk;
+    const Node state = below_views(node);
+    if (memory_below(node) != nullptr || node->op == Op::kParam) return kOk;
+    if (state != node && buffer_below(state) != nullptr) return add(state);
     if (std::find(all.begin(), all.end(), node) != all.end()) return kOk;
     return all.push(node);
   }

@@ -78,23 +78,14 @@ Status as_storage(Node* buffer, int64_t* offset, Graph& g, Node view) {
   }
   *offset = 0;
   Vec<Node> ranges(g.memory()), index(g.memory());
-  for (size_t axis = 0; axis < view->ndim; ++axis) {
-    Node range =
-        view->dim(axis) == 1 ? g.index(0) : g.range(static_cast<Word>(axis), view->dim(axis));
-    ASTER_TRY(need(range));
-    ASTER_TRY(ranges.push(range));
-    ASTER_TRY(index.push(range));
-  }
-  Place place(g.memory());
+  ASTER_TRY(ranges_of(&ranges, g, view));
+  ASTER_TRY(index.append(ranges.data(), ranges.size()));
   Node node = view;
   for (; node->op != Op::kBuffer; node = node->src(0)) {
     const bool strides =
         node->op == Op::kReshape || node->op == Op::kSlice || node->op == Op::kPermute;
-    Node own = nullptr;
     if (!strides || node->count() == 0) return kOk;
-    ASTER_TRY(source_place(&place, &own, g, node, 0, {index.data(), index.size()}, nullptr));
-    index.clear();
-    ASTER_TRY(index.append(place.index.data(), place.index.size()));
+    ASTER_TRY(step_down(&index, g, node));
   }
   Node position = linear_index(g, node->shape(), {index.data(), index.size()});
   Node plain = linear_index(g, view->shape(), {ranges.data(), ranges.size()});
@@ -105,6 +96,20 @@ Status as_storage(Node* buffer, int64_t* offset, Graph& g, Node view) {
     return kOk;
   *buffer = node;
   *offset = difference.constant * static_cast<int64_t>(dtype::size(view->dtype));
+  return kOk;
+}
+
+Status as_strided(Node* buffer, Vec<int64_t>* words, Graph& g, Node view) {
+  Vec<Node> ranges(g.memory()), index(g.memory());
+  words->clear();
+  *buffer = memory_below(view);
+  if (*buffer == nullptr) return kOk;
+  if (view->count() == 0) return words->resize(1 + view->ndim, 0);
+  ASTER_TRY(ranges_of(&ranges, g, view));
+  ASTER_TRY(index.append(ranges.data(), ranges.size()));
+  for (; view != *buffer; view = view->src(0)) ASTER_TRY(step_down(&index, g, view));
+  const Node position = linear_index(g, view->shape(), {index.data(), index.size()});
+  if (!linear_in(words, position, {ranges.data(), ranges.size()})) *buffer = nullptr;
   return kOk;
 }
 

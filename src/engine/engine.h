@@ -230,12 +230,19 @@ bool is_transfer(uop::Node node);
 // The Buffer that a chain of views comes down to and where its first element is, in bytes from
 // there; null if the view is not row-major in it.
 Status as_storage(uop::Node* buffer, int64_t* offset, uop::Graph& g, uop::Node view);
+// The Buffer that a chain of views comes down to, and how they lie in it, in elements: words of its
+// first one, then of the step of every axis. Null where no steps say it.
+Status as_strided(uop::Node* buffer, Vec<int64_t>* words, uop::Graph& g, uop::Node view);
 // Whether reshapes and slices leave one piece of the Buffer below; where it begins, in elements.
 bool one_piece(uop::Node* buffer, int64_t* first, uop::Node view);
 // A node without the views on it: what they are of.
 uop::Node below_views(uop::Node node);
 // The Buffer that a node views, whatever was written there; null for what is computed.
 uop::Node buffer_below(uop::Node node);
+
+// The Buffer in which the elements of a node lie, windows that overlap included; null where there
+// is something to compute.
+uop::Node memory_below(uop::Node node);
 
 // Whether an interpreted graph writes a leaf in place.
 bool written_by_interpreter(const Executable& exe, size_t param);

@@ -168,4 +168,37 @@ Status source_place(Place* out, Node* own, Graph& g, Node node, size_t source,
   return *own != nullptr ? also(&out->gate, g, *own) : kOk;
 }
 
+Status step_down(Vec<Node>* index, Graph& g, Node node) {
+  Place place(g.memory());
+  Node own = nullptr;
+  ASTER_TRY(source_place(&place, &own, g, node, 0, {index->data(), index->size()}, nullptr));
+  index->clear();
+  return index->append(place.index.data(), place.index.size());
+}
+
+Status ranges_of(Vec<Node>* out, Graph& g, Node node) {
+  for (size_t axis = 0; axis < node->ndim; ++axis) {
+    const int64_t dim = node->dim(axis);
+    Node range = dim == 1 ? g.index(0) : g.range(static_cast<int64_t>(axis), dim);
+    if (range == nullptr) return last_failure();
+    ASTER_TRY(out->push(range));
+  }
+  return kOk;
+}
+
+bool linear_in(Vec<int64_t>* words, Node x, std::span<const Node> ranges) {
+  sym::Linear linear;
+  if (x == nullptr || !linear.add(x, 1)) return false;
+  if (!words->push(linear.constant).ok()) return false;
+  size_t matched = 0;
+  for (Node range : ranges) {
+    int64_t factor = 0;
+    for (const sym::Term& term : linear.terms()) {
+      if (term.node == range) factor = term.coefficient, ++matched;
+    }
+    if (!words->push(factor).ok()) return false;
+  }
+  return matched == linear.size();
+}
+
 }  // namespace aster::engine

@@ -28,6 +28,13 @@ inline bool never(uop::Node own) {
   return own != nullptr && uop::is_const(own) && own->arg(0) == 0;
 }
 
+// An element of the source of a movement node, in the place of the node's.
+Status step_down(Vec<uop::Node>* index, uop::Graph& graph, uop::Node node);
+// A Range for every axis of a node; a constant for those of one element.
+Status ranges_of(Vec<uop::Node>* out, uop::Graph& graph, uop::Node node);
+// A constant and a factor for each range, if x is linear in them.
+bool linear_in(Vec<int64_t>* words, uop::Node x, std::span<const uop::Node> ranges);
+
 // Row-major position of an index in a shape.
 uop::Node linear_index(uop::Graph& graph, uop::Words shape, std::span<const uop::Node> index);
 

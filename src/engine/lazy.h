@@ -66,8 +66,11 @@ Status known_device(int32_t* out, Engine& engine, uop::Node node);
 // A constant of a strong dtype in new storage on a device.
 Status fill_buffer(uop::Node* out, Engine& engine, int32_t device, uop::Node constant);
 
-// Computes what the cells name, and turns each into a Buffer. The one place where work happens.
+// Computes what the cells name, and turns each into a Buffer; views of storage stay what they are
+// once the writes that they wait for are done. The one place where work happens.
 Status realize(Engine& engine, std::span<Lazy* const> cells);
+// The same; a view that is not row-major becomes a Buffer too, on memory of its own.
+Status realize_stored(Engine& engine, std::span<Lazy* const> cells);
 
 // cell = value written into cell's storage when realised (dtype and shape equal). Every live cell
 // that views that storage sees the write.

@@ -14,36 +14,11 @@ namespace sym = uop::sym;
 
 bool is_index(Node call, size_t i) { return call->op == Op::kScatter && i > 1; }
 
-// A constant and a factor for each range, if x is linear in them.
-bool linear_in(Vec<int64_t>* words, Node x, std::span<const Node> ranges) {
-  sym::Linear linear;
-  if (x == nullptr || !linear.add(x, 1)) return false;
-  if (!words->push(linear.constant).ok()) return false;
-  size_t matched = 0;
-  for (Node range : ranges) {
-    int64_t factor = 0;
-    for (const sym::Term& term : linear.terms()) {
-      if (term.node == range) factor = term.coefficient, ++matched;
-    }
-    if (!words->push(factor).ok()) return false;
-  }
-  return matched == linear.size();
-}
-
 // What only changes where elements are read; backwards too by kernels that are not ours.
 bool moves_elements(Node call, Op op) {
   if (op == Op::kFlip) return call != nullptr && call->op == Op::kForeign;
   return op == Op::kReshape || op == Op::kPermute || op == Op::kSlice || op == Op::kExpand ||
          op == Op::kDetach;
-}
-
-// An element of a source of node, in the place of node's.
-Status step_down(Vec<Node>* index, Graph& g, Node node) {
-  Place place(g.memory());
-  Node own = nullptr;
-  ASTER_TRY(source_place(&place, &own, g, node, 0, {index->data(), index->size()}, nullptr));
-  index->clear();
-  return index->append(place.index.data(), place.index.size());
 }
 
 // The length of the axis that index i of a Scatter names.
@@ -110,13 +85,8 @@ Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i)
   const Node argument = call->src(i);
   Memory& memory = g.memory();
   Vec<Node> ranges(memory), index(memory);
-  for (size_t axis = 0; axis < argument->ndim; ++axis) {
-    const int64_t dim = argument->dim(axis);
-    Node range = dim == 1 ? g.index(0) : g.range(static_cast<int64_t>(axis), dim);
-    if (range == nullptr) return last_failure();
-    ASTER_TRY(ranges.push(range));
-    ASTER_TRY(index.push(range));
-  }
+  ASTER_TRY(ranges_of(&ranges, g, argument));
+  ASTER_TRY(index.append(ranges.data(), ranges.size()));
   const std::span<const Node> places{ranges.data(), ranges.size()};
   Vec<int64_t> best(memory), strides(memory);
   using namespace native;  // how indices are read

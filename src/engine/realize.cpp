@@ -99,10 +99,7 @@ class Realize {
   Status want(Node node) {
     node = base(node);
     ASTER_TRY(need(node));
-    Node buffer = nullptr;
-    int64_t offset = 0;
-    ASTER_TRY(as_storage(&buffer, &offset, g_, node));
-    if (buffer != nullptr) return kOk;
+    if (memory_below(node) != nullptr) return kOk;
     if (const Node* value = known_.find(node)) return map_.set(node, *value);
     if (node->op == Op::kAfter) {
       for (Node effect : node->src().subspan(1)) ASTER_TRY(want(effect));
@@ -113,14 +110,9 @@ class Realize {
       ASTER_TRY(strip_effects(&result, g_, node->src(0)));
       return add(node, result);
     }
-    // A part of storage is where it is once the writes that it waits for are done.
+    // A view of storage is where it is once the writes that it waits for are done.
     const Node state = below_views(node);
-    if (buffer_below(state) != nullptr) {
-      ASTER_TRY(strip_effects(&result, g_, node));
-      ASTER_TRY(as_storage(&buffer, &offset, g_, result));
-      if (buffer != nullptr) return want(state);
-    }
-    return add(node, nullptr);
+    return buffer_below(state) != nullptr ? want(state) : add(node, nullptr);
   }
 
   // What waits below the roots, and the device that computes them. moved: what has to come from
@@ -448,22 +440,15 @@ class Realize {
     if (const Node* done = map_.find(view)) view = *done;
     int64_t offset = 0;
     ASTER_TRY(as_storage(&buffer, &offset, g_, view));
-    if (buffer == nullptr) {
-      // A view of assigned storage that is not row-major: read it out.
-      if (view->op != Op::kBuffer) return copy_view(cell, view);
+    if (buffer == nullptr && memory_below(view) == nullptr)
       return ASTER_FAIL(kINTERNAL, "%s was not realised", uop::info(view->op).name);
-    }
-    Node made =
-        buffer_node(e_, storage_of(buffer), buffer->arg(2) + offset, view->dtype, node->shape());
+    // What is not row-major stays a view of its memory.
+    Node made = buffer == nullptr ? g_.reshape(view, node->shape())
+                                  : buffer_node(e_, storage_of(buffer), buffer->arg(2) + offset,
+                                                view->dtype, node->shape());
     ASTER_TRY(need(made));
     set_node(cell, made);
     return kOk;
-  }
-  Status copy_view(Lazy& cell, Node view) {
-    Node copied = g_.reshape(g_.contiguous(view), cell.node->shape());
-    ASTER_TRY(need(copied));
-    set_node(cell, copied);
-    return realize_all(e_, std::array{&cell});
   }
 
   Engine& e_;
@@ -535,6 +520,19 @@ Status realize(Engine& engine, std::span<Lazy* const> cells) {
   engine.graph.collect();
   forget_unread(engine);
   return status;
+}
+
+Status realize_stored(Engine& engine, std::span<Lazy* const> cells) {
+  ASTER_TRY(realize(engine, cells));
+  bool views = false;
+  for (Lazy* cell : cells) {
+    if (cell->node->op == Op::kBuffer) continue;
+    const Node copied = engine.graph.contiguous(cell->node);
+    ASTER_TRY(need(copied));
+    set_node(*cell, copied);
+    views = true;
+  }
+  return views ? realize(engine, cells) : kOk;
 }
 
 }  // namespace aster::engine

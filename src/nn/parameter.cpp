@@ -2,6 +2,7 @@
 
 #include "device/device.h"
 #include "engine/engine.h"
+#include "tensor/api.h"
 
 namespace aster::nn {
 
@@ -48,15 +49,11 @@ Status filled(Shared* out, engine::Engine& engine, int32_t device, DType dtype, 
 }
 
 Status realize(Heap& heap, std::span<engine::Lazy* const> cells) {
-  Vec<aster_ml_lazy> handles(heap);
-  Vec<aster_ml_lazy*> pointers(heap);
-  ASTER_TRY(handles.reserve(cells.size()));
+  Vec<engine::Lazy*> given(heap);
   for (engine::Lazy* cell : cells) {
-    if (cell == nullptr) continue;
-    ASTER_TRY(handles.push(aster_ml_lazy{cell->handle}));
-    ASTER_TRY(pointers.push(&handles.back()));
+    if (cell != nullptr) ASTER_TRY(given.push(cell));
   }
-  return {aster_ml_lazy_realize(pointers.data(), pointers.size())};
+  return tensor::realize_stored({given.data(), given.size()});
 }
 
 Heap& Assignments::memory(engine::Engine& engine) { return engine.context.heap(); }

@@ -111,13 +111,11 @@ Status create_source(Source* out, Context& context, size_t size) {
 }
 
 Status tensor_bytes(Source* out, const aster_ml_lazy* bytes) {
-  aster_ml_lazy handle = *bytes;
-  aster_ml_lazy* pointer = &handle;
   if (tensor::node(bytes)->dtype != DType::kUInt8) {
     return ASTER_FAIL(kDTYPE, "a file of %s: uint8 is needed",
                       uop::brief(tensor::node(bytes)).text);
   }
-  ASTER_TRY(Status{aster_ml_lazy_realize(&pointer, 1)});
+  ASTER_TRY(tensor::realize_stored(std::array{tensor::cell(bytes)}));
   const Node node = tensor::node(bytes);
   buffer::Storage* storage = engine::storage_of(node);
   if (!device::same_type(storage->device, device::kCpu)) {

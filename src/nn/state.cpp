@@ -224,7 +224,7 @@ int32_t aster_ml_state_set(aster_ml_state* state, const char* name, aster_ml_laz
     return ASTER_FAIL(kDTYPE, "%s cannot be trained: it is not float",
                       aster::uop::brief(aster::tensor::node(x)).text);
   }
-  ASTER_TRY(Status{aster_ml_lazy_realize(&x, 1)});
+  ASTER_TRY(aster::tensor::realize_stored(std::array{aster::tensor::cell(x)}));
   aster::engine::Engine* engine;
   ASTER_TRY(aster::engine::engine_of(&engine, *impl->context));
   Shared parameter;

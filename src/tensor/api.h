@@ -69,6 +69,10 @@ Status clear_handles(aster_ml_lazy* out, size_t count, std::span<const Input> in
 // A handle of each node: all of them, or none. Nil: the failure in the error record.
 Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes);
 
+// Realises cells of one context, each to a Buffer: a view that is not row-major to memory of its
+// own.
+Status realize_stored(std::span<engine::Lazy* const> cells);
+
 // The device that x is on or that will compute it: the default one where any will do.
 Status device_of(int32_t* out, engine::Engine& engine, Node x);
 

@@ -105,7 +105,7 @@ Status compute(aster_ml_tensor* out, Build& build, const aster_ml_context* conte
   ASTER_TRY(result.status());
   ASTER_TRY(result.finish(plain));
   engine::Lazy* lazy = cell(&handle);
-  Status status = engine::realize(build.engine(), {&lazy, 1});
+  Status status = engine::realize_stored(build.engine(), {&lazy, 1});
   if (status.ok()) {
     const Node made = lazy->node;
     buffer::Storage* storage = engine::storage_of(made);

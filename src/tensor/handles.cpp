@@ -1,9 +1,11 @@
 // Handles, realising, reading and writing.
 #include <array>
+#include <cstdio>
 
 #include "device/device.h"
 #include "dtype/convert.h"
 #include "engine/engine.h"
+#include "engine/indexing.h"
 #include "tensor/api.h"
 
 namespace aster::tensor {
@@ -25,14 +27,19 @@ size_t bytes_of(const Graph& g, Node n) {
   return static_cast<size_t>(n->count()) * dtype::size(g.strong(n->dtype));
 }
 
-// Realises cells of one context; their weak dtypes become strong for good.
-Status realize_cells(engine::Engine& engine, std::span<engine::Lazy* const> cells) {
+// The weak dtypes of cells of one context become strong for good.
+Status make_strong(engine::Engine& engine, std::span<engine::Lazy* const> cells) {
   for (engine::Lazy* lazy : cells) {
     if (!dtype::is_weak(lazy->node->dtype)) continue;
     const Node plain = strong(engine::graph_of(engine), lazy->node);
     if (plain == nullptr) return last_failure();
     engine::set_node(*lazy, plain);
   }
+  return kOk;
+}
+
+Status realize_cells(engine::Engine& engine, std::span<engine::Lazy* const> cells) {
+  ASTER_TRY(make_strong(engine, cells));
   return engine::realize(engine, cells);
 }
 
@@ -51,7 +58,105 @@ Status realize_to_read(aster_ml_lazy* x) {
   return realize_cells(*lazy->engine, std::array{lazy});
 }
 
+// The row-major elements of a cell, which is realised for it and stays on the memory that it is on.
+class Reading {
+ public:
+  explicit Reading(aster_ml_lazy* x) : x_(x) {}
+  ~Reading() {
+    if (copied_ != nullptr) free_handle(copied_);
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+  Status begin(Place* place) {
+    ASTER_TRY(realize_to_read(x_));
+    engine::Lazy* lazy = cell(x_);
+    if (lazy->node->op != Op::kBuffer) {
+      Graph& g = engine::graph_of(*lazy->engine);
+      ASTER_TRY(engine::lazy_create(&copied_, *lazy->engine, g.contiguous(lazy->node)));
+      ASTER_TRY(engine::realize(*lazy->engine, std::array{copied_}));
+      lazy = copied_;
+    }
+    *place = place_of(*lazy);
+    return kOk;
+  }
+
+ private:
+  aster_ml_lazy* x_;
+  engine::Lazy* copied_ = nullptr;
+};
+
+// A view that is not row-major gets memory of its own.
+Status leave_memory(engine::Lazy& lazy) {
+  if (lazy.node->op == Op::kBuffer) return kOk;
+  char why[160];
+  std::snprintf(why, sizeof(why), "a row-major descriptor is asked for of the view %s",
+                brief(lazy.node).text);
+  ASTER_TRY(lazy.context->may_copy(bytes_of(engine::graph_of(*lazy.engine), lazy.node), why));
+  return engine::realize_stored(*lazy.engine, std::array{&lazy});
+}
+
+// Lends a descriptor of a realised cell: elements from the first one of a Buffer, and steps.
+Status lend(aster_ml_tensor* out, engine::Lazy& lazy, Node buffer, const Vec<int64_t>& words) {
+  aster::Heap& heap = lazy.context->heap();
+  const Node n = lazy.node;
+  if (lazy.lent_count < n->ndim) {
+    ptrdiff_t* strides = heap.array<ptrdiff_t>(n->ndim);
+    if (strides == nullptr) return aster::out_of_memory(n->ndim * sizeof(ptrdiff_t));
+    heap.release(lazy.lent, lazy.lent_count * sizeof(ptrdiff_t), alignof(ptrdiff_t));
+    lazy.lent = strides;
+    lazy.lent_count = n->ndim;
+  }
+  for (size_t i = 0; i < n->ndim; ++i) lazy.lent[i] = words[1 + i];
+  buffer::Storage* storage = engine::storage_of(buffer);
+  storage->lent.store(true, std::memory_order_relaxed);
+  engine::forget_kept(*lazy.engine);
+  const int32_t dtype = static_cast<int32_t>(n->dtype);
+  const Word first = words[0] * static_cast<Word>(dtype::size(n->dtype));
+  out->storage = {storage->data, storage->bytes, dtype, storage->device};
+  out->byte_offset = static_cast<size_t>(buffer->arg(2) + first);
+  out->ndim = n->ndim;
+  // The node's own dimensions, which are positive words of the same size; the borrower leaves them
+  // alone.
+  static_assert(sizeof(size_t) == sizeof(Word));
+  if (n->ndim != 0) out->shape = reinterpret_cast<size_t*>(const_cast<Word*>(n->shape().data()));
+  if (n->ndim != 0) out->strides = lazy.lent;
+  out->dtype = dtype;
+  out->device = storage->device;
+  return kOk;
+}
+
+// Realises x and lends its descriptor, row-major or as it lies.
+Status view(aster_ml_tensor* out, aster_ml_lazy* x, bool strided) {
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  *out = aster_ml_tensor{};
+  ASTER_TRY(check_handle(x));
+  const aster::ContextLock lock(cell(x)->context);
+  ASTER_TRY(lock.status());
+  ASTER_TRY(realize_to_read(x));
+  engine::Lazy& lazy = *cell(x);
+  Graph& g = engine::graph_of(*lazy.engine);
+  Node buffer = nullptr;
+  Vec<int64_t> words(lazy.context->heap());
+  if (strided && lazy.node->op != Op::kBuffer)
+    ASTER_TRY(engine::as_strided(&buffer, &words, g, lazy.node));
+  if (buffer == nullptr) {
+    ASTER_TRY(leave_memory(lazy));
+    buffer = lazy.node;
+    ASTER_TRY(words.resize(1 + buffer->ndim, 0));
+    Word step = 1;
+    for (size_t i = buffer->ndim; i-- > 0; step *= buffer->dim(i)) words[1 + i] = step;
+  }
+  return lend(out, lazy, buffer, words);
+}
+
 }  // namespace
+
+Status realize_stored(std::span<engine::Lazy* const> cells) {
+  if (cells.empty()) return kOk;
+  ASTER_TRY(make_strong(*cells[0]->engine, cells));
+  return engine::realize_stored(*cells[0]->engine, cells);
+}
 
 bool writes_through(Node target) {
   while (target->op == Op::kReshape || target->op == Op::kPermute || target->op == Op::kFlip ||
@@ -162,7 +267,7 @@ int32_t aster_ml_lazy_to(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t dev
 
 int32_t aster_ml_lazy_is_realized(const aster_ml_lazy* x) {
   const Node n = peek(x);
-  return n != nullptr && n->op == aster::uop::Op::kBuffer;
+  return n != nullptr && engine::memory_below(n) != nullptr;
 }
 
 int32_t aster_ml_lazy_shares_storage(int32_t* out, const aster_ml_lazy* x, const aster_ml_lazy* y) {
@@ -174,8 +279,8 @@ int32_t aster_ml_lazy_shares_storage(int32_t* out, const aster_ml_lazy* x, const
   const aster::ContextLock lock(cell(x)->context), other(cell(y)->context);
   ASTER_TRY(lock.status());
   ASTER_TRY(other.status());
-  const Node a = node(x), b = node(y);
-  if (a->op != aster::uop::Op::kBuffer || b->op != aster::uop::Op::kBuffer) return kOk;
+  const Node a = engine::memory_below(node(x)), b = engine::memory_below(node(y));
+  if (a == nullptr || b == nullptr) return kOk;
   *out = engine::storage_of(a) == engine::storage_of(b) ||
          engine::region_of(a).overlaps(engine::region_of(b));
   return kOk;
@@ -210,42 +315,12 @@ int32_t aster_ml_lazy_realize(aster_ml_lazy* const* tensors, size_t count) {
 
 int32_t aster_ml_lazy_view(aster_ml_tensor* out, aster_ml_lazy* x) {
   ASTER_API();
-  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
-  *out = aster_ml_tensor{};
-  ASTER_TRY(check_handle(x));
-  const aster::ContextLock lock(cell(x)->context);
-  ASTER_TRY(lock.status());
-  ASTER_TRY(realize_to_read(x));
-  engine::Lazy& lazy = *cell(x);
-  aster::Heap& heap = lazy.context->heap();
-  const Node n = lazy.node;
-  if (lazy.lent_count < n->ndim) {
-    ptrdiff_t* strides = heap.array<ptrdiff_t>(n->ndim);
-    if (strides == nullptr) return aster::out_of_memory(n->ndim * sizeof(ptrdiff_t));
-    heap.release(lazy.lent, lazy.lent_count * sizeof(ptrdiff_t), alignof(ptrdiff_t));
-    lazy.lent = strides;
-    lazy.lent_count = n->ndim;
-  }
-  ptrdiff_t stride = 1;
-  for (size_t i = n->ndim; i-- > 0;) {
-    lazy.lent[i] = stride;
-    stride *= n->dim(i);
-  }
-  const Place place = place_of(lazy);
-  place.storage->lent.store(true, std::memory_order_relaxed);
-  engine::forget_kept(*lazy.engine);
-  const int32_t dtype = static_cast<int32_t>(n->dtype);
-  out->storage = {place.storage->data, place.storage->bytes, dtype, place.storage->device};
-  out->byte_offset = place.offset;
-  out->ndim = n->ndim;
-  // The node's own dimensions, which are positive words of the same size; the borrower leaves them
-  // alone.
-  static_assert(sizeof(size_t) == sizeof(Word));
-  if (n->ndim != 0) out->shape = reinterpret_cast<size_t*>(const_cast<Word*>(n->shape().data()));
-  if (n->ndim != 0) out->strides = lazy.lent;
-  out->dtype = dtype;
-  out->device = place.storage->device;
-  return kOk;
+  return view(out, x, false).code;
+}
+
+int32_t aster_ml_lazy_view_strided(aster_ml_tensor* out, aster_ml_lazy* x) {
+  ASTER_API();
+  return view(out, x, true).code;
 }
 
 int32_t aster_ml_lazy_copy_out(void* data, size_t bytes, aster_ml_lazy* x) {
@@ -259,8 +334,9 @@ int32_t aster_ml_lazy_copy_out(void* data, size_t bytes, aster_ml_lazy* x) {
                       whole);
   }
   if (data == nullptr && bytes != 0) return ASTER_FAIL(kARGUMENT, "data is a null pointer");
-  ASTER_TRY(realize_to_read(x));
-  const Place place = place_of(*cell(x));
+  Reading reading(x);
+  Place place;
+  ASTER_TRY(reading.begin(&place));
   return buffer::copy({data, 0, buffer::kHost},
                       {place.storage->data, place.offset, place.storage->device}, bytes);
 }
@@ -274,8 +350,9 @@ int32_t aster_ml_lazy_to_double(double* out, aster_ml_lazy* x) {
   ASTER_TRY(lock.status());
   if (node(x)->count() != 1)
     return ASTER_FAIL(kSHAPE, "one element asked of %s", aster::uop::brief(node(x)).text);
-  ASTER_TRY(realize_to_read(x));
-  const Place place = place_of(*cell(x));
+  Reading reading(x);
+  Place place;
+  ASTER_TRY(reading.begin(&place));
   const DType dtype = node(x)->dtype;
   uint64_t element = 0;
   ASTER_TRY(buffer::copy({&element, 0, buffer::kHost},

@@ -76,9 +76,7 @@ class Strided {
     if (row_of(level, *length, *place, &after)) {
       x = sliced(x, level, *place - after, 1, rows);
     } else {
-      x = sliced(x, level, *place, 1, *length - *place);
-      x = padded(x, level, rows - (*length - *place));
-      after = 0;
+      return windows(x, level, length, place);
     }
     shape_[level] = step.count;
     shape_[level + 1] = step.stride;
@@ -98,12 +96,15 @@ class Strided {
     const size_t n = axis + 1;
     return g_.slice(x, {starts, n}, {steps, n}, {counts, n});
   }
-  Node padded(Node x, size_t axis, Word by) {
-    if (x == nullptr) return nullptr;
-    const Word none[kMost] = {};
-    Word after[kMost] = {};
-    after[axis] = by;
-    return g_.pad(x, {none, axis + 1}, {after, axis + 1}, {none, axis + 1}, 0);
+  // Where the last row is not whole in memory.
+  Node windows(Node x, size_t level, Word* length, Word* place) {
+    const Word reach = reach_[level + 1];
+    x = sliced(x, level, *place, 1, reach_[level]);
+    shape_[level] = steps_[level].count;
+    shape_[level + 1] = *length = reach;
+    *place = 0;
+    const auto axis = static_cast<int64_t>(level);
+    return x == nullptr ? nullptr : g_.window(x, axis, reach, steps_[level].stride, 1);
   }
 
   // The steps in the order of the axes and their directions, with the axes that do not step.

@@ -205,6 +205,11 @@ TEST_F(TensorTest, ReadsAndLendsStorage) {
   const Tensor large(std::vector<int64_t>{(int64_t{1} << 60) + 1});
   EXPECT_EQ(large.item<int64_t>(), (int64_t{1} << 60) + 1);
   EXPECT_TRUE((large == large).item<bool>());
+  const Tensor square({{1., 2.}, {3., 4.}}), turned = square.transpose(0, 1);
+  const aster_ml_tensor lent = turned.view_strided();
+  EXPECT_EQ(lent.storage.data, square.view().storage.data);
+  EXPECT_EQ(lent.strides[0], 1);
+  EXPECT_EQ(aster_ml_tensor_is_contiguous(&lent), 0);
 }
 
 TEST_F(TensorTest, ShowsItsGraph) {

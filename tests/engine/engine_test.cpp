@@ -197,7 +197,7 @@ TEST(Assign, OnlyWhatIsReadInTwoStatesIsCopied) {
   Node doubled = g.assign(x, g.alu(Op::kMul, x, w.num(2, x)));
   Node written = g.assign(y, w.num(0, y));
   Lazy* both = w.cell(g.alu(Op::kSub, g.flip(x, words({1})), g.after(x, std::array{doubled})));
-  Lazy* before = w.cell(g.flip(y, words({1})));
+  Lazy* before = w.cell(g.contiguous(g.flip(y, words({1}))));
   Lazy* after = w.cell(written);
   w.realize({both, before, after});
   EXPECT_EQ(w.read(both), (std::vector<float>{2, -1, -4, -7}));

@@ -82,7 +82,7 @@ class World {
     return lazy;
   }
   void realize(const std::vector<Lazy*>& cells) {
-    Status status = engine::realize(*engine_, {cells.data(), cells.size()});
+    Status status = realize_stored(*engine_, {cells.data(), cells.size()});
     aster_ml_error error{};
     aster_ml_error_last(&error);
     ASSERT_EQ(status.code, 0) << error.message;

@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 import pytest
 
-from aster_ml import BufferView, MemoryType, Tensor, dtypes
+from aster_ml import BufferView, MemoryType, Tensor, TinyJit, _native, dtypes
 
 
 def test_a_view_says_what_the_memory_is():
@@ -142,3 +142,59 @@ def test_no_axes_and_no_elements():
     empty = BufferView.from_numpy(np.zeros((2, 0, 3)))
     assert empty.size == 0 and empty.numpy().shape == (2, 0, 3) and empty.is_contiguous()
     assert empty.tensor().shape == (2, 0, 3)
+
+
+def counted():
+    return _native.engine_count()["copies"]
+
+
+def test_strided_tensors_stay_views():
+    array = np.arange(24, dtype=np.float32).reshape(4, 6)
+    before = counted()
+    columns, back = (slice(None), slice(None, None, 2)), (slice(None, None, -1),)
+    for slices in (columns, back, (slice(1, 3), slice(4, 1, -2))):
+        for turned in (False, True):
+            part = array[slices].T if turned else array[slices]
+            x = BufferView.from_numpy(part).tensor()
+            assert x.realize().is_realized
+            for _ in range(2):
+                np.testing.assert_array_equal(x.numpy(), part)
+                np.testing.assert_array_equal(x.tolist(), part)
+                np.testing.assert_array_equal((x * 2).numpy(), part * 2)
+                assert str(x.tolist()[0]) and repr(x)
+                array += 1
+            shared = np.asarray(x)
+            assert np.shares_memory(shared, array) and shared.strides == part.strides
+            assert np.shares_memory(np.from_dlpack(x), array)
+            assert np.shares_memory(BufferView.from_tensor(x).numpy(), array)
+            assert memoryview(x).strides == part.strides
+            np.testing.assert_array_equal(memoryview(x).tolist(), part.tolist())
+    assert counted() == before
+
+
+def test_views_of_tensors_see_what_is_assigned_after_they_were_read():
+    x = Tensor(list(range(6))).reshape(2, 3).contiguous().realize()
+    turned, every, back = x.T.realize(), x[:, ::2].realize(), x.flip(1)
+    assert turned.is_realized and back.is_realized
+    for plus in (0, 10, 20):
+        want = np.arange(6).reshape(2, 3) + plus
+        for _ in range(2):
+            assert turned.tolist() == want.T.tolist()
+            assert every.tolist() == want[:, ::2].tolist()
+            assert back.tolist() == want[:, ::-1].tolist()
+        x.assign(x + 10).realize()
+    every.assign(Tensor([[1, 2], [3, 4]])).realize()
+    assert x[:, ::2].tolist() == [[1, 2], [3, 4]] and turned.tolist()[2] == [2, 4]
+    assert bytes(x.T) == np.ascontiguousarray(x.numpy().T).tobytes()
+
+
+def test_captures_of_strided_views():
+    x = Tensor(list(range(6))).reshape(2, 3).contiguous().realize()
+    double = TinyJit(lambda a: (a * 2).realize())
+    for i in range(4):
+        turned = (x + i).realize().T
+        assert double(turned).tolist() == [[2 * (r * 3 + c + i) for r in (0, 1)] for c in range(3)]
+    give = TinyJit(lambda a: (a + 1).realize().T)
+    for i in range(4):
+        want = (np.arange(6).reshape(2, 3) + i + 1).T
+        assert give((x + i).realize()).tolist() == want.tolist()

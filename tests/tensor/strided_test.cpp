@@ -154,6 +154,108 @@ TEST_P(Strided, AssignmentsGoThrough) {
   EXPECT_EQ(aster_ml_lazy_is_stored(x), 1);
 }
 
+// Realising and reading leave a view where it lies: what is written there later is seen.
+TEST_P(Strided, StayViews) {
+  for (const Row& row : kRows) {
+    Part part(world, row.elements, row.first, row.shape, row.strides);
+    T x, twice;
+    OK(aster_ml_lazy_from_tensor(x, world, &part.t));
+    aster_ml_lazy* list[] = {x};
+    OK(aster_ml_lazy_realize(list, 1));
+    EXPECT_EQ(aster_ml_lazy_is_realized(x), 1);
+    Floats out(aster_ml_tensor_count(&part.t));
+    for (int round = 0; round < 2; ++round) {
+      OK(aster_ml_lazy_copy_out(out.data(), out.size() * sizeof(float), x));
+      EXPECT_EQ(out, part.wanted());
+      Floats data(row.elements);
+      for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(7 * i + 3);
+      OK(aster_ml_tensor_copy_in(&part.whole, data.data(), data.size()));
+    }
+    aster_ml_tensor lent{};
+    OK(aster_ml_lazy_view_strided(&lent, x));
+    EXPECT_EQ(lent.storage.data, part.t.storage.data);
+    EXPECT_EQ(lent.byte_offset, part.t.byte_offset);
+    for (size_t i = 0; i < row.shape.size(); ++i) {
+      EXPECT_EQ(lent.shape[i], row.shape[i]);
+      if (row.shape[i] > 1) {
+        EXPECT_EQ(lent.strides[i], row.strides[i]);
+      }
+    }
+    OK(aster_ml_lazy_mul(twice, x, x));
+    Floats squares = part.wanted();
+    for (float& value : squares) value *= value;
+    OK(aster_ml_lazy_copy_out(out.data(), out.size() * sizeof(float), twice));
+    EXPECT_EQ(out, squares);
+  }
+  EXPECT_EQ(copies(world).count, 0u);
+}
+
+// A slice of what is computed here sees what is assigned to it, however often it was read.
+TEST_P(Strided, SlicesSeeAssignmentsAfterTheyWereRead) {
+  T x, odd, turned, value;
+  const Floats data = {0, 1, 2, 3, 4, 5};
+  const int64_t six[] = {6}, axes[] = {1, 0}, two_by_three[] = {2, 3};
+  OK(aster_ml_lazy_from(x, world, data.data(), ASTER_ML_DTYPE_FLOAT32, 1, six));
+  const int64_t start[] = {1}, stop[] = {6}, step[] = {2};
+  OK(aster_ml_lazy_slice(odd, x, 1, start, stop, step));
+  T square;
+  OK(aster_ml_lazy_reshape(square, x, 2, two_by_three));
+  OK(aster_ml_lazy_permute(turned, square, 2, axes));
+  aster_ml_lazy* list[] = {odd, turned};
+  for (float plus : {0.f, 10.f, 20.f}) {
+    OK(aster_ml_lazy_realize(list, 2));
+    Floats out(3), all(6);
+    OK(aster_ml_lazy_copy_out(out.data(), 12, odd));
+    EXPECT_EQ(out, (Floats{1 + plus, 3 + plus, 5 + plus}));
+    OK(aster_ml_lazy_copy_out(all.data(), 24, turned));
+    EXPECT_EQ(all, (Floats{plus, 3 + plus, 1 + plus, 4 + plus, 2 + plus, 5 + plus}));
+    int32_t shared = 0;
+    OK(aster_ml_lazy_shares_storage(&shared, odd, turned));
+    EXPECT_EQ(shared, 1);
+    Floats next(6);
+    for (size_t i = 0; i < 6; ++i) next[i] = static_cast<float>(i) + plus + 10;
+    T more;
+    OK(aster_ml_lazy_from(more, world, next.data(), ASTER_ML_DTYPE_FLOAT32, 1, six));
+    OK(aster_ml_lazy_assign(x, more));
+  }
+  EXPECT_EQ(copies(world).count, 0u);
+}
+
+// Whoever asks for row-major memory of a view gets a copy, which the context is asked for.
+TEST_P(Strided, RowMajorDescriptorsOfViewsAreCopies) {
+  const Part part(world, 12, 0, {4, 3}, {1, 4});
+  T x, other;
+  OK(aster_ml_lazy_from_tensor(x, world, &part.t));
+  OK(aster_ml_lazy_from_tensor(other, world, &part.t));
+  aster_ml_tensor lent{};
+  OK(aster_ml_context_set_copies(world, ASTER_ML_COPIES_REFUSE));
+  EXPECT_EQ(aster_ml_lazy_view(&lent, x), ASTER_ML_UNSUPPORTED);
+  EXPECT_NE(message().find("row-major descriptor"), std::string::npos) << message();
+  EXPECT_EQ(lent.storage.data, nullptr);
+  OK(aster_ml_context_set_copies(world, ASTER_ML_COPIES_ALLOW));
+  OK(aster_ml_lazy_view(&lent, x));
+  EXPECT_NE(lent.storage.data, part.t.storage.data);
+  EXPECT_EQ(aster_ml_tensor_is_contiguous(&lent), 1);
+  EXPECT_EQ(copies(world).count, 1u);
+  EXPECT_EQ(copies(world).bytes, 48u);
+  Floats out(12);
+  OK(aster_ml_tensor_copy_out(out.data(), &lent, 12));
+  EXPECT_EQ(out, part.wanted());
+  // The other handle on the same view is still one.
+  OK(aster_ml_lazy_view_strided(&lent, other));
+  EXPECT_EQ(lent.storage.data, part.t.storage.data);
+  EXPECT_EQ(copies(world).count, 1u);
+  // No strides say this one.
+  T flat;
+  const int64_t twelve[] = {12};
+  OK(aster_ml_lazy_reshape(flat, other, 1, twelve));
+  OK(aster_ml_lazy_view_strided(&lent, flat));
+  EXPECT_EQ(aster_ml_tensor_is_contiguous(&lent), 1);
+  EXPECT_EQ(copies(world).count, 2u);
+  EXPECT_EQ(aster_ml_lazy_view_strided(nullptr, x), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_lazy_view_strided(&lent, nullptr), ASTER_ML_ARGUMENT);
+}
+
 TEST_P(Strided, ResultsAreOfTheirOwn) {
   const Part part(world, 12, 0, {4, 3}, {1, 4});
   aster_ml_tensor same{};

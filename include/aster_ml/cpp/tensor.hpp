@@ -77,10 +77,15 @@ class Values : public Methods<Self, Tensor> {
     if (!from.copy_out(out.data(), out.size() * sizeof(Number))) out.clear();
     return out;
   }
-  /* The realised storage, lent; empty where that fails. */
+  /* The realised storage, lent; empty where that fails. Row-major, or as it lies. */
   aster_ml_tensor view() const {
     aster_ml_tensor out{};
     if (there(this->self(), "view")) aster_ml_lazy_view(&out, writable());
+    return out;
+  }
+  aster_ml_tensor view_strided() const {
+    aster_ml_tensor out{};
+    if (there(this->self(), "view_strided")) aster_ml_lazy_view_strided(&out, writable());
     return out;
   }
   /* Its elements in place; null where that fails or they are of another type. */
