@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Kernels under oclgrind, which runs OpenCL C one instruction at a time and tells of every access
-outside of its memory and of races: random graphs and captured programs (FuzzOpencl.*).
+outside of its memory and of races: random graphs and captured programs (FuzzOpencl.*), and kernels
+from source and from programs, one of which writes where it should not.
 
-  tests/oclgrind.py TEST_FUZZ     77 where oclgrind is not installed (Debian: oclgrind)
+  tests/oclgrind.py TEST_FUZZ TEST_KERNELS     77 where oclgrind is not installed (Debian: oclgrind)
 """
 
 import os
@@ -26,7 +27,23 @@ def tells(folder):
     return "Invalid write of size 4" in said.stdout + said.stderr
 
 
-def main(program):
+def check_kernels(program, environment, log):
+    """What is wrong with kernels that are given in OpenCL C and as programs; None: nothing."""
+    for words, wrong in ([], False), (["outside"], True):
+        ran = subprocess.run([program, *words], env=environment, capture_output=True, text=True,
+                             check=False)
+        if ran.returncode != 0:
+            return f"{program} {words}: {ran.stderr[:2000]}"
+        said = ""
+        if os.path.exists(log):
+            with open(log, encoding="utf-8") as file:
+                said = file.read()
+        if wrong != ("Invalid write of size 4 at global memory" in said):
+            return f"of {words} oclgrind says:\n{said[:2000]}"
+    return None
+
+
+def main(program, kernels):
     found = shutil.which("oclgrind")
     if found is None:
         print("SKIPPED: oclgrind is not installed")
@@ -52,8 +69,10 @@ def main(program):
             return "the cases do not pass"
         with open(log, encoding="utf-8") as file:
             said = file.read()
-        return f"oclgrind says:\n{said[:3000]}" if said else 0
+        if said:
+            return f"oclgrind says:\n{said[:3000]}"
+        return check_kernels(kernels, environment, log) or 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

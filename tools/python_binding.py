@@ -23,7 +23,8 @@ SLOW = re.compile(
     r"(_realize|_to_double|_copy_out|masked_select|nonzero|_item|_unique"
     r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear"
     r"|state_(set|load|read|write|realize|set_layer|set_optimizer|(read|from)_\w+)"
-    r"|kernel_from_\w+|(sgd|adam|lars|lamb|muon)_init|optimizer_(step\w*|get|realize)|layer_get"
+    r"|kernel_(add_source|from_\w+)"
+    r"|(sgd|adam|lars|lamb|muon)_init|optimizer_(step\w*|get|realize)|layer_get"
     r"|tensor_(?!from_buffer|count|is_)\w+)$"
 )
 # Functions whose result is the object x itself where nothing moves, as tinygrad's.

@@ -96,10 +96,12 @@ typedef struct aster_ml_code {
   const char *name; /* of its function: letters, digits and underscores; equal names, equal texts */
   const char *text; /* zero-terminated */
   size_t length;
-  uint32_t params; /* operands of a launch */
-  uint32_t sizes;  /* numbers of a launch */
-  size_t local_bytes;
+  uint32_t params;    /* operands of a launch */
+  uint32_t sizes;     /* numbers of a launch */
+  size_t local_bytes; /* of local memory that a group is given by it */
   size_t scratch_bytes;
+  uint32_t group_size; /* work-items in a group of its launches; 0: the device chooses */
+  uint32_t zero;
 } aster_ml_code;
 
 /* What a command does. */
@@ -126,9 +128,9 @@ typedef struct aster_ml_command {
   uint32_t operand_count;
   uint32_t size_count;
   const int64_t *sizes;
-  int64_t tasks; /* where groups are 0: tasks 0 to tasks - 1 in any order, side by side */
-  uint32_t groups[3];
-  uint32_t locals[3];
+  int64_t tasks;      /* where groups are 0: tasks 0 to tasks - 1 in any order, side by side */
+  uint32_t groups[3]; /* else so many groups of so many work-items; where locals are 0: so many */
+  uint32_t locals[3]; /* work-items, in groups that the device chooses */
   double nanoseconds; /* that one core of the host would take, about */
   /* Copies. */
   void *to;

@@ -128,13 +128,20 @@ ASTER_ML_API aster_ml_negated_status aster_ml_kernel_get_program(
 /* Options of kernels. */
 typedef struct aster_ml_kernel_options {
   uint32_t struct_size;
-  int32_t device;     /* the kind that runs it: 0 or ASTER_ML_DEVICE_CPU */
+  int32_t device;     /* what it is made for, whatever its index; 0: the CPU */
   int64_t tasks;      /* parts that threads may take; 0: one, or one for each element of [...] */
   double nanoseconds; /* of a task, or an element, about; 0: 1. Only threads depend on it */
+  /* Of OpenCL C. Work-items along each dimension; all 0: one a task, whole groups of them. */
+  int64_t global_size[3];
+  /* Work-items of a group along each dimension, which divide global_size; all 0: the device
+   * chooses. */
+  int64_t local_size[3];
+  int64_t local_bytes; /* of local memory that a group is given */
 } aster_ml_kernel_options;
 
-/* A kernel from C. source is a translation unit for the compiler that the context uses, without
- * headers, with a function of this name:
+/* A kernel from C or OpenCL C. For the CPU, and devices that take C, source is a translation unit
+ * for the compiler that the context, or the device, uses, without headers, with a function of this
+ * name:
  *
  *   void NAME(float *result, const float *operand, ..., long long begin, long long end)
  *
@@ -143,21 +150,41 @@ typedef struct aster_ml_kernel_options {
  * all places: operands broadcast to it, and it has a task for each of its elements. Memory is
  * row-major and does not overlap. The kernel may call the functions of C that compilers put in
  * the place of loops (memcpy, fma, sqrt, floor, ...) and no others, and nothing may depend on
- * memory but the operands. It runs on any number of threads. Compiled code is kept on disk as that
- * of the library is. Owns: out. Errors: ARGUMENT, FORMAT (the signature), COMPILE (with what the
- * compiler says, in full by the log), UNSUPPORTED (no compiler; another device; results of several
- * dtypes). */
+ * memory but the operands. It runs on any number of threads.
+ *
+ * For devices that take OpenCL C (options->device) its function is
+ *
+ *   void NAME(__global float *result, __global const float *operand, ..., long count)
+ *
+ * which every work-item calls; __kernel before it makes no difference. count is the number of
+ * elements of [...], or of tasks, or of work-items; where groups of a size are asked for and do not
+ * divide it, more work-items run. With local_bytes it has an argument more, __local void *: memory
+ * of its group, aligned to 64 bytes; it declares none itself.
+ *
+ * A kernel runs on the devices that it has sources for: tensors on others are UNSUPPORTED where
+ * they are realised. Compiled code is kept on disk as that of the library is. Owns: out. Errors:
+ * ARGUMENT, FORMAT (the signature), COMPILE (with what the compiler says, in full by the log),
+ * UNSUPPORTED (no compiler; a device that takes no source; groups or local memory larger than the
+ * device's; results of several dtypes). */
 ASTER_ML_API int32_t aster_ml_kernel_from_source(aster_ml_kernel *out,
                                                  const aster_ml_context *context,
                                                  const char *source, const char *name,
                                                  const char *signature,
                                                  const aster_ml_kernel_options *options);
 
+/* Another source of a kernel from source, for another device: a function of the kernel's name that
+ * computes the same. Errors: those of aster_ml_kernel_from_source; STATE (it has one for that
+ * device, or is not from source). */
+ASTER_ML_API int32_t aster_ml_kernel_add_source(const aster_ml_kernel *kernel, const char *source,
+                                                const aster_ml_kernel_options *options);
+
 /* A kernel from the text of a kernel program (docs/KERNEL_PROGRAM.md): its last program, whose
  * Params are the results, which it writes, then the operands. Every shape of the signature is
  * known. It is verified before it is compiled; accesses that nothing proves inside their memory are
- * refused. Owns: out. Errors: as aster_ml_kernel_from_source; FORMAT and ARGUMENT name the line and
- * the instruction of the program. */
+ * refused. It is compiled for options->device at once, for others when they compute it. One with
+ * barriers is for devices that take OpenCL C alone. Owns: out. Errors: as
+ * aster_ml_kernel_from_source; FORMAT and ARGUMENT name the line and the instruction of the
+ * program. */
 ASTER_ML_API int32_t aster_ml_kernel_from_program(aster_ml_kernel *out,
                                                   const aster_ml_context *context,
                                                   const char *program, const char *signature,

@@ -191,10 +191,12 @@ Status render_unit(Text& out, const Rendered& kernel, const Target& target) {
   return write_one(out, kernel.code, target);
 }
 
-Status render_text(Text& out, const program::Module& module, const Target& target) {
-  program::RenderedC code(out.memory());
-  ASTER_TRY(render_module(code, module, target));
-  return write_one(out, code, target);
+Status render_text(Text& out, const program::Module& module, const Target& target,
+                   program::RenderedC* code) {
+  program::RenderedC own(out.memory());
+  if (code == nullptr) code = &own;
+  ASTER_TRY(render_module(*code, module, target));
+  return write_one(out, *code, target);
 }
 
 }  // namespace aster::codegen

@@ -273,6 +273,7 @@ class Builder {
           ASTER_TRY(
               p_.sources.push(Source{where, 0, slot.offset, nullptr, there ? area : 0, flat}));
         }
+        p_.sources.back().offset += exe.shift(launch.first_operand + o);
       }
     }
     return kOk;

@@ -29,7 +29,7 @@ void bind_away(void** pointers, size_t* offsets, const Executable& exe,
       const Given memory = memory_of(exe.slots[exe.operands[i]]);
       const bool flat = is_of_host(launch.kind);
       pointers[i] = flat ? memory.address() : memory.data;
-      offsets[i] = flat ? 0 : memory.offset;
+      offsets[i] = flat ? 0 : memory.offset + static_cast<size_t>(exe.shift(i));
     }
   }
 }
@@ -59,8 +59,11 @@ Status Commands::add_command(const Executable& exe, const Launch& launch, void* 
   command.tasks = launch.tasks;
   command.nanoseconds = launch.nanoseconds;
   command.bytes = static_cast<size_t>(launch.bytes);
+  const LaunchInfo& info = exe.infos[static_cast<size_t>(&launch - exe.launches.data())];
+  std::ranges::copy(info.groups, command.groups);
+  std::ranges::copy(info.locals, command.locals);
   ASTER_TRY(commands_.push(command));
-  return infos_.push(&exe.infos[static_cast<size_t>(&launch - exe.launches.data())]);
+  return infos_.push(&info);
 }
 
 Status Commands::add(const Executable& exe, void* const* pointers, const size_t* offsets,

@@ -4,6 +4,7 @@
 
 #include "base/pool.h"
 #include "codegen/title.h"
+#include "engine/foreign.h"
 #include "engine/kernels.h"
 #include "engine/prepare.h"
 #include "engine/rangeify.h"
@@ -227,8 +228,10 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   exe->own_sizes = recording != nullptr;
   exe->device = device_of_kernels;
   exe->away = device_of_kernels != nullptr;
-  Status status =
-      is_move(roots, on) ? make_move(exe, roots[0], on) : compile(exe, roots, *leaves, interpret);
+  Status status = leaves->foreign ? check_foreign(exe, roots, on) : Status(kOk);
+  if (status.ok())
+    status =
+        is_move(roots, on) ? make_move(exe, roots[0], on) : compile(exe, roots, *leaves, interpret);
   if (status.ok() && context.options().no_schedule_cache == 0 && !exe->for_now) {
     if (cache.size() >= kMostCached) {
       for (auto& entry : cache) {
@@ -266,6 +269,7 @@ Status Engine::specialise(Executable** at, Nodes roots, const Leaves& leaves) {
   Executable* own = context.heap().create<Executable>(context.heap());
   if (own == nullptr) return out_of_memory(sizeof(Executable));
   own->own_sizes = true;
+  own->own_kernels = shared->own_kernels;
   own->device = shared->device;
   own->away = shared->away;
   const Status status = compile(own, roots, leaves, false);
@@ -311,7 +315,7 @@ Status Engine::compile(Executable* exe, Nodes roots, const Leaves& leaves, bool 
     // Rules and texts take a failed request for "does not apply" and "no more": not to be trusted.
     if (memory.failed()) return ASTER_FAIL(kMEMORY, "scheduling ran out of memory");
   }
-  if (status.code != ASTER_ML_UNSUPPORTED) return status;
+  if (status.code != ASTER_ML_UNSUPPORTED || exe->own_kernels) return status;
   // No compiler here, one that failed, or a kernel that it cannot be given: the interpreter
   // answers.
   ASTER_TRY(say_interpreted());
@@ -453,7 +457,7 @@ void keep_on_host(Executable* exe, const Schedule& schedule, const Kernels& on_d
     if (slot.kind == SlotKind::kTemporary) slot.kind = SlotKind::kHost;
   }
   for (const Item& item : schedule.items) {
-    if (item.kind != ItemKind::kKernel || on_device.function(item.kernel) == nullptr) continue;
+    if (on_device.function(item.kernel) == nullptr) continue;
     for (uint32_t o = 0; o < item.operand_count; ++o) {
       Slot& slot = exe->slots[schedule.operands[item.first_operand + o]];
       if (slot.kind == SlotKind::kHost) slot.kind = SlotKind::kTemporary;
@@ -483,8 +487,7 @@ class Assembly {
       ASTER_TRY(exe_.operands.append(schedule_.operands.data(), schedule_.operands.size()));
     }
     for (const Item& item : schedule_.items) {
-      const bool away =
-          item.kind == ItemKind::kKernel && on_device.function(item.kernel) != nullptr;
+      const bool away = on_device.function(item.kernel) != nullptr;
       ASTER_TRY(add(item, away ? on_device : on_host, away));
     }
     if (exe_.away) ASTER_TRY(sides_.finish(memory_));
@@ -500,6 +503,15 @@ class Assembly {
     launch.writes = writes_in_place(schedule_, item);
     if (item.kind == ItemKind::kKernel) {
       ASTER_TRY(add_kernel(&launch, &info, item, kernels, away));
+    } else if (away) {
+      ASTER_TRY(add_foreign(&launch, &info, item, kernels));
+      exe_.work.add(info.work);
+      ASTER_TRY(describe(exe_.summary, memory_, schedule_, item, launch, info.title));
+      ForeignOperands operands(memory_);
+      ASTER_TRY(operands.take(schedule_, item, kernels.foreign_of(item.kernel)->code));
+      return sides_.add(launch, info, {operands.slots.data(), operands.slots.size()},
+                        {operands.written.data(), operands.written.size()}, Sides::kDevice,
+                        {operands.shifts.data(), operands.shifts.size()});
     } else {
       ASTER_TRY(prepare_call(&launch, &info, &exe_, engine_.context.heap(), schedule_, item));
       ASTER_TRY(name_call(info.title, memory_, launch.plan->name(), item.kernel));
@@ -542,6 +554,24 @@ class Assembly {
     return kOk;
   }
 
+  // A kernel that is not ours, by the device.
+  Status add_foreign(Launch* launch, LaunchInfo* info, const Item& item, const Kernels& kernels) {
+    const uop::Foreign& kernel = uop::foreign_of(item.kernel);
+    const uop::ForeignCode& code = kernels.foreign_of(item.kernel)->code;
+    launch->kind = LaunchKind::kDevice;
+    launch->kernel = kernels.function(item.kernel);
+    launch->tasks = code.tasks;
+    launch->nanoseconds = kernel.nanoseconds * static_cast<double>(code.tasks);
+    launch->first_size = static_cast<uint32_t>(exe_.sizes.size());
+    launch->size_count = static_cast<uint32_t>(code.sizes.size());
+    ASTER_TRY(exe_.sizes.append(code.sizes.data(), code.sizes.size()));
+    std::ranges::copy(code.groups, info->groups);
+    std::ranges::copy(code.locals, info->locals);
+    info->work = estimate(static_cast<double>(item.kernel->count()),
+                          static_cast<double>(schedule_.operand_bytes(item)));
+    return name_call(info->title, memory_, kernel.name, item.kernel);
+  }
+
   Status push(const Item& item, const Launch& launch, const LaunchInfo& info, bool away) {
     if (!exe_.away) {
       ASTER_TRY(exe_.launches.push(launch));
@@ -579,6 +609,7 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
   if (exe->away && exe->device->computes())
     ASTER_TRY(make_kernels(&on_device, exe, *this, scratch, schedule, *exe->device, nullptr,
                            scratch_memory));
+  if (exe->own_kernels) ASTER_TRY(make_foreign(&on_device, exe, *this, schedule));
   if (!exe->away || needs_host(schedule, on_device)) {
     const runtime::Device* host = nullptr;
     const Status found = runtime::host_device(&host, context);

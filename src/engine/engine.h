@@ -68,6 +68,7 @@ struct Work {
 struct LaunchInfo {
   char title[64] = {};  // what it computes
   Work work;
+  uint32_t groups[3] = {}, locals[3] = {};  // of a device's launch that is not by tasks
 };
 
 // Who is told of launches.
@@ -115,6 +116,7 @@ class Executable {
         key(heap),
         slots(heap),
         operands(heap),
+        shifts(heap),
         launches(heap),
         infos(heap),
         sizes(heap),
@@ -124,11 +126,13 @@ class Executable {
         code(heap) {}
   void retain() { ++references_; }
   void release();
+  int64_t shift(size_t operand) const { return operand < shifts.size() ? shifts[operand] : 0; }
 
   Heap& heap_;
   Vec<int64_t> key;
   Vec<Slot> slots;
   Vec<uint32_t> operands;
+  Vec<int64_t> shifts;  // bytes from where operands' slots begin; those behind the last have none
   Vec<Launch> launches;
   Vec<LaunchInfo> infos;  // one a launch
   Vec<int64_t> sizes;     // of all launches
@@ -145,7 +149,8 @@ class Executable {
   const runtime::Device* device = nullptr;  // null: moves only
   int64_t device_bytes = 0;                 // temporaries there
   int64_t copied_bytes = 0;                 // between it and the host, by a run
-  uint64_t on_host = 0;                     // launches that the host does for the device
+  bool own_kernels = false;  // kernels of others for it: the interpreter cannot stand in
+  uint64_t on_host = 0;      // launches that the host does for the device
   // Where there is no compiler, or on the reference device: the graph itself, interpreted.
   uop::Graph* graph = nullptr;
   uop::Node sink = nullptr;

@@ -1,21 +1,40 @@
 // The kernels of a schedule as functions of a device, or of the host.
 #pragma once
 
+#include <algorithm>
+
 #include "engine/engine.h"
+#include "uop/foreign.h"
 
 namespace aster::engine {
 
+// One that is not ours.
+struct ForeignKernel {
+  uop::Node node;
+  uop::ForeignCode code;
+  void* function;
+};
+
 // Kernels made for one device.
 struct Kernels {
-  explicit Kernels(Memory& memory) : numbers(memory), rendered(memory), requests(memory) {}
+  explicit Kernels(Memory& memory)
+      : numbers(memory), rendered(memory), requests(memory), foreign(memory) {}
   Map<uop::Node, uint32_t> numbers;
   Vec<codegen::Rendered> rendered;
   Vec<runtime::Request> requests;  // without a function: beyond the device, refused by its compiler
+  Vec<ForeignKernel> foreign;
   const runtime::Device* device = nullptr;
 
   void* function(uop::Node kernel) const {
     const uint32_t* number = numbers.find(kernel);
-    return number != nullptr ? requests[*number].function : nullptr;
+    if (number != nullptr) return requests[*number].function;
+    const ForeignKernel* other = foreign_of(kernel);
+    return other != nullptr ? other->function : nullptr;
+  }
+  const ForeignKernel* foreign_of(uop::Node kernel) const {
+    const auto at = std::find_if(foreign.begin(), foreign.end(),
+                                 [&](const ForeignKernel& one) { return one.node == kernel; });
+    return at == foreign.end() ? nullptr : at;
   }
 };
 

@@ -22,6 +22,7 @@ struct Leaves {
   Vec<uop::Node> buffers;   // its memory
   Vec<uop::Node> wholes;    // the Buffer of the graph that this is, or is a piece of
   Vec<LeafRegion> regions;  // where it lies among the others
+  bool foreign = false;     // the graph has kernels that are not ours
 };
 
 // The leaves of the graph below roots. nodes: the graph, sources first; what is only below leaves

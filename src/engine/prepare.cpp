@@ -333,6 +333,7 @@ Status write_key(Vec<int64_t>* key, Leaves* leaves, Engine& engine, Nodes roots)
       ASTER_TRY(key->push(leaves->buffers[part->leaf]->arg(1)));
       ++part;
     } else {
+      leaves->foreign |= op == Op::kForeign;
       ASTER_TRY(key->push(node->narg));
       ASTER_TRY(key->append(node->arg().data(), node->narg));
     }

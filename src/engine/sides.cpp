@@ -71,7 +71,7 @@ Status Sides::wrote(uint32_t slot, Side side) {
 }
 
 Status Sides::add(Launch launch, const LaunchInfo& info, std::span<const uint32_t> slots,
-                  std::span<const uint8_t> written, Side side) {
+                  std::span<const uint8_t> written, Side side, std::span<const int64_t> shifts) {
   for (const uint32_t slot : slots) {
     if (exe_.slots[slot].kind != SlotKind::kAbsent) ASTER_TRY(fetch(slot, found_on(slot, side)));
   }
@@ -85,6 +85,10 @@ Status Sides::add(Launch launch, const LaunchInfo& info, std::span<const uint32_
   for (const uint32_t slot : slots) {
     const bool absent = exe_.slots[slot].kind == SlotKind::kAbsent;
     ASTER_TRY(exe_.operands.push(absent ? slot : states_[slot].place[found_on(slot, side)]));
+  }
+  if (!shifts.empty()) {
+    ASTER_TRY(exe_.shifts.resize(launch.first_operand, 0));
+    ASTER_TRY(exe_.shifts.append(shifts.data(), shifts.size()));
   }
   ASTER_TRY(exe_.launches.push(launch));
   ASTER_TRY(exe_.infos.push(info));

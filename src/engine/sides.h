@@ -14,9 +14,10 @@ class Sides {
   // exe.slots are there.
   Sides(Executable& exe, Memory& memory) : exe_(exe), states_(memory) {}
   Status begin(const Leaves& leaves);
-  // Appends a launch that reads and writes slots on one side. written: a bit for each operand.
+  // Appends a launch that reads and writes slots on one side. written: a bit for each operand;
+  // shifts: bytes for each from where it begins, or none.
   Status add(Launch launch, const LaunchInfo& info, std::span<const uint32_t> slots,
-             std::span<const uint8_t> written, Side side);
+             std::span<const uint8_t> written, Side side, std::span<const int64_t> shifts = {});
   // Copies results to where they belong, and gives every slot its place.
   Status finish(Memory& memory);
 

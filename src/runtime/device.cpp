@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/cpu/compiler.h"
 #include "runtime/load.h"
 #include "runtime/state.h"
 
@@ -87,6 +88,7 @@ Status device_of(const Device** out, Context& context, int32_t code) {
     Heap& heap = context.heap();
     device = heap.create<Device>();
     if (device == nullptr) return out_of_memory(sizeof(Device));
+    device->context = &context;
     device->code = code;
     device->backend = backend;
     Status status = describe(device);
@@ -99,6 +101,18 @@ Status device_of(const Device** out, Context& context, int32_t code) {
   *out = device;
   return kOk;
 }
+
+namespace {
+
+void tell_lines(const Context& context, std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    context.log(ASTER_ML_LOG_INFO, "%.*s", static_cast<int>(line.size()), line.data());
+    text = text_slice(text, line.size() + 1);
+  }
+}
+
+}  // namespace
 
 Status build(void** module, std::span<void*> functions, const Device& device,
              std::span<const aster_ml_code> codes) {
@@ -117,8 +131,12 @@ Status build(void** module, std::span<void*> functions, const Device& device,
   const device::Name name = device::name(device.code);
   if (code == ASTER_ML_UNSUPPORTED)
     return ASTER_FAIL(kUNSUPPORTED, "%s cannot do these kernels: %s", name.text, log);
-  if (code == ASTER_ML_COMPILE)
-    return ASTER_FAIL(kCOMPILE, "%s did not compile a kernel: %s", name.text, log);
+  if (code == ASTER_ML_COMPILE) {
+    tell_lines(*device.context, log);
+    const std::string_view line = cpu::error_line(log);
+    return ASTER_FAIL(kCOMPILE, "%s did not compile a kernel: %.*s", name.text,
+                      static_cast<int>(line.size()), line.data());
+  }
   return device.failed("build", code, heard);
 }
 

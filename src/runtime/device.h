@@ -19,6 +19,7 @@ struct Request;
 
 // A device; its record stays as long as the context.
 struct Device {
+  Context* context = nullptr;  // whose record it is
   int32_t code = 0;
   const aster_ml_backend* backend = nullptr;  // null: the host itself
   aster_ml_device_info info = {};
@@ -40,7 +41,8 @@ struct Device {
 Status device_of(const Device** out, Context& context, int32_t code);
 
 // Makes kernels ready; functions[i] stays null for what is beyond the device. Errors: UNSUPPORTED
-// (all are), COMPILE with what the compiler said, MEMORY, DEVICE.
+// (all are), COMPILE with the compiler's line of what is wrong (the log has all that it said),
+// MEMORY, DEVICE.
 Status build(void** module, std::span<void*> functions, const Device& device,
              std::span<const aster_ml_code> codes);
 

@@ -115,9 +115,16 @@ Status load_on_host(Loaded* held, LoadCounts* counts, const Device& device, Cont
   return kOk;
 }
 
+aster_ml_code code_for(const Device& device) {
+  constexpr int32_t kForms[] = {ASTER_ML_CODE_C, ASTER_ML_CODE_OPENCL_C, ASTER_ML_CODE_PROGRAM};
+  aster_ml_code code = {};
+  code.struct_size = sizeof(code);
+  code.form = kForms[static_cast<size_t>(device.target.language)];
+  return code;
+}
+
 Status load_by_backend(Loaded* held, LoadCounts* counts, const Device& device, Context& context,
                        std::span<Request> kernels) {
-  constexpr int32_t kForms[] = {ASTER_ML_CODE_C, ASTER_ML_CODE_OPENCL_C, ASTER_ML_CODE_PROGRAM};
   Vec<Text> texts(context.heap());
   Vec<aster_ml_code> codes(context.heap());
   Vec<void*> functions(context.heap());
@@ -125,9 +132,7 @@ Status load_by_backend(Loaded* held, LoadCounts* counts, const Device& device, C
     const codegen::Rendered& one = *request.kernel;
     ASTER_TRY(texts.push(Text(context.heap())));
     ASTER_TRY(codegen::render_unit(texts.back(), one, device.target));
-    aster_ml_code code = {};
-    code.struct_size = sizeof(code);
-    code.form = kForms[static_cast<size_t>(device.target.language)];
+    aster_ml_code code = code_for(device);
     code.name = one.name;
     code.text = texts.back().c_str();
     code.length = texts.back().view().size();

@@ -35,6 +35,9 @@ Status host_device(const Device** out, Context& context);
 // What kernels of the host are made for; there need be no compiler.
 Status host_target(codegen::Target* out, Context& context);
 
+// Code in the form that a device takes, to be filled in.
+aster_ml_code code_for(const Device& device);
+
 // Rows of Device::load. Errors: COMPILE with what the compiler said, of all of several kernels;
 // UNSUPPORTED (all are beyond the device); CANCELLED, MEMORY, DEVICE.
 Status load_on_host(Loaded* held, LoadCounts* counts, const Device& device, Context& context,

@@ -30,22 +30,6 @@ void destroy_handle(HandleObject* handle) {
   heap.destroy(kernel);
 }
 
-Status read_options(KernelObject* object, const aster_ml_kernel_options* given) {
-  aster_ml_kernel_options options;
-  ASTER_TRY(options_argument(&options, given));
-  int32_t device = device::kCpu;
-  if (options.device != 0) ASTER_TRY(device::canonical(&device, options.device));
-  if (device != device::kCpu) {
-    return ASTER_FAIL(kUNSUPPORTED, "a kernel for %s: only the CPU runs kernels of others",
-                      device::name(device).text);
-  }
-  if (options.tasks < 0 || !(options.nanoseconds >= 0))
-    return ASTER_FAIL(kARGUMENT, "a negative number of tasks or nanoseconds");
-  object->tasks = options.tasks != 0 ? options.tasks : object->signature.any() ? 0 : 1;
-  if (options.nanoseconds > 0) object->nanoseconds = options.nanoseconds;
-  return kOk;
-}
-
 // Operands as the signature has them; common: what [...] is.
 Status check_operands(Vec<Node>* out, uop::Dims* common, Graph& g, const KernelObject& kernel,
                       Nodes operands) {
@@ -194,15 +178,26 @@ void KernelObject::drop_gradient() {
   gradient_release = nullptr;
 }
 
+Status read_options(aster_ml_kernel_options* out, const aster_ml_kernel_options* given) {
+  ASTER_TRY(options_argument(out, given));
+  int32_t device = device::kCpu;
+  if (out->device != 0) ASTER_TRY(device::canonical(&device, out->device));
+  out->device = device::same_type(device, device::kCpu) ? device::kCpu : device;
+  if (out->tasks < 0 || !(out->nanoseconds >= 0))
+    return ASTER_FAIL(kARGUMENT, "a negative number of tasks or nanoseconds");
+  return kOk;
+}
+
 Status kernel_create(KernelObject** out, Context& context, const char* name, const char* signature,
-                     const aster_ml_kernel_options* options) {
+                     const aster_ml_kernel_options& options) {
   *out = nullptr;
   auto* object = context.heap().create<KernelObject>(context);
   if (object == nullptr) return out_of_memory(sizeof(KernelObject));
   object->destroy = destroy_object;
   std::snprintf(object->name, sizeof(object->name), "%s", name == nullptr ? "kernel" : name);
   Status status = object->signature.read(signature);
-  if (status.ok()) status = read_options(object, options);
+  object->tasks = options.tasks != 0 ? options.tasks : object->signature.any() ? 0 : 1;
+  if (options.nanoseconds > 0) object->nanoseconds = options.nanoseconds;
   const char* checks = flag_text(Flag::kCheckKernels);
   object->checked = checks != nullptr && std::strcmp(checks, "0") != 0;
   if (!status.ok()) {
@@ -254,6 +249,18 @@ static KernelObject* kernel_of(const aster_ml_kernel* kernel) {
 }
 static aster::Status no_kernel() {
   return ASTER_FAIL(kARGUMENT, "an empty kernel, or one that was freed");
+}
+
+int32_t aster_ml_kernel_add_source(const aster_ml_kernel* kernel, const char* source,
+                                   const aster_ml_kernel_options* options) {
+  KernelObject* object = kernel_of(kernel);
+  ASTER_ENTER(object == nullptr ? nullptr : &object->context);
+  if (source == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer");
+  if (!object->from_source)
+    return ASTER_FAIL(kSTATE, "kernel \"%s\" is not from source", object->name);
+  aster_ml_kernel_options read;
+  ASTER_TRY(read_options(&read, options));
+  return add_source(object, source, read);
 }
 
 int32_t aster_ml_kernel_free(aster_ml_kernel* kernel) {

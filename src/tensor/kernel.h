@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aster_ml/kernel.h"
+#include "codegen/program.h"
 #include "runtime/cpu/module.h"
 #include "tensor/api.h"
 #include "uop/foreign.h"
@@ -41,12 +42,22 @@ struct Signature {
   size_t operands = 0;
 };
 
+// What devices compute a kernel by: a source for those of a type, or a program for all.
+struct KernelText {
+  explicit KernelText(Memory& memory) : text(memory) {}
+  int32_t device = 0;  // of any index; of a program 0
+  Text text;
+  aster_ml_kernel_options options = {};
+};
+
 // The counted object. It dies on a thread that is inside the context.
 struct KernelObject : uop::Foreign {
   explicit KernelObject(Context& owner)
-      : context(owner), signature(owner.heap()), gradient_kernel(nullptr) {}
+      : context(owner), signature(owner.heap()), texts(owner.heap()), gradient_kernel(nullptr) {}
   Context& context;
   Signature signature;
+  Vec<KernelText> texts;  // for other devices than the CPU
+  bool from_source = false;
   // Compiled, or foreign: of the prototype that form and operands say.
   void* function = nullptr;
   runtime::cpu::KernelSet* code = nullptr;
@@ -71,9 +82,11 @@ struct KernelHandle : HandleObject {
   KernelObject* object;
 };
 
+// Options as they were given, the device by its canonical code. Errors: ARGUMENT, UNSUPPORTED.
+Status read_options(aster_ml_kernel_options* out, const aster_ml_kernel_options* given);
 // A new object with signature, name and options read; released by whoever does not use it.
 Status kernel_create(KernelObject** out, Context& context, const char* name, const char* signature,
-                     const aster_ml_kernel_options* options);
+                     const aster_ml_kernel_options& options);
 // Its handle; takes the object over, whether or not it fails.
 Status kernel_finish(aster_ml_kernel* out, KernelObject* object);
 // Results of a kernel on operands that are checked and broadcast here. DTYPE, SHAPE.
@@ -82,6 +95,24 @@ Status kernel_results(Vec<Node>* out, Graph& g, const KernelObject& kernel, Node
 // Kernels of arrays: `run` on the places of the results.
 void run_arrays(const uop::Foreign& self, char* result, const char* const* operands, void* scratch,
                 int64_t count, int64_t begin, int64_t end);
+// Whether options are given that only OpenCL C has.
+bool is_of_opencl(const aster_ml_kernel_options& options);
+// Adds a source for the device of the options, which compiles it. Errors: STATE (it has one, or is
+// not from source), ARGUMENT, UNSUPPORTED, COMPILE.
+Status add_source(KernelObject* object, const char* source, const aster_ml_kernel_options& options);
+// The same for a device that is not the CPU; program: a kernel program, which is for all devices
+// and built for that of the options alone, if that is not the CPU.
+Status add_text(KernelObject* object, const char* text, const aster_ml_kernel_options& options,
+                bool program);
+// What devices are given of kernels from source.
+Status code_of_source(const uop::Foreign& self, uop::ForeignCode* out, int32_t device,
+                      int64_t count);
+// C with the function of a kernel's name, and behind it `entry`, of the prototype that all kernels
+// in C have.
+Status write_source(Text& out, const KernelObject& object, std::string_view source,
+                    const char* entry);
+// Tasks of a program: those of each innermost task loop together.
+Status count_tasks(int64_t* out, const codegen::program::Program& program);
 // Puts guards around what a finished object does, if that is asked for.
 void check_kernel(KernelObject* object);
 

@@ -1,6 +1,7 @@
 // Foreign kernels of the Blaze interface as operations.
 #include <cstring>
 
+#include "device/device.h"
 #include "tensor/kernel.h"
 
 namespace aster::tensor {
@@ -121,8 +122,14 @@ Status from_blaze(aster_ml_kernel* out, Context& context,
                   aster_ml_dynamic_kernel_instance* instance, int32_t form, const char* name,
                   const char* signature, const aster_ml_kernel_options* options) {
   ASTER_TRY(check_instance(*instance));
+  aster_ml_kernel_options read;
+  ASTER_TRY(read_options(&read, options));
+  if (read.device != device::kCpu) {
+    return ASTER_FAIL(kUNSUPPORTED, "a kernel for %s: the CPU calls kernels of other libraries",
+                      device::name(read.device).text);
+  }
   KernelObject* object = nullptr;
-  ASTER_TRY(kernel_create(&object, context, name, signature, options));
+  ASTER_TRY(kernel_create(&object, context, name, signature, read));
   object->function = instance->kernel->function;
   Status status = take_form(object, form);
   if (!status.ok()) {

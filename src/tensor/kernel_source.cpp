@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "codegen/render_c.h"
+#include "device/device.h"
 #include "engine/engine.h"
 #include "runtime/state.h"
 #include "tensor/kernel.h"
@@ -48,9 +49,6 @@ Status load(KernelObject* object, std::string_view declarations, const char* nam
   const runtime::cpu::CompilerInfo* compiler = nullptr;
   ASTER_TRY(library->compiler(&compiler));
   const runtime::cpu::KernelSource source{name, text.view()};
-  object->form = uop::ForeignForm::kArrays;
-  object->arrays = run_arrays;
-  object->run = run_compiled;
   const Status loaded =
       library->load(declarations, {&source, 1}, {&object->function, 1}, &object->code, nullptr);
   // What it calls, and is not there.
@@ -59,6 +57,8 @@ Status load(KernelObject* object, std::string_view declarations, const char* nam
                       SavedError::message());
   }
   ASTER_TRY(loaded);
+  object->arrays = run_arrays;
+  object->run = run_compiled;
   check_kernel(object);
   return kOk;
 }
@@ -68,8 +68,17 @@ void write_pointer(Text& out, DType dtype, bool operand) {
   out << (operand ? "const " : "") << dtype::c_name(dtype) << " *";
 }
 
-// The source, the prototype that it has to have, and a function of the kernels' own prototype.
-Status write_source(Text& out, const KernelObject& object, const char* source, const char* entry) {
+Status compile_source(KernelObject* object, const char* source) {
+  Text text(object->context.heap());
+  const char* entry = "aster_ml_kernel_entry";
+  ASTER_TRY(write_source(text, *object, source, entry));
+  return load(object, "", entry, text);
+}
+
+}  // namespace
+
+Status write_source(Text& out, const KernelObject& object, std::string_view source,
+                    const char* entry) {
   const Signature& s = object.signature;
   out << "#line 1 \"" << object.name << "\"\n" << source << "\n#line 1 \"signature\"\nvoid ";
   out << object.name << "(";
@@ -87,18 +96,26 @@ Status write_source(Text& out, const KernelObject& object, const char* source, c
   return out.status();
 }
 
-Status compile_source(KernelObject* object, const char* source) {
+Status add_source(KernelObject* object, const char* source,
+                  const aster_ml_kernel_options& options) {
   if (!is_identifier(object->name))
     return ASTER_FAIL(kARGUMENT, "\"%s\" is no name of a function of C", object->name);
-  Text text(object->context.heap());
-  const char* entry = "aster_ml_kernel_entry";
-  ASTER_TRY(write_source(text, *object, source, entry));
-  return load(object, "", entry, text);
+  object->from_source = true;
+  object->device_code = code_of_source;
+  if (options.device != device::kCpu) return add_text(object, source, options, false);
+  if (object->on_host())
+    return ASTER_FAIL(kSTATE, "kernel \"%s\" has a source for the CPU", object->name);
+  if (is_of_opencl(options)) {
+    return ASTER_FAIL(kARGUMENT,
+                      "kernel \"%s\": global_size, local_size and local_bytes are of OpenCL C",
+                      object->name);
+  }
+  object->tasks = options.tasks != 0 ? options.tasks : object->signature.any() ? 0 : 1;
+  return compile_source(object, source);
 }
 
 // ---- Programs ----
 
-// Tasks of a program: those of each innermost task loop together.
 Status count_tasks(int64_t* out, const program::Program& p) {
   constexpr size_t kDeepest = 64;
   struct Block {
@@ -135,6 +152,8 @@ Status count_tasks(int64_t* out, const program::Program& p) {
   return kOk;
 }
 
+namespace {
+
 // Params against the signature: results first, which are written, and nothing else.
 Status check_params(const KernelObject& object, const program::Program& p) {
   const Signature& s = object.signature;
@@ -167,19 +186,9 @@ Status check_params(const KernelObject& object, const program::Program& p) {
                     found, s.values.size());
 }
 
-Status compile_program(KernelObject* object, const char* text) {
+// For the CPU.
+Status compile_program(KernelObject* object, const program::Module& module) {
   Heap& heap = object->context.heap();
-  if (object->signature.any())
-    return ASTER_FAIL(kARGUMENT, "the shapes of a kernel program are known: [...] is none");
-  program::Module module(heap);
-  ASTER_TRY(program::read(&module, text));
-  if (module.programs.empty() || module.programs.back().function)
-    return ASTER_FAIL(kFORMAT, "a text that ends with no program");
-  program::Program& last = module.programs.back();
-  std::snprintf(object->name, sizeof(object->name), "%s", last.name);
-  ASTER_TRY(program::verify(module));
-  ASTER_TRY(check_params(*object, last));
-  ASTER_TRY(count_tasks(&object->tasks, last));
   KernelLibrary* library = nullptr;
   ASTER_TRY(runtime::kernel_library(object->context, &library));
   program::RenderedC code(heap);
@@ -194,14 +203,46 @@ Status compile_program(KernelObject* object, const char* text) {
   return load(object, declarations.view(), object->name, code.text);
 }
 
+Status take_program(KernelObject* object, const char* text,
+                    const aster_ml_kernel_options& options) {
+  Heap& heap = object->context.heap();
+  if (is_of_opencl(options)) {
+    return ASTER_FAIL(kARGUMENT,
+                      "a kernel program has its own groups: global, local and "
+                      "local_bytes are of OpenCL C");
+  }
+  if (object->signature.any())
+    return ASTER_FAIL(kARGUMENT, "the shapes of a kernel program are known: [...] is none");
+  program::Module module(heap);
+  ASTER_TRY(program::read(&module, text));
+  if (module.programs.empty() || module.programs.back().function)
+    return ASTER_FAIL(kFORMAT, "a text that ends with no program");
+  program::Program& last = module.programs.back();
+  std::snprintf(object->name, sizeof(object->name), "%s", last.name);
+  ASTER_TRY(program::verify(module));
+  ASTER_TRY(check_params(*object, last));
+  ASTER_TRY(count_tasks(&object->tasks, last));
+  ASTER_TRY(add_text(object, text, options, true));
+  const SavedError before;
+  const Status status = compile_program(object, module);
+  // One with barriers, or no compiler: it is for devices alone.
+  const bool optional = options.device != device::kCpu && status.code == ASTER_ML_UNSUPPORTED;
+  if (optional) before.restore();
+  return optional ? kOk : status;
+}
+
 Status from_text(aster_ml_kernel* out, const aster_ml_context* context, const char* text,
                  const char* name, const char* signature, const aster_ml_kernel_options* options,
-                 Status (*compile)(KernelObject* object, const char* text)) {
+                 Status (*take)(KernelObject* object, const char* text,
+                                const aster_ml_kernel_options& options)) {
   if (out == nullptr || text == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer");
   out->impl = nullptr;
+  aster_ml_kernel_options read;
+  ASTER_TRY(read_options(&read, options));
   KernelObject* object = nullptr;
-  ASTER_TRY(kernel_create(&object, *context_of(context), name, signature, options));
-  const Status status = compile(object, text);
+  ASTER_TRY(kernel_create(&object, *context_of(context), name, signature, read));
+  object->form = uop::ForeignForm::kArrays;
+  const Status status = take(object, text, read);
   if (!status.ok()) {
     object->release();
     return status;
@@ -219,7 +260,7 @@ int32_t aster_ml_kernel_from_source(aster_ml_kernel* out, const aster_ml_context
   ASTER_ENTER(aster::context_of(context));
   if (name == nullptr) return ASTER_FAIL(kARGUMENT, "the name is a null pointer");
   return aster::tensor::from_text(out, context, source, name, signature, options,
-                                  aster::tensor::compile_source);
+                                  aster::tensor::add_source);
 }
 
 int32_t aster_ml_kernel_from_program(aster_ml_kernel* out, const aster_ml_context* context,
@@ -228,5 +269,5 @@ int32_t aster_ml_kernel_from_program(aster_ml_kernel* out, const aster_ml_contex
   if (out != nullptr) *out = {};
   ASTER_ENTER(aster::context_of(context));
   return aster::tensor::from_text(out, context, program, nullptr, signature, options,
-                                  aster::tensor::compile_program);
+                                  aster::tensor::take_program);
 }

@@ -336,11 +336,33 @@ static void test_bad_sources(void) {
   SOURCE(NULL, "f", ASTER_ML_ARGUMENT, "null");
   signature = "float32[...] -> float32[...], int32[...]";
   SOURCE(kSquare, "square", ASTER_ML_UNSUPPORTED, "one dtype");
-  aster_ml_kernel_options options = {.struct_size = sizeof options,
-                                     .device = ASTER_ML_DEVICE_OPENCL};
-  FAILS(aster_ml_kernel_from_source(&out, &context, kSquare, "square",
-                                    "float32[...] -> float32[...]", &options),
-        ASTER_ML_UNSUPPORTED, "OPENCL");
+  aster_ml_kernel_options options = {.struct_size = sizeof options, .device = ASTER_ML_DEVICE_CUDA};
+#define OPTIONS(code, text)                                                    \
+  FAILS(aster_ml_kernel_from_source(&out, &context, kSquare, "square",         \
+                                    "float32[...] -> float32[...]", &options), \
+        code, text)
+  OPTIONS(ASTER_ML_UNSUPPORTED, "CUDA");
+  options.device = ASTER_ML_DEVICE_REFERENCE;
+  OPTIONS(ASTER_ML_UNSUPPORTED, "REFERENCE, which takes none");
+  options.device = ASTER_ML_DEVICE_CPU + 1;
+  options.local_size[0] = 8;
+  OPTIONS(ASTER_ML_ARGUMENT, "of OpenCL C");
+  options.tasks = -1;
+  OPTIONS(ASTER_ML_ARGUMENT, "negative");
+  /* What a kernel may be given later. */
+  aster_ml_kernel square = {0};
+  options = (aster_ml_kernel_options){.struct_size = sizeof options};
+  FAILS(aster_ml_kernel_add_source(&square, kSquare, NULL), ASTER_ML_ARGUMENT, "an empty");
+  OPTIONS(0, "");
+  FAILS(aster_ml_kernel_add_source(&out, NULL, NULL), ASTER_ML_ARGUMENT, "null");
+  FAILS(aster_ml_kernel_add_source(&out, kSquare, NULL), ASTER_ML_STATE,
+        "has a source for the CPU");
+  options.device = ASTER_ML_DEVICE_CUDA;
+  FAILS(aster_ml_kernel_add_source(&out, kSquare, &options), ASTER_ML_UNSUPPORTED, "CUDA");
+  aster_ml_kernel_free(&out);
+  square = foreign(PRODUCER_SCALE, 7, ASTER_ML_KERNEL_SINGLE, "int32[...] -> int32[...]");
+  FAILS(aster_ml_kernel_add_source(&square, kSquare, NULL), ASTER_ML_STATE, "not from source");
+  aster_ml_kernel_free(&square);
 }
 
 /* Rows of x * 2, by tasks. */

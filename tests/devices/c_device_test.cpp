@@ -472,6 +472,42 @@ TEST_F(CDevice, ReplaysOnItsMemory) {
   OK(aster_ml_program_free(&program));
 }
 
+// A kernel from C is given to a device that takes C, and runs on its memory.
+TEST_F(CDevice, TakesKernelsFromSource) {
+  Session s;
+  aster_ml_kernel_options options{};
+  options.struct_size = sizeof(options);
+  options.device = device();
+  const char* const source =
+      "void both(float *sums, float *rests, const float *x, const float *y, long long begin,\n"
+      "          long long end) {\n"
+      "  for (long long i = begin; i < end; i++) sums[i] = x[i] + y[i], rests[i] = x[i] - y[i];\n"
+      "}\n";
+  const char* const signature = "float32[...], float32[...] -> float32[...], float32[...]";
+  const aster_ml::Kernel both = aster_ml::Kernel::from_source(source, "both", signature, &options);
+  ASSERT_TRUE(both.ok()) << last_error();
+  Tensor x = on_device({1, 2, 3}, {3}), y = on_device({10, 20, 30}, {3});
+  mark();
+  Tensor z = both({x + 1, y}, 0) * both({x + 1, y}, 1);
+  OK(z.realize());
+  EXPECT_EQ(ins() + outs(), 0);
+  EXPECT_EQ(s.counters().host_kernels, 0u);
+  EXPECT_EQ(read(z), (Floats{4 - 100, 9 - 400, 16 - 900}));
+  // What its compiler says; what only OpenCL C has; and on the CPU's tensors.
+  EXPECT_FALSE(
+      aster_ml::Kernel::from_source("void f(float *y) { y = z; }\n", "f", "-> float32", &options)
+          .ok());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_COMPILE) << last_error();
+  options.local_size[0] = 4;
+  EXPECT_FALSE(aster_ml::Kernel::from_source(source, "both", signature, &options).ok());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_ARGUMENT) << last_error();
+  const Tensor here = on(ASTER_ML_DEVICE_CPU, {1, 2, 3}, {3});
+  EXPECT_FALSE(both({here, here}, 0).realize());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_UNSUPPORTED) << last_error();
+  EXPECT_TRUE(both.add_source(source)) << last_error();
+  EXPECT_EQ(read(both({here, here}, 0)), (Floats{2, 4, 6}));
+}
+
 // Assigned state, random numbers, and a sort that the host does, in one captured step.
 TEST_F(CDevice, ReplaysWithTheHostBetween) {
   Session s;

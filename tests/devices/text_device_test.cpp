@@ -275,6 +275,45 @@ TEST_F(TextDevice, EveryRequestForMemoryMayFail) {
   }
 }
 
+// Kernel programs of others are text that it takes as they are; C is not.
+TEST_F(TextDevice, TakesKernelPrograms) {
+  Session s(alike());
+  const char* const program =
+      "program twice\n%0 = Param f32 0 [64] write\n%1 = Param f32 1 [64]\n"
+      "%2 = Loop task 0 8 1\n  %3 = Load f32x8 %1 + 8*%2\n  %4 = Add f32x8 %3 %3\n"
+      "  Store %0 + 8*%2, %4\nEnd\n";
+  const aster_ml::Kernel twice =
+      aster_ml::Kernel::from_program(program, "float32[64] -> float32[64]");
+  ASSERT_TRUE(twice.ok()) << last_error();
+  const Floats values = noise(64, 1);
+  const int64_t launched = launches();
+  const Tensor y = twice({on(device(), values, {64})});
+  OK(y.realize());
+  EXPECT_EQ(launches(), launched + 1);
+  EXPECT_EQ(s.counters().host_kernels, 0u);
+  const Floats got = read(y);
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(got[i], 2 * values[i]);
+  // One with groups it does not take; nor source.
+  const char* const grouped =
+      "program grouped\n%0 = Param f32 0 [64] write\n%1 = Param f32 1 [64]\n"
+      "%2 = Loop group 0 0 8 1\n  %3 = Loop local 0 0 8 1\n    %4 = Load f32 %1 + 8*%2 + %3\n"
+      "    Store %0 + 8*%2 + %3, %4\n  End\nEnd\n";
+  const aster_ml::Kernel groups =
+      aster_ml::Kernel::from_program(grouped, "float32[64] -> float32[64]");
+  ASSERT_TRUE(groups.ok()) << last_error();
+  EXPECT_EQ(read(groups({Tensor(values, {64})})), values);
+  EXPECT_FALSE(groups({on(device(), values, {64})}).realize());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_UNSUPPORTED);
+  EXPECT_NE(last_error().find("has groups, which TEXT does not take"), std::string::npos);
+  aster_ml_kernel_options options{};
+  options.struct_size = sizeof(options);
+  options.device = device();
+  EXPECT_FALSE(aster_ml::Kernel::from_source("void f(float *y, long long b, long long e) {}\n", "f",
+                                             "-> float32", &options)
+                   .ok());
+  EXPECT_NE(last_error().find("TEXT takes kernel programs, not source"), std::string::npos);
+}
+
 TEST_F(TextDevice, Replays) {
   Session s(alike());
   const Tensor w = on(device(), noise(64, 2), {64});

@@ -18,7 +18,7 @@ def main(work, cc, library):
     os.makedirs(work, exist_ok=True)
     programs = re.findall(r"^```c\n(.*?)^```$", page, re.M | re.S)
     scripts = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
-    assert len(programs) == 1 and len(scripts) == 3, (len(programs), len(scripts))
+    assert len(programs) == 1 and len(scripts) == 4, (len(programs), len(scripts))
     source, binary = os.path.join(work, "kernel.c"), os.path.join(work, "kernel")
     with open(source, "w", encoding="utf-8") as file:
         file.write(programs[0])

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from aster_ml import Context, Device, Tensor, TinyJit, dtypes, nn
+from aster_ml import Context, Device, Tensor, TinyJit, dtypes, errors, kernel, nn
 
 pytestmark = pytest.mark.skipif(
     "ASTER_TEST_NO_SKIPS" not in os.environ
@@ -56,6 +56,77 @@ def test_what_the_host_does_for_it():
 def test_doubles():
     a = RNG.standard_normal(77)
     np.testing.assert_allclose((Tensor(a) / 3).sum().numpy(), (a / 3).sum(), rtol=1e-12)
+
+
+SCALE = """
+void scale(__global float *y, __global const float *x, __global const float *by, long count) {
+  const long i = get_global_id(0);
+  if (i < count) y[i] = x[i] * by[i];
+}"""
+SCALE_IN_C = """
+void scale(float *y, const float *x, const float *by, long long begin, long long end) {
+  for (long long i = begin; i < end; i++) y[i] = x[i] * by[i];
+}"""
+SIGNATURE = "float32[...], float32[...] -> float32[...]"
+
+
+@pytest.mark.parametrize("local", [0, 32])
+def test_kernels_in_opencl_c(local):
+    scale = kernel(SCALE, SIGNATURE, local_size=local, gradient=lambda grad, call: (
+        grad * call.src[2], grad * call.src[1]))
+    a, b = (RNG.standard_normal((37, 29)).astype(np.float32) for _ in range(2))
+    x, y = Tensor(a), Tensor(b)
+    np.testing.assert_array_equal((scale(x.T, y.T) + 1).numpy(), a.T * b.T + 1)
+    np.testing.assert_array_equal(scale(x[3:, 1:9], 2.0).numpy(), a[3:, 1:9] * 2)
+    scale(x, y).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), b)
+
+    @TinyJit
+    def step(x):
+        return (scale(x + 1, 3.0) - 1).realize()
+
+    for i in range(5):
+        assert step(Tensor([float(i), 0.0]).realize()).tolist() == [3 * i + 2, 2]
+
+
+def test_kernels_run_where_they_have_a_source():
+    scale = kernel(SCALE, SIGNATURE)
+    here = Tensor([1.0, 2.0], device="CPU")
+    with pytest.raises(errors.UnsupportedError, match='"scale" has no source for the CPU'):
+        scale(here, here).tolist()
+    scale.add_source(SCALE_IN_C)
+    assert scale(here, here).tolist() == scale(Tensor([1.0, 2.0]), Tensor([1.0, 2.0])).tolist()
+    with pytest.raises(errors.UnsupportedError, match='"scale" has no source for OPENCL'):
+        kernel(SCALE_IN_C, SIGNATURE)(Tensor([1.0]), 1.0).tolist()
+
+
+def test_groups_of_a_kernel():
+    rows = kernel(
+        """void rows(__global float *y, __global const float *x, long count, __local void *all) {
+             __local float *part = all;
+             const int i = get_local_id(0), n = get_local_size(0);
+             part[i] = x[get_global_id(1) * n + i];
+             for (int k = n / 2; k != 0; k /= 2) {
+               barrier(CLK_LOCAL_MEM_FENCE);
+               if (i < k) part[i] += part[i + k];
+             }
+             if (i == 0) y[get_global_id(1)] = part[0];
+           }""",
+        "float32[6, 64] -> float32[6]",
+        global_size=(64, 6),
+        local_size=64,
+        local_bytes=256,
+    )
+    a = RNG.integers(0, 9, (6, 64)).astype(np.float32)
+    assert rows(Tensor(a)).tolist() == a.sum(1).tolist()
+    with pytest.raises(errors.UnsupportedError, match="bytes of local memory, OPENCL has"):
+        kernel(SCALE, SIGNATURE, local_bytes=1 << 40)
+    with pytest.raises(errors.UnsupportedError, match="groups of .* work-items, OPENCL has"):
+        kernel(SCALE, SIGNATURE, local_size=1 << 30)
+    with pytest.raises(ValueError, match="at most 3 dimensions"):
+        kernel(SCALE, SIGNATURE, local_size=(1, 1, 1, 1))
+    with pytest.raises(errors.Error, match="undeclared identifier 'nothing'"):
+        kernel("void f(__global float *y, long count) { y[0] = nothing; }", "-> float32")
 
 
 def in_a_process_of_its_own(code, **environment):

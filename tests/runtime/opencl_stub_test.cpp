@@ -45,7 +45,8 @@ class OpenclStub : public ::testing::Test {
     fail(what, 0);
   }
   // A text of its own for each process.
-  static int32_t build(void** module, void** function, char* log = nullptr, size_t room = 0) {
+  static int32_t build(void** module, void** function, char* log = nullptr, size_t room = 0,
+                       uint32_t group = 0) {
     static const std::string text =
         "__kernel void k(__global uchar *p0, ulong o0) {} // " + std::to_string(getpid());
     aster_ml_code code{};
@@ -55,6 +56,7 @@ class OpenclStub : public ::testing::Test {
     code.text = text.c_str();
     code.length = text.size();
     code.params = 1;
+    code.group_size = group;
     return find_backend()->build(nullptr, module, function, 0, &code, 1, log, room);
   }
   static int32_t count(const char* what) {
@@ -170,6 +172,22 @@ TEST_F(OpenclStub, FailedBuildsLeaveNothing) {
   aster_ml_code code{};
   code.form = ASTER_ML_CODE_C;
   EXPECT_EQ(t.build(t.self, &module, &function, 0, &code, 1, nullptr, 0), ASTER_ML_UNSUPPORTED);
+}
+
+// Groups and local memory that a built kernel needs and the device has not.
+TEST_F(OpenclStub, KernelsBeyondTheDevice) {
+  if (mode() != "faults") GTEST_SKIP();
+  void *module = nullptr, *function = nullptr;
+  char log[100] = {};
+  EXPECT_EQ(build(&module, &function, log, sizeof(log), 64), ASTER_ML_OK);
+  find_backend()->unbuild(nullptr, 0, module);
+  EXPECT_EQ(build(&module, &function, log, sizeof(log), 65), ASTER_ML_UNSUPPORTED);
+  EXPECT_STREQ(log, "groups of 65 work-items, it has 64 at most");
+  fail("local_bytes", 1 << 20);
+  EXPECT_EQ(build(&module, &function, log, sizeof(log)), ASTER_ML_UNSUPPORTED);
+  EXPECT_NE(std::string(log).find("1048576 bytes of local memory, it has 32768"),
+            std::string::npos);
+  fail("local_bytes", 0);
 }
 
 TEST_F(OpenclStub, QueuesFailAndDevicesAreLost) {

@@ -41,6 +41,11 @@ class Kernel {
   aster_ml_kernel* get() const { return kernel_.get(); }
   size_t operands() const { return aster_ml_kernel_count_operands(get()); }
   size_t results() const { return aster_ml_kernel_count_results(get()); }
+  /* For another device than the first source is for. */
+  bool add_source(const std::string& source,
+                  const aster_ml_kernel_options* options = nullptr) const {
+    return detail::good(aster_ml_kernel_add_source(get(), source.c_str(), options));
+  }
   bool set_gradient(const Kernel& gradient) {
     return detail::good(aster_ml_kernel_set_gradient(get(), gradient.get()));
   }

@@ -157,19 +157,22 @@ std::string_view first_line(std::span<const uint8_t> text) {
   return all.substr(0, all.find('\n'));
 }
 
-// The line that says what is wrong; gcc and clang may print where they are before it.
-std::string_view error_line(std::span<const uint8_t> text) {
-  std::string_view all(reinterpret_cast<const char*>(text.data()), text.size());
-  const size_t error = all.find("error:");
-  if (error == std::string_view::npos) return first_line(text);
-  const size_t start = all.rfind('\n', error);
-  if (start != std::string_view::npos) all.remove_prefix(start + 1);
-  return all.substr(0, all.find('\n'));
+}  // namespace
+
+std::string_view error_line(std::string_view text) {
+  const size_t error = text.find("error:");
+  if (error == std::string_view::npos) return text.substr(0, text.find('\n'));
+  const size_t start = text.rfind('\n', error);
+  if (start != std::string_view::npos) text.remove_prefix(start + 1);
+  return text.substr(0, text.find('\n'));
 }
+
+namespace {
 
 // How a program that did not do its work ended, as a sentence about it.
 void describe_end(Text& out, const Outcome& outcome, int32_t timeout_ms) {
-  const std::string_view line = error_line({outcome.error.data(), outcome.error.size()});
+  const std::string_view line =
+      error_line({reinterpret_cast<const char*>(outcome.error.data()), outcome.error.size()});
   if (!outcome.started) {
     out << "cannot be executed (" << error_text(outcome.start_error) << ")";
   } else if (outcome.timed_out) {

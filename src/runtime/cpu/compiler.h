@@ -47,6 +47,10 @@ void write_identity(Text& out, const CompilerInfo& compiler);
 // All flags given to the compiler, separated by spaces, for cache keys and reports.
 void write_flags(Text& out, const CompilerInfo& compiler, const CpuFeatures& features);
 
+// The line of what a compiler said that tells what is wrong; gcc and clang may print where they are
+// before it.
+std::string_view error_line(std::string_view text);
+
 // Compiles each C source to a relocatable object, all at the same time, one process each.
 // Errors: COMPILE with the first line of the first compiler message, or with how it ended; DEVICE,
 // MEMORY, CANCELLED.  Threads: any.

@@ -129,6 +129,29 @@ Status from_text(cl_program* out, Device& device, const aster_ml_code& code, cha
   return failed(device, "clBuildProgram", error);
 }
 
+// What its groups would need and the device has not.
+Status check_groups(const Device& device, cl_kernel kernel, const aster_ml_code& code, char* log,
+                    size_t room) {
+  const Api& cl = platforms().cl;
+  size_t most = 0;
+  cl_ulong local = 0;
+  cl.clGetKernelWorkGroupInfo(kernel, device.id, CL_KERNEL_WORK_GROUP_SIZE, sizeof(most), &most,
+                              nullptr);
+  cl.clGetKernelWorkGroupInfo(kernel, device.id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof(local), &local,
+                              nullptr);
+  most = std::min<size_t>(most == 0 ? SIZE_MAX : most, device.info.group_limit);
+  if (code.group_size > most) {
+    snprintf(log, room, "groups of %u work-items, it has %zu at most", code.group_size, most);
+  } else if (device.info.local_bytes != 0 && local > device.info.local_bytes) {
+    snprintf(log, room, "%llu bytes of local memory, it has %llu",
+             static_cast<unsigned long long>(local),
+             static_cast<unsigned long long>(device.info.local_bytes));
+  } else {
+    return kOk;
+  }
+  return ASTER_FAIL(kUNSUPPORTED, "%s: %s", code.name, log);
+}
+
 Status build_one(Module& module, Device& device, const aster_ml_code& code, char* log,
                  size_t room) {
   const Api& cl = platforms().cl;
@@ -161,6 +184,7 @@ Status build_one(Module& module, Device& device, const aster_ml_code& code, char
   cl_uint arguments = 0;
   error = cl.clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof(arguments), &arguments, nullptr);
   if (error != CL_SUCCESS) return failed(device, "clGetKernelInfo", error);
+  ASTER_TRY(check_groups(device, kernel, code, log, room));
   function->params = (arguments - std::min(arguments, code.sizes)) / 2;
   bytes.clear();
   if (fresh) ASTER_TRY(binary_of(program, &bytes));

@@ -63,8 +63,9 @@ Status launch(Device& device, Queue& queue, const aster_ml_command& command) {
     global[0] = static_cast<size_t>(command.tasks);
     local[0] = group_of(device, command.tasks);
   }
+  const bool chosen = tasks || command.locals[0] != 0;
   error = cl.clEnqueueNDRangeKernel(queue.queue, function.kernel, tasks ? 1 : 3, nullptr, global,
-                                    local, 0, nullptr, nullptr);
+                                    chosen ? local : nullptr, 0, nullptr, nullptr);
   return error == CL_SUCCESS ? Status(kOk) : failed(device, "clEnqueueNDRangeKernel", error);
 }
 

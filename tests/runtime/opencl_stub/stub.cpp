@@ -83,6 +83,8 @@ cl_int clGetDeviceInfo(cl_device_id, cl_uint what, size_t room, void* out, size_
       return number(6, 8);
     case CL_DEVICE_MAX_WORK_GROUP_SIZE:
       return number(256, 8);
+    case CL_DEVICE_LOCAL_MEM_SIZE:
+      return number(32768, 8);
     case CL_DEVICE_GLOBAL_MEM_SIZE:
       return number(uint64_t{1} << 30, 8);
     case CL_DEVICE_NAME:
@@ -164,6 +166,15 @@ cl_int clGetKernelInfo(cl_kernel, cl_uint, size_t room, void* out, size_t* lengt
   const cl_uint arguments = 2;
   const cl_int error = result("clGetKernelInfo");
   return error != CL_SUCCESS ? error : give(&arguments, sizeof(arguments), room, out, length);
+}
+// Groups of 64 work-items; local memory: what stub_fail("local_bytes", ..) tells.
+cl_int clGetKernelWorkGroupInfo(cl_kernel, cl_device_id, cl_uint what, size_t room, void* out,
+                                size_t* length) {
+  const cl_int error = result("clGetKernelWorkGroupInfo");
+  if (error != CL_SUCCESS) return error;
+  const uint64_t value =
+      what == CL_KERNEL_WORK_GROUP_SIZE ? 64 : static_cast<uint64_t>(result("local_bytes"));
+  return give(&value, sizeof(value), room, out, length);
 }
 cl_int clSetKernelArg(cl_kernel, cl_uint, size_t, const void*) { return result("clSetKernelArg"); }
 cl_int clEnqueueNDRangeKernel(cl_queue, cl_kernel, cl_uint, const size_t*, const size_t*,
