@@ -76,6 +76,7 @@ LEFT_OUT = {
     "kernel_get_assignment_in": "as kernel_get_assignment",
     "kernel_from_blaze": "as kernel_get_assignment",
     "kernel_get_elementwise": "as kernel_get_assignment",
+    "kernel_get_reduction": "as kernel_get_assignment",
     "kernel_get_program": "as kernel_get_assignment",
     "kernel_set_gradient_function": "aster_ml.kernel takes functions of Python",
     "tensor_from_buffer": "from_buffer wraps memory of Python objects",

@@ -118,6 +118,25 @@ ASTER_ML_API aster_ml_negated_status aster_ml_kernel_get_elementwise(
     aster_ml_dynamic_kernel_instance *out, const aster_ml_context *context, int32_t form,
     const char *operation, int32_t dtype);
 
+/* Reductions: one result of length elements that lie step bytes apart; and a result for each of
+ * count rows, whose first elements lie src_stride bytes apart and whose others follow by step. Any
+ * numbers, any strides. Results do not overlap elements. */
+typedef void (*aster_ml_reduce_single)(char *dst, const char *src, ptrdiff_t step, size_t length,
+                                       aster_ml_kernel_data_prefix *extra);
+typedef void (*aster_ml_reduce_strided)(char *dst, ptrdiff_t dst_stride, const char *src,
+                                        ptrdiff_t src_stride, size_t count, ptrdiff_t step,
+                                        size_t length, aster_ml_kernel_data_prefix *extra);
+
+/* A reduction ("sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin") of elements
+ * of a dtype: SINGLE or STRIDED. Dtypes: the result's is that of the lazy operation, int64 of
+ * positions. Sums accumulate as those do, blocks of elements and then what came of them; of no
+ * elements it is what changes no other result, NaN of a mean, -1 of a position. Not in a capture.
+ * Owns: the instance. Errors: ARGUMENT, NOT_FOUND (no such reduction), DTYPE (a weak one), STATE,
+ * COMPILE. */
+ASTER_ML_API aster_ml_negated_status aster_ml_kernel_get_reduction(
+    aster_ml_dynamic_kernel_instance *out, const aster_ml_context *context, int32_t form,
+    const char *operation, int32_t dtype);
+
 /* A captured program as one kernel, in the form ARRAYS: its inputs and outputs in order. Memory for
  * so many calls at one time exists from now on, at most 64; more calls wait. A success takes the
  * program over and clears its handle. Owns: the instance, and the program. Errors: ARGUMENT,

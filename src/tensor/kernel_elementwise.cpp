@@ -11,9 +11,8 @@
 namespace aster::tensor {
 namespace {
 
-constexpr size_t kBlock = 512;  // elements
-constexpr size_t kFew = 8;      // computed one by one
-constexpr size_t kMostBytes = 8;
+constexpr size_t kBlock = kKernelBlock;
+constexpr size_t kFew = 8;  // computed one by one
 
 struct Row {
   const char* name;
@@ -38,15 +37,11 @@ void one(Runner& single, char* dst, const char* const* src, size_t operands) {
   std::memcpy(dst, result, single.result_bytes(0));
 }
 
-bool lies_well(const char* at, ptrdiff_t stride, size_t bytes) {
-  return stride == static_cast<ptrdiff_t>(bytes) && reinterpret_cast<uintptr_t>(at) % bytes == 0;
-}
-
 void many(Prefix* extra, char* dst, ptrdiff_t dst_stride, const char** src,
           const ptrdiff_t* strides, size_t operands, size_t count) {
   auto* kernel = reinterpret_cast<Produced*>(extra);
-  Runner& block = *kernel->block;
-  alignas(64) char room[3][kBlock * kMostBytes];
+  Runner& block = *kernel->runners[0];
+  alignas(64) char room[3][kBlock * kMostElementBytes];
   const size_t bytes = block.result_bytes(0);
   while (count > kFew) {
     const size_t part = std::min(count, kBlock);
@@ -71,12 +66,12 @@ void many(Prefix* extra, char* dst, ptrdiff_t dst_stride, const char** src,
     count -= part;
   }
   for (; count > 0; --count, dst += dst_stride) {
-    one(*kernel->single, dst, src, operands);
+    one(*kernel->runners[1], dst, src, operands);
     for (size_t k = 0; k < operands; ++k) src[k] += strides[k];
   }
 }
 
-Runner& single_of(Prefix* extra) { return *reinterpret_cast<Produced*>(extra)->single; }
+Runner& single_of(Prefix* extra) { return *reinterpret_cast<Produced*>(extra)->runners[1]; }
 
 void unary_one(char* dst, const char* src, Prefix* extra) { one(single_of(extra), dst, &src, 1); }
 void binary_one(char* dst, const char* src0, const char* src1, Prefix* extra) {
@@ -122,40 +117,12 @@ void* function_of(int32_t form, bool binary) {
 
 // A program of the operation on count elements.
 Status capture(Runner** out, Context& context, const Row& row, DType dtype, size_t count) {
-  const aster_ml_context own = context.inner_handle();
-  const char zeros[kBlock * kMostBytes] = {};
-  const auto shape = static_cast<int64_t>(count);
-  engine::Engine* engine = nullptr;
-  ASTER_TRY(engine::engine_of(&engine, context));
-  aster_ml_lazy x[3] = {};
-  aster_ml_program program{};
-  const size_t operands = row.binary != nullptr ? 2 : 1;
-  const auto run = [&]() -> Status {
-    aster_ml_lazy* inputs[] = {&x[0], &x[1]};
-    aster_ml_lazy* const results[] = {&x[2]};
-    for (size_t k = 0; k < operands; ++k) {
-      if (aster_ml_lazy_from(&x[k], &own, zeros, static_cast<int32_t>(dtype), 1, &shape) != 0)
-        return last_failure();
-    }
-    if (aster_ml_engine_capture_begin(&own, inputs, operands) != 0) return last_failure();
-    Graph& g = engine::graph_of(*engine);
-    const Node y = row.binary != nullptr
-                       ? binary(g, cell(&x[0])->node, cell(&x[1])->node, *row.binary)
-                       : unary(g, cell(&x[0])->node, *row.unary);
-    engine::Lazy* lazy = nullptr;
-    const Status made = y == nullptr ? last_failure() : engine::lazy_create(&lazy, *engine, y);
-    if (!made.ok()) {
-      aster_ml_engine_capture_cancel(&own);
-      return made;
-    }
-    x[2].impl = lazy->handle;
-    if (aster_ml_engine_capture_end(&program, &own, results, 1) != 0) return last_failure();
-    return Runner::create(out, &program, 1);
+  const KernelInput inputs[] = {{dtype, count}, {dtype, count}};
+  const auto build = [](const void* self, Graph& g, const Node* x) {
+    const Row& r = *static_cast<const Row*>(self);
+    return r.binary != nullptr ? binary(g, x[0], x[1], *r.binary) : unary(g, x[0], *r.unary);
   };
-  const Status status = run();
-  aster_ml_program_free(&program);
-  for (aster_ml_lazy& handle : x) give_up(&handle.impl);
-  return status;
+  return capture_kernel(out, context, {inputs, row.binary != nullptr ? size_t{2} : 1}, build, &row);
 }
 
 Status get_elementwise(aster_ml_dynamic_kernel_instance* out, const aster_ml_context* context,
@@ -182,7 +149,7 @@ Status get_elementwise(aster_ml_dynamic_kernel_instance* out, const aster_ml_con
     single->release();
     return status;
   }
-  return produce(out, owner, function, block, single);
+  return produce(out, owner, {{function, nullptr}, {block, single}, {}});
 }
 
 }  // namespace

@@ -134,17 +134,19 @@ void Runner::run(void* const* results, const void* const* inputs) {
   futex_wake(&given_back_, 1);
 }
 
+void release_all(const Produced& kernel) {
+  for (Runner* runner : kernel.runners) {
+    if (runner != nullptr) runner->release();
+  }
+}
+
 namespace {
 
 struct Front {
   Context* context;
 };
 
-void destroy(Prefix* kernel) {
-  auto* produced = reinterpret_cast<Produced*>(kernel);
-  produced->block->release();
-  if (produced->single != nullptr) produced->single->release();
-}
+void destroy(Prefix* kernel) { release_all(*reinterpret_cast<Produced*>(kernel)); }
 
 void free_of_context(void* kernel) {
   if (kernel == nullptr) return;
@@ -155,8 +157,8 @@ void free_of_context(void* kernel) {
 }
 
 void call_program(char* const* dst, const char* const* src, Prefix* extra) {
-  reinterpret_cast<Produced*>(extra)->block->run(reinterpret_cast<void* const*>(dst),
-                                                 reinterpret_cast<const void* const*>(src));
+  reinterpret_cast<Produced*>(extra)->runners[0]->run(reinterpret_cast<void* const*>(dst),
+                                                      reinterpret_cast<const void* const*>(src));
 }
 
 Status get_program(aster_ml_dynamic_kernel_instance* out, aster_ml_program* program,
@@ -169,25 +171,65 @@ Status get_program(aster_ml_dynamic_kernel_instance* out, aster_ml_program* prog
   ASTER_TRY(lock.status());
   Runner* runner = nullptr;
   ASTER_TRY(Runner::create(&runner, program, calls));
-  return produce(out, context, pointer_of<aster_ml_arrays>(call_program), runner, nullptr);
+  return produce(out, context,
+                 {{pointer_of<aster_ml_arrays>(call_program), nullptr}, {runner}, {}});
 }
 
 }  // namespace
 
-Status produce(aster_ml_dynamic_kernel_instance* out, Context& context, void* function,
-               Runner* block, Runner* single) {
+Status produce(aster_ml_dynamic_kernel_instance* out, Context& context, const Produced& kernel) {
   void* memory = context.heap().allocate(sizeof(Front) + sizeof(Produced), alignof(Front));
   if (memory == nullptr) {
-    block->release();
-    if (single != nullptr) single->release();
+    release_all(kernel);
     return out_of_memory(sizeof(Front) + sizeof(Produced));
   }
   context.retain();
   auto* front = ::new (memory) Front{&context};
-  auto* produced =
-      ::new (static_cast<void*>(front + 1)) Produced{{function, destroy}, block, single};
+  auto* produced = ::new (static_cast<void*>(front + 1)) Produced(kernel);
+  produced->base.destructor = destroy;
   *out = {&produced->base, sizeof(Produced), free_of_context};
   return kOk;
+}
+
+Status capture_kernel(Runner** out, Context& context, std::span<const KernelInput> inputs,
+                      KernelBuild build, const void* self) {
+  constexpr size_t kMost = 3;
+  const aster_ml_context own = context.inner_handle();
+  const char zeros[kKernelBlock * kMostElementBytes] = {};
+  engine::Engine* engine = nullptr;
+  ASTER_TRY(engine::engine_of(&engine, context));
+  aster_ml_lazy x[kMost] = {}, y = {};
+  aster_ml_program program{};
+  const auto run = [&]() -> Status {
+    aster_ml_lazy* given[kMost];
+    aster_ml_lazy* const results[] = {&y};
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const auto shape = static_cast<int64_t>(inputs[k].count);
+      given[k] = &x[k];
+      if (aster_ml_lazy_from(&x[k], &own, zeros, static_cast<int32_t>(inputs[k].dtype), 1,
+                             &shape) != 0)
+        return last_failure();
+    }
+    if (aster_ml_engine_capture_begin(&own, given, inputs.size()) != 0) return last_failure();
+    Node operands[kMost];
+    for (size_t k = 0; k < inputs.size(); ++k) operands[k] = cell(&x[k])->node;
+    const Node node = build(self, engine::graph_of(*engine), operands);
+    engine::Lazy* lazy = nullptr;
+    const Status made =
+        node == nullptr ? last_failure() : engine::lazy_create(&lazy, *engine, node);
+    if (!made.ok()) {
+      aster_ml_engine_capture_cancel(&own);
+      return made;
+    }
+    y.impl = lazy->handle;
+    if (aster_ml_engine_capture_end(&program, &own, results, 1) != 0) return last_failure();
+    return Runner::create(out, &program, 1);
+  };
+  const Status status = run();
+  aster_ml_program_free(&program);
+  give_up(&y.impl);
+  for (aster_ml_lazy& handle : x) give_up(&handle.impl);
+  return status;
 }
 
 }  // namespace aster::tensor

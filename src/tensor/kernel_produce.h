@@ -23,6 +23,7 @@ class Runner {
   // Of memory that is aligned as its elements are.
   void run(void* const* results, const void* const* inputs);
   size_t input_bytes(size_t i) const { return dtype::size(program_->inputs[i].dtype); }
+  DType input_dtype(size_t i) const { return program_->inputs[i].dtype; }
   size_t result_bytes(size_t i) const { return dtype::size(program_->results[i].array.dtype); }
   DType result_dtype() const { return program_->results[0].array.dtype; }
   Context& context() const { return *program_->context; }
@@ -48,15 +49,37 @@ class Runner {
   uint8_t operands_[kMostDirect] = {};
 };
 
-// What stands before a kernel in memory of a context: the runners that its destructor ends.
+// A kernel of the generator as others hold it: the runners that its destructor ends, and what its
+// function has to know besides.
 struct Produced {
+  static constexpr size_t kMostRunners = 4;
   Prefix base;
-  Runner *block, *single;
+  Runner* runners[kMostRunners];
+  uint64_t words[2];
 };
 static_assert(sizeof(Produced) % alignof(void*) == 0);
-// A kernel that holds runners, which it takes over also where it fails; single may be null.
-Status produce(aster_ml_dynamic_kernel_instance* out, Context& context, void* function,
-               Runner* block, Runner* single);
+// In memory of the context; it takes the runners over, also where it fails. Null ones come last.
+Status produce(aster_ml_dynamic_kernel_instance* out, Context& context, const Produced& kernel);
+void release_all(const Produced& kernel);  // its runners
+
+// What a captured kernel reads: so many elements.
+struct KernelInput {
+  DType dtype;
+  size_t count;
+};
+// A program of what build makes of its operands, no more than three.
+using KernelBuild = Node (*)(const void* self, Graph& g, const Node* operands);
+Status capture_kernel(Runner** out, Context& context, std::span<const KernelInput> inputs,
+                      KernelBuild build, const void* self);
+
+// Elements for one call of a generated kernel, where it is called often for many.
+inline constexpr size_t kKernelBlock = 512;
+inline constexpr size_t kMostElementBytes = 8;
+// Whether elements from `at` on can be operands where they are.
+inline bool lies_well(const char* at, ptrdiff_t stride, size_t bytes) {
+  return stride == static_cast<ptrdiff_t>(bytes) && reinterpret_cast<uintptr_t>(at) % bytes == 0;
+}
+
 template <typename Function>
 void* pointer_of(Function function) {
   void* pointer;
