@@ -1,5 +1,7 @@
-// Kernels of assignment: a call of one element against a C function through a pointer, the strided
-// form against a loop by hand; sums of two arrays by a kernel of the code generator.
+// Kernels for other libraries against code by hand that is compiled with the same flags: a call of
+// one element against a C function through a pointer; assignments, operations and reductions on
+// arrays that lie next to each other, two apart, backwards, or are transposed, in the cache (16,384
+// elements) and in memory (16,777,216).
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -11,34 +13,49 @@
 
 namespace {
 
+void check(int status) {
+  if (status >= 0) return;
+  std::fprintf(stderr, "no kernel\n");
+  std::exit(1);
+}
+
 struct Kernel {
   aster_ml_context context{};
   aster_ml_dynamic_kernel_instance k{};
 
-  Kernel(int32_t form, int32_t to, int32_t from) {
-    if (aster_ml_context_init(&context, nullptr) != 0 ||
-        aster_ml_kernel_get_assignment(&k, &context, form, to, from) < 0) {
-      std::fprintf(stderr, "no kernel\n");
-      std::exit(1);
-    }
-  }
+  Kernel() { check(-aster_ml_context_init(&context, nullptr)); }
   ~Kernel() {
     k.kernel->destructor(k.kernel);
     k.free_func(k.kernel);
     aster_ml_context_free(&context);
   }
   Kernel(const Kernel&) = delete;
+  template <typename Function>
+  Function function() const {
+    return reinterpret_cast<Function>(k.kernel->function);
+  }
 };
+
+template <typename T>
+constexpr int32_t kCode = 0;
+template <>
+constexpr int32_t kCode<int16_t> = ASTER_ML_DTYPE_INT16;
+template <>
+constexpr int32_t kCode<int32_t> = ASTER_ML_DTYPE_INT32;
+template <>
+constexpr int32_t kCode<float> = ASTER_ML_DTYPE_FLOAT32;
+template <>
+constexpr int32_t kCode<double> = ASTER_ML_DTYPE_FLOAT64;
 
 void by_hand(char* dst, const char* src, aster_ml_kernel_data_prefix*) {
   *reinterpret_cast<int32_t*>(dst) = static_cast<int32_t>(*reinterpret_cast<const int16_t*>(src));
 }
 
 void Call(benchmark::State& state) {
-  const Kernel made(ASTER_ML_KERNEL_SINGLE, ASTER_ML_DTYPE_INT32, ASTER_ML_DTYPE_INT16);
-  auto* function = state.range(0) == 0
-                       ? by_hand
-                       : reinterpret_cast<aster_ml_unary_single>(made.k.kernel->function);
+  Kernel made;
+  check(aster_ml_kernel_get_assignment(&made.k, &made.context, ASTER_ML_KERNEL_SINGLE,
+                                       ASTER_ML_DTYPE_INT32, ASTER_ML_DTYPE_INT16));
+  auto* function = state.range(0) == 0 ? by_hand : made.function<aster_ml_unary_single>();
   int16_t from = 3;
   int32_t to = 0;
   for (auto _ : state) {
@@ -48,69 +65,138 @@ void Call(benchmark::State& state) {
   }
 }
 
-constexpr size_t kCount = size_t{1} << 24;
+// How operands lie, in elements: rows of `length`, each apart from the last one.
+struct Layout {
+  ptrdiff_t step, apart;
+  ptrdiff_t first;
+  size_t rows, length, room;
+};
+enum { kContiguous, kSecond, kBackwards, kTransposed };
+Layout layout_of(int64_t kind, size_t count) {
+  const size_t side = count == 16384 ? 128 : 4096;
+  const auto last = static_cast<ptrdiff_t>(count) - 1;
+  switch (kind) {
+    case kSecond:
+      return {2, 0, 0, 1, count, 2 * count};
+    case kBackwards:
+      return {-1, 0, last, 1, count, count};
+    case kTransposed:
+      return {static_cast<ptrdiff_t>(side), 1, 0, side, side, count};
+    default:
+      return {1, 0, 0, 1, count, count};
+  }
+}
 
-// Every second float of one array to doubles of another.
-void Strided(benchmark::State& state) {
-  const Kernel made(ASTER_ML_KERNEL_STRIDED, ASTER_ML_DTYPE_FLOAT64, ASTER_ML_DTYPE_FLOAT32);
-  auto* function = reinterpret_cast<aster_ml_unary_strided>(made.k.kernel->function);
-  const size_t step = static_cast<size_t>(state.range(1));
-  std::vector<float> from(kCount * step, 1.5f);
-  std::vector<double> to(kCount);
+// dst = src of another dtype.
+template <typename To, typename From>
+void Assign(benchmark::State& state) {
+  Kernel made;
+  check(aster_ml_kernel_get_assignment(&made.k, &made.context, ASTER_ML_KERNEL_STRIDED, kCode<To>,
+                                       kCode<From>));
+  auto* function = made.function<aster_ml_unary_strided>();
+  const Layout at = layout_of(state.range(1), static_cast<size_t>(state.range(2)));
+  std::vector<From> from(at.room, From(1));
+  std::vector<To> to(at.rows * at.length);
   for (auto _ : state) {
-    if (state.range(0) == 0) {
-      for (size_t i = 0; i < kCount; ++i) to[i] = static_cast<double>(from[i * step]);
-    } else {
-      function(reinterpret_cast<char*>(to.data()), 8, reinterpret_cast<const char*>(from.data()),
-               static_cast<ptrdiff_t>(4 * step), kCount, made.k.kernel);
+    for (size_t row = 0; row < at.rows; ++row) {
+      const From* src = from.data() + at.first + static_cast<ptrdiff_t>(row) * at.apart;
+      To* dst = to.data() + row * at.length;
+      if (state.range(0) == 0) {
+        for (size_t i = 0; i < at.length; ++i)
+          dst[i] = static_cast<To>(src[static_cast<ptrdiff_t>(i) * at.step]);
+      } else {
+        function(reinterpret_cast<char*>(dst), sizeof(To), reinterpret_cast<const char*>(src),
+                 at.step * static_cast<ptrdiff_t>(sizeof(From)), at.length, made.k.kernel);
+      }
     }
     benchmark::DoNotOptimize(to.data());
     benchmark::ClobberMemory();
   }
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(kCount * (8 + 4 * step)));
 }
 
-// a + b of floats, those of a next to each other or every second one.
+// dst = src + other.
+template <typename T>
 void Add(benchmark::State& state) {
-  aster_ml_context context{};
-  aster_ml_dynamic_kernel_instance k{};
-  if (aster_ml_context_init(&context, nullptr) != 0 ||
-      aster_ml_kernel_get_elementwise(&k, &context, ASTER_ML_KERNEL_STRIDED, "add",
-                                      ASTER_ML_DTYPE_FLOAT32) < 0)
-    std::exit(1);
-  auto* function = reinterpret_cast<aster_ml_binary_strided>(k.kernel->function);
-  const size_t step = static_cast<size_t>(state.range(1));
-  std::vector<float> a(kCount * step, 1.5f), b(kCount, 2.5f), to(kCount);
+  Kernel made;
+  check(aster_ml_kernel_get_elementwise(&made.k, &made.context, ASTER_ML_KERNEL_STRIDED, "add",
+                                        kCode<T>));
+  auto* function = made.function<aster_ml_binary_strided>();
+  const Layout at = layout_of(state.range(1), static_cast<size_t>(state.range(2)));
+  const std::vector<T> from(at.room, T(1)), other(at.rows * at.length, T(2));
+  std::vector<T> to(at.rows * at.length);
+  constexpr ptrdiff_t kSize = sizeof(T);
   for (auto _ : state) {
-    if (state.range(0) == 0) {
-      for (size_t i = 0; i < kCount; ++i) to[i] = a[i * step] + b[i];
-    } else {
-      function(reinterpret_cast<char*>(to.data()), 4, reinterpret_cast<const char*>(a.data()),
-               static_cast<ptrdiff_t>(4 * step), reinterpret_cast<const char*>(b.data()), 4, kCount,
-               k.kernel);
+    for (size_t row = 0; row < at.rows; ++row) {
+      const T* src = from.data() + at.first + static_cast<ptrdiff_t>(row) * at.apart;
+      const T* beside = other.data() + row * at.length;
+      T* dst = to.data() + row * at.length;
+      if (state.range(0) == 0) {
+        for (size_t i = 0; i < at.length; ++i)
+          dst[i] = src[static_cast<ptrdiff_t>(i) * at.step] + beside[i];
+      } else {
+        function(reinterpret_cast<char*>(dst), kSize, reinterpret_cast<const char*>(src),
+                 at.step * kSize, reinterpret_cast<const char*>(beside), kSize, at.length,
+                 made.k.kernel);
+      }
     }
     benchmark::DoNotOptimize(to.data());
     benchmark::ClobberMemory();
   }
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(kCount * (8 + 4 * step)));
-  k.kernel->destructor(k.kernel);
-  k.free_func(k.kernel);
-  aster_ml_context_free(&context);
 }
 
-BENCHMARK(Add)
-    ->ArgNames({"kernel", "step"})
-    ->Args({0, 1})
-    ->Args({1, 1})
-    ->Args({0, 2})
-    ->Args({1, 2});
+// The sum of each row; of one array in four parts by hand, as an addition waits for the last one.
+template <typename T>
+void Sum(benchmark::State& state) {
+  Kernel made;
+  check(aster_ml_kernel_get_reduction(&made.k, &made.context, ASTER_ML_KERNEL_STRIDED, "sum",
+                                      kCode<T>));
+  auto* function = made.function<aster_ml_reduce_strided>();
+  const Layout at = layout_of(state.range(1), static_cast<size_t>(state.range(2)));
+  const std::vector<T> from(at.room, T(1));
+  std::vector<T> to(at.rows);
+  constexpr ptrdiff_t kSize = sizeof(T);
+  const T* first = from.data() + at.first;
+  for (auto _ : state) {
+    if (state.range(0) == 1) {
+      function(reinterpret_cast<char*>(to.data()), kSize, reinterpret_cast<const char*>(first),
+               at.apart * kSize, at.rows, at.step * kSize, at.length, made.k.kernel);
+    } else if (at.rows > 1) {  // columns: row by row of the matrix
+      for (T& sum : to) sum = 0;
+      for (size_t i = 0; i < at.length; ++i) {
+        for (size_t row = 0; row < at.rows; ++row)
+          to[row] +=
+              first[static_cast<ptrdiff_t>(i) * at.step + static_cast<ptrdiff_t>(row) * at.apart];
+      }
+    } else {
+      T parts[4] = {};
+      for (size_t i = 0; i < at.length; i += 4) {
+        for (size_t k = 0; k < 4; ++k) parts[k] += first[static_cast<ptrdiff_t>(i + k) * at.step];
+      }
+      to[0] = parts[0] + parts[1] + parts[2] + parts[3];
+    }
+    benchmark::DoNotOptimize(to.data());
+    benchmark::ClobberMemory();
+  }
+}
+
+void all(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"kernel", "layout", "count"});
+  for (const int64_t count : {16384, 16777216}) {
+    for (const int64_t layout : {kContiguous, kSecond, kBackwards, kTransposed}) {
+      bench->Args({0, layout, count})->Args({1, layout, count});
+    }
+  }
+}
+
 BENCHMARK(Call)->ArgName("kernel")->Arg(0)->Arg(1);
-BENCHMARK(Strided)
-    ->ArgNames({"kernel", "step"})
-    ->Args({0, 1})
-    ->Args({1, 1})
-    ->Args({0, 2})
-    ->Args({1, 2});
+BENCHMARK(Assign<double, float>)->Apply(all);
+BENCHMARK(Assign<float, float>)->Apply(all);
+BENCHMARK(Assign<int32_t, int16_t>)->Apply(all);
+BENCHMARK(Assign<float, double>)->Apply(all);
+BENCHMARK(Add<float>)->Apply(all);
+BENCHMARK(Add<double>)->Apply(all);
+BENCHMARK(Sum<float>)->Apply(all);
+BENCHMARK(Sum<double>)->Apply(all);
 
 }  // namespace
 

@@ -77,12 +77,30 @@ ptrdiff_t row_start(const aster_ml_tensor& tensor, const Rows& rows, size_t row)
   return start;
 }
 
-template <size_t kSize>
+// An element that lies anywhere.
+template <typename T>
+struct [[gnu::packed, gnu::may_alias]] Anywhere {
+  T value;
+};
+
+template <typename T>
 void copy_steps(char* to, ptrdiff_t to_step, const char* from, ptrdiff_t from_step, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    std::memcpy(to, from, kSize);
-    to += to_step;
-    from += from_step;
+  constexpr ptrdiff_t kSize = sizeof(T);
+  const auto n = static_cast<ptrdiff_t>(count);
+  auto* dst = reinterpret_cast<Anywhere<T>*>(to);
+  const auto* src = reinterpret_cast<const Anywhere<T>*>(from);
+  // The commonest ones, which compilers turn into vectors.
+  if (to_step == kSize && from_step == kSize) {
+    std::memcpy(to, from, count * sizeof(T));
+  } else if (to_step == kSize && from_step == 2 * kSize) {
+    for (ptrdiff_t i = 0; i < n; ++i) dst[i].value = src[2 * i].value;
+  } else if (to_step == kSize && from_step == -kSize) {
+    for (ptrdiff_t i = 0; i < n; ++i) dst[i].value = src[-i].value;
+  } else if (to_step == kSize) {
+    for (ptrdiff_t i = 0; i < n; ++i, from += from_step) std::memcpy(dst + i, from, sizeof(T));
+  } else {
+    for (ptrdiff_t i = 0; i < n; ++i, to += to_step, from += from_step)
+      std::memcpy(to, from, sizeof(T));
   }
 }
 
@@ -127,13 +145,13 @@ void copy_row(char* to, ptrdiff_t to_step, const char* from, ptrdiff_t from_step
               size_t size) {
   switch (size) {
     case 1:
-      return copy_steps<1>(to, to_step, from, from_step, count);
+      return copy_steps<uint8_t>(to, to_step, from, from_step, count);
     case 2:
-      return copy_steps<2>(to, to_step, from, from_step, count);
+      return copy_steps<uint16_t>(to, to_step, from, from_step, count);
     case 4:
-      return copy_steps<4>(to, to_step, from, from_step, count);
+      return copy_steps<uint32_t>(to, to_step, from, from_step, count);
     default:
-      return copy_steps<8>(to, to_step, from, from_step, count);
+      return copy_steps<uint64_t>(to, to_step, from, from_step, count);
   }
 }
 

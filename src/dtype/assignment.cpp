@@ -37,15 +37,38 @@ void convert_one(char* dst, const char* src, Prefix* extra) {
   const auto* kernel = reinterpret_cast<const Assignment*>(extra);
   convert(dst, kernel->to, src, kernel->from, 1);
 }
+template <typename T>
+void copy_steps(char* dst, ptrdiff_t dst_stride, const char* src, ptrdiff_t src_stride,
+                size_t count) {
+  for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(count); ++i)
+    store(dst + i * dst_stride, load<T>(src + i * src_stride));
+}
+void copy_elements(char* dst, ptrdiff_t dst_stride, const char* src, ptrdiff_t src_stride,
+                   size_t count, size_t bytes) {
+  if (bytes == 1) return copy_steps<uint8_t>(dst, dst_stride, src, src_stride, count);
+  if (bytes == 2) return copy_steps<uint16_t>(dst, dst_stride, src, src_stride, count);
+  if (bytes == 4) return copy_steps<uint32_t>(dst, dst_stride, src, src_stride, count);
+  return copy_steps<uint64_t>(dst, dst_stride, src, src_stride, count);
+}
+// A block at a time, next to each other.
 void convert_many(char* dst, ptrdiff_t dst_stride, const char* src, ptrdiff_t src_stride,
                   size_t count, Prefix* extra) {
+  constexpr size_t kBlock = 256, kMostBytes = 8;
   const auto* kernel = reinterpret_cast<const Assignment*>(extra);
-  if (dst_stride == static_cast<ptrdiff_t>(size(kernel->to)) &&
-      src_stride == static_cast<ptrdiff_t>(size(kernel->from))) {
+  const size_t to = size(kernel->to), from = size(kernel->from);
+  const auto to_step = static_cast<ptrdiff_t>(to), from_step = static_cast<ptrdiff_t>(from);
+  if (dst_stride == to_step && src_stride == from_step)
     return convert(dst, kernel->to, src, kernel->from, count);
+  alignas(8) char given[kBlock * kMostBytes], made[kBlock * kMostBytes];
+  while (count > 0) {
+    const size_t part = count < kBlock ? count : kBlock;
+    copy_elements(given, from_step, src, src_stride, part, from);
+    convert(made, kernel->to, given, kernel->from, part);
+    copy_elements(dst, dst_stride, made, to_step, part, to);
+    dst += static_cast<ptrdiff_t>(part) * dst_stride;
+    src += static_cast<ptrdiff_t>(part) * src_stride;
+    count -= part;
   }
-  for (ptrdiff_t i = 0; i < static_cast<ptrdiff_t>(count); ++i)
-    convert(dst + i * dst_stride, kernel->to, src + i * src_stride, kernel->from, 1);
 }
 
 void* function_of(bool strided, DType to, DType from) {

@@ -12,7 +12,12 @@ namespace aster::tensor {
 namespace {
 
 constexpr size_t kBlock = kKernelBlock;
-constexpr size_t kFew = 8;  // computed one by one
+constexpr size_t kLong = 8192;  // elements of a block whose operands all are where they are
+constexpr size_t kPiece = 64;   // elements of a small block
+constexpr size_t kFew = 8;      // computed one by one
+constexpr size_t kLine = 64;    // bytes
+
+enum Part : uint8_t { kWhole, kOne, kSmall, kLarge };
 
 struct Row {
   const char* name;
@@ -37,41 +42,76 @@ void one(Runner& single, char* dst, const char* const* src, size_t operands) {
   std::memcpy(dst, result, single.result_bytes(0));
 }
 
+// Elements up to where results that lie next to each other begin a line of the cache: accesses of
+// whole vectors from there on cross none.
+size_t before_line(const char* dst, size_t size) {
+  return (kLine - reinterpret_cast<uintptr_t>(dst) % kLine) % kLine / size;
+}
+
+// As many whole blocks as there are of operands that need no room; how many elements those are.
+size_t many_in_place(const Produced& kernel, char* dst, const char* const* src, size_t operands,
+                     size_t count) {
+  const size_t bytes = kernel.runners[kLarge]->result_bytes(0);
+  size_t done = 0;
+  for (; count - done >= kLong; done += kLong) {
+    const void* sources[2];
+    for (size_t k = 0; k < operands; ++k)
+      sources[k] = src[k] + done * kernel.runners[kLarge]->input_bytes(k);
+    void* const result = dst + done * bytes;
+    kernel.runners[kLarge]->run(&result, sources);
+  }
+  return done;
+}
+
 void many(Prefix* extra, char* dst, ptrdiff_t dst_stride, const char** src,
           const ptrdiff_t* strides, size_t operands, size_t count) {
   auto* kernel = reinterpret_cast<Produced*>(extra);
-  Runner& block = *kernel->runners[0];
-  alignas(64) char room[3][kBlock * kMostElementBytes];
-  const size_t bytes = block.result_bytes(0);
+  alignas(kLine) char room[3][kBlock * kMostElementBytes];
+  const size_t bytes = kernel->runners[kWhole]->result_bytes(0);
+  bool in_place = lies_well(dst, dst_stride, bytes);
+  for (size_t k = 0; k < operands; ++k)
+    in_place &= lies_well(src[k], strides[k], kernel->runners[kWhole]->input_bytes(k));
+  size_t part = kBlock;
+  if (lies_well(dst, dst_stride, bytes) && count >= 2 * kBlock)
+    part = kBlock - before_line(dst, bytes);
   while (count > kFew) {
-    const size_t part = std::min(count, kBlock);
+    if (in_place && part == kBlock && count >= kLong) {
+      const size_t done = many_in_place(*kernel, dst, src, operands, count);
+      for (size_t k = 0; k < operands; ++k) src[k] += static_cast<ptrdiff_t>(done) * strides[k];
+      dst += static_cast<ptrdiff_t>(done) * dst_stride;
+      count -= done;
+      continue;
+    }
+    if (part > count) part = count >= kPiece ? kPiece : count;
+    const size_t width = part > kPiece ? kBlock : kPiece;
     const void* sources[2];
     for (size_t k = 0; k < operands; ++k) {
-      const size_t size = block.input_bytes(k);
-      if (part == kBlock && lies_well(src[k], strides[k], size)) {
+      const size_t size = kernel->runners[kWhole]->input_bytes(k);
+      if (part == width && lies_well(src[k], strides[k], size)) {
         sources[k] = src[k];
       } else {
         buffer::copy_row(room[k], static_cast<ptrdiff_t>(size), src[k], strides[k], part, size);
-        std::memset(room[k] + part * size, 0, (kBlock - part) * size);
+        std::memset(room[k] + part * size, 0, (width - part) * size);
         sources[k] = room[k];
       }
       src[k] += static_cast<ptrdiff_t>(part) * strides[k];
     }
-    const bool direct = part == kBlock && lies_well(dst, dst_stride, bytes);
+    const bool direct = part == width && lies_well(dst, dst_stride, bytes);
     void* const result = direct ? dst : room[2];
-    block.run(&result, sources);
+    kernel->runners[width == kBlock ? kWhole : kSmall]->run(&result, sources);
     if (!direct)
       buffer::copy_row(dst, dst_stride, room[2], static_cast<ptrdiff_t>(bytes), part, bytes);
     dst += static_cast<ptrdiff_t>(part) * dst_stride;
     count -= part;
+    part = kBlock;
   }
   for (; count > 0; --count, dst += dst_stride) {
-    one(*kernel->runners[1], dst, src, operands);
+    one(*kernel->runners[kOne], dst, src, operands);
     for (size_t k = 0; k < operands; ++k) src[k] += strides[k];
   }
 }
 
-Runner& single_of(Prefix* extra) { return *reinterpret_cast<Produced*>(extra)->runners[1]; }
+Runner& single_of(Prefix* extra) { return *reinterpret_cast<Produced*>(extra)->runners[kOne]; }
 
 void unary_one(char* dst, const char* src, Prefix* extra) { one(single_of(extra), dst, &src, 1); }
 void binary_one(char* dst, const char* src0, const char* src1, Prefix* extra) {
@@ -139,17 +179,21 @@ Status get_elementwise(aster_ml_dynamic_kernel_instance* out, const aster_ml_con
     return ASTER_FAIL(kNOT_FOUND, "no elementwise operation is named \"%s\"", operation);
   void* const function = function_of(form, found->binary != nullptr);
   if (function == nullptr) return ASTER_FAIL(kARGUMENT, "%d is no form of a kernel", form);
-  Runner *block = nullptr, *single = nullptr;
-  ASTER_TRY(capture(&single, owner, *found, d, 1));
-  Status status;
-  if (form == ASTER_ML_KERNEL_PREDICATE && single->result_dtype() != DType::kBool)
-    status = ASTER_FAIL(kDTYPE, "\"%s\" is no predicate", operation);
-  if (status.ok()) status = capture(&block, owner, *found, d, kBlock);
-  if (!status.ok()) {
-    single->release();
-    return status;
-  }
-  return produce(out, owner, {{function, nullptr}, {block, single}, {}});
+  Produced kernel{};
+  kernel.base.function = function;
+  const auto capture_all = [&]() -> Status {
+    ASTER_TRY(capture(&kernel.runners[kOne], owner, *found, d, 1));
+    if (form == ASTER_ML_KERNEL_PREDICATE && kernel.runners[kOne]->result_dtype() != DType::kBool)
+      return ASTER_FAIL(kDTYPE, "\"%s\" is no predicate", operation);
+    if (form != ASTER_ML_KERNEL_STRIDED) return kOk;
+    ASTER_TRY(capture(&kernel.runners[kWhole], owner, *found, d, kBlock));
+    ASTER_TRY(capture(&kernel.runners[kLarge], owner, *found, d, kLong));
+    return capture(&kernel.runners[kSmall], owner, *found, d, kPiece);
+  };
+  const Status status = capture_all();
+  if (status.ok()) return produce(out, owner, kernel);
+  release_all(kernel);
+  return status;
 }
 
 }  // namespace

@@ -195,7 +195,6 @@ Status capture_kernel(Runner** out, Context& context, std::span<const KernelInpu
                       KernelBuild build, const void* self) {
   constexpr size_t kMost = 3;
   const aster_ml_context own = context.inner_handle();
-  const char zeros[kKernelBlock * kMostElementBytes] = {};
   engine::Engine* engine = nullptr;
   ASTER_TRY(engine::engine_of(&engine, context));
   aster_ml_lazy x[kMost] = {}, y = {};
@@ -206,8 +205,7 @@ Status capture_kernel(Runner** out, Context& context, std::span<const KernelInpu
     for (size_t k = 0; k < inputs.size(); ++k) {
       const auto shape = static_cast<int64_t>(inputs[k].count);
       given[k] = &x[k];
-      if (aster_ml_lazy_from(&x[k], &own, zeros, static_cast<int32_t>(inputs[k].dtype), 1,
-                             &shape) != 0)
+      if (aster_ml_lazy_zeros(&x[k], &own, static_cast<int32_t>(inputs[k].dtype), 1, &shape) != 0)
         return last_failure();
     }
     if (aster_ml_engine_capture_begin(&own, given, inputs.size()) != 0) return last_failure();

@@ -52,13 +52,13 @@ class Runner {
 // A kernel of the generator as others hold it: the runners that its destructor ends, and what its
 // function has to know besides.
 struct Produced {
-  static constexpr size_t kMostRunners = 4;
+  static constexpr size_t kMostRunners = 6;
   Prefix base;
   Runner* runners[kMostRunners];
   uint64_t words[2];
 };
 static_assert(sizeof(Produced) % alignof(void*) == 0);
-// In memory of the context; it takes the runners over, also where it fails. Null ones come last.
+// In memory of the context; it takes the runners over, also where it fails.
 Status produce(aster_ml_dynamic_kernel_instance* out, Context& context, const Produced& kernel);
 void release_all(const Produced& kernel);  // its runners
 

@@ -90,6 +90,12 @@ Node build_block(const void* self, Graph& g, const Node* x) {
   const Expr e{&g, x[0]};
   return reduce(plan.op(), e.dtype() == plan.kept ? e : e.cast(plan.kept), kAxis).n;
 }
+// Results that lie beside each other, element by element.
+Node build_step(const void* self, Graph& g, const Node* x) {
+  const Plan& plan = *static_cast<const Plan*>(self);
+  const Node next = cast(g, x[1], plan.kept);
+  return next == nullptr ? nullptr : g.alu(plan.op(), x[0], next);
+}
 Node build_end(const void* self, Graph& g, const Node* x) {
   const Plan& plan = *static_cast<const Plan*>(self);
   Expr e{&g, x[0]};
@@ -97,9 +103,9 @@ Node build_end(const void* self, Graph& g, const Node* x) {
   return e.cast(plan.to).n;
 }
 
-enum Part : uint8_t { kWhole, kSmall, kJoin, kEnd };
+enum Part : uint8_t { kWhole, kSmall, kJoin, kEnd, kStep, kFold };
 
-Status capture(Produced* kernel, Context& context, const Plan& plan) {
+Status capture(Produced* kernel, Context& context, const Plan& plan, int32_t form) {
   const auto add = [&](Part part, DType dtype, size_t count) {
     const KernelInput input[] = {{dtype, count}};
     return capture_kernel(&kernel->runners[part], context, input, build_block, &plan);
@@ -107,6 +113,13 @@ Status capture(Produced* kernel, Context& context, const Plan& plan) {
   ASTER_TRY(add(kWhole, plan.from, kBlock));
   ASTER_TRY(add(kSmall, plan.from, kFew));
   ASTER_TRY(add(kJoin, plan.kept, kFew));
+  const bool columns = form == ASTER_ML_KERNEL_STRIDED && !plan.row->index;
+  for (const Part part : {kStep, kFold}) {
+    const KernelInput inputs[] = {{plan.kept, kBlock},
+                                  {part == kStep ? plan.from : plan.kept, kBlock}};
+    if (columns)
+      ASTER_TRY(capture_kernel(&kernel->runners[part], context, inputs, build_step, &plan));
+  }
   if (plan.row->index || (plan.to == plan.kept && !plan.row->mean)) return kOk;
   const KernelInput inputs[] = {{plan.kept, 1}, {plan.quotient, 1}};
   const size_t count = plan.row->mean ? 2 : 1;
@@ -145,10 +158,45 @@ class Reducing {
       if (held_ == kFew) join();
     }
     if (held_ > 1) join();
-    for (size_t row = 0; row < rows; ++row, dst += dst_stride) finish(dst, row, count);
+    for (size_t row = 0; row < rows; ++row, dst += dst_stride)
+      finish(dst, value(row, 0), row, count);
+  }
+
+  // Rows beside each other, no more than kBlock: element after element of all of them.
+  void run_columns(char* dst, ptrdiff_t dst_stride, const Rows& from, size_t rows, size_t count) {
+    // Each is a sum of sums, as those of blocks are.
+    alignas(64) char totals[2][kBlock * kMostElementBytes], parts[2][kBlock * kMostElementBytes];
+    char *total = totals[0], *part = parts[0];
+    fill(total, 0, kBlock, kept_, k_.words[1]);
+    for (size_t done = 0; done < count;) {
+      const size_t end = std::min(count, done + kBlock);
+      fill(part, 0, kBlock, kept_, k_.words[1]);
+      for (; done < end; ++done) {
+        const char* at = from.at + static_cast<ptrdiff_t>(done) * from.step;
+        const bool there = rows == kBlock && lies_well(at, from.apart, size_);
+        if (!there)
+          buffer::copy_row(room_, static_cast<ptrdiff_t>(size_), at, from.apart, rows, size_);
+        part = step(kStep, parts, part, there ? at : room_);
+      }
+      total = step(kFold, totals, total, part);
+    }
+    for (size_t row = 0; row < rows; ++row, dst += dst_stride)
+      finish(dst, total + row * kept_, row, count);
   }
 
  private:
+  using Two = char[2][kBlock * kMostElementBytes];
+  // What was there with what comes to it, in the other one of two places.
+  char* step(Part part, Two& places, char* now, const char* next) {
+    const void* const from[] = {now, next};
+    char* const to = now == places[0] ? places[1] : places[0];
+    void* const result = to;
+    k_.runners[part]->run(&result, from);
+    return to;
+  }
+
+  // Not a power of two: the rows of a block would share few places of the cache.
+  size_t row_bytes(size_t width) const { return width * size_ + 64; }
   char* value(size_t row, size_t i) { return values_ + (row * kFew + i) * kept_; }
 
   // What stands for `part` elements of every row from `done` on, in a block of width.
@@ -157,13 +205,13 @@ class Reducing {
     const bool beside = rows_ > 1 && std::abs(from.step) > std::abs(from.apart);
     if (beside) {
       for (size_t i = 0; i < part; ++i) {
-        buffer::copy_row(room_ + i * size_, static_cast<ptrdiff_t>(width * size_),
+        buffer::copy_row(room_ + i * size_, static_cast<ptrdiff_t>(row_bytes(width)),
                          first + static_cast<ptrdiff_t>(i) * from.step, from.apart, rows_, size_);
       }
     }
     for (size_t row = 0; row < rows_; ++row) {
       const char* at = first + static_cast<ptrdiff_t>(row) * from.apart;
-      char* own = room_ + (beside ? row : 0) * width * size_;
+      char* own = room_ + (beside ? row : 0) * row_bytes(width);
       const bool there = !beside && part == width && lies_well(at, from.step, size_);
       if (!there && !beside)
         buffer::copy_row(own, static_cast<ptrdiff_t>(size_), at, from.step, part, size_);
@@ -205,31 +253,32 @@ class Reducing {
     for (size_t i = from; i < to; ++i) std::memcpy(elements + i * size, &element, size);
   }
 
-  void finish(char* dst, size_t row, size_t count) {
+  void finish(char* dst, char* result, size_t row, size_t count) {
     if (index_) {
       const int64_t place = count == 0 ? -1 : static_cast<int64_t>(places_[row][0]);
       std::memcpy(dst, &place, sizeof(place));
       return;
     }
-    if (count == 0) std::memcpy(value(row, 0), &k_.words[1], kept_);
+    if (count == 0) std::memcpy(result, &k_.words[1], kept_);
     const Runner* end = k_.runners[kEnd];
     if (end == nullptr) {
-      std::memcpy(dst, value(row, 0), kept_);
+      std::memcpy(dst, result, kept_);
       return;
     }
-    alignas(8) char number[8], result[8];
-    const void* const from[] = {value(row, 0), number};
-    void* const to = result;
+    alignas(8) char number[8], last[8], whole[8];
+    std::memcpy(whole, result, kept_);
+    const void* const from[] = {whole, number};
+    void* const to = last;
     if (mean_) dtype::store_double(end->input_dtype(1), number, static_cast<double>(count));
     k_.runners[kEnd]->run(&to, from);
-    std::memcpy(dst, result, end->result_bytes(0));
+    std::memcpy(dst, last, end->result_bytes(0));
   }
 
   const Produced& k_;
   const bool index_, mean_;
   const size_t size_, kept_;
   size_t rows_ = 0, held_ = 0;
-  alignas(64) char room_[kRoomBytes];
+  alignas(64) char room_[kRoomBytes + kMostRows * 64];
   alignas(64) char values_[kMostRows * kFew * kMostElementBytes];
   size_t places_[kMostRows][kFew];
 };
@@ -238,9 +287,17 @@ template <bool kIndex, bool kMean>
 void reduce_rows(char* dst, ptrdiff_t dst_stride, const char* src, ptrdiff_t src_stride,
                  size_t rows, ptrdiff_t step, size_t count, Prefix* extra) {
   Reducing reducing(*reinterpret_cast<const Produced*>(extra), kIndex, kMean);
+  constexpr size_t kFewRows = 32;
+  const bool columns =
+      !kIndex && rows >= kFewRows && count > 1 && std::abs(src_stride) < std::abs(step);
   while (rows > 0) {
-    const size_t part = std::min(rows, reducing.most_rows());
-    reducing.run(dst, dst_stride, {src, src_stride, step}, part, count);
+    const Rows from{src, src_stride, step};
+    const size_t part = std::min(rows, columns ? kBlock : reducing.most_rows());
+    if (columns) {
+      reducing.run_columns(dst, dst_stride, from, part, count);
+    } else {
+      reducing.run(dst, dst_stride, from, part, count);
+    }
     dst += static_cast<ptrdiff_t>(part) * dst_stride;
     src += static_cast<ptrdiff_t>(part) * src_stride;
     rows -= part;
@@ -282,7 +339,7 @@ Status get_reduction(aster_ml_dynamic_kernel_instance* out, const aster_ml_conte
                                      : function_of<false, false>(form);
   kernel.words[0] = neutral(plan, plan.from);
   kernel.words[1] = neutral(plan, plan.kept);
-  const Status status = capture(&kernel, owner, plan);
+  const Status status = capture(&kernel, owner, plan, form);
   if (!status.ok()) {
     release_all(kernel);
     return status;

@@ -157,7 +157,7 @@ static void test_kernels_move(void) {
 
 /* Every pair, both forms, against aster_ml_dtype_copy: forwards, backwards, spread, one source for
  * all, unaligned. */
-enum { kCount = 23, kMost = 8 };
+enum { kCount = 300, kMost = 8 };
 static void check_pair(int32_t to, int32_t from, const char *src) {
   const size_t ts = aster_ml_dtype_size(to), fs = aster_ml_dtype_size(from);
   const struct {
