@@ -23,9 +23,14 @@ class ProgramLowering : private ValueLowering {
  public:
   ProgramLowering(program::Module& module, const Kernel& kernel, const Plan& plan,
                   const Target& target, Memory& memory)
-      : ValueLowering(module, kernel, target, memory), plan_(plan), registers_(memory) {}
+      : ValueLowering(module, kernel, target, memory),
+        plan_(plan),
+        ends_(memory),
+        kept_(memory),
+        registers_(memory) {}
 
   Status run(const char* name) {
+    ASTER_TRY(ends_.find(kernel_));
     for (int r = 0; r < kMaxRanges; ++r) bounds_[r] = {{kNone, 0}, {kNone, kernel_.size(r)}};
     declare_params();
     for (size_t i = 0; i < kernel_.roots.size(); ++i) root(kernel_.roots[i]);
@@ -126,30 +131,44 @@ class ProgramLowering : private ValueLowering {
     const Loop& loop = nest.loops[i];
     const int r = loop.range;
     if (loop.block != 0) return block_loop(at, i);
-    RangeState& state = ranges_[r];
     const int64_t step = nest.step(r);
     const Bounds bounds = bounds_[r];
     const Rest rest = nest.rest(r);
     tile(r, nest, kTileRank);
-    if (state.lanes > 1) vector_ = r, lanes_ = state.lanes;
+    if (ranges_[r].lanes > 1) vector_ = r, lanes_ = ranges_[r].lanes;
     const int stores = segment(at).stores;
     if (has(kernel_.carried(), r) && stores >= 0) declare_carries(region(stores), r);
-    if (bounds.taken) {
-      state.index = bounds.lo.id;
-    } else if (step == 1 || rest == Rest::kEven) {
-      state.index = open_loop(bounds.lo, bounds.hi, step);
-    } else if (rest == Rest::kOverlap) {
-      const Id j = open_loop(bounds.lo, bounds.hi, step);
-      state.index = id_of(least({j, 0}, plus(bounds.hi, -step)));
+    Number end;
+    if (const End* const found = find_end(at, i, &end); found != nullptr) {
+      b.fail(kept_.push(found->compare));
+      inside(at, i, bounds.lo, end);
+      kept_.pop();
+      beyond_ = found;
+      inside(at, i, next_step(bounds.lo, bounds.hi, end, step), bounds.hi);
+      beyond_ = nullptr;
+    } else if (bounds.taken) {
+      ranges_[r].index = bounds.lo.id;
+      loops(at, i + 1);
     } else {
-      state.index = open_loop(bounds.lo, plus(bounds.hi, 1 - step), step);
+      const bool scalar = step > 1 && rest == Rest::kScalar;
+      inside(at, i, bounds.lo, scalar ? plus(bounds.hi, 1 - step) : bounds.hi);
     }
-    loops(at, i + 1);
-    if (!bounds.taken) b.close();
-    if (state.lanes > 1) vector_ = -1, lanes_ = 1;
+    if (ranges_[r].lanes > 1) vector_ = -1, lanes_ = 1;
     untile(r);
     if (rest == Rest::kScalar) rest_loop(at, i, step);
-    state.index = kNone;
+    ranges_[r].index = kNone;
+  }
+
+  // Loop i of a segment between two steps; the last one of a range may be moved back.
+  void inside(int at, int i, Number lo, Number hi) {
+    const Nest& nest = plan_.at(at).nest;
+    const int r = nest.loops[i].range;
+    const int64_t step = nest.step(r);
+    const Id j = ranges_[r].index = open_loop(lo, hi, step);
+    if (step > 1 && nest.rest(r) == Rest::kOverlap)
+      ranges_[r].index = id_of(least({j, 0}, plus(bounds_[r].hi, -step)));
+    loops(at, i + 1);
+    b.close();
   }
 
   // What whole steps leave, one by one.
@@ -168,6 +187,102 @@ class ProgramLowering : private ValueLowering {
     ranges_[r].index = open_loop(from, bounds.hi, 1);
     loops(at, i + 1);
     b.close();
+  }
+
+  // ---- Ends ----
+
+  Number clamped(Id value, Number lo, Number hi) {
+    return least({make(Op::kMax, DType::kInt64, {value, id_of(lo)}), 0}, hi);
+  }
+  // Where a range ends whose room loses k with each element.
+  Number end_of(Id left, int64_t k, Number lo, Number hi) {
+    if (k > 1) left = make(Op::kQuo, DType::kInt64, {plus({left, 0}, k - 1).id, integer(k)});
+    return clamped(left, lo, hi);
+  }
+  Number either(Id left, Number some, Number none) {
+    const Id any = make(Op::kCmpLt, DType::kBool, {integer(0), left});
+    return {b.pure({.op = Op::kWhere, .dtype = DType::kInt64},
+                   std::array{any, id_of(some), id_of(none)}),
+            0};
+  }
+  // Whether some loop of a nest goes along a range that a condition names.
+  static bool names_loop(const Nest& nest, const Room& room) {
+    return std::ranges::any_of(std::span(nest.loops, static_cast<size_t>(nest.loop_count)),
+                               [&](const Loop& loop) { return room.factor(loop.range) != 0; });
+  }
+
+  // From where on loop i of a segment, whose stores stand in it, writes constants alone; at a step
+  // of the loop, or where the range ends. Null if there is no such.
+  const End* find_end(int at, int i, Number* out) {
+    const Segment& s = segment(at);
+    const Nest& nest = plan_.at(at).nest;
+    const int r = nest.loops[i].range;
+    const Bounds& bounds = bounds_[r];
+    const int64_t step = nest.step(r);
+    if (beyond_ != nullptr || s.stores < 0 || !s.children.empty() ||
+        (step > 1 && nest.rest(r) == Rest::kScalar)) {
+      return nullptr;
+    }
+    const End* found = nullptr;
+    ends_.each(s.stores, [&](const End& end) {
+      Room room;
+      if (found != nullptr || !room_of(&room, kernel_, end)) return;
+      const int64_t k = -room.factor(r);
+      if (k == 0 && (i > 0 || names_loop(nest, room))) return;
+      const Id left = room_left(room, k > 0 ? r : -1);
+      if (left == kNone) return;
+      found = &end;
+      *out = k > 0 ? end_of(left, k, bounds.lo, bounds.hi) : either(left, bounds.hi, bounds.lo);
+      if (end.some) *out = k > 0 ? either(left, *out, bounds.hi) : bounds.hi;
+    });
+    if (found != nullptr && step > 1 && nest.rest(r) == Rest::kOverlap) {
+      // The last step, which is moved back, is all beyond or goes with those before.
+      const Id past = make(Op::kSub, DType::kInt64, {out->id, id_of(plus(bounds.hi, -step))});
+      *out = either(past, bounds.hi, *out);
+    }
+    return found;
+  }
+  // The first step of a loop from lo to hi that is not below a number.
+  Number next_step(Number lo, Number hi, Number from, int64_t step) {
+    if (step == 1) return from;
+    const Id size = make(Op::kSub, DType::kInt64, {from.id, id_of(lo)});
+    const Id steps = make(Op::kQuo, DType::kInt64, {plus({size, 0}, step - 1).id, integer(step)});
+    const Id all = make(Op::kMul, DType::kInt64, {steps, integer(step)});
+    return clamped(make(Op::kAdd, DType::kInt64, {id_of(lo), all}), lo, hi);
+  }
+  // What stands beyond an end.
+  void constants(const Region& r) {
+    forget();
+    for (size_t i = 0; i < r.roots.size(); ++i) {
+      const Node value = r.roots[i]->src(2);
+      const Id id = constant(register_of(value), ends_.stored(*beyond_, i));
+      b.fail(value->op == Op::kFold ? folds_.set(value, id) : values_.set(value, id));
+    }
+    for (Node node : r.roots) {
+      const int slot = static_cast<int>(node->src(0)->arg(0));
+      store(node, std::find(streams_->begin(), streams_->end(), slot) != streams_->end());
+    }
+  }
+  // Where loop i of the folds of a region ends, at a step or at hi.
+  Number fold_end(const Region& r, const Nest& nest, int i, int64_t hi) {
+    const int range = nest.loops[i].range;
+    Number out{kNone, hi};
+    ends_.each(static_cast<int>(&r - kernel_.regions.data()), [&](const End& end) {
+      Room room;
+      const bool kept = std::ranges::find(kept_, end.compare) != kept_.end();
+      if (kept || !room_of(&room, kernel_, end)) return;
+      const int64_t k = -room.factor(range);
+      if (k == 0 && (i > 0 || names_loop(nest, room))) return;
+      const Id left = room_left(room, k > 0 ? range : -1);
+      if (left == kNone) return;
+      if (k > 0) {
+        const Number some = end_of(left, k, {}, out);
+        out = end.some ? either(left, some, out) : some;
+      } else if (!end.some) {
+        out = either(left, out, {});
+      }
+    });
+    return out;
   }
 
   void block_loop(int at, int i) {
@@ -195,6 +310,10 @@ class ProgramLowering : private ValueLowering {
 
   void body(int at) {
     const Segment& s = segment(at);
+    if (beyond_ != nullptr) {
+      streams_ = &plan_.at(at).streams;
+      return constants(region(s.stores));
+    }
     for (size_t i = 0; i < s.folds.size(); ++i) folds(s.folds[i], plan_.at(at).folds[i]);
     if (s.stores >= 0) {
       streams_ = &plan_.at(at).streams;
@@ -301,18 +420,26 @@ class ProgramLowering : private ValueLowering {
 
   static Op operation(Node fold) { return static_cast<Op>(fold->arg(0)); }
 
+  // The product that a sum takes in, everywhere or where a condition holds and else 0.
+  static Node product_of(Node fold) {
+    Node value = fold->src(0);
+    if (value->op == Op::kWhere && is_const(value->src(2)) && uop::is_const_value(value->src(2), 0))
+      value = value->src(1);
+    return value->op == Op::kMul ? value : nullptr;
+  }
   // A product that only this sum reads is added with one rounding.
   bool fuses(const Region& r, Node fold) const {
-    const Node product = fold->src(0);
-    if (operation(fold) != Op::kAdd || product->op != Op::kMul) return false;
+    const Node product = product_of(fold), value = fold->src(0);
+    if (operation(fold) != Op::kAdd || product == nullptr) return false;
     if (product->dtype != DType::kFloat32 && product->dtype != DType::kFloat64) return false;
     for (Node node : r.nodes) {
       for (Node source : node->src()) {
-        if (source == product) return false;
+        if (source == value || (source == product && node != value)) return false;
       }
     }
-    return std::ranges::none_of(
-        r.roots, [&](Node other) { return other != fold && other->src(0) == product; });
+    return std::ranges::none_of(r.roots, [&](Node other) {
+      return other != fold && (other->src(0) == product || other->src(0) == value);
+    });
   }
 
   // Whether the values of all folds differ along a range: what does not is no instruction of its
@@ -394,7 +521,8 @@ class ProgramLowering : private ValueLowering {
     const int64_t whole = size / step * step;
     const bool general = plan_.general && step > 1;
     if (whole > 0 || general) {
-      ranges_[range].index = open_loop({}, {kNone, whole}, step);
+      const Number end = fold_end(r, nest, i, whole);
+      ranges_[range].index = open_loop({}, end, step);
       fold_loops(r, nest, i + 1, past, first_of);
       b.close();
     }
@@ -407,9 +535,10 @@ class ProgramLowering : private ValueLowering {
     const int range = nest.loops[i].range;
     const int64_t n = nest.lanes, size = kernel_.size(range);
     RangeState& state = ranges_[range];
+    const Number end = fold_end(r, nest, i, size);
     const int axis = state.axis;
     state.axis = -1;
-    const Id j = open_loop({kNone, from}, {kNone, size}, n);
+    const Id j = open_loop({kNone, from}, end, n);
     state.index = id_of(least({j, 0}, {kNone, size - n}));
     const bool masked = (size - from) % n != 0 || (plan_.general && n > 1);
     fold_loops(r, nest, i + 1, masked ? make(Op::kSub, DType::kInt64, {j, state.index}) : kNone,
@@ -423,8 +552,9 @@ class ProgramLowering : private ValueLowering {
   void update(const Region& r, Id past, int first_of) {
     forget();
     for (Node node : r.nodes) {
-      const bool skip = std::ranges::any_of(
-          r.roots, [&](Node fold) { return fold->src(0) == node && fuses(r, fold); });
+      const bool skip = std::ranges::any_of(r.roots, [&](Node fold) {
+        return (fold->src(0) == node || product_of(fold) == node) && fuses(r, fold);
+      });
       if (!skip) emit(node);
     }
     for (size_t i = 0; i < r.roots.size() && b.status().ok(); ++i) {
@@ -451,9 +581,14 @@ class ProgramLowering : private ValueLowering {
   Id combined(const Region& r, Node fold, Id acc) {
     const Instruction in = b.at(acc);
     if (fuses(r, fold)) {
-      const Id a = spread(value(fold->src(0)->src(0)), in.lanes);
-      const Id c = spread(value(fold->src(0)->src(1)), in.lanes);
-      return arithmetic(Op::kMulAcc, in.dtype, {a, c, acc});
+      const Node product = product_of(fold);
+      const Id a = spread(value(product->src(0)), in.lanes);
+      const Id c = spread(value(product->src(1)), in.lanes);
+      const Id sum = arithmetic(Op::kMulAcc, in.dtype, {a, c, acc});
+      if (product == fold->src(0)) return sum;
+      const Id condition = spread(value(fold->src(0)->src(0)), in.lanes);
+      return b.pure({.op = Op::kWhere, .dtype = in.dtype, .lanes = in.lanes},
+                    std::array{condition, sum, acc});
     }
     const Id v = spread(cast(operand(fold->src(0), fold), in.dtype), in.lanes);
     if (in.dtype == DType::kBool) return truth(operation(fold), std::array{acc, v});
@@ -493,6 +628,9 @@ class ProgramLowering : private ValueLowering {
   }
 
   const Plan& plan_;
+  Ends ends_;
+  Vec<Node> kept_;                     // conditions whose ends are those of loops around
+  const End* beyond_ = nullptr;        // where only constants are written
   const Vec<int>* streams_ = nullptr;  // of the segment that is lowered
   Bounds bounds_[kMaxRanges];
   Vec<Id> registers_;  // of the folds of the region that is lowered

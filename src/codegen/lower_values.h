@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/builder.h"
+#include "codegen/ends.h"
 #include "codegen/plan.h"
 
 namespace aster::codegen {
@@ -88,6 +89,12 @@ class ValueLowering {
   Id index_value(Node index, DType wide);
   Id vector_part(const Form& form, DType wide);
   bool is_linear(const Form& form) const;
+
+  // ---- Ends ----
+  // How much a condition leaves of a range, all that is open at the least of its copies and all
+  // that is not at 0; -1: of none. kNone where copies or lanes have ends of their own.
+  Id room_left(const Room& room, int range);
+  Id steady(Node node, int depth = 0);
 
   // ---- Memory ----
   void declare_params();

@@ -239,7 +239,7 @@ class Planner {
     for (const Access& a : r.accesses) {
       if (has(a.ranges | a.gate, range)) {
         other = true;
-      } else {
+      } else if ((a.ranges | a.gate) != 0) {  // else it is read once, whatever is tiled
         saved += access_cost(a, v, lanes);
       }
     }

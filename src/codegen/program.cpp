@@ -18,7 +18,7 @@ size_t Program::add_axis(std::string_view axis_name, int64_t size) {
   const bool fits = size > 0 && size <= static_cast<int64_t>(kMaxSteps) && !axis_name.empty() &&
                     axis_name.size() < sizeof(axis.name);
   if (!fits || axes_.size() == kMaxAxes) {
-    fail(ASTER_FAIL(kRANGE, "an axis \"%.*s\" of %lld, behind %zu others",
+    fail(ASTER_FAIL(kARGUMENT, "an axis \"%.*s\" of %lld, behind %zu others",
                     static_cast<int>(std::min<size_t>(axis_name.size(), 16)), axis_name.data(),
                     static_cast<long long>(size), axes_.size()));
     return 0;

@@ -236,7 +236,22 @@ class Walk {
       }
       fact.bounds = uop::derive_bounds(in.op, program_.at(program_.operands(in)[0]).dtype, in.dtype,
                                        {sources, in.operands});
+      if (in.op == Op::kMin && !uop::known(fact.bounds)) fact.bounds = clamped(in);
     }
+  }
+  // Of what is unknown between two numbers: the least of it, or the greater of it and another.
+  Interval clamped(const Instruction& in) const {
+    const auto operands = program_.operands(in);
+    for (size_t i = 0; i < 2; ++i) {
+      const Interval most = facts_[operands[i]].bounds;
+      const Instruction& from = program_.at(operands[1 - i]);
+      if (from.op != Op::kMax || !uop::known(most)) continue;
+      for (Id least : program_.operands(from)) {
+        const Interval lo = facts_[least].bounds;
+        if (uop::known(lo)) return {std::min(lo.lo, most.lo), most.hi};
+      }
+    }
+    return uop::kUnknown;
   }
   void learn_loop(Id id) {
     const Instruction& in = program_.at(id);

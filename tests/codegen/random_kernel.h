@@ -127,7 +127,17 @@ class RandomKernel {
     open.insert(open.end(), own.begin(), own.end());
     Node v = chance(40) ? s_.op(Op::kMul, load(open), load(open)) : value(open, prefix, pick(1, 2));
     const Op op = one_of({Op::kAdd, Op::kAdd, Op::kMax, Op::kMin});
+    if (chance(25)) v = up_to(v, op, one_of(open));
     folds_.emplace_back(s_.fold(op, v, own), prefix);
+  }
+
+  // Where a range is below a number that is read, else what changes nothing.
+  Node up_to(Node v, Op op, Node range) {
+    Node end = s_.load(s_.param(next_slot_++, DType::kInt32, 1), s_.graph.index(0));
+    end = s_.op(Op::kAdd, end, s_.graph.constant_int(DType::kInt32, pick(0, 12)));
+    Node inside = s_.op(Op::kCmpLt, s_.graph.cast(range, DType::kInt32), end);
+    return s_.op(Op::kWhere, inside, v,
+                 s_.graph.constant_word(dtype_, uop::neutral_word(op, dtype_)));
   }
 
   Node store(const std::vector<Node>& loops) {
@@ -142,6 +152,7 @@ class RandomKernel {
     Node param = s_.param(next_slot_++, dtype_, at->vmax + 1);
     Node v = value(loops, loops.size(), pick(0, 3));
     if (carries_ && innermost()) v = carried(v, loops);
+    if (!loops.empty() && chance(15)) v = up_to(v, Op::kAdd, one_of(loops));
     if (chance(15)) v = s_.op(Op::kAdd, v, s_.load(param, at));
     return s_.store(param, at, v, loops);
   }

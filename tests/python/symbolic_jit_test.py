@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aster_ml import Context, JitError, Tensor, TinyJit, Variable, _native, nn
+from aster_ml import Context, JitError, Tensor, TinyJit, Variable, _native, dynamic, nn
 
 RNG = np.random.default_rng(1)
 
@@ -432,3 +432,67 @@ def test_replay_refuses():
     for wrong in (((x,), ()), ((), (1,)), ((x, x), (1,)), ((3,), (1,)), ((x,), (1, 2))):
         assert f._replay(*wrong) is NotImplemented
     assert f._replay((x,), (2,)).shape == (4,)
+
+
+# Loops that end at the value: (the function, the same of NumPy, shapes), n being 1 to 40.
+def softmax_of(x, axis):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def attention_of(q, k, v):
+    return softmax_of(q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1]), -1) @ v
+
+
+ENDS = {
+    "sum": (lambda x: x.sum(1), lambda x: x.sum(1), [(9, "n")]),
+    "sum of all": (lambda x: x.sum(), lambda x: x.sum(), [("n", "n")]),
+    "columns": (lambda x: x.sum(0), lambda x: x.sum(0), [("n", 33)]),
+    "softmax": (lambda x: x.softmax(1) * 2, lambda x: softmax_of(x, 1) * 2, [(9, "n")]),
+    "of rows": (lambda x: x.softmax(1), lambda x: softmax_of(x, 1), [("n", 33)]),
+    "logsumexp": (
+        lambda x: x.logsumexp(1),
+        lambda x: np.log(np.exp(x).sum(1)),
+        [(9, "n")],
+    ),
+    "one row": (lambda x, y: x @ y, lambda x, y: x @ y, [(1, "n"), ("n", 24)]),
+    "one column": (lambda x, y: x @ y, lambda x, y: x @ y, [("n", 24), (24, 1)]),
+    "turned": (lambda x, y: x @ y.T, lambda x, y: x @ y.T, [(2, 24), ("n", 24)]),
+    "rows": (lambda x, y: x @ y + 1, lambda x, y: x @ y + 1, [("n", 24), (24, 33)]),
+    "batches": (lambda x, y: x @ y, lambda x, y: x @ y, [("n", 2, 24), ("n", 24, 5)]),
+    "attention": (
+        lambda q, k, v: q.scaled_dot_product_attention(k, v),
+        attention_of,
+        [(2, 3, 1, 8), (2, 3, "n", 8), (2, 3, "n", 8)],
+    ),
+    "to few": (
+        lambda q, k, v: q.scaled_dot_product_attention(k, v),
+        attention_of,
+        [(3, 5, 8), (3, "n", 8), (3, "n", 2)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_ends_at_every_value(name):
+    """Beyond the size stands NaN, which nothing may read."""
+    f, expected, shapes = ENDS[name]
+    most, n = 40, Variable("n", 1, 40)
+    whole = [data(*(most if d == "n" else d for d in s)) for s in shapes]
+    jitted = TinyJit(lambda *x: f(*x).realize())
+    before = None
+    for k in (3, 40, *range(1, 41)):
+        cuts = [tuple(slice(k if d == "n" else None) for d in s) for s in shapes]
+        given = []
+        for x, cut in zip(whole, cuts):
+            held = np.full_like(x, np.nan)
+            held[cut] = x[cut]
+            place = tuple(slice(n.bind(k)) if part.stop else part for part in cut)
+            given.append(Tensor(held).realize()[place])
+        out = jitted(*given)
+        got = dynamic.whole(out).numpy()[tuple(slice(int(d)) for d in out.shape)]
+        want = expected(*(x[cut] for x, cut in zip(whole, cuts)))
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+        if k == 1:
+            before = compiled()
+    assert compiled() == before  # one recording for all values

@@ -194,6 +194,12 @@ def masked(x: Any, axes: Sequence[int], identity: Any) -> Any:
     return whole(x) if inside is None else inside.where(whole(x), identity)
 
 
+def filled(padded: Any, dims: Sequence[Any]) -> Any:
+    """padded, of which dims are meant, with 0 beyond them: kernels compute no more than that."""
+    out = wrap(padded, dims)
+    return wrap(masked(out, range(len(dims)), 0), dims)
+
+
 # ---- sizes that go together
 
 

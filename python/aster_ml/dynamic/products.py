@@ -43,6 +43,10 @@ def _matmul(native: Any, a: Any, b: Any, *rest: Any) -> Any:
     if not (k.same(n) if is_bound(k) else not is_bound(n) and k == n):
         return NotImplemented
     inner = max(len(right) - 2, 0)
+    if _thin(a, b) and not rest:
+        aligned = align([a, b], skip=2)
+        if aligned is not None:
+            return _sums(*aligned[0], [*aligned[1], left[-2], k, right[-1]])
     both = masked(a, [len(left) - 1], 0), masked(b, [inner], 0)
     if is_bound(k):
         least = min(_native.lazy_shape(both[0])[-1], _native.lazy_shape(both[1])[inner])
@@ -56,6 +60,27 @@ def _matmul(native: Any, a: Any, b: Any, *rest: Any) -> Any:
     if aligned is None:
         return NotImplemented
     return wrap(native(*aligned[0], *rest), [*aligned[1], *rows, *columns])
+
+
+_THIN = 4  # products with a thinner side are sums of rows
+
+
+def _thin(a: Any, b: Any) -> bool:
+    """Whether a product is generated, so that it can end where the sizes do."""
+    sides = dims_of(a)[-2:-1] + dims_of(b)[-1:]
+    floats = a.dtype == b.dtype and a.dtype in (dtypes.float32, dtypes.float64)
+    thin = any(not is_bound(d) and d < _THIN for d in sides)
+    return floats and thin and len(dims_of(a)) > 1 and len(dims_of(b)) > 1
+
+
+def _sums(a: Any, b: Any, dims: list[Any]) -> Any:
+    """Products of rows and columns within the sizes, added up."""
+    least = min(_native.lazy_shape(a)[-1], _native.lazy_shape(b)[-2])
+    rows = cut(a, -1, least).unsqueeze(-2)
+    columns = cut(b, -2, least).transpose(-1, -2).unsqueeze(-3)
+    terms = wrap(rows * columns, [*dims[:-2], dims[-1], dims[-2]])
+    total = _native.lazy_sum(masked(terms, range(len(dims)), 0), [len(dims) - 1], False)
+    return wrap(total, [*dims[:-2], dims[-1]])
 
 
 @rule("linear")
@@ -90,6 +115,8 @@ def _attention(native: Any, q: Any, k: Any, v: Any, mask: Any, p: float, causal:
     if not same(keys[-2], dims_of(v)[-2]):
         return NotImplemented
     parts = [whole(t) for t in (q, k, v)] if aligned is None else aligned[0]
+    if is_bound(keys[-2]) and not gqa and mask is None and not causal and _thin(q, v):
+        return _few_keys(q, k, v)
     if is_bound(keys[-2]):
         least = min(_native.lazy_shape(p_)[-2] for p_ in parts[1:])
         inside = iota(least) < value_of(keys[-2])
@@ -116,6 +143,12 @@ def _attention(native: Any, q: Any, k: Any, v: Any, mask: Any, p: float, causal:
         mask = cut(mask, -2, parts[0].shape[-2])
     out = native(*parts, mask, p, causal, gqa, training)
     return wrap(out, [*batch, queries[-2], dims_of(v)[-1]])
+
+
+def _few_keys(q: Any, k: Any, v: Any) -> Any:
+    """Attention whose keys are as many as a variable says: its parts end there."""
+    scores = q.dot(k.transpose(-1, -2)) / float(dims_of(q)[-1]) ** 0.5
+    return scores.softmax(-1).dot(v)
 
 
 @rule("einsum")

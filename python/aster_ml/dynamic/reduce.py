@@ -14,6 +14,7 @@ from . import (
     bound_axes,
     cut,
     dims_of,
+    filled,
     inside_of,
     is_bound,
     masked,
@@ -119,7 +120,7 @@ rule("std_mean")(_spread(True, True))
 @rule("softmax_dtype", "log_softmax_dtype")
 def _softmax(native: Any, x: Any, axis: int, *rest: Any) -> Any:
     padded = masked(x, all_axes(x, axis), x.dtype.min)
-    return wrap(native(padded, axis, *rest), dims_of(x))
+    return filled(native(padded, axis, *rest), dims_of(x))
 
 
 # ---- scans run forward: what comes first does not depend on the size

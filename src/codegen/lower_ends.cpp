@@ -1,0 +1,72 @@
+// Where loops end before their ranges do.
+#include "codegen/lower_values.h"
+
+namespace aster::codegen {
+
+// What is read is taken as in [-kMostRead, kMostRead], which is more than ranges add up to.
+constexpr int64_t kMostRead = int64_t{1} << 44;
+constexpr int64_t kMostFactor = int64_t{1} << 16;
+constexpr int kDeepest = 32;  // expression that is followed
+
+// The value of an expression that is the same for all lanes and copies, before the loops that it
+// does not depend on; kNone if it is no such, or reads what the kernel writes.
+ValueLowering::Id ValueLowering::steady(Node node, int depth) {
+  if (node->op == Op::kFold) {
+    const Id* const found = folds_.find(node);
+    if (found == nullptr || b.at(*found).lanes != 1 || b.at(*found).axes != 0) return kNone;
+    return *found;
+  }
+  for (int r = 0; r < kMaxRanges; ++r) {
+    const RangeState& state = ranges_[r];
+    const bool single = state.axis < 0 && state.lanes == 1 && state.index != kNone;
+    if (has(kernel_.ranges(node), r) && !single) return kNone;
+  }
+  const bool load = node->op == Op::kLoad;
+  const bool known = load || is_const(node) || node->op == Op::kCast || uop::is_alu(node->op);
+  if (depth == kDeepest || !known || (load && (node->nsrc > 2 || kernel_.written(node->src(0)))))
+    return kNone;
+  for (Node source : node->src()) {
+    if (source->op == Op::kParam) continue;
+    if (source->dtype != DType::kWeakInt) {
+      if (steady(source, depth + 1) == kNone) return kNone;
+      continue;
+    }
+    for (const uop::sym::Term& term : kernel_.form(source).terms) {
+      if (term.node->op != Op::kRange && steady(term.node, depth + 1) == kNone) return kNone;
+    }
+  }
+  emit(node);
+  return b.status().ok() ? value(node) : kNone;
+}
+
+ValueLowering::Id ValueLowering::room_left(const Room& room, int range) {
+  forget();
+  Id sum = integer(room.constant);
+  const auto add = [&](Id part, int64_t factor) {
+    if (factor != 1) part = make(Op::kMul, DType::kInt64, {part, integer(factor)});
+    sum = make(Op::kAdd, DType::kInt64, {sum, part});
+  };
+  for (const Room::Term& term : std::span(room.terms, room.count)) {
+    if (term.node->op != Op::kRange) {
+      if (term.factor > kMostFactor || term.factor < -kMostFactor) return kNone;
+      Id part = steady(term.node);
+      if (part == kNone) return kNone;
+      part = cast(part, DType::kInt64);
+      if (term.node->vmin < -kMostRead || term.node->vmax > kMostRead) {
+        part = make(Op::kMin, DType::kInt64, {part, integer(kMostRead)});
+        part = make(Op::kMax, DType::kInt64, {part, integer(-kMostRead)});
+      }
+      add(part, term.factor);
+      continue;
+    }
+    const int r = static_cast<int>(term.node->arg(0));
+    if (r == range) continue;
+    const RangeState& state = ranges_[r];
+    if (term.factor > 0 && (state.axis >= 0 || state.lanes > 1)) return kNone;
+    if (state.index != kNone) add(state.index, term.factor);
+    if (state.copy != kNone) add(state.copy, term.factor * state.lanes);
+  }
+  return sum;
+}
+
+}  // namespace aster::codegen
