@@ -252,6 +252,7 @@ class Planner {
     if (segment(at).folds.empty()) {
       // A square of rows read across is transposed in registers, if what is done to its elements is
       // little.
+      if (target_.group > 0) return;
       const int across = own.vector >= 0 && overlap_ ? crossing_range(at, own.vector) : -1;
       if (across >= 0 && own.lanes >= 4 && own.lanes <= 16 && kernel_.size(across) >= own.lanes &&
           region(segment(at).stores).operations <= m_.square) {
@@ -356,7 +357,7 @@ class Planner {
     const auto push = [&](int range, int64_t block = 0) {
       own.loops[own.loop_count++] = Loop{range, block};
     };
-    const int across = v >= 0 && overlap_ ? crossing_range(at, v) : -1;
+    const int across = v >= 0 && overlap_ && target_.group == 0 ? crossing_range(at, v) : -1;
     const bool contracts = !segment(at).folds.empty() && v >= 0;
     int high = -1;  // the tiled range right before v: its loop goes inside that of v, whose panel
                     // stays in the cache
@@ -477,7 +478,8 @@ class Planner {
     const Nest& own = nest(root);
     double left = cost;  // of one step of the loops collapsed so far
     int64_t total = 1;
-    for (int i = 0; i < own.loop_count && i < 4; ++i) {
+    const int most = target_.group > 0 ? Tasks::kMostLoops : 4;
+    for (int i = 0; i < own.loop_count && i < most; ++i) {
       const Loop& loop = own.loops[i];
       if (carried(loop.range)) break;
       const int64_t step = own.loop_step(i);

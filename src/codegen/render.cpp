@@ -24,6 +24,7 @@ Status digest_kernel(program::Digest* out, Node sink, const Target& target, Memo
   mix.word(static_cast<uint64_t>(target.language));
   mix.word(static_cast<uint64_t>(target.max_lanes));
   mix.word(static_cast<uint64_t>(target.vector_bytes));
+  mix.word(static_cast<uint64_t>(target.group));
   for (Node node : order) {
     mix.word(static_cast<uint64_t>(node->op) << 32 | static_cast<uint64_t>(node->dtype) << 16 |
              node->ndim);

@@ -98,6 +98,14 @@ Status Writer::open_items(const Step& s) {
 
 void Writer::open_item_tasks(const Step& s) {
   if (task_loops_ == 1) {
+    // Groups are whole: there may be more items than tasks.
+    if (target_.group > 0) {
+      out_ << "if (";
+      bound(s, false);
+      out_ << " + (long)get_global_id(0) * " << s.words[2] << " < ";
+      bound(s, true);
+      out_ << ") ";
+    }
     out_ << "{\nconst ";
     type(s.in->dtype, 1);
     out_ << ' ';

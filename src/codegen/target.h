@@ -36,6 +36,14 @@ struct Machine {
   int rolled = 4;
 };
 
+// A device that hides what takes long by having very many items at hand.
+constexpr Machine machine_of_items() {
+  Machine out;
+  out.task = 0;
+  out.tasks = INT64_MAX;
+  return out;
+}
+
 // What the code is made for. The same kernel and target give the same text.
 struct Target {
   int vector_bytes = 32;  // 16, 32 or 64; 0: any CPU's vectors of 16, and none of these features
@@ -48,6 +56,9 @@ struct Target {
   bool portable = false;  // C for any CPU, planned for vectors of vector_bytes
   int max_lanes = 64;     // of a vector; a power of two
   bool fp64 = true;       // doubles
+  // Work-items of a group on devices that want very many: a task is an item, which does one step,
+  // and items next to each other touch memory next to each other. 0: CPUs, and what is like them.
+  int group = 0;
   Machine machine;
 
   constexpr int register_bytes() const { return vector_bytes > 16 ? vector_bytes : 16; }

@@ -545,6 +545,11 @@ class Assembly {
       std::memcpy(&launch->function, &function, sizeof(launch->function));
     }
     launch->tasks = one.tasks;
+    const int64_t group = kernels.device->target.group;
+    if (away && group > 0 && one.tasks > 1) {
+      info->groups[0] = static_cast<uint32_t>((one.tasks + group - 1) / group);
+      info->locals[0] = static_cast<uint32_t>(group);
+    }
     launch->first_size = static_cast<uint32_t>(exe_.sizes.size());
     launch->size_count = static_cast<uint32_t>(one.sizes.size());
     ASTER_TRY(exe_.sizes.append(one.sizes.data(), one.sizes.size()));

@@ -1,6 +1,7 @@
 #include "runtime/device.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "runtime/cpu/compiler.h"
@@ -29,6 +30,9 @@ bool choose_language(codegen::Target* out, uint32_t forms) {
 // Kernels are planned for vectors of this size.
 int vector_bytes(int32_t told) { return told >= 64 ? 64 : told >= 32 ? 32 : 16; }
 
+// Work-items of a group, where the device wants many: a multiple of what GPUs run at one time.
+constexpr uint32_t kGroup = 64;
+
 Status describe(Device* device) {
   const aster_ml_backend& backend = *device->backend;
   device->shared = backend.host_visible != 0;
@@ -53,6 +57,11 @@ Status describe(Device* device) {
   target.streaming = opencl && info.kind == ASTER_ML_DEVICE_KIND_CPU;
   target.f16c = target.avx512 = false;
   target.fp64 = (info.flags & ASTER_ML_DEVICE_FP64) != 0;
+  if (opencl && info.kind == ASTER_ML_DEVICE_KIND_GPU) {
+    target.vector_bytes = 16;
+    target.group = static_cast<int>(std::bit_floor(std::clamp(info.group_limit, 1u, kGroup)));
+    target.machine = codegen::machine_of_items();
+  }
   device->load = load_by_backend;
   return kOk;
 }

@@ -232,6 +232,17 @@ class Evaluator {
   uint64_t epoch_ = 1;
 };
 
+// Of a device of very many items.
+inline Target target_of_items() {
+  Target out;
+  out.language = Language::kOpencl;
+  out.vector_bytes = out.max_lanes = 16;
+  out.f16c = out.streaming = false;
+  out.group = 8;
+  out.machine = machine_of_items();
+  return out;
+}
+
 struct Case {
   std::string name;
   Node kernel = nullptr;
@@ -334,6 +345,7 @@ class Suite {
     }
     if (!::testing::Test::HasFailure()) run_on_aarch64(narrowest);
     if (!::testing::Test::HasFailure()) run_opencl(cache_bytes, widest);
+    if (!::testing::Test::HasFailure()) run_items(expected);
     cases_.clear();
   }
 
@@ -496,6 +508,30 @@ class Suite {
         EXPECT_TRUE(clean) << cases_[i].name << " (OpenCL) writes outside param " << p;
       }
       same(cases_[i].name + " (OpenCL) against C", got, expected[i]);
+    }
+  }
+  // By plans for devices of very many items, in whole groups.
+  void run_items(const std::vector<std::vector<Param>>& expected) {
+    const Target target = target_of_items();
+    OpenclDevice* const device = OpenclDevice::get();
+    if (device == nullptr) return;
+    std::vector<Rendered> kernels;
+    Text text(process_heap());
+    ASSERT_NO_FATAL_FAILURE(render_all(target, &kernels, &text));
+    OpenclDevice::Program program(*device, std::string(text.view()));
+    for (size_t i = 0; i < cases_.size() && !::testing::Test::HasFailure(); ++i) {
+      std::vector<Param> got = cases_[i].params;
+      std::vector<std::vector<uint8_t>> memory;
+      for (const Param& p : got) memory.push_back(around(p.bytes));
+      const auto tasks = static_cast<size_t>(kernels[i].tasks);
+      const size_t group = tasks > 1 ? 8 : 1;
+      program.run(kernels[i].name, memory, kGuard, {}, (tasks + group - 1) / group * group, group);
+      for (size_t p = 0; p < got.size(); ++p) {
+        std::copy_n(memory[p].begin() + kGuard, got[p].bytes.size(), got[p].bytes.begin());
+        const bool clean = memory[p] == around(got[p].bytes);
+        EXPECT_TRUE(clean) << cases_[i].name << " (items) writes outside param " << p;
+      }
+      compare(cases_[i].name + " (items of OpenCL)", got, expected[i], cases_[i].tolerance);
     }
   }
   // Bytes between known ones.

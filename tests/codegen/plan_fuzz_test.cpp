@@ -56,8 +56,7 @@ class PlannedSuite : public Suite {
   size_t skipped = 0;
 
   // All cases by programs whose numbers are sizes: they compute what those do that have them.
-  void run_sized(int width) {
-    const Target target = target_of(width);
+  void run_sized(const Target& target) {
     for (const Case& one : cases_) {
       program::Module own(process_heap()), sized(process_heap());
       Kernel kernel(process_heap());
@@ -74,6 +73,9 @@ class PlannedSuite : public Suite {
       ASSERT_EQ(program::tests::Evaluator::run(sized, got, {sizes.begin(), sizes.end()}), "")
           << one.name;
       same_bits(one.name, got, want);
+      std::vector<Param> expected = one.params;
+      Evaluator(one.kernel, expected);
+      compare(one.name, got, expected, one.tolerance);
     }
     cases_.clear();
   }
@@ -152,9 +154,19 @@ TEST(PlanFuzz, SizesAsArguments) {
     const uint64_t seed = first_seed() * 61 + static_cast<uint64_t>(width);
     for (uint64_t i = 0; i < (exhaustive() ? 400u : 40u); ++i)
       RandomKernel(s, seed * 1009 + i).add("random" + std::to_string(seed * 1009 + i));
-    s.run_sized(width);
+    s.run_sized(target_of(width));
     if (HasFailure()) return;
   }
+}
+
+// The planner's plans for devices of very many items: no two of them write, or write and read, the
+// same element.
+TEST(PlanFuzz, ItemsAsTasks) {
+  PlannedSuite s;
+  const uint64_t seed = first_seed() * 83;
+  for (uint64_t i = 0; i < (exhaustive() ? 1000u : 100u); ++i)
+    RandomKernel(s, seed * 1009 + i).add("random" + std::to_string(seed * 1009 + i));
+  s.run_sized(target_of_items());
 }
 
 std::string mutated(std::string text, std::mt19937_64& random) {

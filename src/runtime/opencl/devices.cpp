@@ -40,6 +40,7 @@ int32_t vector_bytes(const Api& cl, cl_device_id id) {
 void disguise(aster_ml_device_info* info) {
   const char* const as = flag_text(Flag::kOpenclAs);
   if (as == nullptr) return;
+  if (strstr(as, "cpu") != nullptr) info->kind = ASTER_ML_DEVICE_KIND_CPU;
   if (strstr(as, "gpu") != nullptr) {
     info->kind = ASTER_ML_DEVICE_KIND_GPU;
     info->vector_bytes = 16;
