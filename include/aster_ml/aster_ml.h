@@ -19,6 +19,7 @@
 #include "aster_ml/movement.h"
 #include "aster_ml/nn.h"
 #include "aster_ml/optim.h"
+#include "aster_ml/queue.h"
 #include "aster_ml/random.h"
 #include "aster_ml/runtime.h"
 #include "aster_ml/spatial.h"

@@ -82,7 +82,8 @@ bool is_called(const Function& function) {
         "aster_ml_kernel_set_gradient_function", "aster_ml_kernel_get_program"}) {
     if (function.name == name) return false;
   }
-  return true;
+  // What waits for other threads, or works beside the caller.
+  return !begins(function.name, "aster_ml_queue_") && !begins(function.name, "aster_ml_event_");
 }
 
 Call::Call(World& world, const Function& function, Chooser& choose)
@@ -163,7 +164,9 @@ Call::Slot Call::output(const Type& type, const std::string& name) {
   const size_t size = std::max<size_t>(type.size, 16);
   auto* out = array<char>(kMost * size);
   std::fill(out, out + kMost * size, static_cast<char>(kUntouched));
-  if (type.is == Is::kCounters || type.is == Is::kRuntime) {
+  const bool sized = type.is == Is::kCounters || type.is == Is::kRuntime ||
+                     has(function_.name, "_describe") || has(function_.name, "_get_array");
+  if (sized) {
     const auto bytes = static_cast<uint32_t>(choose_.one_in(3) ? choose_.below(16) : type.size);
     std::memcpy(out, &bytes, sizeof(bytes));
   }
