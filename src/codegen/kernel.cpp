@@ -134,8 +134,6 @@ int Kernel::fold_depth(Node fold, const RangeList& loops) const {
   return depth;
 }
 
-// Values of an expression in order, Folds and Loads of other params among them; index arithmetic
-// only where it is not linear.
 Status Kernel::leaves(Vec<Node>* out, Node node) const {
   const auto add_index = [&](Node index) -> Status {
     for (const Term& term : form(index).terms) {

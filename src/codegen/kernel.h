@@ -113,6 +113,9 @@ class Kernel {
   Form form(Node index) const;
   int64_t stride(Node index, int range) const;
   Nodes params() const { return {params_.data(), params_.size()}; }
+  // Appends the values that a value is made of, Folds and Loads among them, of index arithmetic
+  // only what is not linear.
+  Status leaves(Vec<Node>* out, Node node) const;
   bool written(Node param) const;  // by a Store
   bool read(Node param) const;     // by a Load
 
@@ -133,7 +136,6 @@ class Kernel {
   Status check(Node sink) const;
   Status check_carries() const;
   Status fill_region(Region& region);
-  Status leaves(Vec<Node>* out, Node node) const;
 
   Memory& memory_;
   Vec<Node> order_;

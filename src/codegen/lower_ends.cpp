@@ -69,4 +69,36 @@ ValueLowering::Id ValueLowering::room_left(const Room& room, int range) {
   return sum;
 }
 
+int ValueLowering::assumed(Node condition) const {
+  if (assumed_.empty() || condition->dtype != DType::kBool) return -1;
+  for (const End& end : assumed_) {
+    if (end.compare == condition) return end.beyond ? 0 : 1;
+  }
+  if (condition->op == Op::kNot) {
+    const int inner = assumed(condition->src(0));
+    return inner < 0 ? -1 : 1 - inner;
+  }
+  if (condition->op != Op::kAnd) return -1;
+  const int a = assumed(condition->src(0)), c = assumed(condition->src(1));
+  return a == 0 || c == 0 ? 0 : a == 1 && c == 1 ? 1 : -1;
+}
+
+Status ValueLowering::find_needed(Map<Node, uint8_t>* out, const Region& r) {
+  Vec<Node> sources(memory_);
+  for (Node root : r.roots) ASTER_TRY(out->set(root->src(0), 1));
+  for (size_t i = r.nodes.size(); i-- > 0;) {
+    const Node node = r.nodes[i];
+    if (!out->contains(node) || assumed(node) >= 0) continue;
+    sources.clear();
+    const int picked = node->op == Op::kWhere ? assumed(node->src(0)) : -1;
+    if (picked >= 0) {
+      ASTER_TRY(sources.push(node->src(picked == 1 ? 1 : 2)));
+    } else {
+      ASTER_TRY(kernel_.leaves(&sources, node));
+    }
+    for (Node source : sources) ASTER_TRY(out->set(source, 1));
+  }
+  return kOk;
+}
+
 }  // namespace aster::codegen

@@ -263,26 +263,41 @@ class ProgramLowering : private ValueLowering {
       store(node, std::find(streams_->begin(), streams_->end(), slot) != streams_->end());
     }
   }
-  // Where loop i of the folds of a region ends, at a step or at hi.
-  Number fold_end(const Region& r, const Nest& nest, int i, int64_t hi) {
+  // Where loop i of the folds of a region ends, at a step or at hi. before: an end that no step is
+  // beyond which ends at *full or earlier; null if none is known.
+  Number fold_end(const Region& r, const Nest& nest, int i, int64_t hi,
+                  const End** before = nullptr, Number* full = nullptr) {
     const int range = nest.loops[i].range;
     Number out{kNone, hi};
+    int count = 0;
     ends_.each(static_cast<int>(&r - kernel_.regions.data()), [&](const End& end) {
       Room room;
       const bool kept = std::ranges::find(kept_, end.compare) != kept_.end();
-      if (kept || !room_of(&room, kernel_, end)) return;
+      if (kept || assumed(end.compare) >= 0 || !room_of(&room, kernel_, end)) return;
       const int64_t k = -room.factor(range);
       if (k == 0 && (i > 0 || names_loop(nest, room))) return;
       const Id left = room_left(room, k > 0 ? range : -1);
       if (left == kNone) return;
+      ++count;
       if (k > 0) {
         const Number some = end_of(left, k, {}, out);
         out = end.some ? either(left, some, out) : some;
+        if (before != nullptr && goes_along(room, range)) *before = &end, *full = some;
       } else if (!end.some) {
         out = either(left, out, {});
       }
     });
+    if (before != nullptr && count != 1) *before = nullptr;
     return out;
+  }
+  // Whether a room is the same for all that is inside a loop, but for the loop's own steps.
+  bool goes_along(const Room& room, int range) const {
+    return std::ranges::all_of(std::span(room.terms, room.count), [&](const Room::Term& term) {
+      if (term.node->op != Op::kRange) return true;
+      const RangeState& state = ranges_[term.node->arg(0)];
+      return term.node->arg(0) == range ||
+             (state.index != kNone && state.copy == kNone && state.axis < 0 && state.lanes == 1);
+    });
   }
 
   void block_loop(int at, int i) {
@@ -521,10 +536,26 @@ class ProgramLowering : private ValueLowering {
     const int64_t whole = size / step * step;
     const bool general = plan_.general && step > 1;
     if (whole > 0 || general) {
-      const Number end = fold_end(r, nest, i, whole);
-      ranges_[range].index = open_loop({}, end, step);
-      fold_loops(r, nest, i + 1, past, first_of);
-      b.close();
+      const End* before = nullptr;
+      Number from, full;
+      const Number end = fold_end(r, nest, i, whole, &before, &full);
+      if (before != nullptr) {  // whole steps need no condition
+        if (step > 1) {
+          const Id steps = make(Op::kQuo, DType::kInt64, {full.id, integer(step)});
+          full.id = make(Op::kMul, DType::kInt64, {steps, integer(step)});
+        }
+        b.fail(assumed_.push(*before));
+        ranges_[range].index = open_loop({}, full, step);
+        fold_loops(r, nest, i + 1, past, first_of);
+        b.close();
+        assumed_.pop();
+        from = full;
+      }
+      if (before == nullptr || step > 1 || before->some) {
+        ranges_[range].index = open_loop(from, end, step);
+        fold_loops(r, nest, i + 1, past, first_of);
+        b.close();
+      }
     }
     if (whole < size || general) fold_tail(r, nest, i, whole);
   }
@@ -551,7 +582,10 @@ class ProgramLowering : private ValueLowering {
   // first_of: the axis of which only the first copy is changed, if any.
   void update(const Region& r, Id past, int first_of) {
     forget();
+    Map<Node, uint8_t> needed(memory_);
+    if (!assumed_.empty()) b.fail(find_needed(&needed, r));
     for (Node node : r.nodes) {
+      if (!assumed_.empty() && !needed.contains(node)) continue;
       const bool skip = std::ranges::any_of(r.roots, [&](Node fold) {
         return (fold->src(0) == node || product_of(fold) == node) && fuses(r, fold);
       });
@@ -585,7 +619,7 @@ class ProgramLowering : private ValueLowering {
       const Id a = spread(value(product->src(0)), in.lanes);
       const Id c = spread(value(product->src(1)), in.lanes);
       const Id sum = arithmetic(Op::kMulAcc, in.dtype, {a, c, acc});
-      if (product == fold->src(0)) return sum;
+      if (product == fold->src(0) || assumed(fold->src(0)->src(0)) == 1) return sum;
       const Id condition = spread(value(fold->src(0)->src(0)), in.lanes);
       return b.pure({.op = Op::kWhere, .dtype = in.dtype, .lanes = in.lanes},
                     std::array{condition, sum, acc});

@@ -155,7 +155,12 @@ ValueLowering::Id ValueLowering::value(Node node) {
 void ValueLowering::emit(Node node) {
   if (node->op == Op::kFold || values_.contains(node) || !b.status().ok()) return;
   Id id = kNone;
-  if (node->op == Op::kConst) {
+  const int known = assumed(node), picked = node->op == Op::kWhere ? assumed(node->src(0)) : -1;
+  if (known >= 0) {
+    id = constant(DType::kBool, known);
+  } else if (picked >= 0 && node->dtype != DType::kWeakInt) {
+    id = cast(operand(node->src(picked == 1 ? 1 : 2), node), register_of(node));
+  } else if (node->op == Op::kConst) {
     id = emit_constant(node);
   } else if (node->op == Op::kLoad) {
     id = load(node);

@@ -36,7 +36,8 @@ class ValueLowering {
         folds_(memory),
         carries_(memory),
         windows_(memory),
-        params_(memory) {}
+        params_(memory),
+        assumed_(memory) {}
 
  protected:
   // ---- Instructions ----
@@ -95,6 +96,10 @@ class ValueLowering {
   // that is not at 0; -1: of none. kNone where copies or lanes have ends of their own.
   Id room_left(const Room& room, int range);
   Id steady(Node node, int depth = 0);
+  // What a condition is where the assumed ends are not reached; -1 if they do not tell.
+  int assumed(Node condition) const;
+  // The values of a region that are asked for there.
+  Status find_needed(Map<Node, uint8_t>* out, const Region& r);
 
   // ---- Memory ----
   void declare_params();
@@ -133,7 +138,8 @@ class ValueLowering {
   };
   Vec<Carried> carries_;  // of the loop that is open
   Vec<Id> windows_;
-  Vec<Id> params_;  // by slot
+  Vec<Id> params_;    // by slot
+  Vec<End> assumed_;  // ends that the open loops do not reach
   // Axes of rows that are turned, by the logarithm of their number.
   static constexpr int kTurnRank = 0;
   int turn_axes_[7] = {-1, -1, -1, -1, -1, -1, -1};

@@ -22,11 +22,11 @@ class EndsSuite : public Suite {
   }
   // The same kernel for several values of the Param.
   void add_all(const std::string& name, std::vector<Node> stores, double tolerance = 0,
-               int slot = 1) {
-    for (const int64_t number : kNumbers) {
+               std::vector<int64_t> numbers = {std::begin(kNumbers), std::end(kNumbers)}) {
+    constexpr size_t slot = 1;
+    for (const int64_t number : numbers) {
       Case& one = add(name + std::to_string(number), stores, tolerance);
-      one.params[static_cast<size_t>(slot)].set(
-          0, dtype::truncate_int(one.params[static_cast<size_t>(slot)].dtype, number));
+      one.params[slot].set(0, number);
     }
   }
   // Loops of the last case's program that end at a value.
@@ -96,7 +96,7 @@ TEST(Ends, EveryOperationAndDType) {
       Node value = s.op(Op::kWhere, s.below(j), x, neutral);
       s.add_all(std::string(uop::info(op).name) + "_" + dtype::name(d),
                 {s.store(s.param(0, d, m), i, s.fold(op, value, {j}), {i})},
-                d == DType::kFloat16 ? 0.05 : 1e-4);
+                d == DType::kFloat16 ? 0.05 : 1e-4, {17});
       EXPECT_GE(s.ends(), 1u) << s.last().name;
     }
   }
@@ -113,8 +113,7 @@ TEST(Ends, Comparisons) {
     Node zero = s.c(kF32, 0);
     Node value = s.op(Op::kWhere, condition, otherwise ? zero : x, otherwise ? x : zero);
     const auto most = static_cast<int64_t>(dtype::max_int(dtype));
-    for (const int64_t number : {dtype::min_int(dtype), int64_t{0}, int64_t{1}, int64_t{20},
-                                 int64_t{37}, most - 1, most}) {
+    for (const int64_t number : {dtype::min_int(dtype), int64_t{20}, most}) {
       Case& one = s.add(
           name + dtype::name(dtype) + std::to_string(number),
           {s.store(s.param(0, kF32, 1), s.graph.index(0), s.fold(Op::kAdd, value, {j}), {})}, 1e-5);
@@ -162,14 +161,14 @@ TEST(Ends, SoftmaxOfRows) {
     Node log = s.op(Op::kAdd, s.op(Op::kLog, total), most);
     s.add_all("logarithm" + std::to_string(n), {s.store(s.param(0, kF32, m), i, log, {i})}, 1e-5);
     if (n > 16) {
-      EXPECT_GE(s.ends(), 3u);
+      EXPECT_GE(s.ends(), 5u);
     }
     // Another's greatest may be -inf where not all are.
     Node other = s.fold(Op::kMax, s.masked(s.below(j), s.op(Op::kMul, x(j), x(j)), -HUGE_VAL), {j});
     Node apart = s.fold(Op::kAdd, s.op(Op::kExp, s.op(Op::kSub, x(k), other)), {k});
     s.add("apart" + std::to_string(n), {s.store(s.param(0, kF32, m), i, apart, {i})}, 1e-5);
     if (n > 16) {
-      EXPECT_LE(s.ends(), 2u);
+      EXPECT_LE(s.ends(), 3u);
     }
   }
   s.run();
