@@ -68,9 +68,27 @@ def gradients(
     return _joined(loss, targets, seed, list(_calls), forget)
 
 
+def _same(a: _Call, b: _Call) -> bool:
+    return all(map(_native.lazy_is_same, a.outputs, b.outputs))
+
+
+def _distinct(calls: list[_Call]) -> list[_Call]:
+    """The calls without those that were made before on the same inputs: they are one node."""
+    groups: dict[Any, list[_Call]] = {}
+    out: list[_Call] = []
+    for call in calls:
+        kind = (id(call.gradient), tuple(_native.lazy_shape(x) for x in call.outputs))
+        alike = groups.setdefault(kind, [])
+        if not any(_same(call, other) for other in alike):
+            alike.append(call)
+            out.append(call)
+    return out
+
+
 def _joined(
     loss: Tensor, targets: list[Tensor], seed: Tensor | None, calls: list[_Call], forget: bool
 ) -> list[Tensor | None]:
+    calls = _distinct(calls)
     cuts = [x for call in calls for x in call.outputs if _takes_gradient(x)]
     total: list[Tensor | None] = [None] * (len(targets) + len(cuts))
 

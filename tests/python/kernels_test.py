@@ -49,6 +49,13 @@ def test_gradients(by_kernel):
     assert by.grad.tolist() == [7.0, 5.0]
 
 
+def test_equal_calls_are_one():
+    scale = kernel(SCALE, SIGNATURE, gradient=lambda g, call: (g * call.src[2], g * call.src[1]))
+    x, by = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+    (scale(x, by) + scale(x, by)).sum().backward()
+    assert x.grad.tolist() == [6.0, 8.0] and by.grad.tolist() == [2.0, 4.0]
+
+
 def test_without_a_gradient():
     x = Tensor([1.0])
     with pytest.raises(errors.UnsupportedError, match='no gradient of kernel "scale"'):
