@@ -121,11 +121,15 @@ void Builder::write_block(uint32_t number) {
     run.clear();
   };
   for (const Item& item : blocks_[number].items) {
-    if (item.block == UINT32_MAX) {
+    if (item.block == UINT32_MAX && at(item.id).op != Op::kBarrier) {
       fail(run.push(item.id));
       continue;
     }
     flush();
+    if (item.block == UINT32_MAX) {
+      (void)write_one(item.id);
+      continue;
+    }
     (void)write_one(blocks_[item.block].head);
     write_block(item.block);
     out_->add({.op = Op::kEnd});

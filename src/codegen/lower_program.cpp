@@ -27,7 +27,8 @@ class ProgramLowering : private ValueLowering {
         plan_(plan),
         ends_(memory),
         kept_(memory),
-        registers_(memory) {}
+        registers_(memory),
+        shared_(memory) {}
 
   Status run(const char* name) {
     ASTER_TRY(ends_.find(kernel_));
@@ -82,7 +83,62 @@ class ProgramLowering : private ValueLowering {
 
   // ---- Tasks ----
 
+  // Rows by groups of items.
+  void shared_root(int at) {
+    const int r = plan_.at(at).nest.loops[0].range;
+    items_ = plan_.at(at).items;
+    const Id row = open_loop({}, {kNone, kernel_.size(r)}, 1, LoopKind::kGroup0);
+    bounds_[r] = {{row, 0}, plus({row, 0}, 1), true};
+    for (int f : segment(at).folds) {
+      for (Node fold : region(f).roots) {
+        Instruction array{.op = Op::kArray,
+                          .dtype = register_type(fold),
+                          .kind = static_cast<uint8_t>(program::Space::kLocal)};
+        array.constant = items_;
+        b.fail(shared_.set(fold, b.act(array, {}, std::array{Word{0}})));
+      }
+    }
+    item_ = open_loop({}, {kNone, items_}, 1, LoopKind::kLocal0);
+    loops(at, 0);
+    b.close();
+    b.close();
+    items_ = 0;
+  }
+  // Where the steps of a loop begin that items share, and how far they are apart.
+  Number first_of_item(Number lo, int64_t step) {
+    const Id own = make(Op::kMul, DType::kInt64, {item_, integer(step)});
+    return lo.id == kNone ? plus({own, 0}, lo.word)
+                          : Number{make(Op::kAdd, DType::kInt64, {lo.id, own}), 0};
+  }
+  // The values of all items combined, halves with halves.
+  Id combined_items(Node fold, Id value) {
+    const Id array = *shared_.find(fold);
+    const DType dtype = b.at(array).dtype;
+    const program::Term mine[] = {{1, item_, false}};
+    const std::array words{Word{1}, Word{1}};
+    const auto barrier = [&] {
+      (void)b.act({.op = Op::kBarrier, .kind = static_cast<uint8_t>(program::Space::kLocal)});
+    };
+    const auto load = [&](int64_t beyond, bool own) {
+      Instruction in{.op = Op::kLoad, .dtype = dtype};
+      in.constant = beyond;
+      return b.act(in, std::array{array}, words, {mine, own ? size_t{1} : size_t{0}});
+    };
+    (void)b.act({.op = Op::kStore}, std::array{array, value}, words, {mine, 1});
+    for (int half = items_ / 2; half > 0; half /= 2) {
+      barrier();
+      const Id taken = make(Op::kCmpLt, DType::kBool, {item_, integer(half)});
+      (void)b.open({.op = Op::kIf}, std::array{taken});
+      const Id both = arithmetic(operation(fold), dtype, {load(0, true), load(half, true)});
+      (void)b.act({.op = Op::kStore}, std::array{array, both}, words, {mine, 1});
+      b.close();
+    }
+    barrier();
+    return load(0, false);
+  }
+
   void root(int at) {
+    if (plan_.at(at).items != 0) return shared_root(at);
     const Nest& nest = plan_.at(at).nest;
     const Tasks& tasks = plan_.at(at).tasks;
     int opened = 0;
@@ -164,7 +220,10 @@ class ProgramLowering : private ValueLowering {
     const Nest& nest = plan_.at(at).nest;
     const int r = nest.loops[i].range;
     const int64_t step = nest.step(r);
-    const Id j = ranges_[r].index = open_loop(lo, hi, step);
+    const bool shares =
+        items_ != 0 && segment(at).parent >= 0 && r == shared_range(kernel_, plan_, at);
+    if (shares) lo = first_of_item(lo, step);
+    const Id j = ranges_[r].index = open_loop(lo, hi, shares ? step * items_ : step);
     if (step > 1 && nest.rest(r) == Rest::kOverlap)
       ranges_[r].index = id_of(least({j, 0}, plus(bounds_[r].hi, -step)));
     loops(at, i + 1);
@@ -184,7 +243,9 @@ class ProgramLowering : private ValueLowering {
       from.id = make(Op::kSub, DType::kInt64, {id_of(bounds.hi), left});
     }
     if (has(kernel_.carried(), r)) continue_carries();
-    ranges_[r].index = open_loop(from, bounds.hi, 1);
+    const bool shares = items_ != 0 && r == shared_range(kernel_, plan_, at);
+    if (shares) from = first_of_item(from, 1);
+    ranges_[r].index = open_loop(from, bounds.hi, shares ? items_ : 1);
     loops(at, i + 1);
     b.close();
   }
@@ -219,8 +280,8 @@ class ProgramLowering : private ValueLowering {
     const int r = nest.loops[i].range;
     const Bounds& bounds = bounds_[r];
     const int64_t step = nest.step(r);
-    if (beyond_ != nullptr || s.stores < 0 || !s.children.empty() ||
-        (step > 1 && nest.rest(r) == Rest::kScalar)) {
+    if (beyond_ != nullptr || (items_ != 0 && s.parent < 0) || s.stores < 0 ||
+        !s.children.empty() || (step > 1 && nest.rest(r) == Rest::kScalar)) {
       return nullptr;
     }
     const End* found = nullptr;
@@ -333,11 +394,16 @@ class ProgramLowering : private ValueLowering {
     if (s.stores >= 0) {
       streams_ = &plan_.at(at).streams;
       const int rolled = plan_.at(at).rolled == 0 ? -1 : largest_tile();
+      const bool one = items_ != 0 && s.parent < 0;  // of a group's items
+      if (one)
+        (void)b.open({.op = Op::kIf},
+                     std::array{make(Op::kCmpEq, DType::kBool, {item_, integer(0)})});
       if (rolled >= 0) {
         rolled_stores(region(s.stores), rolled, plan_.at(at).rolled);
       } else {
         stores(region(s.stores));
       }
+      if (one) b.close();
     }
     for (int child : s.children) loops(child, 0);
   }
@@ -515,11 +581,15 @@ class ProgramLowering : private ValueLowering {
     return out;
   }
 
+  static DType register_type(Node fold) {
+    if (fold->dtype == DType::kWeakInt) return DType::kInt64;
+    if (dtype::is_narrow_float(fold->dtype)) return DType::kFloat32;
+    return fold->dtype == DType::kWeakFloat ? DType::kFloat64 : fold->dtype;
+  }
+
   void declare(const Region& r, Node fold, const Nest& nest) {
     const bool across = nest.vector >= 0 || varies(fold);
-    DType dtype = fold->dtype == DType::kWeakInt ? DType::kInt64 : fold->dtype;
-    if (dtype::is_narrow_float(dtype)) dtype = DType::kFloat32;
-    if (dtype == DType::kWeakFloat) dtype = DType::kFloat64;
+    const DType dtype = register_type(fold);
     const Instruction in{.op = Op::kAcc,
                          .dtype = dtype,
                          .lanes = static_cast<uint8_t>(across ? lanes_ : 1),
@@ -536,6 +606,13 @@ class ProgramLowering : private ValueLowering {
     const int64_t whole = size / step * step;
     const bool general = plan_.general && step > 1;
     if (whole > 0 || general) {
+      const bool shares = items_ != 0 && range == nest.vector;
+      const auto along = [&](Number lo, Number hi) {
+        ranges_[range].index =
+            open_loop(shares ? first_of_item(lo, step) : lo, hi, shares ? step * items_ : step);
+        fold_loops(r, nest, i + 1, past, first_of);
+        b.close();
+      };
       const End* before = nullptr;
       Number from, full;
       const Number end = fold_end(r, nest, i, whole, &before, &full);
@@ -545,17 +622,11 @@ class ProgramLowering : private ValueLowering {
           full.id = make(Op::kMul, DType::kInt64, {steps, integer(step)});
         }
         b.fail(assumed_.push(*before));
-        ranges_[range].index = open_loop({}, full, step);
-        fold_loops(r, nest, i + 1, past, first_of);
-        b.close();
+        along({}, full);
         assumed_.pop();
         from = full;
       }
-      if (before == nullptr || step > 1 || before->some) {
-        ranges_[range].index = open_loop(from, end, step);
-        fold_loops(r, nest, i + 1, past, first_of);
-        b.close();
-      }
+      if (before == nullptr || step > 1 || before->some) along(from, end);
     }
     if (whole < size || general) fold_tail(r, nest, i, whole);
   }
@@ -572,8 +643,10 @@ class ProgramLowering : private ValueLowering {
     const Id j = open_loop({kNone, from}, end, n);
     state.index = id_of(least({j, 0}, {kNone, size - n}));
     const bool masked = (size - from) % n != 0 || (plan_.general && n > 1);
+    tail_ = items_ != 0;
     fold_loops(r, nest, i + 1, masked ? make(Op::kSub, DType::kInt64, {j, state.index}) : kNone,
                axis);
+    tail_ = false;
     b.close();
     state.axis = axis;
   }
@@ -607,6 +680,7 @@ class ProgramLowering : private ValueLowering {
         const Id lanes = b.pure({.op = Op::kLanes, .dtype = wide, .lanes = in.lanes});
         only(make(Op::kCmpLe, DType::kBool, {spread(cast(past, wide), in.lanes), lanes}));
       }
+      if (tail_) only(make(Op::kCmpEq, DType::kBool, {item_, integer(0)}));
       if (first_of >= 0) only(make(Op::kCmpEq, DType::kBool, {axis_value(first_of), integer(0)}));
       (void)b.act({.op = Op::kSet}, std::array{acc, next});
     }
@@ -657,6 +731,7 @@ class ProgramLowering : private ValueLowering {
       out = b.pure({.op = Op::kAcross, .with = op, .dtype = in.dtype}, std::array{out});
     // The register's last value, that what is made of it may go where that is known.
     if (out == acc) out = make(Op::kCast, in.dtype, {acc});
+    if (items_ != 0) out = combined_items(fold, out);
     if (dtype::is_narrow_float(fold->dtype)) out = round_to(out, fold->dtype);
     b.fail(folds_.set(fold, out));
   }
@@ -668,6 +743,11 @@ class ProgramLowering : private ValueLowering {
   const Vec<int>* streams_ = nullptr;  // of the segment that is lowered
   Bounds bounds_[kMaxRanges];
   Vec<Id> registers_;  // of the folds of the region that is lowered
+  // Of groups: how many items share what is lowered, which this is, and arrays of folds' values.
+  int items_ = 0;
+  Id item_ = kNone;
+  bool tail_ = false;  // what one of them does alone
+  Map<Node, Id> shared_;
 };
 
 }  // namespace

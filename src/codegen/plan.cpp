@@ -26,6 +26,7 @@ class Printer {
       tasks(s);
       streams(s);
       if (s.rolled != 0) field("rolled") << " " << s.rolled;
+      if (s.items != 0) field("items") << " " << s.items;
       end(i, -1);
       for (size_t group = 0; group < s.folds.size(); ++group) {
         begin();
@@ -186,7 +187,7 @@ class Reader : TokenReader {
         {"vector", &Reader::vector, false}, {"tile", &Reader::tiles, false},
         {"order", &Reader::order, false},   {"written", &Reader::written, false},
         {"tasks", &Reader::tasks, true},    {"stream", &Reader::streams, true},
-        {"rolled", &Reader::rolled, true}};
+        {"rolled", &Reader::rolled, true},  {"items", &Reader::items, true}};
     for (; fields_ < std::size(kRows); ++fields_) {
       const Row& row = kRows[fields_];
       if (row.segment && s == nullptr) break;
@@ -194,7 +195,7 @@ class Reader : TokenReader {
       ++fields_;
       return (this->*row.read)(s, nest);
     }
-    return expected("vector, tile, order, written, tasks, stream or rolled, in this order");
+    return expected("vector, tile, order, written, tasks, stream, rolled or items, in this order");
   }
   void rest(Rest* out) {
     for (size_t i = 0; i < std::size(kRests); ++i) {
@@ -268,6 +269,12 @@ class Reader : TokenReader {
     s->rolled = static_cast<int>(beside);
     return kOk;
   }
+  Status items(SegmentPlan* s, Nest&) {
+    int64_t items = 0;
+    ASTER_TRY(number(&items, INT32_MAX, "a number of items"));
+    s->items = static_cast<int>(items);
+    return kOk;
+  }
 
   Plan& plan_;
   size_t fields_ = 0;  // of the line that are behind
@@ -277,7 +284,7 @@ class Reader : TokenReader {
 
 bool operator==(const Plan& a, const Plan& b) {
   const auto same = [](const SegmentPlan& x, const SegmentPlan& y) {
-    return x.nest == y.nest && x.tasks == y.tasks && x.rolled == y.rolled &&
+    return x.nest == y.nest && x.tasks == y.tasks && x.rolled == y.rolled && x.items == y.items &&
            std::equal(x.folds.begin(), x.folds.end(), y.folds.begin(), y.folds.end()) &&
            std::equal(x.streams.begin(), x.streams.end(), y.streams.begin(), y.streams.end());
   };
@@ -311,6 +318,7 @@ program::Digest digest(const Plan& plan) {
     out.word(static_cast<uint64_t>(s.tasks.loops));
     out.word(static_cast<uint64_t>(s.tasks.chunk));
     out.word(static_cast<uint64_t>(s.rolled));
+    out.word(static_cast<uint64_t>(s.items));
     out.word(s.streams.size());
     for (int slot : s.streams) out.word(static_cast<uint64_t>(slot));
   }
@@ -325,11 +333,16 @@ Status copy(Plan* out, const Plan& plan) {
     to.nest = from.nest;
     to.tasks = from.tasks;
     to.rolled = from.rolled;
+    to.items = from.items;
     ASTER_TRY(to.folds.append(from.folds.data(), from.folds.size()));
     ASTER_TRY(to.streams.append(from.streams.data(), from.streams.size()));
     ASTER_TRY(out->segments.push(std::move(to)));
   }
   return kOk;
+}
+
+bool has_items(const Plan& plan) {
+  return std::ranges::any_of(plan.segments, [](const SegmentPlan& s) { return s.items != 0; });
 }
 
 bool folds_alike(const Plan& a, const Plan& b) {

@@ -84,6 +84,9 @@ struct SegmentPlan {
   // What follows the folds is a loop over the copies of the largest tile, with so many copies side
   // by side; 0: all copies are written out.
   int rolled = 0;
+  // Of roots: a task is a group of so many items. Folds and what follows them share their
+  // vectorised ranges among these; 0: a task is one item's.
+  int items = 0;
 };
 
 struct Plan {
@@ -98,6 +101,8 @@ struct Plan {
 
 bool operator==(const Plan& a, const Plan& b);
 Status copy(Plan* out, const Plan& plan);
+// Whether tasks are groups of items, which are launched as such and have sizes of their own.
+bool has_items(const Plan& plan);
 // Whether two plans of a kernel combine terms, of its folds and of what it carries, in the same
 // order.
 bool folds_alike(const Plan& a, const Plan& b);
@@ -106,6 +111,9 @@ program::Digest digest(const Plan& plan);
 Status print(Text& out, const Plan& plan);
 // Errors: FORMAT, with the line; MEMORY.
 Status read(Plan* out, std::string_view text);
+
+// The range of a segment below a root that the items of a group share.
+int shared_range(const Kernel& kernel, const Plan& plan, int segment);
 
 // Every rule that lowering relies on. Errors: ARGUMENT, naming the line of the plan and the field.
 Status check(const Plan& plan, const Kernel& kernel, const Target& target);

@@ -66,7 +66,8 @@ class Check {
     ASTER_TRY(carries(plan));
     ASTER_TRY(tasks(plan));
     ASTER_TRY(streams(plan));
-    return rolled(plan);
+    ASTER_TRY(rolled(plan));
+    return items(plan);
   }
 
   Status folds(const Region& region, const Nest& nest) {
@@ -263,6 +264,25 @@ class Check {
     }
     if (turns_a_square(kernel_, plan.nest, region))
       return wrong("rolled", "a square of registers is turned");
+    return kOk;
+  }
+
+  Status items(const SegmentPlan& plan) const {
+    if (plan.items == 0) return kOk;
+    const int n = plan.items;
+    if (n < 2 || n > target_.group || (n & (n - 1)) != 0)
+      return wrong("items", "%d are no group of the target's", n);
+    if (plan_.general || !shares_items(kernel_, plan_, at_))
+      return wrong("items", "not a kernel of rows whose folds items can share");
+    if (plan.nest.tile_count != 0 || plan.rolled != 0 || plan.tasks.loops != 1 ||
+        plan.tasks.chunk != 1) {
+      return wrong("items", "a task is one row");
+    }
+    for (int child : own().children) {
+      const SegmentPlan& below = plan_.at(child);
+      if (below.nest.rest(shared_range(kernel_, plan_, child)) == Rest::kOverlap)
+        return wrong("items", "steps of segment %d overlap", child);
+    }
     return kOk;
   }
 

@@ -25,6 +25,7 @@ class Planner {
     }
     for (int root : kernel_.roots) {
       choose_vector(root);
+      if (wants_items(root)) plan(root).items = target_.group;
       choose_loops(root);
       split(&plan(root).tasks, root);
     }
@@ -194,6 +195,15 @@ class Planner {
     for (int child : segment(at).children) choose_loops(child);
   }
 
+  // Folds long enough for each item of a group to have a vector.
+  bool wants_items(int root) {
+    if (target_.group < 2 || plan_.general || !shares_items(kernel_, plan_, root)) return false;
+    for (const Nest& fold : plan(root).folds) {
+      if (kernel_.size(fold.vector) < int64_t{1} * fold.lanes * target_.group) return false;
+    }
+    return true;
+  }
+
   void add_tile(Nest& n, int range, int64_t copies) const {
     if (copies > 1 && n.tile_count < Nest::kMaxTiles && !carried(range))
       n.tiles[n.tile_count++] = Tile{range, static_cast<int>(copies)};
@@ -248,7 +258,7 @@ class Planner {
 
   void choose_tiles(int at) {
     Nest& own = nest(at);
-    if (!segment(at).children.empty()) return;
+    if (!segment(at).children.empty() || plan(at).items != 0) return;
     if (segment(at).folds.empty()) {
       // A square of rows read across is transposed in registers, if what is done to its elements is
       // little.

@@ -42,6 +42,9 @@ int most_lanes(const Kernel& kernel, const Target& target, const Region& region,
 int most_lanes(const Kernel& kernel, const Target& target, int segment, int v);
 // Whether a segment, or one below it, writes what the kernel reads.
 bool reads_what_it_writes(const Kernel& kernel, int segment);
+// Whether a root's tasks may be groups whose items share its folds and what follows: rows, each
+// with folds along ranges of their own.
+bool shares_items(const Kernel& kernel, const Plan& plan, int root);
 // Whether the stores of a segment have a load that is turned in registers: contiguous along a tile
 // as long as the vector, and strided along that.
 bool turns_a_square(const Kernel& kernel, const Nest& nest, const Region& stores);

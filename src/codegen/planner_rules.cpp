@@ -70,6 +70,38 @@ bool reads_what_it_writes(const Kernel& kernel, int segment) {
   return found;
 }
 
+int shared_range(const Kernel& kernel, const Plan& plan, int segment) {
+  const RangeList& ranges = kernel.segments[static_cast<size_t>(segment)].ranges;
+  const int vector = plan.at(segment).nest.vector;
+  return vector >= 0 || ranges.count == 0 ? vector : ranges.at[ranges.count - 1];
+}
+
+bool shares_items(const Kernel& kernel, const Plan& plan, int root) {
+  const auto moves = [&](int stores, int range) {
+    const Vec<Node>& all = kernel.regions[static_cast<size_t>(stores)].roots;
+    return std::ranges::all_of(
+        all, [&](Node store) { return has(kernel.ranges(store->src(1)), range); });
+  };
+  const Segment& s = kernel.segments[static_cast<size_t>(root)];
+  if (kernel.roots.size() != 1 || s.ranges.count != 1 || s.folds.empty() || s.parent >= 0 ||
+      plan.at(root).nest.vector >= 0 || kernel.carried() != 0 ||
+      reads_what_it_writes(kernel, root) || (s.stores >= 0 && !moves(s.stores, s.ranges.at[0]))) {
+    return false;
+  }
+  for (size_t i = 0; i < s.folds.size(); ++i) {
+    if (plan.at(root).folds[i].vector < 0) return false;
+    for (Node fold : kernel.regions[static_cast<size_t>(s.folds[i])].roots) {
+      if (fold->dtype == DType::kBool) return false;
+    }
+  }
+  return std::ranges::all_of(s.children, [&](int child) {
+    const Segment& below = kernel.segments[static_cast<size_t>(child)];
+    const int range = shared_range(kernel, plan, child);
+    return range >= 0 && below.folds.empty() && below.children.empty() && below.stores >= 0 &&
+           moves(below.stores, range) && moves(below.stores, s.ranges.at[0]);
+  });
+}
+
 bool turns_a_square(const Kernel& kernel, const Nest& nest, const Region& stores) {
   if (nest.vector < 0) return false;
   return std::any_of(stores.accesses.begin(), stores.accesses.end(), [&](const Access& a) {
@@ -101,7 +133,9 @@ void choose_rests(Plan* plan, const Kernel& kernel) {
     if (n->vector >= 0 && n->tile(n->vector) == nullptr) n->vector_rest = of(n->vector);
   };
   for (size_t i = 0; i < plan->segments.size(); ++i) {
-    const bool again = reads_what_it_writes(kernel, static_cast<int>(i));
+    const int parent = kernel.segments[i].parent;
+    const bool again = reads_what_it_writes(kernel, static_cast<int>(i)) ||
+                       (parent >= 0 && plan->segments[static_cast<size_t>(parent)].items != 0);
     choose(&plan->segments[i].nest, again ? Rest::kScalar : Rest::kOverlap);
     for (Nest& fold : plan->segments[i].folds) choose(&fold, Rest::kMask);
   }

@@ -109,6 +109,10 @@ Status plan_kernel(Plan* out, Node node, const Target& target, Memory& memory) {
 
 Status lower_general(program::Module* out, Plan* general, const char* name, const Kernel& kernel,
                      const Plan& plan, const Target& target, Memory& memory) {
+  if (has_items(plan)) {
+    ASTER_TRY(copy(general, plan));
+    return lower_program(out, name, kernel, plan, target, memory);
+  }
   general->general = true;
   ASTER_TRY(make_plan(general, kernel, target, memory));
   if (!folds_alike(*general, plan)) {
@@ -162,6 +166,7 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   Plan own(memory), general(memory);
   const Plan* plan = nullptr;
   ASTER_TRY(take_plan(&own, &plan, given, kernel, target, memory));
+  if (has_items(*plan)) classes = nullptr;
   name_kernel(out.name, digest, *plan);
   ASTER_TRY(write_title(out.title, node, memory));
   const Plan* taken = plan;

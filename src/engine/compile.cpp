@@ -546,7 +546,10 @@ class Assembly {
     }
     launch->tasks = one.tasks;
     const int64_t group = kernels.device->target.group;
-    if (away && group > 0 && one.tasks > 1) {
+    if (away && one.code.locals[0] != 0) {
+      info->groups[0] = static_cast<uint32_t>(one.tasks);
+      info->locals[0] = static_cast<uint32_t>(one.code.locals[0]);
+    } else if (away && group > 0 && one.tasks > 1) {
       info->groups[0] = static_cast<uint32_t>((one.tasks + group - 1) / group);
       info->locals[0] = static_cast<uint32_t>(group);
     }

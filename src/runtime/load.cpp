@@ -139,6 +139,7 @@ Status load_by_backend(Loaded* held, LoadCounts* counts, const Device& device, C
     code.params = request.operands;
     code.sizes = static_cast<uint32_t>(one.sizes.size());
     code.scratch_bytes = static_cast<size_t>(one.code.scratch_bytes);
+    code.group_size = static_cast<uint32_t>(one.code.locals[0]);
     ASTER_TRY(texts.back().status());
     ASTER_TRY(codes.push(code));
   }

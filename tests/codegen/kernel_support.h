@@ -238,7 +238,7 @@ inline Target target_of_items() {
   out.language = Language::kOpencl;
   out.vector_bytes = out.max_lanes = 16;
   out.f16c = out.streaming = false;
-  out.group = 8;
+  out.group = 4;
   out.machine = machine_of_items();
   return out;
 }
@@ -524,8 +524,10 @@ class Suite {
       std::vector<std::vector<uint8_t>> memory;
       for (const Param& p : got) memory.push_back(around(p.bytes));
       const auto tasks = static_cast<size_t>(kernels[i].tasks);
-      const size_t group = tasks > 1 ? 8 : 1;
-      program.run(kernels[i].name, memory, kGuard, {}, (tasks + group - 1) / group * group, group);
+      const auto items = static_cast<size_t>(kernels[i].code.locals[0]);
+      const size_t group = items != 0 ? items : tasks > 1 ? 4 : 1;
+      const size_t groups = items != 0 ? tasks : (tasks + group - 1) / group;
+      program.run(kernels[i].name, memory, kGuard, {}, groups * group, group);
       for (size_t p = 0; p < got.size(); ++p) {
         std::copy_n(memory[p].begin() + kGuard, got[p].bytes.size(), got[p].bytes.begin());
         const bool clean = memory[p] == around(got[p].bytes);

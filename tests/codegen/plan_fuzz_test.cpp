@@ -53,7 +53,7 @@ class PlannedSuite : public Suite {
       if (::testing::Test::HasFailure() || (!exhaustive() && width != widths().back())) break;
     }
   }
-  size_t skipped = 0;
+  size_t skipped = 0, shared = 0;
 
   // All cases by programs whose numbers are sizes: they compute what those do that have them.
   void run_sized(const Target& target) {
@@ -63,6 +63,8 @@ class PlannedSuite : public Suite {
       ASSERT_TRUE(kernel.analyse(one.kernel).ok());
       Plan plan(process_heap()), general(process_heap());
       ASSERT_TRUE(make_plan(&plan, kernel, target, process_heap()).ok());
+      ASSERT_TRUE(check(plan, kernel, target).ok()) << last_message() << text_of(plan);
+      shared += has_items(plan);
       ASSERT_TRUE(lower_program(&own, "own", kernel, plan, target, process_heap()).ok());
       ASSERT_TRUE(
           lower_general(&sized, &general, "sized", kernel, plan, target, process_heap()).ok());
@@ -167,6 +169,33 @@ TEST(PlanFuzz, ItemsAsTasks) {
   for (uint64_t i = 0; i < (exhaustive() ? 1000u : 100u); ++i)
     RandomKernel(s, seed * 1009 + i).add("random" + std::to_string(seed * 1009 + i));
   s.run_sized(target_of_items());
+  EXPECT_GT(s.shared, 0u);
+}
+
+// Rows whose folds items of a group share: sums, products with a weight, softmax, what several
+// folds and loops behind them give; lengths with every rest.
+TEST(PlanFuzz, ItemsShareFolds) {
+  PlannedSuite s;
+  int cases = 0;
+  for (int64_t size : {16, 17, 31, 64, 67, 130, 515}) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kFloat16}) {
+      Node row = s.range(0, 5), i = s.range(1, size), j = s.range(2, size);
+      Node z = s.param(0, dtype, 5), x = s.param(1, dtype, 5 * size), w = s.param(2, dtype, size);
+      Node y = s.param(3, dtype, 5 * size);
+      const auto read = [&](Node r) { return s.load(x, s.at({{row, size}, {r, 1}})); };
+      Node most = s.fold(Op::kMax, read(i), {i});
+      Node sum = s.fold(Op::kAdd, s.op(Op::kMul, read(i), s.load(w, i)), {i});
+      Node out = s.op(Op::kAdd, s.op(Op::kMul, read(j), most), sum);
+      std::vector<Node> stores{s.store(z, row, sum, {row})};
+      if (cases % 2 == 0) stores.push_back(s.store(y, s.at({{row, size}, {j, 1}}), out, {row, j}));
+      s.add("rows" + std::to_string(cases++), stores,
+            dtype == DType::kFloat16 ? 0.1
+            : dtype::is_float(dtype) ? 1e-4
+                                     : 0);
+    }
+  }
+  s.run_sized(target_of_items());
+  EXPECT_GT(s.shared, 20u);
 }
 
 std::string mutated(std::string text, std::mt19937_64& random) {

@@ -166,7 +166,7 @@ class Evaluator {
         close(code, node, state);
       } else if (!opens(code, node, state)) {
         state.pc = node.match + 1;
-      } else if (node.op == Op::kLoop && is_local(static_cast<LoopKind>(node.in->kind))) {
+      } else if (opens_items(node)) {
         if (!whole) return false;  // an item that becomes several
         group(code, state);
       } else {
@@ -184,6 +184,10 @@ class Evaluator {
     if (node.op == Op::kIf) return state.registers[node.operands[0].at] != 0;
     state.registers[node.result] = bound(node, state, false);
     return state.registers[node.result] < bound(node, state, true);
+  }
+  static bool opens_items(const Node& node) {
+    return node.kind == Kind::kOpen && node.op == Op::kLoop &&
+           is_local(static_cast<LoopKind>(node.in->kind));
   }
   // A new iteration of a loop: of a task, with arrays that nothing has written.
   void enter(const Node& node, State& state) {
@@ -225,7 +229,7 @@ class Evaluator {
         item_ = kept;
         if (ended) {
           items[i].done = true;
-        } else if (error_.empty() && code.nodes[items[i].pc].kind == Kind::kOpen) {
+        } else if (error_.empty() && opens_items(code.nodes[items[i].pc])) {
           State parent = items[i];
           items[i].done = true;
           fork(code, parent, &items);

@@ -206,3 +206,16 @@ def test_a_captured_training_step_is_that_of_the_cpu():
         here = losses()
     np.testing.assert_allclose(there, here, rtol=1e-4)
     assert there[-1] < there[0]
+
+
+def test_rows_by_the_groups_of_a_gpu():
+    code = """a = np.random.default_rng(1).standard_normal((7, 1300)).astype(np.float32)
+x, e = Tensor(a), np.exp(a - a.max(1, keepdims=True))
+np.testing.assert_allclose(x.sum(1).numpy(), a.sum(1), rtol=1e-4, atol=1e-3)
+np.testing.assert_array_equal(x.max(1).numpy(), a.max(1))
+np.testing.assert_allclose(x.softmax(1).numpy(), e / e.sum(1, keepdims=True), rtol=1e-4)
+np.testing.assert_allclose((x + 1).layernorm().numpy(),
+                           (a - a.mean(1, keepdims=True)) / a.std(1, keepdims=True), atol=1e-3)
+print(x.device)"""
+    said, warned = in_a_process_of_its_own(code, ASTER_ML_OPENCL_AS="gpu")
+    assert said == Device.DEFAULT and not warned
