@@ -12,6 +12,7 @@ Builder::Builder(Memory& memory)
       home_(memory),
       equal_(memory),
       ranks_(memory),
+      free_axes_(memory),
       written_(memory),
       pending_(memory),
       first_edge_(memory),
@@ -20,7 +21,20 @@ Builder::Builder(Memory& memory)
   fail(open_.push(uint32_t{0}));
 }
 
+size_t* Builder::free_axis(int64_t size, int rank) {
+  for (size_t& axis : free_axes_) {
+    if (list_.axes()[axis].size == size && ranks_[axis] == rank) return &axis;
+  }
+  return nullptr;
+}
+
 size_t Builder::add_axis(int64_t size, int rank) {
+  if (size_t* const found = free_axis(size, rank)) {
+    const size_t axis = *found;
+    *found = free_axes_.back();
+    free_axes_.pop();
+    return axis;
+  }
   char name[8];
   std::snprintf(name, sizeof(name), "u%zu", list_.axes().size());
   fail(ranks_.push(rank));

@@ -14,6 +14,13 @@ class Builder {
 
   // Axes of a higher rank go inside those of lower ones.
   size_t add_axis(int64_t size, int rank);
+  // No value that is of it is used any more: an axis of this size and rank that is asked for later
+  // is the same one, since programs have few.
+  void release_axis(size_t axis) { fail(free_axes_.push(axis)); }
+  // Whether another axis leaves so many that a program may have.
+  bool has_axes(int64_t size, int rank, size_t left) {
+    return free_axis(size, rank) != nullptr || list_.axes().size() + left < kMaxAxes;
+  }
   // The value of an instruction that has no effect. Its axes are those of its operands, but for
   // Axis, Join and Turn, whose callers set them.
   Id pure(Instruction in, std::span<const Id> operands = {}, Words words = {}, Terms terms = {});
@@ -53,6 +60,7 @@ class Builder {
   bool is_open(uint32_t block) const {
     return blocks_[block].depth < open_.size() && open_[blocks_[block].depth] == block;
   }
+  size_t* free_axis(int64_t size, int rank);
   // The innermost block of the operands; the present one where a register is read.
   uint32_t home_of(std::span<const Id> operands, Terms terms) const;
   Id append(uint32_t block, const Instruction& in, std::span<const Id> operands, Words words,
@@ -85,6 +93,7 @@ class Builder {
   Vec<uint32_t> home_;  // by instruction
   Map<Digest, Id, DigestHash> equal_;
   Vec<int> ranks_;
+  Vec<size_t> free_axes_;
   Program* out_ = nullptr;
   Vec<Id> written_;           // by instruction: its place in *out_
   Vec<uint8_t> pending_;      // by instruction: still to be written in its run

@@ -17,6 +17,7 @@ using program::Word;
 
 // Ranks of axes: what is written out goes around the copies of tiles, so that these share its loads
 // while they are at hand.
+constexpr size_t kAxesOfTiles = 6;  // that what is written out leaves to tiles
 constexpr int kWrittenRank = 1, kTileRank = 2, kFoldRank = 3;
 
 class ProgramLowering : private ValueLowering {
@@ -379,6 +380,7 @@ class ProgramLowering : private ValueLowering {
     copies_[r] = copies > 1 ? copies : 0;
   }
   void untile(int r) {
+    if (ranges_[r].axis >= 0) b.release_axis(static_cast<size_t>(ranges_[r].axis));
     ranges_[r].axis = -1;
     ranges_[r].lanes = 1;
     copies_[r] = 0;
@@ -534,25 +536,20 @@ class ProgramLowering : private ValueLowering {
     const Region& r = region(at);
     const bool own_vector = nest.vector >= 0;
     if (own_vector && nest.lanes > 1) vector_ = nest.vector, lanes_ = nest.lanes;
-    RangeSet looped = 0;  // written out by the plan, with nothing that differs along them
+    looped_ = 0;
     for (int range : r.own) {
       tile(range, nest, kFoldRank);
       if (!has(nest.written, range)) continue;
-      if (all_vary(r, range)) {
+      const bool room = b.has_axes(kernel_.size(range), kWrittenRank, kAxesOfTiles);
+      if (room && all_vary(r, range)) {
         ranges_[range].axis = static_cast<int>(b.add_axis(kernel_.size(range), kWrittenRank));
       } else {
-        looped |= range_bit(range);
+        looped_ |= range_bit(range);
       }
     }
     registers_.clear();
     for (Node fold : r.roots) declare(r, fold, nest);
-    for (int range : r.own) {
-      if (has(looped, range)) ranges_[range].index = open_loop({}, {kNone, kernel_.size(range)}, 1);
-    }
     fold_loops(r, nest, 0);
-    for (int range : r.own) {
-      if (has(looped, range)) b.close();
-    }
     for (size_t i = 0; i < registers_.size(); ++i) finish(r.roots[i], nest, registers_[i]);
     for (int range : r.own) untile(range), ranges_[range].index = kNone;
     if (own_vector) vector_ = -1, lanes_ = 1;
@@ -654,6 +651,16 @@ class ProgramLowering : private ValueLowering {
   // Takes in the values of one iteration. past: how many first lanes to leave out, if any;
   // first_of: the axis of which only the first copy is changed, if any.
   void update(const Region& r, Id past, int first_of) {
+    for (int range : r.own) {
+      if (has(looped_, range))
+        ranges_[range].index = open_loop({}, {kNone, kernel_.size(range)}, 1);
+    }
+    update_once(r, past, first_of);
+    for (int range : r.own) {
+      if (has(looped_, range)) b.close();
+    }
+  }
+  void update_once(const Region& r, Id past, int first_of) {
     forget();
     Map<Node, uint8_t> needed(memory_);
     if (!assumed_.empty()) b.fail(find_needed(&needed, r));
@@ -743,6 +750,9 @@ class ProgramLowering : private ValueLowering {
   const Vec<int>* streams_ = nullptr;  // of the segment that is lowered
   Bounds bounds_[kMaxRanges];
   Vec<Id> registers_;  // of the folds of the region that is lowered
+  // Ranges of these that the plan writes out and a loop goes through: nothing differs along them,
+  // or no axis is left.
+  RangeSet looped_ = 0;
   // Of groups: how many items share what is lowered, which this is, and arrays of folds' values.
   int items_ = 0;
   Id item_ = kNone;

@@ -170,9 +170,14 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   name_kernel(out.name, digest, *plan);
   ASTER_TRY(write_title(out.title, node, memory));
   const Plan* taken = plan;
-  ASTER_TRY(classes == nullptr
-                ? write_own(out, kernel, *plan, target, given != nullptr, memory)
-                : write_shared(out, &taken, &general, kernel, *plan, target, *classes, memory));
+  const Status written =
+      classes == nullptr
+          ? write_own(out, kernel, *plan, target, given != nullptr, memory)
+          : write_shared(out, &taken, &general, kernel, *plan, target, *classes, memory);
+  // More than a program may have of the planner's own is nobody's mistake.
+  if (given == nullptr && written.code == ASTER_ML_ARGUMENT)
+    return ASTER_FAIL(kUNSUPPORTED, "%s", SavedError::message());
+  ASTER_TRY(written);
   out.tasks = 0;
   for (int root : kernel.roots) out.tasks += task_count(kernel, taken->at(root));
   const Work work = work_of(kernel);

@@ -403,6 +403,23 @@ TEST(Kernel, SeparateLoopsOfOneKernel) {
 }
 
 // A function of few lanes calls itself at more, whichever of them a kernel wants first.
+// More ranges that are written out than programs have axes: of one length each, and of as many.
+TEST(Kernel, ManyShortFolds) {
+  Suite s;
+  for (const bool alike : {true, false}) {
+    Node i = s.range(0, 5), sum = nullptr;
+    for (int at = 0; at < 30; ++at) {
+      const int64_t length = alike ? 3 : 2 + at % 7 + at / 7;
+      Node k = s.range(at + 1, length);
+      Node x = s.load(s.param(at + 1, kF32, 5 * length), s.at({{i, length}, {k, 1}}));
+      x = s.fold(Op::kAdd, x, {k});
+      sum = sum == nullptr ? x : s.op(Op::kAdd, sum, x);
+    }
+    s.add(alike ? "alike" : "apart", {s.store(s.param(0, kF32, 5), i, sum, {i})}, 1e-4);
+  }
+  s.run();
+}
+
 TEST(Kernel, FunctionsAtSeveralNumbersOfLanes) {
   Suite s;
   std::vector<Node> stores;

@@ -46,7 +46,8 @@ def _matmul(native: Any, a: Any, b: Any, *rest: Any) -> Any:
     if _thin(a, b) and not rest:
         aligned = align([a, b], skip=2)
         if aligned is not None:
-            return _sums(*aligned[0], [*aligned[1], left[-2], k, right[-1]])
+            (x, y), dims = aligned
+            return _sums(x, y, [*dims, left[-2], k, right[-1]])
     both = masked(a, [len(left) - 1], 0), masked(b, [inner], 0)
     if is_bound(k):
         least = min(_native.lazy_shape(both[0])[-1], _native.lazy_shape(both[1])[inner])
