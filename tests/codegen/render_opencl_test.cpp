@@ -250,6 +250,42 @@ TEST(RenderOpencl, FunctionsAreExact) {
   }
 }
 
+// Compilers may take it that signed integers of the language do not overflow: what is compared with
+// what they came from shows it.
+TEST(RenderOpencl, SignedIntegersWrap) {
+  std::vector<Case> cases;
+  for (const char* type : {"i8", "i16", "i32", "i64"}) {
+    for (const int lanes : {1, 4}) {
+      const std::string x = lanes > 1 ? "x" + std::to_string(lanes) : "", i = type;
+      for (const char* operation : {"Add T %5 %6", "Sub T %5 %6", "Mul T %5 %6", "Neg T %5",
+                                    "Abs T %5", "MulAcc T %5 %6 %6"}) {
+        std::string wraps = operation;
+        wraps.replace(wraps.find('T'), 1, i + x);
+        cases.push_back({"program p\n%0 = Param " + i + " 0 [192]\n%1 = Param " + i +
+                             " 1 [192] write\n%2 = Const " + i + " 3\n%3 = Const " + i +
+                             " 7\n%4 = Loop task 0 192 " + std::to_string(lanes) + "\n%5 = Load " +
+                             i + x + " %0 + %4\n%6 = Spread " + i + x + " %2\n%7 = Spread " + i +
+                             x + " %3\n%8 = " + wraps + "\n%9 = CmpLt bool" + x +
+                             " %8 %5\n%10 = Where " + i + x +
+                             " %9 %6 %7\nStore %1 + %4, %10\nEnd\n",
+                         {},
+                         192 / lanes,
+                         true});
+        if (lanes == 1) {  // no vectors to spread to
+          std::string& text = cases.back().text;
+          for (const char* line : {"%6 = Spread ", "%7 = Spread "}) {
+            const size_t at = text.find(line);
+            text.replace(
+                at, text.find('\n', at) - at,
+                std::string(line, 5) + "Add " + i + (line[1] == '6' ? " %2 %2" : " %3 %3"));
+          }
+        }
+      }
+    }
+  }
+  check(cases, false);
+}
+
 TEST(RenderOpencl, WhatADeviceCannotSayIsUnsupported) {
   const std::pair<const char*, bool> cases[] = {
       {"%0 = Const f32 1; %1 = Exp f32 %0", true},
