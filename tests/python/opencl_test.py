@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from aster_ml import Context, Device, Tensor, TinyJit, dtypes, errors, kernel, nn
+from aster_ml import Context, Device, Tensor, TinyJit, Variable, dtypes, errors, kernel, nn
 
 pytestmark = pytest.mark.skipif(
     "ASTER_TEST_NO_SKIPS" not in os.environ
@@ -206,6 +206,21 @@ def test_a_captured_training_step_is_that_of_the_cpu():
         here = losses()
     np.testing.assert_allclose(there, here, rtol=1e-4)
     assert there[-1] < there[0]
+
+
+def test_captured_functions_of_bound_variables():
+    numbers = np.random.default_rng(0).standard_normal((4, 20)).astype(np.float32)
+    x, n = Tensor(numbers).realize(), Variable("n", 1, 20)
+    sums = TinyJit(lambda x, n: x[:, :n].sum(1).realize())
+    parts = TinyJit(lambda part: (part * 2).max(1).realize())
+    for size in (3, 5, 7, 20, 1):
+        bound = n.bind(size)
+        np.testing.assert_allclose(sums(x, bound).numpy(), numbers[:, :size].sum(1), rtol=1e-5)
+        greatest = parts(x[:, :bound]).numpy()
+        np.testing.assert_array_equal(greatest, 2 * numbers[:, :size].max(1))
+    with Context(DEV="CPU"):  # the same numbers, elsewhere
+        there = Tensor(numbers)[:, : n.bind(3)].sum(1)
+        np.testing.assert_allclose(there.numpy(), numbers[:, :3].sum(1), rtol=1e-5)
 
 
 def test_rows_by_the_groups_of_a_gpu():

@@ -22,6 +22,7 @@ import functools
 from typing import Any, Callable, Iterable, Sequence
 
 from .. import _native
+from ..device import Device, on_device
 from ..dtype import DType, dtypes, from_code
 from ..symbolic import BoundInt, Expression, Variable
 from ..tensor import Tensor
@@ -122,12 +123,12 @@ def set_inputs(inputs: dict[Variable, tuple[int, Any]]) -> None:
     _inputs.update(inputs)
 
 
-def new_cell(variable: Variable, value: int) -> Any:
+def new_cell(variable: Variable, value: int, device: str) -> Any:
     """Memory that holds a variable's value: int32 where all values fit, else int64."""
     fits = -(2**31) <= variable.min_val and variable.max_val < 2**31
     dtype = dtypes.int32 if fits else dtypes.int64
     numbers = array.array("i" if dtype is dtypes.int32 else "q", [value])
-    return _native.lazy_from(numbers, dtype.code, ())
+    return on_device(device, _native.lazy_from, numbers, dtype.code, ())
 
 
 _cell = functools.lru_cache(256)(new_cell)
@@ -142,7 +143,7 @@ def value_of(x: Any, bound: dict[Variable, int] | None = None) -> Any:
     assert bound is not None
     if isinstance(x, Variable):
         value, tensor = _inputs.get(x, (None, None))
-        return tensor if value == bound[x] else _cell(x, bound[x])
+        return tensor if value == bound[x] else _cell(x, bound[x], Device.DEFAULT)
     dtype = dtypes.int64 if _is_wide(x) else dtypes.int32
     a, b = (_as_tensor(value_of(part, bound), dtype) for part in x.src)
     return _OPERATIONS[x.op](a, b)

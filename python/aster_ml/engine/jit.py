@@ -186,8 +186,8 @@ class _Inputs:
         return sorted(self.variables, key=lambda v: v.name)
 
     def cells(self) -> list[Tensor]:
-        """The values of the variables in memory, by name."""
-        return [new_cell(v, self.variables[v]) for v in self.ordered()]
+        """The values of the variables in memory of the host, by name."""
+        return [new_cell(v, self.variables[v], "CPU") for v in self.ordered()]
 
     def memory(self) -> list[Tensor]:
         """What the program reads: the tensors, and the values of the variables."""
@@ -389,7 +389,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         _steer()
         seen: dict[Expression, int] = {}
         note_seen(seen)
-        set_inputs({v: (n, cells[v]) for v, n in inputs.variables.items()})
+        set_inputs({v: (n, cells[v].to(Device.DEFAULT)) for v, n in inputs.variables.items()})
         try:
             ret = self.fxn(*args, **kwargs)
             outputs = list({id(t): t for t in get_parameters(ret)}.values())
