@@ -344,12 +344,12 @@ class Suite {
       if (width == 16) narrowest = widest;
     }
     if (!::testing::Test::HasFailure()) run_on_aarch64(narrowest);
-    if (!::testing::Test::HasFailure()) run_opencl(cache_bytes, widest);
-    if (!::testing::Test::HasFailure() && with_items) run_items(expected);
+    if (!::testing::Test::HasFailure() && with_devices) run_opencl(cache_bytes, widest);
+    if (!::testing::Test::HasFailure() && with_devices) run_items(expected);
     cases_.clear();
   }
 
-  bool with_items = true;  // by plans for devices of very many items too
+  bool with_devices = true;  // run on OpenCL too, by plans for a CPU and for very many items
 
  protected:
   // The kernels of every `each`th case, and one text of them.
