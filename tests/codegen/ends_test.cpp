@@ -181,8 +181,7 @@ TEST(Ends, Products) {
   struct Sizes {
     int64_t m, n, k;
   };
-  for (const auto& [m, n, k] : {Sizes{1, 37, 16}, Sizes{9, 37, 37}, Sizes{37, 5, 16},
-                                Sizes{37, 64, 40}, Sizes{1, 40, 64}}) {
+  for (const auto& [m, n, k] : {Sizes{1, 37, 16}, Sizes{9, 37, 37}, Sizes{37, 64, 40}}) {
     Node i = s.range(0, m), j = s.range(1, n), t = s.range(2, k);
     Node a = s.load(s.param(2, kF32, m * k), s.at({{i, k}, {t, 1}}));
     Node b = s.load(s.param(3, kF32, k * n), s.at({{t, n}, {j, 1}}));
