@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/flags.h"
+#include "base/mutex.h"
 #include "base/options.h"
 #include "base/pool.h"
 
@@ -13,6 +14,8 @@ namespace aster {
 namespace {
 
 constexpr size_t kDefaultBlockBytes = 64 * 1024;
+
+constinit Mutex fault_mutex;  // of every context's fault
 constexpr int32_t kCompileTimeoutMs = 60'000;
 
 // The address of a thread-local byte names the thread.
@@ -229,18 +232,32 @@ Status Context::may_copy(size_t bytes, const char* reason) {
   return kOk;
 }
 
-void Context::say_fault(const char* format, ...) {
-  uint8_t none = kNoFault;
-  if (!fault_.compare_exchange_strong(none, kFaultWritten)) return;
-  va_list arguments;
-  va_start(arguments, format);
+void Context::note_fault(Code code, int64_t place, const char* format, va_list arguments) {
+  const MutexLock lock(fault_mutex);
+  if (fault_.load(std::memory_order_relaxed) != kNoFault && place >= fault_place_) return;
+  fault_code_ = code;
+  fault_place_ = place;
   std::vsnprintf(fault_text_, sizeof(fault_text_), format, arguments);
-  va_end(arguments);
   fault_.store(kFaultSaid, std::memory_order_release);
 }
 
+void Context::say_fault(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  note_fault(Code::kARGUMENT, INT64_MIN, format, arguments);
+  va_end(arguments);
+}
+
+void Context::say_failure(Code code, int64_t place, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  note_fault(code, place, format, arguments);
+  va_end(arguments);
+}
+
 Status Context::fail_by_fault() {
-  const Status status = ASTER_FAIL(kARGUMENT, "%s", fault_text_);
+  const MutexLock lock(fault_mutex);
+  const Status status = fail_at(fault_code_, ASTER_MODULE, __FILE__, __LINE__, "%s", fault_text_);
   fault_.store(kNoFault, std::memory_order_release);
   return status;
 }

@@ -37,7 +37,11 @@ class Context {
   uint64_t copied_bytes() const { return copied_bytes_; }
   // What a kernel under the checker did wrong; the first until it is taken. Threads: any.
   void say_fault(const char* format, ...) __attribute__((format(printf, 2, 3)));
-  // ARGUMENT with that, once; on the way out of every run.
+  // The same of a computation that has no result, with its own code: of several the one at the
+  // lowest place, whoever computes it first. Threads: any.
+  void say_failure(Code code, int64_t place, const char* format, ...)
+      __attribute__((format(printf, 4, 5)));
+  // That, once; on the way out of every run.
   Status take_fault() {
     return fault_.load(std::memory_order_acquire) == kFaultSaid ? fail_by_fault() : kOk;
   }
@@ -78,8 +82,9 @@ class Context {
   void* scope_top = nullptr;               // the innermost scope
 
  private:
-  enum : uint8_t { kNoFault, kFaultWritten, kFaultSaid };
+  enum : uint8_t { kNoFault, kFaultSaid };
   Status fail_by_fault();
+  void note_fault(Code code, int64_t place, const char* format, va_list arguments);
   explicit Context(const aster_ml_context_options& options);
   ~Context();
   friend class Memory;
@@ -100,6 +105,8 @@ class Context {
   std::atomic<uintptr_t> owner_{0};  // identity of the thread inside, 0 for none
   std::atomic<HandleObject*> deferred_{nullptr};
   std::atomic<uint8_t> fault_{kNoFault};
+  Code fault_code_ = Code::kARGUMENT;
+  int64_t fault_place_ = 0;
   char fault_text_[256] = {};
   InterruptSource interrupts_;
   Interrupt interrupt_;

@@ -33,6 +33,7 @@ int (*omp_max_threads)() = nullptr;
 void (*omp_set_threads)(int) = nullptr;
 
 constinit Mutex call_mutex;
+bool takes_turns = false, sets_threads = false;
 
 // The ways to call a function of the library.
 template <typename Function>
@@ -105,6 +106,8 @@ void guard_calls(Blas* found, void* library, bool hosts_threads) {
   const bool each = build == kOpenMp && omp_max_threads != nullptr && omp_set_threads != nullptr;
   const bool locked = build == kSerial || (build == kOpenMp ? !each : hosts_threads);
   found->parallel_calls = !locked;
+  takes_turns = locked;
+  sets_threads = each;
   const auto wrap = [&](auto& function) {
     using Way = Guarded<std::remove_reference_t<decltype(function)>>;
     Way::raw = function;
@@ -143,6 +146,7 @@ bool open_library(const char* path, Blas* out) {
   const auto threads = symbol<int (*)()>(library, "openblas_get_num_threads");
   guard_calls(&found, library, present != nullptr && threads != nullptr && threads() > 1);
   found.outdated = detect_features().vector_bytes > 16 && core_vector_bytes(found.core) <= 16;
+  found.library = library;
   keep(found.path, path);
   found.available = true;
   *out = found;
@@ -168,6 +172,18 @@ void load() {
 const Blas& blas() {
   pthread_once(&load_once, load);
   return loaded;
+}
+
+BlasCall::BlasCall() {
+  if (takes_turns) call_mutex.lock();
+  if (!sets_threads) return;
+  before_ = omp_max_threads();
+  omp_set_threads(1);
+}
+
+BlasCall::~BlasCall() {
+  if (sets_threads) omp_set_threads(before_);
+  if (takes_turns) call_mutex.unlock();
 }
 
 }  // namespace aster::runtime::cpu

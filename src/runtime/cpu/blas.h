@@ -30,6 +30,7 @@ struct Blas {
   BlasGemm<double> dgemm = nullptr;
   BlasGemv<float> sgemv = nullptr;
   BlasGemv<double> dgemv = nullptr;
+  void* library = nullptr;  // its handle, for other functions of it (BlasCall)
   char path[256] = {};
   char config[160] = {};  // "OpenBLAS 0.3.21 ..." as it describes itself
   char core[32] = {};     // the kernels it chose
@@ -42,5 +43,18 @@ struct Blas {
 // threads are several, our calls wait for each other. Cost: 10 to 20 ms at the first call.
 // Threads: any.
 const Blas& blas();
+
+// Around a call of another of the library's functions: its turn where calls wait for each other,
+// one thread where OpenMP would start several. Not around Blas's own functions, which have it.
+class BlasCall {
+ public:
+  BlasCall();
+  ~BlasCall();
+  BlasCall(const BlasCall&) = delete;
+  BlasCall& operator=(const BlasCall&) = delete;
+
+ private:
+  int before_ = 0;
+};
 
 }  // namespace aster::runtime::cpu
