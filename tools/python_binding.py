@@ -94,6 +94,10 @@ LEFT_OUT = {
             "copy copy_in copy_out from_memory init init_kind is_read_only memory_kind".split()
         )
     },
+    **{
+        f"flt_{name}": "elements at addresses; tensors of these dtypes are to serve"
+        for name in "apply copy".split()
+    },
     "view_from_memory": "view_of_object describes memory of Python objects",
     "view_from_buffer": "as view_from_memory",
     **{

@@ -10,6 +10,7 @@
 #include "aster_ml/dtype.h"
 #include "aster_ml/eager.h"
 #include "aster_ml/engine.h"
+#include "aster_ml/flt.h"
 #include "aster_ml/functions.h"
 #include "aster_ml/gradient.h"
 #include "aster_ml/indexing.h"

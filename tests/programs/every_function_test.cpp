@@ -227,6 +227,7 @@ bool nullable(const std::string& function, const std::string& argument) {
                        "ignore_index", "attn_mask", "plan"})) {
     return true;
   }
+  if (argument == "context") return function.starts_with("aster_ml_flt_");
   if (argument == "axes") return !is("aster_ml_lazy_permute") && !is("aster_ml_lazy_flip");
   if (argument == "weight") {
     return among(function, {"aster_ml_lazy_layer_norm", "aster_ml_lazy_batch_norm",

@@ -82,6 +82,8 @@ bool is_called(const Function& function) {
         "aster_ml_kernel_set_gradient_function", "aster_ml_kernel_get_program"}) {
     if (function.name == name) return false;
   }
+  // Elements behind addresses and strides, which only their caller can know.
+  if (begins(function.name, "aster_ml_flt_")) return false;
   // What waits for other threads, or works beside the caller.
   return !begins(function.name, "aster_ml_queue_") && !begins(function.name, "aster_ml_event_");
 }

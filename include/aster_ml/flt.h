@@ -1,0 +1,114 @@
+/* flt256 and flt512: floating-point numbers of 237 and 489 bits, correctly rounded.
+ *
+ * Formats    IEEE binary interchange formats of 32 and 64 bytes, little-endian words: sign,
+ * exponent (19 and 23 bits, bias 262143 and 4194303), fraction (236 and 488 bits), with subnormal
+ * numbers, infinities, signed zeros and NaN. From 1.6e-78985 to 1.6e78913, and from 1e-1262759 to
+ * 2e1262611. NaN        An operand that is NaN, the first of several, is the result, made quiet. An
+ * operation without a result (0 / 0, sqrt(-1)) gives the one that is positive and has the highest
+ *            bit of its fraction alone.
+ * Rounding   Every result is the exact one rounded once, subnormal ones too, in the mode that the
+ *            call names. What overflows is infinity or the greatest number, as the mode says.
+ * Elements   Pointers to numbers are aligned to 8 bytes at least, else ARGUMENT; in
+ *            aster_ml_scalar.value, for example. Strides count elements, may be 0 or negative;
+ *            null strides, or those of a count below 2, mean elements one behind the other.
+ * Alias      What is written is the same elements as an operand's, or does not overlap it; nor do
+ *            two elements that are written. ARGUMENT otherwise, and nothing is written.
+ * Functions  exp, sin, pow and their like are MPFR's, opened at run time; UNSUPPORTED where it is
+ *            missing. Its scratch memory is not the context's, and sines of numbers near the
+ * greatest take seconds. Context    Gives threads; long arrays are cut for them. Null: the calling
+ * thread alone. The bits do not depend on it.
+ */
+#ifndef ASTER_ML_FLT_H
+#define ASTER_ML_FLT_H
+
+#include "aster_ml/base.h"
+#include "aster_ml/dtype.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Rounding modes. */
+enum {
+  ASTER_ML_FLT_NEAREST = 0, /* ties to even */
+  ASTER_ML_FLT_TO_ZERO = 1,
+  ASTER_ML_FLT_UP = 2,
+  ASTER_ML_FLT_DOWN = 3
+};
+
+/* Operations on elements; codes are never reused. */
+enum {
+  ASTER_ML_FLT_NEG = 1,
+  ASTER_ML_FLT_ABS = 2,
+  ASTER_ML_FLT_SQRT = 3,
+  ASTER_ML_FLT_RECIP = 4, /* 1 / a */
+  ASTER_ML_FLT_TRUNC = 5, /* to an integer, whatever the rounding mode */
+  ASTER_ML_FLT_FLOOR = 6,
+  ASTER_ML_FLT_CEIL = 7,
+  ASTER_ML_FLT_ROUND = 8, /* to nearest, ties to even */
+  ASTER_ML_FLT_ADD = 16,
+  ASTER_ML_FLT_SUB = 17,
+  ASTER_ML_FLT_MUL = 18,
+  ASTER_ML_FLT_DIV = 19,
+  ASTER_ML_FLT_MAX = 20, /* NaN wins; -0 is less than 0 */
+  ASTER_ML_FLT_MIN = 21,
+  ASTER_ML_FLT_FMA = 22,   /* a * b + c, rounded once */
+  ASTER_ML_FLT_CMPLT = 32, /* comparisons give bytes, 0 or 1; NaN is not equal to anything */
+  ASTER_ML_FLT_CMPLE = 33,
+  ASTER_ML_FLT_CMPEQ = 34,
+  ASTER_ML_FLT_CMPNE = 35,
+  ASTER_ML_FLT_EXP = 64, /* functions, by MPFR from here on */
+  ASTER_ML_FLT_EXP2 = 65,
+  ASTER_ML_FLT_EXP10 = 66,
+  ASTER_ML_FLT_EXPM1 = 67,
+  ASTER_ML_FLT_LOG = 68, /* natural */
+  ASTER_ML_FLT_LOG2 = 69,
+  ASTER_ML_FLT_LOG10 = 70,
+  ASTER_ML_FLT_LOG1P = 71,
+  ASTER_ML_FLT_SIN = 72,
+  ASTER_ML_FLT_COS = 73,
+  ASTER_ML_FLT_TAN = 74,
+  ASTER_ML_FLT_ASIN = 75,
+  ASTER_ML_FLT_ACOS = 76,
+  ASTER_ML_FLT_ATAN = 77,
+  ASTER_ML_FLT_SINH = 78,
+  ASTER_ML_FLT_COSH = 79,
+  ASTER_ML_FLT_TANH = 80,
+  ASTER_ML_FLT_ASINH = 81,
+  ASTER_ML_FLT_ACOSH = 82,
+  ASTER_ML_FLT_ATANH = 83,
+  ASTER_ML_FLT_ERF = 84,
+  ASTER_ML_FLT_ERFC = 85,
+  ASTER_ML_FLT_CBRT = 86,  /* the cube root */
+  ASTER_ML_FLT_POW = 96,   /* a^b */
+  ASTER_ML_FLT_ATAN2 = 97, /* the angle of the point (b, a) */
+  ASTER_ML_FLT_HYPOT = 98  /* sqrt(a * a + b * b) */
+};
+
+/* How many operands an operation has: 1, 2 or 3; 0 for a code that is none. */
+ASTER_ML_API int32_t aster_ml_flt_count_operands(int32_t operation);
+
+/* out[i] = operation(operands[0][i], ...) of count elements of a dtype, FLT256 or FLT512.
+ * operands: as many addresses as the operation has operands. strides: of out, then of the operands.
+ * Negation and absolute value change the sign of NaN too; functions that do not depend on a NaN, as
+ * pow(NaN, 0), have their value. Errors: ARGUMENT (no such operation or
+ * rounding mode, an address that is null or not aligned, overlap), DTYPE (not a flt), RANGE (a size
+ * overflows), UNSUPPORTED (MPFR is missing). */
+ASTER_ML_API int32_t aster_ml_flt_apply(void *out, const aster_ml_context *context,
+                                        int32_t operation, int32_t dtype, int32_t rounding,
+                                        const void *const *operands, const int64_t *strides,
+                                        size_t count);
+
+/* dst[i] = src[i] converted, count elements, of which one dtype at least is FLT256 or FLT512. To a
+ * float it is rounded once; floats of 8 bits saturate as aster_ml_dtype_copy has it, so do the
+ * integers: toward zero whatever the mode, NaN and what lies beyond 2^63 give 0, then they wrap.
+ * NaN becomes the one NaN. strides: of dst, then of src. Errors: ARGUMENT (as apply; an unknown
+ * dtype), DTYPE (neither is a flt, a weak one), UNSUPPORTED (a tbb), RANGE. */
+ASTER_ML_API int32_t aster_ml_flt_copy(void *dst, const aster_ml_context *context,
+                                       int32_t dst_dtype, const void *src, int32_t src_dtype,
+                                       int32_t rounding, const int64_t *strides, size_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
