@@ -188,12 +188,16 @@ ValueLowering::Id ValueLowering::load_raw(Node node) {
   if (const Id* found = raw_.find(node); found != nullptr) return *found;
   const Form form = kernel_.form(node->src(1));
   const int n = lanes_of(node);
-  Id out = kNone;
-  const int across = turned_along(node);
-  if (across >= 0 && n > 1) {
+  Id out = from_packed(node);
+  const int across = checked_ == 0 ? turned_along(node) : -1;
+  if (out != kNone) {
+    // it is at hand
+  } else if (across >= 0 && n > 1) {
     out = turned(node, across);
   } else {
-    const Gate gate = node->nsrc > 2 ? split_gate(node->src(2)) : Gate{};
+    Gate gate = node->nsrc > 2 ? split_gate(node->src(2)) : Gate{};
+    if (const Id inside = inside_ranges(node->src(1)); inside != kNone)
+      gate.uniform = both(gate.uniform, inside);
     const int64_t stride = n > 1 ? kernel_.stride(node->src(1), vector_) : 1;
     const bool masked = gate.mask != kNone;
     // Whole loads touch what lies between, which others may write in memory that is written.
@@ -250,7 +254,7 @@ void ValueLowering::store(Node node, bool stream) {
   b.fail(scalar_terms(&terms, form));
   Instruction in{.op = Op::kStore};
   in.constant = form.constant + (back ? 1 - n : 0);
-  Id operands[3] = {memory_of(node), v};
+  Id operands[4] = {memory_of(node), v};
   size_t count = 2;
   const Word words[2] = {step, n};
   if (n > 1 && !linear) {
@@ -258,6 +262,8 @@ void ValueLowering::store(Node node, bool stream) {
     operands[count++] = vector_part(form, wide);
     in.flags |= Flag::kIndexed;
   }
+  if (const Id inside = inside_ranges(node->src(1)); inside != kNone)
+    operands[count++] = inside, in.flags |= Flag::kGated;
   // Whole vectors that all begin at multiples of their size, if the first one does.
   bool aligned = n > 1 && words[0] == 1 && in.constant % n == 0 && !in.is(Flag::kIndexed);
   for (const uop::sym::Term& term : form.terms) {

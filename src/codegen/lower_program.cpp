@@ -87,24 +87,89 @@ class ProgramLowering : private ValueLowering {
   // Rows by groups of items.
   void shared_root(int at) {
     const int r = plan_.at(at).nest.loops[0].range;
-    items_ = plan_.at(at).items;
+    items_ = parts_ = plan_.at(at).items;
     const Id row = open_loop({}, {kNone, kernel_.size(r)}, 1, LoopKind::kGroup0);
     bounds_[r] = {{row, 0}, plus({row, 0}, 1), true};
     for (int f : segment(at).folds) {
-      for (Node fold : region(f).roots) {
-        Instruction array{.op = Op::kArray,
-                          .dtype = register_type(fold),
-                          .kind = static_cast<uint8_t>(program::Space::kLocal)};
-        array.constant = items_;
-        b.fail(shared_.set(fold, b.act(array, {}, std::array{Word{0}})));
-      }
+      for (Node fold : region(f).roots)
+        b.fail(shared_.set(fold, local_array(register_type(fold), items_)));
     }
-    item_ = open_loop({}, {kNone, items_}, 1, LoopKind::kLocal0);
+    item_ = part_ = open_loop({}, {kNone, items_}, 1, LoopKind::kLocal0);
     loops(at, 0);
     b.close();
     b.close();
-    items_ = 0;
+    items_ = 0, parts_ = 1;
   }
+
+  // Blocks by groups of items.
+  void block_root(int at) {
+    const SegmentPlan& plan = plan_.at(at);
+    const Nest& nest = plan.nest;
+    items_ = plan.items;
+    block_ = true;
+    steps_ = block_steps(kernel_, plan);
+    parts_ = static_cast<int>(std::max<int64_t>(items_ / steps_, 1));
+    const Id group = open_loop({}, {kNone, task_count(kernel_, plan)}, 1, LoopKind::kGroup0);
+    declare_packed(kernel_, plan_, at);
+    for (int f : segment(at).folds) {
+      for (Node fold : region(f).roots) {
+        if (parts_ == 1) break;
+        const bool across = nest.vector >= 0 && has(kernel_.ranges(fold), nest.vector);
+        b.fail(shared_.set(fold, local_array(register_type(fold),
+                                             int64_t{1} * items_ * (across ? nest.lanes : 1))));
+      }
+    }
+    item_ = open_loop({}, {kNone, items_}, 1, LoopKind::kLocal0);
+    begin_blocks(plan, group);
+    if (segment(at).folds.empty()) bring_all(region(segment(at).stores));
+    step_ = part_ = item_;
+    if (steps_ > items_) step_ = open_loop({item_, 0}, {kNone, steps_}, items_);
+    if (steps_ < items_) {
+      part_ = make(Op::kQuo, DType::kInt64, {item_, integer(steps_)});
+      step_ = make(Op::kRem, DType::kInt64, {item_, integer(steps_)});
+    }
+    begin_steps(plan);
+    body(at);
+    for (int r : segment(at).ranges) untile(r), ranges_[r].index = kNone;
+    for (int open = steps_ > items_ ? 3 : 2; open > 0; --open) b.close();
+    vector_ = -1, lanes_ = 1, items_ = 0, parts_ = 1, block_ = false;
+  }
+  Id digit(Id number, int64_t below, int64_t count, bool last) {
+    if (below > 1) number = make(Op::kQuo, DType::kInt64, {number, integer(below)});
+    return last ? number : make(Op::kRem, DType::kInt64, {number, integer(count)});
+  }
+  Id times(Id value, int64_t factor) {
+    return factor == 1 ? value : make(Op::kMul, DType::kInt64, {value, integer(factor)});
+  }
+  // Where the blocks of a group begin, and the values of ranges that it has one of.
+  void begin_blocks(const SegmentPlan& plan, Id group) {
+    int64_t below = 1;
+    for (int i = plan.tasks.loops; i-- > 0;) {
+      const Loop& loop = plan.nest.loops[i];
+      const int64_t count = task_count(kernel_, plan, i);
+      const Id at = times(digit(group, below, count, i == 0), plan.nest.loop_step(i));
+      (loop.block != 0 ? begins_ : within_)[loop.range] = at;
+      if (loop.block == 0) ranges_[loop.range].index = at;
+      below *= count;
+    }
+  }
+  // The values of the ranges that the items share.
+  void begin_steps(const SegmentPlan& plan) {
+    const Nest& nest = plan.nest;
+    int64_t below = 1;
+    for (int i = nest.loop_count; i-- > plan.tasks.loops;) {
+      const int r = nest.loops[i].range;
+      const int64_t step = nest.step(r), length = block_length(kernel_, plan, r);
+      const Id at = times(digit(step_, below, length / step, i == plan.tasks.loops), step);
+      within_[r] = at;
+      tile(r, nest, kTileRank);
+      ranges_[r].index = begins_[r] == kNone ? at : make(Op::kAdd, DType::kInt64, {begins_[r], at});
+      if (kernel_.size(r) % length != 0) checked_ |= range_bit(r);
+      if (ranges_[r].lanes > 1) vector_ = r, lanes_ = ranges_[r].lanes;
+      below *= length / step;
+    }
+  }
+
   // Where the steps of a loop begin that items share, and how far they are apart.
   Number first_of_item(Number lo, int64_t step) {
     const Id own = make(Op::kMul, DType::kInt64, {item_, integer(step)});
@@ -115,30 +180,30 @@ class ProgramLowering : private ValueLowering {
   Id combined_items(Node fold, Id value) {
     const Id array = *shared_.find(fold);
     const DType dtype = b.at(array).dtype;
-    const program::Term mine[] = {{1, item_, false}};
-    const std::array words{Word{1}, Word{1}};
-    const auto barrier = [&] {
-      (void)b.act({.op = Op::kBarrier, .kind = static_cast<uint8_t>(program::Space::kLocal)});
-    };
-    const auto load = [&](int64_t beyond, bool own) {
-      Instruction in{.op = Op::kLoad, .dtype = dtype};
+    const uint8_t n = b.at(value).lanes;
+    const int64_t steps = items_ / parts_;
+    const program::Term mine[] = {{n, item_, false}}, first[] = {{n, step_, false}};
+    const std::array words{Word{1}, Word{n}};
+    const auto load = [&](int64_t beyond, std::span<const program::Term> from) {
+      Instruction in{.op = Op::kLoad, .dtype = dtype, .lanes = n};
       in.constant = beyond;
-      return b.act(in, std::array{array}, words, {mine, own ? size_t{1} : size_t{0}});
+      return b.act(in, std::array{array}, words, from);
     };
     (void)b.act({.op = Op::kStore}, std::array{array, value}, words, {mine, 1});
-    for (int half = items_ / 2; half > 0; half /= 2) {
+    for (int64_t half = items_ / 2; half >= steps; half /= 2) {
       barrier();
       const Id taken = make(Op::kCmpLt, DType::kBool, {item_, integer(half)});
       (void)b.open({.op = Op::kIf}, std::array{taken});
-      const Id both = arithmetic(operation(fold), dtype, {load(0, true), load(half, true)});
+      const Id both = arithmetic(operation(fold), dtype, {load(0, mine), load(half * n, mine)});
       (void)b.act({.op = Op::kStore}, std::array{array, both}, words, {mine, 1});
       b.close();
     }
     barrier();
-    return load(0, false);
+    return steps > 1 ? load(0, first) : load(0, {});
   }
 
   void root(int at) {
+    if (plan_.at(at).shares_block()) return block_root(at);
     if (plan_.at(at).items != 0) return shared_root(at);
     const Nest& nest = plan_.at(at).nest;
     const Tasks& tasks = plan_.at(at).tasks;
@@ -396,10 +461,10 @@ class ProgramLowering : private ValueLowering {
     if (s.stores >= 0) {
       streams_ = &plan_.at(at).streams;
       const int rolled = plan_.at(at).rolled == 0 ? -1 : largest_tile();
-      const bool one = items_ != 0 && s.parent < 0;  // of a group's items
+      const bool one = parts_ > 1 && s.parent < 0;  // of the items that share a fold
       if (one)
         (void)b.open({.op = Op::kIf},
-                     std::array{make(Op::kCmpEq, DType::kBool, {item_, integer(0)})});
+                     std::array{make(Op::kCmpEq, DType::kBool, {part_, integer(0)})});
       if (rolled >= 0) {
         rolled_stores(region(s.stores), rolled, plan_.at(at).rolled);
       } else {
@@ -491,6 +556,7 @@ class ProgramLowering : private ValueLowering {
 
   void stores(const Region& r) {
     forget();
+    region_ = &r;
     for (Node node : r.nodes) emit(node);
     // Everything is read before anything is written: results may take the place of operands.
     for (Node node : r.roots) {
@@ -549,7 +615,11 @@ class ProgramLowering : private ValueLowering {
     }
     registers_.clear();
     for (Node fold : r.roots) declare(r, fold, nest);
-    fold_loops(r, nest, 0);
+    if (block_) {
+      block_folds(r, nest);
+    } else {
+      fold_loops(r, nest, 0);
+    }
     for (size_t i = 0; i < registers_.size(); ++i) finish(r.roots[i], nest, registers_[i]);
     for (int range : r.own) untile(range), ranges_[range].index = kNone;
     if (own_vector) vector_ = -1, lanes_ = 1;
@@ -578,12 +648,6 @@ class ProgramLowering : private ValueLowering {
     return out;
   }
 
-  static DType register_type(Node fold) {
-    if (fold->dtype == DType::kWeakInt) return DType::kInt64;
-    if (dtype::is_narrow_float(fold->dtype)) return DType::kFloat32;
-    return fold->dtype == DType::kWeakFloat ? DType::kFloat64 : fold->dtype;
-  }
-
   void declare(const Region& r, Node fold, const Nest& nest) {
     const bool across = nest.vector >= 0 || varies(fold);
     const DType dtype = register_type(fold);
@@ -593,6 +657,38 @@ class ProgramLowering : private ValueLowering {
                          .axes = register_axes(r, fold, nest),
                          .flags = Flag::kImmediate};
     b.fail(registers_.push(b.act(in, {}, std::array{identity(operation(fold), dtype)})));
+  }
+
+  // Folds of a block: what they read is brought before them, or so many terms at one time.
+  void block_folds(const Region& r, const Nest& nest) {
+    const Loop& first = nest.loops[0];
+    if (nest.loop_count == 0 || first.block == 0) {
+      bring_all(r);
+      return shared_folds(r, nest, 0);
+    }
+    begins_[first.range] = open_loop({}, {kNone, kernel_.size(first.range)}, first.block);
+    bring_all(r);
+    shared_folds(r, nest, 1);
+    barrier();
+    b.close();
+    begins_[first.range] = within_[first.range] = kNone;
+  }
+  void shared_folds(const Region& r, const Nest& nest, int i) {
+    if (i == nest.loop_count) return update(r, kNone, -1);
+    const int range = nest.loops[i].range;
+    const int64_t size = kernel_.size(range), block = nest.loops[0].block;
+    const Id begin = begins_[range];
+    Number lo, hi{kNone, begin == kNone ? size : block};
+    if (begin != kNone && size % block != 0)
+      hi = least(hi, {make(Op::kSub, DType::kInt64, {integer(size), begin}), 0});
+    const bool shares = i == 0 && parts_ > 1;
+    if (shares) lo = {part_, 0};
+    const Id at = open_loop(lo, hi, shares ? parts_ : 1);
+    within_[range] = at;
+    ranges_[range].index = begin == kNone ? at : make(Op::kAdd, DType::kInt64, {begin, at});
+    shared_folds(r, nest, i + 1);
+    b.close();
+    within_[range] = kNone;
   }
 
   // past, first_of: of update, in what is left of the vectorised range.
@@ -662,6 +758,7 @@ class ProgramLowering : private ValueLowering {
   }
   void update_once(const Region& r, Id past, int first_of) {
     forget();
+    region_ = &r;
     Map<Node, uint8_t> needed(memory_);
     if (!assumed_.empty()) b.fail(find_needed(&needed, r));
     for (Node node : r.nodes) {
@@ -738,7 +835,7 @@ class ProgramLowering : private ValueLowering {
       out = b.pure({.op = Op::kAcross, .with = op, .dtype = in.dtype}, std::array{out});
     // The register's last value, that what is made of it may go where that is known.
     if (out == acc) out = make(Op::kCast, in.dtype, {acc});
-    if (items_ != 0) out = combined_items(fold, out);
+    if (parts_ > 1) out = combined_items(fold, out);
     if (dtype::is_narrow_float(fold->dtype)) out = round_to(out, fold->dtype);
     b.fail(folds_.set(fold, out));
   }
@@ -753,10 +850,13 @@ class ProgramLowering : private ValueLowering {
   // Ranges of these that the plan writes out and a loop goes through: nothing differs along them,
   // or no axis is left.
   RangeSet looped_ = 0;
-  // Of groups: how many items share what is lowered, which this is, and arrays of folds' values.
-  int items_ = 0;
-  Id item_ = kNone;
-  bool tail_ = false;  // what one of them does alone
+  // Of groups: whether items share a block, its steps, how many share each of these, and which of
+  // these the present one is; arrays of folds' values.
+  bool block_ = false;
+  int64_t steps_ = 1;
+  int parts_ = 1;
+  Id step_ = kNone, part_ = kNone;
+  bool tail_ = false;  // what one item does alone
   Map<Node, Id> shared_;
 };
 

@@ -1,9 +1,11 @@
 // Inside lowering: values of nodes under the loops that are open.
 #pragma once
 
+#include <algorithm>
+
 #include "codegen/builder.h"
 #include "codegen/ends.h"
-#include "codegen/plan.h"
+#include "codegen/planner.h"
 
 namespace aster::codegen {
 
@@ -37,7 +39,11 @@ class ValueLowering {
         carries_(memory),
         windows_(memory),
         params_(memory),
-        assumed_(memory) {}
+        assumed_(memory),
+        packed_(memory) {
+    std::ranges::fill(begins_, kNone);
+    std::ranges::fill(within_, kNone);
+  }
 
  protected:
   // ---- Instructions ----
@@ -118,6 +124,21 @@ class ValueLowering {
   Id reversed(Id value);
   void store(Node node, bool stream);
 
+  // ---- Groups ----
+  struct Packed {
+    Node load;
+    const Region* region;
+    Id array;
+    PackedBlock block;
+  };
+  void barrier();
+  Id local_array(DType dtype, int64_t elements);
+  Id inside_ranges(Node index);
+  void declare_packed(const Kernel& kernel, const Plan& plan, int root);
+  void bring(const Packed& one);
+  void bring_all(const Region& region);
+  Id from_packed(Node load);
+
   program::Builder b;
   const Kernel& kernel_;
   const Target& target_;
@@ -140,6 +161,15 @@ class ValueLowering {
   Vec<Id> windows_;
   Vec<Id> params_;    // by slot
   Vec<End> assumed_;  // ends that the open loops do not reach
+  // Of groups: how many items share what is lowered, and which this is.
+  int items_ = 0;
+  Id item_ = kNone;
+  // Of blocks: where they begin by range, where in them the value at hand is, ranges whose values
+  // may lie past the end, and what is read in local memory.
+  Id begins_[kMaxRanges], within_[kMaxRanges];
+  RangeSet checked_ = 0;
+  Vec<Packed> packed_;
+  const Region* region_ = nullptr;  // that is lowered
   // Axes of rows that are turned, by the logarithm of their number.
   static constexpr int kTurnRank = 0;
   int turn_axes_[7] = {-1, -1, -1, -1, -1, -1, -1};

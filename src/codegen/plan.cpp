@@ -24,7 +24,8 @@ class Printer {
       begin();
       nest(s.nest);
       tasks(s);
-      streams(s);
+      slots("pack", s.packed);
+      slots("stream", s.streams);
       if (s.rolled != 0) field("rolled") << " " << s.rolled;
       if (s.items != 0) field("items") << " " << s.items;
       end(i, -1);
@@ -83,10 +84,10 @@ class Printer {
         line_ << "/" << s.tasks.chunk;
     }
   }
-  void streams(const SegmentPlan& s) {
-    for (size_t i = 0; i < s.streams.size(); ++i) {
-      if (i == 0) field("stream");
-      line_ << " p" << s.streams[i];
+  void slots(const char* name, const Vec<int>& slots) {
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (i == 0) field(name);
+      line_ << " p" << slots[i];
     }
   }
 
@@ -186,8 +187,9 @@ class Reader : TokenReader {
     static constexpr Row kRows[] = {
         {"vector", &Reader::vector, false}, {"tile", &Reader::tiles, false},
         {"order", &Reader::order, false},   {"written", &Reader::written, false},
-        {"tasks", &Reader::tasks, true},    {"stream", &Reader::streams, true},
-        {"rolled", &Reader::rolled, true},  {"items", &Reader::items, true}};
+        {"tasks", &Reader::tasks, true},    {"pack", &Reader::packed, true},
+        {"stream", &Reader::streams, true}, {"rolled", &Reader::rolled, true},
+        {"items", &Reader::items, true}};
     for (; fields_ < std::size(kRows); ++fields_) {
       const Row& row = kRows[fields_];
       if (row.segment && s == nullptr) break;
@@ -195,7 +197,8 @@ class Reader : TokenReader {
       ++fields_;
       return (this->*row.read)(s, nest);
     }
-    return expected("vector, tile, order, written, tasks, stream, rolled or items, in this order");
+    return expected(
+        "vector, tile, order, written, tasks, pack, stream, rolled or items, in this order");
   }
   void rest(Rest* out) {
     for (size_t i = 0; i < std::size(kRests); ++i) {
@@ -253,16 +256,18 @@ class Reader : TokenReader {
     } while (token_.kind == TokenKind::kName);
     return accept("/") ? number(&s->tasks.chunk, INT64_MAX, "a number of elements") : kOk;
   }
-  Status streams(SegmentPlan* s, Nest&) {
+  Status slots(Vec<int>* out) {
     do {
       int slot = 0;
-      if (!named(&slot, 'p', INT32_MAX) || (!s->streams.empty() && s->streams.back() >= slot))
+      if (!named(&slot, 'p', INT32_MAX) || (!out->empty() && out->back() >= slot))
         return expected("the next param");
       move();
-      ASTER_TRY(s->streams.push(slot));
+      ASTER_TRY(out->push(slot));
     } while (token_.kind == TokenKind::kName);
     return kOk;
   }
+  Status packed(SegmentPlan* s, Nest&) { return slots(&s->packed); }
+  Status streams(SegmentPlan* s, Nest&) { return slots(&s->streams); }
   Status rolled(SegmentPlan* s, Nest&) {
     int64_t beside = 0;
     ASTER_TRY(number(&beside, program::kMaxSteps, "a number of copies"));
@@ -286,6 +291,7 @@ bool operator==(const Plan& a, const Plan& b) {
   const auto same = [](const SegmentPlan& x, const SegmentPlan& y) {
     return x.nest == y.nest && x.tasks == y.tasks && x.rolled == y.rolled && x.items == y.items &&
            std::equal(x.folds.begin(), x.folds.end(), y.folds.begin(), y.folds.end()) &&
+           std::equal(x.packed.begin(), x.packed.end(), y.packed.begin(), y.packed.end()) &&
            std::equal(x.streams.begin(), x.streams.end(), y.streams.begin(), y.streams.end());
   };
   return a.general == b.general && std::equal(a.segments.begin(), a.segments.end(),
@@ -321,6 +327,7 @@ program::Digest digest(const Plan& plan) {
     out.word(static_cast<uint64_t>(s.items));
     out.word(s.streams.size());
     for (int slot : s.streams) out.word(static_cast<uint64_t>(slot));
+    for (int slot : s.packed) out.word(~static_cast<uint64_t>(slot));
   }
   return out.get();
 }
@@ -335,6 +342,7 @@ Status copy(Plan* out, const Plan& plan) {
     to.rolled = from.rolled;
     to.items = from.items;
     ASTER_TRY(to.folds.append(from.folds.data(), from.folds.size()));
+    ASTER_TRY(to.packed.append(from.packed.data(), from.packed.size()));
     ASTER_TRY(to.streams.append(from.streams.data(), from.streams.size()));
     ASTER_TRY(out->segments.push(std::move(to)));
   }
@@ -377,13 +385,34 @@ Status read(Plan* out, std::string_view text) {
 
 int64_t task_count(const Kernel& kernel, const SegmentPlan& plan, int i) {
   const int64_t chunk = i + 1 == plan.tasks.loops ? plan.tasks.chunk : plan.nest.loop_step(i);
-  return std::max<int64_t>(kernel.size(plan.nest.loops[i].range) / chunk, 1);
+  const int64_t size = kernel.size(plan.nest.loops[i].range);
+  // The last task takes the rest besides; blocks of groups may pass the end.
+  return std::max<int64_t>((plan.items != 0 ? size + chunk - 1 : size) / chunk, 1);
 }
 
 int64_t task_count(const Kernel& kernel, const SegmentPlan& plan) {
   int64_t count = 1;
   for (int i = 0; i < plan.tasks.loops; ++i) count *= task_count(kernel, plan, i);
   return count;
+}
+
+int64_t block_length(const Kernel& kernel, const SegmentPlan& plan, int range) {
+  for (int i = 0; i < plan.tasks.loops; ++i) {
+    const Loop& loop = plan.nest.loops[i];
+    if (loop.range == range) return loop.block != 0 ? loop.block : 1;
+  }
+  const int64_t step = plan.nest.step(range);
+  return (kernel.size(range) + step - 1) / step * step;
+}
+
+int64_t block_steps(const Kernel& kernel, const SegmentPlan& plan) {
+  int64_t steps = 1;
+  for (int i = plan.tasks.loops; i < plan.nest.loop_count; ++i) {
+    const int range = plan.nest.loops[i].range;
+    steps = std::min(steps, INT64_MAX >> 32) *
+            std::min(block_length(kernel, plan, range) / plan.nest.step(range), INT64_MAX >> 32);
+  }
+  return steps;
 }
 
 }  // namespace aster::codegen

@@ -76,17 +76,24 @@ struct Tasks {
 };
 
 struct SegmentPlan {
-  explicit SegmentPlan(Memory& memory) : folds(memory), streams(memory) {}
+  explicit SegmentPlan(Memory& memory) : folds(memory), packed(memory), streams(memory) {}
   Nest nest;
-  Vec<Nest> folds;   // its groups of folds, in the kernel's order
-  Tasks tasks;       // of roots alone
+  Vec<Nest> folds;  // its groups of folds, in the kernel's order
+  Tasks tasks;      // of roots alone
+  // Slots that are read through copies, by the folds or, where there are none, by what is stored:
+  // in memory that the items of a group share. Ascending.
+  Vec<int> packed;
   Vec<int> streams;  // slots whose stores go past the caches, ascending
   // What follows the folds is a loop over the copies of the largest tile, with so many copies side
   // by side; 0: all copies are written out.
   int rolled = 0;
-  // Of roots: a task is a group of so many items. Folds and what follows them share their
-  // vectorised ranges among these; 0: a task is one item's.
+  // Of roots: a task is a group of so many items; 0: one item's. They share the steps of the loops
+  // behind those of tasks (a block); where these are fewer than items, the first loop of each fold
+  // as well. Where there are no such loops, folds and what follows them share their vectorised
+  // ranges (a row).
   int items = 0;
+
+  bool shares_block() const { return items != 0 && tasks.loops < nest.loop_count; }
 };
 
 struct Plan {
@@ -111,6 +118,10 @@ program::Digest digest(const Plan& plan);
 Status print(Text& out, const Plan& plan);
 // Errors: FORMAT, with the line; MEMORY.
 Status read(Plan* out, std::string_view text);
+
+// Of a root whose items share a block: elements of a range in the block, steps of the block.
+int64_t block_length(const Kernel& kernel, const SegmentPlan& plan, int range);
+int64_t block_steps(const Kernel& kernel, const SegmentPlan& plan);
 
 // The range of a segment below a root that the items of a group share.
 int shared_range(const Kernel& kernel, const Plan& plan, int segment);

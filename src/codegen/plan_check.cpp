@@ -62,12 +62,13 @@ class Check {
     if (plan.nest.written != 0) return wrong("written", "ranges of folds alone");
     ASTER_TRY(order(plan.nest, own().ranges.set()));
     ASTER_TRY(blocks(plan.nest));
-    ASTER_TRY(rests(plan.nest));
+    ASTER_TRY(plan.shares_block() ? no_rests(plan.nest) : rests(plan.nest));
     ASTER_TRY(carries(plan));
     ASTER_TRY(tasks(plan));
     ASTER_TRY(streams(plan));
     ASTER_TRY(rolled(plan));
-    return items(plan);
+    ASTER_TRY(plan.shares_block() ? block(plan) : items(plan));
+    return packed(plan);
   }
 
   Status folds(const Region& region, const Nest& nest) {
@@ -95,6 +96,7 @@ class Check {
         return wrong("written", "more than %d iterations", static_cast<int>(kMostWritten));
     }
     ASTER_TRY(order(nest, region.own.set() & ~nest.written));
+    if (plan_.at(at_).shares_block()) return block_folds(region, nest);
     for (int i = 0; i < nest.loop_count; ++i) {
       if (nest.loops[i].block != 0) return wrong("order", "blocks are of segments alone");
     }
@@ -282,6 +284,85 @@ class Check {
       const SegmentPlan& below = plan_.at(child);
       if (below.nest.rest(shared_range(kernel_, plan_, child)) == Rest::kOverlap)
         return wrong("items", "steps of segment %d overlap", child);
+    }
+    return kOk;
+  }
+
+  // Elements past the end of a range are left out, by whole vectors.
+  Status no_rests(const Nest& nest) const {
+    for (int range : own().ranges) {
+      if (nest.rest(range) != Rest::kEven)
+        return wrong(nest.tile(range) != nullptr ? "tile" : "vector",
+                     "blocks of groups leave no rest of r%d", range);
+    }
+    if (nest.vector >= 0 && kernel_.size(nest.vector) % nest.lanes != 0)
+      return wrong("vector", "vectors of %d leave a rest of r%d", nest.lanes, nest.vector);
+    return unused_rest(nest);
+  }
+
+  // A block that the items of a group share.
+  Status block(const SegmentPlan& plan) const {
+    if (!may_share_block(kernel_, at_))
+      return wrong("items", "not a kernel whose loops items can share");
+    const int n = plan.items, most = std::max(target_.group, target_.group_limit);
+    if (plan_.general || n < 2 || n > most || !std::has_single_bit(static_cast<unsigned>(n)))
+      return wrong("items", "%d are no group of the target's", n);
+    for (int i = 0; i < plan.nest.loop_count; ++i) {
+      const Loop& loop = plan.nest.loops[i];
+      if (i >= plan.tasks.loops && loop.block != 0)
+        return wrong("order", "a block of r%d behind the tasks", loop.range);
+      if (i < plan.tasks.loops && loop.block == 0 && plan.nest.step(loop.range) != 1)
+        return wrong("tasks", "r%d goes in steps of %lld", loop.range,
+                     static_cast<long long>(plan.nest.step(loop.range)));
+    }
+    if (plan.tasks.loops > 0 && plan.tasks.chunk != plan.nest.loop_step(plan.tasks.loops - 1))
+      return wrong("tasks", "a task of a group is one step");
+    const int64_t steps = block_steps(kernel_, plan);
+    const bool folds = !own().folds.empty();
+    if (steps < n && (!folds || n % steps != 0 || plan.nest.tile_count != 0 ||
+                      !plan.packed.empty() || folds_conditions())) {
+      return wrong("items", "%d cannot share %lld steps", n, static_cast<long long>(steps));
+    }
+    if (steps > n && folds)
+      return wrong("items", "%d for %lld steps with folds", n, static_cast<long long>(steps));
+    return plan.rolled == 0 ? kOk : wrong("rolled", "copies of a group's items");
+  }
+  bool folds_conditions() const {
+    return std::ranges::any_of(own().folds, [&](int f) {
+      return std::ranges::any_of(kernel_.regions[static_cast<size_t>(f)].roots,
+                                 [](Node fold) { return fold->dtype == DType::kBool; });
+    });
+  }
+  Status block_folds(const Region& region, const Nest& nest) const {
+    const SegmentPlan& plan = plan_.at(at_);
+    if (nest.vector >= 0) return wrong("vector", "items share r%d", nest.vector);
+    const bool split = block_steps(kernel_, plan) < plan.items;
+    for (int i = 0; i < nest.loop_count; ++i) {
+      if (nest.loops[i].block == 0) continue;
+      if (i > 0 || !packs(region)) return wrong("order", "blocks are of what is packed");
+    }
+    return split && nest.loop_count == 0 ? wrong("order", "no loop that items can share") : kOk;
+  }
+  // Whether something that a region reads is packed.
+  bool packs(const Region& region) const {
+    return std::ranges::any_of(region.accesses, [&](const Access& a) {
+      return is_packed(kernel_, plan_, at_, region, a);
+    });
+  }
+
+  Status packed(const SegmentPlan& plan) const {
+    if (!plan.packed.empty() && !plan.shares_block())
+      return wrong("pack", "no items that share a block");
+    for (int slot : plan.packed) {
+      bool found = false;
+      each_packed(kernel_, plan_, at_,
+                  [&](const Region&, const Access& a) { found |= a.node->src(0)->arg(0) == slot; });
+      if (!found) return wrong("pack", "no element of p%d that items share", slot);
+    }
+    const int64_t bytes = plan.shares_block() ? local_bytes(kernel_, plan_, at_) : 0;
+    if (bytes > target_.local_bytes) {
+      return wrong("pack", "%lld bytes of local memory, the target has %lld",
+                   static_cast<long long>(bytes), static_cast<long long>(target_.local_bytes));
     }
     return kOk;
   }

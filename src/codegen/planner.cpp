@@ -25,7 +25,13 @@ class Planner {
     }
     for (int root : kernel_.roots) {
       choose_vector(root);
-      if (wants_items(root)) plan(root).items = target_.group;
+      bool shared = false;
+      if (wants_items(root)) {
+        plan(root).items = target_.group;
+      } else {
+        ASTER_TRY(share_block(&shared, &plan_, kernel_, target_, root));
+      }
+      if (shared) continue;
       choose_loops(root);
       split(&plan(root).tasks, root);
     }
@@ -532,8 +538,10 @@ class Planner {
   bool rolls(int at) {
     const Segment& s = segment(at);
     const Nest& own = nest(at);
-    if (s.parent >= 0 || !s.children.empty() || s.folds.empty() || s.stores < 0 || carries(at))
+    if (s.parent >= 0 || !s.children.empty() || s.folds.empty() || s.stores < 0 || carries(at) ||
+        plan(at).items != 0) {
       return false;
+    }
     const Region& stores = region(s.stores);
     int64_t copies = 1;
     for (int i = 0; i < own.tile_count; ++i) {

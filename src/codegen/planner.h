@@ -45,6 +45,46 @@ bool reads_what_it_writes(const Kernel& kernel, int segment);
 // Whether a root's tasks may be groups whose items share its folds and what follows: rows, each
 // with folds along ranges of their own.
 bool shares_items(const Kernel& kernel, const Plan& plan, int root);
+// Whether a root's tasks may be blocks that the items of a group share, one or more elements each.
+bool may_share_block(const Kernel& kernel, int root);
+// Plans a root for groups of items that share blocks, where that is worth it: transposes, products,
+// rows that are short, columns that are few. *made: whether it is; else the plan is as it was, with
+// the vectors that were chosen.
+Status share_block(bool* made, Plan* plan, const Kernel& kernel, const Target& target, int root);
+// Of a plan whose items share a block: elements of a range that they read together in a region.
+int64_t packed_length(const Kernel& kernel, const Plan& plan, int root, const Region& region,
+                      int range);
+// Whether a load is of what the plan packs, and can be.
+bool is_packed(const Kernel& kernel, const Plan& plan, int root, const Region& region,
+               const Access& access);
+// What local memory has of a load: its ranges as they lie in memory, the fastest one last, and how
+// far their elements are apart.
+struct PackedBlock {
+  uint8_t ranges[kMaxRanges];
+  int count = 0;
+  int64_t length[kMaxRanges], stride[kMaxRanges];  // by place in `ranges`
+  int64_t elements = 1;                            // with those between rows
+  int64_t copied = 1;                              // without
+};
+PackedBlock packed_block(const Kernel& kernel, const Plan& plan, int root, const Region& region,
+                         Node load);
+// The loads of a root that are packed: of its folds, or of what it stores.
+template <typename Body>
+void each_packed(const Kernel& kernel, const Plan& plan, int root, Body body) {
+  const Segment& segment = kernel.segments[static_cast<size_t>(root)];
+  const auto region = [&](int r) {
+    const Region& of = kernel.regions[static_cast<size_t>(r)];
+    for (const Access& a : of.accesses) {
+      if (is_packed(kernel, plan, root, of, a)) body(of, a);
+    }
+  };
+  for (int r : segment.folds) region(r);
+  if (segment.folds.empty() && segment.stores >= 0) region(segment.stores);
+}
+// Local memory of a root's groups.
+int64_t local_bytes(const Kernel& kernel, const Plan& plan, int root);
+// What a fold is kept in.
+DType register_type(Node fold);
 // Whether the stores of a segment have a load that is turned in registers: contiguous along a tile
 // as long as the vector, and strided along that.
 bool turns_a_square(const Kernel& kernel, const Nest& nest, const Region& stores);

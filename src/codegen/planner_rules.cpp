@@ -134,6 +134,7 @@ void choose_rests(Plan* plan, const Kernel& kernel) {
   };
   for (size_t i = 0; i < plan->segments.size(); ++i) {
     const int parent = kernel.segments[i].parent;
+    if (plan->segments[i].shares_block()) continue;
     const bool again = reads_what_it_writes(kernel, static_cast<int>(i)) ||
                        (parent >= 0 && plan->segments[static_cast<size_t>(parent)].items != 0);
     choose(&plan->segments[i].nest, again ? Rest::kScalar : Rest::kOverlap);

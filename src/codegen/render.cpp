@@ -25,6 +25,10 @@ Status digest_kernel(program::Digest* out, Node sink, const Target& target, Memo
   mix.word(static_cast<uint64_t>(target.max_lanes));
   mix.word(static_cast<uint64_t>(target.vector_bytes));
   mix.word(static_cast<uint64_t>(target.group));
+  if (target.group > 0) {
+    mix.word(static_cast<uint64_t>(target.group_limit));
+    mix.word(static_cast<uint64_t>(target.local_bytes));
+  }
   for (Node node : order) {
     mix.word(static_cast<uint64_t>(node->op) << 32 | static_cast<uint64_t>(node->dtype) << 16 |
              node->ndim);

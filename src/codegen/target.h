@@ -34,6 +34,8 @@ struct Machine {
   // side by side, so that none waits for another.
   double rolled_text = 96, rolled_fold = 64;
   int rolled = 4;
+  // Of devices of very many items: so many keep one busy.
+  int64_t items = 1 << 15;
 };
 
 // A device that hides what takes long by having very many items at hand.
@@ -59,6 +61,8 @@ struct Target {
   // Work-items of a group on devices that want very many: a task is an item, which does one step,
   // and items next to each other touch memory next to each other. 0: CPUs, and what is like them.
   int group = 0;
+  int group_limit = 0;             // the largest group, where that is more
+  int64_t local_bytes = 32 << 10;  // memory of a group
   Machine machine;
 
   constexpr int register_bytes() const { return vector_bytes > 16 ? vector_bytes : 16; }

@@ -60,6 +60,9 @@ Status describe(Device* device) {
   if (opencl && info.kind == ASTER_ML_DEVICE_KIND_GPU) {
     target.vector_bytes = 16;
     target.group = static_cast<int>(std::bit_floor(std::clamp(info.group_limit, 1u, kGroup)));
+    target.group_limit = static_cast<int>(std::bit_floor(std::clamp(info.group_limit, 1u, 1024u)));
+    if (info.local_bytes != 0)
+      target.local_bytes = static_cast<int64_t>(std::min(info.local_bytes, uint64_t{1} << 20));
     target.machine = codegen::machine_of_items();
   }
   device->load = load_by_backend;

@@ -53,7 +53,69 @@ class PlannedSuite : public Suite {
       if (::testing::Test::HasFailure() || (!exhaustive() && width != widths().back())) break;
     }
   }
-  size_t skipped = 0, shared = 0;
+  size_t skipped = 0, shared = 0, packed = 0, split = 0;
+  void clear() { cases_.clear(); }
+
+  // All cases by plans whose items share blocks: their programs, which tell of races, and, where
+  // the machine has a device, what it computes.
+  void run_blocks(const Target& target, uint64_t seed) {
+    std::vector<Rendered> kernels;
+    std::vector<std::pair<const Case*, std::string>> planned;
+    std::vector<const program::RenderedC*> unit;
+    kernels.reserve(cases_.size());
+    for (size_t i = 0; i < cases_.size(); ++i) {
+      const Case& one = cases_[i];
+      Kernel kernel(process_heap());
+      ASSERT_TRUE(kernel.analyse(one.kernel).ok());
+      Plan plan(process_heap()), again(process_heap());
+      if (!RandomPlan(kernel, target, seed * 31 + i).make_block(&plan)) continue;
+      const std::string text = one.name + "\n" + text_of(plan);
+      ASSERT_TRUE(read(&again, text_of(plan)).ok()) << last_message() << "\n" << text;
+      ASSERT_TRUE(again == plan) << text << text_of(again);
+      ++shared;
+      packed += !plan.at(0).packed.empty();
+      split += block_steps(kernel, plan.at(0)) < plan.at(0).items;
+      program::Module module(process_heap());
+      const Status lowered =
+          lower_kernel(&module, "kernel", one.kernel, target, process_heap(), &plan);
+      Text program(process_heap());
+      ASSERT_TRUE(program::print(program, module).ok());
+      ASSERT_TRUE(lowered.ok()) << text << last_message() << "\n" << program.view();
+      std::vector<Param> got = one.params, expected = one.params;
+      ASSERT_EQ(program::tests::Evaluator::run(module, got), "") << text << program.view();
+      Evaluator(one.kernel, expected);
+      compare(text, got, expected, one.tolerance);
+      if (::testing::Test::HasFailure()) std::printf("%s\n", program.c_str());
+      if (shared % (exhaustive() ? 8 : 4) != 0) continue;  // drivers take their time
+      kernels.emplace_back(process_heap());
+      ASSERT_TRUE(render(kernels.back(), graph, one.kernel, target, nullptr, &plan).ok())
+          << last_message();
+      planned.emplace_back(&one, text);
+      unit.push_back(&kernels.back().code);
+    }
+    OpenclDevice* const device = OpenclDevice::get();
+    if (device == nullptr || unit.empty() || ::testing::Test::HasFailure()) return;
+    Text text(process_heap());
+    ASSERT_TRUE(program::write_unit(text, unit, target).ok()) << last_message();
+    run_on_device(*device, kernels, planned, std::string(text.view()));
+  }
+  void run_on_device(OpenclDevice& device, const std::vector<Rendered>& kernels,
+                     const std::vector<std::pair<const Case*, std::string>>& planned,
+                     const std::string& text) {
+    OpenclDevice::Program program(device, text);
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      const Case& one = *planned[i].first;
+      std::vector<std::vector<uint8_t>> memory;
+      for (const Param& p : one.params) memory.push_back(p.bytes);
+      const auto items = static_cast<size_t>(kernels[i].code.locals[0]);
+      program.run(kernels[i].name, memory, 0, {}, static_cast<size_t>(kernels[i].tasks) * items,
+                  items);
+      std::vector<Param> got = one.params, expected = one.params;
+      for (size_t p = 0; p < got.size(); ++p) got[p].bytes = memory[p];
+      Evaluator(one.kernel, expected);
+      compare(planned[i].second, got, expected, one.tolerance);
+    }
+  }
 
   // All cases by programs whose numbers are sizes: they compute what those do that have them.
   void run_sized(const Target& target) {
@@ -68,10 +130,14 @@ class PlannedSuite : public Suite {
       ASSERT_TRUE(lower_program(&own, "own", kernel, plan, target, process_heap()).ok());
       ASSERT_TRUE(
           lower_general(&sized, &general, "sized", kernel, plan, target, process_heap()).ok());
+      const bool blocks = std::ranges::any_of(plan.segments, &SegmentPlan::shares_block);
       Vec<int64_t> sizes(process_heap());
-      ASSERT_NO_FATAL_FAILURE(make_general(&sized, &sizes, one.name));
+      // What shares blocks has sizes of its own.
+      if (!blocks) {
+        ASSERT_NO_FATAL_FAILURE(make_general(&sized, &sizes, one.name));
+      }
       std::vector<Param> want = one.params, got = one.params;
-      ASSERT_EQ(program::tests::Evaluator::run(own, want), "") << one.name;
+      ASSERT_EQ(program::tests::Evaluator::run(own, want), "") << one.name << text_of(plan);
       ASSERT_EQ(program::tests::Evaluator::run(sized, got, {sizes.begin(), sizes.end()}), "")
           << one.name;
       same_bits(one.name, got, want);
@@ -196,6 +262,49 @@ TEST(PlanFuzz, ItemsShareFolds) {
   }
   s.run_sized(target_of_items());
   EXPECT_GT(s.shared, 20u);
+}
+
+// Blocks of groups: transposes, sums along either axis and products, whose ends are in the middle
+// of blocks, and random kernels; by plans drawn at random.
+TEST(PlanFuzz, ItemsShareBlocks) {
+  PlannedSuite s;
+  Target target = target_of_items();
+  target.group_limit = 16;
+  const uint64_t seed = first_seed() * 97;
+  for (int round = 0; round < (exhaustive() ? 200 : 4); ++round) {
+    int cases = 0;
+    const auto add = [&](std::vector<Node> stores, DType dtype) {
+      s.add("blocks" + std::to_string(cases++), stores,
+            dtype == DType::kFloat16 ? 0.1
+            : dtype::is_float(dtype) ? 1e-4
+                                     : 0);
+    };
+    for (DType dtype : {DType::kFloat32, DType::kInt64, DType::kFloat16}) {
+      const int64_t m = 5 + 2 * round, n = 12, k = 7;
+      Node i = s.range(0, m), j = s.range(1, n), t = s.range(2, k);
+      Node x = s.param(0, dtype, m * k), y = s.param(1, dtype, k * n), z = s.param(2, dtype, m * n);
+      Node turned = s.load(s.param(3, dtype, m * n), s.at({{j, m}, {i, 1}}));
+      Node plain = s.load(s.param(4, dtype, m * n), s.at({{i, n}, {j, 1}}));
+      const Node here = s.at({{i, n}, {j, 1}});
+      Node a = s.load(x, s.at({{i, k}, {t, 1}})), b = s.load(y, s.at({{t, n}, {j, 1}}));
+      const Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {t});
+      add({s.store(z, here, s.op(Op::kAdd, turned, plain), {i, j})}, dtype);
+      add({s.store(z, here, s.op(Op::kAdd, sum, turned), {i, j})}, dtype);
+      add({s.store(z, i, s.fold(Op::kMax, a, {t}), {i})}, dtype);
+      add({s.store(z, j, s.fold(Op::kAdd, b, {t}), {j})}, dtype);
+    }
+    for (uint64_t i = 0; i < 12; ++i) {
+      const uint64_t number = seed * 1009 + static_cast<uint64_t>(round) * 12 + i;
+      RandomKernel(s, number).add("random" + std::to_string(number));
+    }
+    s.run_blocks(target, seed + static_cast<uint64_t>(round));
+    if (HasFailure()) return;
+    s.clear();
+  }
+  std::printf("%zu plans, %zu packed, %zu split\n", s.shared, s.packed, s.split);
+  EXPECT_GT(s.shared, 40u);
+  EXPECT_GT(s.packed, 10u);
+  EXPECT_GT(s.split, 5u);
 }
 
 std::string mutated(std::string text, std::mt19937_64& random) {

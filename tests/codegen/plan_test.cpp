@@ -49,7 +49,7 @@ TEST(Plan, ReadsAndPrintsEveryField) {
   const std::string text =
       "plan\n"
       "0: vector r1 8 overlap; tile r3 14 scalar, r0 2; order r1/64 r0 r1 r3; tasks r1/128; "
-      "stream p0 p3; rolled 4\n"
+      "pack p1 p2; stream p0 p3; rolled 4; items 64\n"
       "0.0: vector r4 4 mask; tile r4 2; order r4; written r5 r6\n"
       "0.1: order r2\n"
       "1:\n";
@@ -73,7 +73,9 @@ TEST(Plan, ReadsAndPrintsEveryField) {
                                                         {"/64", "/32"},
                                                         {"/128", "/256"},
                                                         {"p0 p3", "p0 p2"},
+                                                        {"pack p1 p2", "pack p1"},
                                                         {"rolled 4", "rolled 2"},
+                                                        {"items 64", "items 32"},
                                                         {"r5 r6", "r5 r7"},
                                                         {"order r2", "order r3"},
                                                         {"mask", ""},
@@ -115,6 +117,8 @@ TEST(Plan, MalformedTextNamesItsLine) {
       {"plan\n0: order r0; tasks r0 r0", "line 2: the next loop of the order"},
       {"plan\n0:\n0.0: order r0; tasks r0", "line 3: vector, tile, order"},
       {"plan\n0: order r0; stream p3 p3", "line 2: the next param"},
+      {"plan\n0: order r0; pack r1", "line 2: the next param"},
+      {"plan\n0: order r0; pack p2 p1", "line 2: the next param"},
       {"plan\n0: order r0; rolled", "line 2: a number of copies"},
       {"plan\n0: vector r0 4 sideways", "line 2: the end of the line"},
   };
@@ -222,6 +226,101 @@ TEST(Plan, RulesOfSegmentsInSegments) {
   EXPECT_EQ(
       checked(node, "plan\n0: vector r0 2; order r0\n0.0: order r2\n1: vector r1 4; order r1\n"),
       "plan 1: vector: a segment around is vectorised");
+}
+
+// Blocks that the items of a group share.
+TEST(Plan, RulesOfBlocks) {
+  Suite s;
+  Target target = target_of_items();
+  target.group_limit = 16;
+  const Node node = product(s);
+  const auto of = [&](const std::string& line, const char* folds = "order r2") {
+    return "plan\n0: " + line + "\n0.0: " + folds + "\n";
+  };
+  const std::string block = "order r0/2 r1/4 r0 r1; tasks r0 r1; ";
+  const auto told = [&](const std::string& text) { return checked(node, text, target); };
+  EXPECT_EQ(told(of(block + "items 8")), "");
+  EXPECT_EQ(told(of(block + "pack p0 p1; items 8", "order r2/4 r2")), "");
+  EXPECT_EQ(told(of(block + "items 16")), "");
+  EXPECT_EQ(told(of("vector r1 4; tile r0 2; order r0/8 r1/8 r0 r1; tasks r0 r1; pack p1; "
+                    "items 8",
+                    "order r2/3 r2")),
+            "");
+  EXPECT_EQ(told(of("order r0 r1/4 r1; tasks r0 r1; items 4")), "");
+  EXPECT_EQ(told(of("order r1/4 r1 r0; tasks r1; items 8", "written r2")),
+            "plan 0: items: 8 for 24 steps with folds");
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {of(block + "items 3"), "plan 0: items: 3 are no group of the target's"},
+      {of(block + "items 32"), "plan 0: items: 32 are no group of the target's"},
+      {of(block + "items 4"), "plan 0: items: 4 for 8 steps with folds"},
+      {of(block + "pack p0; items 16"), "plan 0: items: 16 cannot share 8 steps"},
+      {of("order r0/3 r1/2 r0 r1; tasks r0 r1; items 16"),
+       "plan 0: items: 16 cannot share 6 steps"},
+      {of("tile r0 2; order r0/2 r1/4 r0 r1; tasks r0 r1; items 8"),
+       "plan 0: items: 8 cannot share 4 steps"},
+      {of("tile r0 4 overlap; order r0/4 r1/8 r0 r1; tasks r0 r1; items 8"),
+       "plan 0: tile: blocks of groups leave no rest of r0"},
+      {of("tile r0 2; order r0 r1/8 r1; tasks r0 r1; items 8"),
+       "plan 0: tasks: r0 goes in steps of 2"},
+      {of("order r0/2 r1/4 r0 r1; tasks r0 r1/8; items 8"),
+       "plan 0: tasks: a task of a group is one step"},
+      {of("order r0/2 r1/4 r0 r1; tasks r0; items 8"),
+       "plan 0: order: a block of r1 behind the tasks"},
+      {of(block + "rolled 2; items 8"), "plan 0: rolled: copies of a group's items"},
+      {of(block + "items 8", "vector r2 2; order r2"), "plan 0.0: vector: items share r2"},
+      {of(block + "items 8", "order r2/4 r2"), "plan 0.0: order: blocks are of what is packed"},
+      {of(block + "items 16", "written r2"), "plan 0.0: order: no loop that items can share"},
+      {of(block + "pack p3; items 8"), "plan 0: pack: no element of p3 that items share"},
+      {of("order r0 r1; pack p0"), "plan 0: pack: no items that share a block"},
+  };
+  for (const auto& [text, error] : cases) EXPECT_EQ(told(text), error) << text;
+  Target small = target;
+  small.local_bytes = 100;
+  EXPECT_EQ(checked(node, of(block + "pack p0 p1; items 8"), small),
+            "plan 0: pack: 288 bytes of local memory, the target has 100");
+  EXPECT_EQ(checked(product(s, true), of(block + "items 8"), target),
+            "plan 0: items: not a kernel whose loops items can share");
+}
+
+std::string planned(Node node, const Target& target) {
+  Plan plan(process_heap());
+  EXPECT_TRUE(plan_kernel(&plan, node, target, process_heap()).ok()) << last_message();
+  Text out(process_heap());
+  EXPECT_TRUE(print(out, plan).ok());
+  return std::string(out.view());
+}
+
+// What is planned for groups: transposes, products, short rows and few columns go through local
+// memory, as far as the device has it.
+TEST(Plan, GroupsShareBlocks) {
+  Suite s;
+  Target target = target_of_items();
+  target.group = 64;
+  target.group_limit = 256;
+  Node i = s.range(0, 100), j = s.range(1, 200), k = s.range(2, 300);
+  Node x = s.param(0, kF32, 30000), y = s.param(1, kF32, 60000), z = s.param(2, kF32, 20000);
+  const Node here = s.at({{i, 200}, {j, 1}});
+  const Node turned = s.load(s.param(3, kF32, 20000), s.at({{j, 100}, {i, 1}}));
+  const Node transpose = s.graph.sink(std::array{s.store(z, here, turned, {i, j})});
+  const Node a = s.load(x, s.at({{i, 300}, {k, 1}})), b = s.load(y, s.at({{k, 200}, {j, 1}}));
+  const Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {k});
+  const Node contraction = s.graph.sink(std::array{s.store(z, here, sum, {i, j})});
+  const Node column = s.graph.sink(std::array{s.store(z, j, s.fold(Op::kAdd, b, {k}), {j})});
+  Node c = s.range(0, 500), d = s.range(1, 60);
+  const Node terms = s.load(x, s.at({{c, 60}, {d, 1}}));
+  const Node row = s.graph.sink(std::array{s.store(z, c, s.fold(Op::kMax, terms, {d}), {c})});
+  EXPECT_EQ(planned(transpose, target),
+            "plan\n0: order r0/32 r1/32 r0 r1; tasks r0 r1; pack p3; items 64\n");
+  EXPECT_EQ(planned(contraction, target),
+            "plan\n0: vector r1 4; tile r0 4; order r0/32 r1/32 r0 r1; tasks r0 r1; pack p0 "
+            "p1; items 64\n0.0: order r2/16 r2\n");
+  EXPECT_EQ(planned(column, target),
+            "plan\n0: vector r1 4; order r1/64 r1; tasks r1; items 256\n0.0: order r2\n");
+  EXPECT_EQ(planned(row, target),
+            "plan\n0: order r0/64 r0; tasks r0; pack p0; items 64\n0.0: order r1/32 r1\n");
+  target.local_bytes = 1000;
+  for (Node node : {transpose, contraction, column, row})
+    EXPECT_EQ(planned(node, target).find("items"), std::string::npos) << planned(node, target);
 }
 
 // Squares that are turned, and stores that a tile does not move, keep their copies written out.

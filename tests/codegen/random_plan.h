@@ -44,7 +44,76 @@ class RandomPlan {
     return out;
   }
 
+  // One whose items share blocks; false where none was found.
+  bool make_block(Plan* out) {
+    if (kernel_.roots.size() != 1 || !may_share_block(kernel_, kernel_.roots[0])) return false;
+    for (int attempt = 0; attempt < 30; ++attempt) {
+      out->segments.clear();
+      EXPECT_TRUE(out->segments.push(SegmentPlan(process_heap())).ok());
+      block(out);
+      if (check(*out, kernel_, target_).ok()) return true;
+    }
+    return false;
+  }
+
  private:
+  void block(Plan* out) {
+    const Segment& s = kernel_.segments[0];
+    SegmentPlan& plan = out->segments[0];
+    Nest& nest = plan.nest;
+    std::vector<int> ranges(s.ranges.begin(), s.ranges.end());
+    std::shuffle(ranges.begin(), ranges.end(), random_);
+    vectorise(&nest, ranges, 0, nullptr);
+    for (int range : ranges) {
+      if (chance(20) && nest.tile_count < 2)
+        nest.tiles[nest.tile_count++] = Tile{range, static_cast<int>(pick(2, 3))};
+    }
+    std::vector<int> shared;
+    for (int range : ranges) {
+      const int64_t step = nest.step(range);
+      const bool fixed = step == 1 && chance(30);
+      if (!fixed) shared.push_back(range);
+      if (fixed || chance(70))
+        nest.loops[nest.loop_count++] = Loop{range, fixed ? 0 : step << pick(0, 2)};
+    }
+    plan.tasks.loops = nest.loop_count;
+    if (nest.loop_count > 0) plan.tasks.chunk = nest.loop_step(nest.loop_count - 1);
+    for (int range : shared) nest.loops[nest.loop_count++] = Loop{range};
+    const int64_t steps = block_steps(kernel_, plan);
+    plan.items =
+        static_cast<int>(s.folds.empty() || chance(50) ? 1 << pick(1, 4) : steps << pick(0, 2));
+    if (chance(80) && (s.folds.empty() || steps >= plan.items)) {
+      for (Node param : kernel_.params()) {
+        if (chance(30)) continue;
+        EXPECT_TRUE(plan.packed.push(static_cast<int>(param->arg(0))).ok());
+      }
+    }
+    for (int f : s.folds) {
+      const Region& region = kernel_.regions[static_cast<size_t>(f)];
+      std::vector<int> own(region.own.begin(), region.own.end());
+      std::shuffle(own.begin(), own.end(), random_);
+      Nest fold;
+      if (!plan.packed.empty() && chance(60)) fold.loops[fold.loop_count++] = {own[0], pick(1, 4)};
+      for (size_t i = 0; i < own.size(); ++i) {
+        if (i > 0 && kernel_.size(own[i]) <= 4 && chance(50)) {
+          fold.written |= range_bit(own[i]);
+        } else {
+          fold.loops[fold.loop_count++] = Loop{own[i]};
+        }
+      }
+      EXPECT_TRUE(plan.folds.push(fold).ok());
+    }
+    // What cannot be packed is left out.
+    std::vector<int> slots;
+    each_packed(kernel_, *out, 0, [&](const Region&, const Access& a) {
+      slots.push_back(static_cast<int>(a.node->src(0)->arg(0)));
+    });
+    std::ranges::sort(slots);
+    slots.erase(std::ranges::unique(slots).begin(), slots.end());
+    plan.packed.clear();
+    for (int slot : slots) EXPECT_TRUE(plan.packed.push(slot).ok());
+  }
+
   int64_t pick(int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random_);
   }
