@@ -45,7 +45,8 @@ SERVED = {
 # Parameters of int32_t that are something else.
 BOOLEANS = set(
     """keepdim descending largest include_self replacement training is_causal enable_gqa
-    full_matrices equal_nan positive negative align_corners""".split()
+    full_matrices equal_nan positive negative align_corners upper transposed
+    unit_diagonal""".split()
 )
 ENUMERATED = {"reduction": "Reduction", "mode": "ScatterMode"}
 # Tensors that may be left out.
@@ -76,6 +77,11 @@ DEFAULTS = {
     "dropout_p": "0",
     "largest": "true",
     "full_matrices": "true",
+    "upper": "false",
+    "transposed": "false",
+    "unit_diagonal": "false",
+    "rcond": "-1",
+    "order": '"fro"',
     "align_corners": "false",
     "indexing": "Indexing::ij",
 }
@@ -88,6 +94,7 @@ DEFAULTS_IN = {
     "batchnorm": {"axes": "{}"},
     "cat": {"axis": "0"},
     "celu": {"alpha": "1"},
+    "cond": {"order": '"2"'},
     "cummax": {"axis": "0"},
     "cummin": {"axis": "0"},
     "cumprod": {"axis": "0"},

@@ -1,15 +1,15 @@
-// QR by Householder reflections and singular values by Jacobi rotations, as graphs: gradients and
-// captures follow from the primitives.
+// QR by Householder reflections and singular values by Jacobi rotations, as graphs of primitives:
+// the gradient of a complete QR, and tinygrad's own singular vectors under strict_parity.
 //
 // Steps differ in nothing but a number that they read from storage: equal kernels are compiled once
 // for all of them.
 #include <algorithm>
 #include <array>
 
-#include "aster_ml/linalg.h"
 #include "device/device.h"
 #include "tensor/api.h"
 #include "tensor/linalg.h"
+#include "tensor/matrices.h"
 
 namespace aster::tensor {
 namespace {
@@ -20,18 +20,6 @@ using uop::Op;
 
 // Each column is a step of its own in the graph.
 constexpr Word kMostColumns = 16384;
-
-Status check(const char* what, Node x) {
-  if (x->ndim < 2) return ASTER_FAIL(kSHAPE, "%s of %s: two axes are needed", what, brief(x).text);
-  if (!dtype::is_float(x->dtype))
-    return ASTER_FAIL(kDTYPE, "%s of %s: a float dtype is needed", what, brief(x).text);
-  const Word columns = std::min(x->dim(x->ndim - 2u), x->dim(x->ndim - 1u));
-  if (columns > kMostColumns) {
-    return ASTER_FAIL(kRANGE, "%s of %s: rows or columns may be %lld", what, brief(x).text,
-                      static_cast<long long>(kMostColumns));
-  }
-  return kOk;
-}
 
 // 0, 1, ..., count - 1 in storage, each a leaf of its own, [1] int32.
 Status step_numbers(Vec<Node>* out, engine::Engine& engine, Context& context, Word count) {
@@ -88,14 +76,25 @@ Qr reflect(Qr qr, Expr at, size_t n) {
   return {keep(qr.q - along * turned(w)), keep(qr.r - w * across)};
 }
 
-Status qr_of(Qr* out, Build& build, Node x) {
-  Graph& g = build.graph();
+// What steps are built in.
+struct Steps {
+  engine::Engine& engine;
+  Context& context;
+  Graph& g;
+};
+
+Status qr_of(Qr* out, const Steps& in, Node x) {
+  Graph& g = in.g;
   const size_t n = x->ndim;
   const Word m = x->dim(n - 2), steps = std::min(m, x->dim(n - 1));
   Qr qr{{}, {&g, x}};
   qr.q = identity(qr.r, m);
-  Vec<Node> numbers(build.context().heap());
-  if (x->count() != 0) ASTER_TRY(step_numbers(&numbers, build.engine(), build.context(), steps));
+  if (steps > kMostColumns) {
+    return ASTER_FAIL(kRANGE, "reflections of %s: rows or columns may be %lld", brief(x).text,
+                      static_cast<long long>(kMostColumns));
+  }
+  Vec<Node> numbers(in.context.heap());
+  if (x->count() != 0) ASTER_TRY(step_numbers(&numbers, in.engine, in.context, steps));
   for (Node number : numbers) {
     const Expr at = Expr{&g, number};
     qr = reflect(qr, at, n);
@@ -200,12 +199,12 @@ Expr in_order(Expr x, Node order) {
   return {x.g, x.g->gather(x.n, std::array{index.n}, coordinates, x.shape())};
 }
 
-Status svd_of(Svd* out, Build& build, Node x, bool full) {
-  Graph& g = build.graph();
+Status svd_of(Svd* out, const Steps& in, Node x, bool full) {
+  Graph& g = in.g;
   const size_t n = x->ndim;
   const Word most = x->dim(n - 2), count = x->dim(n - 1);
   Qr qr;
-  ASTER_TRY(qr_of(&qr, build, x));
+  ASTER_TRY(qr_of(&qr, in, x));
   const Expr square = rows(qr.r, 0, count);
   Expr both = joined({square, identity(square, count)}, static_cast<int64_t>(n) - 2);
   if (count > 1 && x->count() != 0) {
@@ -226,7 +225,7 @@ Status svd_of(Svd* out, Build& build, Node x, bool full) {
   // Columns of a value 0 are no direction: reflections that clear the others leave the rest of an
   // orthonormal basis in their places.
   Qr basis;
-  ASTER_TRY(qr_of(&basis, build, found.detach().n));
+  ASTER_TRY(qr_of(&basis, in, found.detach().n));
   const Expr left = where(s != 0.0, found, basis.q);
   const Expr first = matrix_product(columns(qr.q, 0, count), left);
   out->u = full ? joined({first, columns(qr.q, count, most)}, static_cast<int64_t>(n) - 1) : first;
@@ -235,76 +234,26 @@ Status svd_of(Svd* out, Build& build, Node x, bool full) {
   return out->u.n == nullptr || out->v.n == nullptr || out->s.n == nullptr ? last_failure() : kOk;
 }
 
-// ---- Calls with several results ----
+}  // namespace
 
-// Clears what the call is to write; ARGUMENT where a place is missing, given twice or an input's.
-Status clear_outs(std::initializer_list<aster_ml_lazy*> outs, Input x) {
-  Status status;
-  for (auto out = outs.begin(); out != outs.end(); ++out) {
-    if (*out == nullptr) {
-      status = ASTER_FAIL(kARGUMENT, "an out is a null pointer");
-    } else if (*out == x) {
-      status = ASTER_FAIL(kARGUMENT, "out is the handle of an input");
-    } else if (std::find(outs.begin(), out, *out) != out) {
-      status = ASTER_FAIL(kARGUMENT, "two results in one handle");
-    }
-  }
-  for (aster_ml_lazy* out : outs) {
-    if (out != nullptr && out != x) out->impl = nullptr;
-  }
-  return status;
-}
-
-Status finish(std::initializer_list<aster_ml_lazy*> outs, Build& build, Nodes nodes) {
-  aster_ml_lazy made[3] = {};
-  ASTER_TRY(make_handles(made, build, nodes));
-  size_t i = 0;
-  for (aster_ml_lazy* out : outs) *out = made[i++];
+Status qr_graph(QrGraph* out, Context& context, Graph& g, Node x) {
+  engine::Engine* engine = nullptr;
+  ASTER_TRY(engine::engine_of(&engine, context));
+  Qr qr;
+  ASTER_TRY(qr_of(&qr, {*engine, context, g}, x));
+  *out = {qr.q.n, qr.r.n};
   return kOk;
 }
 
-// Narrow floats are decomposed in float32.
-DType within(const Graph& g, Node x) { return dtype::sum_acc(g.strong(x->dtype)); }
-
-}  // namespace
-}  // namespace aster::tensor
-
-using namespace aster::tensor;  // NOLINT: this file ends with the public functions
-using aster::kOk;
-using aster::Status;
-
-int32_t aster_ml_lazy_qr(aster_ml_lazy* out_q, aster_ml_lazy* out_r, const aster_ml_lazy* x) {
-  ASTER_API();
-  ASTER_TRY(clear_outs({out_q, out_r}, x));
-  aster_ml_lazy unused;
-  Build build(&unused, {x});
-  ASTER_TRY(build.status());
-  ASTER_TRY(check("qr", node(x)));
-  Graph& g = build.graph();
-  const Node given = cast(g, node(x), within(g, node(x)));
-  if (given == nullptr) return aster::last_failure();
-  Qr qr;
-  ASTER_TRY(qr_of(&qr, build, given));
-  const DType own = node(x)->dtype;
-  return finish({out_q, out_r}, build, std::array{cast(g, qr.q.n, own), cast(g, qr.r.n, own)});
-}
-
-int32_t aster_ml_lazy_svd(aster_ml_lazy* out_u, aster_ml_lazy* out_s, aster_ml_lazy* out_vt,
-                          const aster_ml_lazy* x, int32_t full_matrices) {
-  ASTER_API();
-  ASTER_TRY(clear_outs({out_u, out_s, out_vt}, x));
-  aster_ml_lazy unused;
-  Build build(&unused, {x});
-  ASTER_TRY(build.status());
-  ASTER_TRY(check("svd", node(x)));
-  Graph& g = build.graph();
-  const Node given = cast(g, node(x), within(g, node(x)));
-  if (given == nullptr) return aster::last_failure();
-  const bool tall = given->dim(given->ndim - 2u) >= given->dim(given->ndim - 1u);
+Decomposed svd_graph(Context& context, Graph& g, Node x, bool full) {
+  engine::Engine* engine = nullptr;
+  const bool tall = x->dim(x->ndim - 2u) >= x->dim(x->ndim - 1u);
   Svd svd;
-  ASTER_TRY(svd_of(&svd, build, tall ? given : turned(g, given), full_matrices != 0));
-  const Node u = tall ? svd.u.n : svd.v.n, vt = turned(g, tall ? svd.v.n : svd.u.n);
-  const DType own = node(x)->dtype;
-  return finish({out_u, out_s, out_vt}, build,
-                std::array{cast(g, u, own), cast(g, svd.s.n, own), cast(g, vt, own)});
+  if (!engine::engine_of(&engine, context).ok() ||
+      !svd_of(&svd, {*engine, context, g}, tall ? x : tensor::turned(g, x), full).ok())
+    return {};
+  const Node left = svd.u.n, right = svd.v.n;
+  return {{tall ? left : right, svd.s.n, tensor::turned(g, tall ? right : left)}};
 }
+
+}  // namespace aster::tensor

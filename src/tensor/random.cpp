@@ -15,6 +15,7 @@
 #include "device/device.h"
 #include "engine/engine.h"
 #include "runtime/cpu/sha256.h"
+#include "tensor/state.h"
 
 namespace aster::tensor {
 namespace {
@@ -74,12 +75,16 @@ void destroy_random(Context& context, void* state) {
 }
 
 Status random_of(Random** out, Context& context) {
-  *out = static_cast<Random*>(context.state(Module::kTensor));
+  *out = static_cast<Random*>(part_of(context, Part::kRandom));
   if (*out != nullptr) return kOk;
   Random* random = context.heap().create<Random>(context.heap());
   if (random == nullptr) return out_of_memory(sizeof(Random));
   random->seed = context.options().seed;
-  context.set_state(Module::kTensor, random, destroy_random);
+  const Status set = set_part(context, Part::kRandom, random, destroy_random);
+  if (!set.ok()) {
+    context.heap().destroy(random);
+    return set;
+  }
   *out = random;
   return kOk;
 }

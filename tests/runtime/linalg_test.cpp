@@ -91,12 +91,12 @@ template <typename T>
 Answer<T> answer(Problem p, const Matrix<T>& a, const Matrix<T>* b = nullptr) {
   p.dtype = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
   EXPECT_TRUE(check(p).ok());
-  const Sizes sizes = sizes_of(p);
+  const Results sizes = results_of(p);
   Answer<T> out;
   void* results[kMostResults] = {};
   out.results.resize(sizes.count);
   for (size_t i = 0; i < sizes.count; ++i) {
-    out.results[i].assign(static_cast<size_t>(sizes.of[i]), T(77));
+    out.results[i].assign(static_cast<size_t>(sizes.of[i].count()), T(77));
     results[i] = out.results[i].data();
   }
   const void* operands[] = {a.at.data(), b == nullptr ? nullptr : b->at.data()};

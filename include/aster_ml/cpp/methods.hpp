@@ -363,13 +363,83 @@ class Methods : public Calls<Self, Tensor> {
                       attn_mask.in(self), dropout_p, is_causal ? 1 : 0, enable_gqa ? 1 : 0,
                       training ? 1 : 0);
   }
+  /* x = p l u by Gaussian elimination with partial pivoting: p a permutation, l unit lower, u upper
+   * triangular; also of singular matrices. */
+  std::tuple<Tensor, Tensor, Tensor> lu() const { return this->make3(aster_ml_lazy_lu); }
+  /* The same in one matrix, l below the diagonal and u on and above it; row i of l u is row rows[i]
+   * of x. */
+  std::pair<Tensor, Tensor> lu_factor() const { return this->make2(aster_ml_lazy_lu_factor); }
+  /* Lower triangular l, x = l l^T; with upper 1 upper triangular u, x = u^T u. */
+  Tensor cholesky(bool upper = false) const {
+    return this->make(aster_ml_lazy_cholesky, upper ? 1 : 0);
+  }
   /* x = q r by Householder reflections; q is orthogonal, r upper triangular. */
   std::pair<Tensor, Tensor> qr() const { return this->make2(aster_ml_lazy_qr); }
-  /* x = u diag(s) vt by Jacobi rotations; s descends, u and vt have orthonormal columns and rows.
-   */
+  /* The first k = min(m, n) columns of that q and rows of that r. */
+  std::pair<Tensor, Tensor> qr_reduced() const { return this->make2(aster_ml_lazy_qr_reduced); }
+  /* x = u diag(s) vt; s descends, u and vt have orthonormal columns and rows. */
   std::tuple<Tensor, Tensor, Tensor> svd(bool full_matrices = true) const {
     return this->make3(aster_ml_lazy_svd, full_matrices ? 1 : 0);
   }
+  /* The singular values alone, descending. */
+  Tensor svdvals() const { return this->make(aster_ml_lazy_svdvals); }
+  /* Symmetric x = v diag(w) v^T; w rises, v is orthogonal. */
+  std::pair<Tensor, Tensor> eigh(bool upper = false) const {
+    return this->make2(aster_ml_lazy_eigh, upper ? 1 : 0);
+  }
+  /* The eigenvalues alone. */
+  Tensor eigvalsh(bool upper = false) const {
+    return this->make(aster_ml_lazy_eigvalsh, upper ? 1 : 0);
+  }
+  /* Eigenvalues re + i im of any square matrix, and vectors of length 1 as LAPACK packs them:
+   * column j of v where im[j] is 0; of a pair j, j + 1, which has im[j] > 0, columns j and j + 1
+   * are the real and the imaginary part of the vector of j, and that of j + 1 is its conjugate. */
+  std::tuple<Tensor, Tensor, Tensor> eig() const { return this->make3(aster_ml_lazy_eig); }
+  /* The eigenvalues alone. */
+  std::pair<Tensor, Tensor> eigvals() const { return this->make2(aster_ml_lazy_eigvals); }
+  /* a^-1 b by LU with partial pivoting. */
+  Tensor solve(const Operand& b) const {
+    const Tensor& self = this->self();
+    return this->make(aster_ml_lazy_solve, b.in(self));
+  }
+  /* The same where a is triangular, lower or, with upper 1, upper: nothing else of it is looked at,
+   * nor its diagonal with unit_diagonal 1, which is 1 then. transposed 1: a^-T b. */
+  Tensor solve_triangular(const Operand& b, bool upper = false, bool transposed = false,
+                          bool unit_diagonal = false) const {
+    const Tensor& self = this->self();
+    return this->make(aster_ml_lazy_solve_triangular, b.in(self), upper ? 1 : 0, transposed ? 1 : 0,
+                      unit_diagonal ? 1 : 0);
+  }
+  /* x^-1. */
+  Tensor inv() const { return this->make(aster_ml_lazy_inv); }
+  /* The determinant; 0 of a singular matrix, whose gradient is NUMERIC. */
+  Tensor det() const { return this->make(aster_ml_lazy_det); }
+  /* Its sign and the logarithm of its magnitude: 0 and -inf of a singular matrix. */
+  std::pair<Tensor, Tensor> slogdet() const { return this->make2(aster_ml_lazy_slogdet); }
+  /* The x of least |a x - b|, and of those the shortest, by singular values: those above rcond
+   * times the largest count, where rcond is negative those above max(m, n) epsilon times it. rank
+   * says how many do. */
+  std::tuple<Tensor, Tensor, Tensor> lstsq(const Operand& b, double rcond = -1) const {
+    const Tensor& self = this->self();
+    return this->make3(aster_ml_lazy_lstsq, b.in(self), rcond);
+  }
+  /* The pseudo-inverse, by the singular values that count as in lstsq. */
+  Tensor pinv(double rcond = -1) const { return this->make(aster_ml_lazy_pinv, rcond); }
+  /* How many singular values count. */
+  Tensor matrix_rank(double rcond = -1) const {
+    return this->make(aster_ml_lazy_matrix_rank, rcond);
+  }
+  /* The norm of an order: "fro" (Frobenius), "nuc" (the sum of singular values), "1" and "inf" (the
+   * largest sum of magnitudes of a column, of a row), "2" (the largest singular value); "-1",
+   * "-inf", "-2": the least one. */
+  Tensor matrix_norm(const char* order = "fro") const {
+    return this->make(aster_ml_lazy_matrix_norm, order);
+  }
+  /* The condition |x| |x^-1| in such a norm; of "2" the largest singular value by the least, of any
+   * shape. */
+  Tensor cond(const char* order = "2") const { return this->make(aster_ml_lazy_cond, order); }
+  /* The exponential of a matrix, by scaling, Pade's approximant and squaring. */
+  Tensor expm() const { return this->make(aster_ml_lazy_expm); }
   /* Newton-Schulz iteration towards the orthogonal factor: from g = x / (|x| + eps), steps times g
    * = sum_i params[i] (g g^T)^i g. */
   Tensor newton_schulz(int64_t steps, const std::vector<double>& params, double eps = 1e-7) const {

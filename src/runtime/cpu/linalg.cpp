@@ -400,38 +400,40 @@ constexpr Row kRows[] = {
 
 const char* name_of(What what) { return kRows[static_cast<size_t>(what)].name; }
 
-Sizes sizes_of(const Problem& p) {
+Results results_of(const Problem& p) {
   const int64_t m = p.m, n = p.n, k = std::min(m, n);
+  const auto matrix = [](int64_t rows, int64_t columns) { return Result{2, {rows, columns}}; };
+  const auto vector = [](int64_t size) { return Result{1, {size, 1}}; };
   switch (p.what) {
     case What::kLu:
-      return {{m * m, m * k, k * n}, 3};
+      return {{matrix(m, m), matrix(m, k), matrix(k, n)}, 3};
     case What::kLuFactor:
-      return {{m * n, m, 0}, 2};
+      return {{matrix(m, n), vector(m)}, 2};
     case What::kQr:
-      return p.reduced ? Sizes{{m * k, k * n, 0}, 2} : Sizes{{m * m, m * n, 0}, 2};
+      return {{matrix(m, p.reduced ? k : m), matrix(p.reduced ? k : m, n)}, 2};
     case What::kSvd:
-      return p.reduced ? Sizes{{m * k, k, k * n}, 3} : Sizes{{m * m, k, n * n}, 3};
+      return {{matrix(m, p.reduced ? k : m), vector(k), matrix(p.reduced ? k : n, n)}, 3};
     case What::kSvdValues:
-      return {{k, 0, 0}, 1};
+      return {{vector(k)}, 1};
     case What::kEigh:
-      return {{n, n * n, 0}, 2};
+      return {{vector(n), matrix(n, n)}, 2};
     case What::kEighValues:
-      return {{n, 0, 0}, 1};
+      return {{vector(n)}, 1};
     case What::kEig:
-      return {{n, n, n * n}, 3};
+      return {{vector(n), vector(n), matrix(n, n)}, 3};
     case What::kEigValues:
-      return {{n, n, 0}, 2};
+      return {{vector(n), vector(n)}, 2};
     case What::kSolve:
     case What::kTriangular:
-      return {{n * p.columns, 0, 0}, 1};
+      return {{matrix(n, p.columns)}, 1};
     case What::kDeterminant:
-      return {{1, 1, 1}, 3};
+      return {{Result{}, Result{}, Result{}}, 3};
     case What::kCholesky:
     case What::kInverse:
     case What::kExpm:
       break;
   }
-  return {{n * n, 0, 0}, 1};
+  return {{matrix(n, n)}, 1};
 }
 
 double cost_of(const Problem& p) {

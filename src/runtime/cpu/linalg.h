@@ -40,12 +40,17 @@ struct Problem {
 
 constexpr size_t kMostResults = 3;
 
-// Elements of each result, 0 behind the last one.
-struct Sizes {
-  int64_t of[kMostResults];
+// Of one matrix: the axes of a result.
+struct Result {
+  size_t ndim;
+  int64_t dims[2];
+  int64_t count() const { return (ndim > 0 ? dims[0] : 1) * (ndim > 1 ? dims[1] : 1); }
+};
+struct Results {
+  Result of[kMostResults];
   size_t count;
 };
-Sizes sizes_of(const Problem& problem);
+Results results_of(const Problem& problem);
 const char* name_of(What what);
 
 // Nanoseconds on one thread, about.

@@ -1,0 +1,370 @@
+// Decompositions as operations of graphs: shapes, batches, views, statuses, gradients. What they
+// compute is tested in runtime/linalg_test.cpp.
+#include <functional>
+
+#include "aster_ml/engine.h"
+#include "aster_ml/linalg.h"
+#include "aster_ml/movement.h"
+#include "linalg_world.h"
+
+namespace aster::tensor::test {
+namespace {
+
+using Values = std::vector<double>;
+using Results = std::vector<T>;
+// Computes results of tensors; the status.
+using Function = std::function<int32_t(Results&, const T&, const T&)>;
+
+struct Case {
+  const char* name;
+  Shape a, b;
+  Function f;
+  bool symmetric = false;  // positive definite too
+};
+
+#define ONE(call) \
+  [](Results& r, const T& a, [[maybe_unused]] const T& b) { return r.resize(1), call; }
+#define TWO(call) \
+  [](Results& r, const T& a, [[maybe_unused]] const T& b) { return r.resize(2), call; }
+#define THREE(call) \
+  [](Results& r, const T& a, [[maybe_unused]] const T& b) { return r.resize(3), call; }
+
+std::vector<Case> cases() {
+  std::vector<Case> all = {
+      {"lu", {3, 3}, {}, THREE(aster_ml_lazy_lu(r[0], r[1], r[2], a))},
+      {"lu of a batch", {2, 2, 3, 3}, {}, THREE(aster_ml_lazy_lu(r[0], r[1], r[2], a))},
+      {"qr", {3, 3}, {}, TWO(aster_ml_lazy_qr(r[0], r[1], a))},
+      {"qr, tall", {4, 2}, {}, TWO(aster_ml_lazy_qr(r[0], r[1], a))},
+      {"qr, wide", {2, 2, 4}, {}, TWO(aster_ml_lazy_qr(r[0], r[1], a))},
+      {"qr_reduced", {2, 4, 3}, {}, TWO(aster_ml_lazy_qr_reduced(r[0], r[1], a))},
+      {"svd, tall", {4, 2}, {}, THREE(aster_ml_lazy_svd(r[0], r[1], r[2], a, 0))},
+      {"svd, wide", {2, 2, 3}, {}, THREE(aster_ml_lazy_svd(r[0], r[1], r[2], a, 0))},
+      {"svd", {3, 3}, {}, THREE(aster_ml_lazy_svd(r[0], r[1], r[2], a, 1))},
+      {"svdvals", {2, 4, 3}, {}, ONE(aster_ml_lazy_svdvals(r[0], a))},
+      {"eigh", {2, 3, 3}, {}, TWO(aster_ml_lazy_eigh(r[0], r[1], a, 0))},
+      {"eigh, upper", {3, 3}, {}, TWO(aster_ml_lazy_eigh(r[0], r[1], a, 1))},
+      {"eigvalsh", {3, 3}, {}, ONE(aster_ml_lazy_eigvalsh(r[0], a, 0))},
+      {"eigvalsh, upper", {3, 3}, {}, ONE(aster_ml_lazy_eigvalsh(r[0], a, 1))},
+      {"cholesky", {2, 3, 3}, {}, ONE(aster_ml_lazy_cholesky(r[0], a, 0)), true},
+      {"cholesky, upper", {3, 3}, {}, ONE(aster_ml_lazy_cholesky(r[0], a, 1)), true},
+      {"solve", {3, 3}, {3, 2}, ONE(aster_ml_lazy_solve(r[0], a, b))},
+      {"solve, a vector", {3, 3}, {3}, ONE(aster_ml_lazy_solve(r[0], a, b))},
+      {"solve, batches", {2, 1, 3, 3}, {2, 3, 1}, ONE(aster_ml_lazy_solve(r[0], a, b))},
+      {"inv", {2, 3, 3}, {}, ONE(aster_ml_lazy_inv(r[0], a))},
+      {"det", {2, 3, 3}, {}, ONE(aster_ml_lazy_det(r[0], a))},
+      {"slogdet", {3, 3}, {}, TWO(aster_ml_lazy_slogdet(r[0], r[1], a))},
+      {"expm", {2, 3, 3}, {}, ONE(aster_ml_lazy_expm(r[0], a))},
+      {"pinv", {4, 3}, {}, ONE(aster_ml_lazy_pinv(r[0], a, -1))},
+      {"cond", {3, 3}, {}, ONE(aster_ml_lazy_cond(r[0], a, "2"))},
+      {"cond, columns", {3, 3}, {}, ONE(aster_ml_lazy_cond(r[0], a, "1"))},
+      {"lu_factor",
+       {3, 3},
+       {},
+       [](Results& r, const T& a, const T&) {
+         T rows;
+         r.resize(1);
+         return aster_ml_lazy_lu_factor(r[0], rows, a);
+       }},
+      {"lstsq",
+       {4, 3},
+       {4, 2},
+       [](Results& r, const T& a, const T& b) {
+         T rank, s;
+         r.resize(1);
+         return aster_ml_lazy_lstsq(r[0], rank, s, a, b, -1);
+       }},
+  };
+  for (const bool upper : {false, true}) {
+    for (const bool turned : {false, true}) {
+      for (const bool unit : {false, true}) {
+        all.push_back({"solve_triangular", {3, 3}, {3, 2}, [=](Results& r, const T& a, const T& b) {
+                         r.resize(1);
+                         return aster_ml_lazy_solve_triangular(r[0], a, b, upper, turned, unit);
+                       }});
+      }
+    }
+  }
+  for (const char* order : {"fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf"}) {
+    all.push_back({"matrix_norm", {2, 3, 4}, {}, [order](Results& r, const T& a, const T&) {
+                     r.resize(1);
+                     return aster_ml_lazy_matrix_norm(r[0], a, order);
+                   }});
+  }
+  return all;
+}
+
+Values input(const Shape& shape, int salt, bool symmetric) {
+  Values x = whole_values(shape, salt, true);
+  const size_t n = static_cast<size_t>(shape.back());
+  if (shape.size() < 2) return x;
+  for (size_t i = 0; symmetric && i < x.size(); ++i) x[i] = x[i] * 0.3;
+  for (size_t i = 0; shape[shape.size() - 2] == shape.back() && i < x.size(); i += n * n) {
+    for (size_t d = 0; d < n; ++d) x[i + d * n + d] += 1.5 + 0.4 * static_cast<double>(d);
+  }
+  return x;
+}
+
+// sum of weights times all results, and its gradients on request.
+double weighted(const World& world, const Case& c, const Values& a, const Values& b,
+                Values* slope_a, Values* slope_b) {
+  const T ta = from(world, a, c.a), tb = from(world, b, c.b);
+  Results results;
+  EXPECT_EQ(c.f(results, ta, tb), 0) << c.name << ": " << message();
+  T total = number(world, 0);
+  int salt = 20;
+  for (T& result : results) {
+    T product, sum, next;
+    const T w = matrix(world, result.shape(), salt++, "float64");
+    EXPECT_EQ(aster_ml_lazy_mul(product, result, w), 0) << message();
+    EXPECT_EQ(aster_ml_lazy_sum(sum, product, 0, nullptr, 0), 0) << message();
+    EXPECT_EQ(aster_ml_lazy_add(next, total, sum), 0) << message();
+    total = std::move(next);
+  }
+  if (slope_a != nullptr) {
+    const aster_ml_lazy* const targets[] = {ta, tb};
+    aster_ml_lazy slopes[2] = {};
+    const size_t count = c.b.empty() ? 1 : 2;
+    EXPECT_EQ(aster_ml_gradient(slopes, total, targets, count, nullptr), 0)
+        << c.name << ": " << message();
+    T first, second;
+    first.x = slopes[0];
+    second.x = slopes[1];
+    *slope_a = first.read<double>();
+    if (count > 1) *slope_b = second.read<double>();
+  }
+  return total.read<double>()[0];
+}
+
+class Matrices : public testing::TestWithParam<bool> {
+ protected:
+  // By LAPACK, where there is one, or by our own algorithms.
+  static aster_ml_context_options options() {
+    aster_ml_context_options o{};
+    o.no_library = GetParam() ? 0 : 1;
+    return o;
+  }
+  const World world{true, options()};
+};
+INSTANTIATE_TEST_SUITE_P(Libraries, Matrices, testing::Bool(),
+                         [](const auto& p) { return p.param ? "Lapack" : "Own"; });
+
+TEST_P(Matrices, GradientsAreDifferenceQuotients) {
+  constexpr double kStep = 1e-5;
+  for (const Case& c : cases()) {
+    Values a = input(c.a, 3, c.symmetric), b = input(c.b, 5, false), slopes[2];
+    weighted(world, c, a, b, &slopes[0], &slopes[1]);
+    if (c.b.empty()) b.clear();
+    for (Values* x : {&a, &b}) {
+      const Values& slope = slopes[x == &b];
+      ASSERT_EQ(slope.size(), x->size()) << c.name;
+      for (size_t i = 0; i < x->size(); ++i) {
+        const double at = (*x)[i];
+        const auto beside = [&](double step) {
+          (*x)[i] = at + step;
+          return weighted(world, c, a, b.empty() ? Values{0} : b, nullptr, nullptr);
+        };
+        const double up = beside(kStep), down = beside(-kStep);
+        (*x)[i] = at;
+        const double quotient = (up - down) / (2 * kStep);
+        EXPECT_NEAR(slope[i], quotient, 2e-6 * std::max(1.0, std::abs(quotient)))
+            << c.name << ", element " << i << (x == &b ? " of b" : "");
+      }
+    }
+  }
+}
+
+// The same of elements that lie otherwise: turned, backwards, every other one.
+TEST_P(Matrices, ViewsAndBatches) {
+  for (const Case& c : cases()) {
+    const Values a = input(c.a, 3, c.symmetric), b = input(c.b, 5, false);
+    const T tb = from(world, b, c.b);
+    Results plain, viewed;
+    const T whole = from(world, a, c.a);
+    OK(c.f(plain, whole, tb));
+    // Its transpose in memory, turned again; and all of it backwards, flipped again.
+    T turned, flipped, copy;
+    std::vector<int64_t> all(c.a.size());
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+    OK(aster_ml_lazy_transpose(turned, whole, -1, -2));
+    OK(aster_ml_lazy_contiguous(copy, turned));
+    OK(aster_ml_lazy_realize(std::vector<aster_ml_lazy*>{copy}.data(), 1));
+    T again, back;
+    OK(aster_ml_lazy_transpose(again, copy, -1, -2));
+    OK(aster_ml_lazy_flip(flipped, whole, all.size(), all.data()));
+    T kept;
+    OK(aster_ml_lazy_contiguous(kept, flipped));
+    OK(aster_ml_lazy_realize(std::vector<aster_ml_lazy*>{kept}.data(), 1));
+    OK(aster_ml_lazy_flip(back, kept, all.size(), all.data()));
+    for (const T* view : {&again, &back}) {
+      OK(c.f(viewed, *view, tb));
+      for (size_t i = 0; i < plain.size(); ++i)
+        EXPECT_EQ(viewed[i].read<double>(), plain[i].read<double>()) << c.name;
+    }
+    // Each matrix of a batch by itself.
+    if (c.a.size() != 3 || !c.b.empty()) continue;
+    const size_t size = a.size() / static_cast<size_t>(c.a[0]);
+    for (size_t m = 0; m < static_cast<size_t>(c.a[0]); ++m) {
+      const auto at = a.begin() + static_cast<ptrdiff_t>(m * size);
+      const T one = from(world, Values(at, at + static_cast<ptrdiff_t>(size)), {c.a[1], c.a[2]});
+      Results alone;
+      OK(c.f(alone, one, tb));
+      for (size_t i = 0; i < alone.size(); ++i) {
+        const Values mine = alone[i].read<double>(), theirs = plain[i].read<double>();
+        for (size_t e = 0; e < mine.size(); ++e)
+          EXPECT_EQ(mine[e], theirs[m * mine.size() + e]) << c.name;
+      }
+    }
+  }
+}
+
+TEST_P(Matrices, FailuresNameTheFirstMatrix) {
+  Values x = input({4, 3, 3}, 3, true);
+  for (const size_t m : {size_t{1}, size_t{3}}) {  // rows that are equal, and a negative diagonal
+    for (size_t j = 0; j < 3; ++j) x[m * 9 + 3 + j] = x[m * 9 + j];
+    x[m * 9 + 8] = -1;
+  }
+  const T a = from(world, x, {4, 3, 3}), b = from(world, Values{1, 2, 3}, {3, 1});
+  const auto failure = [&](T& t) {
+    std::vector<double> out(static_cast<size_t>(aster_ml_lazy_count(t)));
+    EXPECT_EQ(aster_ml_lazy_copy_out(out.data(), out.size() * sizeof(double), t), ASTER_ML_NUMERIC);
+    return message();
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  T solved, inverse, root;
+  OK(aster_ml_lazy_solve(solved, a, b));
+  const std::string of_solve = failure(solved);
+  EXPECT_TRUE(has(of_solve, "solve of matrix number 1: it is singular: pivot ")) << of_solve;
+  OK(aster_ml_lazy_inv(inverse, a));
+  const std::string of_inverse = failure(inverse);
+  EXPECT_TRUE(has(of_inverse, "inv of matrix number 1: it is singular")) << of_inverse;
+  OK(aster_ml_lazy_cholesky(root, a, 0));
+  const std::string of_root = failure(root);
+  EXPECT_TRUE(has(of_root,
+                  "cholesky of matrix number 1: it is not positive definite: its leading "
+                  "minor of order "))
+      << of_root;
+  // The context goes on, and what does not fail is there.
+  T value;
+  OK(aster_ml_lazy_det(value, a));
+  EXPECT_NE(value.read<double>()[0], 0);
+  const T bad = from(world, Values{1, NAN, 2, 3}, {2, 2});
+  T values;
+  OK(aster_ml_lazy_svdvals(values, bad));
+  const std::string of_values = failure(values);
+  EXPECT_TRUE(has(of_values, "svdvals of matrix: its element 1 is not finite")) << of_values;
+}
+
+TEST_P(Matrices, CapturedAndReplayed) {
+  T a = from(world, Values{2, 0, 0, 4}, {2, 2}), b = from(world, Values{2, 4}, {2}), x;
+  aster_ml_lazy* const inputs[] = {a, b};
+  OK(aster_ml_engine_capture_begin(world, inputs, 2));
+  OK(aster_ml_lazy_solve(x, a, b));
+  aster_ml_lazy* const outputs[] = {x};
+  aster_ml_program program{};
+  OK(aster_ml_engine_capture_end(&program, world, outputs, 1));
+  EXPECT_EQ(x.read<double>(), (Values{1, 1}));
+  aster_ml_program_free(&program);
+}
+
+TEST_P(Matrices, NothingAndOne) {
+  const auto shapes = [&](const Function& f, const Shape& a, const Shape& b,
+                          const std::vector<Shape>& expected, double sum) {
+    Results results;
+    ASSERT_EQ(f(results, from(world, Values(count_of(a)), a), from(world, Values(count_of(b)), b)),
+              0)
+        << message();
+    double total = 0;
+    for (size_t i = 0; i < results.size(); ++i) {
+      EXPECT_EQ(results[i].shape(), expected[i]);
+      for (double v : results[i].read<double>()) total += v;
+    }
+    EXPECT_EQ(total, sum);
+  };
+  const Function qr = TWO(aster_ml_lazy_qr(r[0], r[1], a)),
+                 svd = THREE(aster_ml_lazy_svd(r[0], r[1], r[2], a, 1)),
+                 lu = THREE(aster_ml_lazy_lu(r[0], r[1], r[2], a)),
+                 det = ONE(aster_ml_lazy_det(r[0], a)), inv = ONE(aster_ml_lazy_inv(r[0], a)),
+                 solve = ONE(aster_ml_lazy_solve(r[0], a, b)),
+                 eigh = TWO(aster_ml_lazy_eigh(r[0], r[1], a, 0)),
+                 pinv = ONE(aster_ml_lazy_pinv(r[0], a, -1));
+  shapes(qr, {3, 0}, {}, {{3, 3}, {3, 0}}, 3);
+  shapes(qr, {0, 3}, {}, {{0, 0}, {0, 3}}, 0);
+  shapes(qr, {0, 2, 2}, {}, {{0, 2, 2}, {0, 2, 2}}, 0);
+  shapes(svd, {2, 3, 0}, {}, {{2, 3, 3}, {2, 0}, {2, 0, 0}}, 6);
+  shapes(lu, {0, 0}, {}, {{0, 0}, {0, 0}, {0, 0}}, 0);
+  shapes(det, {2, 0, 0}, {}, {{2}}, 2);
+  shapes(inv, {0, 0}, {}, {{0, 0}}, 0);
+  shapes(solve, {2, 2}, {2, 0}, {{2, 0}}, 0);
+  shapes(eigh, {0, 0}, {}, {{0}, {0, 0}}, 0);
+  shapes(pinv, {0, 2}, {}, {{2, 0}}, 0);
+  shapes(det, {1, 1}, {}, {{}}, 0);
+}
+
+TEST(MatricesRefuse, ShapesDtypesAndPlaces) {
+  const World world;
+  const T vector = matrix(world, {3}, 1), wide = matrix(world, {2, 3}, 1),
+          whole = matrix(world, {3, 3}, 1, "int32"), square = matrix(world, {3, 3}, 1),
+          batch = matrix(world, {2, 3, 3}, 1), other = matrix(world, {3, 3, 1}, 1);
+  T a, b, c;
+  for (const auto f : {aster_ml_lazy_inv, aster_ml_lazy_det, aster_ml_lazy_expm}) {
+    EXPECT_EQ(f(a, vector), ASTER_ML_SHAPE);
+    EXPECT_EQ(f(a, wide), ASTER_ML_SHAPE);
+    EXPECT_EQ(f(a, whole), ASTER_ML_DTYPE);
+    EXPECT_EQ(f(nullptr, square), ASTER_ML_ARGUMENT);
+  }
+  T self = matrix(world, {3, 3}, 1);
+  EXPECT_EQ(aster_ml_lazy_inv(self, self), ASTER_ML_ARGUMENT);
+  EXPECT_NE(self.x.impl, nullptr);
+  EXPECT_EQ(aster_ml_lazy_lu(a, b, a, square), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_lazy_lu(a, b, nullptr, square), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_lazy_eig(a, b, c, wide), ASTER_ML_SHAPE);
+  EXPECT_EQ(aster_ml_lazy_cholesky(a, wide, 0), ASTER_ML_SHAPE);
+  EXPECT_EQ(aster_ml_lazy_solve(a, square, wide), ASTER_ML_SHAPE);
+  EXPECT_EQ(aster_ml_lazy_solve(a, square, whole), ASTER_ML_DTYPE);
+  EXPECT_EQ(aster_ml_lazy_solve(a, batch, other), ASTER_ML_SHAPE);
+  EXPECT_EQ(aster_ml_lazy_lstsq(a, b, c, wide, square, -1), ASTER_ML_SHAPE);
+  EXPECT_EQ(aster_ml_lazy_matrix_norm(a, square, "3"), ASTER_ML_NOT_FOUND);
+  EXPECT_EQ(aster_ml_lazy_matrix_norm(a, square, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_lazy_matrix_norm(a, matrix(world, {0, 3}, 1), "2"), ASTER_ML_SHAPE);
+  T re, im, v, total, gradient;
+  OK(aster_ml_lazy_eig(re, im, v, square));
+  OK(aster_ml_lazy_sum(total, re, 0, nullptr, 0));
+  const aster_ml_lazy* const targets[] = {square};
+  EXPECT_EQ(aster_ml_gradient(gradient, total, targets, 1, nullptr), ASTER_ML_UNSUPPORTED);
+  for (const T* t : {&a, &b, &c}) EXPECT_EQ(t->x.impl, nullptr);
+}
+
+// Compiled code around them, on threads; equal calls are one schedule.
+TEST(MatricesCompiled, BatchesOnThreads) {
+  aster_ml_context_options options{};
+  options.threads = 3;
+  const World world(false, options);
+  const Shape shape{16, 24, 24};
+  const T x = from(world, input(shape, 3, false), shape);
+  T inverse, product, shifted;
+  const T one = number(world, 1);
+  OK(aster_ml_lazy_inv(inverse, x));
+  OK(aster_ml_lazy_matmul(product, x, inverse));
+  OK(aster_ml_lazy_add(shifted, product, one));
+  const Values y = shifted.read<double>();
+  for (size_t i = 0; i < y.size(); ++i) {
+    const size_t row = i / 24 % 24, column = i % 24;
+    ASSERT_NEAR(y[i], row == column ? 2 : 1, 1e-9);
+  }
+  aster_ml_engine_counters before{}, after{};
+  before.struct_size = after.struct_size = sizeof(before);
+  OK(aster_ml_engine_count(&before, world));
+  T again;
+  OK(aster_ml_lazy_inv(again, from(world, input(shape, 4, false), shape)));
+  again.read<double>();
+  T third;
+  OK(aster_ml_lazy_inv(third, from(world, input(shape, 5, false), shape)));
+  third.read<double>();
+  OK(aster_ml_engine_count(&after, world));
+  EXPECT_LE(after.kernels_compiled, before.kernels_compiled);
+}
+
+}  // namespace
+}  // namespace aster::tensor::test
