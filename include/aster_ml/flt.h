@@ -108,6 +108,34 @@ ASTER_ML_API int32_t aster_ml_flt_copy(void *dst, const aster_ml_context *contex
                                        int32_t dst_dtype, const void *src, int32_t src_dtype,
                                        int32_t rounding, const int64_t *strides, size_t count);
 
+/* out = the number that text says, rounded: digits with at most one point, and an exponent of ten
+ * of any size; or inf, infinity, nan, in capitals or not; with a sign in front; nothing else
+ * around. Errors: ARGUMENT, DTYPE, FORMAT (it is no number), RANGE (more than 4 Mi characters),
+ * UNSUPPORTED (MPFR is missing). */
+ASTER_ML_API int32_t aster_ml_flt_from_text(void *out, int32_t dtype, int32_t rounding,
+                                            const char *text);
+
+/* The number at value as decimal text, rounded to nearest with so many digits, without zeros at the
+ * end: "-1.25", "1e+100", "inf". digits: 2 to 10,000; 0: what aster_ml_flt_from_text makes the same
+ * number of, with at most 71 digits of FLT256 and 146 of FLT512 if they do, else 73 and 149. out
+ * may be null; length is that of the text, which ends with a zero behind it. Errors: ARGUMENT,
+ * DTYPE, RANGE (digits; the text does not fit capacity), UNSUPPORTED (MPFR is missing). */
+ASTER_ML_API int32_t aster_ml_flt_to_text(char *out, size_t *length, size_t capacity, int32_t dtype,
+                                          const void *value, int32_t digits);
+
+/* out = a[0] + a[1] + ..., count elements; and a[0] * b[0] + a[1] * b[1] + ...: the exact sum,
+ * rounded once, so that the order of the terms does not matter. The sum of zeros of one sign is
+ * that zero, any other that is 0 has the sign of 0 - 0 in the rounding mode, that of no terms is
+ * +0. NaN among the terms, infinities of both signs and 0 * infinity give the one NaN. strides: of
+ * a, or of a and b. Errors: ARGUMENT (as apply), DTYPE, RANGE. Cost: two passes; memory for the
+ * span of the terms' exponents where that is more than 6,000 bits. */
+ASTER_ML_API int32_t aster_ml_flt_sum(void *out, const aster_ml_context *context, int32_t dtype,
+                                      int32_t rounding, const void *a, const int64_t *strides,
+                                      size_t count);
+ASTER_ML_API int32_t aster_ml_flt_dot(void *out, const aster_ml_context *context, int32_t dtype,
+                                      int32_t rounding, const void *a, const void *b,
+                                      const int64_t *strides, size_t count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,7 +1,10 @@
 // The public functions on flt256 and flt512.
+#include "base/text.h"
 #include "flt/apply.h"
 #include "flt/convert.h"
 #include "flt/mpfr.h"
+#include "flt/sum.h"
+#include "flt/text.h"
 
 namespace aster::flt {
 namespace {
@@ -112,6 +115,77 @@ Status copy(void* dst, const aster_ml_context* context, int32_t dst_dtype, const
   return kOk;
 }
 
+// One number at an address.
+Status check_number(const char* name, const void* at) {
+  if (at == nullptr) return ASTER_FAIL(kARGUMENT, "%s is null", name);
+  if (reinterpret_cast<uintptr_t>(at) % kAlignment != 0) {
+    return ASTER_FAIL(kARGUMENT, "%s is not aligned to %zu bytes", name, kAlignment);
+  }
+  return kOk;
+}
+
+Status read_text(void* out, int32_t dtype, int32_t rounding, const char* text) {
+  const FloatModes modes;
+  int32_t limbs;
+  ASTER_TRY(check_number("out", out));
+  if (text == nullptr) return ASTER_FAIL(kARGUMENT, "text is null");
+  ASTER_TRY(check_rounding(rounding));
+  ASTER_TRY(check_dtype(&limbs, dtype));
+  Limb w[8];
+  const auto mode = static_cast<Rounding>(rounding);
+  ASTER_TRY(limbs == 4 ? from_text<4>(w, text, mode) : from_text<8>(w, text, mode));
+  std::memcpy(out, w, static_cast<size_t>(limbs) * sizeof(Limb));
+  return kOk;
+}
+
+Status write_text(char* out, size_t* length, size_t capacity, int32_t dtype, const void* value,
+                  int32_t digits) {
+  const FloatModes modes;
+  int32_t limbs;
+  if (length == nullptr) return ASTER_FAIL(kARGUMENT, "length is null");
+  ASTER_TRY(check_number("value", value));
+  ASTER_TRY(check_dtype(&limbs, dtype));
+  if (digits != 0 && (digits < 2 || digits > static_cast<int32_t>(kMostDigits))) {
+    return ASTER_FAIL(kRANGE, "%d digits; 2 to %zu, or 0", digits, kMostDigits);
+  }
+  ASTER_TRY(mpfr_ready());
+  char text[kTextBytes];
+  Limb w[8];
+  std::memcpy(w, value, static_cast<size_t>(limbs) * sizeof(Limb));
+  const auto told = static_cast<size_t>(digits);
+  const size_t bytes = limbs == 4 ? to_text<4>(text, w, told) : to_text<8>(text, w, told);
+  return give_text(out, length, capacity, {text, bytes});
+}
+
+// The sum of a, or of a * b if there are two operands.
+Status add_up(void* out, const aster_ml_context* context, int32_t dtype, int32_t rounding,
+              const void* const* operands, size_t operand_count, const int64_t* strides,
+              size_t count) {
+  const Caller caller(context);
+  ASTER_TRY(caller.status());
+  int32_t limbs;
+  ASTER_TRY(check_rounding(rounding));
+  ASTER_TRY(check_dtype(&limbs, dtype));
+  const size_t size = static_cast<size_t>(limbs) * sizeof(Limb);
+  Elements written, in[2];
+  ASTER_TRY(elements_of(&written, "out", out, 1, size, kAlignment, 1));
+  static const char* const kNames[] = {"a", "b"};
+  for (size_t i = 0; i < operand_count; ++i) {
+    ASTER_TRY(elements_of(&in[i], kNames[i], operands[i], stride_of(strides, static_cast<int>(i)),
+                          size, kAlignment, count));
+  }
+  const Elements* const b = operand_count == 2 ? &in[1] : nullptr;
+  const auto mode = static_cast<Rounding>(rounding);
+  Limb w[8];
+  if (limbs == 4) {
+    ASTER_TRY(exact_sum<4>(w, caller, in[0], b, count, mode));
+  } else {
+    ASTER_TRY(exact_sum<8>(w, caller, in[0], b, count, mode));
+  }
+  std::memcpy(out, w, size);
+  return kOk;
+}
+
 }  // namespace
 }  // namespace aster::flt
 
@@ -134,6 +208,32 @@ int32_t aster_ml_flt_copy(void* dst, const aster_ml_context* context, int32_t ds
                           const int64_t* strides, size_t count) {
   ASTER_API();
   return aster::flt::copy(dst, context, dst_dtype, src, src_dtype, rounding, strides, count);
+}
+
+int32_t aster_ml_flt_sum(void* out, const aster_ml_context* context, int32_t dtype,
+                         int32_t rounding, const void* a, const int64_t* strides, size_t count) {
+  ASTER_API();
+  return aster::flt::add_up(out, context, dtype, rounding, &a, 1, strides, count);
+}
+
+int32_t aster_ml_flt_dot(void* out, const aster_ml_context* context, int32_t dtype,
+                         int32_t rounding, const void* a, const void* b, const int64_t* strides,
+                         size_t count) {
+  ASTER_API();
+  const void* const operands[] = {a, b};
+  return aster::flt::add_up(out, context, dtype, rounding, operands, 2, strides, count);
+}
+
+int32_t aster_ml_flt_from_text(void* out, int32_t dtype, int32_t rounding, const char* text) {
+  ASTER_API();
+  return aster::flt::read_text(out, dtype, rounding, text);
+}
+
+int32_t aster_ml_flt_to_text(char* out, size_t* length, size_t capacity, int32_t dtype,
+                             const void* value, int32_t digits) {
+  ASTER_API();
+  aster::clear_text(out, length, capacity);
+  return aster::flt::write_text(out, length, capacity, dtype, value, digits);
 }
 
 }  // extern "C"

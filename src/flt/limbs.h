@@ -71,35 +71,36 @@ inline void shift_up_bits(Limb* r, const Limb* a, int bits) {
 // r = a * 2^bits, 0 <= bits < 64 M. r may be a.
 template <int M>
 inline void shift_up(Limb* r, const Limb* a, int64_t bits) {
-  const int limbs = static_cast<int>(bits / 64), rest = static_cast<int>(bits % 64);
-  for (int i = M - 1; i >= 0; --i) {
-    const Limb high = i >= limbs ? a[i - limbs] : 0;
-    const Limb low = i > limbs ? a[i - limbs - 1] : 0;
-    r[i] = rest == 0 ? high : high << rest | low >> (64 - rest);
-  }
+  Limbs<2 * M + 1> from;  // zeros below
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) from[i + M + 1] = a[i];
+#pragma GCC unroll 17
+  for (int i = 0; i <= M; ++i) from[i] = 0;
+  const Limb* const at = from + M - bits / 64;
+  const int rest = static_cast<int>(bits % 64);
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) r[i] = at[i + 1] << rest | (at[i] >> 1) >> (63 - rest);
 }
 
 // r = a / 2^bits, 0 <= bits, rounded down; whether it is less than the quotient. r may be a.
 template <int M>
 inline bool shift_down(Limb* r, const Limb* a, int64_t bits) {
-  if (bits >= 64 * M) {
+  if (bits >= 64 * M) [[unlikely]] {
     const bool lost = !is_zero<M>(a);
     for (int i = 0; i < M; ++i) r[i] = 0;
     return lost;
   }
+  Limbs<2 * M + 1> from;  // zeros above
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) from[i] = a[i];
+#pragma GCC unroll 17
+  for (int i = M; i <= 2 * M; ++i) from[i] = 0;
   const int limbs = static_cast<int>(bits / 64), rest = static_cast<int>(bits % 64);
-  Limb lost = 0;
-  for (int i = 0; i < limbs; ++i) lost |= a[i];
-  if (rest == 0) {
-    for (int i = 0; i < M; ++i) r[i] = i + limbs < M ? a[i + limbs] : 0;
-    return lost != 0;
-  }
-  lost |= a[limbs] << (64 - rest);
-  for (int i = 0; i < M; ++i) {
-    const Limb low = i + limbs < M ? a[i + limbs] : 0;
-    const Limb high = i + limbs + 1 < M ? a[i + limbs + 1] : 0;
-    r[i] = low >> rest | high << (64 - rest);
-  }
+  Limb lost = (from[limbs] << 1) << (63 - rest);
+  for (int i = 0; i < limbs; ++i) lost |= from[i];
+  const Limb* const at = from + limbs;
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) r[i] = at[i] >> rest | (at[i + 1] << 1) << (63 - rest);
   return lost != 0;
 }
 

@@ -240,7 +240,7 @@ bool nullable(const std::string& function, const std::string& argument) {
   if (argument == "out") {  // the size
     return function.starts_with("aster_ml_codegen_") ||
            among(function, {"aster_ml_uop_walk", "aster_ml_uop_print", "aster_ml_engine_graph",
-                            "aster_ml_engine_graph_uop"});
+                            "aster_ml_flt_to_text", "aster_ml_engine_graph_uop"});
   }
   return false;
 }
