@@ -80,11 +80,11 @@ LEFT_OUT = {
     "kernel_get_program": "as kernel_get_assignment",
     **{
         f"queue_{name}": "threads of Python order calls, which give the GIL up"
-        for name in "init call run barrier wait free".split()
+        for name in "init call run barrier wait free opencl opencl_memory".split()
     },
     **{
         f"event_{name}": "as queue_call: threading.Event"
-        for name in "init signal is_done wait free".split()
+        for name in "init signal is_done wait free from_opencl to_opencl".split()
     },
     "kernel_set_gradient_function": "aster_ml.kernel takes functions of Python",
     "tensor_from_buffer": "from_buffer wraps memory of Python objects",

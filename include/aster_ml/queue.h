@@ -11,7 +11,15 @@
  *   ...
  *   aster_ml_event_wait(&ours);                           before theirs goes on
  *
- * An event of OpenCL becomes one of ours where its callback (clSetEventCallback) signals it.
+ * A caller's own OpenCL code shares contexts, memory and order with a device of OPENCL: an event of
+ * either kind becomes one of the other, and no thread waits but the queue's own.
+ *
+ *   aster_ml_queue_run(&queue, &program, NULL, in, 1, out, 1, &done);
+ *   aster_ml_event_to_opencl(&after, &done, ASTER_ML_DEVICE_OPENCL);
+ *   clEnqueueNDRangeKernel(theirs, kernel, 1, NULL, size, NULL, 1, &after, &next);
+ *   clFlush(theirs);
+ *   aster_ml_event_from_opencl(&before, &context, next);
+ *   aster_ml_queue_barrier(&queue, (const aster_ml_event *[]){&before}, 1, NULL);
  *
  * Failures   After something in a queue fails nothing that was put in is done, and its events have
  *            that status, until aster_ml_queue_wait tells it; then the queue goes on.
@@ -91,6 +99,39 @@ ASTER_ML_API int32_t aster_ml_queue_wait(const aster_ml_queue *queue);
 
 /* Gives the handle up. What was put in is done all the same; nobody waits for it. */
 ASTER_ML_API int32_t aster_ml_queue_free(aster_ml_queue *queue);
+
+/* Handles of OpenCL, as pointers, so that its headers are not needed. */
+typedef struct aster_ml_opencl {
+  uint32_t struct_size; /* in: sizeof(aster_ml_opencl) */
+  uint32_t zero;
+  void *platform; /* cl_platform_id */
+  void *device;   /* cl_device_id */
+  void *context;  /* cl_context: of this device alone */
+  void *queue;    /* cl_command_queue, in order: this library copies through it */
+} aster_ml_opencl;
+
+/* What stands behind a device of OPENCL. The handles stay until the process ends; they are the
+ * library's: whoever releases one retains it before. Errors: ARGUMENT (no such device,
+ * struct_size), UNSUPPORTED (no device of OPENCL, no driver), DEVICE (it was lost; the child of a
+ * fork). */
+ASTER_ML_API int32_t aster_ml_queue_opencl(aster_ml_opencl *out, int32_t device);
+
+/* The cl_mem of a tensor on a device of OPENCL, and where in it, in bytes, the tensor begins. It is
+ * the buffer's and stays as long. Errors: as aster_ml_queue_opencl. */
+ASTER_ML_API int32_t aster_ml_queue_opencl_memory(void **memory, size_t *offset,
+                                                  const aster_ml_tensor *tensor);
+
+/* An event that is done when a cl_event is: OK, or DEVICE where that ended in an error. Its queue
+ * is to be flushed by whoever has it (clFlush); the cl_event may be released at once. Errors:
+ * ARGUMENT, UNSUPPORTED (no driver), DEVICE (it is no event), MEMORY. */
+ASTER_ML_API int32_t aster_ml_event_from_opencl(aster_ml_event *out,
+                                                const aster_ml_context *context, void *event);
+
+/* A cl_event of a device's context that ends when an event does, in an error where that is done
+ * with one. Owns: the caller releases it (clReleaseEvent). Errors: ARGUMENT, UNSUPPORTED, DEVICE,
+ * MEMORY. */
+ASTER_ML_API int32_t aster_ml_event_to_opencl(void **out, const aster_ml_event *event,
+                                              int32_t device);
 
 #ifdef __cplusplus
 }

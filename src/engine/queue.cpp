@@ -11,48 +11,10 @@
 #include "base/futex.h"
 #include "base/mutex.h"
 #include "engine/engine.h"
+#include "engine/event.h"
 
 namespace aster::engine {
 namespace {
-
-// Done, or not yet. Counted: handles hold it, and what waits for it in queues.
-class Event {
- public:
-  static Event* create(Context& context) {
-    auto* event = context.heap().create<Event>();
-    if (event == nullptr) return nullptr;
-    event->context_ = &context;
-    context.retain();
-    return event;
-  }
-  void retain() { count_.fetch_add(1, std::memory_order_relaxed); }
-  void release() {
-    if (count_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    Context& context = *context_;
-    context.heap().destroy(this);
-    context.release();
-  }
-
-  // False where it is done already.
-  bool finish(int32_t status) {
-    uint32_t before = kPending;
-    if (!state_.compare_exchange_strong(before, kDone + static_cast<uint32_t>(status)))
-      return false;
-    futex_wake(&state_, INT32_MAX);
-    return true;
-  }
-  bool done() const { return state_.load() != kPending; }
-  int32_t wait() {
-    while (state_.load() == kPending) futex_wait(&state_, kPending);
-    return static_cast<int32_t>(state_.load() - kDone);
-  }
-
- private:
-  static constexpr uint32_t kPending = 0, kDone = 1;
-  Context* context_ = nullptr;
-  std::atomic<uint32_t> count_{1};
-  std::atomic<uint32_t> state_{kPending};
-};
 
 int32_t failed_with(int32_t status, const char* what) {
   return fail_at(static_cast<Code>(status), ASTER_MODULE, __FILE__, __LINE__, "%s", what).code;
@@ -62,16 +24,14 @@ int32_t known(int32_t status) {
   return status >= 0 && status <= ASTER_ML_INTERNAL ? status : ASTER_ML_ERROR;
 }
 
-struct EventHandle : HandleObject {
-  Event* event;
-  bool open;  // to be signalled by its owner
-};
 void free_event(HandleObject* object) {
   auto* handle = static_cast<EventHandle*>(object);
   if (handle->open) handle->event->finish(ASTER_ML_CANCELLED);
   handle->event->release();
   handle->context->heap().destroy(handle);
 }
+}  // namespace
+
 Status event_handle(aster_ml_event* out, Context& context, Event* event, bool open) {
   auto* handle = context.heap().create<EventHandle>();
   if (handle == nullptr) return out_of_memory(sizeof(EventHandle));
@@ -87,6 +47,41 @@ Status event_handle(aster_ml_event* out, Context& context, Event* event, bool op
   out->impl = handle->handle;
   return kOk;
 }
+
+bool Event::finish(int32_t status) {
+  uint32_t before = kPending;
+  if (!state_.compare_exchange_strong(before, kDone + static_cast<uint32_t>(status))) return false;
+  futex_wake(&state_, INT32_MAX);
+  Follower* next = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    next = std::exchange(followers_, nullptr);
+  }
+  while (next != nullptr) {
+    Follower* const one = std::exchange(next, next->next);
+    one->call(one, status);
+  }
+  return true;
+}
+
+void Event::follow(Follower* follower) {
+  {
+    const MutexLock lock(mutex_);
+    if (!done()) {
+      follower->next = std::exchange(followers_, follower);
+      return;
+    }
+  }
+  follower->call(follower, wait());
+}
+
+EventHandle* event_of(const aster_ml_event* event) {
+  return event == nullptr ? nullptr : object_of<EventHandle>(event->impl);
+}
+
+Status no_event() { return ASTER_FAIL(kARGUMENT, "an empty event, or one that was freed"); }
+
+namespace {
 
 // One thing to do.
 struct Item {
@@ -299,12 +294,6 @@ class Entry {
   bool finished_ = false;
   Status status_;
 };
-
-EventHandle* event_of(const aster_ml_event* event) {
-  return event == nullptr ? nullptr : object_of<EventHandle>(event->impl);
-}
-
-Status no_event() { return ASTER_FAIL(kARGUMENT, "an empty event, or one that was freed"); }
 
 Status event_init(aster_ml_event* out, const aster_ml_context* context) {
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");

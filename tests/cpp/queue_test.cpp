@@ -39,6 +39,23 @@ TEST_F(QueueTest, ProgramsAndFunctionsInOrder) {
   EXPECT_OK(queue.wait());
 }
 
+TEST_F(QueueTest, EventsOfOpencl) {
+  EXPECT_EQ(Event::from_opencl(nullptr).ok(), false);
+  const Event open = Event::open();
+  EXPECT_EQ(open.to_opencl(ASTER_ML_DEVICE_CPU), nullptr);
+  size_t offset = 0;
+  EXPECT_EQ(aster_ml::opencl_memory(Tensor({1.f}).realized().view(), &offset), nullptr);
+  EXPECT_EQ(aster_ml::opencl_handles(ASTER_ML_DEVICE_CPU).context, nullptr);
+  if (aster_ml_device_is_available(ASTER_ML_DEVICE_OPENCL) == 0) return;
+  EXPECT_NE(aster_ml::opencl_handles().context, nullptr);
+  void* const theirs = open.to_opencl();
+  ASSERT_NE(theirs, nullptr);
+  const Event again = Event::from_opencl(theirs);
+  EXPECT_FALSE(again.is_done());
+  EXPECT_OK(open.signal());
+  EXPECT_OK(again.wait());
+}
+
 TEST_F(QueueTest, Mistakes) {
   const Queue queue;
   EXPECT_FALSE(queue.call(refuse, nullptr).wait());

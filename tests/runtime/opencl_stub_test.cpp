@@ -13,6 +13,7 @@
 #include "base/context.h"
 #include "device/device.h"
 #include "runtime/opencl/backend.h"
+#include "runtime/opencl/native.h"
 
 namespace aster::runtime::opencl {
 namespace {
@@ -63,7 +64,6 @@ class OpenclStub : public ::testing::Test {
     return function<int32_t (*)(const char*)>("stub_count")(what);
   }
 
- private:
   template <typename T>
   static T function(const char* name) {
     void* const library = dlopen(std::getenv("ASTER_ML_OPENCL_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
@@ -144,6 +144,39 @@ TEST_F(OpenclStub, FailuresOfMemoryAreStatuses) {
   EXPECT_EQ(count("clEnqueueUnmapMemObject"), unmapped + 1);
 
   t.release(t.self, 0, data, 64);
+}
+
+// Events of drivers: what fails is told, and ends on the other side.
+TEST_F(OpenclStub, EventsOfDrivers) {
+  if (find_backend() == nullptr) {
+    aster_ml_opencl handles{};
+    EXPECT_EQ(native_device(&handles, ASTER_ML_DEVICE_OPENCL).code, ASTER_ML_UNSUPPORTED);
+    return;
+  }
+  int object = 0;
+  void* made = nullptr;
+  static int32_t told;
+  told = -1;
+  const auto tell = [](void*, int32_t status) { told = status; };
+  once("clCreateUserEvent", -6, ASTER_ML_MEMORY,
+       [&] { return begin_event(&made, ASTER_ML_DEVICE_OPENCL).code; });
+  EXPECT_EQ(made, nullptr);
+  once("clSetEventCallback", -58, ASTER_ML_DEVICE,
+       [&] { return when_over(&object, tell, nullptr).code; });
+  EXPECT_EQ(told, -1);
+  ASSERT_TRUE(when_over(&object, tell, nullptr).ok());
+  EXPECT_EQ(told, ASTER_ML_OK);
+  fail("event", -5);
+  ASSERT_TRUE(when_over(&object, tell, nullptr).ok());
+  EXPECT_EQ(told, ASTER_ML_DEVICE);
+  fail("event", 0);
+  const int32_t released = count("clReleaseEvent");
+  for (const int32_t status : {ASTER_ML_OK, ASTER_ML_CANCELLED}) {
+    ASSERT_TRUE(begin_event(&made, ASTER_ML_DEVICE_OPENCL).ok()) << message();
+    end_event(made, status);
+    EXPECT_EQ(function<int32_t (*)()>("stub_ended")(), status == ASTER_ML_OK ? 0 : -14);
+  }
+  EXPECT_EQ(count("clReleaseEvent"), released + 2);
 }
 
 TEST_F(OpenclStub, FailedBuildsLeaveNothing) {

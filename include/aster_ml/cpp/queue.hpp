@@ -18,6 +18,18 @@ class Event {
     if (!detail::good(aster_ml_event_init(&made, root.get()))) return {};
     return Event(std::move(made), root);
   }
+  /* Done when a cl_event is. */
+  static Event from_opencl(void* event) {
+    const detail::Root root = Context::current().root();
+    aster_ml_event made{};
+    if (!detail::good(aster_ml_event_from_opencl(&made, root.get(), event))) return {};
+    return Event(std::move(made), root);
+  }
+  /* A cl_event that ends when this one does, to be released; null where that fails. */
+  void* to_opencl(int32_t device = ASTER_ML_DEVICE_OPENCL) const {
+    void* made = nullptr;
+    return detail::good(aster_ml_event_to_opencl(&made, get(), device)) ? made : nullptr;
+  }
   bool ok() const { return !event_.empty(); }
   aster_ml_event* get() const { return event_.get(); }
   bool is_done() const { return aster_ml_event_is_done(get()) == 1; }
@@ -32,6 +44,18 @@ class Event {
   Event(aster_ml_event&& event, const detail::Root& root) : event_(std::move(event), root) {}
   detail::Shared<aster_ml_event, detail::Root> event_;
 };
+
+/* Handles of OpenCL behind a device; all null where that fails. */
+inline aster_ml_opencl opencl_handles(int32_t device = ASTER_ML_DEVICE_OPENCL) {
+  aster_ml_opencl out{};
+  out.struct_size = sizeof(out);
+  return detail::good(aster_ml_queue_opencl(&out, device)) ? out : aster_ml_opencl{};
+}
+/* The cl_mem of a descriptor, and where in it that begins; null where that fails. */
+inline void* opencl_memory(const aster_ml_tensor& tensor, size_t* offset) {
+  void* memory = nullptr;
+  return detail::good(aster_ml_queue_opencl_memory(&memory, offset, &tensor)) ? memory : nullptr;
+}
 
 /* Does one thing after another, on a thread of its own. */
 class Queue {

@@ -22,9 +22,11 @@ using cl_kernel = struct ClKernel*;
 using cl_event = struct ClEvent*;
 using ClContextNotify = void (*)(const char*, const void*, size_t, void*);
 using ClProgramNotify = void (*)(cl_program, void*);
+using ClEventNotify = void (*)(cl_event, cl_int, void*);
 
 enum : cl_int {
   CL_SUCCESS = 0,
+  CL_COMPLETE = 0,
   CL_DEVICE_NOT_FOUND = -1,
   CL_DEVICE_NOT_AVAILABLE = -2,
   CL_COMPILER_NOT_AVAILABLE = -3,
@@ -32,6 +34,7 @@ enum : cl_int {
   CL_OUT_OF_RESOURCES = -5,
   CL_OUT_OF_HOST_MEMORY = -6,
   CL_BUILD_PROGRAM_FAILURE = -11,
+  CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST = -14,
   CL_INVALID_BINARY = -42,
   CL_INVALID_BUFFER_SIZE = -61,
   CL_PLATFORM_NOT_FOUND_KHR = -1001,

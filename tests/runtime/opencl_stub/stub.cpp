@@ -27,6 +27,7 @@ cl_int result(const char* what) {
   return at == g_failures.end() ? cl_int{CL_SUCCESS} : at->second;
 }
 int g_object;
+int32_t g_ended = 1;
 template <typename T>
 T object(const char* what, cl_int* error) {
   *error = result(what);
@@ -192,6 +193,22 @@ cl_int clFlush(cl_queue) { return result("clFlush"); }
 cl_int clFinish(cl_queue) { return result("clFinish"); }
 cl_int clWaitForEvents(cl_uint, const cl_event*) { return CL_SUCCESS; }
 cl_int clReleaseEvent(cl_event) { return result("clReleaseEvent"); }
+cl_event clCreateUserEvent(cl_context, cl_int* error) {
+  return object<cl_event>("clCreateUserEvent", error);
+}
+cl_int clRetainEvent(cl_event) { return result("clRetainEvent"); }
+cl_int clSetUserEventStatus(cl_event, cl_int status) {
+  (void)result("clSetUserEventStatus");
+  g_ended = status;
+  return CL_SUCCESS;
+}
+// Over at once, with what stub_fail("event", ..) tells.
+cl_int clSetEventCallback(cl_event event, cl_int, ClEventNotify notify, void* self) {
+  const cl_int error = result("clSetEventCallback");
+  if (error == CL_SUCCESS) notify(event, result("event"), self);
+  return error;
+}
+int32_t stub_ended() { return g_ended; }
 
 }  // extern "C"
 }  // namespace aster::runtime::opencl
