@@ -27,6 +27,7 @@ PARTS = [
     ("dtypes", ["dtype"], None),
     ("Device", ["device"], None),
     ("function", ["function"], None),
+    ("linalg", ["linalg"], None),
     ("lowering", ["lowering"], None),
     ("helpers", ["helpers"], None),
     ("errors", ["errors"], None),

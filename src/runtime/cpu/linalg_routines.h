@@ -41,7 +41,9 @@ int64_t room_of(T work) {
 // to, n by m, = the transpose of from, m by n.
 template <typename T>
 void turn(int64_t m, int64_t n, const T* from, int64_t from_ld, T* to, int64_t to_ld) {
-  constexpr int64_t kTile = 16;
+  // A line of a cache: more rows of a matrix whose stride is a power of two would fall on each
+  // other.
+  constexpr int64_t kTile = 64 / static_cast<int64_t>(sizeof(T));
   for (int64_t j = 0; j < n; j += kTile) {
     const int64_t right = std::min(n, j + kTile);
     for (int64_t i = 0; i < m; i += kTile) {
