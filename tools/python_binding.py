@@ -86,6 +86,22 @@ LEFT_OUT = {
         f"event_{name}": "as queue_call: threading.Event"
         for name in "init signal is_done wait free from_opencl to_opencl".split()
     },
+    **{
+        f"lazy_{name}": "Python's bound variables have rules of their own (python/aster_ml/dynamic)"
+        for name in (
+            "dims from_dim whole reshape_dims expand_dims shrink_dims pad_dims select_dims "
+            "full_dims empty_dims arange_dims"
+        ).split()
+    },
+    **{
+        f"symbolic_{name}": "as lazy_dims: aster_ml.Variable"
+        for name in "init combine bind value".split()
+    },
+    "program_run_bound": "TinyJit gives variables as inputs",
+    **{
+        f"program_{name}": "as program_run_bound"
+        for name in "count_variables get_variable set_variable".split()
+    },
     "kernel_set_gradient_function": "aster_ml.kernel takes functions of Python",
     "tensor_from_buffer": "from_buffer wraps memory of Python objects",
     **{

@@ -25,6 +25,7 @@
 #include "aster_ml/runtime.h"
 #include "aster_ml/spatial.h"
 #include "aster_ml/state.h"
+#include "aster_ml/symbolic.h"
 #include "aster_ml/tensor.h"
 #include "aster_ml/uop.h"
 #include "aster_ml/view.h"

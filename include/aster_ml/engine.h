@@ -193,6 +193,40 @@ ASTER_ML_API int32_t aster_ml_program_run(const aster_ml_program *program,
                                           const aster_ml_tensor *inputs, size_t input_count,
                                           aster_ml_tensor *outputs, size_t output_count);
 
+/* A variable (symbolic.h) of a program: its kernels read it, or a value was used while it was
+ * captured. What it points to belongs to the program. */
+typedef struct aster_ml_program_variable {
+  uint32_t struct_size; /* in: sizeof(aster_ml_program_variable) */
+  int32_t fixed; /* 1: something looked at its value, so that the program is for this one alone */
+  const char *name;
+  int64_t min, max; /* what values it may have */
+  int64_t value;    /* of runs that are given no other; at first that of the capture */
+} aster_ml_program_variable;
+
+/* How many variables a program has. 0 for an empty handle. */
+ASTER_ML_API size_t aster_ml_program_count_variables(const aster_ml_program *program);
+
+/* Tells of one; struct_size tells how much. Errors: ARGUMENT, RANGE (index). */
+ASTER_ML_API int32_t aster_ml_program_get_variable(aster_ml_program_variable *variable,
+                                                   const aster_ml_program *program, size_t index);
+
+/* The value of a variable in runs that are given none. Errors: ARGUMENT, NOT_FOUND (the program has
+ * no variable of that name), RANGE (out of its bounds), UNSUPPORTED (the program is for one value).
+ * Threads: any, but not during a run of it. */
+ASTER_ML_API int32_t aster_ml_program_set_variable(const aster_ml_program *program,
+                                                   const char *name, int64_t value);
+
+/* As aster_ml_program_run, with a value for every variable of the program, in the order of
+ * aster_ml_program_get_variable. What depends on sizes is of the greatest ones: of an output that
+ * has smaller sizes only the first elements of each axis mean something. Errors: as
+ * aster_ml_program_run, RANGE (a value out of its bounds), UNSUPPORTED (another value than the one
+ * that was looked at). Threads: any number at once, each with its own workspace and values. */
+ASTER_ML_API int32_t aster_ml_program_run_bound(const aster_ml_program *program,
+                                                aster_ml_workspace *workspace,
+                                                const int64_t *values, size_t value_count,
+                                                const aster_ml_tensor *inputs, size_t input_count,
+                                                aster_ml_tensor *outputs, size_t output_count);
+
 /* Launches of one run. 0 for an empty handle. */
 ASTER_ML_API size_t aster_ml_program_count_kernels(const aster_ml_program *program);
 

@@ -48,6 +48,10 @@ class Builder {
     Map<const Storage*, uint8_t> touched(heap);
     Vec<uint8_t> stays(heap);
     for (const Array& input : r_.inputs) ASTER_TRY(touched.set(input.storage, 1));
+    for (const Recording::Ref& ref : r_.params) {
+      if (e_.symbols.with_cell(ref.storage) != Symbols::kNone)
+        ASTER_TRY(touched.set(ref.storage, 1));
+    }
     const auto is_touched = [&](const Storage& storage) {
       return touched.contains(&storage) || std::ranges::any_of(touched, [&](const auto& other) {
                return buffer::share_memory(*other.key, storage);
@@ -130,9 +134,48 @@ class Builder {
     return kOk;
   }
 
+  // Variables that were looked at, and those whose cells launches read: these are inputs behind
+  // the caller's.
+  Status take_variables() {
+    size_t at = 0;
+    for (const uint32_t seen : r_.seen) {
+      ASTER_TRY(take_variable(&at, seen));
+      p_.variables[at].seen = true;
+    }
+    for (const Recording::Ref& ref : r_.params) {
+      const uint32_t symbol = e_.symbols.with_cell(ref.storage);
+      if (symbol == Symbols::kNone) continue;
+      ASTER_TRY(take_variable(&at, symbol));
+      if (p_.variables[at].input != ProgramVariable::kNone) continue;
+      p_.variables[at].input = static_cast<uint32_t>(p_.inputs.size());
+      ASTER_TRY(p_.inputs.push(ref.buffer));
+      ASTER_TRY(keep(ref.storage));
+      ++p_.hidden;
+    }
+    return kOk;
+  }
+  Status take_variable(size_t* at, uint32_t symbol) {
+    const Symbol& given = e_.symbols[symbol];
+    const Variable& variable = e_.symbols.of(given);
+    for (*at = 0; *at < p_.variables.size(); ++*at) {
+      ProgramVariable& other = p_.variables[*at];
+      if (other.number != given.variable && other.name.view() != variable.name.view()) continue;
+      if (other.number == given.variable && other.value == given.value) return kOk;
+      return ASTER_FAIL(kARGUMENT, "variable %s is %lld and %lld in one capture",
+                        other.name.c_str(), static_cast<long long>(other.value),
+                        static_cast<long long>(given.value));
+    }
+    ProgramVariable made{Text(e_.context.heap()), variable.least, variable.most, given.value,
+                         given.variable};
+    made.name << variable.name.view();
+    if (made.name.c_str() == nullptr) return made.name.status();
+    return p_.variables.push(std::move(made));
+  }
+
   Status take_arrays(std::span<Lazy* const> outputs) {
     ASTER_TRY(p_.inputs.append(r_.inputs.data(), r_.inputs.size()));
     ASTER_TRY(p_.dims.append(r_.dims.data(), r_.dims.size()));
+    ASTER_TRY(take_variables());
     for (Lazy* output : outputs) {
       const Node node = output->node;
       Array array;
@@ -395,7 +438,7 @@ Status cells_of(aster::Vec<Lazy*>* out, const Engine& engine, aster_ml_lazy* con
     if (lazy == nullptr) return ASTER_FAIL(kARGUMENT, "tensor %zu is empty or freed", i);
     if (lazy->engine != &engine)
       return ASTER_FAIL(kARGUMENT, "tensor %zu belongs to another context", i);
-    ASTER_TRY(out->push(lazy));
+    ASTER_TRY(out->push(aster::engine::whole_of(lazy)));
   }
   return aster::kOk;
 }

@@ -33,6 +33,7 @@ void leave_node(Lazy& lazy) {
 void destroy_lazy(HandleObject* object) {
   Lazy* lazy = static_cast<Lazy*>(object);
   Engine& engine = *lazy->engine;
+  drop_sizes(*lazy);
   leave_node(*lazy);
   --engine.cells;
   engine.graph.release(lazy->node);
@@ -120,6 +121,7 @@ Engine::Engine(Context& owner, Graph& nodes)
       arenas(owner.heap()),
       queues(owner.heap()),
       refused(owner.heap()),
+      symbols(*this, owner.heap()),
       kept_values(owner.heap()),
       threads(pool::hardware_threads()),
       device(device::kCpu),
@@ -189,6 +191,7 @@ Status engine_of(Engine** out, Context& context) {
 }
 
 Graph& graph_of(Engine& engine) { return engine.graph; }
+Symbols& symbols_of(Engine& engine) { return engine.symbols; }
 
 Status lazy_create(Lazy** out, Engine& engine, Node node, const Lazy* from) {
   ASTER_TRY(need(node));
@@ -200,7 +203,7 @@ Status lazy_create(Lazy** out, Engine& engine, Node node, const Lazy* from) {
     return status;
   }
   lazy->engine = &engine;
-  lazy->node = node;
+  lazy->node = lazy->shown = node;
   if (from != nullptr && below_views(from->node) == below_views(node)) {
     lazy->family = from->family;
   } else {
@@ -217,8 +220,50 @@ void set_node(Lazy& lazy, Node node) {
   lazy.engine->graph.retain(node);
   leave_node(lazy);
   lazy.engine->graph.release(lazy.node);
-  lazy.node = node;
+  lazy.node = lazy.shown = node;
   join_node(lazy, node);
+}
+
+Status set_sizes(Lazy& lazy, Lazy* whole, uop::Nodes sizes) {
+  scope_remove(whole);
+  Heap& heap = lazy.engine->context.heap();
+  Sized* sized = heap.create<Sized>();
+  Node* list = sized == nullptr ? nullptr : heap.array<Node>(sizes.size());
+  if (list == nullptr) {
+    if (sized != nullptr) heap.destroy(sized);
+    free_handle(whole);
+    return out_of_memory(sizes.size() * sizeof(Node));
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    list[i] = sizes[i];
+    lazy.engine->graph.retain(sizes[i]);
+  }
+  *sized = {whole, list, sizes.size()};
+  lazy.sized = sized;
+  return kOk;
+}
+
+void drop_sizes(Lazy& lazy) {
+  Sized* sized = std::exchange(lazy.sized, nullptr);
+  if (sized == nullptr) return;
+  for (size_t i = 0; i < sized->ndim; ++i) lazy.engine->graph.release(sized->sizes[i]);
+  Heap& heap = lazy.engine->context.heap();
+  heap.release(sized->sizes, sized->ndim * sizeof(Node), alignof(Node));
+  Lazy* whole = sized->whole;
+  heap.destroy(sized);
+  free_handle(whole);
+}
+
+Status look_at(Engine& engine, Node expression) {
+  if (engine.recording == nullptr) return kOk;
+  return engine.symbols.each(expression, [&](uint32_t at) { return note_seen(engine, at); });
+}
+
+Status look_at_sizes(const Lazy& lazy) {
+  if (lazy.sized == nullptr || lazy.engine->recording == nullptr) return kOk;
+  for (size_t i = 0; i < lazy.sized->ndim; ++i)
+    ASTER_TRY(look_at(*lazy.engine, lazy.sized->sizes[i]));
+  return kOk;
 }
 
 Node buffer_node_on(Engine& engine, Storage* storage, int32_t device, int64_t byte_offset,

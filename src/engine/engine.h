@@ -12,6 +12,7 @@
 #include "engine/leaves.h"
 #include "engine/library.h"
 #include "engine/schedule.h"
+#include "engine/symbols.h"
 #include "runtime/cpu/module.h"
 #include "runtime/load.h"
 
@@ -186,6 +187,7 @@ class Engine {
   runtime::Queues queues;
   // Kernels that the compiler refused while it took others, by hashes of their names.
   Map<uint64_t, bool> refused;
+  Symbols symbols;
   uint64_t families = 0;  // given to cells
   Vec<Kept> kept_values;  // sources before users
   int64_t kept_bytes = 0;
@@ -304,6 +306,11 @@ Status record(Recording& recording, Executable& exe, const Leaves& leaves,
               std::span<buffer::Storage* const> outputs);
 // Storage that was made from data while a capture is open: replays that write it begin with that.
 Status note_made(Engine& engine, buffer::Storage* storage);
+// A symbol whose value what is captured is for.
+Status note_seen(Engine& engine, uint32_t symbol);
+size_t count_seen(const Engine& engine);
+// Leaves the first count of them.
+void forget_seen(Engine& engine, size_t count);
 void drop_recording(Engine& engine);
 
 }  // namespace aster::engine

@@ -17,10 +17,22 @@
 namespace aster::engine {
 
 class Engine;
+class Symbols;
+struct Lazy;
+
+// Of a tensor whose sizes are expressions of variables: what its node, of the present sizes, is the
+// first part of.
+struct Sized {
+  Lazy* whole;       // the tensor of the greatest sizes, a cell without a scope
+  uop::Node* sizes;  // retained; one an axis, numbers among them
+  size_t ndim;
+};
 
 struct Lazy : HandleObject {
   Engine* engine;
-  uop::Node node;  // retained; replaced through set_node only
+  uop::Node node;   // retained; replaced through set_node only
+  uop::Node shown;  // what builders take for it: node, or another while one of them says so
+  Sized* sized;     // null: all sizes are numbers
   // Handles copied from one another, and views: what is assigned to one is seen in all. Cells built
   // apart have families of their own, though equal expressions come to lie in one storage; 0: the
   // cell stands for memory that was there before it, whoever else does.
@@ -34,11 +46,23 @@ struct Lazy : HandleObject {
 // The engine of a context, made at the first call.
 Status engine_of(Engine** out, Context& context);
 uop::Graph& graph_of(Engine& engine);
+Symbols& symbols_of(Engine& engine);
 
 // A new handle's cell naming node; registered in the innermost scope. Of the family of `from` if it
 // is a view of that. Nil node: last_failure().
 Status lazy_create(Lazy** out, Engine& engine, uop::Node node, const Lazy* from = nullptr);
 void set_node(Lazy& lazy, uop::Node node);
+
+// Makes lazy, a part of whole from its beginning, one of those sizes. The cell of whole is lazy's
+// from now on, whatever comes of it.
+Status set_sizes(Lazy& lazy, Lazy* whole, uop::Nodes sizes);
+void drop_sizes(Lazy& lazy);
+// The tensor that is computed for a cell.
+inline Lazy* whole_of(Lazy* lazy) { return lazy->sized == nullptr ? lazy : lazy->sized->whole; }
+// A value of a variable in an expression, or of a size, is used as a number: what is captured is
+// for this one alone.
+Status look_at(Engine& engine, uop::Node expression);
+Status look_at_sizes(const Lazy& lazy);
 
 // The cells that name a node: the first; on by `beside`.
 inline Lazy* cells_of(uop::Node node) { return static_cast<Lazy*>(node->handles); }

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
+#include "base/options.h"
 #include "device/device.h"
 
 namespace aster::engine {
@@ -256,10 +258,65 @@ Status stage(Given* memory, const Program& program, const Workspace& workspace, 
   return kOk;
 }
 
+// The value of a variable: given, or the program's.
+Status take_value(int64_t* out, const ProgramVariable& variable, const int64_t* given) {
+  *out = given == nullptr ? variable.value : *given;
+  if (*out < variable.least || *out > variable.most) {
+    return ASTER_FAIL(kRANGE, "%.*s = %lld: it is from %lld to %lld",
+                      static_cast<int>(variable.name.view().size()), variable.name.view().data(),
+                      static_cast<long long>(*out), static_cast<long long>(variable.least),
+                      static_cast<long long>(variable.most));
+  }
+  if (!variable.seen || *out == variable.value) return kOk;
+  return ASTER_FAIL(kUNSUPPORTED,
+                    "%.*s = %lld: what was captured looked at its value, and is for %lld alone",
+                    static_cast<int>(variable.name.view().size()), variable.name.view().data(),
+                    static_cast<long long>(*out), static_cast<long long>(variable.value));
+}
+
+// What a run is given, with the variables' values behind it, in memory of the workspace.
+Status with_values(Vec<aster_ml_tensor>* out, const Program& program, Workspace& workspace,
+                   std::span<const aster_ml_tensor> inputs, const int64_t* values) {
+  const size_t count = program.variables.size();
+  ASTER_TRY(workspace.values.resize(count, 0));
+  ASTER_TRY(out->append(inputs.data(), inputs.size()));
+  ASTER_TRY(out->resize(program.inputs.size(), aster_ml_tensor{}));
+  for (size_t i = 0; i < count; ++i) {
+    const ProgramVariable& variable = program.variables[i];
+    int64_t value = 0;
+    ASTER_TRY(take_value(&value, variable, values == nullptr ? nullptr : &values[i]));
+    if (variable.input == ProgramVariable::kNone) continue;
+    const Array& array = program.inputs[variable.input];
+    int64_t* word = &workspace.values[i];
+    *word = value;
+    if (array.dtype == DType::kInt32) {
+      const auto low = static_cast<int32_t>(value);
+      std::memcpy(word, &low, sizeof(low));
+    }
+    const auto dtype = static_cast<int32_t>(array.dtype);
+    (*out)[variable.input].storage = {word, sizeof(*word), dtype, device::kCpu};
+    (*out)[variable.input].dtype = dtype;
+    (*out)[variable.input].device = device::kCpu;
+  }
+  return kOk;
+}
+
+Status run_all(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
+               std::span<aster_ml_tensor> outputs);
+
+// values: of the variables in their order; null: the program's own.
 Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
-           std::span<aster_ml_tensor> outputs) {
+           std::span<aster_ml_tensor> outputs, const int64_t* values) {
   Busy memory(workspace.busy, true);
   if (!memory.held()) return ASTER_FAIL(kSTATE, "the workspace is in use by another run");
+  if (program.variables.empty()) return run_all(program, workspace, inputs, outputs);
+  Vec<aster_ml_tensor> all(program.context->heap());
+  ASTER_TRY(with_values(&all, program, workspace, inputs, values));
+  return run_all(program, workspace, {all.data(), all.size()}, outputs);
+}
+
+Status run_all(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
+               std::span<aster_ml_tensor> outputs) {
   Busy state(program.busy, program.writes_state || program.interprets);
   if (!state.held()) return ASTER_FAIL(kSTATE, "another run writes the captured state");
   ASTER_TRY(plan_run(program, workspace, inputs, outputs));
@@ -311,10 +368,10 @@ static Program* program_of(const aster_ml_program* program) {
   return program == nullptr ? nullptr : aster::object_of<Program>(program->impl);
 }
 
-int32_t aster_ml_program_run(const aster_ml_program* program, aster_ml_workspace* workspace,
-                             const aster_ml_tensor* inputs, size_t input_count,
-                             aster_ml_tensor* outputs, size_t output_count) {
-  ASTER_API();
+static Status run_program(const aster_ml_program* program, aster_ml_workspace* workspace,
+                          const aster_ml_tensor* inputs, size_t input_count,
+                          aster_ml_tensor* outputs, size_t output_count, const int64_t* values,
+                          size_t value_count) {
   const aster::FloatModes modes;
   Program* p = program_of(program);
   if (p == nullptr) return ASTER_FAIL(kARGUMENT, "an empty program, or one that was freed");
@@ -324,14 +381,77 @@ int32_t aster_ml_program_run(const aster_ml_program* program, aster_ml_workspace
   if (w == nullptr) return ASTER_FAIL(kARGUMENT, "the workspace was freed");
   if (w != p->own && w->program != p)
     return ASTER_FAIL(kARGUMENT, "the workspace is of another program");
-  if (input_count != p->inputs.size() || output_count != p->results.size()) {
+  const size_t wanted = p->inputs.size() - p->hidden;
+  if (input_count != wanted || output_count != p->results.size()) {
     return ASTER_FAIL(kARGUMENT, "%zu inputs and %zu outputs given, %zu and %zu captured",
-                      input_count, output_count, p->inputs.size(), p->results.size());
+                      input_count, output_count, wanted, p->results.size());
+  }
+  if (values != nullptr && value_count != p->variables.size()) {
+    return ASTER_FAIL(kARGUMENT, "%zu values given for %zu variables", value_count,
+                      p->variables.size());
   }
   if ((inputs == nullptr && input_count != 0) || (outputs == nullptr && output_count != 0)) {
     return ASTER_FAIL(kARGUMENT, "null array of tensors");
   }
-  return aster::engine::run(*p, *w, {inputs, input_count}, {outputs, output_count});
+  return aster::engine::run(*p, *w, {inputs, input_count}, {outputs, output_count}, values);
+}
+
+int32_t aster_ml_program_run(const aster_ml_program* program, aster_ml_workspace* workspace,
+                             const aster_ml_tensor* inputs, size_t input_count,
+                             aster_ml_tensor* outputs, size_t output_count) {
+  ASTER_API();
+  return run_program(program, workspace, inputs, input_count, outputs, output_count, nullptr, 0)
+      .code;
+}
+
+int32_t aster_ml_program_run_bound(const aster_ml_program* program, aster_ml_workspace* workspace,
+                                   const int64_t* values, size_t value_count,
+                                   const aster_ml_tensor* inputs, size_t input_count,
+                                   aster_ml_tensor* outputs, size_t output_count) {
+  ASTER_API();
+  if (values == nullptr && value_count != 0) return ASTER_FAIL(kARGUMENT, "null array of values");
+  const int64_t none = 0;
+  return run_program(program, workspace, inputs, input_count, outputs, output_count,
+                     values == nullptr ? &none : values, value_count)
+      .code;
+}
+
+size_t aster_ml_program_count_variables(const aster_ml_program* program) {
+  const Program* p = program_of(program);
+  return p == nullptr ? 0 : p->variables.size();
+}
+
+int32_t aster_ml_program_get_variable(aster_ml_program_variable* variable,
+                                      const aster_ml_program* program, size_t index) {
+  Program* p = program_of(program);
+  ASTER_ENTER(p == nullptr ? nullptr : p->context);
+  if (variable == nullptr || variable->struct_size < sizeof(variable->struct_size))
+    return ASTER_FAIL(kARGUMENT, "variable is null, or its struct_size is not set");
+  if (index >= p->variables.size())
+    return ASTER_FAIL(kRANGE, "there is no variable %zu of %zu", index, p->variables.size());
+  aster::engine::ProgramVariable& from = p->variables[index];
+  aster_ml_program_variable all{};
+  all.struct_size = sizeof(all);
+  all.fixed = from.seen;
+  all.name = from.name.c_str();
+  all.min = from.least;
+  all.max = from.most;
+  all.value = from.value;
+  aster::write_struct(variable, all);
+  return aster::kOk;
+}
+
+int32_t aster_ml_program_set_variable(const aster_ml_program* program, const char* name,
+                                      int64_t value) {
+  Program* p = program_of(program);
+  ASTER_ENTER(p == nullptr ? nullptr : p->context);
+  if (name == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for a name");
+  for (aster::engine::ProgramVariable& variable : p->variables) {
+    if (variable.name.view() != name) continue;
+    ASTER_TRY(aster::engine::take_value(&value, variable, &value));
+    return variable.value = value, aster::kOk;
+  }
+  return ASTER_FAIL(kNOT_FOUND, "no variable of the program is named %s", name);
 }
 
 size_t aster_ml_program_count_kernels(const aster_ml_program* program) {

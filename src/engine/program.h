@@ -61,6 +61,17 @@ class Regions {
   Vec<buffer::Region> all_;
 };
 
+// A variable that a program's kernels read, or that was looked at while it was captured.
+struct ProgramVariable {
+  static constexpr uint32_t kNone = UINT32_MAX;
+  Text name;
+  int64_t least, most;
+  int64_t value;           // of runs that are given no other
+  uint32_t number;         // among those of the context
+  uint32_t input = kNone;  // that it is
+  bool seen = false;       // the program is for the value that it was captured with
+};
+
 struct Program;
 
 struct Workspace : HandleObject {
@@ -70,6 +81,7 @@ struct Workspace : HandleObject {
         current(heap),
         given(heap),
         staged(heap),
+        values(heap),
         late(heap),
         areas(heap),
         apart(heap),
@@ -86,7 +98,8 @@ struct Workspace : HandleObject {
   // Where inputs are copied first that lie in memory which the run writes; -1 for the others.
   Vec<int64_t> staged;
   buffer::Storage* staging = nullptr;
-  Vec<uint8_t> late;  // outputs in memory that the run reads: made in the workspace, then copied
+  Vec<int64_t> values;  // of the program's variables, as inputs read them
+  Vec<uint8_t> late;    // outputs in memory that the run reads: made in the workspace, then copied
   Vec<buffer::Storage*> areas;  // on devices
   Vec<buffer::Storage*> apart;  // copies of inputs on devices; null: none
   Commands commands;            // of a program that is not the host's alone
@@ -100,6 +113,7 @@ struct Program : HandleObject {
         first_pointer(heap),
         sources(heap),
         inputs(heap),
+        variables(heap),
         assigned(heap),
         results(heap),
         values(heap),
@@ -115,7 +129,9 @@ struct Program : HandleObject {
   Vec<Entry> entries;
   Vec<uint32_t> first_pointer;  // of each entry
   Vec<Source> sources;          // of every pointer
-  Vec<Array> inputs;
+  Vec<Array> inputs;            // the caller's, then those that are variables
+  size_t hidden = 0;            // of the latter
+  Vec<ProgramVariable> variables;
   Vec<uint32_t> assigned;  // the inputs that a run writes
   Vec<Result> results;
   Vec<Value> values;  // inputs, results, then the memory that it was captured with

@@ -58,7 +58,7 @@ std::span<Value> list_of(Program& program, int32_t list) {
   const std::span<Value> all(program.values.data(), program.values.size());
   switch (list) {
     case ASTER_ML_PROGRAM_INPUTS:
-      return all.first(inputs);
+      return all.first(inputs - program.hidden);
     case ASTER_ML_PROGRAM_OUTPUTS:
       return all.subspan(inputs, results);
     case ASTER_ML_PROGRAM_CAPTURED:

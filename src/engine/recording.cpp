@@ -1,5 +1,6 @@
 #include "engine/recording.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -81,6 +82,16 @@ Status draw_random(Node* keys, Engine& engine, Storage* state, int32_t device, u
   buffer::storage_release(storage);
   return *keys == nullptr ? last_failure() : kOk;
 }
+
+Status note_seen(Engine& engine, uint32_t symbol) {
+  Vec<uint32_t>& seen = engine.recording->seen;
+  const bool there = std::ranges::find(seen, symbol) != seen.end();
+  return there ? kOk : seen.push(symbol);
+}
+
+size_t count_seen(const Engine& engine) { return engine.recording->seen.size(); }
+
+void forget_seen(Engine& engine, size_t count) { engine.recording->seen.truncate(count); }
 
 Status note_made(Engine& engine, Storage* storage) {
   Recording& r = *engine.recording;

@@ -56,6 +56,7 @@ struct Recording {
         dims(heap),
         drawn(heap),
         made(heap),
+        seen(heap),
         kept(heap) {}
   struct Ref {
     buffer::Storage* storage;
@@ -71,6 +72,7 @@ struct Recording {
   Vec<int64_t> dims;
   Vec<Drawn> drawn;
   Vec<Made> made;
+  Vec<uint32_t> seen;  // symbols
   Vec<buffer::Storage*>
       kept;  // a reference each, so that no address is used twice during the capture
   bool prune = false;

@@ -356,6 +356,7 @@ Status check_gradient(const Optimizer::Trained& t, const aster_ml_lazy* given, C
   if (tensor::cell(given)->context != &context) {
     return ASTER_FAIL(kARGUMENT, "an optimiser and a gradient of two contexts");
   }
+  ASTER_TRY(engine::look_at_sizes(*tensor::cell(given)));
   *out = tensor::node(given);
   const Node w = t.w.node();
   if (!std::equal(w->shape().begin(), w->shape().end(), (*out)->shape().begin(),

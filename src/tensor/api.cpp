@@ -1,8 +1,10 @@
 #include "tensor/api.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "dtype/convert.h"
+#include "engine/engine.h"
 
 namespace aster::tensor {
 
@@ -64,6 +66,7 @@ Status Build::check(std::span<const Input> inputs, bool optional) {
     if (optional && x == nullptr) continue;
     ASTER_TRY(check_handle(x));
     if (first_ == nullptr) first_ = cell(x);
+    if (cell(x)->sized != nullptr) ASTER_TRY(note_sized(cell(x)));
     Context* context = cell(x)->context;
     if (context_ != nullptr && context != context_) {
       return ASTER_FAIL(kARGUMENT, "tensors of two contexts in one operation");
@@ -76,15 +79,84 @@ Status Build::check(std::span<const Input> inputs, bool optional) {
 Status Build::enter() {
   lock_.emplace(context_);
   ASTER_TRY(lock_->status());
-  return engine::engine_of(&engine_, *context_);
+  ASTER_TRY(engine::engine_of(&engine_, *context_));
+  return sized_.has_value() ? look_at_operands() : kOk;
 }
 
 Status Build::finish(Node node) {
   if (node == nullptr) return last_failure();
   engine::Lazy* lazy;
-  ASTER_TRY(engine::lazy_create(&lazy, *engine_, node, first_));
+  ASTER_TRY(make_cell(&lazy, node));
   out_->impl = lazy->handle;
   return kOk;
+}
+
+Status Build::finish(Node whole, const Sizes& sizes) {
+  take_rule(sizes);
+  return finish(whole);
+}
+
+Status Build::make_cell(engine::Lazy** out, Node node) {
+  return make_cell(out, node, sizes_.has_value() ? &*sizes_ : nullptr);
+}
+
+Status Build::make_cell(engine::Lazy** out, Node node, const Sizes* sizes) {
+  const bool bound = sizes != nullptr && std::ranges::any_of(Nodes(*sizes), is_bound);
+  if (!bound || node == nullptr) return engine::lazy_create(out, *engine_, node, first_);
+  uop::Dims begin(node->ndim, 0), step(node->ndim, 1), size;
+  for (Node each : Nodes(*sizes)) {
+    int64_t now = 0;
+    ASTER_TRY(symbols().value_of(&now, each));
+    size.push(now);
+  }
+  const Node present = keeping_weak(
+      graph(), node, [&](Node whole) { return graph().slice(whole, begin, step, size); });
+  engine::Lazy* whole = nullptr;
+  const engine::Lazy* from =
+      first_ == nullptr || first_->sized == nullptr ? first_ : first_->sized->whole;
+  ASTER_TRY(engine::lazy_create(&whole, *engine_, node, from));
+  Status status = engine::lazy_create(out, *engine_, present, whole);
+  if (!status.ok()) {
+    free_handle(whole);
+    return status;
+  }
+  status = engine::set_sizes(**out, whole, *sizes);
+  if (!status.ok()) free_handle(*out);
+  return status;
+}
+
+void Sizes::insert(size_t axis, Node size) {
+  push(size);
+  for (size_t i = count - 1; i > axis; --i) at[i] = at[i - 1];
+  at[axis] = size;
+}
+
+void Sizes::remove(size_t axis) {
+  for (size_t i = axis + 1; i < count; ++i) at[i - 1] = at[i];
+  --count;
+}
+
+Status Build::note_sized(engine::Lazy* x) {
+  if (!sized_.has_value()) sized_.emplace(x->context->heap());
+  return sized_->push(x);
+}
+
+// Until a rule is taken, values are used.
+Status Build::look_at_operands() {
+  if (engine_->recording == nullptr) return kOk;
+  seen_before_ = engine::count_seen(*engine_);
+  for (const engine::Lazy* x : *sized_) ASTER_TRY(engine::look_at_sizes(*x));
+  return kOk;
+}
+
+void Build::take_rule(const Sizes& sizes) {
+  if (sized_.has_value() && engine_->recording != nullptr)
+    engine::forget_seen(*engine_, seen_before_);
+  sizes_.emplace(sizes);
+}
+
+void Build::show_present() {
+  for (engine::Lazy* x : *sized_) x->shown = x->node;
 }
 
 Status clear_handles(aster_ml_lazy* out, size_t count, std::span<const Input> inputs) {
@@ -99,9 +171,14 @@ Status clear_handles(aster_ml_lazy* out, size_t count, std::span<const Input> in
 }
 
 Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes) {
+  return make_handles(out, build, nodes, {});
+}
+
+Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes, std::span<const Sizes> sizes) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     engine::Lazy* lazy;
-    const Status status = engine::lazy_create(&lazy, build.engine(), nodes[i], build.first());
+    const Status status = sizes.empty() ? build.make_cell(&lazy, nodes[i])
+                                        : build.make_cell(&lazy, nodes[i], &sizes[i]);
     if (!status.ok()) {
       while (i-- > 0) aster_ml_lazy_free(&out[i]);
       return status;

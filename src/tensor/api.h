@@ -16,8 +16,28 @@ using Input = const aster_ml_lazy*;
 // The cell of a handle; null for an empty one and for one that was freed.
 inline engine::Lazy* cell(const aster_ml_lazy* x) { return object_of<engine::Lazy>(x->impl); }
 using aster::context_of;
-// The node of a checked handle; null for a null pointer.
-inline Node node(Input x) { return x == nullptr ? nullptr : cell(x)->node; }
+// The node of a checked handle, as the function that builds sees it; null for a null pointer.
+inline Node node(Input x) { return x == nullptr ? nullptr : cell(x)->shown; }
+
+// Sizes of axes: constants, or expressions of variables (engine/symbols.h), in canonical form.
+struct Sizes {
+  static constexpr size_t kMost = uop::Dims::kMost;
+  size_t count = 0;
+  Node at[kMost];  // the first count are set
+
+  Sizes() {}  // NOLINT: at stays uninitialised
+  void push(Node size) {
+    if (count < kMost) at[count++] = size;
+  }
+  void insert(size_t axis, Node size);
+  void remove(size_t axis);
+  Node& operator[](size_t i) { return at[i]; }
+  Node operator[](size_t i) const { return at[i]; }
+  size_t size() const { return count; }
+  operator Nodes() const { return {at, count}; }  // NOLINT: a list of nodes is what it is
+};
+// Whether a size is an expression of variables.
+inline bool is_bound(Node size) { return !uop::is_const(size); }
 
 // The status of an empty handle: the code in the error record, which stays; ARGUMENT if it is
 // clear.
@@ -26,6 +46,10 @@ Status empty_handle();
 Status check_handle(Input x);
 
 // One call of a builder: checks the handles, holds the context, makes the result's handle.
+//
+// A tensor of symbolic sizes is here a tensor of the present ones, which is right for every
+// function, but uses the values of variables: what is captured is for these alone. A function that
+// has a rule (sized.h) builds its result on the whole tensors, and says which sizes it has.
 class Build {
  public:
   // optional: may be null pointers, but no empty handles.
@@ -36,6 +60,7 @@ class Build {
 
   // Where no handle came of it, the nodes made are given back: Buffers among them hold memory.
   ~Build() {
+    if (sized_.has_value()) show_present();
     if (engine_ != nullptr && out_->impl == nullptr) graph().collect();
   }
   Build(const Build&) = delete;
@@ -48,6 +73,20 @@ class Build {
   bool strict() const { return context_->options().strict_parity != 0; }
   // Writes the handle of a new cell naming node; nil: the failure in the error record.
   Status finish(Node node);
+  // The same of a whole tensor of which sizes are meant.
+  Status finish(Node whole, const Sizes& sizes);
+  // The cell of finish; from: what it may be a view of.
+  Status make_cell(engine::Lazy** out, Node node);
+  Status make_cell(engine::Lazy** out, Node node, const Sizes* sizes);
+
+  // Whether an operand has symbolic sizes.
+  bool sized() const { return sized_.has_value(); }
+  // A rule holds from here on: values of variables are not used, finish takes whole tensors of
+  // these sizes.
+  void take_rule(const Sizes& sizes);
+  // What the function sees of an operand until it ends.
+  void show(Input x, Node seen) { cell(x)->shown = seen; }
+  engine::Symbols& symbols() { return engine::symbols_of(*engine_); }
   // What the result may be a view of.
   const engine::Lazy* first() const { return first_; }
 
@@ -55,11 +94,17 @@ class Build {
   Status clear_out(std::initializer_list<std::span<const Input>> lists);
   Status check(std::span<const Input> inputs, bool optional);
   Status enter();
+  Status note_sized(engine::Lazy* x);
+  Status look_at_operands();
+  void show_present();
   aster_ml_lazy* out_;
   Context* context_ = nullptr;
   engine::Engine* engine_ = nullptr;
   const engine::Lazy* first_ = nullptr;
   std::optional<ContextLock> lock_;
+  std::optional<Vec<engine::Lazy*>> sized_;  // operands of symbolic sizes
+  size_t seen_before_ = 0;                   // symbols, by the capture that is open
+  std::optional<Sizes> sizes_;               // of the result, by a rule
   Status status_;
 };
 
@@ -68,6 +113,8 @@ class Build {
 Status clear_handles(aster_ml_lazy* out, size_t count, std::span<const Input> inputs);
 // A handle of each node: all of them, or none. Nil: the failure in the error record.
 Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes);
+// The same of whole tensors, sizes[i] of nodes[i].
+Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes, std::span<const Sizes> sizes);
 
 // Realises cells of one context, each to a Buffer: a view that is not row-major to memory of its
 // own.

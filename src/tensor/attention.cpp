@@ -8,6 +8,7 @@
 #include "tensor/api.h"
 #include "tensor/linalg.h"
 #include "tensor/random.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -122,6 +123,22 @@ int32_t aster_ml_lazy_scaled_dot_product_attention(aster_ml_lazy* out, const ast
   const Attention attention{node(query), node(key),      node(value),     node(attn_mask),
                             dropout_p,   is_causal != 0, enable_gqa != 0, training != 0};
   ASTER_TRY(check(attention));
+  if (build.sized() && (training == 0 || dropout_p == 0)) {
+    struct Call {
+      Build& build;
+      Attention attention;
+    } call{build, attention};
+    const auto on = [](void* self, Node q, Node k, Node v, Node mask, bool causal) {
+      Call& of = *static_cast<Call*>(self);
+      Attention a = of.attention;
+      a.query = q, a.key = k, a.value = v, a.mask = mask, a.causal = causal;
+      Node result = nullptr;
+      return check(a).ok() && attend(&result, of.build, a).ok() ? result : nullptr;
+    };
+    const auto done = sized::attention(
+        build, {query, key, value, attn_mask, is_causal != 0, enable_gqa != 0}, on, &call);
+    if (done) return done->code;
+  }
   Node result;
   ASTER_TRY(attend(&result, build, attention));
   return build.finish(result);

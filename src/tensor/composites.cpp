@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tensor/api.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -303,6 +303,28 @@ int32_t aster_ml_lazy_avg_pool2d(aster_ml_lazy* out, const aster_ml_lazy* x,
   return build.finish(build_avg_pool2d(g, cut, pool_of(windows), o.exclude_pad == 0));
 }
 
+// Over axes of which none is a variable's, with weights of numbers.
+static aster::tensor::sized::Done layer_norm_sized(Build& build, Input x, size_t axes, Input weight,
+                                                   Input bias, double eps) {
+  namespace sized = aster::tensor::sized;
+  Graph& g = build.graph();
+  Sizes sizes;
+  sized::sizes_of(&sizes, build, x);
+  for (size_t i = sizes.size() - axes; i < sizes.size(); ++i) {
+    if (is_bound(sizes[i])) return {};
+  }
+  for (Input w : {weight, bias}) {
+    if (w == nullptr) continue;
+    if (cell(w)->sized != nullptr ||
+        !std::ranges::equal(node(w)->shape(), node(x)->shape().last(axes)))
+      return {};
+  }
+  Node y = build_layer_norm(g, as_float(g, sized::whole(x)), static_cast<Word>(axes), eps);
+  if (weight != nullptr) y = binary(g, y, node(weight), ops::mul);
+  if (bias != nullptr) y = binary(g, y, node(bias), ops::add);
+  return build.finish(y, sizes);
+}
+
 int32_t aster_ml_lazy_layer_norm(aster_ml_lazy* out, const aster_ml_lazy* x, size_t axes,
                                  const aster_ml_lazy* weight, const aster_ml_lazy* bias,
                                  double eps) {
@@ -313,6 +335,9 @@ int32_t aster_ml_lazy_layer_norm(aster_ml_lazy* out, const aster_ml_lazy* x, siz
   const Node a = node(x);
   if (axes == 0 || axes > a->ndim)
     return ASTER_FAIL(kRANGE, "layer_norm of %s over %zu axes", brief(a).text, axes);
+  if (build.sized()) {
+    if (const auto done = layer_norm_sized(build, x, axes, weight, bias, eps)) return done->code;
+  }
   for (const Node n : {node(weight), node(bias)}) {
     if (n != nullptr && !std::ranges::equal(n->shape(), a->shape().last(axes))) {
       return ASTER_FAIL(kSHAPE, "layer_norm of %s over %zu axes with %s", brief(a).text, axes,

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tensor/functions.h"
+#include "tensor/sized.h"
 #include "uop/composite.h"
 
 namespace aster::tensor {
@@ -15,40 +16,44 @@ using uop::brief;
 using uop::Dims;
 using uop::Op;
 
-Node nil(Status) { return nullptr; }
-
 int32_t build_curve(aster_ml_lazy* out, Input x, const CurveOp& op, double p, double q) {
   Build build(out, {x});
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::elementwise(build, {x}));
   const double numbers[] = {p, q};
   return build.finish(curve(build.graph(), node(x), variant(op, build.strict()), numbers));
 }
 
-// f of a graph and the node of x.
+// f of a graph and the node of x, element by element.
 template <typename F>
 int32_t build_from(aster_ml_lazy* out, Input x, F f) {
   Build build(out, {x});
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::elementwise(build, {x}));
   return build.finish(f(build.graph(), node(x)));
 }
 
-// The same in a dtype, 0 being none.
-template <typename F>
-int32_t build_in(aster_ml_lazy* out, Input x, int32_t dtype, F f) {
+// f in a dtype, 0 being none; rule: what shows the operand of symbolic sizes.
+template <typename F, typename Rule>
+int32_t build_in(aster_ml_lazy* out, Input x, int32_t dtype, F f, Rule rule) {
   Build build(out, {x});
   ASTER_TRY(build.status());
   DType to;
   ASTER_TRY(dtype_argument(&to, dtype, DType::kNone));
+  ASTER_TRY(rule(build));
   return build.finish(f(build.graph(), node(x), to));
 }
 
-// The same over axes, in a dtype.
+// A reduction over axes, in a dtype.
 template <typename F>
-int32_t build_over(aster_ml_lazy* out, Input x, Axes axes, int32_t dtype, F f) {
-  return build_in(out, x, dtype, [&](Graph& g, Node n, DType to) {
-    if (axes.count > Dims::kMost) return nil(ASTER_FAIL(kRANGE, "%zu axes", axes.count));
-    return f(g, n, axes, to);
-  });
+int32_t build_over(aster_ml_lazy* out, Input x, Axes axes, bool keepdim, int32_t dtype,
+                   sized::Fill beyond, F f) {
+  const auto rule = [&](Build& build) -> Status {
+    if (axes.count > Dims::kMost) return ASTER_FAIL(kRANGE, "%zu axes", axes.count);
+    return sized::reduce(build, x, axes, keepdim, beyond);
+  };
+  return build_in(
+      out, x, dtype, [&](Graph& g, Node n, DType to) { return f(g, n, axes, to); }, rule);
 }
 
 // A bound of hardtanh: a whole number leaves integers as they are.
@@ -97,12 +102,14 @@ int32_t build_like(aster_ml_lazy* out, Input x, const aster_ml_scalar* value, in
                    bool weak) {
   Build build(out, {x});
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::elementwise(build, {x}));
   return build.finish(filled(build, node(x), value, dtype, weak));
 }
 
 int32_t build_like(aster_ml_lazy* out, Input x, int32_t value, int32_t dtype) {
   Build build(out, {x});
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::elementwise(build, {x}));
   aster_ml_scalar scalar{};
   ASTER_TRY((Status{aster_ml_scalar_from_int64(&scalar, ASTER_ML_DTYPE_INT32, value)}));
   return build.finish(filled(build, node(x), &scalar, dtype, false));
@@ -112,6 +119,7 @@ int32_t build_like(aster_ml_lazy* out, Input x, int32_t value, int32_t dtype) {
 int32_t build_chain(aster_ml_lazy* out, const Input* tensors, size_t count, const BinaryOp& op) {
   Build build(out, tensors, count);
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::elementwise(build, std::span<const Input>(tensors, count)));
   Node y = node(tensors[0]);
   for (size_t i = 1; i < count; ++i) y = binary(build.graph(), y, node(tensors[i]), op);
   return build.finish(y);
@@ -170,6 +178,14 @@ Node sum_in(Graph& g, Node x, Axes axes, bool keepdim, DType dtype) {
 
 Node prod_in(Graph& g, Node x, Axes axes, bool keepdim, DType dtype) {
   return prod(g, dtype == DType::kNone ? x : cast(g, x, dtype), axes, keepdim);
+}
+
+int32_t build_softmax(aster_ml_lazy* out, Input x, int64_t axis, int32_t dtype,
+                      Node (*f)(Graph&, Node, int64_t)) {
+  const auto beyond = f == softmin ? sized::Fill::kHighest : sized::Fill::kLowest;
+  return build_in(
+      out, x, dtype, [&](Graph& g, Node n, DType to) { return softmax_in(g, n, axis, to, f); },
+      [&](Build& build) { return sized::along(build, x, axis, beyond); });
 }
 
 Node layernorm(Graph& g, Node x, Axes axes, double eps) {
@@ -304,6 +320,7 @@ int32_t aster_ml_lazy_clip(aster_ml_lazy* out, const aster_ml_lazy* x, const ast
   Build build(out, {x}, {low, high});
   ASTER_TRY(build.status());
   if (low == nullptr && high == nullptr) return ASTER_FAIL(kARGUMENT, "clip without a bound");
+  ASTER_TRY(sized::elementwise(build, {x, low, high}));
   return build.finish(
       clamp(build.graph(), node(x), node(low), node(high), low != nullptr, high != nullptr));
 }
@@ -313,6 +330,7 @@ int32_t aster_ml_lazy_masked_fill(aster_ml_lazy* out, const aster_ml_lazy* x,
   ASTER_API();
   Build build(out, {x, mask, value});
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::elementwise(build, {x, mask, value}));
   return build.finish(where(build.graph(), node(mask), node(value), node(x)));
 }
 
@@ -321,6 +339,7 @@ int32_t aster_ml_lazy_isclose(aster_ml_lazy* out, const aster_ml_lazy* a, const 
   ASTER_API();
   Build build(out, {a, b});
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::elementwise(build, {a, b}));
   return build.finish(isclose(build.graph(), node(a), node(b), {rtol, atol, equal_nan != 0}));
 }
 
@@ -392,25 +411,33 @@ int32_t aster_ml_lazy_empty_like(aster_ml_lazy* out, const aster_ml_lazy* x, int
 int32_t aster_ml_lazy_sum_dtype(aster_ml_lazy* out, const aster_ml_lazy* x, size_t count,
                                 const int64_t* axes, int32_t keepdim, int32_t dtype) {
   ASTER_API();
-  return build_over(out, x, {count, axes}, dtype, [&](Graph& g, Node n, Axes at, DType to) {
+  const auto f = [&](Graph& g, Node n, Axes at, DType to) {
     return sum_in(g, n, at, keepdim != 0, to);
-  });
+  };
+  return build_over(out, x, {count, axes}, keepdim != 0, dtype, aster::tensor::sized::Fill::kZero,
+                    f);
 }
 
 int32_t aster_ml_lazy_prod_dtype(aster_ml_lazy* out, const aster_ml_lazy* x, size_t count,
                                  const int64_t* axes, int32_t keepdim, int32_t dtype) {
   ASTER_API();
-  return build_over(out, x, {count, axes}, dtype, [&](Graph& g, Node n, Axes at, DType to) {
+  const auto f = [&](Graph& g, Node n, Axes at, DType to) {
     return prod_in(g, n, at, keepdim != 0, to);
-  });
+  };
+  return build_over(out, x, {count, axes}, keepdim != 0, dtype, aster::tensor::sized::Fill::kOne,
+                    f);
 }
 
 int32_t aster_ml_lazy_std(aster_ml_lazy* out, const aster_ml_lazy* x, size_t count,
                           const int64_t* axes, int32_t keepdim, int64_t correction) {
   ASTER_API();
-  return build_over(out, x, {count, axes}, 0, [&](Graph& g, Node n, Axes at, DType) {
-    return deviation(g, n, at, keepdim != 0, correction);
-  });
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  const Axes over{count, axes};
+  if (count > aster::uop::Dims::kMost) return ASTER_FAIL(kRANGE, "%zu axes", count);
+  if (const sized::Done done = sized::var(build, x, over, keepdim != 0, correction, true))
+    return done->code;
+  return build.finish(deviation(build.graph(), node(x), over, keepdim != 0, correction));
 }
 
 int32_t aster_ml_lazy_var_mean(aster_ml_lazy* out_var, aster_ml_lazy* out_mean,
@@ -430,36 +457,42 @@ int32_t aster_ml_lazy_std_mean(aster_ml_lazy* out_std, aster_ml_lazy* out_mean,
 int32_t aster_ml_lazy_normalize(aster_ml_lazy* out, const aster_ml_lazy* x, double p, int64_t axis,
                                 double eps) {
   ASTER_API();
-  return build_from(out, x, [&](Graph& g, Node n) { return normalize(g, n, p, axis, eps); });
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  if (p > 0) ASTER_TRY(sized::along(build, x, axis, sized::Fill::kZero));
+  return build.finish(normalize(build.graph(), node(x), p, axis, eps));
 }
 
 int32_t aster_ml_lazy_softmax_dtype(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis,
                                     int32_t dtype) {
   ASTER_API();
-  return build_in(out, x, dtype,
-                  [&](Graph& g, Node n, DType to) { return softmax_in(g, n, axis, to, softmax); });
+  return build_softmax(out, x, axis, dtype, softmax);
 }
 
 int32_t aster_ml_lazy_log_softmax_dtype(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis,
                                         int32_t dtype) {
   ASTER_API();
-  return build_in(out, x, dtype, [&](Graph& g, Node n, DType to) {
-    return softmax_in(g, n, axis, to, log_softmax);
-  });
+  return build_softmax(out, x, axis, dtype, log_softmax);
 }
 
 int32_t aster_ml_lazy_softmin(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis,
                               int32_t dtype) {
   ASTER_API();
-  return build_in(out, x, dtype,
-                  [&](Graph& g, Node n, DType to) { return softmax_in(g, n, axis, to, softmin); });
+  return build_softmax(out, x, axis, dtype, softmin);
 }
 
 int32_t aster_ml_lazy_layernorm(aster_ml_lazy* out, const aster_ml_lazy* x, size_t count,
                                 const int64_t* axes, double eps) {
   ASTER_API();
-  return build_over(out, x, {count, axes}, 0,
-                    [&](Graph& g, Node n, Axes at, DType) { return layernorm(g, n, at, eps); });
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  constexpr int64_t kLast = -1;
+  const Axes over = axes == nullptr ? Axes{1, &kLast} : Axes{count, axes};
+  if (count > aster::uop::Dims::kMost) return ASTER_FAIL(kRANGE, "%zu axes", count);
+  if (const sized::Done done = sized::layer_norm(build, x, over, eps, nullptr, nullptr))
+    return done->code;
+  ASTER_TRY(sized::beside(build, x, over));
+  return build.finish(layernorm(build.graph(), node(x), over, eps));
 }
 
 int32_t aster_ml_lazy_batchnorm(aster_ml_lazy* out, const aster_ml_lazy* x,

@@ -17,6 +17,7 @@ class Pair {
  public:
   Pair(aster_ml_lazy* first, aster_ml_lazy* second, std::initializer_list<Input> inputs);
   Status status() const { return status_; }
+  Build& build() { return *build_; }
   Graph& graph() { return build_->graph(); }
   bool strict() const { return build_->strict(); }
   Status finish(Node first, Node second);

@@ -1,5 +1,6 @@
 // Cumulative functions along one axis.
 #include "tensor/functions.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -53,6 +54,7 @@ int32_t build_records(aster_ml_lazy* out_values, aster_ml_lazy* out_indices, Inp
                       Op arithmetic, Op logical) {
   Pair pair(out_values, out_indices, {x});
   ASTER_TRY(pair.status());
+  ASTER_TRY(sized::elementwise(pair.build(), {x}));
   const Records made = records(pair.graph(), node(x), axis, arithmetic, logical, pair.strict());
   return pair.finish(made.values, made.indices);
 }
@@ -69,6 +71,7 @@ using AlongAxis = Node (*)(Graph& g, Node x, int64_t axis);
 int32_t build_along(aster_ml_lazy* out, Input x, int64_t axis, AlongAxis f) {
   Build build(out, {x});
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::elementwise(build, {x}));  // what comes first does not depend on the size
   return build.finish(f(build.graph(), node(x), axis));
 }
 

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "gradient/gradient.h"
-#include "tensor/api.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -71,8 +71,9 @@ int32_t aster_ml_gradient(aster_ml_lazy* out, const aster_ml_lazy* loss,
     if (cell(targets[i])->context != cell(loss)->context) {
       return ASTER_FAIL(kARGUMENT, "tensors of two contexts in one operation");
     }
-    ASTER_TRY(differentiable(node(targets[i])));
-    ASTER_TRY(nodes.push(node(targets[i])));
+    // What is computed of a tensor of symbolic sizes is computed of the whole one.
+    ASTER_TRY(differentiable(sized::whole(targets[i])));
+    ASTER_TRY(nodes.push(sized::whole(targets[i])));
   }
   if (o.seed == nullptr && node(loss)->ndim != 0) {
     return ASTER_FAIL(kSHAPE, "gradient of %s without a seed: a 0-d loss is needed",
@@ -93,10 +94,15 @@ int32_t aster_ml_gradient(aster_ml_lazy* out, const aster_ml_lazy* loss,
     if (gradients[i] != nullptr) ASTER_TRY(bring_home(&gradients[i], build, nodes[i]));
   }
   aster::Vec<Node> found(build.context().heap());
-  for (Node gradient : gradients) {
-    if (gradient != nullptr) ASTER_TRY(found.push(gradient));
+  aster::Vec<Sizes> sizes(build.context().heap());
+  for (size_t i = 0; i < count; ++i) {
+    if (gradients[i] == nullptr) continue;
+    ASTER_TRY(found.push(gradients[i]));
+    Sizes of;
+    sized::sizes_of(&of, build, targets[i]);
+    ASTER_TRY(sizes.push(of));
   }
-  ASTER_TRY(make_handles(out, build, {found.data(), found.size()}));
+  ASTER_TRY(make_handles(out, build, {found.data(), found.size()}, {sizes.data(), sizes.size()}));
   for (size_t i = count, from = found.size(); i-- > 0;) {  // each to its place, from the back
     if (gradients[i] == nullptr || --from == i) continue;
     out[i] = out[from];

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "engine/indexing.h"
 #include "tensor/api.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -49,12 +50,25 @@ Node peek(Input x) {
   return lazy == nullptr ? nullptr : lazy->node;
 }
 
+// The same, whose sizes are used as numbers.
+Node peek_sizes(Input x) {
+  const engine::Lazy* lazy = x == nullptr ? nullptr : cell(x);
+  if (lazy == nullptr) return nullptr;
+  if (lazy->sized != nullptr) {
+    const aster::ContextLock lock(lazy->context);
+    if (lock.status().ok()) (void)engine::look_at_sizes(*lazy);
+  }
+  return lazy->node;
+}
+
 // Realises one cell so that the host may read it.
 Status realize_to_read(aster_ml_lazy* x) {
   engine::Lazy* lazy = cell(x);
   if (lazy->engine->recording != nullptr) {
     return ASTER_FAIL(kSTATE, "reading %s inside a capture", brief(lazy->node).text);
   }
+  if (lazy->sized != nullptr)
+    ASTER_TRY(realize_cells(*lazy->engine, std::array{lazy->sized->whole}));
   return realize_cells(*lazy->engine, std::array{lazy});
 }
 
@@ -218,14 +232,14 @@ size_t aster_ml_lazy_ndim(const aster_ml_lazy* x) {
 }
 
 int64_t aster_ml_lazy_dim(const aster_ml_lazy* x, int64_t axis) {
-  const Node n = peek(x);
+  const Node n = peek_sizes(x);
   const int64_t ndim = n == nullptr ? 0 : n->ndim;
   if (axis < -ndim || axis >= ndim) return -1;
   return n->dim(static_cast<size_t>(axis < 0 ? axis + ndim : axis));
 }
 
 int64_t aster_ml_lazy_count(const aster_ml_lazy* x) {
-  const Node n = peek(x);
+  const Node n = peek_sizes(x);
   return n == nullptr ? 0 : n->count();
 }
 
@@ -237,6 +251,7 @@ int32_t aster_ml_lazy_shape(int64_t* out, size_t ndim, const aster_ml_lazy* x) {
   if (n->ndim != ndim)
     return ASTER_FAIL(kSHAPE, "%zu dimensions asked of %s", ndim, aster::uop::brief(n).text);
   if (out == nullptr && ndim != 0) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  ASTER_TRY(engine::look_at_sizes(*cell(x)));
   for (size_t i = 0; i < ndim; ++i) out[i] = n->dim(i);
   return kOk;
 }
@@ -257,6 +272,7 @@ int32_t aster_ml_lazy_to(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t dev
   ASTER_TRY(build.status());
   ASTER_TRY(aster::device::canonical(&device, device));
   ASTER_TRY(aster::device::allocatable(device));
+  ASTER_TRY(sized::elementwise(build, {x}));
   Graph& g = build.graph();
   const Node value = strong(g, node(x));
   if (value == nullptr) return last_failure();
@@ -309,7 +325,7 @@ int32_t aster_ml_lazy_realize(aster_ml_lazy* const* tensors, size_t count) {
   const aster::ContextLock lock(cell(tensors[0])->context);
   ASTER_TRY(lock.status());
   aster::Vec<engine::Lazy*> cells(cell(tensors[0])->context->heap());
-  for (size_t i = 0; i < count; ++i) ASTER_TRY(cells.push(cell(tensors[i])));
+  for (size_t i = 0; i < count; ++i) ASTER_TRY(cells.push(engine::whole_of(cell(tensors[i]))));
   return realize_cells(*cell(tensors[0])->engine, {cells.data(), cells.size()});
 }
 
@@ -373,11 +389,15 @@ int32_t aster_ml_lazy_assign(aster_ml_lazy* target, const aster_ml_lazy* value) 
   const aster::ContextLock lock(lazy.context);
   ASTER_TRY(lock.status());
   if (node(value) == lazy.node) return kOk;
+  if (const auto done = sized::assign(lazy, value)) return done->code;
+  ASTER_TRY(engine::look_at_sizes(lazy));
+  ASTER_TRY(engine::look_at_sizes(*cell(value)));
   Graph& g = engine::graph_of(*lazy.engine);
   Node from = nullptr;
   ASTER_TRY(assign_value(&from, g, "assign", lazy.node, node(value), lazy.node->shape()));
   if (from->count() == 0) return kOk;
   if (writes_through(lazy.node)) return engine::assign(*lazy.engine, lazy, from);
+  engine::drop_sizes(lazy);
   engine::set_node(lazy, from);
   return kOk;
 }
@@ -386,6 +406,7 @@ int32_t aster_ml_lazy_clone(aster_ml_lazy* out, const aster_ml_lazy* x) {
   ASTER_API();
   Build build(out, {x});
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::elementwise(build, {x}));
   Graph& g = build.graph();
   const Node value = strong(g, node(x));
   if (value == nullptr) return last_failure();

@@ -4,6 +4,7 @@
 #include "aster_ml/engine.h"
 #include "engine/engine.h"
 #include "tensor/indexing.h"
+#include "tensor/sized.h"
 #include "uop/composite.h"
 
 namespace aster::tensor {
@@ -60,6 +61,7 @@ class Items {
       }
       if (item.kind == ASTER_ML_INDEX_TENSOR) {
         ASTER_TRY(check_handle(item.tensor));
+        ASTER_TRY(engine::look_at_sizes(*cell(item.tensor)));
         if (node(item.tensor)->dtype == DType::kBool) {
           ASTER_TRY(count_true(&elements, item.tensor));
         }
@@ -241,6 +243,12 @@ Node scatter(Graph& g, Node x, int64_t axis, Node index, Node src, int32_t mode,
   return cast(g, mean.n, dtype::is_float(x->dtype) ? x->dtype : g.defaults.real);
 }
 
+// What a cell that is no storage names from now on.
+static void replace(engine::Lazy& lazy, Node changed) {
+  engine::drop_sizes(lazy);
+  engine::set_node(lazy, changed);
+}
+
 }  // namespace aster::tensor
 
 using namespace aster::tensor;  // NOLINT: this file ends with the public functions
@@ -285,7 +293,7 @@ int32_t aster_ml_lazy_index_assign(aster_ml_lazy* target, size_t count, const as
       Node changed = nullptr;
       ASTER_TRY(write_by_mask(&changed, build, *items, lazy.node, node(value)));
       if (stored) return aster::engine::assign(*lazy.engine, lazy, changed);
-      return aster::engine::set_node(lazy, changed), kOk;
+      return replace(lazy, changed), kOk;
     }
     Items list(build.context().heap());
     ASTER_TRY(list.count_masks(count, items));
@@ -300,7 +308,7 @@ int32_t aster_ml_lazy_index_assign(aster_ml_lazy* target, size_t count, const as
     if (changed == nullptr) return last_failure();
     if (views && changed == lazy.node) return aster::engine::assign(*lazy.engine, lazy, from);
     if (!views && stored) return aster::engine::assign(*lazy.engine, lazy, changed);
-    if (!views) return aster::engine::set_node(lazy, changed), kOk;
+    if (!views) return replace(lazy, changed), kOk;
     ASTER_TRY(build.finish(changed));
   }
   const int32_t status = aster_ml_lazy_assign(&part, value);
@@ -313,6 +321,7 @@ int32_t aster_ml_lazy_gather(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t
   ASTER_API();
   Build build(out, {x, index});
   ASTER_TRY(build.status());
+  if (const auto done = sized::gather(build, x, axis, index)) return done->code;
   return build.finish(gather(build.graph(), node(x), axis, node(index)));
 }
 
@@ -348,6 +357,8 @@ int32_t sort_pair(aster_ml_lazy* values, aster_ml_lazy* indices, Input x, int64_
   Build build(&unused, {x});
   ASTER_TRY(build.status());
   Node sorted[2] = {};
+  const Node first = count == kWhole ? nullptr : build.graph().index(count);
+  ASTER_TRY(sized::ordered(build, x, axis, descending, first));
   ASTER_TRY(sort(&sorted[0], &sorted[1], build.graph(), node(x), axis, descending, count));
   ASTER_TRY(make_handles(both, build, sorted));
   *values = both[0];
@@ -368,6 +379,7 @@ int32_t aster_ml_lazy_argsort(aster_ml_lazy* out, const aster_ml_lazy* x, int64_
   ASTER_API();
   Build build(out, {x});
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::ordered(build, x, axis, descending != 0, nullptr));
   return build.finish(argsort(build.graph(), node(x), axis, descending != 0));
 }
 

@@ -6,6 +6,7 @@
 #include "aster_ml/movement.h"
 #include "tensor/api.h"
 #include "tensor/movement.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -455,6 +456,7 @@ int32_t aster_ml_lazy_tril(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t d
   ASTER_API();
   Build build(out, {x});
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::elementwise(build, {x}));
   return build.finish(tril(build.graph(), node(x), diagonal));
 }
 
@@ -462,6 +464,7 @@ int32_t aster_ml_lazy_triu(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t d
   ASTER_API();
   Build build(out, {x});
   ASTER_TRY(build.status());
+  ASTER_TRY(sized::elementwise(build, {x}));
   return build.finish(triu(build.graph(), node(x), diagonal));
 }
 

@@ -3,6 +3,7 @@
 #define ASTER_ML_CPP_PROGRAM_HPP
 
 #include "aster_ml/cpp/array.hpp"
+#include "aster_ml/cpp/symbolic.hpp"
 #include "aster_ml/cpp/tensor.hpp"
 
 namespace aster_ml {
@@ -20,6 +21,13 @@ struct ProgramArray {
   std::vector<int64_t> shape;
   bool assigned;
   void* data;
+};
+
+/* A variable of a program; fixed: the program is for this value alone. */
+struct ProgramVariable {
+  std::string name;
+  int64_t min, max, value;
+  bool fixed;
 };
 
 /* A captured step: recorded once, run again on other inputs without building a graph.
@@ -60,7 +68,7 @@ class Program {
       return;
     }
     program_ = {std::move(program), root};
-    for (const Tensor& result : results) make_room(result);
+    for (const Tensor& result : results) make_room(whole(result));
   }
   /* Has the open capture leave out what its inputs do not reach, from inside a body. */
   static bool prune() {
@@ -97,6 +105,22 @@ class Program {
         aster_ml_program_set_name(get(), static_cast<int32_t>(list), index, name.c_str()));
   }
 
+  /* Its variables, whose values runs may be given. */
+  std::vector<ProgramVariable> variables() const {
+    std::vector<ProgramVariable> all;
+    for (size_t i = 0; i < aster_ml_program_count_variables(get()); ++i) {
+      aster_ml_program_variable one{};
+      one.struct_size = sizeof(one);
+      if (!detail::good(aster_ml_program_get_variable(&one, get(), i))) return {};
+      all.push_back({one.name, one.min, one.max, one.value, one.fixed != 0});
+    }
+    return all;
+  }
+  /* The value of a variable in later runs. */
+  bool set_variable(const std::string& name, int64_t value) {
+    return detail::good(aster_ml_program_set_variable(get(), name.c_str(), value));
+  }
+
   /* Runs it; the outputs hold the results until the next run. */
   bool run(const std::vector<Tensor>& inputs) const {
     if (!detail::there(*this, "run")) return false;
@@ -114,6 +138,14 @@ class Program {
     return detail::good(
         aster_ml_program_run(get(), workspace, inputs, input_count, outputs, output_count));
   }
+  /* The same with a value for every variable, in their order. */
+  bool run_bound(const std::vector<int64_t>& values, const aster_ml_tensor* inputs,
+                 size_t input_count, aster_ml_tensor* outputs, size_t output_count,
+                 aster_ml_workspace* workspace = nullptr) const {
+    return detail::good(aster_ml_program_run_bound(get(), workspace, values.data(), values.size(),
+                                                   inputs, input_count, outputs, output_count));
+  }
+  /* Of the greatest sizes where these are symbolic. */
   const std::vector<Tensor>& outputs() const { return outputs_; }
   /* Runs it and gives the first output; an empty tensor where that fails. */
   Tensor operator()(const std::vector<Tensor>& inputs) const {

@@ -1,0 +1,111 @@
+// Rules for tensors of symbolic sizes: how a function works on the whole tensors.
+//
+// A whole tensor is at least as large as the sizes can be; what lies beyond a size is unspecified.
+// Rules leave it out by masks that compare positions with the size, a 0-d tensor that is read: what
+// is built so serves every value, and loops end there (codegen/ends.h). A rule gives the status of
+// the result that it built, or nothing: no operand has symbolic sizes, or these do not go together
+// for every value of the variables. The function then goes on with tensors of the present sizes.
+#pragma once
+
+#include "aster_ml/symbolic.h"
+#include "engine/symbols.h"
+#include "tensor/api.h"
+#include "uop/symbolic.h"
+
+namespace aster::tensor::sized {
+
+using Done = std::optional<Status>;
+namespace sym = uop::sym;
+
+// ---- Sizes ----
+
+void sizes_of(Sizes* out, Build& build, Input x);
+void sizes_of(Sizes* out, Graph& g, const engine::Lazy& x);
+// The whole tensor of a handle.
+Node whole(Input x);
+// Whether a <= b whatever the values of the variables.
+bool always_le(Graph& g, Node a, Node b);
+// The greatest that sizes can be.
+uop::Dims most_of(const Sizes& sizes);
+bool any_bound(const Sizes& sizes);
+// Whether an axis has elements whatever the values are.
+bool never_empty(Build& build, Input x, int64_t axis);
+// Dimensions from outside. -1 is left to the caller; others are not negative now. Errors: ARGUMENT,
+// STATE, RANGE.
+Status dims_argument(Sizes* out, Build& build, size_t ndim, const aster_ml_dim* dims);
+// Numbers as sizes.
+Sizes constants(Graph& g, Words words);
+// Sizes that are numbers as words; false where one is not.
+bool numbers(uop::Dims* out, const Sizes& sizes);
+
+// ---- Masks ----
+
+// What takes the place of elements beyond a size.
+enum class Fill : uint8_t { kZero, kOne, kLowest, kHighest, kNan };
+Status value_of(Expr* out, engine::Engine& engine, Node size);
+// True where the positions along axes are inside the sizes; nil where all are.
+Status inside(Expr* out, engine::Engine& engine, Words shape, const Sizes& sizes, Words axes);
+// whole with a fill beyond the sizes of axes.
+Status masked(Node* out, Build& build, Node whole, const Sizes& sizes, Words axes, Fill fill);
+// The first elements of an axis.
+Node cut(Graph& g, Node x, size_t axis, Word size);
+// Element positions[i] of an axis at i; 0 where there is none.
+// All axes of a tensor.
+uop::Dims all_axes(size_t ndim);
+Node take(Graph& g, Node x, size_t axis, Node positions);
+// 0, 1, .. as int32 along one of ndim axes.
+Expr places(Graph& g, Word count, size_t ndim, size_t axis);
+
+// The sizes that tensors broadcast to but for the last skip axes, and their wholes cut so that they
+// do. False where an axis is a variable's for one and something else for another.
+bool align(Sizes* out, Node* wholes, Graph& g, std::span<const Sizes> sizes, size_t skip);
+
+// ---- Rules ----
+
+// Element by element: shows the whole operands, or leaves the present ones.
+Status elementwise(Build& build, std::initializer_list<Input> operands);
+Status elementwise(Build& build, std::span<const Input> operands);
+// The axes other than these are variables', if any: the function does not look along them, and its
+// result has the sizes of x where it is as large as x.
+Status beside(Build& build, Input x, Axes axes);
+
+// Shows x with a fill beyond the sizes of axes, for what reduces these.
+Status reduce(Build& build, Input x, Axes axes, bool keepdim, Fill fill);
+// The same for what goes along one axis and keeps all sizes.
+Status along(Build& build, Input x, int64_t axis, Fill fill);
+// Rows of positions that come last in an order.
+Status ordered(Build& build, Input x, int64_t axis, bool descending, Node count);
+Done mean(Build& build, Input x, Axes axes, bool keepdim);
+Done var(Build& build, Input x, Axes axes, bool keepdim, int64_t correction, bool root);
+using AlongAxis = Node (*)(Graph& g, Node x, int64_t axis);
+Done softmax(Build& build, Input x, int64_t axis, AlongAxis f);
+// x with mean 0 and variance 1 along axes.
+Done layer_norm(Build& build, Input x, Axes axes, double eps, Node weight, Node bias);
+
+Done permute(Build& build, Input x, Words axes);
+Done transpose(Build& build, Input x, int64_t axis0, int64_t axis1);
+Done squeeze(Build& build, Input x, int64_t axis);
+Done unsqueeze(Build& build, Input x, int64_t axis);
+Done flatten(Build& build, Input x, int64_t first, int64_t last);
+Done reshape(Build& build, Input x, const Sizes& wanted);
+Done expand(Build& build, Input x, const Sizes& wanted);
+Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end);
+Done pad(Build& build, Input x, const Sizes& before, const Sizes& after, Word fill, DType dtype);
+Done select(Build& build, Input x, int64_t axis, Node index);
+Done flip(Build& build, Input x, Words axes);
+Done cat(Build& build, std::span<const Input> tensors, int64_t axis);
+Done stack(Build& build, std::span<const Input> tensors, int64_t axis);
+Done matmul(Build& build, Input a, Input b);
+struct Attention {
+  Input query, key, value, mask;
+  bool causal, grouped;
+};
+using Attend = Node (*)(void* self, Node query, Node key, Node value, Node mask, bool causal);
+Done attention(Build& build, const Attention& a, Attend attend, void* self);
+// A slot of x at every place that index says along an axis.
+Done gather(Build& build, Input x, int64_t axis, Input index);
+
+// assign to a tensor of symbolic sizes.
+Done assign(engine::Lazy& target, Input value);
+
+}  // namespace aster::tensor::sized
