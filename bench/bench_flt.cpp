@@ -50,10 +50,13 @@ class MpfrNumbers {
   MpfrNumbers(const Format& f, uint64_t seed) : limbs_(numbers(f, seed)), numbers_(kCount) {
     for (size_t i = 0; i < kCount; ++i) {
       uint64_t* const m = &limbs_[i * f.words];
+      const int bits = f.words == 4 ? 44 : 40;
+      const auto exponent =
+          static_cast<mpfr_exp_t>(m[f.words - 1] >> bits & (f.words == 4 ? 0x7ffff : 0x7fffff)) -
+          (f.words == 4 ? 262142 : 4194302);
       m[f.words - 1] |= uint64_t{1} << 63;
       m[0] &= ~uint64_t{0} << (64 * f.words - static_cast<size_t>(f.precision));
-      mpfr_custom_init_set(&numbers_[i], MPFR_REGULAR_KIND, 1 + static_cast<mpfr_exp_t>(i % 4),
-                           f.precision, m);
+      mpfr_custom_init_set(&numbers_[i], MPFR_REGULAR_KIND, exponent, f.precision, m);
     }
   }
   mpfr_ptr operator[](size_t i) { return &numbers_[i]; }

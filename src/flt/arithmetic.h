@@ -29,14 +29,18 @@ inline void combine(Magnitude<M>* r, const Limb* a, int64_t a_exponent, const Li
   r->exponent = a_exponent;
   r->zero = false;
   if (!opposite) {
-    if (add<M>(r->m, a, small) != 0) {
-      r->more |= shift_down<M>(r->m, r->m, 1);
-      r->m[M - 1] |= Limb{1} << 63;
-      r->exponent += 1;
+    // One bit further down if there is a carry, which nobody foresees.
+    const unsigned char carry = add<M>(r->m, a, small);
+    r->more |= (r->m[0] & carry) != 0;
+#pragma GCC unroll 16
+    for (int i = 0; i < M; ++i) {
+      const Limb above = i + 1 < M ? r->m[i + 1] : Limb{carry};
+      r->m[i] = r->m[i] >> carry | (above << 1) << (63 - carry);
     }
+    r->exponent += carry;
     return;
   }
-  subtract<M>(r->m, a, small, r->more ? 1 : 0);
+  subtract<M>(r->m, a, small, r->more);
   const int zeros = leading_zeros<M>(r->m);
   if (zeros == 64 * M) {
     r->zero = true;
@@ -80,11 +84,12 @@ inline void sum(Limb* out, const Limb* a, const Limb* b, bool minus, Rounding mo
 template <int N>
 inline void exact_product(Limb* m, int64_t* exponent, const Number<N>& x, const Number<N>& y) {
   multiply<N>(m, x.m, y.m);
-  *exponent = x.exponent + y.exponent + 1;
-  if ((m[2 * N - 1] >> 63) == 0) {
-    shift_up_bits<2 * N>(m, m, 1);
-    *exponent -= 1;
-  }
+  // One bit further up or not, which nobody foresees.
+  const int missing = static_cast<int>(~m[2 * N - 1] >> 63);
+#pragma GCC unroll 16
+  for (int i = 2 * N - 1; i > 0; --i) m[i] = m[i] << missing | (m[i - 1] >> 1) >> (63 - missing);
+  m[0] <<= missing;
+  *exponent = x.exponent + y.exponent + 1 - missing;
 }
 
 // Rounds a number of 2 N limbs.
@@ -348,7 +353,7 @@ inline void integral(Limb* out, const Limb* a, Rounding mode) {
   const bool below = shift_down<N>(whole, x.m, drop - 1);
   const bool half = (whole[0] & 1) != 0;
   shift_down<N>(whole, whole, 1);
-  increment<N>(whole, goes_up(mode, x.negative, (whole[0] & 1) != 0, half, below) ? 1 : 0);
+  increment<N>(whole, goes_up(mode, x.negative, (whole[0] & 1) != 0, half, below));
   const int zeros = leading_zeros<N>(whole);
   if (zeros == 64 * N) return pack_zero<N>(out, x.negative);
   shift_up<N>(whole, whole, zeros);

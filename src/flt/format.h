@@ -108,18 +108,12 @@ inline void pack_same_nan(Limb* out, const Limb* operand) {
   out[N - 1] |= Format<N>::kImplicit >> 1;
 }
 
+// Whether the size grows by a unit, of what ends with an odd bit or not, half a unit and more. No
+// branches on bits, which nobody foresees.
 inline bool goes_up(Rounding mode, bool negative, bool odd, bool half, bool below) {
-  switch (mode) {
-    case Rounding::kNearest:
-      return half && (below || odd);
-    case Rounding::kZero:
-      return false;
-    case Rounding::kUp:
-      return !negative && (half || below);
-    case Rounding::kDown:
-      return negative && (half || below);
-  }
-  return false;
+  if (mode == Rounding::kNearest) return half & (below | odd);
+  const bool away = mode == (negative ? Rounding::kDown : Rounding::kUp);
+  return away & (half | below);
 }
 
 template <int N>
@@ -156,7 +150,7 @@ inline void round_pack(Limb* out, bool negative, int64_t exponent, const Limb* m
   }
   kept[N - 1] += biased;
   // A carry moves on into the exponent, up to infinity.
-  increment<N>(kept, goes_up(mode, negative, (kept[0] & 1) != 0, half, more) ? 1 : 0);
+  increment<N>(kept, goes_up(mode, negative, (kept[0] & 1) != 0, half, more));
   for (int i = 0; i < N; ++i) out[i] = kept[i];
   if (negative) out[N - 1] |= F::kSign;
 }

@@ -1,9 +1,14 @@
 // Unsigned integers of a fixed number of 64-bit limbs, least significant first.
 #pragma once
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace aster::flt {
 
@@ -12,36 +17,55 @@ __extension__ typedef unsigned __int128 Wide;
 template <int M>
 using Limbs = Limb[static_cast<size_t>(M)];
 
-// r = a + b + carry; the carry out. r may be a or b.
-template <int M>
-inline Limb add(Limb* r, const Limb* a, const Limb* b, Limb carry = 0) {
-#pragma GCC unroll 16
-  for (int i = 0; i < M; ++i) {
-    const Wide sum = Wide{a[i]} + b[i] + carry;
-    r[i] = static_cast<Limb>(sum);
-    carry = static_cast<Limb>(sum >> 64);
-  }
+// One limb of a sum and of a difference; the carry out, 0 or 1.
+inline unsigned char add_limb(unsigned char carry, Limb a, Limb b, Limb* r) {
+#if defined(__x86_64__)
+  unsigned long long sum;
+  carry = _addcarry_u64(carry, a, b, &sum);
+  *r = sum;
   return carry;
+#else
+  const Wide sum = Wide{a} + b + carry;
+  *r = static_cast<Limb>(sum);
+  return static_cast<unsigned char>(sum >> 64);
+#endif
 }
-
-// r = a - b - borrow; the borrow out.
-template <int M>
-inline Limb subtract(Limb* r, const Limb* a, const Limb* b, Limb borrow = 0) {
-#pragma GCC unroll 16
-  for (int i = 0; i < M; ++i) {
-    const Wide difference = Wide{a[i]} - b[i] - borrow;
-    r[i] = static_cast<Limb>(difference);
-    borrow = static_cast<Limb>(difference >> 64) & 1;
-  }
+inline unsigned char subtract_limb(unsigned char borrow, Limb a, Limb b, Limb* r) {
+#if defined(__x86_64__)
+  unsigned long long difference;
+  borrow = _subborrow_u64(borrow, a, b, &difference);
+  *r = difference;
   return borrow;
+#else
+  const Wide difference = Wide{a} - b - borrow;
+  *r = static_cast<Limb>(difference);
+  return static_cast<unsigned char>(difference >> 64 & 1);
+#endif
 }
 
-// r = a + carry.
+// r = a + b; the carry out. r may be a or b.
 template <int M>
-inline Limb increment(Limb* r, Limb carry) {
+inline unsigned char add(Limb* r, const Limb* a, const Limb* b) {
+  unsigned char carry = 0;
 #pragma GCC unroll 16
-  for (int i = 0; i < M; ++i) carry = __builtin_add_overflow(r[i], carry, &r[i]) ? 1 : 0;
+  for (int i = 0; i < M; ++i) carry = add_limb(carry, a[i], b[i], &r[i]);
   return carry;
+}
+
+// r = a - b - borrow of a that is not less.
+template <int M>
+inline void subtract(Limb* r, const Limb* a, const Limb* b, bool less) {
+  unsigned char borrow = less ? 1 : 0;
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) borrow = subtract_limb(borrow, a[i], b[i], &r[i]);
+}
+
+// r += 1 if so.
+template <int M>
+inline void increment(Limb* r, bool so) {
+  unsigned char carry = so ? 1 : 0;
+#pragma GCC unroll 16
+  for (int i = 0; i < M; ++i) carry = add_limb(carry, r[i], 0, &r[i]);
 }
 
 // -1, 0 or 1 as a is less than b, equal or greater.
@@ -113,21 +137,43 @@ inline int leading_zeros(const Limb* a) {
   return 64 * M;
 }
 
-// r[0..2M) = a * b.
+// (c2, c1, c0) += a * b.
+inline void add_product(Limb* c0, Limb* c1, Limb* c2, Limb a, Limb b) {
+  const Wide t = Wide{a} * b;
+#if defined(__x86_64__)
+  __asm__("addq %3, %0\n\tadcq %4, %1\n\tadcq $0, %2"
+          : "+r"(*c0), "+r"(*c1), "+r"(*c2)
+          : "rm"(static_cast<Limb>(t)), "rm"(static_cast<Limb>(t >> 64))
+          : "cc");
+#else
+  const Wide low = (Wide{*c1} << 64 | *c0) + t;
+  *c2 += low < t ? 1 : 0;
+  *c0 = static_cast<Limb>(low);
+  *c1 = static_cast<Limb>(low >> 64);
+#endif
+}
+
+// The products a[i] b[k - i] of one column of M by M limbs; i is from kFirst on.
+template <int M, int k, int... i>
+inline void add_column(Limb* c0, Limb* c1, Limb* c2, const Limb* a, const Limb* b,
+                       std::integer_sequence<int, i...>) {
+  constexpr int kFirst = k < M ? 0 : k - M + 1;
+  (add_product(c0, c1, c2, a[kFirst + i], b[k - kFirst - i]), ...);
+}
+template <int M, int... k>
+inline void multiply_columns(Limb* r, const Limb* a, const Limb* b,
+                             std::integer_sequence<int, k...>) {
+  Limb c0 = 0, c1 = 0, c2 = 0;
+  ((add_column<M, k>(&c0, &c1, &c2, a, b,
+                     std::make_integer_sequence<int, (k < M ? k + 1 : 2 * M - 1 - k)>()),
+    r[k] = c0, c0 = c1, c1 = c2, c2 = 0),
+   ...);
+  r[2 * M - 1] = c0;
+}
+// r[0..2M) = a * b, column by column, without a loop.
 template <int M>
 inline void multiply(Limb* r, const Limb* a, const Limb* b) {
-  for (int i = 0; i < M; ++i) r[i] = 0;
-#pragma GCC unroll 8
-  for (int i = 0; i < M; ++i) {
-    Limb carry = 0;
-#pragma GCC unroll 8
-    for (int j = 0; j < M; ++j) {
-      const Wide t = Wide{a[i]} * b[j] + r[i + j] + carry;
-      r[i + j] = static_cast<Limb>(t);
-      carry = static_cast<Limb>(t >> 64);
-    }
-    r[i + M] = carry;
-  }
+  multiply_columns<M>(r, a, b, std::make_integer_sequence<int, 2 * M - 1>());
 }
 
 // r -= a * q over count limbs; what is to be taken from the limb above.
