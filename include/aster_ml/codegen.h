@@ -43,6 +43,12 @@ typedef struct aster_ml_target {
   int32_t form;         /* ASTER_ML_CODE_C, ASTER_ML_CODE_OPENCL_C or ASTER_ML_CODE_PROGRAM */
   int32_t vector_bytes; /* 16, 32 or 64; 0: C for any CPU, planned for 16 and without features */
   uint32_t flags;       /* ASTER_ML_TARGET_* */
+  /* Of devices that want very many work-items, as GPUs are, not of C: how many a group has where
+   * nothing else matters, the most that it may have, and the local memory that they share. Powers
+   * of two up to 1024; 0 of a group: a CPU; of the others: as the group, 32 KiB. */
+  uint32_t group;
+  uint32_t group_limit;
+  uint64_t local_bytes; /* at most 1 MiB */
 } aster_ml_target;
 
 /* What the kernels of a context are made for on a device; struct_size tells how much of it. Errors:

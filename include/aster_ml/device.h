@@ -84,9 +84,9 @@ typedef struct aster_ml_device_info {
   uint64_t memory_bytes;     /* of the whole device */
   uint64_t allocation_bytes; /* the largest one */
   uint32_t group_limit;      /* work-items in a group */
-  uint32_t zero;
-  char name[96];   /* zero-terminated */
-  char driver[96]; /* and its version: another text means other machine code */
+  uint32_t group_multiple;   /* that run as one: groups are best multiples of it */
+  char name[96];             /* zero-terminated */
+  char driver[96];           /* and its version: another text means other machine code */
 } aster_ml_device_info;
 
 /* A kernel in one of the forms that its device names. Texts stay as long as build runs. */

@@ -28,16 +28,22 @@ _FEATURES = {"fma": 1, "f16c": 2, "avx512": 4, "streaming": 8, "fp64": 16}
 @dataclass(frozen=True)
 class Target:
     """What kernels are made for: a form ("c", "opencl" or "program"), bytes of vectors (16, 32, 64;
-    0: C for any CPU), and features ("fma", "f16c", "avx512", "streaming", "fp64").
+    0: C for any CPU), and features ("fma", "f16c", "avx512", "streaming", "fp64"). A GPU also has
+    groups of work-items, a largest one, and bytes of local memory that they share.
 
     >>> from aster_ml import lowering
     >>> lowering.Target("c", 64, {"fma", "f16c", "avx512"}).vector_bytes
+    64
+    >>> lowering.Target("opencl", 16, {"fma"}, group=64, group_limit=256).group
     64
     """
 
     form: str = "c"
     vector_bytes: int = 0
     features: Iterable[str] = frozenset()
+    group: int = 0
+    group_limit: int = 0
+    local_bytes: int = 0
 
     def __post_init__(self) -> None:
         features = frozenset(self.features)
@@ -56,15 +62,19 @@ class Target:
         'c'
         """
         code = _native.device_from_name(device if device is not None else Device.DEFAULT)
-        form, vector_bytes, flags = _native.codegen_target(code)
+        form, vector_bytes, flags, group, limit, local = _native.codegen_target(code)
         [name] = [name for name, value in _FORMS.items() if value == form]
-        return Target(name, vector_bytes, {n for n, bit in _FEATURES.items() if flags & bit})
+        features = {n for n, bit in _FEATURES.items() if flags & bit}
+        return Target(name, vector_bytes, features, group, limit, local)
 
-    def _numbers(self) -> tuple[int, int, int]:
+    def _numbers(self) -> tuple[int, int, int, int, int, int]:
         return (
             _FORMS[self.form],
             self.vector_bytes,
             sum(_FEATURES[name] for name in self.features),
+            self.group,
+            self.group_limit,
+            self.local_bytes,
         )
 
 
@@ -116,5 +126,5 @@ def render(program: str, target: Target | None = None) -> str:
     return _native.codegen_render(program, *_numbers(target))
 
 
-def _numbers(target: Target | None) -> tuple[int, int, int]:
+def _numbers(target: Target | None) -> tuple[int, int, int, int, int, int]:
     return (Target.of() if target is None else target)._numbers()

@@ -4,12 +4,15 @@
 namespace aster::python {
 namespace {
 
-// A target is three numbers from argument `at` on.
-constexpr Py_ssize_t kTarget = 3;
+// A target is six numbers from argument `at` on.
+constexpr Py_ssize_t kTarget = 6;
 aster_ml_target target_of(Call& call, Py_ssize_t at) {
   return {sizeof(aster_ml_target), call.integer32(at, "form"),
           call.integer32(at + 1, "vector_bytes"),
-          static_cast<uint32_t>(call.integer(at + 2, "flags", 0, UINT32_MAX))};
+          static_cast<uint32_t>(call.integer(at + 2, "flags", 0, UINT32_MAX)),
+          static_cast<uint32_t>(call.integer(at + 3, "group", 0, UINT32_MAX)),
+          static_cast<uint32_t>(call.integer(at + 4, "group_limit", 0, UINT32_MAX)),
+          static_cast<uint64_t>(call.integer(at + 5, "local_bytes", 0, INT64_MAX))};
 }
 
 PyObject* codegen_target(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
@@ -19,7 +22,10 @@ PyObject* codegen_target(PyObject*, PyObject* const* arguments, Py_ssize_t count
   aster_ml_target out = {};
   out.struct_size = sizeof(out);
   if (!call.quick([&] { return aster_ml_codegen_target(&out, context, device); })) return nullptr;
-  return Py_BuildValue("(iik)", out.form, out.vector_bytes, static_cast<unsigned long>(out.flags));
+  return Py_BuildValue("(iikkkK)", out.form, out.vector_bytes,
+                       static_cast<unsigned long>(out.flags), static_cast<unsigned long>(out.group),
+                       static_cast<unsigned long>(out.group_limit),
+                       static_cast<unsigned long long>(out.local_bytes));
 }
 
 PyObject* codegen_kernels(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
@@ -80,16 +86,16 @@ PyObject* codegen_render(PyObject*, PyObject* const* arguments, Py_ssize_t count
 
 PyMethodDef kCodegenMethods[] = {
     {"codegen_target", as_method(codegen_target), METH_FASTCALL,
-     "codegen_target(device, context)\n\nForm, bytes of vectors and flags of what a device's "
-     "kernels are made for."},
+     "codegen_target(device, context)\n\nThe numbers of what a device's kernels are made for: "
+     "form, vector_bytes, flags, group, group_limit, local_bytes."},
     {"codegen_kernels", as_method(codegen_kernels), METH_FASTCALL,
      "codegen_kernels(tensors, context)\n\nThe kernels that realising tensors would launch."},
     {"codegen_plan", as_method(codegen_plan), METH_FASTCALL,
-     "codegen_plan(kernel, form, vector_bytes, flags)\n\nThe planner's plan of a kernel."},
+     "codegen_plan(kernel, *target)\n\nThe planner's plan of a kernel."},
     {"codegen_lower", as_method(codegen_lower), METH_FASTCALL,
-     "codegen_lower(kernel, form, vector_bytes, flags, plan=None)\n\nThe program of a kernel."},
+     "codegen_lower(kernel, *target, plan=None)\n\nThe program of a kernel."},
     {"codegen_render", as_method(codegen_render), METH_FASTCALL,
-     "codegen_render(program, form, vector_bytes, flags, context)\n\nA program as a target's "
+     "codegen_render(program, *target, context)\n\nA program as a target's "
      "text."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "base/options.h"
 #include "codegen/codegen.h"
@@ -23,6 +24,9 @@ using codegen::Target;
 using codegen::program::Module;
 using uop::Node;
 
+constexpr uint32_t kMostItems = 1024;               // of a group
+constexpr uint64_t kMostLocal = uint64_t{1} << 20;  // bytes of its memory
+
 constexpr struct {
   int32_t form;
   Language language;
@@ -40,7 +44,14 @@ constexpr struct {
               {ASTER_ML_TARGET_FP64, &Target::fp64}};
 
 aster_ml_target public_target(const Target& target) {
-  aster_ml_target out{sizeof(aster_ml_target), 0, target.portable ? 0 : target.vector_bytes, 0};
+  aster_ml_target out{};
+  out.struct_size = sizeof(out);
+  out.vector_bytes = target.portable ? 0 : target.vector_bytes;
+  if (target.group > 0) {
+    out.group = static_cast<uint32_t>(target.group);
+    out.group_limit = static_cast<uint32_t>(std::max(target.group, target.group_limit));
+    out.local_bytes = static_cast<uint64_t>(target.local_bytes);
+  }
   for (const auto& row : kForms) {
     if (row.language == target.language) out.form = row.form;
   }
@@ -48,6 +59,29 @@ aster_ml_target public_target(const Target& target) {
     if (target.*row.feature) out.flags |= row.flag;
   }
   return out;
+}
+
+// Of a device of very many items.
+Status read_groups(Target* out, const aster_ml_target& target) {
+  if (target.group == 0 && target.group_limit == 0 && target.local_bytes == 0) return kOk;
+  const uint32_t most = target.group_limit == 0 ? target.group : target.group_limit;
+  if (out->language == Language::kC)
+    return ASTER_FAIL(kRANGE, "groups of %u: C has no groups", target.group);
+  if (!std::has_single_bit(target.group) || !std::has_single_bit(most) || most < target.group ||
+      most > kMostItems) {
+    return ASTER_FAIL(kRANGE, "groups of %u, at most %u: powers of two up to %u", target.group,
+                      most, kMostItems);
+  }
+  if (target.local_bytes > kMostLocal) {
+    return ASTER_FAIL(kRANGE, "%llu bytes of local memory: at most %llu",
+                      static_cast<unsigned long long>(target.local_bytes),
+                      static_cast<unsigned long long>(kMostLocal));
+  }
+  out->group = static_cast<int>(target.group);
+  out->group_limit = static_cast<int>(most);
+  if (target.local_bytes != 0) out->local_bytes = static_cast<int64_t>(target.local_bytes);
+  out->machine = codegen::machine_of_items();
+  return kOk;
 }
 
 Status read_target(Target* out, const aster_ml_target* given) {
@@ -80,7 +114,7 @@ Status read_target(Target* out, const aster_ml_target* given) {
   if (c && out->portable && (out->fma || out->f16c || out->streaming))
     return ASTER_FAIL(kRANGE, "flags %#x: C for any CPU has no features", target.flags);
   if (out->language == Language::kOpencl) out->max_lanes = 16;
-  return kOk;
+  return read_groups(out, target);
 }
 
 // Nodes of callers break rules that those of the engine keep.

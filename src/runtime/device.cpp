@@ -30,8 +30,19 @@ bool choose_language(codegen::Target* out, uint32_t forms) {
 // Kernels are planned for vectors of this size.
 int vector_bytes(int32_t told) { return told >= 64 ? 64 : told >= 32 ? 32 : 16; }
 
-// Work-items of a group, where the device wants many: a multiple of what GPUs run at one time.
-constexpr uint32_t kGroup = 64;
+// Work-items of a group, where the device wants many: at least so many, and a multiple of what it
+// runs as one.
+constexpr uint32_t kGroup = 64, kMostItems = 1024;
+
+void choose_groups(codegen::Target* target, const aster_ml_device_info& info) {
+  const uint32_t limit = std::bit_floor(std::clamp(info.group_limit, 1u, kMostItems));
+  const uint32_t wanted = std::clamp(info.group_multiple, kGroup, kMostItems);
+  target->group = static_cast<int>(std::min(std::bit_ceil(wanted), limit));
+  target->group_limit = static_cast<int>(limit);
+  if (info.local_bytes != 0)
+    target->local_bytes = static_cast<int64_t>(std::min(info.local_bytes, uint64_t{1} << 20));
+  target->machine = codegen::machine_of_items();
+}
 
 Status describe(Device* device) {
   const aster_ml_backend& backend = *device->backend;
@@ -59,11 +70,7 @@ Status describe(Device* device) {
   target.fp64 = (info.flags & ASTER_ML_DEVICE_FP64) != 0;
   if (opencl && info.kind == ASTER_ML_DEVICE_KIND_GPU) {
     target.vector_bytes = 16;
-    target.group = static_cast<int>(std::bit_floor(std::clamp(info.group_limit, 1u, kGroup)));
-    target.group_limit = static_cast<int>(std::bit_floor(std::clamp(info.group_limit, 1u, 1024u)));
-    if (info.local_bytes != 0)
-      target.local_bytes = static_cast<int64_t>(std::min(info.local_bytes, uint64_t{1} << 20));
-    target.machine = codegen::machine_of_items();
+    choose_groups(&target, info);
   }
   device->load = load_by_backend;
   return kOk;

@@ -16,7 +16,8 @@ static int says(const char *part) {
 }
 
 static aster_ml_target made_for(int32_t form, int32_t vector_bytes, uint32_t flags) {
-  const aster_ml_target target = {sizeof target, form, vector_bytes, flags};
+  const aster_ml_target target = {
+      .struct_size = sizeof target, .form = form, .vector_bytes = vector_bytes, .flags = flags};
   return target;
 }
 
@@ -179,14 +180,20 @@ static void test_mistakes(void) {
   const struct {
     aster_ml_target target;
     const char *message;
-  } targets[] = {{{0, ASTER_ML_CODE_C, 16, 0}, "struct_size"},
-                 {{sizeof c, 77, 16, 0}, "form 77"},
-                 {{sizeof c, ASTER_ML_CODE_C, 24, 0}, "24 bytes"},
-                 {{sizeof c, ASTER_ML_CODE_C, -1, 0}, "-1 bytes"},
-                 {{sizeof c, ASTER_ML_CODE_C, 64, 0}, "AVX-512"},
-                 {{sizeof c, ASTER_ML_CODE_C, 32, ASTER_ML_TARGET_AVX512}, "AVX-512"},
-                 {{sizeof c, ASTER_ML_CODE_C, 0, ASTER_ML_TARGET_FMA}, "any CPU"},
-                 {{sizeof c, ASTER_ML_CODE_C, 16, 4096}, "0x1000"}};
+  } targets[] = {{{.struct_size = 0}, "struct_size"},
+                 {{sizeof c, 77, 16, 0, 0, 0, 0}, "form 77"},
+                 {{sizeof c, ASTER_ML_CODE_C, 24, 0, 0, 0, 0}, "24 bytes"},
+                 {{sizeof c, ASTER_ML_CODE_C, -1, 0, 0, 0, 0}, "-1 bytes"},
+                 {{sizeof c, ASTER_ML_CODE_C, 64, 0, 0, 0, 0}, "AVX-512"},
+                 {{sizeof c, ASTER_ML_CODE_C, 32, ASTER_ML_TARGET_AVX512, 0, 0, 0}, "AVX-512"},
+                 {{sizeof c, ASTER_ML_CODE_C, 0, ASTER_ML_TARGET_FMA, 0, 0, 0}, "any CPU"},
+                 {{sizeof c, ASTER_ML_CODE_C, 16, 4096, 0, 0, 0}, "0x1000"},
+                 {{sizeof c, ASTER_ML_CODE_C, 16, 0, 64, 0, 0}, "C has no groups"},
+                 {{sizeof c, ASTER_ML_CODE_OPENCL_C, 16, 0, 48, 0, 0}, "groups of 48"},
+                 {{sizeof c, ASTER_ML_CODE_OPENCL_C, 16, 0, 64, 32, 0}, "at most 32"},
+                 {{sizeof c, ASTER_ML_CODE_OPENCL_C, 16, 0, 0, 64, 0}, "groups of 0"},
+                 {{sizeof c, ASTER_ML_CODE_OPENCL_C, 16, 0, 64, 2048, 0}, "2048"},
+                 {{sizeof c, ASTER_ML_CODE_OPENCL_C, 16, 0, 64, 64, 1 << 21}, "2097152 bytes"}};
   for (size_t i = 0; i < sizeof targets / sizeof *targets; ++i) {
     const int32_t code =
         aster_ml_codegen_plan(NULL, &length, 0, &context, kernel, &targets[i].target);

@@ -149,7 +149,7 @@ struct Scratch {
   aster_ml_engine_counters counters{};
   aster_ml_runtime_info runtime{};
   aster_ml_uop_options node{};
-  aster_ml_target target{sizeof(aster_ml_target), ASTER_ML_CODE_C, 16, 0};
+  aster_ml_target target{sizeof(aster_ml_target), ASTER_ML_CODE_C, 16, 0, 0, 0, 0};
   aster_ml_backend backend{};
   aster_ml_context_options context_options{};
 };

@@ -11,6 +11,7 @@ TARGETS = [
     lowering.Target("c", 0), lowering.Target("c", 16), lowering.Target("c", 32, {"fma", "f16c"}),
     lowering.Target("c", 64, {"fma", "f16c", "avx512", "streaming"}),
     lowering.Target("opencl", 32, {"fma"}), lowering.Target("program", 64, {"fma"}),
+    lowering.Target("opencl", 16, {"fma", "fp64"}, 64, 256, 32768),
 ]  # fmt: skip
 
 
@@ -36,7 +37,23 @@ def test_targets_that_are_none():
     [kernel] = lowering.kernels(Tensor.ones(8).contiguous() + 1)
     with pytest.raises(Error, match="24 bytes"):
         kernel.plan(lowering.Target("c", 24))
+    with pytest.raises(Error, match="groups of 48"):
+        kernel.plan(lowering.Target("opencl", 16, group=48))
     assert lowering.Target.of("CPU").form == "c"
+    assert lowering.Target.of("CPU").group == 0
+
+
+def test_targets_of_gpus():
+    x = Tensor.rand(256, 512).realize()
+    [kernel] = lowering.kernels(x.T.contiguous())
+    target = lowering.Target("opencl", 16, {"fma"}, group=64)
+    assert "pack p0; items 64" in kernel.plan(target)
+    assert "__local float" in kernel.source(target)
+    assert "barrier" in kernel.source(target)
+    small = lowering.Target("opencl", 16, {"fma"}, group=64, local_bytes=1000)
+    assert "pack" not in kernel.plan(small)
+    with pytest.raises(Error, match="local memory, the target has 1000"):
+        kernel.program(small, kernel.plan(target))
 
 
 DTYPES = [1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14]

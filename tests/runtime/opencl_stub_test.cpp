@@ -107,6 +107,9 @@ TEST_F(OpenclStub, DevicesAreDescribed) {
   EXPECT_EQ(info.vector_bytes, 16);
   EXPECT_EQ(info.flags & ASTER_ML_DEVICE_FP64, mode() == "no_fp64" ? 0u : 1u);
   EXPECT_EQ(info.flags & ASTER_ML_DEVICE_FMA, 0u);
+  EXPECT_EQ(info.group_limit, 256u);
+  EXPECT_EQ(info.group_multiple, 32u);
+  EXPECT_EQ(info.local_bytes, 32768u);
   info.struct_size = 8;
   info.forms = 99;
   ASSERT_EQ(table->describe(table->self, 0, &info), ASTER_ML_OK);

@@ -51,6 +51,9 @@ enum : cl_uint {
   CL_DEVICE_SINGLE_FP_CONFIG = 0x101B,
   CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
   CL_DEVICE_LOCAL_MEM_SIZE = 0x1023,
+  CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE = 0x1067,  // from OpenCL 3.0 on
+  CL_DEVICE_WARP_SIZE_NV = 0x4003,                        // cl_nv_device_attribute_query
+  CL_DEVICE_WAVEFRONT_WIDTH_AMD = 0x4043,                 // cl_amd_device_attribute_query
   CL_DEVICE_ENDIAN_LITTLE = 0x1026,
   CL_DEVICE_AVAILABLE = 0x1027,
   CL_DEVICE_COMPILER_AVAILABLE = 0x1028,

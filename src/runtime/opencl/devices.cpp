@@ -36,6 +36,21 @@ int32_t vector_bytes(const Api& cl, cl_device_id id) {
   return static_cast<int32_t>(std::clamp(std::bit_floor(std::max(native, liked)), 4u, 16u)) * 4;
 }
 
+// How many work-items run as one; 0 where the driver does not say.
+uint32_t group_multiple(const Api& cl, cl_device_id id, const char* extensions) {
+  struct Row {
+    const char* extension;  // that has it
+    cl_uint what;
+  };
+  static constexpr Row kRows[] = {{"cl_nv_device_attribute_query", CL_DEVICE_WARP_SIZE_NV},
+                                  {"cl_amd_device_attribute_query", CL_DEVICE_WAVEFRONT_WIDTH_AMD}};
+  for (const Row& row : kRows) {
+    if (strstr(extensions, row.extension) != nullptr) return property<cl_uint>(cl, id, row.what);
+  }
+  return static_cast<uint32_t>(
+      property<size_t>(cl, id, CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE));
+}
+
 // What the environment tells to take a device for, in tests.
 void disguise(aster_ml_device_info* info) {
   const char* const as = flag_text(Flag::kOpenclAs);
@@ -75,6 +90,7 @@ void read_device(const Api& cl, Device* out) {
   info.memory_bytes = property<cl_ulong>(cl, id, CL_DEVICE_GLOBAL_MEM_SIZE);
   info.allocation_bytes = property<cl_ulong>(cl, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   info.group_limit = static_cast<uint32_t>(property<size_t>(cl, id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+  info.group_multiple = group_multiple(cl, id, extensions);
   text(cl, id, CL_DEVICE_NAME, info.name);
   char version[64], driver[64];
   text(cl, id, CL_DEVICE_VERSION, version);

@@ -271,8 +271,12 @@ Call::Slot Call::argument(size_t i) {
     case Is::kTarget: {
       auto* target = array<aster_ml_target>(1);
       *target = {choose_.one_in(20) ? 4u : static_cast<uint32_t>(sizeof(*target)),
-                 1 << choose_.below(4), choose_.one_in(4) ? 64 : 16 << choose_.below(3),
-                 choose_.one_in(4) ? static_cast<uint32_t>(choose_.below(64)) : 0u};
+                 1 << choose_.below(4),
+                 choose_.one_in(4) ? 64 : 16 << choose_.below(3),
+                 choose_.one_in(4) ? static_cast<uint32_t>(choose_.below(64)) : 0u,
+                 choose_.one_in(3) ? 1u << choose_.below(8) : 0u,
+                 choose_.one_in(3) ? 256u : 0u,
+                 choose_.one_in(3) ? 4096u : 0u};
       return choose_.one_in(20) ? 0 : slot_of(target);
     }
     case Is::kNodeOptions:

@@ -84,6 +84,8 @@ cl_int clGetDeviceInfo(cl_device_id, cl_uint what, size_t room, void* out, size_
       return number(6, 8);
     case CL_DEVICE_MAX_WORK_GROUP_SIZE:
       return number(256, 8);
+    case CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE:
+      return number(32, 8);
     case CL_DEVICE_LOCAL_MEM_SIZE:
       return number(32768, 8);
     case CL_DEVICE_GLOBAL_MEM_SIZE:
