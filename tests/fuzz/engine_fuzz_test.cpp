@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "device/device.h"
+#include "dtype/convert.h"
 #include "engine/engine.h"
 #include "fuzz/number.h"
 #include "fuzz/opencl.h"
@@ -158,6 +159,49 @@ TEST(Fuzz, EngineAgreesWithInterpreterOnOverlappingLeaves) {
 TEST(FuzzOpencl, EngineAgreesWithInterpreter) {
   if (!has_opencl()) GTEST_SKIP() << "no OpenCL device is installed";
   fuzz({}, 12, deep, ASTER_ML_DEVICE_OPENCL);
+}
+
+// What GPUs plan for groups that share blocks: transposes, products, columns and short rows, each
+// with ends in the middle of blocks.
+Case blocks_of_groups() {
+  constexpr int64_t kRows = 70, kColumns = 37, kTerms = 18;
+  Case c;
+  c.graph = std::make_unique<Graph>(process_heap());
+  Graph& g = *c.graph;
+  const auto leaf = [&](int64_t rows, int64_t columns) {
+    const auto slot = static_cast<int64_t>(c.leaves.size());
+    const Node node =
+        g.make(Op::kBuffer, DType::kFloat32, {}, std::array{slot}, std::array{rows, columns});
+    Bytes bytes(bytes_of(node));
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      unsigned char* const at = bytes.data() + static_cast<size_t>(i) * sizeof(float);
+      dtype::store_double(DType::kFloat32, at, static_cast<double>((i * 7 + slot) % 19) / 4 - 2);
+    }
+    c.leaves.push_back({node, c.memory.size(), 0});
+    c.memory.push_back(std::move(bytes));
+    return node;
+  };
+  const Node x = leaf(kRows, kTerms), y = leaf(kTerms, kColumns), z = leaf(kRows, kColumns);
+  const auto wide = [&](Node a, std::array<int64_t, 3> shape) {
+    return g.expand(g.reshape(a, shape), std::array{kRows, kTerms, kColumns});
+  };
+  const Node terms = g.alu(Op::kMul, wide(x, {kRows, kTerms, 1}), wide(y, {1, kTerms, kColumns}));
+  c.roots = {g.contiguous(g.permute(z, std::array<int64_t, 2>{1, 0})),
+             g.reduce(Op::kAdd, terms, std::array<int64_t, 1>{1}),
+             g.reduce(Op::kAdd, z, std::array<int64_t, 1>{0}),
+             g.reduce(Op::kMax, x, std::array<int64_t, 1>{1})};
+  return c;
+}
+
+TEST(FuzzOpencl, BlocksOfGroups) {
+  if (!has_opencl()) GTEST_SKIP() << "no OpenCL device is installed";
+  EngineRunner runner({}, ASTER_ML_DEVICE_OPENCL);
+  Case c = blocks_of_groups();
+  Answer want, got;
+  ASSERT_TRUE(run_reference(c, &want));
+  ASSERT_TRUE(runner.run(c, &got));
+  EXPECT_EQ(compare(c, want, got), "");
+  EXPECT_EQ(runner.interpreted(), 0u);
 }
 
 TEST(FuzzOpencl, EngineAgreesWithInterpreterOnOverlappingLeaves) {
