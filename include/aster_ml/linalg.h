@@ -57,7 +57,8 @@ ASTER_ML_API int32_t aster_ml_lazy_scaled_dot_product_attention(
  *
  * What only computing shows is NUMERIC then, with the number of the first such matrix of a batch:
  * a pivot that is 0, a leading minor that is not positive, values that do not converge, and, in
- * singular values, eigenvalues and expm, an element that is not finite. Nothing is written then.
+ * singular values, eigenvalues and expm, an element that is not finite. What was to be realised
+ * stays as it was; the outputs of a program's run are undefined.
  *
  * Gradients are graphs of the same operations, so they have gradients too; there are none of eig
  * and eigvals, nor of lu where the matrix is not square. Singular values and eigenvalues that are

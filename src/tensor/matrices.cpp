@@ -168,9 +168,54 @@ Status operands_of(Problem* p, Dims* batch, Graph& g, Node* a, Node* b) {
   return *a == nullptr || *b == nullptr ? last_failure() : kOk;
 }
 
+// Whether x is nothing but another tensor with its last two axes swapped.
+bool is_turned(Node x) {
+  if (x->op != uop::Op::kPermute) return false;
+  const Word last = x->ndim - 1;
+  for (Word i = 0; i + 1 < last; ++i) {
+    if (x->arg(static_cast<size_t>(i)) != i) return false;
+  }
+  return x->arg(static_cast<size_t>(last)) == last - 1;
+}
+
+// A transpose is computed with as it lies, where what is asked of it is asked of the matrix itself
+// as well; others are copied row-major first.
+void take_as_it_lies(Problem* p, Node* a) {
+  if (!is_turned(*a)) return;
+  switch (p->what) {
+    case What::kSolve:
+      p->turned = !p->turned;
+      break;
+    case What::kTriangular:
+      p->turned = !p->turned;
+      p->upper = !p->upper;
+      break;
+    case What::kEigh:
+    case What::kEighValues:
+      p->upper = !p->upper;
+      break;
+    case What::kLu:
+    case What::kLuFactor:
+    case What::kQr:
+    case What::kEig:
+    case What::kEigValues:
+      p->turned = !p->turned;
+      break;
+    case What::kSvdValues:
+      std::swap(p->m, p->n);
+      break;
+    case What::kDeterminant:
+      break;
+    default:
+      return;
+  }
+  *a = (*a)->src(0);
+}
+
 Status make(Decomposed* out, Context& context, Graph& g, Problem p, Node a, Node b) {
   Dims batch;
   ASTER_TRY(operands_of(&p, &batch, g, &a, &b));
+  take_as_it_lies(&p, &a);
   p.library = context.options().no_library == 0;
   const Results results = results_of(p);
   int64_t count = 1, all = 0;

@@ -304,9 +304,12 @@ Status decomposed_gradient(Context& context, const Problem& problem, Graph& g, N
   if (problem.what == What::kSolve || problem.what == What::kTriangular) {
     of_solution(m, y, dy, needed, dx);
   } else if (needed[0]) {
+    const bool lies_turned = problem.turned;
+    const Node x = lies_turned ? turned(g, y->src(0)) : y->src(0);
+    if (x == nullptr) return last_failure();
     Expr out;
-    ASTER_TRY(of_one(&out, m, y->src(0), y, dy));
-    dx[0] = out.n;
+    ASTER_TRY(of_one(&out, m, x, y, dy));
+    dx[0] = lies_turned ? turned(g, out.n) : out.n;
   }
   for (size_t i = 0; i < y->nsrc; ++i) {
     if (needed[i] && dx[i] == nullptr) return last_failure();

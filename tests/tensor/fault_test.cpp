@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "aster_ml/linalg.h"
 #include "world.h"
 
 namespace aster::tensor::test {
@@ -36,7 +37,7 @@ int32_t program(const aster_ml_context* c) {
   const Shape matrix{3, 4}, image{1, 1, 3, 4}, taps{1, 1, 2, 2};
   const int64_t three = 3, minus = -1;
   T x, w, labels, scale, sum, y, z, cat, soft, image_t, taps_t, conv, pool, loss, noise, total, g,
-      k, slice;
+      k, slice, values, size, both;
   aster_ml_lazy_from(x, c, data.data(), ASTER_ML_DTYPE_FLOAT32, 2, matrix.data());
   aster_ml_lazy_from(labels, c, classes.data(), ASTER_ML_DTYPE_INT32, 1, &three);
   aster_ml_lazy_number(scale, c, 0.5);
@@ -54,7 +55,10 @@ int32_t program(const aster_ml_context* c) {
   aster_ml_lazy_cross_entropy(loss, z, labels, nullptr);
   aster_ml_lazy_rand(noise, c, 0, 1, &three);
   aster_ml_lazy_sum(sum, pool, 0, nullptr, 0);
-  aster_ml_lazy_add(total, loss, sum);
+  aster_ml_lazy_svdvals(values, y);
+  aster_ml_lazy_sum(size, values, 0, nullptr, 0);
+  aster_ml_lazy_add(both, loss, size);
+  aster_ml_lazy_add(total, both, sum);
   const aster_ml_lazy* const targets[] = {x};
   int32_t status = aster_ml_gradient(g, total, targets, 1, nullptr);
   if (status == 0) status = aster_ml_lazy_assign(x, g);

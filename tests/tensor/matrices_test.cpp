@@ -104,12 +104,17 @@ Values input(const Shape& shape, int salt, bool symmetric) {
   return x;
 }
 
-// sum of weights times all results, and its gradients on request.
-double weighted(const World& world, const Case& c, const Values& a, const Values& b,
+// sum of weights times all results, and its gradients on request. turned: of a matrix that lies in
+// memory as its transpose does.
+double weighted(const World& world, const Case& c, bool turned, const Values& a, const Values& b,
                 Values* slope_a, Values* slope_b) {
   const T ta = from(world, a, c.a), tb = from(world, b, c.b);
+  T turn, lying, view;
+  EXPECT_EQ(aster_ml_lazy_transpose(turn, ta, -1, -2), 0) << message();
+  EXPECT_EQ(aster_ml_lazy_contiguous(lying, turn), 0) << message();
+  EXPECT_EQ(aster_ml_lazy_transpose(view, lying, -1, -2), 0) << message();
   Results results;
-  EXPECT_EQ(c.f(results, ta, tb), 0) << c.name << ": " << message();
+  EXPECT_EQ(c.f(results, turned ? view : ta, tb), 0) << c.name << ": " << message();
   T total = number(world, 0);
   int salt = 20;
   for (T& result : results) {
@@ -143,33 +148,37 @@ class Matrices : public testing::TestWithParam<bool> {
     o.no_library = GetParam() ? 0 : 1;
     return o;
   }
+  void expect_quotients(const Case& c, bool turned) {
+    constexpr double kStep = 1e-5;
+    Values a = input(c.a, 3, c.symmetric), b = input(c.b, 5, false), slopes[2];
+    const size_t right = c.b.empty() ? 0 : b.size();
+    weighted(world, c, turned, a, b, &slopes[0], &slopes[1]);
+    for (Values* x : {&a, &b}) {
+      const Values& slope = slopes[x == &b];
+      for (size_t i = 0; i < (x == &b ? right : x->size()); ++i) {
+        ASSERT_EQ(slope.size(), x->size()) << c.name;
+        const double at = (*x)[i];
+        const auto beside = [&](double step) {
+          (*x)[i] = at + step;
+          return weighted(world, c, turned, a, b, nullptr, nullptr);
+        };
+        const double up = beside(kStep), down = beside(-kStep);
+        (*x)[i] = at;
+        const double quotient = (up - down) / (2 * kStep);
+        EXPECT_NEAR(slope[i], quotient, 2e-6 * std::max(1.0, std::abs(quotient)))
+            << c.name << (turned ? ", turned" : "") << ", element " << i
+            << (x == &b ? " of b" : "");
+      }
+    }
+  }
   const World world{true, options()};
 };
 INSTANTIATE_TEST_SUITE_P(Libraries, Matrices, testing::Bool(),
                          [](const auto& p) { return p.param ? "Lapack" : "Own"; });
 
 TEST_P(Matrices, GradientsAreDifferenceQuotients) {
-  constexpr double kStep = 1e-5;
   for (const Case& c : cases()) {
-    Values a = input(c.a, 3, c.symmetric), b = input(c.b, 5, false), slopes[2];
-    weighted(world, c, a, b, &slopes[0], &slopes[1]);
-    if (c.b.empty()) b.clear();
-    for (Values* x : {&a, &b}) {
-      const Values& slope = slopes[x == &b];
-      ASSERT_EQ(slope.size(), x->size()) << c.name;
-      for (size_t i = 0; i < x->size(); ++i) {
-        const double at = (*x)[i];
-        const auto beside = [&](double step) {
-          (*x)[i] = at + step;
-          return weighted(world, c, a, b.empty() ? Values{0} : b, nullptr, nullptr);
-        };
-        const double up = beside(kStep), down = beside(-kStep);
-        (*x)[i] = at;
-        const double quotient = (up - down) / (2 * kStep);
-        EXPECT_NEAR(slope[i], quotient, 2e-6 * std::max(1.0, std::abs(quotient)))
-            << c.name << ", element " << i << (x == &b ? " of b" : "");
-      }
-    }
+    for (const bool turned : {false, true}) expect_quotients(c, turned);
   }
 }
 
@@ -197,8 +206,12 @@ TEST_P(Matrices, ViewsAndBatches) {
     OK(aster_ml_lazy_flip(back, kept, all.size(), all.data()));
     for (const T* view : {&again, &back}) {
       OK(c.f(viewed, *view, tb));
-      for (size_t i = 0; i < plain.size(); ++i)
-        EXPECT_EQ(viewed[i].read<double>(), plain[i].read<double>()) << c.name;
+      for (size_t i = 0; i < plain.size(); ++i) {
+        const Values mine = viewed[i].read<double>(), theirs = plain[i].read<double>();
+        ASSERT_EQ(viewed[i].shape(), plain[i].shape()) << c.name;
+        for (size_t e = 0; e < mine.size(); ++e)
+          EXPECT_NEAR(mine[e], theirs[e], 1e-12 * std::max(1.0, std::abs(theirs[e]))) << c.name;
+      }
     }
     // Each matrix of a batch by itself.
     if (c.a.size() != 3 || !c.b.empty()) continue;
@@ -265,6 +278,32 @@ TEST_P(Matrices, CapturedAndReplayed) {
   aster_ml_program program{};
   OK(aster_ml_engine_capture_end(&program, world, outputs, 1));
   EXPECT_EQ(x.read<double>(), (Values{1, 1}));
+  aster_ml_workspace workspace{};
+  OK(aster_ml_workspace_init(&workspace, &program));
+  const auto replay = [&](const Values& m, Values* result) {
+    const size_t shape[] = {2, 2};
+    const Values right = {2, 4};
+    aster_ml_tensor given[2] = {}, out{};
+    EXPECT_EQ(
+        aster_ml_tensor_from_data(&given[0], world, m.data(), ASTER_ML_DTYPE_FLOAT64, 2, shape), 0);
+    EXPECT_EQ(
+        aster_ml_tensor_from_data(&given[1], world, right.data(), ASTER_ML_DTYPE_FLOAT64, 1, shape),
+        0);
+    EXPECT_EQ(aster_ml_tensor_init(&out, world, ASTER_ML_DTYPE_FLOAT64, 0, 1, shape), 0);
+    const int32_t status = aster_ml_program_run(&program, &workspace, given, 2, &out, 1);
+    result->resize(2);
+    EXPECT_EQ(aster_ml_tensor_copy_out(result->data(), &out, 2), 0);
+    for (aster_ml_tensor* t : {&given[0], &given[1], &out}) aster_ml_tensor_free(t);
+    return status;
+  };
+  Values found;
+  EXPECT_EQ(replay({1, 0, 0, 2}, &found), 0) << message();
+  EXPECT_EQ(found, (Values{2, 2}));
+  EXPECT_EQ(replay({1, 1, 1, 1}, &found), ASTER_ML_NUMERIC);
+  EXPECT_NE(message().find("singular: pivot 1"), std::string::npos) << message();
+  EXPECT_EQ(replay({2, 0, 0, 1}, &found), 0) << message();
+  EXPECT_EQ(found, (Values{1, 4}));
+  aster_ml_workspace_free(&workspace);
   aster_ml_program_free(&program);
 }
 

@@ -37,10 +37,15 @@ Trouble finite(const T* x, int64_t n) {
   return {};
 }
 
-// A row-major matrix turns into a column-major one, or the other way round.
+// The operand as a column-major matrix.
 template <typename T>
-void transpose(int64_t m, int64_t n, const T* row_major, T* to) {
-  turn(n, m, row_major, n, to, m);
+void take(const Call<T>& c, bool turned, T* to) {
+  const T* const a = c.operand(0);
+  if (turned) {
+    std::copy(a, a + c.p.m * c.p.n, to);
+  } else {
+    turn(c.p.n, c.p.m, a, c.p.n, to, c.p.m);
+  }
 }
 
 // Keeps a triangle of row-major a, and what is on the diagonal unless it becomes 1.
@@ -81,7 +86,7 @@ Trouble lu(Call<T>& c) {
   T* const rows = c.scratch.template take<T>(m);
   int* const pivots = c.scratch.template take<int>(k);
   if (c.scratch.measuring()) return {};
-  transpose(m, n, c.operand(0), w);
+  take(c, c.p.turned, w);
   (void)c.routines.lu(m, n, w, pivots);  // of a singular matrix too
   if (c.p.what == What::kLuFactor) {
     turn(m, n, w, m, c.result(0), n);
@@ -121,7 +126,7 @@ Trouble qr(Call<T>& c) {
   T* const tau = c.scratch.template take<T>(k);
   T* const work = c.scratch.template take<T>(room);
   if (c.scratch.measuring()) return {};
-  transpose(m, n, c.operand(0), w);
+  take(c, c.p.turned, w);
   c.routines.qr(m, n, w, tau, work, room);
   T *const q = c.result(0), *const r = c.result(1);
   turn(columns, n, w, m, r, n);
@@ -187,7 +192,7 @@ Trouble eig(Call<T>& c) {
   if (c.scratch.measuring()) return {};
   const Trouble trouble = finite(c.operand(0), n * n);
   if (trouble.text != nullptr) return trouble;
-  transpose(n, n, c.operand(0), w);
+  take(c, c.p.turned, w);
   const int failed =
       c.routines.eig(n, w, c.result(0), c.result(1), vectors ? v : nullptr, work, room);
   if (failed != 0) return {kNotConverged, failed};
@@ -202,11 +207,7 @@ Trouble solve(Call<T>& c) {
   T* const w = c.scratch.template take<T>(n * n);
   int* const pivots = c.scratch.template take<int>(n);
   if (c.scratch.measuring()) return {};
-  if (c.p.turned) {
-    transpose(n, n, c.operand(0), w);
-  } else {
-    std::copy(c.operand(0), c.operand(0) + n * n, w);
-  }
+  take(c, !c.p.turned, w);
   const int failed = c.routines.lu(n, n, w, pivots);
   if (failed != 0) return {kSingular, failed - 1};
   std::copy(c.operand(1), c.operand(1) + n * k, c.result(0));

@@ -33,8 +33,9 @@ struct Problem {
   What what;
   dtype::DType dtype;
   int64_t m, n, columns;
-  bool reduced, upper, turned, unit;  // turned: the transpose of a is solved with
-  bool library;                       // LAPACK may be used
+  // turned: a lies in memory as its transpose does; of solutions: its transpose is solved with.
+  bool reduced, upper, turned, unit;
+  bool library;  // LAPACK may be used
   bool operator==(const Problem&) const = default;
 };
 
