@@ -3,8 +3,8 @@
 
   bench/linalg.py [--package DIR] [--sizes 1024,...] [--only lu,svd,...] [--rounds 5]
 
-One thread; float64, row-major. Rounds go ours, theirs, ours, theirs, ...; the least CPU time of each
-counts, in milliseconds, and the ratio of the best peer to ours. Every answer is checked first.
+One thread; float64, row-major. Rounds go ours, theirs, ours, theirs, ...; the least CPU time of
+each counts, in milliseconds, and the ratio of the best peer to ours. Every answer is checked first.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def rows(n, random):
         "lu_factor": (
             lambda: run(*linalg.lu_factor(ours)),
             {"scipy": lambda: la.lu_factor(x), "torch": lambda: t.linalg.lu_factor(tx)},
-            lambda lu, rows: abs((np.tril(lu, -1) + np.eye(n)) @ np.triu(lu) - x[rows]).max() < 1e-8,
+            lambda lu, i: abs((np.tril(lu, -1) + np.eye(n)) @ np.triu(lu) - x[i]).max() < 1e-8,
         ),
         "cholesky": (
             lambda: run(linalg.cholesky(ours_s)),

@@ -51,8 +51,9 @@ ASTER_ML_API int32_t aster_ml_lazy_scaled_dot_product_attention(
 /* ---- Decompositions of the matrices in the last two axes ----
  *
  * Each is one operation of the graph: computed where it is realised, on the host, by the LAPACK
- * that OpenBLAS carries or, without it or under the context's option no_library, by the library's
- * own algorithms, which round differently; the matrices of a batch on the context's threads.
+ * that OpenBLAS carries or, small matrices and all without it or under the context's option
+ * no_library, by the library's own algorithms, which round differently; the matrices of a batch on
+ * the context's threads.
  * Further axes are the batch. Dtypes: float; narrow ones are computed in float32 and rounded once.
  *
  * What only computing shows is NUMERIC then, with the number of the first such matrix of a batch:

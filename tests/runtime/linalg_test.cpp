@@ -160,8 +160,8 @@ void expect_same(const Wide& a, const Wide& b, const std::string& what) {
 struct Shape {
   int64_t m, n;
 };
-constexpr Shape kShapes[] = {{1, 1}, {1, 3}, {3, 1},   {2, 2},   {5, 5},
-                             {7, 4}, {4, 7}, {24, 24}, {33, 17}, {17, 33}};
+constexpr Shape kShapes[] = {{1, 1}, {1, 3},   {3, 1},   {2, 2},   {5, 5},  {7, 4},
+                             {4, 7}, {24, 24}, {40, 40}, {33, 17}, {17, 33}};
 
 template <typename T>
 class Decompositions : public testing::Test {
@@ -333,7 +333,7 @@ TYPED_TEST(Decompositions, Eigenvalues) {
   });
 }
 
-// Of a^T a + 1: both triangles, NaN in the other one.
+// Of a^T a and a multiple of 1: both triangles, NaN in the other one.
 TYPED_TEST(Decompositions, Cholesky) {
   using T = TypeParam;
   this->all(true, [](Problem p, const Matrix<T>& x, const std::string& what) {
@@ -345,7 +345,7 @@ TYPED_TEST(Decompositions, Cholesky) {
       Wide whole(n, n);
       for (int64_t i = 0; i < n; ++i) {
         for (int64_t j = 0; j < n; ++j) {
-          whole(i, j) = static_cast<T>(product(i, j) + (i == j));
+          whole(i, j) = static_cast<T>(product(i, j) + (i == j) * (1 + size_of(product)));
           a(i, j) = (upper ? j < i : j > i) ? std::numeric_limits<T>::quiet_NaN()
                                             : static_cast<T>(whole(i, j));
         }

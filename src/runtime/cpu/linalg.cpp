@@ -9,6 +9,21 @@ namespace {
 // Flops a nanosecond of what is mostly products, and of what goes through memory again and again.
 constexpr double kFastFlops = 16, kSlowFlops = 4;
 
+struct Row {
+  const char* name;
+  double flops;  // of n n n
+  bool fast;
+  int64_t own;  // rows and columns up to which our own algorithms are faster (bench/linalg.py)
+};
+constexpr Row kRows[] = {
+    {"lu", 0.7, true, 16},     {"lu_factor", 0.7, true, 16}, {"cholesky", 0.4, true, 2},
+    {"qr", 3, true, 24},       {"svd", 22, true, 8},         {"svdvals", 4, false, 4},
+    {"eigh", 9, true, 32},     {"eigvalsh", 1.4, false, 3},  {"eig", 26, false, 16},
+    {"eigvals", 10, false, 8}, {"solve", 0.7, true, 12},     {"solve_triangular", 0, true, 8},
+    {"inv", 2, true, 24},      {"det", 0.7, true, 16},       {"expm", 30, true, 8},
+};
+const Row& row_of(const Problem& p) { return kRows[static_cast<size_t>(p.what)]; }
+
 constexpr const char* kSingular = "it is singular: pivot %lld is 0";
 constexpr const char* kNotPositive =
     "it is not positive definite: its leading minor of order %lld is not positive";
@@ -334,7 +349,8 @@ Trouble expm(Call<T>& c) {
 
 template <typename T>
 Trouble run(const Problem& p, const void* const* operands, void* const* results, Scratch& scratch) {
-  Call<T> call{p, operands, results, scratch, {p.library ? lapack<T>() : nullptr}};
+  const bool library = p.library && std::max(p.m, p.n) > row_of(p).own;
+  Call<T> call{p, operands, results, scratch, {library ? lapack<T>() : nullptr}};
   Trouble trouble;
   switch (p.what) {
     case What::kLu:
@@ -384,19 +400,6 @@ Trouble run(const Problem& p, const void* const* operands, void* const* results,
                                            : run<double>(p, operands, results, scratch);
 }
 
-struct Row {
-  const char* name;
-  double flops;  // of n n n
-  bool fast;
-};
-constexpr Row kRows[] = {
-    {"lu", 0.7, true},      {"lu_factor", 0.7, true}, {"cholesky", 0.4, true},
-    {"qr", 3, true},        {"svd", 22, true},        {"svdvals", 4, false},
-    {"eigh", 9, true},      {"eigvalsh", 1.4, false}, {"eig", 26, false},
-    {"eigvals", 10, false}, {"solve", 0.7, true},     {"solve_triangular", 0, true},
-    {"inv", 2, true},       {"det", 0.7, true},       {"expm", 30, true},
-};
-
 }  // namespace
 
 const char* name_of(What what) { return kRows[static_cast<size_t>(what)].name; }
@@ -438,7 +441,7 @@ Results results_of(const Problem& p) {
 }
 
 double cost_of(const Problem& p) {
-  const Row& row = kRows[static_cast<size_t>(p.what)];
+  const Row& row = row_of(p);
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), least = std::min(m, n),
                columns = static_cast<double>(p.columns);
   const double flops = row.flops * m * n * least + 2 * n * n * columns;

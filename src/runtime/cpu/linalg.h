@@ -1,5 +1,6 @@
 // Decompositions and solutions of one row-major matrix of float32 or float64: by LAPACK where there
-// is one, else by our own algorithms (factor_own.h, spectrum_own.h, general_own.h).
+// is one and the matrix is not small, else by our own algorithms (factor_own.h, spectrum_own.h,
+// general_own.h).
 //
 // A row-major matrix is the transpose of a column-major one in the same memory: it is transposed
 // only where that does not serve.
