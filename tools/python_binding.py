@@ -112,7 +112,7 @@ LEFT_OUT = {
     },
     **{
         f"flt_{name}": "elements at addresses; tensors of these dtypes are to serve"
-        for name in "apply copy sum dot from_text to_text".split()
+        for name in "apply copy sum dot matmul from_text to_text".split()
     },
     "view_from_memory": "view_of_object describes memory of Python objects",
     "view_from_buffer": "as view_from_memory",

@@ -136,6 +136,17 @@ ASTER_ML_API int32_t aster_ml_flt_dot(void *out, const aster_ml_context *context
                                       int32_t rounding, const void *a, const void *b,
                                       const int64_t *strides, size_t count);
 
+/* out[i, j] = sum_k a[i, k] * b[k, j], each as aster_ml_flt_dot has it: exact until it is rounded
+ * once, whatever the order, the threads and the vectors. By residues of small primes where the
+ * exponents of the rows and columns allow it (a spread of a thousand bits does), else each by
+ * itself. strides: of the rows and the columns of out, of a, of b, six in all; null: row-major.
+ * Shapes: a [rows, inner], b [inner, columns] -> out [rows, columns], which overlaps neither.
+ * Errors: ARGUMENT, DTYPE, RANGE. */
+ASTER_ML_API int32_t aster_ml_flt_matmul(void *out, const aster_ml_context *context, int32_t dtype,
+                                         int32_t rounding, const void *a, const void *b,
+                                         size_t rows, size_t inner, size_t columns,
+                                         const int64_t *strides);
+
 #ifdef __cplusplus
 }
 #endif

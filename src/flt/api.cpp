@@ -3,6 +3,7 @@
 #include "flt/apply.h"
 #include "flt/convert.h"
 #include "flt/mpfr.h"
+#include "flt/product.h"
 #include "flt/sum.h"
 #include "flt/text.h"
 
@@ -186,6 +187,87 @@ Status add_up(void* out, const aster_ml_context* context, int32_t dtype, int32_t
   return kOk;
 }
 
+// A matrix that lies in memory as its strides say. Errors: ARGUMENT, RANGE.
+Status matrix_of(Matrix* out, const char* name, const void* data, const int64_t* strides,
+                 size_t rows, size_t columns, size_t size) {
+  *out = {static_cast<const char*>(data), 0, 0, rows, columns};
+  if (rows == 0 || columns == 0) return kOk;
+  const auto row_major = static_cast<int64_t>(columns);
+  Elements line, column;
+  if (columns > static_cast<size_t>(INT64_MAX) / size) {
+    return ASTER_FAIL(kRANGE, "%s has %zu columns", name, columns);
+  }
+  ASTER_TRY(elements_of(&line, name, data, strides == nullptr ? 1 : strides[1], size, kAlignment,
+                        columns));
+  // Rows begin where columns end: both ends are in the address space.
+  ASTER_TRY(elements_of(&column, name, line.at(static_cast<int64_t>(columns) - 1),
+                        strides == nullptr ? row_major : strides[0], size, kAlignment, rows));
+  ASTER_TRY(elements_of(&column, name, data, strides == nullptr ? row_major : strides[0], size,
+                        kAlignment, rows));
+  out->column = columns > 1 ? line.step : 0;
+  out->row = rows > 1 ? column.step : 0;
+  return kOk;
+}
+
+// First byte of a matrix, and one behind its last.
+struct Bytes {
+  uintptr_t begin, end;
+};
+Bytes bytes_of(const Matrix& m, size_t size) {
+  Bytes out = {UINTPTR_MAX, 0};
+  for (const size_t i : {size_t{0}, m.rows - 1}) {
+    for (const size_t j : {size_t{0}, m.columns - 1}) {
+      const auto at = reinterpret_cast<uintptr_t>(m.at(i, j));
+      if (at < out.begin) out.begin = at;
+      if (at + size > out.end) out.end = at + size;
+    }
+  }
+  return out;
+}
+
+// ARGUMENT unless out's elements are apart from each other and from those of an operand.
+Status check_product(const Matrix& out, const Matrix& operand, size_t size) {
+  const auto length = [](int64_t step) {
+    return step < 0 ? 0 - static_cast<uint64_t>(step) : static_cast<uint64_t>(step);
+  };
+  // The shorter step stays within one of the longer.
+  const bool by_rows = length(out.row) >= length(out.column);
+  const uint64_t inner = by_rows ? length(out.column) : length(out.row);
+  const uint64_t outer = by_rows ? length(out.row) : length(out.column);
+  const size_t inner_count = by_rows ? out.columns : out.rows;
+  const size_t outer_count = by_rows ? out.rows : out.columns;
+  if ((inner_count > 1 && inner < size) ||
+      (outer_count > 1 && outer < inner * (inner_count - 1) + size)) {
+    return ASTER_FAIL(kARGUMENT, "elements of out overlap each other");
+  }
+  if (operand.rows == 0 || operand.columns == 0) return kOk;
+  const Bytes written = bytes_of(out, size), read = bytes_of(operand, size);
+  if (written.end <= read.begin || read.end <= written.begin) return kOk;
+  return ASTER_FAIL(kARGUMENT, "out overlaps an operand");
+}
+
+Status matmul(void* out, const aster_ml_context* context, int32_t dtype, int32_t rounding,
+              const void* a, const void* b, size_t rows, size_t inner, size_t columns,
+              const int64_t* strides) {
+  const Caller caller(context);
+  ASTER_TRY(caller.status());
+  int32_t limbs;
+  ASTER_TRY(check_rounding(rounding));
+  ASTER_TRY(check_dtype(&limbs, dtype));
+  const size_t size = static_cast<size_t>(limbs) * sizeof(Limb);
+  const auto of = [&](int i) { return strides == nullptr ? nullptr : strides + 2 * i; };
+  Matrix written, x, y;
+  ASTER_TRY(matrix_of(&written, "out", out, of(0), rows, columns, size));
+  ASTER_TRY(matrix_of(&x, "a", a, of(1), rows, inner, size));
+  ASTER_TRY(matrix_of(&y, "b", b, of(2), inner, columns, size));
+  if (rows == 0 || columns == 0) return kOk;
+  ASTER_TRY(check_product(written, x, size));
+  ASTER_TRY(check_product(written, y, size));
+  const auto mode = static_cast<Rounding>(rounding);
+  return limbs == 4 ? product_of<4>(caller, written, x, y, mode)
+                    : product_of<8>(caller, written, x, y, mode);
+}
+
 }  // namespace
 }  // namespace aster::flt
 
@@ -234,6 +316,13 @@ int32_t aster_ml_flt_to_text(char* out, size_t* length, size_t capacity, int32_t
   ASTER_API();
   aster::clear_text(out, length, capacity);
   return aster::flt::write_text(out, length, capacity, dtype, value, digits);
+}
+
+int32_t aster_ml_flt_matmul(void* out, const aster_ml_context* context, int32_t dtype,
+                            int32_t rounding, const void* a, const void* b, size_t rows,
+                            size_t inner, size_t columns, const int64_t* strides) {
+  ASTER_API();
+  return aster::flt::matmul(out, context, dtype, rounding, a, b, rows, inner, columns, strides);
 }
 
 }  // extern "C"

@@ -96,6 +96,7 @@ Caller::Caller(const aster_ml_context* context) {
   if (context_ == nullptr) {
     status_ = ASTER_FAIL(kARGUMENT, "an empty context, or one that was freed");
   } else {
+    memory_ = &context_->heap();
     status_ = context_->enter(&outer_);
   }
 }

@@ -33,15 +33,22 @@ Status check_apart(const Elements& out, const Elements& operand, size_t count);
 class Caller {
  public:
   explicit Caller(const aster_ml_context* context);
+  // A thread's own part of a call, with its memory.
+  Caller(std::nullptr_t, Memory& memory) : memory_(&memory) {}
   ~Caller();
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
   Status status() const { return status_; }
   int threads() const;
-  Memory& memory() const { return context_ != nullptr ? context_->heap() : process_heap(); }
+  Memory& memory() const { return *memory_; }
+  // How wide vectors may be; 0: any.
+  int32_t vector_bytes() const {
+    return context_ == nullptr ? 0 : context_->options().vector_bytes;
+  }
 
  private:
   Context* context_ = nullptr;
+  Memory* memory_ = &process_heap();
   FloatModes modes_;
   Status status_;
   bool outer_ = false;

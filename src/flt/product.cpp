@@ -1,0 +1,476 @@
+#include "flt/product.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "flt/accumulator.h"
+#include "flt/arithmetic.h"
+#include "flt/residues.h"
+#include "flt/sum.h"
+#include "flt/tile.h"
+
+namespace aster::flt {
+namespace {
+
+constexpr size_t kRowsAtOnce = 64;      // of a: a task
+constexpr size_t kColumnsAtOnce = 256;  // of b: all tasks share their residues
+constexpr size_t kPrimesAtOnce = 8;     // a tile's rows
+// Below that many products the tables cost more than they save (bench_flt).
+constexpr double kLeastWork = 16 * 16 * 16;
+
+// Memory of a task, given back at its end.
+template <typename T>
+class Held {
+ public:
+  Held(Memory& memory, size_t count) : memory_(memory), count_(count) {
+    data_ = static_cast<T*>(memory.allocate(count * sizeof(T), 64));
+  }
+  ~Held() { memory_.release(data_, count_ * sizeof(T), 64); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  T* get() const { return data_; }
+  size_t bytes() const { return count_ * sizeof(T); }
+
+ private:
+  Memory& memory_;
+  size_t count_;
+  T* data_;
+};
+
+// A row of a, or a column of b, as integers times one power of two.
+struct Line {
+  int64_t exponent = 0;  // of their lowest bit
+  int64_t spread = 0;    // how far the highest lies above the lowest
+  bool special = false;  // an element is no number
+};
+
+template <int N>
+Line line_of(const Elements& elements, size_t count) {
+  Terms terms;
+  for (size_t i = 0; i < count; ++i) {
+    Limbs<N> w;
+    load<N>(w, elements.at(static_cast<int64_t>(i)));
+    const int64_t biased = biased_exponent<N>(w[N - 1]);
+    if (biased == Format<N>::kSpecial) {
+      terms.nan = true;
+      continue;
+    }
+    const Scaled<N> x = scaled<N>(w);
+    if (!is_zero<N>(x.m)) terms.finite(x.exponent, Format<N>::kPrecision);
+  }
+  if (!terms.any()) return {0, 0, terms.nan};
+  return {terms.least, terms.greatest - terms.least - Format<N>::kPrecision, terms.nan};
+}
+
+constexpr size_t kMostLimbs = Residues::kMostDigits / 4;
+
+// The element as digits of 16 bits with signs, in pairs, one below the other; 0 of what is no
+// number.
+template <int N>
+void write_digits(int32_t* to, const char* at, const Line& line, size_t digits) {
+  Limbs<N> w;
+  load<N>(w, at);
+  const Scaled<N> x = scaled<N>(w);
+  Limb m[kMostLimbs + 1] = {};
+  const size_t limbs = digits / 4;
+  const bool none = biased_exponent<N>(w[N - 1]) == Format<N>::kSpecial || is_zero<N>(x.m);
+  if (!none) {
+    const auto shift = static_cast<size_t>(x.exponent - line.exponent);
+    const int rest = static_cast<int>(shift % 64);
+    for (size_t i = shift / 64, k = 0; i < limbs; ++i, ++k) {
+      const Limb high = k < N ? x.m[k] : 0, low = k > 0 && k <= N ? x.m[k - 1] : 0;
+      m[i] = high << rest | (low >> 1) >> (63 - rest);
+    }
+  }
+  // Two's complement, then digits that carry where they exceed their half.
+  constexpr Limb kHalves = 0x8000800080008000;
+  const Limb flip = x.negative && !none ? ~Limb{0} : 0;
+  unsigned char negate = flip != 0 ? 1 : 0, carry = 0;
+  for (size_t i = 0; i < limbs; ++i) {
+    Limb limb;
+    negate = add_limb(negate, m[i] ^ flip, 0, &limb);
+    carry = add_limb(carry, limb, kHalves, &limb);
+    limb ^= kHalves;
+    to[2 * i * kTileLanes] = static_cast<int32_t>(static_cast<uint32_t>(limb));
+    to[(2 * i + 1) * kTileLanes] = static_cast<int32_t>(static_cast<uint32_t>(limb >> 32));
+  }
+}
+
+int32_t pair_of(int32_t low, int32_t high) {
+  return static_cast<int32_t>((static_cast<uint32_t>(low) & 0xffff) | static_cast<uint32_t>(high)
+                                                                          << 16);
+}
+
+// Of parts that other threads may have done: there is one thing that they fail for.
+Status ended(int32_t failed) {
+  return failed == 0 ? kOk : ASTER_FAIL(kMEMORY, "could not allocate a part of a product");
+}
+
+// A product under way.
+template <int N>
+class Product {
+ public:
+  Product(const Caller& caller, const Matrix& out, const Matrix& a, const Matrix& b, Rounding mode)
+      : caller_(caller),
+        out_(out),
+        a_(a),
+        b_(b),
+        mode_(mode),
+        rows_(caller.memory()),
+        columns_(caller.memory()),
+        residues_(caller.memory()),
+        code_(tile_for(caller.vector_bytes())) {}
+
+  Status run();
+
+ private:
+  static constexpr size_t kSize = N * sizeof(Limb);
+  size_t inner() const { return a_.columns; }
+  size_t blocks() const { return (inner() + kTileLanes - 1) / kTileLanes; }  // of 32 along k
+  size_t pairs() const { return blocks() * kTileLanes / 2; }
+
+  Status look();
+  bool fits(int64_t* bits);
+  Status element(size_t i, size_t j);
+  Status each_alone();
+  void residues_of(int32_t* sums, const int32_t* digits, const int32_t* weights, size_t group,
+                   size_t digit_count) const;
+  void read_rows(int16_t* to, size_t first, size_t count) const;
+  void read_columns(int32_t* to, int32_t* digits, size_t first) const;
+  Status columns(size_t first, size_t count);
+  Status task(const int32_t* b, size_t first_row, size_t first_column, size_t column_count);
+  void tile(int32_t* pairs_out, const int16_t* a, const int32_t* b, size_t l) const;
+  void finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
+              std::atomic<int32_t>* failed);
+  bool round(Limb* out, const int32_t* digits, size_t lane, int64_t exponent) const;
+
+  const Caller& caller_;
+  const Matrix &out_, &a_, &b_;
+  Rounding mode_;
+  Vec<Line> rows_, columns_;
+  size_t a_digits_ = 0, b_digits_ = 0;
+  Residues residues_;
+  TileCode code_;
+};
+
+template <int N>
+Status Product<N>::look() {
+  ASTER_TRY(rows_.resize(a_.rows));
+  ASTER_TRY(columns_.resize(b_.columns));
+  const int64_t ns = static_cast<int64_t>(inner()) * 4 + 1;
+  in_parts(caller_, a_.rows, ns, [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) rows_[i] = line_of<N>(a_.row_of(i, kSize), inner());
+  });
+  in_parts(caller_, b_.columns, ns, [&](size_t begin, size_t end) {
+    for (size_t j = begin; j < end; ++j) columns_[j] = line_of<N>(b_.column_of(j, kSize), inner());
+  });
+  return kOk;
+}
+
+// Whether the integers are short enough, and how many bits their sums of products take.
+template <int N>
+bool Product<N>::fits(int64_t* bits) {
+  int64_t a = 0, b = 0;
+  for (const Line& line : rows_) a = std::max(a, line.spread);
+  for (const Line& line : columns_) b = std::max(b, line.spread);
+  a += Format<N>::kPrecision;
+  b += Format<N>::kPrecision;
+  // A sign, and a carry of the highest digit.
+  a_digits_ = (static_cast<size_t>(a) + 2 + 63) / 64 * 4;
+  b_digits_ = (static_cast<size_t>(b) + 2 + 63) / 64 * 4;
+  // Signs, and room for the float that finds the quotient.
+  *bits = a + b + static_cast<int64_t>(std::bit_width(inner())) + 3;
+  return a_digits_ <= Residues::kMostDigits && b_digits_ <= Residues::kMostDigits &&
+         *bits <= static_cast<int64_t>(Residues::kMostPrimes - 2) * 12;
+}
+
+template <int N>
+Status Product<N>::element(size_t i, size_t j) {
+  Limbs<N> w;
+  const Caller alone(nullptr, caller_.memory());
+  const Elements column = b_.column_of(j, kSize);
+  ASTER_TRY(exact_sum<N>(w, alone, a_.row_of(i, kSize), &column, inner(), mode_));
+  store<N>(const_cast<char*>(out_.at(i, j)), w);
+  return kOk;
+}
+
+template <int N>
+Status Product<N>::each_alone() {
+  std::atomic<int32_t> failed{0};
+  const int64_t ns = static_cast<int64_t>(inner()) * 60 + 50;
+  in_parts(caller_, a_.rows * b_.columns, ns, [&](size_t begin, size_t end) {
+    for (size_t at = begin; at < end; ++at) {
+      const Status status = element(at / b_.columns, at % b_.columns);
+      if (!status.ok()) failed = status.code;
+    }
+  });
+  return ended(failed);
+}
+
+// Residues by eight primes of 32 elements that lie as digits.
+template <int N>
+void Product<N>::residues_of(int32_t* sums, const int32_t* digits, const int32_t* weights,
+                             size_t group, size_t digit_count) const {
+  constexpr size_t kAtOnce = 12;  // pairs of digits of 2^15 by weights below 2,600
+  int32_t primes[kPrimesAtOnce];
+  float inverses[kPrimesAtOnce];
+  for (size_t r = 0; r < kPrimesAtOnce; ++r) {
+    primes[r] = residues_.prime(group * kPrimesAtOnce + r);
+    inverses[r] = residues_.inverse(group * kPrimesAtOnce + r);
+  }
+  const size_t step = digit_count / 2;
+  const int32_t* const first = weights + group * kPrimesAtOnce * step;
+  std::fill(sums, sums + kPrimesAtOnce * kTileLanes, 0);
+  for (size_t k = 0; k < step; k += kAtOnce) {
+    code_.tile(sums, first + k, step, digits + k * kTileLanes, std::min(kAtOnce, step - k));
+    code_.reduce(sums, primes, inverses);
+  }
+}
+
+// Residues of rows: [prime][row][2 * pairs()].
+template <int N>
+void Product<N>::read_rows(int16_t* to, size_t first, size_t count) const {
+  alignas(64) int32_t digits[Residues::kMostDigits / 2 * kTileLanes];
+  alignas(64) int32_t sums[kTileRows * kTileLanes];
+  for (size_t r = 0; r < kRowsAtOnce; ++r) {
+    for (size_t k = 0; k < 2 * pairs(); k += kTileLanes) {
+      if (r >= count || inner() - k < kTileLanes) {
+        std::fill(digits, digits + a_digits_ / 2 * kTileLanes, 0);
+      }
+      for (size_t lane = 0; r < count && lane < kTileLanes && k + lane < inner(); ++lane) {
+        write_digits<N>(digits + lane, a_.at(first + r, k + lane), rows_[first + r], a_digits_);
+      }
+      for (size_t group = 0; group < residues_.groups(); ++group) {
+        residues_of(sums, digits, residues_.a_weights(), group, a_digits_);
+        for (size_t l = 0; l < kPrimesAtOnce; ++l) {
+          int16_t* const line =
+              to + ((group * kPrimesAtOnce + l) * kRowsAtOnce + r) * 2 * pairs() + k;
+          for (size_t lane = 0; lane < kTileLanes; ++lane) {
+            line[lane] = static_cast<int16_t>(sums[l * kTileLanes + lane]);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Residues of 32 columns: [prime][pairs()][32], pairs along k.
+template <int N>
+void Product<N>::read_columns(int32_t* to, int32_t* digits, size_t first) const {
+  alignas(64) int32_t sums[2][kTileRows * kTileLanes];
+  const size_t size = b_digits_ / 2 * kTileLanes;
+  const size_t count = std::min(kTileLanes, b_.columns - first);
+  for (size_t pair = 0; pair < pairs(); ++pair) {
+    for (size_t half = 0; half < 2; ++half) {
+      const size_t k = 2 * pair + half;
+      int32_t* const of_k = digits + half * size;
+      std::fill(of_k, of_k + size, 0);
+      for (size_t lane = 0; k < inner() && lane < count; ++lane) {
+        write_digits<N>(of_k + lane, b_.at(k, first + lane), columns_[first + lane], b_digits_);
+      }
+    }
+    for (size_t group = 0; group < residues_.groups(); ++group) {
+      residues_of(sums[0], digits, residues_.b_weights(), group, b_digits_);
+      residues_of(sums[1], digits + size, residues_.b_weights(), group, b_digits_);
+      for (size_t l = 0; l < kPrimesAtOnce; ++l) {
+        int32_t* const line = to + ((group * kPrimesAtOnce + l) * pairs() + pair) * kTileLanes;
+        for (size_t lane = 0; lane < kTileLanes; ++lane) {
+          const size_t at = l * kTileLanes + lane;
+          line[lane] = pair_of(sums[0][at], sums[1][at]);
+        }
+      }
+    }
+  }
+}
+
+// Residues of 8 by 32 elements of the product by the primes l and l + 1, as pairs: [row][pair][32].
+template <int N>
+void Product<N>::tile(int32_t* pairs_out, const int16_t* a, const int32_t* b, size_t l) const {
+  alignas(64) int32_t sums[2][kTileRows * kTileLanes];
+  for (size_t half = 0; half < 2; ++half) {
+    int32_t primes[kTileRows];
+    float inverses[kTileRows];
+    std::fill(primes, primes + kTileRows, residues_.prime(l + half));
+    std::fill(inverses, inverses + kTileRows, residues_.inverse(l + half));
+    std::fill(sums[half], sums[half] + kTileRows * kTileLanes, 0);
+    const auto* const rows =
+        reinterpret_cast<const int32_t*>(a + (l + half) * kRowsAtOnce * 2 * pairs());
+    const int32_t* const lines = b + (l + half) * pairs() * kTileLanes;
+    for (size_t k = 0; k < pairs(); k += Residues::kPairsAtOnce) {
+      code_.tile(sums[half], rows + k, pairs(), lines + k * kTileLanes,
+                 std::min(Residues::kPairsAtOnce, pairs() - k));
+      code_.reduce(sums[half], primes, inverses);
+    }
+  }
+  for (size_t r = 0; r < kTileRows; ++r) {
+    int32_t* const to = pairs_out + (r * residues_.pairs() + l / 2) * kTileLanes;
+    for (size_t lane = 0; lane < kTileLanes; ++lane) {
+      const size_t at = r * kTileLanes + lane;
+      to[lane] = pair_of(sums[0][at], sums[1][at]);
+    }
+  }
+}
+
+// The number of one lane's digits, which carry no more; false if it is 0.
+template <int N>
+bool Product<N>::round(Limb* out, const int32_t* digits, size_t lane, int64_t exponent) const {
+  constexpr size_t kLimbs = Residues::kMostPrimes * 13 / 64 + 4;
+  Limb m[kLimbs];
+  size_t top = 0;
+  Limb bits = 0;
+  size_t filled = 0;
+  for (size_t d = 0; d < residues_.rows(); ++d) {
+    const auto digit = static_cast<Limb>(digits[d * kTileLanes + lane]);
+    bits |= digit << filled;
+    filled += kDigitBits;
+    if (filled < 64) continue;
+    filled -= 64;
+    m[top++] = bits;
+    bits = (digit >> 1) >> (kDigitBits - 1 - filled);
+  }
+  // The highest digit has the sign.
+  const bool negative = digits[(residues_.rows() - 1) * kTileLanes + lane] >> (kDigitBits - 1) != 0;
+  if (negative) bits |= ~Limb{0} << filled;
+  m[top++] = bits;
+  unsigned char carry = negative ? 1 : 0;
+  for (size_t i = 0; negative && i < top; ++i) carry = add_limb(carry, ~m[i], 0, &m[i]);
+  while (top > 0 && m[top - 1] == 0) --top;
+  if (top == 0) return false;
+  const int zeros = std::countl_zero(m[top - 1]);
+  const auto limb = [&](size_t i) { return i < top ? m[top - 1 - i] : 0; };
+  Limbs<N> high;
+  for (size_t i = 0; i < N; ++i) {
+    high[N - 1 - i] = limb(i) << zeros | (limb(i + 1) >> 1) >> (63 - zeros);
+  }
+  bool more = limb(N) << zeros != 0;
+  for (size_t i = N + 1; i < top; ++i) more |= m[top - 1 - i] != 0;
+  round_pack<N>(out, negative, exponent + static_cast<int64_t>(64 * top) - 1 - zeros, high, more,
+                mode_);
+  return true;
+}
+
+// Row i of a tile, from column j on: residues become digits, these numbers.
+template <int N>
+void Product<N>::finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
+                        std::atomic<int32_t>* failed) {
+  const size_t rows = residues_.rows();
+  std::fill(digits, digits + rows * kTileLanes, 0);
+  for (size_t d = 0; d < rows; d += kTileRows) {
+    code_.tile(digits + d * kTileLanes, residues_.digits() + d * residues_.pairs(),
+               residues_.pairs(), pairs_in, residues_.pairs());
+  }
+  for (size_t lane = 0; lane < kTileLanes; ++lane) {
+    int32_t carry = 0;
+    for (size_t d = 0; d < rows; ++d) {
+      int32_t& digit = digits[d * kTileLanes + lane];
+      const int32_t low = (digit & ((1 << kDigitBits) - 1)) + carry;
+      carry = (digit >> kDigitBits) + (low >> kDigitBits);
+      digit = low & ((1 << kDigitBits) - 1);
+    }
+  }
+  for (size_t lane = 0; lane < count; ++lane) {
+    Limbs<N> w;
+    const bool plain = !rows_[i].special && !columns_[j + lane].special;
+    if (plain && round(w, digits, lane, rows_[i].exponent + columns_[j + lane].exponent)) {
+      store<N>(const_cast<char*>(out_.at(i, j + lane)), w);
+      continue;
+    }
+    const Status status = element(i, j + lane);
+    if (!status.ok()) *failed = status.code;
+  }
+}
+
+// kRowsAtOnce rows by the columns whose residues b are.
+template <int N>
+Status Product<N>::task(const int32_t* b, size_t first_row, size_t first_column,
+                        size_t column_count) {
+  Memory& memory = caller_.memory();
+  const size_t primes = residues_.groups() * kPrimesAtOnce;
+  const Held<int16_t> a(memory, primes * kRowsAtOnce * 2 * pairs());
+  const Held<int32_t> tiles(memory, kTileRows * residues_.pairs() * kTileLanes);
+  const Held<int32_t> digits(memory, residues_.rows() * kTileLanes);
+  if (a.get() == nullptr) return out_of_memory(a.bytes());
+  if (tiles.get() == nullptr) return out_of_memory(tiles.bytes());
+  if (digits.get() == nullptr) return out_of_memory(digits.bytes());
+  const size_t row_count = std::min(kRowsAtOnce, a_.rows - first_row);
+  read_rows(a.get(), first_row, row_count);
+  std::atomic<int32_t> failed{0};
+  for (size_t j = 0; j < column_count; j += kTileLanes) {
+    const int32_t* const lines = b + j / kTileLanes * primes * pairs() * kTileLanes;
+    for (size_t i = 0; i < row_count; i += kTileRows) {
+      for (size_t l = 0; l < residues_.count(); l += 2) {
+        tile(tiles.get(), a.get() + i * 2 * pairs(), lines, l);
+      }
+      for (size_t r = 0; r < std::min(kTileRows, row_count - i); ++r) {
+        int32_t* const row = tiles.get() + r * residues_.pairs() * kTileLanes;
+        // How often M is in the sum.
+        for (size_t lane = 0; lane < kTileLanes; ++lane) {
+          float quotient = 0;
+          for (size_t l = 0; l < residues_.count(); ++l) {
+            const int32_t pair = row[l / 2 * kTileLanes + lane];
+            const int32_t residue = l % 2 == 0 ? static_cast<int16_t>(pair) : pair >> 16;
+            quotient += static_cast<float>(residue) * residues_.inverse(l);
+          }
+          row[residues_.count() / 2 * kTileLanes + lane] =
+              pair_of(static_cast<int32_t>(std::lrint(quotient)), 0);
+        }
+        finish(row, digits.get(), first_row + i + r, first_column + j,
+               std::min(kTileLanes, column_count - j), &failed);
+      }
+    }
+  }
+  return ended(failed);
+}
+
+template <int N>
+Status Product<N>::columns(size_t first, size_t count) {
+  Memory& memory = caller_.memory();
+  const size_t panels = (count + kTileLanes - 1) / kTileLanes;
+  const size_t panel = residues_.groups() * kPrimesAtOnce * pairs() * kTileLanes;
+  const Held<int32_t> b(memory, panels * panel);
+  if (b.get() == nullptr) return out_of_memory(b.bytes());
+  constexpr int64_t kLong = 1'000'000;
+  in_parts(caller_, panels, kLong, [&](size_t begin, size_t end) {
+    alignas(64) int32_t digits[Residues::kMostDigits * kTileLanes];
+    for (size_t p = begin; p < end; ++p) {
+      read_columns(b.get() + p * panel, digits, first + p * kTileLanes);
+    }
+  });
+  std::atomic<int32_t> failed{0};
+  in_parts(caller_, (a_.rows + kRowsAtOnce - 1) / kRowsAtOnce, kLong,
+           [&](size_t begin, size_t end) {
+             for (size_t t = begin; t < end; ++t) {
+               const Status status = task(b.get(), t * kRowsAtOnce, first, count);
+               if (!status.ok()) failed = status.code;
+             }
+           });
+  return ended(failed);
+}
+
+template <int N>
+Status Product<N>::run() {
+  int64_t bits = 0;
+  const double work = static_cast<double>(a_.rows * b_.columns) * static_cast<double>(inner());
+  if (work < kLeastWork) return each_alone();
+  ASTER_TRY(look());
+  if (!fits(&bits)) return each_alone();
+  ASTER_TRY(residues_.init(a_digits_, b_digits_, bits));
+  for (size_t j = 0; j < b_.columns; j += kColumnsAtOnce) {
+    ASTER_TRY(columns(j, std::min(kColumnsAtOnce, b_.columns - j)));
+  }
+  return kOk;
+}
+
+}  // namespace
+
+template <int N>
+Status product_of(const Caller& caller, const Matrix& out, const Matrix& a, const Matrix& b,
+                  Rounding mode) {
+  return Product<N>(caller, out, a, b, mode).run();
+}
+
+template Status product_of<4>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding);
+template Status product_of<8>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding);
+
+}  // namespace aster::flt

@@ -1,0 +1,26 @@
+// Matrix products, every element exact until it is rounded once.
+#pragma once
+
+#include "flt/elements.h"
+
+namespace aster::flt {
+
+// A matrix in memory; steps in bytes.
+struct Matrix {
+  const char* data;
+  int64_t row, column;
+  size_t rows, columns;
+  const char* at(size_t i, size_t j) const {
+    return data + static_cast<int64_t>(i) * row + static_cast<int64_t>(j) * column;
+  }
+  Elements row_of(size_t i, size_t size) const { return {at(i, 0), column, size}; }
+  Elements column_of(size_t j, size_t size) const { return {at(0, j), row, size}; }
+};
+
+// out = a b. By residues where that is faster and the exponents of a row and of a column lie within
+// what residues hold, else each element as a dot product. Errors: MEMORY.
+template <int N>
+Status product_of(const Caller& caller, const Matrix& out, const Matrix& a, const Matrix& b,
+                  Rounding mode);
+
+}  // namespace aster::flt

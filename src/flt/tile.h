@@ -1,0 +1,25 @@
+// The one loop that takes the time of products: sums of products of int16 pairs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace aster::flt {
+
+constexpr size_t kTileRows = 8, kTileLanes = 32;
+
+// sums[r][j] += x.low * y.low + x.high * y.high over pairs, where x is a[r * step + k] and y is
+// b[k][j], both two int16 each, low half first. Sums stay in int32.
+using Tile = void (*)(int32_t* sums, const int32_t* a, size_t step, const int32_t* b, size_t pairs);
+
+// Row r becomes its residues by primes[r], in size at most 0.555 of it. inverses: 1 / primes.
+using Reduce = void (*)(int32_t* sums, const int32_t* primes, const float* inverses);
+
+struct TileCode {
+  Tile tile;
+  Reduce reduce;
+};
+// The widest that the CPU has and vector_bytes (16, 32, 64; 0: any) allows. All are exact.
+TileCode tile_for(int32_t vector_bytes);
+
+}  // namespace aster::flt

@@ -1,0 +1,225 @@
+// Matrix products against MPFR's exact sums of products rounded once: every width of vectors, odd
+// sizes, strides, and data that cancels, ties, spreads, overflows and is no number.
+#include "flt/product.h"
+
+#ifdef ASTER_TEST_MPFR
+#include "oracle.h"
+
+namespace {
+
+using namespace flt_test;
+
+class Context {
+ public:
+  Context(int threads, int vector_bytes) {
+    aster_ml_context_options options = {};
+    options.struct_size = sizeof(options);
+    options.threads = threads;
+    options.vector_bytes = vector_bytes;
+    EXPECT_EQ(aster_ml_context_init(&context_, &options), 0);
+  }
+  ~Context() { aster_ml_context_free(&context_); }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  const aster_ml_context* get() const { return &context_; }
+
+ private:
+  aster_ml_context context_ = {};
+};
+
+struct Sizes {
+  size_t rows, inner, columns;
+};
+
+using Numbers = std::vector<Packed>;
+std::vector<uint64_t> laid_out(const Format& f, const Numbers& numbers) {
+  std::vector<uint64_t> out;
+  for (const Packed& p : numbers) out.insert(out.end(), p.w, p.w + f.words);
+  return out;
+}
+
+Numbers multiplied(const Format& f, const Sizes& s, const Numbers& a, const Numbers& b, int mode,
+                   const aster_ml_context* context) {
+  const size_t words = static_cast<size_t>(f.words);
+  const std::vector<uint64_t> x = laid_out(f, a), y = laid_out(f, b);
+  std::vector<uint64_t> z(s.rows * s.columns * words);
+  EXPECT_EQ(aster_ml_flt_matmul(z.data(), context, f.dtype, mode, x.data(), y.data(), s.rows,
+                                s.inner, s.columns, nullptr),
+            0);
+  Numbers out(s.rows * s.columns);
+  for (size_t i = 0; i < out.size(); ++i) std::copy_n(&z[i * words], words, out[i].w);
+  return out;
+}
+
+Packed exact(const Format& f, const Sizes& s, const Numbers& a, const Numbers& b, int mode,
+             size_t i, size_t j) {
+  std::vector<std::unique_ptr<Real>> terms;
+  std::vector<mpfr_ptr> pointers;
+  for (size_t k = 0; k < s.inner; ++k) {
+    terms.push_back(std::make_unique<Real>(2 * f.precision()));
+    Real x(f, a[i * s.inner + k]), y(f, b[k * s.columns + j]);
+    EXPECT_EQ(mpfr_mul(*terms.back(), x, y, MPFR_RNDN), 0);
+    pointers.push_back(*terms.back());
+  }
+  return expected(f, mode, [&](mpfr_ptr sum, mpfr_rnd_t rnd) {
+    const mpfr_exp_t emin = mpfr_get_emin(), emax = mpfr_get_emax();
+    mpfr_set_emin(mpfr_get_emin_min());
+    mpfr_set_emax(mpfr_get_emax_max());
+    const int inexact = mpfr_sum(sum, pointers.data(), pointers.size(), rnd);
+    mpfr_set_emin(emin);
+    mpfr_set_emax(emax);
+    return mpfr_check_range(sum, inexact, rnd);
+  });
+}
+
+Numbers drawn(Operands& operands, const Format& f, int kind, size_t rows, size_t columns) {
+  Numbers out;
+  for (size_t i = 0; i < rows * columns; ++i) {
+    switch (kind) {
+      case 0:  // alike
+        out.push_back(operands.near(f, 4));
+        break;
+      case 1:  // a spread of hundreds of bits
+        out.push_back(operands.near(f, 70));
+        break;
+      case 2:  // integers of few bits: sums that are 0, ties
+        out.push_back(operands.near(f, 2));
+        for (int w = 0; w < f.words - 1; ++w) out.back().w[w] = 0;
+        out.back().w[f.words - 1] &= ~uint64_t{0} << 37;
+        if (operands.below(3) == 0) out.back() = {};
+        break;
+      case 3:  // neighbours that cancel
+        out.push_back(i % columns == 0 || operands.below(3) == 0 ? operands.near(f, 3)
+                                                                 : operands.close(f, out.back()));
+        break;
+      case 4:  // small and large ones: products at the ends of the range
+        out.push_back(operands.near(f, 6));
+        out.back().w[f.words - 1] +=
+            (operands.below(2) == 0 ? uint64_t{1} : ~uint64_t{0}) *
+            (static_cast<uint64_t>(f.bias() / 2) << (63 - f.exponent_bits));
+        break;
+      default:  // some that are no numbers
+        out.push_back(operands.below(60) == 0 ? operands.special(f) : operands.near(f, 4));
+        break;
+    }
+  }
+  return out;
+}
+
+TEST(FltProduct, ElementsAreExactOnce) {
+  const Context contexts[] = {{1, 0}, {1, 32}, {1, 16}};
+  constexpr Sizes kSizes[] = {{17, 19, 33}, {8, 130, 40}, {70, 16, 9}, {1, 300, 20}, {33, 32, 64}};
+  for (const Format& f : kFormats) {
+    Operands operands(41);
+    int turn = 0;
+    for (int kind = 0; kind < 6; ++kind) {
+      for (const Sizes& s : kSizes) {
+        const Numbers a = drawn(operands, f, kind, s.rows, s.inner);
+        const Numbers b = drawn(operands, f, kind == 4 ? 0 : kind, s.inner, s.columns);
+        const int mode = turn++ % 4;
+        const Numbers got = multiplied(f, s, a, b, mode, contexts[turn % 3].get());
+        for (int sample = 0; sample < 60; ++sample) {
+          const size_t i = operands.below(s.rows), j = operands.below(s.columns);
+          ASSERT_EQ(got[i * s.columns + j], exact(f, s, a, b, mode, i, j))
+              << "kind " << kind << " mode " << mode << " " << s.rows << "x" << s.inner << "x"
+              << s.columns << " at " << i << ", " << j;
+        }
+      }
+    }
+  }
+}
+
+// Both ends of what a digit, a residue and a sum can be.
+TEST(FltProduct, OnesAndHalvesEverywhere) {
+  const Context context(1, 0);
+  const Sizes s{16, 513, 32};
+  for (const Format& f : kFormats) {
+    for (const uint64_t pattern : {~uint64_t{0}, uint64_t{0}, uint64_t{0x8000800080008000},
+                                   uint64_t{0x7fff7fff7fff7fff}, uint64_t{0x8000000000000000}}) {
+      Packed p;
+      for (int w = 0; w < f.words; ++w) p.w[w] = pattern;
+      const int bits = 63 - f.exponent_bits;
+      uint64_t& top = p.w[f.words - 1];
+      top = (top & ((uint64_t{1} << bits) - 1)) | static_cast<uint64_t>(f.bias()) << bits;
+      for (const bool negative : {false, true}) {
+        Packed q = p;
+        if (negative) q.w[f.words - 1] ^= uint64_t{1} << 63;
+        const Numbers a(s.rows * s.inner, p), b(s.inner * s.columns, q);
+        const Numbers got = multiplied(f, s, a, b, 0, context.get());
+        const Packed want = exact(f, s, a, b, 0, 0, 0);
+        for (const Packed& element : got) ASSERT_EQ(element, want);
+      }
+    }
+  }
+}
+
+TEST(FltProduct, ThreadsVectorsAndStridesChangeNothing) {
+  const Context one(1, 0), many(4, 0), narrow(2, 16), middle(3, 32);
+  const Sizes s{150, 70, 290};
+  for (const Format& f : kFormats) {
+    Operands operands(42);
+    const Numbers a = drawn(operands, f, 0, s.rows, s.inner);
+    const Numbers b = drawn(operands, f, 3, s.inner, s.columns);
+    const Numbers want = multiplied(f, s, a, b, 0, one.get());
+    EXPECT_EQ(multiplied(f, s, a, b, 0, many.get()), want);
+    EXPECT_EQ(multiplied(f, s, a, b, 0, narrow.get()), want);
+    EXPECT_EQ(multiplied(f, s, a, b, 0, middle.get()), want);
+    EXPECT_EQ(multiplied(f, s, a, b, 0, nullptr), want);
+    // out transposed, a with its rows backwards and b with its columns apart, turned.
+    const size_t words = static_cast<size_t>(f.words);
+    const std::vector<uint64_t> x = laid_out(f, a);
+    std::vector<uint64_t> y(2 * s.inner * s.columns * words), z(s.rows * s.columns * words);
+    for (size_t k = 0; k < s.inner; ++k) {
+      for (size_t j = 0; j < s.columns; ++j) {
+        std::copy_n(b[k * s.columns + j].w, words, &y[(j * 2 * s.inner + 2 * k) * words]);
+      }
+    }
+    const auto n = [](size_t v) { return static_cast<int64_t>(v); };
+    const int64_t strides[] = {1, n(s.rows), -n(s.inner), 1, 2, 2 * n(s.inner)};
+    ASSERT_EQ(aster_ml_flt_matmul(z.data(), many.get(), f.dtype, 0,
+                                  x.data() + (s.rows - 1) * s.inner * words, y.data(), s.rows,
+                                  s.inner, s.columns, strides),
+              0);
+    for (size_t i = 0; i < s.rows; ++i) {
+      for (size_t j = 0; j < s.columns; ++j) {
+        const Packed& w = want[(s.rows - 1 - i) * s.columns + j];
+        ASSERT_TRUE(std::equal(w.w, w.w + words, &z[(j * s.rows + i) * words]));
+      }
+    }
+  }
+}
+
+TEST(FltProduct, WrongCalls) {
+  constexpr int32_t kDtype = ASTER_ML_DTYPE_FLT256;
+  std::vector<uint64_t> a(64), b(64), out(64, 3);
+  const auto run = [&](void* to, int32_t dtype, int32_t mode, const void* x, const void* y,
+                       size_t rows, const int64_t* strides) {
+    return aster_ml_flt_matmul(to, nullptr, dtype, mode, x, y, rows, 2, 4, strides);
+  };
+  EXPECT_EQ(run(nullptr, kDtype, 0, a.data(), b.data(), 3, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(run(out.data(), kDtype, 0, nullptr, b.data(), 3, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(run(out.data(), kDtype, 0, a.data(), nullptr, 3, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(run(out.data(), kDtype, 5, a.data(), b.data(), 3, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(run(out.data(), ASTER_ML_DTYPE_FLOAT32, 0, a.data(), b.data(), 3, nullptr),
+            ASTER_ML_DTYPE);
+  EXPECT_EQ(run(reinterpret_cast<char*>(out.data()) + 1, kDtype, 0, a.data(), b.data(), 3, nullptr),
+            ASTER_ML_ARGUMENT);
+  EXPECT_EQ(run(a.data(), kDtype, 0, a.data(), b.data(), 3, nullptr), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(run(b.data() + 16, kDtype, 0, a.data(), b.data(), 2, nullptr), ASTER_ML_ARGUMENT);
+  const int64_t same_rows[] = {0, 1, 2, 1, 4, 1}, crossing[] = {3, 1, 2, 1, 4, 1},
+                far[] = {INT64_MAX / 8, 1, 2, 1, 4, 1};
+  EXPECT_EQ(run(out.data(), kDtype, 0, a.data(), b.data(), 3, same_rows), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(run(out.data(), kDtype, 0, a.data(), b.data(), 3, crossing), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(run(out.data(), kDtype, 0, a.data(), b.data(), 3, far), ASTER_ML_RANGE);
+  EXPECT_EQ(run(out.data(), kDtype, 0, a.data(), b.data(), SIZE_MAX / 4, nullptr), ASTER_ML_RANGE);
+  EXPECT_EQ(out, std::vector<uint64_t>(64, 3));
+  EXPECT_EQ(run(nullptr, kDtype, 0, nullptr, b.data(), 0, nullptr), 0);
+  // No terms: zeros.
+  EXPECT_EQ(aster_ml_flt_matmul(out.data(), nullptr, kDtype, 0, nullptr, nullptr, 2, 0, 2, nullptr),
+            0);
+  EXPECT_EQ(out[0] | out[15], 0u);
+  EXPECT_EQ(out[16], 3u);
+}
+
+}  // namespace
+#endif
