@@ -75,6 +75,7 @@ class Writer {
   void close_items(const Step& s);
   // Whether no loop of items follows.
   bool last_items(Id id) const;
+  void say_items();
   Status barrier(const Step& s);
   Status item_array(const Step& s, int64_t elements);
   // `__global const float `

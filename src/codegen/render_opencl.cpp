@@ -35,7 +35,9 @@ Status Writer::open_kernel() {
     Word& count = in.is(kSize) ? sizes : slots;
     count = std::max(count, program_.words(in)[0] + 1);
   }
-  out_ << "__kernel void " << program_.name << '(';
+  out_ << "__kernel ";
+  say_items();
+  out_ << "void " << program_.name << '(';
   for (Word i = 0; i < slots; ++i) {
     out_ << (i == 0 ? "" : ", ") << "__global uchar *restrict p" << i << ", ulong o" << i;
   }
@@ -51,6 +53,23 @@ Status Writer::open_kernel() {
          << "] __attribute__((aligned(64)));\n";
   }
   return out_.status();
+}
+
+// Groups of one size: a compiler gives their items no more registers than there are.
+void Writer::say_items() {
+  Word items[3] = {1, 1, 1};
+  bool any = false;
+  for (const Instruction& in : program_.code()) {
+    const LoopKind kind = static_cast<LoopKind>(in.kind);
+    if (in.op != Op::kLoop || !is_local(kind) || !in.is(kImmediate) || !in.is(kImmediateHigh))
+      continue;
+    const Words words = program_.words(in);
+    items[dimension(kind)] = std::max<Word>((words[1] - words[0] + words[2] - 1) / words[2], 1);
+    any = true;
+  }
+  if (!any) return;
+  out_ << "__attribute__((reqd_work_group_size(" << items[0] << ", " << items[1] << ", " << items[2]
+       << "))) ";
 }
 
 void Writer::memory_type(Id memory) {
