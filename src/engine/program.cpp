@@ -7,6 +7,7 @@
 
 #include "base/options.h"
 #include "device/device.h"
+#include "engine/outcome.h"
 
 namespace aster::engine {
 
@@ -336,8 +337,7 @@ Status run_all(Program& program, Workspace& workspace, std::span<const aster_ml_
              direct ? given_of(program.results[i].array, outputs[i])
                     : home_of(workspace, program.results[i]));
   }
-  ASTER_TRY(execute(program, workspace));
-  ASTER_TRY(program.context->take_fault());
+  ASTER_TRY(outcome(*program.context, execute(program, workspace)));
   program.replayed->add(program.work);
   if (program.interprets) program.replayed->interpreted.fetch_add(1, std::memory_order_relaxed);
   for (size_t i = 0; i < outputs.size(); ++i) {

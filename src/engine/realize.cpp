@@ -7,6 +7,7 @@
 #include "engine/commands.h"
 #include "engine/engine.h"
 #include "engine/indexing.h"
+#include "engine/outcome.h"
 
 namespace aster::engine {
 namespace {
@@ -306,8 +307,7 @@ class Realize {
     }
     if (!written.empty()) ASTER_TRY(forget_written(e_, {written.data(), written.size()}));
     ++e_.counters.realizes;
-    if (computes) ASTER_TRY(compute(exe, params, results));
-    ASTER_TRY(e_.context.take_fault());
+    if (computes) ASTER_TRY(outcome(e_.context, compute(exe, params, results)));
     e_.counters.kernels_launched += exe.work.kernels;
     e_.counters.operations += exe.work.operations;
     e_.counters.moved_bytes += exe.work.bytes;

@@ -375,6 +375,29 @@ TEST(MatricesRefuse, ShapesDtypesAndPlaces) {
   for (const T* t : {&a, &b, &c}) EXPECT_EQ(t->x.impl, nullptr);
 }
 
+// What fails in a call that is stopped is not told by the next one.
+TEST(MatricesStopped, FailuresAreForgotten) {
+  int asked = 0;
+  aster_ml_context_options options{};
+  options.no_library = 1;
+  options.should_cancel_self = &asked;
+  options.should_cancel = [](void* self) { return ++*static_cast<int*>(self) > 3 ? 1 : 0; };
+  const World world(false, options);
+  const Shape shape{1500, 64, 64};
+  Values values(count_of(shape));
+  for (size_t i = 64 * 64; i < values.size(); ++i)
+    values[i] = i % (64 * 64) % 65 == 0 ? 8 : static_cast<double>(i % 7) / 8;
+  T x = from(world, values, shape), inverse, determinant;
+  OK(aster_ml_lazy_inv(inverse, x));
+  aster_ml_lazy* const root[] = {inverse};
+  const int32_t status = aster_ml_lazy_realize(root, 1);  // the first matrix has failed by then
+  EXPECT_TRUE(status == ASTER_ML_CANCELLED || status == ASTER_ML_NUMERIC) << message();
+  asked = INT32_MIN;
+  OK(aster_ml_lazy_det(determinant, x));
+  EXPECT_EQ(determinant.read<double>()[0], 0);
+  EXPECT_EQ(aster_ml_lazy_realize(root, 1), ASTER_ML_NUMERIC);
+}
+
 // Compiled code around them, on threads; equal calls are one schedule.
 TEST(MatricesCompiled, BatchesOnThreads) {
   aster_ml_context_options options{};
