@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 
 #include "flt/accumulator.h"
 #include "flt/arithmetic.h"
@@ -141,6 +140,7 @@ class Product {
   Status columns(size_t first, size_t count);
   Status task(const int32_t* b, size_t first_row, size_t first_column, size_t column_count);
   void tile(int32_t* pairs_out, const int16_t* a, const int32_t* b, size_t l) const;
+  void find_quotients(int32_t* row) const;
   void finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
               std::atomic<int32_t>* failed);
   bool round(Limb* out, const int32_t* digits, size_t lane, int64_t exponent) const;
@@ -350,6 +350,26 @@ bool Product<N>::round(Limb* out, const int32_t* digits, size_t lane, int64_t ex
   return true;
 }
 
+// How often the product of the primes is in the sum, behind a row's residues.
+template <int N>
+void Product<N>::find_quotients(int32_t* row) const {
+  constexpr float kWhole = 0x1.8p23f;  // adding it rounds to an integer
+  float quotients[kTileLanes] = {};
+  for (size_t l = 0; l < residues_.count(); l += 2) {
+    const float low = residues_.inverse(l), high = residues_.inverse(l + 1);
+    const int32_t* const pairs_of_l = row + l / 2 * kTileLanes;
+    for (size_t lane = 0; lane < kTileLanes; ++lane) {
+      const auto pair = static_cast<uint32_t>(pairs_of_l[lane]);
+      quotients[lane] += static_cast<float>(static_cast<int32_t>(pair << 16) >> 16) * low +
+                         static_cast<float>(static_cast<int32_t>(pair) >> 16) * high;
+    }
+  }
+  int32_t* const to = row + residues_.count() / 2 * kTileLanes;
+  for (size_t lane = 0; lane < kTileLanes; ++lane) {
+    to[lane] = static_cast<int32_t>(quotients[lane] + kWhole - kWhole) & 0xffff;
+  }
+}
+
 // Row i of a tile, from column j on: residues become digits, these numbers.
 template <int N>
 void Product<N>::finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
@@ -360,13 +380,13 @@ void Product<N>::finish(const int32_t* pairs_in, int32_t* digits, size_t i, size
     code_.tile(digits + d * kTileLanes, residues_.digits() + d * residues_.pairs(),
                residues_.pairs(), pairs_in, residues_.pairs());
   }
-  for (size_t lane = 0; lane < kTileLanes; ++lane) {
-    int32_t carry = 0;
-    for (size_t d = 0; d < rows; ++d) {
-      int32_t& digit = digits[d * kTileLanes + lane];
-      const int32_t low = (digit & ((1 << kDigitBits) - 1)) + carry;
-      carry = (digit >> kDigitBits) + (low >> kDigitBits);
-      digit = low & ((1 << kDigitBits) - 1);
+  int32_t carries[kTileLanes] = {};
+  for (size_t d = 0; d < rows; ++d) {
+    int32_t* const line = digits + d * kTileLanes;
+    for (size_t lane = 0; lane < kTileLanes; ++lane) {
+      const int32_t low = (line[lane] & ((1 << kDigitBits) - 1)) + carries[lane];
+      carries[lane] = (line[lane] >> kDigitBits) + (low >> kDigitBits);
+      line[lane] = low & ((1 << kDigitBits) - 1);
     }
   }
   for (size_t lane = 0; lane < count; ++lane) {
@@ -404,17 +424,7 @@ Status Product<N>::task(const int32_t* b, size_t first_row, size_t first_column,
       }
       for (size_t r = 0; r < std::min(kTileRows, row_count - i); ++r) {
         int32_t* const row = tiles.get() + r * residues_.pairs() * kTileLanes;
-        // How often M is in the sum.
-        for (size_t lane = 0; lane < kTileLanes; ++lane) {
-          float quotient = 0;
-          for (size_t l = 0; l < residues_.count(); ++l) {
-            const int32_t pair = row[l / 2 * kTileLanes + lane];
-            const int32_t residue = l % 2 == 0 ? static_cast<int16_t>(pair) : pair >> 16;
-            quotient += static_cast<float>(residue) * residues_.inverse(l);
-          }
-          row[residues_.count() / 2 * kTileLanes + lane] =
-              pair_of(static_cast<int32_t>(std::lrint(quotient)), 0);
-        }
+        find_quotients(row);
         finish(row, digits.get(), first_row + i + r, first_column + j,
                std::min(kTileLanes, column_count - j), &failed);
       }

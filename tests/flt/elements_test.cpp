@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "aster_ml/flt.h"
+#include "base/counting_allocator.h"
 
 namespace {
 
@@ -182,6 +183,45 @@ TEST(FltElements, WrongCopies) {
   EXPECT_EQ(copy(reinterpret_cast<char*>(wide) + 4, kDtype, narrow, kDouble, 0), ASTER_ML_ARGUMENT);
   EXPECT_EQ(copy(wide, kDouble, wide, kDtype, 0), ASTER_ML_ARGUMENT);  // of another size in place
   for (const uint64_t word : wide) EXPECT_EQ(word, 0u);
+}
+
+// Each request for memory fails in turn: MEMORY, and everything is given back.
+TEST(FltElements, FailingAllocations) {
+  for (const int threads : {1, 2}) {
+    aster_test::CountingAllocator allocator;
+    aster_ml_context_options options = {};
+    options.struct_size = sizeof(options);
+    options.threads = threads;
+    options.allocator = &allocator.table;
+    aster_ml_context context;
+    ASSERT_EQ(aster_ml_context_init(&context, &options), 0);
+    constexpr int32_t kDtype = ASTER_ML_DTYPE_FLT256;
+    constexpr size_t kSize = 40;
+    const std::vector<uint64_t> a = numbers(kDtype, kSize * kSize, 7);
+    std::vector<uint64_t> out(kSize * kSize * 4), wide = a;
+    wide[3] = uint64_t{0x7fffe} << 44;  // a sum of many limbs
+    wide[7] = uint64_t{1} << 44;
+    const size_t live = allocator.live();
+    bool failed = true;
+    for (int64_t request = 0; failed; ++request) {
+      ASSERT_LT(request, 100);
+      allocator.fail_at(request);
+      const int32_t product = aster_ml_flt_matmul(out.data(), &context, kDtype, 0, a.data(),
+                                                  a.data(), kSize, kSize, kSize, nullptr);
+      allocator.fail_at(request);
+      const int32_t sum =
+          aster_ml_flt_sum(out.data(), &context, kDtype, 0, wide.data(), nullptr, kSize);
+      allocator.fail_at(-1);
+      failed = product != 0 || sum != 0;
+      EXPECT_TRUE(product == 0 || product == ASTER_ML_MEMORY) << product;
+      EXPECT_TRUE(sum == 0 || sum == ASTER_ML_MEMORY) << sum;
+      EXPECT_TRUE(request > 0 || (product != 0 && sum != 0));
+      EXPECT_EQ(allocator.live(), live);
+    }
+    EXPECT_EQ(aster_ml_context_free(&context), 0);
+    EXPECT_TRUE(allocator.sound());
+    EXPECT_EQ(allocator.live(), 0u);
+  }
 }
 
 }  // namespace
