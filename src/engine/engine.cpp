@@ -33,7 +33,7 @@ void leave_node(Lazy& lazy) {
 void destroy_lazy(HandleObject* object) {
   Lazy* lazy = static_cast<Lazy*>(object);
   Engine& engine = *lazy->engine;
-  drop_sizes(*lazy);
+  if (lazy->sized != nullptr) drop_sizes(*lazy);
   leave_node(*lazy);
   --engine.cells;
   engine.graph.release(lazy->node);

@@ -66,12 +66,12 @@ Status Build::check(std::span<const Input> inputs, bool optional) {
     if (optional && x == nullptr) continue;
     ASTER_TRY(check_handle(x));
     if (first_ == nullptr) first_ = cell(x);
-    if (cell(x)->sized != nullptr) ASTER_TRY(note_sized(cell(x)));
     Context* context = cell(x)->context;
     if (context_ != nullptr && context != context_) {
       return ASTER_FAIL(kARGUMENT, "tensors of two contexts in one operation");
     }
     context_ = context;
+    if (cell(x)->sized != nullptr) ASTER_TRY(note_sized(cell(x)));
   }
   return kOk;
 }
@@ -80,11 +80,12 @@ Status Build::enter() {
   lock_.emplace(context_);
   ASTER_TRY(lock_->status());
   ASTER_TRY(engine::engine_of(&engine_, *context_));
-  return sized_.has_value() ? look_at_operands() : kOk;
+  return symbolic_ != nullptr ? look_at_operands() : kOk;
 }
 
 Status Build::finish(Node node) {
   if (node == nullptr) return last_failure();
+  ASTER_TRY(status_);
   engine::Lazy* lazy;
   ASTER_TRY(make_cell(&lazy, node));
   out_->impl = lazy->handle;
@@ -96,15 +97,11 @@ Status Build::finish(Node whole, const Sizes& sizes) {
   return finish(whole);
 }
 
-Status Build::make_cell(engine::Lazy** out, Node node) {
-  return make_cell(out, node, sizes_.has_value() ? &*sizes_ : nullptr);
-}
-
-Status Build::make_cell(engine::Lazy** out, Node node, const Sizes* sizes) {
-  const bool bound = sizes != nullptr && std::ranges::any_of(Nodes(*sizes), is_bound);
-  if (!bound || node == nullptr) return engine::lazy_create(out, *engine_, node, first_);
+Status Build::make_cell(engine::Lazy** out, Node node, Nodes sizes) {
+  if (node == nullptr || !std::ranges::any_of(sizes, is_bound))
+    return engine::lazy_create(out, *engine_, node, first_);
   uop::Dims begin(node->ndim, 0), step(node->ndim, 1), size;
-  for (Node each : Nodes(*sizes)) {
+  for (Node each : sizes) {
     int64_t now = 0;
     ASTER_TRY(symbols().value_of(&now, each));
     size.push(now);
@@ -120,7 +117,7 @@ Status Build::make_cell(engine::Lazy** out, Node node, const Sizes* sizes) {
     free_handle(whole);
     return status;
   }
-  status = engine::set_sizes(**out, whole, *sizes);
+  status = engine::set_sizes(**out, whole, sizes);
   if (!status.ok()) free_handle(*out);
   return status;
 }
@@ -136,27 +133,41 @@ void Sizes::remove(size_t axis) {
   --count;
 }
 
+Status Build::make_symbolic() {
+  if (symbolic_ != nullptr) return kOk;
+  Heap& heap = context_->heap();
+  symbolic_ = heap.create<Symbolic>(heap);
+  return symbolic_ != nullptr ? kOk : out_of_memory(sizeof(Symbolic));
+}
+
 Status Build::note_sized(engine::Lazy* x) {
-  if (!sized_.has_value()) sized_.emplace(x->context->heap());
-  return sized_->push(x);
+  ASTER_TRY(make_symbolic());
+  return symbolic_->operands.push(x);
 }
 
 // Until a rule is taken, values are used.
 Status Build::look_at_operands() {
   if (engine_->recording == nullptr) return kOk;
-  seen_before_ = engine::count_seen(*engine_);
-  for (const engine::Lazy* x : *sized_) ASTER_TRY(engine::look_at_sizes(*x));
+  symbolic_->seen_before = engine::count_seen(*engine_);
+  for (const engine::Lazy* x : symbolic_->operands) ASTER_TRY(engine::look_at_sizes(*x));
   return kOk;
 }
 
 void Build::take_rule(const Sizes& sizes) {
-  if (sized_.has_value() && engine_->recording != nullptr)
-    engine::forget_seen(*engine_, seen_before_);
-  sizes_.emplace(sizes);
+  const bool looked = sized() && engine_->recording != nullptr;
+  status_ = make_symbolic();
+  if (!status_.ok()) return;
+  if (looked) engine::forget_seen(*engine_, symbolic_->seen_before);
+  symbolic_->sizes.clear();
+  status_ = symbolic_->sizes.append(sizes.at, sizes.count);
 }
 
+// On the way out.
 void Build::show_present() {
-  for (engine::Lazy* x : *sized_) x->shown = x->node;
+  for (engine::Lazy* x : symbolic_->operands) {
+    if (engine_ != nullptr) x->shown = x->node;
+  }
+  context_->heap().destroy(symbolic_);
 }
 
 Status clear_handles(aster_ml_lazy* out, size_t count, std::span<const Input> inputs) {
@@ -178,7 +189,7 @@ Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes, std::span<con
   for (size_t i = 0; i < nodes.size(); ++i) {
     engine::Lazy* lazy;
     const Status status = sizes.empty() ? build.make_cell(&lazy, nodes[i])
-                                        : build.make_cell(&lazy, nodes[i], &sizes[i]);
+                                        : build.make_cell(&lazy, nodes[i], sizes[i]);
     if (!status.ok()) {
       while (i-- > 0) aster_ml_lazy_free(&out[i]);
       return status;

@@ -60,7 +60,7 @@ class Build {
 
   // Where no handle came of it, the nodes made are given back: Buffers among them hold memory.
   ~Build() {
-    if (sized_.has_value()) show_present();
+    if (symbolic_ != nullptr) show_present();
     if (engine_ != nullptr && out_->impl == nullptr) graph().collect();
   }
   Build(const Build&) = delete;
@@ -75,12 +75,15 @@ class Build {
   Status finish(Node node);
   // The same of a whole tensor of which sizes are meant.
   Status finish(Node whole, const Sizes& sizes);
-  // The cell of finish; from: what it may be a view of.
-  Status make_cell(engine::Lazy** out, Node node);
-  Status make_cell(engine::Lazy** out, Node node, const Sizes* sizes);
+  // The cell of finish.
+  Status make_cell(engine::Lazy** out, Node node) {
+    return symbolic_ == nullptr ? engine::lazy_create(out, *engine_, node, first_)
+                                : make_cell(out, node, rule_sizes());
+  }
+  Status make_cell(engine::Lazy** out, Node node, Nodes sizes);
 
   // Whether an operand has symbolic sizes.
-  bool sized() const { return sized_.has_value(); }
+  bool sized() const { return symbolic_ != nullptr && !symbolic_->operands.empty(); }
   // A rule holds from here on: values of variables are not used, finish takes whole tensors of
   // these sizes.
   void take_rule(const Sizes& sizes);
@@ -94,6 +97,15 @@ class Build {
   Status clear_out(std::initializer_list<std::span<const Input>> lists);
   Status check(std::span<const Input> inputs, bool optional);
   Status enter();
+  // Where operands or results have symbolic sizes.
+  struct Symbolic {
+    explicit Symbolic(Memory& memory) : operands(memory), sizes(memory) {}
+    Vec<engine::Lazy*> operands;  // that have
+    Vec<Node> sizes;              // of the result, by a rule
+    size_t seen_before = 0;       // symbols, by the capture that is open
+  };
+  Nodes rule_sizes() const { return {symbolic_->sizes.data(), symbolic_->sizes.size()}; }
+  Status make_symbolic();
   Status note_sized(engine::Lazy* x);
   Status look_at_operands();
   void show_present();
@@ -102,9 +114,7 @@ class Build {
   engine::Engine* engine_ = nullptr;
   const engine::Lazy* first_ = nullptr;
   std::optional<ContextLock> lock_;
-  std::optional<Vec<engine::Lazy*>> sized_;  // operands of symbolic sizes
-  size_t seen_before_ = 0;                   // symbols, by the capture that is open
-  std::optional<Sizes> sizes_;               // of the result, by a rule
+  Symbolic* symbolic_ = nullptr;
   Status status_;
 };
 

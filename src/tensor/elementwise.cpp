@@ -194,14 +194,18 @@ Status plan_dtypes(Plan* plan, const Graph& g, const char* name, Domain domain, 
 }
 
 Status plan_shape(Plan* plan, Nodes operands) {
-  plan->shape = Dims(operands[0]->shape());
+  const auto take = [&](Words shape) {  // a whole Dims is 2 KiB to copy
+    plan->shape.count = 0;
+    for (Word dim : shape) plan->shape.push(dim);
+  };
+  take(operands[0]->shape());
   for (Node x : operands.subspan(1)) {
     Dims both;
     if (!broadcast_shape(&both, plan->shape, x->shape())) {
       return ASTER_FAIL(kSHAPE, "%s and %s do not broadcast", brief(operands[0]).text,
                         brief(x).text);
     }
-    plan->shape = both;
+    take(both);
   }
   return kOk;
 }

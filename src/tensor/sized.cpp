@@ -224,12 +224,7 @@ bool align(Sizes* out, Node* wholes, Graph& g, std::span<const Sizes> sizes, siz
 
 // ---- Rules of functions that work element by element, or beside axes ----
 
-Status elementwise(Build& build, std::initializer_list<Input> operands) {
-  return elementwise(build, std::span<const Input>(operands.begin(), operands.size()));
-}
-
-Status elementwise(Build& build, std::span<const Input> operands) {
-  if (!build.sized()) return kOk;
+Status show_wholes(Build& build, std::span<const Input> operands) {
   Graph& g = build.graph();
   Vec<Sizes> sizes(build.context().heap());
   Vec<Node> wholes(build.context().heap());

@@ -63,8 +63,13 @@ bool align(Sizes* out, Node* wholes, Graph& g, std::span<const Sizes> sizes, siz
 // ---- Rules ----
 
 // Element by element: shows the whole operands, or leaves the present ones.
-Status elementwise(Build& build, std::initializer_list<Input> operands);
-Status elementwise(Build& build, std::span<const Input> operands);
+Status show_wholes(Build& build, std::span<const Input> operands);
+inline Status elementwise(Build& build, std::span<const Input> operands) {
+  return build.sized() ? show_wholes(build, operands) : kOk;
+}
+inline Status elementwise(Build& build, std::initializer_list<Input> operands) {
+  return build.sized() ? show_wholes(build, {operands.begin(), operands.size()}) : kOk;
+}
 // The axes other than these are variables', if any: the function does not look along them, and its
 // result has the sizes of x where it is as large as x.
 Status beside(Build& build, Input x, Axes axes);

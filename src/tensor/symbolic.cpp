@@ -170,10 +170,10 @@ int32_t aster_ml_lazy_dims(aster_ml_dim* out, size_t ndim, const aster_ml_lazy* 
   const engine::Lazy& lazy = *cell(x);
   const aster::ContextLock lock(lazy.context);
   ASTER_TRY(lock.status());
+  if (out == nullptr && ndim != 0) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
   if (lazy.node->ndim != ndim)
     return ASTER_FAIL(kSHAPE, "%zu dimensions asked of %s", ndim,
                       aster::uop::brief(lazy.node).text);
-  if (out == nullptr && ndim != 0) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
   for (size_t i = 0; i < ndim; ++i) {
     out[i].value = lazy.node->dim(i);
     if (lazy.sized == nullptr || !is_bound(lazy.sized->sizes[i])) continue;

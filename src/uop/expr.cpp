@@ -8,7 +8,8 @@ bool broadcast_shape(Dims* out, Words a, Words b) {
   const Words wide = a.size() >= b.size() ? a : b;
   const Words narrow = a.size() >= b.size() ? b : a;
   const size_t lead = wide.size() - narrow.size();
-  *out = Dims(wide);
+  out->count = 0;  // a whole Dims is 2 KiB to copy
+  for (Word dim : wide) out->push(dim);
   for (size_t i = 0; i < narrow.size(); ++i) {
     Word& dim = (*out)[lead + i];
     if (dim == 1) {

@@ -202,6 +202,14 @@ Call::Slot Call::object(const Type& type, bool given_up) {
 
 // A struct of options with its fields chosen by their types.
 Call::Slot Call::options(const std::string& type) {
+  if (has(type, "aster_ml_dim")) {
+    auto* dims = array<aster_ml_dim>(kMost);
+    for (size_t k = 0; k < kMost; ++k) {
+      dims[k].value = static_cast<int64_t>(choose_.below(4));
+      if (choose_.one_in(3)) dims[k].expression = choose_.one_in(8) ? world_.uop : world_.bound;
+    }
+    return choose_.one_in(20) ? 0 : slot_of(dims);
+  }
   if (has(type, "aster_ml_index")) {
     auto* items = array<aster_ml_index>(kMost);
     for (size_t i = 0; i < kMost; ++i) {

@@ -41,6 +41,10 @@ World::World(bool compiled, std::string given) : folder(std::move(given)) {
   node.arguments = arguments;
   node.argument_count = 2;
   expect(aster_ml_uop_init(&uop, &context, &node));
+  const aster_ml_uop* variable = nullptr;
+  expect(aster_ml_symbolic_init(&variable, &context, "n", 1, 4));
+  expect(aster_ml_symbolic_bind(&bound, &context, variable, "n", 2));
+  expect(aster_ml_uop_release(&context, variable));
   renew();
 }
 
@@ -49,6 +53,7 @@ World::~World() {
   for (Held& held : tensors) aster_ml_lazy_free(&held.handle);
   aster_ml_lazy_free(&foreign);
   aster_ml_uop_release(&context, uop);
+  aster_ml_uop_release(&context, bound);
   aster_ml_workspace_free(&workspace);
   aster_ml_program_free(&program);
   aster_ml_optimizer_free(&optimizer);

@@ -38,6 +38,7 @@ class World {
   aster_ml_tensor tensor{};
   aster_ml_buffer buffer{};
   const aster_ml_uop* uop = nullptr;
+  const aster_ml_uop* bound = nullptr;  // a variable with a value
   std::string folder;
 
  private:

@@ -1,0 +1,330 @@
+// Random graphs of tensors with symbolic sizes against the same graphs of tensors cut to them, at
+// once and as programs that are captured for some values and run with others.
+#include <cmath>
+#include <cstdio>
+#include <random>
+
+#include "aster_ml/engine.h"
+#include "aster_ml/indexing.h"
+#include "aster_ml/linalg.h"
+#include "aster_ml/movement.h"
+#include "aster_ml/symbolic.h"
+#include "tensor/world.h"
+
+namespace aster::tensor::test {
+namespace {
+
+constexpr int64_t kRows = 5, kColumns = 4;  // the greatest
+constexpr int kSteps = 7;
+
+// A step: what is built of which tensors, with numbers that say how.
+struct Step {
+  unsigned op, a, b, by;
+};
+
+struct Sizes {
+  int64_t n, m;
+};
+
+// Sizes as they are given: expressions, or numbers.
+class Source {
+ public:
+  Source(const World& world, bool symbolic) : world_(world), symbolic_(symbolic) {
+    if (!symbolic) return;
+    EXPECT_EQ(aster_ml_symbolic_init(&n_, world, "n", 1, kRows), 0) << message();
+    EXPECT_EQ(aster_ml_symbolic_init(&m_, world, "m", 1, kColumns), 0) << message();
+  }
+  ~Source() {
+    for (const aster_ml_uop* made : made_) aster_ml_uop_release(world_, made);
+    if (n_ != nullptr) aster_ml_uop_release(world_, n_);
+    if (m_ != nullptr) aster_ml_uop_release(world_, m_);
+  }
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
+  aster_ml_dim bound(const char* name, int64_t value) {
+    const aster_ml_uop* out = nullptr;
+    if (!symbolic_) return {value, nullptr};
+    EXPECT_EQ(aster_ml_symbolic_bind(&out, world_, *name == 'n' ? n_ : m_, name, value), 0)
+        << message();
+    return keep(out);
+  }
+  aster_ml_dim combine(const char* op, aster_ml_dim a, int64_t b) {
+    const aster_ml_dim right{b, nullptr};
+    const aster_ml_uop* out = nullptr;
+    EXPECT_EQ(aster_ml_symbolic_combine(&out, world_, op, &a, &right), 0) << message();
+    return keep(out);
+  }
+  // A dimension of a tensor.
+  static aster_ml_dim of(const T& x, size_t axis) {
+    std::vector<aster_ml_dim> dims(aster_ml_lazy_ndim(x));
+    EXPECT_EQ(aster_ml_lazy_dims(dims.data(), dims.size(), x), 0) << message();
+    return dims[axis];
+  }
+
+ private:
+  aster_ml_dim keep(const aster_ml_uop* made) {
+    made_.push_back(made);
+    return {0, made};
+  }
+  const World& world_;
+  bool symbolic_;
+  const aster_ml_uop *n_ = nullptr, *m_ = nullptr;
+  std::vector<const aster_ml_uop*> made_;
+};
+
+class Graph {
+ public:
+  Graph(const World& world, Source& source, const std::vector<float>& data, Sizes sizes)
+      : world_(world), source_(source) {
+    const T all = from(world, data, {kRows, kColumns, 3});
+    const aster_ml_dim zero{0, nullptr},
+        begin[] = {zero, zero, zero},
+        end[] = {source.bound("n", sizes.n), source.bound("m", sizes.m), {3, {}}};
+    T part, turned;
+    const int64_t order[] = {1, 0, 2};
+    EXPECT_EQ(aster_ml_lazy_shrink_dims(part, all, 3, begin, end), 0) << message();
+    EXPECT_EQ(aster_ml_lazy_permute(turned, part, 3, order), 0) << message();
+    tensors_.push_back(std::move(part));
+    tensors_.push_back(std::move(turned));
+  }
+  // False where a step fails, which is left out.
+  bool add(const Step& step) {
+    T made;
+    const T &a = tensors_[step.a % tensors_.size()], &b = tensors_[step.b % tensors_.size()];
+    if (build(made, step, a, b) != 0 || count(made) > 4000) return false;
+    tensors_.push_back(std::move(made));
+    return true;
+  }
+  T& last() { return tensors_.back(); }
+  size_t size() const { return tensors_.size(); }
+  T& operator[](size_t i) { return tensors_[i]; }
+
+ private:
+  // By lazy_dims, which is no use of the values.
+  static int64_t count(const T& x) {
+    std::vector<aster_ml_dim> dims(aster_ml_lazy_ndim(x));
+    int64_t product = 1;
+    EXPECT_EQ(aster_ml_lazy_dims(dims.data(), dims.size(), x), 0) << message();
+    for (const aster_ml_dim& dim : dims) product *= dim.value;
+    return product;
+  }
+  int32_t build(T& y, const Step& step, const T& a, const T& b) {
+    const size_t ndim = aster_ml_lazy_ndim(a);
+    const int64_t axis = ndim == 0 ? 0 : static_cast<int64_t>(step.by % ndim);
+    const int32_t keep = static_cast<int32_t>(step.by / 7 % 2);
+    T one, two;
+    switch (step.op % 24) {
+      case 0:
+        return aster_ml_lazy_sigmoid(y, a);
+      case 1:
+        return aster_ml_lazy_add(y, a, b);
+      case 2:
+        return aster_ml_lazy_maximum(y, a, b);
+      case 3:
+        return aster_ml_lazy_sum(y, a, 1, &axis, keep);
+      case 4:
+        return aster_ml_lazy_max(y, a, 1, &axis, keep);
+      case 5:
+        return aster_ml_lazy_mean(y, a, 1, &axis, keep);
+      case 6:
+        return aster_ml_lazy_var(y, a, 1, &axis, keep, 0);
+      case 7:
+        return aster_ml_lazy_softmax(y, a, axis);
+      case 8:
+        return aster_ml_lazy_cumsum(y, a, axis);
+      case 9:
+        return aster_ml_lazy_transpose(y, a, axis, -1);
+      case 10:
+        return aster_ml_lazy_flatten(y, a, axis, -1);
+      case 11:
+        return aster_ml_lazy_unsqueeze(y, a, axis);
+      case 12:
+        return aster_ml_lazy_flip(y, a, 1, &axis);
+      case 13: {
+        const aster_ml_lazy* const parts[] = {a, b};
+        return aster_ml_lazy_cat(y, parts, 2, axis);
+      }
+      case 14: {
+        const aster_ml_lazy* const parts[] = {a, a};
+        return aster_ml_lazy_stack(y, parts, 2, axis);
+      }
+      case 15:
+        return pad(y, a, axis, step.by);
+      case 16:
+        return part(y, a, axis);
+      case 17:
+        return last_of(y, a, axis);
+      case 18: {
+        const int32_t status = aster_ml_lazy_transpose(one, b, -1, -2);
+        return status != 0 ? status : aster_ml_lazy_matmul(y, a, one);
+      }
+      case 19:
+        return aster_ml_lazy_matmul(y, a, b);
+      case 20:
+        return aster_ml_lazy_sort(y, one, a, axis, keep);
+      case 21: {
+        const int32_t status = aster_ml_lazy_argmax(one, a, axis, keep);
+        return status != 0 ? status : aster_ml_lazy_cast(y, one, ASTER_ML_DTYPE_FLOAT32);
+      }
+      case 22: {
+        const aster_ml_dim dims[] = {{-1, nullptr}};
+        return aster_ml_lazy_reshape_dims(y, a, 1, dims);
+      }
+      default:
+        return aster_ml_lazy_scaled_dot_product_attention(y, a, b, b, nullptr, 0, keep, 0, 0);
+    }
+  }
+  int32_t pad(T& y, const T& a, int64_t axis, unsigned by) {
+    const size_t ndim = aster_ml_lazy_ndim(a);
+    std::vector<aster_ml_dim> before(ndim, {0, nullptr}), after(ndim, {0, nullptr});
+    if (ndim == 0) return 1;
+    before[static_cast<size_t>(axis)].value = by / 3 % 3;
+    after[static_cast<size_t>(axis)] = by % 5 == 0 ? Source::of(a, 0) : aster_ml_dim{1, nullptr};
+    return aster_ml_lazy_pad_dims(y, a, ndim, before.data(), after.data(), nullptr);
+  }
+  // The first half of an axis is left out.
+  int32_t part(T& y, const T& a, int64_t axis) {
+    const size_t ndim = aster_ml_lazy_ndim(a);
+    std::vector<aster_ml_dim> begin(ndim, {0, nullptr}), end;
+    if (ndim == 0) return 1;
+    for (size_t k = 0; k < ndim; ++k) end.push_back(Source::of(a, k));
+    begin[static_cast<size_t>(axis)] =
+        source_.combine("FloorDiv", end[static_cast<size_t>(axis)], 2);
+    return aster_ml_lazy_shrink_dims(y, a, ndim, begin.data(), end.data());
+  }
+  int32_t last_of(T& y, const T& a, int64_t axis) {
+    if (aster_ml_lazy_ndim(a) == 0) return 1;
+    const aster_ml_dim at = source_.combine("Sub", Source::of(a, static_cast<size_t>(axis)), 1);
+    return aster_ml_lazy_select_dims(y, a, axis, &at);
+  }
+  const World& world_;
+  Source& source_;
+  std::vector<T> tensors_;
+};
+
+bool close(float a, float b) {
+  return std::isnan(b) ? std::isnan(a) : a == b || std::abs(a - b) <= 1e-4f * (1 + std::abs(b));
+}
+
+int cases(int usual) {
+  const char* const given = std::getenv("ASTER_ML_FUZZ_ENGINE_CASES");
+  return given == nullptr ? usual : std::atoi(given);
+}
+
+std::vector<float> random_data(std::mt19937& random) {
+  std::vector<float> data(kRows * kColumns * 3);
+  for (float& x : data) x = static_cast<float>(static_cast<int>(random() % 41) - 20) / 8;
+  return data;
+}
+
+Step random_step(std::mt19937& random) {
+  return {static_cast<unsigned>(random()), static_cast<unsigned>(random() >> 3),
+          static_cast<unsigned>(random() >> 3), static_cast<unsigned>(random() % 420)};
+}
+
+class Sized : public testing::TestWithParam<bool> {
+ protected:
+  World world_{GetParam()};
+};
+
+TEST_P(Sized, RandomGraphsAreThoseOfTensorsCut) {
+  for (unsigned seed = 1; seed <= static_cast<unsigned>(GetParam() ? cases(150) : 8); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const std::vector<float> data = random_data(random);
+    const Sizes sizes{1 + static_cast<int64_t>(random() % kRows),
+                      1 + static_cast<int64_t>(random() % kColumns)};
+    Source symbols(world_, true), numbers(world_, false);
+    Graph graph(world_, symbols, data, sizes), plain(world_, numbers, data, sizes);
+    for (int i = 0; i < kSteps; ++i) {
+      const Step step = random_step(random);
+      const bool built = plain.add(step);
+      EXPECT_EQ(graph.add(step), built) << "operation " << step.op % 24 << ": " << message();
+      if (graph.size() != plain.size()) return;
+    }
+    for (size_t i = 0; i < graph.size(); ++i) {
+      ASSERT_EQ(graph[i].shape(), plain[i].shape()) << "tensor " << i;
+      const std::vector<float> got = graph[i].floats(), want = plain[i].floats();
+      for (size_t k = 0; k < got.size(); ++k)
+        ASSERT_TRUE(close(got[k], want[k])) << i << ": " << got[k] << " for " << want[k];
+    }
+  }
+}
+
+// The first elements of each axis, as many as shape says, of a row-major tensor.
+std::vector<float> first_of(const aster_ml_tensor& all, const Shape& shape) {
+  const auto* data =
+      reinterpret_cast<const float*>(static_cast<const char*>(all.storage.data) + all.byte_offset);
+  int64_t count = 1;
+  for (int64_t size : shape) count *= size;
+  std::vector<float> out;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i, at = 0, step = 1;
+    for (size_t k = shape.size(); k-- > 0; step *= static_cast<int64_t>(all.shape[k])) {
+      at += rest % shape[k] * step;
+      rest /= shape[k];
+    }
+    out.push_back(data[at]);
+  }
+  return out;
+}
+
+TEST_P(Sized, CapturedGraphsServeOtherValues) {
+  int served = 0;
+  const int count = GetParam() ? cases(60) : 6;
+  for (unsigned seed = 1; seed <= static_cast<unsigned>(count); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed * 77);
+    const std::vector<float> data = random_data(random);
+    std::vector<Step> steps;
+    Source symbols(world_, true), numbers(world_, false);
+    aster_ml_program program{};
+    {
+      OK(aster_ml_engine_capture_begin(world_, nullptr, 0));
+      Graph graph(world_, symbols, data, {2, 3});
+      for (int i = 0; i < kSteps; ++i) {
+        const Step step = random_step(random);
+        if (graph.add(step)) steps.push_back(step);
+      }
+      aster_ml_lazy* const outputs[] = {graph.last()};
+      OK(aster_ml_engine_capture_end(&program, world_, outputs, 1));
+    }
+    bool fixed = false;
+    std::vector<aster_ml_program_variable> variables(aster_ml_program_count_variables(&program));
+    for (size_t i = 0; i < variables.size(); ++i) {
+      variables[i].struct_size = sizeof(variables[i]);
+      OK(aster_ml_program_get_variable(&variables[i], &program, i));
+      fixed |= variables[i].fixed != 0;
+    }
+    for (int64_t n = 1; n <= kRows && !fixed; ++n) {
+      for (int64_t m = 1; m <= kColumns; ++m) {
+        Graph plain(world_, numbers, data, {n, m});
+        bool all = true;
+        for (const Step& step : steps) all = all && plain.add(step);
+        if (!all) continue;  // sizes that go together by chance
+        std::vector<int64_t> values;
+        for (const auto& v : variables) values.push_back(*v.name == 'n' ? n : m);
+        aster_ml_tensor made{};
+        OK(aster_ml_program_run_bound(&program, nullptr, values.data(), values.size(), nullptr, 0,
+                                      &made, 1));
+        const std::vector<float> got = first_of(made, plain.last().shape()),
+                                 want = plain.last().floats();
+        for (size_t k = 0; k < got.size(); ++k)
+          ASSERT_TRUE(close(got[k], want[k]))
+              << n << ", " << m << ": " << got[k] << " for " << want[k];
+        aster_ml_tensor_free(&made);
+        ++served;
+      }
+    }
+    aster_ml_program_free(&program);
+  }
+  EXPECT_GT(served, count);
+}
+
+INSTANTIATE_TEST_SUITE_P(Runtimes, Sized, testing::Bool(), [](const auto& test) {
+  return std::string(test.param ? "interpreted" : "compiled");
+});
+
+}  // namespace
+}  // namespace aster::tensor::test
