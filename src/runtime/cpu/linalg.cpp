@@ -307,7 +307,8 @@ Trouble expm(Call<T>& c) {
   if (c.scratch.measuring()) return {};
   const Trouble trouble = finite(c.operand(0), all);
   if (trouble.text != nullptr) return trouble;
-  auto [a, a2, a4, a6, u, v, w] = parts;
+  T *const a = parts[0], *const a2 = parts[1], *const a4 = parts[2], *const a6 = parts[3],
+           *const u = parts[4], *const v = parts[5], *const w = parts[6];
   double norm = 0;
   for (int64_t j = 0; j < n; ++j) {
     double sum = 0;
