@@ -20,7 +20,8 @@
  *            are tensors of the present sizes.
  * Captures   Where a function used a value, or a size was read as a number, what is captured is for
  *            this value alone: a run with another is UNSUPPORTED. aster_ml_program_get_variable
- *            tells.
+ *            tells. What was realised before the capture holds what it was computed with: a run
+ *            with a greater value finds no more elements in it than the memory that it views has.
  */
 #ifndef ASTER_ML_SYMBOLIC_H
 #define ASTER_ML_SYMBOLIC_H
