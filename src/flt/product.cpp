@@ -16,7 +16,7 @@ constexpr size_t kRowsAtOnce = 64;      // of a: a task
 constexpr size_t kColumnsAtOnce = 256;  // of b: all tasks share their residues
 constexpr size_t kPrimesAtOnce = 8;     // a tile's rows
 // Below that many products the tables cost more than they save (bench_flt).
-constexpr double kLeastWork = 16 * 16 * 16;
+constexpr double kLeastWork = 20 * 20 * 20;
 
 // Memory of a task, given back at its end.
 template <typename T>

@@ -82,6 +82,9 @@ Numbers drawn(Operands& operands, const Format& f, int kind, size_t rows, size_t
       case 1:  // a spread of hundreds of bits
         out.push_back(operands.near(f, 70));
         break;
+      case 6:  // as much as residues hold
+        out.push_back(operands.near(f, 250));
+        break;
       case 2:  // integers of few bits: sums that are 0, ties
         out.push_back(operands.near(f, 2));
         for (int w = 0; w < f.words - 1; ++w) out.back().w[w] = 0;
@@ -112,7 +115,7 @@ TEST(FltProduct, ElementsAreExactOnce) {
   for (const Format& f : kFormats) {
     Operands operands(41);
     int turn = 0;
-    for (int kind = 0; kind < 6; ++kind) {
+    for (int kind = 0; kind < 7; ++kind) {
       for (const Sizes& s : kSizes) {
         const Numbers a = drawn(operands, f, kind, s.rows, s.inner);
         const Numbers b = drawn(operands, f, kind == 4 ? 0 : kind, s.inner, s.columns);
