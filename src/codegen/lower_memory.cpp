@@ -184,11 +184,105 @@ ValueLowering::Id ValueLowering::turned(Node node, int across) {
                 std::array{from});
 }
 
+void ValueLowering::pack(Node load, const RangeList& own) {
+  for (const Panel& one : panels_) {
+    if (one.load == load) return;
+  }
+  const RangeSet ranges = kernel_.ranges(load->src(1));
+  const auto n = static_cast<uint8_t>(lanes_of(load));
+  Panel panel{load, kNone, own.set(), {}};
+  int64_t elements = n;
+  for (int range = 0; range < kMaxRanges; ++range) {
+    if (copies_[range] == 0 || !has(ranges, range)) continue;
+    panel.stride[range] = elements;
+    elements *= copies_[range];
+  }
+  for (int i = own.count; i-- > 0;) {
+    if (!has(ranges, own.at[i])) continue;
+    panel.stride[own.at[i]] = elements;
+    elements *= kernel_.size(own.at[i]);
+  }
+  Instruction array{.op = Op::kArray, .dtype = load->src(0)->dtype};
+  array.kind = static_cast<uint8_t>(program::Space::kScratch);
+  // Programs for many sizes share one of those that do for as many elements.
+  array.constant =
+      general_ ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(elements))) : elements;
+  panel.array = b.declare(array, std::array{Word{0}});
+  // Squares are turned in registers where what strides along the lanes lies together in the fold.
+  const bool apart = n > 1 && kernel_.stride(load->src(1), vector_) != 1;
+  const int run = apart ? own_run(load, own, n) : -1;
+  int opened = 0;
+  for (int range : own) {
+    if (!has(ranges, range)) continue;
+    const Instruction loop{
+        .op = Op::kLoop, .dtype = DType::kInt64, .flags = Flag::kImmediate | Flag::kImmediateHigh};
+    const int64_t size = kernel_.size(range), step = range == run ? n : 1;
+    Id index = b.open(loop, {}, std::array{Word{0}, size, step});
+    if (step > 1 && (size % step != 0 || general_))
+      index = make(Op::kMin, DType::kInt64, {index, integer(size - step)});
+    ranges_[range].index = index;
+    ++opened;
+  }
+  if (run >= 0) {
+    ranges_[run].axis = static_cast<int>(b.add_axis(n, kSquareRank));
+    copies_[run] = n;
+  }
+  forget();
+  const Id value = load_raw(load);
+  const Vec<Term> terms = place_in(panel);
+  (void)b.act({.op = Op::kStore}, std::array{panel.array, value}, std::array{Word{1}, Word{n}},
+              {terms.data(), terms.size()});
+  forget();
+  if (run >= 0) {
+    b.release_axis(static_cast<size_t>(ranges_[run].axis));
+    ranges_[run].axis = -1;
+    copies_[run] = 0;
+  }
+  while (opened-- > 0) b.close();
+  for (int range : own) ranges_[range].index = kNone;
+  b.fail(panels_.push(panel));
+}
+
+// The range of a fold along which so many elements of a load are contiguous, -1 if there is none.
+int ValueLowering::own_run(Node load, const RangeList& own, int64_t elements) const {
+  for (int range : own) {
+    if (kernel_.size(range) >= elements && kernel_.stride(load->src(1), range) == 1) return range;
+  }
+  return -1;
+}
+
+// Where a copy has what is read now. Tiles that are open have an axis, ranges of folds a loop or,
+// where they are written out, an axis.
+Vec<Term> ValueLowering::place_in(const Panel& panel) {
+  Vec<Term> terms(memory_);
+  for (int range = 0; range < kMaxRanges; ++range) {
+    const RangeState& state = ranges_[range];
+    if (panel.stride[range] == 0) continue;
+    if (has(panel.own, range) && state.index != kNone)
+      b.fail(terms.push({panel.stride[range], state.index, false}));
+    if (state.axis >= 0)
+      b.fail(terms.push({panel.stride[range], static_cast<uint32_t>(state.axis), true}));
+  }
+  return terms;
+}
+
+ValueLowering::Id ValueLowering::from_panel(Node load) {
+  for (const Panel& one : panels_) {
+    if (one.load != load) continue;
+    const auto n = static_cast<uint8_t>(lanes_of(load));
+    const Vec<Term> terms = place_in(one);
+    return b.act({.op = Op::kLoad, .dtype = load->src(0)->dtype, .lanes = n}, std::array{one.array},
+                 std::array{Word{1}, Word{n}}, {terms.data(), terms.size()});
+  }
+  return kNone;
+}
+
 ValueLowering::Id ValueLowering::load_raw(Node node) {
   if (const Id* found = raw_.find(node); found != nullptr) return *found;
   const Form form = kernel_.form(node->src(1));
   const int n = lanes_of(node);
-  Id out = from_packed(node);
+  Id out = from_panels_ ? from_panel(node) : kNone;
+  if (out == kNone) out = from_packed(node);
   const int across = checked_ == 0 ? turned_along(node) : -1;
   if (out != kNone) {
     // it is at hand

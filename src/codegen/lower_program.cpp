@@ -18,7 +18,7 @@ using program::Word;
 // Ranks of axes: what is written out goes around the copies of tiles, so that these share its loads
 // while they are at hand.
 constexpr size_t kAxesOfTiles = 6;  // that what is written out leaves to tiles
-constexpr int kWrittenRank = 1, kTileRank = 2, kFoldRank = 3;
+constexpr int kWrittenRank = 1, kTileRank = 2, kInnerTileRank = 3, kFoldRank = 4;
 
 class ProgramLowering : private ValueLowering {
  public:
@@ -29,7 +29,9 @@ class ProgramLowering : private ValueLowering {
         ends_(memory),
         kept_(memory),
         registers_(memory),
-        shared_(memory) {}
+        shared_(memory) {
+    general_ = plan.general;
+  }
 
   Status run(const char* name) {
     ASTER_TRY(ends_.find(kernel_));
@@ -256,7 +258,8 @@ class ProgramLowering : private ValueLowering {
     const int64_t step = nest.step(r);
     const Bounds bounds = bounds_[r];
     const Rest rest = nest.rest(r);
-    tile(r, nest, kTileRank);
+    if (i + 1 == nest.loop_count) make_packs(at);
+    tile(r, nest, is_inner(at, r) ? kInnerTileRank : kTileRank);
     if (ranges_[r].lanes > 1) vector_ = r, lanes_ = ranges_[r].lanes;
     const int stores = segment(at).stores;
     if (has(kernel_.carried(), r) && stores >= 0) declare_carries(region(stores), r);
@@ -294,6 +297,19 @@ class ProgramLowering : private ValueLowering {
       ranges_[r].index = id_of(least({j, 0}, plus(bounds_[r].hi, -step)));
     loops(at, i + 1);
     b.close();
+  }
+
+  // Copies of what the folds of a segment read, for one pass of its innermost loop.
+  void make_packs(int at) {
+    const Vec<int>& slots = plan_.at(at).packed;
+    panels_.clear();
+    if (slots.empty()) return;
+    for (int f : segment(at).folds) {
+      for (const Access& a : region(f).accesses) {
+        const int slot = static_cast<int>(a.node->src(0)->arg(0));
+        if (std::find(slots.begin(), slots.end(), slot) != slots.end()) pack(a.node, region(f).own);
+      }
+    }
   }
 
   // What whole steps leave, one by one.
@@ -435,6 +451,16 @@ class ProgramLowering : private ValueLowering {
     loops(at, i + 1);
     bounds_[loop.range] = saved;
     b.close();
+  }
+
+  // Beside folds the tile of fewer copies goes inside: what these read stays in registers, and what
+  // the others read goes by.
+  bool is_inner(int at, int r) const {
+    const SegmentPlan& plan = plan_.at(at);
+    const std::span tiles(plan.nest.tiles, static_cast<size_t>(plan.nest.tile_count));
+    return !plan.folds.empty() && std::ranges::any_of(tiles, [&](const Tile& other) {
+      return other.copies > plan.nest.copies(r);
+    });
   }
 
   void tile(int r, const Nest& nest, int rank) {
@@ -761,6 +787,7 @@ class ProgramLowering : private ValueLowering {
     region_ = &r;
     Map<Node, uint8_t> needed(memory_);
     if (!assumed_.empty()) b.fail(find_needed(&needed, r));
+    from_panels_ = true;
     for (Node node : r.nodes) {
       if (!assumed_.empty() && !needed.contains(node)) continue;
       const bool skip = std::ranges::any_of(r.roots, [&](Node fold) {
@@ -788,6 +815,7 @@ class ProgramLowering : private ValueLowering {
       if (first_of >= 0) only(make(Op::kCmpEq, DType::kBool, {axis_value(first_of), integer(0)}));
       (void)b.act({.op = Op::kSet}, std::array{acc, next});
     }
+    from_panels_ = false;
   }
 
   Id combined(const Region& r, Node fold, Id acc) {

@@ -40,7 +40,8 @@ class ValueLowering {
         windows_(memory),
         params_(memory),
         assumed_(memory),
-        packed_(memory) {
+        packed_(memory),
+        panels_(memory) {
     std::ranges::fill(begins_, kNone);
     std::ranges::fill(within_, kNone);
   }
@@ -119,6 +120,9 @@ class ValueLowering {
   Id half_mask(Id mask, bool second);
   Id same_for_lanes(Node node, const Form& form, Gate gate);
   Id indexed(Node node, Gate gate);
+  // Copies what a load reads in the loops of `own` under the tiles that are open.
+  void pack(Node load, const RangeList& own);
+  Id from_panel(Node load);
   int turned_along(Node node) const;
   Id turned(Node node, int across);
   Id reversed(Id value);
@@ -170,8 +174,20 @@ class ValueLowering {
   RangeSet checked_ = 0;
   Vec<Packed> packed_;
   const Region* region_ = nullptr;  // that is lowered
+  // A load, the array that has its values, and how far these are apart by range.
+  struct Panel {
+    Node load;
+    Id array;
+    RangeSet own;  // of the fold
+    int64_t stride[kMaxRanges];
+  };
+  Vec<Panel> panels_;
+  bool general_ = false;      // whether the program is to serve many sizes
+  bool from_panels_ = false;  // whether loads come from there
+  int own_run(Node load, const RangeList& own, int64_t elements) const;
+  Vec<program::Term> place_in(const Panel& panel);
   // Axes of rows that are turned, by the logarithm of their number.
-  static constexpr int kTurnRank = 0;
+  static constexpr int kTurnRank = 0, kSquareRank = 2;
   int turn_axes_[7] = {-1, -1, -1, -1, -1, -1, -1};
 };
 

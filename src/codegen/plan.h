@@ -80,8 +80,9 @@ struct SegmentPlan {
   Nest nest;
   Vec<Nest> folds;  // its groups of folds, in the kernel's order
   Tasks tasks;      // of roots alone
-  // Slots that are read through copies, by the folds or, where there are none, by what is stored:
-  // in memory that the items of a group share. Ascending.
+  // Slots that are read through copies, by the folds or, in groups where there are none, by what is
+  // stored: in memory that the items of a group share, or in that of a worker, made for each pass
+  // of the innermost loop, which the copies do not depend on. Ascending.
   Vec<int> packed;
   Vec<int> streams;  // slots whose stores go past the caches, ascending
   // What follows the folds is a loop over the copies of the largest tile, with so many copies side
@@ -128,6 +129,9 @@ int shared_range(const Kernel& kernel, const Plan& plan, int segment);
 
 // Every rule that lowering relies on. Errors: ARGUMENT, naming the line of the plan and the field.
 Status check(const Plan& plan, const Kernel& kernel, const Target& target);
+
+// Whether the folds of a segment read a param, and may do so through a copy.
+bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot);
 
 // Tasks along loop i of those that are collapsed, and all of a plan.
 int64_t task_count(const Kernel& kernel, const SegmentPlan& plan, int i);

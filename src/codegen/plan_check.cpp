@@ -9,6 +9,8 @@
 namespace aster::codegen {
 namespace {
 
+constexpr int64_t kMostPacked = int64_t{1} << 24;  // elements of a copy
+
 class Check {
  public:
   Check(const Plan& plan, const Kernel& kernel, const Target& target)
@@ -68,7 +70,7 @@ class Check {
     ASTER_TRY(streams(plan));
     ASTER_TRY(rolled(plan));
     ASTER_TRY(plan.shares_block() ? block(plan) : items(plan));
-    return packed(plan);
+    return plan.shares_block() ? packed(plan) : panels(plan);
   }
 
   Status folds(const Region& region, const Nest& nest) {
@@ -234,6 +236,16 @@ class Check {
     return kOk;
   }
 
+  Status panels(const SegmentPlan& plan) const {
+    for (int slot : plan.packed) {
+      if (plan.items != 0 || target_.language == Language::kOpencl)
+        return wrong("pack", "no items that share a block");
+      if (!may_pack(kernel_, plan_, at_, slot))
+        return wrong("pack", "no fold reads p%d in vectors that the innermost loop shares", slot);
+    }
+    return kOk;
+  }
+
   Status streams(const SegmentPlan& plan) const {
     for (int slot : plan.streams) {
       const auto stores = [&](const Access& a) {
@@ -351,15 +363,13 @@ class Check {
   }
 
   Status packed(const SegmentPlan& plan) const {
-    if (!plan.packed.empty() && !plan.shares_block())
-      return wrong("pack", "no items that share a block");
     for (int slot : plan.packed) {
       bool found = false;
       each_packed(kernel_, plan_, at_,
                   [&](const Region&, const Access& a) { found |= a.node->src(0)->arg(0) == slot; });
       if (!found) return wrong("pack", "no element of p%d that items share", slot);
     }
-    const int64_t bytes = plan.shares_block() ? local_bytes(kernel_, plan_, at_) : 0;
+    const int64_t bytes = local_bytes(kernel_, plan_, at_);
     if (bytes > target_.local_bytes) {
       return wrong("pack", "%lld bytes of local memory, the target has %lld",
                    static_cast<long long>(bytes), static_cast<long long>(target_.local_bytes));
@@ -375,6 +385,50 @@ class Check {
 };
 
 }  // namespace
+
+namespace {
+
+// What a copy of one access would be.
+bool may_pack(const Kernel& kernel, const Plan& plan, int segment, size_t group, const Access& a) {
+  const Nest& nest = plan.at(segment).nest;
+  const int inner = nest.loops[nest.loop_count - 1].range;
+  if (has(a.ranges, inner) || a.opaque != 0 || a.node->nsrc > 2) return false;
+  for (int at = segment; at >= 0; at = kernel.segments[static_cast<size_t>(at)].parent) {
+    const int v = plan.at(at).nest.vector;
+    if (v >= 0 && has(a.ranges, v) && at != segment) return false;
+  }
+  int64_t elements = nest.lanes;
+  const auto times = [&](int64_t size) { return checked_mul(elements, size, &elements); };
+  for (int i = 0; i < nest.tile_count; ++i) {
+    if (has(a.ranges, nest.tiles[i].range) && !times(nest.tiles[i].copies)) return false;
+  }
+  const Segment& own = kernel.segments[static_cast<size_t>(segment)];
+  for (int range : kernel.regions[static_cast<size_t>(own.folds[group])].own) {
+    if (has(a.ranges, range) && !times(kernel.size(range))) return false;
+  }
+  return elements <= kMostPacked;
+}
+
+}  // namespace
+
+bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot) {
+  const SegmentPlan& s = plan.at(segment);
+  const Segment& own = kernel.segments[static_cast<size_t>(segment)];
+  if (s.nest.loop_count == 0 || has(kernel.carried(), s.nest.loops[s.nest.loop_count - 1].range))
+    return false;
+  bool any = false;
+  for (size_t group = 0; group < s.folds.size(); ++group) {
+    for (const Access& a : kernel.regions[static_cast<size_t>(own.folds[group])].accesses) {
+      const Node param = a.node->src(0);
+      if (param->arg(0) != slot) continue;
+      if (kernel.written(param) || s.folds[group].vector >= 0 ||
+          !may_pack(kernel, plan, segment, group, a))
+        return false;
+      any = true;
+    }
+  }
+  return any;
+}
 
 Status check(const Plan& plan, const Kernel& kernel, const Target& target) {
   return Check(plan, kernel, target).run();

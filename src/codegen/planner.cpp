@@ -32,7 +32,7 @@ class Planner {
         ASTER_TRY(share_block(&shared, &plan_, kernel_, target_, root));
       }
       if (shared) continue;
-      choose_loops(root);
+      ASTER_TRY(choose_loops(root));
       split(&plan(root).tasks, root);
     }
     for (size_t i = 0; i < kernel_.segments.size(); ++i) {
@@ -45,6 +45,7 @@ class Planner {
 
  private:
   const Segment& segment(int i) const { return kernel_.segments[static_cast<size_t>(i)]; }
+  const Nest& nest(int i) const { return plan_.at(i).nest; }
   const Region& region(int i) const { return kernel_.regions[static_cast<size_t>(i)]; }
   SegmentPlan& plan(int i) { return plan_.segments[static_cast<size_t>(i)]; }
   Nest& nest(int i) { return plan(i).nest; }
@@ -161,6 +162,7 @@ class Planner {
   void choose_vector(int at) {
     Nest& own = nest(at);
     (void)best_cost(at, &own.vector);
+    if (own.vector < 0) own.vector = turned_columns(at);
     if (own.vector >= 0) {
       own.lanes =
           std::min(subtree_lanes(at, own.vector), floor_power_of_two(kernel_.size(own.vector)));
@@ -178,6 +180,28 @@ class Planner {
     for (int child : segment(at).children) choose_vector(child);
   }
 
+  // The columns of a product whose second operand has each of them together: with rows enough to
+  // share it, a copy turns it. -1 otherwise.
+  int turned_columns(int at) const {
+    const Segment& own = segment(at);
+    if (!packs() || own.parent >= 0 || own.folds.size() != 1 || !own.children.empty() ||
+        own.ranges.count < 2 || carries(at) || reads_what_it_writes(kernel_, at))
+      return -1;
+    const int v = own.ranges.at[own.ranges.count - 1], rows = own.ranges.at[own.ranges.count - 2];
+    if (kernel_.size(rows) < m_.pack_rows || subtree_lanes(at, v) < 4) return -1;
+    bool turned = false;
+    for (const Access& a : region(own.folds[0]).accesses) {
+      if (!has(a.ranges | a.opaque | a.gate, v)) continue;
+      const int64_t stride = kernel_.stride(a.node->src(1), v);
+      const auto contiguous = [&](int r) { return kernel_.stride(a.node->src(1), r) == 1; };
+      if (has(a.opaque | a.gate | a.ranges, rows) || has(a.opaque | a.gate, v) || stride == 1 ||
+          std::ranges::none_of(region(own.folds[0]).own, contiguous))
+        return -1;
+      turned = true;
+    }
+    return turned ? v : -1;
+  }
+
   // Vector range that is active in a segment: its own or that of a segment around it.
   int active_vector(int at) const {
     for (; at >= 0; at = segment(at).parent) {
@@ -193,12 +217,14 @@ class Planner {
     return plan_.at(at).nest;
   }
 
-  void choose_loops(int at) {
+  Status choose_loops(int at) {
     overlap_ = !reads_what_it_writes(kernel_, at);
     choose_tiles(at);
     order_loops(at);
     for (size_t i = 0; i < segment(at).folds.size(); ++i) choose_fold_loops(at, i);
-    for (int child : segment(at).children) choose_loops(child);
+    ASTER_TRY(choose_packs(at));
+    for (int child : segment(at).children) ASTER_TRY(choose_loops(child));
+    return kOk;
   }
 
   // Folds long enough for each item of a group to have a vector.
@@ -318,6 +344,11 @@ class Planner {
       add_tile(own, v, even_copies(v, n, std::min(accumulators, copies)));
       return;
     }
+    if (!plan_.general && overlap_ &&
+        kernel_.size(other) * kernel_.size(v) >= m_.product_tiles * accumulators * n) {
+      tile_product(own, other, v, n, roots);
+      return;
+    }
     // Two vectors wide and the rest of the registers high, unless the range is too short for that.
     const int64_t wide = std::min<int64_t>(2, vectors);
     const int64_t high = even_copies(other, 1, std::max<int64_t>(accumulators / wide, 1), m_.tile);
@@ -327,6 +358,31 @@ class Planner {
                          std::max<int64_t>(accumulators / high, 1) >= 2
                              ? std::max<int64_t>(2, accumulators / high / 2 * 2)
                              : 1));
+  }
+
+  // Rows and vectors of columns side by side: the tile by which all tiles take the least. The
+  // values that the shorter side reads stay in registers beside the sums. An iteration takes as
+  // long as its operations, its loads or what waits for the one before, and longer where several of
+  // them do.
+  void tile_product(Nest& own, int row, int v, int n, int roots) const {
+    const int64_t rows = kernel_.size(row), columns = kernel_.size(v);
+    const int64_t registers = target_.vector_bytes == 64 ? 32 : 16;
+    int64_t high = 1, wide = 1;
+    double least = HUGE_VAL;
+    for (int64_t w = 1; w <= std::min<int64_t>(m_.product_vectors, columns / n); ++w) {
+      for (int64_t h = 1; h * w * roots + std::min(h, w) < registers && h <= rows; ++h) {
+        const auto tiles =
+            static_cast<double>(((rows + h - 1) / h) * ((columns + w * n - 1) / (w * n)));
+        double cost = 0;
+        for (double bound : {static_cast<double>(h * w * roots) / m_.product_rate,
+                             static_cast<double>(h + w) / m_.product_loads, m_.latency})
+          cost += std::pow(bound, 8);
+        cost = tiles * std::pow(cost, 0.125);
+        if (cost <= least) least = cost, high = h, wide = w;
+      }
+    }
+    add_tile(own, row, high);
+    add_tile(own, v, wide);
   }
 
   // Folds vectorised along their own range: rows and columns that share loads, 4 by 4 at most.
@@ -472,6 +528,55 @@ class Planner {
     if (v >= 0) fold.loops[fold.loop_count++] = Loop{v};
   }
 
+  // Where the rows of a tile share a panel of columns that lies in many places, a copy of it is
+  // read instead, one vector behind the other.
+  Status choose_packs(int at) {
+    const Nest& own = nest(at);
+    if (!packs() || own.vector < 0 || own.loop_count == 0) return kOk;
+    const int inner = own.loops[own.loop_count - 1].range;
+    const bool few =
+        own.copies(inner) < 2 || kernel_.size(inner) < m_.pack_tiles * own.copies(inner);
+    Vec<int>& out = plan(at).packed;
+    for (Node param : kernel_.params()) {
+      const auto slot = static_cast<int>(param->arg(0));
+      if ((few ? strides(at, slot) : lies_apart(at, slot)) && may_pack(kernel_, plan_, at, slot))
+        ASTER_TRY(out.push(slot));
+    }
+    return kOk;
+  }
+
+  bool packs() const { return target_.language == Language::kC && !target_.portable; }
+
+  // Whether folds read a param along the vectorised range, and not one element behind the other.
+  bool strides(int at, int slot) const {
+    return std::ranges::any_of(segment(at).folds, [&](int f) {
+      return std::ranges::any_of(region(f).accesses, [&](const Access& a) {
+        return a.node->src(0)->arg(0) == slot && has(a.ranges, nest(at).vector) &&
+               kernel_.stride(a.node->src(1), nest(at).vector) != 1;
+      });
+    });
+  }
+
+  // Whether what the folds read of a param along the vectorised range is far from one iteration to
+  // another.
+  bool lies_apart(int at, int slot) const {
+    if (strides(at, slot)) return true;
+    for (int f : segment(at).folds) {
+      for (const Access& a : region(f).accesses) {
+        if (a.node->src(0)->arg(0) != slot || !has(a.ranges, nest(at).vector)) continue;
+        double span = static_cast<double>(dtype::size(a.node->dtype));
+        int64_t apart = 0;
+        for (int range : region(f).own) {
+          if (!has(a.ranges, range)) continue;
+          span *= static_cast<double>(kernel_.size(range));
+          apart = std::max(apart, std::abs(kernel_.stride(a.node->src(1), range)));
+        }
+        if (span * static_cast<double>(apart) >= m_.pack_bytes) return true;
+      }
+    }
+    return false;
+  }
+
   // Cuts the first loops of a root into tasks.
   void split(Tasks* out, int root) {
     double cost = 0;
@@ -494,6 +599,7 @@ class Planner {
     const Nest& own = nest(root);
     double left = cost;  // of one step of the loops collapsed so far
     int64_t total = 1;
+    RangeSet seen = 0;
     const int most = target_.group > 0 ? Tasks::kMostLoops : 4;
     for (int i = 0; i < own.loop_count && i < most; ++i) {
       const Loop& loop = own.loops[i];
@@ -501,14 +607,20 @@ class Planner {
       const int64_t step = own.loop_step(i);
       const int64_t steps = std::max<int64_t>(kernel_.size(loop.range) / step, 1);
       if (i > 0 && (left <= m_.task * 2 || total >= m_.tasks)) break;
+      const bool shares = !plan(root).packed.empty() && i + 1 == own.loop_count;
+      if (shares && (total >= m_.pack_tasks || has(seen, loop.range))) break;
+      seen |= range_bit(loop.range);
       out->loops = i + 1;
       const double step_cost = left / static_cast<double>(steps);
-      const int64_t chunk =
+      int64_t chunk =
           step_cost >= m_.task ? 1 : static_cast<int64_t>(m_.task / std::max(step_cost, 1e-3)) + 1;
+      // Every task makes its own copies.
+      if (shares) chunk = std::max<int64_t>(chunk, m_.pack_tiles);
       out->chunk = std::min(chunk, steps) * step;
       total *= task_count(kernel_, plan(root), i);
       left = step_cost;
-      if (chunk > 1 || loop.block != 0) break;  // deeper loops stay whole
+      const bool whole = loop.block != 0 && plan(root).packed.empty();
+      if (chunk > 1 || whole) break;  // deeper loops stay whole
     }
   }
 

@@ -175,8 +175,10 @@ class Sharing {
     for (size_t i = 0; i < own_.folds.size(); ++i) {
       Nest& nest = own_.folds[i] = Nest{};
       RangeList own = region(segment_.folds[i]).own;
-      std::stable_sort(own.at, own.at + own.count,
-                       [&](int a, int b) { return kernel_.size(a) > kernel_.size(b); });
+      const auto longest = std::max_element(own.at, own.at + own.count, [&](int a, int b) {
+        return kernel_.size(a) < kernel_.size(b);
+      });
+      if (longest != own.at + own.count) std::rotate(own.at, longest, longest + 1);
       if (block != 0 && own.count != 0 && kernel_.size(own.at[0]) > block)
         nest.loops[nest.loop_count++] = Loop{own.at[0], block};
       for (int range : own) nest.loops[nest.loop_count++] = Loop{range};

@@ -160,6 +160,20 @@ bool is_memory(const Instruction& in) {
          (in.op == Op::kParam && !in.is(kSize) && !in.is(kArgument));
 }
 
+int64_t array_bytes(const Program& program, const Instruction& in) {
+  const int64_t elements = in.constant + program.words(in)[0];
+  return (elements * static_cast<int64_t>(dtype::size(in.dtype)) + 63) / 64 * 64;
+}
+
+int64_t scratch_bytes(const Program& program) {
+  int64_t bytes = 0;
+  for (const Instruction& in : program.code()) {
+    if (in.op == Op::kArray && static_cast<Space>(in.kind) == Space::kScratch)
+      bytes += array_bytes(program, in);
+  }
+  return bytes;
+}
+
 bool is_access(Op op) {
   return op == Op::kLoad || op == Op::kStore || op == Op::kAtomic || op == Op::kPrefetch;
 }

@@ -189,7 +189,10 @@ bool has_value(Op op);
 inline bool is_arithmetic(Op op) { return uop::info(op).rule != uop::DTypeRule::kNone; }
 bool is_block(Op op);                   // ended by End
 bool is_memory(const Instruction& in);  // Param of memory, Array or Table
-bool is_access(Op op);                  // Load, Store, Atomic, Prefetch
+// Of an Array in scratch memory, in whole cache lines; and of all those of a program.
+int64_t array_bytes(const Program& program, const Instruction& in);
+int64_t scratch_bytes(const Program& program);
+bool is_access(Op op);  // Load, Store, Atomic, Prefetch
 
 // "f32", "i64", "bf16", "e4m3", "bool"; null for dtypes that programs do not have.
 const char* type_name(DType dtype);

@@ -1,6 +1,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include <algorithm>
+
 #include "codegen/codegen.h"
 #include "codegen/lowering.h"
 #include "codegen/render_c.h"
@@ -147,9 +149,13 @@ Status write_shared(Rendered& out, const Plan** taken, Plan* general, const Kern
   ASTER_TRY(classes.choose(&module, &out));
   if (!out.sizes.empty()) {
     *taken = general;
+    out.code.scratch_bytes = program::scratch_bytes(module.programs.back());
     return out.at_hand ? kOk : render_module(out.code, module, target);
   }
-  out.at_hand = classes.is_at_hand(out.name);
+  // What needs scratch memory is written again, to know how much.
+  const bool packs = std::ranges::any_of(
+      plan.segments, [](const SegmentPlan& segment) { return !segment.packed.empty(); });
+  out.at_hand = !packs && classes.is_at_hand(out.name);
   return out.at_hand ? kOk : write_own(out, kernel, plan, target, false, memory);
 }
 

@@ -52,8 +52,7 @@ Status Writer::array(const Step& s) {
     return out_.status();
   }
   out_ << " *const m" << s.id << " = (void *)((char *)scratch + " << scratch_ << ");\n";
-  const int64_t bytes = elements * static_cast<int64_t>(dtype::size(in.dtype));
-  scratch_ += (bytes + 63) / 64 * 64;
+  scratch_ += array_bytes(program_, in);
   return out_.status();
 }
 

@@ -445,6 +445,7 @@ Status SizeClasses::recall(Rendered* out, bool* met, const Digest& kernel) const
   out->tasks = one->tasks;
   out->task_flops = one->task_flops;
   out->task_bytes = one->task_bytes;
+  out->code.scratch_bytes = one->scratch_bytes;
   out->at_hand = true;
   return out->sizes.append(met_sizes_.data() + one->first_size, one->size_count);
 }
@@ -454,7 +455,7 @@ Status SizeClasses::remember(const Digest& kernel, const Rendered& one) {
     met_.clear();
     met_sizes_.clear();
   }
-  Met met{{}, {}, one.tasks, one.task_flops, one.task_bytes, 0, 0};
+  Met met{{}, {}, one.tasks, one.task_flops, one.task_bytes, one.code.scratch_bytes, 0, 0};
   std::memcpy(met.name, one.name, sizeof(met.name));
   std::memcpy(met.title, one.title, sizeof(met.title));
   met.first_size = static_cast<uint32_t>(met_sizes_.size());

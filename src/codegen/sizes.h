@@ -100,6 +100,7 @@ class SizeClasses {
     char name[64], title[64];
     int64_t tasks;
     double task_flops, task_bytes;
+    int64_t scratch_bytes;
     uint32_t first_size, size_count;
   };
   struct DigestHash {

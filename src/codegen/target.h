@@ -29,6 +29,17 @@ struct Machine {
   int64_t written = 8;     // longest range of a fold without a loop
   double text = 300;       // operations in the body of such a fold
   double panel = 1 << 20;  // bytes that stay in a cache while a loop goes through them
+  // Of products: operations and loads a cycle, most vectors side by side, and tiles from which on
+  // what the last ones compute again does not count.
+  double product_rate = 2, product_loads = 1.9;
+  int64_t product_vectors = 3;
+  int64_t product_tiles = 64;
+  // Copies of panels: tiles that share one at least, the bytes over which what is copied lies at
+  // least, and tasks that are enough to have each make its own.
+  int64_t pack_tiles = 8;
+  double pack_bytes = 64 << 10;
+  int64_t pack_rows = 48;  // that are enough to share one which turns columns
+  int64_t pack_tasks = 16;
   // Operations behind the folds of a tile, in all copies together, from which on a loop stands for
   // them; the least length of a fold beside which that costs nothing; and the copies that it has
   // side by side, so that none waits for another.

@@ -516,13 +516,15 @@ class Assembly {
       ASTER_TRY(prepare_call(&launch, &info, &exe_, engine_.context.heap(), schedule_, item));
       ASTER_TRY(name_call(info.title, memory_, launch.plan->name(), item.kernel));
     }
-    if (launch.plan != nullptr) {
-      exe_.scratch_stride =
-          std::max(exe_.scratch_stride, (launch.plan->scratch_bytes + 63) & ~int64_t{63});
-    }
+    if (launch.plan != nullptr) need_scratch(&launch, launch.plan->scratch_bytes);
     exe_.work.add(info.work);
     ASTER_TRY(push(item, launch, info, away));
     return describe(exe_.summary, memory_, schedule_, item, launch, info.title);
+  }
+
+  void need_scratch(Launch* launch, int64_t bytes) {
+    launch->scratched = bytes > 0;
+    exe_.scratch_stride = std::max(exe_.scratch_stride, (bytes + 63) & ~int64_t{63});
   }
 
   Status add_kernel(Launch* launch, LaunchInfo* info, const Item& item, const Kernels& kernels,
@@ -543,6 +545,7 @@ class Assembly {
       launch->kernel = function;
     } else {
       std::memcpy(&launch->function, &function, sizeof(launch->function));
+      need_scratch(launch, one.code.scratch_bytes);
     }
     launch->tasks = one.tasks;
     const int64_t group = kernels.device->target.group;

@@ -49,6 +49,7 @@ struct Launch {
   double expected = 0;     // the same, where nanoseconds is 0 for what one thread has to do too
   double remaining = 0;    // expected of this and all that follow
   bool writes = false;     // to memory of the schedule's caller, in place
+  bool scratched = false;  // needs scratch memory, each part its own
   LaunchKind kind = LaunchKind::kHost;
   void* kernel = nullptr;    // of the device's modules
   int64_t bytes = 0;         // of a copy

@@ -37,7 +37,7 @@ void run_tasks(const Launch& launch, void* const* params, char* scratch, int64_t
   if (launch.plan != nullptr) {
     launch.plan->implementation->run(*launch.plan, params, scratch, begin, end);
   } else {
-    launch.function(params, launch.sizes, nullptr, begin, end);
+    launch.function(params, launch.sizes, scratch, begin, end);
   }
 }
 
@@ -72,11 +72,10 @@ bool is_alone(const Launch& item, int threads) {
   if (is_alone(item, threads)) {
     run_part(&part, 0);
   } else {
-    // Library calls with scratch memory keep some a part, so there they are as many as threads.
-    const bool scratched = item.plan != nullptr && item.plan->scratch_bytes > 0;
-    part.scratch_stride = scratched ? exe.scratch_stride : 0;
-    part.parts =
-        std::min<int64_t>(item.tasks, scratched ? threads : threads * machine::kPartsPerThread);
+    // What needs scratch memory keeps some a part, so there they are as many as threads.
+    part.scratch_stride = item.scratched ? exe.scratch_stride : 0;
+    part.parts = std::min<int64_t>(item.tasks,
+                                   item.scratched ? threads : threads * machine::kPartsPerThread);
     pool::run(threads, part.parts, run_part, &part, look);
   }
   return !part.stopped.load(std::memory_order_relaxed);

@@ -389,11 +389,13 @@ class Suite {
             cases_[i].name + " (" + compilers()[l] + ", " + std::to_string(width) + ")";
         const auto function = libraries[l]->find(kernels[i].name);
         ASSERT_NE(function, nullptr) << where;
-        const std::vector<Param> got = call(cases_[i], function, {{0, kernels[i].tasks}}, false);
+        const std::vector<Param> got = call(cases_[i], function, {{0, kernels[i].tasks}}, false,
+                                            nullptr, kernels[i].code.scratch_bytes);
         compare(where, got, expected[i], cases_[i].tolerance);
         std::vector<std::pair<int64_t, int64_t>> each;
         for (int64_t t = kernels[i].tasks; t-- > 0;) each.push_back({t, t + 1});
-        same(where + " by single tasks", call(cases_[i], function, each, true), got);
+        same(where + " by single tasks",
+             call(cases_[i], function, each, true, nullptr, kernels[i].code.scratch_bytes), got);
         if (l == 0) first.push_back(got);
         same(where + " against the first compiler", got, first[i]);
       }
@@ -579,7 +581,8 @@ class Suite {
   // known bytes around.
   static std::vector<Param> call(const Case& one, Library::Function function,
                                  const std::vector<std::pair<int64_t, int64_t>>& parts,
-                                 bool aligned, const int64_t* sizes = nullptr) {
+                                 bool aligned, const int64_t* sizes = nullptr,
+                                 int64_t scratch_bytes = 0) {
     std::vector<Param> params = one.params;
     std::vector<std::vector<uint8_t>> memory;
     std::vector<void*> pointers;
@@ -592,8 +595,12 @@ class Suite {
       pointers.push_back(at);
     }
     static_assert(sizeof(long long) == sizeof(int64_t));
+    std::vector<uint8_t> scratch(static_cast<size_t>(scratch_bytes) + kGuard, uint8_t{0xCD});
+    uint8_t* const aligned_scratch =
+        scratch.data() + (kGuard - reinterpret_cast<uintptr_t>(scratch.data()) % kGuard) % kGuard;
     for (const auto& [begin, end] : parts)
-      function(pointers.data(), reinterpret_cast<const long long*>(sizes), nullptr, begin, end);
+      function(pointers.data(), reinterpret_cast<const long long*>(sizes), aligned_scratch, begin,
+               end);
     for (size_t i = 0; i < params.size(); ++i) {
       uint8_t* at = static_cast<uint8_t*>(pointers[i]);
       std::vector<uint8_t>& bytes = params[i].bytes;

@@ -47,8 +47,10 @@ class PlannedSuite : public Suite {
         ASSERT_NE(function, nullptr);
         std::vector<std::pair<int64_t, int64_t>> each;
         for (int64_t task = kernels[i].tasks; task-- > 0;) each.emplace_back(task, task + 1);
-        same_bits(cases_[i].name + " (" + compiler + ")\n" + made[i].text,
-                  call(cases_[i], function, each, i % 2 == 0), made[i].params);
+        same_bits(
+            cases_[i].name + " (" + compiler + ")\n" + made[i].text,
+            call(cases_[i], function, each, i % 2 == 0, nullptr, kernels[i].code.scratch_bytes),
+            made[i].params);
       }
       if (::testing::Test::HasFailure() || (!exhaustive() && width != widths().back())) break;
     }

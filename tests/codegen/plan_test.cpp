@@ -166,6 +166,14 @@ TEST(Plan, RulesOfSegments) {
       {"order r1/8 r0 r1; tasks r1 r0 r1", "plan 0: tasks: r1 twice"},
       {"tile r0 3; order r0 r1; tasks r0/4", "plan 0: tasks: 4 elements are no whole steps of r0"},
       {"order r0 r1; stream p0", "plan 0: stream: the segment does not write p0"},
+      {"vector r1 8 overlap; order r1 r0; pack p1", ""},
+      {"order r0 r1; pack p0", ""},
+      {"vector r1 8 overlap; order r1 r0; pack p0",
+       "plan 0: pack: no fold reads p0 in vectors that the innermost loop shares"},
+      {"vector r1 8 overlap; order r0 r1; pack p1",
+       "plan 0: pack: no fold reads p1 in vectors that the innermost loop shares"},
+      {"order r1 r0; pack p3",
+       "plan 0: pack: no fold reads p3 in vectors that the innermost loop shares"},
       {"tile r0 2; order r0 r1; rolled 2", ""},
   };
   for (const auto& [line, error] : cases) EXPECT_EQ(checked(node, of(line)), error) << line;

@@ -40,6 +40,7 @@ class RandomPlan {
       }
       stores(&plan, s);
       EXPECT_TRUE(out.segments.push(std::move(plan)).ok());
+      packs(&out, at);
     }
     return out;
   }
@@ -207,6 +208,15 @@ class RandomPlan {
       nest->written |= range_bit(range);
     }
     order(nest, ranges, false);
+  }
+
+  void packs(Plan* plan, int at) {
+    for (Node param : kernel_.params()) {
+      const auto slot = static_cast<int>(param->arg(0));
+      if (chance(60) && may_pack(kernel_, *plan, at, slot)) {
+        EXPECT_TRUE(plan->segments.back().packed.push(slot).ok());
+      }
+    }
   }
 
   void stores(SegmentPlan* plan, const Segment& s) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <vector>
 
 #include "aster.h"
 
@@ -31,7 +32,7 @@ void check(const Build& build, const char* name) {
   EXPECT_EQ(without.find(":library"), std::string::npos) << without;
   ASSERT_EQ(expected.size(), got.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    ASSERT_NEAR(got[i], expected[i], 2e-4 * (1 + std::fabs(expected[i]))) << i << "\n" << with;
+    ASSERT_NEAR(got[i], expected[i], 1e-3 * (1 + std::fabs(expected[i]))) << i << "\n" << with;
   }
   const char* choice = std::getenv("ASTER_ML_BLAS");
   if (choice != nullptr && std::string(choice) == "none") GTEST_SKIP() << "ASTER_ML_BLAS=none";
@@ -41,43 +42,116 @@ void check(const Build& build, const char* name) {
   for (const int32_t threads : {2, 3, 8}) EXPECT_EQ(got, run(build, true, threads, &threaded));
 }
 
+// The library has those whose columns are long.
 TEST(Library, ProductsOfEveryLayout) {
-  check([] { return data({70, 500}).matmul(data({500, 450}, 2)); }, "Matmul");
-  check([] { return data({500, 70}).T().matmul(data({500, 450}, 2)); }, "Matmul");
-  check([] { return data({70, 500}).matmul(data({450, 500}, 2).T()); }, "Matmul");
+  check([] { return data({70, 3100}).matmul(data({3100, 150}, 2)); }, "Matmul");
+  check([] { return data({3100, 70}).T().matmul(data({3100, 150}, 2)); }, "Matmul");
+  check([] { return data({70, 3100}).matmul(data({150, 3100}, 2).T()); }, "Matmul");
   check(
       [] {
-        return data({90, 500})[aster_ml::Slice(11, 80)].matmul(data({500, 450}, 2));
+        return data({90, 3100})[aster_ml::Slice(11, 80)].matmul(data({3100, 150}, 2));
       },
       "Matmul");
 }
 
 TEST(Library, ProductsOfWhatHasToBeComputedFirst) {
-  check([] { return data({70, 500}).exp().matmul(data({500, 450}, 2)); }, "Matmul");
-  check([] { return data({70, 500}).matmul(data({450, 500}, 2).T().exp()).relu(); }, "Matmul");
+  check([] { return data({70, 3100}).exp().matmul(data({3100, 150}, 2)); }, "Matmul");
+  check([] { return data({70, 3100}).matmul(data({150, 3100}, 2).T().exp()).relu(); }, "Matmul");
 }
 
 // Tall, wide and square enough to be cut both ways, with parts that are not whole.
 TEST(Library, ProductsInSeveralParts) {
-  check([] { return data({700, 300}).matmul(data({300, 700}, 2)); }, "Matmul");
-  check([] { return data({2100, 140}).matmul(data({140, 1500}, 2)); }, "Matmul");
-  check([] { return data({40, 900}).matmul(data({1100, 900}, 2).T()); }, "Matmul");
+  check([] { return data({700, 3100}).matmul(data({3100, 700}, 2)); }, "Matmul");
+  check([] { return data({2100, 3100}).matmul(data({3100, 140}, 2)); }, "Matmul");
+  check([] { return data({40, 3100}).matmul(data({1100, 3100}, 2).T()); }, "Matmul");
 }
 
 TEST(Library, BatchedProducts) {
-  check([] { return data({3, 2, 20, 500}).matmul(data({3, 2, 500, 450}, 2)); }, "Matmul");
-  check([] { return data({3, 20, 500}).matmul(data({500, 450}, 2)); }, "Matmul");
+  check([] { return data({3, 2, 20, 3100}).matmul(data({3, 2, 3100, 50}, 2)); }, "Matmul");
+  check([] { return data({3, 20, 3100}).matmul(data({3100, 150}, 2)); }, "Matmul");
 }
 
 TEST(Library, ProductsInDouble) {
   check(
       [] {
-        return data({70, 500})
+        return data({70, 1600})
             .cast(aster_ml::dtypes::float64)
-            .matmul(data({500, 450}, 2).cast(aster_ml::dtypes::float64));
+            .matmul(data({1600, 150}, 2).cast(aster_ml::dtypes::float64));
       },
       "Matmul");
 }
+
+// Generated: panels that are packed, also from columns that lie as rows, tiles that end with the
+// matrix; the same bits by programs for many sizes.
+class Generated : public testing::TestWithParam<bool> {
+ protected:
+  static Tensor product(int64_t m, int64_t k, int64_t n) {
+    return GetParam() ? data({m, k}).matmul(data({n, k}, 2).T())
+                      : data({m, k}).matmul(data({k, n}, 2));
+  }
+};
+
+TEST_P(Generated, Products) {
+  struct Sizes {
+    int64_t rows, terms, columns;
+  };
+  for (const auto& [m, k, n] : {Sizes{256, 512, 96}, {1000, 300, 65}, {67, 1100, 333}}) {
+    const auto build = [m = m, k = k, n = n] { return product(m, k, n); };
+    std::string schedule;
+    const Floats got = run(build, true, 1, &schedule);
+    EXPECT_EQ(schedule.find(":library"), std::string::npos) << schedule;
+    const Floats a = noise(static_cast<size_t>(m * k), 1), b = noise(static_cast<size_t>(k * n), 2);
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t r = 0; r < k; ++r) {
+          sum += double{a[static_cast<size_t>(i * k + r)]} *
+                 b[static_cast<size_t>(GetParam() ? j * k + r : r * n + j)];
+        }
+        ASSERT_NEAR(got[static_cast<size_t>(i * n + j)], sum, 1e-3) << i << " " << j << schedule;
+      }
+    }
+    for (const int32_t threads : {2, 7}) EXPECT_EQ(got, run(build, true, threads, &schedule));
+  }
+}
+
+TEST_P(Generated, ProductsOfManySizes) {
+  struct Sizes {
+    int64_t rows, terms, columns;
+  };
+  std::vector<Floats> own;
+  const auto each = [](const std::function<void(const Floats&)>& body) {
+    for (const auto& [m, k, n] : {Sizes{64, 200, 96},
+                                  {65, 200, 96},
+                                  {130, 200, 96},
+                                  {70, 213, 96},
+                                  {71, 211, 97},
+                                  {90, 210, 130},
+                                  {300, 255, 300}}) {
+      const Tensor out = product(m, k, n);
+      EXPECT_OK(out.realize());
+      body(read(out));
+    }
+  };
+  for (const int32_t bytes : {32, 64}) {
+    own.clear();
+    aster_ml_context_options options{};
+    options.vector_bytes = bytes;
+    options.no_sizes = 1;
+    {
+      Session alone(options);
+      each([&](const Floats& got) { own.push_back(got); });
+    }
+    options.no_sizes = 0;
+    Session s(options);
+    size_t i = 0;
+    each([&](const Floats& got) { EXPECT_EQ(got, own[i++]) << "product " << i << " " << bytes; });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Library, Generated, testing::Bool(), [](const auto& one) {
+  return std::string(one.param ? "Turned" : "Plain");
+});
 
 Tensor conv(int64_t stride, int64_t padding, int64_t dilation, bool gradient) {
   Tensor x = data({3, 24, 17, 15}), w = data({80, 24, 3, 3}, 2);

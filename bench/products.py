@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Products of matrices by generated code and by OpenBLAS, in interleaved turns of two processes:
+what worth_matmul (src/runtime/cpu/native_products.cpp) chooses by. With --ours, by what is chosen.
+
+  ASTER_ML_LIB=build/release/lib/libaster_ml.so bench/products.py [--vector-bytes 32] [--threads 2]
+      [--dtype float64] [--turned] [--ours] [MxNxK ..]
+
+A line a product: GFLOP/s of both, and our time over that of OpenBLAS.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import time
+
+SHAPES = (
+    "4x1024x1024 8x1024x1024 16x1024x1024 32x1024x1024 64x1024x1024 128x1024x1024 64x64x64 "
+    "100x100x100 128x128x128 192x192x192 256x256x256 384x384x384 512x512x512 768x768x768 "
+    "1000x1000x1000 1023x1023x1023 1024x1024x1024 2048x2048x2048 1024x64x1024 1024x1024x64 "
+    "64x4096x256 4096x64x256 2048x256x512"
+).split()
+
+
+def options(words=None):
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("shapes", nargs="*", default=SHAPES)
+    parser.add_argument("--vector-bytes", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--turned", action="store_true")
+    parser.add_argument("--ours", action="store_true")
+    parser.add_argument("--work", choices=("ours", "openblas"), help=argparse.SUPPRESS)
+    return parser.parse_args(words)
+
+
+def captured(given):
+    """A function that makes the call of a product of two arrays."""
+    from eng_aster import Step, tensor
+    from binding import Context, realize
+
+    context = Context(threads=given.threads, vector_bytes=given.vector_bytes, no_sizes=1)
+    turn = (lambda b: b.permute(1, 0)) if given.turned else lambda b: b
+
+    def make(a, b):
+        with context:
+            arguments = [tensor(a), tensor(b)]
+            realize(*arguments)
+            return Step(context, lambda x, y: x @ turn(y), arguments)
+
+    return make
+
+
+def called(given):
+    """The same by OpenBLAS itself."""
+    import eng_openblas
+
+    lib = eng_openblas.Engine(given.threads).lib
+    single = given.dtype == "float32"
+    gemm = lib.cblas_sgemm if single else lib.cblas_dgemm
+    number = ctypes.c_float if single else ctypes.c_double
+
+    def make(a, b):
+        import numpy as np
+
+        (m, k), n = a.shape, b.shape[0 if given.turned else 1]
+        out = np.empty((m, n), given.dtype)
+        x, y, z = (ctypes.c_void_p(i.ctypes.data) for i in (a, b, out))
+        form = (101, 111, 112 if given.turned else 111)
+        step = b.shape[1]
+        return lambda kept=(a, b, out): gemm(
+            *form, m, n, k, number(1), x, k, y, step, number(0), z, n
+        )
+
+    return make
+
+
+def work(given) -> None:
+    """Answers each shape on a line with the least seconds of a call."""
+    import numpy as np
+
+    clock = time.process_time if given.threads == 1 else time.perf_counter
+    make = (captured if given.work == "ours" else called)(given)
+    step, last, rng = None, "", np.random.default_rng(0)
+    for line in sys.stdin:
+        m, n, k = map(int, line.split("x"))
+        if line != last:
+            shapes = [(m, k), (n, k) if given.turned else (k, n)]
+            step = make(*(rng.standard_normal(s).astype(given.dtype) for s in shapes))
+            step()
+            last = line
+        times, end = [], time.perf_counter() + 0.1
+        while time.perf_counter() < end or len(times) < 3:
+            count = max(1, int(2e6 / (m * n * k)))
+            start = clock()
+            for _ in range(count):
+                step()
+            times.append((clock() - start) / count)
+        print(min(times), flush=True)
+
+
+def main() -> None:
+    given = options()
+    if given.work:
+        return work(given)
+    workers = []
+    environment = dict(os.environ)
+    if not given.ours:
+        environment["ASTER_ML_BLAS"] = "none"
+    if given.vector_bytes == 32:
+        environment.setdefault("OPENBLAS_CORETYPE", "HASWELL")
+    for who in ("ours", "openblas"):
+        command = [sys.executable, __file__, "--work", who, *sys.argv[1:]]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        workers.append(subprocess.Popen(command, env=environment, text=True, **pipes))
+    for shape in given.shapes:
+        least = [1e9, 1e9]
+        for _ in range(3):
+            for i, worker in enumerate(workers):
+                print(shape, file=worker.stdin, flush=True)
+                least[i] = min(least[i], float(worker.stdout.readline()))
+        m, n, k = map(int, shape.split("x"))
+        rates = [2e-9 * m * n * k / t for t in least]
+        row = {"shape": shape, "ours": round(rates[0], 1), "openblas": round(rates[1], 1)}
+        print(json.dumps({**row, "ratio": round(least[0] / least[1], 2)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
