@@ -199,8 +199,9 @@ typedef struct aster_ml_program_variable {
   uint32_t struct_size; /* in: sizeof(aster_ml_program_variable) */
   int32_t fixed; /* 1: something looked at its value, so that the program is for this one alone */
   const char *name;
-  int64_t min, max; /* what values it may have */
-  int64_t value;    /* of runs that are given no other; at first that of the capture */
+  int64_t min; /* what values it may have */
+  int64_t max;
+  int64_t value; /* of runs that are given no other; at first that of the capture */
 } aster_ml_program_variable;
 
 /* How many variables a program has. 0 for an empty handle. */
