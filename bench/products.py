@@ -3,7 +3,7 @@
 what worth_matmul (src/runtime/cpu/native_products.cpp) chooses by. With --ours, by what is chosen.
 
   ASTER_ML_LIB=build/release/lib/libaster_ml.so bench/products.py [--vector-bytes 32] [--threads 2]
-      [--dtype float64] [--turned] [--ours] [MxNxK ..]
+      [--dtype float64] [--turned ab] [--ours] [MxNxK ..]
 
 A line a product: GFLOP/s of both, and our time over that of OpenBLAS.
 """
@@ -30,7 +30,7 @@ def options(words=None):
     parser.add_argument("--vector-bytes", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--turned", action="store_true")
+    parser.add_argument("--turned", choices=("", "a", "b", "ab"), default="")
     parser.add_argument("--ours", action="store_true")
     parser.add_argument("--work", choices=("ours", "openblas"), help=argparse.SUPPRESS)
     return parser.parse_args(words)
@@ -42,13 +42,15 @@ def captured(given):
     from binding import Context, realize
 
     context = Context(threads=given.threads, vector_bytes=given.vector_bytes, no_sizes=1)
-    turn = (lambda b: b.permute(1, 0)) if given.turned else lambda b: b
+
+    def turn(x, which):
+        return x.permute(1, 0) if which in given.turned else x
 
     def make(a, b):
         with context:
             arguments = [tensor(a), tensor(b)]
             realize(*arguments)
-            return Step(context, lambda x, y: x @ turn(y), arguments)
+            return Step(context, lambda x, y: turn(x, "a") @ turn(y, "b"), arguments)
 
     return make
 
@@ -65,13 +67,14 @@ def called(given):
     def make(a, b):
         import numpy as np
 
-        (m, k), n = a.shape, b.shape[0 if given.turned else 1]
+        (m, k) = a.shape[::-1] if "a" in given.turned else a.shape
+        n = b.shape[0 if "b" in given.turned else 1]
         out = np.empty((m, n), given.dtype)
         x, y, z = (ctypes.c_void_p(i.ctypes.data) for i in (a, b, out))
-        form = (101, 111, 112 if given.turned else 111)
-        step = b.shape[1]
+        form = (101, *(112 if which in given.turned else 111 for which in "ab"))
+        row, step = a.shape[1], b.shape[1]
         return lambda kept=(a, b, out): gemm(
-            *form, m, n, k, number(1), x, k, y, step, number(0), z, n
+            *form, m, n, k, number(1), x, row, y, step, number(0), z, n
         )
 
     return make
@@ -87,7 +90,8 @@ def work(given) -> None:
     for line in sys.stdin:
         m, n, k = map(int, line.split("x"))
         if line != last:
-            shapes = [(m, k), (n, k) if given.turned else (k, n)]
+            shapes = [(k, m) if "a" in given.turned else (m, k)]
+            shapes += [(n, k) if "b" in given.turned else (k, n)]
             step = make(*(rng.standard_normal(s).astype(given.dtype) for s in shapes))
             step()
             last = line
