@@ -39,7 +39,7 @@ struct Machine {
   int64_t pack_tiles = 8;
   double pack_bytes = 64 << 10;
   int64_t pack_rows = 48;  // that are enough to share one which turns columns
-  int64_t pack_tasks = 16;
+  int64_t pack_tasks = 8;
   // Operations behind the folds of a tile, in all copies together, from which on a loop stands for
   // them; the least length of a fold beside which that costs nothing; and the copies that it has
   // side by side, so that none waits for another.

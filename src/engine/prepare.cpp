@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/fusion.h"
 #include "engine/indexing.h"
 #include "engine/library.h"
 #include "engine/rangeify.h"
@@ -31,6 +32,9 @@ constexpr int64_t kEnoughRows = 64;
 constexpr int64_t kPadFrom = 16384;
 // Parts that one kernel lays one behind the other: an element chooses among all of them.
 constexpr size_t kMostBehind = 16;
+// Columns and rows of a product that read its other operand again, from which on what has to be
+// computed for that is in memory first.
+constexpr int64_t kManyColumns = 96, kManyRows = 32;
 // Shorter rows do not fill the vectors that windows of stride 2 are read with.
 constexpr int64_t kHalvesFrom = 32;
 
@@ -146,6 +150,22 @@ bool sorts(Node node) {
   return fits;
 }
 
+bool is_computed(Node node) {
+  while (fusion::passes_through(node->op)) node = node->src(0);
+  return node->op != Op::kBuffer && node->op != Op::kContiguous && node->op != Op::kParam &&
+         node->op != Op::kConst;
+}
+
+// A product whose operands are in memory where many of its results read each of their elements.
+Status store_operands(Node* call, Graph& g) {
+  Node a = (*call)->src(1), b = (*call)->src(2);
+  const int64_t rows = a->dim(a->ndim - 2u), columns = b->dim(b->ndim - 1u);
+  if (columns >= kManyColumns && is_computed(a)) a = g.contiguous(a);
+  if (rows >= kManyRows && columns > 1 && is_computed(b)) b = g.contiguous(b);
+  *call = same_with(g, *call, std::array{(*call)->src(0), a, b});
+  return need(*call);
+}
+
 // A leaf, or the piece of it that a node of the graph is.
 Node part_of_param(Graph& g, const Leaves& leaves, const Leaves::Part& part) {
   const Node memory = leaves.buffers[part.leaf];
@@ -197,6 +217,8 @@ Status inline_calls(Node* sink, Graph& g, bool library) {
       ASTER_TRY(need(*made));
       if (library && native::takes(*made)) return kOk;
       found = true;
+      if (library && uop::composite_of(*made) == uop::Composite::kMatmul)
+        ASTER_TRY(store_operands(made, g));
       return uop::inline_call(made, g, *made);
     };
     Vec<Node> nodes(g.memory());
