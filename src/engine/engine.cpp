@@ -30,6 +30,12 @@ void leave_node(Lazy& lazy) {
   if (lazy.beside != nullptr) lazy.beside->beside_link = lazy.beside_link;
 }
 
+// No tensor is left.
+void let_go(Engine& engine) {
+  if (engine.recording == nullptr) engine.symbols.drop_cells();
+  engine.graph.collect();
+}
+
 void destroy_lazy(HandleObject* object) {
   Lazy* lazy = static_cast<Lazy*>(object);
   Engine& engine = *lazy->engine;
@@ -40,7 +46,7 @@ void destroy_lazy(HandleObject* object) {
   engine.context.heap().release(lazy->lent, lazy->lent_count * sizeof(ptrdiff_t),
                                 alignof(ptrdiff_t));
   // With the last handle nothing is left to collect for later: memory goes back at once.
-  if (engine.cells == 0) engine.graph.collect();
+  if (engine.cells == 0) let_go(engine);
   engine.context.heap().destroy(lazy);
 }
 

@@ -32,9 +32,9 @@ constexpr int64_t kEnoughRows = 64;
 constexpr int64_t kPadFrom = 16384;
 // Parts that one kernel lays one behind the other: an element chooses among all of them.
 constexpr size_t kMostBehind = 16;
-// Columns and rows of a product that read its other operand again, from which on what has to be
-// computed for that is in memory first.
-constexpr int64_t kManyColumns = 96, kManyRows = 32;
+// Elements of the second operand of a product from which on the operands that have to be computed
+// are in memory first: the columns of results read the first one again and again.
+constexpr int64_t kLargeOperand = 192 * 1024;
 // Shorter rows do not fill the vectors that windows of stride 2 are read with.
 constexpr int64_t kHalvesFrom = 32;
 
@@ -156,12 +156,12 @@ bool is_computed(Node node) {
          node->op != Op::kConst;
 }
 
-// A product whose operands are in memory where many of its results read each of their elements.
 Status store_operands(Node* call, Graph& g) {
   Node a = (*call)->src(1), b = (*call)->src(2);
-  const int64_t rows = a->dim(a->ndim - 2u), columns = b->dim(b->ndim - 1u);
-  if (columns >= kManyColumns && is_computed(a)) a = g.contiguous(a);
-  if (rows >= kManyRows && columns > 1 && is_computed(b)) b = g.contiguous(b);
+  if (a->dim(a->ndim - 2u) < 2 || b->dim(b->ndim - 1u) * b->dim(b->ndim - 2u) < kLargeOperand)
+    return kOk;
+  if (is_computed(a)) a = g.contiguous(a);
+  if (is_computed(b)) b = g.contiguous(b);
   *call = same_with(g, *call, std::array{(*call)->src(0), a, b});
   return need(*call);
 }

@@ -45,10 +45,14 @@ Status not_of_variables(Node node) {
 Symbols::Symbols(Engine& engine, Memory& memory)
     : engine_(engine), variables_(memory), symbols_(memory), bound_(memory), cells_(memory) {}
 
-Symbols::~Symbols() {
-  for (const Symbol& symbol : symbols_) {
-    if (symbol.cell != nullptr) engine_.graph.release(symbol.cell);
+Symbols::~Symbols() { drop_cells(); }
+
+void Symbols::drop_cells() {
+  for (Symbol& symbol : symbols_) {
+    if (Node cell = std::exchange(symbol.cell, nullptr); cell != nullptr)
+      engine_.graph.release(cell);
   }
+  cells_.clear();
 }
 
 uint32_t Symbols::find(Node node) const {

@@ -35,6 +35,10 @@ class Symbols {
   Symbols(const Symbols&) = delete;
   Symbols& operator=(const Symbols&) = delete;
 
+  // Gives back the memory that values are read from, which holds the context; it is made anew where
+  // it is needed.
+  void drop_cells();
+
   // The variable of that name and those bounds; the same node for the same. Errors: ARGUMENT,
   // RANGE.
   Status variable(uop::Node* out, const char* name, int64_t least, int64_t most);

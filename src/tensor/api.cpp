@@ -98,6 +98,7 @@ Status Build::finish(Node whole, const Sizes& sizes) {
 }
 
 Status Build::make_cell(engine::Lazy** out, Node node, Nodes sizes) {
+  if (std::ranges::find(sizes, nullptr) != sizes.end()) return last_failure();
   if (node == nullptr || !std::ranges::any_of(sizes, is_bound))
     return engine::lazy_create(out, *engine_, node, first_);
   uop::Dims begin(node->ndim, 0), step(node->ndim, 1), size;

@@ -36,8 +36,8 @@ struct Sizes {
   size_t size() const { return count; }
   operator Nodes() const { return {at, count}; }  // NOLINT: a list of nodes is what it is
 };
-// Whether a size is an expression of variables.
-inline bool is_bound(Node size) { return !uop::is_const(size); }
+// Whether a size is an expression of variables; not one that could not be made.
+inline bool is_bound(Node size) { return size != nullptr && !uop::is_const(size); }
 
 // The status of an empty handle: the code in the error record, which stays; ARGUMENT if it is
 // clear.

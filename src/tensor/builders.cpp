@@ -51,7 +51,7 @@ sized::Done log_softmax_rule(Build& build, Input x, int64_t axis) {
 }
 sized::Done one_hot_rule(Build& build, Input labels, int64_t classes) {
   Sizes sizes;
-  sized::sizes_of(&sizes, build, labels);
+  ASTER_TRY(sized::sizes_of(&sizes, build, labels));
   sizes.push(build.graph().index(classes));
   return build.finish(one_hot(build.graph(), sized::whole(labels), classes), sizes);
 }

@@ -309,7 +309,7 @@ static aster::tensor::sized::Done layer_norm_sized(Build& build, Input x, size_t
   namespace sized = aster::tensor::sized;
   Graph& g = build.graph();
   Sizes sizes;
-  sized::sizes_of(&sizes, build, x);
+  ASTER_TRY(sized::sizes_of(&sizes, build, x));
   for (size_t i = sizes.size() - axes; i < sizes.size(); ++i) {
     if (is_bound(sizes[i])) return {};
   }

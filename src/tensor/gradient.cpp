@@ -99,7 +99,7 @@ int32_t aster_ml_gradient(aster_ml_lazy* out, const aster_ml_lazy* loss,
     if (gradients[i] == nullptr) continue;
     ASTER_TRY(found.push(gradients[i]));
     Sizes of;
-    sized::sizes_of(&of, build, targets[i]);
+    if (cell(targets[i])->sized != nullptr) ASTER_TRY(sized::sizes_of(&of, build, targets[i]));
     ASTER_TRY(sizes.push(of));
   }
   ASTER_TRY(make_handles(out, build, {found.data(), found.size()}, {sizes.data(), sizes.size()}));

@@ -15,13 +15,19 @@ using uop::Op;
 
 // ---- Sizes ----
 
-void sizes_of(Sizes* out, Graph& g, const engine::Lazy& x) {
+Status sizes_of(Sizes* out, Graph& g, const engine::Lazy& x) {
   *out = Sizes();
-  for (size_t i = 0; i < x.node->ndim; ++i)
-    out->push(x.sized != nullptr ? x.sized->sizes[i] : g.index(x.node->dim(i)));
+  for (size_t i = 0; i < x.node->ndim; ++i) {
+    const Node size = x.sized != nullptr ? x.sized->sizes[i] : g.index(x.node->dim(i));
+    if (size == nullptr) return last_failure();
+    out->push(size);
+  }
+  return kOk;
 }
 
-void sizes_of(Sizes* out, Build& build, Input x) { sizes_of(out, build.graph(), *cell(x)); }
+Status sizes_of(Sizes* out, Build& build, Input x) {
+  return sizes_of(out, build.graph(), *cell(x));
+}
 
 Node whole(Input x) { return engine::whole_of(cell(x))->node; }
 
@@ -70,8 +76,7 @@ bool never_empty(Build& build, Input x, int64_t axis) {
   size_t at = 0;
   if (!resolve_axis(&at, axis, node(x)->ndim).ok()) return false;
   Sizes sizes;
-  sizes_of(&sizes, build, x);
-  return sizes[at]->vmin > 0;
+  return sizes_of(&sizes, build, x).ok() && sizes[at]->vmin > 0;
 }
 
 Status dims_argument(Sizes* out, Build& build, size_t ndim, const aster_ml_dim* dims) {
@@ -231,7 +236,7 @@ Status show_wholes(Build& build, std::span<const Input> operands) {
   for (Input x : operands) {
     if (x == nullptr) continue;
     Sizes each;
-    sizes_of(&each, build, x);
+    ASTER_TRY(sizes_of(&each, build, x));
     ASTER_TRY(sizes.push(each));
     ASTER_TRY(wholes.push(whole(x)));
   }
@@ -250,7 +255,7 @@ Status beside(Build& build, Input x, Axes axes) {
   Sizes sizes;
   Dims at;
   ASTER_TRY(resolve_axes(&at, axes, node(x)->ndim));
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   for (Word axis : Words(at)) {
     if (is_bound(sizes[static_cast<size_t>(axis)])) return kOk;
   }
@@ -264,8 +269,8 @@ Done assign(engine::Lazy& target, Input value) {
   engine::Engine& engine = *target.engine;
   Graph& g = engine.graph;
   std::array<Sizes, 2> sizes;
-  sizes_of(&sizes[0], g, target);
-  sizes_of(&sizes[1], g, *cell(value));
+  ASTER_TRY(sizes_of(&sizes[0], g, target));
+  ASTER_TRY(sizes_of(&sizes[1], g, *cell(value)));
   engine::Lazy& all = *target.sized->whole;
   std::array<Node, 2> wholes{all.node, whole(value)};
   Sizes out;

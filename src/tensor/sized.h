@@ -19,8 +19,8 @@ namespace sym = uop::sym;
 
 // ---- Sizes ----
 
-void sizes_of(Sizes* out, Build& build, Input x);
-void sizes_of(Sizes* out, Graph& g, const engine::Lazy& x);
+Status sizes_of(Sizes* out, Build& build, Input x);
+Status sizes_of(Sizes* out, Graph& g, const engine::Lazy& x);
 // The whole tensor of a handle.
 Node whole(Input x);
 // Whether a <= b whatever the values of the variables.

@@ -12,7 +12,7 @@ using uop::Dims;
 Done permute(Build& build, Input x, Words axes) {
   if (!build.sized() || axes.size() != node(x)->ndim) return {};
   Sizes sizes, out;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   for (Word axis : axes) {
     size_t at = 0;
     ASTER_TRY(resolve_axis(&at, axis, sizes.size()));
@@ -36,7 +36,7 @@ Done unsqueeze(Build& build, Input x, int64_t axis) {
   size_t at = 0;
   ASTER_TRY(resolve_axis(&at, axis, node(x)->ndim + 1u));
   Sizes sizes;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   sizes.insert(at, build.graph().index(1));
   return build.finish(tensor::unsqueeze(build.graph(), whole(x), axis), sizes);
 }
@@ -47,7 +47,7 @@ Done squeeze(Build& build, Input x, int64_t axis) {
   size_t at = 0;
   ASTER_TRY(resolve_axis(&at, axis, node(x)->ndim));
   Sizes sizes;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   if (is_bound(sizes[at])) {
     if (sizes[at]->vmin <= 1) return {};
     return build.finish(whole(x), sizes);
@@ -64,7 +64,7 @@ Done flatten(Build& build, Input x, int64_t first, int64_t last) {
   ASTER_TRY(resolve_axis(&to, last, node(x)->ndim));
   Graph& g = build.graph();
   Sizes sizes, out;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   Node joined = g.index(1);
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (i < from || i > to) {
@@ -226,7 +226,7 @@ Done reshape(Build& build, Input x, const Sizes& given) {
   if (!build.sized() && !any_bound(given)) return {};
   Graph& g = build.graph();
   Sizes sizes, wanted = given;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   if (!infer(&wanted, g, sizes)) return {};
   const Node from = product(g, sizes), to = product(g, wanted);
   if (from == nullptr || to == nullptr) return last_failure();
@@ -241,7 +241,7 @@ Done reshape(Build& build, Input x, const Sizes& given) {
 Done expand(Build& build, Input x, const Sizes& wanted) {
   if (!build.sized() && !any_bound(wanted)) return {};
   Sizes sizes, out;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   if (wanted.size() < sizes.size()) return {};
   const size_t lead = wanted.size() - sizes.size();
   const Node all = whole(x);
@@ -268,7 +268,7 @@ Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end) {
   if (!build.sized() && !any_bound(begin) && !any_bound(end)) return {};
   Graph& g = build.graph();
   Sizes sizes, out;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   if (begin.size() != sizes.size() || end.size() != sizes.size()) return {};
   Node part = whole(x);
   for (size_t k = 0; k < sizes.size(); ++k) {
@@ -299,7 +299,7 @@ Done select(Build& build, Input x, int64_t axis, Node index) {
   ASTER_TRY(resolve_axis(&at, axis, node(x)->ndim));
   Graph& g = build.graph();
   Sizes sizes;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   const Node size = sizes[at];
   if (!build.sized() && !is_bound(index)) return {};
   if (!is_bound(index) && uop::const_int(index) < 0) index = sym::add(g, index, size);
@@ -323,7 +323,7 @@ Done pad(Build& build, Input x, const Sizes& before, const Sizes& after, Word fi
   if (!build.sized() && !any_bound(before) && !any_bound(after)) return {};
   Graph& g = build.graph();
   Sizes sizes, out;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   if (before.size() != sizes.size() || after.size() != sizes.size()) return {};
   Node part = whole(x);
   Expr in{&g, nullptr};
@@ -356,7 +356,7 @@ Done flip(Build& build, Input x, Words axes) {
   if (!build.sized()) return {};
   Graph& g = build.graph();
   Sizes sizes;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   Dims seen(sizes.size(), 0);
   Node part = whole(x);
   for (Word axis : axes) {
@@ -437,7 +437,7 @@ Done join_all(Build& build, std::span<const Input> tensors, int64_t axis, bool f
   Vec<Node> wholes(build.context().heap());
   for (Input x : tensors) {
     Sizes each;
-    sizes_of(&each, build, x);
+    ASTER_TRY(sizes_of(&each, build, x));
     Node all = whole(x);
     if (fresh) {
       if (at > each.size()) return {};

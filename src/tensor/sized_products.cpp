@@ -58,8 +58,8 @@ Done matmul(Build& build, Input a, Input b) {
   if (!build.sized()) return {};
   Graph& g = build.graph();
   Product p;
-  sizes_of(&p.sizes[0], build, a);
-  sizes_of(&p.sizes[1], build, b);
+  ASTER_TRY(sizes_of(&p.sizes[0], build, a));
+  ASTER_TRY(sizes_of(&p.sizes[1], build, b));
   p.wholes[0] = whole(a);
   p.wholes[1] = whole(b);
   const bool vector = p.sizes[0].size() == 1, other = p.sizes[1].size() == 1;
@@ -127,7 +127,7 @@ Done attention(Build& build, const Attention& a, Attend attend, void* self) {
   std::array<Node, 3> wholes{};
   const Input inputs[] = {a.query, a.key, a.value};
   for (size_t i = 0; i < 3; ++i) {
-    sizes_of(&sizes[i], build, inputs[i]);
+    ASTER_TRY(sizes_of(&sizes[i], build, inputs[i]));
     wholes[i] = whole(inputs[i]);
     if (is_bound(last(sizes[i], 1))) return {};
     for (size_t k = 0; a.grouped && k + 2 < sizes[i].size(); ++k) {
@@ -151,7 +151,7 @@ Done attention(Build& build, const Attention& a, Attend attend, void* self) {
       std::min(wholes[1]->dim(wholes[1]->ndim - 2u), wholes[2]->dim(wholes[2]->ndim - 2u));
   if (mask != nullptr) {
     Sizes of;
-    sizes_of(&of, build, a.mask);
+    ASTER_TRY(sizes_of(&of, build, a.mask));
     if (!fit_mask(&mask, g, of, queries, keys, rows, least)) return {};
   }
   if (is_bound(keys)) {
@@ -186,8 +186,8 @@ Done gather(Build& build, Input x, int64_t axis, Input index) {
   size_t at = 0;
   ASTER_TRY(resolve_axis(&at, axis, node(x)->ndim));
   Sizes sizes, wanted;
-  sizes_of(&sizes, build, x);
-  sizes_of(&wanted, build, index);
+  ASTER_TRY(sizes_of(&sizes, build, x));
+  ASTER_TRY(sizes_of(&wanted, build, index));
   Node source = nullptr, positions = whole(index);
   const std::array<Word, 1> one{static_cast<Word>(at)};
   ASTER_TRY(masked(&source, build, whole(x), sizes, one, Fill::kZero));

@@ -38,9 +38,9 @@ struct Spread {
   Node all;    // the whole tensor
   DType wide;  // that it is computed in
   DType result;
+  Status status;  // sizes are there
 
-  Spread(Build& b, Input x) : build(b), g(b.graph()) {
-    sizes_of(&sizes, b, x);
+  Spread(Build& b, Input x) : build(b), g(b.graph()), status(sizes_of(&sizes, b, x)) {
     all = strong(g, whole(x));
     const DType from = all == nullptr ? DType::kFloat32 : all->dtype;
     wide = from == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
@@ -93,7 +93,7 @@ Status reduce(Build& build, Input x, Axes axes, bool keepdim, Fill fill) {
   Dims at;
   ASTER_TRY(resolve_axes(&at, axes, node(x)->ndim));
   Sizes sizes;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   Node all = nullptr;
   ASTER_TRY(masked(&all, build, whole(x), sizes, at, fill));
   build.show(x, all);
@@ -106,7 +106,7 @@ Status along(Build& build, Input x, int64_t axis, Fill fill) {
   size_t at = 0;
   ASTER_TRY(resolve_axis(&at, axis, node(x)->ndim));
   Sizes sizes;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   Node all = nullptr;
   const std::array<Word, 1> one{static_cast<Word>(at)};
   ASTER_TRY(masked(&all, build, whole(x), sizes, one, fill));
@@ -122,7 +122,7 @@ Status ordered(Build& build, Input x, int64_t axis, bool descending, Node count)
   size_t at = 0;
   ASTER_TRY(resolve_axis(&at, axis, node(x)->ndim));
   Sizes sizes;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   if (count != nullptr && !always_le(g, count, sizes[at])) return kOk;
   const bool real = dtype::is_float(g.strong(node(x)->dtype));
   const Fill fill = descending ? Fill::kLowest : real ? Fill::kNan : Fill::kHighest;
@@ -135,6 +135,7 @@ Status ordered(Build& build, Input x, int64_t axis, bool descending, Node count)
 Done mean(Build& build, Input x, Axes axes, bool keepdim) {
   if (!build.sized()) return {};
   Spread of(build, x);
+  ASTER_TRY(of.status);
   ASTER_TRY(resolve_axes(&of.axes, axes, node(x)->ndim));
   if (of.all == nullptr) return last_failure();
   if (!bound_along(of.sizes, of.axes)) {
@@ -149,6 +150,7 @@ Done mean(Build& build, Input x, Axes axes, bool keepdim) {
 Done var(Build& build, Input x, Axes axes, bool keepdim, int64_t correction, bool root) {
   if (!build.sized()) return {};
   Spread of(build, x);
+  ASTER_TRY(of.status);
   ASTER_TRY(resolve_axes(&of.axes, axes, node(x)->ndim));
   if (of.all == nullptr) return last_failure();
   if (!root && !bound_along(of.sizes, of.axes)) {
@@ -165,7 +167,7 @@ Done softmax(Build& build, Input x, int64_t axis, AlongAxis f) {
   size_t at = 0;
   ASTER_TRY(resolve_axis(&at, axis, node(x)->ndim));
   Sizes sizes;
-  sizes_of(&sizes, build, x);
+  ASTER_TRY(sizes_of(&sizes, build, x));
   Node all = nullptr;
   const std::array<Word, 1> along{static_cast<Word>(at)};
   ASTER_TRY(masked(&all, build, whole(x), sizes, along, Fill::kLowest));
@@ -179,6 +181,7 @@ Done softmax(Build& build, Input x, int64_t axis, AlongAxis f) {
 Done layer_norm(Build& build, Input x, Axes axes, double eps, Node weight, Node bias) {
   if (!build.sized()) return {};
   Spread of(build, x);
+  ASTER_TRY(of.status);
   ASTER_TRY(resolve_axes(&of.axes, axes, node(x)->ndim));
   if (of.all == nullptr) return last_failure();
   if (!bound_along(of.sizes, of.axes)) return {};

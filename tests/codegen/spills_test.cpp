@@ -29,7 +29,7 @@ const Recorded kRecorded[] = {
     {"matmul_256", matmul<256, false, false>, {0, 0}, {0, 0}},
     {"matmul_512", matmul<512, false, false>, {0, 1}, {0, 0}},
     {"matmul_512_at", matmul<512, true, false>, {0, 0}, {0, 0}},
-    {"matmul_512_bt", matmul<512, false, true>, {0, 0}, {0, 0}},
+    {"matmul_512_bt", matmul<512, false, true>, {2, 10}, {2, 2}},
     {"matmul_512_abt", matmul<512, true, true>, {8, 18}, {8, 16}},
     {"matvec", matvec, {0, 0}, {0, 0}},
     {"conv_64_64", conv<64, 64, false>, {0, 0}, {0, 0}},

@@ -538,5 +538,58 @@ TEST(Fault, Networks) {
   std::filesystem::remove(path);
 }
 
+// Of a first part of so many rows as a variable says, read as the present sizes.
+void compute_sized(Pass& run, const aster_ml_uop* now) {
+  const aster_ml_dim rows{0, now}, none{0, nullptr}, four{4, nullptr}, one{1, nullptr};
+  const aster_ml_dim begin[] = {none, none}, end[] = {rows, four}, after[] = {one, none};
+  const int64_t axis[] = {0};
+  MAKE(memory, aster_ml_lazy_empty_dims, &run.context, kFloat, 2, end);
+  aster_ml_lazy *cache = run.lazy(), *weights = run.lazy();
+  DO(load(run, cache, {6, 4}));
+  MAKE(x, aster_ml_lazy_shrink_dims, cache, 2, begin, end);
+  MAKE(y, aster_ml_lazy_add, x, x);
+  MAKE(sum, aster_ml_lazy_sum, y, 1, axis, 0);
+  MAKE(soft, aster_ml_lazy_softmax, y, 0);
+  DO(load(run, weights, {4, 3}));
+  MAKE(product, aster_ml_lazy_matmul, y, weights);
+  MAKE(padded, aster_ml_lazy_pad_dims, product, 2, begin, after, nullptr);
+  aster_ml_lazy* both[] = {soft, x};
+  MAKE(joined, aster_ml_lazy_cat, both, 2, 0);
+  MAKE(row, aster_ml_lazy_select_dims, joined, 0, &rows);
+  MAKE(line, aster_ml_lazy_arange_dims, &run.context, &none, &rows, kFloat);
+  const aster_ml_dim column[] = {rows, one};
+  MAKE(tall, aster_ml_lazy_reshape_dims, line, 2, column);
+  MAKE(wide, aster_ml_lazy_expand_dims, tall, 2, end);
+  MAKE(scaled, aster_ml_lazy_mul, wide, y);
+  MAKE(value, aster_ml_lazy_from_dim, &run.context, &rows);
+  MAKE(total, aster_ml_lazy_sum, scaled, 0, nullptr, 0);
+  MAKE(slope, aster_ml_gradient, total, &cache, 1, nullptr);
+  aster_ml_dim dims[2];
+  CALL(aster_ml_lazy_dims, dims, 2, scaled);
+  for (aster_ml_lazy* out : {sum, padded, row, total, slope}) DO(read(run, out));
+  const aster_ml_uop* twice = nullptr;
+  CALL(aster_ml_symbolic_combine, &twice, &run.context, "Mul", &rows, &four);
+  int64_t found = 0;
+  CALL(aster_ml_symbolic_value, &found, &run.context, twice);
+  if (twice == nullptr) return;
+  run.values.push_back(static_cast<float>(found));
+  EXPECT_EQ(aster_ml_uop_release(&run.context, twice), 0);
+}
+
+TEST(Fault, SymbolicSizes) {
+  sweep(
+      [](Pass& run) {
+        const aster_ml_uop *n = nullptr, *now = nullptr;
+        CALL(aster_ml_symbolic_init, &n, &run.context, "n", 1, 6);
+        if (n == nullptr) return;
+        run.check("aster_ml_symbolic_bind", aster_ml_symbolic_bind(&now, &run.context, n, "n", 3));
+        EXPECT_EQ(aster_ml_uop_release(&run.context, n), 0);
+        if (now == nullptr) return;
+        compute_sized(run, now);
+        EXPECT_EQ(aster_ml_uop_release(&run.context, now), 0);
+      },
+      with([](auto& o) { o.compiler = "none"; }));
+}
+
 }  // namespace
 }  // namespace fault

@@ -55,7 +55,7 @@ Status when_over(void* event, void (*done)(void* self, int32_t status), void* se
   Device* device = nullptr;
   ASTER_TRY(find(&device, ASTER_ML_DEVICE_OPENCL));
   if (event == nullptr) return ASTER_FAIL(kARGUMENT, "the cl_event is null");
-  auto* const waiting = process_heap().create<Waiting>(done, self);
+  auto* const waiting = process_heap().create<Waiting>(Waiting{done, self});
   if (waiting == nullptr) return out_of_memory(sizeof(Waiting));
   const cl_int error =
       platforms().cl.clSetEventCallback(static_cast<cl_event>(event), CL_COMPLETE, over, waiting);
