@@ -1,4 +1,6 @@
 // Queues and events of the C++ wrapper.
+#include <dlfcn.h>
+
 #include "world.h"
 
 namespace cpp_test {
@@ -54,6 +56,12 @@ TEST_F(QueueTest, EventsOfOpencl) {
   EXPECT_FALSE(again.is_done());
   EXPECT_OK(open.signal());
   EXPECT_OK(again.wait());
+  void* const driver = dlopen("libOpenCL.so.1", RTLD_NOW);
+  ASSERT_NE(driver, nullptr);
+  using Release = int32_t (*)(void*);
+  const auto release = reinterpret_cast<Release>(dlsym(driver, "clReleaseEvent"));
+  EXPECT_EQ(release(theirs), 0);
+  EXPECT_EQ(dlclose(driver), 0);
 }
 
 TEST_F(QueueTest, Mistakes) {

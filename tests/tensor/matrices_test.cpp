@@ -95,8 +95,8 @@ std::vector<Case> cases() {
 
 Values input(const Shape& shape, int salt, bool symmetric) {
   Values x = whole_values(shape, salt, true);
-  const size_t n = static_cast<size_t>(shape.back());
   if (shape.size() < 2) return x;
+  const size_t n = static_cast<size_t>(shape.back());
   for (size_t i = 0; symmetric && i < x.size(); ++i) x[i] = x[i] * 0.3;
   for (size_t i = 0; shape[shape.size() - 2] == shape.back() && i < x.size(); i += n * n) {
     for (size_t d = 0; d < n; ++d) x[i + d * n + d] += 1.5 + 0.4 * static_cast<double>(d);
