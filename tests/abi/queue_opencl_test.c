@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "capture.h"
 #include "expect.h"
 
 static aster_ml_context context;
@@ -61,24 +62,6 @@ static const char *message(void) {
   return error.message;
 }
 
-/* y = x + 1. */
-static aster_ml_program capture(void) {
-  const int64_t shape[] = {kCount};
-  static const float zeros[kCount];
-  aster_ml_lazy x, there, one, y;
-  aster_ml_program program = {0};
-  EXPECT(aster_ml_lazy_from(&x, &context, zeros, ASTER_ML_DTYPE_FLOAT32, 1, shape) == 0);
-  EXPECT(aster_ml_lazy_to(&there, &x, kOpencl) == 0);
-  EXPECT(aster_ml_lazy_number(&one, &context, 1) == 0);
-  aster_ml_lazy *inputs[] = {&there}, *outputs[] = {&y};
-  EXPECT(aster_ml_engine_capture_begin(&context, inputs, 1) == 0);
-  EXPECT(aster_ml_lazy_add(&y, &there, &one) == 0);
-  EXPECT(aster_ml_engine_capture_end(&program, &context, outputs, 1) == 0);
-  aster_ml_lazy *all[] = {&x, &there, &one, &y};
-  for (int i = 0; i < 4; i++) aster_ml_lazy_free(all[i]);
-  return program;
-}
-
 static size_t shape[] = {kCount};
 static ptrdiff_t strides[] = {1};
 static aster_ml_tensor tensor_on(const aster_ml_buffer *buffer, size_t offset) {
@@ -124,7 +107,7 @@ static void test_in_order(const aster_ml_opencl *handles) {
   EXPECT(cl.set_argument(kernel, 2, sizeof to, &to) == 0);
 
   aster_ml_queue queue;
-  aster_ml_program ours = capture();
+  aster_ml_program ours = capture(&context, kOpencl, kCount);
   EXPECT(aster_ml_queue_init(&queue, &context) == 0);
   float expected = 0;
   for (int round = 0; round < kRounds; round++) {

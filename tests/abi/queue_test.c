@@ -7,28 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "expect.h"
 
 static aster_ml_context context;
 enum { kCount = 1000, kRounds = 200 };
-
-/* y = x + 1. */
-static aster_ml_program capture(int32_t device) {
-  const int64_t shape[] = {kCount};
-  static const float zeros[kCount];
-  aster_ml_lazy x, there, one, y;
-  aster_ml_program program = {0};
-  EXPECT(aster_ml_lazy_from(&x, &context, zeros, ASTER_ML_DTYPE_FLOAT32, 1, shape) == 0);
-  EXPECT(aster_ml_lazy_to(&there, &x, device) == 0);
-  EXPECT(aster_ml_lazy_number(&one, &context, 1) == 0);
-  aster_ml_lazy *inputs[] = {&there}, *outputs[] = {&y};
-  EXPECT(aster_ml_engine_capture_begin(&context, inputs, 1) == 0);
-  EXPECT(aster_ml_lazy_add(&y, &there, &one) == 0);
-  EXPECT(aster_ml_engine_capture_end(&program, &context, outputs, 1) == 0);
-  aster_ml_lazy *all[] = {&x, &there, &one, &y};
-  for (int i = 0; i < 4; i++) aster_ml_lazy_free(all[i]);
-  return program;
-}
 
 static aster_ml_tensor array_of(float *data, const size_t *shape, const ptrdiff_t *strides) {
   aster_ml_tensor t;
@@ -66,7 +49,7 @@ static int32_t doubled(void *self) {
 static void test_programs_and_functions_in_order(int32_t device) {
   aster_ml_queue queue;
   aster_ml_event done;
-  aster_ml_program program = capture(device);
+  aster_ml_program program = capture(&context, device, kCount);
   struct pair p = {.calls = 0};
   const int32_t f = ASTER_ML_DTYPE_FLOAT32;
   memset(a, 0, sizeof a);
@@ -116,7 +99,7 @@ static void *other_library(void *self) {
 static void test_another_library_s_thread(void) {
   static struct other o;
   aster_ml_queue queue;
-  aster_ml_program program = capture(ASTER_ML_DEVICE_CPU);
+  aster_ml_program program = capture(&context, ASTER_ML_DEVICE_CPU, kCount);
   const aster_ml_tensor in = array_of(a, kShape, kStrides), out = array_of(b, kShape, kStrides);
   EXPECT(aster_ml_queue_init(&queue, &context) == 0);
   for (int round = 0; round < kRounds; round++) {
@@ -230,7 +213,7 @@ static void test_failures(void) {
   aster_ml_event_free(&first);
   aster_ml_event_free(&third);
   /* What a program says comes with the event: too few inputs. */
-  aster_ml_program program = capture(ASTER_ML_DEVICE_CPU);
+  aster_ml_program program = capture(&context, ASTER_ML_DEVICE_CPU, kCount);
   const aster_ml_tensor out = array_of(b, kShape, kStrides);
   EXPECT(aster_ml_queue_run(&queue, &program, NULL, NULL, 0, &out, 1, &first) == 0);
   EXPECT(aster_ml_event_wait(&first) == ASTER_ML_ARGUMENT);
@@ -261,7 +244,7 @@ static void test_bad_input(void) {
   EXPECT(aster_ml_queue_barrier(&queue, events, 2, NULL) == ASTER_ML_ARGUMENT);
   EXPECT(aster_ml_queue_barrier(&queue, events + 2, 1, &done) == ASTER_ML_ARGUMENT);
   EXPECT(done.impl == NULL);
-  aster_ml_program program = capture(ASTER_ML_DEVICE_CPU);
+  aster_ml_program program = capture(&context, ASTER_ML_DEVICE_CPU, kCount);
   const aster_ml_tensor in = array_of(a, kShape, kStrides), lent = array_of(NULL, kShape, kStrides);
   EXPECT(aster_ml_queue_run(&queue, &program, NULL, &in, 1, &lent, 1, NULL) == ASTER_ML_ARGUMENT);
   EXPECT(aster_ml_queue_run(&queue, &program, NULL, NULL, 1, NULL, 0, NULL) == ASTER_ML_ARGUMENT);
