@@ -393,9 +393,10 @@ bool may_pack(const Kernel& kernel, const Plan& plan, int segment, size_t group,
   const Nest& nest = plan.at(segment).nest;
   const int inner = nest.loops[nest.loop_count - 1].range;
   if (has(a.ranges, inner) || a.opaque != 0 || a.node->nsrc > 2) return false;
-  for (int at = segment; at >= 0; at = kernel.segments[static_cast<size_t>(at)].parent) {
+  const auto around = [&](int at) { return kernel.segments[static_cast<size_t>(at)].parent; };
+  for (int at = around(segment); at >= 0; at = around(at)) {
     const int v = plan.at(at).nest.vector;
-    if (v >= 0 && has(a.ranges, v) && at != segment) return false;
+    if (v >= 0 && has(a.ranges, v)) return false;
   }
   int64_t elements = nest.lanes;
   const auto times = [&](int64_t size) { return checked_mul(elements, size, &elements); };

@@ -539,7 +539,8 @@ class Planner {
     Vec<int>& out = plan(at).packed;
     for (Node param : kernel_.params()) {
       const auto slot = static_cast<int>(param->arg(0));
-      if ((few ? strides(at, slot) : lies_apart(at, slot)) && may_pack(kernel_, plan_, at, slot))
+      if ((strides(at, slot) || (!few && lies_apart(at, slot))) &&
+          may_pack(kernel_, plan_, at, slot))
         ASTER_TRY(out.push(slot));
     }
     return kOk;
@@ -560,7 +561,6 @@ class Planner {
   // Whether what the folds read of a param along the vectorised range is far from one iteration to
   // another.
   bool lies_apart(int at, int slot) const {
-    if (strides(at, slot)) return true;
     for (int f : segment(at).folds) {
       for (const Access& a : region(f).accesses) {
         if (a.node->src(0)->arg(0) != slot || !has(a.ranges, nest(at).vector)) continue;
@@ -599,7 +599,6 @@ class Planner {
     const Nest& own = nest(root);
     double left = cost;  // of one step of the loops collapsed so far
     int64_t total = 1;
-    RangeSet seen = 0;
     const int most = target_.group > 0 ? Tasks::kMostLoops : 4;
     for (int i = 0; i < own.loop_count && i < most; ++i) {
       const Loop& loop = own.loops[i];
@@ -608,8 +607,7 @@ class Planner {
       const int64_t steps = std::max<int64_t>(kernel_.size(loop.range) / step, 1);
       if (i > 0 && (left <= m_.task * 2 || total >= m_.tasks)) break;
       const bool shares = !plan(root).packed.empty() && i + 1 == own.loop_count;
-      if (shares && (total >= m_.pack_tasks || has(seen, loop.range))) break;
-      seen |= range_bit(loop.range);
+      if (shares && total >= m_.pack_tasks) break;
       out->loops = i + 1;
       const double step_cost = left / static_cast<double>(steps);
       int64_t chunk =
@@ -619,8 +617,7 @@ class Planner {
       out->chunk = std::min(chunk, steps) * step;
       total *= task_count(kernel_, plan(root), i);
       left = step_cost;
-      const bool whole = loop.block != 0 && plan(root).packed.empty();
-      if (chunk > 1 || whole) break;  // deeper loops stay whole
+      if (chunk > 1 || loop.block != 0) break;  // deeper loops stay whole
     }
   }
 

@@ -35,16 +35,20 @@ struct Spread {
   Graph& g;
   Sizes sizes;
   Dims axes;
-  Node all;    // the whole tensor
-  DType wide;  // that it is computed in
-  DType result;
-  Status status;  // sizes are there
+  Node all = nullptr;            // the whole tensor
+  DType wide = DType::kFloat32;  // that it is computed in
+  DType result = DType::kFloat32;
 
-  Spread(Build& b, Input x) : build(b), g(b.graph()), status(sizes_of(&sizes, b, x)) {
+  explicit Spread(Build& b) : build(b), g(b.graph()) {}
+  Status start(Input x, Axes along) {
+    ASTER_TRY(sizes_of(&sizes, build, x));
+    ASTER_TRY(resolve_axes(&axes, along, node(x)->ndim));
     all = strong(g, whole(x));
-    const DType from = all == nullptr ? DType::kFloat32 : all->dtype;
+    if (all == nullptr) return last_failure();
+    const DType from = all->dtype;
     wide = from == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     result = dtype::is_float(from) ? from : DType::kFloat32;
+    return kOk;
   }
   Axes at(const Dims& list) const { return {list.size(), list.at}; }
   // The number of elements that one of the result is made of.
@@ -134,10 +138,8 @@ Status ordered(Build& build, Input x, int64_t axis, bool descending, Node count)
 
 Done mean(Build& build, Input x, Axes axes, bool keepdim) {
   if (!build.sized()) return {};
-  Spread of(build, x);
-  ASTER_TRY(of.status);
-  ASTER_TRY(resolve_axes(&of.axes, axes, node(x)->ndim));
-  if (of.all == nullptr) return last_failure();
+  Spread of(build);
+  ASTER_TRY(of.start(x, axes));
   if (!bound_along(of.sizes, of.axes)) {
     const Sizes left = reduced(of.sizes, of.axes, keepdim, of.g);
     return build.finish(tensor::mean(of.g, whole(x), axes, keepdim), left);
@@ -149,10 +151,8 @@ Done mean(Build& build, Input x, Axes axes, bool keepdim) {
 
 Done var(Build& build, Input x, Axes axes, bool keepdim, int64_t correction, bool root) {
   if (!build.sized()) return {};
-  Spread of(build, x);
-  ASTER_TRY(of.status);
-  ASTER_TRY(resolve_axes(&of.axes, axes, node(x)->ndim));
-  if (of.all == nullptr) return last_failure();
+  Spread of(build);
+  ASTER_TRY(of.start(x, axes));
   if (!root && !bound_along(of.sizes, of.axes)) {
     const Sizes left = reduced(of.sizes, of.axes, keepdim, of.g);
     return build.finish(tensor::var(of.g, whole(x), axes, keepdim, correction), left);
@@ -180,10 +180,8 @@ Done softmax(Build& build, Input x, int64_t axis, AlongAxis f) {
 
 Done layer_norm(Build& build, Input x, Axes axes, double eps, Node weight, Node bias) {
   if (!build.sized()) return {};
-  Spread of(build, x);
-  ASTER_TRY(of.status);
-  ASTER_TRY(resolve_axes(&of.axes, axes, node(x)->ndim));
-  if (of.all == nullptr) return last_failure();
+  Spread of(build);
+  ASTER_TRY(of.start(x, axes));
   if (!bound_along(of.sizes, of.axes)) return {};
   Graph& g = of.g;
   Expr middle, spread;
