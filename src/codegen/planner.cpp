@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 namespace aster::codegen {
 namespace {
@@ -346,7 +347,7 @@ class Planner {
     }
     if (!plan_.general && overlap_ &&
         kernel_.size(other) * kernel_.size(v) >= m_.product_tiles * accumulators * n) {
-      tile_product(own, other, v, n, roots);
+      tile_product(own, body, other, v, n, roots);
       return;
     }
     // Two vectors wide and the rest of the registers high, unless the range is too short for that.
@@ -364,15 +365,21 @@ class Planner {
   // values that the shorter side reads stay in registers beside the sums. An iteration takes as
   // long as its operations, its loads or what waits for the one before, and longer where several of
   // them do.
-  void tile_product(Nest& own, int row, int v, int n, int roots) const {
-    const int64_t rows = kernel_.size(row), columns = kernel_.size(v);
+  void tile_product(Nest& own, const Region& body, int row, int v, int n, int roots) const {
+    const int64_t rows = std::min(kernel_.size(row), rows_apart(body, row, v)),
+                  columns = kernel_.size(v);
     const int64_t registers = target_.vector_bytes == 64 ? 32 : 16;
     int64_t high = 1, wide = 1;
-    double least = HUGE_VAL;
-    for (int64_t w = 1; w <= std::min<int64_t>(m_.product_vectors, columns / n); ++w) {
+    double least = HUGE_VAL, vector = n;  // bytes of a vector of columns
+    for (const Access& a : body.accesses) {
+      if (has(a.ranges, v)) vector *= static_cast<double>(dtype::size(a.node->dtype));
+    }
+    for (int range : body.own) vector *= static_cast<double>(kernel_.size(range));
+    const auto fit = std::max<int64_t>(1, static_cast<int64_t>(m_.panel / vector));
+    for (int64_t w = 1; w <= std::min({m_.product_vectors, columns / n, fit}); ++w) {
       for (int64_t h = 1; h * w * roots + std::min(h, w) < registers && h <= rows; ++h) {
-        const auto tiles =
-            static_cast<double>(((rows + h - 1) / h) * ((columns + w * n - 1) / (w * n)));
+        const auto tiles = static_cast<double>(((kernel_.size(row) + h - 1) / h) *
+                                               ((columns + w * n - 1) / (w * n)));
         double cost = 0;
         for (double bound : {static_cast<double>(h * w * roots) / m_.product_rate,
                              static_cast<double>(h + w) / m_.product_loads, m_.latency})
@@ -383,6 +390,19 @@ class Planner {
     }
     add_tile(own, row, high);
     add_tile(own, v, wide);
+  }
+
+  // Rows that stay in the first-level cache beside each other: those whose distance is a multiple
+  // of a way's size share the few lines of a set.
+  int64_t rows_apart(const Region& body, int row, int v) const {
+    int64_t most = INT64_MAX;
+    for (const Access& a : body.accesses) {
+      if (!has(a.ranges, row) || has(a.ranges | a.opaque, v) || has(a.opaque, row)) continue;
+      const int64_t bytes =
+          kernel_.stride(a.node->src(1), row) * static_cast<int64_t>(dtype::size(a.node->dtype));
+      if (bytes != 0) most = std::min(most, m_.ways * (m_.way / std::gcd(bytes, m_.way)));
+    }
+    return most;
   }
 
   // Folds vectorised along their own range: rows and columns that share loads, 4 by 4 at most.
@@ -445,6 +465,8 @@ class Planner {
       push(range);
     }
     if (across >= 0) push(across, m_.block);
+    if (const int64_t block = high >= 0 ? rows_together(at, high) : 0; block != 0)
+      push(high, block);
     if (v >= 0) {
       // Contractions keep v where it was among the ranges; everything else walks along it
       // innermost.
@@ -484,6 +506,27 @@ class Planner {
       }
     }
     return bytes;
+  }
+
+  // Rows that all columns go by before the next ones, so that they stay in the last-level cache; 0:
+  // all of them do.
+  int64_t rows_together(int at, int range) const {
+    if (plan_.general) return 0;
+    double row = 0;
+    for (int r : segment(at).folds) {
+      for (const Access& a : region(r).accesses) {
+        if (!has(a.ranges, range) || has(a.ranges, nest_of_vector(at).vector)) continue;
+        auto bytes = static_cast<double>(dtype::size(a.node->dtype));
+        for (int own : region(r).own) {
+          if (has(a.ranges, own)) bytes *= static_cast<double>(kernel_.size(own));
+        }
+        row += bytes;
+      }
+    }
+    const auto fit = static_cast<int64_t>(m_.rows / std::max(row, 1.0));
+    const int64_t step = nest_of_vector(at).step(range);
+    const int64_t block = fit / step * step;
+    return block < m_.pack_tiles * step || kernel_.size(range) < 2 * block ? 0 : block;
   }
 
   void choose_fold_loops(int at, size_t group) {
@@ -617,7 +660,8 @@ class Planner {
       out->chunk = std::min(chunk, steps) * step;
       total *= task_count(kernel_, plan(root), i);
       left = step_cost;
-      if (chunk > 1 || loop.block != 0) break;  // deeper loops stay whole
+      const bool rows = loop.block != 0 && !segment(root).folds.empty();
+      if (chunk > 1 || (loop.block != 0 && !rows)) break;  // deeper loops stay whole
     }
   }
 

@@ -29,11 +29,13 @@ struct Machine {
   int64_t written = 8;     // longest range of a fold without a loop
   double text = 300;       // operations in the body of such a fold
   double panel = 1 << 20;  // bytes that stay in a cache while a loop goes through them
+  double rows = 8 << 20;   // bytes of rows that stay in a cache while columns go by
   // Of products: operations and loads a cycle, most vectors side by side, and tiles from which on
   // what the last ones compute again does not count.
   double product_rate = 2, product_loads = 1.9;
   int64_t product_vectors = 3;
   int64_t product_tiles = 64;
+  int64_t ways = 8, way = 4096;  // of the first-level cache, and bytes of one
   // Copies of panels: tiles that share one at least, the bytes over which what is copied lies at
   // least, and tasks that are enough to have each make its own.
   int64_t pack_tiles = 8;

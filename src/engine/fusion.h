@@ -35,6 +35,15 @@ inline bool is_effect(Op op) { return op == Op::kAssign || op == Op::kAfter; }
 // What shows storage as it is at some time, and computes nothing.
 inline bool is_state(Op op) { return op == Op::kParam || op == Op::kAfter; }
 
+// Whether a node shows fewer elements than it has again and again: reading those is less than
+// reading the node, however many do.
+inline bool repeats(Node node) {
+  const int64_t count = node->count();
+  while (node->op == Op::kReshape || node->op == Op::kPermute || node->op == Op::kExpand)
+    node = node->src(0);
+  return node->count() < count;
+}
+
 // ---- What is known of nodes before anything is decided ----
 
 struct Record {

@@ -35,6 +35,10 @@ constexpr size_t kMostBehind = 16;
 // Elements of the second operand of a product from which on the operands that have to be computed
 // are in memory first: the columns of results read the first one again and again.
 constexpr int64_t kLargeOperand = 192 * 1024;
+// Elements of a first operand whose rows lie as columns from which on it is turned in memory first,
+// for so many columns of the second: what a tile reads of it would leave the caches.
+constexpr int64_t kLargeTurned = 768 * 1024;
+constexpr int64_t kManyColumns = 512;
 // Shorter rows do not fill the vectors that windows of stride 2 are read with.
 constexpr int64_t kHalvesFrom = 32;
 
@@ -156,8 +160,20 @@ bool is_computed(Node node) {
          node->op != Op::kConst;
 }
 
+// Whether the rows of a matrix lie as columns.
+bool is_turned(Node x) {
+  while (x->op == Op::kReshape || x->op == Op::kExpand || x->op == Op::kDetach) x = x->src(0);
+  return x->op == Op::kPermute && x->arg(x->ndim - 1u) != static_cast<Word>(x->ndim - 1u);
+}
+
 Status store_operands(Node* call, Graph& g) {
   Node a = (*call)->src(1), b = (*call)->src(2);
+  const int64_t rows = a->dim(a->ndim - 2u), terms = a->dim(a->ndim - 1u);
+  if (is_turned(a) && rows * terms >= kLargeTurned && b->dim(b->ndim - 1u) >= kManyColumns) {
+    *call = same_with(g, *call, std::array{(*call)->src(0), g.contiguous(a), b});
+    ASTER_TRY(need(*call));
+    a = (*call)->src(1);
+  }
   if (a->dim(a->ndim - 2u) < 2 || b->dim(b->ndim - 1u) * b->dim(b->ndim - 2u) < kLargeOperand)
     return kOk;
   if (is_computed(a)) a = g.contiguous(a);

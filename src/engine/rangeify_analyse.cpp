@@ -8,6 +8,10 @@
 namespace aster::engine::fusion {
 namespace {
 
+// Terms in all, and of one sum, from which sums of products count as products of matrices.
+constexpr int64_t kLargeProduct = 256 * 1024;
+constexpr int64_t kFewestTerms = 16;
+
 // Arguments of a library call lie in memory: the node below the views of an argument is
 // materialised if those are strides, the argument itself otherwise.
 Status analyse_library(Analysis* out, Graph& g, Node call) {
@@ -50,6 +54,47 @@ Status find_in_place(Analysis* out) {
     out->records[out->at(call)].held = false;
   }
   return out->records.arena().status();
+}
+
+// A product of matrices that kernels compute: a sum whose factors both repeat, over many terms.
+bool is_product(Node node) {
+  if (node->op != Op::kReduce || static_cast<Op>(node->arg(0)) != Op::kAdd) return false;
+  Node terms = node->src(0);
+  while (terms->op == Op::kCast) terms = terms->src(0);
+  if (terms->op != Op::kMul || terms->count() < kLargeProduct ||
+      terms->count() < kFewestTerms * node->count())
+    return false;
+  return repeats(terms->src(0)) && repeats(terms->src(1));
+}
+
+// What follows a large product belongs to its kernel up to where ways part; that is stored, so that
+// each way is computed from one value in memory instead of being stored for itself.
+Status hold_products(Analysis* out) {
+  Table<Node, uint32_t> users(out->records.arena());
+  Table<Node, Node> user(out->records.arena());
+  bool any = false;
+  for (const Record& record : out->records) {
+    any |= is_product(record.node);
+    for (Node source : record.node->src()) {
+      users.set(source, users.get(source, 0) + 1);
+      user.set(source, record.node);
+    }
+  }
+  ASTER_TRY(out->records.arena().status());
+  if (!any) return kOk;
+  for (const Record& record : out->records) {
+    if (!is_product(record.node)) continue;
+    Node node = record.node;
+    while (users.get(node, 0) == 1) {
+      const Node next = user.get(node, nullptr);
+      const bool follows = uop::is_alu(next->op) || next->op == Op::kCast ||
+                           (passes_through(next->op) && next->nsrc == 1);
+      if (!follows || next->count() != node->count()) break;
+      node = next;
+    }
+    if (users.get(node, 0) > 1) out->records[out->at(node)].held = true;
+  }
+  return kOk;
 }
 
 void summarise(Record& record, const Analysis& nodes) {
@@ -112,6 +157,7 @@ Status analyse(Analysis* out, Graph& g, Node sink) {
     if (library::computes(node)) ASTER_TRY(analyse_library(out, g, node));
   }
   ASTER_TRY(find_in_place(out));
+  ASTER_TRY(hold_products(out));
   for (Record& record : out->records) summarise(record, *out);
   return kOk;
 }

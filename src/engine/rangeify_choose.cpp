@@ -56,15 +56,6 @@ size_t backward_axis(const Analysis& nodes, Node node) {
   return result->ndim;
 }
 
-// Whether a node shows fewer elements than it has again and again: reading those is less than
-// reading the node, however many do.
-bool repeats(Node node) {
-  const int64_t count = node->count();
-  while (node->op == Op::kReshape || node->op == Op::kPermute || node->op == Op::kExpand)
-    node = node->src(0);
-  return node->count() < count;
-}
-
 class Choice {
  public:
   Choice(Fusion* out, Graph& graph, const Analysis& nodes)

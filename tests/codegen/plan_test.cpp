@@ -383,6 +383,40 @@ TEST(Plan, PrimesHaveTiles) {
     EXPECT_GE(copies_of_rows(prime, false), 4) << prime;
 }
 
+// The plan of a product of matrices whose rows are so many elements apart, for vectors of 64 bytes.
+std::string plan_of_product(int64_t rows, int64_t terms, int64_t columns, int64_t apart) {
+  Suite s;
+  Node i = s.range(0, rows), j = s.range(1, columns), k = s.range(2, terms);
+  Node a = s.load(s.param(0, kF32, rows * apart), s.at({{i, apart}, {k, 1}}));
+  Node b = s.load(s.param(1, kF32, terms * columns), s.at({{k, columns}, {j, 1}}));
+  Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {k});
+  Node out = s.param(2, kF32, rows * columns), at = s.at({{i, columns}, {j, 1}});
+  Node node = s.graph.sink(std::array{s.store(out, at, sum, {i, j})});
+  Kernel kernel(process_heap());
+  EXPECT_TRUE(kernel.analyse(node).ok()) << last_message();
+  Plan plan(process_heap());
+  EXPECT_TRUE(make_plan(&plan, kernel, target_of(64), process_heap()).ok()) << last_message();
+  Text text(process_heap());
+  EXPECT_TRUE(print(text, plan).ok());
+  return std::string(text.view());
+}
+
+// Tiles have no more rows than lines of the first-level cache are left for their distance; rows
+// that leave the last level go by in blocks; columns of a panel are fewer where they are long.
+TEST(Plan, ProductsStayInTheCaches) {
+  const std::string narrow = plan_of_product(512, 512, 512, 512),
+                    apart = plan_of_product(1050, 1024, 1024, 1024),
+                    uneven = plan_of_product(1050, 1024, 1024, 1040),
+                    large = plan_of_product(4096, 4096, 4096, 4096),
+                    deep = plan_of_product(512, 16384, 512, 16384);
+  EXPECT_EQ(narrow.find('/'), std::string::npos) << narrow;
+  EXPECT_NE(apart.find("tile r0 7,"), std::string::npos) << apart;
+  EXPECT_NE(uneven.find("tile r0 14"), std::string::npos) << uneven;
+  EXPECT_NE(large.find("order r0/512 r1 r0; tasks r0 r1; pack p1"), std::string::npos) << large;
+  EXPECT_EQ(deep.find(", r1 "), std::string::npos) << deep;
+  EXPECT_NE(deep.find("pack p1"), std::string::npos) << deep;
+}
+
 // Plans for many sizes are of few kinds.
 TEST(Plan, GeneralPlansAreFew) {
   std::map<int, int> kinds;

@@ -21,14 +21,8 @@ constexpr int64_t kPartColumns = 1024, kFewestPartColumns = 128;
 constexpr int64_t kPartUnit = 64;
 constexpr int64_t kPartsWanted = 4;
 constexpr double kFewestPartFlops = 16e6;
-// Generated tiles win below these, and where the second operand of a product stays in the
-// second-level cache.
-constexpr int64_t kFewestTurnedElements = 16 * 1024;
-constexpr int64_t kShortestTurned = 16, kLongestTurned = 128;
-constexpr int64_t kFewestTurnedProducts = 32 * 1024;  // in one product
-constexpr int64_t kFewestTurnedInAll = 256 * 1024;
-// BLAS packs the second operand for so few rows in vain (bench/products.py).
-constexpr int64_t kFewRows = 32;
+constexpr int64_t kLongestColumn = 64 << 10;  // bytes of the second operand of a product
+// Generated loops win below these.
 constexpr int64_t kFewestWeights = 16 * 1024;
 constexpr int64_t kFewestWeightsOfWideImages = 64 * 1024;
 constexpr int64_t kWideImage = 32;
@@ -255,20 +249,13 @@ Parts parts_of(int64_t batch, int64_t m, int64_t n, int64_t k) {
   return out;
 }
 
-bool is_turned(Node x) {
-  while (x->op == Op::kReshape || x->op == Op::kExpand || x->op == Op::kDetach) x = x->src(0);
-  return x->op == Op::kPermute;
-}
-
+// Generated tiles are level or ahead where a panel of columns stays in the second-level cache
+// (bench/products.py).
 bool worth_matmul(Node call) {
   const Node a = call->src(1), b = call->src(2);
   const int64_t m = a->dim(a->ndim - 2u), k = a->dim(a->ndim - 1u), n = b->dim(b->ndim - 1u);
-  if (m < kNarrowest || n < kNarrowest || k < kNarrowest) return false;
-  if (m <= kFewRows && n * k >= kFewestTurnedElements) return false;
-  if (!is_turned(b)) return n * k >= machine::kOperandElements;
-  return n * k >= kFewestTurnedElements ||
-         (k >= kShortestTurned && k <= kLongestTurned && m * n * k >= kFewestTurnedProducts &&
-          call->count() * k >= kFewestTurnedInAll);
+  if (m < kNarrowest || n < kNarrowest) return false;
+  return k * static_cast<int64_t>(dtype::size(call->dtype)) > kLongestColumn;
 }
 
 bool worth_conv2d(Node call) {
