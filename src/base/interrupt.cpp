@@ -22,7 +22,7 @@ int64_t now_ms() {
 
 void Interrupt::begin(InterruptSource& source) {
   source_ = &source;
-  thread_ = this_thread();
+  if (source.ask != nullptr) thread_ = this_thread();
   seen_ = source.requests.load(std::memory_order_relaxed);
   answered_.store(false, std::memory_order_relaxed);
 }

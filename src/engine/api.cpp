@@ -21,9 +21,10 @@ int32_t aster_ml_engine_count(aster_ml_engine_counters* counters, const aster_ml
   Engine* engine = nullptr;
   ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
   aster_ml_engine_counters now = engine->counters;
-  now.kernels_launched += engine->replayed.kernels.load(std::memory_order_relaxed);
-  now.operations += engine->replayed.operations.load(std::memory_order_relaxed);
-  now.moved_bytes += engine->replayed.bytes.load(std::memory_order_relaxed);
+  const aster::engine::Work replayed = engine->replayed.work();
+  now.kernels_launched += replayed.kernels;
+  now.operations += replayed.operations;
+  now.moved_bytes += replayed.bytes;
   now.copies = context_of(context)->copies();
   now.copied_bytes = context_of(context)->copied_bytes();
   aster::write_struct(counters, now);

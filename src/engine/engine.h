@@ -95,19 +95,32 @@ struct Run {
 };
 uint64_t nanoseconds();
 
-// The same, added to by any thread.
-struct SharedWork {
-  std::atomic<uint64_t> kernels{0}, operations{0}, bytes{0};
-  std::atomic<uint64_t> interpreted{0};  // runs
+// What the runs on one workspace come to. One of them goes on at a time, which counts without
+// waiting for anyone; whoever adds up may look at any time.
+struct Runs {
+  const Work* work = nullptr;  // of one
+  std::atomic<uint64_t> count{0};
+  Runs *next = nullptr, **link = nullptr;  // among those of the engine
+
+  void add() { count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  Work sum() const {
+    const uint64_t n = count.load(std::memory_order_relaxed);
+    return {n * work->kernels, n * work->operations, n * work->bytes};
+  }
+};
+// What programs ran, on any thread. Workspaces come and go inside the context.
+class Replayed {
+ public:
+  void enter(Runs* runs, const Work& work);
+  void leave(Runs* runs);
+  Work work() const;
   // Another number after any run.
-  uint64_t stamp() const {
-    return kernels.load(std::memory_order_relaxed) + interpreted.load(std::memory_order_relaxed);
-  }
-  void add(const Work& other) {
-    kernels.fetch_add(other.kernels, std::memory_order_relaxed);
-    operations.fetch_add(other.operations, std::memory_order_relaxed);
-    bytes.fetch_add(other.bytes, std::memory_order_relaxed);
-  }
+  uint64_t stamp() const;
+
+ private:
+  Runs* first_ = nullptr;
+  Work gone_;  // of those that left
+  uint64_t gone_runs_ = 0;
 };
 
 // A schedule ready to run on any memory. Counted: the cache and programs hold it.
@@ -178,7 +191,7 @@ class Engine {
   uop::Graph& graph;
   size_t cells = 0;  // that live
   aster_ml_engine_counters counters = {};
-  SharedWork replayed;  // by programs, which run on any thread
+  Replayed replayed;
   Trace trace;
   Recording* recording = nullptr;
   Map<uint64_t, Executable*> cache;

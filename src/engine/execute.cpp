@@ -103,6 +103,35 @@ void bind(void** pointers, const Executable& exe, const Given* params, const Giv
   }
 }
 
+void Replayed::enter(Runs* runs, const Work& work) {
+  runs->work = &work;
+  runs->next = first_;
+  runs->link = &first_;
+  if (first_ != nullptr) first_->link = &runs->next;
+  first_ = runs;
+}
+
+void Replayed::leave(Runs* runs) {
+  if (runs->link == nullptr) return;
+  *runs->link = runs->next;
+  if (runs->next != nullptr) runs->next->link = runs->link;
+  gone_.add(runs->sum());
+  gone_runs_ += runs->count.load(std::memory_order_relaxed);
+}
+
+Work Replayed::work() const {
+  Work sum = gone_;
+  for (const Runs* runs = first_; runs != nullptr; runs = runs->next) sum.add(runs->sum());
+  return sum;
+}
+
+uint64_t Replayed::stamp() const {
+  uint64_t sum = gone_runs_;
+  for (const Runs* runs = first_; runs != nullptr; runs = runs->next)
+    sum += runs->count.load(std::memory_order_relaxed);
+  return sum;
+}
+
 void Run::tell(const LaunchInfo& info, size_t operands, uint64_t start) const {
   aster_ml_launch launch{};
   launch.struct_size = sizeof(launch);

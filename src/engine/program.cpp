@@ -25,24 +25,25 @@ void release_program(Program* program) {
 
 }  // namespace
 
-void destroy_workspace(Heap& heap, Workspace* workspace) {
+void destroy_workspace(Program& program, Workspace* workspace) {
+  program.replayed->leave(&workspace->runs);
   buffer::storage_release(workspace->memory);
   buffer::storage_release(workspace->staging);
   for (Storage* storage : workspace->areas) buffer::storage_release(storage);
   for (Storage* storage : workspace->apart) buffer::storage_release(storage);
-  heap.destroy(workspace);
+  program.context->heap().destroy(workspace);
 }
 
 void free_workspace(HandleObject* object) {
   auto* workspace = static_cast<Workspace*>(object);
   Program* program = workspace->program;
-  destroy_workspace(workspace->context->heap(), workspace);
+  destroy_workspace(*program, workspace);
   release_program(program);
 }
 
 void free_program(HandleObject* object) {
   auto* program = static_cast<Program*>(object);
-  if (program->own != nullptr) destroy_workspace(program->context->heap(), program->own);
+  if (program->own != nullptr) destroy_workspace(*program, program->own);
   program->own = nullptr;
   release_program(program);
 }
@@ -66,6 +67,7 @@ Given home_of(const Workspace& workspace, const Result& result) {
 }
 
 Status fill_workspace(Workspace* workspace, Program& program) {
+  program.replayed->enter(&workspace->runs, program.work);
   ASTER_TRY(buffer::storage_create(&workspace->memory, *program.context,
                                    static_cast<size_t>(program.bytes), 0));
   for (const Area& area : program.areas) {
@@ -90,6 +92,7 @@ Status fill_workspace(Workspace* workspace, Program& program) {
   ASTER_TRY(workspace->apart.resize(program.inputs.size(), nullptr));
   ASTER_TRY(workspace->staged.resize(program.inputs.size(), -1));
   ASTER_TRY(workspace->late.resize(program.results.size(), 0));
+  ASTER_TRY(workspace->last.reserve(program.patched()));
   for (size_t i = 0; i < program.results.size(); ++i) {
     const Result& result = program.results[i];
     if (result.where == Where::kResult)
@@ -310,6 +313,7 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
            std::span<aster_ml_tensor> outputs, const int64_t* values) {
   Busy memory(workspace.busy, true);
   if (!memory.held()) return ASTER_FAIL(kSTATE, "the workspace is in use by another run");
+  if (is_given_again(program, workspace, inputs, outputs)) return run_again(program, workspace);
   if (program.variables.empty()) return run_all(program, workspace, inputs, outputs);
   Vec<aster_ml_tensor> all(program.context->heap());
   ASTER_TRY(with_values(&all, program, workspace, inputs, values));
@@ -320,6 +324,7 @@ Status run_all(Program& program, Workspace& workspace, std::span<const aster_ml_
                std::span<aster_ml_tensor> outputs) {
   Busy state(program.busy, program.writes_state || program.interprets);
   if (!state.held()) return ASTER_FAIL(kSTATE, "another run writes the captured state");
+  workspace.last.clear();
   ASTER_TRY(plan_run(program, workspace, inputs, outputs));
   if (program.copied_bytes != 0) {
     ASTER_TRY(program.context->may_copy(static_cast<size_t>(program.copied_bytes),
@@ -338,8 +343,7 @@ Status run_all(Program& program, Workspace& workspace, std::span<const aster_ml_
                     : home_of(workspace, program.results[i]));
   }
   ASTER_TRY(outcome(*program.context, execute(program, workspace)));
-  program.replayed->add(program.work);
-  if (program.interprets) program.replayed->interpreted.fetch_add(1, std::memory_order_relaxed);
+  workspace.runs.add();
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Array& array = program.results[i].array;
     const Given made = result_data(program, workspace, i);
@@ -354,7 +358,7 @@ Status run_all(Program& program, Workspace& workspace, std::span<const aster_ml_
                                {made.data, made.offset, device}, bytes));
     }
   }
-  return kOk;
+  return note_run(program, workspace, inputs, outputs);
 }
 
 }  // namespace
@@ -487,7 +491,7 @@ int32_t aster_ml_workspace_init(aster_ml_workspace* out, const aster_ml_program*
     status = aster::handle_init(workspace, *p->context, aster::engine::free_workspace);
   }
   if (!status.ok()) {
-    aster::engine::destroy_workspace(heap, workspace);
+    aster::engine::destroy_workspace(*p, workspace);
     return status;
   }
   workspace->program = p;

@@ -80,6 +80,7 @@ struct Workspace : HandleObject {
         offsets(heap),
         current(heap),
         given(heap),
+        last(heap),
         staged(heap),
         values(heap),
         late(heap),
@@ -95,6 +96,8 @@ struct Workspace : HandleObject {
   // How the run goes that these are given to: inputs, then outputs.
   Vec<Given> given;
   bool planned = false;
+  // What the last run was given, where one that is given the same is its launches and no more.
+  Vec<aster_ml_tensor> last;
   // Where inputs are copied first that lie in memory which the run writes; -1 for the others.
   Vec<int64_t> staged;
   buffer::Storage* staging = nullptr;
@@ -104,6 +107,7 @@ struct Workspace : HandleObject {
   Vec<buffer::Storage*> apart;  // copies of inputs on devices; null: none
   Commands commands;            // of a program that is not the host's alone
   runtime::Queues queues;
+  Runs runs;
   std::atomic<bool> busy{false};
 };
 
@@ -149,9 +153,9 @@ struct Program : HandleObject {
   int64_t bytes = 0;
   int threads = 1;
   Work work;
-  double expected = 0;             // nanoseconds of what is compiled
-  SharedWork* replayed = nullptr;  // the engine's count
-  const Trace* trace = nullptr;    // the engine's
+  double expected = 0;           // nanoseconds of what is compiled
+  Replayed* replayed = nullptr;  // the engine's count
+  const Trace* trace = nullptr;  // the engine's
   bool writes_state = false;
   bool interprets = false;
   std::atomic<bool> busy{false};
@@ -175,7 +179,7 @@ Status list_values(Program& program, Vec<Captured>& captured);
 // Handles' ways to give up what they hold.
 void free_program(HandleObject* object);
 void free_workspace(HandleObject* object);
-void destroy_workspace(Heap& heap, Workspace* workspace);
+void destroy_workspace(Program& program, Workspace* workspace);
 
 // An array's bytes and memory.
 size_t array_bytes(const Program& program, const Array& array);
@@ -196,6 +200,16 @@ inline void* data_of(const aster_ml_tensor& tensor) {
 // fails. Errors: DTYPE, SHAPE, RANGE, DEVICE, ARGUMENT, MEMORY.
 Status plan_run(const Program& program, Workspace& workspace,
                 std::span<const aster_ml_tensor> inputs, std::span<const aster_ml_tensor> outputs);
+
+// Notes what a run was given that went well, and whether that is there again; such a run.
+Status note_run(const Program& program, Workspace& workspace,
+                std::span<const aster_ml_tensor> inputs, std::span<const aster_ml_tensor> outputs);
+bool is_given_again(const Program& program, const Workspace& workspace,
+                    std::span<const aster_ml_tensor> inputs,
+                    std::span<const aster_ml_tensor> outputs);
+Status run_again(const Program& program, Workspace& workspace);
+// Whether a tensor of as many axes has that shape and lies row by row. An empty one may lie anyhow.
+bool is_row_major(uop::Words shape, const aster_ml_tensor& given);
 
 // Where in the workspace a result is unless a caller gives memory for it.
 Given home_of(const Workspace& workspace, const Result& result);

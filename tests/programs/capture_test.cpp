@@ -43,6 +43,58 @@ TEST(Capture, ReplaysAreCounted) {
   EXPECT_EQ(after.moved_bytes, before.moved_bytes + 3 * (3 + 3 + 3 + 1) * sizeof(float));
 }
 
+// A run that is given what the last one was is its launches and no more; what has changed behind
+// the same pointers is seen.
+TEST(Capture, TheSameGivenAgain) {
+  Session s;
+  Tensor x({1.f, 2.f, 3.f, 4.f, 5.f, 6.f});
+  x = x.reshape({2, 3}).realized();
+  Program program({x}, [&] { return x + x; });
+  OK(program);
+  float from[6] = {1, 2, 3, 4, 5, 6}, to[6] = {}, elsewhere[6] = {};
+  size_t shape[2] = {2, 3};
+  ptrdiff_t strides[2] = {3, 1};
+  const aster_ml_buffer memory = {from, sizeof(from), ASTER_ML_DTYPE_FLOAT32, ASTER_ML_DEVICE_CPU};
+  aster_ml_tensor in = {memory, 0, 2, shape, strides, ASTER_ML_DTYPE_FLOAT32, ASTER_ML_DEVICE_CPU};
+  aster_ml_tensor out = in;
+  out.storage.data = to;
+  const auto run = [&] { return aster_ml_program_run(program.get(), nullptr, &in, 1, &out, 1); };
+  const uint64_t before = s.counters().kernels_launched;
+  for (int i = 0; i < 3; ++i) {
+    from[5] = static_cast<float>(i);
+    EXPECT_EQ(run(), 0);
+    EXPECT_EQ(to[5], 2 * from[5]);
+  }
+  EXPECT_EQ(s.counters().kernels_launched, before + 3 * program.kernels());
+  std::swap(shape[0], shape[1]);
+  EXPECT_EQ(run(), ASTER_ML_SHAPE);
+  std::swap(shape[0], shape[1]);
+  strides[0] = 1;
+  EXPECT_EQ(run(), ASTER_ML_SHAPE);
+  strides[0] = 3;
+  EXPECT_EQ(run(), 0);
+  out.storage.data = elsewhere;
+  for (int i = 0; i < 2; ++i) {
+    from[0] = 50.f + static_cast<float>(i);
+    EXPECT_EQ(run(), 0);
+    EXPECT_EQ(elsewhere[0], 2 * from[0]);
+  }
+  EXPECT_EQ(to[0], 2.f);
+  // In place, which needs a copy first: not what was planned before.
+  out.storage.data = from;
+  for (int i = 0; i < 2; ++i) {
+    const float first = from[0];
+    EXPECT_EQ(run(), 0);
+    EXPECT_EQ(from[0], 2 * first);
+  }
+  int told = 0;
+  EXPECT_OK(s.trace([](void* self, const aster_ml_launch*) { ++*static_cast<int*>(self); }, &told));
+  out.storage.data = to;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run(), 0);
+  EXPECT_EQ(told, 3 * static_cast<int>(program.kernels()));
+  EXPECT_OK(s.trace(nullptr));
+}
+
 TEST(Capture, StateIsCarriedOn) {
   Session s;
   Tensor weight({0.f, 0.f}), x({1.f, 2.f});
