@@ -343,6 +343,30 @@ Status copy_simplified(Node* sink, uop::Graph& g, Nodes roots) {
   return *sink != nullptr ? kOk : last_failure();
 }
 
+// What is done to graphs in which an operation occurs. No pass makes what one behind it looks for.
+struct Pass {
+  Op op;
+  Status (*run)(Node* sink, Graph& graph);
+};
+constexpr Pass kPasses[] = {
+    {Op::kAssign, copy_written_values},  {Op::kScan, copy_turned_scans},
+    {Op::kScanPlace, copy_turned_scans}, {Op::kLogScan, copy_turned_scans},
+    {Op::kArgsort, sort_values},         {Op::kReduce, split_reductions},
+    {Op::kCat, split_concatenations},    {Op::kThreefry, split_words},
+    {Op::kWindow, lay_out_padding},
+};
+
+Status run_passes(Node* sink, Graph& g) {
+  Vec<Node> nodes(g.memory());
+  ASTER_TRY(walk(&nodes, std::array{*sink}));
+  bool occurs[static_cast<size_t>(Op::kCount)] = {};
+  for (Node node : nodes) occurs[static_cast<size_t>(node->op)] = true;
+  for (const Pass& pass : kPasses) {
+    if (occurs[static_cast<size_t>(pass.op)]) ASTER_TRY(pass.run(sink, g));
+  }
+  return kOk;
+}
+
 }  // namespace
 
 Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leaves& leaves,
@@ -356,13 +380,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leav
   ASTER_TRY(expand_scatters(sink, scratch));
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));
   ASTER_TRY(copy_simplified(sink, scratch, roots));
-  ASTER_TRY(copy_written_values(sink, scratch));
-  ASTER_TRY(copy_turned_scans(sink, scratch));
-  ASTER_TRY(sort_values(sink, scratch));
-  ASTER_TRY(split_reductions(sink, scratch));
-  ASTER_TRY(split_concatenations(sink, scratch));
-  ASTER_TRY(split_words(sink, scratch));
-  return lay_out_padding(sink, scratch);
+  return run_passes(sink, scratch);
 }
 
 Status Engine::schedule_and_compile(Executable* exe, Nodes roots, const Leaves& leaves,

@@ -1,5 +1,6 @@
 #include "engine/rangeify.h"
 
+#include "base/set.h"
 #include "engine/fusion.h"
 
 namespace aster::engine {
@@ -12,12 +13,12 @@ Status walk(Vec<Node>* out, uop::Nodes roots) {
     Node node;
     uint32_t next;
   };
-  Map<Node, uint8_t> seen(out->memory());
+  Set<Node> seen(out->memory());
   Vec<Frame> stack(out->memory());
   const auto enter = [&](Node node) -> Status {
-    if (seen.contains(node)) return kOk;
-    ASTER_TRY(seen.set(node, 1));
-    return stack.push(Frame{node, node->op == Op::kCall ? 1u : 0u});
+    bool fresh = false;
+    ASTER_TRY(seen.add(&fresh, node));
+    return fresh ? stack.push(Frame{node, node->op == Op::kCall ? 1u : 0u}) : kOk;
   };
   for (Node root : roots) {
     ASTER_TRY(enter(root));

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/set.h"
 #include "uop/foreign.h"
 #include "uop/uop.h"
 
@@ -310,13 +311,16 @@ Status toposort(Vec<Node>* out, Nodes roots) {
     uint32_t next;
   };
   Memory& memory = out->memory();
-  Map<Node, uint8_t> seen(memory);
+  Set<Node> seen(memory);
   Vec<Frame> stack(memory);
+  const auto enter = [&](Node node) -> Status {
+    bool fresh = false;
+    ASTER_TRY(seen.add(&fresh, node));
+    return fresh ? stack.push(Frame{node, 0}) : kOk;
+  };
   for (Node root : roots) {
     if (root == nullptr) return last_failure();
-    if (seen.contains(root)) continue;
-    ASTER_TRY(seen.set(root, 1));
-    ASTER_TRY(stack.push(Frame{root, 0}));
+    ASTER_TRY(enter(root));
     while (!stack.empty()) {
       Frame& frame = stack.back();
       if (frame.next == frame.node->nsrc) {
@@ -324,10 +328,7 @@ Status toposort(Vec<Node>* out, Nodes roots) {
         stack.pop();
         continue;
       }
-      Node source = frame.node->src(frame.next++);
-      if (seen.contains(source)) continue;
-      ASTER_TRY(seen.set(source, 1));
-      ASTER_TRY(stack.push(Frame{source, 0}));
+      ASTER_TRY(enter(frame.node->src(frame.next++)));
     }
   }
   return kOk;

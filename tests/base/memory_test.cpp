@@ -11,6 +11,7 @@
 #include "base/hash_map.h"
 #include "base/list.h"
 #include "base/sanitize.h"
+#include "base/set.h"
 #include "base/text.h"
 
 namespace {
@@ -20,6 +21,7 @@ using aster::BlockPool;
 using aster::Heap;
 using aster::List;
 using aster::Map;
+using aster::Set;
 using aster::Table;
 using aster::Text;
 using aster::Vec;
@@ -125,6 +127,23 @@ TEST(Map, AgreesWithStdMap) {
   }
   ours.clear();
   EXPECT_EQ(ours.find(1), nullptr);
+}
+
+TEST(Set, TellsWhatIsNew) {
+  Heap heap(nullptr);
+  Set<const int*> set(heap);
+  std::vector<int> all(1000);
+  EXPECT_FALSE(set.contains(all.data()));
+  for (const bool first : {true, false}) {
+    for (const int& i : all) {
+      bool fresh = !first;
+      ASSERT_TRUE(set.add(&fresh, &i).ok());
+      EXPECT_EQ(fresh, first);
+    }
+  }
+  EXPECT_EQ(set.size(), all.size());
+  EXPECT_TRUE(set.contains(&all[999]));
+  EXPECT_FALSE(set.contains(all.data() + all.size()));
 }
 
 TEST(Map, IteratesInOrderOfInsertion) {
