@@ -83,6 +83,18 @@ struct [[gnu::packed, gnu::may_alias]] Anywhere {
   T value;
 };
 
+// From the last one on, two at a time: compilers take one after another.
+void copy_backwards(char* to, const char* from, ptrdiff_t n) {
+  typedef uint64_t Two __attribute__((vector_size(16)));
+  for (; n > 1; n -= 2, to += sizeof(Two), from -= sizeof(Two)) {
+    Two two;
+    std::memcpy(&two, from - sizeof(uint64_t), sizeof(two));
+    two = Two{two[1], two[0]};
+    std::memcpy(to, &two, sizeof(two));
+  }
+  if (n != 0) std::memcpy(to, from, sizeof(uint64_t));
+}
+
 template <typename T>
 void copy_steps(char* to, ptrdiff_t to_step, const char* from, ptrdiff_t from_step, size_t count) {
   constexpr ptrdiff_t kSize = sizeof(T);
@@ -94,6 +106,8 @@ void copy_steps(char* to, ptrdiff_t to_step, const char* from, ptrdiff_t from_st
     std::memcpy(to, from, count * sizeof(T));
   } else if (to_step == kSize && from_step == 2 * kSize) {
     for (ptrdiff_t i = 0; i < n; ++i) dst[i].value = src[2 * i].value;
+  } else if (kSize == 8 && to_step == kSize && from_step == -kSize) {
+    copy_backwards(to, from, n);
   } else if (to_step == kSize && from_step == -kSize) {
     for (ptrdiff_t i = 0; i < n; ++i) dst[i].value = src[-i].value;
   } else if (to_step == kSize) {

@@ -193,14 +193,13 @@ Status produce(aster_ml_dynamic_kernel_instance* out, Context& context, const Pr
 
 Status capture_kernel(Runner** out, Context& context, std::span<const KernelInput> inputs,
                       KernelBuild build, const void* self) {
-  constexpr size_t kMost = 3;
   const aster_ml_context own = context.inner_handle();
   engine::Engine* engine = nullptr;
   ASTER_TRY(engine::engine_of(&engine, context));
-  aster_ml_lazy x[kMost] = {}, y = {};
+  aster_ml_lazy x[kMostInputs] = {}, y = {};
   aster_ml_program program{};
   const auto run = [&]() -> Status {
-    aster_ml_lazy* given[kMost];
+    aster_ml_lazy* given[kMostInputs];
     aster_ml_lazy* const results[] = {&y};
     for (size_t k = 0; k < inputs.size(); ++k) {
       const auto shape = static_cast<int64_t>(inputs[k].count);
@@ -209,7 +208,7 @@ Status capture_kernel(Runner** out, Context& context, std::span<const KernelInpu
         return last_failure();
     }
     if (aster_ml_engine_capture_begin(&own, given, inputs.size()) != 0) return last_failure();
-    Node operands[kMost];
+    Node operands[kMostInputs];
     for (size_t k = 0; k < inputs.size(); ++k) operands[k] = cell(&x[k])->node;
     const Node node = build(self, engine::graph_of(*engine), operands);
     engine::Lazy* lazy = nullptr;

@@ -44,7 +44,7 @@ class Runner {
   std::atomic<uint64_t> free_{0};        // a bit each
   std::atomic<uint32_t> given_back_{0};  // how often one became free
   // Of one launch that needs no workspace: what its operands are, inputs, then results.
-  static constexpr size_t kMostDirect = 8;
+  static constexpr size_t kMostDirect = 12;
   const engine::Launch* direct_ = nullptr;
   uint8_t operands_[kMostDirect] = {};
 };
@@ -67,7 +67,8 @@ struct KernelInput {
   DType dtype;
   size_t count;
 };
-// A program of what build makes of its operands, no more than three.
+// A program of what build makes of its operands, no more than so many.
+inline constexpr size_t kMostInputs = 9;
 using KernelBuild = Node (*)(const void* self, Graph& g, const Node* operands);
 Status capture_kernel(Runner** out, Context& context, std::span<const KernelInput> inputs,
                       KernelBuild build, const void* self);

@@ -20,6 +20,8 @@ constexpr size_t kBlock = kKernelBlock;
 constexpr size_t kFew = 16;               // elements of a small block, and values that are kept
 constexpr size_t kRoomBytes = 32 * 1024;  // of the rows that are reduced beside each other
 constexpr size_t kMostRows = 64;
+constexpr size_t kWide = 128;  // columns of a call (bench_kernel)
+constexpr size_t kDeep = 8;    // elements of each that it takes
 
 // What is reduced by which operation, and what stands for it in bool.
 struct Row {
@@ -90,11 +92,16 @@ Node build_block(const void* self, Graph& g, const Node* x) {
   const Expr e{&g, x[0]};
   return reduce(plan.op(), e.dtype() == plan.kept ? e : e.cast(plan.kept), kAxis).n;
 }
-// Results that lie beside each other, element by element.
+// Results that lie beside each other, element by element: what was there, and what comes to it.
+template <size_t kCount>
 Node build_step(const void* self, Graph& g, const Node* x) {
   const Plan& plan = *static_cast<const Plan*>(self);
-  const Node next = cast(g, x[1], plan.kept);
-  return next == nullptr ? nullptr : g.alu(plan.op(), x[0], next);
+  Node result = x[0];
+  for (size_t i = 1; i <= kCount && result != nullptr; ++i) {
+    const Node next = cast(g, x[i], plan.kept);
+    result = next == nullptr ? nullptr : g.alu(plan.op(), result, next);
+  }
+  return result;
 }
 Node build_end(const void* self, Graph& g, const Node* x) {
   const Plan& plan = *static_cast<const Plan*>(self);
@@ -103,7 +110,7 @@ Node build_end(const void* self, Graph& g, const Node* x) {
   return e.cast(plan.to).n;
 }
 
-enum Part : uint8_t { kWhole, kSmall, kJoin, kEnd, kStep, kFold };
+enum Part : uint8_t { kWhole, kSmall, kJoin, kEnd, kSteps, kFold };
 
 Status capture(Produced* kernel, Context& context, const Plan& plan, int32_t form) {
   const auto add = [&](Part part, DType dtype, size_t count) {
@@ -113,12 +120,12 @@ Status capture(Produced* kernel, Context& context, const Plan& plan, int32_t for
   ASTER_TRY(add(kWhole, plan.from, kBlock));
   ASTER_TRY(add(kSmall, plan.from, kFew));
   ASTER_TRY(add(kJoin, plan.kept, kFew));
-  const bool columns = form == ASTER_ML_KERNEL_STRIDED && !plan.row->index;
-  for (const Part part : {kStep, kFold}) {
-    const KernelInput inputs[] = {{plan.kept, kBlock},
-                                  {part == kStep ? plan.from : plan.kept, kBlock}};
-    if (columns)
-      ASTER_TRY(capture_kernel(&kernel->runners[part], context, inputs, build_step, &plan));
+  if (form == ASTER_ML_KERNEL_STRIDED && !plan.row->index) {
+    KernelInput inputs[1 + kDeep] = {{plan.kept, kWide}, {plan.kept, kWide}};
+    ASTER_TRY(capture_kernel(&kernel->runners[kFold], context, std::span(inputs, 2), build_step<1>,
+                             &plan));
+    for (size_t i = 1; i <= kDeep; ++i) inputs[i] = {plan.from, kWide};
+    ASTER_TRY(capture_kernel(&kernel->runners[kSteps], context, inputs, build_step<kDeep>, &plan));
   }
   if (plan.row->index || (plan.to == plan.kept && !plan.row->mean)) return kOk;
   const KernelInput inputs[] = {{plan.kept, 1}, {plan.quotient, 1}};
@@ -162,37 +169,57 @@ class Reducing {
       finish(dst, value(row, 0), row, count);
   }
 
-  // Rows beside each other, no more than kBlock: element after element of all of them.
+  // Rows beside each other, no more than kBlock: elements of all of them, kDeep after kDeep.
   void run_columns(char* dst, ptrdiff_t dst_stride, const Rows& from, size_t rows, size_t count) {
     // Each is a sum of sums, as those of blocks are.
     alignas(64) char totals[2][kBlock * kMostElementBytes], parts[2][kBlock * kMostElementBytes];
-    char *total = totals[0], *part = parts[0];
-    fill(total, 0, kBlock, kept_, k_.words[1]);
+    const size_t wide = (rows + kWide - 1) / kWide * kWide;
+    size_t total = 0, part = 0;
+    fill(totals[0], 0, wide, kept_, k_.words[1]);
     for (size_t done = 0; done < count;) {
       const size_t end = std::min(count, done + kBlock);
-      fill(part, 0, kBlock, kept_, k_.words[1]);
-      for (; done < end; ++done) {
-        const char* at = from.at + static_cast<ptrdiff_t>(done) * from.step;
-        const bool there = rows == kBlock && lies_well(at, from.apart, size_);
-        if (!there)
-          buffer::copy_row(room_, static_cast<ptrdiff_t>(size_), at, from.apart, rows, size_);
-        part = step(kStep, parts, part, there ? at : room_);
+      fill(parts[part], 0, wide, kept_, k_.words[1]);
+      for (; done < end; done += std::min(kDeep, end - done), part ^= 1) {
+        for (size_t column = 0; column < wide; column += kWide) {
+          const void* inputs[1 + kDeep] = {parts[part] + column * kept_};
+          find_columns(inputs + 1, from, column, rows, done, end);
+          void* result = parts[part ^ 1] + column * kept_;
+          k_.runners[kSteps]->run(&result, inputs);
+        }
       }
-      total = step(kFold, totals, total, part);
+      for (size_t at = 0; at < wide * kept_; at += kWide * kept_) {
+        const void* const inputs[] = {totals[total] + at, parts[part] + at};
+        void* result = totals[total ^ 1] + at;
+        k_.runners[kFold]->run(&result, inputs);
+      }
+      total ^= 1;
     }
+    const auto size = static_cast<ptrdiff_t>(kept_);
+    if (k_.runners[kEnd] == nullptr)
+      return buffer::copy_row(dst, dst_stride, totals[total], size, rows, kept_);
     for (size_t row = 0; row < rows; ++row, dst += dst_stride)
-      finish(dst, total + row * kept_, row, count);
+      finish(dst, totals[total] + row * kept_, row, count);
   }
 
  private:
-  using Two = char[2][kBlock * kMostElementBytes];
-  // What was there with what comes to it, in the other one of two places.
-  char* step(Part part, Two& places, char* now, const char* next) {
-    const void* const from[] = {now, next};
-    char* const to = now == places[0] ? places[1] : places[0];
-    void* const result = to;
-    k_.runners[part]->run(&result, from);
-    return to;
+  // Elements of kWide rows from `column` on, kDeep of each from `done` on, where they are or where
+  // they are copied to; what is not there changes nothing.
+  void find_columns(const void** out, const Rows& from, size_t column, size_t rows, size_t done,
+                    size_t end) {
+    const size_t width = std::min(kWide, rows - column);
+    const char* at = from.at + static_cast<ptrdiff_t>(column) * from.apart +
+                     static_cast<ptrdiff_t>(done) * from.step;
+    for (size_t i = 0; i < kDeep; ++i, at += from.step) {
+      char* own = room_ + i * kWide * size_;
+      const bool there = done + i < end;
+      if (there && width == kWide && lies_well(at, from.apart, size_)) {
+        out[i] = at;
+        continue;
+      }
+      if (there) buffer::copy_row(own, static_cast<ptrdiff_t>(size_), at, from.apart, width, size_);
+      fill(own, there ? width : 0, kWide, size_, k_.words[0]);
+      out[i] = own;
+    }
   }
 
   // Not a power of two: the rows of a block would share few places of the cache.
@@ -250,7 +277,9 @@ class Reducing {
   }
 
   static void fill(char* elements, size_t from, size_t to, size_t size, uint64_t element) {
-    for (size_t i = from; i < to; ++i) std::memcpy(elements + i * size, &element, size);
+    if (from == to) return;
+    buffer::copy_row(elements + from * size, static_cast<ptrdiff_t>(size),
+                     reinterpret_cast<const char*>(&element), 0, to - from, size);
   }
 
   void finish(char* dst, char* result, size_t row, size_t count) {
