@@ -224,6 +224,7 @@ class Naive {
     if (op == Op::kAfter) return after(node);
     if (op == Op::kAssign) return of(node->src(1));
     if (op == Op::kContiguous || op == Op::kDetach) return of(node->src(0));
+    if (op == Op::kForeign) return foreign(node);
     if (op == Op::kReduce) return reduce(node);
     if (op == Op::kCat) return cat(node);
     if (op == Op::kGather) return gather(node);
@@ -253,6 +254,18 @@ class Naive {
       for (size_t k = 0; k < x.size(); ++k) words[k] = x[k][i];
       out[i] = uop::evaluate(op, operand, node->dtype, words);
       if (loose_ && is_function(op)) out[i] = nudged(node->dtype, out[i], i);
+    }
+    return out;
+  }
+
+  Values foreign(Node node) {
+    const Values x = of(node->src(0));
+    if (node->nsrc == 1) return Values(x.rbegin(), x.rend());
+    const Values y = of(node->src(1));
+    Values out(x.size());
+    for (size_t i = 0; i < out.size(); ++i) {
+      const Word words[3] = {x[i], y[i], 0};
+      out[i] = uop::evaluate(Op::kMax, node->dtype, node->dtype, words);
     }
     return out;
   }

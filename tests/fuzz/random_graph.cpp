@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "dtype/convert.h"
+#include "fuzz/foreign.h"
 #include "uop/composite.h"
 
 namespace aster::fuzz {
@@ -222,12 +223,22 @@ class Generator {
     if (die < 72) return (void)keep(movement(any()));
     if (die < 80) return (void)keep(indexed(any()));
     if (die < 88) return (void)keep(reduction(any()));
-    if (die < 91) return (void)keep(chance(50) ? g().contiguous(any()) : g().detach(any()));
+    if (die < 90) return (void)keep(chance(50) ? g().contiguous(any()) : g().detach(any()));
+    if (die < 92) return (void)keep(foreign(any()));
     if (die < 94 && options_.calls && options_.floats) return (void)keep(call());
     if (die < 98 && options_.assigns) return assign();
     if (chance(50)) return (void)keep(leaf(some_dtype(), some_shape()));
     const bool integers = !options_.floats || some_dtype() == DType::kInt32;
     (void)keep(g().iota(integers ? DType::kInt32 : DType::kFloat32, pick(1, 30)));
+  }
+
+  // By a kernel that is not the library's.
+  Node foreign(Node x) {
+    x = as(x, real(x) ? DType::kFloat32 : DType::kInt32);
+    if (x == nullptr) return nullptr;
+    if (chance(50))
+      return g().foreign(larger_of(x->dtype), x->dtype, x->shape(), 0, std::array{x, beside(x)});
+    return g().foreign(turned_around(), x->dtype, x->shape(), x->count(), std::array{x});
   }
 
   Node number(Node x, double value) { return g().constant(x->dtype, value, x->shape()); }
