@@ -8,7 +8,9 @@
  * thread. Export gives one to the caller; import takes one over, if it succeeds.
  *
  * Devices  Memory that the host addresses is CPU; of kind pinned CUDA_HOST, unified CUDA_MANAGED.
- *          The others are the devices of their names, where a backend is registered.
+ *          The others are the devices of their names, where a backend is registered. data of
+ *          OPENCL is a cl_mem of the cl_context that aster_ml_queue_opencl gives, not what data of
+ *          a tensor is; a cl_mem that went out and comes in is the same memory.
  */
 #ifndef ASTER_ML_DLPACK_H
 #define ASTER_ML_DLPACK_H
@@ -103,9 +105,9 @@ ASTER_ML_API int32_t aster_ml_dlpack_export_legacy(aster_ml_dlpack_legacy **out,
  * deleter is called once when nothing uses the memory any more, on any thread; where it has no
  * elements, before this returns. On failure managed is still the caller's. Errors: ARGUMENT (null
  * fields, elements that are not aligned), RANGE (negative dimensions, strides that leave the
- * address space), FORMAT (no version), UNSUPPORTED (a newer major version; a type of elements that
- * has no dtype; a device without a backend), STATE (managed is imported already, as far as that can
- * be seen: while its memory is in use). */
+ * address space or a cl_mem), FORMAT (no version), UNSUPPORTED (a newer major version; a type of
+ * elements that has no dtype; a device without a backend; a cl_mem of another cl_context), STATE
+ * (managed is imported already, as far as that can be seen: while its memory is in use). */
 ASTER_ML_API int32_t aster_ml_dlpack_import(aster_ml_tensor *out, const aster_ml_context *context,
                                             aster_ml_dlpack_managed *managed);
 ASTER_ML_API int32_t aster_ml_dlpack_import_legacy(aster_ml_tensor *out,

@@ -8,6 +8,7 @@
 #include "buffer/strided.h"
 #include "buffer/tensor.h"
 #include "device/device.h"
+#include "device/native.h"
 #include "dtype/dtype.h"
 
 namespace aster::buffer {
@@ -95,6 +96,16 @@ Status export_device(aster_ml_dlpack_device* out, int32_t device, int32_t kind) 
   return ASTER_FAIL(kUNSUPPORTED, "DLPack has no type for memory on %s", device::name(device).text);
 }
 
+// How others name memory on a device.
+Status share(void** handle, int32_t device, void* data) {
+  const aster_ml_backend* backend;
+  ASTER_TRY(device::backend(&backend, device));
+  const device::NativeMemory* native = device::native_memory(backend);
+  *handle = data;
+  return native == nullptr || data == nullptr ? kOk
+                                              : native->share(handle, device::index(device), data);
+}
+
 Status describe(aster_ml_dlpack_tensor* out, const aster_ml_tensor& tensor, int32_t kind) {
   int32_t device;
   ASTER_TRY(device::canonical(&device, tensor.storage.device));
@@ -106,11 +117,13 @@ Status describe(aster_ml_dlpack_tensor* out, const aster_ml_tensor& tensor, int3
     if (static_cast<int32_t>(row.dtype) == tensor.dtype) out->dtype = {row.code, row.bits, 1};
   }
   // Of addresses the offset is a part: there are users that forget it.
-  const bool host = device::is_host(device);
   char* data = static_cast<char*>(tensor.storage.data);
-  out->data = host && data != nullptr ? data + tensor.byte_offset : data;
-  out->byte_offset = host ? 0 : tensor.byte_offset;
-  return kOk;
+  if (device::is_host(device)) {
+    out->data = data != nullptr ? data + tensor.byte_offset : data;
+    return kOk;
+  }
+  out->byte_offset = tensor.byte_offset;
+  return share(&out->data, device, data);
 }
 
 template <class M>
@@ -210,6 +223,41 @@ Status check_fields(const aster_ml_dlpack_tensor& tensor, bool* empty) {
   return kOk;
 }
 
+// Memory on a device as its backend knows it; *adopted: which that has to release again.
+Status adopt(aster_ml_buffer* memory, const aster_ml_backend** adopted) {
+  const aster_ml_backend* backend;
+  *adopted = nullptr;
+  ASTER_TRY(device::backend(&backend, memory->device));
+  const device::NativeMemory* native = device::native_memory(backend);
+  if (native == nullptr) return kOk;
+  ASTER_TRY(
+      native->adopt(&memory->data, device::index(memory->device), memory->data, memory->bytes));
+  *adopted = backend;
+  return kOk;
+}
+
+// The storage of a managed tensor's memory, which is released with it.
+template <class M>
+Status wrap_managed(Storage** out, Context& context, M* managed, aster_ml_buffer* memory,
+                    bool read_only) {
+  const aster_ml_backend* adopted;
+  ASTER_TRY(adopt(memory, &adopted));
+  const auto release = release_managed<M>;
+  Status status = storage_waits(memory->data, release, managed)
+                      ? ASTER_FAIL(kSTATE, "this managed tensor is imported already")
+                      : storage_wrap(out, context, memory->data, memory->bytes, memory->device,
+                                     read_only, release, managed);
+  if (adopted == nullptr) return status;
+  if (status.ok()) {
+    (*out)->home = memory->device;
+  } else {
+    const SavedError why;
+    adopted->release(adopted->self, device::index(memory->device), memory->data, memory->bytes);
+    why.restore();
+  }
+  return status;
+}
+
 template <class M>
 Status import_tensor(aster_ml_tensor* out, Context& context, M* managed, bool read_only) {
   const aster_ml_dlpack_tensor& tensor = managed->tensor;
@@ -230,10 +278,7 @@ Status import_tensor(aster_ml_tensor* out, Context& context, M* managed, bool re
                                  size, ndim, shape, tensor.strides, size}));
     memory.data = extent.data;
     memory.bytes = extent.bytes;
-    if (storage_waits(memory.data, release_managed<M>, managed))
-      return ASTER_FAIL(kSTATE, "this managed tensor is imported already");
-    ASTER_TRY(storage_wrap(&storage, context, memory.data, memory.bytes, memory.device, read_only,
-                           release_managed<M>, managed));
+    ASTER_TRY(wrap_managed(&storage, context, managed, &memory, read_only));
     storage->kind = kind;
   }
   const Status status = describe_in(out, context, memory, storage, extent.first, ndim, shape,

@@ -130,14 +130,15 @@ bool revive(Storage* storage) {
 
 void insert(Storage* storage) {
   const MutexLock lock(g_table.mutex);
-  if (device::is_host(storage->device)) {
-    (void)search(g_table.root, begin_of(storage), end_of(storage), [&](Storage* other) {
-      if (!device::is_host(other->device)) return false;
-      other->shared.store(true, std::memory_order_relaxed);
-      storage->shared.store(true, std::memory_order_relaxed);
-      return false;
-    });
-  }
+  // What the host does not address is one piece, whose name no other has.
+  const bool host = device::is_host(storage->device);
+  (void)search(g_table.root, begin_of(storage), end_of(storage), [&](Storage* other) {
+    if (device::is_host(other->device) != host) return false;
+    if (!host && other->data != storage->data) return false;
+    other->shared.store(true, std::memory_order_relaxed);
+    storage->shared.store(true, std::memory_order_relaxed);
+    return false;
+  });
   storage->sequence = ++g_table.sequence;
   g_table.root = put(g_table.root, storage);
   Freed& freed = freed_slot(storage->data);
@@ -174,17 +175,15 @@ Status allocate_large(Storage* storage) {
 }
 
 void free_memory(Storage* storage) {
-  if (storage->wrapped) {
-    if (storage->release != nullptr) {
-      storage->release(storage->release_self, storage->data, storage->bytes);
-    }
-  } else if (storage->cache != nullptr) {
+  if (storage->cache != nullptr) {
     storage->cache->put({storage->data, storage->capacity, storage->alignment});
   } else if (storage->data != nullptr && storage->home != 0) {
     const aster_ml_backend* backend;
     if (device::backend(&backend, storage->home).ok() && backend != nullptr)
       backend->release(backend->self, device::index(storage->home), storage->data, storage->bytes);
   }
+  if (storage->release != nullptr)
+    storage->release(storage->release_self, storage->data, storage->bytes);
 }
 
 size_t record_alignment(size_t record) {

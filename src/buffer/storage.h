@@ -19,7 +19,7 @@ struct Storage {
   bool wrapped;   // foreign memory
   bool internal;  // of the context's own state: holds no reference on it
   uint8_t kind;   // ASTER_ML_MEMORY_*
-  int32_t home;   // the device whose backend allocated it; 0: none
+  int32_t home;   // the device whose backend gave it and takes it back; 0: none
   // Whether its memory is, or was, also that of another storage: wrapped twice, or within another.
   std::atomic<bool> shared;
   std::atomic<bool> lent;  // its address was given out

@@ -5,32 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "expect.h"
+#include "status.h"
 
 static aster_ml_context context;
 enum { kOpencl = ASTER_ML_DEVICE_OPENCL };
-
-static const char *message(void) {
-  static aster_ml_error error;
-  aster_ml_error_last(&error);
-  return error.message;
-}
-#define SUCCEEDS(call)                                                          \
-  do {                                                                          \
-    const int32_t status_ = (call);                                             \
-    if (status_ != 0) {                                                         \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, message()); \
-      expect_failures++;                                                        \
-    }                                                                           \
-  } while (0)
-#define FAILS(call, code, text)                                                       \
-  do {                                                                                \
-    const int32_t status_ = (call);                                                   \
-    if (status_ != (code) || strstr(message(), text) == NULL) {                       \
-      fprintf(stderr, "%s:%d: %d %s\n", __FILE__, __LINE__, (int)status_, message()); \
-      expect_failures++;                                                              \
-    }                                                                                 \
-  } while (0)
 
 static aster_ml_kernel_options options_of(int32_t device) {
   return (aster_ml_kernel_options){.struct_size = sizeof(aster_ml_kernel_options),

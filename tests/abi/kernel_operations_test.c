@@ -1,24 +1,10 @@
 /* Kernels that this library makes of its operations and of captured programs, called by code that
  * knows the interface alone: strided, moved, on many threads, after their context. */
-#include <aster_ml/aster_ml.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "expect.h"
+#include "made_kernel.h"
 
 static aster_ml_context context;
-typedef aster_ml_dynamic_kernel_instance instance;
-
-#define FUNCTION(type, name, k) \
-  type name;                    \
-  memcpy(&name, &(k).kernel->function, sizeof name)
-
-static void end(instance *k) {
-  k->kernel->destructor(k->kernel);
-  k->free_func(k->kernel);
-}
 static instance get(int32_t form, const char *operation, int32_t dtype) {
   instance k;
   const int status = aster_ml_kernel_get_elementwise(&k, &context, form, operation, dtype);
@@ -38,12 +24,7 @@ static void test_unary(void) {
   instance one = get(ASTER_ML_KERNEL_SINGLE, "exp", ASTER_ML_DTYPE_FLOAT32);
   instance many = get(ASTER_ML_KERNEL_STRIDED, "exp", ASTER_ML_DTYPE_FLOAT32);
   EXPECT(many.kernel_size % sizeof(void *) == 0 && (size_t)many.kernel % sizeof(void *) == 0);
-  /* Moved by memcpy, its old memory given up. */
-  void **home = malloc(many.kernel_size);
-  memcpy(home, many.kernel, many.kernel_size);
-  many.free_func(many.kernel);
-  many.kernel = (aster_ml_kernel_data_prefix *)(void *)home;
-  many.free_func = free;
+  move(&many);
   FUNCTION(aster_ml_unary_single, single, one);
   FUNCTION(aster_ml_unary_strided, strided, many);
   const ptrdiff_t f = sizeof(float), strides[][2] = {{f, f}, {2 * f, 3 * f}, {f, -2 * f}, {f, 0}};
@@ -163,7 +144,6 @@ static aster_ml_program capture(const aster_ml_context *own) {
   return program;
 }
 
-enum { kThreads = 4 };
 static void *call_often(void *kernel) {
   aster_ml_kernel_data_prefix *at = kernel;
   aster_ml_arrays function;
@@ -190,13 +170,7 @@ static void test_program(void) {
   EXPECT(aster_ml_kernel_get_program(&k, &program, 2) == 0);
   EXPECT(program.impl == NULL);
   EXPECT(aster_ml_context_free(&own) == 0); /* the kernel outlives it */
-  pthread_t threads[kThreads];
-  for (int i = 0; i < kThreads; i++)
-    EXPECT(pthread_create(&threads[i], NULL, call_often, k.kernel) == 0);
-  for (int i = 0; i < kThreads; i++) {
-    void *result = NULL;
-    EXPECT(pthread_join(threads[i], &result) == 0 && result == NULL);
-  }
+  call_on_threads(&k, call_often);
   end(&k);
 }
 

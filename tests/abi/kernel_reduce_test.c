@@ -1,24 +1,10 @@
 /* Reductions as kernels: every operation on every dtype, any length and any strides, against loops
  * over the elements one by one; moved, on many threads, after their context. */
-#include <aster_ml/aster_ml.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "expect.h"
+#include "made_kernel.h"
 
 static aster_ml_context context;
-typedef aster_ml_dynamic_kernel_instance instance;
-
-#define FUNCTION(type, name, k) \
-  type name;                    \
-  memcpy(&name, &(k).kernel->function, sizeof name)
-
-static void end(instance *k) {
-  k->kernel->destructor(k->kernel);
-  k->free_func(k->kernel);
-}
 static int32_t get(instance *k, int32_t form, const char *operation, int32_t dtype) {
   const int32_t status = aster_ml_kernel_get_reduction(k, &context, form, operation, dtype);
   if (status != 0) {
@@ -245,7 +231,6 @@ static void test_long_rows(void) {
   end(&half);
 }
 
-enum { kThreads = 4 };
 static void *call_often(void *kernel) {
   aster_ml_kernel_data_prefix *at = kernel;
   aster_ml_reduce_strided function;
@@ -266,19 +251,8 @@ static void test_moves_and_runs_on_threads(void) {
   EXPECT(aster_ml_kernel_get_reduction(&k, &own, ASTER_ML_KERNEL_STRIDED, "sum",
                                        ASTER_ML_DTYPE_INT32) == 0);
   EXPECT(aster_ml_context_free(&own) == 0); /* the kernel outlives it */
-  EXPECT(k.kernel_size % sizeof(void *) == 0);
-  void **home = malloc(k.kernel_size);
-  memcpy(home, k.kernel, k.kernel_size);
-  k.free_func(k.kernel);
-  k.kernel = (aster_ml_kernel_data_prefix *)(void *)home;
-  k.free_func = free;
-  pthread_t threads[kThreads];
-  for (int i = 0; i < kThreads; i++)
-    EXPECT(pthread_create(&threads[i], NULL, call_often, k.kernel) == 0);
-  for (int i = 0; i < kThreads; i++) {
-    void *result = NULL;
-    EXPECT(pthread_join(threads[i], &result) == 0 && result == NULL);
-  }
+  move(&k);
+  call_on_threads(&k, call_often);
   end(&k);
 }
 

@@ -1,11 +1,9 @@
 /* A caller's own OpenCL code beside ours on the machine's device: handles, memory, and events of
  * either side that the other waits for. */
 #include <aster_ml/aster_ml.h>
-#include <dlfcn.h>
-#include <string.h>
-
 #include "capture.h"
-#include "expect.h"
+#include "opencl.h"
+#include "status.h"
 
 static aster_ml_context context;
 enum { kCount = 1000, kRounds = 20, kOpencl = ASTER_ML_DEVICE_OPENCL };
@@ -32,35 +30,20 @@ static struct {
   int32_t (*release_program)(void *program);
   int32_t (*release_queue)(void *queue);
 } cl;
-static int open_opencl(void) {
-  static const char *const names[] = {"clCreateCommandQueue",
-                                      "clCreateProgramWithSource",
-                                      "clBuildProgram",
-                                      "clCreateKernel",
-                                      "clSetKernelArg",
-                                      "clEnqueueNDRangeKernel",
-                                      "clFlush",
-                                      "clCreateUserEvent",
-                                      "clSetUserEventStatus",
-                                      "clGetEventInfo",
-                                      "clReleaseEvent",
-                                      "clReleaseKernel",
-                                      "clReleaseProgram",
-                                      "clReleaseCommandQueue"};
-  void *library = dlopen("libOpenCL.so.1", RTLD_NOW);
-  for (size_t i = 0; library != NULL && i < sizeof names / sizeof *names; i++) {
-    void *function = dlsym(library, names[i]);
-    memcpy((char *)&cl + i * sizeof function, &function, sizeof function);
-    if (function == NULL) return 0;
-  }
-  return library != NULL;
-}
-
-static const char *message(void) {
-  static aster_ml_error error;
-  aster_ml_error_last(&error);
-  return error.message;
-}
+static const char *const kNames[] = {"clCreateCommandQueue",
+                                     "clCreateProgramWithSource",
+                                     "clBuildProgram",
+                                     "clCreateKernel",
+                                     "clSetKernelArg",
+                                     "clEnqueueNDRangeKernel",
+                                     "clFlush",
+                                     "clCreateUserEvent",
+                                     "clSetUserEventStatus",
+                                     "clGetEventInfo",
+                                     "clReleaseEvent",
+                                     "clReleaseKernel",
+                                     "clReleaseProgram",
+                                     "clReleaseCommandQueue"};
 
 static size_t shape[] = {kCount};
 static ptrdiff_t strides[] = {1};
@@ -198,7 +181,8 @@ static void test_bad_input(void) {
 
 int main(void) {
   aster_ml_opencl handles = {.struct_size = sizeof handles};
-  if (!aster_ml_device_is_available(kOpencl) || !open_opencl()) return 0;
+  if (!aster_ml_device_is_available(kOpencl)) return 0;
+  if (!open_opencl(&cl, kNames, sizeof kNames / sizeof *kNames)) return 0;
   EXPECT(aster_ml_context_init(&context, NULL) == 0);
   EXPECT(aster_ml_queue_opencl(&handles, kOpencl) == 0);
   EXPECT(handles.platform && handles.device && handles.context && handles.queue);

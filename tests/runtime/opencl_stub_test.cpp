@@ -12,6 +12,7 @@
 #include "aster_ml/buffer.h"
 #include "base/context.h"
 #include "device/device.h"
+#include "device/native.h"
 #include "runtime/opencl/backend.h"
 #include "runtime/opencl/native.h"
 
@@ -147,6 +148,35 @@ TEST_F(OpenclStub, FailuresOfMemoryAreStatuses) {
   EXPECT_EQ(count("clEnqueueUnmapMemObject"), unmapped + 1);
 
   t.release(t.self, 0, data, 64);
+}
+
+// Memory of others: what a driver says of it is a status; of equal handles there is one buffer.
+TEST_F(OpenclStub, MemoryOfOthers) {
+  if (mode() != "faults") GTEST_SKIP();
+  const aster_ml_backend& t = *find_backend();
+  const device::NativeMemory& native = *device::native_memory(&t);
+  void *data = nullptr, *again = nullptr, *theirs = nullptr, *handle = nullptr;
+  ASSERT_EQ(t.allocate(t.self, &data, 0, 64), ASTER_ML_OK);
+  ASSERT_TRUE(native.share(&handle, 0, data).ok());
+  const int retained = count("clRetainMemObject"), released = count("clReleaseMemObject");
+  ASSERT_TRUE(native.adopt(&again, 0, handle, 64).ok()) << message();
+  EXPECT_EQ(again, data);
+  t.release(t.self, 0, data, 64);
+  EXPECT_EQ(count("clReleaseMemObject"), released) << "the second holder has it";
+  t.release(t.self, 0, again, 64);
+  EXPECT_EQ(count("clReleaseMemObject"), released + 1);
+  const auto adopt = [&] { return native.adopt(&theirs, 0, handle, 64).code; };
+  once("clGetMemObjectInfo", -5, ASTER_ML_DEVICE, adopt);
+  fail("clGetMemObjectInfo", -38);
+  EXPECT_EQ(adopt(), ASTER_ML_ARGUMENT);
+  fail("clGetMemObjectInfo", 0);
+  EXPECT_EQ(native.adopt(&theirs, 0, handle, 65).code, ASTER_ML_RANGE);
+  EXPECT_EQ(theirs, nullptr);
+  ASSERT_EQ(adopt(), ASTER_ML_OK);
+  EXPECT_EQ(count("clRetainMemObject"), retained + 1);
+  t.release(t.self, 0, theirs, 64);
+  EXPECT_EQ(count("clReleaseMemObject"), released + 2);
+  EXPECT_EQ(device::native_memory(nullptr), nullptr);
 }
 
 // Events of drivers: what fails is told, and ends on the other side.

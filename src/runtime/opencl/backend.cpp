@@ -11,6 +11,7 @@
 #include "aster_ml/view.h"
 #include "base/context.h"
 #include "device/device.h"
+#include "device/native.h"
 #include "runtime/opencl/devices.h"
 
 namespace aster::runtime::opencl {
@@ -20,7 +21,6 @@ constinit Mutex g_mutex;
 constinit Platforms g_platforms;
 constinit aster_ml_backend g_table{};
 constinit std::atomic<bool> g_found{false};
-constinit std::atomic<uint64_t> g_buffers{0};  // that were made
 
 constexpr size_t kSpareBytes = size_t{1} << 20;  // of the smallest one that is kept
 constinit Mutex g_spare_mutex;
@@ -35,7 +35,7 @@ Buffer* take_spare(Device& device, size_t bytes) {
 
 // The buffer that is let go in place of this one: null, itself, or one that was kept before.
 Buffer* keep_spare(Device& device, Buffer* buffer) {
-  if (buffer->mapped || buffer->bytes < kSpareBytes) return buffer;
+  if (buffer->mapped || buffer->shared || buffer->bytes < kSpareBytes) return buffer;
   const MutexLock lock(g_spare_mutex);
   size_t held = buffer->bytes;
   for (const Buffer* one : device.spare) held += one != nullptr ? one->bytes : 0;
@@ -75,10 +75,8 @@ Status create(void** out, int32_t index, size_t bytes, cl_bitfield flags) {
   if (flags == 0) {
     if (Buffer* const spare = take_spare(*device, bytes)) return *out = spare, kOk;
   }
-  Buffer* const buffer = process_heap().create<Buffer>();
+  Buffer* const buffer = make_buffer(bytes);
   if (buffer == nullptr) return out_of_memory(sizeof(Buffer));
-  buffer->number = g_buffers.fetch_add(1, std::memory_order_relaxed);
-  buffer->bytes = bytes;
   buffer->mapped = flags != 0;
   buffer->host = host_memory(*device, bytes, flags);
   if (buffer->host != nullptr) flags |= CL_MEM_USE_HOST_PTR;
@@ -173,6 +171,7 @@ void release(void*, int32_t index, void* data, size_t) {
     cl.clFinish(queue);
     data = mapped;
   }
+  if (!let_go(static_cast<Buffer*>(data))) return;
   Buffer* const gone = keep_spare(g_platforms.devices[index], static_cast<Buffer*>(data));
   if (gone == nullptr) return;
   cl.clReleaseMemObject(gone->memory);
@@ -260,5 +259,12 @@ const aster_ml_backend* find_backend() {
 }  // namespace aster::runtime::opencl
 
 namespace aster::device {
+
 const aster_ml_backend* find_opencl() { return runtime::opencl::find_backend(); }
+
+const NativeMemory* opencl_memory(const aster_ml_backend& table) {
+  static constexpr NativeMemory kMemory = {runtime::opencl::share, runtime::opencl::adopt};
+  return table.allocate == runtime::opencl::allocate ? &kMemory : nullptr;
+}
+
 }  // namespace aster::device

@@ -20,6 +20,9 @@ struct Buffer {
   size_t bytes;
   void* host;  // memory of ours that it is; null: the driver's
   bool mapped;
+  // Under the lock of shared ones, if it is one: others know its handle (native.cpp).
+  bool shared;
+  uint32_t holders;  // beside the first one
 };
 
 constexpr size_t kSpareMost = 32;
@@ -36,6 +39,9 @@ struct Device {
   bool correctly_rounded = false;  // division and square root of float32, if asked for
   bool in_order_only = true;
 };
+
+// With a number and nothing else yet; null: no memory.
+Buffer* make_buffer(size_t bytes);
 
 inline cl_mem memory_of(const void* data) { return static_cast<const Buffer*>(data)->memory; }
 inline uint64_t number_of(const void* data) { return static_cast<const Buffer*>(data)->number; }
@@ -61,6 +67,13 @@ Status use(Device** out, int32_t index);
 Status failed(Device& device, const char* what, cl_int error);
 
 Platforms& platforms();
+
+// The handle of a buffer, for others. Errors: MEMORY.
+Status share(void** handle, int32_t index, void* data);
+// The buffer of a handle of others. Errors: as adopt of device/native.h.
+Status adopt(void** data, int32_t index, void* handle, size_t bytes);
+// Whether a buffer that is released has no other holder.
+bool let_go(Buffer* buffer);
 
 // ---- Functions of the table (programs.cpp, queues.cpp) ----
 int32_t build(void*, void** module, void** functions, int32_t index, const aster_ml_code* codes,

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <atomic>
+
 #include "base/context.h"
 #include "device/device.h"
 #include "runtime/opencl/devices.h"
@@ -30,7 +32,99 @@ void over(cl_event, cl_int status, void* waiting) {
   process_heap().destroy(one);
 }
 
+// Buffers that others know by their handles. A handle that comes back is the buffer that it went
+// out of, so that what lies in it is seen to be the same memory.
+constinit Mutex g_shared_mutex;
+constinit Vec<Buffer*>* g_shared = nullptr;
+
+Status remember(Buffer* buffer) {
+  if (buffer->shared) return kOk;
+  if (g_shared == nullptr) g_shared = process_heap().create<Vec<Buffer*>>(process_heap());
+  if (g_shared == nullptr) return out_of_memory(sizeof(*g_shared));
+  ASTER_TRY(g_shared->push(buffer));
+  buffer->shared = true;
+  return kOk;
+}
+
+// Whether a device can use a handle for so many bytes.
+Status check(Device& device, cl_mem memory, size_t bytes) {
+  cl_uint type = 0;
+  size_t size = 0;
+  cl_context context = nullptr;
+  const Api& cl = platforms().cl;
+  cl_int error = cl.clGetMemObjectInfo(memory, CL_MEM_TYPE, sizeof(type), &type, nullptr);
+  if (error == CL_INVALID_MEM_OBJECT || (error == CL_SUCCESS && type != CL_MEM_OBJECT_BUFFER))
+    return ASTER_FAIL(kARGUMENT, "OPENCL: the memory is no cl_mem of a buffer");
+  if (error == CL_SUCCESS)
+    error = cl.clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof(size), &size, nullptr);
+  if (error == CL_SUCCESS)
+    error = cl.clGetMemObjectInfo(memory, CL_MEM_CONTEXT, sizeof(context), &context, nullptr);
+  if (error != CL_SUCCESS) return failed(device, "clGetMemObjectInfo", error);
+  if (context != device.context) {
+    return ASTER_FAIL(kUNSUPPORTED,
+                      "OPENCL: memory of another cl_context than aster_ml_queue_opencl gives");
+  }
+  if (size < bytes)
+    return ASTER_FAIL(kRANGE, "OPENCL: %zu bytes in a cl_mem of %zu bytes", bytes, size);
+  return kOk;
+}
+
 }  // namespace
+
+Buffer* make_buffer(size_t bytes) {
+  static constinit std::atomic<uint64_t> made{0};
+  Buffer* const out = process_heap().create<Buffer>();
+  if (out == nullptr) return nullptr;
+  out->number = made.fetch_add(1, std::memory_order_relaxed);
+  out->bytes = bytes;
+  return out;
+}
+
+Status share(void** handle, int32_t, void* data) {
+  const MutexLock lock(g_shared_mutex);
+  ASTER_TRY(remember(static_cast<Buffer*>(data)));
+  *handle = memory_of(data);
+  return kOk;
+}
+
+Status adopt(void** data, int32_t index, void* handle, size_t bytes) {
+  Device* device = nullptr;
+  ASTER_TRY(use(&device, index));
+  const auto memory = static_cast<cl_mem>(handle);
+  ASTER_TRY(check(*device, memory, bytes));
+  const MutexLock lock(g_shared_mutex);
+  for (size_t i = 0; g_shared != nullptr && i < g_shared->size(); ++i) {
+    Buffer* const one = (*g_shared)[i];
+    if (one->memory != memory) continue;
+    ++one->holders;
+    *data = one;
+    return kOk;
+  }
+  Buffer* const buffer = make_buffer(bytes);
+  if (buffer == nullptr) return out_of_memory(sizeof(Buffer));
+  buffer->memory = memory;
+  const Status status = remember(buffer);
+  if (!status.ok()) {
+    process_heap().destroy(buffer);
+    return status;
+  }
+  platforms().cl.clRetainMemObject(memory);
+  *data = buffer;
+  return kOk;
+}
+
+bool let_go(Buffer* buffer) {
+  if (!buffer->shared) return true;
+  const MutexLock lock(g_shared_mutex);
+  if (buffer->holders != 0) return --buffer->holders, false;
+  for (Buffer*& one : *g_shared) {
+    if (one != buffer) continue;
+    one = g_shared->back();
+    g_shared->pop();
+    break;
+  }
+  return true;
+}
 
 Status native_device(aster_ml_opencl* out, int32_t code) {
   Device* device = nullptr;
@@ -46,9 +140,8 @@ Status native_memory(void** memory, size_t* offset, const aster_ml_buffer& buffe
   Device* device = nullptr;
   ASTER_TRY(find(&device, buffer.device));
   if (buffer.data == nullptr) return ASTER_FAIL(kARGUMENT, "a buffer without memory");
-  *memory = memory_of(buffer.data);
   *offset = 0;
-  return kOk;
+  return share(memory, device::index(buffer.device), buffer.data);
 }
 
 Status when_over(void* event, void (*done)(void* self, int32_t status), void* self) {

@@ -113,6 +113,16 @@ cl_mem clCreateBuffer(cl_context, cl_bitfield, size_t, void*, cl_int* error) {
   return object<cl_mem>("clCreateBuffer", error);
 }
 cl_int clReleaseMemObject(cl_mem) { return result("clReleaseMemObject"); }
+cl_int clRetainMemObject(cl_mem) { return result("clRetainMemObject"); }
+// A buffer of 64 bytes.
+cl_int clGetMemObjectInfo(cl_mem, cl_uint what, size_t room, void* out, size_t* length) {
+  const cl_int error = result("clGetMemObjectInfo");
+  if (error != CL_SUCCESS) return error;
+  const uint64_t value = what == CL_MEM_CONTEXT ? reinterpret_cast<uintptr_t>(&g_object)
+                         : what == CL_MEM_SIZE  ? 64
+                                                : CL_MEM_OBJECT_BUFFER;
+  return give(&value, room, room, out, length);
+}
 cl_int clEnqueueReadBuffer(cl_queue, cl_mem, cl_uint, size_t, size_t, void*, cl_uint,
                            const cl_event*, cl_event*) {
   return result("clEnqueueReadBuffer");
