@@ -15,7 +15,6 @@ namespace {
 
 constexpr size_t kDefaultBlockBytes = 64 * 1024;
 
-constinit Mutex fault_mutex;  // of every context's fault
 constexpr int32_t kCompileTimeoutMs = 60'000;
 
 // The address of a thread-local byte names the thread.
@@ -230,36 +229,6 @@ Status Context::may_copy(size_t bytes, const char* reason) {
   if (copy_policy_ == ASTER_ML_COPIES_LOG)
     log(ASTER_ML_LOG_WARNING, "%s copies %zu bytes: %s", public_function(), bytes, reason);
   return kOk;
-}
-
-void Context::note_fault(Code code, int64_t place, const char* format, va_list arguments) {
-  const MutexLock lock(fault_mutex);
-  if (fault_.load(std::memory_order_relaxed) != kNoFault && place >= fault_place_) return;
-  fault_code_ = code;
-  fault_place_ = place;
-  std::vsnprintf(fault_text_, sizeof(fault_text_), format, arguments);
-  fault_.store(kFaultSaid, std::memory_order_release);
-}
-
-void Context::say_fault(const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  note_fault(Code::kARGUMENT, INT64_MIN, format, arguments);
-  va_end(arguments);
-}
-
-void Context::say_failure(Code code, int64_t place, const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  note_fault(code, place, format, arguments);
-  va_end(arguments);
-}
-
-Status Context::fail_by_fault() {
-  const MutexLock lock(fault_mutex);
-  const Status status = fail_at(fault_code_, ASTER_MODULE, __FILE__, __LINE__, "%s", fault_text_);
-  fault_.store(kNoFault, std::memory_order_release);
-  return status;
 }
 
 Status handle_init(HandleObject* object, Context& context, void (*destroy)(HandleObject* object)) {

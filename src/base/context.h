@@ -35,16 +35,6 @@ class Context {
   void set_copies(int32_t policy) { copy_policy_ = policy; }
   uint64_t copies() const { return copies_; }
   uint64_t copied_bytes() const { return copied_bytes_; }
-  // What a kernel under the checker did wrong; the first until it is taken. Threads: any.
-  void say_fault(const char* format, ...) __attribute__((format(printf, 2, 3)));
-  // The same of a computation that has no result, with its own code: of several the one at the
-  // lowest place, whoever computes it first. Threads: any.
-  void say_failure(Code code, int64_t place, const char* format, ...)
-      __attribute__((format(printf, 4, 5)));
-  // That, once; on the way out of every run.
-  Status take_fault() {
-    return fault_.load(std::memory_order_acquire) == kFaultSaid ? fail_by_fault() : kOk;
-  }
   void set_strict_parity(bool on) { options_.strict_parity = on ? 1 : 0; }
 
   // References: one for the context's own handle, one for every live handle made from it.
@@ -82,9 +72,6 @@ class Context {
   void* scope_top = nullptr;               // the innermost scope
 
  private:
-  enum : uint8_t { kNoFault, kFaultSaid };
-  Status fail_by_fault();
-  void note_fault(Code code, int64_t place, const char* format, va_list arguments);
   explicit Context(const aster_ml_context_options& options);
   ~Context();
   friend class Memory;
@@ -104,10 +91,6 @@ class Context {
   std::atomic<uint32_t> references_{1};
   std::atomic<uintptr_t> owner_{0};  // identity of the thread inside, 0 for none
   std::atomic<HandleObject*> deferred_{nullptr};
-  std::atomic<uint8_t> fault_{kNoFault};
-  Code fault_code_ = Code::kARGUMENT;
-  int64_t fault_place_ = 0;
-  char fault_text_[256] = {};
   InterruptSource interrupts_;
   Interrupt interrupt_;
   void* states_[static_cast<int>(Module::kCount)] = {};

@@ -3,7 +3,6 @@
 #include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,7 +10,9 @@
 #include <climits>
 
 #include "base/cpus.h"
+#include "base/faults.h"
 #include "base/futex.h"
+#include "base/threads.h"
 
 namespace aster::pool {
 namespace {
@@ -41,6 +42,7 @@ struct Pool {
   // Of the job; written while the state is closed and nobody is active.
   alignas(64) Body body = nullptr;
   void* self = nullptr;
+  Faults* faults = nullptr;  // of the run that it is a part of
   int64_t tasks = 0;
   uint64_t joiners = 0;                       // workers that may join
   alignas(64) std::atomic<bool> busy{false};  // held by the thread that launches
@@ -85,6 +87,7 @@ void join_job() {
   do {
     if ((state & kOpen) == 0 || (state & kActive) >= joiners(state)) return;
   } while (!g_pool.state.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel));
+  Faults::exchange(g_pool.faults);
   take_tasks(g_pool.body, g_pool.self, g_pool.tasks);
   g_pool.state.fetch_sub(1, std::memory_order_release);
 }
@@ -127,17 +130,8 @@ void forget_workers() {
 }
 
 bool make_worker() {
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);  // inherited: signals go to the program's own threads
   pthread_t* thread = &g_pool.threads[g_pool.workers];
-  const bool made = pthread_create(thread, &attributes, worker, nullptr) == 0;
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  pthread_attr_destroy(&attributes);
-  if (!made) return false;
+  if (!start_thread(thread, worker, nullptr)) return false;
   pthread_setname_np(*thread, "aster-ml");
   if (g_pool.pinned) cpus::pin(*thread, g_pool.workers + 1);
   ++g_pool.workers;
@@ -180,6 +174,7 @@ void wake_workers(int count) {
 void run_together(int workers, int64_t tasks, Body body, void* self, Wait wait) {
   g_pool.body = body;
   g_pool.self = self;
+  g_pool.faults = Faults::current();
   g_pool.tasks = tasks;
   g_pool.next.store(0, std::memory_order_relaxed);
   const uint64_t last = g_pool.state.load(std::memory_order_relaxed) & ~(kGeneration - 1);

@@ -11,8 +11,9 @@ namespace aster::pool {
 // body(self, task) for every task in [0, tasks), tasks taken dynamically by up to `threads`
 // threads, the caller being one. Returns when all are done. Tasks must not depend on who runs them.
 // threads <= 1 runs on the caller alone and makes no thread; so does a call while another thread is
-// using the pool. If no worker can be made, the caller does the work. While the caller waits for
-// the others' last tasks it calls wait(self) now and then, if given.
+// using the pool. If no worker can be made, the caller does the work. What tasks say is heard by
+// the caller's run (faults.h). While the caller waits for the others' last tasks it calls
+// wait(self) now and then, if given.
 using Body = void (*)(void* self, int64_t task);
 using Wait = void (*)(void* self);
 void run(int threads, int64_t tasks, Body body, void* self, Wait wait = nullptr);

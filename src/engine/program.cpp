@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/faults.h"
 #include "base/options.h"
 #include "device/device.h"
-#include "engine/outcome.h"
 
 namespace aster::engine {
 
@@ -342,7 +342,8 @@ Status run_all(Program& program, Workspace& workspace, std::span<const aster_ml_
              direct ? given_of(program.results[i].array, outputs[i])
                     : home_of(workspace, program.results[i]));
   }
-  ASTER_TRY(outcome(*program.context, execute(program, workspace)));
+  Faults faults;
+  ASTER_TRY(faults.outcome(execute(program, workspace)));
   workspace.runs.add();
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Array& array = program.results[i].array;

@@ -2,7 +2,7 @@
 // one still holds, and the launches are all that is left to do.
 #include <cstring>
 
-#include "engine/outcome.h"
+#include "base/faults.h"
 #include "engine/program.h"
 
 namespace aster::engine {
@@ -68,11 +68,12 @@ bool is_given_again(const Program& program, const Workspace& workspace,
 
 Status run_again(const Program& program, Workspace& workspace) {
   char* arena = static_cast<char*>(workspace.memory->data);
+  Faults faults;
   for (size_t i = 0; i < program.entries.size(); ++i) {
     launch_all(*program.entries[i].exe, workspace.pointers.data() + program.first_pointer[i], arena,
                program.threads);
   }
-  ASTER_TRY(program.context->take_fault());
+  ASTER_TRY(faults.outcome(kOk));
   workspace.runs.add();
   return kOk;
 }

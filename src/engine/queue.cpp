@@ -2,7 +2,6 @@
 #include "aster_ml/queue.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include "base/context.h"
 #include "base/futex.h"
 #include "base/mutex.h"
+#include "base/threads.h"
 #include "engine/engine.h"
 #include "engine/event.h"
 
@@ -124,7 +124,7 @@ class Queue {
     queue->context_ = &context;
     queue->process_ = getpid();
     context.retain();
-    const bool made = queue->begin();
+    const bool made = start_thread(&queue->thread_, work, queue);
     if (!made) queue->count_ = 1;
     if (!made) queue->release();
     if (!made) return ASTER_FAIL(kMEMORY, "no thread could be made for a queue");
@@ -174,18 +174,6 @@ class Queue {
  private:
   friend ::aster::Memory;
 
-  bool begin() {
-    pthread_attr_t attributes;
-    if (pthread_attr_init(&attributes) != 0) return false;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);  // inherited: signals go to the program's own threads
-    const bool made = pthread_create(&thread_, &attributes, work, this) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, nullptr);
-    pthread_attr_destroy(&attributes);
-    return made;
-  }
   void wake() {
     rung_.fetch_add(1);
     futex_wake(&rung_, 1);

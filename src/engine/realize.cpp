@@ -1,13 +1,13 @@
 // Realize: which expressions are to be computed, where, and what stands for them afterwards.
 #include <cstdio>
 
+#include "base/faults.h"
 #include "base/pool.h"
 #include "device/device.h"
 #include "engine/bring.h"
 #include "engine/commands.h"
 #include "engine/engine.h"
 #include "engine/indexing.h"
-#include "engine/outcome.h"
 
 namespace aster::engine {
 namespace {
@@ -307,7 +307,10 @@ class Realize {
     }
     if (!written.empty()) ASTER_TRY(forget_written(e_, {written.data(), written.size()}));
     ++e_.counters.realizes;
-    if (computes) ASTER_TRY(outcome(e_.context, compute(exe, params, results)));
+    if (computes) {
+      Faults faults;
+      ASTER_TRY(faults.outcome(compute(exe, params, results)));
+    }
     e_.counters.kernels_launched += exe.work.kernels;
     e_.counters.operations += exe.work.operations;
     e_.counters.moved_bytes += exe.work.bytes;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/faults.h"
 #include "tensor/kernel.h"
 
 namespace aster::tensor {
@@ -55,10 +56,9 @@ class Guarded {
 
 void tell(const KernelObject& kernel, const char* what, size_t i, int64_t at, size_t bytes) {
   const bool behind = at >= static_cast<int64_t>(bytes);
-  kernel.context.say_fault("kernel \"%s\" wrote outside %s %zu: byte %lld %s it", kernel.name, what,
-                           i,
-                           static_cast<long long>(behind ? at - static_cast<int64_t>(bytes) : -at),
-                           behind ? "behind" : "before");
+  Faults::say("kernel \"%s\" wrote outside %s %zu: byte %lld %s it", kernel.name, what, i,
+              static_cast<long long>(behind ? at - static_cast<int64_t>(bytes) : -at),
+              behind ? "behind" : "before");
 }
 
 void checked_arrays(const Foreign& self, char* result, const char* const* operands, void* scratch,
@@ -80,7 +80,7 @@ void checked_arrays(const Foreign& self, char* result, const char* const* operan
     targets[i] = memory[s.operands + i].data();
   }
   if (!room) {
-    kernel.context.say_fault("kernel \"%s\": no memory to check it with", kernel.name);
+    Faults::say("kernel \"%s\": no memory to check it with", kernel.name);
     return;
   }
   kernel.run(kernel, targets, sources, scratch, begin, end);
@@ -93,7 +93,7 @@ void checked_arrays(const Foreign& self, char* result, const char* const* operan
     if (memory[i].written_outside(&at))
       tell(kernel, operand ? "operand" : "result", number, at, bytes);
     if (operand && std::memcmp(sources[i], operands[i], bytes) != 0)
-      kernel.context.say_fault("kernel \"%s\" wrote to its operand %zu", kernel.name, i);
+      Faults::say("kernel \"%s\" wrote to its operand %zu", kernel.name, i);
     if (!operand && bytes != 0)
       std::memcpy(result + s.place(number, count) * size, targets[number], bytes);
   }
@@ -106,7 +106,7 @@ void checked_elements(const Foreign& self, char* dst, ptrdiff_t dst_stride, cons
   const size_t size = dtype::size(kernel.signature.result(0).dtype);
   Guarded memory;
   if (!memory.make(kernel.context.heap(), nullptr, count * size)) {
-    kernel.context.say_fault("kernel \"%s\": no memory to check it with", kernel.name);
+    Faults::say("kernel \"%s\": no memory to check it with", kernel.name);
     return;
   }
   kernel.run_elements(self, memory.data(), static_cast<ptrdiff_t>(size), src, strides, count);

@@ -167,16 +167,13 @@ Status capture(Runner** out, Context& context, const Row& row, DType dtype, size
 
 Status get_elementwise(aster_ml_dynamic_kernel_instance* out, const aster_ml_context* context,
                        int32_t form, const char* operation, int32_t dtype) {
-  if (out == nullptr || operation == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer");
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer");
   const ContextLock lock(context_of(context));
   ASTER_TRY(lock.status());
   Context& owner = *context_of(context);
   DType d;
-  ASTER_TRY(dtype::from_storage_code(&d, dtype));
-  const Row* found = std::ranges::find_if(
-      kRows, [&](const Row& row) { return std::string_view(row.name) == operation; });
-  if (found == std::end(kRows))
-    return ASTER_FAIL(kNOT_FOUND, "no elementwise operation is named \"%s\"", operation);
+  const Row* found;
+  ASTER_TRY(find_operation<Row>(&found, &d, kRows, "elementwise operation", operation, dtype));
   void* const function = function_of(form, found->binary != nullptr);
   if (function == nullptr) return ASTER_FAIL(kARGUMENT, "%d is no form of a kernel", form);
   Produced kernel{};

@@ -62,6 +62,19 @@ static_assert(sizeof(Produced) % alignof(void*) == 0);
 Status produce(aster_ml_dynamic_kernel_instance* out, Context& context, const Produced& kernel);
 void release_all(const Produced& kernel);  // its runners
 
+// What a caller asked for: the row of an operation, by its name, and a dtype. Errors: ARGUMENT,
+// DTYPE, NOT_FOUND (no row: `what` is how they are called).
+template <class Row>
+Status find_operation(const Row** row, DType* d, std::span<const Row> rows, const char* what,
+                      const char* operation, int32_t dtype) {
+  if (operation == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer");
+  ASTER_TRY(dtype::from_storage_code(d, dtype));
+  for (const Row& one : rows) {
+    if (std::string_view(one.name) == operation) return *row = &one, kOk;
+  }
+  return ASTER_FAIL(kNOT_FOUND, "no %s is named \"%s\"", what, operation);
+}
+
 // What a captured kernel reads: so many elements.
 struct KernelInput {
   DType dtype;

@@ -347,16 +347,13 @@ void* function_of(int32_t form) {
 
 Status get_reduction(aster_ml_dynamic_kernel_instance* out, const aster_ml_context* context,
                      int32_t form, const char* operation, int32_t dtype) {
-  if (out == nullptr || operation == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer");
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer");
   const ContextLock lock(context_of(context));
   ASTER_TRY(lock.status());
   Context& owner = *context_of(context);
   DType d;
-  ASTER_TRY(dtype::from_storage_code(&d, dtype));
-  const Row* row = std::ranges::find_if(
-      kRows, [&](const Row& r) { return std::string_view(r.name) == operation; });
-  if (row == std::end(kRows))
-    return ASTER_FAIL(kNOT_FOUND, "no reduction is named \"%s\"", operation);
+  const Row* row;
+  ASTER_TRY(find_operation<Row>(&row, &d, kRows, "reduction", operation, dtype));
   if (form != ASTER_ML_KERNEL_SINGLE && form != ASTER_ML_KERNEL_STRIDED)
     return ASTER_FAIL(kARGUMENT, "%d is no form of a reduction", form);
   engine::Engine* engine = nullptr;

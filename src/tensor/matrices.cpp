@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "base/faults.h"
 #include "tensor/state.h"
 #include "uop/foreign.h"
 
@@ -72,8 +73,8 @@ void run(const uop::Foreign& self, char* result, const char* const* operands, vo
     std::snprintf(why, sizeof(why), trouble.text, static_cast<long long>(trouble.at));
     if (count > 1)
       std::snprintf(which, sizeof(which), " number %lld", static_cast<long long>(task));
-    matrix_kernel(self).context.say_failure(Code::kNUMERIC, task, "%s of matrix%s: %s",
-                                            linalg::name_of(p.what), which, why);
+    Faults::say_failure(Code::kNUMERIC, task, "%s of matrix%s: %s", linalg::name_of(p.what), which,
+                        why);
   }
 }
 

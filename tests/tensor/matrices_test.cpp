@@ -1,6 +1,7 @@
 // Decompositions as operations of graphs: shapes, batches, views, statuses, gradients. What they
 // compute is tested in runtime/linalg_test.cpp.
 #include <functional>
+#include <thread>
 
 #include "aster_ml/engine.h"
 #include "aster_ml/linalg.h"
@@ -304,6 +305,55 @@ TEST_P(Matrices, CapturedAndReplayed) {
   EXPECT_EQ(replay({2, 0, 0, 1}, &found), 0) << message();
   EXPECT_EQ(found, (Values{1, 4}));
   aster_ml_workspace_free(&workspace);
+  aster_ml_program_free(&program);
+}
+
+// Runs of one program on several threads: each tells what failed in it, and nothing of the others.
+TEST_P(Matrices, RunsSideBySideTellTheirOwnFailures) {
+  constexpr int kRounds = 200;
+  T a = from(world, Values{2, 0, 0, 4}, {2, 2}), x;
+  aster_ml_lazy* const inputs[] = {a};
+  OK(aster_ml_engine_capture_begin(world, inputs, 1));
+  OK(aster_ml_lazy_inv(x, a));
+  aster_ml_lazy* const outputs[] = {x};
+  aster_ml_program program{};
+  OK(aster_ml_engine_capture_end(&program, world, outputs, 1));
+  const size_t shape[] = {2, 2};
+  const Values matrices[] = {{1, 0, 0, 2}, {1, 1, 1, 1}, {0, 0, 0, 0}};
+  const char* const told[] = {nullptr, "singular: pivot 1", "singular: pivot 0"};
+  struct One {
+    aster_ml_workspace workspace{};
+    aster_ml_tensor given{}, out{};
+    int wrong = 0;
+  } ones[3];
+  for (size_t i = 0; i < 3; ++i) {
+    One& one = ones[i];
+    OK(aster_ml_workspace_init(&one.workspace, &program));
+    OK(aster_ml_tensor_from_data(&one.given, world, matrices[i].data(), ASTER_ML_DTYPE_FLOAT64, 2,
+                                 shape));
+    OK(aster_ml_tensor_init(&one.out, world, ASTER_ML_DTYPE_FLOAT64, 0, 2, shape));
+  }
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      One& one = ones[i];
+      for (int round = 0; round < kRounds; ++round) {
+        const int32_t status =
+            aster_ml_program_run(&program, &one.workspace, &one.given, 1, &one.out, 1);
+        const bool right = told[i] == nullptr ? status == 0
+                                              : status == ASTER_ML_NUMERIC &&
+                                                    message().find(told[i]) != std::string::npos;
+        one.wrong += !right;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (One& one : ones) {
+    EXPECT_EQ(one.wrong, 0) << "run " << &one - ones;
+    aster_ml_workspace_free(&one.workspace);
+    aster_ml_tensor_free(&one.given);
+    aster_ml_tensor_free(&one.out);
+  }
   aster_ml_program_free(&program);
 }
 
