@@ -75,7 +75,12 @@ Status Writer::close(const Step& s) {
   if (s.op == Op::kIf) --conditions_;
   if (opencl() && s.op == Op::kLoop) close_items(s);
   const bool task = s.op == Op::kLoop && s.in->kind == static_cast<uint8_t>(LoopKind::kTask);
-  if (task && task_loops_ > 1 && innermost_tasks(s.id)) out_ << "done += count" << s.id << ";\n}\n";
+  if (!task || task_loops_ == 1) return out_.status();
+  if (inner_tasks(s.id) == kNone) {
+    out_ << "done += count" << s.id << ";\n}\n";
+  } else if (opencl() && turns_known(s.id)) {
+    out_ << "else done += count" << s.id << " * each" << s.id << ";\n}\n";
+  }
   return out_.status();
 }
 
@@ -288,14 +293,14 @@ Status Writer::open_program() {
   return out_.status();
 }
 
-bool Writer::innermost_tasks(Id id) const {
+Id Writer::inner_tasks(Id loop) const {
   int depth = 0;
-  for (Id i = id + 1; i < program_.code().size() && depth >= 0; ++i) {
+  for (Id i = loop + 1; i < program_.code().size() && depth >= 0; ++i) {
     const Instruction& in = program_.at(i);
-    if (in.op == Op::kLoop && in.kind == static_cast<uint8_t>(LoopKind::kTask)) return false;
+    if (in.op == Op::kLoop && in.kind == static_cast<uint8_t>(LoopKind::kTask)) return i;
     depth += is_block(in.op) ? 1 : in.op == Op::kEnd ? -1 : 0;
   }
-  return true;
+  return kNone;
 }
 
 void Writer::declare_tasks(const Step& s, const char* integer) {
@@ -310,7 +315,7 @@ void Writer::declare_tasks(const Step& s, const char* integer) {
 }
 
 void Writer::open_tasks(const Step& s) {
-  const bool innermost = innermost_tasks(s.id);
+  const bool innermost = inner_tasks(s.id) == kNone;
   if (task_loops_ == 1) {
     out_ << "for (long long task = begin; task < end; ++task) {\nconst ";
     type(s.in->dtype, 1);

@@ -72,6 +72,10 @@ class Writer {
   Status open_kernel();
   Status open_items(const Step& s);
   void open_item_tasks(const Step& s);
+  void open_item_turn(const Step& s);
+  // Whether it can be said before a loop of tasks how many a turn of it has.
+  bool turns_known(Id loop) const;
+  void say_turn(Id loop);
   void close_items(const Step& s);
   // Whether no loop of items follows.
   bool last_items(Id id) const;
@@ -111,7 +115,7 @@ class Writer {
   // Conditions go in and out of functions as masks of 32 bits.
   DType argument_type(const Instruction& in) const;
   Status open_program();
-  bool innermost_tasks(Id id) const;
+  Id inner_tasks(Id loop) const;  // the loop of tasks within one; kNone: none is
   // Outer loops are gone along, the innermost by those of its tasks that are asked for.
   // low, high and count of a task loop, behind an open brace.
   void declare_tasks(const Step& s, const char* integer);

@@ -133,13 +133,55 @@ void Writer::open_item_tasks(const Step& s) {
     out_ << " + (", type(s.in->dtype, 1), out_ << ")get_global_id(0) * " << s.words[2] << ";\n";
     return;
   }
-  if (!innermost_tasks(s.id)) return open_tasks(s);
+  if (inner_tasks(s.id) != kNone) return turns_known(s.id) ? open_item_turn(s) : open_tasks(s);
   declare_tasks(s, "long");
   out_.format("if (item >= done && item < done + count%u) {\nconst ", s.id);
   type(s.in->dtype, 1);
   out_ << ' ';
   name(s.result) << " = ";
   out_.format("low%u + (item - done) * ", s.id) << s.words[2] << ";\n";
+}
+
+bool Writer::turns_known(Id loop) const {
+  for (Id inner = inner_tasks(loop); inner != kNone; inner = inner_tasks(inner)) {
+    for (Id bound : program_.operands(program_.at(inner))) {
+      if (bound > loop) return false;
+    }
+  }
+  return true;
+}
+
+void Writer::say_turn(Id loop) {
+  const char* times = "";
+  for (Id inner = inner_tasks(loop); inner != kNone; inner = inner_tasks(inner), times = " * ") {
+    const Instruction& in = program_.at(inner);
+    const Words words = program_.words(in);
+    const auto bound = [&](bool high) {
+      if (in.is(high ? kImmediateHigh : kImmediate)) {
+        out_ << words[high ? 1 : 0] << 'l';
+      } else {
+        const std::span<const Id> bounds = program_.operands(in);
+        out_ << "(long)", name({high ? bounds.back() : bounds.front(), 0});
+      }
+    };
+    out_ << times << "max(0l, (", bound(true), out_ << " - ", bound(false);
+    out_ << " + " << words[2] - 1 << ") / " << words[2] << ')';
+  }
+}
+
+// An item goes to the turn that its task is in. Were each to walk along the loop, all together
+// would take the square of their number.
+void Writer::open_item_turn(const Step& s) {
+  declare_tasks(s, "long");
+  out_.format("const long each%u = ", s.id);
+  say_turn(s.id);
+  out_.format(";\nif (item >= done && item < done + count%u * each%u) {\n", s.id, s.id);
+  out_.format("const long turn%u = (item - done) / each%u;\nconst ", s.id, s.id);
+  type(s.in->dtype, 1);
+  out_ << ' ';
+  name(s.result) << " = ";
+  out_.format("low%u + turn%u * ", s.id, s.id) << s.words[2];
+  out_.format(";\ndone += turn%u * each%u;\n", s.id, s.id);
 }
 
 Status Writer::barrier(const Step& s) {

@@ -191,6 +191,50 @@ End
   check({{text, {}, 1}}, false);
 }
 
+// Nests of tasks, one after another, of sizes given at the launch and none: an item computes which
+// turn of each loop is its own. It walks along a loop only where what is in a turn is said later.
+TEST(RenderOpencl, ItemsGoToTheirTurns) {
+  const std::string nested = R"(program turns
+%0 = Param i64 0 from 1 to 8 by 1
+%1 = Param f32 0 [512]
+%2 = Param f32 1 [512] write
+%3 = Loop task 0 3 1
+  %4 = Loop task 1 %0 2
+    %5 = Loop task 0 4 1
+      %6 = Load f32 %1 + 64*%3 + 8*%4 + %5
+      Store %2 + 64*%3 + 8*%4 + %5, %6
+    End
+  End
+End
+%9 = Loop task 0 5 1
+  %10 = Loop task 2 8 3
+    %11 = Load f32 %1 + 256 + 16*%9 + %10
+    Store %2 + 256 + 16*%9 + %10, %11
+  End
+End
+)";
+  const std::string late = R"(program late
+%0 = Param f32 0 [64]
+%1 = Param f32 1 [64] write
+%2 = Loop task 0 5 1
+  %3 = Const i64 4
+  %4 = Loop task 1 %3 1
+    %5 = Load f32 %0 + 8*%2 + %4
+    Store %1 + 8*%2 + %4, %5
+  End
+End
+)";
+  check({{nested, {8}, 3 * 4 * 6 + 10}, {nested, {1}, 10}, {nested, {2}, 18 + 10}, {late, {}, 15}},
+        false);
+  for (const std::string& text : {nested, late}) {
+    const Read read(text);
+    RenderedC out(process_heap());
+    ASSERT_TRUE(render_opencl(out, read.module, target_of(false)).ok()) << last_error();
+    EXPECT_EQ(out.text.view().find("for (") == std::string_view::npos, text == nested)
+        << out.text.view();
+  }
+}
+
 bool is_basic(DType d) {
   return d == DType::kFloat32 || d == DType::kFloat64 || d == DType::kInt32 || d == DType::kInt64;
 }
