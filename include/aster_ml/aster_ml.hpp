@@ -16,8 +16,9 @@
  * Memory     What the library cannot allocate is a MEMORY error. std::vector takes its own.
  * Scopes     Those of C (aster_ml_scope_begin) must not be open where tensors are made here.
  *
- * Methods that are one call of the C library stand in cpp/methods.hpp, their contracts above the C
- * functions; names, order and defaults of arguments are those of tinygrad's Tensor.
+ * Methods that are one call of the C library stand in cpp/methods.hpp and cpp/families.hpp, their
+ * contracts above the C functions; names, order and defaults of arguments are those of tinygrad's
+ * Tensor.
  */
 #ifndef ASTER_ML_HPP
 #define ASTER_ML_HPP

@@ -3,7 +3,7 @@
 #ifndef ASTER_ML_CPP_ARGUMENTS_HPP
 #define ASTER_ML_CPP_ARGUMENTS_HPP
 
-#include "aster_ml/cpp/methods.hpp"
+#include "aster_ml/cpp/types.hpp"
 
 namespace aster_ml {
 

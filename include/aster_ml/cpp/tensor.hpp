@@ -3,7 +3,7 @@
 #define ASTER_ML_CPP_TENSOR_HPP
 
 #include "aster_ml/cpp/arguments.hpp"
-#include "aster_ml/cpp/methods.hpp"
+#include "aster_ml/cpp/families.hpp"
 
 namespace aster_ml {
 
@@ -11,7 +11,7 @@ namespace detail {
 
 /* What a tensor and a part of one can do besides the generated methods. */
 template <class Self, class Tensor>
-class Values : public Methods<Self, Tensor> {
+class Values : public FamilyMethods<Self, Tensor> {
  public:
   /* ---- What it is ---- */
 
