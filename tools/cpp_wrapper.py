@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the bulk of the C++ wrapper from the manifest: include/aster_ml/cpp/{types,methods,families,
-eager}.hpp.
+"""Writes the bulk of the C++ wrapper, include/aster_ml/cpp/{types,methods,families,eager}.hpp.
 
   tools/cpp_wrapper.py           write it
   tools/cpp_wrapper.py --check   exit 1 if it would change, or if a function is not reachable
