@@ -1,6 +1,7 @@
 // OpenCL's table on this machine's first device: memory, copies, kernels, queues.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -189,6 +190,31 @@ TEST_F(Opencl, ReleasedMemoryIsTakenAgain) {
   EXPECT_EQ(in, out);
   table_->release(nullptr, 0, other, kBytes + 64);
   table_->release(nullptr, 0, again, kBytes);
+}
+
+// Of the two kinds that the host addresses a device has one: unified where its memory is the
+// host's.
+TEST_F(Opencl, PinnedOrUnifiedMemory) {
+  constexpr size_t kBytes = 4096;
+  aster_ml_device_info info{};
+  info.struct_size = sizeof(info);
+  ASSERT_EQ(table_->describe(nullptr, 0, &info), ASTER_ML_OK);
+  const bool unified = (info.flags & ASTER_ML_DEVICE_UNIFIED) != 0;
+  const int32_t kind = unified ? ASTER_ML_MEMORY_UNIFIED : ASTER_ML_MEMORY_PINNED;
+  const int32_t other = unified ? ASTER_ML_MEMORY_PINNED : ASTER_ML_MEMORY_UNIFIED;
+  void *at = nullptr, *data = nullptr;
+  EXPECT_EQ(table_->allocate_kind(nullptr, &at, 0, kBytes, other), ASTER_ML_UNSUPPORTED);
+  ASSERT_EQ(table_->allocate_kind(nullptr, &at, 0, kBytes, kind), ASTER_ML_OK);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(at) % 64, 0u);
+  ASSERT_EQ(table_->allocate(nullptr, &data, 0, kBytes), ASTER_ML_OK);
+  const std::vector<char> in(kBytes, 'z');
+  std::copy(in.begin(), in.end(), static_cast<char*>(at));
+  ASSERT_EQ(table_->copy_in(nullptr, 0, data, 0, at, kBytes), ASTER_ML_OK);
+  std::fill_n(static_cast<char*>(at), kBytes, 'a');
+  ASSERT_EQ(table_->copy_out(nullptr, 0, at, data, 0, kBytes), ASTER_ML_OK);
+  EXPECT_TRUE(std::equal(in.begin(), in.end(), static_cast<char*>(at)));
+  table_->release(nullptr, 0, at, kBytes);
+  table_->release(nullptr, 0, data, kBytes);
 }
 
 }  // namespace
