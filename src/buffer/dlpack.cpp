@@ -300,12 +300,10 @@ extern "C" {
 
 int32_t aster_ml_dlpack_export(aster_ml_dlpack_managed** out, const aster_ml_context* context,
                                const aster_ml_tensor* tensor, uint64_t flags) {
-  ASTER_API();
-  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
-  *out = nullptr;
+  if (out != nullptr) *out = nullptr;
   aster::Context* impl = aster::context_of(context);
-  const aster::ContextLock lock(impl);
-  ASTER_TRY(lock.status());
+  ASTER_ENTER(impl);
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   if ((flags & ~uint64_t{ASTER_ML_DLPACK_READ_ONLY | ASTER_ML_DLPACK_COPIED}) != 0) {
     return ASTER_FAIL(kARGUMENT, "flags %llu: none but READ_ONLY and COPIED are given",
                       static_cast<unsigned long long>(flags));
@@ -319,23 +317,19 @@ int32_t aster_ml_dlpack_export(aster_ml_dlpack_managed** out, const aster_ml_con
 
 int32_t aster_ml_dlpack_export_legacy(aster_ml_dlpack_legacy** out, const aster_ml_context* context,
                                       const aster_ml_tensor* tensor) {
-  ASTER_API();
-  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
-  *out = nullptr;
+  if (out != nullptr) *out = nullptr;
   aster::Context* impl = aster::context_of(context);
-  const aster::ContextLock lock(impl);
-  ASTER_TRY(lock.status());
+  ASTER_ENTER(impl);
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   return buf::export_tensor(out, *impl, tensor, nullptr);
 }
 
 int32_t aster_ml_dlpack_import(aster_ml_tensor* out, const aster_ml_context* context,
                                aster_ml_dlpack_managed* managed) {
-  ASTER_API();
-  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
-  *out = aster_ml_tensor{};
+  if (out != nullptr) *out = aster_ml_tensor{};
   aster::Context* impl = aster::context_of(context);
-  const aster::ContextLock lock(impl);
-  ASTER_TRY(lock.status());
+  ASTER_ENTER(impl);
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   if (managed == nullptr) return ASTER_FAIL(kARGUMENT, "managed is null");
   if (managed->version_major == 0) return ASTER_FAIL(kFORMAT, "no version: is it a legacy one?");
   if (managed->version_major > ASTER_ML_DLPACK_MAJOR) {
@@ -349,12 +343,10 @@ int32_t aster_ml_dlpack_import(aster_ml_tensor* out, const aster_ml_context* con
 
 int32_t aster_ml_dlpack_import_legacy(aster_ml_tensor* out, const aster_ml_context* context,
                                       aster_ml_dlpack_legacy* managed) {
-  ASTER_API();
-  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
-  *out = aster_ml_tensor{};
+  if (out != nullptr) *out = aster_ml_tensor{};
   aster::Context* impl = aster::context_of(context);
-  const aster::ContextLock lock(impl);
-  ASTER_TRY(lock.status());
+  ASTER_ENTER(impl);
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   if (managed == nullptr) return ASTER_FAIL(kARGUMENT, "managed is null");
   return buf::import_tensor(out, *impl, managed, false);
 }
