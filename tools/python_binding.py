@@ -53,6 +53,7 @@ BY_HAND = {
     "lazy_shape",
     "lazy_view",
     "lazy_view_strided",
+    "lazy_view_whole",
     "program_run",
     "scalar_from_data",
     "tensor_copy_in",
@@ -86,22 +87,8 @@ LEFT_OUT = {
         f"event_{name}": "as queue_call: threading.Event"
         for name in "init signal is_done wait free from_opencl to_opencl".split()
     },
-    **{
-        f"lazy_{name}": "Python's bound variables have rules of their own (python/aster_ml/dynamic)"
-        for name in (
-            "dims from_dim whole reshape_dims expand_dims shrink_dims pad_dims select_dims "
-            "full_dims empty_dims arange_dims"
-        ).split()
-    },
-    **{
-        f"symbolic_{name}": "as lazy_dims: aster_ml.Variable"
-        for name in "init combine bind value".split()
-    },
-    "program_run_bound": "TinyJit gives variables as inputs",
-    **{
-        f"program_{name}": "as program_run_bound"
-        for name in "count_variables get_variable set_variable".split()
-    },
+    "lazy_dims": "lazy_shape gives them",
+    "program_run_bound": "program_run takes the values",
     "kernel_set_gradient_function": "aster_ml.kernel takes functions of Python",
     "tensor_from_buffer": "from_buffer wraps memory of Python objects",
     **{
@@ -156,6 +143,11 @@ PARAMETERS = {
         "View",
         False,
     ),
+    "const aster_ml_dim *": (
+        'const aster_ml_dim *{0}_ = call.dim({1}, "{0}");',
+        "int | Uop",
+        False,
+    ),
     "const char *": ('const char *{0}_ = call.text({1}, "{0}", {2});', "Text", True),
     "double": ('const double {0}_ = call.real({1}, "{0}");', "float", False),
     "float": ('const auto {0}_ = static_cast<float>(call.real({1}, "{0}"));', "float", False),
@@ -192,6 +184,7 @@ ARRAYS = {
     "const int64_t *": ("words", "const int64_t *", "Sequence[int] | int"),
     "const size_t *": ("words", "const int64_t *", "Sequence[int] | int"),
     "const ptrdiff_t *": ("words", "const int64_t *", "Sequence[int] | int"),
+    "const aster_ml_dim *": ("dims", "const aster_ml_dim *", "Sequence[int | Uop]"),
     "const double *": ("reals", "const double *", "Sequence[float]"),
     "const char *const *": ("texts", "const char **", "Sequence[str]"),
     "const aster_ml_index *": ("indices", "const aster_ml_index *", "Any"),

@@ -14,10 +14,10 @@
  *
  * Shapes     aster_ml_lazy_shape and its like give the present sizes, aster_ml_lazy_dims the
  *            expressions. Memory is taken for the greatest sizes; reading gives the present ones.
- * Functions  All take such tensors. Those that are elementwise, move, join or select elements, sum
- *            and otherwise reduce, and products stay symbolic, as far as sizes go together whatever
- *            the values are: equal expressions, or numbers within the bounds. The results of others
- *            are tensors of the present sizes.
+ * Functions  All take such tensors. Those that are elementwise, move, join, repeat or select
+ *            elements, sum and otherwise reduce, and products stay symbolic, as far as sizes go
+ *            together whatever the values are: equal expressions, or numbers within the bounds. The
+ *            results of others are tensors of the present sizes.
  * Captures   Where a function used a value, or a size was read as a number, what is captured is for
  *            this value alone: a run with another is UNSUPPORTED. aster_ml_program_get_variable
  *            tells. What was realised before the capture holds what it was computed with: a run
@@ -65,6 +65,17 @@ ASTER_ML_API int32_t aster_ml_symbolic_bind(const aster_ml_uop **out,
 ASTER_ML_API int32_t aster_ml_symbolic_value(int64_t *out, const aster_ml_context *context,
                                              const aster_ml_uop *expression);
 
+/* The variable that node stands for, less its min: one of the nodes without sources that an
+ * expression is made of (aster_ml_uop_walk), and no number. bound: 1 where it has a value. Owns:
+ * name is the context's. Errors: ARGUMENT (no variable). */
+ASTER_ML_API int32_t aster_ml_symbolic_get(const char **name, int64_t *min, int64_t *max,
+                                           int64_t *value, int32_t *bound,
+                                           const aster_ml_context *context,
+                                           const aster_ml_uop *node);
+
+/* 1 where a size of x is an expression of variables, else 0. */
+ASTER_ML_API int32_t aster_ml_lazy_is_symbolic(const aster_ml_lazy *x);
+
 /* The ndim dimensions of x: present values, and expressions, null for numbers. They are valid while
  * x is. Errors: SHAPE (ndim is another). */
 ASTER_ML_API int32_t aster_ml_lazy_dims(aster_ml_dim *out, size_t ndim, const aster_ml_lazy *x);
@@ -77,6 +88,14 @@ ASTER_ML_API int32_t aster_ml_lazy_from_dim(aster_ml_lazy *out, const aster_ml_c
 /* The tensor of the greatest sizes that x is the first part of; what lies beyond the sizes of x is
  * unspecified. x itself where its sizes are numbers. */
 ASTER_ML_API int32_t aster_ml_lazy_whole(aster_ml_lazy *out, const aster_ml_lazy *x);
+
+/* As aster_ml_lazy_view, of the whole tensor; out is valid while x is. */
+ASTER_ML_API int32_t aster_ml_lazy_view_whole(aster_ml_tensor *out, aster_ml_lazy *x);
+
+/* Makes x, which has symbolic sizes, the first part of those sizes of its whole tensor. Errors:
+ * ARGUMENT, STATE, RANGE (as aster_ml_lazy_shrink_dims), SHAPE (ndim is another). */
+ASTER_ML_API int32_t aster_ml_lazy_set_dims(aster_ml_lazy *x, size_t ndim,
+                                            const aster_ml_dim *dims);
 
 /* As the functions without _dims (tensor.h), which say more. A value in a dimension with an
  * expression is not read. Errors: as those, and ARGUMENT, STATE, RANGE (what is no bound expression

@@ -127,11 +127,6 @@ class BoundInt(UOp):
         """Whether x is this number whatever the values of the variables."""
         return isinstance(x, BoundInt) and x.expression == self.expression
 
-    def rebound(self, values: dict[str, int]) -> BoundInt:
-        """The same expression of other values."""
-        bound = {v: values[v.name] for v in self.bound}
-        return BoundInt(self.expression.infer(values), self.expression, bound)
-
     @property
     def vmin(self) -> int:
         return self.expression.vmin

@@ -208,6 +208,10 @@ def _from_foreign(data: Any) -> Tensor | None:
 def operand(x: Any, like: Tensor | None) -> Any:
     """What stands beside a tensor in an operation and is neither tensor nor number: as one of
     them, or None. Arrays go where the tensor is; scalars of NumPy are numbers."""
+    if x.__class__ is BoundInt:
+        from .dynamic import operand as bound
+
+        return bound(x, like)
     if is_numpy_ndarray(x) and not x.ndim or _is_numpy_scalar(x):
         return x.item()
     if isinstance(x, (list, tuple)) or hasattr(type(x), "__dlpack__"):

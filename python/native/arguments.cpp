@@ -116,6 +116,34 @@ const int64_t* Call::words(Py_ssize_t at, const char* argument, size_t* count, b
   return words != nullptr && count_as(argument, found, count, counted) ? words : nullptr;
 }
 
+bool Call::dim_of(PyObject* object, const char* argument, aster_ml_dim* out) {
+  *out = {0, nullptr};
+  if (PyObject_TypeCheck(object, g.uop_type)) {
+    belong(reinterpret_cast<UopObject*>(object)->context);
+    out->expression = reinterpret_cast<UopObject*>(object)->value;
+  } else {
+    out->value = integer_from(object, argument, INT64_MIN, INT64_MAX);
+  }
+  return !failed_;
+}
+
+const aster_ml_dim* Call::dim(Py_ssize_t at, const char* argument) {
+  auto* out = failed_ ? nullptr : room_of<aster_ml_dim>(1);
+  return out != nullptr && dim_of(arguments_[at], argument, out) ? out : nullptr;
+}
+
+const aster_ml_dim* Call::dims(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
+                               bool optional) {
+  if (failed_ || (optional && !given(at))) return nullptr;
+  PyObject* tuple = tuple_of(arguments_[at], argument, "sizes");
+  const Py_ssize_t length = tuple == nullptr ? 0 : PyTuple_Size(tuple);
+  if (failed_ || !count_as(argument, static_cast<size_t>(length), count, counted)) return nullptr;
+  auto* dims = room_of<aster_ml_dim>(static_cast<size_t>(length));
+  for (Py_ssize_t i = 0; dims != nullptr && i < length; ++i)
+    if (!dim_of(PyTuple_GetItem(tuple, i), argument, &dims[i])) return nullptr;
+  return dims;
+}
+
 const double* Call::reals(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
                           bool optional) {
   if (failed_ || (optional && !given(at))) return nullptr;

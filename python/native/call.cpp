@@ -217,7 +217,7 @@ const aster_ml_lazy* Call::operand(Py_ssize_t at, const char* argument, bool opt
 PyObject* Call::converted(PyObject* object) {
   if (g.operand == nullptr) return object;
   PyObject* like = Py_None;
-  for (Py_ssize_t i = 0; i < count_ && like == Py_None; ++i)
+  for (Py_ssize_t i = count_; i-- > 0 && like == Py_None;)
     if (is_lazy(arguments_[i])) like = arguments_[i];
   PyObject* made = PyObject_CallFunctionObjArgs(g.operand, object, like, nullptr);
   if (!keep(made)) return nullptr;

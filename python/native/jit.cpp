@@ -14,6 +14,7 @@ struct Input {
   PyObject* name;  // null for a positional one
   Py_ssize_t position;
   int32_t dtype;
+  int32_t symbolic;  // 1: its sizes are variables, and shape is that of the whole tensor
   size_t ndim;
   int64_t* shape;
 };
@@ -23,9 +24,9 @@ struct Captured {
   PyObject* program;
   PyObject* result;  // what a call returns
   ContextObject* context;
-  size_t input_count, output_count, cell_count;
+  size_t input_count, output_count, value_count;
+  bool bound;  // replays are given values of variables, and tensors whose sizes these are
   Input* inputs;
-  int32_t* cells;            // dtypes of the numbers that follow the inputs
   aster_ml_tensor* outputs;  // each keeps its memory alive
   size_t users;              // the Jit, and its running calls
 };
@@ -52,7 +53,6 @@ void leave(Captured* captured) {
   for (size_t i = 0; captured->outputs != nullptr && i < captured->output_count; ++i)
     aster_ml_tensor_free(&captured->outputs[i]);
   std::free(captured->inputs);
-  std::free(captured->cells);
   std::free(captured->outputs);
   Py_XDECREF(captured->program);
   Py_XDECREF(captured->result);
@@ -60,17 +60,26 @@ void leave(Captured* captured) {
   std::free(captured);
 }
 
-// Whether x may stand for an input: the captured dtype and shape, in memory.
-bool matches(const Captured& captured, const Input& input, PyObject* object) {
+// The memory of what may stand for an input: of the captured dtype and shape, in memory; of one
+// whose sizes are variables it is that of the whole tensor.
+bool take_input(aster_ml_tensor* out, const Captured& captured, const Input& input,
+                PyObject* object) {
   if (object == nullptr || !is_lazy(object)) return false;
-  const LazyObject* lazy = as_lazy(object);
-  const aster_ml_lazy* x = &lazy->value;
+  LazyObject* lazy = as_lazy(object);
+  aster_ml_lazy* x = &lazy->value;
   if (lazy->context != captured.context || aster_ml_lazy_is_realized(x) == 0 ||
       aster_ml_lazy_dtype(x) != input.dtype || aster_ml_lazy_ndim(x) != input.ndim)
     return false;
+  if (aster_ml_lazy_is_symbolic(x) != input.symbolic) return false;
+  if (input.symbolic != 0) {
+    if (aster_ml_lazy_view_whole(out, x) != 0) return false;
+    for (size_t i = 0; i < input.ndim; ++i)
+      if (out->shape[i] != static_cast<size_t>(input.shape[i])) return false;
+    return true;
+  }
   for (size_t i = 0; i < input.ndim; ++i)
     if (aster_ml_lazy_dim(x, static_cast<int64_t>(i)) != input.shape[i]) return false;
-  return true;
+  return aster_ml_lazy_view(out, x) == 0;
 }
 
 // Arguments that no capture depends on.
@@ -97,9 +106,8 @@ bool take_inputs(const Captured& captured, aster_ml_tensor* all, PyObject* argum
     } else if (named != 0) {
       object = PyDict_GetItemWithError(keywords, input.name);
     }
-    if (!matches(captured, input, object)) return false;
     aster_ml_tensor& given = all[i];
-    if (aster_ml_lazy_view(&given, &as_lazy(object)->value) != 0) return false;
+    if (!take_input(&given, captured, input, object)) return false;
     for (size_t j = 0; j < i; ++j)
       if (given.storage.data != nullptr && data_of(all[j]) == data_of(given)) return false;
     ++taken;
@@ -124,11 +132,15 @@ bool take_inputs(const Captured& captured, aster_ml_tensor* all, PyObject* argum
 }
 
 // Runs the program.
-int32_t replay(const Captured& captured, const aster_ml_tensor* given, aster_ml_tensor* results) {
+int32_t replay(const Captured& captured, const aster_ml_tensor* given, const int64_t* values,
+               aster_ml_tensor* results) {
   std::copy_n(captured.outputs, captured.output_count, results);
   auto* program = &reinterpret_cast<Object<aster_ml_program>*>(captured.program)->value;
-  return aster_ml_program_run(program, nullptr, given, captured.input_count + captured.cell_count,
-                              results, captured.output_count);
+  return captured.bound
+             ? aster_ml_program_run_bound(program, nullptr, values, captured.value_count, given,
+                                          captured.input_count, results, captured.output_count)
+             : aster_ml_program_run(program, nullptr, given, captured.input_count, results,
+                                    captured.output_count);
 }
 
 PyObject* slow_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
@@ -139,20 +151,12 @@ PyObject* slow_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   return result;
 }
 
-// The numbers of a call in memory, behind its inputs; false where there are others.
-bool take_cells(const Captured& captured, aster_ml_tensor* given, int64_t* cells,
-                PyObject* numbers) {
-  if (static_cast<size_t>(PyTuple_Size(numbers)) != captured.cell_count) return false;
-  for (size_t i = 0; i < captured.cell_count; ++i) {
-    cells[i] = PyLong_AsLongLong(PyTuple_GetItem(numbers, static_cast<Py_ssize_t>(i)));
-    if (cells[i] == -1 && PyErr_Occurred() != nullptr) return false;
-    const auto narrow = static_cast<int32_t>(cells[i]);
-    const bool wide = aster_ml_dtype_size(captured.cells[i]) == sizeof(int64_t);
-    if (!wide) std::memcpy(&cells[i], &narrow, sizeof(narrow));
-    aster_ml_tensor& out = given[captured.input_count + i] = aster_ml_tensor{};
-    out.dtype = captured.cells[i];
-    out.device = ASTER_ML_DEVICE_CPU;
-    out.storage = {&cells[i], wide ? sizeof(int64_t) : sizeof(int32_t), out.dtype, out.device};
+// The values of a call; false where there are others.
+bool take_values(const Captured& captured, int64_t* values, PyObject* numbers) {
+  if (static_cast<size_t>(PyTuple_Size(numbers)) != captured.value_count) return false;
+  for (size_t i = 0; i < captured.value_count; ++i) {
+    values[i] = PyLong_AsLongLong(PyTuple_GetItem(numbers, static_cast<Py_ssize_t>(i)));
+    if (values[i] == -1 && PyErr_Occurred() != nullptr) return false;
   }
   return true;
 }
@@ -165,16 +169,16 @@ PyObject* call_captured(Captured* captured, PyObject* arguments, PyObject* keywo
   {
     Call call("TinyJit", nullptr, 0, 0, 0);
     call.belong(captured->context);
-    auto* given = call.room_of<aster_ml_tensor>(captured->input_count + captured->cell_count);
-    auto* cells = call.room_of<int64_t>(captured->cell_count);
+    auto* given = call.room_of<aster_ml_tensor>(captured->input_count);
+    auto* values = call.room_of<int64_t>(captured->value_count);
     auto* results = call.room_of<aster_ml_tensor>(captured->output_count);
     const bool ok = call.slow_if(
         fits,
         [&] {
-          return (numbers == nullptr || take_cells(*captured, given, cells, numbers)) &&
+          return (numbers == nullptr || take_values(*captured, values, numbers)) &&
                  take_inputs(*captured, given, arguments, keywords);
         },
-        [&] { return replay(*captured, given, results); });
+        [&] { return replay(*captured, given, values, results); });
     if (ok) result = Py_NewRef(captured->result);
   }
   leave(captured);
@@ -184,7 +188,7 @@ PyObject* call_captured(Captured* captured, PyObject* arguments, PyObject* keywo
 PyObject* jit_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   Captured* captured = as_jit(self)->captured;
   bool fits = false;
-  if (captured == nullptr || captured->cell_count != 0 || g.capturing)
+  if (captured == nullptr || captured->bound || g.capturing)
     return slow_call(self, arguments, keywords);
   PyObject* result = call_captured(captured, arguments, keywords, nullptr, &fits);
   if (fits || PyErr_Occurred() != nullptr) return result;
@@ -212,11 +216,11 @@ PyObject* jit_replay(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
 // ---- Setting it up ----
 
 bool read_input(Call& call, PyObject* item, Input* out) {
-  if (!PyTuple_Check(item) || PyTuple_Size(item) != 3)
-    return call.wrong_type(item, "inputs", "(position or name, shape, dtype code)");
-  PyObject* const parts[3] = {PyTuple_GetItem(item, 0), PyTuple_GetItem(item, 1),
-                              PyTuple_GetItem(item, 2)};
-  Call reader("_set_captured", parts, 3, 3, 3);
+  if (!PyTuple_Check(item) || PyTuple_Size(item) != 4)
+    return call.wrong_type(item, "inputs", "(position or name, shape, dtype code, symbolic)");
+  PyObject* parts[4];
+  for (Py_ssize_t i = 0; i < 4; ++i) parts[i] = PyTuple_GetItem(item, i);
+  Call reader("_set_captured", parts, 4, 4, 4);
   if (PyUnicode_Check(parts[0])) {
     out->name = Py_NewRef(parts[0]);
   } else {
@@ -225,6 +229,7 @@ bool read_input(Call& call, PyObject* item, Input* out) {
   bool known = false;
   const int64_t* shape = reader.words(1, "shape", &out->ndim, &known, false);
   out->dtype = reader.integer32(2, "dtype");
+  out->symbolic = reader.flag(3, "symbolic");
   if (reader.failed()) return call.fail();
   out->shape = rows<int64_t>(out->ndim);
   if (out->shape == nullptr) return PyErr_NoMemory(), call.fail();
@@ -242,12 +247,11 @@ bool read_outputs(Call& call, Captured* captured, PyObject* tuple) {
   return true;
 }
 
-// _set_captured(program, inputs, outputs, result, cells = ())
+// _set_captured(program, inputs, outputs, result, variables=None)
 PyObject* set_captured(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   Call call("_set_captured", arguments, count, 4, 5);
-  bool known = false;
-  size_t cell_count = 0;
-  const int64_t* cells = call.words(4, "cells", &cell_count, &known, true);
+  const bool bound = call.given(4);
+  const size_t value_count = bound ? call.size(4, "variables") : 0;
   if (call.failed() || call.handle(0, "program", *handle_type("Program")) == nullptr)
     return nullptr;
   PyObject* inputs = PySequence_Tuple(arguments[1]);
@@ -260,15 +264,13 @@ PyObject* set_captured(PyObject* self, PyObject* const* arguments, Py_ssize_t co
     captured->output_count = static_cast<size_t>(PyTuple_Size(outputs));
     captured->inputs = rows<Input>(captured->input_count);
     captured->outputs = rows<aster_ml_tensor>(captured->output_count);
-    captured->cell_count = cell_count;
-    captured->cells = rows<int32_t>(cell_count);
-    for (size_t i = 0; captured->cells != nullptr && i < cell_count; ++i)
-      captured->cells[i] = static_cast<int32_t>(cells[i]);
+    captured->bound = bound;
+    captured->value_count = value_count;
     captured->program = Py_NewRef(arguments[0]);
     captured->result = Py_NewRef(arguments[3]);
     captured->context = call.owner();
     Py_XINCREF(reinterpret_cast<PyObject*>(captured->context));
-    ok = captured->inputs != nullptr && captured->outputs != nullptr && captured->cells != nullptr;
+    ok = captured->inputs != nullptr && captured->outputs != nullptr;
   }
   if (!ok && PyErr_Occurred() == nullptr) PyErr_NoMemory();
   for (size_t i = 0; ok && i < captured->input_count; ++i)
@@ -329,15 +331,17 @@ PyMemberDef g_members[] = {
 
 PyMethodDef g_methods[] = {
     {"_set_captured", as_method(set_captured), METH_FASTCALL,
-     "_set_captured(program, inputs, outputs, result, cells = ())\n\n"
-     "From now on a call whose arguments are the inputs, [(position or name, shape, dtype code)],\n"
-     "and beside them only numbers, texts and None, replays the program, writes the storages of\n"
-     "the tensors outputs, and returns result. Other calls go to _slow_call; all do where there\n"
-     "are cells, dtype codes of numbers that the program reads behind the inputs: see _replay."},
+     "_set_captured(program, inputs, outputs, result, variables=None)\n\n"
+     "From now on a call whose arguments are the inputs, [(position or name, shape, dtype code,\n"
+     "whether sizes are variables: then the shape is that of the whole tensor)], and beside them "
+     "only numbers, texts and None, replays the program, writes the storages of\n"
+     "the tensors outputs, and returns result. Other calls go to _slow_call; all do where a "
+     "number\n"
+     "of variables is given, whose values come with _replay."},
     {"_replay", as_method(jit_replay), METH_FASTCALL,
      "_replay(tensors, numbers)\n\n"
-     "Replays the program on these inputs and numbers and returns its result; NotImplemented\n"
-     "where they are not as captured."},
+     "Replays the program on these inputs, whole tensors where sizes are variables, and values of\n"
+     "its variables, and returns its result; NotImplemented where they are not as captured."},
     {"_clear_captured", clear_captured, METH_NOARGS,
      "_clear_captured()\n\nEvery call goes to _slow_call again."},
     {nullptr, nullptr, 0, nullptr},

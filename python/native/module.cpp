@@ -513,6 +513,10 @@ PyObject* set_operand(PyObject*, PyObject* convert) {
   return set_function(&g.operand, convert, "set_operand");
 }
 
+PyObject* set_size(PyObject*, PyObject* convert) {
+  return set_function(&g.size, convert, "set_size");
+}
+
 PyObject* set_warn(PyObject*, PyObject* warn) { return set_function(&g.warn, warn, "set_warn"); }
 
 }  // namespace
@@ -525,6 +529,9 @@ PyMethodDef kModuleMethods[] = {
     {"set_operand", set_operand, METH_O,
      "set_operand(convert)\n\nconvert(x, like) gives the tensor or number that an operand x of "
      "another\nkind stands for, or None; like is a tensor beside it, or None."},
+    {"set_size", set_size, METH_O,
+     "set_size(convert)\n\nconvert(expression) gives what a size that is an expression of bound "
+     "variables, a\nUop, is in shapes."},
     {"set_warn", set_warn, METH_O,
      "set_warn(warn)\n\nwarn(line) is called after a call that made the library log a line."},
     {"current", current, METH_NOARGS,

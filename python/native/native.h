@@ -82,6 +82,8 @@ struct State {
   ContextObject* current;  // null until it is needed
   PyObject* errors;        // dict: status code -> exception class
   PyObject* operand;       // makes tensors or numbers of other operands, or null
+  PyObject* size;          // makes a size of an expression of variables, or null
+  PyObject* sizes;         // dict: address of a node -> (what g.size made of it, the Uop)
   PyObject* warn;          // told of what the library logs, or null
   bool capturing;          // a capture is open: captured programs do not replay
 };
@@ -147,6 +149,8 @@ struct StandIn : Pin {
   aster_ml_dlpack_managed managed;  // flags and tensor are the maker's
 };
 
+class Call;
+
 // ---- Fields of option and result structs ----
 
 enum class Field : uint8_t { kI32, kU32, kI64, kU64, kF64, kText, kChars, kLazy, kWords, kUops };
@@ -169,6 +173,8 @@ struct StructInfo {
 
 // A struct as a dict. Null with an exception.
 PyObject* tuple_of(const int64_t* words, size_t count);
+// Sizes, expressions of variables as g.size makes them; a tuple.
+PyObject* sizes_of(Call& call, const aster_ml_dim* dims, size_t count);
 PyObject* dict_of(const StructInfo& info, const void* fields);
 
 // ---- One call ----
@@ -213,6 +219,10 @@ class Call {
   // Whole numbers of a sequence, or one number. Arrays that share a count have one length.
   const int64_t* words(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
                        bool optional);
+  // Sizes: integers and expressions of variables, or one of them. The same of one.
+  const aster_ml_dim* dims(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
+                           bool optional);
+  const aster_ml_dim* dim(Py_ssize_t at, const char* argument);
   const double* reals(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
                       bool optional);
   const char** texts(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
@@ -320,6 +330,7 @@ class Call {
   bool count_as(const char* argument, size_t found, size_t* count, bool* counted);
   bool index_of(PyObject* item, const char* argument, aster_ml_index* out);
   bool slice_of(PyObject* slice, const char* argument, aster_ml_index* out);
+  bool dim_of(PyObject* object, const char* argument, aster_ml_dim* out);
   const int64_t* words_of(PyObject* object, const char* argument, size_t* count);
 
   const char* name_;

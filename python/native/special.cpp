@@ -7,12 +7,13 @@
 
 namespace aster::python {
 
-bool pinned_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x, bool strided) {
+using Lend = int32_t(aster_ml_tensor* out, aster_ml_lazy* x);
+
+static bool pinned_by(Call& call, aster_ml_tensor* out, aster_ml_lazy* x, Lend* lend) {
   *out = aster_ml_tensor{};
   const auto view = [&] {
     aster_ml_tensor lent = {};
-    const int32_t status =
-        strided ? aster_ml_lazy_view_strided(&lent, x) : aster_ml_lazy_view(&lent, x);
+    const int32_t status = lend(&lent, x);
     if (status != 0) return status;
     return aster_ml_tensor_from_buffer(out, &call.owner()->handle, &lent.storage, lent.byte_offset,
                                        lent.ndim, lent.shape, lent.strides);
@@ -21,6 +22,10 @@ bool pinned_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x, bool stride
   const bool ok = ready ? call.quick(view) : call.slow(view);
   if (!ok) aster_ml_tensor_free(out);
   return ok;
+}
+
+bool pinned_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x, bool strided) {
+  return pinned_by(call, out, x, strided ? aster_ml_lazy_view_strided : aster_ml_lazy_view);
 }
 
 bool host_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x, bool strided) {
@@ -35,6 +40,45 @@ bool host_view(Call& call, aster_ml_tensor* out, aster_ml_lazy* x, bool strided)
 
 namespace {
 
+constexpr Py_ssize_t kMostSizes = 4096;  // that are known at once
+
+// What g.size makes of an expression; it is asked once for each.
+PyObject* size_of(Call& call, const aster_ml_uop* expression) {
+  PyObject* key = PyLong_FromVoidPtr(const_cast<aster_ml_uop*>(expression));
+  if (g.sizes == nullptr) g.sizes = PyDict_New();
+  if (key == nullptr || g.sizes == nullptr) return Py_XDECREF(key), nullptr;
+  PyObject* known = PyDict_GetItemWithError(g.sizes, key);
+  PyObject* size = known == nullptr ? nullptr : Py_NewRef(PyTuple_GetItem(known, 0));
+  const auto retain = [&] { return aster_ml_uop_retain(&call.owner()->handle, expression); };
+  if (known == nullptr && PyErr_Occurred() == nullptr && call.quick(retain)) {
+    PyObject* uop = make_uop(call.owner(), expression);
+    size = uop == nullptr ? nullptr : PyObject_CallFunctionObjArgs(g.size, uop, nullptr);
+    PyObject* both = size == nullptr ? nullptr : PyTuple_Pack(2, size, uop);
+    if (PyDict_Size(g.sizes) >= kMostSizes) PyDict_Clear(g.sizes);
+    if (both == nullptr || PyDict_SetItem(g.sizes, key, both) != 0) Py_CLEAR(size);
+    Py_XDECREF(both);
+    Py_XDECREF(uop);
+  }
+  Py_DECREF(key);
+  return size;
+}
+
+}  // namespace
+
+PyObject* sizes_of(Call& call, const aster_ml_dim* dims, size_t count) {
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
+  for (size_t i = 0; tuple != nullptr && i < count; ++i) {
+    PyObject* size = dims[i].expression == nullptr || g.size == nullptr
+                         ? PyLong_FromLongLong(dims[i].value)
+                         : size_of(call, dims[i].expression);
+    if (size == nullptr || PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(i), size) != 0)
+      Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+namespace {
+
 constexpr int kRanks = 64;  // shapes up to here need no memory
 
 PyObject* lazy_shape(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
@@ -43,7 +87,17 @@ PyObject* lazy_shape(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   int64_t few[kRanks];
   int64_t* shape = few;
   size_t ndim = 0;
-  if (!call.plain([&] { ndim = aster_ml_lazy_ndim(x); })) return nullptr;
+  bool symbolic = false;
+  if (!call.plain([&] {
+        ndim = aster_ml_lazy_ndim(x);
+        symbolic = aster_ml_lazy_is_symbolic(x) != 0;
+      }))
+    return nullptr;
+  if (symbolic) {
+    auto* dims = call.room_of<aster_ml_dim>(ndim);
+    if (!call.quick([&] { return aster_ml_lazy_dims(dims, ndim, x); })) return nullptr;
+    return sizes_of(call, dims, ndim);
+  }
   if (ndim > kRanks) shape = call.room_of<int64_t>(ndim);
   if (!call.quick([&] { return aster_ml_lazy_shape(shape, ndim, x); })) return nullptr;
   return tuple_of(shape, ndim);
@@ -115,6 +169,14 @@ PyObject* lazy_view_strided(PyObject*, PyObject* const* arguments, Py_ssize_t co
   aster_ml_lazy* x = call.lazy(0, "x");
   aster_ml_tensor out;
   return pinned_view(call, &out, x, true) ? make_tensor(call.owner(), out) : nullptr;
+}
+
+PyObject* lazy_view_whole(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("lazy_view_whole", arguments, count, 1, 1);
+  aster_ml_lazy* x = call.lazy(0, "x");
+  aster_ml_tensor out;
+  return pinned_by(call, &out, x, aster_ml_lazy_view_whole) ? make_tensor(call.owner(), out)
+                                                            : nullptr;
 }
 
 // lazy_copy_out(x, data=None): into data, or new bytes.
@@ -334,10 +396,10 @@ PyObject* tensor_info(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
                        tuple_of(reinterpret_cast<const int64_t*>(tensor->strides), tensor->ndim));
 }
 
-// program_run(program, inputs, outputs, workspace=None): on concrete tensors, row-major; the
-// results are written to the outputs.
+// program_run(program, inputs, outputs, workspace=None, values=None): on concrete tensors,
+// row-major; the results are written to the outputs. values: of its variables.
 PyObject* program_run(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  Call call("program_run", arguments, count, 3, 4);
+  Call call("program_run", arguments, count, 3, 5);
   auto* program =
       static_cast<aster_ml_program*>(call.handle(0, "program", *handle_type("Program")));
   auto* workspace = static_cast<aster_ml_workspace*>(
@@ -345,8 +407,15 @@ PyObject* program_run(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   size_t input_count = 0, output_count = 0;
   aster_ml_tensor* inputs = call.tensors(1, "inputs", &input_count);
   aster_ml_tensor* outputs = call.tensors(2, "outputs", &output_count);
+  size_t value_count = 0;
+  bool known = false;
+  const int64_t* values = call.words(4, "values", &value_count, &known, true);
   const auto run = [&] {
-    return aster_ml_program_run(program, workspace, inputs, input_count, outputs, output_count);
+    return values == nullptr
+               ? aster_ml_program_run(program, workspace, inputs, input_count, outputs,
+                                      output_count)
+               : aster_ml_program_run_bound(program, workspace, values, value_count, inputs,
+                                            input_count, outputs, output_count);
   };
   // With a workspace of its own a call needs nothing that others use.
   if (!(workspace != nullptr ? call.parallel(run) : call.slow(run))) return nullptr;
@@ -379,6 +448,8 @@ PyMethodDef kSpecialMethods[] = {
      "lazy_view(x)\n\nThe storage of x, realised; it lives as long as the result."},
     {"lazy_view_strided", as_method(lazy_view_strided), METH_FASTCALL,
      "lazy_view_strided(x)\n\nThe same as x lies, with strides of any sign."},
+    {"lazy_view_whole", as_method(lazy_view_whole), METH_FASTCALL,
+     "lazy_view_whole(x)\n\nAs lazy_view, of the tensor of the greatest sizes."},
     {"lazy_copy_out", as_method(lazy_copy_out), METH_FASTCALL,
      "lazy_copy_out(x, data=None)\n\nThe elements of x, row-major, into data or as new bytes."},
     {"device_to_name", as_method(device_to_name), METH_FASTCALL,
@@ -405,8 +476,9 @@ PyMethodDef kSpecialMethods[] = {
     {"tensor_copy_out", as_method(tensor_copy_out), METH_FASTCALL,
      "tensor_copy_out(tensor, host)\n\nThe elements of a tensor, row-major."},
     {"program_run", as_method(program_run), METH_FASTCALL,
-     "program_run(program, inputs, outputs, workspace=None)\n\n"
-     "Runs a captured program on concrete tensors; the results are written to the outputs."},
+     "program_run(program, inputs, outputs, workspace=None, values=None)\n\n"
+     "Runs a captured program on concrete tensors; the results are written to the outputs. values: "
+     "of its\nvariables, in their order."},
     {"tensor_info", as_method(tensor_info), METH_FASTCALL,
      "tensor_info(tensor)\n\n(dtype, device, shape, strides in elements)."},
     {nullptr, nullptr, 0, nullptr},

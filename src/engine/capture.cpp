@@ -452,7 +452,15 @@ int32_t aster_ml_engine_capture_begin(const aster_ml_context* context, aster_ml_
   ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
   aster::Vec<Lazy*> cells(engine->context.heap());
   ASTER_TRY(cells_of(&cells, *engine, inputs, count));
-  return aster::engine::capture_begin(*engine, {cells.data(), cells.size()});
+  ASTER_TRY(aster::engine::capture_begin(*engine, {cells.data(), cells.size()}));
+  // A whole tensor that got memory of its own is what the present sizes are of.
+  for (size_t i = 0; i < count; ++i) {
+    auto* lazy = aster::object_of<Lazy>(inputs[i]->impl);
+    const Status shown = lazy->sized == nullptr ? aster::kOk : aster::engine::show_present(*lazy);
+    if (!shown.ok()) aster::engine::drop_recording(*engine);
+    ASTER_TRY(shown);
+  }
+  return aster::kOk;
 }
 
 int32_t aster_ml_engine_capture_end(aster_ml_program* out, const aster_ml_context* context,

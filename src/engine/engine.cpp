@@ -6,6 +6,7 @@
 #include "engine/indexing.h"
 #include "engine/rangeify.h"
 #include "uop/context_graph.h"
+#include "uop/expr.h"
 #include "uop/symbolic.h"
 
 namespace aster::engine {
@@ -258,6 +259,28 @@ void drop_sizes(Lazy& lazy) {
   Lazy* whole = sized->whole;
   heap.destroy(sized);
   free_handle(whole);
+}
+
+Status show_present(Lazy& lazy) {
+  const size_t ndim = lazy.sized->ndim;
+  uop::Dims size, begin(ndim, 0), step(ndim, 1);
+  for (size_t i = 0; i < ndim; ++i) {
+    int64_t now = 0;
+    ASTER_TRY(lazy.engine->symbols.value_of(&now, lazy.sized->sizes[i]));
+    size.push(now);
+  }
+  const Node present = lazy.engine->graph.slice(lazy.sized->whole->node, begin, step, size);
+  if (present == nullptr) return last_failure();
+  set_node(lazy, present);
+  return kOk;
+}
+
+Status change_sizes(Lazy& lazy, uop::Nodes sizes) {
+  for (size_t i = 0; i < lazy.sized->ndim; ++i) {
+    lazy.engine->graph.retain(sizes[i]);
+    lazy.engine->graph.release(std::exchange(lazy.sized->sizes[i], sizes[i]));
+  }
+  return show_present(lazy);
 }
 
 Status look_at(Engine& engine, Node expression) {

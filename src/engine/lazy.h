@@ -57,6 +57,10 @@ void set_node(Lazy& lazy, uop::Node node);
 // from now on, whatever comes of it.
 Status set_sizes(Lazy& lazy, Lazy* whole, uop::Nodes sizes);
 void drop_sizes(Lazy& lazy);
+// Makes lazy the present part of its whole tensor again: that became another node, or the sizes are
+// others.
+Status show_present(Lazy& lazy);
+Status change_sizes(Lazy& lazy, uop::Nodes sizes);
 // The tensor that is computed for a cell.
 inline Lazy* whole_of(Lazy* lazy) { return lazy->sized == nullptr ? lazy : lazy->sized->whole; }
 // A value of a variable in an expression, or of a size, is used as a number: what is captured is

@@ -73,6 +73,7 @@ class Symbols {
         &of);
   }
 
+  uint32_t find(uop::Node node) const;  // the symbol that a Range is; kNone
   // The symbol whose cell is in storage; kNone if it is no cell.
   uint32_t with_cell(const buffer::Storage* storage) const { return cells_.get(storage, kNone); }
   const Symbol& operator[](uint32_t at) const { return symbols_[at]; }
@@ -91,7 +92,6 @@ class Symbols {
     }
   };
   using Lookup = Status (*)(const void* self, const Symbol& symbol, int64_t* value);
-  uint32_t find(uop::Node node) const;  // the symbol that a Range is; kNone
   Status add(uint32_t* out, Symbol symbol);
   uop::Node range(uint32_t at) const;
   Status cell(uop::Node* out, uint32_t at);

@@ -97,6 +97,17 @@ Status Build::finish(Node whole, const Sizes& sizes) {
   return finish(whole);
 }
 
+Status Build::finish_beside(Node whole) {
+  if (whole == nullptr) return last_failure();
+  if (symbolic_ == nullptr || symbolic_->sizes.empty()) return finish(whole);
+  Sizes sizes;
+  for (size_t i = 0; i < whole->ndim; ++i) {
+    const bool variable = i < symbolic_->sizes.size() && is_bound(symbolic_->sizes[i]);
+    sizes.push(variable ? symbolic_->sizes[i] : graph().index(whole->dim(i)));
+  }
+  return finish(whole, sizes);
+}
+
 Status Build::make_cell(engine::Lazy** out, Node node, Nodes sizes) {
   if (std::ranges::find(sizes, nullptr) != sizes.end()) return last_failure();
   if (node == nullptr || !std::ranges::any_of(sizes, is_bound))

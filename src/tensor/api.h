@@ -75,6 +75,9 @@ class Build {
   Status finish(Node node);
   // The same of a whole tensor of which sizes are meant.
   Status finish(Node whole, const Sizes& sizes);
+  // The same of one whose axes are those of the rule where these are variables, else as large as
+  // they are.
+  Status finish_beside(Node whole);
   // The cell of finish.
   Status make_cell(engine::Lazy** out, Node node) {
     return symbolic_ == nullptr ? engine::lazy_create(out, *engine_, node, first_)
@@ -84,6 +87,10 @@ class Build {
 
   // Whether an operand has symbolic sizes.
   bool sized() const { return symbolic_ != nullptr && !symbolic_->operands.empty(); }
+  // The same of this operand, and of no other.
+  bool sized_alone(Input x) const {
+    return sized() && symbolic_->operands.size() == 1 && symbolic_->operands[0] == cell(x);
+  }
   // A rule holds from here on: values of variables are not used, finish takes whole tensors of
   // these sizes.
   void take_rule(const Sizes& sizes);

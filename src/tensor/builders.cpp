@@ -239,11 +239,14 @@ int32_t aster_ml_lazy_bitcast(aster_ml_lazy* out, const aster_ml_lazy* x, int32_
   ASTER_TRY(build.status());
   DType to;
   ASTER_TRY(aster::dtype::from_code(&to, dtype));
+  constexpr int64_t kLast = -1;
+  const bool same = aster::dtype::size(to) == aster::dtype::size(node(x)->dtype);
+  ASTER_TRY(sized::beside(build, x, {same || node(x)->ndim == 0 ? 0u : 1u, &kLast}));
   Node bits = bitcast(build.graph(), node(x), to), view = nullptr;
   if (bits != nullptr) {
     ASTER_TRY(aster::engine::reinterpret(&view, build.engine(), node(x), to, bits->shape()));
   }
-  return build.finish(view != nullptr ? view : bits);
+  return build.finish_beside(view != nullptr ? view : bits);
 }
 
 int32_t aster_ml_lazy_where(aster_ml_lazy* out, const aster_ml_lazy* condition,

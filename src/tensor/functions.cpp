@@ -132,7 +132,16 @@ Node deviation(Graph& g, Node x, Axes axes, bool keepdim, int64_t correction) {
 
 using Spread = Node (*)(Graph& g, Node x, Axes axes, bool keepdim, int64_t correction);
 int32_t build_spread_and_mean(aster_ml_lazy* out_spread, aster_ml_lazy* out_mean, Input x,
-                              Axes axes, int32_t keepdim, int64_t correction, Spread spread) {
+                              Axes axes, int32_t keepdim, int64_t correction, Spread spread,
+                              decltype(aster_ml_lazy_var)* alone) {
+  if (aster_ml_lazy_is_symbolic(x) != 0 && out_spread != out_mean && out_spread != nullptr &&
+      out_mean != nullptr && out_spread != x && out_mean != x) {
+    out_mean->impl = nullptr;
+    ASTER_TRY((Status{alone(out_spread, x, axes.count, axes.at, keepdim, correction)}));
+    const int32_t status = aster_ml_lazy_mean(out_mean, x, axes.count, axes.at, keepdim);
+    if (status != 0) (void)aster_ml_lazy_free(out_spread);
+    return status;
+  }
   Pair pair(out_spread, out_mean, {x});
   ASTER_TRY(pair.status());
   if (axes.count > Dims::kMost) return ASTER_FAIL(kRANGE, "%zu axes", axes.count);
@@ -183,9 +192,14 @@ Node prod_in(Graph& g, Node x, Axes axes, bool keepdim, DType dtype) {
 int32_t build_softmax(aster_ml_lazy* out, Input x, int64_t axis, int32_t dtype,
                       Node (*f)(Graph&, Node, int64_t)) {
   const auto beyond = f == softmin ? sized::Fill::kHighest : sized::Fill::kLowest;
-  return build_in(
-      out, x, dtype, [&](Graph& g, Node n, DType to) { return softmax_in(g, n, axis, to, f); },
-      [&](Build& build) { return sized::along(build, x, axis, beyond); });
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  DType to;
+  ASTER_TRY(dtype_argument(&to, dtype, DType::kNone));
+  ASTER_TRY(sized::along(build, x, axis, beyond));
+  Node y = softmax_in(build.graph(), node(x), axis, to, f);
+  ASTER_TRY(sized::blank(&y, build, x));
+  return build.finish(y);
 }
 
 Node layernorm(Graph& g, Node x, Axes axes, double eps) {
@@ -444,14 +458,16 @@ int32_t aster_ml_lazy_var_mean(aster_ml_lazy* out_var, aster_ml_lazy* out_mean,
                                const aster_ml_lazy* x, size_t count, const int64_t* axes,
                                int32_t keepdim, int64_t correction) {
   ASTER_API();
-  return build_spread_and_mean(out_var, out_mean, x, {count, axes}, keepdim, correction, var);
+  return build_spread_and_mean(out_var, out_mean, x, {count, axes}, keepdim, correction, var,
+                               aster_ml_lazy_var);
 }
 
 int32_t aster_ml_lazy_std_mean(aster_ml_lazy* out_std, aster_ml_lazy* out_mean,
                                const aster_ml_lazy* x, size_t count, const int64_t* axes,
                                int32_t keepdim, int64_t correction) {
   ASTER_API();
-  return build_spread_and_mean(out_std, out_mean, x, {count, axes}, keepdim, correction, deviation);
+  return build_spread_and_mean(out_std, out_mean, x, {count, axes}, keepdim, correction, deviation,
+                               aster_ml_lazy_std);
 }
 
 int32_t aster_ml_lazy_normalize(aster_ml_lazy* out, const aster_ml_lazy* x, double p, int64_t axis,
@@ -503,6 +519,7 @@ int32_t aster_ml_lazy_batchnorm(aster_ml_lazy* out, const aster_ml_lazy* x,
   Build build(out, {x, mean, invstd}, {weight, bias});
   ASTER_TRY(build.status());
   if (count > aster::uop::Dims::kMost) return ASTER_FAIL(kRANGE, "%zu axes", count);
-  return build.finish(batchnorm(
+  ASTER_TRY(sized::beside(build, x, {count, axes}));
+  return build.finish_beside(batchnorm(
       build.graph(), node(x), {node(weight), node(bias), node(mean), node(invstd)}, {count, axes}));
 }

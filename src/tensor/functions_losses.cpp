@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tensor/functions.h"
+#include "tensor/sized.h"
 #include "uop/composite.h"
 
 namespace aster::tensor {
@@ -156,16 +157,103 @@ Node nll_loss(Graph& g, Node log_p, Node labels, Node weight, const int64_t* ign
   return cast(g, binary(g, sum(g, each.n, kAll, false), divisor, ops::div), d.seen);
 }
 
+// ---- Of tensors of symbolic sizes: the losses of elements, then what is made of these ----
+
+// Whether one of the inputs has symbolic sizes and losses are to be reduced; out is none of them.
+bool reduces_sized(const aster_ml_lazy* out, std::initializer_list<Input> inputs,
+                   int32_t reduction) {
+  bool sized = false;
+  for (Input x : inputs) {
+    if (x == out) return false;
+    sized |= x != nullptr && aster_ml_lazy_is_symbolic(x) != 0;
+  }
+  return sized && (reduction == ASTER_ML_REDUCTION_MEAN || reduction == ASTER_ML_REDUCTION_SUM);
+}
+
+// each(&losses) gives the losses, weigh(&counts) what each counts for in a mean.
+template <typename Each, typename Weigh>
+Status reduce_sized(aster_ml_lazy* out, int32_t reduction, Each each, Weigh weigh) {
+  aster_ml_lazy losses{}, counts{}, sums[3]{};
+  const bool mean = reduction == ASTER_ML_REDUCTION_MEAN;
+  Status status{each(&losses)};
+  if (status.ok() && mean) status = Status{weigh(&counts)};
+  if (status.ok() && counts.impl == nullptr) {
+    status = Status{mean ? aster_ml_lazy_mean(out, &losses, 0, nullptr, 0)
+                         : aster_ml_lazy_sum(out, &losses, 0, nullptr, 0)};
+  } else if (status.ok()) {
+    status = Status{aster_ml_lazy_sum(&sums[0], &losses, 0, nullptr, 0)};
+    if (status.ok()) status = Status{aster_ml_lazy_sum(&sums[1], &counts, 0, nullptr, 0)};
+    if (status.ok())
+      status = Status{aster_ml_lazy_cast(&sums[2], &sums[1], aster_ml_lazy_dtype(&losses))};
+    if (status.ok()) status = Status{aster_ml_lazy_div(out, &sums[0], &sums[2])};
+  }
+  for (aster_ml_lazy* x : {&losses, &counts, &sums[0], &sums[1], &sums[2]}) {
+    if (x->impl != nullptr) (void)aster_ml_lazy_free(x);
+  }
+  return status;
+}
+int32_t equal_weights(aster_ml_lazy*) { return ASTER_ML_OK; }
+
+// Shows scores of classes along an axis and labels in equal sizes, which those of losses are.
+Status labelled(Build& build, Input scores, Input labels, size_t axis) {
+  if (!build.sized() || node(scores)->ndim != node(labels)->ndim + 1u) return kOk;
+  Graph& g = build.graph();
+  std::array<Sizes, 2> sizes;
+  std::array<Node, 2> wholes{sized::whole(scores), sized::whole(labels)};
+  ASTER_TRY(sized::sizes_of(&sizes[0], build, scores));
+  ASTER_TRY(sized::sizes_of(&sizes[1], build, labels));
+  if (axis >= sizes[0].size() || is_bound(sizes[0][axis])) return kOk;
+  sizes[0].remove(axis);
+  for (size_t k = 0; k < sizes[1].size(); ++k) {
+    if (sizes[0][k] != sizes[1][k]) return kOk;
+    const size_t at = k < axis ? k : k + 1;
+    const Word least = std::min(wholes[0]->dim(at), wholes[1]->dim(k));
+    wholes[0] = sized::cut(g, wholes[0], at, least);
+    wholes[1] = sized::cut(g, wholes[1], k, least);
+    if (wholes[0] == nullptr || wholes[1] == nullptr) return last_failure();
+  }
+  build.show(scores, wholes[0]);
+  build.show(labels, wholes[1]);
+  build.take_rule(sizes[1]);
+  return kOk;
+}
+
+// The same of probabilities, which are as large as the scores.
+Status beside_probabilities(Build& build, Input scores, Input target, size_t axis) {
+  if (!build.sized()) return kOk;
+  std::array<Sizes, 2> sizes;
+  std::array<Node, 2> wholes{sized::whole(scores), sized::whole(target)};
+  ASTER_TRY(sized::sizes_of(&sizes[0], build, scores));
+  ASTER_TRY(sized::sizes_of(&sizes[1], build, target));
+  Sizes out;
+  if (is_bound(sizes[0][axis]) || !sized::align(&out, wholes.data(), build.graph(), sizes, 0))
+    return kOk;
+  build.show(scores, wholes[0]);
+  build.show(target, wholes[1]);
+  out.remove(axis);
+  build.take_rule(out);
+  return kOk;
+}
+
 }  // namespace
 }  // namespace aster::tensor
 
 using namespace aster::tensor;  // NOLINT: this file ends with the public functions
+using aster::kOk;
+using aster::Status;
 
 int32_t aster_ml_lazy_binary_crossentropy(aster_ml_lazy* out, const aster_ml_lazy* x,
                                           const aster_ml_lazy* y, int32_t reduction) {
   ASTER_API();
+  if (reduces_sized(out, {x, y}, reduction)) {
+    const auto each = [&](aster_ml_lazy* losses) {
+      return aster_ml_lazy_binary_crossentropy(losses, x, y, ASTER_ML_REDUCTION_NONE);
+    };
+    return reduce_sized(out, reduction, each, equal_weights).code;
+  }
   Build build(out, {x, y});
   ASTER_TRY(build.status());
+  if (reduction == ASTER_ML_REDUCTION_NONE) ASTER_TRY(sized::elementwise(build, {x, y}));
   return build.finish(binary_crossentropy(build, node(x), node(y), reduction));
 }
 
@@ -174,8 +262,17 @@ int32_t aster_ml_lazy_binary_crossentropy_logits(aster_ml_lazy* out, const aster
                                                  const aster_ml_lazy* pos_weight,
                                                  int32_t reduction) {
   ASTER_API();
+  if (reduces_sized(out, {x, y, pos_weight}, reduction)) {
+    const auto each = [&](aster_ml_lazy* losses) {
+      return aster_ml_lazy_binary_crossentropy_logits(losses, x, y, pos_weight,
+                                                      ASTER_ML_REDUCTION_NONE);
+    };
+    return reduce_sized(out, reduction, each, equal_weights).code;
+  }
   Build build(out, {x, y}, {pos_weight});
   ASTER_TRY(build.status());
+  if (reduction == ASTER_ML_REDUCTION_NONE)
+    ASTER_TRY(sized::elementwise(build, {x, y, pos_weight}));
   return build.finish(
       binary_crossentropy_logits(build.graph(), node(x), node(y), node(pos_weight), reduction));
 }
@@ -186,8 +283,26 @@ int32_t aster_ml_lazy_sparse_categorical_crossentropy(aster_ml_lazy* out,
                                                       int32_t ignore_index, double label_smoothing,
                                                       int32_t reduction) {
   ASTER_API();
+  if (reduces_sized(out, {logits, labels}, reduction)) {
+    const auto each = [&](aster_ml_lazy* losses) {
+      return aster_ml_lazy_sparse_categorical_crossentropy(
+          losses, logits, labels, ignore_index, label_smoothing, ASTER_ML_REDUCTION_NONE);
+    };
+    const auto counted = [&](aster_ml_lazy* counts) -> int32_t {
+      if (ignore_index == -1) return ASTER_ML_OK;
+      aster_ml_lazy ignored{};
+      const aster_ml_context context = cell(labels)->context->inner_handle();
+      ASTER_TRY(Status{aster_ml_lazy_number(&ignored, &context, ignore_index)});
+      const int32_t status = aster_ml_lazy_ne(counts, labels, &ignored);
+      (void)aster_ml_lazy_free(&ignored);
+      return status;
+    };
+    return reduce_sized(out, reduction, each, counted).code;
+  }
   Build build(out, {logits, labels});
   ASTER_TRY(build.status());
+  if (reduction == ASTER_ML_REDUCTION_NONE)
+    ASTER_TRY(labelled(build, logits, labels, node(logits)->ndim - 1u));
   const aster_ml_cross_entropy_options o{sizeof(o), reduction, label_smoothing,
                                          ignore_index == -1 ? 0 : 1, ignore_index};
   return build.finish(cross_entropy(build.graph(), node(logits), node(labels), o));
@@ -197,8 +312,21 @@ int32_t aster_ml_lazy_categorical_crossentropy(aster_ml_lazy* out, const aster_m
                                                const aster_ml_lazy* target, double label_smoothing,
                                                int32_t reduction) {
   ASTER_API();
+  if (reduces_sized(out, {logits, target}, reduction)) {
+    const auto each = [&](aster_ml_lazy* losses) {
+      return aster_ml_lazy_categorical_crossentropy(losses, logits, target, label_smoothing,
+                                                    ASTER_ML_REDUCTION_NONE);
+    };
+    return reduce_sized(out, reduction, each, equal_weights).code;
+  }
   Build build(out, {logits, target});
   ASTER_TRY(build.status());
+  const size_t axis = node(logits)->ndim > 1 ? 1 : 0;
+  if (reduction == ASTER_ML_REDUCTION_NONE && node(logits)->ndim != 0) {
+    ASTER_TRY(node(target)->ndim == node(logits)->ndim
+                  ? beside_probabilities(build, logits, target, axis)
+                  : labelled(build, logits, target, axis));
+  }
   return build.finish(categorical_crossentropy(build.graph(), node(logits), node(target),
                                                label_smoothing, reduction));
 }
@@ -207,8 +335,30 @@ int32_t aster_ml_lazy_nll_loss(aster_ml_lazy* out, const aster_ml_lazy* log_p,
                                const aster_ml_lazy* labels, const aster_ml_lazy* weight,
                                const int64_t* ignore_index, int32_t reduction) {
   ASTER_API();
+  if (reduces_sized(out, {log_p, labels}, reduction)) {
+    const auto of = [&](aster_ml_lazy* losses, Input scores) {
+      return aster_ml_lazy_nll_loss(losses, scores, labels, weight, ignore_index,
+                                    ASTER_ML_REDUCTION_NONE);
+    };
+    const auto counted =
+        [&](aster_ml_lazy* counts) -> int32_t {  // the loss of -1 is what it counts for
+      aster_ml_lazy negative{};
+      aster_ml_scalar one{};
+      ASTER_TRY((Status{aster_ml_scalar_from_int64(&one, ASTER_ML_DTYPE_INT32, -1)}));
+      ASTER_TRY((Status{aster_ml_lazy_full_like(&negative, log_p, &one, 0)}));
+      const int32_t status = of(counts, &negative);
+      (void)aster_ml_lazy_free(&negative);
+      return status;
+    };
+    return reduce_sized(
+               out, reduction, [&](aster_ml_lazy* losses) { return of(losses, log_p); }, counted)
+        .code;
+  }
   Build build(out, {log_p, labels}, {weight});
   ASTER_TRY(build.status());
+  if (reduction == ASTER_ML_REDUCTION_NONE &&
+      (weight == nullptr || aster_ml_lazy_is_symbolic(weight) == 0))
+    ASTER_TRY(labelled(build, log_p, labels, 1));
   return build.finish(
       nll_loss(build.graph(), node(log_p), node(labels), node(weight), ignore_index, reduction));
 }

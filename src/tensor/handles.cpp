@@ -140,6 +140,16 @@ Status lend(aster_ml_tensor* out, engine::Lazy& lazy, Node buffer, const Vec<int
   return kOk;
 }
 
+// The same of a realised cell that gets memory of its own where it is no Buffer.
+Status lend_row_major(aster_ml_tensor* out, engine::Lazy& lazy, Vec<int64_t>& words) {
+  ASTER_TRY(leave_memory(lazy));
+  const Node buffer = lazy.node;
+  ASTER_TRY(words.resize(1 + buffer->ndim, 0));
+  Word step = 1;
+  for (size_t i = buffer->ndim; i-- > 0; step *= buffer->dim(i)) words[1 + i] = step;
+  return lend(out, lazy, buffer, words);
+}
+
 // Realises x and lends its descriptor, row-major or as it lies.
 Status view(aster_ml_tensor* out, aster_ml_lazy* x, bool strided) {
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
@@ -149,19 +159,29 @@ Status view(aster_ml_tensor* out, aster_ml_lazy* x, bool strided) {
   ASTER_TRY(lock.status());
   ASTER_TRY(realize_to_read(x));
   engine::Lazy& lazy = *cell(x);
-  Graph& g = engine::graph_of(*lazy.engine);
   Node buffer = nullptr;
   Vec<int64_t> words(lazy.context->heap());
   if (strided && lazy.node->op != Op::kBuffer)
-    ASTER_TRY(engine::as_strided(&buffer, &words, g, lazy.node));
-  if (buffer == nullptr) {
-    ASTER_TRY(leave_memory(lazy));
-    buffer = lazy.node;
-    ASTER_TRY(words.resize(1 + buffer->ndim, 0));
-    Word step = 1;
-    for (size_t i = buffer->ndim; i-- > 0; step *= buffer->dim(i)) words[1 + i] = step;
-  }
-  return lend(out, lazy, buffer, words);
+    ASTER_TRY(engine::as_strided(&buffer, &words, engine::graph_of(*lazy.engine), lazy.node));
+  return buffer == nullptr ? lend_row_major(out, lazy, words) : lend(out, lazy, buffer, words);
+}
+
+// The same of the whole tensor, of which x stays the first part.
+Status view_whole(aster_ml_tensor* out, aster_ml_lazy* x) {
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  *out = aster_ml_tensor{};
+  ASTER_TRY(check_handle(x));
+  if (cell(x)->sized == nullptr) return view(out, x, false);
+  const aster::ContextLock lock(cell(x)->context);
+  ASTER_TRY(lock.status());
+  engine::Lazy& all = *cell(x)->sized->whole;
+  if (all.engine->recording != nullptr)
+    return ASTER_FAIL(kSTATE, "reading %s inside a capture", brief(all.node).text);
+  ASTER_TRY(realize_cells(*all.engine, std::array{&all}));
+  const Node before = all.node;
+  Vec<int64_t> words(all.context->heap());
+  ASTER_TRY(lend_row_major(out, all, words));
+  return all.node == before ? kOk : engine::show_present(*cell(x));
 }
 
 }  // namespace
@@ -304,7 +324,12 @@ int32_t aster_ml_lazy_shares_storage(int32_t* out, const aster_ml_lazy* x, const
 
 int32_t aster_ml_lazy_is_same(const aster_ml_lazy* x, const aster_ml_lazy* y) {
   const Node n = peek(x);
-  return n != nullptr && n == peek(y);
+  if (n == nullptr || n != peek(y)) return 0;
+  const engine::Sized *a = cell(x)->sized, *b = cell(y)->sized;
+  if (a == nullptr || b == nullptr) return a == b;
+  return a->whole->node == b->whole->node &&
+         std::ranges::equal(aster::uop::Nodes(a->sizes, a->ndim),
+                            aster::uop::Nodes(b->sizes, b->ndim));
 }
 
 int32_t aster_ml_lazy_is_stored(const aster_ml_lazy* x) {
@@ -337,6 +362,11 @@ int32_t aster_ml_lazy_view(aster_ml_tensor* out, aster_ml_lazy* x) {
 int32_t aster_ml_lazy_view_strided(aster_ml_tensor* out, aster_ml_lazy* x) {
   ASTER_API();
   return view(out, x, true).code;
+}
+
+int32_t aster_ml_lazy_view_whole(aster_ml_tensor* out, aster_ml_lazy* x) {
+  ASTER_API();
+  return view_whole(out, x).code;
 }
 
 int32_t aster_ml_lazy_copy_out(void* data, size_t bytes, aster_ml_lazy* x) {

@@ -6,6 +6,7 @@
 #include "aster_ml/linalg.h"
 #include "device/device.h"
 #include "tensor/api.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -256,8 +257,9 @@ int32_t aster_ml_lazy_keccak(aster_ml_lazy* out, const aster_ml_lazy* x, const c
   for (const Named& row : kNamed) {
     if (wanted != row.name) continue;
     Node result;
+    ASTER_TRY(sized::beside_last(build, x, 1));
     ASTER_TRY(keccak(&result, build, node(x), row.sponge));
-    return build.finish(result);
+    return build.finish_beside(result);
   }
   return ASTER_FAIL(kNOT_FOUND, "no Keccak hash \"%s\"", name);
 }
@@ -272,8 +274,9 @@ int32_t aster_ml_lazy_keccak_rate(aster_ml_lazy* out, const aster_ml_lazy* x, in
                       static_cast<long long>(suffix));
   }
   Node result;
+  ASTER_TRY(sized::beside_last(build, x, 1));
   ASTER_TRY(keccak(&result, build, node(x), {rate, suffix}));
-  return build.finish(result);
+  return build.finish_beside(result);
 }
 
 int32_t aster_ml_lazy_hash(aster_ml_lazy* out, const aster_ml_lazy* x) {

@@ -331,6 +331,8 @@ int32_t aster_ml_lazy_scatter(aster_ml_lazy* out, const aster_ml_lazy* x, int64_
   ASTER_API();
   Build build(out, {x, index, src});
   ASTER_TRY(build.status());
+  const sized::Done done = sized::scatter(build, x, axis, index, src, mode, include_self != 0);
+  if (done) return done->code;
   return build.finish(
       scatter(build.graph(), node(x), axis, node(index), node(src), mode, include_self != 0));
 }

@@ -5,6 +5,7 @@
 
 #include "aster_ml/spatial.h"
 #include "tensor/api.h"
+#include "tensor/sized.h"
 #include "tensor/spatial.h"
 
 namespace aster::tensor {
@@ -140,5 +141,6 @@ int32_t aster_ml_lazy_interpolate(aster_ml_lazy* out, const aster_ml_lazy* x, si
     }
   }
   const Resample r{mode, align_corners != 0, build.strict()};
-  return build.finish(interpolate(build.graph(), strong(build.graph(), node(x)), sizes, r));
+  ASTER_TRY(sized::beside_last(build, x, rank));
+  return build.finish_beside(interpolate(build.graph(), strong(build.graph(), node(x)), sizes, r));
 }

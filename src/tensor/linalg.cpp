@@ -3,6 +3,7 @@
 
 #include "aster_ml/linalg.h"
 #include "tensor/api.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -66,6 +67,9 @@ int32_t aster_ml_lazy_dot(aster_ml_lazy* out, const aster_ml_lazy* a, const aste
   ASTER_TRY(build.status());
   DType to;
   ASTER_TRY(dtype_argument(&to, dtype, DType::kNone));
+  if (to == DType::kNone) {
+    if (const sized::Done done = sized::matmul(build, a, b)) return done->code;
+  }
   return build.finish(dot(build.graph(), node(a), node(b), to));
 }
 
@@ -79,10 +83,11 @@ int32_t aster_ml_lazy_linear(aster_ml_lazy* out, const aster_ml_lazy* x,
   DType to;
   ASTER_TRY(dtype_argument(&to, dtype, DType::kNone));
   const auto as = [&](Node n) { return to == DType::kNone ? n : cast(g, n, to); };
+  if (node(weight)->ndim == 2) ASTER_TRY(sized::beside_last(build, x, 1));
   const Node a = as(node(x)), w = as(node(weight));
   Node y = node(weight)->ndim == 1 ? binary(g, a, w, ops::mul) : matmul(g, a, w);
   if (bias != nullptr) y = binary(g, y, as(node(bias)), ops::add);
-  return build.finish(y);
+  return build.finish_beside(y);
 }
 
 int32_t aster_ml_lazy_newton_schulz(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t steps,
@@ -98,5 +103,6 @@ int32_t aster_ml_lazy_newton_schulz(aster_ml_lazy* out, const aster_ml_lazy* x, 
   }
   if (node(x)->ndim < 2)
     return ASTER_FAIL(kSHAPE, "newton_schulz of %s: two axes are needed", brief(node(x)).text);
-  return build.finish(newton_schulz(build.graph(), node(x), steps, {params, count}, eps));
+  ASTER_TRY(sized::beside_last(build, x, 2));
+  return build.finish_beside(newton_schulz(build.graph(), node(x), steps, {params, count}, eps));
 }

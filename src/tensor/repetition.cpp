@@ -5,6 +5,7 @@
 #include "aster_ml/movement.h"
 #include "tensor/api.h"
 #include "tensor/movement.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -170,6 +171,9 @@ int32_t aster_ml_lazy_roll(aster_ml_lazy* out, const aster_ml_lazy* x, size_t co
   ASTER_TRY(build.status());
   Words by;
   ASTER_TRY(shape_argument(&by, count, shifts));
+  if (axes != nullptr) {
+    if (const sized::Done done = sized::roll(build, x, by, {axes, count})) return done->code;
+  }
   return build.finish(roll(build.graph(), node(x), by, axes));
 }
 
@@ -180,6 +184,7 @@ int32_t aster_ml_lazy_repeat(aster_ml_lazy* out, const aster_ml_lazy* x, size_t 
   ASTER_TRY(build.status());
   Words times;
   ASTER_TRY(shape_argument(&times, count, repeats));
+  if (const sized::Done done = sized::repeat(build, x, times)) return done->code;
   return build.finish(repeat(build.graph(), node(x), times));
 }
 
@@ -188,6 +193,7 @@ int32_t aster_ml_lazy_repeat_interleave(aster_ml_lazy* out, const aster_ml_lazy*
   ASTER_API();
   Build build(out, {x});
   ASTER_TRY(build.status());
+  if (const sized::Done done = sized::repeat_interleave(build, x, repeats, axis)) return done->code;
   return build.finish(repeat_interleave(build.graph(), node(x), repeats, axis));
 }
 
@@ -204,10 +210,22 @@ int32_t aster_ml_lazy_pad_mode(aster_ml_lazy* out, const aster_ml_lazy* x, size_
     return ASTER_FAIL(kARGUMENT, "unknown padding %d", mode);
   }
   if (mode != ASTER_ML_PADDING_CONSTANT) {
-    return build.finish(pad_mode(build.graph(), node(x), lead, trail, static_cast<Padding>(mode)));
+    aster::uop::Dims padded;
+    for (size_t i = 0; i < count; ++i) {
+      if (lead[i] != 0 || trail[i] != 0) padded.push(static_cast<Word>(i));
+    }
+    if (count == node(x)->ndim) ASTER_TRY(sized::beside(build, x, {padded.size(), padded.at}));
+    return build.finish_beside(
+        pad_mode(build.graph(), node(x), lead, trail, static_cast<Padding>(mode)));
   }
   Word word = 0;
   DType dtype = DType::kWeakInt;
   if (fill != nullptr) ASTER_TRY(scalar_argument(&word, &dtype, fill));
+  if (build.sized() && count == node(x)->ndim) {
+    Graph& g = build.graph();
+    const sized::Done done =
+        sized::pad(build, x, sized::constants(g, lead), sized::constants(g, trail), word, dtype);
+    if (done) return done->code;
+  }
   return build.finish(pad(build.graph(), node(x), lead, trail, word, dtype));
 }

@@ -79,12 +79,12 @@ bool never_empty(Build& build, Input x, int64_t axis) {
   return sizes_of(&sizes, build, x).ok() && sizes[at]->vmin > 0;
 }
 
-Status dims_argument(Sizes* out, Build& build, size_t ndim, const aster_ml_dim* dims) {
+Status dims_argument(Sizes* out, engine::Engine& engine, size_t ndim, const aster_ml_dim* dims) {
   if (ndim != 0 && dims == nullptr)
     return ASTER_FAIL(kARGUMENT, "a null pointer for %zu dimensions", ndim);
   if (ndim > Sizes::kMost)
     return ASTER_FAIL(kUNSUPPORTED, "%zu axes: at most %zu", ndim, Sizes::kMost);
-  Graph& g = build.graph();
+  Graph& g = engine.graph;
   *out = Sizes();
   for (size_t i = 0; i < ndim; ++i) {
     Node size = reinterpret_cast<Node>(dims[i].expression);
@@ -95,7 +95,7 @@ Status dims_argument(Sizes* out, Build& build, size_t ndim, const aster_ml_dim* 
       int64_t now = 0;
       size = sym::simplify(g, size);
       if (size == nullptr) return last_failure();
-      ASTER_TRY(build.symbols().value_of(&now, size));
+      ASTER_TRY(engine.symbols.value_of(&now, size));
       if (now < 0)
         return ASTER_FAIL(kRANGE, "dimension %zu is %lld", i, static_cast<long long>(now));
       if (size->vmax == INT64_MAX)
@@ -251,7 +251,7 @@ Status show_wholes(Build& build, std::span<const Input> operands) {
 }
 
 Status beside(Build& build, Input x, Axes axes) {
-  if (!build.sized()) return kOk;
+  if (!build.sized_alone(x)) return kOk;
   Sizes sizes;
   Dims at;
   ASTER_TRY(resolve_axes(&at, axes, node(x)->ndim));
@@ -262,6 +262,13 @@ Status beside(Build& build, Input x, Axes axes) {
   build.show(x, whole(x));
   build.take_rule(sizes);
   return kOk;
+}
+
+Status beside_last(Build& build, Input x, size_t count) {
+  if (!build.sized_alone(x) || count > node(x)->ndim) return kOk;
+  Dims axes;
+  for (size_t i = node(x)->ndim - count; i < node(x)->ndim; ++i) axes.push(static_cast<Word>(i));
+  return beside(build, x, {axes.size(), axes.at});
 }
 
 Done assign(engine::Lazy& target, Input value) {

@@ -32,7 +32,7 @@ bool any_bound(const Sizes& sizes);
 bool never_empty(Build& build, Input x, int64_t axis);
 // Dimensions from outside. -1 is left to the caller; others are not negative now. Errors: ARGUMENT,
 // STATE, RANGE.
-Status dims_argument(Sizes* out, Build& build, size_t ndim, const aster_ml_dim* dims);
+Status dims_argument(Sizes* out, engine::Engine& engine, size_t ndim, const aster_ml_dim* dims);
 // Numbers as sizes.
 Sizes constants(Graph& g, Words words);
 // Sizes that are numbers as words; false where one is not.
@@ -73,11 +73,15 @@ inline Status elementwise(Build& build, std::initializer_list<Input> operands) {
 // The axes other than these are variables', if any: the function does not look along them, and its
 // result has the sizes of x where it is as large as x.
 Status beside(Build& build, Input x, Axes axes);
+// The same of the last count axes.
+Status beside_last(Build& build, Input x, size_t count);
 
 // Shows x with a fill beyond the sizes of axes, for what reduces these.
 Status reduce(Build& build, Input x, Axes axes, bool keepdim, Fill fill);
 // The same for what goes along one axis and keeps all sizes.
 Status along(Build& build, Input x, int64_t axis, Fill fill);
+// y, of the sizes of x, with 0 beyond all of them: kernels compute no more than what is meant.
+Status blank(Node* y, Build& build, Input x);
 // Rows of positions that come last in an order.
 Status ordered(Build& build, Input x, int64_t axis, bool descending, Node count);
 Done mean(Build& build, Input x, Axes axes, bool keepdim);
@@ -98,6 +102,10 @@ Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end);
 Done pad(Build& build, Input x, const Sizes& before, const Sizes& after, Word fill, DType dtype);
 Done select(Build& build, Input x, int64_t axis, Node index);
 Done flip(Build& build, Input x, Words axes);
+Done roll(Build& build, Input x, Words shifts, Words axes);
+Done repeat(Build& build, Input x, Words times);
+Done repeat_interleave(Build& build, Input x, int64_t repeats, int64_t axis);
+Done unfold(Build& build, Input x, int64_t axis, int64_t size, int64_t step);
 Done cat(Build& build, std::span<const Input> tensors, int64_t axis);
 Done stack(Build& build, std::span<const Input> tensors, int64_t axis);
 Done matmul(Build& build, Input a, Input b);
@@ -109,6 +117,8 @@ using Attend = Node (*)(void* self, Node query, Node key, Node value, Node mask,
 Done attention(Build& build, const Attention& a, Attend attend, void* self);
 // A slot of x at every place that index says along an axis.
 Done gather(Build& build, Input x, int64_t axis, Input index);
+Done scatter(Build& build, Input x, int64_t axis, Input index, Input src, int32_t mode,
+             bool include_self);
 
 // assign to a tensor of symbolic sizes.
 Done assign(engine::Lazy& target, Input value);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/engine.h"
 #include "tensor/movement.h"
 #include "tensor/sized.h"
 
@@ -264,6 +265,20 @@ Done expand(Build& build, Input x, const Sizes& wanted) {
 
 // ---- Parts ----
 
+namespace {
+
+// Whether a <= b for the present values, which no capture is to know.
+bool now_le(Build& build, Node a, Node b) {
+  int64_t left = 0, right = 0;
+  if (build.engine().recording != nullptr || a == nullptr || b == nullptr) return false;
+  return build.symbols().value_of(&left, a).ok() && build.symbols().value_of(&right, b).ok() &&
+         left <= right;
+}
+
+}  // namespace
+
+// An end that may be beyond the axis is one for values that leave it inside: there is no more
+// memory behind it.
 Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end) {
   if (!build.sized() && !any_bound(begin) && !any_bound(end)) return {};
   Graph& g = build.graph();
@@ -273,7 +288,7 @@ Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end) {
   Node part = whole(x);
   for (size_t k = 0; k < sizes.size(); ++k) {
     const bool fits = always_le(g, g.index(0), begin[k]) && always_le(g, begin[k], end[k]) &&
-                      always_le(g, end[k], sizes[k]);
+                      (always_le(g, end[k], sizes[k]) || now_le(build, end[k], sizes[k]));
     const Node size = sym::sub(g, end[k], begin[k]);
     if (size == nullptr) return last_failure();
     if (!fits) return {};
@@ -286,7 +301,7 @@ Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end) {
     } else if (part != nullptr) {
       Dims from(part->ndim, 0), to(part->shape());
       from[k] = uop::const_int(begin[k]);
-      to[k] = from[k] + most;
+      to[k] = std::min(from[k] + most, to[k]);
       part = tensor::shrink(g, part, from, to);
     }
     if (part == nullptr) return last_failure();

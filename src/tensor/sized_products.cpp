@@ -1,6 +1,7 @@
 // Rules (sized.h) of products.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "tensor/indexing.h"
@@ -33,8 +34,8 @@ struct Product {
   }
 };
 
-// Products of rows and columns within the sizes, added up.
-Done sum_products(Build& build, const Product& p, const Sizes& batch) {
+// Products of rows and columns within the sizes, added up; their sizes.
+Status sum_products(Node* out, Sizes* sizes, Build& build, const Product& p, const Sizes& batch) {
   Graph& g = build.graph();
   const Node a = p.wholes[0], b = p.wholes[1];
   const Word least = std::min(a->dim(a->ndim - 1u), b->dim(b->ndim - 2u));
@@ -42,14 +43,15 @@ Done sum_products(Build& build, const Product& p, const Sizes& batch) {
   const Node columns = tensor::unsqueeze(g, turned(g, cut(g, b, b->ndim - 2u, least)), -3);
   Node terms = binary(g, rows, columns, ops::mul);
   if (terms == nullptr) return last_failure();
-  Sizes sizes = batch;
-  sizes.push(p.rows());
-  sizes.push(p.columns());
-  sizes.push(p.inner());
-  ASTER_TRY(masked(&terms, build, terms, sizes, all_axes(sizes.size()), Fill::kZero));
+  *sizes = batch;
+  sizes->push(p.rows());
+  sizes->push(p.columns());
+  sizes->push(p.inner());
+  ASTER_TRY(masked(&terms, build, terms, *sizes, all_axes(sizes->size()), Fill::kZero));
   const std::array<int64_t, 1> last{-1};
-  --sizes.count;
-  return build.finish(tensor::sum(g, terms, {1, last.data()}, false), sizes);
+  --sizes->count;
+  *out = tensor::sum(g, terms, {1, last.data()}, false);
+  return *out == nullptr ? last_failure() : kOk;
 }
 
 }  // namespace
@@ -77,7 +79,12 @@ Done matmul(Build& build, Input a, Input b) {
   if (inner != p.sizes[1][p.sizes[1].size() - 2]) return {};
   Sizes batch;
   if (!align(&batch, p.wholes, g, p.sizes, 2)) return {};
-  if (p.thin() && !vector && !other) return sum_products(build, p, batch);
+  if (p.thin() && !vector && !other) {
+    Node y = nullptr;
+    Sizes sizes;
+    ASTER_TRY(sum_products(&y, &sizes, build, p, batch));
+    return build.finish(y, sizes);
+  }
   if (is_bound(inner)) {
     const size_t last = p.wholes[0]->ndim - 1u, row = p.wholes[1]->ndim - 2u;
     const Word least = std::min(p.wholes[0]->dim(last), p.wholes[1]->dim(row));
@@ -118,6 +125,42 @@ bool fit_mask(Node* mask, Graph& g, const Sizes& sizes, Node queries, Node keys,
   return fit(1, keys, least) && fit(2, queries, rows);
 }
 
+// Attention to as many keys as a variable says, of few queries or to few values: all parts end
+// where the keys do. Nothing where it is another.
+Done few_keys(Build& build, std::span<const Sizes> sizes, std::span<const Node> wholes) {
+  Graph& g = build.graph();
+  Product p;
+  p.sizes[0] = sizes[0];
+  p.sizes[1] = sizes[2];
+  p.wholes[0] = wholes[0];
+  p.wholes[1] = wholes[2];
+  if (!p.thin() || wholes[1]->dtype != wholes[0]->dtype) return {};
+  p.sizes[1] = sizes[1];
+  std::swap(p.sizes[1][sizes[1].size() - 1], p.sizes[1][sizes[1].size() - 2]);
+  p.wholes[1] = turned(g, wholes[1]);
+  Sizes batch, of;
+  if (p.wholes[1] == nullptr) return last_failure();
+  if (p.inner() != p.sizes[1][p.sizes[1].size() - 2] || !align(&batch, p.wholes, g, p.sizes, 2))
+    return {};
+  Node scores = nullptr;
+  ASTER_TRY(sum_products(&scores, &of, build, p, batch));
+  const double width = static_cast<double>(uop::const_int(last(sizes[0], 1)));
+  scores = binary(g, scores, g.constant(DType::kWeakFloat, std::sqrt(width)), ops::div);
+  if (scores == nullptr) return last_failure();
+  const Dims keys(1, static_cast<Word>(of.size() - 1));
+  ASTER_TRY(masked(&scores, build, scores, of, keys, Fill::kLowest));
+  scores = tensor::softmax(g, scores, -1);
+  if (scores == nullptr) return last_failure();
+  ASTER_TRY(masked(&p.wholes[0], build, scores, of, all_axes(of.size()), Fill::kZero));
+  p.sizes[0] = of;
+  p.sizes[1] = sizes[2];
+  p.wholes[1] = wholes[2];
+  if (!align(&batch, p.wholes, g, p.sizes, 2)) return {};
+  Node y = nullptr;
+  ASTER_TRY(sum_products(&y, &of, build, p, batch));
+  return build.finish(y, of);
+}
+
 }  // namespace
 
 // Keys beyond their number are hidden by a mask, and values there are 0.
@@ -136,6 +179,9 @@ Done attention(Build& build, const Attention& a, Attend attend, void* self) {
   }
   const Node keys = last(sizes[1], 2), queries = last(sizes[0], 2);
   if (keys != last(sizes[2], 2)) return {};
+  if (is_bound(keys) && !a.grouped && a.mask == nullptr && !a.causal) {
+    if (const Done done = few_keys(build, sizes, wholes)) return done;
+  }
   Sizes out;
   if (a.grouped) {
     for (size_t k = 0; k + 2 < sizes[0].size(); ++k) out.push(sizes[0][k]);
@@ -200,6 +246,39 @@ Done gather(Build& build, Input x, int64_t axis, Input index) {
     if (source == nullptr || positions == nullptr) return last_failure();
   }
   return build.finish(tensor::gather(g, source, axis, positions), wanted);
+}
+
+// What lies beyond the sizes of the index is written beyond the axis, which is nowhere.
+Done scatter(Build& build, Input x, int64_t axis, Input index, Input src, int32_t mode,
+             bool include_self) {
+  const size_t ndim = node(x)->ndim;
+  if (!build.sized() || node(index)->ndim != ndim || node(src)->ndim != ndim || ndim == 0)
+    return {};
+  Graph& g = build.graph();
+  size_t at = 0;
+  ASTER_TRY(resolve_axis(&at, axis, ndim));
+  Sizes sizes, wanted, given;
+  ASTER_TRY(sizes_of(&sizes, build, x));
+  ASTER_TRY(sizes_of(&wanted, build, index));
+  ASTER_TRY(sizes_of(&given, build, src));
+  const Node all = whole(x), from = whole(src);
+  Node positions = strong(g, whole(index));
+  if (positions == nullptr) return last_failure();
+  Expr in;
+  ASTER_TRY(inside(&in, build.engine(), positions->shape(), wanted, all_axes(ndim)));
+  if (in.n != nullptr) {
+    const Expr places{&g, positions};
+    positions = where(in, places, places.like(static_cast<double>(all->dim(at)))).n;
+  }
+  for (size_t k = 0; k < ndim; ++k) {
+    if (!always_le(g, wanted[k], given[k])) return {};
+    if (k != at && !always_le(g, wanted[k], sizes[k])) return {};
+    if (positions == nullptr) return last_failure();
+    Word least = std::min(positions->dim(k), from->dim(k));
+    if (k != at) least = std::min(least, all->dim(k));
+    positions = cut(g, positions, k, least);
+  }
+  return build.finish(tensor::scatter(g, all, axis, positions, from, mode, include_self), sizes);
 }
 
 }  // namespace aster::tensor::sized

@@ -119,6 +119,14 @@ Status along(Build& build, Input x, int64_t axis, Fill fill) {
   return kOk;
 }
 
+Status blank(Node* y, Build& build, Input x) {
+  if (*y == nullptr) return last_failure();
+  if (!build.sized()) return kOk;
+  Sizes sizes;
+  ASTER_TRY(sizes_of(&sizes, build, x));
+  return masked(y, build, *y, sizes, all_axes(sizes.size()), Fill::kZero);
+}
+
 // Behind every element stands what comes last: NaN in ascending order, where there is one.
 Status ordered(Build& build, Input x, int64_t axis, bool descending, Node count) {
   if (!build.sized() || node(x)->ndim == 0) return kOk;
@@ -172,9 +180,7 @@ Done softmax(Build& build, Input x, int64_t axis, AlongAxis f) {
   const std::array<Word, 1> along{static_cast<Word>(at)};
   ASTER_TRY(masked(&all, build, whole(x), sizes, along, Fill::kLowest));
   all = f(build.graph(), all, axis);
-  if (all == nullptr) return last_failure();
-  // With 0 beyond all sizes kernels compute no more than what is meant.
-  ASTER_TRY(masked(&all, build, all, sizes, all_axes(sizes.size()), Fill::kZero));
+  ASTER_TRY(blank(&all, build, x));
   return build.finish(all, sizes);
 }
 

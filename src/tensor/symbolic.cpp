@@ -77,7 +77,7 @@ int32_t build_shape(aster_ml_lazy* out, Input x, size_t ndim, const aster_ml_dim
   Build build(out, {x});
   ASTER_TRY(build.status());
   Sizes wanted;
-  ASTER_TRY(sized::dims_argument(&wanted, build, ndim, dims));
+  ASTER_TRY(sized::dims_argument(&wanted, build.engine(), ndim, dims));
   if (const sized::Done done = rule(build, x, wanted)) return done->code;
   Dims shape;
   ASTER_TRY(present(&shape, build, wanted));
@@ -163,6 +163,40 @@ int32_t aster_ml_symbolic_value(int64_t* out, const aster_ml_context* context,
   return engine::look_at(*e, from);
 }
 
+int32_t aster_ml_symbolic_get(const char** name, int64_t* min, int64_t* max, int64_t* value,
+                              int32_t* bound, const aster_ml_context* context,
+                              const aster_ml_uop* node) {
+  if (name != nullptr) *name = nullptr;
+  for (int64_t* out : {min, max, value}) {
+    if (out != nullptr) *out = 0;
+  }
+  if (bound != nullptr) *bound = 0;
+  ASTER_ENTER(aster::context_of(context));
+  if (name == nullptr || min == nullptr || max == nullptr || value == nullptr || bound == nullptr)
+    return ASTER_FAIL(kARGUMENT, "an out is a null pointer");
+  engine::Engine* e = nullptr;
+  ASTER_TRY(engine::engine_of(&e, *aster::context_of(context)));
+  Node from = nullptr;
+  ASTER_TRY(expression_argument(&from, e->graph, node));
+  const uint32_t at = e->symbols.find(from);
+  if (at == engine::Symbols::kNone)
+    return ASTER_FAIL(kARGUMENT, "%s is no variable", aster::uop::brief(from).text);
+  const engine::Symbol& symbol = e->symbols[at];
+  auto& variable = const_cast<engine::Variable&>(e->symbols.of(symbol));
+  *name = variable.name.c_str();
+  if (*name == nullptr) return variable.name.status();
+  *min = variable.least;
+  *max = variable.most;
+  *value = symbol.value;
+  *bound = symbol.bound ? 1 : 0;
+  return kOk;
+}
+
+int32_t aster_ml_lazy_is_symbolic(const aster_ml_lazy* x) {
+  const engine::Lazy* lazy = x == nullptr ? nullptr : cell(x);
+  return lazy != nullptr && lazy->sized != nullptr;
+}
+
 int32_t aster_ml_lazy_dims(aster_ml_dim* out, size_t ndim, const aster_ml_lazy* x) {
   ASTER_API();
   for (size_t i = 0; out != nullptr && i < ndim; ++i) out[i] = {};
@@ -201,6 +235,29 @@ int32_t aster_ml_lazy_whole(aster_ml_lazy* out, const aster_ml_lazy* x) {
   return build.finish(all, sized::constants(build.graph(), all->shape()));
 }
 
+int32_t aster_ml_lazy_set_dims(aster_ml_lazy* x, size_t ndim, const aster_ml_dim* dims) {
+  ASTER_API();
+  ASTER_TRY(check_handle(x));
+  if (cell(x)->sized == nullptr)
+    return ASTER_FAIL(kARGUMENT, "no size of %s is a variable's", aster::uop::brief(node(x)).text);
+  engine::Lazy& lazy = *cell(x);
+  const aster::ContextLock lock(lazy.context);
+  ASTER_TRY(lock.status());
+  Sizes sizes;
+  ASTER_TRY(sized::dims_argument(&sizes, *lazy.engine, ndim, dims));
+  const Node all = lazy.sized->whole->node;
+  if (ndim != all->ndim)
+    return ASTER_FAIL(kSHAPE, "%zu dimensions for %s", ndim, aster::uop::brief(all).text);
+  for (size_t i = 0; i < ndim; ++i) {
+    int64_t now = 0;
+    ASTER_TRY(lazy.engine->symbols.value_of(&now, sizes[i]));
+    if (now > all->dim(i))
+      return ASTER_FAIL(kRANGE, "dimension %zu of %s is %lld", i, aster::uop::brief(all).text,
+                        static_cast<long long>(now));
+  }
+  return engine::change_sizes(lazy, sizes);
+}
+
 int32_t aster_ml_lazy_reshape_dims(aster_ml_lazy* out, const aster_ml_lazy* x, size_t ndim,
                                    const aster_ml_dim* dims) {
   ASTER_API();
@@ -219,8 +276,8 @@ int32_t aster_ml_lazy_shrink_dims(aster_ml_lazy* out, const aster_ml_lazy* x, si
   Build build(out, {x});
   ASTER_TRY(build.status());
   Sizes from, to;
-  ASTER_TRY(sized::dims_argument(&from, build, count, begin));
-  ASTER_TRY(sized::dims_argument(&to, build, count, end));
+  ASTER_TRY(sized::dims_argument(&from, build.engine(), count, begin));
+  ASTER_TRY(sized::dims_argument(&to, build.engine(), count, end));
   if (const sized::Done done = sized::shrink(build, x, from, to)) return done->code;
   Dims first, last;
   ASTER_TRY(present(&first, build, from));
@@ -235,8 +292,8 @@ int32_t aster_ml_lazy_pad_dims(aster_ml_lazy* out, const aster_ml_lazy* x, size_
   Build build(out, {x});
   ASTER_TRY(build.status());
   Sizes lead, trail;
-  ASTER_TRY(sized::dims_argument(&lead, build, count, before));
-  ASTER_TRY(sized::dims_argument(&trail, build, count, after));
+  ASTER_TRY(sized::dims_argument(&lead, build.engine(), count, before));
+  ASTER_TRY(sized::dims_argument(&trail, build.engine(), count, after));
   Word word = 0;
   DType dtype = DType::kWeakInt;
   if (fill != nullptr) ASTER_TRY(scalar_argument(&word, &dtype, fill));
@@ -274,7 +331,7 @@ int32_t aster_ml_lazy_full_dims(aster_ml_lazy* out, const aster_ml_context* cont
   ASTER_TRY(dtype_argument(&to, dtype, from));
   Graph& g = build.graph();
   to = g.strong(to);
-  ASTER_TRY(sized::dims_argument(&sizes, build, ndim, dims));
+  ASTER_TRY(sized::dims_argument(&sizes, build.engine(), ndim, dims));
   ASTER_TRY(check_greatest(sizes, to));
   const Word filled = aster::uop::convert_word(word, from, to);
   return build.finish(g.constant_word(to, filled, sized::most_of(sizes)), sizes);
@@ -288,7 +345,7 @@ int32_t aster_ml_lazy_empty_dims(aster_ml_lazy* out, const aster_ml_context* con
   {
     Build build(out, context);
     ASTER_TRY(build.status());
-    ASTER_TRY(sized::dims_argument(&sizes, build, ndim, dims));
+    ASTER_TRY(sized::dims_argument(&sizes, build.engine(), ndim, dims));
     most = sized::most_of(sizes);
     aster_ml_lazy memory{};
     ASTER_TRY(Status{aster_ml_lazy_empty(&memory, context, dtype, ndim, most.at)});
@@ -315,7 +372,7 @@ int32_t aster_ml_lazy_arange_dims(aster_ml_lazy* out, const aster_ml_context* co
   const aster_ml_dim count{
       0, reinterpret_cast<const aster_ml_uop*>(aster::uop::sym::sub(g, last, first))};
   if (count.expression == nullptr) return last_failure();
-  ASTER_TRY(sized::dims_argument(&sizes, build, 1, &count));
+  ASTER_TRY(sized::dims_argument(&sizes, build.engine(), 1, &count));
   ASTER_TRY(check_greatest(sizes, to));
   aster::tensor::Expr from;
   ASTER_TRY(sized::value_of(&from, build.engine(), first));

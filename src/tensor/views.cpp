@@ -441,6 +441,12 @@ int32_t aster_ml_lazy_diag(aster_ml_lazy* out, const aster_ml_lazy* x) {
   ASTER_API();
   Build build(out, {x});
   ASTER_TRY(build.status());
+  if (build.sized() && node(x)->ndim == 1) {
+    Sizes sizes;
+    ASTER_TRY(sized::sizes_of(&sizes, build, x));
+    sizes.push(sizes[0]);
+    return build.finish(diag(build.graph(), sized::whole(x)), sizes);
+  }
   return build.finish(diag(build.graph(), node(x)));
 }
 
@@ -473,5 +479,6 @@ int32_t aster_ml_lazy_unfold(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t
   ASTER_API();
   Build build(out, {x});
   ASTER_TRY(build.status());
+  if (const sized::Done done = sized::unfold(build, x, axis, size, step)) return done->code;
   return build.finish(unfold(build.graph(), node(x), axis, size, step));
 }

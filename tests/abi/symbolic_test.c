@@ -126,6 +126,47 @@ ALONG(topk, aster_ml_lazy_topk(y, &scratch, x, 2, 1, 1))
 ALONG(gather, (aster_ml_lazy_argsort(&scratch, x, 0, 1), aster_ml_lazy_gather(y, x, 0, &scratch)))
 ALONG(attention, aster_ml_lazy_scaled_dot_product_attention(y, &base, x, x, NULL, 0, 0, 0, 0))
 ALONG(attention_causal, aster_ml_lazy_scaled_dot_product_attention(y, x, x, x, NULL, 0, 1, 0, 0))
+static const int64_t by[] = {2, -1}, times[] = {2, 3}, lead[] = {0, 1}, trail[] = {0, 2}, three = 3;
+ALONG(roll, aster_ml_lazy_roll(y, x, 2, by, axes))
+ALONG(repeat, aster_ml_lazy_repeat(y, x, 2, times))
+ALONG(repeat_interleave, aster_ml_lazy_repeat_interleave(y, x, 2, 0))
+ALONG(unfold, aster_ml_lazy_unfold(y, x, 0, 1, 2))
+ALONG(unfold_beside, aster_ml_lazy_unfold(y, x, 1, 3, 1))
+ALONG(diag, (aster_ml_lazy_select(&scratch, x, 1, 0), aster_ml_lazy_diag(y, &scratch)))
+ALONG(bitcast, aster_ml_lazy_bitcast(y, x, ASTER_ML_DTYPE_INT32))
+ALONG(linear, aster_ml_lazy_linear(y, x, &other, NULL, 0))
+ALONG(batchnorm, (aster_ml_lazy_select(&scratch, &base, 0, 0),
+                  aster_ml_lazy_batchnorm(y, x, NULL, NULL, &scratch, &scratch, 1, axes + 1)))
+ALONG(var_mean, aster_ml_lazy_var_mean(y, &scratch, x, 1, axes, 0, 0))
+ALONG(std_mean, aster_ml_lazy_std_mean(&scratch, y, x, 1, axes, 0, 0))
+ALONG(dot, aster_ml_lazy_dot(y, x, t, 0))
+ALONG(pad_mode, aster_ml_lazy_pad_mode(y, x, 2, lead, trail, ASTER_ML_PADDING_REFLECT, NULL))
+ALONG(pad_constant, aster_ml_lazy_pad_mode(y, x, 2, trail, lead, ASTER_ML_PADDING_CONSTANT, NULL))
+ALONG(interpolate, aster_ml_lazy_interpolate(y, x, 1, &three, ASTER_ML_INTERPOLATION_LINEAR, 0))
+/* Labels of the rows, below WIDTH. */
+static aster_ml_lazy *labels_of(const aster_ml_lazy *x) {
+  OK(aster_ml_lazy_argmax(&scratch, x, 1, 0));
+  return &scratch;
+}
+static const int64_t ignored = 2;
+ALONG(binary, aster_ml_lazy_binary_crossentropy_logits(y, x, x, NULL, ASTER_ML_REDUCTION_MEAN))
+ALONG(binary_none, aster_ml_lazy_binary_crossentropy_logits(y, x, x, x, ASTER_ML_REDUCTION_NONE))
+ALONG(probabilities, aster_ml_lazy_binary_crossentropy(y, x, x, ASTER_ML_REDUCTION_SUM))
+ALONG(sparse, aster_ml_lazy_sparse_categorical_crossentropy(y, x, labels_of(x), -1, 0.1,
+                                                            ASTER_ML_REDUCTION_MEAN))
+ALONG(sparse_ignored, aster_ml_lazy_sparse_categorical_crossentropy(y, x, labels_of(x), 5, 0,
+                                                                    ASTER_ML_REDUCTION_SUM))
+ALONG(categorical,
+      aster_ml_lazy_categorical_crossentropy(y, x, labels_of(x), 0.1, ASTER_ML_REDUCTION_MEAN))
+ALONG(soft_labels, aster_ml_lazy_categorical_crossentropy(y, x, x, 0, ASTER_ML_REDUCTION_MEAN))
+ALONG(soft_labels_none, aster_ml_lazy_categorical_crossentropy(y, x, x, 0, ASTER_ML_REDUCTION_NONE))
+ALONG(nll, aster_ml_lazy_nll_loss(y, x, labels_of(x), NULL, NULL, ASTER_ML_REDUCTION_MEAN))
+ALONG(nll_ignored, (labels_of(x),
+                    aster_ml_lazy_nll_loss(y, x, &scratch, NULL, &ignored, ASTER_ML_REDUCTION_SUM)))
+ALONG(scatter, (aster_ml_lazy_argsort(&scratch, x, 1, 0),
+                aster_ml_lazy_scatter(y, &base, 1, &scratch, x, ASTER_ML_SCATTER_ADD, 1)))
+ALONG(scatter_rows, (aster_ml_lazy_argsort(&scratch, x, 0, 0),
+                     aster_ml_lazy_scatter(y, x, 0, &scratch, &base, ASTER_ML_SCATTER_WRITE, 1)))
 /* Of the sum of squares by x, whose size it has. */
 static void do_gradient(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
                         aster_ml_dim rows) {
@@ -276,6 +317,33 @@ static const struct {
     {"attention", do_attention},
     {"attention_causal", do_attention_causal},
     {"gradient", do_gradient},
+    {"binary", do_binary},
+    {"binary_none", do_binary_none},
+    {"probabilities", do_probabilities},
+    {"sparse", do_sparse},
+    {"sparse_ignored", do_sparse_ignored},
+    {"categorical", do_categorical},
+    {"soft_labels", do_soft_labels},
+    {"soft_labels_none", do_soft_labels_none},
+    {"nll", do_nll},
+    {"nll_ignored", do_nll_ignored},
+    {"scatter", do_scatter},
+    {"scatter_rows", do_scatter_rows},
+    {"roll", do_roll},
+    {"repeat", do_repeat},
+    {"repeat_interleave", do_repeat_interleave},
+    {"unfold", do_unfold},
+    {"unfold_beside", do_unfold_beside},
+    {"diag", do_diag},
+    {"bitcast", do_bitcast},
+    {"linear", do_linear},
+    {"batchnorm", do_batchnorm},
+    {"var_mean", do_var_mean},
+    {"std_mean", do_std_mean},
+    {"dot", do_dot},
+    {"pad_mode", do_pad_mode},
+    {"pad_constant", do_pad_constant},
+    {"interpolate", do_interpolate},
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
@@ -444,6 +512,32 @@ static void test_dims(void) {
   EXPECT(number_read == 4 * WIDTH);
   OK(aster_ml_lazy_whole(&all, &x));
   EXPECT(aster_ml_lazy_dim(&all, 0) == MOST);
+  /* What it is made of, and its memory. */
+  const char *name = NULL;
+  int32_t is_bound = 0;
+  int64_t now = 0;
+  const aster_ml_uop *leaf = size.expression;
+  while (aster_ml_uop_source_count(leaf) != 0) leaf = aster_ml_uop_source_at(leaf, 0);
+  OK(aster_ml_symbolic_get(&name, &min, &max, &now, &is_bound, &context, leaf));
+  EXPECT(strcmp(name, "n") == 0 && min == 1 && max == MOST && now == 4 && is_bound == 1);
+  EXPECT(aster_ml_lazy_is_symbolic(&x) == 1 && aster_ml_lazy_is_symbolic(&all) == 0);
+  aster_ml_tensor lent = {0};
+  OK(aster_ml_lazy_view_whole(&lent, &x));
+  EXPECT(lent.shape[0] == MOST && lent.shape[1] == WIDTH);
+  aster_ml_lazy doubled = {0};
+  const aster_ml_dim less = bound(2), both[2] = {less, {WIDTH, NULL}};
+  OK(aster_ml_lazy_add(&doubled, &x, &x));
+  OK(aster_ml_lazy_view_whole(&lent, &doubled));
+  OK(aster_ml_lazy_set_dims(&doubled, 2, both));
+  fetch(&got, &doubled);
+  fetch(&want, &base);
+  EXPECT(got.shape[0] == 2 && got.shape[1] == WIDTH);
+  for (int i = 0; i < 2 * WIDTH; i++) EXPECT(got.data[i] == 2 * want.data[i]);
+  FAILS(aster_ml_lazy_set_dims(&doubled, 1, both), ASTER_ML_SHAPE, "1 dimensions");
+  FAILS(aster_ml_lazy_set_dims(&base, 2, both), ASTER_ML_ARGUMENT, "no size of");
+  FAILS(aster_ml_symbolic_get(&name, &min, &max, &now, &is_bound, &context, NULL),
+        ASTER_ML_ARGUMENT, "null");
+  OK(aster_ml_uop_release(&context, less.expression));
   /* Writing to the part leaves what lies beyond it. */
   aster_ml_lazy zeros = {0}, negative = {0};
   OK(aster_ml_lazy_clone(&copy, &base));

@@ -41,6 +41,12 @@ TEST_F(CppSymbolic, TensorsHaveThem) {
   EXPECT_EQ(part.shape(), (std::vector<int64_t>{2, 2}));
   EXPECT_TRUE(sizes(part)[0].is_symbolic());
   EXPECT_FALSE(sizes(part)[1].is_symbolic());
+  EXPECT_EQ(sizes(part)[0].name(), "n");
+  EXPECT_TRUE(part.is_symbolic() && !x.is_symbolic());
+  const Tensor twice = part + part;
+  EXPECT_EQ(twice.view_whole().shape[0], 3u);
+  EXPECT_TRUE(set_sizes(twice, {Size::variable("n", 1, 3).bind("n", 1), 2}));
+  EXPECT_EQ(twice.to_vector<float>(), (Numbers{0, 2}));
   EXPECT_EQ(part.sum(0).to_vector<float>(), (Numbers{2, 4}));
   EXPECT_EQ(whole(part).shape(), (std::vector<int64_t>{3, 2}));
   EXPECT_EQ(reshape(part, {n * 2}).to_vector<float>(), (Numbers{0, 1, 2, 3}));

@@ -54,6 +54,20 @@ class Size {
     return Tensor(std::move(out), root);
   }
 
+  /* The name of the variable that it is, or that its first term is made of; empty for a number. */
+  std::string name() const {
+    const aster_ml_uop* node = dim_.expression;
+    while (node != nullptr && aster_ml_uop_source_count(node) != 0)
+      node = aster_ml_uop_source_at(node, 0);
+    const char* name = nullptr;
+    int64_t min = 0, max = 0, value = 0;
+    int32_t bound = 0;
+    if (node == nullptr ||
+        !detail::good(aster_ml_symbolic_get(&name, &min, &max, &value, &bound, root_.get(), node)))
+      return {};
+    return name;
+  }
+
   friend Size operator+(const Size& a, const Size& b) { return combine("Add", a, b); }
   friend Size operator-(const Size& a, const Size& b) { return combine("Sub", a, b); }
   friend Size operator*(const Size& a, const Size& b) { return combine("Mul", a, b); }
@@ -115,6 +129,13 @@ inline Sizes sizes(const Tensor& x) {
   if (!detail::good(aster_ml_lazy_dims(dims.data(), dims.size(), x.get()))) return out;
   for (const aster_ml_dim& dim : dims) out.emplace_back(dim, x.root());
   return out;
+}
+/* Makes x, which has symbolic sizes, the first part of those sizes of its whole tensor; false where
+ * it fails. */
+inline bool set_sizes(const Tensor& x, const Sizes& sizes) {
+  const std::vector<aster_ml_dim> dims = detail::dims_of(sizes);
+  return detail::there(x, "set_sizes") &&
+         detail::good(aster_ml_lazy_set_dims(x.get(), dims.size(), dims.data()));
 }
 inline Tensor whole(const Tensor& x) {
   if (!detail::there(x, "whole")) return {};

@@ -31,6 +31,8 @@ class Values : public FamilyMethods<Self, Tensor> {
     return out;
   }
   bool is_realized() const { return aster_ml_lazy_is_realized(lazy()) == 1; }
+  /* Whether a size is an expression of variables. */
+  bool is_symbolic() const { return aster_ml_lazy_is_symbolic(lazy()) == 1; }
   /* Storage or a view of it: what is assigned to this is written there. */
   bool is_stored() const { return aster_ml_lazy_is_stored(lazy()) == 1; }
   /* What is built of either is the same. */
@@ -81,6 +83,12 @@ class Values : public FamilyMethods<Self, Tensor> {
   aster_ml_tensor view() const {
     aster_ml_tensor out{};
     if (there(this->self(), "view")) aster_ml_lazy_view(&out, writable());
+    return out;
+  }
+  /* That of the tensor of the greatest sizes. */
+  aster_ml_tensor view_whole() const {
+    aster_ml_tensor out{};
+    if (there(this->self(), "view_whole")) aster_ml_lazy_view_whole(&out, writable());
     return out;
   }
   aster_ml_tensor view_strided() const {

@@ -1,13 +1,11 @@
 """Tensors whose sizes are bound variables: one graph, and one recording, for all their values.
 
-Such a tensor is kept as one of the greatest size, with the variables beside it. What lies beyond a
-size is unspecified: reductions and products leave it out by a mask that compares positions with
-the size, a 0-d tensor. A TinyJit gives these sizes anew at every replay.
-
-Operations of the library meet them through `_native`, whose functions look out for them as soon as
-a variable is bound: a rule (of a module beside this one) builds the operation on the whole tensors;
-where there is none, or the sizes do not go together, the tensors are cut to their present sizes
-first, which a recording TinyJit notes as a use of the values.
+Such a tensor is the library's (aster_ml/symbolic.h): it knows the tensor of the greatest sizes, and
+an expression an axis, which `shape` shows as the bound variable that it is. Here bound variables
+become expressions of the library's and the other way round, functions that take sizes and positions
+are told of those that are variables, and stand the rules that the library has not yet: they build
+an operation on the whole tensors. Where there is no rule, or the sizes do not go together, the
+tensors are those of the present sizes, which a recording TinyJit notes as a use of the values.
 
 >>> from aster_ml import Tensor, Variable
 >>> x, n = Tensor.arange(6).reshape(2, 3), Variable("n", 1, 3).bind(2)
@@ -17,78 +15,136 @@ first, which a recording TinyJit notes as a use of the values.
 
 from __future__ import annotations
 
-import array
 import functools
 from typing import Any, Callable, Iterable, Sequence
 
 from .. import _native
-from ..device import Device, on_device
-from ..dtype import DType, dtypes, from_code
-from ..symbolic import BoundInt, Expression, Variable
+from ..dtype import dtypes, from_code
+from ..symbolic import BoundInt, Expression, Variable, extreme
 from ..tensor import Tensor
 
 WEAK_INT = dtypes.weakint.code
 
 
-class Symbolic(Tensor):
-    """A tensor of the greatest size and the sizes meant. No value of the library's while it is so.
-    A part of another tensor knows that one and its place in it, to be written there."""
+# ---- bound variables as expressions of the library, and back
 
-    __slots__ = ("_padded", "_dims", "_source")
-    _padded: Any
-    _dims: tuple[Any, ...]
-    _source: tuple[Any, Any] | None
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        # Methods make tensors of data by type(self)(data): those are ordinary ones.
-        return Tensor(*args, **kwargs) if args or kwargs else _native.Lazy.__new__(cls)
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        return self._dims if self._padded is not None else _native.lazy_shape(self)
-
-    def concrete(self) -> Any:
-        """The tensor cut to its present sizes: their values are seen."""
-        if self._padded is None:
-            return self
-        sizes = [int(d) for d in self._dims]
-        return _native.lazy_shrink(self._padded, [0] * len(sizes), sizes)
-
-    def become(self, x: Any) -> None:
-        """Becomes an ordinary tensor."""
-        _native.replace(self, x.concrete() if isinstance(x, Symbolic) else x)
-        self._padded = None
-
-    def rebind(self, values: dict[str, int]) -> None:
-        """The same tensor where the variables have other values."""
-        self._dims = tuple(d.rebound(values) if isinstance(d, BoundInt) else d for d in self._dims)
+_variables: dict[tuple[str, int, int], Variable] = {}
 
 
-def whole(x: Any) -> Any:
-    """The tensor that holds x."""
-    return x._padded if x.__class__ is Symbolic and x._padded is not None else x
+@functools.lru_cache(1024)
+def _unbound(variable: Variable, context: Any) -> Any:
+    name, least, most = variable.name, variable.min_val, variable.max_val
+    _variables[name, least, most] = variable
+    return _native.symbolic_init(name, least, most, context)
 
 
-def dims_of(x: Any) -> tuple[Any, ...]:
-    return tuple(x.shape)
+@functools.lru_cache(4096)
+def _with_value(variable: Variable, value: int, context: Any) -> Any:
+    unbound = _unbound(variable, context)
+    return _native.symbolic_bind(unbound, variable.name, value, context)
 
 
-def wrap(padded: Any, dims: Sequence[Any], source: tuple[Any, Any] | None = None) -> Any:
-    """padded, of which dims are meant."""
-    if source is None and not any(d.__class__ is BoundInt for d in dims):
-        return padded
-    out = Symbolic()
-    out._padded, out._dims, out._source = padded, tuple(dims), source
-    return out
+_COMBINE = {
+    "+": "Add", "-": "Sub", "*": "Mul", "//": "FloorDiv", "%": "FloorMod",
+    "max": "Max", "min": "Min",
+}  # fmt: skip
+
+
+def _expression(x: Any, values: dict[Variable, int], context: Any) -> Any:
+    if isinstance(x, Variable):
+        return _with_value(x, values[x], context)
+    if not isinstance(x, Expression):
+        return int(x)
+    a, b = (_expression(part, values, context) for part in x.src)
+    return _native.symbolic_combine(_COMBINE[x.op], a, b, context)
+
+
+def dim(x: Any) -> Any:
+    """A size as functions of the library take it."""
+    if x.__class__ is not BoundInt:
+        return x
+    return _expression(x.expression, x.bound, _native.current())
+
+
+def dims(sizes: Any) -> list[Any]:
+    return [dim(s) for s in (sizes if isinstance(sizes, (tuple, list)) else (sizes,))]
+
+
+def dims_where(sizes: Iterable[Any], values: dict[str, int]) -> list[Any]:
+    """The same of sizes whose variables have other values."""
+    context = _native.current()
+    return [
+        _expression(d.expression, {v: values[v.name] for v in d.bound}, context)
+        if d.__class__ is BoundInt
+        else d
+        for d in sizes
+    ]
+
+
+def _size(uop: Any) -> Any:
+    """An expression of the library's as a bound variable, or a number."""
+    op = str(_native.uop_op(uop))
+    if op == "Const":
+        return _native.uop_argument_at(uop, 0)
+    if op == "Range":
+        name, least, most, value, _ = _native.symbolic_get(uop)
+        key = str(name), least, most
+        variable = _variables[key] if key in _variables else Variable(*key)
+        return BoundInt(value, variable, {variable: value}) - least
+    parts = (_size(_native.uop_source_at(uop, k)) for k in range(_native.uop_source_count(uop)))
+    return _OPERATIONS[op](*parts)
+
+
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": lambda a, b: a + b,
+    "Mul": lambda a, b: a * b,
+    "FloorDiv": lambda a, b: a // b,
+    "FloorMod": lambda a, b: a % b,
+    "Max": lambda a, b: extreme("max", a, b),
+    "Min": lambda a, b: extreme("min", a, b),
+}
 
 
 def is_bound(x: Any) -> bool:
     return x.__class__ is BoundInt
 
 
-def most_of(dims: Iterable[Any]) -> list[int]:
+def is_symbolic(x: Any) -> bool:
+    """Whether x is a tensor with sizes that are variables."""
+    return isinstance(x, _native.Lazy) and _native.lazy_is_symbolic(x)
+
+
+class Part(Tensor):
+    """A part of another tensor at a position that is a variable: what is written to it is written
+    there."""
+
+    __slots__ = ("_source",)
+    _source: tuple[Any, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        # Methods make tensors of data by type(self)(data): those are ordinary ones.
+        return Tensor(*args, **kwargs) if args or kwargs else _native.Lazy.__new__(cls)
+
+
+def whole(x: Any) -> Any:
+    """The tensor of the greatest sizes that x is the first part of."""
+    return _native.lazy_whole(x) if is_symbolic(x) else x
+
+
+def dims_of(x: Any) -> tuple[Any, ...]:
+    return tuple(_native.lazy_shape(x))
+
+
+def wrap(padded: Any, sizes: Sequence[Any]) -> Any:
+    """padded, of which sizes are meant."""
+    if not any(d.__class__ is BoundInt for d in sizes):
+        return padded
+    return _native.lazy_shrink_dims(padded, [0] * len(sizes), dims(sizes))
+
+
+def most_of(sizes: Iterable[Any]) -> list[int]:
     """The greatest that sizes can be."""
-    return [d.vmax if is_bound(d) else d for d in dims]
+    return [d.vmax if is_bound(d) else d for d in sizes]
 
 
 def same(a: Any, b: Any) -> bool:
@@ -112,64 +168,20 @@ def bound_axes(x: Any, axes: Iterable[int]) -> list[int]:
     return [a for a in axes if is_bound(dims_of(x)[a])]
 
 
-# ---- values in memory
-
-_inputs: dict[Variable, tuple[int, Any]] = {}  # of the recording under way
+# ---- values
 
 
-def set_inputs(inputs: dict[Variable, tuple[int, Any]]) -> None:
-    """The 0-d tensors that hold variables from now on, with their present values."""
-    _inputs.clear()
-    _inputs.update(inputs)
+def value_of(x: Any) -> Any:
+    """A bound variable as a 0-d tensor (a number stays one)."""
+    return _native.lazy_from_dim(dim(x)) if is_bound(x) else x
 
 
-def new_cell(variable: Variable, value: int, device: str) -> Any:
-    """Memory that holds a variable's value: int32 where all values fit, else int64."""
-    fits = -(2**31) <= variable.min_val and variable.max_val < 2**31
-    dtype = dtypes.int32 if fits else dtypes.int64
-    numbers = array.array("i" if dtype is dtypes.int32 else "q", [value])
-    return on_device(device, _native.lazy_from, numbers, dtype.code, ())
-
-
-_cell = functools.lru_cache(256)(new_cell)
-
-
-def value_of(x: Any, bound: dict[Variable, int] | None = None) -> Any:
-    """A number or an expression of variables as a 0-d tensor (a number stays one)."""
-    if isinstance(x, BoundInt):
-        return value_of(x.expression, x.bound)
-    if not isinstance(x, Expression):
-        return x
-    assert bound is not None
-    if isinstance(x, Variable):
-        value, tensor = _inputs.get(x, (None, None))
-        return tensor if value == bound[x] else _cell(x, bound[x], Device.DEFAULT)
-    dtype = dtypes.int64 if _is_wide(x) else dtypes.int32
-    a, b = (_as_tensor(value_of(part, bound), dtype) for part in x.src)
-    return _OPERATIONS[x.op](a, b)
-
-
-def _as_tensor(x: Any, dtype: DType) -> Any:
-    return x.cast(dtype) if isinstance(x, Tensor) else Tensor(int(x), dtype=dtype)
-
-
-def _is_wide(x: Any) -> bool:
-    """Whether an expression, or a part of it, has values that int32 does not hold."""
-    if isinstance(x, Expression):
-        beyond = x.vmin < -(2**31) or x.vmax >= 2**31
-        return beyond or any(_is_wide(part) for part in x.src)
-    return not -(2**31) <= int(x) < 2**31
-
-
-_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "max": lambda a, b: a.maximum(b),
-    "min": lambda a, b: a.minimum(b),
-}
+def operand(x: BoundInt, like: Any) -> Any:
+    """A bound variable beside a tensor: as a number, it takes the dtype of what it meets."""
+    dtype = WEAK_INT if like is None else _native.lazy_dtype(like)
+    if dtype >= WEAK_INT or (code := _native.dtype_promote(dtype, WEAK_INT)) >= WEAK_INT:
+        return int(x)
+    return value_of(x).cast(from_code(code))
 
 
 def iota(n: int, after: int = 0) -> Any:
@@ -180,11 +192,11 @@ def iota(n: int, after: int = 0) -> Any:
 
 def inside_of(x: Any, axes: Sequence[int]) -> Any:
     """True where the positions along those axes are within the sizes; None: everywhere."""
-    dims, out = dims_of(x), None
+    meant, out = dims_of(x), None
     sizes = _native.lazy_shape(whole(x))
     for axis in axes:
-        if is_bound(dims[axis]):
-            part = iota(sizes[axis], len(dims) - 1 - axis) < value_of(dims[axis])
+        if is_bound(meant[axis]):
+            part = iota(sizes[axis], len(meant) - 1 - axis) < value_of(meant[axis])
             out = part if out is None else out & part
     return out
 
@@ -193,12 +205,6 @@ def masked(x: Any, axes: Sequence[int], identity: Any) -> Any:
     """The whole tensor, with identity beyond the sizes of those axes."""
     inside = inside_of(x, axes)
     return whole(x) if inside is None else inside.where(whole(x), identity)
-
-
-def filled(padded: Any, dims: Sequence[Any]) -> Any:
-    """padded, of which dims are meant, with 0 beyond them: kernels compute no more than that."""
-    out = wrap(padded, dims)
-    return wrap(masked(out, range(len(dims)), 0), dims)
 
 
 # ---- sizes that go together
@@ -244,11 +250,20 @@ def take(x: Any, axis: int, index: Any) -> Any:
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
+SIZES: dict[str, Rule] = {}  # of functions that take sizes: rules for those that are variables
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
     def add(f: Rule) -> Rule:
         RULES.update((f"lazy_{name}", f) for name in names)
+        return f
+
+    return add
+
+
+def sizes(*names: str) -> Callable[[Rule], Rule]:
+    def add(f: Rule) -> Rule:
+        SIZES.update((f"lazy_{name}", f) for name in names)
         return f
 
     return add
@@ -284,8 +299,10 @@ NATIVE: dict[str, Any] = {}
 
 def special(x: Any) -> bool:
     kind = x.__class__
-    if kind is Symbolic or kind is BoundInt:
+    if kind is BoundInt or kind is Part:
         return True
+    if isinstance(x, _native.Lazy):
+        return _native.lazy_is_symbolic(x)
     if kind is slice:
         return x.start.__class__ is BoundInt or x.stop.__class__ is BoundInt or is_bound(x.step)
     if kind is dict:
@@ -293,44 +310,32 @@ def special(x: Any) -> bool:
     return (kind is tuple or kind is list) and any(special(i) for i in x)
 
 
-def seen(x: Any) -> Any:
-    """x with present values in place of variables."""
-    kind = x.__class__
-    if kind is Symbolic:
-        return x.concrete()
-    if kind is BoundInt:
-        return int(x)
-    if kind is slice:
-        return slice(seen(x.start), seen(x.stop), seen(x.step))
-    if kind is dict:
-        return {name: seen(i) for name, i in x.items()}
-    return kind(seen(i) for i in x) if kind is tuple or kind is list else x
+def bound_in(x: Any) -> bool:
+    """Whether bound variables are among sizes."""
+    return any(i.__class__ is BoundInt for i in x) if isinstance(x, (tuple, list)) else is_bound(x)
 
 
-def _looking(native: Any, rule: Rule | None) -> Any:
+def _looking(native: Any, rule: Rule, concerns: Callable[[Any], bool]) -> Any:
     """native, or where variables are among the arguments the rule."""
 
     def call(*args: Any) -> Any:
         for a in args:
-            if special(a):
-                break
-        else:
-            return native(*args)
-        if rule is not None:
-            out = rule(native, *args)
-            if out is not NotImplemented:
-                return out
-        return native(*(seen(a) for a in args))
+            if concerns(a):
+                out = rule(native, *args)
+                return native(*args) if out is NotImplemented else out
+        return native(*args)
 
     return call
 
 
 def install() -> None:
     """Makes the functions of _native look out for variables; before, they cost nothing."""
-    from . import elementwise, indexing, movement, products, reduce  # noqa: F401: they fill RULES
+    from . import indexing, movement, products, shapes  # noqa: F401: the rules
 
-    for name in dir(_native):
-        if name.startswith("lazy_") or name == "gradient":
-            NATIVE[name] = getattr(_native, name)
+    _native.set_size(_size)
+    for name in RULES | SIZES:
+        NATIVE[name] = getattr(_native, name)
     for name, native in NATIVE.items():
-        setattr(_native, name, functools.wraps(native)(_looking(native, RULES.get(name))))
+        rules, concerns = (SIZES, bound_in) if name in SIZES else (RULES, special)
+        looking = _looking(native, rules[name], concerns)
+        setattr(_native, name, functools.wraps(native)(looking))

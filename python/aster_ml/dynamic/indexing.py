@@ -1,4 +1,4 @@
-"""Rules (dynamic) of indexing: x[...], assignments, gather and scatter."""
+"""Rules (dynamic) of indexing: x[...] and what is written there."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any, Sequence
 from .. import _native
 from . import (
     NATIVE,
-    Symbolic,
+    Part,
     align,
-    all_axes,
     cut,
+    dim,
     dims_of,
     iota,
     is_bound,
-    masked,
     rule,
     same,
     take,
@@ -91,6 +90,8 @@ def _index(native: Any, x: Any, items: Any) -> Any:
     from ..mixin.indexing import normalize_indices
 
     wanted = items if isinstance(items, tuple) else (items,)
+    if (part := _first_part(x, wanted)) is not None:
+        return part
     out, dims = whole(x), list(dims_of(x))
     tensors: list[tuple[int, Any]] = []
     axis = 0
@@ -98,7 +99,7 @@ def _index(native: Any, x: Any, items: Any) -> Any:
         for i in normalize_indices(wanted, len(dims)):
             d = dims[axis] if axis < len(dims) else 1
             if i is None:
-                out = NATIVE["lazy_unsqueeze"](out, axis)
+                out = _native.lazy_unsqueeze(out, axis)
                 dims.insert(axis, 1)
             elif isinstance(i, _native.Lazy):
                 if _native.lazy_dtype(i) == 1:
@@ -118,7 +119,46 @@ def _index(native: Any, x: Any, items: Any) -> Any:
             return _index_tensors(native, out, dims, tensors)
     except _Unlike:
         return NotImplemented
-    return wrap(out, dims, (x, wanted))
+    out = wrap(out, dims)
+    return _as_part(out, (x, wanted)) if x.__class__ is Part or any(map(_moves, wanted)) else out
+
+
+def _first_part(x: Any, items: tuple[Any, ...]) -> Any:
+    """x[...] of slices that stay inside whatever the values: one call; None where it is another."""
+    dims, end = dims_of(x), list[Any]()
+    begin = [0] * len(dims)
+    if len(items) > len(dims):
+        return None
+    for k, d in enumerate(dims):
+        i = items[k] if k < len(items) else _ALL
+        if i.__class__ is not slice or i.step is not None and i.step != 1:
+            return None
+        if i.start is not None:
+            begin[k] = i.start
+            if i.start.__class__ is not int or i.start < 0:
+                return None
+        stop = d if i.stop is None else i.stop
+        if stop is not d and is_bound(d) or not is_bound(stop) and not begin[k] <= stop <= d:
+            return None
+        if stop is not d and is_bound(stop) and not begin[k] <= stop.vmin <= stop.vmax <= d:
+            return None
+        end.append(dim(stop))
+    return _native.lazy_shrink_dims(x, begin, end)
+
+
+_ALL = slice(None)
+
+
+def _moves(i: Any) -> bool:
+    """Whether an index stands for a place that is a variable."""
+    return is_bound(i.start if isinstance(i, slice) else i)
+
+
+def _as_part(x: Any, source: tuple[Any, Any]) -> Part:
+    out = Part()
+    _native.replace(out, x)
+    out._source = source
+    return out
 
 
 def _index_tensors(native: Any, x: Any, dims: list[Any], tensors: list[tuple[int, Any]]) -> Any:
@@ -141,60 +181,16 @@ def _index_tensors(native: Any, x: Any, dims: list[Any], tensors: list[tuple[int
     return wrap(native(x, tuple(items)), [*rest[:at], *aligned[1], *rest[at:]])
 
 
-@rule("shrink")
-def _shrink(native: Any, x: Any, begin: Any, end: Any) -> Any:
-    items = tuple(slice(b, e) for b, e in zip(begin, end))
-    for d, i in zip(dims_of(x), items):
-        if not (0 <= i.start <= i.stop and (same(i.stop, d) or i.stop <= d)):
-            return NotImplemented
-    return _index(NATIVE["lazy_index"], x, items)
-
-
-@rule("gather")
-def _gather(native: Any, x: Any, axis: int, index: Any) -> Any:
-    (at,), dims, wanted = all_axes(x, axis), dims_of(x), dims_of(index)
-    if len(dims) != len(wanted):
-        return NotImplemented
-    places, source = whole(index), masked(x, [at], 0)
-    for k, (d, n) in enumerate(zip(dims, wanted)):
-        if k == at or not (is_bound(d) or is_bound(n)):
-            continue
-        if not same(d, n):
-            return NotImplemented
-        least = min(_native.lazy_shape(source)[k], _native.lazy_shape(places)[k])
-        source, places = cut(source, k, least), cut(places, k, least)
-    return wrap(native(source, axis, places), wanted)
-
-
 # ---- writing
-
-
-@rule("scatter")
-def _scatter(native: Any, x: Any, axis: int, index: Any, src: Any, *rest: Any) -> Any:
-    """What lies beyond the sizes of the index is written beyond the axis, which is nowhere."""
-    (at,), dims, wanted, given = all_axes(x, axis), dims_of(x), dims_of(index), dims_of(src)
-    if not len(dims) == len(wanted) == len(given):
-        return NotImplemented
-    places = masked(index, range(len(wanted)), _native.lazy_shape(whole(x))[at])
-    for k, n in enumerate(wanted):
-        if not (same(n, given[k]) or n <= given[k]):
-            return NotImplemented
-        if k != at and not (same(n, dims[k]) or n <= dims[k]):
-            return NotImplemented
-        room = [_native.lazy_shape(whole(src))[k]]
-        room += [] if k == at else [_native.lazy_shape(whole(x))[k]]
-        places = cut(places, k, min(_native.lazy_shape(places)[k], *room))
-    return wrap(native(whole(x), axis, places, whole(src), *rest), dims)
 
 
 @rule("index_assign")
 def _index_assign(native: Any, target: Any, items: Any, value: Any) -> Any:
-    if target.__class__ is Symbolic and target._padded is not None:
-        source = target._source
-        target.become(target)
-        target[items] = value
-        if source is not None:
-            source[0][source[1]] = target
+    if target.__class__ is Part:
+        source, place = target._source
+        _native.replace(target, _native.lazy_shrink(target, *_present(target)))
+        native(target, items, value)
+        source[place] = target
         return None
     items = items if isinstance(items, tuple) else (items,)
     if any(isinstance(i, _native.Lazy) for i in items):
@@ -259,16 +255,15 @@ def _fits(dims: Sequence[Any], sizes: Sequence[Any]) -> bool:
     return True
 
 
+def _present(x: Any) -> tuple[list[int], list[int]]:
+    sizes = [int(d) for d in dims_of(x)]
+    return [0] * len(sizes), sizes
+
+
 @rule("assign")
 def _assign(native: Any, target: Any, value: Any) -> Any:
-    if target.__class__ is Symbolic and target._padded is not None and target._source is not None:
-        source, items = target._source
-        source[items] = value
-        target._padded = whole(source[items])
-        return None
-    aligned = align([target, value])
-    if target.__class__ is not Symbolic or target._padded is None or aligned is None:
+    if target.__class__ is not Part:
         return NotImplemented
-    if aligned[0][0] is not target._padded or len(aligned[1]) != len(dims_of(target)):
-        return NotImplemented
-    return native(*aligned[0])
+    source, items = target._source
+    source[items] = value
+    _native.replace(target, source[items])

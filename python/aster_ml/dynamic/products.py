@@ -1,4 +1,4 @@
-"""Rules (dynamic) of products of tensors, of windows, and of matrices."""
+"""Rules (dynamic) of sums of products, of windows, and of matrices."""
 
 from __future__ import annotations
 
@@ -6,150 +6,25 @@ import string
 from typing import Any, Sequence
 
 from .. import _native
-from ..dtype import dtypes
 from . import (
     NATIVE,
-    Symbolic,
     align,
-    all_axes,
     beside,
     bound_axes,
     cut,
     dims_of,
     inside_of,
-    iota,
     is_bound,
     masked,
     rule,
     same,
     sized_as,
     special,
-    value_of,
     whole,
     wrap,
 )
 
 # ---- products
-
-
-@rule("matmul", "dot")
-def _matmul(native: Any, a: Any, b: Any, *rest: Any) -> Any:
-    if not all(isinstance(x, _native.Lazy) for x in (a, b)):
-        return NotImplemented
-    left, right = dims_of(a), dims_of(b)
-    if not left or not right:
-        return NotImplemented
-    k, n = left[-1], right[-2] if len(right) > 1 else right[0]
-    if not (k.same(n) if is_bound(k) else not is_bound(n) and k == n):
-        return NotImplemented
-    inner = max(len(right) - 2, 0)
-    if _thin(a, b) and not rest:
-        aligned = align([a, b], skip=2)
-        if aligned is not None:
-            (x, y), dims = aligned
-            return _sums(x, y, [*dims, left[-2], k, right[-1]])
-    both = masked(a, [len(left) - 1], 0), masked(b, [inner], 0)
-    if is_bound(k):
-        least = min(_native.lazy_shape(both[0])[-1], _native.lazy_shape(both[1])[inner])
-        both = cut(both[0], -1, least), cut(both[1], inner, least)
-    rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
-    if len(left) < 3 and len(right) < 3:
-        return wrap(native(*both, *rest), [*rows, *columns])
-    if len(left) < 2 or len(right) < 2:
-        return NotImplemented
-    aligned = align([wrap(both[0], left), wrap(both[1], right)], skip=2)
-    if aligned is None:
-        return NotImplemented
-    return wrap(native(*aligned[0], *rest), [*aligned[1], *rows, *columns])
-
-
-_THIN = 4  # products with a thinner side are sums of rows
-
-
-def _thin(a: Any, b: Any) -> bool:
-    """Whether a product is generated, so that it can end where the sizes do."""
-    sides = dims_of(a)[-2:-1] + dims_of(b)[-1:]
-    floats = a.dtype == b.dtype and a.dtype in (dtypes.float32, dtypes.float64)
-    thin = any(not is_bound(d) and d < _THIN for d in sides)
-    return floats and thin and len(dims_of(a)) > 1 and len(dims_of(b)) > 1
-
-
-def _sums(a: Any, b: Any, dims: list[Any]) -> Any:
-    """Products of rows and columns within the sizes, added up."""
-    least = min(_native.lazy_shape(a)[-1], _native.lazy_shape(b)[-2])
-    rows = cut(a, -1, least).unsqueeze(-2)
-    columns = cut(b, -2, least).transpose(-1, -2).unsqueeze(-3)
-    terms = wrap(rows * columns, [*dims[:-2], dims[-1], dims[-2]])
-    total = _native.lazy_sum(masked(terms, range(len(dims)), 0), [len(dims) - 1], False)
-    return wrap(total, [*dims[:-2], dims[-1]])
-
-
-@rule("linear")
-def _linear(native: Any, x: Any, weight: Any, bias: Any, code: int) -> Any:
-    if any(t.__class__ is Symbolic for t in (weight, bias)) or _native.lazy_ndim(weight) == 1:
-        return NotImplemented
-    dims = dims_of(x)
-    if is_bound(dims[-1]):
-        return NotImplemented
-    out = native(whole(x), weight, bias, code)
-    return wrap(out, [*dims[:-1], _native.lazy_shape(out)[-1]])
-
-
-@rule("scaled_dot_product_attention")
-def _attention(native: Any, q: Any, k: Any, v: Any, mask: Any, p: float, causal: Any, gqa: Any,
-               training: Any) -> Any:  # fmt: skip
-    if training and p:
-        raise ValueError(f"dropout of a symbolic shape is not supported: {q.shape}, {k.shape}")
-    queries, keys = dims_of(q), dims_of(k)
-    if (
-        any(is_bound(d) for d in (queries[-1], keys[-1], dims_of(v)[-1]))
-        or mask is not None
-        and causal
-    ):
-        return NotImplemented
-    aligned = align([q, k, v], skip=2) if not gqa else None
-    batch: Any = list(queries[:-2])
-    if aligned is not None:
-        batch = aligned[1]
-    elif any(is_bound(d) for d in (*batch, *keys[:-2], *dims_of(v)[:-2])):
-        return NotImplemented
-    if not same(keys[-2], dims_of(v)[-2]):
-        return NotImplemented
-    parts = [whole(t) for t in (q, k, v)] if aligned is None else aligned[0]
-    if is_bound(keys[-2]) and not gqa and mask is None and not causal and _thin(q, v):
-        return _few_keys(q, k, v)
-    if is_bound(keys[-2]):
-        least = min(_native.lazy_shape(p_)[-2] for p_ in parts[1:])
-        inside = iota(least) < value_of(keys[-2])
-        parts[1:] = [inside.reshape(least, 1).where(cut(t, -2, least), 0) for t in parts[1:]]
-        if causal:
-            rows = _native.lazy_shape(parts[0])[-2]
-            inside, causal = inside & (iota(least) <= iota(rows, 1)), False
-        if mask is None:
-            mask = inside if inside.ndim > 1 else inside.reshape(1, least)
-        else:
-            if not same(dims_of(mask)[-1], keys[-2]) and dims_of(mask)[-1:] != (1,):
-                return NotImplemented
-            shown = whole(mask)
-            if _native.lazy_shape(shown)[-1] not in (1, least):
-                shown = cut(shown, -1, least)
-            mask = (
-                shown & inside if mask.dtype is dtypes.bool else inside.where(shown, -float("inf"))
-            )
-    elif mask is not None and mask.__class__ is Symbolic:
-        if any(is_bound(d) for d in dims_of(mask)[:-2]) or not same(dims_of(mask)[-1], keys[-2]):
-            return NotImplemented
-        mask = whole(mask)
-    if mask is not None and mask.ndim > 1 and mask.shape[-2] not in (1, parts[0].shape[-2]):
-        mask = cut(mask, -2, parts[0].shape[-2])
-    out = native(*parts, mask, p, causal, gqa, training)
-    return wrap(out, [*batch, queries[-2], dims_of(v)[-1]])
-
-
-def _few_keys(q: Any, k: Any, v: Any) -> Any:
-    """Attention whose keys are as many as a variable says: its parts end there."""
-    scores = q.dot(k.transpose(-1, -2)) / float(dims_of(q)[-1]) ** 0.5
-    return scores.softmax(-1).dot(v)
 
 
 @rule("einsum")
@@ -285,15 +160,4 @@ def _max_unpool(native: Any, x: Any, places: Any, kernel: Any, options: Any) -> 
     return sized_as(native(*aligned[0], kernel, options), aligned[1])
 
 
-@rule("unfold")
-def _unfold(native: Any, x: Any, axis: int, size: int, step: int) -> Any:
-    (at,), dims = all_axes(x, axis), list(dims_of(x))
-    if special((size, step)) or size < 0 or step < 1 or not dims[at] >= size:
-        return NotImplemented
-    dims[at] = (dims[at] - size) // step + 1
-    return wrap(native(whole(x), axis, size, step), [*dims, size])
-
-
-rule("interpolate")(beside(lambda x, size, *_: range(-len(size), 0)))
-rule("qr", "svd", "newton_schulz")(beside(lambda x, *_: (-2, -1)))
-rule("keccak", "keccak_rate")(beside(lambda x, *_: -1))
+rule("qr", "svd")(beside(lambda x, *_: (-2, -1)))

@@ -18,7 +18,7 @@ from ..absent import of_module
 from .. import _native
 from ..device import Device, name_of
 from ..dtype import DType, from_code
-from ..dynamic import Symbolic, new_cell, set_inputs, whole
+from ..dynamic import dims_where, is_symbolic, whole
 from ..errors import ArgumentError, JitError
 from ..helpers import DEBUG, JIT
 from ..nn.state import get_parameters
@@ -56,21 +56,45 @@ class CapturedJit:
         seen: dict[Expression, int],
     ):
         self.program, self.ret, self.outputs, self.seen = program, ret, outputs, seen
-        self.variables = inputs.ordered()
+        found = [
+            _native.program_get_variable(program, i)
+            for i in range(_native.program_count_variables(program))
+        ]
+        self.variables = [(v["name"], v["value"]) for v in found]
+        # What the library looked at, having no rule.
+        for v in found:
+            if v["fixed"]:
+                seen[Variable(v["name"], v["min"], v["max"])] = v["value"]
+        self.values = inputs.values
         self.expected_names, self.expected_input_info = inputs.names, inputs.info
         # Replays write where the returned tensors have their storage.
-        self._places = [_native.lazy_view(whole(t)) for t in outputs]
-        self._symbolic = [t for t in outputs if isinstance(t, Symbolic)]
+        self._symbolic = [(t, t.shape) for t in outputs if is_symbolic(t)]
+        self._rebind(inputs.values)
+        self._places = [_native.lazy_view_whole(t) for t in outputs]
 
     def holds(self, values: dict[str, int]) -> bool:
         """Whether variables of these values would be seen as they were seen."""
         return all(e.infer(values) == value for e, value in self.seen.items())
 
+    def given(self, values: dict[str, int]) -> tuple[int, ...]:
+        """The values of the program's variables; those that no argument has keep theirs."""
+        return tuple([values.get(name, value) for name, value in self.variables])
+
+    def rebind(self, values: dict[str, int]) -> None:
+        """The results where the variables have other values."""
+        if self._symbolic and values != self.values:
+            self._rebind(values)
+
+    def _rebind(self, values: dict[str, int]) -> None:
+        self.values = values
+        for t, sizes in self._symbolic:
+            _native.lazy_set_dims(t, dims_where(sizes, values))
+
     def __call__(self, inputs: _Inputs) -> Any:
-        given = [_native.lazy_view(t) for t in inputs.memory()]
-        _native.program_run(self.program, given, self._places)
-        for t in self._symbolic:
-            t.rebind(inputs.values)
+        given = [_native.lazy_view_whole(t) for t in inputs.tensors]
+        values = self.given(inputs.values)
+        _native.program_run(self.program, given, self._places, None, values)
+        self.rebind(inputs.values)
         return self.ret
 
     def free_intermediates(self) -> None:
@@ -135,7 +159,7 @@ def _unbound(shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 def _memory_shape(t: Tensor) -> tuple[Any, ...]:
     """The sizes in memory of a tensor whose sizes are variables."""
-    return tuple(_native.lazy_shape(whole(t))) if isinstance(t, Symbolic) else ()
+    return tuple(_native.lazy_shape(whole(t))) if is_symbolic(t) else ()
 
 
 class _Inputs:
@@ -159,7 +183,7 @@ class _Inputs:
                     self.tensors.append(t)
         if len({id(t) for t in self.tensors}) != len(self.tensors):
             raise JitError("duplicate inputs to JIT")
-        lazy = [t for t in map(whole, self.tensors) if not _native.lazy_is_realized(t)]
+        lazy = [t for t in self.tensors if not _native.lazy_is_realized(whole(t))]
         if lazy:
             _native.lazy_realize(lazy)
         self.info: list[Info] = [
@@ -181,24 +205,11 @@ class _Inputs:
         devices = {t.device for t in self.tensors} or {Device.DEFAULT}
         return any(d.partition(":")[0] == "NULL" for d in devices)
 
-    def ordered(self) -> list[Variable]:
-        """The variables by name."""
-        return sorted(self.variables, key=lambda v: v.name)
-
-    def cells(self) -> list[Tensor]:
-        """The values of the variables in memory of the host, by name."""
-        return [new_cell(v, self.variables[v], "CPU") for v in self.ordered()]
-
-    def memory(self) -> list[Tensor]:
-        """What the program reads: the tensors, and the values of the variables."""
-        return [whole(t) for t in self.tensors] + self.cells()
-
-
 def _sizes_of(x: Any) -> tuple[Any, ...] | None:
     """The sizes of a tensor that has variables among them, or a variable; None for what else is."""
     if x.__class__ is BoundInt:
         return (x,)
-    return x._dims if x.__class__ is Symbolic and x._padded is not None else None
+    return _native.lazy_shape(x) if is_symbolic(x) else None
 
 
 # What no variable is in. A number may be any other, as in a recording without variables.
@@ -318,10 +329,15 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
                 if x.__class__ is Tensor:
                     tensors.append(x)
                 continue
-            if given.dims is None or (sizes := _sizes_of(x)) is None:
+            if given.dims is None:
                 return NotImplemented
-            if x.__class__ is not BoundInt:
-                tensors.append(x._padded)
+            if x.__class__ is BoundInt:
+                sizes = (x,)
+            elif isinstance(x, Tensor):
+                sizes = _native.lazy_shape(x)
+                tensors.append(x)
+            else:
+                return NotImplemented
             if len(sizes) != len(given.dims):
                 return NotImplemented
             for size, d in zip(sizes, given.dims):
@@ -337,13 +353,9 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         names = {v.name: n for v, n in values.items()}
         if captured.seen and not captured.holds(names):
             return NotImplemented
-        try:
-            ret = self._replay(tuple(tensors), tuple([values[v] for v in captured.variables]))
-        except KeyError:
-            return NotImplemented
+        ret = self._replay(tuple(tensors), captured.given(names))
         if ret is not NotImplemented:
-            for t in captured._symbolic:
-                t.rebind(names)
+            captured.rebind(names)
             self.cnt += 1
         return ret
 
@@ -367,29 +379,29 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
         if len(inputs.names) != len(inputs.tensors) or inputs.variables and kwargs:
             self._clear_captured()
             return
-        wholes = [whole(t) for t in inputs.tensors]
-        names: list[int | str] = list(range(len(wholes))) if inputs.variables else inputs.names
-        expected = [(n, _native.lazy_shape(t), t.dtype.code) for n, t in zip(names, wholes)]
+        tensors = inputs.tensors
+        names: list[int | str] = list(range(len(tensors))) if inputs.variables else inputs.names
+        expected = [
+            (n, _native.lazy_shape(whole(t)), t.dtype.code, is_symbolic(t))
+            for n, t in zip(names, tensors)
+        ]
         outputs = [whole(t) for t in recording.outputs]
-        cells = [t.dtype.code for t in inputs.cells()]
-        self._set_captured(recording.program, expected, outputs, recording.ret, cells)
+        count = len(recording.variables) if inputs.variables else None
+        self._set_captured(recording.program, expected, outputs, recording.ret, count)
         if inputs.variables:
             self._plan = [_Given(x) for x in args]
 
     def _record(self, inputs: _Inputs, args: Any, kwargs: Any) -> Any:
         if capturing:
             raise RuntimeError("having TinyJit inside another TinyJit is not supported")
-        memory = inputs.memory()
-        cells = dict(zip(inputs.ordered(), memory[len(inputs.tensors) :]))
         try:
-            _native.engine_capture_begin(memory)
+            _native.engine_capture_begin(inputs.tensors)
         except ArgumentError as error:
             raise JitError(f"duplicate inputs to JIT: {error}") from error
         capturing.append(self)
         _steer()
         seen: dict[Expression, int] = {}
         note_seen(seen)
-        set_inputs({v: (n, cells[v].to(Device.DEFAULT)) for v, n in inputs.variables.items()})
         try:
             ret = self.fxn(*args, **kwargs)
             outputs = list({id(t): t for t in get_parameters(ret)}.values())
@@ -403,10 +415,9 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
             capturing.clear()
             _steer()
             note_seen(None)
-            set_inputs({})
         if self.prune:
             _native.engine_capture_prune()
-        program = _native.engine_capture_end([whole(t) for t in outputs])
+        program = _native.engine_capture_end(outputs)
         if not (_native.program_count_kernels(program) or self.prune):
             raise JitError("didn't JIT anything!")
         _name_inputs(program, self.fxn, inputs.names)
