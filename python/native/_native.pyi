@@ -37,7 +37,9 @@ class Jit:
     def _set_captured(
         self,
         program: Program,
-        inputs: Sequence[tuple[int | str, Sequence[int], int, bool]],
+        inputs: Sequence[
+            tuple[int | str, Sequence[int], int] | tuple[int | str, Sequence[int], int, bool]
+        ],
         outputs: Sequence[Lazy],
         result: Any,
         variables: int | None = None,

@@ -216,11 +216,12 @@ PyObject* jit_replay(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
 // ---- Setting it up ----
 
 bool read_input(Call& call, PyObject* item, Input* out) {
-  if (!PyTuple_Check(item) || PyTuple_Size(item) != 4)
-    return call.wrong_type(item, "inputs", "(position or name, shape, dtype code, symbolic)");
+  const Py_ssize_t count = PyTuple_Check(item) ? PyTuple_Size(item) : 0;
+  if (count != 3 && count != 4)
+    return call.wrong_type(item, "inputs", "(position or name, shape, dtype code, symbolic=False)");
   PyObject* parts[4];
-  for (Py_ssize_t i = 0; i < 4; ++i) parts[i] = PyTuple_GetItem(item, i);
-  Call reader("_set_captured", parts, 4, 4, 4);
+  for (Py_ssize_t i = 0; i < count; ++i) parts[i] = PyTuple_GetItem(item, i);
+  Call reader("_set_captured", parts, count, 3, 4);
   if (PyUnicode_Check(parts[0])) {
     out->name = Py_NewRef(parts[0]);
   } else {
@@ -229,7 +230,7 @@ bool read_input(Call& call, PyObject* item, Input* out) {
   bool known = false;
   const int64_t* shape = reader.words(1, "shape", &out->ndim, &known, false);
   out->dtype = reader.integer32(2, "dtype");
-  out->symbolic = reader.flag(3, "symbolic");
+  out->symbolic = reader.given(3) ? reader.flag(3, "symbolic") : 0;
   if (reader.failed()) return call.fail();
   out->shape = rows<int64_t>(out->ndim);
   if (out->shape == nullptr) return PyErr_NoMemory(), call.fail();
@@ -333,11 +334,10 @@ PyMethodDef g_methods[] = {
     {"_set_captured", as_method(set_captured), METH_FASTCALL,
      "_set_captured(program, inputs, outputs, result, variables=None)\n\n"
      "From now on a call whose arguments are the inputs, [(position or name, shape, dtype code,\n"
-     "whether sizes are variables: then the shape is that of the whole tensor)], and beside them "
-     "only numbers, texts and None, replays the program, writes the storages of\n"
-     "the tensors outputs, and returns result. Other calls go to _slow_call; all do where a "
-     "number\n"
-     "of variables is given, whose values come with _replay."},
+     "symbolic=False)], the shape being that of the whole tensor where sizes are variables, and\n"
+     "beside them only numbers, texts and None, replays the program, writes the storages of the\n"
+     "tensors outputs, and returns result. Other calls go to _slow_call; all do where a number of\n"
+     "variables is given, whose values come with _replay."},
     {"_replay", as_method(jit_replay), METH_FASTCALL,
      "_replay(tensors, numbers)\n\n"
      "Replays the program on these inputs, whole tensors where sizes are variables, and values of\n"

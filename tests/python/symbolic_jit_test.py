@@ -168,6 +168,11 @@ CASES = {
         lambda n: [t(A)[:, :n], t(A)[:, :n] > 0],
     ),
     "gradient": (lambda x: x.square().mean().gradient(x)[0], lambda n: [t(NAN)[:, :n]]),
+    "gradient by": (
+        lambda x, y: x.square().gradient(x, gradient=y)[0],
+        lambda n: [t(NAN)[:, :n], t(A)[:, :n]],
+    ),
+    "view of rows": (lambda x: x.exp().sum(1), lambda n: [t(A)[1:5, :n]]),
 }
 
 

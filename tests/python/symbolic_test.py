@@ -364,6 +364,24 @@ def test_shapes_show_the_variables():
     assert (2 + n).expression == (n + 2).expression and (n * 2 + n).expression == (3 * n).expression
 
 
+def test_sizes_that_may_be_beyond_the_memory():
+    """What is now inside serves; where the variable is greater, slices end with the axis."""
+    x, m = Tensor(A.copy()).realize(), Variable("m", 1, 20).bind(7)
+    part, want = x[:, :m], A[:, :7]
+    assert repr(part.shape) == "(6, m=7)"
+    for got, expected in (
+        (part.cat(part, dim=1), np.concatenate([want] * 2, 1)),
+        (part.reshape(-1), want.reshape(-1)),
+        (part.flip(1), want[:, ::-1]),
+        (part.pad(((0, 0), (2, 1))), np.pad(want, ((0, 0), (2, 1)))),
+        (part.repeat(1, 2), np.tile(want, 2)),
+        (part.sum(1), want.sum(1)),
+    ):
+        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-6)
+    part.assign(part * 2).realize()
+    np.testing.assert_allclose(x.numpy(), np.concatenate([want * 2, A[:, 7:]], 1))
+
+
 def test_kernels_serve_all_values():
     n, x = Variable("n", 1, 6), Tensor(data(7, 9)).realize()
     counts = []
