@@ -1,6 +1,7 @@
 // Gradients on handles.
 #include "aster_ml/gradient.h"
 
+#include <algorithm>
 #include <array>
 
 #include "gradient/gradient.h"
@@ -38,6 +39,25 @@ Status bring_home(Node* gradient, Build& build, Node target) {
   if (home == 0 || have == 0 || have == home) return kOk;
   *gradient = build.graph().transfer(*gradient, home, have);
   return *gradient != nullptr ? kOk : last_failure();
+}
+
+// What is computed of symbolic sizes is computed of the whole tensors: their gradient by a seed
+// that is 0 beyond the sizes.
+Status show_whole(Node* loss, Node* seed, Build& build, Input of, Input by) {
+  if (!build.sized()) return kOk;
+  std::array<Sizes, 2> sizes;
+  std::array<Node, 2> wholes{sized::whole(of), sized::whole(by)};
+  ASTER_TRY(sized::sizes_of(&sizes[0], build, of));
+  ASTER_TRY(sized::sizes_of(&sizes[1], build, by));
+  Sizes out;
+  if (!std::ranges::equal(Nodes(sizes[0]), Nodes(sizes[1])) ||
+      !sized::align(&out, wholes.data(), build.graph(), sizes, 0))
+    return kOk;
+  ASTER_TRY(
+      sized::masked(seed, build, wholes[1], out, sized::all_axes(out.size()), sized::Fill::kZero));
+  *loss = wholes[0];
+  build.take_rule(out);
+  return build.status();
 }
 
 }  // namespace
@@ -80,16 +100,18 @@ int32_t aster_ml_gradient(aster_ml_lazy* out, const aster_ml_lazy* loss,
                       aster::uop::brief(node(loss)).text);
   }
   Graph& g = build.graph();
-  const Node seed = o.seed == nullptr ? nullptr : cast(g, node(o.seed), node(loss)->dtype);
+  Node root = node(loss), given = node(o.seed);
+  if (given != nullptr) ASTER_TRY(show_whole(&root, &given, build, loss, o.seed));
+  const Node seed = o.seed == nullptr ? nullptr : cast(g, given, root->dtype);
   if (o.seed != nullptr && seed == nullptr) return aster::last_failure();
   ASTER_TRY(gradients.resize(count, nullptr));
   const Unreached unreached = o.require_path != 0         ? Unreached::kError
                               : o.empty_without_path != 0 ? Unreached::kNull
                                                           : Unreached::kZeros;
-  ASTER_TRY(aster::gradient::gradient(g, node(loss), seed, {nodes.data(), count},
+  ASTER_TRY(aster::gradient::gradient(g, root, seed, {nodes.data(), count},
                                       {gradients.data(), count}, unreached));
   bool mixed = false;
-  ASTER_TRY(mixes_devices(&mixed, node(loss), build.context().heap()));
+  ASTER_TRY(mixes_devices(&mixed, root, build.context().heap()));
   for (size_t i = 0; mixed && i < count; ++i) {
     if (gradients[i] != nullptr) ASTER_TRY(bring_home(&gradients[i], build, nodes[i]));
   }

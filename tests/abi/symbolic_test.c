@@ -177,6 +177,15 @@ static void do_gradient(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml
   OK(aster_ml_lazy_mean(&loss, &square, 0, NULL, 0));
   OK(aster_ml_gradient(y, &loss, targets, 1, NULL));
 }
+static void do_gradient_by(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
+                           aster_ml_dim rows) {
+  aster_ml_lazy square = {0};
+  const aster_ml_lazy *const targets[] = {x};
+  const aster_ml_gradient_options options = {.struct_size = sizeof options, .seed = x};
+  (void)t, (void)rows;
+  OK(aster_ml_lazy_mul(&square, x, x));
+  OK(aster_ml_gradient(y, &square, targets, 1, &options));
+}
 static void do_reshape(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
                        aster_ml_dim rows) {
   const aster_ml_dim dims[3] = {{-1, NULL}, {2, NULL}, {3, NULL}};
@@ -317,6 +326,7 @@ static const struct {
     {"attention", do_attention},
     {"attention_causal", do_attention_causal},
     {"gradient", do_gradient},
+    {"gradient_by", do_gradient_by},
     {"binary", do_binary},
     {"binary_none", do_binary_none},
     {"probabilities", do_probabilities},

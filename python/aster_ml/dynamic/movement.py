@@ -1,4 +1,4 @@
-"""Rules (dynamic) of rearranging, and of gradients."""
+"""Rules (dynamic) of rearranging."""
 
 from __future__ import annotations
 
@@ -6,16 +6,7 @@ import re
 from typing import Any
 
 from .. import _native
-from . import RULES, dims_of, masked, rule, whole
-
-
-def _gradient(native: Any, loss: Any, targets: Any, options: Any) -> Any:
-    if (seed := options.get("seed")) is not None:
-        options = {**options, "seed": masked(seed, range(len(dims_of(seed))), 0)}
-    return native(whole(loss), targets, options)
-
-
-RULES["gradient"] = _gradient
+from . import dims_of, rule
 
 
 @rule("rearrange")
