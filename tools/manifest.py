@@ -104,6 +104,7 @@ def contract_of(text):
 def normal_type(text):
     """One spelling for a type: single spaces, the stars after one space."""
     text = re.sub(r"\bstruct (aster_ml_\w+)", r"\1", text)
+    text = re.sub(r"\bASTER_ML_ALIGN\(\d+\)\s*", "", text)  # of a field
     text = re.sub(r"\s*\*\s*", "*", " ".join(text.split()))
     text = re.sub(r"\*(?=const\b)", "* ", text)
     return re.sub(r"(?<=[\w)])\*", " *", text).replace("* const", "*const").strip()

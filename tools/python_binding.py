@@ -101,6 +101,12 @@ LEFT_OUT = {
         f"flt_{name}": "elements at addresses; tensors of these dtypes are to serve"
         for name in "apply copy sum dot matmul from_text to_text".split()
     },
+    **{
+        f"matrix_{name}_{size}{kind}": "matrices of Python are arrays and tensors"
+        for name in "matmul apply transpose determinant inverse solve".split()
+        for size in (2, 3, 4, 8)
+        for kind in "fd"
+    },
     "view_from_memory": "view_of_object describes memory of Python objects",
     "view_from_buffer": "as view_from_memory",
     **{

@@ -12,7 +12,8 @@ import sys
 
 import manifest
 
-ORDER = "base dtype flt device buffer uop gradient codegen runtime engine tensor nn".split()
+ORDER = """base dtype flt device buffer sparse matrix uop gradient codegen runtime engine tensor
+nn""".split()
 INTRO = """# API reference
 
 Generated from the headers by `tools/reference.py`; the headers are the authority. Conventions that

@@ -28,6 +28,7 @@ PARTS = [
     ("Device", ["device"], None),
     ("function", ["function"], None),
     ("linalg", ["linalg"], None),
+    ("sparse", ["sparse"], None),
     ("lowering", ["lowering"], None),
     ("helpers", ["helpers"], None),
     ("errors", ["errors"], None),

@@ -28,6 +28,7 @@
 #include "aster_ml/cpp/nn.hpp"
 #include "aster_ml/cpp/program.hpp"
 #include "aster_ml/cpp/queue.hpp"
+#include "aster_ml/cpp/sparse.hpp"
 #include "aster_ml/cpp/symbolic.hpp"
 #include "aster_ml/cpp/tensor.hpp"
 #include "aster_ml/cpp/view.hpp"

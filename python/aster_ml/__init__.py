@@ -8,7 +8,7 @@ A program written for tinygrad 0.14 runs after its import line is changed; docs/
 where results differ, and what is not offered.
 """
 
-from . import _native, errors, helpers, linalg, lowering, nn
+from . import _native, errors, helpers, linalg, lowering, nn, sparse
 from .device import Device
 from .dtype import dtypes
 from .engine.jit import TinyJit
@@ -27,5 +27,5 @@ __version__ = str(_native.version())
 __all__ = [
     "BufferView", "Context", "Device", "Error", "GlobalCounters", "JitError", "Kernel",
     "MemoryType", "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors", "fetch", "function",
-    "getenv", "helpers", "kernel", "linalg", "lowering", "nn",
+    "getenv", "helpers", "kernel", "linalg", "lowering", "nn", "sparse",
 ]  # fmt: skip

@@ -95,10 +95,12 @@ class World {
     EXPECT_OK(aster_ml_engine_capture_end(&program, &context, outputs, 1));
     EXPECT_OK(aster_ml_workspace_init(&workspace, &program));
     EXPECT_OK(aster_ml_scalar_from_double(&scalar, kFloat, 2));
+    EXPECT_OK(aster_ml_sparse_from_dense(&sparse, &context, &tensor, ASTER_ML_SPARSE_CSR));
   }
   ~World() {
     for (aster_ml_lazy* handle : {&x, &total, &result}) EXPECT_OK(aster_ml_lazy_free(handle));
     EXPECT_OK(aster_ml_uop_release(&context, uop));
+    EXPECT_OK(aster_ml_sparse_free(&sparse));
     EXPECT_OK(aster_ml_workspace_free(&workspace));
     EXPECT_OK(aster_ml_program_free(&program));
     EXPECT_OK(aster_ml_optimizer_free(&optimizer));
@@ -122,6 +124,7 @@ class World {
   aster_ml_program program{};
   aster_ml_workspace workspace{};
   aster_ml_scalar scalar{};
+  aster_ml_sparse sparse{};
   const aster_ml_uop* uop = nullptr;
 };
 
@@ -131,6 +134,7 @@ struct Scratch {
     std::memset(out, 0xA5, sizeof(out));
     counters.struct_size = sizeof(counters);
     runtime.struct_size = sizeof(runtime);
+    info.struct_size = sizeof(info);
     node.struct_size = sizeof(node);
     node.op = "Range";
     node.arguments = numbers;
@@ -148,6 +152,7 @@ struct Scratch {
   char text[256] = "weight";
   aster_ml_engine_counters counters{};
   aster_ml_runtime_info runtime{};
+  aster_ml_sparse_info info{};
   aster_ml_uop_options node{};
   aster_ml_target target{sizeof(aster_ml_target), ASTER_ML_CODE_C, 16, 0, 0, 0, 0};
   aster_ml_backend backend{};
@@ -182,6 +187,8 @@ Slot sample(Scratch& s, const Type& type, char direction) {
     case Is::kBytes: return slot_of(&s.text[0]);
     case Is::kCounters: return slot_of(&s.counters);
     case Is::kRuntime: return slot_of(&s.runtime);
+    case Is::kSparse: return slot_of(&w.sparse);
+    case Is::kSparseInfo: return slot_of(&s.info);
     case Is::kNodeOptions: return slot_of(&s.node);
     case Is::kTarget: return slot_of(&s.target);
     case Is::kBackend: return slot_of(&s.backend);
@@ -194,8 +201,8 @@ Slot sample(Scratch& s, const Type& type, char direction) {
 }
 
 bool is_handle(const Type& type) {
-  constexpr Is kHandles[] = {Is::kContext, Is::kLazy,      Is::kLayer,
-                             Is::kState,   Is::kOptimizer, Is::kProgram};
+  constexpr Is kHandles[] = {Is::kContext,   Is::kLazy,    Is::kLayer, Is::kState,
+                             Is::kOptimizer, Is::kProgram, Is::kSparse};
   return std::find(std::begin(kHandles), std::end(kHandles), type.is) != std::end(kHandles);
 }
 

@@ -21,7 +21,8 @@ namespace programs {
 enum class Is : uint8_t {
   kContext, kLazy, kTensor, kBuffer, kLayer, kState, kOptimizer, kProgram, kWorkspace, kScalar,
   kNode, kLazies, kWritableLazies, kNumbers, kSizes, kStrides, kText, kBytes, kCounters, kRuntime,
-  kNodeOptions, kTarget, kBackend, kOptions, kFunction, kInt32, kInteger, kReal, kNothing
+  kSparse, kSparseInfo, kNodeOptions, kTarget, kBackend, kOptions, kFunction, kInt32, kInteger,
+  kReal, kNothing
 };
 // clang-format on
 
@@ -63,6 +64,8 @@ constexpr Is kind_of() {
   KIND(char, kText);
   KIND(aster_ml_engine_counters, kCounters);
   KIND(aster_ml_runtime_info, kRuntime);
+  KIND(aster_ml_sparse, kSparse);
+  KIND(aster_ml_sparse_info, kSparseInfo);
   KIND(aster_ml_uop_options, kNodeOptions);
   KIND(aster_ml_target, kTarget);
   KIND(aster_ml_backend, kBackend);

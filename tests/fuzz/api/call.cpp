@@ -167,7 +167,8 @@ Call::Slot Call::output(const Type& type, const std::string& name) {
   auto* out = array<char>(kMost * size);
   std::fill(out, out + kMost * size, static_cast<char>(kUntouched));
   const bool sized = type.is == Is::kCounters || type.is == Is::kRuntime ||
-                     has(function_.name, "_describe") || has(function_.name, "_get_array");
+                     type.is == Is::kSparseInfo || has(function_.name, "_describe") ||
+                     has(function_.name, "_get_array");
   if (sized) {
     const auto bytes = static_cast<uint32_t>(choose_.one_in(3) ? choose_.below(16) : type.size);
     std::memcpy(out, &bytes, sizeof(bytes));
@@ -187,6 +188,7 @@ Call::Slot Call::object(const Type& type, bool given_up) {
     case Is::kOptimizer: from = &world_.optimizer; break;
     case Is::kProgram: from = &world_.program; break;
     case Is::kWorkspace: from = &world_.workspace; break;
+    case Is::kSparse: from = &world_.sparse; break;
     case Is::kTensor: from = &world_.tensor; break;
     case Is::kBuffer: from = &world_.buffer; break;
     case Is::kLazy: from = tensor(); break;
@@ -334,10 +336,12 @@ void Call::clean_up(const Type& type, Slot slot) {
     case Is::kOptimizer: aster_ml_optimizer_free(static_cast<aster_ml_optimizer*>(made)); break;
     case Is::kProgram: aster_ml_program_free(static_cast<aster_ml_program*>(made)); break;
     case Is::kWorkspace: aster_ml_workspace_free(static_cast<aster_ml_workspace*>(made)); break;
+    case Is::kSparse: aster_ml_sparse_free(static_cast<aster_ml_sparse*>(made)); break;
     case Is::kContext: aster_ml_context_free(static_cast<aster_ml_context*>(made)); break;
     case Is::kBuffer: aster_ml_buffer_free(static_cast<aster_ml_buffer*>(made)); break;
     case Is::kTensor:
-      if (has(function_.name, "_view") || has(function_.name, "program_run")) break;
+      if ((has(function_.name, "_view") && !has(function_.name, "sparse")) ||
+          has(function_.name, "program_run")) break;
       aster_ml_tensor_free(static_cast<aster_ml_tensor*>(made));
       break;
     case Is::kOptions:

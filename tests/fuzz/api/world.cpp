@@ -56,6 +56,7 @@ World::~World() {
   aster_ml_uop_release(&context, bound);
   aster_ml_workspace_free(&workspace);
   aster_ml_program_free(&program);
+  aster_ml_sparse_free(&sparse);
   aster_ml_optimizer_free(&optimizer);
   aster_ml_state_free(&state);
   aster_ml_layer_free(&layer);
@@ -129,6 +130,12 @@ void World::renew() {
     expect(aster_ml_state_init(&state, &context));
     expect(aster_ml_state_set_layer(&state, "l.", &layer));
     expect(aster_ml_sgd_init(&optimizer, &state, nullptr));
+  }
+  aster_ml_sparse_info info{};
+  info.struct_size = sizeof(info);
+  if (aster_ml_sparse_get(&info, &sparse) != 0) {
+    aster_ml_sparse_free(&sparse);
+    expect(aster_ml_sparse_from_dense(&sparse, &context, &tensor, ASTER_ML_SPARSE_CSR));
   }
   if (aster_ml_program_count_kernels(&program) == 0) {
     aster_ml_program_free(&program);

@@ -1,0 +1,173 @@
+// The public functions on matrices of fixed size: the templates of matrix.hpp at the common sizes.
+#include "aster_ml/matrix.h"
+
+#include "aster_ml/matrix.hpp"
+#include "base/float_modes.h"
+#include "base/status.h"
+
+namespace aster {
+namespace {
+
+using aster_ml::matrix;
+using aster_ml::vec;
+
+// The templates' own, of a struct with the same layout. By copies: out may be an operand.
+template <typename Mine, typename Struct>
+Mine load(const Struct* given) {
+  static_assert(sizeof(Mine) == sizeof(Struct) && alignof(Mine) == alignof(Struct));
+  Mine out;
+  std::memcpy(static_cast<void*>(&out), given, sizeof(out));
+  return out;
+}
+template <typename Struct, typename Mine>
+void store(Struct* out, const Mine& made) {
+  static_assert(sizeof(Mine) == sizeof(Struct));
+  std::memcpy(out, &made, sizeof(made));
+}
+// What a caller left in the padding is not computed with.
+template <typename Mine, typename Struct>
+Mine load_square(const Struct* given) {
+  Mine out = load<Mine>(given);
+  for (size_t j = 0; j < Mine::columns; ++j) {
+    for (size_t i = Mine::rows; i < Mine::stride; ++i) out.column(j)[i] = 0;
+  }
+  return out;
+}
+
+// Whole products of 8 x 8, a column in one vector or two.
+#if defined(__x86_64__)
+typedef float Floats __attribute__((vector_size(32)));
+typedef double Doubles __attribute__((vector_size(32)));
+
+[[gnu::target("avx2,fma")]] void product8(float* out, const float* a, const float* b) {
+  Floats columns[8];
+  std::memcpy(columns, a, sizeof(columns));
+  for (int j = 0; j < 8; ++j, out += 8, b += 8) {  // a column of b is read before it is written
+    Floats sum = columns[0] * b[0];
+    for (int k = 1; k < 8; ++k) {
+      sum = __builtin_ia32_vfmaddps256(columns[k], b[k] - Floats{}, sum);
+    }
+    std::memcpy(out, &sum, sizeof(sum));
+  }
+}
+[[gnu::target("avx2,fma")]] void product8(double* out, const double* a, const double* b) {
+  Doubles made[16];
+  for (int half = 0; half < 2; ++half) {
+    Doubles columns[8];
+    for (int k = 0; k < 8; ++k) std::memcpy(&columns[k], a + 8 * k + 4 * half, sizeof(Doubles));
+    for (int j = 0; j < 8; ++j) {
+      Doubles sum = columns[0] * b[8 * j];
+      for (int k = 1; k < 8; ++k) {
+        sum = __builtin_ia32_vfmaddpd256(columns[k], b[8 * j + k] - Doubles{}, sum);
+      }
+      made[2 * j + half] = sum;
+    }
+  }
+  std::memcpy(out, made, sizeof(made));
+}
+bool has_fused() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+#else
+bool has_fused() { return false; }
+template <typename T>
+void product8(T*, const T*, const T*) {}
+#endif
+
+template <typename T, size_t kSize, typename Struct>
+void multiply(Struct* out, const Struct* a, const Struct* b) {
+  using M = matrix<T, kSize, kSize>;
+  if constexpr (kSize == 8) {
+    if (has_fused()) return product8(out->at, a->at, b->at);
+  }
+  store(out, load_square<M>(a) * load<M>(b));
+}
+
+template <typename T>
+Status refuse(T* out, const char* what) {
+  if (out != nullptr) *out = T{};
+  return ASTER_FAIL(kARGUMENT, "%s", what);
+}
+template <typename T>
+Status singular(T* out) {
+  *out = T{};
+  return ASTER_FAIL(kNUMERIC, "the matrix is singular, or has a NaN");
+}
+
+}  // namespace
+}  // namespace aster
+
+// Names the function where it fails alone, which is what most of such a call's time would be.
+#define REFUSE_NULL(...)                                        \
+  do {                                                          \
+    if (__VA_ARGS__) {                                          \
+      ASTER_API();                                              \
+      return aster::refuse(out, "a null pointer for a matrix"); \
+    }                                                           \
+  } while (0)
+
+#define MATMUL(T, N, S)                                                                       \
+  int32_t aster_ml_matrix_matmul_##N##S(aster_ml_mat##N##S* out, const aster_ml_mat##N##S* a, \
+                                        const aster_ml_mat##N##S* b) {                        \
+    REFUSE_NULL(out == nullptr || a == nullptr || b == nullptr);                              \
+    aster::multiply<T, N>(out, a, b);                                                         \
+    return ASTER_ML_OK;                                                                       \
+  }
+#define SMALL(T, N, S)                                                                             \
+  MATMUL(T, N, S)                                                                                  \
+  int32_t aster_ml_matrix_apply_##N##S(aster_ml_vec##N##S* out, const aster_ml_mat##N##S* m,       \
+                                       const aster_ml_vec##N##S* x) {                              \
+    REFUSE_NULL(out == nullptr || m == nullptr || x == nullptr);                                   \
+    const auto y = aster::load<aster::matrix<T, N, N>>(m) * aster::load<aster::vec<T, N>>(x);      \
+    aster_ml_vec##N##S made = {};                                                                  \
+    for (size_t i = 0; i < N; ++i) made.at[i] = y[i];                                              \
+    *out = made;                                                                                   \
+    return ASTER_ML_OK;                                                                            \
+  }                                                                                                \
+  int32_t aster_ml_matrix_transpose_##N##S(aster_ml_mat##N##S* out, const aster_ml_mat##N##S* m) { \
+    REFUSE_NULL(out == nullptr || m == nullptr);                                                   \
+    aster::store(out, transpose(aster::load<aster::matrix<T, N, N>>(m)));                          \
+    return ASTER_ML_OK;                                                                            \
+  }                                                                                                \
+  int32_t aster_ml_matrix_determinant_##N##S(T* out, const aster_ml_mat##N##S* m) {                \
+    REFUSE_NULL(out == nullptr || m == nullptr);                                                   \
+    const aster::FloatModes modes;                                                                 \
+    *out = determinant(aster::load<aster::matrix<T, N, N>>(m));                                    \
+    return ASTER_ML_OK;                                                                            \
+  }                                                                                                \
+  int32_t aster_ml_matrix_inverse_##N##S(aster_ml_mat##N##S* out, const aster_ml_mat##N##S* m) {   \
+    REFUSE_NULL(out == nullptr || m == nullptr);                                                   \
+    const aster::FloatModes modes;                                                                 \
+    aster::matrix<T, N, N> made;                                                                   \
+    if (!inverse(made, aster::load<aster::matrix<T, N, N>>(m))) {                                  \
+      ASTER_API();                                                                                 \
+      return aster::singular(out);                                                                 \
+    }                                                                                              \
+    aster::store(out, made);                                                                       \
+    return ASTER_ML_OK;                                                                            \
+  }                                                                                                \
+  int32_t aster_ml_matrix_solve_##N##S(aster_ml_vec##N##S* out, const aster_ml_mat##N##S* m,       \
+                                       const aster_ml_vec##N##S* b) {                              \
+    REFUSE_NULL(out == nullptr || m == nullptr || b == nullptr);                                   \
+    const aster::FloatModes modes;                                                                 \
+    aster::vec<T, N> x;                                                                            \
+    if (!solve(x, aster::load<aster::matrix<T, N, N>>(m), aster::load<aster::vec<T, N>>(b))) {     \
+      ASTER_API();                                                                                 \
+      return aster::singular(out);                                                                 \
+    }                                                                                              \
+    aster_ml_vec##N##S made = {};                                                                  \
+    for (size_t i = 0; i < N; ++i) made.at[i] = x[i];                                              \
+    *out = made;                                                                                   \
+    return ASTER_ML_OK;                                                                            \
+  }
+
+extern "C" {
+
+SMALL(float, 2, f)
+SMALL(float, 3, f)
+SMALL(float, 4, f)
+MATMUL(float, 8, f)
+SMALL(double, 2, d)
+SMALL(double, 3, d)
+SMALL(double, 4, d)
+MATMUL(double, 8, d)
+
+}  // extern "C"
