@@ -477,7 +477,7 @@ TEST(Sparse, ResultsDoNotDependOnThreadsOrVectors) {
   std::vector<float> b(1500 * 37);
   for (float& value : b) value = normal(random);
   for (double& value : m.value) value = static_cast<double>(normal(random));
-  std::vector<float> product, vector, squares;
+  std::vector<float> product, vector, squares, sums, products;
   for (const int32_t threads : {1, 3}) {
     for (const int32_t bytes : {16, 32, 64}) {
       World world(threads, bytes);
@@ -493,13 +493,27 @@ TEST(Sparse, ResultsDoNotDependOnThreadsOrVectors) {
       OK(aster_ml_sparse_matmul_dense(&one.t, &x.x, &column.t));
       OK(aster_ml_sparse_transpose(&turned.x, &x.x));
       OK(aster_ml_sparse_matmul(&square.x, &x.x, &turned.x));
+      // Of enough elements that threads share them.
+      Sparse shifted, both, common;
+      Coordinates<int32_t> n = m;
+      for (size_t p = 0; p < n.column.size(); p += 2) n.column[p] = (n.column[p] + 7) % 1500;
+      make(&shifted, world, n, DType::kFloat32);
+      OK(aster_ml_sparse_add(&both.x, &x.x, &shifted.x));
+      OK(aster_ml_sparse_mul(&common.x, &x.x, &shifted.x));
+      Tensor all, some;
+      OK(aster_ml_sparse_to_dense(&all.t, &both.x));
+      OK(aster_ml_sparse_to_dense(&some.t, &common.x));
       Tensor t[3];
       OK(aster_ml_sparse_view(&t[0].t, &t[1].t, &t[2].t, &square.x));
       if (product.empty()) {
         product = out.read<float>();
         vector = one.read<float>();
         squares = t[2].read<float>();
+        sums = all.read<float>();
+        products = some.read<float>();
       }
+      EXPECT_EQ(all.read<float>(), sums) << threads;
+      EXPECT_EQ(some.read<float>(), products) << threads;
       EXPECT_EQ(out.read<float>(), product) << threads << " " << bytes;
       EXPECT_EQ(one.read<float>(), vector) << threads << " " << bytes;
       EXPECT_EQ(t[2].read<float>(), squares) << threads << " " << bytes;
