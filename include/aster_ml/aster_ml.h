@@ -27,6 +27,7 @@
 #include "aster_ml/sparse.h"
 #include "aster_ml/spatial.h"
 #include "aster_ml/state.h"
+#include "aster_ml/sticky.h"
 #include "aster_ml/symbolic.h"
 #include "aster_ml/tensor.h"
 #include "aster_ml/uop.h"

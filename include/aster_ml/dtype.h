@@ -2,8 +2,14 @@
  *
  * A dtype is an int32_t code. Functions that return a plain value answer 0 (or null) for a code
  * they do not know and never fail; those with a status give ARGUMENT for an unknown code and
- * UNSUPPORTED, by name, for the tbb and flt codes, which this build knows but does not compute
- * with.
+ * UNSUPPORTED, by name, for the flt codes, which tensors do not have.
+ *
+ * Sticky integers (tbb8 to tbb64) hold the numbers from -(2^(bits-1)-1) to 2^(bits-1)-1, and ERR,
+ * stored as the least pattern. What an operation cannot say in its dtype is ERR, and so is all that
+ * is computed of an ERR: sums, differences and products that do not fit, quotients by 0, sums and
+ * products of axes and of matrices, which are exact and checked once. Comparisons of order with ERR
+ * are false, == and != compare patterns, sorting puts ERR first. They meet no other dtype but by a
+ * cast (DTYPE), integer constants apart, and have no bits to combine or shift.
  */
 #ifndef ASTER_ML_DTYPE_H
 #define ASTER_ML_DTYPE_H
@@ -36,7 +42,7 @@ enum {
   ASTER_ML_DTYPE_FLOAT64 = 17,
   ASTER_ML_DTYPE_WEAKINT = 32,   /* of an integer constant: yields to the other operand */
   ASTER_ML_DTYPE_WEAKFLOAT = 33, /* of a real constant; the weak ones are never stored */
-  ASTER_ML_DTYPE_TBB8 = 48,
+  ASTER_ML_DTYPE_TBB8 = 48,      /* sticky integers: ERR is the least pattern */
   ASTER_ML_DTYPE_TBB16 = 49,
   ASTER_ML_DTYPE_TBB32 = 50,
   ASTER_ML_DTYPE_TBB64 = 51,
@@ -66,11 +72,11 @@ ASTER_ML_API int32_t aster_ml_dtype_is_fp8(int32_t dtype);
 ASTER_ML_API int32_t aster_ml_dtype_is_lossless_cast(int32_t from, int32_t to);
 
 /* The least dtype that a and b may both become: what an operation on them computes in. Errors:
- * ARGUMENT, UNSUPPORTED. */
+ * ARGUMENT, DTYPE (there is none: one is sticky), UNSUPPORTED. */
 ASTER_ML_API int32_t aster_ml_dtype_promote(int32_t *out, int32_t a, int32_t b);
 
 /* What a function with real results gives: floats stay, weakint gives weakfloat, others float32.
- * Errors: as promote. */
+ * Errors: as promote (DTYPE: sticky ones become no float unasked). */
 ASTER_ML_API int32_t aster_ml_dtype_promote_float(int32_t *out, int32_t dtype);
 
 /* The dtype that a sum accumulates in: at least 32 bits of the same kind. Errors: as promote. */
@@ -81,7 +87,9 @@ ASTER_ML_API int32_t aster_ml_dtype_sum_accumulator(int32_t *out, int32_t dtype)
 ASTER_ML_API int32_t aster_ml_dtype_strong(int32_t *out, int32_t dtype);
 
 /* count elements at src converted to dst. Integers wrap; float to integer truncates, NaN and what
- * lies beyond 2^63 give 0; anything but 0 becomes true; floats round to nearest even. Alias: dst
+ * lies beyond 2^63 give 0; anything but 0 becomes true; floats round to nearest even. To a sticky
+ * dtype what does not fit before it is truncated becomes ERR, NaN too; from one ERR becomes ERR,
+ * NaN, or the least pattern cut to the width of an integer. Alias: dst
  * and src are the same address or do not overlap; the same address needs elements of one size.
  * Errors: ARGUMENT, DTYPE (weak dtypes have no storage), UNSUPPORTED. */
 ASTER_ML_API int32_t aster_ml_dtype_copy(void *dst, int32_t dst_dtype, const void *src,
@@ -110,7 +118,8 @@ ASTER_ML_API int32_t aster_ml_scalar_to_double(double *out, const aster_ml_scala
 ASTER_ML_API int32_t aster_ml_scalar_to_int64(int64_t *out, const aster_ml_scalar *scalar);
 ASTER_ML_API int32_t aster_ml_scalar_to_uint64(uint64_t *out, const aster_ml_scalar *scalar);
 
-/* The least and greatest value of a dtype: infinities for floats. Errors: ARGUMENT, UNSUPPORTED. */
+/* The least and greatest value of a dtype: infinities for floats, numbers for sticky ones. Errors:
+ * ARGUMENT, UNSUPPORTED. */
 ASTER_ML_API int32_t aster_ml_scalar_min(aster_ml_scalar *out, int32_t dtype);
 ASTER_ML_API int32_t aster_ml_scalar_max(aster_ml_scalar *out, int32_t dtype);
 

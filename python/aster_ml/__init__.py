@@ -10,7 +10,7 @@ where results differ, and what is not offered.
 
 from . import _native, errors, helpers, linalg, lowering, nn, sparse
 from .device import Device
-from .dtype import dtypes
+from .dtype import ERR, dtypes
 from .engine.jit import TinyJit
 from .environment import warn_of_unknown
 from .errors import Error, JitError
@@ -25,7 +25,7 @@ warn_of_unknown()
 __version__ = str(_native.version())
 
 __all__ = [
-    "BufferView", "Context", "Device", "Error", "GlobalCounters", "JitError", "Kernel",
+    "BufferView", "Context", "Device", "ERR", "Error", "GlobalCounters", "JitError", "Kernel",
     "MemoryType", "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors", "fetch", "function",
     "getenv", "helpers", "kernel", "linalg", "lowering", "nn", "sparse",
 ]  # fmt: skip

@@ -42,6 +42,37 @@ class InvalidType:
 
 
 Invalid = InvalidType()
+
+
+class ErrType:
+    """The type of ERR, an element of a sticky integer that is no number. There is one object.
+
+    >>> Tensor([100, 27, 28], dtype=dtypes.tbb8) + 100
+    Tensor([ERR, 127, ERR], shape=(3,), dtype=dtypes.tbb8, device='CPU')
+    """
+
+    __slots__ = ()
+    _only: ClassVar[ErrType | None] = None
+
+    def __new__(cls) -> ErrType:
+        if cls._only is None:
+            cls._only = object.__new__(cls)
+        return cls._only
+
+    def __repr__(self) -> str:
+        return "ERR"
+
+    def __float__(self) -> builtins.float:
+        return math.nan
+
+    def __format__(self, spec: str) -> str:
+        return "ERR"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ErrType, ()
+
+
+ERR = ErrType()
 PyConst = Union[builtins.float, builtins.int, builtins.bool]
 ConstType = Union[PyConst, InvalidType]
 
@@ -86,6 +117,8 @@ class DType:
     @property
     def min(self) -> PyConst:
         """The least value; -inf for floats."""
+        if dtypes.is_sticky(self):
+            return 1 - 2 ** (self.bitsize - 1)
         if dtypes.is_int(self):
             return 0 if dtypes.is_unsigned(self) else -(2 ** (self.bitsize - 1))
         return -math.inf if dtypes.is_float(self) else False
@@ -93,6 +126,8 @@ class DType:
     @property
     def max(self) -> PyConst:
         """The greatest value; inf for floats."""
+        if dtypes.is_sticky(self):
+            return 2 ** (self.bitsize - 1) - 1
         if dtypes.is_int(self):
             return 2**self.bitsize - 1 + self.min
         return math.inf if dtypes.is_float(self) else True
@@ -133,6 +168,15 @@ class DTypes:
     @staticmethod
     def is_bool(x: DType) -> builtins.bool:
         return x.code == 1
+
+    @staticmethod
+    def is_sticky(x: DType) -> builtins.bool:
+        """Whether it is a sticky integer, tbb8 to tbb64: what does not fit is ERR, which stays.
+
+        >>> dtypes.is_sticky(dtypes.tbb8), dtypes.is_sticky(dtypes.int8)
+        (True, False)
+        """
+        return 48 <= x.code <= 51
 
     @staticmethod
     def from_py(x: Any) -> DType:
@@ -199,6 +243,11 @@ class DTypes:
     float32: Final[DType] = DType("float", 14, 32, "float", "f", 16)
     float64: Final[DType] = DType("double", 15, 64, "double", "d", 17)
 
+    tbb8: Final[DType] = DType("tbb8", 16, 8, "tbb8", None, 48)
+    tbb16: Final[DType] = DType("tbb16", 16, 16, "tbb16", None, 49)
+    tbb32: Final[DType] = DType("tbb32", 16, 32, "tbb32", None, 50)
+    tbb64: Final[DType] = DType("tbb64", 16, 64, "tbb64", None, 51)
+
     half, float, double = float16, float32, float64
     uchar, ushort, uint, ulong = uint8, uint16, uint32, uint64
     char, short, int, long = int8, int16, int32, int64
@@ -215,6 +264,7 @@ class DTypes:
     sints = (int8, int16, int32, int64)
     ints = uints + sints
     weaks = (weakint, weakfloat)
+    stickies = (tbb8, tbb16, tbb32, tbb64)
     all = floats + ints + (bool,)
 
 
@@ -232,7 +282,7 @@ _BY_CODE: dict[int, DType] = {
 DTYPES_DICT: dict[str, DType] = {
     k: v
     for k, v in vars(DTypes).items()
-    if isinstance(v, DType) and not k.startswith(("void", "weak"))
+    if isinstance(v, DType) and not k.startswith(("void", "weak", "tbb"))
 }
 INVERSE_DTYPES_DICT: dict[str, str] = {d.name: d.attribute for d in _BY_CODE.values()}
 
@@ -278,6 +328,18 @@ def _of_type(x: Any) -> DType | None:
         return None
     scalar = isinstance(x, type) and not issubclass(x, numpy.generic)
     return None if scalar else _from_np_dtype(x)
+
+
+def is_weak_code(code: int) -> bool:
+    """Whether it is the code of a weak dtype."""
+    return code in (32, 33)
+
+
+def patterns_of(dtype: DType) -> DType:
+    """The integers that a sticky dtype is stored as; ERR is their least. Others are themselves."""
+    if not dtypes.is_sticky(dtype):
+        return dtype
+    return (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64)[dtype.code - 48]
 
 
 def code_of(dtype: DTypeLike | None) -> int:

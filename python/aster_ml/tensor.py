@@ -20,6 +20,8 @@ from .dtype import (
     dtypes,
     from_code,
     is_stored_float,
+    is_weak_code,
+    patterns_of,
     strong_dtype,
     to_dtype,
 )
@@ -265,6 +267,8 @@ class Tensor(NotOfferedMixin):
         dtype = strong_dtype(self.dtype)
         if self.dtype is not dtype:
             return self.cast(dtype).data()
+        if dtypes.is_sticky(dtype):
+            return self.bitcast(patterns_of(dtype)).data()
         assert dtype.fmt is not None, f"no format of memoryviews is like {dtype}: cast first"
         shape = _native.lazy_shape(self)
         raw = bytearray(self._raw())
@@ -301,7 +305,8 @@ class Tensor(NotOfferedMixin):
         return values
 
     def numpy(self) -> numpy.ndarray[Any, Any]:
-        """The elements as a NumPy array, a copy; bfloat16 and fp8 are read as float32.
+        """The elements as a NumPy array, a copy; bfloat16 and fp8 are read as float32, sticky
+        integers as what they are stored as, whose least is ERR.
 
         >>> Tensor([1, 2]).numpy()
         array([1, 2], dtype=int32)
@@ -312,6 +317,8 @@ class Tensor(NotOfferedMixin):
         dtype = strong_dtype(x.dtype)
         if dtype is not x.dtype:
             x = x.cast(dtype)
+        if dtypes.is_sticky(dtype):
+            return x.bitcast(patterns_of(dtype)).numpy()
         shape = _native.lazy_shape(x)
         if dtype.fmt is None:
             raw = convert(x._raw(), dtype, dtypes.float32, prod(shape))
@@ -367,7 +374,7 @@ class Tensor(NotOfferedMixin):
             place = self.device
             x = Tensor(x, None if place.startswith("DISK") else place, self.dtype)
         code, mine = _native.lazy_dtype(x), _native.lazy_dtype(self)
-        if code >= 32:
+        if is_weak_code(code):
             x = x.cast(from_code(_native.dtype_promote(mine, code)))
             code = _native.lazy_dtype(x)
         if code != mine:
@@ -395,7 +402,7 @@ class Tensor(NotOfferedMixin):
             raise RuntimeError("cannot setitem into a weak tensor: it has no storage")
         if isinstance(v, _native.Lazy):
             code, mine = _native.lazy_dtype(v), _native.lazy_dtype(self)
-            if code >= 32:
+            if is_weak_code(code):
                 v = _native.lazy_cast(v, _native.dtype_promote(mine, code))
             if _native.lazy_dtype(v) != mine:
                 other = from_code(_native.lazy_dtype(v))

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from .device import Device, on_device
-from .dtype import DType, InvalidType, _from_np_dtype, _to_np_dtype, convert, dtypes, strong_dtype
+from .dtype import (
+    ERR,
+    DType,
+    ErrType,
+    InvalidType,
+    _from_np_dtype,
+    _to_np_dtype,
+    convert,
+    dtypes,
+    is_weak_code,
+    patterns_of,
+    strong_dtype,
+)
 from .helpers import fully_flatten, get_shape
 from .mixin.unary import _marks
 from .symbolic import BoundInt, Expression
@@ -70,7 +82,7 @@ class Handle:
 
 
 def is_weak(x: _native.Lazy) -> bool:
-    return _native.lazy_dtype(x) >= 32
+    return is_weak_code(_native.lazy_dtype(x))
 
 
 def from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor:
@@ -81,6 +93,8 @@ def from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor
         data = False
     if isinstance(data, (BoundInt, Expression)):
         data = data.__index__()
+    if wanted is not None and dtypes.is_sticky(wanted) and isinstance(data, (int, ErrType)):
+        return _from_lists([data], wanted, device).reshape(())
     if isinstance(data, (bool, int, float)):
         value: Any = _number(data) if wanted is None else (_number(data, wanted), wanted.code)
         made: Tensor = on_device(device, _native.lazy_scalar, value)
@@ -92,7 +106,7 @@ def from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor
         return copy.to(device) if device is not None else copy
     if is_numpy_ndarray(data) or _is_numpy_scalar(data):
         return _from_numpy(data, wanted, device)
-    if wanted is not None and wanted.code >= 32:
+    if wanted is not None and is_weak_code(wanted.code):
         raise RuntimeError(f"cannot create storage for weak dtype {wanted}")
     if isinstance(data, (bytes, bytearray)) or isinstance(data, memoryview) and data.format == "B":
         raw = bytes(data)
@@ -144,7 +158,7 @@ def _from_lists(data: Any, wanted: DType | None, device: str | None) -> Tensor:
     for x in flat:
         if isinstance(x, _native.Lazy):
             raise RuntimeError("cannot create a Tensor from a list of tensors: Tensor.stack does")
-        if not isinstance(x, (bool, int, float)):
+        if not isinstance(x, (bool, int, float)) and (wanted is None or x is not ERR):
             raise RuntimeError(f"could not infer a dtype of {x!r}, a {type(x).__name__}")
     dtype = wanted or dtypes.from_py(flat)
     return _stored(device, _packed(flat, dtype), dtype, shape)
@@ -152,6 +166,8 @@ def _from_lists(data: Any, wanted: DType | None, device: str | None) -> Tensor:
 
 def _packed(flat: list[Any], dtype: DType) -> Any:
     """Numbers as the bytes of a dtype."""
+    if dtypes.is_sticky(dtype):
+        return _packed([_pattern(x, dtype) for x in flat], patterns_of(dtype))
     if dtypes.is_float(dtype):
         if dtype.fmt in ("f", "d"):
             return array.array(dtype.fmt, flat)
@@ -165,13 +181,20 @@ def _packed(flat: list[Any], dtype: DType) -> Any:
         return array.array(dtype.fmt, [_number(x, dtype) for x in flat])
 
 
+def _pattern(value: Any, dtype: DType) -> int:
+    """What a sticky dtype stores of a number: the least pattern where it has none."""
+    least, most = int(dtype.min), int(dtype.max)
+    fits = value is not ERR and least <= value <= most  # false for NaN
+    return int(value) if fits else least - 1
+
+
 def _from_numpy(data: Any, wanted: DType | None, device: str | None) -> Tensor:
     """A copy of a NumPy array or scalar."""
     import numpy as np
 
     source = _from_np_dtype(data.dtype)
     if wanted is not None and wanted is not source:
-        if wanted.code >= 32:
+        if is_weak_code(wanted.code):
             raise RuntimeError(f"cannot create storage for weak dtype {wanted}")
         # NumPy leaves open what NaN is among integers.
         if wanted.fmt is not None and not (dtypes.is_float(source) and dtypes.is_int(wanted)):
@@ -259,7 +282,10 @@ def flat_values(x: Tensor) -> list[Any]:
 
 
 def numbers_of(raw: Any, dtype: DType, count: int) -> list[Any]:
-    """The bytes of count elements as Python numbers."""
+    """The bytes of count elements as Python numbers, and ERR."""
+    if dtypes.is_sticky(dtype):
+        least = int(dtype.min)
+        return [x if x >= least else ERR for x in numbers_of(raw, patterns_of(dtype), count)]
     if dtype.fmt is None or dtype.fmt == "e":
         raw = convert(raw, dtype, dtypes.float32, count)
         return memoryview(raw).cast("f").tolist()

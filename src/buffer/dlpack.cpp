@@ -116,6 +116,10 @@ Status describe(aster_ml_dlpack_tensor* out, const aster_ml_tensor& tensor, int3
   for (const TypeRow& row : kTypes) {
     if (static_cast<int32_t>(row.dtype) == tensor.dtype) out->dtype = {row.code, row.bits, 1};
   }
+  if (out->dtype.bits == 0) {
+    return ASTER_FAIL(kUNSUPPORTED, "DLPack has no type for elements of %s",
+                      aster_ml_dtype_name(tensor.dtype));
+  }
   // Of addresses the offset is a part: there are users that forget it.
   char* data = static_cast<char*>(tensor.storage.data);
   if (device::is_host(device)) {

@@ -115,7 +115,11 @@ int32_t aster_ml_dtype_promote(int32_t* out, int32_t a, int32_t b) {
   DType first, second;
   ASTER_TRY(dt::from_codes(out, &first, a));
   ASTER_TRY(dt::from_code(&second, b));
-  *out = dt::code_of(dt::least_upper(first, second));
+  const DType common = dt::least_upper(first, second);
+  if (common == DType::kNone && first != common) {
+    return ASTER_FAIL(kDTYPE, "%s and %s have no common dtype", dt::name(first), dt::name(second));
+  }
+  *out = dt::code_of(common);
   return ASTER_ML_OK;
 }
 
@@ -123,7 +127,9 @@ int32_t aster_ml_dtype_promote_float(int32_t* out, int32_t dtype) {
   ASTER_API();
   DType d;
   ASTER_TRY(dt::from_codes(out, &d, dtype));
-  *out = dt::code_of(dt::least_upper_float(d, {}));
+  const DType real = dt::least_upper_float(d, {});
+  if (real == DType::kNone) return ASTER_FAIL(kDTYPE, "%s becomes no float unasked", dt::name(d));
+  *out = dt::code_of(real);
   return ASTER_ML_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "dtype/elements.h"
 #include "dtype/float16.h"
+#include "dtype/sticky.h"
 
 namespace aster::dtype {
 namespace {
@@ -73,6 +74,18 @@ void store_code(DType d, void* at, uint32_t code) {
 
 size_t stored_size(DType d) { return is_weak(d) ? 8 : size(d); }
 
+int64_t load_sticky(DType d, const void* at) { return load_int(stored_as(d), at); }
+void store_sticky(DType d, void* at, int64_t value) { store_int(stored_as(d), at, value); }
+
+// An element of a sticky dtype, as a value of any.
+void convert_sticky(void* into, DType to, const void* at, DType from) {
+  const int64_t value = load_sticky(from, at);
+  if (is_sticky(to)) return store_sticky(to, into, sticky_resized(to, from, value));
+  const bool error = value == sticky_error(from) && is_float(to);
+  return error ? store_double(to, into, std::numeric_limits<double>::quiet_NaN())
+               : store_int(to, into, value);
+}
+
 // NaN without its payload.
 double widen(float value) {
   return std::isnan(value) ? std::copysign(std::numeric_limits<double>::quiet_NaN(), value) : value;
@@ -119,24 +132,32 @@ uint32_t encode(DType d, double value) {
 }
 
 double load_double(DType d, const void* at) {
+  if (is_sticky(d)) {
+    const int64_t value = load_sticky(d, at);
+    return value == sticky_error(d) ? std::numeric_limits<double>::quiet_NaN()
+                                    : static_cast<double>(value);
+  }
   if (d == DType::kBool) return load<uint8_t>(at) != 0 ? 1 : 0;
   if (is_narrow_float(d)) return decode(d, load_code(d, at));
   return with_type(d, [at](auto t) { return static_cast<double>(load<decltype(t)>(at)); });
 }
 
 int64_t load_int(DType d, const void* at) {
+  if (is_sticky(d)) return load_sticky(d, at);
   if (d == DType::kBool) return load<uint8_t>(at) != 0;
   if (is_narrow_float(d)) return float_to_int(decode(d, load_code(d, at)));
   return with_type(d, [at](auto t) { return cast_native<int64_t>(load<decltype(t)>(at)); });
 }
 
 void store_double(DType d, void* at, double value) {
+  if (is_sticky(d)) return store_sticky(d, at, sticky_from_double(d, value));
   if (d == DType::kBool) return store(at, static_cast<uint8_t>(value != 0));
   if (is_narrow_float(d)) return store_code(d, at, encode(d, value));
   with_type(d, [at, value](auto t) { store(at, cast_native<decltype(t)>(value)); });
 }
 
 void store_int(DType d, void* at, int64_t value) {
+  if (is_sticky(d)) return store_sticky(d, at, sticky_checked(d, value));
   if (d == DType::kBool) return store(at, static_cast<uint8_t>(value != 0));
   // By way of float32, as kernels do: integers that differ between the two ways overflow the narrow
   // ones.
@@ -147,6 +168,7 @@ void store_int(DType d, void* at, int64_t value) {
 }
 
 void store_uint(DType d, void* at, uint64_t value) {
+  if (is_sticky(d)) return store_sticky(d, at, sticky_checked(d, value));
   if (!is_float(d)) return store_int(d, at, static_cast<int64_t>(value));
   if (is_narrow_float(d)) {
     return store_code(d, at, encode(d, static_cast<double>(static_cast<float>(value))));
@@ -169,7 +191,9 @@ void convert(void* dst, DType to, const void* src, DType from, size_t count) {
     for (size_t i = 0; i < count; ++i) {
       const void* at = in + i * from_size;
       void* into = out + i * to_size;
-      if (is_float(from)) {
+      if (is_sticky(from)) {
+        convert_sticky(into, to, at, from);
+      } else if (is_float(from)) {
         store_double(to, into, load_double(from, at));
       } else if (from == DType::kUInt64) {
         store_uint(to, into, load<uint64_t>(at));

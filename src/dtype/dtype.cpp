@@ -147,6 +147,10 @@ Status from_name(DType* out, std::string_view text) {
 
 DType least_upper(DType a, DType b) {
   if (a == b) return a;
+  if (is_sticky(a) || is_sticky(b)) {
+    if (b == DType::kWeakInt) return a;
+    return a == DType::kWeakInt ? b : DType::kNone;
+  }
   Set common = kAncestors.of[index(a)] & kAncestors.of[index(b)];
   DType least = DType::kNone;
   for (; common != 0; common &= common - 1) {
@@ -177,6 +181,7 @@ bool can_lossless_cast(DType from, DType to) {
 }
 
 int64_t min_int(DType d) {
+  if (is_sticky(d)) return -static_cast<int64_t>(max_int(d));
   if (!is_signed(d)) return 0;
   return d == DType::kWeakInt ? INT64_MIN : INT64_MIN >> (64 - bits(d));
 }
@@ -184,8 +189,8 @@ int64_t min_int(DType d) {
 uint64_t max_int(DType d) {
   if (d == DType::kBool) return 1;
   if (d == DType::kWeakInt) return INT64_MAX;
-  if (!is_int(d)) return 0;
-  return UINT64_MAX >> (64 - bits(d) + (is_signed(d) ? 1 : 0));
+  if (!is_int(d) && !is_sticky(d)) return 0;
+  return UINT64_MAX >> (64 - bits(d) + (is_unsigned(d) ? 0 : 1));
 }
 
 double truncate_float(DType d, double value) {
@@ -194,7 +199,7 @@ double truncate_float(DType d, double value) {
 }
 
 int64_t truncate_int(DType d, int64_t value) {
-  switch (d) {
+  switch (stored_as(d)) {
     case DType::kBool:
       return value != 0;
     case DType::kInt8:

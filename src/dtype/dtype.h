@@ -16,7 +16,7 @@ enum class DType : uint8_t {
 #define DTYPE(code, Name, NAME, name, c_name, kind, bits, rank, sum, aliases) k##Name = code,
 #include "dtype/dtypes.def"
 };
-constexpr int kDTypeLimit = 34;  // one more than the greatest code, for tables by code
+constexpr int kDTypeLimit = 52;  // one more than the greatest code, for tables by code
 
 // What bool is to an integer and an integer to a float, among others.
 enum class Kind : uint8_t {
@@ -28,7 +28,8 @@ enum class Kind : uint8_t {
   kFp8,
   kFloat,
   kWeakInt,
-  kWeakFloat
+  kWeakFloat,
+  kSticky  // integers whose least pattern, ERR, is an error that sticks (dtype/sticky.h)
 };
 
 struct Info {
@@ -69,18 +70,29 @@ constexpr bool is_signed(DType d) {  // of the integers
   return info(d).kind == Kind::kSigned || info(d).kind == Kind::kWeakInt;
 }
 constexpr bool is_int(DType d) { return is_signed(d) || is_unsigned(d); }  // bool is none
+// Sticky integers are no integers here: none of the rules of those holds for them.
+constexpr bool is_sticky(DType d) { return info(d).kind == Kind::kSticky; }
+// The integer dtype whose patterns a sticky one is stored as; others are stored as themselves.
+constexpr DType stored_as(DType d) {
+  if (!is_sticky(d)) return d;
+  return bits(d) == 8    ? DType::kInt8
+         : bits(d) == 16 ? DType::kInt16
+         : bits(d) == 32 ? DType::kInt32
+                         : DType::kInt64;
+}
 // Stored narrower than float32, computed in float32.
 constexpr bool is_narrow_float(DType d) { return is_float(d) && bits(d) != 0 && bits(d) < 32; }
 
-// The dtype of a code that comes from outside. Errors: ARGUMENT (unknown, none), UNSUPPORTED (tbb,
-// flt).
+// The dtype of a code that comes from outside. Errors: ARGUMENT (unknown, none), UNSUPPORTED
+// (flt).
 Status from_code(DType* out, int32_t code);
 // As from_code, with storage. Errors: besides, DTYPE for the weak ones.
 Status from_storage_code(DType* out, int32_t code);
 // By its name or an alias ("half", "long"), case counts. Errors: NOT_FOUND, UNSUPPORTED.
 Status from_name(DType* out, std::string_view name);
 
-// The least dtype that both may become.
+// The least dtype that both may become; none where there is none: a sticky dtype meets itself and
+// integer constants alone.
 DType least_upper(DType a, DType b);
 // What stands for the weak dtypes where something is stored.
 struct Defaults {
@@ -98,14 +110,15 @@ DType weak(DType d);
 // Whether every value of from is one of to, by tinygrad's table.
 bool can_lossless_cast(DType from, DType to);
 
-// Bounds of bool and the integers (weakint: of int64).
+// Bounds of bool and the integers (weakint: of int64; sticky ones: without ERR).
 int64_t min_int(DType d);
 uint64_t max_int(DType d);
 
 // A double rounded to the values of a float dtype, by its rules for overflow; other dtypes leave it
 // alone.
 double truncate_float(DType d, double value);
-// An integer wrapped to the width of d; uint64 as the same 64 bits. bool: 0 or 1.
+// An integer wrapped to the width of d; uint64 as the same 64 bits. bool: 0 or 1. Sticky ones wrap
+// as what they are stored as.
 int64_t truncate_int(DType d, int64_t value);
 // Toward zero; NaN and what int64 cannot hold (from 2^63 on in size) give 0.
 int64_t float_to_int(double value);

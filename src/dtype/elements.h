@@ -19,7 +19,8 @@ void store(void* at, T value) {
   std::memcpy(at, &value, sizeof(T));
 }
 
-// The values of an integer or native float dtype, given to f as their own C++ type.
+// The values of an integer or native float dtype (sticky ones have others), given to f as their own
+// C++ type.
 template <typename F>
 auto with_type(DType d, F&& f) {
   switch (d) {
@@ -47,7 +48,7 @@ auto with_type(DType d, F&& f) {
   }
 }
 
-inline bool is_native(DType d) { return !is_narrow_float(d) && d != DType::kBool; }
+inline bool is_native(DType d) { return !is_narrow_float(d) && d != DType::kBool && !is_sticky(d); }
 
 template <typename To, typename From>
 To cast_native(From value) {

@@ -6,6 +6,7 @@
 #include "codegen/title.h"
 #include "engine/foreign.h"
 #include "engine/kernels.h"
+#include "engine/lower_dtypes.h"
 #include "engine/prepare.h"
 #include "engine/rangeify.h"
 #include "engine/sides.h"
@@ -376,6 +377,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leav
   const bool library = context.options().no_library == 0 && near;
   scratch.defaults = graph.defaults;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
+  ASTER_TRY(lower_dtypes(sink, scratch));
   ASTER_TRY(inline_calls(sink, scratch, library));
   ASTER_TRY(expand_scatters(sink, scratch));
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));

@@ -55,7 +55,10 @@ struct Side {
 };
 Status side_of(Side* out, int32_t dtype) {
   out->limbs = limbs_of(dtype);
-  return out->limbs != 0 ? kOk : dtype::from_storage_code(&out->dtype, dtype);
+  if (out->limbs != 0) return kOk;
+  ASTER_TRY(dtype::from_storage_code(&out->dtype, dtype));
+  if (!dtype::is_sticky(out->dtype)) return kOk;
+  return ASTER_FAIL(kUNSUPPORTED, "%s and wide floats do not convert", dtype::name(out->dtype));
 }
 
 template <int N>

@@ -52,7 +52,10 @@ Status plan_matmul(MatmulPlan* plan, const Graph& g, Node a, Node b) {
                       brief(b).text);
   }
   plan->seen = dtype::least_upper(a->dtype, b->dtype);
+  if (plan->seen == DType::kNone)
+    return ASTER_FAIL(kDTYPE, "matmul of %s and %s", brief(a).text, brief(b).text);
   plan->dtype = g.strong(plan->seen);
+  if (dtype::is_sticky(plan->dtype)) plan->seen = dtype::sum_acc(plan->dtype);
   plan->result = plan->batch;
   if (a->ndim > 1) plan->result.push(plan->a[na - 2]);
   if (b->ndim > 1) plan->result.push(plan->b[nb - 1]);

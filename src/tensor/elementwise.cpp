@@ -2,6 +2,7 @@
 #include <limits>
 #include <numbers>
 
+#include "dtype/sticky.h"
 #include "tensor/functions_math.h"
 #include "tensor/movement.h"
 #include "tensor/ops.h"
@@ -28,9 +29,17 @@ constexpr double kSqrtHalf = std::numbers::sqrt2 / 2;
 
 bool is_bool(Expr x) { return x.dtype() == DType::kBool; }
 bool is_float(Expr x) { return dtype::is_float(x.dtype()); }
+bool is_sticky(Expr x) { return dtype::is_sticky(x.dtype()); }
+// Where x is ERR.
+Expr is_error(Expr x) {
+  const Word error = dtype::sticky_error(x.dtype());
+  return x == Expr{x.g, x.g->constant_word(x.dtype(), error, x.shape())};
+}
 Expr nowhere(Expr x) { return {x.g, x.g->constant_int(DType::kBool, 0, x.shape())}; }
 Expr at_least_float32(Expr x) { return x.cast(dtype::least_upper(x.dtype(), DType::kFloat32)); }
+// What chooses by comparing gives max and min of sticky operands instead, which hand ERR on.
 Expr sign(Expr x) {
+  if (is_sticky(x)) return min(max(x, -1.0), 1.0);
   if (dtype::is_unsigned(x.dtype())) return where(x != 0.0, x.like(1), 0.0);
   return where(x != 0.0, where(x < 0.0, x.like(-1), 1.0), 0.0);
 }
@@ -43,14 +52,16 @@ Expr strict_erf(Expr x) {
   for (const double c : {-1.453152027, 1.421413741, -0.284496736, 0.254829592}) p = p * t + c;
   return sign(x) * (1.0 - t * p * alu(Op::kExp2, -(x * x) * kOneOverLn2));
 }
-Expr relu(Expr x) { return where(x > 0.0, x, 0.0); }
+Expr relu(Expr x) { return is_sticky(x) ? max(x, 0.0) : where(x > 0.0, x, 0.0); }
 // Clamped; no gradient at low, as of relu. NaN stays.
 Expr between(Expr x, double low, double high) {
+  if (is_sticky(x)) return min(max(x, low), high);
   return where(x > high, high, where(x <= low, low, x));
 }
 Expr copysign(Expr a, Expr b) {
   if (dtype::is_unsigned(a.dtype()) || is_bool(a)) return a;
   const Expr size = abs(a), below = b < 0.0;
+  if (is_sticky(a)) return where(is_error(b), b, where(below, -size, size));
   return where(is_float(a) ? below | (recip(b) < 0.0) : below, -size, size);
 }
 Expr strict_exp(Expr x) {
@@ -72,9 +83,24 @@ Expr strict_asin(Expr x) {
   return sign(x) * (kHalfPi - sqrt(1.0 - a) * p);
 }
 
+// Of a constant exponent, by products: where one does not fit, none behind it does.
+Expr sticky_power(Expr a, Expr b) {
+  constexpr int64_t kMost = 64;
+  const int64_t exponent = is_const(b.n) ? uop::const_int(b.n) : -1;
+  if (exponent < 1 || exponent > kMost) {
+    (void)ASTER_FAIL(kDTYPE, "pow of %s: the exponent needs to be a constant of 1 to %lld",
+                     brief(a.n).text, static_cast<long long>(kMost));
+    return {a.g, nullptr};
+  }
+  Expr y = a;
+  for (int64_t i = 1; i < exponent; ++i) y = y * a;
+  return y;
+}
+
 // a^b; small constant exponents are products, integers are computed in float64.
 Expr power(Expr a, Expr b) {
   const bool constant = is_const(b.n);
+  if (is_sticky(a)) return sticky_power(a, b);
   if (!is_float(a)) {
     if (constant && !is_bool(b) && !dtype::is_unsigned(b.dtype()) && uop::const_int(b.n) < 0) {
       (void)ASTER_FAIL(kDTYPE, "pow of %s and a negative integer: the base needs to be float",
@@ -138,8 +164,10 @@ DType domain_dtype(const Graph& g, Domain domain, DType d) {
       return dtype::least_upper_float(d, g.defaults);
     case Domain::kReal:
     case Domain::kSteps:
+      if (dtype::is_sticky(d)) return DType::kNone;
       return dtype::is_float(d) ? d : DType::kWeakFloat;
     case Domain::kDivide:
+      if (dtype::is_sticky(d)) return DType::kNone;
       return dtype::is_float(d) ? d : g.defaults.real;
     case Domain::kNumber:
       return d == DType::kBool ? g.defaults.real : d;
@@ -162,7 +190,7 @@ DType step_dtype(Domain domain, DType d) {
 
 bool allowed(Domain domain, DType d) {
   if (domain == Domain::kWord) return d == DType::kUInt64;
-  if (domain == Domain::kBits) return !dtype::is_float(d);
+  if (domain == Domain::kBits) return !dtype::is_float(d) && !dtype::is_sticky(d);
   if (domain == Domain::kShift) return dtype::is_int(d);
   return true;
 }
@@ -183,11 +211,11 @@ Status plan_dtypes(Plan* plan, const Graph& g, const char* name, Domain domain, 
     d = dtype::least_upper(d, x->dtype);
     all_constant &= is_const(x);
   }
-  if (!allowed(domain, d)) {
+  plan->result = d == DType::kNone ? d : domain_dtype(g, domain, d);
+  if (!allowed(domain, d) || plan->result == DType::kNone) {
     return ASTER_FAIL(kDTYPE, "%s of %s and %s", name, brief(operands[0]).text,
                       brief(operands.back()).text);
   }
-  plan->result = domain_dtype(g, domain, d);
   plan->compute = all_constant ? plan->result : g.strong(plan->result);
   plan->compute = step_dtype(domain, plan->compute);
   return kOk;
@@ -211,16 +239,17 @@ Status plan_shape(Plan* plan, Nodes operands) {
 }
 
 // A comparison with an integer constant that the other operand's dtype cannot hold is made in
-// int64.
+// int64, or tbb64.
 DType compare_dtype(DType compute, Node a, Node b) {
-  if (!dtype::is_int(compute) || dtype::bits(compute) == 0 || dtype::bits(compute) == 64)
-    return compute;
+  const bool sticky = dtype::is_sticky(compute);
+  const bool whole = dtype::is_int(compute) || sticky;
+  if (!whole || dtype::bits(compute) == 0 || dtype::bits(compute) == 64) return compute;
   for (Node x : {a, b}) {
     if (!is_weak_const(x)) continue;
     const int64_t value = uop::const_int(x);
     if (value < dtype::min_int(compute) ||
         (value > 0 && static_cast<uint64_t>(value) > dtype::max_int(compute))) {
-      return DType::kInt64;
+      return sticky ? DType::kTbb64 : DType::kInt64;
     }
   }
   return compute;
@@ -354,6 +383,10 @@ Node fma(Graph& g, Node a, Node b, Node c) {
 }
 
 Node clamp(Graph& g, Node x, Node low, Node high, bool has_low, bool has_high) {
+  if (x != nullptr && dtype::is_sticky(x->dtype)) {
+    if (has_low) x = binary(g, x, low, ops::maximum);
+    return has_high ? binary(g, x, high, ops::minimum) : x;
+  }
   if (has_low) x = where(g, binary(g, x, low, ops::lt), low, x);
   if (has_high) x = where(g, binary(g, x, high, ops::gt), high, x);
   return x;

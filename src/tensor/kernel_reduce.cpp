@@ -354,6 +354,9 @@ Status get_reduction(aster_ml_dynamic_kernel_instance* out, const aster_ml_conte
   DType d;
   const Row* row;
   ASTER_TRY(find_operation<Row>(&row, &d, kRows, "reduction", operation, dtype));
+  // What comes of blocks is combined as numbers are.
+  if (dtype::is_sticky(d))
+    return ASTER_FAIL(kDTYPE, "a kernel that reduces %s", aster::dtype::name(d));
   if (form != ASTER_ML_KERNEL_SINGLE && form != ASTER_ML_KERNEL_STRIDED)
     return ASTER_FAIL(kARGUMENT, "%d is no form of a reduction", form);
   engine::Engine* engine = nullptr;

@@ -49,7 +49,9 @@ Node dot(Graph& g, Node a, Node b, DType dtype) {
   if (a == nullptr || b == nullptr || dtype == DType::kNone) return matmul(g, a, b);
   const DType common = g.strong(dtype::least_upper(a->dtype, b->dtype));
   // Where dtype loses nothing the operands are brought to it: sums are as wide as it.
-  const DType within = dtype::least_upper(common, dtype) == dtype ? dtype : common;
+  const bool wider = dtype::is_sticky(common) && dtype::is_sticky(dtype) &&
+                     dtype::bits(dtype) > dtype::bits(common);
+  const DType within = wider || dtype::least_upper(common, dtype) == dtype ? dtype : common;
   return cast(g, matmul(g, cast(g, a, within), cast(g, b, within)), dtype);
 }
 

@@ -177,7 +177,12 @@ Interval derive_bounds(Op op, DType operand, DType result, std::span<const Inter
 
 void derive_bounds(UOp& node) {
   Interval out = whole(node.dtype);
-  const bool integral = node.dtype != DType::kNone && !dtype::is_float(node.dtype);
+  // What may become ERR lies anywhere, and comparisons with ERR are no order.
+  bool integral = node.dtype != DType::kNone && !dtype::is_float(node.dtype);
+  if (is_alu(node.op) || node.op == Op::kCast) {
+    for (Node source : node.src()) integral &= !dtype::is_sticky(source->dtype);
+    integral &= !dtype::is_sticky(node.dtype);
+  }
   if (integral && node.op == Op::kConst) {
     if (node.dtype != DType::kUInt64 || node.arg(0) >= 0) out = {node.arg(0), node.arg(0)};
   } else if (integral && node.op == Op::kRange) {

@@ -116,6 +116,7 @@ Node Graph::alu(Op op, Nodes src) {
     case DTypeRule::kCommon:
       break;
   }
+  fits &= !dtype::is_sticky(last->dtype) || (row.traits & STICKY) != 0;
   bool same_shape = true;
   bool constants = true;
   for (Node s : src) {
@@ -376,7 +377,7 @@ Node Graph::reduce(Op op, Node x, Words axes) {
   if (x == nullptr) return nullptr;
   if ((info(op).traits & REDUCE) == 0)
     return nil(ASTER_FAIL(kINTERNAL, "%s is no reduction", info(op).name));
-  if (x->dtype == DType::kNone ||
+  if (x->dtype == DType::kNone || (traits(op, x->dtype) & REDUCE) == 0 ||
       (info(op).rule == DTypeRule::kIntegral && dtype::is_float(x->dtype))) {
     return nil(ASTER_FAIL(kDTYPE, "%s reduction of %s", info(op).name, brief(x).text));
   }
@@ -396,6 +397,29 @@ Node Graph::reduce(Op op, Node x, Words axes) {
     arg[i + 1] = axes[i];
   }
   return make(Op::kReduce, x->dtype, std::array{x}, arg.words(), shape.words());
+}
+
+Node Graph::dot(Node a, Node b, Words axes, DType dtype) {
+  if (a == nullptr || b == nullptr) return nullptr;
+  if (!dtype::is_sticky(a->dtype) || a->dtype != b->dtype || !dtype::is_sticky(dtype)) {
+    return nil(ASTER_FAIL(kDTYPE, "dot of %s and %s to %s", brief(a).text, brief(b).text,
+                          dtype::name(dtype)));
+  }
+  if (a->ndim != b->ndim || !identity(a->shape(), b->shape()))
+    return nil(ASTER_FAIL(kSHAPE, "dot of %s and %s", brief(a).text, brief(b).text));
+  Scratch shape(*memory_, a->ndim);
+  if (!shape.ok()) return nullptr;
+  for (size_t i = 0; i < a->ndim; ++i) shape[i] = a->dim(i);
+  Word previous = -1;
+  for (Word axis : axes) {
+    if (axis <= previous || axis >= a->ndim) {
+      return nil(
+          ASTER_FAIL(kRANGE, "dot of %s over axes %s", brief(a).text, brief_shape(axes).text));
+    }
+    previous = axis;
+    shape[static_cast<size_t>(axis)] = 1;
+  }
+  return make(Op::kDot, dtype, std::array{a, b}, axes, shape.words());
 }
 
 Node Graph::contiguous(Node x) {

@@ -43,7 +43,7 @@ Status check_axis(const char* what, Node x, int64_t axis) {
 
 // Whether op has such traits and combines elements of x, which has the axis.
 Status check_scan(Op op, uint8_t traits, Node x, int64_t axis) {
-  if ((info(op).traits & traits) != traits ||
+  if ((uop::traits(op, x->dtype) & traits) != traits ||
       (info(op).rule == DTypeRule::kIntegral && dtype::is_float(x->dtype))) {
     return ASTER_FAIL(kDTYPE, "%s scan of %s", info(op).name, brief(x).text);
   }
@@ -90,7 +90,7 @@ Node Graph::gather(Node x, Nodes indices, Words coordinates, Words shape) {
 Node Graph::scatter(Op op, Node target, Node value, Nodes indices, Words coordinates) {
   if (value == nullptr || !all_there(target, indices)) return nullptr;
   if (op != Op::kSink &&
-      ((info(op).traits & REDUCE) == 0 ||
+      ((traits(op, value->dtype) & REDUCE) == 0 ||
        (info(op).rule == DTypeRule::kIntegral && dtype::is_float(value->dtype)))) {
     return nil(ASTER_FAIL(kDTYPE, "%s scatter of %s", info(op).name, brief(value).text));
   }

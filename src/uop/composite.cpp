@@ -39,6 +39,15 @@ Expr product(Expr a, Expr b) {
   return a.dtype() == DType::kBool ? (a & b).cast(acc) : (a * b).cast(acc);
 }
 
+// The sum of a * b over axes. Of sticky integers it is one operation: products alone may not fit.
+Expr sum_of_products(Expr a, Expr b, Words axes) {
+  if (a.n == nullptr || b.n == nullptr) return {a.g, nullptr};
+  if (!dtype::is_sticky(a.dtype())) return reduce(Op::kAdd, product(a, b), axes);
+  Dims shape;
+  if (!broadcast_shape(&shape, a.shape(), b.shape())) return {a.g, nullptr};
+  return {a.g, a.g->dot(a.expand(shape).n, b.expand(shape).n, axes, dtype::sum_acc(a.dtype()))};
+}
+
 // [.., H, W] padded and cut into windows: [.., oh, kh, ow, kw].
 Expr windows(Expr x, const Word (&kernel)[2], const Word (&stride)[2], const Word (&pad)[4],
              const Word (&dilation)[2], Word fill) {
@@ -158,10 +167,12 @@ Node build_matmul(Graph& g, Node a, Node b) {
   right.push(turned.shape()[n - 2]);
   right.push(k);
   result[n - 1] = turned.shape()[n - 2];
-  const Expr terms = product(x.reshape(left), turned.reshape(right));
-  const Expr body =
-      reduce(Op::kAdd, terms, std::array{static_cast<Word>(n)}).reshape(result).cast(x.dtype());
-  return call(Composite::kMatmul, {}, body, std::array{a, b});
+  const bool sticky = dtype::is_sticky(x.dtype());
+  const Expr sums =
+      sum_of_products(x.reshape(left), turned.reshape(right), std::array{static_cast<Word>(n)})
+          .reshape(result);
+  return call(sticky ? Composite::kStickyMatmul : Composite::kMatmul, {},
+              sticky ? sums : sums.cast(x.dtype()), std::array{a, b});
 }
 
 Node build_conv2d(Graph& g, Node x, Node w, const Conv2d& o) {
@@ -175,7 +186,7 @@ Node build_conv2d(Graph& g, Node x, Node w, const Conv2d& o) {
   const Expr wide = cut.reshape(std::array<Word, 8>{s[0], s[1], 1, s[2], s[3], s[4], s[5], s[6]});
   const Expr taps =
       pw.reshape(std::array<Word, 8>{1, o.groups, ws[0] / o.groups, 1, 1, ws[1], ws[2], ws[3]});
-  Expr body = reduce(Op::kAdd, product(wide, taps), std::array<Word, 3>{5, 6, 7})
+  Expr body = sum_of_products(wide, taps, std::array<Word, 3>{5, 6, 7})
                   .reshape(std::array<Word, 4>{s[0], ws[0], s[2], s[3]});
   if (dtype::is_narrow_float(px.dtype())) body = body.cast(px.dtype());
   return call(Composite::kConv2d, Words(attributes_of(o).data(), 9), body, std::array{x, w});
@@ -193,7 +204,7 @@ Node build_conv2d_weight_grad(Graph& g, Node x, Node dy, const Conv2d& o, Word k
       pg.reshape(std::array<Word, 5>{gs[0], o.groups, per_group, gs[2], gs[3]})
           .permute(std::array<Word, 5>{1, 2, 0, 3, 4})
           .reshape(std::array<Word, 8>{o.groups, per_group, 1, 1, 1, gs[0], gs[2], gs[3]});
-  Expr body = reduce(Op::kAdd, product(wide, grads), std::array<Word, 3>{5, 6, 7})
+  Expr body = sum_of_products(wide, grads, std::array<Word, 3>{5, 6, 7})
                   .reshape(std::array<Word, 4>{gs[1], s[1], s[2], s[3]});
   if (dtype::is_narrow_float(px.dtype())) body = body.cast(px.dtype());
   std::array<Word, 11> attributes;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "dtype/sticky.h"
 #include "uop/ops.h"
 #include "uop/uop.h"
 
@@ -61,6 +62,16 @@ double const_double(Node node) {
 int64_t const_int(Node node) { return convert_word(node->arg(0), node->dtype, DType::kInt64); }
 
 Word convert_word(Word word, DType from, DType to) {
+  if (dtype::is_sticky(from)) {
+    if (dtype::is_sticky(to)) return dtype::sticky_resized(to, from, word);
+    if (dtype::is_float(to) && word == dtype::sticky_error(from))
+      return std::bit_cast<Word>(std::numeric_limits<double>::quiet_NaN());
+  } else if (dtype::is_sticky(to)) {
+    if (dtype::is_float(from)) return dtype::sticky_from_double(to, as_double(word));
+    return dtype::sticky_checked(to, from == DType::kUInt64
+                                         ? dtype::Exact{static_cast<uint64_t>(word)}
+                                         : dtype::Exact{word});
+  }
   if (dtype::is_float(to)) {
     double value = as_double(word);
     if (!dtype::is_float(from)) {
@@ -86,6 +97,7 @@ Word evaluate(Op op, DType operand, DType result, const Word* operands) {
   if (op == Op::kCast || op == Op::kToInt) return convert_word(words[0], operand, result);
   if (op == Op::kWhere) return words[0] != 0 ? words[1] : words[2];
   if (op == Op::kNot && operand == DType::kBool) return words[0] == 0;
+  if (dtype::is_sticky(operand)) return evaluate_sticky(op, operand, words);
   if (dtype::is_float(operand)) {
     // Narrow formats in double and rounded once: exact for + - * / and sqrt. Not so for a fused
     // multiply-add, which runtimes do in float.

@@ -38,6 +38,14 @@ bool equal(Words a, Words b) {
 
 const OpInfo& info(Op op) { return kInfo[static_cast<size_t>(op)]; }
 
+uint8_t traits(Op op, DType dtype) {
+  const uint8_t all = info(op).traits;
+  if (!dtype::is_sticky(dtype)) return all;
+  if ((all & STICKY) == 0) return 0;
+  const bool checks = op == Op::kAdd || op == Op::kMul;
+  return static_cast<uint8_t>(checks ? all & ~ASSOC : all);
+}
+
 double cost(Node node) {
   const bool divides = node->op == Op::kFloorDiv || node->op == Op::kFloorMod ||
                        node->op == Op::kCDiv || node->op == Op::kCMod;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "dtype/sticky.h"
 #include "uop/composite.h"
 #include "uop/foreign.h"
 
@@ -66,7 +67,9 @@ const char* first_word_name(Op op, Word word) {
 
 void print_constant(Text& out, Node node) {
   if (!dtype::is_float(node->dtype)) {
-    if (node->dtype == DType::kUInt64) {
+    if (dtype::is_sticky(node->dtype) && node->arg(0) == dtype::sticky_error(node->dtype)) {
+      out << " ERR";
+    } else if (node->dtype == DType::kUInt64) {
       out << " " << static_cast<uint64_t>(node->arg(0));
     } else {
       out << " " << node->arg(0);

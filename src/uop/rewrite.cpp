@@ -1,5 +1,6 @@
 #include "uop/rewrite.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace aster::uop::rule {
@@ -103,9 +104,18 @@ Node build(const Rule& rule, const Match& match) {
   return built[to.size - 1];
 }
 
+// Rules are laws of numbers, which ERR does not follow: x * 0 may be ERR, a sum may fit and a part
+// of it not.
+bool computes_sticky(Node node) {
+  if (is_movement(node->op)) return false;
+  if (dtype::is_sticky(node->dtype)) return true;
+  return std::ranges::any_of(node->src(), [](Node x) { return dtype::is_sticky(x->dtype); });
+}
+
 }  // namespace
 
 Outcome apply_rules(Graph& g, const RuleSet& rules, Node node, uint32_t* fired) {
+  if (computes_sticky(node)) return Outcome::keep();
   const size_t op = static_cast<size_t>(node->op);
   uint64_t sources = 0;
   for (Node source : node->src()) sources |= op_bit(source->op);

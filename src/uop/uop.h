@@ -29,7 +29,7 @@ enum class Op : uint8_t {
   kCount
 };
 
-enum Trait : uint8_t { COMM = 1, ASSOC = 2, IDEM = 4, REDUCE = 8 };
+enum Trait : uint8_t { COMM = 1, ASSOC = 2, IDEM = 4, REDUCE = 8, STICKY = 16 };
 
 // How the dtype of an elementwise result follows from the operands.
 enum class DTypeRule : uint8_t {
@@ -55,6 +55,9 @@ struct OpInfo {
   uint8_t cost;  // of a vector of results, in additions; 0 for what is not arithmetic
 };
 const OpInfo& info(Op op);
+// The traits on a dtype: sums and products of sticky integers depend on where parentheses stand,
+// and what has no STICKY has no traits on them.
+uint8_t traits(Op op, DType dtype);
 inline bool is_alu(Op op) { return info(op).rule != DTypeRule::kNone && info(op).kernel; }
 bool is_movement(Op op);
 // Whether what is written to the memory of its source is seen in it.
@@ -166,6 +169,9 @@ class Graph {
   Node sort(Node x, int64_t axis, bool descending);                    // not of fp8
 
   Node reduce(Op op, Node x, Words axes);  // axes stay, with size 1; no axes: x
+  // The sum over axes of a * b, of equal shapes and one sticky dtype: exact, checked once against
+  // the result's dtype, which is dtype.
+  Node dot(Node a, Node b, Words axes, DType dtype);
   Node contiguous(Node x);
   Node transfer(Node x, Word to, Word from);  // x on a device, as Contiguous; from: 0 is any
   Node detach(Node x);
@@ -288,6 +294,8 @@ Interval derive_bounds(Op op, DType operand, DType result, std::span<const Inter
 Word evaluate(Op op, DType operand, DType result, const Word* words);
 // Whether a partial operation of programs (PART, ToInt) is defined on these words.
 bool is_defined(Op op, DType operand, DType result, const Word* words);
+// The same of operations on a sticky dtype, by its definition: exact, then checked.
+Word evaluate_sticky(Op op, DType operand, const Word* words);
 // The word of a value converted from one dtype to another.
 Word convert_word(Word word, DType from, DType to);
 

@@ -125,6 +125,18 @@ bool reduces_axes(Node n) {
   }
   return true;
 }
+bool sums_products(Node n) {
+  const Node x = n->src(0);
+  if (!dtype::is_sticky(n->dtype) || !dtype::is_sticky(x->dtype) || x->ndim != n->ndim ||
+      x->dtype != n->src(1)->dtype || !same_shape(x, n->src(1)) || !ascending_axes(x, n->arg())) {
+    return false;
+  }
+  for (size_t i = 0; i < n->ndim; ++i) {
+    const bool summed = std::ranges::count(n->arg(), static_cast<Word>(i)) != 0;
+    if (n->dim(i) != (summed ? 1 : x->dim(i))) return false;
+  }
+  return true;
+}
 bool indices_at(Node n, size_t first, Words shape) {
   return std::ranges::all_of(n->src().subspan(first), [&](Node s) {
     return dtype::is_int(s->dtype) && std::ranges::equal(s->shape(), shape);
@@ -181,6 +193,7 @@ bool fits_rule(Node n) {
   const DTypeRule rule = info(n->op).rule;
   if (rule == DTypeRule::kFloating) fits &= floats;
   if (rule == DTypeRule::kIntegral) fits &= !floats;
+  if (dtype::is_sticky(result)) fits &= (info(n->op).traits & STICKY) != 0;
   if (rule == DTypeRule::kBits64) fits &= result == DType::kUInt64;
   if (rule == DTypeRule::kWhere) fits &= n->src(0)->dtype == DType::kBool;
   if (rule == DTypeRule::kCompare) result = DType::kBool;
@@ -271,6 +284,7 @@ constexpr Check kChecks[] = {
     {Op::kBitcast,    "a dtype of its source's size",       same_bits},
     {Op::kReduce,     "its source's dtype",                 same_dtype},
     {Op::kReduce,     "size 1 along its axes",              reduces_axes},
+    {Op::kDot,        "sticky operands of one shape",       sums_products},
     {Op::kGather,     "coordinates inside its source",      gathers},
     {Op::kScatter,    "coordinates inside its target",      scatters},
     {Op::kScan,       "a reduction along an axis",          scans},
@@ -332,6 +346,7 @@ const char* find_fault(Node node, Level level) {
   if (row.sources != kAny && node->nsrc != static_cast<uint32_t>(row.sources)) {
     return "its number of sources";
   }
+  if (level == Level::kKernel && dtype::is_sticky(node->dtype)) return "a dtype of kernels";
   if (level == Level::kKernel && node->ndim != 0 && node->op != Op::kParam) return "a scalar";
   if (is_alu(node->op)) {
     if (!fits_rule(node)) return "dtypes that go together";

@@ -82,7 +82,7 @@ TEST_F(Refusals, DtypesThatDoNotFit) {
   for (const int32_t unknown : {-1, 18, 64, 96, 1000}) {
     REFUSED(ARGUMENT, aster_ml_lazy_cast, ({std::to_string(unknown)}), a.get(), unknown);
   }
-  REFUSED(UNSUPPORTED, aster_ml_lazy_cast, ({"tbb32"}), a.get(), ASTER_ML_DTYPE_TBB32);
+  REFUSED(UNSUPPORTED, aster_ml_lazy_cast, ({"flt256"}), a.get(), ASTER_ML_DTYPE_FLT256);
   const aster_ml_lazy* targets[] = {n.get()};
   expect(aster_ml_gradient(&out, a.get(), targets, 1, nullptr), ASTER_ML_DTYPE, "aster_ml_gradient",
          {"int32[2]"});

@@ -303,6 +303,19 @@ class FamilyMethods : public Methods<Self, Tensor> {
     return FamilyMethods::create(aster_ml_lazy_from_file, path, code(dtype), shape.size(),
                                  shape.data(), offset, code(mode));
   }
+  /* y = whether x is ERR, element by element. */
+  Tensor is_error() const { return this->make(aster_ml_lazy_is_error); }
+  /* How many elements of x are ERR. */
+  Tensor error_count() const { return this->make(aster_ml_lazy_error_count); }
+  /* Which rows of x, vectors along its last axis, have an ERR: those that a product with x on the
+   * left spoils. */
+  Tensor error_rows() const { return this->make(aster_ml_lazy_error_rows); }
+  /* Which columns of x, vectors along its last axis but one, have an ERR: those that a product with
+   * x on the right spoils. */
+  Tensor error_columns() const { return this->make(aster_ml_lazy_error_columns); }
+  /* Where the first ERR of x in row-major order is: an index for every axis, -1 for all where there
+   * is none. */
+  Tensor first_error() const { return this->make(aster_ml_lazy_first_error); }
 };
 
 }  // namespace detail

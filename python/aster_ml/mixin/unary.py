@@ -6,7 +6,7 @@ import builtins
 from typing import Any, Literal, Self
 
 from .. import _native as _n
-from ..dtype import DType, DTypeLike, dtypes, from_code, to_dtype
+from ..dtype import DType, DTypeLike, dtypes, from_code, is_weak_code, to_dtype
 
 
 # What there is to look up beside the library's handles: "file" once a tensor is a part of a file.
@@ -54,7 +54,7 @@ class UnaryMixin(_n.Lazy):
         [1065353216]
         """
         code = to_dtype(dtype).code
-        if code >= 32 or _n.lazy_dtype(self) >= 32:
+        if is_weak_code(code) or is_weak_code(_n.lazy_dtype(self)):
             raise RuntimeError(f"bitcast needs concrete dtypes, got {self.dtype} -> {dtype}")
         if code == _n.lazy_dtype(self):
             return self
@@ -231,6 +231,46 @@ class UnaryMixin(_n.Lazy):
         [False, True]
         """
         return _n.lazy_isnan(self)
+
+    def is_error(self) -> Self:
+        """True for ERR of sticky integers.
+
+        >>> Tensor([1, 200], dtype=dtypes.tbb8).is_error().tolist()
+        [False, True]
+        """
+        return _n.lazy_is_error(self)
+
+    def error_count(self) -> Self:
+        """How many elements are ERR.
+
+        >>> Tensor([1, 200, -128], dtype=dtypes.tbb8).error_count().item()
+        2
+        """
+        return _n.lazy_error_count(self)
+
+    def error_rows(self) -> Self:
+        """Which rows, along the last axis, have an ERR: those that a product from here spoils.
+
+        >>> Tensor([[1, 2], [3, 200]], dtype=dtypes.tbb8).error_rows().tolist()
+        [False, True]
+        """
+        return _n.lazy_error_rows(self)
+
+    def error_columns(self) -> Self:
+        """Which columns, along the last axis but one, have an ERR.
+
+        >>> Tensor([[1, 2], [200, 3]], dtype=dtypes.tbb8).error_columns().tolist()
+        [True, False]
+        """
+        return _n.lazy_error_columns(self)
+
+    def first_error(self) -> Self:
+        """Where the first ERR is, an index for every axis; -1 where there is none.
+
+        >>> Tensor([[1, 2], [200, 3]], dtype=dtypes.tbb8).first_error().tolist()
+        [1, 0]
+        """
+        return _n.lazy_first_error(self)
 
     def isfinite(self) -> Self:
         """True for what is neither infinite nor NaN.

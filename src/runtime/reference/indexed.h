@@ -6,7 +6,7 @@
 namespace aster::runtime::reference {
 
 // Whether node is one of them: its sources are kept in memory, and so is its value.
-bool is_indexed(uop::Op op);
+bool is_indexed(uop::Node node);
 
 // The value of such a node, which has elements, from the row-major memory of its sources. Scans and
 // combinations go one by one, each rounded to the dtype (scans of narrow floats: to float32,

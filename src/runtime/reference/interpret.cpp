@@ -172,8 +172,8 @@ Status Interpreter::compute_value(uint32_t i) {
   if (value.data == nullptr) ASTER_TRY(values_.allocate(value));
   if (value.node->count() == 0) return kOk;
   if (value.node->op == Op::kAfter) return read_storage(i);
+  if (is_indexed(value.node)) return index_value(i);
   if (value.node->op == Op::kReduce) return reduce_value(i);
-  if (is_indexed(value.node->op)) return index_value(i);
   Plan plan(memory_);
   ASTER_TRY(plan_value(&plan, values_, i));
   ASTER_TRY(machine_.prepare(plan, value.node->count()));

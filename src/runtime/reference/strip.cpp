@@ -115,6 +115,17 @@ void alu_integer(Op op, DType operand, size_t n, void* y, const void* a, const v
   }
 }
 
+// One element after the other, as constants are folded.
+void alu_sticky(Op op, DType operand, size_t n, int64_t* y, const int64_t* a, const int64_t* b) {
+  for (size_t i = 0; i < n; ++i) {
+    const Word given[2] = {a[i], b != nullptr ? b[i] : 0};
+    y[i] = uop::evaluate_sticky(op, operand, given);
+  }
+}
+void cast_sticky(DType from, DType to, size_t n, void* y, const void* x) {
+  for (size_t i = 0; i < n; ++i) words(y)[i] = uop::convert_word(words(x)[i], from, to);
+}
+
 template <typename T>
 void select(size_t n, T* y, const int64_t* condition, const T* b, const T* c) {
   for (size_t i = 0; i < n; ++i) y[i] = condition[i] != 0 ? b[i] : c[i];
@@ -138,6 +149,10 @@ int64_t integer_of(double x) { return x >= -0x1p63 && x < 0x1p63 ? static_cast<i
   DTYPE(kUInt32, uint32_t, int64_t) \
   DTYPE(kInt64, int64_t, int64_t)   \
   DTYPE(kUInt64, uint64_t, int64_t) \
+  DTYPE(kTbb8, int8_t, int64_t)     \
+  DTYPE(kTbb16, int16_t, int64_t)   \
+  DTYPE(kTbb32, int32_t, int64_t)   \
+  DTYPE(kTbb64, int64_t, int64_t)   \
   DTYPE(kWeakInt, int64_t, int64_t) \
   DTYPE(kFloat32, float, double)    \
   DTYPE(kFloat64, double, double)   \
@@ -193,6 +208,7 @@ void strip_alu(Op op, DType operand, DType result, size_t n, void* y, const void
     for (size_t i = 0; i < n; ++i) words(y)[i] = words(a)[i] == 0;
     return;
   }
+  if (dtype::is_sticky(operand)) return alu_sticky(op, operand, n, words(y), words(a), words(b));
   if (!is_float(operand)) {
     alu_integer(op, operand, n, y, a, b, c);
   } else {
@@ -218,6 +234,7 @@ void strip_fill(DType dtype, Word word, size_t n, void* y) {
 }
 
 void strip_cast(DType from, DType to, size_t n, void* y, const void* x) {
+  if (dtype::is_sticky(from) || dtype::is_sticky(to)) return cast_sticky(from, to, n, y, x);
   if (is_float(from)) {
     if (is_float(to)) {
       for (size_t i = 0; i < n; ++i) reals(y)[i] = reals(x)[i];

@@ -111,7 +111,8 @@ void Values::decide(Vec<Reading>& readings) {
     if (!value.needed || value.same != i) continue;
     const Op op = value.node->op;
     Reading reading = readings[i];
-    value.kept |= op == Op::kReduce || op == Op::kContiguous || op == Op::kAfter || is_indexed(op);
+    value.kept |=
+        op == Op::kReduce || op == Op::kContiguous || op == Op::kAfter || is_indexed(value.node);
     if (!value.kept && !is_leaf(op) && reading.frame == kManyFrames) {
       value.kept = moves_one(op) || op == Op::kReshape
                        ? reading.copies > kMostMoves
@@ -131,7 +132,7 @@ void Values::decide(Vec<Reading>& readings) {
                              : moves                      ? ++frames
                                                           : reading.frame;
       read.needed = true;
-      read.kept |= is_indexed(op) && !is_storage(read.node->op);
+      read.kept |= is_indexed(value.node) && !is_storage(read.node->op);
       read.last_reader = std::max(read.last_reader, value.kept ? i : value.last_reader);
       if (sum.frame == kNoFrame) {
         sum = Reading{frame, reading.copies};
