@@ -13,7 +13,7 @@ namespace {
 
 constexpr DType kSticky[] = {DType::kTbb8, DType::kTbb16, DType::kTbb32, DType::kTbb64};
 
-TEST(Sticky, LeastPatternIsTheError) {
+TEST(StickyValues, LeastPatternIsTheError) {
   const int64_t errors[] = {-128, -32768, INT32_MIN, INT64_MIN};
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(sticky_error(kSticky[i]), errors[i]);
@@ -23,7 +23,7 @@ TEST(Sticky, LeastPatternIsTheError) {
   }
 }
 
-TEST(Sticky, MeetsItselfAndIntegerConstantsAlone) {
+TEST(StickyValues, MeetsItselfAndIntegerConstantsAlone) {
   for (DType d : kSticky) {
     EXPECT_EQ(least_upper(d, d), d);
     EXPECT_EQ(least_upper(d, DType::kWeakInt), d);
@@ -43,7 +43,7 @@ TEST(Sticky, MeetsItselfAndIntegerConstantsAlone) {
   EXPECT_EQ(out, ASTER_ML_DTYPE_TBB8);
 }
 
-TEST(Sticky, FloatsAreComparedBeforeTheyAreTruncated) {
+TEST(StickyValues, FloatsAreComparedBeforeTheyAreTruncated) {
   struct Row {
     DType to;
     double value;
@@ -76,7 +76,7 @@ TEST(Sticky, FloatsAreComparedBeforeTheyAreTruncated) {
 }
 
 // Every pattern of tbb8, through every dtype and back.
-TEST(Sticky, ConvertsToAndFromEveryDType) {
+TEST(StickyValues, ConvertsToAndFromEveryDType) {
   for (int code = 1; code <= static_cast<int>(DType::kFloat64); ++code) {
     const DType other = static_cast<DType>(code);
     for (int pattern = -128; pattern < 128; ++pattern) {
@@ -115,7 +115,7 @@ TEST(Sticky, ConvertsToAndFromEveryDType) {
   }
 }
 
-TEST(Sticky, Scalars) {
+TEST(StickyValues, Scalars) {
   aster_ml_scalar x;
   double real = 0;
   int64_t word = 0;

@@ -1,0 +1,90 @@
+"""Sticky integers from Python."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import aster_ml
+from aster_ml import ERR, Tensor, dtypes
+
+
+def sticky(values, dtype=dtypes.tbb8):
+    return Tensor(values, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", dtypes.stickies)
+def test_numbers_go_there_and_back(dtype):
+    most = 2 ** (dtype.bitsize - 1) - 1
+    assert (dtype.min, dtype.max, dtype.itemsize) == (-most, most, dtype.bitsize // 8)
+    values = [0, 1, -1, most, -most, most + 1, -most - 1, 10**30, ERR, 1.9, math.nan]
+    expected = [0, 1, -1, most, -most, ERR, ERR, ERR, ERR, 1, ERR]
+    assert sticky(values, dtype).tolist() == expected
+    assert sticky(most, dtype).item() == most
+    assert sticky(ERR, dtype).item() is ERR
+    assert (sticky([most], dtype) + 1).item() is ERR
+
+
+def test_prints_errors():
+    x = sticky([[100, 27], [-128, 3]]) + 100
+    assert str(x).startswith("Tensor([[ERR, 127],\n        [ERR, 103]]")
+    assert "dtypes.tbb8" in repr(x)
+
+
+def test_float_bounds_come_before_truncation():
+    given = Tensor([126.9, 127.0, 127.5, -127.5, math.nan, math.inf])
+    assert given.cast(dtypes.tbb8).tolist() == [126, 127, ERR, ERR, ERR, ERR]
+    back = sticky([1, ERR]).float().tolist()
+    assert back[0] == 1 and math.isnan(back[1])
+
+
+def test_numpy_has_patterns():
+    x = sticky([1, ERR, -127])
+    assert x.numpy().tolist() == [1, -128, -127] and x.numpy().dtype == np.int8
+    assert np.asarray(x).dtype == np.int8
+    assert sticky(np.array([1, 300, -5]), dtypes.tbb8).tolist() == [1, ERR, -5]
+    assert Tensor(np.array([-128, 5], dtype=np.int8)).bitcast(dtypes.tbb8).tolist() == [ERR, 5]
+
+
+def test_matches_a_model_of_errors():
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(-128, 128, (9, 20)), rng.integers(-128, 128, (20, 7))
+    y = sticky(a.tolist()) @ sticky(b.tolist())
+    assert y.dtype is dtypes.tbb32
+    bad = (a == -128).any(1)[:, None] | (b == -128).any(0)[None, :]
+    exact = (a.astype(object) @ b.astype(object)).tolist()
+    for row, found, errors in zip(exact, y.tolist(), bad.tolist()):
+        assert found == [ERR if e else x for x, e in zip(row, errors)]
+
+
+def test_says_where_errors_are():
+    x = sticky([[1, 2, 3], [4, 200, 6]])
+    assert x.is_error().tolist() == [[False, False, False], [False, True, False]]
+    assert x.error_count().item() == 1
+    assert x.error_rows().tolist() == [False, True]
+    assert x.error_columns().tolist() == [False, True, False]
+    assert x.first_error().tolist() == [1, 1]
+
+
+def test_meets_no_other_dtype():
+    x = sticky([1, 2])
+    for other in (Tensor([1, 2]), Tensor([1.0, 2.0]), sticky([1, 2], dtypes.tbb16), 1.5):
+        with pytest.raises((aster_ml.Error, TypeError)):
+            x + other
+    for f in (lambda: x & 1, lambda: x << 1, lambda: x / 2, lambda: x.exp(), lambda: ~x):
+        with pytest.raises((aster_ml.Error, TypeError, RuntimeError)):
+            f()
+
+
+def test_other_functions_of_tensors():
+    x = sticky([3, ERR, -7, 127])
+    assert x.sum().item() is ERR and x.sum().dtype is dtypes.tbb32
+    assert sticky([100, 100, -100]).sum().item() == 100
+    assert x.sort()[0].tolist() == [ERR, -7, 3, 127]
+    assert (x // 2).tolist() == [1, ERR, -4, 63] and (x // 0).tolist() == [ERR] * 4
+    assert x.cumsum().tolist() == [3, ERR, ERR, ERR]
+    assert pickle.loads(pickle.dumps(x)).tolist() == x.tolist()
+    assert pickle.loads(pickle.dumps(ERR)) is ERR and f"{ERR:>5}" == "ERR"
+    assert Tensor.zeros(2, dtype=dtypes.tbb16).tolist() == [0, 0]
+    assert Tensor.full((2,), 7, dtype="tbb64").tolist() == [7, 7]
