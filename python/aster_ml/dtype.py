@@ -47,8 +47,8 @@ Invalid = InvalidType()
 class ErrType:
     """The type of ERR, an element of a sticky integer that is no number. There is one object.
 
-    >>> Tensor([100, 27, 28], dtype=dtypes.tbb8) + 100
-    Tensor([ERR, 127, ERR], shape=(3,), dtype=dtypes.tbb8, device='CPU')
+    >>> (Tensor([100, 27, 28], dtype=dtypes.tbb8) + 100).tolist()
+    [ERR, 127, ERR]
     """
 
     __slots__ = ()

@@ -89,7 +89,9 @@ TEST(StickyValues, ConvertsToAndFromEveryDType) {
         plain = pattern == -128 ? std::numeric_limits<double>::quiet_NaN() : pattern;
         store_double(other, &expected, plain);
         EXPECT_EQ(std::isnan(load_double(other, &there)), pattern == -128) << name(other);
-        if (pattern != -128) EXPECT_EQ(there, expected) << name(other) << pattern;
+        if (pattern != -128) {
+          EXPECT_EQ(there, expected) << name(other) << pattern;
+        }
       } else {
         EXPECT_EQ(load_int(other, &there), truncate_int(other, number)) << name(other) << pattern;
       }
