@@ -334,15 +334,19 @@ constexpr OpRule kOpRules[] = {
 #define OP(name, sources, level, meaning)
 #define ALU(name, arity, rule, traits, cost, value, gradient, meaning) {Op::k##name, flow_##name},
 #include "uop/ops.def"
-    {Op::kReshape, flow_reshape}, {Op::kExpand, flow_expand},     {Op::kPermute, flow_permute},
-    {Op::kFlip, flow_flip},       {Op::kSlice, flow_slice},       {Op::kPad, flow_pad},
-    {Op::kWindow, flow_window},   {Op::kUnwindow, flow_unwindow}, {Op::kCat, flow_cat},
-    {Op::kCast, flow_cast},       {Op::kBitcast, nullptr},        {Op::kReduce, flow_reduce},
-    {Op::kContiguous, flow_move}, {Op::kDetach, nullptr},         {Op::kAssign, flow_second},
-    {Op::kAfter, flow_same},      {Op::kCall, nullptr},           {Op::kGather, flow_gather},
-    {Op::kScatter, flow_scatter}, {Op::kScan, flow_scan},         {Op::kArgsort, nullptr},
-    {Op::kSort, flow_sort},       {Op::kScanPlace, nullptr},      {Op::kLogScan, flow_log_scan},
-    {Op::kForeign, flow_foreign},
+    {Op::kReshape, flow_reshape}, {Op::kExpand, flow_expand},
+    {Op::kPermute, flow_permute}, {Op::kFlip, flow_flip},
+    {Op::kSlice, flow_slice},     {Op::kPad, flow_pad},
+    {Op::kWindow, flow_window},   {Op::kUnwindow, flow_unwindow},
+    {Op::kCat, flow_cat},         {Op::kCast, flow_cast},
+    {Op::kBitcast, nullptr},      {Op::kReduce, flow_reduce},
+    {Op::kContiguous, flow_move}, {Op::kDetach, nullptr},
+    {Op::kAssign, flow_second},   {Op::kAfter, flow_same},
+    {Op::kCall, nullptr},         {Op::kGather, flow_gather},
+    {Op::kScatter, flow_scatter}, {Op::kScan, flow_scan},
+    {Op::kArgsort, nullptr},      {Op::kSort, flow_sort},
+    {Op::kScanPlace, nullptr},    {Op::kLogScan, flow_log_scan},
+    {Op::kForeign, flow_foreign}, {Op::kDot, nullptr},
 };
 
 struct CompositeRule {

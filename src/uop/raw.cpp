@@ -81,6 +81,7 @@ Node build_param(const Request& r) {
 Node build_reduce(const Request& r) {
   return r.g.reduce(static_cast<Op>(r.name.word), r.x(), r.args());
 }
+Node build_dot(const Request& r) { return r.g.dot(r.x(), r.raw.sources[1], r.args(), r.raw.dtype); }
 Node build_gather(const Request& r) {
   return r.g.gather(r.x(), r.raw.sources.subspan(1), r.args(), r.raw.shape);
 }
@@ -166,6 +167,7 @@ constexpr Row kRows[] = {
     {Op::kCast,       0,    true,  [](const R& r) { return r.g.cast(r.x(), r.raw.dtype); }},
     {Op::kBitcast,    0,    true,  [](const R& r) { return r.g.bitcast(r.x(), r.raw.dtype); }},
     {Op::kReduce,     kAny, false, build_reduce},
+    {Op::kDot,        kAny, true,  build_dot},
     {Op::kGather,     kAny, false, build_gather},
     {Op::kScatter,    kAny, false, build_scatter},
     {Op::kScan,       2,    false, build_scan},

@@ -215,6 +215,8 @@ std::vector<Node> every_form(Graph& g) {
       g.cat(std::array{x, y}, 1),
       g.cast(x, kI32),
       g.bitcast(x, kI32),
+      g.dot(g.param(6, DType::kTbb8, Shape{2, 3}), g.param(7, DType::kTbb8, Shape{2, 3}), Shape{1},
+            DType::kTbb32),
       g.contiguous(x),
       g.transfer(x, 3 << 16, 0),
       g.transfer(x, 1 << 16, 3 << 16),
