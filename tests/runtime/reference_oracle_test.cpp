@@ -177,7 +177,8 @@ TEST(ReferenceOracle, EveryOperation) {
     SCOPED_TRACE(name);
     program->line(in);
   }
-  // All that tensor graphs compute, but for what reference_test.cpp and indexed_test.cpp have.
+  // All that tensor graphs compute, but for what reference_test.cpp and indexed_test.cpp have, and
+  // Dot, which programs/sticky_test.cpp has.
   for (int i = 0; i < static_cast<int>(Op::kCount); ++i) {
     const uop::OpInfo& row = uop::info(static_cast<Op>(i));
     const std::string op = row.name;
@@ -185,7 +186,7 @@ TEST(ReferenceOracle, EveryOperation) {
                            op == "After" || op == "Call" || op == "Tuple" || op == "Item" ||
                            op == "Sink" || op == "Reduce" || op == "Gather" || op == "Scatter" ||
                            op == "Scan" || op == "ScanPlace" || op == "LogScan" ||
-                           op == "Argsort" || op == "Sort" || op == "Foreign";
+                           op == "Argsort" || op == "Sort" || op == "Foreign" || op == "Dot";
     EXPECT_TRUE(!row.tensor || elsewhere || named.contains(op)) << op;
   }
 }
