@@ -28,7 +28,8 @@ NOT_THERE = {
     "memory of the host is given to a program or read in place": """
         AliasingPrograms.FedTheirOwnResults AliasingPrograms.AssignedInputsAndState
         AliasingPrograms.DescriptorsAreChecked AliasingPrograms.StorageThatOnlyAProgramNames
-        Capture.ReplaysOnOtherInputs Capture.WorkspacesRunAtOnce Flat.CapturedSteps
+        Capture.ReplaysOnOtherInputs Capture.TheSameGivenAgain Capture.WorkspacesRunAtOnce
+        Flat.CapturedSteps
         Capture.WhatAStepAssignsToAnInputGoesIntoTheGivenMemory
         Runtimes/KeptPrograms.MemoryThatWasLent/* Runtimes/ProgramArrays.NamesShapesAndDtypes*""",
     "what was submitted is not stopped in its middle": """
@@ -115,8 +116,8 @@ class Suite:
                     found.append(json.load(file))
         return conformance_row(codes, found)
 
-    def example(self, name, *arguments):
-        """The same output as on the CPU, but for times and the last digits of numbers."""
+    def example(self, name, *arguments, lines=""):
+        """The same lines (those that begin so) as on the CPU, but for times and last digits."""
         said = {}
         for device in ("CPU", "OPENCL"):
             with tempfile.TemporaryDirectory() as folder:
@@ -124,7 +125,7 @@ class Suite:
                           {**self.package, "DEV": device}, cwd=folder)
                 said[device] = one
         ours = said["OPENCL"]
-        same = numbers(ours.stdout) == numbers(said["CPU"].stdout)
+        same = numbers(ours.stdout, lines) == numbers(said["CPU"].stdout, lines)
         good = ours.returncode == 0 and same
         return Row(good, 1, int(good), "" if good else (ours.stdout + ours.stderr)[-400:])
 
@@ -133,11 +134,13 @@ class Suite:
 
     def char_transformer(self):
         text = os.path.join(ROOT, "examples", "data", "gpl-3.txt")
-        return self.example("char_transformer", text, "100")
+        # One letter that is drawn otherwise, by a last digit, changes all that follow.
+        return self.example("char_transformer", text, "100", lines="step ")
 
 
-def numbers(text):
-    """What a text says: words as they are, numbers rounded, times left out."""
+def numbers(text, lines):
+    """What lines say that begin so: words as they are, numbers rounded, times left out."""
+    text = "\n".join(line for line in text.splitlines() if line.startswith(lines))
     text = re.sub(r"[\d.]+ ?m?s\b", "", text)
     return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda m: f"{float(m[0]):.1g}", text)
 

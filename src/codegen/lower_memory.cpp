@@ -138,12 +138,11 @@ ValueLowering::Id ValueLowering::indexed(Node node, Gate gate) {
                 std::array{gate.mask, all, spread(constant(in.dtype, 0), lanes_)});
 }
 
-// The tiled range along which a load is contiguous while it strides along the vectorised one, if
-// its copies are as many as the lanes: a square that is turned in registers. -1 if there is none.
-int ValueLowering::turned_along(Node node) const {
-  if (!varies(node) || node->nsrc > 2 || kernel_.written(node->src(0))) return -1;
+// The tiled range along which what a form names is contiguous while it strides along the vectorised
+// one, if a square of registers holds its copies. -1 if there is none.
+int ValueLowering::turned_along(const Form& form, int fewest) const {
   int across = -1;
-  for (const uop::sym::Term& term : kernel_.form(node->src(1)).terms) {
+  for (const uop::sym::Term& term : form.terms) {
     if (term.node->op != Op::kRange) {
       if (varies(term.node)) return -1;
       continue;
@@ -151,37 +150,52 @@ int ValueLowering::turned_along(Node node) const {
     const int r = static_cast<int>(term.node->arg(0));
     if (r == vector_) {
       if (term.coefficient >= -4 && term.coefficient <= 4) return -1;
-    } else if (term.coefficient == 1 && copies_[r] == lanes_) {
+    } else if (term.coefficient == 1 && copies_[r] >= fewest && copies_[r] <= lanes_) {
       across = r;
     }
   }
   return across;
 }
 
+int ValueLowering::turned_load(Node node) const {
+  if (!varies(node) || node->nsrc > 2 || kernel_.written(node->src(0)) || checked_ != 0) return -1;
+  // Inside of folds whole squares alone.
+  return turned_along(kernel_.form(node->src(1)), from_panels_ ? lanes_ : kFewestTurned);
+}
+
+// The axis of the rows of a square.
+uint8_t ValueLowering::turn_axis(int n) {
+  int& axis = turn_axes_[std::countr_zero(static_cast<unsigned>(n))];
+  if (axis < 0) axis = static_cast<int>(b.add_axis(n, kTurnRank));
+  return static_cast<uint8_t>(axis);
+}
+
+// Lanes of one axis as instances of another.
+ValueLowering::Id ValueLowering::turn(Id value, uint8_t from, uint8_t to) {
+  const Instruction in = b.at(value);
+  const auto kept = static_cast<program::AxisSet>(in.axes & ~program::axis_bit(from));
+  return b.pure({.op = Op::kTurn,
+                 .dtype = in.dtype,
+                 .lanes = in.lanes,
+                 .axis = from,
+                 .to = to,
+                 .axes = static_cast<program::AxisSet>(kept | program::axis_bit(to))},
+                std::array{value});
+}
+
 // The rows as they lie in memory, and the square of them turned.
 ValueLowering::Id ValueLowering::turned(Node node, int across) {
   const Form form = kernel_.form(node->src(1));
   const auto n = static_cast<uint8_t>(lanes_);
-  int& axis = turn_axes_[std::countr_zero(n)];
-  if (axis < 0) axis = static_cast<int>(b.add_axis(n, kTurnRank));
-  const auto rows = static_cast<uint8_t>(axis);
+  const uint8_t rows = turn_axis(n);
   Vec<Term> terms(memory_);
   b.fail(scalar_terms(&terms, form, across));
   b.fail(terms.push({kernel_.stride(node->src(1), vector_), rows, true}));
   Instruction in{.op = Op::kLoad, .dtype = node->src(0)->dtype, .lanes = n};
   in.constant = form.constant;
-  const Word words[2] = {1, n};
+  const Word words[2] = {1, copies_[across]};
   const Id from = b.pure(in, std::array{memory_of(node)}, words, {terms.data(), terms.size()});
-  const auto to = static_cast<uint8_t>(ranges_[across].axis);
-  const program::AxisSet kept =
-      static_cast<program::AxisSet>(b.at(from).axes & ~program::axis_bit(rows));
-  return b.pure({.op = Op::kTurn,
-                 .dtype = in.dtype,
-                 .lanes = n,
-                 .axis = rows,
-                 .to = to,
-                 .axes = static_cast<program::AxisSet>(kept | program::axis_bit(to))},
-                std::array{from});
+  return turn(from, rows, static_cast<uint8_t>(ranges_[across].axis));
 }
 
 void ValueLowering::pack(Node load, const RangeList& own) {
@@ -210,22 +224,24 @@ void ValueLowering::pack(Node load, const RangeList& own) {
   panel.array = b.declare(array, std::array{Word{0}});
   // Squares are turned in registers where what strides along the lanes lies together in the fold.
   const bool apart = n > 1 && kernel_.stride(load->src(1), vector_) != 1;
-  const int run = apart ? own_run(load, own, n) : -1;
+  const Run run = apart ? own_run(panel, own) : Run{};
+  const bool squares = run.last >= 0 && run.size >= n;
   int opened = 0;
   for (int range : own) {
-    if (!has(ranges, range)) continue;
+    const bool along = squares && range == run.last;
+    if (!has(ranges, range) || (squares && !along && has(run.ranges, range))) continue;
     const Instruction loop{
         .op = Op::kLoop, .dtype = DType::kInt64, .flags = Flag::kImmediate | Flag::kImmediateHigh};
-    const int64_t size = kernel_.size(range), step = range == run ? n : 1;
+    const int64_t size = along ? run.size : kernel_.size(range), step = along ? n : 1;
     Id index = b.open(loop, {}, std::array{Word{0}, size, step});
     if (step > 1 && (size % step != 0 || general_))
       index = make(Op::kMin, DType::kInt64, {index, integer(size - step)});
     ranges_[range].index = index;
     ++opened;
   }
-  if (run >= 0) {
-    ranges_[run].axis = static_cast<int>(b.add_axis(n, kSquareRank));
-    copies_[run] = n;
+  if (squares) {
+    ranges_[run.last].axis = static_cast<int>(b.add_axis(n, kSquareRank));
+    copies_[run.last] = n;
   }
   forget();
   const Id value = load_raw(load);
@@ -233,22 +249,32 @@ void ValueLowering::pack(Node load, const RangeList& own) {
   (void)b.act({.op = Op::kStore}, std::array{panel.array, value}, std::array{Word{1}, Word{n}},
               {terms.data(), terms.size()});
   forget();
-  if (run >= 0) {
-    b.release_axis(static_cast<size_t>(ranges_[run].axis));
-    ranges_[run].axis = -1;
-    copies_[run] = 0;
+  if (squares) {
+    b.release_axis(static_cast<size_t>(ranges_[run.last].axis));
+    ranges_[run.last].axis = -1;
+    copies_[run.last] = 0;
   }
   while (opened-- > 0) b.close();
   for (int range : own) ranges_[range].index = kNone;
   b.fail(panels_.push(panel));
 }
 
-// The range of a fold along which so many elements of a load are contiguous, -1 if there is none.
-int ValueLowering::own_run(Node load, const RangeList& own, int64_t elements) const {
-  for (int range : own) {
-    if (kernel_.size(range) >= elements && kernel_.stride(load->src(1), range) == 1) return range;
+ValueLowering::Run ValueLowering::own_run(const Panel& panel, const RangeList& own) const {
+  Run out;
+  for (bool found = true; found;) {
+    found = false;
+    for (int range : own) {
+      const bool next = kernel_.stride(panel.load->src(1), range) == out.size &&
+                        kernel_.size(range) > 1 && !has(out.ranges, range);
+      if (!next || (out.last >= 0 && panel.stride[range] != panel.stride[out.last] * out.size))
+        continue;
+      if (out.last < 0) out.last = range;
+      out.ranges |= range_bit(range);
+      out.size *= kernel_.size(range);
+      found = true;
+    }
   }
-  return -1;
+  return out;
 }
 
 // Where a copy has what is read now. Tiles that are open have an axis, ranges of folds a loop or,
@@ -283,7 +309,7 @@ ValueLowering::Id ValueLowering::load_raw(Node node) {
   const int n = lanes_of(node);
   Id out = from_panels_ ? from_panel(node) : kNone;
   if (out == kNone) out = from_packed(node);
-  const int across = checked_ == 0 ? turned_along(node) : -1;
+  const int across = turned_load(node);
   if (out != kNone) {
     // it is at hand
   } else if (across >= 0 && n > 1) {
@@ -326,6 +352,20 @@ ValueLowering::Id ValueLowering::reversed(Id value) {
                 std::array{value, value}, {words, static_cast<size_t>(in.lanes)});
 }
 
+// What lies as rows across the lanes, row by row.
+void ValueLowering::store_turned(Node node, Id value, int across) {
+  const Form form = kernel_.form(node->src(1));
+  const uint8_t rows = turn_axis(lanes_);
+  Vec<Term> terms(memory_);
+  b.fail(scalar_terms(&terms, form, across));
+  b.fail(terms.push({kernel_.stride(node->src(1), vector_), rows, true}));
+  Instruction in{.op = Op::kStore};
+  in.constant = form.constant;
+  const Id turned = turn(value, static_cast<uint8_t>(ranges_[across].axis), rows);
+  (void)b.act(in, std::array{memory_of(node), turned}, std::array{Word{1}, Word{copies_[across]}},
+              {terms.data(), terms.size()});
+}
+
 void ValueLowering::store(Node node, bool stream) {
   const Node source = node->src(2);
   const DType dtype = node->src(0)->dtype;
@@ -340,6 +380,11 @@ void ValueLowering::store(Node node, bool stream) {
   if (!b.status().ok()) return;
   v = spread(cast(v, dtype), n);
   const bool linear = is_linear(form);
+  const int rows = n > 1 && n <= kWidestTurned && linear && checked_ == 0
+                       ? turned_along(form, kFewestTurned)
+                       : -1;
+  if (rows >= 0 && (b.at(v).axes & program::axis_bit(static_cast<size_t>(ranges_[rows].axis))) != 0)
+    return store_turned(node, v, rows);
   int64_t step = n > 1 && linear ? kernel_.stride(node->src(1), vector_) : 1;
   // Backwards: turned round, from the last lane's element on.
   const bool back = step == -1 && !kernel_.read(node->src(0));

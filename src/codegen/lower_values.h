@@ -123,7 +123,11 @@ class ValueLowering {
   // Copies what a load reads in the loops of `own` under the tiles that are open.
   void pack(Node load, const RangeList& own);
   Id from_panel(Node load);
-  int turned_along(Node node) const;
+  int turned_along(const Form& form, int fewest) const;
+  int turned_load(Node node) const;
+  uint8_t turn_axis(int n);
+  Id turn(Id value, uint8_t from, uint8_t to);
+  void store_turned(Node node, Id value, int across);
   Id turned(Node node, int across);
   Id reversed(Id value);
   void store(Node node, bool stream);
@@ -184,10 +188,19 @@ class ValueLowering {
   Vec<Panel> panels_;
   bool general_ = false;      // whether the program is to serve many sizes
   bool from_panels_ = false;  // whether loads come from there
-  int own_run(Node load, const RangeList& own, int64_t elements) const;
+  // Ranges of a fold along which what is copied lies without gaps, in the order of the copy: their
+  // elements, and the range that goes fastest.
+  struct Run {
+    RangeSet ranges = 0;
+    int last = -1;
+    int64_t size = 1;
+  };
+  Run own_run(const Panel& panel, const RangeList& own) const;
   Vec<program::Term> place_in(const Panel& panel);
   // Axes of rows that are turned, by the logarithm of their number.
   static constexpr int kTurnRank = 0, kSquareRank = 2;
+  // Copies from which on a square is turned, and its widest vectors.
+  static constexpr int kFewestTurned = 4, kWidestTurned = 16;
   int turn_axes_[7] = {-1, -1, -1, -1, -1, -1, -1};
 };
 

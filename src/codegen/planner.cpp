@@ -25,6 +25,7 @@ class Planner {
       ASTER_TRY(plan_.segments.back().folds.resize(s.folds.size(), Nest{}));
     }
     for (int root : kernel_.roots) {
+      pixels_ = -1;
       choose_vector(root);
       bool shared = false;
       if (wants_items(root)) {
@@ -164,6 +165,8 @@ class Planner {
     Nest& own = nest(at);
     (void)best_cost(at, &own.vector);
     if (own.vector < 0) own.vector = turned_columns(at);
+    if (const int filters = filters_of(at); filters >= 0)
+      pixels_ = own.vector, own.vector = filters;
     if (own.vector >= 0) {
       own.lanes =
           std::min(subtree_lanes(at, own.vector), floor_power_of_two(kernel_.size(own.vector)));
@@ -201,6 +204,50 @@ class Planner {
       turned = true;
     }
     return turned ? v : -1;
+  }
+
+  // Of a correlation, whose windows shift along the vectorised range: the range of its filters, so
+  // that pixels are read one by one and no lane is lost where rows are short. -1 of anything else,
+  // or where too few windows would share the copy of the filters.
+  int filters_of(int at) const {
+    const Segment& own = segment(at);
+    const int v = nest(at).vector;
+    if (!packs() || plan_.general || v < 0 || own.parent >= 0 || own.folds.size() != 1 ||
+        own.stores < 0 || !own.children.empty() || carries(at) || reads_what_it_writes(kernel_, at))
+      return -1;
+    const Region& body = region(own.folds[0]);
+    RangeSet image = 0, filters = 0;
+    bool shifts = false;
+    for (const Access& a : body.accesses) {
+      if ((a.gate | a.opaque) != 0) return -1;
+      (has(a.ranges, v) ? image : filters) |= a.ranges;
+      const int64_t reach = kernel_.size(v) * kernel_.stride(a.node->src(1), v);
+      shifts |= has(a.ranges, v) && std::ranges::any_of(body.own, [&](int range) {
+                  const int64_t stride = kernel_.stride(a.node->src(1), range);
+                  return kernel_.size(range) > 1 && stride > 0 && stride < reach;
+                });
+    }
+    if (!shifts || body.roots.size() != 1) return -1;
+    int out = -1;
+    for (int range : own.ranges) {
+      const bool fits = has(filters & ~image, range) && subtree_lanes(at, range) >= 4 &&
+                        kernel_.size(range) >= subtree_lanes(at, range);
+      if (fits && (out < 0 || kernel_.size(range) > kernel_.size(out))) out = range;
+    }
+    const int inner = innermost_pixels(at, image & ~filters, v);
+    const int64_t steps = kernel_.size(inner) / (inner == v ? subtree_lanes(at, v) : 1);
+    return steps >= m_.pack_filters ? out : -1;
+  }
+
+  // The longest way through an image, counted in tiles: along a row (v), its rows, or images.
+  int innermost_pixels(int at, RangeSet ranges, int v) const {
+    int inner = v;
+    int64_t most = kernel_.size(v) / subtree_lanes(at, v);
+    for (int range : segment(at).ranges) {
+      if (range != v && has(ranges, range) && kernel_.size(range) > most)
+        inner = range, most = kernel_.size(range);
+    }
+    return inner;
   }
 
   // Vector range that is active in a segment: its own or that of a segment around it.
@@ -329,6 +376,10 @@ class Planner {
       tile_dot(own, body, v, n, std::min<int64_t>(accumulators, 16));
       return;
     }
+    if (pixels_ >= 0) {
+      tile_product(own, body, pixels_, v, n, roots);
+      return;
+    }
     int other = -1;
     double most = 0;
     for (int range : segment(at).ranges) {
@@ -366,7 +417,9 @@ class Planner {
   // long as its operations, its loads or what waits for the one before, and longer where several of
   // them do.
   void tile_product(Nest& own, const Region& body, int row, int v, int n, int roots) const {
-    const int64_t rows = std::min(kernel_.size(row), rows_apart(body, row, v)),
+    // Pixels are stored in squares of registers.
+    const int64_t most = row == pixels_ ? n : kernel_.size(row);
+    const int64_t rows = std::min({kernel_.size(row), most, rows_apart(body, row, v)}),
                   columns = kernel_.size(v);
     const int64_t registers = target_.vector_bytes == 64 ? 32 : 16;
     int64_t high = 1, wide = 1;
@@ -449,6 +502,19 @@ class Planner {
     const auto push = [&](int range, int64_t block = 0) {
       own.loops[own.loop_count++] = Loop{range, block};
     };
+    if (pixels_ >= 0) {
+      RangeSet image = ~RangeSet{0};
+      for (const Access& a : region(segment(at).folds[0]).accesses) {
+        if (!has(a.ranges, pixels_)) image &= ~a.ranges;
+      }
+      const int inner = innermost_pixels(at, image, pixels_);
+      for (int range : segment(at).ranges) {
+        if (range != v && range != pixels_ && range != inner) push(range);
+      }
+      push(v);
+      if (inner != pixels_) push(pixels_);
+      return push(inner);
+    }
     const int across = v >= 0 && overlap_ && target_.group == 0 ? crossing_range(at, v) : -1;
     const bool contracts = !segment(at).folds.empty() && v >= 0;
     int high = -1;  // the tiled range right before v: its loop goes inside that of v, whose panel
@@ -560,7 +626,8 @@ class Planner {
     for (Node root : body.roots) count(1, kernel_.ranges(root) | body.own.set());
     for (int i = body.own.count; i-- > 0;) {
       const int64_t size = kernel_.size(body.own.at[i]);
-      if (body.own.at[i] == v || size > m_.written || written * static_cast<double>(size) > m_.text)
+      if (pixels_ >= 0 || body.own.at[i] == v || size > m_.written ||
+          written * static_cast<double>(size) > m_.text)
         continue;
       fold.written |= range_bit(body.own.at[i]);
       written *= static_cast<double>(size);
@@ -710,13 +777,15 @@ class Planner {
       folded = std::max(folded, terms);
     }
     return copies > 1 && stores.operations * static_cast<double>(copies) >= m_.rolled_text &&
-           folded >= m_.rolled_fold && !turns_a_square(kernel_, own, stores);
+           folded >= m_.rolled_fold && !turns_a_square(kernel_, own, stores) &&
+           !turns_results(kernel_, own, stores);
   }
 
   Plan& plan_;
   const Kernel& kernel_;
   const Target& target_;
   const Machine& m_;
+  int pixels_ = -1;  // of a root vectorised along its filters: what it would be vectorised along
   bool overlap_ = true;  // whether steps of the segment at hand may be moved back
 };
 

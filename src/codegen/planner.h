@@ -88,5 +88,7 @@ DType register_type(Node fold);
 // Whether the stores of a segment have a load that is turned in registers: contiguous along a tile
 // as long as the vector, and strided along that.
 bool turns_a_square(const Kernel& kernel, const Nest& nest, const Region& stores);
+// Whether they write what is turned there, by a tile of some copies.
+bool turns_results(const Kernel& kernel, const Nest& nest, const Region& stores);
 
 }  // namespace aster::codegen

@@ -102,23 +102,33 @@ bool shares_items(const Kernel& kernel, const Plan& plan, int root) {
   });
 }
 
+namespace {
+
+// Whether an access strides along the vector of a nest and is contiguous along a tile of so many
+// copies at least, and no more than the vector has lanes.
+bool turns(const Kernel& kernel, const Nest& nest, const Access& a, int fewest) {
+  if (nest.vector < 0 || !has(a.ranges, nest.vector) || has(a.opaque, nest.vector)) return false;
+  const int64_t stride = kernel.stride(a.node->src(1), nest.vector);
+  if (stride >= -4 && stride <= 4) return false;
+  return std::ranges::any_of(
+      std::span(nest.tiles, static_cast<size_t>(nest.tile_count)), [&](const Tile& tile) {
+        return tile.range != nest.vector && tile.copies >= fewest && tile.copies <= nest.lanes &&
+               kernel.stride(a.node->src(1), tile.range) == 1;
+      });
+}
+
+}  // namespace
+
 bool turns_a_square(const Kernel& kernel, const Nest& nest, const Region& stores) {
-  if (nest.vector < 0) return false;
-  return std::any_of(stores.accesses.begin(), stores.accesses.end(), [&](const Access& a) {
-    if (a.store || a.node->nsrc > 2 || has(a.opaque, nest.vector) ||
-        kernel.written(a.node->src(0))) {
-      return false;
-    }
-    const int64_t stride = kernel.stride(a.node->src(1), nest.vector);
-    if (!has(a.ranges, nest.vector) || (stride >= -4 && stride <= 4)) return false;
-    for (int i = 0; i < nest.tile_count; ++i) {
-      const Tile& tile = nest.tiles[i];
-      if (tile.range != nest.vector && tile.copies == nest.lanes &&
-          kernel.stride(a.node->src(1), tile.range) == 1)
-        return true;
-    }
-    return false;
+  return std::ranges::any_of(stores.accesses, [&](const Access& a) {
+    return !a.store && a.node->nsrc <= 2 && !kernel.written(a.node->src(0)) &&
+           turns(kernel, nest, a, nest.lanes);
   });
+}
+
+bool turns_results(const Kernel& kernel, const Nest& nest, const Region& stores) {
+  return std::ranges::any_of(stores.accesses,
+                             [&](const Access& a) { return a.store && turns(kernel, nest, a, 4); });
 }
 
 void choose_rests(Plan* plan, const Kernel& kernel) {

@@ -39,6 +39,7 @@ struct Machine {
   // Copies of panels: tiles that share one at least, the bytes over which what is copied lies at
   // least, and tasks that are enough to have each make its own.
   int64_t pack_tiles = 8;
+  int64_t pack_filters = 4;  // tiles of a correlation, which go along the rows of an image
   double pack_bytes = 64 << 10;
   int64_t pack_rows = 48;  // that are enough to share one which turns columns
   int64_t pack_tasks = 8;

@@ -168,7 +168,7 @@ bool turns(const View& v) {
   const Instruction& x = v.operand(0);
   const AxisSet rest = static_cast<AxisSet>(x.axes & ~axis_bit(v.in.axis));
   return same_type(v.in, x) && v.in.lanes > 1 && has(x.axes, v.in.axis) && !has(rest, v.in.to) &&
-         size_of(v, v.in.axis) <= v.in.lanes && size_of(v, v.in.to) == v.in.lanes &&
+         size_of(v, v.in.axis) <= v.in.lanes && size_of(v, v.in.to) <= v.in.lanes &&
          v.in.axes == (rest | axis_bit(v.in.to));
 }
 bool reduces(Op op, DType dtype) {

@@ -187,15 +187,16 @@ class Walker {
   }
 
   // A square in registers, turned by log2 n exchanges of blocks with their mirror: the bit d of a
-  // row's number changes places with the bit d of the lane. Rows behind the instances are zero.
+  // row's number changes places with the bit d of the lane. Rows behind the instances are zero;
+  // of the last level those are left out that are no instances.
   Status turn(Id id) {
     const Instruction& in = program_.at(id);
     const uint16_t kept_from = values_[in.axis], kept_to = values_[in.to];
-    const uint32_t n = in.lanes;
+    const uint32_t n = in.lanes, wanted = program_.axes()[in.to].size;
     Register rows[kMaxLanes], results[kMaxLanes];
     for (uint16_t v = 0; v < n; ++v) {
       values_[in.to] = v;
-      results[v] = at(id);
+      if (v < wanted) results[v] = at(id);
       rows[v] = Register{};
       if (v >= program_.axes()[in.axis].size) continue;
       values_[in.to] = kept_to;
@@ -222,6 +223,7 @@ class Walker {
         if ((i & d) != 0) continue;
         const Register both[2] = {rows[i], rows[i + d]};
         for (const bool high : {false, true}) {
+          if (d == 1 && (high ? i + 1 : i) >= wanted) continue;
           for (uint32_t lane = 0; lane < n; ++lane) {
             const uint32_t from = (lane & ~d) | (high ? d : 0);
             shuffle_[lane] = (lane & d) != 0 ? from + n : from;

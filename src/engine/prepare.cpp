@@ -39,6 +39,9 @@ constexpr int64_t kLargeOperand = 192 * 1024;
 // for so many columns of the second: what a tile reads of it would leave the caches.
 constexpr int64_t kLargeTurned = 768 * 1024;
 constexpr int64_t kManyColumns = 512;
+// Filters from which on they read a padded copy in any case: what has no conditions is read one by
+// one.
+constexpr int64_t kManyFilters = 16;
 // Shorter rows do not fill the vectors that windows of stride 2 are read with.
 constexpr int64_t kHalvesFrom = 32;
 
@@ -182,6 +185,30 @@ Status store_operands(Node* call, Graph& g) {
   return need(*call);
 }
 
+// A convolution that reads what it needs of the image where that lies in memory without conditions:
+// padded, or where no windows overlap and some pixels are left out, without these.
+Status store_image(Node* call, Graph& g) {
+  const Node w = (*call)->src(2);
+  Node x = (*call)->src(1);
+  uop::Conv2d o = uop::conv2d_of(*call);
+  if (x->count() < kPadFrom || w->dim(0) / o.groups < kManyFilters) return kOk;
+  if (w->dim(2) * w->dim(3) == 1 && o.stride[0] * o.stride[1] > 1) {
+    if (std::ranges::any_of(o.pad, [](Word pad) { return pad > 0; })) return kOk;
+    x = g.slice(x, std::array<Word, 4>{}, std::array{Word{1}, Word{1}, o.stride[0], o.stride[1]},
+                std::array{x->dim(0), x->dim(1), (*call)->dim(2), (*call)->dim(3)});
+    std::ranges::fill(o.stride, 1);
+  } else if (std::ranges::any_of(o.pad, [](Word pad) { return pad > 0; })) {
+    x = g.pad(x, std::array<Word, 4>{0, 0, o.pad[0], o.pad[2]},
+              std::array<Word, 4>{0, 0, o.pad[1], o.pad[3]}, std::array<Word, 4>{}, 0);
+    std::ranges::fill(o.pad, 0);
+  } else {
+    return kOk;
+  }
+  ASTER_TRY(need(x));
+  *call = uop::build_conv2d(g, g.contiguous(x), w, o);
+  return need(*call);
+}
+
 // A leaf, or the piece of it that a node of the graph is.
 Node part_of_param(Graph& g, const Leaves& leaves, const Leaves::Part& part) {
   const Node memory = leaves.buffers[part.leaf];
@@ -235,6 +262,8 @@ Status inline_calls(Node* sink, Graph& g, bool library) {
       found = true;
       if (library && uop::composite_of(*made) == uop::Composite::kMatmul)
         ASTER_TRY(store_operands(made, g));
+      if (library && uop::composite_of(*made) == uop::Composite::kConv2d)
+        ASTER_TRY(store_image(made, g));
       return uop::inline_call(made, g, *made);
     };
     Vec<Node> nodes(g.memory());

@@ -142,7 +142,7 @@ Status init(aster_ml_sparse* out, Context& context, int32_t format, int64_t rows
 Status check_dense(const aster_ml_tensor* dense) {
   if (dense == nullptr) return ASTER_FAIL(kARGUMENT, "dense is null");
   DType dtype;
-  ASTER_TRY(dtype::from_storage_code(&dtype, dense->dtype));
+  ASTER_TRY(element_dtype(&dtype, dense->dtype));
   ASTER_TRY(buffer::check_tensor(dense));
   if (device::is_host(dense->storage.device)) return kOk;
   return ASTER_FAIL(kUNSUPPORTED, "dense is in the memory of a device");
@@ -318,7 +318,7 @@ int32_t aster_ml_sparse_cast(aster_ml_sparse* out, const aster_ml_sparse* x, int
   return sp::make(
       out, x, [&](sp::Matrix* made, aster::Context& context, const sp::Matrix& m) -> aster::Status {
         sp::DType to;
-        ASTER_TRY(aster::dtype::from_storage_code(&to, dtype));
+        ASTER_TRY(sp::element_dtype(&to, dtype));
         return sp::cast(made, context, m, to);
       });
 }

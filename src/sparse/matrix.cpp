@@ -22,10 +22,16 @@ Status Array::create(Context& context, DType dtype, int64_t count) {
   return kOk;
 }
 
+Status element_dtype(DType* out, int32_t code) {
+  ASTER_TRY(dtype::from_storage_code(out, code));
+  if (!dtype::is_sticky(*out)) return kOk;
+  return ASTER_FAIL(kUNSUPPORTED, "sparse matrices of %s", dtype::name(*out));
+}
+
 Status Array::borrow(const char* name, const aster_ml_tensor* tensor, DType* dtype,
                      int64_t* count) {
   if (tensor == nullptr) return ASTER_FAIL(kARGUMENT, "%s is null", name);
-  ASTER_TRY(dtype::from_storage_code(dtype, tensor->dtype));
+  ASTER_TRY(element_dtype(dtype, tensor->dtype));
   ASTER_TRY(buffer::check_tensor(tensor));
   if (!device::is_host(tensor->storage.device)) {
     return ASTER_FAIL(kUNSUPPORTED, "%s is in the memory of a device", name);

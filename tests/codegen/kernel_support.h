@@ -492,7 +492,8 @@ class Suite {
       std::vector<Param> got = cases_[i].params;
       std::vector<std::vector<uint8_t>> bytes;
       for (const Param& p : got) bytes.push_back(p.bytes);
-      bytes = built.run(kernels[i].name, bytes, kernels[i].tasks);
+      bytes =
+          built.run(kernels[i].name, bytes, kernels[i].tasks, {}, kernels[i].code.scratch_bytes);
       for (size_t p = 0; p < got.size(); ++p) got[p].bytes = bytes[p];
       compare(cases_[i].name + " (aarch64)", got, expected[i], 0);
     }

@@ -161,18 +161,20 @@ TEST(Walk, InstructionsMeanWhatThePageSays) {
 TEST(Walk, TurnIsATransposition) {
   for (int n : {2, 4, 8, 16, 32, 64}) {
     for (int rows : {n, n - 1, 1}) {
-      const std::string lanes = "x" + std::to_string(n), size = std::to_string(n * n);
-      const std::string text = "program p\naxis u " + std::to_string(rows) + ", w " +
-                               std::to_string(n) + "\n%0 = Param i32 0 [" + size +
-                               "]\n%1 = Param i32 1 [" + size + "] write\n%2 = Load i32" + lanes +
-                               " {u} %0 + " + std::to_string(n) + "*u\n%3 = Turn i32" + lanes +
-                               " {w} %2 u->w\nStore {w} %1 + " + std::to_string(n) + "*w, %3\n";
-      const Ran ran = run(text);
-      ASSERT_EQ(ran.error, "") << text;
-      for (int64_t i = 0; i < n; ++i) {
-        for (int64_t j = 0; j < n; ++j) {
-          const Word expected = j < rows ? ran.before[0].get(n * j + i) : 0;
-          ASSERT_EQ(ran.params[1].get(n * i + j), expected) << n << " " << rows;
+      for (int columns : {n, n - 1}) {
+        const std::string lanes = "x" + std::to_string(n), size = std::to_string(n * n);
+        const std::string text = "program p\naxis u " + std::to_string(rows) + ", w " +
+                                 std::to_string(columns) + "\n%0 = Param i32 0 [" + size +
+                                 "]\n%1 = Param i32 1 [" + size + "] write\n%2 = Load i32" + lanes +
+                                 " {u} %0 + " + std::to_string(n) + "*u\n%3 = Turn i32" + lanes +
+                                 " {w} %2 u->w\nStore {w} %1 + " + std::to_string(n) + "*w, %3\n";
+        const Ran ran = run(text);
+        ASSERT_EQ(ran.error, "") << text;
+        for (int64_t i = 0; i < columns; ++i) {
+          for (int64_t j = 0; j < n; ++j) {
+            const Word expected = j < rows ? ran.before[0].get(n * j + i) : 0;
+            ASSERT_EQ(ran.params[1].get(n * i + j), expected) << n << " " << rows;
+          }
         }
       }
     }

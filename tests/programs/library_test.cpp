@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "aster.h"
@@ -163,21 +164,136 @@ INSTANTIATE_TEST_SUITE_P(Library, Generated, testing::Bool(), [](const auto& one
   return std::string(one.param ? "Turned" : "Plain");
 });
 
-Tensor conv(int64_t stride, int64_t padding, int64_t dilation, bool gradient) {
+Tensor gradient_of_conv(int64_t stride) {
   Tensor x = data({3, 24, 17, 15}), w = data({80, 24, 3, 3}, 2);
-  Tensor y = x.conv2d(w, {}, {.stride = {stride}, .dilation = {dilation}, .padding = {padding}});
-  return gradient ? y.square().sum().gradient(w) * 1e-3 : y;
-}
-
-TEST(Library, Convolutions) {
-  check([] { return conv(1, 1, 1, false); }, "Conv2d");
-  check([] { return conv(2, 1, 1, false); }, "Conv2d");
-  check([] { return conv(1, 2, 2, false); }, "Conv2d");
+  return x.conv2d(w, {}, {.stride = {stride}, .padding = {1}}).square().sum().gradient(w) * 1e-3;
 }
 
 TEST(Library, GradientsOfConvolutions) {
-  check([] { return conv(1, 1, 1, true); }, "Conv2dWeightGrad");
-  check([] { return conv(2, 1, 1, true); }, "Conv2dWeightGrad");
+  check([] { return gradient_of_conv(1); }, "Conv2dWeightGrad");
+  check([] { return gradient_of_conv(2); }, "Conv2dWeightGrad");
+}
+
+struct Convolution {
+  int64_t images, channels, height, width, filters, kernel, stride = 1, padding = 0, dilation = 1;
+  int32_t groups = 1;
+  int64_t out(int64_t size) const {
+    return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+  }
+  Tensor make() const {
+    const Tensor x = data({images, channels, height, width}),
+                 w = data({filters, channels / groups, kernel, kernel}, 2);
+    return x.conv2d(
+        w, {},
+        {.stride = {stride}, .dilation = {dilation}, .padding = {padding}, .groups = groups});
+  }
+  // One result in so many.
+  std::map<size_t, double> some(size_t every) const {
+    const Floats x = noise(static_cast<size_t>(images * channels * height * width), 1),
+                 w = noise(static_cast<size_t>(filters * channels / groups * kernel * kernel), 2);
+    const int64_t rows = out(height), columns = out(width), per = channels / groups;
+    std::map<size_t, double> made;
+    const auto count = static_cast<size_t>(images * filters * rows * columns);
+    for (size_t at = 0; at < count; at += every) {
+      const auto i = static_cast<int64_t>(at);
+      const int64_t ox = i % columns, oy = i / columns % rows, o = i / columns / rows % filters,
+                    n = i / columns / rows / filters, group = o / (filters / groups);
+      double sum = 0;
+      for (int64_t c = 0; c < per; ++c) {
+        for (int64_t k = 0; k < kernel * kernel; ++k) {
+          const int64_t y = oy * stride - padding + k / kernel * dilation,
+                        z = ox * stride - padding + k % kernel * dilation;
+          if (y < 0 || y >= height || z < 0 || z >= width) continue;
+          sum += double{x[static_cast<size_t>(
+                     ((n * channels + group * per + c) * height + y) * width + z)]} *
+                 w[static_cast<size_t>((o * per + c) * kernel * kernel + k)];
+        }
+      }
+      made[at] = sum;
+    }
+    return made;
+  }
+};
+
+// Generated: filters in the lanes or pixels in them, rows shorter than a vector, images that are
+// padded or thinned out in memory, steps that end with a range; the same bits by any number
+// of threads and programs for many sizes.
+TEST(Convolutions, OfEveryKind) {
+  const Convolution kinds[] = {
+      {2, 24, 17, 15, 80, 3, 1, 1},       {2, 24, 17, 15, 80, 3, 2, 1},
+      {2, 24, 17, 15, 80, 3, 1, 2, 2},    {1, 3, 70, 75, 40, 7, 2, 3},
+      {2, 48, 30, 26, 37, 1, 2},          {1, 48, 26, 30, 37, 1},
+      {2, 32, 20, 17, 64, 3, 1, 1, 1, 2}, {9, 64, 7, 7, 48, 3, 1, 1},
+      {2, 16, 33, 31, 3, 3, 1, 1},        {1, 40, 21, 22, 17, 2},
+  };
+  for (const Convolution& kind : kinds) {
+    const std::map<size_t, double> expected = kind.some(37);
+    for (const int32_t bytes : {16, 32, 64}) {
+      Floats first;
+      for (const int32_t threads : {1, 2, 7}) {
+        aster_ml_context_options options{};
+        options.vector_bytes = bytes;
+        options.threads = threads;
+        Session s(options);
+        const Tensor out = kind.make();
+        EXPECT_OK(out.realize());
+        const Floats got = read(out);
+        if (first.empty()) first = got;
+        ASSERT_EQ(first, got) << bytes << " bytes, " << threads << " threads " << s.schedule();
+      }
+      for (const auto& [at, sum] : expected)
+        ASSERT_NEAR(first[at], sum, 1e-4) << at << " of " << (&kind - kinds) << ", " << bytes;
+    }
+  }
+}
+
+// What follows a convolution is computed in its kernel, from what is read in squares as well.
+TEST(Convolutions, WhatFollowsThem) {
+  const Convolution kind{2, 32, 16, 19, 48, 3, 1, 1};
+  const auto build = [&] {
+    const Tensor bias = data({48, 1, 1}, 3), beside = data({2, 48, 16, 19}, 4);
+    return ((kind.make() + bias).relu() + beside).maximum(bias * 2);
+  };
+  aster_ml_context_options options{};
+  options.compiler = "none";
+  Floats expected;
+  {
+    Session s(options);
+    const Tensor out = build();
+    EXPECT_OK(out.realize());
+    expected = read(out);
+  }
+  options.compiler = nullptr;
+  for (const int32_t bytes : {16, 32, 64}) {
+    options.vector_bytes = bytes;
+    Session s(options);
+    const Tensor out = build();
+    EXPECT_OK(out.realize());
+    const Floats got = read(out);
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << i;
+  }
+}
+
+TEST(Convolutions, OfManySizes) {
+  aster_ml_context_options options{};
+  options.no_sizes = 1;
+  std::vector<Floats> own;
+  for (const bool alone : {true, false}) {
+    options.no_sizes = alone ? 1 : 0;
+    Session s(options);
+    size_t i = 0;
+    for (const int64_t images : {4, 5, 7, 6, 5}) {
+      for (const int64_t width : {20, 23}) {
+        const Tensor out = Convolution{images, 24, 18, width, 40, 3, 1, 1}.make();
+        EXPECT_OK(out.realize());
+        if (alone) {
+          own.push_back(read(out));
+        } else {
+          EXPECT_EQ(read(out), own[i++]) << images << " images of " << width;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -28,9 +28,6 @@ constexpr int64_t kTaskRun = 256, kShortestTaskRun = 32;
 
 // ---- Caches ----
 
-// The second level of a core: elements of unfolded image that stay there beside what is multiplied
-// with them.
-constexpr int64_t kPatchElements = 256 * 1024;
 // Bytes from which on places here and there are far from each other, and from which on memory
 // leaves the caches of a core.
 constexpr int64_t kFarBytes = int64_t{1} << 18;

@@ -48,10 +48,8 @@ constexpr Implementation kImplementations[] = {
     {Op::kForeign, kNone, "kernel", nullptr, nullptr, reads_foreign, prepare_foreign, run_foreign},
     {Op::kCall, Composite::kMatmul, "Matmul:library", takes_matmul, nullptr, reads_product,
      prepare_matmul, run_matmul},
-    {Op::kCall, Composite::kConv2d, "Conv2d:library", takes_conv2d, nullptr, row_major,
-     prepare_conv2d, run_conv2d},
     {Op::kCall, Composite::kConv2dWeightGrad, "Conv2dWeightGrad:library", takes_conv2d_weight_grad,
-     nullptr, row_major, prepare_conv2d, run_conv2d_weight_grad},
+     nullptr, row_major, prepare_conv2d_weight_grad, run_conv2d_weight_grad},
 };
 
 bool is_for(const Implementation& row, Node node) {

@@ -76,13 +76,11 @@ bool takes(uop::Node call);
 Status prepare(Plan* out, uop::Node node, std::span<const int64_t> views);
 
 bool takes_matmul(uop::Node call);
-bool takes_conv2d(uop::Node call);
 bool takes_conv2d_weight_grad(uop::Node call);
 bool reads_product(uop::Node node, size_t argument, std::span<const int64_t> view);
 Status prepare_matmul(Plan* out, uop::Node call, std::span<const int64_t> views);
-Status prepare_conv2d(Plan* out, uop::Node call, std::span<const int64_t> views);
+Status prepare_conv2d_weight_grad(Plan* out, uop::Node call, std::span<const int64_t> views);
 void run_matmul(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
-void run_conv2d(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
 void run_conv2d_weight_grad(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                             int64_t end);
 Status prepare_scatter(Plan* out, uop::Node node, std::span<const int64_t> views);

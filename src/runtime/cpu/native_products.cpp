@@ -1,6 +1,6 @@
 // Products and convolutions by BLAS: single-threaded calls on parts that depend on shapes alone, so
-// that the bits do not depend on who computes which. A convolution unfolds its image piece by
-// piece.
+// that the bits do not depend on who computes which. A gradient to the weights of a convolution
+// unfolds the image piece by piece.
 #include <algorithm>
 
 #include "runtime/cpu/machine.h"
@@ -24,8 +24,6 @@ constexpr double kFewestPartFlops = 16e6;
 constexpr int64_t kLongestColumn = 64 << 10;  // bytes of the second operand of a product
 // Generated loops win below these.
 constexpr int64_t kFewestWeights = 16 * 1024;
-constexpr int64_t kFewestWeightsOfWideImages = 64 * 1024;
-constexpr int64_t kWideImage = 32;
 
 // Numbers of a plan, by position.
 namespace gemm {
@@ -92,16 +90,14 @@ ConvShape conv_shape(Node x, uop::Words w, uop::Words out, Node call) {
           call->arg(3), call->arg(4), call->arg(6), call->arg(8), call->arg(9)};
 }
 
-// Unfolds output rows [first, last) of channels [c0, c1) of one image: patch[c, ky, kx][y, x],
-// zeros outside.
+// Unfolds channels [c0, c1) of one image: patch[c, ky, kx][y, x], zeros outside.
 template <typename T>
-void unfold(T* patch, const T* image, const ConvShape& s, int64_t c0, int64_t c1, int64_t first,
-            int64_t last) {
+void unfold(T* patch, const T* image, const ConvShape& s, int64_t c0, int64_t c1) {
   for (int64_t c = c0; c < c1; ++c) {
     const T* plane = image + c * s.height * s.width;
     for (int64_t ky = 0; ky < s.kernel_y; ++ky) {
       for (int64_t kx = 0; kx < s.kernel_x; ++kx) {
-        for (int64_t oy = first; oy < last; ++oy, patch += s.out_x) {
+        for (int64_t oy = 0; oy < s.out_y; ++oy, patch += s.out_x) {
           const int64_t y = oy * s.stride_y - s.pad_top + ky * s.dilation_y;
           const int64_t x0 = kx * s.dilation_x - s.pad_left;
           if (y < 0 || y >= s.height) {
@@ -164,37 +160,6 @@ void run_gemm_of(const Plan& plan, void* const* operands, void*, int64_t begin, 
   }
 }
 
-bool reads_image_itself(const ConvShape& s) {
-  return s.kernel_y == 1 && s.kernel_x == 1 && s.stride_y == 1 && s.stride_x == 1 &&
-         s.pad_top == 0 && s.pad_left == 0 && s.out_y == s.height && s.out_x == s.width;
-}
-
-// Rows of output whose image is unfolded together.
-int64_t rows_a_task(const ConvShape& s) {
-  if (reads_image_itself(s)) return s.out_y;
-  return std::clamp<int64_t>(machine::kPatchElements / (s.patch() * s.out_x), 1, s.out_y);
-}
-
-// One task some rows of an image.
-template <typename T>
-void run_conv_of(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
-                 int64_t end) {
-  const ConvShape s = get_head<ConvShape>(plan);
-  T* patch = static_cast<T*>(scratch);
-  const T* w = static_cast<const T*>(operands[1]);
-  const bool direct = reads_image_itself(s);
-  const int64_t rows = rows_a_task(s), tasks = (s.out_y + rows - 1) / rows;
-  for (int64_t task = begin; task < end; ++task) {
-    const int64_t n = task / tasks, y = task % tasks * rows, last = std::min(s.out_y, y + rows),
-                  width = (last - y) * s.out_x;
-    const T* image = static_cast<const T*>(operands[0]) + n * s.channels * s.height * s.width;
-    T* out = static_cast<T*>(operands[2]) + n * s.filters * s.positions();
-    if (!direct) unfold(patch, image, s, 0, s.channels, y, last);
-    multiply(plan, false, false, s.filters, width, s.patch(), w, s.patch(), direct ? image : patch,
-             width, false, out + y * s.out_x, s.positions());
-  }
-}
-
 int64_t channels_a_task(const ConvShape& s) {
   return std::max<int64_t>(1, (64 + s.kernel_y * s.kernel_x - 1) / (s.kernel_y * s.kernel_x));
 }
@@ -212,7 +177,7 @@ void run_weight_grad_of(const Plan& plan, void* const* operands, void* scratch, 
     for (int64_t n = 0; n < s.images; ++n) {
       const T* image = static_cast<const T*>(operands[0]) + n * s.channels * s.height * s.width;
       const T* g = static_cast<const T*>(operands[1]) + n * s.filters * s.positions();
-      unfold(patch, image, s, c0, c1, 0, s.out_y);
+      unfold(patch, image, s, c0, c1);
       multiply(plan, false, true, s.filters, (c1 - c0) * taps, s.positions(), g, s.positions(),
                patch, s.positions(), n != 0, out, s.patch());
     }
@@ -256,13 +221,6 @@ bool worth_matmul(Node call) {
   const int64_t m = a->dim(a->ndim - 2u), k = a->dim(a->ndim - 1u), n = b->dim(b->ndim - 1u);
   if (m < kNarrowest || n < kNarrowest) return false;
   return k * static_cast<int64_t>(dtype::size(call->dtype)) > kLongestColumn;
-}
-
-bool worth_conv2d(Node call) {
-  if (call->dim(2) * call->dim(3) > INT32_MAX) return false;
-  const bool wide = call->dim(3) >= kWideImage;
-  return call->arg(1) == 1 &&
-         call->src(2)->count() >= (wide ? kFewestWeightsOfWideImages : kFewestWeights);
 }
 
 bool worth_weight_grad(Node call) { return call->arg(1) == 1 && call->count() >= kFewestWeights; }
@@ -319,24 +277,15 @@ Status prepare_matmul(Plan* out, Node call, std::span<const int64_t> words) {
   return kOk;
 }
 
-Status prepare_conv2d(Plan* out, Node call, std::span<const int64_t>) {
-  const bool weights = uop::composite_of(call) == Composite::kConv2dWeightGrad;
-  const Node x = call->src(1);
-  const ConvShape s = weights ? conv_shape(x, call->shape(), call->src(2)->shape(), call)
-                              : conv_shape(x, call->src(2)->shape(), call->shape(), call);
+Status prepare_conv2d_weight_grad(Plan* out, Node call, std::span<const int64_t>) {
+  const ConvShape s = conv_shape(call->src(1), call->shape(), call->src(2)->shape(), call);
   ASTER_TRY(put_head(out, s));
-  const int64_t element = static_cast<int64_t>(dtype::size(call->dtype));
+  const int64_t group = std::min(channels_a_task(s), s.channels);
   const double products = static_cast<double>(s.patch()) * static_cast<double>(s.positions()) *
                           static_cast<double>(s.filters) * static_cast<double>(s.images);
-  if (weights) {
-    const int64_t group = std::min(channels_a_task(s), s.channels);
-    out->tasks = (s.channels + channels_a_task(s) - 1) / channels_a_task(s);
-    out->scratch_bytes = group * s.kernel_y * s.kernel_x * s.positions() * element;
-  } else {
-    const int64_t rows = rows_a_task(s);
-    out->tasks = s.images * ((s.out_y + rows - 1) / rows);
-    out->scratch_bytes = reads_image_itself(s) ? 0 : s.patch() * rows * s.out_x * element;
-  }
+  out->tasks = (s.channels + channels_a_task(s) - 1) / channels_a_task(s);
+  out->scratch_bytes = group * s.kernel_y * s.kernel_x * s.positions() *
+                       static_cast<int64_t>(dtype::size(call->dtype));
   finish(out, call, 2 * products / static_cast<double>(std::max<int64_t>(out->tasks, 1)));
   return kOk;
 }
@@ -346,7 +295,6 @@ bool reads_product(Node call, size_t argument, std::span<const int64_t> view) {
 }
 
 bool takes_matmul(Node call) { return possible(call) && worth_matmul(call) && has_blas(); }
-bool takes_conv2d(Node call) { return possible(call) && worth_conv2d(call) && has_blas(); }
 bool takes_conv2d_weight_grad(Node call) {
   return possible(call) && worth_weight_grad(call) && has_blas();
 }
@@ -354,11 +302,6 @@ bool takes_conv2d_weight_grad(Node call) {
 void run_matmul(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                 int64_t end) {
   const auto run = plan.dtype == DType::kFloat32 ? run_gemm_of<float> : run_gemm_of<double>;
-  run(plan, operands, scratch, begin, end);
-}
-void run_conv2d(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
-                int64_t end) {
-  const auto run = plan.dtype == DType::kFloat32 ? run_conv_of<float> : run_conv_of<double>;
   run(plan, operands, scratch, begin, end);
 }
 void run_conv2d_weight_grad(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
