@@ -378,6 +378,7 @@ void storage_make_internal(Storage* storage) {
 }
 
 void storage_retain(Storage* storage) {
+  if (storage == nullptr) return;
   storage->references.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -54,9 +54,7 @@ class Array {
   }
 
  private:
-  void retain() const {
-    if (held_ != nullptr) buffer::storage_retain(held_);
-  }
+  void retain() const { buffer::storage_retain(held_); }
   aster_ml_buffer memory_{};
   size_t at_ = 0;  // in bytes
   buffer::Storage* held_ = nullptr;

@@ -236,6 +236,11 @@ TEST_F(BufferTest, WrappedMemoryIsReleasedOnceAndLast) {
   EXPECT_EQ(buf::storage_find(foreign), nullptr);
 }
 
+TEST_F(BufferTest, NoStorageHasNoReferences) {
+  buf::storage_retain(nullptr);
+  buf::storage_release(nullptr);
+}
+
 TEST_F(BufferTest, MemoryMayBeWrappedTwice) {
   alignas(16) float foreign[8] = {};
   Released first, second;
