@@ -18,7 +18,7 @@ Status lower_program(program::Module* out, const char* name, const Kernel& kerne
 Status lower_kernel(program::Module* out, const char* name, Node kernel, const Target& target,
                     Memory& memory, const Plan* plan = nullptr);
 // The same by a plan for many sizes, which gives the same bits; `plan`: that which the engine
-// takes.
+// takes, without items.
 Status lower_general(program::Module* out, Plan* general, const char* name, const Kernel& kernel,
                      const Plan& plan, const Target& target, Memory& memory);
 // The planner's plan of a kernel's graph.

@@ -115,10 +115,6 @@ Status plan_kernel(Plan* out, Node node, const Target& target, Memory& memory) {
 
 Status lower_general(program::Module* out, Plan* general, const char* name, const Kernel& kernel,
                      const Plan& plan, const Target& target, Memory& memory) {
-  if (has_items(plan)) {
-    ASTER_TRY(copy(general, plan));
-    return lower_program(out, name, kernel, plan, target, memory);
-  }
   general->general = true;
   ASTER_TRY(make_plan(general, kernel, target, memory));
   if (!folds_alike(*general, plan)) {
@@ -132,13 +128,14 @@ Status lower_general(program::Module* out, Plan* general, const char* name, cons
 
 namespace {
 
-// The kernel for its own sizes.
+// The kernel for its own sizes; no text where its code is at hand.
 Status write_own(Rendered& out, const Kernel& kernel, const Plan& plan, const Target& target,
                  bool from_outside, Memory& memory) {
   program::Module module(memory);
   ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
   if (from_outside) ASTER_TRY(program::verify(module, {true}));
-  return render_module(out.code, module, target);
+  out.code.scratch_bytes = program::scratch_bytes(module.programs.back());
+  return out.at_hand ? kOk : render_module(out.code, module, target);
 }
 
 // Unless its code is at hand. *taken: the plan that it has.
@@ -152,11 +149,11 @@ Status write_shared(Rendered& out, const Plan** taken, Plan* general, const Kern
     out.code.scratch_bytes = program::scratch_bytes(module.programs.back());
     return out.at_hand ? kOk : render_module(out.code, module, target);
   }
-  // What needs scratch memory is written again, to know how much.
+  out.at_hand = classes.is_at_hand(out.name);
+  // Of code that is at hand, the program tells how much scratch memory it needs.
   const bool packs = std::ranges::any_of(
       plan.segments, [](const SegmentPlan& segment) { return !segment.packed.empty(); });
-  out.at_hand = !packs && classes.is_at_hand(out.name);
-  return out.at_hand ? kOk : write_own(out, kernel, plan, target, false, memory);
+  return out.at_hand && !packs ? kOk : write_own(out, kernel, plan, target, false, memory);
 }
 
 }  // namespace
