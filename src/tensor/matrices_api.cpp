@@ -65,6 +65,9 @@ class Call {
   }
   // Results in order, cast to the inputs' own dtype but for those of whole numbers.
   Status finish(std::initializer_list<Node> results) {
+    return finish(Nodes{results.begin(), results.size()});
+  }
+  Status finish(Nodes results) {
     Node made[kMostResults] = {};
     size_t count = 0;
     for (Node result : results) {
@@ -228,6 +231,17 @@ Status solution(Call& call, const Problem& how) {
   return call.finish({vector ? without_last(x).n : x.n});
 }
 
+// What one decomposition gives, as it is.
+Status decomposed(const char* name, Outs outs, Input x, const Problem& how) {
+  Call call(name, outs, {x});
+  ASTER_TRY(call.status());
+  const Decomposed d = call.decompose(how);
+  return call.finish(Nodes{d.of, outs.size()});
+}
+Status decomposed(const char* name, Outs outs, Input x, What what) {
+  return decomposed(name, outs, x, problem_of(what));
+}
+
 }  // namespace
 }  // namespace aster::tensor
 
@@ -237,10 +251,7 @@ using aster::kOk;
 int32_t aster_ml_lazy_lu(aster_ml_lazy* out_p, aster_ml_lazy* out_l, aster_ml_lazy* out_u,
                          const aster_ml_lazy* x) {
   ASTER_API();
-  Call call("lu", {out_p, out_l, out_u}, {x});
-  ASTER_TRY(call.status());
-  const Decomposed d = call.decompose(What::kLu);
-  return call.finish({d.of[0], d.of[1], d.of[2]});
+  return decomposed("lu", {out_p, out_l, out_u}, x, What::kLu);
 }
 
 int32_t aster_ml_lazy_lu_factor(aster_ml_lazy* out_lu, aster_ml_lazy* out_rows,
@@ -254,17 +265,12 @@ int32_t aster_ml_lazy_lu_factor(aster_ml_lazy* out_lu, aster_ml_lazy* out_rows,
 
 int32_t aster_ml_lazy_cholesky(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t upper) {
   ASTER_API();
-  Call call("cholesky", {out}, {x});
-  ASTER_TRY(call.status());
-  return call.finish({call.decompose(problem_of(What::kCholesky, upper)).of[0]});
+  return decomposed("cholesky", {out}, x, problem_of(What::kCholesky, upper));
 }
 
 int32_t aster_ml_lazy_qr(aster_ml_lazy* out_q, aster_ml_lazy* out_r, const aster_ml_lazy* x) {
   ASTER_API();
-  Call call("qr", {out_q, out_r}, {x});
-  ASTER_TRY(call.status());
-  const Decomposed d = call.decompose(What::kQr);
-  return call.finish({d.of[0], d.of[1]});
+  return decomposed("qr", {out_q, out_r}, x, What::kQr);
 }
 
 int32_t aster_ml_lazy_qr_reduced(aster_ml_lazy* out_q, aster_ml_lazy* out_r,
@@ -293,43 +299,30 @@ int32_t aster_ml_lazy_svd(aster_ml_lazy* out_u, aster_ml_lazy* out_s, aster_ml_l
 
 int32_t aster_ml_lazy_svdvals(aster_ml_lazy* out, const aster_ml_lazy* x) {
   ASTER_API();
-  Call call("svdvals", {out}, {x});
-  ASTER_TRY(call.status());
-  return call.finish({call.decompose(What::kSvdValues).of[0]});
+  return decomposed("svdvals", {out}, x, What::kSvdValues);
 }
 
 int32_t aster_ml_lazy_eigh(aster_ml_lazy* out_w, aster_ml_lazy* out_v, const aster_ml_lazy* x,
                            int32_t upper) {
   ASTER_API();
-  Call call("eigh", {out_w, out_v}, {x});
-  ASTER_TRY(call.status());
-  const Decomposed d = call.decompose(problem_of(What::kEigh, upper));
-  return call.finish({d.of[0], d.of[1]});
+  return decomposed("eigh", {out_w, out_v}, x, problem_of(What::kEigh, upper));
 }
 
 int32_t aster_ml_lazy_eigvalsh(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t upper) {
   ASTER_API();
-  Call call("eigvalsh", {out}, {x});
-  ASTER_TRY(call.status());
-  return call.finish({call.decompose(problem_of(What::kEighValues, upper)).of[0]});
+  return decomposed("eigvalsh", {out}, x, problem_of(What::kEighValues, upper));
 }
 
 int32_t aster_ml_lazy_eig(aster_ml_lazy* out_re, aster_ml_lazy* out_im, aster_ml_lazy* out_v,
                           const aster_ml_lazy* x) {
   ASTER_API();
-  Call call("eig", {out_re, out_im, out_v}, {x});
-  ASTER_TRY(call.status());
-  const Decomposed d = call.decompose(What::kEig);
-  return call.finish({d.of[0], d.of[1], d.of[2]});
+  return decomposed("eig", {out_re, out_im, out_v}, x, What::kEig);
 }
 
 int32_t aster_ml_lazy_eigvals(aster_ml_lazy* out_re, aster_ml_lazy* out_im,
                               const aster_ml_lazy* x) {
   ASTER_API();
-  Call call("eigvals", {out_re, out_im}, {x});
-  ASTER_TRY(call.status());
-  const Decomposed d = call.decompose(What::kEigValues);
-  return call.finish({d.of[0], d.of[1]});
+  return decomposed("eigvals", {out_re, out_im}, x, What::kEigValues);
 }
 
 int32_t aster_ml_lazy_solve(aster_ml_lazy* out, const aster_ml_lazy* a, const aster_ml_lazy* b) {
@@ -353,16 +346,12 @@ int32_t aster_ml_lazy_solve_triangular(aster_ml_lazy* out, const aster_ml_lazy* 
 
 int32_t aster_ml_lazy_inv(aster_ml_lazy* out, const aster_ml_lazy* x) {
   ASTER_API();
-  Call call("inv", {out}, {x});
-  ASTER_TRY(call.status());
-  return call.finish({call.decompose(What::kInverse).of[0]});
+  return decomposed("inv", {out}, x, What::kInverse);
 }
 
 int32_t aster_ml_lazy_det(aster_ml_lazy* out, const aster_ml_lazy* x) {
   ASTER_API();
-  Call call("det", {out}, {x});
-  ASTER_TRY(call.status());
-  return call.finish({call.decompose(What::kDeterminant).of[0]});
+  return decomposed("det", {out}, x, What::kDeterminant);
 }
 
 int32_t aster_ml_lazy_slogdet(aster_ml_lazy* out_sign, aster_ml_lazy* out_logabs,
@@ -376,9 +365,7 @@ int32_t aster_ml_lazy_slogdet(aster_ml_lazy* out_sign, aster_ml_lazy* out_logabs
 
 int32_t aster_ml_lazy_expm(aster_ml_lazy* out, const aster_ml_lazy* x) {
   ASTER_API();
-  Call call("expm", {out}, {x});
-  ASTER_TRY(call.status());
-  return call.finish({call.decompose(What::kExpm).of[0]});
+  return decomposed("expm", {out}, x, What::kExpm);
 }
 
 int32_t aster_ml_lazy_lstsq(aster_ml_lazy* out_x, aster_ml_lazy* out_rank, aster_ml_lazy* out_s,
