@@ -51,4 +51,9 @@ Status make_kernels(Kernels* kernels, Executable* exe, Engine& engine, uop::Grap
 // answers.
 Status without_code(Executable* exe, const Context& context, Status status);
 
+// The launches of a schedule whose kernels are made, each where it has a function. graph: that of
+// the schedule.
+Status assemble(Executable* exe, Engine& engine, const Schedule& schedule, uop::Graph& graph,
+                const Kernels& on_device, const Kernels& on_host, const Leaves& leaves);
+
 }  // namespace aster::engine
