@@ -1,7 +1,6 @@
-// Views: descriptors in bytes, their slices and halves, and copies of them in other layouts.
-#include "aster_ml/view.h"
+// Views: descriptors in bytes, their slices and halves.
+#include "buffer/view.h"
 
-#include <bit>
 #include <cstring>
 
 #include "base/options.h"
@@ -13,26 +12,7 @@
 namespace aster::buffer {
 namespace {
 
-using View = aster_ml_buffer_view;
 constexpr size_t kMostAxes = 1024;
-
-// A reference of a storage that is given up with the scope.
-class Held {
- public:
-  Held() = default;
-  explicit Held(Storage* storage) : storage_(storage) {}
-  ~Held() { storage_release(storage_); }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  Storage* get() const { return storage_; }
-  Storage** room() { return &storage_; }
-  Storage* take() { return std::exchange(storage_, nullptr); }
-
- private:
-  Storage* storage_ = nullptr;
-};
-
-size_t element_of(const View& view) { return aster_ml_dtype_size(view.memory.dtype); }
 
 uint32_t flags_of(const Storage& storage, bool shared) {
   uint32_t flags = shared ? ASTER_ML_VIEW_SHARED : 0;
@@ -42,10 +22,10 @@ uint32_t flags_of(const Storage& storage, bool shared) {
   return flags;
 }
 
-// A view in storage, whose reference it takes over if this succeeds; shape and strides are filled
-// in by the caller.
-Status make(View* out, Storage* storage, int32_t dtype, size_t byte_offset, size_t ndim,
-            bool shared) {
+}  // namespace
+
+Status make_view(View* out, Storage* storage, int32_t dtype, size_t byte_offset, size_t ndim,
+                 bool shared) {
   if (ndim > kMostAxes) return ASTER_FAIL(kRANGE, "%zu axes", ndim);
   View made{};
   Storage* axes;
@@ -61,7 +41,6 @@ Status make(View* out, Storage* storage, int32_t dtype, size_t byte_offset, size
   return kOk;
 }
 
-// strides in units of bytes; null: row-major.
 void fill_axes(View* view, const size_t* shape, const ptrdiff_t* strides, size_t unit) {
   if (view->ndim == 0) return;
   std::memcpy(view->shape, shape, view->ndim * sizeof(size_t));
@@ -73,6 +52,15 @@ void fill_axes(View* view, const size_t* shape, const ptrdiff_t* strides, size_t
   for (size_t i = 0; i < view->ndim; ++i)
     view->strides[i] = strides[i] * static_cast<ptrdiff_t>(unit);
 }
+
+bool is_empty(const View& view) {
+  for (size_t i = 0; i < view.ndim; ++i) {
+    if (view.shape[i] == 0) return true;
+  }
+  return false;
+}
+
+namespace {
 
 // The storage of a view that lives, with a reference.
 Status check(Held* held, const View* view) {
@@ -99,7 +87,8 @@ Status check_axis(const View& view, size_t axis) {
 Status again(View* out, const View& view) {
   auto* storage = static_cast<Storage*>(const_cast<void*>(view.owner));
   storage_retain(storage);
-  const Status status = make(out, storage, view.memory.dtype, view.byte_offset, view.ndim, true);
+  const Status status =
+      make_view(out, storage, view.memory.dtype, view.byte_offset, view.ndim, true);
   if (!status.ok()) {
     storage_release(storage);
     return status;
@@ -156,182 +145,13 @@ void range_of(ptrdiff_t* begin, ptrdiff_t* end, const View& view) {
   }
 }
 
-bool empty(const View& view) {
-  for (size_t i = 0; i < view.ndim; ++i) {
-    if (view.shape[i] == 0) return true;
-  }
-  return false;
-}
-
 bool apart(const View& whole, const View& low, const View& high, size_t axis) {
-  if (empty(low) || empty(high)) return true;
+  if (is_empty(low) || is_empty(high)) return true;
   ptrdiff_t low_begin, low_end, high_begin, high_end;
   range_of(&low_begin, &low_end, low);
   range_of(&high_begin, &high_end, high);
   if (low_end <= high_begin || high_end <= low_begin) return true;
   return whole.strides[axis] != 0 && nested(whole);
-}
-
-// ---- Layouts ----
-
-// A descriptor of the same elements that owns nothing; strides has room for them.
-Status borrow(aster_ml_tensor* out, Vec<ptrdiff_t>* strides, const View& view, bool reversed,
-              Vec<size_t>* shape) {
-  const auto size = static_cast<ptrdiff_t>(element_of(view));
-  for (size_t i = 0; i < view.ndim; ++i) {
-    const size_t axis = reversed ? view.ndim - 1 - i : i;
-    ASTER_TRY(strides->push(view.strides[axis] / size));
-    ASTER_TRY(shape->push(view.shape[axis]));
-  }
-  *out = {view.memory,     view.byte_offset,  view.ndim,         shape->data(),
-          strides->data(), view.memory.dtype, view.memory.device};
-  return kOk;
-}
-
-// Memory for the elements of a view on a device, filled in row-major or column-major order.
-Status copied(Storage** out, Context& context, const View& view, int32_t device, bool reversed) {
-  Vec<ptrdiff_t> strides(context.heap());
-  Vec<size_t> shape(context.heap());
-  aster_ml_tensor tensor;
-  ASTER_TRY(borrow(&tensor, &strides, view, reversed, &shape));
-  const size_t bytes = aster_ml_tensor_count(&tensor) * element_of(view);
-  Storage* storage;
-  ASTER_TRY(storage_create(&storage, context, bytes, device));
-  const Status status = gather(storage->data, storage->device, tensor);
-  if (!status.ok()) {
-    storage_release(storage);
-    return status;
-  }
-  *out = storage;
-  return kOk;
-}
-
-// A view of row-major or column-major elements in memory of their own; takes the storage over.
-Status dense(View* out, Held* storage, const View& like, bool column_major) {
-  ASTER_TRY(make(out, storage->get(), like.memory.dtype, 0, like.ndim, false));
-  storage->take();
-  fill_axes(out, like.shape, nullptr, 1);
-  if (!column_major) return kOk;
-  auto step = static_cast<ptrdiff_t>(element_of(like));
-  for (size_t i = 0; i < like.ndim; ++i) {
-    out->strides[i] = step;
-    step *= like.shape[i] != 0 ? static_cast<ptrdiff_t>(like.shape[i]) : 1;
-  }
-  return kOk;
-}
-
-// The Z-curve of the last two axes.
-struct Curve {
-  size_t outer = 1, rows, columns;
-  int row_bits, column_bits;
-
-  explicit Curve(const View& view)
-      : rows(view.shape[view.ndim - 2]), columns(view.shape[view.ndim - 1]) {
-    for (size_t i = 0; i + 2 < view.ndim; ++i) outer *= view.shape[i];
-    row_bits = bits_of(rows);
-    column_bits = bits_of(columns);
-  }
-  static int bits_of(size_t count) {
-    return count > 1 ? static_cast<int>(std::bit_width(count - 1)) : 0;
-  }
-  size_t places() const { return size_t{1} << (row_bits + column_bits); }  // of one matrix
-  size_t place(size_t row, size_t column) const {
-    size_t out = 0;
-    int at = 0;
-    for (int bit = 0; bit < row_bits || bit < column_bits; ++bit) {
-      if (bit < column_bits) out |= (column >> bit & 1) << at++;
-      if (bit < row_bits) out |= (row >> bit & 1) << at++;
-    }
-    return out;
-  }
-};
-
-// Between row-major elements and the same along the curve.
-void wind(const Curve& curve, char* along, char* straight, size_t size, bool out_of_curve) {
-  for (size_t matrix = 0; matrix < curve.outer; ++matrix) {
-    for (size_t row = 0; row < curve.rows; ++row) {
-      for (size_t column = 0; column < curve.columns; ++column, straight += size) {
-        char* at = along + (matrix * curve.places() + curve.place(row, column)) * size;
-        std::memcpy(out_of_curve ? straight : at, out_of_curve ? at : straight, size);
-      }
-    }
-  }
-}
-
-Status on_host(const View& view) {
-  if (device::is_host(view.memory.device)) return kOk;
-  return ASTER_FAIL(kUNSUPPORTED, "Morton order on %s, whose memory the host does not address",
-                    device::name(view.memory.device).text);
-}
-
-// Row-major, whatever the layout.
-Status straighten(View* out, Context& context, const View& view) {
-  Held storage;
-  if (view.layout == ASTER_ML_LAYOUT_STRIDED) {
-    ASTER_TRY(copied(storage.room(), context, view, view.memory.device, false));
-    return dense(out, &storage, view, false);
-  }
-  const Curve curve(view);
-  const size_t size = element_of(view);
-  ASTER_TRY(storage_create(storage.room(), context, curve.outer * curve.rows * curve.columns * size,
-                           view.memory.device));
-  wind(curve, static_cast<char*>(view.memory.data) + view.byte_offset,
-       static_cast<char*>(storage.get()->data), size, true);
-  return dense(out, &storage, view, false);
-}
-
-Status to_morton(View* out, Context& context, const View& view) {
-  ASTER_TRY(on_host(view));
-  if (view.ndim < 2) return ASTER_FAIL(kSHAPE, "Morton order of %zu axes: it takes two", view.ndim);
-  const Curve curve(view);
-  const size_t size = element_of(view);
-  size_t bytes;
-  if (curve.row_bits + curve.column_bits >= 62 ||
-      !checked_mul(curve.outer, curve.places(), &bytes) || !checked_mul(bytes, size, &bytes)) {
-    return ASTER_FAIL(kRANGE, "%zu by %zu elements, padded to powers of two, overflow", curve.rows,
-                      curve.columns);
-  }
-  Held straight, along;
-  ASTER_TRY(copied(straight.room(), context, view, view.memory.device, false));
-  ASTER_TRY(storage_create(along.room(), context, bytes, view.memory.device));
-  if (bytes != 0) std::memset(along.get()->data, 0, bytes);
-  wind(curve, static_cast<char*>(along.get()->data), static_cast<char*>(straight.get()->data), size,
-       false);
-  ASTER_TRY(make(out, along.get(), view.memory.dtype, 0, view.ndim, false));
-  along.take();
-  std::memcpy(out->shape, view.shape, view.ndim * sizeof(size_t));
-  std::memset(out->strides, 0, view.ndim * sizeof(ptrdiff_t));
-  out->layout = ASTER_ML_LAYOUT_MORTON;
-  return kOk;
-}
-
-Status to_layout(View* out, Context& context, const View& view, aster_ml_layout layout) {
-  if (layout == ASTER_ML_LAYOUT_ROW_MAJOR) return straighten(out, context, view);
-  if (layout != ASTER_ML_LAYOUT_COLUMN_MAJOR && layout != ASTER_ML_LAYOUT_MORTON)
-    return ASTER_FAIL(kARGUMENT, "%d is no layout that one can ask for", layout);
-  if (view.layout == ASTER_ML_LAYOUT_MORTON) {
-    View straight;
-    ASTER_TRY(straighten(&straight, context, view));
-    const Status status = to_layout(out, context, straight, layout);
-    ASTER_TRY((Status{aster_ml_view_free(&straight)}));
-    return status;
-  }
-  if (layout == ASTER_ML_LAYOUT_MORTON) return to_morton(out, context, view);
-  Held storage;
-  ASTER_TRY(copied(storage.room(), context, view, view.memory.device, true));
-  return dense(out, &storage, view, true);
-}
-
-bool is_dense(const View& view, bool column_major) {
-  if (view.layout != ASTER_ML_LAYOUT_STRIDED) return false;
-  if (empty(view)) return true;
-  auto step = static_cast<ptrdiff_t>(element_of(view));
-  for (size_t i = 0; i < view.ndim; ++i) {
-    const size_t axis = column_major ? i : view.ndim - 1 - i;
-    if (view.shape[axis] != 1 && view.strides[axis] != step) return false;
-    step *= static_cast<ptrdiff_t>(view.shape[axis]);
-  }
-  return true;
 }
 
 // ---- In and out ----
@@ -373,7 +193,7 @@ Status from_memory(View* out, Context& context, const aster_ml_view_options& opt
                          (options.flags & ASTER_ML_VIEW_READ_ONLY) != 0, options.release,
                          options.self));
   storage->kind = kind;
-  const Status status = make(out, storage, options.dtype, extent.first, options.ndim, true);
+  const Status status = make_view(out, storage, options.dtype, extent.first, options.ndim, true);
   if (!status.ok()) {
     storage->release = nullptr;  // the memory is the caller's still
     storage_release(storage);
@@ -389,7 +209,8 @@ Status in_storage(View* out, Held* storage, const aster_ml_tensor& tensor, size_
     return ASTER_FAIL(kRANGE, "%zu bytes of memory that has %zu", tensor.storage.bytes,
                       storage->get()->bytes - first);
   }
-  ASTER_TRY(make(out, storage->get(), tensor.dtype, tensor.byte_offset + first, tensor.ndim, true));
+  ASTER_TRY(
+      make_view(out, storage->get(), tensor.dtype, tensor.byte_offset + first, tensor.ndim, true));
   storage->take();
   fill_axes(out, tensor.shape, tensor.strides, aster_ml_dtype_size(tensor.dtype));
   return kOk;
