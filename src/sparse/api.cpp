@@ -89,6 +89,19 @@ Status make(aster_ml_sparse* out, const aster_ml_sparse* x, const F& f) {
   });
 }
 
+// One that makes a matrix of none.
+template <typename F>
+Status make_new(aster_ml_sparse* out, const aster_ml_context* context, const F& f) {
+  ASTER_TRY(check_out(out, nullptr));
+  out->impl = nullptr;
+  Context* const within = context_of(context);
+  const ContextLock lock(within);
+  ASTER_TRY(lock.status());
+  Matrix made;
+  ASTER_TRY(f(&made, *within));
+  return give(out, *within, std::move(made));
+}
+
 // One that makes a tensor.
 template <typename F>
 Status make_tensor(aster_ml_tensor* out, const aster_ml_sparse* x, const F& f) {
@@ -104,7 +117,7 @@ Status check_format(int32_t format) {
   return ASTER_FAIL(kARGUMENT, "%d is no format of sparse matrices", format);
 }
 
-Status init(aster_ml_sparse* out, Context& context, int32_t format, int64_t rows, int64_t columns,
+Status init(Matrix* out, int32_t format, int64_t rows, int64_t columns,
             const aster_ml_tensor* first, const aster_ml_tensor* second,
             const aster_ml_tensor* values) {
   ASTER_TRY(check_format(format));
@@ -112,7 +125,7 @@ Status init(aster_ml_sparse* out, Context& context, int32_t format, int64_t rows
     return ASTER_FAIL(kRANGE, "%lld rows and %lld columns", static_cast<Long>(rows),
                       static_cast<Long>(columns));
   }
-  Matrix m;
+  Matrix& m = *out;
   m.format = static_cast<Format>(format);
   m.rows = rows;
   m.columns = columns;
@@ -134,8 +147,7 @@ Status init(aster_ml_sparse* out, Context& context, int32_t format, int64_t rows
         static_cast<Long>(counts[0]), static_cast<Long>(counts[1]), static_cast<Long>(counts[2]),
         static_cast<Long>(rows), static_cast<Long>(columns));
   }
-  ASTER_TRY(check(&m));
-  return give(out, context, std::move(m));
+  return check(&m);
 }
 
 // A descriptor of a caller's with one axis or two, on the host.
@@ -218,12 +230,9 @@ int32_t aster_ml_sparse_init(aster_ml_sparse* out, const aster_ml_context* conte
                              int64_t rows, int64_t columns, const aster_ml_tensor* first,
                              const aster_ml_tensor* second, const aster_ml_tensor* values) {
   ASTER_API();
-  ASTER_TRY(sp::check_out(out, nullptr));
-  out->impl = nullptr;
-  aster::Context* const impl = aster::context_of(context);
-  const aster::ContextLock lock(impl);
-  ASTER_TRY(lock.status());
-  return sp::init(out, *impl, format, rows, columns, first, second, values);
+  return sp::make_new(out, context, [&](sp::Matrix* made, aster::Context&) {
+    return sp::init(made, format, rows, columns, first, second, values);
+  });
 }
 
 int32_t aster_ml_sparse_free(aster_ml_sparse* x) {
@@ -268,17 +277,12 @@ int32_t aster_ml_sparse_view(aster_ml_tensor* out_first, aster_ml_tensor* out_se
 int32_t aster_ml_sparse_from_dense(aster_ml_sparse* out, const aster_ml_context* context,
                                    const aster_ml_tensor* dense, int32_t format) {
   ASTER_API();
-  ASTER_TRY(sp::check_out(out, nullptr));
-  out->impl = nullptr;
-  aster::Context* const impl = aster::context_of(context);
-  const aster::ContextLock lock(impl);
-  ASTER_TRY(lock.status());
-  ASTER_TRY(sp::check_format(format));
-  ASTER_TRY(sp::check_dense(dense));
-  if (dense->ndim != 2) return ASTER_FAIL(kSHAPE, "dense has %zu axes, not 2", dense->ndim);
-  sp::Matrix made;
-  ASTER_TRY(sp::from_dense(&made, *impl, *dense, static_cast<sp::Format>(format)));
-  return sp::give(out, *impl, std::move(made));
+  return sp::make_new(out, context, [&](sp::Matrix* made, aster::Context& within) -> aster::Status {
+    ASTER_TRY(sp::check_format(format));
+    ASTER_TRY(sp::check_dense(dense));
+    if (dense->ndim != 2) return ASTER_FAIL(kSHAPE, "dense has %zu axes, not 2", dense->ndim);
+    return sp::from_dense(made, within, *dense, static_cast<sp::Format>(format));
+  });
 }
 
 int32_t aster_ml_sparse_to_dense(aster_ml_tensor* out, const aster_ml_sparse* x) {
