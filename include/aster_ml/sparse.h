@@ -14,8 +14,9 @@
  *            indices must not be written as long as it lives; values may be.
  *            Further elements behind the last one that offsets name count nothing.
  * Indices    What is made of int32 has int32, and int64 where that does not hold it.
- * Dtypes     All native ones. Of two operands they are promoted. Integers wrap, bool knows or and
- *            and; narrow floats are computed in float32 and rounded once an element.
+ * Dtypes     All native ones; others are UNSUPPORTED. Of two operands they are promoted. Integers
+ *            wrap, bool knows or and and; narrow floats are computed in float32 and rounded once an
+ *            element.
  * Order      Terms of a sum are added in a fixed order, so the bits do not depend on the threads,
  *            nor on the vectors that a CPU has.
  * Zeros      What is not stored is exactly 0 and 0 * x is 0 there, also of NaN and infinity.

@@ -24,7 +24,8 @@ Status Array::create(Context& context, DType dtype, int64_t count) {
 
 Status element_dtype(DType* out, int32_t code) {
   ASTER_TRY(dtype::from_storage_code(out, code));
-  if (!dtype::is_sticky(*out)) return kOk;
+  // elements.h has a class of every other one.
+  if (!dtype::is_sticky(*out) && dtype::size(*out) <= sizeof(double)) return kOk;
   return ASTER_FAIL(kUNSUPPORTED, "sparse matrices of %s", dtype::name(*out));
 }
 

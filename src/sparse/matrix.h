@@ -10,8 +10,7 @@
 
 namespace aster::sparse {
 
-// The dtype of a code that elements or places may have. Errors: of dtype::from_storage_code;
-// UNSUPPORTED (sticky integers).
+// The dtype of elements that a code names. Errors: ARGUMENT, DTYPE, UNSUPPORTED (no native one).
 Status element_dtype(DType* out, int32_t code);
 
 // Elements in a row, and the memory that they lie in, with a reference if it is known.
