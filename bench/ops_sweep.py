@@ -151,6 +151,7 @@ SHAPES = {
     "argmax.columns": rows_of(axis=0, keepdim=False),
     "argmax.rows": rows_of(axis=1, keepdim=False),
     "cumsum.columns": rows_of(axis=0),
+    "cumsum.flat": lambda n: ([spec((n,))], {"axis": 0}),
     "softmax.columns": rows_of(axis=0),
     "bitcast": lambda n: ([spec((max(1, n // 8), 8))], {"dtype": "int8"}),
     "reshape": lambda n: ([spec((n,))], {"shape": square(n)}),
@@ -206,7 +207,7 @@ SHAPES = {
 VARIANTS = {name: name.partition(".")[0] for name in
             ("conv_transpose2d.stride", "max_pool2d.3s2", "interpolate.nearest", "sum.all",
              "sum.columns", "max.columns", "argmax.columns", "argmax.rows", "cumsum.columns",
-             "softmax.columns", "sort.flat")}
+             "cumsum.flat", "softmax.columns", "sort.flat")}
 VIEWS = {"bitcast", "detach", "contiguous_backward"}  # of storage: timed with one addition
 SMALL_ONLY = {"keccak", "qr", "svd", "nonzero", "masked_select", "nn.initial"}
 
