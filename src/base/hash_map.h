@@ -28,12 +28,8 @@ class Map {
 
   V* find(const K& key) {
     if (table_.empty()) return nullptr;
-    const size_t mask = table_.size() - 1;
-    for (size_t i = H()(key) & mask;; i = (i + 1) & mask) {
-      if (table_[i] == 0) return nullptr;
-      Entry& entry = entries_[table_[i] - 1];
-      if (entry.key == key) return &entry.value;
-    }
+    const uint32_t index = *place(key);
+    return index == 0 ? nullptr : &entries_[index - 1].value;
   }
   const V* find(const K& key) const { return const_cast<Map*>(this)->find(key); }
   bool contains(const K& key) const { return find(key) != nullptr; }
@@ -44,13 +40,17 @@ class Map {
   }
   // Inserts or overwrites.
   Status set(const K& key, const V& value) {
-    if (V* found = find(key)) {
-      *found = value;
+    uint32_t* at = table_.empty() ? nullptr : place(key);
+    if (at != nullptr && *at != 0) {
+      entries_[*at - 1].value = value;
       return kOk;
     }
-    if ((entries_.size() + 1) * 4 > table_.size() * 3) ASTER_TRY(grow());
+    if ((entries_.size() + 1) * 4 > table_.size() * 3) {
+      ASTER_TRY(grow());
+      at = place(key);
+    }
     ASTER_TRY(entries_.push(Entry{key, value}));
-    place(static_cast<uint32_t>(entries_.size()), key);
+    *at = static_cast<uint32_t>(entries_.size());
     return kOk;
   }
   void clear() {
@@ -71,14 +71,15 @@ class Map {
     ASTER_TRY(table.resize(size, 0));
     table_ = std::move(table);
     for (size_t i = 0; i < entries_.size(); ++i)
-      place(static_cast<uint32_t>(i + 1), entries_[i].key);
+      *place(entries_[i].key) = static_cast<uint32_t>(i + 1);
     return kOk;
   }
-  void place(uint32_t index, const K& key) {
+  // Where a key stands in a table that is not empty, or the free place that it would get.
+  uint32_t* place(const K& key) {
     const size_t mask = table_.size() - 1;
-    size_t i = H()(key) & mask;
-    while (table_[i] != 0) i = (i + 1) & mask;
-    table_[i] = index;
+    for (size_t i = H()(key) & mask;; i = (i + 1) & mask) {
+      if (table_[i] == 0 || entries_[table_[i] - 1].key == key) return &table_[i];
+    }
   }
   Vec<Entry> entries_;
   Vec<uint32_t> table_;  // 1 + index into entries_; 0 is free
