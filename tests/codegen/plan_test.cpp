@@ -2,6 +2,7 @@
 #include "codegen/planner.h"
 
 #include "codegen/kernel_support.h"
+#include "codegen/sizes.h"
 
 namespace aster::codegen::tests {
 namespace {
@@ -466,6 +467,27 @@ TEST(Plan, NamesTellPlansApart) {
   ASSERT_TRUE(render(c, s.graph, node, target_of(32), nullptr, &other).ok());
   EXPECT_STREQ(a.name, b.name);
   EXPECT_STRNE(a.name, c.name);
+}
+
+// Nothing is written of code that is at hand; how much scratch memory it needs is known.
+TEST(Plan, KernelsAtHandKnowTheirScratchMemory) {
+  Suite s;
+  Node i = s.range(0, 96), j = s.range(1, 512), k = s.range(2, 320);
+  Node a = s.load(s.param(0, kF32, 96 * 320), s.at({{i, 320}, {k, 1}}));
+  Node b = s.load(s.param(1, kF32, 320 * 512), s.at({{k, 512}, {j, 1}}));
+  Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {k});
+  const Node node = s.graph.sink(
+      std::array{s.store(s.param(2, kF32, 96 * 512), s.at({{i, 512}, {j, 1}}), sum, {i, j})});
+  Rendered written(process_heap()), known(process_heap());
+  ASSERT_TRUE(render(written, s.graph, node, target_of(32), nullptr).ok()) << last_message();
+  SizeClasses classes(process_heap());
+  classes.begin_call({[](const void*, const char*) { return true; }, nullptr});
+  ASSERT_TRUE(render(known, s.graph, node, target_of(32), &classes).ok()) << last_message();
+  EXPECT_TRUE(known.at_hand);
+  EXPECT_TRUE(known.code.text.view().empty());
+  EXPECT_STREQ(known.name, written.name);
+  EXPECT_GT(known.code.scratch_bytes, 0);
+  EXPECT_EQ(known.code.scratch_bytes, written.code.scratch_bytes);
 }
 
 }  // namespace
