@@ -36,6 +36,8 @@ MOVED = re.compile(
 SLOW_WHERE = {
     "lazy_index": "call.masked(items_, count_)",
     "lazy_index_assign": "call.masked(items_, count_)",
+    "lazy_index_dims": "call.masked(items_, count_)",
+    "lazy_index_assign_dims": "call.masked(items_, count_)",
 }
 
 # Written by hand in python/native (special.cpp, exchange.cpp, codegen.cpp), under the same name.
@@ -194,6 +196,7 @@ ARRAYS = {
     "const double *": ("reals", "const double *", "Sequence[float]"),
     "const char *const *": ("texts", "const char **", "Sequence[str]"),
     "const aster_ml_index *": ("indices", "const aster_ml_index *", "Any"),
+    "const aster_ml_dim_index *": ("dim_indices", "const aster_ml_dim_index *", "Any"),
 }
 # Counts that do not stand beside their array, and rooms for results whose size is not given.
 COUNTS = {"lazy_split": {"count": "sizes"}}

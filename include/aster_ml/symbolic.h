@@ -14,8 +14,9 @@
  *
  * Shapes     aster_ml_lazy_shape and its like give the present sizes, aster_ml_lazy_dims the
  *            expressions. Memory is taken for the greatest sizes; reading gives the present ones.
- * Functions  All take such tensors. Those that are elementwise, move, join, repeat or select
- *            elements, sum and otherwise reduce, and products stay symbolic, as far as sizes go
+ * Functions  All take such tensors. Those that are elementwise, move, join, repeat, select or write
+ *            elements, sum and otherwise reduce, products, windows (convolutions and pools) and
+ *            what is computed of matrices beside such axes stay symbolic, as far as sizes go
  *            together whatever the values are: equal expressions, or numbers within the bounds. The
  *            results of others are tensors of the present sizes.
  * Captures   Where a function used a value, or a size was read as a number, what is captured is for
@@ -112,6 +113,29 @@ ASTER_ML_API int32_t aster_ml_lazy_pad_dims(aster_ml_lazy *out, const aster_ml_l
                                             const aster_ml_dim *after, const aster_ml_scalar *fill);
 ASTER_ML_API int32_t aster_ml_lazy_select_dims(aster_ml_lazy *out, const aster_ml_lazy *x,
                                                int64_t axis, const aster_ml_dim *index);
+/* One item of x[...], as aster_ml_index (indexing.h); a step is a number. */
+typedef struct aster_ml_dim_index {
+  int32_t kind; /* aster_ml_index_kind */
+  aster_ml_dim start;
+  aster_ml_dim stop;
+  int64_t step;
+  const aster_ml_lazy *tensor; /* null but for ASTER_ML_INDEX_TENSOR */
+} aster_ml_dim_index;
+
+/* x[items]. An integer or the start of a slice that is an expression makes no view, but a new
+ * value. In a capture positions that are inside x now are taken to be so for the values that the
+ * program is run with; for others elements are unspecified, and nothing is written outside. */
+ASTER_ML_API int32_t aster_ml_lazy_index_dims(aster_ml_lazy *out, const aster_ml_lazy *x,
+                                              size_t count, const aster_ml_dim_index *items);
+/* target[items] = value. Where target has symbolic sizes, elements beyond them stay what they
+ * are. */
+ASTER_ML_API int32_t aster_ml_lazy_index_assign_dims(aster_ml_lazy *target, size_t count,
+                                                     const aster_ml_dim_index *items,
+                                                     const aster_ml_lazy *value);
+ASTER_ML_API int32_t aster_ml_lazy_rearrange_dims(aster_ml_lazy *out, const aster_ml_lazy *x,
+                                                  const char *formula, size_t count,
+                                                  const char *const *names,
+                                                  const aster_ml_dim *sizes);
 ASTER_ML_API int32_t aster_ml_lazy_full_dims(aster_ml_lazy *out, const aster_ml_context *context,
                                              const aster_ml_scalar *value, int32_t dtype,
                                              size_t ndim, const aster_ml_dim *dims);

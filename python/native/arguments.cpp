@@ -185,9 +185,10 @@ const char** Call::texts(Py_ssize_t at, const char* argument, size_t* count, boo
   return texts;
 }
 
-bool Call::slice_of(PyObject* slice, const char* argument, aster_ml_index* out) {
+bool Call::slice_of(PyObject* slice, const char* argument, aster_ml_dim_index* out) {
   constexpr const char* kParts[] = {"start", "stop", "step"};
-  int64_t* const places[] = {&out->start, &out->stop, &out->step};
+  aster_ml_dim* const dims[] = {&out->start, &out->stop, nullptr};
+  int64_t* const places[] = {&out->start.value, &out->stop.value, &out->step};
   bool given[3] = {};
   for (int i = 0; i < 3; ++i) {
     PyObject* part = PyObject_GetAttrString(slice, kParts[i]);
@@ -198,6 +199,8 @@ bool Call::slice_of(PyObject* slice, const char* argument, aster_ml_index* out) 
       int overflow = 0;
       *places[i] = PyLong_AsLongLongAndOverflow(part, &overflow);
       if (overflow != 0) *places[i] = overflow < 0 ? INT64_MIN : INT64_MAX;
+    } else if (given[i] && dims[i] != nullptr) {
+      dim_of(part, argument, dims[i]);
     } else if (given[i]) {
       *places[i] = integer_from(part, argument, INT64_MIN, INT64_MAX);
     }
@@ -210,13 +213,13 @@ bool Call::slice_of(PyObject* slice, const char* argument, aster_ml_index* out) 
     return fail();
   }
   const bool backward = given[2] && out->step < 0;
-  if (!given[0]) out->start = backward ? INT64_MAX : INT64_MIN;
-  if (!given[1]) out->stop = backward ? INT64_MIN : INT64_MAX;
+  if (!given[0]) out->start.value = backward ? INT64_MAX : INT64_MIN;
+  if (!given[1]) out->stop.value = backward ? INT64_MIN : INT64_MAX;
   if (!given[2]) out->step = 1;
   return true;
 }
 
-bool Call::index_of(PyObject* item, const char* argument, aster_ml_index* out) {
+bool Call::index_of(PyObject* item, const char* argument, aster_ml_dim_index* out) {
   *out = {};
   if (item == Py_None) {
     out->kind = ASTER_ML_INDEX_NEW_AXIS;
@@ -228,34 +231,41 @@ bool Call::index_of(PyObject* item, const char* argument, aster_ml_index* out) {
   } else if (Py_TYPE(item) == &PySlice_Type) {
     out->kind = ASTER_ML_INDEX_SLICE;
     return slice_of(item, argument, out);
-  } else if (PyIndex_Check(item) && !PyBool_Check(item)) {
+  } else if ((PyIndex_Check(item) && !PyBool_Check(item)) || PyObject_TypeCheck(item, g.uop_type)) {
     out->kind = ASTER_ML_INDEX_INTEGER;
-    out->start = integer_from(item, argument, INT64_MIN, INT64_MAX);
+    dim_of(item, argument, &out->start);
   } else {
     wrong_type(item, argument, "integers, slices, None, ... or tensors");
   }
   return !failed_;
 }
 
-const aster_ml_index* Call::indices(Py_ssize_t at, const char* argument, size_t* count,
-                                    bool* counted, bool) {
+const aster_ml_dim_index* Call::dim_indices(Py_ssize_t at, const char* argument, size_t* count,
+                                            bool* counted, bool) {
   if (failed_) return nullptr;
   PyObject* key = arguments_[at];
   const bool several = PyTuple_Check(key);
   const Py_ssize_t length = several ? PyTuple_Size(key) : 1;
   if (!count_as(argument, static_cast<size_t>(length), count, counted)) return nullptr;
-  auto* items = room_of<aster_ml_index>(static_cast<size_t>(length));
+  auto* items = room_of<aster_ml_dim_index>(static_cast<size_t>(length));
   for (Py_ssize_t i = 0; items != nullptr && i < length; ++i)
     if (!index_of(several ? PyTuple_GetItem(key, i) : key, argument, &items[i])) return nullptr;
   return items;
 }
 
-bool Call::masked(const aster_ml_index* items, size_t count) {
-  for (size_t i = 0; items != nullptr && i < count; ++i) {
-    if (items[i].tensor != nullptr && aster_ml_lazy_dtype(items[i].tensor) == ASTER_ML_DTYPE_BOOL)
-      return true;
+const aster_ml_index* Call::indices(Py_ssize_t at, const char* argument, size_t* count,
+                                    bool* counted, bool optional) {
+  const aster_ml_dim_index* given = dim_indices(at, argument, count, counted, optional);
+  auto* items = given == nullptr ? nullptr : room_of<aster_ml_index>(*count);
+  for (size_t i = 0; items != nullptr && i < *count; ++i) {
+    const aster_ml_dim_index& from = given[i];
+    if (from.start.expression != nullptr || from.stop.expression != nullptr) {
+      wrong_type(arguments_[at], argument, "integers, slices, None, ... or tensors");
+      return nullptr;
+    }
+    items[i] = {from.kind, from.start.value, from.stop.value, from.step, from.tensor};
   }
-  return false;
+  return items;
 }
 
 const char* Call::text(Py_ssize_t at, const char* argument, bool optional) {

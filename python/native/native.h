@@ -17,6 +17,8 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <algorithm>
+
 #include "aster_ml/aster_ml.h"
 
 namespace aster::python {
@@ -230,7 +232,16 @@ class Call {
   // An index expression of Python: integers, slices, None, Ellipsis, tensors, or a tuple of them.
   const aster_ml_index* indices(Py_ssize_t at, const char* argument, size_t* count, bool* counted,
                                 bool optional);
-  static bool masked(const aster_ml_index* items, size_t count);  // one of them is a mask
+  // The same, of which positions may be expressions of variables.
+  const aster_ml_dim_index* dim_indices(Py_ssize_t at, const char* argument, size_t* count,
+                                        bool* counted, bool optional);
+  template <typename Item>
+  static bool masked(const Item* items, size_t count) {  // one of them is a mask
+    return items != nullptr && std::any_of(items, items + count, [](const Item& item) {
+             return item.tensor != nullptr &&
+                    aster_ml_lazy_dtype(item.tensor) == ASTER_ML_DTYPE_BOOL;
+           });
+  }
   const char* text(Py_ssize_t at, const char* argument, bool optional = false);  // or bytes, a path
   aster_ml_scalar* scalar(Py_ssize_t at, const char* argument, bool optional = false);
   Py_buffer* bytes(Py_ssize_t at, const char* argument, bool writable);
@@ -328,8 +339,8 @@ class Call {
   void* field(const FieldInfo& field, PyObject* value, const StructInfo& info, void* into);
   PyObject* tuple_of(PyObject* object, const char* argument, const char* wanted);
   bool count_as(const char* argument, size_t found, size_t* count, bool* counted);
-  bool index_of(PyObject* item, const char* argument, aster_ml_index* out);
-  bool slice_of(PyObject* slice, const char* argument, aster_ml_index* out);
+  bool index_of(PyObject* item, const char* argument, aster_ml_dim_index* out);
+  bool slice_of(PyObject* slice, const char* argument, aster_ml_dim_index* out);
   bool dim_of(PyObject* object, const char* argument, aster_ml_dim* out);
   const int64_t* words_of(PyObject* object, const char* argument, size_t* count);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 
 #include "dtype/convert.h"
 #include "engine/engine.h"
@@ -99,13 +100,18 @@ Status Build::finish(Node whole, const Sizes& sizes) {
 
 Status Build::finish_beside(Node whole) {
   if (whole == nullptr) return last_failure();
-  if (symbolic_ == nullptr || symbolic_->sizes.empty()) return finish(whole);
   Sizes sizes;
+  return sizes_beside(&sizes, whole) ? finish(whole, sizes) : finish(whole);
+}
+
+bool Build::sizes_beside(Sizes* out, Node whole) {
+  if (symbolic_ == nullptr || symbolic_->sizes.empty()) return false;
+  *out = Sizes();
   for (size_t i = 0; i < whole->ndim; ++i) {
     const bool variable = i < symbolic_->sizes.size() && is_bound(symbolic_->sizes[i]);
-    sizes.push(variable ? symbolic_->sizes[i] : graph().index(whole->dim(i)));
+    out->push(variable ? symbolic_->sizes[i] : graph().index(whole->dim(i)));
   }
-  return finish(whole, sizes);
+  return true;
 }
 
 Status Build::make_cell(engine::Lazy** out, Node node, Nodes sizes) {
@@ -209,6 +215,19 @@ Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes, std::span<con
     out[i].impl = lazy->handle;
   }
   return kOk;
+}
+
+Status make_handles_beside(aster_ml_lazy* out, Build& build, Nodes nodes) {
+  constexpr size_t kMostResults = 4;
+  Sizes sizes[kMostResults];
+  assert(nodes.size() <= kMostResults);
+  bool rule = true;
+  for (size_t i = 0; i < nodes.size() && rule; ++i) {
+    if (nodes[i] == nullptr) return last_failure();
+    rule = build.sizes_beside(&sizes[i], nodes[i]);
+  }
+  if (!rule) return make_handles(out, build, nodes);
+  return make_handles(out, build, nodes, {sizes, nodes.size()});
 }
 
 Status dtype_argument(DType* out, int32_t code, DType fallback) {

@@ -78,6 +78,8 @@ class Build {
   // The same of one whose axes are those of the rule where these are variables, else as large as
   // they are.
   Status finish_beside(Node whole);
+  // The sizes that it gives; false where there is no rule.
+  bool sizes_beside(Sizes* out, Node whole);
   // The cell of finish.
   Status make_cell(engine::Lazy** out, Node node) {
     return symbolic_ == nullptr ? engine::lazy_create(out, *engine_, node, first_)
@@ -125,6 +127,8 @@ class Build {
   Status status_;
 };
 
+// Whole tensors as Build::finish_beside takes one.
+Status make_handles_beside(aster_ml_lazy* out, Build& build, Nodes nodes);
 // Calls with several results build into a handle that stays unused, and end with make_handles.
 // Clears the count handles at out; ARGUMENT if one of them is an input.
 Status clear_handles(aster_ml_lazy* out, size_t count, std::span<const Input> inputs);

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "aster_ml/spatial.h"
-#include "tensor/api.h"
+#include "tensor/sized.h"
 #include "tensor/spatial.h"
 
 namespace aster::tensor {
@@ -315,9 +315,11 @@ int32_t aster_ml_lazy_conv(aster_ml_lazy* out, const aster_ml_lazy* x, const ast
   Windows w = windows_of("conv", operands.weight);
   const aster::uop::Dims one(w.rank, 1);
   ASTER_TRY(plan_windows(&w, {o.stride, o.dilation, o.before, o.after}, one));
+  if (!sized::bound_among(build, x, 1, 1))
+    ASTER_TRY(sized::windows(build, x, w, sized::Fill::kZero, false));
   Graph& g = build.graph();
-  return build.finish(convolve(g, operands, cast(g, operands.x, operands.compute),
-                               cast(g, operands.weight, operands.compute), w));
+  return build.finish_beside(convolve(g, operands, cast(g, node(x), operands.compute),
+                                      cast(g, operands.weight, operands.compute), w));
 }
 
 int32_t aster_ml_lazy_conv_transpose(aster_ml_lazy* out, const aster_ml_lazy* x,
@@ -337,7 +339,9 @@ int32_t aster_ml_lazy_conv_transpose(aster_ml_lazy* out, const aster_ml_lazy* x,
   ASTER_TRY(list_argument(&more, w.what, "output_padding", w.rank, o.output_padding, zero, 0));
   Graph& g = build.graph();
   const Node weights = cast(g, operands.weight, operands.compute);
-  Node apart = cast(g, operands.x, operands.compute);
+  if (!sized::bound_among(build, x, 1, 1)) ASTER_TRY(sized::windows_back(build, x, w, more));
+  Node apart = cast(g, node(x), operands.compute);
   if (apart != nullptr) apart = spread(g, apart, &w, more);
-  return build.finish(convolve(g, operands, apart, turned_weight(g, weights, operands.groups), w));
+  return build.finish_beside(
+      convolve(g, operands, apart, turned_weight(g, weights, operands.groups), w));
 }

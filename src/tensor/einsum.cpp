@@ -4,8 +4,8 @@
 #include <array>
 
 #include "aster_ml/linalg.h"
-#include "tensor/api.h"
 #include "tensor/linalg.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -32,8 +32,9 @@ class Einsum {
   Einsum(Graph& g, const char* formula, Nodes operands)
       : g_(g), formula_(formula), operands_(operands), terms_(g.memory()) {}
 
-  Status run(Node* out, DType dtype) {
+  Status run(Node* out, Build& build, const Input* inputs, DType dtype) {
     ASTER_TRY(parse());
+    ASTER_TRY(take_wholes(build, inputs));
     for (Term& term : terms_) {
       ASTER_TRY(take_diagonals(term));
       ASTER_TRY(measure(term));
@@ -134,6 +135,51 @@ class Einsum {
       }
       if (count == 1) result_.push(letter);
     }
+    return kOk;
+  }
+
+  // Sizes that are variables' (sized.h): the whole operands, which have 0 beyond the sizes of axes
+  // that are summed. Nothing where axes with one label are not of one size whatever the values.
+  Status take_wholes(Build& build, const Input* inputs) {
+    if (!build.sized()) return kOk;
+    Node sizes[kLabels] = {};
+    Word least[kLabels];
+    std::fill_n(least, kLabels, INT64_MAX);
+    const auto is_one = [](Node size) { return !is_bound(size) && uop::const_int(size) == 1; };
+    for (size_t i = 0; i < terms_.size(); ++i) {
+      const Dims& labels = terms_[i].labels;
+      Sizes own;
+      ASTER_TRY(sized::sizes_of(&own, build, inputs[i]));
+      for (size_t k = 0; k < labels.size(); ++k) {
+        const auto label = static_cast<size_t>(labels[k]);
+        const Node other =
+            own[static_cast<size_t>(std::find(labels.at, labels.at + k, labels[k]) - labels.at)];
+        if (other != own[k]) return kOk;  // of a diagonal
+        if (sizes[label] == nullptr || is_one(sizes[label])) sizes[label] = own[k];
+        if (sizes[label] != own[k] && !is_one(own[k])) return kOk;
+        if (is_bound(own[k]))
+          least[label] = std::min(least[label], sized::whole(inputs[i])->dim(k));
+      }
+    }
+    for (size_t i = 0; i < terms_.size(); ++i) {
+      Term& term = terms_[i];
+      Sizes own;
+      Dims summed;
+      ASTER_TRY(sized::sizes_of(&own, build, inputs[i]));
+      for (size_t k = 0; k < own.size(); ++k) {
+        if (!has(result_, term.labels[k])) summed.push(static_cast<Word>(k));
+      }
+      ASTER_TRY(
+          sized::masked(&term.x, build, sized::whole(inputs[i]), own, summed, sized::Fill::kZero));
+      for (size_t k = 0; k < own.size(); ++k) {
+        if (is_bound(own[k]))
+          term.x = sized::cut(g_, term.x, k, least[static_cast<size_t>(term.labels[k])]);
+      }
+      if (term.x == nullptr || (term.x = strong(g_, term.x)) == nullptr) return last_failure();
+    }
+    Sizes out;
+    for (size_t i = 0; i < result_.size(); ++i) out.push(sizes[static_cast<size_t>(result_[i])]);
+    build.take_rule(out);
     return kOk;
   }
 
@@ -353,6 +399,7 @@ int32_t aster_ml_lazy_einsum(aster_ml_lazy* out, const char* formula,
     if (operand == nullptr) return aster::last_failure();
   }
   Node result = nullptr;
-  ASTER_TRY(Einsum(build.graph(), formula, {operands.data(), operands.size()}).run(&result, to));
+  Einsum sum(build.graph(), formula, {operands.data(), operands.size()});
+  ASTER_TRY(sum.run(&result, build, tensors, to));
   return build.finish(result);
 }

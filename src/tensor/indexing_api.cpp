@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "aster_ml/engine.h"
+#include "aster_ml/symbolic.h"
 #include "engine/engine.h"
 #include "tensor/indexing.h"
 #include "tensor/sized.h"
@@ -44,6 +45,12 @@ Node true_positions(Graph& g, Node mask, int64_t count) {
   return flat == nullptr ? nullptr : g.argsort(flat, 0, true, count);
 }
 
+Status check_item(size_t i, int32_t kind, Input tensor) {
+  if (kind < ASTER_ML_INDEX_INTEGER || kind > ASTER_ML_INDEX_TENSOR)
+    return ASTER_FAIL(kARGUMENT, "item %zu of an index is of kind %d", i, kind);
+  return kind == ASTER_ML_INDEX_TENSOR ? check_handle(tensor) : kOk;
+}
+
 // Items of x[...] whose masks have been counted: the public form turned into nodes.
 class Items {
  public:
@@ -56,11 +63,8 @@ class Items {
     for (size_t i = 0; i < count; ++i) {
       const aster_ml_index& item = items[i];
       int64_t elements = -1;
-      if (item.kind < ASTER_ML_INDEX_INTEGER || item.kind > ASTER_ML_INDEX_TENSOR) {
-        return ASTER_FAIL(kARGUMENT, "item %zu of an index is of kind %d", i, item.kind);
-      }
+      ASTER_TRY(check_item(i, item.kind, item.tensor));
       if (item.kind == ASTER_ML_INDEX_TENSOR) {
-        ASTER_TRY(check_handle(item.tensor));
         ASTER_TRY(engine::look_at_sizes(*cell(item.tensor)));
         if (node(item.tensor)->dtype == DType::kBool) {
           ASTER_TRY(count_true(&elements, item.tensor));
@@ -257,14 +261,99 @@ using aster::last_failure;
 using aster::Status;
 using aster::uop::Op;
 
-int32_t aster_ml_lazy_index(aster_ml_lazy* out, const aster_ml_lazy* x, size_t count,
-                            const aster_ml_index* items) {
-  ASTER_API();
-  Build build(out, {x});
-  ASTER_TRY(build.status());
+namespace {
+
+using sized::Place;
+
+// Items of x[...] whose positions may be expressions, and those as numbers of the present values.
+class Places {
+ public:
+  explicit Places(aster::Memory& memory) : places_(memory), plain_(memory) {}
+
+  Status read(Build& build, size_t count, const aster_ml_dim_index* items) {
+    ASTER_TRY(check(count, items));
+    for (size_t i = 0; i < count; ++i) {
+      const aster_ml_dim_index& from = items[i];
+      aster_ml_index plain{from.kind, 0, 0, from.step, from.tensor};
+      Node start = nullptr, stop = nullptr;
+      if (from.kind <= ASTER_ML_INDEX_SLICE)
+        ASTER_TRY(sized::position_argument(&start, &plain.start, build.engine(), from.start));
+      if (from.kind == ASTER_ML_INDEX_SLICE)
+        ASTER_TRY(sized::position_argument(&stop, &plain.stop, build.engine(), from.stop));
+      ASTER_TRY(add(build, plain, start, stop));
+    }
+    return kOk;
+  }
+  Status read(Build& build, size_t count, const aster_ml_index* items) {
+    ASTER_TRY(check(count, items));
+    for (size_t i = 0; i < count; ++i) {
+      const bool place = items[i].kind <= ASTER_ML_INDEX_SLICE;
+      ASTER_TRY(add(build, items[i], place ? build.graph().index(items[i].start) : nullptr,
+                    place ? build.graph().index(items[i].stop) : nullptr));
+    }
+    return kOk;
+  }
+  std::span<const Place> all() const { return {places_.data(), places_.size()}; }
+  // Numbers, for what has no rule: values of variables are used.
+  Status look(const aster_ml_index** out, Build& build) const {
+    for (const Place& place : all()) {
+      for (Node at : {place.start, place.stop}) {
+        if (is_bound(at)) ASTER_TRY(aster::engine::look_at(build.engine(), at));
+      }
+    }
+    *out = plain_.data();
+    return kOk;
+  }
+
+ private:
+  template <typename Item>
+  static Status check(size_t count, const Item* items) {
+    if (count != 0 && items == nullptr) return ASTER_FAIL(kARGUMENT, "items is a null pointer");
+    if (count > aster::uop::Dims::kMost) return ASTER_FAIL(kRANGE, "an index of %zu items", count);
+    for (size_t i = 0; i < count; ++i) ASTER_TRY(check_item(i, items[i].kind, items[i].tensor));
+    return kOk;
+  }
+  Status add(Build& build, aster_ml_index plain, Node start, Node stop) {
+    if (plain.kind == ASTER_ML_INDEX_TENSOR && cell(plain.tensor)->context != &build.context())
+      return ASTER_FAIL(kARGUMENT, "tensors of two contexts in one operation");
+    Place place{plain.kind, start, stop, plain.step == 0 ? 1 : plain.step, plain.tensor};
+    if (plain.kind <= ASTER_ML_INDEX_SLICE && (start == nullptr || stop == nullptr) &&
+        (start == nullptr || plain.kind == ASTER_ML_INDEX_SLICE))
+      return last_failure();
+    if (plain.kind == ASTER_ML_INDEX_SLICE) {
+      const int64_t first = place.step < 0 ? INT64_MAX : INT64_MIN;
+      const int64_t last = place.step < 0 ? INT64_MIN : INT64_MAX;
+      if (!is_bound(start) && plain.start == first) place.start = nullptr;
+      if (!is_bound(stop) && plain.stop == last) place.stop = nullptr;
+    }
+    ASTER_TRY(places_.push(place));
+    return plain_.push(plain);
+  }
+
+  aster::Vec<Place> places_;
+  aster::Vec<aster_ml_index> plain_;
+};
+
+// Whether variables may be among the sizes of x or of tensors that index it.
+bool may_be_sized(const Build& build, size_t count, const aster_ml_index* items) {
+  bool sized = build.sized();
+  for (size_t i = 0; items != nullptr && i < count; ++i) {
+    const aster_ml_lazy* const t = items[i].tensor;
+    sized |= items[i].kind == ASTER_ML_INDEX_TENSOR && t != nullptr && t->impl != nullptr &&
+             cell(t) != nullptr && cell(t)->sized != nullptr;
+  }
+  return sized;
+}
+
+template <typename Item>
+Status check_out(const aster_ml_lazy* out, size_t count, const Item* items) {
   for (size_t i = 0; items != nullptr && i < count; ++i) {
     if (items[i].tensor == out) return ASTER_FAIL(kARGUMENT, "out holds the handle of an input");
   }
+  return kOk;
+}
+
+Status index(Build& build, Input x, size_t count, const aster_ml_index* items) {
   Items list(build.context().heap());
   ASTER_TRY(list.count_masks(count, items));
   ASTER_TRY(list.build(build, node(x), count, items));
@@ -273,47 +362,115 @@ int32_t aster_ml_lazy_index(aster_ml_lazy* out, const aster_ml_lazy* x, size_t c
   return build.finish(indexing.read(build.graph(), node(x)));
 }
 
-int32_t aster_ml_lazy_index_assign(aster_ml_lazy* target, size_t count, const aster_ml_index* items,
-                                   const aster_ml_lazy* value) {
-  ASTER_API();
+// The assignment of values of present sizes. Where a view of the target is to be assigned to, it is
+// what build gives.
+Status index_assign(Build& build, aster::engine::Lazy& lazy, size_t count,
+                    const aster_ml_index* items, Input value) {
+  Graph& g = build.graph();
+  const bool stored = writes_through(lazy.node);
+  if (items != nullptr && is_one_value_by_mask(count, items, lazy.node, node(value))) {
+    Node changed = nullptr;
+    ASTER_TRY(write_by_mask(&changed, build, *items, lazy.node, node(value)));
+    if (stored) return aster::engine::assign(*lazy.engine, lazy, changed);
+    return replace(lazy, changed), kOk;
+  }
+  Items list(build.context().heap());
+  ASTER_TRY(list.count_masks(count, items));
+  ASTER_TRY(list.build(build, lazy.node, count, items));
+  Indexing indexing(build.context().heap());
+  ASTER_TRY(Indexing::plan(&indexing, g, lazy.node, list.all()));
+  Node from = nullptr;
+  ASTER_TRY(assign_value(&from, g, "index_assign", lazy.node, node(value), indexing.shape()));
+  if (from->count() == 0) return kOk;
+  const bool views = stored && !indexing.has_tensors();
+  const Node changed = views ? indexing.view(g, lazy.node) : indexing.write(g, lazy.node, from);
+  if (changed == nullptr) return last_failure();
+  if (views && changed == lazy.node) return aster::engine::assign(*lazy.engine, lazy, from);
+  if (!views && stored) return aster::engine::assign(*lazy.engine, lazy, changed);
+  if (!views) return replace(lazy, changed), kOk;
+  return build.finish(changed);
+}
+
+// f(build) on what may end with a part of the target, which value is assigned to then.
+template <typename F>
+int32_t assign_part(aster_ml_lazy* target, const aster_ml_lazy* value, F f) {
   ASTER_TRY(check_handle(target));
   ASTER_TRY(check_handle(value));
   const aster::ContextLock lock(cell(target)->context);
   ASTER_TRY(lock.status());
   aster::engine::Lazy& lazy = *cell(target);
-  const bool stored = writes_through(lazy.node);
   // What was computed from the target keeps its values.
-  if (stored) ASTER_TRY(aster::engine::realize_readers(*lazy.engine, lazy, node(value)));
+  if (writes_through(lazy.node))
+    ASTER_TRY(aster::engine::realize_readers(*lazy.engine, lazy, node(value)));
   aster_ml_lazy part{};  // of the target's storage
   {
     Build build(&part, {target, value});
     ASTER_TRY(build.status());
-    Graph& g = build.graph();
-    if (items != nullptr && is_one_value_by_mask(count, items, lazy.node, node(value))) {
-      Node changed = nullptr;
-      ASTER_TRY(write_by_mask(&changed, build, *items, lazy.node, node(value)));
-      if (stored) return aster::engine::assign(*lazy.engine, lazy, changed);
-      return replace(lazy, changed), kOk;
-    }
-    Items list(build.context().heap());
-    ASTER_TRY(list.count_masks(count, items));
-    ASTER_TRY(list.build(build, lazy.node, count, items));
-    Indexing indexing(build.context().heap());
-    ASTER_TRY(Indexing::plan(&indexing, g, lazy.node, list.all()));
-    Node from = nullptr;
-    ASTER_TRY(assign_value(&from, g, "index_assign", lazy.node, node(value), indexing.shape()));
-    if (from->count() == 0) return kOk;
-    const bool views = stored && !indexing.has_tensors();
-    const Node changed = views ? indexing.view(g, lazy.node) : indexing.write(g, lazy.node, from);
-    if (changed == nullptr) return last_failure();
-    if (views && changed == lazy.node) return aster::engine::assign(*lazy.engine, lazy, from);
-    if (!views && stored) return aster::engine::assign(*lazy.engine, lazy, changed);
-    if (!views) return replace(lazy, changed), kOk;
-    ASTER_TRY(build.finish(changed));
+    ASTER_TRY(f(build, lazy));
   }
+  if (part.impl == nullptr) return kOk.code;
   const int32_t status = aster_ml_lazy_assign(&part, value);
   (void)aster_ml_lazy_free(&part);
   return status;
+}
+
+}  // namespace
+
+int32_t aster_ml_lazy_index(aster_ml_lazy* out, const aster_ml_lazy* x, size_t count,
+                            const aster_ml_index* items) {
+  ASTER_API();
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  ASTER_TRY(check_out(out, count, items));
+  if (may_be_sized(build, count, items)) {
+    Places places(build.context().heap());
+    ASTER_TRY(places.read(build, count, items));
+    if (const auto done = sized::index(build, x, places.all(), sized::holds_le)) return done->code;
+  }
+  return index(build, x, count, items);
+}
+
+int32_t aster_ml_lazy_index_dims(aster_ml_lazy* out, const aster_ml_lazy* x, size_t count,
+                                 const aster_ml_dim_index* items) {
+  ASTER_API();
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  ASTER_TRY(check_out(out, count, items));
+  Places places(build.context().heap());
+  ASTER_TRY(places.read(build, count, items));
+  if (const auto done = sized::index(build, x, places.all(), sized::now_le)) return done->code;
+  const aster_ml_index* plain = nullptr;
+  ASTER_TRY(places.look(&plain, build));
+  return index(build, x, count, plain);
+}
+
+int32_t aster_ml_lazy_index_assign(aster_ml_lazy* target, size_t count, const aster_ml_index* items,
+                                   const aster_ml_lazy* value) {
+  ASTER_API();
+  return assign_part(target, value, [&](Build& build, aster::engine::Lazy& lazy) -> Status {
+    if (may_be_sized(build, count, items)) {
+      Places places(build.context().heap());
+      ASTER_TRY(places.read(build, count, items));
+      if (const auto done = sized::index_assign(build, lazy, places.all(), value, sized::holds_le))
+        return *done;
+    }
+    return index_assign(build, lazy, count, items, value);
+  });
+}
+
+int32_t aster_ml_lazy_index_assign_dims(aster_ml_lazy* target, size_t count,
+                                        const aster_ml_dim_index* items,
+                                        const aster_ml_lazy* value) {
+  ASTER_API();
+  return assign_part(target, value, [&](Build& build, aster::engine::Lazy& lazy) -> Status {
+    Places places(build.context().heap());
+    ASTER_TRY(places.read(build, count, items));
+    if (const auto done = sized::index_assign(build, lazy, places.all(), value, sized::now_le))
+      return *done;
+    const aster_ml_index* plain = nullptr;
+    ASTER_TRY(places.look(&plain, build));
+    return index_assign(build, lazy, count, plain, value);
+  });
 }
 
 int32_t aster_ml_lazy_gather(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis,

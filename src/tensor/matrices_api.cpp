@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "aster_ml/linalg.h"
-#include "tensor/api.h"
 #include "tensor/linalg.h"
 #include "tensor/matrices.h"
 #include "tensor/movement.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -75,7 +75,7 @@ class Call {
       made[count++] = whole ? result : cast(graph(), result, own_);
     }
     aster_ml_lazy handles[kMostResults] = {};
-    ASTER_TRY(make_handles(handles, *build_, {made, count}));
+    ASTER_TRY(make_handles_beside(handles, *build_, {made, count}));
     for (size_t i = 0; i < count; ++i) *outs_[i] = handles[i];
     return kOk;
   }
@@ -86,6 +86,7 @@ class Call {
     std::copy(outs.begin(), outs.end(), outs_);
     build_.emplace(&unused_, inputs);
     ASTER_TRY(build_->status());
+    ASTER_TRY(sized::beside_last(*build_, *inputs.begin(), 2));
     size_t i = 0;
     for (Input x : inputs) {
       const Node given = node(x);

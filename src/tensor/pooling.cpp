@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "aster_ml/spatial.h"
-#include "tensor/api.h"
+#include "tensor/sized.h"
 #include "tensor/spatial.h"
 
 namespace aster::tensor {
@@ -114,6 +114,16 @@ Node avg_pool(Graph& g, Node x, Pool pool) {
   return (total / count.cast(total.dtype())).cast(x->dtype).n;
 }
 
+// Means of the elements of an axis that a mask shows, of those alone.
+Node avg_pool_within(Graph& g, Node x, Node within, Pool pool) {
+  if (x == nullptr) return nullptr;
+  const DType wide = dtype::sum_acc(x->dtype);
+  const Node ones = uop::broadcast_to(g, cast(g, within, wide), x->shape());
+  pool.exclude_pad = false;
+  const Expr total{&g, avg_pool(g, cast(g, x, wide), pool)}, count{&g, avg_pool(g, ones, pool)};
+  return (total / count).cast(x->dtype).n;
+}
+
 // Values and positions.
 Status max_pool_with_indices(Node* values, Node* positions, Graph& g, Node x, Pool pool) {
   x = prepare(g, x, &pool);
@@ -186,12 +196,14 @@ Node as_float(Graph& g, Node x) { return cast(g, x, g.real(x->dtype)); }
 // A public function of one result: pooled(g, x, pool).
 template <typename Pooled>
 Status build_pool(aster_ml_lazy* out, const char* what, Input x, size_t rank, const int64_t* kernel,
-                  const aster_ml_pool_options* options, Pooled pooled) {
+                  const aster_ml_pool_options* options, sized::Fill fill, Pooled pooled) {
   Build build(out, {x});
   ASTER_TRY(build.status());
   Pool pool;
+  Node within = nullptr;
   ASTER_TRY(plan_pool(&pool, what, node(x), rank, kernel, options));
-  return build.finish(pooled(build.graph(), node(x), pool));
+  ASTER_TRY(sized::windows(build, x, pool.w, fill, pool.ceil, &within));
+  return build.finish_beside(pooled(build.graph(), node(x), within, pool));
 }
 
 }  // namespace
@@ -205,15 +217,20 @@ using aster::uop::brief;
 int32_t aster_ml_lazy_avg_pool(aster_ml_lazy* out, const aster_ml_lazy* x, size_t rank,
                                const int64_t* kernel, const aster_ml_pool_options* options) {
   ASTER_API();
-  return build_pool(out, "avg_pool", x, rank, kernel, options,
-                    [](Graph& g, Node n, const Pool& p) { return avg_pool(g, as_float(g, n), p); });
+  return build_pool(out, "avg_pool", x, rank, kernel, options, sized::Fill::kZero,
+                    [](Graph& g, Node n, Node within, const Pool& p) {
+                      n = as_float(g, n);
+                      return within != nullptr && p.exclude_pad ? avg_pool_within(g, n, within, p)
+                                                                : avg_pool(g, n, p);
+                    });
 }
 
 int32_t aster_ml_lazy_max_pool(aster_ml_lazy* out, const aster_ml_lazy* x, size_t rank,
                                const int64_t* kernel, const aster_ml_pool_options* options) {
   ASTER_API();
-  return build_pool(out, "max_pool", x, rank, kernel, options,
-                    [](Graph& g, Node n, const Pool& p) { return max_pool(g, strong(g, n), p); });
+  return build_pool(
+      out, "max_pool", x, rank, kernel, options, sized::Fill::kLowest,
+      [](Graph& g, Node n, Node, const Pool& p) { return max_pool(g, strong(g, n), p); });
 }
 
 int32_t aster_ml_lazy_max_pool_with_indices(aster_ml_lazy* out, aster_ml_lazy* out_indices,
@@ -230,13 +247,18 @@ int32_t aster_ml_lazy_max_pool_with_indices(aster_ml_lazy* out, aster_ml_lazy* o
   ASTER_TRY(build.status());
   Pool pool;
   ASTER_TRY(plan_pool(&pool, "max_pool_with_indices", node(x), rank, kernel, options));
+  // A position counts in the sizes of all axes of the windows but the first.
+  const size_t ndim = node(x)->ndim;
+  if (!sized::bound_among(build, x, ndim - rank + 1, ndim - 1))
+    ASTER_TRY(sized::windows(build, x, pool.w, sized::Fill::kLowest, pool.ceil));
   Node values, positions;
   ASTER_TRY(max_pool_with_indices(&values, &positions, build.graph(),
                                   strong(build.graph(), node(x)), pool));
-  ASTER_TRY(make_handles(out, build, std::array{values}));
-  const Status status = make_handles(out_indices, build, std::array{positions});
-  if (!status.ok()) aster_ml_lazy_free(out);
-  return status;
+  aster_ml_lazy both[2] = {};
+  ASTER_TRY(make_handles_beside(both, build, std::array{values, positions}));
+  *out = both[0];
+  *out_indices = both[1];
+  return kOk;
 }
 
 int32_t aster_ml_lazy_max_unpool(aster_ml_lazy* out, const aster_ml_lazy* x,
@@ -247,6 +269,7 @@ int32_t aster_ml_lazy_max_unpool(aster_ml_lazy* out, const aster_ml_lazy* x,
   ASTER_TRY(build.status());
   Pool pool;
   ASTER_TRY(plan_pool(&pool, "max_unpool", node(x), rank, kernel, options));
+  ASTER_TRY(sized::paired(build, x, indices, rank));
   const Node a = node(x), at = node(indices);
   if (!aster::dtype::is_int(at->dtype)) {
     return ASTER_FAIL(kDTYPE, "max_unpool of %s at %s: indices need to be integers", brief(a).text,
@@ -258,5 +281,5 @@ int32_t aster_ml_lazy_max_unpool(aster_ml_lazy* out, const aster_ml_lazy* x,
   aster::uop::Dims sizes;
   ASTER_TRY(unpooled_sizes(&sizes, pool.w, a, pool.size));
   Graph& g = build.graph();
-  return build.finish(max_unpool(g, strong(g, a), strong(g, at), pool.w, sizes));
+  return build.finish_beside(max_unpool(g, strong(g, a), strong(g, at), pool.w, sizes));
 }

@@ -4,8 +4,10 @@
 #include <string_view>
 
 #include "aster_ml/movement.h"
-#include "tensor/api.h"
+#include "aster_ml/symbolic.h"
+#include "engine/engine.h"
 #include "tensor/movement.h"
+#include "tensor/sized.h"
 
 namespace aster::tensor {
 namespace {
@@ -176,7 +178,7 @@ Status lay_out(Layout* layout, const Side& side, const Dims& given, Node x, Name
 }
 
 Status given_sizes(Dims* out, const Side& side, Name formula, size_t count,
-                   const char* const* names, const int64_t* sizes) {
+                   const char* const* names, const int64_t* sizes, size_t* places = nullptr) {
   *out = Dims(side.name_count, -1);
   for (size_t i = 0; i < count; ++i) {
     if (names[i] == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for a name");
@@ -190,6 +192,7 @@ Status given_sizes(Dims* out, const Side& side, Name formula, size_t count,
                         static_cast<long long>(sizes[i]));
     }
     (*out)[at] = sizes[i];
+    if (places != nullptr) places[i] = at;
   }
   return kOk;
 }
@@ -228,7 +231,94 @@ Node rearrange(Graph& g, Node x, const char* formula, size_t count, const char* 
 
 }  // namespace aster::tensor
 
-using namespace aster::tensor;  // NOLINT: this file ends with the public function
+namespace aster::tensor {
+namespace {
+
+// The rule for symbolic sizes (sized.h): given has a size or -1 for each name.
+sized::Done rearrange_sized(Build& build, Input x, const Formula& f, const Sizes& given) {
+  Graph& g = build.graph();
+  Node part = sized::whole(x);
+  Sizes sizes, split, permuted, joined;
+  ASTER_TRY(sized::sizes_of(&sizes, build, x));
+  const bool open = f.left.has(kEllipsis);
+  const size_t plain = f.left.axis_count - (open ? 1 : 0);
+  if (open ? sizes.size() < plain : sizes.size() != plain) return {};
+  size_t start[kMost + 1], axis_of = 0;
+  for (size_t i = 0; i < f.left.axis_count; ++i) {
+    const Side::Axis& axis = f.left.axes[i];
+    if (!axis.group && f.left.names[axis.first] == kEllipsis) {
+      start[axis.first] = split.size();
+      for (size_t k = plain; k < sizes.size(); ++k) split.push(sizes[axis_of++]);
+      continue;
+    }
+    Sizes group, whole;
+    whole.push(sizes[axis_of++]);
+    for (size_t k = axis.first; k < axis.first + axis.count; ++k) group.push(given[k]);
+    if (!sized::infer(&group, g, whole)) return {};
+    for (size_t k = 0; k < group.size(); ++k) {
+      start[axis.first + k] = split.size();
+      split.push(group[k]);
+    }
+  }
+  start[f.left.name_count] = split.size();
+  sized::Done done = sized::reshape(build, &part, &sizes, split);
+  if (!done || !done->ok()) return done;
+  Dims order;
+  for (size_t i = 0; i < f.right.axis_count; ++i) {
+    const Side::Axis& axis = f.right.axes[i];
+    Node all = g.index(1);
+    for (size_t k = axis.first; k < axis.first + axis.count; ++k) {
+      const size_t name = f.left.find(f.right.names[k]);
+      for (size_t at = start[name]; at < start[name + 1]; ++at) {
+        order.push(static_cast<Word>(at));
+        permuted.push(sizes[at]);
+        if (!axis.group) joined.push(sizes[at]);
+        all = uop::sym::mul(g, all, sizes[at]);
+      }
+    }
+    if (all == nullptr) return last_failure();
+    if (axis.group) joined.push(all);
+  }
+  part = permute(g, part, order);
+  if (part == nullptr) return last_failure();
+  done = sized::reshape(build, &part, &permuted, joined);
+  return done && done->ok() ? build.finish(part, permuted) : done;
+}
+
+Status rearrange_by(Build& build, Input x, const char* formula, size_t count,
+                    const char* const* names, const aster_ml_dim* sizes) {
+  if (formula == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for the formula");
+  if (count != 0 && (names == nullptr || sizes == nullptr)) {
+    return ASTER_FAIL(kARGUMENT, "a null pointer for %zu sizes", count);
+  }
+  if (count > kMost) return ASTER_FAIL(kRANGE, "rearrange: %zu sizes", count);
+  int64_t now[kMost];
+  Node wanted[kMost];
+  bool bound = build.sized();
+  for (size_t i = 0; i < count; ++i) {
+    ASTER_TRY(sized::position_argument(&wanted[i], &now[i], build.engine(), sizes[i]));
+    bound |= is_bound(wanted[i]);
+  }
+  if (bound) {
+    Formula f;
+    Dims given;
+    size_t places[kMost];
+    ASTER_TRY(parse(&f, formula));
+    ASTER_TRY(given_sizes(&given, f.left, formula, count, names, now, places));
+    Sizes each;
+    for (size_t i = 0; i < f.left.name_count; ++i) each.push(build.graph().index(-1));
+    for (size_t i = 0; i < count; ++i) each[places[i]] = wanted[i];
+    if (const auto done = rearrange_sized(build, x, f, each)) return *done;
+    for (size_t i = 0; i < count; ++i) ASTER_TRY(engine::look_at(build.engine(), wanted[i]));
+  }
+  return build.finish(rearrange(build.graph(), node(x), formula, count, names, now));
+}
+
+}  // namespace
+}  // namespace aster::tensor
+
+using namespace aster::tensor;  // NOLINT: this file ends with the public functions
+using aster::kOk;
 using aster::Status;
 
 int32_t aster_ml_lazy_rearrange(aster_ml_lazy* out, const aster_ml_lazy* x, const char* formula,
@@ -236,9 +326,16 @@ int32_t aster_ml_lazy_rearrange(aster_ml_lazy* out, const aster_ml_lazy* x, cons
   ASTER_API();
   Build build(out, {x});
   ASTER_TRY(build.status());
-  if (formula == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for the formula");
-  if (count != 0 && (names == nullptr || sizes == nullptr)) {
-    return ASTER_FAIL(kARGUMENT, "a null pointer for %zu sizes", count);
-  }
-  return build.finish(rearrange(build.graph(), node(x), formula, count, names, sizes));
+  aster_ml_dim dims[kMost];
+  for (size_t i = 0; sizes != nullptr && i < count && i < kMost; ++i) dims[i] = {sizes[i], nullptr};
+  return rearrange_by(build, x, formula, count, names, sizes == nullptr ? nullptr : dims);
+}
+
+int32_t aster_ml_lazy_rearrange_dims(aster_ml_lazy* out, const aster_ml_lazy* x,
+                                     const char* formula, size_t count, const char* const* names,
+                                     const aster_ml_dim* sizes) {
+  ASTER_API();
+  Build build(out, {x});
+  ASTER_TRY(build.status());
+  return rearrange_by(build, x, formula, count, names, sizes);
 }

@@ -107,6 +107,18 @@ Status dims_argument(Sizes* out, engine::Engine& engine, size_t ndim, const aste
   return kOk;
 }
 
+Status position_argument(Node* out, int64_t* now, engine::Engine& engine, const aster_ml_dim& dim) {
+  Graph& g = engine.graph;
+  const Node given = reinterpret_cast<Node>(dim.expression);
+  if (given != nullptr && !g.owns(given))
+    return ASTER_FAIL(kARGUMENT, "a position of another context");
+  if (given != nullptr && (given->dtype != DType::kWeakInt || given->ndim != 0))
+    return ASTER_FAIL(kARGUMENT, "%s is no integer of variables", uop::brief(given).text);
+  *out = given == nullptr ? g.index(dim.value) : sym::simplify(g, given);
+  if (*out == nullptr) return last_failure();
+  return engine.symbols.value_of(now, *out);
+}
+
 Sizes constants(Graph& g, Words words) {
   Sizes out;
   for (Word word : words) out.push(g.index(word));

@@ -28,11 +28,17 @@ bool always_le(Graph& g, Node a, Node b);
 // The greatest that sizes can be.
 uop::Dims most_of(const Sizes& sizes);
 bool any_bound(const Sizes& sizes);
+// Whether a <= b for the present values.
+bool now_le(Build& build, Node a, Node b);
+// Whether a <= b for all values, or for the present ones where no capture is open.
+bool holds_le(Build& build, Node a, Node b);
 // Whether an axis has elements whatever the values are.
 bool never_empty(Build& build, Input x, int64_t axis);
 // Dimensions from outside. -1 is left to the caller; others are not negative now. Errors: ARGUMENT,
 // STATE, RANGE.
 Status dims_argument(Sizes* out, engine::Engine& engine, size_t ndim, const aster_ml_dim* dims);
+// A position from outside, and its present value, which may be negative. Errors: ARGUMENT, STATE.
+Status position_argument(Node* out, int64_t* now, engine::Engine& engine, const aster_ml_dim& dim);
 // Numbers as sizes.
 Sizes constants(Graph& g, Words words);
 // Sizes that are numbers as words; false where one is not.
@@ -53,6 +59,8 @@ Node cut(Graph& g, Node x, size_t axis, Word size);
 // All axes of a tensor.
 uop::Dims all_axes(size_t ndim);
 Node take(Graph& g, Node x, size_t axis, Node positions);
+// Without an axis of which it has the element at a position that is inside.
+Status take_place(Node* part, Build& build, size_t axis, Node position);
 // 0, 1, .. as int32 along one of ndim axes.
 Expr places(Graph& g, Word count, size_t ndim, size_t axis);
 
@@ -97,6 +105,10 @@ Done squeeze(Build& build, Input x, int64_t axis);
 Done unsqueeze(Build& build, Input x, int64_t axis);
 Done flatten(Build& build, Input x, int64_t first, int64_t last);
 Done reshape(Build& build, Input x, const Sizes& wanted);
+// The same of a whole tensor and its sizes, in place.
+Done reshape(Build& build, Node* whole, Sizes* sizes, const Sizes& wanted);
+// wanted with -1 replaced by what is left of sizes; false where that is not to be said.
+bool infer(Sizes* wanted, Graph& g, const Sizes& sizes);
 Done expand(Build& build, Input x, const Sizes& wanted);
 Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end);
 Done pad(Build& build, Input x, const Sizes& before, const Sizes& after, Word fill, DType dtype);
@@ -119,6 +131,26 @@ Done attention(Build& build, const Attention& a, Attend attend, void* self);
 Done gather(Build& build, Input x, int64_t axis, Input index);
 Done scatter(Build& build, Input x, int64_t axis, Input index, Input src, int32_t mode,
              bool include_self);
+
+// One item of x[...] (aster_ml_index); positions may be variables'.
+struct Place {
+  int32_t kind;
+  Node start, stop;  // nil: the end of the axis that a slice begins or stops at
+  int64_t step;
+  Input tensor;
+};
+// Positions are inside by le: for what values a rule is to hold.
+using Le = bool (*)(Build& build, Node a, Node b);
+Done index(Build& build, Input x, std::span<const Place> items, Le le);
+// What is assigned to a part: written, or build has the part of target that the value is to be
+// assigned to.
+Done index_assign(Build& build, engine::Lazy& target, std::span<const Place> items, Input value,
+                  Le le);
+
+// The axes of two operands of equal sizes but for the last rank, which are numbers.
+Status paired(Build& build, Input a, Input b, size_t rank);
+// Whether one of these axes of x, first to last, is a variable's.
+bool bound_among(Build& build, Input x, size_t first, size_t last);
 
 // assign to a tensor of symbolic sizes.
 Done assign(engine::Lazy& target, Input value);

@@ -91,7 +91,8 @@ Node product(Graph& g, Nodes sizes) {
 
 bool is_unknown(Node size) { return uop::is_const(size) && uop::const_int(size) == -1; }
 
-// wanted with -1 replaced by what is left of sizes; false where that is not to be said.
+}  // namespace
+
 bool infer(Sizes* wanted, Graph& g, const Sizes& sizes) {
   size_t unknown = wanted->size(), count = 0;
   for (size_t i = 0; i < wanted->size(); ++i) {
@@ -122,6 +123,8 @@ bool infer(Sizes* wanted, Graph& g, const Sizes& sizes) {
   (*wanted)[unknown] = sym::floordiv(g, all, by);
   return (*wanted)[unknown] != nullptr;
 }
+
+namespace {
 
 // The sizes in memory of one group of axes: variables stay where they are the first of their group.
 bool padded_group(Dims* out, Nodes sizes, Words memory, Nodes wanted) {
@@ -183,9 +186,9 @@ bool reshaped_memory(Dims* out, Graph& g, const Sizes& sizes, Words memory, cons
 }
 
 // Place by place: the number of an element among those meant, and where that is in memory.
-Done reshape_places(Build& build, Input x, const Sizes& sizes, const Sizes& wanted) {
+Done reshape_places(Build& build, Node* part, const Sizes& sizes, const Sizes& wanted) {
   Graph& g = build.graph();
-  const Node all = whole(x);
+  const Node all = *part;
   const Dims most = most_of(wanted);
   int64_t elements = 1;
   for (Word size : Words(most)) {
@@ -212,31 +215,40 @@ Done reshape_places(Build& build, Input x, const Sizes& sizes, const Sizes& want
   if (place.n == nullptr) return last_failure();
   const Node index = place.expand(most).cast(DType::kInt32).n;
   if (index == nullptr) return last_failure();
-  const Node taken = keeping_weak(g, all, [&](Node y) {
+  *part = keeping_weak(g, all, [&](Node y) {
     const Node flat = g.reshape(y, std::array<Word, 1>{y->count()});
     return flat == nullptr
                ? nullptr
                : g.gather(flat, std::array{index}, std::array<Word, 1>{-1}, index->shape());
   });
-  return build.finish(taken, wanted);
+  return *part == nullptr ? last_failure() : kOk;
 }
 
 }  // namespace
 
-Done reshape(Build& build, Input x, const Sizes& given) {
-  if (!build.sized() && !any_bound(given)) return {};
-  Graph& g = build.graph();
-  Sizes sizes, wanted = given;
+Done reshape(Build& build, Input x, const Sizes& wanted) {
+  if (!build.sized() && !any_bound(wanted)) return {};
+  Sizes sizes;
+  Node all = whole(x);
   ASTER_TRY(sizes_of(&sizes, build, x));
-  if (!infer(&wanted, g, sizes)) return {};
-  const Node from = product(g, sizes), to = product(g, wanted);
+  const Done done = reshape(build, &all, &sizes, wanted);
+  return done && done->ok() ? build.finish(all, sizes) : done;
+}
+
+Done reshape(Build& build, Node* all, Sizes* sizes, const Sizes& given) {
+  Graph& g = build.graph();
+  const Sizes before = *sizes;
+  Sizes wanted = given;
+  if (!infer(&wanted, g, before)) return {};
+  const Node from = product(g, before), to = product(g, wanted);
   if (from == nullptr || to == nullptr) return last_failure();
   if (from != to) return {};
+  *sizes = wanted;
   Dims memory;
-  const Node all = whole(x);
-  if (reshaped_memory(&memory, g, sizes, all->shape(), wanted))
-    return build.finish(tensor::reshape(g, all, memory), wanted);
-  return reshape_places(build, x, sizes, wanted);
+  if (!reshaped_memory(&memory, g, before, (*all)->shape(), wanted))
+    return reshape_places(build, all, before, wanted);
+  *all = tensor::reshape(g, *all, memory);
+  return *all == nullptr ? last_failure() : kOk;
 }
 
 Done expand(Build& build, Input x, const Sizes& wanted) {
@@ -265,17 +277,17 @@ Done expand(Build& build, Input x, const Sizes& wanted) {
 
 // ---- Parts ----
 
-namespace {
-
-// Whether a <= b for the present values, which no capture is to know.
 bool now_le(Build& build, Node a, Node b) {
   int64_t left = 0, right = 0;
-  if (build.engine().recording != nullptr || a == nullptr || b == nullptr) return false;
-  return build.symbols().value_of(&left, a).ok() && build.symbols().value_of(&right, b).ok() &&
-         left <= right;
+  return a != nullptr && b != nullptr && build.symbols().value_of(&left, a).ok() &&
+         build.symbols().value_of(&right, b).ok() && left <= right;
 }
 
-}  // namespace
+bool holds_le(Build& build, Node a, Node b) {
+  if (a == nullptr || b == nullptr) return false;
+  if (always_le(build.graph(), a, b)) return true;
+  return build.engine().recording == nullptr && now_le(build, a, b);
+}
 
 // An end that may be beyond the axis is one for values that leave it inside: there is no more
 // memory behind it.
@@ -288,7 +300,7 @@ Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end) {
   Node part = whole(x);
   for (size_t k = 0; k < sizes.size(); ++k) {
     const bool fits = always_le(g, g.index(0), begin[k]) && always_le(g, begin[k], end[k]) &&
-                      (always_le(g, end[k], sizes[k]) || now_le(build, end[k], sizes[k]));
+                      holds_le(build, end[k], sizes[k]);
     const Node size = sym::sub(g, end[k], begin[k]);
     if (size == nullptr) return last_failure();
     if (!fits) return {};
@@ -323,14 +335,22 @@ Done select(Build& build, Input x, int64_t axis, Node index) {
   if (!always_le(g, g.index(0), index) || !always_le(g, next, size)) return {};
   sizes.remove(at);
   Node part = whole(x);
-  if (is_bound(index)) {
+  ASTER_TRY(take_place(&part, build, at, index));
+  return build.finish(part, sizes);
+}
+
+Status take_place(Node* part, Build& build, size_t axis, Node position) {
+  Graph& g = build.graph();
+  int64_t at = 0;
+  if (is_bound(position)) {
     Expr place;
-    ASTER_TRY(value_of(&place, build.engine(), index));
-    part = take(g, part, at, g.reshape(place.n, std::array<Word, 1>{1}));
-    if (part == nullptr) return last_failure();
-    return build.finish(tensor::select(g, part, axis, 0), sizes);
+    ASTER_TRY(value_of(&place, build.engine(), position));
+    *part = take(g, *part, axis, g.reshape(place.n, std::array<Word, 1>{1}));
+  } else {
+    at = uop::const_int(position);
   }
-  return build.finish(tensor::select(g, part, axis, uop::const_int(index)), sizes);
+  if (*part != nullptr) *part = tensor::select(g, *part, static_cast<int64_t>(axis), at);
+  return *part == nullptr ? last_failure() : kOk;
 }
 
 // Elements before and after; those after a variable size are written there by a mask.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tensor/movement.h"
+#include "tensor/sized.h"
 #include "uop/composite.h"
 
 namespace aster::tensor {
@@ -37,4 +38,16 @@ uop::Dims kernel_axes(size_t ndim, size_t rank);
 // Operands of one dtype, padding not negative. x [N, groups * C, ...], weight [O, C, kernel...].
 Node conv(Graph& g, Node x, Node weight, const Windows& w, Word groups);
 
+// ---- Rules for symbolic sizes (sized.h) ----
+
+namespace sized {
+
+// Shows x with a fill beyond the last axes that are variables', whose sizes are numbers of windows
+// from here on; up: whether these are rounded up. within, where not null: what is inside these
+// axes, nil where all is.
+Status windows(Build& build, Input x, const Windows& w, Fill fill, bool up, Node* within = nullptr);
+// The same with 0 for a transposed convolution; more: elements after its result.
+Status windows_back(Build& build, Input x, const Windows& w, const uop::Dims& more);
+
+}  // namespace sized
 }  // namespace aster::tensor

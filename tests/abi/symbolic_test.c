@@ -143,6 +143,187 @@ ALONG(dot, aster_ml_lazy_dot(y, x, t, 0))
 ALONG(pad_mode, aster_ml_lazy_pad_mode(y, x, 2, lead, trail, ASTER_ML_PADDING_REFLECT, NULL))
 ALONG(pad_constant, aster_ml_lazy_pad_mode(y, x, 2, trail, lead, ASTER_ML_PADDING_CONSTANT, NULL))
 ALONG(interpolate, aster_ml_lazy_interpolate(y, x, 1, &three, ASTER_ML_INTERPOLATION_LINEAR, 0))
+/* One image of WIDTH channels and n positions, or of one channel, WIDTH x n. */
+static const aster_ml_lazy *image_of(const aster_ml_lazy *t, size_t rank) {
+  aster_ml_lazy one = {0};
+  OK(aster_ml_lazy_unsqueeze(&scratch, t, 0));
+  if (rank == 1) return &scratch;
+  OK(aster_ml_lazy_unsqueeze(&one, &scratch, 0));
+  scratch = one;
+  return &scratch;
+}
+/* n images of one channel, 2 x 3. */
+static const aster_ml_lazy *images_of(const aster_ml_lazy *x, aster_ml_dim rows) {
+  const aster_ml_dim dims[4] = {rows, {1, NULL}, {2, NULL}, {3, NULL}};
+  OK(aster_ml_lazy_reshape_dims(&scratch, x, 4, dims));
+  return &scratch;
+}
+static const aster_ml_lazy *weight(size_t rank) {
+  static aster_ml_lazy made;
+  aster_ml_lazy cut = {0};
+  const int64_t begin[2] = {0, 0}, end[2] = {6, 6};
+  const int64_t line[3] = {3, WIDTH, 2}, square[4] = {9, 1, 2, 2}, turned[3] = {WIDTH, 3, 2};
+  const int64_t *const shapes[3] = {line, square, turned};
+  OK(aster_ml_lazy_shrink(&cut, &base, 2, begin, end));
+  OK(aster_ml_lazy_reshape(&made, &cut, rank == 2 ? 4 : 3, shapes[rank - 1]));
+  return &made;
+}
+static const int64_t steps[] = {2, 1}, unit[] = {1, 1}, pairs[] = {2, 2}, more_after[] = {0, 1};
+static const aster_ml_conv_options conv_step = {
+    .struct_size = sizeof conv_step, .stride = steps, .before = unit, .after = unit};
+static const aster_ml_conv_options conv_back = {
+    .struct_size = sizeof conv_back, .stride = pairs, .before = unit, .output_padding = unit};
+static const aster_ml_pool_options pool_step = {
+    .struct_size = sizeof pool_step, .stride = steps, .before = unit, .after = unit};
+static const aster_ml_pool_options pool_inside = {.struct_size = sizeof pool_inside,
+                                                  .stride = unit,
+                                                  .before = unit,
+                                                  .after = more_after,
+                                                  .exclude_pad = 1};
+static const aster_ml_pool_options pool_up = {
+    .struct_size = sizeof pool_up, .stride = pairs, .ceil_mode = 1};
+static aster_ml_lazy places;
+ALONG(conv, aster_ml_lazy_conv(y, image_of(t, 1), weight(1), NULL, &conv_step))
+ALONG(conv_square, aster_ml_lazy_conv(y, image_of(t, 2), weight(2), NULL, &conv_step))
+ALONG(conv_images, aster_ml_lazy_conv(y, images_of(x, rows), weight(2), NULL, &conv_step))
+ALONG(conv_transpose, aster_ml_lazy_conv_transpose(y, image_of(t, 1), weight(3), NULL, &conv_back))
+ALONG(max_pool, aster_ml_lazy_max_pool(y, t, 2, pairs, &pool_step))
+ALONG(max_pool_line, aster_ml_lazy_max_pool(y, t, 1, pairs, &pool_step))
+ALONG(max_pool_beside, aster_ml_lazy_max_pool(y, x, 1, pairs, &pool_up))
+ALONG(max_pool_places, aster_ml_lazy_max_pool_with_indices(&places, y, x, 2, pairs, &pool_step))
+ALONG(avg_pool, aster_ml_lazy_avg_pool(y, t, 2, pairs, &pool_step))
+ALONG(avg_pool_inside, aster_ml_lazy_avg_pool(y, t, 2, pairs, &pool_inside))
+ALONG(max_unpool, (aster_ml_lazy_max_pool_with_indices(&scratch, &places, x, 1, pairs, NULL),
+                   aster_ml_lazy_max_unpool(y, &scratch, &places, 1, pairs, NULL)))
+static int32_t sums(aster_ml_lazy *y, const char *formula, const aster_ml_lazy *a,
+                    const aster_ml_lazy *b) {
+  const aster_ml_lazy *const both[2] = {a, b};
+  return aster_ml_lazy_einsum(y, formula, both, b == NULL ? 1 : 2, 0);
+}
+ALONG(einsum, sums(y, "nc,dn->cd", x, t))
+ALONG(einsum_beside, sums(y, "...c,c...->...", x, t))
+ALONG(einsum_kept, sums(y, "nc,mc->nm", x, &base))
+ALONG(einsum_diagonal, (aster_ml_lazy_matmul(&scratch, x, t), sums(y, "nn->n", &scratch, NULL)))
+ALONG(einsum_trace, (aster_ml_lazy_matmul(&scratch, x, t), sums(y, "nn", &scratch, NULL)))
+ALONG(svd, aster_ml_lazy_svdvals(y, images_of(x, rows)))
+static aster_ml_dim_index item_of(int32_t kind, aster_ml_dim start, aster_ml_dim stop,
+                                  int64_t step) {
+  const aster_ml_dim_index item = {kind, start, stop, step, NULL};
+  return item;
+}
+static aster_ml_dim_index slice_of(aster_ml_dim start, aster_ml_dim stop, int64_t step) {
+  return item_of(ASTER_ML_INDEX_SLICE, start, stop, step);
+}
+static aster_ml_dim_index tensor_item(const aster_ml_lazy *tensor) {
+  aster_ml_dim_index item = slice_of(number(0), number(0), 1);
+  item.kind = ASTER_ML_INDEX_TENSOR;
+  item.tensor = tensor;
+  return item;
+}
+#define ALL slice_of(number(INT64_MIN), number(INT64_MAX), 1)
+/* a op b of sizes; the scope's end leaves it to its caller. */
+static aster_ml_dim combined(const char *op, aster_ml_dim a, int64_t b) {
+  const aster_ml_dim right = number(b);
+  aster_ml_dim out = {0, NULL};
+  OK(aster_ml_symbolic_combine(&out.expression, &context, op, &a, &right));
+  return out;
+}
+static void let_go(aster_ml_dim dim) { OK(aster_ml_uop_release(&context, dim.expression)); }
+/* x[n - 1, 1:5:2], x[::-2, None], other[:, n // 2:n], x of rows by t's order. */
+static void do_index(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
+                     aster_ml_dim rows) {
+  const aster_ml_dim last = combined("Sub", rows, 1), half = combined("FloorDiv", rows, 2);
+  aster_ml_lazy row = {0}, turned = {0}, late = {0}, sum = {0}, both = {0};
+  const int64_t axis = 0, second[] = {1};
+  const aster_ml_dim_index one[] = {item_of(ASTER_ML_INDEX_INTEGER, last, last, 0),
+                                    slice_of(number(1), number(5), 2)};
+  const aster_ml_dim_index back[] = {slice_of(number(INT64_MAX), number(INT64_MIN), -2),
+                                     item_of(ASTER_ML_INDEX_NEW_AXIS, last, last, 0),
+                                     slice_of(number(-2), number(INT64_MAX), 1)};
+  const aster_ml_dim_index columns[] = {item_of(ASTER_ML_INDEX_ELLIPSIS, last, last, 0),
+                                        slice_of(half, rows, 1)};
+  (void)t;
+  OK(aster_ml_lazy_index_dims(&row, x, 2, one));
+  OK(aster_ml_lazy_index_dims(&turned, x, 3, back));
+  OK(aster_ml_lazy_index_dims(&late, &other, 2, columns));
+  OK(aster_ml_lazy_max(&sum, &late, 1, second, 0));
+  OK(aster_ml_lazy_sum(&late, &sum, 1, &axis, 0));
+  OK(aster_ml_lazy_mul(&both, &turned, &row));
+  OK(aster_ml_lazy_add(y, &both, &late));
+  let_go(last);
+  let_go(half);
+}
+/* Rows by tensors: places that count from the end, beside columns by others. */
+static void do_index_tensor(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
+                            aster_ml_dim rows) {
+  aster_ml_lazy order = {0}, one = {0}, back = {0}, first = {0};
+  (void)rows, (void)t;
+  OK(aster_ml_lazy_argsort(&order, x, 0, 0)); /* n x WIDTH */
+  OK(aster_ml_lazy_number(&one, &context, 1));
+  OK(aster_ml_lazy_cast(&first, &one, ASTER_ML_DTYPE_INT32));
+  OK(aster_ml_lazy_neg(&back, &order));
+  OK(aster_ml_lazy_sub(&one, &back, &first)); /* -1 .. -n */
+  const aster_ml_dim_index items[] = {tensor_item(&one), ALL};
+  OK(aster_ml_lazy_index_dims(y, x, 2, items));
+}
+static void do_index_plain(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
+                           aster_ml_dim rows) {
+  const aster_ml_index items[] = {
+      {ASTER_ML_INDEX_INTEGER, -1, 0, 0, NULL},
+      {ASTER_ML_INDEX_SLICE, INT64_MAX, INT64_MIN, -1, NULL},
+  };
+  (void)x, (void)rows;
+  OK(aster_ml_lazy_index(y, t, 2, items));
+}
+/* A cache whose rows from n // 2 to n are written, and a column of it up to n. */
+static void do_index_assign(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
+                            aster_ml_dim rows) {
+  const aster_ml_dim half = combined("FloorDiv", rows, 2);
+  aster_ml_lazy cache = {0}, part_of = {0}, column = {0};
+  const aster_ml_dim_index late[] = {slice_of(half, rows, 1)};
+  const aster_ml_dim_index ends[] = {slice_of(number(INT64_MIN), rows, 1),
+                                     item_of(ASTER_ML_INDEX_INTEGER, number(-1), number(0), 0)};
+  OK(aster_ml_lazy_mul(&cache, &base, &base));
+  OK(aster_ml_lazy_index_dims(&part_of, x, 1, late));
+  OK(aster_ml_lazy_index_assign_dims(&cache, 1, late, &part_of));
+  OK(aster_ml_lazy_select(&column, t, 0, 2));
+  OK(aster_ml_lazy_index_assign_dims(&cache, 2, ends, &column));
+  OK(aster_ml_lazy_clone(y, &cache));
+  let_go(half);
+}
+/* Of a tensor of n rows: its last row, every second one, and all of a column. */
+static void do_index_assign_part(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
+                                 aster_ml_dim rows) {
+  const aster_ml_dim last = combined("Sub", rows, 1);
+  aster_ml_lazy row = {0}, column = {0}, value = {0};
+  const aster_ml_dim_index at[] = {item_of(ASTER_ML_INDEX_INTEGER, last, last, 0)};
+  const aster_ml_dim_index second[] = {slice_of(number(0), rows, 2),
+                                       slice_of(number(1), number(3), 1)};
+  const aster_ml_index all[] = {{ASTER_ML_INDEX_SLICE, INT64_MIN, INT64_MAX, 1, NULL},
+                                {ASTER_ML_INDEX_INTEGER, 4, 0, 0, NULL}};
+  OK(aster_ml_lazy_mul(&value, x, x));
+  OK(aster_ml_lazy_select(&row, &base, 0, 1));
+  OK(aster_ml_lazy_index_assign_dims(&value, 1, at, &row));
+  OK(aster_ml_lazy_number(&row, &context, 3));
+  OK(aster_ml_lazy_index_assign_dims(&value, 2, second, &row));
+  OK(aster_ml_lazy_select(&column, t, 0, 2));
+  OK(aster_ml_lazy_index_assign(&value, 2, all, &column));
+  OK(aster_ml_lazy_clone(y, &value));
+  let_go(last);
+}
+static const char *const names[] = {"a", "n"};
+static void do_rearrange(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
+                         aster_ml_dim rows) {
+  const aster_ml_dim sizes[] = {number(2), rows};
+  (void)t;
+  OK(aster_ml_lazy_rearrange_dims(y, x, "n (a b) -> b a n", 2, names, sizes));
+}
+static void do_rearrange_joined(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
+                                aster_ml_dim rows) {
+  const int64_t two = 2;
+  (void)x, (void)rows;
+  OK(aster_ml_lazy_rearrange(y, t, "(a b) ... -> b (... a) 1", 1, names, &two));
+}
 /* Labels of the rows, below WIDTH. */
 static aster_ml_lazy *labels_of(const aster_ml_lazy *x) {
   OK(aster_ml_lazy_argmax(&scratch, x, 1, 0));
@@ -354,6 +535,30 @@ static const struct {
     {"pad_mode", do_pad_mode},
     {"pad_constant", do_pad_constant},
     {"interpolate", do_interpolate},
+    {"index", do_index},
+    {"index_tensor", do_index_tensor},
+    {"index_plain", do_index_plain},
+    {"index_assign", do_index_assign},
+    {"index_assign_part", do_index_assign_part},
+    {"rearrange", do_rearrange},
+    {"rearrange_joined", do_rearrange_joined},
+    {"conv", do_conv},
+    {"conv_square", do_conv_square},
+    {"conv_images", do_conv_images},
+    {"conv_transpose", do_conv_transpose},
+    {"max_pool", do_max_pool},
+    {"max_pool_line", do_max_pool_line},
+    {"max_pool_beside", do_max_pool_beside},
+    {"max_pool_places", do_max_pool_places},
+    {"avg_pool", do_avg_pool},
+    {"avg_pool_inside", do_avg_pool_inside},
+    {"max_unpool", do_max_unpool},
+    {"einsum", do_einsum},
+    {"einsum_beside", do_einsum_beside},
+    {"einsum_kept", do_einsum_kept},
+    {"einsum_diagonal", do_einsum_diagonal},
+    {"einsum_trace", do_einsum_trace},
+    {"svd", do_svd},
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 

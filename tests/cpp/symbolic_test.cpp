@@ -56,6 +56,13 @@ TEST_F(CppSymbolic, TensorsHaveThem) {
   EXPECT_EQ(aster_ml::full({n}, 7.0).to_vector<float>(), (Numbers{7, 7}));
   EXPECT_EQ(aster_ml::empty({n}).shape(), (std::vector<int64_t>{2}));
   EXPECT_EQ(aster_ml::arange(1, n + 1).sum().item(), 3);
+  EXPECT_EQ(index(part, {n - 1, aster_ml::SizeIndex{0, n}}).to_vector<float>(), (Numbers{2, 3}));
+  EXPECT_EQ(index(part, {aster_ml::all(), aster_ml::none, 1}).to_vector<float>(), (Numbers{1, 3}));
+  const Tensor written = x + 0;
+  EXPECT_TRUE(index_assign(written, {{1, n + 1}}, part));
+  EXPECT_EQ(written.to_vector<float>(), (Numbers{0, 1, 0, 1, 2, 3}));
+  EXPECT_EQ(rearrange(part, "n (a b) -> (b n) a", {{"a", 2}, {"n", n}}).to_vector<float>(),
+            (Numbers{0, 1, 2, 3}));
   EXPECT_FALSE(shrink(x, {0}, {n, 2}).ok());
 }
 

@@ -556,6 +556,20 @@ void compute_sized(Pass& run, const aster_ml_uop* now) {
   aster_ml_lazy* both[] = {soft, x};
   MAKE(joined, aster_ml_lazy_cat, both, 2, 0);
   MAKE(row, aster_ml_lazy_select_dims, joined, 0, &rows);
+  const aster_ml_dim_index last[] = {{ASTER_ML_INDEX_SLICE, none, rows, 1, nullptr},
+                                     {ASTER_ML_INDEX_INTEGER, one, none, 0, nullptr}};
+  MAKE(items, aster_ml_lazy_index_dims, joined, 2, last);
+  MAKE(order, aster_ml_lazy_argsort, items, 0, 0);
+  const aster_ml_dim_index by[] = {{ASTER_ML_INDEX_TENSOR, none, none, 0, order}};
+  MAKE(taken, aster_ml_lazy_index_dims, x, 1, by);
+  CALL(aster_ml_lazy_index_assign_dims, joined, 2, last, items);
+  const char* const names[] = {"n", "a"};
+  const aster_ml_dim lengths[] = {rows, {2, nullptr}};
+  MAKE(turned, aster_ml_lazy_rearrange_dims, x, "n (a b) -> a (n b)", 2, names, lengths);
+  const aster_ml_lazy* const factors[] = {x, weights};
+  MAKE(summed, aster_ml_lazy_einsum, "nc,cd->d", factors, 2, 0);
+  const int64_t two = 2;
+  MAKE(pooled, aster_ml_lazy_avg_pool, turned, 1, &two, nullptr);
   MAKE(line, aster_ml_lazy_arange_dims, &run.context, &none, &rows, kFloat);
   const aster_ml_dim column[] = {rows, one};
   MAKE(tall, aster_ml_lazy_reshape_dims, line, 2, column);
@@ -566,7 +580,8 @@ void compute_sized(Pass& run, const aster_ml_uop* now) {
   MAKE(slope, aster_ml_gradient, total, &cache, 1, nullptr);
   aster_ml_dim dims[2];
   CALL(aster_ml_lazy_dims, dims, 2, scaled);
-  for (aster_ml_lazy* out : {sum, padded, row, total, slope}) DO(read(run, out));
+  for (aster_ml_lazy* out : {sum, padded, row, total, slope, taken, joined, summed, pooled})
+    DO(read(run, out));
   const aster_ml_uop* twice = nullptr;
   CALL(aster_ml_symbolic_combine, &twice, &run.context, "Mul", &rows, &four);
   int64_t found = 0;

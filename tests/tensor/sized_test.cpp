@@ -1,5 +1,6 @@
 // Random graphs of tensors with symbolic sizes against the same graphs of tensors cut to them, at
 // once and as programs that are captured for some values and run with others.
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -8,6 +9,7 @@
 #include "aster_ml/indexing.h"
 #include "aster_ml/linalg.h"
 #include "aster_ml/movement.h"
+#include "aster_ml/spatial.h"
 #include "aster_ml/symbolic.h"
 #include "tensor/world.h"
 
@@ -16,6 +18,7 @@ namespace {
 
 constexpr int64_t kRows = 5, kColumns = 4;  // the greatest
 constexpr int kSteps = 7;
+constexpr unsigned kOperations = 32;
 
 // A step: what is built of which tensors, with numbers that say how.
 struct Step {
@@ -114,7 +117,7 @@ class Graph {
     const int64_t axis = ndim == 0 ? 0 : static_cast<int64_t>(step.by % ndim);
     const int32_t keep = static_cast<int32_t>(step.by / 7 % 2);
     T one, two;
-    switch (step.op % 24) {
+    switch (step.op % kOperations) {
       case 0:
         return aster_ml_lazy_sigmoid(y, a);
       case 1:
@@ -171,9 +174,136 @@ class Graph {
         const aster_ml_dim dims[] = {{-1, nullptr}};
         return aster_ml_lazy_reshape_dims(y, a, 1, dims);
       }
-      default:
+      case 23:
         return aster_ml_lazy_scaled_dot_product_attention(y, a, b, b, nullptr, 0, keep, 0, 0);
+      case 24:
+        return index(y, a, axis, step.by);
+      case 25:
+        return index_by(y, a, axis, keep);
+      case 26:
+        return index_assign(y, a, b, axis, step.by);
+      case 27: {
+        const aster_ml_lazy* const both[] = {a, b};
+        const char* const formulas[] = {"...ab,...cb->...ac", "...ab,...ab->...b", "ab,bc->c",
+                                        "abc,abc->ca", "...a,...a->..."};
+        return aster_ml_lazy_einsum(y, formulas[step.by % 5], both, 2, 0);
+      }
+      case 28: {
+        const char* const formulas[] = {"a ... b -> b ... a", "... a b -> ... (a b)",
+                                        "a b ... -> (b a) ... 1", "a 3 -> a", "a b c -> b (a c)"};
+        return aster_ml_lazy_rearrange(y, a, formulas[step.by % 5], 0, nullptr, nullptr);
+      }
+      case 29:
+        return conv(y, a, step.by);
+      case 30:
+        return pool(y, a, step.by);
+      default: {
+        const int64_t kernel[] = {2};
+        const int32_t status = aster_ml_lazy_max_pool_with_indices(one, two, a, 1, kernel, nullptr);
+        return status != 0 ? status : aster_ml_lazy_max_unpool(y, one, two, 1, kernel, nullptr);
+      }
     }
+  }
+  static std::vector<aster_ml_dim_index> items(size_t count) {
+    const aster_ml_dim zero{0, nullptr}, first{INT64_MIN, nullptr}, last{INT64_MAX, nullptr};
+    const aster_ml_dim_index all{ASTER_ML_INDEX_SLICE, first, last, 1, nullptr};
+    std::vector<aster_ml_dim_index> out(count, all);
+    out.push_back({ASTER_ML_INDEX_ELLIPSIS, zero, zero, 0, nullptr});
+    return out;
+  }
+  // Of an axis: from its middle, backwards, every second one, its last, a new axis before it.
+  void place(aster_ml_dim_index& item, const T& a, int64_t axis, unsigned by) {
+    const aster_ml_dim size = Source::of(a, static_cast<size_t>(axis));
+    const int64_t steps[] = {1, 2, -1, -2};
+    item.step = steps[by / 5 % 4];
+    switch (by % 5) {
+      case 0:
+        if (item.step > 0) item.start = source_.combine("FloorDiv", size, 2);
+        if (item.step < 0) item.stop = source_.combine("FloorDiv", size, 2);
+        break;
+      case 1:
+        if (item.step > 0) item.stop = source_.combine("Sub", size, 1);
+        break;
+      case 2:
+        item.kind = ASTER_ML_INDEX_INTEGER;
+        item.start = source_.combine("Sub", size, 1);
+        break;
+      case 3:
+        item.kind = ASTER_ML_INDEX_INTEGER;
+        item.start.value = -1;
+        break;
+      default:
+        item.start.value = item.step < 0 ? INT64_MAX : INT64_MIN;
+        item.stop.value = item.step < 0 ? INT64_MIN : INT64_MAX;
+    }
+    if (item.kind != ASTER_ML_INDEX_SLICE || item.step > 0) return;
+    item.start = {INT64_MAX, nullptr};
+    if (item.stop.expression == nullptr) item.stop = {INT64_MIN, nullptr};
+  }
+  int32_t index(T& y, const T& a, int64_t axis, unsigned by) {
+    if (aster_ml_lazy_ndim(a) == 0) return 1;
+    std::vector<aster_ml_dim_index> list = items(static_cast<size_t>(axis) + 1);
+    place(list[static_cast<size_t>(axis)], a, axis, by);
+    if (by % 11 == 0)
+      list.insert(list.begin(), aster_ml_dim_index{ASTER_ML_INDEX_NEW_AXIS, {}, {}, 0, nullptr});
+    return aster_ml_lazy_index_dims(y, a, list.size(), list.data());
+  }
+  // By the order of an axis, counted from its end.
+  int32_t index_by(T& y, const T& a, int64_t axis, int32_t down) {
+    T order, largest, place, one;
+    if (aster_ml_lazy_ndim(a) == 0) return 1;
+    for (const int32_t status : {aster_ml_lazy_argsort(order, a, axis, down),
+                                 aster_ml_lazy_max(largest, order, 1, &axis, 0),
+                                 aster_ml_lazy_bitwise_not(place, largest)}) {
+      if (status != 0) return status;
+    }
+    std::vector<aster_ml_dim_index> list = items(static_cast<size_t>(axis) + 1);
+    list[static_cast<size_t>(axis)] = {ASTER_ML_INDEX_TENSOR, {}, {}, 0, place};
+    return aster_ml_lazy_index_dims(y, a, list.size(), list.data());
+  }
+  // A part of a becomes the same part of b, or one number.
+  int32_t index_assign(T& y, const T& a, const T& b, int64_t axis, unsigned by) {
+    T value, number;
+    if (aster_ml_lazy_ndim(a) == 0) return 1;
+    std::vector<aster_ml_dim_index> list = items(static_cast<size_t>(axis) + 1);
+    place(list[static_cast<size_t>(axis)], a, axis, by);
+    int32_t status = aster_ml_lazy_number(number, world_, 0.5);
+    if (status == 0 && by % 2 == 0)
+      status = aster_ml_lazy_index_dims(value, b, list.size(), list.data());
+    if (status == 0) status = aster_ml_lazy_mul(y, a, a);
+    if (status != 0) return status;
+    return aster_ml_lazy_index_assign_dims(y, list.size(), list.data(),
+                                           by % 2 == 0 ? value : number);
+  }
+  // a as one image of one channel, or as images of the channels that it has.
+  int32_t conv(T& y, const T& a, unsigned by) {
+    const int64_t ones[] = {1, 1}, two[] = {2, 1};
+    T image, weight, bias;
+    int32_t status = aster_ml_lazy_unsqueeze(image, a, 1);
+    if (status == 0)
+      status =
+          aster_ml_lazy_reshape(weight, from(world_, std::vector<float>{0.5F, -1, 2, 0.25F}, {4}),
+                                3, std::array<int64_t, 3>{2, 1, 2}.data());
+    if (status != 0 || aster_ml_lazy_ndim(image) != 3) return status != 0 ? status : 1;
+    aster_ml_conv_options options{};
+    options.struct_size = sizeof options;
+    options.stride = two;
+    options.before = ones;
+    options.after = by % 3 == 0 ? ones : nullptr;
+    if (by % 2 == 0) return aster_ml_lazy_conv(y, image, weight, nullptr, &options);
+    T turned;
+    status = aster_ml_lazy_transpose(turned, weight, 0, 1);
+    return status != 0 ? status : aster_ml_lazy_conv_transpose(y, image, turned, nullptr, nullptr);
+  }
+  int32_t pool(T& y, const T& a, unsigned by) {
+    const int64_t ones[] = {1, 1}, kernel[] = {2, 3};
+    const size_t rank = 1 + by / 5 % 2;
+    aster_ml_pool_options options{};
+    options.struct_size = sizeof options;
+    options.exclude_pad = static_cast<int32_t>(by / 3 % 2);
+    options.stride = options.before = options.after = ones;
+    return by % 2 == 0 ? aster_ml_lazy_max_pool(y, a, rank, kernel, &options)
+                       : aster_ml_lazy_avg_pool(y, a, rank, kernel, &options);
   }
   int32_t pad(T& y, const T& a, int64_t axis, unsigned by) {
     const size_t ndim = aster_ml_lazy_ndim(a);
@@ -240,7 +370,8 @@ TEST_P(Sized, RandomGraphsAreThoseOfTensorsCut) {
     for (int i = 0; i < kSteps; ++i) {
       const Step step = random_step(random);
       const bool built = plain.add(step);
-      EXPECT_EQ(graph.add(step), built) << "operation " << step.op % 24 << ": " << message();
+      EXPECT_EQ(graph.add(step), built)
+          << "operation " << step.op % kOperations << ": " << message();
       if (graph.size() != plain.size()) return;
     }
     for (size_t i = 0; i < graph.size(); ++i) {

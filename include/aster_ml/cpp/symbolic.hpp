@@ -167,6 +167,63 @@ inline Tensor select(const Tensor& x, int64_t axis, const Size& index) {
   if (!detail::there(x, "select")) return {};
   return detail::sized(x.root(), aster_ml_lazy_select_dims, x.get(), axis, &index.get());
 }
+/* One item of x[...] whose positions may be expressions; or any Index. */
+class SizeIndex {
+ public:
+  SizeIndex(const Size& at) : start_(at) {}
+  SizeIndex(const Size& start, const Size& stop, int64_t step = 1)
+      : kind_(ASTER_ML_INDEX_SLICE), start_(start), stop_(stop), step_(step) {}
+  template <class Item, class = std::enable_if_t<std::is_constructible_v<Index, const Item&>>>
+  SizeIndex(const Item& item) : plain_{Index(item)} {
+    const aster_ml_index raw = plain_[0].get();
+    kind_ = raw.kind;
+    start_ = raw.start;
+    stop_ = raw.stop;
+    step_ = raw.step;
+  }
+  aster_ml_dim_index get() const {
+    const aster_ml_lazy* const tensor = plain_.empty() ? nullptr : plain_[0].get().tensor;
+    return {kind_, start_.get(), stop_.get(), step_, tensor};
+  }
+
+ private:
+  int32_t kind_ = ASTER_ML_INDEX_INTEGER;
+  Size start_, stop_;
+  int64_t step_ = 1;
+  std::vector<Index> plain_; /* keeps a tensor */
+};
+namespace detail {
+inline std::vector<aster_ml_dim_index> items_of(const std::vector<SizeIndex>& items) {
+  std::vector<aster_ml_dim_index> out;
+  for (const SizeIndex& item : items) out.push_back(item.get());
+  return out;
+}
+}  // namespace detail
+inline Tensor index(const Tensor& x, const std::vector<SizeIndex>& items) {
+  const std::vector<aster_ml_dim_index> list = detail::items_of(items);
+  if (!detail::there(x, "index")) return {};
+  return detail::sized(x.root(), aster_ml_lazy_index_dims, x.get(), list.size(), list.data());
+}
+/* False where it fails. */
+inline bool index_assign(const Tensor& target, const std::vector<SizeIndex>& items,
+                         const Tensor& value) {
+  const std::vector<aster_ml_dim_index> list = detail::items_of(items);
+  return detail::there(target, "index_assign") && detail::there(value, "index_assign") &&
+         detail::good(
+             aster_ml_lazy_index_assign_dims(target.get(), list.size(), list.data(), value.get()));
+}
+inline Tensor rearrange(const Tensor& x, const char* formula,
+                        const std::vector<std::pair<const char*, Size>>& sizes) {
+  std::vector<const char*> names;
+  std::vector<aster_ml_dim> dims;
+  for (const auto& [name, size] : sizes) {
+    names.push_back(name);
+    dims.push_back(size.get());
+  }
+  if (!detail::there(x, "rearrange")) return {};
+  return detail::sized(x.root(), aster_ml_lazy_rearrange_dims, x.get(), formula, names.size(),
+                       names.data(), dims.data());
+}
 inline Tensor full(const Sizes& shape, const Scalar& value, Dtype dtype = {}) {
   const std::vector<aster_ml_dim> dims = detail::dims_of(shape);
   const detail::Root root = Context::current().root();

@@ -1,11 +1,11 @@
 """Tensors whose sizes are bound variables: one graph, and one recording, for all their values.
 
 Such a tensor is the library's (aster_ml/symbolic.h): it knows the tensor of the greatest sizes, and
-an expression an axis, which `shape` shows as the bound variable that it is. Here bound variables
-become expressions of the library's and the other way round, functions that take sizes and positions
-are told of those that are variables, and stand the rules that the library has not yet: they build
-an operation on the whole tensors. Where there is no rule, or the sizes do not go together, the
-tensors are those of the present sizes, which a recording TinyJit notes as a use of the values.
+an expression an axis, which `shape` shows as the bound variable that it is. The rules of functions
+are the library's. Here bound variables become expressions of it and the other way round, and
+functions that take sizes and positions are told of those that are variables. Where there is no
+rule, or the sizes do not go together, the tensors are those of the present sizes, which a recording
+TinyJit notes as a use of the values.
 
 >>> from aster_ml import Tensor, Variable
 >>> x, n = Tensor.arange(6).reshape(2, 3), Variable("n", 1, 3).bind(2)
@@ -147,11 +147,6 @@ def most_of(sizes: Iterable[Any]) -> list[int]:
     return [d.vmax if is_bound(d) else d for d in sizes]
 
 
-def same(a: Any, b: Any) -> bool:
-    """Whether two sizes are equal whatever the values of the variables."""
-    return bool(a.same(b) if is_bound(a) else not is_bound(b) and a == b)
-
-
 def all_axes(x: Any, axes: Any) -> list[int]:
     """The axes as a list, counted from the front; None: all."""
     count = len(dims_of(x))
@@ -161,11 +156,6 @@ def all_axes(x: Any, axes: Any) -> list[int]:
     if any(not -count <= a < count for a in listed):
         raise IndexError(f"axes {listed} are out of range for {count} axes")
     return [a % count for a in listed]
-
-
-def bound_axes(x: Any, axes: Iterable[int]) -> list[int]:
-    """Those of the axes whose sizes are variables."""
-    return [a for a in axes if is_bound(dims_of(x)[a])]
 
 
 # ---- values
@@ -190,63 +180,13 @@ def iota(n: int, after: int = 0) -> Any:
     return out.reshape(n, *[1] * after) if after else out
 
 
-def inside_of(x: Any, axes: Sequence[int]) -> Any:
-    """True where the positions along those axes are within the sizes; None: everywhere."""
-    meant, out = dims_of(x), None
-    sizes = _native.lazy_shape(whole(x))
-    for axis in axes:
-        if is_bound(meant[axis]):
-            part = iota(sizes[axis], len(meant) - 1 - axis) < value_of(meant[axis])
-            out = part if out is None else out & part
-    return out
-
-
-def masked(x: Any, axes: Sequence[int], identity: Any) -> Any:
-    """The whole tensor, with identity beyond the sizes of those axes."""
-    inside = inside_of(x, axes)
-    return whole(x) if inside is None else inside.where(whole(x), identity)
-
-
-# ---- sizes that go together
-
-
-def align(tensors: Sequence[Any], skip: int = 0) -> tuple[list[Any], list[Any]] | None:
-    """The whole tensors, and the sizes that they broadcast to but for the last `skip` axes; None
-    where an axis is a variable's for one and something else for another."""
-    shapes = [dims_of(t)[: len(dims_of(t)) - skip] for t in tensors]
-    count = max((len(s) for s in shapes), default=0)
-    wholes = [whole(t) for t in tensors]
-    dims: list[Any] = []
-    for back in range(count, 0, -1):
-        found = [(k, s[-back]) for k, s in enumerate(shapes) if len(s) >= back]
-        found = [(k, d) for k, d in found if is_bound(d) or d != 1]
-        bound = [d for _, d in found if is_bound(d)]
-        if bound:
-            if len(bound) != len(found) or not all(bound[0].same(d) for d in bound):
-                return None
-            least = min(_native.lazy_shape(wholes[k])[-back - skip] for k, _ in found)
-            for k, _ in found:
-                wholes[k] = cut(wholes[k], -back - skip, least)
-        dims.append(bound[0] if bound else max((d for _, d in found), default=1))
-    return wholes, dims
-
-
-def cut(x: Any, axis: int, size: int) -> Any:
-    """The first elements of an axis of an ordinary tensor."""
-    shape = list(_native.lazy_shape(x))
-    if shape[axis] == size:
-        return x
-    shape[axis] = size
-    return _native.lazy_shrink(x, [0] * len(shape), shape)
-
-
 def take(x: Any, axis: int, index: Any) -> Any:
     """Elements of an axis of an ordinary tensor; beyond it 0."""
     return NATIVE["lazy_index"](x, (slice(None),) * axis + (index,))
 
 
 # ---- rules: f(native, *arguments), where native is the function of the library and the arguments
-# hold Symbolic tensors or BoundInts; NotImplemented where the sizes have to be seen
+# hold symbolic tensors or BoundInts; NotImplemented: as native does with numbers
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
@@ -269,45 +209,19 @@ def sizes(*names: str) -> Callable[[Rule], Rule]:
     return add
 
 
-def beside(axes_of: Callable[..., Any]) -> Rule:
-    """An operation along the axes that axes_of(x, *arguments) names: others may be variables'."""
-
-    def applied(native: Any, x: Any, *args: Any) -> Any:
-        if special(args) or bound_axes(x, all_axes(x, axes_of(x, *args))):
-            return NotImplemented
-        results = native(whole(x), *args)
-        if isinstance(results, tuple):
-            return tuple(sized_as(r, dims_of(x)) for r in results)
-        return sized_as(results, dims_of(x))
-
-    return applied
-
-
-def sized_as(out: Any, dims: Sequence[Any]) -> Any:
-    """A result whose axes are those of dims where these are variables, else as large as it is."""
-    sizes = list(_native.lazy_shape(out))
-    for k, d in enumerate(dims[: len(sizes)]):
-        if is_bound(d):
-            sizes[k] = d
-    return wrap(out, sizes)
-
-
 # ---- the functions of _native, which look out for variables
 
 NATIVE: dict[str, Any] = {}
 
 
-def special(x: Any) -> bool:
+def placed(x: Any) -> bool:
+    """Whether bound variables, or tensors that have them, are among arguments and positions."""
     kind = x.__class__
-    if kind is BoundInt or kind is Part:
-        return True
-    if isinstance(x, _native.Lazy):
-        return _native.lazy_is_symbolic(x)
     if kind is slice:
-        return x.start.__class__ is BoundInt or x.stop.__class__ is BoundInt or is_bound(x.step)
-    if kind is dict:
-        return any(special(i) for i in x.values())
-    return (kind is tuple or kind is list) and any(special(i) for i in x)
+        return is_bound(x.start) or is_bound(x.stop) or is_bound(x.step)
+    if isinstance(x, _native.Lazy):
+        return kind is Part or _native.lazy_is_symbolic(x)
+    return kind is BoundInt or kind is tuple and any(map(placed, x))
 
 
 def bound_in(x: Any) -> bool:
@@ -330,12 +244,12 @@ def _looking(native: Any, rule: Rule, concerns: Callable[[Any], bool]) -> Any:
 
 def install() -> None:
     """Makes the functions of _native look out for variables; before, they cost nothing."""
-    from . import indexing, movement, products, shapes  # noqa: F401: the rules
+    from . import indexing, shapes  # noqa: F401: the rules
 
     _native.set_size(_size)
     for name in RULES | SIZES:
         NATIVE[name] = getattr(_native, name)
     for name, native in NATIVE.items():
-        rules, concerns = (SIZES, bound_in) if name in SIZES else (RULES, special)
+        rules, concerns = (SIZES, bound_in) if name in SIZES else (RULES, placed)
         looking = _looking(native, rules[name], concerns)
         setattr(_native, name, functools.wraps(native)(looking))

@@ -43,6 +43,11 @@ def _pad(native: Any, x: Any, before: Any, after: Any, fill: Any = None) -> Any:
     return _native.lazy_pad_dims(x, dims(before), dims(after), fill)
 
 
+@sizes("rearrange")
+def _rearrange(native: Any, x: Any, formula: str, names: Any, sizes: Any) -> Any:
+    return _native.lazy_rearrange_dims(x, formula, names, dims(sizes))
+
+
 @sizes("full")
 def _full(native: Any, value: Any, code: int, shape: Any, *rest: Any) -> Any:
     return NotImplemented if is_bound(value) else _native.lazy_full_dims(value, code, dims(shape))

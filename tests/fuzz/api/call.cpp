@@ -204,6 +204,19 @@ Call::Slot Call::object(const Type& type, bool given_up) {
 
 // A struct of options with its fields chosen by their types.
 Call::Slot Call::options(const std::string& type) {
+  if (has(type, "aster_ml_dim_index")) {
+    auto* items = array<aster_ml_dim_index>(kMost);
+    for (size_t i = 0; i < kMost; ++i) {
+      items[i].kind = static_cast<int32_t>(choose_.below(6));
+      for (aster_ml_dim* place : {&items[i].start, &items[i].stop}) {
+        place->value = integer();
+        if (choose_.one_in(3)) place->expression = choose_.one_in(8) ? world_.uop : world_.bound;
+      }
+      items[i].step = integer();
+      if (items[i].kind == ASTER_ML_INDEX_TENSOR) items[i].tensor = tensor();
+    }
+    return slot_of(items);
+  }
   if (has(type, "aster_ml_dim")) {
     auto* dims = array<aster_ml_dim>(kMost);
     for (size_t k = 0; k < kMost; ++k) {
