@@ -124,7 +124,8 @@ typedef struct aster_ml_dim_index {
 
 /* x[items]. An integer or the start of a slice that is an expression makes no view, but a new
  * value. In a capture positions that are inside x now are taken to be so for the values that the
- * program is run with; for others elements are unspecified, and nothing is written outside. */
+ * program is run with. For others, outside the greatest sizes 0 is read and nothing written; what
+ * lies between these and the sizes is unspecified. */
 ASTER_ML_API int32_t aster_ml_lazy_index_dims(aster_ml_lazy *out, const aster_ml_lazy *x,
                                               size_t count, const aster_ml_dim_index *items);
 /* target[items] = value. Where target has symbolic sizes, elements beyond them stay what they

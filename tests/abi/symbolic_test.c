@@ -802,9 +802,27 @@ static void test_errors(void) {
   const aster_ml_dim range[2] = {{0, made}, {WIDTH, NULL}};
   FAILS(aster_ml_lazy_shrink_dims(&x, &base, 2, begin, range), ASTER_ML_ARGUMENT,
         "Range is no expression of variables");
+  const aster_ml_dim_index items[] = {slice_of(range[0], size, 1)};
+  FAILS(aster_ml_lazy_index_dims(&x, &base, 1, items), ASTER_ML_ARGUMENT,
+        "Range is no expression of variables");
   OK(aster_ml_uop_release(&context, made));
+  const aster_ml_dim_index unset[] = {item_of(ASTER_ML_INDEX_INTEGER, open, zero, 0)};
+  FAILS(aster_ml_lazy_index_dims(&x, &base, 1, unset), ASTER_ML_STATE, "no value");
+  const aster_ml_dim_index outside[] = {item_of(ASTER_ML_INDEX_INTEGER, large, zero, 0)};
+  FAILS(aster_ml_lazy_index_dims(&x, &base, 1, outside), ASTER_ML_RANGE, "element 50");
+  FAILS(aster_ml_lazy_index_assign_dims(&base, 1, outside, &base), ASTER_ML_RANGE, "element 50");
+  const aster_ml_dim_index unknown[] = {item_of(7, zero, zero, 0)};
+  FAILS(aster_ml_lazy_index_dims(&x, &base, 1, unknown), ASTER_ML_ARGUMENT, "of kind 7");
+  FAILS(aster_ml_lazy_index_dims(&x, &base, 1, NULL), ASTER_ML_ARGUMENT, "null pointer");
+  const char *const axis[] = {"a"};
+  FAILS(aster_ml_lazy_rearrange_dims(&x, &base, "n (a b) -> a n b", 1, axis, &open), ASTER_ML_STATE,
+        "no value");
+  FAILS(aster_ml_lazy_rearrange_dims(&x, &base, "n (a b) -> a n b", 1, axis, &large),
+        ASTER_ML_SHAPE, "does not divide");
   /* Sizes that do not go together. */
   part(&x, &base, size, number(WIDTH));
+  const aster_ml_dim_index all[] = {ALL};
+  FAILS(aster_ml_lazy_index_assign_dims(&x, 1, all, &base), ASTER_ML_SHAPE, "expand of");
   FAILS(aster_ml_lazy_add(&y, &x, &base), ASTER_ML_SHAPE, "do not broadcast");
   FAILS(aster_ml_lazy_matmul(&y, &x, &base), ASTER_ML_SHAPE, "matmul");
   OK(aster_ml_uop_release(&context, large.expression));
@@ -846,6 +864,42 @@ static void test_looking(void) {
   OK(aster_ml_program_free(&program));
   OK(aster_ml_scope_end(&scope));
   OK(aster_ml_uop_release(&context, size.expression));
+}
+
+/* Rows 1 to 3 of n, which is 4: a slice of numbers may be another's for another n, and fixes it;
+ * one of lazy_index_dims is inside by its caller's word, and gets nothing from beyond its axis. */
+static void test_inside(void) {
+  for (int word = 0; word < 2; word++) {
+    aster_ml_scope scope;
+    aster_ml_lazy x = {0}, y = {0};
+    aster_ml_program program = {0};
+    const aster_ml_dim size = bound(4), next = combined("Add", size, 2);
+    const aster_ml_index plain[] = {{ASTER_ML_INDEX_SLICE, 1, 3, 1, NULL}};
+    const aster_ml_dim_index items[] = {slice_of(size, next, 1)};
+    OK(aster_ml_scope_begin(&scope, &context));
+    OK(aster_ml_engine_capture_begin(&context, NULL, 0));
+    part(&x, &base, size, number(WIDTH));
+    OK(word == 0 ? aster_ml_lazy_index(&y, &x, 1, plain)
+                 : aster_ml_lazy_index_dims(&y, &base, 1, items));
+    aster_ml_lazy result = {0};
+    OK(aster_ml_lazy_exp(&result, &y));
+    aster_ml_lazy *const outputs[] = {&result};
+    OK(aster_ml_engine_capture_end(&program, &context, outputs, 1));
+    aster_ml_program_variable variable = {.struct_size = sizeof variable};
+    OK(aster_ml_program_get_variable(&variable, &program, 0));
+    EXPECT(variable.fixed == (word == 0));
+    if (word == 1) {
+      run(&got, &program, MOST - 1); /* rows 6 and 7, of which there is no second */
+      EXPECT(got.shape[0] == 2);
+      for (int k = 0; k < WIDTH; k++) EXPECT(got.data[WIDTH + k] == 1);
+      run(&got, &program, MOST);
+      for (int k = 0; k < 2 * WIDTH; k++) EXPECT(got.data[k] == 1);
+    }
+    OK(aster_ml_program_free(&program));
+    OK(aster_ml_scope_end(&scope));
+    let_go(next);
+    let_go(size);
+  }
 }
 
 static void fill(aster_ml_lazy *out, int64_t rows, int64_t width, int seed) {
@@ -927,6 +981,7 @@ static void test_on(int32_t device, size_t step) {
   test_every_value();
   test_programs();
   test_looking();
+  test_inside();
   test_attention();
   OK(aster_ml_lazy_free(&base));
   OK(aster_ml_lazy_free(&other));

@@ -1,6 +1,5 @@
 // Random graphs of tensors with symbolic sizes against the same graphs of tensors cut to them, at
 // once and as programs that are captured for some values and run with others.
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -190,7 +189,8 @@ class Graph {
       }
       case 28: {
         const char* const formulas[] = {"a ... b -> b ... a", "... a b -> ... (a b)",
-                                        "a b ... -> (b a) ... 1", "a 3 -> a", "a b c -> b (a c)"};
+                                        "a b ... -> (b a) ... 1", "a b -> b 1 a",
+                                        "a b c -> b (a c)"};
         return aster_ml_lazy_rearrange(y, a, formulas[step.by % 5], 0, nullptr, nullptr);
       }
       case 29:
@@ -275,16 +275,16 @@ class Graph {
     return aster_ml_lazy_index_assign_dims(y, list.size(), list.data(),
                                            by % 2 == 0 ? value : number);
   }
-  // a as one image of one channel, or as images of the channels that it has.
+  // Every row of a as an image of one channel, with windows along the others.
   int32_t conv(T& y, const T& a, unsigned by) {
-    const int64_t ones[] = {1, 1}, two[] = {2, 1};
-    T image, weight, bias;
+    const size_t ndim = aster_ml_lazy_ndim(a);
+    const int64_t ones[] = {1, 1}, two[] = {2, 1}, filters[] = {2, 1, 2, 1};
+    T image, weight;
+    if (ndim != 2 && ndim != 3) return 1;
+    const T values = from(world_, std::vector<float>{0.5F, -1, 2, 0.25F}, {4});
     int32_t status = aster_ml_lazy_unsqueeze(image, a, 1);
-    if (status == 0)
-      status =
-          aster_ml_lazy_reshape(weight, from(world_, std::vector<float>{0.5F, -1, 2, 0.25F}, {4}),
-                                3, std::array<int64_t, 3>{2, 1, 2}.data());
-    if (status != 0 || aster_ml_lazy_ndim(image) != 3) return status != 0 ? status : 1;
+    if (status == 0) status = aster_ml_lazy_reshape(weight, values, ndim + 1, filters);
+    if (status != 0) return status;
     aster_ml_conv_options options{};
     options.struct_size = sizeof options;
     options.stride = two;
