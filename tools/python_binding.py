@@ -100,7 +100,7 @@ LEFT_OUT = {
         )
     },
     **{
-        f"flt_{name}": "elements at addresses; tensors of these dtypes are to serve"
+        f"flt_{name}": "elements at addresses; tensors of these dtypes serve"
         for name in "apply copy sum dot matmul from_text to_text".split()
     },
     **{

@@ -57,8 +57,8 @@ ASTER_ML_API size_t aster_ml_dtype_bits(int32_t dtype);
 /* "float32", ...; null for an unknown code. Owns: static text. */
 ASTER_ML_API const char *aster_ml_dtype_name(int32_t dtype);
 
-/* The dtype of a name ("int8") or alias ("char", "half", "long"). Errors: ARGUMENT, NOT_FOUND,
- * UNSUPPORTED. */
+/* The dtype of a name ("int8") or alias ("char", "half", "long"). Errors: ARGUMENT,
+ * NOT_FOUND. */
 ASTER_ML_API int32_t aster_ml_dtype_from_name(int32_t *out, const char *name);
 
 /* 1 or 0. Floats include fp8 and weakfloat, integers weakint and not bool. */
@@ -72,7 +72,7 @@ ASTER_ML_API int32_t aster_ml_dtype_is_fp8(int32_t dtype);
 ASTER_ML_API int32_t aster_ml_dtype_is_lossless_cast(int32_t from, int32_t to);
 
 /* The least dtype that a and b may both become: what an operation on them computes in. Errors:
- * ARGUMENT, DTYPE (there is none: one is sticky), UNSUPPORTED. */
+ * ARGUMENT, DTYPE (there is none: one is sticky or a flt and the other not). */
 ASTER_ML_API int32_t aster_ml_dtype_promote(int32_t *out, int32_t a, int32_t b);
 
 /* What a function with real results gives: floats stay, weakint gives weakfloat, others float32.
@@ -91,7 +91,7 @@ ASTER_ML_API int32_t aster_ml_dtype_strong(int32_t *out, int32_t dtype);
  * dtype what does not fit before it is truncated becomes ERR, NaN too; from one ERR becomes ERR,
  * NaN, or the least pattern cut to the width of an integer. Alias: dst
  * and src are the same address or do not overlap; the same address needs elements of one size.
- * Errors: ARGUMENT, DTYPE (weak dtypes have no storage), UNSUPPORTED. */
+ * Errors: ARGUMENT, DTYPE (weak dtypes have no storage), UNSUPPORTED (a flt; aster_ml_flt_copy). */
 ASTER_ML_API int32_t aster_ml_dtype_copy(void *dst, int32_t dst_dtype, const void *src,
                                          int32_t src_dtype, size_t count);
 
@@ -109,7 +109,7 @@ ASTER_ML_API int32_t aster_ml_scalar_from_double(aster_ml_scalar *out, int32_t d
 ASTER_ML_API int32_t aster_ml_scalar_from_int64(aster_ml_scalar *out, int32_t dtype, int64_t value);
 ASTER_ML_API int32_t aster_ml_scalar_from_uint64(aster_ml_scalar *out, int32_t dtype,
                                                  uint64_t value);
-/* The element at data. Errors: ARGUMENT, UNSUPPORTED. */
+/* The element at data. Errors: ARGUMENT. */
 ASTER_ML_API int32_t aster_ml_scalar_from_data(aster_ml_scalar *out, int32_t dtype,
                                                const void *data);
 

@@ -179,6 +179,15 @@ class DTypes:
         return 48 <= x.code <= 51
 
     @staticmethod
+    def is_wide(x: DType) -> builtins.bool:
+        """Whether it is flt256 or flt512: 237 and 489 bits, every operation rounded once.
+
+        >>> Tensor(["0.1", 1], dtype=dtypes.flt256).sum().item()
+        Decimal('1.1')
+        """
+        return x.code in (56, 57)
+
+    @staticmethod
     def from_py(x: Any) -> DType:
         """The dtype of a Python number (weak), or of nested lists of them (strong).
 
@@ -248,6 +257,9 @@ class DTypes:
     tbb32: Final[DType] = DType("tbb32", 16, 32, "tbb32", None, 50)
     tbb64: Final[DType] = DType("tbb64", 16, 64, "tbb64", None, 51)
 
+    flt256: Final[DType] = DType("flt256", 17, 256, "flt256", None, 56)
+    flt512: Final[DType] = DType("flt512", 17, 512, "flt512", None, 57)
+
     half, float, double = float16, float32, float64
     uchar, ushort, uint, ulong = uint8, uint16, uint32, uint64
     char, short, int, long = int8, int16, int32, int64
@@ -265,12 +277,13 @@ class DTypes:
     ints = uints + sints
     weaks = (weakint, weakfloat)
     stickies = (tbb8, tbb16, tbb32, tbb64)
+    wides = (flt256, flt512)
     all = floats + ints + (bool,)
 
 
 _FINFO = {
     14: (5, 10), 15: (8, 7), 16: (8, 23), 17: (11, 52),
-    10: (4, 3), 12: (5, 2), 11: (4, 3), 13: (5, 2),
+    10: (4, 3), 12: (5, 2), 11: (4, 3), 13: (5, 2), 56: (19, 236), 57: (23, 488),
 }  # fmt: skip
 dtypes = DTypes()
 DTypeLike = Union[str, DType, type]
@@ -282,7 +295,7 @@ _BY_CODE: dict[int, DType] = {
 DTYPES_DICT: dict[str, DType] = {
     k: v
     for k, v in vars(DTypes).items()
-    if isinstance(v, DType) and not k.startswith(("void", "weak", "tbb"))
+    if isinstance(v, DType) and not k.startswith(("void", "weak", "tbb", "flt"))
 }
 INVERSE_DTYPES_DICT: dict[str, str] = {d.name: d.attribute for d in _BY_CODE.values()}
 

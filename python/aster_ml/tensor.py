@@ -306,7 +306,7 @@ class Tensor(NotOfferedMixin):
 
     def numpy(self) -> numpy.ndarray[Any, Any]:
         """The elements as a NumPy array, a copy; bfloat16 and fp8 are read as float32, sticky
-        integers as what they are stored as, whose least is ERR.
+        integers as what they are stored as, whose least is ERR, wide floats as decimals.
 
         >>> Tensor([1, 2]).numpy()
         array([1, 2], dtype=int32)
@@ -319,6 +319,8 @@ class Tensor(NotOfferedMixin):
             x = x.cast(dtype)
         if dtypes.is_sticky(dtype):
             return x.bitcast(patterns_of(dtype)).numpy()
+        if dtypes.is_wide(dtype):
+            return np.array(flat_values(x), dtype=object).reshape(_native.lazy_shape(x))
         shape = _native.lazy_shape(x)
         if dtype.fmt is None:
             raw = convert(x._raw(), dtype, dtypes.float32, prod(shape))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import array
 import pathlib
 import sys
+from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from . import _native
+from . import _native, wide
 from .device import Device, on_device
 from .dtype import (
     ERR,
@@ -95,6 +97,8 @@ def from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor
         data = data.__index__()
     if wanted is not None and dtypes.is_sticky(wanted) and isinstance(data, (int, ErrType)):
         return _from_lists([data], wanted, device).reshape(())
+    if wanted is not None and dtypes.is_wide(wanted) and wide.is_number(data):
+        return _from_lists([data], wanted, device).reshape(())
     if isinstance(data, (bool, int, float)):
         value: Any = _number(data) if wanted is None else (_number(data, wanted), wanted.code)
         made: Tensor = on_device(device, _native.lazy_scalar, value)
@@ -158,6 +162,8 @@ def _from_lists(data: Any, wanted: DType | None, device: str | None) -> Tensor:
     for x in flat:
         if isinstance(x, _native.Lazy):
             raise RuntimeError("cannot create a Tensor from a list of tensors: Tensor.stack does")
+        if wanted is not None and dtypes.is_wide(wanted) and wide.is_number(x):
+            continue
         if not isinstance(x, (bool, int, float)) and (wanted is None or x is not ERR):
             raise RuntimeError(f"could not infer a dtype of {x!r}, a {type(x).__name__}")
     dtype = wanted or dtypes.from_py(flat)
@@ -168,6 +174,8 @@ def _packed(flat: list[Any], dtype: DType) -> Any:
     """Numbers as the bytes of a dtype."""
     if dtypes.is_sticky(dtype):
         return _packed([_pattern(x, dtype) for x in flat], patterns_of(dtype))
+    if dtypes.is_wide(dtype):
+        return wide.pack(flat, dtype)
     if dtypes.is_float(dtype):
         if dtype.fmt in ("f", "d"):
             return array.array(dtype.fmt, flat)
@@ -237,6 +245,8 @@ def operand(x: Any, like: Tensor | None) -> Any:
         return bound(x, like)
     if is_numpy_ndarray(x) and not x.ndim or _is_numpy_scalar(x):
         return x.item()
+    if like is not None and dtypes.is_wide(like.dtype) and isinstance(x, (Decimal, Fraction)):
+        return from_anything(x, like.dtype, like.device)
     if isinstance(x, (list, tuple)) or hasattr(type(x), "__dlpack__"):
         return from_anything(x, None, None if like is None else like.device)
     return None
@@ -282,10 +292,12 @@ def flat_values(x: Tensor) -> list[Any]:
 
 
 def numbers_of(raw: Any, dtype: DType, count: int) -> list[Any]:
-    """The bytes of count elements as Python numbers, and ERR."""
+    """The bytes of count elements as Python numbers, and ERR; as decimals of wide floats."""
     if dtypes.is_sticky(dtype):
         least = int(dtype.min)
         return [x if x >= least else ERR for x in numbers_of(raw, patterns_of(dtype), count)]
+    if dtypes.is_wide(dtype):
+        return list(wide.unpack(raw, dtype))
     if dtype.fmt is None or dtype.fmt == "e":
         raw = convert(raw, dtype, dtypes.float32, count)
         return memoryview(raw).cast("f").tolist()

@@ -10,7 +10,7 @@ namespace {
 
 Status check_elements(size_t bytes, int32_t code) {
   dtype::DType d;
-  ASTER_TRY(dtype::from_storage_code(&d, code));
+  ASTER_TRY(dtype::from_any_storage_code(&d, code));
   if (bytes % dtype::size(d) != 0) {
     return ASTER_FAIL(kRANGE, "%zu bytes are no whole number of %s", bytes, dtype::name(d));
   }

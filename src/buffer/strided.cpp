@@ -213,7 +213,7 @@ bool is_row_major(size_t ndim, const size_t* shape, const ptrdiff_t* strides) {
 Status check_tensor(const aster_ml_tensor* tensor) {
   if (tensor == nullptr) return ASTER_FAIL(kARGUMENT, "tensor is null");
   dtype::DType d;
-  ASTER_TRY(dtype::from_storage_code(&d, tensor->dtype));
+  ASTER_TRY(dtype::from_any_storage_code(&d, tensor->dtype));
   int32_t device;
   ASTER_TRY(device::canonical(&device, tensor->storage.device));
   if (tensor->ndim != 0 && tensor->strides == nullptr) {

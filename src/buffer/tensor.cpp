@@ -48,7 +48,7 @@ void set_storage(aster_ml_tensor* tensor, const aster_ml_buffer& storage, size_t
 Status init(aster_ml_tensor* out, Context& context, int32_t dtype, int32_t device, size_t ndim,
             const size_t* shape) {
   dtype::DType d;
-  ASTER_TRY(dtype::from_storage_code(&d, dtype));
+  ASTER_TRY(dtype::from_any_storage_code(&d, dtype));
   size_t count, bytes;
   ASTER_TRY(count_elements(&count, &bytes, ndim, shape, dtype::size(d)));
   aster_ml_tensor made{};

@@ -171,7 +171,7 @@ Status check_kind(uint8_t* out, const aster_ml_view_options& options) {
 
 Status from_memory(View* out, Context& context, const aster_ml_view_options& options) {
   dtype::DType dtype;
-  ASTER_TRY(dtype::from_storage_code(&dtype, options.dtype));
+  ASTER_TRY(dtype::from_any_storage_code(&dtype, options.dtype));
   int32_t device;
   ASTER_TRY(device::canonical(&device, options.device));
   const aster_ml_backend* backend;
@@ -234,7 +234,7 @@ Status from_tensor(View* out, Context& context, const aster_ml_tensor* tensor) {
 Status from_buffer(View* out, Context& context, const aster_ml_buffer& buffer, size_t byte_offset,
                    size_t bytes, size_t ndim, const size_t* shape, const ptrdiff_t* strides) {
   dtype::DType dtype;
-  ASTER_TRY(dtype::from_storage_code(&dtype, buffer.dtype));
+  ASTER_TRY(dtype::from_any_storage_code(&dtype, buffer.dtype));
   const auto size = static_cast<ptrdiff_t>(dtype::size(dtype));
   if (byte_offset > buffer.bytes || bytes > buffer.bytes - byte_offset) {
     return ASTER_FAIL(kRANGE, "%zu bytes from %zu on are not inside a buffer of %zu bytes", bytes,

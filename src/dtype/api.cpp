@@ -34,7 +34,7 @@ Status check_read(T* out, DType* d, const aster_ml_scalar* scalar) {
 Status from_codes(int32_t* out, DType* d, int32_t code) {
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
   *out = 0;
-  return from_code(d, code);
+  return from_any_code(d, code);
 }
 
 Status extreme(aster_ml_scalar* out, int32_t code, bool greatest) {
@@ -66,26 +66,10 @@ extern "C" {
 
 size_t aster_ml_dtype_size(int32_t dtype) { return (aster_ml_dtype_bits(dtype) + 7) / 8; }
 
-size_t aster_ml_dtype_bits(int32_t dtype) {
-  switch (dtype) {
-#define RESERVED(code, name, bits) \
-  case code:                       \
-    return bits;
-#include "dtype/dtypes.def"
-    default:
-      return dt::bits(dt::lenient(dtype));
-  }
-}
+size_t aster_ml_dtype_bits(int32_t dtype) { return dt::bits(dt::lenient(dtype)); }
 
 const char* aster_ml_dtype_name(int32_t dtype) {
-  switch (dtype) {
-#define RESERVED(code, name, bits) \
-  case code:                       \
-    return name;
-#include "dtype/dtypes.def"
-    default:
-      return dt::known(dtype) ? dt::name(dt::lenient(dtype)) : nullptr;
-  }
+  return dt::known(dtype) ? dt::name(dt::lenient(dtype)) : nullptr;
 }
 
 int32_t aster_ml_dtype_from_name(int32_t* out, const char* name) {
@@ -114,7 +98,7 @@ int32_t aster_ml_dtype_promote(int32_t* out, int32_t a, int32_t b) {
   ASTER_API();
   DType first, second;
   ASTER_TRY(dt::from_codes(out, &first, a));
-  ASTER_TRY(dt::from_code(&second, b));
+  ASTER_TRY(dt::from_any_code(&second, b));
   const DType common = dt::least_upper(first, second);
   if (common == DType::kNone && first != common) {
     return ASTER_FAIL(kDTYPE, "%s and %s have no common dtype", dt::name(first), dt::name(second));
@@ -195,7 +179,10 @@ int32_t aster_ml_scalar_from_data(aster_ml_scalar* out, int32_t dtype, const voi
     if (out != nullptr) *out = aster_ml_scalar{};
     return ASTER_FAIL(kARGUMENT, "data is null");
   }
-  ASTER_TRY(dt::begin_scalar(out, &d, dtype));
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
+  *out = aster_ml_scalar{};
+  ASTER_TRY(dt::from_any_code(&d, dtype));
+  out->dtype = dtype;
   dt::convert(out->value, d, data, d, 1);
   return ASTER_ML_OK;
 }

@@ -84,15 +84,6 @@ constexpr Name kNames[] = {
 #include "dtype/dtypes.def"
 };
 
-struct Reserved {
-  int32_t code;
-  std::string_view name;
-};
-constexpr Reserved kReserved[] = {
-#define RESERVED(code, name, bits) {code, name},
-#include "dtype/dtypes.def"
-};
-
 bool among(std::string_view words, std::string_view word) {
   while (!words.empty()) {
     const size_t space = words.find(' ');
@@ -102,31 +93,44 @@ bool among(std::string_view words, std::string_view word) {
   return false;
 }
 
-Status reserved(std::string_view name) {
-  return ASTER_FAIL(kUNSUPPORTED, "dtype %.*s is not implemented", static_cast<int>(name.size()),
-                    name.data());
-}
-
 }  // namespace
 
-Status from_code(DType* out, int32_t code) {
+Status from_any_code(DType* out, int32_t code) {
   *out = DType::kNone;
   if (code > 0 && code < kDTypeLimit && kInfos.row[code].kind != Kind::kUnknown) {
     *out = static_cast<DType>(code);
     return kOk;
   }
-  for (const Reserved& row : kReserved) {
-    if (row.code == code) return reserved(row.name);
-  }
   return ASTER_FAIL(kARGUMENT, "%d is no dtype", code);
 }
 
-Status from_storage_code(DType* out, int32_t code) {
-  ASTER_TRY(from_code(out, code));
+namespace {
+
+Status refuse_wide(DType* d) {
+  if (!is_wide(*d)) return kOk;
+  const DType wide = *d;
+  *d = DType::kNone;
+  return ASTER_FAIL(kUNSUPPORTED, "%s: lazy tensors and aster_ml/flt.h take it", name(wide));
+}
+
+}  // namespace
+
+Status from_code(DType* out, int32_t code) {
+  ASTER_TRY(from_any_code(out, code));
+  return refuse_wide(out);
+}
+
+Status from_any_storage_code(DType* out, int32_t code) {
+  ASTER_TRY(from_any_code(out, code));
   if (!is_weak(*out)) return kOk;
   const DType weak_one = *out;
   *out = DType::kNone;
   return ASTER_FAIL(kDTYPE, "%s has no storage", name(weak_one));
+}
+
+Status from_storage_code(DType* out, int32_t code) {
+  ASTER_TRY(from_any_storage_code(out, code));
+  return refuse_wide(out);
 }
 
 Status from_name(DType* out, std::string_view text) {
@@ -138,9 +142,6 @@ Status from_name(DType* out, std::string_view text) {
       return kOk;
     }
   }
-  for (const Reserved& row : kReserved) {
-    if (row.name == text) return reserved(row.name);
-  }
   return ASTER_FAIL(kNOT_FOUND, "no dtype is named %.*s",
                     static_cast<int>(text.size() < 64 ? text.size() : 64), text.data());
 }
@@ -151,6 +152,7 @@ DType least_upper(DType a, DType b) {
     if (b == DType::kWeakInt) return a;
     return a == DType::kWeakInt ? b : DType::kNone;
   }
+  if (is_wide(a) != is_wide(b) && !is_weak(a) && !is_weak(b)) return DType::kNone;
   Set common = kAncestors.of[index(a)] & kAncestors.of[index(b)];
   DType least = DType::kNone;
   for (; common != 0; common &= common - 1) {

@@ -16,7 +16,7 @@ enum class DType : uint8_t {
 #define DTYPE(code, Name, NAME, name, c_name, kind, bits, rank, sum, aliases) k##Name = code,
 #include "dtype/dtypes.def"
 };
-constexpr int kDTypeLimit = 52;  // one more than the greatest code, for tables by code
+constexpr int kDTypeLimit = 58;  // one more than the greatest code, for tables by code
 
 // What bool is to an integer and an integer to a float, among others.
 enum class Kind : uint8_t {
@@ -29,14 +29,15 @@ enum class Kind : uint8_t {
   kFloat,
   kWeakInt,
   kWeakFloat,
-  kSticky  // integers whose least pattern, ERR, is an error that sticks (dtype/sticky.h)
+  kSticky,  // integers whose least pattern, ERR, is an error that sticks (dtype/sticky.h)
+  kWide     // floats of several words (src/flt)
 };
 
 struct Info {
   const char* name;
   const char* c_name;  // of what is stored: narrow floats are integers there
   Kind kind;
-  uint8_t bits;
+  uint16_t bits;
   uint8_t rank;
   DType sum;
 };
@@ -63,7 +64,8 @@ constexpr bool is_weak(DType d) { return d == DType::kWeakInt || d == DType::kWe
 constexpr bool is_fp8(DType d) { return info(d).kind == Kind::kFp8; }
 constexpr bool is_float(DType d) {
   const Kind kind = info(d).kind;
-  return kind == Kind::kFloat || kind == Kind::kFp8 || kind == Kind::kWeakFloat;
+  return kind == Kind::kFloat || kind == Kind::kFp8 || kind == Kind::kWeakFloat ||
+         kind == Kind::kWide;
 }
 constexpr bool is_unsigned(DType d) { return info(d).kind == Kind::kUnsigned; }
 constexpr bool is_signed(DType d) {  // of the integers
@@ -72,6 +74,10 @@ constexpr bool is_signed(DType d) {  // of the integers
 constexpr bool is_int(DType d) { return is_signed(d) || is_unsigned(d); }  // bool is none
 // Sticky integers are no integers here: none of the rules of those holds for them.
 constexpr bool is_sticky(DType d) { return info(d).kind == Kind::kSticky; }
+// Floats of words, one behind the other, that src/flt computes with: no kernel and no conversion
+// here knows them, and their constants are those that a double is.
+constexpr bool is_wide(DType d) { return info(d).kind == Kind::kWide; }
+constexpr int64_t words(DType d) { return static_cast<int64_t>(bits(d) / 64); }
 // The integer dtype whose patterns a sticky one is stored as; others are stored as themselves.
 constexpr DType stored_as(DType d) {
   if (!is_sticky(d)) return d;
@@ -83,12 +89,14 @@ constexpr DType stored_as(DType d) {
 // Stored narrower than float32, computed in float32.
 constexpr bool is_narrow_float(DType d) { return is_float(d) && bits(d) != 0 && bits(d) < 32; }
 
-// The dtype of a code that comes from outside. Errors: ARGUMENT (unknown, none), UNSUPPORTED
-// (flt).
+// The dtype of a code that comes from outside. Errors: ARGUMENT (unknown, none).
+Status from_any_code(DType* out, int32_t code);
+// One that is computed with here, or by kernels. Errors: besides, UNSUPPORTED (a wide one).
 Status from_code(DType* out, int32_t code);
-// As from_code, with storage. Errors: besides, DTYPE for the weak ones.
+// The same, with storage. Errors: besides, DTYPE for the weak ones.
+Status from_any_storage_code(DType* out, int32_t code);
 Status from_storage_code(DType* out, int32_t code);
-// By its name or an alias ("half", "long"), case counts. Errors: NOT_FOUND, UNSUPPORTED.
+// By its name or an alias ("half", "long"), case counts. Errors: NOT_FOUND.
 Status from_name(DType* out, std::string_view name);
 
 // The least dtype that both may become; none where there is none: a sticky dtype meets itself and

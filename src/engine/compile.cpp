@@ -5,6 +5,7 @@
 #include "engine/foreign.h"
 #include "engine/kernels.h"
 #include "engine/lower_dtypes.h"
+#include "engine/lower_wide.h"
 #include "engine/prepare.h"
 #include "engine/rangeify.h"
 #include "engine/sides.h"
@@ -269,6 +270,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leav
   scratch.defaults = graph.defaults;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
   ASTER_TRY(lower_dtypes(sink, scratch));
+  ASTER_TRY(lower_wide(sink, scratch));
   ASTER_TRY(inline_calls(sink, scratch, library));
   ASTER_TRY(expand_scatters(sink, scratch));
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));
@@ -313,10 +315,12 @@ Status Engine::keep_graph(Executable* exe, Nodes roots, const Leaves& leaves) {
   if (exe->graph == nullptr || exe->params == nullptr) return out_of_memory(sizeof(Graph));
   exe->graph->defaults = graph.defaults;
   ASTER_TRY(copy_with_params(&exe->sink, *exe->graph, roots, leaves));
+  ASTER_TRY(lower_wide(&exe->sink, *exe->graph));
   exe->graph->retain(exe->sink);
   for (size_t i = 0; i < leaves.buffers.size(); ++i) {
     const Node memory = leaves.buffers[i];
     Node param = exe->graph->param(static_cast<uop::Word>(i), memory->dtype, memory->shape());
+    ASTER_TRY(lower_wide(&param, *exe->graph));
     if (param == nullptr) return last_failure();
     exe->graph->retain(param);
     ASTER_TRY(exe->params->push(param));

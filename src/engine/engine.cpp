@@ -5,6 +5,7 @@
 #include "dtype/convert.h"
 #include "engine/indexing.h"
 #include "engine/rangeify.h"
+#include "flt/convert.h"
 #include "uop/context_graph.h"
 #include "uop/expr.h"
 #include "uop/symbolic.h"
@@ -367,14 +368,16 @@ Status fill_buffer(Node* out, Engine& engine, int32_t device, Node constant) {
   Status status =
       away ? buffer::storage_create(&host, engine.context, bytes, device::kCpu) : Status();
   if (status.ok() && !nothing) {
-    uint64_t element = 0;
-    if (dtype::is_float(dtype)) {
-      dtype::store_double(dtype, &element, uop::const_double(constant));
+    uint64_t element[8] = {};
+    if (dtype::is_wide(dtype)) {
+      flt::from_number(element, dtype, uop::const_double(constant));
+    } else if (dtype::is_float(dtype)) {
+      dtype::store_double(dtype, element, uop::const_double(constant));
     } else {
-      dtype::store_int(dtype, &element, uop::const_int(constant));
+      dtype::store_int(dtype, element, uop::const_int(constant));
     }
     char* data = static_cast<char*>(away ? host->data : storage->data);
-    for (size_t i = 0; i < bytes; i += size) std::memcpy(data + i, &element, size);
+    for (size_t i = 0; i < bytes; i += size) std::memcpy(data + i, element, size);
     if (away) status = buffer::copy({storage->data, 0, device}, {data, 0, buffer::kHost}, bytes);
   }
   *out = status.ok() ? buffer_node(engine, storage, 0, dtype, constant->shape()) : nullptr;

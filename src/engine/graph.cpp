@@ -38,7 +38,7 @@ constexpr struct {
     {Op::kArgsort, Shown::kReduction},   {Op::kSort, Shown::kReduction},
     {Op::kScatter, Shown::kReduction},   {Op::kGather, Shown::kMovement},
     {Op::kCast, Shown::kElementwise},    {Op::kBitcast, Shown::kElementwise},
-    {Op::kForeign, Shown::kElementwise},
+    {Op::kForeign, Shown::kElementwise}, {Op::kWide, Shown::kElementwise},
 };
 
 Shown shown_as(Node node) {

@@ -14,9 +14,11 @@ namespace sym = uop::sym;
 
 bool is_index(Node call, size_t i) { return call->op == Op::kScatter && i > 1; }
 
-// What only changes where elements are read; backwards too by kernels that are not ours.
+// What only changes where elements are read; backwards too by kernels that are not ours, and of
+// wide floats.
 bool moves_elements(Node call, Op op) {
-  if (op == Op::kFlip) return call != nullptr && call->op == Op::kForeign;
+  if (op == Op::kFlip)
+    return call != nullptr && (call->op == Op::kForeign || call->op == Op::kWide);
   return op == Op::kReshape || op == Op::kPermute || op == Op::kSlice || op == Op::kExpand ||
          op == Op::kDetach;
 }

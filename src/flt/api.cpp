@@ -44,76 +44,38 @@ Status apply(void* out, const aster_ml_context* context, int32_t operation, int3
   return kOk;
 }
 
-// A dtype of a conversion: limbs, or one of the others.
-struct Side {
-  int limbs;
-  DType dtype = DType::kNone;
-  size_t size() const {
-    return limbs != 0 ? static_cast<size_t>(limbs) * sizeof(Limb) : dtype::size(dtype);
-  }
-  size_t alignment() const { return limbs != 0 ? kAlignment : 1; }
-};
-Status side_of(Side* out, int32_t dtype) {
-  out->limbs = limbs_of(dtype);
-  if (out->limbs != 0) return kOk;
-  ASTER_TRY(dtype::from_storage_code(&out->dtype, dtype));
-  if (!dtype::is_sticky(out->dtype)) return kOk;
-  return ASTER_FAIL(kUNSUPPORTED, "%s and wide floats do not convert", dtype::name(out->dtype));
+// A dtype of a conversion.
+Status side_of(DType* out, int32_t code) {
+  ASTER_TRY(dtype::from_any_storage_code(out, code));
+  if (!dtype::is_sticky(*out)) return kOk;
+  return ASTER_FAIL(kUNSUPPORTED, "%s and wide floats do not convert", dtype::name(*out));
 }
-
-template <int N>
-void copy_into(void* to, const Side& from, const void* at, Rounding mode) {
-  Limb w[8];
-  Limbs<N> y;
-  if (from.limbs == 0) {
-    from_element<N>(y, from.dtype, at);
-  } else if (from.limbs == 4) {
-    load<4>(w, at);
-    resize<N, 4>(y, w, mode);
-  } else {
-    load<8>(w, at);
-    resize<N, 8>(y, w, mode);
-  }
-  store<N>(to, y);
-}
-
-void copy_element(void* to, const Side& dst, const void* at, const Side& src, Rounding mode) {
-  if (dst.limbs == 4) return copy_into<4>(to, src, at, mode);
-  if (dst.limbs == 8) return copy_into<8>(to, src, at, mode);
-  Limb w[8];
-  if (src.limbs == 4) {
-    load<4>(w, at);
-    to_element<4>(to, dst.dtype, w, mode);
-  } else {
-    load<8>(w, at);
-    to_element<8>(to, dst.dtype, w, mode);
-  }
-}
+size_t alignment_of(DType d) { return dtype::is_wide(d) ? kAlignment : 1; }
 
 Status copy(void* dst, const aster_ml_context* context, int32_t dst_dtype, const void* src,
             int32_t src_dtype, int32_t rounding, const int64_t* strides, size_t count) {
   const Caller caller(context);
   ASTER_TRY(caller.status());
-  Side to, from;
+  DType to, from;
   ASTER_TRY(check_rounding(rounding));
   ASTER_TRY(side_of(&to, dst_dtype));
   ASTER_TRY(side_of(&from, src_dtype));
-  if (to.limbs == 0 && from.limbs == 0) {
-    return ASTER_FAIL(kDTYPE, "%s to %s: neither is flt256 or flt512", dtype::name(from.dtype),
-                      dtype::name(to.dtype));
+  if (!dtype::is_wide(to) && !dtype::is_wide(from)) {
+    return ASTER_FAIL(kDTYPE, "%s to %s: neither is flt256 or flt512", dtype::name(from),
+                      dtype::name(to));
   }
   Elements written, in;
-  ASTER_TRY(
-      elements_of(&written, "dst", dst, stride_of(strides, 0), to.size(), to.alignment(), count));
-  ASTER_TRY(
-      elements_of(&in, "src", src, stride_of(strides, 1), from.size(), from.alignment(), count));
+  ASTER_TRY(elements_of(&written, "dst", dst, stride_of(strides, 0), dtype::size(to),
+                        alignment_of(to), count));
+  ASTER_TRY(elements_of(&in, "src", src, stride_of(strides, 1), dtype::size(from),
+                        alignment_of(from), count));
   ASTER_TRY(check_written(written, count));
   ASTER_TRY(check_apart(written, in, count));
   constexpr int64_t kNs = 12;
   const auto mode = static_cast<Rounding>(rounding);
   in_parts(caller, count, kNs, [&](size_t begin, size_t end) {
     for (auto i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); ++i) {
-      copy_element(written.at(i), to, in.at(i), from, mode);
+      convert_element(written.at(i), to, in.at(i), from, mode);
     }
   });
   return kOk;

@@ -158,6 +158,56 @@ void resize(Limb* out, const Limb* w, Rounding mode) {
   round_pack<N>(out, x.negative, x.exponent, m, more, mode);
 }
 
+void from_number(Limb* out, DType dtype, double value) {
+  dtype == DType::kFlt256 ? from_double<4>(out, value) : from_double<8>(out, value);
+}
+
+bool is_double(double* out, DType dtype, const void* at) {
+  Limb w[8], back[8];
+  const size_t bytes = dtype::size(dtype);
+  std::memcpy(w, at, bytes);
+  if (dtype == DType::kFlt256) {
+    to_element<4>(out, DType::kFloat64, w, Rounding::kNearest);
+  } else {
+    to_element<8>(out, DType::kFloat64, w, Rounding::kNearest);
+  }
+  from_number(back, dtype, *out);
+  return std::memcmp(w, back, bytes) == 0;
+}
+
+namespace {
+
+template <int N>
+void convert_into(void* to, const void* at, DType src, Rounding mode) {
+  Limb w[8];
+  Limbs<N> y;
+  if (!dtype::is_wide(src)) {
+    from_element<N>(y, src, at);
+  } else if (src == DType::kFlt256) {
+    load<4>(w, at);
+    resize<N, 4>(y, w, mode);
+  } else {
+    load<8>(w, at);
+    resize<N, 8>(y, w, mode);
+  }
+  store<N>(to, y);
+}
+
+}  // namespace
+
+void convert_element(void* to, DType dst, const void* at, DType src, Rounding mode) {
+  if (dst == DType::kFlt256) return convert_into<4>(to, at, src, mode);
+  if (dst == DType::kFlt512) return convert_into<8>(to, at, src, mode);
+  Limb w[8];
+  if (src == DType::kFlt256) {
+    load<4>(w, at);
+    to_element<4>(to, dst, w, mode);
+  } else {
+    load<8>(w, at);
+    to_element<8>(to, dst, w, mode);
+  }
+}
+
 template void from_element<4>(Limb*, DType, const void*);
 template void from_element<8>(Limb*, DType, const void*);
 template void to_element<4>(void*, DType, const Limb*, Rounding);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "aster_ml/flt.h"
 #include "uop/composite.h"
 #include "uop/expr.h"
 #include "uop/foreign.h"
@@ -29,6 +30,13 @@ constexpr double num(double value) { return value; }
 template <typename... E>
 std::array<Expr, 3> list(E... each) {
   return {Expr(each)...};
+}
+
+// Numbers that no double is, of wide floats computed in them.
+Expr ln2(Expr a) { return dtype::is_wide(a.dtype()) ? log(a.like(2)) : a.like(kLn2); }
+Expr two_over_sqrt_pi(Expr a) {
+  if (!dtype::is_wide(a.dtype())) return a.like(kTwoOverSqrtPi);
+  return recip(sqrt(wide_function(ASTER_ML_FLT_ATAN, a.like(1))));
 }
 
 Expr sign(Expr a) { return where(a == 0.0, 0.0, where(a < 0.0, a.like(-1), 1.0)); }
@@ -326,6 +334,35 @@ void flow_foreign(Flow& flow) {
   flow.failed |= !status.ok();
 }
 
+// Functions of wide floats: their gradients are more of these.
+struct WideRule {
+  int32_t code;
+  Expr (*slope)(Expr a, Expr y);
+};
+constexpr WideRule kWideRules[] = {
+    {ASTER_ML_FLT_LOG10, [](Expr a, Expr) { return recip(a * log(a.like(10))); }},
+    {ASTER_ML_FLT_TAN, [](Expr, Expr y) { return 1.0 + y * y; }},
+    {ASTER_ML_FLT_ASIN, [](Expr a, Expr) { return recip(sqrt(1.0 - a * a)); }},
+    {ASTER_ML_FLT_ACOS, [](Expr a, Expr) { return -recip(sqrt(1.0 - a * a)); }},
+    {ASTER_ML_FLT_ATAN, [](Expr a, Expr) { return recip(1.0 + a * a); }},
+    {ASTER_ML_FLT_SINH, [](Expr a, Expr) { return wide_function(ASTER_ML_FLT_COSH, a); }},
+    {ASTER_ML_FLT_COSH, [](Expr a, Expr) { return wide_function(ASTER_ML_FLT_SINH, a); }},
+    {ASTER_ML_FLT_ASINH, [](Expr a, Expr) { return recip(sqrt(a * a + 1.0)); }},
+    {ASTER_ML_FLT_ACOSH, [](Expr a, Expr) { return recip(sqrt(a * a - 1.0)); }},
+    {ASTER_ML_FLT_ATANH, [](Expr a, Expr) { return recip(1.0 - a * a); }},
+};
+
+void flow_wide(Flow& flow) {
+  for (const WideRule& row : kWideRules) {
+    if (row.code != flow.y->arg(1)) continue;
+    const Expr g{&flow.graph, flow.dy}, y{&flow.graph, flow.y};
+    return flow.set(0, (g * row.slope(source_expr(flow, 0), y)).n);
+  }
+  (void)ASTER_FAIL(kUNSUPPORTED, "no gradient of function %lld of aster_ml/flt.h",
+                   static_cast<long long>(flow.y->arg(1)));
+  flow.failed = true;
+}
+
 struct OpRule {
   Op op;
   Rule rule;
@@ -347,6 +384,7 @@ constexpr OpRule kOpRules[] = {
     {Op::kArgsort, nullptr},      {Op::kSort, flow_sort},
     {Op::kScanPlace, nullptr},    {Op::kLogScan, flow_log_scan},
     {Op::kForeign, flow_foreign}, {Op::kDot, nullptr},
+    {Op::kWide, flow_wide},
 };
 
 struct CompositeRule {
@@ -355,6 +393,7 @@ struct CompositeRule {
 };
 constexpr CompositeRule kCompositeRules[] = {
     {Composite::kMatmul, flow_matmul},
+    {Composite::kExactMatmul, flow_matmul},
     {Composite::kConv2d, flow_conv2d},
     {Composite::kSoftmax, flow_softmax},
     {Composite::kLogSoftmax, flow_log_softmax},

@@ -6,6 +6,7 @@
 
 #include "dtype/convert.h"
 #include "engine/engine.h"
+#include "flt/convert.h"
 
 namespace aster::tensor {
 
@@ -232,7 +233,7 @@ Status make_handles_beside(aster_ml_lazy* out, Build& build, Nodes nodes) {
 
 Status dtype_argument(DType* out, int32_t code, DType fallback) {
   *out = fallback;
-  return code == 0 ? kOk : dtype::from_code(out, code);
+  return code == 0 ? kOk : dtype::from_any_code(out, code);
 }
 
 Status shape_argument(Words* out, size_t ndim, const int64_t* shape) {
@@ -244,9 +245,25 @@ Status shape_argument(Words* out, size_t ndim, const int64_t* shape) {
   return kOk;
 }
 
+namespace {
+
+// Constants of wide dtypes are numbers that a double is.
+Status wide_argument(Word* out, DType dtype, const uint64_t* value) {
+  double number = 0;
+  if (!flt::is_double(&number, dtype, value)) {
+    return ASTER_FAIL(kUNSUPPORTED, "a constant of %s that no double is: a tensor holds it",
+                      dtype::name(dtype));
+  }
+  *out = std::bit_cast<Word>(number);
+  return kOk;
+}
+
+}  // namespace
+
 Status scalar_argument(Word* out, DType* dtype, const aster_ml_scalar* scalar) {
   if (scalar == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer for a scalar");
-  ASTER_TRY(dtype::from_code(dtype, scalar->dtype));
+  ASTER_TRY(dtype::from_any_code(dtype, scalar->dtype));
+  if (dtype::is_wide(*dtype)) return wide_argument(out, *dtype, scalar->value);
   *out = dtype::is_float(*dtype) ? std::bit_cast<Word>(dtype::load_double(*dtype, scalar->value))
                                  : dtype::load_int(*dtype, scalar->value);
   return kOk;

@@ -228,7 +228,7 @@ int32_t aster_ml_lazy_cast(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t d
   Build build(out, {x});
   ASTER_TRY(build.status());
   DType to;
-  ASTER_TRY(aster::dtype::from_code(&to, dtype));
+  ASTER_TRY(aster::dtype::from_any_code(&to, dtype));
   ASTER_TRY(sized::elementwise(build, {x}));
   return build.finish(cast(build.graph(), node(x), to));
 }
@@ -238,7 +238,7 @@ int32_t aster_ml_lazy_bitcast(aster_ml_lazy* out, const aster_ml_lazy* x, int32_
   Build build(out, {x});
   ASTER_TRY(build.status());
   DType to;
-  ASTER_TRY(aster::dtype::from_code(&to, dtype));
+  ASTER_TRY(aster::dtype::from_any_code(&to, dtype));
   constexpr int64_t kLast = -1;
   const bool same = aster::dtype::size(to) == aster::dtype::size(node(x)->dtype);
   ASTER_TRY(sized::beside(build, x, {same || node(x)->ndim == 0 ? 0u : 1u, &kLast}));

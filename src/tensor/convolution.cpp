@@ -124,6 +124,9 @@ Status plan_operands(Operands* o, const Graph& graph, const char* what, bool tra
   ASTER_TRY(dtype_argument(&o->result, options.dtype, DType::kNone));
   o->compute =
       o->result == DType::kNone ? common : graph.strong(dtype::least_upper(common, o->result));
+  if (o->compute == DType::kNone)
+    return ASTER_FAIL(kDTYPE, "%s of %s with weight %s in %s", what, brief(x).text, brief(w).text,
+                      dtype::name(o->result));
   return kOk;
 }
 

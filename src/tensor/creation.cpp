@@ -6,6 +6,7 @@
 
 #include "device/device.h"
 #include "engine/engine.h"
+#include "flt/convert.h"
 #include "tensor/api.h"
 
 namespace aster::tensor {
@@ -55,7 +56,26 @@ Status build_storage(Build& build, buffer::Storage** storage, Node* node, DType 
   return *node == nullptr ? last_failure() : kOk;
 }
 
-Status storage_dtype(DType* out, int32_t code) { return dtype::from_storage_code(out, code); }
+// The tensor of a copy of elements.
+Status copied(Build& build, const void* data, DType dtype, Words shape) {
+  buffer::Storage* storage;
+  Node node;
+  ASTER_TRY(build_storage(build, &storage, &node, dtype, shape));
+  Status status = kOk;
+  if (storage->bytes != 0 && data == nullptr) {
+    status = ASTER_FAIL(kARGUMENT, "data is a null pointer for %s", uop::brief(node).text);
+  } else if (storage->bytes != 0) {
+    status = buffer::copy({storage->data, 0, storage->device},
+                          {const_cast<void*>(data), 0, buffer::kHost}, storage->bytes);
+    if (status.ok() && build.engine().recording != nullptr)
+      status = engine::note_made(build.engine(), storage);
+  }
+  if (status.ok()) status = build.finish(node);
+  buffer::storage_release(storage);
+  return status;
+}
+
+Status storage_dtype(DType* out, int32_t code) { return dtype::from_any_storage_code(out, code); }
 
 // The number of elements from start by step to stop, or -1 if they are beyond int64.
 int64_t count_steps(int64_t start, int64_t stop, int64_t step) {
@@ -75,8 +95,15 @@ bool holds(DType dtype, int64_t value) {
          (value < 0 || static_cast<uint64_t>(value) <= dtype::max_int(dtype));
 }
 
-// start + step * i in float64, cast.
+// start + step * i in float64, cast; of a wide dtype in that.
 Node float_range(Graph& g, double start, double step, int64_t count, DType dtype) {
+  if (dtype::is_wide(dtype)) {
+    const auto number = [&](double x) {
+      return Expr{&g, g.constant(DType::kFloat64, x)}.cast(dtype);
+    };
+    const Expr i = Expr{&g, g.iota(DType::kInt64, count)}.cast(dtype);
+    return (number(start) + i * number(step)).n;
+  }
   const Expr i = Expr{&g, g.iota(DType::kInt64, count)}.cast(DType::kFloat64);
   return (start + i * step).cast(dtype).n;
 }
@@ -100,21 +127,7 @@ int32_t aster_ml_lazy_from(aster_ml_lazy* out, const aster_ml_context* context, 
   ASTER_TRY(storage_dtype(&to, dtype));
   ASTER_TRY(shape_argument(&dims, ndim, shape));
   ASTER_TRY(check_shape(dims, to));
-  buffer::Storage* storage;
-  Node node;
-  ASTER_TRY(build_storage(build, &storage, &node, to, dims));
-  Status status = kOk;
-  if (storage->bytes != 0 && data == nullptr) {
-    status = ASTER_FAIL(kARGUMENT, "data is a null pointer for %s", aster::uop::brief(node).text);
-  } else if (storage->bytes != 0) {
-    status = buffer::copy({storage->data, 0, storage->device},
-                          {const_cast<void*>(data), 0, buffer::kHost}, storage->bytes);
-    if (status.ok() && build.engine().recording != nullptr)
-      status = engine::note_made(build.engine(), storage);
-  }
-  if (status.ok()) status = build.finish(node);
-  buffer::storage_release(storage);
-  return status;
+  return copied(build, data, to, dims);
 }
 
 int32_t aster_ml_lazy_from_tensor(aster_ml_lazy* out, const aster_ml_context* context,
@@ -134,6 +147,13 @@ int32_t aster_ml_lazy_scalar(aster_ml_lazy* out, const aster_ml_context* context
   ASTER_TRY(build.status());
   Word word;
   DType dtype;
+  if (value != nullptr && value->dtype >= ASTER_ML_DTYPE_FLT256 &&
+      value->dtype <= ASTER_ML_DTYPE_FLT512) {
+    ASTER_TRY(storage_dtype(&dtype, value->dtype));
+    double number;
+    if (!aster::flt::is_double(&number, dtype, value->value))
+      return copied(build, value->value, dtype, {});
+  }
   ASTER_TRY(scalar_argument(&word, &dtype, value));
   return build.finish(build.graph().constant_word(dtype, word));
 }
@@ -254,6 +274,8 @@ int32_t aster_ml_lazy_linspace(aster_ml_lazy* out, const aster_ml_context* conte
   DType to;
   ASTER_TRY(dtype_argument(&to, dtype, DType::kWeakFloat));
   if (to == DType::kBool) return ASTER_FAIL(kDTYPE, "linspace of bool");
+  if (aster::dtype::is_wide(to))
+    return ASTER_FAIL(kUNSUPPORTED, "linspace of %s", aster::dtype::name(to));
   if (count < 0)
     return ASTER_FAIL(kRANGE, "linspace of %lld elements", static_cast<long long>(count));
   const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;

@@ -168,7 +168,7 @@ Status tensor_node(Node* out, Build& build, const aster_ml_context* context,
   Words shape;
   ASTER_TRY(check_descriptor(tensor, &shape, &dims));
   DType dtype;
-  ASTER_TRY(dtype::from_storage_code(&dtype, tensor->dtype));
+  ASTER_TRY(dtype::from_any_storage_code(&dtype, tensor->dtype));
   if (aster_ml_tensor_is_contiguous(tensor))
     return row_major_node(out, build, *tensor, dtype, shape);
   ASTER_TRY(buffer::check_tensor(tensor));
@@ -218,7 +218,7 @@ int32_t aster_ml_tensor_cast(aster_ml_tensor* out, const aster_ml_context* conte
   Eager eager(out, context, {x});
   ASTER_TRY(eager.status());
   DType to;
-  ASTER_TRY(aster::dtype::from_storage_code(&to, dtype));
+  ASTER_TRY(aster::dtype::from_any_storage_code(&to, dtype));
   return eager.finish(cast(eager.graph(), eager.operand(0), to));
 }
 

@@ -1,7 +1,9 @@
 // Promotion and elementwise operations.
 #include <limits>
 #include <numbers>
+#include <string_view>
 
+#include "aster_ml/flt.h"
 #include "dtype/sticky.h"
 #include "tensor/functions_math.h"
 #include "tensor/movement.h"
@@ -30,13 +32,16 @@ constexpr double kSqrtHalf = std::numbers::sqrt2 / 2;
 bool is_bool(Expr x) { return x.dtype() == DType::kBool; }
 bool is_float(Expr x) { return dtype::is_float(x.dtype()); }
 bool is_sticky(Expr x) { return dtype::is_sticky(x.dtype()); }
+bool is_wide(Expr x) { return dtype::is_wide(x.dtype()); }
 // Where x is ERR.
 Expr is_error(Expr x) {
   const Word error = dtype::sticky_error(x.dtype());
   return x == Expr{x.g, x.g->constant_word(x.dtype(), error, x.shape())};
 }
 Expr nowhere(Expr x) { return {x.g, x.g->constant_int(DType::kBool, 0, x.shape())}; }
-Expr at_least_float32(Expr x) { return x.cast(dtype::least_upper(x.dtype(), DType::kFloat32)); }
+Expr at_least_float32(Expr x) {
+  return is_wide(x) ? x : x.cast(dtype::least_upper(x.dtype(), DType::kFloat32));
+}
 // What chooses by comparing gives max and min of sticky operands instead, which hand ERR on.
 Expr sign(Expr x) {
   if (is_sticky(x)) return min(max(x, -1.0), 1.0);
@@ -111,7 +116,7 @@ Expr power(Expr a, Expr b) {
   }
   if (constant && uop::is_const_value(b.n, 1)) return a;
   if (constant && uop::is_const_value(b.n, 2)) return a * a;
-  if (constant && uop::is_const_value(b.n, 3)) return a * a * a;
+  if (constant && uop::is_const_value(b.n, 3) && !is_wide(a)) return a * a * a;
   if (constant && uop::is_const_value(b.n, -1)) return recip(a);
   return pow(a, b);
 }
@@ -318,6 +323,8 @@ Node bitcast(Graph& g, Node x, DType dtype) {
     return nil(ASTER_FAIL(kDTYPE, "bitcast of %s to %s: weak dtypes have no bits", brief(x).text,
                           dtype::name(dtype)));
   }
+  if (x->dtype != dtype && (dtype::is_wide(x->dtype) || dtype::is_wide(dtype)))
+    return nil(ASTER_FAIL(kUNSUPPORTED, "bitcast of %s to %s", brief(x).text, dtype::name(dtype)));
   return dtype::size(x->dtype) == dtype::size(dtype) ? g.bitcast(x, dtype)
                                                      : bitcast_resized(g, x, dtype);
 }
@@ -331,8 +338,24 @@ static Node of_one(Graph& g, Node x, const char* name, Domain domain, F compute)
   return e.n == nullptr ? nullptr : finish(plan, compute(e));
 }
 
+// Functions that are compositions elsewhere, and of wide floats one that is correctly rounded.
+struct WideFunction {
+  std::string_view name;
+  int32_t code;
+};
+static constexpr WideFunction kWideFunctions[] = {
+#define WIDE(name, NAME) {#name, ASTER_ML_FLT_##NAME},
+#include "tensor/elementwise.def"
+};
+
 Node unary(Graph& g, Node x, const UnaryOp& op) {
-  return of_one(g, x, op.name, op.domain, op.compute);
+  return of_one(g, x, op.name, op.domain, [&](Expr e) {
+    if (!is_wide(e)) return op.compute(e);
+    for (const WideFunction& row : kWideFunctions) {
+      if (row.name == op.name) return uop::wide_function(row.code, e);
+    }
+    return op.compute(e);
+  });
 }
 
 Node curve(Graph& g, Node x, const CurveOp& op, const double* p) {

@@ -79,12 +79,17 @@ struct Closeness {
 };
 Node isclose(Graph& g, Node a, Node b, const Closeness& c) {
   const DType both = dtype::least_upper(a->dtype, b->dtype);
-  const DType in =
-      dtype::is_float(both) ? dtype::least_upper(both, DType::kFloat32) : DType::kFloat64;
+  const DType in = dtype::is_wide(both)    ? both
+                   : dtype::is_float(both) ? dtype::least_upper(both, DType::kFloat32)
+                                           : DType::kFloat64;
   const Expr x{&g, cast(g, a, g.strong(in))}, y{&g, cast(g, b, g.strong(in))};
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const Expr finite = (abs(x) < kInf) & (abs(y) < kInf);
-  Expr close = finite & (abs(x - y) <= c.atol + c.rtol * abs(y));
+  // What the caller says is meant as it is.
+  const auto number = [&](double value) {
+    return Expr{&g, g.constant(DType::kFloat64, value)}.cast(x.dtype());
+  };
+  Expr close = finite & (abs(x - y) <= number(c.atol) + number(c.rtol) * abs(y));
   if (c.equal_nan) close = close | ((x != x) & (y != y));
   return binary(g, binary(g, a, b, ops::eq), close.n, ops::logical_or);
 }

@@ -6,6 +6,7 @@
 #include "dtype/convert.h"
 #include "engine/engine.h"
 #include "engine/indexing.h"
+#include "flt/convert.h"
 #include "tensor/api.h"
 #include "tensor/sized.h"
 
@@ -400,11 +401,16 @@ int32_t aster_ml_lazy_to_double(double* out, aster_ml_lazy* x) {
   Place place;
   ASTER_TRY(reading.begin(&place));
   const DType dtype = node(x)->dtype;
-  uint64_t element = 0;
-  ASTER_TRY(buffer::copy({&element, 0, buffer::kHost},
+  uint64_t element[8] = {};
+  ASTER_TRY(buffer::copy({element, 0, buffer::kHost},
                          {place.storage->data, place.offset, place.storage->device},
                          aster::dtype::size(dtype)));
-  *out = aster::dtype::load_double(dtype, &element);
+  if (aster::dtype::is_wide(dtype)) {
+    aster::flt::convert_element(out, DType::kFloat64, element, dtype,
+                                aster::flt::Rounding::kNearest);
+  } else {
+    *out = aster::dtype::load_double(dtype, element);
+  }
   return kOk;
 }
 

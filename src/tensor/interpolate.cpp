@@ -87,6 +87,8 @@ Node interpolate(Graph& g, Node x, Words sizes, const Resample& r) {
   if (x == nullptr) return nullptr;
   const DType given = x->dtype;
   const bool is_linear = r.mode == ASTER_ML_INTERPOLATION_LINEAR;
+  if (is_linear && dtype::is_wide(given))
+    return nil(ASTER_FAIL(kUNSUPPORTED, "linear interpolate of %s", brief(x).text));
   if (is_linear && given != DType::kFloat64) x = g.cast(x, DType::kFloat32);
   bool resampled = false;
   for (size_t k = sizes.size(); k-- > 0 && x != nullptr;) {

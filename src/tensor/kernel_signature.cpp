@@ -56,7 +56,8 @@ class Reader {
     if (length == 0 || length >= sizeof(name)) return fault("a dtype");
     text_.copy(name, length);
     int32_t code = 0;
-    if (!dtype::from_name(&value.dtype, name).ok() || dtype::is_weak(value.dtype))
+    if (!dtype::from_name(&value.dtype, name).ok() || dtype::is_weak(value.dtype) ||
+        dtype::is_wide(value.dtype))
       return fault("a dtype");
     (void)code;
     text_.remove_prefix(length);

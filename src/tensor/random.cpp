@@ -248,7 +248,7 @@ Status keep(Node* out, Expr numbers) {
 
 // Standard normal numbers, computed wherever they are read.
 Status gaussian(Node* out, engine::Engine& engine, DType dtype, Words shape, int32_t device) {
-  if (!dtype::is_float(dtype)) {
+  if (!dtype::is_float(dtype) || dtype::is_wide(dtype)) {
     return ASTER_FAIL(kDTYPE, "random numbers of %s: a float dtype is needed", dtype::name(dtype));
   }
   Dims two;
@@ -286,7 +286,7 @@ Status normal(Node* out, engine::Engine& engine, DType dtype, Words shape, int32
 Status uniform_between(Node* out, engine::Engine& engine, double low, double high, DType dtype,
                        Words shape) {
   if (!(low < high)) return ASTER_FAIL(kRANGE, "uniform numbers from %g to %g", low, high);
-  if (!dtype::is_float(dtype) || dtype::is_weak(dtype)) {
+  if (!dtype::is_float(dtype) || dtype::is_weak(dtype) || dtype::is_wide(dtype)) {
     return ASTER_FAIL(kDTYPE, "uniform numbers of %s: a float dtype is needed", dtype::name(dtype));
   }
   Graph& g = engine::graph_of(engine);

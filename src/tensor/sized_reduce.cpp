@@ -46,7 +46,8 @@ struct Spread {
     all = strong(g, whole(x));
     if (all == nullptr) return last_failure();
     const DType from = all->dtype;
-    wide = from == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    const bool own = from == DType::kFloat64 || dtype::is_wide(from);
+    wide = own ? from : DType::kFloat32;
     result = dtype::is_float(from) ? from : DType::kFloat32;
     return kOk;
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 
 #include "uop/uop.h"
 
@@ -35,6 +36,26 @@ class Scratch {
 
 Node nil(Status) { return nullptr; }
 
+// Whether a constant of dtype, which is a double where dtype is wide, can be this number.
+bool holds_word(DType dtype, Word word, DType from) {
+  if (!dtype::is_wide(dtype) || dtype::is_float(from)) return true;
+  constexpr Word kMost = Word{1} << 53;
+  return word >= -kMost && word <= kMost && (from != DType::kUInt64 || word >= 0);
+}
+
+// Whether a number of a formula is meant as it is: it has few bits, unlike 1 / 3, log(2) and 0.1.
+bool is_short(double value) {
+  int exponent;
+  const double scaled = std::ldexp(std::frexp(value, &exponent), 40);
+  return !std::isfinite(value) || scaled == std::trunc(scaled);
+}
+
+// Operations whose result of doubles is exact.
+bool keeps_words(Op op) {
+  return op == Op::kNeg || op == Op::kAbs || op == Op::kWhere ||
+         info(op).rule == DTypeRule::kCompare;
+}
+
 bool identity(Words words, Words start) {
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] != start[i]) return false;
@@ -58,11 +79,17 @@ Node Graph::constant_word(DType dtype, Word word, Words shape) {
 }
 
 Node Graph::constant(DType dtype, double value, Words shape) {
+  if (dtype::is_wide(dtype) && !is_short(value)) {
+    return nil(ASTER_FAIL(kUNSUPPORTED, "a computation of %s with %.17g, which is not exact",
+                          dtype::name(dtype), value));
+  }
   const Word word = std::bit_cast<Word>(value);
   return constant_word(dtype, convert_word(word, DType::kFloat64, dtype), shape);
 }
 
 Node Graph::constant_int(DType dtype, int64_t value, Words shape) {
+  if (!holds_word(dtype, value, DType::kInt64))
+    return cast(constant_int(DType::kInt64, value, shape), dtype);
   return constant_word(dtype, convert_word(value, DType::kInt64, dtype), shape);
 }
 
@@ -131,7 +158,7 @@ Node Graph::alu(Op op, Nodes src) {
     return nil(
         ASTER_FAIL(kSHAPE, "%s of %s and %s", row.name, brief(src[0]).text, brief(last).text));
   }
-  if (constants) {
+  if (constants && (!dtype::is_wide(last->dtype) || keeps_words(op))) {
     Word words[3] = {};
     for (size_t i = 0; i < src.size(); ++i) words[i] = src[i]->arg(0);
     return constant_word(result, evaluate(op, last->dtype, result, words), last->shape());
@@ -144,8 +171,15 @@ Node Graph::cast(Node x, DType dtype) {
   if (x->dtype == DType::kNone || dtype == DType::kNone) {
     return nil(ASTER_FAIL(kDTYPE, "cast of %s to %s", brief(x).text, dtype::name(dtype)));
   }
-  if (is_const(x))
+  if ((dtype::is_wide(dtype) && dtype::is_sticky(x->dtype)) ||
+      (dtype::is_sticky(dtype) && dtype::is_wide(x->dtype))) {
+    return nil(ASTER_FAIL(kUNSUPPORTED, "cast of %s to %s", brief(x).text, dtype::name(dtype)));
+  }
+  if (is_const(x) && holds_word(dtype, x->arg(0), x->dtype))
     return constant_word(dtype, convert_word(x->arg(0), x->dtype, dtype), x->shape());
+  // An integer that a double is not, as itself: of the weak dtype it would become int32.
+  if (is_const(x) && dtype::is_weak(x->dtype))
+    x = constant_word(DType::kInt64, x->arg(0), x->shape());
   return make(Op::kCast, dtype, std::array{x}, {}, x->shape());
 }
 
@@ -401,7 +435,8 @@ Node Graph::reduce(Op op, Node x, Words axes) {
 
 Node Graph::dot(Node a, Node b, Words axes, DType dtype) {
   if (a == nullptr || b == nullptr) return nullptr;
-  if (!dtype::is_sticky(a->dtype) || a->dtype != b->dtype || !dtype::is_sticky(dtype)) {
+  const bool wide = dtype::is_wide(a->dtype) && dtype == a->dtype;
+  if (a->dtype != b->dtype || !(wide || (dtype::is_sticky(a->dtype) && dtype::is_sticky(dtype)))) {
     return nil(ASTER_FAIL(kDTYPE, "dot of %s and %s to %s", brief(a).text, brief(b).text,
                           dtype::name(dtype)));
   }

@@ -10,6 +10,13 @@ Node nil(Status) { return nullptr; }
 
 bool same_shape(Words a, Words b) { return std::ranges::equal(a, b); }
 
+// What orders or combines elements at places that depend on data is not made of wide floats yet.
+bool refuses_wide(const char* what, Node x) {
+  if (!dtype::is_wide(x->dtype)) return false;
+  (void)ASTER_FAIL(kUNSUPPORTED, "%s of %s", what, brief(x).text);
+  return true;
+}
+
 // Null sources are failures that are already recorded.
 bool all_there(Node x, Nodes indices) {
   return x != nullptr && std::ranges::none_of(indices, [](Node n) { return n == nullptr; });
@@ -89,6 +96,7 @@ Node Graph::gather(Node x, Nodes indices, Words coordinates, Words shape) {
 
 Node Graph::scatter(Op op, Node target, Node value, Nodes indices, Words coordinates) {
   if (value == nullptr || !all_there(target, indices)) return nullptr;
+  if (op != Op::kSink && refuses_wide("scatter that combines", value)) return nullptr;
   if (op != Op::kSink &&
       ((traits(op, value->dtype) & REDUCE) == 0 ||
        (info(op).rule == DTypeRule::kIntegral && dtype::is_float(value->dtype)))) {
@@ -113,6 +121,7 @@ Node Graph::scatter(Op op, Node target, Node value, Nodes indices, Words coordin
 
 Node Graph::scan(Op op, Node x, int64_t axis, bool reverse) {
   if (x == nullptr) return nullptr;
+  if (op != Op::kAdd && refuses_wide("scan", x)) return nullptr;
   if (!check_scan(op, REDUCE, x, axis).ok()) return nullptr;
   if (nothing_to_scan(x, axis)) return x;
   return make(Op::kScan, x->dtype, std::array{x},
@@ -121,6 +130,7 @@ Node Graph::scan(Op op, Node x, int64_t axis, bool reverse) {
 
 Node Graph::scan_place(Op op, Node x, int64_t axis) {
   if (x == nullptr) return nullptr;
+  if (refuses_wide("scan", x)) return nullptr;
   if (!check_scan(op, REDUCE | IDEM, x, axis).ok()) return nullptr;
   if (nothing_to_scan(x, axis)) return constant_int(DType::kInt32, 0, x->shape());
   if (x->dim(static_cast<size_t>(axis)) > INT32_MAX) {
@@ -132,6 +142,7 @@ Node Graph::scan_place(Op op, Node x, int64_t axis) {
 
 Node Graph::log_scan(Node x, int64_t axis, bool reverse) {
   if (x == nullptr) return nullptr;
+  if (refuses_wide("LogScan", x)) return nullptr;
   if (!dtype::is_float(x->dtype)) return nil(ASTER_FAIL(kDTYPE, "LogScan of %s", brief(x).text));
   if (!check_axis("LogScan", x, axis).ok()) return nullptr;
   if (nothing_to_scan(x, axis)) return x;
@@ -140,7 +151,7 @@ Node Graph::log_scan(Node x, int64_t axis, bool reverse) {
 }
 
 Node Graph::argsort(Node x, int64_t axis, bool descending, int64_t count) {
-  if (x == nullptr) return nullptr;
+  if (x == nullptr || refuses_wide("argsort", x)) return nullptr;
   const bool fits = axis_fits(x, axis) && count >= 0 &&
                     count <= x->dim(static_cast<size_t>(axis)) &&
                     x->dim(static_cast<size_t>(axis)) <= INT32_MAX;
@@ -160,7 +171,7 @@ Node Graph::argsort(Node x, int64_t axis, bool descending, int64_t count) {
 }
 
 Node Graph::sort(Node x, int64_t axis, bool descending) {
-  if (x == nullptr) return nullptr;
+  if (x == nullptr || refuses_wide("sort", x)) return nullptr;
   if (dtype::is_fp8(x->dtype)) return nil(ASTER_FAIL(kDTYPE, "sort of %s", brief(x).text));
   if (!check_axis("sort", x, axis).ok()) return nullptr;
   if (x->dim(static_cast<size_t>(axis)) <= 1 || x->count() == 0) return x;

@@ -39,10 +39,14 @@ Expr product(Expr a, Expr b) {
   return a.dtype() == DType::kBool ? (a & b).cast(acc) : (a * b).cast(acc);
 }
 
-// The sum of a * b over axes. Of sticky integers it is one operation: products alone may not fit.
+// Whether sums of products are one operation: of sticky integers products alone may not fit, of
+// wide floats they would be rounded.
+bool sums_exactly(Expr x) { return dtype::is_sticky(x.dtype()) || dtype::is_wide(x.dtype()); }
+
+// The sum of a * b over axes.
 Expr sum_of_products(Expr a, Expr b, Words axes) {
   if (a.n == nullptr || b.n == nullptr) return {a.g, nullptr};
-  if (!dtype::is_sticky(a.dtype())) return reduce(Op::kAdd, product(a, b), axes);
+  if (!sums_exactly(a)) return reduce(Op::kAdd, product(a, b), axes);
   Dims shape;
   if (!broadcast_shape(&shape, a.shape(), b.shape())) return {a.g, nullptr};
   return {a.g, a.g->dot(a.expand(shape).n, b.expand(shape).n, axes, dtype::sum_acc(a.dtype()))};
@@ -167,12 +171,12 @@ Node build_matmul(Graph& g, Node a, Node b) {
   right.push(turned.shape()[n - 2]);
   right.push(k);
   result[n - 1] = turned.shape()[n - 2];
-  const bool sticky = dtype::is_sticky(x.dtype());
+  const bool exact = sums_exactly(x);
   const Expr sums =
       sum_of_products(x.reshape(left), turned.reshape(right), std::array{static_cast<Word>(n)})
           .reshape(result);
-  return call(sticky ? Composite::kStickyMatmul : Composite::kMatmul, {},
-              sticky ? sums : sums.cast(x.dtype()), std::array{a, b});
+  return call(exact ? Composite::kExactMatmul : Composite::kMatmul, {},
+              exact ? sums : sums.cast(x.dtype()), std::array{a, b});
 }
 
 Node build_conv2d(Graph& g, Node x, Node w, const Conv2d& o) {

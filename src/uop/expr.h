@@ -101,6 +101,10 @@ inline Expr erf(Expr a) { return alu(Op::kErf, a); }
 inline Expr abs(Expr a) { return alu(Op::kAbs, a); }
 inline Expr floor(Expr a) { return alu(Op::kFloor, a); }
 inline Expr trunc(Expr a) { return alu(Op::kTrunc, a); }
+// A function of aster_ml/flt.h of a wide float.
+inline Expr wide_function(int32_t code, Expr a) {
+  return {a.g, a.n == nullptr ? nullptr : a.g->wide_function(code, std::array{a.n})};
+}
 inline Expr where(Expr c, Expr a, Expr b) { return alu(Op::kWhere, c, a, b); }
 inline Expr where(Expr c, Expr a, double b) { return where(c, a, a.like(b)); }
 inline Expr where(Expr c, double a, Expr b) { return where(c, b.like(a), b); }

@@ -5,6 +5,7 @@
 #include "uop/expr.h"
 #include "uop/print.h"
 #include "uop/verify.h"
+#include "uop/wide.h"
 
 namespace aster::uop {
 namespace {
@@ -82,6 +83,12 @@ Node build_reduce(const Request& r) {
   return r.g.reduce(static_cast<Op>(r.name.word), r.x(), r.args());
 }
 Node build_dot(const Request& r) { return r.g.dot(r.x(), r.raw.sources[1], r.args(), r.raw.dtype); }
+// As tensors have it: a function.
+Node build_wide(const Request& r) {
+  if (r.arg(0) != static_cast<Word>(WideKind::kApply) || r.arg(1) < 0 || r.arg(1) > INT32_MAX)
+    return nil(ASTER_FAIL(kARGUMENT, "Wide is built of 0 and a function of aster_ml/flt.h"));
+  return r.g.wide_function(static_cast<int32_t>(r.arg(1)), r.raw.sources);
+}
 Node build_gather(const Request& r) {
   return r.g.gather(r.x(), r.raw.sources.subspan(1), r.args(), r.raw.shape);
 }
@@ -168,6 +175,7 @@ constexpr Row kRows[] = {
     {Op::kBitcast,    0,    true,  [](const R& r) { return r.g.bitcast(r.x(), r.raw.dtype); }},
     {Op::kReduce,     kAny, false, build_reduce},
     {Op::kDot,        kAny, true,  build_dot},
+    {Op::kWide,       2,    false, build_wide},
     {Op::kGather,     kAny, false, build_gather},
     {Op::kScatter,    kAny, false, build_scatter},
     {Op::kScan,       2,    false, build_scan},

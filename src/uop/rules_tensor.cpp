@@ -122,7 +122,8 @@ Outcome empty_result(const Match& m) {
                     node->op == Op::kBitcast || node->op == Op::kReduce || node->op == Op::kIota ||
                     node->op == Op::kCall || node->op == Op::kGather || node->op == Op::kScan ||
                     node->op == Op::kScanPlace || node->op == Op::kLogScan ||
-                    node->op == Op::kArgsort || node->op == Op::kSort || node->op == Op::kForeign;
+                    node->op == Op::kArgsort || node->op == Op::kSort || node->op == Op::kForeign ||
+                    node->op == Op::kWide;
   return pure ? Outcome(m.g.constant_word(node->dtype, 0, node->shape())) : Outcome::keep();
 }
 

@@ -170,8 +170,11 @@ class Graph {
 
   Node reduce(Op op, Node x, Words axes);  // axes stay, with size 1; no axes: x
   // The sum over axes of a * b, of equal shapes and one sticky dtype: exact, checked once against
-  // the result's dtype, which is dtype.
+  // the result's dtype, which is dtype; or of one wide dtype, rounded once.
   Node dot(Node a, Node b, Words axes, DType dtype);
+  // A function of aster_ml/flt.h that is no elementwise operation here, on operands of one wide
+  // dtype and shape.
+  Node wide_function(int32_t code, Nodes operands);
   Node contiguous(Node x);
   Node transfer(Node x, Word to, Word from);  // x on a device, as Contiguous; from: 0 is any
   Node detach(Node x);

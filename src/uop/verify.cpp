@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "uop/foreign.h"
+#include "uop/wide.h"
 
 namespace aster::uop {
 namespace {
@@ -127,7 +128,8 @@ bool reduces_axes(Node n) {
 }
 bool sums_products(Node n) {
   const Node x = n->src(0);
-  if (!dtype::is_sticky(n->dtype) || !dtype::is_sticky(x->dtype) || x->ndim != n->ndim ||
+  const bool wide = dtype::is_wide(n->dtype) && same_dtype(n);
+  if (!(wide || (dtype::is_sticky(n->dtype) && dtype::is_sticky(x->dtype))) || x->ndim != n->ndim ||
       x->dtype != n->src(1)->dtype || !same_shape(x, n->src(1)) || !ascending_axes(x, n->arg())) {
     return false;
   }
@@ -229,6 +231,10 @@ bool runs_foreign(Node n) {
            return std::ranges::equal(x->shape(), n->shape());
          });
 }
+bool computes_wide(Node n) {
+  return n->nsrc >= 1 && n->narg >= 2 && n->arg(0) >= 0 &&
+         n->arg(0) <= static_cast<Word>(WideKind::kMatmul);
+}
 bool loads(Node n) { return accesses(n, 3) && n->ndim == 0; }
 bool gates(Node n) {
   return n->nsrc < 3 || (n->src(2)->dtype == DType::kBool && n->src(2)->ndim == 0);
@@ -284,7 +290,8 @@ constexpr Check kChecks[] = {
     {Op::kBitcast,    "a dtype of its source's size",       same_bits},
     {Op::kReduce,     "its source's dtype",                 same_dtype},
     {Op::kReduce,     "size 1 along its axes",              reduces_axes},
-    {Op::kDot,        "sticky operands of one shape",       sums_products},
+    {Op::kDot,        "exact operands of one shape",        sums_products},
+    {Op::kWide,       "a computation of wide floats",       computes_wide},
     {Op::kGather,     "coordinates inside its source",      gathers},
     {Op::kScatter,    "coordinates inside its target",      scatters},
     {Op::kScan,       "a reduction along an axis",          scans},
@@ -346,7 +353,8 @@ const char* find_fault(Node node, Level level) {
   if (row.sources != kAny && node->nsrc != static_cast<uint32_t>(row.sources)) {
     return "its number of sources";
   }
-  if (level == Level::kKernel && dtype::is_sticky(node->dtype)) return "a dtype of kernels";
+  if (level == Level::kKernel && (dtype::is_sticky(node->dtype) || dtype::is_wide(node->dtype)))
+    return "a dtype of kernels";
   if (level == Level::kKernel && node->ndim != 0 && node->op != Op::kParam) return "a scalar";
   if (is_alu(node->op)) {
     if (!fits_rule(node)) return "dtypes that go together";

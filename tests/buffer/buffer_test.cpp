@@ -173,7 +173,7 @@ TEST_F(BufferTest, InitErrors) {
   EXPECT_EQ(aster_ml_buffer_init(&b, nullptr, 4, kF32, 0), ASTER_ML_ARGUMENT);
   EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, 99, 0), ASTER_ML_ARGUMENT);
   EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, ASTER_ML_DTYPE_WEAKINT, 0), ASTER_ML_DTYPE);
-  EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, ASTER_ML_DTYPE_FLT256, 0), ASTER_ML_UNSUPPORTED);
+  EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, ASTER_ML_DTYPE_FLT256, 0), ASTER_ML_RANGE);
   EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, kF32, 77), ASTER_ML_ARGUMENT);
   EXPECT_EQ(aster_ml_buffer_init(&b, &context, 4, kF32, ASTER_ML_DEVICE_CUDA),
             ASTER_ML_UNSUPPORTED);

@@ -188,7 +188,7 @@ TEST_F(SpatialRefusals, Convolutions) {
   o.dtype = 999;
   conv(ASTER_ML_ARGUMENT, weight, nullptr, {"999"});
   o.dtype = ASTER_ML_DTYPE_FLT256;
-  conv(ASTER_ML_UNSUPPORTED, weight, nullptr, {"flt256"});
+  conv(ASTER_ML_DTYPE, weight, nullptr, {"flt256"});
   o = {};
   REFUSED(ARGUMENT, aster_ml_lazy_conv, ({"struct_size"}), image.get(), weight.get(), nullptr, &o);
 }

@@ -178,15 +178,15 @@ TEST(ReferenceOracle, EveryOperation) {
     program->line(in);
   }
   // All that tensor graphs compute, but for what reference_test.cpp and indexed_test.cpp have, and
-  // Dot, which programs/sticky_test.cpp has.
+  // Dot and Wide, which programs/sticky_test.cpp and wide_test.cpp have.
   for (int i = 0; i < static_cast<int>(Op::kCount); ++i) {
     const uop::OpInfo& row = uop::info(static_cast<Op>(i));
     const std::string op = row.name;
-    const bool elsewhere = op == "Const" || op == "Buffer" || op == "Param" || op == "Assign" ||
-                           op == "After" || op == "Call" || op == "Tuple" || op == "Item" ||
-                           op == "Sink" || op == "Reduce" || op == "Gather" || op == "Scatter" ||
-                           op == "Scan" || op == "ScanPlace" || op == "LogScan" ||
-                           op == "Argsort" || op == "Sort" || op == "Foreign" || op == "Dot";
+    const bool elsewhere =
+        op == "Const" || op == "Buffer" || op == "Param" || op == "Assign" || op == "After" ||
+        op == "Call" || op == "Tuple" || op == "Item" || op == "Sink" || op == "Reduce" ||
+        op == "Gather" || op == "Scatter" || op == "Scan" || op == "ScanPlace" || op == "LogScan" ||
+        op == "Argsort" || op == "Sort" || op == "Foreign" || op == "Dot" || op == "Wide";
     EXPECT_TRUE(!row.tensor || elsewhere || named.contains(op)) << op;
   }
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "aster_ml/flt.h"
 #include "uop/helpers.h"
 #include "uop/print.h"
 #include "uop/raw.h"
@@ -234,6 +235,7 @@ std::vector<Node> every_form(Graph& g) {
       g.after(x, std::array{g.assign(x, y)}),
       g.sink(std::array{x, y}),
       g.alu(Op::kThreefry, word, word),
+      g.wide_function(ASTER_ML_FLT_TAN, std::array{g.param(9, DType::kFlt256, Shape{2})}),
       g.alu(Op::kWhere, b, x, y)};
   for (const Op op : {Op::kAdd, Op::kMul, Op::kMax, Op::kMin, Op::kAnd, Op::kOr}) {
     const bool bits = op == Op::kAnd || op == Op::kOr;
@@ -258,6 +260,18 @@ std::vector<Node> every_form(Graph& g) {
                                           : g.alu(op, a, c, a));
   }
   return all;
+}
+
+TEST_F(Verify, WideFunctionsAreThoseThatThereAre) {
+  const Node x = g.param(0, DType::kFlt512, Shape{2}), y = g.param(1, kF32, Shape{2});
+  EXPECT_NE(g.wide_function(ASTER_ML_FLT_HYPOT, std::array{x, x}), nullptr);
+  EXPECT_EQ(g.wide_function(ASTER_ML_FLT_HYPOT, std::array{x}), nullptr);
+  EXPECT_EQ(g.wide_function(ASTER_ML_FLT_CMPLT, std::array{x, x}), nullptr);
+  EXPECT_EQ(g.wide_function(1000, std::array{x}), nullptr);
+  EXPECT_EQ(g.wide_function(ASTER_ML_FLT_TAN, std::array{y}), nullptr);
+  EXPECT_EQ(g.alu(Op::kNot, x), nullptr);
+  EXPECT_EQ(g.constant(DType::kFlt256, 0.1), nullptr);
+  EXPECT_NE(g.constant(DType::kFlt256, 0.5), nullptr);
 }
 
 // What print says of a node is enough to build it again.

@@ -46,6 +46,7 @@ constexpr Implementation kImplementations[] = {
     {Op::kSort, kNone, "sort", accepts_wide_sort, cost_wide_sort, from_start, prepare_wide_sort,
      run_sort},
     {Op::kForeign, kNone, "kernel", nullptr, nullptr, reads_foreign, prepare_foreign, run_foreign},
+    {Op::kWide, kNone, "wide", nullptr, nullptr, reads_wide, prepare_wide, run_wide},
     {Op::kCall, Composite::kMatmul, "Matmul:library", takes_matmul, nullptr, reads_product,
      prepare_matmul, run_matmul},
     {Op::kCall, Composite::kConv2dWeightGrad, "Conv2dWeightGrad:library", takes_conv2d_weight_grad,

@@ -98,9 +98,10 @@ template <> struct Element<DType::kWeakFloat> : Plain<DType::kWeakFloat, double>
 template <typename F>
 void with_element(DType d, F f) {
   switch (d) {
-#define DTYPE(code, Name, NAME, name, c_name, kind, bits, rank, sum, aliases)   \
-  case DType::k##Name:                                                          \
-    if constexpr (DType::k##Name != DType::kNone) f(Element<DType::k##Name>()); \
+#define DTYPE(code, Name, NAME, name, c_name, kind, bits, rank, sum, aliases)        \
+  case DType::k##Name:                                                               \
+    if constexpr (DType::k##Name != DType::kNone && !dtype::is_wide(DType::k##Name)) \
+      f(Element<DType::k##Name>());                                                  \
     break;
 #include "dtype/dtypes.def"
   }

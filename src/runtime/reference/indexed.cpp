@@ -7,6 +7,7 @@
 #include "runtime/reference/places.h"
 #include "runtime/reference/sticky.h"
 #include "runtime/reference/strip.h"
+#include "runtime/reference/wide.h"
 #include "uop/foreign.h"
 
 namespace aster::runtime::reference {
@@ -168,13 +169,26 @@ Status run_foreign(Memory& memory, Node node, const void* const* sources, void* 
   return kOk;
 }
 
+// By src/flt, whose oracle is another library.
+Status compute_wide(Memory& memory, Node node, const void* const* sources, void* result) {
+  Vec<int64_t> words(memory);
+  WidePlan plan;
+  ASTER_TRY(plan_wide(&plan, &words, node, {}));
+  void* operands[4] = {};
+  for (size_t i = 0; i < node->nsrc; ++i) operands[i] = const_cast<void*>(sources[i]);
+  operands[node->nsrc] = result;
+  run_wide(plan, operands, 0, plan.tasks);
+  return kOk;
+}
+
 }  // namespace
 
 bool is_indexed(Node node) {
   const Op op = node->op;
   if (op == Op::kDot || (op == Op::kReduce && dtype::is_sticky(node->dtype))) return true;
   return op == Op::kGather || op == Op::kScatter || op == Op::kScan || op == Op::kScanPlace ||
-         op == Op::kLogScan || op == Op::kArgsort || op == Op::kSort || op == Op::kForeign;
+         op == Op::kLogScan || op == Op::kArgsort || op == Op::kSort || op == Op::kForeign ||
+         op == Op::kWide;
 }
 
 Status compute_indexed(Memory& memory, Node node, const void* const* sources, void* result) {
@@ -189,6 +203,8 @@ Status compute_indexed(Memory& memory, Node node, const void* const* sources, vo
       return scan(node, sources[0], result);
     case Op::kLogScan:
       return scan_logarithms(node, sources[0], result);
+    case Op::kWide:
+      return compute_wide(memory, node, sources, result);
     case Op::kForeign:
       return run_foreign(memory, node, sources, result);
     default:

@@ -1,0 +1,129 @@
+"""Numbers of Python as elements of flt256 and flt512, and back: in integers, rounded once, to
+nearest and ties to even."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from .dtype import DType
+
+# By code: bits of the exponent and of the fraction.
+_LAYOUT = {56: (19, 236), 57: (23, 488)}
+# Digits that every decimal keeps, and that every element needs at most.
+_DIGITS = {56: (71, 73), 57: (146, 149)}
+
+
+def is_number(x: Any) -> bool:
+    """Whether an element can be made of it: numbers, and decimal text."""
+    return isinstance(x, (numbers.Rational, float, Decimal, str))
+
+
+def pack(values: list[Any], dtype: DType) -> bytes:
+    """The elements of numbers, each rounded once."""
+    return b"".join(_element(x, dtype).to_bytes(dtype.itemsize, "little") for x in values)
+
+
+def unpack(raw: Any, dtype: DType) -> list[Decimal]:
+    """Elements as decimals, with as many digits as give the same element back."""
+    data, size = bytes(raw), dtype.itemsize
+    return [
+        _decimal(int.from_bytes(data[at : at + size], "little"), dtype)
+        for at in range(0, len(data), size)
+    ]
+
+
+def _element(x: Any, dtype: DType) -> int:
+    exponent_bits, fraction_bits = _LAYOUT[dtype.code]
+    special = ((1 << exponent_bits) - 1) << fraction_bits
+    if isinstance(x, str):
+        x = Decimal(x)
+    negative = False
+    if isinstance(x, (float, Decimal)):
+        negative = math.copysign(1.0, x) < 0 if isinstance(x, float) else x.is_signed()
+        if x != x:
+            return special | 1 << (fraction_bits - 1)
+        if x in (math.inf, -math.inf):
+            return _signed(special, negative, dtype)
+        if isinstance(x, Decimal) and x and abs(x.adjusted()) > 3_000_000:
+            return _signed(special if x.adjusted() > 0 else 0, negative, dtype)
+    top, bottom = _ratio(x)
+    return _signed(_rounded(abs(top), bottom, dtype), negative or top < 0, dtype)
+
+
+def _ratio(x: Any) -> tuple[int, int]:
+    """A number as a quotient, of decimals one whose terms may have common factors."""
+    if not isinstance(x, Decimal):
+        return Fraction(x).as_integer_ratio()
+    parts = x.as_tuple()
+    digits, power = int("".join(map(str, parts.digits))), int(parts.exponent)
+    digits = -digits if parts.sign else digits
+    return (digits * 10**power, 1) if power > 0 else (digits, 10**-power)
+
+
+def _signed(bits: int, negative: bool, dtype: DType) -> int:
+    return bits | (1 << (dtype.bitsize - 1) if negative else 0)
+
+
+def _rounded(top: int, bottom: int, dtype: DType) -> int:
+    """The bits of top / bottom, which is not negative."""
+    exponent_bits, fraction_bits = _LAYOUT[dtype.code]
+    bias = (1 << (exponent_bits - 1)) - 1
+    if not top:
+        return 0
+    exponent = top.bit_length() - bottom.bit_length()  # of the leading bit, or one above it
+    if (top << max(-exponent, 0)) < (bottom << max(exponent, 0)):
+        exponent -= 1
+    unit = max(exponent, 1 - bias) - fraction_bits  # exponent of the last bit
+    whole, up = _divided(top << max(-unit, 0), bottom, max(unit, 0))
+    # The implicit bit is one of the exponent, and a carry goes on into it.
+    bits = whole + up + ((max(exponent, 1 - bias) + bias - 1) << fraction_bits)
+    return min(bits, ((1 << exponent_bits) - 1) << fraction_bits)
+
+
+def _decimal(bits: int, dtype: DType) -> Decimal:
+    exponent_bits, fraction_bits = _LAYOUT[dtype.code]
+    bias = (1 << (exponent_bits - 1)) - 1
+    sign = bits >> (dtype.bitsize - 1)
+    biased = bits >> fraction_bits & ((1 << exponent_bits) - 1)
+    fraction = bits & ((1 << fraction_bits) - 1)
+    if biased == (1 << exponent_bits) - 1:
+        return Decimal("nan") if fraction else Decimal("-inf" if sign else "inf")
+    whole = fraction | (1 << fraction_bits if biased else 0)
+    if not whole:
+        return Decimal("-0" if sign else "0")
+    unit = max(biased, 1) - bias - fraction_bits
+    same = bits & ((1 << (dtype.bitsize - 1)) - 1)
+    for count in _DIGITS[dtype.code]:
+        digits, power = _digits(whole, unit, count)
+        top, bottom = (digits * 10**power, 1) if power > 0 else (digits, 10**-power)
+        if _rounded(top, bottom, dtype) == same:
+            break
+    text = str(digits).rstrip("0")
+    power += len(str(digits)) - len(text)
+    return Decimal((sign, tuple(map(int, text)), power))
+
+
+def _digits(whole: int, unit: int, count: int) -> tuple[int, int]:
+    """whole * 2**unit with so many digits, to nearest: (digits, power of ten)."""
+    power = math.floor((whole.bit_length() + unit) * math.log10(2)) - count
+    while True:
+        top = whole * 10 ** max(-power, 0) << max(unit, 0)
+        bottom = 10 ** max(power, 0)
+        digits, rest = _divided(top, bottom, max(-unit, 0))
+        if digits < 10**count:
+            return digits + rest, power
+        power += 1
+
+
+def _divided(top: int, bottom: int, shift: int) -> tuple[int, int]:
+    """top / (bottom * 2**shift): the whole part, and 1 where it is rounded up."""
+    if bottom == 1:
+        whole, rest, half = top >> shift, top & ((1 << shift) - 1), 1 << shift >> 1
+        return whole, int(shift > 0 and (rest > half or (rest == half and whole & 1)))
+    whole, rest = divmod(top, bottom << shift)
+    double = 2 * rest - (bottom << shift)
+    return whole, int(double > 0 or (double == 0 and whole & 1))

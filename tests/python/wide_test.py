@@ -1,0 +1,125 @@
+"""flt256 and flt512 from Python, against integers and fractions."""
+
+import math
+import operator
+import pickle
+import random
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import aster_ml
+from aster_ml import Tensor, dtypes
+
+BITS = {dtypes.flt256: 237, dtypes.flt512: 489}
+
+
+def rounded(x, dtype):
+    """The nearest number of so many bits, ties to even; exponents have no end here."""
+    x = Fraction(x)
+    if not x:
+        return x
+    scale = BITS[dtype] - 1 - math.floor(math.log2(abs(x.numerator)) - math.log2(x.denominator))
+    for shift in (scale - 1, scale, scale + 1):
+        whole = round(x * Fraction(2) ** shift)
+        if 2 ** (BITS[dtype] - 1) <= abs(whole) <= 2 ** BITS[dtype]:
+            best = Fraction(whole) / Fraction(2) ** shift
+    return best
+
+
+def exact(x):
+    """The elements as fractions, read as words."""
+    bits, explicit = BITS[x.dtype], x.dtype.bitsize - BITS[x.dtype]
+    raw = bytes(x._raw())
+    out = []
+    for at in range(0, len(raw), x.dtype.itemsize):
+        word = int.from_bytes(raw[at : at + x.dtype.itemsize], "little")
+        biased = word >> (bits - 1) & ((1 << explicit) - 1)
+        whole = (word & ((1 << (bits - 1)) - 1)) + (1 << (bits - 1) if biased else 0)
+        unit = max(biased, 1) - ((1 << (explicit - 1)) - 1) - (bits - 1)
+        sign = -1 if word >> (x.dtype.bitsize - 1) else 1
+        out.append(sign * whole * Fraction(2) ** unit)
+    return out
+
+
+@pytest.mark.parametrize("dtype", dtypes.wides)
+def test_numbers_go_there_and_back(dtype):
+    assert dtype.itemsize == dtype.bitsize // 8
+    assert dtypes.is_float(dtype) and dtypes.is_wide(dtype)
+    given = [0, 1, -3, 2**70 + 1, 10**90 + 1, 0.1, "0.1", Decimal("-1e-30"), Fraction(1, 3), True]
+    x = Tensor(given, dtype=dtype)
+    assert exact(x) == [rounded(Fraction(v), dtype) for v in given]
+    assert Tensor(x.tolist(), dtype=dtype).tolist() == x.tolist()
+    assert exact(Tensor(x.tolist(), dtype=dtype)) == exact(x)
+    assert Tensor("0.1", dtype=dtype).item() == Decimal("0.1")
+    texts = ["1e-5", "-2.5e40"]
+    assert Tensor(texts, dtype=dtype).tolist() == [Decimal(text) for text in texts]
+    special = Tensor([math.inf, "-inf", "nan", "-0", "1e9999999"], dtype=dtype).tolist()
+    assert special[:2] == [Decimal("inf"), Decimal("-inf")] and special[2].is_nan()
+    assert special[3] == 0 and special[3].is_signed() and special[4] == Decimal("inf")
+    assert Tensor([[1, 2], [3, 4]], dtype=dtype).tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("dtype", dtypes.wides)
+def test_the_least_and_the_greatest(dtype):
+    explicit, fraction = dtypes.finfo(dtype)
+    assert (fraction + 1, explicit + fraction + 1) == (BITS[dtype], dtype.bitsize)
+    top = (1 << (explicit - 1)) - 1
+    greatest = Fraction(2) ** top * (2 - Fraction(1, 2**fraction))
+    least = Fraction(2) ** (1 - top - fraction)
+    x = Tensor([greatest, least, least / 2, least * Fraction(3, 2)], dtype=dtype)
+    assert exact(x) == [greatest, least, 0, 2 * least]
+    assert exact(Tensor(x[:2].tolist(), dtype=dtype)) == [greatest, least]
+    assert Tensor([2 * greatest], dtype=dtype).tolist() == [Decimal("inf")]
+
+
+@pytest.mark.parametrize("dtype", dtypes.wides)
+def test_arithmetic_is_rounded_once(dtype):
+    draw = random.Random(1)
+    ratios = [Fraction(draw.getrandbits(600) + 1, draw.getrandbits(600) + 1) for _ in range(40)]
+    a = [rounded(x, dtype) for x in ratios[:20]]
+    b = [rounded(-x, dtype) for x in ratios[20:]]
+    x, y = Tensor(a, dtype=dtype), Tensor(b, dtype=dtype)
+    for name in ("add", "sub", "mul", "truediv"):
+        f = getattr(operator, name)
+        assert exact(f(x, y)) == [rounded(f(p, q), dtype) for p, q in zip(a, b)], name
+    assert exact(x.sum()) == [rounded(sum(a), dtype)]
+    assert exact(x.dot(y)) == [rounded(sum(p * q for p, q in zip(a, b)), dtype)]
+    product = x.reshape(4, 5) @ y.reshape(5, 4)
+    rows, columns = [a[i : i + 5] for i in range(0, 20, 5)], [b[j::4] for j in range(4)]
+    wanted = [sum(p * q for p, q in zip(row, column)) for row in rows for column in columns]
+    assert exact(product) == [rounded(v, dtype) for v in wanted]
+    assert (x < y).tolist() == [p < q for p, q in zip(a, b)]
+    assert exact((x > 1).where(x, y)) == [p if p > 1 else q for p, q in zip(a, b)]
+    assert exact(x.max()) == [max(a)] and exact(y.min()) == [min(b)]
+
+
+def test_constants_and_other_dtypes():
+    x = Tensor([1, 2], dtype=dtypes.flt256)
+    assert exact(x * 0.1) == [rounded(Fraction(0.1) * k, dtypes.flt256) for k in (1, 2)]
+    assert (x * Decimal("0.1") * 10).tolist() == [1, 2]
+    third = rounded(Fraction(1, 3), dtypes.flt256)
+    assert exact(x + Fraction(1, 3)) == [rounded(third + k, dtypes.flt256) for k in (1, 2)]
+    assert (x + 2**60).tolist() == [2**60 + 1, 2**60 + 2]
+    assert (x + Tensor([1, 2], dtype=dtypes.flt512)).dtype is dtypes.flt512
+    assert Tensor([1.5, -2.0]).cast(dtypes.flt512).tolist() == [1.5, -2]
+    assert x.sqrt().cast(dtypes.float64).tolist() == [1.0, math.sqrt(2)]
+    assert x.cast(dtypes.int32).tolist() == [1, 2]
+    with pytest.raises(aster_ml.Error, match="flt256"):
+        x + Tensor([1.0, 2.0])
+    with pytest.raises(aster_ml.Error, match="flt256"):
+        x.gelu()
+    with pytest.raises(aster_ml.Error, match="flt256"):
+        x.sort()
+
+
+def test_prints_copies_and_learns():
+    x = Tensor(["0.1", "2.5"], dtype=dtypes.flt256)
+    assert "flt256" in repr(x) and "0.1" in str(x)
+    assert x.numpy().tolist() == x.tolist() and x.numpy().dtype == np.dtype(object)
+    assert pickle.loads(pickle.dumps(x)).tolist() == x.tolist()
+    w = Tensor(["0.25", "3"], dtype=dtypes.flt512)
+    (w * w * w).sum().backward()
+    assert exact(w.grad) == [Fraction(3, 16), 27]
