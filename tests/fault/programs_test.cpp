@@ -222,6 +222,23 @@ TEST(Fault, Elementwise) {
   });
 }
 
+void wide(Pass& run) {
+  aster_ml_lazy *x = run.lazy(), *a = run.lazy(), *b = run.lazy(), *c = run.lazy();
+  aster_ml_lazy *d = run.lazy(), *y = run.lazy();
+  load(run, x, {3, 3});
+  CALL(aster_ml_lazy_cast, a, x, ASTER_ML_DTYPE_FLT256);
+  CALL(aster_ml_lazy_matmul, b, a, a);
+  CALL(aster_ml_lazy_mul, c, a, b);
+  const int64_t axis = 0;
+  CALL(aster_ml_lazy_sum, d, c, 1, &axis, 0);
+  CALL(aster_ml_lazy_cast, y, d, kFloat);
+  read(run, y);
+}
+TEST(Fault, WideFloats) { sweep(wide); }
+TEST(Fault, WideFloatsInterpreted) {
+  sweep(wide, with([](auto& o) { o.cache_dir = "/nonexistent/cache", o.compiler = "none"; }));
+}
+
 TEST(Fault, Movement) {
   sweep([](Pass& run) {
     aster_ml_lazy* x = run.lazy();
