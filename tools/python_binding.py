@@ -109,6 +109,7 @@ LEFT_OUT = {
         for size in (2, 3, 4, 8)
         for kind in "fd"
     },
+    "sticky_text": "text of integers is Python's own",
     "view_from_memory": "view_of_object describes memory of Python objects",
     "view_from_buffer": "as view_from_memory",
     **{
