@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Products of matrices by generated code and by OpenBLAS, in interleaved turns of two processes:
 what worth_matmul (src/runtime/cpu/native_products.cpp) chooses by. With --ours, by what is chosen.
+Convolutions NxCxHxWxOxKxSxP (images, channels, rows, columns, filters, kernel, stride, padding)
+stand against OpenBLAS's product of filters and patches that lie unfolded beforehand.
 
   ASTER_ML_LIB=build/release/lib/libaster_ml.so bench/products.py [--vector-bytes 32] [--threads 2]
-      [--dtype float64] [--turned ab] [--ours] [MxNxK ..]
+      [--dtype float64] [--turned ab] [--ours] [MxNxK | NxCxHxWxOxKxSxP ..]
 
 A line a product: GFLOP/s of both, and our time over that of OpenBLAS.
 """
@@ -22,6 +24,25 @@ SHAPES = (
     "1000x1000x1000 1023x1023x1023 1024x1024x1024 2048x2048x2048 1024x64x1024 1024x1024x64 "
     "64x4096x256 4096x64x256 2048x256x512"
 ).split()
+
+
+def product_of(shape):
+    """Rows, columns, terms; of a convolution those of its product."""
+    numbers = [int(n) for n in shape.split("x")]
+    if len(numbers) == 3:
+        return numbers
+    images, channels, rows, columns, filters, kernel, stride, padding = numbers
+    out = [(size + 2 * padding - kernel) // stride + 1 for size in (rows, columns)]
+    return filters, images * out[0] * out[1], channels * kernel * kernel
+
+
+def operands(shape, given):
+    """The shapes of both, as they are given."""
+    m, n, k = product_of(shape)
+    if shape.count("x") == 7 and given.work == "ours":
+        images, channels, rows, columns, filters, kernel, _, _ = map(int, shape.split("x"))
+        return (images, channels, rows, columns), (filters, channels, kernel, kernel)
+    return (k, m) if "a" in given.turned else (m, k), (n, k) if "b" in given.turned else (k, n)
 
 
 def options(words=None):
@@ -46,11 +67,17 @@ def captured(given):
     def turn(x, which):
         return x.permute(1, 0) if which in given.turned else x
 
-    def make(a, b):
+    def make(shape, a, b):
+        def convolve(x, w):
+            return x.conv2d(w, stride=int(shape.split("x")[6]), padding=int(shape.split("x")[7]))
+
+        def multiply(x, y):
+            return turn(x, "a") @ turn(y, "b")
+
         with context:
             arguments = [tensor(a), tensor(b)]
             realize(*arguments)
-            return Step(context, lambda x, y: turn(x, "a") @ turn(y, "b"), arguments)
+            return Step(context, convolve if a.ndim == 4 else multiply, arguments)
 
     return make
 
@@ -64,7 +91,7 @@ def called(given):
     gemm = lib.cblas_sgemm if single else lib.cblas_dgemm
     number = ctypes.c_float if single else ctypes.c_double
 
-    def make(a, b):
+    def make(_, a, b):
         import numpy as np
 
         (m, k) = a.shape[::-1] if "a" in given.turned else a.shape
@@ -88,11 +115,11 @@ def work(given) -> None:
     make = (captured if given.work == "ours" else called)(given)
     step, last, rng = None, "", np.random.default_rng(0)
     for line in sys.stdin:
-        m, n, k = map(int, line.split("x"))
+        m, n, k = product_of(line)
         if line != last:
-            shapes = [(k, m) if "a" in given.turned else (m, k)]
-            shapes += [(n, k) if "b" in given.turned else (k, n)]
-            step = make(*(rng.standard_normal(s).astype(given.dtype) for s in shapes))
+            shapes = operands(line.strip(), given)
+            arrays = [rng.standard_normal(s).astype(given.dtype) for s in shapes]
+            step = make(line, *arrays)
             step()
             last = line
         times, end = [], time.perf_counter() + 0.1
@@ -125,7 +152,7 @@ def main() -> None:
             for i, worker in enumerate(workers):
                 print(shape, file=worker.stdin, flush=True)
                 least[i] = min(least[i], float(worker.stdout.readline()))
-        m, n, k = map(int, shape.split("x"))
+        m, n, k = product_of(shape)
         rates = [2e-9 * m * n * k / t for t in least]
         row = {"shape": shape, "ours": round(rates[0], 1), "openblas": round(rates[1], 1)}
         print(json.dumps({**row, "ratio": round(least[0] / least[1], 2)}), flush=True)
