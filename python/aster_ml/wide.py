@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
@@ -40,7 +40,7 @@ def _element(x: Any, dtype: DType) -> int:
     exponent_bits, fraction_bits = _LAYOUT[dtype.code]
     special = ((1 << exponent_bits) - 1) << fraction_bits
     if isinstance(x, str):
-        x = Decimal(x)
+        x = _from_text(x)
     negative = False
     if isinstance(x, (float, Decimal)):
         negative = math.copysign(1.0, x) < 0 if isinstance(x, float) else x.is_signed()
@@ -52,6 +52,13 @@ def _element(x: Any, dtype: DType) -> int:
             return _signed(special if x.adjusted() > 0 else 0, negative, dtype)
     top, bottom = _ratio(x)
     return _signed(_rounded(abs(top), bottom, dtype), negative or top < 0, dtype)
+
+
+def _from_text(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"{text!r} is no decimal number") from None
 
 
 def _ratio(x: Any) -> tuple[int, int]:
@@ -104,6 +111,8 @@ def _decimal(bits: int, dtype: DType) -> Decimal:
             break
     text = str(digits).rstrip("0")
     power += len(str(digits)) - len(text)
+    if 0 < power <= _DIGITS[dtype.code][0] - len(text):  # integers are written out
+        text, power = text + "0" * power, 0
     return Decimal((sign, tuple(map(int, text)), power))
 
 

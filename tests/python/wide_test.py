@@ -115,6 +115,14 @@ def test_constants_and_other_dtypes():
         x.sort()
 
 
+def test_text_of_integers_and_of_what_is_no_number():
+    x = Tensor([10, 700, 10**60, 10**90], dtype=dtypes.flt256)
+    assert [str(v) for v in x.tolist()] == ["10", "700", "1" + "0" * 60, "1E+90"]
+    for text in ("x", "", "1e", "0x10"):
+        with pytest.raises(ValueError, match="no decimal number"):
+            Tensor([text], dtype=dtypes.flt512)
+
+
 def test_prints_copies_and_learns():
     x = Tensor(["0.1", "2.5"], dtype=dtypes.flt256)
     assert "flt256" in repr(x) and "0.1" in str(x)
