@@ -271,7 +271,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leav
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
   ASTER_TRY(lower_dtypes(sink, scratch));
   ASTER_TRY(lower_wide(sink, scratch));
-  ASTER_TRY(inline_calls(sink, scratch, library));
+  ASTER_TRY(inline_calls(sink, scratch, library, near));
   ASTER_TRY(expand_scatters(sink, scratch));
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));
   ASTER_TRY(copy_simplified(sink, scratch, roots));

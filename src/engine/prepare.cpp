@@ -251,7 +251,7 @@ Status copy_with_params(Node* out, Graph& g, Nodes roots, const Leaves& leaves) 
   return need(*out);
 }
 
-Status inline_calls(Node* sink, Graph& g, bool library) {
+Status inline_calls(Node* sink, Graph& g, bool library, bool cpu) {
   for (bool found = true; found;) {
     found = false;
     const auto visit = [&](Node* made, Node node, Nodes src) -> Status {
@@ -260,9 +260,9 @@ Status inline_calls(Node* sink, Graph& g, bool library) {
       ASTER_TRY(need(*made));
       if (library && native::takes(*made)) return kOk;
       found = true;
-      if (library && uop::composite_of(*made) == uop::Composite::kMatmul)
+      if (cpu && uop::composite_of(*made) == uop::Composite::kMatmul)
         ASTER_TRY(store_operands(made, g));
-      if (library && uop::composite_of(*made) == uop::Composite::kConv2d)
+      if (cpu && uop::composite_of(*made) == uop::Composite::kConv2d)
         ASTER_TRY(store_image(made, g));
       return uop::inline_call(made, g, *made);
     };
