@@ -323,7 +323,9 @@ Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tens
 Status run_all(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
                std::span<aster_ml_tensor> outputs) {
   Busy state(program.busy, program.writes_state || program.interprets);
-  if (!state.held()) return ASTER_FAIL(kSTATE, "another run writes the captured state");
+  if (!state.held())
+    return ASTER_FAIL(kSTATE, "another run %s",
+                      program.interprets ? "interprets the program" : "writes the captured state");
   workspace.last.clear();
   ASTER_TRY(plan_run(program, workspace, inputs, outputs));
   if (program.copied_bytes != 0) {

@@ -220,12 +220,17 @@ Status make(Decomposed* out, Context& context, Graph& g, Problem p, Node a, Node
   p.library = context.options().no_library == 0;
   const Results results = results_of(p);
   int64_t count = 1, all = 0;
+  bool fits = true;
   for (size_t i = 0; i < batch.size(); ++i) count *= batch[i];
   for (size_t i = 0; i < results.count; ++i) {
-    int64_t size = 0;
-    if (!checked_mul(count, results.of[i].count(), &size) || !checked_add(all, size, &all))
-      return ASTER_FAIL(kRANGE, "%s of %s overflows", linalg::name_of(p.what), brief(a).text);
+    const Result& result = results.of[i];
+    int64_t size = count;
+    for (size_t k = 0; k < result.ndim; ++k)
+      fits = fits && checked_mul(size, result.dims[k], &size);
+    fits = fits && checked_add(all, size, &all);
   }
+  if (!fits)
+    return ASTER_FAIL(kRANGE, "%s of %s overflows", linalg::name_of(p.what), brief(a).text);
   if (a->count() == 0 || (b != nullptr && b->count() == 0)) {
     for (size_t i = 0; i < results.count; ++i)
       out->of[i] = result_of_nothing(g, p.dtype, shape_of(batch, results.of[i]), p, i);
