@@ -5,7 +5,7 @@
 
 #include "hand.h"
 #include "models.h"
-#include "runtime/cpu/blas.h"
+#include "runtime/cpu/lapack.h"
 
 namespace {
 
@@ -47,10 +47,11 @@ void OpenBlas(benchmark::State& state) {
   if (!blas.available) return state.SkipWithError("no OpenBLAS");
   Step& step = product(state.range(0)).step;
   const int n = static_cast<int>(state.range(0));
+  const float one = 1, zero = 0;
   for (auto _ : state) {
-    blas.sgemm(aster::runtime::cpu::kRowMajor, aster::runtime::cpu::kNoTranspose,
-               aster::runtime::cpu::kNoTranspose, n, n, n, 1, step.input(0), n, step.input(1), n, 0,
-               step.output(), n);
+    // Columns of Fortran are rows here: the operands change places.
+    aster::runtime::cpu::lapack<float>()->gemm("N", "N", &n, &n, &n, &one, step.input(1), &n,
+                                               step.input(0), &n, &zero, step.output(), &n, 1, 1);
   }
   state.SetLabel(std::string(blas.core));
   finish(state);

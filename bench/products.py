@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Products of matrices by generated code and by OpenBLAS, in interleaved turns of two processes:
-what worth_matmul (src/runtime/cpu/native_products.cpp) chooses by. With --ours, by what is chosen.
+"""Products of matrices by generated code and by OpenBLAS, in interleaved turns of two processes.
 Convolutions NxCxHxWxOxKxSxP (images, channels, rows, columns, filters, kernel, stride, padding)
 stand against OpenBLAS's product of filters and patches that lie unfolded beforehand.
 
   ASTER_ML_LIB=build/release/lib/libaster_ml.so bench/products.py [--vector-bytes 32] [--threads 2]
-      [--dtype float64] [--turned ab] [--ours] [MxNxK | NxCxHxWxOxKxSxP ..]
+      [--dtype float64] [--turned ab] [MxNxK | NxCxHxWxOxKxSxP ..]
 
 A line a product: GFLOP/s of both, and our time over that of OpenBLAS.
 """
@@ -52,7 +51,6 @@ def options(words=None):
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--turned", choices=("", "a", "b", "ab"), default="")
-    parser.add_argument("--ours", action="store_true")
     parser.add_argument("--work", choices=("ours", "openblas"), help=argparse.SUPPRESS)
     return parser.parse_args(words)
 
@@ -138,8 +136,6 @@ def main() -> None:
         return work(given)
     workers = []
     environment = dict(os.environ)
-    if not given.ours:
-        environment["ASTER_ML_BLAS"] = "none"
     if given.vector_bytes == 32:
         environment.setdefault("OPENBLAS_CORETYPE", "HASWELL")
     for who in ("ours", "openblas"):

@@ -252,13 +252,13 @@ class ProgramLowering : private ValueLowering {
   void loops(int at, int i) {
     const Nest& nest = plan_.at(at).nest;
     if (i == nest.loop_count) return body(at);
+    if (i == pack_loop(kernel_, plan_, at)) make_packs(at);
     const Loop& loop = nest.loops[i];
     const int r = loop.range;
     if (loop.block != 0) return block_loop(at, i);
     const int64_t step = nest.step(r);
     const Bounds bounds = bounds_[r];
     const Rest rest = nest.rest(r);
-    if (i + 1 == nest.loop_count) make_packs(at);
     tile(r, nest, is_inner(at, r) ? kInnerTileRank : kTileRank);
     if (ranges_[r].lanes > 1) vector_ = r, lanes_ = ranges_[r].lanes;
     const int stores = segment(at).stores;
@@ -299,7 +299,7 @@ class ProgramLowering : private ValueLowering {
     b.close();
   }
 
-  // Copies of what the folds of a segment read, for one pass of its innermost loop.
+  // Copies of what the folds of a segment read, for the loops inside that do not move them.
   void make_packs(int at) {
     const Vec<int>& slots = plan_.at(at).packed;
     panels_.clear();
@@ -307,7 +307,8 @@ class ProgramLowering : private ValueLowering {
     for (int f : segment(at).folds) {
       for (const Access& a : region(f).accesses) {
         const int slot = static_cast<int>(a.node->src(0)->arg(0));
-        if (std::find(slots.begin(), slots.end(), slot) != slots.end()) pack(a.node, region(f).own);
+        const bool moves = has(a.ranges, plan_.at(at).nest.innermost());
+        if (!moves && std::ranges::find(slots, slot) != slots.end()) pack(a.node, region(f).own);
       }
     }
   }

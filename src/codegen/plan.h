@@ -51,6 +51,7 @@ struct Nest {
     }
     return nullptr;
   }
+  int innermost() const { return loop_count == 0 ? -1 : loops[loop_count - 1].range; }
   int copies(int range) const { return tile(range) == nullptr ? 1 : tile(range)->copies; }
   int64_t step(int range) const {
     return int64_t{1} * copies(range) * (range == vector ? lanes : 1);
@@ -132,6 +133,8 @@ Status check(const Plan& plan, const Kernel& kernel, const Target& target);
 
 // Whether the folds of a segment read a param, and may do so through a copy.
 bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot);
+// The loop of a segment before which its packs are made: it and those inside move none of them.
+int pack_loop(const Kernel& kernel, const Plan& plan, int segment);
 
 // Tasks along loop i of those that are collapsed, and all of a plan.
 int64_t task_count(const Kernel& kernel, const SegmentPlan& plan, int i);

@@ -391,8 +391,7 @@ namespace {
 // What a copy of one access would be.
 bool may_pack(const Kernel& kernel, const Plan& plan, int segment, size_t group, const Access& a) {
   const Nest& nest = plan.at(segment).nest;
-  const int inner = nest.loops[nest.loop_count - 1].range;
-  if (has(a.ranges, inner) || a.opaque != 0 || a.node->nsrc > 2) return false;
+  if (a.opaque != 0 || a.node->nsrc > 2) return false;
   const auto around = [&](int at) { return kernel.segments[static_cast<size_t>(at)].parent; };
   for (int at = around(segment); at >= 0; at = around(at)) {
     const int v = plan.at(at).nest.vector;
@@ -415,13 +414,13 @@ bool may_pack(const Kernel& kernel, const Plan& plan, int segment, size_t group,
 bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot) {
   const SegmentPlan& s = plan.at(segment);
   const Segment& own = kernel.segments[static_cast<size_t>(segment)];
-  if (s.nest.loop_count == 0 || has(kernel.carried(), s.nest.loops[s.nest.loop_count - 1].range))
-    return false;
+  const int inner = s.nest.innermost();
+  if (inner < 0 || has(kernel.carried(), inner)) return false;
   bool any = false;
   for (size_t group = 0; group < s.folds.size(); ++group) {
     for (const Access& a : kernel.regions[static_cast<size_t>(own.folds[group])].accesses) {
       const Node param = a.node->src(0);
-      if (param->arg(0) != slot) continue;
+      if (param->arg(0) != slot || has(a.ranges, inner)) continue;
       if (kernel.written(param) || s.folds[group].vector >= 0 ||
           !may_pack(kernel, plan, segment, group, a))
         return false;
@@ -429,6 +428,22 @@ bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot) {
     }
   }
   return any;
+}
+
+int pack_loop(const Kernel& kernel, const Plan& plan, int segment) {
+  const SegmentPlan& s = plan.at(segment);
+  const int inner = s.nest.innermost();
+  RangeSet moved = 0;
+  for (int f : kernel.segments[static_cast<size_t>(segment)].folds) {
+    for (const Access& a : kernel.regions[static_cast<size_t>(f)].accesses) {
+      const auto slot = static_cast<int>(a.node->src(0)->arg(0));
+      if (std::ranges::find(s.packed, slot) != s.packed.end() && !has(a.ranges, inner))
+        moved |= a.ranges;
+    }
+  }
+  int loop = s.nest.loop_count;
+  while (loop > 0 && !has(moved, s.nest.loops[loop - 1].range)) --loop;
+  return loop;
 }
 
 Status check(const Plan& plan, const Kernel& kernel, const Target& target) {

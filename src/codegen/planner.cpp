@@ -26,6 +26,7 @@ class Planner {
     }
     for (int root : kernel_.roots) {
       pixels_ = -1;
+      sharing_ = 0;
       choose_vector(root);
       bool shared = false;
       if (wants_items(root)) {
@@ -164,9 +165,11 @@ class Planner {
   void choose_vector(int at) {
     Nest& own = nest(at);
     (void)best_cost(at, &own.vector);
-    if (own.vector < 0) own.vector = turned_columns(at);
-    if (const int filters = filters_of(at); filters >= 0)
+    if (const int filters = filters_of(at); filters >= 0) {
       pixels_ = own.vector, own.vector = filters;
+    } else if (own.vector < 0 || strides(at, own.vector)) {
+      if (const int turned = turned_columns(at, &sharing_); turned >= 0) own.vector = turned;
+    }
     if (own.vector >= 0) {
       own.lanes =
           std::min(subtree_lanes(at, own.vector), floor_power_of_two(kernel_.size(own.vector)));
@@ -185,25 +188,50 @@ class Planner {
   }
 
   // The columns of a product whose second operand has each of them together: with rows enough to
-  // share it, a copy turns it. -1 otherwise.
-  int turned_columns(int at) const {
+  // share it, a copy turns it. The last range, or the one whose copy serves most; *sharing: the
+  // ranges that share that one. -1 of anything else.
+  int turned_columns(int at, RangeSet* sharing) const {
     const Segment& own = segment(at);
     if (!packs() || own.parent >= 0 || own.folds.size() != 1 || !own.children.empty() ||
         own.ranges.count < 2 || carries(at) || reads_what_it_writes(kernel_, at))
       return -1;
-    const int v = own.ranges.at[own.ranges.count - 1], rows = own.ranges.at[own.ranges.count - 2];
-    if (kernel_.size(rows) < m_.pack_rows || subtree_lanes(at, v) < 4) return -1;
-    bool turned = false;
-    for (const Access& a : region(own.folds[0]).accesses) {
-      if (!has(a.ranges | a.opaque | a.gate, v)) continue;
-      const int64_t stride = kernel_.stride(a.node->src(1), v);
-      const auto contiguous = [&](int r) { return kernel_.stride(a.node->src(1), r) == 1; };
-      if (has(a.opaque | a.gate | a.ranges, rows) || has(a.opaque | a.gate, v) || stride == 1 ||
-          std::ranges::none_of(region(own.folds[0]).own, contiguous))
-        return -1;
-      turned = true;
+    const int last = own.ranges.at[own.ranges.count - 1],
+              rows = own.ranges.at[own.ranges.count - 2];
+    if (kernel_.size(rows) >= m_.pack_rows && has(sharing_columns(at, last), rows)) return last;
+    // Of others the results are stored lane by lane, for which short sums leave no time.
+    const Region& body = region(own.folds[0]);
+    for (const Access& a : body.accesses) {
+      if ((a.gate | a.opaque) != 0) return -1;
     }
-    return turned ? v : -1;
+    double terms = 1, most = 0;
+    for (int range : body.own) terms *= static_cast<double>(kernel_.size(range));
+    int out = -1;
+    for (int v : own.ranges) {
+      if (terms < m_.rolled_fold || kernel_.size(v) < subtree_lanes(at, v)) continue;
+      const RangeSet sharers = sharing_columns(at, v);
+      double serves = 1;
+      for (int range : own.ranges) {
+        if (has(sharers, range)) serves *= static_cast<double>(kernel_.size(range));
+      }
+      if (serves >= static_cast<double>(m_.pack_rows) && serves > most)
+        most = serves, out = v, *sharing = sharers;
+    }
+    return out;
+  }
+
+  // Ranges that columns along v do not vary with, if they lie turned.
+  RangeSet sharing_columns(int at, int v) const {
+    if (subtree_lanes(at, v) < 4) return 0;
+    const Region& body = region(segment(at).folds[0]);
+    RangeSet columns = 0;
+    for (const Access& a : body.accesses) {
+      if (!has(a.ranges | a.opaque | a.gate, v)) continue;
+      const auto contiguous = [&](int r) { return kernel_.stride(a.node->src(1), r) == 1; };
+      if (has(a.opaque | a.gate, v) || contiguous(v) || std::ranges::none_of(body.own, contiguous))
+        return 0;
+      columns |= a.ranges | a.opaque | a.gate;
+    }
+    return columns == 0 ? 0 : segment(at).ranges.set() & ~columns;
   }
 
   // Of a correlation, whose windows shift along the vectorised range: the range of its filters, so
@@ -221,10 +249,11 @@ class Planner {
     for (const Access& a : body.accesses) {
       if ((a.gate | a.opaque) != 0) return -1;
       (has(a.ranges, v) ? image : filters) |= a.ranges;
-      const int64_t reach = kernel_.size(v) * kernel_.stride(a.node->src(1), v);
+      const int64_t apart = kernel_.stride(a.node->src(1), v);
       shifts |= has(a.ranges, v) && std::ranges::any_of(body.own, [&](int range) {
                   const int64_t stride = kernel_.stride(a.node->src(1), range);
-                  return kernel_.size(range) > 1 && stride > 0 && stride < reach;
+                  return stride > 0 && stride < kernel_.size(v) * apart &&
+                         stride * (kernel_.size(range) - 1) >= apart;
                 });
     }
     if (!shifts || body.roots.size() != 1) return -1;
@@ -384,7 +413,9 @@ class Planner {
     double most = 0;
     for (int range : segment(at).ranges) {
       const double saved = range == v || carried(range) ? 0 : reuse(body, range, v, n);
-      if (saved > most && kernel_.size(range) > 1) most = saved, other = range;
+      const bool longer = saved == most && has(sharing_, range) && other >= 0 &&
+                          kernel_.size(range) > kernel_.size(other);
+      if ((saved > most || longer) && kernel_.size(range) > 1) most = saved, other = range;
     }
     const int64_t vectors = kernel_.size(v) / n;
     if (other < 0) {
@@ -515,6 +546,19 @@ class Planner {
       if (inner != pixels_) push(pixels_);
       return push(inner);
     }
+    if (sharing_ != 0) {
+      // All that shares a panel goes by before the next one is made.
+      int inner = -1;
+      for (int range : segment(at).ranges) {
+        if (!has(sharing_, range) && range != v) push(range);
+        if (has(sharing_, range) && (inner < 0 || own.copies(range) > 1)) inner = range;
+      }
+      push(v);
+      for (int range : segment(at).ranges) {
+        if (has(sharing_, range) && range != inner) push(range);
+      }
+      return push(inner);
+    }
     const int across = v >= 0 && overlap_ && target_.group == 0 ? crossing_range(at, v) : -1;
     const bool contracts = !segment(at).folds.empty() && v >= 0;
     int high = -1;  // the tiled range right before v: its loop goes inside that of v, whose panel
@@ -643,13 +687,13 @@ class Planner {
   Status choose_packs(int at) {
     const Nest& own = nest(at);
     if (!packs() || own.vector < 0 || own.loop_count == 0) return kOk;
-    const int inner = own.loops[own.loop_count - 1].range;
+    const int inner = own.innermost();
     const bool few =
         own.copies(inner) < 2 || kernel_.size(inner) < m_.pack_tiles * own.copies(inner);
     Vec<int>& out = plan(at).packed;
     for (Node param : kernel_.params()) {
       const auto slot = static_cast<int>(param->arg(0));
-      if ((strides(at, slot) || (!few && lies_apart(at, slot))) &&
+      if ((strides(at, own.vector, slot) || (!few && lies_apart(at, slot))) &&
           may_pack(kernel_, plan_, at, slot))
         ASTER_TRY(out.push(slot));
     }
@@ -658,12 +702,12 @@ class Planner {
 
   bool packs() const { return target_.language == Language::kC && !target_.portable; }
 
-  // Whether folds read a param along the vectorised range, and not one element behind the other.
-  bool strides(int at, int slot) const {
+  // Whether folds read along a range, and not one element behind the other; of one param, or any.
+  bool strides(int at, int v, int slot = -1) const {
     return std::ranges::any_of(segment(at).folds, [&](int f) {
       return std::ranges::any_of(region(f).accesses, [&](const Access& a) {
-        return a.node->src(0)->arg(0) == slot && has(a.ranges, nest(at).vector) &&
-               kernel_.stride(a.node->src(1), nest(at).vector) != 1;
+        return (slot < 0 || a.node->src(0)->arg(0) == slot) && has(a.ranges, v) &&
+               kernel_.stride(a.node->src(1), v) != 1;
       });
     });
   }
@@ -710,20 +754,26 @@ class Planner {
     double left = cost;  // of one step of the loops collapsed so far
     int64_t total = 1;
     const int most = target_.group > 0 ? Tasks::kMostLoops : 4;
+    const int packs = plan(root).packed.empty() ? own.loop_count : pack_loop(kernel_, plan_, root);
     for (int i = 0; i < own.loop_count && i < most; ++i) {
       const Loop& loop = own.loops[i];
       if (carried(loop.range)) break;
       const int64_t step = own.loop_step(i);
       const int64_t steps = std::max<int64_t>(kernel_.size(loop.range) / step, 1);
       if (i > 0 && (left <= m_.task * 2 || total >= m_.tasks)) break;
-      const bool shares = !plan(root).packed.empty() && i + 1 == own.loop_count;
+      const bool shares = i >= packs;
       if (shares && total >= m_.pack_tasks) break;
       out->loops = i + 1;
       const double step_cost = left / static_cast<double>(steps);
       int64_t chunk =
           step_cost >= m_.task ? 1 : static_cast<int64_t>(m_.task / std::max(step_cost, 1e-3)) + 1;
       // Every task makes its own copies.
-      if (shares) chunk = std::max<int64_t>(chunk, m_.pack_tiles);
+      if (shares) {
+        int64_t inside = 1;
+        for (int j = i + 1; j < own.loop_count; ++j)
+          inside *= std::max<int64_t>(kernel_.size(own.loops[j].range) / own.loop_step(j), 1);
+        chunk = std::max(chunk, (m_.pack_tiles + inside - 1) / inside);
+      }
       out->chunk = std::min(chunk, steps) * step;
       total *= task_count(kernel_, plan(root), i);
       left = step_cost;
@@ -786,7 +836,8 @@ class Planner {
   const Target& target_;
   const Machine& m_;
   int pixels_ = -1;  // of a root vectorised along its filters: what it would be vectorised along
-  bool overlap_ = true;  // whether steps of the segment at hand may be moved back
+  RangeSet sharing_ = 0;  // of a root with turned columns: what a panel of them serves
+  bool overlap_ = true;   // whether steps of the segment at hand may be moved back
 };
 
 }  // namespace

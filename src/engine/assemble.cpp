@@ -27,7 +27,7 @@ Status describe(Text& out, Memory& memory, const Schedule& schedule, const Item&
   out.format("%3zu: %-36s %4lld tasks  ", number, title, static_cast<long long>(launch.tasks));
   if (item.kind == ItemKind::kLibrary) {
     out.format("%s <-", uop::brief_shape(item.kernel->shape()).text);
-    for (Node argument : item.kernel->src().subspan(library::first_argument(item.kernel)))
+    for (Node argument : item.kernel->src())
       out.format(" %s", uop::brief_shape(argument->shape()).text);
     out << '\n';
     return out.status();
@@ -51,7 +51,7 @@ Status describe(Text& out, Memory& memory, const Schedule& schedule, const Item&
   return out.status();
 }
 
-// "Matmul:library_64x512"
+// "sort_64x512"
 template <size_t N>
 Status name_call(char (&out)[N], Memory& memory, const char* name, Node result) {
   Text text(memory);
@@ -89,12 +89,9 @@ Status prepare_call(Launch* launch, LaunchInfo* info, Executable* exe, Heap& hea
   ASTER_TRY(native::prepare(plan, item.kernel,
                             {schedule.words.data() + item.first_word, item.word_count}));
   launch->tasks = plan->tasks;
-  // Calls that wait for each other are not worth a second thread.
-  const bool together = plan->blas == nullptr || plan->blas->parallel_calls;
-  launch->nanoseconds = together ? plan->nanoseconds : 0;
-  const double operations = plan->flops > 0 ? plan->flops * static_cast<double>(plan->tasks)
-                                            : static_cast<double>(item.kernel->count());
-  info->work = estimate(operations, static_cast<double>(schedule.operand_bytes(item)));
+  launch->nanoseconds = plan->nanoseconds;
+  info->work = estimate(static_cast<double>(item.kernel->count()),
+                        static_cast<double>(schedule.operand_bytes(item)));
   return kOk;
 }
 

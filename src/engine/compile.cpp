@@ -264,14 +264,12 @@ Status run_passes(Node* sink, Graph& g) {
 
 Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leaves& leaves,
                              const runtime::Device* on) const {
-  // A library of the host is worth its copies where the device is the same silicon.
   const bool near = on == nullptr || !on->computes() || on->info.kind == ASTER_ML_DEVICE_KIND_CPU;
-  const bool library = context.options().no_library == 0 && near;
   scratch.defaults = graph.defaults;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
   ASTER_TRY(lower_dtypes(sink, scratch));
   ASTER_TRY(lower_wide(sink, scratch));
-  ASTER_TRY(inline_calls(sink, scratch, library, near));
+  ASTER_TRY(inline_calls(sink, scratch, near));
   ASTER_TRY(expand_scatters(sink, scratch));
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));
   ASTER_TRY(copy_simplified(sink, scratch, roots));

@@ -375,8 +375,6 @@ class ScheduleText {
     graph_.node(plan.name(), uop::brief(item.kernel).text, Shown::kLibrary);
     graph_.detail("operation", uop::full_name(item.kernel));
     ASTER_TRY(operand_details(item, use));
-    if (plan.flops > 0)
-      estimate("operations, estimated", plan.flops * static_cast<double>(plan.tasks));
     estimate("nanoseconds, estimated", plan.nanoseconds);
     estimate("tasks", static_cast<double>(plan.tasks));
     estimate("launch", static_cast<double>(number));

@@ -125,7 +125,7 @@ Status view_base(Node* base, Vec<int64_t>* words, Graph& g, Node call, size_t i)
   }
   if (words == nullptr) return kOk;
   ASTER_TRY(words->append(best.data(), best.size()));
-  return call->op == Op::kCall ? kOk : words->push(how);
+  return words->push(how);
 }
 
 }  // namespace aster::engine::library

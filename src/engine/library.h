@@ -13,15 +13,12 @@ namespace native = runtime::cpu::native;
 
 namespace aster::engine::library {
 
-// Whether a node of a prepared graph is not computed by generated code: what is left of Calls, and
-// native operations.
+// Whether a node of a prepared graph is not computed by generated code.
 bool computes(uop::Node node);
-// The first source that is an argument; a Call's first is its body.
-inline size_t first_argument(uop::Node node) { return node->op == uop::Op::kCall ? 1 : 0; }
 
 // The node that has to lie in memory for source i of a call: below its views where the library can
 // read those as strides, else the argument itself. Appends the view to words if given: offset in
-// elements, a stride for every axis, and of native operations how it is read. Null base: the plan
+// elements, a stride for every axis, and how it is read. Null base: the plan
 // holds the argument, which is known.
 Status view_base(uop::Node* base, Vec<int64_t>* words, uop::Graph& graph, uop::Node call, size_t i);
 

@@ -20,6 +20,7 @@ using uop::Node;
 using uop::Nodes;
 using uop::Op;
 using uop::Word;
+using uop::Words;
 
 // Reductions of at least so many elements to one are split, into at most and at least so many
 // parts.
@@ -32,6 +33,9 @@ constexpr int64_t kEnoughRows = 64;
 constexpr int64_t kPadFrom = 16384;
 // Parts that one kernel lays one behind the other: an element chooses among all of them.
 constexpr size_t kMostBehind = 16;
+// Terms of a sum of products that are added up one by one: so many elements of a vector of columns
+// stay in the second-level cache, and what rounding does stays small.
+constexpr int64_t kMostTerms = 8192;
 // Elements of the second operand of a product from which on the operands that have to be computed
 // are in memory first: the columns of results read the first one again and again.
 constexpr int64_t kLargeOperand = 192 * 1024;
@@ -116,9 +120,75 @@ int64_t parts_of(int64_t dim) {
   return 0;
 }
 
+// Whether a reduction sums products of values that are read again and again.
+bool contracts(Node node) {
+  const auto uncast = [](Node x) {
+    while (x->op == Op::kCast) x = x->src(0);
+    return x;
+  };
+  const Node x = uncast(node->src(0));
+  return node->arg(0) == static_cast<Word>(Op::kAdd) && x->op == Op::kMul &&
+         fusion::repeats(uncast(x->src(0))) && fusion::repeats(uncast(x->src(1)));
+}
+
+// `count` elements of an axis, from `first` on.
+Node some_of(Graph& g, Node x, size_t axis, Word first, Word count) {
+  Dims begin(x->ndim, 0), shape(x->shape());
+  begin[axis] = first;
+  shape[axis] = count;
+  return g.slice(x, begin, Dims(x->ndim, 1), shape);
+}
+
+// Steps of an axis of so many that a part has: some that divide it, or nearly as many a part.
+int64_t steps_of(int64_t size, int64_t most) {
+  for (int64_t steps = most; 2 * steps > most; --steps) {
+    if (size % steps == 0) return steps;
+  }
+  const int64_t parts = (size + most - 1) / most;
+  return (size + parts - 1) / parts;
+}
+
+// A sum over axes, each part of at most so many terms by itself.
+Status sum_parts(Node* out, Graph& g, Node x, Words axes) {
+  const auto axis = static_cast<size_t>(axes[0]);
+  const int64_t size = x->dim(axis);
+  int64_t below = 1;
+  for (Word later : axes.subspan(1)) below *= x->dim(static_cast<size_t>(later));
+  if (below >= kMostTerms) {
+    Node part = nullptr;
+    ASTER_TRY(sum_parts(&part, g, x, axes.subspan(1)));
+    *out = size == 1 ? part : g.reduce(Op::kAdd, g.contiguous(part), axes.first(1));
+    return need(*out);
+  }
+  *out = g.reduce(Op::kAdd, x, axes);
+  ASTER_TRY(need(*out));
+  if (size * below <= kMostTerms) return kOk;
+  const int64_t steps = steps_of(size, kMostTerms / below), parts = size / steps;
+  Dims shape, inner;
+  for (size_t i = 0; i < x->ndim; ++i) {
+    if (i == axis) shape.push(parts);
+    shape.push(i == axis ? steps : x->dim(i));
+  }
+  for (Word each : axes) inner.push(each + 1);
+  const Node cut = g.reshape(some_of(g, x, axis, 0, parts * steps), shape);
+  Node whole = g.reduce(Op::kAdd, g.contiguous(g.reduce(Op::kAdd, cut, inner)), axes.first(1));
+  whole = g.reshape(whole, (*out)->shape());
+  if (const int64_t rest = size - parts * steps; rest != 0) {
+    const Node last = g.reduce(Op::kAdd, some_of(g, x, axis, parts * steps, rest), axes);
+    whole = g.alu(Op::kAdd, std::array{whole, g.contiguous(last)});
+  }
+  *out = whole;
+  return need(*out);
+}
+
 Status split(Node* out, Graph& g, Node node) {
   const Node x = node->src(0);
   const int64_t results = node->count();
+  if (results >= kEnoughRows && x->count() / results > kMostTerms && contracts(node)) {
+    ASTER_TRY(sum_parts(out, g, x, node->arg().subspan(1)));
+    *out = g.reshape(*out, node->shape());
+    return need(*out);
+  }
   if (results == 0 || results >= kEnoughRows || x->count() / results < kSplitFrom) return kOk;
   size_t axis = 0;
   int64_t parts = 0;
@@ -185,19 +255,23 @@ Status store_operands(Node* call, Graph& g) {
   return need(*call);
 }
 
-// A convolution that reads what it needs of the image where that lies in memory without conditions:
-// padded, or where no windows overlap and some pixels are left out, without these.
+// A convolution, or a gradient to its weights, that reads what it needs of the image where that
+// lies in memory without conditions: padded, or where no windows overlap and some pixels are left
+// out, without these.
 Status store_image(Node* call, Graph& g) {
-  const Node w = (*call)->src(2);
-  Node x = (*call)->src(1);
+  Node x = (*call)->src(1), other = (*call)->src(2);
+  const bool forward = uop::composite_of(*call) == uop::Composite::kConv2d;
+  const Node filters = forward ? other : *call, out = forward ? *call : other;
+  const Word kh = filters->dim(2), kw = filters->dim(3);
   uop::Conv2d o = uop::conv2d_of(*call);
-  if (x->count() < kPadFrom || w->dim(0) / o.groups < kManyFilters) return kOk;
-  if (w->dim(2) * w->dim(3) == 1 && o.stride[0] * o.stride[1] > 1) {
-    if (std::ranges::any_of(o.pad, [](Word pad) { return pad > 0; })) return kOk;
+  if (x->count() < kPadFrom || filters->dim(0) / o.groups < kManyFilters) return kOk;
+  const bool pads = std::ranges::any_of(o.pad, [](Word pad) { return pad > 0; });
+  if (kh * kw == 1 && o.stride[0] * o.stride[1] > 1) {
+    if (pads) return kOk;
     x = g.slice(x, std::array<Word, 4>{}, std::array{Word{1}, Word{1}, o.stride[0], o.stride[1]},
-                std::array{x->dim(0), x->dim(1), (*call)->dim(2), (*call)->dim(3)});
+                std::array{x->dim(0), x->dim(1), out->dim(2), out->dim(3)});
     std::ranges::fill(o.stride, 1);
-  } else if (std::ranges::any_of(o.pad, [](Word pad) { return pad > 0; })) {
+  } else if (pads) {
     x = g.pad(x, std::array<Word, 4>{0, 0, o.pad[0], o.pad[2]},
               std::array<Word, 4>{0, 0, o.pad[1], o.pad[3]}, std::array<Word, 4>{}, 0);
     std::ranges::fill(o.pad, 0);
@@ -205,7 +279,9 @@ Status store_image(Node* call, Graph& g) {
     return kOk;
   }
   ASTER_TRY(need(x));
-  *call = uop::build_conv2d(g, g.contiguous(x), w, o);
+  x = g.contiguous(x);
+  *call = forward ? uop::build_conv2d(g, x, other, o)
+                  : uop::build_conv2d_weight_grad(g, x, other, o, kh, kw);
   return need(*call);
 }
 
@@ -251,18 +327,17 @@ Status copy_with_params(Node* out, Graph& g, Nodes roots, const Leaves& leaves) 
   return need(*out);
 }
 
-Status inline_calls(Node* sink, Graph& g, bool library, bool cpu) {
+Status inline_calls(Node* sink, Graph& g, bool cpu) {
   for (bool found = true; found;) {
     found = false;
     const auto visit = [&](Node* made, Node node, Nodes src) -> Status {
       if (node->op != Op::kCall) return *made = same_with(g, node, src), kOk;
       *made = g.make(Op::kCall, node->dtype, src, node->arg(), node->shape());
       ASTER_TRY(need(*made));
-      if (library && native::takes(*made)) return kOk;
       found = true;
-      if (cpu && uop::composite_of(*made) == uop::Composite::kMatmul)
-        ASTER_TRY(store_operands(made, g));
-      if (cpu && uop::composite_of(*made) == uop::Composite::kConv2d)
+      const uop::Composite kind = uop::composite_of(*made);
+      if (cpu && kind == uop::Composite::kMatmul) ASTER_TRY(store_operands(made, g));
+      if (cpu && (kind == uop::Composite::kConv2d || kind == uop::Composite::kConv2dWeightGrad))
         ASTER_TRY(store_image(made, g));
       return uop::inline_call(made, g, *made);
     };

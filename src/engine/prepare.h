@@ -10,9 +10,9 @@ namespace aster::engine {
 // dtypes become the defaults of g. Values of roots: out->src(i).
 Status copy_with_params(uop::Node* out, uop::Graph& graph, uop::Nodes roots, const Leaves& leaves);
 
-// Inlines the bodies of calls that no library takes; all of them without one. cpu: what their loops
-// read again and again lies in memory as a CPU reads it best.
-Status inline_calls(uop::Node* sink, uop::Graph& graph, bool library, bool cpu);
+// Inlines the bodies of calls. cpu: what their loops read again and again lies in memory as a CPU
+// reads it best.
+Status inline_calls(uop::Node* sink, uop::Graph& graph, bool cpu);
 
 // What is assigned to one storage and then to another is a value of its own in between: the two may
 // overlap.

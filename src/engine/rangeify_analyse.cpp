@@ -16,7 +16,7 @@ constexpr int64_t kFewestTerms = 16;
 // materialised if those are strides, the argument itself otherwise.
 Status analyse_library(Analysis* out, Graph& g, Node call) {
   out->records[out->at(call)].arguments = static_cast<uint32_t>(out->arguments.size());
-  for (size_t i = library::first_argument(call); i < call->nsrc; ++i) {
+  for (size_t i = 0; i < call->nsrc; ++i) {
     Node base = nullptr;
     const auto first = static_cast<uint32_t>(out->words.size());
     ASTER_TRY(library::view_base(&base, &out->words, g, call, i));
@@ -112,7 +112,7 @@ void summarise(Record& record, const Analysis& nodes) {
   record.weight =
       passes_through(node->op) || is_leaf(node->op) ? 0 : static_cast<float>(uop::cost(node));
   const bool adds_up = node->op != Op::kReduce;  // a reduction decides for itself
-  const size_t first = node->op == Op::kCall || node->op == Op::kAssign ? 1 : 0;
+  const size_t first = node->op == Op::kAssign ? 1 : 0;
   for (size_t i = first; i < node->nsrc; ++i) {
     const uint32_t at = nodes.at(node->src(i));
     const Record& source = nodes.records[at];
@@ -138,7 +138,7 @@ Node Analysis::library_call(Node node) const {
 }
 
 std::span<const Argument> Analysis::arguments_of(Node call) const {
-  return {arguments.data() + of(call).arguments, call->nsrc - library::first_argument(call)};
+  return {arguments.data() + of(call).arguments, call->nsrc};
 }
 
 Status analyse(Analysis* out, Graph& g, Node sink) {

@@ -421,6 +421,54 @@ std::string plan_of_correlation(int64_t filters, int64_t out, int64_t border) {
                  target_of(64));
 }
 
+// The gradient to so many filters of 3 x 3 over 32 channels: r0 filters, r1 channels, r2 and r3
+// taps, r4 and r5 places.
+Node gradient_to_filters(Suite& s, int64_t filters, int64_t places) {
+  const int64_t side = places + 2, all = places * places;
+  Node o = s.range(0, filters), c = s.range(1, 32), ky = s.range(2, 3), kx = s.range(3, 3);
+  Node y = s.range(4, places), x = s.range(5, places);
+  Node a = s.load(s.param(0, kF32, 32 * side * side),
+                  s.at({{c, side * side}, {y, side}, {ky, side}, {x, 1}, {kx, 1}}));
+  Node b = s.load(s.param(1, kF32, filters * all), s.at({{o, all}, {y, places}, {x, 1}}));
+  Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {y, x});
+  return s.graph.sink(
+      std::array{s.store(s.param(2, kF32, filters * 288),
+                         s.at({{o, 288}, {c, 9}, {ky, 3}, {kx, 1}}), sum, {o, c, ky, kx})});
+}
+
+// All that shares a copy of turned columns goes by before the next one is made.
+TEST(Plan, ColumnsThatMuchShares) {
+  Suite s;
+  const Node node = gradient_to_filters(s, 64, 14);
+  const std::string plan = planned(node, target_of(64));
+  EXPECT_EQ(plan,
+            "plan\n0: vector r0 16; tile r1 8, r0 2; order r0 r2 r3 r1; tasks r0 r2 r3/2; pack p1\n"
+            "0.0: order r4 r5\n");
+  // Too few filters for a vector, and sums that are over before their results are stored.
+  EXPECT_EQ(planned(gradient_to_filters(s, 8, 14), target_of(64)).find("pack"), std::string::npos);
+  EXPECT_EQ(planned(gradient_to_filters(s, 64, 7), target_of(64)).find("vector r0"),
+            std::string::npos);
+  Kernel kernel(process_heap());
+  ASSERT_TRUE(kernel.analyse(node).ok()) << last_message();
+  Plan copied(process_heap());
+  ASSERT_TRUE(make_plan(&copied, kernel, target_of(64), process_heap()).ok());
+  EXPECT_EQ(pack_loop(kernel, copied, 0), 1) << "outside the taps";
+}
+
+// A param that is both operands of a product is packed where it is the second.
+TEST(Plan, MatricesByThemselves) {
+  Suite s;
+  Node i = s.range(0, 256), j = s.range(1, 256), k = s.range(2, 256);
+  Node x = s.param(0, kF32, 256 * 256);
+  Node sum = s.fold(
+      Op::kAdd,
+      s.op(Op::kMul, s.load(x, s.at({{i, 256}, {k, 1}})), s.load(x, s.at({{j, 256}, {k, 1}}))),
+      {k});
+  const Node node = s.graph.sink(
+      std::array{s.store(s.param(1, kF32, 256 * 256), s.at({{i, 256}, {j, 1}}), sum, {i, j})});
+  EXPECT_NE(planned(node, target_of(64)).find("pack p0"), std::string::npos);
+}
+
 // Filters lie in the lanes where an image is read without conditions: rows of 14 lose no lane.
 TEST(Plan, FiltersInTheLanes) {
   EXPECT_EQ(plan_of_correlation(64, 14, 0),

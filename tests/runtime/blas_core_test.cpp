@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/cpu/blas.h"
+#include "runtime/cpu/lapack.h"
 #include "runtime/support.h"
 
 namespace aster::runtime::cpu {
@@ -50,8 +50,11 @@ struct Library {
   double product() const {
     const std::vector<double> a(64 * 64, 2), b(64 * 64, 3);
     std::vector<double> c(64 * 64, 0);
-    blas().dgemm(kRowMajor, kNoTranspose, kNoTranspose, 64, 64, 64, 1, a.data(), 64, b.data(), 64,
-                 0, c.data(), 64);
+    const int n = 64;
+    const double one = 1, zero = 0;
+    const BlasCall call;
+    lapack<double>()->gemm("N", "N", &n, &n, &n, &one, a.data(), &n, b.data(), &n, &zero, c.data(),
+                           &n, 1, 1);
     return c[64 * 63 + 63];
   }
 };

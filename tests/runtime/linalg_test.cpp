@@ -511,7 +511,7 @@ TYPED_TEST(Decompositions, Exponentials) {
   }
 }
 
-TEST(Lapack, IsThatOfTheProducts) {
+TEST(Lapack, IsThatOfOpenBlas) {
   if (!blas().available) GTEST_SKIP() << "no BLAS";
   ASSERT_NE(blas().library, nullptr);
   ASSERT_NE(lapack<float>(), nullptr);

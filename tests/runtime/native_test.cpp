@@ -543,8 +543,7 @@ TEST(Native, TheCheapestRowThatAcceptsIsTaken) {
   Heap heap(nullptr);
   Graph graph(heap);
   const auto costs = [](double (*cost)(Node), bool (*accepts)(Node), Op op = Op::kSort) {
-    return Implementation{op,     uop::Composite::kCount, "row", accepts, cost, nullptr, nullptr,
-                          nullptr};
+    return Implementation{op, "row", accepts, cost, nullptr, nullptr, nullptr};
   };
   const auto few = [](Node node) { return node->count() < 100; };
   const auto never = [](Node) { return false; };

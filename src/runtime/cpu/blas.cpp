@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <type_traits>
-
 #include "base/flags.h"
 #include "base/mutex.h"
 #include "runtime/cpu/blas_core.h"
@@ -34,25 +32,6 @@ void (*omp_set_threads)(int) = nullptr;
 
 constinit Mutex call_mutex;
 bool takes_turns = false, sets_threads = false;
-
-// The ways to call a function of the library.
-template <typename Function>
-struct Guarded;
-template <typename... Arguments>
-struct Guarded<void (*)(Arguments...)> {
-  static inline void (*raw)(Arguments...) = nullptr;
-  static void one_at_a_time(Arguments... arguments) {
-    call_mutex.lock();
-    raw(arguments...);
-    call_mutex.unlock();
-  }
-  static void one_thread_each(Arguments... arguments) {
-    const int before = omp_max_threads();
-    omp_set_threads(1);
-    raw(arguments...);
-    omp_set_threads(before);
-  }
-};
 
 template <typename Function>
 Function symbol(void* library, const char* name) {
@@ -97,7 +76,7 @@ void* open_without_threads(const char* path) {
 }
 
 // How our threads call a library. A serial build keeps its work areas in a table that it changes
-// without a lock (Debian builds it without USE_LOCKING: two threads in sgemm get the same area and
+// without a lock (Debian builds it without USE_LOCKING: two threads at once get the same area and
 // wrong results), so one call at a time; so do calls that start the host's threads.
 void guard_calls(Blas* found, void* library, bool hosts_threads) {
   const int build = build_of(library);
@@ -108,16 +87,6 @@ void guard_calls(Blas* found, void* library, bool hosts_threads) {
   found->parallel_calls = !locked;
   takes_turns = locked;
   sets_threads = each;
-  const auto wrap = [&](auto& function) {
-    using Way = Guarded<std::remove_reference_t<decltype(function)>>;
-    Way::raw = function;
-    if (locked) function = Way::one_at_a_time;
-    if (each) function = Way::one_thread_each;
-  };
-  wrap(found->sgemm);
-  wrap(found->dgemm);
-  wrap(found->sgemv);
-  wrap(found->dgemv);
 }
 
 bool open_library(const char* path, Blas* out) {
@@ -126,12 +95,7 @@ bool open_library(const char* path, Blas* out) {
   void* library = present != nullptr ? present : open_without_threads(path);
   if (library == nullptr) return false;
   Blas found;
-  found.sgemm = symbol<BlasGemm<float>>(library, "cblas_sgemm");
-  found.dgemm = symbol<BlasGemm<double>>(library, "cblas_dgemm");
-  found.sgemv = symbol<BlasGemv<float>>(library, "cblas_sgemv");
-  found.dgemv = symbol<BlasGemv<double>>(library, "cblas_dgemv");
-  if (found.sgemm == nullptr || found.dgemm == nullptr || found.sgemv == nullptr ||
-      found.dgemv == nullptr) {
+  if (dlsym(library, "dgetrf_") == nullptr) {
     dlclose(library);
     return false;
   }
@@ -145,7 +109,6 @@ bool open_library(const char* path, Blas* out) {
   if (const auto core = symbol<TextFn>(library, "openblas_get_corename")) keep(found.core, core());
   const auto threads = symbol<int (*)()>(library, "openblas_get_num_threads");
   guard_calls(&found, library, present != nullptr && threads != nullptr && threads() > 1);
-  found.outdated = detect_features().vector_bytes > 16 && core_vector_bytes(found.core) <= 16;
   found.library = library;
   keep(found.path, path);
   found.available = true;

@@ -1,36 +1,13 @@
-// OpenBLAS, found at its first use and never linked. Our own pool splits the work; the library
+// OpenBLAS, found at its first use and never linked, for the LAPACK that it carries (lapack.h). It
 // computes on the calling thread.
 #pragma once
 
-#include <cstdint>
-
 namespace aster::runtime::cpu {
 
-// CBLAS's numbers.
-enum BlasOrder : int { kRowMajor = 101 };
-enum BlasTranspose : int { kNoTranspose = 111, kTranspose = 112 };
-
-// C = alpha * op(A) op(B) + beta * C
-template <typename T>
-using BlasGemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, T alpha,
-                          const T* a, int lda, const T* b, int ldb, T beta, T* c, int ldc);
-// y = alpha * op(A) x + beta * y
-template <typename T>
-using BlasGemv = void (*)(int order, int transpose, int m, int n, T alpha, const T* a, int lda,
-                          const T* x, int incx, T beta, T* y, int incy);
-
-// Dimensions are 32-bit here; callers check that theirs fit. All functions may be called from any
-// thread.
 struct Blas {
   bool available = false;
   bool parallel_calls = false;  // from several threads at once; else calls wait for each other
-  bool outdated =
-      false;  // it took this CPU for an older one without its vectors: generated code is faster
-  BlasGemm<float> sgemm = nullptr;
-  BlasGemm<double> dgemm = nullptr;
-  BlasGemv<float> sgemv = nullptr;
-  BlasGemv<double> dgemv = nullptr;
-  void* library = nullptr;  // its handle, for other functions of it (BlasCall)
+  void* library = nullptr;      // its handle
   char path[256] = {};
   char config[160] = {};  // "OpenBLAS 0.3.21 ..." as it describes itself
   char core[32] = {};     // the kernels it chose
@@ -44,8 +21,8 @@ struct Blas {
 // Threads: any.
 const Blas& blas();
 
-// Around a call of another of the library's functions: its turn where calls wait for each other,
-// one thread where OpenMP would start several. Not around Blas's own functions, which have it.
+// Around a call of one of the library's functions: its turn where calls wait for each other, one
+// thread where OpenMP would start several.
 class BlasCall {
  public:
   BlasCall();

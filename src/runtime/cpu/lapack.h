@@ -1,4 +1,4 @@
-// LAPACK, as OpenBLAS carries it: the same library, kernels and turns as for products.
+// LAPACK, as OpenBLAS carries it; calls go inside a BlasCall.
 //
 // Functions are Fortran's own, on column-major matrices: what LAPACKE's *_work functions call for
 // such, without a second library that may be bound to another build of BLAS. Hidden arguments are

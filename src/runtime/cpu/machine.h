@@ -9,9 +9,8 @@ namespace aster::runtime::cpu::machine {
 
 // ---- One core, for the choice of threads and nothing else ----
 
-constexpr double kFlopsPerNanosecond = 16;      // of generated code
-constexpr double kBlasFlopsPerNanosecond = 64;  // of products by a library
-constexpr double kBytesPerNanosecond = 10;      // from memory
+constexpr double kFlopsPerNanosecond = 16;  // of generated code
+constexpr double kBytesPerNanosecond = 10;  // from memory
 
 // ---- Threads ----
 

@@ -6,7 +6,6 @@
 namespace aster::runtime::cpu::native {
 namespace {
 
-using uop::Composite;
 using uop::Node;
 using uop::Op;
 
@@ -38,24 +37,14 @@ bool in_order(Node node, size_t argument, std::span<const int64_t> view) {
   return true;
 }
 
-constexpr Composite kNone = Composite::kCount;
 constexpr Implementation kImplementations[] = {
-    {Op::kScatter, kNone, "scatter", nullptr, nullptr, in_order, prepare_scatter, run_scatter},
-    {Op::kArgsort, kNone, "argsort", nullptr, nullptr, from_start, prepare_argsort, run_argsort},
-    {Op::kSort, kNone, "sort", nullptr, cost_sort, from_start, prepare_sort, run_sort},
-    {Op::kSort, kNone, "sort", accepts_wide_sort, cost_wide_sort, from_start, prepare_wide_sort,
-     run_sort},
-    {Op::kForeign, kNone, "kernel", nullptr, nullptr, reads_foreign, prepare_foreign, run_foreign},
-    {Op::kWide, kNone, "wide", nullptr, nullptr, reads_wide, prepare_wide, run_wide},
-    {Op::kCall, Composite::kMatmul, "Matmul:library", takes_matmul, nullptr, reads_product,
-     prepare_matmul, run_matmul},
-    {Op::kCall, Composite::kConv2dWeightGrad, "Conv2dWeightGrad:library", takes_conv2d_weight_grad,
-     nullptr, row_major, prepare_conv2d_weight_grad, run_conv2d_weight_grad},
+    {Op::kScatter, "scatter", nullptr, nullptr, in_order, prepare_scatter, run_scatter},
+    {Op::kArgsort, "argsort", nullptr, nullptr, from_start, prepare_argsort, run_argsort},
+    {Op::kSort, "sort", nullptr, cost_sort, from_start, prepare_sort, run_sort},
+    {Op::kSort, "sort", accepts_wide_sort, cost_wide_sort, from_start, prepare_wide_sort, run_sort},
+    {Op::kForeign, "kernel", nullptr, nullptr, reads_foreign, prepare_foreign, run_foreign},
+    {Op::kWide, "wide", nullptr, nullptr, reads_wide, prepare_wide, run_wide},
 };
-
-bool is_for(const Implementation& row, Node node) {
-  return row.op == node->op && (node->op != Op::kCall || row.composite == uop::composite_of(node));
-}
 
 }  // namespace
 
@@ -70,7 +59,7 @@ const Implementation* cheapest(std::span<const Implementation> rows, Node node) 
   const Implementation *best = nullptr, *first = nullptr;
   double least = 0;
   for (const Implementation& row : rows) {
-    if (!is_for(row, node)) continue;
+    if (row.op != node->op) continue;
     if (first == nullptr) first = &row;
     if (row.accepts != nullptr && !row.accepts(node)) continue;
     const double cost = row.cost != nullptr ? row.cost(node) : 0;
@@ -82,11 +71,6 @@ const Implementation* cheapest(std::span<const Implementation> rows, Node node) 
 }
 
 const Implementation* find(Node node) { return cheapest(kImplementations, node); }
-
-bool takes(Node call) {
-  const Implementation* row = find(call);
-  return row != nullptr && (row->accepts == nullptr || row->accepts(call));
-}
 
 Status prepare(Plan* out, Node node, std::span<const int64_t> views) {
   out->implementation = find(node);

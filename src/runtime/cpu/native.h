@@ -1,13 +1,11 @@
 // What compiled C++ computes on a CPU instead of generated code: operations whose places depend on
-// data, and composites that a library is better at.
+// data.
 //
 // An implementation is prepared once for a node and then run on memory, by any number of threads:
 // its work is cut into tasks that touch disjoint parts of the result, so that neither the number of
 // threads nor the order of the tasks shows in the bits.
 #pragma once
 
-#include "runtime/cpu/blas.h"
-#include "uop/composite.h"
 #include "uop/uop.h"
 
 namespace aster::runtime::reference {
@@ -24,11 +22,9 @@ struct Plan {
   Vec<int64_t> words;         // the implementation's own
   int64_t tasks = 1;          // independent parts, of shapes alone, as their bits are
   double nanoseconds = 0;     // of all tasks on one thread, about
-  double flops = 0;           // of one task; 0: each element is touched once or a few times
   int64_t scratch_bytes = 0;  // of each running part, aligned to 64
   uop::DType dtype = uop::DType::kNone;
-  const Blas* blas = nullptr;                 // what it calls
-  const uop::Foreign* foreign = nullptr;      // likewise; a reference
+  const uop::Foreign* foreign = nullptr;      // what it calls; a reference
   reference::Evaluated* evaluated = nullptr;  // likewise; its own
   explicit Plan(Memory& memory) : words(memory) {}
   Plan(const Plan&) = delete;
@@ -44,22 +40,21 @@ enum Read : int64_t { kPlain, kFromEnd, kLinear };
 
 // A row of the registry: a way to compute an operation. Of those that accept a node the cheapest is
 // taken, of equal ones the first.
-// operands: the memory of every source in order but a Call's body, then that of the result.
+// operands: the memory of every source in order, then that of the result.
 // Scatter: any source that is a Const may be null, and source 0 may be the result's memory.
 struct Implementation {
   uop::Op op;
-  uop::Composite composite;  // of Calls; else kCount
   const char* name;
-  // Whether it computes a node on this CPU, and a Call better than generated code. Null: always.
+  // Whether it computes a node on this CPU. Null: always.
   bool (*accepts)(uop::Node node);
   // Nanoseconds on one thread, about; null: less than any other.
   double (*cost)(uop::Node node);
   // Whether it reads an argument through this view: where its first element lies, and a stride for
   // every axis.
   bool (*reads)(uop::Node node, size_t argument, std::span<const int64_t> view);
-  // Fills a fresh plan for a verified node. views: of every source in turn, and behind each but a
-  // Call's a Read; none: all are row-major. Only indices are read otherwise than kPlain, kLinear if
-  // all are inside. Errors: MEMORY.
+  // Fills a fresh plan for a verified node. views: of every source in turn, and behind each a Read;
+  // none: all are row-major. Only indices are read otherwise than kPlain, kLinear if all are
+  // inside. Errors: MEMORY.
   Status (*prepare)(Plan* out, uop::Node node, std::span<const int64_t> views);
   // Tasks [begin, end), one after another. Never fails; no two running parts share scratch.
   void (*run)(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
@@ -70,19 +65,9 @@ struct Implementation {
 const Implementation* find(uop::Node node);
 // The same of other rows than the registry's.
 const Implementation* cheapest(std::span<const Implementation> rows, uop::Node node);
-// Whether a Call is worth more than its body.
-bool takes(uop::Node call);
 // Fills a plan by a node's row.
 Status prepare(Plan* out, uop::Node node, std::span<const int64_t> views);
 
-bool takes_matmul(uop::Node call);
-bool takes_conv2d_weight_grad(uop::Node call);
-bool reads_product(uop::Node node, size_t argument, std::span<const int64_t> view);
-Status prepare_matmul(Plan* out, uop::Node call, std::span<const int64_t> views);
-Status prepare_conv2d_weight_grad(Plan* out, uop::Node call, std::span<const int64_t> views);
-void run_matmul(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
-void run_conv2d_weight_grad(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
-                            int64_t end);
 Status prepare_scatter(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_scatter(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                  int64_t end);

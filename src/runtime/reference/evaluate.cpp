@@ -395,8 +395,7 @@ void run_evaluated(const cpu::native::Plan& plan, void* const* operands, void* s
 }
 
 constexpr cpu::native::Implementation kInterpreted = {
-    Op::kSink, uop::Composite::kCount, "interpreted", nullptr, nullptr, nullptr,
-    nullptr,   run_evaluated};
+    Op::kSink, "interpreted", nullptr, nullptr, nullptr, nullptr, run_evaluated};
 
 }  // namespace
 
