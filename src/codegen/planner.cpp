@@ -234,9 +234,9 @@ class Planner {
     return columns == 0 ? 0 : segment(at).ranges.set() & ~columns;
   }
 
-  // Of a correlation, whose windows shift along the vectorised range: the range of its filters, so
-  // that pixels are read one by one and no lane is lost where rows are short. -1 of anything else,
-  // or where too few windows would share the copy of the filters.
+  // Of a correlation, whose windows shift along the vectorised range, or of a product whose rows
+  // are so short that lanes are lost: the range of its filters, so that pixels are read one by one.
+  // -1 of anything else, or where too few windows would share the copy of the filters.
   int filters_of(int at) const {
     const Segment& own = segment(at);
     const int v = nest(at).vector;
@@ -256,7 +256,9 @@ class Planner {
                          stride * (kernel_.size(range) - 1) >= apart;
                 });
     }
-    if (!shifts || body.roots.size() != 1) return -1;
+    const int64_t lanes = subtree_lanes(at, v);
+    const bool lost = kernel_.size(v) < 2 * lanes && kernel_.size(v) % lanes != 0;
+    if (!(shifts || lost) || body.roots.size() != 1) return -1;
     int out = -1;
     for (int range : own.ranges) {
       const bool fits = has(filters & ~image, range) && subtree_lanes(at, range) >= 4 &&

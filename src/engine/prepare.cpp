@@ -5,6 +5,7 @@
 #include "engine/fusion.h"
 #include "engine/indexing.h"
 #include "engine/library.h"
+#include "engine/prepare_images.h"
 #include "engine/rangeify.h"
 #include "uop/composite.h"
 #include "uop/expr.h"
@@ -28,9 +29,6 @@ constexpr int64_t kSplitFrom = 32768;
 constexpr int64_t kMostParts = 256;
 constexpr int64_t kFewestParts = 8;
 constexpr int64_t kEnoughRows = 64;
-// Padded elements from which windows read a padded copy, where their loops would have conditions
-// that no masked load answers: one pass over memory costs far less.
-constexpr int64_t kPadFrom = 16384;
 // Parts that one kernel lays one behind the other: an element chooses among all of them.
 constexpr size_t kMostBehind = 16;
 // Terms of a sum of products that are added up one by one: so many elements of a vector of columns
@@ -43,9 +41,6 @@ constexpr int64_t kLargeOperand = 192 * 1024;
 // for so many columns of the second: what a tile reads of it would leave the caches.
 constexpr int64_t kLargeTurned = 768 * 1024;
 constexpr int64_t kManyColumns = 512;
-// Filters from which on they read a padded copy in any case: what has no conditions is read one by
-// one.
-constexpr int64_t kManyFilters = 16;
 // Shorter rows do not fill the vectors that windows of stride 2 are read with.
 constexpr int64_t kHalvesFrom = 32;
 
@@ -255,36 +250,6 @@ Status store_operands(Node* call, Graph& g) {
   return need(*call);
 }
 
-// A convolution, or a gradient to its weights, that reads what it needs of the image where that
-// lies in memory without conditions: padded, or where no windows overlap and some pixels are left
-// out, without these.
-Status store_image(Node* call, Graph& g) {
-  Node x = (*call)->src(1), other = (*call)->src(2);
-  const bool forward = uop::composite_of(*call) == uop::Composite::kConv2d;
-  const Node filters = forward ? other : *call, out = forward ? *call : other;
-  const Word kh = filters->dim(2), kw = filters->dim(3);
-  uop::Conv2d o = uop::conv2d_of(*call);
-  if (x->count() < kPadFrom || filters->dim(0) / o.groups < kManyFilters) return kOk;
-  const bool pads = std::ranges::any_of(o.pad, [](Word pad) { return pad > 0; });
-  if (kh * kw == 1 && o.stride[0] * o.stride[1] > 1) {
-    if (pads) return kOk;
-    x = g.slice(x, std::array<Word, 4>{}, std::array{Word{1}, Word{1}, o.stride[0], o.stride[1]},
-                std::array{x->dim(0), x->dim(1), out->dim(2), out->dim(3)});
-    std::ranges::fill(o.stride, 1);
-  } else if (pads) {
-    x = g.pad(x, std::array<Word, 4>{0, 0, o.pad[0], o.pad[2]},
-              std::array<Word, 4>{0, 0, o.pad[1], o.pad[3]}, std::array<Word, 4>{}, 0);
-    std::ranges::fill(o.pad, 0);
-  } else {
-    return kOk;
-  }
-  ASTER_TRY(need(x));
-  x = g.contiguous(x);
-  *call = forward ? uop::build_conv2d(g, x, other, o)
-                  : uop::build_conv2d_weight_grad(g, x, other, o, kh, kw);
-  return need(*call);
-}
-
 // A leaf, or the piece of it that a node of the graph is.
 Node part_of_param(Graph& g, const Leaves& leaves, const Leaves::Part& part) {
   const Node memory = leaves.buffers[part.leaf];
@@ -337,8 +302,12 @@ Status inline_calls(Node* sink, Graph& g, bool cpu) {
       found = true;
       const uop::Composite kind = uop::composite_of(*made);
       if (cpu && kind == uop::Composite::kMatmul) ASTER_TRY(store_operands(made, g));
-      if (cpu && (kind == uop::Composite::kConv2d || kind == uop::Composite::kConv2dWeightGrad))
+      const bool weights = kind == uop::Composite::kConv2dWeightGrad;
+      if (cpu && (weights || kind == uop::Composite::kConv2d)) {
+        ASTER_TRY(weights ? exchange_images(made, g) : split_phases(made, g));
+        if ((*made)->op != Op::kCall) return kOk;
         ASTER_TRY(store_image(made, g));
+      }
       return uop::inline_call(made, g, *made);
     };
     Vec<Node> nodes(g.memory());
@@ -437,7 +406,7 @@ Status lay_out_padding(Node* sink, Graph& g) {
   return change_each(sink, g, Op::kWindow, [&](Node* window) -> Status {
     const Node x = (*window)->src(0);
     const bool overlaps = (*window)->count() > x->count();
-    if (x->op != Op::kPad || !overlaps || x->count() < kPadFrom) return kOk;
+    if (x->op != Op::kPad || !overlaps || x->count() < kPaddedFrom) return kOk;
     // Two masked loads and a shuffle give vectors of stride 2; not those of larger ones, nor what
     // has gaps between elements.
     const bool halves = dtype::size(x->dtype) >= 4 && x->dim(x->ndim - 1) >= kHalvesFrom;

@@ -285,6 +285,54 @@ struct Convolution {
     }
     return made;
   }
+  // Of the transposed convolution, where image and gradients change their roles: the same numbers.
+  bool fits_transposed() const {
+    return (height + 2 * padding - kernel) % stride == 0 && dilation == 1;
+  }
+  Tensor transposed_weight_gradient() const {
+    const Tensor w = data({filters, channels / groups, kernel, kernel}, 2);
+    const Tensor x = data({images, filters, out(height), out(width)}, 3);
+    const Tensor made =
+        x.conv_transpose2d(w, {}, {.stride = {stride}, .padding = {padding}, .groups = groups});
+    return (made * data({images, channels, height, width})).sum().gradient(w);
+  }
+  // The same to the image.
+  Tensor image_gradient() const {
+    const Tensor x = Tensor::zeros({images, channels, height, width});
+    const Tensor w = data({filters, channels / groups, kernel, kernel}, 2);
+    const Tensor out = x.conv2d(
+        w, {},
+        {.stride = {stride}, .dilation = {dilation}, .padding = {padding}, .groups = groups});
+    return (out * data({images, filters, this->out(height), this->out(width)}, 3))
+        .sum()
+        .gradient(x);
+  }
+  std::map<size_t, double> some_of_images(size_t every) const {
+    const int64_t rows = out(height), columns = out(width), per = channels / groups,
+                  filters_each = filters / groups;
+    const Floats w = noise(static_cast<size_t>(filters * per * kernel * kernel), 2),
+                 g = noise(static_cast<size_t>(images * filters * rows * columns), 3);
+    std::map<size_t, double> made;
+    for (size_t at = 0; at < static_cast<size_t>(images * channels * height * width); at += every) {
+      const auto i = static_cast<int64_t>(at);
+      const int64_t x = i % width, y = i / width % height, c = i / width / height % channels,
+                    n = i / width / height / channels;
+      double sum = 0;
+      for (int64_t k = 0; k < kernel * kernel; ++k) {
+        const int64_t down = y + padding - k / kernel * dilation,
+                      across = x + padding - k % kernel * dilation;
+        if (down < 0 || across < 0 || down % stride != 0 || across % stride != 0) continue;
+        const int64_t oy = down / stride, ox = across / stride;
+        if (oy >= rows || ox >= columns) continue;
+        for (int64_t o = c / per * filters_each; o < (c / per + 1) * filters_each; ++o) {
+          sum += double{w[static_cast<size_t>((o * per + c % per) * kernel * kernel + k)]} *
+                 g[static_cast<size_t>(((n * filters + o) * rows + oy) * columns + ox)];
+        }
+      }
+      made[at] = sum;
+    }
+    return made;
+  }
   // One result in so many.
   std::map<size_t, double> some(size_t every) const {
     const Floats x = noise(static_cast<size_t>(images * channels * height * width), 1),
@@ -342,18 +390,46 @@ TEST(Convolutions, GradientsToWeights) {
       {1, 3, 150, 191, 40, 7, 2, 3},       {5, 20, 57, 56, 48, 3, 1, 1},
       {2, 48, 30, 26, 37, 1, 2},           {2, 64, 26, 30, 48, 1},
       {1, 64, 7, 7, 48, 3, 1, 1},          {1, 2, 190, 181, 16, 5, 1, 2},
-      {4, 16, 12, 12, 16, 3, 1, 1, 1, 16},
+      {4, 16, 12, 12, 16, 3, 1, 1, 1, 16}, {2, 24, 28, 28, 40, 4, 2, 1},
+      {2, 16, 33, 33, 20, 5, 4, 0},        {3, 16, 28, 31, 20, 1, 3, 0},
   };
   for (const Convolution& kind : kinds) {
     const std::map<size_t, double> expected = kind.some_gradients(37);
     const double tolerance =
         1e-4 + 2e-8 * static_cast<double>(kind.images * kind.height * kind.width);
-    each_width([&] { return kind.weight_gradient(); },
+    const auto check = [&](const Floats& got) {
+      for (const auto& [at, sum] : expected)
+        ASSERT_NEAR(got[at], sum, tolerance) << at << " of " << (&kind - kinds);
+    };
+    each_width([&] { return kind.weight_gradient(); }, check);
+    if (kind.fits_transposed())
+      each_width([&] { return kind.transposed_weight_gradient(); }, check);
+  }
+}
+
+// With a stride a convolution for each place between two pixels: kernels shorter than the stride,
+// of every padding, images that end between two windows, and what has a dilation and stays whole.
+TEST(Convolutions, GradientsToImages) {
+  const Convolution kinds[] = {
+      {2, 24, 17, 25, 40, 3, 1, 1},    {2, 24, 27, 25, 40, 3, 2, 1},
+      {2, 24, 28, 28, 40, 4, 2, 1},    {2, 16, 28, 31, 32, 2, 3},
+      {3, 16, 30, 29, 24, 1, 2},       {1, 3, 64, 70, 24, 7, 2, 3},
+      {2, 16, 32, 33, 20, 5, 3, 4},    {2, 16, 28, 28, 32, 3, 2, 0},
+      {2, 16, 28, 28, 32, 3, 2, 2, 2}, {2, 32, 28, 26, 48, 3, 2, 1, 1, 2},
+  };
+  for (const Convolution& kind : kinds) {
+    const std::map<size_t, double> expected = kind.some_of_images(37);
+    each_width([&] { return kind.image_gradient(); },
                [&](const Floats& got) {
                  for (const auto& [at, sum] : expected)
-                   ASSERT_NEAR(got[at], sum, tolerance) << at << " of " << (&kind - kinds);
+                   ASSERT_NEAR(got[at], sum, 1e-4) << at << " of " << (&kind - kinds);
                });
   }
+  // No pixel is multiplied by a zero between two others.
+  std::string schedule;
+  (void)run([&] { return kinds[2].image_gradient(); }, 1, &schedule);
+  EXPECT_EQ(schedule.find("r24x4x4"), std::string::npos) << schedule;
+  EXPECT_NE(schedule.find("r40x2x2"), std::string::npos) << schedule;
 }
 
 // What follows a convolution is computed in its kernel, from what is read in squares as well.
