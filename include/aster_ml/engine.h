@@ -217,11 +217,18 @@ ASTER_ML_API int32_t aster_ml_program_get_variable(aster_ml_program_variable *va
 ASTER_ML_API int32_t aster_ml_program_set_variable(const aster_ml_program *program,
                                                    const char *name, int64_t value);
 
+/* 1 where a run with these values of the variables, in their order, finds them within their bounds,
+ * and what was captured right for them; else 0, and aster_ml_program_run_bound says why. Threads:
+ * any. */
+ASTER_ML_API int32_t aster_ml_program_is_for(const aster_ml_program *program, const int64_t *values,
+                                             size_t value_count);
+
 /* As aster_ml_program_run, with a value for every variable of the program, in the order of
  * aster_ml_program_get_variable. What depends on sizes is of the greatest ones: of an output that
  * has smaller sizes only the first elements of each axis mean something. Errors: as
- * aster_ml_program_run, RANGE (a value out of its bounds), UNSUPPORTED (another value than the one
- * that was looked at). Threads: any number at once, each with its own workspace and values. */
+ * aster_ml_program_run, RANGE (a value out of its bounds; a position or size of what was captured
+ * is outside with them), UNSUPPORTED (another value than the one that was looked at). Threads: any
+ * number at once, each with its own workspace and values. */
 ASTER_ML_API int32_t aster_ml_program_run_bound(const aster_ml_program *program,
                                                 aster_ml_workspace *workspace,
                                                 const int64_t *values, size_t value_count,

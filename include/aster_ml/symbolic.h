@@ -21,13 +21,17 @@
  *            results of others are tensors of the present sizes.
  * Captures   Where a function used a value, or a size was read as a number, what is captured is for
  *            this value alone: a run with another is UNSUPPORTED. aster_ml_program_get_variable
- *            tells. What was realised before the capture holds what it was computed with: a run
- *            with a greater value finds no more elements in it than the memory that it views has.
+ *            tells. Where positions or sizes have to be inside others (a part of a tensor, an axis
+ *            that is padded by its own elements, windows), it is for values for which they are: a
+ *            run with another is RANGE, and has done nothing (aster_ml_program_is_for). What was
+ * realised before the capture holds what it was computed with: a run with a greater value finds no
+ * more elements in it than the memory that it views has.
  */
 #ifndef ASTER_ML_SYMBOLIC_H
 #define ASTER_ML_SYMBOLIC_H
 
 #include "aster_ml/base.h"
+#include "aster_ml/spatial.h"
 #include "aster_ml/tensor.h"
 #include "aster_ml/uop.h"
 
@@ -123,9 +127,7 @@ typedef struct aster_ml_dim_index {
 } aster_ml_dim_index;
 
 /* x[items]. An integer or the start of a slice that is an expression makes no view, but a new
- * value. In a capture positions that are inside x now are taken to be so for the values that the
- * program is run with. For others, outside the greatest sizes 0 is read and nothing written; what
- * lies between these and the sizes is unspecified. */
+ * value. */
 ASTER_ML_API int32_t aster_ml_lazy_index_dims(aster_ml_lazy *out, const aster_ml_lazy *x,
                                               size_t count, const aster_ml_dim_index *items);
 /* target[items] = value. Where target has symbolic sizes, elements beyond them stay what they
@@ -137,6 +139,11 @@ ASTER_ML_API int32_t aster_ml_lazy_rearrange_dims(aster_ml_lazy *out, const aste
                                                   const char *formula, size_t count,
                                                   const char *const *names,
                                                   const aster_ml_dim *sizes);
+/* As aster_ml_lazy_interpolate (spatial.h), which says more. */
+ASTER_ML_API int32_t aster_ml_lazy_interpolate_dims(aster_ml_lazy *out, const aster_ml_lazy *x,
+                                                    size_t rank, const aster_ml_dim *size,
+                                                    aster_ml_interpolation mode,
+                                                    int32_t align_corners);
 ASTER_ML_API int32_t aster_ml_lazy_full_dims(aster_ml_lazy *out, const aster_ml_context *context,
                                              const aster_ml_scalar *value, int32_t dtype,
                                              size_t ndim, const aster_ml_dim *dims);

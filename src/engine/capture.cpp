@@ -134,8 +134,8 @@ class Builder {
     return kOk;
   }
 
-  // Variables that were looked at, and those whose cells launches read: these are inputs behind
-  // the caller's.
+  // Variables that were looked at, those whose cells launches read (inputs behind the caller's),
+  // and those of conditions.
   Status take_variables() {
     size_t at = 0;
     for (const uint32_t seen : r_.seen) {
@@ -152,6 +152,14 @@ class Builder {
       ASTER_TRY(keep(ref.storage));
       ++p_.hidden;
     }
+    const auto place_of = [&](uint32_t* out, uint32_t symbol) -> Status {
+      size_t place = 0;
+      ASTER_TRY(take_variable(&place, symbol));
+      *out = static_cast<uint32_t>(place);
+      return kOk;
+    };
+    for (const Assumption& each : r_.assumed)
+      ASTER_TRY(p_.conditions.add(e_.symbols, each.a, each.b, place_of));
     return kOk;
   }
   Status take_variable(size_t* at, uint32_t symbol) {
@@ -371,6 +379,7 @@ Status capture_begin(Engine& engine, std::span<Lazy* const> inputs) {
   Heap& heap = engine.context.heap();
   Recording* r = heap.create<Recording>(heap);
   if (r == nullptr) return out_of_memory(sizeof(Recording));
+  r->families = engine.families;
   engine.recording = r;
   const auto fill = [&]() -> Status {
     for (size_t i = 0; i < inputs.size(); ++i) {

@@ -67,6 +67,11 @@ inline Lazy* whole_of(Lazy* lazy) { return lazy->sized == nullptr ? lazy : lazy-
 // for this one alone.
 Status look_at(Engine& engine, uop::Node expression);
 Status look_at_sizes(const Lazy& lazy);
+// The same of what a tensor reads that waits since before the capture, and may be for some values
+// alone.
+Status look_at_earlier(const Lazy& lazy);
+// What is built now is right where a <= b: what is captured is for values for which that is so.
+Status assume_le(Engine& engine, uop::Node a, uop::Node b);
 
 // The cells that name a node: the first; on by `beside`.
 inline Lazy* cells_of(uop::Node node) { return static_cast<Lazy*>(node->handles); }

@@ -278,23 +278,54 @@ Status take_value(int64_t* out, const ProgramVariable& variable, const int64_t* 
                     static_cast<long long>(*out), static_cast<long long>(variable.value));
 }
 
+// That no position or size of what was captured is outside for these values.
+Status check_conditions(const Program& program, std::span<const int64_t> values) {
+  if (program.conditions.empty()) return kOk;
+  Conditions::Broken broken;
+  ASTER_TRY(program.conditions.find_broken(&broken, values));
+  if (!broken.found) return kOk;
+  char names[200] = "";
+  size_t length = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const std::string_view name = program.variables[i].name.view();
+    const int more = std::snprintf(names + length, sizeof(names) - length, "%s%.*s = %lld",
+                                   i == 0 ? "" : ", ", static_cast<int>(name.size()), name.data(),
+                                   static_cast<long long>(values[i]));
+    if (more < 0 || static_cast<size_t>(more) >= sizeof(names) - length) break;
+    length += static_cast<size_t>(more);
+  }
+  return ASTER_FAIL(kRANGE,
+                    "%s: a position or size of what was captured is outside: %lld, where %lld is "
+                    "the %s",
+                    names, static_cast<long long>(broken.wrong),
+                    static_cast<long long>(broken.bound), broken.least ? "least" : "most");
+}
+
+// The values of the variables in a run: given, or the program's.
+Status take_values(Vec<int64_t>* out, const Program& program, const int64_t* given) {
+  for (size_t i = 0; i < program.variables.size(); ++i) {
+    int64_t value = 0;
+    ASTER_TRY(take_value(&value, program.variables[i], given == nullptr ? nullptr : &given[i]));
+    ASTER_TRY(out->push(value));
+  }
+  return check_conditions(program, {out->data(), out->size()});
+}
+
 // What a run is given, with the variables' values behind it, in memory of the workspace.
 Status with_values(Vec<aster_ml_tensor>* out, const Program& program, Workspace& workspace,
                    std::span<const aster_ml_tensor> inputs, const int64_t* values) {
   const size_t count = program.variables.size();
-  ASTER_TRY(workspace.values.resize(count, 0));
+  workspace.values.clear();
+  ASTER_TRY(take_values(&workspace.values, program, values));
   ASTER_TRY(out->append(inputs.data(), inputs.size()));
   ASTER_TRY(out->resize(program.inputs.size(), aster_ml_tensor{}));
   for (size_t i = 0; i < count; ++i) {
     const ProgramVariable& variable = program.variables[i];
-    int64_t value = 0;
-    ASTER_TRY(take_value(&value, variable, values == nullptr ? nullptr : &values[i]));
     if (variable.input == ProgramVariable::kNone) continue;
     const Array& array = program.inputs[variable.input];
     int64_t* word = &workspace.values[i];
-    *word = value;
     if (array.dtype == DType::kInt32) {
-      const auto low = static_cast<int32_t>(value);
+      const auto low = static_cast<int32_t>(*word);
       std::memcpy(word, &low, sizeof(low));
     }
     const auto dtype = static_cast<int32_t>(array.dtype);
@@ -446,6 +477,17 @@ int32_t aster_ml_program_get_variable(aster_ml_program_variable* variable,
   all.value = from.value;
   aster::write_struct(variable, all);
   return aster::kOk;
+}
+
+int32_t aster_ml_program_is_for(const aster_ml_program* program, const int64_t* values,
+                                size_t value_count) {
+  const Program* p = program_of(program);
+  if (p == nullptr || value_count != p->variables.size() || (values == nullptr && value_count != 0))
+    return 0;
+  const aster::SavedError before;
+  aster::Vec<int64_t> taken(p->context->heap());
+  if (aster::engine::take_values(&taken, *p, values).ok()) return 1;
+  return before.restore(), 0;
 }
 
 int32_t aster_ml_program_set_variable(const aster_ml_program* program, const char* name,

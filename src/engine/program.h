@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "buffer/region.h"
 #include "engine/commands.h"
+#include "engine/conditions.h"
 #include "engine/recording.h"
 
 namespace aster::engine {
@@ -118,6 +119,7 @@ struct Program : HandleObject {
         sources(heap),
         inputs(heap),
         variables(heap),
+        conditions(heap),
         assigned(heap),
         results(heap),
         values(heap),
@@ -136,6 +138,7 @@ struct Program : HandleObject {
   Vec<Array> inputs;            // the caller's, then those that are variables
   size_t hidden = 0;            // of the latter
   Vec<ProgramVariable> variables;
+  Conditions conditions;   // of their values
   Vec<uint32_t> assigned;  // the inputs that a run writes
   Vec<Result> results;
   Vec<Value> values;  // inputs, results, then the memory that it was captured with

@@ -519,6 +519,7 @@ Status replace_in_cells(Engine& engine, const Map<Node, Node>& map) {
 Status realize(Engine& engine, std::span<Lazy* const> cells) {
   engine.graph.collect();  // what nothing reaches reads nothing
   forget_outdated(engine);
+  for (const Lazy* cell : cells) ASTER_TRY(look_at_earlier(*cell));
   const Status status = realize_all(engine, cells);
   engine.graph.collect();
   forget_unread(engine);

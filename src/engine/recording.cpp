@@ -44,6 +44,10 @@ void drop_recording(Engine& engine) {
   engine.recording = nullptr;
   for (Entry& entry : recording->entries) entry.exe->release();
   for (Storage* storage : recording->kept) buffer::storage_release(storage);
+  for (const Assumption& each : recording->assumed) {
+    engine.graph.release(each.a);
+    engine.graph.release(each.b);
+  }
   engine.context.heap().destroy(recording);
 }
 
@@ -92,6 +96,37 @@ Status note_seen(Engine& engine, uint32_t symbol) {
 size_t count_seen(const Engine& engine) { return engine.recording->seen.size(); }
 
 void forget_seen(Engine& engine, size_t count) { engine.recording->seen.truncate(count); }
+
+Status assume_le(Engine& engine, Node a, Node b) {
+  if (engine.recording == nullptr) {
+    ASTER_TRY(engine.symbols.assume(a));
+    return engine.symbols.assume(b);
+  }
+  Vec<Assumption>& assumed = engine.recording->assumed;
+  for (const Assumption& each : assumed) {
+    if (each.a == a && each.b == b) return kOk;
+  }
+  ASTER_TRY(assumed.push(Assumption{a, b}));
+  engine.graph.retain(a);
+  engine.graph.retain(b);
+  return kOk;
+}
+
+Status look_at_earlier(const Lazy& lazy) {
+  Engine& engine = *lazy.engine;
+  const Recording* r = engine.recording;
+  const bool earlier = r != nullptr && lazy.family != 0 && lazy.family <= r->families;
+  if (!earlier || lazy.node->op == uop::Op::kBuffer) return kOk;
+  Vec<Node> nodes(engine.context.heap());
+  ASTER_TRY(uop::toposort(&nodes, {&lazy.node, 1}));
+  for (Node node : nodes) {
+    if (node->op != uop::Op::kBuffer) continue;
+    const uint32_t symbol = engine.symbols.with_cell(storage_of(node));
+    if (symbol != Symbols::kNone && engine.symbols[symbol].assumed)
+      ASTER_TRY(note_seen(engine, symbol));
+  }
+  return kOk;
+}
 
 Status note_made(Engine& engine, Storage* storage) {
   Recording& r = *engine.recording;

@@ -41,6 +41,12 @@ struct Made {
   buffer::Storage* first;
 };
 
+// Expressions of which the first is not the greater: what is captured is for values for which that
+// is so. Retained.
+struct Assumption {
+  uop::Node a, b;
+};
+
 // The array of a Buffer; its sizes go behind dims.
 Status take_array(Array* out, Vec<int64_t>* dims, uop::Node buffer);
 
@@ -57,6 +63,7 @@ struct Recording {
         drawn(heap),
         made(heap),
         seen(heap),
+        assumed(heap),
         kept(heap) {}
   struct Ref {
     buffer::Storage* storage;
@@ -73,9 +80,11 @@ struct Recording {
   Vec<Drawn> drawn;
   Vec<Made> made;
   Vec<uint32_t> seen;  // symbols
+  Vec<Assumption> assumed;
   Vec<buffer::Storage*>
       kept;  // a reference each, so that no address is used twice during the capture
   bool prune = false;
+  uint64_t families = 0;  // of cells that were there before it
 };
 
 }  // namespace aster::engine

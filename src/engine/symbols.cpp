@@ -24,10 +24,6 @@ constexpr int kDeepest = 100;  // nesting of an expression that becomes a tensor
 
 long long wide(int64_t value) { return value; }
 
-bool divides(Op op) {
-  return op == Op::kFloorDiv || op == Op::kFloorMod || op == Op::kCDiv || op == Op::kCMod;
-}
-
 bool fits_int32(Node node) {
   return node->vmin >= std::numeric_limits<int32_t>::min() &&
          node->vmax <= std::numeric_limits<int32_t>::max();
@@ -41,6 +37,10 @@ Status not_of_variables(Node node) {
 }
 
 }  // namespace
+
+bool divides(Op op) {
+  return op == Op::kFloorDiv || op == Op::kFloorMod || op == Op::kCDiv || op == Op::kCMod;
+}
 
 Symbols::Symbols(Engine& engine, Memory& memory)
     : engine_(engine), variables_(memory), symbols_(memory), bound_(memory), cells_(memory) {}
@@ -92,7 +92,7 @@ Status Symbols::variable(Node* out, const char* name, int64_t least, int64_t mos
     if (variable.name.c_str() == nullptr) return variable.name.status();
     ASTER_TRY(variables_.push(std::move(variable)));
     const auto number = static_cast<uint32_t>(variables_.size() - 1);
-    ASTER_TRY(add(&at, {number, false, 0, nullptr}));
+    ASTER_TRY(add(&at, {number, false, 0, nullptr, false}));
   }
   *out = uop::sym::add(engine_.graph, range(at), least);
   return *out == nullptr ? last_failure() : kOk;
@@ -115,7 +115,7 @@ Status Symbols::bind(Node* out, Node expression, const char* name, int64_t value
     const Bound key{symbol.variable, value};
     uint32_t to = bound_.get(key, kNone);
     if (to == kNone) {
-      ASTER_TRY(add(&to, {symbol.variable, true, value, nullptr}));
+      ASTER_TRY(add(&to, {symbol.variable, true, value, nullptr, false}));
       ASTER_TRY(bound_.set(key, to));
     }
     return map.set(range(at), range(to));
@@ -158,6 +158,10 @@ Status Symbols::evaluate(int64_t* out, Node expression, Lookup lookup, const voi
   }
   *out = *values.find(expression);
   return kOk;
+}
+
+Status Symbols::assume(Node expression) {
+  return each(expression, [&](uint32_t at) { return symbols_[at].assumed = true, kOk; });
 }
 
 Status Symbols::value_of(int64_t* out, Node expression) const {

@@ -26,7 +26,10 @@ struct Symbol {
   bool bound;
   int64_t value;
   uop::Node cell;  // a Buffer, retained; null until a tensor is computed from it
+  bool assumed;    // outside of captures tensors were built that are for this value alone
 };
+
+bool divides(uop::Op op);
 
 class Symbols {
  public:
@@ -73,6 +76,8 @@ class Symbols {
         &of);
   }
 
+  // Notes that of an expression's.
+  Status assume(uop::Node expression);
   uint32_t find(uop::Node node) const;  // the symbol that a Range is; kNone
   // The symbol whose cell is in storage; kNone if it is no cell.
   uint32_t with_cell(const buffer::Storage* storage) const { return cells_.get(storage, kNone); }

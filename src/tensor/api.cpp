@@ -26,10 +26,12 @@ Status check_handle(Input x) {
 Build::Build(aster_ml_lazy* out, std::initializer_list<Input> inputs,
              std::initializer_list<Input> optional)
     : out_(out) {
-  status_ = clear_out({{inputs.begin(), inputs.size()}, {optional.begin(), optional.size()}});
-  if (status_.ok()) status_ = check({inputs.begin(), inputs.size()}, false);
-  if (status_.ok()) status_ = check({optional.begin(), optional.size()}, true);
-  if (status_.ok()) status_ = enter();
+  const std::span<const Input> needed(inputs.begin(), inputs.size());
+  const std::span<const Input> others(optional.begin(), optional.size());
+  status_ = clear_out({needed, others});
+  if (status_.ok()) status_ = check(needed, false);
+  if (status_.ok()) status_ = check(others, true);
+  if (status_.ok()) status_ = enter({needed, others});
 }
 
 Build::Build(aster_ml_lazy* out, const Input* inputs, size_t count) : out_(out) {
@@ -37,7 +39,7 @@ Build::Build(aster_ml_lazy* out, const Input* inputs, size_t count) : out_(out) 
   status_ = clear_out({given});
   if (status_.ok() && given.empty()) status_ = ASTER_FAIL(kARGUMENT, "no tensors are given");
   if (status_.ok()) status_ = check(given, false);
-  if (status_.ok()) status_ = enter();
+  if (status_.ok()) status_ = enter({given});
 }
 
 Build::Build(aster_ml_lazy* out, const aster_ml_context* context)
@@ -48,7 +50,7 @@ Build::Build(aster_ml_lazy* out, const aster_ml_context* context)
     status_ = ASTER_FAIL(kARGUMENT, "no context is given");
     return;
   }
-  status_ = enter();
+  status_ = enter({});
 }
 
 // out is zeroed from here on, unless that would change an input.
@@ -78,10 +80,16 @@ Status Build::check(std::span<const Input> inputs, bool optional) {
   return kOk;
 }
 
-Status Build::enter() {
+Status Build::enter(std::initializer_list<std::span<const Input>> lists) {
   lock_.emplace(context_);
   ASTER_TRY(lock_->status());
   ASTER_TRY(engine::engine_of(&engine_, *context_));
+  if (engine_->recording == nullptr) return kOk;
+  for (std::span<const Input> list : lists) {
+    for (Input x : list) {
+      if (x != nullptr) ASTER_TRY(engine::look_at_earlier(*cell(x)));
+    }
+  }
   return symbolic_ != nullptr ? look_at_operands() : kOk;
 }
 
@@ -166,7 +174,6 @@ Status Build::note_sized(engine::Lazy* x) {
 
 // Until a rule is taken, values are used.
 Status Build::look_at_operands() {
-  if (engine_->recording == nullptr) return kOk;
   symbolic_->seen_before = engine::count_seen(*engine_);
   for (const engine::Lazy* x : symbolic_->operands) ASTER_TRY(engine::look_at_sizes(*x));
   return kOk;
@@ -174,11 +181,11 @@ Status Build::look_at_operands() {
 
 void Build::take_rule(const Sizes& sizes) {
   const bool looked = sized() && engine_->recording != nullptr;
-  status_ = make_symbolic();
+  keep(make_symbolic());
   if (!status_.ok()) return;
   if (looked) engine::forget_seen(*engine_, symbolic_->seen_before);
   symbolic_->sizes.clear();
-  status_ = symbolic_->sizes.append(sizes.at, sizes.count);
+  keep(symbolic_->sizes.append(sizes.at, sizes.count));
 }
 
 // On the way out.
@@ -205,6 +212,7 @@ Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes) {
 }
 
 Status make_handles(aster_ml_lazy* out, Build& build, Nodes nodes, std::span<const Sizes> sizes) {
+  ASTER_TRY(build.status());
   for (size_t i = 0; i < nodes.size(); ++i) {
     engine::Lazy* lazy;
     const Status status = sizes.empty() ? build.make_cell(&lazy, nodes[i])

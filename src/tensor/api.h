@@ -96,6 +96,10 @@ class Build {
   // A rule holds from here on: values of variables are not used, finish takes whole tensors of
   // these sizes.
   void take_rule(const Sizes& sizes);
+  // A failure that finish tells.
+  void keep(Status status) {
+    if (status_.ok()) status_ = status;
+  }
   // What the function sees of an operand until it ends.
   void show(Input x, Node seen) { cell(x)->shown = seen; }
   engine::Symbols& symbols() { return engine::symbols_of(*engine_); }
@@ -105,7 +109,7 @@ class Build {
  private:
   Status clear_out(std::initializer_list<std::span<const Input>> lists);
   Status check(std::span<const Input> inputs, bool optional);
-  Status enter();
+  Status enter(std::initializer_list<std::span<const Input>> lists);
   // Where operands or results have symbolic sizes.
   struct Symbolic {
     explicit Symbolic(Memory& memory) : operands(memory), sizes(memory) {}

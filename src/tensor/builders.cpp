@@ -113,14 +113,6 @@ Node squeeze(Graph& g, Node x, int64_t axis) {
   return x->dim(at) == 1 ? select(g, x, axis, 0) : x;
 }
 
-Node unsqueeze(Graph& g, Node x, int64_t axis) {
-  size_t at;
-  if (!resolve_axis(&at, axis, x->ndim + 1u).ok()) return nullptr;
-  uop::Dims shape;
-  for (size_t i = 0; i <= x->ndim; ++i) shape.push(i == at ? 1 : x->dim(i < at ? i : i - 1));
-  return reshape(g, x, shape);
-}
-
 Node flatten(Graph& g, Node x, int64_t first, int64_t last) {
   if (x->ndim == 0 && first == 0 && (last == 0 || last == -1))
     return reshape(g, x, uop::Dims(1, 1));

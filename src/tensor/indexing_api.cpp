@@ -189,6 +189,17 @@ Status read_filling(Filling* out, int64_t size, const aster_ml_scalar* fill) {
   return fill != nullptr ? scalar_argument(&out->word, &out->dtype, fill) : kOk;
 }
 
+// A mask of a shape of shown operands is false beyond their sizes, whatever these are: what is
+// selected is of so many elements.
+Status leave_out_beyond(Node* mask, Build& build) {
+  Sizes sizes;
+  if (*mask == nullptr) return last_failure();
+  if (!build.sizes_beside(&sizes, *mask)) return kOk;
+  build.take_rule(Sizes());
+  const uop::Dims axes = sized::all_axes(sizes.size());
+  return sized::masked(mask, build, *mask, sizes, axes, sized::Fill::kZero);
+}
+
 struct ScatterMode {
   Op op;
   int32_t mode;
@@ -425,7 +436,7 @@ int32_t aster_ml_lazy_index(aster_ml_lazy* out, const aster_ml_lazy* x, size_t c
   if (may_be_sized(build, count, items)) {
     Places places(build.context().heap());
     ASTER_TRY(places.read(build, count, items));
-    if (const auto done = sized::index(build, x, places.all(), sized::holds_le)) return done->code;
+    if (const auto done = sized::index(build, x, places.all())) return done->code;
   }
   return index(build, x, count, items);
 }
@@ -438,7 +449,7 @@ int32_t aster_ml_lazy_index_dims(aster_ml_lazy* out, const aster_ml_lazy* x, siz
   ASTER_TRY(check_out(out, count, items));
   Places places(build.context().heap());
   ASTER_TRY(places.read(build, count, items));
-  if (const auto done = sized::index(build, x, places.all(), sized::now_le)) return done->code;
+  if (const auto done = sized::index(build, x, places.all())) return done->code;
   const aster_ml_index* plain = nullptr;
   ASTER_TRY(places.look(&plain, build));
   return index(build, x, count, plain);
@@ -451,8 +462,7 @@ int32_t aster_ml_lazy_index_assign(aster_ml_lazy* target, size_t count, const as
     if (may_be_sized(build, count, items)) {
       Places places(build.context().heap());
       ASTER_TRY(places.read(build, count, items));
-      if (const auto done = sized::index_assign(build, lazy, places.all(), value, sized::holds_le))
-        return *done;
+      if (const auto done = sized::index_assign(build, lazy, places.all(), value)) return *done;
     }
     return index_assign(build, lazy, count, items, value);
   });
@@ -465,8 +475,7 @@ int32_t aster_ml_lazy_index_assign_dims(aster_ml_lazy* target, size_t count,
   return assign_part(target, value, [&](Build& build, aster::engine::Lazy& lazy) -> Status {
     Places places(build.context().heap());
     ASTER_TRY(places.read(build, count, items));
-    if (const auto done = sized::index_assign(build, lazy, places.all(), value, sized::now_le))
-      return *done;
+    if (const auto done = sized::index_assign(build, lazy, places.all(), value)) return *done;
     const aster_ml_index* plain = nullptr;
     ASTER_TRY(places.look(&plain, build));
     return index_assign(build, lazy, count, plain, value);
@@ -574,9 +583,10 @@ int32_t aster_ml_lazy_masked_select(aster_ml_lazy* out, const aster_ml_lazy* x,
     (void)aster_ml_lazy_free(&whole);
     ASTER_TRY(status);
   }
+  if (!counted) ASTER_TRY(sized::elementwise(build, {x, mask}));
   Selection selection{};
-  const Node whole = broadcast();
-  if (whole == nullptr) return last_failure();
+  Node whole = broadcast();
+  ASTER_TRY(leave_out_beyond(&whole, build));
   ASTER_TRY(select_true(&selection, g, whole, size));
   const Node flat = reshape(g, node(x), std::array<Word, 1>{-1});
   const Node taken = gather(g, flat, 0, selection.positions);
@@ -595,8 +605,9 @@ int32_t aster_ml_lazy_nonzero(aster_ml_lazy* out, const aster_ml_lazy* x, int64_
   ASTER_TRY(read_filling(&filling, size, fill));
   const bool counted = size == -1;
   if (counted) ASTER_TRY(count_true(&size, x));
-  const Node mask = binary(g, node(x), g.constant_int(DType::kInt32, 0), ops::ne);
-  if (mask == nullptr) return last_failure();
+  if (!counted) ASTER_TRY(sized::elementwise(build, {x}));
+  Node mask = binary(g, node(x), g.constant_int(DType::kInt32, 0), ops::ne);
+  ASTER_TRY(leave_out_beyond(&mask, build));
   Selection selection{};
   ASTER_TRY(select_true(&selection, g, mask, size));
   const size_t axes = node(x)->ndim;

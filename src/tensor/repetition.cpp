@@ -210,13 +210,9 @@ int32_t aster_ml_lazy_pad_mode(aster_ml_lazy* out, const aster_ml_lazy* x, size_
     return ASTER_FAIL(kARGUMENT, "unknown padding %d", mode);
   }
   if (mode != ASTER_ML_PADDING_CONSTANT) {
-    aster::uop::Dims padded;
-    for (size_t i = 0; i < count; ++i) {
-      if (lead[i] != 0 || trail[i] != 0) padded.push(static_cast<Word>(i));
-    }
-    if (count == node(x)->ndim) ASTER_TRY(sized::beside(build, x, {padded.size(), padded.at}));
-    return build.finish_beside(
-        pad_mode(build.graph(), node(x), lead, trail, static_cast<Padding>(mode)));
+    const auto how = static_cast<Padding>(mode);
+    if (const sized::Done done = sized::pad_mode(build, x, lead, trail, how)) return done->code;
+    return build.finish(pad_mode(build.graph(), node(x), lead, trail, how));
   }
   Word word = 0;
   DType dtype = DType::kWeakInt;

@@ -62,7 +62,18 @@ bool never_negative(Graph& g, Node x) {
 
 }  // namespace
 
-bool always_le(Graph& g, Node a, Node b) { return never_negative(g, sym::sub(g, b, a)); }
+bool holds_le(Build& build, Node a, Node b) {
+  Graph& g = build.graph();
+  const Node room = a == nullptr || b == nullptr ? nullptr : sym::sub(g, b, a);
+  if (room == nullptr) return build.keep(last_failure()), false;
+  if (never_negative(g, room)) return true;
+  int64_t left = 0, right = 0;
+  build.keep(build.symbols().value_of(&left, a));
+  build.keep(build.symbols().value_of(&right, b));
+  if (!build.status().ok() || left > right) return false;
+  build.keep(engine::assume_le(build.engine(), a, b));
+  return true;
+}
 
 Dims most_of(const Sizes& sizes) {
   Dims out;
@@ -76,7 +87,7 @@ bool never_empty(Build& build, Input x, int64_t axis) {
   size_t at = 0;
   if (!resolve_axis(&at, axis, node(x)->ndim).ok()) return false;
   Sizes sizes;
-  return sizes_of(&sizes, build, x).ok() && sizes[at]->vmin > 0;
+  return sizes_of(&sizes, build, x).ok() && holds_le(build, build.graph().index(1), sizes[at]);
 }
 
 Status dims_argument(Sizes* out, engine::Engine& engine, size_t ndim, const aster_ml_dim* dims) {
@@ -117,6 +128,17 @@ Status position_argument(Node* out, int64_t* now, engine::Engine& engine, const 
   *out = given == nullptr ? g.index(dim.value) : sym::simplify(g, given);
   if (*out == nullptr) return last_failure();
   return engine.symbols.value_of(now, *out);
+}
+
+Status present(Dims* out, Build& build, const Sizes& sizes) {
+  *out = Dims();
+  for (Node size : Nodes(sizes)) {
+    int64_t now = 0;
+    ASTER_TRY(build.symbols().value_of(&now, size));
+    ASTER_TRY(engine::look_at(build.engine(), size));
+    out->push(now);
+  }
+  return kOk;
 }
 
 Sizes constants(Graph& g, Words words) {

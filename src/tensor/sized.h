@@ -10,6 +10,7 @@
 #include "aster_ml/symbolic.h"
 #include "engine/symbols.h"
 #include "tensor/api.h"
+#include "tensor/movement.h"
 #include "uop/symbolic.h"
 
 namespace aster::tensor::sized {
@@ -23,22 +24,21 @@ Status sizes_of(Sizes* out, Build& build, Input x);
 Status sizes_of(Sizes* out, Graph& g, const engine::Lazy& x);
 // The whole tensor of a handle.
 Node whole(Input x);
-// Whether a <= b whatever the values of the variables.
-bool always_le(Graph& g, Node a, Node b);
+// Whether a <= b for the present values. Where it is not so for all, what is captured is for values
+// for which it is: a run is checked. A rule asks this of what it takes for granted.
+bool holds_le(Build& build, Node a, Node b);
 // The greatest that sizes can be.
 uop::Dims most_of(const Sizes& sizes);
 bool any_bound(const Sizes& sizes);
-// Whether a <= b for the present values.
-bool now_le(Build& build, Node a, Node b);
-// Whether a <= b for all values, or for the present ones where no capture is open.
-bool holds_le(Build& build, Node a, Node b);
-// Whether an axis has elements whatever the values are.
+// Whether an axis has elements, likewise.
 bool never_empty(Build& build, Input x, int64_t axis);
 // Dimensions from outside. -1 is left to the caller; others are not negative now. Errors: ARGUMENT,
 // STATE, RANGE.
 Status dims_argument(Sizes* out, engine::Engine& engine, size_t ndim, const aster_ml_dim* dims);
 // A position from outside, and its present value, which may be negative. Errors: ARGUMENT, STATE.
 Status position_argument(Node* out, int64_t* now, engine::Engine& engine, const aster_ml_dim& dim);
+// Present values of sizes for which there is no rule; they count as used.
+Status present(uop::Dims* out, Build& build, const Sizes& sizes);
 // Numbers as sizes.
 Sizes constants(Graph& g, Words words);
 // Sizes that are numbers as words; false where one is not.
@@ -112,6 +112,8 @@ bool infer(Sizes* wanted, Graph& g, const Sizes& sizes);
 Done expand(Build& build, Input x, const Sizes& wanted);
 Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end);
 Done pad(Build& build, Input x, const Sizes& before, const Sizes& after, Word fill, DType dtype);
+// By elements of x; mode is not kConstant. An axis has to hold what goes to its ends.
+Done pad_mode(Build& build, Input x, Words before, Words after, Padding mode);
 Done select(Build& build, Input x, int64_t axis, Node index);
 Done flip(Build& build, Input x, Words axes);
 Done roll(Build& build, Input x, Words shifts, Words axes);
@@ -139,13 +141,10 @@ struct Place {
   int64_t step;
   Input tensor;
 };
-// Positions are inside by le: for what values a rule is to hold.
-using Le = bool (*)(Build& build, Node a, Node b);
-Done index(Build& build, Input x, std::span<const Place> items, Le le);
+Done index(Build& build, Input x, std::span<const Place> items);
 // What is assigned to a part: written, or build has the part of target that the value is to be
 // assigned to.
-Done index_assign(Build& build, engine::Lazy& target, std::span<const Place> items, Input value,
-                  Le le);
+Done index_assign(Build& build, engine::Lazy& target, std::span<const Place> items, Input value);
 
 // The axes of two operands of equal sizes but for the last rank, which are numbers.
 Status paired(Build& build, Input a, Input b, size_t rank);

@@ -50,11 +50,11 @@ bool concerns(const Place& item, Node size) {
 }
 
 // An integer counted from the front; nil where it may lie outside.
-Node position(Build& build, Node index, Node size, Le le) {
+Node position(Build& build, Node index, Node size) {
   Graph& g = build.graph();
   if (!is_bound(index) && uop::const_int(index) < 0) index = sym::add(g, index, size);
   const Node next = index == nullptr ? nullptr : sym::add(g, index, 1);
-  if (next == nullptr || !le(build, g.index(0), index) || !le(build, next, size)) return nullptr;
+  if (!holds_le(build, g.index(0), index) || !holds_le(build, next, size)) return nullptr;
   return index;
 }
 
@@ -64,7 +64,7 @@ struct Run {
   int64_t step = 1;
   Word most = 0;  // places, no more than are in memory
 };
-bool run_of(Run* out, Build& build, const Place& item, Node size, Word memory, Le le) {
+bool run_of(Run* out, Build& build, const Place& item, Node size, Word memory) {
   Graph& g = build.graph();
   const int64_t step = item.step;
   const auto from_front = [&](Node place) {
@@ -72,19 +72,19 @@ bool run_of(Run* out, Build& build, const Place& item, Node size, Word memory, L
     return back ? sym::add(g, place, size) : place;
   };
   const Node last = sym::add(g, size, -1), before = g.index(-1), zero = g.index(0);
-  if (last == nullptr || before == nullptr || zero == nullptr) return false;
   const Node begin = item.start != nullptr ? from_front(item.start) : step < 0 ? last : zero;
   const Node end = item.stop != nullptr ? from_front(item.stop) : step < 0 ? before : size;
-  if (begin == nullptr || end == nullptr) return false;
-  const bool fits = step < 0
-                        ? le(build, begin, last) && le(build, end, begin) && le(build, before, end)
-                        : le(build, zero, begin) && le(build, begin, end) && le(build, end, size);
+  const bool fits = step < 0 ? holds_le(build, begin, last) && holds_le(build, end, begin) &&
+                                   holds_le(build, before, end)
+                             : holds_le(build, zero, begin) && holds_le(build, begin, end) &&
+                                   holds_le(build, end, size);
   if (!fits) return false;
   const Node room = step < 0 ? sym::sub(g, begin, end) : sym::sub(g, end, begin);
   const int64_t pace = step < 0 ? -step : step;
-  if (room == nullptr || pace < 0) return false;
+  if (pace < 0) return false;
   out->count = sym::floordiv(g, sym::add(g, room, pace - 1), pace);
-  if (out->count == nullptr || out->count->vmax == INT64_MAX || out->count->vmax < 0) return false;
+  if (out->count == nullptr) return build.keep(last_failure()), false;
+  if (out->count->vmax == INT64_MAX || out->count->vmax < 0) return false;
   out->begin = begin;
   out->step = step;
   out->most = std::min(out->count->vmax, memory);
@@ -124,7 +124,6 @@ struct Numbers {
 // What x[...] has become so far.
 struct Reading {
   Node part;
-  Le le;
   Sizes sizes;
   size_t axis = 0;
 };
@@ -142,7 +141,7 @@ Done read_slice(Reading& r, Build& build, const Place& item) {
     return kOk;
   }
   Run run;
-  if (!run_of(&run, build, item, size, r.part->dim(at), r.le)) return {};
+  if (!run_of(&run, build, item, size, r.part->dim(at))) return {};
   if (is_bound(run.begin) || run.step < 0) {
     Expr at_places;
     ASTER_TRY(places_of(&at_places, build, run));
@@ -157,7 +156,7 @@ Done read_slice(Reading& r, Build& build, const Place& item) {
 }
 
 Done read_integer(Reading& r, Build& build, const Place& item) {
-  const Node index = position(build, item.start, r.sizes[r.axis], r.le);
+  const Node index = position(build, item.start, r.sizes[r.axis]);
   if (index == nullptr) return {};
   ASTER_TRY(take_place(&r.part, build, r.axis, index));
   r.sizes.remove(r.axis);
@@ -235,10 +234,10 @@ class Tensors {
 
 }  // namespace
 
-Done index(Build& build, Input x, std::span<const Place> given, Le le) {
+Done index(Build& build, Input x, std::span<const Place> given) {
   Graph& g = build.graph();
   Vec<Place> items(build.context().heap());
-  Reading r{whole(x), le, {}};
+  Reading r{whole(x), {}};
   Tensors tensors(build.context().heap());
   ASTER_TRY(sizes_of(&r.sizes, build, x));
   if (!spell_out(&items, given, r.sizes.size())) return {};
@@ -275,15 +274,9 @@ struct Writing {
   Vec<Run> runs;  // an item of items each
   Sizes sizes;    // of the part
   Dims owners;    // items that they are of
-  Le le;
 
-  Writing(Build& b, Node target, Le inside)
-      : build(b),
-        g(b.graph()),
-        all(target),
-        items(b.context().heap()),
-        runs(b.context().heap()),
-        le(inside) {}
+  Writing(Build& b, Node target)
+      : build(b), g(b.graph()), all(target), items(b.context().heap()), runs(b.context().heap()) {}
 
   bool is_tensor(size_t k) const { return items[k].kind == ASTER_ML_INDEX_TENSOR; }
 
@@ -291,7 +284,7 @@ struct Writing {
     IndexItem item{place.kind, 0, 0, place.step, nullptr, 1};
     Run run;
     if (place.kind == ASTER_ML_INDEX_INTEGER) {
-      const Node at = position(build, place.start, size, le);
+      const Node at = position(build, place.start, size);
       if (at == nullptr) return {};
       if (is_bound(at)) {
         Expr value;
@@ -305,7 +298,7 @@ struct Writing {
       const Word memory = all->dim(axis);
       owners.push(static_cast<Word>(axis));
       if (is_bound(size) || concerns(place, size)) {
-        if (!run_of(&run, build, place, size, memory, le)) return {};
+        if (!run_of(&run, build, place, size, memory)) return {};
         ASTER_TRY(as_tensor(&item, run, memory));
         sizes.push(run.count);
       } else {
@@ -405,8 +398,7 @@ Status change(engine::Lazy& target, Node changed) {
 
 }  // namespace
 
-Done index_assign(Build& build, engine::Lazy& target, std::span<const Place> given, Input value,
-                  Le le) {
+Done index_assign(Build& build, engine::Lazy& target, std::span<const Place> given, Input value) {
   Graph& g = build.graph();
   Vec<Place> places(build.context().heap());
   Sizes sizes, of;
@@ -416,7 +408,7 @@ Done index_assign(Build& build, engine::Lazy& target, std::span<const Place> giv
     return p.kind == ASTER_ML_INDEX_TENSOR || p.kind == ASTER_ML_INDEX_NEW_AXIS;
   };
   if (std::ranges::any_of(given, unlike) || !spell_out(&places, given, sizes.size())) return {};
-  Writing w(build, engine::whole_of(&target)->node, le);
+  Writing w(build, engine::whole_of(&target)->node);
   for (size_t k = 0; k < sizes.size(); ++k) {
     const Done done = w.add(places[k], sizes[k], k);
     if (!done || !done->ok()) return done;

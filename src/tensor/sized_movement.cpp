@@ -42,20 +42,18 @@ Done unsqueeze(Build& build, Input x, int64_t axis) {
   return build.finish(tensor::unsqueeze(build.graph(), whole(x), axis), sizes);
 }
 
-// An axis that may be of one element or of more stays what it is now.
 Done squeeze(Build& build, Input x, int64_t axis) {
   if (!build.sized()) return {};
   size_t at = 0;
   ASTER_TRY(resolve_axis(&at, axis, node(x)->ndim));
   Sizes sizes;
   ASTER_TRY(sizes_of(&sizes, build, x));
-  if (is_bound(sizes[at])) {
-    if (sizes[at]->vmin <= 1) return {};
+  Graph& g = build.graph();
+  if (holds_le(build, g.index(2), sizes[at]) || holds_le(build, sizes[at], g.index(0)))
     return build.finish(whole(x), sizes);
-  }
-  if (uop::const_int(sizes[at]) != 1) return build.finish(whole(x), sizes);
+  if (!holds_le(build, g.index(1), sizes[at]) || !holds_le(build, sizes[at], g.index(1))) return {};
   sizes.remove(at);
-  return build.finish(tensor::select(build.graph(), whole(x), axis, 0), sizes);
+  return build.finish(tensor::select(g, whole(x), axis, 0), sizes);
 }
 
 Done flatten(Build& build, Input x, int64_t first, int64_t last) {
@@ -277,20 +275,6 @@ Done expand(Build& build, Input x, const Sizes& wanted) {
 
 // ---- Parts ----
 
-bool now_le(Build& build, Node a, Node b) {
-  int64_t left = 0, right = 0;
-  return a != nullptr && b != nullptr && build.symbols().value_of(&left, a).ok() &&
-         build.symbols().value_of(&right, b).ok() && left <= right;
-}
-
-bool holds_le(Build& build, Node a, Node b) {
-  if (a == nullptr || b == nullptr) return false;
-  if (always_le(build.graph(), a, b)) return true;
-  return build.engine().recording == nullptr && now_le(build, a, b);
-}
-
-// An end that may be beyond the axis is one for values that leave it inside: there is no more
-// memory behind it.
 Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end) {
   if (!build.sized() && !any_bound(begin) && !any_bound(end)) return {};
   Graph& g = build.graph();
@@ -299,7 +283,7 @@ Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end) {
   if (begin.size() != sizes.size() || end.size() != sizes.size()) return {};
   Node part = whole(x);
   for (size_t k = 0; k < sizes.size(); ++k) {
-    const bool fits = always_le(g, g.index(0), begin[k]) && always_le(g, begin[k], end[k]) &&
+    const bool fits = holds_le(build, g.index(0), begin[k]) && holds_le(build, begin[k], end[k]) &&
                       holds_le(build, end[k], sizes[k]);
     const Node size = sym::sub(g, end[k], begin[k]);
     if (size == nullptr) return last_failure();
@@ -332,7 +316,7 @@ Done select(Build& build, Input x, int64_t axis, Node index) {
   if (!is_bound(index) && uop::const_int(index) < 0) index = sym::add(g, index, size);
   const Node next = sym::add(g, index, 1);
   if (next == nullptr) return last_failure();
-  if (!always_le(g, g.index(0), index) || !always_le(g, next, size)) return {};
+  if (!holds_le(build, g.index(0), index) || !holds_le(build, next, size)) return {};
   sizes.remove(at);
   Node part = whole(x);
   ASTER_TRY(take_place(&part, build, at, index));
@@ -365,7 +349,8 @@ Done pad(Build& build, Input x, const Sizes& before, const Sizes& after, Word fi
   for (size_t k = 0; k < sizes.size(); ++k) {
     const Node total = sym::add(g, sym::add(g, before[k], sizes[k]), after[k]);
     if (total == nullptr) return last_failure();
-    if (!always_le(g, g.index(0), before[k]) || !always_le(g, g.index(0), after[k])) return {};
+    if (!holds_le(build, g.index(0), before[k]) || !holds_le(build, g.index(0), after[k]))
+      return {};
     out.push(total);
     if (total == sizes[k]) continue;
     Expr first, size;

@@ -43,6 +43,72 @@ Done roll(Build& build, Input x, Words shifts, Words axes) {
   return build.finish(part, sizes);
 }
 
+namespace {
+
+// An axis of n elements with others of its own before and behind it; negative amounts cut.
+struct Border {
+  Build& build;
+  Graph& g;
+  Node n;
+  Word before, after;
+
+  Node plus(Node size, Word by) const { return sym::add(g, size, by); }
+  Word most() const { return std::max(before, after); }
+
+  // Element i of the result is that of x at a place; nil where the axis is too short.
+  Expr reflected(Expr i, Expr last) const {
+    if (most() > 0 && !holds_le(build, g.index(most()), plus(n, -1))) return {};
+    const Expr place = i - static_cast<double>(before);
+    return last - abs(last - abs(place));
+  }
+  Expr replicated(Expr i, Expr last) const {
+    if (most() > 0 && !holds_le(build, g.index(1), n)) return {};
+    return min(max(i - static_cast<double>(before), 0.0), last);
+  }
+  // What is cut is gone before it comes round.
+  Expr circular(Expr i, Expr last) const {
+    const Word cut = std::min<Word>(before, 0) + std::min<Word>(after, 0);
+    if (!holds_le(build, g.index(std::max<Word>(most(), 0)), plus(n, cut))) return {};
+    const Expr left = max(last + static_cast<double>(1 + cut), 1.0);
+    const Expr turned =
+        alu(Op::kFloorMod, i - static_cast<double>(std::max<Word>(before, 0)), left);
+    return turned - static_cast<double>(std::min<Word>(before, 0));
+  }
+};
+
+}  // namespace
+
+Done pad_mode(Build& build, Input x, Words before, Words after, Padding mode) {
+  if (!build.sized() || before.size() != node(x)->ndim || after.size() != before.size()) return {};
+  Graph& g = build.graph();
+  Sizes sizes;
+  ASTER_TRY(sizes_of(&sizes, build, x));
+  Dims lead(before), trail(after);
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    if (is_bound(sizes[k])) lead[k] = trail[k] = 0;
+  }
+  Node part = tensor::pad_mode(g, whole(x), lead, trail, mode);
+  for (size_t k = 0; k < sizes.size() && part != nullptr; ++k) {
+    if (!is_bound(sizes[k]) || (before[k] == 0 && after[k] == 0)) {
+      sizes[k] = sym::add(g, sizes[k], lead[k] + trail[k]);
+      continue;
+    }
+    const Node total = sym::add(g, sym::add(g, sizes[k], before[k]), after[k]);
+    if (!holds_le(build, g.index(0), total)) return {};
+    Expr size;
+    ASTER_TRY(value_of(&size, build.engine(), sizes[k]));
+    const Border border{build, g, sizes[k], before[k], after[k]};
+    const Expr i = line(g, total->vmax), last = size.cast(DType::kInt64) - 1.0;
+    const Expr place = mode == Padding::kReflect     ? border.reflected(i, last)
+                       : mode == Padding::kReplicate ? border.replicated(i, last)
+                                                     : border.circular(i, last);
+    if (place.g == nullptr) return {};
+    part = take(g, part, k, place.n);
+    sizes[k] = total;
+  }
+  return build.finish(part, sizes);
+}
+
 Done repeat(Build& build, Input x, Words times) {
   if (!build.sized() || times.size() < node(x)->ndim) return {};
   if (std::ranges::any_of(times, [](Word n) { return n < 0; })) return {};
@@ -94,7 +160,7 @@ Done unfold(Build& build, Input x, int64_t axis, int64_t size, int64_t step) {
   ASTER_TRY(sizes_of(&sizes, build, x));
   const Node room = sym::sub(g, sizes[at], g.index(size));
   if (room == nullptr) return last_failure();
-  if (room->vmin < 0) return {};
+  if (!holds_le(build, g.index(0), room)) return {};
   sizes[at] = sym::add(g, sym::floordiv(g, room, step), 1);
   sizes.push(g.index(size));
   return build.finish(tensor::unfold(g, whole(x), axis, size, step), sizes);

@@ -271,8 +271,8 @@ Done scatter(Build& build, Input x, int64_t axis, Input index, Input src, int32_
     positions = where(in, places, places.like(static_cast<double>(all->dim(at)))).n;
   }
   for (size_t k = 0; k < ndim; ++k) {
-    if (!always_le(g, wanted[k], given[k])) return {};
-    if (k != at && !always_le(g, wanted[k], sizes[k])) return {};
+    if (!holds_le(build, wanted[k], given[k])) return {};
+    if (k != at && !holds_le(build, wanted[k], sizes[k])) return {};
     if (positions == nullptr) return last_failure();
     Word least = std::min(positions->dim(k), from->dim(k));
     if (k != at) least = std::min(least, all->dim(k));

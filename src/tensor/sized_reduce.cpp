@@ -136,7 +136,7 @@ Status ordered(Build& build, Input x, int64_t axis, bool descending, Node count)
   ASTER_TRY(resolve_axis(&at, axis, node(x)->ndim));
   Sizes sizes;
   ASTER_TRY(sizes_of(&sizes, build, x));
-  if (count != nullptr && !always_le(g, count, sizes[at])) return kOk;
+  if (count != nullptr && !holds_le(build, count, sizes[at])) return kOk;
   const bool real = dtype::is_float(g.strong(node(x)->dtype));
   const Fill fill = descending ? Fill::kLowest : real ? Fill::kNan : Fill::kHighest;
   ASTER_TRY(along(build, x, axis, fill));

@@ -57,7 +57,7 @@ Status windows(Build& build, Input x, const Windows& w, Fill fill, bool up, Node
     const Node room = sym::add(g, size, w.before[i] + w.after[i] - w.span(i));
     *out = room == nullptr ? nullptr : sym::add(g, sym::floordiv(g, room, w.stride[i]), 1);
     if (*out == nullptr) return last_failure();
-    if (up || w.after[i] < 0 || !always_le(g, g.index(0), room)) *out = nullptr;
+    if (up || w.after[i] < 0 || !holds_le(build, g.index(0), room)) *out = nullptr;
     return kOk;
   });
 }
@@ -68,7 +68,7 @@ Status windows_back(Build& build, Input x, const Windows& w, const Dims& more) {
     const Word ends = w.span(i) - w.before[i] - w.after[i] + more[i] - w.stride[i];
     *out = sym::add(g, sym::mul(g, size, w.stride[i]), ends);
     if (*out == nullptr) return last_failure();
-    if (!always_le(g, g.index(1), *out)) *out = nullptr;
+    if (!holds_le(build, g.index(1), *out)) *out = nullptr;
     return kOk;
   });
 }

@@ -58,18 +58,6 @@ constexpr Combination kCombinations[] = {
     {"Max", sym::max, false},
 };
 
-// Present values of sizes for which there is no rule; they count as used.
-Status present(Dims* out, Build& build, const Sizes& sizes) {
-  *out = Dims();
-  for (Node size : Nodes(sizes)) {
-    int64_t now = 0;
-    ASTER_TRY(build.symbols().value_of(&now, size));
-    ASTER_TRY(engine::look_at(build.engine(), size));
-    out->push(now);
-  }
-  return kOk;
-}
-
 using ShapeRule = sized::Done (*)(Build& build, Input x, const Sizes& wanted);
 using ShapeBuilder = Node (*)(Graph& g, Node x, Words shape);
 int32_t build_shape(aster_ml_lazy* out, Input x, size_t ndim, const aster_ml_dim* dims,
@@ -80,7 +68,7 @@ int32_t build_shape(aster_ml_lazy* out, Input x, size_t ndim, const aster_ml_dim
   ASTER_TRY(sized::dims_argument(&wanted, build.engine(), ndim, dims));
   if (const sized::Done done = rule(build, x, wanted)) return done->code;
   Dims shape;
-  ASTER_TRY(present(&shape, build, wanted));
+  ASTER_TRY(sized::present(&shape, build, wanted));
   return build.finish(f(build.graph(), node(x), shape));
 }
 
@@ -280,8 +268,8 @@ int32_t aster_ml_lazy_shrink_dims(aster_ml_lazy* out, const aster_ml_lazy* x, si
   ASTER_TRY(sized::dims_argument(&to, build.engine(), count, end));
   if (const sized::Done done = sized::shrink(build, x, from, to)) return done->code;
   Dims first, last;
-  ASTER_TRY(present(&first, build, from));
-  ASTER_TRY(present(&last, build, to));
+  ASTER_TRY(sized::present(&first, build, from));
+  ASTER_TRY(sized::present(&last, build, to));
   return build.finish(shrink(build.graph(), node(x), first, last));
 }
 
@@ -299,8 +287,8 @@ int32_t aster_ml_lazy_pad_dims(aster_ml_lazy* out, const aster_ml_lazy* x, size_
   if (fill != nullptr) ASTER_TRY(scalar_argument(&word, &dtype, fill));
   if (const sized::Done done = sized::pad(build, x, lead, trail, word, dtype)) return done->code;
   Dims first, last;
-  ASTER_TRY(present(&first, build, lead));
-  ASTER_TRY(present(&last, build, trail));
+  ASTER_TRY(sized::present(&first, build, lead));
+  ASTER_TRY(sized::present(&last, build, trail));
   return build.finish(pad(build.graph(), node(x), first, last, word, dtype));
 }
 

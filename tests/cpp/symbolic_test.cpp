@@ -63,6 +63,8 @@ TEST_F(CppSymbolic, TensorsHaveThem) {
   EXPECT_EQ(written.to_vector<float>(), (Numbers{0, 1, 0, 1, 2, 3}));
   EXPECT_EQ(rearrange(part, "n (a b) -> (b n) a", {{"a", 2}, {"n", n}}).to_vector<float>(),
             (Numbers{0, 1, 2, 3}));
+  EXPECT_EQ(interpolate(part, {n * 2, 2}, aster_ml::Interpolation::nearest).to_vector<float>(),
+            (Numbers{0, 1, 0, 1, 2, 3, 2, 3}));
   EXPECT_FALSE(shrink(x, {0}, {n, 2}).ok());
 }
 
@@ -75,6 +77,8 @@ TEST_F(CppSymbolic, ProgramsTakeValuesOnSeveralThreads) {
   ASSERT_EQ(step.variables().size(), 1u);
   EXPECT_EQ(step.variables()[0].name, "n");
   EXPECT_FALSE(step.variables()[0].fixed);
+  EXPECT_TRUE(step.is_for({kMost}));
+  EXPECT_FALSE(step.is_for({kMost + 1}));
   std::vector<aster_ml::Workspace> spaces;
   for (int t = 0; t < 4; ++t) spaces.emplace_back(step);
   std::vector<std::thread> threads;

@@ -587,6 +587,10 @@ void compute_sized(Pass& run, const aster_ml_uop* now) {
   MAKE(summed, aster_ml_lazy_einsum, "nc,cd->d", factors, 2, 0);
   const int64_t two = 2;
   MAKE(pooled, aster_ml_lazy_avg_pool, turned, 1, &two, nullptr);
+  const int64_t ones[] = {1, 1};
+  MAKE(around, aster_ml_lazy_pad_mode, x, 2, ones, ones, ASTER_ML_PADDING_REFLECT, nullptr);
+  MAKE(grown, aster_ml_lazy_interpolate_dims, around, 2, end, ASTER_ML_INTERPOLATION_LINEAR, 0);
+  MAKE(selected, aster_ml_lazy_nonzero, grown, 9, nullptr);
   MAKE(line, aster_ml_lazy_arange_dims, &run.context, &none, &rows, kFloat);
   const aster_ml_dim column[] = {rows, one};
   MAKE(tall, aster_ml_lazy_reshape_dims, line, 2, column);
@@ -597,7 +601,8 @@ void compute_sized(Pass& run, const aster_ml_uop* now) {
   MAKE(slope, aster_ml_gradient, total, &cache, 1, nullptr);
   aster_ml_dim dims[2];
   CALL(aster_ml_lazy_dims, dims, 2, scaled);
-  for (aster_ml_lazy* out : {sum, padded, row, total, slope, taken, joined, summed, pooled})
+  for (aster_ml_lazy* out :
+       {sum, padded, row, total, slope, taken, joined, summed, pooled, grown, selected})
     DO(read(run, out));
   const aster_ml_uop* twice = nullptr;
   CALL(aster_ml_symbolic_combine, &twice, &run.context, "Mul", &rows, &four);
@@ -606,6 +611,35 @@ void compute_sized(Pass& run, const aster_ml_uop* now) {
   if (twice == nullptr) return;
   run.values.push_back(static_cast<float>(found));
   EXPECT_EQ(aster_ml_uop_release(&run.context, twice), 0);
+}
+
+// A program for values for which a row is there, run with one and asked of another.
+void capture_sized(Pass& run, const aster_ml_uop* now) {
+  aster_ml_lazy *cache = run.lazy(), *y = run.lazy();
+  DO(load(run, cache, {5, 4}));
+  CALL(aster_ml_engine_capture_begin, &run.context, nullptr, 0);
+  const auto record = [&] {
+    const aster_ml_dim_index last[] = {
+        {ASTER_ML_INDEX_INTEGER, {0, now}, {0, nullptr}, 0, nullptr}};
+    MAKE(row, aster_ml_lazy_index_dims, cache, 1, last);
+    CALL(aster_ml_lazy_exp, y, row);
+  };
+  record();
+  if (y->impl == nullptr) {
+    EXPECT_EQ(aster_ml_engine_capture_cancel(&run.context), 0);
+    return;
+  }
+  aster_ml_program* program = run.program();
+  aster_ml_lazy* outputs[] = {y};
+  CALL(aster_ml_engine_capture_end, program, &run.context, outputs, 1);
+  if (program->impl == nullptr) return;
+  const int64_t inside = 4;
+  aster_ml_tensor result{};
+  CALL(aster_ml_program_run_bound, program, nullptr, &inside, 1, nullptr, 0, &result, 1);
+  if (result.storage.data == nullptr) return;
+  const float* data = static_cast<const float*>(result.storage.data);
+  run.values.insert(run.values.end(), data, data + 4);
+  EXPECT_EQ(aster_ml_tensor_free(&result), 0);
 }
 
 TEST(Fault, SymbolicSizes) {
@@ -618,6 +652,7 @@ TEST(Fault, SymbolicSizes) {
         EXPECT_EQ(aster_ml_uop_release(&run.context, n), 0);
         if (now == nullptr) return;
         compute_sized(run, now);
+        capture_sized(run, now);
         EXPECT_EQ(aster_ml_uop_release(&run.context, now), 0);
       },
       with([](auto& o) { o.compiler = "none"; }));

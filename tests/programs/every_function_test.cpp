@@ -219,12 +219,12 @@ bool frees(std::string_view name) {
 }
 // Accessors whose int32_t is a value.
 bool plain(std::string_view name) {
-  return among(name,
-               {"aster_ml_lazy_dtype", "aster_ml_lazy_is_realized", "aster_ml_lazy_is_stored",
-                "aster_ml_event_is_done", "aster_ml_lazy_is_same", "aster_ml_uop_dtype",
-                "aster_ml_lazy_is_symbolic", "aster_ml_buffer_is_read_only",
-                "aster_ml_buffer_memory_kind", "aster_ml_tensor_is_contiguous",
-                "aster_ml_device_type", "aster_ml_device_index", "aster_ml_device_is_available"}) ||
+  return among(name, {"aster_ml_lazy_dtype", "aster_ml_lazy_is_realized", "aster_ml_lazy_is_stored",
+                      "aster_ml_event_is_done", "aster_ml_lazy_is_same", "aster_ml_uop_dtype",
+                      "aster_ml_lazy_is_symbolic", "aster_ml_program_is_for",
+                      "aster_ml_buffer_is_read_only", "aster_ml_buffer_memory_kind",
+                      "aster_ml_tensor_is_contiguous", "aster_ml_device_type",
+                      "aster_ml_device_index", "aster_ml_device_is_available"}) ||
          name.starts_with("aster_ml_dtype_is_") || name.starts_with("aster_ml_view_is_");
 }
 // Pointers that may be null: "function:argument", or ":argument" for all.

@@ -121,6 +121,11 @@ class Program {
     return detail::good(aster_ml_program_set_variable(get(), name.c_str(), value));
   }
 
+  /* Whether it can be run with these values of the variables, in their order. */
+  bool is_for(const std::vector<int64_t>& values) const {
+    return aster_ml_program_is_for(get(), values.data(), values.size()) != 0;
+  }
+
   /* Runs it; the outputs hold the results until the next run. */
   bool run(const std::vector<Tensor>& inputs) const {
     if (!detail::there(*this, "run")) return false;

@@ -224,6 +224,13 @@ inline Tensor rearrange(const Tensor& x, const char* formula,
   return detail::sized(x.root(), aster_ml_lazy_rearrange_dims, x.get(), formula, names.size(),
                        names.data(), dims.data());
 }
+inline Tensor interpolate(const Tensor& x, const Sizes& size,
+                          Interpolation mode = Interpolation::linear, bool align_corners = false) {
+  const std::vector<aster_ml_dim> dims = detail::dims_of(size);
+  if (!detail::there(x, "interpolate")) return {};
+  return detail::sized(x.root(), aster_ml_lazy_interpolate_dims, x.get(), dims.size(), dims.data(),
+                       static_cast<aster_ml_interpolation>(mode), align_corners ? 1 : 0);
+}
 inline Tensor full(const Sizes& shape, const Scalar& value, Dtype dtype = {}) {
   const std::vector<aster_ml_dim> dims = detail::dims_of(shape);
   const detail::Root root = Context::current().root();

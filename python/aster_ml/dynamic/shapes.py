@@ -48,6 +48,11 @@ def _rearrange(native: Any, x: Any, formula: str, names: Any, sizes: Any) -> Any
     return _native.lazy_rearrange_dims(x, formula, names, dims(sizes))
 
 
+@sizes("interpolate")
+def _interpolate(native: Any, x: Any, size: Any, mode: int, align_corners: Any) -> Any:
+    return _native.lazy_interpolate_dims(x, dims(size), mode, align_corners)
+
+
 @sizes("full")
 def _full(native: Any, value: Any, code: int, shape: Any, *rest: Any) -> Any:
     return NotImplemented if is_bound(value) else _native.lazy_full_dims(value, code, dims(shape))

@@ -61,10 +61,6 @@ class CapturedJit:
             for i in range(_native.program_count_variables(program))
         ]
         self.variables = [(v["name"], v["value"]) for v in found]
-        # What the library looked at, having no rule.
-        for v in found:
-            if v["fixed"]:
-                seen[Variable(v["name"], v["min"], v["max"])] = v["value"]
         self.values = inputs.values
         self.expected_names, self.expected_input_info = inputs.names, inputs.info
         # Replays write where the returned tensors have their storage.
@@ -74,7 +70,10 @@ class CapturedJit:
 
     def holds(self, values: dict[str, int]) -> bool:
         """Whether variables of these values would be seen as they were seen."""
-        return all(e.infer(values) == value for e, value in self.seen.items())
+        if not all(e.infer(values) == value for e, value in self.seen.items()):
+            return False
+        # What the library looked at, or took to be inside something.
+        return not self.variables or bool(_native.program_is_for(self.program, self.given(values)))
 
     def given(self, values: dict[str, int]) -> tuple[int, ...]:
         """The values of the program's variables; those that no argument has keep theirs."""
@@ -351,7 +350,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
                 else:
                     return NotImplemented
         names = {v.name: n for v, n in values.items()}
-        if captured.seen and not captured.holds(names):
+        if not captured.holds(names):
             return NotImplemented
         ret = self._replay(tuple(tensors), captured.given(names))
         if ret is not NotImplemented:
