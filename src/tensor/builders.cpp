@@ -357,6 +357,7 @@ int32_t aster_ml_lazy_slice(aster_ml_lazy* out, const aster_ml_lazy* x, size_t c
   ASTER_API();
   Build build(out, {x});
   ASTER_TRY(build.status());
+  if (const sized::Done done = sized::slice(build, x, count, start, stop, step)) return done->code;
   return build.finish(slice(build.graph(), node(x), count, start, stop, step));
 }
 

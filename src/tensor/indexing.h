@@ -64,6 +64,11 @@ class Indexing {
 
 // The axis, and whether index fits beside x on all others. RANGE, DTYPE, SHAPE.
 Status check_along(const char* what, size_t* at, Node x, int64_t axis, Node index);
+// The elements of a mask that are not zero, counted by running its sum. What was built before and
+// is held by no handle is gone afterwards.
+Status count_true(int64_t* out, Input mask);
+// Row-major positions of a mask's first count true elements (int32), true ones first.
+Node true_positions(Graph& g, Node mask, int64_t count);
 // Coordinates of a Gather or Scatter along one axis by one index.
 uop::Dims along(size_t ndim, size_t axis);
 Node gather(Graph& g, Node x, int64_t axis, Node index);

@@ -142,6 +142,9 @@ struct Place {
   Input tensor;
 };
 Done index(Build& build, Input x, std::span<const Place> items);
+// The first axes from start to stop by steps; null lists are all of an axis, forward.
+Done slice(Build& build, Input x, size_t count, const int64_t* start, const int64_t* stop,
+           const int64_t* step);
 // What is assigned to a part: written, or build has the part of target that the value is to be
 // assigned to.
 Done index_assign(Build& build, engine::Lazy& target, std::span<const Place> items, Input value);

@@ -261,6 +261,23 @@ Done index(Build& build, Input x, std::span<const Place> given) {
   return build.finish(r.part, r.sizes);
 }
 
+Done slice(Build& build, Input x, size_t count, const int64_t* start, const int64_t* stop,
+           const int64_t* step) {
+  if (!build.sized() || count > node(x)->ndim) return {};
+  Graph& g = build.graph();
+  Vec<Place> items(build.context().heap());
+  for (size_t i = 0; i < count; ++i) {
+    Place item{ASTER_ML_INDEX_SLICE, nullptr, nullptr, step == nullptr ? 1 : step[i], nullptr};
+    if (item.step == 0) return {};
+    const bool back = item.step < 0;
+    if (start != nullptr && start[i] != (back ? INT64_MAX : INT64_MIN))
+      item.start = g.index(start[i]);
+    if (stop != nullptr && stop[i] != (back ? INT64_MIN : INT64_MAX)) item.stop = g.index(stop[i]);
+    ASTER_TRY(items.push(item));
+  }
+  return index(build, x, {items.data(), items.size()});
+}
+
 // ---- Writing ----
 
 namespace {

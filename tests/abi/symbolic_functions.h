@@ -41,6 +41,9 @@ ALONG(argmax, aster_ml_lazy_argmax(y, x, 0, 0))
 ALONG(argmin, aster_ml_lazy_argmin(y, x, 0, 1))
 ALONG(flip, aster_ml_lazy_flip(y, x, 2, axes))
 ALONG(select, aster_ml_lazy_select(y, x, 0, -1))
+static const int64_t from_end[] = {-1, 1}, to_all[] = {INT64_MIN, 5}, in_steps[] = {-2, 2};
+ALONG(slice, aster_ml_lazy_slice(y, x, 2, from_end, to_all, in_steps))
+ALONG(slice_forward, aster_ml_lazy_slice(y, x, 1, NULL, NULL, in_steps + 1))
 ALONG(unsqueeze, aster_ml_lazy_unsqueeze(y, x, 1))
 ALONG(flatten, aster_ml_lazy_flatten(y, x, 0, 1))
 ALONG(flatten_turned, aster_ml_lazy_flatten(y, t, 0, 1))
@@ -422,6 +425,8 @@ static const struct {
     {"argmin", do_argmin},
     {"flip", do_flip},
     {"select", do_select},
+    {"slice", do_slice},
+    {"slice_forward", do_slice_forward},
     {"unsqueeze", do_unsqueeze},
     {"flatten", do_flatten},
     {"flatten_turned", do_flatten_turned},
