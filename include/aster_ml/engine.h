@@ -201,7 +201,8 @@ typedef struct aster_ml_program_variable {
   const char *name;
   int64_t min; /* what values it may have */
   int64_t max;
-  int64_t value; /* of runs that are given no other; at first that of the capture */
+  int64_t value;   /* of runs that are given no other; at first that of the capture */
+  int64_t limited; /* 1: not for all these values, be it this one alone: aster_ml_program_is_for */
 } aster_ml_program_variable;
 
 /* How many variables a program has. 0 for an empty handle. */

@@ -155,6 +155,7 @@ class Builder {
     const auto place_of = [&](uint32_t* out, uint32_t symbol) -> Status {
       size_t place = 0;
       ASTER_TRY(take_variable(&place, symbol));
+      p_.variables[place].limited = true;
       *out = static_cast<uint32_t>(place);
       return kOk;
     };

@@ -475,6 +475,7 @@ int32_t aster_ml_program_get_variable(aster_ml_program_variable* variable,
   all.min = from.least;
   all.max = from.most;
   all.value = from.value;
+  all.limited = from.seen || from.limited;
   aster::write_struct(variable, all);
   return aster::kOk;
 }

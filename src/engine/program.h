@@ -71,6 +71,7 @@ struct ProgramVariable {
   uint32_t number;         // among those of the context
   uint32_t input = kNone;  // that it is
   bool seen = false;       // the program is for the value that it was captured with
+  bool limited = false;    // conditions have to do with it
 };
 
 struct Program;

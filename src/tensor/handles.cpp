@@ -425,6 +425,7 @@ int32_t aster_ml_lazy_assign(aster_ml_lazy* target, const aster_ml_lazy* value) 
   const aster::ContextLock lock(lazy.context);
   ASTER_TRY(lock.status());
   if (node(value) == lazy.node) return kOk;
+  ASTER_TRY(engine::look_at_earlier(*cell(value)));
   if (const auto done = sized::assign(lazy, value)) return done->code;
   ASTER_TRY(engine::look_at_sizes(lazy));
   ASTER_TRY(engine::look_at_sizes(*cell(value)));

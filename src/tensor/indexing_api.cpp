@@ -120,6 +120,7 @@ Status write_by_mask(Node* out, Build& build, const aster_ml_index& item, Node x
     return ASTER_FAIL(kARGUMENT, "tensors of two contexts in one operation");
   }
   Node from = nullptr;
+  ASTER_TRY(engine::look_at_sizes(*cell(item.tensor)));
   ASTER_TRY(assign_value(&from, g, "index_assign", x, reshape(g, value, Words{}), x->shape()));
   uop::Dims shape(x->ndim, 1);
   const Node mask = node(item.tensor);

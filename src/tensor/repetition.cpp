@@ -201,6 +201,8 @@ int32_t aster_ml_lazy_pad_mode(aster_ml_lazy* out, const aster_ml_lazy* x, size_
                                const int64_t* before, const int64_t* after, aster_ml_padding mode,
                                const aster_ml_scalar* fill) {
   ASTER_API();
+  if (mode == ASTER_ML_PADDING_CONSTANT)
+    return aster_ml_lazy_pad(out, x, count, before, after, fill);
   Build build(out, {x});
   ASTER_TRY(build.status());
   Words lead, trail;
@@ -209,19 +211,7 @@ int32_t aster_ml_lazy_pad_mode(aster_ml_lazy* out, const aster_ml_lazy* x, size_
   if (mode < ASTER_ML_PADDING_CONSTANT || mode > ASTER_ML_PADDING_CIRCULAR) {
     return ASTER_FAIL(kARGUMENT, "unknown padding %d", mode);
   }
-  if (mode != ASTER_ML_PADDING_CONSTANT) {
-    const auto how = static_cast<Padding>(mode);
-    if (const sized::Done done = sized::pad_mode(build, x, lead, trail, how)) return done->code;
-    return build.finish(pad_mode(build.graph(), node(x), lead, trail, how));
-  }
-  Word word = 0;
-  DType dtype = DType::kWeakInt;
-  if (fill != nullptr) ASTER_TRY(scalar_argument(&word, &dtype, fill));
-  if (build.sized() && count == node(x)->ndim) {
-    Graph& g = build.graph();
-    const sized::Done done =
-        sized::pad(build, x, sized::constants(g, lead), sized::constants(g, trail), word, dtype);
-    if (done) return done->code;
-  }
-  return build.finish(pad(build.graph(), node(x), lead, trail, word, dtype));
+  const auto how = static_cast<Padding>(mode);
+  if (const sized::Done done = sized::pad_mode(build, x, lead, trail, how)) return done->code;
+  return build.finish(pad_mode(build.graph(), node(x), lead, trail, how));
 }

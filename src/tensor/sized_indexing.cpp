@@ -413,10 +413,39 @@ Status change(engine::Lazy& target, Node changed) {
   return kOk;
 }
 
+// target[mask] = one value: chosen element by element.
+Done assign_by_mask(Build& build, engine::Lazy& target, Input by, Input value) {
+  Graph& g = build.graph();
+  const Node all = engine::whole_of(&target)->node;
+  Node mask = whole(by);
+  Sizes sizes, of;
+  ASTER_TRY(sizes_of(&sizes, g, target));
+  ASTER_TRY(sizes_of(&of, build, by));
+  if (of.size() == 0 || of.size() > sizes.size()) return {};
+  if (node(value)->ndim > 1 + sizes.size() - of.size()) return {};
+  Dims shape(all->ndim, 1);
+  for (size_t k = 0; k < of.size(); ++k) {
+    if (of[k] != sizes[k] || mask->dim(k) < all->dim(k)) return {};
+    mask = cut(g, mask, k, shape[k] = all->dim(k));
+    if (mask == nullptr) return last_failure();
+  }
+  ASTER_TRY(masked(&mask, build, mask, of, all_axes(of.size()), Fill::kZero));
+  Node from = nullptr;
+  const Node one = tensor::reshape(g, node(value), Words{});
+  ASTER_TRY(assign_value(&from, g, "index_assign", all, one, all->shape()));
+  build.take_rule(constants(g, all->shape()));
+  const Expr changed = where(Expr{&g, g.reshape(mask, shape)}, Expr{&g, from}, Expr{&g, all});
+  return changed.n == nullptr ? last_failure() : change(target, changed.n);
+}
+
 }  // namespace
 
 Done index_assign(Build& build, engine::Lazy& target, std::span<const Place> given, Input value) {
   Graph& g = build.graph();
+  const bool by_mask = given.size() == 1 && given[0].kind == ASTER_ML_INDEX_TENSOR &&
+                       node(given[0].tensor)->dtype == DType::kBool;
+  if (by_mask && node(value)->count() == 1 && cell(value)->sized == nullptr)
+    return assign_by_mask(build, target, given[0].tensor, value);
   Vec<Place> places(build.context().heap());
   Sizes sizes, of;
   ASTER_TRY(sizes_of(&sizes, g, target));

@@ -273,6 +273,25 @@ static void do_index_assign_part(aster_ml_lazy *y, const aster_ml_lazy *x, const
   OK(aster_ml_lazy_clone(y, &value));
   let_go(last);
 }
+/* A tensor of n rows where it is less than a number, and rows of a cache up to n by their first. */
+static void do_assign_by_mask(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
+                              aster_ml_dim rows) {
+  aster_ml_lazy value = {0}, filling = {0}, cache = {0}, early = {0}, first = {0};
+  (void)t;
+  OK(aster_ml_lazy_number(&filling, &context, 3));
+  OK(aster_ml_lazy_mul(&value, x, x));
+  const aster_ml_index less[] = {{ASTER_ML_INDEX_TENSOR, 0, 0, 0, mask_of(x)}};
+  OK(aster_ml_lazy_index_assign(&value, 1, less, &filling));
+  OK(aster_ml_lazy_clone(&cache, &base));
+  aster_ml_lazy *const stored[] = {&cache};
+  OK(aster_ml_lazy_realize(stored, 1));
+  part(&early, &cache, rows, number(WIDTH));
+  OK(aster_ml_lazy_select(&first, x, 1, 0));
+  const aster_ml_index of_rows[] = {{ASTER_ML_INDEX_TENSOR, 0, 0, 0, mask_of(&first)}};
+  OK(aster_ml_lazy_index_assign(&early, 1, of_rows, &filling));
+  OK(aster_ml_lazy_sum(&first, &cache, 0, NULL, 0));
+  OK(aster_ml_lazy_add(y, &value, &first));
+}
 static const char *const names[] = {"a", "n"};
 static void do_rearrange(aster_ml_lazy *y, const aster_ml_lazy *x, const aster_ml_lazy *t,
                          aster_ml_dim rows) {
@@ -535,6 +554,7 @@ static const struct {
     {"masked_select_few", do_masked_select_few},
     {"masked_select_rows", do_masked_select_rows},
     {"nonzero", do_nonzero},
+    {"assign_by_mask", do_assign_by_mask},
     {"svd", do_svd},
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };

@@ -250,7 +250,7 @@ static void test_conditions(void) {
     aster_ml_lazy *const outputs[] = {&result};
     OK(aster_ml_engine_capture_end(&program, &context, outputs, 1));
     OK(aster_ml_program_get_variable(&variable, &program, 0));
-    EXPECT(variable.fixed == 0);
+    EXPECT(variable.fixed == 0 && variable.limited == 1);
     for (int64_t rows = 1; rows <= MOST; rows++) {
       const int is_for = conditions[i].least <= rows && rows <= conditions[i].most;
       if (aster_ml_program_is_for(&program, &rows, 1) != is_for) {

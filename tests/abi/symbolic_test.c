@@ -43,7 +43,7 @@ static void test_programs(void) {
     if (aster_ml_program_count_variables(&program) == 1) {
       OK(aster_ml_program_get_variable(&variable, &program, 0));
       EXPECT(strcmp(variable.name, "n") == 0 && variable.min == 1 && variable.max == MOST);
-      EXPECT(variable.value == 3);
+      EXPECT(variable.value == 3 && variable.limited == 0);
       if (variable.fixed != 0) {
         fprintf(stderr, "%s looked at its size\n", functions[i].name);
         expect_failures++;

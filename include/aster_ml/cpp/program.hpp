@@ -28,6 +28,7 @@ struct ProgramVariable {
   std::string name;
   int64_t min, max, value;
   bool fixed;
+  bool limited; /* see Program::is_for */
 };
 
 /* A captured step: recorded once, run again on other inputs without building a graph.
@@ -112,7 +113,7 @@ class Program {
       aster_ml_program_variable one{};
       one.struct_size = sizeof(one);
       if (!detail::good(aster_ml_program_get_variable(&one, get(), i))) return {};
-      all.push_back({one.name, one.min, one.max, one.value, one.fixed != 0});
+      all.push_back({one.name, one.min, one.max, one.value, one.fixed != 0, one.limited != 0});
     }
     return all;
   }

@@ -61,6 +61,8 @@ class CapturedJit:
             for i in range(_native.program_count_variables(program))
         ]
         self.variables = [(v["name"], v["value"]) for v in found]
+        # What the library looked at, or took to be inside something.
+        self.limited = any(v["limited"] for v in found)
         self.values = inputs.values
         self.expected_names, self.expected_input_info = inputs.names, inputs.info
         # Replays write where the returned tensors have their storage.
@@ -72,8 +74,7 @@ class CapturedJit:
         """Whether variables of these values would be seen as they were seen."""
         if not all(e.infer(values) == value for e, value in self.seen.items()):
             return False
-        # What the library looked at, or took to be inside something.
-        return not self.variables or bool(_native.program_is_for(self.program, self.given(values)))
+        return not self.limited or bool(_native.program_is_for(self.program, self.given(values)))
 
     def given(self, values: dict[str, int]) -> tuple[int, ...]:
         """The values of the program's variables; those that no argument has keep theirs."""
@@ -350,7 +351,7 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
                 else:
                     return NotImplemented
         names = {v.name: n for v, n in values.items()}
-        if not captured.holds(names):
+        if (captured.seen or captured.limited) and not captured.holds(names):
             return NotImplemented
         ret = self._replay(tuple(tensors), captured.given(names))
         if ret is not NotImplemented:
