@@ -111,6 +111,9 @@ Status dims_argument(Sizes* out, engine::Engine& engine, size_t ndim, const aste
         return ASTER_FAIL(kRANGE, "dimension %zu is %lld", i, static_cast<long long>(now));
       if (size->vmax == INT64_MAX)
         return ASTER_FAIL(kRANGE, "dimension %zu may be of any size: it has no upper bound", i);
+      const Node zero = g.index(0);
+      if (zero == nullptr) return last_failure();
+      if (!never_negative(g, size)) ASTER_TRY(engine::assume_le(engine, zero, size));
     }
     if (size == nullptr) return last_failure();
     out->push(size);

@@ -198,6 +198,12 @@ TRIED(squeezed, aster_ml_lazy z = {0}; OK(aster_ml_lazy_squeeze(&z, x, 0));
 TRIED(windows, OK(aster_ml_lazy_unfold(y, x, 0, 3, 1));)
 TRIED(largest, aster_ml_lazy order = {0}; OK(aster_ml_lazy_topk(y, &order, x, 4, 0, 1));)
 
+TRIED(line, const aster_ml_dim five = number(5);
+      OK(aster_ml_lazy_arange_dims(y, &context, &rows, &five, ASTER_ML_DTYPE_FLOAT32));)
+TRIED(fewer_rows, const aster_ml_dim less = combined("Sub", rows, 3);
+      const aster_ml_dim dims[] = {less, number(WIDTH)}; aster_ml_lazy row_of = {0};
+      OK(aster_ml_lazy_select(&row_of, &base, 0, 1));
+      OK(aster_ml_lazy_expand_dims(y, &row_of, 2, dims)); let_go(less);)
 static const int64_t some[] = {3, 0}, fewer[] = {-1, 0}, more[] = {1, 1};
 TRIED(reflected, OK(aster_ml_lazy_pad_mode(y, x, 2, some, more, ASTER_ML_PADDING_REFLECT, NULL));)
 TRIED(reflected_cut,
@@ -230,6 +236,8 @@ static const struct {
     {"replicated_cut", replicated_cut, 4, 2, MOST},
     {"circular", circular, 6, 3, MOST},
     {"circular_cut", circular_cut, 4, 4, MOST},
+    {"line", line, 3, 1, 5},
+    {"fewer_rows", fewer_rows, 5, 3, MOST},
 };
 
 /* A program is for the values for which what is inside now is so, and says of others that they are
