@@ -267,7 +267,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leav
   const bool near = on == nullptr || !on->computes() || on->info.kind == ASTER_ML_DEVICE_KIND_CPU;
   scratch.defaults = graph.defaults;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
-  ASTER_TRY(lower_dtypes(sink, scratch));
+  ASTER_TRY(lower_dtypes(sink, scratch, near && context.options().no_library == 0));
   ASTER_TRY(lower_wide(sink, scratch));
   ASTER_TRY(inline_calls(sink, scratch, near));
   ASTER_TRY(expand_scatters(sink, scratch));

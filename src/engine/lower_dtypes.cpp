@@ -6,7 +6,10 @@
 
 #include "dtype/sticky.h"
 #include "engine/rangeify.h"
+#include "runtime/cpu/native_sticky.h"
+#include "uop/composite.h"
 #include "uop/expr.h"
+#include "uop/wide.h"
 
 namespace aster::engine {
 namespace {
@@ -323,9 +326,23 @@ Status check_terms(Node node) {
                     static_cast<long long>(terms), uop::brief(node->src(0)).text);
 }
 
-Node lower_node(Graph& g, Node node, Nodes src) {
+// A product of matrices by bytes, of operands that lie in memory.
+Node lower_matmul(Graph& g, Node call, Node a, Node b) {
+  Node operands[] = {a, b};
+  for (Node& x : operands) {
+    if (x != nullptr && is_const(x)) x = g.contiguous(x);
+    if (x == nullptr) return nullptr;
+  }
+  const Word words[] = {static_cast<Word>(uop::WideKind::kBytes), static_cast<Word>(a->dtype)};
+  return g.make(Op::kWide, dtype::stored_as(call->dtype), operands, words, call->shape());
+}
+
+Node lower_node(Graph& g, Node node, Nodes src, bool bytes) {
   const Expr x{&g, src.empty() ? nullptr : src[0]};
   const DType stored = dtype::stored_as(node->dtype);
+  if (bytes && node->op == Op::kCall && uop::composite_of(node) == uop::Composite::kExactMatmul &&
+      runtime::cpu::native::worth_bytes(src[1], src[2]))
+    return lower_matmul(g, node, src[1], src[2]);
   const bool combines = is_sticky(node->dtype) && node->narg > 0 && node->arg(0) >= 0;
   if (uop::is_alu(node->op)) return lower_alu(g, node, src);
   if (node->op == Op::kCast) return lower_cast(x, node->src(0)->dtype, node->dtype).n;
@@ -343,7 +360,7 @@ Node lower_node(Graph& g, Node node, Nodes src) {
 
 }  // namespace
 
-Status lower_dtypes(Node* sink, Graph& g) {
+Status lower_dtypes(Node* sink, Graph& g, bool bytes) {
   Vec<Node> nodes(g.memory()), src(g.memory());
   Map<Node, Node> done(g.memory());
   ASTER_TRY(walk(&nodes, std::array{*sink}));
@@ -354,7 +371,7 @@ Status lower_dtypes(Node* sink, Graph& g) {
     for (size_t i = 0; i < node->nsrc; ++i) {
       Node source = node->src(i);
       if (i == 0 && node->op == Op::kCall) {
-        ASTER_TRY(lower_dtypes(&source, g));
+        ASTER_TRY(lower_dtypes(&source, g, bytes));
       } else {
         source = done.get(source, nullptr);
       }
@@ -365,7 +382,7 @@ Status lower_dtypes(Node* sink, Graph& g) {
     const Nodes lowered{src.data(), src.size()};
     Node made = node;
     if (computes_sticky(node)) {
-      made = lower_node(g, node, lowered);
+      made = lower_node(g, node, lowered, bytes);
     } else if (changed) {
       made = g.with_sources(node, lowered);
     }

@@ -13,6 +13,7 @@ namespace narrow {
   Type products = x;                                   \
   __asm__("pmaddwd %1, %0" : "+x"(products) : "x"(y)); \
   *sum += products
+#define TILE_REDUCES
 #include "flt/tile_loop.inc"
 }  // namespace narrow
 
@@ -24,6 +25,7 @@ namespace middle {
   Type products;                                                    \
   __asm__("vpmaddwd %2, %1, %0" : "=x"(products) : "x"(x), "x"(y)); \
   *sum += products
+#define TILE_REDUCES
 #include "flt/tile_loop.inc"
 }  // namespace middle
 
@@ -32,8 +34,17 @@ namespace wide {
 #define TILE_ROWS 8
 #define TILE_TARGET [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni")]]
 #define TILE_ADD __asm__("vpdpwssd %2, %1, %0" : "+v"(*sum) : "v"(x), "v"(y))
+#define TILE_REDUCES
 #include "flt/tile_loop.inc"
 }  // namespace wide
+
+namespace bytes {
+#define TILE_BYTES 64
+#define TILE_ROWS 8
+#define TILE_TARGET [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni")]]
+#define TILE_ADD __asm__("vpdpbusd %1, %2, %0" : "+v"(*sum) : "v"(x), "v"(y))
+#include "flt/tile_loop.inc"
+}  // namespace bytes
 
 #else
 
@@ -61,20 +72,31 @@ void tile_plain(int32_t* sums, const int32_t* a, size_t step, const int32_t* b, 
 
 #endif
 
+#if defined(__x86_64__)
+bool adds_products(int32_t vector_bytes) {
+  return (vector_bytes == 0 || vector_bytes >= 64) && __builtin_cpu_supports("avx512vnni") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
 }  // namespace
 
 TileCode tile_for([[maybe_unused]] int32_t vector_bytes) {
 #if defined(__x86_64__)
   const int32_t most = vector_bytes == 0 ? 64 : vector_bytes;
-  if (most >= 64 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl")) {
-    return {wide::tile, wide::reduce};
-  }
+  if (adds_products(vector_bytes)) return {wide::tile, wide::reduce};
   if (most >= 32 && __builtin_cpu_supports("avx2")) return {middle::tile, middle::reduce};
   return {narrow::tile, narrow::reduce};
 #else
   return {tile_plain, reduce_plain};
 #endif
+}
+
+Tile byte_tile_for([[maybe_unused]] int32_t vector_bytes) {
+#if defined(__x86_64__)
+  if (adds_products(vector_bytes)) return bytes::tile;
+#endif
+  return nullptr;
 }
 
 }  // namespace aster::flt

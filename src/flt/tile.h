@@ -1,4 +1,4 @@
-// The one loop that takes the time of products: sums of products of int16 pairs.
+// The one loop that takes the time of products: sums of products of pairs of int16, or of bytes.
 #pragma once
 
 #include <cstddef>
@@ -21,5 +21,8 @@ struct TileCode {
 };
 // The widest that the CPU has and vector_bytes (16, 32, 64; 0: any) allows. All are exact.
 TileCode tile_for(int32_t vector_bytes);
+// The same of four bytes in the place of each pair, those of a with a sign, those of b without;
+// null where the CPU has no such instruction.
+Tile byte_tile_for(int32_t vector_bytes);
 
 }  // namespace aster::flt

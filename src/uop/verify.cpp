@@ -233,7 +233,7 @@ bool runs_foreign(Node n) {
 }
 bool computes_wide(Node n) {
   return n->nsrc >= 1 && n->narg >= 2 && n->arg(0) >= 0 &&
-         n->arg(0) <= static_cast<Word>(WideKind::kMatmul);
+         n->arg(0) <= static_cast<Word>(WideKind::kBytes);
 }
 bool loads(Node n) { return accesses(n, 3) && n->ndim == 0; }
 bool gates(Node n) {

@@ -1,6 +1,7 @@
-// What a Wide node (uop/ops.def) computes of flt256 and flt512 by src/flt: its first argument, and
-// what the others say. As tensors have them its operands are of a wide dtype; lowered
-// (engine/lower_wide.h) they are words, uint64 along one more axis, the last.
+// What a Wide node (uop/ops.def) computes of flt256 and flt512 by src/flt, or kBytes by
+// runtime/cpu/sticky_product.h: its first argument, and what the others say. As tensors have them
+// its operands are of a wide dtype; lowered (engine/lower_wide.h) they are words, uint64 along one
+// more axis, the last.
 #pragma once
 
 #include "uop/uop.h"
@@ -14,7 +15,8 @@ enum class WideKind : Word {
   kProduct,  // a[..] * b[..] summed over the last axis, likewise; dtype
   kFold,     // over the last axis, in order; dtype, operation of flt.h
   kScan,     // sums up to each place of the last axis, likewise; dtype, 1 if from the end
-  kMatmul    // [.., M, K] by [.., K, N], likewise; dtype
+  kMatmul,   // [.., M, K] by [.., K, N], likewise; dtype
+  kBytes     // the same of what stores sticky integers: exact, checked once; dtype that is stored
 };
 
 inline WideKind wide_kind(Node node) { return static_cast<WideKind>(node->arg(0)); }

@@ -464,7 +464,8 @@ TEST_P(Sticky, ErrorsFollowBroadcasting) {
 TEST_P(Sticky, ErrorsOfProductsSpoilRowsAndColumns) {
   const struct {
     int64_t batch, m, k, n;
-  } shapes[] = {{1, 1, 1, 1}, {1, 3, 5, 7}, {2, 9, 33, 17}, {1, 65, 130, 67}, {1, 4, 0, 3}};
+  } shapes[] = {{1, 1, 1, 1},     {1, 3, 5, 7},       {2, 9, 33, 17},
+                {1, 65, 130, 67}, {1, 150, 140, 190}, {1, 4, 0, 3}};
   for (const Width& w : kWidths) {
     const Width& to = wider(w);
     for (const auto& s : shapes) {
@@ -506,6 +507,24 @@ TEST_P(Sticky, ErrorsOfProductsSpoilRowsAndColumns) {
           }
         }
       }
+    }
+  }
+}
+
+TEST_P(Sticky, ProductsOfConstantsAndViews) {
+  for (const Width& w : kWidths) {
+    const Words x = noise_of(w, 96 * 96, 14, w.bits / 2);
+    const Tensor t = tensor(w, x, {96, 96}), ones = t * 0 + 1;
+    const Words down = patterns(t.sum({0})), across = patterns(t.sum({1}));
+    const Words first = patterns(ones.matmul(t)), second = patterns(t.matmul(ones));
+    const Words third = patterns(t.transpose(0, 1).matmul(ones));
+    const Tensor constant = make(aster_ml_lazy_ones_like, t.get(), int32_t{0});
+    const Words fourth = patterns(constant.matmul(t));
+    for (size_t i = 0; i < 96 * 96; ++i) {
+      ASSERT_EQ(first[i], down[i % 96]);
+      ASSERT_EQ(second[i], across[i / 96]);
+      ASSERT_EQ(third[i], down[i / 96]);
+      ASSERT_EQ(fourth[i], down[i % 96]);
     }
   }
 }

@@ -37,13 +37,17 @@ bool in_order(Node node, size_t argument, std::span<const int64_t> view) {
   return true;
 }
 
+bool reads_anyhow(Node, size_t, std::span<const int64_t>) { return true; }
+
 constexpr Implementation kImplementations[] = {
     {Op::kScatter, "scatter", nullptr, nullptr, in_order, prepare_scatter, run_scatter},
     {Op::kArgsort, "argsort", nullptr, nullptr, from_start, prepare_argsort, run_argsort},
     {Op::kSort, "sort", nullptr, cost_sort, from_start, prepare_sort, run_sort},
     {Op::kSort, "sort", accepts_wide_sort, cost_wide_sort, from_start, prepare_wide_sort, run_sort},
     {Op::kForeign, "kernel", nullptr, nullptr, reads_foreign, prepare_foreign, run_foreign},
-    {Op::kWide, "wide", nullptr, nullptr, reads_wide, prepare_wide, run_wide},
+    {Op::kWide, "wide", accepts_wide, nullptr, reads_wide, prepare_wide, run_wide},
+    {Op::kWide, "bytes", accepts_sticky_matmul, nullptr, reads_anyhow, prepare_sticky_matmul,
+     run_sticky_matmul},
 };
 
 }  // namespace

@@ -80,9 +80,14 @@ double cost_sort(uop::Node node);
 double cost_wide_sort(uop::Node node);
 Status prepare_wide_sort(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_sort(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
+bool accepts_wide(uop::Node node);
 bool reads_wide(uop::Node node, size_t argument, std::span<const int64_t> view);
 Status prepare_wide(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_wide(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
+bool accepts_sticky_matmul(uop::Node node);
+Status prepare_sticky_matmul(Plan* out, uop::Node node, std::span<const int64_t> views);
+void run_sticky_matmul(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
+                       int64_t end);
 bool reads_foreign(uop::Node node, size_t argument, std::span<const int64_t> view);
 Status prepare_foreign(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_foreign(const Plan& plan, void* const* operands, void* scratch, int64_t begin,

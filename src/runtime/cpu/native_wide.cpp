@@ -3,6 +3,8 @@
 
 namespace aster::runtime::cpu::native {
 
+bool accepts_wide(uop::Node node) { return uop::wide_kind(node) != uop::WideKind::kBytes; }
+
 bool reads_wide(uop::Node node, size_t argument, std::span<const int64_t> view) {
   return reference::reads_wide(node, argument, view);
 }
