@@ -66,14 +66,19 @@ ASTER_ML_API int32_t aster_ml_lazy_scaled_dot_product_attention(
  * equal have no gradient of their vectors. */
 
 /* x = p l u by Gaussian elimination with partial pivoting: p a permutation, l unit lower, u upper
- * triangular; also of singular matrices. Shapes: x [..., m, n], k = min(m, n) -> p [..., m, m],
- * l [..., m, k], u [..., k, n]. Errors: SHAPE, DTYPE. */
+ * triangular; also of singular matrices.
+ * Of sticky integers elimination is exact, without fractions: x = p l d^-1 u, where d is diagonal,
+ * d[i] = u[i - 1, i - 1] u[i, i] (u[0, 0] of the first), and l has the diagonal of u. All are
+ * minors of x, up to its determinant: ERR where they do not fit, and what is made of ERR.
+ * Shapes: x [..., m, n], k = min(m, n) -> p [..., m, m], l [..., m, k], u [..., k, n].
+ * Dtypes: float; or sticky -> that of its sums, tbb32 or tbb64. Errors: SHAPE, DTYPE; NUMERIC when
+ * realised (sticky: a pivot is ERR or 0). Source: E. H. Bareiss 1968. */
 ASTER_ML_API int32_t aster_ml_lazy_lu(aster_ml_lazy *out_p, aster_ml_lazy *out_l,
                                       aster_ml_lazy *out_u, const aster_ml_lazy *x);
 
-/* The same in one matrix, l below the diagonal and u on and above it; row i of l u is row rows[i]
- * of x. Shapes: x [..., m, n] -> lu [..., m, n], rows [..., m]. Dtypes: rows is int32. Errors:
- * SHAPE, DTYPE. */
+/* The same in one matrix, l below the diagonal and u on and above it; row i of l u, of sticky
+ * integers of l d^-1 u, is row rows[i] of x. Shapes: x [..., m, n] -> lu [..., m, n],
+ * rows [..., m]. Dtypes: rows is int32. Errors: as lu. */
 ASTER_ML_API int32_t aster_ml_lazy_lu_factor(aster_ml_lazy *out_lu, aster_ml_lazy *out_rows,
                                              const aster_ml_lazy *x);
 

@@ -111,6 +111,9 @@ def _upper(UPLO: str) -> bool:
 def lu(a: Any) -> LuResult:
     """P, L and U of Gaussian elimination with partial pivoting; of singular matrices too.
 
+    Of sticky integers they are exact, as linalg.h says: a = P L D^-1 U, all of them minors of a, in
+    the dtype of sums; a pivot that is ERR or 0 is an Error.
+
     >>> from aster_ml import Tensor, linalg
     >>> P, L, U = linalg.lu(Tensor([[1.0, 2.0], [2.0, 0.0]]))
     >>> L.tolist()

@@ -143,7 +143,9 @@ Status operands_of(Problem* p, Dims* batch, Graph& g, Node* a, Node* b) {
                       p->what != What::kSvd && p->what != What::kSvdValues;
   const Node x = *a;
   if (x->ndim < 2) return ASTER_FAIL(kSHAPE, "%s of %s: two axes are needed", name, brief(x).text);
-  if (x->dtype != DType::kFloat32 && x->dtype != DType::kFloat64) {
+  const bool exact = (p->what == What::kLu || p->what == What::kLuFactor) &&
+                     (x->dtype == DType::kInt32 || x->dtype == DType::kInt64);
+  if (x->dtype != DType::kFloat32 && x->dtype != DType::kFloat64 && !exact) {
     return ASTER_FAIL(kDTYPE, "%s of %s: float32 or float64 is needed", name, brief(x).text);
   }
   p->dtype = x->dtype;

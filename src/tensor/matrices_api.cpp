@@ -48,8 +48,10 @@ Problem problem_of(What what, int32_t upper = 0) {
 // One call: its inputs as float32 or float64, its results in the dtype that was given.
 class Call {
  public:
-  Call(const char* name, Outs outs, std::initializer_list<Input> inputs)
-      : name_(name), status_(start(outs, inputs)) {}
+  // sticky: integers of that kind may be given, and are computed with as what stores them, in the
+  // dtype of their sums.
+  Call(const char* name, Outs outs, std::initializer_list<Input> inputs, bool sticky = false)
+      : name_(name), sticky_(sticky), status_(start(outs, inputs)) {}
   Status status() const { return status_; }
   Graph& graph() { return build_->graph(); }
   Context& context() { return build_->context(); }
@@ -63,6 +65,8 @@ class Call {
   Decomposed decompose(const Problem& how) {
     return tensor::decompose(context(), graph(), how, nodes_[0], nodes_[1]);
   }
+  // A result that has elements of the matrix.
+  Node own(Node result) { return dtype::is_sticky(own_) ? bitcast(graph(), result, own_) : result; }
   // Results in order, cast to the inputs' own dtype but for those of whole numbers.
   Status finish(std::initializer_list<Node> results) {
     return finish(Nodes{results.begin(), results.size()});
@@ -92,7 +96,7 @@ class Call {
       const Node given = node(x);
       if (i == 0 && given->ndim < 2)
         return ASTER_FAIL(kSHAPE, "%s of %s: two axes are needed", name_, brief(given).text);
-      if (!dtype::is_float(given->dtype)) {
+      if (!dtype::is_float(given->dtype) && !(sticky_ && dtype::is_sticky(given->dtype))) {
         return ASTER_FAIL(kDTYPE, "%s of %s: a float dtype is needed", name_, brief(given).text);
       }
       const DType strong = graph().strong(given->dtype);
@@ -101,13 +105,19 @@ class Call {
     }
     // Narrow floats are computed in float32.
     const DType within = dtype::sum_acc(own_);
+    const bool sticky = dtype::is_sticky(within);
+    if (sticky) own_ = within;
     for (Node& n : nodes_) {
-      if (n != nullptr && (n = cast(graph(), n, within)) == nullptr) return last_failure();
+      if (n == nullptr) continue;
+      n = cast(graph(), n, within);
+      if (sticky) n = bitcast(graph(), n, dtype::stored_as(within));
+      if (n == nullptr) return last_failure();
     }
     return kOk;
   }
 
   const char* name_;
+  const bool sticky_;
   aster_ml_lazy* outs_[kMostResults] = {};
   aster_ml_lazy unused_{};
   std::optional<Build> build_;
@@ -252,16 +262,19 @@ using aster::kOk;
 int32_t aster_ml_lazy_lu(aster_ml_lazy* out_p, aster_ml_lazy* out_l, aster_ml_lazy* out_u,
                          const aster_ml_lazy* x) {
   ASTER_API();
-  return decomposed("lu", {out_p, out_l, out_u}, x, What::kLu);
+  Call call("lu", {out_p, out_l, out_u}, {x}, true);
+  ASTER_TRY(call.status());
+  const Decomposed d = call.decompose(What::kLu);
+  return call.finish({call.own(d.of[0]), call.own(d.of[1]), call.own(d.of[2])});
 }
 
 int32_t aster_ml_lazy_lu_factor(aster_ml_lazy* out_lu, aster_ml_lazy* out_rows,
                                 const aster_ml_lazy* x) {
   ASTER_API();
-  Call call("lu_factor", {out_lu, out_rows}, {x});
+  Call call("lu_factor", {out_lu, out_rows}, {x}, true);
   ASTER_TRY(call.status());
   const Decomposed d = call.decompose(What::kLuFactor);
-  return call.finish({d.of[0], cast(call.graph(), d.of[1], DType::kInt32)});
+  return call.finish({call.own(d.of[0]), cast(call.graph(), d.of[1], DType::kInt32)});
 }
 
 int32_t aster_ml_lazy_cholesky(aster_ml_lazy* out, const aster_ml_lazy* x, int32_t upper) {

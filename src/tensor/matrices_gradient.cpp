@@ -294,6 +294,7 @@ Status of_one(Expr* out, const Matrices& m, Node x, Node y, Node dy) {
 }  // namespace
 
 bool has_gradient(const Problem& p) {
+  if (!dtype::is_float(p.dtype)) return false;
   if (p.what == What::kLu || p.what == What::kLuFactor) return p.m == p.n;
   return p.what != What::kEig && p.what != What::kEigValues;
 }

@@ -77,6 +77,20 @@ def test_meets_no_other_dtype():
             f()
 
 
+def test_factors_are_minors():
+    x = sticky([[2, 7, 1], [4, 1, 3], [6, 5, 9]])
+    p, lo, up = aster_ml.linalg.lu(x)
+    assert lo.dtype is dtypes.tbb32
+    assert lo.tolist() == [[6, 0, 0], [2, 32, 0], [4, -14, -124]]
+    assert up.tolist() == [[6, 5, 9], [0, 32, -12], [0, 0, -124]]
+    assert round(np.linalg.det(np.array(x.tolist()))) == -124 * round(np.linalg.det(p.tolist()))
+    packed, rows = aster_ml.linalg.lu_factor(x)
+    assert rows.tolist() == [2, 0, 1] and packed.tolist()[1] == [2, 32, -12]
+    for bad, told in (([[1, 2], [2, 4]], "pivot 2 is 0"), ([[1, 2], [200, 4]], "pivot 1 is ERR")):
+        with pytest.raises(aster_ml.Error, match=told):
+            aster_ml.linalg.lu(sticky(bad))[1].realize()
+
+
 def test_other_functions_of_tensors():
     x = sticky([3, ERR, -7, 127])
     assert x.sum().item() is ERR and x.sum().dtype is dtypes.tbb32

@@ -85,8 +85,8 @@ class FamilyMethods : public Methods<Self, Tensor> {
   /* x = p l u by Gaussian elimination with partial pivoting: p a permutation, l unit lower, u upper
    * triangular; also of singular matrices. */
   std::tuple<Tensor, Tensor, Tensor> lu() const { return this->make3(aster_ml_lazy_lu); }
-  /* The same in one matrix, l below the diagonal and u on and above it; row i of l u is row rows[i]
-   * of x. */
+  /* The same in one matrix, l below the diagonal and u on and above it; row i of l u, of sticky
+   * integers of l d^-1 u, is row rows[i] of x. */
   std::pair<Tensor, Tensor> lu_factor() const { return this->make2(aster_ml_lazy_lu_factor); }
   /* Lower triangular l, x = l l^T; with upper 1 upper triangular u, x = u^T u. */
   Tensor cholesky(bool upper = false) const {

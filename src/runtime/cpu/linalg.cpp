@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "runtime/cpu/linalg_routines.h"
+#include "runtime/cpu/lu_exact.h"
 
 namespace aster::runtime::cpu::linalg {
 namespace {
@@ -350,6 +351,7 @@ Trouble expm(Call<T>& c) {
 
 template <typename T>
 Trouble run(const Problem& p, const void* const* operands, void* const* results, Scratch& scratch) {
+  if (!dtype::is_float(p.dtype)) return exact_lu(p, operands, results, scratch);
   const bool library = p.library && std::max(p.m, p.n) > row_of(p).own;
   Call<T> call{p, operands, results, scratch, {library ? lapack<T>() : nullptr}};
   Trouble trouble;
@@ -445,6 +447,8 @@ double cost_of(const Problem& p) {
   const Row& row = row_of(p);
   const double m = static_cast<double>(p.m), n = static_cast<double>(p.n), least = std::min(m, n),
                columns = static_cast<double>(p.columns);
+  constexpr double kExactNs = 8;  // a step of elimination
+  if (!dtype::is_float(p.dtype)) return 200 + kExactNs * m * n * least / 3;
   const double flops = row.flops * m * n * least + 2 * n * n * columns;
   return 200 + 4 * m * n + flops / (row.fast && p.library ? kFastFlops : kSlowFlops);
 }

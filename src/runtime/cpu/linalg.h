@@ -1,6 +1,6 @@
 // Decompositions and solutions of one row-major matrix of float32 or float64: by LAPACK where there
 // is one and the matrix is not small, else by our own algorithms (factor_own.h, spectrum_own.h,
-// general_own.h).
+// general_own.h). kLu and kLuFactor of int32 or int64 are those of sticky integers (lu_exact.h).
 //
 // A row-major matrix is the transpose of a column-major one in the same memory: it is transposed
 // only where that does not serve.
