@@ -14,12 +14,13 @@
  *            indices must not be written as long as it lives; values may be.
  *            Further elements behind the last one that offsets name count nothing.
  * Indices    What is made of int32 has int32, and int64 where that does not hold it.
- * Dtypes     All native ones; others are UNSUPPORTED. Of two operands they are promoted. Integers
- *            wrap, bool knows or and and; narrow floats are computed in float32 and rounded once an
- *            element.
+ * Dtypes     All but wide floats, which are UNSUPPORTED. Of two operands they are promoted.
+ *            Integers wrap, bool knows or and and; narrow floats are computed in float32 and
+ *            rounded once an element. Sticky integers promote to and from no others (DTYPE); sums
+ *            of theirs are exact and checked once, products of matrices have the dtype of sums.
  * Order      Terms of a sum are added in a fixed order, so the bits do not depend on the threads,
  *            nor on the vectors that a CPU has.
- * Zeros      What is not stored is exactly 0 and 0 * x is 0 there, also of NaN and infinity.
+ * Zeros      What is not stored is exactly 0 and 0 * x is 0 there, also of NaN, infinity and ERR.
  * Handles    Immutable. Not bound to scopes. Operands are of one context.
  */
 #ifndef ASTER_ML_SPARSE_H
@@ -57,7 +58,7 @@ typedef struct aster_ml_sparse_info {
  * Errors: FORMAT (an index outside the matrix, offsets that do not begin with 0, fall, or reach
  * beyond the arrays, arrays of different lengths), SHAPE (not one axis, not row-major), DTYPE
  * (indices of another dtype), RANGE (a size below 0), ARGUMENT (format), UNSUPPORTED (memory of a
- * device; a dtype that is not native). Cost: one pass over the indices. */
+ * device; wide floats). Cost: one pass over the indices. */
 ASTER_ML_API int32_t aster_ml_sparse_init(aster_ml_sparse *out, const aster_ml_context *context,
                                           int32_t format, int64_t rows, int64_t columns,
                                           const aster_ml_tensor *first,
@@ -133,8 +134,8 @@ ASTER_ML_API int32_t aster_ml_sparse_mul(aster_ml_sparse *out, const aster_ml_sp
 ASTER_ML_API int32_t aster_ml_sparse_sum(aster_ml_tensor *out, const aster_ml_sparse *x,
                                          size_t count, const int64_t *axes);
 
-/* The greatest and the least, of the zeros too; NaN wins. Dtypes: that of x. Errors: RANGE (axes),
- * SHAPE (of no elements). */
+/* The greatest and the least, of the zeros too; NaN wins, and ERR. Dtypes: that of x. Errors: RANGE
+ * (axes), SHAPE (of no elements). */
 ASTER_ML_API int32_t aster_ml_sparse_max(aster_ml_tensor *out, const aster_ml_sparse *x,
                                          size_t count, const int64_t *axes);
 ASTER_ML_API int32_t aster_ml_sparse_min(aster_ml_tensor *out, const aster_ml_sparse *x,

@@ -17,6 +17,30 @@ constexpr int64_t sticky_checked(DType d, Exact exact) {
   return exact > most || exact < -most ? sticky_error(d) : static_cast<int64_t>(exact);
 }
 
+// A sum of any number of values or products, exact until it is checked once. In two parts: 128 bits
+// would not hold many products of 64 bits.
+struct StickySum {
+  Exact low = 0, high = 0;  // low + high * 2^64
+  bool error = false;
+
+  constexpr void add(Exact value) {
+    low += static_cast<uint64_t>(value);
+    high += value >> 64;
+  }
+  constexpr StickySum& operator+=(const StickySum& other) {
+    low += other.low;
+    high += other.high;
+    error |= other.error;
+    return *this;
+  }
+  constexpr int64_t checked(DType d) const {
+    const Exact above = high + (low >> 64);
+    const Exact below = static_cast<uint64_t>(low);
+    const bool near = above == 0 || above == -1;
+    return error || !near ? sticky_error(d) : sticky_checked(d, above * (Exact{1} << 64) + below);
+  }
+};
+
 // A float compared with the bounds of d before it is truncated toward zero; NaN is ERR.
 constexpr int64_t sticky_from_double(DType d, double value) {
   // INT64_MAX is no double: the next one below 2^63 is the greatest that fits.

@@ -6,6 +6,7 @@
 
 #include "dtype/convert.h"
 #include "dtype/float16.h"
+#include "dtype/sticky.h"
 
 namespace aster::sparse {
 
@@ -108,6 +109,40 @@ struct Fp8 : Real<float> {
   bool is_zero(uint8_t at) const { return load(at) == 0; }
 };
 
+// Sticky integers that T stores: ERR is stored as any value is, sums are exact and checked once.
+template <typename T>
+struct Sticky {
+  using Stored = T;
+  using Wide = dtype::StickySum;
+  using Total = dtype::StickySum;
+  DType dtype;
+  Wide load(const T& at) const {
+    Wide out;
+    out.error = at == dtype::sticky_error(dtype);
+    out.add(at);
+    return out;
+  }
+  void store(T& at, const Wide& value) const { at = static_cast<T>(value.checked(dtype)); }
+  Total total(const T& at) const { return load(at); }
+  static Wide add(Wide a, const Wide& b) { return a += b; }
+  static Wide sub(const Wide& a, const Wide& b) {
+    return {a.low - b.low, a.high - b.high, a.error || b.error};
+  }
+  // Of two elements.
+  static Wide mul(const Wide& a, const Wide& b) {
+    Wide out;
+    out.error = a.error || b.error;
+    out.add(element(a) * element(b));
+    return out;
+  }
+  static bool less(const T& a, const T& b) { return a < b; }
+  bool is_nan(const T& at) const { return at == dtype::sticky_error(dtype); }
+  static bool is_zero(const T& at) { return at == 0; }
+
+ private:
+  static dtype::Exact element(const Wide& x) { return x.low + x.high * (dtype::Exact{1} << 64); }
+};
+
 // f(E{}) of a stored dtype's class.
 template <typename F>
 auto with_element(DType d, F&& f) {
@@ -138,6 +173,14 @@ auto with_element(DType d, F&& f) {
       return f(Float<float>{});
     case DType::kFloat64:
       return f(Float<double>{});
+    case DType::kTbb8:
+      return f(Sticky<int8_t>{d});
+    case DType::kTbb16:
+      return f(Sticky<int16_t>{d});
+    case DType::kTbb32:
+      return f(Sticky<int32_t>{d});
+    case DType::kTbb64:
+      return f(Sticky<int64_t>{d});
     default: {
       Fp8 e;
       e.dtype = d;

@@ -25,7 +25,7 @@ Status Array::create(Context& context, DType dtype, int64_t count) {
 Status element_dtype(DType* out, int32_t code) {
   ASTER_TRY(dtype::from_storage_code(out, code));
   // elements.h has a class of every other one.
-  if (!dtype::is_sticky(*out) && dtype::size(*out) <= sizeof(double)) return kOk;
+  if (!dtype::is_wide(*out)) return kOk;
   return ASTER_FAIL(kUNSUPPORTED, "sparse matrices of %s", dtype::name(*out));
 }
 
@@ -194,9 +194,19 @@ Status dense_rows(Array* out, int64_t* stride, Context& context, const aster_ml_
   return kOk;
 }
 
+Status common_dtype(DType* out, DType a, DType b) {
+  *out = dtype::least_upper(a, b);
+  if (*out != DType::kNone) return kOk;
+  return ASTER_FAIL(kDTYPE, "sparse matrices of %s and %s", dtype::name(a), dtype::name(b));
+}
+
+DType product_dtype(DType d) { return dtype::is_sticky(d) ? dtype::sum_acc(d) : d; }
+
 Status harmonise(Matrix* x, Matrix* y, Context& context, const Matrix& a, const Matrix& b,
-                 Format format) {
-  const DType dtype = dtype::least_upper(a.dtype, b.dtype);
+                 Format format, bool product) {
+  DType dtype;
+  ASTER_TRY(common_dtype(&dtype, a.dtype, b.dtype));
+  if (product) dtype = product_dtype(dtype);
   const bool wide = a.wide || b.wide;
   const Matrix* const given[] = {&a, &b};
   Matrix* const made[] = {x, y};

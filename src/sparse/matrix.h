@@ -10,7 +10,7 @@
 
 namespace aster::sparse {
 
-// The dtype of elements that a code names. Errors: ARGUMENT, DTYPE, UNSUPPORTED (no native one).
+// The dtype of elements that a code names. Errors: ARGUMENT, DTYPE, UNSUPPORTED (a wide float).
 Status element_dtype(DType* out, int32_t code);
 
 // Elements in a row, and the memory that they lie in, with a reference if it is known.
@@ -110,9 +110,13 @@ Status reduce(aster_ml_tensor* out, Context& context, const Matrix& m, Reduction
 
 // ---- Shared ----
 
-// a and b in a format of lines, one dtype and index dtype, canonical.
+// That of two operands. Errors: DTYPE (they do not promote).
+Status common_dtype(DType* out, DType a, DType b);
+// That of a product of elements of d: of sticky integers that of sums, as tensors have it.
+DType product_dtype(DType d);
+// a and b in a format of lines, one dtype, or that of its products, and index dtype, canonical.
 Status harmonise(Matrix* x, Matrix* y, Context& context, const Matrix& a, const Matrix& b,
-                 Format format);
+                 Format format, bool product = false);
 // The elements of a host's tensor of two axes or one, rows of unit stride, in a dtype: in place, or
 // a copy.
 Status dense_rows(Array* out, int64_t* stride, Context& context, const aster_ml_tensor& dense,

@@ -11,6 +11,40 @@ namespace aster::sparse {
 
 // ---- Sparse x dense ----
 
+namespace {
+
+// Exact sums of a few columns at a time.
+template <typename Index, typename T>
+void sticky_rows(const RowSums& call, int64_t begin, int64_t end) {
+  constexpr int64_t kAtOnce = 16;
+  const Sticky<T> e{call.dtype};
+  const auto* const offsets = static_cast<const Index*>(call.offsets);
+  const auto* const places = static_cast<const Index*>(call.places);
+  const auto* const values = static_cast<const T*>(call.values);
+  for (int64_t i = begin; i < end; ++i) {
+    for (int64_t j = 0; j < call.columns; j += kAtOnce) {
+      const int64_t count = std::min(kAtOnce, call.columns - j);
+      dtype::StickySum sums[kAtOnce];
+      for (int64_t p = offsets[i]; p < offsets[i + 1]; ++p) {
+        const auto factor = e.load(values[p]);
+        const T* const row = static_cast<const T*>(call.dense) + places[p] * call.dense_stride + j;
+        for (int64_t k = 0; k < count; ++k) sums[k] += e.mul(factor, e.load(row[k]));
+      }
+      T* const out = static_cast<T*>(call.out) + i * call.out_stride + j;
+      for (int64_t k = 0; k < count; ++k) e.store(out[k], sums[k]);
+    }
+  }
+}
+
+// Of what sums have.
+RowSumsCode sticky_rows_for(DType dtype, bool wide_indices) {
+  if (dtype == DType::kTbb32)
+    return wide_indices ? sticky_rows<int64_t, int32_t> : sticky_rows<int32_t, int32_t>;
+  return wide_indices ? sticky_rows<int64_t, int64_t> : sticky_rows<int32_t, int64_t>;
+}
+
+}  // namespace
+
 Status product_dense(aster_ml_tensor* out, Context& context, const Matrix& m,
                      const aster_ml_tensor& dense) {
   using Long = long long;
@@ -21,7 +55,9 @@ Status product_dense(aster_ml_tensor* out, Context& context, const Matrix& m,
     return ASTER_FAIL(kSHAPE, "[%lld, %lld] by %zu rows", static_cast<Long>(m.rows),
                       static_cast<Long>(m.columns), dense.shape[0]);
   }
-  const DType dtype = dtype::least_upper(m.dtype, static_cast<DType>(dense.dtype));
+  DType dtype;
+  ASTER_TRY(common_dtype(&dtype, m.dtype, static_cast<DType>(dense.dtype)));
+  dtype = product_dtype(dtype);
   Matrix rows = m, of_dtype;
   // The sums of a CSR do not ask for an order.
   if (m.format != Format::kCsr) ASTER_TRY(compress(&rows, context, m, Format::kCsr));
@@ -48,8 +84,9 @@ Status product_dense(aster_ml_tensor* out, Context& context, const Matrix& m,
                         columns,
                         decoded,
                         dtype};
-  const RowSumsCode code =
-      row_sums_for(dtype, of_dtype.wide, columns, context.options().vector_bytes);
+  const RowSumsCode code = dtype::is_sticky(dtype) ? sticky_rows_for(dtype, of_dtype.wide)
+                                                   : row_sums_for(dtype, of_dtype.wide, columns,
+                                                                  context.options().vector_bytes);
   with_index(of_dtype.wide, [&](auto zero) {
     using Index = decltype(zero);
     const double of_element = 0.7 + 0.1 * static_cast<double>(columns);
@@ -192,7 +229,7 @@ Status product(Matrix* out, Context& context, const Matrix& a, const Matrix& b) 
                       static_cast<Long>(b.columns));
   }
   Matrix x, y;
-  ASTER_TRY(harmonise(&x, &y, context, a, b, Format::kCsr));
+  ASTER_TRY(harmonise(&x, &y, context, a, b, Format::kCsr, true));
   return with_index(x.wide, [&](auto zero) -> Status {
     using Index = decltype(zero);
     return with_element(x.dtype, [&](const auto& e) -> Status {

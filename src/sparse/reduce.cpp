@@ -16,16 +16,23 @@ typename E::Total sum_of(const E& e, const typename E::Stored* values, int64_t c
       for (int64_t k = 0; k < 4; ++k) sums[k] += e.total(values[i + k]);
     }
     for (; i < count; ++i) sums[i % 4] += e.total(values[i]);
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    sums[0] += sums[1];
+    sums[2] += sums[3];
+    return sums[0] += sums[2];
   }
   const int64_t half = count / 2;
-  return sum_of(e, values, half) + sum_of(e, values + half, count - half);
+  typename E::Total sum = sum_of(e, values, half);
+  return sum += sum_of(e, values + half, count - half);
 }
 
 // A total in the dtype of sums.
 template <typename E>
 void store_total(const E& e, DType to, void* out, int64_t at, typename E::Total sum) {
-  if constexpr (std::is_floating_point_v<typename E::Total>) {
+  if constexpr (std::is_same_v<typename E::Total, dtype::StickySum>) {
+    dtype::store_int(dtype::stored_as(to),
+                     static_cast<char*>(out) + static_cast<size_t>(at) * dtype::size(to),
+                     sum.checked(to));
+  } else if constexpr (std::is_floating_point_v<typename E::Total>) {
     e.store_total(static_cast<typename E::Stored*>(out)[at], sum);
   } else if (dtype::size(to) == 4) {
     static_cast<uint32_t*>(out)[at] = static_cast<uint32_t>(sum);

@@ -648,7 +648,7 @@ TEST(Sparse, OtherBadInput) {
   EXPECT_EQ(aster_ml_sparse_compress(&bad.x, &x.x, 0), ASTER_ML_ARGUMENT);
   EXPECT_EQ(aster_ml_sparse_compress(&x.x, &x.x, 2), ASTER_ML_ARGUMENT);
   EXPECT_EQ(x.info().count, 2);
-  Sparse turned;
+  Sparse turned, sticky;
   OK(aster_ml_sparse_transpose(&turned.x, &x.x));
   EXPECT_EQ(aster_ml_sparse_mul(&bad.x, &x.x, &turned.x), ASTER_ML_SHAPE);
   aster_ml_tensor out{};
@@ -658,14 +658,13 @@ TEST(Sparse, OtherBadInput) {
   EXPECT_EQ(aster_ml_sparse_sum(&out, &x.x, 1, axes + 2), ASTER_ML_RANGE);
   EXPECT_EQ(aster_ml_sparse_sum(&out, &x.x, 0, axes), ASTER_ML_RANGE);
   EXPECT_EQ(aster_ml_sparse_cast(&bad.x, &x.x, ASTER_ML_DTYPE_WEAKINT), ASTER_ML_DTYPE);
-  for (const int32_t sticky : {ASTER_ML_DTYPE_TBB8, ASTER_ML_DTYPE_TBB64})
-    EXPECT_EQ(aster_ml_sparse_cast(&bad.x, &x.x, sticky), ASTER_ML_UNSUPPORTED);
+  for (const int32_t code : {ASTER_ML_DTYPE_FLT256, ASTER_ML_DTYPE_FLT512})
+    EXPECT_EQ(aster_ml_sparse_cast(&bad.x, &x.x, code), ASTER_ML_UNSUPPORTED);
   Lent<int32_t> tbb(second, ASTER_ML_DTYPE_TBB32);
-  EXPECT_EQ(aster_ml_sparse_init(&bad.x, &world.context, 2, 2, 3, &a.t, &b.t, &tbb.t),
-            ASTER_ML_UNSUPPORTED);
-  EXPECT_EQ(aster_ml_sparse_with_values(&bad.x, &x.x, &tbb.t), ASTER_ML_UNSUPPORTED);
-  EXPECT_EQ(aster_ml_sparse_from_dense(&bad.x, &world.context, &tbb.t, 2), ASTER_ML_UNSUPPORTED);
-  EXPECT_EQ(aster_ml_sparse_matmul_dense(&out, &x.x, &tbb.t), ASTER_ML_UNSUPPORTED);
+  OK(aster_ml_sparse_init(&sticky.x, &world.context, 2, 2, 3, &a.t, &b.t, &tbb.t));
+  EXPECT_EQ(aster_ml_sparse_add(&bad.x, &x.x, &sticky.x), ASTER_ML_DTYPE);
+  EXPECT_EQ(aster_ml_sparse_mul(&bad.x, &sticky.x, &x.x), ASTER_ML_DTYPE);
+  EXPECT_EQ(aster_ml_sparse_matmul_dense(&out, &turned.x, &tbb.t), ASTER_ML_DTYPE);
   aster_ml_sparse stale = y.x;
   EXPECT_EQ(aster_ml_sparse_free(&y.x), 0);
   EXPECT_EQ(aster_ml_sparse_transpose(&bad.x, &stale), ASTER_ML_ARGUMENT);

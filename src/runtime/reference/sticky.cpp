@@ -13,23 +13,18 @@ using uop::Dims;
 using uop::Node;
 using uop::Op;
 
-// All that went into one result. Sums of products of 64 bits are kept in two parts, since 128 bits
-// would not hold many of them.
+// All that went into one result.
 struct Exactly {
-  Exact low = 0, high = 0;  // of a sum: low + high * 2^64
-  Exact magnitude = 1;      // of a product, at most kLarge
+  dtype::StickySum sum;
+  Exact magnitude = 1;  // of a product, at most kLarge
   int64_t least = INT64_MAX, greatest = INT64_MIN;
   bool error = false, negative = false, zero = false, any = false;
 
   static constexpr Exact kLarge = Exact{1} << 64;
 
-  void add(Exact value) {
-    low += static_cast<uint64_t>(value);
-    high += value >> 64;
-  }
   void take(Op op, int64_t value) {
     any = true;
-    if (op == Op::kAdd) add(value);
+    if (op == Op::kAdd) sum.add(value);
     if (op == Op::kMul) {
       const Exact size = value < 0 ? -Exact{value} : Exact{value};
       zero |= value == 0;
@@ -39,15 +34,9 @@ struct Exactly {
     least = std::min(least, value);
     greatest = std::max(greatest, value);
   }
-  int64_t sum(DType d) const {
-    const Exact above = high + (low >> 64);
-    const Exact below = static_cast<uint64_t>(low);
-    const bool near = above == 0 || above == -1;
-    return near ? dtype::sticky_checked(d, above * kLarge + below) : dtype::sticky_error(d);
-  }
   int64_t result(Op op, DType d) const {
     if (error) return dtype::sticky_error(d);
-    if (op == Op::kAdd) return sum(d);
+    if (op == Op::kAdd) return sum.checked(d);
     if (op == Op::kMul)
       return zero ? 0 : dtype::sticky_checked(d, negative ? -magnitude : magnitude);
     if (!any) return op == Op::kMax ? dtype::min_int(d) : dtype::sticky_most(d);
@@ -91,7 +80,7 @@ void reduce(Exactly* parts, Node node, const void* const* sources) {
     if (node->op == Op::kDot) {
       const int64_t b = read(x->dtype, sources[1], i);
       part.error |= a == error || b == error;
-      part.add(Exact{a} * b);
+      part.sum.add(Exact{a} * b);
     } else {
       part.error |= a == error;
       part.take(static_cast<Op>(node->arg(0)), a);
