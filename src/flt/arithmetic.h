@@ -164,12 +164,14 @@ inline void fused(Limb* out, const Limb* a, const Limb* b, const Limb* c, Roundi
 // the remainder. The highest bit of d is set.
 template <int N>
 inline void divide(Limb* q, Limb* rest, const Limb* d) {
-  const Divisor top(d[N - 1]);
+  const Divisor top(d[N - 1], d[N - 2]);
+#pragma GCC unroll 8
   for (int i = N - 1; i >= 0; --i) {
     Limb* const part = rest + i;  // N + 1 limbs, less than d * 2^64
-    Limb digit = part[N] >= d[N - 1] ? ~Limb{0} : top.quotient(part[N], part[N - 1]);
+    const bool most = !top.exceeds(part[N], part[N - 1]);
+    Limb digit = most ? ~Limb{0} : top.quotient(part[N], part[N - 1], part[N - 2]);
     Limb borrow = subtract_product(part, d, N, digit);
-    // At most two too many.
+    // Seldom too many.
     Limb high = part[N] - borrow;
     bool negative = part[N] < borrow;
     while (negative) {
@@ -233,22 +235,24 @@ inline bool root(Limb* s, const Limb* a) {
   part[0] = root_of_two(a[2 * N - 1], a[2 * N - 2], &first);
   rest[0] = static_cast<Limb>(first);
   rest[1] = static_cast<Limb>(first >> 64);
+  Divisor top(part[0], 0);
+#pragma GCC unroll 8
   for (int k = 1; k < N; ++k) {
     // rest becomes (rest, next limb), of k + 2 limbs.
     for (int i = k; i >= 0; --i) rest[i + 1] = rest[i];
     rest[0] = a[2 * (N - k) - 1];
-    const Divisor top(part[k - 1]);
-    // Half of its three highest limbs by the root's highest.
-    const Limb h2 = rest[k + 1], h1 = rest[k], h0 = rest[k - 1];
-    const Limb n1 = h2 << 63 | h1 >> 1, n0 = h1 << 63 | h0 >> 1;
-    Limb digit = (h2 >> 1) != 0 || n1 >= part[k - 1] ? ~Limb{0} : top.quotient(n1, n0);
+    // By the root's two highest limbs, which seldom change.
+    if (k > 1 && !top.is(part[k - 1], part[k - 2])) top = Divisor(part[k - 1], part[k - 2]);
+    // Half of its four highest limbs by the root's two highest.
+    const Limb h3 = rest[k + 1], h2 = rest[k], h1 = rest[k - 1], h0 = k > 1 ? rest[k - 2] : 0;
+    const Limb n2 = h3 << 63 | h2 >> 1, n1 = h2 << 63 | h1 >> 1, n0 = h1 << 63 | h0 >> 1;
+    const bool most = (h3 >> 1) != 0 || !top.exceeds(n2, n1);
+    const Limb digit = most ? ~Limb{0} : top.quotient(n2, n1, n0);
     // rest -= 2 s digit
-    for (int twice = 0; twice < 2; ++twice) {
-      Limb borrow = subtract_product(rest, part, k, digit);
-      for (int i = k; borrow != 0 && i < k + 2; ++i) {
-        borrow = __builtin_sub_overflow(rest[i], borrow, &rest[i]) ? 1 : 0;
-      }
-    }
+    Limbs<N + 1> twice;
+    for (int i = 0; i <= k; ++i)
+      twice[i] = (i < k ? part[i] << 1 : 0) | (i > 0 ? part[i - 1] >> 63 : 0);
+    rest[k + 1] -= subtract_product(rest, twice, k + 1, digit);
     // rest = (rest, next limb) - digit^2; its sign is that of its highest limb.
     for (int i = k; i >= 0; --i) rest[i + 1] = rest[i];
     rest[0] = a[2 * (N - k) - 2];

@@ -179,10 +179,11 @@ inline void multiply(Limb* r, const Limb* a, const Limb* b) {
 // r -= a * q over count limbs; what is to be taken from the limb above.
 inline Limb subtract_product(Limb* r, const Limb* a, int count, Limb q) {
   Limb carry = 0;
+#pragma GCC unroll 16
   for (int i = 0; i < count; ++i) {
     const Wide t = Wide{a[i]} * q + carry;
     carry = static_cast<Limb>(t >> 64);
-    if (__builtin_sub_overflow(r[i], static_cast<Limb>(t), &r[i])) ++carry;
+    carry += __builtin_sub_overflow(r[i], static_cast<Limb>(t), &r[i]);  // no branch
   }
   return carry;
 }
@@ -198,25 +199,58 @@ inline Limb add_to(Limb* r, const Limb* a, int count) {
   return carry;
 }
 
-// Quotients of two limbs by one with its top bit set, by a reciprocal (Möller and Granlund,
-// Improved division by invariant integers, 2011).
+// floor((2^128 - 1) / d) - 2^64 of d with its top bit set.
+inline Limb reciprocal_limb(Limb d) {
+#if defined(__x86_64__)
+  Limb quotient, rest;
+  __asm__("divq %4" : "=a"(quotient), "=d"(rest) : "0"(~Limb{0}), "1"(~d), "r"(d) : "cc");
+  return quotient;
+#else
+  return static_cast<Limb>((~Wide{0} - (Wide{d} << 64)) / d);
+#endif
+}
+
+// Quotients of three limbs by two, of which the higher has its top bit set, by a reciprocal (Möller
+// and Granlund, Improved division by invariant integers, 2011).
 class Divisor {
  public:
-  explicit Divisor(Limb d) : d_(d), inverse_(static_cast<Limb>((~Wide{0} - (Wide{d} << 64)) / d)) {}
-  // (high, low) / d for high < d.
-  Limb quotient(Limb high, Limb low) const {
-    const Wide estimate = Wide{inverse_} * high + ((Wide{high} << 64) | low);
-    Limb q = static_cast<Limb>(estimate >> 64) + 1;
-    Limb rest = low - q * d_;
-    if (rest > static_cast<Limb>(estimate)) {
-      --q;
-      rest += d_;
+  Divisor(Limb d1, Limb d0) : d1_(d1), d0_(d0), inverse_(reciprocal_limb(d1)) {
+    Limb p = d1 * inverse_ + d0;
+    if (p < d0) {
+      --inverse_;
+      if (p >= d1) {
+        --inverse_;
+        p -= d1;
+      }
+      p -= d1;
     }
-    return rest >= d_ ? q + 1 : q;
+    const Wide t = Wide{inverse_} * d0;
+    p += static_cast<Limb>(t >> 64);
+    if (p < static_cast<Limb>(t >> 64)) {
+      --inverse_;
+      if ((Wide{p} << 64 | static_cast<Limb>(t)) >= whole()) --inverse_;
+    }
+  }
+  bool is(Limb d1, Limb d0) const { return d1 == d1_ && d0 == d0_; }
+  bool exceeds(Limb high, Limb low) const { return (Wide{high} << 64 | low) < whole(); }
+  // (u2, u1, u0) / d for (u2, u1) < d.
+  Limb quotient(Limb u2, Limb u1, Limb u0) const {
+    const Wide estimate = Wide{inverse_} * u2 + (Wide{u2} << 64 | u1);
+    Limb q = static_cast<Limb>(estimate >> 64);
+    Wide rest = Wide{u1 - q * d1_} << 64 | u0;
+    rest -= Wide{d0_} * q + whole();
+    ++q;
+    // One too many or not, which nobody foresees.
+    const Limb many =
+        Limb{0} - static_cast<Limb>(static_cast<Limb>(rest >> 64) >= static_cast<Limb>(estimate));
+    q += many;
+    rest += whole() & (Wide{many} << 64 | many);
+    return rest >= whole() ? q + 1 : q;
   }
 
  private:
-  Limb d_, inverse_;
+  Wide whole() const { return Wide{d1_} << 64 | d0_; }
+  Limb d1_, d0_, inverse_;
 };
 
 }  // namespace aster::flt
