@@ -6,6 +6,7 @@
 #include "codegen/codegen.h"
 #include "codegen/lowering.h"
 #include "codegen/render_c.h"
+#include "codegen/render_llvm.h"
 #include "codegen/render_opencl.h"
 #include "codegen/sizes.h"
 #include "codegen/title.h"
@@ -78,6 +79,13 @@ Status render_module(program::RenderedC& out, const program::Module& module, con
   if (!target.fp64 && computes_in(module, DType::kFloat64))
     return ASTER_FAIL(kUNSUPPORTED, "a kernel in float64, which the device has not");
   if (target.language == Language::kProgram) return program::print(out.text, module);
+  if (target.llvm) {
+    const SavedError before;
+    const Status status = program::render_llvm(out, module, target);
+    if (status.code != ASTER_ML_UNSUPPORTED) return status;
+    before.restore();
+    out = program::RenderedC(out.text.memory());
+  }
   return program::render_c(out, module, c_target(target));
 }
 

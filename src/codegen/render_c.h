@@ -36,6 +36,7 @@ struct RenderedC {
   Vec<RenderedFunction> functions;  // that it calls, and that these call
   UsedTypes types;
   bool streams = false;                    // has stores that go past the caches
+  bool llvm = false;                       // the texts are LLVM IR (render_llvm.h)
   int64_t scratch_bytes = 0;               // that scratch points to, aligned to 64 bytes
   int64_t groups[3] = {}, locals[3] = {};  // of OpenCL C: how many, and of how many items; or 0
 };

@@ -1,6 +1,7 @@
 // Types in front of a text, rows of the tables found, and texts of several programs put together.
 #include "codegen/render_c_types.h"
 
+#include "codegen/render_llvm.h"
 #include "codegen/render_opencl.h"
 
 namespace aster::codegen::program {
@@ -195,8 +196,26 @@ void Types::write(Text& out, const UsedTypes& used, bool opencl) {
 
 }  // namespace c
 
+namespace {
+
+// Heads of functions and constants may stand anywhere.
+Status write_llvm_declarations(Text& out, std::span<const RenderedC* const> programs) {
+  write_llvm_head(out);
+  Vec<const RenderedFunction*> written(out.memory());
+  for (const RenderedC* program : programs) {
+    for (const RenderedFunction& function : program->functions) {
+      ASTER_TRY(c::add_function(function, &written));
+    }
+  }
+  for (const RenderedFunction* function : written) out << function->text.view();
+  return out.status();
+}
+
+}  // namespace
+
 Status write_declarations(Text& out, std::span<const RenderedC* const> programs,
                           const Target& target) {
+  if (!programs.empty() && programs[0]->llvm) return write_llvm_declarations(out, programs);
   UsedTypes used;
   for (const RenderedC* program : programs) {
     for (size_t i = 0; i < std::size(used.types); ++i) {

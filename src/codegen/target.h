@@ -70,6 +70,7 @@ struct Target {
   int64_t cache_bytes = int64_t{32} << 20;  // last-level cache
   Language language = Language::kC;
   bool portable = false;  // C for any CPU, planned for vectors of vector_bytes
+  bool llvm = false;      // as C, in LLVM IR where that says it
   int max_lanes = 64;     // of a vector; a power of two
   bool fp64 = true;       // doubles
   // Work-items of a group on devices that want very many: a task is an item, which does one step,

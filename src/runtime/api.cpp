@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/pool.h"
 #include "runtime/cpu/blas.h"
+#include "runtime/cpu/llvm_provider.h"
 #include "runtime/state.h"
 
 namespace aster::runtime {
@@ -28,10 +29,15 @@ Status fill(aster_ml_runtime_info* info, Context& context) {
   cpu::write_features(features, kernels->features());
   ASTER_TRY(features.status());
   copy(info->cpu, features.view());
+  const cpu::Llvm* const llvm = kernels->llvm();
   const cpu::CompilerInfo* compiler = nullptr;
   const SavedError before;
   const Status found = kernels->compiler(&compiler);
-  if (found.ok()) {
+  if (llvm != nullptr) {
+    copy(info->compiler, llvm->path);
+    copy(info->compiler_version, "LLVM");
+    if (!found.ok()) before.restore();
+  } else if (found.ok()) {
     copy(info->compiler, compiler->path);
     copy(info->compiler_version, compiler->version);
   } else if (found.code != ASTER_ML_UNSUPPORTED) {

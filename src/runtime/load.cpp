@@ -16,11 +16,23 @@ bool is_loaded(const void* library, const char* name) {
 class HostSources {
  public:
   HostSources(Memory& memory, const codegen::Target& target)
-      : target_(target), sources(memory), declarations(memory), codes_(memory), needs_(memory) {}
+      : target_(target),
+        sources(memory),
+        which(memory),
+        declarations(memory),
+        codes_(memory),
+        needs_(memory) {}
 
-  Status run(std::span<const Request> kernels) {
+  // Those whose texts are LLVM's, or those that are C. What is at hand by its name has no text, and
+  // is asked for with the first.
+  Status run(std::span<const Request> kernels, bool ir, bool first) {
     ASTER_TRY(needs_.reserve(kernels.size()));
-    for (const Request& request : kernels) ASTER_TRY(add(*request.kernel));
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      const codegen::Rendered& one = *kernels[i].kernel;
+      if (one.at_hand ? !first : one.code.llvm != ir) continue;
+      ASTER_TRY(which.push(i));
+      ASTER_TRY(add(one));
+    }
     declarations.clear();
     ASTER_TRY(codegen::program::write_declarations(declarations, {codes_.data(), codes_.size()},
                                                    target_));
@@ -46,6 +58,7 @@ class HostSources {
 
  public:
   Vec<cpu::KernelSource> sources;
+  Vec<size_t> which;  // of the requests, of each source
   Text declarations;
 
  private:
@@ -80,11 +93,13 @@ Status host_device(const Device** out, Context& context) {
   ASTER_TRY(state(context, &runtime));
   cpu::KernelLibrary* library = nullptr;
   ASTER_TRY(kernel_library(context, &library));
+  const bool llvm = library->llvm() != nullptr;
   const cpu::CompilerInfo* compiler = nullptr;
-  ASTER_TRY(library->compiler(&compiler));
+  if (!llvm) ASTER_TRY(library->compiler(&compiler));
   Device& host = runtime->host;
   if (host.load == nullptr) {
     ASTER_TRY(host_target(&host.target, context));
+    host.target.llvm = llvm;
     host.code = device::kCpu;
     host.shared = true;
     host.load = load_on_host;
@@ -98,20 +113,24 @@ Status load_on_host(Loaded* held, LoadCounts* counts, const Device& device, Cont
                     std::span<Request> kernels) {
   cpu::KernelLibrary* library = nullptr;
   ASTER_TRY(kernel_library(context, &library));
-  HostSources request(context.heap(), device.target);
-  ASTER_TRY(request.run(kernels));
-  Vec<void*> functions(context.heap());
-  ASTER_TRY(functions.resize(kernels.size(), nullptr));
-  ASTER_TRY(held->sets.reserve(held->sets.size() + 1));
-  cpu::KernelSet* set = nullptr;
-  cpu::CompileStats stats;
-  ASTER_TRY(library->load(request.declarations.view(),
-                          {request.sources.data(), request.sources.size()},
-                          {functions.data(), functions.size()}, &set, &stats));
-  ASTER_TRY(held->sets.push(set));
-  for (size_t i = 0; i < kernels.size(); ++i) kernels[i].function = functions[i];
-  counts->compiled += static_cast<uint64_t>(stats.compiled);
-  counts->found += static_cast<uint64_t>(stats.cached + stats.reused);
+  const bool llvm = device.target.llvm;
+  ASTER_TRY(held->sets.reserve(held->sets.size() + 2));
+  for (const bool ir : {llvm, !llvm}) {
+    HostSources request(context.heap(), device.target);
+    ASTER_TRY(request.run(kernels, ir, ir == llvm));
+    if (request.sources.empty()) continue;
+    Vec<void*> functions(context.heap());
+    ASTER_TRY(functions.resize(request.sources.size(), nullptr));
+    cpu::KernelSet* set = nullptr;
+    cpu::CompileStats stats;
+    ASTER_TRY(library->load(request.declarations.view(),
+                            {request.sources.data(), request.sources.size()},
+                            {functions.data(), functions.size()}, &set, &stats, ir));
+    ASTER_TRY(held->sets.push(set));
+    for (size_t i = 0; i < functions.size(); ++i) kernels[request.which[i]].function = functions[i];
+    counts->compiled += static_cast<uint64_t>(stats.compiled);
+    counts->found += static_cast<uint64_t>(stats.cached + stats.reused);
+  }
   return kOk;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/flags.h"
 #include "base/pool.h"
+#include "runtime/cpu/llvm_provider.h"
 #include "runtime/cpu/pack.h"
 #include "runtime/cpu/system_provider.h"
 
@@ -15,6 +16,7 @@ namespace aster::runtime::cpu {
 // Raised when the form of packs, bundles or keys changes.
 constexpr std::string_view kKeyVersion = "aster kernels 2";
 constexpr size_t kMostUnits = 16;
+constexpr std::string_view kLlvmChoice = "llvm";
 
 struct LoadedPack {
   LoadedPack(Memory& memory, const Digest& given) : key(given), images(memory) {}
@@ -94,7 +96,7 @@ class KernelLoad {
     const Digest declarations = kernel.needs.empty() ? all_declarations : digest_of(kernel.needs);
     Sha256 key;
     key.add_text("kernel")
-        .add(library_.base_.data(), library_.base_.size())
+        .add(library_.side().base.data(), library_.side().base.size())
         .add(declarations.data(), declarations.size());
     key.add_text(kernel.name).add_text(kernel.text);
     return key.finish();
@@ -317,7 +319,7 @@ class KernelLoad {
       const size_t begin = unit == 0 ? 0 : ends[unit - 1];
       ASTER_TRY(sources.push(std::string_view(text.data() + begin, ends[unit] - begin)));
     }
-    const Provider& provider = library_.provider_;
+    const Provider& provider = library_.side().provider;
     ASTER_TRY(provider.compile(provider.self, library_.features_, {sources.data(), sources.size()},
                                objects, memory_, library_.patience()));
     if (!library_.options_.shared_objects) return kOk;
@@ -393,6 +395,7 @@ KernelLibrary::KernelLibrary(Context& context, const LibraryOptions& options)
 
 KernelLibrary::~KernelLibrary() {
   for (LoadedPack* code : codes_) context_.heap().destroy(code);
+  if (llvm_ != nullptr) context_.heap().destroy(llvm_);
 }
 
 Status KernelLibrary::create(KernelLibrary** out, Context& context, const LibraryOptions& options) {
@@ -423,6 +426,7 @@ const char* compiler_choice(const Context& context) {
 Status KernelLibrary::compiler(const CompilerInfo** out) {
   if (!compiler_sought_) {
     const char* choice = compiler_choice(context_);
+    if (std::string_view(choice) == kLlvmChoice) choice = "";  // for what LLVM does not do
     IdentityCache identities = {&cache_, &context_.heap()};
     const Status status =
         find_compiler(&compiler_, choice, {&identities, IdentityCache::recall, IdentityCache::keep},
@@ -438,22 +442,44 @@ Status KernelLibrary::compiler(const CompilerInfo** out) {
   return kOk;
 }
 
+const Llvm* KernelLibrary::llvm() {
+  if (llvm_sought_) return llvm_;
+  llvm_sought_ = true;
+  // Its objects are not linked: where code may not be mapped, the compiler has to do.
+  if (compiler_choice(context_) != kLlvmChoice || options_.shared_objects) return nullptr;
+  const SavedError before;
+  Llvm* const found = context_.heap().create<Llvm>();
+  Status status =
+      found != nullptr ? open_llvm(found, flag_text(Flag::kLlvm)) : out_of_memory(sizeof(Llvm));
+  if (!status.ok()) {
+    context_.log(ASTER_ML_LOG_WARNING, "kernels go to the C compiler: %s", SavedError::message());
+    if (found != nullptr) context_.heap().destroy(found);
+    before.restore();
+    return nullptr;
+  }
+  return llvm_ = found;
+}
+
 Status KernelLibrary::prepare() {
-  if (prepared_) return kOk;
-  if (provider_.compile == nullptr) {
+  Side& mine = side();
+  if (mine.prepared) return kOk;
+  if (ir_) {
+    if (llvm() == nullptr) return ASTER_FAIL(kINTERNAL, "texts for LLVM, which is not here");
+    mine.provider = llvm_provider(llvm_);
+  } else if (mine.provider.compile == nullptr) {
     const CompilerInfo* found = nullptr;
     ASTER_TRY(compiler(&found));
-    provider_ = system_provider(&compiler_);
+    mine.provider = system_provider(&compiler_);
   }
   Text identity(context_.heap());
-  identity << kKeyVersion << "\n" << aster_ml_version() << "\n" << provider_.name << "\n";
-  ASTER_TRY(provider_.identify(provider_.self, features_, identity));
+  identity << kKeyVersion << "\n" << aster_ml_version() << "\n" << mine.provider.name << "\n";
+  ASTER_TRY(mine.provider.identify(mine.provider.self, features_, identity));
   identity << "\n" << (options_.shared_objects ? "shared" : "relocatable") << "\n";
   write_features(identity, features_);
   ASTER_TRY(identity.status());
-  base_ = digest_of(identity.view());
-  write_hex(base_.data(), sizeof(target_) / 2, target_);
-  prepared_ = true;
+  mine.base = digest_of(identity.view());
+  write_hex(mine.base.data(), sizeof(mine.target) / 2, mine.target);
+  mine.prepared = true;
   return kOk;
 }
 
@@ -549,8 +575,10 @@ void KernelLibrary::put(const Digest& key, std::span<const uint8_t> bytes) {
 }
 
 Status KernelLibrary::load(std::string_view declarations, std::span<const KernelSource> kernels,
-                           std::span<void*> functions, KernelSet** out, CompileStats* stats) {
+                           std::span<void*> functions, KernelSet** out, CompileStats* stats,
+                           bool ir) {
   *out = nullptr;
+  ir_ = ir;
   if (kernels.size() != functions.size()) return ASTER_FAIL(kINTERNAL, "one function a kernel");
   const double start = now_ms();
   CompileStats own;

@@ -13,7 +13,7 @@
 
 namespace aster::runtime::cpu {
 
-// One function of C. Equal names in one call mean equal texts.
+// One function of C, or of LLVM IR. Equal names in one call mean equal texts.
 struct KernelSource {
   std::string_view name;
   std::string_view text;
@@ -51,6 +51,7 @@ struct Provider {
                  const Patience& patience);
 };
 
+struct Llvm;
 struct LoadedPack;  // what one compilation gave, loaded
 
 // The loaded code that some kernels need; keeps it mapped. Belongs to the context's thread.
@@ -72,7 +73,8 @@ struct LibraryOptions {
                           << 20;  // bytes of code beyond which what nobody uses is unloaded
 };
 
-// What the options or the environment say of the compiler: a path, a name, "none", or nothing.
+// What the options or the environment say of the compiler: a path, a name, "none", "llvm", or
+// nothing.
 const char* compiler_choice(const Context& context);
 
 // The kernels of a context.
@@ -81,12 +83,17 @@ class KernelLibrary {
   static Status create(KernelLibrary** out, Context& context, const LibraryOptions& options);
   static void destroy(KernelLibrary* library);
 
+  // libLLVM, where it is chosen and here; null: the compiler does all. Looked for at the first
+  // call; where it is chosen and not here, the log says so.
+  const Llvm* llvm();
+
   // functions[i] becomes the address of kernels[i], valid while *out is held. declarations stands
-  // before the kernels in every translation unit; its functions are static. stats may be null.
+  // before the kernels in every translation unit; its functions are static. stats may be null. ir:
+  // the texts are LLVM's, and llvm() is there.
   // Errors: UNSUPPORTED (no compiler here: the reference runtime has to do); COMPILE; DEVICE;
   // CANCELLED; ARGUMENT (one name, two texts).
   Status load(std::string_view declarations, std::span<const KernelSource> kernels,
-              std::span<void*> functions, KernelSet** out, CompileStats* stats);
+              std::span<void*> functions, KernelSet** out, CompileStats* stats, bool ir = false);
 
   // Whether a kernel that was loaded by its name is still there, until the next load.
   bool has_named(std::string_view name) const {
@@ -101,7 +108,7 @@ class KernelLibrary {
   const CompileStats& totals() const { return totals_; }
   uint64_t loaded_bytes() const { return loaded_bytes_; }
   // Another provider in place of the system's compiler, before the first load.
-  void set_provider(const Provider& provider) { provider_ = provider; }
+  void set_provider(const Provider& provider) { sides_[0].provider = provider; }
 
  private:
   friend ::aster::Memory;
@@ -133,7 +140,15 @@ class KernelLibrary {
             },
             &context_};
   }
-  std::string_view target_name() const { return {target_, sizeof(target_)}; }
+  // A provider and what all keys of its texts begin with.
+  struct Side {
+    Provider provider = {};
+    bool prepared = false;
+    Digest base = {};      // of everything but the texts
+    char target[16] = {};  // folder in the disk cache
+  };
+  Side& side() { return sides_[ir_ ? 1 : 0]; }
+  std::string_view target_name() { return {side().target, sizeof(Side::target)}; }
   Status prepare();  // finds the provider and what all keys begin with
   Status add_code(const Digest& key, std::span<const uint8_t> pack, LoadedPack** out);
   void trim();
@@ -146,10 +161,10 @@ class KernelLibrary {
   CompilerInfo compiler_;
   bool compiler_sought_ = false;
   char no_compiler_[sizeof(aster_ml_error::message)] = {};  // why there is none
-  Provider provider_ = {};
-  bool prepared_ = false;
-  Digest base_ = {};      // of everything but the texts
-  char target_[16] = {};  // folder in the disk cache
+  Side sides_[2];                                           // the compiler's and LLVM's
+  bool ir_ = false;                                         // which of them the load at hand is for
+  Llvm* llvm_ = nullptr;
+  bool llvm_sought_ = false;
   Vec<LoadedPack*> codes_;
   Map<Digest, LoadedPack*, DigestHash> code_by_key_;
   Map<Digest, Entry, DigestHash> kernels_;

@@ -1,0 +1,248 @@
+#include "runtime/cpu/llvm_provider.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/flags.h"
+#include "base/mutex.h"
+#include "base/pool.h"
+
+namespace aster::runtime::cpu {
+namespace {
+
+// As distributions name them.
+constexpr const char* kNames[] = {"libLLVM.so.19.1", "libLLVM-19.so.1", "libLLVM.so.18.1",
+                                  "libLLVM-18.so.1", "libLLVM-17.so",   "libLLVM-17.so.1",
+                                  "libLLVM-16.so.1", "libLLVM-16.so",   "libLLVM-15.so.1",
+                                  "libLLVM-15.so",   "libLLVM-14.so.1", "libLLVM-14.so"};
+constexpr const char kTriple[] = "x86_64-unknown-linux-gnu";
+// Features say what instructions there are; a CPU's name would add to them.
+constexpr const char kCpu[] = "x86-64";
+// Programs have explicit vectors, and each value where it belongs: registers become values, calls
+// their bodies, what is written twice is computed once. More gives nothing (bench/compile.py).
+constexpr const char kPasses[] =
+    "always-inline,function(mem2reg,early-cse,instcombine,loop-mssa(loop-rotate,licm))";
+enum : int { kLevel = 2, kPic = 2, kSmallCode = 3, kObjectFile = 1, kReturnStatus = 2 };
+
+constinit Mutex init_mutex;
+
+bool take_functions(Llvm* out, void* library) {
+  bool all = true;
+#define LLVM_FUNCTION(result, name, ...)                                        \
+  out->name = reinterpret_cast<result (*)(__VA_ARGS__)>(dlsym(library, #name)); \
+  all = all && out->name != nullptr;
+#include "runtime/cpu/llvm_functions.def"
+#undef LLVM_FUNCTION
+  return all;
+}
+
+// Which file it is, for keys.
+bool identify_file(Llvm* out) {
+  Dl_info where;
+  struct stat info;
+  char path[PATH_MAX];
+  if (dladdr(reinterpret_cast<void*>(out->LLVMContextCreate), &where) == 0 ||
+      realpath(where.dli_fname, path) == nullptr || strlen(path) >= sizeof(out->path) ||
+      stat(path, &info) != 0)
+    return false;
+  memcpy(out->path, path, strlen(path) + 1);
+  out->size = info.st_size;
+  out->modified_ns =
+      static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+  return true;
+}
+
+Status open_library(Llvm* out, const char* name) {
+  Llvm found;
+  void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const reason = dlerror();
+    return ASTER_FAIL(kUNSUPPORTED, "no LLVM: %s", reason != nullptr ? reason : name);
+  }
+  if (!take_functions(&found, library) || !identify_file(&found)) {
+    dlclose(library);
+    return ASTER_FAIL(kUNSUPPORTED, "no LLVM: '%s' is none of 14 to 19", name);
+  }
+  const MutexLock lock(init_mutex);
+  found.LLVMInitializeX86TargetInfo();
+  found.LLVMInitializeX86Target();
+  found.LLVMInitializeX86TargetMC();
+  found.LLVMInitializeX86AsmPrinter();
+  *out = found;
+  return kOk;
+}
+
+// "+avx,+f16c,..": what the compiler's flags turn on.
+void write_llvm_features(Text& out, const CpuFeatures& features) {
+  each_feature_flag(
+      features,
+      [](void* self, const char* flag) {
+        Text& text = *static_cast<Text*>(self);
+        text << (text.view().empty() ? "+" : ",+") << flag + 2;  // behind "-m"
+      },
+      &out);
+}
+
+// One text on its way to an object. Runs on any thread, with LLVM's memory alone.
+class Job {
+ public:
+  const Llvm* llvm = nullptr;
+  const char* features = nullptr;
+  Interrupt* interrupt = nullptr;
+  std::string_view text;
+  void* object = nullptr;  // a buffer of LLVM's
+  bool stopped = false;
+  char error[400] = {};
+
+  void run() {
+    if (interrupt != nullptr && interrupt->requested()) {
+      stopped = true;
+      return;
+    }
+    void* const context = llvm->LLVMContextCreate();
+    llvm->LLVMContextSetDiagnosticHandler(context, hear, this);
+    void* module = nullptr;
+    void* const buffer =
+        llvm->LLVMCreateMemoryBufferWithMemoryRangeCopy(text.data(), text.size(), "kernels");
+    char* message = nullptr;
+    if (llvm->LLVMParseIRInContext(context, buffer, &module, &message) != 0) {
+      module = nullptr;
+      take(message);
+    } else {
+      build(module);
+    }
+    if (module != nullptr) llvm->LLVMDisposeModule(module);
+    llvm->LLVMContextDispose(context);
+  }
+
+ private:
+  void build(void* module) {
+    char* message = nullptr;
+    void* target = nullptr;
+    if (llvm->LLVMGetTargetFromTriple(kTriple, &target, &message) != 0) return take(message);
+    void* const machine =
+        llvm->LLVMCreateTargetMachine(target, kTriple, kCpu, features, kLevel, kPic, kSmallCode);
+    if (machine == nullptr) return say("LLVM has no machine for this CPU");
+    void* const layout = llvm->LLVMCreateTargetDataLayout(machine);
+    llvm->LLVMSetModuleDataLayout(module, layout);
+    llvm->LLVMDisposeTargetData(layout);
+    const bool broken = llvm->LLVMVerifyModule(module, kReturnStatus, &message) != 0;
+    if (broken) {
+      take(message);
+    } else {
+      llvm->LLVMDisposeMessage(message);
+      emit(module, machine);
+    }
+    llvm->LLVMDisposeTargetMachine(machine);
+  }
+  void emit(void* module, void* machine) {
+    void* const options = llvm->LLVMCreatePassBuilderOptions();
+    void* const failure = llvm->LLVMRunPasses(module, kPasses, machine, options);
+    llvm->LLVMDisposePassBuilderOptions(options);
+    if (failure != nullptr) {
+      char* const why = llvm->LLVMGetErrorMessage(failure);
+      say(why);
+      return llvm->LLVMDisposeErrorMessage(why);
+    }
+    char* message = nullptr;
+    void* made = nullptr;
+    if (llvm->LLVMTargetMachineEmitToMemoryBuffer(machine, module, kObjectFile, &message, &made) !=
+        0)
+      return take(message);
+    object = made;
+  }
+
+  // The first thing that was said counts.
+  void say(const char* message) {
+    if (error[0] != '\0') return;
+    const std::string_view line =
+        error_line(message != nullptr ? message : "LLVM failed and did not say why");
+    const size_t length = std::min(line.size(), sizeof(error) - 1);
+    memcpy(error, line.data(), length);
+    error[length] = '\0';
+  }
+  void take(char* message) {
+    say(message);
+    if (message != nullptr) llvm->LLVMDisposeMessage(message);
+  }
+  // Without a handler LLVM would print and end the process.
+  static void hear(void* diagnostic, void* self) {
+    Job& job = *static_cast<Job*>(self);
+    if (job.llvm->LLVMGetDiagInfoSeverity(diagnostic) != 0) return;  // no error
+    job.take(job.llvm->LLVMGetDiagInfoDescription(diagnostic));
+  }
+};
+
+Status llvm_identify(void* self, const CpuFeatures& features, Text& out) {
+  const Llvm& llvm = *static_cast<const Llvm*>(self);
+  out << llvm.path << ' ' << llvm.size << ' ' << llvm.modified_ns << '\n'
+      << kPasses << ' ' << int32_t{kLevel} << ' ' << kCpu << ' ';
+  write_llvm_features(out, features);
+  return out.status();
+}
+
+Status finish(const Job& job, Vec<uint8_t>* object) {
+  if (job.stopped) return Interrupt::stopped("kernels are compiled");
+  if (job.error[0] != '\0' || job.object == nullptr)
+    return ASTER_FAIL(kCOMPILE, "LLVM: %s", job.error);
+  const auto* const bytes =
+      reinterpret_cast<const uint8_t*>(job.llvm->LLVMGetBufferStart(job.object));
+  object->clear();
+  return object->append(bytes, job.llvm->LLVMGetBufferSize(job.object));
+}
+
+Status llvm_compile(void* self, const CpuFeatures& features,
+                    std::span<const std::string_view> sources, std::span<Vec<uint8_t>> objects,
+                    Memory& memory, const Patience& patience) {
+  const Llvm& llvm = *static_cast<const Llvm*>(self);
+  Text names(memory);
+  write_llvm_features(names, features);
+  const char* const feature_text = names.c_str();
+  ASTER_TRY(names.status());
+  Vec<Job> jobs(memory);
+  ASTER_TRY(jobs.reserve(sources.size()));
+  for (const std::string_view source : sources) {
+    Job job;
+    job.llvm = &llvm;
+    job.features = feature_text;
+    job.interrupt = patience.interrupt;
+    job.text = source;
+    ASTER_TRY(jobs.push(job));
+  }
+  const auto run = [](void* all, int64_t task) { static_cast<Job*>(all)[task].run(); };
+  pool::run(static_cast<int>(jobs.size()), static_cast<int64_t>(jobs.size()), run, jobs.data());
+  Status status;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (status.ok()) status = finish(jobs[i], &objects[i]);
+    if (jobs[i].object != nullptr) llvm.LLVMDisposeMemoryBuffer(jobs[i].object);
+  }
+  return status;
+}
+
+}  // namespace
+
+Status open_llvm(Llvm* out, const char* choice) {
+  const std::string_view wanted = choice != nullptr ? choice : "";
+  if (wanted == "none") return ASTER_FAIL(kUNSUPPORTED, "no LLVM: switched off");
+#if defined(__x86_64__)
+  if (!wanted.empty()) return open_library(out, choice);
+  const SavedError before;
+  for (const char* const name : kNames) {
+    if (!open_library(out, name).ok()) continue;
+    before.restore();
+    return kOk;
+  }
+  return ASTER_FAIL(kUNSUPPORTED, "no LLVM: none of 14 to 19 was found");
+#else
+  (void)out;
+  return ASTER_FAIL(kUNSUPPORTED, "no LLVM: kernels are for x86-64 there");
+#endif
+}
+
+Provider llvm_provider(Llvm* llvm) { return {"LLVM", llvm, llvm_identify, llvm_compile, nullptr}; }
+
+}  // namespace aster::runtime::cpu
