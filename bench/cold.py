@@ -5,13 +5,17 @@ a row: seconds of the wall, of scheduling and of all that comes after it up to r
 compiling, loading), of CPU time in the compiler's processes; launches and distinct kernels; the
 least time of later steps.
 
-  bench/cold.py [--only conv_net,cat_250,...] [--package FOLDER]
+  bench/cold.py [--only conv_net,cat_250,...] [--package FOLDER] [--compilers gcc,clang,llvm]
+                [--cores 1,2]
 
-Two libraries are compared with two runs: FOLDER is where `aster_ml` lies, build/release/python by
+Of each row one run for every compiler and number of cores that are named. LLVM compiles in the
+process: its share is in compile_s and in cpu_s, which is what the step took of all cores. Two
+libraries are compared with two runs: FOLDER is where `aster_ml` lies, build/release/python by
 default.
 """
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -225,9 +229,10 @@ def row(name):
 
     step = ROWS[name]()
     before, spent = dict(_native.engine_count()), compiler_seconds()
-    start = time.perf_counter()
+    own, start = time.process_time(), time.perf_counter()
     step()
     wall = time.perf_counter() - start
+    own = time.process_time() - own
     now, used = _native.engine_count(), compiler_seconds() - spent
     later = []
     for _ in range(3 if name in MODELS else 0):
@@ -237,10 +242,13 @@ def row(name):
     delta = {key: value - before[key] for key, value in now.items() if key != "struct_size"}
     print(json.dumps({
         "name": name,
+        "compiler": os.environ.get("ASTER_ML_CC", ""),
+        "cores": len(os.sched_getaffinity(0)),
         "wall_s": round(wall, 3),
         "schedule_s": round(delta["schedule_ms"] / 1e3, 3),
         "compile_s": round(delta["compile_ms"] / 1e3, 3),
         "compiler_cpu_s": round(used, 3),
+        "cpu_s": round(own + used, 3),
         "run_s": round(delta["run_ms"] / 1e3, 3),
         **({"later_s": round(min(later), 4)} if later else {}),
         "schedules": delta["schedule_misses"],
@@ -253,18 +261,30 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="")
     parser.add_argument("--package", default=os.path.join(ROOT, "build", "release", "python"))
+    parser.add_argument("--compilers", default="", help="values of ASTER_ML_CC")
+    parser.add_argument("--cores", default="", help="that each run may use")
     parser.add_argument("--row", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.row:
         return row(arguments.row)
-    for name in arguments.only.split(",") if arguments.only else ROWS:
-        with tempfile.TemporaryDirectory(prefix="aster-cold-") as folder:
-            environment = {**os.environ, "ASTER_ML_CACHE_DIR": folder,
-                           "PYTHONPATH": arguments.package}
-            done = subprocess.run([sys.executable, __file__, "--row", name], env=environment,
-                                  check=False)
-            if done.returncode != 0:
-                print(json.dumps({"name": name, "failed": done.returncode}), flush=True)
+    names = arguments.only.split(",") if arguments.only else ROWS
+    compilers = arguments.compilers.split(",") if arguments.compilers else [None]
+    cores = [int(n) for n in arguments.cores.split(",")] if arguments.cores else [None]
+    for name, compiler, count in itertools.product(names, compilers, cores):
+        run(name, arguments.package, compiler, count)
+
+
+def run(name, package, compiler, cores):
+    """In a process of its own, with a cache of its own."""
+    chosen = {} if compiler is None else {"ASTER_ML_CC": compiler}
+    allowed = sorted(os.sched_getaffinity(0))[:cores]
+    with tempfile.TemporaryDirectory(prefix="aster-cold-") as folder:
+        environment = {**os.environ, **chosen, "ASTER_ML_CACHE_DIR": folder,
+                       "PYTHONPATH": package}
+        done = subprocess.run([sys.executable, __file__, "--row", name], env=environment,
+                              preexec_fn=lambda: os.sched_setaffinity(0, allowed), check=False)
+        if done.returncode != 0:
+            print(json.dumps({"name": name, "failed": done.returncode}), flush=True)
 
 
 if __name__ == "__main__":

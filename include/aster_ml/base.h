@@ -132,10 +132,13 @@ typedef struct aster_ml_context_options {
   size_t arena_block_bytes;  /* 0: 64 KiB; a small value makes every arena request an allocation */
   /* null: $ASTER_ML_CACHE_DIR, then $XDG_CACHE_HOME/aster_ml, then ~/.cache/aster_ml */
   const char *cache_dir;
-  const char *compiler; /* null: $ASTER_ML_CC, then clang, gcc, cc on PATH; "none": no compiler */
-  uint64_t seed;        /* of the random counter */
+  /* null: $ASTER_ML_CC, then clang, gcc, cc on PATH; "none": no compiler; "llvm": libLLVM in this
+   * process ($ASTER_ML_LLVM, or the newest of 14 to 19), those for what it lacks or where it is
+   * not. The results have the same bits. LLVM ends the process where it has no memory left. */
+  const char *compiler;
+  uint64_t seed; /* of the random counter */
   /* Milliseconds after which a compiler that has not ended is killed, with all that it started; 0:
-   * 60,000. What it was to compile counts as failed. */
+   * 60,000. What it was to compile counts as failed. LLVM is not stopped. */
   int32_t compile_timeout_ms;
   /* 0: what cannot be compiled, because the compiler is missing, fails or takes too long, the
    * reference runtime computes, slowly, and the log says why, once a reason (where the compiler is

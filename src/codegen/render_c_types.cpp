@@ -148,16 +148,21 @@ Status add_function(const RenderedFunction& function, Vec<const RenderedFunction
 
 }  // namespace
 
-const Row* find_row(const Target& target, Op op, DType d, int lanes) {
+const Row* first_row(std::span<const Row> rows, const Target& target, Op op, DType d, int lanes) {
   const int bytes = static_cast<int>(dtype::size(d)) * lanes;
-  const bool opencl = target.language == Language::kOpencl;
-  for (const Row& row : opencl ? std::span<const Row>(kOpenclRows) : std::span<const Row>(kRows)) {
+  for (const Row& row : rows) {
     if (row.op == op && (row.elements & elements_of(d)) != 0 && has_feature(target, row.feature) &&
         fits(row.width, bytes, lanes)) {
       return &row;
     }
   }
   return nullptr;
+}
+
+const Row* find_row(const Target& target, Op op, DType d, int lanes) {
+  const bool opencl = target.language == Language::kOpencl;
+  return first_row(opencl ? std::span<const Row>(kOpenclRows) : std::span<const Row>(kRows), target,
+                   op, d, lanes);
 }
 
 const CastRow* find_cast(const Target& target, DType from, DType to, int lanes) {

@@ -68,6 +68,8 @@ inline constexpr CastRow kOpenclCasts[] = {
 #undef ROW
 #undef CAST
 };
+// The first of some rows that fits.
+const Row* first_row(std::span<const Row> rows, const Target& target, Op op, DType d, int lanes);
 // The first row that fits, null if there is none. Across (of conditions, by Or): of the real type
 // as wide as the mask.
 const Row* find_row(const Target& target, Op op, DType d, int lanes);

@@ -9,29 +9,26 @@ namespace aster::codegen::program::llvm {
 namespace {
 
 using enum c::Elements;
+using enum c::Width;
+using enum c::Feature;
+using c::Row;
 
-struct Row {
-  Op op;
-  uint8_t elements;
-  std::string_view text;
-};
 constexpr Row kRows[] = {
-#define ROW(op, elements, text) {Op::k##op, elements, text},
+#define ROW(op, elements, width, feature, text) {Op::k##op, elements, width, feature, text},
 #include "codegen/target_llvm.def"
 #undef ROW
 };
 
-const Row* find_row(Op op, DType d) {
-  const auto* const row = std::ranges::find_if(kRows, [&](const Row& one) {
-    return one.op == op && (one.elements & c::elements_of(d)) != 0;
-  });
-  return row != std::end(kRows) ? row : nullptr;
+const Row* find_row(const Target& target, Op op, DType d, int n) {
+  return c::first_row(kRows, target, op, d, n);
 }
 
 bool is_real(DType d) { return d == DType::kFloat32 || d == DType::kFloat64; }
 
-Word to_word(std::string_view text) {
+Word to_word(std::string_view text, bool real) {
   Word out = 0;
+  double number = 0;
+  if (real && parse_double(&number, text)) return std::bit_cast<Word>(number);
   (void)std::from_chars(text.data(), text.data() + text.size(), out);
   return out;
 }
@@ -255,74 +252,44 @@ Status Writer::arithmetic(const Step& s) {
   }
   const DType d = dtype_of(s.operands.back());
   if (dtype::is_narrow_float(d)) return cannot("arithmetic of narrow floats");
-  bool done = false;
-  if (s.op == Op::kScale) ASTER_TRY(scale(s, &done));
-  if (done) return kOk;
   const bool native =
       c::find_row(target_, s.op, d, n) != nullptr || c::find_row(target_, s.op, d, 1) != nullptr;
-  const Row* const row = native ? find_row(s.op, d) : nullptr;
+  const Row* const row = native ? find_row(target_, s.op, d, n) : nullptr;
   if (row == nullptr) return cannot(uop::info(s.op).name);
   return expand(
       row->text, d, n, [&](size_t i) { put(operands_[i]); }, [&] { define(s); });
 }
 
-// AVX-512 has it as an instruction.
-Status Writer::scale(const Step& s, bool* done) {
-  const int n = lanes(*s.in);
-  const DType d = s.in->dtype;
-  const size_t bytes = dtype::size(d) * static_cast<size_t>(n);
-  if (!target_.avx512 || n == 1 || (bytes != 16 && bytes != 32 && bytes != 64)) return kOk;
-  const bool single = d == DType::kFloat32;
-  const char* const bits = single && n == 16 ? "i16" : "i8";
-  Text name(out_.memory()), types(out_.memory());
-  name << "@llvm.x86.avx512.mask.scalef.p" << (single ? 's' : 'd') << '.'
-       << static_cast<uint64_t>(8 * bytes);
-  types << '<' << int32_t{n} << (single ? " x float>" : " x double>");
-  const auto declared = [&] {
-    Text text(out_.memory());
-    const std::string_view t = types.view();
-    text << "declare " << t << ' ' << name.view() << '(' << t << ", " << t << ", " << t << ", "
-         << bits << (bytes == 64 ? ", i32)" : ")");
-    const Status status = text.status();
-    return status.ok() ? declare(text.view()) : status;
-  };
-  ASTER_TRY(declared());
-  const uint32_t exponent = begin();
-  constexpr Word kShift32 = 0x4168000000000000, kShift64 = 0x4338000000000000;  // 1.5 * 2^23, 2^52
-  out_ << "fsub ", typed(operands_[1]) << ", ";
-  literal(d, n, single ? kShift32 : kShift64) << '\n';
-  define(s) << "call " << types.view() << ' ' << name.view() << '(', typed(operands_[0]) << ", ";
-  out_ << types.view() << ' ', number(exponent) << ", " << types.view() << " zeroinitializer, ";
-  out_ << bits << " -1" << (bytes == 64 ? ", i32 4)\n" : ")\n");
-  *done = true;
-  return kOk;
-}
-
-// `@fma $t $0, ..`: as many arguments as it has operands, all of one type.
+// `@fma $t $0, ..`: a type for each argument.
 Status Writer::declare_intrinsic(std::string_view text, DType d, int n) {
   Text declared(out_.memory());
-  const std::string_view name = text_slice(text, 1, text.find(' ') - 1);
-  const auto write_type = [&](Text& out) {
+  const size_t end = text.find(' ');
+  const auto write_type = [&] {
     const char* const element = d == DType::kFloat32 ? "float" : "double";
-    if (n > 1) {
-      out << '<' << int32_t{n} << " x " << element << '>';
-    } else {
-      out << element;
-    }
+    if (n > 1) declared << '<' << int32_t{n} << " x ";
+    declared << element << (n > 1 ? ">" : "");
   };
   declared << "declare ";
-  write_type(declared);
-  declared << " @llvm." << name << '.';
-  suffix(declared, d, n);
-  declared << '(';
-  const auto arguments = std::ranges::count(text, ',') + 1;
-  for (std::ptrdiff_t i = 0; i < arguments; ++i) {
-    declared << (i == 0 ? "" : ", ");
-    write_type(declared);
+  write_type();
+  declared << " @llvm.";
+  intrinsic_name(declared, text_slice(text, 1, end - 1), d, n);
+  for (size_t at = end + 1, next = 0; next != std::string_view::npos; at = next + 2) {
+    declared << (at == end + 1 ? "(" : ", ");
+    next = text.find(',', at);
+    const std::string_view type = text_slice(text, at, text.find(' ', at) - at);
+    type == "$t" ? write_type() : void(declared << type);
   }
   declared << ')';
   ASTER_TRY(declared.status());
   return declare(declared.view());
+}
+
+// Those of x86 are of one type each.
+void Writer::intrinsic_name(Text& out, std::string_view name, DType d, int n) {
+  out << name;
+  if (name.starts_with("x86.")) return;
+  out << '.';
+  suffix(out, d, n);
 }
 
 template <typename Put>
@@ -331,8 +298,8 @@ void Writer::line(std::string_view text, DType d, int n, const uint32_t* made, P
   const bool calls = !text.empty() && text[0] == '@';
   if (calls) {
     const size_t end = text.find(' ');
-    out_ << "call ", type(d, n) << " @llvm." << text_slice(text, 1, end - 1) << '.';
-    suffix(out_, d, n);
+    out_ << "call ", type(d, n) << " @llvm.";
+    intrinsic_name(out_, text_slice(text, 1, end - 1), d, n);
     out_ << '(';
     text.remove_prefix(end + 1);
   }
@@ -348,14 +315,12 @@ void Writer::line(std::string_view text, DType d, int n, const uint32_t* made, P
     } else if (what == '[') {
       const size_t end = text.find(']', i);
       const std::string_view number = text_slice(text, i + 1, end - i - 1);
-      const bool real = number == "1.0";
-      const Word bits = static_cast<Word>(dtype::bits(d));
-      const Word one = std::bit_cast<Word>(1.0);
+      const bool real = number.find('.') != std::string_view::npos;
+      const auto bits = static_cast<Word>(dtype::bits(d));
       const Word word = number == "e"      ? bits
                         : number == "e-1"  ? bits - 1
                         : number == "true" ? 1
-                        : real             ? one
-                                           : to_word(number);
+                                           : to_word(number, real);
       literal(real || d == DType::kBool ? d : whole, n, word);
       i = end;
     } else if (what == 't' && name) {
@@ -400,8 +365,8 @@ Status Writer::across(const Step& s) {
   const DType d = s.in->dtype;
   int n = lanes(x);
   if (n == 1) return copy(s, operands_[0]), kOk;
-  const Row* const row = dtype::is_narrow_float(d) ? nullptr : find_row(s.in->with, d);
-  if (row == nullptr || c::find_row(target_, s.in->with, d, 1) == nullptr)
+  if (dtype::is_narrow_float(d) || find_row(target_, s.in->with, d, 1) == nullptr ||
+      c::find_row(target_, s.in->with, d, 1) == nullptr)
     return cannot(uop::info(s.in->with).name);
   uint32_t now = 0;
   const auto put_now = [&] { now == 0 ? void(put(operands_[0])) : void(number(now)); };
@@ -420,7 +385,7 @@ Status Writer::across(const Step& s) {
       out_ << ">\n";
     }
     ASTER_TRY(expand(
-        row->text, d, half, [&](size_t i) { number(parts[i]); },
+        find_row(target_, s.in->with, d, half)->text, d, half, [&](size_t i) { number(parts[i]); },
         [&] { half == 1 ? void(define(s)) : void(now = begin()); }));
   }
   return kOk;

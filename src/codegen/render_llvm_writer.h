@@ -139,7 +139,6 @@ class Writer {
   Status call(const Step& s);
   Status across(const Step& s);
   Status across_conditions(const Step& s);
-  Status scale(const Step& s, bool* done);
   void copy(const Step& s, const Operand& x);
   // A row's statements on operands that `put(i)` writes; `result()` begins the last one.
   template <typename Put, typename Result>
@@ -147,6 +146,7 @@ class Writer {
   template <typename Put>
   void line(std::string_view text, DType d, int n, const uint32_t* made, Put put);
   Status declare_intrinsic(std::string_view text, DType d, int n);
+  static void intrinsic_name(Text& out, std::string_view name, DType d, int n);
 
   RenderedC& unit_;
   Text& out_;

@@ -10,6 +10,7 @@
 #include "codegen/render_cases.h"
 #include "codegen/render_launch.h"
 #include "codegen/render_llvm.h"
+#include "runtime/load.h"
 #include "runtime/state.h"
 #include "runtime/support.h"
 
@@ -306,6 +307,122 @@ TEST(LlvmProvider, WhatIsNoIrIsAnError) {
     EXPECT_EQ(last_error().rfind("LLVM: ", 0), 0u) << last_error();
     EXPECT_GT(last_error().size(), 12u);
   }
+}
+
+// The library of a context with the compiler "llvm", and what its log says.
+class Chosen {
+ public:
+  explicit Chosen(const TemporaryFolder& folder) : context_(options(folder, &logged_)) {
+    EXPECT_TRUE(kernel_library(*context_, &library).ok());
+  }
+  // A function that multiplies, by IR or by C under the same name.
+  CompileStats load(bool ir, int64_t factor) {
+    const std::string number = std::to_string(factor);
+    const std::string text =
+        ir ? "define i64 @times(i64 %x) {\n%y = mul i64 %x, " + number + "\nret i64 %y\n}\n"
+           : "long times(long x) { return x * " + number + "; }\n";
+    const KernelSource source{"times", text};
+    void* function = nullptr;
+    KernelSet* set = nullptr;
+    CompileStats stats;
+    EXPECT_TRUE(library->load("", {&source, 1}, {&function, 1}, &set, &stats, ir).ok())
+        << last_error();
+    if (set == nullptr) return stats;
+    EXPECT_EQ(reinterpret_cast<int64_t (*)(int64_t)>(function)(7), 7 * factor);
+    set->release();
+    return stats;
+  }
+  Context& context() { return *context_; }
+  const std::vector<std::string>& logged() const { return logged_; }
+  KernelLibrary* library = nullptr;
+
+ private:
+  static aster_ml_context_options options(const TemporaryFolder& folder,
+                                          std::vector<std::string>* lines) {
+    aster_ml_context_options out = {};
+    out.cache_dir = folder.path().c_str();
+    out.compiler = "llvm";
+    out.log = [](void* self, int32_t, const char* line) {
+      static_cast<std::vector<std::string>*>(self)->push_back(line);
+    };
+    out.log_self = lines;
+    return out;
+  }
+  std::vector<std::string> logged_;
+  TestContext context_;
+};
+
+// What the compiler and LLVM make of a name is kept apart, on disk as well.
+TEST(LlvmProvider, ObjectsAreKeptByTheirProvider) {
+  SKIP_WITHOUT_LLVM();
+  const TemporaryFolder folder;
+  for (const bool again : {false, true}) {
+    Chosen chosen(folder);
+    ASSERT_NE(chosen.library->llvm(), nullptr);
+    const Device* host = nullptr;
+    ASSERT_TRUE(host_device(&host, chosen.context()).ok());
+    EXPECT_TRUE(host->target.llvm);
+    EXPECT_EQ(chosen.load(true, 3).compiled, again ? 0 : 1);
+    EXPECT_EQ(chosen.load(false, 5).compiled, again ? 0 : 1);
+    EXPECT_EQ(chosen.load(true, 3).reused, 1);
+    EXPECT_EQ(chosen.load(false, 5).reused, 1);
+    EXPECT_TRUE(chosen.logged().empty());
+  }
+}
+
+TEST(LlvmProvider, WithoutItTheCompilerDoesAll) {
+  for (const char* const path : {"none", "/etc/passwd", "/nowhere/libLLVM.so"}) {
+    const WithVariable with("ASTER_ML_LLVM", path);
+    const TemporaryFolder folder;
+    Chosen chosen(folder);
+    EXPECT_EQ(chosen.library->llvm(), nullptr);
+    EXPECT_EQ(chosen.library->llvm(), nullptr);
+    const Device* host = nullptr;
+    ASSERT_TRUE(host_device(&host, chosen.context()).ok());
+    EXPECT_FALSE(host->target.llvm);
+    EXPECT_EQ(chosen.load(false, 5).compiled, 1);
+    ASSERT_EQ(chosen.logged().size(), 1u);
+    EXPECT_EQ(chosen.logged()[0].rfind("kernels go to the C compiler: no LLVM: ", 0), 0u)
+        << chosen.logged()[0];
+  }
+}
+
+TEST(LlvmProvider, OthersCompilersAreNotAskedForIt) {
+  TestContext context;
+  KernelLibrary* library = nullptr;
+  ASSERT_TRUE(kernel_library(*context, &library).ok());
+  const bool chosen = std::string_view(compiler_choice(*context)) == "llvm";
+  EXPECT_EQ(library->llvm() != nullptr, chosen && cpu::library() != nullptr);
+}
+
+TEST(LlvmProvider, SeveralTextsAtOnce) {
+  SKIP_WITHOUT_LLVM();
+  const Provider provider = llvm_provider(library());
+  std::vector<std::string> texts;
+  std::vector<std::string_view> sources;
+  for (int i = 0; i < 16; ++i) {
+    const std::string n = std::to_string(i);
+    texts.push_back("define i64 @f" + n + "(i64 %x) {\n%y = add i64 %x, " + n +
+                    "\nret i64 %y\n}\n");
+  }
+  for (const std::string& text : texts) sources.push_back(text);
+  const auto compile = [&](std::vector<Vec<uint8_t>>* objects) {
+    for (size_t i = 0; i < sources.size(); ++i) objects->emplace_back(process_heap());
+    return provider.compile(provider.self, detect_features(), sources, *objects, process_heap(),
+                            {});
+  };
+  std::vector<Vec<uint8_t>> objects;
+  ASSERT_TRUE(compile(&objects).ok()) << last_error();
+  for (size_t i = 0; i < objects.size(); ++i) {
+    Image image(process_heap());
+    ASSERT_TRUE(image.load({objects[i].data(), objects[i].size()}).ok()) << last_error();
+    void* const function = image.find("f" + std::to_string(i));
+    ASSERT_NE(function, nullptr);
+    EXPECT_EQ(reinterpret_cast<int64_t (*)(int64_t)>(function)(100), 100 + static_cast<int64_t>(i));
+  }
+  sources[9] = "nothing";  // one that is wrong fails all
+  std::vector<Vec<uint8_t>> none;
+  EXPECT_EQ(compile(&none).code, code(Code::kCOMPILE));
 }
 
 }  // namespace
