@@ -395,6 +395,22 @@ TEST(LlvmProvider, OthersCompilersAreNotAskedForIt) {
   EXPECT_EQ(library->llvm() != nullptr, chosen && cpu::library() != nullptr);
 }
 
+TEST(LlvmProvider, EveryAllocationOfACompileMayFail) {
+  SKIP_WITHOUT_LLVM();
+  const Provider provider = llvm_provider(library());
+  const std::vector<std::string_view> texts{"define void @f() {\nret void\n}\n",
+                                            "define void @g() {\nret void\n}\n"};
+  for (int64_t left = 0;; ++left) {
+    codegen::program::tests::FailingMemory memory(left);
+    std::vector<Vec<uint8_t>> objects;
+    for (int i = 0; i < 2; ++i) objects.emplace_back(memory);
+    const Status status =
+        provider.compile(provider.self, detect_features(), texts, objects, memory, {});
+    if (status.ok()) break;
+    ASSERT_EQ(status.code, code(Code::kMEMORY));
+  }
+}
+
 TEST(LlvmProvider, SeveralTextsAtOnce) {
   SKIP_WITHOUT_LLVM();
   const Provider provider = llvm_provider(library());
