@@ -15,7 +15,7 @@ typedef struct aster_ml_runtime_info {
   int32_t threads;            /* that a kernel may use */
   int32_t vector_bytes;       /* of the vectors that code is made for */
   char cpu[256];              /* features that code is made for */
-  char compiler[512];         /* path of the C compiler */
+  char compiler[512];         /* path of the C compiler, or of libLLVM where that is chosen */
   char compiler_version[128]; /* what it says of itself */
   char blas[256];             /* path of the BLAS library */
   char blas_config[160];      /* what it says of itself */
