@@ -43,7 +43,7 @@ NOT_THERE = {
         Trace.TheInterpreterIsOneLaunch""",
 }
 # Those that take minutes on a driver's compiler.
-LONG = "Depth.* Soak.* Library.* Programs/KernelCounts.*".split()
+LONG = "Depth.* Soak.* Products.* Products/* Convolutions.* Programs/KernelCounts.*".split()
 
 
 class Row:
