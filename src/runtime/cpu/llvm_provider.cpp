@@ -1,8 +1,6 @@
 #include "runtime/cpu/llvm_provider.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -52,12 +50,10 @@ bool take_functions(Llvm* out, void* library) {
 bool identify_file(Llvm* out) {
   Dl_info where;
   struct stat info;
-  char path[PATH_MAX];
   if (dladdr(reinterpret_cast<void*>(out->LLVMContextCreate), &where) == 0 ||
-      realpath(where.dli_fname, path) == nullptr || strlen(path) >= sizeof(out->path) ||
-      stat(path, &info) != 0)
+      strlen(where.dli_fname) >= sizeof(out->path) || stat(where.dli_fname, &info) != 0)
     return false;
-  memcpy(out->path, path, strlen(path) + 1);
+  memcpy(out->path, where.dli_fname, strlen(where.dli_fname) + 1);
   out->size = info.st_size;
   out->modified_ns =
       static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;

@@ -12,7 +12,7 @@ struct Llvm {
 #define LLVM_FUNCTION(result, name, ...) result (*name)(__VA_ARGS__) = nullptr;
 #include "runtime/cpu/llvm_functions.def"
 #undef LLVM_FUNCTION
-  char path[512] = {};  // the file, behind all links
+  char path[512] = {};  // the file that the loader found
   int64_t size = 0;
   int64_t modified_ns = 0;
 };
