@@ -19,10 +19,11 @@ typedef struct aster_ml_gradient_options {
 } aster_ml_gradient_options;
 
 /* out[i] = d sum(loss * seed) / d targets[i], lazy, with the shape and dtype of targets[i]; zeros
- * where loss does not depend on it. options may be null. Ties of maxima share the gradient evenly;
- * gradients of broadcast operands are summed in aster_ml_dtype_sum_accumulator's dtype and cast
- * back. Out: count handles. Errors: SHAPE (seed), DTYPE (loss or a target is not float). Cost:
- * O(nodes of loss). */
+ * where loss does not depend on it. A constant (of aster_ml_lazy_zeros, _full, ..) folds into what
+ * it meets and is no longer there: what is trained is data, or such a tensor's aster_ml_lazy_clone.
+ * options may be null. Ties of maxima share the gradient evenly; gradients of broadcast operands
+ * are summed in aster_ml_dtype_sum_accumulator's dtype and cast back. Out: count handles. Errors:
+ * SHAPE (seed), DTYPE (loss or a target is not float). Cost: O(nodes of loss). */
 ASTER_ML_API int32_t aster_ml_gradient(aster_ml_lazy *out, const aster_ml_lazy *loss,
                                        const aster_ml_lazy *const *targets, size_t count,
                                        const aster_ml_gradient_options *options);
