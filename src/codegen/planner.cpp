@@ -265,9 +265,21 @@ class Planner {
                         kernel_.size(range) >= subtree_lanes(at, range);
       if (fits && (out < 0 || kernel_.size(range) > kernel_.size(out))) out = range;
     }
+    if (out < 0) return -1;
+    // One vector of filters leaves more loads to a tile than rows that fill their vectors.
+    const int64_t one = subtree_lanes(at, out);
+    if ((kernel_.size(out) < 2 * one && kernel_.size(v) >= 4 * lanes) ||
+        filled(v, lanes) > 1.15 * filled(out, one))
+      return -1;
     const int inner = innermost_pixels(at, image & ~filters, v);
     const int64_t steps = kernel_.size(inner) / (inner == v ? subtree_lanes(at, v) : 1);
     return steps >= m_.pack_filters ? out : -1;
+  }
+
+  // The part of the lanes that a range fills.
+  double filled(int range, int64_t lanes) const {
+    const int64_t size = kernel_.size(range), vectors = (size + lanes - 1) / lanes;
+    return static_cast<double>(size) / static_cast<double>(vectors * lanes);
   }
 
   // The longest way through an image, counted in tiles: along a row (v), its rows, or images.
@@ -545,8 +557,8 @@ class Planner {
         if (range != v && range != pixels_ && range != inner) push(range);
       }
       push(v);
-      if (inner != pixels_) push(pixels_);
-      return push(inner);
+      if (inner != pixels_) push(inner);
+      return push(pixels_);
     }
     if (sharing_ != 0) {
       // All that shares a panel goes by before the next one is made.
