@@ -11,10 +11,6 @@
 
 #include "runtime/support.h"
 
-// The thread sanitizer would end a child that makes threads.
-extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options();
-extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
-
 namespace aster::runtime::cpu {
 namespace {
 
