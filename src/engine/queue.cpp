@@ -50,7 +50,11 @@ Status event_handle(aster_ml_event* out, Context& context, Event* event, bool op
 
 bool Event::finish(int32_t status) {
   uint32_t before = kPending;
-  if (!state_.compare_exchange_strong(before, kDone + static_cast<uint32_t>(status))) return false;
+  retain();  // whoever waits may free its handle as soon as the state changes
+  if (!state_.compare_exchange_strong(before, kDone + static_cast<uint32_t>(status))) {
+    release();
+    return false;
+  }
   futex_wake(&state_, INT32_MAX);
   Follower* next = nullptr;
   {
@@ -61,6 +65,7 @@ bool Event::finish(int32_t status) {
     Follower* const one = std::exchange(next, next->next);
     one->call(one, status);
   }
+  release();
   return true;
 }
 

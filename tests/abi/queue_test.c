@@ -282,6 +282,25 @@ static void test_outlives_its_handles(void) {
   EXPECT(aster_ml_event_free(&event) == 0);
 }
 
+/* An event is freed as soon as a wait for it returns, while its signal may not have. */
+static int32_t signal_event(void *event) {
+  const aster_ml_event copy = *(aster_ml_event *)event;
+  return aster_ml_event_signal(&copy, ASTER_ML_OK);
+}
+static void test_freed_while_signalled(void) {
+  aster_ml_queue queue;
+  EXPECT(aster_ml_queue_init(&queue, &context) == 0);
+  for (int i = 0; i < 3000; ++i) {
+    aster_ml_event event;
+    EXPECT(aster_ml_event_init(&event, &context) == 0);
+    EXPECT(aster_ml_queue_call(&queue, signal_event, &event, NULL) == 0);
+    EXPECT(aster_ml_event_wait(&event) == 0);
+    EXPECT(aster_ml_event_free(&event) == 0);
+  }
+  EXPECT(aster_ml_queue_wait(&queue) == 0);
+  EXPECT(aster_ml_queue_free(&queue) == 0);
+}
+
 static void test_forks(void) {
   aster_ml_queue queue;
   EXPECT(aster_ml_queue_init(&queue, &context) == 0);
@@ -306,6 +325,7 @@ int main(void) {
   test_failures();
   test_bad_input();
   test_outlives_its_handles();
+  test_freed_while_signalled();
   test_forks();
   EXPECT(aster_ml_context_free(&context) == 0);
   return expect_failures;
