@@ -301,16 +301,9 @@ class ProgramLowering : private ValueLowering {
 
   // Copies of what the folds of a segment read, for the loops inside that do not move them.
   void make_packs(int at) {
-    const Vec<int>& slots = plan_.at(at).packed;
     panels_.clear();
-    if (slots.empty()) return;
-    for (int f : segment(at).folds) {
-      for (const Access& a : region(f).accesses) {
-        const int slot = static_cast<int>(a.node->src(0)->arg(0));
-        const bool moves = has(a.ranges, plan_.at(at).nest.innermost());
-        if (!moves && std::ranges::find(slots, slot) != slots.end()) pack(a.node, region(f).own);
-      }
-    }
+    each_pack(kernel_, plan_, at,
+              [&](const Region& region, const Access& a) { pack(a.node, region.own); });
   }
 
   // What whole steps leave, one by one.

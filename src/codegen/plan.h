@@ -3,6 +3,8 @@
 // holds it to what lowering relies on. docs/KERNEL_PROGRAM.md has the grammar.
 #pragma once
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "codegen/kernel.h"
 #include "codegen/program.h"
@@ -133,6 +135,21 @@ Status check(const Plan& plan, const Kernel& kernel, const Target& target);
 
 // Whether the folds of a segment read a param, and may do so through a copy.
 bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot);
+// What is copied of the params that a segment packs: loads of folds that its innermost loop does
+// not move.
+template <typename Body>
+void each_pack(const Kernel& kernel, const Plan& plan, int segment, Body body) {
+  const SegmentPlan& s = plan.at(segment);
+  if (s.packed.empty()) return;
+  for (int f : kernel.segments[static_cast<size_t>(segment)].folds) {
+    const Region& region = kernel.regions[static_cast<size_t>(f)];
+    for (const Access& a : region.accesses) {
+      const auto slot = static_cast<int>(a.node->src(0)->arg(0));
+      if (!has(a.ranges, s.nest.innermost()) && std::ranges::find(s.packed, slot) != s.packed.end())
+        body(region, a);
+    }
+  }
+}
 // The loop of a segment before which its packs are made: it and those inside move none of them.
 int pack_loop(const Kernel& kernel, const Plan& plan, int segment);
 

@@ -431,18 +431,11 @@ bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot) {
 }
 
 int pack_loop(const Kernel& kernel, const Plan& plan, int segment) {
-  const SegmentPlan& s = plan.at(segment);
-  const int inner = s.nest.innermost();
+  const Nest& nest = plan.at(segment).nest;
   RangeSet moved = 0;
-  for (int f : kernel.segments[static_cast<size_t>(segment)].folds) {
-    for (const Access& a : kernel.regions[static_cast<size_t>(f)].accesses) {
-      const auto slot = static_cast<int>(a.node->src(0)->arg(0));
-      if (std::ranges::find(s.packed, slot) != s.packed.end() && !has(a.ranges, inner))
-        moved |= a.ranges;
-    }
-  }
-  int loop = s.nest.loop_count;
-  while (loop > 0 && !has(moved, s.nest.loops[loop - 1].range)) --loop;
+  each_pack(kernel, plan, segment, [&](const Region&, const Access& a) { moved |= a.ranges; });
+  int loop = nest.loop_count;
+  while (loop > 0 && !has(moved, nest.loops[loop - 1].range)) --loop;
   return loop;
 }
 

@@ -155,6 +155,16 @@ Digest Program::digest() const {
 
 bool is_block(Op op) { return op == Op::kLoop || op == Op::kEach || op == Op::kIf; }
 
+Id inner_tasks(const Program& program, Id loop) {
+  int depth = 0;
+  for (Id i = loop + 1; i < program.code().size() && depth >= 0; ++i) {
+    const Instruction& in = program.at(i);
+    if (in.op == Op::kLoop && in.kind == static_cast<uint8_t>(LoopKind::kTask)) return i;
+    depth += is_block(in.op) ? 1 : in.op == Op::kEnd ? -1 : 0;
+  }
+  return kNone;
+}
+
 bool is_memory(const Instruction& in) {
   return in.op == Op::kTable || in.op == Op::kArray ||
          (in.op == Op::kParam && !in.is(kSize) && !in.is(kArgument));

@@ -76,7 +76,7 @@ Status Writer::close(const Step& s) {
   if (opencl() && s.op == Op::kLoop) close_items(s);
   const bool task = s.op == Op::kLoop && s.in->kind == static_cast<uint8_t>(LoopKind::kTask);
   if (!task || task_loops_ == 1) return out_.status();
-  if (inner_tasks(s.id) == kNone) {
+  if (inner_tasks(program_, s.id) == kNone) {
     out_ << "done += count" << s.id << ";\n}\n";
   } else if (opencl() && turns_known(s.id)) {
     out_ << "else done += count" << s.id << " * each" << s.id << ";\n}\n";
@@ -293,16 +293,6 @@ Status Writer::open_program() {
   return out_.status();
 }
 
-Id Writer::inner_tasks(Id loop) const {
-  int depth = 0;
-  for (Id i = loop + 1; i < program_.code().size() && depth >= 0; ++i) {
-    const Instruction& in = program_.at(i);
-    if (in.op == Op::kLoop && in.kind == static_cast<uint8_t>(LoopKind::kTask)) return i;
-    depth += is_block(in.op) ? 1 : in.op == Op::kEnd ? -1 : 0;
-  }
-  return kNone;
-}
-
 void Writer::declare_tasks(const Step& s, const char* integer) {
   const uint32_t n = s.id;
   const auto step = static_cast<long long>(s.words[2]);
@@ -315,7 +305,7 @@ void Writer::declare_tasks(const Step& s, const char* integer) {
 }
 
 void Writer::open_tasks(const Step& s) {
-  const bool innermost = inner_tasks(s.id) == kNone;
+  const bool innermost = inner_tasks(program_, s.id) == kNone;
   if (task_loops_ == 1) {
     out_ << "for (long long task = begin; task < end; ++task) {\nconst ";
     type(s.in->dtype, 1);

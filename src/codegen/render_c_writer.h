@@ -115,7 +115,6 @@ class Writer {
   // Conditions go in and out of functions as masks of 32 bits.
   DType argument_type(const Instruction& in) const;
   Status open_program();
-  Id inner_tasks(Id loop) const;  // the loop of tasks within one; kNone: none is
   // Outer loops are gone along, the innermost by those of its tasks that are asked for.
   // low, high and count of a task loop, behind an open brace.
   void declare_tasks(const Step& s, const char* integer);

@@ -318,20 +318,10 @@ Status Writer::close(const Step& s) {
   return out_.status();
 }
 
-Id Writer::inner_tasks(Id loop) const {
-  int depth = 0;
-  for (Id i = loop + 1; i < program_.code().size() && depth >= 0; ++i) {
-    const Instruction& in = program_.at(i);
-    if (in.op == Op::kLoop && in.kind == static_cast<uint8_t>(LoopKind::kTask)) return i;
-    depth += is_block(in.op) ? 1 : in.op == Op::kEnd ? -1 : 0;
-  }
-  return kNone;
-}
-
 // Outer loops of tasks are gone along; the innermost counts those that are asked for.
 bool Writer::counts_tasks(Id loop) const {
   return program_.at(loop).kind == static_cast<uint8_t>(LoopKind::kTask) &&
-         (task_loops_ == 1 || inner_tasks(loop) == kNone);
+         (task_loops_ == 1 || inner_tasks(program_, loop) == kNone);
 }
 
 DType Writer::counter_of(Id loop) const {

@@ -85,7 +85,6 @@ class Writer {
   Status want(Wanted what);
   bool in_halves() const;
   Status halved();
-  Id inner_tasks(Id loop) const;
   uint32_t wide_bound(const Step& s, bool high);
   Status enter(uint32_t head, uint32_t goes_on, uint32_t count);
   Status open_loop(const Step& s);

@@ -133,7 +133,8 @@ void Writer::open_item_tasks(const Step& s) {
     out_ << " + (", type(s.in->dtype, 1), out_ << ")get_global_id(0) * " << s.words[2] << ";\n";
     return;
   }
-  if (inner_tasks(s.id) != kNone) return turns_known(s.id) ? open_item_turn(s) : open_tasks(s);
+  if (inner_tasks(program_, s.id) != kNone)
+    return turns_known(s.id) ? open_item_turn(s) : open_tasks(s);
   declare_tasks(s, "long");
   out_.format("if (item >= done && item < done + count%u) {\nconst ", s.id);
   type(s.in->dtype, 1);
@@ -143,7 +144,8 @@ void Writer::open_item_tasks(const Step& s) {
 }
 
 bool Writer::turns_known(Id loop) const {
-  for (Id inner = inner_tasks(loop); inner != kNone; inner = inner_tasks(inner)) {
+  for (Id inner = inner_tasks(program_, loop); inner != kNone;
+       inner = inner_tasks(program_, inner)) {
     for (Id bound : program_.operands(program_.at(inner))) {
       if (bound > loop) return false;
     }
@@ -153,7 +155,8 @@ bool Writer::turns_known(Id loop) const {
 
 void Writer::say_turn(Id loop) {
   const char* times = "";
-  for (Id inner = inner_tasks(loop); inner != kNone; inner = inner_tasks(inner), times = " * ") {
+  for (Id inner = inner_tasks(program_, loop); inner != kNone;
+       inner = inner_tasks(program_, inner), times = " * ") {
     const Instruction& in = program_.at(inner);
     const Words words = program_.words(in);
     const auto bound = [&](bool high) {

@@ -179,11 +179,8 @@ Status sum_parts(Node* out, Graph& g, Node x, Words axes) {
 Status split(Node* out, Graph& g, Node node) {
   const Node x = node->src(0);
   const int64_t results = node->count();
-  if (results >= kEnoughRows && x->count() / results > kMostTerms && contracts(node)) {
-    ASTER_TRY(sum_parts(out, g, x, node->arg().subspan(1)));
-    *out = g.reshape(*out, node->shape());
-    return need(*out);
-  }
+  if (results >= kEnoughRows && x->count() / results > kMostTerms && contracts(node))
+    return sum_parts(out, g, x, node->arg().subspan(1));
   if (results == 0 || results >= kEnoughRows || x->count() / results < kSplitFrom) return kOk;
   size_t axis = 0;
   int64_t parts = 0;
