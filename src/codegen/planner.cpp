@@ -27,6 +27,7 @@ class Planner {
     for (int root : kernel_.roots) {
       pixels_ = -1;
       sharing_ = 0;
+      overlap_ = !reads_what_it_writes(kernel_, root);
       choose_vector(root);
       bool shared = false;
       if (wants_items(root)) {
@@ -60,6 +61,14 @@ class Planner {
     codegen::each_region(kernel_, at, body);
   }
   bool carried(int range) const { return has(kernel_.carried(), range); }
+  // Elements that those of some ranges which are in a set have together.
+  double elements(const RangeList& ranges, RangeSet set = ~RangeSet{0}) const {
+    double count = 1;
+    for (int range : ranges) {
+      if (has(set, range)) count *= static_cast<double>(kernel_.size(range));
+    }
+    return count;
+  }
 
   int lanes(const Region& r, int v) const { return most_lanes(kernel_, target_, r, v); }
 
@@ -193,7 +202,7 @@ class Planner {
   int turned_columns(int at, RangeSet* sharing) const {
     const Segment& own = segment(at);
     if (!packs() || own.parent >= 0 || own.folds.size() != 1 || !own.children.empty() ||
-        own.ranges.count < 2 || carries(at) || reads_what_it_writes(kernel_, at))
+        own.ranges.count < 2 || carries(at))
       return -1;
     const int last = own.ranges.at[own.ranges.count - 1],
               rows = own.ranges.at[own.ranges.count - 2];
@@ -203,16 +212,13 @@ class Planner {
     for (const Access& a : body.accesses) {
       if ((a.gate | a.opaque) != 0) return -1;
     }
-    double terms = 1, most = 0;
-    for (int range : body.own) terms *= static_cast<double>(kernel_.size(range));
+    const double terms = elements(body.own);
+    double most = 0;
     int out = -1;
     for (int v : own.ranges) {
       if (terms < m_.rolled_fold || kernel_.size(v) < subtree_lanes(at, v)) continue;
       const RangeSet sharers = sharing_columns(at, v);
-      double serves = 1;
-      for (int range : own.ranges) {
-        if (has(sharers, range)) serves *= static_cast<double>(kernel_.size(range));
-      }
+      const double serves = elements(own.ranges, sharers);
       if (serves >= static_cast<double>(m_.pack_rows) && serves > most)
         most = serves, out = v, *sharing = sharers;
     }
@@ -221,7 +227,7 @@ class Planner {
 
   // Ranges that columns along v do not vary with, if they lie turned.
   RangeSet sharing_columns(int at, int v) const {
-    if (subtree_lanes(at, v) < 4) return 0;
+    if (subtree_lanes(at, v) < 4 || !fills(v, subtree_lanes(at, v))) return 0;
     const Region& body = region(segment(at).folds[0]);
     RangeSet columns = 0;
     for (const Access& a : body.accesses) {
@@ -241,7 +247,7 @@ class Planner {
     const Segment& own = segment(at);
     const int v = nest(at).vector;
     if (!packs() || plan_.general || v < 0 || own.parent >= 0 || own.folds.size() != 1 ||
-        own.stores < 0 || !own.children.empty() || carries(at) || reads_what_it_writes(kernel_, at))
+        own.stores < 0 || !own.children.empty() || carries(at))
       return -1;
     const Region& body = region(own.folds[0]);
     RangeSet image = 0, filters = 0;
@@ -262,7 +268,8 @@ class Planner {
     int out = -1;
     for (int range : own.ranges) {
       const bool fits = has(filters & ~image, range) && subtree_lanes(at, range) >= 4 &&
-                        kernel_.size(range) >= subtree_lanes(at, range);
+                        kernel_.size(range) >= subtree_lanes(at, range) &&
+                        fills(range, subtree_lanes(at, range));
       if (fits && (out < 0 || kernel_.size(range) > kernel_.size(out))) out = range;
     }
     if (out < 0) return -1;
@@ -274,6 +281,11 @@ class Planner {
     const int inner = innermost_pixels(at, image & ~filters, v);
     const int64_t steps = kernel_.size(inner) / (inner == v ? subtree_lanes(at, v) : 1);
     return steps >= m_.pack_filters ? out : -1;
+  }
+
+  // Whether vectors along a range need no elements but their own, or may repeat some.
+  bool fills(int range, int64_t lanes) const {
+    return overlap_ || kernel_.size(range) % lanes == 0;
   }
 
   // The part of the lanes that a range fills.
@@ -381,6 +393,7 @@ class Planner {
 
   void choose_tiles(int at) {
     Nest& own = nest(at);
+    windows_ = false;
     if (!segment(at).children.empty() || plan(at).items != 0) return;
     if (segment(at).folds.empty()) {
       // A square of rows read across is transposed in registers, if what is done to its elements is
@@ -431,6 +444,8 @@ class Planner {
                           kernel_.size(range) > kernel_.size(other);
       if ((saved > most || longer) && kernel_.size(range) > 1) most = saved, other = range;
     }
+    if (const int rows = most < 1 ? window_rows(at, body, v) : -1; rows >= 0)
+      return tile_windows(own, body, rows);
     const int64_t vectors = kernel_.size(v) / n;
     if (other < 0) {
       // A body that reads lane by lane keeps the CPU busy as well; what is done with the results is
@@ -441,7 +456,7 @@ class Planner {
       add_tile(own, v, even_copies(v, n, std::min(accumulators, copies)));
       return;
     }
-    if (!plan_.general && overlap_ &&
+    if (!plan_.general && fills(v, n) &&
         kernel_.size(other) * kernel_.size(v) >= m_.product_tiles * accumulators * n) {
       tile_product(own, body, other, v, n, roots);
       return;
@@ -455,6 +470,32 @@ class Planner {
                          std::max<int64_t>(accumulators / high, 1) >= 2
                              ? std::max<int64_t>(2, accumulators / high / 2 * 2)
                              : 1));
+  }
+
+  // Of windows over an image: the range of their rows, which share what they read where they
+  // overlap. -1 of anything else, and where each column of a window has a condition of its own and
+  // these are too many to be kept.
+  int window_rows(int at, const Region& body, int v) const {
+    if (plan_.general || nest(at).vector < 0) return -1;
+    for (const Access& a : body.accesses) {
+      if (!has(a.ranges, v) || (has(a.gate, v) && elements(body.own) > m_.masks)) continue;
+      for (int range : segment(at).ranges) {
+        const int64_t step = kernel_.stride(a.node->src(1), range);
+        const bool overlap = std::ranges::any_of(body.own, [&](int own) {
+          const int64_t stride = kernel_.stride(a.node->src(1), own);
+          return stride > 0 && step % stride == 0 && step < stride * kernel_.size(own);
+        });
+        if (range != v && !carried(range) && kernel_.size(range) > 1 && step > 0 && overlap)
+          return range;
+      }
+    }
+    return -1;
+  }
+
+  void tile_windows(Nest& own, const Region& body, int rows) {
+    windows_ = true;
+    const double most = std::clamp(m_.window_steps / elements(body.own), 4.0, 8.0);
+    add_tile(own, rows, even_copies(rows, 1, static_cast<int64_t>(most), m_.tile));
   }
 
   // Rows and vectors of columns side by side: the tile by which all tiles take the least. The
@@ -472,12 +513,11 @@ class Planner {
     for (const Access& a : body.accesses) {
       if (has(a.ranges, v)) vector *= static_cast<double>(dtype::size(a.node->dtype));
     }
-    for (int range : body.own) vector *= static_cast<double>(kernel_.size(range));
+    vector *= elements(body.own);
     const auto fit = std::max<int64_t>(1, static_cast<int64_t>(m_.panel / vector));
     for (int64_t w = 1; w <= std::min({m_.product_vectors, columns / n, fit}); ++w) {
       for (int64_t h = 1; h * w * roots + std::min(h, w) < registers && h <= rows; ++h) {
-        const auto tiles = static_cast<double>(((kernel_.size(row) + h - 1) / h) *
-                                               ((columns + w * n - 1) / (w * n)));
+        const auto tiles = static_cast<double>(steps(kernel_.size(row), h) * steps(columns, w * n));
         double cost = 0;
         for (double bound : {static_cast<double>(h * w * roots) / m_.product_rate,
                              static_cast<double>(h + w) / m_.product_loads, m_.latency})
@@ -488,6 +528,11 @@ class Planner {
     }
     add_tile(own, row, high);
     add_tile(own, v, wide);
+  }
+
+  // Of a loop: what is left takes a step that overlaps, or one for each element.
+  int64_t steps(int64_t size, int64_t step) const {
+    return overlap_ ? (size + step - 1) / step : size / step + size % step;
   }
 
   // Rows that stay in the first-level cache beside each other: those whose distance is a multiple
@@ -620,13 +665,10 @@ class Planner {
     for (int r : segment(at).folds) {
       for (const Access& a : region(r).accesses) {
         if (has(a.ranges, range)) continue;
-        double elements = 1;
-        for (int own : region(r).own) {
-          if (has(a.ranges, own)) elements *= static_cast<double>(kernel_.size(own));
-        }
         const Nest& n = plan_.at(at).nest;
-        bytes += elements * static_cast<double>(n.step(n.vector) *
-                                                static_cast<int64_t>(dtype::size(a.node->dtype)));
+        bytes += elements(region(r).own, a.ranges) *
+                 static_cast<double>(n.step(n.vector) *
+                                     static_cast<int64_t>(dtype::size(a.node->dtype)));
       }
     }
     return bytes;
@@ -640,11 +682,7 @@ class Planner {
     for (int r : segment(at).folds) {
       for (const Access& a : region(r).accesses) {
         if (!has(a.ranges, range) || has(a.ranges, nest_of_vector(at).vector)) continue;
-        auto bytes = static_cast<double>(dtype::size(a.node->dtype));
-        for (int own : region(r).own) {
-          if (has(a.ranges, own)) bytes *= static_cast<double>(kernel_.size(own));
-        }
-        row += bytes;
+        row += elements(region(r).own, a.ranges) * static_cast<double>(dtype::size(a.node->dtype));
       }
     }
     const auto fit = static_cast<int64_t>(m_.rows / std::max(row, 1.0));
@@ -685,7 +723,7 @@ class Planner {
     for (int i = body.own.count; i-- > 0;) {
       const int64_t size = kernel_.size(body.own.at[i]);
       if (pixels_ >= 0 || body.own.at[i] == v || size > m_.written ||
-          written * static_cast<double>(size) > m_.text)
+          written * static_cast<double>(size) > (windows_ ? m_.window_text : m_.text))
         continue;
       fold.written |= range_bit(body.own.at[i]);
       written *= static_cast<double>(size);
@@ -732,12 +770,12 @@ class Planner {
     for (int f : segment(at).folds) {
       for (const Access& a : region(f).accesses) {
         if (a.node->src(0)->arg(0) != slot || !has(a.ranges, nest(at).vector)) continue;
-        double span = static_cast<double>(dtype::size(a.node->dtype));
+        const double span =
+            elements(region(f).own, a.ranges) * static_cast<double>(dtype::size(a.node->dtype));
         int64_t apart = 0;
         for (int range : region(f).own) {
-          if (!has(a.ranges, range)) continue;
-          span *= static_cast<double>(kernel_.size(range));
-          apart = std::max(apart, std::abs(kernel_.stride(a.node->src(1), range)));
+          if (has(a.ranges, range))
+            apart = std::max(apart, std::abs(kernel_.stride(a.node->src(1), range)));
         }
         if (span * static_cast<double>(apart) >= m_.pack_bytes) return true;
       }
@@ -769,11 +807,14 @@ class Planner {
     int64_t total = 1;
     const int most = target_.group > 0 ? Tasks::kMostLoops : 4;
     const int packs = plan(root).packed.empty() ? own.loop_count : pack_loop(kernel_, plan_, root);
+    const auto steps_of = [&](int i) {
+      return std::max<int64_t>(kernel_.size(own.loops[i].range) / own.loop_step(i), 1);
+    };
     for (int i = 0; i < own.loop_count && i < most; ++i) {
       const Loop& loop = own.loops[i];
       if (carried(loop.range)) break;
       const int64_t step = own.loop_step(i);
-      const int64_t steps = std::max<int64_t>(kernel_.size(loop.range) / step, 1);
+      const int64_t steps = steps_of(i);
       if (i > 0 && (left <= m_.task * 2 || total >= m_.tasks)) break;
       const bool shares = i >= packs;
       if (shares && total >= m_.pack_tasks) break;
@@ -784,8 +825,7 @@ class Planner {
       // Every task makes its own copies.
       if (shares) {
         int64_t inside = 1;
-        for (int j = i + 1; j < own.loop_count; ++j)
-          inside *= std::max<int64_t>(kernel_.size(own.loops[j].range) / own.loop_step(j), 1);
+        for (int j = i + 1; j < own.loop_count; ++j) inside *= steps_of(j);
         chunk = std::max(chunk, (m_.pack_tiles + inside - 1) / inside);
       }
       out->chunk = std::min(chunk, steps) * step;
@@ -835,11 +875,7 @@ class Planner {
       }
     }
     double folded = 1;
-    for (int f : s.folds) {
-      double terms = 1;
-      for (int range : region(f).own) terms *= static_cast<double>(kernel_.size(range));
-      folded = std::max(folded, terms);
-    }
+    for (int f : s.folds) folded = std::max(folded, elements(region(f).own));
     return copies > 1 && stores.operations * static_cast<double>(copies) >= m_.rolled_text &&
            folded >= m_.rolled_fold && !turns_a_square(kernel_, own, stores) &&
            !turns_results(kernel_, own, stores);
@@ -851,6 +887,7 @@ class Planner {
   const Machine& m_;
   int pixels_ = -1;  // of a root vectorised along its filters: what it would be vectorised along
   RangeSet sharing_ = 0;  // of a root with turned columns: what a panel of them serves
+  bool windows_ = false;  // whether the segment at hand has a tile of windows
   bool overlap_ = true;   // whether steps of the segment at hand may be moved back
 };
 

@@ -28,6 +28,9 @@ struct Machine {
   int64_t block = 64;      // rows of a block that is read across
   int64_t written = 8;     // longest range of a fold without a loop
   double text = 300;       // operations in the body of such a fold
+  // Of windows: elements that so many rows side by side have at most, operations of all of them,
+  // and elements of a window whose columns have conditions.
+  double window_steps = 100, window_text = 700, masks = 9;
   double panel = 1 << 20;  // bytes that stay in a cache while a loop goes through them
   double rows = 8 << 20;   // bytes of rows that stay in a cache while columns go by
   // Of products: operations and loads a cycle, most vectors side by side, and tiles from which on

@@ -15,9 +15,9 @@ using uop::Node;
 using uop::Op;
 using uop::Word;
 
-// Filters from which on they read a padded copy in any case: what has no conditions is read one by
-// one.
-constexpr int64_t kManyFilters = 16;
+// Products of an element of an image, with each filter's weights, that cost less under conditions
+// than a padded copy does.
+constexpr int64_t kFewProducts = 9;
 
 // Of one axis of an image with zeros between its pixels.
 struct Spread {
@@ -77,7 +77,7 @@ Status store_image(Node* call, Graph& g) {
   const Node filters = forward ? other : *call, out = forward ? *call : other;
   const Word kh = filters->dim(2), kw = filters->dim(3);
   uop::Conv2d o = uop::conv2d_of(*call);
-  if (x->count() < kPaddedFrom || filters->dim(0) / o.groups < kManyFilters) return kOk;
+  if (x->count() < kPaddedFrom || filters->dim(0) / o.groups * kh * kw <= kFewProducts) return kOk;
   const bool pads = std::ranges::any_of(o.pad, [](Word pad) { return pad > 0; });
   if (kh * kw == 1 && o.stride[0] * o.stride[1] > 1) {
     if (pads) return kOk;

@@ -422,8 +422,8 @@ std::string plan_of_correlation(int64_t filters, int64_t out, int64_t border) {
 }
 
 // The gradient to so many filters of 3 x 3 over 32 channels: r0 filters, r1 channels, r2 and r3
-// taps, r4 and r5 places.
-Node gradient_to_filters(Suite& s, int64_t filters, int64_t places) {
+// taps, r4 and r5 places. In place: added to what is there.
+Node gradient_to_filters(Suite& s, int64_t filters, int64_t places, bool in_place = false) {
   const int64_t side = places + 2, all = places * places;
   Node o = s.range(0, filters), c = s.range(1, 32), ky = s.range(2, 3), kx = s.range(3, 3);
   Node y = s.range(4, places), x = s.range(5, places);
@@ -431,9 +431,33 @@ Node gradient_to_filters(Suite& s, int64_t filters, int64_t places) {
                   s.at({{c, side * side}, {y, side}, {ky, side}, {x, 1}, {kx, 1}}));
   Node b = s.load(s.param(1, kF32, filters * all), s.at({{o, all}, {y, places}, {x, 1}}));
   Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {y, x});
-  return s.graph.sink(
-      std::array{s.store(s.param(2, kF32, filters * 288),
-                         s.at({{o, 288}, {c, 9}, {ky, 3}, {kx, 1}}), sum, {o, c, ky, kx})});
+  Node out = s.param(2, kF32, filters * 288), at = s.at({{o, 288}, {c, 9}, {ky, 3}, {kx, 1}});
+  if (in_place) sum = s.op(Op::kAdd, sum, s.load(out, at));
+  return s.graph.sink(std::array{s.store(out, at, sum, {o, c, ky, kx})});
+}
+
+// 3 x 3 windows over planes of `side` pixels, r0 planes, r1 rows, r2 columns: with weights of each
+// plane, or their maximum; border: what a condition leaves out at one side.
+std::string plan_of_windows(int64_t side, int64_t window, int64_t border, bool weighted,
+                            int bytes = 64) {
+  Suite s;
+  const int64_t in = side + window - 1;
+  Node p = s.range(0, 64), y = s.range(1, side), x = s.range(2, side);
+  Node ky = s.range(3, window), kx = s.range(4, window);
+  Node at = s.at({{p, in * in}, {y, in}, {ky, in}, {x, 1}, {kx, 1}});
+  Node inside = s.ge(s.at({{x, 1}, {kx, 1}}), border);
+  Node image = s.param(0, kF32, 64 * in * in);
+  Node value = border > 0 ? s.load(image, at, inside) : s.load(image, at);
+  if (weighted) {
+    Node w = s.load(s.param(1, kF32, 64 * window * window),
+                    s.at({{p, window * window}, {ky, window}, {kx, 1}}));
+    value = s.op(Op::kMul, value, w);
+  }
+  Node fold = s.fold(weighted ? Op::kAdd : Op::kMax, value, {ky, kx});
+  Node to = s.param(weighted ? 2 : 1, kF32, 64 * side * side);
+  return planned(s.graph.sink(std::array{
+                     s.store(to, s.at({{p, side * side}, {y, side}, {x, 1}}), fold, {p, y, x})}),
+                 target_of(bytes));
 }
 
 // All that shares a copy of turned columns goes by before the next one is made.
@@ -453,6 +477,39 @@ TEST(Plan, ColumnsThatMuchShares) {
   Plan copied(process_heap());
   ASSERT_TRUE(make_plan(&copied, kernel, target_of(64), process_heap()).ok());
   EXPECT_EQ(pack_loop(kernel, copied, 0), 1) << "outside the taps";
+}
+
+// What a step of training adds to in place has the same tiles, as long as no vector overlaps.
+TEST(Plan, ColumnsThatAreAddedTo) {
+  Suite s;
+  EXPECT_EQ(planned(gradient_to_filters(s, 64, 14, true), target_of(64)),
+            planned(gradient_to_filters(s, 64, 14), target_of(64)));
+  const std::string uneven = planned(gradient_to_filters(s, 72, 14, true), target_of(64));
+  EXPECT_EQ(uneven.find("vector r0"), std::string::npos) << uneven;
+  EXPECT_EQ(uneven.find("overlap"), std::string::npos) << uneven;
+}
+
+// Rows of windows lie side by side, so that what overlaps is read once, and windows are written
+// out: as many as stay short, and under conditions only where their masks are few.
+TEST(Plan, WindowsShareRows) {
+  const std::string of_three =
+      "plan\n0: vector r2 16 overlap; tile r1 8; order r0 r2 r1; tasks r0/%\n0.0: written r3 r4\n";
+  const auto without_tasks = [](std::string plan) {
+    const size_t from = plan.find("r0/") + 3, to = plan.find('\n', from);
+    return plan.replace(from, to - from, "%");
+  };
+  EXPECT_EQ(without_tasks(plan_of_windows(56, 3, 0, true)), of_three);
+  EXPECT_EQ(without_tasks(plan_of_windows(56, 3, 1, true)), of_three);
+  EXPECT_EQ(without_tasks(plan_of_windows(56, 3, 1, false)), of_three);
+  for (const int64_t window : {5, 7}) {
+    const std::string plan = plan_of_windows(56, window, 0, true);
+    EXPECT_NE(plan.find("tile r1 4;"), std::string::npos) << plan;
+    EXPECT_NE(plan.find("written r3 r4"), std::string::npos) << plan;
+    const std::string gated = plan_of_windows(56, window, 1, true);
+    EXPECT_EQ(gated.find("written r3"), std::string::npos) << gated;
+  }
+  const std::string short_rows = plan_of_windows(7, 3, 1, true);
+  EXPECT_NE(short_rows.find("tile r1 7;"), std::string::npos) << short_rows;
 }
 
 // A param that is both operands of a product is packed where it is the second.

@@ -240,23 +240,19 @@ struct Convolution {
   int64_t out(int64_t size) const {
     return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
   }
-  Tensor make() const {
-    const Tensor x = data({images, channels, height, width}),
-                 w = data({filters, channels / groups, kernel, kernel}, 2);
+  Tensor image() const { return data({images, channels, height, width}); }
+  Tensor weights() const { return data({filters, channels / groups, kernel, kernel}, 2); }
+  Tensor weighing() const { return data({images, filters, out(height), out(width)}, 3); }
+  Tensor of(const Tensor& x, const Tensor& w) const {
     return x.conv2d(
         w, {},
         {.stride = {stride}, .dilation = {dilation}, .padding = {padding}, .groups = groups});
   }
+  Tensor make() const { return of(image(), weights()); }
   // Gradient to the weights of the sum of the results, each times a number.
   Tensor weight_gradient() const {
     const Tensor w = Tensor::zeros({filters, channels / groups, kernel, kernel});
-    const Tensor x = data({images, channels, height, width});
-    const Tensor out = x.conv2d(
-        w, {},
-        {.stride = {stride}, .dilation = {dilation}, .padding = {padding}, .groups = groups});
-    return (out * data({images, filters, this->out(height), this->out(width)}, 3))
-        .sum()
-        .gradient(w);
+    return (of(image(), w) * weighing()).sum().gradient(w);
   }
   std::map<size_t, double> some_gradients(size_t every) const {
     const int64_t rows = out(height), columns = out(width), per = channels / groups;
@@ -290,22 +286,15 @@ struct Convolution {
     return (height + 2 * padding - kernel) % stride == 0 && dilation == 1;
   }
   Tensor transposed_weight_gradient() const {
-    const Tensor w = data({filters, channels / groups, kernel, kernel}, 2);
-    const Tensor x = data({images, filters, out(height), out(width)}, 3);
-    const Tensor made =
-        x.conv_transpose2d(w, {}, {.stride = {stride}, .padding = {padding}, .groups = groups});
-    return (made * data({images, channels, height, width})).sum().gradient(w);
+    const Tensor w = weights();
+    const Tensor made = weighing().conv_transpose2d(
+        w, {}, {.stride = {stride}, .padding = {padding}, .groups = groups});
+    return (made * image()).sum().gradient(w);
   }
   // The same to the image.
   Tensor image_gradient() const {
     const Tensor x = Tensor::zeros({images, channels, height, width});
-    const Tensor w = data({filters, channels / groups, kernel, kernel}, 2);
-    const Tensor out = x.conv2d(
-        w, {},
-        {.stride = {stride}, .dilation = {dilation}, .padding = {padding}, .groups = groups});
-    return (out * data({images, filters, this->out(height), this->out(width)}, 3))
-        .sum()
-        .gradient(x);
+    return (of(x, weights()) * weighing()).sum().gradient(x);
   }
   std::map<size_t, double> some_of_images(size_t every) const {
     const int64_t rows = out(height), columns = out(width), per = channels / groups,
@@ -366,11 +355,25 @@ struct Convolution {
 // of threads and programs for many sizes.
 TEST(Convolutions, OfEveryKind) {
   const Convolution kinds[] = {
-      {2, 24, 17, 15, 80, 3, 1, 1},       {2, 24, 17, 15, 80, 3, 2, 1},
-      {2, 24, 17, 15, 80, 3, 1, 2, 2},    {1, 3, 70, 75, 40, 7, 2, 3},
-      {2, 48, 30, 26, 37, 1, 2},          {1, 48, 26, 30, 37, 1},
-      {2, 32, 20, 17, 64, 3, 1, 1, 1, 2}, {9, 64, 7, 7, 48, 3, 1, 1},
-      {2, 16, 33, 31, 3, 3, 1, 1},        {1, 40, 21, 22, 17, 2},
+      {2, 24, 17, 15, 80, 3, 1, 1},
+      {2, 24, 17, 15, 80, 3, 2, 1},
+      {2, 24, 17, 15, 80, 3, 1, 2, 2},
+      {1, 3, 70, 75, 40, 7, 2, 3},
+      {2, 48, 30, 26, 37, 1, 2},
+      {1, 48, 26, 30, 37, 1},
+      {2, 32, 20, 17, 64, 3, 1, 1, 1, 2},
+      {9, 64, 7, 7, 48, 3, 1, 1},
+      {2, 16, 33, 31, 3, 3, 1, 1},
+      {1, 40, 21, 22, 17, 2},
+      // An image a filter, a few filters an image, and groups.
+      {2, 24, 33, 31, 24, 3, 1, 1, 1, 24},
+      {1, 24, 30, 29, 24, 5, 1, 2, 1, 24},
+      {1, 8, 60, 41, 8, 7, 1, 3, 1, 8},
+      {2, 24, 33, 31, 48, 3, 2, 1, 1, 24},
+      {2, 32, 28, 27, 32, 3, 1, 1, 1, 4},
+      {1, 24, 40, 33, 24, 3, 1, 2, 2, 24},
+      {3, 40, 7, 7, 40, 3, 1, 1, 1, 40},
+      {2, 32, 28, 27, 32, 3, 2, 1, 1, 2},
   };
   for (const Convolution& kind : kinds) {
     const std::map<size_t, double> expected = kind.some(37);
@@ -391,6 +394,7 @@ TEST(Convolutions, GradientsToWeights) {
       {2, 48, 30, 26, 37, 1, 2},           {2, 64, 26, 30, 48, 1},
       {1, 64, 7, 7, 48, 3, 1, 1},          {1, 2, 190, 181, 16, 5, 1, 2},
       {4, 16, 12, 12, 16, 3, 1, 1, 1, 16}, {2, 24, 28, 28, 40, 4, 2, 1},
+      {2, 32, 28, 26, 32, 5, 1, 2, 1, 32}, {2, 32, 28, 26, 32, 3, 1, 1, 1, 4},
       {2, 16, 33, 33, 20, 5, 4, 0},        {3, 16, 28, 31, 20, 1, 3, 0},
   };
   for (const Convolution& kind : kinds) {
@@ -404,6 +408,36 @@ TEST(Convolutions, GradientsToWeights) {
     each_width([&] { return kind.weight_gradient(); }, check);
     if (kind.fits_transposed())
       each_width([&] { return kind.transposed_weight_gradient(); }, check);
+  }
+}
+
+// Weights that a step adds to where they lie: vectors that fit and others, which may not overlap.
+TEST(Convolutions, WeightsChangedInPlace) {
+  const Convolution kinds[] = {
+      {2, 24, 17, 15, 80, 3, 1, 1}, {2, 24, 17, 15, 37, 3, 1, 1},
+      {1, 3, 70, 75, 40, 7, 2, 3},  {2, 32, 20, 17, 64, 3, 1, 1, 1, 2},
+      {2, 13, 20, 17, 16, 3, 1, 1}, {4, 16, 12, 12, 16, 3, 1, 1, 1, 16},
+  };
+  for (const Convolution& kind : kinds) {
+    const std::map<size_t, double> expected = kind.some_gradients(11);
+    const Floats before = noise(
+        static_cast<size_t>(kind.filters * kind.channels / kind.groups * kind.kernel * kind.kernel),
+        2);
+    for (const int32_t bytes : {16, 32, 64}) {
+      aster_ml_context_options options{};
+      options.vector_bytes = bytes;
+      Session s(options);
+      Tensor w = kind.weights();
+      EXPECT_OK(w.realize());
+      const Tensor loss = (kind.of(kind.image(), w) * kind.weighing()).sum();
+      EXPECT_OK(w.assign(w - loss.gradient(w) * 0.5));
+      EXPECT_OK(w.realize());
+      const Floats got = read(w);
+      for (const auto& [at, sum] : expected) {
+        ASSERT_NEAR(got[at], before[at] - sum / 2, 2e-4)
+            << at << " of " << (&kind - kinds) << s.schedule();
+      }
+    }
   }
 }
 
