@@ -64,7 +64,8 @@ Id Builder::append(uint32_t block, const Instruction& in, std::span<const Id> op
 
 Id Builder::pure(Instruction in, std::span<const Id> operands, Words words, Terms terms) {
   if (!status().ok()) return kNone;
-  const bool shapes_axes = in.op == Op::kAxis || in.op == Op::kJoin || in.op == Op::kTurn;
+  const bool shapes_axes =
+      in.op == Op::kAxis || in.op == Op::kJoin || in.op == Op::kTurn || in.op == Op::kZip;
   if (!shapes_axes) {
     for (Id id : operands) in.axes |= at(id).axes;
     for (const Term& term : terms) in.axes |= term.axis ? axis_bit(term.at) : at(term.at).axes;

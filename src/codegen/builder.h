@@ -22,7 +22,7 @@ class Builder {
     return free_axis(size, rank) != nullptr || list_.axes().size() + left < kMaxAxes;
   }
   // The value of an instruction that has no effect. Its axes are those of its operands, but for
-  // Axis, Join and Turn, whose callers set them.
+  // Axis, Join, Turn and Zip, whose callers set them.
   Id pure(Instruction in, std::span<const Id> operands = {}, Words words = {}, Terms terms = {});
   // An instruction in its place: after all that stands in the innermost block.
   Id act(Instruction in, std::span<const Id> operands = {}, Words words = {}, Terms terms = {});

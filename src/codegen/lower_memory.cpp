@@ -170,11 +170,11 @@ uint8_t ValueLowering::turn_axis(int n) {
   return static_cast<uint8_t>(axis);
 }
 
-// Lanes of one axis as instances of another.
-ValueLowering::Id ValueLowering::turn(Id value, uint8_t from, uint8_t to) {
+// What Turn or Zip makes of the instances of an axis, as those of another.
+ValueLowering::Id ValueLowering::turn(Op op, Id value, uint8_t from, uint8_t to) {
   const Instruction in = b.at(value);
   const auto kept = static_cast<program::AxisSet>(in.axes & ~program::axis_bit(from));
-  return b.pure({.op = Op::kTurn,
+  return b.pure({.op = op,
                  .dtype = in.dtype,
                  .lanes = in.lanes,
                  .axis = from,
@@ -195,7 +195,7 @@ ValueLowering::Id ValueLowering::turned(Node node, int across) {
   in.constant = form.constant;
   const Word words[2] = {1, copies_[across]};
   const Id from = b.pure(in, std::array{memory_of(node)}, words, {terms.data(), terms.size()});
-  return turn(from, rows, static_cast<uint8_t>(ranges_[across].axis));
+  return turn(Op::kTurn, from, rows, static_cast<uint8_t>(ranges_[across].axis));
 }
 
 void ValueLowering::pack(Node load, const RangeList& own) {
@@ -361,9 +361,49 @@ void ValueLowering::store_turned(Node node, Id value, int across) {
   b.fail(terms.push({kernel_.stride(node->src(1), vector_), rows, true}));
   Instruction in{.op = Op::kStore};
   in.constant = form.constant;
-  const Id turned = turn(value, static_cast<uint8_t>(ranges_[across].axis), rows);
+  const Id turned = turn(Op::kTurn, value, static_cast<uint8_t>(ranges_[across].axis), rows);
   (void)b.act(in, std::array{memory_of(node), turned}, std::array{Word{1}, Word{copies_[across]}},
               {terms.data(), terms.size()});
+}
+
+// The tiled range of two copies whose elements lie between those along the vector: with them whole
+// vectors are stored. -1 if there is none.
+int ValueLowering::zipped_along(const Form& form) const {
+  int between = -1;
+  for (const uop::sym::Term& term : form.terms) {
+    if (term.node->op != Op::kRange) continue;
+    const int r = static_cast<int>(term.node->arg(0));
+    if (r == vector_ && term.coefficient != 2) return -1;
+    if (r != vector_ && term.coefficient == 1 && copies_[r] == 2) between = r;
+  }
+  return between;
+}
+
+void ValueLowering::store_zipped(Node node, Id value, int between) {
+  const Form form = kernel_.form(node->src(1));
+  const auto axis = static_cast<uint8_t>(ranges_[between].axis);
+  const bool same = (b.at(value).axes & program::axis_bit(axis)) == 0;  // for both copies
+  Vec<Term> terms(memory_);
+  b.fail(scalar_terms(&terms, form, between));
+  Instruction in{.op = Op::kStore};
+  in.constant = form.constant;
+  const Word words[2] = {1, lanes_};
+  if (!same) {
+    const uint8_t halves = turn_axis(2);
+    b.fail(terms.push({lanes_, halves, true}));
+    value = turn(Op::kZip, value, axis, halves);
+    (void)b.act(in, std::array{memory_of(node), value}, words, {terms.data(), terms.size()});
+    return;
+  }
+  const Instruction type = b.at(value);
+  for (const int half : {0, 1}) {
+    Word from[program::kMaxLanes];
+    for (int lane = 0; lane < lanes_; ++lane) from[lane] = (half * lanes_ + lane) / 2;
+    const Id twice = b.pure({.op = Op::kShuffle, .dtype = type.dtype, .lanes = type.lanes},
+                            std::array{value, value}, {from, static_cast<size_t>(lanes_)});
+    in.constant = form.constant + half * lanes_;
+    (void)b.act(in, std::array{memory_of(node), twice}, words, {terms.data(), terms.size()});
+  }
 }
 
 void ValueLowering::store(Node node, bool stream) {
@@ -385,6 +425,8 @@ void ValueLowering::store(Node node, bool stream) {
                        : -1;
   if (rows >= 0 && (b.at(v).axes & program::axis_bit(static_cast<size_t>(ranges_[rows].axis))) != 0)
     return store_turned(node, v, rows);
+  const int between = n > 1 && linear && checked_ == 0 ? zipped_along(form) : -1;
+  if (between >= 0) return store_zipped(node, v, between);
   int64_t step = n > 1 && linear ? kernel_.stride(node->src(1), vector_) : 1;
   // Backwards: turned round, from the last lane's element on.
   const bool back = step == -1 && !kernel_.read(node->src(0));

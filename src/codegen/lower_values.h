@@ -126,8 +126,10 @@ class ValueLowering {
   int turned_along(const Form& form, int fewest) const;
   int turned_load(Node node) const;
   uint8_t turn_axis(int n);
-  Id turn(Id value, uint8_t from, uint8_t to);
+  Id turn(Op op, Id value, uint8_t from, uint8_t to);
   void store_turned(Node node, Id value, int across);
+  int zipped_along(const Form& form) const;
+  void store_zipped(Node node, Id value, int between);
   Id turned(Node node, int across);
   Id reversed(Id value);
   void store(Node node, bool stream);

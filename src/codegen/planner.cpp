@@ -80,9 +80,22 @@ class Planner {
     if (stride == 1) return has(a.gate, v) ? m_.masked : 1;
     if (stride == 0) return has(a.gate, v) ? m_.gather * lanes : m_.uniform;
     if (stride == -1 && a.store && !kernel_.read(a.node->src(0))) return m_.shuffle;
+    if (stride == 2 && a.store && between(a, v) >= 0) return m_.shuffle;
     if ((stride == -1 || stride == 2) && !a.store)
       return has(a.gate, v) && stride != 2 ? m_.gather * lanes : m_.shuffle;
     return (a.store ? m_.scatter : m_.gather) * lanes;
+  }
+
+  // The range of two elements that lie between those which a store has along v. -1: none.
+  int between(const Access& a, int v) const {
+    if (plan_.general || target_.group > 0 || has(a.opaque | a.gate, v)) return -1;
+    if (kernel_.stride(a.node->src(1), v) != 2) return -1;
+    for (int range = 0; range < kMaxRanges; ++range) {
+      if (range != v && has(a.ranges & ~(a.opaque | a.gate), range) && kernel_.size(range) == 2 &&
+          kernel_.stride(a.node->src(1), range) == 1)
+        return range;
+    }
+    return -1;
   }
 
   // Loads and stores that an access is written as: one, or one a lane.
@@ -399,6 +412,7 @@ class Planner {
       // A square of rows read across is transposed in registers, if what is done to its elements is
       // little.
       if (target_.group > 0) return;
+      if (const int range = zipped_range(at); range >= 0) return add_tile(own, range, 2);
       const int across = own.vector >= 0 && overlap_ ? crossing_range(at, own.vector) : -1;
       if (across >= 0 && own.lanes >= 4 && own.lanes <= 16 && kernel_.size(across) >= own.lanes &&
           region(segment(at).stores).operations <= m_.square) {
@@ -579,6 +593,17 @@ class Planner {
         const int64_t across = kernel_.stride(a.node->src(1), range);
         if (range != v && (across == 1 || across == -1) && !has(a.opaque, range)) return range;
       }
+    }
+    return -1;
+  }
+
+  // The range between the elements that some store has along the vector, if it is to be tiled.
+  int zipped_range(int at) const {
+    const int v = nest(at).vector;
+    if (v < 0 || segment(at).stores < 0 || carries(at)) return -1;
+    for (const Access& a : region(segment(at).stores).accesses) {
+      const int range = a.store ? between(a, v) : -1;
+      if (range >= 0 && has(segment(at).ranges.set(), range)) return range;
     }
     return -1;
   }

@@ -85,7 +85,7 @@ struct Instruction {
   Op with = Op::kCount;        // what Atomic, Join and Across do
   DType dtype = DType::kNone;  // of the value, or of the elements of the memory that it is
   uint8_t lanes = 1;
-  uint8_t axis = 0, to = 0;  // Axis, Each, Join; Turn: both
+  uint8_t axis = 0, to = 0;  // Axis, Each, Join; Turn, Zip: both
   uint8_t kind = 0;          // a LoopKind or a Space
   AxisSet axes = 0;
   uint16_t flags = 0;

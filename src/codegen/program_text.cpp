@@ -42,6 +42,7 @@ constexpr Row kRows[] = {
     {Op::kLane,     {"on",  true,  true,  true}},
     {Op::kShuffle,  {"oos", true,  true,  true}},
     {Op::kTurn,     {"ot",  true,  true,  true}},
+    {Op::kZip,      {"ot",  true,  true,  true}},
     {Op::kJoin,     {"oa",  true,  true,  true}},
     {Op::kAcross,   {"o",   true,  true,  true}},
     {Op::kCast,     {"o",   true,  true,  true}},

@@ -107,7 +107,7 @@ class Walk {
     }
     if (in.op == Op::kLoop) return loop_place(in, each);
     if (in.op == Op::kBarrier) return barrier_place(each);
-    if (in.op == Op::kTurn || in.op == Op::kJoin) {
+    if (in.op == Op::kTurn || in.op == Op::kZip || in.op == Op::kJoin) {
       if (has(each, in.axis)) return "all instances before it";
     }
     if (in.op != Op::kEnd && in.op != Op::kEach && (each & ~in.axes) != 0) {
@@ -216,7 +216,8 @@ class Walk {
       fact.exact = true;
     } else if (in.op == Op::kLanes && in.lanes != kAnyLanes) {
       fact.bounds = {0, in.lanes - 1};
-    } else if (in.op == Op::kSpread || in.op == Op::kTurn || in.op == Op::kLane) {
+    } else if (in.op == Op::kSpread || in.op == Op::kTurn || in.op == Op::kZip ||
+               in.op == Op::kLane) {
       fact.bounds = facts_[program_.operands(in)[0]].bounds;
       if (in.op == Op::kTurn) fact.bounds = uop::kUnknown;  // lanes behind the instances are 0
     } else if (in.op == Op::kRem) {

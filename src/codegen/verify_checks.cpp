@@ -171,6 +171,9 @@ bool turns(const View& v) {
          size_of(v, v.in.axis) <= v.in.lanes && size_of(v, v.in.to) <= v.in.lanes &&
          v.in.axes == (rest | axis_bit(v.in.to));
 }
+bool zips(const View& v) {
+  return turns(v) && size_of(v, v.in.axis) == 2 && size_of(v, v.in.to) == 2;
+}
 bool reduces(Op op, DType dtype) {
   if (op == Op::kCount || (uop::info(op).traits & uop::REDUCE) == 0) return false;
   return uop::info(op).rule == DTypeRule::kIntegral ? !is_float(dtype) : dtype != DType::kBool;
@@ -272,6 +275,7 @@ constexpr Check kChecks[] = {
     {Op::kLane,     "one of its operand's lanes",                        picks},
     {Op::kShuffle,  "lanes of two operands of one type",                 shuffles},
     {Op::kTurn,     "axes and lanes that it can turn",                   turns},
+    {Op::kZip,      "two axes of two values",                            zips},
     {Op::kJoin,     "an operation, and an axis of 1, 2, 4, .. values",   joins},
     {Op::kAcross,   "an operation on the lanes of its operand",          folds_lanes},
     {Op::kCast,     "a value of as many lanes",                          casts},
@@ -321,7 +325,8 @@ const char* find_fault(const Module& module, const Program& program, const Instr
     if (check.op == in.op && !check.test(v)) return check.holds;
   }
   const bool own_axes = in.op == Op::kAxis || in.op == Op::kAcc || in.op == Op::kTurn ||
-                        in.op == Op::kJoin || in.op == Op::kIf || in.op == Op::kEach;
+                        in.op == Op::kZip || in.op == Op::kJoin || in.op == Op::kIf ||
+                        in.op == Op::kEach;
   if (!own_axes && in.axes != v.operand_axes()) return "the axes of its operands";
   return nullptr;
 }

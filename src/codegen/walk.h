@@ -1,9 +1,9 @@
 // Programs written out: every instance of every instruction, in the order in which they happen. All
 // that computes or writes a program goes through here, so none of it unrolls anything itself.
 //
-// A register is a value and the number of its instance. Join and Turn are written out as what they
-// mean, arithmetic and Shuffles; what those need in between are registers of the same value with
-// numbers past its instances. The Const of a Turn is zero in all lanes.
+// A register is a value and the number of its instance. Join, Turn and Zip are written out as what
+// they mean, arithmetic and Shuffles; what those need in between are registers of the same value
+// with numbers past its instances. The Const of a Turn is zero in all lanes.
 #pragma once
 
 #include <bit>
@@ -24,11 +24,11 @@ struct Product {
   Register at;
 };
 
-// One instance of an instruction, or an instruction that Join or Turn is made of.
+// One instance of an instruction, or an instruction that Join, Turn or Zip is made of.
 struct Step {
   Id id = kNone;
   const Instruction* in = nullptr;
-  Op op = Op::kEnd;  // what it does: that of the instruction but for Join and Turn
+  Op op = Op::kEnd;  // what it does: that of the instruction but for those
   Register result;
   std::span<const Register> operands;
   Words words;                        // those of the instruction, or the lanes of a Shuffle
@@ -141,13 +141,14 @@ class Walker {
   Status instance(Id id) {
     const Instruction& in = program_.at(id);
     if (in.op == Op::kTurn) return values_[in.to] == 0 ? turn(id) : kOk;
+    if (in.op == Op::kZip) return zip(id);
     if (in.op == Op::kJoin) return join(id);
     Step step;
     ASTER_TRY(make(&step, id));
     return visitor_.step(step);
   }
 
-  // An instruction that Join or Turn is made of.
+  // An instruction that Join, Turn or Zip is made of.
   Status part(Id id, Op op, Register result, const Register* operands, size_t count, Words words) {
     Step step;
     step.id = id;
@@ -184,6 +185,28 @@ class Walker {
     }
     // Of an axis of one value that is all: a Cast to the same dtype.
     return size == 1 ? part(id, Op::kCast, result, at_axis, 1, {}) : kOk;
+  }
+
+  // One half of the lanes of two instances in turn.
+  Status zip(Id id) {
+    const Instruction& in = program_.at(id);
+    const Register result = at(id);
+    const uint16_t kept = values_[in.to], kept_from = values_[in.axis];
+    Register both[2];
+    values_[in.to] = 0;
+    for (uint16_t v = 0; v < 2; ++v) {
+      values_[in.axis] = v;
+      both[v] = at(program_.operands(in)[0]);
+    }
+    values_[in.axis] = kept_from;
+    values_[in.to] = kept;
+    const uint32_t n = in.lanes;
+    ASTER_TRY(shuffle_.resize(n));
+    for (uint32_t lane = 0; lane < n; ++lane) {
+      const uint32_t from = kept * n + lane;
+      shuffle_[lane] = from / 2 + (from % 2 == 0 ? 0 : n);
+    }
+    return part(id, Op::kShuffle, result, both, 2, {shuffle_.data(), n});
   }
 
   // A square in registers, turned by log2 n exchanges of blocks with their mirror: the bit d of a

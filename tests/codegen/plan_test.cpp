@@ -512,6 +512,23 @@ TEST(Plan, WindowsShareRows) {
   EXPECT_NE(short_rows.find("tile r1 7;"), std::string::npos) << short_rows;
 }
 
+// Results that lie between each other are stored together.
+TEST(Plan, PairsOfResults) {
+  for (const int64_t between : {2, 3}) {
+    Suite s;
+    Node i = s.range(0, 100), j = s.range(1, 50), k = s.range(2, between);
+    Node x = s.load(s.param(0, kF32, 100 * 50), s.at({{i, 50}, {j, 1}}));
+    Node w = s.load(s.param(1, kF32, between), s.at({{k, 1}}));
+    Node to = s.param(2, kF32, 100 * 50 * between);
+    const std::string plan =
+        planned(s.graph.sink(std::array{s.store(to, s.at({{i, 50 * between}, {j, between}, {k, 1}}),
+                                                s.op(Op::kMul, x, w), {i, j, k})}),
+                target_of(64));
+    const bool pairs = plan.find("vector r1 16 overlap; tile r2 2;") != std::string::npos;
+    EXPECT_EQ(pairs, between == 2) << plan;
+  }
+}
+
 // A param that is both operands of a product is packed where it is the second.
 TEST(Plan, MatricesByThemselves) {
   Suite s;

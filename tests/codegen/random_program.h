@@ -191,7 +191,7 @@ class RandomProgram {
   void lanes(std::string* out) {
     const std::string type = below(2) == 0 ? main_ : below(4) == 0 ? "bool" : other_;
     const Value x = pick(out, type, lanes_);
-    switch (below(6)) {
+    switch (below(7)) {
       case 0:
         add(out, "Lane", type, 1, x.axes, x.label + " " + std::to_string(below(lanes_)));
         return;
@@ -213,6 +213,11 @@ class RandomProgram {
         return;
       }
       case 4: {
+        const Value pair = load(out, type, lanes_, kV);
+        add(out, "Zip", type, lanes_, pair.axes, pair.label + " v->v");
+        return;
+      }
+      case 5: {
         const Value y = load(out, type, lanes_, kV);
         add(out, reduction(type, "Join"), type, lanes_, y.axes & ~kV, y.label + " v");
         return;

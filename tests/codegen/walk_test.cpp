@@ -181,6 +181,23 @@ TEST(Walk, TurnIsATransposition) {
   }
 }
 
+TEST(Walk, ZipTakesLanesInTurn) {
+  for (int n : {2, 4, 8, 16, 32, 64}) {
+    for (const char* dtype : {"f32", "i8", "f64", "bf16"}) {
+      const std::string type = std::string(dtype) + "x" + std::to_string(n),
+                        half = std::to_string(n), size = std::to_string(2 * n);
+      const std::string text =
+          "program p\naxis u 2, w 2\n%0 = Param " + std::string(dtype) + " 0 [" + size +
+          "]\n%1 = Param " + dtype + " 1 [" + size + "] write\n%2 = Load " + type + " {u} %0 + " +
+          half + "*u\n%3 = Zip " + type + " {w} %2 u->w\nStore {w} %1 + " + half + "*w, %3\n";
+      const Ran ran = run(text);
+      ASSERT_EQ(ran.error, "") << text;
+      for (int64_t i = 0; i < 2 * n; ++i)
+        ASSERT_EQ(ran.params[1].get(i), ran.before[0].get(i / 2 + i % 2 * n)) << text << i;
+    }
+  }
+}
+
 // Turns beside each other, of one axis into itself, have registers of their own.
 TEST(Walk, TurnsOfSeveralSquares) {
   const Ran ran = run(R"(program p

@@ -331,6 +331,19 @@ static void run_turn(text_frame *f, const text_step *s) {
   f->values[s->axis] = kept;
 }
 
+static void run_zip(text_frame *f, const text_step *s) {
+  int64_t *out = value_of(f, s);
+  const unsigned kept = f->values[s->to], from = f->values[s->axis];
+  const int n = lanes_of(f, s);
+  for (int lane = 0; lane < n; ++lane) {
+    const int at = (int)kept * n + lane;
+    f->values[s->axis] = (unsigned)at % 2;
+    out[lane] = operand_of(f, s, 0)[at / 2];
+  }
+  f->values[s->axis] = from;
+  f->values[s->to] = kept;
+}
+
 /* Halves combined until one is left. */
 static int64_t combine(const text_step *s, int64_t *words, size_t count) {
   for (size_t half = count / 2; half != 0; half /= 2) {
@@ -499,6 +512,7 @@ static const text_kind kKinds[] = {{"Const", "c", 1, 1, 0, 0, run_const},
                                    {"Lane", "on", 1, 1, 1, 0, run_lane},
                                    {"Shuffle", "oos", 1, 1, 1, 0, run_shuffle},
                                    {"Turn", "ot", 1, 1, 1, 0, run_turn},
+                                   {"Zip", "ot", 1, 1, 1, 0, run_zip},
                                    {"Join", "oa", 1, 1, 1, 0, run_join},
                                    {"Across", "o", 1, 1, 1, 0, run_across},
                                    {"Cast", "o", 1, 1, 1, 0, run_cast},

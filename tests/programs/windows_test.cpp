@@ -1,0 +1,135 @@
+// Windows over images and their gradients against sums in double, and results that lie between each
+// other, of every dtype: at every width.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "aster.h"
+
+namespace programs {
+namespace {
+
+void each_width(const std::function<void()>& body) {
+  for (const int32_t bytes : {16, 32, 64}) {
+    aster_ml_context_options options{};
+    options.vector_bytes = bytes;
+    Session s(options);
+    body();
+    if (testing::Test::HasFatalFailure()) FAIL() << bytes << " bytes " << s.schedule();
+  }
+}
+
+struct Pool {
+  int64_t planes, height, width, kernel, stride, padding;
+  bool mean;
+  int64_t out(int64_t size) const { return (size + 2 * padding - kernel) / stride + 1; }
+  Tensor of(const Tensor& x) const {
+    const aster_ml::Dims window = {kernel, kernel};
+    const aster_ml::Windows how = {.stride = {stride}, .padding = {padding}};
+    return mean ? x.avg_pool2d(window, how) : x.max_pool2d(window, how);
+  }
+  // The results and, of their sum, each times a number, the gradient to the image. Where several
+  // pixels are the largest they share it.
+  void compute(const Floats& x, const Floats& g, std::vector<double>* results,
+               std::vector<double>* gradient) const {
+    gradient->assign(x.size(), 0);
+    for (int64_t p = 0; p < planes; ++p) {
+      for (int64_t at = 0; at < out(height) * out(width); ++at) {
+        std::vector<size_t> window;
+        for (int64_t k = 0; k < kernel * kernel; ++k) {
+          const int64_t y = at / out(width) * stride - padding + k / kernel,
+                        z = at % out(width) * stride - padding + k % kernel;
+          if (y >= 0 && z >= 0 && y < height && z < width)
+            window.push_back(static_cast<size_t>((p * height + y) * width + z));
+        }
+        double sum = 0, most = -HUGE_VAL;
+        for (size_t pixel : window) sum += double{x[pixel]}, most = std::fmax(most, x[pixel]);
+        double sharers = 0;
+        for (size_t pixel : window) sharers += double{x[pixel]} == most ? 1 : 0;
+        const double each = g[static_cast<size_t>(p * out(height) * out(width) + at)];
+        const auto all = static_cast<double>(kernel * kernel);
+        results->push_back(mean ? sum / all : most);
+        for (size_t pixel : window) {
+          if (mean) (*gradient)[pixel] += each / all;
+          if (!mean && double{x[pixel]} == most) (*gradient)[pixel] += each / sharers;
+        }
+      }
+    }
+  }
+};
+
+TEST(Windows, PoolsAndTheirGradients) {
+  const Pool pools[] = {
+      {12, 56, 56, 2, 2, 0, false}, {12, 56, 56, 2, 2, 0, true},  {20, 8, 8, 2, 2, 0, false},
+      {20, 4, 4, 2, 2, 0, false},   {5, 35, 37, 2, 2, 0, false},  {5, 34, 70, 2, 2, 0, true},
+      {6, 33, 40, 3, 2, 1, false},  {6, 33, 40, 3, 1, 1, false},  {6, 33, 40, 3, 1, 0, true},
+      {3, 7, 7, 3, 1, 1, false},    {4, 60, 60, 5, 1, 2, false},  {4, 48, 48, 4, 4, 0, true},
+      {2, 60, 62, 7, 1, 0, true},   {2, 130, 128, 2, 2, 0, true}, {3, 9, 18, 3, 3, 0, false},
+  };
+  for (const Pool& pool : pools) {
+    const auto count = static_cast<size_t>(pool.planes * pool.height * pool.width);
+    const Shape shape = {1, pool.planes, pool.height, pool.width};
+    const Shape made = {1, pool.planes, pool.out(pool.height), pool.out(pool.width)};
+    Floats x = noise(count, 1);
+    for (float& value : x) value = std::round(value * 8);  // many are equal
+    const Floats g =
+        noise(static_cast<size_t>(pool.planes * pool.out(pool.height) * pool.out(pool.width)), 2);
+    std::vector<double> results, gradient;
+    pool.compute(x, g, &results, &gradient);
+    each_width([&] {
+      const Tensor image(x, shape), weighing(g, made), out = pool.of(image);
+      const Floats slope = read((out * weighing).sum().gradient(image)), got = read(out);
+      ASSERT_EQ(got.size(), results.size());
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], results[i], 1e-5) << i << " of " << (&pool - pools);
+      for (size_t i = 0; i < slope.size(); ++i)
+        ASSERT_NEAR(slope[i], gradient[i], 1e-5) << i << " of " << (&pool - pools);
+    });
+  }
+}
+
+// a0 b0 a1 b1 ..: of both halves and of one that is repeated, stored in every dtype.
+TEST(Windows, ResultsBetweenEachOther) {
+  for (const int64_t length : {5, 31, 64}) {
+    const auto rows = int64_t{9};
+    const auto count = static_cast<size_t>(rows * length);
+    Floats a = noise(count, 1), b = noise(count, 2);
+    for (Floats* each : {&a, &b}) {
+      for (float& value : *each) value = std::round(std::fabs(value) * 50);
+    }
+    for (const aster_ml::Dtype dtype :
+         {aster_ml::dtypes::bool_, aster_ml::dtypes::int8, aster_ml::dtypes::uint16,
+          aster_ml::dtypes::int32, aster_ml::dtypes::int64, aster_ml::dtypes::float16,
+          aster_ml::dtypes::bfloat16, aster_ml::dtypes::float32, aster_ml::dtypes::float64}) {
+      each_width([&] {
+        const Tensor x(a, {rows, length}), y(b, {rows, length});
+        const Tensor one = x.cast(dtype), other = y.cast(dtype);
+        const Tensor
+            both = Tensor::stack({one, other}, -1).contiguous().cast(aster_ml::dtypes::float32),
+            twice = one.unsqueeze(-1)
+                        .expand({rows, length, 2})
+                        .contiguous()
+                        .cast(aster_ml::dtypes::float32);
+        const Floats pairs = read(both), same = read(twice);
+        ASSERT_EQ(pairs.size(), 2 * count);
+        const auto held = [&](float value) {
+          return dtype == aster_ml::dtypes::bool_ ? (value != 0 ? 1.0f : 0.0f) : value;
+        };
+        for (size_t i = 0; i < count; ++i) {
+          ASSERT_EQ(pairs[2 * i], held(a[i]))
+              << static_cast<int32_t>(dtype) << " " << length << " " << i;
+          ASSERT_EQ(pairs[2 * i + 1], held(b[i]))
+              << static_cast<int32_t>(dtype) << " " << length << " " << i;
+          ASSERT_EQ(same[2 * i], held(a[i]))
+              << static_cast<int32_t>(dtype) << " " << length << " " << i;
+          ASSERT_EQ(same[2 * i + 1], held(a[i]))
+              << static_cast<int32_t>(dtype) << " " << length << " " << i;
+        }
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace programs
