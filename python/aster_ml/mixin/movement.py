@@ -9,7 +9,7 @@ from ..dtype import PyConst, dtypes
 from ..helpers import argfix, flat_to_grouped, make_tuple, prod
 from ..symbolic import BoundInt, Expression
 from .elementwise import ElementwiseMixin
-from .unary import remember_file
+from .unary import _marks, remember_file
 
 def _ints(values: Sequence[Any]) -> tuple[int, ...]:
     """Sizes or indices as the library takes them."""
@@ -101,10 +101,10 @@ class MovementMixin(ElementwiseMixin):
         [[0, 1, 2], [3, 4, 5]]
         """
         wanted = argfix(shape, *args)
-        if any(s is None for s in wanted):
+        if any([s is None for s in wanted]):
             wanted = tuple(self.shape[i] if s is None else s for i, s in enumerate(wanted))
         out = _n.lazy_reshape(self, _ints(wanted))
-        return remember_file(out, self)
+        return remember_file(out, self) if _marks else out
 
     def view(self, shape: Any, *args: Any) -> Self:
         """As reshape.
@@ -122,7 +122,7 @@ class MovementMixin(ElementwiseMixin):
         """
         wanted = argfix(shape, *args)
         out = _n.lazy_expand(self, _ints([-1 if s is None else s for s in wanted]))
-        return remember_file(out, self)
+        return remember_file(out, self) if _marks else out
 
     def _broadcast_to(self, new_shape: tuple[int, ...]) -> Self:
         if self.shape == new_shape:
@@ -137,7 +137,8 @@ class MovementMixin(ElementwiseMixin):
         >>> Tensor.empty(2, 3, 5).permute(2, 0, 1).shape
         (5, 2, 3)
         """
-        return remember_file(_n.lazy_permute(self, argfix(order, *args)), self)
+        out = _n.lazy_permute(self, argfix(order, *args))
+        return remember_file(out, self) if _marks else out
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
         """Two axes exchanged.
@@ -145,7 +146,8 @@ class MovementMixin(ElementwiseMixin):
         >>> Tensor([[1, 2], [3, 4]]).transpose().tolist()
         [[1, 3], [2, 4]]
         """
-        return remember_file(_n.lazy_transpose(self, dim0, dim1), self)
+        out = _n.lazy_transpose(self, dim0, dim1)
+        return remember_file(out, self) if _marks else out
 
     @property
     def T(self) -> Self:
@@ -154,7 +156,8 @@ class MovementMixin(ElementwiseMixin):
         >>> Tensor([[1, 2], [3, 4]]).T.tolist()
         [[1, 3], [2, 4]]
         """
-        return self.transpose()
+        out = _n.lazy_transpose(self, 1, 0)
+        return remember_file(out, self) if _marks else out
 
     def flip(self, axis: Any, *args: Any) -> Self:
         """The elements along some axes in reverse.
@@ -162,7 +165,8 @@ class MovementMixin(ElementwiseMixin):
         >>> Tensor([1, 2, 3]).flip(0).tolist()
         [3, 2, 1]
         """
-        return remember_file(_n.lazy_flip(self, argfix(axis, *args)), self)
+        out = _n.lazy_flip(self, argfix(axis, *args))
+        return remember_file(out, self) if _marks else out
 
     def squeeze(self, dim: int | None = None) -> Self:
         """Without axes of size 1: all of them, or the one given.
@@ -171,11 +175,13 @@ class MovementMixin(ElementwiseMixin):
         (2, 2)
         """
         if dim is None:
-            sizes: tuple[Any, ...] = self.shape
-            return self.reshape(tuple(s for s in sizes if isinstance(s, BoundInt) or s != 1))
+            kept = tuple([s for s in self.shape if isinstance(s, BoundInt) or s != 1])
+            out = _n.lazy_reshape(self, kept)
+            return remember_file(out, self) if _marks else out
         if not self.ndim:
             return self.reshape(self._scalar_axis(dim))
-        return remember_file(_n.lazy_squeeze(self, dim), self)
+        out = _n.lazy_squeeze(self, dim)
+        return remember_file(out, self) if _marks else out
 
     def _scalar_axis(self, dim: int) -> tuple[int, ...]:
         """The shape of a 0-d tensor, the axis checked: 0 and -1 are allowed."""
@@ -189,7 +195,8 @@ class MovementMixin(ElementwiseMixin):
         ((1, 2), (2, 1))
         """
         dim = self._resolve_dim(dim, extra=True)
-        return remember_file(_n.lazy_unsqueeze(self, dim), self)
+        out = _n.lazy_unsqueeze(self, dim)
+        return remember_file(out, self) if _marks else out
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """Axes start_dim to end_dim as one.
@@ -200,7 +207,8 @@ class MovementMixin(ElementwiseMixin):
         if not self.ndim:
             self._resolve_dim(start_dim), self._resolve_dim(end_dim)
             return self.reshape(1)
-        return remember_file(_n.lazy_flatten(self, start_dim, end_dim), self)
+        out = _n.lazy_flatten(self, start_dim, end_dim)
+        return remember_file(out, self) if _marks else out
 
     def unflatten(self, dim: int, sizes: tuple[int, ...]) -> Self:
         """One axis as several; one of the sizes may be -1.
@@ -234,7 +242,8 @@ class MovementMixin(ElementwiseMixin):
         bounds: list[Any] = begin + end
         if any(isinstance(x, BoundInt) for x in bounds):
             return self[tuple(slice(b, e) for b, e in ranges)]  # type: ignore[index, no-any-return]
-        return remember_file(_n.lazy_shrink(self, _ints(begin), _ints(end)), self)
+        out = _n.lazy_shrink(self, _ints(begin), _ints(end))
+        return remember_file(out, self) if _marks else out
 
     def shrink_to(self, shape: Any, *args: Any) -> Self:
         """The first elements of every axis; None is all of it.
