@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aster_ml import Context, JitError, Tensor, TinyJit, Variable, _native, dynamic, nn
+from aster_ml import Context, JitError, Tensor, TinyJit, Variable, _native, dynamic, linalg, nn
 
 RNG = np.random.default_rng(1)
 
@@ -301,6 +301,63 @@ def test_operations_without_a_rule():
         got = f(x, Variable("n", 1, 8).bind(k)).numpy()
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     assert len(runs) == 4
+
+
+DECOMPOSED = {
+    "inv": (linalg.inv, np.linalg.inv),
+    "det": (linalg.det, np.linalg.det),
+    "slogdet": (lambda a: linalg.slogdet(a)[1], lambda a: np.linalg.slogdet(a)[1]),
+    "cholesky": (linalg.cholesky, np.linalg.cholesky),
+    "qr": (lambda a: abs(linalg.qr(a)[1]), lambda a: abs(np.linalg.qr(a)[1])),
+    "svdvals": (linalg.svdvals, lambda a: np.linalg.svd(a, compute_uv=False)),
+    "eigvalsh": (linalg.eigvalsh, np.linalg.eigvalsh),
+    "pinv": (linalg.pinv, np.linalg.pinv),
+    "cond": (linalg.cond, np.linalg.cond),
+    "matrix_rank": (linalg.matrix_rank, np.linalg.matrix_rank),
+}
+
+
+@pytest.mark.parametrize("name", ["solve", "lstsq"])
+def test_systems_along_a_batch(name):
+    """They have no rule: right for every length, by a recording of each."""
+    runs = []
+
+    @TinyJit
+    def f(x, y, n):
+        runs.append(1)
+        if name == "solve":
+            return linalg.solve(x[:n], y[:n]).realize()
+        return linalg.lstsq(x[:n], y[:n])[0].realize()
+
+    half = np.random.default_rng(0).standard_normal((6, 4, 4))
+    x = Tensor((half + 4 * np.eye(4)).astype(np.float32)).realize()
+    y = realized(6, 4, 1)
+    for k in (2, 3, 4, 1, 2, 3):
+        got = f(x, y, Variable("n", 1, 6).bind(k)).numpy()
+        want = np.linalg.solve(x.numpy()[:k], y.numpy()[:k])
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
+    assert len(runs) == 5
+
+
+@pytest.mark.parametrize("name", sorted(DECOMPOSED))
+@pytest.mark.parametrize("axis", ["batch", "size"])
+def test_decompositions(name, axis):
+    """One recording serves batches of every length; of sizes of matrices each has its own."""
+    ours, theirs = DECOMPOSED[name]
+    runs = []
+
+    @TinyJit
+    def f(x, n):
+        runs.append(1)
+        return ours(x[:n] if axis == "batch" else x[0, :n, :n]).realize()
+
+    half = np.random.default_rng(0).standard_normal((6, 4, 4))
+    x = Tensor((half @ half.swapaxes(1, 2) + 4 * np.eye(4)).astype(np.float32)).realize()
+    for k in (2, 3, 4, 1, 2, 3):
+        want = theirs(x.numpy()[:k] if axis == "batch" else x.numpy()[0, :k, :k])
+        got = f(x, Variable("n", 1, 6 if axis == "batch" else 4).bind(k)).numpy()
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
+    assert len(runs) == (2 if axis == "batch" else 5)
 
 
 def test_values_that_are_outside():
