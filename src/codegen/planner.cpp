@@ -458,6 +458,8 @@ class Planner {
                           kernel_.size(range) > kernel_.size(other);
       if ((saved > most || longer) && kernel_.size(range) > 1) most = saved, other = range;
     }
+    if (const int range = most < 1 ? zipped_range(at) : -1; range >= 0)
+      return add_tile(own, range, 2);
     if (const int rows = most < 1 ? window_rows(at, body, v) : -1; rows >= 0)
       return tile_windows(own, body, rows);
     const int64_t vectors = kernel_.size(v) / n;

@@ -262,9 +262,13 @@ Status run_passes(Node* sink, Graph& g) {
 
 }  // namespace
 
+bool is_near(const runtime::Device* on) {
+  return on == nullptr || !on->computes() || on->info.kind == ASTER_ML_DEVICE_KIND_CPU;
+}
+
 Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leaves& leaves,
                              const runtime::Device* on) const {
-  const bool near = on == nullptr || !on->computes() || on->info.kind == ASTER_ML_DEVICE_KIND_CPU;
+  const bool near = is_near(on);
   scratch.defaults = graph.defaults;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
   ASTER_TRY(lower_dtypes(sink, scratch, near && context.options().no_library == 0));
@@ -286,6 +290,7 @@ Status Engine::schedule_and_compile(Executable* exe, Nodes roots, const Leaves& 
   if (context.interrupt().requested()) return Interrupt::stopped("a graph is scheduled");
   ASTER_TRY(
       rangeify(&schedule, memory, scratch, {leaves.regions.data(), leaves.regions.size()}, sink));
+  if (is_near(exe->device)) ASTER_TRY(split_halved(&schedule, scratch));
   ASTER_TRY(plan_memory(schedule));
   counters.schedule_ms += milliseconds() - start;
   const double compiling = milliseconds();

@@ -33,6 +33,7 @@ class DryRun {
   Leaves leaves_;
   Schedule schedule_;
   uop::Node sink_ = nullptr;
+  bool near_ = true;  // kernels are of the CPU
 };
 
 // Nodes behind handles of lazy tensors. Errors: ARGUMENT (null, freed, another context).

@@ -327,4 +327,7 @@ size_t count_seen(const Engine& engine);
 void forget_seen(Engine& engine, size_t count);
 void drop_recording(Engine& engine);
 
+// Whether kernels of a device (null: the host) are those of a CPU.
+bool is_near(const runtime::Device* on);
+
 }  // namespace aster::engine

@@ -143,9 +143,7 @@ Status split_phases(Node* call, Graph& g) {
     ASTER_TRY(rows.push(g.cat({columns.data(), columns.size()}, 5)));
     ASTER_TRY(need(rows.back()));
   }
-  // Stored as it is: results of two phases beside each other make whole vectors.
-  const Node all = g.contiguous(g.cat({rows.data(), rows.size()}, 3));
-  ASTER_TRY(need(all));
+  const Node all = g.cat({rows.data(), rows.size()}, 3);
   Dims whole(out->shape());
   for (size_t i = 0; i < 2; ++i) whole[2 + i] = axis[i].places * axis[i].stride;
   *call = g.slice(g.reshape(all, whole), Dims(4, 0), Dims(4, 1), out->shape());

@@ -22,4 +22,8 @@ Status walk(Vec<uop::Node>* out, uop::Nodes roots);
 Status rangeify(Schedule* out, Arena& memory, uop::Graph& graph,
                 std::span<const LeafRegion> regions, uop::Node sink);
 
+// Of kernels of the CPU: loops whose index something halves become loops over pairs and the two of
+// each.
+Status split_halved(Schedule* schedule, uop::Graph& graph);
+
 }  // namespace aster::engine

@@ -89,6 +89,50 @@ TEST(Windows, PoolsAndTheirGradients) {
   }
 }
 
+// Elements i / 2 and i % 2 of what is repeated or lies in pairs, from every element on, beside
+// elements i: one loop over pairs, with the same results as two kernels.
+TEST(Windows, IndicesThatAreHalved) {
+  for (const int64_t length : {8, 37}) {
+    for (const int64_t from : {0, 1, 3}) {
+      for (const int64_t left : {0, 1}) {
+        const int64_t rows = 6, wide = 2 * length - from - left;
+        const Floats a = noise(static_cast<size_t>(rows * length), 1),
+                     c = noise(static_cast<size_t>(rows * wide), 2),
+                     d = noise(static_cast<size_t>(wide), 3);
+        each_width([&] {
+          const Tensor x(a, {rows, length}), beside(c, {rows, wide}), row(d, {wide});
+          const Tensor twice =
+              x.unsqueeze(-1).expand({rows, length, 2}).reshape({rows, 2 * length});
+          const Tensor part = twice.shrink({0, from}, {rows, wide + from});
+          const Floats sums = read(part + beside), products = read(part.flip(1) * row),
+                       folds = read((part.unsqueeze(0) * beside.unsqueeze(1)).sum(0));
+          ASSERT_EQ(sums.size(), c.size());
+          const auto at = [&](int64_t i, int64_t j) {
+            return a[static_cast<size_t>(i * length + (j + from) / 2)];
+          };
+          for (int64_t i = 0; i < rows; ++i) {
+            for (int64_t j = 0; j < wide; ++j) {
+              const auto here = static_cast<size_t>(i * wide + j);
+              ASSERT_EQ(sums[here], at(i, j) + c[here]) << length << " " << from << " " << here;
+              ASSERT_EQ(products[here], at(i, wide - 1 - j) * d[static_cast<size_t>(j)]) << here;
+              double sum = 0;
+              for (int64_t k = 0; k < rows; ++k)
+                sum += double{at(i, j)} * c[static_cast<size_t>(k * wide + j)];
+              ASSERT_NEAR(folds[here], sum, 1e-5) << length << " " << from << " " << here;
+            }
+          }
+        });
+      }
+    }
+  }
+  // A loop of pairs and its two are in the name of a kernel.
+  Session s;
+  const Tensor x = data({6, 40});
+  const Tensor twice = x.unsqueeze(-1).expand({6, 40, 2}).reshape({6, 80});
+  OK((twice + data({6, 80}, 2)).realize());
+  EXPECT_NE(s.schedule().find("6x40x2"), std::string::npos) << s.schedule();
+}
+
 // a0 b0 a1 b1 ..: of both halves and of one that is repeated, stored in every dtype.
 TEST(Windows, ResultsBetweenEachOther) {
   for (const int64_t length : {5, 31, 64}) {
