@@ -73,6 +73,7 @@ class Choice {
   Status choose(uint32_t at);
   Status materialise(uint32_t at);
   bool recompute(const Record& record, const Use& use);
+  bool outgrows(const Record& record) const;
   double evaluations(const Demand& demand);
   bool folds_fit(const Record& record, const Use& use);
   bool fold_fits(const Record& record, const Demand& demand);
@@ -125,7 +126,19 @@ bool Choice::recompute(const Record& record, const Use& use) {
   if (use.demand_count == 1) return true;
   if (same_kernel && computed <= (tiny ? kMostRepeats : 1) * count) return true;
   if (same_kernel || tiny) return record.weight <= kCheapInside;
-  return !record.reduces && record.leaves[3] == kNone && record.weight <= kCheap;
+  return (!record.reduces || outgrows(record)) && record.leaves[3] == kNone &&
+         record.weight <= kCheap;
+}
+
+// A mask, or numbers that it is cast to, over windows that overlap: what it is made of is less.
+// What is reduced below it has several users then, and is stored in its place.
+bool Choice::outgrows(const Record& record) const {
+  Node mask = record.node;
+  while (mask->op == Op::kCast) mask = mask->src(0);
+  if (mask->dtype != DType::kBool) return false;
+  return std::ranges::all_of(record.leaves, [&](uint32_t leaf) {
+    return leaf == kNone || nodes_.node(leaf)->count() < record.node->count();
+  });
 }
 
 // One user computes it inside; several do where it is tiny.

@@ -89,6 +89,15 @@ TEST(Windows, PoolsAndTheirGradients) {
   }
 }
 
+// Masks over windows that overlap are more than what they are made of: nothing stores them.
+TEST(Windows, MasksOfWindowsAreNotStored) {
+  Session s;
+  const Tensor image = data({2, 8, 56, 56}), weighing = data({2, 8, 28, 28}, 2);
+  const Tensor out = image.max_pool2d({3, 3}, {.stride = {2}, .padding = {1}});
+  OK((out * weighing).sum().gradient(image).realize());
+  EXPECT_EQ(s.schedule().find("28x3x28x3"), std::string::npos) << s.schedule();
+}
+
 // Elements i / 2 and i % 2 of what is repeated or lies in pairs, from every element on, beside
 // elements i: one loop over pairs, with the same results as two kernels.
 TEST(Windows, IndicesThatAreHalved) {
