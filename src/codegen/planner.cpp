@@ -88,7 +88,7 @@ class Planner {
 
   // The range of two elements that lie between those which a store has along v. -1: none.
   int between(const Access& a, int v) const {
-    if (plan_.general || target_.group > 0 || has(a.opaque | a.gate, v)) return -1;
+    if (target_.group > 0 || has(a.opaque | a.gate, v)) return -1;
     if (kernel_.stride(a.node->src(1), v) != 2) return -1;
     for (int range = 0; range < kMaxRanges; ++range) {
       if (range != v && has(a.ranges & ~(a.opaque | a.gate), range) && kernel_.size(range) == 2 &&

@@ -89,6 +89,31 @@ TEST(Windows, PoolsAndTheirGradients) {
   }
 }
 
+// Images of sizes that were not there before, by programs that serve many: the same bits.
+TEST(Windows, OfManySizes) {
+  const int64_t sizes[][3] = {{3, 20, 24}, {4, 22, 28}, {5, 20, 36}, {3, 26, 30}, {7, 34, 22}};
+  for (const int32_t bytes : {32, 64}) {
+    std::vector<Floats> own;
+    for (const bool alone : {true, false}) {
+      aster_ml_context_options options{};
+      options.vector_bytes = bytes;
+      options.no_sizes = alone ? 1 : 0;
+      Session s(options);
+      size_t i = 0;
+      for (const auto& [planes, height, width] : sizes) {
+        const Tensor image = data({1, planes, height, width});
+        const Tensor out = image.relu().max_pool2d() + image.avg_pool2d();
+        const Floats slope = read((out * out).sum().gradient(image));
+        if (alone) {
+          own.push_back(slope);
+        } else {
+          EXPECT_EQ(slope, own[i++]) << height << " x " << width << " " << s.schedule();
+        }
+      }
+    }
+  }
+}
+
 // Masks over windows that overlap are more than what they are made of: nothing stores them.
 TEST(Windows, MasksOfWindowsAreNotStored) {
   Session s;
