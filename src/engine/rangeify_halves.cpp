@@ -18,7 +18,8 @@ namespace sym = uop::sym;
 constexpr int64_t kShortest = 8;
 
 bool has_odd(Node sum, Node* range) {
-  for (const sym::Term& term : sym::linear_of(sum).terms()) {
+  const sym::Linear linear = sym::linear_of(sum);
+  for (const sym::Term& term : linear.terms()) {
     if (term.node->op == Op::kRange && term.coefficient % 2 != 0) return *range = term.node, true;
   }
   return false;
@@ -29,7 +30,8 @@ bool stores_along(Node sink, Node range) {
   bool along = false;
   for (Node store : sink->src()) {
     if (std::ranges::find(store->src().subspan(3), range) == store->src().end()) return false;
-    for (const sym::Term& term : sym::linear_of(store->src(1)).terms())
+    const sym::Linear place = sym::linear_of(store->src(1));
+    for (const sym::Term& term : place.terms())
       along |= term.node == range && term.coefficient == 1;
   }
   return along;
