@@ -154,7 +154,7 @@ const std::vector<Program> kPrograms = {
     {"adam_step", 1, adam},
     {"regression_gradient", 3, regression_gradient},
     {"perceptron_gradients", 8, perceptron_gradients},
-    {"convolution_training_step", 13, training_step},
+    {"convolution_training_step", 11, training_step},
 };
 
 std::vector<Floats> run(const Program& program, const Session& s, uint64_t* kernels) {
