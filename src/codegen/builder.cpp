@@ -64,9 +64,7 @@ Id Builder::append(uint32_t block, const Instruction& in, std::span<const Id> op
 
 Id Builder::pure(Instruction in, std::span<const Id> operands, Words words, Terms terms) {
   if (!status().ok()) return kNone;
-  const bool shapes_axes =
-      in.op == Op::kAxis || in.op == Op::kJoin || in.op == Op::kTurn || in.op == Op::kZip;
-  if (!shapes_axes) {
+  if (!sets_axes(in.op)) {
     for (Id id : operands) in.axes |= at(id).axes;
     for (const Term& term : terms) in.axes |= term.axis ? axis_bit(term.at) : at(term.at).axes;
   }

@@ -382,20 +382,19 @@ int ValueLowering::zipped_along(const Form& form) const {
 void ValueLowering::store_zipped(Node node, Id value, int between) {
   const Form form = kernel_.form(node->src(1));
   const auto axis = static_cast<uint8_t>(ranges_[between].axis);
-  const bool same = (b.at(value).axes & program::axis_bit(axis)) == 0;  // for both copies
   Vec<Term> terms(memory_);
   b.fail(scalar_terms(&terms, form, between));
   Instruction in{.op = Op::kStore};
   in.constant = form.constant;
   const Word words[2] = {1, lanes_};
-  if (!same) {
+  if ((b.at(value).axes & program::axis_bit(axis)) != 0) {
     const uint8_t halves = turn_axis(2);
     b.fail(terms.push({lanes_, halves, true}));
     value = turn(Op::kZip, value, axis, halves);
     (void)b.act(in, std::array{memory_of(node), value}, words, {terms.data(), terms.size()});
     return;
   }
-  const Instruction type = b.at(value);
+  const Instruction type = b.at(value);  // the same for both copies
   for (const int half : {0, 1}) {
     Word from[program::kMaxLanes];
     for (int lane = 0; lane < lanes_; ++lane) from[lane] = (half * lanes_ + lane) / 2;

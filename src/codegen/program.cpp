@@ -155,6 +155,10 @@ Digest Program::digest() const {
 
 bool is_block(Op op) { return op == Op::kLoop || op == Op::kEach || op == Op::kIf; }
 
+bool sets_axes(Op op) {
+  return op == Op::kAxis || op == Op::kJoin || op == Op::kTurn || op == Op::kZip;
+}
+
 Id inner_tasks(const Program& program, Id loop) {
   int depth = 0;
   for (Id i = loop + 1; i < program.code().size() && depth >= 0; ++i) {

@@ -188,6 +188,7 @@ struct Module {
 bool has_value(Op op);
 inline bool is_arithmetic(Op op) { return uop::info(op).rule != uop::DTypeRule::kNone; }
 bool is_block(Op op);                             // ended by End
+bool sets_axes(Op op);                            // of its value, which are not its operands'
 Id inner_tasks(const Program& program, Id loop);  // the loop of tasks within one; kNone: none is
 bool is_memory(const Instruction& in);            // Param of memory, Array or Table
 // Of an Array in scratch memory, in whole cache lines; and of all those of a program.

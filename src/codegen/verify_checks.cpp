@@ -324,9 +324,8 @@ const char* find_fault(const Module& module, const Program& program, const Instr
   for (const Check& check : kChecks) {
     if (check.op == in.op && !check.test(v)) return check.holds;
   }
-  const bool own_axes = in.op == Op::kAxis || in.op == Op::kAcc || in.op == Op::kTurn ||
-                        in.op == Op::kZip || in.op == Op::kJoin || in.op == Op::kIf ||
-                        in.op == Op::kEach;
+  const bool own_axes =
+      sets_axes(in.op) || in.op == Op::kAcc || in.op == Op::kIf || in.op == Op::kEach;
   if (!own_axes && in.axes != v.operand_axes()) return "the axes of its operands";
   return nullptr;
 }

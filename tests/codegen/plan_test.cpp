@@ -438,8 +438,7 @@ Node gradient_to_filters(Suite& s, int64_t filters, int64_t places, bool in_plac
 
 // 3 x 3 windows over planes of `side` pixels, r0 planes, r1 rows, r2 columns: with weights of each
 // plane, or their maximum; border: what a condition leaves out at one side.
-std::string plan_of_windows(int64_t side, int64_t window, int64_t border, bool weighted,
-                            int bytes = 64) {
+std::string plan_of_windows(int64_t side, int64_t window, int64_t border, bool weighted) {
   Suite s;
   const int64_t in = side + window - 1;
   Node p = s.range(0, 64), y = s.range(1, side), x = s.range(2, side);
@@ -457,7 +456,7 @@ std::string plan_of_windows(int64_t side, int64_t window, int64_t border, bool w
   Node to = s.param(weighted ? 2 : 1, kF32, 64 * side * side);
   return planned(s.graph.sink(std::array{
                      s.store(to, s.at({{p, side * side}, {y, side}, {x, 1}}), fold, {p, y, x})}),
-                 target_of(bytes));
+                 target_of(64));
 }
 
 // All that shares a copy of turned columns goes by before the next one is made.

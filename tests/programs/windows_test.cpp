@@ -2,7 +2,6 @@
 // other, of every dtype: at every width.
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <vector>
 
 #include "aster.h"
