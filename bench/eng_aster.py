@@ -51,19 +51,6 @@ def chain_of_kernels(p, x, y):
     return x
 
 
-def resnet(p, x):
-    def layer(x, name, stride, padding):
-        return x.conv2d(p[name + "_w"], p[name + "_b"], stride=stride, padding=padding)
-
-    x = layer(x, "stem", 2, 3).relu().max_pool2d(3, 2, padding=1)
-    for stage in range(4):
-        for block in range(2):
-            stride, name = (2 if stage > 0 and block == 0 else 1), f"s{stage}b{block}"
-            y = layer(layer(x, name + "c1", stride, 1).relu(), name + "c2", 1, 1)
-            x = (y + (layer(x, name + "d", stride, 0) if stride == 2 else x)).relu()
-    return x.mean((2, 3)) @ p["fc_w"] + p["fc_b"]
-
-
 def digits(p, x):
     x = x.conv2d(p["c0_w"], p["c0_b"], padding=1).relu().max_pool2d()
     x = x.conv2d(p["c1_w"], p["c1_b"], padding=1).relu().max_pool2d()
@@ -94,7 +81,6 @@ FUNCTIONS = {
     "attn_causal": causal,
     "mlp_b1": perceptron,
     "mlp_b128": perceptron,
-    "resnet18_b1": resnet,
     "chain100": chain_of_kernels,
     "chain100_jit_nofuse": chain_of_kernels,
     "chain100_jit": chain,
@@ -104,6 +90,8 @@ FUNCTIONS = {
     "strided_sum": lambda p, x: x[:, ::2].sum(),
     "permute_0213": lambda p, x: x.permute(0, 2, 1, 3).contiguous(),
 }
+# Rows of front.py.
+BY_PACKAGE = "train_char resnet18_b1 gpt2_prefill128 gpt2_decode cumsum_4096 gather_rows".split()
 # Training steps: logits and the rate of Adam.
 TRAINED = {"train_digits": (digits, 0.003), "train_conv": (conv_net, 0.001),
            "train_mlp": (perceptron, 0.001)}
@@ -149,8 +137,8 @@ class Engine:
         return "aster_ml " + library().version().decode()
 
     def build(self, name, inputs, parameters):
-        if name == "train_char":
-            return self.characters(inputs, parameters)
+        if name in BY_PACKAGE:
+            return self.by_package(name, inputs, parameters)
         if name not in FUNCTIONS and name not in TRAINED and name != "chain100_eager":
             raise NotImplementedError("no row")
         with self.context:
@@ -167,16 +155,14 @@ class Engine:
             function = FUNCTIONS[name]
             return Step(self.context, lambda *a: function(p, *a), arguments)
 
-    def characters(self, inputs, parameters):
+    def by_package(self, name, inputs, parameters):
         """Through the Python package, as a user would write it."""
         import aster_ml
-        import transformer
-        from aster_ml import _native, nn
+        import front
+        from aster_ml import _native
 
         _native.set_current(_native.context_init({"threads": self.threads}))
-        arguments = [aster_ml.Tensor(v.astype(np.int32)).realize() for v in inputs.values()]
-        step = transformer.training(aster_ml, nn, parameters, arguments)
-        return lambda: step().numpy()
+        return front.Engine(aster_ml).build(name, inputs, parameters)
 
     def training(self, network, rate, p, x, targets):
         lib = library()
@@ -234,7 +220,7 @@ class Engine:
         return run
 
     def to_np(self, result):
-        return np.asarray(result)
+        return result.numpy() if hasattr(result, "numpy") else np.asarray(result)
 
 
 def tensor(array):

@@ -81,7 +81,7 @@ def adam_step(loss_of, decay, state, x, t):
     return (over(moved, p, m, v), m, v, n), loss
 
 
-PRODUCTS = "gemm_64 gemm_256 gemm_1024 bmm_64x128".split()
+PRODUCTS = "gemm_64 gemm_256 gemm_1024 gemm_4096 gemv_4096 bmm_64x128".split()
 FUNCTIONS = {
     "add_16M": lambda p, x, y: x + y,
     "sum_16M": lambda p, x: x.sum(),
@@ -97,6 +97,8 @@ FUNCTIONS = {
     "strided_sum": lambda p, x: x[:, ::2].sum(),
     "permute_0213": lambda p, x: x.transpose(0, 2, 1, 3) + 0,
     "attention": lambda p, q, k, v: jax.nn.softmax(q @ k.swapaxes(-1, -2) * 0.125, -1) @ v,
+    "cumsum_4096": lambda p, x: x.cumsum(1),
+    "gather_rows": lambda p, x, i: x[i],
     "mlp_b1": perceptron,
     "mlp_b128": perceptron,
     "call": lambda p, x, y: x + y,

@@ -26,7 +26,7 @@ def perceptron(p, x):
     return x
 
 
-PRODUCTS = "gemm_64 gemm_256 gemm_1024 bmm_64x128".split()
+PRODUCTS = "gemm_64 gemm_256 gemm_1024 gemm_4096 dgemm_1024 gemv_4096 bmm_64x128".split()
 FUNCTIONS = {
     "add_16M": lambda p, x, y: x + y,
     "sum_16M": lambda p, x: x.sum(),
@@ -39,6 +39,8 @@ FUNCTIONS = {
     "strided_sum": lambda p, x: x[:, ::2].sum(),
     "permute_0213": lambda p, x: np.ascontiguousarray(x.transpose(0, 2, 1, 3)),
     "attention": lambda p, q, k, v: softmax(q @ k.swapaxes(-1, -2) * np.float32(0.125)) @ v,
+    "cumsum_4096": lambda p, x: x.cumsum(1),
+    "gather_rows": lambda p, x, i: x[i],
     "mlp_b1": perceptron,
     "mlp_b128": perceptron,
 }

@@ -290,7 +290,7 @@ Status Engine::schedule_and_compile(Executable* exe, Nodes roots, const Leaves& 
   if (context.interrupt().requested()) return Interrupt::stopped("a graph is scheduled");
   ASTER_TRY(
       rangeify(&schedule, memory, scratch, {leaves.regions.data(), leaves.regions.size()}, sink));
-  if (is_near(exe->device)) ASTER_TRY(split_halved(&schedule, scratch));
+  if (is_near(exe->device)) ASTER_TRY(split_divided(&schedule, scratch));
   ASTER_TRY(plan_memory(schedule));
   counters.schedule_ms += milliseconds() - start;
   const double compiling = milliseconds();

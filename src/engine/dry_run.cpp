@@ -69,7 +69,7 @@ Status DryRun::prepare(Nodes nodes) {
 Status DryRun::schedule() {
   ASTER_TRY(rangeify(&schedule_, memory_, scratch_,
                      {leaves_.regions.data(), leaves_.regions.size()}, sink_));
-  if (near_) ASTER_TRY(split_halved(&schedule_, scratch_));
+  if (near_) ASTER_TRY(split_divided(&schedule_, scratch_));
   return plan_memory(schedule_);
 }
 

@@ -22,8 +22,8 @@ Status walk(Vec<uop::Node>* out, uop::Nodes roots);
 Status rangeify(Schedule* out, Arena& memory, uop::Graph& graph,
                 std::span<const LeafRegion> regions, uop::Node sink);
 
-// Of kernels of the CPU: loops whose index something halves become loops over pairs and the two of
-// each.
-Status split_halved(Schedule* schedule, uop::Graph& graph);
+// Of kernels of the CPU: loops whose index something divides become loops over quotients and
+// remainders.
+Status split_divided(Schedule* schedule, uop::Graph& graph);
 
 }  // namespace aster::engine

@@ -67,34 +67,58 @@ bool is_product(Node node) {
   return repeats(terms->src(0)) && repeats(terms->src(1));
 }
 
+// Who reads each node: how many, and the last of them.
+struct Users {
+  explicit Users(Arena& memory) : count(memory), last(memory) {}
+  Table<Node, uint32_t> count;
+  Table<Node, Node> last;
+
+  // The only user, if it computes as many elements, each from one of the node; else null.
+  Node next(Node node) const {
+    if (count.get(node, 0) != 1) return nullptr;
+    const Node user = last.get(node, nullptr);
+    const bool follows = uop::is_alu(user->op) || user->op == Op::kCast ||
+                         (passes_through(user->op) && user->nsrc == 1);
+    return follows && user->count() == node->count() ? user : nullptr;
+  }
+};
+
 // What follows a large product belongs to its kernel up to where ways part; that is stored, so that
-// each way is computed from one value in memory instead of being stored for itself.
+// each way is computed from one value in memory instead of being stored for itself. Where two
+// products meet, what comes of the smaller one is stored: a kernel has the tiles of one.
 Status hold_products(Analysis* out) {
-  Table<Node, uint32_t> users(out->records.arena());
-  Table<Node, Node> user(out->records.arena());
+  Users users(out->records.arena());
+  Table<Node, Node> product_of(out->records.arena());  // of what follows one
   bool any = false;
   for (const Record& record : out->records) {
     any |= is_product(record.node);
     for (Node source : record.node->src()) {
-      users.set(source, users.get(source, 0) + 1);
-      user.set(source, record.node);
+      users.count.set(source, users.count.get(source, 0) + 1);
+      users.last.set(source, record.node);
     }
   }
   ASTER_TRY(out->records.arena().status());
   if (!any) return kOk;
   for (const Record& record : out->records) {
     if (!is_product(record.node)) continue;
-    Node node = record.node;
-    while (users.get(node, 0) == 1) {
-      const Node next = user.get(node, nullptr);
-      const bool follows = uop::is_alu(next->op) || next->op == Op::kCast ||
-                           (passes_through(next->op) && next->nsrc == 1);
-      if (!follows || next->count() != node->count()) break;
-      node = next;
+    const Node product = record.node;
+    Node computed = product;  // the last node that is no movement
+    for (Node node = product; node != nullptr; node = users.next(node)) {
+      const Node other = product_of.get(node, nullptr);
+      if (other != nullptr && product->src(0)->count() <= other->src(0)->count()) {
+        out->records[out->at(computed)].held = true;
+        break;
+      }
+      for (Node source : node->src()) {
+        if (other != nullptr && product_of.get(source, nullptr) == other)
+          out->records[out->at(source)].held = true;
+      }
+      product_of.set(node, product);
+      if (!passes_through(node->op)) computed = node;
+      if (users.count.get(node, 0) > 1) out->records[out->at(node)].held = true;
     }
-    if (users.get(node, 0) > 1) out->records[out->at(node)].held = true;
   }
-  return kOk;
+  return out->records.arena().status();
 }
 
 void summarise(Record& record, const Analysis& nodes) {

@@ -133,6 +133,54 @@ TEST(Products, OfWhatHasToBeComputedFirst) {
   }
 }
 
+// Of two products that meet, what comes of the smaller one is stored: each has tiles of its own.
+TEST(Products, ThatMeet) {
+  const Product first{96, 300, 128, 1, false, true}, second{96, 500, 128};
+  Floats parts[2];
+  std::string schedule;
+  for (const bool swapped : {false, true}) {
+    const Build build = [&] {
+      const Tensor a = first.make().relu(), b = second.make() * 2.0;
+      return (swapped ? b + a : a + b).relu();
+    };
+    parts[0] = run([&] { return first.make(); }, 2, &schedule);
+    parts[1] = run([&] { return second.make(); }, 2, &schedule);
+    first.check(parts[0], 7);
+    second.check(parts[1], 7);
+    each_width(build, [&](const Floats& got) {
+      for (size_t i = 0; i < got.size(); ++i) {
+        const float sum = std::fmax(parts[0][i], 0.0f) + 2 * parts[1][i];
+        ASSERT_NEAR(got[i], std::fmax(sum, 0.0f), 1e-3) << i;
+      }
+    });
+    run(build, 2, &schedule);
+    EXPECT_NE(schedule.find("_96x128_r300"), std::string::npos) << schedule;
+    EXPECT_NE(schedule.find("_96x128_r500"), std::string::npos) << schedule;
+  }
+}
+
+// Heads whose results lie beside each other in rows: a loop over heads and one within.
+TEST(Products, OfHeadsInRows) {
+  constexpr int64_t kHeads = 6, kRows = 40, kTerms = 70, kWide = 24;
+  const Product each{kRows, kTerms, kWide, kHeads};
+  std::string schedule;
+  const Floats apart = run([&] { return each.make(); }, 2, &schedule);
+  each.check(apart, 3);
+  const Build build = [&] {
+    return each.make().transpose(0, 1).reshape({kRows, kHeads * kWide}) * 3.0;
+  };
+  each_width(build, [&](const Floats& got) {
+    ASSERT_EQ(got.size(), apart.size());
+    for (int64_t at = 0; at < kRows * kHeads * kWide; ++at) {
+      const int64_t row = at / (kHeads * kWide), head = at / kWide % kHeads, column = at % kWide;
+      ASSERT_NEAR(got[static_cast<size_t>(at)],
+                  3 * apart[static_cast<size_t>((head * kRows + row) * kWide + column)], 1e-3);
+    }
+  });
+  run(build, 2, &schedule);
+  EXPECT_NE(schedule.find("40x6x24_r70"), std::string::npos) << schedule;
+}
+
 TEST(Products, InDouble) {
   const Product one{70, 8200, 150};
   each_width(
