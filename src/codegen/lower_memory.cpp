@@ -49,9 +49,9 @@ ValueLowering::Gate ValueLowering::split_gate(Node gate) {
   return out;
 }
 
-// Lanes from the element of a form on, `offset` further.
+// Lanes from the element of a form on, `offset` further; so many of them are read.
 ValueLowering::Id ValueLowering::load_at(Node access, const Form& form, int64_t offset, int lanes,
-                                         int64_t step, Gate gate) {
+                                         int64_t step, Gate gate, int count_of_lanes) {
   Vec<Term> terms(memory_);
   b.fail(scalar_terms(&terms, form));
   Instruction in{
@@ -61,7 +61,7 @@ ValueLowering::Id ValueLowering::load_at(Node access, const Form& form, int64_t 
   size_t count = 1;
   if (gate.uniform != kNone) operands[count++] = gate.uniform, in.flags |= Flag::kGated;
   if (gate.mask != kNone) operands[count++] = gate.mask, in.flags |= Flag::kMasked;
-  const Word words[2] = {step, lanes};
+  const Word words[2] = {step, count_of_lanes > 0 ? count_of_lanes : elements_in(lanes)};
   const std::span<const Term> list(terms.data(), terms.size());
   // What the kernel writes is read in its place.
   return kernel_.written(access->src(0)) ? b.act(in, {operands, count}, words, list)
@@ -69,12 +69,13 @@ ValueLowering::Id ValueLowering::load_at(Node access, const Form& form, int64_t 
 }
 
 // Of a mask of lanes at every second element: that of the elements which the first whole vector of
-// these holds, or the second one, which ends at the last lane.
+// these holds, or the second one, which ends at the last lane (where some lanes are left out:
+// begins behind the first one).
 ValueLowering::Id ValueLowering::half_mask(Id mask, bool second) {
   const int n = b.at(mask).lanes;
   Word words[program::kMaxLanes];
   for (int lane = 0; lane < n; ++lane) {
-    const bool asked = (lane & 1) == (second ? 1 : 0);
+    const bool asked = (lane & 1) == (second && short_ == 0 ? 1 : 0);
     words[lane] = asked ? (lane + (second ? n : 0)) / 2 : n;
   }
   const Id none = spread(constant(DType::kBool, 0), n);
@@ -91,12 +92,18 @@ ValueLowering::Id ValueLowering::shuffled(Node node, const Form& form, int64_t s
     for (const bool second : {false, true}) halves[second].mask = half_mask(gate.mask, second);
   }
   // Stride 2: lanes 0, 2, .. from the first element on, then lanes 1, 3, .. of those that end at
-  // the last one.
-  const Id first = load_at(node, form, stride == 2 ? 0 : 1 - n, n, 1, halves[0]);
-  const Id last = stride == 2 ? load_at(node, form, n - 1, n, 1, halves[1]) : first;
+  // the last one, or 0, 2, .. of those that follow.
+  const int size = elements_in(n), odd = short_ > 0 ? 0 : 1, far = 2 * size - 1;
+  const Id first = stride == 2 ? load_at(node, form, 0, n, 1, halves[0], std::min(n, far))
+                               : load_at(node, form, 1 - size, n, 1, halves[0]);
+  const Id last =
+      stride == 2 ? load_at(node, form, n - odd, n, 1, halves[1], far - n + odd) : first;
   Word words[program::kMaxLanes];
-  for (int lane = 0; lane < n; ++lane)
-    words[lane] = stride == 2 ? 2 * lane + (2 * lane < n ? 0 : 1) : n - 1 - lane;
+  for (int lane = 0; lane < n; ++lane) {
+    words[lane] = stride == 2   ? std::min(2 * lane + (2 * lane < n ? 0 : odd), 2 * n - 1)
+                  : lane < size ? size - 1 - lane
+                                : lane;
+  }
   const Instruction in = b.at(first);
   return b.pure({.op = Op::kShuffle, .dtype = in.dtype, .lanes = in.lanes}, std::array{first, last},
                 {words, static_cast<size_t>(n)});
@@ -104,6 +111,12 @@ ValueLowering::Id ValueLowering::shuffled(Node node, const Form& form, int64_t s
 
 // One element under a mask of lanes: read where any lane asks for it.
 ValueLowering::Id ValueLowering::same_for_lanes(Node node, const Form& form, Gate gate) {
+  if (short_ > 0) {
+    const auto n = static_cast<uint8_t>(lanes_);
+    const Id lanes = b.pure({.op = Op::kLanes, .dtype = DType::kInt32, .lanes = n});
+    const Id end = spread(constant(DType::kInt32, short_), lanes_);
+    gate.mask = both(gate.mask, make(Op::kCmpLt, DType::kBool, {lanes, end}));
+  }
   const Id any =
       b.pure({.op = Op::kAcross, .with = Op::kOr, .dtype = DType::kBool}, std::array{gate.mask});
   const Id one = load_at(node, form, 0, 1, 1, {both(gate.uniform, any), kNone});
@@ -129,7 +142,7 @@ ValueLowering::Id ValueLowering::indexed(Node node, Gate gate) {
   Id operands[3] = {memory_of(node), index};
   size_t count = 2;
   if (gate.uniform != kNone) operands[count++] = gate.uniform, in.flags |= Flag::kGated;
-  const Word words[2] = {1, n};
+  const Word words[2] = {1, elements_in(n)};
   const Id all = kernel_.written(node->src(0)) ? b.act(in, {operands, count}, words)
                                                : b.pure(in, {operands, count}, words);
   if (gate.mask == kNone) return all;
@@ -165,7 +178,7 @@ int ValueLowering::turned_load(Node node) const {
 
 // The axis of the rows of a square.
 uint8_t ValueLowering::turn_axis(int n) {
-  int& axis = turn_axes_[std::countr_zero(static_cast<unsigned>(n))];
+  int& axis = turn_axes_[n];
   if (axis < 0) axis = static_cast<int>(b.add_axis(n, kTurnRank));
   return static_cast<uint8_t>(axis);
 }
@@ -187,7 +200,7 @@ ValueLowering::Id ValueLowering::turn(Op op, Id value, uint8_t from, uint8_t to)
 ValueLowering::Id ValueLowering::turned(Node node, int across) {
   const Form form = kernel_.form(node->src(1));
   const auto n = static_cast<uint8_t>(lanes_);
-  const uint8_t rows = turn_axis(n);
+  const uint8_t rows = turn_axis(elements_in(n));
   Vec<Term> terms(memory_);
   b.fail(scalar_terms(&terms, form, across));
   b.fail(terms.push({kernel_.stride(node->src(1), vector_), rows, true}));
@@ -322,8 +335,9 @@ ValueLowering::Id ValueLowering::load_raw(Node node) {
     const bool masked = gate.mask != kNone;
     // Whole loads touch what lies between, which others may write in memory that is written.
     const bool whole = n >= 4 && !kernel_.written(node->src(0));
-    const bool pairs = whole && stride == 2 &&
-                       (!masked || program::loads_under_mask(target_, node->src(0)->dtype, n));
+    const bool pairs =
+        whole && stride == 2 &&
+        ((!masked && short_ == 0) || program::loads_under_mask(target_, node->src(0)->dtype, n));
     const bool far = stride > INT32_MAX || stride < -INT32_MAX;  // no step of an instruction
     if (n > 1 && (far || !is_linear(form))) {
       out = indexed(node, gate);
@@ -355,7 +369,7 @@ ValueLowering::Id ValueLowering::reversed(Id value) {
 // What lies as rows across the lanes, row by row.
 void ValueLowering::store_turned(Node node, Id value, int across) {
   const Form form = kernel_.form(node->src(1));
-  const uint8_t rows = turn_axis(lanes_);
+  const uint8_t rows = turn_axis(elements_in(lanes_));
   Vec<Term> terms(memory_);
   b.fail(scalar_terms(&terms, form, across));
   b.fail(terms.push({kernel_.stride(node->src(1), vector_), rows, true}));
@@ -419,16 +433,16 @@ void ValueLowering::store(Node node, bool stream) {
   if (!b.status().ok()) return;
   v = spread(cast(v, dtype), n);
   const bool linear = is_linear(form);
-  const int rows = n > 1 && n <= kWidestTurned && linear && checked_ == 0
-                       ? turned_along(form, kFewestTurned)
-                       : -1;
+  // What is read in its place is written in the same form.
+  const bool whole = n > 1 && linear && checked_ == 0 && !kernel_.read(node->src(0));
+  const int rows = whole && n <= kWidestTurned ? turned_along(form, kFewestTurned) : -1;
   if (rows >= 0 && (b.at(v).axes & program::axis_bit(static_cast<size_t>(ranges_[rows].axis))) != 0)
     return store_turned(node, v, rows);
-  const int between = n > 1 && linear && checked_ == 0 ? zipped_along(form) : -1;
+  const int between = whole && short_ == 0 ? zipped_along(form) : -1;
   if (between >= 0) return store_zipped(node, v, between);
   int64_t step = n > 1 && linear ? kernel_.stride(node->src(1), vector_) : 1;
   // Backwards: turned round, from the last lane's element on.
-  const bool back = step == -1 && !kernel_.read(node->src(0));
+  const bool back = step == -1 && short_ == 0 && !kernel_.read(node->src(0));
   if (back) v = reversed(v), step = 1;
   Vec<Term> terms(memory_);
   b.fail(scalar_terms(&terms, form));
@@ -436,7 +450,7 @@ void ValueLowering::store(Node node, bool stream) {
   in.constant = form.constant + (back ? 1 - n : 0);
   Id operands[4] = {memory_of(node), v};
   size_t count = 2;
-  const Word words[2] = {step, n};
+  const Word words[2] = {step, elements_in(n)};
   if (n > 1 && !linear) {
     const DType wide = node->src(0)->count() <= INT32_MAX ? DType::kInt32 : DType::kInt64;
     operands[count++] = vector_part(form, wide);
@@ -445,7 +459,8 @@ void ValueLowering::store(Node node, bool stream) {
   if (const Id inside = inside_ranges(node->src(1)); inside != kNone)
     operands[count++] = inside, in.flags |= Flag::kGated;
   // Whole vectors that all begin at multiples of their size, if the first one does.
-  bool aligned = n > 1 && words[0] == 1 && in.constant % n == 0 && !in.is(Flag::kIndexed);
+  bool aligned =
+      n > 1 && short_ == 0 && words[0] == 1 && in.constant % n == 0 && !in.is(Flag::kIndexed);
   for (const uop::sym::Term& term : form.terms) {
     aligned &= term.node->op == Op::kRange &&
                (static_cast<int>(term.node->arg(0)) == vector_ || term.coefficient % n == 0);

@@ -264,7 +264,12 @@ class ProgramLowering : private ValueLowering {
     const int stores = segment(at).stores;
     if (has(kernel_.carried(), r) && stores >= 0) declare_carries(region(stores), r);
     Number end;
-    if (const End* const found = find_end(at, i, &end); found != nullptr) {
+    if (rest == Rest::kMask) {
+      short_ = static_cast<int>(kernel_.size(r));
+      ranges_[r].index = integer(0);
+      loops(at, i + 1);
+      short_ = 0;
+    } else if (const End* const found = find_end(at, i, &end); found != nullptr) {
       b.fail(kept_.push(found->compare));
       inside(at, i, bounds.lo, end);
       kept_.pop();

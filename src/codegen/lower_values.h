@@ -42,6 +42,7 @@ class ValueLowering {
         assumed_(memory),
         packed_(memory),
         panels_(memory) {
+    std::ranges::fill(turn_axes_, -1);
     std::ranges::fill(begins_, kNone);
     std::ranges::fill(within_, kNone);
   }
@@ -65,6 +66,8 @@ class ValueLowering {
   // ---- Nodes ----
   bool varies(Node node) const { return vector_ >= 0 && has(kernel_.ranges(node), vector_); }
   int lanes_of(Node node) const { return varies(node) ? lanes_ : 1; }
+  // Of so many lanes those that stand for elements.
+  int elements_in(int lanes) const { return lanes > 1 && short_ > 0 ? short_ : lanes; }
   DType register_of(Node node) const;
   void forget() { values_.clear(), raw_.clear(); }
   Id value(Node node);
@@ -115,7 +118,8 @@ class ValueLowering {
   Id both(Id a, Id b);
   Id load(Node node);      // the value in a register
   Id load_raw(Node node);  // as it lies in memory
-  Id load_at(Node access, const Form& form, int64_t offset, int lanes, int64_t step, Gate gate);
+  Id load_at(Node access, const Form& form, int64_t offset, int lanes, int64_t step, Gate gate,
+             int count_of_lanes = 0);
   Id shuffled(Node node, const Form& form, int64_t stride, Gate gate);
   Id half_mask(Id mask, bool second);
   Id same_for_lanes(Node node, const Form& form, Gate gate);
@@ -158,6 +162,7 @@ class ValueLowering {
   int copies_[kMaxRanges] = {};  // of the tiles that are open, 0 for none
   int vector_ = -1;
   int lanes_ = 1;
+  int short_ = 0;  // the elements that vectors have, where these are fewer than lanes; else 0
   Map<Node, Id> values_, raw_;  // of the region that is lowered
   Map<Node, Id> folds_;
   // A register, and the Carries that it is for: what is now, what was before, or both.
@@ -199,11 +204,11 @@ class ValueLowering {
   };
   Run own_run(const Panel& panel, const RangeList& own) const;
   Vec<program::Term> place_in(const Panel& panel);
-  // Axes of rows that are turned, by the logarithm of their number.
+  // Axes of rows that are turned, by their number.
   static constexpr int kTurnRank = 0, kSquareRank = 2;
   // Copies from which on a square is turned, and its widest vectors.
   static constexpr int kFewestTurned = 4, kWidestTurned = 16;
-  int turn_axes_[7] = {-1, -1, -1, -1, -1, -1, -1};
+  int turn_axes_[program::kMaxLanes + 1];
 };
 
 }  // namespace aster::codegen

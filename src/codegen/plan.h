@@ -13,8 +13,9 @@
 namespace aster::codegen {
 
 // What becomes of a range's end where whole steps leave something: nothing is left; the last step
-// is moved back and computes some elements twice; vectors whose lanes that were taken before are
-// left out (folds alone); what is left goes one by one.
+// is moved back and computes some elements twice; lanes are left out (of folds those that were
+// taken before, else those behind the end of a range that is less than one vector); what is left
+// goes one by one.
 enum class Rest : uint8_t { kEven, kOverlap, kMask, kScalar };
 
 // Copies of a loop body, side by side in registers: instance c of a tiled range stands for its

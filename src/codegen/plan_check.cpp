@@ -117,7 +117,8 @@ class Check {
       return wrong("vector", "%d lanes are no power of two", nest.lanes);
     if (nest.lanes > most)
       return wrong("vector", "%d lanes, the target computes this in %d", nest.lanes, most);
-    if (nest.lanes > kernel_.size(nest.vector))
+    const bool part = nest.vector_rest == Rest::kMask && nest.lanes < 2 * kernel_.size(nest.vector);
+    if (nest.lanes > kernel_.size(nest.vector) && !part)
       return wrong("vector", "r%d has fewer than %d elements", nest.vector, nest.lanes);
     return kOk;
   }
@@ -170,7 +171,11 @@ class Check {
       const int64_t step = nest.step(range), size = kernel_.size(range);
       const char* const field = nest.tile(range) != nullptr ? "tile" : "vector";
       const Rest rest = nest.rest(range);
-      if (rest == Rest::kMask) return wrong(field, "only folds leave lanes out");
+      if (rest == Rest::kMask) {
+        if (!may_leave_lanes_out(kernel_, plan_, at_))
+          return wrong(field, "only folds and ranges of less than a vector leave lanes out");
+        continue;
+      }
       if (rest == Rest::kEven && size % step != 0) {
         return wrong(field, "steps of %lld leave a rest of r%d", static_cast<long long>(step),
                      range);
@@ -208,7 +213,7 @@ class Check {
     if (nest.vector >= 0) {
       const Rest rest = nest.rest(nest.vector);
       const bool even = kernel_.size(nest.vector) % nest.step(nest.vector) == 0;
-      if (rest != Rest::kMask && rest != Rest::kEven)
+      if ((rest != Rest::kMask && rest != Rest::kEven) || nest.lanes > kernel_.size(nest.vector))
         return wrong("vector", "folds are even, or leave lanes out");
       if (rest == Rest::kEven && !even)
         return wrong("vector", "steps leave a rest of r%d", nest.vector);

@@ -1,5 +1,7 @@
 #include "codegen/planner.h"
 
+#include "codegen/render_c.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -13,6 +15,10 @@ int floor_power_of_two(int64_t x) {
   while (p * 2 <= x && p < 64) p *= 2;
   return p;
 }
+
+// Elements of a range that is worth a vector with lanes left out: along fewer than these something
+// else fills the lanes.
+constexpr int64_t kFewestInPart = 5;
 
 class Planner {
  public:
@@ -88,7 +94,7 @@ class Planner {
 
   // The range of two elements that lie between those which a store has along v. -1: none.
   int between(const Access& a, int v) const {
-    if (target_.group > 0 || has(a.opaque | a.gate, v)) return -1;
+    if (target_.group > 0 || has(a.opaque | a.gate, v) || kernel_.read(a.node->src(0))) return -1;
     if (kernel_.stride(a.node->src(1), v) != 2) return -1;
     for (int range = 0; range < kMaxRanges; ++range) {
       if (range != v && has(a.ranges & ~(a.opaque | a.gate), range) && kernel_.size(range) == 2 &&
@@ -130,10 +136,9 @@ class Planner {
     return cost;
   }
 
-  // Of all iterations of a region vectorised along v (-1: not at all) with at most so many lanes.
-  double region_cost(const Region& r, int v, int most_lanes) const {
+  // Of all iterations of a region vectorised along v (-1: not at all) in so many lanes.
+  double region_cost(const Region& r, int v, int n) const {
     if (v < 0) return r.iterations * body_cost(r, -1, 1);
-    const int n = std::min(most_lanes, floor_power_of_two(kernel_.size(v)));
     const double size = static_cast<double>(kernel_.size(v));
     const double vectors = static_cast<double>((kernel_.size(v) + n - 1) / n);
     double cost = r.iterations / size * vectors * body_cost(r, v, n);
@@ -147,10 +152,33 @@ class Planner {
 
   int subtree_lanes(int at, int v) const { return most_lanes(kernel_, target_, at, v); }
 
+  int lanes_within(int v, int most) const {
+    return std::min(most, floor_power_of_two(kernel_.size(v)));
+  }
+  // Lanes of a segment's vectors along v. Of a range that is less than one vector some are left
+  // out, where that costs nothing.
+  int lanes_along(int at, int v) const {
+    const int most = subtree_lanes(at, v), within = lanes_within(v, most);
+    const int64_t size = kernel_.size(v);
+    if (plan_.general || within == size || 2 * within > most || size < kFewestInPart || !packs() ||
+        carried(v) || !segment(at).children.empty() || target_.vector_bytes < 32)
+      return within;
+    bool fits = true;
+    each_region(at, [&](int r) {
+      for (const Access& a : region(r).accesses) {
+        const Node memory = a.node->src(0);
+        if (!has(a.ranges | a.opaque, v)) continue;
+        fits &= !has(a.opaque, v) && !(a.store && between(a, v) >= 0) &&
+                program::loads_under_mask(target_, memory->dtype, 2 * within);
+      }
+    });
+    return fits ? 2 * within : within;
+  }
+
   double subtree_cost(int at, int v) const {
-    const int most = subtree_lanes(at, v);
+    const int n = lanes_along(at, v);
     double cost = 0;
-    each_region(at, [&](int r) { cost += region_cost(region(r), v, most); });
+    each_region(at, [&](int r) { cost += region_cost(region(r), v, n); });
     return cost;
   }
 
@@ -160,7 +188,7 @@ class Planner {
     double least = region_cost(r, -1, 1);
     for (int v : r.own) {
       if (kernel_.size(v) < 2) continue;
-      const double cost = region_cost(r, v, lanes(r, v));
+      const double cost = region_cost(r, v, lanes_within(v, lanes(r, v)));
       if (cost < least) least = cost, *best = v;
     }
     return least;
@@ -193,8 +221,7 @@ class Planner {
       if (const int turned = turned_columns(at, &sharing_); turned >= 0) own.vector = turned;
     }
     if (own.vector >= 0) {
-      own.lanes =
-          std::min(subtree_lanes(at, own.vector), floor_power_of_two(kernel_.size(own.vector)));
+      own.lanes = lanes_along(at, own.vector);
       return;
     }
     for (size_t i = 0; i < segment(at).folds.size(); ++i) {
@@ -202,8 +229,7 @@ class Planner {
       Nest& fold = fold_nest(at, i);
       (void)own_cost(region(r), &fold.vector);
       if (fold.vector >= 0) {
-        fold.lanes =
-            std::min(lanes(region(r), fold.vector), floor_power_of_two(kernel_.size(fold.vector)));
+        fold.lanes = lanes_within(fold.vector, lanes(region(r), fold.vector));
       }
     }
     for (int child : segment(at).children) choose_vector(child);
@@ -280,9 +306,10 @@ class Planner {
     if (!(shifts || lost) || body.roots.size() != 1) return -1;
     int out = -1;
     for (int range : own.ranges) {
-      const bool fits = has(filters & ~image, range) && subtree_lanes(at, range) >= 4 &&
-                        kernel_.size(range) >= subtree_lanes(at, range) &&
-                        fills(range, subtree_lanes(at, range));
+      const int64_t most = subtree_lanes(at, range);
+      const bool fits = has(filters & ~image, range) && most >= 4 &&
+                        lanes_along(at, range) == most &&
+                        (kernel_.size(range) < most || fills(range, most));
       if (fits && (out < 0 || kernel_.size(range) > kernel_.size(out))) out = range;
     }
     if (out < 0) return -1;
@@ -462,7 +489,7 @@ class Planner {
       return add_tile(own, range, 2);
     if (const int rows = most < 1 ? window_rows(at, body, v) : -1; rows >= 0)
       return tile_windows(own, body, rows);
-    const int64_t vectors = kernel_.size(v) / n;
+    const int64_t vectors = std::max<int64_t>(kernel_.size(v) / n, 1);
     if (other < 0) {
       // A body that reads lane by lane keeps the CPU busy as well; what is done with the results is
       // written once a copy.
@@ -472,7 +499,7 @@ class Planner {
       add_tile(own, v, even_copies(v, n, std::min(accumulators, copies)));
       return;
     }
-    if (!plan_.general && fills(v, n) &&
+    if (!plan_.general && (kernel_.size(v) < n || fills(v, n)) &&
         kernel_.size(other) * kernel_.size(v) >= m_.product_tiles * accumulators * n) {
       tile_product(own, body, other, v, n, roots);
       return;
@@ -531,7 +558,8 @@ class Planner {
     }
     vector *= elements(body.own);
     const auto fit = std::max<int64_t>(1, static_cast<int64_t>(m_.panel / vector));
-    for (int64_t w = 1; w <= std::min({m_.product_vectors, columns / n, fit}); ++w) {
+    const int64_t vectors = std::max<int64_t>(columns / n, 1);
+    for (int64_t w = 1; w <= std::min({m_.product_vectors, vectors, fit}); ++w) {
       for (int64_t h = 1; h * w * roots + std::min(h, w) < registers && h <= rows; ++h) {
         const auto tiles = static_cast<double>(steps(kernel_.size(row), h) * steps(columns, w * n));
         double cost = 0;

@@ -13,7 +13,7 @@ void choose_rests(Plan* plan, const Kernel& kernel);
 
 // Fewer copies side by side, of few choices, so that plans for many sizes are alike; what is folded
 // stays in its order.
-void take_few_copies(Plan* plan);
+void take_few_copies(Plan* plan, const Kernel& kernel);
 
 // Regions of a segment and those below it.
 template <typename Body>
@@ -38,6 +38,9 @@ int lane_bytes(const Kernel& kernel, Node node);
 bool fits_int32(Node node);
 // Lanes of the widest vectors along v that the target computes a region in.
 int most_lanes(const Kernel& kernel, const Target& target, const Region& region, int v);
+// Whether the vectorised range of a segment may be less than one vector, whose other lanes are left
+// out.
+bool may_leave_lanes_out(const Kernel& kernel, const Plan& plan, int segment);
 // The same for all regions of a segment and those below it.
 int most_lanes(const Kernel& kernel, const Target& target, int segment, int v);
 // Whether a segment, or one below it, writes what the kernel reads.

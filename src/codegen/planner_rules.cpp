@@ -61,6 +61,19 @@ int most_lanes(const Kernel& kernel, const Target& target, int segment, int v) {
   return least;
 }
 
+bool may_leave_lanes_out(const Kernel& kernel, const Plan& plan, int segment) {
+  const Nest& nest = plan.at(segment).nest;
+  const int v = nest.vector;
+  bool linear = v >= 0;
+  each_region(kernel, segment, [&](int r) {
+    for (const Access& a : kernel.regions[static_cast<size_t>(r)].accesses)
+      linear &= !has(a.opaque, v);
+  });
+  return linear && !plan.general && nest.tile(v) == nullptr && nest.lanes > kernel.size(v) &&
+         plan.at(segment).items == 0 && !has(kernel.carried(), v) &&
+         kernel.segments[static_cast<size_t>(segment)].children.empty();
+}
+
 bool reads_what_it_writes(const Kernel& kernel, int segment) {
   bool found = false;
   each_region(kernel, segment, [&](int r) {
@@ -140,7 +153,10 @@ void choose_rests(Plan* plan, const Kernel& kernel) {
       return has(kernel.carried(), range) ? Rest::kScalar : rest;
     };
     for (int i = 0; i < n->tile_count; ++i) n->tiles[i].rest = of(n->tiles[i].range);
-    if (n->vector >= 0 && n->tile(n->vector) == nullptr) n->vector_rest = of(n->vector);
+    if (n->vector >= 0 && n->tile(n->vector) == nullptr) {
+      const bool part = n->lanes > kernel.size(n->vector);
+      n->vector_rest = part ? Rest::kMask : of(n->vector);
+    }
   };
   for (size_t i = 0; i < plan->segments.size(); ++i) {
     const int parent = kernel.segments[i].parent;
@@ -152,8 +168,11 @@ void choose_rests(Plan* plan, const Kernel& kernel) {
   }
 }
 
-void take_few_copies(Plan* plan) {
+void take_few_copies(Plan* plan, const Kernel& kernel) {
   for (SegmentPlan& segment : plan->segments) {
+    // Vectors are whole ones.
+    Nest& nest = segment.nest;
+    if (nest.vector >= 0 && nest.lanes > kernel.size(nest.vector)) nest.lanes /= 2;
     for (int i = 0; i < segment.nest.tile_count; ++i) {
       Tile& tile = segment.nest.tiles[i];
       tile.copies = static_cast<int>(std::bit_floor(static_cast<unsigned>(tile.copies)));

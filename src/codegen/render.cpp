@@ -128,7 +128,7 @@ Status lower_general(program::Module* out, Plan* general, const char* name, cons
   if (!folds_alike(*general, plan)) {
     ASTER_TRY(copy(general, plan));
     general->general = true;
-    take_few_copies(general);
+    take_few_copies(general, kernel);
     choose_rests(general, kernel);
   }
   return lower_program(out, name, kernel, *general, target, memory);

@@ -42,7 +42,7 @@ constexpr int64_t kLargeOperand = 192 * 1024;
 constexpr int64_t kLargeTurned = 768 * 1024;
 constexpr int64_t kManyColumns = 512;
 // Shorter rows do not fill the vectors that windows of stride 2 are read with.
-constexpr int64_t kHalvesFrom = 32;
+constexpr int64_t kHalvesFrom = 52;
 
 // The fill of a Pad is a word of its dtype.
 Node strong_pad(Graph& g, Node node, DType dtype, Nodes src) {
@@ -399,6 +399,18 @@ Status sort_values(Node* sink, Graph& g) {
   });
 }
 
+// Whether windows like these along the last axis reach beyond both of its ends: a condition for
+// each takes longer than a copy.
+bool reaches_both_ends(Node window) {
+  const Node pad = window->src(0);
+  const size_t last = pad->ndim - 1u, axis = static_cast<size_t>(window->arg(0));
+  const int64_t size = pad->dim(last), stride = window->arg(1);
+  const int64_t before = pad->arg(3 * last), after = pad->arg(3 * last + 1);
+  const int64_t span = (window->dim(axis + 1) - 1) * window->arg(2) + 1;
+  const int64_t end = span <= size ? (size - span) / stride * stride + span : size;
+  return before > 0 && end > size - after;
+}
+
 Status lay_out_padding(Node* sink, Graph& g) {
   return change_each(sink, g, Op::kWindow, [&](Node* window) -> Status {
     const Node x = (*window)->src(0);
@@ -406,7 +418,8 @@ Status lay_out_padding(Node* sink, Graph& g) {
     if (x->op != Op::kPad || !overlaps || x->count() < kPaddedFrom) return kOk;
     // Two masked loads and a shuffle give vectors of stride 2; not those of larger ones, nor what
     // has gaps between elements.
-    const bool halves = dtype::size(x->dtype) >= 4 && x->dim(x->ndim - 1) >= kHalvesFrom;
+    const bool halves = dtype::size(x->dtype) >= 4 && x->dim(x->ndim - 1) >= kHalvesFrom &&
+                        !reaches_both_ends(*window);
     bool conditions = (*window)->arg(1) > (halves ? 2 : 1);
     for (size_t i = 0; i < x->ndim; ++i) conditions |= x->arg(3 * i + 2) > 0;
     if (!conditions) return kOk;

@@ -147,7 +147,8 @@ TEST(Plan, RulesOfSegments) {
        "plan 0: vector: 16 lanes, the target computes this in 8"},
       {"vector r0 8 scalar; order r0 r1", "plan 0: vector: r0 has fewer than 8 elements"},
       {"vector r1 8; order r0 r1", "plan 0: vector: steps of 8 leave a rest of r1"},
-      {"vector r1 8 mask; order r0 r1", "plan 0: vector: only folds leave lanes out"},
+      {"vector r1 8 mask; order r0 r1",
+       "plan 0: vector: only folds and ranges of less than a vector leave lanes out"},
       {"vector r1 4 scalar; tile r1 2 overlap; order r0 r1",
        "plan 0: vector: the tile of r1 says what is left"},
       {"tile r2 2; order r0 r1", "plan 0: tile: r2 is none of its ranges"},
@@ -513,19 +514,28 @@ TEST(Plan, WindowsShareRows) {
 
 // Results that lie between each other are stored together.
 TEST(Plan, PairsOfResults) {
-  for (const int64_t between : {2, 3}) {
+  for (const auto& [between, in_place] :
+       {std::pair{int64_t{2}, false}, {int64_t{3}, false}, {int64_t{2}, true}}) {
     Suite s;
     Node i = s.range(0, 100), j = s.range(1, 50), k = s.range(2, between);
     Node x = s.load(s.param(0, kF32, 100 * 50), s.at({{i, 50}, {j, 1}}));
     Node w = s.load(s.param(1, kF32, between), s.at({{k, 1}}));
     Node to = s.param(2, kF32, 100 * 50 * between);
+    Node at = s.at({{i, 50 * between}, {j, between}, {k, 1}}), y = s.op(Op::kMul, x, w);
+    if (in_place) y = s.op(Op::kAdd, y, s.load(to, at));
     const std::string plan =
-        planned(s.graph.sink(std::array{s.store(to, s.at({{i, 50 * between}, {j, between}, {k, 1}}),
-                                                s.op(Op::kMul, x, w), {i, j, k})}),
-                target_of(64));
+        planned(s.graph.sink(std::array{s.store(to, at, y, {i, j, k})}), target_of(64));
     const bool pairs = plan.find("vector r1 16 overlap; tile r2 2;") != std::string::npos;
-    EXPECT_EQ(pairs, between == 2) << plan;
+    EXPECT_EQ(pairs, between == 2 && !in_place) << plan;
   }
+}
+
+// A range of less than a vector fills one, whose other lanes are left out.
+TEST(Plan, RangesOfLessThanAVector) {
+  EXPECT_NE(plan_of_windows(11, 3, 0, true).find("vector r2 16 mask"), std::string::npos);
+  EXPECT_NE(plan_of_windows(7, 3, 0, false).find("vector r2 8 mask"), std::string::npos);
+  EXPECT_EQ(plan_of_windows(17, 3, 0, false).find("mask"), std::string::npos);
+  EXPECT_NE(plan_of_correlation(12, 9, 0).find("vector r0 16 mask"), std::string::npos);
 }
 
 // A param that is both operands of a product is packed where it is the second.

@@ -29,7 +29,9 @@ class RandomPlan {
       const std::vector<int> ranges(s.ranges.begin(), s.ranges.end());
       if (!around) vectorise(&plan.nest, ranges, at, nullptr);
       around |= plan.nest.vector >= 0;
+      const bool part = plan.nest.vector >= 0 && plan.nest.lanes > kernel_.size(plan.nest.vector);
       tiles(&plan.nest, ranges, reads_what_it_writes(kernel_, at));
+      if (part) plan.nest.vector_rest = Rest::kMask;
       order(&plan.nest, ranges, true);
       if (s.parent < 0) tasks(&plan);
       for (int f : s.folds) {
@@ -40,6 +42,17 @@ class RandomPlan {
       }
       stores(&plan, s);
       EXPECT_TRUE(out.segments.push(std::move(plan)).ok());
+      // What cannot leave lanes out has whole vectors.
+      Nest& nest = out.segments.back().nest;
+      if (part && !may_leave_lanes_out(kernel_, out, at)) {
+        nest.lanes /= 2;
+        nest.vector_rest =
+            nest.tile(nest.vector) != nullptr ? Rest::kEven
+            : reads_what_it_writes(kernel_, at) || has(kernel_.carried(), nest.vector)
+                ? Rest::kScalar
+                : Rest::kOverlap;
+        if (nest.lanes == 1) nest.vector = -1, nest.vector_rest = Rest::kEven;
+      }
       packs(&out, at);
     }
     return out;
@@ -128,8 +141,9 @@ class RandomPlan {
     const int range = one_of(ranges);
     const int64_t most = region != nullptr ? most_lanes(kernel_, target_, *region, range)
                                            : most_lanes(kernel_, target_, at, range);
-    const int64_t lanes = int64_t{1} << pick(1, 6);
-    if (lanes > most || lanes > kernel_.size(range)) return;
+    const int64_t lanes = int64_t{1} << pick(1, 6), size = kernel_.size(range);
+    const bool part = region == nullptr && lanes > size && lanes < 2 * size;
+    if (lanes > most || (lanes > size && !part)) return;
     nest->vector = range;
     nest->lanes = static_cast<int>(lanes);
   }

@@ -422,6 +422,12 @@ TEST(Convolutions, OfEveryKind) {
       {1, 24, 40, 33, 24, 3, 1, 2, 2, 24},
       {3, 40, 7, 7, 40, 3, 1, 1, 1, 40},
       {2, 32, 28, 27, 32, 3, 2, 1, 1, 2},
+      // Fewer filters or pixels in a row than a vector has lanes.
+      {3, 60, 9, 9, 12, 7, 1, 3},
+      {2, 68, 10, 11, 5, 3, 2, 1},
+      {3, 17, 7, 6, 50, 3, 1, 1},
+      {1, 30, 13, 13, 7, 1},
+      {2, 20, 11, 11, 20, 3, 2, 1, 1, 20},
   };
   for (const Convolution& kind : kinds) {
     const std::map<size_t, double> expected = kind.some(37);

@@ -65,6 +65,8 @@ TEST(Windows, PoolsAndTheirGradients) {
       {6, 33, 40, 3, 2, 1, false},  {6, 33, 40, 3, 1, 1, false},  {6, 33, 40, 3, 1, 0, true},
       {3, 7, 7, 3, 1, 1, false},    {4, 60, 60, 5, 1, 2, false},  {4, 48, 48, 4, 4, 0, true},
       {2, 60, 62, 7, 1, 0, true},   {2, 130, 128, 2, 2, 0, true}, {3, 9, 18, 3, 3, 0, false},
+      {30, 11, 11, 3, 1, 1, false}, {9, 10, 13, 5, 1, 2, true},   {7, 29, 43, 3, 2, 1, false},
+      {5, 12, 12, 2, 1, 0, false},
   };
   for (const Pool& pool : pools) {
     const auto count = static_cast<size_t>(pool.planes * pool.height * pool.width);
@@ -164,6 +166,49 @@ TEST(Windows, IndicesThatAreHalved) {
   const Tensor twice = x.unsqueeze(-1).expand({6, 40, 2}).reshape({6, 80});
   OK((twice + data({6, 80}, 2)).realize());
   EXPECT_NE(s.schedule().find("6x40x2"), std::string::npos) << s.schedule();
+}
+
+// Rows of fewer elements than a vector has lanes, in every dtype: forwards, backwards, every second
+// element, turned, repeated, under a condition, and of what is written in place.
+TEST(Windows, RowsOfLessThanAVector) {
+  for (const int64_t length : {5, 9, 15, 31}) {
+    constexpr int64_t kRows = 6;
+    const auto count = static_cast<size_t>(kRows * length);
+    Floats a = noise(count, 1), wide = noise(2 * count, 2);
+    for (Floats* each : {&a, &wide}) {
+      for (float& value : *each) value = std::round(value * 8);
+    }
+    for (const aster_ml::Dtype dtype :
+         {aster_ml::dtypes::float32, aster_ml::dtypes::float64, aster_ml::dtypes::int32,
+          aster_ml::dtypes::int64, aster_ml::dtypes::int8, aster_ml::dtypes::float16}) {
+      each_width([&] {
+        const Tensor x = Tensor(a, {kRows, length}).cast(dtype).contiguous();
+        const Tensor y = Tensor(wide, {kRows, 2 * length}).cast(dtype).contiguous();
+        const auto floats = [](const Tensor& t) { return read(t.cast(aster_ml::dtypes::float32)); };
+        const Floats back = floats((x.flip(1) + x).contiguous());
+        const Floats halves = floats((y.reshape({kRows, length, 2})
+                                          .shrink({0, 0, 0}, {kRows, length, 1})
+                                          .reshape({kRows, length}) +
+                                      x)
+                                         .contiguous());
+        const Floats turned = floats((x.T() + x.T()).contiguous());
+        const Floats padded = floats((x.pad({1, 2}, {0, 3}) * 2).contiguous());
+        OK(x.assign(x + x));
+        const Floats twice = floats(x);
+        for (int64_t i = 0; i < kRows; ++i) {
+          for (int64_t j = 0; j < length; ++j) {
+            const auto at = static_cast<size_t>(i * length + j);
+            const auto there = static_cast<size_t>(i * length + length - 1 - j);
+            ASSERT_EQ(back[at], a[at] + a[there]) << length << " " << at;
+            ASSERT_EQ(halves[at], a[at] + wide[2 * at]) << length << " " << at;
+            ASSERT_EQ(turned[static_cast<size_t>(j * kRows + i)], 2 * a[at]) << at;
+            ASSERT_EQ(padded[static_cast<size_t>((i + 1) * (length + 5) + j + 2)], 2 * a[at]) << at;
+            ASSERT_EQ(twice[at], 2 * a[at]) << length << " " << at;
+          }
+        }
+      });
+    }
+  }
 }
 
 // a0 b0 a1 b1 ..: of both halves and of one that is repeated, stored in every dtype.
