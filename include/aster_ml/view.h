@@ -3,7 +3,8 @@
  *
  * A view keeps its memory alive until aster_ml_view_free. Slices, reversals and halves are new
  * views of the same memory; no element moves. A view whose memory was given up by freeing a copy of
- * its struct is an ARGUMENT error, as long as nothing else was put at its addresses.
+ * its struct is an ARGUMENT error, as long as nothing else was put at its addresses; what answers
+ * without a status answers 0.
  *
  * Everything here counts bytes, but shapes, axes and indices. What computes takes tensors:
  * aster_ml_view_to_tensor describes the same memory as one.

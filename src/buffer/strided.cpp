@@ -1,6 +1,8 @@
 #include "buffer/strided.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 
 #include "base/checked.h"
@@ -20,6 +22,24 @@ bool reach(int64_t* low, int64_t* high, size_t dimension, ptrdiff_t stride) {
   return checked_add(*end, span, end);
 }
 
+// "[3, 4] with strides [4, -1]", as much as there is room for.
+struct Axes {
+  char text[160];
+};
+Axes axes_of(const aster_ml_tensor& tensor) {
+  Axes out{};
+  size_t used = 0;
+  const auto add = [&](const char* format, auto value) {
+    const int more = std::snprintf(out.text + used, sizeof(out.text) - used, format, value);
+    if (more > 0) used = std::min(used + static_cast<size_t>(more), sizeof(out.text) - 1);
+  };
+  for (size_t i = 0; i < tensor.ndim; ++i) add(i == 0 ? "[%zu" : ", %zu", tensor.shape[i]);
+  for (size_t i = 0; i < tensor.ndim; ++i)
+    add(i == 0 ? "] with strides [%td" : ", %td", tensor.strides[i]);
+  add("%s", "]");
+  return out;
+}
+
 Status check_extent(const aster_ml_tensor& tensor, size_t size) {
   int64_t low = 0, high = 0;
   bool fits = true;
@@ -35,9 +55,9 @@ Status check_extent(const aster_ml_tensor& tensor, size_t size) {
          checked_add(first, static_cast<int64_t>(tensor.byte_offset), &first) && first >= 0 &&
          static_cast<size_t>(last) <= tensor.storage.bytes;
   if (fits) return kOk;
-  return ASTER_FAIL(
-      kRANGE, "the tensor of %zu axes from byte %zu on reaches outside its buffer of %zu bytes",
-      tensor.ndim, tensor.byte_offset, tensor.storage.bytes);
+  return ASTER_FAIL(kRANGE, "%s%s from byte %zu on reaches outside its buffer of %zu bytes",
+                    aster_ml_dtype_name(tensor.dtype), axes_of(tensor).text, tensor.byte_offset,
+                    tensor.storage.bytes);
 }
 
 // A tensor as rows: the trailing axes that lie row-major make one run, the axis before it is

@@ -62,12 +62,23 @@ bool is_empty(const View& view) {
 
 namespace {
 
+// Whether a view has its memory still: its storage, with a reference.
+bool lives(Held* held, const View* view) {
+  *held->room() = storage_behind(view->shape);
+  return held->get() != nullptr && held->get() == view->owner;
+}
+
 // The storage of a view that lives, with a reference.
 Status check(Held* held, const View* view) {
   if (view == nullptr || view->shape == nullptr) return ASTER_FAIL(kARGUMENT, "an empty view");
-  *held->room() = storage_behind(view->shape);
-  if (held->get() != nullptr && held->get() == view->owner) return kOk;
+  if (lives(held, view)) return kOk;
   return ASTER_FAIL(kARGUMENT, "the view was freed, and who owned its memory is gone");
+}
+
+// For predicates, which have no errors to say: a copy of a view that was freed has no axes to read.
+bool lives(const View* view) {
+  Held held;
+  return view != nullptr && lives(&held, view);
 }
 
 Status check_strided(Held* held, const View* view) {
@@ -394,7 +405,7 @@ int32_t aster_ml_view_free(aster_ml_buffer_view* view) {
 }
 
 int32_t aster_ml_view_is_layout(const aster_ml_buffer_view* view, aster_ml_layout layout) {
-  if (view == nullptr || view->shape == nullptr) return 0;
+  if (!buf::lives(view)) return 0;
   if (layout == ASTER_ML_LAYOUT_STRIDED || layout == ASTER_ML_LAYOUT_MORTON)
     return view->layout == layout;
   if (layout != ASTER_ML_LAYOUT_ROW_MAJOR && layout != ASTER_ML_LAYOUT_COLUMN_MAJOR) return 0;
@@ -406,27 +417,27 @@ int32_t aster_ml_view_is_contiguous(const aster_ml_buffer_view* view) {
 }
 
 int32_t aster_ml_view_is_writable(const aster_ml_buffer_view* view) {
-  return view != nullptr && view->shape != nullptr && (view->flags & ASTER_ML_VIEW_READ_ONLY) == 0;
+  return buf::lives(view) && (view->flags & ASTER_ML_VIEW_READ_ONLY) == 0;
 }
 
 int32_t aster_ml_view_is_host(const aster_ml_buffer_view* view) {
-  return view != nullptr && view->shape != nullptr && (view->flags & ASTER_ML_VIEW_DEVICE) == 0;
+  return buf::lives(view) && (view->flags & ASTER_ML_VIEW_DEVICE) == 0;
 }
 
 int32_t aster_ml_view_is_device(const aster_ml_buffer_view* view) {
-  return view != nullptr && (view->flags & ASTER_ML_VIEW_DEVICE) != 0;
+  return buf::lives(view) && (view->flags & ASTER_ML_VIEW_DEVICE) != 0;
 }
 
 int32_t aster_ml_view_is_pinned(const aster_ml_buffer_view* view) {
-  return view != nullptr && (view->flags & ASTER_ML_VIEW_PINNED) != 0;
+  return buf::lives(view) && (view->flags & ASTER_ML_VIEW_PINNED) != 0;
 }
 
 int32_t aster_ml_view_is_shared(const aster_ml_buffer_view* view) {
-  return view != nullptr && (view->flags & ASTER_ML_VIEW_SHARED) != 0;
+  return buf::lives(view) && (view->flags & ASTER_ML_VIEW_SHARED) != 0;
 }
 
 size_t aster_ml_view_count(const aster_ml_buffer_view* view) {
-  if (view == nullptr || view->shape == nullptr) return 0;
+  if (!buf::lives(view)) return 0;
   size_t count = 1;
   for (size_t i = 0; i < view->ndim; ++i) count *= view->shape[i];
   return count;

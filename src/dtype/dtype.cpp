@@ -101,7 +101,8 @@ Status from_any_code(DType* out, int32_t code) {
     *out = static_cast<DType>(code);
     return kOk;
   }
-  return ASTER_FAIL(kARGUMENT, "%d is no dtype", code);
+  return ASTER_FAIL(kARGUMENT, "%d is no dtype%s", code,
+                    code == 0 ? ", but what a descriptor has that is empty or was freed" : "");
 }
 
 namespace {
