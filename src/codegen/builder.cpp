@@ -22,6 +22,7 @@ Builder::Builder(Memory& memory)
 }
 
 size_t* Builder::free_axis(int64_t size, int rank) {
+  if (!status().ok()) return nullptr;  // an axis that could not be added may have been released
   for (size_t& axis : free_axes_) {
     if (list_.axes()[axis].size == size && ranks_[axis] == rank) return &axis;
   }
