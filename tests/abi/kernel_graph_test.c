@@ -383,8 +383,7 @@ static void test_checker(void) {
   setenv("ASTER_ML_CHECK_KERNELS", "1", 1);
   const char *const sources[] = {
       "void k(float *y, const float *x, long long b, long long e) { y[e] = x[0]; }\n",
-      "void k(float *y, const float *x, long long b, long long e) { ((float *)x)[0] = y[0] = 1; "
-      "}\n",
+      "void k(float *y, const float *x, long long b, long long e) { *(float *)x = *y = 1; }\n",
       "void k(float *y, const float *x, long long b, long long e) { y[b - 3] = 1; }\n"};
   const char *const said[] = {"wrote outside result 0: byte 0 behind it", "wrote to its operand 0",
                               "byte 12 before it"};

@@ -32,11 +32,15 @@ class Aarch64 {
     path_ = path;
     std::string table;
     for (const std::string& name : names) table += "{\"" + name + "\", " + name + "},\n";
-    std::ofstream(path_ + ".c") << text << kBefore << table << kMain;
-    const std::string command = "aarch64-linux-gnu-gcc -static" +
-                                flags_of("aarch64-linux-gnu-gcc", 0) + path_ + ".c -o " + path_ +
-                                ".elf 2>&1";
-    pipe_ = popen(command.c_str(), "r");
+    const std::string source = text + kBefore + table + kMain;
+    std::ofstream(path_ + ".c") << source;
+    const std::string command =
+        "aarch64-linux-gnu-gcc -static" + flags_of("aarch64-linux-gnu-gcc", 0);
+    kept_ = kept_path(command, source);
+    std::error_code missing;
+    if (!kept_.empty()) std::filesystem::copy_file(kept_, path_ + ".elf", missing);
+    if (kept_.empty() || missing)
+      pipe_ = popen((command + path_ + ".c -o " + path_ + ".elf 2>&1").c_str(), "r");
   }
   ~Aarch64() {
     wait();
@@ -105,10 +109,12 @@ int main(int argc, char **argv) {
     if (pipe_ == nullptr) return;
     std::string said;
     for (int c; (c = std::fgetc(pipe_)) != EOF;) said += static_cast<char>(c);
-    EXPECT_EQ(pclose(pipe_), 0) << said.substr(0, 3000);
+    const int rc = pclose(pipe_);
+    EXPECT_EQ(rc, 0) << said.substr(0, 3000);
     pipe_ = nullptr;
+    if (rc == 0 && !kept_.empty()) keep_file(path_ + ".elf", kept_);
   }
-  std::string path_;
+  std::string path_, kept_;
   FILE* pipe_ = nullptr;
 };
 

@@ -181,7 +181,8 @@ TEST(Ends, Products) {
   struct Sizes {
     int64_t m, n, k;
   };
-  for (const auto& [m, n, k] : {Sizes{1, 37, 16}, Sizes{9, 37, 37}, Sizes{37, 64, 40}}) {
+  for (const Sizes& sizes : {Sizes{1, 37, 16}, Sizes{9, 37, 37}, Sizes{37, 64, 40}}) {
+    const int64_t m = sizes.m, n = sizes.n, k = sizes.k;
     Node i = s.range(0, m), j = s.range(1, n), t = s.range(2, k);
     Node a = s.load(s.param(2, kF32, m * k), s.at({{i, k}, {t, 1}}));
     Node b = s.load(s.param(3, kF32, k * n), s.at({{t, n}, {j, 1}}));

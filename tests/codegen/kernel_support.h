@@ -57,12 +57,14 @@ class Library {
     if (fd >= 0) close(fd);
     path_ = path;
     std::ofstream(path_ + ".c") << text;
-    const std::string command = compiler + flags_of(compiler, vector_bytes) + kShared + path_ +
-                                ".c -o " + path_ + ".so 2>&1";
-    pipe_ = popen(command.c_str(), "r");
+    const std::string command = compiler + flags_of(compiler, vector_bytes) + kShared;
+    kept_ = kept_path(command, text);
+    if (!kept_.empty()) handle_ = dlopen(kept_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle_ == nullptr)
+      pipe_ = popen((command + path_ + ".c -o " + path_ + ".so 2>&1").c_str(), "r");
   }
   void wait() {
-    if (pipe_ == nullptr) return;
+    if (pipe_ == nullptr) return clean();
     std::string said;
     for (int c; (c = std::fgetc(pipe_)) != EOF;) said += static_cast<char>(c);
     const int rc = pclose(pipe_);
@@ -70,13 +72,8 @@ class Library {
     EXPECT_EQ(rc, 0) << name_ << ": " << said.substr(0, 3000);
     if (rc == 0) handle_ = dlopen((path_ + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
     EXPECT_TRUE(rc != 0 || handle_ != nullptr) << dlerror();
-    unlink((path_ + ".so").c_str());
-    unlink(path_.c_str());
-    if (std::getenv("ASTER_TEST_KEEP") == nullptr) {
-      unlink((path_ + ".c").c_str());
-    } else {
-      std::printf("%s: %s.c\n", name_.c_str(), path_.c_str());
-    }
+    if (handle_ != nullptr && !kept_.empty()) keep_file(path_ + ".so", kept_);
+    clean();
   }
   ~Library() {
     wait();
@@ -92,7 +89,18 @@ class Library {
   }
 
  private:
-  std::string name_, path_;
+  void clean() {
+    if (path_.empty()) return;
+    unlink((path_ + ".so").c_str());
+    unlink(path_.c_str());
+    if (std::getenv("ASTER_TEST_KEEP") == nullptr) {
+      unlink((path_ + ".c").c_str());
+    } else {
+      std::printf("%s: %s.c\n", name_.c_str(), path_.c_str());
+    }
+    path_.clear();
+  }
+  std::string name_, path_, kept_;
   FILE* pipe_ = nullptr;
   void* handle_ = nullptr;
 };

@@ -123,7 +123,7 @@ class RandomPlan {
       slots.push_back(static_cast<int>(a.node->src(0)->arg(0)));
     });
     std::ranges::sort(slots);
-    slots.erase(std::ranges::unique(slots).begin(), slots.end());
+    slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
     plan.packed.clear();
     for (int slot : slots) EXPECT_TRUE(plan.packed.push(slot).ok());
   }
@@ -178,8 +178,8 @@ class RandomPlan {
 
   void order(Nest* nest, std::vector<int> ranges, bool blocks) {
     std::shuffle(ranges.begin(), ranges.end(), random_);
-    std::ranges::stable_partition(ranges,
-                                  [&](int range) { return !has(kernel_.carried(), range); });
+    std::stable_partition(ranges.begin(), ranges.end(),
+                          [&](int range) { return !has(kernel_.carried(), range); });
     for (int range : ranges) {
       if (!has(nest->written, range)) nest->loops[nest->loop_count++] = Loop{range};
     }

@@ -1,4 +1,4 @@
 # The same with libLLVM in place of the C compiler, where it is.
 add_test(NAME engine_llvm COMMAND test_engine)
 set_tests_properties(engine_llvm PROPERTIES ENVIRONMENT
-  "ASTER_ML_CC=llvm;ASTER_ML_CACHE_DIR=${CMAKE_BINARY_DIR}/cache_llvm;ASTER_ML_TEST_DATA=${PROJECT_SOURCE_DIR}/tests")
+  "ASTER_ML_CC=llvm;ASTER_ML_CACHE_DIR=${ASTER_TEST_CACHE}_llvm;ASTER_ML_TEST_DATA=${PROJECT_SOURCE_DIR}/tests")

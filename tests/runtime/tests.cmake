@@ -13,5 +13,5 @@ foreach(mode no_platform no_device no_fp64 no_library not_a_library faults)
     set(library libz.so.1)
   endif()
   set_tests_properties(opencl_${mode} PROPERTIES ENVIRONMENT
-    "ASTER_ML_OPENCL_LIBRARY=${library};OPENCL_STUB=${mode};ASTER_ML_CACHE_DIR=${CMAKE_BINARY_DIR}/cache_${mode}")
+    "ASTER_ML_OPENCL_LIBRARY=${library};OPENCL_STUB=${mode};ASTER_ML_CACHE_DIR=${ASTER_TEST_CACHE}_${mode}")
 endforeach()

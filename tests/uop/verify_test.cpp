@@ -15,8 +15,7 @@ namespace aster::uop {
 namespace {
 
 using Shape = std::vector<Word>;
-constexpr DType kF32 = DType::kFloat32, kI32 = DType::kInt32, kIndex = DType::kWeakInt,
-                kBool = DType::kBool;
+constexpr DType kF32 = DType::kFloat32, kI32 = DType::kInt32, kBool = DType::kBool;
 
 class Verify : public testing::Test {
  protected:
