@@ -287,8 +287,10 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Tensor, Tensor, T
     (2.0, 2.0, 1)
     """
     x, rank, s = _n.lazy_lstsq(a, b, -1.0 if rcond is None else rcond)
-    rest = x.__rmatmul__(a) - b
-    return x, (rest * rest).sum(-1 if x.ndim == 1 else -2), rank, s
+    vector = x.ndim == s.ndim  # b is one vector: x has no axis of columns
+    product = x.unsqueeze(-1).__rmatmul__(a).squeeze(-1) if vector else x.__rmatmul__(a)
+    rest = product - b
+    return x, (rest * rest).sum(-1 if vector else -2), rank, s
 
 
 def pinv(a: Any, rcond: float | None = None) -> Tensor:

@@ -90,7 +90,8 @@ class Call {
     std::copy(outs.begin(), outs.end(), outs_);
     build_.emplace(&unused_, inputs);
     ASTER_TRY(build_->status());
-    ASTER_TRY(sized::beside_last(*build_, *inputs.begin(), 2));
+    const Input right = inputs.size() > 1 ? inputs.begin()[1] : nullptr;
+    ASTER_TRY(sized::matrices(*build_, inputs.begin()[0], right));
     size_t i = 0;
     for (Input x : inputs) {
       const Node given = node(x);

@@ -83,6 +83,9 @@ inline Status elementwise(Build& build, std::initializer_list<Input> operands) {
 Status beside(Build& build, Input x, Axes axes);
 // The same of the last count axes.
 Status beside_last(Build& build, Input x, size_t count);
+// The last two axes are matrices that are decomposed, and what is right of them: b, which may be
+// null. The axes before them are variables', if any.
+Status matrices(Build& build, Input a, Input b);
 
 // Shows x with a fill beyond the sizes of axes, for what reduces these.
 Status reduce(Build& build, Input x, Axes axes, bool keepdim, Fill fill);

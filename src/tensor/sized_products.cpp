@@ -54,7 +54,51 @@ Status sum_products(Node* out, Sizes* sizes, Build& build, const Product& p, con
   return *out == nullptr ? last_failure() : kOk;
 }
 
+// Matrices beyond the sizes become 1, which every decomposition takes: what is computed of them
+// fails where no matrix that is meant does.
+Status one_beyond(Node* out, Build& build, Node whole, const Sizes& sizes) {
+  Graph& g = build.graph();
+  const Dims shape(whole->shape());
+  Dims axes = all_axes(shape.size());
+  axes.count -= 2;
+  Expr in;
+  ASTER_TRY(inside(&in, build.engine(), shape, sizes, axes));
+  *out = whole;
+  if (in.n == nullptr) return kOk;
+  const Expr x{&g, strong(g, whole)};
+  if (x.n == nullptr) return last_failure();
+  const auto side = [&](size_t back) {
+    return places(g, shape[shape.size() - back], shape.size(), shape.size() - back);
+  };
+  *out = where(in, x, (side(2) == side(1)).cast(x.dtype())).n;
+  return *out == nullptr ? last_failure() : kOk;
+}
+
 }  // namespace
+
+Status matrices(Build& build, Input a, Input b) {
+  if (!build.sized()) return kOk;
+  Sizes sizes[2], batch;
+  Node wholes[2] = {whole(a), b != nullptr ? whole(b) : nullptr};
+  size_t count = 0;
+  for (Input x : {a, b}) {
+    if (x == nullptr) continue;
+    Sizes& each = sizes[count++];
+    ASTER_TRY(sizes_of(&each, build, x));
+    const size_t last = std::min<size_t>(each.size(), 2);
+    for (size_t back = 1; back <= last; ++back) {
+      if (is_bound(each[each.size() - back])) return kOk;
+    }
+  }
+  if (sizes[0].size() < 2) return kOk;
+  if (count == 2 && sizes[1].size() < 2) --count;  // one vector, for all matrices
+  if (!align(&batch, wholes, build.graph(), {sizes, count}, 2)) return kOk;
+  ASTER_TRY(one_beyond(&wholes[0], build, wholes[0], sizes[0]));
+  build.show(a, wholes[0]);
+  if (b != nullptr) build.show(b, wholes[1]);
+  build.take_rule(batch);
+  return kOk;
+}
 
 Done matmul(Build& build, Input a, Input b) {
   if (!build.sized()) return {};

@@ -112,6 +112,12 @@ def test_least_squares():
     for mine, other in zip(ours, theirs):
         close(mine, other)
     close(linalg.lstsq(x, b[:, 0])[0], np.linalg.lstsq(x, b[:, 0])[0])
+    # Several matrices and one vector, which NumPy has no function for.
+    ours = linalg.lstsq(np.stack([x, 2 * x]), b[:, 0])
+    for i in range(2):
+        theirs = np.linalg.lstsq((i + 1) * x, b[:, 0])
+        close(ours[0][i], theirs[0])
+        close(ours[1][i], theirs[1][0])
     x[:, 2] = x[:, 0] - x[:, 1]
     ours, theirs = linalg.lstsq(Tensor(x), Tensor(b)), np.linalg.lstsq(x, b)
     close(ours[0], theirs[0])

@@ -317,26 +317,58 @@ DECOMPOSED = {
 }
 
 
-@pytest.mark.parametrize("name", ["solve", "lstsq"])
-def test_systems_along_a_batch(name):
-    """They have no rule: right for every length, by a recording of each."""
+SYSTEMS = {
+    "solve": linalg.solve,
+    "lstsq": lambda a, b: linalg.lstsq(a, b)[0],
+    "solve_triangular": lambda a, b: linalg.solve_triangular(a.tril(), b, lower=True),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SYSTEMS))
+@pytest.mark.parametrize("shared", ["", "a", "b", "vector"])
+def test_systems_along_a_batch(name, shared):
+    """One recording serves batches of every length, of both sides or of one."""
     runs = []
 
     @TinyJit
     def f(x, y, n):
         runs.append(1)
-        if name == "solve":
-            return linalg.solve(x[:n], y[:n]).realize()
-        return linalg.lstsq(x[:n], y[:n])[0].realize()
+        x = x[2] if shared == "a" else x[:n]
+        y = y[1] if shared == "b" else y[1, :, 0] if shared == "vector" else y[:n]
+        return SYSTEMS[name](x, y).realize()
 
     half = np.random.default_rng(0).standard_normal((6, 4, 4))
     x = Tensor((half + 4 * np.eye(4)).astype(np.float32)).realize()
-    y = realized(6, 4, 1)
+    y = realized(6, 4, 2)
+    lower = np.tril if name == "solve_triangular" else np.asarray
     for k in (2, 3, 4, 1, 2, 3):
         got = f(x, y, Variable("n", 1, 6).bind(k)).numpy()
-        want = np.linalg.solve(x.numpy()[:k], y.numpy()[:k])
-        np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4)
-    assert len(runs) == 5
+        left = lower(x.numpy()[2] if shared == "a" else x.numpy()[:k])
+        right = y.numpy()[1] if shared in ("b", "vector") else y.numpy()[:k]
+        want = np.linalg.solve(left, right)
+        np.testing.assert_allclose(got, want[..., 0] if shared == "vector" else want, rtol=1e-3, atol=1e-4)
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize("name", ["inv", "solve", "cholesky"])
+def test_matrices_beyond_the_size_are_none(name):
+    """What stands there may be singular: it is not looked at."""
+
+    @TinyJit
+    def f(x, y, n):
+        known = x[:n] * 1
+        if name == "solve":
+            return linalg.solve(known, y[:n]).realize()
+        return (linalg.inv if name == "inv" else linalg.cholesky)(known).realize()
+
+    x = np.zeros((6, 3, 3), np.float32)
+    x[:4] = np.diag([1.0, 2.0, 4.0]) + np.ones((3, 3))
+    theirs = {"inv": np.linalg.inv, "cholesky": np.linalg.cholesky}
+    y = realized(6, 3, 1)
+    for k in (2, 3, 4, 1, 4):
+        got = f(Tensor(x).realize(), y, Variable("n", 1, 6).bind(k)).numpy()
+        want = theirs[name](x[:k]) if name in theirs else np.linalg.solve(x[:k], y.numpy()[:k])
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(DECOMPOSED))
