@@ -291,7 +291,8 @@ Status surround(Extent* out, const Elements& given) {
     return ASTER_FAIL(kARGUMENT, "the elements of %zu bytes are not aligned to their size",
                       given.size);
   }
-  out->data = given.host ? static_cast<char*>(given.data) + (begin - base) : given.data;
+  const auto back = static_cast<ptrdiff_t>(begin - base);  // to what lies first
+  out->data = given.host ? static_cast<char*>(given.data) + back : given.data;
   out->bytes = given.host ? end - begin : end;
   out->first = given.host ? first - begin : first;
   return kOk;

@@ -11,12 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "../sanitizers.h"
 #include "aster_ml/flt.h"
 
 namespace flt_test {
 
 // Cases of every random test; $ASTER_ML_FLT_CASES for more of them.
-#ifdef __SANITIZE_THREAD__
+#ifdef ASTER_TEST_TSAN
 constexpr int kCases = 200;  // threads are what it looks at
 #else
 constexpr int kCases = 3000;

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "../sanitizers.h"
 #include "aster.h"
 
 namespace programs {
@@ -44,7 +45,7 @@ void soak(Session& s, int count, Body body) {
   const double resident = resident_kib();
   for (int i = 0; i < count; ++i) body();
   EXPECT_EQ(s.bytes().first, before);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(ASTER_TEST_ASAN) && !defined(ASTER_TEST_TSAN)
   EXPECT_LT(resident_kib() - resident, 512);
 #else
   static_cast<void>(resident);

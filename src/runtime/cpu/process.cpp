@@ -15,7 +15,15 @@
 
 #include "runtime/cpu/file.h"
 
-#if defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
+#if defined(__SANITIZE_THREAD__)
+#define ASTER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define ASTER_TSAN 1
+#endif
+#endif
+
+#if defined(ASTER_TSAN) && defined(__GLIBC__)
 // TSan's own clone takes the child for a fork and, the memory being shared, makes our thread blind
 // to how it synchronises with others from then on.
 extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* argument, ...);
