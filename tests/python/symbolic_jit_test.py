@@ -346,7 +346,9 @@ def test_systems_along_a_batch(name, shared):
         left = lower(x.numpy()[2] if shared == "a" else x.numpy()[:k])
         right = y.numpy()[1] if shared in ("b", "vector") else y.numpy()[:k]
         want = np.linalg.solve(left, right)
-        np.testing.assert_allclose(got, want[..., 0] if shared == "vector" else want, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            got, want[..., 0] if shared == "vector" else want, rtol=1e-3, atol=1e-4
+        )
     assert len(runs) == 2
 
 
