@@ -135,7 +135,7 @@ TEST_P(StickyLu, NumbersAreMinors) {
 
 TEST_P(StickyLu, PivotsThatAreErrorsOrZeroAreNamed) {
   for (const Width& w : kWidths) {
-    const int64_t e = w.error(), most = -e - 1;
+    const int64_t e = w.error(), most = -(e + 1);
     const struct {
       Words x;
       const char* told;  // null: it has factors
