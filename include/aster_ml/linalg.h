@@ -55,10 +55,14 @@ ASTER_ML_API int32_t aster_ml_lazy_scaled_dot_product_attention(
  * no_library, by the library's own algorithms, which round differently; the matrices of a batch on
  * the context's threads.
  * Further axes are the batch. Dtypes: float; narrow ones are computed in float32 and rounded once.
+ * flt256 and flt512 are computed with as such, on exact products: residuals and orthogonality are
+ * within a few n units of their last bit, singular values and eigenvalues within as much of the
+ * largest one.
  *
  * What only computing shows is NUMERIC then, with the number of the first such matrix of a batch:
  * a pivot that is 0, a leading minor that is not positive, values that do not converge, and, in
- * singular values, eigenvalues and expm, an element that is not finite. What was to be realised
+ * singular values, eigenvalues and expm, an element that is not finite (of wide floats in expm also
+ * a norm of 2^1024 and more). What was to be realised
  * stays as it was; the outputs of a program's run are undefined.
  *
  * Gradients are graphs of the same operations, so they have gradients too; there are none of eig
@@ -157,7 +161,7 @@ ASTER_ML_API int32_t aster_ml_lazy_inv(aster_ml_lazy *out, const aster_ml_lazy *
 ASTER_ML_API int32_t aster_ml_lazy_det(aster_ml_lazy *out, const aster_ml_lazy *x);
 
 /* Its sign and the logarithm of its magnitude: 0 and -inf of a singular matrix. Shapes: [..., n, n]
- * -> [...] each. Errors: SHAPE, DTYPE. */
+ * -> [...] each. Errors: SHAPE, DTYPE, UNSUPPORTED (wide floats without MPFR). */
 ASTER_ML_API int32_t aster_ml_lazy_slogdet(aster_ml_lazy *out_sign, aster_ml_lazy *out_logabs,
                                            const aster_ml_lazy *x);
 

@@ -9,6 +9,7 @@
 #include "flt/mpfr.h"
 #include "uop/composite.h"
 #include "uop/expr.h"
+#include "uop/foreign.h"
 #include "uop/wide.h"
 
 namespace aster::engine {
@@ -246,6 +247,21 @@ Node scanned(Graph& g, Node node, Nodes src) {
                    order);
 }
 
+// A kernel on whole arrays, which are words for it too.
+Node run_by_kernel(Graph& g, Node node, Nodes src) {
+  const uop::Foreign& kernel = uop::foreign_of(node);
+  if (kernel.form != uop::ForeignForm::kArrays) return refused(node);
+  Vec<Node> read(g.memory());
+  for (Node x : src) {
+    const Node in = in_memory(g, x);
+    if (in == nullptr || !read.push(in).ok()) return nullptr;
+  }
+  const bool to_words = is_wide(node->dtype);
+  return g.foreign(kernel, to_words ? kWord : node->dtype,
+                   to_words ? shape_of(node) : Dims(node->shape()), node->arg(2),
+                   {read.data(), read.size()});
+}
+
 Node multiplied(Graph& g, Node call, Node a, Node b) {
   if (call->src(1)->count() == 0 || call->src(2)->count() == 0)
     return constant(g, call->dtype, 0, shape_of(call));
@@ -289,6 +305,7 @@ constexpr Row kRows[] = {
     {Op::kDetach, unchanged},
     {Op::kAssign, unchanged},
     {Op::kAfter, unchanged},
+    {Op::kForeign, run_by_kernel},
 };
 
 Node lower_node(Graph& g, Node node, Nodes src) {

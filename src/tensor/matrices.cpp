@@ -73,7 +73,7 @@ void run(const uop::Foreign& self, char* result, const char* const* operands, vo
     std::snprintf(why, sizeof(why), trouble.text, static_cast<long long>(trouble.at));
     if (count > 1)
       std::snprintf(which, sizeof(which), " number %lld", static_cast<long long>(task));
-    Faults::say_failure(Code::kNUMERIC, task, "%s of matrix%s: %s", linalg::name_of(p.what), which,
+    Faults::say_failure(trouble.code, task, "%s of matrix%s: %s", linalg::name_of(p.what), which,
                         why);
   }
 }
@@ -145,8 +145,10 @@ Status operands_of(Problem* p, Dims* batch, Graph& g, Node* a, Node* b) {
   if (x->ndim < 2) return ASTER_FAIL(kSHAPE, "%s of %s: two axes are needed", name, brief(x).text);
   const bool exact = (p->what == What::kLu || p->what == What::kLuFactor) &&
                      (x->dtype == DType::kInt32 || x->dtype == DType::kInt64);
-  if (x->dtype != DType::kFloat32 && x->dtype != DType::kFloat64 && !exact) {
-    return ASTER_FAIL(kDTYPE, "%s of %s: float32 or float64 is needed", name, brief(x).text);
+  const bool real = x->dtype == DType::kFloat32 || x->dtype == DType::kFloat64;
+  if (!real && !dtype::is_wide(x->dtype) && !exact) {
+    return ASTER_FAIL(kDTYPE, "%s of %s: float32, float64 or a wide float is needed", name,
+                      brief(x).text);
   }
   p->dtype = x->dtype;
   p->m = x->dim(x->ndim - 2u);

@@ -19,7 +19,8 @@ struct Decomposed {
 };
 
 // What is computed of a, and of b where there is one, whose batch axes broadcast. how: what and its
-// flags. SHAPE, DTYPE (float32 and float64 alone), RANGE. Where the kernel fails, because a matrix
+// flags. SHAPE, DTYPE (float32, float64 and wide
+// floats alone), RANGE. Where the kernel fails, because a matrix
 // is singular for example, what reads it is NUMERIC when it is realised.
 Decomposed decompose(Context& context, Graph& g, Problem how, Node a, Node b = nullptr);
 // The same of one result.

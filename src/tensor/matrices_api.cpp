@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "aster_ml/linalg.h"
+#include "flt/mpfr.h"
 #include "tensor/linalg.h"
 #include "tensor/matrices.h"
 #include "tensor/movement.h"
@@ -102,6 +103,9 @@ class Call {
       }
       const DType strong = graph().strong(given->dtype);
       own_ = i == 0 ? strong : dtype::least_upper(own_, strong);
+      if (own_ == DType::kNone)
+        return ASTER_FAIL(kDTYPE, "%s of %s and %s: they have no dtype in common", name_,
+                          brief(nodes_[0]).text, brief(given).text);
       nodes_[i++] = given;
     }
     // Narrow floats are computed in float32.
@@ -148,12 +152,18 @@ Expr as_column(Expr x) {
   return x.reshape(shape);
 }
 
+double epsilon_of(DType d) {
+  if (d == DType::kFlt256) return 0x1p-236;
+  if (d == DType::kFlt512) return 0x1p-488;
+  return d == DType::kFloat32 ? std::numeric_limits<float>::epsilon()
+                              : std::numeric_limits<double>::epsilon();
+}
+
 // Values that count: above rcond times the largest; where rcond is negative, above what rounding
 // leaves of 0.
 Expr counted(Expr s, Word m, Word n, double rcond) {
   if (s.n == nullptr) return s;
-  const double epsilon = s.dtype() == DType::kFloat32 ? std::numeric_limits<float>::epsilon()
-                                                      : std::numeric_limits<double>::epsilon();
+  const double epsilon = epsilon_of(s.dtype());
   const double limit = rcond < 0 ? epsilon * static_cast<double>(std::max(m, n)) : rcond;
   return s > elements(s, 0, 1) * limit;
 }
@@ -374,6 +384,7 @@ int32_t aster_ml_lazy_slogdet(aster_ml_lazy* out_sign, aster_ml_lazy* out_logabs
   ASTER_API();
   Call call("slogdet", {out_sign, out_logabs}, {x});
   ASTER_TRY(call.status());
+  if (aster::dtype::is_wide(call.operand(0)->dtype)) ASTER_TRY(aster::flt::mpfr_ready());
   const Decomposed d = call.decompose(What::kDeterminant);
   return call.finish({d.of[1], d.of[2]});
 }

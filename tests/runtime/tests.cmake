@@ -15,3 +15,14 @@ foreach(mode no_platform no_device no_fp64 no_library not_a_library faults)
   set_tests_properties(opencl_${mode} PROPERTIES ENVIRONMENT
     "ASTER_ML_OPENCL_LIBRARY=${library};OPENCL_STUB=${mode};ASTER_ML_CACHE_DIR=${ASTER_TEST_CACHE}_${mode}")
 endforeach()
+
+# MPFR is the oracle of decompositions of wide floats.
+find_library(ASTER_MPFR mpfr)
+find_library(ASTER_GMP gmp)
+find_path(ASTER_MPFR_INCLUDE mpfr.h)
+if(ASTER_MPFR AND ASTER_GMP AND ASTER_MPFR_INCLUDE)
+  target_link_libraries(test_runtime PRIVATE ${ASTER_MPFR} ${ASTER_GMP})
+  target_include_directories(test_runtime PRIVATE ${ASTER_MPFR_INCLUDE})
+  set_source_files_properties(runtime/linalg_wide_test.cpp PROPERTIES
+    COMPILE_DEFINITIONS ASTER_TEST_MPFR=1)
+endif()

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "runtime/cpu/linalg_routines.h"
+#include "runtime/cpu/linalg_wide.h"
 #include "runtime/cpu/lu_exact.h"
 
 namespace aster::runtime::cpu::linalg {
@@ -399,6 +400,7 @@ Trouble run(const Problem& p, const void* const* operands, void* const* results,
 }
 
 Trouble run(const Problem& p, const void* const* operands, void* const* results, Scratch& scratch) {
+  if (dtype::is_wide(p.dtype)) return wide(p, operands, results, scratch);
   return p.dtype == dtype::DType::kFloat32 ? run<float>(p, operands, results, scratch)
                                            : run<double>(p, operands, results, scratch);
 }
@@ -449,6 +451,9 @@ double cost_of(const Problem& p) {
                columns = static_cast<double>(p.columns);
   constexpr double kExactNs = 8;  // a step of elimination
   if (!dtype::is_float(p.dtype)) return 200 + kExactNs * m * n * least / 3;
+  constexpr double kWideNs = 2;  // of two flops of exact products
+  if (dtype::is_wide(p.dtype))
+    return 1000 + kWideNs * (row.flops * m * n * least + n * n * columns);
   const double flops = row.flops * m * n * least + 2 * n * n * columns;
   return 200 + 4 * m * n + flops / (row.fast && p.library ? kFastFlops : kSlowFlops);
 }

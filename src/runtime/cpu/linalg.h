@@ -1,6 +1,7 @@
 // Decompositions and solutions of one row-major matrix of float32 or float64: by LAPACK where there
 // is one and the matrix is not small, else by our own algorithms (factor_own.h, spectrum_own.h,
-// general_own.h). kLu and kLuFactor of int32 or int64 are those of sticky integers (lu_exact.h).
+// general_own.h). Wide floats have theirs (linalg_wide.h). kLu and kLuFactor of int32 or int64 are
+// those of sticky integers (lu_exact.h).
 //
 // A row-major matrix is the transpose of a column-major one in the same memory: it is transposed
 // only where that does not serve.
@@ -66,6 +67,7 @@ int64_t scratch_bytes(const Problem& problem);
 struct Trouble {
   const char* text = nullptr;
   int64_t at = 0;
+  Code code = Code::kNUMERIC;
 };
 // One matrix; results do not overlap operands. Threads: any, each with its scratch.
 Trouble compute(const Problem& problem, const void* const* operands, void* const* results,
