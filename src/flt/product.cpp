@@ -16,7 +16,7 @@ constexpr size_t kRowsAtOnce = 64;      // of a: a task
 constexpr size_t kColumnsAtOnce = 256;  // of b: all tasks share their residues
 constexpr size_t kPrimesAtOnce = 8;     // a tile's rows
 // Below that many products the tables cost more than they save (bench_flt).
-constexpr double kLeastWork = 20 * 20 * 20;
+constexpr double kLeastWork = 12 * 12 * 12;
 
 // Memory of a task, given back at its end.
 template <typename T>
@@ -110,7 +110,8 @@ Status ended(int32_t failed) {
 template <int N>
 class Product {
  public:
-  Product(const Caller& caller, const Matrix& out, const Matrix& a, const Matrix& b, Rounding mode)
+  Product(const Caller& caller, const Matrix& out, const Matrix& a, const Matrix& b, Rounding mode,
+          Residues* kept)
       : caller_(caller),
         out_(out),
         a_(a),
@@ -118,7 +119,8 @@ class Product {
         mode_(mode),
         rows_(caller.memory()),
         columns_(caller.memory()),
-        residues_(caller.memory()),
+        own_residues_(caller.memory()),
+        residues_(kept == nullptr ? own_residues_ : *kept),
         code_(tile_for(caller.vector_bytes())) {}
 
   Status run();
@@ -132,6 +134,7 @@ class Product {
   Status look();
   bool fits(int64_t* bits);
   Status element(size_t i, size_t j);
+  bool is_negative_zero(size_t i, size_t j) const;
   Status each_alone();
   void residues_of(int32_t* sums, const int32_t* digits, const int32_t* weights, size_t group,
                    size_t digit_count) const;
@@ -146,11 +149,12 @@ class Product {
   bool round(Limb* out, const int32_t* digits, size_t lane, int64_t exponent) const;
 
   const Caller& caller_;
-  const Matrix &out_, &a_, &b_;
+  const Matrix out_, a_, b_;
   Rounding mode_;
   Vec<Line> rows_, columns_;
   size_t a_digits_ = 0, b_digits_ = 0;
-  Residues residues_;
+  Residues own_residues_;
+  Residues& residues_;
   TileCode code_;
 };
 
@@ -182,7 +186,7 @@ bool Product<N>::fits(int64_t* bits) {
   // Signs, and room for the float that finds the quotient.
   *bits = a + b + static_cast<int64_t>(std::bit_width(inner())) + 3;
   return a_digits_ <= Residues::kMostDigits && b_digits_ <= Residues::kMostDigits &&
-         *bits <= static_cast<int64_t>(Residues::kMostPrimes - 2) * 12;
+         *bits <= static_cast<int64_t>(Residues::kMostPrimes - 5) * 12;
 }
 
 template <int N>
@@ -193,6 +197,21 @@ Status Product<N>::element(size_t i, size_t j) {
   ASTER_TRY(exact_sum<N>(w, alone, a_.row_of(i, kSize), &column, inner(), mode_));
   store<N>(const_cast<char*>(out_.at(i, j)), w);
   return kOk;
+}
+
+// Whether a sum of 0 has the sign of terms that are all -0.
+template <int N>
+bool Product<N>::is_negative_zero(size_t i, size_t j) const {
+  for (size_t k = 0; k < inner(); ++k) {
+    Limbs<N> x, y;
+    load<N>(x, a_.at(i, k));
+    load<N>(y, b_.at(k, j));
+    const bool negative = ((x[N - 1] ^ y[N - 1]) & Format<N>::kSign) != 0;
+    x[N - 1] &= ~Format<N>::kSign;
+    y[N - 1] &= ~Format<N>::kSign;
+    if (!negative || (!is_zero<N>(x) && !is_zero<N>(y))) return false;
+  }
+  return true;
 }
 
 template <int N>
@@ -233,7 +252,8 @@ template <int N>
 void Product<N>::read_rows(int16_t* to, size_t first, size_t count) const {
   alignas(64) int32_t digits[Residues::kMostDigits / 2 * kTileLanes];
   alignas(64) int32_t sums[kTileRows * kTileLanes];
-  for (size_t r = 0; r < kRowsAtOnce; ++r) {
+  const size_t tiled = (count + kTileRows - 1) / kTileRows * kTileRows;
+  for (size_t r = 0; r < tiled; ++r) {
     for (size_t k = 0; k < 2 * pairs(); k += kTileLanes) {
       if (r >= count || inner() - k < kTileLanes) {
         std::fill(digits, digits + a_digits_ / 2 * kTileLanes, 0);
@@ -396,6 +416,11 @@ void Product<N>::finish(const int32_t* pairs_in, int32_t* digits, size_t i, size
       store<N>(const_cast<char*>(out_.at(i, j + lane)), w);
       continue;
     }
+    if (plain && mode_ != Rounding::kDown) {
+      pack_zero<N>(w, is_negative_zero(i, j + lane));
+      store<N>(const_cast<char*>(out_.at(i, j + lane)), w);
+      continue;
+    }
     const Status status = element(i, j + lane);
     if (!status.ok()) *failed = status.code;
   }
@@ -465,7 +490,11 @@ Status Product<N>::run() {
   if (work < kLeastWork) return each_alone();
   ASTER_TRY(look());
   if (!fits(&bits)) return each_alone();
-  ASTER_TRY(residues_.init(a_digits_, b_digits_, bits));
+  if (!residues_.serves(a_digits_, b_digits_, bits)) {
+    constexpr int64_t kRoom = 32;  // that the next call may take
+    if (&residues_ != &own_residues_) bits += kRoom;
+    ASTER_TRY(residues_.init(a_digits_, b_digits_, bits));
+  }
   for (size_t j = 0; j < b_.columns; j += kColumnsAtOnce) {
     ASTER_TRY(columns(j, std::min(kColumnsAtOnce, b_.columns - j)));
   }
@@ -474,13 +503,30 @@ Status Product<N>::run() {
 
 }  // namespace
 
-template <int N>
-Status product_of(const Caller& caller, const Matrix& out, const Matrix& a, const Matrix& b,
-                  Rounding mode) {
-  return Product<N>(caller, out, a, b, mode).run();
+namespace {
+
+Matrix turned(const Matrix& m) { return {m.data, m.column, m.row, m.columns, m.rows}; }
+
+// Elements of a result that are computed with, those that fill tiles counted.
+size_t tiled(size_t rows, size_t columns) {
+  return (rows + kTileRows - 1) / kTileRows * kTileRows *
+         ((columns + kTileLanes - 1) / kTileLanes) * kTileLanes;
 }
 
-template Status product_of<4>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding);
-template Status product_of<8>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding);
+}  // namespace
+
+// A result of few columns is computed as its transpose.
+template <int N>
+Status product_of(const Caller& caller, const Matrix& out, const Matrix& a, const Matrix& b,
+                  Rounding mode, Residues* kept) {
+  if (tiled(b.columns, a.rows) < tiled(a.rows, b.columns))
+    return Product<N>(caller, turned(out), turned(b), turned(a), mode, kept).run();
+  return Product<N>(caller, out, a, b, mode, kept).run();
+}
+
+template Status product_of<4>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding,
+                              Residues*);
+template Status product_of<8>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding,
+                              Residues*);
 
 }  // namespace aster::flt

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "flt/elements.h"
+#include "flt/residues.h"
 
 namespace aster::flt {
 
@@ -18,9 +19,10 @@ struct Matrix {
 };
 
 // out = a b. By residues where that is faster and the exponents of a row and of a column lie within
-// what residues hold, else each element as a dot product. Errors: MEMORY.
+// what residues hold, else each element as a dot product. kept: the tables of the call before,
+// which often serve again, or null. Errors: MEMORY.
 template <int N>
 Status product_of(const Caller& caller, const Matrix& out, const Matrix& a, const Matrix& b,
-                  Rounding mode);
+                  Rounding mode, Residues* kept = nullptr);
 
 }  // namespace aster::flt

@@ -1,5 +1,7 @@
 #include "flt/residues.h"
 
+#include <algorithm>
+
 namespace aster::flt {
 namespace {
 
@@ -54,7 +56,11 @@ Status Residues::init(size_t a_digits, size_t b_digits, int64_t bits) {
     return ASTER_FAIL(kRANGE, "operands of %zu and %zu digits", a_digits, b_digits);
   }
   a_digits_ = a_digits;
+  b_digits_ = b_digits;
+  count_ = 0;
+  std::fill(product_, product_ + kLimbs, Limb{0});
   ASTER_TRY(choose(bits));
+  bits_ = bits;
   ASTER_TRY(write_weights(b_digits));
   return write_digits();
 }

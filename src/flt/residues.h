@@ -24,6 +24,12 @@ class Residues {
   // For operands of a_digits and b_digits digits whose sums of products have less than 2^bits.
   // RANGE: they are too long. MEMORY.
   Status init(size_t a_digits, size_t b_digits, int64_t bits);
+  // Whether those at hand are for that too, without many primes more than it takes.
+  bool serves(size_t a_digits, size_t b_digits, int64_t bits) const {
+    constexpr int64_t kMore = 64;
+    return count_ > 0 && a_digits == a_digits_ && b_digits == b_digits_ && bits <= bits_ &&
+           bits_ <= bits + kMore;
+  }
 
   size_t count() const { return count_; }             // primes; even
   size_t groups() const { return (count_ + 7) / 8; }  // of eight primes
@@ -47,7 +53,8 @@ class Residues {
   float inverses_[kMostPrimes + 8] = {};
   int32_t folds_[kMostPrimes + 8] = {};  // (M / p)^-1 mod p
   Limb product_[kMostPrimes * 13 / 64 + 2] = {};
-  size_t count_ = 0, rows_ = 0, a_digits_ = 0;
+  size_t count_ = 0, rows_ = 0, a_digits_ = 0, b_digits_ = 0;
+  int64_t bits_ = 0;
 };
 
 }  // namespace aster::flt

@@ -64,6 +64,11 @@ Value<N> sqrt(const Value<N>& a);
 // a 2^exponent
 template <int N>
 Value<N> scaled(const Value<N>& a, int64_t exponent);
+// c - sum_k a[k] b[k], terms at steps: rounded once, but for what lies 2^100 and more below the
+// last bit of the largest term, which may be left out.
+template <int N>
+Value<N> less_products(const Value<N>& c, const Value<N>* a, int64_t a_step, const Value<N>* b,
+                       int64_t b_step, int64_t count);
 // -1, 0, 1; 2 where there is no order.
 template <int N>
 int compared(const Value<N>& a, const Value<N>& b);

@@ -14,30 +14,26 @@ int64_t half_of(int64_t columns) {
 }
 
 template <int N>
-Value<N> dot(const View<N>& a, int64_t i, const View<N>& b, int64_t j, int64_t count) {
-  Value<N> sum(0);
-  for (int64_t k = 0; k < count; ++k) sum += a(i, k) * b(j, k);
-  return sum;
-}
-
-template <int N>
 int64_t lu_of_leaf(const View<N>& a, int64_t* pivots) {
   int64_t failed = 0;
-  for (int64_t k = 0; k < std::min(a.rows, a.columns); ++k) {
-    int64_t best = k;
-    for (int64_t i = k + 1; i < a.rows; ++i) {
-      if (is_smaller(a(best, k), a(i, k))) best = i;
+  for (int64_t j = 0; j < a.columns; ++j) {
+    for (int64_t i = 1; i < a.rows; ++i) a(i, j) = less_dot(a(i, j), a, i, a, j, std::min(i, j));
+    if (j >= a.rows) continue;
+    int64_t best = j;
+    for (int64_t i = j + 1; i < a.rows; ++i) {
+      if (is_smaller(a(best, j), a(i, j))) best = i;
     }
-    pivots[k] = best;
-    if (a(best, k).is_zero()) {
-      if (failed == 0) failed = k + 1;
+    pivots[j] = best;
+    if (a(best, j).is_zero()) {
+      if (failed == 0) failed = j + 1;
       continue;
     }
-    a.swap_rows(k, best);
-    for (int64_t i = k + 1; i < a.rows; ++i) {
-      a(i, k) /= a(k, k);
-      if (a(i, k).is_zero()) continue;
-      for (int64_t j = k + 1; j < a.columns; ++j) a(i, j) -= a(i, k) * a(k, j);
+    a.swap_rows(j, best);
+    const Value<N> pivot = a(j, j), inverse = Value<N>(1) / pivot;
+    // That of a subnormal number is infinite.
+    const bool divides = !inverse.is_finite() || inverse.exponent() <= flt::Format<N>::kMin;
+    for (int64_t i = j + 1; i < a.rows; ++i) {
+      a(i, j) = divides ? a(i, j) / pivot : a(i, j) * inverse;
     }
   }
   return failed;
@@ -46,10 +42,11 @@ int64_t lu_of_leaf(const View<N>& a, int64_t* pivots) {
 template <int N>
 int64_t cholesky_of_leaf(const View<N>& a) {
   for (int64_t j = 0; j < a.rows; ++j) {
-    const Value<N> rest = a(j, j) - dot(a, j, a, j, j);
+    const Value<N> rest = less_dot(a(j, j), a, j, a.turned(), j, j);
     if (!(rest > Value<N>(0))) return j + 1;
     a(j, j) = sqrt(rest);
-    for (int64_t i = j + 1; i < a.rows; ++i) a(i, j) = (a(i, j) - dot(a, i, a, j, j)) / a(j, j);
+    for (int64_t i = j + 1; i < a.rows; ++i)
+      a(i, j) = less_dot(a(i, j), a, i, a.turned(), j, j) / a(j, j);
   }
   return 0;
 }
@@ -58,12 +55,12 @@ template <int N>
 void triangle_of_leaf(const View<N>& t, bool upper, bool unit, const View<N>& b) {
   for (int64_t step = 0; step < t.rows; ++step) {
     const int64_t i = upper ? t.rows - 1 - step : step;
-    const int64_t from = upper ? i + 1 : 0, to = upper ? t.rows : i;
-    for (int64_t k = from; k < to; ++k) {
-      if (t(i, k).is_zero()) continue;
-      for (int64_t j = 0; j < b.columns; ++j) b(i, j) -= t(i, k) * b(k, j);
+    const int64_t from = upper ? i + 1 : 0, count = upper ? t.rows - i - 1 : i;
+    const View<N> row = t.part(i, from, 1, count), known = b.band(from, count);
+    for (int64_t j = 0; j < b.columns; ++j) {
+      b(i, j) = less_dot(b(i, j), row, 0, known, j, count);
+      if (!unit) b(i, j) /= t(i, i);
     }
-    for (int64_t j = 0; j < b.columns && !unit; ++j) b(i, j) /= t(i, i);
   }
 }
 
@@ -98,17 +95,17 @@ template <int N>
 void qr_of_leaf(const View<N>& a, const View<N>& y, const View<N>& t) {
   for (int64_t j = 0; j < a.columns; ++j) {
     reflector(a, y, t, j);
+    const int64_t rest = a.rows - j;
     for (int64_t c = j + 1; c < a.columns; ++c) {
-      Value<N> sum(0);
-      for (int64_t i = j; i < a.rows; ++i) sum += y(i, j) * a(i, c);
-      sum *= t(j, j);
+      const Value<N> sum =
+          -less_dot(Value<N>(0), y.turned().part(j, j, 1, rest), 0, a.band(j, rest), c, rest) *
+          t(j, j);
       for (int64_t i = j; i < a.rows; ++i) a(i, c) -= sum * y(i, j);
     }
     // t(0.., j) = -t y^T y(.., j) t(j, j)
     for (int64_t i = 0; i < j; ++i) {
-      Value<N> sum(0);
-      for (int64_t r = j; r < a.rows; ++r) sum += y(r, i) * y(r, j);
-      t(i, j) = -(sum * t(j, j));
+      t(i, j) = less_dot(Value<N>(0), y.turned().part(i, j, 1, rest), 0, y.band(j, rest), j, rest) *
+                t(j, j);
       t(j, i) = Value<N>(0);
     }
     for (int64_t i = 0; i < j; ++i) {

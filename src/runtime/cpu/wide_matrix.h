@@ -64,11 +64,27 @@ struct View {
   }
 };
 
+// out(i, j) - sum_k a(i, k) b(k, j) over count terms.
+template <int N>
+Value<N> less_dot(const Value<N>& c, const View<N>& a, int64_t i, const View<N>& b, int64_t j,
+                  int64_t count) {
+  return less_products(c, a.data + i * a.row, a.column, b.data + j * b.column, b.row, count);
+}
+// out -= a b, element by element.
+template <int N>
+void subtract_each(const View<N>& out, const View<N>& a, const View<N>& b) {
+  for (int64_t i = 0; i < out.rows; ++i) {
+    for (int64_t j = 0; j < out.columns; ++j)
+      out(i, j) = less_dot(out(i, j), a, i, b, j, a.columns);
+  }
+}
+
 // Products, with memory for one of the largest.
 template <int N>
 class Products {
  public:
-  explicit Products(Value<N>* room) : caller_(nullptr, process_heap()), room_(room) {}
+  explicit Products(Value<N>* room)
+      : caller_(nullptr, process_heap()), kept_(process_heap()), room_(room) {}
 
   // out = a b; out overlaps neither.
   void set(const View<N>& out, const View<N>& a, const View<N>& b) {
@@ -79,13 +95,21 @@ class Products {
     };
     if (out.rows == 0 || out.columns == 0) return;
     if (a.columns == 0) return out.fill(Value<N>(0));
-    const Status status =
-        flt::product_of<N>(caller_, matrix(out), matrix(a), matrix(b), flt::Rounding::kNearest);
+    const Status status = flt::product_of<N>(caller_, matrix(out), matrix(a), matrix(b),
+                                             flt::Rounding::kNearest, &kept_);
     failed_ |= !status.ok();
   }
-  // out += a b, or -=; out may overlap them.
-  void add(const View<N>& out, const View<N>& a, const View<N>& b) { change(out, a, b, false); }
-  void subtract(const View<N>& out, const View<N>& a, const View<N>& b) { change(out, a, b, true); }
+  // out -= a b; out overlaps neither.
+  void subtract(const View<N>& out, const View<N>& a, const View<N>& b) {
+    // Where that is faster than an exact sum (bench_flt).
+    constexpr int64_t kLeastWork = 16 * 16 * 16;
+    if (out.rows * out.columns * a.columns < kLeastWork) return subtract_each(out, a, b);
+    const View<N> made = View<N>::of(room_, out.rows, out.columns);
+    set(made, a, b);
+    for (int64_t i = 0; i < out.rows; ++i) {
+      for (int64_t j = 0; j < out.columns; ++j) out(i, j) -= made(i, j);
+    }
+  }
   // out = a b where out may be one of them.
   void replace(const View<N>& out, const View<N>& a, const View<N>& b) {
     const View<N> made = View<N>::of(room_, out.rows, out.columns);
@@ -96,18 +120,8 @@ class Products {
   bool failed() const { return failed_; }
 
  private:
-  void change(const View<N>& out, const View<N>& a, const View<N>& b, bool minus) {
-    const View<N> made = View<N>::of(room_, out.rows, out.columns);
-    set(made, a, b);
-    for (int64_t i = 0; i < out.rows; ++i) {
-      for (int64_t j = 0; j < out.columns; ++j) {
-        Value<N>& to = out(i, j);
-        to = minus ? to - made(i, j) : to + made(i, j);
-      }
-    }
-  }
-
   flt::Caller caller_;
+  flt::Residues kept_;
   Value<N>* room_;
   bool failed_ = false;
 };

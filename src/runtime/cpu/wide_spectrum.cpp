@@ -208,7 +208,11 @@ bool Spectrum<N>::find(Products<N>& products, const View<N>& a) {
     measure(products, a);
     if (is_done()) return true;
     correct();
-    products.add(v_, v_, step_);
+    const View<N> change = View<N>::of(b_.data, n_, n_);  // images are made anew
+    products.set(change, v_, step_);
+    for (int64_t i = 0; i < n_; ++i) {
+      for (int64_t j = 0; j < n_; ++j) v_(i, j) += change(i, j);
+    }
     turn_clusters(products);
   }
   return false;
