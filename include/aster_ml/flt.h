@@ -153,6 +153,23 @@ ASTER_ML_API int32_t aster_ml_flt_matmul(void *out, const aster_ml_context *cont
                                          size_t rows, size_t inner, size_t columns,
                                          const int64_t *strides);
 
+/* How a matrix product is computed; the bits of the result are the same whichever it is. */
+enum {
+  ASTER_ML_FLT_AUTO = 0,     /* what is fastest */
+  ASTER_ML_FLT_RESIDUES = 1, /* residues of small primes, and back */
+  ASTER_ML_FLT_NAIVE = 2,    /* each element by itself */
+  ASTER_ML_FLT_STRASSEN = 3  /* residues, multiplied by halves while all sizes are beyond 64 */
+};
+
+/* The same by an algorithm of choice. out_ran: null, or which one ran: NAIVE also where exponents
+ * lie too far apart for residues, RESIDUES also where no size is beyond 64. Every one of them sums
+ * exactly and rounds once. Errors: as matmul; ARGUMENT also of an algorithm that is none. */
+ASTER_ML_API int32_t aster_ml_flt_matmul_by(void *out, int32_t *out_ran,
+                                            const aster_ml_context *context, int32_t algorithm,
+                                            int32_t dtype, int32_t rounding, const void *a,
+                                            const void *b, size_t rows, size_t inner,
+                                            size_t columns, const int64_t *strides);
+
 #ifdef __cplusplus
 }
 #endif

@@ -211,9 +211,9 @@ Status check_product(const Matrix& out, const Matrix& operand, size_t size) {
   return ASTER_FAIL(kARGUMENT, "out overlaps an operand");
 }
 
-Status matmul(void* out, const aster_ml_context* context, int32_t dtype, int32_t rounding,
-              const void* a, const void* b, size_t rows, size_t inner, size_t columns,
-              const int64_t* strides) {
+Status matmul(void* out, Algorithm* how, const aster_ml_context* context, int32_t dtype,
+              int32_t rounding, const void* a, const void* b, size_t rows, size_t inner,
+              size_t columns, const int64_t* strides) {
   const Caller caller(context);
   ASTER_TRY(caller.status());
   int32_t limbs;
@@ -229,8 +229,20 @@ Status matmul(void* out, const aster_ml_context* context, int32_t dtype, int32_t
   ASTER_TRY(check_product(written, x, size));
   ASTER_TRY(check_product(written, y, size));
   const auto mode = static_cast<Rounding>(rounding);
-  return limbs == 4 ? product_of<4>(caller, written, x, y, mode)
-                    : product_of<8>(caller, written, x, y, mode);
+  return limbs == 4 ? product_of<4>(caller, written, x, y, mode, nullptr, how)
+                    : product_of<8>(caller, written, x, y, mode, nullptr, how);
+}
+
+Status matmul_by(void* out, int32_t* out_ran, const aster_ml_context* context, int32_t algorithm,
+                 int32_t dtype, int32_t rounding, const void* a, const void* b, size_t rows,
+                 size_t inner, size_t columns, const int64_t* strides) {
+  if (algorithm < ASTER_ML_FLT_AUTO || algorithm > ASTER_ML_FLT_STRASSEN)
+    return ASTER_FAIL(kARGUMENT, "algorithm %d: 0 to %d", algorithm, ASTER_ML_FLT_STRASSEN);
+  auto how = static_cast<Algorithm>(algorithm);
+  ASTER_TRY(matmul(out, &how, context, dtype, rounding, a, b, rows, inner, columns, strides));
+  if (out_ran != nullptr)
+    *out_ran = static_cast<int32_t>(how == Algorithm::kAuto ? Algorithm::kNaive : how);
+  return kOk;
 }
 
 }  // namespace
@@ -287,7 +299,18 @@ int32_t aster_ml_flt_matmul(void* out, const aster_ml_context* context, int32_t 
                             int32_t rounding, const void* a, const void* b, size_t rows,
                             size_t inner, size_t columns, const int64_t* strides) {
   ASTER_API();
-  return aster::flt::matmul(out, context, dtype, rounding, a, b, rows, inner, columns, strides);
+  auto how = aster::flt::Algorithm::kAuto;
+  return aster::flt::matmul(out, &how, context, dtype, rounding, a, b, rows, inner, columns,
+                            strides);
+}
+
+int32_t aster_ml_flt_matmul_by(void* out, int32_t* out_ran, const aster_ml_context* context,
+                               int32_t algorithm, int32_t dtype, int32_t rounding, const void* a,
+                               const void* b, size_t rows, size_t inner, size_t columns,
+                               const int64_t* strides) {
+  ASTER_API();
+  return aster::flt::matmul_by(out, out_ran, context, algorithm, dtype, rounding, a, b, rows, inner,
+                               columns, strides);
 }
 
 }  // extern "C"

@@ -6,6 +6,7 @@
 #include "flt/accumulator.h"
 #include "flt/arithmetic.h"
 #include "flt/residues.h"
+#include "flt/strassen.h"
 #include "flt/sum.h"
 #include "flt/tile.h"
 
@@ -123,7 +124,8 @@ class Product {
         residues_(kept == nullptr ? own_residues_ : *kept),
         code_(tile_for(caller.vector_bytes())) {}
 
-  Status run();
+  // How becomes what was done.
+  Status run(Algorithm* how);
 
  private:
   static constexpr size_t kSize = N * sizeof(Limb);
@@ -142,6 +144,9 @@ class Product {
   void read_columns(int32_t* to, int32_t* digits, size_t first) const;
   Status columns(size_t first, size_t count);
   Status task(const int32_t* b, size_t first_row, size_t first_column, size_t column_count);
+  Status halves();
+  void read_halves(int16_t* x, int16_t* y, size_t inner_size, size_t column_size, int16_t* rows,
+                   int32_t* lines) const;
   void tile(int32_t* pairs_out, const int16_t* a, const int32_t* b, size_t l) const;
   void find_quotients(int32_t* row) const;
   void finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
@@ -156,6 +161,7 @@ class Product {
   Residues own_residues_;
   Residues& residues_;
   TileCode code_;
+  int levels_ = 0;  // of halves
 };
 
 template <int N>
@@ -483,17 +489,102 @@ Status Product<N>::columns(size_t first, size_t count) {
   return ended(failed);
 }
 
+// Residues of both operands, prime by prime: row-major matrices with zeros around.
 template <int N>
-Status Product<N>::run() {
+void Product<N>::read_halves(int16_t* x, int16_t* y, size_t inner_size, size_t column_size,
+                             int16_t* rows, int32_t* lines) const {
+  alignas(64) int32_t digits[Residues::kMostDigits * kTileLanes];
+  const size_t count = residues_.count(), row_size = strassen_size(a_.rows, levels_);
+  std::fill(x, x + count * row_size * inner_size, int16_t{0});
+  std::fill(y, y + count * inner_size * column_size, int16_t{0});
+  for (size_t first = 0; first < a_.rows; first += kRowsAtOnce) {
+    const size_t height = std::min(kRowsAtOnce, a_.rows - first);
+    read_rows(rows, first, height);
+    for (size_t l = 0; l < count; ++l) {
+      for (size_t r = 0; r < height; ++r)
+        std::copy_n(rows + (l * kRowsAtOnce + r) * 2 * pairs(), inner(),
+                    x + (l * row_size + first + r) * inner_size);
+    }
+  }
+  for (size_t first = 0; first < b_.columns; first += kTileLanes) {
+    read_columns(lines, digits, first);
+    const size_t width = std::min(kTileLanes, b_.columns - first);
+    for (size_t l = 0; l < count; ++l) {
+      for (size_t k = 0; k < inner(); ++k) {
+        const int32_t* const from = lines + (l * pairs() + k / 2) * kTileLanes;
+        for (size_t lane = 0; lane < width; ++lane)
+          y[(l * inner_size + k) * column_size + first + lane] =
+              static_cast<int16_t>(from[lane] >> (k % 2 * 16));
+      }
+    }
+  }
+}
+
+// The product of each prime's residues by halves (strassen.h).
+template <int N>
+Status Product<N>::halves() {
+  Memory& memory = caller_.memory();
+  const size_t count = residues_.count(), primes = residues_.groups() * kPrimesAtOnce;
+  const size_t m = strassen_size(a_.rows, levels_), k = strassen_size(inner(), levels_),
+               n = strassen_size(b_.columns, levels_);
+  const Held<int16_t> x(memory, count * m * k), y(memory, count * k * n), z(memory, count * m * n),
+      rows(memory, primes * kRowsAtOnce * 2 * pairs());
+  const Held<int32_t> lines(memory, primes * pairs() * kTileLanes),
+      row(memory, residues_.pairs() * kTileLanes), digits(memory, residues_.rows() * kTileLanes),
+      whole(memory, m * k + k * n + m * n + strassen_room(m, k, n, levels_));
+  for (const void* part :
+       {static_cast<const void*>(x.get()), static_cast<const void*>(y.get()),
+        static_cast<const void*>(z.get()), static_cast<const void*>(rows.get()),
+        static_cast<const void*>(lines.get()), static_cast<const void*>(row.get()),
+        static_cast<const void*>(digits.get()), static_cast<const void*>(whole.get())}) {
+    if (part == nullptr) return ended(1);
+  }
+  read_halves(x.get(), y.get(), k, n, rows.get(), lines.get());
+  int32_t *const a = whole.get(), *const b = a + m * k, *const c = b + k * n;
+  for (size_t l = 0; l < count; ++l) {
+    std::copy_n(x.get() + l * m * k, m * k, a);
+    std::copy_n(y.get() + l * k * n, k * n, b);
+    strassen(c, a, b, m, k, n, levels_, residues_.prime(l), c + m * n);
+    for (size_t i = 0; i < m * n; ++i) z.get()[l * m * n + i] = static_cast<int16_t>(c[i]);
+  }
+  std::atomic<int32_t> failed{0};
+  for (size_t i = 0; i < a_.rows; ++i) {
+    for (size_t j = 0; j < b_.columns; j += kTileLanes) {
+      const size_t width = std::min(kTileLanes, b_.columns - j);
+      std::fill(row.get(), row.get() + residues_.pairs() * kTileLanes, 0);
+      for (size_t l = 0; l < count; l += 2) {
+        const int16_t* const low = z.get() + (l * m + i) * n + j;
+        for (size_t lane = 0; lane < width; ++lane)
+          row.get()[l / 2 * kTileLanes + lane] = pair_of(low[lane], low[m * n + lane]);
+      }
+      find_quotients(row.get());
+      finish(row.get(), digits.get(), i, j, width, &failed);
+    }
+  }
+  return ended(failed);
+}
+
+template <int N>
+Status Product<N>::run(Algorithm* how) {
   int64_t bits = 0;
   const double work = static_cast<double>(a_.rows * b_.columns) * static_cast<double>(inner());
-  if (work < kLeastWork) return each_alone();
+  const Algorithm asked = std::exchange(*how, Algorithm::kNaive);
+  if (asked == Algorithm::kNaive || (asked == Algorithm::kAuto && work < kLeastWork))
+    return each_alone();
   ASTER_TRY(look());
   if (!fits(&bits)) return each_alone();
+  *how = Algorithm::kResidues;
   if (!residues_.serves(a_digits_, b_digits_, bits)) {
     constexpr int64_t kRoom = 32;  // that the next call may take
     if (&residues_ != &own_residues_) bits += kRoom;
     ASTER_TRY(residues_.init(a_digits_, b_digits_, bits));
+  }
+  if (asked == Algorithm::kStrassen) {
+    levels_ = strassen_levels(a_.rows, inner(), b_.columns);
+    if (levels_ > 0) {
+      *how = Algorithm::kStrassen;
+      return halves();
+    }
   }
   for (size_t j = 0; j < b_.columns; j += kColumnsAtOnce) {
     ASTER_TRY(columns(j, std::min(kColumnsAtOnce, b_.columns - j)));
@@ -518,15 +609,17 @@ size_t tiled(size_t rows, size_t columns) {
 // A result of few columns is computed as its transpose.
 template <int N>
 Status product_of(const Caller& caller, const Matrix& out, const Matrix& a, const Matrix& b,
-                  Rounding mode, Residues* kept) {
+                  Rounding mode, Residues* kept, Algorithm* algorithm) {
+  Algorithm any = Algorithm::kAuto;
+  Algorithm* const how = algorithm == nullptr ? &any : algorithm;
   if (tiled(b.columns, a.rows) < tiled(a.rows, b.columns))
-    return Product<N>(caller, turned(out), turned(b), turned(a), mode, kept).run();
-  return Product<N>(caller, out, a, b, mode, kept).run();
+    return Product<N>(caller, turned(out), turned(b), turned(a), mode, kept).run(how);
+  return Product<N>(caller, out, a, b, mode, kept).run(how);
 }
 
 template Status product_of<4>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding,
-                              Residues*);
+                              Residues*, Algorithm*);
 template Status product_of<8>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding,
-                              Residues*);
+                              Residues*, Algorithm*);
 
 }  // namespace aster::flt
