@@ -13,6 +13,7 @@
 #include "aster_ml/flt.h"
 #include "aster_ml/functions.h"
 #include "aster_ml/gradient.h"
+#include "aster_ml/graph.h"
 #include "aster_ml/indexing.h"
 #include "aster_ml/kernel.h"
 #include "aster_ml/layer.h"

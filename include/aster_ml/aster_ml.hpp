@@ -24,6 +24,7 @@
 #define ASTER_ML_HPP
 
 #include "aster_ml/cpp/array.hpp"
+#include "aster_ml/cpp/graph.hpp"
 #include "aster_ml/cpp/kernel.hpp"
 #include "aster_ml/cpp/nn.hpp"
 #include "aster_ml/cpp/program.hpp"

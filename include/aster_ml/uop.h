@@ -39,8 +39,11 @@ typedef struct aster_ml_uop aster_ml_uop;
  *   Cat                   arguments: axis
  *   Cast, Bitcast         dtype
  *   Reduce:*              arguments: axes, ascending
+ *   Call:*                sources: what it is called with, without the body, which is the
+ *                         library's; arguments: as src/uop/composites.def lists them
  *   others                sources only
- * Buffer, Call, Foreign, Tuple and Item cannot be built. */
+ * A Buffer is built of its elements, by aster_ml_uop_from_data (graph.h). Foreign is what kernels
+ * of tensors give (kernel.h); Tuple and Item cannot be built. */
 typedef struct aster_ml_uop_options {
   uint32_t struct_size;
   int32_t dtype; /* a dtype code */

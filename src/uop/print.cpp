@@ -114,6 +114,11 @@ const char* full_name(Node node) {
   return name != nullptr ? name : info(node->op).name;
 }
 
+const char* full_name(const FullName& name) {
+  const char* both = name.has_word ? first_word_name(name.op, name.word) : nullptr;
+  return both != nullptr ? both : info(name.op).name;
+}
+
 bool parse_full_name(FullName* out, std::string_view name) {
   for (size_t op = 0; op < std::size(kNames); ++op) {
     const OpInfo& row = info(static_cast<Op>(op));

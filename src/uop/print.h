@@ -26,6 +26,7 @@ struct FullName {
   Word word;
 };
 bool parse_full_name(FullName* out, std::string_view name);
+const char* full_name(const FullName& name);
 // Arguments without what full_name says; none for buffers.
 Words plain_arguments(Node node);
 

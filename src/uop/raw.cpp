@@ -205,6 +205,9 @@ Status build_raw(Node* out, Graph& g, const RawNode& raw) {
     return ASTER_FAIL(kNOT_FOUND, "no operation is named \"%.*s\"", name_size, raw.name.data());
   }
   const Op op = r.name.op;
+  if (op == Op::kCall) {
+    return build_raw_call(out, g, static_cast<Composite>(r.name.word), raw.sources, raw.arguments);
+  }
   const int wanted = info(op).sources;
   const size_t count = raw.sources.size();
   if (wanted < 0 ? count < kFewestSources[op != Op::kSink] : count != static_cast<size_t>(wanted)) {

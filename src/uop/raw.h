@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "uop/uop.h"
+#include "uop/composite.h"
 
 namespace aster::uop {
 
@@ -18,5 +18,8 @@ struct RawNode {
 // Errors: ARGUMENT (wrong numbers of sources or arguments), NOT_FOUND, UNSUPPORTED, SHAPE, DTYPE,
 // RANGE.
 Status build_raw(Node* out, Graph& g, const RawNode& raw);
+// A composite of arguments, with the body that the library has for it. Errors: ARGUMENT, as
+// build_raw.
+Status build_raw_call(Node* out, Graph& g, Composite composite, Nodes arguments, Words attributes);
 
 }  // namespace aster::uop

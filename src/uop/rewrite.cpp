@@ -132,7 +132,7 @@ Outcome apply_rules(Graph& g, const RuleSet& rules, Node node, uint32_t* fired) 
   return Outcome::keep();
 }
 
-Status rewrite(Node* out, Graph& g, Node root, const RuleSet& rules, uint32_t* fired) {
+Status rewrite(Node* out, Graph& g, Node root, const Rewriter& rewriter) {
   if (root == nullptr) return last_failure();
   struct Frame {
     Node original, current;
@@ -165,11 +165,11 @@ Status rewrite(Node* out, Graph& g, Node root, const RuleSet& rules, uint32_t* f
     if (built == nullptr) return last_failure();
     Node result = done.get(built, nullptr);
     if (result == nullptr) {
-      const Outcome step = apply_rules(g, rules, built, fired);
+      const Outcome step = rewriter.apply(rewriter.self, built);
       if (step.applies) {
         if (step.node == nullptr) return last_failure();
         if (++firings > kFiringsAtLeast + kFiringsPerNode * visits) {
-          return ASTER_FAIL(kINTERNAL, "rewriting does not end, last at %s", info(built->op).name);
+          return rewriter.endless(rewriter.self, built);
         }
         result = done.get(step.node, nullptr);
         if (result == nullptr) {  // goes on with what came out
@@ -188,6 +188,22 @@ Status rewrite(Node* out, Graph& g, Node root, const RuleSet& rules, uint32_t* f
   }
   *out = done.get(root, root);
   return kOk;
+}
+
+Status rewrite(Node* out, Graph& g, Node root, const RuleSet& rules, uint32_t* fired) {
+  struct ByRules {
+    Graph& g;
+    const RuleSet& rules;
+    uint32_t* fired;
+  } by{g, rules, fired};
+  const auto apply = [](void* self, Node node) {
+    const auto& all = *static_cast<ByRules*>(self);
+    return apply_rules(all.g, all.rules, node, all.fired);
+  };
+  const auto endless = [](void*, Node node) -> Status {
+    return ASTER_FAIL(kINTERNAL, "rewriting does not end, last at %s", info(node->op).name);
+  };
+  return rewrite(out, g, root, Rewriter{&by, apply, endless});
 }
 
 }  // namespace aster::uop::rule

@@ -250,8 +250,18 @@ constexpr RuleSet rule_set(const Rule (&rules)[N], const RuleIndex<N>& index) {
 // counts per rule.
 Outcome apply_rules(Graph& g, const RuleSet& rules, Node node, uint32_t* fired = nullptr);
 
-// Rewrites root and what it is made of until no rule applies; bodies of calls are left alone.
-// Iterative, each node once. Errors: INTERNAL if the rules do not come to an end.
+// What stands for a node, asked for each once; and the error where that does not come to an end,
+// last at a node.
+struct Rewriter {
+  void* self;
+  Outcome (*apply)(void* self, Node node);
+  Status (*endless)(void* self, Node node);
+};
+// Rewrites root and what it is made of until nothing applies; bodies of calls are left alone.
+// Iterative, each node once.
+Status rewrite(Node* out, Graph& g, Node root, const Rewriter& rewriter);
+
+// The same by rules. Errors: INTERNAL if they do not come to an end.
 Status rewrite(Node* out, Graph& g, Node root, const RuleSet& rules, uint32_t* fired = nullptr);
 
 }  // namespace aster::uop::rule
