@@ -58,7 +58,7 @@ BOOLEANS = set(
 ENUMERATED = {"reduction": "Reduction", "mode": "ScatterMode"}
 # Tensors that may be left out.
 OPTIONAL = {"low", "high", "bias", "attn_mask", "pos_weight"}
-OPTIONAL_IN = {"batchnorm": {"weight"}, "layer_norm": {"weight"}, "batch_norm": {"weight"}}
+OPTIONAL_IN = {"batchnorm": {"weight"}, "layer_norm": {"weight"}, "rms_norm": {"weight"}, "batch_norm": {"weight"}}
 
 # Defaults of parameters, those of tinygrad; by name, then by function. A default that has one
 # without behind it is dropped.
@@ -118,6 +118,8 @@ DEFAULTS_IN = {
     "keccak": {"name": '"sha3_256"'},
     "layer_norm": {"eps": "1e-5"},
     "layernorm": {"eps": "1e-5"},
+    "rms_norm": {"weight": "{}", "eps": "1e-6"},
+    "dot_general": {"a_batch": "{}", "b_batch": "{}", "accumulate": "{}"},
     "leaky_relu": {"slope": "0.01"},
     "log_softmax": {"axis": "-1"},
     "logcumsumexp": {"axis": "0"},
@@ -208,7 +210,7 @@ class Method:
         self.owner = FILES[file_of(function)][0]
         self.parameters, self.passed, self.outs = [], [], 0
         self.static = self.has_self = False
-        self.lists = []  # of one length
+        self.lists = []  # each of lists of one length
         arguments = function["arguments"]
         skip = set()
         for i, argument in enumerate(arguments):
@@ -250,7 +252,7 @@ class Method:
                 of = arguments[i + 1]["type"]
                 view = "const Dims&" if of == "const int64_t *" else "const std::vector<double>&"
                 self.add(view, one, self.default(one), f"{one}.data()")
-            self.lists = run
+            self.lists.append(run)
         else:
             self.take_plain(kind, name)
 
@@ -266,8 +268,8 @@ class Method:
         if kind in ENUMERATIONS or (kind == "int32_t" and name in ENUMERATED):
             made = camel(kind[len("aster_ml_") :]) if kind in ENUMERATIONS else ENUMERATED[name]
             self.add(made, name, self.default(name), f"code({name})")
-        elif kind == "int32_t" and name == "dtype":
-            self.add("Dtype", name, self.default(name), "code(dtype)")
+        elif kind == "int32_t" and name in ("dtype", "accumulate"):
+            self.add("Dtype", name, self.default(name), f"code({name})")
         elif kind == "int32_t" and name in BOOLEANS:
             self.add("bool", name, self.default(name), f"{name} ? 1 : 0")
         elif kind == "const aster_ml_scalar *":
@@ -304,8 +306,9 @@ class Method:
         )
         if operands:
             lines.append("const Tensor& self = this->self();")
-        if len(self.lists) > 1:
-            lines.append(f"if (!{self.owner}::equal_lengths({', '.join(self.lists)})) return {{}};")
+        for run in self.lists:
+            if len(run) > 1:
+                lines.append(f"if (!{self.owner}::equal_lengths({', '.join(run)})) return {{}};")
         lines.append(f"return {'' if self.static else 'this->'}{call}({', '.join(passed)});")
         return "\n".join(lines + ["}"])
 

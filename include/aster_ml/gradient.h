@@ -28,6 +28,39 @@ ASTER_ML_API int32_t aster_ml_gradient(aster_ml_lazy *out, const aster_ml_lazy *
                                        const aster_ml_lazy *const *targets, size_t count,
                                        const aster_ml_gradient_options *options);
 
+/* ---- Gradients that tensors keep, as parameters do ---- */
+
+/* Whether aster_ml_lazy_backward gives x a gradient. It is a matter of this handle's object: what
+ * is computed of x, and other handles on its value, do not ask for one. Without, x keeps the one
+ * that it has. Errors: DTYPE (x is not float). */
+ASTER_ML_API int32_t aster_ml_lazy_set_requires_grad(aster_ml_lazy *x, int32_t requires_grad);
+
+/* 1 where x asks for a gradient, else 0. */
+ASTER_ML_API int32_t aster_ml_lazy_requires_grad(const aster_ml_lazy *x);
+
+/* Options of aster_ml_lazy_backward. */
+typedef struct aster_ml_backward_options {
+  uint32_t struct_size;
+  int32_t retain_graph;      /* 1: nothing is computed yet, and loss keeps its graph */
+  const aster_ml_lazy *seed; /* gradient of loss itself, of its shape; null: ones */
+} aster_ml_backward_options;
+
+/* Adds the gradient of loss to that of every tensor of the context that asks for one and that loss
+ * depends on; the first is what it is, further ones are assigned to it, so that handles on one that
+ * is computed see the sum. Then loss and the gradients are computed, together, and the graph behind loss is given
+ * up: it is a number, of which there is no second gradient. options may be null. Errors: as
+ * aster_ml_gradient; STATE (loss depends on no tensor that asks for a gradient: none is set, or
+ * what loss was computed of has been given up: no gradient has changed then); as realize. */
+ASTER_ML_API int32_t aster_ml_lazy_backward(aster_ml_lazy *loss,
+                                            const aster_ml_backward_options *options);
+
+/* The gradient that backward has added up for x: a handle on it, which sees what is added later.
+ * Errors: NOT_FOUND (there is none). */
+ASTER_ML_API int32_t aster_ml_lazy_grad(aster_ml_lazy *out, const aster_ml_lazy *x);
+
+/* Forgets the gradient of x: the next one begins anew. */
+ASTER_ML_API int32_t aster_ml_lazy_reset_grad(aster_ml_lazy *x);
+
 #ifdef __cplusplus
 }
 #endif

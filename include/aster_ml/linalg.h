@@ -18,6 +18,19 @@ extern "C" {
 ASTER_ML_API int32_t aster_ml_lazy_dot(aster_ml_lazy *out, const aster_ml_lazy *a,
                                        const aster_ml_lazy *b, int32_t dtype);
 
+/* out[batch.., i.., j..] = sum over contracted axes of a * b: axis a_contract[k] of a goes with
+ * b_contract[k] of b and is summed, axis a_batch[k] with b_batch[k] and stays; i.. are the axes of
+ * a that are left, in their order, j.. those of b. Nothing broadcasts. Axes may be negative.
+ * Dtypes: operands are promoted; summed in accumulate, or as matmul does where it is 0; the result
+ * is of dtype, or that of matmul where it is 0. Errors: SHAPE (sizes of a pair differ), RANGE (an
+ * axis out of bounds, or twice). */
+ASTER_ML_API int32_t aster_ml_lazy_dot_general(aster_ml_lazy *out, const aster_ml_lazy *a,
+                                               const aster_ml_lazy *b, size_t contract_count,
+                                               const int64_t *a_contract, const int64_t *b_contract,
+                                               size_t batch_count, const int64_t *a_batch,
+                                               const int64_t *b_batch, int32_t accumulate,
+                                               int32_t dtype);
+
 /* matmul(x, weight) + bias; x * weight + bias where weight has one axis. bias may be null.
  * Shapes: x [..., n], weight [n, m] -> [..., m]; bias broadcasts. Dtypes: operands are cast to
  * dtype first; 0 promotes. Errors: SHAPE. */

@@ -97,6 +97,14 @@ ASTER_ML_API int32_t aster_ml_lazy_triu(aster_ml_lazy *out, const aster_ml_lazy 
 ASTER_ML_API int32_t aster_ml_lazy_roll(aster_ml_lazy *out, const aster_ml_lazy *x, size_t count,
                                         const int64_t *shifts, const int64_t *axes);
 
+/* x of the given shape, axis k of x being axis axes[k] of the result and everything the same along
+ * the others: out[i..] = x[i[axes[0]], i[axes[1]], ..], where an axis of size 1 repeats. Shapes:
+ * count is the ndim of x. Axes may be negative. Errors: SHAPE (count; a size of x that is neither 1
+ * nor that of its axis), RANGE (an axis out of bounds, or twice). */
+ASTER_ML_API int32_t aster_ml_lazy_broadcast(aster_ml_lazy *out, const aster_ml_lazy *x,
+                                             size_t ndim, const int64_t *shape, size_t count,
+                                             const int64_t *axes);
+
 /* x repeated[k] times along its axes, which are aligned at the last. Shapes: count is at least the
  * ndim of x. Errors: SHAPE (count), RANGE. */
 ASTER_ML_API int32_t aster_ml_lazy_repeat(aster_ml_lazy *out, const aster_ml_lazy *x, size_t count,

@@ -41,6 +41,8 @@ void let_go(Engine& engine) {
 void destroy_lazy(HandleObject* object) {
   Lazy* lazy = static_cast<Lazy*>(object);
   Engine& engine = *lazy->engine;
+  want_gradient(*lazy, false);
+  set_gradient(*lazy, nullptr);
   if (lazy->sized != nullptr) drop_sizes(*lazy);
   leave_node(*lazy);
   --engine.cells;
@@ -231,6 +233,28 @@ void set_node(Lazy& lazy, Node node) {
   lazy.node = lazy.shown = node;
   join_node(lazy, node);
 }
+
+void want_gradient(Lazy& lazy, bool wanted) {
+  if (wanted == (lazy.wanting_link != nullptr)) return;
+  Lazy*& first = lazy.engine->wanting;
+  if (wanted) {
+    lazy.wanting = first;
+    if (first != nullptr) first->wanting_link = &lazy.wanting;
+    first = &lazy;
+    lazy.wanting_link = &first;
+    return;
+  }
+  *lazy.wanting_link = lazy.wanting;
+  if (lazy.wanting != nullptr) lazy.wanting->wanting_link = lazy.wanting_link;
+  lazy.wanting = nullptr;
+  lazy.wanting_link = nullptr;
+}
+
+void set_gradient(Lazy& lazy, Lazy* gradient) {
+  if (Lazy* before = std::exchange(lazy.gradient, gradient)) free_handle(before);
+}
+
+Lazy* first_wanting(const Engine& engine) { return engine.wanting; }
 
 Status set_sizes(Lazy& lazy, Lazy* whole, uop::Nodes sizes) {
   scope_remove(whole);

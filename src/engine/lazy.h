@@ -41,7 +41,19 @@ struct Lazy : HandleObject {
   Lazy** beside_link;
   ptrdiff_t* lent;  // strides that aster_ml_lazy_view lent, in the context's heap; null if none
   size_t lent_count;
+  // Among those that ask for a gradient; link is null for the others.
+  Lazy* wanting;
+  Lazy** wanting_link;
+  Lazy* gradient;  // what backward has added up: a cell without a scope, or null
 };
+
+// Has a cell ask for a gradient, or no longer.
+void want_gradient(Lazy& lazy, bool wanted);
+// Makes a cell that is in no scope the gradient of another, in the place of the one before; null:
+// there is none.
+void set_gradient(Lazy& lazy, Lazy* gradient);
+// The first of those that ask for one; on by `wanting`.
+Lazy* first_wanting(const Engine& engine);
 
 // The engine of a context, made at the first call.
 Status engine_of(Engine** out, Context& context);

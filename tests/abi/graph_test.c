@@ -189,12 +189,60 @@ static void test_bad_input(void) {
   aster_ml_lazy_free(&x);
 }
 
+/* Gradients that a parameter keeps: they add up, and a step leaves no graph behind. */
+static void test_backward(void) {
+  aster_ml_lazy x = {0}, square = {0}, loss = {0}, slope = {0}, again = {0};
+  const float data[] = {1, -2, 3};
+  float got[3] = {0};
+  make(&x, 3, data);
+  EXPECT(aster_ml_lazy_set_requires_grad(&x, 1) == 0 && aster_ml_lazy_requires_grad(&x) == 1);
+  EXPECT(aster_ml_lazy_mul(&square, &x, &x) == 0);
+  EXPECT(aster_ml_lazy_sum(&loss, &square, 0, NULL, 0) == 0);
+  aster_ml_lazy_free(&square);
+  EXPECT(aster_ml_lazy_backward(&loss, NULL) == 0);
+  EXPECT(aster_ml_lazy_is_realized(&loss) == 1);
+  EXPECT(aster_ml_lazy_backward(&loss, NULL) == ASTER_ML_STATE);
+  EXPECT(aster_ml_lazy_grad(&slope, &x) == 0);
+  EXPECT(aster_ml_lazy_copy_out(got, sizeof got, &slope) == 0);
+  for (int i = 0; i < 3; i++) EXPECT(got[i] == 2 * data[i]);
+  EXPECT(aster_ml_lazy_sum(&again, &x, 0, NULL, 0) == 0);
+  EXPECT(aster_ml_lazy_backward(&again, NULL) == 0);
+  EXPECT(aster_ml_lazy_copy_out(got, sizeof got, &slope) == 0);
+  for (int i = 0; i < 3; i++) EXPECT(got[i] == 2 * data[i] + 1);
+  EXPECT(aster_ml_lazy_reset_grad(&x) == 0);
+  aster_ml_lazy_free(&slope);
+  EXPECT(aster_ml_lazy_grad(&slope, &x) == ASTER_ML_NOT_FOUND);
+  aster_ml_lazy_free(&x), aster_ml_lazy_free(&loss), aster_ml_lazy_free(&again);
+}
+
+/* A product by its axes, axes placed, and a norm. */
+static void test_functional(void) {
+  aster_ml_lazy a = {0}, y = {0}, wide = {0}, norm = {0};
+  const float data[] = {1, 2, 3, 4};
+  const int64_t shape[] = {2, 2}, first[] = {0}, places[] = {1, 2}, three[] = {3, 2, 2};
+  float got[12] = {0};
+  EXPECT(aster_ml_lazy_from(&a, &context, data, ASTER_ML_DTYPE_FLOAT32, 2, shape) == 0);
+  EXPECT(aster_ml_lazy_dot_general(&y, &a, &a, 1, first, first, 0, NULL, NULL, 0, 0) == 0);
+  EXPECT(aster_ml_lazy_copy_out(got, 16, &y) == 0); /* a^T a */
+  EXPECT(got[0] == 10 && got[1] == 14 && got[2] == 14 && got[3] == 20);
+  EXPECT(aster_ml_lazy_broadcast(&wide, &a, 3, three, 2, places) == 0);
+  EXPECT(aster_ml_lazy_copy_out(got, sizeof got, &wide) == 0);
+  for (int i = 0; i < 12; i++) EXPECT(got[i] == data[i % 4]);
+  EXPECT(aster_ml_lazy_rms_norm(&norm, &a, 1, NULL, 0) == 0);
+  EXPECT(aster_ml_lazy_copy_out(got, 16, &norm) == 0);
+  EXPECT(got[0] > 0.632F && got[0] < 0.633F);
+  aster_ml_lazy_free(&a), aster_ml_lazy_free(&y), aster_ml_lazy_free(&wide);
+  aster_ml_lazy_free(&norm);
+}
+
 int main(void) {
   EXPECT(aster_ml_context_init(&context, NULL) == 0);
   test_there_and_back();
   test_capture();
   test_writes();
   test_bad_input();
+  test_backward();
+  test_functional();
   EXPECT(aster_ml_context_free(&context) == 0);
   return expect_failures;
 }

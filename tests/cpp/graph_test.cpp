@@ -1,4 +1,6 @@
 // aster_ml::Uop: nodes of tensors, tensors of nodes, rewriting.
+#include <cmath>
+
 #include "world.h"
 
 namespace cpp_test {
@@ -35,6 +37,28 @@ TEST_F(CppGraph, RulesAreTexts) {
   EXPECT_FALSE(Uop::make("Nothing", {before}));
   EXPECT_EQ(aster_ml::error().code, ASTER_ML_NOT_FOUND);
   EXPECT_FALSE(Uop().tensor().realize());
+}
+
+TEST_F(CppGraph, BackwardAddsUp) {
+  const Tensor x({1.f, 2.f}), y({3.f, 4.f});
+  x.requires_grad();
+  EXPECT_TRUE(x.is_requiring_grad());
+  EXPECT_FALSE(y.is_requiring_grad());
+  EXPECT_FALSE(x.grad().ok());
+  aster_ml::clear_error();
+  const Tensor loss = (x * y).sum();
+  EXPECT_TRUE(loss.backward({}, true));
+  EXPECT_TRUE(loss.backward());
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{6, 8}));
+  EXPECT_FALSE(loss.backward());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_STATE);
+  EXPECT_TRUE(x.reset_grad());
+  EXPECT_FALSE(x.grad().ok());
+  aster_ml::clear_error();
+  EXPECT_EQ(x.dot_general(y, {0}, {0}).item(), 11);
+  EXPECT_FALSE(x.dot_general(y, {0}, {}).ok());  // lists of one length
+  EXPECT_EQ(x.broadcast({2, 3}, {0}).to_vector<float>(), (std::vector<float>{1, 1, 1, 2, 2, 2}));
+  EXPECT_NEAR(x.rms_norm(1, {}, 0).sum().item(), 3 / std::sqrt(2.5), 1e-5);
 }
 
 }  // namespace

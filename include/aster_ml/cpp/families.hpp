@@ -58,6 +58,19 @@ class FamilyMethods : public Methods<Self, Tensor> {
     const Tensor& self = this->self();
     return this->make(aster_ml_lazy_dot, b.in(self), code(dtype));
   }
+  /* out[batch.., i.., j..] = sum over contracted axes of a * b: axis a_contract[k] of a goes with
+   * b_contract[k] of b and is summed, axis a_batch[k] with b_batch[k] and stays; i.. are the axes
+   * of a that are left, in their order, j.. those of b. */
+  Tensor dot_general(const Operand& b, const Dims& a_contract, const Dims& b_contract,
+                     const Dims& a_batch = {}, const Dims& b_batch = {}, Dtype accumulate = {},
+                     Dtype dtype = {}) const {
+    const Tensor& self = this->self();
+    if (!FamilyMethods::equal_lengths(a_contract, b_contract)) return {};
+    if (!FamilyMethods::equal_lengths(a_batch, b_batch)) return {};
+    return this->make(aster_ml_lazy_dot_general, b.in(self), a_contract.size(), a_contract.data(),
+                      b_contract.data(), a_batch.size(), a_batch.data(), b_batch.data(),
+                      code(accumulate), code(dtype));
+  }
   /* matmul(x, weight) + bias; x * weight + bias where weight has one axis. bias may be null. */
   Tensor linear(const Operand& weight, const Operand& bias = {}, Dtype dtype = {}) const {
     const Tensor& self = this->self();
@@ -199,6 +212,12 @@ class FamilyMethods : public Methods<Self, Tensor> {
   Tensor roll(const Dims& shifts, const Dims& axes = {}) const {
     if (!FamilyMethods::equal_lengths(shifts, axes)) return {};
     return this->make(aster_ml_lazy_roll, shifts.size(), shifts.data(), axes.data());
+  }
+  /* x of the given shape, axis k of x being axis axes[k] of the result and everything the same
+   * along the others: out[i..] = x[i[axes[0]], i[axes[1]], ..], where an axis of size 1 repeats. */
+  Tensor broadcast(const Dims& shape, const Dims& axes = {}) const {
+    return this->make(aster_ml_lazy_broadcast, shape.size(), shape.data(), axes.size(),
+                      axes.data());
   }
   /* x repeated[k] times along its axes, which are aligned at the last. */
   Tensor repeat(const Dims& repeats) const {

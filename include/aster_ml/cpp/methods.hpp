@@ -163,6 +163,12 @@ class Methods : public Calls<Self, Tensor> {
     return this->make2(aster_ml_lazy_std_mean, axes.size(), axes.data(), keepdim ? 1 : 0,
                        correction);
   }
+  /* x / sqrt(mean(x^2) + eps) over the last axes, times weight, which may be null and has the shape
+   * of those axes. */
+  Tensor rms_norm(size_t axes = {}, const Operand& weight = {}, double eps = 1e-6) const {
+    const Tensor& self = this->self();
+    return this->make(aster_ml_lazy_rms_norm, axes, weight.in(self), eps);
+  }
   /* x / max(norm, eps), norm = (sum |x|^p)^(1/p) along an axis; p 0 counts what is not 0. */
   Tensor normalize(double p = 2, int64_t axis = 1, double eps = 1e-12) const {
     return this->make(aster_ml_lazy_normalize, p, axis, eps);

@@ -143,6 +143,29 @@ class Values : public FamilyMethods<Self, Tensor> {
     return out.empty() ? Tensor() : out[0];
   }
 
+  /* Whether backward() gives it a gradient: this object, not what is computed of it. */
+  const Tensor& requires_grad(bool on = true) const {
+    if (there(this->self(), "requires_grad"))
+      good(aster_ml_lazy_set_requires_grad(writable(), on ? 1 : 0));
+    return this->self();
+  }
+  bool is_requiring_grad() const { return aster_ml_lazy_requires_grad(lazy()) != 0; }
+  /* Adds its gradient to those that tensors keep, computes both and gives the graph behind it up;
+   * with retain_graph neither. */
+  bool backward(const Operand& seed = {}, bool retain_graph = false) const {
+    aster_ml_backward_options options{};
+    options.struct_size = sizeof(options);
+    options.retain_graph = retain_graph ? 1 : 0;
+    options.seed = seed.in(this->self());
+    return there(this->self(), "backward") && !is_gap(options.seed) &&
+           good(aster_ml_lazy_backward(writable(), &options));
+  }
+  /* What backward() has added up; empty, with NOT_FOUND, where that is nothing. */
+  Tensor grad() const { return this->make(aster_ml_lazy_grad); }
+  bool reset_grad() const {
+    return there(this->self(), "reset_grad") && good(aster_ml_lazy_reset_grad(writable()));
+  }
+
   /* ---- Indexing ---- */
 
   /* x[items]: a part to be read or assigned to. */
