@@ -23,6 +23,7 @@
 #include "aster_ml/nn.h"
 #include "aster_ml/optim.h"
 #include "aster_ml/plan.h"
+#include "aster_ml/portable.h"
 #include "aster_ml/queue.h"
 #include "aster_ml/random.h"
 #include "aster_ml/runtime.h"

@@ -8,6 +8,7 @@
 #include "engine/commands.h"
 #include "engine/engine.h"
 #include "engine/indexing.h"
+#include "engine/recording.h"
 
 namespace aster::engine {
 namespace {
@@ -307,7 +308,7 @@ class Realize {
     }
     if (!written.empty()) ASTER_TRY(forget_written(e_, {written.data(), written.size()}));
     ++e_.counters.realizes;
-    if (computes) {
+    if (computes && (e_.recording == nullptr || !e_.recording->dry)) {
       Faults faults;
       ASTER_TRY(faults.outcome(compute(exe, params, results)));
     }

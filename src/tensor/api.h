@@ -151,6 +151,9 @@ Status device_of(int32_t* out, engine::Engine& engine, Node x);
 // Whether a target is storage, or a view of it that has every element once: an Assign writes
 // through it then.
 bool writes_through(Node target);
+// What of a node of tensors nobody has promised: it came from outside. Its sources are checked
+// already. Errors: ARGUMENT, DTYPE.
+Status check_outside(Node node);
 // value as what is written into part of target, of this shape: broadcast, a weak dtype converted.
 // DTYPE, SHAPE.
 Status assign_value(Node* out, Graph& g, const char* what, Node target, Node value, Words shape);

@@ -45,8 +45,9 @@ Status literal(Node* out, engine::Engine& engine, const void* data, DType dtype,
   return status;
 }
 
-// What of a node of tensors nobody has promised: it came from outside.
-Status check_node(Node node) {
+}  // namespace
+
+Status check_outside(Node node) {
   if (const char* fault = uop::find_fault(node, uop::Level::kTensor)) {
     return ASTER_FAIL(kARGUMENT, "%s %s has not %s", info(node->op).name, brief(node).text, fault);
   }
@@ -83,10 +84,12 @@ Status check_node(Node node) {
   return kOk;
 }
 
+namespace {
+
 Status check_graph(Graph& g, Node root) {
   Vec<Node> nodes(g.memory());
   ASTER_TRY(engine::walk(&nodes, {&root, 1}));
-  for (Node node : nodes) ASTER_TRY(check_node(node));
+  for (Node node : nodes) ASTER_TRY(check_outside(node));
   return kOk;
 }
 

@@ -1,0 +1,68 @@
+// Portable programs: docs/PORTABLE.md has the format.
+#pragma once
+
+#include <array>
+
+#include "aster_ml/portable.h"
+#include "base/text.h"
+#include "engine/engine.h"
+#include "nn/source.h"
+
+namespace aster::nn::portable {
+
+using uop::Node;
+using uop::Nodes;
+
+constexpr std::array<char, 8> kMagic = {'A', 'S', 'T', 'E', 'R', 'M', 'L', '\n'};
+constexpr uint32_t kVersion = 1;      // of the file
+constexpr uint32_t kOpset = 1;        // of the operations and their meaning
+constexpr size_t kAlignment = 64;     // of constants
+constexpr size_t kMostNodes = 1 << 22;
+constexpr std::string_view kFirstLine = "aster ";  // of the text
+
+// All numbers are little-endian; data_offset is 0 where the constants are in a side file.
+struct Header {
+  std::array<char, 8> magic;
+  uint32_t version;
+  uint32_t header_bytes;  // later versions may have more
+  uint64_t text_offset, text_bytes;
+  uint64_t data_offset, data_bytes;
+  uint64_t contents;  // checksum of the text, then of the data
+  uint64_t header;    // checksum of what stands before
+};
+static_assert(sizeof(Header) == 64);
+
+uint64_t checksum(std::span<const uint8_t> bytes, uint64_t from = 0xcbf29ce484222325u);
+
+// What a boundary names: the Buffers of inputs, and the outputs' nodes.
+struct Boundary {
+  explicit Boundary(Memory& memory)
+      : inputs(memory), outputs(memory), input_names(memory), output_names(memory) {}
+  Vec<Node> inputs, outputs;
+  Vec<Text> input_names, output_names;
+};
+Status take_boundary(Boundary* out, engine::Engine& engine, const aster_ml_boundary* given);
+
+// The text of a program; constants go behind data, or into the text where data is null.
+// side: the name of the file that they are in; null: the program's own.
+Status write(Text* text, Vec<uint8_t>* data, engine::Engine& engine, const Boundary& boundary,
+             const char* side);
+
+// The parts of a program in memory.
+struct Parts {
+  std::string_view text;
+  const Source* data = nullptr;  // where constants are: from data_offset on
+  size_t data_offset = 0, data_bytes = 0;
+  Text side;  // the name of another file with them
+  explicit Parts(Memory& memory) : side(memory) {}
+};
+// Splits bytes of either form, and checks sums. side_data: null, or the bytes of the side file.
+Status split(Parts* out, const Source& bytes, const Source* side_data);
+// The name of the side file of a program, empty if there is none. Errors: as split.
+Status find_side(Text* out, const Source& bytes);
+
+// Reads a program into a graph: Params for inputs and constants (verify), or Buffers.
+Status verify(engine::Engine& engine, const Parts& parts);
+Status load(aster_ml_program* out, engine::Engine& engine, const Parts& parts);
+
+}  // namespace aster::nn::portable
