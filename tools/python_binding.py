@@ -21,7 +21,7 @@ PREFIX = "aster_ml_"
 # Functions that run kernels, compile or read files: they give the GIL up, and others wait for them.
 SLOW = re.compile(
     r"(_realize|_to_double|_copy_out|masked_select|nonzero|_item|_unique"
-    r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear"
+    r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear|program_load|lazy_backward"
     r"|state_(set|load|read|write|realize|set_layer|set_optimizer|(read|from)_\w+)"
     r"|kernel_(add_source|from_\w+)"
     r"|(sgd|adam|lars|lamb|muon)_init|optimizer_(step\w*|get|realize)|layer_get"
@@ -56,12 +56,16 @@ BY_HAND = {
     "lazy_view",
     "lazy_view_strided",
     "lazy_view_whole",
+    "program_from_bytes",
     "program_run",
+    "program_save",
+    "program_to_bytes",
     "scalar_from_data",
     "tensor_copy_in",
     "tensor_copy_out",
     "tensor_from_data",
     "uop_print",
+    "uop_rewrite",
     "uop_walk",
 }
 
@@ -90,6 +94,13 @@ LEFT_OUT = {
         for name in "init signal is_done wait free from_opencl to_opencl".split()
     },
     "lazy_dims": "lazy_shape gives them",
+    "op_plan": "shapes of lazy tensors are there at once",
+    "op_name": "as op_plan",
+    "schedule_init": "structs of C functions; Tensor.kernels and lowering serve",
+    "schedule_count": "as schedule_init",
+    "schedule_at": "as schedule_init",
+    "uop_from_data": "a Tensor of the data has such a node",
+    "program_verify": "portable.load verifies",
     "program_run_bound": "program_run takes the values",
     "kernel_set_gradient_function": "aster_ml.kernel takes functions of Python",
     "tensor_from_buffer": "from_buffer wraps memory of Python objects",

@@ -17,6 +17,7 @@ from .errors import Error, JitError
 from .function import function
 from .helpers import Context, GlobalCounters, fetch, getenv
 from .kernels import Kernel, kernel
+from .portable import Program, export, load_program
 from .symbolic import UOp, Variable
 from .tensor import Tensor
 from .view import BufferView, MemoryType
@@ -26,6 +27,7 @@ __version__ = str(_native.version())
 
 __all__ = [
     "BufferView", "Context", "Device", "ERR", "Error", "GlobalCounters", "JitError", "Kernel",
-    "MemoryType", "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors", "fetch", "function",
-    "getenv", "helpers", "kernel", "linalg", "lowering", "nn", "sparse",
+    "MemoryType", "Program", "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors", "export",
+    "fetch", "function", "getenv", "helpers", "kernel", "linalg", "load_program", "lowering", "nn",
+    "sparse",
 ]  # fmt: skip

@@ -86,6 +86,29 @@ def program_run(
     values: Sequence[int] | None = None,
     /,
 ) -> None: ...
+def program_to_bytes(
+    inputs: Sequence[Lazy],
+    input_names: Sequence[str] | None,
+    outputs: Sequence[Lazy],
+    output_names: Sequence[str] | None,
+    flags: int,
+    context: Context | None = None,
+    /,
+) -> bytes: ...
+def program_save(
+    path: str,
+    inputs: Sequence[Lazy],
+    input_names: Sequence[str] | None,
+    outputs: Sequence[Lazy],
+    output_names: Sequence[str] | None,
+    flags: int,
+    context: Context | None = None,
+    /,
+) -> None: ...
+def program_from_bytes(data: Buffer, context: Context | None = None, /) -> Program: ...
+def uop_rewrite(
+    root: Uop, names: Sequence[str], from_: Sequence[str], to: Sequence[str], /
+) -> Uop: ...
 def lazy_shape(x: Lazy, /) -> tuple[Any, ...]: ...
 def lazy_from(
     data: Buffer, dtype: int, shape: Sequence[int], context: Context | None = None, /

@@ -565,7 +565,7 @@ PyMODINIT_FUNC PyInit__native() {
             add_jit_type(module);
   for (PyMethodDef* methods :
        {kModuleMethods, kGeneratedMethods, kSpecialMethods, kExchangeMethods, kDlpackMethods,
-        kInterfaceMethods, kCodegenMethods, kLazyMethods, kJitMethods})
+        kInterfaceMethods, kCodegenMethods, kPortableMethods, kLazyMethods, kJitMethods})
     ok = ok && PyModule_AddFunctions(module, methods) == 0;
   for (const Constant* constant = kConstants; ok && constant->name != nullptr; ++constant) {
     PyObject* value = PyLong_FromLongLong(constant->value);

@@ -413,6 +413,7 @@ extern PyMethodDef kExchangeMethods[];   // exchange.cpp
 extern PyMethodDef kDlpackMethods[];     // dlpack.cpp
 extern PyMethodDef kInterfaceMethods[];  // array_interface.cpp
 extern PyMethodDef kCodegenMethods[];    // codegen.cpp
+extern PyMethodDef kPortableMethods[];   // portable.cpp
 extern PyMethodDef kLazyMethods[];       // lazy.cpp
 extern PyMethodDef kJitMethods[];        // jit.cpp
 

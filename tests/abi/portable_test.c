@@ -28,10 +28,12 @@ static void test_saved_and_loaded(uint32_t flags) {
   step.outputs = outputs, step.output_count = 1;
   size_t length = 0;
   EXPECT(aster_ml_program_to_bytes(NULL, &length, 0, &context, &step, flags) == 0 && length != 0);
-  char *bytes = malloc(length);
-  EXPECT(aster_ml_program_to_bytes(bytes, &length, length - 1, &context, &step, flags) ==
+  const size_t size = length;
+  char *bytes = malloc(size);
+  EXPECT(aster_ml_program_to_bytes(bytes, &length, size - 1, &context, &step, flags) ==
          ASTER_ML_RANGE);
-  EXPECT(aster_ml_program_to_bytes(bytes, &length, length + 1, &context, &step, flags) == 0);
+  EXPECT(length == 0);
+  EXPECT(aster_ml_program_to_bytes(bytes, &length, size, &context, &step, flags) == 0);
   EXPECT(aster_ml_program_verify(&context, bytes, length) == 0);
   EXPECT(aster_ml_program_verify(&context, bytes, length / 2) == ASTER_ML_FORMAT);
   aster_ml_program program = {0};

@@ -1,0 +1,107 @@
+// Portable programs (aster_ml/portable.h) and rewriting by rules (aster_ml/graph.h).
+#include "native.h"
+
+namespace aster::python {
+namespace {
+
+// Arguments at, at + 1, ..: inputs, their names or None, outputs, their names or None.
+aster_ml_boundary boundary_of(Call& call, Py_ssize_t at) {
+  aster_ml_boundary out = {};
+  bool counted = false;
+  size_t names = 0;
+  out.struct_size = sizeof(out);
+  out.inputs = call.lazies(at, "inputs", &out.input_count, &counted);
+  counted = true;
+  names = out.input_count;
+  if (call.given(at + 1)) out.input_names = call.texts(at + 1, "input_names", &names, &counted, true);
+  counted = false;
+  out.outputs = call.lazies(at + 2, "outputs", &out.output_count, &counted);
+  counted = true;
+  names = out.output_count;
+  if (call.given(at + 3))
+    out.output_names = call.texts(at + 3, "output_names", &names, &counted, true);
+  return out;
+}
+
+PyObject* program_to_bytes(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("program_to_bytes", arguments, count, 5, 6);
+  const aster_ml_context* context = call.context(5);
+  const aster_ml_boundary boundary = boundary_of(call, 0);
+  const auto flags = static_cast<uint32_t>(call.integer(4, "flags", 0, UINT32_MAX));
+  size_t length = 0;
+  if (!call.slow([&] {
+        return aster_ml_program_to_bytes(nullptr, &length, 0, context, &boundary, flags);
+      }))
+    return nullptr;
+  auto* bytes = static_cast<char*>(call.room(length));
+  if (!call.slow([&] {
+        return aster_ml_program_to_bytes(bytes, &length, length, context, &boundary, flags);
+      }))
+    return nullptr;
+  return PyBytes_FromStringAndSize(bytes, static_cast<Py_ssize_t>(length));
+}
+
+PyObject* program_save(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("program_save", arguments, count, 6, 7);
+  const aster_ml_context* context = call.context(6);
+  const char* path = call.text(0, "path", false);
+  const aster_ml_boundary boundary = boundary_of(call, 1);
+  const auto flags = static_cast<uint32_t>(call.integer(5, "flags", 0, UINT32_MAX));
+  if (!call.slow([&] { return aster_ml_program_save(path, context, &boundary, flags); }))
+    return nullptr;
+  return none();
+}
+
+PyObject* program_from_bytes(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("program_from_bytes", arguments, count, 1, 2);
+  const aster_ml_context* context = call.context(1);
+  const Py_buffer* data = call.bytes(0, "data", false);
+  aster_ml_program out = {};
+  if (!call.slow([&] {
+        return aster_ml_program_from_bytes(&out, context, data->buf,
+                                           static_cast<size_t>(data->len));
+      }))
+    return nullptr;
+  return make_handle(*handle_type("Program"), call.owner(), out.impl);
+}
+
+PyObject* uop_rewrite(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("uop_rewrite", arguments, count, 4, 4);
+  const aster_ml_uop* root = call.uop(0, "root");
+  size_t rules = 0;
+  bool counted = false;
+  const char** names = call.texts(1, "names", &rules, &counted, true);
+  const char** from = call.texts(2, "from", &rules, &counted, true);
+  const char** to = call.texts(3, "to", &rules, &counted, true);
+  auto* given = call.room_of<aster_ml_uop_rule>(rules);
+  for (size_t i = 0; names != nullptr && from != nullptr && to != nullptr && i < rules; ++i) {
+    given[i] = {};
+    given[i].struct_size = sizeof(given[i]);
+    given[i].name = names[i];
+    given[i].from = from[i];
+    given[i].to = to[i];
+  }
+  const aster_ml_uop* out = nullptr;
+  if (!call.quick([&] {
+        return aster_ml_uop_rewrite(&out, &call.owner()->handle, root, given, rules, nullptr);
+      }))
+    return nullptr;
+  return make_uop(call.owner(), out);
+}
+
+}  // namespace
+
+PyMethodDef kPortableMethods[] = {
+    {"program_to_bytes", as_method(program_to_bytes), METH_FASTCALL,
+     "program_to_bytes(inputs, input_names, outputs, output_names, flags, context)\n\nWhat computes "
+     "the outputs of the inputs, as a portable program."},
+    {"program_save", as_method(program_save), METH_FASTCALL,
+     "program_save(path, inputs, input_names, outputs, output_names, flags, context)\n\nThe same "
+     "to a file."},
+    {"program_from_bytes", as_method(program_from_bytes), METH_FASTCALL,
+     "program_from_bytes(data, context)\n\nThe program of bytes."},
+    {"uop_rewrite", as_method(uop_rewrite), METH_FASTCALL,
+     "uop_rewrite(root, names, from, to)\n\nroot rewritten by rules that are texts."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace aster::python
