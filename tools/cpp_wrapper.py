@@ -58,7 +58,9 @@ BOOLEANS = set(
 ENUMERATED = {"reduction": "Reduction", "mode": "ScatterMode"}
 # Tensors that may be left out.
 OPTIONAL = {"low", "high", "bias", "attn_mask", "pos_weight"}
-OPTIONAL_IN = {"batchnorm": {"weight"}, "layer_norm": {"weight"}, "rms_norm": {"weight"}, "batch_norm": {"weight"}}
+OPTIONAL_IN = {
+    name: {"weight"} for name in ("batchnorm", "layer_norm", "rms_norm", "batch_norm")
+}
 
 # Defaults of parameters, those of tinygrad; by name, then by function. A default that has one
 # without behind it is dropped.

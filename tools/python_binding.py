@@ -21,7 +21,8 @@ PREFIX = "aster_ml_"
 # Functions that run kernels, compile or read files: they give the GIL up, and others wait for them.
 SLOW = re.compile(
     r"(_realize|_to_double|_copy_out|masked_select|nonzero|_item|_unique"
-    r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear|program_load|lazy_backward"
+    r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear"
+    r"|program_load|lazy_backward"
     r"|state_(set|load|read|write|realize|set_layer|set_optimizer|(read|from)_\w+)"
     r"|kernel_(add_source|from_\w+)"
     r"|(sgd|adam|lars|lamb|muon)_init|optimizer_(step\w*|get|realize)|layer_get"

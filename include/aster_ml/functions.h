@@ -186,8 +186,8 @@ ASTER_ML_API int32_t aster_ml_lazy_std_mean(aster_ml_lazy *out_std, aster_ml_laz
                                             const int64_t *axes, int32_t keepdim,
                                             int64_t correction);
 
-/* x / sqrt(mean(x^2) + eps) over the last axes, times weight, which may be null and has the shape of
- * those axes. Dtypes: float; narrow ones are computed in float32 and rounded once before weight.
+/* x / sqrt(mean(x^2) + eps) over the last axes, times weight, which may be null and has the shape
+ * of those axes. Dtypes: float; narrow ones are computed in float32 and rounded once before weight.
  * Errors: RANGE (axes is 0 or more than x has, eps < 0), SHAPE (weight). */
 ASTER_ML_API int32_t aster_ml_lazy_rms_norm(aster_ml_lazy *out, const aster_ml_lazy *x, size_t axes,
                                             const aster_ml_lazy *weight, double eps);

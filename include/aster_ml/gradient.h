@@ -47,10 +47,11 @@ typedef struct aster_ml_backward_options {
 
 /* Adds the gradient of loss to that of every tensor of the context that asks for one and that loss
  * depends on; the first is what it is, further ones are assigned to it, so that handles on one that
- * is computed see the sum. Then loss and the gradients are computed, together, and the graph behind loss is given
- * up: it is a number, of which there is no second gradient. options may be null. Errors: as
- * aster_ml_gradient; STATE (loss depends on no tensor that asks for a gradient: none is set, or
- * what loss was computed of has been given up: no gradient has changed then); as realize. */
+ * is computed see the sum. Then loss and the gradients are computed, together, and the graph behind
+ * loss is given up: it is a number, of which there is no second gradient. options may be null.
+ * Errors: as aster_ml_gradient; STATE (loss depends on no tensor that asks for a gradient: none is
+ * set, or what loss was computed of has been given up: no gradient has changed then); as realize.
+ */
 ASTER_ML_API int32_t aster_ml_lazy_backward(aster_ml_lazy *loss,
                                             const aster_ml_backward_options *options);
 

@@ -56,7 +56,7 @@ def export(
     before = _native.engine_count()["realizes"]
     made = fn(*examples)
     if _native.engine_count()["realizes"] != before:
-        raise ValueError("export: the function realises tensors, which would be written as constants")
+        raise ValueError("export: the function realises tensors, which would become constants")
     if isinstance(made, dict):
         output_names = list(made) if output_names is None else output_names
         made = list(made.values())
@@ -92,9 +92,10 @@ class Program:
         out = []
         for i in range(_native.program_count_arrays(self._program, which)):
             a = _native.program_get_array(self._program, which, i)
-            dtype = from_code(a["dtype"])
-            shape = tuple(a["shape"])
-            out.append(ProgramArray(a["name"], shape, dtype, name_of(a["device"]), bool(a["assigned"])))
+            dtype, device = from_code(a["dtype"]), name_of(a["device"])
+            out.append(
+                ProgramArray(a["name"], tuple(a["shape"]), dtype, device, bool(a["assigned"]))
+            )
         return out
 
     @property

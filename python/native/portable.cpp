@@ -13,7 +13,8 @@ aster_ml_boundary boundary_of(Call& call, Py_ssize_t at) {
   out.inputs = call.lazies(at, "inputs", &out.input_count, &counted);
   counted = true;
   names = out.input_count;
-  if (call.given(at + 1)) out.input_names = call.texts(at + 1, "input_names", &names, &counted, true);
+  if (call.given(at + 1))
+    out.input_names = call.texts(at + 1, "input_names", &names, &counted, true);
   counted = false;
   out.outputs = call.lazies(at + 2, "outputs", &out.output_count, &counted);
   counted = true;
@@ -93,7 +94,8 @@ PyObject* uop_rewrite(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
 
 PyMethodDef kPortableMethods[] = {
     {"program_to_bytes", as_method(program_to_bytes), METH_FASTCALL,
-     "program_to_bytes(inputs, input_names, outputs, output_names, flags, context)\n\nWhat computes "
+     "program_to_bytes(inputs, input_names, outputs, output_names, flags, context)\n\nWhat "
+     "computes "
      "the outputs of the inputs, as a portable program."},
     {"program_save", as_method(program_save), METH_FASTCALL,
      "program_save(path, inputs, input_names, outputs, output_names, flags, context)\n\nThe same "

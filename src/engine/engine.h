@@ -189,7 +189,7 @@ class Engine {
 
   Context& context;
   uop::Graph& graph;
-  size_t cells = 0;  // that live
+  size_t cells = 0;         // that live
   Lazy* wanting = nullptr;  // those that ask for a gradient
   aster_ml_engine_counters counters = {};
   Replayed replayed;

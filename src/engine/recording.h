@@ -84,7 +84,7 @@ struct Recording {
   Vec<buffer::Storage*>
       kept;  // a reference each, so that no address is used twice during the capture
   bool prune = false;
-  bool dry = false;  // nothing runs: what is recorded is made for later
+  bool dry = false;       // nothing runs: what is recorded is made for later
   uint64_t families = 0;  // of cells that were there before it
 };
 

@@ -125,16 +125,14 @@ int32_t aster_ml_schedule_init(aster_ml_schedule* out, const aster_ml_context* c
 }
 
 size_t aster_ml_schedule_count(const aster_ml_schedule* schedule) {
-  const auto* s =
-      schedule == nullptr ? nullptr : aster::object_of<ScheduleObject>(schedule->impl);
+  const auto* s = schedule == nullptr ? nullptr : aster::object_of<ScheduleObject>(schedule->impl);
   return s == nullptr ? 0 : aster::engine::launches_of(*s->exe);
 }
 
 int32_t aster_ml_schedule_at(aster_ml_schedule_item* item, const aster_ml_schedule* schedule,
                              size_t index) {
   ASTER_API();
-  const auto* s =
-      schedule == nullptr ? nullptr : aster::object_of<ScheduleObject>(schedule->impl);
+  const auto* s = schedule == nullptr ? nullptr : aster::object_of<ScheduleObject>(schedule->impl);
   if (s == nullptr) return ASTER_FAIL(kARGUMENT, "an empty schedule, or one that was freed");
   if (item == nullptr || item->struct_size < sizeof(item->struct_size))
     return ASTER_FAIL(kARGUMENT, "item is null, or its struct_size is not set");

@@ -14,9 +14,9 @@ using uop::Node;
 using uop::Nodes;
 
 constexpr std::array<char, 8> kMagic = {'A', 'S', 'T', 'E', 'R', 'M', 'L', '\n'};
-constexpr uint32_t kVersion = 1;      // of the file
-constexpr uint32_t kOpset = 1;        // of the operations and their meaning
-constexpr size_t kAlignment = 64;     // of constants
+constexpr uint32_t kVersion = 1;   // of the file
+constexpr uint32_t kOpset = 1;     // of the operations and their meaning
+constexpr size_t kAlignment = 64;  // of constants
 constexpr size_t kMostNodes = 1 << 22;
 constexpr std::string_view kFirstLine = "aster ";  // of the text
 

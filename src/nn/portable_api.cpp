@@ -67,7 +67,9 @@ Status save(const char* path, engine::Engine& engine, const aster_ml_boundary* b
   if (side.c_str() == nullptr) return side.status();
   const char* slash = std::strrchr(side.c_str(), '/');
   ASTER_TRY(make(&written, engine, boundary, flags,
-                 !beside ? nullptr : slash == nullptr ? side.c_str() : slash + 1));
+                 !beside            ? nullptr
+                 : slash == nullptr ? side.c_str()
+                                    : slash + 1));
   const std::span<const uint8_t> data(written.data.data(), written.data.size());
   if (beside) ASTER_TRY(write_file(heap, side.c_str(), data, {}));
   return write_file(heap, path, {written.head.data(), written.head.size()},

@@ -31,8 +31,8 @@ struct Line {
   uop::Dims shape;
   Vec<Node> sources;
   Vec<int64_t> arguments;
-  bool inlined = false;   // its bytes stand in the line
-  uint64_t offset = 0;    // else: into the data
+  bool inlined = false;  // its bytes stand in the line
+  uint64_t offset = 0;   // else: into the data
   Vec<uint8_t> bytes;
   Text text;  // a name
 };
@@ -351,8 +351,8 @@ struct Loading {
   const Parts& parts;
   engine::Engine& e;
 };
-Status make_buffer(Node* out, engine::Engine& e, const Line& line,
-                   std::span<const uint8_t> bytes, bool filled) {
+Status make_buffer(Node* out, engine::Engine& e, const Line& line, std::span<const uint8_t> bytes,
+                   bool filled) {
   buffer::Storage* storage = nullptr;
   int64_t count = 0;
   size_t size = 0;
@@ -500,8 +500,7 @@ Status load(aster_ml_program* out, engine::Engine& engine, const Parts& parts) {
   ASTER_TRY(Status{aster_ml_engine_capture_begin(&context, inputs.data(), inputs.size())});
   engine.recording->dry = true;
   aster_ml_program made{};
-  ASTER_TRY(
-      Status{aster_ml_engine_capture_end(&made, &context, outputs.data(), outputs.size())});
+  ASTER_TRY(Status{aster_ml_engine_capture_end(&made, &context, outputs.data(), outputs.size())});
   Status status = name_arrays(&made, ASTER_ML_PROGRAM_INPUTS, reader.input_names);
   if (status.ok()) status = name_arrays(&made, ASTER_ML_PROGRAM_OUTPUTS, reader.output_names);
   if (!status.ok()) {

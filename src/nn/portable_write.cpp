@@ -107,8 +107,7 @@ class Writer {
       }
       if (inlined.empty()) continue;
       again = true;
-      for (Node& output : outputs_)
-        ASTER_TRY(e_.graph.substitute(&output, output, inlined));
+      for (Node& output : outputs_) ASTER_TRY(e_.graph.substitute(&output, output, inlined));
     }
     return kOk;
   }
@@ -141,9 +140,7 @@ class Writer {
     }
     return kOk;
   }
-  bool is_input(Node node) const {
-    return std::ranges::find(b_.inputs, node) != b_.inputs.end();
-  }
+  bool is_input(Node node) const { return std::ranges::find(b_.inputs, node) != b_.inputs.end(); }
 
   void begin(Node node, const char* name) {
     text_ << "%" << static_cast<uint64_t>(numbers_.size()) << " = " << name << " "

@@ -28,7 +28,8 @@ Status add_up(engine::Lazy& target, aster_ml_lazy* found) {
 
 // What one call works on: the tensors that ask for a gradient, and the gradients that came.
 struct Backward {
-  explicit Backward(Memory& memory) : cells(memory), handles(memory), targets(memory), found(memory) {}
+  explicit Backward(Memory& memory)
+      : cells(memory), handles(memory), targets(memory), found(memory) {}
   ~Backward() {
     for (aster_ml_lazy& each : found) aster_ml_lazy_free(&each);
   }
@@ -70,9 +71,8 @@ Status backward(aster_ml_lazy* loss, const aster_ml_backward_options& o) {
   options.empty_without_path = 1;
   ASTER_TRY(Status{aster_ml_gradient(work.found.data(), loss, work.targets.data(),
                                      work.targets.size(), &options)});
-  const bool any = std::ranges::any_of(work.found, [](const aster_ml_lazy& each) {
-    return each.impl != nullptr;
-  });
+  const bool any = std::ranges::any_of(
+      work.found, [](const aster_ml_lazy& each) { return each.impl != nullptr; });
   if (!any) {
     return ASTER_FAIL(kSTATE,
                       "%s depends on none of the %zu tensors that ask for a gradient, or the graph "

@@ -19,8 +19,7 @@ Status distinct_axes(Dims* out, const char* what, Node x, size_t count, const in
                      const Dims& before) {
   if (count != 0 && axes == nullptr)
     return ASTER_FAIL(kARGUMENT, "%s: a null pointer for %zu axes", what, count);
-  if (count > x->ndim)
-    return ASTER_FAIL(kRANGE, "%s: %zu axes of %s", what, count, brief(x).text);
+  if (count > x->ndim) return ASTER_FAIL(kRANGE, "%s: %zu axes of %s", what, count, brief(x).text);
   for (size_t i = 0; i < count; ++i) {
     size_t axis = 0;
     ASTER_TRY(resolve_axis(&axis, axes[i], x->ndim));
@@ -147,8 +146,7 @@ int32_t aster_ml_lazy_broadcast(aster_ml_lazy* out, const aster_ml_lazy* x, size
     return ASTER_FAIL(kARGUMENT, "broadcast: a null pointer for %zu axes", count);
   Dims places;
   for (Word dim : dims) {
-    if (dim < 0)
-      return ASTER_FAIL(kRANGE, "broadcast to %s", aster::uop::brief_shape(dims).text);
+    if (dim < 0) return ASTER_FAIL(kRANGE, "broadcast to %s", aster::uop::brief_shape(dims).text);
   }
   for (size_t i = 0; i < count; ++i) {
     size_t axis = 0;

@@ -3,10 +3,10 @@
 
 #include <tuple>
 
-#include "aster_ml/plan.h"
 #include "aster_ml/functions.h"
 #include "aster_ml/linalg.h"
 #include "aster_ml/movement.h"
+#include "aster_ml/plan.h"
 #include "aster_ml/spatial.h"
 #include "tensor/api.h"
 
@@ -110,7 +110,8 @@ P ArgumentReader::take(bool before_lists, bool behind_tensors) {
     cross_entropy.reduction = static_cast<int32_t>(integer("reduction", INT32_MIN, INT32_MAX));
     cross_entropy.label_smoothing = real("label_smoothing");
     cross_entropy.ignore = static_cast<int32_t>(integer("ignore", 0, 1));
-    cross_entropy.ignore_index = static_cast<int32_t>(integer("ignore_index", INT32_MIN, INT32_MAX));
+    cross_entropy.ignore_index =
+        static_cast<int32_t>(integer("ignore_index", INT32_MIN, INT32_MAX));
     return &cross_entropy;
   } else if constexpr (std::is_same_v<P, const aster_ml_conv_options*>) {
     size_t count = 0;

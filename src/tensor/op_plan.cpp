@@ -143,7 +143,8 @@ struct Operation {
 };
 constexpr Operation kOperations[] = {
 #define OPERATION(name, parameters) \
-  {#name, parameters, [](ArgumentReader& reader) { return call_with(aster_ml_lazy_##name, reader); }},
+  {#name, parameters,               \
+   [](ArgumentReader& reader) { return call_with(aster_ml_lazy_##name, reader); }},
 #include "tensor/operations.def"
 #undef OPERATION
 };
@@ -204,8 +205,8 @@ class Operands {
                         handles.size() - 1, dtype::name(dtype), uop::brief_shape(shape).text);
     }
     bytes += static_cast<uint64_t>(count) * dtype::size(engine.graph.strong(dtype));
-    Node node = engine.graph.param(static_cast<Word>(handles.size()), engine.graph.strong(dtype),
-                                   shape);
+    Node node =
+        engine.graph.param(static_cast<Word>(handles.size()), engine.graph.strong(dtype), shape);
     node = cast(engine.graph, node, dtype);
     engine::Lazy* lazy = nullptr;
     ASTER_TRY(engine::lazy_create(&lazy, engine, node));
@@ -298,8 +299,7 @@ int32_t aster_ml_op_plan(aster_ml_op_costs* out, const aster_ml_context* context
   if (attribute_count > ArgumentReader::kMostAttributes || operand_count > 256)
     return ASTER_FAIL(kARGUMENT, "%zu operands and %zu attributes", operand_count, attribute_count);
   for (size_t i = 0; i < attribute_count; ++i) {
-    if (attributes[i].name == nullptr)
-      return ASTER_FAIL(kARGUMENT, "attribute %zu has no name", i);
+    if (attributes[i].name == nullptr) return ASTER_FAIL(kARGUMENT, "attribute %zu has no name", i);
   }
   for (const auto& row : kOperations) {
     if (std::string_view(name) != row.name) continue;

@@ -37,7 +37,8 @@ class Portable : public testing::Test {
     options.struct_size = sizeof(options);
     options.threads = 1;
     OK(aster_ml_context_init(&context, &options));
-    folder = std::filesystem::temp_directory_path() / ("aster_portable_" + std::to_string(getpid()));
+    folder =
+        std::filesystem::temp_directory_path() / ("aster_portable_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder);
   }
   void TearDown() override {
@@ -54,8 +55,10 @@ class Portable : public testing::Test {
   }
   aster_ml_lazy* data(const Floats& values, const std::vector<int64_t>& shape) {
     aster_ml_lazy* out = handle();
-    EXPECT_EQ(aster_ml_lazy_from(out, &context, values.data(), ASTER_ML_DTYPE_FLOAT32,
-                                 shape.size(), shape.data()), 0) << message();
+    EXPECT_EQ(aster_ml_lazy_from(out, &context, values.data(), ASTER_ML_DTYPE_FLOAT32, shape.size(),
+                                 shape.data()),
+              0)
+        << message();
     return out;
   }
   aster_ml_boundary boundary(const std::vector<aster_ml_lazy*>& inputs,
@@ -99,12 +102,14 @@ class Portable : public testing::Test {
     const aster_ml_buffer buffer = {memory, array.bytes, array.dtype, 0};
     const std::vector<size_t> shape(array.shape, array.shape + array.ndim);
     EXPECT_EQ(aster_ml_tensor_from_buffer(&out, &context, &buffer, 0, shape.size(), shape.data(),
-                                          nullptr), 0) << message();
+                                          nullptr),
+              0)
+        << message();
     return out;
   }
   // softmax(relu(x w) + b), rows of 3.
   aster_ml_lazy* network(aster_ml_lazy* x) {
-    aster_ml_lazy *w = data({0.5f, -1, 2, 0.25f, 1, -0.5f, 1, 1, -2}, {3, 3});
+    aster_ml_lazy* w = data({0.5f, -1, 2, 0.25f, 1, -0.5f, 1, 1, -2}, {3, 3});
     aster_ml_lazy *b = data({0.1f, 0.2f, -0.3f}, {3}), *y = handle(), *z = handle();
     EXPECT_EQ(aster_ml_lazy_matmul(y, x, w), 0);
     EXPECT_EQ(aster_ml_lazy_relu(z, y), 0);
@@ -194,7 +199,7 @@ TEST_F(Portable, ConstantsAreTheFilesPages) {
 TEST_F(Portable, TrainingStepsHaveState) {
   aster_ml_lazy *x = data({1, 2}, {2}), *w = data({3, 4}, {2});
   aster_ml_lazy *product = handle(), *loss = handle(), *rate = handle(), *step = handle();
-  aster_ml_lazy *next = handle();
+  aster_ml_lazy* next = handle();
   OK(aster_ml_lazy_mul(product, x, w));
   OK(aster_ml_lazy_sum(loss, product, 0, nullptr, 0));
   const aster_ml_lazy* targets[] = {w};
@@ -229,7 +234,8 @@ TEST_F(Portable, TheRecordedFileIsRead) {
       double e[3], total = 0;
       for (int j = 0; j < 3; ++j) {
         double sum = 0;
-        for (int k = 0; k < 3; ++k) sum += static_cast<double>(row * 3 + static_cast<size_t>(k) + 1) * w[k][j];
+        for (int k = 0; k < 3; ++k)
+          sum += static_cast<double>(row * 3 + static_cast<size_t>(k) + 1) * w[k][j];
         e[j] = std::exp(std::max(sum, 0.0) + b[j]);
         total += e[j];
       }
@@ -269,8 +275,12 @@ TEST_F(Portable, BadInputIsNamed) {
   refuse(ASTER_ML_FORMAT, head + in + "%1 = Constant float32[2] @0\n" + end, "constant of 8 bytes");
   refuse(ASTER_ML_FORMAT, head + in + "%1 = Constant float32[2] #00\n" + end, "1 bytes");
   refuse(ASTER_ML_FORMAT, head + in + "%1 = Input float32[2] \"x\"\n" + end, "a name of its own");
-  refuse(ASTER_ML_FORMAT, head + in + "%1 = Assign float32[2] %0 %0\n%2 = Exp float32[2] %1\n"
-         "%3 = Assign float32[2] %2 %0\n" + end, "line 5");
+  refuse(ASTER_ML_FORMAT,
+         head + in +
+             "%1 = Assign float32[2] %0 %0\n%2 = Exp float32[2] %1\n"
+             "%3 = Assign float32[2] %2 %0\n" +
+             end,
+         "line 5");
   refuse(ASTER_ML_FORMAT, head + in + "%1 = Constant float32[4611686018427387904] @0\n" + end,
          "line 3");
 
@@ -293,8 +303,7 @@ TEST_F(Portable, BadInputIsNamed) {
   std::filesystem::resize_file(path("s.aster.data"), 4);
   EXPECT_EQ(aster_ml_program_load(&program, &context, path("s.aster").c_str()), ASTER_ML_FORMAT);
   std::filesystem::remove(path("s.aster.data"));
-  EXPECT_EQ(aster_ml_program_load(&program, &context, path("s.aster").c_str()),
-            ASTER_ML_NOT_FOUND);
+  EXPECT_EQ(aster_ml_program_load(&program, &context, path("s.aster").c_str()), ASTER_ML_NOT_FOUND);
 }
 
 // The format's checksum, written anew from docs/PORTABLE.md.
@@ -317,8 +326,8 @@ void mend(Bytes& file) {
     return at <= file.size() && size <= file.size() - at;
   };
   if (inside(field[1], field[2]) && inside(field[3], field[4])) {
-    const uint64_t contents = sum_of(file.data() + field[3], field[4],
-                                     sum_of(file.data() + field[1], field[2]));
+    const uint64_t contents =
+        sum_of(file.data() + field[3], field[4], sum_of(file.data() + field[1], field[2]));
     std::memcpy(file.data() + 48, &contents, 8);
   }
   const uint64_t header = sum_of(file.data(), 56);
@@ -327,7 +336,7 @@ void mend(Bytes& file) {
 
 TEST_F(Portable, MutationsGiveStatuses) {
   aster_ml_lazy *x = data({1, 2, 3, 4, 5, 6}, {2, 3}), *y = network(x), *w = data({1, 2, 3}, {3});
-  aster_ml_lazy *more = handle();
+  aster_ml_lazy* more = handle();
   OK(aster_ml_lazy_add(more, x, w));
   OK(aster_ml_lazy_assign(w, data({4, 5, 6}, {3})));
   const aster_ml_boundary b = boundary({x}, {y, more, w});
@@ -361,7 +370,8 @@ TEST_F(Portable, MutationsGiveStatuses) {
           break;
         case 2:
           altered.erase(altered.begin() + static_cast<ptrdiff_t>(at),
-                        altered.begin() + static_cast<ptrdiff_t>(std::min(altered.size(), at + 1 + random() % 9)));
+                        altered.begin() + static_cast<ptrdiff_t>(
+                                              std::min(altered.size(), at + 1 + random() % 9)));
           break;
         default:
           altered.insert(altered.begin() + static_cast<ptrdiff_t>(at),

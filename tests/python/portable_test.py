@@ -1,4 +1,4 @@
-"""Portable programs from Python: functions exported, loaded and run, here and in another process."""
+"""Portable programs from Python: functions exported, loaded and run, also in another process."""
 
 import subprocess
 import sys

@@ -14,7 +14,9 @@ using Axes = std::vector<int64_t>;
 T data(const World& world, const std::vector<float>& values, const Shape& shape) {
   T out;
   EXPECT_EQ(aster_ml_lazy_from(out, world, values.data(), ASTER_ML_DTYPE_FLOAT32, shape.size(),
-                               shape.data()), 0) << message();
+                               shape.data()),
+            0)
+      << message();
   return out;
 }
 size_t count_of(const Shape& shape) {
@@ -67,7 +69,8 @@ TEST(Functional, DotGeneralIsItsDefinition) {
       for (size_t i = 0; i < kinds.size(); ++i) {
         const auto [kind, number] = kinds[i];
         shape.push_back(kind == 'b' ? size_b[number] : kind == 'c' ? size_c[number] : below(4) + 1);
-        const auto axis = static_cast<int64_t>(i) - (random() % 2 ? static_cast<int64_t>(kinds.size()) : 0);
+        const auto axis =
+            static_cast<int64_t>(i) - (random() % 2 ? static_cast<int64_t>(kinds.size()) : 0);
         if (kind == 'b') batch[number] = axis;
         if (kind == 'c') contract[number] = axis;
       }
@@ -75,8 +78,10 @@ TEST(Functional, DotGeneralIsItsDefinition) {
     lay_out(ka, sa, ba, ca);
     lay_out(kb, sb, bb, cb);
     result = size_b;
-    for (size_t i = 0; i < ka.size(); ++i) if (ka[i].first == 'f') result.push_back(sa[i]);
-    for (size_t i = 0; i < kb.size(); ++i) if (kb[i].first == 'f') result.push_back(sb[i]);
+    for (size_t i = 0; i < ka.size(); ++i)
+      if (ka[i].first == 'f') result.push_back(sa[i]);
+    for (size_t i = 0; i < kb.size(); ++i)
+      if (kb[i].first == 'f') result.push_back(sb[i]);
     std::vector<float> va(count_of(sa)), vb(count_of(sb)), want(count_of(result));
     for (float& v : va) v = static_cast<float>(static_cast<int>(random() % 9) - 4);
     for (float& v : vb) v = static_cast<float>(static_cast<int>(random() % 9) - 4);
@@ -87,9 +92,13 @@ TEST(Functional, DotGeneralIsItsDefinition) {
         Axes ia(sa.size()), ib(sb.size());
         size_t free = batches;
         for (size_t i = 0; i < ka.size(); ++i)
-          ia[i] = ka[i].first == 'b' ? at[ka[i].second] : ka[i].first == 'c' ? sum[ka[i].second] : at[free++];
+          ia[i] = ka[i].first == 'b'   ? at[ka[i].second]
+                  : ka[i].first == 'c' ? sum[ka[i].second]
+                                       : at[free++];
         for (size_t i = 0; i < kb.size(); ++i)
-          ib[i] = kb[i].first == 'b' ? at[kb[i].second] : kb[i].first == 'c' ? sum[kb[i].second] : at[free++];
+          ib[i] = kb[i].first == 'b'   ? at[kb[i].second]
+                  : kb[i].first == 'c' ? sum[kb[i].second]
+                                       : at[free++];
         want[place(result, at)] += va[place(sa, ia)] * vb[place(sb, ib)];
       } while (next(size_c, sum));
     } while (next(result, at));
@@ -158,7 +167,8 @@ TEST(Functional, RmsNorm) {
   const std::vector<float> got = y.floats();
   for (size_t i = 0; i < 6; ++i) {
     double square = 0;
-    for (size_t k = 0; k < 3; ++k) square += static_cast<double>(v[i / 3 * 3 + k]) * v[i / 3 * 3 + k];
+    for (size_t k = 0; k < 3; ++k)
+      square += static_cast<double>(v[i / 3 * 3 + k]) * v[i / 3 * 3 + k];
     const double want = v[i] / std::sqrt(square / 3 + 1e-6) * static_cast<double>(i % 3 + 1);
     EXPECT_NEAR(got[i], want, 1e-5);
   }
@@ -176,7 +186,8 @@ TEST(Functional, RmsNorm) {
 
 // loss = sum(w * x * x): its gradients are 2 w x and x^2.
 struct Step {
-  explicit Step(const World& world) : x(data(world, {1, 2, 3}, {3})), w(data(world, {4, 5, 6}, {3})) {
+  explicit Step(const World& world)
+      : x(data(world, {1, 2, 3}, {3})), w(data(world, {4, 5, 6}, {3})) {
     EXPECT_EQ(aster_ml_lazy_set_requires_grad(x, 1), 0) << message();
   }
   void run(T* loss) {

@@ -97,14 +97,17 @@ TEST_F(Plans, AreWhatBuildingGives) {
   EXPECT_EQ(shape(), (Shape{7, 3}));
   OK(plan("einsum", {{kF32, {2, 3}}, {kF32, {3, 4}}}, {{"formula", "ij,jk->ki"}}));
   EXPECT_EQ(shape(), (Shape{4, 2}));
-  OK(plan("pad", {{kF32, {2, 3}}}, {{"before", List{1, 0}}, {"after", List{0, -1}}, {"fill", 2.5}}));
+  OK(plan("pad", {{kF32, {2, 3}}},
+          {{"before", List{1, 0}}, {"after", List{0, -1}}, {"fill", 2.5}}));
   EXPECT_EQ(shape(), (Shape{3, 2}));
   OK(plan("zeros", {}, {{"shape", List{2, 7}}, {"dtype", kI8}}));
   EXPECT_EQ(shape(), (Shape{2, 7}));
   OK(plan("cross_entropy", {{kF32, {8, 10}}, {kI32, {8}}}, {{"reduction", 2}}));
   EXPECT_EQ(shape(), (Shape{8}));
   OK(plan("dot_general", {{kF32, {2, 3, 4}}, {kF32, {4, 2, 5}}},
-          {{"a_contract", List{2}}, {"b_contract", List{0}}, {"a_batch", List{0}},
+          {{"a_contract", List{2}},
+           {"b_contract", List{0}},
+           {"a_batch", List{0}},
            {"b_batch", List{1}}}));
   EXPECT_EQ(shape(), (Shape{2, 3, 5}));
   OK(plan("add", {{kF32, {1 << 20, 1 << 20}}, {kF32, {1}}}));  // larger than any memory
@@ -152,9 +155,10 @@ TEST_F(Plans, EveryOperationAnswers) {
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t n) { return static_cast<int64_t>(random() % n); };
-  constexpr const char* kNames[] = {"axis", "axes", "keepdim", "shape", "k", "dtype", "size", "count",
-                                    "dim", "stride", "kernel", "offset", "p", "eps", "shifts", "step",
-                                    "low", "high", "value", "formula", "classes", "begin", "end"};
+  constexpr const char* kNames[] = {"axis",  "axes",    "keepdim", "shape",  "k",      "dtype",
+                                    "size",  "count",   "dim",     "stride", "kernel", "offset",
+                                    "p",     "eps",     "shifts",  "step",   "low",    "high",
+                                    "value", "formula", "classes", "begin",  "end"};
   size_t planned = 0, operations = 0;
   for (size_t i = 0; aster_ml_op_name(i) != nullptr; ++i, ++operations) {
     for (int round = 0; round < 24; ++round) {
