@@ -61,7 +61,7 @@ typedef struct aster_ml_op_costs {
  * them. Errors: those of the function, with its message; ARGUMENT (null; too few or too many
  * operands; an attribute that the operation has not, or of another kind), NOT_FOUND (no such
  * operation), UNSUPPORTED (it has to see values; a result of more than 32 axes). */
-ASTER_ML_API int32_t aster_ml_op_plan(aster_ml_op_costs *out, const aster_ml_context *context,
+ASTER_ML_API int32_t aster_ml_op_plan(aster_ml_op_costs *costs, const aster_ml_context *context,
                                       const char *name, const aster_ml_op_operand *operands,
                                       size_t operand_count, const aster_ml_op_attribute *attributes,
                                       size_t attribute_count);

@@ -140,6 +140,7 @@ int32_t aster_ml_program_to_bytes(void* out, size_t* length, size_t capacity,
                                   const aster_ml_context* context,
                                   const aster_ml_boundary* boundary, uint32_t flags) {
   if (length != nullptr) *length = 0;
+  if (out != nullptr && capacity != 0) *static_cast<char*>(out) = 0;
   ASTER_ENGINE(context);
   if (length == nullptr) return ASTER_FAIL(kARGUMENT, "length is a null pointer");
   if ((flags & ASTER_ML_PROGRAM_SIDE_FILE) != 0)

@@ -109,6 +109,9 @@ int32_t aster_ml_lazy_dot_general(aster_ml_lazy* out, const aster_ml_lazy* a,
   Build build(out, {a, b});
   ASTER_TRY(build.status());
   Graph& g = build.graph();
+  if ((contract_count != 0 && (a_contract == nullptr || b_contract == nullptr)) ||
+      (batch_count != 0 && (a_batch == nullptr || b_batch == nullptr)))
+    return ASTER_FAIL(kARGUMENT, "dot_general: a null pointer for its axes");
   DType sums, to;
   ASTER_TRY(dtype_argument(&sums, accumulate, DType::kNone));
   ASTER_TRY(dtype_argument(&to, dtype, DType::kNone));

@@ -286,12 +286,13 @@ Status plan(aster_ml_op_costs* out, Context& context, const Operation& row,
 
 using namespace aster::tensor;  // NOLINT: this file ends with the public functions
 
-int32_t aster_ml_op_plan(aster_ml_op_costs* out, const aster_ml_context* context, const char* name,
-                         const aster_ml_op_operand* operands, size_t operand_count,
-                         const aster_ml_op_attribute* attributes, size_t attribute_count) {
+int32_t aster_ml_op_plan(aster_ml_op_costs* costs, const aster_ml_context* context,
+                         const char* name, const aster_ml_op_operand* operands,
+                         size_t operand_count, const aster_ml_op_attribute* attributes,
+                         size_t attribute_count) {
   ASTER_ENTER(aster::context_of(context));
-  if (out == nullptr || out->struct_size < sizeof(out->struct_size))
-    return ASTER_FAIL(kARGUMENT, "out is null, or its struct_size is not set");
+  if (costs == nullptr || costs->struct_size < sizeof(costs->struct_size))
+    return ASTER_FAIL(kARGUMENT, "costs is null, or its struct_size is not set");
   if (name == nullptr) return ASTER_FAIL(kARGUMENT, "name is a null pointer");
   if ((operands == nullptr && operand_count != 0) ||
       (attributes == nullptr && attribute_count != 0))
@@ -303,7 +304,7 @@ int32_t aster_ml_op_plan(aster_ml_op_costs* out, const aster_ml_context* context
   }
   for (const auto& row : kOperations) {
     if (std::string_view(name) != row.name) continue;
-    return plan(out, *aster::context_of(context), row, {operands, operand_count},
+    return plan(costs, *aster::context_of(context), row, {operands, operand_count},
                 {attributes, attribute_count});
   }
   return ASTER_FAIL(kNOT_FOUND, "no operation is named \"%s\"", name);

@@ -219,12 +219,13 @@ bool frees(std::string_view name) {
 }
 // Accessors whose int32_t is a value.
 bool plain(std::string_view name) {
-  return among(name, {"aster_ml_lazy_dtype", "aster_ml_lazy_is_realized", "aster_ml_lazy_is_stored",
-                      "aster_ml_event_is_done", "aster_ml_lazy_is_same", "aster_ml_uop_dtype",
-                      "aster_ml_lazy_is_symbolic", "aster_ml_program_is_for",
-                      "aster_ml_buffer_is_read_only", "aster_ml_buffer_memory_kind",
-                      "aster_ml_tensor_is_contiguous", "aster_ml_device_type",
-                      "aster_ml_device_index", "aster_ml_device_is_available"}) ||
+  return among(name,
+               {"aster_ml_lazy_dtype", "aster_ml_lazy_is_realized", "aster_ml_lazy_is_stored",
+                "aster_ml_event_is_done", "aster_ml_lazy_is_same", "aster_ml_uop_dtype",
+                "aster_ml_lazy_is_symbolic", "aster_ml_program_is_for",
+                "aster_ml_lazy_requires_grad", "aster_ml_buffer_is_read_only",
+                "aster_ml_buffer_memory_kind", "aster_ml_tensor_is_contiguous",
+                "aster_ml_device_type", "aster_ml_device_index", "aster_ml_device_is_available"}) ||
          name.starts_with("aster_ml_dtype_is_") || name.starts_with("aster_ml_view_is_");
 }
 // Pointers that may be null: "function:argument", or ":argument" for all.
@@ -232,14 +233,15 @@ bool nullable(const std::string& function, const std::string& argument) {
   const auto is = [&](std::string_view f) { return function == f; };
   if (among(argument, {"options", "release", "self", "strides", "fill", "start", "stop", "step",
                        "workspace", "prefix", "bias", "text", "now", "most", "pos_weight",
-                       "ignore_index", "attn_mask", "plan"})) {
+                       "ignore_index", "attn_mask", "plan", "fired"})) {
     return true;
   }
   if (argument == "context") return function.starts_with("aster_ml_flt_");
   if (argument == "axes") return !is("aster_ml_lazy_permute") && !is("aster_ml_lazy_flip");
   if (argument == "weight") {
-    return among(function, {"aster_ml_lazy_layer_norm", "aster_ml_lazy_batch_norm",
-                            "aster_ml_lazy_batchnorm", "aster_ml_lazy_nll_loss"});
+    return among(function,
+                 {"aster_ml_lazy_layer_norm", "aster_ml_lazy_batch_norm", "aster_ml_lazy_rms_norm",
+                  "aster_ml_lazy_batchnorm", "aster_ml_lazy_nll_loss"});
   }
   if (argument == "low" || argument == "high") {
     return is("aster_ml_lazy_clamp") || is("aster_ml_lazy_clip");
@@ -248,7 +250,8 @@ bool nullable(const std::string& function, const std::string& argument) {
   if (argument == "out") {  // the size
     return function.starts_with("aster_ml_codegen_") ||
            among(function, {"aster_ml_uop_walk", "aster_ml_uop_print", "aster_ml_engine_graph",
-                            "aster_ml_flt_to_text", "aster_ml_engine_graph_uop"});
+                            "aster_ml_flt_to_text", "aster_ml_engine_graph_uop",
+                            "aster_ml_program_to_bytes"});
   }
   return false;
 }
