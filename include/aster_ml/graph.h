@@ -13,7 +13,8 @@
  *
  * A node says what is computed of the memory that it reads as it is when that happens. Realising a
  * tensor changes what the tensor names, not the node that it named before. A node with writes in it
- * (Assign) does them in every realisation of a tensor of it.
+ * (Assign) does them in every realisation of a tensor of it; writes that wait for each other are
+ * UNSUPPORTED there.
  */
 #ifndef ASTER_ML_GRAPH_H
 #define ASTER_ML_GRAPH_H

@@ -97,7 +97,8 @@ class Order {
     ASTER_TRY(link());
     ASTER_TRY(find_circular());
     if (circular_.empty()) return kOk;
-    return ASTER_FAIL(kINTERNAL, "writes into storage that is read conflict");
+    // Tensors' own assignments come in an order; nodes that callers build may have none.
+    return ASTER_FAIL(kUNSUPPORTED, "writes into storage that is read conflict");
   }
 
  private:
