@@ -21,6 +21,7 @@
 #include "aster_ml/matrix.h"
 #include "aster_ml/movement.h"
 #include "aster_ml/nn.h"
+#include "aster_ml/onnx.h"
 #include "aster_ml/optim.h"
 #include "aster_ml/plan.h"
 #include "aster_ml/portable.h"

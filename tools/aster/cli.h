@@ -20,6 +20,7 @@ struct Failure {
 // Arguments after the command's words.
 struct Arguments {
   bool json = false;
+  std::vector<std::string> words;             // that are no options
   std::map<std::string, std::string> values;  // by the option's name, without dashes
 
   bool has(const std::string& name) const { return values.count(name) != 0; }
@@ -58,6 +59,8 @@ using Layer = Owned<aster_ml_layer, aster_ml_layer_free>;
 using State = Owned<aster_ml_state, aster_ml_state_free>;
 using Optimizer = Owned<aster_ml_optimizer, aster_ml_optimizer_free>;
 using Program = Owned<aster_ml_program, aster_ml_program_free>;
+using Onnx = Owned<aster_ml_onnx, aster_ml_onnx_free>;
+using OnnxValue = Owned<aster_ml_onnx_value, aster_ml_onnx_value_free>;
 using Scope = Owned<aster_ml_scope, aster_ml_scope_end>;
 
 // The commands; they print to standard output and give the exit status.
@@ -66,6 +69,7 @@ int cache_info(const Arguments& arguments);
 int cache_clear(const Arguments& arguments);
 int demo_digits(const Arguments& arguments);
 int graph(const Arguments& arguments);
+int run_model(const Arguments& arguments);
 
 // "12.3 MB"
 std::string megabytes(uint64_t bytes);

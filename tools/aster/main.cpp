@@ -20,6 +20,7 @@ struct Command {
   const char* meaning;
   int (*run)(const Arguments& arguments);
   std::vector<Option> options;
+  const char* takes = nullptr;  // what it is given besides options
 };
 
 const std::vector<Command>& commands() {
@@ -43,6 +44,14 @@ const std::vector<Command>& commands() {
         {"file", "FILE", "instead: the text of a graph, as aster_ml_uop_print writes it"},
         {"level", "LEVEL", "tensor, prepared, schedule, kernel, source, plan or program (tensor)"},
         {"html", "FILE", "writes a page of all levels instead"}}},
+      {{"run"},
+       "runs an ONNX model",
+       run_model,
+       {{"inputs", "DIR", "input_I.pb (or .npy), or NAME.npy, for each input; or a file .npz"},
+        {"outputs", "DIR", "where output_I.pb is written for each output"},
+        {"format", "FORMAT", "of outputs: pb, or npy (pb)"},
+        {"batch", "LIST", "instead: a file of lines MODEL, INPUTS and OUTPUTS with tabs between"}},
+       "MODEL.onnx"},
   };
   return table;
 }
@@ -56,7 +65,9 @@ std::string joined(const std::vector<std::string>& words) {
 void print_help() {
   std::printf("usage: aster COMMAND [--json]\n\n");
   for (const Command& command : commands()) {
-    std::printf("  %-14s %s\n", joined(command.words).c_str(), command.meaning);
+    const std::string words =
+        joined(command.words) + (command.takes == nullptr ? "" : std::string(" ") + command.takes);
+    std::printf("  %-14s %s\n", words.c_str(), command.meaning);
     for (const Option& option : command.options) {
       const std::string name = std::string("--") + option.name + " " + option.value;
       std::printf("    %-14s %s\n", name.c_str(), option.meaning);
@@ -100,6 +111,10 @@ Arguments parse(const Command& command, const std::vector<std::string>& words) {
   Arguments out;
   for (size_t i = 0; i < words.size(); ++i) {
     std::string name = words[i];
+    if (command.takes != nullptr && name.rfind("--", 0) != 0) {
+      out.words.push_back(name);
+      continue;
+    }
     if (name == "--json") {
       out.json = true;
       continue;

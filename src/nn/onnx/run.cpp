@@ -1,0 +1,419 @@
+#include "nn/onnx/run.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+
+#include "dtype/convert.h"
+#include "engine/engine.h"
+#include "nn/onnx/model_object.h"
+
+namespace aster::nn::onnx {
+
+// Nodes that one run goes through at most: loops in a model end, or are refused.
+constexpr uint64_t kMostSteps = 10'000'000;
+// Elements up to which what is known is computed at once.
+constexpr int64_t kMostFolded = 4096;
+
+Status Scope::set(std::string_view name, Ref value) {
+  const uint32_t* found = index_.find(name);
+  if (found != nullptr) {
+    values_[*found] = std::move(value);
+    return kOk;
+  }
+  ASTER_TRY(index_.set(name, static_cast<uint32_t>(values_.size())));
+  return values_.push(std::move(value));
+}
+
+Ref Scope::find(std::string_view name) const {
+  for (const Scope* scope = this; scope != nullptr; scope = scope->outer_) {
+    const uint32_t* found = scope->index_.find(name);
+    if (found != nullptr) return scope->values_[*found];
+  }
+  return {};
+}
+
+Run::Run(Model& owner, engine::Engine& of)
+    : model(owner), engine(of), g(of.graph), files{of.context, of, owner.directory.view()} {}
+
+const Source& Run::files_source() const { return model.source; }
+
+int64_t Run::version_of(std::string_view domain, const Frame& frame) const {
+  for (const Frame* f = &frame; f != nullptr && f->function != nullptr; f = f->above) {
+    for (const Opset& opset : f->function->opsets) {
+      if (opset.domain == domain) return opset.version;
+    }
+  }
+  for (const Opset& opset : model.proto.opsets) {
+    if (opset.domain == domain) return opset.version;
+  }
+  return 1;
+}
+
+Status Run::fold(Value& value) {
+  const Node node = value.node();
+  if (node == nullptr || node->op == uop::Op::kBuffer || uop::is_const(node) ||
+      node->count() > kMostFolded) {
+    return kOk;
+  }
+  const void* data;
+  return fetch(&data, engine, value);
+}
+
+Status Run::graph(Vec<Ref>* outputs, const GraphProto& graph, std::span<const Ref> inputs,
+                  const Scope* outer, const Frame& frame) {
+  if (frame.depth > kMostDepth) {
+    return ASTER_FAIL(kFORMAT, "graphs and functions nested more than %d deep", kMostDepth);
+  }
+  Heap& heap = engine.context.heap();
+  Scope scope(heap, outer);
+  for (const Weight& weight : graph.weights) {
+    Ref value;
+    ASTER_TRY(model.weight(&value, *this, weight));
+    ASTER_TRY(scope.set(weight.name, value));
+  }
+  size_t next = 0;
+  for (const ValueInfo& input : graph.inputs) {
+    const bool weight = outer == nullptr && model.is_weight(graph, input.name);
+    if (weight) continue;
+    if (next >= inputs.size()) {
+      return ASTER_FAIL(kARGUMENT, "graph '%.*s' has no value for its input '%.*s'",
+                        static_cast<int>(std::min<size_t>(graph.name.size(), 100)),
+                        graph.name.data(), static_cast<int>(std::min<size_t>(input.name.size(), 100)),
+                        input.name.data());
+    }
+    ASTER_TRY(scope.set(input.name, inputs[next++]));
+  }
+  if (next < inputs.size()) {
+    return ASTER_FAIL(kARGUMENT, "graph '%.*s' takes %zu inputs, %zu are given",
+                      static_cast<int>(std::min<size_t>(graph.name.size(), 100)), graph.name.data(),
+                      next, inputs.size());
+  }
+  ASTER_TRY(nodes(graph.nodes, scope, frame));
+  for (const ValueInfo& output : graph.outputs) {
+    Ref value = scope.find(output.name);
+    if (!value) {
+      return ASTER_FAIL(kFORMAT, "nothing computes output '%.*s'",
+                        static_cast<int>(std::min<size_t>(output.name.size(), 200)),
+                        output.name.data());
+    }
+    ASTER_TRY(outputs->push(std::move(value)));
+  }
+  return kOk;
+}
+
+Status Run::nodes(std::span<const NodeProto> nodes, Scope& scope, const Frame& frame) {
+  for (const NodeProto& proto : nodes) {
+    if (++steps_ > kMostSteps) {
+      return ASTER_FAIL(kRANGE, "the loops of the model run through more than %llu nodes",
+                        static_cast<unsigned long long>(kMostSteps));
+    }
+    if (engine.context.interrupt().requested()) return Interrupt::stopped("running a model");
+    ASTER_TRY(node(proto, scope, frame));
+  }
+  return kOk;
+}
+
+Status Run::node(const NodeProto& proto, Scope& scope, const Frame& frame) {
+  for (const FunctionProto& function : model.proto.functions) {
+    if (function.name == proto.op && function.domain == proto.domain &&
+        function.overload == proto.overload) {
+      return call(proto, function, scope, frame);
+    }
+  }
+  const int64_t version = version_of(proto.domain, frame);
+  const Row* row = find_row(proto.domain, proto.op, version);
+  if (row == nullptr) {
+    return ASTER_FAIL(kUNSUPPORTED, "operator %.*s%s%.*s of opset %lld",
+                      static_cast<int>(std::min<size_t>(proto.domain.size(), 100)),
+                      proto.domain.data(), proto.domain.empty() ? "" : ".",
+                      static_cast<int>(std::min<size_t>(proto.op.size(), 100)), proto.op.data(),
+                      static_cast<long long>(version));
+  }
+  return build(proto, *row, version, scope, frame);
+}
+
+Status Run::call(const NodeProto& proto, const FunctionProto& function, Scope& scope,
+                 const Frame& frame) {
+  if (frame.depth > kMostDepth) {
+    return ASTER_FAIL(kFORMAT, "functions nested more than %d deep", kMostDepth);
+  }
+  Scope inner(engine.context.heap(), nullptr);
+  for (size_t i = 0; i < function.inputs.size() && i < proto.inputs.size(); ++i) {
+    Ref value = scope.find(proto.inputs[i]);
+    if (value) ASTER_TRY(inner.set(function.inputs[i], std::move(value)));
+  }
+  const Frame deeper{&function, &proto, &frame, frame.depth + 1};
+  ASTER_TRY(nodes(function.nodes, inner, deeper));
+  for (size_t i = 0; i < function.outputs.size() && i < proto.outputs.size(); ++i) {
+    if (proto.outputs[i].empty()) continue;
+    Ref value = inner.find(function.outputs[i]);
+    if (!value) {
+      return ASTER_FAIL(kFORMAT, "function '%.*s' does not compute '%.*s'",
+                        static_cast<int>(std::min<size_t>(function.name.size(), 100)),
+                        function.name.data(),
+                        static_cast<int>(std::min<size_t>(function.outputs[i].size(), 100)),
+                        function.outputs[i].data());
+    }
+    ASTER_TRY(scope.set(proto.outputs[i], std::move(value)));
+  }
+  return kOk;
+}
+
+namespace {
+
+// The failure of a node, told with its operator and name.
+Status told(const Op& op, const NodeProto& proto, Status status) {
+  char message[360];
+  std::snprintf(message, sizeof(message), "%s", SavedError::message());
+  return fail_at(static_cast<Code>(status.code), ASTER_MODULE, "onnx", 0, "%.*s '%.*s': %s",
+                 static_cast<int>(std::min<size_t>(proto.op.size(), 60)), proto.op.data(),
+                 static_cast<int>(std::min<size_t>(proto.name.size(), 60)), proto.name.data(),
+                 message);
+  (void)op;
+}
+
+}  // namespace
+
+Status Run::build(const NodeProto& proto, const Row& row, int64_t version, Scope& scope,
+                  const Frame& frame) {
+  Op op(*this, proto, version, scope, frame);
+  op.fail(op.gather());
+  if (op.ok()) {
+    std::optional<Graph::Hold> hold;
+    if (!row.controls) hold.emplace(g);
+    row.build(op);
+  }
+  for (size_t i = 0; i < op.outputs_.size() && op.ok(); ++i) {
+    if (!op.wants(i)) continue;
+    if (!op.outputs_[i]) {
+      op.fail(ASTER_FAIL(kUNSUPPORTED, "result %zu is not computed", i));
+      break;
+    }
+    Value& value = *op.outputs_[i];
+    if (value.known && value.kind == Kind::kTensor) op.fail(fold(value));
+    if (op.ok()) op.fail(scope.set(proto.outputs[i], op.outputs_[i]));
+  }
+  return op.ok() ? kOk : told(op, proto, op.status());
+}
+
+// ---- Operands ----
+
+Op::Op(Run& owner, const NodeProto& node, int64_t opset, const Scope& names, const Frame& in)
+    : run(owner),
+      g(owner.g),
+      proto(node),
+      version(opset),
+      scope(names),
+      frame(in),
+      inputs_(heap()),
+      outputs_(heap()),
+      arena_(owner.engine.context.blocks()) {
+  const size_t size = std::min(node.op.size(), sizeof(name_) - 1);
+  std::copy_n(node.op.data(), size, name_);
+  name_[size] = '\0';
+}
+
+Status Op::gather() {
+  for (const std::string_view input : proto.inputs) {
+    Ref value = input.empty() ? Ref() : scope.find(input);
+    if (!input.empty() && !value && frame.function == nullptr) {
+      return ASTER_FAIL(kFORMAT, "nothing before it computes '%.*s'",
+                        static_cast<int>(std::min<size_t>(input.size(), 200)), input.data());
+    }
+    ASTER_TRY(inputs_.push(std::move(value)));
+  }
+  for (size_t i = 0; i < proto.outputs.size(); ++i) ASTER_TRY(outputs_.push(Ref()));
+  return kOk;
+}
+
+Ref Op::value(size_t i) {
+  if (!has(i)) fail(ASTER_FAIL(kARGUMENT, "operand %zu is missing", i));
+  return has(i) ? inputs_[i] : Ref();
+}
+
+Node Op::in(size_t i) {
+  if (!ok()) return nullptr;
+  const Ref given = value(i);
+  if (!given) return nullptr;
+  if (given->kind == Kind::kTensor && given->element != kText) return given->node();
+  fail(ASTER_FAIL(kDTYPE, "operand %zu is no tensor of numbers", i));
+  return nullptr;
+}
+
+int32_t Op::element(size_t i) { return has(i) ? inputs_[i]->element : 0; }
+
+template <typename T>
+std::span<const T> Op::elements(size_t i, bool floats) {
+  if (in(i) == nullptr) return {};
+  const void* data = nullptr;
+  fail(fetch(&data, engine(), *inputs_[i]));
+  if (!ok()) return {};
+  const Node node = inputs_[i]->node();
+  if (!floats && dtype::is_float(node->dtype)) {
+    fail(ASTER_FAIL(kDTYPE, "operand %zu is %s, integers are needed", i, uop::brief(node).text));
+    return {};
+  }
+  const auto count = static_cast<size_t>(node->count());
+  T* out = arena_.array<T>(count);
+  if (out == nullptr) {
+    fail(out_of_memory(count * sizeof(T)));
+    return {};
+  }
+  const DType wide = floats ? DType::kFloat64 : DType::kInt64;
+  dtype::convert(out, wide, data, node->dtype, count);
+  return {out, count};
+}
+
+Words Op::ints(size_t i) { return elements<Word>(i, false); }
+std::span<const double> Op::reals(size_t i) { return elements<double>(i, true); }
+
+int64_t Op::scalar(size_t i, int64_t fallback) {
+  if (!has(i)) return fallback;
+  const Words all = ints(i);
+  if (ok() && all.size() != 1) fail(ASTER_FAIL(kSHAPE, "operand %zu has %zu elements, one is needed", i, all.size()));
+  return ok() ? all[0] : fallback;
+}
+
+double Op::real(size_t i, double fallback) {
+  if (!has(i)) return fallback;
+  const std::span<const double> all = reals(i);
+  if (ok() && all.size() != 1) fail(ASTER_FAIL(kSHAPE, "operand %zu has %zu elements, one is needed", i, all.size()));
+  return ok() ? all[0] : fallback;
+}
+
+// ---- Attributes ----
+
+namespace {
+
+const Attribute* in_list(std::span<const Attribute> list, std::string_view key) {
+  for (const Attribute& one : list) {
+    if (one.name == key) return &one;
+  }
+  return nullptr;
+}
+
+// What a reference to an attribute of the function around stands for.
+const Attribute* follow(const Attribute* found, const Frame* frame) {
+  while (found != nullptr && !found->refers.empty()) {
+    if (frame == nullptr || frame->caller == nullptr) return nullptr;
+    const std::string_view key = found->refers;
+    found = in_list(frame->caller->attributes, key);
+    if (found == nullptr) return in_list(frame->function->defaults, key);
+    frame = frame->above;
+  }
+  return found;
+}
+
+}  // namespace
+
+const Attribute* Op::attribute(std::string_view key) const {
+  return follow(in_list(proto.attributes, key), &frame);
+}
+int64_t Op::integer(std::string_view key, int64_t fallback) const {
+  const Attribute* found = attribute(key);
+  return found == nullptr ? fallback : found->i;
+}
+double Op::number(std::string_view key, double fallback) const {
+  const Attribute* found = attribute(key);
+  return found == nullptr ? fallback : found->f;
+}
+std::string_view Op::text(std::string_view key, std::string_view fallback) const {
+  const Attribute* found = attribute(key);
+  return found == nullptr ? fallback : found->s;
+}
+Words Op::integers(std::string_view key) const {
+  const Attribute* found = attribute(key);
+  return found == nullptr ? Words() : found->ints;
+}
+std::span<const double> Op::numbers(std::string_view key) const {
+  const Attribute* found = attribute(key);
+  return found == nullptr ? std::span<const double>() : found->floats;
+}
+std::span<const std::string_view> Op::texts(std::string_view key) const {
+  const Attribute* found = attribute(key);
+  return found == nullptr ? std::span<const std::string_view>() : found->strings;
+}
+
+Ref Op::tensor(std::string_view key) {
+  const Attribute* found = attribute(key);
+  Ref out;
+  if (found == nullptr || found->tensor.data() == nullptr) return out;
+  fail(read_tensor(&out, run.files, run.files_source(), found->tensor));
+  return out;
+}
+
+Words Op::axes(size_t i, int64_t since) {
+  return version >= since ? (has(i) ? ints(i) : Words()) : integers("axes");
+}
+
+// ---- Results ----
+
+bool Op::all_known() const {
+  if (random_) return false;
+  for (const Ref& input : inputs_) {
+    if (input && !input->known) return false;
+  }
+  return true;
+}
+
+void Op::set(size_t i, Node node, int32_t element) {
+  if (!ok() || !wants(i)) return;
+  Ref made;
+  fail(make_tensor(&made, engine(), node, element, all_known()));
+  if (ok()) outputs_[i] = std::move(made);
+}
+
+void Op::set(size_t i, const Ref& value) {
+  if (!ok() || !wants(i)) return;
+  if (!value) {
+    fail(last_failure());
+    return;
+  }
+  outputs_[i] = value;
+}
+
+Node Op::stored(Words values, Words shape, DType dtype) {
+  Ref made;
+  fail(make_integers(&made, engine(), values, shape, dtype));
+  return ok() ? made->node() : nullptr;
+}
+
+Node Op::stored(std::span<const double> values, Words shape, DType dtype) {
+  Ref made;
+  void* data;
+  fail(make_stored(&made, &data, engine(), dtype, shape));
+  if (!ok()) return nullptr;
+  dtype::convert(data, dtype, values.data(), DType::kFloat64, values.size());
+  return made->node();
+}
+
+size_t Op::axis(int64_t given, size_t ndim) {
+  size_t out = 0;
+  if (ok()) fail(tensor::resolve_axis(&out, given, ndim));
+  return ok() ? out : 0;
+}
+
+Dims Op::resolved(Words axes, size_t ndim) {
+  Dims out;
+  if (ok()) fail(tensor::resolve_axes(&out, {axes.size(), axes.data()}, ndim));
+  if (!ok()) out.count = 0;
+  return out;
+}
+
+Vec<Ref> Op::body(std::string_view key, std::span<const Ref> inputs) {
+  Vec<Ref> outputs(heap());
+  const Attribute* found = attribute(key);
+  if (ok() && (found == nullptr || found->graph == nullptr)) {
+    fail(ASTER_FAIL(kFORMAT, "attribute '%.*s' is no graph", static_cast<int>(key.size()),
+                    key.data()));
+  }
+  if (!ok()) return outputs;
+  Frame deeper = frame;
+  deeper.depth += 1;
+  fail(run.graph(&outputs, *found->graph, inputs, &scope, deeper));
+  return outputs;
+}
+
+}  // namespace aster::nn::onnx

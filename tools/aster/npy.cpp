@@ -1,0 +1,118 @@
+#include "npy.h"
+
+#include <cstring>
+
+namespace cli {
+namespace {
+
+struct Code {
+  const char* text;
+  int32_t dtype;
+};
+constexpr Code kCodes[] = {
+    {"|b1", ASTER_ML_DTYPE_BOOL},    {"|i1", ASTER_ML_DTYPE_INT8},
+    {"|u1", ASTER_ML_DTYPE_UINT8},   {"<i2", ASTER_ML_DTYPE_INT16},
+    {"<u2", ASTER_ML_DTYPE_UINT16},  {"<i4", ASTER_ML_DTYPE_INT32},
+    {"<u4", ASTER_ML_DTYPE_UINT32},  {"<i8", ASTER_ML_DTYPE_INT64},
+    {"<u8", ASTER_ML_DTYPE_UINT64},  {"<f2", ASTER_ML_DTYPE_FLOAT16},
+    {"<f4", ASTER_ML_DTYPE_FLOAT32}, {"<f8", ASTER_ML_DTYPE_FLOAT64},
+};
+constexpr char kMagic[] = "\x93NUMPY";
+
+// What stands behind a key of the header.
+std::string entry(const std::string& header, const std::string& key) {
+  const size_t at = header.find("'" + key + "':");
+  if (at == std::string::npos) throw Failure{1, "an array's header lacks " + key};
+  const size_t begin = header.find_first_not_of(' ', at + key.size() + 3);
+  const size_t end = begin == std::string::npos ? begin
+                     : header[begin] == '('     ? header.find(')', begin)
+                                                : header.find_first_of(",}", begin);
+  if (end == std::string::npos) throw Failure{1, "an array's header ends within " + key};
+  return header.substr(begin, end - begin);
+}
+
+std::vector<int64_t> sizes_of(const std::string& text) {
+  std::vector<int64_t> out;
+  for (size_t at = 1; at < text.size();) {
+    char* end = nullptr;
+    const long long size = std::strtoll(text.c_str() + at, &end, 10);
+    const auto next = static_cast<size_t>(end - text.c_str());
+    if (next == at) break;
+    out.push_back(size);
+    at = next + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+Lazy from_npy(const Context& context, const std::string& bytes) {
+  const bool known = bytes.size() > 12 && std::memcmp(bytes.data(), kMagic, 6) == 0 &&
+                     bytes[6] >= 1 && bytes[6] <= 3;
+  if (!known) throw Failure{1, "no array of NumPy"};
+  const size_t width = bytes[6] == 1 ? 2 : 4;
+  uint32_t size = 0;
+  std::memcpy(&size, bytes.data() + 8, width);
+  const size_t begin = 8 + width;
+  if (size > bytes.size() - begin) throw Failure{1, "an array's header is cut off"};
+  const std::string header = bytes.substr(begin, size);
+  if (entry(header, "fortran_order") != "False") throw Failure{2, "an array in Fortran's order"};
+  const std::string descr = entry(header, "descr");
+  const std::vector<int64_t> shape = sizes_of(entry(header, "shape"));
+  for (const Code& code : kCodes) {
+    if (descr != std::string("'") + code.text + "'") continue;
+    uint64_t expected = aster_ml_dtype_size(code.dtype);
+    for (const int64_t dim : shape) {
+      if (dim < 0 || __builtin_mul_overflow(expected, static_cast<uint64_t>(dim), &expected)) {
+        throw Failure{1, "an array's shape overflows"};
+      }
+    }
+    if (expected != bytes.size() - begin - size) throw Failure{1, "an array is cut off"};
+    std::vector<size_t> dims(shape.begin(), shape.end());
+    Tensor tensor;
+    check(aster_ml_tensor_from_data(tensor.get(), context.get(), bytes.data() + begin + size,
+                                    code.dtype, dims.size(), dims.data()));
+    Lazy out;
+    check(aster_ml_lazy_from_tensor(out.get(), context.get(), tensor.get()));
+    return out;
+  }
+  throw Failure{2, "an array of dtype " + descr};
+}
+
+std::string to_npy(Lazy& tensor) {
+  const int32_t dtype = aster_ml_lazy_dtype(tensor.get());
+  for (const Code& code : kCodes) {
+    if (code.dtype != dtype) continue;
+    std::string header =
+        std::string("{'descr': '") + code.text + "', 'fortran_order': False, 'shape': (";
+    for (size_t i = 0; i < aster_ml_lazy_ndim(tensor.get()); ++i) {
+      header += std::to_string(aster_ml_lazy_dim(tensor.get(), static_cast<int64_t>(i))) + ",";
+    }
+    header += "), }";
+    header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');
+    header += '\n';
+    std::string out(kMagic, 6);
+    out += std::string("\x01\x00", 2);
+    out += static_cast<char>(header.size() & 255);
+    out += static_cast<char>(header.size() >> 8);
+    out += header;
+    const size_t begin = out.size();
+    const auto count = static_cast<size_t>(aster_ml_lazy_count(tensor.get()));
+    out.resize(begin + count * aster_ml_dtype_size(dtype));
+    check(aster_ml_lazy_copy_out(out.data() + begin, out.size() - begin, tensor.get()));
+    return out;
+  }
+  throw Failure{2, std::string("a tensor of ") + aster_ml_dtype_name(dtype) + " as an array of NumPy"};
+}
+
+std::string member_of(const Context& context, const std::string& archive, const std::string& name) {
+  State state;
+  check(aster_ml_state_read_zip(state.get(), context.get(), archive.c_str()));
+  Lazy bytes;
+  check(aster_ml_state_get(bytes.get(), state.get(), name.c_str()));
+  std::string out(static_cast<size_t>(aster_ml_lazy_count(bytes.get())), '\0');
+  check(aster_ml_lazy_copy_out(out.data(), out.size(), bytes.get()));
+  return out;
+}
+
+}  // namespace cli

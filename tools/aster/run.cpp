@@ -1,0 +1,190 @@
+// aster run: a model of ONNX from files to files.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include <sys/stat.h>
+
+#include "cli.h"
+#include "npy.h"
+
+namespace cli {
+namespace {
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Failure{1, "opening '" + path + "': " + std::strerror(errno)};
+  std::string out((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (file.bad()) throw Failure{1, "reading '" + path + "': " + std::strerror(errno)};
+  return out;
+}
+
+void write_file(const std::string& path, const std::string& bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  if (!file) throw Failure{1, "writing '" + path + "': " + std::strerror(errno)};
+}
+
+bool exists(const std::string& path) {
+  struct stat about {};
+  return stat(path.c_str(), &about) == 0;
+}
+
+// A call on a model: what it cannot do is status 2.
+void check_model(int32_t status) {
+  try {
+    check(status);
+  } catch (Failure& failure) {
+    if (status == ASTER_ML_UNSUPPORTED) failure.status = 2;
+    throw;
+  }
+}
+
+std::string name_of(const char* name) { return name == nullptr ? std::string() : name; }
+
+void read_value(OnnxValue& out, const Context& context, const std::string& bytes, int32_t kind) {
+  check_model(aster_ml_onnx_value_from_proto(out.get(), context.get(), bytes.data(), bytes.size(),
+                                             kind));
+}
+
+// The I-th input: input_I.pb, input_I.npy or NAME.npy in a folder, or NAME in an archive.
+void read_input(OnnxValue& out, const Context& context, const std::string& inputs,
+                const std::string& name, size_t index, int32_t kind) {
+  const std::string stem = inputs + "/input_" + std::to_string(index);
+  if (exists(stem + ".pb")) return read_value(out, context, contents(stem + ".pb"), kind);
+  std::string bytes;
+  if (inputs.size() > 4 && inputs.compare(inputs.size() - 4, 4, ".npz") == 0) {
+    bytes = member_of(context, inputs, name + ".npy");
+  } else if (exists(stem + ".npy")) {
+    bytes = contents(stem + ".npy");
+  } else {
+    bytes = contents(inputs + "/" + name + ".npy");
+  }
+  const Lazy array = from_npy(context, bytes);
+  check_model(aster_ml_onnx_value_from_lazy(out.get(), array.get()));
+}
+
+std::string message_of(const OnnxValue& value, int32_t kind) {
+  size_t size = 0;
+  check_model(aster_ml_onnx_value_to_proto(nullptr, &size, 0, value.get(), kind));
+  std::string out(size + 1, '\0');
+  check_model(aster_ml_onnx_value_to_proto(out.data(), &size, out.size(), value.get(), kind));
+  out.resize(size);
+  return out;
+}
+
+struct Case {
+  std::string model, inputs, outputs, format;
+};
+
+// The kinds that the graph says, or those that values have where it says none.
+int32_t kind_of(int32_t said, const OnnxValue& value) {
+  return said != ASTER_ML_ONNX_NONE ? said : aster_ml_onnx_value_kind(value.get());
+}
+
+void realize(const OnnxValue& results) {
+  std::vector<Lazy> tensors;
+  std::vector<aster_ml_lazy*> all;
+  for (size_t i = 0; i < aster_ml_onnx_value_count(results.get()); ++i) {
+    OnnxValue value;
+    check_model(aster_ml_onnx_value_at(value.get(), results.get(), i));
+    const bool numbers = aster_ml_onnx_value_kind(value.get()) == ASTER_ML_ONNX_TENSOR &&
+                         aster_ml_onnx_value_element(value.get()) != 8;
+    if (!numbers) continue;
+    tensors.emplace_back();
+    check_model(aster_ml_onnx_value_get(tensors.back().get(), value.get()));
+  }
+  for (Lazy& tensor : tensors) all.push_back(tensor.get());
+  check_model(aster_ml_lazy_realize(all.data(), all.size()));
+}
+
+void run_case(const Context& context, const Case& one) {
+  Onnx model;
+  check_model(aster_ml_onnx_read(model.get(), context.get(), one.model.c_str()));
+  OnnxValue inputs, results;
+  check(aster_ml_onnx_value_init(inputs.get(), context.get(), ASTER_ML_ONNX_SEQUENCE));
+  for (size_t i = 0; i < aster_ml_onnx_input_count(model.get()); ++i) {
+    aster_ml_onnx_type type{};
+    type.struct_size = sizeof(type);
+    check(aster_ml_onnx_input_type(&type, model.get(), i));
+    OnnxValue value;
+    read_input(value, context, one.inputs, name_of(aster_ml_onnx_input_name(model.get(), i)), i,
+               type.kind == ASTER_ML_ONNX_NONE ? ASTER_ML_ONNX_TENSOR : type.kind);
+    check(aster_ml_onnx_value_push(inputs.get(), value.get()));
+  }
+  check_model(aster_ml_onnx_run(results.get(), model.get(), inputs.get()));
+  realize(results);
+  for (size_t i = 0; i < aster_ml_onnx_value_count(results.get()); ++i) {
+    aster_ml_onnx_type type{};
+    type.struct_size = sizeof(type);
+    check(aster_ml_onnx_output_type(&type, model.get(), i));
+    OnnxValue value;
+    check_model(aster_ml_onnx_value_at(value.get(), results.get(), i));
+    const std::string stem = one.outputs + "/output_" + std::to_string(i);
+    if (one.format == "npy") {
+      Lazy tensor;
+      check_model(aster_ml_onnx_value_get(tensor.get(), value.get()));
+      write_file(stem + ".npy", to_npy(tensor));
+    } else {
+      write_file(stem + ".pb", message_of(value, kind_of(type.kind, value)));
+    }
+  }
+}
+
+std::vector<Case> read_list(const std::string& path, const std::string& format) {
+  std::vector<Case> out;
+  std::ifstream file(path);
+  if (!file) throw Failure{1, "opening '" + path + "': " + std::strerror(errno)};
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty()) continue;
+    const size_t first = line.find('\t');
+    const size_t second = first == std::string::npos ? first : line.find('\t', first + 1);
+    if (second == std::string::npos || line.find('\t', second + 1) != std::string::npos) {
+      throw Failure{2, "line " + std::to_string(out.size() + 1) + " of '" + path +
+                           "': MODEL, INPUTS and OUTPUTS with tabs between are needed"};
+    }
+    out.push_back({line.substr(0, first), line.substr(first + 1, second - first - 1),
+                   line.substr(second + 1), format});
+  }
+  return out;
+}
+
+int run_batch(const Context& context, const std::vector<Case>& cases) {
+  for (size_t i = 0; i < cases.size(); ++i) {
+    Failure failure{0, ""};
+    try {
+      run_case(context, cases[i]);
+    } catch (const Failure& thrown) {
+      failure = thrown;
+    }
+    for (char& c : failure.message) c = c == '\n' || c == '\t' ? ' ' : c;
+    std::printf("CASE\t%zu\t%d\t%s\n", i, failure.status, failure.message.c_str());
+    if (std::fflush(stdout) != 0) throw Failure{1, "standard output cannot be written"};
+  }
+  return 0;
+}
+
+}  // namespace
+
+int run_model(const Arguments& arguments) {
+  const std::string format = arguments.get("format", "pb");
+  if (format != "pb" && format != "npy") throw Failure{2, "--format " + format + ": pb or npy"};
+  Context context;
+  check(aster_ml_context_init(context.get(), nullptr));
+  if (arguments.has("batch")) {
+    if (!arguments.words.empty()) throw Failure{2, "--batch names the models"};
+    return run_batch(context, read_list(arguments.get("batch", ""), format));
+  }
+  if (arguments.words.size() != 1) throw Failure{2, "one MODEL.onnx is needed"};
+  for (const char* needed : {"inputs", "outputs"}) {
+    if (!arguments.has(needed)) throw Failure{2, std::string("--") + needed + " is needed"};
+  }
+  run_case(context,
+           {arguments.words[0], arguments.get("inputs", ""), arguments.get("outputs", ""), format});
+  return 0;
+}
+
+}  // namespace cli
