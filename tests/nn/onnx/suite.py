@@ -132,15 +132,9 @@ def compare(got, want, rtol, atol):
         same = [str(g if not isinstance(g, bytes) else g.decode()) == str(w if not isinstance(w, bytes) else w.decode())
                 for g, w in zip(got.ravel(), want.ravel())]
         return None if all(same) else f"{got.ravel()[:4]} where {want.ravel()[:4]} is expected"
-    if want.dtype.kind in "biu":
-        if np.array_equal(got, want):
-            return None
-    wide = np.float64 if want.dtype.kind not in "c" else np.complex128
-    a, b = np.asarray(got).astype(wide), np.asarray(want).astype(wide)
-    narrow = want.dtype.itemsize == 1 or str(want.dtype) in ("bfloat16", "int4", "uint4")
-    close = np.isclose(a, b, rtol=max(rtol, 1e-2 if str(want.dtype) == "bfloat16" else 0), atol=atol, equal_nan=True)
-    if narrow and want.dtype.kind not in "biu" and not close.all():
-        pass
+    rtol = max(rtol, 2**-6) if want.dtype.name == "bfloat16" else rtol
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    close = np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
     if close.all():
         return None
     at = np.argwhere(~close)[0]
