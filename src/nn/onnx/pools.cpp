@@ -142,8 +142,8 @@ void max_unpool(Op& op) {
   if (!read_pool(op, &w, x)) return;
   Dims shape(x->shape().first(2));
   for (size_t i = 0; i < w.rank; ++i) shape.push((x->dim(i + 2) - 1) * w.stride[i] - w.before[i] - w.after[i] + w.kernel[i]);
-  const Dims inner(shape);
-  if (op.has(2)) shape = Dims(op.ints(2));
+  const Words asked = op.has(2) ? op.ints(2) : Words();
+  if (op.ok() && op.has(2) && asked.size() != x->ndim) op.fail(ASTER_FAIL(kSHAPE, "unpooled to %s", uop::brief_shape(asked).text));
   if (!op.ok()) return;
   Word count = 1;
   for (const Word dim : words_of(shape)) {
@@ -156,7 +156,13 @@ void max_unpool(Op& op) {
   const std::array<Word, 1> coordinates{-1};
   if (index == nullptr || values == nullptr) return op.fail(last_failure());
   const Node y = op.g.scatter(uop::Op::kSink, flat, values, {&index, 1}, coordinates);
-  op.set(y == nullptr ? y : op.g.reshape(y, shape));
+  Node result = y == nullptr ? y : op.g.reshape(y, shape);
+  if (!asked.empty() && result != nullptr) {
+    Dims none(x->ndim, 0), after(x->ndim, 0);
+    for (size_t i = 0; i < x->ndim; ++i) after[i] = asked[i] - shape[i];
+    result = tensor::pad(op.g, result, none, after, 0, DType::kInt64);
+  }
+  op.set(result);
 }
 
 }  // namespace build
