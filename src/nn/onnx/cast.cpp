@@ -45,13 +45,15 @@ Expr to_float8(Expr x, DType dtype, bool saturate) {
 
 Expr to_float4(Expr x) {
   const Expr wide = x.cast(DType::kFloat32);
-  const Expr a = uop::min(uop::abs(wide), 6.0);
+  const Expr size = uop::abs(wide);
+  const Expr a = uop::where(size < 6.0, size, 6.0);
   const Expr small = alu(uop::Op::kRound, a * 2.0) * 0.5;
   const Expr large = alu(uop::Op::kRound, a * 0.5) * 2.0;
   const Expr y = uop::where(a < 2.0, small,
                             uop::where(a < 4.0, alu(uop::Op::kRound, a), uop::min(large, 6.0)));
-  const Expr one = uop::where(wide != wide, y.like(6), y);
-  return uop::where((wide < 0.0) | (uop::recip(wide) < 0.0), -one, one);
+  // It has no NaN: that becomes -0.
+  const Expr signed_y = uop::where((wide < 0.0) | (uop::recip(wide) < 0.0), -y, y);
+  return uop::where(wide != wide, -y.like(0), signed_y);
 }
 
 // A power of two: the exponent of the float32, rounded as said.

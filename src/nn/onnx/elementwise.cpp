@@ -169,8 +169,20 @@ void div(Op& op) {
 }
 
 void mod(Op& op) {
+  const Expr a = op.x(0), b = op.x(1);
+  if (!op.ok()) return;
   const bool c = op.integer("fmod", 0) != 0;
-  binary(op, c ? ops::fmod : ops::mod);
+  if (!dtype::is_float(a.dtype())) return binary(op, c ? ops::fmod : ops::mod);
+  // Of a finite number by an infinite one it is that number, moved by the divisor where signs differ.
+  const DType wide = dtype::is_narrow_float(a.dtype()) ? DType::kFloat32 : a.dtype();
+  const Expr x = a.cast(wide), y = b.cast(wide);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Expr turns = x / y;
+  const Expr plain = x - (c ? uop::trunc(turns) : uop::floor(turns)) * y;
+  const Expr apart = ((x < 0.0) ^ (y < 0.0)) & (x != 0.0);
+  const Expr far = c ? x : uop::where(apart, y, x);
+  const Expr infinite = (uop::abs(y) == kInfinity) & (uop::abs(x) < kInfinity);
+  op.set(uop::where(infinite, far.expand(plain.shape()), plain).cast(a.dtype()));
 }
 
 void pow(Op& op) {

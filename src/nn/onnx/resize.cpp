@@ -22,7 +22,11 @@ struct Line {
 double position(const Line& line, const Sampling& s, Word i) {
   const auto x = static_cast<double>(i), in = static_cast<double>(line.size), out = static_cast<double>(line.result);
   if (s.coordinates == "asymmetric") return x / line.scale;
-  if (s.coordinates == "align_corners") return line.result == 1 ? 0 : x * (in - 1) / (out - 1);
+  if (s.coordinates == "align_corners") {
+    // By what the scale says, though the result is whole.
+    const double whole = line.scale * in;
+    return line.result == 1 || whole <= 1 ? 0 : x * (in - 1) / (whole - 1);
+  }
   if (s.coordinates == "pytorch_half_pixel" && line.result == 1) return 0;
   if (s.coordinates == "tf_half_pixel_for_nn") return (x + 0.5) / line.scale;
   if (s.coordinates == "tf_crop_and_resize") {
