@@ -24,6 +24,7 @@ SLOW = re.compile(
     r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear"
     r"|program_load|lazy_backward"
     r"|state_(set|load|read|write|realize|set_layer|set_optimizer|(read|from)_\w+)"
+    r"|onnx_(read|from_bytes|run)"
     r"|kernel_(add_source|from_\w+)"
     r"|(sgd|adam|lars|lamb|muon)_init|optimizer_(step\w*|get|realize)|layer_get"
     r"|tensor_(?!from_buffer|count|is_)\w+)$"
@@ -121,6 +122,8 @@ LEFT_OUT = {
         for size in (2, 3, 4, 8)
         for kind in "fd"
     },
+    "onnx_value_to_proto": "files of messages are the command line's",
+    "onnx_value_from_proto": "as onnx_value_to_proto",
     "sticky_text": "text of integers is Python's own",
     "view_from_memory": "view_of_object describes memory of Python objects",
     "view_from_buffer": "as view_from_memory",
@@ -131,7 +134,7 @@ LEFT_OUT = {
 }
 
 # Functions that return a value and not a status.
-VALUES = re.compile(r"_(is_\w+|dtype|device_type|device_index|count_\w+)$")
+VALUES = re.compile(r"_(onnx_(has_operator|value_kind|value_element)|is_\w+|dtype|device_type|device_index|count_\w+)$")
 
 # One parameter: C type -> (declaration of name, position and whether it may be null; hint; whether
 # it is a pointer that may be null).

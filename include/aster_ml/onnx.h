@@ -45,12 +45,12 @@ enum {
 /* What a model says of one of its inputs or outputs. */
 typedef struct aster_ml_onnx_type {
   uint32_t struct_size;
-  int32_t kind;       /* aster_ml_onnx_kind */
-  int32_t inner;      /* of what is in a sequence or optional */
-  int32_t element;    /* of its tensors; 0: not said */
-  int32_t dtype;      /* that of the engine; 0 for texts */
-  int32_t ndim;       /* -1: not said */
-  int64_t shape[16];  /* the first axes; -1: any size */
+  int32_t kind;      /* aster_ml_onnx_kind */
+  int32_t inner;     /* of what is in a sequence or optional */
+  int32_t element;   /* of its tensors; 0: not said */
+  int32_t dtype;     /* that of the engine; 0 for texts */
+  int32_t ndim;      /* -1: not said */
+  int64_t shape[16]; /* the first axes; -1: any size */
 } aster_ml_onnx_type;
 
 /* ---- Models ---- */
@@ -82,12 +82,17 @@ ASTER_ML_API int32_t aster_ml_onnx_input_type(aster_ml_onnx_type *out, const ast
 ASTER_ML_API int32_t aster_ml_onnx_output_type(aster_ml_onnx_type *out, const aster_ml_onnx *model,
                                                size_t index);
 
+/* The name that an axis of an input has where its size is any; null where it has none. Owns: the
+ * model. */
+ASTER_ML_API const char *aster_ml_onnx_input_axis_name(const aster_ml_onnx *model, size_t index,
+                                                       size_t axis);
+
 /* The opset of a domain ("": ai.onnx) that the model was written for; 0: it names none. */
 ASTER_ML_API int64_t aster_ml_onnx_opset(const aster_ml_onnx *model, const char *domain);
 
 /* Runs the model: inputs is a sequence with a value an input, in order, out one with a value an
- * output. Errors: UNSUPPORTED (an operator, a dtype), FORMAT (the graph: what computes a value comes
- * behind its use), ARGUMENT (inputs missing or too many), SHAPE, DTYPE, RANGE (an operator's
+ * output. Errors: UNSUPPORTED (an operator, a dtype), FORMAT (the graph: what computes a value
+ * comes behind its use), ARGUMENT (inputs missing or too many), SHAPE, DTYPE, RANGE (an operator's
  * operands, told with its name; loops that do not end), as realize. */
 ASTER_ML_API int32_t aster_ml_onnx_run(aster_ml_onnx_value *out, const aster_ml_onnx *model,
                                        const aster_ml_onnx_value *inputs);

@@ -102,7 +102,8 @@ std::string to_npy(Lazy& tensor) {
     check(aster_ml_lazy_copy_out(out.data() + begin, out.size() - begin, tensor.get()));
     return out;
   }
-  throw Failure{2, std::string("a tensor of ") + aster_ml_dtype_name(dtype) + " as an array of NumPy"};
+  throw Failure{2,
+                std::string("a tensor of ") + aster_ml_dtype_name(dtype) + " as an array of NumPy"};
 }
 
 std::string member_of(const Context& context, const std::string& archive, const std::string& name) {

@@ -46,8 +46,8 @@ void check_model(int32_t status) {
 std::string name_of(const char* name) { return name == nullptr ? std::string() : name; }
 
 void read_value(OnnxValue& out, const Context& context, const std::string& bytes, int32_t kind) {
-  check_model(aster_ml_onnx_value_from_proto(out.get(), context.get(), bytes.data(), bytes.size(),
-                                             kind));
+  check_model(
+      aster_ml_onnx_value_from_proto(out.get(), context.get(), bytes.data(), bytes.size(), kind));
 }
 
 // The I-th input: input_I.pb, input_I.npy or NAME.npy in a folder, or NAME in an archive.

@@ -73,11 +73,11 @@ Status check_opsets(const ModelProto& proto) {
   return kOk;
 }
 
-Status keep_name(Model& model, std::string_view name) {
-  Text text(model.names.memory());
+Status keep_name(Vec<Text>& names, std::string_view name) {
+  Text text(names.memory());
   text << name;
   if (text.c_str() == nullptr) return text.status();
-  return model.names.push(std::move(text));
+  return names.push(std::move(text));
 }
 
 Status fill_model(Model& model, Source source, std::string_view directory) {
@@ -91,14 +91,16 @@ Status fill_model(Model& model, Source source, std::string_view directory) {
   for (const ValueInfo& input : graph.inputs) {
     if (model.top.contains(input.name)) continue;
     ASTER_TRY(model.inputs.push(&input));
-    ASTER_TRY(keep_name(model, input.name));
+    ASTER_TRY(keep_name(model.names, input.name));
+    for (const std::string_view name : input.type.names) {
+      ASTER_TRY(keep_name(model.axis_names, name));
+    }
   }
-  for (const ValueInfo& output : graph.outputs) ASTER_TRY(keep_name(model, output.name));
+  for (const ValueInfo& output : graph.outputs) ASTER_TRY(keep_name(model.names, output.name));
   return kOk;
 }
 
-Status make_model(aster_ml_onnx* out, Context& context, Source source,
-                  std::string_view directory) {
+Status make_model(aster_ml_onnx* out, Context& context, Source source, std::string_view directory) {
   Model* model = context.heap().create<Model>(context);
   if (model == nullptr) return out_of_memory(sizeof(Model));
   Status status = handle_init(model, context, destroy_model);
@@ -176,8 +178,8 @@ int32_t aster_ml_onnx_read(aster_ml_onnx* out, const aster_ml_context* context, 
   ASTER_TRY(lock.status());
   if (out == nullptr || path == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer is given");
   aster::nn::Source source;
-  ASTER_TRY(aster::nn::map_file(&source, *impl, path, aster::nn::Mapped::kPrivate, 0,
-                                aster::nn::kRest));
+  ASTER_TRY(
+      aster::nn::map_file(&source, *impl, path, aster::nn::Mapped::kPrivate, 0, aster::nn::kRest));
   const std::string_view whole(path);
   const size_t slash = whole.rfind('/');
   const std::string_view folder = slash == 0 ? std::string_view("/")
@@ -237,6 +239,18 @@ int32_t aster_ml_onnx_output_type(aster_ml_onnx_type* out, const aster_ml_onnx* 
                                   size_t index) {
   ASTER_API();
   return give_type(out, model, true, index);
+}
+
+const char* aster_ml_onnx_input_axis_name(const aster_ml_onnx* model, size_t index, size_t axis) {
+  const Model* impl = model_of(model);
+  if (impl == nullptr || index >= impl->inputs.size() ||
+      axis >= impl->inputs[index]->type.names.size()) {
+    return nullptr;
+  }
+  size_t at = axis;
+  for (size_t i = 0; i < index; ++i) at += impl->inputs[i]->type.names.size();
+  aster::Text& name = const_cast<Model*>(impl)->axis_names[at];
+  return name.view().empty() ? nullptr : name.c_str();
 }
 
 int64_t aster_ml_onnx_opset(const aster_ml_onnx* model, const char* domain) {

@@ -17,8 +17,8 @@ DType wide_of(DType dtype) { return dtype::is_narrow_float(dtype) ? DType::kFloa
 Node split_heads(Op& op, Node x, Word heads) {
   if (x == nullptr) return nullptr;
   if (x->ndim != 3 || heads < 1 || x->dim(2) % heads != 0) {
-    op.fail(ASTER_FAIL(kSHAPE, "%s in %lld heads", uop::brief(x).text,
-                       static_cast<long long>(heads)));
+    op.fail(
+        ASTER_FAIL(kSHAPE, "%s in %lld heads", uop::brief(x).text, static_cast<long long>(heads)));
     return nullptr;
   }
   const Node apart = op.g.reshape(x, std::array{x->dim(0), x->dim(1), heads, x->dim(2) / heads});
@@ -65,7 +65,8 @@ class Attention {
   void run() {
     if (!read()) return;
     const DType wide = wide_of(q_->dtype);
-    const double scale = std::sqrt(op_.number("scale", 1 / std::sqrt(static_cast<double>(q_->dim(3)))));
+    const double scale =
+        std::sqrt(op_.number("scale", 1 / std::sqrt(static_cast<double>(q_->dim(3)))));
     const Expr q = Expr{&g_, g_.cast(q_, wide)} * scale;
     Expr k = Expr{&g_, g_.cast(repeat_heads(op_, k_, q_->dim(1) / k_->dim(1)), wide)} * scale;
     Expr scores{&g_, tensor::matmul(g_, q.n, permute_last(op_, k.n))};
@@ -106,7 +107,9 @@ class Attention {
     if (!op_.ok()) return false;
     const bool fits = q_->ndim == 4 && k_->ndim == 4 && v_->ndim == 4 && k_->dim(1) > 0 &&
                       q_->dim(1) % k_->dim(1) == 0 && v_->dim(1) == k_->dim(1);
-    if (!fits) op_.fail(ASTER_FAIL(kSHAPE, "%s, %s, %s", uop::brief(q_).text, uop::brief(k_).text, uop::brief(v_).text));
+    if (!fits)
+      op_.fail(ASTER_FAIL(kSHAPE, "%s, %s, %s", uop::brief(q_).text, uop::brief(k_).text,
+                          uop::brief(v_).text));
     return op_.ok();
   }
 
@@ -129,7 +132,8 @@ class Attention {
         Dims none(mask->ndim, 0), after(mask->ndim, 0);
         after[mask->ndim - 1u] = missing;
         mask = flag ? tensor::pad(g_, mask, none, after, 0, DType::kBool)
-                    : tensor::pad(g_, mask, none, after, std::bit_cast<Word>(-kInfinity), DType::kFloat64);
+                    : tensor::pad(g_, mask, none, after, std::bit_cast<Word>(-kInfinity),
+                                  DType::kFloat64);
       }
       if (flag) {
         allow(&bias, {&g_, mask}, wide);
@@ -138,7 +142,8 @@ class Attention {
       }
     }
     const Dims plane(Words(std::array<Word, 4>{1, 1, queries, keys}));
-    const Expr i = uop::iota(g_, DType::kInt64, plane, 2), j = uop::iota(g_, DType::kInt64, plane, 3);
+    const Expr i = uop::iota(g_, DType::kInt64, plane, 2),
+               j = uop::iota(g_, DType::kInt64, plane, 3);
     Expr at = i + static_cast<double>(past_);
     Expr valid{&g_, nullptr};
     if (op_.has(6)) {
@@ -146,7 +151,8 @@ class Attention {
       if (past_ == 0) at = i + (valid - static_cast<double>(queries));
     }
     if (op_.integer("is_causal", 0) != 0) allow(&bias, j <= at, wide);
-    const int64_t left = op_.integer("left_window_size", -1), right = op_.integer("right_window_size", -1);
+    const int64_t left = op_.integer("left_window_size", -1),
+                  right = op_.integer("right_window_size", -1);
     if (left >= 0) allow(&bias, at - j <= static_cast<double>(left), wide);
     if (right >= 0) allow(&bias, j - at <= static_cast<double>(right), wide);
     if (valid.n != nullptr) allow(&bias, j < valid, wide);
@@ -185,7 +191,10 @@ Expr at_time(Op& op, Node x, Word i) { return {&op.g, tensor::select(op.g, x, 2,
 
 // [..., 1] behind, or before, the last axis.
 Expr column(Expr x) { return {x.g, tensor::unsqueeze(*x.g, x.n, -1)}; }
-Expr row(Expr x) { return {x.g, x.n == nullptr ? nullptr : tensor::unsqueeze(*x.g, x.n, static_cast<int64_t>(x.ndim()) - 1)}; }
+Expr row(Expr x) {
+  return {x.g, x.n == nullptr ? nullptr
+                              : tensor::unsqueeze(*x.g, x.n, static_cast<int64_t>(x.ndim()) - 1)};
+}
 
 // The sum over the axis before the last, which disappears.
 Expr contracted(Op& op, Expr x) {
@@ -205,7 +214,9 @@ void linear_attention(Op& op) {
   const std::string_view rule = op.text("update_rule", "gated_delta");
   const bool gated = rule == "gated" || rule == "gated_delta";
   const bool delta = rule == "delta" || rule == "gated_delta";
-  if (heads < 1 || kv < 1 || heads % kv != 0) op.fail(ASTER_FAIL(kSHAPE, "%lld and %lld heads", static_cast<long long>(heads), static_cast<long long>(kv)));
+  if (heads < 1 || kv < 1 || heads % kv != 0)
+    op.fail(ASTER_FAIL(kSHAPE, "%lld and %lld heads", static_cast<long long>(heads),
+                       static_cast<long long>(kv)));
   const DType wide = DType::kFloat32;
   const auto heads_of = [&](size_t i, Word count) {
     const Node x = op.in(i);
@@ -215,10 +226,13 @@ void linear_attention(Op& op) {
   const Node decay = gated ? heads_of(4, kv) : nullptr;
   const Node given = delta ? op.in(5) : nullptr;
   if (!op.ok() || q == nullptr || k == nullptr || v == nullptr) return op.fail(last_failure());
-  const Node beta = given == nullptr ? nullptr : op.g.cast(split_heads(op, given, given->dim(given->ndim - 1u)), wide);
+  const Node beta = given == nullptr
+                        ? nullptr
+                        : op.g.cast(split_heads(op, given, given->dim(given->ndim - 1u)), wide);
   const Word b = q->dim(0), t = q->dim(2), dk = q->dim(3), dv = v->dim(3);
   if (t > 1 << 16) return op.fail(ASTER_FAIL(kRANGE, "%lld steps", static_cast<long long>(t)));
-  Expr state = op.has(3) ? op.x(3).cast(wide) : Expr{&op.g, op.g.constant(wide, 0, std::array{b, kv, dk, dv})};
+  Expr state = op.has(3) ? op.x(3).cast(wide)
+                         : Expr{&op.g, op.g.constant(wide, 0, std::array{b, kv, dk, dv})};
   const double given_scale = op.number("scale", 0);
   const double scale = given_scale == 0 ? 1 / std::sqrt(static_cast<double>(dk)) : given_scale;
   Vec<Node> all(op.heap());
@@ -243,16 +257,19 @@ void linear_attention(Op& op) {
 void causal_conv_with_state(Op& op) {
   const Node x = op.in(0), w = op.in(1);
   if (!op.ok()) return;
-  if (x->ndim != 3 || w->ndim != 3 || w->dim(2) < 1) return op.fail(ASTER_FAIL(kSHAPE, "%s by %s", uop::brief(x).text, uop::brief(w).text));
+  if (x->ndim != 3 || w->ndim != 3 || w->dim(2) < 1)
+    return op.fail(ASTER_FAIL(kSHAPE, "%s by %s", uop::brief(x).text, uop::brief(w).text));
   const Word k = w->dim(2), n = x->dim(2);
-  const Node before = op.has(3) ? op.in(3) : op.g.constant(x->dtype, 0, std::array{x->dim(0), x->dim(1), k - 1});
+  const Node before =
+      op.has(3) ? op.in(3) : op.g.constant(x->dtype, 0, std::array{x->dim(0), x->dim(1), k - 1});
   const Node padded = tensor::cat(op.g, std::array{before, x}, 2);
   if (padded == nullptr) return op.fail(last_failure());
   const DType wide = wide_of(x->dtype);
   Expr y{&op.g, nullptr};
   for (Word i = 0; i < k && op.ok(); ++i) {
     const Expr tap = Expr{&op.g, tensor::select(op.g, w, 2, i)}.cast(wide);
-    const Expr part = Expr{&op.g, tensor::cut_axis(op.g, padded, 2, i, i + n)}.cast(wide) * tap.reshape(std::array<Word, 3>{1, w->dim(0), 1});
+    const Expr part = Expr{&op.g, tensor::cut_axis(op.g, padded, 2, i, i + n)}.cast(wide) *
+                      tap.reshape(std::array<Word, 3>{1, w->dim(0), 1});
     y = i == 0 ? part : y + part;
   }
   if (op.has(2)) y = y + Expr{&op.g, along_axis(op, op.in(2), 1, 3)}.cast(wide);
@@ -284,14 +301,17 @@ void rotary_embedding(Op& op) {
   if (!op.ok() || x == nullptr) return op.fail(last_failure());
   const Word whole = x->dim(3), asked = op.integer("rotary_embedding_dim", 0);
   const Word size = asked == 0 ? whole : asked, half = size / 2;
-  if (x->ndim != 4 || size > whole || size % 2 != 0) return op.fail(ASTER_FAIL(kSHAPE, "%s turned by %lld", uop::brief(given).text, static_cast<long long>(size)));
+  if (x->ndim != 4 || size > whole || size % 2 != 0)
+    return op.fail(ASTER_FAIL(kSHAPE, "%s turned by %lld", uop::brief(given).text,
+                              static_cast<long long>(size)));
   if (op.has(3)) {
     cosines = take(op, cosines, 0, op.in(3));
     sines = take(op, sines, 0, op.in(3));
   }
   if (cosines == nullptr || sines == nullptr) return op.fail(last_failure());
   const DType wide = wide_of(x->dtype);
-  const Expr c = Expr{&op.g, tensor::unsqueeze(op.g, cosines, 1)}.cast(wide), s = Expr{&op.g, tensor::unsqueeze(op.g, sines, 1)}.cast(wide);
+  const Expr c = Expr{&op.g, tensor::unsqueeze(op.g, cosines, 1)}.cast(wide),
+             s = Expr{&op.g, tensor::unsqueeze(op.g, sines, 1)}.cast(wide);
   const Node turned = tensor::cut_axis(op.g, x, 3, 0, size);
   if (turned == nullptr) return op.fail(last_failure());
   Expr a{&op.g, nullptr}, b{&op.g, nullptr};
@@ -308,10 +328,12 @@ void rotary_embedding(Op& op) {
   b = b.cast(wide);
   const Expr real = c * a - s * b, imaginary = s * a + c * b;
   if (real.n == nullptr || imaginary.n == nullptr) return op.fail(last_failure());
-  Node y = interleaved ? tensor::stack(op.g, std::array{real.n, imaginary.n}, 4) : tensor::cat(op.g, std::array{real.n, imaginary.n}, 3);
+  Node y = interleaved ? tensor::stack(op.g, std::array{real.n, imaginary.n}, 4)
+                       : tensor::cat(op.g, std::array{real.n, imaginary.n}, 3);
   if (y == nullptr) return op.fail(last_failure());
   y = op.g.cast(op.g.reshape(y, std::array{x->dim(0), x->dim(1), x->dim(2), size}), x->dtype);
-  if (size < whole) y = tensor::cat(op.g, std::array{y, tensor::cut_axis(op.g, x, 3, size, whole)}, 3);
+  if (size < whole)
+    y = tensor::cat(op.g, std::array{y, tensor::cut_axis(op.g, x, 3, size, whole)}, 3);
   op.set(packed ? join_heads(op, y) : y);
 }
 
@@ -319,18 +341,23 @@ void flex_attention(Op& op) {
   const Ref q = op.value(0), k = op.value(1), v = op.value(2);
   const Node query = op.in(0), key = op.in(1), value = op.in(2);
   if (!op.ok()) return;
-  if (query->ndim != 4 || key->ndim != 4 || value->ndim != 4 || key->dim(1) < 1 || query->dim(1) % key->dim(1) != 0) {
-    return op.fail(ASTER_FAIL(kSHAPE, "%s, %s, %s", uop::brief(query).text, uop::brief(key).text, uop::brief(value).text));
+  if (query->ndim != 4 || key->ndim != 4 || value->ndim != 4 || key->dim(1) < 1 ||
+      query->dim(1) % key->dim(1) != 0) {
+    return op.fail(ASTER_FAIL(kSHAPE, "%s, %s, %s", uop::brief(query).text, uop::brief(key).text,
+                              uop::brief(value).text));
   }
   const auto precision = static_cast<int32_t>(op.integer("softmax_precision", 0));
-  const DType wide = precision != 0 ? dtype_of(op, precision) : query->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  const DType wide = precision != 0                    ? dtype_of(op, precision)
+                     : query->dtype == DType::kFloat64 ? DType::kFloat64
+                                                       : DType::kFloat32;
   const double scale = op.number("scale", 1 / std::sqrt(static_cast<double>(query->dim(3))));
   const Word times = query->dim(1) / key->dim(1);
   const DType computed = wide_of(wide);
   const auto modified = [&](std::string_view name, const Ref& given) {
     if (!op.has(name) || !op.ok()) return given;
     const Vec<Ref> out = op.body(name, {&given, 1});
-    if (op.ok() && out.size() != 1) op.fail(ASTER_FAIL(kFORMAT, "a modifier of %zu results", out.size()));
+    if (op.ok() && out.size() != 1)
+      op.fail(ASTER_FAIL(kFORMAT, "a modifier of %zu results", out.size()));
     return op.ok() ? out[0] : given;
   };
   Ref scores, probabilities;

@@ -34,7 +34,8 @@ DType dtype_of(Op& op, int32_t element);
 
 // ---- movement ----
 
-// x along an axis at indices of any shape, negative ones from its end: x[:axis] + at + x[axis + 1:].
+// x along an axis at indices of any shape, negative ones from its end: x[:axis] + at + x[axis +
+// 1:].
 Node take(Op& op, Node x, size_t axis, Node at);
 // Indices of an integer dtype, negative ones counted from the end of size elements, as int64.
 Node from_front(Op& op, Node at, Word size);

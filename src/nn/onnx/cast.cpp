@@ -20,15 +20,13 @@ double overflow_of(DType dtype) {
 }
 
 Expr to_float8(Expr x, DType dtype, bool saturate) {
-  const Expr wide = x.cast(dtype::is_narrow_float(x.dtype()) || !dtype::is_float(x.dtype())
-                               ? DType::kFloat32
-                               : x.dtype());
+  const Expr wide =
+      x.cast(dtype::is_narrow_float(x.dtype()) || !dtype::is_float(x.dtype()) ? DType::kFloat32
+                                                                              : x.dtype());
   const bool infinite = dtype == DType::kFp8E5M2;
   const double limit = overflow_of(dtype);
   Graph& g = *x.g;
-  const double most = dtype == DType::kFp8E4M3       ? 448
-                      : dtype == DType::kFp8E4M3Fnuz ? 240
-                                                     : 57344;
+  const double most = dtype == DType::kFp8E4M3 ? 448 : dtype == DType::kFp8E4M3Fnuz ? 240 : 57344;
   const Expr kept = uop::min(uop::max(wide, -most), most).cast(dtype);
   const Expr nan{&g, g.constant(dtype, kNan, x.shape())};
   Expr y = uop::where(wide != wide, nan, kept);
@@ -73,8 +71,8 @@ Expr to_float8e8m0(Expr x, bool saturate, std::string_view round) {
   const Expr none = wide != wide;
   if (saturate) exponent = uop::min(exponent, word(254));
   const Expr shifted = alu(uop::Op::kShl, exponent, word(23));
-  const Expr value{&g, g.bitcast(uop::where(exponent <= word(0), word(0x400000), shifted).n,
-                                 DType::kFloat32)};
+  const Expr value{
+      &g, g.bitcast(uop::where(exponent <= word(0), word(0x400000), shifted).n, DType::kFloat32)};
   return uop::where(none | (exponent >= word(255)), value.like(kNan), value);
 }
 
@@ -192,8 +190,8 @@ void cast_from_texts(Op& op, const Value& given, int32_t to) {
   const bool floats = dtype::is_float(dtype);
   Ref made;
   void* data;
-  op.fail(make_stored(&made, &data, op.engine(), dtype, {given.shape.data(), given.shape.size()},
-                      to));
+  op.fail(
+      make_stored(&made, &data, op.engine(), dtype, {given.shape.data(), given.shape.size()}, to));
   for (size_t i = 0; op.ok() && i < given.texts.size(); ++i) {
     double real = 0;
     int64_t whole = 0;
@@ -236,11 +234,10 @@ void cast_as(Op& op, int32_t to) {
 int32_t named_type(std::string_view name) {
   for (int32_t code = 1; code < 32; ++code) {
     std::string_view known = element_name(code);
-    const bool equal =
-        known.size() == name.size() &&
-        std::equal(known.begin(), known.end(), name.begin(), [](char a, char b) {
-          return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
-        });
+    const bool equal = known.size() == name.size() &&
+                       std::equal(known.begin(), known.end(), name.begin(), [](char a, char b) {
+                         return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
+                       });
     if (equal) return code;
   }
   return name == "FLOAT" ? kFloat : name == "DOUBLE" ? kDouble : 0;

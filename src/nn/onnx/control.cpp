@@ -47,7 +47,9 @@ Ref stacked(Op& op, const Vec<Ref>& values, int64_t axis, bool reverse, const Va
     Dims shape(1, 0);
     for (const Word dim : info.type.shape) shape.push(dim < 0 ? 0 : dim);
     const DType dtype = dtype_of(op, info.type.element);
-    if (op.ok()) op.fail(make_tensor(&made, op.engine(), op.g.constant(dtype, 0, shape), info.type.element, false));
+    if (op.ok())
+      op.fail(make_tensor(&made, op.engine(), op.g.constant(dtype, 0, shape), info.type.element,
+                          false));
     return made;
   }
   Vec<Node> nodes(op.heap());
@@ -84,7 +86,8 @@ class Scanned {
 Words word_list(Op& op, std::string_view key, size_t count) {
   const Words given = op.integers(key);
   if (!given.empty() && given.size() != count) {
-    op.fail(ASTER_FAIL(kSHAPE, "'%.*s' has %zu words, %zu are needed", static_cast<int>(key.size()), key.data(), given.size(), count));
+    op.fail(ASTER_FAIL(kSHAPE, "'%.*s' has %zu words, %zu are needed", static_cast<int>(key.size()),
+                       key.data(), given.size(), count));
   }
   return given;
 }
@@ -103,7 +106,8 @@ Ref selected(Op& op, const Ref& x, int64_t axis, int64_t at) {
   return made;
 }
 
-Vec<Ref> scan_once(Op& op, const ScanPlan& plan, std::span<const Ref> operands, const GraphProto& body) {
+Vec<Ref> scan_once(Op& op, const ScanPlan& plan, std::span<const Ref> operands,
+                   const GraphProto& body) {
   Vec<Ref> results(op.heap()), state(op.heap());
   const size_t outputs = body.outputs.size() - plan.states;
   Scanned scanned(op, outputs);
@@ -114,7 +118,9 @@ Vec<Ref> scan_once(Op& op, const ScanPlan& plan, std::span<const Ref> operands, 
     if (x == nullptr) op.fail(ASTER_FAIL(kDTYPE, "a scan over what is no tensor"));
     if (!op.ok()) return results;
     const size_t axis = op.axis(plan.in_axes.empty() ? 0 : plan.in_axes[i], x->ndim);
-    if (op.ok() && turns >= 0 && x->dim(axis) != turns) op.fail(ASTER_FAIL(kSHAPE, "scans of %lld and %lld turns", static_cast<long long>(turns), static_cast<long long>(x->dim(axis))));
+    if (op.ok() && turns >= 0 && x->dim(axis) != turns)
+      op.fail(ASTER_FAIL(kSHAPE, "scans of %lld and %lld turns", static_cast<long long>(turns),
+                         static_cast<long long>(x->dim(axis))));
     if (op.ok()) turns = x->dim(axis);
   }
   for (int64_t turn = 0; turn < turns && op.ok(); ++turn) {
@@ -122,7 +128,9 @@ Vec<Ref> scan_once(Op& op, const ScanPlan& plan, std::span<const Ref> operands, 
     for (const Ref& one : state) op.fail(given.push(one));
     for (size_t i = 0; i < plan.scans && op.ok(); ++i) {
       const bool back = !plan.in_directions.empty() && plan.in_directions[i] != 0;
-      op.fail(given.push(selected(op, operands[plan.states + i], plan.in_axes.empty() ? 0 : plan.in_axes[i], back ? turns - 1 - turn : turn)));
+      op.fail(given.push(selected(op, operands[plan.states + i],
+                                  plan.in_axes.empty() ? 0 : plan.in_axes[i],
+                                  back ? turns - 1 - turn : turn)));
     }
     if (!op.ok()) return results;
     const Vec<Ref> out = op.body("body", {given.data(), given.size()});
@@ -133,7 +141,8 @@ Vec<Ref> scan_once(Op& op, const ScanPlan& plan, std::span<const Ref> operands, 
   for (const Ref& one : state) op.fail(results.push(one));
   for (size_t i = 0; i < outputs && op.ok(); ++i) {
     const bool back = !plan.out_directions.empty() && plan.out_directions[i] != 0;
-    op.fail(results.push(stacked(op, scanned.of(i), plan.out_axes.empty() ? 0 : plan.out_axes[i], back, body.outputs[plan.states + i])));
+    op.fail(results.push(stacked(op, scanned.of(i), plan.out_axes.empty() ? 0 : plan.out_axes[i],
+                                 back, body.outputs[plan.states + i])));
   }
   return results;
 }
@@ -143,12 +152,14 @@ void scan_batches(Op& op, ScanPlan plan, const GraphProto& body) {
   Vec<Vec<Ref>> all(op.heap());
   const size_t count = plan.states + plan.scans;
   const Node first = op.in(1);
-  if (!op.ok() || first->ndim == 0) return op.fail(ASTER_FAIL(kSHAPE, "a scan without a batch axis"));
+  if (!op.ok() || first->ndim == 0)
+    return op.fail(ASTER_FAIL(kSHAPE, "a scan without a batch axis"));
   const Word batches = first->dim(0);
   plan.in_directions = op.integers("directions");
   for (Word b = 0; b < batches && op.ok(); ++b) {
     Vec<Ref> operands(op.heap());
-    for (size_t i = 0; i < count && op.ok(); ++i) op.fail(operands.push(selected(op, op.value(i + 1), 0, b)));
+    for (size_t i = 0; i < count && op.ok(); ++i)
+      op.fail(operands.push(selected(op, op.value(i + 1), 0, b)));
     if (!op.ok()) return;
     op.fail(all.push(scan_once(op, plan, {operands.data(), operands.size()}, body)));
   }
@@ -167,14 +178,16 @@ void if_(Op& op) {
   const bool yes = truth(op, op.value(0));
   if (!op.ok()) return;
   const Vec<Ref> out = op.body(yes ? "then_branch" : "else_branch", {});
-  if (op.ok() && out.size() < op.results()) op.fail(ASTER_FAIL(kFORMAT, "a branch of %zu results", out.size()));
+  if (op.ok() && out.size() < op.results())
+    op.fail(ASTER_FAIL(kFORMAT, "a branch of %zu results", out.size()));
   for (size_t i = 0; i < op.results() && op.ok(); ++i) op.set(i, out[i]);
 }
 
 void loop(Op& op) {
   const GraphProto* body = graph_of(op, "body");
   const size_t states = op.count() < 2 ? 0 : op.count() - 2;
-  if (body == nullptr || body->outputs.size() < states + 1 || body->outputs.size() - 1 < op.results()) {
+  if (body == nullptr || body->outputs.size() < states + 1 ||
+      body->outputs.size() - 1 < op.results()) {
     return op.fail(ASTER_FAIL(kFORMAT, "a loop whose body does not fit"));
   }
   const int64_t most = op.scalar(0, INT64_MAX);
@@ -184,7 +197,9 @@ void loop(Op& op) {
   for (size_t i = 0; i < states + 2; ++i) op.fail(given.push(i < 2 ? Ref() : op.value(i)));
   Scanned scanned(op, scans);
   for (int64_t turn = 0; turn < most && on && op.ok(); ++turn) {
-    if (turn == kMostTurns) return op.fail(ASTER_FAIL(kRANGE, "a loop of more than %lld turns", static_cast<long long>(kMostTurns)));
+    if (turn == kMostTurns)
+      return op.fail(
+          ASTER_FAIL(kRANGE, "a loop of more than %lld turns", static_cast<long long>(kMostTurns)));
     given[0] = whole(op, turn);
     given[1] = flag(op, on);
     if (!op.ok()) return;
@@ -195,7 +210,8 @@ void loop(Op& op) {
     for (size_t i = 0; i < scans && op.ok(); ++i) scanned.add(i, out[1 + states + i]);
   }
   for (size_t i = 0; i < op.results() && op.ok(); ++i) {
-    op.set(i, i < states ? given[2 + i] : stacked(op, scanned.of(i - states), 0, false, body->outputs[1 + i]));
+    op.set(i, i < states ? given[2 + i]
+                         : stacked(op, scanned.of(i - states), 0, false, body->outputs[1 + i]));
   }
 }
 
@@ -204,9 +220,11 @@ void scan(Op& op) {
   const bool old = op.version < 9;
   const size_t count = op.count() - (old && op.count() != 0 ? 1 : 0);
   const int64_t scans = op.integer("num_scan_inputs", 0);
-  if (body == nullptr || scans < 1 || static_cast<size_t>(scans) > count) return op.fail(ASTER_FAIL(kFORMAT, "a scan of %lld operands", static_cast<long long>(scans)));
+  if (body == nullptr || scans < 1 || static_cast<size_t>(scans) > count)
+    return op.fail(ASTER_FAIL(kFORMAT, "a scan of %lld operands", static_cast<long long>(scans)));
   ScanPlan plan{count - static_cast<size_t>(scans), static_cast<size_t>(scans), {}, {}, {}, {}};
-  if (body->outputs.size() < plan.states || body->outputs.size() < op.results()) return op.fail(ASTER_FAIL(kFORMAT, "a scan whose body does not fit"));
+  if (body->outputs.size() < plan.states || body->outputs.size() < op.results())
+    return op.fail(ASTER_FAIL(kFORMAT, "a scan whose body does not fit"));
   if (old) return scan_batches(op, plan, *body);
   const size_t outputs = body->outputs.size() - plan.states;
   plan.in_axes = word_list(op, "scan_input_axes", plan.scans);
@@ -224,7 +242,8 @@ void sequence_map(Op& op) {
   const GraphProto* body = graph_of(op, "body");
   const Ref sequence = op.value(0);
   if (!op.ok()) return;
-  if (body == nullptr || sequence->kind != Kind::kSequence || body->outputs.size() < op.results()) return op.fail(ASTER_FAIL(kFORMAT, "a map over what is no sequence"));
+  if (body == nullptr || sequence->kind != Kind::kSequence || body->outputs.size() < op.results())
+    return op.fail(ASTER_FAIL(kFORMAT, "a map over what is no sequence"));
   Vec<Ref> results(op.heap());
   for (size_t i = 0; i < op.results(); ++i) {
     Ref list;
@@ -238,7 +257,9 @@ void sequence_map(Op& op) {
       const Ref other = op.value(i);
       if (!op.ok()) return;
       const bool list = other->kind == Kind::kSequence;
-      if (list && turn >= other->items.size()) return op.fail(ASTER_FAIL(kSHAPE, "sequences of %zu and %zu items", sequence->items.size(), other->items.size()));
+      if (list && turn >= other->items.size())
+        return op.fail(ASTER_FAIL(kSHAPE, "sequences of %zu and %zu items", sequence->items.size(),
+                                  other->items.size()));
       op.fail(given.push(list ? other->items[turn] : other));
     }
     if (!op.ok()) return;

@@ -15,11 +15,13 @@ struct Box {
 
 Box box_of(const double* at, bool center) {
   if (center) return {at[1] - at[3] / 2, at[0] - at[2] / 2, at[1] + at[3] / 2, at[0] + at[2] / 2};
-  return {std::min(at[0], at[2]), std::min(at[1], at[3]), std::max(at[0], at[2]), std::max(at[1], at[3])};
+  return {std::min(at[0], at[2]), std::min(at[1], at[3]), std::max(at[0], at[2]),
+          std::max(at[1], at[3])};
 }
 
 bool overlap(const Box& a, const Box& b, double threshold) {
-  const double h = std::min(a.y1, b.y1) - std::max(a.y0, b.y0), w = std::min(a.x1, b.x1) - std::max(a.x0, b.x0);
+  const double h = std::min(a.y1, b.y1) - std::max(a.y0, b.y0),
+               w = std::min(a.x1, b.x1) - std::max(a.x0, b.x0);
   if (h <= 0 || w <= 0) return false;
   const double both = h * w, all = a.area() + b.area() - both;
   return all > 0 && both / all > threshold;
@@ -35,7 +37,10 @@ void non_max_suppression(Op& op) {
   const double iou = op.real(3, 0), least = op.real(4, -INFINITY);
   if (!op.ok()) return;
   const Node b = op.in(0), s = op.in(1);
-  if (b->ndim != 3 || b->dim(2) != 4 || s->ndim != 3 || s->dim(0) != b->dim(0) || s->dim(2) != b->dim(1)) return op.fail(ASTER_FAIL(kSHAPE, "boxes %s, scores %s", uop::brief(b).text, uop::brief(s).text));
+  if (b->ndim != 3 || b->dim(2) != 4 || s->ndim != 3 || s->dim(0) != b->dim(0) ||
+      s->dim(2) != b->dim(1))
+    return op.fail(
+        ASTER_FAIL(kSHAPE, "boxes %s, scores %s", uop::brief(b).text, uop::brief(s).text));
   const bool center = op.integer("center_point_box", 0) != 0;
   const auto n = static_cast<size_t>(b->dim(1)), classes = static_cast<size_t>(s->dim(1));
   Vec<Word> out(op.heap()), order(op.heap());
@@ -44,13 +49,18 @@ void non_max_suppression(Op& op) {
   for (size_t batch = 0; batch < static_cast<size_t>(b->dim(0)); ++batch) {
     for (size_t c = 0; c < classes && op.ok(); ++c) {
       const double* of = scores.data() + (batch * classes + c) * n;
-      const auto box = [&](Word i) { return box_of(boxes.data() + (batch * n + static_cast<size_t>(i)) * 4, center); };
+      const auto box = [&](Word i) {
+        return box_of(boxes.data() + (batch * n + static_cast<size_t>(i)) * 4, center);
+      };
       std::iota(order.begin(), order.end(), Word{0});
-      std::sort(order.begin(), order.end(), [&](Word x, Word y) { return of[x] != of[y] ? of[x] > of[y] : x < y; });
+      std::sort(order.begin(), order.end(),
+                [&](Word x, Word y) { return of[x] != of[y] ? of[x] > of[y] : x < y; });
       chosen.clear();
       for (const Word i : order) {
         if (static_cast<int64_t>(chosen.size()) >= most || !(of[i] > least)) break;
-        const bool hidden = std::any_of(chosen.begin(), chosen.end(), [&](size_t k) { return overlap(box(static_cast<Word>(k)), box(i), iou); });
+        const bool hidden = std::any_of(chosen.begin(), chosen.end(), [&](size_t k) {
+          return overlap(box(static_cast<Word>(k)), box(i), iou);
+        });
         if (hidden) continue;
         op.fail(chosen.push(static_cast<size_t>(i)));
         const Word row[] = {static_cast<Word>(batch), static_cast<Word>(c), i};
@@ -58,7 +68,9 @@ void non_max_suppression(Op& op) {
       }
     }
   }
-  if (op.ok()) op.set(op.stored({out.data(), out.size()}, std::array{static_cast<Word>(out.size() / 3), Word{3}}, DType::kInt64));
+  if (op.ok())
+    op.set(op.stored({out.data(), out.size()},
+                     std::array{static_cast<Word>(out.size() / 3), Word{3}}, DType::kInt64));
 }
 
 namespace {
@@ -85,7 +97,8 @@ void corners(Op& op, Samples* out, const Align& a, double y, double x, double by
   if (y >= -1 && y <= h && x >= -1 && x <= w) {
     y = std::clamp(y, 0.0, h - 1);
     x = std::clamp(x, 0.0, w - 1);
-    const Word y0 = static_cast<Word>(y), x0 = static_cast<Word>(x), y1 = std::min(y0 + 1, a.height - 1), x1 = std::min(x0 + 1, a.width - 1);
+    const Word y0 = static_cast<Word>(y), x0 = static_cast<Word>(x),
+               y1 = std::min(y0 + 1, a.height - 1), x1 = std::min(x0 + 1, a.width - 1);
     const double ly = y - static_cast<double>(y0), lx = x - static_cast<double>(x0);
     const Word at[] = {y0 * a.width + x0, y0 * a.width + x1, y1 * a.width + x0, y1 * a.width + x1};
     const double of[] = {(1 - ly) * (1 - lx), (1 - ly) * lx, ly * (1 - lx), ly * lx};
@@ -105,16 +118,21 @@ void sample_box(Op& op, Samples* out, const Align& a, const double* roi) {
     w = std::max(w, 1.0);
     h = std::max(h, 1.0);
   }
-  const double cell_h = h / static_cast<double>(a.rows), cell_w = w / static_cast<double>(a.columns);
+  const double cell_h = h / static_cast<double>(a.rows),
+               cell_w = w / static_cast<double>(a.columns);
   const double limit = 1 << 12;
-  const double grid_h = a.ratio > 0 ? static_cast<double>(a.ratio) : std::ceil(cell_h), grid_w = a.ratio > 0 ? static_cast<double>(a.ratio) : std::ceil(cell_w);
-  if (!(grid_h <= limit && grid_w <= limit)) return op.fail(ASTER_FAIL(kRANGE, "a box of %g by %g", h, w));
+  const double grid_h = a.ratio > 0 ? static_cast<double>(a.ratio) : std::ceil(cell_h),
+               grid_w = a.ratio > 0 ? static_cast<double>(a.ratio) : std::ceil(cell_w);
+  if (!(grid_h <= limit && grid_w <= limit))
+    return op.fail(ASTER_FAIL(kRANGE, "a box of %g by %g", h, w));
   const double count = std::max(grid_h * grid_w, 1.0);
   for (Word i = 0; i < a.rows; ++i) {
     for (Word j = 0; j < a.columns; ++j) {
       for (double u = 0; u < grid_h && op.ok(); ++u) {
         for (double v = 0; v < grid_w && op.ok(); ++v) {
-          corners(op, out, a, y0 + static_cast<double>(i) * cell_h + (u + 0.5) * cell_h / grid_h, x0 + static_cast<double>(j) * cell_w + (v + 0.5) * cell_w / grid_w, a.greatest ? 1 : 1 / count);
+          corners(op, out, a, y0 + static_cast<double>(i) * cell_h + (u + 0.5) * cell_h / grid_h,
+                  x0 + static_cast<double>(j) * cell_w + (v + 0.5) * cell_w / grid_w,
+                  a.greatest ? 1 : 1 / count);
         }
       }
     }
@@ -130,11 +148,22 @@ void roi_align(Op& op) {
   const Words batches = op.ints(2);
   if (!op.ok()) return;
   const Node boxes = op.in(1);
-  Align a{x->ndim == 4 ? x->dim(2) : 0, x->ndim == 4 ? x->dim(3) : 0, op.integer("output_height", 1), op.integer("output_width", 1), op.integer("sampling_ratio", 0), op.number("spatial_scale", 1), 0, op.text("mode", "avg") == "max"};
-  const bool half = op.version >= 16 && op.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  Align a{x->ndim == 4 ? x->dim(2) : 0,
+          x->ndim == 4 ? x->dim(3) : 0,
+          op.integer("output_height", 1),
+          op.integer("output_width", 1),
+          op.integer("sampling_ratio", 0),
+          op.number("spatial_scale", 1),
+          0,
+          op.text("mode", "avg") == "max"};
+  const bool half =
+      op.version >= 16 && op.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
   a.offset = half ? 0.5 : 0;
-  if (x->ndim != 4 || a.height < 1 || a.width < 1 || boxes->ndim != 2 || boxes->dim(1) != 4 || boxes->dim(0) != static_cast<Word>(batches.size()) || a.rows < 1 || a.columns < 1 || a.rows > 1 << 12 || a.columns > 1 << 12) {
-    return op.fail(ASTER_FAIL(kSHAPE, "%s in boxes %s", uop::brief(x).text, uop::brief(boxes).text));
+  if (x->ndim != 4 || a.height < 1 || a.width < 1 || boxes->ndim != 2 || boxes->dim(1) != 4 ||
+      boxes->dim(0) != static_cast<Word>(batches.size()) || a.rows < 1 || a.columns < 1 ||
+      a.rows > 1 << 12 || a.columns > 1 << 12) {
+    return op.fail(
+        ASTER_FAIL(kSHAPE, "%s in boxes %s", uop::brief(x).text, uop::brief(boxes).text));
   }
   const Word c = x->dim(1);
   const Node flat = op.g.reshape(x, std::array{x->dim(0), c, a.height * a.width});
@@ -145,18 +174,22 @@ void roi_align(Op& op) {
     if (!op.ok()) return;
     const std::array shape{a.rows * a.columns, samples.each, Word{4}};
     const Node at = op.stored({samples.places.data(), samples.places.size()}, shape, DType::kInt64);
-    const Expr weight{&op.g, op.stored(std::span<const double>(samples.weights.data(), samples.weights.size()), shape, x->dtype)};
+    const Expr weight{
+        &op.g, op.stored(std::span<const double>(samples.weights.data(), samples.weights.size()),
+                         shape, x->dtype)};
     const Node image = tensor::select(op.g, flat, 0, batches[i]);
     const Expr read = Expr{&op.g, take(op, image, 1, at)} * weight;
     // The greatest of weighted corners, or their sum.
     const Dims over(Words(std::array<Word, 2>{2, 3}));
     const Expr y = uop::reduce(a.greatest ? uop::Op::kMax : uop::Op::kAdd, read, over);
-    const Node cells = y.n == nullptr ? nullptr : op.g.reshape(y.n, std::array{c, a.rows, a.columns});
+    const Node cells =
+        y.n == nullptr ? nullptr : op.g.reshape(y.n, std::array{c, a.rows, a.columns});
     if (cells == nullptr) return op.fail(last_failure());
     op.fail(all.push(cells));
   }
   if (!op.ok()) return;
-  if (all.empty()) return op.set(op.g.constant(x->dtype, 0, std::array{Word{0}, c, a.rows, a.columns}));
+  if (all.empty())
+    return op.set(op.g.constant(x->dtype, 0, std::array{Word{0}, c, a.rows, a.columns}));
   op.set(tensor::stack(op.g, {all.data(), all.size()}, 0));
 }
 

@@ -173,7 +173,8 @@ void mod(Op& op) {
   if (!op.ok()) return;
   const bool c = op.integer("fmod", 0) != 0;
   if (!dtype::is_float(a.dtype())) return binary(op, c ? ops::fmod : ops::mod);
-  // Of a finite number by an infinite one it is that number, moved by the divisor where signs differ.
+  // Of a finite number by an infinite one it is that number, moved by the divisor where signs
+  // differ.
   const DType wide = dtype::is_narrow_float(a.dtype()) ? DType::kFloat32 : a.dtype();
   const Expr x = a.cast(wide), y = b.cast(wide);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -194,8 +195,8 @@ void pow(Op& op) {
                        : floats                                   ? a->dtype
                                                                   : DType::kFloat64;
     (void)both;
-    const Node y = tensor::binary(op.g, tensor::cast(op.g, a, wide), tensor::cast(op.g, b, wide),
-                                  ops::pow);
+    const Node y =
+        tensor::binary(op.g, tensor::cast(op.g, a, wide), tensor::cast(op.g, b, wide), ops::pow);
     op.set(tensor::cast(op.g, y, a->dtype));
     return;
   }
@@ -204,9 +205,7 @@ void pow(Op& op) {
   op.set(tensor::cast(op.g, y, a->dtype));
 }
 
-void bit_shift(Op& op) {
-  binary(op, op.text("direction", "") == "LEFT" ? ops::shl : ops::shr);
-}
+void bit_shift(Op& op) { binary(op, op.text("direction", "") == "LEFT" ? ops::shl : ops::shr); }
 
 void max(Op& op) {
   op.set(folded(op, [&](Node a, Node b) { return tensor::binary(op.g, a, b, ops::maximum); }));
@@ -290,7 +289,9 @@ void shrink(Op& op) {
   }
   op.set(uop::where(x < -lambda, x + bias, uop::where(x > lambda, x - bias, x.like(0))));
 }
-void gelu(Op& op) { unary(op, op.text("approximate", "none") == "tanh" ? ops::gelu : ops::gelu_erf); }
+void gelu(Op& op) {
+  unary(op, op.text("approximate", "none") == "tanh" ? ops::gelu : ops::gelu_erf);
+}
 void swish(Op& op) {
   const double alpha = op.number("alpha", 1);
   widened(op, [&](Expr x) {

@@ -23,7 +23,8 @@ Expr reflected(Expr x, double low, double high) {
 // Samples of x [N, C, sizes...] at one position an axis, [N, 1, o...] each.
 class Grid {
  public:
-  Grid(Op& op, Node x, bool align, Beyond beyond) : op_(op), x_(x), align_(align), beyond_(beyond) {}
+  Grid(Op& op, Node x, bool align, Beyond beyond)
+      : op_(op), x_(x), align_(align), beyond_(beyond) {}
 
   // A coordinate of [-1, 1] as a position on spatial axis i.
   Expr position(Expr at, size_t i) const {
@@ -100,17 +101,22 @@ void grid_sample(Op& op) {
   const Node x = op.in(0), grid = op.in(1);
   if (!op.ok()) return;
   const size_t rank = x->ndim < 2 ? 0 : x->ndim - 2u;
-  if (rank < 1 || rank > 3 || grid->ndim != x->ndim || grid->dim(grid->ndim - 1u) != static_cast<Word>(rank) || grid->dim(0) != x->dim(0)) {
+  if (rank < 1 || rank > 3 || grid->ndim != x->ndim ||
+      grid->dim(grid->ndim - 1u) != static_cast<Word>(rank) || grid->dim(0) != x->dim(0)) {
     return op.fail(ASTER_FAIL(kSHAPE, "%s at %s", uop::brief(x).text, uop::brief(grid).text));
   }
-  const std::string_view mode = op.text("mode", "linear"), padding = op.text("padding_mode", "zeros");
-  const Beyond beyond = padding == "border" ? Beyond::kBorder : padding == "reflection" ? Beyond::kReflection : Beyond::kZeros;
+  const std::string_view mode = op.text("mode", "linear"),
+                         padding = op.text("padding_mode", "zeros");
+  const Beyond beyond = padding == "border"       ? Beyond::kBorder
+                        : padding == "reflection" ? Beyond::kReflection
+                                                  : Beyond::kZeros;
   const DType wide = grid->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   Grid sampler(op, x, op.integer("align_corners", 0) != 0, beyond);
   std::array<Expr, 3> at;
   for (size_t i = 0; i < rank; ++i) {  // the last coordinate is of the first axis
     const Node one = tensor::select(op.g, grid, -1, static_cast<int64_t>(rank - 1 - i));
-    at[i] = sampler.position(Expr{&op.g, one == nullptr ? one : tensor::unsqueeze(op.g, one, 1)}.cast(wide), i);
+    at[i] = sampler.position(
+        Expr{&op.g, one == nullptr ? one : tensor::unsqueeze(op.g, one, 1)}.cast(wide), i);
   }
   const std::span<const Expr> all(at.data(), rank);
   if (mode == "nearest") {
@@ -118,7 +124,8 @@ void grid_sample(Op& op) {
     return op.set(sampler.read(all));
   }
   const bool cubic = mode == "cubic" || mode == "bicubic";
-  const Expr y = cubic ? sampler.between(all, -1, 4, cubic_weight) : sampler.between(all, 0, 2, linear_weight);
+  const Expr y =
+      cubic ? sampler.between(all, -1, 4, cubic_weight) : sampler.between(all, 0, 2, linear_weight);
   op.set(y.cast(x->dtype));
 }
 
@@ -127,7 +134,9 @@ void affine_grid(Op& op) {
   const Words size = op.ints(1);
   if (!op.ok()) return;
   const size_t rank = size.size() < 2 ? 0 : size.size() - 2;
-  if (rank < 1 || theta->ndim != 3 || theta->dim(1) != static_cast<Word>(rank) || theta->dim(2) != static_cast<Word>(rank + 1)) return op.fail(ASTER_FAIL(kSHAPE, "%s for %zu axes", uop::brief(theta).text, rank));
+  if (rank < 1 || theta->ndim != 3 || theta->dim(1) != static_cast<Word>(rank) ||
+      theta->dim(2) != static_cast<Word>(rank + 1))
+    return op.fail(ASTER_FAIL(kSHAPE, "%s for %zu axes", uop::brief(theta).text, rank));
   const bool align = op.integer("align_corners", 0) != 0;
   const DType wide = theta->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   Dims shape(Words(size).subspan(2));
@@ -148,8 +157,12 @@ void affine_grid(Op& op) {
   }
   if (!op.ok()) return;
   const Node base = tensor::cat(op.g, {columns.data(), columns.size()}, static_cast<int64_t>(rank));
-  const Node flat = base == nullptr ? base : op.g.reshape(base, std::array{base->count() / static_cast<Word>(rank + 1), static_cast<Word>(rank + 1)});
-  const Node y = tensor::matmul(op.g, flat, op.g.permute(op.g.cast(theta, wide), std::array<Word, 3>{0, 2, 1}));
+  const Node flat = base == nullptr
+                        ? base
+                        : op.g.reshape(base, std::array{base->count() / static_cast<Word>(rank + 1),
+                                                        static_cast<Word>(rank + 1)});
+  const Node y = tensor::matmul(op.g, flat,
+                                op.g.permute(op.g.cast(theta, wide), std::array<Word, 3>{0, 2, 1}));
   Dims result(1, theta->dim(0));
   for (const Word dim : words_of(shape)) result.push(dim);
   result.push(static_cast<Word>(rank));
@@ -157,34 +170,53 @@ void affine_grid(Op& op) {
 }
 
 void deform_conv(Op& op) {
-  const Node x = op.in(0), weight = op.in(1), offset = op.in(2), bias = op.in_or_null(3), mask = op.in_or_null(4);
+  const Node x = op.in(0), weight = op.in(1), offset = op.in(2), bias = op.in_or_null(3),
+             mask = op.in_or_null(4);
   if (!op.ok()) return;
-  const Words strides = op.integers("strides"), dilations = op.integers("dilations"), pads = op.integers("pads");
+  const Words strides = op.integers("strides"), dilations = op.integers("dilations"),
+              pads = op.integers("pads");
   const Word groups = op.integer("group", 1), offsets = op.integer("offset_group", 1);
-  const bool lists = (strides.empty() || strides.size() == 2) && (dilations.empty() || dilations.size() == 2) && (pads.empty() || pads.size() == 4);
-  if (!lists || x->ndim != 4 || weight->ndim != 4 || offset->ndim != 4 || groups < 1 || offsets < 1 || x->dim(1) % offsets != 0 || weight->dim(0) % groups != 0 || x->dim(1) != weight->dim(1) * groups) {
-    return op.fail(ASTER_FAIL(kSHAPE, "%s by %s with offsets %s", uop::brief(x).text, uop::brief(weight).text, uop::brief(offset).text));
+  const bool lists = (strides.empty() || strides.size() == 2) &&
+                     (dilations.empty() || dilations.size() == 2) &&
+                     (pads.empty() || pads.size() == 4);
+  if (!lists || x->ndim != 4 || weight->ndim != 4 || offset->ndim != 4 || groups < 1 ||
+      offsets < 1 || x->dim(1) % offsets != 0 || weight->dim(0) % groups != 0 ||
+      x->dim(1) != weight->dim(1) * groups) {
+    return op.fail(ASTER_FAIL(kSHAPE, "%s by %s with offsets %s", uop::brief(x).text,
+                              uop::brief(weight).text, uop::brief(offset).text));
   }
-  const Word n = x->dim(0), c = x->dim(1), kh = weight->dim(2), kw = weight->dim(3), oh = offset->dim(2), ow = offset->dim(3), each = c / offsets;
-  if (offset->dim(1) != offsets * kh * kw * 2) return op.fail(ASTER_FAIL(kSHAPE, "offsets %s", uop::brief(offset).text));
+  const Word n = x->dim(0), c = x->dim(1), kh = weight->dim(2), kw = weight->dim(3),
+             oh = offset->dim(2), ow = offset->dim(3), each = c / offsets;
+  if (offset->dim(1) != offsets * kh * kw * 2)
+    return op.fail(ASTER_FAIL(kSHAPE, "offsets %s", uop::brief(offset).text));
   const DType wide = x->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  // Images of one offset group each, [n * offsets, each, h, w]; positions [n * offsets, 1, kh * kw * oh * ow].
+  // Images of one offset group each, [n * offsets, each, h, w]; positions [n * offsets, 1, kh * kw
+  // * oh * ow].
   const Node images = op.g.reshape(x, std::array{n * offsets, each, x->dim(2), x->dim(3)});
   const Node apart = op.g.reshape(offset, std::array{n * offsets, kh * kw, Word{2}, oh, ow});
   const Dims grid(Words(std::array{Word{1}, kh, kw, oh, ow}));
   const auto place = [&](size_t axis, Word k_axis, Word o_axis) {
-    const Expr moved = Expr{&op.g, tensor::select(op.g, apart, 2, static_cast<int64_t>(axis))}.cast(wide).reshape(std::array{n * offsets, kh, kw, oh, ow});
-    const double d = dilations.empty() ? 1 : static_cast<double>(dilations[axis]), s = strides.empty() ? 1 : static_cast<double>(strides[axis]), p = pads.empty() ? 0 : static_cast<double>(pads[axis]);
-    const Expr base = uop::iota(op.g, DType::kInt64, grid, static_cast<size_t>(k_axis)).cast(wide) * d + uop::iota(op.g, DType::kInt64, grid, static_cast<size_t>(o_axis)).cast(wide) * s - p;
+    const Expr moved =
+        Expr{&op.g, tensor::select(op.g, apart, 2, static_cast<int64_t>(axis))}.cast(wide).reshape(
+            std::array{n * offsets, kh, kw, oh, ow});
+    const double d = dilations.empty() ? 1 : static_cast<double>(dilations[axis]),
+                 s = strides.empty() ? 1 : static_cast<double>(strides[axis]),
+                 p = pads.empty() ? 0 : static_cast<double>(pads[axis]);
+    const Expr base =
+        uop::iota(op.g, DType::kInt64, grid, static_cast<size_t>(k_axis)).cast(wide) * d +
+        uop::iota(op.g, DType::kInt64, grid, static_cast<size_t>(o_axis)).cast(wide) * s - p;
     return (moved + base).reshape(std::array{n * offsets, Word{1}, kh * kw, oh * ow});
   };
   const std::array at{place(0, 1, 3), place(1, 2, 4)};
   Grid sampler(op, images, true, Beyond::kZeros);
   Expr read = sampler.between(at, 0, 2, linear_weight);
-  if (mask != nullptr) read = read * Expr{&op.g, mask}.cast(wide).reshape(std::array{n * offsets, Word{1}, kh * kw, oh * ow});
+  if (mask != nullptr)
+    read = read *
+           Expr{&op.g, mask}.cast(wide).reshape(std::array{n * offsets, Word{1}, kh * kw, oh * ow});
   // [n, groups, c / groups * kh * kw, oh * ow], multiplied by the filters of each group.
   const Expr columns = read.reshape(std::array{n, groups, c / groups * kh * kw, oh * ow});
-  const Expr filters = Expr{&op.g, weight}.cast(wide).reshape(std::array{Word{1}, groups, weight->dim(0) / groups, c / groups * kh * kw});
+  const Expr filters = Expr{&op.g, weight}.cast(wide).reshape(
+      std::array{Word{1}, groups, weight->dim(0) / groups, c / groups * kh * kw});
   const Node y = tensor::matmul(op.g, filters.n, columns.n);
   Expr result = Expr{&op.g, y}.reshape(std::array{n, weight->dim(0), oh, ow});
   if (bias != nullptr) result = result + Expr{&op.g, along_axis(op, bias, 1, 4)}.cast(wide);

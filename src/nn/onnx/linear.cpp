@@ -37,22 +37,24 @@ void einsum(Op& op) {
   formula << op.text("equation", "");
   const char* text = formula.c_str();
   Node in[8] = {};
-  if (op.count() > std::size(in)) op.fail(ASTER_FAIL(kUNSUPPORTED, "einsum of %zu operands", op.count()));
+  if (op.count() > std::size(in))
+    op.fail(ASTER_FAIL(kUNSUPPORTED, "einsum of %zu operands", op.count()));
   for (size_t i = 0; op.ok() && i < op.count(); ++i) in[i] = op.in(i);
   if (text == nullptr) op.fail(formula.status());
   if (!op.ok()) return;
   Node y = nullptr;
-  op.fail(op.through(
-      {&y, 1},
-      [&](aster_ml_lazy* out, const aster_ml_lazy* const* given) {
-        return aster_ml_lazy_einsum(out, text, given, op.count(), 0);
-      },
-      {in, op.count()}));
+  op.fail(op.through({&y, 1},
+                     [&](aster_ml_lazy* out, const aster_ml_lazy* const* given) {
+                       return aster_ml_lazy_einsum(out, text, given, op.count(), 0);
+                     },
+                     {in, op.count()}));
   op.set(y);
 }
 
 void det(Op& op) {
-  op.set(op.through([](aster_ml_lazy* out, const aster_ml_lazy* const* in) { return aster_ml_lazy_det(out, in[0]); }, {op.in(0)}));
+  op.set(op.through([](aster_ml_lazy* out,
+                       const aster_ml_lazy* const* in) { return aster_ml_lazy_det(out, in[0]); },
+                    {op.in(0)}));
 }
 
 }  // namespace build

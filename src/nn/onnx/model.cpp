@@ -6,10 +6,10 @@ namespace aster::nn::onnx {
 
 const ElementInfo* element_info(int32_t code) {
   switch (code) {
-#define ELEMENT(number, Name, name, dtype, bits, field)               \
-  case number: {                                                      \
+#define ELEMENT(number, Name, name, dtype, bits, field)                  \
+  case number: {                                                         \
     static constexpr ElementInfo kInfo{name, DType::dtype, bits, field}; \
-    return &kInfo;                                                    \
+    return &kInfo;                                                       \
   }
 #include "nn/onnx/types.def"
     default:
@@ -20,8 +20,8 @@ const ElementInfo* element_info(int32_t code) {
 const char* element_name(int32_t code) {
   const ElementInfo* info = element_info(code);
   if (info != nullptr) return info->name;
-  return code == kText        ? "string"
-         : code == kComplex64 ? "complex64"
+  return code == kText         ? "string"
+         : code == kComplex64  ? "complex64"
          : code == kComplex128 ? "complex128"
                                : "an unknown type";
 }
@@ -82,27 +82,32 @@ class Reader {
   Status info(ValueInfo* out, Bytes message);
   Status type(Type* out, Bytes message, int depth);
   Status tensor_type(Type* out, Bytes message);
-  Status shape(Words* out, Bytes message);
+  Status shape(Type* out, Bytes message);
   Status opset(Opset* out, Bytes message);
   Status weight(Weight* out, Bytes message, bool sparse);
   Arena& arena_;
 };
 
-Status Reader::shape(Words* out, Bytes message) {
+Status Reader::shape(Type* out, Bytes message) {
   List<Word> dims(arena_);
+  List<std::string_view> names(arena_);
   const Status walked = fields(message, [&](const Field& f) {
     if (f.number != 1) return kOk;
     Word dim = -1;
+    std::string_view name;
     const Status seen = fields(f.bytes, [&](const Field& d) {
       if (d.number == 1 && d.kind == 0) dim = d.integer();
+      if (d.number == 2) name = d.text();
       return kOk;
     });
     ASTER_TRY(seen);
     dims.push(dim < 0 ? -1 : dim);
+    names.push(name);
     return kOk;
   });
   ASTER_TRY(walked);
-  *out = kept(dims);
+  out->shape = kept(dims);
+  out->names = kept(names);
   return kOk;
 }
 
@@ -111,7 +116,7 @@ Status Reader::tensor_type(Type* out, Bytes message) {
     if (f.number == 1) out->element = static_cast<int32_t>(f.value);
     if (f.number != 2) return kOk;
     out->shaped = true;
-    return shape(&out->shape, f.bytes);
+    return shape(out, f.bytes);
   });
 }
 
@@ -132,6 +137,7 @@ Status Reader::type(Type* out, Bytes message, int depth) {
       out->inner = inner.kind;
       out->element = inner.element;
       out->shape = inner.shape;
+      out->names = inner.names;
       return kOk;
     });
   });

@@ -33,7 +33,8 @@ struct Type {
   Kind inner = Kind::kNone;  // of a sequence or optional
   int32_t element = 0;
   bool shaped = false;
-  Words shape;  // -1: any
+  Words shape;                              // -1: any
+  std::span<const std::string_view> names;  // of axes of any size, else empty
 };
 struct GraphProto;
 struct Attribute {

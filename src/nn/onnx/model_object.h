@@ -11,6 +11,7 @@ struct Model : HandleObject {
       : arena(of.blocks()),
         directory(of.heap()),
         names(of.heap()),
+        axis_names(of.heap()),
         weight_index(of.heap()),
         weights(of.heap()),
         top(of.heap()),
@@ -20,11 +21,12 @@ struct Model : HandleObject {
   Source source;
   ModelProto proto;
   Text directory;
-  Vec<Text> names;  // zero-terminated: of inputs, then of outputs
+  Vec<Text> names;       // zero-terminated: of inputs, then of outputs
+  Vec<Text> axis_names;  // of inputs' axes, one input after another
   Map<const void*, uint32_t> weight_index;
-  Vec<Ref> weights;                        // those that were used
+  Vec<Ref> weights;                           // those that were used
   Map<std::string_view, bool, TextHash> top;  // names of the outermost graph's weights
-  Vec<const ValueInfo*> inputs;            // that are no weights
+  Vec<const ValueInfo*> inputs;               // that are no weights
 
   // A weight's value, read once.
   Status weight(Ref* out, Run& run, const Weight& of);

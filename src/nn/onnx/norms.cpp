@@ -35,7 +35,8 @@ void batch_normalization(Op& op) {
   const Node x = op.in(0);
   if (!op.ok()) return;
   const DType wide = wide_of(x);
-  const bool training = op.integer("training_mode", 0) != 0 || (op.version < 7 && op.integer("is_test", 0) == 0);
+  const bool training =
+      op.integer("training_mode", 0) != 0 || (op.version < 7 && op.integer("is_test", 0) == 0);
   const double epsilon = op.number("epsilon", 1e-5), momentum = op.number("momentum", 0.9);
   const Expr v = Expr{&op.g, x}.cast(wide);
   const Expr scale = by_channel(op, 1, x->ndim, wide), bias = by_channel(op, 2, x->ndim, wide);
@@ -49,11 +50,14 @@ void batch_normalization(Op& op) {
     const Expr spread = mean_over(apart * apart, axes);
     const Dims channels(1, x->dim(1));
     op.set(1, (mean * momentum + now * (1 - momentum)).reshape(channels).cast(op.in(3)->dtype).n);
-    op.set(2, (variance * momentum + spread * (1 - momentum)).reshape(channels).cast(op.in(4)->dtype).n);
+    op.set(
+        2,
+        (variance * momentum + spread * (1 - momentum)).reshape(channels).cast(op.in(4)->dtype).n);
     mean = now;
     variance = spread;
   }
-  op.set(0, ((v - mean) * uop::recip(uop::sqrt(variance + epsilon)) * scale + bias).cast(x->dtype).n);
+  op.set(0,
+         ((v - mean) * uop::recip(uop::sqrt(variance + epsilon)) * scale + bias).cast(x->dtype).n);
 }
 
 void instance_normalization(Op& op) {
@@ -61,7 +65,8 @@ void instance_normalization(Op& op) {
   if (!op.ok()) return;
   const DType wide = wide_of(x);
   Expr mean, inverse;
-  const Expr y = normalised(Expr{&op.g, x}.cast(wide), axes_from(2, x->ndim), op.number("epsilon", 1e-5), &mean, &inverse);
+  const Expr y = normalised(Expr{&op.g, x}.cast(wide), axes_from(2, x->ndim),
+                            op.number("epsilon", 1e-5), &mean, &inverse);
   op.set((y * by_channel(op, 1, x->ndim, wide) + by_channel(op, 2, x->ndim, wide)).cast(x->dtype));
 }
 
@@ -69,7 +74,9 @@ void group_normalization(Op& op) {
   const Node x = op.in(0);
   const Word groups = op.integer("num_groups", 0);
   if (!op.ok()) return;
-  if (x->ndim < 2 || groups < 1 || x->dim(1) % groups != 0) return op.fail(ASTER_FAIL(kSHAPE, "%s in %lld groups", uop::brief(x).text, static_cast<long long>(groups)));
+  if (x->ndim < 2 || groups < 1 || x->dim(1) % groups != 0)
+    return op.fail(ASTER_FAIL(kSHAPE, "%s in %lld groups", uop::brief(x).text,
+                              static_cast<long long>(groups)));
   const DType wide = wide_of(x);
   Dims apart;
   apart.push(x->dim(0));
@@ -77,9 +84,12 @@ void group_normalization(Op& op) {
   apart.push(x->dim(1) / groups);
   for (size_t i = 2; i < x->ndim; ++i) apart.push(x->dim(i));
   Expr mean, inverse;
-  Expr y = normalised(Expr{&op.g, x}.cast(wide).reshape(apart), axes_from(2, apart.size()), op.number("epsilon", 1e-5), &mean, &inverse);
+  Expr y = normalised(Expr{&op.g, x}.cast(wide).reshape(apart), axes_from(2, apart.size()),
+                      op.number("epsilon", 1e-5), &mean, &inverse);
   if (op.version < 21) {  // a scale and a bias a group
-    const auto by_group = [&](size_t i) { return Expr{&op.g, along_axis(op, op.in(i), 1, apart.size())}.cast(wide); };
+    const auto by_group = [&](size_t i) {
+      return Expr{&op.g, along_axis(op, op.in(i), 1, apart.size())}.cast(wide);
+    };
     y = (y * by_group(1) + by_group(2)).reshape(x->shape());
   } else {
     y = y.reshape(x->shape()) * by_channel(op, 1, x->ndim, wide) + by_channel(op, 2, x->ndim, wide);
@@ -96,7 +106,8 @@ void layer_normalization(Op& op) {
   if (!op.ok()) return;
   const DType computed = dtype::is_narrow_float(wide) ? DType::kFloat32 : wide;
   Expr mean, inverse;
-  Expr y = normalised(Expr{&op.g, x}.cast(computed), axes_from(axis, x->ndim), op.number("epsilon", 1e-5), &mean, &inverse);
+  Expr y = normalised(Expr{&op.g, x}.cast(computed), axes_from(axis, x->ndim),
+                      op.number("epsilon", 1e-5), &mean, &inverse);
   y = y.cast(x->dtype);
   y = y * op.x(1);
   if (op.has(2)) y = y + op.x(2);
@@ -113,7 +124,8 @@ void rms_normalization(Op& op) {
   const DType wide = x->dtype == DType::kFloat64 ? DType::kFloat64 : dtype_of(op, stash);
   if (!op.ok()) return;
   const Expr v = Expr{&op.g, x}.cast(dtype::is_narrow_float(wide) ? DType::kFloat32 : wide);
-  const Expr y = v * uop::recip(uop::sqrt(mean_over(v * v, axes_from(axis, x->ndim)) + op.number("epsilon", 1e-5)));
+  const Expr y = v * uop::recip(uop::sqrt(mean_over(v * v, axes_from(axis, x->ndim)) +
+                                          op.number("epsilon", 1e-5)));
   const Expr scale = op.x(1);
   op.set(y.cast(scale.dtype()) * scale);
 }
@@ -127,7 +139,8 @@ void lp_normalization(Op& op) {
   if (!op.ok()) return;
   const Dims axes(1, static_cast<Word>(axis));
   const Expr v = Expr{&op.g, x}.cast(wide_of(x));
-  const Expr norm = p == 1 ? uop::reduce(uop::Op::kAdd, uop::abs(v), axes) : uop::sqrt(uop::reduce(uop::Op::kAdd, v * v, axes));
+  const Expr norm = p == 1 ? uop::reduce(uop::Op::kAdd, uop::abs(v), axes)
+                           : uop::sqrt(uop::reduce(uop::Op::kAdd, v * v, axes));
   op.set(uop::where(norm == 0.0, v.like(0), v / norm).cast(x->dtype));
 }
 
@@ -135,7 +148,9 @@ void lrn(Op& op) {
   const Node x = op.in(0);
   const int64_t size = op.integer("size", 1);
   if (!op.ok()) return;
-  if (x->ndim < 2 || size < 1 || size > 1 << 20) return op.fail(ASTER_FAIL(kSHAPE, "%s over %lld channels", uop::brief(x).text, static_cast<long long>(size)));
+  if (x->ndim < 2 || size < 1 || size > 1 << 20)
+    return op.fail(ASTER_FAIL(kSHAPE, "%s over %lld channels", uop::brief(x).text,
+                              static_cast<long long>(size)));
   const DType wide = wide_of(x);
   const Expr v = Expr{&op.g, x}.cast(wide);
   Dims before(x->ndim, 0), after(x->ndim, 0);
@@ -146,16 +161,19 @@ void lrn(Op& op) {
   if (windows == nullptr) return op.fail(last_failure());
   const Dims axes(1, 2);
   const Expr all{&op.g, uop::drop_axes(op.g, op.g.reduce(uop::Op::kAdd, windows, axes), axes)};
-  const double alpha = op.number("alpha", 1e-4), beta = op.number("beta", 0.75), bias = op.number("bias", 1);
+  const double alpha = op.number("alpha", 1e-4), beta = op.number("beta", 0.75),
+               bias = op.number("bias", 1);
   op.set((v / uop::pow(all * (alpha / static_cast<double>(size)) + bias, beta)).cast(x->dtype));
 }
 
 void mean_variance_normalization(Op& op) {
   const Node x = op.in(0);
   if (!op.ok()) return;
-  const Dims axes = op.has("axes") ? op.resolved(op.integers("axes"), x->ndim) : Dims(Words(std::array<Word, 3>{0, 2, 3}));
+  const Dims axes = op.has("axes") ? op.resolved(op.integers("axes"), x->ndim)
+                                   : Dims(Words(std::array<Word, 3>{0, 2, 3}));
   if (!op.ok()) return;
-  if (!op.has("axes") && x->ndim != 4) return op.fail(ASTER_FAIL(kSHAPE, "%s without axes", uop::brief(x).text));
+  if (!op.has("axes") && x->ndim != 4)
+    return op.fail(ASTER_FAIL(kSHAPE, "%s without axes", uop::brief(x).text));
   const Expr v = Expr{&op.g, x}.cast(wide_of(x));
   const Expr apart = v - mean_over(v, axes);
   op.set((apart / (uop::sqrt(mean_over(apart * apart, axes)) + 1e-9)).cast(x->dtype));

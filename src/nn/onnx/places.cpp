@@ -91,7 +91,8 @@ void gather(Op& op) {
   if (!op.ok()) return;
   const size_t axis = op.axis(op.integer("axis", 0), x->ndim);
   if (!op.ok()) return;
-  if (dtype::is_float(at->dtype)) return op.fail(ASTER_FAIL(kDTYPE, "indices %s", uop::brief(at).text));
+  if (dtype::is_float(at->dtype))
+    return op.fail(ASTER_FAIL(kDTYPE, "indices %s", uop::brief(at).text));
   if (at->ndim == 0 && op.value(1)->known) {
     const int64_t one = op.scalar(1, 0);
     if (op.ok()) op.set(tensor::select(op.g, x, static_cast<int64_t>(axis), one), op.element(0));
@@ -117,11 +118,14 @@ void gather_nd(Op& op) {
   if (!op.ok()) return;
   const bool fits = at->ndim >= 1 && batch >= 0 && batch < at->ndim && batch <= x->ndim &&
                     at->dim(at->ndim - 1u) >= 0 && at->dim(at->ndim - 1u) + batch <= x->ndim;
-  if (!fits) return op.fail(ASTER_FAIL(kSHAPE, "%s at %s", uop::brief(x).text, uop::brief(at).text));
+  if (!fits)
+    return op.fail(ASTER_FAIL(kSHAPE, "%s at %s", uop::brief(x).text, uop::brief(at).text));
   const size_t b = static_cast<size_t>(batch), k = static_cast<size_t>(at->dim(at->ndim - 1u));
   Dims shape(at->shape().first(at->ndim - 1u)), coordinates;
   for (size_t i = 0; i < x->ndim; ++i) {
-    coordinates.push(i < b ? static_cast<Word>(i) : i < b + k ? -static_cast<Word>(i - b) - 1 : static_cast<Word>(shape.size()));
+    coordinates.push(i < b       ? static_cast<Word>(i)
+                     : i < b + k ? -static_cast<Word>(i - b) - 1
+                                 : static_cast<Word>(shape.size()));
     if (i >= b + k) shape.push(x->dim(i));
   }
   Vec<Node> parts(op.heap());
@@ -138,7 +142,8 @@ void scatter_elements(Op& op) {
   const Node index = from_front(op, at, x->dim(axis));
   op.set(op.through(
              [&](aster_ml_lazy* out, const aster_ml_lazy* const* in) {
-               return aster_ml_lazy_scatter(out, in[0], static_cast<int64_t>(axis), in[1], in[2], mode, 1);
+               return aster_ml_lazy_scatter(out, in[0], static_cast<int64_t>(axis), in[1], in[2],
+                                            mode, 1);
              },
              {x, index, src}),
          op.element(0));
@@ -150,7 +155,9 @@ void scatter_nd(Op& op) {
   if (!op.ok()) return;
   const bool fits = at->ndim >= 1 && at->dim(at->ndim - 1u) <= x->ndim &&
                     updates->ndim + at->dim(at->ndim - 1u) == at->ndim - 1 + x->ndim;
-  if (!fits) return op.fail(ASTER_FAIL(kSHAPE, "%s at %s of %s", uop::brief(updates).text, uop::brief(at).text, uop::brief(x).text));
+  if (!fits)
+    return op.fail(ASTER_FAIL(kSHAPE, "%s at %s of %s", uop::brief(updates).text,
+                              uop::brief(at).text, uop::brief(x).text));
   const size_t k = static_cast<size_t>(at->dim(at->ndim - 1u));
   Dims coordinates;
   for (size_t i = 0; i < x->ndim; ++i) {
@@ -158,7 +165,8 @@ void scatter_nd(Op& op) {
   }
   Vec<Node> parts(op.heap());
   if (!index_parts(op, &parts, at, x->shape(), 0, updates->shape())) return;
-  op.set(op.g.scatter(scatter_op(mode), x, updates, {parts.data(), parts.size()}, coordinates), op.element(0));
+  op.set(op.g.scatter(scatter_op(mode), x, updates, {parts.data(), parts.size()}, coordinates),
+         op.element(0));
 }
 
 void one_hot(Op& op) {
@@ -166,16 +174,19 @@ void one_hot(Op& op) {
   const double asked = op.real(1, 0);
   const Node values = op.in(2);
   if (!op.ok()) return;
-  if (!(asked >= 0 && asked < 1e9) || values->count() != 2) return op.fail(ASTER_FAIL(kRANGE, "%g classes", asked));
+  if (!(asked >= 0 && asked < 1e9) || values->count() != 2)
+    return op.fail(ASTER_FAIL(kRANGE, "%g classes", asked));
   const auto depth = static_cast<Word>(asked);
   const size_t axis = op.axis(op.integer("axis", -1), at->ndim + 1u);
   if (!op.ok()) return;
-  const Expr label{&op.g, from_front(op, tensor::unsqueeze(op.g, at, static_cast<int64_t>(axis)), depth)};
+  const Expr label{&op.g,
+                   from_front(op, tensor::unsqueeze(op.g, at, static_cast<int64_t>(axis)), depth)};
   Dims shape(at->ndim + 1u, 1);
   shape[axis] = depth;
   const Expr classes = uop::iota(op.g, DType::kInt64, shape, axis);
   const Expr flat{&op.g, op.g.reshape(values, std::array{Word{2}})};
-  const Expr off{&op.g, tensor::select(op.g, flat.n, 0, 0)}, on{&op.g, tensor::select(op.g, flat.n, 0, 1)};
+  const Expr off{&op.g, tensor::select(op.g, flat.n, 0, 0)},
+      on{&op.g, tensor::select(op.g, flat.n, 0, 1)};
   op.set(uop::where(label == classes, on, off), op.element(2));
 }
 
@@ -185,9 +196,12 @@ void top_k(Op& op) {
   if (!op.ok()) return;
   const size_t axis = op.axis(op.integer("axis", -1), x->ndim);
   if (!op.ok()) return;
-  if (k < 0 || k > x->dim(axis)) return op.fail(ASTER_FAIL(kRANGE, "the first %lld of %s", static_cast<long long>(k), uop::brief(x).text));
+  if (k < 0 || k > x->dim(axis))
+    return op.fail(
+        ASTER_FAIL(kRANGE, "the first %lld of %s", static_cast<long long>(k), uop::brief(x).text));
   Node values = nullptr, indices = nullptr;
-  op.fail(tensor::sort(&values, &indices, op.g, x, static_cast<int64_t>(axis), op.integer("largest", 1) != 0, k));
+  op.fail(tensor::sort(&values, &indices, op.g, x, static_cast<int64_t>(axis),
+                       op.integer("largest", 1) != 0, k));
   if (!op.ok()) return;
   op.set(0, values, op.element(0));
   op.set(1, op.g.cast(indices, DType::kInt64));
@@ -207,9 +221,11 @@ void non_zero(Op& op) {
   if (!op.ok()) return;
   for (size_t i = 0; i < n; ++i) {
     Word rest = places[i];
-    for (size_t axis = x->ndim; axis-- > 0; rest /= x->dim(axis)) out[axis * n + i] = rest % x->dim(axis);
+    for (size_t axis = x->ndim; axis-- > 0; rest /= x->dim(axis))
+      out[axis * n + i] = rest % x->dim(axis);
   }
-  op.set(op.stored({out.data(), out.size()}, std::array{static_cast<Word>(x->ndim), static_cast<Word>(n)}, DType::kInt64));
+  op.set(op.stored({out.data(), out.size()},
+                   std::array{static_cast<Word>(x->ndim), static_cast<Word>(n)}, DType::kInt64));
 }
 
 void compress(Op& op) {
@@ -227,16 +243,20 @@ void compress(Op& op) {
     if (mask[i] != 0) op.fail(places.push(static_cast<Word>(i)));
   }
   if (!op.ok()) return;
-  const Node at = op.stored({places.data(), places.size()}, std::array{static_cast<Word>(places.size())}, DType::kInt64);
+  const Node at = op.stored({places.data(), places.size()},
+                            std::array{static_cast<Word>(places.size())}, DType::kInt64);
   op.set(take(op, x, axis, at), op.element(0));
 }
 
 void reverse_sequence(Op& op) {
   const Node x = op.in(0), lengths = op.in(1);
   if (!op.ok()) return;
-  const size_t batch = op.axis(op.integer("batch_axis", 1), x->ndim), time = op.axis(op.integer("time_axis", 0), x->ndim);
+  const size_t batch = op.axis(op.integer("batch_axis", 1), x->ndim),
+               time = op.axis(op.integer("time_axis", 0), x->ndim);
   if (!op.ok()) return;
-  if (batch == time || lengths->ndim != 1 || lengths->dim(0) != x->dim(batch)) return op.fail(ASTER_FAIL(kSHAPE, "%s with lengths %s", uop::brief(x).text, uop::brief(lengths).text));
+  if (batch == time || lengths->ndim != 1 || lengths->dim(0) != x->dim(batch))
+    return op.fail(
+        ASTER_FAIL(kSHAPE, "%s with lengths %s", uop::brief(x).text, uop::brief(lengths).text));
   const Expr length = Expr{&op.g, along_axis(op, lengths, batch, x->ndim)}.cast(DType::kInt64);
   const Expr t = uop::iota(op.g, DType::kInt64, x->shape(), time);
   const Node at = uop::where(t < length, length - 1.0 - t, t).expand(x->shape()).n;
@@ -285,7 +305,8 @@ void unique(Op& op) {
     if (i > axis) slices.after *= static_cast<size_t>(x->dim(i));
   }
   const size_t n = slices.count;
-  Vec<Word> order(op.heap()), first(op.heap()), inverse(op.heap()), counts(op.heap()), rank(op.heap());
+  Vec<Word> order(op.heap()), first(op.heap()), inverse(op.heap()), counts(op.heap()),
+      rank(op.heap());
   op.fail(order.resize(n));
   op.fail(inverse.resize(n));
   if (!op.ok()) return;
@@ -295,7 +316,8 @@ void unique(Op& op) {
     return c != 0 ? c < 0 : a < b;
   });
   for (size_t i = 0; i < n && op.ok(); ++i) {
-    const bool fresh = i == 0 || slices.compare(static_cast<size_t>(order[i]), static_cast<size_t>(order[i - 1])) != 0;
+    const bool fresh = i == 0 || slices.compare(static_cast<size_t>(order[i]),
+                                                static_cast<size_t>(order[i - 1])) != 0;
     if (fresh) {
       op.fail(first.push(order[i]));
       op.fail(counts.push(Word{0}));
@@ -312,13 +334,18 @@ void unique(Op& op) {
     op.fail(numbers.append(counts.data(), m));
     if (!op.ok()) return;
     std::iota(places.begin(), places.end(), Word{0});
-    std::sort(places.begin(), places.end(), [&](Word a, Word b) { return first[static_cast<size_t>(a)] < first[static_cast<size_t>(b)]; });
+    std::sort(places.begin(), places.end(), [&](Word a, Word b) {
+      return first[static_cast<size_t>(a)] < first[static_cast<size_t>(b)];
+    });
     for (size_t i = 0; i < m; ++i) rank[static_cast<size_t>(places[i])] = static_cast<Word>(i);
     for (size_t i = 0; i < m; ++i) counts[i] = numbers[static_cast<size_t>(places[i])];
     for (Word& one : inverse) one = rank[static_cast<size_t>(one)];
     std::sort(first.begin(), first.end());
   }
-  const auto give = [&](const Vec<Word>& list) { return op.stored({list.data(), list.size()}, std::array{static_cast<Word>(list.size())}, DType::kInt64); };
+  const auto give = [&](const Vec<Word>& list) {
+    return op.stored({list.data(), list.size()}, std::array{static_cast<Word>(list.size())},
+                     DType::kInt64);
+  };
   const Node at = give(first);
   op.set(0, take(op, x, axis, at), op.element(0));
   op.set(1, at);
@@ -331,10 +358,14 @@ void tensor_scatter(Op& op) {
   if (!op.ok()) return;
   const size_t axis = op.axis(op.integer("axis", -2), cache->ndim);
   if (!op.ok()) return;
-  if (update->ndim != cache->ndim) return op.fail(ASTER_FAIL(kSHAPE, "%s into %s", uop::brief(update).text, uop::brief(cache).text));
+  if (update->ndim != cache->ndim)
+    return op.fail(
+        ASTER_FAIL(kSHAPE, "%s into %s", uop::brief(update).text, uop::brief(cache).text));
   Expr at = uop::iota(op.g, DType::kInt64, update->shape(), axis);
-  if (op.has(2)) at = at + Expr{&op.g, along_axis(op, op.in(2), 0, cache->ndim)}.cast(DType::kInt64);
-  if (op.text("mode", "linear") == "circular") at = alu(uop::Op::kFloorMod, at, static_cast<double>(cache->dim(axis)));
+  if (op.has(2))
+    at = at + Expr{&op.g, along_axis(op, op.in(2), 0, cache->ndim)}.cast(DType::kInt64);
+  if (op.text("mode", "linear") == "circular")
+    at = alu(uop::Op::kFloorMod, at, static_cast<double>(cache->dim(axis)));
   const Node index = at.expand(update->shape()).n;
   Dims coordinates;
   for (size_t i = 0; i < cache->ndim; ++i) coordinates.push(i == axis ? -1 : static_cast<Word>(i));

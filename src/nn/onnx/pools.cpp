@@ -74,13 +74,18 @@ void max_pool(Op& op) {
   const aster_ml_pool_options o = options_of(w);
   if (!op.wants(1)) {
     return op.set(op.through(
-        [&](aster_ml_lazy* out, const aster_ml_lazy* const* in) { return aster_ml_lazy_max_pool(out, in[0], w.rank, w.kernel.at, &o); }, {x}));
+        [&](aster_ml_lazy* out, const aster_ml_lazy* const* in) {
+          return aster_ml_lazy_max_pool(out, in[0], w.rank, w.kernel.at, &o);
+        },
+        {x}));
   }
   Node results[2] = {};
-  op.fail(op.through(
-      results,
-      [&](aster_ml_lazy* out, const aster_ml_lazy* const* in) { return aster_ml_lazy_max_pool_with_indices(&out[0], &out[1], in[0], w.rank, w.kernel.at, &o); },
-      {&x, 1}));
+  op.fail(op.through(results,
+                     [&](aster_ml_lazy* out, const aster_ml_lazy* const* in) {
+                       return aster_ml_lazy_max_pool_with_indices(&out[0], &out[1], in[0], w.rank,
+                                                                  w.kernel.at, &o);
+                     },
+                     {&x, 1}));
   op.set(0, results[0]);
   op.set(1, whole_positions(op, results[1], x, op.integer("storage_order", 0) != 0));
 }
@@ -91,14 +96,20 @@ void average_pool(Op& op) {
   if (!read_pool(op, &w, x)) return;
   aster_ml_pool_options o = options_of(w);
   o.exclude_pad = op.integer("count_include_pad", 0) == 0 ? 1 : 0;
-  op.set(op.through([&](aster_ml_lazy* out, const aster_ml_lazy* const* in) { return aster_ml_lazy_avg_pool(out, in[0], w.rank, w.kernel.at, &o); }, {x}));
+  op.set(op.through(
+      [&](aster_ml_lazy* out, const aster_ml_lazy* const* in) {
+        return aster_ml_lazy_avg_pool(out, in[0], w.rank, w.kernel.at, &o);
+      },
+      {x}));
 }
 
 void lp_pool(Op& op) {
   const Node x = op.in(0);
   WindowList list;
   if (!read_pool(op, &list, x)) return;
-  const double p = op.has("p") && op.attribute("p")->type == 1 ? op.number("p", 2) : static_cast<double>(op.integer("p", 2));
+  const double p = op.has("p") && op.attribute("p")->type == 1
+                       ? op.number("p", 2)
+                       : static_cast<double>(op.integer("p", 2));
   tensor::Windows w;
   w.what = "LpPool";
   w.rank = list.rank;
@@ -130,7 +141,9 @@ void global_max_pool(Op& op) {
 }
 void global_lp_pool(Op& op) {
   const Node x = op.in(0);
-  const double p = op.has("p") && op.attribute("p")->type == 1 ? op.number("p", 2) : static_cast<double>(op.integer("p", 2));
+  const double p = op.has("p") && op.attribute("p")->type == 1
+                       ? op.number("p", 2)
+                       : static_cast<double>(op.integer("p", 2));
   if (!op.ok()) return;
   const Expr all = uop::sum(uop::pow(uop::abs(Expr{&op.g, x}), p), spatial_axes(x));
   op.set(uop::pow(all, 1 / p));
@@ -141,13 +154,16 @@ void max_unpool(Op& op) {
   WindowList w;
   if (!read_pool(op, &w, x)) return;
   Dims shape(x->shape().first(2));
-  for (size_t i = 0; i < w.rank; ++i) shape.push((x->dim(i + 2) - 1) * w.stride[i] - w.before[i] - w.after[i] + w.kernel[i]);
+  for (size_t i = 0; i < w.rank; ++i)
+    shape.push((x->dim(i + 2) - 1) * w.stride[i] - w.before[i] - w.after[i] + w.kernel[i]);
   const Words asked = op.has(2) ? op.ints(2) : Words();
-  if (op.ok() && op.has(2) && asked.size() != x->ndim) op.fail(ASTER_FAIL(kSHAPE, "unpooled to %s", uop::brief_shape(asked).text));
+  if (op.ok() && op.has(2) && asked.size() != x->ndim)
+    op.fail(ASTER_FAIL(kSHAPE, "unpooled to %s", uop::brief_shape(asked).text));
   if (!op.ok()) return;
   Word count = 1;
   for (const Word dim : words_of(shape)) {
-    if (dim < 0 || (dim != 0 && count > (Word{1} << 40) / dim)) return op.fail(ASTER_FAIL(kSHAPE, "unpooled to %s", uop::brief_shape(shape).text));
+    if (dim < 0 || (dim != 0 && count > (Word{1} << 40) / dim))
+      return op.fail(ASTER_FAIL(kSHAPE, "unpooled to %s", uop::brief_shape(shape).text));
     count *= dim;
   }
   const Node flat = op.g.constant(x->dtype, 0, std::array{count});

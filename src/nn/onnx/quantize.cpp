@@ -19,7 +19,8 @@ Node beside(Op& op, Node scale, Node x, int64_t axis, int64_t block) {
     return nullptr;
   }
   const Node wide = tensor::repeat_interleave(op.g, scale, block, static_cast<int64_t>(at));
-  return wide == nullptr ? nullptr : tensor::cut_axis(op.g, wide, at, 0, std::min(x->dim(at), wide->dim(at)));
+  return wide == nullptr ? nullptr
+                         : tensor::cut_axis(op.g, wide, at, 0, std::min(x->dim(at), wide->dim(at)));
 }
 
 struct Bounds {
@@ -36,7 +37,8 @@ Bounds bounds_of(int32_t element, DType dtype) {
     case kUInt2:
       return {0, 3};
     default:
-      return {static_cast<double>(dtype::min_int(dtype)), static_cast<double>(dtype::max_int(dtype))};
+      return {static_cast<double>(dtype::min_int(dtype)),
+              static_cast<double>(dtype::max_int(dtype))};
   }
 }
 
@@ -67,7 +69,8 @@ void quantize_linear(Op& op) {
   if (!op.ok()) return;
   const int64_t axis = op.integer("axis", 1), block = op.integer("block_size", 0);
   int32_t element = zero != nullptr ? op.element(2) : kUInt8;
-  if (op.integer("output_dtype", 0) != 0) element = static_cast<int32_t>(op.integer("output_dtype", 0));
+  if (op.integer("output_dtype", 0) != 0)
+    element = static_cast<int32_t>(op.integer("output_dtype", 0));
   const DType dtype = dtype_of(op, element);
   const auto precision = static_cast<int32_t>(op.integer("precision", 0));
   DType wide = precision != 0 ? wide_of(dtype_of(op, precision)) : DType::kFloat32;
@@ -77,7 +80,8 @@ void quantize_linear(Op& op) {
   const Expr y = Expr{&op.g, x}.cast(wide) / by;
   const bool floats = dtype::is_float(dtype);
   if (!op.ok()) return;
-  if (floats) return op.set(cast_element(op, y.n, kFloat, element, op.integer("saturate", 1) != 0), element);
+  if (floats)
+    return op.set(cast_element(op, y.n, kFloat, element, op.integer("saturate", 1) != 0), element);
   Expr whole = alu(uop::Op::kRound, y);
   if (zero != nullptr) whole = whole + Expr{&op.g, beside(op, zero, x, axis, block)}.cast(wide);
   op.set(bounded(whole, bounds_of(element, dtype)).cast(dtype), element);
@@ -88,14 +92,17 @@ void dequantize_linear(Op& op) {
   if (!op.ok()) return;
   const int64_t axis = op.integer("axis", 1), block = op.integer("block_size", 0);
   int32_t element = op.element(1);
-  if (op.integer("output_dtype", 0) != 0) element = static_cast<int32_t>(op.integer("output_dtype", 0));
+  if (op.integer("output_dtype", 0) != 0)
+    element = static_cast<int32_t>(op.integer("output_dtype", 0));
   const DType dtype = dtype_of(op, element);
   if (!op.ok()) return;
   const DType wide = wide_of(dtype);
   const bool floats = dtype::is_float(x->dtype);
   Expr y{&op.g, x};
-  if (zero != nullptr && !floats) y = y.cast(DType::kInt32) - Expr{&op.g, beside(op, zero, x, axis, block)}.cast(DType::kInt32);
-  op.set((y.cast(wide) * Expr{&op.g, beside(op, scale, x, axis, block)}.cast(wide)).cast(dtype), element);
+  if (zero != nullptr && !floats)
+    y = y.cast(DType::kInt32) - Expr{&op.g, beside(op, zero, x, axis, block)}.cast(DType::kInt32);
+  op.set((y.cast(wide) * Expr{&op.g, beside(op, scale, x, axis, block)}.cast(wide)).cast(dtype),
+         element);
 }
 
 void dynamic_quantize_linear(Op& op) {
@@ -103,8 +110,10 @@ void dynamic_quantize_linear(Op& op) {
   if (!op.ok()) return;
   Dims all;
   for (size_t i = 0; i < x.ndim(); ++i) all.push(static_cast<Word>(i));
-  const Expr low{&op.g, uop::drop_axes(op.g, uop::min(uop::reduce(uop::Op::kMin, x, all), 0.0).n, all)};
-  const Expr high{&op.g, uop::drop_axes(op.g, uop::max(uop::reduce(uop::Op::kMax, x, all), 0.0).n, all)};
+  const Expr low{&op.g,
+                 uop::drop_axes(op.g, uop::min(uop::reduce(uop::Op::kMin, x, all), 0.0).n, all)};
+  const Expr high{&op.g,
+                  uop::drop_axes(op.g, uop::max(uop::reduce(uop::Op::kMax, x, all), 0.0).n, all)};
   const Expr scale = (high - low) / 255.0;
   const Bounds byte{0, 255};
   const Expr zero = bounded(alu(uop::Op::kRound, -low / scale), byte);
@@ -119,12 +128,15 @@ void matmul_integer(Op& op) {
 }
 
 void qlinear_matmul(Op& op) {
-  const Node a = less_zero(op, op.in(0), 2, false), b = less_zero(op, op.in(3), 5, true), zero = op.in(7);
+  const Node a = less_zero(op, op.in(0), 2, false), b = less_zero(op, op.in(3), 5, true),
+             zero = op.in(7);
   if (!op.ok()) return;
   const auto scale = [&](size_t i, bool rows) {
     Node s = op.in(i);
     if (s == nullptr) return Expr{&op.g, nullptr};
-    s = s->count() == 1 ? op.g.reshape(s, Words()) : rows && s->ndim == 1 ? op.g.reshape(s, std::array{s->dim(0), Word{1}}) : s;
+    s = s->count() == 1        ? op.g.reshape(s, Words())
+        : rows && s->ndim == 1 ? op.g.reshape(s, std::array{s->dim(0), Word{1}})
+                               : s;
     return Expr{&op.g, s}.cast(DType::kFloat32);
   };
   const Expr sums = Expr{&op.g, tensor::matmul(op.g, a, b)}.cast(DType::kFloat32);

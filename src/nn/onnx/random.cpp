@@ -1,6 +1,6 @@
 // Random numbers; the engine's, whatever seed a model names.
-#include "nn/onnx/builders.h"
 #include "tensor/random.h"
+#include "nn/onnx/builders.h"
 
 namespace aster::nn::onnx {
 namespace {
@@ -22,7 +22,8 @@ bool read_wanted(Op& op, Wanted* out, bool like) {
     out->shape = Dims(op.integers("shape"));
   }
   out->dtype = dtype_of(op, static_cast<int32_t>(op.integer("dtype", element)));
-  if (op.ok() && !dtype::is_float(out->dtype)) op.fail(ASTER_FAIL(kDTYPE, "random %s", dtype::name(out->dtype)));
+  if (op.ok() && !dtype::is_float(out->dtype))
+    op.fail(ASTER_FAIL(kDTYPE, "random %s", dtype::name(out->dtype)));
   return op.ok();
 }
 
@@ -30,7 +31,8 @@ void uniform(Op& op, bool like) {
   Wanted w;
   if (!read_wanted(op, &w, like)) return;
   Node y;
-  op.fail(tensor::uniform_between(&y, op.engine(), op.number("low", 0), op.number("high", 1), w.dtype, w.shape));
+  op.fail(tensor::uniform_between(&y, op.engine(), op.number("low", 0), op.number("high", 1),
+                                  w.dtype, w.shape));
   if (op.ok()) op.set(y);
 }
 
@@ -38,7 +40,8 @@ void normal(Op& op, bool like) {
   Wanted w;
   if (!read_wanted(op, &w, like)) return;
   Node y;
-  op.fail(tensor::normal_around(&y, op.engine(), op.number("mean", 0), op.number("scale", 1), w.dtype, w.shape));
+  op.fail(tensor::normal_around(&y, op.engine(), op.number("mean", 0), op.number("scale", 1),
+                                w.dtype, w.shape));
   if (op.ok()) op.set(y);
 }
 
@@ -70,7 +73,9 @@ void multinomial(Op& op) {
   const int64_t samples = op.integer("sample_size", 1);
   const DType dtype = dtype_of(op, static_cast<int32_t>(op.integer("dtype", kInt32)));
   if (!op.ok()) return;
-  if (x->ndim != 2 || samples < 1 || samples > 1 << 20) return op.fail(ASTER_FAIL(kSHAPE, "%lld samples of %s", static_cast<long long>(samples), uop::brief(x).text));
+  if (x->ndim != 2 || samples < 1 || samples > 1 << 20)
+    return op.fail(ASTER_FAIL(kSHAPE, "%lld samples of %s", static_cast<long long>(samples),
+                              uop::brief(x).text));
   // The greatest of log p + a Gumbel number, for each sample.
   Node drawn;
   const std::array shape{x->dim(0), samples, x->dim(1)};

@@ -14,7 +14,9 @@ struct Activation {
 };
 
 Expr activated(Op& op, const Activation& f, Expr x) {
-  const auto unary = [&](const tensor::UnaryOp& which) { return Expr{&op.g, unary_element(op, x.n, which)}; };
+  const auto unary = [&](const tensor::UnaryOp& which) {
+    return Expr{&op.g, unary_element(op, x.n, which)};
+  };
   if (f.name == "Tanh") return uop::tanh(x);
   if (f.name == "Sigmoid") return unary(ops::sigmoid);
   if (f.name == "Relu") return uop::max(x, 0.0);
@@ -26,19 +28,33 @@ Expr activated(Op& op, const Activation& f, Expr x) {
   if (f.name == "Elu") return uop::where(x < 0.0, (uop::exp(x) - 1.0) * f.alpha, x);
   if (f.name == "Softsign") return unary(ops::softsign);
   if (f.name == "Softplus") return unary(ops::softplus);
-  op.fail(ASTER_FAIL(kUNSUPPORTED, "activation '%.*s'", static_cast<int>(std::min<size_t>(f.name.size(), 50)), f.name.data()));
+  op.fail(ASTER_FAIL(kUNSUPPORTED, "activation '%.*s'",
+                     static_cast<int>(std::min<size_t>(f.name.size(), 50)), f.name.data()));
   return {&op.g, nullptr};
 }
 
 bool takes_alpha(std::string_view name) {
-  return name == "Affine" || name == "LeakyRelu" || name == "ThresholdedRelu" || name == "ScaledTanh" || name == "HardSigmoid" || name == "Elu";
+  return name == "Affine" || name == "LeakyRelu" || name == "ThresholdedRelu" ||
+         name == "ScaledTanh" || name == "HardSigmoid" || name == "Elu";
 }
 
 // A layer of any of the three kinds; a direction at a time.
 class Recurrent {
  public:
   enum Kind { kRnn, kGru, kLstm };
-  Recurrent(Op& op, Kind kind) : op_(op), g_(op.g), kind_(kind), gates_(kind == kRnn ? 1 : kind == kGru ? 3 : 4), per_direction_(kind == kRnn ? 1 : kind == kGru ? 2 : 3), outputs_(op.heap()), states_(op.heap()), cells_(op.heap()) {}
+  Recurrent(Op& op, Kind kind)
+      : op_(op),
+        g_(op.g),
+        kind_(kind),
+        gates_(kind == kRnn   ? 1
+               : kind == kGru ? 3
+                              : 4),
+        per_direction_(kind == kRnn   ? 1
+                       : kind == kGru ? 2
+                                      : 3),
+        outputs_(op.heap()),
+        states_(op.heap()),
+        cells_(op.heap()) {}
 
   void run() {
     if (!read()) return;
@@ -55,7 +71,9 @@ class Recurrent {
   }
 
  private:
-  Node stacked(const Vec<Node>& list, int64_t axis) { return tensor::stack(g_, {list.data(), list.size()}, axis); }
+  Node stacked(const Vec<Node>& list, int64_t axis) {
+    return tensor::stack(g_, {list.data(), list.size()}, axis);
+  }
 
   bool read() {
     x_ = op_.in(0);
@@ -67,16 +85,22 @@ class Recurrent {
     backward_ = way == "reverse";
     const Word directions = way == "bidirectional" ? 2 : 1;
     hidden_ = op_.integer("hidden_size", r_->ndim == 3 ? r_->dim(2) : 0);
-    const bool fits = x_->ndim == 3 && w_->ndim == 3 && r_->ndim == 3 && w_->dim(0) == directions && r_->dim(0) == directions && hidden_ > 0 && hidden_ < (Word{1} << 32) && w_->dim(1) == gates_ * hidden_ && r_->dim(1) == gates_ * hidden_ && r_->dim(2) == hidden_;
+    const bool fits = x_->ndim == 3 && w_->ndim == 3 && r_->ndim == 3 && w_->dim(0) == directions &&
+                      r_->dim(0) == directions && hidden_ > 0 && hidden_ < (Word{1} << 32) &&
+                      w_->dim(1) == gates_ * hidden_ && r_->dim(1) == gates_ * hidden_ &&
+                      r_->dim(2) == hidden_;
     if (!fits) {
-      op_.fail(ASTER_FAIL(kSHAPE, "%s with weights %s and %s", uop::brief(x_).text, uop::brief(w_).text, uop::brief(r_).text));
+      op_.fail(ASTER_FAIL(kSHAPE, "%s with weights %s and %s", uop::brief(x_).text,
+                          uop::brief(w_).text, uop::brief(r_).text));
       return false;
     }
     if (batch_first_) x_ = g_.permute(x_, std::array<Word, 3>{1, 0, 2});
     steps_ = x_->dim(0);
     batch_ = x_->dim(1);
-    if (steps_ < 1 || steps_ > 1 << 16) op_.fail(ASTER_FAIL(kRANGE, "%lld steps", static_cast<long long>(steps_)));
-    if (op_.has(4)) lengths_ = Expr{&g_, op_.in(4)}.cast(DType::kInt64).reshape(std::array{batch_, Word{1}});
+    if (steps_ < 1 || steps_ > 1 << 16)
+      op_.fail(ASTER_FAIL(kRANGE, "%lld steps", static_cast<long long>(steps_)));
+    if (op_.has(4))
+      lengths_ = Expr{&g_, op_.in(4)}.cast(DType::kInt64).reshape(std::array{batch_, Word{1}});
     clip_ = op_.number("clip", 0);
     linear_ = op_.integer("linear_before_reset", 0) != 0;
     coupled_ = op_.integer("input_forget", 0) != 0;
@@ -97,7 +121,10 @@ class Recurrent {
     }
     const double fallback = f.name == "LeakyRelu" ? 0.01 : f.name == "HardSigmoid" ? 0.2 : 1;
     f.alpha = taken < alphas.size() ? alphas[taken] : fallback;
-    f.beta = taken_beta < betas.size() ? betas[taken_beta] : f.name == "HardSigmoid" ? 0.5 : f.name == "ScaledTanh" ? 1 : 0;
+    f.beta = taken_beta < betas.size() ? betas[taken_beta]
+             : f.name == "HardSigmoid" ? 0.5
+             : f.name == "ScaledTanh"  ? 1
+                                       : 0;
     return f;
   }
 
@@ -106,18 +133,24 @@ class Recurrent {
     if (!op_.has(i)) return {&g_, g_.constant(x_->dtype, 0, std::array{batch_, hidden_})};
     return {&g_, tensor::select(g_, op_.in(i), batch_first_ ? 1 : 0, d)};
   }
-  Expr part(Expr x, Word i) { return {&g_, x.n == nullptr ? nullptr : tensor::cut_axis(g_, x.n, x.ndim() - 1, i * hidden_, (i + 1) * hidden_)}; }
+  Expr part(Expr x, Word i) {
+    return {&g_, x.n == nullptr
+                     ? nullptr
+                     : tensor::cut_axis(g_, x.n, x.ndim() - 1, i * hidden_, (i + 1) * hidden_)};
+  }
   Expr clipped(Expr x) const { return clip_ > 0 ? uop::min(uop::max(x, -clip_), clip_) : x; }
   Expr act(Word d, size_t i, Expr x) { return activated(op_, activation(d, i), clipped(x)); }
 
   void direction(Word d, bool backward) {
-    const Node w = permute_last(op_, tensor::select(g_, w_, 0, d)), r = permute_last(op_, tensor::select(g_, r_, 0, d));
+    const Node w = permute_last(op_, tensor::select(g_, w_, 0, d)),
+               r = permute_last(op_, tensor::select(g_, r_, 0, d));
     Expr bias{&g_, nullptr}, recurrent_bias{&g_, nullptr};
     if (op_.has(3)) {
       const Node both = tensor::select(g_, op_.in(3), 0, d);
       const Word half = gates_ * hidden_;
       bias = {&g_, both == nullptr ? both : tensor::cut_axis(g_, both, 0, 0, half)};
-      recurrent_bias = {&g_, both == nullptr ? both : tensor::cut_axis(g_, both, 0, half, 2 * half)};
+      recurrent_bias = {&g_,
+                        both == nullptr ? both : tensor::cut_axis(g_, both, 0, half, 2 * half)};
     }
     // One product for all steps.
     Expr all{&g_, tensor::matmul(g_, x_, w)};
@@ -166,7 +199,9 @@ class Recurrent {
       po = part(p, 1);
       pf = part(p, 2);
     }
-    const auto peep = [&](Expr gate, Expr weight, Expr at) { return weight.n == nullptr ? gate : gate + weight * at; };
+    const auto peep = [&](Expr gate, Expr weight, Expr at) {
+      return weight.n == nullptr ? gate : gate + weight * at;
+    };
     const Expr i = act(d, 0, peep(part(all, 0), pi, c));
     const Expr f = coupled_ ? 1.0 - i : act(d, 0, peep(part(all, 2), pf, c));
     *cell = f * c + i * act(d, 1, part(all, 3));
@@ -176,8 +211,11 @@ class Recurrent {
 
   Expr gru(Word d, Expr gates, Node r, Expr bias, Expr h) {
     const Word both = 2 * hidden_, whole = 3 * hidden_;
-    const auto columns = [&](Word from, Word to) { return r == nullptr ? nullptr : tensor::cut_axis(g_, r, 1, from, to); };
-    Expr zr = Expr{&g_, tensor::cut_axis(g_, gates.n, 1, 0, both)} + Expr{&g_, tensor::matmul(g_, h.n, columns(0, both))};
+    const auto columns = [&](Word from, Word to) {
+      return r == nullptr ? nullptr : tensor::cut_axis(g_, r, 1, from, to);
+    };
+    Expr zr = Expr{&g_, tensor::cut_axis(g_, gates.n, 1, 0, both)} +
+              Expr{&g_, tensor::matmul(g_, h.n, columns(0, both))};
     if (bias.n != nullptr) zr = zr + Expr{&g_, tensor::cut_axis(g_, bias.n, 0, 0, both)};
     const Expr z = act(d, 0, part(zr, 0)), reset = act(d, 0, part(zr, 1));
     const Expr last = bias.n == nullptr ? bias : part(bias, 2);

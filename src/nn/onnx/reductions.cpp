@@ -38,7 +38,8 @@ template <typename Before, typename After>
 void summed(Op& op, int64_t since, Before before, After after) {
   const Over o = over(op, since);
   if (!op.ok()) return;
-  const Expr wide = Expr{&op.g, o.x}.cast(dtype::is_float(o.x->dtype) ? dtype::sum_acc(o.x->dtype) : o.x->dtype);
+  const Expr wide =
+      Expr{&op.g, o.x}.cast(dtype::is_float(o.x->dtype) ? dtype::sum_acc(o.x->dtype) : o.x->dtype);
   const Expr term = before(wide);
   const Expr all = o.nothing ? term : uop::reduce(uop::Op::kAdd, term, o.axes);
   op.set(dropped(op, o, after(all, o).cast(o.x->dtype)));
@@ -81,7 +82,9 @@ void along(Op& op, Node (*f)(Graph& g, Node x, int64_t axis)) {
   int64_t axis = op.integer("axis", old ? 1 : -1);
   if (!old) return op.set(f(op.g, x, axis));
   if (axis < 0) axis += x->ndim;
-  if (axis < 0 || axis > x->ndim) return op.fail(ASTER_FAIL(kRANGE, "axis %lld of %s", static_cast<long long>(axis), uop::brief(x).text));
+  if (axis < 0 || axis > x->ndim)
+    return op.fail(
+        ASTER_FAIL(kRANGE, "axis %lld of %s", static_cast<long long>(axis), uop::brief(x).text));
   const Node y = f(op.g, flat_from(op, x, static_cast<size_t>(axis)), 1);
   op.set(y == nullptr ? y : op.g.reshape(y, x->shape()));
 }
@@ -117,13 +120,15 @@ void running(Op& op, uop::Op which, double first) {
 namespace build {
 
 void reduce_sum(Op& op) {
-  summed(op, 13, [](Expr x) { return x; }, [](Expr y, const Over&) { return y; });
+  summed(
+      op, 13, [](Expr x) { return x; }, [](Expr y, const Over&) { return y; });
 }
 void reduce_mean(Op& op) {
   const Over o = over(op, 18);
   if (!op.ok()) return;
   double count = 1;
-  for (const Word axis : words_of(o.axes)) count *= static_cast<double>(o.x->dim(static_cast<size_t>(axis)));
+  for (const Word axis : words_of(o.axes))
+    count *= static_cast<double>(o.x->dim(static_cast<size_t>(axis)));
   const bool floats = dtype::is_float(o.x->dtype);
   const Expr wide = Expr{&op.g, o.x}.cast(floats ? dtype::sum_acc(o.x->dtype) : DType::kFloat64);
   const Expr y = o.nothing ? wide : uop::reduce(uop::Op::kAdd, wide, o.axes) / count;
@@ -133,19 +138,26 @@ void reduce_max(Op& op) { extremum(op, uop::Op::kMax); }
 void reduce_min(Op& op) { extremum(op, uop::Op::kMin); }
 void reduce_prod(Op& op) {
   const Over o = over(op, 18);
-  if (op.ok()) op.set(dropped(op, o, o.nothing ? Expr{&op.g, o.x} : uop::reduce(uop::Op::kMul, {&op.g, o.x}, o.axes)));
+  if (op.ok())
+    op.set(dropped(
+        op, o, o.nothing ? Expr{&op.g, o.x} : uop::reduce(uop::Op::kMul, {&op.g, o.x}, o.axes)));
 }
 void reduce_l1(Op& op) {
-  summed(op, 18, [](Expr x) { return uop::abs(x); }, [](Expr y, const Over&) { return y; });
+  summed(
+      op, 18, [](Expr x) { return uop::abs(x); }, [](Expr y, const Over&) { return y; });
 }
 void reduce_l2(Op& op) {
-  summed(op, 18, [](Expr x) { return x * x; }, [](Expr y, const Over&) { return uop::sqrt(as_real(y)); });
+  summed(
+      op, 18, [](Expr x) { return x * x; },
+      [](Expr y, const Over&) { return uop::sqrt(as_real(y)); });
 }
 void reduce_sum_square(Op& op) {
-  summed(op, 18, [](Expr x) { return x * x; }, [](Expr y, const Over&) { return y; });
+  summed(
+      op, 18, [](Expr x) { return x * x; }, [](Expr y, const Over&) { return y; });
 }
 void reduce_log_sum(Op& op) {
-  summed(op, 18, [](Expr x) { return x; }, [](Expr y, const Over&) { return uop::log(as_real(y)); });
+  summed(
+      op, 18, [](Expr x) { return x; }, [](Expr y, const Over&) { return uop::log(as_real(y)); });
 }
 void reduce_log_sum_exp(Op& op) {
   const Over o = over(op, 18);

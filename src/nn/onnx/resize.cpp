@@ -20,7 +20,8 @@ struct Line {
 };
 
 double position(const Line& line, const Sampling& s, Word i) {
-  const auto x = static_cast<double>(i), in = static_cast<double>(line.size), out = static_cast<double>(line.result);
+  const auto x = static_cast<double>(i), in = static_cast<double>(line.size),
+             out = static_cast<double>(line.result);
   if (s.coordinates == "asymmetric") return x / line.scale;
   if (s.coordinates == "align_corners") {
     // By what the scale says, though the result is whole.
@@ -55,7 +56,8 @@ double cubic_weight(double x, double a) {
 // Weights and places of what one element of the result is made of.
 class Taps {
  public:
-  Taps(Op& op, const Line& line, const Sampling& s) : line_(line), s_(s), places(op.heap()), weights(op.heap()) {
+  Taps(Op& op, const Line& line, const Sampling& s)
+      : line_(line), s_(s), places(op.heap()), weights(op.heap()) {
     const bool nearest = s.mode == "nearest", cubic = s.mode == "cubic";
     const double reach = cubic ? 2 : 1;
     shrink_ = s.antialias ? std::min(line.scale, 1.0) : 1;
@@ -74,9 +76,12 @@ class Taps {
     const bool beyond = s_.coordinates == "tf_crop_and_resize" && (x < 0 || x > last);
     outside = outside || beyond;
     for (Word k = 0; k < count; ++k) {
-      const Word at = nearest ? nearest_place(x, s_.nearest) : static_cast<Word>(whole) + first_ + k;
+      const Word at =
+          nearest ? nearest_place(x, s_.nearest) : static_cast<Word>(whole) + first_ + k;
       const double far = (static_cast<double>(first_ + k) - (x - whole)) * shrink_;
-      double w = nearest ? 1 : cubic ? cubic_weight(far, s_.cubic) : std::max(1 - std::fabs(far), 0.0);
+      double w = nearest ? 1
+                 : cubic ? cubic_weight(far, s_.cubic)
+                         : std::max(1 - std::fabs(far), 0.0);
       if (s_.exclude && (at < 0 || at >= line_.size)) w = 0;
       all += w;
       const auto place = static_cast<size_t>(k * line_.result + i);
@@ -110,10 +115,12 @@ Expr resample(Op& op, Expr x, size_t axis, const Line& line, const Sampling& s, 
   Expr y{&op.g, nullptr}, inside{&op.g, nullptr};
   for (Word k = 0; k < taps.count && op.ok(); ++k) {
     const size_t from = static_cast<size_t>(k) * n;
-    const Node at = op.stored(Words(taps.places.data() + from, n), std::array{line.result}, DType::kInt64);
+    const Node at =
+        op.stored(Words(taps.places.data() + from, n), std::array{line.result}, DType::kInt64);
     const Expr read{&op.g, take(op, x.n, axis, at)};
     if (s.mode == "nearest" && !taps.outside) return read;
-    const Expr w{&op.g, op.stored(std::span<const double>(taps.weights.data() + from, n), column, x.dtype())};
+    const Expr w{&op.g, op.stored(std::span<const double>(taps.weights.data() + from, n), column,
+                                  x.dtype())};
     y = k == 0 ? read * w : y + read * w;
     inside = k == 0 ? uop::abs(w) : inside + uop::abs(w);
   }
@@ -133,30 +140,39 @@ void resized(Op& op, const Request& request, const Sampling& s) {
   const Node x = op.in(0);
   if (!op.ok()) return;
   const bool nearest = s.mode == "nearest", floats = dtype::is_float(x->dtype);
-  const DType wide = nearest || (floats && !dtype::is_narrow_float(x->dtype)) ? x->dtype : DType::kFloat32;
+  const DType wide =
+      nearest || (floats && !dtype::is_narrow_float(x->dtype)) ? x->dtype : DType::kFloat32;
   Expr y = Expr{&op.g, x}.cast(wide), within{&op.g, nullptr};
   for (size_t i = 0; i < request.axes.size() && op.ok(); ++i) {
     const Line& line = request.lines[i];
-    if (line.size == line.result && line.scale == 1 && s.coordinates != "tf_crop_and_resize") continue;
-    if (line.size == 0 || line.result < 0) return op.fail(ASTER_FAIL(kSHAPE, "an axis of %lld resized to %lld", static_cast<long long>(line.size), static_cast<long long>(line.result)));
+    if (line.size == line.result && line.scale == 1 && s.coordinates != "tf_crop_and_resize")
+      continue;
+    if (line.size == 0 || line.result < 0)
+      return op.fail(ASTER_FAIL(kSHAPE, "an axis of %lld resized to %lld",
+                                static_cast<long long>(line.size),
+                                static_cast<long long>(line.result)));
     y = resample(op, y, static_cast<size_t>(request.axes[i]), line, s, &within);
   }
   if (within.n != nullptr) y = uop::where(within, y, y.like(s.outside));
   if (!floats && !nearest && y.n != nullptr) {
     y = alu(uop::Op::kRound, y);
-    y = uop::min(uop::max(y, static_cast<double>(dtype::min_int(x->dtype))), static_cast<double>(dtype::max_int(x->dtype)));
+    y = uop::min(uop::max(y, static_cast<double>(dtype::min_int(x->dtype))),
+                 static_cast<double>(dtype::max_int(x->dtype)));
   }
   op.set(y.cast(x->dtype));
 }
 
 // Sizes by scales, or scales by sizes.
-void plan(Op& op, Request* request, std::span<const double> scales, Words sizes, std::span<const double> roi) {
+void plan(Op& op, Request* request, std::span<const double> scales, Words sizes,
+          std::span<const double> roi) {
   const Node x = op.in(0);
   const Words given = op.integers("axes");
   if (!op.ok()) return;
   const size_t count = given.empty() ? x->ndim : given.size();
-  if ((scales.empty() ? sizes.size() : scales.size()) != count || (!roi.empty() && roi.size() != 2 * count)) {
-    return op.fail(ASTER_FAIL(kSHAPE, "%zu scales and %zu sizes of %zu axes", scales.size(), sizes.size(), count));
+  if ((scales.empty() ? sizes.size() : scales.size()) != count ||
+      (!roi.empty() && roi.size() != 2 * count)) {
+    return op.fail(ASTER_FAIL(kSHAPE, "%zu scales and %zu sizes of %zu axes", scales.size(),
+                              sizes.size(), count));
   }
   for (size_t i = 0; i < count && op.ok(); ++i) {
     const size_t axis = given.empty() ? i : op.axis(given[i], x->ndim);
@@ -164,19 +180,22 @@ void plan(Op& op, Request* request, std::span<const double> scales, Words sizes,
     Line line{x->dim(axis), 0, 1, roi.empty() ? 0 : roi[i], roi.empty() ? 1 : roi[count + i]};
     if (!scales.empty()) {
       line.scale = scales[i];
-      line.result = static_cast<Word>(std::clamp(std::floor(static_cast<double>(line.size) * scales[i]), -1.0, 1e12));
+      line.result = static_cast<Word>(
+          std::clamp(std::floor(static_cast<double>(line.size) * scales[i]), -1.0, 1e12));
     } else {
       line.result = sizes[i];
       line.scale = static_cast<double>(sizes[i]) / static_cast<double>(line.size);
     }
     request->axes.push(static_cast<Word>(axis));
     op.fail(request->lines.push(line));
-    if (!(line.scale > 0) || line.result > Word{1} << 31) op.fail(ASTER_FAIL(kRANGE, "a scale of %g", line.scale));
+    if (!(line.scale > 0) || line.result > Word{1} << 31)
+      op.fail(ASTER_FAIL(kRANGE, "a scale of %g", line.scale));
   }
   const std::string_view policy = op.text("keep_aspect_ratio_policy", "stretch");
   if (sizes.empty() || policy == "stretch" || !op.ok()) return;
   double scale = request->lines.empty() ? 1 : request->lines[0].scale;
-  for (const Line& line : request->lines) scale = policy == "not_larger" ? std::min(scale, line.scale) : std::max(scale, line.scale);
+  for (const Line& line : request->lines)
+    scale = policy == "not_larger" ? std::min(scale, line.scale) : std::max(scale, line.scale);
   for (Line& line : request->lines) {
     line.scale = scale;
     line.result = static_cast<Word>(std::floor(scale * static_cast<double>(line.size) + 0.5));
@@ -184,13 +203,20 @@ void plan(Op& op, Request* request, std::span<const double> scales, Words sizes,
 }
 
 Sampling sampling_of(Op& op) {
-  Sampling s{op.text("mode", "nearest"), op.text("coordinate_transformation_mode", "half_pixel"), op.text("nearest_mode", "round_prefer_floor"),
-             op.number("cubic_coeff_a", -0.75), op.number("extrapolation_value", 0), op.integer("exclude_outside", 0) != 0, op.integer("antialias", 0) != 0};
+  Sampling s{op.text("mode", "nearest"),
+             op.text("coordinate_transformation_mode", "half_pixel"),
+             op.text("nearest_mode", "round_prefer_floor"),
+             op.number("cubic_coeff_a", -0.75),
+             op.number("extrapolation_value", 0),
+             op.integer("exclude_outside", 0) != 0,
+             op.integer("antialias", 0) != 0};
   if (op.version < 11) {
     s.coordinates = "asymmetric";
     s.nearest = "floor";
   }
-  if (s.mode != "nearest" && s.mode != "linear" && s.mode != "cubic") op.fail(ASTER_FAIL(kUNSUPPORTED, "mode '%.*s'", static_cast<int>(std::min<size_t>(s.mode.size(), 50)), s.mode.data()));
+  if (s.mode != "nearest" && s.mode != "linear" && s.mode != "cubic")
+    op.fail(ASTER_FAIL(kUNSUPPORTED, "mode '%.*s'",
+                       static_cast<int>(std::min<size_t>(s.mode.size(), 50)), s.mode.data()));
   return s;
 }
 

@@ -78,10 +78,10 @@ Status Run::graph(Vec<Ref>* outputs, const GraphProto& graph, std::span<const Re
     const bool weight = outer == nullptr && model.is_weight(graph, input.name);
     if (weight) continue;
     if (next >= inputs.size()) {
-      return ASTER_FAIL(kARGUMENT, "graph '%.*s' has no value for its input '%.*s'",
-                        static_cast<int>(std::min<size_t>(graph.name.size(), 100)),
-                        graph.name.data(), static_cast<int>(std::min<size_t>(input.name.size(), 100)),
-                        input.name.data());
+      return ASTER_FAIL(
+          kARGUMENT, "graph '%.*s' has no value for its input '%.*s'",
+          static_cast<int>(std::min<size_t>(graph.name.size(), 100)), graph.name.data(),
+          static_cast<int>(std::min<size_t>(input.name.size(), 100)), input.name.data());
     }
     ASTER_TRY(scope.set(input.name, inputs[next++]));
   }
@@ -272,14 +272,16 @@ std::span<const double> Op::reals(size_t i) { return elements<double>(i, true); 
 int64_t Op::scalar(size_t i, int64_t fallback) {
   if (!has(i)) return fallback;
   const Words all = ints(i);
-  if (ok() && all.size() != 1) fail(ASTER_FAIL(kSHAPE, "operand %zu has %zu elements, one is needed", i, all.size()));
+  if (ok() && all.size() != 1)
+    fail(ASTER_FAIL(kSHAPE, "operand %zu has %zu elements, one is needed", i, all.size()));
   return ok() ? all[0] : fallback;
 }
 
 double Op::real(size_t i, double fallback) {
   if (!has(i)) return fallback;
   const std::span<const double> all = reals(i);
-  if (ok() && all.size() != 1) fail(ASTER_FAIL(kSHAPE, "operand %zu has %zu elements, one is needed", i, all.size()));
+  if (ok() && all.size() != 1)
+    fail(ASTER_FAIL(kSHAPE, "operand %zu has %zu elements, one is needed", i, all.size()));
   return ok() ? all[0] : fallback;
 }
 

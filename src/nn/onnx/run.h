@@ -1,7 +1,7 @@
 // One run of a model: its nodes in turn, each built by the row of ops.def that names it.
 //
-// A run is for given inputs, so every shape is a number. What is the same in every run (`known`) and
-// small is computed at once by the interpreter: arithmetic on shapes never reaches the graph.
+// A run is for given inputs, so every shape is a number. What is the same in every run (`known`)
+// and small is computed at once by the interpreter: arithmetic on shapes never reaches the graph.
 #pragma once
 
 #include "engine/engine.h"

@@ -6,7 +6,8 @@ namespace {
 
 Ref sequence_in(Op& op, size_t i) {
   const Ref given = op.value(i);
-  if (given && given->kind != Kind::kSequence) op.fail(ASTER_FAIL(kDTYPE, "operand %zu is no sequence", i));
+  if (given && given->kind != Kind::kSequence)
+    op.fail(ASTER_FAIL(kDTYPE, "operand %zu is no sequence", i));
   return op.ok() ? given : Ref();
 }
 
@@ -14,7 +15,8 @@ Ref sequence_in(Op& op, size_t i) {
 size_t place(Op& op, int64_t at, size_t n) {
   const auto size = static_cast<int64_t>(n);
   const int64_t from_front = at < 0 ? at + size : at;
-  if (op.ok() && (from_front < 0 || from_front >= size)) op.fail(ASTER_FAIL(kRANGE, "item %lld of %zu", static_cast<long long>(at), n));
+  if (op.ok() && (from_front < 0 || from_front >= size))
+    op.fail(ASTER_FAIL(kRANGE, "item %lld of %zu", static_cast<long long>(at), n));
   return op.ok() ? static_cast<size_t>(from_front) : 0;
 }
 
@@ -40,7 +42,8 @@ namespace build {
 
 void sequence_empty(Op& op) {
   Ref made;
-  op.fail(make_value(&made, op.heap(), Kind::kSequence, static_cast<int32_t>(op.integer("dtype", kFloat))));
+  op.fail(make_value(&made, op.heap(), Kind::kSequence,
+                     static_cast<int32_t>(op.integer("dtype", kFloat))));
   op.set(made);
 }
 
@@ -105,7 +108,8 @@ void split_to_sequence(Op& op) {
   if (!op.ok()) return;
   const Word whole = node->dim(axis);
   Words sizes = op.has(1) ? op.ints(1) : Words();
-  const bool scalar = op.has(1) && op.in(1)->ndim == 0, keep = op.has(1) || op.integer("keepdims", 1) != 0;
+  const bool scalar = op.has(1) && op.in(1)->ndim == 0,
+             keep = op.has(1) || op.integer("keepdims", 1) != 0;
   if (!op.ok()) return;
   Ref made;
   op.fail(make_value(&made, op.heap(), Kind::kSequence, x->element));
@@ -114,7 +118,8 @@ void split_to_sequence(Op& op) {
   Word at = 0;
   for (size_t i = 0; op.ok() && (op.has(1) && !scalar ? i < sizes.size() : at < whole); ++i) {
     const Word size = op.has(1) && !scalar ? sizes[i] : std::min(each, whole - at);
-    if (size < 0 || size > whole - at) return op.fail(ASTER_FAIL(kSHAPE, "%s split beyond its end", uop::brief(node).text));
+    if (size < 0 || size > whole - at)
+      return op.fail(ASTER_FAIL(kSHAPE, "%s split beyond its end", uop::brief(node).text));
     op.fail(made->items.push(part(op, x, axis, at, at + size, keep)));
     at += size;
   }
@@ -126,14 +131,17 @@ void concat_from_sequence(Op& op) {
   if (!op.ok()) return;
   Vec<Node> nodes(op.heap());
   for (const Ref& item : given->items) {
-    if (item->kind != Kind::kTensor || item->element == kText) return op.fail(ASTER_FAIL(kDTYPE, "items that are no tensors of numbers"));
+    if (item->kind != Kind::kTensor || item->element == kText)
+      return op.fail(ASTER_FAIL(kDTYPE, "items that are no tensors of numbers"));
     op.fail(nodes.push(item->node()));
   }
   if (op.ok() && nodes.empty()) op.fail(ASTER_FAIL(kSHAPE, "a sequence without items"));
   if (!op.ok()) return;
   const int64_t axis = op.integer("axis", 0);
   const Nodes all{nodes.data(), nodes.size()};
-  op.set(op.integer("new_axis", 0) != 0 ? tensor::stack(op.g, all, axis) : tensor::cat(op.g, all, axis), given->items[0]->element);
+  op.set(op.integer("new_axis", 0) != 0 ? tensor::stack(op.g, all, axis)
+                                        : tensor::cat(op.g, all, axis),
+         given->items[0]->element);
 }
 
 void optional(Op& op) {
@@ -143,11 +151,14 @@ void optional(Op& op) {
   op.set(made);
 }
 
-void optional_has_element(Op& op) { set_flag(op, op.has(size_t{0}) && op.value(0)->kind != Kind::kNone); }
+void optional_has_element(Op& op) {
+  set_flag(op, op.has(size_t{0}) && op.value(0)->kind != Kind::kNone);
+}
 
 void optional_get_element(Op& op) {
   const Ref given = op.value(0);
-  if (op.ok() && given->kind == Kind::kNone) op.fail(ASTER_FAIL(kARGUMENT, "an optional without a value"));
+  if (op.ok() && given->kind == Kind::kNone)
+    op.fail(ASTER_FAIL(kARGUMENT, "an optional without a value"));
   if (op.ok()) op.set(given);
 }
 

@@ -74,7 +74,8 @@ void constant_of_shape(Op& op) {
   const Ref value = op.tensor("value");
   if (!op.ok()) return;
   for (const Word dim : words_of(shape)) {
-    if (dim < 0) op.fail(ASTER_FAIL(kSHAPE, "a constant of shape %s", uop::brief_shape(shape).text));
+    if (dim < 0)
+      op.fail(ASTER_FAIL(kSHAPE, "a constant of shape %s", uop::brief_shape(shape).text));
   }
   if (!op.ok()) return;
   if (!value) {
@@ -103,7 +104,8 @@ void shape(Op& op) {
   const auto n = static_cast<int64_t>(all.size());
   const auto bound = [&](int64_t at) { return std::clamp(at < 0 ? at + n : at, int64_t{0}, n); };
   const int64_t from = bound(op.integer("start", 0)), to = bound(op.integer("end", n));
-  const Words part = all.subspan(static_cast<size_t>(from), static_cast<size_t>(std::max(to - from, int64_t{0})));
+  const Words part =
+      all.subspan(static_cast<size_t>(from), static_cast<size_t>(std::max(to - from, int64_t{0})));
   Ref made;
   op.fail(make_integers(&made, op.engine(), part, std::array{static_cast<Word>(part.size())},
                         DType::kInt64));
@@ -129,7 +131,8 @@ void reshape(Op& op) {
   Dims shape;
   for (size_t i = 0; i < asked.size(); ++i) {
     if (asked[i] == 0 && !zero && i >= x->ndim) {
-      return op.fail(ASTER_FAIL(kSHAPE, "%s as %s", uop::brief(x).text, uop::brief_shape(asked).text));
+      return op.fail(
+          ASTER_FAIL(kSHAPE, "%s as %s", uop::brief(x).text, uop::brief_shape(asked).text));
     }
     shape.push(asked[i] == 0 && !zero ? x->dim(i) : asked[i]);
   }
@@ -142,7 +145,9 @@ void flatten(Op& op) {
   if (!op.ok()) return;
   int64_t axis = op.integer("axis", 1);
   if (axis < 0) axis += x->ndim;
-  if (axis < 0 || axis > x->ndim) return op.fail(ASTER_FAIL(kRANGE, "axis %lld of %s", static_cast<long long>(axis), uop::brief(x).text));
+  if (axis < 0 || axis > x->ndim)
+    return op.fail(
+        ASTER_FAIL(kRANGE, "axis %lld of %s", static_cast<long long>(axis), uop::brief(x).text));
   op.set(flat_from(op, x, static_cast<size_t>(axis)), op.element(0));
 }
 
@@ -160,7 +165,8 @@ void squeeze(Op& op) {
   }
   for (const Word axis : words_of(axes)) {
     if (x->dim(static_cast<size_t>(axis)) != 1) {
-      return op.fail(ASTER_FAIL(kSHAPE, "axis %lld of %s is not of size 1", static_cast<long long>(axis), uop::brief(x).text));
+      return op.fail(ASTER_FAIL(kSHAPE, "axis %lld of %s is not of size 1",
+                                static_cast<long long>(axis), uop::brief(x).text));
     }
   }
   op.set(uop::drop_axes(op.g, x, axes), op.element(0));
@@ -201,7 +207,8 @@ void expand(Op& op) {
   if (!op.ok()) return;
   Dims shape;
   if (!uop::broadcast_shape(&shape, x->shape(), asked)) {
-    return op.fail(ASTER_FAIL(kSHAPE, "%s does not broadcast with %s", uop::brief(x).text, uop::brief_shape(asked).text));
+    return op.fail(ASTER_FAIL(kSHAPE, "%s does not broadcast with %s", uop::brief(x).text,
+                              uop::brief_shape(asked).text));
   }
   op.set(uop::broadcast_to(op.g, x, shape), op.element(0));
 }
@@ -214,15 +221,18 @@ void tile(Op& op) {
 
 void concat(Op& op) {
   constexpr size_t kMost = 1 << 16;
-  if (op.count() == 0 || op.count() > kMost) return op.fail(ASTER_FAIL(kRANGE, "%zu operands", op.count()));
+  if (op.count() == 0 || op.count() > kMost)
+    return op.fail(ASTER_FAIL(kRANGE, "%zu operands", op.count()));
   Vec<Node> all(op.heap());
   for (size_t i = 0; i < op.count() && op.ok(); ++i) {
     op.fail(all.push(op.in(i)));
     if (op.ok() && all[i]->dtype != all[0]->dtype) {
-      op.fail(ASTER_FAIL(kDTYPE, "operands %s and %s", uop::brief(all[0]).text, uop::brief(all[i]).text));
+      op.fail(ASTER_FAIL(kDTYPE, "operands %s and %s", uop::brief(all[0]).text,
+                         uop::brief(all[i]).text));
     }
   }
-  if (op.ok()) op.set(tensor::cat(op.g, {all.data(), all.size()}, op.integer("axis", 1)), op.element(0));
+  if (op.ok())
+    op.set(tensor::cat(op.g, {all.data(), all.size()}, op.integer("axis", 1)), op.element(0));
 }
 
 void split(Op& op) {
@@ -242,11 +252,15 @@ void split(Op& op) {
   }
   Word at = 0;
   for (size_t i = 0; i < parts.size() && i < op.results(); ++i) {
-    if (parts[i] < 0 || parts[i] > whole - at) return op.fail(ASTER_FAIL(kSHAPE, "%s split into %s", uop::brief(x).text, uop::brief_shape(parts).text));
+    if (parts[i] < 0 || parts[i] > whole - at)
+      return op.fail(
+          ASTER_FAIL(kSHAPE, "%s split into %s", uop::brief(x).text, uop::brief_shape(parts).text));
     op.set(i, tensor::cut_axis(op.g, x, axis, at, at + parts[i]), op.element(0));
     at += parts[i];
   }
-  if (at != whole) op.fail(ASTER_FAIL(kSHAPE, "%s split into %s", uop::brief(x).text, uop::brief_shape(parts).text));
+  if (at != whole)
+    op.fail(
+        ASTER_FAIL(kSHAPE, "%s split into %s", uop::brief(x).text, uop::brief_shape(parts).text));
 }
 
 void slice(Op& op) {
@@ -257,9 +271,12 @@ void slice(Op& op) {
   const Words given = old ? op.integers("axes") : op.has(3) ? op.ints(3) : Words();
   const Words steps = !old && op.has(4) ? op.ints(4) : Words();
   if (!op.ok()) return;
-  const bool fits = starts.size() == ends.size() && (given.empty() ? starts.size() <= x->ndim : given.size() == starts.size()) &&
+  const bool fits = starts.size() == ends.size() &&
+                    (given.empty() ? starts.size() <= x->ndim : given.size() == starts.size()) &&
                     (steps.empty() || steps.size() == starts.size());
-  if (!fits) return op.fail(ASTER_FAIL(kSHAPE, "%zu starts, %zu ends, %zu axes, %zu steps", starts.size(), ends.size(), given.size(), steps.size()));
+  if (!fits)
+    return op.fail(ASTER_FAIL(kSHAPE, "%zu starts, %zu ends, %zu axes, %zu steps", starts.size(),
+                              ends.size(), given.size(), steps.size()));
   Dims from(x->ndim, INT64_MIN), to(x->ndim, INT64_MAX), step(x->ndim, 1);
   for (size_t i = 0; i < starts.size(); ++i) {
     const size_t axis = given.empty() ? i : op.axis(given[i], x->ndim);
@@ -277,7 +294,8 @@ void pad(Op& op) {
   const Words given = !old && op.has(3) ? op.ints(3) : Words();
   if (!op.ok()) return;
   const size_t count = given.empty() ? x->ndim : given.size();
-  if (pads.size() != 2 * count) return op.fail(ASTER_FAIL(kSHAPE, "%zu pads for %zu axes", pads.size(), count));
+  if (pads.size() != 2 * count)
+    return op.fail(ASTER_FAIL(kSHAPE, "%zu pads for %zu axes", pads.size(), count));
   Dims before(x->ndim, 0), after(x->ndim, 0);
   for (size_t i = 0; i < count; ++i) {
     const size_t axis = given.empty() ? i : op.axis(given[i], x->ndim);
@@ -294,10 +312,14 @@ void pad(Op& op) {
   }
   if (dtype::is_float(x->dtype)) {
     const double fill = old ? op.number("value", 0) : op.real(2, 0);
-    return op.set(tensor::pad(op.g, x, before, after, std::bit_cast<Word>(fill), DType::kFloat64), op.element(0));
+    return op.set(tensor::pad(op.g, x, before, after, std::bit_cast<Word>(fill), DType::kFloat64),
+                  op.element(0));
   }
   const Word fill = old ? static_cast<Word>(op.number("value", 0)) : op.scalar(2, 0);
-  if (op.ok()) op.set(tensor::pad(op.g, x, before, after, fill, x->dtype == DType::kBool ? DType::kBool : DType::kInt64), op.element(0));
+  if (op.ok())
+    op.set(tensor::pad(op.g, x, before, after, fill,
+                       x->dtype == DType::kBool ? DType::kBool : DType::kInt64),
+           op.element(0));
 }
 
 void range(Op& op) {
@@ -311,14 +333,16 @@ void range(Op& op) {
   } else {
     const int64_t from = op.scalar(0, 0), to = op.scalar(1, 0), step = op.scalar(2, 1);
     if (step == 0) return op.fail(ASTER_FAIL(kRANGE, "a range with step 0"));
-    count = std::ceil((static_cast<double>(to) - static_cast<double>(from)) / static_cast<double>(step));
+    count = std::ceil((static_cast<double>(to) - static_cast<double>(from)) /
+                      static_cast<double>(step));
   }
   if (!op.ok()) return;
   if (!(count < kMost)) return op.fail(ASTER_FAIL(kRANGE, "a range of %g elements", count));
   const auto n = static_cast<int64_t>(std::max(count, 0.0));
   const DType dtype = start->dtype;
   const Expr i{&op.g, op.g.cast(op.g.iota(DType::kInt64, n), dtype)};
-  const Expr from{&op.g, op.g.reshape(start, Words())}, step{&op.g, op.g.reshape(op.in(2), Words())};
+  const Expr from{&op.g, op.g.reshape(start, Words())},
+      step{&op.g, op.g.reshape(op.in(2), Words())};
   if (op.ok()) op.set(i * step + from);
 }
 
@@ -327,7 +351,8 @@ void trilu(Op& op) {
   const int64_t k = op.scalar(1, 0);
   if (!op.ok()) return;
   const Node wide = x->dtype == DType::kBool ? op.g.cast(x, DType::kInt8) : x;
-  const Node y = op.integer("upper", 1) != 0 ? tensor::triu(op.g, wide, k) : tensor::tril(op.g, wide, k);
+  const Node y =
+      op.integer("upper", 1) != 0 ? tensor::triu(op.g, wide, k) : tensor::tril(op.g, wide, k);
   op.set(y == nullptr ? y : op.g.cast(y, x->dtype), op.element(0));
 }
 
@@ -338,7 +363,8 @@ void eye_like(Op& op) {
   const DType dtype = dtype_of(op, element);
   if (op.ok() && x->ndim != 2) op.fail(ASTER_FAIL(kSHAPE, "%s is no matrix", uop::brief(x).text));
   if (!op.ok()) return;
-  const Expr row = uop::iota(op.g, DType::kInt64, x->shape(), 0), column = uop::iota(op.g, DType::kInt64, x->shape(), 1);
+  const Expr row = uop::iota(op.g, DType::kInt64, x->shape(), 0),
+             column = uop::iota(op.g, DType::kInt64, x->shape(), 1);
   const Expr on = row + static_cast<double>(op.integer("k", 0)) == column;
   op.set(on.cast(dtype), element);
 }
@@ -347,11 +373,15 @@ void depth_to_space(Op& op) {
   const Node x = op.in(0);
   const int64_t b = op.integer("blocksize", 0);
   if (!op.ok()) return;
-  if (x->ndim != 4 || b < 1 || b > 1 << 20 || x->dim(1) % (b * b) != 0) return op.fail(ASTER_FAIL(kSHAPE, "%s in blocks of %lld", uop::brief(x).text, static_cast<long long>(b)));
+  if (x->ndim != 4 || b < 1 || b > 1 << 20 || x->dim(1) % (b * b) != 0)
+    return op.fail(
+        ASTER_FAIL(kSHAPE, "%s in blocks of %lld", uop::brief(x).text, static_cast<long long>(b)));
   const Word n = x->dim(0), c = x->dim(1) / (b * b), h = x->dim(2), w = x->dim(3);
   const bool dcr = op.text("mode", "DCR") == "DCR";
-  const Node apart = dcr ? op.g.reshape(x, std::array{n, b, b, c, h, w}) : op.g.reshape(x, std::array{n, c, b, b, h, w});
-  const Node turned = dcr ? op.g.permute(apart, std::array<Word, 6>{0, 3, 4, 1, 5, 2}) : op.g.permute(apart, std::array<Word, 6>{0, 1, 4, 2, 5, 3});
+  const Node apart = dcr ? op.g.reshape(x, std::array{n, b, b, c, h, w})
+                         : op.g.reshape(x, std::array{n, c, b, b, h, w});
+  const Node turned = dcr ? op.g.permute(apart, std::array<Word, 6>{0, 3, 4, 1, 5, 2})
+                          : op.g.permute(apart, std::array<Word, 6>{0, 1, 4, 2, 5, 3});
   op.set(op.g.reshape(turned, std::array{n, c, h * b, w * b}), op.element(0));
 }
 
@@ -359,11 +389,14 @@ void space_to_depth(Op& op) {
   const Node x = op.in(0);
   const int64_t b = op.integer("blocksize", 0);
   if (!op.ok()) return;
-  if (x->ndim != 4 || b < 1 || b > 1 << 20 || x->dim(2) % b != 0 || x->dim(3) % b != 0) return op.fail(ASTER_FAIL(kSHAPE, "%s in blocks of %lld", uop::brief(x).text, static_cast<long long>(b)));
+  if (x->ndim != 4 || b < 1 || b > 1 << 20 || x->dim(2) % b != 0 || x->dim(3) % b != 0)
+    return op.fail(
+        ASTER_FAIL(kSHAPE, "%s in blocks of %lld", uop::brief(x).text, static_cast<long long>(b)));
   const Word n = x->dim(0), c = x->dim(1), h = x->dim(2) / b, w = x->dim(3) / b;
   const Node apart = op.g.reshape(x, std::array{n, c, h, b, w, b});
   const bool crd = op.text("mode", "DCR") == "CRD";
-  const Node turned = crd ? op.g.permute(apart, std::array<Word, 6>{0, 1, 3, 5, 2, 4}) : op.g.permute(apart, std::array<Word, 6>{0, 3, 5, 1, 2, 4});
+  const Node turned = crd ? op.g.permute(apart, std::array<Word, 6>{0, 1, 3, 5, 2, 4})
+                          : op.g.permute(apart, std::array<Word, 6>{0, 3, 5, 1, 2, 4});
   op.set(op.g.reshape(turned, std::array{n, c * b * b, h, w}), op.element(0));
 }
 
@@ -371,7 +404,8 @@ void center_crop_pad(Op& op) {
   Node x = op.in(0);
   const Words sizes = op.ints(1), given = op.integers("axes");
   if (!op.ok()) return;
-  if (!given.empty() ? sizes.size() != given.size() : sizes.size() > x->ndim) return op.fail(ASTER_FAIL(kSHAPE, "%zu sizes", sizes.size()));
+  if (!given.empty() ? sizes.size() != given.size() : sizes.size() > x->ndim)
+    return op.fail(ASTER_FAIL(kSHAPE, "%zu sizes", sizes.size()));
   Dims before(x->ndim, 0), after(x->ndim, 0);
   for (size_t i = 0; i < sizes.size(); ++i) {
     const size_t axis = given.empty() ? i : op.axis(given[i], x->ndim);
@@ -381,7 +415,10 @@ void center_crop_pad(Op& op) {
     before[axis] = first;
     after[axis] = more - first;
   }
-  if (op.ok()) op.set(tensor::pad(op.g, x, before, after, 0, x->dtype == DType::kBool ? DType::kBool : DType::kInt64), op.element(0));
+  if (op.ok())
+    op.set(tensor::pad(op.g, x, before, after, 0,
+                       x->dtype == DType::kBool ? DType::kBool : DType::kInt64),
+           op.element(0));
 }
 
 }  // namespace build

@@ -30,20 +30,24 @@ Waves waves(Op& op, Word inputs, Word outputs, Word length, DType dtype, Scale s
     }
   }
   const std::array shape{inputs, outputs};
-  return {{&op.g, op.stored(std::span<const double>(c.data(), c.size()), shape, dtype)}, {&op.g, op.stored(std::span<const double>(s.data(), s.size()), shape, dtype)}};
+  return {{&op.g, op.stored(std::span<const double>(c.data(), c.size()), shape, dtype)},
+          {&op.g, op.stored(std::span<const double>(s.data(), s.size()), shape, dtype)}};
 }
 
 // x [..., 1 or 2] along an axis, which has length elements in its result, or half of them.
 Node transformed(Op& op, Node x, size_t axis, Word length, bool inverse, bool onesided) {
   if (!op.ok() || x == nullptr) return nullptr;
   const Word parts = x->ndim == 0 ? 0 : x->dim(x->ndim - 1u);
-  if (x->ndim < 2 || axis + 1 >= x->ndim || parts < 1 || parts > 2 || length < 1 || length > kMostLength) {
-    op.fail(ASTER_FAIL(kSHAPE, "%lld frequencies of axis %zu of %s", static_cast<long long>(length), axis, uop::brief(x).text));
+  if (x->ndim < 2 || axis + 1 >= x->ndim || parts < 1 || parts > 2 || length < 1 ||
+      length > kMostLength) {
+    op.fail(ASTER_FAIL(kSHAPE, "%lld frequencies of axis %zu of %s", static_cast<long long>(length),
+                       axis, uop::brief(x).text));
     return nullptr;
   }
   const DType wide = x->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   const bool back = inverse && onesided;  // half of a spectrum to real numbers
-  const Word inputs = back ? length / 2 + 1 : length, outputs = onesided && !inverse ? length / 2 + 1 : length;
+  const Word inputs = back ? length / 2 + 1 : length,
+             outputs = onesided && !inverse ? length / 2 + 1 : length;
   // The axis last, as long as it is asked for.
   Dims order, result_order;
   for (size_t i = 0; i + 1 < x->ndim; ++i) {
@@ -56,7 +60,9 @@ Node transformed(Op& op, Node x, size_t axis, Word length, bool inverse, bool on
   Dims none(x->ndim, 0), after(x->ndim, 0);
   after[last] = inputs - x->dim(axis);
   turned = tensor::pad(op.g, turned, none, after, 0, DType::kInt64);
-  const auto part = [&](int64_t i) { return Expr{&op.g, tensor::select(op.g, turned, -1, i)}.cast(wide); };
+  const auto part = [&](int64_t i) {
+    return Expr{&op.g, tensor::select(op.g, turned, -1, i)}.cast(wide);
+  };
   const double by = inverse ? 1 / static_cast<double>(length) : 1;
   const Waves w = waves(op, inputs, outputs, length, wide, [&](Word k) {
     const bool once = !back || k == 0 || 2 * k == length;
@@ -74,8 +80,10 @@ Node transformed(Op& op, Node x, size_t axis, Word length, bool inverse, bool on
   }
   if (re.n == nullptr || im.n == nullptr) return nullptr;
   const auto ends = static_cast<int64_t>(last) + 1;
-  const Node both = back ? tensor::unsqueeze(op.g, re.n, ends) : tensor::stack(op.g, std::array{re.n, im.n}, ends);
-  for (size_t i = 0; i + 1 < x->ndim; ++i) result_order.push(static_cast<Word>(i < axis ? i : i == axis ? last : i - 1));
+  const Node both = back ? tensor::unsqueeze(op.g, re.n, ends)
+                         : tensor::stack(op.g, std::array{re.n, im.n}, ends);
+  for (size_t i = 0; i + 1 < x->ndim; ++i)
+    result_order.push(static_cast<Word>(i < axis ? i : i == axis ? last : i - 1));
   result_order.push(static_cast<Word>(x->ndim) - 1);
   return both == nullptr ? both : op.g.cast(op.g.permute(both, result_order), x->dtype);
 }
@@ -86,13 +94,17 @@ void window(Op& op, F f) {
   const int64_t size = op.scalar(0, 0);
   const auto element = static_cast<int32_t>(op.integer("output_datatype", 1));
   const DType dtype = dtype_of(op, element);
-  if (op.ok() && (size < 0 || size > 1 << 26)) op.fail(ASTER_FAIL(kRANGE, "a window of %lld", static_cast<long long>(size)));
+  if (op.ok() && (size < 0 || size > 1 << 26))
+    op.fail(ASTER_FAIL(kRANGE, "a window of %lld", static_cast<long long>(size)));
   if (!op.ok()) return;
   const double whole = static_cast<double>(op.integer("periodic", 1) != 0 ? size : size - 1);
   Vec<double> all(op.heap());
   op.fail(all.resize(static_cast<size_t>(size)));
-  for (size_t i = 0; op.ok() && i < all.size(); ++i) all[i] = f(kTurn * static_cast<double>(i) / whole);
-  if (op.ok()) op.set(op.stored(std::span<const double>(all.data(), all.size()), std::array{size}, dtype), element);
+  for (size_t i = 0; op.ok() && i < all.size(); ++i)
+    all[i] = f(kTurn * static_cast<double>(i) / whole);
+  if (op.ok())
+    op.set(op.stored(std::span<const double>(all.data(), all.size()), std::array{size}, dtype),
+           element);
 }
 
 }  // namespace
@@ -106,7 +118,9 @@ void dft(Op& op) {
   const int64_t given = op.version >= 20 ? op.scalar(2, -2) : op.integer("axis", 1);
   const size_t axis = op.axis(given, x->ndim);
   if (!op.ok()) return;
-  const Word length = op.has(1) ? op.scalar(1, 0) : inverse && onesided ? 2 * (x->dim(axis) - 1) : x->dim(axis);
+  const Word length = op.has(1)             ? op.scalar(1, 0)
+                      : inverse && onesided ? 2 * (x->dim(axis) - 1)
+                                            : x->dim(axis);
   op.set(transformed(op, x, axis, length, inverse, onesided));
 }
 
@@ -116,11 +130,19 @@ void stft(Op& op) {
   if (!op.ok()) return;
   if (x->ndim != 3) return op.fail(ASTER_FAIL(kSHAPE, "a signal %s", uop::brief(x).text));
   const Node shape = op.in_or_null(2);
-  const int64_t length = op.has(3) ? op.scalar(3, 0) : shape != nullptr ? shape->count() : x->dim(1);
+  const int64_t length = op.has(3)          ? op.scalar(3, 0)
+                         : shape != nullptr ? shape->count()
+                                            : x->dim(1);
   if (!op.ok()) return;
-  if (step < 1 || length < 1 || length > x->dim(1) || (shape != nullptr && shape->count() != length)) return op.fail(ASTER_FAIL(kSHAPE, "frames of %lld by %lld of %s", static_cast<long long>(length), static_cast<long long>(step), uop::brief(x).text));
-  Expr frames{&op.g, op.g.permute(op.g.window(x, 1, length, step, 1), std::array<Word, 4>{0, 1, 2, 3})};
-  if (shape != nullptr) frames = frames * Expr{&op.g, op.g.reshape(shape, std::array{length, Word{1}})};
+  if (step < 1 || length < 1 || length > x->dim(1) ||
+      (shape != nullptr && shape->count() != length))
+    return op.fail(ASTER_FAIL(kSHAPE, "frames of %lld by %lld of %s",
+                              static_cast<long long>(length), static_cast<long long>(step),
+                              uop::brief(x).text));
+  Expr frames{&op.g,
+              op.g.permute(op.g.window(x, 1, length, step, 1), std::array<Word, 4>{0, 1, 2, 3})};
+  if (shape != nullptr)
+    frames = frames * Expr{&op.g, op.g.reshape(shape, std::array{length, Word{1}})};
   op.set(transformed(op, frames.n, 2, length, false, op.integer("onesided", 1) != 0));
 }
 
@@ -140,13 +162,18 @@ void mel_weight_matrix(Op& op) {
   const auto element = static_cast<int32_t>(op.integer("output_datatype", 1));
   const DType dtype = dtype_of(op, element);
   if (!op.ok()) return;
-  if (bins < 0 || bins > 1 << 16 || length < 0 || length > 1 << 20 || rate < 1) return op.fail(ASTER_FAIL(kRANGE, "%lld bins of %lld", static_cast<long long>(bins), static_cast<long long>(length)));
+  if (bins < 0 || bins > 1 << 16 || length < 0 || length > 1 << 20 || rate < 1)
+    return op.fail(ASTER_FAIL(kRANGE, "%lld bins of %lld", static_cast<long long>(bins),
+                              static_cast<long long>(length)));
   const Word rows = length / 2 + 1;
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);
   const auto place = [&](Word i) {
-    const double hertz = 700 * (std::pow(10, (mel(low) + static_cast<double>(i) * step) / 2595) - 1);
-    return std::clamp<Word>(static_cast<Word>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate))), 0, rows - 1);
+    const double hertz =
+        700 * (std::pow(10, (mel(low) + static_cast<double>(i) * step) / 2595) - 1);
+    return std::clamp<Word>(static_cast<Word>(std::floor(static_cast<double>(length + 1) * hertz /
+                                                         static_cast<double>(rate))),
+                            0, rows - 1);
   };
   Vec<double> all(op.heap());
   op.fail(all.resize(static_cast<size_t>(rows * bins)));
@@ -154,10 +181,15 @@ void mel_weight_matrix(Op& op) {
     const Word left = place(i), center = place(i + 1), right = place(i + 2);
     const auto at = [&](Word row) -> double& { return all[static_cast<size_t>(row * bins + i)]; };
     if (center == left) at(center) = 1;
-    for (Word j = left; j <= center && center != left; ++j) at(j) = static_cast<double>(j - left) / static_cast<double>(center - left);
-    for (Word j = center; j < right; ++j) at(j) = static_cast<double>(right - j) / static_cast<double>(right - center);
+    for (Word j = left; j <= center && center != left; ++j)
+      at(j) = static_cast<double>(j - left) / static_cast<double>(center - left);
+    for (Word j = center; j < right; ++j)
+      at(j) = static_cast<double>(right - j) / static_cast<double>(right - center);
   }
-  if (op.ok()) op.set(op.stored(std::span<const double>(all.data(), all.size()), std::array{rows, bins}, dtype), element);
+  if (op.ok())
+    op.set(
+        op.stored(std::span<const double>(all.data(), all.size()), std::array{rows, bins}, dtype),
+        element);
 }
 
 }  // namespace build

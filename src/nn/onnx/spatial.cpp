@@ -14,7 +14,9 @@ bool list_of(Op& op, Dims* out, std::string_view key, size_t count, Word fallbac
   *out = given.empty() ? Dims(count, fallback) : Dims(given);
   bool fits = out->size() == count;
   for (const Word word : words_of(*out)) fits = fits && word >= least && word < kMost;
-  if (!fits) op.fail(ASTER_FAIL(kSHAPE, "'%.*s' is %s", static_cast<int>(key.size()), key.data(), uop::brief_shape(*out).text));
+  if (!fits)
+    op.fail(ASTER_FAIL(kSHAPE, "'%.*s' is %s", static_cast<int>(key.size()), key.data(),
+                       uop::brief_shape(*out).text));
   return fits;
 }
 
@@ -32,7 +34,8 @@ bool read_windows(Op& op, WindowList* out, Words kernel, Words sizes, bool padde
     op.fail(ASTER_FAIL(kSHAPE, "a kernel %s over %zu axes", uop::brief_shape(kernel).text, rank));
     return false;
   }
-  if (!list_of(op, &out->stride, "strides", rank, 1, 1) || !list_of(op, &out->dilation, "dilations", rank, 1, 1) ||
+  if (!list_of(op, &out->stride, "strides", rank, 1, 1) ||
+      !list_of(op, &out->dilation, "dilations", rank, 1, 1) ||
       !list_of(op, &pads, "pads", 2 * rank, 0, -kMost)) {
     return false;
   }
@@ -62,7 +65,9 @@ Node convolve(Op& op, Node x, Node weight, Node bias, const WindowList& w, int64
   o.before = w.before.at;
   o.after = w.after.at;
   return op.through(
-      [&](aster_ml_lazy* out, const aster_ml_lazy* const* in) { return aster_ml_lazy_conv(out, in[0], in[1], in[2], &o); },
+      [&](aster_ml_lazy* out, const aster_ml_lazy* const* in) {
+        return aster_ml_lazy_conv(out, in[0], in[1], in[2], &o);
+      },
       {x, weight, bias});
 }
 
@@ -114,7 +119,10 @@ void conv_transpose(Op& op) {
     const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
     if (automatic == "VALID") w.before[i] = w.after[i] = 0;
     if (asked.empty() && !same) continue;
-    const Word wanted = asked.empty() ? size * w.stride[i] : asked[std::min(i + asked.size() - std::min(asked.size(), w.rank), asked.size() - 1)];
+    const Word wanted =
+        asked.empty()
+            ? size * w.stride[i]
+            : asked[std::min(i + asked.size() - std::min(asked.size(), w.rank), asked.size() - 1)];
     const Word total = whole - wanted;
     if (total < 0) {  // what windows do not reach stays empty
       more[i] -= total;
@@ -133,7 +141,9 @@ void conv_transpose(Op& op) {
   o.after = w.after.at;
   o.output_padding = more.at;
   op.set(op.through(
-      [&](aster_ml_lazy* out, const aster_ml_lazy* const* in) { return aster_ml_lazy_conv_transpose(out, in[0], in[1], in[2], &o); },
+      [&](aster_ml_lazy* out, const aster_ml_lazy* const* in) {
+        return aster_ml_lazy_conv_transpose(out, in[0], in[1], in[2], &o);
+      },
       {x, weight, bias}));
 }
 
@@ -142,7 +152,8 @@ void conv_integer(Op& op) {
   WindowList w;
   if (!are_images(op, x, weight)) return;
   if (!read_windows(op, &w, weight->shape().subspan(2), x->shape().subspan(2))) return;
-  const Node a = without_zero(op, x, 2, 1, DType::kInt32), b = without_zero(op, weight, 3, 0, DType::kInt32);
+  const Node a = without_zero(op, x, 2, 1, DType::kInt32),
+             b = without_zero(op, weight, 3, 0, DType::kInt32);
   if (op.ok()) op.set(convolve(op, a, b, nullptr, w, op.integer("group", 1)));
 }
 
@@ -151,15 +162,19 @@ void qlinear_conv(Op& op) {
   WindowList w;
   if (!are_images(op, x, weight)) return;
   if (!read_windows(op, &w, weight->shape().subspan(2), x->shape().subspan(2))) return;
-  const Node a = without_zero(op, x, 2, 1, DType::kInt32), b = without_zero(op, weight, 5, 0, DType::kInt32);
+  const Node a = without_zero(op, x, 2, 1, DType::kInt32),
+             b = without_zero(op, weight, 5, 0, DType::kInt32);
   const Node sums = convolve(op, a, b, op.in_or_null(8), w, op.integer("group", 1));
   if (!op.ok() || sums == nullptr) return op.fail(last_failure());
   const Node scale = op.in(4);
-  const Expr by{&op.g, scale->count() == 1 ? op.g.reshape(scale, Words()) : along_axis(op, scale, 1, x->ndim)};
+  const Expr by{&op.g, scale->count() == 1 ? op.g.reshape(scale, Words())
+                                           : along_axis(op, scale, 1, x->ndim)};
   const auto single = [&](size_t i) { return Expr{&op.g, op.g.reshape(op.in(i), Words())}; };
   const Expr real = Expr{&op.g, sums}.cast(DType::kFloat32) * (single(1) * by / single(6));
-  const Expr moved = alu(uop::Op::kRound, real) + Expr{&op.g, op.g.reshape(zero, Words())}.cast(DType::kFloat32);
-  const auto low = static_cast<double>(dtype::min_int(zero->dtype)), high = static_cast<double>(dtype::max_int(zero->dtype));
+  const Expr moved =
+      alu(uop::Op::kRound, real) + Expr{&op.g, op.g.reshape(zero, Words())}.cast(DType::kFloat32);
+  const auto low = static_cast<double>(dtype::min_int(zero->dtype)),
+             high = static_cast<double>(dtype::max_int(zero->dtype));
   op.set(uop::min(uop::max(moved, low), high).cast(zero->dtype));
 }
 
@@ -173,12 +188,16 @@ void col2im(Op& op) {
   Dims counts;
   for (size_t i = 0; i < w.rank; ++i) {
     const Word room = image[i] + w.before[i] + w.after[i] - w.span(i);
-    if (image[i] < 0 || room < 0) return op.fail(ASTER_FAIL(kSHAPE, "blocks %s in an image %s", uop::brief_shape(block).text, uop::brief_shape(image).text));
+    if (image[i] < 0 || room < 0)
+      return op.fail(ASTER_FAIL(kSHAPE, "blocks %s in an image %s", uop::brief_shape(block).text,
+                                uop::brief_shape(image).text));
     counts.push(room / w.stride[i] + 1);
     windows *= counts[i];
     taps *= block[i];
   }
-  if (x->ndim != 3 || x->dim(2) != windows || x->dim(1) % taps != 0) return op.fail(ASTER_FAIL(kSHAPE, "%s in %lld blocks of %lld", uop::brief(x).text, static_cast<long long>(windows), static_cast<long long>(taps)));
+  if (x->ndim != 3 || x->dim(2) != windows || x->dim(1) % taps != 0)
+    return op.fail(ASTER_FAIL(kSHAPE, "%s in %lld blocks of %lld", uop::brief(x).text,
+                              static_cast<long long>(windows), static_cast<long long>(taps)));
   shape.push(x->dim(0));
   shape.push(x->dim(1) / taps);
   for (size_t i = 0; i < w.rank; ++i) shape.push(block[i]);

@@ -6,7 +6,8 @@
 namespace aster::nn::onnx {
 namespace {
 
-#define ONNX(domain, name, since, until, builder) {domain, name, since, until, build::builder, false},
+#define ONNX(domain, name, since, until, builder) \
+  {domain, name, since, until, build::builder, false},
 #define CONTROL(domain, name, since, until, builder) \
   {domain, name, since, until, build::builder, true},
 constexpr Row kRows[] = {

@@ -201,7 +201,8 @@ class Filler {
   Status finish() const {
     const auto count = static_cast<size_t>(h_.count);
     if (at_ >= count) return kOk;
-    return ASTER_FAIL(kFORMAT, "%zu elements for %s%s", at_, info_.name, brief_shape(h_.shape).text);
+    return ASTER_FAIL(kFORMAT, "%zu elements for %s%s", at_, info_.name,
+                      brief_shape(h_.shape).text);
   }
 
  private:
@@ -234,7 +235,8 @@ class Filler {
 
 // No more elements are made room for than the message can hold.
 Status check_typed(const Header& h, Bytes message) {
-  const auto most = message.size() * (h.element != kText && element_info(h.element)->bits < 8 ? 4 : 1);
+  const auto most =
+      message.size() * (h.element != kText && element_info(h.element)->bits < 8 ? 4 : 1);
   if (static_cast<size_t>(h.count) <= most) return kOk;
   return ASTER_FAIL(kFORMAT, "%s%s in a message of %zu bytes", element_name(h.element),
                     brief_shape(h.shape).text, message.size());
@@ -243,15 +245,15 @@ Status check_typed(const Header& h, Bytes message) {
 Status read_typed(Ref* out, const Files& files, const Header& h, Bytes message) {
   ASTER_TRY(check_typed(h, message));
   void* data;
-  ASTER_TRY(make_stored(out, &data, files.engine, element_info(h.element)->dtype, h.shape,
-                        h.element));
+  ASTER_TRY(
+      make_stored(out, &data, files.engine, element_info(h.element)->dtype, h.shape, h.element));
   Filler fill(data, h);
   Wire wire(message);
   while (!wire.done()) {
     Field f;
     ASTER_TRY(wire.next(&f));
-    const bool holds = f.number == 4 || f.number == 5 || f.number == 7 || f.number == 10 ||
-                       f.number == 11;
+    const bool holds =
+        f.number == 4 || f.number == 5 || f.number == 7 || f.number == 10 || f.number == 11;
     if (holds && !(f.kind == 2 && f.bytes.empty())) ASTER_TRY(fill.field(f));
   }
   return fill.finish();
@@ -298,8 +300,7 @@ Status read_tensor(Ref* out, const Files& files, const Source& source, Bytes mes
   }
   if (h.has_raw) {
     ASTER_TRY(check_size(h, h.raw.size()));
-    const size_t offset =
-        h.raw.empty() ? 0 : static_cast<size_t>(h.raw.data() - source.data());
+    const size_t offset = h.raw.empty() ? 0 : static_cast<size_t>(h.raw.data() - source.data());
     return place_raw(out, files, h, source, offset);
   }
   return read_typed(out, files, h, message);
@@ -370,7 +371,8 @@ Status read_item(Ref* out, const Files& files, const Source& source, const Field
 }  // namespace
 
 Status read_sequence(Ref* out, const Files& files, const Source& source, Bytes message, int depth) {
-  if (depth > kMostDepth) return ASTER_FAIL(kFORMAT, "sequences nested more than %d deep", kMostDepth);
+  if (depth > kMostDepth)
+    return ASTER_FAIL(kFORMAT, "sequences nested more than %d deep", kMostDepth);
   Ref made;
   ASTER_TRY(make_value(&made, files.context.heap(), Kind::kSequence));
   Wire wire(message);
@@ -388,7 +390,8 @@ Status read_sequence(Ref* out, const Files& files, const Source& source, Bytes m
 }
 
 Status read_optional(Ref* out, const Files& files, const Source& source, Bytes message, int depth) {
-  if (depth > kMostDepth) return ASTER_FAIL(kFORMAT, "optionals nested more than %d deep", kMostDepth);
+  if (depth > kMostDepth)
+    return ASTER_FAIL(kFORMAT, "optionals nested more than %d deep", kMostDepth);
   Ref made;
   ASTER_TRY(make_value(&made, files.context.heap(), Kind::kNone));
   Wire wire(message);
@@ -438,8 +441,8 @@ unsigned packed_bits(const void* data, size_t i, int32_t element) {
 }
 
 Status write_tensor(Text& out, engine::Engine& engine, Value& value) {
-  const Words shape = value.is_texts() ? Words(value.shape.data(), value.shape.size())
-                                       : value.node()->shape();
+  const Words shape =
+      value.is_texts() ? Words(value.shape.data(), value.shape.size()) : value.node()->shape();
   for (const Word dim : shape) put_integer(out, 1, dim);
   put_integer(out, 2, value.element);
   if (value.is_texts()) {

@@ -10,7 +10,8 @@ namespace {
 
 Ref texts_in(Op& op, size_t i) {
   const Ref given = op.value(i);
-  if (given && !given->is_texts()) op.fail(ASTER_FAIL(kDTYPE, "operand %zu is no tensor of texts", i));
+  if (given && !given->is_texts())
+    op.fail(ASTER_FAIL(kDTYPE, "operand %zu is no tensor of texts", i));
   return op.ok() ? given : Ref();
 }
 
@@ -28,13 +29,15 @@ void put_cased(Text& out, std::string_view text, bool upper) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     const bool letter = upper ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z';
-    const bool latin = i > 0 && static_cast<unsigned char>(text[i - 1]) == 0xC3 &&
-                       (upper ? c >= 0xA0 && c <= 0xBE && c != 0xB7 : c >= 0x80 && c <= 0x9E && c != 0x97);
+    const bool latin =
+        i > 0 && static_cast<unsigned char>(text[i - 1]) == 0xC3 &&
+        (upper ? c >= 0xA0 && c <= 0xBE && c != 0xB7 : c >= 0x80 && c <= 0x9E && c != 0x97);
     out << static_cast<char>(letter ? c ^ 0x20 : latin ? c ^ 0x20 : c);
   }
 }
 
-bool is_stopword(std::span<const std::string_view> stops, std::string_view text, Op& op, bool exact) {
+bool is_stopword(std::span<const std::string_view> stops, std::string_view text, Op& op,
+                 bool exact) {
   for (const std::string_view stop : stops) {
     if (exact && stop == text) return true;
     if (exact) continue;
@@ -59,7 +62,8 @@ void string_normalizer(Op& op) {
   const bool exact = op.integer("is_case_sensitive", 0) != 0;
   const auto stops = op.texts("stopwords");
   const Words shape = shape_of(x);
-  if (shape.size() != 1 && !(shape.size() == 2 && shape[0] == 1)) return op.fail(ASTER_FAIL(kSHAPE, "texts of shape %s", uop::brief_shape(shape).text));
+  if (shape.size() != 1 && !(shape.size() == 2 && shape[0] == 1))
+    return op.fail(ASTER_FAIL(kSHAPE, "texts of shape %s", uop::brief_shape(shape).text));
   Ref made;
   op.fail(make_texts(&made, op.heap(), shape));
   for (const Text& text : x->texts) {
@@ -84,7 +88,10 @@ void string_concat(Op& op) {
   const Ref a = texts_in(op, 0), b = texts_in(op, 1);
   if (!op.ok()) return;
   Dims shape;
-  if (!uop::broadcast_shape(&shape, shape_of(a), shape_of(b))) return op.fail(ASTER_FAIL(kSHAPE, "%s and %s do not broadcast", uop::brief_shape(shape_of(a)).text, uop::brief_shape(shape_of(b)).text));
+  if (!uop::broadcast_shape(&shape, shape_of(a), shape_of(b)))
+    return op.fail(ASTER_FAIL(kSHAPE, "%s and %s do not broadcast",
+                              uop::brief_shape(shape_of(a)).text,
+                              uop::brief_shape(shape_of(b)).text));
   Word count = 1;
   for (const Word dim : words_of(shape)) count *= dim;
   Ref made;
@@ -159,7 +166,8 @@ void string_split(Op& op) {
   Ref made;
   op.fail(make_texts(&made, op.heap(), shape));
   for (size_t i = 0; i < x->texts.size() && op.ok(); ++i) {
-    each_part(x->texts[i].view(), delimiter, most, [&](std::string_view part) { put_text(op, made, part); });
+    each_part(x->texts[i].view(), delimiter, most,
+              [&](std::string_view part) { put_text(op, made, part); });
     for (Word k = counts[i]; k < widest && op.ok(); ++k) put_text(op, made, "");
   }
   if (!op.ok()) return;
@@ -209,14 +217,20 @@ void tf_idf_vectorizer(Op& op) {
   const Words numbers = texts ? Words() : op.ints(0);
   if (!op.ok()) return;
   const Words shape = texts ? shape_of(x) : x->node()->shape();
-  Grams grams{op.integers("ngram_counts"), op.integers("ngram_indexes"), op.integers("pool_int64s"), op.texts("pool_strings"), op.integer("min_gram_length", 1), op.integer("max_gram_length", 1), op.integer("max_skip_count", 0)};
+  Grams grams{op.integers("ngram_counts"),      op.integers("ngram_indexes"),
+              op.integers("pool_int64s"),       op.texts("pool_strings"),
+              op.integer("min_gram_length", 1), op.integer("max_gram_length", 1),
+              op.integer("max_skip_count", 0)};
   Word width = 0;
-  bool fits = (shape.size() == 1 || shape.size() == 2) && grams.skips >= 0 && grams.skips < 1 << 20 && texts == grams.numbers.empty();
+  bool fits = (shape.size() == 1 || shape.size() == 2) && grams.skips >= 0 &&
+              grams.skips < 1 << 20 && texts == grams.numbers.empty();
   for (const Word at : grams.indexes) {
     fits = fits && at >= 0 && at < 1 << 28;
     width = std::max(width, at + 1);
   }
-  for (size_t i = 0; i < grams.counts.size(); ++i) fits = fits && grams.counts[i] >= (i == 0 ? 0 : grams.counts[i - 1]) && grams.counts[i] <= static_cast<Word>(grams.size());
+  for (size_t i = 0; i < grams.counts.size(); ++i)
+    fits = fits && grams.counts[i] >= (i == 0 ? 0 : grams.counts[i - 1]) &&
+           grams.counts[i] <= static_cast<Word>(grams.size());
   if (!fits) return op.fail(ASTER_FAIL(kSHAPE, "n-grams of a %s", uop::brief_shape(shape).text));
   const Word rows = shape.size() == 2 ? shape[0] : 1, tokens = shape[shape.size() - 1];
   const std::string_view mode = op.text("mode", "TF");
@@ -227,9 +241,13 @@ void tf_idf_vectorizer(Op& op) {
     const auto first = static_cast<size_t>(row * tokens);
     grams.match(
         static_cast<size_t>(tokens),
-        [&](size_t in_pool, size_t token) { return texts ? grams.texts[in_pool] == x->texts[first + token].view() : grams.numbers[in_pool] == numbers[first + token]; },
+        [&](size_t in_pool, size_t token) {
+          return texts ? grams.texts[in_pool] == x->texts[first + token].view()
+                       : grams.numbers[in_pool] == numbers[first + token];
+        },
         [&](size_t gram) {
-          if (gram < grams.indexes.size()) out[static_cast<size_t>(row * width + grams.indexes[gram])] += 1;
+          if (gram < grams.indexes.size())
+            out[static_cast<size_t>(row * width + grams.indexes[gram])] += 1;
         });
     for (size_t gram = 0; gram < grams.indexes.size() && mode != "TF"; ++gram) {
       double& count = out[static_cast<size_t>(row * width + grams.indexes[gram])];
@@ -239,7 +257,8 @@ void tf_idf_vectorizer(Op& op) {
   }
   if (!op.ok()) return;
   const std::span<const double> all(out.data(), out.size());
-  op.set(shape.size() == 1 ? op.stored(all, std::array{width}, DType::kFloat32) : op.stored(all, std::array{rows, width}, DType::kFloat32));
+  op.set(shape.size() == 1 ? op.stored(all, std::array{width}, DType::kFloat32)
+                           : op.stored(all, std::array{rows, width}, DType::kFloat32));
 }
 
 }  // namespace build

@@ -26,7 +26,8 @@ namespace build {
 void momentum(Op& op) {
   size_t n;
   if (!check_lists(op, 3, &n)) return;
-  const double alpha = op.number("alpha", 0), beta = op.number("beta", 0), decay = op.number("norm_coefficient", 0);
+  const double alpha = op.number("alpha", 0), beta = op.number("beta", 0),
+               decay = op.number("norm_coefficient", 0);
   const bool nesterov = op.text("mode", "standard") == "nesterov";
   const int64_t t = op.scalar(1, 0);
   for (size_t i = 0; i < n && op.ok(); ++i) {
@@ -43,7 +44,8 @@ void momentum(Op& op) {
 void adagrad(Op& op) {
   size_t n;
   if (!check_lists(op, 3, &n)) return;
-  const double decay = op.number("norm_coefficient", 0), epsilon = op.number("epsilon", 0), fade = op.number("decay_factor", 0);
+  const double decay = op.number("norm_coefficient", 0), epsilon = op.number("epsilon", 0),
+               fade = op.number("decay_factor", 0);
   const int64_t t = op.scalar(1, 0);
   for (size_t i = 0; i < n && op.ok(); ++i) {
     const Expr x = op.x(2 + i), g = op.x(2 + n + i), h = op.x(2 + 2 * n + i);
@@ -59,16 +61,20 @@ void adagrad(Op& op) {
 void adam(Op& op) {
   size_t n;
   if (!check_lists(op, 4, &n)) return;
-  const double alpha = op.number("alpha", 0.9), beta = op.number("beta", 0.999), epsilon = op.number("epsilon", 0);
-  const double decay = op.number("norm_coefficient", 0), after = op.number("norm_coefficient_post", 0);
+  const double alpha = op.number("alpha", 0.9), beta = op.number("beta", 0.999),
+               epsilon = op.number("epsilon", 0);
+  const double decay = op.number("norm_coefficient", 0),
+               after = op.number("norm_coefficient_post", 0);
   const auto t = static_cast<double>(op.scalar(1, 0));
   for (size_t i = 0; i < n && op.ok(); ++i) {
-    const Expr x = op.x(2 + i), g = op.x(2 + n + i), v = op.x(2 + 2 * n + i), h = op.x(2 + 3 * n + i);
+    const Expr x = op.x(2 + i), g = op.x(2 + n + i), v = op.x(2 + 2 * n + i),
+               h = op.x(2 + 3 * n + i);
     if (!op.ok()) return;
     const double bias = t > 0 ? std::sqrt(1 - std::pow(beta, t)) / (1 - std::pow(alpha, t)) : 1;
     const Expr r = scalar(op, 0, x.dtype()) * bias;
     const Expr slope = g + x * decay;
-    const Expr mean = v * alpha + slope * (1 - alpha), square = h * beta + slope * slope * (1 - beta);
+    const Expr mean = v * alpha + slope * (1 - alpha),
+               square = h * beta + slope * slope * (1 - beta);
     op.set(i, ((x - r * mean / (uop::sqrt(square) + epsilon)) * (1 - after)).n);
     op.set(n + i, mean.n);
     op.set(2 * n + i, square.n);

@@ -93,8 +93,7 @@ Status make_texts(Ref* out, Heap& heap, Words shape) {
 namespace {
 
 bool is_host_buffer(Node node) {
-  return node->op == uop::Op::kBuffer &&
-         device::is_host(engine::storage_of(node)->device);
+  return node->op == uop::Op::kBuffer && device::is_host(engine::storage_of(node)->device);
 }
 
 const void* data_of(Node node) {
@@ -111,8 +110,8 @@ Status is_small(bool* out, Node node, Vec<Node>* leaves) {
   int64_t elements = 0;
   *out = true;
   for (const Node one : all) {
-    const bool plain = one->op != uop::Op::kAssign && one->op != uop::Op::kAfter &&
-                       one->op != uop::Op::kForeign;
+    const bool plain =
+        one->op != uop::Op::kAssign && one->op != uop::Op::kAfter && one->op != uop::Op::kForeign;
     elements += one->op == uop::Op::kBuffer ? 0 : one->count();
     if (one->op == uop::Op::kBuffer) ASTER_TRY(leaves->push(one));
     if (!plain || elements > kMostElements ||
