@@ -437,7 +437,7 @@ TEST_F(Models, AlteredModelsGiveStatuses) {
     std::mt19937 random(static_cast<unsigned>(i));
     const size_t which = random() % models.size();
     std::string model = models[which];
-    for (unsigned changes = 1 + random() % 3; changes-- > 0;) {
+    for (auto changes = 1 + random() % 3; changes-- > 0;) {
       const size_t at = random() % model.size();
       switch (random() % 4) {
         case 0:
