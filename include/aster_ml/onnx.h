@@ -76,10 +76,10 @@ ASTER_ML_API size_t aster_ml_onnx_output_count(const aster_ml_onnx *model);
 ASTER_ML_API const char *aster_ml_onnx_input_name(const aster_ml_onnx *model, size_t index);
 ASTER_ML_API const char *aster_ml_onnx_output_name(const aster_ml_onnx *model, size_t index);
 
-/* The type of one. Errors: RANGE. */
-ASTER_ML_API int32_t aster_ml_onnx_input_type(aster_ml_onnx_type *out, const aster_ml_onnx *model,
+/* The type of one; struct_size tells how much of it is wanted. Errors: RANGE. */
+ASTER_ML_API int32_t aster_ml_onnx_input_type(aster_ml_onnx_type *info, const aster_ml_onnx *model,
                                               size_t index);
-ASTER_ML_API int32_t aster_ml_onnx_output_type(aster_ml_onnx_type *out, const aster_ml_onnx *model,
+ASTER_ML_API int32_t aster_ml_onnx_output_type(aster_ml_onnx_type *info, const aster_ml_onnx *model,
                                                size_t index);
 
 /* The name that an axis of an input has where its size is any; null where it has none. Owns: the

@@ -219,13 +219,14 @@ bool frees(std::string_view name) {
 }
 // Accessors whose int32_t is a value.
 bool plain(std::string_view name) {
-  return among(name,
-               {"aster_ml_lazy_dtype", "aster_ml_lazy_is_realized", "aster_ml_lazy_is_stored",
-                "aster_ml_event_is_done", "aster_ml_lazy_is_same", "aster_ml_uop_dtype",
-                "aster_ml_lazy_is_symbolic", "aster_ml_program_is_for",
-                "aster_ml_lazy_requires_grad", "aster_ml_buffer_is_read_only",
-                "aster_ml_buffer_memory_kind", "aster_ml_tensor_is_contiguous",
-                "aster_ml_device_type", "aster_ml_device_index", "aster_ml_device_is_available"}) ||
+  return among(name, {"aster_ml_lazy_dtype", "aster_ml_lazy_is_realized", "aster_ml_lazy_is_stored",
+                      "aster_ml_event_is_done", "aster_ml_lazy_is_same", "aster_ml_uop_dtype",
+                      "aster_ml_lazy_is_symbolic", "aster_ml_program_is_for",
+                      "aster_ml_lazy_requires_grad", "aster_ml_buffer_is_read_only",
+                      "aster_ml_buffer_memory_kind", "aster_ml_tensor_is_contiguous",
+                      "aster_ml_device_type", "aster_ml_device_index",
+                      "aster_ml_device_is_available", "aster_ml_onnx_has_operator",
+                      "aster_ml_onnx_value_kind", "aster_ml_onnx_value_element"}) ||
          name.starts_with("aster_ml_dtype_is_") || name.starts_with("aster_ml_view_is_");
 }
 // Pointers that may be null: "function:argument", or ":argument" for all.
@@ -251,7 +252,7 @@ bool nullable(const std::string& function, const std::string& argument) {
     return function.starts_with("aster_ml_codegen_") ||
            among(function, {"aster_ml_uop_walk", "aster_ml_uop_print", "aster_ml_engine_graph",
                             "aster_ml_flt_to_text", "aster_ml_engine_graph_uop",
-                            "aster_ml_program_to_bytes"});
+                            "aster_ml_program_to_bytes", "aster_ml_onnx_value_to_proto"});
   }
   return false;
 }

@@ -22,7 +22,7 @@ enum class Is : uint8_t {
   kContext, kLazy, kTensor, kBuffer, kLayer, kState, kOptimizer, kProgram, kWorkspace, kScalar,
   kNode, kLazies, kWritableLazies, kNumbers, kSizes, kStrides, kText, kBytes, kCounters, kRuntime,
   kSparse, kSparseInfo, kNodeOptions, kTarget, kBackend, kOptions, kFunction, kInt32, kInteger,
-  kReal, kNothing
+  kReal, kOnnx, kOnnxValue, kNothing
 };
 // clang-format on
 
@@ -69,6 +69,8 @@ constexpr Is kind_of() {
   KIND(aster_ml_uop_options, kNodeOptions);
   KIND(aster_ml_target, kTarget);
   KIND(aster_ml_backend, kBackend);
+  KIND(aster_ml_onnx, kOnnx);
+  KIND(aster_ml_onnx_value, kOnnxValue);
 #undef KIND
   return Is::kOptions;
 }

@@ -47,7 +47,7 @@ class OnnxRunner:
 
     >>> OnnxRunner("no.onnx")
     Traceback (most recent call last):
-    FileNotFoundError: opening 'no.onnx': no such file or directory
+    aster_ml.errors.NotFoundError: onnx_read: opening 'no.onnx': no such file or directory
     """
 
     def __init__(self, model_path: Union[Tensor, str, pathlib.Path]):

@@ -127,6 +127,7 @@ const ValueInfo* info_of(const Model& model, bool output, size_t index) {
 
 Status give_type(aster_ml_onnx_type* out, const aster_ml_onnx* model, bool output, size_t index) {
   const Model* impl = model_of(model);
+  if (out != nullptr) write_struct(out, aster_ml_onnx_type{});
   if (impl == nullptr || out == nullptr) {
     return ASTER_FAIL(kARGUMENT, "an empty model, or no result, is given");
   }
@@ -229,16 +230,16 @@ const char* aster_ml_onnx_output_name(const aster_ml_onnx* model, size_t index) 
   return const_cast<Model*>(impl)->names[impl->inputs.size() + index].c_str();
 }
 
-int32_t aster_ml_onnx_input_type(aster_ml_onnx_type* out, const aster_ml_onnx* model,
+int32_t aster_ml_onnx_input_type(aster_ml_onnx_type* info, const aster_ml_onnx* model,
                                  size_t index) {
   ASTER_API();
-  return give_type(out, model, false, index);
+  return give_type(info, model, false, index);
 }
 
-int32_t aster_ml_onnx_output_type(aster_ml_onnx_type* out, const aster_ml_onnx* model,
+int32_t aster_ml_onnx_output_type(aster_ml_onnx_type* info, const aster_ml_onnx* model,
                                   size_t index) {
   ASTER_API();
-  return give_type(out, model, true, index);
+  return give_type(info, model, true, index);
 }
 
 const char* aster_ml_onnx_input_axis_name(const aster_ml_onnx* model, size_t index, size_t axis) {

@@ -39,6 +39,7 @@ bool works_at_once(const Function& function) {
                            "capture",
                            "engine_",
                            "multinomial",
+                           "onnx_",
                            "uop_"}) {
     if (has(function.name, part)) return true;
   }
@@ -168,7 +169,7 @@ Call::Slot Call::output(const Type& type, const std::string& name) {
   std::fill(out, out + kMost * size, static_cast<char>(kUntouched));
   const bool sized = type.is == Is::kCounters || type.is == Is::kRuntime ||
                      type.is == Is::kSparseInfo || has(function_.name, "_describe") ||
-                     has(function_.name, "_get_array");
+                     has(function_.name, "_get_array") || has(function_.name, "put_type");
   if (sized) {
     const auto bytes = static_cast<uint32_t>(choose_.one_in(3) ? choose_.below(16) : type.size);
     std::memcpy(out, &bytes, sizeof(bytes));
@@ -191,6 +192,7 @@ Call::Slot Call::object(const Type& type, bool given_up) {
     case Is::kSparse: from = &world_.sparse; break;
     case Is::kTensor: from = &world_.tensor; break;
     case Is::kBuffer: from = &world_.buffer; break;
+    case Is::kOnnxValue: from = &world_.value; break;
     case Is::kLazy: from = tensor(); break;
     default: return 0;
   }
@@ -350,6 +352,8 @@ void Call::clean_up(const Type& type, Slot slot) {
     case Is::kProgram: aster_ml_program_free(static_cast<aster_ml_program*>(made)); break;
     case Is::kWorkspace: aster_ml_workspace_free(static_cast<aster_ml_workspace*>(made)); break;
     case Is::kSparse: aster_ml_sparse_free(static_cast<aster_ml_sparse*>(made)); break;
+    case Is::kOnnx: aster_ml_onnx_free(static_cast<aster_ml_onnx*>(made)); break;
+    case Is::kOnnxValue: aster_ml_onnx_value_free(static_cast<aster_ml_onnx_value*>(made)); break;
     case Is::kContext: aster_ml_context_free(static_cast<aster_ml_context*>(made)); break;
     case Is::kBuffer: aster_ml_buffer_free(static_cast<aster_ml_buffer*>(made)); break;
     case Is::kTensor:

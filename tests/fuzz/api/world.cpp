@@ -57,6 +57,7 @@ World::~World() {
   aster_ml_workspace_free(&workspace);
   aster_ml_program_free(&program);
   aster_ml_sparse_free(&sparse);
+  aster_ml_onnx_value_free(&value);
   aster_ml_optimizer_free(&optimizer);
   aster_ml_state_free(&state);
   aster_ml_layer_free(&layer);
@@ -130,6 +131,9 @@ void World::renew() {
     expect(aster_ml_state_init(&state, &context));
     expect(aster_ml_state_set_layer(&state, "l.", &layer));
     expect(aster_ml_sgd_init(&optimizer, &state, nullptr));
+  }
+  if (aster_ml_onnx_value_kind(&value) == ASTER_ML_ONNX_NONE) {
+    expect(aster_ml_onnx_value_init(&value, &context, ASTER_ML_ONNX_SEQUENCE));
   }
   aster_ml_sparse_info info{};
   info.struct_size = sizeof(info);

@@ -34,6 +34,7 @@ class World {
   aster_ml_state state{};
   aster_ml_optimizer optimizer{};
   aster_ml_sparse sparse{};
+  aster_ml_onnx_value value{};
   aster_ml_program program{};
   aster_ml_workspace workspace{};
   aster_ml_tensor tensor{};
