@@ -2,6 +2,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
 #include "dtype/convert.h"
@@ -110,6 +111,22 @@ Node cast_element(Op& op, Node x, int32_t from, int32_t to, bool saturate, std::
 
 namespace {
 
+// The fewest digits that read back as the same number, whatever the locale writes for a point.
+std::string_view shortest(char* text, size_t room, double value, DType dtype) {
+  const bool wide = dtype == DType::kFloat64;
+  for (int digits = 1; digits <= 17; ++digits) {
+    std::snprintf(text, room, "%.*g", digits, value);
+    for (char* c = text; *c != 0; ++c) {
+      const bool known = (*c >= '0' && *c <= '9') || *c == '-' || *c == '+' || *c == 'e';
+      if (!known) *c = '.';
+    }
+    double back;
+    if (!parse_double(&back, text)) continue;
+    if (wide ? back == value : static_cast<float>(back) == static_cast<float>(value)) break;
+  }
+  return text;
+}
+
 // A number as Python's str writes it.
 void put_number(Text& out, const void* data, size_t i, DType dtype) {
   char text[64];
@@ -132,12 +149,7 @@ void put_number(Text& out, const void* data, size_t i, DType dtype) {
   } else if (std::isinf(value)) {
     out << (value < 0 ? "-INF" : "INF");
   } else {
-    const auto [end, error] =
-        dtype == DType::kFloat64
-            ? std::to_chars(text, text + sizeof(text), value)
-            : std::to_chars(text, text + sizeof(text), static_cast<float>(value));
-    (void)error;
-    const std::string_view written(text, static_cast<size_t>(end - text));
+    const std::string_view written = shortest(text, sizeof(text), value, dtype);
     out << written;
     if (written.find_first_of(".e") == std::string_view::npos) out << ".0";
   }
