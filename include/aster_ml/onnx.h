@@ -45,12 +45,11 @@ enum {
 /* What a model says of one of its inputs or outputs. */
 typedef struct aster_ml_onnx_type {
   uint32_t struct_size;
-  int32_t kind;      /* aster_ml_onnx_kind */
-  int32_t inner;     /* of what is in a sequence or optional */
-  int32_t element;   /* of its tensors; 0: not said */
-  int32_t dtype;     /* that of the engine; 0 for texts */
-  int32_t ndim;      /* -1: not said */
-  int64_t shape[16]; /* the first axes; -1: any size */
+  int32_t kind;    /* aster_ml_onnx_kind */
+  int32_t inner;   /* of what is in a sequence or optional */
+  int32_t element; /* of its tensors; 0: not said */
+  int32_t dtype;   /* that of the engine; 0 for texts */
+  int32_t ndim;    /* -1: not said */
 } aster_ml_onnx_type;
 
 /* ---- Models ---- */
@@ -81,6 +80,11 @@ ASTER_ML_API int32_t aster_ml_onnx_input_type(aster_ml_onnx_type *info, const as
                                               size_t index);
 ASTER_ML_API int32_t aster_ml_onnx_output_type(aster_ml_onnx_type *info, const aster_ml_onnx *model,
                                                size_t index);
+
+/* The size of an axis of one; -1 where it is any, or there is no such axis. */
+ASTER_ML_API int64_t aster_ml_onnx_input_dim(const aster_ml_onnx *model, size_t index, size_t axis);
+ASTER_ML_API int64_t aster_ml_onnx_output_dim(const aster_ml_onnx *model, size_t index,
+                                              size_t axis);
 
 /* The name that an axis of an input has where its size is any; null where it has none. Owns: the
  * model. */

@@ -69,7 +69,7 @@ class OnnxRunner:
     def _spec(self, index: int, said: dict[str, Any]) -> OnnxValue:
         shape: list[str | int] = []
         for axis in range(max(said["ndim"], 0)):
-            size = said["shape"][axis] if axis < len(said["shape"]) else -1
+            size = _native.onnx_input_dim(self._model, index, axis)
             name = _native.onnx_input_axis_name(self._model, index, axis)
             shape.append(size if size >= 0 else name or "")
         sequence = _SEQUENCE in (said["kind"], said["inner"])

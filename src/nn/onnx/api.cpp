@@ -143,11 +143,14 @@ Status give_type(aster_ml_onnx_type* out, const aster_ml_onnx* model, bool outpu
   const ElementInfo* element = element_info(type.element);
   now.dtype = element == nullptr ? 0 : static_cast<int32_t>(element->dtype);
   now.ndim = type.shaped ? static_cast<int32_t>(type.shape.size()) : -1;
-  for (size_t i = 0; i < std::size(now.shape) && i < type.shape.size(); ++i) {
-    now.shape[i] = type.shape[i];
-  }
   write_struct(out, now);
   return kOk;
+}
+
+int64_t dim_of(const aster_ml_onnx* model, bool output, size_t index, size_t axis) {
+  const Model* impl = model_of(model);
+  const ValueInfo* info = impl == nullptr ? nullptr : info_of(*impl, output, index);
+  return info == nullptr || axis >= info->type.shape.size() ? -1 : info->type.shape[axis];
 }
 
 Status run_model(Ref* out, Model& model, const Value& inputs) {
@@ -240,6 +243,14 @@ int32_t aster_ml_onnx_output_type(aster_ml_onnx_type* info, const aster_ml_onnx*
                                   size_t index) {
   ASTER_API();
   return give_type(info, model, true, index);
+}
+
+int64_t aster_ml_onnx_input_dim(const aster_ml_onnx* model, size_t index, size_t axis) {
+  return dim_of(model, false, index, axis);
+}
+
+int64_t aster_ml_onnx_output_dim(const aster_ml_onnx* model, size_t index, size_t axis) {
+  return dim_of(model, true, index, axis);
 }
 
 const char* aster_ml_onnx_input_axis_name(const aster_ml_onnx* model, size_t index, size_t axis) {
