@@ -148,7 +148,7 @@ ASTER_ML_API int32_t aster_ml_onnx_value_get(aster_ml_lazy *out, const aster_ml_
 /* A text; null for an index out of bounds. Owns: the value. */
 ASTER_ML_API const char *aster_ml_onnx_value_text(const aster_ml_onnx_value *value, size_t index);
 
-/* Axes of a tensor, and the size of one; 0 for what has none. */
+/* Axes of a tensor, 0 for other values; the size of one, -1 where there is none. */
 ASTER_ML_API size_t aster_ml_onnx_value_ndim(const aster_ml_onnx_value *value);
 ASTER_ML_API int64_t aster_ml_onnx_value_dim(const aster_ml_onnx_value *value, size_t axis);
 

@@ -450,7 +450,7 @@ size_t aster_ml_onnx_value_ndim(const aster_ml_onnx_value* value) {
 
 int64_t aster_ml_onnx_value_dim(const aster_ml_onnx_value* value, size_t axis) {
   const Value* impl = value_of(value);
-  if (axis >= aster_ml_onnx_value_ndim(value)) return 0;
+  if (axis >= aster_ml_onnx_value_ndim(value)) return -1;
   return impl->is_texts() ? impl->shape[axis] : impl->node()->dim(axis);
 }
 
