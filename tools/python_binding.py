@@ -135,8 +135,8 @@ LEFT_OUT = {
 
 # Functions that return a value and not a status.
 VALUES = re.compile(
-    r"_(onnx_(has_operator|value_kind|value_element)"
-    r"|is_\w+|dtype|device_type|device_index|count_\w+)$"
+    r"(^onnx_(has_operator|value_kind|value_element)"
+    r"|_(is_\w+|dtype|device_type|device_index|count_\w+))$"
 )
 
 # One parameter: C type -> (declaration of name, position and whether it may be null; hint; whether
