@@ -36,6 +36,7 @@ PARTS = [
     ("nn.optim", ["nn/optim"], None),
     ("nn.state", ["nn/state"], None),
     ("nn.datasets", ["nn/datasets"], None),
+    ("nn.onnx", ["nn/onnx"], None),
     ("llm.gguf", ["llm/gguf"], None),
 ]
 # What other modules of the package use.
