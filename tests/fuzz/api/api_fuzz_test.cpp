@@ -62,7 +62,8 @@ void stuck(int) {
 
 // Accessors whose int32_t is a value.
 bool is_value(const std::string& name) {
-  for (const char* part : {"_is_", "_lazy_dtype", "_uop_dtype", "device_type", "device_index"}) {
+  for (const char* part : {"_is_", "_lazy_dtype", "_uop_dtype", "device_type", "device_index",
+                           "onnx_has_operator", "onnx_value_kind", "onnx_value_element"}) {
     if (name.find(part) != name.npos) return true;
   }
   return false;
