@@ -1,7 +1,5 @@
 #include "codegen/planner.h"
 
-#include "codegen/render_c.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -155,13 +153,20 @@ class Planner {
   int lanes_within(int v, int most) const {
     return std::min(most, floor_power_of_two(kernel_.size(v)));
   }
+  // Whether vectors of so many bytes are read under masks. Asked of the width alone: whatever the
+  // language, folds are then in the same order.
+  bool leaves_lanes_out(int64_t bytes, size_t element) const {
+    if (bytes != 16 && bytes != 32 && bytes != 64) return false;
+    return target_.vector_bytes >= 64 ||
+           (target_.vector_bytes >= 32 && bytes <= 32 && element >= 4);
+  }
   // Lanes of a segment's vectors along v. Of a range that is less than one vector some are left
   // out, where that costs nothing.
   int lanes_along(int at, int v) const {
     const int most = subtree_lanes(at, v), within = lanes_within(v, most);
     const int64_t size = kernel_.size(v);
-    if (plan_.general || within == size || 2 * within > most || size < kFewestInPart || !packs() ||
-        carried(v) || !segment(at).children.empty() || target_.vector_bytes < 32)
+    if (plan_.general || within == size || 2 * within > most || size < kFewestInPart ||
+        target_.group > 0 || carried(v) || !segment(at).children.empty())
       return within;
     bool fits = true;
     each_region(at, [&](int r) {
@@ -169,7 +174,8 @@ class Planner {
         const Node memory = a.node->src(0);
         if (!has(a.ranges | a.opaque, v)) continue;
         fits &= !has(a.opaque, v) && !(a.store && between(a, v) >= 0) &&
-                program::loads_under_mask(target_, memory->dtype, 2 * within);
+                leaves_lanes_out(2 * within * static_cast<int64_t>(dtype::size(memory->dtype)),
+                                 dtype::size(memory->dtype));
       }
     });
     return fits ? 2 * within : within;

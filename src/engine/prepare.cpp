@@ -42,7 +42,7 @@ constexpr int64_t kLargeOperand = 192 * 1024;
 constexpr int64_t kLargeTurned = 768 * 1024;
 constexpr int64_t kManyColumns = 512;
 // Shorter rows do not fill the vectors that windows of stride 2 are read with.
-constexpr int64_t kHalvesFrom = 52;
+constexpr int64_t kHalvesFrom = 32;
 
 // The fill of a Pad is a word of its dtype.
 Node strong_pad(Graph& g, Node node, DType dtype, Nodes src) {

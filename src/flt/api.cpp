@@ -236,6 +236,8 @@ Status matmul(void* out, Algorithm* how, const aster_ml_context* context, int32_
 Status matmul_by(void* out, int32_t* out_ran, const aster_ml_context* context, int32_t algorithm,
                  int32_t dtype, int32_t rounding, const void* a, const void* b, size_t rows,
                  size_t inner, size_t columns, const int64_t* strides) {
+  if (out_ran != nullptr) *out_ran = 0;
+  ASTER_TRY(Caller(context).status());
   if (algorithm < ASTER_ML_FLT_AUTO || algorithm > ASTER_ML_FLT_STRASSEN)
     return ASTER_FAIL(kARGUMENT, "algorithm %d: 0 to %d", algorithm, ASTER_ML_FLT_STRASSEN);
   auto how = static_cast<Algorithm>(algorithm);
