@@ -41,7 +41,8 @@ class Usage(unittest.TestCase):
                 self.assertIn(word, done.stdout)
         commands = answer("--help")["commands"]
         names = [c["command"] for c in commands]
-        self.assertEqual(names, ["info", "cache info", "cache clear", "demo digits", "graph", "run"])
+        said = ["info", "cache info", "cache clear", "demo digits", "graph", "run"]
+        self.assertEqual(names, said)
 
     def test_version(self):
         self.assertRegex(aster("--version").stdout, r"^\d+\.\d+\.\d+\n$")
