@@ -94,13 +94,13 @@ ValueLowering::Id ValueLowering::shuffled(Node node, const Form& form, int64_t s
   // Stride 2: lanes 0, 2, .. from the first element on, then lanes 1, 3, .. of those that end at
   // the last one, or 0, 2, .. of those that follow.
   const int size = elements_in(n), odd = short_ > 0 ? 0 : 1, far = 2 * size - 1;
-  const Id first = stride == 2 ? load_at(node, form, 0, n, 1, halves[0], std::min(n, far))
+  const Id first = stride == 2 ? load_at(node, form, 0, n, 1, halves[0], n)
                                : load_at(node, form, 1 - size, n, 1, halves[0]);
   const Id last =
       stride == 2 ? load_at(node, form, n - odd, n, 1, halves[1], far - n + odd) : first;
   Word words[program::kMaxLanes];
   for (int lane = 0; lane < n; ++lane) {
-    words[lane] = stride == 2   ? std::min(2 * lane + (2 * lane < n ? 0 : odd), 2 * n - 1)
+    words[lane] = stride == 2   ? 2 * lane + (2 * lane < n ? 0 : odd)
                   : lane < size ? size - 1 - lane
                                 : lane;
   }

@@ -26,12 +26,6 @@ constexpr Row kRows[] = {
 };
 const Row& row_of(const Problem& p) { return kRows[static_cast<size_t>(p.what)]; }
 
-constexpr const char* kSingular = "it is singular: pivot %lld is 0";
-constexpr const char* kNotPositive =
-    "it is not positive definite: its leading minor of order %lld is not positive";
-constexpr const char* kNotConverged = "%lld of its values did not converge";
-constexpr const char* kNotFinite = "its element %lld is not finite";
-
 // What a call has: its problem, results and operands as they are, and memory of its own.
 template <typename T>
 struct Call {

@@ -12,6 +12,13 @@
 
 namespace aster::runtime::cpu::linalg {
 
+// Why a matrix has no result, of every dtype; the number is the pivot, order, count or element.
+constexpr const char* kSingular = "it is singular: pivot %lld is 0";
+constexpr const char* kNotPositive =
+    "it is not positive definite: its leading minor of order %lld is not positive";
+constexpr const char* kNotConverged = "%lld of its values did not converge";
+constexpr const char* kNotFinite = "its element %lld is not finite";
+
 // What is computed of a, m by n: its results in order. k = min(m, n).
 enum class What : uint8_t {
   kLu,           // p [m, m], l [m, k], u [k, n], a = p l u

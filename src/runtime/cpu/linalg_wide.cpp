@@ -9,12 +9,6 @@
 namespace aster::runtime::cpu::linalg {
 namespace {
 
-constexpr const char* kSingular = "it is singular: pivot %lld is 0";
-constexpr const char* kNotPositive =
-    "it is not positive definite: its leading minor of order %lld is not positive";
-constexpr const char* kNotConverged = "%lld of its values did not converge";
-constexpr const char* kNotFinite = "its element %lld is not finite";
-
 template <int N>
 struct Call {
   const Problem& p;
