@@ -85,10 +85,20 @@ int ValueLowering::assumed(Node condition) const {
 
 Status ValueLowering::find_needed(Map<Node, uint8_t>* out, const Region& r) {
   Vec<Node> sources(memory_);
-  for (Node root : r.roots) ASTER_TRY(out->set(root->src(0), 1));
+  for (Node root : r.roots) {
+    if (r.folds) {
+      ASTER_TRY(out->set(root->src(0), 1));
+      continue;
+    }
+    sources.clear();
+    ASTER_TRY(kernel_.leaves(&sources, root));
+    for (Node source : sources) ASTER_TRY(out->set(source, 1));
+  }
   for (size_t i = r.nodes.size(); i-- > 0;) {
     const Node node = r.nodes[i];
-    if (!out->contains(node) || assumed(node) >= 0) continue;
+    const bool kept = std::ranges::any_of(
+        kept_values_, [&](const KeptArray& one) { return one.value.stored == node; });
+    if (!out->contains(node) || assumed(node) >= 0 || kept) continue;
     sources.clear();
     const int picked = node->op == Op::kWhere ? assumed(node->src(0)) : -1;
     if (picked >= 0) {

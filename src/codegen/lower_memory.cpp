@@ -316,6 +316,37 @@ ValueLowering::Id ValueLowering::from_panel(Node load) {
   return kNone;
 }
 
+Vec<Term> ValueLowering::place_of_kept(int range) {
+  const RangeState& state = ranges_[range];
+  Vec<Term> terms(memory_);
+  if (state.index != kNone) b.fail(terms.push({1, state.index, false}));
+  if (state.axis >= 0) b.fail(terms.push({state.lanes, static_cast<uint32_t>(state.axis), true}));
+  return terms;
+}
+
+void ValueLowering::keep_value(Node node) {
+  for (const KeptArray& one : kept_values_) {
+    if (one.value.folded != node) continue;
+    const Vec<Term> terms = place_of_kept(one.value.from_range);
+    const Id id = value(node);
+    if (!b.status().ok()) return;
+    const uint8_t n = b.at(id).lanes;
+    (void)b.act({.op = Op::kStore}, std::array{one.array, id}, std::array{Word{1}, Word{n}},
+                {terms.data(), terms.size()});
+  }
+}
+
+ValueLowering::Id ValueLowering::from_kept(Node node) {
+  for (const KeptArray& one : kept_values_) {
+    if (one.value.stored != node) continue;
+    const auto n = static_cast<uint8_t>(lanes_of(node));
+    const Vec<Term> terms = place_of_kept(one.value.to_range);
+    return b.act({.op = Op::kLoad, .dtype = node->dtype, .lanes = n}, std::array{one.array},
+                 std::array{Word{1}, Word{n}}, {terms.data(), terms.size()});
+  }
+  return kNone;
+}
+
 ValueLowering::Id ValueLowering::load_raw(Node node) {
   if (const Id* found = raw_.find(node); found != nullptr) return *found;
   const Form form = kernel_.form(node->src(1));

@@ -279,6 +279,8 @@ class ProgramLowering : private ValueLowering {
     } else if (bounds.taken) {
       ranges_[r].index = bounds.lo.id;
       loops(at, i + 1);
+    } else if (rest == Rest::kThen) {
+      inside(at, i, bounds.lo, least(bounds.hi, {kNone, first_part(nest, r)}));
     } else {
       const bool scalar = step > 1 && rest == Rest::kScalar;
       inside(at, i, bounds.lo, scalar ? plus(bounds.hi, 1 - step) : bounds.hi);
@@ -286,7 +288,30 @@ class ProgramLowering : private ValueLowering {
     if (ranges_[r].lanes > 1) vector_ = -1, lanes_ = 1;
     untile(r);
     if (rest == Rest::kScalar) rest_loop(at, i, step);
+    if (rest == Rest::kThen) last_steps(at, i);
     ranges_[r].index = kNone;
+  }
+
+  // Elements of a range that the steps of more copies cover.
+  int64_t first_part(const Nest& nest, int r) const {
+    return first_steps(kernel_.size(r), nest.step(r), nest.last_step(r));
+  }
+  // The steps of fewer copies.
+  void last_steps(int at, int i) {
+    const Nest& nest = plan_.at(at).nest;
+    const int r = nest.loops[i].range, fewer = nest.tile(r)->fewer;
+    const Number first{kNone, first_part(nest, r)};
+    const Bounds& bounds = bounds_[r];
+    Number lo = first;
+    if (bounds.lo.id != kNone)
+      lo = {make(Op::kMax, DType::kInt64, {bounds.lo.id, id_of(first)}), 0};
+    tile(r, nest, is_inner(at, r) ? kInnerTileRank : kTileRank, fewer);
+    if (ranges_[r].lanes > 1) vector_ = r, lanes_ = ranges_[r].lanes;
+    ranges_[r].index = open_loop(lo, bounds.hi, nest.last_step(r));
+    loops(at, i + 1);
+    b.close();
+    if (ranges_[r].lanes > 1) vector_ = -1, lanes_ = 1;
+    untile(r);
   }
 
   // Loop i of a segment between two steps; the last one of a range may be moved back.
@@ -362,7 +387,8 @@ class ProgramLowering : private ValueLowering {
     const Bounds& bounds = bounds_[r];
     const int64_t step = nest.step(r);
     if (beyond_ != nullptr || (items_ != 0 && s.parent < 0) || s.stores < 0 ||
-        !s.children.empty() || (step > 1 && nest.rest(r) == Rest::kScalar)) {
+        !s.children.empty() ||
+        (step > 1 && (nest.rest(r) == Rest::kScalar || nest.rest(r) == Rest::kThen))) {
       return nullptr;
     }
     const End* found = nullptr;
@@ -462,9 +488,9 @@ class ProgramLowering : private ValueLowering {
     });
   }
 
-  void tile(int r, const Nest& nest, int rank) {
+  void tile(int r, const Nest& nest, int rank) { tile(r, nest, rank, nest.copies(r)); }
+  void tile(int r, const Nest& nest, int rank, int copies) {
     RangeState& state = ranges_[r];
-    const int copies = nest.copies(r);
     state.lanes = r == nest.vector ? nest.lanes : 1;
     state.axis = copies > 1 ? static_cast<int>(b.add_axis(copies, rank)) : -1;
     copies_[r] = copies > 1 ? copies : 0;
@@ -482,6 +508,7 @@ class ProgramLowering : private ValueLowering {
       streams_ = &plan_.at(at).streams;
       return constants(region(s.stores));
     }
+    declare_kept(at);
     for (size_t i = 0; i < s.folds.size(); ++i) folds(s.folds[i], plan_.at(at).folds[i]);
     if (s.stores >= 0) {
       streams_ = &plan_.at(at).streams;
@@ -498,6 +525,25 @@ class ProgramLowering : private ValueLowering {
       if (one) b.close();
     }
     for (int child : s.children) loops(child, 0);
+    kept_values_.clear();
+  }
+
+  // Arrays for what the folds of a segment hand down to those below. Where loops end before their
+  // ranges do, not all of it would be there.
+  void declare_kept(int at) {
+    for (int child : segment(at).children) {
+      if (!plan_.at(child).kept) continue;
+      const KeptValue found = kept_value(kernel_, plan_, child);
+      bool ends = found.folded == nullptr;
+      const auto seen = [&](const End&) { ends = true; };
+      ends_.each(segment(child).stores, seen);
+      if (!ends) ends_.each(segment(at).folds[static_cast<size_t>(found.group)], seen);
+      if (ends) continue;
+      Instruction array{.op = Op::kArray, .dtype = found.folded->dtype};
+      array.kind = static_cast<uint8_t>(program::Space::kScratch);
+      array.constant = kernel_.size(found.from_range);
+      b.fail(kept_values_.push({found, b.declare(array, std::array{Word{0}})}));
+    }
   }
 
   // Of those that are open.
@@ -582,7 +628,11 @@ class ProgramLowering : private ValueLowering {
   void stores(const Region& r) {
     forget();
     region_ = &r;
-    for (Node node : r.nodes) emit(node);
+    Map<Node, uint8_t> needed(memory_);
+    if (!kept_values_.empty()) b.fail(find_needed(&needed, r));
+    for (Node node : r.nodes) {
+      if (kept_values_.empty() || needed.contains(node)) emit(node);
+    }
     // Everything is read before anything is written: results may take the place of operands.
     for (Node node : r.roots) {
       const int slot = static_cast<int>(node->src(0)->arg(0));
@@ -793,6 +843,7 @@ class ProgramLowering : private ValueLowering {
         return (fold->src(0) == node || product_of(fold) == node) && fuses(r, fold);
       });
       if (!skip) emit(node);
+      if (!skip && !kept_values_.empty()) keep_value(node);
     }
     for (size_t i = 0; i < r.roots.size() && b.status().ok(); ++i) {
       const Id acc = registers_[i];

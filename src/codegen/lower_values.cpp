@@ -160,6 +160,8 @@ void ValueLowering::emit(Node node) {
     id = constant(DType::kBool, known);
   } else if (picked >= 0 && node->dtype != DType::kWeakInt) {
     id = cast(operand(node->src(picked == 1 ? 1 : 2), node), register_of(node));
+  } else if (const Id kept = from_kept(node); kept != kNone) {
+    id = kept;
   } else if (node->op == Op::kConst) {
     id = emit_constant(node);
   } else if (node->op == Op::kLoad) {

@@ -41,7 +41,8 @@ class ValueLowering {
         params_(memory),
         assumed_(memory),
         packed_(memory),
-        panels_(memory) {
+        panels_(memory),
+        kept_values_(memory) {
     std::ranges::fill(turn_axes_, -1);
     std::ranges::fill(begins_, kNone);
     std::ranges::fill(within_, kNone);
@@ -138,6 +139,12 @@ class ValueLowering {
   Id reversed(Id value);
   void store(Node node, bool stream);
 
+  // ---- Values that are kept ----
+  // Where the array of a kept value has its element at hand.
+  void keep_value(Node node);
+  Id from_kept(Node node);
+  Vec<program::Term> place_of_kept(int range);
+
   // ---- Groups ----
   struct Packed {
     Node load;
@@ -193,6 +200,12 @@ class ValueLowering {
     int64_t stride[kMaxRanges];
   };
   Vec<Panel> panels_;
+  // What folds put into an array for the segments below: segment by segment.
+  struct KeptArray {
+    KeptValue value;
+    Id array;
+  };
+  Vec<KeptArray> kept_values_;
   bool general_ = false;      // whether the program is to serve many sizes
   bool from_panels_ = false;  // whether loads come from there
   // Ranges of a fold along which what is copied lies without gaps, in the order of the copy: their

@@ -9,7 +9,7 @@
 namespace aster::codegen {
 namespace {
 
-constexpr const char* kRests[] = {"even", "overlap", "mask", "scalar"};
+constexpr const char* kRests[] = {"even", "overlap", "mask", "scalar", "then"};
 
 // ---- Printing ----
 
@@ -27,6 +27,7 @@ class Printer {
       slots("pack", s.packed);
       slots("stream", s.streams);
       if (s.rolled != 0) field("rolled") << " " << s.rolled;
+      if (s.kept) field("kept");
       if (s.items != 0) field("items") << " " << s.items;
       end(i, -1);
       for (size_t group = 0; group < s.folds.size(); ++group) {
@@ -64,6 +65,7 @@ class Printer {
       if (i == 0) field("tile");
       line_ << (i == 0 ? " r" : ", r") << n.tiles[i].range << " " << n.tiles[i].copies;
       rest(n.tiles[i].rest);
+      if (n.tiles[i].rest == Rest::kThen) line_ << " " << n.tiles[i].fewer;
     }
     for (int i = 0; i < n.loop_count; ++i) {
       if (i == 0) field("order");
@@ -189,7 +191,7 @@ class Reader : TokenReader {
         {"order", &Reader::order, false},   {"written", &Reader::written, false},
         {"tasks", &Reader::tasks, true},    {"pack", &Reader::packed, true},
         {"stream", &Reader::streams, true}, {"rolled", &Reader::rolled, true},
-        {"items", &Reader::items, true}};
+        {"kept", &Reader::kept, true},      {"items", &Reader::items, true}};
     for (; fields_ < std::size(kRows); ++fields_) {
       const Row& row = kRows[fields_];
       if (row.segment && s == nullptr) break;
@@ -198,7 +200,7 @@ class Reader : TokenReader {
       return (this->*row.read)(s, nest);
     }
     return expected(
-        "vector, tile, order, written, tasks, pack, stream, rolled or items, in this order");
+        "vector, tile, order, written, tasks, pack, stream, rolled, kept or items, in this order");
   }
   void rest(Rest* out) {
     for (size_t i = 0; i < std::size(kRests); ++i) {
@@ -222,6 +224,10 @@ class Reader : TokenReader {
       ASTER_TRY(number(&copies, program::kMaxSteps, "a number of copies"));
       tile.copies = static_cast<int>(copies);
       rest(&tile.rest);
+      int64_t fewer = 0;
+      if (tile.rest == Rest::kThen)
+        ASTER_TRY(number(&fewer, program::kMaxSteps, "a number of copies"));
+      tile.fewer = static_cast<int>(fewer);
       ++nest.tile_count;
     } while (accept(","));
     return kOk;
@@ -274,6 +280,10 @@ class Reader : TokenReader {
     s->rolled = static_cast<int>(beside);
     return kOk;
   }
+  Status kept(SegmentPlan* s, Nest&) {
+    s->kept = true;
+    return kOk;
+  }
   Status items(SegmentPlan* s, Nest&) {
     int64_t items = 0;
     ASTER_TRY(number(&items, INT32_MAX, "a number of items"));
@@ -289,7 +299,8 @@ class Reader : TokenReader {
 
 bool operator==(const Plan& a, const Plan& b) {
   const auto same = [](const SegmentPlan& x, const SegmentPlan& y) {
-    return x.nest == y.nest && x.tasks == y.tasks && x.rolled == y.rolled && x.items == y.items &&
+    return x.nest == y.nest && x.tasks == y.tasks && x.rolled == y.rolled && x.kept == y.kept &&
+           x.items == y.items &&
            std::equal(x.folds.begin(), x.folds.end(), y.folds.begin(), y.folds.end()) &&
            std::equal(x.packed.begin(), x.packed.end(), y.packed.begin(), y.packed.end()) &&
            std::equal(x.streams.begin(), x.streams.end(), y.streams.begin(), y.streams.end());
@@ -308,6 +319,7 @@ void mix(program::Mixer* out, const Nest& nest) {
   for (int i = 0; i < nest.tile_count; ++i) {
     word(nest.tiles[i].range), word(nest.tiles[i].copies);
     word(static_cast<int64_t>(nest.tiles[i].rest));
+    if (nest.tiles[i].fewer != 0) word(nest.tiles[i].fewer);
   }
   for (int i = 0; i < nest.loop_count; ++i) word(nest.loops[i].range), word(nest.loops[i].block);
 }
@@ -325,6 +337,7 @@ program::Digest digest(const Plan& plan) {
     out.word(static_cast<uint64_t>(s.tasks.chunk));
     out.word(static_cast<uint64_t>(s.rolled));
     out.word(static_cast<uint64_t>(s.items));
+    if (s.kept) out.word(UINT64_MAX);
     out.word(s.streams.size());
     for (int slot : s.streams) out.word(static_cast<uint64_t>(slot));
     for (int slot : s.packed) out.word(~static_cast<uint64_t>(slot));
@@ -341,6 +354,7 @@ Status copy(Plan* out, const Plan& plan) {
     to.tasks = from.tasks;
     to.rolled = from.rolled;
     to.items = from.items;
+    to.kept = from.kept;
     ASTER_TRY(to.folds.append(from.folds.data(), from.folds.size()));
     ASTER_TRY(to.packed.append(from.packed.data(), from.packed.size()));
     ASTER_TRY(to.streams.append(from.streams.data(), from.streams.size()));
@@ -381,6 +395,14 @@ Status read(Plan* out, std::string_view text) {
   const Status status = Reader(out, text).run();
   if (!status.ok()) out->segments.clear();
   return status;
+}
+
+int64_t first_steps(int64_t size, int64_t step, int64_t last) {
+  for (int64_t first = (size - 1) / step * step; first > 0; first -= step) {
+    if ((size - first) % last == 0) return first;
+    if (size - first > step * last) break;
+  }
+  return 0;
 }
 
 int64_t task_count(const Kernel& kernel, const SegmentPlan& plan, int i) {

@@ -15,8 +15,8 @@ namespace aster::codegen {
 // What becomes of a range's end where whole steps leave something: nothing is left; the last step
 // is moved back and computes some elements twice; lanes are left out (of folds those that were
 // taken before, else those behind the end of a range that is less than one vector); what is left
-// goes one by one.
-enum class Rest : uint8_t { kEven, kOverlap, kMask, kScalar };
+// goes one by one; or the last steps, together exactly what is left, have fewer copies.
+enum class Rest : uint8_t { kEven, kOverlap, kMask, kScalar, kThen };
 
 // Copies of a loop body, side by side in registers: instance c of a tiled range stands for its
 // index plus c (times the lanes where it is the vectorised one).
@@ -24,8 +24,13 @@ struct Tile {
   int range = 0;
   int copies = 1;
   Rest rest = Rest::kEven;
+  int fewer = 0;  // copies of the last steps, where the rest is kThen
   bool operator==(const Tile&) const = default;
 };
+
+// Elements that steps of the first of two kinds cover, as many as let steps of the second one cover
+// the others exactly; 0: there is no such number, or nothing is left for the second.
+int64_t first_steps(int64_t size, int64_t step, int64_t last);
 
 // One loop of a nest. One with a block binds no index: it narrows the interval of a later loop over
 // the same range to so many elements.
@@ -63,6 +68,8 @@ struct Nest {
   int64_t loop_step(int i) const {
     return loops[i].block != 0 ? loops[i].block : step(loops[i].range);
   }
+  // Of the last steps, where these have fewer copies.
+  int64_t last_step(int range) const { return step(range) / copies(range) * tile(range)->fewer; }
   Rest rest(int range) const {
     if (tile(range) != nullptr) return tile(range)->rest;
     return range == vector ? vector_rest : Rest::kEven;
@@ -92,6 +99,9 @@ struct SegmentPlan {
   // What follows the folds is a loop over the copies of the largest tile, with so many copies side
   // by side; 0: all copies are written out.
   int rolled = 0;
+  // Of segments below a root: what folds of the segment around have computed along a range as long
+  // as this one's is read from an array of the worker, not computed again (kept_value).
+  bool kept = false;
   // Of roots: a task is a group of so many items; 0: one item's. They share the steps of the loops
   // behind those of tasks (a block); where these are fewer than items, the first loop of each fold
   // as well. Where there are no such loops, folds and what follows them share their vectorised

@@ -69,6 +69,9 @@ class Check {
     ASTER_TRY(tasks(plan));
     ASTER_TRY(streams(plan));
     ASTER_TRY(rolled(plan));
+    if (plan.kept && (target_.language == Language::kOpencl ||
+                      kept_value(kernel_, plan_, at_).folded == nullptr))
+      return wrong("kept", "the folds around compute nothing that is stored here");
     ASTER_TRY(plan.shares_block() ? block(plan) : items(plan));
     return plan.shares_block() ? packed(plan) : panels(plan);
   }
@@ -174,6 +177,11 @@ class Check {
       if (rest == Rest::kMask) {
         if (!may_leave_lanes_out(kernel_, plan_, at_))
           return wrong(field, "only folds and ranges of less than a vector leave lanes out");
+        continue;
+      }
+      if (rest == Rest::kThen) {
+        if (plan_.general || !last_steps_fit(kernel_, plan_.at(at_), range))
+          return wrong(field, "steps of fewer copies do not cover what is left of r%d", range);
         continue;
       }
       if (rest == Rest::kEven && size % step != 0) {

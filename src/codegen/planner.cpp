@@ -46,6 +46,8 @@ class Planner {
     for (size_t i = 0; i < kernel_.segments.size(); ++i) {
       ASTER_TRY(choose_streams(static_cast<int>(i)));
       if (rolls(static_cast<int>(i))) plan_.segments[i].rolled = m_.rolled;
+      plan_.segments[i].kept =
+          packs() && kept_value(kernel_, plan_, static_cast<int>(i)).operations >= m_.kept;
     }
     choose_rests(&plan_, kernel_);
     return kOk;
@@ -557,7 +559,7 @@ class Planner {
     const int64_t rows = std::min({kernel_.size(row), most, rows_apart(body, row, v)}),
                   columns = kernel_.size(v);
     const int64_t registers = target_.vector_bytes == 64 ? 32 : 16;
-    int64_t high = 1, wide = 1;
+    int64_t high = 1, wide = 1, fewer = 0;
     double least = HUGE_VAL, vector = n;  // bytes of a vector of columns
     for (const Access& a : body.accesses) {
       if (has(a.ranges, v)) vector *= static_cast<double>(dtype::size(a.node->dtype));
@@ -565,18 +567,34 @@ class Planner {
     vector *= elements(body.own);
     const auto fit = std::max<int64_t>(1, static_cast<int64_t>(m_.panel / vector));
     const int64_t vectors = std::max<int64_t>(columns / n, 1);
+    const auto cost_of = [&](int64_t h, int64_t w) {
+      double cost = 0;
+      for (double bound : {static_cast<double>(h * w * roots) / m_.product_rate,
+                           static_cast<double>(h + w) / m_.product_loads, m_.latency})
+        cost += std::pow(bound, 8);
+      return std::pow(cost, 0.125);
+    };
+    const bool long_folds = elements(body.own) >= m_.rolled_fold && !plan_.general;
+    const int64_t size = kernel_.size(row);
     for (int64_t w = 1; w <= std::min({m_.product_vectors, vectors, fit}); ++w) {
+      const auto across = static_cast<double>(steps(columns, w * n));
       for (int64_t h = 1; h * w * roots + std::min(h, w) < registers && h <= rows; ++h) {
-        const auto tiles = static_cast<double>(steps(kernel_.size(row), h) * steps(columns, w * n));
-        double cost = 0;
-        for (double bound : {static_cast<double>(h * w * roots) / m_.product_rate,
-                             static_cast<double>(h + w) / m_.product_loads, m_.latency})
-          cost += std::pow(bound, 8);
-        cost = tiles * std::pow(cost, 0.125);
-        if (cost <= least) least = cost, high = h, wide = w;
+        const double cost = static_cast<double>(steps(size, h)) * across * cost_of(h, w);
+        if (cost <= least) least = cost, high = h, wide = w, fewer = 0;
+        // Two kinds of steps that cover all rows exactly: code twice as long.
+        for (int64_t last = h - 1; long_folds && size % h != 0 && last >= m_.product_last; --last) {
+          const int64_t first = first_steps(size, h, last);
+          if (first == 0) continue;
+          const double both = (static_cast<double>(first / h) * cost_of(h, w) +
+                               static_cast<double>((size - first) / last) * cost_of(last, w)) *
+                              across * m_.product_twice;
+          if (both < least) least = both, high = h, wide = w, fewer = last;
+        }
       }
     }
     add_tile(own, row, high);
+    if (fewer != 0 && own.tile_count > 0)
+      own.tiles[own.tile_count - 1].fewer = static_cast<int>(fewer);
     add_tile(own, v, wide);
   }
 
@@ -887,7 +905,8 @@ class Planner {
       if (shares) {
         int64_t inside = 1;
         for (int j = i + 1; j < own.loop_count; ++j) inside *= steps_of(j);
-        chunk = std::max(chunk, (m_.pack_tiles + inside - 1) / inside);
+        const int64_t enough = std::min(m_.pack_share, steps * inside * total / m_.pack_tasks);
+        chunk = std::max(chunk, (std::max(enough, m_.pack_tiles) + inside - 1) / inside);
       }
       out->chunk = std::min(chunk, steps) * step;
       total *= task_count(kernel_, plan(root), i);

@@ -41,6 +41,19 @@ int most_lanes(const Kernel& kernel, const Target& target, const Region& region,
 // Whether the vectorised range of a segment may be less than one vector, whose other lanes are left
 // out.
 bool may_leave_lanes_out(const Kernel& kernel, const Plan& plan, int segment);
+// A value that a group of folds computes along a range of its own, and one of the segment below
+// that is the same along that one's range: of several the one that takes the most operations. Null
+// where there is none that an array of the worker could hand down.
+struct KeptValue {
+  Node folded = nullptr, stored = nullptr;
+  int group = -1;  // of folds
+  int from_range = -1, to_range = -1;
+  double operations = 0;
+};
+KeptValue kept_value(const Kernel& kernel, const Plan& plan, int segment);
+// Whether the last steps of a tiled range may have fewer copies: they cover exactly what the first
+// leave, and neither the last task nor the last block begins behind these.
+bool last_steps_fit(const Kernel& kernel, const SegmentPlan& plan, int range);
 // The same for all regions of a segment and those below it.
 int most_lanes(const Kernel& kernel, const Target& target, int segment, int v);
 // Whether a segment, or one below it, writes what the kernel reads.

@@ -74,6 +74,97 @@ bool may_leave_lanes_out(const Kernel& kernel, const Plan& plan, int segment) {
          kernel.segments[static_cast<size_t>(segment)].children.empty();
 }
 
+namespace {
+
+// Bytes of an array that stays in the second-level cache beside what goes by.
+constexpr int64_t kMostKept = int64_t{128} << 10;
+
+// Two values that differ in a range alone, and how many operations they take; -1 if they differ
+// otherwise.
+class Alike {
+ public:
+  Alike(int from, int to) : from_(from), to_(to) {}
+  double operations(Node a, Node b) {
+    sum_ = 0, left_ = kMostNodes;
+    return alike(a, b) ? sum_ : -1;
+  }
+
+ private:
+  static constexpr int kMostNodes = 256;  // of expressions that are compared
+  bool alike(Node a, Node b) {
+    if (a == b) return true;
+    if (--left_ < 0 || a->op != b->op || a->dtype != b->dtype || a->nsrc != b->nsrc) return false;
+    if (a->op == Op::kRange) return a->arg(0) == from_ && b->arg(0) == to_;
+    if (a->op == Op::kFold || a->op == Op::kCarry || a->op == Op::kParam ||
+        !std::ranges::equal(a->arg(), b->arg()))
+      return false;
+    sum_ += weight(a);
+    for (size_t i = 0; i < a->nsrc; ++i) {
+      if (!alike(a->src(i), b->src(i))) return false;
+    }
+    return true;
+  }
+
+  int from_, to_, left_ = 0;
+  double sum_ = 0;
+};
+
+}  // namespace
+
+KeptValue kept_value(const Kernel& kernel, const Plan& plan, int segment) {
+  KeptValue out;
+  const Segment& own = kernel.segments[static_cast<size_t>(segment)];
+  if (own.parent < 0 || own.stores < 0 || own.ranges.count != 1 || plan.general ||
+      kernel.carried() != 0)
+    return out;
+  for (int at = own.parent; at >= 0; at = kernel.segments[static_cast<size_t>(at)].parent) {
+    const SegmentPlan& around = plan.at(at);
+    if (around.nest.vector >= 0 || around.nest.tile_count != 0 || around.items != 0) return out;
+  }
+  const int to = own.ranges.at[0];
+  const Segment& around = kernel.segments[static_cast<size_t>(own.parent)];
+  for (size_t group = 0; group < around.folds.size(); ++group) {
+    const Region& folds = kernel.regions[static_cast<size_t>(around.folds[group])];
+    if (folds.own.count != 1) continue;
+    const int from = folds.own.at[0];
+    if (kernel.size(from) != kernel.size(to)) continue;
+    Alike alike(from, to);
+    for (Node folded : folds.nodes) {
+      const bool real = folded->dtype == DType::kFloat32 || folded->dtype == DType::kFloat64;
+      const int64_t bytes = kernel.size(from) * static_cast<int64_t>(dtype::size(folded->dtype));
+      // A product may be part of a fused multiply-add.
+      if (!real || !has(kernel.ranges(folded), from) || bytes > kMostKept ||
+          folded->op == Op::kMul || folded->op == Op::kWhere || folded->op == Op::kLoad)
+        continue;
+      for (Node stored : kernel.regions[static_cast<size_t>(own.stores)].nodes) {
+        const double operations =
+            stored->op == folded->op && stored != folded ? alike.operations(folded, stored) : -1;
+        if (operations > out.operations)
+          out = {folded, stored, static_cast<int>(group), from, to, operations};
+      }
+    }
+  }
+  return out;
+}
+
+bool last_steps_fit(const Kernel& kernel, const SegmentPlan& plan, int range) {
+  const Nest& nest = plan.nest;
+  const Tile* const tile = nest.tile(range);
+  const int64_t size = kernel.size(range);
+  if (tile == nullptr || tile->fewer < 1 || tile->fewer >= tile->copies || plan.items != 0 ||
+      has(kernel.carried(), range))
+    return false;
+  const int64_t first = first_steps(size, nest.step(range), nest.last_step(range));
+  for (int i = 0; i < nest.loop_count; ++i) {
+    const int64_t block = nest.loops[i].block, chunk = plan.tasks.chunk;
+    if (nest.loops[i].range != range) continue;
+    if (block != 0 && (size - 1) / block * block > first) return false;
+    if (i + 1 < plan.tasks.loops && block == 0) return false;
+    if (i + 1 == plan.tasks.loops && (size / chunk - 1) * chunk > first) return false;
+  }
+  return first > 0;
+}
+
 bool reads_what_it_writes(const Kernel& kernel, int segment) {
   bool found = false;
   each_region(kernel, segment, [&](int r) {
@@ -145,14 +236,19 @@ bool turns_results(const Kernel& kernel, const Nest& nest, const Region& stores)
 }
 
 void choose_rests(Plan* plan, const Kernel& kernel) {
-  const auto choose = [&](Nest* n, Rest rest) {
+  const auto choose = [&](Nest* n, Rest rest, const SegmentPlan* segment) {
     const auto of = [&](int range) {
       const int64_t step = n->step(range);
       const bool even = kernel.size(range) % step == 0 && !plan->general;
       if (even || step == 1) return Rest::kEven;
       return has(kernel.carried(), range) ? Rest::kScalar : rest;
     };
-    for (int i = 0; i < n->tile_count; ++i) n->tiles[i].rest = of(n->tiles[i].range);
+    for (int i = 0; i < n->tile_count; ++i) {
+      Tile& tile = n->tiles[i];
+      if (segment == nullptr || plan->general || !last_steps_fit(kernel, *segment, tile.range))
+        tile.fewer = 0;
+      tile.rest = tile.fewer != 0 ? Rest::kThen : of(tile.range);
+    }
     if (n->vector >= 0 && n->tile(n->vector) == nullptr) {
       const bool part = n->lanes > kernel.size(n->vector);
       n->vector_rest = part ? Rest::kMask : of(n->vector);
@@ -163,8 +259,9 @@ void choose_rests(Plan* plan, const Kernel& kernel) {
     if (plan->segments[i].shares_block()) continue;
     const bool again = reads_what_it_writes(kernel, static_cast<int>(i)) ||
                        (parent >= 0 && plan->segments[static_cast<size_t>(parent)].items != 0);
-    choose(&plan->segments[i].nest, again ? Rest::kScalar : Rest::kOverlap);
-    for (Nest& fold : plan->segments[i].folds) choose(&fold, Rest::kMask);
+    SegmentPlan& own = plan->segments[i];
+    choose(&own.nest, again ? Rest::kScalar : Rest::kOverlap, &own);
+    for (Nest& fold : own.folds) choose(&fold, Rest::kMask, nullptr);
   }
 }
 

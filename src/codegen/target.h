@@ -38,10 +38,15 @@ struct Machine {
   double product_rate = 2, product_loads = 1.9;
   int64_t product_vectors = 3;
   int64_t product_tiles = 64;
+  // Copies that the last rows of a product have at least where they are fewer than in its other
+  // tiles, and what they have to save.
+  int64_t product_last = 3;
+  double product_twice = 1.02;
   int64_t ways = 8, way = 4096;  // of the first-level cache, and bytes of one
-  // Copies of panels: tiles that share one at least, the bytes over which what is copied lies at
+  // Copies of panels: tiles that share one at least, and those that do where this leaves tasks
+  // enough, the bytes over which what is copied lies at
   // least, and tasks that are enough to have each make its own.
-  int64_t pack_tiles = 8;
+  int64_t pack_tiles = 8, pack_share = 64;
   int64_t pack_filters = 4;  // tiles of a correlation, which go along the rows of an image
   double pack_bytes = 64 << 10;
   int64_t pack_rows = 48;  // that are enough to share one which turns columns
@@ -51,6 +56,7 @@ struct Machine {
   // side by side, so that none waits for another.
   double rolled_text = 96, rolled_fold = 64;
   int rolled = 4;
+  double kept = 8;  // operations of a value that is worth an array, and not computed again
   // Of devices of very many items: so many keep one busy.
   int64_t items = 1 << 15;
 };

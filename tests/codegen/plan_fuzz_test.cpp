@@ -270,6 +270,30 @@ TEST(PlanFuzz, ItemsShareFolds) {
   EXPECT_GT(s.shared, 20u);
 }
 
+// Rows of exponentials by their sums: what folds have computed is read again, in part or not at
+// all where the last steps differ.
+TEST(PlanFuzz, WhatFoldsComputedIsKept) {
+  for (const int width : widths()) {
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      PlannedSuite s;
+      for (int64_t size : {5, 8, 16, 31, 64, 67, 130}) {
+        for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
+          Node row = s.range(0, 3), i = s.range(1, size), j = s.range(2, size);
+          Node x = s.param(0, dtype, 3 * size), y = s.param(1, dtype, 3 * size);
+          const auto read = [&](Node r) { return s.load(x, s.at({{row, size}, {r, 1}})); };
+          Node most = s.fold(Op::kMax, read(i), {i});
+          const auto term = [&](Node r) { return s.op(Op::kExp2, s.op(Op::kSub, read(r), most)); };
+          Node sum = s.fold(Op::kAdd, term(i), {i});
+          Node out = s.op(Op::kMul, term(j), s.op(Op::kRecip, sum));
+          s.add("kept " + std::to_string(size),
+                {s.store(y, s.at({{row, size}, {j, 1}}), out, {row, j})}, 1e-5);
+        }
+      }
+      ASSERT_NO_FATAL_FAILURE(s.run_planned(width, seed));
+    }
+  }
+}
+
 // Blocks of groups: transposes, sums along either axis and products, whose ends are in the middle
 // of blocks, and random kernels; by plans drawn at random.
 TEST(PlanFuzz, ItemsShareBlocks) {

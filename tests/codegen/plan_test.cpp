@@ -49,8 +49,9 @@ std::string checked(Node node, const std::string& text, const Target& target = t
 TEST(Plan, ReadsAndPrintsEveryField) {
   const std::string text =
       "plan\n"
-      "0: vector r1 8 overlap; tile r3 14 scalar, r0 2; order r1/64 r0 r1 r3; tasks r1/128; "
-      "pack p1 p2; stream p0 p3; rolled 4; items 64\n"
+      "0: vector r1 8 overlap; tile r3 14 scalar, r0 2, r2 6 then 4; order r1/64 r0 r1 r3; tasks "
+      "r1/128; "
+      "pack p1 p2; stream p0 p3; rolled 4; kept; items 64\n"
       "0.0: vector r4 4 mask; tile r4 2; order r4; written r5 r6\n"
       "0.1: order r2\n"
       "1:\n";
@@ -70,7 +71,10 @@ TEST(Plan, ReadsAndPrintsEveryField) {
        std::vector<std::pair<std::string, std::string>>{{"r1 8", "r1 4"},
                                                         {"overlap", "scalar"},
                                                         {"14", "13"},
-                                                        {"r0 2;", "r2 2;"},
+                                                        {"then 4", "then 3"},
+                                                        {"then 4", "overlap"},
+                                                        {"kept; ", ""},
+                                                        {"r0 2,", "r4 2,"},
                                                         {"/64", "/32"},
                                                         {"/128", "/256"},
                                                         {"p0 p3", "p0 p2"},
@@ -122,6 +126,8 @@ TEST(Plan, MalformedTextNamesItsLine) {
       {"plan\n0: order r0; pack p2 p1", "line 2: the next param"},
       {"plan\n0: order r0; rolled", "line 2: a number of copies"},
       {"plan\n0: vector r0 4 sideways", "line 2: the end of the line"},
+      {"plan\n0: tile r0 4 then; order r0", "line 2: a number of copies"},
+      {"plan\n0: kept 4", "line 2: the end of the line"},
   };
   for (const auto& [text, error] : cases) {
     Plan plan(process_heap());
@@ -139,6 +145,8 @@ TEST(Plan, RulesOfSegments) {
   EXPECT_EQ(checked(node, of("vector r1 4; tile r0 3; order r0 r1; tasks r0 r1/8; rolled 2")), "");
   EXPECT_EQ(checked(node, of("vector r1 8 overlap; order r1/16 r0 r1; stream p3")), "");
   EXPECT_EQ(checked(again, of("vector r1 8 scalar; tile r0 4 scalar; order r0 r1")), "");
+  EXPECT_EQ(checked(node, of("vector r1 8 overlap; tile r0 4 then 2; order r1 r0")), "");
+  EXPECT_EQ(checked(again, of("tile r0 4 then 1; order r0 r1; tasks r0/4")), "");
   const std::vector<std::pair<std::string, std::string>> cases{
       {"vector r2 2; order r0 r1", "plan 0: vector: r2 is none of its ranges"},
       {"vector r1 1; order r0 r1", "plan 0: vector: 1 lanes are no power of two"},
@@ -158,6 +166,13 @@ TEST(Plan, RulesOfSegments) {
       {"tile r0 4; order r0 r1", "plan 0: tile: steps of 4 leave a rest of r0"},
       {"tile r0 7 overlap; order r0 r1",
        "plan 0: tile: overlap of r0, which is shorter than a step"},
+      {"tile r0 4 then 4; order r0 r1",
+       "plan 0: tile: steps of fewer copies do not cover what is left of r0"},
+      {"tile r0 3 then 2; order r0 r1",
+       "plan 0: tile: steps of fewer copies do not cover what is left of r0"},
+      {"tile r1 6 then 4; order r1/6 r0 r1",
+       "plan 0: tile: steps of fewer copies do not cover what is left of r1"},
+      {"order r0 r1; kept", "plan 0: kept: the folds around compute nothing that is stored here"},
       {"order r0 r1; written r2", "plan 0: written: ranges of folds alone"},
       {"order r0", "plan 0: order: r1 has no loop"},
       {"order r0 r1 r2", "plan 0: order: r2 is none of its ranges"},
@@ -466,7 +481,7 @@ TEST(Plan, ColumnsThatMuchShares) {
   const Node node = gradient_to_filters(s, 64, 14);
   const std::string plan = planned(node, target_of(64));
   EXPECT_EQ(plan,
-            "plan\n0: vector r0 16; tile r1 8, r0 2; order r0 r2 r3 r1; tasks r0 r2 r3/2; pack p1\n"
+            "plan\n0: vector r0 16; tile r1 8, r0 2; order r0 r2 r3 r1; tasks r0 r2 r3/3; pack p1\n"
             "0.0: order r4 r5\n");
   // Too few filters for a vector, and sums that are over before their results are stored.
   EXPECT_EQ(planned(gradient_to_filters(s, 8, 14), target_of(64)).find("pack"), std::string::npos);

@@ -34,6 +34,7 @@ class RandomPlan {
       if (part) plan.nest.vector_rest = Rest::kMask;
       order(&plan.nest, ranges, true);
       if (s.parent < 0) tasks(&plan);
+      if (!out.general) last_steps(&plan);
       for (int f : s.folds) {
         const Region& region = kernel_.regions[static_cast<size_t>(f)];
         Nest nest;
@@ -54,6 +55,8 @@ class RandomPlan {
         if (nest.lanes == 1) nest.vector = -1, nest.vector_rest = Rest::kEven;
       }
       packs(&out, at);
+      out.segments.back().kept = chance(80) && target_.language == Language::kC &&
+                                 kept_value(kernel_, out, at).folded != nullptr;
     }
     return out;
   }
@@ -204,6 +207,20 @@ class RandomPlan {
       ++plan->tasks.loops;
     }
     if (plan->tasks.loops > 0) plan->tasks.chunk *= pick(1, 3);
+  }
+
+  // Fewer copies where steps leave a rest.
+  void last_steps(SegmentPlan* plan) {
+    for (int i = 0; i < plan->nest.tile_count; ++i) {
+      Tile& tile = plan->nest.tiles[i];
+      if (tile.rest == Rest::kEven || chance(40)) continue;
+      tile.fewer = static_cast<int>(pick(1, tile.copies - 1));
+      if (last_steps_fit(kernel_, *plan, tile.range)) {
+        tile.rest = Rest::kThen;
+      } else {
+        tile.fewer = 0;
+      }
+    }
   }
 
   void folds(Nest* nest, const Region& region, int at, bool around) {
