@@ -151,7 +151,7 @@ class Product {
   void find_quotients(int32_t* row) const;
   void finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
               std::atomic<int32_t>* failed);
-  bool round(Limb* out, const int32_t* digits, size_t lane, int64_t exponent) const;
+  bool round(Limb* out, const Limb* parts, int64_t exponent) const;
 
   const Caller& caller_;
   const Matrix out_, a_, b_;
@@ -237,7 +237,6 @@ Status Product<N>::each_alone() {
 template <int N>
 void Product<N>::residues_of(int32_t* sums, const int32_t* digits, const int32_t* weights,
                              size_t group, size_t digit_count) const {
-  constexpr size_t kAtOnce = 12;  // pairs of digits of 2^15 by weights below 2,600
   int32_t primes[kPrimesAtOnce];
   float inverses[kPrimesAtOnce];
   for (size_t r = 0; r < kPrimesAtOnce; ++r) {
@@ -247,8 +246,9 @@ void Product<N>::residues_of(int32_t* sums, const int32_t* digits, const int32_t
   const size_t step = digit_count / 2;
   const int32_t* const first = weights + group * kPrimesAtOnce * step;
   std::fill(sums, sums + kPrimesAtOnce * kTileLanes, 0);
-  for (size_t k = 0; k < step; k += kAtOnce) {
-    code_.tile(sums, first + k, step, digits + k * kTileLanes, std::min(kAtOnce, step - k));
+  const size_t at_once = residues_.at_once();
+  for (size_t k = 0; k < step; k += at_once) {
+    code_.tile(sums, first + k, step, digits + k * kTileLanes, std::min(at_once, step - k));
     code_.reduce(sums, primes, inverses);
   }
 }
@@ -338,25 +338,27 @@ void Product<N>::tile(int32_t* pairs_out, const int16_t* a, const int32_t* b, si
   }
 }
 
-// The number of one lane's digits, which carry no more; false if it is 0.
+// The number of one lane of what is settled, 52 bits each; false if it is 0.
 template <int N>
-bool Product<N>::round(Limb* out, const int32_t* digits, size_t lane, int64_t exponent) const {
+bool Product<N>::round(Limb* out, const Limb* parts, int64_t exponent) const {
   constexpr size_t kLimbs = Residues::kMostPrimes * 13 / 64 + 4;
+  constexpr size_t kBits = 4 * kDigitBits;
   Limb m[kLimbs];
   size_t top = 0;
   Limb bits = 0;
   size_t filled = 0;
-  for (size_t d = 0; d < residues_.rows(); ++d) {
-    const auto digit = static_cast<Limb>(digits[d * kTileLanes + lane]);
-    bits |= digit << filled;
-    filled += kDigitBits;
+  const size_t count = residues_.rows() / 4;
+  for (size_t g = 0; g < count; ++g) {
+    const Limb part = parts[g * kTileLanes];
+    bits |= part << filled;
+    filled += kBits;
     if (filled < 64) continue;
     filled -= 64;
     m[top++] = bits;
-    bits = (digit >> 1) >> (kDigitBits - 1 - filled);
+    bits = part >> (kBits - filled);
   }
-  // The highest digit has the sign.
-  const bool negative = digits[(residues_.rows() - 1) * kTileLanes + lane] >> (kDigitBits - 1) != 0;
+  // The highest bit is the sign.
+  const bool negative = parts[(count - 1) * kTileLanes] >> (kBits - 1) != 0;
   if (negative) bits |= ~Limb{0} << filled;
   m[top++] = bits;
   unsigned char carry = negative ? 1 : 0;
@@ -379,21 +381,12 @@ bool Product<N>::round(Limb* out, const int32_t* digits, size_t lane, int64_t ex
 // How often the product of the primes is in the sum, behind a row's residues.
 template <int N>
 void Product<N>::find_quotients(int32_t* row) const {
-  constexpr float kWhole = 0x1.8p23f;  // adding it rounds to an integer
-  float quotients[kTileLanes] = {};
-  for (size_t l = 0; l < residues_.count(); l += 2) {
-    const float low = residues_.inverse(l), high = residues_.inverse(l + 1);
-    const int32_t* const pairs_of_l = row + l / 2 * kTileLanes;
-    for (size_t lane = 0; lane < kTileLanes; ++lane) {
-      const auto pair = static_cast<uint32_t>(pairs_of_l[lane]);
-      quotients[lane] += static_cast<float>(static_cast<int32_t>(pair << 16) >> 16) * low +
-                         static_cast<float>(static_cast<int32_t>(pair) >> 16) * high;
-    }
-  }
+  constexpr int kBits = Residues::kQuotientBits;
+  alignas(64) int32_t sums[kTileLanes];
+  code_.row(sums, residues_.quotients(), row, residues_.count() / 2);
   int32_t* const to = row + residues_.count() / 2 * kTileLanes;
-  for (size_t lane = 0; lane < kTileLanes; ++lane) {
-    to[lane] = static_cast<int32_t>(quotients[lane] + kWhole - kWhole) & 0xffff;
-  }
+  for (size_t lane = 0; lane < kTileLanes; ++lane)
+    to[lane] = ((sums[lane] + (1 << (kBits - 1))) >> kBits) & 0xffff;
 }
 
 // Row i of a tile, from column j on: residues become digits, these numbers.
@@ -406,19 +399,13 @@ void Product<N>::finish(const int32_t* pairs_in, int32_t* digits, size_t i, size
     code_.tile(digits + d * kTileLanes, residues_.digits() + d * residues_.pairs(),
                residues_.pairs(), pairs_in, residues_.pairs());
   }
-  int32_t carries[kTileLanes] = {};
-  for (size_t d = 0; d < rows; ++d) {
-    int32_t* const line = digits + d * kTileLanes;
-    for (size_t lane = 0; lane < kTileLanes; ++lane) {
-      const int32_t low = (line[lane] & ((1 << kDigitBits) - 1)) + carries[lane];
-      carries[lane] = (line[lane] >> kDigitBits) + (low >> kDigitBits);
-      line[lane] = low & ((1 << kDigitBits) - 1);
-    }
-  }
+  alignas(64) Limb parts[(Residues::kMostRows / 4) * kTileLanes];
+  code_.settle(parts, digits, rows);
   for (size_t lane = 0; lane < count; ++lane) {
     Limbs<N> w;
     const bool plain = !rows_[i].special && !columns_[j + lane].special;
-    if (plain && round(w, digits, lane, rows_[i].exponent + columns_[j + lane].exponent)) {
+    const Limb* const of_lane = parts + 16 * (lane % 2) + lane / 2;
+    if (plain && round(w, of_lane, rows_[i].exponent + columns_[j + lane].exponent)) {
       store<N>(const_cast<char*>(out_.at(i, j + lane)), w);
       continue;
     }

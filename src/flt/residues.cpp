@@ -1,6 +1,7 @@
 #include "flt/residues.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace aster::flt {
 namespace {
@@ -93,15 +94,22 @@ Status Residues::choose(int64_t bits) {
 }
 
 Status Residues::write_weights(size_t b_digits) {
+  // Digits of 2^15 by weights below 2,600, or by what they are together.
+  constexpr size_t kLeastAtOnce = 12;
+  constexpr int64_t kMostSum = 65535;
+  at_once_ = kMostDigits / 2;
   ASTER_TRY(weights_.resize(groups() * 8 * (a_digits_ + b_digits) / 2));
   int32_t* to = weights_.data();
   for (const size_t digits : {a_digits_, b_digits}) {
     for (size_t l = 0; l < groups() * 8; ++l) {
       const int32_t p = primes_[l];
-      int64_t weight = l < count_ ? (to < b_weights() ? folds_[l] : 1) : 0;
+      int64_t weight = l < count_ ? (to < b_weights() ? folds_[l] : 1) : 0, sum = 0;
       for (size_t d = 0; d < digits; d += 2) {
         const int64_t next = weight * 65536 % p;
-        *to++ = pair_of(balanced(weight, p), balanced(next, p));
+        const int32_t low = balanced(weight, p), high = balanced(next, p);
+        *to++ = pair_of(low, high);
+        sum += std::abs(low) + std::abs(high);
+        if (sum >= kMostSum) at_once_ = kLeastAtOnce;
         weight = next * 65536 % p;
       }
     }
@@ -112,7 +120,15 @@ Status Residues::write_weights(size_t b_digits) {
 Status Residues::write_digits() {
   const int64_t bits = static_cast<int64_t>(64 * kLimbs) - leading_zeros<kLimbs>(product_);
   rows_ = (static_cast<size_t>(bits) / kDigitBits + 2 + 7) / 8 * 8;
-  ASTER_TRY(digits_.resize(rows_ * pairs()));
+  ASTER_TRY(digits_.resize((rows_ + 1) * pairs()));
+  int32_t* const quotients = digits_.data() + rows_ * pairs();
+  quotients[pairs() - 1] = 0;
+  for (size_t l = 0; l < count_; l += 2) {
+    const auto weight = [&](size_t k) {
+      return ((1 << kQuotientBits) + primes_[k] / 2) / primes_[k];
+    };
+    quotients[l / 2] = pair_of(weight(l), weight(l + 1));
+  }
   for (size_t l = 0; l <= count_; ++l) {
     Limbs<kLimbs + 1> number = {};
     divide_small(number, product_, l < count_ ? static_cast<Limb>(primes_[l]) : 1);

@@ -4,10 +4,11 @@
 
 #include "base/memory.h"
 #include "flt/limbs.h"
+#include "flt/tile.h"
 
 namespace aster::flt {
 
-constexpr int kDigitBits = 13;  // of what residues become again
+constexpr int kDigitBits = kTileBits;  // of what residues become again
 
 // Primes whose product exceeds 2^bits, and the tables that go with them: residues of digits of 16
 // bits with signs, and digits of the numbers that the Chinese remainder theorem adds up.
@@ -18,6 +19,7 @@ class Residues {
   static constexpr size_t kMostDigits = 96, kMostPrimes = 176;
   // Residues lie within this part of their prime, and so much at most.
   static constexpr int kGreatestPrime = 5200;
+  static constexpr size_t kMostRows = kMostPrimes + 8;  // of digits
   static constexpr size_t kPairsAtOnce = 128;  // between reductions of sums of products
 
   explicit Residues(Memory& memory) : weights_(memory), digits_(memory) {}
@@ -35,11 +37,16 @@ class Residues {
   size_t groups() const { return (count_ + 7) / 8; }  // of eight primes
   size_t pairs() const { return count_ / 2 + 1; }     // of residues, with the quotient's
   size_t rows() const { return rows_; }               // digits of the sum, a multiple of 8
+  // How many pairs of digits of either operand may be weighed before their sums are reduced.
+  size_t at_once() const { return at_once_; }
   int32_t prime(size_t l) const { return primes_[l]; }
   float inverse(size_t l) const { return inverses_[l]; }
   // Weights of digit pairs: [groups * 8][digits / 2].
   const int32_t* a_weights() const { return weights_.data(); }
   const int32_t* b_weights() const { return weights_.data() + groups() * 8 * (a_digits_ / 2); }
+  // 2^kQuotientBits / p in pairs: sums of residues by these say how often M is in them, within 0.02.
+  static constexpr int kQuotientBits = 24;
+  const int32_t* quotients() const { return digits_.data() + rows_ * pairs(); }
   // Digits of M / p and of -M: [rows][pairs].
   const int32_t* digits() const { return digits_.data(); }
 
@@ -53,7 +60,7 @@ class Residues {
   float inverses_[kMostPrimes + 8] = {};
   int32_t folds_[kMostPrimes + 8] = {};  // (M / p)^-1 mod p
   Limb product_[kMostPrimes * 13 / 64 + 2] = {};
-  size_t count_ = 0, rows_ = 0, a_digits_ = 0, b_digits_ = 0;
+  size_t count_ = 0, rows_ = 0, a_digits_ = 0, b_digits_ = 0, at_once_ = 0;
   int64_t bits_ = 0;
 };
 

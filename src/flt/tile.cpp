@@ -13,6 +13,7 @@ namespace narrow {
   Type products = x;                                   \
   __asm__("pmaddwd %1, %0" : "+x"(products) : "x"(y)); \
   *sum += products
+#define TILE_KEEP(x) __asm__("" : "+x"(x))
 #define TILE_REDUCES
 #include "flt/tile_loop.inc"
 }  // namespace narrow
@@ -25,6 +26,7 @@ namespace middle {
   Type products;                                                    \
   __asm__("vpmaddwd %2, %1, %0" : "=x"(products) : "x"(x), "x"(y)); \
   *sum += products
+#define TILE_KEEP(x) __asm__("" : "+x"(x))
 #define TILE_REDUCES
 #include "flt/tile_loop.inc"
 }  // namespace middle
@@ -34,6 +36,7 @@ namespace wide {
 #define TILE_ROWS 8
 #define TILE_TARGET [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni")]]
 #define TILE_ADD __asm__("vpdpwssd %2, %1, %0" : "+v"(*sum) : "v"(x), "v"(y))
+#define TILE_KEEP(x) __asm__("" : "+v"(x))
 #define TILE_REDUCES
 #include "flt/tile_loop.inc"
 }  // namespace wide
@@ -43,6 +46,7 @@ namespace bytes {
 #define TILE_ROWS 8
 #define TILE_TARGET [[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni")]]
 #define TILE_ADD __asm__("vpdpbusd %1, %2, %0" : "+v"(*sum) : "v"(x), "v"(y))
+#define TILE_KEEP(x) __asm__("" : "+v"(x))
 #include "flt/tile_loop.inc"
 }  // namespace bytes
 
@@ -70,6 +74,31 @@ void tile_plain(int32_t* sums, const int32_t* a, size_t step, const int32_t* b, 
   }
 }
 
+void row_plain(int32_t* sums, const int32_t* a, const int32_t* b, size_t pairs) {
+  for (size_t j = 0; j < kTileLanes; ++j) {
+    sums[j] = 0;
+    for (size_t k = 0; k < pairs; ++k) {
+      const int32_t y = b[k * kTileLanes + j];
+      sums[j] += static_cast<int16_t>(a[k]) * static_cast<int16_t>(y) + (a[k] >> 16) * (y >> 16);
+    }
+  }
+}
+
+void settle_plain(uint64_t* out, const int32_t* digits, size_t rows) {
+  for (size_t j = 0; j < kTileLanes; ++j) {
+    int32_t carry = 0;
+    for (size_t d = 0; d < rows; d += 4) {
+      uint64_t bits = 0;
+      for (size_t i = 0; i < 4; ++i) {
+        const int32_t x = digits[(d + i) * kTileLanes + j] + carry;
+        bits |= static_cast<uint64_t>(x & ((1 << kTileBits) - 1)) << (i * kTileBits);
+        carry = x >> kTileBits;
+      }
+      out[d / 4 * kTileLanes + 16 * (j % 2) + j / 2] = bits;
+    }
+  }
+}
+
 #endif
 
 #if defined(__x86_64__)
@@ -84,11 +113,12 @@ bool adds_products(int32_t vector_bytes) {
 TileCode tile_for([[maybe_unused]] int32_t vector_bytes) {
 #if defined(__x86_64__)
   const int32_t most = vector_bytes == 0 ? 64 : vector_bytes;
-  if (adds_products(vector_bytes)) return {wide::tile, wide::reduce};
-  if (most >= 32 && __builtin_cpu_supports("avx2")) return {middle::tile, middle::reduce};
-  return {narrow::tile, narrow::reduce};
+  if (adds_products(vector_bytes)) return {wide::tile, wide::reduce, wide::row, wide::settle};
+  if (most >= 32 && __builtin_cpu_supports("avx2"))
+    return {middle::tile, middle::reduce, middle::row, middle::settle};
+  return {narrow::tile, narrow::reduce, narrow::row, narrow::settle};
 #else
-  return {tile_plain, reduce_plain};
+  return {tile_plain, reduce_plain, row_plain, settle_plain};
 #endif
 }
 

@@ -15,9 +15,19 @@ using Tile = void (*)(int32_t* sums, const int32_t* a, size_t step, const int32_
 // Row r becomes its residues by primes[r], in size at most 0.555 of it. inverses: 1 / primes.
 using Reduce = void (*)(int32_t* sums, const int32_t* primes, const float* inverses);
 
+// One row of a tile: sums[j] = a sum as a tile's.
+using Row = void (*)(int32_t* sums, const int32_t* a, const int32_t* b, size_t pairs);
+
+// Digits [rows][32] of any sign and size below 2^31 less a carry become such of kTileBits bits in
+// two's complement, four by four: bits 52 g and up of lane j are out[g][16 * (j % 2) + j / 2].
+constexpr int kTileBits = 13;
+using Settle = void (*)(uint64_t* out, const int32_t* digits, size_t rows);
+
 struct TileCode {
   Tile tile;
   Reduce reduce;
+  Row row;
+  Settle settle;
 };
 // The widest that the CPU has and vector_bytes (16, 32, 64; 0: any) allows. All are exact.
 TileCode tile_for(int32_t vector_bytes);
