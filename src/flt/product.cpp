@@ -14,6 +14,7 @@ namespace aster::flt {
 namespace {
 
 constexpr size_t kRowsAtOnce = 64;      // of a: a task
+constexpr size_t kRowsTogether = 32;    // of those: while a prime's residues of b are near
 constexpr size_t kColumnsAtOnce = 256;  // of b: all tasks share their residues
 constexpr size_t kPrimesAtOnce = 8;     // a tile's rows
 // Below that many products the tables cost more than they save (bench_flt).
@@ -72,16 +73,19 @@ void write_digits(int32_t* to, const char* at, const Line& line, size_t digits) 
   Limbs<N> w;
   load<N>(w, at);
   const Scaled<N> x = scaled<N>(w);
-  Limb m[kMostLimbs + 1] = {};
+  Limb m[kMostLimbs + 1];
   const size_t limbs = digits / 4;
   const bool none = biased_exponent<N>(w[N - 1]) == Format<N>::kSpecial || is_zero<N>(x.m);
   if (!none) {
     const auto shift = static_cast<size_t>(x.exponent - line.exponent);
     const int rest = static_cast<int>(shift % 64);
+    std::fill(m, m + shift / 64, 0);
     for (size_t i = shift / 64, k = 0; i < limbs; ++i, ++k) {
       const Limb high = k < N ? x.m[k] : 0, low = k > 0 && k <= N ? x.m[k - 1] : 0;
       m[i] = high << rest | (low >> 1) >> (63 - rest);
     }
+  } else {
+    std::fill(m, m + limbs, 0);
   }
   // Two's complement, then digits that carry where they exceed their half.
   constexpr Limb kHalves = 0x8000800080008000;
@@ -151,7 +155,13 @@ class Product {
   void find_quotients(int32_t* row) const;
   void finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
               std::atomic<int32_t>* failed);
-  bool round(Limb* out, const Limb* parts, int64_t exponent) const;
+  bool finish(const Limb* parts, size_t i, size_t j, size_t count, size_t from,
+              std::atomic<int32_t>* failed);
+  // What was found of an element by its residues.
+  enum class Found { kNone, kUnsure, kZero, kNumber };
+  static constexpr size_t kLeftOutBits = 20;  // that digits left out do not exceed
+  Found round(Limb* out, const Limb* parts, size_t count, bool some_left_out,
+              int64_t exponent) const;
 
   const Caller& caller_;
   const Matrix out_, a_, b_;
@@ -310,44 +320,41 @@ void Product<N>::read_columns(int32_t* to, int32_t* digits, size_t first) const 
   }
 }
 
-// Residues of 8 by 32 elements of the product by the primes l and l + 1, as pairs: [row][pair][32].
+// Residues of 8 by 32 elements of the product by the prime l, into pairs: [row][pair][32].
 template <int N>
 void Product<N>::tile(int32_t* pairs_out, const int16_t* a, const int32_t* b, size_t l) const {
-  alignas(64) int32_t sums[2][kTileRows * kTileLanes];
-  for (size_t half = 0; half < 2; ++half) {
-    int32_t primes[kTileRows];
-    float inverses[kTileRows];
-    std::fill(primes, primes + kTileRows, residues_.prime(l + half));
-    std::fill(inverses, inverses + kTileRows, residues_.inverse(l + half));
-    std::fill(sums[half], sums[half] + kTileRows * kTileLanes, 0);
-    const auto* const rows =
-        reinterpret_cast<const int32_t*>(a + (l + half) * kRowsAtOnce * 2 * pairs());
-    const int32_t* const lines = b + (l + half) * pairs() * kTileLanes;
-    for (size_t k = 0; k < pairs(); k += Residues::kPairsAtOnce) {
-      code_.tile(sums[half], rows + k, pairs(), lines + k * kTileLanes,
-                 std::min(Residues::kPairsAtOnce, pairs() - k));
-      code_.reduce(sums[half], primes, inverses);
-    }
+  alignas(64) int32_t sums[kTileRows * kTileLanes] = {};
+  int32_t primes[kTileRows];
+  float inverses[kTileRows];
+  std::fill(primes, primes + kTileRows, residues_.prime(l));
+  std::fill(inverses, inverses + kTileRows, residues_.inverse(l));
+  const auto* const rows = reinterpret_cast<const int32_t*>(a + l * kRowsAtOnce * 2 * pairs());
+  const int32_t* const lines = b + l * pairs() * kTileLanes;
+  for (size_t k = 0; k < pairs(); k += Residues::kPairsAtOnce) {
+    code_.tile(sums, rows + k, pairs(), lines + k * kTileLanes,
+               std::min(Residues::kPairsAtOnce, pairs() - k));
+    code_.reduce(sums, primes, inverses);
   }
   for (size_t r = 0; r < kTileRows; ++r) {
     int32_t* const to = pairs_out + (r * residues_.pairs() + l / 2) * kTileLanes;
     for (size_t lane = 0; lane < kTileLanes; ++lane) {
-      const size_t at = r * kTileLanes + lane;
-      to[lane] = pair_of(sums[0][at], sums[1][at]);
+      const int32_t sum = sums[r * kTileLanes + lane];
+      to[lane] = l % 2 == 0 ? sum & 0xffff : pair_of(to[lane], sum);
     }
   }
 }
 
-// The number of one lane of what is settled, 52 bits each; false if it is 0.
+// The number of one lane of what is settled, 52 bits each. Where digits below were left out, they
+// add less than 2^19 to what is there, or take it: kUnsure if that decides.
 template <int N>
-bool Product<N>::round(Limb* out, const Limb* parts, int64_t exponent) const {
+typename Product<N>::Found Product<N>::round(Limb* out, const Limb* parts, size_t count,
+                                             bool some_left_out, int64_t exponent) const {
   constexpr size_t kLimbs = Residues::kMostPrimes * 13 / 64 + 4;
   constexpr size_t kBits = 4 * kDigitBits;
   Limb m[kLimbs];
   size_t top = 0;
   Limb bits = 0;
   size_t filled = 0;
-  const size_t count = residues_.rows() / 4;
   for (size_t g = 0; g < count; ++g) {
     const Limb part = parts[g * kTileLanes];
     bits |= part << filled;
@@ -364,7 +371,7 @@ bool Product<N>::round(Limb* out, const Limb* parts, int64_t exponent) const {
   unsigned char carry = negative ? 1 : 0;
   for (size_t i = 0; negative && i < top; ++i) carry = add_limb(carry, ~m[i], 0, &m[i]);
   while (top > 0 && m[top - 1] == 0) --top;
-  if (top == 0) return false;
+  if (top == 0) return some_left_out ? Found::kUnsure : Found::kZero;
   const int zeros = std::countl_zero(m[top - 1]);
   const auto limb = [&](size_t i) { return i < top ? m[top - 1 - i] : 0; };
   Limbs<N> high;
@@ -373,9 +380,17 @@ bool Product<N>::round(Limb* out, const Limb* parts, int64_t exponent) const {
   }
   bool more = limb(N) << zeros != 0;
   for (size_t i = N + 1; i < top; ++i) more |= m[top - 1 - i] != 0;
-  round_pack<N>(out, negative, exponent + static_cast<int64_t>(64 * top) - 1 - zeros, high, more,
-                mode_);
-  return true;
+  exponent += static_cast<int64_t>(64 * top) - 1 - zeros;
+  if (some_left_out) {
+    // Neither 0 nor all ones, the bits below half a unit stay so.
+    constexpr Limb kBelow = (Limb{1} << (Format<N>::kSpare - 1)) - 1;
+    const Limb below = high[0] & kBelow;
+    const bool enough = 64 * top >= 64 * N + static_cast<size_t>(zeros) + kLeftOutBits;
+    if (!enough || below == 0 || below == kBelow || exponent < Format<N>::kMin)
+      return Found::kUnsure;
+  }
+  round_pack<N>(out, negative, exponent, high, more, mode_);
+  return Found::kNumber;
 }
 
 // How often the product of the primes is in the sum, behind a row's residues.
@@ -389,34 +404,54 @@ void Product<N>::find_quotients(int32_t* row) const {
     to[lane] = ((sums[lane] + (1 << (kBits - 1))) >> kBits) & 0xffff;
 }
 
-// Row i of a tile, from column j on: residues become digits, these numbers.
+// Row i of a tile, from column j on: residues become digits, these numbers. The lower digits seldom
+// matter: they are found where they do.
 template <int N>
 void Product<N>::finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
                         std::atomic<int32_t>* failed) {
-  const size_t rows = residues_.rows();
-  std::fill(digits, digits + rows * kTileLanes, 0);
-  for (size_t d = 0; d < rows; d += kTileRows) {
-    code_.tile(digits + d * kTileLanes, residues_.digits() + d * residues_.pairs(),
-               residues_.pairs(), pairs_in, residues_.pairs());
-  }
+  // What is rounded, and what sums are shorter than they might be.
+  constexpr size_t kFew = ((64 * N + kLeftOutBits + 64) / kDigitBits + 8) / 8 * 8;
   alignas(64) Limb parts[(Residues::kMostRows / 4) * kTileLanes];
-  code_.settle(parts, digits, rows);
+  const size_t rows = residues_.rows();
+  size_t to = rows, from = rows - std::min(rows, kFew);
+  while (true) {
+    std::fill(digits + from * kTileLanes, digits + to * kTileLanes, 0);
+    for (size_t d = from; d < to; d += kTileRows) {
+      code_.tile(digits + d * kTileLanes, residues_.digits() + d * residues_.pairs(),
+                 residues_.pairs(), pairs_in, residues_.pairs());
+    }
+    code_.settle(parts, digits + from * kTileLanes, rows - from);
+    if (finish(parts, i, j, count, from, failed)) return;
+    to = std::exchange(from, 0);
+  }
+}
+
+// False if digits below the first ones decide.
+template <int N>
+bool Product<N>::finish(const Limb* parts, size_t i, size_t j, size_t count, size_t from,
+                        std::atomic<int32_t>* failed) {
+  const size_t part_count = (residues_.rows() - from) / 4;
   for (size_t lane = 0; lane < count; ++lane) {
     Limbs<N> w;
-    const bool plain = !rows_[i].special && !columns_[j + lane].special;
-    const Limb* const of_lane = parts + 16 * (lane % 2) + lane / 2;
-    if (plain && round(w, of_lane, rows_[i].exponent + columns_[j + lane].exponent)) {
-      store<N>(const_cast<char*>(out_.at(i, j + lane)), w);
-      continue;
+    Found found = Found::kNone;
+    if (!rows_[i].special && !columns_[j + lane].special) {
+      const int64_t exponent = rows_[i].exponent + columns_[j + lane].exponent +
+                               static_cast<int64_t>(from) * kDigitBits;
+      found = round(w, parts + 16 * (lane % 2) + lane / 2, part_count, from != 0, exponent);
     }
-    if (plain && mode_ != Rounding::kDown) {
+    if (found == Found::kUnsure) return false;
+    if (found == Found::kZero && mode_ != Rounding::kDown) {
       pack_zero<N>(w, is_negative_zero(i, j + lane));
+      found = Found::kNumber;
+    }
+    if (found == Found::kNumber) {
       store<N>(const_cast<char*>(out_.at(i, j + lane)), w);
       continue;
     }
     const Status status = element(i, j + lane);
     if (!status.ok()) *failed = status.code;
   }
+  return true;
 }
 
 // kRowsAtOnce rows by the columns whose residues b are.
@@ -426,7 +461,7 @@ Status Product<N>::task(const int32_t* b, size_t first_row, size_t first_column,
   Memory& memory = caller_.memory();
   const size_t primes = residues_.groups() * kPrimesAtOnce;
   const Held<int16_t> a(memory, primes * kRowsAtOnce * 2 * pairs());
-  const Held<int32_t> tiles(memory, kTileRows * residues_.pairs() * kTileLanes);
+  const Held<int32_t> tiles(memory, kRowsTogether * residues_.pairs() * kTileLanes);
   const Held<int32_t> digits(memory, residues_.rows() * kTileLanes);
   if (a.get() == nullptr) return out_of_memory(a.bytes());
   if (tiles.get() == nullptr) return out_of_memory(tiles.bytes());
@@ -436,12 +471,15 @@ Status Product<N>::task(const int32_t* b, size_t first_row, size_t first_column,
   std::atomic<int32_t> failed{0};
   for (size_t j = 0; j < column_count; j += kTileLanes) {
     const int32_t* const lines = b + j / kTileLanes * primes * pairs() * kTileLanes;
-    for (size_t i = 0; i < row_count; i += kTileRows) {
-      for (size_t l = 0; l < residues_.count(); l += 2) {
-        tile(tiles.get(), a.get() + i * 2 * pairs(), lines, l);
+    for (size_t i = 0; i < row_count; i += kRowsTogether) {
+      const size_t height = std::min(kRowsTogether, row_count - i);
+      const size_t row_size = residues_.pairs() * kTileLanes;
+      for (size_t l = 0; l < residues_.count(); ++l) {
+        for (size_t r = 0; r < height; r += kTileRows)
+          tile(tiles.get() + r * row_size, a.get() + (i + r) * 2 * pairs(), lines, l);
       }
-      for (size_t r = 0; r < std::min(kTileRows, row_count - i); ++r) {
-        int32_t* const row = tiles.get() + r * residues_.pairs() * kTileLanes;
+      for (size_t r = 0; r < height; ++r) {
+        int32_t* const row = tiles.get() + r * row_size;
         find_quotients(row);
         finish(row, digits.get(), first_row + i + r, first_column + j,
                std::min(kTileLanes, column_count - j), &failed);
