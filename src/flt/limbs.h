@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #endif
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -160,20 +161,26 @@ inline void add_column(Limb* c0, Limb* c1, Limb* c2, const Limb* a, const Limb* 
   constexpr int kFirst = k < M ? 0 : k - M + 1;
   (add_product(c0, c1, c2, a[kFirst + i], b[k - kFirst - i]), ...);
 }
-template <int M, int... k>
+template <int M, int kFrom, int... k>
 inline void multiply_columns(Limb* r, const Limb* a, const Limb* b,
                              std::integer_sequence<int, k...>) {
   Limb c0 = 0, c1 = 0, c2 = 0;
-  ((add_column<M, k>(&c0, &c1, &c2, a, b,
-                     std::make_integer_sequence<int, (k < M ? k + 1 : 2 * M - 1 - k)>()),
-    r[k] = c0, c0 = c1, c1 = c2, c2 = 0),
+  ((add_column<M, kFrom + k>(
+        &c0, &c1, &c2, a, b,
+        std::make_integer_sequence<int, std::min(kFrom + k + 1, 2 * M - 1 - kFrom - k)>()),
+    r[kFrom + k] = c0, c0 = c1, c1 = c2, c2 = 0),
    ...);
   r[2 * M - 1] = c0;
 }
 // r[0..2M) = a * b, column by column, without a loop.
 template <int M>
 inline void multiply(Limb* r, const Limb* a, const Limb* b) {
-  multiply_columns<M>(r, a, b, std::make_integer_sequence<int, 2 * M - 1>());
+  multiply_columns<M, 0>(r, a, b, std::make_integer_sequence<int, 2 * M - 1>());
+}
+// r[kFrom..2M) of it, less what the columns below carry, which is less than M 2^64.
+template <int M, int kFrom>
+inline void multiply_upper(Limb* r, const Limb* a, const Limb* b) {
+  multiply_columns<M, kFrom>(r, a, b, std::make_integer_sequence<int, 2 * M - 1 - kFrom>());
 }
 
 // r -= a * q over count limbs; what is to be taken from the limb above.

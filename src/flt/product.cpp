@@ -134,8 +134,7 @@ class Product {
  private:
   static constexpr size_t kSize = N * sizeof(Limb);
   size_t inner() const { return a_.columns; }
-  size_t blocks() const { return (inner() + kTileLanes - 1) / kTileLanes; }  // of 32 along k
-  size_t pairs() const { return blocks() * kTileLanes / 2; }
+  size_t pairs() const { return (inner() + 1) / 2; }  // along k
 
   Status look();
   bool fits(int64_t* bits);
@@ -263,29 +262,32 @@ void Product<N>::residues_of(int32_t* sums, const int32_t* digits, const int32_t
   }
 }
 
-// Residues of rows: [prime][row][2 * pairs()].
+// Residues of rows: [prime][row][2 * pairs()], 32 at once.
 template <int N>
 void Product<N>::read_rows(int16_t* to, size_t first, size_t count) const {
+  static_assert(kRowsAtOnce % (kTileLanes / 2) == 0);  // no more than a prime's
   alignas(64) int32_t digits[Residues::kMostDigits / 2 * kTileLanes];
   alignas(64) int32_t sums[kTileRows * kTileLanes];
-  const size_t tiled = (count + kTileRows - 1) / kTileRows * kTileRows;
-  for (size_t r = 0; r < tiled; ++r) {
-    for (size_t k = 0; k < 2 * pairs(); k += kTileLanes) {
-      if (r >= count || inner() - k < kTileLanes) {
-        std::fill(digits, digits + a_digits_ / 2 * kTileLanes, 0);
-      }
-      for (size_t lane = 0; r < count && lane < kTileLanes && k + lane < inner(); ++lane) {
-        write_digits<N>(digits + lane, a_.at(first + r, k + lane), rows_[first + r], a_digits_);
-      }
-      for (size_t group = 0; group < residues_.groups(); ++group) {
-        residues_of(sums, digits, residues_.a_weights(), group, a_digits_);
-        for (size_t l = 0; l < kPrimesAtOnce; ++l) {
-          int16_t* const line =
-              to + ((group * kPrimesAtOnce + l) * kRowsAtOnce + r) * 2 * pairs() + k;
-          for (size_t lane = 0; lane < kTileLanes; ++lane) {
-            line[lane] = static_cast<int16_t>(sums[l * kTileLanes + lane]);
-          }
-        }
+  const size_t width = 2 * pairs(), tiled = (count + kTileRows - 1) / kTileRows * kTileRows;
+  size_t r = 0, k = 0;
+  for (size_t at = 0; at < tiled * width; at += kTileLanes) {
+    if (inner() != width || at + kTileLanes > count * width)
+      std::fill(digits, digits + a_digits_ / 2 * kTileLanes, 0);
+    for (size_t lane = 0; lane < kTileLanes; ++r, k = 0) {
+      const size_t end = std::min(lane + width - k, kTileLanes);
+      const size_t past = r < count ? std::min(lane + inner() - k, end) : lane;
+      for (; lane < past; ++lane, ++k)
+        write_digits<N>(digits + lane, a_.at(first + r, k), rows_[first + r], a_digits_);
+      k += end - lane;
+      lane = end;
+      if (k < width) break;
+    }
+    for (size_t group = 0; group < residues_.groups(); ++group) {
+      residues_of(sums, digits, residues_.a_weights(), group, a_digits_);
+      for (size_t l = 0; l < kPrimesAtOnce; ++l) {
+        int16_t* const line = to + (group * kPrimesAtOnce + l) * kRowsAtOnce * width + at;
+        for (size_t lane = 0; lane < kTileLanes; ++lane)
+          line[lane] = static_cast<int16_t>(sums[l * kTileLanes + lane]);
       }
     }
   }

@@ -162,13 +162,13 @@ Value<N> less_products(const Value<N>& c, const Value<N>* a, int64_t a_step, con
   if (greatest == INT64_MIN) return c;
   Window<N> window(greatest);
   Limbs<Window<N>::kRoom> product = {};
-  Limbs<N> m, other;
+  Limbs<N + 1> m;
+  Limbs<N> other;
   int64_t exponent, other_exponent;
+  m[N] = 0;
   if (part_of(m, &exponent, c) == Part::kNormal) {
     // As a product with 1.
-    Limbs<N> one = {};
-    one[N - 1] = Format<N>::kImplicit;
-    multiply<N>(product, m, one);
+    shift_up_bits<N + 1>(product + N - 1, m, Format<N>::kTop);
     window.add(product, exponent, c.is_negative());
   }
   for (int64_t k = 0; k < count; ++k) {
@@ -176,7 +176,7 @@ Value<N> less_products(const Value<N>& c, const Value<N>* a, int64_t a_step, con
     if (part_of(m, &exponent, x) != Part::kNormal ||
         part_of(other, &other_exponent, y) != Part::kNormal)
       continue;
-    multiply<N>(product, m, other);
+    multiply_upper<N, N - 3>(product, m, other);
     window.add(product, exponent + other_exponent, x.is_negative() == y.is_negative());
   }
   return window.rounded();
