@@ -14,8 +14,9 @@
  * 16 x 16 all loops are unrolled over vectors of a column, with fused multiply-adds where the
  * target has them (not in constant expressions). Integers   wrap. Determinants are exact where 64
  * bits hold them; solve and inverse give whole numbers or say that there are none. Failures   A
- * function that may fail gives a bool, and writes nothing where that is false. Elements   of other
- * types: element_traits, specialised.
+ * function that may fail gives a bool, and writes nothing where that is false. Elements   float,
+ * double, integers, tbb8 to tbb64 (sticky integers, as the library's); of other types:
+ * element_traits, specialised.
  */
 #ifndef ASTER_ML_MATRIX_HPP
 #define ASTER_ML_MATRIX_HPP
@@ -60,7 +61,188 @@ struct element_traits {
   }
 };
 
+/* ---- Sticky integers ---- */
+
 namespace detail {
+
+/* A sum of products of 64-bit numbers, exact: digits of 32 bits, the highest one with the sign. */
+struct exact_sum {
+  int64_t at[4] = {};
+  constexpr void add_product(int64_t a, int64_t b) {
+    const uint64_t x = a < 0 ? uint64_t{0} - static_cast<uint64_t>(a) : static_cast<uint64_t>(a),
+                   y = b < 0 ? uint64_t{0} - static_cast<uint64_t>(b) : static_cast<uint64_t>(b);
+    const uint64_t parts[] = {low(x) * low(y), low(x) * (y >> 32), (x >> 32) * low(y),
+                              (x >> 32) * (y >> 32)};
+    const int64_t sign = (a < 0) != (b < 0) ? -1 : 1;
+    for (size_t i = 0; i < 4; ++i) {
+      const size_t to = (i + 1) / 2;
+      at[to] += sign * static_cast<int64_t>(low(parts[i]));
+      at[to + 1] += sign * static_cast<int64_t>(parts[i] >> 32);
+    }
+  }
+  /* The sum in *value; false where 64 bits do not hold it. */
+  constexpr bool get(int64_t* value) const {
+    constexpr int64_t kUnit = int64_t{1} << 32;
+    int64_t digits[4] = {}, carry = 0;
+    for (size_t i = 0; i < 4; ++i) {
+      const int64_t x = at[i] + carry;
+      digits[i] = i == 3 ? x : static_cast<int64_t>(low(static_cast<uint64_t>(x)));
+      carry = (x - static_cast<int64_t>(low(static_cast<uint64_t>(x)))) / kUnit;
+    }
+    *value = static_cast<int64_t>(static_cast<uint64_t>(digits[1]) << 32 |
+                                  static_cast<uint64_t>(digits[0]));
+    const int64_t rest = *value < 0 ? -1 : 0;
+    return digits[3] == rest && digits[2] == static_cast<int64_t>(low(static_cast<uint64_t>(rest)));
+  }
+  static constexpr uint64_t low(uint64_t x) { return x & 0xffffffff; }
+};
+
+}  // namespace detail
+
+/* An integer whose least pattern is ERR: what is no number of it, and what is computed of ERR. */
+template <class Stored>
+class sticky {
+  static_assert(std::is_integral_v<Stored> && std::is_signed_v<Stored>, "a signed integer");
+
+ public:
+  constexpr sticky() = default; /* 0 */
+  template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
+  constexpr sticky(Integer value) : pattern_(checked(value)) {}
+  /* Of another width: ERR stays ERR. */
+  template <class Other>
+  constexpr explicit sticky(sticky<Other> x)
+      : pattern_(x.is_error() ? kError : checked(x.pattern())) {}
+  static constexpr sticky error() {
+    sticky out;
+    out.pattern_ = kError;
+    return out;
+  }
+  static constexpr Stored most() {
+    return static_cast<Stored>(static_cast<std::make_unsigned_t<Stored>>(-1) / 2);
+  }
+
+  constexpr Stored pattern() const { return pattern_; }
+  constexpr bool is_error() const { return pattern_ == kError; }
+  constexpr Stored value_or(Stored other) const { return is_error() ? other : pattern_; }
+
+  friend constexpr sticky operator+(sticky a, sticky b) {
+    return total(a, b, [&](detail::exact_sum& sum) {
+      sum.add_product(a.pattern_, 1);
+      sum.add_product(b.pattern_, 1);
+    });
+  }
+  friend constexpr sticky operator-(sticky a, sticky b) { return a + -b; }
+  friend constexpr sticky operator*(sticky a, sticky b) {
+    return total(a, b, [&](detail::exact_sum& sum) { sum.add_product(a.pattern_, b.pattern_); });
+  }
+  /* Toward zero; by 0 it is ERR, and so is the rest. */
+  friend constexpr sticky operator/(sticky a, sticky b) {
+    if (a.is_error() || b.is_error() || b.pattern_ == 0) return error();
+    return sticky(a.pattern_ / b.pattern_);
+  }
+  friend constexpr sticky operator%(sticky a, sticky b) {
+    if (a.is_error() || b.is_error() || b.pattern_ == 0) return error();
+    return sticky(a.pattern_ % b.pattern_);
+  }
+  constexpr sticky operator-() const {
+    sticky out = *this;
+    if (!is_error()) out.pattern_ = static_cast<Stored>(-pattern_);
+    return out;
+  }
+  /* ERR equals ERR; of an order with ERR everything is false. */
+  friend constexpr bool operator==(sticky a, sticky b) { return a.pattern_ == b.pattern_; }
+  friend constexpr bool operator!=(sticky a, sticky b) { return a.pattern_ != b.pattern_; }
+  friend constexpr bool operator<(sticky a, sticky b) {
+    return !a.is_error() && !b.is_error() && a.pattern_ < b.pattern_;
+  }
+  friend constexpr bool operator>(sticky a, sticky b) { return b < a; }
+  friend constexpr bool operator<=(sticky a, sticky b) {
+    return !a.is_error() && !b.is_error() && a.pattern_ <= b.pattern_;
+  }
+  friend constexpr bool operator>=(sticky a, sticky b) { return b <= a; }
+
+  /* What fits, else ERR. */
+  static constexpr sticky of(const detail::exact_sum& sum) {
+    int64_t value = 0;
+    return sum.get(&value) ? sticky(value) : error();
+  }
+
+ private:
+  static constexpr Stored kError = static_cast<Stored>(-most() - 1);
+  template <class Integer>
+  static constexpr Stored checked(Integer value) {
+    if constexpr (std::is_signed_v<Integer>) {
+      const auto wide = static_cast<int64_t>(value);
+      return wide > most() || wide < -static_cast<int64_t>(most()) ? kError
+                                                                   : static_cast<Stored>(wide);
+    } else {
+      const auto wide = static_cast<uint64_t>(value);
+      return wide > static_cast<uint64_t>(most()) ? kError : static_cast<Stored>(wide);
+    }
+  }
+  template <class F>
+  static constexpr sticky total(sticky a, sticky b, F f) {
+    if (a.is_error() || b.is_error()) return error();
+    detail::exact_sum sum;
+    f(sum);
+    return of(sum);
+  }
+  Stored pattern_ = 0;
+};
+using tbb8 = sticky<int8_t>;
+using tbb16 = sticky<int16_t>;
+using tbb32 = sticky<int32_t>;
+using tbb64 = sticky<int64_t>;
+
+template <class Stored>
+struct element_traits<sticky<Stored>, void> {
+  using T = sticky<Stored>;
+  static constexpr bool is_exact = true, is_vector = false, is_std140 = false;
+  static constexpr T zero() { return T(); }
+  static constexpr T one() { return T(1); }
+  static constexpr T add(T a, T b) { return a + b; }
+  static constexpr T sub(T a, T b) { return a - b; }
+  static constexpr T mul(T a, T b) { return a * b; }
+  static constexpr T div(T a, T b) { return a / b; }
+  static constexpr bool is_zero(T a) { return a == T(); }
+  static constexpr T magnitude(T a) { return a < T() ? -a : a; }
+};
+
+namespace detail {
+
+/* A sum of products. */
+template <class T>
+class sum_of_products {
+  using traits = element_traits<T>;
+
+ public:
+  constexpr void add(T a, T b) { sum_ = traits::add(sum_, traits::mul(a, b)); }
+  constexpr T get() const { return sum_; }
+
+ private:
+  T sum_ = traits::zero();
+};
+/* Exact and checked once, whatever the order of the terms. */
+template <class Stored>
+class sum_of_products<sticky<Stored>> {
+ public:
+  constexpr void add(sticky<Stored> a, sticky<Stored> b) {
+    error_ = error_ || a.is_error() || b.is_error();
+    sum_.add_product(a.pattern(), b.pattern());
+  }
+  constexpr sticky<Stored> get() const {
+    return error_ ? sticky<Stored>::error() : sticky<Stored>::of(sum_);
+  }
+
+ private:
+  exact_sum sum_;
+  bool error_ = false;
+};
+
+template <class T>
+struct is_sticky : std::false_type {};
+template <class Stored>
+struct is_sticky<sticky<Stored>> : std::true_type {};
 
 constexpr size_t power_above(size_t bytes, size_t most) {
   size_t power = 1;
@@ -212,11 +394,9 @@ using vec9 = vec<T, 9>;
 
 template <class T, size_t kSize>
 constexpr T dot(const vec<T, kSize>& a, const vec<T, kSize>& b) {
-  T sum = element_traits<T>::zero();
-  for (size_t i = 0; i < kSize; ++i) {
-    sum = element_traits<T>::add(sum, element_traits<T>::mul(a[i], b[i]));
-  }
-  return sum;
+  detail::sum_of_products<T> sum;
+  for (size_t i = 0; i < kSize; ++i) sum.add(a[i], b[i]);
+  return sum.get();
 }
 
 /* ---- Matrices ---- */
@@ -288,11 +468,10 @@ namespace detail {
 /* out = the columns of a, each times an element of b, summed. */
 template <class T, size_t kRows, size_t kInner>
 constexpr void combine_plain(T* out, const matrix<T, kRows, kInner>& a, const T* b) {
-  using traits = element_traits<T>;
   for (size_t i = 0; i < kRows; ++i) {
-    T sum = traits::zero();
-    for (size_t k = 0; k < kInner; ++k) sum = traits::add(sum, traits::mul(a(i, k), b[k]));
-    out[i] = sum;
+    sum_of_products<T> sum;
+    for (size_t k = 0; k < kInner; ++k) sum.add(a(i, k), b[k]);
+    out[i] = sum.get();
   }
 }
 
@@ -456,32 +635,43 @@ constexpr T expanded(const matrix<T, kSize, kSize>& m) {
   }
 }
 
-template <class T, size_t kSize>
-constexpr matrix<int64_t, kSize, kSize> widened(const matrix<T, kSize, kSize>& m) {
-  matrix<int64_t, kSize, kSize> out;
+template <class Wide, class T, size_t kSize>
+constexpr matrix<Wide, kSize, kSize> widened(const matrix<T, kSize, kSize>& m) {
+  matrix<Wide, kSize, kSize> out;
   for (size_t j = 0; j < kSize; ++j) {
-    for (size_t i = 0; i < kSize; ++i) out(i, j) = static_cast<int64_t>(m(i, j));
+    for (size_t i = 0; i < kSize; ++i) out(i, j) = static_cast<Wide>(m(i, j));
   }
   return out;
 }
 
+/* a / b in *out where it is whole and T holds it. */
+template <class T>
+constexpr bool divide_whole(T* out, int64_t a, int64_t b) {
+  const int64_t value = b == -1 ? element_traits<int64_t>::sub(0, a) : a / b;
+  if (b != -1 && a % b != 0) return false;
+  *out = static_cast<T>(value);
+  return static_cast<int64_t>(*out) == value;
+}
+template <class Stored>
+constexpr bool divide_whole(sticky<Stored>* out, tbb64 a, tbb64 b) {
+  if (a.is_error() || (a % b) != tbb64()) return false;
+  *out = sticky<Stored>(a / b);
+  return !out->is_error();
+}
+
 /* By Cramer's rule, where every element of the answer is whole. */
-template <class T, size_t kSize, size_t kSides>
+template <class Wide, class T, size_t kSize, size_t kSides>
 constexpr bool solve_whole(matrix<T, kSize, kSides>& out, const matrix<T, kSize, kSize>& a,
                            const matrix<T, kSize, kSides>& b) {
-  const matrix<int64_t, kSize, kSize> wide = widened(a);
-  const int64_t whole = ring_determinant(wide);
-  if (whole == 0) return false;
+  const auto wide = widened<Wide>(a);
+  const Wide whole = ring_determinant(wide);
+  if (whole == Wide(0)) return false;
   matrix<T, kSize, kSides> made;
   for (size_t side = 0; side < kSides; ++side) {
     for (size_t k = 0; k < kSize; ++k) {
-      matrix<int64_t, kSize, kSize> other = wide;
-      for (size_t i = 0; i < kSize; ++i) other(i, k) = static_cast<int64_t>(b(i, side));
-      const int64_t part = ring_determinant(other);
-      const int64_t value = whole == -1 ? element_traits<int64_t>::sub(0, part) : part / whole;
-      if (whole != -1 && part % whole != 0) return false;
-      if (static_cast<int64_t>(static_cast<T>(value)) != value) return false;
-      made(k, side) = static_cast<T>(value);
+      auto other = wide;
+      for (size_t i = 0; i < kSize; ++i) other(i, k) = static_cast<Wide>(b(i, side));
+      if (!divide_whole(&made(k, side), ring_determinant(other), whole)) return false;
     }
   }
   out = made;
@@ -490,12 +680,15 @@ constexpr bool solve_whole(matrix<T, kSize, kSides>& out, const matrix<T, kSize,
 
 }  // namespace detail
 
-/* The determinant; of integers exact where 64 bits hold it and T does. */
+/* The determinant; of integers exact where 64 bits hold it and T does. Of sticky integers it is
+ * exact or ERR: where T does not hold it, or 64 bits a part of what is computed. */
 template <class T, size_t kSize>
 constexpr T determinant(const matrix<T, kSize, kSize>& m) {
   using traits = element_traits<T>;
   if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(detail::ring_determinant(detail::widened(m)));
+    return static_cast<T>(detail::ring_determinant(detail::widened<int64_t>(m)));
+  } else if constexpr (detail::is_sticky<T>::value) {
+    return static_cast<T>(detail::ring_determinant(detail::widened<tbb64>(m)));
   } else if constexpr (traits::is_exact) {
     return detail::ring_determinant(m);
   } else if constexpr (kSize <= 3) {
@@ -516,13 +709,16 @@ constexpr T determinant(const matrix<T, kSize, kSize>& m) {
   }
 }
 
-/* out = the x of a x = b; false where a is singular, or where x is not whole and T is. */
+/* out = the x of a x = b; false where a is singular, or where x is not whole and T is, or where an
+ * element is ERR. */
 template <class T, size_t kSize, size_t kSides>
 constexpr bool solve(matrix<T, kSize, kSides>& out, const matrix<T, kSize, kSize>& a,
                      const matrix<T, kSize, kSides>& b) {
   using traits = element_traits<T>;
   if constexpr (std::is_integral_v<T>) {
-    return detail::solve_whole(out, a, b);
+    return detail::solve_whole<int64_t>(out, a, b);
+  } else if constexpr (detail::is_sticky<T>::value) {
+    return detail::solve_whole<tbb64>(out, a, b);
   } else {
     matrix<T, kSize, kSize + kSides> both;
     for (size_t i = 0; i < kSize; ++i) {
@@ -676,18 +872,15 @@ constexpr bool matmul(const Out& out, const A& a, const B& b) {
                     detail::may_fit(Out::constant(1), B::constant(1)),
                 "tensors whose shapes do not multiply");
   using T = std::remove_const_t<typename Out::element>;
-  using traits = element_traits<T>;
   if (!out.ok() || !a.ok() || !b.ok() || a.shape(1) != b.shape(0) || out.shape(0) != a.shape(0) ||
       out.shape(1) != b.shape(1)) {
     return false;
   }
   for (int64_t i = 0; i < out.shape(0); ++i) {
     for (int64_t j = 0; j < out.shape(1); ++j) {
-      T sum = traits::zero();
-      for (int64_t k = 0; k < a.shape(1); ++k) {
-        sum = traits::add(sum, traits::mul(a(i, k), b(k, j)));
-      }
-      out(i, j) = sum;
+      detail::sum_of_products<T> sum;
+      for (int64_t k = 0; k < a.shape(1); ++k) sum.add(a(i, k), b(k, j));
+      out(i, j) = sum.get();
     }
   }
   return true;
@@ -699,9 +892,9 @@ constexpr int32_t dtype_code() {
   if (std::is_same_v<T, bool>) return 1;
   if (std::is_same_v<T, float>) return 16;
   if (std::is_same_v<T, double>) return 17;
-  if (!std::is_integral_v<T>) return 0;
+  if (!std::is_integral_v<T> && !detail::is_sticky<T>::value) return 0;
   const int32_t size = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
-  return 2 + 2 * size + (std::is_unsigned_v<T> ? 1 : 0);
+  return detail::is_sticky<T>::value ? 48 + size : 2 + 2 * size + (std::is_unsigned_v<T> ? 1 : 0);
 }
 
 /* A descriptor's elements (aster_ml_tensor, or what has its fields) in place; not ok() where rank,

@@ -2,6 +2,8 @@
 // sizes, strides, and data that cancels, ties, spreads, overflows and is no number.
 #include "flt/product.h"
 
+#include "flt/residues.h"
+
 #ifdef ASTER_TEST_MPFR
 #include "oracle.h"
 
@@ -227,6 +229,64 @@ TEST(FltProduct, EveryAlgorithmGivesTheSameBits) {
       }
     }
   }
+}
+
+// A weight that is off by one in any table, of the residues of either operand or of the digits that
+// they become again, makes a product wrong: these tests would find it.
+template <int N>
+void flip_weights(const Format& f, size_t step) {
+  constexpr Sizes kProduct{16, 16, 32};
+  constexpr auto kSize = static_cast<int64_t>(N * 8);
+  Operands operands(45);
+  const aster::flt::Caller caller(nullptr, aster::process_heap());
+  // Full significands have every digit; of integers of few bits the last digit decides where all
+  // that is not 0 is rounded up.
+  for (const int kind : {0, 2}) {
+    const Numbers a = drawn(operands, f, kind, 16, 16), b = drawn(operands, f, kind, 16, 32);
+    const auto mode = static_cast<aster::flt::Rounding>(kind);
+    std::vector<uint64_t> x = laid_out(f, a), y = laid_out(f, b), z(16 * 32 * N);
+    aster::flt::Residues residues(aster::process_heap());
+    const auto product = [&] {
+      const auto matrix = [](std::vector<uint64_t>& words, size_t rows, size_t columns) {
+        return aster::flt::Matrix{reinterpret_cast<char*>(words.data()),
+                                  static_cast<int64_t>(columns) * kSize, kSize, rows, columns};
+      };
+      aster::flt::Algorithm how = aster::flt::Algorithm::kResidues;
+      EXPECT_EQ(aster::flt::product_of<N>(caller, matrix(z, 16, 32), matrix(x, 16, 16),
+                                          matrix(y, 16, 32), mode, &residues, &how)
+                    .code,
+                0);
+      EXPECT_EQ(how, aster::flt::Algorithm::kResidues);
+      return z;
+    };
+    const std::vector<uint64_t> right = product();
+    ASSERT_EQ(right, laid_out(f, multiplied(f, kProduct, a, b, kind, nullptr)));
+    const auto flip = [&](const int32_t* at, size_t half, const char* table, size_t i) {
+      auto* const weight = const_cast<int32_t*>(at);
+      *weight ^= 1 << (16 * half);
+      EXPECT_NE(product(), right) << table << " " << i;
+      *weight ^= 1 << (16 * half);
+    };
+    const size_t count = residues.count(), digits = static_cast<size_t>(N) * 4;
+    const size_t full = static_cast<size_t>(f.precision()) / 16;  // that all elements have
+    if (kind == 0) {
+      for (size_t i = 0; i < count * full; i += step) {
+        const size_t d = i % full, at = i / full * digits / 2 + d / 2;
+        flip(residues.a_weights() + at, d % 2, "of the left operand", i);
+        flip(residues.b_weights() + at, d % 2, "of the right operand", i);
+      }
+    } else {
+      for (size_t i = 0; i < residues.rows() * (count + 1); i += step) {
+        const size_t row = i / (count + 1), l = i % (count + 1);
+        flip(residues.digits() + row * residues.pairs() + l / 2, l % 2, "of digits", i);
+      }
+    }
+    EXPECT_EQ(product(), right);
+  }
+}
+TEST(FltProduct, EveryWeightCounts) {
+  flip_weights<4>(kFormats[0], 1);
+  flip_weights<8>(kFormats[1], 7);
 }
 
 // Exponents so far apart that no residues hold them.

@@ -207,6 +207,122 @@ TEST(Matrix, WholeSolutions) {
   }
 }
 
+// ---- Sticky integers ----
+
+static_assert(tbb8(100) + tbb8(27) == tbb8(127) && (tbb8(100) + tbb8(28)).is_error());
+static_assert(matrix<tbb8, 2, 2>({{1, 2}, {3, 4}}) * matrix<tbb8, 2, 2>::identity() ==
+              matrix<tbb8, 2, 2>({{1, 2}, {3, 4}}));
+static_assert(std::is_trivially_copyable_v<matrix<tbb16, 3, 3>> && sizeof(tbb32) == 4);
+static_assert(!std::is_convertible_v<tbb8, tbb16> && !std::is_constructible_v<tbb8, double>);
+
+// Every pair, as what integers of 32 bits say.
+TEST(Matrix, StickyPairs) {
+  const auto checked = [](int value) { return value < -127 || value > 127 ? -128 : value; };
+  for (int a = -128; a < 128; ++a) {
+    for (int b = -128; b < 128; ++b) {
+      const tbb8 x(a), y(b);
+      const bool error = a == -128 || b == -128, by_zero = error || b == 0;
+      EXPECT_EQ((x + y).pattern(), error ? -128 : checked(a + b));
+      EXPECT_EQ((x - y).pattern(), error ? -128 : checked(a - b));
+      EXPECT_EQ((x * y).pattern(), error ? -128 : checked(a * b));
+      EXPECT_EQ((x / y).pattern(), by_zero ? -128 : a / b);
+      EXPECT_EQ((x % y).pattern(), by_zero ? -128 : a % b);
+      EXPECT_EQ(x == y, a == b);
+      EXPECT_EQ(x < y, !error && a < b);
+      EXPECT_EQ(x <= y, !error && a <= b);
+      EXPECT_EQ(x > y, !error && a > b);
+      EXPECT_EQ(x >= y, !error && a >= b);
+    }
+    EXPECT_EQ(tbb64(tbb8(a)), a == -128 ? tbb64::error() : tbb64(a));
+    EXPECT_EQ((-tbb8(a)).pattern(), a == -128 ? -128 : -a);
+    EXPECT_EQ(tbb8(a).value_or(5), a == -128 ? 5 : a);
+  }
+  EXPECT_TRUE(tbb8(UINT64_MAX).is_error() && tbb64(UINT64_MAX).is_error() && tbb8(-200).is_error());
+  EXPECT_TRUE(tbb8(tbb16(128)).is_error());
+}
+
+// Products against 128 bits, ERR in rows and columns; sums that only fit at their end.
+template <class T>
+void sticky_products() {
+  using Stored = decltype(T().pattern());
+  std::mt19937_64 random(7);
+  __extension__ typedef __int128 Exact;
+  __extension__ typedef unsigned __int128 Wrapping;
+  for (int turn = 0; turn < 2000; ++turn) {
+    matrix<T, 3, 4> a;
+    matrix<T, 4, 2> b;
+    const auto draw = [&] {
+      const auto bits = static_cast<Stored>(random() >> random() % 64);
+      return random() % 12 == 0 ? T::error() : bits == T::error().pattern() ? T() : T(bits);
+    };
+    for (size_t i = 0; i < 12; ++i) a(i % 3, i / 3) = draw();
+    for (size_t i = 0; i < 8; ++i) b(i % 4, i / 4) = draw();
+    const auto out = a * b;
+    for (size_t i = 0; i < 3; ++i) {
+      for (size_t j = 0; j < 2; ++j) {
+        long double near = 0;
+        Exact sum = 0;
+        bool error = false;
+        for (size_t k = 0; k < 4; ++k) {
+          error = error || a(i, k).is_error() || b(k, j).is_error();
+          const Exact term = Exact{a(i, k).pattern()} * b(k, j).pattern();
+          near += static_cast<long double>(term);
+          sum = static_cast<Exact>(static_cast<Wrapping>(sum) + static_cast<Wrapping>(term));
+        }
+        // What 128 bits do not hold is far from fitting.
+        error = error || near > 0x1p70L || near < -0x1p70L || sum > T::most() || sum < -T::most();
+        EXPECT_EQ(out(i, j), error ? T::error() : T(static_cast<int64_t>(sum)));
+        vec<T, 4> row, column;
+        for (size_t k = 0; k < 4; ++k) row[k] = a(i, k), column[k] = b(k, j);
+        EXPECT_EQ(dot(row, column), out(i, j));
+      }
+    }
+  }
+}
+TEST(Matrix, StickyProductsAreCheckedOnce) {
+  sticky_products<tbb8>();
+  sticky_products<tbb16>();
+  sticky_products<tbb32>();
+  sticky_products<tbb64>();
+  const vec3<tbb8> big{{100, 100, 100}}, signs{{1, 1, -1}};
+  EXPECT_EQ(dot(big, signs), tbb8(100));
+  const int64_t most = tbb64::most();
+  EXPECT_EQ(dot(vec4<tbb64>{{most, most, 1, 7}}, vec4<tbb64>{{most, -most, 1, 1}}), tbb64(8));
+  EXPECT_TRUE(
+      dot(vec4<tbb64>{{most, most, most, most}}, vec4<tbb64>{{most, most, most, most}}).is_error());
+}
+
+TEST(Matrix, StickyDeterminantsAndSolutions) {
+  std::mt19937 random(8);
+  for (int turn = 0; turn < 300; ++turn) {
+    const auto m = random_matrix<int64_t, 4, 4>(random);
+    matrix<tbb16, 4, 4> a;
+    matrix<tbb8, 4, 4> narrow;
+    for (size_t i = 0; i < 16; ++i) {
+      a(i % 4, i / 4) = tbb16(m(i % 4, i / 4));
+      narrow(i % 4, i / 4) = tbb8(m(i % 4, i / 4));
+    }
+    const int64_t whole = determinant(m);
+    EXPECT_EQ(determinant(a), tbb16(whole));
+    EXPECT_EQ(determinant(narrow), tbb8(whole));  // ERR beyond 127
+    vec4<tbb16> x{{3, -1, 2, 5}}, found;
+    EXPECT_EQ(solve(found, a, a * x), whole != 0);
+    if (whole != 0) {
+      EXPECT_EQ(found, x);
+    }
+  }
+  matrix<tbb8, 2, 2> out({{1, 2}, {3, 4}});
+  const auto before = out;
+  for (const auto& bad : {matrix<tbb8, 2, 2>({{tbb8::error(), 1}, {0, 1}}),
+                          matrix<tbb8, 2, 2>({{2, 0}, {0, 1}}), matrix<tbb8, 2, 2>()}) {
+    EXPECT_FALSE(inverse(out, bad));
+    EXPECT_EQ(out, before);
+  }
+  EXPECT_TRUE(determinant(matrix<tbb8, 2, 2>({{tbb8::error(), 1}, {0, 1}})).is_error());
+  EXPECT_TRUE(inverse(out, matrix<tbb8, 2, 2>({{2, 1}, {1, 1}})));
+  EXPECT_EQ(out, (matrix<tbb8, 2, 2>({{1, -1}, {-1, 2}})));
+}
+
 // ---- Another type of elements ----
 
 struct Sticky {  // -128 is an error, which stays
@@ -277,6 +393,8 @@ TEST(Matrix, ViewsOfDescriptorsAreInPlace) {
   EXPECT_EQ(dtype_code<uint64_t>(), ASTER_ML_DTYPE_UINT64);
   EXPECT_EQ(dtype_code<double>(), ASTER_ML_DTYPE_FLOAT64);
   EXPECT_EQ(dtype_code<bool>(), ASTER_ML_DTYPE_BOOL);
+  EXPECT_EQ(dtype_code<tbb8>(), ASTER_ML_DTYPE_TBB8);
+  EXPECT_EQ(dtype_code<tbb64>(), ASTER_ML_DTYPE_TBB64);
 }
 
 TEST(Matrix, ViewsComputeAndCheckShapes) {
