@@ -52,6 +52,7 @@ BY_HAND = {
     "engine_graph_uop",
     "engine_print_schedule",
     "engine_trace",
+    "flt_matmul_by",
     "lazy_copy_out",
     "lazy_from",
     "lazy_shape",
@@ -114,7 +115,7 @@ LEFT_OUT = {
     },
     **{
         f"flt_{name}": "elements at addresses; tensors of these dtypes serve"
-        for name in "apply copy sum dot matmul matmul_by from_text to_text".split()
+        for name in "apply copy sum dot matmul from_text to_text".split()
     },
     **{
         f"matrix_{name}_{size}{kind}": "matrices of Python are arrays and tensors"

@@ -563,6 +563,10 @@ def _from_np_dtype(npdtype: Any) -> DType:
     found = DTYPES_DICT.get(npdtype.name) if npdtype.kind in "biuf" else None
     if found is None and npdtype.name in ("bfloat16",):  # ml_dtypes
         found = dtypes.bfloat16
+    if found is None and npdtype.names == ("words",):  # as memoryviews of wide floats have them
+        words = npdtype["words"]
+        wide = {(4,): dtypes.flt256, (8,): dtypes.flt512}.get(words.shape)
+        found = wide if words.base == np.uint64 and npdtype.itemsize == words.itemsize else None
     if found is None:
         raise TypeError(f"arrays of dtype {npdtype} are not supported")
     return found

@@ -17,12 +17,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from . import _native as _n
+from .dtype import dtypes
 from .tensor import Tensor
 
 __all__ = [
     "EigResult", "EighResult", "LuResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky",
     "cond", "det", "eig", "eigh", "eigvals", "eigvalsh", "expm", "inv", "lstsq", "lu", "lu_factor",
-    "matrix_norm", "matrix_rank", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
+    "matmul_by", "matrix_norm", "matrix_rank", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
     "svdvals",
 ]  # fmt: skip
 
@@ -311,6 +312,40 @@ def matrix_rank(a: Any, rtol: float | None = None) -> Tensor:
     1
     """
     return _n.lazy_matrix_rank(a, -1.0 if rtol is None else rtol)
+
+
+_ALGORITHMS = ("auto", "residues", "naive", "strassen")
+_ROUNDINGS = ("nearest", "zero", "up", "down")
+
+
+def matmul_by(
+    a: Tensor, b: Tensor, algorithm: str = "auto", rounding: str = "nearest"
+) -> tuple[Tensor, str]:
+    """The product of two matrices of flt256 or flt512, and the algorithm that ran; computed at once,
+    without a gradient.
+
+    Whichever runs, each element is the exact sum of products rounded once, so that the bits are the
+    same: "residues" of small primes, "naive" each element by itself (also where exponents lie too
+    far apart for the others), "strassen" residues by halves, "auto" the fastest.
+
+    >>> from aster_ml import Tensor, dtypes, linalg
+    >>> a = Tensor([["0.5", 2], [3, 4]], dtype=dtypes.flt256)
+    >>> product, ran = linalg.matmul_by(a, a, rounding="up")
+    >>> product.tolist()[0], ran
+    ([Decimal('6.25'), Decimal('9')], 'naive')
+    """
+    for value, known in ((algorithm, _ALGORITHMS), (rounding, _ROUNDINGS)):
+        if value not in known:
+            raise ValueError(f"{value!r} is none of {', '.join(known)}")
+    if not dtypes.is_wide(a.dtype) or b.dtype is not a.dtype:
+        raise TypeError(f"matmul_by of {a.dtype} and {b.dtype}: both flt256 or both flt512")
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(f"matmul_by of {a.shape} and {b.shape}: matrices that multiply")
+    rows, inner, columns = int(a.shape[0]), int(a.shape[1]), int(b.shape[1])
+    out = bytearray(rows * columns * a.dtype.itemsize)
+    codes = _ALGORITHMS.index(algorithm), a.dtype.code, _ROUNDINGS.index(rounding)
+    ran = _n.flt_matmul_by(out, *codes, a._raw(), b._raw(), rows, inner, columns)
+    return Tensor(bytes(out), dtype=a.dtype).reshape(rows, columns), _ALGORITHMS[ran]
 
 
 def _order(ord: Any) -> str:

@@ -307,6 +307,7 @@ class Tensor(NotOfferedMixin):
     def numpy(self) -> numpy.ndarray[Any, Any]:
         """The elements as a NumPy array, a copy; bfloat16 and fp8 are read as float32, sticky
         integers as what they are stored as, whose least is ERR, wide floats as decimals.
+        numpy.asarray(memoryview(x)) has the words of wide floats in place, a structured array.
 
         >>> Tensor([1, 2]).numpy()
         array([1, 2], dtype=int32)

@@ -245,7 +245,8 @@ def operand(x: Any, like: Tensor | None) -> Any:
         return bound(x, like)
     if is_numpy_ndarray(x) and not x.ndim or _is_numpy_scalar(x):
         return x.item()
-    if like is not None and dtypes.is_wide(like.dtype) and isinstance(x, (Decimal, Fraction)):
+    of_wide = isinstance(x, (Decimal, Fraction)) or hasattr(x, "_mpf_")
+    if of_wide and like is not None and dtypes.is_wide(like.dtype):
         return from_anything(x, like.dtype, like.device)
     if isinstance(x, (list, tuple)) or hasattr(type(x), "__dlpack__"):
         return from_anything(x, None, None if like is None else like.device)

@@ -19,7 +19,7 @@ _DIGITS = {56: (71, 73), 57: (146, 149)}
 
 def is_number(x: Any) -> bool:
     """Whether an element can be made of it: numbers, and decimal text."""
-    return isinstance(x, (numbers.Rational, float, Decimal, str))
+    return isinstance(x, (numbers.Rational, float, Decimal, str)) or hasattr(x, "_mpf_")
 
 
 def pack(values: list[Any], dtype: DType) -> bytes:
@@ -41,6 +41,8 @@ def _element(x: Any, dtype: DType) -> int:
     special = ((1 << exponent_bits) - 1) << fraction_bits
     if isinstance(x, str):
         x = _from_text(x)
+    elif hasattr(x, "_mpf_"):
+        x = _from_mpmath(x)
     negative = False
     if isinstance(x, (float, Decimal)):
         negative = math.copysign(1.0, x) < 0 if isinstance(x, float) else x.is_signed()
@@ -59,6 +61,17 @@ def _from_text(text: str) -> Decimal:
         return Decimal(text)
     except InvalidOperation:
         raise ValueError(f"{text!r} is no decimal number") from None
+
+
+def _from_mpmath(x: Any) -> Any:
+    """An mpf of mpmath, exactly: a sign, a whole number and an exponent of two."""
+    sign, whole, exponent, bits = x._mpf_
+    if not whole and exponent:  # infinities and NaN have exponents and no digits
+        return float(x)
+    if abs(exponent + bits) > 10_000_000:  # beyond all elements
+        return Decimal(("-" if sign else "") + ("inf" if exponent > 0 else "0"))
+    whole = -int(whole) if sign else int(whole)
+    return Fraction(whole << max(exponent, 0), 1 << max(-exponent, 0))
 
 
 def _ratio(x: Any) -> tuple[int, int]:

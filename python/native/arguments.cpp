@@ -378,7 +378,7 @@ Py_buffer* Call::bytes(Py_ssize_t at, const char* argument, bool writable) {
     wrong_type(arguments_[at], argument, "bytes or an array");
     return nullptr;
   }
-  if (buffers_ == 2 ||
+  if (buffers_ == kMostBuffers ||
       PyObject_GetBuffer(arguments_[at], buffer,
                          PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) != 0) {
     fail();

@@ -14,11 +14,24 @@ struct Format {
   const char* format;
 };
 constexpr Format kFormats[] = {
-    {ASTER_ML_DTYPE_BOOL, "?"},    {ASTER_ML_DTYPE_INT8, "b"},    {ASTER_ML_DTYPE_UINT8, "B"},
-    {ASTER_ML_DTYPE_INT16, "h"},   {ASTER_ML_DTYPE_UINT16, "H"},  {ASTER_ML_DTYPE_INT32, "i"},
-    {ASTER_ML_DTYPE_UINT32, "I"},  {ASTER_ML_DTYPE_INT64, "l"},   {ASTER_ML_DTYPE_UINT64, "L"},
-    {ASTER_ML_DTYPE_INT64, "q"},   {ASTER_ML_DTYPE_UINT64, "Q"},  {ASTER_ML_DTYPE_FLOAT16, "e"},
-    {ASTER_ML_DTYPE_FLOAT32, "f"}, {ASTER_ML_DTYPE_FLOAT64, "d"}, {ASTER_ML_DTYPE_UINT8, "c"},
+    {ASTER_ML_DTYPE_BOOL, "?"},
+    {ASTER_ML_DTYPE_INT8, "b"},
+    {ASTER_ML_DTYPE_UINT8, "B"},
+    {ASTER_ML_DTYPE_INT16, "h"},
+    {ASTER_ML_DTYPE_UINT16, "H"},
+    {ASTER_ML_DTYPE_INT32, "i"},
+    {ASTER_ML_DTYPE_UINT32, "I"},
+    {ASTER_ML_DTYPE_INT64, "l"},
+    {ASTER_ML_DTYPE_UINT64, "L"},
+    {ASTER_ML_DTYPE_INT64, "q"},
+    {ASTER_ML_DTYPE_UINT64, "Q"},
+    {ASTER_ML_DTYPE_FLOAT16, "e"},
+    {ASTER_ML_DTYPE_FLOAT32, "f"},
+    {ASTER_ML_DTYPE_FLOAT64, "d"},
+    {ASTER_ML_DTYPE_UINT8, "c"},
+    // Structures of their words, the least significant first.
+    {ASTER_ML_DTYPE_FLT256, "T{(4)Q:words:}"},
+    {ASTER_ML_DTYPE_FLT512, "T{(8)Q:words:}"},
 };
 
 // What an exported buffer holds on to.
@@ -109,8 +122,7 @@ int lazy_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   aster_ml_lazy* x = call.lazy(0, "tensor");
   auto* lent = static_cast<Lent*>(std::calloc(1, sizeof(Lent)));
   if (lent == nullptr) return PyErr_NoMemory(), -1;
-  constexpr int kContiguous =
-      PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS;
+  constexpr int kContiguous = PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS;
   const bool strided =
       (flags & PyBUF_STRIDES) == PyBUF_STRIDES && (flags & kContiguous & ~PyBUF_STRIDES) == 0;
   return lend(self, view, flags, lent, host_view(call, &lent->tensor, x, strided));
@@ -160,6 +172,16 @@ int32_t dtype_of(const Call& call, const Py_buffer& buffer) {
     return 0;
   }
   if (*letter == '>' || *letter == '!') ++letter;
+  for (const Format& row : kFormats) {
+    // NumPy names uint64 L, and may say that the structure is packed.
+    const size_t length = std::strlen("T{(4)");
+    if (row.format[0] != 'T' || std::strncmp(row.format, letter, length) != 0) continue;
+    const char* rest = letter + length;
+    while (*rest == '<' || *rest == '=' || *rest == '@') ++rest;
+    if ((*rest == 'L' || *rest == 'Q') && std::strcmp(rest + 1, ":words:}") == 0 &&
+        aster_ml_dtype_size(row.dtype) == static_cast<size_t>(buffer.itemsize))
+      return row.dtype;
+  }
   if (letter[0] != 0 && letter[1] == 0) {
     for (const Format& row : kFormats) {
       if (row.format[0] != *letter) continue;

@@ -314,7 +314,7 @@ class Call {
 
  private:
   static constexpr size_t kRoom = 512;
-  static constexpr int kKept = 8;
+  static constexpr int kKept = 8, kMostBuffers = 3;
   struct Block {
     Block* next;
   };
@@ -352,7 +352,7 @@ class Call {
   int numbers_ = 0, kept_ = 0, buffers_ = 0;
   aster_ml_lazy number_[kKept];
   PyObject* keep_[kKept];
-  Py_buffer buffer_[2];
+  Py_buffer buffer_[kMostBuffers];
   size_t used_ = 0;
   Block* blocks_ = nullptr;
   alignas(16) char room_[kRoom];

@@ -363,6 +363,37 @@ PyObject* dtype_copy(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return none();
 }
 
+// Row-major elements of out = a b; the algorithm that ran.
+PyObject* flt_matmul_by(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("flt_matmul_by", arguments, count, 9, 10);
+  const Py_buffer* out = call.bytes(0, "out", true);
+  const int32_t algorithm = call.integer32(1, "algorithm"), dtype = call.integer32(2, "dtype"),
+                rounding = call.integer32(3, "rounding");
+  const Py_buffer *a = call.bytes(4, "a", false), *b = call.bytes(5, "b", false);
+  const size_t rows = call.size(6, "rows"), inner = call.size(7, "inner"),
+               columns = call.size(8, "columns");
+  const aster_ml_context* context = call.context(9);
+  size_t counts[3] = {}, products[3] = {};
+  if (!elements(call, "flt_matmul_by", out, dtype, &counts[0]) ||
+      !elements(call, "flt_matmul_by", a, dtype, &counts[1]) ||
+      !elements(call, "flt_matmul_by", b, dtype, &counts[2]))
+    return nullptr;
+  if (__builtin_mul_overflow(rows, columns, &products[0]) ||
+      __builtin_mul_overflow(rows, inner, &products[1]) ||
+      __builtin_mul_overflow(inner, columns, &products[2]) ||
+      std::memcmp(counts, products, sizeof(counts)) != 0) {
+    PyErr_SetString(PyExc_ValueError, "flt_matmul_by: the bytes are not those of the shapes");
+    return nullptr;
+  }
+  int32_t ran = 0;
+  if (!call.parallel([&] {
+        return aster_ml_flt_matmul_by(out->buf, &ran, context, algorithm, dtype, rounding, a->buf,
+                                      b->buf, rows, inner, columns, nullptr);
+      }))
+    return nullptr;
+  return PyLong_FromLong(ran);
+}
+
 PyObject* tensor_copy_in(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("tensor_copy_in", arguments, count, 2, 2);
   aster_ml_tensor* tensor = call.tensor(0, "tensor");
@@ -471,6 +502,9 @@ PyMethodDef kSpecialMethods[] = {
      "scalar_from_data(dtype, data)\n\nThe element in data."},
     {"dtype_copy", as_method(dtype_copy), METH_FASTCALL,
      "dtype_copy(dst, dst_dtype, src, src_dtype)\n\nThe elements of src, converted, into dst."},
+    {"flt_matmul_by", as_method(flt_matmul_by), METH_FASTCALL,
+     "flt_matmul_by(out, algorithm, dtype, rounding, a, b, rows, inner, columns, context=None)\n\n"
+     "The product of two matrices, row-major elements; the algorithm that ran."},
     {"tensor_copy_in", as_method(tensor_copy_in), METH_FASTCALL,
      "tensor_copy_in(tensor, host)\n\nRow-major elements into a tensor."},
     {"tensor_copy_out", as_method(tensor_copy_out), METH_FASTCALL,

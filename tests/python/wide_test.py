@@ -131,3 +131,81 @@ def test_prints_copies_and_learns():
     w = Tensor(["0.25", "3"], dtype=dtypes.flt512)
     (w * w * w).sum().backward()
     assert exact(w.grad) == [Fraction(3, 16), 27]
+
+
+@pytest.mark.parametrize("dtype", dtypes.wides)
+def test_numbers_of_mpmath(dtype):
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workprec(BITS[dtype]):
+        given = [mpmath.pi, mpmath.mpf(-1) / 3, mpmath.ldexp(3, -5000), mpmath.mpf(0)]
+        given[0] = +given[0]
+        x = Tensor(given, dtype=dtype)
+        # The same bits: its numbers have as many.
+        wanted = [Fraction(int(mpmath.ldexp(v, 6000))) / Fraction(2) ** 6000 for v in given]
+        assert exact(x) == wanted
+        back = [mpmath.mpf(str(v)) for v in x.tolist()]
+        assert back == given
+        assert exact(x * given[1])[0] == rounded(wanted[0] * wanted[1], dtype)
+    with mpmath.workprec(2000):  # more bits are rounded once
+        third = mpmath.mpf(1) / 3
+        assert exact(Tensor(third, dtype=dtype)) == [rounded(Fraction(1, 3), dtype)]
+        special = [mpmath.inf, -mpmath.inf, mpmath.nan, mpmath.ldexp(-1, 10**8)]
+        special = Tensor([+v for v in special], dtype=dtype).tolist()
+    assert special[:2] == [Decimal("inf"), Decimal("-inf")] and special[2].is_nan()
+    assert special[3] == Decimal("-inf")
+
+
+@pytest.mark.parametrize("dtype", dtypes.wides)
+def test_words_are_structures_of_numpy(dtype):
+    count = dtype.bitsize // 64
+    x = Tensor(["1", "-2", "0.1", "7"], dtype=dtype).reshape(2, 2).realize()
+    view = np.asarray(memoryview(x))
+    assert view.dtype == np.dtype([("words", "<u8", (count,))]) and view.shape == (2, 2)
+    assert view.tobytes() == bytes(x._raw())
+    view["words"][0, 0] = view["words"][1, 1]  # in place
+    assert x.tolist()[0][0] == 7
+    copy = Tensor(view)
+    assert copy.dtype is dtype and copy.tolist() == x.tolist()
+    # NumPy's own memory, lent, where it is aligned.
+    size = dtype.itemsize
+    memory = np.zeros(6 * size, np.uint8)
+    memory = memory[-memory.ctypes.data % size :][: 4 * size]
+    own = memory.view(view.dtype).reshape(2, 2)
+    lent = aster_ml.BufferView.from_buffer(own).tensor()
+    own["words"] = view["words"]
+    assert lent.dtype is dtype and lent.tolist() == x.tolist()
+    turned = np.asarray(memoryview(x.T))
+    assert Tensor(turned).tolist() == x.T.tolist()
+    for other in (
+        np.zeros(2, [("words", "<u8", (3,))]),
+        np.zeros(2, [("words", "<i8", (4,))]),
+        np.zeros(2, [("a", "<u8", (4,))]),
+    ):
+        with pytest.raises(TypeError, match="not supported"):
+            Tensor(other)
+
+
+@pytest.mark.parametrize("dtype", dtypes.wides)
+def test_products_by_an_algorithm_of_choice(dtype):
+    draw = random.Random(7)
+    numbers = [rounded(Fraction(draw.getrandbits(520) - 2**519, 3), dtype) for _ in range(66 * 66)]
+    a = Tensor(numbers, dtype=dtype).reshape(66, 66)
+    ran = {}
+    for algorithm in ("auto", "residues", "naive", "strassen"):
+        product, ran[algorithm] = aster_ml.linalg.matmul_by(a, a, algorithm)
+        assert bytes(product._raw()) == bytes((a @ a)._raw()), algorithm
+    assert ran == {"auto": "residues", **{name: name for name in list(ran)[1:]}}
+    up, down = (aster_ml.linalg.matmul_by(a[:1], a[:, :1], rounding=r)[0] for r in ("up", "down"))
+    true = sum(p * q for p, q in zip(numbers[:66], numbers[::66]))
+    assert exact(down)[0] < true < exact(up)[0]
+    narrow = Tensor([[1.0]])
+    for wrong, error in (
+        (lambda: aster_ml.linalg.matmul_by(a, a, "fast"), ValueError),
+        (lambda: aster_ml.linalg.matmul_by(a, a, rounding="odd"), ValueError),
+        (lambda: aster_ml.linalg.matmul_by(a, a[:5]), ValueError),
+        (lambda: aster_ml.linalg.matmul_by(a[0], a), ValueError),
+        (lambda: aster_ml.linalg.matmul_by(a, narrow), TypeError),
+        (lambda: aster_ml.linalg.matmul_by(narrow, narrow), TypeError),
+    ):
+        with pytest.raises(error):
+            wrong()
