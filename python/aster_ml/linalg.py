@@ -23,8 +23,8 @@ from .tensor import Tensor
 __all__ = [
     "EigResult", "EighResult", "LuResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky",
     "cond", "det", "eig", "eigh", "eigvals", "eigvalsh", "expm", "inv", "lstsq", "lu", "lu_factor",
-    "matmul_by", "matrix_norm", "matrix_rank", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
-    "svdvals",
+    "matmul_by", "matrix_norm", "matrix_rank", "pinv", "qr", "slogdet", "solve",
+    "solve_triangular", "svd", "svdvals",
 ]  # fmt: skip
 
 
@@ -321,8 +321,8 @@ _ROUNDINGS = ("nearest", "zero", "up", "down")
 def matmul_by(
     a: Tensor, b: Tensor, algorithm: str = "auto", rounding: str = "nearest"
 ) -> tuple[Tensor, str]:
-    """The product of two matrices of flt256 or flt512, and the algorithm that ran; computed at once,
-    without a gradient.
+    """The product of two matrices of flt256 or flt512, and the algorithm that ran; computed at
+    once, without a gradient.
 
     Whichever runs, each element is the exact sum of products rounded once, so that the bits are the
     same: "residues" of small primes, "naive" each element by itself (also where exponents lie too

@@ -437,8 +437,8 @@ bool Product<N>::finish(const Limb* parts, size_t i, size_t j, size_t count, siz
     Limbs<N> w;
     Found found = Found::kNone;
     if (!rows_[i].special && !columns_[j + lane].special) {
-      const int64_t exponent = rows_[i].exponent + columns_[j + lane].exponent +
-                               static_cast<int64_t>(from) * kDigitBits;
+      const int64_t exponent =
+          rows_[i].exponent + columns_[j + lane].exponent + static_cast<int64_t>(from) * kDigitBits;
       found = round(w, parts + 16 * (lane % 2) + lane / 2, part_count, from != 0, exponent);
     }
     if (found == Found::kUnsure) return false;

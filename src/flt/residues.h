@@ -20,7 +20,7 @@ class Residues {
   // Residues lie within this part of their prime, and so much at most.
   static constexpr int kGreatestPrime = 5200;
   static constexpr size_t kMostRows = kMostPrimes + 8;  // of digits
-  static constexpr size_t kPairsAtOnce = 128;  // between reductions of sums of products
+  static constexpr size_t kPairsAtOnce = 128;           // between reductions of sums of products
 
   explicit Residues(Memory& memory) : weights_(memory), digits_(memory) {}
   // For operands of a_digits and b_digits digits whose sums of products have less than 2^bits.
@@ -44,7 +44,8 @@ class Residues {
   // Weights of digit pairs: [groups * 8][digits / 2].
   const int32_t* a_weights() const { return weights_.data(); }
   const int32_t* b_weights() const { return weights_.data() + groups() * 8 * (a_digits_ / 2); }
-  // 2^kQuotientBits / p in pairs: sums of residues by these say how often M is in them, within 0.02.
+  // 2^kQuotientBits / p in pairs: sums of residues by these say how often M is in them, within
+  // 0.02.
   static constexpr int kQuotientBits = 24;
   const int32_t* quotients() const { return digits_.data() + rows_ * pairs(); }
   // Digits of M / p and of -M: [rows][pairs].

@@ -7,6 +7,7 @@
 #include "aster_ml/linalg.h"
 #include "aster_ml/movement.h"
 #include "linalg_world.h"
+#include "runtime/cpu/lapack.h"
 
 namespace aster::tensor::test {
 namespace {
@@ -458,6 +459,68 @@ TEST(MatricesStopped, FailuresAreForgotten) {
 }
 
 // Compiled code around them, on threads; equal calls are one schedule.
+// LAPACK's functions as they are where values do not converge: all but that is theirs.
+namespace stuck {
+runtime::cpu::Lapack<double> real;
+void gesdd(const char* job, const int* m, const int* n, double* a, const int* lda, double* s,
+           double* u, const int* ldu, double* vt, const int* ldvt, double* work, const int* lwork,
+           int* iwork, int* info, size_t length) {
+  real.gesdd(job, m, n, a, lda, s, u, ldu, vt, ldvt, work, lwork, iwork, info, length);
+  if (*lwork != -1) *info = 2;
+}
+void syevd(const char* job, const char* uplo, const int* n, double* a, const int* lda, double* w,
+           double* work, const int* lwork, int* iwork, const int* liwork, int* info, size_t x,
+           size_t y) {
+  real.syevd(job, uplo, n, a, lda, w, work, lwork, iwork, liwork, info, x, y);
+  if (*lwork != -1) *info = 1;
+}
+void geev(const char* left, const char* right, const int* n, double* a, const int* lda, double* wr,
+          double* wi, double* vl, const int* ldvl, double* vr, const int* ldvr, double* work,
+          const int* lwork, int* info, size_t x, size_t y) {
+  real.geev(left, right, n, a, lda, wr, wi, vl, ldvl, vr, ldvr, work, lwork, info, x, y);
+  if (*lwork != -1) *info = 3;
+}
+}  // namespace stuck
+TEST(MatricesStuck, ValuesThatDoNotConvergeAreCounted) {
+  auto* const functions = const_cast<runtime::cpu::Lapack<double>*>(runtime::cpu::lapack<double>());
+  if (functions == nullptr) GTEST_SKIP() << "no LAPACK";
+  const World world(false);
+  const T a = from(world, Values{2, 1, 0, 1, 3, 1, 0, 1, 4}, {3, 3});
+  const auto message_of = [&](T& t, int32_t wanted) {
+    double out[9];
+    const size_t bytes = static_cast<size_t>(aster_ml_lazy_count(t)) * sizeof(double);
+    EXPECT_EQ(aster_ml_lazy_copy_out(out, bytes, t), wanted);
+    return wanted == 0 ? std::string() : message();
+  };
+  for (const int32_t wanted : {int32_t{ASTER_ML_NUMERIC}, int32_t{0}}) {
+    stuck::real = *functions;
+    if (wanted != 0) {
+      functions->gesdd = stuck::gesdd;
+      functions->syevd = stuck::syevd;
+      functions->geev = stuck::geev;
+    }
+    T u, s, vt, values, w, v, re, im, vectors;
+    OK(aster_ml_lazy_svd(u, s, vt, a, 0));
+    OK(aster_ml_lazy_svdvals(values, a));
+    OK(aster_ml_lazy_eigh(w, v, a, 0));
+    OK(aster_ml_lazy_eig(re, im, vectors, a));
+    const struct {
+      T& result;
+      const char* part;
+    } rows[] = {{s, "svd of matrix: 2 of its values did not converge"},
+                {values, "svdvals of matrix: 2 of its values did not converge"},
+                {w, "eigh of matrix: 1 of its values did not converge"},
+                {re, "eig of matrix: 3 of its values did not converge"}};
+    for (const auto& row : rows) {
+      const std::string said = message_of(row.result, wanted);
+      if (wanted != 0) {
+        EXPECT_NE(said.find(row.part), std::string::npos) << said;
+      }
+    }
+    *functions = stuck::real;
+  }
+}
+
 TEST(MatricesCompiled, BatchesOnThreads) {
   aster_ml_context_options options{};
   options.threads = 3;
