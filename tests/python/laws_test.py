@@ -51,7 +51,7 @@ def elements(x):
     bits = [raw[at : at + size] for at in range(0, len(raw), size)]
     if not dtypes.is_float(x.dtype):
         return bits
-    return ["nan" if nan else b for b, nan in zip(bits, (x != x).tolist())]
+    return ["nan" if nan else b for b, nan in zip(bits, (x != x).reshape(-1).tolist())]
 
 
 def hold_equal(a, b):

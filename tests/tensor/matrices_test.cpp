@@ -485,11 +485,16 @@ TEST(MatricesStuck, ValuesThatDoNotConvergeAreCounted) {
   auto* const functions = const_cast<runtime::cpu::Lapack<double>*>(runtime::cpu::lapack<double>());
   if (functions == nullptr) GTEST_SKIP() << "no LAPACK";
   const World world(false);
-  const T a = from(world, Values{2, 1, 0, 1, 3, 1, 0, 1, 4}, {3, 3});
+  constexpr size_t kSize = 200;  // small ones do not go there
+  Values elements(kSize * kSize);
+  for (size_t i = 0; i < kSize; ++i) {
+    elements[i * kSize + i] = static_cast<double>(i + 2);
+    if (i > 0) elements[i * kSize + i - 1] = elements[(i - 1) * kSize + i] = 1;
+  }
+  const T a = from(world, elements, {kSize, kSize});
   const auto message_of = [&](T& t, int32_t wanted) {
-    double out[9];
-    const size_t bytes = static_cast<size_t>(aster_ml_lazy_count(t)) * sizeof(double);
-    EXPECT_EQ(aster_ml_lazy_copy_out(out, bytes, t), wanted);
+    Values out(static_cast<size_t>(aster_ml_lazy_count(t)));
+    EXPECT_EQ(aster_ml_lazy_copy_out(out.data(), out.size() * sizeof(double), t), wanted);
     return wanted == 0 ? std::string() : message();
   };
   for (const int32_t wanted : {int32_t{ASTER_ML_NUMERIC}, int32_t{0}}) {
