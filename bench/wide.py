@@ -3,9 +3,10 @@
 
   bench/wide.py [--package DIR] [--sizes 256,1024] [--rounds 5] [--threads 1]
 
-Rounds go ours, theirs, ours, theirs, ...; the least CPU time of each counts, with more threads the
-least time, in milliseconds, and their ratio. Ours rounds every exact sum once; Arb's has a bound of its error. Bits of ours are compared
-with an integer's first. Arb has one thread whatever --threads says.
+Rounds go ours, theirs, ours, theirs, ...; the least CPU time of each counts, with more threads
+the least time, in milliseconds, and their ratio. Ours rounds every exact sum once; Arb's has a
+bound of its error. An element of ours is compared with integers' sum first. Arb has one thread
+whatever --threads says.
 """
 
 import argparse
