@@ -24,7 +24,7 @@ SLOW = re.compile(
     r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear"
     r"|program_load|lazy_backward"
     r"|state_(set|load|read|write|realize|set_layer|set_optimizer|(read|from)_\w+)"
-    r"|onnx_(read|from_bytes|run)"
+    r"|onnx_(read|from_bytes|run|compute)"
     r"|kernel_(add_source|from_\w+)"
     r"|(sgd|adam|lars|lamb|muon)_init|optimizer_(step\w*|get|realize)|layer_get"
     r"|tensor_(?!from_buffer|count|is_)\w+)$"

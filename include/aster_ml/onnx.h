@@ -101,6 +101,13 @@ ASTER_ML_API int64_t aster_ml_onnx_opset(const aster_ml_onnx *model, const char 
 ASTER_ML_API int32_t aster_ml_onnx_run(aster_ml_onnx_value *out, const aster_ml_onnx *model,
                                        const aster_ml_onnx_value *inputs);
 
+/* The same at once, by a program that is captured for inputs of these dtypes and sizes when they are
+ * met first (engine.h): later runs with them build nothing. As run where the graph decides by what
+ * inputs are, draws at random, where inputs or results are no tensors of numbers, or a capture is
+ * open. Errors: as run, as aster_ml_program_run. */
+ASTER_ML_API int32_t aster_ml_onnx_compute(aster_ml_onnx_value *out, const aster_ml_onnx *model,
+                                           const aster_ml_onnx_value *inputs);
+
 /* 1 if there is an operator of this name for that opset of its domain ("": ai.onnx). */
 ASTER_ML_API int32_t aster_ml_onnx_has_operator(const char *domain, const char *name,
                                                 int64_t opset);

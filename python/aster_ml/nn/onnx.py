@@ -99,7 +99,7 @@ class OnnxRunner:
             _native.onnx_value_push(given, self._value(name, inputs[name], spec, element, sizes))
         if debug:
             print(f"running {len(self.graph_inputs)} inputs to {len(self.graph_outputs)} outputs")
-        results = _native.onnx_run(self._model, given)
+        results = _native.onnx_compute(self._model, given)
         return {
             name: _python(_native.onnx_value_at(results, i))
             for i, name in enumerate(self.graph_outputs)

@@ -15,6 +15,7 @@ Status Model::weight(Ref* out, Run& run, const Weight& of) {
   }
   ASTER_TRY(of.sparse ? read_sparse(out, run.files, source, of.message)
                       : read_tensor(out, run.files, source, of.message));
+  (*out)->constant = true;
   ASTER_TRY(weight_index.set(&of, static_cast<uint32_t>(weights.size())));
   return weights.push(*out);
 }
@@ -153,10 +154,11 @@ int64_t dim_of(const aster_ml_onnx* model, bool output, size_t index, size_t axi
   return info == nullptr || axis >= info->type.shape.size() ? -1 : info->type.shape[axis];
 }
 
-Status run_model(Ref* out, Model& model, const Value& inputs) {
+Status run_model(Ref* out, Model& model, const Value& inputs, bool compiled) {
   Context& context = *model.context;
   engine::Engine* engine;
   ASTER_TRY(engine::engine_of(&engine, context));
+  if (compiled) return compute(out, model, *engine, inputs);
   Run run(model, *engine);
   Vec<Ref> given(context.heap()), results(context.heap());
   for (const Ref& input : inputs.items) ASTER_TRY(given.push(input));
@@ -279,9 +281,10 @@ int32_t aster_ml_onnx_has_operator(const char* domain, const char* name, int64_t
   return find_row(plain_domain(domain), name, opset) != nullptr ? 1 : 0;
 }
 
-int32_t aster_ml_onnx_run(aster_ml_onnx_value* out, const aster_ml_onnx* model,
-                          const aster_ml_onnx_value* inputs) {
-  ASTER_API();
+namespace {
+
+Status run_handle(aster_ml_onnx_value* out, const aster_ml_onnx* model,
+                  const aster_ml_onnx_value* inputs, bool compiled) {
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
   if (out == inputs) return ASTER_FAIL(kARGUMENT, "out is the value of the inputs");
   out->impl = nullptr;
@@ -298,8 +301,22 @@ int32_t aster_ml_onnx_run(aster_ml_onnx_value* out, const aster_ml_onnx* model,
     return ASTER_FAIL(kARGUMENT, "inputs are a sequence with a value for each of them");
   }
   Ref result;
-  ASTER_TRY(run_model(&result, *impl, *given->value));
+  ASTER_TRY(run_model(&result, *impl, *given->value, compiled));
   return hand_out(out, *impl->context, result);
+}
+
+}  // namespace
+
+int32_t aster_ml_onnx_run(aster_ml_onnx_value* out, const aster_ml_onnx* model,
+                          const aster_ml_onnx_value* inputs) {
+  ASTER_API();
+  return run_handle(out, model, inputs, false);
+}
+
+int32_t aster_ml_onnx_compute(aster_ml_onnx_value* out, const aster_ml_onnx* model,
+                              const aster_ml_onnx_value* inputs) {
+  ASTER_API();
+  return run_handle(out, model, inputs, true);
 }
 
 // ---- Values ----

@@ -159,7 +159,7 @@ void cast_to_texts(Op& op) {
   const Ref given = op.value(0);
   const Node x = op.in(0);
   const void* data = nullptr;
-  if (op.ok()) op.fail(fetch(&data, op.engine(), *given));
+  if (op.ok()) op.read(&data, *given);
   if (!op.ok()) return;
   Ref made;
   op.fail(make_texts(&made, op.heap(), x->shape()));

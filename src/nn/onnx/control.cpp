@@ -12,7 +12,7 @@ constexpr int64_t kMostTurns = 1 << 24;
 bool truth(Op& op, const Ref& value) {
   if (!value) return true;
   const void* data = nullptr;
-  op.fail(fetch(&data, op.engine(), *value));
+  op.read(&data, *value);
   if (op.ok() && (value->node()->dtype != DType::kBool || value->node()->count() != 1)) {
     op.fail(ASTER_FAIL(kDTYPE, "a condition that is %s", uop::brief(value->node()).text));
   }

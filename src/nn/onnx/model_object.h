@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aster_ml/onnx.h"
+#include "nn/onnx/compiled.h"
 #include "nn/onnx/run.h"
 
 namespace aster::nn::onnx {
@@ -15,7 +16,16 @@ struct Model : HandleObject {
         weight_index(of.heap()),
         weights(of.heap()),
         top(of.heap()),
-        inputs(of.heap()) {}
+        inputs(of.heap()),
+        kept_index(of.heap()),
+        kept_values(of.heap()),
+        compiled(of.heap()) {}
+
+  ~Model() {
+    for (Compiled* each : compiled) context->heap().destroy(each);
+  }
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
 
   Arena arena;
   Source source;
@@ -27,9 +37,22 @@ struct Model : HandleObject {
   Vec<Ref> weights;                           // those that were used
   Map<std::string_view, bool, TextHash> top;  // names of the outermost graph's weights
   Vec<const ValueInfo*> inputs;               // that are no weights
+  Map<std::string_view, uint32_t, TextHash> kept_index;  // what weights alone make, by name
+  Vec<Ref> kept_values;
+  Vec<Compiled*> compiled;  // one for each kind of inputs
+
 
   // A weight's value, read once.
   Status weight(Ref* out, Run& run, const Weight& of);
+  // What a name of the outermost graph stands for that weights alone make; empty: not known yet.
+  Ref kept(std::string_view name) const {
+    const uint32_t* found = kept_index.find(name);
+    return found == nullptr ? Ref() : kept_values[*found];
+  }
+  Status keep(std::string_view name, const Ref& value) {
+    ASTER_TRY(kept_index.set(name, static_cast<uint32_t>(kept_values.size())));
+    return kept_values.push(value);
+  }
   bool is_weight(const GraphProto& graph, std::string_view name) const {
     return &graph == &proto.graph && top.contains(name);
   }

@@ -68,6 +68,7 @@ Status Run::graph(Vec<Ref>* outputs, const GraphProto& graph, std::span<const Re
   }
   Heap& heap = engine.context.heap();
   Scope scope(heap, outer);
+  if (outer == nullptr) top_ = &scope;
   for (const Weight& weight : graph.weights) {
     Ref value;
     ASTER_TRY(model.weight(&value, *this, weight));
@@ -122,6 +123,11 @@ Status Run::node(const NodeProto& proto, Scope& scope, const Frame& frame) {
       return call(proto, function, scope, frame);
     }
   }
+  if (&scope == top_ && frame.function == nullptr) {
+    bool kept = false;
+    ASTER_TRY(take_kept(&kept, proto, scope));
+    if (kept) return kOk;
+  }
   const int64_t version = version_of(proto.domain, frame);
   const Row* row = find_row(proto.domain, proto.op, version);
   if (row == nullptr) {
@@ -132,6 +138,21 @@ Status Run::node(const NodeProto& proto, Scope& scope, const Frame& frame) {
                       static_cast<long long>(version));
   }
   return build(proto, *row, version, scope, frame);
+}
+
+Status Run::take_kept(bool* out, const NodeProto& proto, Scope& scope) {
+  for (const std::string_view name : proto.outputs) {
+    if (!name.empty() && !model.kept(name)) return kOk;
+  }
+  for (const std::string_view name : proto.outputs) {
+    if (!name.empty()) ASTER_TRY(scope.set(name, model.kept(name)));
+  }
+  *out = true;
+  return kOk;
+}
+
+void Run::look_at(const NodeProto& proto) {
+  if (looked == nullptr) looked = &proto;
 }
 
 Status Run::call(const NodeProto& proto, const FunctionProto& function, Scope& scope,
@@ -185,6 +206,9 @@ Status Run::build(const NodeProto& proto, const Row& row, int64_t version, Scope
     if (!row.controls) hold.emplace(g);
     row.build(op);
   }
+  if (op.random_) look_at(proto);
+  const bool constant = op.ok() && !row.controls && !op.random_ && op.all_constant();
+  const bool outermost = &scope == top_ && frame.function == nullptr;
   for (size_t i = 0; i < op.outputs_.size() && op.ok(); ++i) {
     if (!op.wants(i)) continue;
     if (!op.outputs_[i]) {
@@ -192,8 +216,10 @@ Status Run::build(const NodeProto& proto, const Row& row, int64_t version, Scope
       break;
     }
     Value& value = *op.outputs_[i];
+    if (constant) value.constant = true;
     if (value.known && value.kind == Kind::kTensor) op.fail(fold(value));
     if (op.ok()) op.fail(scope.set(proto.outputs[i], op.outputs_[i]));
+    if (op.ok() && constant && outermost) op.fail(model.keep(proto.outputs[i], op.outputs_[i]));
   }
   return op.ok() ? kOk : told(op, proto, op.status());
 }
@@ -224,8 +250,22 @@ Status Op::gather() {
     }
     ASTER_TRY(inputs_.push(std::move(value)));
   }
+  // What weights alone make is computed once for all runs.
+  if (!all_known() && run.engine.recording == nullptr) {
+    for (const Ref& input : inputs_) {
+      if (input && input->known && input->kind == Kind::kTensor && !is_stored(*input)) {
+        const void* data;
+        ASTER_TRY(fetch(&data, engine(), *input));
+      }
+    }
+  }
   for (size_t i = 0; i < proto.outputs.size(); ++i) ASTER_TRY(outputs_.push(Ref()));
   return kOk;
+}
+
+void Op::read(const void** out, Value& given) {
+  if (!given.known) run.look_at(proto);
+  fail(fetch(out, engine(), given));
 }
 
 Ref Op::value(size_t i) {
@@ -248,7 +288,7 @@ template <typename T>
 std::span<const T> Op::elements(size_t i, bool floats) {
   if (in(i) == nullptr) return {};
   const void* data = nullptr;
-  fail(fetch(&data, engine(), *inputs_[i]));
+  read(&data, *inputs_[i]);
   if (!ok()) return {};
   const Node node = inputs_[i]->node();
   if (!floats && dtype::is_float(node->dtype)) {
@@ -356,6 +396,13 @@ bool Op::all_known() const {
   if (random_) return false;
   for (const Ref& input : inputs_) {
     if (input && !input->known) return false;
+  }
+  return true;
+}
+
+bool Op::all_constant() const {
+  for (const Ref& input : inputs_) {
+    if (input && !input->constant) return false;
   }
   return true;
 }

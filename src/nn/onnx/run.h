@@ -66,10 +66,14 @@ class Run {
   // The file of the model, where tensors of attributes lie.
   const Source& files_source() const;
 
+  // The node decides by what inputs are, or draws at random: the graph is for this run alone.
+  void look_at(const NodeProto& proto);
+
   Model& model;
   engine::Engine& engine;
   Graph& g;
   Files files;
+  const NodeProto* looked = nullptr;  // the first such node
 
  private:
   Status nodes(std::span<const NodeProto> nodes, Scope& scope, const Frame& frame);
@@ -80,6 +84,9 @@ class Run {
                const Frame& frame);
   int64_t version_of(std::string_view domain, const Frame& frame) const;
   Status fold(Value& value);
+  // What the model keeps of a node of its outermost graph.
+  Status take_kept(bool* out, const NodeProto& proto, Scope& scope);
+  const Scope* top_ = nullptr;
   uint64_t steps_ = 0;
 };
 
@@ -142,6 +149,9 @@ class Op {
   void set(size_t i, const Ref& value);
   void set(const Ref& value) { set(size_t{0}, value); }
   bool all_known() const;
+  bool all_constant() const;
+  // The elements of a value, as fetch: what is built depends on them.
+  void read(const void** out, Value& given);
 
   // The results are others in every run.
   void set_random() { random_ = true; }

@@ -144,6 +144,13 @@ Status interpret_small(engine::Engine& engine, Value& value, const Vec<Node>& le
 
 }  // namespace
 
+bool is_stored(const Value& value) {
+  if (value.element == kText) return true;
+  Node node = value.node();
+  while (node != nullptr && uop::is_movement(node->op)) node = node->src(0);
+  return node == nullptr || node->op == uop::Op::kBuffer || uop::is_const(node);
+}
+
 Status fetch(const void** out, engine::Engine& engine, Value& value) {
   if (value.kind != Kind::kTensor || value.element == kText) {
     return ASTER_FAIL(kDTYPE, "a tensor of numbers is needed, %s is given",

@@ -38,7 +38,8 @@ class Value {
   uint32_t references = 1;
   Kind kind = Kind::kNone;  // kNone: an optional without a value
   int32_t element = 0;      // of a tensor, or of the tensors of a sequence
-  bool known = false;       // whether it is the same in every run
+  bool known = false;       // whether it is the same in every run for inputs of these sizes
+  bool constant = false;    // whether it is made of weights alone
   Shared cell;              // of a tensor whose elements are no texts
   Vec<Word> shape;          // of texts
   Vec<Text> texts;
@@ -60,6 +61,9 @@ Status make_texts(Ref* out, Heap& heap, Words shape);
 // The elements of a tensor in host memory, row-major, computed if they are not there. The value is
 // a Buffer from then on. Errors: as realize.
 Status fetch(const void** out, engine::Engine& engine, Value& value);
+
+// Whether a tensor is memory, a view of it, or a constant: nothing is to be computed.
+bool is_stored(const Value& value);
 
 // Where a model's files are. directory: of external data; empty: there is none.
 struct Files {
