@@ -14,6 +14,7 @@ namespace aster::nn::onnx {
 // One row of ops.def each.
 #define ONNX(domain, name, since, until, builder) void builder(Op& op);
 #define CONTROL(domain, name, since, until, builder) void builder(Op& op);
+#define SCALED(domain, name, since, until, builder) void builder(Op& op);
 namespace build {
 #include "nn/onnx/ops.def"
 }

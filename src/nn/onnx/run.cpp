@@ -200,6 +200,7 @@ Status told(const Op& op, const NodeProto& proto, Status status) {
 Status Run::build(const NodeProto& proto, const Row& row, int64_t version, Scope& scope,
                   const Frame& frame) {
   Op op(*this, proto, version, scope, frame);
+  op.literals_ = row.literals;
   op.fail(op.gather());
   if (op.ok()) {
     std::optional<Graph::Hold> hold;
@@ -273,11 +274,25 @@ Ref Op::value(size_t i) {
   return has(i) ? inputs_[i] : Ref();
 }
 
+Node Op::literal(Value& given) {
+  const Node node = given.node();
+  const void* data = nullptr;
+  fail(fetch(&data, engine(), given));
+  if (!ok()) return nullptr;
+  Word word = 0;
+  dtype::convert(&word, dtype::is_float(node->dtype) ? DType::kFloat64 : DType::kInt64, data,
+                 node->dtype, 1);
+  return g.constant_word(node->dtype, word, node->shape());
+}
+
 Node Op::in(size_t i) {
   if (!ok()) return nullptr;
   const Ref given = value(i);
   if (!given) return nullptr;
-  if (given->kind == Kind::kTensor && given->element != kText) return given->node();
+  if (given->kind == Kind::kTensor && given->element != kText) {
+    const bool one = given->constant && given->node() != nullptr && given->node()->count() == 1;
+    return one && literals_ ? literal(*given) : given->node();
+  }
   fail(ASTER_FAIL(kDTYPE, "operand %zu is no tensor of numbers", i));
   return nullptr;
 }

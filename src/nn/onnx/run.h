@@ -20,7 +20,10 @@ struct Row {
   int32_t since, until;  // opsets; 0: still
   void (*build)(Op& op);
   // Runs graphs, and keeps no node while it does: what they are done with is given back.
-  bool controls = false;
+  bool controls;
+  // Weights of one element are numbers in kernels, not memory that they read. Scales are not: of
+  // those every layer has others, which would be kernels of their own.
+  bool literals;
 };
 const Row* find_row(std::string_view domain, std::string_view name, int64_t version);
 // The greatest opset that is understood of a domain; 0: none is.
@@ -175,10 +178,12 @@ class Op {
   template <typename T>
   std::span<const T> elements(size_t i, bool floats);
   Status gather();
+  Node literal(Value& given);
   Vec<Ref> inputs_, outputs_;
   Arena arena_;
   Status status_;
   bool random_ = false;
+  bool literals_ = true;
   char name_[80];
 };
 

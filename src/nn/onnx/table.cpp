@@ -7,9 +7,11 @@ namespace aster::nn::onnx {
 namespace {
 
 #define ONNX(domain, name, since, until, builder) \
-  {domain, name, since, until, build::builder, false},
+  {domain, name, since, until, build::builder, false, true},
 #define CONTROL(domain, name, since, until, builder) \
-  {domain, name, since, until, build::builder, true},
+  {domain, name, since, until, build::builder, true, true},
+#define SCALED(domain, name, since, until, builder) \
+  {domain, name, since, until, build::builder, false, false},
 constexpr Row kRows[] = {
 #include "nn/onnx/ops.def"
 };
