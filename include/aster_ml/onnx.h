@@ -101,12 +101,22 @@ ASTER_ML_API int64_t aster_ml_onnx_opset(const aster_ml_onnx *model, const char 
 ASTER_ML_API int32_t aster_ml_onnx_run(aster_ml_onnx_value *out, const aster_ml_onnx *model,
                                        const aster_ml_onnx_value *inputs);
 
-/* The same at once, by a program that is captured for inputs of these dtypes and sizes when they are
- * met first (engine.h): later runs with them build nothing. As run where the graph decides by what
+/* The same at once, by a program that is captured when inputs of these dtypes and sizes are met
+ * first (engine.h): later runs with them build nothing. Where the file gives axes of inputs no
+ * number, the first sizes have a program of their own, and the second ones one with variables
+ * (symbolic.h), which serves all up to a bound, the power of two from twice these on. As run where the graph decides by what
  * inputs are, draws at random, where inputs or results are no tensors of numbers, or a capture is
  * open. Errors: as run, as aster_ml_program_run. */
 ASTER_ML_API int32_t aster_ml_onnx_compute(aster_ml_onnx_value *out, const aster_ml_onnx *model,
                                            const aster_ml_onnx_value *inputs);
+
+/* Programs that compute has made of the model; symbolic: only those with variables. 0 for an empty
+ * handle. */
+ASTER_ML_API size_t aster_ml_onnx_program_count(const aster_ml_onnx *model, int32_t symbolic);
+
+/* Why each size has a program of its own: the operator that has no rule for variables, as a
+ * message. Null where none was met. Owns: the model. */
+ASTER_ML_API const char *aster_ml_onnx_refusal(const aster_ml_onnx *model);
 
 /* 1 if there is an operator of this name for that opset of its domain ("": ai.onnx). */
 ASTER_ML_API int32_t aster_ml_onnx_has_operator(const char *domain, const char *name,

@@ -276,6 +276,21 @@ int64_t aster_ml_onnx_opset(const aster_ml_onnx* model, const char* domain) {
   return 0;
 }
 
+size_t aster_ml_onnx_program_count(const aster_ml_onnx* model, int32_t symbolic) {
+  const Model* impl = model_of(model);
+  if (impl == nullptr) return 0;
+  const auto counts = [&](const Compiled* each) {
+    return each->program.impl != nullptr && (symbolic == 0 || each->symbolic());
+  };
+  return static_cast<size_t>(std::ranges::count_if(impl->compiled, counts));
+}
+
+const char* aster_ml_onnx_refusal(const aster_ml_onnx* model) {
+  const Model* impl = model_of(model);
+  if (impl == nullptr || impl->refused.view().empty()) return nullptr;
+  return const_cast<Model*>(impl)->refused.c_str();
+}
+
 int32_t aster_ml_onnx_has_operator(const char* domain, const char* name, int64_t opset) {
   if (domain == nullptr || name == nullptr) return 0;
   return find_row(plain_domain(domain), name, opset) != nullptr ? 1 : 0;

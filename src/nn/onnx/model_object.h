@@ -19,7 +19,8 @@ struct Model : HandleObject {
         inputs(of.heap()),
         kept_index(of.heap()),
         kept_values(of.heap()),
-        compiled(of.heap()) {}
+        compiled(of.heap()),
+        refused(of.heap()) {}
 
   ~Model() {
     for (Compiled* each : compiled) context->heap().destroy(each);
@@ -40,6 +41,7 @@ struct Model : HandleObject {
   Map<std::string_view, uint32_t, TextHash> kept_index;  // what weights alone make, by name
   Vec<Ref> kept_values;
   Vec<Compiled*> compiled;  // one for each kind of inputs
+  Text refused;             // why there is none for all sizes; empty: there may be
 
 
   // A weight's value, read once.

@@ -8,6 +8,7 @@
 #include "dtype/convert.h"
 #include "engine/engine.h"
 #include "nn/onnx/model_object.h"
+#include "nn/onnx/symbolic.h"
 
 namespace aster::nn::onnx {
 
@@ -205,7 +206,11 @@ Status Run::build(const NodeProto& proto, const Row& row, int64_t version, Scope
   if (op.ok()) {
     std::optional<Graph::Hold> hold;
     if (!row.controls) hold.emplace(g);
-    row.build(op);
+    if (op.any_symbolic()) {
+      build_symbolic(op, row);
+    } else {
+      row.build(op);
+    }
   }
   if (op.random_) look_at(proto);
   const bool constant = op.ok() && !row.controls && !op.random_ && op.all_constant();
@@ -236,6 +241,8 @@ Op::Op(Run& owner, const NodeProto& node, int64_t opset, const Scope& names, con
       frame(in),
       inputs_(heap()),
       outputs_(heap()),
+      shown_(heap()),
+      sized_(heap()),
       arena_(owner.engine.context.blocks()) {
   const size_t size = std::min(node.op.size(), sizeof(name_) - 1);
   std::copy_n(node.op.data(), size, name_);
@@ -252,7 +259,7 @@ Status Op::gather() {
     ASTER_TRY(inputs_.push(std::move(value)));
   }
   // What weights alone make is computed once for all runs.
-  if (!all_known() && run.engine.recording == nullptr) {
+  if (!all_known() && (run.engine.recording == nullptr || run.capturing)) {
     for (const Ref& input : inputs_) {
       if (input && input->known && input->kind == Kind::kTensor && !is_stored(*input)) {
         const void* data;
@@ -265,7 +272,7 @@ Status Op::gather() {
 }
 
 void Op::read(const void** out, Value& given) {
-  if (!given.known) run.look_at(proto);
+  if (!given.known || !given.sizes.empty()) run.look_at(proto);
   fail(fetch(out, engine(), given));
 }
 
@@ -290,6 +297,7 @@ Node Op::in(size_t i) {
   const Ref given = value(i);
   if (!given) return nullptr;
   if (given->kind == Kind::kTensor && given->element != kText) {
+    if (i < shown_.size() && shown_[i] != nullptr) return shown_[i];
     const bool one = given->constant && given->node() != nullptr && given->node()->count() == 1;
     return one && literals_ ? literal(*given) : given->node();
   }
@@ -415,6 +423,36 @@ bool Op::all_known() const {
   return true;
 }
 
+bool Op::any_symbolic() const {
+  return std::ranges::any_of(inputs_, [](const Ref& input) { return input && is_symbolic(*input); });
+}
+
+void Op::show(std::span<const Node> nodes, std::span<const size_t> places) {
+  shown_.clear();
+  if (nodes.empty()) return;
+  fail(shown_.resize(inputs_.size(), nullptr));
+  for (size_t i = 0; i < nodes.size() && ok(); ++i) shown_[places[i]] = nodes[i];
+}
+
+bool Op::sized_operand(aster_ml_lazy* out, Node node) const {
+  for (const Ref& input : inputs_) {
+    const bool found = input && is_symbolic(*input) && input->sizes.empty() && input->node() == node;
+    if (!found) continue;
+    *out = input->cell.handle();
+    return true;
+  }
+  return false;
+}
+
+Status Op::keep_sized(aster_ml_lazy* made) {
+  engine::Lazy* cell = tensor::cell(made);
+  if (cell == nullptr || cell->sized == nullptr) return kOk;
+  Shared kept;
+  made->impl = nullptr;
+  ASTER_TRY(Shared::take(&kept, cell, false));
+  return sized_.push(std::move(kept));
+}
+
 bool Op::all_constant() const {
   for (const Ref& input : inputs_) {
     if (input && !input->constant) return false;
@@ -425,6 +463,14 @@ bool Op::all_constant() const {
 void Op::set(size_t i, Node node, int32_t element) {
   if (!ok() || !wants(i)) return;
   Ref made;
+  for (const Shared& cell : sized_) {
+    if (cell.node() != node || node == nullptr) continue;
+    fail(make_value(&made, heap(), Kind::kTensor, element != 0 ? element : element_of(node->dtype)));
+    if (!ok()) return;
+    made->cell = cell;
+    outputs_[i] = std::move(made);
+    return;
+  }
   fail(make_tensor(&made, engine(), node, element, all_known()));
   if (ok()) outputs_[i] = std::move(made);
 }

@@ -77,6 +77,7 @@ class Run {
   Graph& g;
   Files files;
   const NodeProto* looked = nullptr;  // the first such node
+  bool capturing = false;             // for a program of the model's own
 
  private:
   Status nodes(std::span<const NodeProto> nodes, Scope& scope, const Frame& frame);
@@ -153,6 +154,10 @@ class Op {
   void set(const Ref& value) { set(size_t{0}, value); }
   bool all_known() const;
   bool all_constant() const;
+  bool any_symbolic() const;
+  // What builders see of some operands; none: those again that are.
+  void show(std::span<const Node> nodes, std::span<const size_t> places);
+  Ref result(size_t i) const { return i < outputs_.size() ? outputs_[i] : Ref(); }
   // The elements of a value, as fetch: what is built depends on them.
   void read(const void** out, Value& given);
 
@@ -179,7 +184,13 @@ class Op {
   std::span<const T> elements(size_t i, bool floats);
   Status gather();
   Node literal(Value& given);
+  // The handle of an operand of symbolic sizes whose present part node is.
+  bool sized_operand(aster_ml_lazy* out, Node node) const;
+  // Keeps a result of symbolic sizes, whose present part set() may be given.
+  Status keep_sized(aster_ml_lazy* made);
   Vec<Ref> inputs_, outputs_;
+  Vec<Node> shown_;
+  Vec<Shared> sized_;
   Arena arena_;
   Status status_;
   bool random_ = false;
@@ -194,22 +205,25 @@ Status Op::through(std::span<Node> results, F f, std::span<const Node> in) {
   Graph::Hold hold(g);
   aster_ml_lazy inputs[kMost] = {}, outs[kMost] = {};
   const aster_ml_lazy* given[kMost] = {};
+  bool borrowed[kMost] = {};
   Status done = ok() ? kOk : status_;
   for (size_t i = 0; i < in.size() && done.ok(); ++i) {
     if (in[i] == nullptr) continue;
+    given[i] = &inputs[i];
+    borrowed[i] = sized_operand(&inputs[i], in[i]);
+    if (borrowed[i]) continue;
     engine::Lazy* cell;
     done = engine::lazy_create(&cell, engine(), in[i]);
-    if (!done.ok()) break;
-    inputs[i].impl = cell->handle;
-    given[i] = &inputs[i];
+    if (done.ok()) inputs[i].impl = cell->handle;
   }
   if (done.ok()) done = Status{f(outs, given)};
   for (size_t i = 0; i < results.size(); ++i) {
     results[i] = done.ok() ? tensor::node(&outs[i]) : nullptr;
+    if (done.ok()) done = keep_sized(&outs[i]);
     aster_ml_lazy_free(&outs[i]);
   }
   for (size_t i = 0; i < in.size(); ++i) {
-    if (given[i] != nullptr) aster_ml_lazy_free(&inputs[i]);
+    if (given[i] != nullptr && !borrowed[i]) aster_ml_lazy_free(&inputs[i]);
   }
   return done;
 }

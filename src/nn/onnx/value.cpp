@@ -4,6 +4,7 @@
 
 #include "device/device.h"
 #include "engine/engine.h"
+#include "engine/recording.h"
 #include "runtime/reference/interpret.h"
 
 namespace aster::nn::onnx {
@@ -163,8 +164,13 @@ Status fetch(const void** out, engine::Engine& engine, Value& value) {
     if (small) {
       ASTER_TRY(interpret_small(engine, value, leaves));
     } else {
+      // A capture that only compiles still needs what weights make.
+      engine::Recording* recording = engine.recording;
+      const bool dry = recording != nullptr && std::exchange(recording->dry, false);
       engine::Lazy* cell = &value.cell.cell();
-      ASTER_TRY(tensor::realize_stored({&cell, 1}));
+      const Status status = tensor::realize_stored({&cell, 1});
+      if (dry) recording->dry = true;
+      ASTER_TRY(status);
       if (!is_host_buffer(value.node())) {
         return ASTER_FAIL(kUNSUPPORTED, "sizes and conditions of a model on another device");
       }
