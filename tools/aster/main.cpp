@@ -48,7 +48,7 @@ const std::vector<Command>& commands() {
        "runs an ONNX model",
        run_model,
        {{"inputs", "DIR", "input_I.pb (or .npy), or NAME.npy, for each input; or a file .npz"},
-        {"outputs", "DIR", "where output_I.pb is written for each output"},
+        {"outputs", "DIR", "made; output_I.pb is written there; or a file .npz"},
         {"format", "FORMAT", "of outputs: pb, or npy (pb)"},
         {"batch", "LIST", "instead: a file of lines MODEL, INPUTS and OUTPUTS with tabs between"}},
        "MODEL.onnx"},

@@ -106,6 +106,59 @@ std::string to_npy(Lazy& tensor) {
                 std::string("a tensor of ") + aster_ml_dtype_name(dtype) + " as an array of NumPy"};
 }
 
+namespace {
+
+uint32_t crc_of(const std::string& bytes) {
+  uint32_t crc = ~0u;
+  for (const char c : bytes) {
+    crc ^= static_cast<uint8_t>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xEDB88320u : 0u);
+  }
+  return ~crc;
+}
+
+void put(std::string& out, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 255);
+}
+
+}  // namespace
+
+std::string to_zip(const Members& members) {
+  std::string out, directory;
+  for (const auto& [name, bytes] : members) {
+    if (bytes.size() + out.size() + name.size() > 0xFFFFFF00u || name.size() > 0xFFFF)
+      throw Failure{2, "'" + name + "' is too large for an archive"};
+    std::string fields;  // what the file's header and its entry have in common
+    put(fields, 20, 2);
+    put(fields, 0x800, 2);  // names are UTF-8
+    put(fields, 0, 2);      // stored
+    put(fields, 0x00210000, 4);
+    put(fields, crc_of(bytes), 4);
+    put(fields, bytes.size(), 4);
+    put(fields, bytes.size(), 4);
+    put(fields, name.size(), 2);
+    put(fields, 0, 2);
+    put(directory, 0x02014b50, 4);
+    put(directory, 20, 2);
+    directory += fields;
+    put(directory, 0, 10);
+    put(directory, out.size(), 4);
+    directory += name;
+    put(out, 0x04034b50, 4);
+    out += fields + name + bytes;
+  }
+  const size_t begin = out.size();
+  out += directory;
+  put(out, 0x06054b50, 4);
+  put(out, 0, 4);
+  put(out, members.size(), 2);
+  put(out, members.size(), 2);
+  put(out, directory.size(), 4);
+  put(out, begin, 4);
+  put(out, 0, 2);
+  return out;
+}
+
 std::string member_of(const Context& context, const std::string& archive, const std::string& name) {
   State state;
   check(aster_ml_state_read_zip(state.get(), context.get(), archive.c_str()));

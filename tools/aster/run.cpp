@@ -33,6 +33,20 @@ bool exists(const std::string& path) {
   return stat(path.c_str(), &about) == 0;
 }
 
+// Makes a folder and those around it.
+void make_folder(const std::string& path) {
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (!part.empty() && !exists(part) && mkdir(part.c_str(), 0777) != 0 && errno != EEXIST)
+      throw Failure{1, "making folder '" + part + "': " + std::strerror(errno)};
+    if (end == std::string::npos) return;
+  }
+}
+
+bool is_archive(const std::string& path) {
+  return path.size() > 4 && path.compare(path.size() - 4, 4, ".npz") == 0;
+}
+
 // A call on a model: what it cannot do is status 2.
 void check_model(int32_t status) {
   try {
@@ -56,7 +70,7 @@ void read_input(OnnxValue& out, const Context& context, const std::string& input
   const std::string stem = inputs + "/input_" + std::to_string(index);
   if (exists(stem + ".pb")) return read_value(out, context, contents(stem + ".pb"), kind);
   std::string bytes;
-  if (inputs.size() > 4 && inputs.compare(inputs.size() - 4, 4, ".npz") == 0) {
+  if (is_archive(inputs)) {
     bytes = member_of(context, inputs, name + ".npy");
   } else if (exists(stem + ".npy")) {
     bytes = contents(stem + ".npy");
@@ -115,8 +129,11 @@ void run_case(const Context& context, const Case& one) {
                type.kind == ASTER_ML_ONNX_NONE ? ASTER_ML_ONNX_TENSOR : type.kind);
     check(aster_ml_onnx_value_push(inputs.get(), value.get()));
   }
-  check_model(aster_ml_onnx_run(results.get(), model.get(), inputs.get()));
+  check_model(aster_ml_onnx_compute(results.get(), model.get(), inputs.get()));
   realize(results);
+  const bool archive = is_archive(one.outputs);
+  Members members;
+  if (!archive) make_folder(one.outputs);
   for (size_t i = 0; i < aster_ml_onnx_value_count(results.get()); ++i) {
     aster_ml_onnx_type type{};
     type.struct_size = sizeof(type);
@@ -124,14 +141,18 @@ void run_case(const Context& context, const Case& one) {
     OnnxValue value;
     check_model(aster_ml_onnx_value_at(value.get(), results.get(), i));
     const std::string stem = one.outputs + "/output_" + std::to_string(i);
-    if (one.format == "npy") {
+    if (archive || one.format == "npy") {
       Lazy tensor;
       check_model(aster_ml_onnx_value_get(tensor.get(), value.get()));
-      write_file(stem + ".npy", to_npy(tensor));
+      const std::string bytes = to_npy(tensor);
+      const std::string name = name_of(aster_ml_onnx_output_name(model.get(), i));
+      if (archive) members.emplace_back(name + ".npy", bytes);
+      if (!archive) write_file(stem + ".npy", bytes);
     } else {
       write_file(stem + ".pb", message_of(value, kind_of(type.kind, value)));
     }
   }
+  if (archive) write_file(one.outputs, to_zip(members));
 }
 
 std::vector<Case> read_list(const std::string& path, const std::string& format) {

@@ -1,5 +1,6 @@
 // The public functions of models and values.
 #include <algorithm>
+#include <cstdio>
 
 #include "engine/engine.h"
 #include "nn/layer.h"
@@ -81,11 +82,21 @@ Status keep_name(Vec<Text>& names, std::string_view name) {
   return names.push(std::move(text));
 }
 
-Status fill_model(Model& model, Source source, std::string_view directory) {
+// Reads the messages of a file, or of bytes where there is no path.
+Status read_messages(Model& model, const char* path) {
+  const Status status = read_model(&model.proto, model.arena, model.source.bytes());
+  if (status.code != ASTER_ML_FORMAT) return status;
+  char why[300];
+  std::snprintf(why, sizeof(why), "%s", SavedError::message());
+  return path == nullptr ? ASTER_FAIL(kFORMAT, "no ONNX model: %s", why)
+                         : ASTER_FAIL(kFORMAT, "'%s' is no ONNX model: %s", brief_path(path), why);
+}
+
+Status fill_model(Model& model, Source source, std::string_view directory, const char* path) {
   model.source = std::move(source);
   model.directory << directory;
   ASTER_TRY(model.directory.status());
-  ASTER_TRY(read_model(&model.proto, model.arena, model.source.bytes()));
+  ASTER_TRY(read_messages(model, path));
   ASTER_TRY(check_opsets(model.proto));
   const GraphProto& graph = model.proto.graph;
   for (const Weight& weight : graph.weights) ASTER_TRY(model.top.set(weight.name, true));
@@ -101,7 +112,8 @@ Status fill_model(Model& model, Source source, std::string_view directory) {
   return kOk;
 }
 
-Status make_model(aster_ml_onnx* out, Context& context, Source source, std::string_view directory) {
+Status make_model(aster_ml_onnx* out, Context& context, Source source, std::string_view directory,
+                  const char* path) {
   Model* model = context.heap().create<Model>(context);
   if (model == nullptr) return out_of_memory(sizeof(Model));
   Status status = handle_init(model, context, destroy_model);
@@ -110,7 +122,7 @@ Status make_model(aster_ml_onnx* out, Context& context, Source source, std::stri
     return status;
   }
   scope_remove(model);
-  status = fill_model(*model, std::move(source), directory);
+  status = fill_model(*model, std::move(source), directory, path);
   if (status.ok()) {
     out->impl = model->handle;
   } else {
@@ -192,7 +204,7 @@ int32_t aster_ml_onnx_read(aster_ml_onnx* out, const aster_ml_context* context, 
                                   : slash == std::string_view::npos
                                       ? std::string_view(".")
                                       : aster::text_slice(whole, 0, slash);
-  return make_model(out, *impl, std::move(source), folder);
+  return make_model(out, *impl, std::move(source), folder, path);
 }
 
 int32_t aster_ml_onnx_from_bytes(aster_ml_onnx* out, const aster_ml_lazy* bytes) {
@@ -205,7 +217,7 @@ int32_t aster_ml_onnx_from_bytes(aster_ml_onnx* out, const aster_ml_lazy* bytes)
   ASTER_TRY(lock.status());
   aster::nn::Source source;
   ASTER_TRY(aster::nn::tensor_bytes(&source, bytes));
-  return make_model(out, context, std::move(source), {});
+  return make_model(out, context, std::move(source), {}, nullptr);
 }
 
 int32_t aster_ml_onnx_free(aster_ml_onnx* model) {

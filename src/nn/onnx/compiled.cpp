@@ -25,7 +25,9 @@ namespace {
 
 // Sizes from which on no program is made for all of them: they are bounds of memory.
 constexpr Word kMostSize = Word{1} << 24;
-constexpr Word kLeastBound = 8;
+// A run of a program with variables may cost what its bounds cost: programs are made for bounds that
+// are powers of two, and serve sizes down to this part of them.
+constexpr Word kSlack = 4;
 
 bool is_numbers(const Ref& value) {
   return value->kind == Kind::kTensor && value->element != kText;
@@ -405,8 +407,8 @@ Status variable_key(bool* out, Vec<Word>* key, Vec<Word>* bounds, const Model& m
       if (which == names.size()) {
         ASTER_TRY(names.push(name));
         ASTER_TRY(values.push(size));
-        const auto most = std::bit_ceil(static_cast<uint64_t>(2 * size));
-        ASTER_TRY(bounds->push(std::max(static_cast<Word>(most), kLeastBound)));
+        const auto most = static_cast<Word>(std::bit_ceil(static_cast<uint64_t>(size)));
+        ASTER_TRY(bounds->push(std::max(most, kSlack)));
       }
       if (values[which] != size) return kOk;
       ASTER_TRY(key->push(-1 - static_cast<Word>(which)));
@@ -425,7 +427,10 @@ Status find_variable(Compiled** out, const Model& model, const Vec<Word>& key, I
     ASTER_TRY(values_of(&values, *each, inputs));
     ASTER_TRY(in_order(&ordered, *each, values));
     bool fits = aster_ml_program_is_for(&each->program, ordered.data(), ordered.size()) != 0;
-    for (size_t i = 0; i < values.size(); ++i) fits = fits && values[i] <= each->variables[i].most;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const Word most = each->variables[i].most;
+      fits = fits && values[i] <= most && most <= kSlack * values[i];
+    }
     if (fits) *out = each;
   }
   return kOk;

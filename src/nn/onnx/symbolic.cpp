@@ -104,10 +104,6 @@ class Chain {
     owned_ = false;
     take(op_, i, &now_, element_);
   }
-  void finish_as(int32_t element) {
-    element_ = element;
-    finish();
-  }
 
  private:
   void drop() {
