@@ -89,18 +89,18 @@ def mlp(batch="batch"):
     return g.model([("x", F32, [batch, 784])], [(x, F32, [batch, 10])])
 
 
-def resnet18(batch="batch", size=224):
+def resnet18(batch="batch", size=224, widths=(64, 128, 256, 512)):
     g = Graph()
-    x = g.conv("x", 64, 3, 7, 2)
+    x = g.conv("x", widths[0], 3, 7, 2)
     x = g("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
-    ins = 64
-    for stage, outs in enumerate((64, 128, 256, 512)):
+    ins = widths[0]
+    for stage, outs in enumerate(widths):
         for block in range(2):
             stride = 2 if stage > 0 and block == 0 else 1
             y = g.conv(g.conv(x, outs, ins, 3, stride), outs, outs, 3, relu=None)
             short = x if ins == outs else g.conv(x, outs, ins, 1, stride, relu=None)
             x, ins = g("Relu", g("Add", y, short)), outs
-    y = g.head(x, 512)
+    y = g.head(x, ins)
     return g.model([("x", F32, [batch, 3, size, size])], [(y, F32, [batch, 1000])])
 
 

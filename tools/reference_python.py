@@ -37,6 +37,7 @@ PARTS = [
     ("nn.state", ["nn/state"], None),
     ("nn.datasets", ["nn/datasets"], None),
     ("nn.onnx", ["nn/onnx"], None),
+    ("nn.onnx.export", ["nn/onnx_export"], None),
     ("llm.gguf", ["llm/gguf"], None),
 ]
 # What other modules of the package use.

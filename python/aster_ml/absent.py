@@ -61,7 +61,7 @@ REASONS: dict[str, dict[str, str]] = {
         "add_to_ctx invalid_outputs pm_ctx renumber_invalid_outputs".split(), _GRAPHS
     ),
     "nn.state": {"accept_filename": "a decorator of its own loaders"},
-    "nn.onnx": {"*": "the library reads and runs models: OnnxRunner and OnnxValue"},
+    "nn.onnx": {"*": "the library reads, runs and writes models: OnnxRunner, OnnxValue, export"},
     "llm": {"*": "models and their server are programs, not parts of this package"},
     "tensor": {
         **dict.fromkeys(

@@ -148,7 +148,8 @@ class Models : public ::testing::Test {
       EXPECT_EQ(aster_ml_onnx_value_push(&inputs, &one), 0);
       aster_ml_onnx_value_free(&one);
     }
-    const int32_t status = aster_ml_onnx_run(out, &model, &inputs);
+    const auto function = computes_ ? aster_ml_onnx_compute : aster_ml_onnx_run;
+    const int32_t status = function(out, &model, &inputs);
     aster_ml_onnx_value_free(&inputs);
     return status;
   }
@@ -169,7 +170,15 @@ class Models : public ::testing::Test {
     return last.message;
   }
 
+  uint64_t scheduled() {
+    aster_ml_engine_counters counters{};
+    counters.struct_size = sizeof(counters);
+    EXPECT_EQ(aster_ml_engine_count(&counters, &context_), 0);
+    return counters.kernels_scheduled;
+  }
+
   aster_ml_context context_{};
+  bool computes_ = false;  // by aster_ml_onnx_compute
 };
 
 TEST_F(Models, ALayerRunsForEveryBatch) {
@@ -206,6 +215,91 @@ TEST_F(Models, ALayerRunsForEveryBatch) {
     aster_ml_onnx_value_free(&results);
   }
   aster_ml_onnx_free(&model);
+}
+
+// Every size is that of other rows; what is computed is compared with loops.
+TEST_F(Models, OneProgramServesManySizes) {
+  const std::vector<float> w = {1, -2, 3, 4, -5, 6}, b = {0.5f, -1};
+  aster_ml_onnx model{};
+  computes_ = true;
+  ASSERT_EQ(open(&model, layer_model()), 0) << error();
+  uint64_t before = 0;
+  for (const int64_t batch : {1, 8, 5, 3, 7, 2, 8, 1}) {
+    const std::vector<float> x = values(static_cast<size_t>(batch * 3), static_cast<int>(batch));
+    aster_ml_onnx_value results{};
+    ASSERT_EQ(run(&results, model, {floats_message("", {batch, 3}, x)}), 0) << error();
+    const std::vector<float> y = floats(results, 0);
+    ASSERT_EQ(y.size(), static_cast<size_t>(batch) * 2);
+    for (size_t i = 0; i < y.size(); ++i) {
+      float expected = b[i % 2];
+      for (size_t k = 0; k < 3; ++k) expected += x[i / 2 * 3 + k] * w[k * 2 + i % 2];
+      EXPECT_NEAR(y[i], expected > 0 ? expected : 0, 1e-5) << batch;
+    }
+    aster_ml_onnx_value_free(&results);
+    // The first two sizes are compiled for, and no other.
+    if (batch == 5) before = scheduled();
+  }
+  EXPECT_EQ(scheduled(), before);
+  EXPECT_EQ(aster_ml_onnx_program_count(&model, 0), 2u);
+  EXPECT_EQ(aster_ml_onnx_program_count(&model, 1), 1u);
+  EXPECT_EQ(aster_ml_onnx_refusal(&model), nullptr);
+  aster_ml_onnx_free(&model);
+}
+
+TEST_F(Models, ShapesThatAreComputedStaySymbolic) {
+  aster_ml_onnx model{};
+  computes_ = true;
+  ASSERT_EQ(open(&model, shape_model()), 0) << error();
+  for (const int64_t rows : {2, 4, 3}) {
+    const std::vector<float> x = values(static_cast<size_t>(rows * 6), static_cast<int>(rows));
+    aster_ml_onnx_value results{}, y{};
+    ASSERT_EQ(run(&results, model, {floats_message("", {rows, 2, 3}, x)}), 0) << error();
+    ASSERT_EQ(aster_ml_onnx_value_at(&y, &results, 0), 0);
+    EXPECT_EQ(aster_ml_onnx_value_dim(&y, 0), rows);
+    EXPECT_EQ(aster_ml_onnx_value_dim(&y, 1), 6);
+    EXPECT_EQ(floats(results, 0), x);
+    aster_ml_onnx_value_free(&y);
+    aster_ml_onnx_value_free(&results);
+  }
+  EXPECT_EQ(aster_ml_onnx_program_count(&model, 1), 1u) << aster_ml_onnx_refusal(&model);
+  aster_ml_onnx_free(&model);
+}
+
+TEST_F(Models, WhatHasNoRuleIsBuiltForEachSize) {
+  aster_ml_onnx model{};
+  computes_ = true;
+  ASSERT_EQ(open(&model, model_of(node("Tile", {"x", "times"}, {"y"}) +
+                                  weight(tensor_message("times", 7, {1}, raw<int64_t>({2}))) +
+                                  input("x", {-1}) + output("y", {-2}))),
+            0);
+  for (const int64_t count : {2, 3, 4}) {
+    std::vector<float> x = values(static_cast<size_t>(count), static_cast<int>(count));
+    aster_ml_onnx_value results{};
+    ASSERT_EQ(run(&results, model, {floats_message("", {count}, x)}), 0) << error();
+    x.insert(x.end(), x.begin(), x.begin() + count);
+    EXPECT_EQ(floats(results, 0), x);
+    aster_ml_onnx_value_free(&results);
+  }
+  EXPECT_EQ(aster_ml_onnx_program_count(&model, 0), 3u);
+  EXPECT_EQ(aster_ml_onnx_program_count(&model, 1), 0u);
+  ASSERT_NE(aster_ml_onnx_refusal(&model), nullptr);
+  EXPECT_NE(std::string(aster_ml_onnx_refusal(&model)).find("Tile"), std::string::npos);
+  aster_ml_onnx_free(&model);
+  // What decides by what inputs are has no program.
+  ASSERT_EQ(open(&model, loop_model()), 0);
+  for (const int64_t turns : {5, 3}) {
+    aster_ml_onnx_value results{};
+    ASSERT_EQ(run(&results, model,
+                  {tensor_message("", 7, {}, raw<int64_t>({turns})), floats_message("", {}, {2})}),
+              0)
+        << error();
+    EXPECT_EQ(floats(results, 0), std::vector<float>{2 + static_cast<float>(turns)});
+    aster_ml_onnx_value_free(&results);
+  }
+  EXPECT_EQ(aster_ml_onnx_program_count(&model, 0), 0u);
+  aster_ml_onnx_free(&model);
+  EXPECT_EQ(aster_ml_onnx_program_count(&model, 0), 0u);
+  EXPECT_EQ(aster_ml_onnx_refusal(nullptr), nullptr);
 }
 
 TEST_F(Models, LoopsAndShapesAreFollowed) {

@@ -1,10 +1,14 @@
-"""aster_ml.nn.onnx.OnnxRunner, on a model written here; results are NumPy's."""
+"""aster_ml.nn.onnx: models are run, and functions exported; results are those of NumPy and of the
+reference evaluator of the package onnx."""
+
+import pathlib
+import sys
 
 import numpy as np
 import pytest
 
-from aster_ml import Tensor
-from aster_ml.nn.onnx import OnnxRunner
+from aster_ml import Tensor, _native
+from aster_ml.nn.onnx import OnnxRunner, export
 
 # y = x + x, x of any length n.
 MODEL = bytes.fromhex(
@@ -35,3 +39,145 @@ def test_what_does_not_fit_is_told():
         OnnxRunner(Tensor(b"\x08\x08"))
     with pytest.raises(FileNotFoundError):
         OnnxRunner("no.onnx")
+    with pytest.raises(Exception, match="no ONNX model: a field of wire type 4"):
+        OnnxRunner(Tensor(b"text"))
+
+
+def _reference(model, inputs):
+    from onnx.reference import ReferenceEvaluator
+
+    return ReferenceEvaluator(model).run(None, inputs)
+
+
+def _models():
+    """The generator of bench, which writes models as exporters do."""
+    pytest.importorskip("onnx")
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench"))
+    import onnx_models
+
+    return onnx_models
+
+
+def _runs_at(model, inputs_at, sizes, tolerance=2e-5):
+    """Runs a model at all sizes; programs are made for the first and the second alone."""
+    run = OnnxRunner(Tensor(model.SerializeToString()))
+    scheduled = None
+    for i, size in enumerate(sizes):
+        inputs = inputs_at(size)
+        got = run(inputs)
+        for name, want in zip(run.graph_outputs, _reference(model, inputs)):
+            y = got[name].numpy()
+            assert y.shape == want.shape
+            np.testing.assert_allclose(y, want, rtol=tolerance, atol=tolerance)
+        counts = _native.engine_count()
+        now = counts["kernels_scheduled"], counts["kernels_compiled"]
+        if i > 1:
+            assert now == scheduled
+        scheduled = now
+    refusal = _native.onnx_refusal(run._model)
+    assert refusal is None, refusal
+    assert _native.onnx_program_count(run._model, 0) == 2
+    assert _native.onnx_program_count(run._model, 1) == 1
+
+
+def test_perceptrons_have_one_program_for_many_batches():
+    x = np.random.default_rng(1).standard_normal((8, 784)).astype(np.float32)
+    _runs_at(_models().mlp(), lambda n: {"x": x[:n]}, (1, 8, 3, 5, 7, 2))
+
+
+def test_residual_nets_have_one_program_for_many_batches():
+    x = np.random.default_rng(2).standard_normal((4, 3, 32, 32)).astype(np.float32)
+    model = _models().resnet18(size=32, widths=(8, 16))
+    _runs_at(model, lambda n: {"x": x[:n]}, (1, 4, 2, 3))
+
+
+def test_encoders_have_one_program_for_many_batches_and_lengths():
+    rng = np.random.default_rng(3)
+    ids = rng.integers(0, 50, (4, 16))
+    mask = rng.integers(0, 2, (4, 16))
+    mask[:, 0] = 1
+    model = _models().bert(layers=2, width=32, heads=4, words=50)
+    sizes = ((1, 5), (4, 16), (3, 7), (1, 4), (2, 16), (4, 9))
+    _runs_at(model, lambda n: {"ids": ids[: n[0], : n[1]], "mask": mask[: n[0], : n[1]]}, sizes)
+
+
+def test_quantised_nets_run_for_many_batches():
+    x = np.random.default_rng(4).standard_normal((4, 8, 6, 6)).astype(np.float32)
+    model = _models().quantised(size=6, width=8, layers=1)
+    # A value between two steps may be rounded to either.
+    _runs_at(model, lambda n: {"x": x[:n]}, (1, 4, 2, 3), tolerance=0.06)
+
+
+def _exported(fn, *arrays):
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load_from_string(export(fn, *(Tensor(a) for a in arrays)))
+    onnx.checker.check_model(model, full_check=True)
+    made = fn(*(Tensor(a) for a in arrays))
+    wanted = [made] if isinstance(made, Tensor) else list(made)
+    inputs = dict(zip((value.name for value in model.graph.input), arrays))
+    ours = OnnxRunner(Tensor(model.SerializeToString()))(inputs)
+    for want, got, again in zip(wanted, _reference(model, inputs), ours.values(), strict=True):
+        want = want.numpy()
+        assert (got.shape, got.dtype) == (want.shape, want.dtype)
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
+        np.testing.assert_allclose(again.numpy(), want, rtol=2e-5, atol=1e-5)
+
+
+def _numbers(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def test_exported_arithmetic():
+    _exported(
+        lambda x: (
+            Tensor.arange(4) + x, x.exp2(), (x.abs() + 1).log2(), x.trunc(), x.erf(), x.gelu(),
+            x.sigmoid(), x > 0, x != x, (x > 0).where(x, 1), x.cast("int32"), x.maximum(0.5),
+        ),
+        _numbers(2, 4),
+    )  # fmt: skip
+    _exported(
+        lambda i: (i // 3, i % 3, i & 3, i | 1, i ^ 5, -i, i.min(), i.prod(), i > 1),
+        np.array([[1, -7, 12]], np.int32),
+    )
+
+
+def test_exported_shapes_and_reductions():
+    _exported(
+        lambda x, i: (
+            x[i], x.pad((1, 2)), x.pad((0, 1), value=2.0), x[:, ::2], x.flip(1), x.cat(x),
+            x.unsqueeze(0).expand(3, 2, 4), x.transpose(0, 1), x.reshape(4, 2),
+        ),
+        _numbers(2, 4), np.array([1, 0, -1], np.int32),
+    )  # fmt: skip
+    _exported(
+        lambda x: (
+            x.sum(), x.mean(0), x.max(1), x.argmax(1), x.cumsum(0), x.std(), (x > 0).any(1),
+            x.softmax(-1), x.log_softmax(), x.logsumexp(1), x.layernorm(),
+        ),
+        _numbers(2, 4),
+    )  # fmt: skip
+
+
+def test_exported_layers():
+    weight, filters = Tensor(_numbers(4, 3)).realize(), Tensor(_numbers(2, 1, 3, 3)).realize()
+    _exported(lambda x: (x @ weight).relu().softmax(-1), _numbers(2, 4))
+    _exported(
+        lambda x: (x.conv2d(filters, padding=1).max_pool2d(), x.avg_pool2d(3, 1, padding=1)),
+        _numbers(1, 1, 8, 8),
+    )
+    _exported(
+        lambda x: Tensor.scaled_dot_product_attention(x, x, x, is_causal=True),
+        _numbers(1, 2, 4, 8),
+    )
+
+
+def test_what_onnx_cannot_say_is_not_exported(tmp_path):
+    path = tmp_path / "no.onnx"
+    with pytest.raises(ValueError, match="Bitcast"):
+        export(lambda x: (x + 1).bitcast("int32"), Tensor([1.0]), path=path)
+    state = Tensor([1.0]).realize()
+    with pytest.raises(ValueError, match="assigns"):
+        export(lambda x: state.assign(x + 1), Tensor([1.0]), path=path)
+    assert not path.exists()
+    export(lambda x: x + 1, Tensor([1.0]), path=path)
+    assert OnnxRunner(path)({"x": Tensor([2.0])})["output0"].tolist() == [3.0]

@@ -19,6 +19,7 @@ from .. import _native
 from ..absent import of_module
 from ..dtype import DType, dtypes, from_code
 from ..tensor import Tensor
+from .onnx_export import export
 
 _NONE, _TENSOR, _SEQUENCE, _OPTIONAL = range(4)
 _TEXT = 8
@@ -41,8 +42,10 @@ class OnnxValue:
 class OnnxRunner:
     """Runs a model: a path, or a uint8 tensor of its bytes.
 
-    A run is lazy; what decides about shapes (conditions of If and Loop, NonZero) is computed at
-    once. Weights stay in the file, which is mapped. Texts are lists of str, nested as their shape
+    A run computes at once, by a program that is captured for the sizes of the inputs when they are
+    met first, and for all sizes of axes without a number from the second ones on. It is lazy, as
+    Tensors are, inside a capture, where an input asks for a gradient, and where the graph decides
+    by what inputs are (conditions of If and Loop, NonZero), which is computed when it is met. Weights stay in the file, which is mapped. Texts are lists of str, nested as their shape
     says; sequences are lists of values, optionals without a value None.
 
     >>> OnnxRunner("no.onnx")
@@ -99,7 +102,9 @@ class OnnxRunner:
             _native.onnx_value_push(given, self._value(name, inputs[name], spec, element, sizes))
         if debug:
             print(f"running {len(self.graph_inputs)} inputs to {len(self.graph_outputs)} outputs")
-        results = _native.onnx_compute(self._model, given)
+        lazy = any(isinstance(x, Tensor) and x.requires_grad for x in inputs.values())
+        run = _native.onnx_run if lazy else _native.onnx_compute
+        results = run(self._model, given)
         return {
             name: _python(_native.onnx_value_at(results, i))
             for i, name in enumerate(self.graph_outputs)
@@ -182,6 +187,6 @@ def _python(value: Any) -> Any:
     return _nested([_native.onnx_value_text(value, i) or "" for i in range(count)], shape)
 
 
-__all__ = ["OnnxRunner", "OnnxValue"]
+__all__ = ["OnnxRunner", "OnnxValue", "export"]
 
 __getattr__ = of_module("nn.onnx")

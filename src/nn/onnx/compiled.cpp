@@ -25,8 +25,8 @@ namespace {
 
 // Sizes from which on no program is made for all of them: they are bounds of memory.
 constexpr Word kMostSize = Word{1} << 24;
-// A run of a program with variables may cost what its bounds cost: programs are made for bounds that
-// are powers of two, and serve sizes down to this part of them.
+// A run of a program with variables may cost what its bounds cost: programs are made for bounds
+// that are powers of two, and serve sizes down to this part of them.
 constexpr Word kSlack = 4;
 
 bool is_numbers(const Ref& value) {
@@ -69,8 +69,8 @@ void copy_part(char* to, Words to_shape, const char* from, Words from_shape, Wor
   const auto inner = [&](Words shape) {
     size_t bytes = size;
     for (size_t i = axis; i < part.size(); ++i)
-      bytes = bytes / static_cast<size_t>(std::max<Word>(part[i], 1)) *
-              static_cast<size_t>(shape[i]);
+      bytes =
+          bytes / static_cast<size_t>(std::max<Word>(part[i], 1)) * static_cast<size_t>(shape[i]);
     return bytes;
   };
   const size_t axes = axis - 1;
@@ -163,9 +163,9 @@ Status run_program(Ref* out, const Compiled& of, Inputs inputs) {
     }
     ASTER_TRY((*out)->items.push(std::move(made)));
   }
-  ASTER_TRY(Status{aster_ml_program_run_bound(
-      &of.program, nullptr, ordered.data(), ordered.size(), in.data(), in.size(), results.data(),
-      results.size())});
+  ASTER_TRY(
+      Status{aster_ml_program_run_bound(&of.program, nullptr, ordered.data(), ordered.size(),
+                                        in.data(), in.size(), results.data(), results.size())});
   size_t next = 0;
   Status status = kOk;
   for (size_t i = 0; i < of.results.size(); ++i) {
@@ -209,8 +209,7 @@ Status variable_input(Ref* out, Compiled& made, const Model& model, Value& input
   const Node node = input.node();
   tensor::Sizes sizes;
   size_t place = 0;
-  for (size_t i = 0; i < index; ++i)
-    place += static_cast<size_t>(made.key[place + 1]) + 2;
+  for (size_t i = 0; i < index; ++i) place += static_cast<size_t>(made.key[place + 1]) + 2;
   for (size_t axis = 0; axis < node->ndim; ++axis) {
     const Word key = made.key[place + 2 + axis];
     if (key >= 0) {
@@ -257,8 +256,7 @@ Status note_results(Compiled& made, Inputs results) {
       result.shape = Dims(whole->shape());
       if (cell.sized != nullptr) {
         ASTER_TRY(tensor::sized::sizes_of(&result.sizes, made.engine.graph, cell));
-        for (size_t i = 0; i < result.sizes.size(); ++i)
-          made.engine.graph.retain(result.sizes[i]);
+        for (size_t i = 0; i < result.sizes.size(); ++i) made.engine.graph.retain(result.sizes[i]);
       }
     }
     ASTER_TRY(made.results.push(std::move(result)));
@@ -301,7 +299,7 @@ Status begin_capture(engine::Engine& engine, Inputs inputs) {
   ASTER_TRY(handles_of(&handles, &in, inputs, true));
   ASTER_TRY(Status{aster_ml_engine_capture_begin(&context, in.data(), in.size())});
   engine.recording->dry = true;
-  return Status{aster_ml_engine_capture_prune(&context)};
+  return kOk;
 }
 
 // Builds the graph for inputs of these sizes, and compiles it where it is the same for all values.
@@ -339,7 +337,7 @@ Status order_variables(Compiled& made) {
   return kOk;
 }
 
-Status build_variable(Compiled& made, Model& model, Inputs inputs, Inputs given) {
+Status build_variable(Compiled& made, Model& model, Inputs given) {
   engine::Engine& engine = made.engine;
   const aster_ml_context context = engine.context.inner_handle();
   Vec<Ref> results(engine.context.heap());
@@ -355,7 +353,6 @@ Status build_variable(Compiled& made, Model& model, Inputs inputs, Inputs given)
     return status;
   }
   ASTER_TRY(end_capture(made, all));
-  (void)inputs;
   return order_variables(made);
 }
 
@@ -368,7 +365,7 @@ Status compile_variable(Compiled& made, Model& model, Inputs inputs, const Vec<W
     ASTER_TRY(variable_input(&one, made, model, *inputs[i], i, bounds));
     ASTER_TRY(given.push(std::move(one)));
   }
-  return build_variable(made, model, inputs, {given.data(), given.size()});
+  return build_variable(made, model, {given.data(), given.size()});
 }
 
 // ---- Which program ----
@@ -394,8 +391,7 @@ Status variable_key(bool* out, Vec<Word>* key, Vec<Word>* bounds, const Model& m
     ASTER_TRY(key->push(node->ndim));
     for (size_t axis = 0; axis < node->ndim; ++axis) {
       const Word size = node->dim(axis);
-      const bool open =
-          type.shaped && type.shape.size() == node->ndim && type.shape[axis] < 0;
+      const bool open = type.shaped && type.shape.size() == node->ndim && type.shape[axis] < 0;
       if (!open) {
         ASTER_TRY(key->push(size));
         continue;

@@ -35,14 +35,13 @@ struct Model : HandleObject {
   Vec<Text> names;       // zero-terminated: of inputs, then of outputs
   Vec<Text> axis_names;  // of inputs' axes, one input after another
   Map<const void*, uint32_t> weight_index;
-  Vec<Ref> weights;                           // those that were used
-  Map<std::string_view, bool, TextHash> top;  // names of the outermost graph's weights
-  Vec<const ValueInfo*> inputs;               // that are no weights
+  Vec<Ref> weights;                                      // those that were used
+  Map<std::string_view, bool, TextHash> top;             // names of the outermost graph's weights
+  Vec<const ValueInfo*> inputs;                          // that are no weights
   Map<std::string_view, uint32_t, TextHash> kept_index;  // what weights alone make, by name
   Vec<Ref> kept_values;
   Vec<Compiled*> compiled;  // one for each kind of inputs
   Text refused;             // why there is none for all sizes; empty: there may be
-
 
   // A weight's value, read once.
   Status weight(Ref* out, Run& run, const Weight& of);

@@ -424,7 +424,8 @@ bool Op::all_known() const {
 }
 
 bool Op::any_symbolic() const {
-  return std::ranges::any_of(inputs_, [](const Ref& input) { return input && is_symbolic(*input); });
+  return std::ranges::any_of(inputs_,
+                             [](const Ref& input) { return input && is_symbolic(*input); });
 }
 
 void Op::show(std::span<const Node> nodes, std::span<const size_t> places) {
@@ -436,7 +437,8 @@ void Op::show(std::span<const Node> nodes, std::span<const size_t> places) {
 
 bool Op::sized_operand(aster_ml_lazy* out, Node node) const {
   for (const Ref& input : inputs_) {
-    const bool found = input && is_symbolic(*input) && input->sizes.empty() && input->node() == node;
+    const bool found =
+        input && is_symbolic(*input) && input->sizes.empty() && input->node() == node;
     if (!found) continue;
     *out = input->cell.handle();
     return true;
@@ -465,7 +467,8 @@ void Op::set(size_t i, Node node, int32_t element) {
   Ref made;
   for (const Shared& cell : sized_) {
     if (cell.node() != node || node == nullptr) continue;
-    fail(make_value(&made, heap(), Kind::kTensor, element != 0 ? element : element_of(node->dtype)));
+    fail(
+        make_value(&made, heap(), Kind::kTensor, element != 0 ? element : element_of(node->dtype)));
     if (!ok()) return;
     made->cell = cell;
     outputs_[i] = std::move(made);

@@ -120,7 +120,8 @@ aster_ml_dim dim_of(Node size) { return {0, reinterpret_cast<const aster_ml_uop*
 std::array<aster_ml_dim, Sizes::kMost> dims_of(const Sizes& sizes) {
   std::array<aster_ml_dim, Sizes::kMost> out{};
   for (size_t i = 0; i < sizes.size(); ++i) {
-    out[i] = is_bound(sizes[i]) ? dim_of(sizes[i]) : aster_ml_dim{uop::const_int(sizes[i]), nullptr};
+    out[i] =
+        is_bound(sizes[i]) ? dim_of(sizes[i]) : aster_ml_dim{uop::const_int(sizes[i]), nullptr};
   }
   return out;
 }
@@ -394,10 +395,10 @@ void dropout_rule(Op& op, const Row&) {
 void cast_rule(Op& op, const Row& row) {
   if (!is_list(op, 0)) return on_wholes(op, row);
   const auto to = static_cast<int32_t>(op.integer("to", 0));
-  if (to == kFloat || to == kDouble || to == kFloat16) return refuse(op, "arithmetic on them in tensors");
+  if (to == kFloat || to == kDouble || to == kFloat16)
+    return refuse(op, "arithmetic on them in tensors");
   if (to != kInt64 && to != kInt32) return refuse(op, "a cast of them");
-  give_list(op, elements(op, 0), rank_of(op, 0) == 0,
-            to == kInt64 ? DType::kInt64 : DType::kInt32);
+  give_list(op, elements(op, 0), rank_of(op, 0) == 0, to == kInt64 ? DType::kInt64 : DType::kInt32);
 }
 
 void reshape_rule(Op& op, const Row&) {
@@ -715,7 +716,8 @@ void gemm_rule(Op& op, const Row&) {
   const Ref b = op.value(1);
   const bool simple = op.number("alpha", 1) == 1 && op.number("beta", 1) == 1;
   if (!op.ok()) return;
-  if (!simple || op.integer("transA", 0) != 0) return refuse(op, "factors, or a first operand turned");
+  if (!simple || op.integer("transA", 0) != 0)
+    return refuse(op, "factors, or a first operand turned");
   const aster_ml_lazy given = b->cell.handle();
   aster_ml_lazy turned{};
   if (op.integer("transB", 0) != 0) op.fail(Status{aster_ml_lazy_transpose(&turned, &given, 0, 1)});
@@ -798,19 +800,20 @@ constexpr Rule kRules[] = {
     {"Equal", equal_rule},
 };
 constexpr std::string_view kElementwise[] = {
-    "Abs",     "Acos",      "Asin",        "Atan",           "Ceil",     "Cos",
-    "Erf",     "Exp",       "Floor",       "Log",            "Neg",      "Reciprocal",
-    "Relu",    "Round",     "Sigmoid",     "Sign",           "Sin",      "Softplus",
-    "Sqrt",    "Tanh",      "Not",         "IsNaN",          "HardSwish", "Mish",
-    "Add",     "Sub",       "Mul",         "Div",            "Pow",      "And",
-    "Or",      "Xor",       "Less",        "LessOrEqual",    "Greater",  "GreaterOrEqual",
-    "Max",     "Min",       "Sum",         "Mean",           "Clip",     "Elu",
-    "Selu",    "Celu",      "LeakyRelu",   "HardSigmoid",    "Gelu",     "ThresholdedRelu",
+    "Abs",     "Acos",  "Asin",      "Atan",        "Ceil",      "Cos",
+    "Erf",     "Exp",   "Floor",     "Log",         "Neg",       "Reciprocal",
+    "Relu",    "Round", "Sigmoid",   "Sign",        "Sin",       "Softplus",
+    "Sqrt",    "Tanh",  "Not",       "IsNaN",       "HardSwish", "Mish",
+    "Add",     "Sub",   "Mul",       "Div",         "Pow",       "And",
+    "Or",      "Xor",   "Less",      "LessOrEqual", "Greater",   "GreaterOrEqual",
+    "Max",     "Min",   "Sum",       "Mean",        "Clip",      "Elu",
+    "Selu",    "Celu",  "LeakyRelu", "HardSigmoid", "Gelu",      "ThresholdedRelu",
     "Softsign"};
 
 bool one_scale(Op& op) {
   for (size_t i = 1; i < op.count(); ++i) {
-    if (op.has(i) && op.value(i)->node() != nullptr && op.value(i)->node()->count() != 1) return false;
+    if (op.has(i) && op.value(i)->node() != nullptr && op.value(i)->node()->count() != 1)
+      return false;
   }
   return true;
 }

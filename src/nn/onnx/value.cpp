@@ -164,12 +164,12 @@ Status fetch(const void** out, engine::Engine& engine, Value& value) {
     if (small) {
       ASTER_TRY(interpret_small(engine, value, leaves));
     } else {
-      // A capture that only compiles still needs what weights make.
-      engine::Recording* recording = engine.recording;
-      const bool dry = recording != nullptr && std::exchange(recording->dry, false);
+      // What weights make is no step of a program that is captured only to be compiled.
+      const bool dry = engine.recording != nullptr && engine.recording->dry;
+      engine::Recording* recording = dry ? std::exchange(engine.recording, nullptr) : nullptr;
       engine::Lazy* cell = &value.cell.cell();
       const Status status = tensor::realize_stored({&cell, 1});
-      if (dry) recording->dry = true;
+      if (dry) engine.recording = recording;
       ASTER_TRY(status);
       if (!is_host_buffer(value.node())) {
         return ASTER_FAIL(kUNSUPPORTED, "sizes and conditions of a model on another device");

@@ -33,7 +33,8 @@ class Ref {
 
 class Value {
  public:
-  explicit Value(Heap& memory) : heap(memory), shape(memory), texts(memory), items(memory), sizes(memory) {}
+  explicit Value(Heap& memory)
+      : heap(memory), shape(memory), texts(memory), items(memory), sizes(memory) {}
   Heap& heap;
   uint32_t references = 1;
   Kind kind = Kind::kNone;  // kNone: an optional without a value
@@ -44,7 +45,8 @@ class Value {
   Vec<Word> shape;          // of texts
   Vec<Text> texts;
   Vec<Ref> items;  // of a sequence
-  Vec<Node> sizes;  // of integers that are made of sizes: their elements as expressions of variables
+  Vec<Node>
+      sizes;  // of integers that are made of sizes: their elements as expressions of variables
 
   bool is_texts() const { return kind == Kind::kTensor && element == kText; }
   Node node() const { return cell.node(); }
