@@ -29,6 +29,12 @@ def test_a_model_runs_for_any_length(tmp_path):
             np.testing.assert_array_equal(run({"x": Tensor(x)})["y"].numpy(), x + x)
 
 
+def test_a_lazy_run_has_gradients():
+    x = Tensor([1.0, 2.0, 3.0])
+    y = OnnxRunner(Tensor(MODEL)).lazy({"x": x})["y"]
+    assert (y * y).sum().gradient(x)[0].tolist() == [8.0, 16.0, 24.0]
+
+
 def test_what_does_not_fit_is_told():
     run = OnnxRunner(Tensor(MODEL))
     with pytest.raises(RuntimeError, match="input data for x"):

@@ -44,8 +44,8 @@ class OnnxRunner:
 
     A run computes at once, by a program that is captured for the sizes of the inputs when they are
     met first, and for all sizes of axes without a number from the second ones on. It is lazy, as
-    Tensors are, inside a capture, where an input asks for a gradient, and where the graph decides
-    by what inputs are (conditions of If and Loop, NonZero), which is computed when it is met. Weights stay in the file, which is mapped. Texts are lists of str, nested as their shape
+    Tensors are, inside a capture, and where the graph decides by what inputs are (conditions of If
+    and Loop, NonZero), which is computed when it is met. Weights stay in the file, which is mapped. Texts are lists of str, nested as their shape
     says; sequences are lists of values, optionals without a value None.
 
     >>> OnnxRunner("no.onnx")
@@ -94,17 +94,28 @@ class OnnxRunner:
         >>> import inspect; list(inspect.signature(OnnxRunner.__call__).parameters)
         ['self', 'inputs', 'debug']
         """
+        if debug:
+            print(f"running {len(self.graph_inputs)} inputs to {len(self.graph_outputs)} outputs")
+        return self._named(_native.onnx_compute(self._model, self._given(inputs)))
+
+    def lazy(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The same, where nothing is computed yet: the graph goes on, also to gradients.
+
+        >>> import inspect; list(inspect.signature(OnnxRunner.lazy).parameters)
+        ['self', 'inputs']
+        """
+        return self._named(_native.onnx_run(self._model, self._given(inputs)))
+
+    def _given(self, inputs: dict[str, Any]) -> Any:
         given = _native.onnx_value_init(_SEQUENCE)
         sizes: dict[str, int] = {}
         for (name, spec), (_, element) in zip(self.graph_inputs.items(), self._kinds):
             if name not in inputs:
                 raise RuntimeError(f"Please provide input data for {name}")
             _native.onnx_value_push(given, self._value(name, inputs[name], spec, element, sizes))
-        if debug:
-            print(f"running {len(self.graph_inputs)} inputs to {len(self.graph_outputs)} outputs")
-        lazy = any(isinstance(x, Tensor) and x.requires_grad for x in inputs.values())
-        run = _native.onnx_run if lazy else _native.onnx_compute
-        results = run(self._model, given)
+        return given
+
+    def _named(self, results: Any) -> dict[str, Any]:
         return {
             name: _python(_native.onnx_value_at(results, i))
             for i, name in enumerate(self.graph_outputs)
