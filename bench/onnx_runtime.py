@@ -25,8 +25,8 @@ def inputs_of(session):
     for value in session.get_inputs():
         shape = [SIZES.get(size, size) for size in value.shape]
         if value.type == "tensor(int64)":
-            most = 2 if value.name == "mask" else 1000
-            out[value.name] = rng.integers(most - 1, most, shape) if most == 2 else rng.integers(0, most, shape)
+            least, most = (1, 2) if value.name == "mask" else (0, 1000)
+            out[value.name] = rng.integers(least, most, shape)
         else:
             out[value.name] = rng.standard_normal(shape).astype(np.float32)
     return out
@@ -55,13 +55,10 @@ def measure(path, arguments):
     names = [value.name for value in theirs.get_outputs()]
     tensors = {name: Tensor(value).realize() for name, value in given.items()}
 
-    def first(tell=None):
+    def first():
         runner = OnnxRunner(path)
-        begin = time.perf_counter()
         for y in runner(tensors).values():
             y.realize()
-        if tell is not None:
-            tell.append((time.perf_counter() - begin) * 1e3)
         return runner
 
     first()  # fills the cache
@@ -96,7 +93,8 @@ def measure(path, arguments):
     made = [statistics.median(times) for times in (ours_loads, peer_first, loads)]
     print(
         f"{path.stem:14} ours {a:8.3f} ms  ort {b:8.3f} ms  ratio {b / a:5.2f}  "
-        f"load and first run {made[0]:7.1f} / {made[1]:7.1f} (session {made[2]:7.1f})  error {error:.1e}",
+        f"load and first run {made[0]:7.1f} / {made[1]:7.1f} (session {made[2]:7.1f})  "
+        f"error {error:.1e}",
         flush=True,
     )
     return b / a

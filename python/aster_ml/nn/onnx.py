@@ -45,8 +45,9 @@ class OnnxRunner:
     A run computes at once, by a program that is captured for the sizes of the inputs when they are
     met first, and for all sizes of axes without a number from the second ones on. It is lazy, as
     Tensors are, inside a capture, and where the graph decides by what inputs are (conditions of If
-    and Loop, NonZero), which is computed when it is met. Weights stay in the file, which is mapped. Texts are lists of str, nested as their shape
-    says; sequences are lists of values, optionals without a value None.
+    and Loop, NonZero), which is computed when it is met. Weights stay in the file, which is
+    mapped. Texts are lists of str, nested as their shape says; sequences are lists of values,
+    optionals without a value None.
 
     >>> OnnxRunner("no.onnx")
     Traceback (most recent call last):

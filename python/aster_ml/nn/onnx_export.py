@@ -308,7 +308,8 @@ class _Writer:
             raise ValueError("export: padding between elements is not written to ONNX")
         fill = _Node(f"%0 = Const {node.dtype} ({node.arguments[-1]})")
         pads = self.ints(*before, *after)
-        return self.add("Pad", self.name(node.sources[0]), pads, self.scalar(fill, self.value(fill)))
+        value = self.scalar(fill, self.value(fill))
+        return self.add("Pad", self.name(node.sources[0]), pads, value)
 
     def _Cat(self, node: _Node) -> str:
         names = [self.name(i) for i in node.sources]
@@ -396,7 +397,7 @@ class _Writer:
             dilations=[dy, dx],
         )
 
-    def _pool(self, node: _Node, op: str, **more: int) -> str:
+    def _pool(self, node: _Node, op: str, **more: Any) -> str:
         ky, kx, sy, sx, top, bottom, left, right, dy, dx = node.arguments[:10]
         return self.add(
             op,

@@ -331,7 +331,8 @@ Status order_variables(Compiled& made) {
       return ASTER_FAIL(kUNSUPPORTED, "a value of a size is used where no rule is for it");
     const std::string_view name(variable.name);
     uint32_t which = 0;
-    for (const char c : name.substr(name.rfind('.') + 1)) which = which * 10 + uint32_t(c - '0');
+    for (const char c : text_slice(name, name.rfind('.') + 1, name.size()))
+      which = which * 10 + static_cast<uint32_t>(c - '0');
     ASTER_TRY(made.order.push(which));
   }
   return kOk;
