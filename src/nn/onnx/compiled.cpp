@@ -392,7 +392,9 @@ Status variable_key(bool* out, Vec<Word>* key, Vec<Word>* bounds, const Model& m
     ASTER_TRY(key->push(node->ndim));
     for (size_t axis = 0; axis < node->ndim; ++axis) {
       const Word size = node->dim(axis);
-      const bool open = type.shaped && type.shape.size() == node->ndim && type.shape[axis] < 0;
+      // What is 1 is often broadcast, and costs a multiple as a variable.
+      const bool open =
+          type.shaped && type.shape.size() == node->ndim && type.shape[axis] < 0 && size != 1;
       if (!open) {
         ASTER_TRY(key->push(size));
         continue;
