@@ -105,8 +105,8 @@ ASTER_ML_API int32_t aster_ml_onnx_run(aster_ml_onnx_value *out, const aster_ml_
  * first (engine.h): later runs with them build nothing. Where the file gives axes of inputs no
  * number, the first sizes have a program of their own, and the second ones one with variables
  * (symbolic.h), which serves those from a quarter of its bounds on, powers of two; what is 1 stays
- * 1. As run where the graph decides by what inputs are, draws at random, where inputs or results are
- * no tensors of numbers, or a capture is open. Errors: as run, as aster_ml_program_run. */
+ * 1. As run where the graph decides by what inputs are, draws at random, where inputs or results
+ * are no tensors of numbers, or a capture is open. Errors: as run, as aster_ml_program_run. */
 ASTER_ML_API int32_t aster_ml_onnx_compute(aster_ml_onnx_value *out, const aster_ml_onnx *model,
                                            const aster_ml_onnx_value *inputs);
 
