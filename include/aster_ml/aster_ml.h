@@ -11,6 +11,7 @@
 #include "aster_ml/eager.h"
 #include "aster_ml/engine.h"
 #include "aster_ml/flt.h"
+#include "aster_ml/freeze.h"
 #include "aster_ml/functions.h"
 #include "aster_ml/gradient.h"
 #include "aster_ml/graph.h"

@@ -55,6 +55,9 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node kernel, const Target& 
 
 // The whole text of one kernel by itself, for those who compile it elsewhere.
 Status render_unit(Text& out, const Rendered& kernel, const Target& target);
+// The same of several; functions that they share once.
+Status render_unit(Text& out, std::span<const program::RenderedC* const> kernels,
+                   const Target& target);
 // The same of the last program of a module that verify() has passed; code, which may be null: what
 // else there is to know of it.
 Status render_text(Text& out, const program::Module& module, const Target& target,

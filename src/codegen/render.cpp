@@ -217,6 +217,11 @@ Status render_unit(Text& out, const Rendered& kernel, const Target& target) {
   return write_one(out, kernel.code, target);
 }
 
+Status render_unit(Text& out, std::span<const program::RenderedC* const> kernels,
+                   const Target& target) {
+  return program::write_unit(out, kernels, c_target(target));
+}
+
 Status render_text(Text& out, const program::Module& module, const Target& target,
                    program::RenderedC* code) {
   program::RenderedC own(out.memory());

@@ -380,8 +380,8 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
                            scratch_memory));
   if (exe->own_kernels) ASTER_TRY(make_foreign(&on_device, exe, *this, schedule));
   if (!exe->away || needs_host(schedule, on_device)) {
-    const runtime::Device* host = nullptr;
-    const Status found = runtime::host_device(&host, context);
+    const runtime::Device* host = made_for;
+    const Status found = host != nullptr ? Status(kOk) : runtime::host_device(&host, context);
     if (!found.ok()) return without_code(exe, context, found);
     ASTER_TRY(make_kernels(&on_host, exe, *this, scratch, schedule, *host,
                            exe->away ? &on_device : nullptr, scratch_memory));

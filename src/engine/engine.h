@@ -209,6 +209,8 @@ class Engine {
   uint64_t kept_since = 0;  // the stamp of replayed
   int threads;
   int32_t device;  // the default one
+  // What kernels of the host are made for instead, where they are not to run here; null: the host.
+  const runtime::Device* made_for = nullptr;
 
   // The executable of a graph: cached, or made. leaves: what it is to be given memory for.
   Status executable(Executable** out, uop::Nodes roots, Leaves* leaves, int32_t device);

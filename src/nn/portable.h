@@ -65,4 +65,23 @@ Status find_side(Text* out, const Source& bytes);
 Status verify(engine::Engine& engine, const Parts& parts);
 Status load(aster_ml_program* out, engine::Engine& engine, const Parts& parts);
 
+// The two steps of loading. What is read lives while a Hold of the graph does; each program made of
+// it is for the kernels that the engine makes then.
+struct ReadGraph {
+  explicit ReadGraph(Memory& memory)
+      : inputs(memory), outputs(memory), input_names(memory), output_names(memory) {}
+  Vec<Node> inputs, outputs;
+  Vec<Text> input_names, output_names;
+};
+Status read_graph(ReadGraph* out, engine::Engine& engine, const Parts& parts);
+Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& graph);
+
+// A program's file and that of its constants, mapped, and the parts that they are.
+struct OpenedFile {
+  explicit OpenedFile(Memory& memory) : parts(memory) {}
+  Source file, beside;
+  Parts parts;
+};
+Status open_file(OpenedFile* out, engine::Engine& engine, const char* path);
+
 }  // namespace aster::nn::portable

@@ -77,27 +77,9 @@ Status save(const char* path, engine::Engine& engine, const aster_ml_boundary* b
 }
 
 Status load_file(aster_ml_program* out, engine::Engine& engine, const char* path) {
-  if (path == nullptr || path[0] == 0) return ASTER_FAIL(kARGUMENT, "path is null or empty");
-  Heap& heap = engine.context.heap();
-  Source file, beside;
-  ASTER_TRY(map_file(&file, engine.context, path, Mapped::kPrivate, 0, kRest));
-  Parts parts(heap);
-  ASTER_TRY(split(&parts, file, nullptr));
-  if (!parts.side.view().empty()) {
-    // In the program's folder: a name is no path.
-    if (parts.side.view().find('/') != std::string_view::npos)
-      return ASTER_FAIL(kFORMAT, "the constants of a program are named by a path");
-    Text other(heap);
-    const char* slash = std::strrchr(path, '/');
-    if (slash != nullptr) other << std::string_view(path, static_cast<size_t>(slash + 1 - path));
-    other << parts.side.view();
-    if (other.c_str() == nullptr) return other.status();
-    ASTER_TRY(map_file(&beside, engine.context, other.c_str(), Mapped::kPrivate, 0, kRest));
-    Parts both(heap);
-    ASTER_TRY(split(&both, file, &beside));
-    return load(out, engine, both);
-  }
-  return load(out, engine, parts);
+  OpenedFile opened(engine.context.heap());
+  ASTER_TRY(open_file(&opened, engine, path));
+  return load(out, engine, opened.parts);
 }
 
 // Bytes of a caller as a source of the context's own.
@@ -120,13 +102,33 @@ Status from_bytes(aster_ml_program* out, engine::Engine& engine, const void* dat
   return out == nullptr ? verify(engine, parts) : load(out, engine, parts);
 }
 
+}  // namespace
+
+Status open_file(OpenedFile* out, engine::Engine& engine, const char* path) {
+  if (path == nullptr || path[0] == 0) return ASTER_FAIL(kARGUMENT, "path is null or empty");
+  Heap& heap = engine.context.heap();
+  ASTER_TRY(map_file(&out->file, engine.context, path, Mapped::kPrivate, 0, kRest));
+  Text side(heap);
+  ASTER_TRY(find_side(&side, out->file));
+  if (side.view().empty()) return split(&out->parts, out->file, nullptr);
+  // In the program's folder: a name is no path.
+  if (side.view().find('/') != std::string_view::npos)
+    return ASTER_FAIL(kFORMAT, "the constants of a program are named by a path");
+  Text other(heap);
+  const char* slash = std::strrchr(path, '/');
+  if (slash != nullptr) other << std::string_view(path, static_cast<size_t>(slash + 1 - path));
+  other << side.view();
+  if (other.c_str() == nullptr) return other.status();
+  ASTER_TRY(map_file(&out->beside, engine.context, other.c_str(), Mapped::kPrivate, 0, kRest));
+  return split(&out->parts, out->file, &out->beside);
+}
+
+}  // namespace aster::nn::portable
+
 #define ASTER_ENGINE(context)              \
   ASTER_ENTER(aster::context_of(context)); \
   aster::engine::Engine* engine = nullptr; \
   ASTER_TRY(aster::engine::engine_of(&engine, *aster::context_of(context)))
-
-}  // namespace
-}  // namespace aster::nn::portable
 
 namespace portable = aster::nn::portable;
 

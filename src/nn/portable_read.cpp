@@ -483,32 +483,44 @@ Status verify(engine::Engine& engine, const Parts& parts) {
   return reader.run();
 }
 
-Status load(aster_ml_program* out, engine::Engine& engine, const Parts& parts) {
-  if (engine.recording != nullptr) return ASTER_FAIL(kSTATE, "a capture is open");
+Status read_graph(ReadGraph* out, engine::Engine& engine, const Parts& parts) {
   ASTER_TRY(verify(engine, parts));
+  Loading loading{parts, engine};
+  Reader reader(parts.text, engine.graph, &loading, load_leaf, true);
+  ASTER_TRY(reader.run());
+  out->inputs = std::move(reader.inputs);
+  out->outputs = std::move(reader.outputs);
+  out->input_names = std::move(reader.input_names);
+  out->output_names = std::move(reader.output_names);
+  return kOk;
+}
+
+Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& graph) {
   Heap& heap = engine.context.heap();
   const aster_ml_context context = engine.context.inner_handle();
   Cells inputs(heap), outputs(heap);
-  Loading loading{parts, engine};
-  Reader reader(parts.text, engine.graph, &loading, load_leaf, true);
-  {
-    const uop::Graph::Hold hold(engine.graph);
-    ASTER_TRY(reader.run());
-    ASTER_TRY(inputs.make(engine, reader.inputs));
-    ASTER_TRY(outputs.make(engine, reader.outputs));
-  }
+  ASTER_TRY(inputs.make(engine, graph.inputs));
+  ASTER_TRY(outputs.make(engine, graph.outputs));
   ASTER_TRY(Status{aster_ml_engine_capture_begin(&context, inputs.data(), inputs.size())});
   engine.recording->dry = true;
   aster_ml_program made{};
   ASTER_TRY(Status{aster_ml_engine_capture_end(&made, &context, outputs.data(), outputs.size())});
-  Status status = name_arrays(&made, ASTER_ML_PROGRAM_INPUTS, reader.input_names);
-  if (status.ok()) status = name_arrays(&made, ASTER_ML_PROGRAM_OUTPUTS, reader.output_names);
+  Status status = name_arrays(&made, ASTER_ML_PROGRAM_INPUTS, graph.input_names);
+  if (status.ok()) status = name_arrays(&made, ASTER_ML_PROGRAM_OUTPUTS, graph.output_names);
   if (!status.ok()) {
     aster_ml_program_free(&made);
     return status;
   }
   *out = made;
   return kOk;
+}
+
+Status load(aster_ml_program* out, engine::Engine& engine, const Parts& parts) {
+  if (engine.recording != nullptr) return ASTER_FAIL(kSTATE, "a capture is open");
+  const uop::Graph::Hold hold(engine.graph);
+  ReadGraph graph(engine.context.heap());
+  ASTER_TRY(read_graph(&graph, engine, parts));
+  return capture_graph(out, engine, graph);
 }
 
 }  // namespace aster::nn::portable

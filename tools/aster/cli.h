@@ -70,6 +70,7 @@ int cache_clear(const Arguments& arguments);
 int demo_digits(const Arguments& arguments);
 int graph(const Arguments& arguments);
 int run_model(const Arguments& arguments);
+int freeze(const Arguments& arguments);
 
 // "12.3 MB"
 std::string megabytes(uint64_t bytes);

@@ -52,6 +52,17 @@ const std::vector<Command>& commands() {
         {"format", "FORMAT", "of outputs: pb, or npy (pb)"},
         {"batch", "LIST", "instead: a file of lines MODEL, INPUTS and OUTPUTS with tabs between"}},
        "MODEL.onnx"},
+      {{"freeze"},
+       "makes a model into C, a library or an executable that need nothing else",
+       freeze,
+       {{"output", "FILE", "(-o) ending in .c, .o, .a, .so; else an executable"},
+        {"name", "NAME", "before all names in C (that of the file)"},
+        {"target", "CPUS", "of native, x86-64, x86-64-v3, x86-64-v4, with commas; or aarch64 (native)"},
+        {"threads", "N", "that a run uses at most (1)"},
+        {"constants", "WHERE", "inside, or in a file that is mapped (inside)"},
+        {"size", "NAME=N", "of axes that a model leaves open, with commas; or INPUT.AXIS=N"},
+        {"compiler", "CC", "path or name (as for kernels)"}},
+       "MODEL"},
   };
   return table;
 }
@@ -110,7 +121,7 @@ const Command& find_command(std::vector<std::string>& words) {
 Arguments parse(const Command& command, const std::vector<std::string>& words) {
   Arguments out;
   for (size_t i = 0; i < words.size(); ++i) {
-    std::string name = words[i];
+    std::string name = words[i] == "-o" ? "--output" : words[i];
     if (command.takes != nullptr && name.rfind("--", 0) != 0) {
       out.words.push_back(name);
       continue;

@@ -1,0 +1,116 @@
+// What does not depend on inputs is computed once, while a program is frozen.
+#include <algorithm>
+
+#include "engine/rangeify.h"
+#include "nn/freeze/freeze.h"
+
+namespace aster::nn::freeze {
+namespace {
+
+using engine::Engine;
+using engine::Lazy;
+using uop::Node;
+using uop::Op;
+
+// A constant may become larger than what it is computed of, up to here.
+constexpr size_t kMostGrown = 64 << 10;
+
+class Folder {
+ public:
+  Folder(portable::ReadGraph& graph, Engine& engine)
+      : graph_(graph),
+        e_(engine),
+        heap_(engine.context.heap()),
+        order_(heap_),
+        chosen_(heap_),
+        runs_(heap_) {}
+
+  Status run() {
+    ASTER_TRY(engine::walk(&order_, {graph_.outputs.data(), graph_.outputs.size()}));
+    ASTER_TRY(find_dependent());
+    for (Node node : order_) {
+      if (!runs_.contains(node)) continue;
+      const size_t first = node->op == Op::kCall ? 1 : 0;  // behind the body, which is on Params
+      for (Node source : node->src().subspan(first)) ASTER_TRY(consider(source));
+    }
+    for (Node output : graph_.outputs) ASTER_TRY(consider(output));
+    return chosen_.empty() ? Status(kOk) : compute();
+  }
+
+ private:
+  // What reads an input, or memory that is written.
+  Status find_dependent() {
+    for (Node input : graph_.inputs) ASTER_TRY(runs_.set(input, true));
+    for (Node node : order_) {
+      if (node->op != Op::kAssign) continue;
+      const Node target = engine::buffer_below(node->src(0));
+      if (target != nullptr) ASTER_TRY(runs_.set(target, true));
+    }
+    for (Node node : order_) {
+      const bool below =
+          std::ranges::any_of(node->src(), [&](Node source) { return runs_.contains(source); });
+      const bool effect = node->op == Op::kAssign || node->op == Op::kAfter;
+      if (below || effect) ASTER_TRY(runs_.set(node, true));
+    }
+    return kOk;
+  }
+
+  // A constant as it is read: what lies below the views of it is computed, if anything is.
+  Status consider(Node node) {
+    while (!runs_.contains(node) && (uop::is_movement(node->op) || node->op == Op::kDetach) &&
+           node->op != Op::kPad)
+      node = node->src(0);
+    const bool leaf = node->nsrc == 0 || node->op == Op::kTuple;
+    if (leaf || runs_.contains(node) || dtype::is_weak(node->dtype)) return kOk;
+    if (std::ranges::find(chosen_, node) != chosen_.end()) return kOk;
+    size_t read = 0;
+    ASTER_TRY(bytes_below(&read, node));
+    const size_t made = static_cast<size_t>(node->count()) * dtype::size(node->dtype);
+    return made <= std::max(kMostGrown, read) ? chosen_.push(node) : Status(kOk);
+  }
+  Status bytes_below(size_t* out, Node node) {
+    Vec<Node> nodes(heap_);
+    ASTER_TRY(engine::walk(&nodes, {&node, 1}));
+    for (Node below : nodes) {
+      if (below->op == Op::kBuffer)
+        *out += static_cast<size_t>(below->count()) * dtype::size(below->dtype);
+    }
+    return kOk;
+  }
+
+  Status compute() {
+    Vec<Lazy*> cells(heap_);
+    Status status;
+    for (Node node : chosen_) {
+      Lazy* cell = nullptr;
+      status = engine::lazy_create(&cell, e_, node);
+      if (!status.ok()) break;
+      scope_remove(cell);
+      status = cells.push(cell);
+      if (!status.ok()) break;
+    }
+    if (status.ok()) status = engine::realize_stored(e_, {cells.data(), cells.size()});
+    Map<Node, Node> computed(heap_);
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (status.ok()) status = computed.set(chosen_[i], cells[i]->node);
+      free_handle(cells[i]);
+    }
+    ASTER_TRY(status);
+    for (Node& output : graph_.outputs) ASTER_TRY(e_.graph.substitute(&output, output, computed));
+    return kOk;
+  }
+
+  portable::ReadGraph& graph_;
+  Engine& e_;
+  Heap& heap_;
+  Vec<Node> order_, chosen_;
+  Map<Node, bool> runs_;  // at each run
+};
+
+}  // namespace
+
+Status fold_constants(portable::ReadGraph& graph, Engine& engine) {
+  return Folder(graph, engine).run();
+}
+
+}  // namespace aster::nn::freeze
