@@ -20,6 +20,7 @@ EXAMPLES = {
     "load_safetensors": ([], r"output\.bias.*0 xor 1 = 1\n1 xor 0 = 1\n1 xor 1 = 0\n"),
     "custom_gradient": ([], r"weights 3 -2 0 1\n"),
     "zero_copy": ([], r""),
+    "freeze": ([], r"input x: float32\[2, 8\]\noutput y: .*the same bits"),
 }
 
 

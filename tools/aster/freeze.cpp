@@ -94,14 +94,17 @@ void freeze_model(const std::string& path, const Context& context, const std::st
     check(aster_ml_onnx_value_push(given.get(), value.get()));
     names.push_back(aster_ml_onnx_input_name(model.get(), i));
   }
+  // In a capture, so that nothing is decided by the zeros that inputs are here.
+  for (Lazy& tensor : tensors) handles.push_back(tensor.get());
+  check(aster_ml_engine_capture_begin(context.get(), handles.data(), inputs));
   check(aster_ml_onnx_run(results.get(), model.get(), given.get()));
+  check(aster_ml_engine_capture_cancel(context.get()));
   for (size_t i = 0; i < outputs; ++i) {
     OnnxValue value;
     check(aster_ml_onnx_value_at(value.get(), results.get(), i));
     check(aster_ml_onnx_value_get(tensors[inputs + i].get(), value.get()));
     names.push_back(aster_ml_onnx_output_name(model.get(), i));
   }
-  for (Lazy& tensor : tensors) handles.push_back(tensor.get());
   aster_ml_boundary boundary{};
   boundary.struct_size = sizeof(boundary);
   boundary.inputs = handles.data();

@@ -10,20 +10,18 @@ namespace {
 
 // What no array, and no program, is called in C or C++.
 constexpr std::string_view kWords[] = {
-    "alignas",  "alignof",  "and",      "asm",       "auto",     "bitand",   "bitor",   "bool",
-    "break",    "case",     "catch",    "char",      "class",    "compl",    "const",   "constexpr",
-    "continue", "decltype", "default",  "delete",    "do",       "double",   "else",    "enum",
-    "explicit", "export",   "extern",   "false",     "float",    "for",      "friend",  "goto",
-    "if",       "inline",   "int",      "long",      "mutable",  "namespace", "new",    "noexcept",
-    "not",      "nullptr",  "operator", "or",        "private",  "protected", "public", "register",
-    "requires", "restrict", "return",   "short",     "signed",   "sizeof",   "static",  "struct",
-    "switch",   "template", "this",     "throw",     "true",     "try",      "typedef", "typeid",
-    "typename", "typeof",   "union",    "unsigned",  "using",    "virtual",  "void",    "volatile",
-    "while",    "xor",      "linux",    "unix",      "memory",   "concept",  "import",  "module"};
+    "alignas",  "alignof",  "and",      "asm",      "auto",    "bitand",    "bitor",   "bool",
+    "break",    "case",     "catch",    "char",     "class",   "compl",     "const",   "constexpr",
+    "continue", "decltype", "default",  "delete",   "do",      "double",    "else",    "enum",
+    "explicit", "export",   "extern",   "false",    "float",   "for",       "friend",  "goto",
+    "if",       "inline",   "int",      "long",     "mutable", "namespace", "new",     "noexcept",
+    "not",      "nullptr",  "operator", "or",       "private", "protected", "public",  "register",
+    "requires", "restrict", "return",   "short",    "signed",  "sizeof",    "static",  "struct",
+    "switch",   "template", "this",     "throw",    "true",    "try",       "typedef", "typeid",
+    "typename", "typeof",   "union",    "unsigned", "using",   "virtual",   "void",    "volatile",
+    "while",    "xor",      "linux",    "unix",     "memory",  "concept",   "import",  "module"};
 
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Any text as a name in C: what is none there becomes _.
@@ -105,7 +103,7 @@ Status take_options(Wanted* out, const char* path, Context& context,
     return ASTER_FAIL(kRANGE, "%d threads: from 1 to 1024", o.threads);
   out->form = o.form != 0 ? o.form : form_of(path);
   ASTER_TRY(take_cpus(out));
-  out->compiler = o.compiler != nullptr            ? o.compiler
+  out->compiler = o.compiler != nullptr               ? o.compiler
                   : out->cpus[0]->compiler != nullptr ? out->cpus[0]->compiler
                                                       : context.options().compiler;
   // libLLVM compiles kernels and no files.
@@ -126,7 +124,7 @@ Status take_name(Model* model, const Wanted& wanted) {
     const bool library =
         wanted.form == ASTER_ML_FREEZE_STATIC || wanted.form == ASTER_ML_FREEZE_SHARED;
     if (library && text.starts_with("lib")) text.remove_prefix(3);
-    write_identifier(model->name, text.substr(0, text.find('.')));
+    write_identifier(model->name, text_slice(text, 0, text.find('.')));
   }
   for (const char c : model->name.view())
     model->capital << (c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c);
@@ -238,8 +236,8 @@ Status freeze_step(const char* path, const aster_ml_context* context,
   ASTER_TRY(lock.status());
   Source bytes;
   ASTER_TRY(create_source(&bytes, engine->context, size));
-  ASTER_TRY(Status{
-      aster_ml_program_to_bytes(bytes.storage()->data, &size, size, context, boundary, 0)});
+  ASTER_TRY(
+      Status{aster_ml_program_to_bytes(bytes.storage()->data, &size, size, context, boundary, 0)});
   bytes.storage()->read_only = true;
   portable::Parts parts(engine->context.heap());
   ASTER_TRY(portable::split(&parts, bytes, nullptr));

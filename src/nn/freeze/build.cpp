@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -161,8 +162,8 @@ class Builder {
     ASTER_TRY(results_.finish(path));
     if (form != ASTER_ML_FREEZE_EXECUTABLE) return kOk;
     struct stat about {};
-    const bool runs = stat(path, &about) == 0 &&
-                      chmod(path, about.st_mode | (about.st_mode & 0444) >> 2) == 0;
+    const bool runs =
+        stat(path, &about) == 0 && chmod(path, about.st_mode | (about.st_mode & 0444) >> 2) == 0;
     return runs ? Status(kOk) : file_failed("making executable", path, errno);
   }
 
@@ -226,8 +227,7 @@ class Builder {
     Text text(heap_);
     const char* constants = nullptr;
     if (!m_.side_file && m_.constants.size() > kMostInText)
-      ASTER_TRY(
-          folder_.write(&constants, "constants", {m_.constants.data(), m_.constants.size()}));
+      ASTER_TRY(folder_.write(&constants, "constants", {m_.constants.data(), m_.constants.size()}));
     ASTER_TRY(write_driver(text, m_, constants, true));
     return compile("driver", text, nullptr);
   }
@@ -312,14 +312,13 @@ class Builder {
     ASTER_TRY(path.status());
     ASTER_TRY(tmp.status());
     ASTER_TRY(arguments.push(nullptr));
-    const cpu::Command command{arguments.data(), environment, {}};
+    const cpu::Command command{arguments.data(), environment, {}, RLIM_INFINITY};
     cpu::Outcome outcome(heap_);
     ASTER_TRY(cpu::run_commands({&command, 1}, {&outcome, 1}, patience()));
     const bool succeeded =
         outcome.started && !outcome.timed_out && (!outcome.status_known || outcome.exit_code == 0);
     if (succeeded) return kOk;
-    if (!outcome.started)
-      return ASTER_FAIL(kUNSUPPORTED, "'%s' does not start", compiler_.path);
+    if (!outcome.started) return ASTER_FAIL(kUNSUPPORTED, "'%s' does not start", compiler_.path);
     if (outcome.timed_out) return ASTER_FAIL(kCOMPILE, "'%s' takes too long", compiler_.path);
     const std::string_view said = cpu::error_line(
         {reinterpret_cast<const char*>(outcome.error.data()), outcome.error.size()});

@@ -58,8 +58,7 @@ codegen::Target target_of(const Cpu& cpu) {
   return target;
 }
 
-Collector::Collector(Context& owner, const Cpu& cpu)
-    : heap_(owner.heap()), kernels_(owner.heap()) {
+Collector::Collector(Context& owner, const Cpu& cpu) : heap_(owner.heap()), kernels_(owner.heap()) {
   context = &owner;
   code = device::kCpu;
   shared = true;

@@ -76,7 +76,8 @@ void write_test(Text& out, const Code& code) {
     const int registers = f.vector_bytes == 64 ? 0xe6 : 6;
     if (f.vector_bytes > 16) out.format(" && saves(0x%x)", static_cast<unsigned>(registers));
 #define FEATURE(name, flag, leaf, subleaf, reg, bit, bytes) \
-  if (f.name && flag[0] != '\0') out.format(" &&\n         has(%d, %d, %d, 1u << %d)", leaf, subleaf, reg, bit);
+  if (f.name && flag[0] != '\0')                            \
+    out.format(" &&\n         has(%d, %d, %d, 1u << %d)", leaf, subleaf, reg, bit);
 #include "runtime/cpu/features.def"
 #undef FEATURE
   }
@@ -93,7 +94,8 @@ void write_constants(Text& out, const Model& model) {
   out << "static const _Alignas(64) unsigned long long constants[] = {";
   for (size_t at = 0; at < std::max<size_t>(bytes.size(), 1); at += 8) {
     uint64_t word = 0;
-    if (!bytes.empty()) std::memcpy(&word, bytes.data() + at, std::min<size_t>(8, bytes.size() - at));
+    if (!bytes.empty())
+      std::memcpy(&word, bytes.data() + at, std::min<size_t>(8, bytes.size() - at));
     out << (at / 8 % kWordsOfLine == 0 ? "\n  " : " ");
     out.format("0x%llxu,", static_cast<unsigned long long>(word));
   }
@@ -160,7 +162,8 @@ void write_run(Text& out, const Model& model) {
   out << '\n';
   declare_run(out, model, false);
   out << " {\n  struct head *const head = memory;\n  if (head == 0 || head->ready != READY) return "
-      << capital << "_MEMORY;\n  char *const bases[] = {0, memory, (char *)(uintptr_t)head->constants";
+      << capital
+      << "_MEMORY;\n  char *const bases[] = {0, memory, (char *)(uintptr_t)head->constants";
   for (uint64_t i = 0; i < model.inputs.size() + model.outputs.size(); ++i)
     out << ", (char *)(uintptr_t)a" << i;
   out << "};\n";
@@ -192,9 +195,10 @@ Status write_header(Text& out, const Model& model) {
       << capital << "_H\n#define " << capital << "_H\n\n#include <stdint.h>\n\n"
       << "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n"
       << "/* Memory that a caller gives, and how it is aligned. Nothing else is allocated. */\n";
-  out << "#define " << capital << "_MEMORY_BYTES " << model.memory_bytes << "ll\n#define " << capital
-      << "_MEMORY_ALIGNMENT 64\n";
-  if (model.side_file) out << "#define " << capital << "_CONSTANTS_FILE \"" << name << ".constants\"\n";
+  out << "#define " << capital << "_MEMORY_BYTES " << model.memory_bytes << "ll\n#define "
+      << capital << "_MEMORY_ALIGNMENT 64\n";
+  if (model.side_file)
+    out << "#define " << capital << "_CONSTANTS_FILE \"" << name << ".constants\"\n";
   each_array(model, [&](const Array& array, bool) {
     const auto size = static_cast<int64_t>(dtype::size(array.dtype));
     out << "#define " << capital << "_COUNT_" << array.identifier.view() << ' '
@@ -205,7 +209,8 @@ Status write_header(Text& out, const Model& model) {
       << "_CPU = 2, /* it lacks what the code was made for */\n  " << capital
       << "_CONSTANTS = 3, /* the file is not there, or of another program */\n  " << capital
       << "_ARGUMENT = 4 /* a null pointer */\n};\n\n";
-  out << "/* Begins" << (model.state_bytes != 0 ? ", with the state that the program was frozen with" : "")
+  out << "/* Begins"
+      << (model.state_bytes != 0 ? ", with the state that the program was frozen with" : "")
       << (model.threads > 1 ? "; starts threads" : "")
       << (model.side_file ? "; maps the file of constants" : "") << ". */\n";
   declare_init(out, model);
@@ -225,8 +230,9 @@ Status write_header(Text& out, const Model& model) {
 }
 
 Status write_driver(Text& out, const Model& model, const char* constants, bool apart) {
-  out << "/* Frozen by libaster_ml " << aster_ml_version() << ". */\n#define _GNU_SOURCE\n#include \""
-      << model.name.view() << ".h\"\n\n#include <string.h>\n";
+  out << "/* Frozen by libaster_ml " << aster_ml_version()
+      << ". */\n#define _GNU_SOURCE\n#include \"" << model.name.view()
+      << ".h\"\n\n#include <string.h>\n";
   write_numbers(out, model);
   out << kTypes;
   for (const Code& code : model.codes) {
@@ -266,7 +272,8 @@ Status write_kernels(Text& out, const Model& model, const Code& code, bool apart
   out << "static const struct operand operands[] = {";
   for (const Operand& operand : code.operands)
     out.format("\n  {%u, %lldu},", operand.base, static_cast<long long>(operand.offset));
-  out << (code.operands.empty() ? "{0, 0}" : "") << "\n};\nstatic const struct launch launches[] = {";
+  out << (code.operands.empty() ? "{0, 0}" : "")
+      << "\n};\nstatic const struct launch launches[] = {";
   for (const Launch& l : code.launches) {
     out << "\n  {" << code.kernels->name(l.kernel);
     out.format(", %lld, %u, %u, %lld, %lldu, %lldu},", static_cast<long long>(l.tasks),
@@ -290,12 +297,14 @@ Status write_kernels(Text& out, const Model& model, const Code& code, bool apart
 
 Status write_main(Text& out, const Model& model) {
   const std::string_view name = model.name.view();
-  out << "#include \"" << name << ".h\"\n\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+  out << "#include \"" << name
+      << ".h\"\n\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
       << "struct array;\n#define CONSTANTS_NAME \"" << name << ".constants\"\n";
   out.format("enum { INPUTS = %zu, OUTPUTS = %zu };\n", model.inputs.size(), model.outputs.size());
-  out << "#define MEMORY_BYTES " << (model.memory_bytes + 63) / 64 * 64 << "ll\n#define BEGIN(memory, side) "
-      << name << (model.side_file ? "_init(memory, side)" : "_init(memory)") << "\n#define FREE "
-      << name << "_free\n#define USAGE \"";
+  out << "#define MEMORY_BYTES " << (model.memory_bytes + 63) / 64 * 64
+      << "ll\n#define BEGIN(memory, side) " << name
+      << (model.side_file ? "_init(memory, side)" : "_init(memory)") << "\n#define FREE " << name
+      << "_free\n#define USAGE \"";
   if (model.side_file) out << " [--constants FILE]";
   each_array(model, [&](const Array& array, bool) { out << ' ' << array.identifier.view(); });
   out << "\"\n#define ABOUT \"Arrays are files .npy, or their bytes.\\n\"";
@@ -306,11 +315,13 @@ Status write_main(Text& out, const Model& model) {
   });
   out << "\n#define RUN " << name << "_run(memory";
   size_t number = 0;
-  each_array(model, [&](const Array&, bool) { out << ", (void *)arrays[" << uint64_t{number++} << "].data"; });
+  each_array(model, [&](const Array&, bool) {
+    out << ", (void *)arrays[" << uint64_t{number++} << "].data";
+  });
   out << ")\n";
   std::string_view body = kMain;
   const size_t behind = body.find("};") + 3;  // the struct of an array
-  out << body.substr(0, behind) << "static struct array arrays[] = {";
+  out << text_slice(body, 0, behind) << "static struct array arrays[] = {";
   each_array(model, [&](const Array& array, bool) {
     const Element element = element_of(array.dtype);
     out << "\n  {\"" << array.identifier.view() << "\", \"" << dtype::name(array.dtype) << "\", \""
@@ -318,7 +329,7 @@ Status write_main(Text& out, const Model& model) {
     write_shape(out, array);
     out << (array.dims.size() == 1 ? ",\", " : "\", ") << array.bytes << ", 0},";
   });
-  out << "\n};\n" << body.substr(behind);
+  out << "\n};\n" << text_slice(body, behind);
   return out.status();
 }
 

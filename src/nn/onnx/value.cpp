@@ -157,6 +157,8 @@ Status fetch(const void** out, engine::Engine& engine, Value& value) {
     return ASTER_FAIL(kDTYPE, "a tensor of numbers is needed, %s is given",
                       value.kind == Kind::kTensor ? "texts" : "another kind of value");
   }
+  if (!value.known && engine.recording != nullptr)
+    return ASTER_FAIL(kSTATE, "a model that decides by the values of its inputs, inside a capture");
   if (!is_host_buffer(value.node())) {
     Vec<Node> leaves(engine.context.heap());
     bool small;

@@ -62,7 +62,7 @@ Status make_integers(Ref* out, engine::Engine& engine, Words values, Words shape
 Status make_texts(Ref* out, Heap& heap, Words shape);
 
 // The elements of a tensor in host memory, row-major, computed if they are not there. The value is
-// a Buffer from then on. Errors: as realize.
+// a Buffer from then on. Errors: as realize; STATE (inside a capture, of what runs differ in).
 Status fetch(const void** out, engine::Engine& engine, Value& value);
 
 // Whether a tensor is memory, a view of it, or a constant: nothing is to be computed.

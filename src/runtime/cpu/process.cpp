@@ -33,7 +33,6 @@ extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* arg
 namespace aster::runtime::cpu {
 namespace {
 
-constexpr size_t kOutputLimit = size_t{256} << 20;
 constexpr size_t kErrorLimit = size_t{64} << 10;
 constexpr size_t kStackBytes = size_t{64} << 10;
 constexpr int kLookEveryMs = 10;  // for whether to stop
@@ -69,7 +68,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) int child_main(vo
           4u /* CLOSE_RANGE_CLOEXEC */);  // the host's descriptors; old kernels: no harm
 #endif
   const rlimit no_core = {0, 0};
-  const rlimit file_size = {kOutputLimit, kOutputLimit};
+  const rlimit file_size = {launch->command->file_limit, launch->command->file_limit};
   syscall(SYS_prlimit64, 0, RLIMIT_CORE, &no_core, nullptr);
   syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, &file_size, nullptr);
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, nothing, nullptr, sizeof(uint64_t));
@@ -303,7 +302,8 @@ Status run_children(std::span<const Command> commands, std::span<Outcome> outcom
   }
   ASTER_TRY(wait_for_all(children, outcomes, patience));
   for (size_t i = 0; i < commands.size(); ++i) {
-    ASTER_TRY(read_file(children[i].files[1].get(), 0, kOutputLimit, &outcomes[i].output));
+    ASTER_TRY(
+        read_file(children[i].files[1].get(), 0, commands[i].file_limit, &outcomes[i].output));
     ASTER_TRY(read_file(children[i].files[2].get(), 0, kErrorLimit, &outcomes[i].error));
   }
   return kOk;

@@ -25,6 +25,7 @@ struct Command {
   const char* const* arguments;    // [0] is the program's absolute path; ends with null
   const char* const* environment;  // ends with null
   std::span<const uint8_t> input;
+  uint64_t file_limit = uint64_t{256} << 20;  // bytes of a file that it writes, its output too
 };
 
 struct Outcome {
@@ -43,7 +44,7 @@ struct Outcome {
 // fails or takes longer than the timeout says so in its outcome; its neighbours are not affected.
 // One that is given up is killed with its process group; so are all when this process ends. A host
 // that ignores SIGCHLD, or reaps every child it sees, takes the status away: status_known is
-// false then, and the output has to tell. Output beyond 256 MiB makes the program fail. Leaves no
+// false then, and the output has to tell. Output beyond the limit makes the program fail. Leaves no
 // descriptor and no zombie; the host's signal handling is not changed.
 // Errors: MEMORY; DEVICE when the system has no descriptors or processes left; CANCELLED when the
 // interrupt is requested. Nothing runs on after an error.  Threads: any.
