@@ -123,6 +123,8 @@ LEFT_OUT = {
         for size in (2, 3, 4, 8)
         for kind in "fd"
     },
+    "freeze": "`aster freeze` makes files of files",
+    "freeze_step": "as freeze: export writes the file",
     "onnx_value_to_proto": "files of messages are the command line's",
     "onnx_value_from_proto": "as onnx_value_to_proto",
     "sticky_text": "text of integers is Python's own",
