@@ -501,6 +501,25 @@ TEST_F(Freeze, ValgrindFindsNothing) {
       want);
 }
 
+// Convolutions and attention as well.
+TEST_F(Freeze, ValgrindFindsNothingInLargerOnes) {
+  if (!has("valgrind")) GTEST_SKIP() << "no valgrind";
+  begin(16);
+  const Floats images = noise(2 * 3 * 17 * 19, 91), words = noise(12 * 32, 92);
+  aster_ml_lazy *x = data(images, {2, 3, 17, 19}), *s = data(words, {1, 12, 32});
+  const std::vector<const char*> target = {"x86-64"};
+  aster_ml_freeze_options o = for_cpus(target);
+  const std::string valgrind = "valgrind -q --error-exitcode=9 --leak-check=full ";
+  const aster_ml_boundary first = boundary({x}, {convolutions(x)});
+  OK(aster_ml_freeze_step(path("images").c_str(), &context, &first, &o));
+  const Floats want = engine(first, images);
+  EXPECT_EQ(execute(valgrind + path("images"), images, want.size()), want);
+  const aster_ml_boundary second = boundary({s}, {attention(s)});
+  OK(aster_ml_freeze_step(path("words").c_str(), &context, &second, &o));
+  const Floats wanted = engine(second, words);
+  EXPECT_EQ(execute(valgrind + path("words"), words, wanted.size()), wanted);
+}
+
 TEST_F(Freeze, NamesBecomeNamesInC) {
   aster_ml_lazy *x = data({1, 2}, {2}), *z = data({3, 4}, {2}), *y = handle();
   OK(aster_ml_lazy_add(y, x, z));

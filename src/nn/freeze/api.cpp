@@ -26,7 +26,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Any text as a name in C: what is none there becomes _.
 void write_identifier(Text& out, std::string_view text) {
-  if (text.empty() || is_digit(text[0]) || text[0] == '_') out << 'x';
+  if (text.empty() || !is_letter(text[0]) || text[0] == '_') out << 'x';
   for (const char c : text) out << (is_letter(c) || is_digit(c) ? c : '_');
   if (std::ranges::find(kWords, out.view()) != std::end(kWords)) out << '_';
 }

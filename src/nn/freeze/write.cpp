@@ -84,6 +84,20 @@ void write_test(Text& out, const Code& code) {
   out << ";\n}\n";
 }
 
+// What compilers have to be told, said by them where they were not.
+void write_needs(Text& out, const Code& code) {
+  const runtime::cpu::CpuFeatures f = features_of(*code.cpu);
+  if (f.vector_bytes == 16) return;
+  const bool wide = f.vector_bytes == 64;
+  out << "#if !defined(" << (wide ? "__AVX512VL__" : "__AVX2__")
+      << ") || !defined(__FMA__) || !defined(__F16C__)\n#error \"compile it with";
+#define FEATURE(name, flag, leaf, subleaf, reg, bit, bytes) \
+  if (f.name && flag[0] != '\0') out << ' ' << flag;
+#include "runtime/cpu/features.def"
+#undef FEATURE
+  out << "\"\n#endif\n";
+}
+
 void name_code(Text& out, const Model& model, const Code& code) {
   out << model.name.view() << "_code_" << code.cpu->suffix;
 }
@@ -266,6 +280,7 @@ Status write_kernels(Text& out, const Model& model, const Code& code, bool apart
         << ". */\n"
         << kTypes;
   }
+  write_needs(out, code);
   for (size_t i = 0; i < code.kernels->size(); ++i)
     out << "static kernel_function " << code.kernels->name(i) << ";\n";
   ASTER_TRY(code.kernels->write(out));
