@@ -63,6 +63,8 @@ BY_HAND = {
     "program_run",
     "program_save",
     "program_to_bytes",
+    "registry_add",
+    "registry_describe",
     "scalar_from_data",
     "tensor_copy_in",
     "tensor_copy_out",

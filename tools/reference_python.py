@@ -30,6 +30,7 @@ PARTS = [
     ("linalg", ["linalg"], None),
     ("sparse", ["sparse"], None),
     ("lowering", ["lowering"], None),
+    ("registry", ["registry"], None),
     ("helpers", ["helpers"], None),
     ("errors", ["errors"], None),
     ("nn", ["nn/__init__"], None),

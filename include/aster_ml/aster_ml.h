@@ -28,6 +28,7 @@
 #include "aster_ml/portable.h"
 #include "aster_ml/queue.h"
 #include "aster_ml/random.h"
+#include "aster_ml/registry.h"
 #include "aster_ml/runtime.h"
 #include "aster_ml/schedule.h"
 #include "aster_ml/sparse.h"

@@ -29,6 +29,7 @@
 #include "aster_ml/cpp/nn.hpp"
 #include "aster_ml/cpp/program.hpp"
 #include "aster_ml/cpp/queue.hpp"
+#include "aster_ml/cpp/registry.hpp"
 #include "aster_ml/cpp/sparse.hpp"
 #include "aster_ml/cpp/symbolic.hpp"
 #include "aster_ml/cpp/tensor.hpp"

@@ -8,7 +8,7 @@ A program written for tinygrad 0.14 runs after its import line is changed; docs/
 where results differ, and what is not offered.
 """
 
-from . import _native, errors, helpers, linalg, lowering, nn, sparse
+from . import _native, errors, helpers, linalg, lowering, nn, registry, sparse
 from .device import Device
 from .dtype import ERR, dtypes
 from .engine.jit import TinyJit
@@ -29,5 +29,5 @@ __all__ = [
     "BufferView", "Context", "Device", "ERR", "Error", "GlobalCounters", "JitError", "Kernel",
     "MemoryType", "Program", "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors", "export",
     "fetch", "function", "getenv", "helpers", "kernel", "linalg", "load_program", "lowering", "nn",
-    "sparse",
+    "registry", "sparse",
 ]  # fmt: skip

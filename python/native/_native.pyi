@@ -106,6 +106,19 @@ def program_save(
     /,
 ) -> None: ...
 def program_from_bytes(data: Buffer, context: Context | None = None, /) -> Program: ...
+def registry_add(
+    operation: str,
+    name: str,
+    device: int,
+    build: Callable[[tuple[Any, ...], tuple[Any, ...]], Lazy] | None,
+    kernel: Kernel | None,
+    refuses: Callable[[tuple[Any, ...]], str | None] | None,
+    cost: Callable[[tuple[Any, ...]], float] | None,
+    gradient: Callable[..., tuple[Lazy | None, ...]] | None,
+    context: Context | None = None,
+    /,
+) -> None: ...
+def registry_describe(operation: str | None = None, context: Context | None = None, /) -> str: ...
 def uop_rewrite(
     root: Uop, names: Sequence[str], from_: Sequence[str], to: Sequence[str], /
 ) -> Uop: ...

@@ -88,6 +88,7 @@ void* Call::room(size_t bytes) {
 bool Call::wait() {
   while (owner_->busy) {
     if (owner_->holder == PyThread_get_thread_ident()) {  // that call waits for us
+      if (owner_->called_back) return true;
       PyErr_Format(PyExc_RuntimeError, "%s: a signal handler cannot use a context that computes",
                    name_);
       return fail();
@@ -103,6 +104,11 @@ bool Call::wait() {
 
 bool Call::begin_slow() {
   if (owner_ == nullptr) return true;
+  if (owner_->called_back && owner_->busy && owner_->holder == PyThread_get_thread_ident()) {
+    PyErr_Format(PyExc_RuntimeError, "%s: what a call of the library asks for builds, no more",
+                 name_);
+    return fail();
+  }
   while (!PyThread_acquire_lock(owner_->lock, NOWAIT_LOCK)) {
     if (!wait()) return false;
     // The lock may be held for a moment by a thread that only waited.

@@ -563,9 +563,9 @@ PyMODINIT_FUNC PyInit__native() {
   if (module == nullptr) return nullptr;
   bool ok = add_context_type(module) && add_handle_types(module) && add_lazy_type(module) &&
             add_jit_type(module);
-  for (PyMethodDef* methods :
-       {kModuleMethods, kGeneratedMethods, kSpecialMethods, kExchangeMethods, kDlpackMethods,
-        kInterfaceMethods, kCodegenMethods, kPortableMethods, kLazyMethods, kJitMethods})
+  for (PyMethodDef* methods : {kModuleMethods, kGeneratedMethods, kSpecialMethods, kExchangeMethods,
+                               kDlpackMethods, kInterfaceMethods, kCodegenMethods, kPortableMethods,
+                               kRegistryMethods, kLazyMethods, kJitMethods})
     ok = ok && PyModule_AddFunctions(module, methods) == 0;
   for (const Constant* constant = kConstants; ok && constant->name != nullptr; ++constant) {
     PyObject* value = PyLong_FromLongLong(constant->value);

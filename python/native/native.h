@@ -37,6 +37,7 @@ struct ContextObject {
   PyThread_type_lock lock;  // held by the slow call that runs
   bool busy;                // under the GIL
   unsigned long holder;     // the thread of that call
+  bool called_back;         // under the GIL: that call, or a quick one, waits for Python
   Deferred* deferred;       // under the GIL
   PyObject* weak;
 };
@@ -414,6 +415,7 @@ extern PyMethodDef kDlpackMethods[];     // dlpack.cpp
 extern PyMethodDef kInterfaceMethods[];  // array_interface.cpp
 extern PyMethodDef kCodegenMethods[];    // codegen.cpp
 extern PyMethodDef kPortableMethods[];   // portable.cpp
+extern PyMethodDef kRegistryMethods[];   // registry.cpp
 extern PyMethodDef kLazyMethods[];       // lazy.cpp
 extern PyMethodDef kJitMethods[];        // jit.cpp
 

@@ -387,6 +387,12 @@ constexpr OpRule kOpRules[] = {
     {Op::kWide, flow_wide},
 };
 
+void flow_chosen(Flow& flow) {
+  const auto word = static_cast<uintptr_t>(flow.y->arg(1));
+  const auto& chosen = *reinterpret_cast<const uop::Chosen*>(word);
+  flow.failed = !chosen.flow(chosen, flow.graph, flow.y, flow.dy, flow.needed, flow.dx).ok();
+}
+
 struct CompositeRule {
   Composite composite;
   Rule rule;
@@ -401,6 +407,7 @@ constexpr CompositeRule kCompositeRules[] = {
     {Composite::kCrossEntropy, flow_cross_entropy},
     {Composite::kSigmoid, flow_sigmoid},
     {Composite::kContiguousBackward, flow_contiguous_backward},
+    {Composite::kChosen, flow_chosen},
 };
 
 struct RuleTable {

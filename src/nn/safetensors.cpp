@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "base/json.h"
 #include "engine/engine.h"
-#include "nn/json.h"
 #include "nn/source.h"
 #include "runtime/cpu/file.h"
 

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "base/checked.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "buffer/strided.h"
 #include "engine/engine.h"
-#include "nn/json.h"
 
 namespace aster::nn {
 

@@ -7,6 +7,7 @@
 #include "dtype/convert.h"
 #include "engine/engine.h"
 #include "flt/convert.h"
+#include "tensor/registry.h"
 
 namespace aster::tensor {
 
@@ -84,6 +85,7 @@ Status Build::enter(std::initializer_list<std::span<const Input>> lists) {
   lock_.emplace(context_);
   ASTER_TRY(lock_->status());
   ASTER_TRY(engine::engine_of(&engine_, *context_));
+  ASTER_TRY(registry::look_at_environment(*engine_));
   if (engine_->recording == nullptr) return kOk;
   for (std::span<const Input> list : lists) {
     for (Input x : list) {

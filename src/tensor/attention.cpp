@@ -6,9 +6,11 @@
 
 #include "aster_ml/linalg.h"
 #include "tensor/api.h"
+#include "tensor/attention.h"
 #include "tensor/linalg.h"
 #include "tensor/random.h"
 #include "tensor/sized.h"
+#include "uop/composite.h"
 
 namespace aster::tensor {
 namespace {
@@ -16,13 +18,12 @@ namespace {
 using uop::brief;
 using uop::Dims;
 
-struct Attention {
-  Node query, key, value, mask;
+struct Asked : Attention {
   double dropout_p;
-  bool causal, grouped, training;
+  bool training;
 };
 
-Status check(const Attention& a) {
+Status check(const Asked& a) {
   const Node q = a.query, k = a.key, v = a.value;
   const size_t least = a.grouped ? 3 : 2;
   bool fits = q->ndim >= least && k->ndim >= least && v->ndim >= least;
@@ -73,38 +74,62 @@ Node product(Graph& g, Node x, Node y, DType dtype, bool grouped) {
   return join_heads(g, dot(g, split_heads(g, x, run), split_heads(g, y, 1), dtype));
 }
 
-Node masked(Graph& g, Node scores, const Attention& a) {
+Node masked(Graph& g, Node scores, const Attention& a, Word first_row, Word first_column) {
   if (scores == nullptr) return nullptr;
   const double hidden = -INFINITY;
   if (a.causal) {
     const size_t n = scores->ndim;
     const Expr rows = iota(g, DType::kInt32, scores->shape(), n - 2),
                columns = iota(g, DType::kInt32, scores->shape(), n - 1);
-    return where(columns <= rows, Expr{&g, scores}, hidden).n;
+    const auto ahead = static_cast<double>(first_row - first_column);
+    const Expr shown = ahead == 0 ? columns <= rows : columns <= rows + ahead;
+    return where(shown, Expr{&g, scores}, hidden).n;
   }
   if (a.mask == nullptr) return scores;
   if (a.mask->dtype != DType::kBool) return binary(g, scores, a.mask, ops::add);
   return where(g, a.mask, scores, g.constant(scores->dtype, hidden));
 }
 
-Status attend(Node* out, Build& build, const Attention& a) {
+Status attend(Node* out, Build& build, const Asked& a) {
   Graph& g = build.graph();
-  const DType own = g.strong(a.query->dtype);
-  const DType wide =
-      dtype::least_upper(dtype::least_upper(own, g.strong(a.key->dtype)), DType::kFloat32);
-  const Node products = product(g, a.query, turned(g, a.key), wide, a.grouped);
-  const Node scale = g.constant(DType::kWeakFloat,
-                                std::sqrt(static_cast<double>(a.query->dim(a.query->ndim - 1u))));
-  const Node scores = masked(g, binary(g, products, scale, ops::div), a);
-  if (scores == nullptr) return last_failure();
-  Node weights = softmax(g, cast(g, scores, own), -1);
+  Node weights = softmax(g, cast(g, attention_scores(g, a), g.strong(a.query->dtype)), -1);
   if (weights == nullptr) return last_failure();
   ASTER_TRY(dropout(&weights, build.engine(), weights, a.dropout_p, a.training));
-  *out = product(g, weights, a.value, DType::kNone, a.grouped);
+  *out = attention_sum(g, weights, a);
+  if (*out == nullptr) return last_failure();
+  if (a.training && a.dropout_p != 0) return kOk;
+  const std::array attributes{Word{a.causal}, Word{a.grouped}};
+  const std::array operands{a.query, a.key, a.value, a.mask};
+  *out = uop::choose(g, uop::Composite::kAttention, attributes,
+                     Nodes(operands).first(a.mask == nullptr ? 3 : 4), *out);
   return *out == nullptr ? last_failure() : kOk;
 }
 
 }  // namespace
+
+DType score_dtype(Graph& g, const Attention& a) {
+  const DType own = g.strong(a.query->dtype);
+  return dtype::least_upper(dtype::least_upper(own, g.strong(a.key->dtype)), DType::kFloat32);
+}
+
+Node attention_scores(Graph& g, const Attention& a, Word first_row, Word first_column) {
+  if (a.query == nullptr || a.key == nullptr) return nullptr;
+  const Node products = product(g, a.query, turned(g, a.key), score_dtype(g, a), a.grouped);
+  const Node scale = g.constant(DType::kWeakFloat,
+                                std::sqrt(static_cast<double>(a.query->dim(a.query->ndim - 1u))));
+  return masked(g, binary(g, products, scale, ops::div), a, first_row, first_column);
+}
+
+Node attention_sum(Graph& g, Node weights, const Attention& a, DType dtype) {
+  return product(g, weights, a.value, dtype, a.grouped);
+}
+
+Node compose_attention(Graph& g, const Attention& a, Word first_row) {
+  const Node scores = attention_scores(g, a, first_row);
+  if (scores == nullptr) return nullptr;
+  return attention_sum(g, softmax(g, cast(g, scores, g.strong(a.query->dtype)), -1), a);
+}
+
 }  // namespace aster::tensor
 
 using namespace aster::tensor;  // NOLINT: this file ends with the public functions
@@ -120,17 +145,19 @@ int32_t aster_ml_lazy_scaled_dot_product_attention(aster_ml_lazy* out, const ast
   ASTER_API();
   Build build(out, {query, key, value}, {attn_mask});
   ASTER_TRY(build.status());
-  const Attention attention{node(query), node(key),      node(value),     node(attn_mask),
-                            dropout_p,   is_causal != 0, enable_gqa != 0, training != 0};
+  const Asked attention{
+      {node(query), node(key), node(value), node(attn_mask), is_causal != 0, enable_gqa != 0},
+      dropout_p,
+      training != 0};
   ASTER_TRY(check(attention));
   if (build.sized() && (training == 0 || dropout_p == 0)) {
     struct Call {
       Build& build;
-      Attention attention;
+      Asked attention;
     } call{build, attention};
     const auto on = [](void* self, Node q, Node k, Node v, Node mask, bool causal) {
       Call& of = *static_cast<Call*>(self);
-      Attention a = of.attention;
+      Asked a = of.attention;
       a.query = q, a.key = k, a.value = v, a.mask = mask, a.causal = causal;
       Node result = nullptr;
       return check(a).ok() && attend(&result, of.build, a).ok() ? result : nullptr;

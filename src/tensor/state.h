@@ -5,7 +5,7 @@
 
 namespace aster::tensor {
 
-enum class Part : uint8_t { kRandom, kMatrices, kCount };
+enum class Part : uint8_t { kRandom, kMatrices, kRegistry, kProducts, kCount };
 
 // Null until it is set.
 void* part_of(const Context& context, Part part);

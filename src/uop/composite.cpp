@@ -1,20 +1,30 @@
 #include "uop/composite.h"
 
 #include <array>
+#include <atomic>
 #include <bit>
 #include <limits>
 #include <numbers>
 
+#include "base/mutex.h"
 #include "uop/expr.h"
 
 namespace aster::uop {
 namespace {
 
-constexpr const char* kNames[] = {
-#define COMPOSITE(name, attributes, meaning) #name,
+struct Names {
+  const char *own, *in_registry, *meaning;
+};
+constexpr Names kNames[] = {
+#define COMPOSITE(name, public_name, attributes, meaning) {#name, public_name, meaning},
+#define EXPANDED(name, public_name, attributes, meaning) {#name, public_name, meaning},
 #include "uop/composites.def"
 #undef COMPOSITE
 };
+static_assert(std::size(kNames) == kComposites);
+
+std::atomic<Chooser*> first_chooser{nullptr};
+constinit Mutex choosers_mutex;
 
 Expr param(Graph& g, Word slot, Node like) {
   return {&g, like == nullptr ? nullptr : g.param(slot, like->dtype, like->shape())};
@@ -25,7 +35,8 @@ Node call(Composite composite, Words attributes, Expr body, Nodes arguments) {
   for (Node argument : arguments) {
     if (argument == nullptr) return nullptr;
   }
-  return body.g->call(static_cast<Word>(composite), attributes, body.n, arguments);
+  const Node usual = body.g->call(static_cast<Word>(composite), attributes, body.n, arguments);
+  return choose(*body.g, composite, attributes, arguments, usual);
 }
 
 // Half and smaller floats are computed in their accumulator's dtype.
@@ -99,8 +110,47 @@ Parts softmax_parts(Expr x, Words axes) {
 }  // namespace
 
 const char* name(Composite composite) {
-  const Word i = static_cast<Word>(composite);
-  return i >= 0 && i < static_cast<Word>(Composite::kCount) ? kNames[i] : "unknown composite";
+  const auto i = static_cast<size_t>(composite);
+  return i < kComposites ? kNames[i].own : "unknown composite";
+}
+const char* public_name(Composite composite) {
+  return kNames[static_cast<size_t>(composite)].in_registry;
+}
+
+const char* meaning_of(Composite composite) {
+  return kNames[static_cast<size_t>(composite)].meaning;
+}
+
+void add_chooser(Chooser* chooser) {
+  const MutexLock lock(choosers_mutex);
+  chooser->next = first_chooser.load(std::memory_order_relaxed);
+  first_chooser.store(chooser, std::memory_order_relaxed);
+}
+
+void remove_chooser(Chooser* chooser) {
+  const MutexLock lock(choosers_mutex);
+  Chooser* at = first_chooser.load(std::memory_order_relaxed);
+  if (at == chooser) return first_chooser.store(chooser->next, std::memory_order_relaxed);
+  for (; at != nullptr; at = at->next) {
+    if (at->next == chooser) at->next = chooser->next;
+  }
+}
+
+Node choose(Graph& g, Composite composite, Words attributes, Nodes arguments, Node usual) {
+  if (first_chooser.load(std::memory_order_relaxed) == nullptr || usual == nullptr) return usual;
+  Chooser* found = nullptr;  // that of a graph lives while somebody builds in the graph
+  {
+    const MutexLock lock(choosers_mutex);
+    found = first_chooser.load(std::memory_order_relaxed);
+    while (found != nullptr && found->graph != &g) found = found->next;
+  }
+  return found == nullptr ? usual : found->choose(*found, composite, attributes, arguments, usual);
+}
+
+Node build_chosen(Graph& g, const Chosen& chosen, Node body, Nodes arguments) {
+  const std::array word{static_cast<Word>(reinterpret_cast<uintptr_t>(&chosen))};
+  if (body == nullptr) return nullptr;
+  return g.call(static_cast<Word>(Composite::kChosen), word, body, arguments);
 }
 
 Conv2d conv2d_of(Node call) {

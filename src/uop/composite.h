@@ -10,12 +10,22 @@
 namespace aster::uop {
 
 enum class Composite : Word {
-#define COMPOSITE(name, attributes, meaning) k##name,
+#define COMPOSITE(name, public_name, attributes, meaning) k##name,
 #include "uop/composites.def"
 #undef COMPOSITE
-  kCount
+  kCount,  // of calls
+  kBeforeExpanded = kCount - 1,
+#define COMPOSITE(name, public_name, attributes, meaning)
+#define EXPANDED(name, public_name, attributes, meaning) k##name,
+#include "uop/composites.def"
+#undef COMPOSITE
+  kAll
 };
+constexpr size_t kComposites = static_cast<size_t>(Composite::kAll);
 const char* name(Composite composite);
+// Its name in the registry; "" where nothing takes its place.
+const char* public_name(Composite composite);
+const char* meaning_of(Composite composite);
 inline Composite composite_of(Node call) { return static_cast<Composite>(call->arg(0)); }
 
 // Pairs are rows, columns; pad is top, bottom, left, right, none negative.
@@ -53,6 +63,28 @@ Node build_batch_norm(Graph& g, Node x, Node weight, Node bias, Node mean,
 Node build_cross_entropy(Graph& g, Node logits, Node labels, bool mean);  // [.., C], [..] -> []
 Node build_sigmoid(Graph& g, Node x, bool by_exp2);  // float x; by_exp2: in tinygrad's steps
 Node build_contiguous_backward(Graph& g, Node x);
+
+// Who may put another node in the place of a composite that is built in a graph.
+struct Chooser {
+  Graph* graph;
+  // usual: what is built otherwise, which the other one's dtype and shape are. Nil: the failure in
+  // the error record.
+  Node (*choose)(Chooser& self, Composite composite, Words attributes, Nodes arguments, Node usual);
+  Chooser* next = nullptr;
+};
+// Threads: any; a graph has one at most.
+void add_chooser(Chooser* chooser);
+void remove_chooser(Chooser* chooser);
+// What to build for a composite. Where no graph of the process has a chooser, usual costs one load.
+Node choose(Graph& g, Composite composite, Words attributes, Nodes arguments, Node usual);
+
+// What the attribute of a Chosen call names: alive as long as its graph takes gradients.
+struct Chosen {
+  // Fills dx[i], the gradient of source i of y, where needed[i]; source 0 is the body.
+  Status (*flow)(const Chosen& self, Graph& g, Node y, Node dy, std::span<const bool> needed,
+                 std::span<Node> dx);
+};
+Node build_chosen(Graph& g, const Chosen& chosen, Node body, Nodes arguments);
 
 // A call's body on its arguments: what inlining puts in its place.
 Status inline_call(Node* out, Graph& g, Node call);

@@ -30,7 +30,7 @@ constexpr Names kNames[] = {
 #include "uop/ops.def"
 };
 constexpr const char* kCalls[] = {
-#define COMPOSITE(name, attributes, meaning) "Call:" #name,
+#define COMPOSITE(name, public_name, attributes, meaning) "Call:" #name,
 #include "uop/composites.def"
 #undef COMPOSITE
 };

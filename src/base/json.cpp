@@ -1,9 +1,8 @@
-#include "nn/json.h"
+#include "base/json.h"
 
 #include "base/utf8.h"
-#include "nn/state.h"
 
-namespace aster::nn {
+namespace aster {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -220,4 +219,4 @@ void write_json_string(Text& out, std::string_view text) {
   out << '"';
 }
 
-}  // namespace aster::nn
+}  // namespace aster

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace aster::nn {
+namespace aster {
 
 // Every failure is FORMAT with the byte it stands at (or MEMORY).
 class JsonReader {
@@ -29,6 +29,8 @@ class JsonReader {
   Status end();
 
   Status fail(const char* what) const;
+  // Where it is, in bytes.
+  size_t at() const { return at_; }
   static constexpr int kDepth = 64;
 
  private:
@@ -46,4 +48,4 @@ class JsonReader {
 // text in quotes, escaped.
 void write_json_string(Text& out, std::string_view text);
 
-}  // namespace aster::nn
+}  // namespace aster

@@ -1,10 +1,10 @@
-#include "nn/json.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace aster::nn {
+namespace aster {
 namespace {
 
 std::string decoded(const std::string& text) {
@@ -75,4 +75,4 @@ TEST(Json, SkipsAnyValue) {
 }
 
 }  // namespace
-}  // namespace aster::nn
+}  // namespace aster

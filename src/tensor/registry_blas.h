@@ -1,0 +1,11 @@
+// Products by the gemm of OpenBLAS.
+#pragma once
+
+#include "tensor/registry.h"
+
+namespace aster::tensor::registry {
+
+void refuse_blas(Refusal* why, Context& context, const Call& call);
+Node blas_product(engine::Engine& engine, const Call& call, Nodes operands);
+
+}  // namespace aster::tensor::registry
