@@ -31,6 +31,7 @@ PARTS = [
     ("sparse", ["sparse"], None),
     ("lowering", ["lowering"], None),
     ("registry", ["registry"], None),
+    ("trace", ["trace"], None),
     ("helpers", ["helpers"], None),
     ("errors", ["errors"], None),
     ("nn", ["nn/__init__"], None),

@@ -8,7 +8,7 @@ A program written for tinygrad 0.14 runs after its import line is changed; docs/
 where results differ, and what is not offered.
 """
 
-from . import _native, errors, helpers, linalg, lowering, nn, registry, sparse
+from . import _native, errors, helpers, linalg, lowering, nn, registry, sparse, trace
 from .device import Device
 from .dtype import ERR, dtypes
 from .engine.jit import TinyJit
@@ -20,6 +20,7 @@ from .kernels import Kernel, kernel
 from .portable import Program, export, load_program
 from .symbolic import UOp, Variable
 from .tensor import Tensor
+from .trace import profile
 from .view import BufferView, MemoryType
 
 warn_of_unknown()
@@ -29,5 +30,5 @@ __all__ = [
     "BufferView", "Context", "Device", "ERR", "Error", "GlobalCounters", "JitError", "Kernel",
     "MemoryType", "Program", "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors", "export",
     "fetch", "function", "getenv", "helpers", "kernel", "linalg", "load_program", "lowering", "nn",
-    "registry", "sparse",
+    "profile", "registry", "sparse", "trace",
 ]  # fmt: skip

@@ -51,11 +51,15 @@ def write_page(
     level: str = "tensor",
     title: str = "Graph",
 ) -> None:
-    """Writes the page whole or not at all: behind links, with the permissions of what was there.
+    """Writes the page as write_text does."""
+    write_text(path, page(tensors, level, title))
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a file whole or not at all: behind links, with the permissions of what was there.
 
     What is no regular file (a device, a pipe) is written through.
     """
-    text = page(tensors, level, title)
     path = pathlib.Path(path)
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")

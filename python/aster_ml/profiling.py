@@ -206,6 +206,24 @@ def _launched(
 
 
 _follows = _writes_at_exit = False
+_listener: Callable[..., None] | None = None
+
+
+def _heard(*launch: Any) -> None:
+    """For DEBUG and PROFILE, and for a profile (trace.py)."""
+    from .helpers import DEBUG, PROFILE
+
+    if DEBUG >= 2 or PROFILE:
+        _launched(*launch)
+    if _listener is not None:
+        _listener(*launch)
+
+
+def tell(listener: Callable[..., None] | None) -> None:
+    """Has one more function told of launches; None: no longer."""
+    global _listener
+    _listener = listener
+    follow()
 
 
 def _write_at_exit() -> None:
@@ -222,10 +240,10 @@ def follow() -> None:
     from . import _native
     from .helpers import DEBUG, PROFILE
 
-    wanted = DEBUG >= 2 or bool(PROFILE)
+    wanted = DEBUG >= 2 or bool(PROFILE) or _listener is not None
     if PROFILE and not _writes_at_exit:
         _writes_at_exit = True
         atexit.register(_write_at_exit)
     if wanted or _follows:
-        _native.engine_trace(_launched if wanted else None)
+        _native.engine_trace(_heard if wanted else None)
     _follows = wanted

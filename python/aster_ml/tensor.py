@@ -47,6 +47,8 @@ from .values import (
 if TYPE_CHECKING:
     import numpy
 
+    from .trace import Profile
+
 capturing: list[Any] = []  # the TinyJit that records, if any
 
 
@@ -232,6 +234,21 @@ class Tensor(NotOfferedMixin):
         tensors: list[Tensor] = [self, *lst]
         _native.lazy_realize([x for x in tensors if not is_weak(x)])
         return self
+
+    def profile(self, *lst: Tensor, path: str | os.PathLike[str] | None = None) -> Profile:
+        """Realises this tensor and the others, and tells what ran; path: a page of it as well.
+
+        >>> p = (Tensor.rand(8, 8) @ Tensor.rand(8, 8)).profile()
+        >>> sum(x.us for x in p.launches) > 0
+        True
+        """
+        from .trace import profile
+
+        with profile(self, *lst) as made:
+            self.realize(*lst)
+        if path is not None:
+            made.write(path)
+        return made
 
     def graph(
         self,

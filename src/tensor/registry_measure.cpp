@@ -111,6 +111,9 @@ class Bench {
     ASTER_TRY(operands_.realize());
     for (size_t i = 0; i < call_.operands.size(); ++i) {
       const bool constant = uop::is_const(call_.operands[i]);
+      // Of memory that others may write nothing is kept for the next run (engine/kept.h).
+      if (const Node memory = engine::memory_below(operands_.node(i)); memory != nullptr)
+        engine::storage_of(memory)->lent.store(true, std::memory_order_relaxed);
       ASTER_TRY(nodes_.push(constant ? call_.operands[i] : operands_.node(i)));
       ASTER_TRY(map.set(call_.operands[i], nodes_[i]));
     }

@@ -4,6 +4,7 @@
 pages_test.py ASTER DIGITS.BIN DOCS
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import browser  # noqa: E402
 
 ASTER, DIGITS, DOCS = (os.path.abspath(path) for path in sys.argv[1:4])
+PROGRAM = os.path.join(os.path.dirname(DIGITS), "../../tests/nn/program_v1.aster")
 EPOCHS, TESTED, SKIPPED = 4, 359, 77
 
 
@@ -164,6 +166,56 @@ class Pages(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.open(self.made("long.html", "graph", "--file", self.path("long.txt")))
         self.assertEqual(self.count(".node"), 2000)
+
+    def test_profile(self):
+        path, trace = self.path("profile.html"), self.path("trace.json")
+        done = aster("profile", PROGRAM, "--runs", "7", "--html", path, "--trace", trace, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        kernels = json.loads(done.stdout)["kernels"]
+        with open(trace) as file:
+            events = json.load(file)["traceEvents"]
+        calls = sum(k["calls"] for k in kernels)
+        self.assertEqual((len(events), calls % 7), (calls, 0))
+        self.assertGreater(calls, 0)
+        self.open(path)
+        self.accessible()
+        rows = "[...document.querySelectorAll('#kernels tbody tr')].map("
+        rows += "r => r.cells[0].textContent)"
+        self.assertEqual(sorted(self.value(rows)), sorted(k["kernel"] for k in kernels))
+        totals = self.value("document.getElementById('totals').textContent")
+        self.assertIn(f"{calls} launches", totals)
+        self.assertGreater(self.count("#timeline .span"), 0)
+        self.assertEqual(self.count("#memory polyline"), 1)
+        self.assertEqual(self.count("#places tbody tr"), 7)  # a row a run
+        # By name, both ways; a row chosen is drawn so.
+        for direction in ("ascending", "descending"):
+            self.value("document.querySelector('#kernels th button').click()")
+            sort = self.value("document.querySelector('#kernels th').getAttribute('aria-sort')")
+            self.assertEqual(sort, direction)
+            names = self.value(rows)
+            self.assertEqual(names, sorted(names, reverse=direction == "descending"))
+        self.value("document.querySelector('#kernels tbody tr').click()")
+        self.assertEqual(self.count("#kernels tr.chosen"), 1)
+        self.assertGreater(self.count("#timeline .chosen"), 0)
+        before = self.value("document.getElementById('at').textContent")
+        self.value("document.getElementById('closer').click()")
+        self.assertNotEqual(self.value("document.getElementById('at').textContent"), before)
+        self.value("document.getElementById('query').focus()")
+        self.browser.type("no such kernel")
+        self.assertEqual(self.count("#kernels tbody tr"), 0)
+        self.fits(path)
+
+    def test_profile_mistakes(self):
+        for words, status, word in (
+            ((), 2, "FILE"),
+            ((self.path("none.aster"),), 1, "none.aster"),
+            ((DIGITS,), 1, "FORMAT"),
+            ((PROGRAM, "--runs", "0"), 2, "--runs"),
+            ((PROGRAM, "--html", self.path("no/such/folder.html")), 1, "folder.html"),
+        ):
+            done = aster("profile", *words)
+            self.assertEqual((done.returncode, done.stdout), (status, ""), words)
+            self.assertIn(word, done.stderr)
 
     def test_graph_mistakes(self):
         for text, word in (

@@ -69,6 +69,7 @@ int cache_info(const Arguments& arguments);
 int cache_clear(const Arguments& arguments);
 int demo_digits(const Arguments& arguments);
 int graph(const Arguments& arguments);
+int profile(const Arguments& arguments);
 int run_model(const Arguments& arguments);
 int freeze(const Arguments& arguments);
 
