@@ -69,6 +69,7 @@ BY_HAND = {
     "tensor_copy_in",
     "tensor_copy_out",
     "tensor_from_data",
+    "trace_configure",
     "uop_print",
     "uop_rewrite",
     "uop_walk",

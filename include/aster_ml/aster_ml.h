@@ -37,6 +37,7 @@
 #include "aster_ml/sticky.h"
 #include "aster_ml/symbolic.h"
 #include "aster_ml/tensor.h"
+#include "aster_ml/trace.h"
 #include "aster_ml/uop.h"
 #include "aster_ml/view.h"
 

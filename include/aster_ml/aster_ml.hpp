@@ -33,6 +33,7 @@
 #include "aster_ml/cpp/sparse.hpp"
 #include "aster_ml/cpp/symbolic.hpp"
 #include "aster_ml/cpp/tensor.hpp"
+#include "aster_ml/cpp/trace.hpp"
 #include "aster_ml/cpp/view.hpp"
 
 #endif

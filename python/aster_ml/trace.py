@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -25,7 +26,9 @@ from . import _native, graph, profiling
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["Launch", "Profile", "profile", "scope"]
+__all__ = ["Launch", "Profile", "configure", "profile", "scope"]
+
+_MODES = ("none", "tensors", "nan", "compare")
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _scopes: list[str] = []
@@ -85,6 +88,39 @@ def _told(name: str, ns: int, ops: int, moved: int, held: int, device: int, oper
             Launch(name, start, ns / 1e3, ops, moved, held, device_name, operands, bool(replayed),
                    where, within)  # fmt: skip
         )
+
+
+def configure(
+    *,
+    dump: str | os.PathLike[str] | None = None,
+    profile: str | os.PathLike[str] | None = None,
+    debug: str = "none",
+) -> None:
+    """Traces what this context does from now on; without arguments it ends. aster_ml/trace.h.
+
+    dump: a directory for every schedule that is made, its programs and sources. profile: a file for
+    launches, written when the trace ends. debug: "tensors" logs what kernels write, "nan" and
+    "compare" raise where one wrote NaN, or not what the reference runtime computes.
+
+    >>> from aster_ml import Tensor, trace
+    >>> trace.configure(debug="nan")
+    >>> try:
+    ...     (Tensor([1.0, -1.0]).log() * 2).realize()
+    ... except ArithmeticError as e:
+    ...     print("wrote NaN: element 1" in str(e))
+    True
+    >>> trace.configure()
+    """
+    if debug not in _MODES:
+        raise ValueError(f"debug {debug!r}: one of {', '.join(_MODES)}")
+    folder = None if dump is None else os.fspath(dump)
+    file = None if profile is None else os.fspath(profile)
+    _native.trace_configure(folder, file, _MODES.index(debug))
+
+
+# The context of a program lives until the process ends, and its trace with it.
+if "profile=" in os.environ.get("ASTER_ML_TRACE", ""):
+    atexit.register(configure)
 
 
 class Profile:

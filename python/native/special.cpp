@@ -262,6 +262,22 @@ PyObject* engine_trace(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
   return none();
 }
 
+// trace_configure(dump, profile, debug)
+PyObject* trace_configure(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("trace_configure", arguments, count, 3, 4);
+  const aster_ml_context* context = call.context(3);
+  aster_ml_trace_config config = {};
+  config.struct_size = sizeof(config);
+  config.dump_programs = call.text(0, "dump", true);
+  config.profile = call.text(1, "profile", true);
+  config.debug = call.integer32(2, "debug");
+  const bool any =
+      config.dump_programs != nullptr || config.profile != nullptr || config.debug != 0;
+  if (!call.slow([&] { return aster_ml_trace_configure(context, any ? &config : nullptr); }))
+    return nullptr;
+  return none();
+}
+
 PyObject* engine_graph(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("engine_graph", arguments, count, 3, 4);
   const aster_ml_context* context = call.context(3);
@@ -495,6 +511,8 @@ PyMethodDef kSpecialMethods[] = {
      "engine_trace(function, context)\n\nCalls function(name, nanoseconds, operations, bytes, "
      "held_bytes, device, operands, replayed)\nbehind every launch; None: no longer. It must not "
      "call the library. One function a process."},
+    {"trace_configure", as_method(trace_configure), METH_FASTCALL,
+     "trace_configure(dump, profile, debug, context)\n\nBegins a trace, or ends it."},
     {"uop_print", as_method(uop_print), METH_FASTCALL, "uop_print(root)\n\nA graph as text."},
     {"uop_walk", as_method(uop_walk), METH_FASTCALL,
      "uop_walk(root)\n\nThe nodes that root is made of, sources before users, root last."},

@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "device/device.h"
 #include "engine/engine.h"
+#include "engine/tracer.h"
 
 namespace {
 
@@ -83,7 +84,8 @@ int32_t aster_ml_engine_trace(const aster_ml_context* context, aster_ml_launch_f
   ASTER_ENTER(context_of(context));
   Engine* engine = nullptr;
   ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
-  engine->trace = {function, self};
+  aster::engine::Tracer* const tracer = aster::engine::Tracer::of(engine->trace);
+  (tracer == nullptr ? engine->trace : tracer->next) = {function, self};
   return aster::kOk;
 }
 

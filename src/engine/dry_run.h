@@ -40,4 +40,7 @@ class DryRun {
 Status nodes_of(Vec<uop::Node>* out, const Engine& engine, const aster_ml_lazy* const* tensors,
                 size_t count);
 
+// What aster_ml_engine_graph writes of nodes.
+Status write_graph_text(Text& out, Engine& engine, int32_t level, int32_t format, uop::Nodes nodes);
+
 }  // namespace aster::engine

@@ -1,4 +1,5 @@
 #include "engine/engine.h"
+#include "engine/tracer.h"
 
 #include "base/pool.h"
 #include "device/device.h"
@@ -142,6 +143,7 @@ Engine::Engine(Context& owner, Graph& nodes)
 }
 
 Engine::~Engine() {
+  Tracer::end(*this);
   drop_recording(*this);
   for (auto& entry : cache) {
     for (Executable* exe = entry.value; exe != nullptr;) {
@@ -194,6 +196,10 @@ Status engine_of(Engine** out, Context& context) {
     return kOk;
   }
   ASTER_TRY(Engine::create(out, context));
+  if (const Status begun = Tracer::from_environment(**out); !begun.ok()) {
+    context.heap().destroy(*out);
+    return begun;
+  }
   context.set_state(Module::kEngine, *out, [](Context& owner, void* state) {
     owner.heap().destroy(static_cast<Engine*>(state));
   });

@@ -4,6 +4,7 @@
 
 #include "base/pool.h"
 #include "engine/engine.h"
+#include "engine/tracer.h"
 #include "runtime/cpu/machine.h"
 #include "runtime/reference/interpret.h"
 
@@ -162,11 +163,15 @@ namespace {
     const bool may_stop = !(wrote || item.writes) || item.remaining > kFinishNs;
     if (may_stop && run.interrupt.requested()) return wrote ? Ran::kWriting : Ran::kPart;
     wrote = wrote || item.writes;
+    Tracer* const tracer = Tracer::of(run.trace);
+    const bool looks = tracer != nullptr && tracer->looks();
+    if (looks) tracer->before(exe, i, pointers + item.first_operand);
     const uint64_t start = run.traced() ? nanoseconds() : 0;
     const bool done = launch_one(exe, item, pointers + item.first_operand, scratch, threads,
                                  may_stop ? &run.interrupt : nullptr);
     if (!done) return wrote ? Ran::kWriting : Ran::kPart;
     if (run.traced()) run.tell(exe.infos[i], item.operand_count, start);
+    if (looks) tracer->after(exe, i, pointers + item.first_operand);
   }
   return Ran::kAll;
 }

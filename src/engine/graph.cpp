@@ -418,6 +418,11 @@ Status hand_out(char* out, size_t* length, size_t capacity, const View& view, No
 }
 
 }  // namespace
+
+Status write_graph_text(Text& out, Engine& engine, int32_t level, int32_t format, Nodes nodes) {
+  return write_graph(out, {engine, level, format}, nodes);
+}
+
 }  // namespace aster::engine
 
 int32_t aster_ml_engine_graph(char* out, size_t* length, size_t capacity,

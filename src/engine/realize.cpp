@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "engine/indexing.h"
 #include "engine/recording.h"
+#include "engine/tracer.h"
 
 namespace aster::engine {
 namespace {
@@ -258,8 +259,14 @@ class Realize {
       ASTER_TRY(roots.push(root));
     }
     Executable* exe = nullptr;
+    const uint64_t made = e_.counters.schedule_misses;
     ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_, device_));
-    Status status = execute(*exe);
+    Status status;
+    if (Tracer* tracer = Tracer::of(e_.trace)) {
+      status = tracer->scheduled(e_, *exe, {roots.data(), roots.size()},
+                                 made != e_.counters.schedule_misses);
+    }
+    if (status.ok()) status = execute(*exe);
     if (e_.last != nullptr) e_.last->release();
     e_.last = exe;  // for print_schedule
     return status;

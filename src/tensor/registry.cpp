@@ -312,6 +312,7 @@ static Status take(Implementation* out, const Registry& registry,
 int32_t aster_ml_registry_add(const aster_ml_context* context,
                               const aster_ml_implementation* implementation) {
   ASTER_ENTER(aster::context_of(context));
+  if (implementation == nullptr) return ASTER_FAIL(kARGUMENT, "the implementation is null");
   Registry* registry = nullptr;
   ASTER_TRY(enter(&registry, context));
   auto* made = registry->context.heap().create<Implementation>();
@@ -455,6 +456,7 @@ int32_t aster_ml_registry_describe(char* out, size_t* length, size_t capacity,
                                    const aster_ml_context* context, const char* operation) {
   aster::clear_text(out, length, capacity);
   ASTER_ENTER(aster::context_of(context));
+  if (length == nullptr) return ASTER_FAIL(kARGUMENT, "length is null");
   Registry* registry = nullptr;
   ASTER_TRY(enter(&registry, context));
   Composite only = Composite::kCount;

@@ -1,0 +1,99 @@
+/* Traces from C: what is written where, and what is told of values. */
+#include <aster_ml/aster_ml.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "expect.h"
+
+static aster_ml_context context;
+static int told;
+
+static void tell(void *self, const aster_ml_launch *launch) {
+  (void)self, (void)launch;
+  ++told;
+}
+
+static int says(const char *text) {
+  aster_ml_error error;
+  aster_ml_error_last(&error);
+  if (strstr(error.message, text) != NULL) return 1;
+  fprintf(stderr, "the message is: %s\n", error.message);
+  return 0;
+}
+
+/* sqrt(x) + 1, of four numbers. */
+static int32_t compute(const float *data) {
+  const int64_t shape[] = {4};
+  aster_ml_lazy x = {0}, root = {0}, one = {0}, y = {0};
+  EXPECT(aster_ml_lazy_from(&x, &context, data, ASTER_ML_DTYPE_FLOAT32, 1, shape) == 0);
+  EXPECT(aster_ml_lazy_sqrt(&root, &x) == 0);
+  EXPECT(aster_ml_lazy_number(&one, &context, 1) == 0);
+  EXPECT(aster_ml_lazy_add(&y, &root, &one) == 0);
+  aster_ml_lazy *const all[] = {&y};
+  const int32_t status = aster_ml_lazy_realize(all, 1);
+  aster_ml_lazy_free(&x), aster_ml_lazy_free(&root), aster_ml_lazy_free(&one);
+  aster_ml_lazy_free(&y);
+  return status;
+}
+
+static long size_of(const char *folder, const char *name) {
+  char path[512];
+  struct stat found;
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return stat(path, &found) == 0 ? (long)found.st_size : -1;
+}
+
+int main(void) {
+  const float good[] = {1, 4, 9, 16}, bad[] = {1, -4, 9, 16};
+  char folder[] = "/tmp/aster_trace_XXXXXX", file[64];
+  EXPECT(mkdtemp(folder) != NULL);
+  snprintf(file, sizeof file, "%s/profile.json", folder);
+  EXPECT(aster_ml_context_init(&context, NULL) == 0);
+  EXPECT(aster_ml_engine_trace(&context, tell, NULL) == 0);
+
+  aster_ml_trace_config config = {.struct_size = sizeof config, .debug = ASTER_ML_DEBUG_NAN};
+  EXPECT(aster_ml_trace_configure(&context, &config) == 0);
+  EXPECT(compute(good) == 0);
+  EXPECT(told == 1); /* who was told before is told still */
+  EXPECT(compute(bad) == ASTER_ML_NUMERIC && says("wrote NaN: element 1 of float32[4]"));
+  config.debug = ASTER_ML_DEBUG_COMPARE;
+  EXPECT(aster_ml_trace_configure(&context, &config) == 0);
+  EXPECT(compute(good) == 0 && compute(bad) == 0);
+  config.debug = 4;
+  EXPECT(aster_ml_trace_configure(&context, &config) == ASTER_ML_ARGUMENT);
+  config.debug = ASTER_ML_DEBUG_TENSORS;
+  config.dump_programs = folder;
+  config.profile = file;
+  EXPECT(aster_ml_trace_configure(&context, &config) == 0);
+  EXPECT(aster_ml_engine_trace(&context, NULL, NULL) == 0);
+  const int before = told;
+  EXPECT(compute(good) == 0);
+  EXPECT(told == before);
+  EXPECT(size_of(folder, "values.txt") > 0 && size_of(folder, "profile.json") == -1);
+  EXPECT(aster_ml_trace_configure(&context, NULL) == 0);
+  EXPECT(size_of(folder, "profile.json") > 0);
+  EXPECT(aster_ml_trace_configure(&context, NULL) == 0); /* there is none */
+
+  config.dump_programs = file; /* no directory */
+  EXPECT(aster_ml_trace_configure(&context, &config) == ASTER_ML_IO && says("profile.json"));
+  config.dump_programs = "/no/such/folder";
+  EXPECT(aster_ml_trace_configure(&context, &config) == ASTER_ML_IO && says("/no/such/folder"));
+  config.dump_programs = NULL;
+  config.profile = "/no/such/folder/profile";
+  EXPECT(aster_ml_trace_configure(&context, &config) == 0);
+  EXPECT(compute(good) == 0);
+  EXPECT(aster_ml_trace_configure(&context, NULL) == ASTER_ML_IO);
+  config.struct_size = 0;
+  EXPECT(aster_ml_trace_configure(&context, &config) == ASTER_ML_ARGUMENT);
+  EXPECT(aster_ml_trace_configure(NULL, NULL) == ASTER_ML_ARGUMENT);
+
+  snprintf(file, sizeof file, "%s/values.txt", folder);
+  unlink(file);
+  snprintf(file, sizeof file, "%s/profile.json", folder);
+  unlink(file);
+  rmdir(folder);
+  EXPECT(aster_ml_context_free(&context) == 0);
+  return expect_failures;
+}
