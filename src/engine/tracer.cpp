@@ -215,7 +215,7 @@ void Tracer::told(void* self, const aster_ml_launch* launch) {
 }
 
 Status Tracer::write_profile() {
-  if (profile_.view().empty()) return kOk;
+  if (profile_.view().empty() || records_.empty()) return kOk;
   Text text(context_.heap());
   if (profile_.view().ends_with(".json")) {
     text << "{\"traceEvents\": [";
