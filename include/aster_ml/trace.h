@@ -34,7 +34,8 @@ typedef struct aster_ml_trace_config {
    * for each kernel NUMBER_NAME.c (C), .program, .plan. Null: none. */
   const char *dump_programs;
   /* Where launches are written to when the trace ends: by the name's end a trace for Perfetto and
-   * chrome://tracing (.json), or a table; where nothing ran, nothing is. Null: they are not kept. */
+   * chrome://tracing (.json), or a table; where nothing ran, nothing is. Null: they are not kept.
+   */
   const char *profile;
 } aster_ml_trace_config;
 
