@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What a program pays before its second step: the first training step of four models, long chains
-and wide concatenations, each in a process of its own with an empty cache of kernels. One JSON line
-a row: seconds of the wall, of scheduling and of all that comes after it up to running (rendering,
-compiling, loading), of CPU time in the compiler's processes; launches and distinct kernels; the
-least time of later steps.
+"""What a program pays before its second step: the first training step of four models, long chains,
+wide concatenations and 500 kernels at once, each in a process of its own with an empty cache of
+kernels. One JSON line a row: seconds of the wall, of scheduling and of all that comes after it up
+to running (rendering, compiling, loading), of CPU time in the compiler's processes; launches and
+distinct kernels; the least time of later steps.
 
   bench/cold.py [--only conv_net,cat_250,...] [--package FOLDER] [--compilers gcc,clang,llvm]
                 [--cores 1,2]
@@ -194,6 +194,36 @@ def gradient(nodes):
     return prepare
 
 
+def kernels(count):
+    """So many distinct kernels in one schedule, of every kind that networks have, each on memory of
+    its own: elementwise, sums and maxima of rows and of columns, softmax, normalisation, scans,
+    products with what follows them."""
+
+    def prepare():
+        from aster_ml import Tensor, dtypes
+
+        functions = (Tensor.exp, Tensor.log, Tensor.sin, Tensor.tanh, Tensor.sqrt, Tensor.relu,
+                     Tensor.gelu, Tensor.sigmoid, Tensor.swish, Tensor.erf)
+        forms = (lambda f, a, b: f(a) + b, lambda f, a, b: f(a * b - a),
+                 lambda f, a, b: f(a + b).sum(1), lambda f, a, b: (f(a) * b).sum(0),
+                 lambda f, a, b: f(a.max(1)) + b.sum(1), lambda f, a, b: (f(a) + b).softmax(1),
+                 lambda f, a, b: f(a.layernorm()) * b, lambda f, a, b: (f(a) * b).cumsum(1),
+                 lambda f, a, b: f(a @ b.T), lambda f, a, b: f(a.T).contiguous() + b.T)
+        kinds = (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.float32, dtypes.float32)
+        sizes = ((64, 64), (32, 48), (48, 80), (16, 17), (100, 33))
+        chosen = [(i % 10, i // 10 % 10, i // 100 % 5) for i in range(count)]
+        inputs = [[(Tensor.rand(*sizes[k]) + 0.5).cast(kinds[k]).realize() for _ in range(2)]
+                  for _, _, k in chosen]
+
+        def step():
+            Tensor.realize(*[forms[form](functions[f], a, b)
+                             for (f, form, _), (a, b) in zip(chosen, inputs)])
+
+        return step
+
+    return prepare
+
+
 def views(count):
     """Minibatches of one tensor, each at another offset."""
 
@@ -214,6 +244,7 @@ ROWS = {
     **{f"cat_{n}": cat(n) for n in (100, 250, 500, 1001, 10000)},
     **{f"gradient_{n}": gradient(n) for n in (1000, 3000, 10000, 30000, 100000)},
     "views_100": views(100),
+    "kernels_500": kernels(500),
 }
 MODELS = ("conv_net", "transformer_12", "resnet18", "efficientnet_b0")
 
