@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The first training step of two models of `cold.py` in what a user would pick instead: torch.compile
-and JAX's jit, torch's eager mode beside them, ours in the same run. Each in a process of its own
+"""The first training step of two models of `cold.py` in what a user would pick instead: JAX's jit,
+torch.compile, torch's eager mode beside them, ours in the same run. Each in a process of its own
 without any cache; parameters and inputs are there before, imports are not counted. One JSON line a
 row: seconds of the wall until the first step has its loss and new parameters, the least of three
 later ones.
