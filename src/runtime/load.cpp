@@ -26,6 +26,7 @@ class HostSources {
   // Those whose texts are LLVM's, or those that are C. What is at hand by its name has no text, and
   // is asked for with the first.
   Status run(std::span<const Request> kernels, bool ir, bool first) {
+    kernels_ = kernels;
     ASTER_TRY(needs_.reserve(kernels.size()));
     for (size_t i = 0; i < kernels.size(); ++i) {
       const codegen::Rendered& one = *kernels[i].kernel;
@@ -37,6 +38,15 @@ class HostSources {
     ASTER_TRY(codegen::program::write_declarations(declarations, {codes_.data(), codes_.size()},
                                                    target_));
     return declarations.status();
+  }
+
+  // What some of the sources, which have texts, use.
+  static Status write_unit(void* self, std::span<const size_t> some, Text& out) {
+    const HostSources& request = *static_cast<const HostSources*>(self);
+    Vec<const codegen::program::RenderedC*> codes(request.which.memory());
+    for (const size_t i : some)
+      ASTER_TRY(codes.push(&request.kernels_[request.which[i]].kernel->code));
+    return codegen::program::write_declarations(out, {codes.data(), codes.size()}, request.target_);
   }
 
  private:
@@ -55,6 +65,7 @@ class HostSources {
   }
 
   const codegen::Target& target_;
+  std::span<const Request> kernels_;
 
  public:
   Vec<cpu::KernelSource> sources;
@@ -123,9 +134,10 @@ Status load_on_host(Loaded* held, LoadCounts* counts, const Device& device, Cont
     ASTER_TRY(functions.resize(request.sources.size(), nullptr));
     cpu::KernelSet* set = nullptr;
     cpu::CompileStats stats;
+    const cpu::UnitDeclarations units = {&request, HostSources::write_unit};
     ASTER_TRY(library->load(request.declarations.view(),
                             {request.sources.data(), request.sources.size()},
-                            {functions.data(), functions.size()}, &set, &stats, ir));
+                            {functions.data(), functions.size()}, &set, &stats, ir, &units));
     ASTER_TRY(held->sets.push(set));
     for (size_t i = 0; i < functions.size(); ++i) kernels[request.which[i]].function = functions[i];
     counts->compiled += static_cast<uint64_t>(stats.compiled);

@@ -386,6 +386,44 @@ TEST_F(ModuleTest, AnotherProvider) {
   set->release();
 }
 
+// Where units are cheap there are as many as the texts fill, each kernel in one of them, behind
+// what its own unit needs.
+TEST_F(ModuleTest, UnitsOfSoManyBytes) {
+  Canned canned;
+  ASSERT_TRUE(find_compiler(&canned.compiler, nullptr, {}, process_heap()).ok());
+  TestContext context(options("none"));
+  const Request request = make_request({3, 5, 7, 9, 11, 13, 15, 17});
+  const std::vector<KernelSource> sources = request.sources();
+  const size_t bytes = 2 * sources[0].text.size();
+  library(context).set_provider(
+      {"canned", &canned, Canned::identify, Canned::compile, nullptr, bytes});
+  std::vector<std::vector<size_t>> written;
+  const UnitDeclarations units = {
+      &written, [](void* self, std::span<const size_t> kernels, Text& out) {
+        static_cast<std::vector<std::vector<size_t>>*>(self)->emplace_back(kernels.begin(),
+                                                                           kernels.end());
+        out << kPrelude;
+        return out.status();
+      }};
+  std::vector<void*> functions(sources.size());
+  KernelSet* set = nullptr;
+  CompileStats stats;
+  ASSERT_TRUE(library(context).load({}, sources, functions, &set, &stats, false, &units).ok())
+      << last_error();
+  EXPECT_GE(stats.units, 3);
+  EXPECT_EQ(static_cast<size_t>(stats.units), written.size());
+  std::vector<size_t> all;
+  for (const auto& unit : written) {
+    EXPECT_FALSE(unit.empty());
+    all.insert(all.end(), unit.begin(), unit.end());
+  }
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, (std::vector<size_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+  for (size_t i = 0; i < functions.size(); ++i)
+    EXPECT_EQ(reinterpret_cast<Kernel>(functions[i])(21), 42 * (3 + 2 * static_cast<int>(i)));
+  set->release();
+}
+
 TEST_F(ModuleTest, ManyProcessesAtOnce) {
   const Request request = make_request({3, 5, 7});
   std::vector<pid_t> children;

@@ -4,6 +4,7 @@
 #include "runtime/cpu/llvm_provider.h"
 
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "codegen/random_kernel.h"
@@ -394,6 +395,43 @@ TEST(LlvmProvider, OthersCompilersAreNotAskedForIt) {
   ASSERT_TRUE(kernel_library(*context, &library).ok());
   const bool chosen = std::string_view(compiler_choice(*context)) == "llvm";
   EXPECT_EQ(library->llvm() != nullptr, chosen && cpu::library() != nullptr);
+}
+
+// A second process knows which library there is, and opens it when there is something to compile;
+// a file that is another one by then is no longer known.
+TEST(LlvmProvider, IsRememberedAndOpenedWhenNeeded) {
+  SKIP_WITHOUT_LLVM();
+  const TemporaryFolder folder;
+  const std::string link = folder.path() + "/libLLVM.so";
+  std::filesystem::copy_file(library()->path, link);
+  Cache cache(process_heap());
+  ASSERT_TRUE(cache.open((folder.path() + "/cache").c_str()).ok());
+  Llvm first, second, third;
+  ASSERT_TRUE(find_llvm(&first, link.c_str(), cache, process_heap()).ok()) << last_error();
+  EXPECT_TRUE(first.is_open);
+  ASSERT_TRUE(find_llvm(&second, link.c_str(), cache, process_heap()).ok()) << last_error();
+  EXPECT_FALSE(second.is_open);
+  EXPECT_STREQ(second.path, first.path);
+  EXPECT_EQ(second.size, first.size);
+  EXPECT_EQ(second.modified_ns, first.modified_ns);
+  const std::string_view source = "define void @f() {\nret void\n}\n";
+  const Provider provider = llvm_provider(&second);
+  const auto compile = [&] {
+    Vec<uint8_t> object(process_heap());
+    return provider.compile(provider.self, detect_features(), {&source, 1}, {&object, 1},
+                            process_heap(), {});
+  };
+  EXPECT_TRUE(compile().ok()) << last_error();
+  EXPECT_TRUE(second.is_open);
+
+  ASSERT_TRUE(find_llvm(&second, link.c_str(), cache, process_heap()).ok());
+  EXPECT_FALSE(second.is_open);
+  std::filesystem::last_write_time(link, std::filesystem::file_time_type::clock::now());
+  EXPECT_EQ(compile().code, code(Code::kUNSUPPORTED));
+  ASSERT_TRUE(find_llvm(&third, link.c_str(), cache, process_heap()).ok());
+  EXPECT_TRUE(third.is_open);
+  std::filesystem::remove(link);
+  EXPECT_EQ(find_llvm(&third, link.c_str(), cache, process_heap()).code, code(Code::kUNSUPPORTED));
 }
 
 TEST(LlvmProvider, EveryAllocationOfACompileMayFail) {

@@ -32,6 +32,9 @@ constexpr const char kCpu[] = "x86-64";
 constexpr const char* kPasses[] = {PASSES("instcombine<no-verify-fixpoint>"),
                                    PASSES("instcombine")};
 #undef PASSES
+// Some twenty kernels, a fifth of a second: each unit has the functions that its kernels call,
+// which many small ones would compile again and again.
+constexpr size_t kUnitBytes = size_t{256} << 10;
 enum : int { kLevel = 2, kPic = 2, kSmallCode = 3, kObjectFile = 1, kReturnStatus = 2 };
 
 constinit Mutex init_mutex;
@@ -46,6 +49,10 @@ bool take_functions(Llvm* out, void* library) {
   return all;
 }
 
+int64_t modified_ns(const struct stat& info) {
+  return static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
 // Which file it is, for keys.
 bool identify_file(Llvm* out) {
   Dl_info where;
@@ -55,8 +62,7 @@ bool identify_file(Llvm* out) {
     return false;
   memcpy(out->path, where.dli_fname, strlen(where.dli_fname) + 1);
   out->size = info.st_size;
-  out->modified_ns =
-      static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+  out->modified_ns = modified_ns(info);
   return true;
 }
 
@@ -76,8 +82,61 @@ Status open_library(Llvm* out, const char* name) {
   found.LLVMInitializeX86Target();
   found.LLVMInitializeX86TargetMC();
   found.LLVMInitializeX86AsmPrinter();
+  found.is_open = true;
   *out = found;
   return kOk;
+}
+
+// One that find_llvm knew of.
+Status open_known(Llvm* llvm) {
+  Llvm found;
+  ASTER_TRY(open_library(&found, llvm->path));
+  if (found.size != llvm->size || found.modified_ns != llvm->modified_ns)
+    return ASTER_FAIL(kUNSUPPORTED, "no LLVM: '%s' has changed", llvm->path);
+  *llvm = found;
+  return kOk;
+}
+
+// Of all that decides which file the loader finds.
+Digest identity_key(const char* choice) {
+  struct stat cache = {};
+  if (stat("/etc/ld.so.cache", &cache) != 0) cache = {};
+  const char* const folders = flag_text(Flag::kLibraryPath);
+  const int64_t numbers[] = {static_cast<int64_t>(cache.st_size), modified_ns(cache)};
+  return Sha256()
+      .add_text("LLVM")
+      .add_text(choice != nullptr ? choice : "")
+      .add_text(folders != nullptr ? folders : "")
+      .add(numbers, sizeof(numbers))
+      .finish();
+}
+
+bool recall(Llvm* out, const Digest& key, Cache& cache, Memory& memory) {
+  Vec<uint8_t> bytes(memory);
+  int64_t numbers[2];
+  struct stat info;
+  if (!cache.get(kIdentityTarget, key, &bytes) || bytes.size() <= sizeof(numbers) ||
+      bytes.size() >= sizeof(numbers) + sizeof(out->path))
+    return false;
+  Llvm found;
+  memcpy(numbers, bytes.data(), sizeof(numbers));
+  memcpy(found.path, bytes.data() + sizeof(numbers), bytes.size() - sizeof(numbers));
+  found.size = numbers[0];
+  found.modified_ns = numbers[1];
+  if (stat(found.path, &info) != 0 || info.st_size != found.size ||
+      modified_ns(info) != found.modified_ns)
+    return false;
+  *out = found;
+  return true;
+}
+
+void keep(const Llvm& llvm, const Digest& key, Cache& cache) {
+  const int64_t numbers[2] = {llvm.size, llvm.modified_ns};
+  uint8_t bytes[sizeof(numbers) + sizeof(llvm.path)];
+  const size_t length = strlen(llvm.path);
+  memcpy(bytes, numbers, sizeof(numbers));
+  memcpy(bytes + sizeof(numbers), llvm.path, length);
+  cache.put(kIdentityTarget, key, {bytes, sizeof(numbers) + length});
 }
 
 // "+avx,+f16c,..": what the compiler's flags turn on.
@@ -211,7 +270,8 @@ Status finish(const Job& job, Vec<uint8_t>* object) {
 Status llvm_compile(void* self, const CpuFeatures& features,
                     std::span<const std::string_view> sources, std::span<Vec<uint8_t>> objects,
                     Memory& memory, const Patience& patience) {
-  const Llvm& llvm = *static_cast<const Llvm*>(self);
+  Llvm& llvm = *static_cast<Llvm*>(self);
+  if (!llvm.is_open) ASTER_TRY(open_known(&llvm));
   Text names(memory);
   write_llvm_features(names, features);
   const char* const feature_text = names.c_str();
@@ -256,6 +316,16 @@ Status open_llvm(Llvm* out, const char* choice) {
 #endif
 }
 
-Provider llvm_provider(Llvm* llvm) { return {"LLVM", llvm, llvm_identify, llvm_compile, nullptr}; }
+Status find_llvm(Llvm* out, const char* choice, Cache& cache, Memory& memory) {
+  const Digest key = identity_key(choice);
+  if (recall(out, key, cache, memory)) return kOk;
+  ASTER_TRY(open_llvm(out, choice));
+  keep(*out, key, cache);
+  return kOk;
+}
+
+Provider llvm_provider(Llvm* llvm) {
+  return {"LLVM", llvm, llvm_identify, llvm_compile, nullptr, kUnitBytes};
+}
 
 }  // namespace aster::runtime::cpu

@@ -7,7 +7,7 @@
 
 namespace aster::runtime::cpu {
 
-// An open library and what of it is called.
+// A library and what of it is called, once it is open.
 struct Llvm {
 #define LLVM_FUNCTION(result, name, ...) result (*name)(__VA_ARGS__) = nullptr;
 #include "runtime/cpu/llvm_functions.def"
@@ -15,6 +15,7 @@ struct Llvm {
   char path[512] = {};  // the file that the loader found
   int64_t size = 0;
   int64_t modified_ns = 0;
+  bool is_open = false;
 };
 
 // Opens `choice` (a path, or a name that the loader finds; null or empty for the newest that it
@@ -22,9 +23,14 @@ struct Llvm {
 // what lies in the global scope for its own. It stays open. Errors: UNSUPPORTED, with the reason.
 Status open_llvm(Llvm* out, const char* choice);
 
+// The same by what an earlier process found and kept in the cache, if that file is as it was and
+// the loader would find no other: it is opened when something is to be compiled, since opening
+// takes longer than loading hundreds of kernels from disk.
+Status find_llvm(Llvm* out, const char* choice, Cache& cache, Memory& memory);
+
 // A provider on a library that outlives it. Errors of compile(): COMPILE with what LLVM said;
-// CANCELLED (between texts: what LLVM has begun it ends); MEMORY. LLVM takes its memory from the
-// process, and ends that where there is none.
+// CANCELLED (between texts: what LLVM has begun it ends); UNSUPPORTED (what was to be opened is
+// gone); MEMORY. LLVM takes its memory from the process, and ends that where there is none.
 Provider llvm_provider(Llvm* llvm);
 
 }  // namespace aster::runtime::cpu

@@ -57,13 +57,15 @@ void KernelSet::release() {
 class KernelLoad {
  public:
   KernelLoad(KernelLibrary& library, std::string_view declarations,
-             std::span<const KernelSource> kernels, std::span<void*> functions, CompileStats* stats)
+             std::span<const KernelSource> kernels, std::span<void*> functions, CompileStats* stats,
+             const UnitDeclarations* units)
       : library_(library),
         memory_(library.context_.heap()),
         declarations_(declarations),
         kernels_(kernels),
         functions_(functions),
         stats_(stats),
+        units_(units),
         keys_(memory_),
         codes_(memory_),
         missing_(memory_),
@@ -254,13 +256,22 @@ class KernelLoad {
     return kOk;
   }
 
+  size_t count_units(const Vec<size_t>& order) const {
+    size_t wanted = std::min(static_cast<size_t>(pool::hardware_threads()), kMostUnits);
+    if (const size_t bytes = library_.side().provider.unit_bytes; bytes != 0) {
+      size_t all = 0;
+      for (const size_t index : order) all += kernels_[index].text.size();
+      wanted = std::max(wanted, all / bytes);
+    }
+    return std::min(wanted, order.size());
+  }
+
   Status compile_missing() {
     const double start = now_ms();
     Vec<size_t> order(memory_);
     Vec<size_t> unit_of(memory_);
     ASTER_TRY(distinct_missing(&order));
-    const size_t threads = static_cast<size_t>(pool::hardware_threads());
-    const size_t units = std::min({threads, order.size(), kMostUnits});
+    const size_t units = count_units(order);
     ASTER_TRY(partition(&order, units, &unit_of));
 
     Vec<Vec<uint8_t>> objects(memory_);
@@ -301,15 +312,27 @@ class KernelLoad {
                        std::span<Vec<uint8_t>> objects) {
     Vec<char> text(memory_);
     Vec<size_t> ends(memory_);
+    Vec<size_t> kernels(memory_);
+    Text declarations(memory_);
     const auto add = [&text](std::string_view part) {
       return text.append(part.data(), part.size());
     };
     for (size_t unit = 0; unit < objects.size(); ++unit) {
-      ASTER_TRY(add(declarations_));
+      kernels.clear();
       for (size_t i = 0; i < order.size(); ++i) {
-        if (unit_of[i] != unit) continue;
+        if (unit_of[i] == unit) ASTER_TRY(kernels.push(order[i]));
+      }
+      declarations.clear();
+      if (units_ != nullptr) {
+        ASTER_TRY(units_->write(units_->self, {kernels.data(), kernels.size()}, declarations));
+      } else {
+        declarations << declarations_;
+      }
+      ASTER_TRY(declarations.status());
+      ASTER_TRY(add(declarations.view()));
+      for (const size_t index : kernels) {
         ASTER_TRY(add("\n"));
-        ASTER_TRY(add(kernels_[order[i]].text));
+        ASTER_TRY(add(kernels_[index].text));
       }
       ASTER_TRY(add("\n"));
       ASTER_TRY(ends.push(text.size()));
@@ -358,6 +381,7 @@ class KernelLoad {
   std::span<const KernelSource> kernels_;
   std::span<void*> functions_;
   CompileStats* stats_;
+  const UnitDeclarations* units_;
   Vec<Digest> keys_;
   Digest bundle_ = {};
   Vec<LoadedPack*> codes_;  // of each kernel
@@ -449,8 +473,9 @@ const Llvm* KernelLibrary::llvm() {
   if (compiler_choice(context_) != kLlvmChoice || options_.shared_objects) return nullptr;
   const SavedError before;
   Llvm* const found = context_.heap().create<Llvm>();
-  Status status =
-      found != nullptr ? open_llvm(found, flag_text(Flag::kLlvm)) : out_of_memory(sizeof(Llvm));
+  Status status = found != nullptr
+                      ? find_llvm(found, flag_text(Flag::kLlvm), cache_, context_.heap())
+                      : out_of_memory(sizeof(Llvm));
   if (!status.ok()) {
     context_.log(ASTER_ML_LOG_WARNING, "kernels go to the C compiler: %s", SavedError::message());
     if (found != nullptr) context_.heap().destroy(found);
@@ -576,7 +601,7 @@ void KernelLibrary::put(const Digest& key, std::span<const uint8_t> bytes) {
 
 Status KernelLibrary::load(std::string_view declarations, std::span<const KernelSource> kernels,
                            std::span<void*> functions, KernelSet** out, CompileStats* stats,
-                           bool ir) {
+                           bool ir, const UnitDeclarations* units) {
   *out = nullptr;
   ir_ = ir;
   if (kernels.size() != functions.size()) return ASTER_FAIL(kINTERNAL, "one function a kernel");
@@ -587,7 +612,7 @@ Status KernelLibrary::load(std::string_view declarations, std::span<const Kernel
   Memory& memory = context_.heap();
   KernelSet* set = memory.create<KernelSet>(memory);
   if (set == nullptr) return out_of_memory(sizeof(KernelSet));
-  const Status status = KernelLoad(*this, declarations, kernels, functions, &own).run(set);
+  const Status status = KernelLoad(*this, declarations, kernels, functions, &own, units).run(set);
   if (!status.ok()) {
     set->release();
     for (void*& function : functions) function = nullptr;

@@ -35,6 +35,12 @@ struct CompileStats {
   double total_ms = 0;
 };
 
+// What stands before some of a request's kernels in a translation unit of their own.
+struct UnitDeclarations {
+  void* self;
+  Status (*write)(void* self, std::span<const size_t> kernels, Text& out);
+};
+
 // What turns C text into machine code. A table, so that others (LLVM in memory) stand beside the
 // system's compiler.
 struct Provider {
@@ -49,7 +55,14 @@ struct Provider {
   // A shared object of a relocatable one, for hosts that forbid to map code; null: cannot.
   Status (*link)(void* self, std::span<const uint8_t> object, Vec<uint8_t>* shared, Memory& memory,
                  const Patience& patience);
+  // Bytes of text from which on kernels are one unit more, where units cost little: threads take
+  // the next that is left, and a call that is stopped waits for no more than one. 0: one unit a
+  // thread.
+  size_t unit_bytes = 0;
 };
+
+// Folder of the disk cache for what compilers and libraries are.
+inline constexpr std::string_view kIdentityTarget = "compilers";
 
 struct Llvm;
 struct LoadedPack;  // what one compilation gave, loaded
@@ -88,12 +101,14 @@ class KernelLibrary {
   const Llvm* llvm();
 
   // functions[i] becomes the address of kernels[i], valid while *out is held. declarations stands
-  // before the kernels in every translation unit; its functions are static. stats may be null. ir:
-  // the texts are LLVM's, and llvm() is there.
+  // before the kernels in every translation unit; its functions are static. units, which may be
+  // null, writes what of it some kernels use. stats may be null. ir: the texts are LLVM's, and
+  // llvm() is there.
   // Errors: UNSUPPORTED (no compiler here: the reference runtime has to do); COMPILE; DEVICE;
   // CANCELLED; ARGUMENT (one name, two texts).
   Status load(std::string_view declarations, std::span<const KernelSource> kernels,
-              std::span<void*> functions, KernelSet** out, CompileStats* stats, bool ir = false);
+              std::span<void*> functions, KernelSet** out, CompileStats* stats, bool ir = false,
+              const UnitDeclarations* units = nullptr);
 
   // Whether a kernel that was loaded by its name is still there, until the next load.
   bool has_named(std::string_view name) const {

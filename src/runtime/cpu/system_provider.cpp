@@ -5,8 +5,6 @@
 namespace aster::runtime::cpu {
 namespace {
 
-constexpr std::string_view kIdentityTarget = "compilers";
-
 Status system_identify(void* self, const CpuFeatures& features, Text& out) {
   const CompilerInfo& compiler = *static_cast<const CompilerInfo*>(self);
   write_identity(out, compiler);
@@ -40,7 +38,7 @@ Digest identity_key(const CompilerInfo& info) {
 }  // namespace
 
 Provider system_provider(CompilerInfo* compiler) {
-  return {"system compiler", compiler, system_identify, system_compile, system_link};
+  return {"system compiler", compiler, system_identify, system_compile, system_link, 0};
 }
 
 bool IdentityCache::recall(void* self, CompilerInfo* info) {
