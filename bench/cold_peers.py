@@ -72,7 +72,7 @@ def torch_step(name, compiled):
         loss = torch.nn.functional.cross_entropy(run(x), y)
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     return step
 
