@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "aster_ml/eager.h"
+#include "aster_ml/tensor.h"
 
 namespace {
 
@@ -39,6 +40,67 @@ void Neg(benchmark::State& state) {
   check(aster_ml_context_free(&context));
 }
 
+// Two operands of 48 floats; what a launch of the same kernel in a program costs stands beside it
+// in bench_replay.
+void Add(benchmark::State& state) {
+  const size_t shape[] = {6, 8};
+  aster_ml_context context;
+  aster_ml_tensor a, b;
+  check(aster_ml_context_init(&context, nullptr));
+  check(aster_ml_tensor_init(&a, &context, ASTER_ML_DTYPE_FLOAT32, 0, 2, shape));
+  check(aster_ml_tensor_init(&b, &context, ASTER_ML_DTYPE_FLOAT32, 0, 2, shape));
+  for (auto _ : state) {
+    aster_ml_tensor y;
+    check(aster_ml_tensor_add(&y, &context, &a, &b));
+    check(aster_ml_tensor_free(&y));
+  }
+  check(aster_ml_tensor_free(&a));
+  check(aster_ml_tensor_free(&b));
+  check(aster_ml_context_free(&context));
+}
+
+int32_t realize(aster_ml_lazy& x) {
+  aster_ml_lazy* const all[] = {&x};
+  return aster_ml_lazy_realize(all, 1);
+}
+
+// The same of lazy tensors, realised at once.
+void RealizedAdd(benchmark::State& state) {
+  const float numbers[48] = {};
+  const int64_t shape[] = {6, 8};
+  aster_ml_context context;
+  aster_ml_lazy a, b, y;
+  check(aster_ml_context_init(&context, nullptr));
+  check(aster_ml_lazy_from(&a, &context, numbers, ASTER_ML_DTYPE_FLOAT32, 2, shape));
+  check(aster_ml_lazy_from(&b, &context, numbers, ASTER_ML_DTYPE_FLOAT32, 2, shape));
+  check(realize(a));
+  check(realize(b));
+  for (auto _ : state) {
+    check(aster_ml_lazy_add(&y, &a, &b));
+    check(realize(y));
+    check(aster_ml_lazy_free(&y));
+  }
+  check(aster_ml_lazy_free(&a));
+  check(aster_ml_lazy_free(&b));
+  check(aster_ml_context_free(&context));
+}
+
+// What a result is without its kernel: its memory and its descriptor.
+void Made(benchmark::State& state) {
+  const size_t shape[] = {6, 8};
+  aster_ml_context context;
+  check(aster_ml_context_init(&context, nullptr));
+  for (auto _ : state) {
+    aster_ml_tensor y;
+    check(aster_ml_tensor_init(&y, &context, ASTER_ML_DTYPE_FLOAT32, 0, 2, shape));
+    check(aster_ml_tensor_free(&y));
+  }
+  check(aster_ml_context_free(&context));
+}
+
+BENCHMARK(Add);
+BENCHMARK(RealizedAdd);
+BENCHMARK(Made);
 BENCHMARK(Neg)->Arg(kPlain)->Arg(kTurned)->Arg(kSteps)->Arg(kBack)->Arg(kRepeated);
 
 }  // namespace

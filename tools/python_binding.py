@@ -55,6 +55,7 @@ BY_HAND = {
     "flt_matmul_by",
     "lazy_copy_out",
     "lazy_from",
+    "lazy_realize_ready",
     "lazy_shape",
     "lazy_view",
     "lazy_view_strided",

@@ -32,7 +32,7 @@ typedef struct aster_ml_engine_counters {
   uint64_t planned_bytes;     /* memory planned for temporaries of the schedules made */
   double schedule_ms;         /* building, rewriting, fusing and planning */
   double compile_ms;          /* rendering, compiling and loading */
-  double run_ms;              /* executing */
+  double run_ms;              /* executing; not small expressions that are realised again */
   uint64_t interpreted;       /* realizes answered by the reference runtime */
   /* Estimates for the launches executed, replays included: scalar operations (what costs several,
    * as exp does, counts as several), and bytes of the elements read and written, each element
@@ -123,6 +123,14 @@ enum {
  * "subtitle", "kind", "group" (or -1), "details": {name: text}, "code"}], "edges": [[from, to,
  * label]]}; nodes go by their place in the list, edges from what is read to what reads it. */
 enum { ASTER_ML_GRAPH_DOT = 0, ASTER_ML_GRAPH_JSON = 1 };
+
+/* The peak of memory that realising some tensors would take beside what exists, without computing
+ * anything: the bytes of the results and of the temporaries, which are planned to lie in as few as
+ * they need at once. Scratch memory of threads is not counted. What a program holds says
+ * aster_ml_program_count_bytes. Errors: ARGUMENT (null, empty handles, another context),
+ * UNSUPPORTED (a dtype that no kernel has: realising interprets). */
+ASTER_ML_API int32_t aster_ml_engine_count_peak(size_t *out, const aster_ml_context *context,
+                                                const aster_ml_lazy *const *tensors, size_t count);
 
 /* Writes the graph that realising some tensors would compute, without computing anything: text
  * ending in a zero byte. length is that without the zero; out holds room for capacity bytes and may

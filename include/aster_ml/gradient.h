@@ -28,6 +28,17 @@ ASTER_ML_API int32_t aster_ml_gradient(aster_ml_lazy *out, const aster_ml_lazy *
                                        const aster_ml_lazy *const *targets, size_t count,
                                        const aster_ml_gradient_options *options);
 
+/* y, whose gradient computes anew what lies between the inputs and y, so that a training step need
+ * not hold it from the forward pass to the backward pass: less memory, for the time of that part.
+ * Values and gradients have the same bits as y's. Gradients flow to the inputs, to storage that y
+ * is computed from and to tensors that ask for one; what else lies between is not seen from
+ * outside. Inputs that y is not computed from have no effect; at most one of them is y itself.
+ * What is computed anew is held until the last result that needs it is there: results are computed
+ * in the order in which they are asked for, so gradients of the last layers come first.
+ * Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016. */
+ASTER_ML_API int32_t aster_ml_gradient_checkpoint(aster_ml_lazy *out, const aster_ml_lazy *y,
+                                                  const aster_ml_lazy *const *inputs, size_t count);
+
 /* ---- Gradients that tensors keep, as parameters do ---- */
 
 /* Whether aster_ml_lazy_backward gives x a gradient. It is a matter of this handle's object: what

@@ -92,6 +92,12 @@ ASTER_ML_API int32_t aster_ml_lazy_is_stored(const aster_ml_lazy *x);
  * After any but CANCELLED storages are as before. */
 ASTER_ML_API int32_t aster_ml_lazy_realize(aster_ml_lazy *const *tensors, size_t count);
 
+/* Realises x where that takes no longer than a call: x has storage, or is a small expression (to
+ * 100 us, by estimate) like one realised before. *done: 1; else 0, and nothing was done: realize
+ * does it. For bindings, which prepare calls that take long. Errors: as realize.   Source: a table
+ * from operations, dtypes and shapes to kernels. */
+ASTER_ML_API int32_t aster_ml_lazy_realize_ready(int32_t *done, aster_ml_lazy *x);
+
 /* Realises x and lends its descriptor: row-major, valid until x is freed, realised anew or
  * assigned. Not to be freed. Where x is a view that is not row-major it becomes a copy in memory of
  * its own, as aster_ml_context_set_copies says. Owns: x. Errors: as realize, STATE (in a capture).

@@ -231,6 +231,8 @@ class Tensor(NotOfferedMixin):
         >>> (Tensor([1, 2]) + 1).realize().is_realized
         True
         """
+        if not lst and _native.lazy_realize_ready(self):
+            return self
         tensors: list[Tensor] = [self, *lst]
         _native.lazy_realize([x for x in tensors if not is_weak(x)])
         return self

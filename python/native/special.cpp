@@ -479,9 +479,20 @@ PyObject* engine_cancel(PyObject*, PyObject* const* arguments, Py_ssize_t count)
   return none();
 }
 
+// lazy_realize_ready(x)
+PyObject* lazy_realize_ready(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("lazy_realize_ready", arguments, count, 1, 1);
+  aster_ml_lazy* x = call.lazy(0, "x");
+  int32_t done = 0;
+  if (!call.quick([&] { return aster_ml_lazy_realize_ready(&done, x); })) return nullptr;
+  return PyBool_FromLong(done);
+}
+
 }  // namespace
 
 PyMethodDef kSpecialMethods[] = {
+    {"lazy_realize_ready", as_method(lazy_realize_ready), METH_FASTCALL,
+     "lazy_realize_ready(x)\n\nRealises x where that takes no longer than a call; whether it is."},
     {"engine_cancel", as_method(engine_cancel), METH_FASTCALL,
      "engine_cancel(context)\n\nStops what other threads compute in a context: CANCELLED there."},
     {"lazy_shape", as_method(lazy_shape), METH_FASTCALL,

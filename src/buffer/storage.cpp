@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <utility>
 
 #include "base/mutex.h"
 #include "buffer/block_cache.h"
@@ -128,8 +129,8 @@ bool revive(Storage* storage) {
   return false;
 }
 
+// Under the lock, as is remove.
 void insert(Storage* storage) {
-  const MutexLock lock(g_table.mutex);
   // What the host does not address is one piece, whose name no other has.
   const bool host = device::is_host(storage->device);
   (void)search(g_table.root, begin_of(storage), end_of(storage), [&](Storage* other) {
@@ -146,7 +147,6 @@ void insert(Storage* storage) {
 }
 
 void remove(Storage* storage) {
-  const MutexLock lock(g_table.mutex);
   g_table.root = take_out(g_table.root, storage);
   if (storage->was_owned) freed_slot(storage->data) = {storage->data, storage->wrapped};
 }
@@ -247,7 +247,34 @@ Status allocate_kind(const aster_ml_backend& backend, Storage* storage, int32_t 
 
 void publish(Storage* storage) {
   storage->context->retain();
-  if (storage->data != nullptr) insert(storage);
+  if (storage->data == nullptr) return;
+  const MutexLock lock(g_table.mutex);
+  insert(storage);
+}
+
+// Gives a reference up, under the lock: the last one takes the storage out of the table and puts it
+// before the dead, and so on with what it holds.
+void give_up(Storage* storage, Storage** dead) {
+  while (storage != nullptr && storage->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    if (storage->data != nullptr) remove(storage);
+    Storage* const held = storage->held;
+    storage->held = *dead;
+    *dead = storage;
+    storage = held;
+  }
+}
+
+// Outside the lock: what ends may call its owner back.
+void bury(Storage* dead) {
+  while (dead != nullptr) {
+    Storage* const next = dead->held;
+    Context* const context = dead->context;
+    const bool internal = dead->internal;
+    free_memory(dead);
+    destroy(dead);
+    if (!internal) context->release();
+    dead = next;
+  }
 }
 
 struct Copier {
@@ -297,8 +324,8 @@ Status copy_by_host(const Place& to, const Copier& writer, const Place& from, co
 
 }  // namespace
 
-Status storage_create(Storage** out, Context& context, size_t bytes, int32_t device) {
-  *out = nullptr;
+// A storage that the table does not know yet.
+static Status create_unpublished(Storage** out, Context& context, size_t bytes, int32_t device) {
   const aster_ml_backend* backend;
   ASTER_TRY(device::canonical(&device, device));
   ASTER_TRY(device::backend(&backend, device));
@@ -317,8 +344,35 @@ Status storage_create(Storage** out, Context& context, size_t bytes, int32_t dev
     destroy(storage);
     return status;
   }
-  publish(storage);
   *out = storage;
+  return kOk;
+}
+
+Status storage_create(Storage** out, Context& context, size_t bytes, int32_t device) {
+  *out = nullptr;
+  ASTER_TRY(create_unpublished(out, context, bytes, device));
+  publish(*out);
+  return kOk;
+}
+
+Status storage_create_with_axes(Storage** out, Storage** axes, Context& context, size_t bytes,
+                                int32_t device, size_t axes_bytes) {
+  *out = *axes = nullptr;
+  ASTER_TRY(create_unpublished(out, context, bytes, device));
+  const Status status = create_unpublished(axes, context, axes_bytes, device::kCpu);
+  if (!status.ok()) {
+    free_memory(*out);
+    destroy(std::exchange(*out, nullptr));
+    return status;
+  }
+  (*axes)->held = *out;
+  (*axes)->owners = 1;
+  (*axes)->was_owned = true;
+  context.retain();
+  context.retain();
+  const MutexLock lock(g_table.mutex);
+  if ((*out)->data != nullptr) insert(*out);
+  insert(*axes);
   return kOk;
 }
 
@@ -384,14 +438,19 @@ void storage_retain(Storage* storage) {
 
 void storage_release(Storage* storage) {
   if (storage == nullptr) return;
-  if (storage->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (storage->data != nullptr) remove(storage);
-  Context* context = storage->context;
-  const bool internal = storage->internal;
-  storage_release(storage->held);
-  free_memory(storage);
-  destroy(storage);
-  if (!internal) context->release();
+  // All but the last need no lock.
+  uint32_t references = storage->references.load(std::memory_order_relaxed);
+  while (references > 1) {
+    if (storage->references.compare_exchange_weak(references, references - 1,
+                                                  std::memory_order_acq_rel))
+      return;
+  }
+  Storage* dead = nullptr;
+  {
+    const MutexLock lock(g_table.mutex);
+    give_up(storage, &dead);
+  }
+  bury(dead);
 }
 
 Storage* storage_find(const void* data) {
@@ -448,7 +507,7 @@ Status disown(const void* data, bool* known) {
   const bool axes = known != nullptr;
   if (known != nullptr) *known = false;
   if (data == nullptr) return kOk;
-  Storage* owned = nullptr;
+  Storage *owned = nullptr, *dead = nullptr;
   {
     const MutexLock lock(g_table.mutex);
     const Freed& last = freed_slot(data);
@@ -466,8 +525,9 @@ Status disown(const void* data, bool* known) {
       return freed ? ASTER_FAIL(kARGUMENT, "the memory at %p was freed already", data) : kOk;
     }
     --owned->owners;
+    give_up(owned, &dead);
   }
-  storage_release(owned);
+  bury(dead);
   if (known != nullptr) *known = true;
   return kOk;
 }

@@ -51,16 +51,8 @@ Status init(aster_ml_tensor* out, Context& context, int32_t dtype, int32_t devic
   ASTER_TRY(dtype::from_any_storage_code(&d, dtype));
   size_t count, bytes;
   ASTER_TRY(count_elements(&count, &bytes, ndim, shape, dtype::size(d)));
-  aster_ml_tensor made{};
-  Storage *storage, *axes;
-  ASTER_TRY(storage_create(&storage, context, bytes, device));
-  if (const Status status = make_axes(&axes, &made, context, ndim, shape, nullptr); !status.ok()) {
-    storage_release(storage);
-    return status;
-  }
-  set_storage(&made, {storage->data, bytes, dtype, storage->device}, 0);
-  hold(axes, storage);
-  *out = made;
+  ASTER_TRY(create(out, context, d, device, bytes, ndim, shape));
+  out->dtype = out->storage.dtype = dtype;
   return kOk;
 }
 
@@ -73,6 +65,27 @@ Status check_elements(const aster_ml_tensor* tensor, const void* host, size_t co
 }
 
 }  // namespace
+
+Status create(aster_ml_tensor* out, Context& context, dtype::DType dtype, int32_t device,
+              size_t bytes, size_t ndim, const size_t* shape) {
+  aster_ml_tensor made{};
+  Storage *storage, *axes;
+  if (ndim == 0) {
+    ASTER_TRY(storage_create(&storage, context, bytes, device));
+    hold(nullptr, storage);
+  } else {
+    ASTER_TRY(storage_create_with_axes(&storage, &axes, context, bytes, device,
+                                       ndim * (sizeof(size_t) + sizeof(ptrdiff_t))));
+    made.ndim = ndim;
+    made.shape = static_cast<size_t*>(axes->data);
+    made.strides = static_cast<ptrdiff_t*>(static_cast<void*>(made.shape + ndim));
+    std::memcpy(made.shape, shape, ndim * sizeof(size_t));
+    row_major(made.strides, ndim, shape);
+  }
+  set_storage(&made, {storage->data, bytes, static_cast<int32_t>(dtype), storage->device}, 0);
+  *out = made;
+  return kOk;
+}
 
 Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType dtype,
                 int32_t device, std::span<const int64_t> shape, size_t byte_offset) {

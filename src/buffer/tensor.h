@@ -14,6 +14,11 @@ namespace aster::buffer {
 Status describe(aster_ml_tensor* out, Context& context, void* data, dtype::DType dtype,
                 int32_t device, std::span<const int64_t> shape, size_t byte_offset = 0);
 
+// A row-major tensor in new memory of so many bytes, those of its elements. Owns: its shape and
+// strides, which hold the memory.
+Status create(aster_ml_tensor* out, Context& context, dtype::DType dtype, int32_t device,
+              size_t bytes, size_t ndim, const size_t* shape);
+
 // The memory that a descriptor describes, with a reference; null where nobody knows of it.
 Storage* storage_of(const aster_ml_tensor& tensor);
 

@@ -151,13 +151,18 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   return kOk;
 }
 
+bool is_worth_own_sizes(Executable& exe) {
+  constexpr double kMuchTime = 1e9;
+  if (exe.own_sizes || exe.sizes.empty()) return false;
+  exe.spent += exe.launches[0].remaining;
+  return exe.spent >= kMuchTime;
+}
+
 // A schedule that is captured, or on which much time was spent, is worth the compiler's.
 Status Engine::specialise(Executable** at, Nodes roots, const Leaves& leaves) {
-  constexpr double kMuchTime = 1e9;
   Executable* const shared = *at;
-  if (shared->own_sizes || shared->sizes.empty()) return kOk;
-  shared->spent += shared->launches[0].remaining;
-  if (recording == nullptr && shared->spent < kMuchTime) return kOk;
+  const bool worth = is_worth_own_sizes(*shared);
+  if (shared->own_sizes || shared->sizes.empty() || (!worth && recording == nullptr)) return kOk;
   shared->own_sizes = true;  // not to be tried again
   Executable* own = context.heap().create<Executable>(context.heap());
   if (own == nullptr) return out_of_memory(sizeof(Executable));

@@ -132,6 +132,7 @@ Engine::Engine(Context& owner, Graph& nodes)
       arenas(owner.heap()),
       queues(owner.heap()),
       refused(owner.heap()),
+      ready(owner.heap()),
       symbols(*this, owner.heap()),
       kept_values(owner.heap()),
       threads(pool::hardware_threads()),

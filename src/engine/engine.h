@@ -183,6 +183,34 @@ class Executable {
   uint32_t references_ = 1;
 };
 
+// Counts a run of kernels that take sizes, and whether they have been run for so long that kernels
+// for these sizes alone are worth the compiler's time.
+bool is_worth_own_sizes(Executable& exe);
+
+struct Ready;
+class Key;
+// Small computations that were made before (ready.h): a place for each by its hash, where a later
+// one takes an earlier one's.
+class ReadyTable {
+ public:
+  explicit ReadyTable(Heap& heap) : heap_(heap) {}
+  ~ReadyTable();
+  ReadyTable(const ReadyTable&) = delete;
+  ReadyTable& operator=(const ReadyTable&) = delete;
+
+  Ready* find(const Key& key) const;  // null where there is none
+  // Of a computation whose root is compiled here, if it never was. operands: the Buffers that it
+  // was built on, in the order in which runs give their addresses.
+  Status make(Ready** out, Engine& engine, const Key& key, uop::Node root, uop::Nodes operands);
+  void forget(const Ready& ready);
+
+ private:
+  static constexpr size_t kPlaces = 256;
+  void drop(Ready* ready);
+  Heap& heap_;
+  Ready** places_ = nullptr;
+};
+
 class Engine {
  public:
   static Status create(Engine** out, Context& context);
@@ -202,6 +230,7 @@ class Engine {
   runtime::Queues queues;
   // Kernels that the compiler refused while it took others, by hashes of their names.
   Map<uint64_t, bool> refused;
+  ReadyTable ready;
   Symbols symbols;
   uint64_t families = 0;  // given to cells
   Vec<Kept> kept_values;  // sources before users

@@ -124,6 +124,13 @@ Status choose_kept(Vec<Node>* out, Engine& engine, Nodes nodes, Nodes roots) {
   return Choice(engine, nodes, roots).run(out);
 }
 
+Status is_worth_keeping(bool* out, Heap& heap, Node root) {
+  Vec<Node> nodes(heap);
+  ASTER_TRY(uop::toposort(&nodes, std::array{root}));
+  *out = std::ranges::any_of(nodes, [](Node node) { return own_work(node) >= kFewestOperations; });
+  return kOk;
+}
+
 Status keep(Engine& engine, Node expression, Node value) {
   ASTER_TRY(engine.kept_values.push(Kept{expression, value}));
   engine.graph.retain(expression);

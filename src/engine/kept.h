@@ -15,6 +15,8 @@ struct Kept {
 // Of the nodes below roots, all that is computed now: what pending expressions read as well, where
 // computing it again costs much and nothing but the engine writes the memory it is computed from.
 Status choose_kept(Vec<uop::Node>* out, Engine& engine, uop::Nodes nodes, uop::Nodes roots);
+// Whether anything below a root, or the root, takes so many operations that it might be kept.
+Status is_worth_keeping(bool* out, Heap& heap, uop::Node root);
 Status keep(Engine& engine, uop::Node expression, uop::Node value);
 
 // All; where programs have run since; where views of storage are about to be written that an

@@ -114,7 +114,10 @@ Status fill_buffer(uop::Node* out, Engine& engine, int32_t device, uop::Node con
 // Computes what the cells name, and turns each into a Buffer; views of storage stay what they are
 // once the writes that they wait for are done. The one place where work happens.
 Status realize(Engine& engine, std::span<Lazy* const> cells);
-// The same; a view that is not row-major becomes a Buffer too, on memory of its own.
+// The same of one cell, if it is a small expression that only this cell names, whose kernels are at
+// hand, or with make are compiled now; else *done is false, and nothing has happened.
+Status realize_ready(bool* done, Engine& engine, Lazy& cell, bool make);
+// realize; a view that is not row-major becomes a Buffer too, on memory of its own.
 Status realize_stored(Engine& engine, std::span<Lazy* const> cells);
 
 // cell = value written into cell's storage when realised (dtype and shape equal). Every live cell

@@ -525,6 +525,9 @@ Status replace_in_cells(Engine& engine, const Map<Node, Node>& map) {
 }
 
 Status realize(Engine& engine, std::span<Lazy* const> cells) {
+  bool done = false;
+  if (cells.size() == 1) ASTER_TRY(realize_ready(&done, engine, *cells[0], true));
+  if (done) return kOk;
   engine.graph.collect();  // what nothing reaches reads nothing
   forget_outdated(engine);
   for (const Lazy* cell : cells) ASTER_TRY(look_at_earlier(*cell));

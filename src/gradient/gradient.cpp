@@ -9,8 +9,10 @@
 namespace aster::gradient {
 namespace {
 
+using dtype::DType;
 using uop::brief;
 using uop::Op;
+using uop::Word;
 
 // One backward pass from a root to targets. A pass through a composite's body stops at the
 // arguments; the pass of a whole graph goes on through targets, which may depend on each other.
@@ -87,19 +89,54 @@ Status Pass::add(Node x, Node dx) {
   return total == nullptr ? last_failure() : gradients_.set(x, total);
 }
 
+// The bits of a number as an integer; null where there is none of so many.
+Node bits_of(Graph& graph, Node x) {
+  const DType d = x->dtype;
+  if (dtype::is_int(d) && !dtype::is_weak(d)) return x;
+  if (!dtype::is_float(d)) return nullptr;
+  for (const DType word : {DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64}) {
+    if (dtype::bits(word) == dtype::bits(d)) return graph.bitcast(x, word);
+  }
+  return nullptr;
+}
+
+// x to the bit, but computed from dy, so that what is computed of it comes after dy and is not what
+// was computed of x before. Where t is 0 or 1, t & (t - 1) is 0; nothing here knows that.
+Node after(Graph& graph, Node x, Node dy) {
+  const Node bits = bits_of(graph, x), late = dy->count() == 0 ? nullptr : bits_of(graph, dy);
+  if (bits == nullptr || late == nullptr) return x;
+  const uop::Dims begin(dy->ndim, 0), one(dy->ndim, 1);
+  const uop::Expr first{&graph, graph.reshape(graph.slice(late, begin, one, one), {})};
+  const uop::Expr t = first & first.like(1);
+  const uop::Expr zero = (t & (t - t.like(1))).cast(bits->dtype);
+  const uop::Expr same = uop::Expr{&graph, bits} | zero.expand(bits->shape());
+  return graph.bitcast(same.n, x->dtype);
+}
+
 Status Pass::flow_through_body(Node call, Node dy) {
-  Node body;
-  ASTER_TRY(inline_call(&body, graph_, call));
+  Node body, anew = call;
+  if (uop::composite_of(call) == uop::Composite::kCheckpoint) {
+    Vec<Node> sources(memory_);
+    for (size_t i = 0; i < call->nsrc; ++i) {
+      const bool input = i != 0 && static_cast<Word>(i) <= call->arg(1);
+      ASTER_TRY(sources.push(input ? after(graph_, call->src(i), dy) : call->src(i)));
+    }
+    anew = graph_.with_sources(call, {sources.data(), sources.size()});
+    if (anew == nullptr) return last_failure();
+  }
+  ASTER_TRY(inline_call(&body, graph_, anew));
+  Vec<uint32_t> places(memory_);
   Vec<Node> arguments(memory_);
-  for (size_t i = 1; i < call->nsrc; ++i) {
-    bool seen = !needed_[i];
-    for (Node argument : arguments) seen |= argument == call->src(i);
-    if (!seen) ASTER_TRY(arguments.push(call->src(i)));
+  for (uint32_t i = 1; i < call->nsrc; ++i) {
+    const bool seen = std::ranges::find(arguments, anew->src(i)) != arguments.end();
+    if (!needed_[i] || seen) continue;
+    ASTER_TRY(places.push(i));
+    ASTER_TRY(arguments.push(anew->src(i)));
   }
   Pass inner(graph_, true);
   ASTER_TRY(inner.run(body, dy, {arguments.data(), arguments.size()}));
-  for (Node argument : arguments) {
-    if (const Node dx = inner.gradient_of(argument)) ASTER_TRY(add(argument, dx));
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (const Node dx = inner.gradient_of(arguments[i])) ASTER_TRY(add(call->src(places[i]), dx));
   }
   return kOk;
 }

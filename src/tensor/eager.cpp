@@ -1,11 +1,14 @@
 // The eager family: the same operations on concrete tensors, computed at once.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "aster_ml/eager.h"
 #include "aster_ml/functions.h"
 #include "buffer/strided.h"
+#include "buffer/tensor.h"
 #include "device/device.h"
+#include "engine/ready.h"
 #include "tensor/api.h"
 #include "tensor/strided.h"
 
@@ -124,7 +127,37 @@ Status compute(aster_ml_tensor* out, Build& build, const aster_ml_context* conte
   return status;
 }
 
-// One eager call: its operands as nodes, its result as a tensor.
+// A row-major operand in memory of the host, but for where it lies, in words of a key; false: it is
+// another, or not as it should be, which takes the way that looks closer.
+bool outline(engine::Key* key, const aster_ml_tensor& t) {
+  if (t.ndim > engine::Ready::kMostAxes || t.storage.device != device::kCpu) return false;
+  if (t.ndim != 0 && (t.shape == nullptr || t.strides == nullptr)) return false;
+  if (!key->push(t.dtype | static_cast<int64_t>(t.ndim) << 32)) return false;
+  size_t count = 1;
+  for (size_t i = t.ndim; i-- > 0;) {
+    if (t.shape[i] != 1 && t.strides[i] != static_cast<ptrdiff_t>(count)) return false;
+    count *= t.shape[i];  // of a shape whose product does not fit nothing was ever computed
+    if (!key->push(static_cast<int64_t>(t.shape[i]))) return false;
+  }
+  return true;
+}
+
+// Whether its elements, of the dtype that it says, lie in its memory.
+bool is_inside(const aster_ml_tensor& t) {
+  DType dtype;
+  if (t.storage.data == nullptr || !dtype::from_any_storage_code(&dtype, t.dtype).ok())
+    return false;
+  const size_t size = dtype::size(dtype), bytes = aster_ml_tensor_count(&t) * size;
+  size_t end;
+  return checked_add(t.byte_offset, bytes, &end) && end <= t.storage.bytes &&
+         ((reinterpret_cast<uintptr_t>(t.storage.data) + t.byte_offset) & (size - 1)) == 0;
+}
+
+char* address(const aster_ml_tensor& t) {
+  return static_cast<char*>(t.storage.data) + t.byte_offset;
+}
+
+// One eager call: its operands, as nodes where they are needed, and its result as a tensor.
 class Eager {
  public:
   Eager(aster_ml_tensor* out, const aster_ml_context* context,
@@ -136,8 +169,27 @@ class Eager {
   Graph& graph() { return build_.graph(); }
   bool strict() const { return build_.strict(); }
   Node operand(size_t i) const { return nodes_[i]; }
-  Status finish(Node node) {
-    return node == nullptr ? last_failure() : compute(out_, build_, context_, node);
+
+  // The result of a function, named by any address of its own, and of words: what build gives for
+  // the operands' nodes. What was computed before is not built again.
+  template <typename F>
+  Status run(const void* function, Words words, const F& build) {
+    bool done = false;
+    engine::Key key;
+    const bool ready = outline(&key, function, words);
+    if (ready) ASTER_TRY(run_ready(&done, build_.engine().ready.find(key)));
+    if (done) return kOk;
+    for (size_t i = 0; i < count_; ++i)
+      ASTER_TRY(tensor_node(&nodes_[i], build_, context_, operands_[i], false));
+    const Node node = build();
+    if (node == nullptr) return last_failure();
+    if (ready && build_.engine().ready.find(key) == nullptr) {
+      engine::Ready* made = nullptr;
+      ASTER_TRY(build_.engine().ready.make(&made, build_.engine(), key, strong(graph(), node),
+                                           {nodes_, count_}));
+      ASTER_TRY(run_ready(&done, made));
+    }
+    return done ? Status(kOk) : compute(out_, build_, context_, node);
   }
 
  private:
@@ -148,15 +200,46 @@ class Eager {
     }
     *out_ = aster_ml_tensor{};
     ASTER_TRY(build_.status());
-    size_t i = 0;
-    for (Operand t : operands) ASTER_TRY(tensor_node(&nodes_[i++], build_, context_, t, false));
+    for (Operand t : operands) operands_[count_++] = t;
     return kOk;
   }
+
+  bool outline(engine::Key* key, const void* function, Words words) {
+    bool fits = engine::takes_ready(build_.engine()) &&
+                engine::begin_key(key, build_.engine(), function) && key->push(strict()) &&
+                key->append(words);
+    for (size_t i = 0; fits && i < count_; ++i) {
+      fits = operands_[i] != nullptr && tensor::outline(key, *operands_[i]) &&
+             is_inside(*operands_[i]);
+      size_t same = 0;  // which operand has its address
+      while (fits && address(*operands_[same]) != address(*operands_[i])) ++same;
+      fits = fits && key->push(static_cast<int64_t>(same));
+    }
+    return fits;
+  }
+
+  Status run_ready(bool* done, const engine::Ready* ready) {
+    *done = ready != nullptr && engine::may_run(build_.engine(), *ready);
+    if (!*done) return kOk;
+    char* operands[kMostOperands];
+    size_t shape[engine::Ready::kMostAxes];
+    for (size_t i = 0; i < count_; ++i) operands[i] = address(*operands_[i]);
+    for (size_t i = 0; i < ready->ndim; ++i) shape[i] = static_cast<size_t>(ready->dims[i]);
+    ASTER_TRY(buffer::create(out_, build_.context(), ready->dtype, device::kCpu, ready->bytes,
+                             ready->ndim, shape));
+    const Status status = engine::run_ready(build_.engine(), *ready, operands, out_->storage.data);
+    if (!status.ok()) (void)aster_ml_tensor_free(out_);
+    return status;
+  }
+
+  static constexpr size_t kMostOperands = 3;
   aster_ml_tensor* out_;
   const aster_ml_context* context_;
   aster_ml_lazy unused_{};
   Build build_;
-  Node nodes_[3] = {};
+  size_t count_ = 0;
+  Operand operands_[kMostOperands] = {};
+  Node nodes_[kMostOperands] = {};
   Status status_;
 };
 
@@ -192,14 +275,15 @@ Status tensor_node(Node* out, Build& build, const aster_ml_context* context,
 using namespace aster::tensor;  // NOLINT: this file ends with the public functions
 using aster::Status;
 
-#define UNARY(name, domain, expression)                                                 \
-  int32_t aster_ml_tensor_##name(aster_ml_tensor* out, const aster_ml_context* context, \
-                                 const aster_ml_tensor* x) {                            \
-    ASTER_API();                                                                        \
-    Eager eager(out, context, {x});                                                     \
-    ASTER_TRY(eager.status());                                                          \
-    return eager.finish(                                                                \
-        unary(eager.graph(), eager.operand(0), variant(ops::name, eager.strict())));    \
+#define UNARY(name, domain, expression)                                                  \
+  int32_t aster_ml_tensor_##name(aster_ml_tensor* out, const aster_ml_context* context,  \
+                                 const aster_ml_tensor* x) {                             \
+    ASTER_API();                                                                         \
+    Eager eager(out, context, {x});                                                      \
+    ASTER_TRY(eager.status());                                                           \
+    return eager.run(&ops::name, {}, [&] {                                               \
+      return unary(eager.graph(), eager.operand(0), variant(ops::name, eager.strict())); \
+    });                                                                                  \
   }
 #define BINARY(name, domain, expression)                                                \
   int32_t aster_ml_tensor_##name(aster_ml_tensor* out, const aster_ml_context* context, \
@@ -207,8 +291,10 @@ using aster::Status;
     ASTER_API();                                                                        \
     Eager eager(out, context, {a, b});                                                  \
     ASTER_TRY(eager.status());                                                          \
-    return eager.finish(binary(eager.graph(), eager.operand(0), eager.operand(1),       \
-                               variant(ops::name, eager.strict())));                    \
+    return eager.run(&ops::name, {}, [&] {                                              \
+      return binary(eager.graph(), eager.operand(0), eager.operand(1),                  \
+                    variant(ops::name, eager.strict()));                                \
+    });                                                                                 \
   }
 #include "tensor/elementwise.def"
 
@@ -219,7 +305,9 @@ int32_t aster_ml_tensor_cast(aster_ml_tensor* out, const aster_ml_context* conte
   ASTER_TRY(eager.status());
   DType to;
   ASTER_TRY(aster::dtype::from_any_storage_code(&to, dtype));
-  return eager.finish(cast(eager.graph(), eager.operand(0), to));
+  static constexpr char kCast = 0;
+  return eager.run(&kCast, std::array{Word{dtype}},
+                   [&] { return cast(eager.graph(), eager.operand(0), to); });
 }
 
 int32_t aster_ml_tensor_where(aster_ml_tensor* out, const aster_ml_context* context,
@@ -228,7 +316,10 @@ int32_t aster_ml_tensor_where(aster_ml_tensor* out, const aster_ml_context* cont
   ASTER_API();
   Eager eager(out, context, {condition, a, b});
   ASTER_TRY(eager.status());
-  return eager.finish(where(eager.graph(), eager.operand(0), eager.operand(1), eager.operand(2)));
+  static constexpr char kWhere = 0;
+  return eager.run(&kWhere, {}, [&] {
+    return where(eager.graph(), eager.operand(0), eager.operand(1), eager.operand(2));
+  });
 }
 
 int32_t aster_ml_tensor_sum(aster_ml_tensor* out, const aster_ml_context* context,
@@ -238,7 +329,13 @@ int32_t aster_ml_tensor_sum(aster_ml_tensor* out, const aster_ml_context* contex
   Eager eager(out, context, {x});
   ASTER_TRY(eager.status());
   if (count > aster::uop::Dims::kMost) return ASTER_FAIL(kRANGE, "%zu axes", count);
-  return eager.finish(sum(eager.graph(), eager.operand(0), {count, axes}, keepdim != 0));
+  static constexpr char kSum = 0;
+  aster::uop::Dims words(1, Word{keepdim != 0});
+  words.push(static_cast<Word>(axes == nullptr ? 0 : count + 1));
+  for (size_t i = 0; axes != nullptr && i < count; ++i) words.push(axes[i]);
+  return eager.run(&kSum, words, [&] {
+    return sum(eager.graph(), eager.operand(0), {count, axes}, keepdim != 0);
+  });
 }
 
 int32_t aster_ml_tensor_matmul(aster_ml_tensor* out, const aster_ml_context* context,
@@ -246,5 +343,7 @@ int32_t aster_ml_tensor_matmul(aster_ml_tensor* out, const aster_ml_context* con
   ASTER_API();
   Eager eager(out, context, {a, b});
   ASTER_TRY(eager.status());
-  return eager.finish(matmul(eager.graph(), eager.operand(0), eager.operand(1)));
+  static constexpr char kMatmul = 0;
+  return eager.run(&kMatmul, {},
+                   [&] { return matmul(eager.graph(), eager.operand(0), eager.operand(1)); });
 }

@@ -350,9 +350,25 @@ int32_t aster_ml_lazy_realize(aster_ml_lazy* const* tensors, size_t count) {
   }
   const aster::ContextLock lock(cell(tensors[0])->context);
   ASTER_TRY(lock.status());
+  if (count == 1)
+    return realize_cells(*cell(tensors[0])->engine, std::array{engine::whole_of(cell(tensors[0]))});
   aster::Vec<engine::Lazy*> cells(cell(tensors[0])->context->heap());
   for (size_t i = 0; i < count; ++i) ASTER_TRY(cells.push(engine::whole_of(cell(tensors[i]))));
   return realize_cells(*cell(tensors[0])->engine, {cells.data(), cells.size()});
+}
+
+int32_t aster_ml_lazy_realize_ready(int32_t* done, aster_ml_lazy* x) {
+  ASTER_API();
+  if (done == nullptr) return ASTER_FAIL(kARGUMENT, "done is a null pointer");
+  *done = 0;
+  ASTER_TRY(check_handle(x));
+  engine::Lazy* lazy = cell(x);
+  const aster::ContextLock lock(lazy->context);
+  ASTER_TRY(lock.status());
+  bool ready = false;
+  if (lazy->sized == nullptr) ASTER_TRY(engine::realize_ready(&ready, *lazy->engine, *lazy, false));
+  *done = ready;
+  return kOk;
 }
 
 int32_t aster_ml_lazy_view(aster_ml_tensor* out, aster_ml_lazy* x) {

@@ -378,6 +378,18 @@ Node build_contiguous_backward(Graph& g, Node x) {
   return call(Composite::kContiguousBackward, {}, param(g, 0, x), std::array{x});
 }
 
+Node build_checkpoint(Graph& g, Node y, Nodes arguments, size_t inputs) {
+  if (y == nullptr) return nullptr;
+  Map<Node, Node> slots(g.memory());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Node slot = param(g, static_cast<Word>(i), arguments[i]).n;
+    if (slot == nullptr || !slots.set(arguments[i], slot).ok()) return nullptr;
+  }
+  Node body = nullptr;
+  if (!g.substitute(&body, y, slots).ok()) return nullptr;
+  return call(Composite::kCheckpoint, std::array{static_cast<Word>(inputs)}, {&g, body}, arguments);
+}
+
 Status inline_call(Node* out, Graph& g, Node call) {
   Map<Node, Node> arguments(g.memory());
   for (size_t i = 1; i < call->nsrc; ++i) {

@@ -63,6 +63,8 @@ Node build_batch_norm(Graph& g, Node x, Node weight, Node bias, Node mean,
 Node build_cross_entropy(Graph& g, Node logits, Node labels, bool mean);  // [.., C], [..] -> []
 Node build_sigmoid(Graph& g, Node x, bool by_exp2);  // float x; by_exp2: in tinygrad's steps
 Node build_contiguous_backward(Graph& g, Node x);
+// y, as a function of arguments that lie below it, the first so many of which are its inputs.
+Node build_checkpoint(Graph& g, Node y, Nodes arguments, size_t inputs);
 
 // Who may put another node in the place of a composite that is built in a graph.
 struct Chooser {

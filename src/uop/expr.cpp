@@ -1,5 +1,6 @@
 #include "uop/expr.h"
 
+#include <algorithm>
 #include <array>
 
 namespace aster::uop {
@@ -27,6 +28,7 @@ Node broadcast_to(Graph& g, Node x, Words shape) {
     (void)ASTER_FAIL(kSHAPE, "%s does not broadcast to %s", brief(x).text, brief_shape(shape).text);
     return nullptr;
   }
+  if (std::ranges::equal(shape, x->shape())) return x;
   Dims aligned(shape.size() - x->ndim, 1);
   for (Word dim : x->shape()) aligned.push(dim);
   return g.expand(g.reshape(x, aligned), shape);

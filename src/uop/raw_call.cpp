@@ -156,6 +156,11 @@ Node sigmoid(Composite composite, const Arguments& a) {
 Node contiguous_backward(Composite, const Arguments& a) {
   return build_contiguous_backward(a.g, a.x());
 }
+// Of nothing: what lies between is no argument.
+Node checkpoint(Composite composite, const Arguments& a) {
+  if (a.word(0) != 1) return refuse(composite, a, "one input");
+  return build_checkpoint(a.g, a.x(), std::array{a.x()}, 1);
+}
 
 constexpr size_t kAny = SIZE_MAX;
 struct Row {
@@ -179,6 +184,7 @@ constexpr Row kRows[] = {
     {Composite::kCrossEntropy,       2, 1,    cross_entropy},
     {Composite::kSigmoid,            1, 0,    sigmoid},
     {Composite::kContiguousBackward, 1, 0,    contiguous_backward},
+    {Composite::kCheckpoint,         1, 1,    checkpoint},
 };
 // clang-format on
 // Chosen names an object of this process.

@@ -89,6 +89,40 @@ static void test_capture(void) {
   EXPECT(aster_ml_program_free(&program) == 0);
 }
 
+/* What a realize will take is known before it; small ones that were done before are done again in a
+ * call; gradients may compute anew what they need. */
+static void test_peak_ready_checkpoint(void) {
+  aster_ml_scope scope;
+  aster_ml_lazy x = {0}, y = {0}, z = {0}, marked = {0}, slope = {0};
+  const float data[] = {1, 2, 3, 4};
+  float got[4] = {0};
+  size_t bytes = 0;
+  int32_t done = 1;
+  EXPECT(aster_ml_scope_begin(&scope, &context) == 0);
+  make(&x, 4, data);
+  aster_ml_lazy_mul(&y, &x, &x);
+  const aster_ml_lazy *const asked[] = {&y};
+  EXPECT(aster_ml_engine_count_peak(&bytes, &context, asked, 1) == 0);
+  EXPECT(bytes == sizeof(data) && aster_ml_lazy_is_realized(&y) == 0);
+  EXPECT(aster_ml_engine_count_peak(NULL, &context, asked, 1) == ASTER_ML_ARGUMENT);
+  EXPECT(aster_ml_engine_count_peak(&bytes, NULL, asked, 1) == ASTER_ML_ARGUMENT && bytes == 0);
+  aster_ml_lazy *const all[] = {&y};
+  EXPECT(aster_ml_lazy_realize(all, 1) == 0);
+  aster_ml_lazy_mul(&z, &y, &y);
+  EXPECT(aster_ml_lazy_realize_ready(&done, &z) == 0 && done == 1);
+  EXPECT(aster_ml_lazy_copy_out(got, sizeof(got), &z) == 0);
+  for (int i = 0; i < 4; i++) EXPECT(got[i] == data[i] * data[i] * data[i] * data[i]);
+  aster_ml_lazy cube = {0}, square = {0};
+  aster_ml_lazy_mul(&square, &x, &x);
+  aster_ml_lazy_mul(&cube, &square, &x);
+  const aster_ml_lazy *const inputs[] = {&x};
+  EXPECT(aster_ml_gradient_checkpoint(&marked, &cube, inputs, 1) == 0);
+  EXPECT(aster_ml_gradient(&slope, &marked, inputs, 1, NULL) == 0);
+  EXPECT(aster_ml_lazy_copy_out(got, sizeof(got), &slope) == 0);
+  for (int i = 0; i < 4; i++) EXPECT(got[i] == 3 * data[i] * data[i]);
+  EXPECT(aster_ml_scope_end(&scope) == 0);
+}
+
 /* Garbage-collected callers free in any order. */
 static void test_any_order(void) {
   aster_ml_context other;
@@ -111,6 +145,7 @@ int main(void) {
   test_chaining();
   test_gradient();
   test_capture();
+  test_peak_ready_checkpoint();
   test_any_order();
   EXPECT(aster_ml_context_free(&context) == 0);
   return expect_failures;

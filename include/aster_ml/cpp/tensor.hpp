@@ -39,6 +39,11 @@ class Values : public FamilyMethods<Self, Tensor> {
   bool is_same(const Tensor& other) const {
     return aster_ml_lazy_is_same(lazy(), other.get()) == 1;
   }
+  /* Realised where that takes no longer than a call; whether it is. */
+  bool realize_ready() {
+    int32_t done = 0;
+    return detail::good(aster_ml_lazy_realize_ready(&done, lazy())) && done == 1;
+  }
   bool shares_storage(const Tensor& other) const {
     int32_t shared = 0;
     return detail::good(aster_ml_lazy_shares_storage(&shared, lazy(), other.get())) && shared == 1;
@@ -122,6 +127,16 @@ class Values : public FamilyMethods<Self, Tensor> {
     return out;
   }
 
+  /* Bytes that realising it would take beside what exists. */
+  size_t count_peak() const {
+    const aster_ml_lazy* handle = lazy();
+    const Root root = this->self().root();
+    size_t bytes = 0;
+    if (there(this->self(), "count_peak"))
+      good(aster_ml_engine_count_peak(&bytes, root.get(), &handle, 1));
+    return bytes;
+  }
+
   /* ---- Gradients ---- */
 
   /* d self / d target for each of the targets; seed is that of self, ones if left out. */
@@ -141,6 +156,12 @@ class Values : public FamilyMethods<Self, Tensor> {
   Tensor gradient(const Tensor& target, const Operand& seed = {}, const Gradients& how = {}) const {
     std::vector<Tensor> out = gradient(Tensors({target}), seed, how);
     return out.empty() ? Tensor() : out[0];
+  }
+
+  /* This, whose gradient computes anew what lies between the inputs and it. */
+  Tensor checkpoint(const Tensors& inputs) const {
+    if (has_gap(inputs)) return {};
+    return this->make(aster_ml_gradient_checkpoint, inputs.data(), inputs.size());
   }
 
   /* Whether backward() gives it a gradient: this object, not what is computed of it. */

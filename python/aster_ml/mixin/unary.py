@@ -624,6 +624,22 @@ class UnaryMixin(_n.Lazy):
             return self
         return _n.lazy_contiguous(self)
 
+    def checkpoint(self, *inputs: Any) -> Self:
+        """self, whose gradient computes anew what lies between the inputs and self.
+
+        A training step then holds less memory, and takes the time of that part once more. Values
+        and gradients have the same bits. Gradients of the last layers are to be asked for first:
+        results are computed in their order, and what is computed anew is held for the last of them.
+
+        >>> x = Tensor([1.0, 2.0])
+        >>> _ = (x.exp().sin().checkpoint(x) * 2).sum().backward()
+        >>> y = Tensor([1.0, 2.0])
+        >>> _ = (y.exp().sin() * 2).sum().backward()
+        >>> x.grad.tolist() == y.grad.tolist()
+        True
+        """
+        return _n.gradient_checkpoint(self, inputs)
+
     def contiguous_backward(self) -> Self:
         """The same value; its gradient is made contiguous.
 
