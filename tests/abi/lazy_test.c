@@ -112,12 +112,13 @@ static void test_peak_ready_checkpoint(void) {
   EXPECT(aster_ml_lazy_realize_ready(&done, &z) == 0 && done == 1);
   EXPECT(aster_ml_lazy_copy_out(got, sizeof(got), &z) == 0);
   for (int i = 0; i < 4; i++) EXPECT(got[i] == data[i] * data[i] * data[i] * data[i]);
-  aster_ml_lazy cube = {0}, square = {0};
+  aster_ml_lazy cube = {0}, square = {0}, loss = {0};
   aster_ml_lazy_mul(&square, &x, &x);
   aster_ml_lazy_mul(&cube, &square, &x);
   const aster_ml_lazy *const inputs[] = {&x};
   EXPECT(aster_ml_gradient_checkpoint(&marked, &cube, inputs, 1) == 0);
-  EXPECT(aster_ml_gradient(&slope, &marked, inputs, 1, NULL) == 0);
+  aster_ml_lazy_sum(&loss, &marked, 0, NULL, 0);
+  EXPECT(aster_ml_gradient(&slope, &loss, inputs, 1, NULL) == 0);
   EXPECT(aster_ml_lazy_copy_out(got, sizeof(got), &slope) == 0);
   for (int i = 0; i < 4; i++) EXPECT(got[i] == 3 * data[i] * data[i]);
   EXPECT(aster_ml_scope_end(&scope) == 0);
