@@ -342,7 +342,7 @@ ValueLowering::Id ValueLowering::from_kept(Node node) {
     const auto n = static_cast<uint8_t>(lanes_of(node));
     const Vec<Term> terms = place_of_kept(one.value.to_range);
     return b.act({.op = Op::kLoad, .dtype = node->dtype, .lanes = n}, std::array{one.array},
-                 std::array{Word{1}, Word{n}}, {terms.data(), terms.size()});
+                 std::array{Word{1}, Word{elements_in(n)}}, {terms.data(), terms.size()});
   }
   return kNone;
 }

@@ -232,8 +232,9 @@ Status Tracer::write_profile() {
     }
     text << "]}\n";
   } else {
-    std::ranges::stable_sort(records_, [](const Record& a, const Record& b) {
-      return std::string_view(a.name) < std::string_view(b.name);
+    std::ranges::sort(records_, [](const Record& a, const Record& b) {
+      const int order = std::string_view(a.name).compare(b.name);
+      return order != 0 ? order < 0 : a.start < b.start;
     });
     text.format("%-44s %7s %10s %9s %8s\n", "kernel", "calls", "ms", "GFLOP/s", "GB/s");
     for (size_t i = 0; i < records_.size();) {

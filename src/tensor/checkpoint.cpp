@@ -65,8 +65,9 @@ int32_t aster_ml_gradient_checkpoint(aster_ml_lazy* out, const aster_ml_lazy* y,
   ASTER_API();
   aster::Vec<const aster_ml_lazy*> all(aster::process_heap());
   ASTER_TRY(all.push(y));
-  if (inputs == nullptr && count != 0)
-    return ASTER_FAIL(kARGUMENT, "a null pointer for %zu inputs", count);
+  const bool missing = inputs == nullptr && count != 0;
+  if (missing && out != nullptr) *out = {};
+  if (missing) return ASTER_FAIL(kARGUMENT, "a null pointer for %zu inputs", count);
   ASTER_TRY(all.append(inputs, count));
   Build build(out, all.data(), all.size());
   ASTER_TRY(build.status());

@@ -275,8 +275,8 @@ Status measure(Measured* out, Registry& registry, const Call& call, Vec<Candidat
   Bench bench(registry, call);
   ASTER_TRY(bench.begin());
   ASTER_TRY(measure_rounds(candidates, bench, registry.context));
-  std::ranges::stable_sort(candidates,
-                           [](const Candidate& a, const Candidate& b) { return a.best < b.best; });
+  std::ranges::sort(candidates,
+                    [](const Candidate& a, const Candidate& b) { return a.best < b.best; });
   for (const Candidate& each : candidates) {
     if (std::isinf(each.best)) continue;
     Measured::Name name;

@@ -41,7 +41,8 @@ class Usage(unittest.TestCase):
                 self.assertIn(word, done.stdout)
         commands = answer("--help")["commands"]
         names = [c["command"] for c in commands]
-        said = ["info", "cache info", "cache clear", "demo digits", "graph", "run"]
+        said = ["info", "cache info", "cache clear", "demo digits", "graph", "profile"]
+        said += ["run", "freeze"]
         self.assertEqual(names, said)
 
     def test_version(self):

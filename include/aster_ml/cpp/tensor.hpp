@@ -40,9 +40,9 @@ class Values : public FamilyMethods<Self, Tensor> {
     return aster_ml_lazy_is_same(lazy(), other.get()) == 1;
   }
   /* Realised where that takes no longer than a call; whether it is. */
-  bool realize_ready() {
+  bool realize_ready() const {
     int32_t done = 0;
-    return detail::good(aster_ml_lazy_realize_ready(&done, lazy())) && done == 1;
+    return detail::good(aster_ml_lazy_realize_ready(&done, writable())) && done == 1;
   }
   bool shares_storage(const Tensor& other) const {
     int32_t shared = 0;
