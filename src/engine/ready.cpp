@@ -199,7 +199,7 @@ Status ReadyTable::make(Ready** out, Engine& engine, const Key& key, Node root, 
 
 bool takes_ready(const Engine& e) {
   return e.recording == nullptr && e.trace.function == nullptr && e.kept_values.empty() &&
-         e.context.options().no_schedule_cache == 0 && device::same_type(e.device, device::kCpu);
+         e.context.options().no_schedule_cache == 0 && e.device == device::kCpu;
 }
 
 bool begin_key(Key* key, const Engine& engine, const void* function) {
