@@ -126,6 +126,17 @@ std::array<aster_ml_dim, Sizes::kMost> dims_of(const Sizes& sizes) {
   return out;
 }
 
+// The first operand by a function that takes sizes.
+template <typename Function>
+void give_sized(Op& op, const Sizes& to, Function function) {
+  const auto dims = dims_of(to);
+  Chain x(op, 0);
+  x.apply([&](aster_ml_lazy* out, const aster_ml_lazy* in) {
+    return function(out, in, to.size(), dims.data());
+  });
+  x.finish();
+}
+
 // ---- Integers that are made of sizes ----
 
 using Elements = Vec<Node>;
@@ -418,12 +429,7 @@ void reshape_rule(Op& op, const Row&) {
     if (same) to[i] = from[i];
   }
   if (!op.ok()) return;
-  const auto dims = dims_of(to);
-  Chain x(op, 0);
-  x.apply([&](aster_ml_lazy* out, const aster_ml_lazy* in) {
-    return aster_ml_lazy_reshape_dims(out, in, to.size(), dims.data());
-  });
-  x.finish();
+  give_sized(op, to, aster_ml_lazy_reshape_dims);
 }
 
 void flatten_rule(Op& op, const Row&) {
@@ -669,12 +675,7 @@ void expand_rule(Op& op, const Row&) {
     if (a != b && a != one && b != one) return refuse(op, "they do not go together");
     to.push(a == one ? b : a);
   }
-  const auto dims = dims_of(to);
-  Chain x(op, 0);
-  x.apply([&](aster_ml_lazy* out, const aster_ml_lazy* in) {
-    return aster_ml_lazy_expand_dims(out, in, to.size(), dims.data());
-  });
-  x.finish();
+  give_sized(op, to, aster_ml_lazy_expand_dims);
 }
 
 void constant_of_shape_rule(Op& op, const Row&) {
