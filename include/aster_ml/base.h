@@ -185,6 +185,15 @@ enum {
  * thread is inside). */
 ASTER_ML_API int32_t aster_ml_context_set_copies(const aster_ml_context *context, int32_t policy);
 
+/* Whether the plans of kernels (codegen.h) that are compiled for the CPU from now on are searched
+ * for: every kernel that is not known is compiled and run by plans beside the planner's, on memory
+ * of its own, and the fastest is taken and kept on disk for later processes on such a CPU. width:
+ * plans that each round goes on from, up to 64; 0, the default ($ASTER_ML_BEAM): the planner's are
+ * taken. A search takes seconds a kernel. Plans found may add up in another order, so that results
+ * differ in their last bits from those of the planner's. aster_ml_codegen_count_tuned has what was
+ * found. Errors: RANGE; STATE (another thread is inside). */
+ASTER_ML_API int32_t aster_ml_context_set_beam(const aster_ml_context *context, int32_t width);
+
 /* How many bytes the compressed files of one archive (zip, torch file, gzip) may come to where
  * aster_ml_state_read_* reads it from now on; more is a RANGE error before anything is unpacked. 0,
  * the default: 64 MiB, or 100 times the archive's own size where that is more; UINT64_MAX: no

@@ -92,6 +92,24 @@ ASTER_ML_API int32_t aster_ml_codegen_render(char *out, size_t *length, size_t c
                                              const aster_ml_context *context, const char *program,
                                              const aster_ml_target *target);
 
+/* What a search for the plan of a kernel came to (aster_ml_context_set_beam): nanoseconds of one
+ * thread by the planner's plan and by the best, which may be the same one. */
+typedef struct aster_ml_tuned {
+  uint32_t struct_size; /* in: sizeof(aster_ml_tuned) */
+  int32_t kept;         /* 1: it was known, from an earlier search */
+  char title[64];       /* what the kernel computes */
+  double planned_ns;
+  double best_ns;
+  uint32_t plans; /* that were run */
+} aster_ml_tuned;
+
+/* How many kernels of a context plans were searched for, or known. Errors: ARGUMENT. */
+ASTER_ML_API int32_t aster_ml_codegen_count_tuned(size_t *count, const aster_ml_context *context);
+
+/* One of them, in the order in which they were compiled. Errors: ARGUMENT, RANGE (no such). */
+ASTER_ML_API int32_t aster_ml_codegen_get_tuned(aster_ml_tuned *out,
+                                                const aster_ml_context *context, size_t index);
+
 #ifdef __cplusplus
 }
 #endif

@@ -393,8 +393,9 @@ class Context(contextlib.ContextDecorator):
     """Settings for the duration of a `with` block or of a decorated function.
 
     Unknown names raise KeyError. STRICT_PARITY=1: what is built has tinygrad's values where ours
-    deliberately differ (docs/DIFFERENCES.md). Settings that steer parts of tinygrad which this
-    library does not have (BEAM, NOOPT, ...) are accepted and change nothing.
+    deliberately differ (docs/DIFFERENCES.md). BEAM=n: plans of kernels that are compiled meanwhile
+    are searched for, n at a time, and kept on disk. Settings that steer parts of tinygrad which
+    this library does not have (NOOPT, ...) are accepted and change nothing.
 
     >>> from aster_ml import Tensor
     >>> with Context(TRAINING=1):
@@ -427,9 +428,10 @@ DEFAULT_FLOAT: ContextVar[str] = ContextVar("DEFAULT_FLOAT", "float32")
 DEFAULT_INT: ContextVar[str] = ContextVar("DEFAULT_INT", "int32")
 DEV: ContextVar[str] = ContextVar("DEV", "")
 STRICT_PARITY: ContextVar[int] = ContextVar("STRICT_PARITY", 0)
+BEAM: ContextVar[int] = ContextVar("BEAM", 0)
 # What it accepts: tuning of a compiler that it does not share.
 for _name, _default in {
-    "BEAM": 0, "NOOPT": 0, "IMAGE": 0, "FLOAT16": 0, "OPENPILOT_HACKS": 0, "JIT_BATCH_SIZE": 32,
+    "NOOPT": 0, "IMAGE": 0, "FLOAT16": 0, "OPENPILOT_HACKS": 0, "JIT_BATCH_SIZE": 32,
     "WINO": 0, "CAPTURING": 1, "TRACEMETA": 1, "TC": 1, "TC_SELECT": -1, "TC_OPT": 0,
     "TRANSCENDENTAL": 1, "NOLOCALS": 0, "SPLIT_REDUCEOP": 1, "NO_MEMORY_PLANNER": 0, "LRU": 1,
     "RING": 1, "ALL2ALL": 0, "ALLREDUCE_CAST": 1, "CACHELEVEL": 2, "IGNORE_BEAM_CACHE": 0,
@@ -443,13 +445,16 @@ for _name, _default in {
     ContextVar(_name, _default)
 
 def _follow_environment() -> None:
-    """What the context is told: threads at its start, strict_parity whenever it changes."""
+    """What the context is told: threads at its start, the others whenever they change."""
     if "NUM_CPU_THREADS" in os.environ:
         threads = ContextVar._cache["NUM_CPU_THREADS"].value
         _native.set_current(_native.context_init({"threads": threads}))
     STRICT_PARITY.changed = lambda: _native.context_set_strict_parity(int(bool(STRICT_PARITY)))
     if STRICT_PARITY:
         STRICT_PARITY.changed()
+    BEAM.changed = lambda: _native.context_set_beam(BEAM.value)
+    if BEAM:
+        BEAM.changed()
     DEBUG.changed = PROFILE.changed = profiling.follow
     profiling.follow()
 

@@ -87,6 +87,14 @@ int32_t aster_ml_context_set_copies(const aster_ml_context* context, int32_t pol
   return ASTER_ML_OK;
 }
 
+int32_t aster_ml_context_set_beam(const aster_ml_context* context, int32_t width) {
+  ASTER_ENTER(aster::context_of(context));
+  if (width < 0 || width > aster::kMostBeam)
+    return ASTER_FAIL(kRANGE, "width is %d: 0 to %d is needed", width, aster::kMostBeam);
+  aster::context_of(context)->set_beam(width);
+  return ASTER_ML_OK;
+}
+
 int32_t aster_ml_context_count_bytes(size_t* now, size_t* most, const aster_ml_context* context) {
   ASTER_API();
   if (now != nullptr) *now = 0;

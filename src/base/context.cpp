@@ -45,16 +45,26 @@ Status check_options(const aster_ml_context_options& options) {
   return kOk;
 }
 
+// What the environment says, if it does.
+Status read_number(int32_t* out, Flag flag, int32_t least, int32_t most) {
+  const char* text = flag_text(flag);
+  if (text == nullptr) return kOk;
+  const char* end = text + std::strlen(text);
+  int32_t value = 0;
+  const std::from_chars_result read = std::from_chars(text, end, value);
+  if (read.ec == std::errc() && read.ptr == end && value >= least && value <= most)
+    return *out = value, kOk;
+  if (most == INT32_MAX)
+    return ASTER_FAIL(kRANGE, "%s is '%.32s': a number from %d is needed", flag_info(flag).variable,
+                      text, least);
+  return ASTER_FAIL(kRANGE, "%s is '%.32s': a number from %d to %d is needed",
+                    flag_info(flag).variable, text, least, most);
+}
+
 // Those of the environment, or of the machine.
 Status default_threads(int32_t* out) {
   *out = pool::hardware_threads();
-  const char* text = flag_text(Flag::kThreads);
-  if (text == nullptr) return kOk;
-  const char* end = text + std::strlen(text);
-  const std::from_chars_result read = std::from_chars(text, end, *out);
-  if (read.ec == std::errc() && read.ptr == end && *out > 0) return kOk;
-  return ASTER_FAIL(kRANGE, "%s is '%.32s': a number from 1 is needed",
-                    flag_info(Flag::kThreads).variable, text);
+  return read_number(out, Flag::kThreads, 1, INT32_MAX);
 }
 
 bool is_set(Flag flag) {
@@ -89,11 +99,14 @@ Status Context::create(Context** out, const aster_ml_context_options* given) {
     ASTER_TRY(check_options(options));
   }
   if (options.threads == 0) ASTER_TRY(default_threads(&options.threads));
+  int32_t beam = 0;
+  ASTER_TRY(read_number(&beam, Flag::kBeam, 0, kMostBeam));
   options = with_defaults(options);
   // Made before its own heap exists, so from another one on the same table.
   Heap below(options.allocator);
   Context* context = below.create<Context>(options);
   if (context == nullptr) return out_of_memory(sizeof(Context));
+  context->set_beam(beam);
   // Both, so that neither is left pointing to the caller's text.
   const Status cache_dir = context->copy_text(&context->options_.cache_dir);
   const Status compiler = context->copy_text(&context->options_.compiler);

@@ -18,6 +18,9 @@ enum class Module : uint8_t { kDevice, kBuffer, kUop, kRuntime, kEngine, kTensor
 // An object that a handle points to, counted in its context; the handle frees it from any thread.
 struct HandleObject;
 
+// Widest search for plans.
+constexpr int32_t kMostBeam = 64;
+
 class Context {
  public:
   // Validated copy of the options; strings live in the context.
@@ -33,6 +36,9 @@ class Context {
   // or refuses, as the context was told. Errors: UNSUPPORTED.
   Status may_copy(size_t bytes, const char* reason);
   void set_copies(int32_t policy) { copy_policy_ = policy; }
+  // Plans of a kernel that a search goes on from; 0: none is searched for.
+  int32_t beam() const { return beam_; }
+  void set_beam(int32_t width) { beam_ = width; }
   uint64_t copies() const { return copies_; }
   uint64_t copied_bytes() const { return copied_bytes_; }
   void set_strict_parity(bool on) { options_.strict_parity = on ? 1 : 0; }
@@ -85,6 +91,7 @@ class Context {
   uint64_t archive_limit_ = 0;
   int32_t copy_policy_ = ASTER_ML_COPIES_ALLOW;
   uint64_t copies_ = 0, copied_bytes_ = 0;
+  int32_t beam_ = 0;
   records::Pool records_;
   void* public_ = nullptr;  // the caller's handle
   void* inner_ = nullptr;

@@ -21,6 +21,8 @@ Status lower_kernel(program::Module* out, const char* name, Node kernel, const T
 // takes, without items.
 Status lower_general(program::Module* out, Plan* general, const char* name, const Kernel& kernel,
                      const Plan& plan, const Target& target, Memory& memory);
+// Of a target and all that a kernel's graph says.
+Status digest_kernel(program::Digest* out, Node kernel, const Target& target, Memory& memory);
 // The planner's plan of a kernel's graph.
 Status plan_kernel(Plan* out, Node kernel, const Target& target, Memory& memory);
 

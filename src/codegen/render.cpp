@@ -14,37 +14,6 @@
 namespace aster::codegen {
 namespace {
 
-// Of a target and all that a kernel's graph says.
-Status digest_kernel(program::Digest* out, Node sink, const Target& target, Memory& memory) {
-  Vec<Node> order(memory);
-  ASTER_TRY(uop::toposort(&order, std::array{sink}));
-  Map<Node, uint64_t> numbers(memory);
-  program::Mixer mix;
-  for (const bool flag :
-       {target.fma, target.f16c, target.avx512, target.streaming, target.fp64, target.portable}) {
-    mix.word(flag ? 1 : 0);
-  }
-  mix.word(static_cast<uint64_t>(target.language));
-  mix.word(static_cast<uint64_t>(target.max_lanes));
-  mix.word(static_cast<uint64_t>(target.vector_bytes));
-  mix.word(static_cast<uint64_t>(target.group));
-  if (target.group > 0) {
-    mix.word(static_cast<uint64_t>(target.group_limit));
-    mix.word(static_cast<uint64_t>(target.local_bytes));
-  }
-  for (Node node : order) {
-    mix.word(static_cast<uint64_t>(node->op) << 32 | static_cast<uint64_t>(node->dtype) << 16 |
-             node->ndim);
-    mix.word(static_cast<uint64_t>(node->nsrc) << 32 | node->narg);
-    for (Node source : node->src()) mix.word(numbers.get(source, 0));
-    for (uop::Word word : node->arg()) mix.word(static_cast<uint64_t>(word));
-    for (uop::Word word : node->shape()) mix.word(static_cast<uint64_t>(word));
-    ASTER_TRY(numbers.set(node, numbers.size() + 1));
-  }
-  *out = mix.get();
-  return kOk;
-}
-
 // By kernel, target and plan: equal names mean equal text.
 void name_kernel(char (&name)[64], const program::Digest& kernel, const Plan& plan) {
   program::Mixer mix;
@@ -113,6 +82,36 @@ Status lower_kernel(program::Module* out, const char* name, Node node, const Tar
   }
   ASTER_TRY(lower_program(out, name != nullptr ? name : hashed, kernel, *plan, target, memory));
   return given == nullptr ? kOk : program::verify(*out, {true});
+}
+
+Status digest_kernel(program::Digest* out, Node sink, const Target& target, Memory& memory) {
+  Vec<Node> order(memory);
+  ASTER_TRY(uop::toposort(&order, std::array{sink}));
+  Map<Node, uint64_t> numbers(memory);
+  program::Mixer mix;
+  for (const bool flag :
+       {target.fma, target.f16c, target.avx512, target.streaming, target.fp64, target.portable}) {
+    mix.word(flag ? 1 : 0);
+  }
+  mix.word(static_cast<uint64_t>(target.language));
+  mix.word(static_cast<uint64_t>(target.max_lanes));
+  mix.word(static_cast<uint64_t>(target.vector_bytes));
+  mix.word(static_cast<uint64_t>(target.group));
+  if (target.group > 0) {
+    mix.word(static_cast<uint64_t>(target.group_limit));
+    mix.word(static_cast<uint64_t>(target.local_bytes));
+  }
+  for (Node node : order) {
+    mix.word(static_cast<uint64_t>(node->op) << 32 | static_cast<uint64_t>(node->dtype) << 16 |
+             node->ndim);
+    mix.word(static_cast<uint64_t>(node->nsrc) << 32 | node->narg);
+    for (Node source : node->src()) mix.word(numbers.get(source, 0));
+    for (uop::Word word : node->arg()) mix.word(static_cast<uint64_t>(word));
+    for (uop::Word word : node->shape()) mix.word(static_cast<uint64_t>(word));
+    ASTER_TRY(numbers.set(node, numbers.size() + 1));
+  }
+  *out = mix.get();
+  return kOk;
 }
 
 Status plan_kernel(Plan* out, Node node, const Target& target, Memory& memory) {

@@ -307,3 +307,29 @@ int32_t aster_ml_codegen_render(char* out, size_t* length, size_t capacity,
     return engine::rendered_text(text, request, program);
   });
 }
+
+int32_t aster_ml_codegen_count_tuned(size_t* count, const aster_ml_context* context) {
+  using namespace aster;
+  if (count != nullptr) *count = 0;
+  ASTER_ENTER(engine::context_of(context));
+  if (count == nullptr) return ASTER_FAIL(kARGUMENT, "count is null");
+  engine::Engine* engine = nullptr;
+  ASTER_TRY(engine_of(&engine, *engine::context_of(context)));
+  *count = engine->tuned.size();
+  return kOk;
+}
+
+int32_t aster_ml_codegen_get_tuned(aster_ml_tuned* out, const aster_ml_context* context,
+                                   size_t index) {
+  using namespace aster;
+  ASTER_ENTER(engine::context_of(context));
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
+  if (out->struct_size < sizeof(out->struct_size))
+    return ASTER_FAIL(kARGUMENT, "struct_size of out is not set");
+  engine::Engine* engine = nullptr;
+  ASTER_TRY(engine_of(&engine, *engine::context_of(context)));
+  if (index >= engine->tuned.size())
+    return ASTER_FAIL(kRANGE, "kernel %zu of %zu", index, engine->tuned.size());
+  write_struct(out, engine->tuned[index]);
+  return kOk;
+}

@@ -99,6 +99,7 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   const bool interpret = device::same_type(on, device::kReference);
   ASTER_TRY(key.push(int64_t{interpret} | static_cast<int64_t>(defaults.real) << 8 |
                      static_cast<int64_t>(defaults.whole) << 16 |
+                     int64_t{context.beam() != 0} << 24 |
                      (device_of_kernels != nullptr ? static_cast<int64_t>(on) << 32 : 0)));
   ASTER_TRY(write_key(&key, leaves, *this, roots));
   const uint64_t hash = hash_words({key.data(), key.size()});

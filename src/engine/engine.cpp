@@ -134,6 +134,7 @@ Engine::Engine(Context& owner, Graph& nodes)
       refused(owner.heap()),
       ready(owner.heap()),
       symbols(*this, owner.heap()),
+      tuned(owner.heap()),
       kept_values(owner.heap()),
       threads(pool::hardware_threads()),
       device(device::kCpu),

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "aster_ml/codegen.h"
 #include "aster_ml/engine.h"
 #include "base/interrupt.h"
 #include "codegen/codegen.h"
@@ -232,8 +233,9 @@ class Engine {
   Map<uint64_t, bool> refused;
   ReadyTable ready;
   Symbols symbols;
-  uint64_t families = 0;  // given to cells
-  Vec<Kept> kept_values;  // sources before users
+  Vec<aster_ml_tuned> tuned;  // kernels whose plans were searched for
+  uint64_t families = 0;      // given to cells
+  Vec<Kept> kept_values;      // sources before users
   int64_t kept_bytes = 0;
   uint64_t kept_since = 0;  // the stamp of replayed
   int threads;

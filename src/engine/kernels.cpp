@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/tune.h"
+
 namespace aster::engine {
 namespace {
 
@@ -18,7 +20,9 @@ class Maker {
         wanted_(memory_) {}
 
   Status render(Graph& scratch, const Schedule& schedule, const Kernels* others) {
-    codegen::SizeClasses* const classes = exe_.own_sizes ? nullptr : engine_.size_classes();
+    const bool tunes = on_host() && engine_.context.beam() != 0;
+    codegen::SizeClasses* const classes =
+        exe_.own_sizes || tunes ? nullptr : engine_.size_classes();
     if (classes != nullptr) classes->begin_call(device_.at_hand);
     Vec<uint32_t> operands(memory_);
     for (const Item& item : schedule.items) {
@@ -26,7 +30,11 @@ class Maker {
       if (others != nullptr && others->function(item.kernel) != nullptr) continue;
       if (engine_.context.interrupt().requested()) return Interrupt::stopped("kernels are written");
       codegen::Rendered one(memory_);
-      const Status status = codegen::render(one, scratch, item.kernel, device_.target, classes);
+      codegen::Plan tuned(memory_);
+      bool found = false;
+      if (tunes) ASTER_TRY(tuned_plan(&tuned, &found, engine_, device_, scratch, item.kernel));
+      const Status status = codegen::render(one, scratch, item.kernel, device_.target, classes,
+                                            found ? &tuned : nullptr);
       if (!on_host() && status.code == ASTER_ML_UNSUPPORTED) {
         ASTER_TRY(say());
         continue;

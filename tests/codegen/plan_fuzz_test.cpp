@@ -1,5 +1,6 @@
 // Random legal plans of random kernels: their programs against the graphs' evaluation, their C
 // against the programs' bit by bit. Texts of plans that were broken at random are read or refused.
+#include "codegen/neighbours.h"
 #include "codegen/program_evaluator.h"
 #include "codegen/random_kernel.h"
 #include "codegen/random_plan.h"
@@ -56,6 +57,7 @@ class PlannedSuite : public Suite {
     }
   }
   size_t skipped = 0, shared = 0, packed = 0, split = 0;
+  bool searched = false;  // plans are those that a search comes to
   void clear() { cases_.clear(); }
 
   // All cases by plans whose items share blocks: their programs, which tell of races, and, where
@@ -164,7 +166,8 @@ class PlannedSuite : public Suite {
   void draw(const Case& one, const Target& target, uint64_t seed, Rendered* out, Made* made) {
     Kernel kernel(process_heap());
     ASSERT_TRUE(kernel.analyse(one.kernel).ok());
-    const Plan plan = RandomPlan(kernel, target, seed).make();
+    const Plan plan =
+        searched ? walk(kernel, one.kernel, target, seed) : RandomPlan(kernel, target, seed).make();
     made->text = text_of(plan);
     ASSERT_TRUE(check(plan, kernel, target).ok()) << last_message() << "\n" << made->text;
     Plan again(process_heap());
@@ -189,6 +192,25 @@ class PlannedSuite : public Suite {
     std::vector<Param> expected = one.params;
     Evaluator(one.kernel, expected);
     compare(one.name + "\n" + made->text, made->params, expected, one.tolerance);
+  }
+
+  // Some random steps away from the planner's.
+  static Plan walk(const Kernel& kernel, Node node, const Target& target, uint64_t seed) {
+    Plan plan(process_heap());
+    EXPECT_TRUE(plan_kernel(&plan, node, target, process_heap()).ok());
+    std::mt19937_64 random(seed);
+    for (uint64_t step = 0; step <= seed % 5; ++step) {
+      Vec<Plan> beside(process_heap());
+      EXPECT_TRUE(neighbours(&beside, plan, kernel, target, process_heap()).ok());
+      for (const Plan& one : beside) {
+        EXPECT_FALSE(one == plan);
+        EXPECT_TRUE(check(one, kernel, target).ok()) << last_message() << text_of(one);
+      }
+      if (beside.empty()) break;
+      Plan& next = beside[random() % beside.size()];
+      EXPECT_TRUE(copy(&plan, next).ok());
+    }
+    return plan;
   }
 
   static void same_bits(const std::string& where, const std::vector<Param>& got,
@@ -220,6 +242,21 @@ TEST(PlanFuzz, RandomPlansOfRandomKernels) {
     }
   }
   EXPECT_LT(skipped * 4, drawn);
+}
+
+// Plans that a search comes to, step by step.
+TEST(PlanFuzz, NeighboursOfPlans) {
+  for (uint64_t batch = 0; batch < (exhaustive() ? 20u : 1u); ++batch) {
+    for (int width : widths()) {
+      PlannedSuite s;
+      s.searched = true;
+      const uint64_t seed = (first_seed() * 499 + batch) * 4 + static_cast<uint64_t>(width) / 32;
+      for (uint64_t i = 0; i < 30; ++i)
+        RandomKernel(s, seed * 1009 + i).add("random" + std::to_string(seed * 1009 + i));
+      s.run_planned(width, seed);
+      if (HasFailure()) return;
+    }
+  }
 }
 
 TEST(PlanFuzz, SizesAsArguments) {

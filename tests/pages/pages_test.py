@@ -20,8 +20,14 @@ PROGRAM = os.path.join(os.path.dirname(DIGITS), "../../tests/nn/program_v1.aster
 EPOCHS, TESTED, SKIPPED = 4, 359, 77
 
 
-def aster(*arguments):
-    return subprocess.run([ASTER, *arguments], capture_output=True, text=True, timeout=300)
+def aster(*arguments, **variables):
+    return subprocess.run(
+        [ASTER, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **variables},
+    )
 
 
 class Pages(unittest.TestCase):
@@ -214,6 +220,23 @@ class Pages(unittest.TestCase):
             ((PROGRAM, "--html", self.path("no/such/folder.html")), 1, "folder.html"),
         ):
             done = aster("profile", *words)
+            self.assertEqual((done.returncode, done.stdout), (status, ""), words)
+            self.assertIn(word, done.stderr)
+
+    def test_tune(self):
+        runs = ("tune", PROGRAM, "--beam", "1", "--runs", "3", "--json")
+        with tempfile.TemporaryDirectory() as cache:
+            told = [json.loads(aster(*runs, ASTER_ML_CACHE_DIR=cache).stdout) for _ in range(2)]
+        self.assertEqual([[k["kept"] for k in t["kernels"]] for t in told], [[0, 0], [1, 1]])
+        for kernel in told[0]["kernels"]:
+            self.assertLessEqual(kernel["best_us"], kernel["planned_us"])
+        self.assertGreater(told[0]["best_ms"], 0)
+        for words, status, word in (
+            ((), 2, "FILE"),
+            ((self.path("none.aster"),), 1, "none.aster"),
+            ((PROGRAM, "--beam", "65"), 2, "--beam"),
+        ):
+            done = aster("tune", *words)
             self.assertEqual((done.returncode, done.stdout), (status, ""), words)
             self.assertIn(word, done.stderr)
 

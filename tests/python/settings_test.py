@@ -26,6 +26,24 @@ def test_strict_parity_follows_the_context():
     assert math.isnan(of_nan()[0])
 
 
+def test_beam_searches_for_plans(tmp_path):
+    program = """
+import ctypes
+from aster_ml import Context, Tensor, _native
+x, y = Tensor.rand(40, 30), Tensor.rand(30, 50)
+plain = (x @ y).relu().numpy()
+print(_native.codegen_count_tuned())
+with Context(BEAM=1):
+    found = (x @ y).relu().numpy()
+print(_native.codegen_count_tuned() > 0, abs(found - plain).max() < 1e-5)
+"""
+    said = in_environment(program, ASTER_ML_CACHE_DIR=str(tmp_path)).split()
+    assert said == ["0", "True", "True"]
+    with pytest.raises(ValueError, match="width is 65"), Context(BEAM=65):
+        pass
+    assert Context(BEAM=0).kwargs == {"BEAM": 0}
+
+
 def test_unknown_settings_are_refused():
     with pytest.raises(KeyError, match="STRICT_PARTY"), Context(STRICT_PARTY=1):
         pass

@@ -70,6 +70,7 @@ int cache_clear(const Arguments& arguments);
 int demo_digits(const Arguments& arguments);
 int graph(const Arguments& arguments);
 int profile(const Arguments& arguments);
+int tune(const Arguments& arguments);
 int run_model(const Arguments& arguments);
 int freeze(const Arguments& arguments);
 

@@ -3,11 +3,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <map>
 
 #include "cli.h"
 #include "json.h"
+#include "loaded_program.h"
 #include "page.h"
 
 namespace cli {
@@ -43,31 +43,6 @@ struct Launches {
     to.runs.push_back(to.run);
   }
 };
-
-// Floats are numbers around 0; indices and masks are 0.
-void fill(std::vector<unsigned char>& bytes, const aster_ml_program_array& array) {
-  if (aster_ml_dtype_is_float(array.dtype) != 1) return;
-  const size_t size = aster_ml_dtype_size(array.dtype), count = size == 0 ? 0 : bytes.size() / size;
-  aster_ml_scalar value{};
-  for (size_t i = 0; i < count; ++i) {
-    check(aster_ml_scalar_from_double(&value, array.dtype,
-                                      static_cast<double>((i * 37) % 127) / 64 - 1));
-    std::memcpy(&bytes[i * size], value.value, size);
-  }
-}
-
-Tensor make(const Context& context, const Program& program, int32_t list, size_t index) {
-  aster_ml_program_array array{};
-  array.struct_size = sizeof(array);
-  check(aster_ml_program_get_array(&array, program.get(), list, index));
-  std::vector<unsigned char> bytes(array.bytes);
-  if (list == ASTER_ML_PROGRAM_INPUTS) fill(bytes, array);
-  Tensor out;
-  const std::vector<size_t> shape(array.shape, array.shape + array.ndim);
-  check(aster_ml_tensor_from_data(out.get(), context.get(), bytes.data(), array.dtype, array.ndim,
-                                  shape.data()));
-  return out;
-}
 
 std::string launches_json(const Launches& launches) {
   std::string out = "[";
@@ -157,21 +132,8 @@ int profile(const Arguments& arguments) {
   options.threads = static_cast<int32_t>(arguments.number("threads", 0, 0, 1024));
   Context context;
   check(aster_ml_context_init(context.get(), &options));
-  Program program;
-  check(aster_ml_program_load(program.get(), context.get(), path.c_str()));
-  std::vector<Tensor> arrays[2];
-  std::vector<aster_ml_tensor> given[2];
-  for (const int32_t list : {ASTER_ML_PROGRAM_INPUTS, ASTER_ML_PROGRAM_OUTPUTS}) {
-    const size_t count = aster_ml_program_count_arrays(program.get(), list);
-    for (size_t i = 0; i < count; ++i) {
-      arrays[list].push_back(make(context, program, list, i));
-      given[list].push_back(*arrays[list].back().get());
-    }
-  }
-  const auto run = [&] {
-    check(aster_ml_program_run(program.get(), nullptr, given[0].data(), given[0].size(),
-                               given[1].data(), given[1].size()));
-  };
+  LoadedProgram program(context, path);
+  const auto run = [&] { program.run(); };
   run();  // the first one takes what is not in the caches
   Launches launches;
   check(aster_ml_engine_trace(context.get(), Launches::add, &launches));

@@ -197,6 +197,10 @@ class Context {
   bool set_strict_parity(bool on) const {
     return detail::good(aster_ml_context_set_strict_parity(get(), on ? 1 : 0));
   }
+  /* Whether plans of kernels are searched for, so many at a time; 0: no. */
+  bool set_beam(int32_t width) const {
+    return detail::good(aster_ml_context_set_beam(get(), width));
+  }
   /* What happens where a call has to copy what it was given: ASTER_ML_COPIES_ALLOW, ... */
   bool set_copies(int32_t policy) const {
     return detail::good(aster_ml_context_set_copies(get(), policy));

@@ -78,10 +78,16 @@ CacheSizes read_caches() {
   return out;
 }
 
+uint32_t read_signature() {
+  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 ? eax : 0;
+}
+
 #else
 
 constexpr const char* kArchitecture = "portable";
 CpuFeatures read_features() { return {}; }
+uint32_t read_signature() { return 0; }
 CacheSizes read_caches() { return {}; }
 
 #endif
@@ -110,6 +116,7 @@ namespace {
 struct Machine {
   CpuFeatures features;
   CacheSizes caches;
+  uint32_t signature = 0;
 };
 constinit Machine g_machine{};
 
@@ -118,6 +125,7 @@ void read_machine() {
   g_machine.features.vector_bytes = natural_width(g_machine.features);
   g_machine.features = narrowed(g_machine.features, 0);
   g_machine.caches = read_caches();
+  g_machine.signature = read_signature();
 }
 
 const Machine& machine() {
@@ -145,6 +153,8 @@ void each_feature_flag(const CpuFeatures& features, void (*take)(void* self, con
 #include "runtime/cpu/features.def"
 #undef FEATURE
 }
+
+uint32_t cpu_signature() { return machine().signature; }
 
 CacheSizes detect_caches() { return machine().caches; }
 

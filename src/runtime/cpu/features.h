@@ -24,6 +24,9 @@ CpuFeatures detect_features();
 // The same CPU with vectors of at most vector_bytes (16, 32 or 64; 0: as they are).
 CpuFeatures narrowed(const CpuFeatures& features, int vector_bytes);
 
+// What CPUID calls the model; 0: not told.
+uint32_t cpu_signature();
+
 // "x86_64 v64 avx f16c ...": the full set, for cache keys and reports.
 void write_features(Text& out, const CpuFeatures& features);
 
