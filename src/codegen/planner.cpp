@@ -312,6 +312,8 @@ class Planner {
     const int64_t lanes = subtree_lanes(at, v);
     const bool lost = kernel_.size(v) < 2 * lanes && kernel_.size(v) % lanes != 0;
     if (!(shifts || lost) || body.roots.size() != 1) return -1;
+    // Beside few terms the squares of results that are turned take the time.
+    if (elements(body.own) < m_.filter_terms && filled(v, lanes) > m_.filled) return -1;
     int out = -1;
     for (int range : own.ranges) {
       const int64_t most = subtree_lanes(at, range);
@@ -326,9 +328,9 @@ class Planner {
     if ((kernel_.size(out) < 2 * one && kernel_.size(v) >= 4 * lanes) ||
         filled(v, lanes) > 1.15 * filled(out, one))
       return -1;
-    const int inner = innermost_pixels(at, image & ~filters, v);
-    const int64_t steps = kernel_.size(inner) / (inner == v ? subtree_lanes(at, v) : 1);
-    return steps >= m_.pack_filters ? out : -1;
+    const double pixels = elements(own.ranges, image & ~filters);
+    return pixels >= static_cast<double>(m_.pack_filters * std::min(lanes, kernel_.size(v))) ? out
+                                                                                             : -1;
   }
 
   // Whether vectors along a range need no elements but their own, or may repeat some.
@@ -340,17 +342,6 @@ class Planner {
   double filled(int range, int64_t lanes) const {
     const int64_t size = kernel_.size(range), vectors = (size + lanes - 1) / lanes;
     return static_cast<double>(size) / static_cast<double>(vectors * lanes);
-  }
-
-  // The longest way through an image, counted in tiles: along a row (v), its rows, or images.
-  int innermost_pixels(int at, RangeSet ranges, int v) const {
-    int inner = v;
-    int64_t most = kernel_.size(v) / subtree_lanes(at, v);
-    for (int range : segment(at).ranges) {
-      if (range != v && has(ranges, range) && kernel_.size(range) > most)
-        inner = range, most = kernel_.size(range);
-    }
-    return inner;
   }
 
   // Vector range that is active in a segment: its own or that of a segment around it.
@@ -441,7 +432,7 @@ class Planner {
 
   void choose_tiles(int at) {
     Nest& own = nest(at);
-    windows_ = false;
+    shared_ = -1;
     if (!segment(at).children.empty() || plan(at).items != 0) return;
     if (segment(at).folds.empty()) {
       // A square of rows read across is transposed in registers, if what is done to its elements is
@@ -496,7 +487,7 @@ class Planner {
     if (const int range = most < 1 ? zipped_range(at) : -1; range >= 0)
       return add_tile(own, range, 2);
     if (const int rows = most < 1 ? window_rows(at, body, v) : -1; rows >= 0)
-      return tile_windows(own, body, rows);
+      return add_tile(own, rows, even_copies(rows, 1, m_.window_rows, m_.tile));
     const int64_t vectors = std::max<int64_t>(kernel_.size(v) / n, 1);
     if (other < 0) {
       // A body that reads lane by lane keeps the CPU busy as well; what is done with the results is
@@ -524,29 +515,23 @@ class Planner {
   }
 
   // Of windows over an image: the range of their rows, which share what they read where they
-  // overlap. -1 of anything else, and where each column of a window has a condition of its own and
-  // these are too many to be kept.
-  int window_rows(int at, const Region& body, int v) const {
+  // overlap, and in shared_ the fold's range along which they do. -1 of anything else.
+  int window_rows(int at, const Region& body, int v) {
     if (plan_.general || nest(at).vector < 0) return -1;
     for (const Access& a : body.accesses) {
-      if (!has(a.ranges, v) || (has(a.gate, v) && elements(body.own) > m_.masks)) continue;
+      if (!has(a.ranges, v)) continue;
       for (int range : segment(at).ranges) {
         const int64_t step = kernel_.stride(a.node->src(1), range);
-        const bool overlap = std::ranges::any_of(body.own, [&](int own) {
+        const auto overlaps = [&](int own) {
           const int64_t stride = kernel_.stride(a.node->src(1), own);
           return stride > 0 && step % stride == 0 && step < stride * kernel_.size(own);
-        });
-        if (range != v && !carried(range) && kernel_.size(range) > 1 && step > 0 && overlap)
-          return range;
+        };
+        if (range == v || carried(range) || kernel_.size(range) < 2 || step <= 0) continue;
+        const uint8_t* const own = std::ranges::find_if(body.own, overlaps);
+        if (own != body.own.end()) return shared_ = *own, range;
       }
     }
     return -1;
-  }
-
-  void tile_windows(Nest& own, const Region& body, int rows) {
-    windows_ = true;
-    const double most = std::clamp(m_.window_steps / elements(body.own), 4.0, 8.0);
-    add_tile(own, rows, even_copies(rows, 1, static_cast<int64_t>(most), m_.tile));
   }
 
   // Rows and vectors of columns side by side: the tile by which all tiles take the least. The
@@ -676,12 +661,23 @@ class Planner {
       for (const Access& a : region(segment(at).folds[0]).accesses) {
         if (!has(a.ranges, pixels_)) image &= ~a.ranges;
       }
-      const int inner = innermost_pixels(at, image, pixels_);
-      for (int range : segment(at).ranges) {
-        if (range != v && range != pixels_ && range != inner) push(range);
+      // As much of the image goes by a panel of filters as makes that worth it. What is outside
+      // stays in the caches while all filters go by.
+      const RangeList& ranges = segment(at).ranges;
+      RangeSet inside = range_bit(pixels_);
+      int64_t tiles = kernel_.size(pixels_) / own.step(pixels_);
+      for (int i = ranges.count; i-- > 0 && tiles < m_.pack_inside;) {
+        if (ranges.at[i] == pixels_ || !has(image, ranges.at[i])) continue;
+        inside |= range_bit(ranges.at[i]);
+        tiles = std::max<int64_t>(tiles, 1) * kernel_.size(ranges.at[i]);
+      }
+      for (int range : ranges) {
+        if (range != v && !has(inside, range)) push(range);
       }
       push(v);
-      if (inner != pixels_) push(inner);
+      for (int range : ranges) {
+        if (range != pixels_ && has(inside, range)) push(range);
+      }
       return push(pixels_);
     }
     if (sharing_ != 0) {
@@ -702,7 +698,7 @@ class Planner {
     int high = -1;  // the tiled range right before v: its loop goes inside that of v, whose panel
                     // stays in the cache
     const RangeList& ranges = segment(at).ranges;
-    for (int i = 0; contracts && i + 1 < ranges.count; ++i) {
+    for (int i = 0; contracts && shared_ < 0 && i + 1 < ranges.count; ++i) {
       if (ranges.at[i + 1] == v && own.copies(ranges.at[i]) > 1 &&
           panel_bytes(at, ranges.at[i]) <= m_.panel) {
         high = ranges.at[i];
@@ -801,8 +797,11 @@ class Planner {
     for (Node root : body.roots) count(1, kernel_.ranges(root) | body.own.set());
     for (int i = body.own.count; i-- > 0;) {
       const int64_t size = kernel_.size(body.own.at[i]);
+      // Of windows the rows alone, which the tile's copies share: their columns would take more
+      // registers than there are.
+      if (shared_ >= 0 && body.own.at[i] != shared_) continue;
       if (pixels_ >= 0 || body.own.at[i] == v || size > m_.written ||
-          written * static_cast<double>(size) > (windows_ ? m_.window_text : m_.text))
+          written * static_cast<double>(size) > m_.text)
         continue;
       fold.written |= range_bit(body.own.at[i]);
       written *= static_cast<double>(size);
@@ -967,7 +966,7 @@ class Planner {
   const Machine& m_;
   int pixels_ = -1;  // of a root vectorised along its filters: what it would be vectorised along
   RangeSet sharing_ = 0;  // of a root with turned columns: what a panel of them serves
-  bool windows_ = false;  // whether the segment at hand has a tile of windows
+  int shared_ = -1;       // of a segment with a tile of windows: what these overlap along
   bool overlap_ = true;   // whether steps of the segment at hand may be moved back
 };
 

@@ -12,27 +12,25 @@ enum class Language : uint8_t { kC, kOpencl, kProgram };
 // What a machine is taken to do well, in vector instructions: what plans are chosen by. Found with
 // bench_codegen.
 struct Machine {
-  double uniform = 0.5;    // an access that is the same for all lanes
-  double masked = 2.5;     // a contiguous access under a mask
-  double shuffle = 3;      // strides -1 and 2
-  double gather = 1.2;     // an access lane by lane, for each lane
-  double opaque = 2;       // the same where the index is not linear
-  double scatter = 3;      // a store lane by lane, for each lane
-  double horizontal = 10;  // adding up the lanes of an accumulator
-  double latency = 4;      // what waits for the one before
-  double task = 30000;     // least work of a task
-  int64_t tasks = 128;     // more loops are not cut
-  double heavy = 12;       // a body of so many operations needs no copies to keep the CPU busy
-  double tile = 0.5;       // what copies of rows share, in copies: loads of columns, the loop
-  double square = 4;       // most operations on elements of a square of registers
-  int64_t block = 64;      // rows of a block that is read across
-  int64_t written = 8;     // longest range of a fold without a loop
-  double text = 300;       // operations in the body of such a fold
-  // Of windows: elements that so many rows side by side have at most, operations of all of them,
-  // and elements of a window whose columns have conditions.
-  double window_steps = 100, window_text = 700, masks = 9;
-  double panel = 1 << 20;  // bytes that stay in a cache while a loop goes through them
-  double rows = 8 << 20;   // bytes of rows that stay in a cache while columns go by
+  double uniform = 0.5;     // an access that is the same for all lanes
+  double masked = 2.5;      // a contiguous access under a mask
+  double shuffle = 3;       // strides -1 and 2
+  double gather = 1.2;      // an access lane by lane, for each lane
+  double opaque = 2;        // the same where the index is not linear
+  double scatter = 3;       // a store lane by lane, for each lane
+  double horizontal = 10;   // adding up the lanes of an accumulator
+  double latency = 4;       // what waits for the one before
+  double task = 30000;      // least work of a task
+  int64_t tasks = 128;      // more loops are not cut
+  double heavy = 12;        // a body of so many operations needs no copies to keep the CPU busy
+  double tile = 0.5;        // what copies of rows share, in copies: loads of columns, the loop
+  double square = 4;        // most operations on elements of a square of registers
+  int64_t block = 64;       // rows of a block that is read across
+  int64_t written = 8;      // longest range of a fold without a loop
+  double text = 300;        // operations in the body of such a fold
+  int64_t window_rows = 8;  // of windows that overlap, side by side
+  double panel = 1 << 20;   // bytes that stay in a cache while a loop goes through them
+  double rows = 8 << 20;    // bytes of rows that stay in a cache while columns go by
   // Of products: operations and loads a cycle, most vectors side by side, and tiles from which on
   // what the last ones compute again does not count.
   double product_rate = 2, product_loads = 1.9;
@@ -47,7 +45,10 @@ struct Machine {
   // enough, the bytes over which what is copied lies at
   // least, and tasks that are enough to have each make its own.
   int64_t pack_tiles = 8, pack_share = 64;
-  int64_t pack_filters = 4;  // tiles of a correlation, which go along the rows of an image
+  // Of correlations with filters in the lanes: fewest terms, where rows of pixels fill so much of
+  // the lanes instead; pixels in tiles that share a copy, at least and where that is enough.
+  double filter_terms = 30, filled = 0.8;
+  int64_t pack_filters = 4, pack_inside = 12;
   double pack_bytes = 64 << 10;
   int64_t pack_rows = 48;  // that are enough to share one which turns columns
   int64_t pack_tasks = 8;
