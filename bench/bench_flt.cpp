@@ -19,8 +19,8 @@ struct Format {
 };
 constexpr Format kFormats[] = {{ASTER_ML_DTYPE_FLT256, 4, 237}, {ASTER_ML_DTYPE_FLT512, 8, 489}};
 
-// Numbers of about 1 to 16, full significands.
-std::vector<uint64_t> numbers(const Format& f, uint64_t seed) {
+// Numbers of about 1 to 16, full significands; of both signs or positive.
+std::vector<uint64_t> numbers(const Format& f, uint64_t seed, bool signs = false) {
   std::mt19937_64 random(seed);
   std::vector<uint64_t> out(kCount * f.words);
   const int bits = f.words == 4 ? 44 : 40;
@@ -28,7 +28,8 @@ std::vector<uint64_t> numbers(const Format& f, uint64_t seed) {
   for (size_t i = 0; i < out.size(); ++i) {
     out[i] = random();
     if (i % f.words != f.words - 1) continue;
-    out[i] = (out[i] & ((uint64_t{1} << bits) - 1)) | (bias + random() % 4) << bits;
+    const uint64_t sign = signs ? out[i] & uint64_t{1} << 63 : 0;
+    out[i] = sign | (out[i] & ((uint64_t{1} << bits) - 1)) | (bias + random() % 4) << bits;
   }
   return out;
 }
@@ -118,7 +119,8 @@ void matmul_ours(benchmark::State& state) {
   const auto n = static_cast<size_t>(state.range(1));
   std::vector<uint64_t> a, b, out(n * n * f.words);
   while (a.size() < out.size()) {
-    const std::vector<uint64_t> more = numbers(f, a.size()), other = numbers(f, a.size() + 1);
+    const std::vector<uint64_t> more = numbers(f, a.size(), true),
+                                other = numbers(f, a.size() + 1, true);
     a.insert(a.end(), more.begin(), more.end());
     b.insert(b.end(), other.begin(), other.end());
   }
@@ -148,7 +150,7 @@ void matmul_mpfr(benchmark::State& state) {
                                                  benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(matmul_ours)
-    ->ArgsProduct({{0, 1}, {16, 32, 64, 128, 256, 512}})
+    ->ArgsProduct({{0, 1}, {16, 32, 64, 128, 256, 512, 1024}})
     ->Unit(benchmark::kMillisecond);
 BENCHMARK(matmul_mpfr)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 

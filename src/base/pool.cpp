@@ -58,6 +58,7 @@ constinit Pool g_pool;
 
 thread_local bool t_in_task;
 thread_local int t_sessions;
+thread_local int t_spare = 1;
 
 void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -228,6 +229,10 @@ void session_end() {
   --t_sessions;
   g_pool.sessions.fetch_sub(1, std::memory_order_relaxed);
 }
+
+int spare_threads() { return t_in_task ? 1 : t_spare; }
+Spare::Spare(int threads) : before_(t_spare) { t_spare = threads; }
+Spare::~Spare() { t_spare = before_; }
 
 int hardware_threads() { return cpus::allowed(); }
 

@@ -18,6 +18,21 @@ using Body = void (*)(void* self, int64_t task);
 using Wait = void (*)(void* self);
 void run(int threads, int64_t tasks, Body body, void* self, Wait wait = nullptr);
 
+// How many threads run may share the calling thread's work among: 1 inside a task, and where nobody
+// said that there are more.
+int spare_threads();
+// Says so of the calling thread, while it lives.
+class Spare {
+ public:
+  explicit Spare(int threads);
+  ~Spare();
+  Spare(const Spare&) = delete;
+  Spare& operator=(const Spare&) = delete;
+
+ private:
+  int before_;
+};
+
 // Keeps workers spinning between the runs of a schedule; nests. end lets them sleep.
 void session_begin(int threads, bool pin);
 void session_end();

@@ -71,6 +71,7 @@ bool is_alone(const Launch& item, int threads) {
                                     char* scratch, int threads, Interrupt* interrupt) {
   Part part{&item, params, scratch, 0, 1, step_of(item), interrupt};
   if (is_alone(item, threads)) {
+    const pool::Spare spare(threads);  // one task may itself share its work
     run_part(&part, 0);
   } else {
     // What needs scratch memory keeps some a part, so there they are as many as threads.
@@ -87,7 +88,7 @@ bool is_alone(const Launch& item, int threads) {
 // Apart from launch_parts, so that small kernels cost their call.
 bool launch_one(const Executable& exe, const Launch& item, void* const* params, char* scratch,
                 int threads, Interrupt* interrupt) {
-  if (item.expected > kStepNs || !is_alone(item, threads))
+  if (item.expected > kStepNs || (threads > 1 && item.nanoseconds >= machine::kWorthThreads))
     return launch_parts(exe, item, params, scratch, threads, interrupt);
   run_tasks(item, params, scratch, 0, item.tasks);
   return true;

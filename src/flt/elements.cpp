@@ -106,7 +106,7 @@ Caller::~Caller() {
 }
 
 int Caller::threads() const {
-  if (context_ == nullptr) return 1;
+  if (context_ == nullptr) return shares_ ? pool::spare_threads() : 1;
   const int told = context_->options().threads;
   return told > 0 ? told : pool::hardware_threads();
 }

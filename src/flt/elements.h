@@ -33,8 +33,8 @@ Status check_apart(const Elements& out, const Elements& operand, size_t count);
 class Caller {
  public:
   explicit Caller(const aster_ml_context* context);
-  // A thread's own part of a call, with its memory.
-  Caller(std::nullptr_t, Memory& memory) : memory_(&memory) {}
+  // A part of a call, with its memory, on the threads that its own may share work with.
+  Caller(std::nullptr_t, Memory& memory) : memory_(&memory), shares_(true) {}
   ~Caller();
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
@@ -51,7 +51,7 @@ class Caller {
   Memory* memory_ = &process_heap();
   FloatModes modes_;
   Status status_;
-  bool outer_ = false;
+  bool outer_ = false, shares_ = false;
 };
 
 // body(begin, end) over parts of [0, count), on the caller's threads if the work, at ns an element,

@@ -1,5 +1,7 @@
 #include "flt/product.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 
@@ -13,27 +15,38 @@
 namespace aster::flt {
 namespace {
 
-constexpr size_t kRowsAtOnce = 64;      // of a: a task
-constexpr size_t kRowsTogether = 32;    // of those: while a prime's residues of b are near
-constexpr size_t kColumnsAtOnce = 256;  // of b: all tasks share their residues
-constexpr size_t kPrimesAtOnce = 8;     // a tile's rows
+constexpr size_t kMostRows = 64;         // of a: a task
+constexpr size_t kColumnsTogether = 64;  // of b: while a prime's residues of a are near
+constexpr size_t kPrimesAtOnce = 8;      // a tile's rows
+// All tasks share the residues of columns of b, of whole panels that take up to so many bytes: more
+// columns would be other tasks, which need the residues of a's rows again.
+constexpr size_t kColumnBytes = size_t{192} << 20;
 // Below that many products the tables cost more than they save (bench_flt).
 constexpr double kLeastWork = 12 * 12 * 12;
 
-// Memory of a task, given back at its end.
+Matrix turned(const Matrix& m) { return {m.data, m.column, m.row, m.columns, m.rows}; }
+
+// Memory of a task, given back at its end; in large pages where it is many.
 template <typename T>
 class Held {
  public:
   Held(Memory& memory, size_t count) : memory_(memory), count_(count) {
-    data_ = static_cast<T*>(memory.allocate(count * sizeof(T), 64));
+    data_ = static_cast<T*>(memory.allocate(bytes(), alignment()));
+#ifdef MADV_HUGEPAGE
+    if (data_ != nullptr && alignment() == kLargePage)
+      static_cast<void>(madvise(data_, bytes() / kLargePage * kLargePage, MADV_HUGEPAGE));
+#endif
   }
-  ~Held() { memory_.release(data_, count_ * sizeof(T), 64); }
+  ~Held() { memory_.release(data_, bytes(), alignment()); }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
   T* get() const { return data_; }
   size_t bytes() const { return count_ * sizeof(T); }
 
  private:
+  static constexpr size_t kLargePage = size_t{2} << 20;
+  size_t alignment() const { return bytes() >= 4 * kLargePage ? kLargePage : 64; }
+
   Memory& memory_;
   size_t count_;
   T* data_;
@@ -46,64 +59,93 @@ struct Line {
   bool special = false;  // an element is no number
 };
 
+// From the elements' highest limbs.
 template <int N>
-Line line_of(const Elements& elements, size_t count) {
-  Terms terms;
-  for (size_t i = 0; i < count; ++i) {
-    Limbs<N> w;
-    load<N>(w, elements.at(static_cast<int64_t>(i)));
-    const int64_t biased = biased_exponent<N>(w[N - 1]);
-    if (biased == Format<N>::kSpecial) {
-      terms.nan = true;
-      continue;
+class Extent {
+ public:
+  void add(const char* at) {
+    Limb top;
+    std::memcpy(&top, at + (N - 1) * sizeof(Limb), sizeof(Limb));
+    const int64_t biased = biased_exponent<N>(top);
+    if (biased == 0 || biased == Format<N>::kSpecial) [[unlikely]] {
+      special_ |= biased != 0;
+      Limbs<N> w;
+      load<N>(w, at);
+      w[N - 1] &= ~Format<N>::kSign;
+      if (biased != 0 || is_zero<N>(w)) return;
     }
-    const Scaled<N> x = scaled<N>(w);
-    if (!is_zero<N>(x.m)) terms.finite(x.exponent, Format<N>::kPrecision);
+    const int64_t exponent = std::max<int64_t>(biased, 1);
+    least_ = std::min(least_, exponent);
+    greatest_ = std::max(greatest_, exponent);
   }
-  if (!terms.any()) return {0, 0, terms.nan};
-  return {terms.least, terms.greatest - terms.least - Format<N>::kPrecision, terms.nan};
+  Line line() const {
+    if (greatest_ == 0) return {0, 0, special_};
+    return {least_ - Format<N>::kBias - (Format<N>::kPrecision - 1), greatest_ - least_, special_};
+  }
+
+ private:
+  int64_t least_ = INT64_MAX, greatest_ = 0;
+  bool special_ = false;
+};
+
+// Those of rows [begin, end), some at a time where their elements lie beside each other.
+template <int N>
+void find_lines(Line* lines, const Matrix& m, size_t begin, size_t end) {
+  constexpr size_t kAtOnce = 32;
+  const size_t at_once = std::abs(m.row) < std::abs(m.column) ? kAtOnce : 1;
+  for (; begin < end; begin += at_once) {
+    const size_t count = std::min(at_once, end - begin);
+    Extent<N> extents[kAtOnce];
+    for (size_t k = 0; k < m.columns; ++k) {
+      for (size_t i = 0; i < count; ++i) extents[i].add(m.at(begin + i, k));
+    }
+    for (size_t i = 0; i < count; ++i) lines[begin + i] = extents[i].line();
+  }
 }
 
 constexpr size_t kMostLimbs = Residues::kMostDigits / 4;
 
-// The element as digits of 16 bits with signs, in pairs, one below the other; 0 of what is no
-// number.
+// Numbers on their way to digits, one a lane: 0 of what is no number.
 template <int N>
-void write_digits(int32_t* to, const char* at, const Line& line, size_t digits) {
-  Limbs<N> w;
-  load<N>(w, at);
-  const Scaled<N> x = scaled<N>(w);
-  Limb m[kMostLimbs + 1];
-  const size_t limbs = digits / 4;
-  const bool none = biased_exponent<N>(w[N - 1]) == Format<N>::kSpecial || is_zero<N>(x.m);
-  if (!none) {
-    const auto shift = static_cast<size_t>(x.exponent - line.exponent);
-    const int rest = static_cast<int>(shift % 64);
-    std::fill(m, m + shift / 64, 0);
-    for (size_t i = shift / 64, k = 0; i < limbs; ++i, ++k) {
-      const Limb high = k < N ? x.m[k] : 0, low = k > 0 && k <= N ? x.m[k - 1] : 0;
-      m[i] = high << rest | (low >> 1) >> (63 - rest);
-    }
-  } else {
-    std::fill(m, m + limbs, 0);
-  }
-  // Two's complement, then digits that carry where they exceed their half.
-  constexpr Limb kHalves = 0x8000800080008000;
-  const Limb flip = x.negative && !none ? ~Limb{0} : 0;
-  unsigned char negate = flip != 0 ? 1 : 0, carry = 0;
-  for (size_t i = 0; i < limbs; ++i) {
-    Limb limb;
-    negate = add_limb(negate, m[i] ^ flip, 0, &limb);
-    carry = add_limb(carry, limb, kHalves, &limb);
-    limb ^= kHalves;
-    to[2 * i * kTileLanes] = static_cast<int32_t>(static_cast<uint32_t>(limb));
-    to[(2 * i + 1) * kTileLanes] = static_cast<int32_t>(static_cast<uint32_t>(limb >> 32));
-  }
-}
+class Lanes {
+ public:
+  Lanes(const TileCode& code, size_t digits) : code_(code), limbs_(digits / 4) {}
 
-int32_t pair_of(int32_t low, int32_t high) {
-  return static_cast<int32_t>((static_cast<uint32_t>(low) & 0xffff) | static_cast<uint32_t>(high)
-                                                                          << 16);
+  void put(size_t lane, const char* at, const Line& line) {
+    Limbs<N> w;
+    load<N>(w, at);
+    const Limb top = w[N - 1];
+    const int64_t biased = biased_exponent<N>(top);
+    w[N - 1] = (top & (Format<N>::kImplicit - 1)) | (biased == 0 ? 0 : Format<N>::kImplicit);
+    if (biased == Format<N>::kSpecial || (biased == 0 && is_zero<N>(w))) return clear(lane);
+    const int64_t lowest =
+        std::max<int64_t>(biased, 1) - Format<N>::kBias - (Format<N>::kPrecision - 1);
+    const auto shift = static_cast<size_t>(lowest - line.exponent), whole = shift / 64;
+    Limb* to = of_ + lane;
+    size_t left = limbs_;
+    for (size_t i = 0; i < whole; ++i, --left, to += kTileLanes) *to = 0;
+    for (size_t i = 0; i < N && left > 0; ++i, --left, to += kTileLanes) *to = w[i];
+    for (; left > 0; --left, to += kTileLanes) *to = 0;
+    shifts_[lane] = shift % 64;
+    flips_[lane] = (top & Format<N>::kSign) != 0 ? ~Limb{0} : 0;
+  }
+  void clear(size_t lane) {
+    for (size_t i = 0; i < limbs_; ++i) of_[i * kTileLanes + lane] = 0;
+    shifts_[lane] = flips_[lane] = 0;
+  }
+  void write(int32_t* digits) const { code_.digits(digits, of_, limbs_, shifts_, flips_); }
+
+ private:
+  const TileCode& code_;
+  const size_t limbs_;
+  alignas(64) Limb of_[kMostLimbs * kTileLanes];
+  alignas(64) uint64_t shifts_[kTileLanes], flips_[kTileLanes];
+};
+
+// Two tasks a thread at least.
+size_t rows_of_task(size_t rows, int threads) {
+  const size_t parts = threads > 1 ? 2 * static_cast<size_t>(threads) : 1;
+  return std::clamp((rows / parts + kTileRows - 1) / kTileRows * kTileRows, kTileRows, kMostRows);
 }
 
 // Of parts that other threads may have done: there is one thing that they fail for.
@@ -126,7 +168,8 @@ class Product {
         columns_(caller.memory()),
         own_residues_(caller.memory()),
         residues_(kept == nullptr ? own_residues_ : *kept),
-        code_(tile_for(caller.vector_bytes())) {}
+        code_(tile_for(caller.vector_bytes())),
+        rows_at_once_(rows_of_task(a.rows, caller.threads())) {}
 
   // How becomes what was done.
   Status run(Algorithm* how);
@@ -137,12 +180,15 @@ class Product {
   size_t pairs() const { return (inner() + 1) / 2; }  // along k
 
   Status look();
-  bool fits(int64_t* bits);
+  bool fits();
   Status element(size_t i, size_t j);
   bool is_negative_zero(size_t i, size_t j) const;
   Status each_alone();
   void residues_of(int32_t* sums, const int32_t* digits, const int32_t* weights, size_t group,
                    size_t digit_count) const;
+  // No powers of two, which would be one place of a cache.
+  size_t row_prime() const { return rows_at_once_ * 2 * pairs() + kTileLanes; }  // in elements
+  size_t column_prime() const { return (pairs() | 1) * kTileLanes; }             // in pairs
   void read_rows(int16_t* to, size_t first, size_t count) const;
   void read_columns(int32_t* to, int32_t* digits, size_t first) const;
   Status columns(size_t first, size_t count);
@@ -150,15 +196,17 @@ class Product {
   Status halves();
   void read_halves(int16_t* x, int16_t* y, size_t inner_size, size_t column_size, int16_t* rows,
                    int32_t* lines) const;
-  void tile(int32_t* pairs_out, const int16_t* a, const int32_t* b, size_t l) const;
+  void tile(int32_t* pairs_out, size_t row_size, const int16_t* a, const int32_t* b, size_t l,
+            const void* next) const;
+  void tiles(int32_t* pairs_out, size_t row_size, const int16_t* a, const int32_t* b,
+             size_t row_count, size_t panels) const;
   void find_quotients(int32_t* row) const;
   void finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
               std::atomic<int32_t>* failed);
-  bool finish(const Limb* parts, size_t i, size_t j, size_t count, size_t from,
+  bool finish(const Limb* parts, size_t part_count, size_t i, size_t j, size_t count, size_t from,
               std::atomic<int32_t>* failed);
   // What was found of an element by its residues.
   enum class Found { kNone, kUnsure, kZero, kNumber };
-  static constexpr size_t kLeftOutBits = 20;  // that digits left out do not exceed
   Found round(Limb* out, const Limb* parts, size_t count, bool some_left_out,
               int64_t exponent) const;
 
@@ -167,9 +215,11 @@ class Product {
   Rounding mode_;
   Vec<Line> rows_, columns_;
   size_t a_digits_ = 0, b_digits_ = 0;
+  int64_t bits_ = 0;  // sums are less than 2^(bits_ - 3)
   Residues own_residues_;
   Residues& residues_;
   TileCode code_;
+  const size_t rows_at_once_;
   int levels_ = 0;  // of halves
 };
 
@@ -177,19 +227,18 @@ template <int N>
 Status Product<N>::look() {
   ASTER_TRY(rows_.resize(a_.rows));
   ASTER_TRY(columns_.resize(b_.columns));
-  const int64_t ns = static_cast<int64_t>(inner()) * 4 + 1;
-  in_parts(caller_, a_.rows, ns, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) rows_[i] = line_of<N>(a_.row_of(i, kSize), inner());
-  });
+  const int64_t ns = static_cast<int64_t>(inner()) * 2 + 1;
+  in_parts(caller_, a_.rows, ns,
+           [&](size_t begin, size_t end) { find_lines<N>(rows_.data(), a_, begin, end); });
   in_parts(caller_, b_.columns, ns, [&](size_t begin, size_t end) {
-    for (size_t j = begin; j < end; ++j) columns_[j] = line_of<N>(b_.column_of(j, kSize), inner());
+    find_lines<N>(columns_.data(), turned(b_), begin, end);
   });
   return kOk;
 }
 
-// Whether the integers are short enough, and how many bits their sums of products take.
+// Whether the integers, and their sums of products, are short enough.
 template <int N>
-bool Product<N>::fits(int64_t* bits) {
+bool Product<N>::fits() {
   int64_t a = 0, b = 0;
   for (const Line& line : rows_) a = std::max(a, line.spread);
   for (const Line& line : columns_) b = std::max(b, line.spread);
@@ -199,9 +248,9 @@ bool Product<N>::fits(int64_t* bits) {
   a_digits_ = (static_cast<size_t>(a) + 2 + 63) / 64 * 4;
   b_digits_ = (static_cast<size_t>(b) + 2 + 63) / 64 * 4;
   // Signs, and room for the float that finds the quotient.
-  *bits = a + b + static_cast<int64_t>(std::bit_width(inner())) + 3;
+  bits_ = a + b + static_cast<int64_t>(std::bit_width(inner())) + 3;
   return a_digits_ <= Residues::kMostDigits && b_digits_ <= Residues::kMostDigits &&
-         *bits <= static_cast<int64_t>(Residues::kMostPrimes - 5) * 12;
+         bits_ <= static_cast<int64_t>(Residues::kMostPrimes - 5) * 12;
 }
 
 template <int N>
@@ -253,42 +302,31 @@ void Product<N>::residues_of(int32_t* sums, const int32_t* digits, const int32_t
     inverses[r] = residues_.inverse(group * kPrimesAtOnce + r);
   }
   const size_t step = digit_count / 2;
-  const int32_t* const first = weights + group * kPrimesAtOnce * step;
-  std::fill(sums, sums + kPrimesAtOnce * kTileLanes, 0);
-  const size_t at_once = residues_.at_once();
-  for (size_t k = 0; k < step; k += at_once) {
-    code_.tile(sums, first + k, step, digits + k * kTileLanes, std::min(at_once, step - k));
-    code_.reduce(sums, primes, inverses);
-  }
+  code_.residues(sums, weights + group * kPrimesAtOnce * step, step, digits, step,
+                 residues_.at_once(), primes, inverses, digits);
 }
 
 // Residues of rows: [prime][row][2 * pairs()], 32 at once.
 template <int N>
 void Product<N>::read_rows(int16_t* to, size_t first, size_t count) const {
-  static_assert(kRowsAtOnce % (kTileLanes / 2) == 0);  // no more than a prime's
   alignas(64) int32_t digits[Residues::kMostDigits / 2 * kTileLanes];
   alignas(64) int32_t sums[kTileRows * kTileLanes];
+  Lanes<N> lanes(code_, a_digits_);
   const size_t width = 2 * pairs(), tiled = (count + kTileRows - 1) / kTileRows * kTileRows;
   size_t r = 0, k = 0;
   for (size_t at = 0; at < tiled * width; at += kTileLanes) {
-    if (inner() != width || at + kTileLanes > count * width)
-      std::fill(digits, digits + a_digits_ / 2 * kTileLanes, 0);
-    for (size_t lane = 0; lane < kTileLanes; ++r, k = 0) {
-      const size_t end = std::min(lane + width - k, kTileLanes);
-      const size_t past = r < count ? std::min(lane + inner() - k, end) : lane;
-      for (; lane < past; ++lane, ++k)
-        write_digits<N>(digits + lane, a_.at(first + r, k), rows_[first + r], a_digits_);
-      k += end - lane;
-      lane = end;
-      if (k < width) break;
+    for (size_t lane = 0; lane < kTileLanes; ++lane) {
+      if (r < count && k < inner()) {
+        lanes.put(lane, a_.at(first + r, k), rows_[first + r]);
+      } else {
+        lanes.clear(lane);
+      }
+      if (++k == width) ++r, k = 0;
     }
+    lanes.write(digits);
     for (size_t group = 0; group < residues_.groups(); ++group) {
       residues_of(sums, digits, residues_.a_weights(), group, a_digits_);
-      for (size_t l = 0; l < kPrimesAtOnce; ++l) {
-        int16_t* const line = to + (group * kPrimesAtOnce + l) * kRowsAtOnce * width + at;
-        for (size_t lane = 0; lane < kTileLanes; ++lane)
-          line[lane] = static_cast<int16_t>(sums[l * kTileLanes + lane]);
-      }
+      code_.narrow(to + group * kPrimesAtOnce * row_prime() + at, row_prime(), sums);
     }
   }
 }
@@ -297,51 +335,71 @@ void Product<N>::read_rows(int16_t* to, size_t first, size_t count) const {
 template <int N>
 void Product<N>::read_columns(int32_t* to, int32_t* digits, size_t first) const {
   alignas(64) int32_t sums[2][kTileRows * kTileLanes];
+  Lanes<N> lanes(code_, b_digits_);
   const size_t size = b_digits_ / 2 * kTileLanes;
   const size_t count = std::min(kTileLanes, b_.columns - first);
   for (size_t pair = 0; pair < pairs(); ++pair) {
     for (size_t half = 0; half < 2; ++half) {
       const size_t k = 2 * pair + half;
-      int32_t* const of_k = digits + half * size;
-      std::fill(of_k, of_k + size, 0);
-      for (size_t lane = 0; k < inner() && lane < count; ++lane) {
-        write_digits<N>(of_k + lane, b_.at(k, first + lane), columns_[first + lane], b_digits_);
+      for (size_t lane = 0; lane < kTileLanes; ++lane) {
+        if (k < inner() && lane < count) {
+          lanes.put(lane, b_.at(k, first + lane), columns_[first + lane]);
+        } else {
+          lanes.clear(lane);
+        }
       }
+      lanes.write(digits + half * size);
     }
     for (size_t group = 0; group < residues_.groups(); ++group) {
       residues_of(sums[0], digits, residues_.b_weights(), group, b_digits_);
       residues_of(sums[1], digits + size, residues_.b_weights(), group, b_digits_);
-      for (size_t l = 0; l < kPrimesAtOnce; ++l) {
-        int32_t* const line = to + ((group * kPrimesAtOnce + l) * pairs() + pair) * kTileLanes;
-        for (size_t lane = 0; lane < kTileLanes; ++lane) {
-          const size_t at = l * kTileLanes + lane;
-          line[lane] = pair_of(sums[0][at], sums[1][at]);
-        }
-      }
+      code_.join(to + group * kPrimesAtOnce * column_prime() + pair * kTileLanes, column_prime(),
+                 sums[0], kTileLanes, sums[1]);
     }
   }
 }
 
-// Residues of 8 by 32 elements of the product by the prime l, into pairs: [row][pair][32].
+// Residues of 8 by 32 elements of the product by the prime l, into pairs: [pair][32] of each row.
+// next: what is multiplied soon.
 template <int N>
-void Product<N>::tile(int32_t* pairs_out, const int16_t* a, const int32_t* b, size_t l) const {
-  alignas(64) int32_t sums[kTileRows * kTileLanes] = {};
+void Product<N>::tile(int32_t* pairs_out, size_t row_size, const int16_t* a, const int32_t* b,
+                      size_t l, const void* next) const {
+  alignas(64) int32_t sums[kTileRows * kTileLanes];
   int32_t primes[kTileRows];
   float inverses[kTileRows];
   std::fill(primes, primes + kTileRows, residues_.prime(l));
   std::fill(inverses, inverses + kTileRows, residues_.inverse(l));
-  const auto* const rows = reinterpret_cast<const int32_t*>(a + l * kRowsAtOnce * 2 * pairs());
-  const int32_t* const lines = b + l * pairs() * kTileLanes;
-  for (size_t k = 0; k < pairs(); k += Residues::kPairsAtOnce) {
-    code_.tile(sums, rows + k, pairs(), lines + k * kTileLanes,
-               std::min(Residues::kPairsAtOnce, pairs() - k));
-    code_.reduce(sums, primes, inverses);
+  code_.residues(sums, reinterpret_cast<const int32_t*>(a), pairs(), b, pairs(),
+                 Residues::kPairsAtOnce, primes, inverses, next);
+  int32_t* const to = pairs_out + l / 2 * kTileLanes;
+  if (l % 2 == 0) {
+    code_.join(to, row_size, sums, kTileLanes, sums);
+  } else {
+    code_.join(to, row_size, to, row_size, sums);
   }
-  for (size_t r = 0; r < kTileRows; ++r) {
-    int32_t* const to = pairs_out + (r * residues_.pairs() + l / 2) * kTileLanes;
-    for (size_t lane = 0; lane < kTileLanes; ++lane) {
-      const int32_t sum = sums[r * kTileLanes + lane];
-      to[lane] = l % 2 == 0 ? sum & 0xffff : pair_of(to[lane], sum);
+}
+
+// rows_at_once_ rows by so many panels, one prime after the other.
+template <int N>
+void Product<N>::tiles(int32_t* pairs_out, size_t row_size, const int16_t* a, const int32_t* b,
+                       size_t row_count, size_t panels) const {
+  const size_t number = residues_.pairs() * kTileLanes;
+  const size_t panel = residues_.groups() * kPrimesAtOnce * column_prime();
+  // A tile fetches a part of the next panel, or of the next prime's rows.
+  const size_t part = pairs() * 32, parts = (pairs() * kTileLanes * sizeof(int32_t)) / part;
+  for (size_t l = 0; l < residues_.count(); ++l) {
+    const int16_t* const rows = a + l * row_prime();
+    for (size_t c = 0; c < panels; ++c) {
+      const int32_t* const lines = b + c * panel + l * column_prime();
+      const int32_t* const after = c + 1 < panels ? lines + panel : b + (l + 1) * column_prime();
+      for (size_t r = 0; r < row_count; r += kTileRows) {
+        const size_t turn = r / kTileRows;
+        const char* const next = turn < parts ? reinterpret_cast<const char*>(after) + turn * part
+                                              : reinterpret_cast<const char*>(rows + row_prime()) +
+                                                    (c * parts + turn - parts) % (2 * parts) * part;
+        tile(pairs_out + r * row_size + c * number, row_size, rows + r * 2 * pairs(), lines, l,
+             next);
+      }
     }
   }
 }
@@ -412,34 +470,48 @@ template <int N>
 void Product<N>::finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
                         std::atomic<int32_t>* failed) {
   // What is rounded, and what sums are shorter than they might be.
-  constexpr size_t kFew = ((64 * N + kLeftOutBits + 64) / kDigitBits + 8) / 8 * 8;
+  constexpr size_t kBits = size_t{64 * N} + kLeftOutBits + 32, kOfTile = kDigitBits * kTileRows;
+  constexpr size_t kFew = (kBits + kOfTile - 1) / kOfTile * kTileRows;
   alignas(64) Limb parts[(Residues::kMostRows / 4) * kTileLanes];
-  const size_t rows = residues_.rows();
-  size_t to = rows, from = rows - std::min(rows, kFew);
+  const size_t rows = residues_.rows(), top = std::min(rows, residues_.rows_of(bits_));
+  size_t from = top - std::min(top, kFew), end = from == 0 ? rows : top;
   while (true) {
-    std::fill(digits + from * kTileLanes, digits + to * kTileLanes, 0);
-    for (size_t d = from; d < to; d += kTileRows) {
-      code_.tile(digits + d * kTileLanes, residues_.digits() + d * residues_.pairs(),
-                 residues_.pairs(), pairs_in, residues_.pairs());
+    for (size_t d = from; d < end; d += kTileRows) {
+      code_.fresh(digits + d * kTileLanes, residues_.digits() + d * residues_.pairs(),
+                  residues_.pairs(), pairs_in, residues_.pairs());
     }
-    code_.settle(parts, digits + from * kTileLanes, rows - from);
-    if (finish(parts, i, j, count, from, failed)) return;
-    to = std::exchange(from, 0);
+    code_.settle(parts, digits + from * kTileLanes, end - from);
+    if (finish(parts, (end - from) / 4, i, j, count, from, failed)) return;
+    from = 0;
+    end = rows;
   }
 }
 
 // False if digits below the first ones decide.
 template <int N>
-bool Product<N>::finish(const Limb* parts, size_t i, size_t j, size_t count, size_t from,
-                        std::atomic<int32_t>* failed) {
-  const size_t part_count = (residues_.rows() - from) / 4;
+bool Product<N>::finish(const Limb* parts, size_t part_count, size_t i, size_t j, size_t count,
+                        size_t from, std::atomic<int32_t>* failed) {
+  const int64_t lowest =
+      static_cast<int64_t>(from) * kDigitBits - static_cast<int64_t>(residues_.blank_bits());
+  const auto place = [](size_t lane) { return kTileLanes / 2 * (lane % 2) + lane / 2; };
+  alignas(64) int64_t exponents[kTileLanes] = {};
+  for (size_t lane = 0; lane < count; ++lane)
+    exponents[place(lane)] = rows_[i].exponent + columns_[j + lane].exponent + lowest;
+  alignas(64) Limb packed[size_t{N} * kTileLanes];
+  const Pack pack = N == 4 ? code_.pack_of_4 : code_.pack_of_8;
+  const uint32_t done =
+      pack == nullptr ? 0 : pack(packed, parts, part_count, from != 0, exponents, mode_);
   for (size_t lane = 0; lane < count; ++lane) {
     Limbs<N> w;
     Found found = Found::kNone;
+    const size_t at = place(lane);
     if (!rows_[i].special && !columns_[j + lane].special) {
-      const int64_t exponent =
-          rows_[i].exponent + columns_[j + lane].exponent + static_cast<int64_t>(from) * kDigitBits;
-      found = round(w, parts + 16 * (lane % 2) + lane / 2, part_count, from != 0, exponent);
+      if ((done >> at & 1) != 0) {
+        for (size_t l = 0; l < N; ++l) w[l] = packed[l * kTileLanes + at];
+        found = Found::kNumber;
+      } else {
+        found = round(w, parts + at, part_count, from != 0, exponents[at]);
+      }
     }
     if (found == Found::kUnsure) return false;
     if (found == Found::kZero && mode_ != Rounding::kDown) {
@@ -456,35 +528,36 @@ bool Product<N>::finish(const Limb* parts, size_t i, size_t j, size_t count, siz
   return true;
 }
 
-// kRowsAtOnce rows by the columns whose residues b are.
+// rows_at_once_ rows by the columns whose residues b are: prime by prime for so many columns that
+// what is multiplied stays in a cache, then number by number.
 template <int N>
 Status Product<N>::task(const int32_t* b, size_t first_row, size_t first_column,
                         size_t column_count) {
   Memory& memory = caller_.memory();
-  const size_t primes = residues_.groups() * kPrimesAtOnce;
-  const Held<int16_t> a(memory, primes * kRowsAtOnce * 2 * pairs());
-  const Held<int32_t> tiles(memory, kRowsTogether * residues_.pairs() * kTileLanes);
+  const size_t primes = residues_.groups() * kPrimesAtOnce, panel = primes * column_prime();
+  const size_t row_count = std::min(rows_at_once_, a_.rows - first_row);
+  const size_t tiled_rows = (row_count + kTileRows - 1) / kTileRows * kTileRows;
+  const size_t together = std::min(kColumnsTogether, column_count);
+  const size_t number = residues_.pairs() * kTileLanes;  // pairs of 32 numbers
+  const size_t row_size = (together + kTileLanes - 1) / kTileLanes * number;
+  const Held<int16_t> a(memory, primes * row_prime());
+  const Held<int32_t> tiles_of(memory, tiled_rows * row_size);
   const Held<int32_t> digits(memory, residues_.rows() * kTileLanes);
   if (a.get() == nullptr) return out_of_memory(a.bytes());
-  if (tiles.get() == nullptr) return out_of_memory(tiles.bytes());
+  if (tiles_of.get() == nullptr) return out_of_memory(tiles_of.bytes());
   if (digits.get() == nullptr) return out_of_memory(digits.bytes());
-  const size_t row_count = std::min(kRowsAtOnce, a_.rows - first_row);
   read_rows(a.get(), first_row, row_count);
   std::atomic<int32_t> failed{0};
-  for (size_t j = 0; j < column_count; j += kTileLanes) {
-    const int32_t* const lines = b + j / kTileLanes * primes * pairs() * kTileLanes;
-    for (size_t i = 0; i < row_count; i += kRowsTogether) {
-      const size_t height = std::min(kRowsTogether, row_count - i);
-      const size_t row_size = residues_.pairs() * kTileLanes;
-      for (size_t l = 0; l < residues_.count(); ++l) {
-        for (size_t r = 0; r < height; r += kTileRows)
-          tile(tiles.get() + r * row_size, a.get() + (i + r) * 2 * pairs(), lines, l);
-      }
-      for (size_t r = 0; r < height; ++r) {
-        int32_t* const row = tiles.get() + r * row_size;
+  for (size_t j = 0; j < column_count; j += kColumnsTogether) {
+    const size_t width = std::min(kColumnsTogether, column_count - j);
+    tiles(tiles_of.get(), row_size, a.get(), b + j / kTileLanes * panel, row_count,
+          (width + kTileLanes - 1) / kTileLanes);
+    for (size_t r = 0; r < row_count; ++r) {
+      for (size_t c = 0; c < width; c += kTileLanes) {
+        int32_t* const row = tiles_of.get() + r * row_size + c / kTileLanes * number;
         find_quotients(row);
-        finish(row, digits.get(), first_row + i + r, first_column + j,
-               std::min(kTileLanes, column_count - j), &failed);
+        finish(row, digits.get(), first_row + r, first_column + j + c,
+               std::min(kTileLanes, width - c), &failed);
       }
     }
   }
@@ -495,21 +568,25 @@ template <int N>
 Status Product<N>::columns(size_t first, size_t count) {
   Memory& memory = caller_.memory();
   const size_t panels = (count + kTileLanes - 1) / kTileLanes;
-  const size_t panel = residues_.groups() * kPrimesAtOnce * pairs() * kTileLanes;
+  const size_t primes = residues_.groups() * kPrimesAtOnce, panel = primes * column_prime();
   const Held<int32_t> b(memory, panels * panel);
   if (b.get() == nullptr) return out_of_memory(b.bytes());
-  constexpr int64_t kLong = 1'000'000;
-  in_parts(caller_, panels, kLong, [&](size_t begin, size_t end) {
+  // Nanoseconds of a panel, and of a task, about.
+  const auto all = static_cast<int64_t>(primes);
+  const auto of_panel = static_cast<int64_t>(inner()) * all * 20,
+             of_task = static_cast<int64_t>(rows_at_once_ * count) *
+                       (static_cast<int64_t>(inner()) * all / 128 + 80);
+  in_parts(caller_, panels, of_panel, [&](size_t begin, size_t end) {
     alignas(64) int32_t digits[Residues::kMostDigits * kTileLanes];
     for (size_t p = begin; p < end; ++p) {
       read_columns(b.get() + p * panel, digits, first + p * kTileLanes);
     }
   });
   std::atomic<int32_t> failed{0};
-  in_parts(caller_, (a_.rows + kRowsAtOnce - 1) / kRowsAtOnce, kLong,
+  in_parts(caller_, (a_.rows + rows_at_once_ - 1) / rows_at_once_, of_task,
            [&](size_t begin, size_t end) {
              for (size_t t = begin; t < end; ++t) {
-               const Status status = task(b.get(), t * kRowsAtOnce, first, count);
+               const Status status = task(b.get(), t * rows_at_once_, first, count);
                if (!status.ok()) failed = status.code;
              }
            });
@@ -524,12 +601,12 @@ void Product<N>::read_halves(int16_t* x, int16_t* y, size_t inner_size, size_t c
   const size_t count = residues_.count(), row_size = strassen_size(a_.rows, levels_);
   std::fill(x, x + count * row_size * inner_size, int16_t{0});
   std::fill(y, y + count * inner_size * column_size, int16_t{0});
-  for (size_t first = 0; first < a_.rows; first += kRowsAtOnce) {
-    const size_t height = std::min(kRowsAtOnce, a_.rows - first);
+  for (size_t first = 0; first < a_.rows; first += rows_at_once_) {
+    const size_t height = std::min(rows_at_once_, a_.rows - first);
     read_rows(rows, first, height);
     for (size_t l = 0; l < count; ++l) {
       for (size_t r = 0; r < height; ++r)
-        std::copy_n(rows + (l * kRowsAtOnce + r) * 2 * pairs(), inner(),
+        std::copy_n(rows + l * row_prime() + r * 2 * pairs(), inner(),
                     x + (l * row_size + first + r) * inner_size);
     }
   }
@@ -538,7 +615,7 @@ void Product<N>::read_halves(int16_t* x, int16_t* y, size_t inner_size, size_t c
     const size_t width = std::min(kTileLanes, b_.columns - first);
     for (size_t l = 0; l < count; ++l) {
       for (size_t k = 0; k < inner(); ++k) {
-        const int32_t* const from = lines + (l * pairs() + k / 2) * kTileLanes;
+        const int32_t* const from = lines + l * column_prime() + k / 2 * kTileLanes;
         for (size_t lane = 0; lane < width; ++lane)
           y[(l * inner_size + k) * column_size + first + lane] =
               static_cast<int16_t>(from[lane] >> (k % 2 * 16));
@@ -555,8 +632,8 @@ Status Product<N>::halves() {
   const size_t m = strassen_size(a_.rows, levels_), k = strassen_size(inner(), levels_),
                n = strassen_size(b_.columns, levels_);
   const Held<int16_t> x(memory, count * m * k), y(memory, count * k * n), z(memory, count * m * n),
-      rows(memory, primes * kRowsAtOnce * 2 * pairs());
-  const Held<int32_t> lines(memory, primes * pairs() * kTileLanes),
+      rows(memory, primes * row_prime());
+  const Held<int32_t> lines(memory, primes * column_prime()),
       row(memory, residues_.pairs() * kTileLanes), digits(memory, residues_.rows() * kTileLanes),
       whole(memory, m * k + k * n + m * n + strassen_room(m, k, n, levels_));
   for (const void* part :
@@ -593,18 +670,16 @@ Status Product<N>::halves() {
 
 template <int N>
 Status Product<N>::run(Algorithm* how) {
-  int64_t bits = 0;
   const double work = static_cast<double>(a_.rows * b_.columns) * static_cast<double>(inner());
   const Algorithm asked = std::exchange(*how, Algorithm::kNaive);
   if (asked == Algorithm::kNaive || (asked == Algorithm::kAuto && work < kLeastWork))
     return each_alone();
   ASTER_TRY(look());
-  if (!fits(&bits)) return each_alone();
+  if (!fits()) return each_alone();
   *how = Algorithm::kResidues;
-  if (!residues_.serves(a_digits_, b_digits_, bits)) {
-    constexpr int64_t kRoom = 32;  // that the next call may take
-    if (&residues_ != &own_residues_) bits += kRoom;
-    ASTER_TRY(residues_.init(a_digits_, b_digits_, bits));
+  if (!residues_.serves(a_digits_, b_digits_, bits_)) {
+    const int64_t room = &residues_ == &own_residues_ ? 0 : 32;  // that the next call may take
+    ASTER_TRY(residues_.init(a_digits_, b_digits_, bits_ + room));
   }
   if (asked == Algorithm::kStrassen) {
     levels_ = strassen_levels(a_.rows, inner(), b_.columns);
@@ -613,17 +688,16 @@ Status Product<N>::run(Algorithm* how) {
       return halves();
     }
   }
-  for (size_t j = 0; j < b_.columns; j += kColumnsAtOnce) {
-    ASTER_TRY(columns(j, std::min(kColumnsAtOnce, b_.columns - j)));
-  }
+  const size_t panel = residues_.groups() * kPrimesAtOnce * column_prime() * sizeof(int32_t);
+  const size_t at_once = std::max<size_t>(kColumnBytes / panel, 1) * kTileLanes;
+  for (size_t j = 0; j < b_.columns; j += at_once)
+    ASTER_TRY(columns(j, std::min(at_once, b_.columns - j)));
   return kOk;
 }
 
 }  // namespace
 
 namespace {
-
-Matrix turned(const Matrix& m) { return {m.data, m.column, m.row, m.columns, m.rows}; }
 
 // Elements of a result that are computed with, those that fill tiles counted.
 size_t tiled(size_t rows, size_t columns) {

@@ -27,11 +27,6 @@ int64_t power(int64_t base, int64_t exponent, int64_t p) {
 // In (-p / 2, p / 2).
 int32_t balanced(int64_t x, int32_t p) { return static_cast<int32_t>(x > p / 2 ? x - p : x); }
 
-int32_t pair_of(int32_t low, int32_t high) {
-  return static_cast<int32_t>((static_cast<uint32_t>(low) & 0xffff) | static_cast<uint32_t>(high)
-                                                                          << 16);
-}
-
 void multiply_small(Limb* m, Limb by) {
   Limb carry = 0;
   for (size_t i = 0; i < kLimbs; ++i) {
@@ -119,7 +114,9 @@ Status Residues::write_weights(size_t b_digits) {
 
 Status Residues::write_digits() {
   const int64_t bits = static_cast<int64_t>(64 * kLimbs) - leading_zeros<kLimbs>(product_);
-  rows_ = (static_cast<size_t>(bits) / kDigitBits + 2 + 7) / 8 * 8;
+  const size_t needed = (static_cast<size_t>(bits) + kDigitBits - 1) / kDigitBits;
+  rows_ = (needed + 7) / 8 * 8;
+  blank_ = rows_ - needed;
   ASTER_TRY(digits_.resize((rows_ + 1) * pairs()));
   int32_t* const quotients = digits_.data() + rows_ * pairs();
   quotients[pairs() - 1] = 0;
@@ -132,11 +129,11 @@ Status Residues::write_digits() {
   for (size_t l = 0; l <= count_; ++l) {
     Limbs<kLimbs + 1> number = {};
     divide_small(number, product_, l < count_ ? static_cast<Limb>(primes_[l]) : 1);
-    int32_t carry = 0;
+    int32_t carry = 0;  // that of the highest digit is a multiple of what sums are taken modulo
     for (size_t d = 0; d < rows_; ++d) {
-      const size_t at = d * kDigitBits;
+      const size_t at = (d - blank_) * kDigitBits;
       Limb digit = 0;
-      if (at / 64 < kLimbs) {
+      if (d >= blank_ && at / 64 < kLimbs) {
         digit = number[at / 64] >> (at % 64) | (number[at / 64 + 1] << 1) << (63 - at % 64);
       }
       int32_t value = static_cast<int32_t>(digit & ((1 << kDigitBits) - 1)) + carry;

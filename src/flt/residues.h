@@ -36,7 +36,12 @@ class Residues {
   size_t count() const { return count_; }             // primes; even
   size_t groups() const { return (count_ + 7) / 8; }  // of eight primes
   size_t pairs() const { return count_ / 2 + 1; }     // of residues, with the quotient's
-  size_t rows() const { return rows_; }               // digits of the sum, a multiple of 8
+  // Digits of the sum, a multiple of 8, of which the lowest may be 0: bits of these.
+  size_t rows() const { return rows_; }
+  size_t rows_of(int64_t bits) const {  // digits that a number of so many bits takes
+    return blank_ + (static_cast<size_t>(bits) + kDigitBits - 1) / kDigitBits;
+  }
+  size_t blank_bits() const { return blank_ * kDigitBits; }
   // How many pairs of digits of either operand may be weighed before their sums are reduced.
   size_t at_once() const { return at_once_; }
   int32_t prime(size_t l) const { return primes_[l]; }
@@ -61,7 +66,7 @@ class Residues {
   float inverses_[kMostPrimes + 8] = {};
   int32_t folds_[kMostPrimes + 8] = {};  // (M / p)^-1 mod p
   Limb product_[kMostPrimes * 13 / 64 + 2] = {};
-  size_t count_ = 0, rows_ = 0, a_digits_ = 0, b_digits_ = 0, at_once_ = 0;
+  size_t count_ = 0, rows_ = 0, blank_ = 0, a_digits_ = 0, b_digits_ = 0, at_once_ = 0;
   int64_t bits_ = 0;
 };
 

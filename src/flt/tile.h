@@ -4,16 +4,39 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "flt/format.h"
+
 namespace aster::flt {
 
 constexpr size_t kTileRows = 8, kTileLanes = 32;
+
+// Two int16 beside each other.
+inline int32_t pair_of(int32_t low, int32_t high) {
+  return static_cast<int32_t>((static_cast<uint32_t>(low) & 0xffff) | static_cast<uint32_t>(high)
+                                                                          << 16);
+}
 
 // sums[r][j] += x.low * y.low + x.high * y.high over pairs, where x is a[r * step + k] and y is
 // b[k][j], both two int16 each, low half first. Sums stay in int32.
 using Tile = void (*)(int32_t* sums, const int32_t* a, size_t step, const int32_t* b, size_t pairs);
 
-// Row r becomes its residues by primes[r], in size at most 0.555 of it. inverses: 1 / primes.
-using Reduce = void (*)(int32_t* sums, const int32_t* primes, const float* inverses);
+// The sums of as many pairs as there are, reduced after every at_once of them to residues by
+// primes[r] of row r, in size at most 0.555 of it. inverses: 1 / primes. next: memory of which 64
+// bytes for every two pairs may be fetched into a cache.
+using ResidueTile = void (*)(int32_t* sums, const int32_t* a, size_t step, const int32_t* b,
+                             size_t pairs, size_t at_once, const int32_t* primes,
+                             const float* inverses, const void* next);
+
+// Rows of a tile as int16, step of them apart.
+using Narrow = void (*)(int16_t* to, size_t step, const int32_t* sums);
+// Rows of two tiles as pairs, step of them apart; those of low, which may be to, low_step.
+using Join = void (*)(int32_t* to, size_t step, const int32_t* low, size_t low_step,
+                      const int32_t* high);
+
+// Numbers limbs[count][32], lowest limb first, times 2^shift below 2^64 each, negative where flips
+// are ~0 and not where they are 0, as digits of 16 bits with signs, in pairs: to[2 * count][32].
+using Digits = void (*)(int32_t* to, const uint64_t* limbs, size_t count, const uint64_t* shifts,
+                        const uint64_t* flips);
 
 // One row of a tile: sums[j] = a sum as a tile's.
 using Row = void (*)(int32_t* sums, const int32_t* a, const int32_t* b, size_t pairs);
@@ -23,11 +46,23 @@ using Row = void (*)(int32_t* sums, const int32_t* a, const int32_t* b, size_t p
 constexpr int kTileBits = 13;
 using Settle = void (*)(uint64_t* out, const int32_t* digits, size_t rows);
 
+// Numbers of a tile's row, of what settle wrote for at most kMostParts groups, times two to the
+// exponents: rounded once and packed, limb i of out[i][32], in settle's order of lanes. Those that
+// are not 0, subnormal or too large, and whose bits say how they are rounded: where digits below
+// were left out, they add less than 2^(kLeftOutBits - 1) to what is there, or take it. Their lanes.
+constexpr size_t kMostParts = 64, kLeftOutBits = 20;
+using Pack = uint32_t (*)(uint64_t* out, const uint64_t* parts, size_t count, bool some_left_out,
+                          const int64_t* exponents, Rounding mode);
+
 struct TileCode {
-  Tile tile;
-  Reduce reduce;
+  Tile tile, fresh;  // fresh: sums are 0 before
+  ResidueTile residues;
+  Narrow narrow;
+  Join join;
+  Digits digits;
   Row row;
   Settle settle;
+  Pack pack_of_4, pack_of_8;  // null: nothing is packed
 };
 // The widest that the CPU has and vector_bytes (16, 32, 64; 0: any) allows. All are exact.
 TileCode tile_for(int32_t vector_bytes);

@@ -141,6 +141,24 @@ TEST(Pool, NestedRunsStayOnTheirThread) {
   EXPECT_TRUE(counts.all_once());
 }
 
+TEST(Pool, SpareThreadsAreSaidAndNoneInTasks) {
+  EXPECT_EQ(pool::spare_threads(), 1);
+  {
+    const pool::Spare three(3);
+    EXPECT_EQ(pool::spare_threads(), 3);
+    {
+      const pool::Spare two(2);
+      EXPECT_EQ(pool::spare_threads(), 2);
+    }
+    EXPECT_EQ(pool::spare_threads(), 3);
+    std::thread([] { EXPECT_EQ(pool::spare_threads(), 1); }).join();
+    if (pool::hardware_threads() > 1)
+      pool::run(
+          2, 8, [](void*, int64_t) { EXPECT_EQ(pool::spare_threads(), 1); }, nullptr);
+  }
+  EXPECT_EQ(pool::spare_threads(), 1);
+}
+
 TEST(Pool, ManyCallersAtOnce) {
   std::vector<std::thread> callers;
   std::atomic<int> failures{0};

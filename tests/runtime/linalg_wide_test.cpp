@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/pool.h"
 #include "flt/oracle.h"
 #include "runtime/cpu/lapack.h"
 #include "runtime/cpu/linalg.h"
@@ -652,6 +653,25 @@ TEST(WideDecompositions, WhatHasNoResultIsSaid) {
     p.what = What::kExpm;
     a(0, 0) = power(1024);
     EXPECT_NE(answer(f, p, a).trouble.find("norm"), std::string::npos);
+  }
+}
+
+// Threads that share one matrix: as many as there are, and more.
+TEST(WideDecompositions, ThreadsChangeNothing) {
+  constexpr int64_t kSize = 72;
+  for (const Format& f : flt_test::kFormats) {
+    const std::vector<Packed> a = pack(f, matrices(f, kSize, kSize)[0].second);
+    Problem p{};
+    p.m = p.n = kSize;
+    p.library = true;
+    for (const What what : {What::kLu, What::kQr, What::kSvd, What::kEigh, What::kInverse}) {
+      p.what = what;
+      const Answer alone = answer(f, p, a);
+      for (const int threads : {2, 5}) {
+        const pool::Spare spare(threads);
+        EXPECT_EQ(answer(f, p, a).results, alone.results) << static_cast<int>(what);
+      }
+    }
   }
 }
 

@@ -27,7 +27,8 @@ using uop::Words;
 // elements of a matrix product take.
 constexpr double kTaskNs = 50'000;
 constexpr double kTermNs = 25, kCastNs = 12, kMatmulNs = 1.5;
-constexpr int64_t kMatmulRows = 128;  // of a task: each reads all columns again
+// Of a task, which reads all columns again: the threads share one of a single task.
+constexpr int64_t kMatmulRows = 1024;
 constexpr size_t kMostOperands = 3;
 
 // The words of a plan: this; sizes of the axes along which operands are read; for each operand the
