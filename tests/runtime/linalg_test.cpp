@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/pool.h"
 #include "runtime/cpu/lapack.h"
 #include "runtime/cpu/spectrum_own.h"
 
@@ -522,6 +523,41 @@ TYPED_TEST(Decompositions, Exponentials) {
         EXPECT_LE(size_of(found - sum), 300 * unit_of<T>(sum) * size_of(sum)) << n << " " << size;
       }
     }
+  }
+}
+
+// Of many panels and strips, which threads share: a = p l u, and the same bits with any threads.
+template <typename T>
+void hold_large_lu(int64_t m, int64_t n) {
+  const Matrix<T> a = matrices<T>(m, n)[0].second;
+  const int64_t k = std::min(m, n);
+  Problem p{};
+  p.what = What::kLu;
+  p.m = m;
+  p.n = n;
+  p.library = true;
+  const Answer<T> alone = answer(p, a);
+  const Wide made = alone.result(0, m, m) * (alone.result(1, m, k) * alone.result(2, k, n));
+  const double unit = static_cast<double>(std::max(m, n)) *
+                      static_cast<double>(std::numeric_limits<T>::epsilon()) * size_of(wide(a));
+  EXPECT_LT(size_of(wide(a) - made), kRatio * unit) << m << " " << n;
+  for (const T x : alone.results[1]) ASSERT_LE(std::abs(x), T(1));  // partial pivoting
+  for (const int threads : {2, 5}) {
+    const pool::Spare spare(threads);
+    EXPECT_EQ(answer(p, a).results, alone.results) << threads << " threads";
+  }
+  Matrix<T> lies(n, m);  // as its transpose
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) lies(j, i) = a(i, j);
+  }
+  p.turned = true;
+  EXPECT_EQ(answer(p, lies).results, alone.results);
+}
+TEST(Linalg, LargeLuIsSharedByThreads) {
+  constexpr int64_t kSizes[][2] = {{300, 300}, {190, 420}, {420, 190}, {33, 400}, {400, 40}};
+  for (const auto& [m, n] : kSizes) {
+    hold_large_lu<double>(m, n);
+    hold_large_lu<float>(m, n);
   }
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/cpu/linalg_routines.h"
 #include "runtime/cpu/linalg_wide.h"
 #include "runtime/cpu/lu_exact.h"
+#include "runtime/cpu/lu_rows.h"
 
 namespace aster::runtime::cpu::linalg {
 namespace {
@@ -90,26 +91,43 @@ void permutation(int64_t m, int64_t k, const int* pivots, T* rows) {
   for (int64_t i = 0; i < k; ++i) std::swap(rows[i], rows[pivots[i] - 1]);
 }
 
+// Row-major factors of a, at `to`.
+template <typename T>
+void factor_rows(const Call<T>& c, T* to, int* pivots, T* room) {
+  const T* const a = c.operand(0);
+  const int64_t m = c.p.m, n = c.p.n;
+  if (c.p.turned) {
+    turn(m, n, a, m, to, n);
+  } else {
+    std::copy(a, a + m * n, to);
+  }
+  (void)RowLu<T>(*c.routines.lapack, n, room).factor(m, n, to, pivots);  // of a singular one too
+}
+
 template <typename T>
 Trouble lu(Call<T>& c) {
   const int64_t m = c.p.m, n = c.p.n, k = c.k();
-  T* const w = c.scratch.template take<T>(m * n);
+  const bool library = c.routines.lapack != nullptr, factors = c.p.what == What::kLuFactor;
+  T* const w = c.scratch.template take<T>(library && factors ? 0 : m * n);
+  T* const other = c.scratch.template take<T>(library ? RowLu<T>::room(m) : factors ? 0 : m * n);
   T* const rows = c.scratch.template take<T>(m);
   int* const pivots = c.scratch.template take<int>(k);
   if (c.scratch.measuring()) return {};
-  take(c, c.p.turned, w);
-  (void)c.routines.lu(m, n, w, pivots);  // of a singular matrix too
-  if (c.p.what == What::kLuFactor) {
-    turn(m, n, w, m, c.result(0), n);
-    permutation(m, k, pivots, c.result(1));
-    return {};
+  T* const made = factors ? c.result(0) : library ? w : other;
+  if (library) {
+    factor_rows(c, made, pivots, other);
+  } else {
+    take(c, c.p.turned, w);
+    (void)c.routines.lu(m, n, w, pivots);
+    turn(m, n, w, m, made, n);
   }
-  permutation(m, k, pivots, rows);
+  permutation(m, k, pivots, factors ? c.result(1) : rows);
+  if (factors) return {};
   std::fill(c.result(0), c.result(0) + m * m, T(0));
   for (int64_t i = 0; i < m; ++i) c.result(0)[static_cast<int64_t>(rows[i]) * m + i] = T(1);
-  turn(m, k, w, m, c.result(1), k);
+  for (int64_t i = 0; i < m; ++i) std::copy_n(made + i * n, k, c.result(1) + i * k);
   keep_unit_lower(m, k, c.result(1));
-  turn(k, n, w, m, c.result(2), n);
+  std::copy_n(made, k * n, c.result(2));
   keep_upper(k, n, c.result(2));
   return {};
 }
