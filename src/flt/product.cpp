@@ -571,25 +571,32 @@ Status Product<N>::columns(size_t first, size_t count) {
   const size_t primes = residues_.groups() * kPrimesAtOnce, panel = primes * column_prime();
   const Held<int32_t> b(memory, panels * panel);
   if (b.get() == nullptr) return out_of_memory(b.bytes());
+  const size_t tasks = (a_.rows + rows_at_once_ - 1) / rows_at_once_;
   // Nanoseconds of a panel, and of a task, about.
   const auto all = static_cast<int64_t>(primes);
-  const auto of_panel = static_cast<int64_t>(inner()) * all * 20,
-             of_task = static_cast<int64_t>(rows_at_once_ * count) *
-                       (static_cast<int64_t>(inner()) * all / 128 + 80);
-  in_parts(caller_, panels, of_panel, [&](size_t begin, size_t end) {
+  const int64_t of_panel = static_cast<int64_t>(inner()) * all * 20,
+                of_task = static_cast<int64_t>(rows_at_once_ * count) *
+                          (static_cast<int64_t>(inner()) * all / 128 + 40);
+  constexpr int64_t kWorthThreads = 300'000;  // two runs of them, of which one may be short
+  const bool alone =
+      of_panel * static_cast<int64_t>(panels) + of_task * static_cast<int64_t>(tasks) <
+      kWorthThreads;
+  const auto parts = [&](size_t of, int64_t ns, const auto& body) {
+    alone ? body(size_t{0}, of) : in_parts(caller_, of, ns, body);
+  };
+  parts(panels, of_panel, [&](size_t begin, size_t end) {
     alignas(64) int32_t digits[Residues::kMostDigits * kTileLanes];
     for (size_t p = begin; p < end; ++p) {
       read_columns(b.get() + p * panel, digits, first + p * kTileLanes);
     }
   });
   std::atomic<int32_t> failed{0};
-  in_parts(caller_, (a_.rows + rows_at_once_ - 1) / rows_at_once_, of_task,
-           [&](size_t begin, size_t end) {
-             for (size_t t = begin; t < end; ++t) {
-               const Status status = task(b.get(), t * rows_at_once_, first, count);
-               if (!status.ok()) failed = status.code;
-             }
-           });
+  parts(tasks, of_task, [&](size_t begin, size_t end) {
+    for (size_t t = begin; t < end; ++t) {
+      const Status status = task(b.get(), t * rows_at_once_, first, count);
+      if (!status.ok()) failed = status.code;
+    }
+  });
   return ended(failed);
 }
 
