@@ -66,7 +66,8 @@ ASTER_ML_API int32_t aster_ml_lazy_scaled_dot_product_attention(
  * Each is one operation of the graph: computed where it is realised, on the host, by the LAPACK
  * that OpenBLAS carries or, small matrices and all without it or under the context's option
  * no_library, by the library's own algorithms, which round differently; the matrices of a batch on
- * the context's threads.
+ * the context's threads, which share one matrix too in LU and in products of wide floats. Bits do
+ * not depend on their number.
  * Further axes are the batch. Dtypes: float; narrow ones are computed in float32 and rounded once.
  * flt256 and flt512 are computed with as such, on exact products: residuals and orthogonality are
  * within a few n units of their last bit, singular values and eigenvalues within as much of the
