@@ -861,6 +861,15 @@ class Planner {
     return false;
   }
 
+  // Whether the range of a loop has one over its blocks before it: a task of both would do the rows
+  // of all blocks.
+  static bool blocked(const Nest& nest, int loop) {
+    for (int i = 0; i < loop; ++i) {
+      if (nest.loops[i].range == nest.loops[loop].range) return true;
+    }
+    return false;
+  }
+
   // Cuts the first loops of a root into tasks.
   void split(Tasks* out, int root) {
     double cost = 0;
@@ -890,7 +899,7 @@ class Planner {
     };
     for (int i = 0; i < own.loop_count && i < most; ++i) {
       const Loop& loop = own.loops[i];
-      if (carried(loop.range)) break;
+      if (carried(loop.range) || blocked(own, i)) break;
       const int64_t step = own.loop_step(i);
       const int64_t steps = steps_of(i);
       if (i > 0 && (left <= m_.task * 2 || total >= m_.tasks)) break;

@@ -413,6 +413,7 @@ std::string plan_of_product(int64_t rows, int64_t terms, int64_t columns, int64_
   EXPECT_TRUE(kernel.analyse(node).ok()) << last_message();
   Plan plan(process_heap());
   EXPECT_TRUE(make_plan(&plan, kernel, target_of(64), process_heap()).ok()) << last_message();
+  EXPECT_TRUE(check(plan, kernel, target_of(64)).ok()) << last_message();
   Text text(process_heap());
   EXPECT_TRUE(print(text, plan).ok());
   return std::string(text.view());
@@ -589,6 +590,12 @@ TEST(Plan, ProductsStayInTheCaches) {
   EXPECT_NE(large.find("order r0/512 r1 r0; tasks r0 r1; pack p1"), std::string::npos) << large;
   EXPECT_EQ(deep.find(", r1 "), std::string::npos) << deep;
   EXPECT_NE(deep.find("pack p1"), std::string::npos) << deep;
+}
+
+// A range goes by in blocks or in parts of tasks, not both: each task would do all blocks.
+TEST(Plan, BlocksOfRowsAreTasksOnce) {
+  const std::string text = plan_of_product(2048, 2048, 64, 2048);
+  EXPECT_NE(text.find("order r0/1024 r1 r0; tasks r0 r1;"), std::string::npos) << text;
 }
 
 // Plans for many sizes are of few kinds.
