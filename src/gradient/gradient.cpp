@@ -89,30 +89,6 @@ Status Pass::add(Node x, Node dx) {
   return total == nullptr ? last_failure() : gradients_.set(x, total);
 }
 
-// The bits of a number as an integer; null where there is none of so many.
-Node bits_of(Graph& graph, Node x) {
-  const DType d = x->dtype;
-  if (dtype::is_int(d) && !dtype::is_weak(d)) return x;
-  if (!dtype::is_float(d)) return nullptr;
-  for (const DType word : {DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64}) {
-    if (dtype::bits(word) == dtype::bits(d)) return graph.bitcast(x, word);
-  }
-  return nullptr;
-}
-
-// x to the bit, but computed from dy, so that what is computed of it comes after dy and is not what
-// was computed of x before. Where t is 0 or 1, t & (t - 1) is 0; nothing here knows that.
-Node after(Graph& graph, Node x, Node dy) {
-  const Node bits = bits_of(graph, x), late = dy->count() == 0 ? nullptr : bits_of(graph, dy);
-  if (bits == nullptr || late == nullptr) return x;
-  const uop::Dims begin(dy->ndim, 0), one(dy->ndim, 1);
-  const uop::Expr first{&graph, graph.reshape(graph.slice(late, begin, one, one), {})};
-  const uop::Expr t = first & first.like(1);
-  const uop::Expr zero = (t & (t - t.like(1))).cast(bits->dtype);
-  const uop::Expr same = uop::Expr{&graph, bits} | zero.expand(bits->shape());
-  return graph.bitcast(same.n, x->dtype);
-}
-
 Status Pass::flow_through_body(Node call, Node dy) {
   Node body, anew = call;
   if (uop::composite_of(call) == uop::Composite::kCheckpoint) {
@@ -171,7 +147,30 @@ Status Pass::run(Node root, Node seed, Nodes targets) {
   return kOk;
 }
 
+// The bits of a number as an integer; null where there is none of so many.
+Node bits_of(Graph& graph, Node x) {
+  const DType d = x->dtype;
+  if (dtype::is_int(d) && !dtype::is_weak(d)) return x;
+  if (!dtype::is_float(d)) return nullptr;
+  for (const DType word : {DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64}) {
+    if (dtype::bits(word) == dtype::bits(d)) return graph.bitcast(x, word);
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+// Where t is 0 or 1, t & (t - 1) is 0; nothing here knows that. A choice, because gradients flow
+// through it.
+Node after(Graph& graph, Node x, Node late) {
+  if (x == nullptr || late == nullptr) return nullptr;
+  const Node bits = late->count() == 0 ? nullptr : bits_of(graph, late);
+  if (bits == nullptr) return x;
+  const uop::Dims begin(late->ndim, 0), one(late->ndim, 1);
+  const uop::Expr first{&graph, graph.reshape(graph.slice(bits, begin, one, one), {})};
+  const uop::Expr t = first & first.like(1);
+  return where((t & (t - t.like(1))) == 0.0, uop::Expr{&graph, x}, 0.0).n;
+}
 
 Status gradient(Graph& graph, Node y, Node seed, Nodes targets, std::span<Node> out,
                 Unreached unreached) {

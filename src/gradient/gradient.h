@@ -20,4 +20,8 @@ enum class Unreached { kZeros, kNull, kError };
 Status gradient(Graph& graph, Node y, Node seed, Nodes targets, std::span<Node> out,
                 Unreached unreached = Unreached::kZeros);
 
+// x to the bit, but computed from `late`, so that what is computed of it comes after that, and is
+// not what is computed of x elsewhere. Gradients flow to x. Nil absorbs.
+Node after(Graph& graph, Node x, Node late);
+
 }  // namespace aster::gradient

@@ -72,6 +72,28 @@ TEST_P(Checkpoint, GivesTheSameBits) {
   for (size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(plain[i].floats(), checked[i].floats()) << i;
 }
 
+// The gradient of the sum of squares of a gradient.
+TEST_P(Checkpoint, GradientsHaveGradients) {
+  const World world(GetParam());
+  std::vector<float> found[2];
+  for (const bool checkpoints : {false, true}) {
+    Net net(world);
+    T loss, squares, total, slope;
+    std::vector<T> first;
+    net.build(world, checkpoints, &loss, &first);
+    OK(aster_ml_lazy_mul(squares, first[0], first[0]));
+    OK(aster_ml_lazy_sum(total, squares, 0, nullptr, 0));
+    const aster_ml_lazy* const targets[] = {&net.x.x};
+    OK(aster_ml_gradient(slope, total, targets, 1, nullptr));
+    found[checkpoints] = slope.floats();
+  }
+  ASSERT_EQ(found[0].size(), found[1].size());
+  float most = 0;
+  for (float value : found[0]) most = std::max(most, std::fabs(value));
+  for (size_t i = 0; i < found[0].size(); ++i)
+    ASSERT_NEAR(found[0][i], found[1][i], 1e-3f * most) << i;
+}
+
 // What a program of the step holds beside what it is given.
 size_t workspace(bool checkpoints) {
   const World world(false);
