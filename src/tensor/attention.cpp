@@ -9,6 +9,7 @@
 #include "tensor/attention.h"
 #include "tensor/linalg.h"
 #include "tensor/random.h"
+#include "tensor/registry.h"
 #include "tensor/sized.h"
 #include "uop/composite.h"
 
@@ -66,30 +67,6 @@ Node join_heads(Graph& g, Node x) {
   return g.reshape(x, shape);
 }
 
-// matmul(x, y) where each head of y serves a run of those of x: y is not repeated in memory.
-Node product(Graph& g, Node x, Node y, DType dtype, bool grouped) {
-  if (x == nullptr || y == nullptr) return nullptr;
-  const Word run = grouped ? x->dim(x->ndim - 3u) / y->dim(y->ndim - 3u) : 1;
-  if (run == 1) return dot(g, x, y, dtype);
-  return join_heads(g, dot(g, split_heads(g, x, run), split_heads(g, y, 1), dtype));
-}
-
-Node masked(Graph& g, Node scores, const Attention& a, Word first_row, Word first_column) {
-  if (scores == nullptr) return nullptr;
-  const double hidden = -INFINITY;
-  if (a.causal) {
-    const size_t n = scores->ndim;
-    const Expr rows = iota(g, DType::kInt32, scores->shape(), n - 2),
-               columns = iota(g, DType::kInt32, scores->shape(), n - 1);
-    const auto ahead = static_cast<double>(first_row - first_column);
-    const Expr shown = ahead == 0 ? columns <= rows : columns <= rows + ahead;
-    return where(shown, Expr{&g, scores}, hidden).n;
-  }
-  if (a.mask == nullptr) return scores;
-  if (a.mask->dtype != DType::kBool) return binary(g, scores, a.mask, ops::add);
-  return where(g, a.mask, scores, g.constant(scores->dtype, hidden));
-}
-
 Status attend(Node* out, Build& build, const Asked& a) {
   Graph& g = build.graph();
   Node weights = softmax(g, cast(g, attention_scores(g, a), g.strong(a.query->dtype)), -1);
@@ -100,8 +77,10 @@ Status attend(Node* out, Build& build, const Asked& a) {
   if (a.training && a.dropout_p != 0) return kOk;
   const std::array attributes{Word{a.causal}, Word{a.grouped}};
   const std::array operands{a.query, a.key, a.value, a.mask};
-  *out = uop::choose(g, uop::Composite::kAttention, attributes,
-                     Nodes(operands).first(a.mask == nullptr ? 3 : 4), *out);
+  const Nodes given = Nodes(operands).first(a.mask == nullptr ? 3 : 4);
+  *out = build.strict() ? uop::choose(g, uop::Composite::kAttention, attributes, given, *out)
+                        : registry::choose_preferred(build.engine(), uop::Composite::kAttention,
+                                                     attributes, given, *out);
   return *out == nullptr ? last_failure() : kOk;
 }
 
@@ -112,22 +91,43 @@ DType score_dtype(Graph& g, const Attention& a) {
   return dtype::least_upper(dtype::least_upper(own, g.strong(a.key->dtype)), DType::kFloat32);
 }
 
+// y is not repeated in memory.
+Node attention_product(Graph& g, Node x, Node y, DType dtype, bool grouped) {
+  if (x == nullptr || y == nullptr) return nullptr;
+  const Word run = grouped ? x->dim(x->ndim - 3u) / y->dim(y->ndim - 3u) : 1;
+  if (run == 1) return dot(g, x, y, dtype);
+  return join_heads(g, dot(g, split_heads(g, x, run), split_heads(g, y, 1), dtype));
+}
+
+Node attention_shown(Graph& g, Node x, const Attention& a, double hidden, Word first_row,
+                     Word first_column) {
+  if (x == nullptr) return nullptr;
+  if (a.causal) {
+    const size_t n = x->ndim;
+    const Expr rows = iota(g, DType::kInt32, x->shape(), n - 2),
+               columns = iota(g, DType::kInt32, x->shape(), n - 1);
+    const auto ahead = static_cast<double>(first_row - first_column);
+    const Expr shown = ahead == 0 ? columns <= rows : columns <= rows + ahead;
+    return where(shown, Expr{&g, x}, hidden).n;
+  }
+  if (a.mask == nullptr || a.mask->dtype != DType::kBool) return x;
+  return where(g, a.mask, x, g.constant(x->dtype, hidden));
+}
+
 Node attention_scores(Graph& g, const Attention& a, Word first_row, Word first_column) {
   if (a.query == nullptr || a.key == nullptr) return nullptr;
-  const Node products = product(g, a.query, turned(g, a.key), score_dtype(g, a), a.grouped);
+  const Node products =
+      attention_product(g, a.query, turned(g, a.key), score_dtype(g, a), a.grouped);
   const Node scale = g.constant(DType::kWeakFloat,
                                 std::sqrt(static_cast<double>(a.query->dim(a.query->ndim - 1u))));
-  return masked(g, binary(g, products, scale, ops::div), a, first_row, first_column);
+  const Node scores = binary(g, products, scale, ops::div);
+  if (a.mask != nullptr && a.mask->dtype != DType::kBool)
+    return binary(g, scores, a.mask, ops::add);
+  return attention_shown(g, scores, a, -INFINITY, first_row, first_column);
 }
 
 Node attention_sum(Graph& g, Node weights, const Attention& a, DType dtype) {
-  return product(g, weights, a.value, dtype, a.grouped);
-}
-
-Node compose_attention(Graph& g, const Attention& a, Word first_row) {
-  const Node scores = attention_scores(g, a, first_row);
-  if (scores == nullptr) return nullptr;
-  return attention_sum(g, softmax(g, cast(g, scores, g.strong(a.query->dtype)), -1), a);
+  return attention_product(g, weights, a.value, dtype, a.grouped);
 }
 
 }  // namespace aster::tensor

@@ -37,6 +37,17 @@ struct Refusal {
   bool taken() const { return text[0] == '\0'; }
 };
 
+// What a gradient of a form is asked for: that of call's result y on operands, from dy, where
+// needed says so.
+struct Backward {
+  engine::Engine& engine;
+  const Call& call;
+  Nodes operands;
+  Node y, dy;
+  std::span<const bool> needed;
+  std::span<Node> dx;
+};
+
 // An implementation of the library. The first of an operation, or the only one, is the usual node:
 // it has no row.
 struct Form {
@@ -46,8 +57,16 @@ struct Form {
   // A node of the call on operands: not always those of the call. Nil absorbs.
   Node (*build)(engine::Engine& engine, const Call& call, Nodes operands);
   bool usual_gradient;  // that of the usual node, not of what build gives
+  // Null: that. What is needed of a mask is the usual node's in any case.
+  Status (*gradient)(const Backward& of);
+  // Whether it is what "default" takes of a call on the host. Null: never.
+  bool (*preferred)(Words attributes, Nodes operands, Node usual);
 };
 std::span<const Form> forms();
+// Steps of forms: elements first, first + 1, .. of an axis that is counted from the end, x itself
+// where it has one; what a refusal says.
+Node part(Graph& g, Node x, size_t from_end, Word first, Word count);
+void say(Refusal* why, const char* text);
 // The name and meaning of the usual node of an operation.
 const char* usual_name(Composite composite);
 
@@ -130,6 +149,9 @@ struct Registry : uop::Chooser {
 Status registry_of(Registry** out, engine::Engine& engine);
 // The same where the environment says something, once a context.
 Status look_at_environment(engine::Engine& engine);
+// What choose() of uop/composite.h answers, where forms may be preferred by default.
+Node choose_preferred(engine::Engine& engine, Composite composite, Words attributes,
+                      Nodes arguments, Node usual);
 // What the calling thread is known by.
 const void* this_thread();
 

@@ -230,6 +230,14 @@ Status flow_given(const Flow& flow, Graph& g, Node y, Node dy, std::span<const b
 Status flow_chosen(const uop::Chosen& self, Graph& g, Node y, Node dy, std::span<const bool> needed,
                    std::span<Node> dx) {
   const auto& flow = static_cast<const Flow&>(self);
+  const Form* form = flow.implementation.form;
+  if (form != nullptr && form->gradient != nullptr) {
+    const Nodes operands = y->src().subspan(1);
+    const bool masked = operands.size() > 3 && needed[4];
+    if (!masked)
+      return form->gradient(
+          {flow.registry.engine, flow.call, operands, y, dy, needed.subspan(1), dx.subspan(1)});
+  }
   return flow.implementation.given.gradient != nullptr ? flow_given(flow, g, y, dy, needed, dx)
                                                        : flow_usual(flow, g, y, dy, needed, dx);
 }
@@ -307,7 +315,7 @@ Status build_chosen(Node* out, Registry& registry, Implementation& who, const Ca
 
 Status build_status(Node* out, Registry& registry, Implementation& who, const Call& call) {
   if (who.usual) return *out = call.usual, kOk;
-  if (who.form != nullptr && !who.form->usual_gradient) {
+  if (who.form != nullptr && !who.form->usual_gradient && who.form->gradient == nullptr) {
     *out = who.form->build(registry.engine, call, call.operands);
     if (*out == nullptr) return last_failure();
     return check_result(out, registry.engine.graph, who, call.usual);
@@ -342,15 +350,27 @@ Status refuse(const Registry& registry, const Call& call, const char* name) {
                     uop::public_name(call.composite), operands.c_str(), name, all.c_str());
 }
 
-// What "default" takes on a device: what was registered for it.
+bool prefers(const Implementation& who, Words attributes, Nodes operands, Node usual) {
+  return who.form != nullptr && who.form->preferred != nullptr &&
+         who.form->preferred(attributes, operands, usual);
+}
+
+// What "default" takes on a device: what was registered for it, else the form that is preferred on
+// the host.
 Implementation* of_device(const Registry& registry, const Call& call) {
+  Implementation* found = nullptr;
   for (Implementation* each : registry.all) {
-    if (each->composite != call.composite || each->given.device == 0) continue;
+    if (each->composite != call.composite) continue;
+    const bool preferred =
+        prefers(*each, call.attributes, call.operands, call.usual) && device::is_host(call.device);
+    if (each->given.device == 0 && !preferred) continue;
     Refusal why;
     ask(&why, *each, call);
-    if (why.taken()) return each;
+    if (!why.taken()) continue;
+    if (!preferred) return each;
+    found = each;
   }
-  return nullptr;
+  return found;
 }
 
 Status choose_status(Node* out, Registry& registry, const Policy& policy, const Call& call) {
@@ -425,7 +445,8 @@ Node choose_implementation(uop::Chooser& self, Composite composite, Words attrib
   const Policy policy = registry.policy_of(composite);
   if (policy.kind <= PolicyKind::kDefault) {
     const bool any = std::ranges::any_of(registry.all, [&](const Implementation* each) {
-      return each->composite == composite && each->given.device != 0;
+      return each->composite == composite &&
+             (each->given.device != 0 || prefers(*each, attributes, arguments, usual));
     });
     if (!any) return usual;
   }
@@ -433,6 +454,13 @@ Node choose_implementation(uop::Chooser& self, Composite composite, Words attrib
   const Call call(registry.engine, composite, attributes, arguments, usual);
   Node out = nullptr;
   return choose_status(&out, registry, policy, call).ok() ? out : nullptr;
+}
+
+Node choose_preferred(engine::Engine& engine, Composite composite, Words attributes,
+                      Nodes arguments, Node usual) {
+  Registry* registry = nullptr;
+  if (!registry_of(&registry, engine).ok()) return nullptr;
+  return choose_implementation(*registry, composite, attributes, arguments, usual);
 }
 
 void destroy_flow(Context& context, Flow* flow) {
