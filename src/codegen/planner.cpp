@@ -432,7 +432,7 @@ class Planner {
 
   void choose_tiles(int at) {
     Nest& own = nest(at);
-    shared_ = -1;
+    shared_ = -1, through_ = false;
     if (!segment(at).children.empty() || plan(at).items != 0) return;
     if (segment(at).folds.empty()) {
       // A square of rows read across is transposed in registers, if what is done to its elements is
@@ -608,7 +608,8 @@ class Planner {
       int best = -1;
       double most = 0;
       for (int range : kernel_.segments[static_cast<size_t>(body.segment)].ranges) {
-        const double saved = reuse(body, range, v, n);
+        double saved = reuse(body, range, v, n);
+        if (saved > 0 && reads_through(kernel_, body, range, m_)) saved = 0, through_ = true;
         if (saved > most && kernel_.size(range) > 1 && own.copies(range) == 1)
           most = saved, best = range;
       }
@@ -775,7 +776,7 @@ class Planner {
       // used them up.
       int64_t used = static_cast<int64_t>(body.roots.size());
       for (int i = 0; i < nest(at).tile_count; ++i) used *= nest(at).tiles[i].copies;
-      const int64_t want = body.operations > m_.heavy ? 2 : 8;
+      const int64_t want = body.operations > m_.heavy ? 2 : through_ ? 4 : 8;
       const int64_t copies =
           std::min(std::max<int64_t>(want / used, 1), kernel_.size(v) / fold.lanes);
       add_tile(fold, v, floor_power_of_two(copies));
@@ -976,6 +977,7 @@ class Planner {
   int pixels_ = -1;  // of a root vectorised along its filters: what it would be vectorised along
   RangeSet sharing_ = 0;  // of a root with turned columns: what a panel of them serves
   int shared_ = -1;       // of a segment with a tile of windows: what these overlap along
+  bool through_ = false;  // whether its folds read an operand from memory, row behind row
   bool overlap_ = true;   // whether steps of the segment at hand may be moved back
 };
 

@@ -29,6 +29,9 @@ struct Work {
   double flops = 0, bytes = 0;
 };
 void add_work(Work* out, const Kernel& kernel, const Region& region);
+
+// Whether folds read an operand from memory that lies along a range, and little beside it.
+bool reads_through(const Kernel& kernel, const Region& region, int range, const Machine& machine);
 Work work_of(const Kernel& kernel);
 
 // Bytes of the register lane that holds a value of node: narrow floats are computed in float,

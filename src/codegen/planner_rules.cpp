@@ -6,17 +6,30 @@
 
 namespace aster::codegen {
 
+// Bytes that an access touches.
+static double bytes_of(const Kernel& kernel, const Access& a) {
+  const DType dtype = a.store ? a.node->src(2)->dtype : a.node->dtype;
+  double bytes = static_cast<double>(dtype::size(dtype));
+  for (int range = 0; range < kMaxRanges; ++range) {
+    if (has(a.ranges, range)) bytes *= static_cast<double>(kernel.size(range));
+  }
+  return bytes;
+}
+
 void add_work(Work* out, const Kernel& kernel, const Region& region) {
   const size_t stores = region.folds ? 0 : region.roots.size();
   out->flops += region.iterations * (region.operations - static_cast<double>(stores));
+  for (const Access& a : region.accesses) out->bytes += bytes_of(kernel, a);
+}
+
+bool reads_through(const Kernel& kernel, const Region& region, int range, const Machine& m) {
+  double most = 0, beside = 0;
   for (const Access& a : region.accesses) {
-    double elements = 1;
-    for (int range = 0; range < kMaxRanges; ++range) {
-      if (has(a.ranges, range)) elements *= static_cast<double>(kernel.size(range));
-    }
-    const DType dtype = a.store ? a.node->src(2)->dtype : a.node->dtype;
-    out->bytes += elements * static_cast<double>(dtype::size(dtype));
+    double bytes = bytes_of(kernel, a);
+    if (has(a.ranges, range) && bytes > most) std::swap(bytes, most);
+    beside += bytes;
   }
+  return most > m.far && beside < m.beside;
 }
 
 bool fits_int32(Node node) {

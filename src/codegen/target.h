@@ -50,6 +50,10 @@ struct Machine {
   double filter_terms = 30, filled = 0.8;
   int64_t pack_filters = 4, pack_inside = 12;
   double pack_bytes = 64 << 10;
+  // An operand of more bytes than `far` comes from memory, in the order in which it lies there if
+  // what is read beside it has fewer than `beside`: rows of dot products that lie apart take up to
+  // 2.6 times as long (bench/attention.py, decode).
+  double far = 4 << 20, beside = 32 << 10;
   int64_t pack_rows = 48;  // that are enough to share one which turns columns
   int64_t pack_tasks = 8;
   // Operations behind the folds of a tile, in all copies together, from which on a loop stands for

@@ -598,6 +598,25 @@ TEST(Plan, BlocksOfRowsAreTasksOnce) {
   EXPECT_NE(text.find("order r0/1024 r1 r0; tasks r0 r1;"), std::string::npos) << text;
 }
 
+// Products of a row with rows that come from memory take these as they lie there, one behind the
+// other; those of a cache lie beside each other.
+TEST(Plan, RowsFromMemoryGoByInOrder) {
+  const auto plan_of = [](int64_t heads, int64_t keys) {
+    Suite s;
+    Node h = s.range(0, heads), j = s.range(1, keys), e = s.range(2, 128);
+    Node q = s.load(s.param(0, kF32, heads * 128), s.at({{h, 128}, {e, 1}}));
+    Node k =
+        s.load(s.param(1, kF32, heads * keys * 128), s.at({{h, keys * 128}, {j, 128}, {e, 1}}));
+    Node sum = s.fold(Op::kAdd, s.op(Op::kMul, q, k), {e});
+    Node out = s.param(2, kF32, heads * keys), at = s.at({{h, keys}, {j, 1}});
+    return planned(s.graph.sink(std::array{s.store(out, at, sum, {h, j})}), target_of(64));
+  };
+  const std::string far = plan_of(12, 4096), near = plan_of(2, 512);
+  EXPECT_EQ(far.find("tile r1"), std::string::npos) << far;
+  EXPECT_NE(far.find("vector r2 16; tile r2 4;"), std::string::npos) << far;
+  EXPECT_NE(near.find("tile r1 4"), std::string::npos) << near;
+}
+
 // Plans for many sizes are of few kinds.
 TEST(Plan, GeneralPlansAreFew) {
   std::map<int, int> kinds;
