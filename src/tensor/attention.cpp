@@ -96,6 +96,18 @@ Node attention_product(Graph& g, Node x, Node y, DType dtype, bool grouped) {
   if (x == nullptr || y == nullptr) return nullptr;
   const Word run = grouped ? x->dim(x->ndim - 3u) / y->dim(y->ndim - 3u) : 1;
   if (run == 1) return dot(g, x, y, dtype);
+  if (x->dim(x->ndim - 2u) == 1 && x->ndim == y->ndim) {  // the rows of a run are a matrix
+    Dims rows(x->shape());
+    rows[x->ndim - 2u] = run;
+    rows[x->ndim - 3u] /= run;
+    // In memory: what follows has heads one behind the other, and would read y again for each.
+    const Node products = g.contiguous(dot(g, g.reshape(x, rows), y, dtype));
+    if (products == nullptr) return nullptr;
+    Dims heads(products->shape());
+    heads[x->ndim - 2u] = 1;
+    heads[x->ndim - 3u] *= run;
+    return g.reshape(products, heads);
+  }
   return join_heads(g, dot(g, split_heads(g, x, run), split_heads(g, y, 1), dtype));
 }
 

@@ -138,3 +138,16 @@ def test_gradients_of_masks_and_of_gradients(form):
     y, p = in_double(q, k, v, bias)
     dp = 2 * y @ np.swapaxes(v, -1, -2)
     np.testing.assert_allclose(slope, (p * (dp - (dp * p).sum(-1, keepdims=True)))[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_one_row_of_heads_in_groups(batch):
+    q, k, v = normal(*batch, 8, 1, 16), normal(*batch, 2, 300, 16), normal(2, 300, 12, seed=3)
+    tensors = [Tensor(x) for x in (q, k, v)]
+    y = tensors[0].scaled_dot_product_attention(*tensors[1:], enable_gqa=True)
+    expected, p = in_double(q, k, np.broadcast_to(v, (*batch, 2, 300, 12)))
+    np.testing.assert_allclose(y.numpy(), expected, atol=3e-6)
+    slopes = y.sum().gradient(*tensors)
+    total = p.reshape(-1, 2, 4, 300).sum((0, 2))
+    np.testing.assert_allclose(slopes[2].numpy(), np.repeat(total[..., None], 12, -1), atol=3e-5)
+    assert [x.shape for x in slopes] == [x.shape for x in tensors]
