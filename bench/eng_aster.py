@@ -31,14 +31,6 @@ def conv(p, x):
     return x.conv2d(p["w"], p["b"], padding=1)
 
 
-def attention(p, q, k, v):
-    return (q @ k.permute(0, 1, 3, 2) * q.shape[-1] ** -0.5).softmax() @ v
-
-
-def causal(p, q, k, v):
-    return (q @ k.permute(0, 1, 3, 2) * q.shape[-1] ** -0.5 + p["mask"]).softmax() @ v
-
-
 def chain(p, x, y):
     for _ in range(100):
         x = x + y
@@ -77,8 +69,6 @@ FUNCTIONS = {
     "conv3x3_n8c128": conv,
     "dwconv3x3": lambda p, x: x.conv2d(p["w"], p["b"], padding=1, groups=x.shape[1]),
     "maxpool3s2": lambda p, x: x.max_pool2d(3, 2, padding=1),
-    "attention": attention,
-    "attn_causal": causal,
     "mlp_b1": perceptron,
     "mlp_b128": perceptron,
     "chain100": chain_of_kernels,
@@ -91,7 +81,9 @@ FUNCTIONS = {
     "permute_0213": lambda p, x: x.permute(0, 2, 1, 3).contiguous(),
 }
 # Rows of front.py.
-BY_PACKAGE = "train_char resnet18_b1 gpt2_prefill128 gpt2_decode cumsum_4096 gather_rows".split()
+BY_PACKAGE = (
+    "train_char resnet18_b1 gpt2_prefill128 gpt2_decode cumsum_4096 gather_rows attention attn_causal"
+).split()
 # Training steps: logits and the rate of Adam.
 TRAINED = {"train_digits": (digits, 0.003), "train_conv": (conv_net, 0.001),
            "train_mlp": (perceptron, 0.001)}
@@ -144,9 +136,6 @@ class Engine:
         with self.context:
             arguments = [tensor(v) for v in inputs.values()]
             p = {k: tensor(v) for k, v in parameters.items()}
-            if name == "attn_causal":
-                length = inputs["q"].shape[2]
-                p["mask"] = tensor(np.triu(np.full((length, length), -np.inf, np.float32), 1))
             realize(*arguments, *p.values())
             if name == "chain100_eager":
                 return self.eager_chain(*arguments)
