@@ -230,14 +230,16 @@ Status Blocks::block(Word first, Word count) {
 }  // namespace
 
 void refuse_tiled(Refusal* why, Context&, const Call& call) {
-  if (rows_of(call) < 2 * kPart) say(why, "fewer than 128 rows are one tile");
+  if (rows_of(call) < 2 * kPart) return say(why, "fewer than 128 rows are one tile");
+  if (columns_of(call) == 0 || call.usual->count() == 0) say(why, "there are no scores");
 }
 
 bool prefer_tiled(Words attributes, Nodes operands, Node usual) {
   const Node q = operands[0], k = operands[1];
   const Word rows = q->dim(q->ndim - 2u), columns = k->dim(k->ndim - 2u);
   const bool causal = attributes[0] != 0;
-  return rows >= 2 * kPart && part_of(usual, causal, rows, columns, kTiles) < rows;
+  return rows >= 2 * kPart && columns > 0 && usual->count() > 0 &&
+         part_of(usual, causal, rows, columns, kTiles) < rows;
 }
 
 Node tiled(engine::Engine& engine, const Call& call, Nodes operands) {
@@ -257,7 +259,8 @@ Status tiled_gradient(const Backward& of) { return Blocks(of).run(); }
 // ---- Keys block by block ----
 
 void refuse_streaming(Refusal* why, Context&, const Call& call) {
-  if (columns_of(call) < 2 * kPart) say(why, "fewer than 128 keys are one block");
+  if (columns_of(call) < 2 * kPart) return say(why, "fewer than 128 keys are one block");
+  if (call.usual->count() == 0) say(why, "there are no scores");
 }
 
 // The sums so far are scaled down as a greater score comes. No more scores than those of a block

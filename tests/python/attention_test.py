@@ -151,3 +151,17 @@ def test_one_row_of_heads_in_groups(batch):
     total = p.reshape(-1, 2, 4, 300).sum((0, 2))
     np.testing.assert_allclose(slopes[2].numpy(), np.repeat(total[..., None], 12, -1), atol=3e-5)
     assert [x.shape for x in slopes] == [x.shape for x in tensors]
+
+
+@pytest.mark.parametrize("heads,keys,width", [(2, 0, 8), (0, 200, 8), (2, 200, 0)])
+def test_nothing_to_attend_to(heads, keys, width):
+    q, k = Tensor(normal(heads, 200, 8)), Tensor(normal(heads, keys, 8))
+    v = Tensor(normal(heads, keys, width))
+    y = q.scaled_dot_product_attention(k, v, is_causal=True)
+    slopes = y.sum().gradient(q, k, v)
+    assert y.shape == (heads, 200, width)
+    assert [x.numpy().shape for x in slopes] == [x.shape for x in (q, k, v)]
+    for form in ("tiled", "streaming"):
+        with registry.policies(attention=f"force={form}"):
+            with pytest.raises(NotImplementedError, match="there are no scores|fewer than 128"):
+                q.scaled_dot_product_attention(k, v, is_causal=True)
