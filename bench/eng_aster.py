@@ -82,7 +82,8 @@ FUNCTIONS = {
 }
 # Rows of front.py.
 BY_PACKAGE = (
-    "train_char resnet18_b1 gpt2_prefill128 gpt2_decode cumsum_4096 gather_rows attention attn_causal"
+    "train_char resnet18_b1 gpt2_prefill128 gpt2_decode cumsum_4096 gather_rows attention "
+    "attn_causal"
 ).split()
 # Training steps: logits and the rate of Adam.
 TRAINED = {"train_digits": (digits, 0.003), "train_conv": (conv_net, 0.001),
