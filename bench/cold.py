@@ -6,9 +6,10 @@ to running (rendering, compiling, loading), of CPU time in the compiler's proces
 distinct kernels; the least time of later steps.
 
   bench/cold.py [--only conv_net,cat_250,...] [--package FOLDER] [--compilers gcc,clang,llvm]
-                [--cores 1,2]
+                [--cores 1,2] [--tiers off,auto]
 
-Of each row one run for every compiler and number of cores that are named. LLVM compiles in the
+Of each row one run for every compiler, number of cores and value of ASTER_ML_TIERS that are named;
+`begun` counts launches of kernels that began without machine code. LLVM compiles in the
 process: its share is in compile_s and in cpu_s, which is what the step took of all cores. Two
 libraries are compared with two runs: FOLDER is where `aster_ml` lies, build/release/python by
 default.
@@ -194,6 +195,14 @@ def gradient(nodes):
     return prepare
 
 
+def tiny():
+    """One small expression, the first of its process."""
+    from aster_ml import Tensor
+
+    x = Tensor([i / 100 for i in range(1000)]).realize()
+    return lambda: (x.sqrt() + (x * 2 + 1).exp().sin()).realize()
+
+
 def kernels(count):
     """So many distinct kernels in one schedule, of every kind that networks have, each on memory of
     its own: elementwise, sums and maxima of rows and of columns, softmax, normalisation, scans,
@@ -245,6 +254,7 @@ ROWS = {
     **{f"gradient_{n}": gradient(n) for n in (1000, 3000, 10000, 30000, 100000)},
     "views_100": views(100),
     "kernels_500": kernels(500),
+    "tiny": tiny,
 }
 MODELS = ("conv_net", "transformer_12", "resnet18", "efficientnet_b0")
 
@@ -285,6 +295,8 @@ def row(name):
         "schedules": delta["schedule_misses"],
         "launches": delta["kernels_launched"],
         "kernels": delta["kernels_compiled"] + delta["kernels_cached"],
+        "tiers": os.environ.get("ASTER_ML_TIERS", ""),
+        "begun": delta["kernels_begun"],
     }), flush=True)
 
 
@@ -294,6 +306,7 @@ def main():
     parser.add_argument("--package", default=os.path.join(ROOT, "build", "release", "python"))
     parser.add_argument("--compilers", default="", help="values of ASTER_ML_CC")
     parser.add_argument("--cores", default="", help="that each run may use")
+    parser.add_argument("--tiers", default="", help="values of ASTER_ML_TIERS")
     parser.add_argument("--row", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.row:
@@ -301,13 +314,16 @@ def main():
     names = arguments.only.split(",") if arguments.only else ROWS
     compilers = arguments.compilers.split(",") if arguments.compilers else [None]
     cores = [int(n) for n in arguments.cores.split(",")] if arguments.cores else [None]
-    for name, compiler, count in itertools.product(names, compilers, cores):
-        run(name, arguments.package, compiler, count)
+    tiers = arguments.tiers.split(",") if arguments.tiers else [None]
+    for row_of_run in itertools.product(names, compilers, cores, tiers):
+        run(arguments.package, *row_of_run)
 
 
-def run(name, package, compiler, cores):
+def run(package, name, compiler, cores, tiers):
     """In a process of its own, with a cache of its own."""
     chosen = {} if compiler is None else {"ASTER_ML_CC": compiler}
+    if tiers is not None:
+        chosen["ASTER_ML_TIERS"] = tiers
     allowed = sorted(os.sched_getaffinity(0))[:cores]
     with tempfile.TemporaryDirectory(prefix="aster-cold-") as folder:
         environment = {**os.environ, **chosen, "ASTER_ML_CACHE_DIR": folder,

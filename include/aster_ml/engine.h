@@ -46,6 +46,10 @@ typedef struct aster_ml_engine_counters {
   uint64_t kernels_sized;
   uint64_t host_kernels;        /* launches that the host did for a device that could not */
   uint64_t kernels_interpreted; /* of kernels_scheduled: those that the compiler refused alone */
+  /* of kernels_scheduled: those that began without machine code while that was compiled
+   * (ASTER_ML_TIERS), and those that were to, but waited, as their programs cannot be run so */
+  uint64_t kernels_begun;
+  uint64_t kernels_waited;
 } aster_ml_engine_counters;
 
 /* Reads the counters; struct_size tells how many of them. Errors: ARGUMENT. */
@@ -96,6 +100,9 @@ typedef struct aster_ml_launch {
   uint64_t held_bytes; /* that the context holds from its allocator */
   int32_t device;      /* that ran it */
   int32_t operands;    /* pieces of memory that it reads and writes */
+  int32_t tier;        /* 0: machine code, or what is compiled into the library; 1: a kernel that is
+                        * run without, as that is being compiled or the compiler refused it */
+  int32_t reserved;
 } aster_ml_launch;
 typedef void (*aster_ml_launch_function)(void *self, const aster_ml_launch *launch);
 

@@ -32,12 +32,13 @@ namespace aster::codegen {
 // (program::write_declarations). It runs tasks [begin, end) of its outermost loop; tasks are
 // independent, write disjoint memory and give the same bits however they are grouped.
 struct Rendered {
-  explicit Rendered(Memory& memory) : code(memory), sizes(memory) {}
+  explicit Rendered(Memory& memory) : code(memory), module(memory), sizes(memory) {}
   char name[64] = {};   // r_<hash>: of kernel, plan and target; s_<hash>: one that takes sizes
   char title[64] = {};  // what it computes, for people (title.h)
   program::RenderedC code;
-  bool at_hand = false;  // by its name: there is no code here (SizeClasses)
-  Vec<int64_t> sizes;    // that it is to be called with
+  program::Module module;  // what it was written from; empty where that was not made
+  bool at_hand = false;    // by its name: there is no code here (SizeClasses)
+  Vec<int64_t> sizes;      // that it is to be called with
   int64_t tasks = 1;
   double task_flops = 0;  // estimates: operations and bytes of one task
   double task_bytes = 0;

@@ -142,7 +142,9 @@ Status write_own(Rendered& out, const Kernel& kernel, const Plan& plan, const Ta
   ASTER_TRY(lower_program(&module, out.name, kernel, plan, target, memory));
   if (from_outside) ASTER_TRY(program::verify(module, {true}));
   out.code.scratch_bytes = program::scratch_bytes(module.programs.back());
-  return out.at_hand ? kOk : render_module(out.code, module, target);
+  if (!out.at_hand) ASTER_TRY(render_module(out.code, module, target));
+  out.module = std::move(module);
+  return kOk;
 }
 
 // Unless its code is at hand. *taken: the plan that it has.
@@ -154,7 +156,10 @@ Status write_shared(Rendered& out, const Plan** taken, Plan* general, const Kern
   if (!out.sizes.empty()) {
     *taken = general;
     out.code.scratch_bytes = program::scratch_bytes(module.programs.back());
-    return out.at_hand ? kOk : render_module(out.code, module, target);
+    if (out.at_hand) return kOk;  // and the module is of these sizes
+    ASTER_TRY(render_module(out.code, module, target));
+    out.module = std::move(module);
+    return kOk;
   }
   out.at_hand = classes.is_at_hand(out.name);
   // Of code that is at hand, the program tells how much scratch memory it needs.

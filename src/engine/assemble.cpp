@@ -7,6 +7,7 @@
 #include "engine/sides.h"
 #include "runtime/cpu/machine.h"
 #include "runtime/reference/evaluate.h"
+#include "runtime/tiers.h"
 
 namespace aster::engine {
 namespace {
@@ -105,6 +106,20 @@ Status interpret_kernel(Launch* launch, Executable* exe, Heap& heap, Graph& grap
   return kOk;
 }
 
+// A kernel that begins without machine code, or else what it waited for: *function.
+Status begin_kernel(Launch* launch, void** function, Executable* exe, Context& context,
+                    const codegen::Rendered& kernel, const runtime::Request& request) {
+  const SavedError before;
+  ASTER_TRY(new_plan(launch, exe, context.heap()));
+  const Status begun = runtime::begin_by_strips(launch->plan, kernel, request.later);
+  if (begun.code != ASTER_ML_UNSUPPORTED) return begun;
+  before.restore();
+  launch->plan = nullptr;
+  ASTER_TRY(runtime::finish_on_host(context, request.later));
+  *function = request.later->load(std::memory_order_acquire);
+  return kOk;
+}
+
 // Temporaries that only the host touches lie in its memory.
 void keep_on_host(Executable* exe, const Schedule& schedule, const Kernels& on_device) {
   for (Slot& slot : exe->slots) {
@@ -188,8 +203,14 @@ class Assembly {
     const double tasks = static_cast<double>(one.tasks);
     info->work = estimate(tasks * one.task_flops, tasks * one.task_bytes);
     std::memcpy(info->title, one.title, sizeof(info->title));
-    void* const function = kernels.requests[number].function;
-    if (function == nullptr) {
+    const runtime::Request& request = kernels.requests[number];
+    void* function = request.function;
+    if (function == nullptr && request.later != nullptr) {
+      ASTER_TRY(begin_kernel(launch, &function, &exe_, engine_.context, one, request));
+      ++(launch->plan != nullptr ? engine_.counters.kernels_begun
+                                 : engine_.counters.kernels_waited);
+    }
+    if (function == nullptr && launch->plan == nullptr) {
       ++engine_.counters.kernels_interpreted;
       return interpret_kernel(launch, &exe_, engine_.context.heap(), graph_, item,
                               kernels.device->target);
@@ -197,7 +218,7 @@ class Assembly {
     if (away) {
       launch->kind = LaunchKind::kDevice;
       launch->kernel = function;
-    } else {
+    } else if (launch->plan == nullptr) {
       std::memcpy(&launch->function, &function, sizeof(launch->function));
       need_scratch(launch, one.code.scratch_bytes);
     }
@@ -216,6 +237,7 @@ class Assembly {
     if (!one.sizes.empty()) ++engine_.counters.kernels_sized;
     launch->nanoseconds = tasks * std::max(one.task_flops / machine::kFlopsPerNanosecond,
                                            one.task_bytes / machine::kBytesPerNanosecond);
+    if (launch->plan != nullptr) launch->plan->nanoseconds = launch->nanoseconds;
     return kOk;
   }
 

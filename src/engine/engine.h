@@ -92,7 +92,7 @@ struct Run {
   // The same of what runs elsewhere.
   Run on(int32_t other) const { return {trace, context, interrupt, other, replayed}; }
   // Behind a launch that began at start, in nanoseconds.
-  void tell(const LaunchInfo& info, size_t operands, uint64_t start) const;
+  void tell(const LaunchInfo& info, size_t operands, uint64_t start, bool by_strips = false) const;
 };
 uint64_t nanoseconds();
 

@@ -7,6 +7,7 @@
 #include "engine/tracer.h"
 #include "runtime/cpu/machine.h"
 #include "runtime/reference/interpret.h"
+#include "runtime/tiers.h"
 
 namespace aster::engine {
 namespace {
@@ -134,7 +135,7 @@ uint64_t Replayed::stamp() const {
   return sum;
 }
 
-void Run::tell(const LaunchInfo& info, size_t operands, uint64_t start) const {
+void Run::tell(const LaunchInfo& info, size_t operands, uint64_t start, bool by_strips) const {
   aster_ml_launch launch{};
   launch.struct_size = sizeof(launch);
   launch.replayed = replayed ? 1 : 0;
@@ -145,6 +146,7 @@ void Run::tell(const LaunchInfo& info, size_t operands, uint64_t start) const {
   launch.held_bytes = context.heap().bytes_now();
   launch.device = device;
   launch.operands = static_cast<int32_t>(operands);
+  launch.tier = by_strips ? 1 : 0;
   trace.function(trace.self, &launch);
 }
 
@@ -168,10 +170,11 @@ namespace {
     const bool looks = tracer != nullptr && tracer->looks();
     if (looks) tracer->before(exe, i, pointers + item.first_operand);
     const uint64_t start = run.traced() ? nanoseconds() : 0;
+    const bool by_strips = item.plan != nullptr && runtime::goes_by_strips(*item.plan);
     const bool done = launch_one(exe, item, pointers + item.first_operand, scratch, threads,
                                  may_stop ? &run.interrupt : nullptr);
     if (!done) return wrote ? Ran::kWriting : Ran::kPart;
-    if (run.traced()) run.tell(exe.infos[i], item.operand_count, start);
+    if (run.traced()) run.tell(exe.infos[i], item.operand_count, start, by_strips);
     if (looks) tracer->after(exe, i, pointers + item.first_operand);
   }
   return Ran::kAll;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/tune.h"
+#include "runtime/tiers.h"
 
 namespace aster::engine {
 namespace {
@@ -49,12 +50,13 @@ class Maker {
     return kOk;
   }
 
-  Status load(const Arena& scratch_memory) {
+  Status load(const Schedule& schedule, const Arena& scratch_memory) {
     const bool by_kernel = engine_.context.options().no_fallback == 0;
     for (uint32_t i = 0; i < kernels_.requests.size(); ++i) {
       if (!by_kernel || !engine_.refused.contains(key_of(i))) ASTER_TRY(wanted_.push(i));
     }
     if (kernels_.requests.empty()) return kOk;
+    if (by_kernel && on_host() && runtime::has_tiers()) ASTER_TRY(choose_tiers(schedule));
     const SavedError before;
     Status loaded = wanted_.empty()
                         ? ASTER_FAIL(kCOMPILE, "the compiler refused these kernels before")
@@ -92,6 +94,23 @@ class Maker {
                     runtime::cpu::NameHash()(kernels_.rendered[i].name));
   }
 
+  // Which kernels may begin without machine code: what all launches of one take so is less than
+  // what a compiler takes.
+  Status choose_tiers(const Schedule& schedule) {
+    Vec<double> taken(memory_);
+    ASTER_TRY(taken.resize(kernels_.requests.size(), 0.0));
+    for (const Item& item : schedule.items) {
+      const uint32_t* const number = kernels_.numbers.find(item.kernel);
+      if (number != nullptr && item.kind == ItemKind::kKernel)
+        taken[*number] += runtime::strips_nanoseconds(kernels_.rendered[*number]);
+    }
+    for (size_t i = 0; i < taken.size(); ++i) {
+      kernels_.requests[i].may_wait =
+          !kernels_.rendered[i].module.programs.empty() && taken[i] <= runtime::kMostByStrips;
+    }
+    return kOk;
+  }
+
   // Some of the kernels at once.
   Status load(std::span<const uint32_t> which) {
     Vec<runtime::Request> some(memory_);
@@ -99,8 +118,10 @@ class Maker {
     runtime::LoadCounts counts;
     ASTER_TRY(
         device_.load(&exe_.code, &counts, device_, engine_.context, {some.data(), some.size()}));
-    for (size_t i = 0; i < which.size(); ++i)
+    for (size_t i = 0; i < which.size(); ++i) {
       kernels_.requests[which[i]].function = some[i].function;
+      kernels_.requests[which[i]].later = some[i].later;
+    }
     engine_.counters.kernels_compiled += counts.compiled;
     engine_.counters.kernels_cached += counts.found;
     return kOk;
@@ -162,7 +183,7 @@ Status make_kernels(Kernels* kernels, Executable* exe, Engine& engine, Graph& sc
   kernels->device = &device;
   Maker maker(*kernels, exe, engine);
   ASTER_TRY(maker.render(scratch, schedule, others));
-  return maker.load(scratch_memory);
+  return maker.load(schedule, scratch_memory);
 }
 
 }  // namespace aster::engine

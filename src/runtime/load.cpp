@@ -33,6 +33,7 @@ class HostSources {
       if (one.at_hand ? !first : one.code.llvm != ir) continue;
       ASTER_TRY(which.push(i));
       ASTER_TRY(add(one));
+      sources.back().later = kernels[i].may_wait;
     }
     declarations.clear();
     ASTER_TRY(codegen::program::write_declarations(declarations, {codes_.data(), codes_.size()},
@@ -104,6 +105,7 @@ Status host_device(const Device** out, Context& context) {
   ASTER_TRY(state(context, &runtime));
   cpu::KernelLibrary* library = nullptr;
   ASTER_TRY(kernel_library(context, &library));
+  ASTER_TRY(library->collect());
   const bool llvm = library->llvm() != nullptr;
   const cpu::CompilerInfo* compiler = nullptr;
   if (!llvm) ASTER_TRY(library->compiler(&compiler));
@@ -131,19 +133,31 @@ Status load_on_host(Loaded* held, LoadCounts* counts, const Device& device, Cont
     ASTER_TRY(request.run(kernels, ir, ir == llvm));
     if (request.sources.empty()) continue;
     Vec<void*> functions(context.heap());
+    Vec<const cpu::LaterCode*> later(context.heap());
     ASTER_TRY(functions.resize(request.sources.size(), nullptr));
+    ASTER_TRY(later.resize(request.sources.size(), nullptr));
     cpu::KernelSet* set = nullptr;
     cpu::CompileStats stats;
     const cpu::UnitDeclarations units = {&request, HostSources::write_unit};
     ASTER_TRY(library->load(request.declarations.view(),
                             {request.sources.data(), request.sources.size()},
-                            {functions.data(), functions.size()}, &set, &stats, ir, &units));
+                            {functions.data(), functions.size()}, &set, &stats, ir, &units,
+                            {later.data(), later.size()}));
     ASTER_TRY(held->sets.push(set));
-    for (size_t i = 0; i < functions.size(); ++i) kernels[request.which[i]].function = functions[i];
+    for (size_t i = 0; i < functions.size(); ++i) {
+      kernels[request.which[i]].function = functions[i];
+      kernels[request.which[i]].later = later[i];
+    }
     counts->compiled += static_cast<uint64_t>(stats.compiled);
     counts->found += static_cast<uint64_t>(stats.cached + stats.reused);
   }
   return kOk;
+}
+
+Status finish_on_host(Context& context, const cpu::LaterCode* code) {
+  cpu::KernelLibrary* library = nullptr;
+  ASTER_TRY(kernel_library(context, &library));
+  return library->finish(code);
 }
 
 aster_ml_code code_for(const Device& device) {

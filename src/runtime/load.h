@@ -22,7 +22,10 @@ class Loaded {
 struct Request {
   const codegen::Rendered* kernel;
   uint32_t operands;
-  void* function = nullptr;  // is filled in; null: beyond the device
+  void* function = nullptr;  // is filled in; null: beyond the device, or being compiled
+  // Of the host: whether it may be compiled while others run, and then where its code will be.
+  bool may_wait = false;
+  const cpu::LaterCode* later = nullptr;
 };
 
 struct LoadCounts {
@@ -42,6 +45,8 @@ aster_ml_code code_for(const Device& device);
 // UNSUPPORTED (all are beyond the device); CANCELLED, MEMORY, DEVICE.
 Status load_on_host(Loaded* held, LoadCounts* counts, const Device& device, Context& context,
                     std::span<Request> kernels);
+// When what is being compiled is done, well or not. Errors: CANCELLED.
+Status finish_on_host(Context& context, const cpu::LaterCode* code);
 Status load_by_backend(Loaded* held, LoadCounts* counts, const Device& device, Context& context,
                        std::span<Request> kernels);
 

@@ -35,9 +35,13 @@ constexpr const char* kPasses[] = {PASSES("instcombine<no-verify-fixpoint>"),
 // Some twenty kernels, a fifth of a second: each unit has the functions that its kernels call,
 // which many small ones would compile again and again.
 constexpr size_t kUnitBytes = size_t{256} << 10;
+// Some five, so that the first are soon there.
+constexpr size_t kLaterBytes = size_t{64} << 10;
 enum : int { kLevel = 2, kPic = 2, kSmallCode = 3, kObjectFile = 1, kReturnStatus = 2 };
 
 constinit Mutex init_mutex;
+constinit Mutex open_mutex;  // of a library that several threads may be the first to use
+constinit std::atomic<bool> has_compiled{false};
 
 bool take_functions(Llvm* out, void* library) {
   bool all = true;
@@ -271,7 +275,10 @@ Status llvm_compile(void* self, const CpuFeatures& features,
                     std::span<const std::string_view> sources, std::span<Vec<uint8_t>> objects,
                     Memory& memory, const Patience& patience) {
   Llvm& llvm = *static_cast<Llvm*>(self);
-  if (!llvm.is_open) ASTER_TRY(open_known(&llvm));
+  {
+    const MutexLock lock(open_mutex);
+    if (!llvm.is_open) ASTER_TRY(open_known(&llvm));
+  }
   Text names(memory);
   write_llvm_features(names, features);
   const char* const feature_text = names.c_str();
@@ -288,12 +295,22 @@ Status llvm_compile(void* self, const CpuFeatures& features,
   }
   const auto run = [](void* all, int64_t task) { static_cast<Job*>(all)[task].run(); };
   pool::run(static_cast<int>(jobs.size()), static_cast<int64_t>(jobs.size()), run, jobs.data());
+  has_compiled.store(true, std::memory_order_release);
   Status status;
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (status.ok()) status = finish(jobs[i], &objects[i]);
     if (jobs[i].object != nullptr) llvm.LLVMDisposeMemoryBuffer(jobs[i].object);
   }
   return status;
+}
+
+// LLVM makes objects that end with the process where it first needs them, and by then nobody may
+// use it any more. What compiles once has most of them, so it is used beside the context's thread
+// only after that, and never while the process exits.
+bool llvm_may_wait(void*) {
+  if (!has_compiled.load(std::memory_order_acquire)) return false;
+  Background::stop_at_exit();
+  return true;
 }
 
 }  // namespace
@@ -325,7 +342,8 @@ Status find_llvm(Llvm* out, const char* choice, Cache& cache, Memory& memory) {
 }
 
 Provider llvm_provider(Llvm* llvm) {
-  return {"LLVM", llvm, llvm_identify, llvm_compile, nullptr, kUnitBytes};
+  return {"LLVM",  llvm,       llvm_identify, llvm_compile,
+          nullptr, kUnitBytes, kLaterBytes,   llvm_may_wait};
 }
 
 }  // namespace aster::runtime::cpu

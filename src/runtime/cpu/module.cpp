@@ -7,6 +7,7 @@
 
 #include "base/flags.h"
 #include "base/pool.h"
+#include "runtime/cpu/later_unit.h"
 #include "runtime/cpu/llvm_provider.h"
 #include "runtime/cpu/pack.h"
 #include "runtime/cpu/system_provider.h"
@@ -17,22 +18,6 @@ namespace aster::runtime::cpu {
 constexpr std::string_view kKeyVersion = "aster kernels 2";
 constexpr size_t kMostUnits = 16;
 constexpr std::string_view kLlvmChoice = "llvm";
-
-struct LoadedPack {
-  LoadedPack(Memory& memory, const Digest& given) : key(given), images(memory) {}
-  Digest key;
-  Vec<Image> images;
-  size_t bytes = 0;
-  uint32_t users = 0;
-  bool unloading = false;
-
-  void* find(std::string_view name) const {
-    for (const Image& image : images) {
-      if (void* function = image.find(name)) return function;
-    }
-    return nullptr;
-  }
-};
 
 namespace {
 
@@ -58,7 +43,7 @@ class KernelLoad {
  public:
   KernelLoad(KernelLibrary& library, std::string_view declarations,
              std::span<const KernelSource> kernels, std::span<void*> functions, CompileStats* stats,
-             const UnitDeclarations* units)
+             const UnitDeclarations* units, std::span<const LaterCode*> later)
       : library_(library),
         memory_(library.context_.heap()),
         declarations_(declarations),
@@ -66,6 +51,7 @@ class KernelLoad {
         functions_(functions),
         stats_(stats),
         units_(units),
+        later_(later),
         keys_(memory_),
         codes_(memory_),
         missing_(memory_),
@@ -73,6 +59,7 @@ class KernelLoad {
 
   Status run(KernelSet* set) {
     ASTER_TRY(make_keys());
+    ASTER_TRY(finish_needed());
     ASTER_TRY(find_loaded());
     stats_->reused = stats_->kernels - static_cast<int64_t>(missing_.size());
     const bool all_loaded = missing_.empty();
@@ -81,7 +68,10 @@ class KernelLoad {
       const bool from_bundle = missing_.empty();
       ASTER_TRY(find_single());
       stats_->cached = stats_->kernels - stats_->reused - static_cast<int64_t>(missing_.size());
+      Vec<size_t> later(memory_);
+      ASTER_TRY(part_missing(&later));
       if (!missing_.empty()) ASTER_TRY(compile_missing());
+      if (!later.empty()) ASTER_TRY(compile_later(&later));
       if (!from_bundle) ASTER_TRY(put_bundle());
     }
     for (LoadedPack* code : codes_) {
@@ -131,12 +121,50 @@ class KernelLoad {
   Status find_loaded() {
     for (size_t i = 0; i < kernels_.size(); ++i) {
       if (const KernelLibrary::Entry* entry = library_.kernels_.find(keys_[i])) {
-        functions_[i] = entry->function;
-        codes_[i] = entry->code;
+        take_entry(*entry, i);
       } else {
         ASTER_TRY(missing_.push(i));
       }
     }
+    return kOk;
+  }
+
+  void take_entry(const KernelLibrary::Entry& entry, size_t index) {
+    codes_[index] = entry.code;
+    functions_[index] = entry.function;
+    if (entry.function != nullptr || entry.later == nullptr) return;
+    functions_[index] = entry.later->load(std::memory_order_acquire);
+    if (functions_[index] == nullptr) later_[index] = entry.later;
+  }
+  bool may_wait(size_t index) const { return !later_.empty() && kernels_[index].later; }
+
+  // What is being compiled and has to be there.
+  Status finish_needed() {
+    bool waited = false;
+    for (size_t i = 0; i < kernels_.size(); ++i) {
+      const KernelLibrary::Entry* const entry = library_.kernels_.find(keys_[i]);
+      if (entry == nullptr || entry->is_there() || may_wait(i)) continue;
+      ASTER_TRY(library_.finish(entry->later));
+      waited = true;
+    }
+    if (waited) ASTER_TRY(library_.collect());
+    return kOk;
+  }
+
+  // Takes those out of the missing ones that may be compiled later.
+  Status part_missing(Vec<size_t>* later) {
+    const Provider& provider = library_.side().provider;
+    if (later_.empty() || (provider.may_wait != nullptr && !provider.may_wait(provider.self)))
+      return kOk;
+    size_t left = 0;
+    for (const size_t index : missing_) {
+      if (may_wait(index)) {
+        ASTER_TRY(later->push(index));
+      } else {
+        missing_[left++] = index;
+      }
+    }
+    missing_.truncate(left);
     return kOk;
   }
 
@@ -215,8 +243,7 @@ class KernelLoad {
       bool found = false;
       // An equal kernel earlier in the request may have brought it.
       if (const KernelLibrary::Entry* entry = library_.kernels_.find(keys_[index])) {
-        functions_[index] = entry->function;
-        codes_[index] = entry->code;
+        take_entry(*entry, index);
         found = true;
       } else {
         ASTER_TRY(look(index, &found));
@@ -246,9 +273,9 @@ class KernelLoad {
   }
 
   // The missing kernels, equal ones once.
-  Status distinct_missing(Vec<size_t>* out) {
+  Status distinct(Vec<size_t>* out, const Vec<size_t>& missing) {
     Map<Digest, size_t, KernelLibrary::DigestHash> seen(memory_);
-    for (const size_t index : missing_) {
+    for (const size_t index : missing) {
       if (seen.contains(keys_[index])) continue;
       ASTER_TRY(seen.set(keys_[index], index));
       ASTER_TRY(out->push(index));
@@ -256,9 +283,9 @@ class KernelLoad {
     return kOk;
   }
 
-  size_t count_units(const Vec<size_t>& order) const {
+  size_t count_units(const Vec<size_t>& order, size_t bytes) const {
     size_t wanted = std::min(static_cast<size_t>(pool::hardware_threads()), kMostUnits);
-    if (const size_t bytes = library_.side().provider.unit_bytes; bytes != 0) {
+    if (bytes != 0) {
       size_t all = 0;
       for (const size_t index : order) all += kernels_[index].text.size();
       wanted = std::max(wanted, all / bytes);
@@ -270,8 +297,8 @@ class KernelLoad {
     const double start = now_ms();
     Vec<size_t> order(memory_);
     Vec<size_t> unit_of(memory_);
-    ASTER_TRY(distinct_missing(&order));
-    const size_t units = count_units(order);
+    ASTER_TRY(distinct(&order, missing_));
+    const size_t units = count_units(order, library_.side().provider.unit_bytes);
     ASTER_TRY(partition(&order, units, &unit_of));
 
     Vec<Vec<uint8_t>> objects(memory_);
@@ -282,10 +309,7 @@ class KernelLoad {
     stats_->compiled = static_cast<int64_t>(order.size());
     stats_->units = static_cast<int64_t>(units);
 
-    Sha256 key;
-    key.add_text("pack");
-    for (const size_t index : order) key.add(keys_[index].data(), keys_[index].size());
-    const Digest pack_key = key.finish();
+    const Digest pack_key = key_of_pack({order.data(), order.size()});
     Vec<uint8_t> pack(memory_);
     ASTER_TRY(write_pack(made, &pack));
     const std::span<const uint8_t> bytes(pack.data(), pack.size());
@@ -307,6 +331,34 @@ class KernelLoad {
                           stats_->compile_ms);
     return kOk;
   }
+
+  Digest key_of_pack(std::span<const size_t> kernels) const {
+    Sha256 key;
+    key.add_text("pack");
+    for (const size_t index : kernels) key.add(keys_[index].data(), keys_[index].size());
+    return key.finish();
+  }
+
+  // In units that are compiled by others while the caller goes on; equal kernels once.
+  Status compile_later(Vec<size_t>* later) {
+    Vec<size_t> order(memory_), unit_of(memory_), kernels(memory_);
+    ASTER_TRY(distinct(&order, *later));
+    const size_t units = count_units(order, library_.side().provider.later_bytes);
+    ASTER_TRY(partition(&order, units, &unit_of));
+    for (size_t unit = 0; unit < units; ++unit) {
+      kernels.clear();
+      for (size_t i = 0; i < order.size(); ++i) {
+        if (unit_of[i] == unit) ASTER_TRY(kernels.push(order[i]));
+      }
+      if (!kernels.empty()) ASTER_TRY(begin_later({kernels.data(), kernels.size()}));
+    }
+    stats_->compiled += static_cast<int64_t>(order.size());
+    stats_->units += static_cast<int64_t>(units);
+    for (const size_t index : *later) take_entry(*library_.kernels_.find(keys_[index]), index);
+    return kOk;
+  }
+  Status begin_later(std::span<const size_t> kernels);
+  Status fill_later(LaterUnit* unit, std::span<const size_t> kernels);
 
   Status compile_units(const Vec<size_t>& order, const Vec<size_t>& unit_of,
                        std::span<Vec<uint8_t>> objects) {
@@ -382,12 +434,82 @@ class KernelLoad {
   std::span<void*> functions_;
   CompileStats* stats_;
   const UnitDeclarations* units_;
+  std::span<const LaterCode*> later_;
   Vec<Digest> keys_;
   Digest bundle_ = {};
   Vec<LoadedPack*> codes_;  // of each kernel
   Vec<size_t> missing_;     // kernels without a function so far
   Vec<uint8_t> bundle_bytes_;
 };
+
+// --- Beside the context's thread ---
+
+Status KernelLoad::begin_later(std::span<const size_t> kernels) {
+  ASTER_TRY(library_.later_.reserve(library_.later_.size() + 1));
+  LaterUnit* const unit = memory_.create<LaterUnit>(memory_);
+  if (unit == nullptr) return out_of_memory(sizeof(LaterUnit));
+  ASTER_TRY(library_.later_.push(unit));
+  const Status status = fill_later(unit, kernels);
+  // One core goes on with what was asked for.
+  const int workers = std::clamp(pool::hardware_threads() - 1, 1, static_cast<int>(kMostUnits));
+  if (!status.ok()) {  // never begun
+    unit->failed = true;
+    unit->state = Job::State::kDone;
+    return status;
+  }
+  if (library_.background_.add(unit, workers)) return kOk;
+  Interrupt never;
+  unit->body(*unit, never);
+  unit->state = Job::State::kDone;
+  return kOk;
+}
+
+Status KernelLoad::fill_later(LaterUnit* unit, std::span<const size_t> kernels) {
+  Text declarations(memory_);
+  if (units_ != nullptr) {
+    ASTER_TRY(units_->write(units_->self, kernels, declarations));
+  } else {
+    declarations << declarations_;
+  }
+  ASTER_TRY(declarations.status());
+  ASTER_TRY(library_.codes_.reserve(library_.codes_.size() + 1));
+  LoadedPack* const pack = memory_.create<LoadedPack>(memory_, key_of_pack(kernels));
+  if (pack == nullptr) return out_of_memory(sizeof(LoadedPack));
+  ASTER_TRY(library_.codes_.push(pack));
+  pack->later = memory_.array<LaterCode>(kernels.size());
+  if (pack->later == nullptr) return out_of_memory(kernels.size() * sizeof(LaterCode));
+  pack->laters = kernels.size();
+  for (size_t i = 0; i < kernels.size(); ++i) new (pack->later + i) LaterCode(nullptr);
+  unit->pack = pack;
+  unit->body = LaterUnit::run;
+  unit->provider = library_.side().provider;
+  unit->features = library_.features_;
+  unit->timeout_ms = library_.context_.options().compile_timeout_ms;
+  unit->shared_objects = library_.options_.shared_objects;
+  const char* const folder = library_.context_.options().cache_dir;
+  if (library_.cache_.enabled()) unit->cache_dir = folder != nullptr ? folder : "";
+  unit->target << library_.target_name();
+  ASTER_TRY(unit->target.status());
+  const auto add = [&](std::string_view part) -> Status {
+    ASTER_TRY(unit->text.append(part.data(), part.size()));
+    ASTER_TRY(unit->text.append("\n", 1));
+    return unit->ends.push(unit->text.size());
+  };
+  ASTER_TRY(add(declarations.view()));
+  for (const size_t index : kernels) {
+    ASTER_TRY(add(kernels_[index].text));
+    ASTER_TRY(unit->keys.push(keys_[index]));
+    ASTER_TRY(unit->names.push(Text(memory_)));
+    unit->names.back() << kernels_[index].name;
+    ASTER_TRY(unit->names.back().status());
+  }
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    ASTER_TRY(library_.kernels_.set(keys_[kernels[i]],
+                                    KernelLibrary::Entry{pack, nullptr, pack->later + i}));
+  }
+  pack->pending = true;
+  return kOk;
+}
 
 // --- The library ---
 
@@ -415,9 +537,12 @@ KernelLibrary::KernelLibrary(Context& context, const LibraryOptions& options)
       code_by_key_(context.heap()),
       kernels_(context.heap()),
       names_(context.heap()),
-      trim_at_(options.loaded_limit) {}
+      trim_at_(options.loaded_limit),
+      later_(context.heap()) {}
 
 KernelLibrary::~KernelLibrary() {
+  background_.stop();
+  for (LaterUnit* unit : later_) context_.heap().destroy(unit);
   for (LoadedPack* code : codes_) context_.heap().destroy(code);
   if (llvm_ != nullptr) context_.heap().destroy(llvm_);
 }
@@ -550,7 +675,7 @@ void KernelLibrary::trim() {
   if (loaded_bytes_ <= trim_at_) return;
   uint64_t left = loaded_bytes_;
   for (LoadedPack* code : codes_) {
-    code->unloading = code->users == 0 && left > options_.loaded_limit / 2;
+    code->unloading = code->users == 0 && !code->pending && left > options_.loaded_limit / 2;
     if (code->unloading) left -= code->bytes;
   }
   Map<Digest, LoadedPack*, DigestHash> by_key(context_.heap());
@@ -601,10 +726,13 @@ void KernelLibrary::put(const Digest& key, std::span<const uint8_t> bytes) {
 
 Status KernelLibrary::load(std::string_view declarations, std::span<const KernelSource> kernels,
                            std::span<void*> functions, KernelSet** out, CompileStats* stats,
-                           bool ir, const UnitDeclarations* units) {
+                           bool ir, const UnitDeclarations* units,
+                           std::span<const LaterCode*> later) {
   *out = nullptr;
   ir_ = ir;
-  if (kernels.size() != functions.size()) return ASTER_FAIL(kINTERNAL, "one function a kernel");
+  if (kernels.size() != functions.size() || (!later.empty() && later.size() != kernels.size()))
+    return ASTER_FAIL(kINTERNAL, "one function a kernel");
+  ASTER_TRY(collect());
   const double start = now_ms();
   CompileStats own;
   own.kernels = static_cast<int64_t>(kernels.size());
@@ -612,7 +740,8 @@ Status KernelLibrary::load(std::string_view declarations, std::span<const Kernel
   Memory& memory = context_.heap();
   KernelSet* set = memory.create<KernelSet>(memory);
   if (set == nullptr) return out_of_memory(sizeof(KernelSet));
-  const Status status = KernelLoad(*this, declarations, kernels, functions, &own, units).run(set);
+  const Status status =
+      KernelLoad(*this, declarations, kernels, functions, &own, units, later).run(set);
   if (!status.ok()) {
     set->release();
     for (void*& function : functions) function = nullptr;

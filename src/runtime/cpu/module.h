@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/context.h"
+#include "runtime/cpu/background.h"
 #include "runtime/cpu/cache.h"
 #include "runtime/cpu/compiler.h"
 #include "runtime/cpu/elf_loader.h"
@@ -23,13 +24,18 @@ struct KernelSource {
   // Its name stands for its text, in all calls: it is found again by it alone (has_named), without
   // a text.
   bool named = false;
+  // It need not be there when load returns: where it is new, it is compiled beside the caller.
+  bool later = false;
 };
+
+// Where the code of a kernel is once it is compiled; null before, and for ever where it fails.
+using LaterCode = std::atomic<void*>;
 
 struct CompileStats {
   int64_t kernels = 0;   // asked for
   int64_t reused = 0;    // were loaded already
   int64_t cached = 0;    // came from disk
-  int64_t compiled = 0;  // were compiled
+  int64_t compiled = 0;  // were compiled, or are being
   int64_t units = 0;     // translation units they were compiled in
   double compile_ms = 0;
   double total_ms = 0;
@@ -59,6 +65,10 @@ struct Provider {
   // the next that is left, and a call that is stopped waits for no more than one. 0: one unit a
   // thread.
   size_t unit_bytes = 0;
+  // The same of units that are compiled beside a caller who may want one of their kernels at once.
+  size_t later_bytes = 0;
+  // Whether it may be used on other threads while the process does what it will, now; null: always.
+  bool (*may_wait)(void* self) = nullptr;
 };
 
 // Folder of the disk cache for what compilers and libraries are.
@@ -66,6 +76,7 @@ inline constexpr std::string_view kIdentityTarget = "compilers";
 
 struct Llvm;
 struct LoadedPack;  // what one compilation gave, loaded
+struct LaterUnit;   // one that goes on beside the context's thread
 
 // The loaded code that some kernels need; keeps it mapped. Belongs to the context's thread.
 class KernelSet {
@@ -103,17 +114,26 @@ class KernelLibrary {
   // functions[i] becomes the address of kernels[i], valid while *out is held. declarations stands
   // before the kernels in every translation unit; its functions are static. units, which may be
   // null, writes what of it some kernels use. stats may be null. ir: the texts are LLVM's, and
-  // llvm() is there.
+  // llvm() is there. later: for each kernel that may be, where its code will be if it is not there
+  // yet, and null if it is; empty where none may be.
   // Errors: UNSUPPORTED (no compiler here: the reference runtime has to do); COMPILE; DEVICE;
   // CANCELLED; ARGUMENT (one name, two texts).
   Status load(std::string_view declarations, std::span<const KernelSource> kernels,
               std::span<void*> functions, KernelSet** out, CompileStats* stats, bool ir = false,
-              const UnitDeclarations* units = nullptr);
+              const UnitDeclarations* units = nullptr, std::span<const LaterCode*> later = {});
+  // Takes what was compiled beside the caller, and says what failed. Before anybody asks which
+  // kernels are there.
+  Status collect();
+  // When the compilation of such a kernel is done, well or not. Errors: CANCELLED.
+  Status finish(const LaterCode* code);
+  uint64_t being_compiled() const { return later_.size(); }  // units
 
-  // Whether a kernel that was loaded by its name is still there, until the next load.
+  // Whether a kernel that was loaded by its name is still there, until the next load; not while it
+  // is being compiled.
   bool has_named(std::string_view name) const {
     const Digest* key = names_.find(name_of(name));
-    return key != nullptr && kernels_.contains(*key);
+    const Entry* const entry = key != nullptr ? kernels_.find(*key) : nullptr;
+    return entry != nullptr && entry->is_there();
   }
 
   const CpuFeatures& features() const { return features_; }
@@ -133,7 +153,9 @@ class KernelLibrary {
 
   struct Entry {
     LoadedPack* code;
-    void* function;
+    void* function;              // null: is being compiled
+    LaterCode* later = nullptr;  // then
+    bool is_there() const { return function != nullptr || later->load() != nullptr; }
   };
   struct DigestHash {
     uint64_t operator()(const Digest& digest) const;
@@ -167,6 +189,7 @@ class KernelLibrary {
   Status prepare();  // finds the provider and what all keys begin with
   Status add_code(const Digest& key, std::span<const uint8_t> pack, LoadedPack** out);
   void trim();
+  Status take_unit(LaterUnit* unit);
   void put(const Digest& key, std::span<const uint8_t> bytes);
 
   Context& context_;
@@ -187,6 +210,8 @@ class KernelLibrary {
   CompileStats totals_;
   uint64_t loaded_bytes_ = 0;
   uint64_t trim_at_ = 0;
+  Background background_;
+  Vec<LaterUnit*> later_;               // not taken yet
   const char* said_problem_ = nullptr;  // of the cache, in the log
   uint64_t said_damaged_ = 0;
 };

@@ -1,6 +1,7 @@
 #include "runtime/cpu/native.h"
 
 #include "runtime/reference/evaluate.h"
+#include "runtime/reference/strip_program.h"
 #include "uop/foreign.h"
 
 namespace aster::runtime::cpu::native {
@@ -55,6 +56,7 @@ constexpr Implementation kImplementations[] = {
 Plan::~Plan() {
   if (foreign != nullptr) foreign->release();
   words.memory().destroy(evaluated);
+  words.memory().destroy(strips);
 }
 
 const char* Plan::name() const { return foreign != nullptr ? foreign->name : implementation->name; }

@@ -6,11 +6,14 @@
 // threads nor the order of the tasks shows in the bits.
 #pragma once
 
+#include <atomic>
+
 #include "uop/uop.h"
 
 namespace aster::runtime::reference {
 class Evaluated;
-}
+class StripProgram;
+}  // namespace aster::runtime::reference
 
 namespace aster::runtime::cpu::native {
 
@@ -26,6 +29,9 @@ struct Plan {
   uop::DType dtype = uop::DType::kNone;
   const uop::Foreign* foreign = nullptr;      // what it calls; a reference
   reference::Evaluated* evaluated = nullptr;  // likewise; its own
+  reference::StripProgram* strips = nullptr;  // likewise
+  const std::atomic<void*>* later =
+      nullptr;  // where the machine code will be that strips stand for
   explicit Plan(Memory& memory) : words(memory) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;

@@ -6,6 +6,7 @@
 #include "base/hash_map.h"
 #include "codegen/walk.h"
 #include "dtype/convert.h"
+#include "runtime/reference/strip_program.h"
 
 namespace aster::runtime::reference {
 namespace {
@@ -386,11 +387,12 @@ void Evaluated::run(void* const* params, void* scratch, int64_t begin, int64_t e
 
 namespace {
 
-// Of a step of a lane, about, where machine code takes a tenth of a nanosecond.
-constexpr double kSlower = 200;
+// Of a step of a lane, about, where machine code takes a tenth of a nanosecond; and by strips.
+constexpr double kSlower = 200, kStripsSlower = 10;
 
 void run_evaluated(const cpu::native::Plan& plan, void* const* operands, void* scratch,
                    int64_t begin, int64_t end) {
+  if (plan.strips != nullptr) return plan.strips->run(operands, nullptr, scratch, begin, end);
   plan.evaluated->run(operands, scratch, begin, end);
 }
 
@@ -407,12 +409,22 @@ Status prepare_kernel(cpu::native::Plan* out, uop::Graph& scratch, uop::Node ker
   ASTER_TRY(codegen::render(rendered, scratch, kernel, text));
   program::Module module(scratch.memory());
   ASTER_TRY(program::read(&module, rendered.code.text.view()));
-  ASTER_TRY(Evaluated::make(&out->evaluated, module, out->words.memory()));
+  Memory& memory = out->words.memory();
+  const SavedError before;
+  Status status = StripProgram::make(&out->strips, module, memory);
+  if (status.code == ASTER_ML_UNSUPPORTED) {
+    before.restore();
+    status = Evaluated::make(&out->evaluated, module, memory);
+  }
+  ASTER_TRY(status);
   out->implementation = &kInterpreted;
   out->tasks = rendered.tasks;
-  out->scratch_bytes = static_cast<int64_t>(out->evaluated->scratch_bytes());
+  const bool strips = out->strips != nullptr;
+  out->scratch_bytes =
+      static_cast<int64_t>(strips ? out->strips->scratch_bytes() : out->evaluated->scratch_bytes());
   const double work = std::max(rendered.task_flops, rendered.task_bytes);
-  out->nanoseconds = kSlower * work * static_cast<double>(rendered.tasks);
+  out->nanoseconds =
+      (strips ? kStripsSlower : kSlower) * work * static_cast<double>(rendered.tasks);
   return kOk;
 }
 
