@@ -71,6 +71,11 @@ class KernelLoad {
       Vec<size_t> later(memory_);
       ASTER_TRY(part_missing(&later));
       if (!missing_.empty()) ASTER_TRY(compile_missing());
+      if (!later.empty() && !is_ready()) {
+        ASTER_TRY(missing_.append(later.data(), later.size()));
+        later.clear();
+        ASTER_TRY(compile_missing());
+      }
       if (!later.empty()) ASTER_TRY(compile_later(&later));
       if (!from_bundle) ASTER_TRY(put_bundle());
     }
@@ -153,9 +158,6 @@ class KernelLoad {
 
   // Takes those out of the missing ones that may be compiled later.
   Status part_missing(Vec<size_t>* later) {
-    const Provider& provider = library_.side().provider;
-    if (later_.empty() || (provider.may_wait != nullptr && !provider.may_wait(provider.self)))
-      return kOk;
     size_t left = 0;
     for (const size_t index : missing_) {
       if (may_wait(index)) {
@@ -165,7 +167,19 @@ class KernelLoad {
       }
     }
     missing_.truncate(left);
+    if (later->empty() || !missing_.empty() || is_ready()) return kOk;
+    // The least of them makes the provider ready for the others.
+    size_t* const least = std::ranges::min_element(
+        *later, {}, [this](size_t index) { return kernels_[index].text.size(); });
+    ASTER_TRY(missing_.push(*least));
+    std::swap(*least, later->back());
+    later->pop();
     return kOk;
+  }
+  // Whether the provider may be used beside this thread.
+  bool is_ready() const {
+    const Provider& provider = library_.side().provider;
+    return provider.may_wait == nullptr || provider.may_wait(provider.self);
   }
 
   // Takes a kernel out of loaded code; false when it is not in there.

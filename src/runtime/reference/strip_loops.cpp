@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "runtime/cpu/features.h"
 #include "uop/ops.h"
 
 #if defined(__x86_64__)
@@ -348,10 +349,7 @@ StripFold choose_fold(DType dtype, bool left, unsigned scalars) {
 
 }  // namespace
 
-bool runs_strip_loops() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
-}
+bool runs_strip_loops() { return cpu::detect_features().vector_bytes >= 32; }
 
 namespace {
 
