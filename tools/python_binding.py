@@ -22,7 +22,7 @@ PREFIX = "aster_ml_"
 SLOW = re.compile(
     r"(_realize|_to_double|_copy_out|masked_select|nonzero|_item|_unique"
     r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear"
-    r"|program_load|lazy_backward"
+    r"|program_(load|save_captured)|lazy_backward"
     r"|state_(set|load|read|write|realize|set_layer|set_optimizer|(read|from)_\w+)"
     r"|onnx_(read|from_bytes|run|compute)"
     r"|kernel_(add_source|from_\w+)"
@@ -60,6 +60,7 @@ BY_HAND = {
     "lazy_view",
     "lazy_view_strided",
     "lazy_view_whole",
+    "program_captured_to_bytes",
     "program_from_bytes",
     "program_run",
     "program_save",

@@ -186,6 +186,11 @@ ASTER_ML_API int32_t aster_ml_engine_capture_end(aster_ml_program *out,
  * Errors: STATE (no capture is open). */
 ASTER_ML_API int32_t aster_ml_engine_capture_prune(const aster_ml_context *context);
 
+/* Has the open capture compute nothing from here on: what realize calls would run is recorded, and
+ * compiled, for the program alone. Tensors that they give hold no values: state that they assign
+ * stays as it is. Errors: STATE (no capture is open). */
+ASTER_ML_API int32_t aster_ml_engine_capture_dry(const aster_ml_context *context);
+
 /* Gives a capture up; what it ran stays done. */
 ASTER_ML_API int32_t aster_ml_engine_capture_cancel(const aster_ml_context *context);
 

@@ -39,8 +39,11 @@ typedef struct aster_ml_boundary {
 } aster_ml_boundary;
 
 enum {
-  ASTER_ML_PROGRAM_TEXT = 1,     /* as text alone */
-  ASTER_ML_PROGRAM_SIDE_FILE = 2 /* constants in PATH.data */
+  ASTER_ML_PROGRAM_TEXT = 1,      /* as text alone */
+  ASTER_ML_PROGRAM_SIDE_FILE = 2, /* constants in PATH.data */
+  ASTER_ML_PROGRAM_STATE_INPUTS =
+      4 /* what is assigned to is no state of the program, but inputs behind the others, to which
+           runs assign: under the names that they have, or "state0", .. */
 };
 
 /* Writes what computes the outputs of the inputs to a file, whole or not at all. flags:
@@ -56,6 +59,22 @@ ASTER_ML_API int32_t aster_ml_program_save(const char *path, const aster_ml_cont
 ASTER_ML_API int32_t aster_ml_program_to_bytes(void *out, size_t *length, size_t capacity,
                                                const aster_ml_context *context,
                                                const aster_ml_boundary *boundary, uint32_t flags);
+
+/* The same of a program that was captured, or loaded: all that its runs compute and assign, call by
+ * call of realize, so that what is loaded gives the same bits. Memory that it assigns is state of
+ * the loaded program, which begins with what it is now; all else that was captured is constant.
+ * Names (aster_ml_program_set_name) are kept. Random numbers go on from a state of the program's
+ * own. Nothing is computed. Errors: ARGUMENT (an empty program, two inputs of a name), UNSUPPORTED
+ * (kernels that are not the library's, memory that is assigned and read in two shapes), IO,
+ * NOT_FOUND (the folder), STATE (in a capture). Threads: not during a run of the program. */
+ASTER_ML_API int32_t aster_ml_program_save_captured(const char *path,
+                                                    const aster_ml_program *program,
+                                                    uint32_t flags);
+
+/* The same into memory; see aster_ml_program_to_bytes. */
+ASTER_ML_API int32_t aster_ml_program_captured_to_bytes(void *out, size_t *length, size_t capacity,
+                                                        const aster_ml_program *program,
+                                                        uint32_t flags);
 
 /* The program of a file. Its constants are the file's pages, mapped and not copied; the file has to
  * stay as it is while the program lives. Nothing runs. Errors: NOT_FOUND, IO, FORMAT (what is no

@@ -36,6 +36,9 @@ class Builder {
     (void)p_.writes.merge();
     ASTER_TRY(check_inputs());
     ASTER_TRY(list_values(p_, captured_));
+    ASTER_TRY(take_sizes());
+    p_.params = std::move(r_.params);
+    p_.outputs = std::move(r_.outputs);
     for (Storage* storage : r_.kept) ASTER_TRY(keep(storage));
     p_.threads = e_.threads;
     return kOk;
@@ -161,6 +164,27 @@ class Builder {
     };
     for (const Assumption& each : r_.assumed)
       ASTER_TRY(p_.conditions.add(e_.symbols, each.a, each.b, place_of));
+    return kOk;
+  }
+  // Sizes of inputs and outputs that are expressions.
+  Status take_sizes() {
+    const auto place_of = [&](uint32_t* out, uint32_t symbol) -> Status {
+      size_t place = 0;
+      ASTER_TRY(take_variable(&place, symbol));
+      *out = static_cast<uint32_t>(place);
+      return kOk;
+    };
+    for (size_t i = 0; i < r_.first_size.size(); ++i) {
+      if (r_.first_size[i] == Recording::kNone) continue;
+      Value& value = p_.values[i < r_.inputs.size() ? i : i + p_.hidden];
+      value.first_size = static_cast<uint32_t>(p_.sizes.size());
+      for (uint32_t axis = 0; axis < value.array.ndim; ++axis) {
+        uint32_t step = 0;
+        const Node size = r_.sizes[r_.first_size[i] + axis];
+        ASTER_TRY(p_.conditions.add(&step, e_.symbols, size, place_of));
+        ASTER_TRY(p_.sizes.push(step));
+      }
+    }
     return kOk;
   }
   Status take_variable(size_t* at, uint32_t symbol) {
@@ -453,6 +477,11 @@ Status cells_of(aster::Vec<Lazy*>* out, const Engine& engine, aster_ml_lazy* con
   return aster::kOk;
 }
 
+aster::uop::Nodes sizes_of(const Lazy& lazy) {
+  if (lazy.sized == nullptr) return {};
+  return {lazy.sized->sizes, lazy.sized->ndim};
+}
+
 }  // namespace
 
 int32_t aster_ml_engine_capture_begin(const aster_ml_context* context, aster_ml_lazy* const* inputs,
@@ -466,7 +495,8 @@ int32_t aster_ml_engine_capture_begin(const aster_ml_context* context, aster_ml_
   // A whole tensor that got memory of its own is what the present sizes are of.
   for (size_t i = 0; i < count; ++i) {
     auto* lazy = aster::object_of<Lazy>(inputs[i]->impl);
-    const Status shown = lazy->sized == nullptr ? aster::kOk : aster::engine::show_present(*lazy);
+    Status shown = lazy->sized == nullptr ? aster::kOk : aster::engine::show_present(*lazy);
+    if (shown.ok()) shown = aster::engine::note_sizes(*engine, sizes_of(*lazy));
     if (!shown.ok()) aster::engine::drop_recording(*engine);
     ASTER_TRY(shown);
   }
@@ -482,6 +512,11 @@ int32_t aster_ml_engine_capture_end(aster_ml_program* out, const aster_ml_contex
   ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
   aster::Vec<Lazy*> cells(engine->context.heap());
   Status status = cells_of(&cells, *engine, outputs, count);
+  const bool note = engine->recording != nullptr && !engine->recording->sizes_noted;
+  for (size_t i = 0; i < count && status.ok() && note; ++i) {
+    const auto* lazy = aster::object_of<Lazy>(outputs[i]->impl);
+    status = aster::engine::note_sizes(*engine, sizes_of(*lazy));
+  }
   if (!status.ok()) aster::engine::drop_recording(*engine);
   ASTER_TRY(status);
   Program* program = nullptr;
@@ -496,6 +531,15 @@ int32_t aster_ml_engine_capture_prune(const aster_ml_context* context) {
   ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
   if (engine->recording == nullptr) return ASTER_FAIL(kSTATE, "no capture is open");
   engine->recording->prune = true;
+  return aster::kOk;
+}
+
+int32_t aster_ml_engine_capture_dry(const aster_ml_context* context) {
+  ASTER_ENTER(context_of(context));
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  if (engine->recording == nullptr) return ASTER_FAIL(kSTATE, "no capture is open");
+  engine->recording->dry = true;
   return aster::kOk;
 }
 

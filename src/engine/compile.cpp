@@ -126,6 +126,7 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   if (status.ok())
     status =
         is_move(roots, on) ? make_move(exe, roots[0], on) : compile(exe, roots, *leaves, interpret);
+  exe->key = std::move(key);  // what saving a captured program reads
   if (status.ok() && context.options().no_schedule_cache == 0 && !exe->for_now) {
     if (cache.size() >= kMostCached) {
       for (auto& entry : cache) {
@@ -139,7 +140,6 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
     }
     exe->next = cache.get(hash, nullptr);
     exe->hash = hash;
-    exe->key = std::move(key);
     status = cache.set(hash, exe);
     if (status.ok()) exe->retain();
   }

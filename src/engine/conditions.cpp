@@ -20,8 +20,13 @@ Status Conditions::take_operation(Step* step, Node node, const Map<Node, uint32_
   return kOk;
 }
 
-Status Conditions::find_broken(Broken* out, std::span<const int64_t> values) const {
-  Vec<Word> words(steps_.memory());
+uint32_t Conditions::operands(const Step& step) {
+  if (step.op == Op::kConst || step.op == Op::kRange) return 0;
+  return static_cast<uint32_t>(uop::info(step.op).sources);
+}
+
+Status Conditions::evaluate(Vec<Word>* out, std::span<const int64_t> values) const {
+  Vec<Word>& words = *out;
   ASTER_TRY(words.resize(steps_.size(), 0));
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
@@ -36,6 +41,12 @@ Status Conditions::find_broken(Broken* out, std::span<const int64_t> values) con
       words[i] = uop::evaluate(step.op, step.from, step.to, operands);
     }
   }
+  return kOk;
+}
+
+Status Conditions::find_broken(Broken* out, std::span<const int64_t> values) const {
+  Vec<Word> words(steps_.memory());
+  ASTER_TRY(evaluate(&words, values));
   for (const Condition& condition : all_) {
     const int64_t a = words[condition.a], b = words[condition.b];
     if (a <= b) continue;

@@ -1,4 +1,5 @@
-// What has to hold of the values that a captured program is run with.
+// Expressions of the variables that a captured program is run with: what has to hold of their
+// values, and sizes.
 #pragma once
 
 #include <span>
@@ -7,31 +8,12 @@
 
 namespace aster::engine {
 
-// Comparisons of expressions as arithmetic of a program's variables, apart from the graph's nodes:
-// runs on any thread check them without a lock.
+// Expressions, and comparisons of them, as arithmetic of a program's variables, apart from the
+// graph's nodes: runs on any thread look at them without a lock.
 class Conditions {
  public:
   explicit Conditions(Memory& memory) : steps_(memory), all_(memory) {}
 
-  // a <= b, where place_of(number, symbol) gives which of the program's variables a symbol is.
-  template <typename PlaceOf>
-  Status add(const Symbols& symbols, uop::Node a, uop::Node b, const PlaceOf& place_of) {
-    Condition condition{};
-    ASTER_TRY(translate(&condition.a, symbols, a, place_of));
-    ASTER_TRY(translate(&condition.b, symbols, b, place_of));
-    condition.least = uop::is_const(a);
-    return all_.push(condition);
-  }
-  bool empty() const { return all_.empty(); }
-  // The first that does not hold: wrong is what is too little (`least`: that is at least bound) or
-  // too much. Errors: MEMORY, RANGE (division by zero).
-  struct Broken {
-    bool found = false, least = false;
-    int64_t wrong = 0, bound = 0;
-  };
-  Status find_broken(Broken* out, std::span<const int64_t> values) const;
-
- private:
   struct Condition {
     uint32_t a, b;  // steps
     bool least;     // a is a number
@@ -42,7 +24,36 @@ class Conditions {
     uint32_t of[3];  // earlier steps
     int64_t number;
   };
+  static uint32_t operands(const Step& step);
 
+  // a <= b, where place_of(number, symbol) gives which of the program's variables a symbol is.
+  template <typename PlaceOf>
+  Status add(const Symbols& symbols, uop::Node a, uop::Node b, const PlaceOf& place_of) {
+    Condition condition{};
+    ASTER_TRY(translate(&condition.a, symbols, a, place_of));
+    ASTER_TRY(translate(&condition.b, symbols, b, place_of));
+    condition.least = uop::is_const(a);
+    return all_.push(condition);
+  }
+  // An expression alone: the step that it is.
+  template <typename PlaceOf>
+  Status add(uint32_t* out, const Symbols& symbols, uop::Node expression, const PlaceOf& place_of) {
+    return translate(out, symbols, expression, place_of);
+  }
+  bool empty() const { return all_.empty(); }
+  const Vec<Condition>& all() const { return all_; }
+  const Step& step(uint32_t at) const { return steps_[at]; }
+  // What every step comes to. Errors: MEMORY, RANGE (division by zero).
+  Status evaluate(Vec<uop::Word>* out, std::span<const int64_t> values) const;
+  // The first that does not hold: wrong is what is too little (`least`: that is at least bound) or
+  // too much. Errors: MEMORY, RANGE (division by zero).
+  struct Broken {
+    bool found = false, least = false;
+    int64_t wrong = 0, bound = 0;
+  };
+  Status find_broken(Broken* out, std::span<const int64_t> values) const;
+
+ private:
   template <typename PlaceOf>
   Status translate(uint32_t* out, const Symbols& symbols, uop::Node expression,
                    const PlaceOf& place_of) {

@@ -39,9 +39,12 @@ struct Result {
 
 // One of the arrays that a program's lists tell of.
 struct Value {
+  static constexpr uint32_t kNone = UINT32_MAX;
   Array array;
   bool assigned;  // a run leaves another value there
   Text name;
+  uint32_t first_size = kNone;  // of an array of symbolic sizes: into those of the program
+  bool named = false;           // by somebody
 };
 
 struct Patch {
@@ -125,8 +128,11 @@ struct Program : HandleObject {
         results(heap),
         values(heap),
         dims(heap),
+        sizes(heap),
         drawn(heap),
         renewed(heap),
+        params(heap),
+        outputs(heap),
         kept(heap),
         areas(heap),
         reads(heap),
@@ -144,8 +150,12 @@ struct Program : HandleObject {
   Vec<Result> results;
   Vec<Value> values;  // inputs, results, then the memory that it was captured with
   Vec<int64_t> dims;
+  Vec<uint32_t> sizes;  // steps of conditions; one an axis of an array of symbolic sizes
   Vec<Drawn> drawn;
   Vec<Made> renewed;  // of what was made from data, what the launches write
+  // What entries' leaves and roots are, as recorded: with their keys, all that saving needs.
+  Vec<Recording::Ref> params;
+  Vec<buffer::Storage*> outputs;
   Vec<buffer::Storage*> kept;
   Vec<Area> areas;           // area i + 1; the host's is area 0, of `bytes`
   bool away = false;         // a device takes part
@@ -179,6 +189,9 @@ struct Captured {
 };
 // Fills the lists of a program whose inputs and results are there; sorts what was captured.
 Status list_values(Program& program, Vec<Captured>& captured);
+
+// Calls an array by another name. Errors: ARGUMENT.
+Status rename(Value& value, const char* name);
 
 // Handles' ways to give up what they hold.
 void free_program(HandleObject* object);

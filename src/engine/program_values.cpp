@@ -90,6 +90,8 @@ void describe(aster_ml_program_array* out, const Program& program, Value& value,
     out->data = static_cast<char*>(array.storage->data) + array.offset;
 }
 
+}  // namespace
+
 Status rename(Value& value, const char* name) {
   if (name == nullptr || name[0] == 0 || !is_utf8(name))
     return ASTER_FAIL(kARGUMENT, "a name is UTF-8, and not empty");
@@ -97,10 +99,10 @@ Status rename(Value& value, const char* name) {
   made << name;
   if (made.c_str() == nullptr) return made.status();
   std::swap(value.name, made);
+  value.named = true;
   return kOk;
 }
 
-}  // namespace
 }  // namespace aster::engine
 
 using aster::engine::Program;

@@ -48,6 +48,7 @@ void drop_recording(Engine& engine) {
     engine.graph.release(each.a);
     engine.graph.release(each.b);
   }
+  for (Node size : recording->sizes) engine.graph.release(size);
   engine.context.heap().destroy(recording);
 }
 
@@ -109,6 +110,18 @@ Status assume_le(Engine& engine, Node a, Node b) {
   ASTER_TRY(assumed.push(Assumption{a, b}));
   engine.graph.retain(a);
   engine.graph.retain(b);
+  return kOk;
+}
+
+Status note_sizes(Engine& engine, uop::Nodes sizes) {
+  Recording& r = *engine.recording;
+  if (sizes.empty()) return r.first_size.push(Recording::kNone);
+  ASTER_TRY(r.sizes.reserve(r.sizes.size() + sizes.size()));
+  ASTER_TRY(r.first_size.push(static_cast<uint32_t>(r.sizes.size())));
+  for (Node size : sizes) {
+    ASTER_TRY(r.sizes.push(size));
+    engine.graph.retain(size);
+  }
   return kOk;
 }
 

@@ -64,6 +64,8 @@ struct Recording {
         made(heap),
         seen(heap),
         assumed(heap),
+        sizes(heap),
+        first_size(heap),
         kept(heap) {}
   struct Ref {
     buffer::Storage* storage;
@@ -81,11 +83,19 @@ struct Recording {
   Vec<Made> made;
   Vec<uint32_t> seen;  // symbols
   Vec<Assumption> assumed;
+  // Of inputs, then of outputs that have symbolic sizes: an expression an axis, retained.
+  static constexpr uint32_t kNone = UINT32_MAX;
+  Vec<uop::Node> sizes;
+  Vec<uint32_t> first_size;  // one an array; kNone: its sizes are numbers
   Vec<buffer::Storage*>
       kept;  // a reference each, so that no address is used twice during the capture
+  bool sizes_noted = false;  // those of outputs are there before its end
   bool prune = false;
   bool dry = false;       // nothing runs: what is recorded is made for later
   uint64_t families = 0;  // of cells that were there before it
 };
+
+// Notes the sizes of the next input, or behind all inputs of the next output; none: numbers.
+Status note_sizes(Engine& engine, uop::Nodes sizes);
 
 }  // namespace aster::engine

@@ -78,6 +78,8 @@ class Symbols {
 
   // Notes that of an expression's.
   Status assume(uop::Node expression);
+  // The memory that a bound variable is read from.
+  Status cell(uop::Node* out, uint32_t at);
   uint32_t find(uop::Node node) const;  // the symbol that a Range is; kNone
   // The symbol whose cell is in storage; kNone if it is no cell.
   uint32_t with_cell(const buffer::Storage* storage) const { return cells_.get(storage, kNone); }
@@ -99,7 +101,6 @@ class Symbols {
   using Lookup = Status (*)(const void* self, const Symbol& symbol, int64_t* value);
   Status add(uint32_t* out, Symbol symbol);
   uop::Node range(uint32_t at) const;
-  Status cell(uop::Node* out, uint32_t at);
   Status evaluate(int64_t* out, uop::Node expression, Lookup lookup, const void* self) const;
   Status convert(uop::Node* out, uop::Node expression, dtype::DType dtype, int depth);
   Status convert_term(uop::Node* out, uop::Node term, dtype::DType dtype, int depth);

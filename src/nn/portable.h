@@ -5,7 +5,7 @@
 
 #include "aster_ml/portable.h"
 #include "base/text.h"
-#include "engine/engine.h"
+#include "engine/program.h"
 #include "nn/source.h"
 
 namespace aster::nn::portable {
@@ -14,10 +14,12 @@ using uop::Node;
 using uop::Nodes;
 
 constexpr std::array<char, 8> kMagic = {'A', 'S', 'T', 'E', 'R', 'M', 'L', '\n'};
-constexpr uint32_t kVersion = 1;   // of the file
+constexpr uint32_t kVersion = 2;   // of the file, the latest; a program is written as the first
+                                   // that can say it
 constexpr uint32_t kOpset = 1;     // of the operations and their meaning
 constexpr size_t kAlignment = 64;  // of constants
 constexpr size_t kMostNodes = 1 << 22;
+constexpr int kDeepest = 64;                       // of expressions of variables
 constexpr std::string_view kFirstLine = "aster ";  // of the text
 
 // All numbers are little-endian; data_offset is 0 where the constants are in a side file.
@@ -34,15 +36,36 @@ static_assert(sizeof(Header) == 64);
 
 uint64_t checksum(std::span<const uint8_t> bytes, uint64_t from = 0xcbf29ce484222325u);
 
+// Memory that a program has for itself, and what somebody called it.
+struct Named {
+  Node buffer;
+  Text name;
+};
 // What a boundary names: the Buffers of inputs, and the outputs' nodes.
 struct Boundary {
   explicit Boundary(Memory& memory)
-      : inputs(memory), outputs(memory), input_names(memory), output_names(memory) {}
+      : inputs(memory),
+        outputs(memory),
+        roots(memory),
+        step_ends(memory),
+        named(memory),
+        input_names(memory),
+        output_names(memory) {}
   Vec<Node> inputs, outputs;
+  // Of a captured program: what its realize calls computed, one call after the other.
+  Vec<Node> roots;
+  Vec<uint32_t> step_ends;
+  Vec<Named> named;
+  const engine::Program* captured = nullptr;  // whose variables and sizes are written
+  bool state_inputs = false;                  // what is assigned to is an input
   Vec<Text> input_names, output_names;
 };
 Status take_boundary(Boundary* out, engine::Engine& engine, const aster_ml_boundary* given);
+// The graph of a captured program, from the keys of its schedules.
+Status take_captured(Boundary* out, engine::Engine& engine, const engine::Program& program);
 
+// The version of the file that says a boundary.
+uint32_t version_of(const Boundary& boundary);
 // The text of a program; constants go behind data, or into the text where data is null.
 // side: the name of the file that they are in; null: the program's own.
 Status write(Text* text, Vec<uint8_t>* data, engine::Engine& engine, const Boundary& boundary,

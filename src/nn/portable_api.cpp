@@ -19,22 +19,32 @@ struct Written {
   Vec<uint8_t> data;
 };
 
-Status make(Written* out, engine::Engine& engine, const aster_ml_boundary* given, uint32_t flags,
+// What is saved: a boundary, or a program that was captured.
+struct Saved {
+  const aster_ml_boundary* boundary;
+  const engine::Program* program;
+};
+
+Status make(Written* out, engine::Engine& engine, const Saved& saved, uint32_t flags,
             const char* side) {
-  if ((flags & ~uint32_t{ASTER_ML_PROGRAM_TEXT | ASTER_ML_PROGRAM_SIDE_FILE}) != 0)
-    return ASTER_FAIL(kRANGE, "flags %#x of a program", flags);
+  constexpr uint32_t kAll =
+      ASTER_ML_PROGRAM_TEXT | ASTER_ML_PROGRAM_SIDE_FILE | ASTER_ML_PROGRAM_STATE_INPUTS;
+  if ((flags & ~kAll) != 0) return ASTER_FAIL(kRANGE, "flags %#x of a program", flags);
   const bool text_alone = (flags & ASTER_ML_PROGRAM_TEXT) != 0;
   if (text_alone && (flags & ASTER_ML_PROGRAM_SIDE_FILE) != 0)
     return ASTER_FAIL(kRANGE, "a text has its constants in it");
   Boundary boundary(engine.context.heap());
-  ASTER_TRY(take_boundary(&boundary, engine, given));
+  const uop::Graph::Hold hold(engine.graph);
+  ASTER_TRY(saved.program != nullptr ? take_captured(&boundary, engine, *saved.program)
+                                     : take_boundary(&boundary, engine, saved.boundary));
+  boundary.state_inputs = (flags & ASTER_ML_PROGRAM_STATE_INPUTS) != 0;
   ASTER_TRY(write(&out->text, text_alone ? nullptr : &out->data, engine, boundary, side));
   const std::string_view text = out->text.view();
   const auto* letters = reinterpret_cast<const uint8_t*>(text.data());
   if (text_alone) return out->head.append(letters, text.size());
   Header h{};
   h.magic = kMagic;
-  h.version = kVersion;
+  h.version = version_of(boundary);
   h.header_bytes = sizeof(h);
   h.text_offset = sizeof(h);
   h.text_bytes = text.size();
@@ -56,8 +66,7 @@ Status write_file(Memory& memory, const char* path, std::span<const uint8_t> fir
   return kOk;
 }
 
-Status save(const char* path, engine::Engine& engine, const aster_ml_boundary* boundary,
-            uint32_t flags) {
+Status save(const char* path, engine::Engine& engine, const Saved& saved, uint32_t flags) {
   if (path == nullptr || path[0] == 0) return ASTER_FAIL(kARGUMENT, "path is null or empty");
   Heap& heap = engine.context.heap();
   Written written(heap);
@@ -66,7 +75,7 @@ Status save(const char* path, engine::Engine& engine, const aster_ml_boundary* b
   const bool beside = (flags & ASTER_ML_PROGRAM_SIDE_FILE) != 0;
   if (side.c_str() == nullptr) return side.status();
   const char* slash = std::strrchr(side.c_str(), '/');
-  ASTER_TRY(make(&written, engine, boundary, flags,
+  ASTER_TRY(make(&written, engine, saved, flags,
                  !beside            ? nullptr
                  : slash == nullptr ? side.c_str()
                                     : slash + 1));
@@ -74,6 +83,25 @@ Status save(const char* path, engine::Engine& engine, const aster_ml_boundary* b
   if (beside) ASTER_TRY(write_file(heap, side.c_str(), data, {}));
   return write_file(heap, path, {written.head.data(), written.head.size()},
                     beside ? std::span<const uint8_t>() : data);
+}
+
+Status to_bytes(void* out, size_t* length, size_t capacity, engine::Engine& engine,
+                const Saved& saved, uint32_t flags) {
+  if (length == nullptr) return ASTER_FAIL(kARGUMENT, "length is a null pointer");
+  if ((flags & ASTER_ML_PROGRAM_SIDE_FILE) != 0)
+    return ASTER_FAIL(kRANGE, "a program in memory has no file beside it");
+  Written written(engine.context.heap());
+  ASTER_TRY(make(&written, engine, saved, flags, nullptr));
+  const size_t head = written.head.size(), size = head + written.data.size();
+  if (out != nullptr && capacity < size)
+    return ASTER_FAIL(kRANGE, "%zu bytes do not fit in %zu", size, capacity);
+  if (out != nullptr) {
+    std::memcpy(out, written.head.data(), head);
+    if (size != head)
+      std::memcpy(static_cast<char*>(out) + head, written.data.data(), written.data.size());
+  }
+  *length = size;
+  return kOk;
 }
 
 Status load_file(aster_ml_program* out, engine::Engine& engine, const char* path) {
@@ -135,7 +163,7 @@ namespace portable = aster::nn::portable;
 int32_t aster_ml_program_save(const char* path, const aster_ml_context* context,
                               const aster_ml_boundary* boundary, uint32_t flags) {
   ASTER_ENGINE(context);
-  return portable::save(path, *engine, boundary, flags);
+  return portable::save(path, *engine, {boundary, nullptr}, flags);
 }
 
 int32_t aster_ml_program_to_bytes(void* out, size_t* length, size_t capacity,
@@ -144,21 +172,31 @@ int32_t aster_ml_program_to_bytes(void* out, size_t* length, size_t capacity,
   if (length != nullptr) *length = 0;
   if (out != nullptr && capacity != 0) *static_cast<char*>(out) = 0;
   ASTER_ENGINE(context);
-  if (length == nullptr) return ASTER_FAIL(kARGUMENT, "length is a null pointer");
-  if ((flags & ASTER_ML_PROGRAM_SIDE_FILE) != 0)
-    return ASTER_FAIL(kRANGE, "a program in memory has no file beside it");
-  portable::Written written(engine->context.heap());
-  ASTER_TRY(portable::make(&written, *engine, boundary, flags, nullptr));
-  const size_t head = written.head.size(), size = head + written.data.size();
-  if (out != nullptr && capacity < size)
-    return ASTER_FAIL(kRANGE, "%zu bytes do not fit in %zu", size, capacity);
-  if (out != nullptr) {
-    std::memcpy(out, written.head.data(), head);
-    if (size != head)
-      std::memcpy(static_cast<char*>(out) + head, written.data.data(), written.data.size());
-  }
-  *length = size;
-  return aster::kOk;
+  return portable::to_bytes(out, length, capacity, *engine, {boundary, nullptr}, flags);
+}
+
+static aster::engine::Program* program_of(const aster_ml_program* program) {
+  return program == nullptr ? nullptr : aster::object_of<aster::engine::Program>(program->impl);
+}
+
+#define ASTER_ENGINE_OF(program, p)                      \
+  aster::engine::Program* const p = program_of(program); \
+  ASTER_ENTER(p == nullptr ? nullptr : p->context);      \
+  aster::engine::Engine* engine = nullptr;               \
+  ASTER_TRY(aster::engine::engine_of(&engine, *p->context))
+
+int32_t aster_ml_program_save_captured(const char* path, const aster_ml_program* program,
+                                       uint32_t flags) {
+  ASTER_ENGINE_OF(program, p);
+  return portable::save(path, *engine, {nullptr, p}, flags);
+}
+
+int32_t aster_ml_program_captured_to_bytes(void* out, size_t* length, size_t capacity,
+                                           const aster_ml_program* program, uint32_t flags) {
+  if (length != nullptr) *length = 0;
+  if (out != nullptr && capacity != 0) *static_cast<char*>(out) = 0;
+  ASTER_ENGINE_OF(program, p);
+  return portable::to_bytes(out, length, capacity, *engine, {nullptr, p}, flags);
 }
 
 int32_t aster_ml_program_load(aster_ml_program* out, const aster_ml_context* context,

@@ -1,315 +1,12 @@
-// Programs of the portable form as graphs. Nothing of what is read is trusted.
-#include <algorithm>
-#include <charconv>
+// Programs of the portable form as graphs, and as captured programs.
 #include <cstring>
 
-#include "base/utf8.h"
 #include "device/device.h"
-#include "engine/indexing.h"
-#include "engine/recording.h"
-#include "nn/portable.h"
-#include "tensor/api.h"
-#include "uop/print.h"
-#include "uop/raw.h"
-#include "uop/verify.h"
+#include "nn/portable_reader.h"
+#include "uop/symbolic.h"
 
 namespace aster::nn::portable {
-
-using engine::need;
-using uop::Op;
-
 namespace {
-
-enum class Form : uint8_t { kInput, kConstant, kState, kOperation };
-
-// One line of a program.
-struct Line {
-  explicit Line(Memory& memory) : sources(memory), arguments(memory), bytes(memory), text(memory) {}
-  Form form = Form::kOperation;
-  std::string_view name;
-  dtype::DType dtype = dtype::DType::kNone;
-  uop::Dims shape;
-  Vec<Node> sources;
-  Vec<int64_t> arguments;
-  bool inlined = false;  // its bytes stand in the line
-  uint64_t offset = 0;   // else: into the data
-  Vec<uint8_t> bytes;
-  Text text;  // a name
-};
-
-class Reader {
- public:
-  // make: the node of a leaf.
-  using Leaf = Status (*)(void* self, Node* out, const Line& line);
-  Reader(std::string_view text, uop::Graph& graph, void* self, Leaf leaf, bool buffers)
-      : text_(text),
-        g_(graph),
-        self_(self),
-        leaf_(leaf),
-        buffers_(buffers),
-        nodes(graph.memory()),
-        inputs(graph.memory()),
-        outputs(graph.memory()),
-        input_names(graph.memory()),
-        output_names(graph.memory()),
-        side(graph.memory()) {}
-
-  Status run() {
-    ASTER_TRY(first_line());
-    while (true) {
-      if (!next_line()) return fail("the line \"end\"");
-      if (line_ == "end") break;
-      ASTER_TRY(statement());
-    }
-    if (!text_.empty()) return fail("nothing behind the end");
-    if (outputs.empty()) return ASTER_FAIL(kFORMAT, "a program without outputs");
-    return kOk;
-  }
-  // The lines before the first node alone.
-  Status run_head() {
-    ASTER_TRY(first_line());
-    while (next_line() && line_.starts_with("data ")) ASTER_TRY(statement());
-    return kOk;
-  }
-
- private:
-  Status fail(const char* wanted) const {
-    return ASTER_FAIL(kFORMAT, "line %zu of a program: %s is expected", number_, wanted);
-  }
-  // A failure of what a line asks for, with its number.
-  Status failed(Status status) const {
-    if (status.ok() || status.code == ASTER_ML_MEMORY) return status;
-    aster_ml_error error;
-    aster_ml_error_last(&error);
-    return ASTER_FAIL(kFORMAT, "line %zu of a program: %s", number_, error.message);
-  }
-  bool next_line() {
-    if (text_.empty()) return false;
-    const size_t end = text_.find('\n');
-    if (end == std::string_view::npos) return false;
-    line_ = std::string_view(text_.data(), end);
-    text_.remove_prefix(end + 1);
-    ++number_;
-    return true;
-  }
-  bool take(std::string_view prefix) {
-    if (!line_.starts_with(prefix)) return false;
-    line_.remove_prefix(prefix.size());
-    return true;
-  }
-  template <typename T>
-  bool take_number(T* out) {
-    const auto [end, error] = std::from_chars(line_.data(), line_.data() + line_.size(), *out);
-    if (error != std::errc() || end == line_.data()) return false;
-    line_.remove_prefix(static_cast<size_t>(end - line_.data()));
-    return true;
-  }
-  std::string_view take_word() {
-    size_t end = 0;
-    while (end < line_.size() && line_[end] != ' ' && line_[end] != '[') ++end;
-    const std::string_view word(line_.data(), end);
-    line_.remove_prefix(end);
-    return word;
-  }
-
-  Status first_line() {
-    uint32_t version = 0, opset = 0;
-    if (!next_line() || !take(kFirstLine) || !take_number(&version) || !take(" opset ") ||
-        !take_number(&opset) || !line_.empty())
-      return ASTER_FAIL(kFORMAT, "no program: its first line is \"aster VERSION opset OPSET\"");
-    if (version != kVersion || opset > kOpset) {
-      return ASTER_FAIL(kUNSUPPORTED,
-                        "a program of version %u with opset %u: this library reads %u and up to %u",
-                        version, opset, kVersion, kOpset);
-    }
-    return version == 0 || opset == 0 ? fail("a version and an opset from 1 on") : kOk;
-  }
-
-  Status statement() {
-    if (take("note ")) return kOk;  // what later versions may say, and nobody has to know
-    if (take("data ")) {
-      if (!nodes.empty() || !side.view().empty()) return fail("data before all nodes, and once");
-      ASTER_TRY(quoted(&side));
-      return line_.empty() ? kOk : fail("the end of the line");
-    }
-    if (take("output ")) return output();
-    return definition();
-  }
-
-  Status quoted(Text* out) {
-    if (!take("\"")) return fail("a name in quotes");
-    while (!line_.empty() && line_[0] != '"') {
-      char c = line_[0];
-      if (c == '\\') {
-        unsigned value = 0;
-        if (line_.size() < 4 || line_[1] != 'x') return fail("\\xNN");
-        const auto [end, error] = std::from_chars(line_.data() + 2, line_.data() + 4, value, 16);
-        if (error != std::errc() || end != line_.data() + 4) return fail("\\xNN");
-        c = static_cast<char>(value);
-        line_.remove_prefix(3);
-      }
-      *out << c;
-      line_.remove_prefix(1);
-    }
-    ASTER_TRY(out->status());
-    if (!take("\"")) return fail("a quote");
-    if (out->view().empty() || !is_utf8(out->view())) return fail("a name of UTF-8");
-    return kOk;
-  }
-  Status add_name(Vec<Text>* names, Text&& name) {
-    for (const Text& other : *names) {
-      if (other.view() == name.view()) return fail("a name of its own");
-    }
-    return names->push(std::move(name));
-  }
-
-  Status output() {
-    Node node = nullptr;
-    ASTER_TRY(source(&node));
-    if (!take(" ")) return fail("a name");
-    if (node->dtype == dtype::DType::kNone || dtype::is_weak(node->dtype))
-      return fail("a value of a dtype that is stored");
-    Text name(g_.memory());
-    ASTER_TRY(quoted(&name));
-    if (!line_.empty()) return fail("the end of the line");
-    ASTER_TRY(add_name(&output_names, std::move(name)));
-    return outputs.push(node);
-  }
-  Status source(Node* out) {
-    uint32_t at = 0;
-    if (!take("%") || !take_number(&at) || at >= nodes.size()) return fail("a node above");
-    *out = nodes[at];
-    return kOk;
-  }
-
-  Status definition() {
-    uint32_t at = 0;
-    if (!take("%") || !take_number(&at) || at != nodes.size() || !take(" = "))
-      return fail("\"%N = \" with the next number");
-    if (nodes.size() == kMostNodes) return fail("fewer nodes");
-    Line line(g_.memory());
-    line.name = take_word();
-    line.form = line.name == "Input"      ? Form::kInput
-                : line.name == "Constant" ? Form::kConstant
-                : line.name == "State"    ? Form::kState
-                                          : Form::kOperation;
-    ASTER_TRY(type(&line));
-    Node node = nullptr;
-    if (line.form == Form::kOperation) {
-      ASTER_TRY(operands(&line));
-      ASTER_TRY(operation(&node, line));
-    } else {
-      ASTER_TRY(memory(&line));
-      ASTER_TRY(failed(leaf_(self_, &node, line)));
-      if (line.form == Form::kInput) {
-        ASTER_TRY(add_name(&input_names, std::move(line.text)));
-        ASTER_TRY(inputs.push(node));
-      }
-    }
-    return nodes.push(node);
-  }
-  Status type(Line* line) {
-    if (!take(" ")) return fail("a dtype");
-    const std::string_view name = take_word();
-    if (!dtype::from_name(&line->dtype, name).ok() || name != dtype::name(line->dtype))
-      return fail("a dtype");
-    if (take("[")) {
-      do {
-        int64_t dim = 0;
-        if (!take_number(&dim) || dim < 0 || line->shape.size() == uop::Dims::kMost)
-          return fail("a size");
-        line->shape.push(dim);
-      } while (take(", "));
-      if (!take("]")) return fail("]");
-    }
-    int64_t count = 0;
-    return uop::count_elements(line->shape, &count) ? kOk : fail("a shape that is not too large");
-  }
-  Status operands(Line* line) {
-    while (take(" %")) {
-      uint32_t at = 0;
-      if (!take_number(&at) || at >= nodes.size()) return fail("a node above");
-      ASTER_TRY(line->sources.push(nodes[at]));
-    }
-    if (take(" (")) {
-      do {
-        int64_t word = 0;
-        if (!take_number(&word)) return fail("an argument");
-        ASTER_TRY(line->arguments.push(word));
-      } while (take(", "));
-      if (!take(")")) return fail(")");
-    }
-    return line_.empty() ? kOk : fail("the end of the line");
-  }
-  // What stands behind the shape of a leaf: a name, or where its bytes are.
-  Status memory(Line* line) {
-    if (dtype::is_weak(line->dtype)) return fail("a dtype that is stored");
-    if (!take(" ")) return fail("a name, an offset or bytes");
-    if (line->form == Form::kInput) {
-      ASTER_TRY(quoted(&line->text));
-    } else if (take("@")) {
-      if (!take_number(&line->offset)) return fail("an offset");
-    } else if (take("#")) {
-      line->inlined = true;
-      ASTER_TRY(digits(line));
-    } else {
-      return fail("an offset or bytes");
-    }
-    return line_.empty() ? kOk : fail("the end of the line");
-  }
-  Status digits(Line* line) {
-    ASTER_TRY(line->bytes.reserve(line_.size() / 2));
-    const auto value = [](char c) {
-      return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-    };
-    while (line_.size() >= 2 && value(line_[0]) >= 0 && value(line_[1]) >= 0) {
-      ASTER_TRY(line->bytes.push(static_cast<uint8_t>(value(line_[0]) * 16 + value(line_[1]))));
-      line_.remove_prefix(2);
-    }
-    return kOk;
-  }
-
-  Status operation(Node* out, const Line& line) {
-    uop::RawNode raw;
-    raw.name = line.name;
-    raw.dtype = line.dtype;
-    raw.sources = {line.sources.data(), line.sources.size()};
-    raw.arguments = {line.arguments.data(), line.arguments.size()};
-    raw.shape = line.shape;
-    ASTER_TRY(failed(uop::build_raw(out, g_, raw)));
-    if ((*out)->op == Op::kParam && line.name == "Param") return fail("an operation of tensors");
-    const bool same = (*out)->dtype == line.dtype && std::ranges::equal((*out)->shape(), raw.shape);
-    if (!same) return fail(uop::brief(*out).text);
-    // Params stand for memory where nothing is made of it.
-    if (!buffers_ && ((*out)->op == Op::kParam || (*out)->op == Op::kAssign)) {
-      const char* fault = uop::find_fault(*out, uop::Level::kTensor);
-      if (fault != nullptr) return fail(fault);
-      return (*out)->op == Op::kAssign ? assigns(*out) : kOk;
-    }
-    return failed(tensor::check_outside(*out));
-  }
-  // A write goes to an input or to state, in the form of a view of it.
-  Status assigns(Node node) const {
-    Node target = node->src(0);
-    while (target->op == Op::kReshape || target->op == Op::kPermute || target->op == Op::kFlip ||
-           target->op == Op::kSlice || target->op == Op::kAssign || target->op == Op::kAfter) {
-      target = target->src(0);
-    }
-    return target->op == Op::kParam ? kOk : fail("memory to assign to");
-  }
-
-  std::string_view text_, line_;
-  uop::Graph& g_;
-  void* self_;
-  Leaf leaf_;
-  bool buffers_;
-  size_t number_ = 0;
-
- public:
-  Vec<Node> nodes, inputs, outputs;
-  Vec<Text> input_names, output_names;
-  Text side;
-};
 
 // The bytes of a constant: in the line, or in the data. FORMAT.
 Status bytes_of(std::span<const uint8_t>* out, const Parts& parts, const Line& line) {
@@ -334,23 +31,46 @@ Status bytes_of(std::span<const uint8_t>* out, const Parts& parts, const Line& l
   return kOk;
 }
 
-struct Checking {
-  const Parts& parts;
-  uop::Graph& g;
-  uop::Word slots = 0;
-};
-Status check_leaf(void* self, Node* out, const Line& line) {
-  auto& c = *static_cast<Checking*>(self);
-  std::span<const uint8_t> bytes;
-  if (line.form != Form::kInput) ASTER_TRY(bytes_of(&bytes, c.parts, line));
-  *out = c.g.param(c.slots++, line.dtype, line.shape);
-  return need(*out);
+template <typename T>
+Maker maker_of(T* self) {
+  Maker maker;
+  maker.self = self;
+  maker.leaf = [](void* it, Node* out, const Line& line) {
+    return static_cast<T*>(it)->leaf(out, line);
+  };
+  maker.variable = [](void* it, Node* memory, Node* expression, Line& line) {
+    return static_cast<T*>(it)->variable(memory, expression, line);
+  };
+  if constexpr (requires { &T::step; }) {
+    maker.step = [](void* it, const Vec<Node>& inputs, std::span<Node> roots) {
+      return static_cast<T*>(it)->step(inputs, roots);
+    };
+  }
+  return maker;
 }
 
-struct Loading {
-  const Parts& parts;
-  engine::Engine& e;
+// Params stand for memory; nothing is made.
+class Checking {
+ public:
+  Checking(const Parts& parts, uop::Graph& graph) : parts_(parts), g_(graph) {}
+  Status leaf(Node* out, const Line& line) {
+    std::span<const uint8_t> bytes;
+    if (line.form != Form::kInput) ASTER_TRY(bytes_of(&bytes, parts_, line));
+    *out = g_.param(slots_++, line.dtype, line.shape);
+    return need(*out);
+  }
+  Status variable(Node* memory, Node* expression, Line& line) {
+    *expression = uop::sym::add(g_, g_.range(slots_, line.most - line.least + 1), line.least);
+    *memory = g_.param(slots_++, line.dtype, {});
+    return need(*expression);
+  }
+
+ private:
+  const Parts& parts_;
+  uop::Graph& g_;
+  uop::Word slots_ = 0;
 };
+
 Status make_buffer(Node* out, engine::Engine& e, const Line& line, std::span<const uint8_t> bytes,
                    bool filled) {
   buffer::Storage* storage = nullptr;
@@ -366,46 +86,100 @@ Status make_buffer(Node* out, engine::Engine& e, const Line& line, std::span<con
   buffer::storage_release(storage);
   return need(*out);
 }
-Status load_leaf(void* self, Node* out, const Line& line) {
-  const auto& l = *static_cast<Loading*>(self);
-  std::span<const uint8_t> bytes;
-  if (line.form == Form::kInput) return make_buffer(out, l.e, line, bytes, false);
-  ASTER_TRY(bytes_of(&bytes, l.parts, line));
-  const bool mapped = line.form == Form::kConstant && !line.inlined && !bytes.empty() &&
-                      l.parts.data->storage()->read_only;
-  if (!mapped) return make_buffer(out, l.e, line, bytes, true);
-  const size_t at = l.parts.data->offset() + l.parts.data_offset + line.offset;
-  *out = engine::buffer_node(l.e, l.parts.data->storage(), static_cast<int64_t>(at), line.dtype,
-                             line.shape);
-  return need(*out);
-}
+// Buffers on memory of the context, and on pages of the file.
+class Loading {
+ public:
+  Loading(const Parts& parts, engine::Engine& engine)
+      : e_(engine), parts_(parts), named_(engine.context.heap()), fixed_(engine.context.heap()) {}
+  Status leaf(Node* out, const Line& line) {
+    ASTER_TRY(memory_of(out, line));
+    if (line.form == Form::kInput || line.text.view().empty()) return kOk;
+    Text name(e_.context.heap());
+    name << line.text.view();
+    ASTER_TRY(name.status());
+    return named_.push(Named{*out, std::move(name)});
+  }
+  Status variable(Node* memory, Node* expression, Line& line) {
+    const char* name = line.text.c_str();
+    if (name == nullptr) return line.text.status();
+    Node free = nullptr;
+    ASTER_TRY(e_.symbols.variable(&free, name, line.least, line.most));
+    ASTER_TRY(e_.symbols.bind(expression, free, name, line.value));
+    uint32_t symbol = engine::Symbols::kNone;
+    const auto note = [&](uint32_t at) { return symbol = at, kOk; };
+    ASTER_TRY(e_.symbols.each(*expression, note));
+    if (line.fixed && symbol != engine::Symbols::kNone) ASTER_TRY(fixed_.push(symbol));
+    if (symbol != engine::Symbols::kNone) return e_.symbols.cell(memory, symbol);
+    *memory = e_.graph.constant_int(line.dtype, line.value);  // one value: nothing to be given
+    return need(*memory);
+  }
+
+  const Vec<uint32_t>& fixed() const { return fixed_; }
+  // Calls captured memory as the file does.
+  Status name_captured(engine::Program& program) {
+    const size_t first = program.inputs.size() + program.results.size();
+    for (size_t i = first; i < program.values.size(); ++i) {
+      engine::Value& value = program.values[i];
+      for (Named& each : named_) {
+        if (engine::storage_of(each.buffer) != value.array.storage ||
+            each.buffer->arg(2) != value.array.offset)
+          continue;
+        if (each.name.c_str() == nullptr) return each.name.status();
+        ASTER_TRY(engine::rename(value, each.name.c_str()));
+      }
+    }
+    return kOk;
+  }
+
+ private:
+  Status memory_of(Node* out, const Line& line) {
+    std::span<const uint8_t> bytes;
+    if (line.form == Form::kInput) return make_buffer(out, e_, line, bytes, false);
+    ASTER_TRY(bytes_of(&bytes, parts_, line));
+    const bool mapped = line.form == Form::kConstant && !line.inlined && !bytes.empty() &&
+                        parts_.data->storage()->read_only;
+    if (!mapped) return make_buffer(out, e_, line, bytes, true);
+    const size_t at = parts_.data->offset() + parts_.data_offset + line.offset;
+    *out = engine::buffer_node(e_, parts_.data->storage(), static_cast<int64_t>(at), line.dtype,
+                               line.shape);
+    return need(*out);
+  }
+
+  engine::Engine& e_;
+  const Parts& parts_;
+  Vec<Named> named_;
+  Vec<uint32_t> fixed_;  // symbols
+};
 
 // Handles of nodes, freed at the end.
 class Cells {
  public:
-  explicit Cells(Memory& memory) : handles_(memory), pointers_(memory) {}
+  explicit Cells(Memory& memory) : handles_(memory), pointers_(memory), cells_(memory) {}
   ~Cells() {
     for (aster_ml_lazy& each : handles_) aster_ml_lazy_free(&each);
   }
   Cells(const Cells&) = delete;
   Cells& operator=(const Cells&) = delete;
-  Status make(engine::Engine& engine, const Vec<Node>& nodes) {
+  Status make(engine::Engine& engine, std::span<const Node> nodes) {
     for (Node node : nodes) {
       engine::Lazy* lazy = nullptr;
       ASTER_TRY(handles_.push(aster_ml_lazy{}));
       ASTER_TRY(engine::lazy_create(&lazy, engine, node));
       scope_remove(lazy);
       handles_.back().impl = lazy->handle;
+      ASTER_TRY(cells_.push(lazy));
     }
     for (aster_ml_lazy& each : handles_) ASTER_TRY(pointers_.push(&each));
     return kOk;
   }
   aster_ml_lazy* const* data() const { return pointers_.data(); }
   size_t size() const { return pointers_.size(); }
+  std::span<engine::Lazy* const> cells() const { return {cells_.data(), cells_.size()}; }
 
  private:
   Vec<aster_ml_lazy> handles_;
   Vec<aster_ml_lazy*> pointers_;
+  Vec<engine::Lazy*> cells_;
 };
 
 Status name_arrays(aster_ml_program* program, int32_t list, Vec<Text>& names) {
@@ -438,9 +212,10 @@ Status split(Parts* out, const Source& bytes, const Source* side_data) {
   std::memcpy(&h, all.data(), sizeof(h));
   if (h.header != checksum(all.first(sizeof(h) - sizeof(h.header))))
     return ASTER_FAIL(kFORMAT, "the header of a program was altered: its checksum is another");
-  if (h.version != kVersion) {
-    return ASTER_FAIL(kUNSUPPORTED, "a program of version %u: this library reads %u", h.version,
-                      kVersion);
+  if (h.version == 0) return ASTER_FAIL(kFORMAT, "a program of version 0");
+  if (h.version > kVersion) {
+    return ASTER_FAIL(kUNSUPPORTED, "a program of version %u: this library reads up to %u",
+                      h.version, kVersion);
   }
   const bool beside = h.data_offset == 0 && h.data_bytes != 0;
   const auto inside = [&](uint64_t offset, uint64_t size) {
@@ -454,7 +229,7 @@ Status split(Parts* out, const Source& bytes, const Source* side_data) {
   out->text = {reinterpret_cast<const char*>(text.data()), text.size()};
   if (beside && side_data == nullptr) {
     uop::Graph graph(out->side.memory());
-    Reader head(out->text, graph, nullptr, nullptr, false);
+    Reader head(out->text, graph, Maker(), false);
     ASTER_TRY(head.run_head());
     if (head.side.view().empty()) return ASTER_FAIL(kFORMAT, "a program without its constants");
     out->side << head.side.view();
@@ -478,15 +253,14 @@ Status split(Parts* out, const Source& bytes, const Source* side_data) {
 Status verify(engine::Engine& engine, const Parts& parts) {
   uop::Graph graph(engine.context.heap());
   graph.defaults = engine.graph.defaults;
-  Checking checking{parts, graph};
-  Reader reader(parts.text, graph, &checking, check_leaf, false);
-  return reader.run();
+  Checking checking(parts, graph);
+  return Reader(parts.text, graph, maker_of(&checking), false).run();
 }
 
 Status read_graph(ReadGraph* out, engine::Engine& engine, const Parts& parts) {
   ASTER_TRY(verify(engine, parts));
-  Loading loading{parts, engine};
-  Reader reader(parts.text, engine.graph, &loading, load_leaf, true);
+  Loading loading(parts, engine);
+  Reader reader(parts.text, engine.graph, maker_of(&loading), true);
   ASTER_TRY(reader.run());
   out->inputs = std::move(reader.inputs);
   out->outputs = std::move(reader.outputs);
@@ -495,12 +269,100 @@ Status read_graph(ReadGraph* out, engine::Engine& engine, const Parts& parts) {
   return kOk;
 }
 
+namespace {
+
+// Captures while it reads, realize call by realize call: the kernels are those of the program that
+// was saved.
+class Capturing {
+ public:
+  Capturing(engine::Engine& engine, const Parts& parts)
+      : e_(engine), parts_(parts), loading_(parts, engine), inputs_(engine.context.heap()) {}
+  ~Capturing() {
+    if (open_) engine::drop_recording(e_);
+  }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+
+  Status run(aster_ml_program* out) {
+    Reader reader(parts_.text, e_.graph, maker_of(this), true);
+    ASTER_TRY(reader.run());
+    ASTER_TRY(begin(reader.inputs));
+    ASTER_TRY(note(reader));
+    const aster_ml_context context = e_.context.inner_handle();
+    Cells outputs(e_.context.heap());
+    ASTER_TRY(outputs.make(e_, {reader.outputs.data(), reader.outputs.size()}));
+    open_ = false;
+    aster_ml_program made{};
+    ASTER_TRY(Status{aster_ml_engine_capture_end(&made, &context, outputs.data(), outputs.size())});
+    Status status = name_arrays(&made, ASTER_ML_PROGRAM_INPUTS, reader.input_names);
+    if (status.ok()) status = name_arrays(&made, ASTER_ML_PROGRAM_OUTPUTS, reader.output_names);
+    if (status.ok()) status = loading_.name_captured(*object_of<engine::Program>(made.impl));
+    if (!status.ok()) {
+      aster_ml_program_free(&made);
+      return status;
+    }
+    *out = made;
+    return kOk;
+  }
+
+  Status leaf(Node* out, const Line& line) { return loading_.leaf(out, line); }
+  Status variable(Node* memory, Node* expression, Line& line) {
+    return loading_.variable(memory, expression, line);
+  }
+  Status step(const Vec<Node>& inputs, std::span<Node> roots) {
+    ASTER_TRY(begin(inputs));
+    Cells made(e_.context.heap());
+    ASTER_TRY(made.make(e_, roots));
+    ASTER_TRY(engine::realize(e_, made.cells()));
+    for (size_t i = 0; i < roots.size(); ++i) roots[i] = made.cells()[i]->node;
+    return kOk;
+  }
+
+ private:
+  Status begin(const Vec<Node>& inputs) {
+    if (open_) return kOk;
+    const aster_ml_context context = e_.context.inner_handle();
+    ASTER_TRY(inputs_.make(e_, {inputs.data(), inputs.size()}));
+    ASTER_TRY(Status{aster_ml_engine_capture_begin(&context, inputs_.data(), inputs_.size())});
+    open_ = true;
+    e_.recording->dry = true;
+    return kOk;
+  }
+  // What the file says of variables.
+  Status note(const Reader& reader) {
+    engine::Recording& r = *e_.recording;
+    r.first_size.clear();
+    for (size_t i = 0; i < reader.inputs.size() + reader.outputs.size(); ++i) {
+      const bool input = i < reader.inputs.size();
+      const size_t index = input ? i : i - reader.inputs.size();
+      Nodes sizes;
+      for (const Reader::Sizes& each : reader.symbolic) {
+        if (each.input == input && each.index == index)
+          sizes = {reader.expressions.data() + each.first, reader.nodes_of(input)[index]->ndim};
+      }
+      ASTER_TRY(engine::note_sizes(e_, sizes));
+    }
+    r.sizes_noted = true;
+    for (const engine::Assumption& each : reader.conditions)
+      ASTER_TRY(engine::assume_le(e_, each.a, each.b));
+    for (const uint32_t symbol : loading_.fixed()) ASTER_TRY(engine::note_seen(e_, symbol));
+    return kOk;
+  }
+
+  engine::Engine& e_;
+  const Parts& parts_;
+  Loading loading_;
+  Cells inputs_;
+  bool open_ = false;
+};
+
+}  // namespace
 Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& graph) {
   Heap& heap = engine.context.heap();
   const aster_ml_context context = engine.context.inner_handle();
   Cells inputs(heap), outputs(heap);
-  ASTER_TRY(inputs.make(engine, graph.inputs));
-  ASTER_TRY(outputs.make(engine, graph.outputs));
+  ASTER_TRY(inputs.make(engine, {graph.inputs.data(), graph.inputs.size()}));
+  ASTER_TRY(outputs.make(engine, {graph.outputs.data(), graph.outputs.size()}));
   ASTER_TRY(Status{aster_ml_engine_capture_begin(&context, inputs.data(), inputs.size())});
   engine.recording->dry = true;
   aster_ml_program made{};
@@ -518,9 +380,8 @@ Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& g
 Status load(aster_ml_program* out, engine::Engine& engine, const Parts& parts) {
   if (engine.recording != nullptr) return ASTER_FAIL(kSTATE, "a capture is open");
   const uop::Graph::Hold hold(engine.graph);
-  ReadGraph graph(engine.context.heap());
-  ASTER_TRY(read_graph(&graph, engine, parts));
-  return capture_graph(out, engine, graph);
+  ASTER_TRY(verify(engine, parts));
+  return Capturing(engine, parts).run(out);
 }
 
 }  // namespace aster::nn::portable

@@ -52,6 +52,53 @@ static void test_saved_and_loaded(uint32_t flags) {
   aster_ml_lazy_free(&x), aster_ml_lazy_free(&w), aster_ml_lazy_free(&y), aster_ml_lazy_free(&z);
 }
 
+/* A captured step that assigns, saved without having run: with its state, and with that as input.
+ */
+static void test_captured(void) {
+  aster_ml_lazy x = {0}, w = {0}, sum = {0};
+  float data[] = {1, 2, 3}, weights[] = {10, 20, 30}, got[3] = {0}, state[] = {1, 1, 1};
+  const int64_t shape[] = {3};
+  EXPECT(aster_ml_lazy_from(&x, &context, data, ASTER_ML_DTYPE_FLOAT32, 1, shape) == 0);
+  EXPECT(aster_ml_lazy_from(&w, &context, weights, ASTER_ML_DTYPE_FLOAT32, 1, shape) == 0);
+  aster_ml_lazy *const all[] = {&x, &w};
+  EXPECT(aster_ml_lazy_realize(all, 2) == 0);
+  aster_ml_lazy *const inputs[] = {&x}, *const written[] = {&w};
+  aster_ml_program program = {0}, own = {0}, given = {0};
+  EXPECT(aster_ml_engine_capture_dry(&context) == ASTER_ML_STATE);
+  EXPECT(aster_ml_engine_capture_begin(&context, inputs, 1) == 0);
+  EXPECT(aster_ml_engine_capture_dry(&context) == 0);
+  EXPECT(aster_ml_lazy_add(&sum, &w, &x) == 0 && aster_ml_lazy_assign(&w, &sum) == 0);
+  EXPECT(aster_ml_lazy_realize(written, 1) == 0);
+  EXPECT(aster_ml_engine_capture_end(&program, &context, written, 1) == 0);
+  size_t length = 0;
+  char bytes[4096];
+  EXPECT(aster_ml_program_captured_to_bytes(NULL, &length, 0, &program, 0) == 0);
+  EXPECT(length != 0 && length <= sizeof bytes);
+  EXPECT(aster_ml_program_captured_to_bytes(bytes, &length, length - 1, &program, 0) ==
+         ASTER_ML_RANGE);
+  EXPECT(aster_ml_program_captured_to_bytes(bytes, NULL, 0, &program, 0) == ASTER_ML_ARGUMENT);
+  EXPECT(aster_ml_program_captured_to_bytes(bytes, &length, sizeof bytes, &program, 0) == 0);
+  EXPECT(aster_ml_program_from_bytes(&own, &context, bytes, length) == 0);
+  EXPECT(aster_ml_program_captured_to_bytes(bytes, &length, sizeof bytes, &program,
+                                            ASTER_ML_PROGRAM_STATE_INPUTS) == 0);
+  EXPECT(aster_ml_program_from_bytes(&given, &context, bytes, length) == 0);
+  aster_ml_tensor in[2] = {described(data, 3), described(state, 3)}, out = described(got, 3);
+  EXPECT(aster_ml_program_run(&own, NULL, in, 1, &out, 1) == 0);
+  for (int i = 0; i < 3; i++) EXPECT(got[i] == weights[i] + data[i]);
+  EXPECT(aster_ml_program_run(&own, NULL, in, 1, &out, 1) == 0);
+  for (int i = 0; i < 3; i++) EXPECT(got[i] == weights[i] + 2 * data[i]);
+  EXPECT(aster_ml_program_run(&given, NULL, in, 2, &out, 1) == 0);
+  for (int i = 0; i < 3; i++) EXPECT(state[i] == 1 + data[i] && got[i] == state[i]);
+  EXPECT(aster_ml_lazy_copy_out(got, sizeof got, &w) == 0); /* nothing ran that was captured */
+  for (int i = 0; i < 3; i++) EXPECT(got[i] == weights[i]);
+  EXPECT(aster_ml_program_save_captured(NULL, &program, 0) == ASTER_ML_ARGUMENT);
+  EXPECT(aster_ml_program_save_captured("none", NULL, 0) == ASTER_ML_ARGUMENT);
+  aster_ml_tensor_free(&in[0]), aster_ml_tensor_free(&in[1]), aster_ml_tensor_free(&out);
+  aster_ml_program_free(&program), aster_ml_program_free(&own), aster_ml_program_free(&given);
+  EXPECT(aster_ml_program_save_captured("none", &program, 0) == ASTER_ML_ARGUMENT);
+  aster_ml_lazy_free(&x), aster_ml_lazy_free(&w), aster_ml_lazy_free(&sum);
+}
+
 /* What an operation would give. */
 static void test_plan(void) {
   const int64_t a[] = {4, 8}, b[] = {8, 2};
@@ -71,6 +118,7 @@ int main(void) {
   EXPECT(aster_ml_context_init(&context, NULL) == 0);
   test_saved_and_loaded(0);
   test_saved_and_loaded(ASTER_ML_PROGRAM_TEXT);
+  test_captured();
   test_plan();
   EXPECT(aster_ml_context_free(&context) == 0);
   return expect_failures;

@@ -262,7 +262,7 @@ TEST_F(Portable, BadInputIsNamed) {
   OK(aster_ml_program_verify(&context, good.data(), good.size()));
   refuse(ASTER_ML_FORMAT, "", "no program");
   refuse(ASTER_ML_FORMAT, "hello", "no program");
-  refuse(ASTER_ML_UNSUPPORTED, "aster 2 opset 1\n" + in, "version 2");
+  refuse(ASTER_ML_UNSUPPORTED, "aster 3 opset 1\n" + in, "version 3");
   refuse(ASTER_ML_UNSUPPORTED, "aster 1 opset 9\n" + in, "opset 9");
   refuse(ASTER_ML_FORMAT, head + in + "%1 = Exp float32[3] %0\n" + end, "line 3");
   refuse(ASTER_ML_FORMAT, head + in + "%1 = Exp float64[2] %0\n" + end, "line 3");

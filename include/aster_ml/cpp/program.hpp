@@ -31,6 +31,15 @@ struct ProgramVariable {
   bool limited; /* see Program::is_for */
 };
 
+/* How a program is written (aster_ml/portable.h). */
+enum class ProgramForm : uint32_t {
+  binary = 0,
+  text = ASTER_ML_PROGRAM_TEXT,
+  side_file = ASTER_ML_PROGRAM_SIDE_FILE,
+  state_inputs = ASTER_ML_PROGRAM_STATE_INPUTS,
+  text_of_state_inputs = ASTER_ML_PROGRAM_TEXT | ASTER_ML_PROGRAM_STATE_INPUTS
+};
+
 /* A captured step: recorded once, run again on other inputs without building a graph.
  *
  *   Program step({x, y}, [&] { ...; return loss; });
@@ -75,9 +84,52 @@ class Program {
   static bool prune() {
     return detail::good(aster_ml_engine_capture_prune(Context::current().get()));
   }
+  /* Has the open capture compute nothing, from inside a body: the program alone will. */
+  static bool dry() { return detail::good(aster_ml_engine_capture_dry(Context::current().get())); }
   /* Gives an open capture of the current context up, from inside a body: the program is empty. */
   static bool cancel() {
     return detail::good(aster_ml_engine_capture_cancel(Context::current().get()));
+  }
+
+  /* The program of a portable file; empty where that fails. */
+  static Program load(const std::string& path) {
+    aster_ml_program program{};
+    const detail::Root root = Context::current().root();
+    return made(detail::good(aster_ml_program_load(&program, root.get(), path.c_str())), program,
+                root);
+  }
+  /* The same of bytes, which are copied. */
+  static Program from_bytes(const void* data, size_t bytes) {
+    aster_ml_program program{};
+    const detail::Root root = Context::current().root();
+    return made(detail::good(aster_ml_program_from_bytes(&program, root.get(), data, bytes)),
+                program, root);
+  }
+  static Program from_bytes(const std::string& bytes) {
+    return from_bytes(bytes.data(), bytes.size());
+  }
+  /* Checks bytes as loading does, without making anything of them. */
+  static bool verify(const std::string& bytes) {
+    const detail::Root root = Context::current().root();
+    return detail::good(aster_ml_program_verify(root.get(), bytes.data(), bytes.size()));
+  }
+  /* Writes it to a portable file, whole or not at all. */
+  bool save(const std::string& path, ProgramForm form = ProgramForm::binary) const {
+    return detail::good(
+        aster_ml_program_save_captured(path.c_str(), get(), static_cast<uint32_t>(form)));
+  }
+  /* The same into memory; empty where that fails. */
+  std::string to_bytes(ProgramForm form = ProgramForm::binary) const {
+    const uint32_t flags = static_cast<uint32_t>(form);
+    size_t length = 0;
+    std::string out;
+    if (!detail::good(aster_ml_program_captured_to_bytes(nullptr, &length, 0, get(), flags)))
+      return out;
+    out.resize(length);
+    if (!detail::good(
+            aster_ml_program_captured_to_bytes(&out[0], &length, out.size(), get(), flags)))
+      out.clear();
+    return out;
   }
 
   bool ok() const { return !program_.empty(); }
@@ -167,6 +219,19 @@ class Program {
       if (is_open) aster_ml_engine_capture_cancel(root.get());
     }
   };
+  /* A program that was loaded, with memory for its outputs. */
+  static Program made(bool good, aster_ml_program& program, const detail::Root& root) {
+    Program out;
+    if (!good) return out;
+    out.program_ = {std::move(program), root};
+    for (const ProgramArray& each : out.arrays(ProgramList::outputs)) {
+      const Array room(each.dtype, std::vector<size_t>(each.shape.begin(), each.shape.end()));
+      const Tensor output = room.lazy();
+      if (!output.ok()) return {};
+      out.outputs_.push_back(output);
+    }
+    return out;
+  }
   /* Memory for an output, with what the recorded run put there. */
   void make_room(const Tensor& result) {
     const aster_ml_tensor first = result.view();

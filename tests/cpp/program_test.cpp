@@ -1,0 +1,250 @@
+// Programs that are saved and loaded: what was captured gives the same bits again.
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "world.h"
+
+namespace {
+
+using aster_ml::Program;
+using aster_ml::ProgramForm;
+using aster_ml::ProgramList;
+using aster_ml::Tensor;
+using cpp_test::Floats;
+using cpp_test::floats;
+using cpp_test::noise;
+
+class CppProgram : public testing::Test {
+ protected:
+  void SetUp() override {
+    OK(context.ok());
+    folder = std::filesystem::temp_directory_path() /
+             ("aster_cpp_program_" + std::to_string(static_cast<long>(std::rand())) + "_" +
+              std::to_string(reinterpret_cast<uintptr_t>(this)));
+    std::filesystem::create_directories(folder);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+  std::string path(const char* name) const { return (folder / name).string(); }
+  Tensor made(size_t rows, size_t columns, uint32_t seed) {
+    return Tensor(noise(rows * columns, seed))
+        .reshape({static_cast<int64_t>(rows), static_cast<int64_t>(columns)})
+        .clone()
+        .realized();
+  }
+  // Every form in which a program goes out and comes back.
+  std::vector<Program> all_of(const Program& program) {
+    std::vector<Program> out;
+    EXPECT_OK(program.save(path("p.aster")));
+    EXPECT_OK(program.save(path("s.aster"), ProgramForm::side_file));
+    EXPECT_OK(program.save(path("p.txt"), ProgramForm::text));
+    out.push_back(Program::load(path("p.aster")));
+    out.push_back(Program::load(path("s.aster")));
+    out.push_back(Program::load(path("p.txt")));
+    out.push_back(Program::from_bytes(program.to_bytes()));
+    out.push_back(Program::from_bytes(out.back().to_bytes()));  // what was loaded is saved again
+    for (const Program& each : out) EXPECT_OK(each.ok());
+    return out;
+  }
+  // A linear layer trained by momentum: each run gives the loss and leaves weights and velocity.
+  struct Trained {
+    Tensor w, b, v;
+    Program step;
+  };
+  Trained trained() {
+    Trained out;
+    out.w = made(6, 3, 1);
+    out.b = made(1, 3, 2);
+    out.v = Tensor::zeros({6, 3}).contiguous();
+    EXPECT_OK(out.v.realize());
+    const Tensor x = made(4, 6, 3), y = made(4, 3, 4), w = out.w, b = out.b, v = out.v;
+    out.step = Program({x, y}, [=] {
+      const Tensor loss = (x.matmul(w).tanh() + b - y).square().mean();
+      const std::vector<Tensor> slopes = loss.gradient({w, b});
+      EXPECT_OK(v.assign(v * 0.9 + slopes[0]));
+      EXPECT_OK(aster_ml::realize(v));  // one realize call of several
+      EXPECT_OK(w.assign(w - v * 0.1));
+      EXPECT_OK(b.assign(b - slopes[1] * 0.1));
+      EXPECT_OK(aster_ml::realize(loss, w, b));
+      return loss;
+    });
+    EXPECT_OK(out.step.ok());
+    EXPECT_OK(out.step.set_name(ProgramList::inputs, 0, "x"));
+    EXPECT_OK(out.step.set_name(ProgramList::outputs, 0, "loss"));
+    return out;
+  }
+  aster_ml::Context context{cpp_test::one_thread()};
+  std::filesystem::path folder;
+};
+
+// Training steps: the loaded ones go on from the same weights, and give the same bits, step by
+// step.
+TEST_F(CppProgram, TrainingStepsGiveTheSameBits) {
+  const Trained t = trained();
+  std::vector<Program> loaded = all_of(t.step);
+  EXPECT_EQ(loaded[0].kernels(), t.step.kernels());
+  for (uint32_t round = 0; round < 4; ++round) {
+    const Tensor x = made(4, 6, 10 + round), y = made(4, 3, 20 + round);
+    OK(t.step.run({x, y}));
+    const Floats want = floats(t.step.outputs()[0]);
+    for (const Program& each : loaded) {
+      OK(each.run({x, y}));
+      EXPECT_EQ(floats(each.outputs()[0]), want) << round;
+    }
+  }
+  EXPECT_EQ(loaded[0].arrays(ProgramList::inputs)[0].name, "x");
+  EXPECT_EQ(loaded[0].arrays(ProgramList::outputs)[0].name, "loss");
+}
+
+// State by name, in programs that have it and in such as are given it.
+TEST_F(CppProgram, StateHasNames) {
+  Trained t = trained();
+  const std::vector<aster_ml::ProgramArray> captured = t.step.arrays(ProgramList::captured);
+  const auto name = [&](const Tensor& state, const char* text) {
+    for (size_t i = 0; i < captured.size(); ++i) {
+      if (captured[i].data == state.view().storage.data) {
+        EXPECT_OK(t.step.set_name(ProgramList::captured, i, text));
+      }
+    }
+  };
+  name(t.w, "w");
+  name(t.b, "b");
+  name(t.v, "v");
+  const Program own = Program::from_bytes(t.step.to_bytes());
+  const Program given = Program::from_bytes(t.step.to_bytes(ProgramForm::state_inputs));
+  OK(own.ok() && given.ok());
+  size_t named = 0;
+  for (const auto& each : own.arrays(ProgramList::captured)) {
+    named += each.assigned && (each.name == "w" || each.name == "b" || each.name == "v");
+  }
+  EXPECT_EQ(named, 3u);
+  std::vector<Tensor> state;  // by the names that the program has
+  std::vector<std::string> names;
+  for (const auto& each : given.arrays(ProgramList::inputs)) {
+    names.push_back(each.name);
+    if (each.name == "w") state.push_back(t.w.clone().realized());
+    if (each.name == "b") state.push_back(t.b.clone().realized());
+    if (each.name == "v") state.push_back(t.v.clone().realized());
+    EXPECT_EQ(each.assigned, names.size() > 2) << each.name;
+  }
+  ASSERT_EQ(names.size(), 5u);
+  ASSERT_EQ(state.size(), 3u);
+  for (uint32_t round = 0; round < 3; ++round) {
+    const Tensor x = made(4, 6, 30 + round), y = made(4, 3, 40 + round);
+    OK(t.step.run({x, y}));
+    OK(own.run({x, y}));
+    OK(given.run({x, y, state[0], state[1], state[2]}));
+    EXPECT_EQ(floats(own.outputs()[0]), floats(t.step.outputs()[0]));
+    EXPECT_EQ(floats(given.outputs()[0]), floats(t.step.outputs()[0]));
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    const Tensor& want = names[i + 2] == "w" ? t.w : names[i + 2] == "b" ? t.b : t.v;
+    EXPECT_EQ(floats(state[i]), floats(want)) << names[i + 2];
+  }
+}
+
+// What a run makes and then assigns to, parts of a cache, several realize calls, and a step without
+// results.
+TEST_F(CppProgram, WritesGoWhereTheyWent) {
+  const Tensor cache = Tensor::zeros({4, 3}).contiguous().realized(), x = made(1, 3, 1);
+  const Program step({x}, [&] {
+    const Tensor room = (x * 2.f).clone().realized();
+    EXPECT_OK(room.assign(room + 1.f));
+    EXPECT_OK(room.realize());
+    EXPECT_OK(cache.set({2}, room.reshape({3}) + cache[2]));
+    EXPECT_OK(cache.realize());
+    EXPECT_OK(cache.set({0}, cache[2] * 3.f));
+    EXPECT_OK(cache.realize());
+    const Tensor out = (cache.sum(0) + room).realized();
+    return std::vector<Tensor>{out, cache};
+  });
+  OK(step.ok());
+  const std::vector<Program> loaded = all_of(step);
+  const Tensor sum = Tensor::zeros({1, 3}).contiguous().realized();
+  const Program silent({x}, [&] {
+    EXPECT_OK(sum.assign(sum + x));
+    EXPECT_OK(sum.realize());
+  });
+  const Program quiet = Program::from_bytes(silent.to_bytes());
+  OK(quiet.ok());
+  EXPECT_EQ(quiet.arrays(ProgramList::outputs).size(), 0u);
+  for (uint32_t round = 0; round < 3; ++round) {
+    const Tensor y = made(1, 3, 50 + round);
+    OK(step.run({y}));
+    for (const Program& each : loaded) {
+      OK(each.run({y}));
+      EXPECT_EQ(floats(each.outputs()[0]), floats(step.outputs()[0])) << round;
+      EXPECT_EQ(floats(each.outputs()[1]), floats(step.outputs()[1])) << round;
+    }
+    EXPECT_OK(quiet.run({y}));
+  }
+}
+
+// Random numbers: each run draws others, and a loaded program goes on from where it was saved.
+TEST_F(CppProgram, RandomNumbersGoOn) {
+  const Tensor x = made(8, 16, 1);
+  const Program step({x}, [&] {
+    const Tensor a = x.dropout(0.5, true).realized();
+    return (a + Tensor::rand({8, 16})).realized();
+  });
+  OK(step.ok());
+  const Program loaded = Program::from_bytes(step.to_bytes());
+  OK(loaded.ok());
+  Floats last;
+  for (int round = 0; round < 3; ++round) {
+    OK(step.run({x}));
+    OK(loaded.run({x}));
+    EXPECT_EQ(floats(loaded.outputs()[0]), floats(step.outputs()[0]));
+    EXPECT_NE(floats(loaded.outputs()[0]), last);
+    last = floats(loaded.outputs()[0]);
+  }
+}
+
+TEST_F(CppProgram, BadInputIsNamed) {
+  Trained t = trained();
+  EXPECT_FALSE(t.step.save(path("no/such/folder")));
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_NOT_FOUND);
+  EXPECT_FALSE(t.step.save(""));
+  EXPECT_FALSE(Program().save(path("empty")));
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_ARGUMENT);
+  EXPECT_FALSE(std::filesystem::exists(path("empty")));
+  EXPECT_FALSE(Program::load(path("none")).ok());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_NOT_FOUND);
+  EXPECT_EQ(t.step.to_bytes(static_cast<ProgramForm>(64)), "");
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_RANGE);
+  const std::string text = t.step.to_bytes(ProgramForm::text);
+  EXPECT_EQ(text.rfind("aster 2 opset 1\n", 0), 0u) << text;
+  for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
+    EXPECT_FALSE(Program::verify(text.substr(0, at - 3)));
+  const auto refuse = [&](const std::string& from, const std::string& to, const char* says) {
+    std::string altered = text;
+    const size_t at = altered.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    altered.replace(at, from.size(), to);
+    EXPECT_FALSE(Program::verify(altered)) << to;
+    EXPECT_NE(std::string(aster_ml::error().message).find(says), std::string::npos)
+        << aster_ml::error().message;
+    EXPECT_FALSE(Program::from_bytes(altered).ok());
+  };
+  refuse("aster 2 ", "aster 3 ", "version 3");
+  refuse("aster 2 ", "aster 1 ", "line");
+  refuse("realize ", "realize %999 ", "a node above");
+  refuse("realize %", "realize ", "realize call");
+  refuse("output ", "require 1 <=\noutput ", "<=");
+  refuse("output ", "require \"n\" <= 1\noutput ", "a variable above");
+  refuse("output ", "sizes input 9 (1)\noutput ", "an array above");
+  refuse("output ", "sizes input 0 (1)\noutput ", "an expression an axis");
+  EXPECT_FALSE(
+      Program::verify("aster 2 opset 1\n%0 = Input float32[1] \"x\"\n%1 = Exp float32[1] %0\n"
+                      "realize %1\n%2 = Input float32[1] \"late\"\noutput %2 \"y\"\nend\n"));
+  EXPECT_NE(std::string(aster_ml::error().message).find("line 5"), std::string::npos);
+  // A size nested too deep is one line of a message, not a stack.
+  refuse("output ", "require " + std::string(100000, '(') + "\noutput ", "line");
+  std::string deep = "require ";
+  for (int i = 0; i < 10000; ++i) deep += "Neg(";
+  refuse("output ", deep + "\noutput ", "so deep");
+}
+
+}  // namespace
