@@ -63,6 +63,7 @@ BY_HAND = {
     "program_captured_to_bytes",
     "program_from_bytes",
     "program_run",
+    "program_run_sized",
     "program_save",
     "program_to_bytes",
     "registry_add",
@@ -322,6 +323,8 @@ class Binding:
             "const int64_t *": "kWords",
             "const aster_ml_uop *const *": "kUops",
         }
+        if (struct, name) == ("aster_ml_program_array", "data"):
+            kind = "size_t"  # an address, by which callers know their tensors again
         if kind not in kinds:
             return None  # functions, pointers to anything else
         names = [f["name"] for f in fields]

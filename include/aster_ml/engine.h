@@ -188,7 +188,8 @@ ASTER_ML_API int32_t aster_ml_engine_capture_prune(const aster_ml_context *conte
 
 /* Has the open capture compute nothing from here on: what realize calls would run is recorded, and
  * compiled, for the program alone. Tensors that they give hold no values: state that they assign
- * stays as it is. Errors: STATE (no capture is open). */
+ * stays as it is. What was built before the capture and is realised in it has to be realised
+ * before, else realising is STATE. Errors: STATE (no capture is open). */
 ASTER_ML_API int32_t aster_ml_engine_capture_dry(const aster_ml_context *context);
 
 /* Gives a capture up; what it ran stays done. */
@@ -253,6 +254,26 @@ ASTER_ML_API int32_t aster_ml_program_is_for(const aster_ml_program *program, co
 ASTER_ML_API int32_t aster_ml_program_run_bound(const aster_ml_program *program,
                                                 aster_ml_workspace *workspace,
                                                 const int64_t *values, size_t value_count,
+                                                const aster_ml_tensor *inputs, size_t input_count,
+                                                aster_ml_tensor *outputs, size_t output_count);
+
+/* The ndim sizes of an array of INPUTS or OUTPUTS in runs with these values of the variables; null:
+ * those that runs are given none have. Of an array of no symbolic sizes: its shape. Errors:
+ * ARGUMENT, RANGE (index; as run_bound), SHAPE (ndim is another), UNSUPPORTED (as run_bound). */
+ASTER_ML_API int32_t aster_ml_program_get_sizes(int64_t *sizes, size_t ndim,
+                                                const aster_ml_program *program, int32_t list,
+                                                size_t index, const int64_t *values,
+                                                size_t value_count);
+
+/* As aster_ml_program_run, of present sizes: the shapes of inputs say what the variables are, those
+ * that no input says keep the program's values. Inputs may have any strides where their sizes are
+ * symbolic: they are copied into memory of the workspace that is for the greatest sizes. Outputs
+ * have the present sizes: where they have storage it is row-major, and the result is copied; where
+ * not, they borrow the workspace's, with strides. Errors: as aster_ml_program_run_bound, SHAPE
+ * (sizes that contradict each other), UNSUPPORTED (an input of symbolic sizes that the step
+ * assigns). */
+ASTER_ML_API int32_t aster_ml_program_run_sized(const aster_ml_program *program,
+                                                aster_ml_workspace *workspace,
                                                 const aster_ml_tensor *inputs, size_t input_count,
                                                 aster_ml_tensor *outputs, size_t output_count);
 

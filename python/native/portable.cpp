@@ -53,6 +53,23 @@ PyObject* program_save(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
   return none();
 }
 
+PyObject* program_captured_to_bytes(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("program_captured_to_bytes", arguments, count, 2, 2);
+  auto* program =
+      static_cast<aster_ml_program*>(call.handle(0, "program", *handle_type("Program")));
+  const auto flags = static_cast<uint32_t>(call.integer(1, "flags", 0, UINT32_MAX));
+  size_t length = 0;
+  if (!call.slow(
+          [&] { return aster_ml_program_captured_to_bytes(nullptr, &length, 0, program, flags); }))
+    return nullptr;
+  auto* bytes = static_cast<char*>(call.room(length));
+  if (!call.slow([&] {
+        return aster_ml_program_captured_to_bytes(bytes, &length, length, program, flags);
+      }))
+    return nullptr;
+  return PyBytes_FromStringAndSize(bytes, static_cast<Py_ssize_t>(length));
+}
+
 PyObject* program_from_bytes(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("program_from_bytes", arguments, count, 1, 2);
   const aster_ml_context* context = call.context(1);
@@ -100,6 +117,8 @@ PyMethodDef kPortableMethods[] = {
     {"program_save", as_method(program_save), METH_FASTCALL,
      "program_save(path, inputs, input_names, outputs, output_names, flags, context)\n\nThe same "
      "to a file."},
+    {"program_captured_to_bytes", as_method(program_captured_to_bytes), METH_FASTCALL,
+     "program_captured_to_bytes(program, flags)\n\nA captured program as a portable one."},
     {"program_from_bytes", as_method(program_from_bytes), METH_FASTCALL,
      "program_from_bytes(data, context)\n\nThe program of bytes."},
     {"uop_rewrite", as_method(uop_rewrite), METH_FASTCALL,

@@ -469,6 +469,44 @@ PyObject* program_run(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   return none();
 }
 
+// program_run_sized(program, inputs): concrete tensors of the present sizes; the results are new.
+PyObject* program_run_sized(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("program_run_sized", arguments, count, 2, 2);
+  auto* program =
+      static_cast<aster_ml_program*>(call.handle(0, "program", *handle_type("Program")));
+  size_t input_count = 0;
+  aster_ml_tensor* inputs = call.tensors(1, "inputs", &input_count);
+  const size_t output_count = aster_ml_program_count_arrays(program, ASTER_ML_PROGRAM_OUTPUTS);
+  auto* lent = call.room_of<aster_ml_tensor>(output_count);
+  auto* made = call.room_of<aster_ml_tensor>(output_count);
+  for (size_t i = 0; lent != nullptr && made != nullptr && i < output_count; ++i)
+    lent[i] = made[i] = {};
+  // The results are the workspace's until the next run: copied before anybody else gets a turn.
+  const bool ok = call.slow([&] {
+    int32_t status =
+        aster_ml_program_run_sized(program, nullptr, inputs, input_count, lent, output_count);
+    for (size_t i = 0; i < output_count; ++i) {
+      if (status == 0)
+        status = aster_ml_tensor_contiguous(&made[i], &call.owner()->handle, &lent[i]);
+      aster_ml_tensor_free(&lent[i]);
+    }
+    for (size_t i = 0; status != 0 && i < output_count; ++i) aster_ml_tensor_free(&made[i]);
+    return status;
+  });
+  if (!ok) return nullptr;
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(output_count));
+  for (size_t i = 0; i < output_count; ++i) {
+    PyObject* each = make_tensor(call.owner(), made[i]);
+    if (list != nullptr && each != nullptr) {
+      PyList_SetItem(list, static_cast<Py_ssize_t>(i), each);
+    } else {
+      Py_XDECREF(each);
+      Py_CLEAR(list);
+    }
+  }
+  return list;
+}
+
 // Waits for nobody: it is for the call that runs.
 PyObject* engine_cancel(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("engine_cancel", arguments, count, 0, 1);
@@ -542,6 +580,10 @@ PyMethodDef kSpecialMethods[] = {
      "program_run(program, inputs, outputs, workspace=None, values=None)\n\n"
      "Runs a captured program on concrete tensors; the results are written to the outputs. values: "
      "of its\nvariables, in their order."},
+    {"program_run_sized", as_method(program_run_sized), METH_FASTCALL,
+     "program_run_sized(program, inputs)\n\nRuns a program on concrete tensors of the present "
+     "sizes, "
+     "which say what its\nvariables are; the results, new."},
     {"tensor_info", as_method(tensor_info), METH_FASTCALL,
      "tensor_info(tensor)\n\n(dtype, device, shape, strides in elements)."},
     {nullptr, nullptr, 0, nullptr},

@@ -42,6 +42,7 @@ class Conditions {
   }
   bool empty() const { return all_.empty(); }
   const Vec<Condition>& all() const { return all_; }
+  size_t count() const { return steps_.size(); }
   const Step& step(uint32_t at) const { return steps_[at]; }
   // What every step comes to. Errors: MEMORY, RANGE (division by zero).
   Status evaluate(Vec<uop::Word>* out, std::span<const int64_t> values) const;

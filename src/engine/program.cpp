@@ -31,6 +31,7 @@ void destroy_workspace(Program& program, Workspace* workspace) {
   buffer::storage_release(workspace->staging);
   for (Storage* storage : workspace->areas) buffer::storage_release(storage);
   for (Storage* storage : workspace->apart) buffer::storage_release(storage);
+  for (Storage* storage : workspace->wholes) buffer::storage_release(storage);
   program.context->heap().destroy(workspace);
 }
 
@@ -231,25 +232,6 @@ Status execute(const Program& program, Workspace& workspace) {
   return kOk;
 }
 
-// Clears a flag at the end of a run.
-class Busy {
- public:
-  Busy(std::atomic<bool>& flag, bool wanted)
-      : flag_(flag),
-        held_(!wanted || !flag.exchange(true, std::memory_order_acquire)),
-        wanted_(wanted) {}
-  ~Busy() {
-    if (wanted_ && held_) flag_.store(false, std::memory_order_release);
-  }
-  Busy(const Busy&) = delete;
-  Busy& operator=(const Busy&) = delete;
-  bool held() const { return held_; }
-
- private:
-  std::atomic<bool>& flag_;
-  bool held_, wanted_;
-};
-
 // Copies an input that the run writes to before it is read.
 Status stage(Given* memory, const Program& program, const Workspace& workspace, size_t i) {
   const Array& array = program.inputs[i];
@@ -339,17 +321,18 @@ Status with_values(Vec<aster_ml_tensor>* out, const Program& program, Workspace&
 Status run_all(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
                std::span<aster_ml_tensor> outputs);
 
-// values: of the variables in their order; null: the program's own.
-Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
-           std::span<aster_ml_tensor> outputs, const int64_t* values) {
-  Busy memory(workspace.busy, true);
-  if (!memory.held()) return ASTER_FAIL(kSTATE, "the workspace is in use by another run");
+}  // namespace
+
+Status run_held(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
+                std::span<aster_ml_tensor> outputs, const int64_t* values) {
   if (is_given_again(program, workspace, inputs, outputs)) return run_again(program, workspace);
   if (program.variables.empty()) return run_all(program, workspace, inputs, outputs);
   Vec<aster_ml_tensor> all(program.context->heap());
   ASTER_TRY(with_values(&all, program, workspace, inputs, values));
   return run_all(program, workspace, {all.data(), all.size()}, outputs);
 }
+
+namespace {
 
 Status run_all(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
                std::span<aster_ml_tensor> outputs) {
@@ -395,7 +378,45 @@ Status run_all(Program& program, Workspace& workspace, std::span<const aster_ml_
   return note_run(program, workspace, inputs, outputs);
 }
 
+// values: of the variables in their order; null: the program's own.
+Status run(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
+           std::span<aster_ml_tensor> outputs, const int64_t* values) {
+  Busy memory(workspace.busy, true);
+  if (!memory.held()) return ASTER_FAIL(kSTATE, "the workspace is in use by another run");
+  return run_held(program, workspace, inputs, outputs, values);
+}
+
 }  // namespace
+
+Status check_values(const Program& program, std::span<const int64_t> values) {
+  int64_t taken = 0;
+  for (size_t i = 0; i < values.size(); ++i)
+    ASTER_TRY(take_value(&taken, program.variables[i], &values[i]));
+  return check_conditions(program, values);
+}
+
+Status check_run(RunOf* out, aster_ml_workspace* workspace, const aster_ml_tensor* inputs,
+                 size_t input_count, const aster_ml_tensor* outputs, size_t output_count) {
+  Program* p = out->program;
+  if (p == nullptr) return ASTER_FAIL(kARGUMENT, "an empty program, or one that was freed");
+  auto* w = workspace != nullptr && workspace->impl != nullptr
+                ? object_of<Workspace>(workspace->impl)
+                : p->own;
+  if (w == nullptr) return ASTER_FAIL(kARGUMENT, "the workspace was freed");
+  if (w != p->own && w->program != p)
+    return ASTER_FAIL(kARGUMENT, "the workspace is of another program");
+  const size_t wanted = p->inputs.size() - p->hidden;
+  if (input_count != wanted || output_count != p->results.size()) {
+    return ASTER_FAIL(kARGUMENT, "%zu inputs and %zu outputs given, %zu and %zu captured",
+                      input_count, output_count, wanted, p->results.size());
+  }
+  if ((inputs == nullptr && input_count != 0) || (outputs == nullptr && output_count != 0)) {
+    return ASTER_FAIL(kARGUMENT, "null array of tensors");
+  }
+  out->workspace = w;
+  return kOk;
+}
+
 }  // namespace aster::engine
 
 using aster::Status;
@@ -411,27 +432,14 @@ static Status run_program(const aster_ml_program* program, aster_ml_workspace* w
                           aster_ml_tensor* outputs, size_t output_count, const int64_t* values,
                           size_t value_count) {
   const aster::FloatModes modes;
-  Program* p = program_of(program);
-  if (p == nullptr) return ASTER_FAIL(kARGUMENT, "an empty program, or one that was freed");
-  auto* w = workspace != nullptr && workspace->impl != nullptr
-                ? aster::object_of<Workspace>(workspace->impl)
-                : p->own;
-  if (w == nullptr) return ASTER_FAIL(kARGUMENT, "the workspace was freed");
-  if (w != p->own && w->program != p)
-    return ASTER_FAIL(kARGUMENT, "the workspace is of another program");
-  const size_t wanted = p->inputs.size() - p->hidden;
-  if (input_count != wanted || output_count != p->results.size()) {
-    return ASTER_FAIL(kARGUMENT, "%zu inputs and %zu outputs given, %zu and %zu captured",
-                      input_count, output_count, wanted, p->results.size());
-  }
-  if (values != nullptr && value_count != p->variables.size()) {
+  aster::engine::RunOf of{program_of(program)};
+  ASTER_TRY(aster::engine::check_run(&of, workspace, inputs, input_count, outputs, output_count));
+  if (values != nullptr && value_count != of.program->variables.size()) {
     return ASTER_FAIL(kARGUMENT, "%zu values given for %zu variables", value_count,
-                      p->variables.size());
+                      of.program->variables.size());
   }
-  if ((inputs == nullptr && input_count != 0) || (outputs == nullptr && output_count != 0)) {
-    return ASTER_FAIL(kARGUMENT, "null array of tensors");
-  }
-  return aster::engine::run(*p, *w, {inputs, input_count}, {outputs, output_count}, values);
+  return aster::engine::run(*of.program, *of.workspace, {inputs, input_count},
+                            {outputs, output_count}, values);
 }
 
 int32_t aster_ml_program_run(const aster_ml_program* program, aster_ml_workspace* workspace,

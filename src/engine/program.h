@@ -91,6 +91,7 @@ struct Workspace : HandleObject {
         late(heap),
         areas(heap),
         apart(heap),
+        wholes(heap),
         commands(heap),
         queues(heap) {}
   Program* program = nullptr;
@@ -108,9 +109,10 @@ struct Workspace : HandleObject {
   buffer::Storage* staging = nullptr;
   Vec<int64_t> values;  // of the program's variables, as inputs read them
   Vec<uint8_t> late;    // outputs in memory that the run reads: made in the workspace, then copied
-  Vec<buffer::Storage*> areas;  // on devices
-  Vec<buffer::Storage*> apart;  // copies of inputs on devices; null: none
-  Commands commands;            // of a program that is not the host's alone
+  Vec<buffer::Storage*> areas;   // on devices
+  Vec<buffer::Storage*> apart;   // copies of inputs on devices; null: none
+  Vec<buffer::Storage*> wholes;  // of inputs, for their greatest sizes; null: not yet
+  Commands commands;             // of a program that is not the host's alone
   runtime::Queues queues;
   Runs runs;
   std::atomic<bool> busy{false};
@@ -190,6 +192,8 @@ struct Captured {
 // Fills the lists of a program whose inputs and results are there; sorts what was captured.
 Status list_values(Program& program, Vec<Captured>& captured);
 
+// An array of a list. Errors: ARGUMENT, RANGE.
+Status find_value(const Value** out, Program& program, int32_t list, size_t index);
 // Calls an array by another name. Errors: ARGUMENT.
 Status rename(Value& value, const char* name);
 
@@ -225,6 +229,38 @@ bool is_given_again(const Program& program, const Workspace& workspace,
                     std::span<const aster_ml_tensor> inputs,
                     std::span<const aster_ml_tensor> outputs);
 Status run_again(const Program& program, Workspace& workspace);
+// Clears a flag at the end of a run.
+class Busy {
+ public:
+  Busy(std::atomic<bool>& flag, bool wanted)
+      : flag_(flag),
+        held_(!wanted || !flag.exchange(true, std::memory_order_acquire)),
+        wanted_(wanted) {}
+  ~Busy() {
+    if (wanted_ && held_) flag_.store(false, std::memory_order_release);
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  std::atomic<bool>& flag_;
+  bool held_, wanted_;
+};
+
+// What a run is called with. Errors: ARGUMENT.
+struct RunOf {
+  Program* program;
+  Workspace* workspace = nullptr;
+};
+Status check_run(RunOf* out, aster_ml_workspace* workspace, const aster_ml_tensor* inputs,
+                 size_t input_count, const aster_ml_tensor* outputs, size_t output_count);
+// Whether a run may have these values. Errors: RANGE, UNSUPPORTED.
+Status check_values(const Program& program, std::span<const int64_t> values);
+// A run in a workspace that the caller holds. values: of the variables in their order; null: the
+// program's own.
+Status run_held(Program& program, Workspace& workspace, std::span<const aster_ml_tensor> inputs,
+                std::span<aster_ml_tensor> outputs, const int64_t* values);
 // Whether a tensor of as many axes has that shape and lies row by row. An empty one may lie anyhow.
 bool is_row_major(uop::Words shape, const aster_ml_tensor& given);
 

@@ -92,6 +92,13 @@ void describe(aster_ml_program_array* out, const Program& program, Value& value,
 
 }  // namespace
 
+Status find_value(const Value** out, Program& program, int32_t list, size_t index) {
+  std::span<Value> values;
+  ASTER_TRY(find(&values, program, list, index));
+  *out = &values[index];
+  return kOk;
+}
+
 Status rename(Value& value, const char* name) {
   if (name == nullptr || name[0] == 0 || !is_utf8(name))
     return ASTER_FAIL(kARGUMENT, "a name is UTF-8, and not empty");

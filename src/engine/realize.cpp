@@ -524,7 +524,23 @@ Status replace_in_cells(Engine& engine, const Map<Node, Node>& map) {
   return kOk;
 }
 
+// In a dry capture nothing is computed: what was pending before it would get memory without values.
+static Status refuse_pending(const Engine& engine, std::span<Lazy* const> cells) {
+  const Recording* r = engine.recording;
+  if (r == nullptr || !r->dry) return kOk;
+  for (const Lazy* cell : cells) {
+    if (cell->family == 0 || cell->family > r->families || memory_below(cell->node) != nullptr)
+      continue;
+    const Node state = below_views(cell->node);
+    if (state->op == Op::kAssign || state->op == Op::kAfter) continue;
+    return ASTER_FAIL(kSTATE, "%s from before a dry capture is not realised: realise it first",
+                      uop::brief(cell->node).text);
+  }
+  return kOk;
+}
+
 Status realize(Engine& engine, std::span<Lazy* const> cells) {
+  ASTER_TRY(refuse_pending(engine, cells));
   bool done = false;
   if (cells.size() == 1) ASTER_TRY(realize_ready(&done, engine, *cells[0], true));
   if (done) return kOk;

@@ -12,6 +12,7 @@ namespace {
 using aster_ml::Program;
 using aster_ml::ProgramForm;
 using aster_ml::ProgramList;
+using aster_ml::Size;
 using aster_ml::Tensor;
 using cpp_test::Floats;
 using cpp_test::floats;
@@ -245,6 +246,106 @@ TEST_F(CppProgram, BadInputIsNamed) {
   std::string deep = "require ";
   for (int i = 0; i < 10000; ++i) deep += "Neg(";
   refuse("output ", deep + "\noutput ", "so deep");
+}
+
+// A step of symbolic sizes: rows of two inputs, n and n + 1 of them, less their mean; and the sums.
+struct Centred {
+  Program step;
+  explicit Centred(bool looks = false) {
+    const Size n = Size::variable("n", 2, 9).bind("n", 3);
+    const Tensor most = Tensor::zeros({9, 4}).contiguous().realized(),
+                 more = Tensor::zeros({10, 4}).contiguous().realized();
+    const Tensor x = shrink(most, {0, 0}, {n, 4}), y = shrink(more, {0, 0}, {n + 1, 4});
+    step = Program({x, y}, [&] {
+      EXPECT_OK(Program::dry());
+      if (looks) return std::vector<Tensor>{x * static_cast<float>(n.value()), y.sum(0)};
+      return std::vector<Tensor>{x - x.mean({0}, true), y.sum(0), y * 2.f};
+    });
+    EXPECT_OK(step.set_name(ProgramList::inputs, 0, "x"));
+  }
+};
+
+TEST_F(CppProgram, OneFileServesManySizes) {
+  const Centred made;
+  OK(made.step.ok());
+  const std::string text = made.step.to_bytes(ProgramForm::text);
+  EXPECT_NE(text.find("Variable int32 \"n\" (2, 9, 3)"), std::string::npos) << text;
+  EXPECT_NE(text.find("sizes input 0 (\"n\", 4)"), std::string::npos) << text;
+  EXPECT_NE(text.find("sizes input 1 (Add("), std::string::npos) << text;
+  const std::vector<Program> all = all_of(made.step);
+  EXPECT_EQ(Program::from_bytes(text).to_bytes(ProgramForm::text), text);
+  aster_ml_engine_counters before{}, after{};
+  before.struct_size = after.struct_size = sizeof(before);
+  for (const Program& each : all) {
+    ASSERT_EQ(each.variables().size(), 1u);
+    EXPECT_EQ(each.variables()[0].name, "n");
+    EXPECT_FALSE(each.variables()[0].fixed);
+    EXPECT_EQ(each.sizes(ProgramList::inputs, 0), (std::vector<int64_t>{3, 4}));
+    EXPECT_EQ(each.sizes(ProgramList::inputs, 1, {5}), (std::vector<int64_t>{6, 4}));
+    EXPECT_EQ(each.sizes(ProgramList::outputs, 0, {9}), (std::vector<int64_t>{9, 4}));
+    EXPECT_EQ(each.sizes(ProgramList::outputs, 1, {9}), (std::vector<int64_t>{4}));
+    for (const size_t n : {2u, 9u, 5u}) {
+      const Floats a = noise(n * 4, 1), b = noise((n + 1) * 4, 2);
+      const Tensor x = Tensor(a).reshape({static_cast<int64_t>(n), 4}).realized();
+      // Strided: the rows of one that is wider.
+      Floats wide((n + 1) * 6, 7.f);
+      for (size_t i = 0; i < b.size(); ++i) wide[i / 4 * 6 + i % 4 + 1] = b[i];
+      const Tensor whole = Tensor(wide).reshape({static_cast<int64_t>(n + 1), 6}).realized();
+      const Tensor y = shrink(whole, {0, 1}, {static_cast<int64_t>(n + 1), 5});
+      aster_ml_engine_count(&before, context.get());
+      const std::vector<aster_ml::Array> got = each.run_sized({x, y});
+      aster_ml_engine_count(&after, context.get());
+      EXPECT_EQ(after.kernels_compiled, before.kernels_compiled);
+      ASSERT_EQ(got.size(), 3u) << aster_ml::error().message;
+      const Floats centred = got[0].to_vector<float>(), sums = got[1].to_vector<float>(),
+                   twice = got[2].to_vector<float>();
+      ASSERT_EQ(centred.size(), n * 4);
+      ASSERT_EQ(sums.size(), 4u);
+      ASSERT_EQ(twice.size(), (n + 1) * 4);
+      for (size_t j = 0; j < 4; ++j) {
+        double mean = 0, sum = 0;
+        for (size_t i = 0; i < n; ++i) mean += static_cast<double>(a[i * 4 + j]);
+        for (size_t i = 0; i <= n; ++i) sum += static_cast<double>(b[i * 4 + j]);
+        mean /= static_cast<double>(n);
+        EXPECT_NEAR(static_cast<double>(sums[j]), sum, 1e-5);
+        for (size_t i = 0; i < n; ++i) {
+          EXPECT_NEAR(static_cast<double>(centred[i * 4 + j]),
+                      static_cast<double>(a[i * 4 + j]) - mean, 1e-6);
+        }
+        for (size_t i = 0; i <= n; ++i) EXPECT_EQ(twice[i * 4 + j], 2 * b[i * 4 + j]);
+      }
+    }
+  }
+}
+
+TEST_F(CppProgram, SizesThatDoNotFitAreNamed) {
+  const Program step = Program::from_bytes(Centred().step.to_bytes());
+  OK(step.ok());
+  const auto rows = [](int64_t count) { return Tensor::ones({count, 4}).contiguous().realized(); };
+  const auto refuse = [&](const std::vector<Tensor>& given, int32_t code, const char* says) {
+    EXPECT_TRUE(step.run_sized(given).empty());
+    EXPECT_EQ(aster_ml::error().code, code) << aster_ml::error().message;
+    EXPECT_NE(std::string(aster_ml::error().message).find(says), std::string::npos)
+        << aster_ml::error().message;
+    aster_ml::clear_error();
+  };
+  EXPECT_EQ(step.run_sized({rows(4), rows(5)}).size(), 3u);
+  refuse({rows(4), rows(4)}, ASTER_ML_SHAPE, "input 1");
+  refuse({rows(1), rows(2)}, ASTER_ML_RANGE, "n = 1");
+  refuse({rows(10), rows(11)}, ASTER_ML_RANGE, "n = 10");
+  refuse({rows(4)}, ASTER_ML_ARGUMENT, "1 inputs");
+  refuse({rows(4).reshape({16}), rows(5)}, ASTER_ML_SHAPE, "1 axes");
+  refuse({rows(4).cast(aster_ml::dtypes::int32).realized(), rows(5)}, ASTER_ML_DTYPE, "input 0");
+  refuse({Tensor::ones({4, 5}).contiguous().realized(), rows(5)}, ASTER_ML_SHAPE, "axis 1");
+  EXPECT_TRUE(step.sizes(ProgramList::inputs, 7).empty());
+  EXPECT_TRUE(step.sizes(ProgramList::inputs, 0, {99}).empty());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_RANGE);
+  // What looked at the value is for this one alone, in the file as well.
+  const Program fixed = Program::from_bytes(Centred(true).step.to_bytes());
+  OK(fixed.ok());
+  if (!fixed.variables().empty()) {
+    EXPECT_EQ(fixed.run_sized({rows(3), rows(4)}).size(), 2u);
+  }
 }
 
 }  // namespace

@@ -246,6 +246,93 @@ TEST_F(Portable, TheRecordedFileIsRead) {
   }
 }
 
+// One of version 2: rows of a variable number, several realize calls, state by name.
+TEST_F(Portable, TheRecordedFileOfVersion2IsRead) {
+  const char* root = std::getenv("ASTER_ML_TEST_DATA");
+  if (root == nullptr) GTEST_SKIP() << "no test data";
+  for (const char* name : {"program_v2.aster", "program_v2.txt"}) {
+    const std::string file = std::string(root) + "/nn/" + name;
+    aster_ml_program program{};
+    OK(aster_ml_program_load(&program, &context, file.c_str()));
+    aster_ml_program_variable n{};
+    n.struct_size = sizeof(n);
+    OK(aster_ml_program_get_variable(&n, &program, 0));
+    EXPECT_STREQ(n.name, "n");
+    EXPECT_EQ(n.min, 1);
+    EXPECT_EQ(n.max, 8);
+    aster_ml_program_array array{};
+    array.struct_size = sizeof(array);
+    bool named = false;
+    for (size_t i = 0; i < aster_ml_program_count_arrays(&program, ASTER_ML_PROGRAM_CAPTURED);
+         ++i) {
+      OK(aster_ml_program_get_array(&array, &program, ASTER_ML_PROGRAM_CAPTURED, i));
+      named |= array.assigned == 1 && std::string(array.name) == "total";
+    }
+    EXPECT_TRUE(named);
+    const float w[3] = {2, 0.5f, -1};
+    double total[3] = {};
+    for (const size_t rows : {2u, 8u, 1u}) {
+      Floats x(rows * 3), scaled(rows * 3), sums(3);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 2.5f;
+      const auto of = [&](Floats& memory, const std::vector<size_t>& shape) {
+        aster_ml_tensor out{};
+        const aster_ml_buffer buffer = {memory.data(), memory.size() * 4, ASTER_ML_DTYPE_FLOAT32,
+                                        0};
+        EXPECT_EQ(aster_ml_tensor_from_buffer(&out, &context, &buffer, 0, shape.size(),
+                                              shape.data(), nullptr),
+                  0);
+        return out;
+      };
+      aster_ml_tensor in = of(x, {rows, 3}), out[2] = {of(scaled, {rows, 3}), of(sums, {3})};
+      OK(aster_ml_program_run_sized(&program, nullptr, &in, 1, out, 2));
+      for (size_t i = 0; i < x.size(); ++i) {
+        EXPECT_EQ(scaled[i], x[i] * w[i % 3]);
+        total[i % 3] += static_cast<double>(x[i]) * static_cast<double>(w[i % 3]);
+      }
+      for (size_t j = 0; j < 3; ++j) EXPECT_NEAR(static_cast<double>(sums[j]), total[j], 1e-5);
+      for (aster_ml_tensor* each : {&in, &out[0], &out[1]}) aster_ml_tensor_free(each);
+    }
+    OK(aster_ml_program_free(&program));
+  }
+}
+
+// Its text altered at random: statuses, and what is taken loads or says why it does not.
+TEST_F(Portable, MutationsOfVersion2GiveStatuses) {
+  const char* root = std::getenv("ASTER_ML_TEST_DATA");
+  if (root == nullptr) GTEST_SKIP() << "no test data";
+  std::ifstream file(std::string(root) + "/nn/program_v2.txt");
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  constexpr std::string_view kLetters = "%=[](), \n\"@#0123456789AddSubint32-realizesizesrequire<";
+  size_t refused = 0, loads = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string altered = text;
+    for (size_t n = 1 + random() % 2; n > 0; --n) {
+      const size_t at = random() % altered.size(), length = 1 + random() % 6;
+      if (random() % 3 == 0) {
+        altered.erase(at, length);
+      } else if (random() % 2 == 0) {
+        altered[at] = kLetters[random() % kLetters.size()];
+      } else {
+        altered.insert(at, altered.substr(random() % altered.size(), length));
+      }
+    }
+    const int32_t code = aster_ml_program_verify(&context, altered.data(), altered.size());
+    ASSERT_NE(code, ASTER_ML_INTERNAL) << message();
+    refused += code != 0 ? 1 : 0;
+    if (code != 0 || ++loads > 40) continue;
+    aster_ml_program program{};
+    const int32_t loaded =
+        aster_ml_program_from_bytes(&program, &context, altered.data(), altered.size());
+    ASSERT_NE(loaded, ASTER_ML_INTERNAL) << message() << altered;
+    EXPECT_EQ(loaded == 0, program.impl != nullptr);
+    OK(aster_ml_program_free(&program));
+  }
+  EXPECT_GT(refused, 1000u);
+}
+
 TEST_F(Portable, BadInputIsNamed) {
   aster_ml_lazy *x = data({1, 2}, {2}), *y = handle();
   OK(aster_ml_lazy_exp(y, x));

@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from aster_ml import Error, Tensor, export, load_program, nn
+from aster_ml import Error, JitError, Tensor, TinyJit, Variable, export, load_program, nn
+from aster_ml.helpers import Context
 
 
 class Net:
@@ -100,3 +101,122 @@ def test_what_cannot_be_exported():
         program()
     with pytest.raises(Error):
         program(Tensor([1.0, 2.0]))
+
+
+def adam_by_hand(w, m, v, t, g, rate=0.1):
+    """One step of Adam in float64."""
+    m, v, t = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g, t + 1
+    return w - rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8), m, v, t
+
+
+def test_training_steps_are_recorded(tmp_path):
+    w = Tensor(numbers(6, 3)).realize()
+    optimizer = nn.optim.Adam([w], lr=0.1)
+    Tensor.realize(w, *nn.state.get_parameters(optimizer))
+
+    def step(x, y):
+        with Context(TRAINING=1):
+            optimizer.zero_grad()
+            loss = (x @ w - y).square().mean()
+            loss.backward()
+            loss.realize()
+            optimizer.step()
+            return loss
+
+    start = w.numpy()
+    path = tmp_path / "step.aster"
+    export(step, Tensor(numbers(4, 6)), Tensor(numbers(4, 3)), path=path, recorded=True)
+    np.testing.assert_array_equal(w.numpy(), start)  # nothing ran
+    program = load_program(path)
+    assert [a.name for a in program.inputs] == ["x", "y"]
+    hand = (start.astype(np.float64), np.zeros((6, 3)), np.zeros((6, 3)), 0)
+    for seed in range(4):
+        x, y = numbers(4, 6, seed=seed), numbers(4, 3, seed=seed + 10)
+        d = x.astype(np.float64) @ hand[0] - y
+        loss = program(Tensor(x), Tensor(y)).item()
+        assert loss == pytest.approx((d * d).mean(), rel=1e-4)
+        assert loss == step(Tensor(x).realize(), Tensor(y).realize()).item()
+        hand = adam_by_hand(*hand, x.T.astype(np.float64) @ d * 2 / d.size)
+
+
+def test_state_by_name():
+    w = Tensor(numbers(3)).realize()
+
+    def step(x):
+        return w.assign(w + x)
+
+    own = load_program(export(step, Tensor(numbers(3)), state={"w": w}))
+    assert [(a.name, a.assigned) for a in own.captured] == [("w", True)]
+    given = load_program(export(step, Tensor(numbers(3)), state={"w": w}, state_inputs=True))
+    assert [(a.name, a.assigned) for a in given.inputs] == [("x", False), ("w", True)]
+    memory = Tensor(numbers(3, seed=5)).realize()
+    x = numbers(3, seed=6)
+    np.testing.assert_array_equal(given(Tensor(x), memory).numpy(), numbers(3, seed=5) + x)
+    np.testing.assert_array_equal(memory.numpy(), numbers(3, seed=5) + x)
+    np.testing.assert_array_equal(own(Tensor(x)).numpy(), numbers(3) + x)
+    with pytest.raises(ValueError, match="nothing of the state other"):
+        export(step, Tensor(numbers(3)), state={"other": Tensor([1.0])})
+
+
+def test_jits_are_saved():
+    w = Tensor(numbers(4, 4)).realize()
+    f = TinyJit(lambda x: (x @ w).relu().realize())
+    for seed in range(3):
+        f(Tensor(numbers(2, 4, seed=seed)).realize())
+    x = numbers(2, 4, seed=9)
+    want = f(Tensor(x).realize()).numpy()
+    np.testing.assert_array_equal(load_program(f.captured.save())(Tensor(x)).numpy(), want)
+
+
+def test_batches_and_lengths_are_variables(tmp_path):
+    net, batch, length = Net(), Variable("batch", 1, 8), Variable("length", 2, 12)
+    weight = numbers(6, 6, seed=3)
+    scale = Tensor(weight).realize()
+
+    def attend(x, mask):
+        scores = (x @ scale) @ x.transpose(1, 2) + mask
+        return {"rows": scores.softmax(-1) @ x, "classes": net(x.mean(1))}
+
+    path = tmp_path / "attend.aster"
+    dynamic = {"x": {0: batch, 1: length}, "mask": {0: length, 1: length}}
+    export(attend, Tensor(numbers(2, 3, 6)), Tensor(numbers(3, 3)), path=path, dynamic=dynamic)
+    program = load_program(path)
+    assert sorted(program.variables) == [("batch", 1, 8), ("length", 2, 12)]
+    for b, n in ((1, 2), (8, 12), (3, 7), (2, 3)):
+        x, mask = numbers(b, n, 6, seed=b), numbers(n, n, seed=n)
+        rows, classes = program(Tensor(x), Tensor(mask))
+        scores = x.astype(np.float64) @ weight @ x.transpose(0, 2, 1) + mask
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        np.testing.assert_allclose(
+            rows.numpy(), (e / e.sum(-1, keepdims=True)) @ x, rtol=1e-4, atol=1e-5
+        )
+        np.testing.assert_allclose(classes.numpy(), net(Tensor(x.mean(1))).numpy(), rtol=1e-4)
+        assert classes.shape == (b, 3)
+    with pytest.raises(Error, match="axis"):
+        program(Tensor(numbers(2, 4, 6)), Tensor(numbers(5, 5)))
+    with pytest.raises(Error, match="batch = 9"):
+        program(Tensor(numbers(9, 4, 6)), Tensor(numbers(4, 4)))
+
+
+def test_what_cannot_be_recorded():
+    n = Variable("n", 1, 8)
+    x = Tensor.ones(2)
+    with pytest.raises(ValueError, match="looks at the value"):
+        export(lambda x: x * int(x.shape[0]), x, dynamic={0: {0: n}})
+    with pytest.raises(JitError, match="cannot access tensor data"):
+        export(lambda x: x * x.sum().item(), x, recorded=True)
+    with pytest.raises(ValueError, match="no example"):
+        export(lambda x: x + 1, x, dynamic={"y": {0: n}})
+    with pytest.raises(ValueError, match="no axis 3"):
+        export(lambda x: x + 1, x, dynamic={"x": {3: n}})
+    with pytest.raises(TypeError, match="no Variable"):
+        export(lambda x: x + 1, x, dynamic={"x": {0: 4}})
+    with pytest.raises(Exception):  # 20 is out of bounds
+        export(lambda x: x + 1, Tensor.ones(20), dynamic={"x": {0: n}})
+    with pytest.raises(TypeError):
+        export(lambda x: 3, x, recorded=True)
+    pending = [Tensor.ones(3) * 2]  # its value would be lost
+    with pytest.raises(Error, match="realise it first"):
+        export(lambda x, held=pending: held[0].realize() + 1, x, recorded=True)
+    assert pending[0].tolist() == [2.0, 2.0, 2.0]
+    assert (x + 1).tolist() == [2.0, 2.0]

@@ -203,6 +203,49 @@ class Program {
     return detail::good(aster_ml_program_run_bound(get(), workspace, values.data(), values.size(),
                                                    inputs, input_count, outputs, output_count));
   }
+  /* The same on tensors of present sizes, which say what the variables are; as
+   * aster_ml_program_run_sized. */
+  bool run_sized(const aster_ml_tensor* inputs, size_t input_count, aster_ml_tensor* outputs,
+                 size_t output_count, aster_ml_workspace* workspace = nullptr) const {
+    return detail::good(
+        aster_ml_program_run_sized(get(), workspace, inputs, input_count, outputs, output_count));
+  }
+  /* New results of inputs of present sizes, copied; none where that fails. */
+  std::vector<Array> run_sized(const std::vector<Tensor>& inputs) const {
+    std::vector<aster_ml_tensor> in;
+    std::vector<Array> out;
+    if (!detail::there(*this, "run_sized")) return out;
+    for (const Tensor& input : inputs) {
+      if (!detail::there(input, "run_sized")) return out;
+      in.push_back(input.view());
+    }
+    std::vector<aster_ml_tensor> made(
+        aster_ml_program_count_arrays(get(), ASTER_ML_PROGRAM_OUTPUTS));
+    bool good = run_sized(in.data(), in.size(), made.data(), made.size());
+    const detail::Root root = program_.needed();
+    for (aster_ml_tensor& each : made) {
+      aster_ml_tensor copy{};
+      good = good && detail::good(aster_ml_tensor_contiguous(&copy, root.get(), &each));
+      if (good) out.push_back(Array(std::move(copy), root));
+      aster_ml_tensor_free(&each);
+    }
+    if (!good) out.clear();
+    return out;
+  }
+  /* The sizes of an array for these values of the variables; {}: those of the program. */
+  std::vector<int64_t> sizes(ProgramList list, size_t index,
+                             const std::vector<int64_t>& values = {}) const {
+    aster_ml_program_array array{};
+    array.struct_size = sizeof(array);
+    const int32_t which = static_cast<int32_t>(list);
+    if (!detail::good(aster_ml_program_get_array(&array, get(), which, index))) return {};
+    std::vector<int64_t> out(array.ndim);
+    if (!detail::good(aster_ml_program_get_sizes(out.data(), out.size(), get(), which, index,
+                                                 values.empty() ? nullptr : values.data(),
+                                                 values.size())))
+      out.clear();
+    return out;
+  }
   /* Of the greatest sizes where these are symbolic. */
   const std::vector<Tensor>& outputs() const { return outputs_; }
   /* Runs it and gives the first output; an empty tensor where that fails. */

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from typing import Any, Callable, Generic, NamedTuple, TypeVar, overload
 
 from ..absent import of_module
@@ -105,6 +106,26 @@ class CapturedJit:
         """Launches of one replay."""
         return int(_native.program_count_kernels(self.program))
 
+    def save(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        text: bool = False,
+        side_file: bool = False,
+        state_inputs: bool = False,
+    ) -> bytes | None:
+        """The recording as a portable program, in a file or as bytes; see aster_ml.export.
+
+        >>> from aster_ml import Tensor, TinyJit, load_program
+        >>> total = Tensor([0.0]).realize()
+        >>> count = TinyJit(lambda x: total.assign(total + x).realize())
+        >>> [count(Tensor([1.0]).realize()).item() for i in range(3)]
+        [1.0, 2.0, 3.0]
+        >>> load_program(count.captured.save())(Tensor([1.0])).item()
+        4.0
+        """
+        return save_captured(self.program, path, text, side_file, state_inputs)
+
     def arrays(self) -> dict[str, list[ProgramArray]]:
         """What a replay reads and writes: its inputs, named as the function's parameters are, its
         outputs, and what it was captured with: parameters, state, data.
@@ -125,6 +146,23 @@ class CapturedJit:
             ]
             for which, name in enumerate(("inputs", "outputs", "captured"))
         }
+
+
+def save_captured(
+    program: Any,
+    path: str | os.PathLike[str] | None,
+    text: bool,
+    side_file: bool,
+    state_inputs: bool,
+) -> bytes | None:
+    """Writes a recording to a file, or gives it as bytes."""
+    if side_file and path is None:
+        raise ValueError("a side file needs a path")
+    flags = (1 if text else 0) | (2 if side_file else 0) | (4 if state_inputs else 0)
+    if path is None:
+        return _native.program_captured_to_bytes(program, flags)
+    _native.program_save_captured(os.fspath(path), program, flags)
+    return None
 
 
 def _program_array(found: dict[str, Any]) -> ProgramArray:
