@@ -103,6 +103,8 @@ LEFT_OUT = {
         for name in "init signal is_done wait free from_opencl to_opencl".split()
     },
     "lazy_dims": "lazy_shape gives them",
+    "trace_scope_begin": "trace.scope names scopes",
+    "trace_scope_end": "as trace_scope_begin",
     "op_plan": "shapes of lazy tensors are there at once",
     "op_name": "as op_plan",
     "schedule_init": "structs of C functions; Tensor.kernels and lowering serve",

@@ -30,6 +30,7 @@
 #include "aster_ml/cpp/program.hpp"
 #include "aster_ml/cpp/queue.hpp"
 #include "aster_ml/cpp/registry.hpp"
+#include "aster_ml/cpp/schedule.hpp"
 #include "aster_ml/cpp/sparse.hpp"
 #include "aster_ml/cpp/symbolic.hpp"
 #include "aster_ml/cpp/tensor.hpp"

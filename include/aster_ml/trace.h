@@ -46,6 +46,15 @@ typedef struct aster_ml_trace_config {
 ASTER_ML_API int32_t aster_ml_trace_configure(const aster_ml_context *context,
                                               const aster_ml_trace_config *config);
 
+/* Names what this thread realises and replays up to the end of the scope: launches say it
+ * (aster_ml_launch), and profiles. Scopes nest; where there is no room for a name, at more than 32
+ * scopes or 255 bytes of them all, it is left out. Errors: ARGUMENT (name is not UTF-8, or empty).
+ * Threads: any; each has scopes of its own. */
+ASTER_ML_API int32_t aster_ml_trace_scope_begin(const char *name);
+
+/* Ends the scope that began last. Errors: STATE (no scope is open in this thread). Threads: any. */
+ASTER_ML_API int32_t aster_ml_trace_scope_end(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -202,6 +202,7 @@ void Tracer::told(void* self, const aster_ml_launch* launch) {
   if (!tracer.profile_.view().empty()) {
     Record record{};
     std::snprintf(record.name, sizeof(record.name), "%s", launch->name);
+    std::snprintf(record.scope, sizeof(record.scope), "%s", launch->scope);
     record.start = nanoseconds() - launch->nanoseconds - tracer.began_;
     record.ns = launch->nanoseconds;
     record.operations = launch->operations;
@@ -224,11 +225,16 @@ Status Tracer::write_profile() {
       write_json_string(text, r.name);
       text.format(
           ", \"ph\": \"X\", \"ts\": %.3f, \"dur\": %.3f, \"pid\": 1, \"tid\": \"%s\", \"args\": "
-          "{\"operations\": %llu, \"bytes\": %llu, \"held\": %llu, \"replayed\": %s}}",
+          "{\"operations\": %llu, \"bytes\": %llu, \"held\": %llu, \"replayed\": %s",
           static_cast<double>(r.start) / 1e3, static_cast<double>(r.ns) / 1e3,
           device::name(r.device).text, static_cast<unsigned long long>(r.operations),
           static_cast<unsigned long long>(r.bytes), static_cast<unsigned long long>(r.held),
           r.replayed != 0 ? "true" : "false");
+      if (r.scope[0] != 0) {
+        text << ", \"scope\": ";
+        write_json_string(text, r.scope);
+      }
+      text << "}}";
     }
     text << "]}\n";
   } else {

@@ -44,7 +44,7 @@ class Tracer {
   void compare(const Executable& exe, size_t launch, void* const* pointers);
 
   struct Record {
-    char name[64];
+    char name[64], scope[64];
     uint64_t start, ns, operations, bytes, held;
     int32_t device, replayed;
   };
@@ -58,5 +58,8 @@ class Tracer {
   Vec<Witness*> witnesses_;
   Vec<Vec<char>*> copies_;  // of the operands, computed by the reference runtime
 };
+
+// The names of the scopes that are open in this thread.
+const char* trace_scope();
 
 }  // namespace aster::engine

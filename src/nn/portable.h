@@ -79,10 +79,9 @@ struct Parts {
   Text side;  // the name of another file with them
   explicit Parts(Memory& memory) : side(memory) {}
 };
-// Splits bytes of either form, and checks sums. side_data: null, or the bytes of the side file.
+// Splits bytes of either form, and checks sums. side_data: null, or the bytes of the side file; of
+// a program that has one only its name is there without.
 Status split(Parts* out, const Source& bytes, const Source* side_data);
-// The name of the side file of a program, empty if there is none. Errors: as split.
-Status find_side(Text* out, const Source& bytes);
 
 // Reads a program into a graph: Params for inputs and constants (verify), or Buffers.
 Status verify(engine::Engine& engine, const Parts& parts);
@@ -95,6 +94,7 @@ struct ReadGraph {
       : inputs(memory), outputs(memory), input_names(memory), output_names(memory) {}
   Vec<Node> inputs, outputs;
   Vec<Text> input_names, output_names;
+  bool variables = false;  // it has some
 };
 Status read_graph(ReadGraph* out, engine::Engine& engine, const Parts& parts);
 Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& graph);

@@ -136,9 +136,10 @@ Status open_file(OpenedFile* out, engine::Engine& engine, const char* path) {
   if (path == nullptr || path[0] == 0) return ASTER_FAIL(kARGUMENT, "path is null or empty");
   Heap& heap = engine.context.heap();
   ASTER_TRY(map_file(&out->file, engine.context, path, Mapped::kPrivate, 0, kRest));
+  ASTER_TRY(split(&out->parts, out->file, nullptr));
+  if (out->parts.side.view().empty()) return kOk;
   Text side(heap);
-  ASTER_TRY(find_side(&side, out->file));
-  if (side.view().empty()) return split(&out->parts, out->file, nullptr);
+  side << out->parts.side.view();
   // In the program's folder: a name is no path.
   if (side.view().find('/') != std::string_view::npos)
     return ASTER_FAIL(kFORMAT, "the constants of a program are named by a path");

@@ -192,13 +192,6 @@ Status name_arrays(aster_ml_program* program, int32_t list, Vec<Text>& names) {
 
 }  // namespace
 
-Status find_side(Text* out, const Source& bytes) {
-  Parts parts(out->memory());
-  ASTER_TRY(split(&parts, bytes, nullptr));
-  *out << parts.side.view();
-  return out->status();
-}
-
 Status split(Parts* out, const Source& bytes, const Source* side_data) {
   const std::span<const uint8_t> all = bytes.bytes();
   const std::string_view as_text(reinterpret_cast<const char*>(all.data()), all.size());
@@ -262,6 +255,7 @@ Status read_graph(ReadGraph* out, engine::Engine& engine, const Parts& parts) {
   Loading loading(parts, engine);
   Reader reader(parts.text, engine.graph, maker_of(&loading), true);
   ASTER_TRY(reader.run());
+  out->variables = reader.has_variables();
   out->inputs = std::move(reader.inputs);
   out->outputs = std::move(reader.outputs);
   out->input_names = std::move(reader.input_names);
@@ -380,7 +374,6 @@ Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& g
 Status load(aster_ml_program* out, engine::Engine& engine, const Parts& parts) {
   if (engine.recording != nullptr) return ASTER_FAIL(kSTATE, "a capture is open");
   const uop::Graph::Hold hold(engine.graph);
-  ASTER_TRY(verify(engine, parts));
   return Capturing(engine, parts).run(out);
 }
 

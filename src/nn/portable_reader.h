@@ -37,6 +37,16 @@ struct Line {
   // Of a variable: from, to, what it is in runs that are given none.
   int64_t least = 0, most = 0, value = 0;
   bool fixed = false;  // the program is for this value alone
+
+  // For the next line, in the same room.
+  void reset() {
+    shape = uop::Dims();
+    sources.clear();
+    arguments.clear();
+    bytes.clear();
+    text = Text(sources.memory());
+    inlined = fixed = false;
+  }
 };
 
 // What is made of what is read. Functions that are null make nothing.
@@ -57,6 +67,7 @@ class Reader {
         maker_(maker),
         buffers_(buffers),
         variables_(graph.memory()),
+        room_(graph.memory()),
         nodes(graph.memory()),
         inputs(graph.memory()),
         outputs(graph.memory()),
@@ -284,7 +295,8 @@ class Reader {
     if (!take("%") || !take_number(&at) || at != nodes.size() || !take(" = "))
       return fail("\"%N = \" with the next number");
     if (nodes.size() == kMostNodes) return fail("fewer nodes");
-    Line line(g_.memory());
+    Line& line = room_;
+    line.reset();
     line.name = take_word();
     line.form = line.name == "Input"      ? Form::kInput
                 : line.name == "Constant" ? Form::kConstant
@@ -312,8 +324,12 @@ class Reader {
   Status type(Line* line) {
     if (!take(" ")) return fail("a dtype");
     const std::string_view name = take_word();
-    if (!dtype::from_name(&line->dtype, name).ok() || name != dtype::name(line->dtype))
-      return fail("a dtype");
+    if (name != dtype_name_) {
+      if (!dtype::from_name(&dtype_, name).ok() || name != dtype::name(dtype_))
+        return dtype_name_ = {}, fail("a dtype");
+      dtype_name_ = name;
+    }
+    line->dtype = dtype_;
     if (take("[")) {
       do {
         int64_t dim = 0;
@@ -401,9 +417,21 @@ class Reader {
     return kOk;
   }
 
+  // A program has few operations, again and again. Null: there is none of the name.
+  const uop::FullName* known_name(std::string_view name) {
+    size_t hash = name.size();
+    for (const char c : name) hash = hash * 31 + static_cast<unsigned char>(c);
+    Known& known = known_[hash % known_.size()];
+    if (known.text == name && !name.empty()) return &known.name;
+    if (!uop::parse_full_name(&known.name, name)) return known.text = {}, nullptr;
+    known.text = name;
+    return &known.name;
+  }
+
   Status operation(Node* out, const Line& line) {
     uop::RawNode raw;
     raw.name = line.name;
+    raw.parsed = known_name(line.name);
     raw.dtype = line.dtype;
     raw.sources = {line.sources.data(), line.sources.size()};
     raw.arguments = {line.arguments.data(), line.arguments.size()};
@@ -434,6 +462,10 @@ class Reader {
     Text name;
     Node expression;
   };
+  struct Known {
+    std::string_view text;
+    uop::FullName name;
+  };
 
   std::string_view text_, line_;
   uop::Graph& g_;
@@ -442,6 +474,10 @@ class Reader {
   size_t number_ = 0;
   uint32_t version_ = 0;
   Vec<Variable> variables_;
+  Line room_;
+  std::array<Known, 64> known_ = {};
+  std::string_view dtype_name_;
+  dtype::DType dtype_ = dtype::DType::kNone;
 
  public:
   // The symbolic sizes of an input or output: expressions from first on, one an axis.
@@ -449,6 +485,7 @@ class Reader {
     bool input;
     size_t index, first;
   };
+  bool has_variables() const { return !variables_.empty(); }
   const Vec<Node>& nodes_of(bool input) const { return input ? inputs : outputs; }
   Vec<Node> nodes, inputs, outputs;
   Vec<Text> input_names, output_names;

@@ -205,9 +205,10 @@ Node Graph::make(Op op, DType dtype, Nodes src, Words arg, Words shape) {
            nullptr;
   }
 
-  if (node_count_ >= table_size_ && !grow_table().ok()) return nullptr;
+  // Half full at most: the nodes of a chain lie apart, and each that is met costs a miss.
+  if (2 * node_count_ >= table_size_ && !grow_table().ok()) return nullptr;
   // So that release, which cannot fail, always finds room in the list.
-  if (collects_ && unreferenced_.reserve(table_size_).code != 0) return nullptr;
+  if (collects_ && unreferenced_.reserve(table_size_ / 2 + 1).code != 0) return nullptr;
   if (collects_ && op == Op::kBuffer) {
     if (arg.empty()) return (void)ASTER_FAIL(kARGUMENT, "a Buffer without arguments"), nullptr;
     if (!grow_buffers().ok()) return nullptr;

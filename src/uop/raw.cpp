@@ -201,7 +201,9 @@ constexpr uint32_t kFewestSources[] = {0, 1};  // of operations that take any nu
 Status build_raw(Node* out, Graph& g, const RawNode& raw) {
   Request r{g, raw, {}};
   const int name_size = static_cast<int>(raw.name.size());
-  if (!parse_full_name(&r.name, raw.name)) {
+  if (raw.parsed != nullptr) {
+    r.name = *raw.parsed;
+  } else if (!parse_full_name(&r.name, raw.name)) {
     return ASTER_FAIL(kNOT_FOUND, "no operation is named \"%.*s\"", name_size, raw.name.data());
   }
   const Op op = r.name.op;

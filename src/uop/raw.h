@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "uop/composite.h"
+#include "uop/print.h"
 
 namespace aster::uop {
 
@@ -13,6 +14,7 @@ struct RawNode {
   Nodes sources;
   Words arguments;  // without what the name says
   Words shape;
+  const FullName* parsed = nullptr;  // of the name, where its caller knows that
 };
 
 // Errors: ARGUMENT (wrong numbers of sources or arguments), NOT_FOUND, UNSUPPORTED, SHAPE, DTYPE,

@@ -9,9 +9,11 @@
 
 static aster_ml_context context;
 static int told;
+static char scope[300]; /* of the last launch */
 
 static void tell(void *self, const aster_ml_launch *launch) {
-  (void)self, (void)launch;
+  (void)self;
+  snprintf(scope, sizeof scope, "%s", launch->scope);
   ++told;
 }
 
@@ -45,6 +47,28 @@ static long size_of(const char *folder, const char *name) {
   return stat(path, &found) == 0 ? (long)found.st_size : -1;
 }
 
+static void test_scopes(const float *data) {
+  EXPECT(aster_ml_engine_trace(&context, tell, NULL) == 0);
+  EXPECT(compute(data) == 0 && strcmp(scope, "") == 0);
+  EXPECT(aster_ml_trace_scope_end() == ASTER_ML_STATE && says("no scope"));
+  EXPECT(aster_ml_trace_scope_begin("encoder") == 0);
+  EXPECT(aster_ml_trace_scope_begin("layer 1") == 0);
+  EXPECT(compute(data) == 0 && strcmp(scope, "encoder/layer 1") == 0);
+  EXPECT(aster_ml_trace_scope_end() == 0);
+  EXPECT(compute(data) == 0 && strcmp(scope, "encoder") == 0);
+  EXPECT(aster_ml_trace_scope_begin("") == ASTER_ML_ARGUMENT);
+  EXPECT(aster_ml_trace_scope_begin(NULL) == ASTER_ML_ARGUMENT);
+  EXPECT(aster_ml_trace_scope_begin("\xff") == ASTER_ML_ARGUMENT);
+  char name[200]; /* what has no room is left out, and ends like the others */
+  memset(name, 'n', sizeof name - 1), name[sizeof name - 1] = 0;
+  for (int i = 0; i < 100; i++) EXPECT(aster_ml_trace_scope_begin(name) == 0);
+  EXPECT(compute(data) == 0 && strlen(scope) == strlen("encoder/") + strlen(name));
+  for (int i = 0; i < 100; i++) EXPECT(aster_ml_trace_scope_end() == 0);
+  EXPECT(compute(data) == 0 && strcmp(scope, "encoder") == 0);
+  EXPECT(aster_ml_trace_scope_end() == 0);
+  EXPECT(aster_ml_engine_trace(&context, NULL, NULL) == 0);
+}
+
 int main(void) {
   const float good[] = {1, 4, 9, 16}, bad[] = {1, -4, 9, 16};
   char folder[] = "/tmp/aster_trace_XXXXXX", file[64];
@@ -53,6 +77,9 @@ int main(void) {
   EXPECT(aster_ml_context_init(&context, NULL) == 0);
   EXPECT(aster_ml_engine_trace(&context, tell, NULL) == 0);
 
+  test_scopes(good);
+  told = 0;
+  EXPECT(aster_ml_engine_trace(&context, tell, NULL) == 0);
   aster_ml_trace_config config = {.struct_size = sizeof config, .debug = ASTER_ML_DEBUG_NAN};
   EXPECT(aster_ml_trace_configure(&context, &config) == 0);
   EXPECT(compute(good) == 0);

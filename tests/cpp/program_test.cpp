@@ -348,4 +348,60 @@ TEST_F(CppProgram, SizesThatDoNotFitAreNamed) {
   }
 }
 
+// Graphs, without a capture.
+TEST_F(CppProgram, GraphsAreFilesToo) {
+  const Tensor x = Tensor({1.f, 2.f}).clone().realized(), w({3.f, -4.f});
+  const std::string bytes = aster_ml::to_program({{"x", x}}, {{"y", (x * w).relu()}});
+  const Program program = Program::from_bytes(bytes);
+  OK(program.ok());
+  EXPECT_EQ(program.arrays(ProgramList::inputs)[0].name, "x");
+  EXPECT_EQ(program.arrays(ProgramList::outputs)[0].name, "y");
+  EXPECT_EQ(floats(program({Tensor({2.f, -1.f}).realized()})), (Floats{6, 4}));
+  EXPECT_EQ(aster_ml::to_program({{"x", x}}, {}), "");
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml::to_program({{"", x}}, {{"y", x + x}}), "");
+}
+
+TEST_F(CppProgram, OperationsArePlanned) {
+  using aster_ml::dtypes::float32;
+  const aster_ml::Plan product = aster_ml::plan("matmul", {{float32, {4, 8}}, {float32, {8, 2}}});
+  OK(product.ok());
+  EXPECT_EQ(product.results[0].shape, (std::vector<int64_t>{4, 2}));
+  EXPECT_EQ(product.results[0].dtype, float32);
+  EXPECT_EQ(product.operations, 2u * 4 * 8 * 2);
+  EXPECT_EQ(product.bytes, 4u * (32 + 16 + 8));
+  const Tensor x({{1.f, 2.f}, {3.f, 4.f}, {5.f, 6.f}});
+  const std::vector<int64_t> axes{0};
+  EXPECT_EQ(aster_ml::plan("sum", {x}, {{"axes", axes}, {"keepdim", 1}}).results[0].shape,
+            (std::vector<int64_t>{1, 2}));
+  EXPECT_FALSE(aster_ml::plan("matmul", {{float32, {4, 8}}, {float32, {7, 2}}}).ok());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_SHAPE);
+  EXPECT_FALSE(aster_ml::plan("nothing", {}).ok());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_NOT_FOUND);
+  EXPECT_FALSE(aster_ml::plan("sum", {x}, {{"axis", 0}}).ok());
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_ARGUMENT);
+  EXPECT_GT(aster_ml::plan_names().size(), 200u);
+}
+
+TEST_F(CppProgram, SchedulesAreLists) {
+  using aster_ml::Schedule;
+  EXPECT_FALSE(Schedule::last().ok());  // nothing was realised
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_NOT_FOUND);
+  const Tensor x = made(16, 16, 1), y = (x.matmul(x) + x).realized();
+  OK(y.ok());
+  const Schedule schedule = Schedule::last();
+  OK(schedule.ok());
+  ASSERT_GE(schedule.size(), 1u);
+  const Schedule::Item item = schedule[schedule.size() - 1];
+  EXPECT_NE(std::string(item.name), "");
+  EXPECT_GE(item.operand_count, 2u);
+  bool output = false;
+  for (size_t i = 0; i < item.operand_count; ++i)
+    output |= item.operands[i].slot == ASTER_ML_SLOT_OUTPUT && item.operands[i].count == 256;
+  EXPECT_TRUE(output);
+  EXPECT_EQ(schedule[99].name, nullptr);
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_RANGE);
+  EXPECT_EQ(Schedule().size(), 0u);
+}
+
 }  // namespace

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "aster_ml/freeze.h"
 #include "aster_ml/functions.h"
 #include "aster_ml/gradient.h"
 #include "aster_ml/graph.h"
@@ -293,6 +294,11 @@ TEST_F(Portable, TheRecordedFileOfVersion2IsRead) {
       for (aster_ml_tensor* each : {&in, &out[0], &out[1]}) aster_ml_tensor_free(each);
     }
     OK(aster_ml_program_free(&program));
+    // Frozen code is for one size.
+    EXPECT_EQ(aster_ml_freeze(path("frozen.c").c_str(), &context, file.c_str(), nullptr),
+              ASTER_ML_UNSUPPORTED);
+    EXPECT_NE(message().find("sizes are variables"), std::string::npos) << message();
+    EXPECT_FALSE(std::filesystem::exists(path("frozen.c")));
   }
 }
 

@@ -40,6 +40,46 @@ enum class ProgramForm : uint32_t {
   text_of_state_inputs = ASTER_ML_PROGRAM_TEXT | ASTER_ML_PROGRAM_STATE_INPUTS
 };
 
+/* A tensor that a portable program begins or ends at, by name. */
+struct Named {
+  std::string name;
+  Tensor tensor;
+};
+
+/* What computes tensors of others as a portable program (aster_ml_program_to_bytes): nothing is
+ * computed. Empty where that fails. */
+inline std::string to_program(const std::vector<Named>& inputs, const std::vector<Named>& outputs,
+                              ProgramForm form = ProgramForm::binary) {
+  std::vector<Tensor> all[2];
+  std::vector<const char*> names[2];
+  for (int which = 0; which < 2; ++which) {
+    for (const Named& each : which == 0 ? inputs : outputs) {
+      all[which].push_back(each.tensor);
+      names[which].push_back(each.name.c_str());
+    }
+  }
+  const Tensors given(all[0]), made(all[1]);
+  aster_ml_boundary boundary{};
+  boundary.struct_size = sizeof(boundary);
+  boundary.inputs = given.mutable_data();
+  boundary.input_count = given.size();
+  boundary.input_names = names[0].data();
+  boundary.outputs = made.mutable_data();
+  boundary.output_count = made.size();
+  boundary.output_names = names[1].data();
+  const detail::Root root = Context::current().root();
+  const uint32_t flags = static_cast<uint32_t>(form);
+  std::string out;
+  size_t length = 0;
+  if (!detail::good(aster_ml_program_to_bytes(nullptr, &length, 0, root.get(), &boundary, flags)))
+    return out;
+  out.resize(length);
+  if (!detail::good(
+          aster_ml_program_to_bytes(&out[0], &length, out.size(), root.get(), &boundary, flags)))
+    out.clear();
+  return out;
+}
+
 /* A captured step: recorded once, run again on other inputs without building a graph.
  *
  *   Program step({x, y}, [&] { ...; return loss; });

@@ -13,5 +13,21 @@ inline bool trace(const aster_ml_trace_config* config) {
   return detail::good(aster_ml_trace_configure(root.get(), config));
 }
 
+/* Names what this thread realises and replays while it lives (aster_ml_trace_scope_begin). */
+class TraceScope {
+ public:
+  explicit TraceScope(const std::string& name)
+      : open_(detail::good(aster_ml_trace_scope_begin(name.c_str()))) {}
+  ~TraceScope() {
+    if (open_) aster_ml_trace_scope_end();
+  }
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+  bool ok() const { return open_; }
+
+ private:
+  bool open_;
+};
+
 }  // namespace aster_ml
 #endif

@@ -171,6 +171,10 @@ Status freeze(const Wanted& wanted, engine::Engine& engine, const portable::Part
   const uop::Graph::Hold hold(engine.graph);
   portable::ReadGraph graph(heap);
   ASTER_TRY(portable::read_graph(&graph, engine, parts));
+  if (graph.variables)
+    return ASTER_FAIL(kUNSUPPORTED, "a program whose sizes are variables: give it numbers");
+  if (graph.outputs.empty())
+    return ASTER_FAIL(kUNSUPPORTED, "a program without outputs: nothing tells what it assigns");
   ASTER_TRY(fold_constants(graph, engine));
   Programs programs(heap);
   Model model(heap);
