@@ -430,6 +430,28 @@ Status take_cells(Vec<engine::Lazy*>* out, engine::Engine& engine, aster_ml_lazy
 
 }  // namespace
 
+// What was built before its inputs were realised may read the memory of one in another shape.
+static Status read_inputs_as_they_are(Boundary* out, engine::Engine& engine) {
+  Heap& heap = engine.context.heap();
+  Vec<Node> nodes(heap);
+  Map<Node, Node> same(heap);
+  ASTER_TRY(engine::walk(&nodes, {out->outputs.data(), out->outputs.size()}));
+  for (Node node : nodes) {
+    if (node->op != Op::kBuffer) continue;
+    for (Node input : out->inputs) {
+      if (node == input || node->dtype != input->dtype ||
+          !(engine::region_of(node) == engine::region_of(input)))
+        continue;
+      const Node seen = engine.graph.reshape(input, node->shape());
+      ASTER_TRY(need(seen));
+      ASTER_TRY(same.set(node, seen));
+    }
+  }
+  for (size_t i = 0; i < out->outputs.size() && !same.empty(); ++i)
+    ASTER_TRY(engine.graph.substitute(&out->outputs[i], out->outputs[i], same));
+  return kOk;
+}
+
 Status take_boundary(Boundary* out, engine::Engine& engine, const aster_ml_boundary* given) {
   if (given == nullptr) return ASTER_FAIL(kARGUMENT, "the boundary is null");
   aster_ml_boundary b;
@@ -453,7 +475,7 @@ Status take_boundary(Boundary* out, engine::Engine& engine, const aster_ml_bound
     ASTER_TRY(need(node));
     ASTER_TRY(out->outputs.push(node));
   }
-  return kOk;
+  return read_inputs_as_they_are(out, engine);
 }
 
 uint32_t version_of(const Boundary& b) {
