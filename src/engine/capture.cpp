@@ -539,7 +539,7 @@ int32_t aster_ml_engine_capture_dry(const aster_ml_context* context) {
   Engine* engine = nullptr;
   ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
   if (engine->recording == nullptr) return ASTER_FAIL(kSTATE, "no capture is open");
-  engine->recording->dry = true;
+  engine->recording->dry = engine->recording->callers = true;
   return aster::kOk;
 }
 

@@ -527,7 +527,7 @@ Status replace_in_cells(Engine& engine, const Map<Node, Node>& map) {
 // In a dry capture nothing is computed: what was pending before it would get memory without values.
 static Status refuse_pending(const Engine& engine, std::span<Lazy* const> cells) {
   const Recording* r = engine.recording;
-  if (r == nullptr || !r->dry) return kOk;
+  if (r == nullptr || !r->callers) return kOk;
   for (const Lazy* cell : cells) {
     if (cell->family == 0 || cell->family > r->families || memory_below(cell->node) != nullptr)
       continue;

@@ -92,6 +92,7 @@ struct Recording {
   bool sizes_noted = false;  // those of outputs are there before its end
   bool prune = false;
   bool dry = false;       // nothing runs: what is recorded is made for later
+  bool callers = false;   // dry, and what is pending is the caller's: it would lose its values
   uint64_t families = 0;  // of cells that were there before it
 };
 

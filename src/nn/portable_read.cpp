@@ -356,9 +356,11 @@ Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& g
   const aster_ml_context context = engine.context.inner_handle();
   Cells inputs(heap), outputs(heap);
   ASTER_TRY(inputs.make(engine, {graph.inputs.data(), graph.inputs.size()}));
-  ASTER_TRY(outputs.make(engine, {graph.outputs.data(), graph.outputs.size()}));
   ASTER_TRY(Status{aster_ml_engine_capture_begin(&context, inputs.data(), inputs.size())});
   engine.recording->dry = true;
+  const Status built = outputs.make(engine, {graph.outputs.data(), graph.outputs.size()});
+  if (!built.ok()) engine::drop_recording(engine);
+  ASTER_TRY(built);
   aster_ml_program made{};
   ASTER_TRY(Status{aster_ml_engine_capture_end(&made, &context, outputs.data(), outputs.size())});
   Status status = name_arrays(&made, ASTER_ML_PROGRAM_INPUTS, graph.input_names);
