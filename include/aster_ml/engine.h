@@ -103,7 +103,7 @@ typedef struct aster_ml_launch {
   int32_t tier;        /* 0: machine code, or what is compiled into the library; 1: a kernel that is
                         * run without, as that is being compiled or the compiler refused it */
   int32_t reserved;
-  const char *scope;   /* names of the scopes around it (trace.h): "a/b", or ""; gone as name is */
+  const char *scope; /* names of the scopes around it (trace.h): "a/b", or ""; gone as name is */
 } aster_ml_launch;
 typedef void (*aster_ml_launch_function)(void *self, const aster_ml_launch *launch);
 
