@@ -107,7 +107,7 @@ typedef struct aster_ml_tuned {
 ASTER_ML_API int32_t aster_ml_codegen_count_tuned(size_t *count, const aster_ml_context *context);
 
 /* One of them, in the order in which they were compiled. Errors: ARGUMENT, RANGE (no such). */
-ASTER_ML_API int32_t aster_ml_codegen_get_tuned(aster_ml_tuned *out,
+ASTER_ML_API int32_t aster_ml_codegen_get_tuned(aster_ml_tuned *tuned,
                                                 const aster_ml_context *context, size_t index);
 
 #ifdef __cplusplus

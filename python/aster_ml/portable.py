@@ -265,10 +265,10 @@ class Program:
             raise TypeError(f"{len(tensors)} tensors for a program of {len(self.inputs)} inputs")
         if self._sized:
             Tensor.realize(*tensors)
-            made = _native.program_run_sized(
+            arrays = _native.program_run_sized(
                 self._program, [_native.lazy_view_strided(t) for t in tensors]
             )
-            results: list[Tensor] = [_native.lazy_from_tensor(t) for t in made]
+            results: list[Tensor] = [_native.lazy_from_tensor(t) for t in arrays]
             return results[0] if len(results) == 1 else results
         given = [t.contiguous() for t in tensors]
         made = [Tensor.empty(*a.shape, dtype=a.dtype) for a in self.outputs]

@@ -319,17 +319,17 @@ int32_t aster_ml_codegen_count_tuned(size_t* count, const aster_ml_context* cont
   return kOk;
 }
 
-int32_t aster_ml_codegen_get_tuned(aster_ml_tuned* out, const aster_ml_context* context,
+int32_t aster_ml_codegen_get_tuned(aster_ml_tuned* tuned, const aster_ml_context* context,
                                    size_t index) {
   using namespace aster;
   ASTER_ENTER(engine::context_of(context));
-  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is null");
-  if (out->struct_size < sizeof(out->struct_size))
-    return ASTER_FAIL(kARGUMENT, "struct_size of out is not set");
+  if (tuned == nullptr) return ASTER_FAIL(kARGUMENT, "tuned is null");
+  if (tuned->struct_size < sizeof(tuned->struct_size))
+    return ASTER_FAIL(kARGUMENT, "struct_size of tuned is not set");
   engine::Engine* engine = nullptr;
   ASTER_TRY(engine_of(&engine, *engine::context_of(context)));
   if (index >= engine->tuned.size())
     return ASTER_FAIL(kRANGE, "kernel %zu of %zu", index, engine->tuned.size());
-  write_struct(out, engine->tuned[index]);
+  write_struct(tuned, engine->tuned[index]);
   return kOk;
 }

@@ -262,6 +262,7 @@ int32_t aster_ml_program_run_sized(const aster_ml_program* program, aster_ml_wor
 int32_t aster_ml_program_get_sizes(int64_t* sizes, size_t ndim, const aster_ml_program* program,
                                    int32_t list, size_t index, const int64_t* values,
                                    size_t value_count) {
+  if (sizes != nullptr) std::fill_n(sizes, ndim, int64_t{0});
   auto* p = program == nullptr ? nullptr : aster::object_of<aster::engine::Program>(program->impl);
   ASTER_ENTER(p == nullptr ? nullptr : p->context);
   if (sizes == nullptr && ndim != 0) return ASTER_FAIL(kARGUMENT, "sizes is a null pointer");

@@ -124,9 +124,12 @@ class Store {
       at = read.ptr + (read.ptr != end);
       return read.ec == std::errc();
     };
-    const bool known = number(&found->width) && number(&found->model) && number(&found->best) &&
+    int64_t model = 0, best = 0;
+    const bool known = number(&found->width) && number(&model) && number(&best) &&
                        number(&found->plans) &&
                        codegen::read(plan, {at, static_cast<size_t>(end - at)}).ok();
+    found->model = static_cast<double>(model);
+    found->best = static_cast<double>(best);
     before.restore();
     return known;
   }

@@ -155,6 +155,7 @@ struct Scratch {
   aster_ml_sparse_info info{};
   aster_ml_uop_options node{};
   aster_ml_target target{sizeof(aster_ml_target), ASTER_ML_CODE_C, 16, 0, 0, 0, 0};
+  aster_ml_tuned tuned{sizeof(aster_ml_tuned), 0, {}, 0, 0, 0};
   aster_ml_backend backend{};
   aster_ml_context_options context_options{};
 };
@@ -191,6 +192,7 @@ Slot sample(Scratch& s, const Type& type, char direction) {
     case Is::kSparseInfo: return slot_of(&s.info);
     case Is::kNodeOptions: return slot_of(&s.node);
     case Is::kTarget: return slot_of(&s.target);
+    case Is::kTuned: return slot_of(&s.tuned);
     case Is::kBackend: return slot_of(&s.backend);
     case Is::kInt32: return slot_of(kFloat);
     case Is::kInteger: return 1;
@@ -252,10 +254,10 @@ bool nullable(const std::string& function, const std::string& argument) {
   if (argument == "config") return is("aster_ml_trace_configure");
   if (argument == "out") {  // the size
     return function.starts_with("aster_ml_codegen_") ||
-           among(function,
-                 {"aster_ml_uop_walk", "aster_ml_uop_print", "aster_ml_engine_graph",
-                  "aster_ml_flt_to_text", "aster_ml_engine_graph_uop", "aster_ml_program_to_bytes",
-                  "aster_ml_onnx_value_to_proto", "aster_ml_registry_describe"});
+           among(function, {"aster_ml_uop_walk", "aster_ml_uop_print", "aster_ml_engine_graph",
+                            "aster_ml_flt_to_text", "aster_ml_engine_graph_uop",
+                            "aster_ml_program_to_bytes", "aster_ml_program_captured_to_bytes",
+                            "aster_ml_onnx_value_to_proto", "aster_ml_registry_describe"});
   }
   return false;
 }
@@ -311,9 +313,10 @@ class Call {
     const bool zero = std::all_of(bytes, bytes + type.size, [](unsigned char b) { return b == 0; });
     // uop_walk's count says what its array holds; program_run's tensors come in as well, and so
     // does the instance that becomes a kernel.
-    EXPECT_TRUE(zero || among(function_.name, {"aster_ml_uop_walk", "aster_ml_codegen_kernels",
-                                               "aster_ml_program_run", "aster_ml_program_run_bound",
-                                               "aster_ml_kernel_from_blaze"}))
+    EXPECT_TRUE(zero ||
+                among(function_.name, {"aster_ml_uop_walk", "aster_ml_codegen_kernels",
+                                       "aster_ml_program_run", "aster_ml_program_run_bound",
+                                       "aster_ml_program_run_sized", "aster_ml_kernel_from_blaze"}))
         << function_.name << ", " << why << ": an output is not zeroed";
   }
 

@@ -21,8 +21,8 @@ namespace programs {
 enum class Is : uint8_t {
   kContext, kLazy, kTensor, kBuffer, kLayer, kState, kOptimizer, kProgram, kWorkspace, kScalar,
   kNode, kLazies, kWritableLazies, kNumbers, kSizes, kStrides, kText, kBytes, kCounters, kRuntime,
-  kSparse, kSparseInfo, kNodeOptions, kTarget, kBackend, kOptions, kFunction, kInt32, kInteger,
-  kReal, kOnnx, kOnnxValue, kNothing
+  kSparse, kSparseInfo, kNodeOptions, kTarget, kTuned, kBackend, kOptions, kFunction, kInt32,
+  kInteger, kReal, kOnnx, kOnnxValue, kNothing
 };
 // clang-format on
 
@@ -68,6 +68,7 @@ constexpr Is kind_of() {
   KIND(aster_ml_sparse_info, kSparseInfo);
   KIND(aster_ml_uop_options, kNodeOptions);
   KIND(aster_ml_target, kTarget);
+  KIND(aster_ml_tuned, kTuned);
   KIND(aster_ml_backend, kBackend);
   KIND(aster_ml_onnx, kOnnx);
   KIND(aster_ml_onnx_value, kOnnxValue);

@@ -194,7 +194,8 @@ TEST_F(Tiers, WhatTheCompilerRefusesGoesOnWithout) {
   for (int i = 0; i < 500 && compiler.said.empty(); ++i) {
     usleep(10000);
     EXPECT_EQ(values({(x * 2).sum({0}), x.sin().sum({1})}), want);
-    EXPECT_EQ(values({data({2, 3}, static_cast<uint32_t>(i)) + 1}).size(), 1u);
+    // It is said when kernels are loaded: another one at each turn.
+    EXPECT_EQ(values({data({2, 3}, 1) + static_cast<double>(i)}).size(), 1u);
   }
   EXPECT_NE(compiler.said.find("a.c:1: error: not today"), std::string::npos) << compiler.said;
 }
