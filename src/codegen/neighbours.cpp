@@ -111,12 +111,13 @@ class Neighbours {
       for (const int other : segment().ranges) {
         const int64_t beside = own.copies(other);
         if (other == range) continue;
-        for (const auto& [fewer, more] :
-             {std::pair{now - 1, beside + 1}, std::pair{now / 2, 2 * beside}}) {
+        const auto shift = [&](int64_t fewer, int64_t more) {
           add([&](SegmentPlan& s) {
             return set_copies(&s.nest, range, fewer) && set_copies(&s.nest, other, more);
           });
-        }
+        };
+        shift(now - 1, beside + 1);
+        shift(now / 2, 2 * beside);
       }
       // Two kinds of steps, the last ones of fewer copies.
       for (int fewer = static_cast<int>(now) - 1; fewer >= (now + 1) / 2; --fewer) {

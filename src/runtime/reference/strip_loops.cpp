@@ -257,7 +257,7 @@ STRIP_TARGET void to_half(void* to, const void* from, const void*, const void*, 
   uint16_t* const y = static_cast<uint16_t*>(to);
   const float* const x = static_cast<const float*>(from);
   if (n == 1) {
-    y[0] = _cvtss_sh(x[0], 0);
+    y[0] = static_cast<uint16_t>(_mm_cvtsi128_si32(_mm_cvtps_ph(_mm_set_ss(x[0]), 0)));
     return;
   }
   for (int64_t i = 0; i < n; i += 8)
