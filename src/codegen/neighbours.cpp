@@ -82,6 +82,17 @@ class Neighbours {
     return out;
   }
 
+  template <typename T>
+  static void erase(T* list, int* count, int at) {
+    std::copy(list + at + 1, list + *count, list + at);
+    list[--*count] = T{};
+  }
+  static void drop_tile(Nest* nest, int range) {
+    const Tile* const tile = nest->tile(range);
+    if (tile != nullptr)
+      erase(nest->tiles, &nest->tile_count, static_cast<int>(tile - nest->tiles));
+  }
+
   // Gives a range so many copies; one: none.
   bool set_copies(Nest* nest, int range, int64_t copies) const {
     if (copies < 1 || copies * (range == nest->vector ? nest->lanes : 1) > kernel_.size(range))
@@ -91,8 +102,7 @@ class Neighbours {
       if (copies > 1) {
         nest->tiles[i] = Tile{range, static_cast<int>(copies)};
       } else {
-        std::copy(nest->tiles + i + 1, nest->tiles + nest->tile_count, nest->tiles + i);
-        nest->tiles[--nest->tile_count] = Tile{};
+        erase(nest->tiles, &nest->tile_count, i);
       }
       return copies_of(*nest) <= kMostCopies;
     }
@@ -131,15 +141,6 @@ class Neighbours {
     }
   }
 
-  static void drop_tile(Nest* nest, int range) {
-    for (int i = 0; i < nest->tile_count; ++i) {
-      if (nest->tiles[i].range == range) {
-        std::copy(nest->tiles + i + 1, nest->tiles + nest->tile_count, nest->tiles + i);
-        nest->tiles[--nest->tile_count] = Tile{};
-        return;
-      }
-    }
-  }
   bool vectorise(Nest* nest, int range, int64_t most) const {
     const auto lanes = static_cast<int>(
         std::bit_floor(static_cast<uint64_t>(std::min(most, kernel_.size(range)))));
@@ -214,9 +215,7 @@ class Neighbours {
         continue;
       }
       add([&](SegmentPlan& s) {
-        Loop* const loops = s.nest.loops;
-        std::copy(loops + i + 1, loops + s.nest.loop_count, loops + i);
-        loops[--s.nest.loop_count] = Loop{};
+        erase(s.nest.loops, &s.nest.loop_count, i);
         s.tasks.loops = std::min(s.tasks.loops, s.nest.loop_count);
         return true;
       });
@@ -270,8 +269,7 @@ class Neighbours {
     Loop* const begin = fold->loops;
     Loop* const end = begin + fold->loop_count;
     if (has(fold->written, range)) {
-      std::copy(std::find(begin, end, Loop{range}) + 1, end, std::find(begin, end, Loop{range}));
-      fold->loops[--fold->loop_count] = Loop{};
+      erase(begin, &fold->loop_count, static_cast<int>(std::find(begin, end, Loop{range}) - begin));
     } else {
       std::copy_backward(begin, end, end + 1);
       *begin = Loop{range};
