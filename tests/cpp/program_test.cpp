@@ -1,5 +1,6 @@
 // Programs that are saved and loaded: what was captured gives the same bits again.
-#include <cstdlib>
+#include <stdlib.h>
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -22,10 +23,10 @@ class CppProgram : public testing::Test {
  protected:
   void SetUp() override {
     OK(context.ok());
-    folder = std::filesystem::temp_directory_path() /
-             ("aster_cpp_program_" + std::to_string(static_cast<long>(std::rand())) + "_" +
-              std::to_string(reinterpret_cast<uintptr_t>(this)));
-    std::filesystem::create_directories(folder);
+    // Its own for each process: the same tests run as C++17 and as C++20 beside each other.
+    std::string name = (std::filesystem::temp_directory_path() / "aster-cpp-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder = name;
   }
   void TearDown() override { std::filesystem::remove_all(folder); }
   std::string path(const char* name) const { return (folder / name).string(); }

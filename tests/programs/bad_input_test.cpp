@@ -1,5 +1,6 @@
 // What each operation refuses and what its message says.
-#include <cstdlib>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -242,7 +243,7 @@ TEST_F(Refusals, ScopesOutOfOrder) {
 
 TEST_F(Refusals, FilesThatCannotBeRead) {
   const auto folder =
-      std::filesystem::temp_directory_path() / ("aster_bad_" + std::to_string(std::rand()));
+      std::filesystem::temp_directory_path() / ("aster_bad_" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const std::string missing = (folder / "missing").string(), broken = (folder / "broken").string();
   std::ofstream(broken) << "this is no header at all";

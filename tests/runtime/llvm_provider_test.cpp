@@ -1,6 +1,5 @@
 // Kernels by libLLVM: programs against the evaluator, kernels and plans drawn at random against
 // the C compiler, bit by bit at every width that the machine has; and libraries that are none.
-// (They start threads: behind the tests of processes, whose children TSan would end.)
 #include "runtime/cpu/llvm_provider.h"
 
 #include <cstring>
