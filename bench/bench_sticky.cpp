@@ -1,6 +1,6 @@
 // Products of matrices of sticky integers, against what the CPU multiplies and adds in registers:
 // bytes by vpdpbusd, measured in the same run. Of tbb16 to tbb64 a product of elements is 4, 10 and
-// 18 of bytes.
+// 18 of bytes. Sums of 16M of tbb8, against a loop by hand that adds bytes without looking at them.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "aster.h"
+#include "hand.h"
 
 namespace {
 
@@ -29,12 +30,12 @@ aster_ml_context_options with(int threads, bool library) {
   return options;
 }
 
-Tensor operand(const Width& w, int64_t n, uint64_t seed) {
+Tensor operand(const Width& w, const Shape& shape, uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<int64_t> words(static_cast<size_t>(n * n));
+  std::vector<int64_t> words(static_cast<size_t>(shape[0] * shape[1]));
   for (int64_t& x : words) x = static_cast<int64_t>(random() | 1);  // never ERR
   Tensor out =
-      Tensor(words, {n, n}).cast(aster_ml::Dtype{w.stored}).bitcast(aster_ml::Dtype{w.code});
+      Tensor(words, shape).cast(aster_ml::Dtype{w.stored}).bitcast(aster_ml::Dtype{w.code});
   check(out.realize());
   return out;
 }
@@ -42,8 +43,8 @@ Tensor operand(const Width& w, int64_t n, uint64_t seed) {
 struct Product {
   Product(const Width& w, int64_t n, int threads, bool library)
       : session(with(threads, library)),
-        a(operand(w, n, 1)),
-        b(operand(w, n, 2)),
+        a(operand(w, {n, n}, 1)),
+        b(operand(w, {n, n}, 2)),
         step({a, b}, [&] { return a.matmul(b); }) {}
   Session session;
   Tensor a, b;
@@ -99,6 +100,34 @@ void Peak(benchmark::State& state) {
 BENCHMARK(Peak)->Arg(1);
 BENCHMARK(Peak)->Arg(2)->UseRealTime();
 #endif
+
+constexpr int64_t kSide = 4096;
+struct Sum {
+  Session session{with(1, true)};
+  Tensor a = operand(kWidths[0], {kSide, kSide}, 1), b = operand(kWidths[0], {kSide, kSide}, 2);
+  Step step{{a, b}, [&] { return a + b; }};
+};
+// Made once: both read and write the same memory.
+Sum& sum() {
+  static auto* made = new Sum;
+  return *made;
+}
+void rate(benchmark::State& state) {
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * 3 * kSide * kSide);
+}
+void Add(benchmark::State& state) {
+  Step& step = sum().step;
+  for (auto _ : state) step.run();
+  rate(state);
+}
+void AddByHand(benchmark::State& state) {
+  Step& step = sum().step;
+  for (auto _ : state)
+    hand_add_bytes(step.output(), step.input(0), step.input(1), size_t{kSide * kSide});
+  rate(state);
+}
+BENCHMARK(Add)->Unit(benchmark::kMillisecond)->MinTime(0.1);
+BENCHMARK(AddByHand)->Unit(benchmark::kMillisecond)->MinTime(0.1);
 
 // Width, size, threads; by one thread the time is that of the CPU.
 BENCHMARK(Products)

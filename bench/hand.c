@@ -84,6 +84,12 @@ void hand_add_stream(float *out, const float *x, const float *y, size_t count) {
   for (size_t i = 0; i < count; i += kLanes) stream(out + i, load(x + i) + load(y + i));
 }
 
+void hand_add_bytes(void *out, const void *x, const void *y, size_t count) {
+  unsigned char *to = out;
+  const unsigned char *a = x, *b = y;
+  for (size_t i = 0; i < count; ++i) to[i] = (unsigned char)(a[i] + b[i]);
+}
+
 float hand_sum(const float *x, size_t count) {
   vec a = {0}, b = {0}, c = {0}, d = {0};
   for (size_t i = 0; i < count; i += 4 * kLanes) {

@@ -11,6 +11,8 @@ extern "C" {
 /* Rows and columns are multiples of 64. The _stream variants write past the cache. */
 void hand_add(float *out, const float *x, const float *y, size_t count);
 void hand_add_stream(float *out, const float *x, const float *y, size_t count);
+/* Bytes, whose sums wrap; any count. */
+void hand_add_bytes(void *out, const void *x, const void *y, size_t count);
 float hand_sum(const float *x, size_t count);
 /* gelu(x * a + b) * c, the tanh form, a, b and c by column. */
 void hand_gelu(float *out, const float *x, const float *a, const float *b, const float *c,

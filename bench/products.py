@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Products of matrices by generated code and by OpenBLAS, in interleaved turns of two processes.
+"""Products of matrices by generated code, by OpenBLAS, and by NumPy and torch where they are, in
+interleaved turns of a process each.
 Convolutions NxCxHxWxOxKxSxP (images, channels, rows, columns, filters, kernel, stride, padding)
-stand against OpenBLAS's product of filters and patches that lie unfolded beforehand.
+stand against OpenBLAS's product of filters and patches that lie unfolded beforehand alone.
 
   ASTER_ML_LIB=build/release/lib/libaster_ml.so bench/products.py [--vector-bytes 32] [--threads 2]
       [--dtype float64] [--turned ab] [MxNxK | NxCxHxWxOxKxSxP ..]
 
-A line a product: GFLOP/s of both, and our time over that of OpenBLAS.
+A line a product: GFLOP/s of each, and our time over that of the best of the others.
 """
 
 import argparse
 import ctypes
+import importlib.util
 import json
 import os
 import subprocess
@@ -23,6 +25,9 @@ SHAPES = (
     "1000x1000x1000 1023x1023x1023 1024x1024x1024 2048x2048x2048 1024x64x1024 1024x1024x64 "
     "64x4096x256 4096x64x256 2048x256x512"
 ).split()
+
+
+WORKERS = ("ours", "openblas", "numpy", "torch")
 
 
 def product_of(shape):
@@ -51,7 +56,7 @@ def options(words=None):
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--turned", choices=("", "a", "b", "ab"), default="")
-    parser.add_argument("--work", choices=("ours", "openblas"), help=argparse.SUPPRESS)
+    parser.add_argument("--work", choices=WORKERS, help=argparse.SUPPRESS)
     return parser.parse_args(words)
 
 
@@ -105,12 +110,38 @@ def called(given):
     return make
 
 
+def numpys(given):
+    import numpy as np
+
+    def make(_, a, b):
+        x, y = (m.T if which in given.turned else m for m, which in ((a, "a"), (b, "b")))
+        out = np.empty((x.shape[0], y.shape[1]), given.dtype)
+        return lambda: np.matmul(x, y, out=out)
+
+    return make
+
+
+def torchs(given):
+    import torch
+
+    torch.set_num_threads(given.threads)
+
+    def make(_, a, b):
+        x, y = (torch.from_numpy(m) for m in (a, b))
+        x, y = (m.T if which in given.turned else m for m, which in ((x, "a"), (y, "b")))
+        out = torch.empty((x.shape[0], y.shape[1]), dtype=x.dtype)
+        return lambda: torch.mm(x, y, out=out)
+
+    return make
+
+
 def work(given) -> None:
     """Answers each shape on a line with the least seconds of a call."""
     import numpy as np
 
     clock = time.process_time if given.threads == 1 else time.perf_counter
-    make = (captured if given.work == "ours" else called)(given)
+    make = dict(zip(WORKERS, (captured, called, numpys, torchs)))[given.work](given)
+    print("ready", flush=True)
     step, last, rng = None, "", np.random.default_rng(0)
     for line in sys.stdin:
         m, n, k = product_of(line)
@@ -134,24 +165,31 @@ def main() -> None:
     given = options()
     if given.work:
         return work(given)
-    workers = []
+    workers = {}
     environment = dict(os.environ)
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        environment[name] = str(given.threads)
     if given.vector_bytes == 32:
         environment.setdefault("OPENBLAS_CORETYPE", "HASWELL")
-    for who in ("ours", "openblas"):
+    for who in WORKERS:
+        if who not in WORKERS[:2] and importlib.util.find_spec(who) is None:
+            continue
         command = [sys.executable, __file__, "--work", who, *sys.argv[1:]]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        workers.append(subprocess.Popen(command, env=environment, text=True, **pipes))
+        workers[who] = subprocess.Popen(command, env=environment, text=True, **pipes)
+        workers[who].stdout.readline()
     for shape in given.shapes:
-        least = [1e9, 1e9]
+        those = workers if shape.count("x") == 2 else dict(list(workers.items())[:2])
+        least = dict.fromkeys(those, 1e9)
         for _ in range(3):
-            for i, worker in enumerate(workers):
+            for who, worker in those.items():
                 print(shape, file=worker.stdin, flush=True)
-                least[i] = min(least[i], float(worker.stdout.readline()))
+                least[who] = min(least[who], float(worker.stdout.readline()))
         m, n, k = product_of(shape)
-        rates = [2e-9 * m * n * k / t for t in least]
-        row = {"shape": shape, "ours": round(rates[0], 1), "openblas": round(rates[1], 1)}
-        print(json.dumps({**row, "ratio": round(least[0] / least[1], 2)}), flush=True)
+        row = {who: round(2e-9 * m * n * k / t, 1) for who, t in least.items()}
+        best = min(t for who, t in least.items() if who != "ours")
+        row["ratio"] = round(least["ours"] / best, 2)
+        print(json.dumps({"shape": shape, **row}), flush=True)
 
 
 if __name__ == "__main__":

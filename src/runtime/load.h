@@ -35,6 +35,9 @@ struct LoadCounts {
 // The host as a device, with what its kernels are made for. Errors: UNSUPPORTED (no compiler is
 // here), MEMORY.
 Status host_device(const Device** out, Context& context);
+// What code is made for on a CPU with these features, with the caches of this machine or such as it
+// may have.
+codegen::Target target_of(const cpu::CpuFeatures& features, bool this_machine);
 // What kernels of the host are made for; there need be no compiler.
 Status host_target(codegen::Target* out, Context& context);
 

@@ -7,6 +7,7 @@
 
 #include "dtype/sticky.h"
 #include "runtime/cpu/native_types.h"
+#include "runtime/cpu/sticky_product.h"
 #include "uop/wide.h"
 
 #include "native_support.h"
@@ -175,9 +176,11 @@ void check(const Case& c, Random& random, bool everywhere = true) {
   std::vector<int64_t> views = a.view().words();
   for (const int64_t word : b.view().words()) views.push_back(word);
   const size_t size = dtype::size(call->dtype), count = static_cast<size_t>(call->count());
-  for (const int bytes : {64, 32, 16}) {
-    const int vector_bytes = narrowed(detect_features(), bytes).vector_bytes;
-    if (vector_bytes != bytes) continue;  // the CPU has none that wide
+  for (const int bytes : {static_cast<int>(sticky::kTileBytes), 64, 32, 16}) {
+    const bool tiles = bytes == sticky::kTileBytes;
+    if (tiles && sticky::amx_tile() == nullptr) continue;
+    if (!tiles && narrowed(detect_features(), bytes).vector_bytes != bytes)
+      continue;  // the CPU has none that wide
     SCOPED_TRACE(::testing::Message()
                  << dtype::name(c.dtype) << " " << c.batch << "x" << c.m << "x" << c.k << "x" << c.n
                  << ", views " << static_cast<int>(c.a) << static_cast<int>(c.b) << ", kind "
@@ -214,8 +217,8 @@ TEST(NativeSticky, OddSizes) {
   Random random(21);
   const struct {
     int64_t m, k, n;
-  } sizes[] = {{1, 1, 1},    {3, 5, 7},     {8, 4, 32},    {9, 33, 31},  {7, 127, 33},
-               {8, 128, 64}, {15, 129, 65}, {16, 257, 96}, {67, 131, 70}};
+  } sizes[] = {{1, 1, 1},    {3, 5, 7},     {8, 4, 32},    {9, 33, 31},   {7, 127, 33},
+               {8, 128, 64}, {15, 129, 65}, {16, 257, 96}, {67, 131, 70}, {40, 68, 33}};
   for (const DType d : kSticky) {
     for (const auto& s : sizes) {
       for (const Kind kind : kKinds) {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "nn/freeze/freeze.h"
-#include "runtime/cpu/machine.h"
+#include "runtime/load.h"
 
 namespace aster::nn::freeze {
 
@@ -43,18 +43,9 @@ CpuFeatures features_of(const Cpu& cpu) {
 }
 
 codegen::Target target_of(const Cpu& cpu) {
-  const CpuFeatures features = features_of(cpu);
-  codegen::Target target;
-  target.vector_bytes = features.vector_bytes;
-  target.fma = features.fma;
-  target.f16c = features.f16c;
-  target.avx512 = features.vector_bytes == 64;
+  codegen::Target target = runtime::target_of(features_of(cpu), cpu.vector_bytes == 0);
   target.portable = !cpu.x86;
   target.streaming = cpu.x86;
-  if (cpu.vector_bytes != 0) return target;
-  const auto last_level = static_cast<int64_t>(runtime::cpu::detect_caches().last);
-  if (last_level > 0)
-    target.cache_bytes = std::min(last_level, runtime::cpu::machine::kMostCacheShare);
   return target;
 }
 

@@ -79,8 +79,8 @@ void divide(Head* head, int64_t batch, double ns) {
   const int64_t parts = std::min(wanted, static_cast<int64_t>(most));
   head->rows = std::min(kTaskRows, rounded_up((head->m + parts - 1) / parts, kRows));
   head->down = (head->m + head->rows - 1) / head->rows;
-  const int64_t fit = kRowBytes / (head->planes.left * head->row_bytes()) / kRows * kRows;
-  head->rows_at_once = std::min(std::clamp(fit, 4 * kRows, kRowsAtOnce), head->rows);
+  const int64_t fit = kRowBytes / (head->planes.left * head->row_bytes()) / kAmxRows * kAmxRows;
+  head->rows_at_once = std::min(std::clamp(fit, kAmxRows, kRowsAtOnce), head->rows);
 }
 
 // ---- A part that runs ----
@@ -183,8 +183,8 @@ class Multiplier {
   }
 
   // What a tile is written to, while that is computed.
-  void fetch(const char* to) const {
-    for (int64_t r = 0; r < kRows; ++r) {
+  void fetch(const char* to, int64_t rows) const {
+    for (int64_t r = 0; r < rows; ++r) {
       for (int64_t byte = 0; byte < kLanes * out_size_; byte += 64)
         __builtin_prefetch(to + r * head_.n * out_size_ + byte, 1);
     }
@@ -192,29 +192,34 @@ class Multiplier {
 
   // The rows that are held by all columns that are.
   void multiply(int64_t first, int64_t count) {
-    alignas(64) int32_t sums[kMostPlanes * kRows * kLanes];
+    alignas(64) int32_t sums[kMostPlanes * kAmxRows * kLanes];
     const auto step = static_cast<size_t>(head_.row_bytes() / 4);
     const auto groups = static_cast<size_t>(head_.lines() * kDeep * head_.element_bytes / 4);
+    const int64_t at_once = code_.rows_at_once(), of_plane = at_once * kLanes;
     char* const out =
         static_cast<char*>(operands_[2]) + (batch_ * head_.m + first) * head_.n * out_size_;
     for (int64_t panel = 0; panel * kLanes < column_count_; ++panel) {
       const char* const right = right_ + panel * head_.panel_bytes();
       const int64_t column = panel * kLanes;
-      for (int64_t r = 0; r < count; r += kRows) {
+      for (int64_t r = 0; r < count; r += at_once) {
         const char* const left = left_ + r * head_.row_bytes();
+        const int64_t rows = std::min(at_once, count - r), tiled = rounded_up(rows, kRows);
         char* const to = out + (r * head_.n + first_column_ + column) * out_size_;
-        fetch(to);
-        std::fill_n(sums, planes_.count * kRows * kLanes, 0);
+        fetch(to, rows);
+        std::fill_n(sums, planes_.count * of_plane, 0);
         for (int64_t p = 0; p < planes_.count; ++p) {
           const bool digits = planes_.left != planes_.count;
           const int64_t l = digits ? p / planes_.right : p, q = digits ? p % planes_.right : p;
-          code_.tile(sums + p * kRows * kLanes,
-                     reinterpret_cast<const int32_t*>(left + l * head_.row_plane()), step,
-                     reinterpret_cast<const int32_t*>(right + q * head_.column_plane()), groups);
+          const auto* const x = reinterpret_cast<const int32_t*>(left + l * head_.row_plane());
+          const auto* const y = reinterpret_cast<const int32_t*>(right + q * head_.column_plane());
+          if (code_.amx != nullptr) {
+            code_.amx(sums + p * of_plane, x, step, y, groups, static_cast<size_t>(tiled));
+          } else {
+            code_.tile(sums + p * of_plane, x, step, y, groups);
+          }
         }
-        code_.finish(to, head_.n, std::min(kRows, count - r),
-                     std::min(kLanes, column_count_ - column), sums, planes_, rows_ + r,
-                     columns_ + column);
+        code_.finish(to, head_.n, rows, std::min(kLanes, column_count_ - column), sums, of_plane,
+                     planes_, rows_ + r, columns_ + column);
       }
     }
   }
@@ -320,7 +325,8 @@ Status prepare_sticky_matmul(Plan* out, Node node, std::span<const int64_t> view
 }
 
 Status prepare_sticky_matmul(Plan* out, Node node, std::span<const int64_t> views) {
-  return prepare_sticky_matmul(out, node, views, detect_features().vector_bytes);
+  const int bytes = detect_features().vector_bytes;
+  return prepare_sticky_matmul(out, node, views, bytes < 64 ? bytes : kTileBytes);
 }
 
 void run_sticky_matmul(const Plan& plan, void* const* operands, void* scratch, int64_t begin,

@@ -107,8 +107,11 @@ Code code_for(DType stored, int32_t vector_bytes) {
   const flt::Tile pairs = flt::tile_for(std::min(vector_bytes, 32)).tile;
 #if defined(__x86_64__)
   if (vector_bytes >= 64) {
-    if (const flt::Tile bytes = flt::byte_tile_for(64); bytes != nullptr)
-      return wide::code_of(stored, bytes);
+    if (const flt::Tile bytes = flt::byte_tile_for(64); bytes != nullptr) {
+      Code code = wide::code_of(stored, bytes);
+      if (vector_bytes >= kTileBytes) code.amx = amx_tile();
+      return code;
+    }
   }
   if (vector_bytes >= 32) return middle::code_of(stored, pairs);
 #endif

@@ -9,6 +9,7 @@
 
 #include "dtype/dtype.h"
 #include "flt/tile.h"
+#include "runtime/cpu/sticky_amx.h"
 
 namespace aster::runtime::cpu::sticky {
 
@@ -45,6 +46,7 @@ using Row = Column;
 struct Code {
   int64_t bytes;  // of an element of a plane
   flt::Tile tile;
+  AmxTile amx;  // if not null, in its place
   // Cuts `count` elements of a row, at most kLine; what is behind them is 0. apart: bytes from one
   // plane to the next.
   void (*cut_row)(void* to, int64_t apart, const void* line, int64_t count, const Planes& planes,
@@ -55,11 +57,15 @@ struct Code {
                    int64_t terms, int64_t lanes, const Planes& planes, void* least, uint32_t* sums);
   // After the last line.
   void (*end_columns)(Column* columns, const void* least, const uint32_t* sums);
-  // Elements of a tile of the result: sums[plane][row][lane].
+  // Elements of a tile of the result: sums[plane][row][lane], of_plane of them in each plane.
   void (*finish)(void* out, int64_t stride, int64_t rows, int64_t lanes, const int32_t* sums,
-                 const Planes& planes, const Row* row, const Column* columns);
+                 int64_t of_plane, const Planes& planes, const Row* row, const Column* columns);
+
+  int64_t rows_at_once() const { return amx == nullptr ? kRows : kAmxRows; }
 };
-// The fastest that vectors of at most so many bytes allow on this CPU.
+// Wider than vectors: registers of 16 rows of 64 bytes are allowed too.
+constexpr int32_t kTileBytes = 1024;
+// The fastest that registers of at most so many bytes allow on this CPU.
 Code code_for(DType stored, int32_t vector_bytes);
 
 // int8 is summed in int32, the others in int64.
