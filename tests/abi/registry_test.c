@@ -353,6 +353,122 @@ static void test_kernels(void) {
   aster_ml_lazy_free(&a), aster_ml_lazy_free(&b);
 }
 
+/* Twice the product as a kernel program, a row a task. */
+static const char kProgram[] =
+    "program twice\n"
+    "%0 = Param f32 0 [6] write\n"
+    "%1 = Param f32 1 [12]\n"
+    "%2 = Param f32 2 [8]\n"
+    "%3 = Loop task 0 3 1\n"
+    "  %4 = Load f32 %1 + 4*%3\n"
+    "  %5 = Load f32 %1 + 4*%3 + 1\n"
+    "  %6 = Load f32 %1 + 4*%3 + 2\n"
+    "  %7 = Load f32 %1 + 4*%3 + 3\n"
+    "  %8 = Load f32 %2\n"
+    "  %9 = Load f32 %2 + 2\n"
+    "  %10 = Load f32 %2 + 4\n"
+    "  %11 = Load f32 %2 + 6\n"
+    "  %12 = Load f32 %2 + 1\n"
+    "  %13 = Load f32 %2 + 3\n"
+    "  %14 = Load f32 %2 + 5\n"
+    "  %15 = Load f32 %2 + 7\n"
+    "  %16 = Mul f32 %4 %8\n"
+    "  %17 = Mul f32 %5 %9\n"
+    "  %18 = Mul f32 %6 %10\n"
+    "  %19 = Mul f32 %7 %11\n"
+    "  %20 = Mul f32 %4 %12\n"
+    "  %21 = Mul f32 %5 %13\n"
+    "  %22 = Mul f32 %6 %14\n"
+    "  %23 = Mul f32 %7 %15\n"
+    "  %24 = Add f32 %16 %17\n"
+    "  %25 = Add f32 %18 %19\n"
+    "  %26 = Add f32 %24 %25\n"
+    "  %27 = Add f32 %20 %21\n"
+    "  %28 = Add f32 %22 %23\n"
+    "  %29 = Add f32 %27 %28\n"
+    "  %30 = Add f32 %26 %26\n"
+    "  %31 = Add f32 %29 %29\n"
+    "  Store %0 + 2*%3, %30\n"
+    "  Store %0 + 2*%3 + 1, %31\n"
+    "End\n";
+
+/* The same of another library, through the Blaze interface. */
+static int blaze_kernels;
+static void blaze_product(char *const *dst, const char *const *src,
+                          aster_ml_kernel_data_prefix *extra) {
+  (void)extra;
+  float c[M * N] = {0}, a[M * K], b[K * N];
+  memcpy(a, src[0], sizeof a);
+  memcpy(b, src[1], sizeof b);
+  for (int i = 0; i < M * N * K; i++)
+    c[i / K] += 2 * a[i / (N * K) * K + i % K] * b[i % K * N + i / K % N];
+  memcpy(dst[0], c, sizeof c);
+}
+static void blaze_destroy(aster_ml_kernel_data_prefix *kernel) {
+  (void)kernel;
+  --blaze_kernels;
+}
+static aster_ml_dynamic_kernel_instance blaze_instance(void) {
+  aster_ml_dynamic_kernel_instance made = {0};
+  const aster_ml_arrays function = blaze_product;
+  made.kernel = malloc(sizeof *made.kernel);
+  made.kernel_size = sizeof *made.kernel;
+  made.free_func = free;
+  memcpy(&made.kernel->function, &function, sizeof function);
+  made.kernel->destructor = blaze_destroy;
+  ++blaze_kernels;
+  return made;
+}
+
+/* Kernels as programs of ours and of another library: by both the same, and refused alike. */
+static void test_programs(void) {
+  const char *const signature = "float32[3, 4], float32[4, 2] -> float32[3, 2]";
+  aster_ml_lazy a = matrix(a_data, M, K, 1), b = matrix(b_data, K, N, 2), c = {0}, d = {0};
+  for (int blaze = 0; blaze < 2; blaze++) {
+    aster_ml_kernel kernel = {0};
+    aster_ml_implementation made = of_matmul(blaze ? "theirs" : "program");
+    if (blaze) {
+      aster_ml_dynamic_kernel_instance theirs = blaze_instance();
+      EXPECT(aster_ml_kernel_from_blaze(&kernel, &context, &theirs, ASTER_ML_KERNEL_ARRAYS,
+                                        "theirs", signature, NULL) == 0);
+    } else {
+      EXPECT(aster_ml_kernel_from_program(&kernel, &context, kProgram, signature, NULL) == 0);
+    }
+    made.kernel = &kernel;
+    EXPECT(forced(&c, &made, &a, &b) == 0);
+    EXPECT(aster_ml_kernel_free(&kernel) == 0);
+    expect_product(&c, 2);
+    aster_ml_lazy_free(&c);
+    /* Its gradient is that of the usual one. */
+    EXPECT(aster_ml_lazy_matmul(&c, &a, &b) == 0);
+    aster_ml_registry_set_policies(&context, "{\"matmul\": \"default\"}");
+    expect_gradient(&c, &a, 1, 0);
+    /* Other shapes are refused with its name, and by it alone. */
+    float big_data[9 * K];
+    aster_ml_lazy big = matrix(big_data, 9, K, 1);
+    EXPECT(aster_ml_registry_set_policies(&context, blaze
+                                                        ? "{\"matmul\": \"force=theirs\"}"
+                                                        : "{\"matmul\": \"force=program\"}") == 0);
+    EXPECT(aster_ml_lazy_matmul(&d, &big, &b) == ASTER_ML_UNSUPPORTED && d.impl == NULL);
+    EXPECT(says(blaze ? "theirs: its kernel's signature" : "program: its kernel's signature"));
+    EXPECT(says("generated: takes it"));
+    aster_ml_lazy_free(&big);
+    /* A benchmark takes part with it. */
+    EXPECT(aster_ml_registry_set_policies(&context, "{\"matmul\": \"benchmark(cache=2)\"}") == 0);
+    EXPECT(aster_ml_lazy_matmul(&d, &a, &b) == 0);
+    char text[8192];
+    size_t length = 0;
+    EXPECT(aster_ml_registry_describe(text, &length, sizeof text, &context, "matmul") == 0);
+    const char *const measured = strstr(text, "\"measured\"");
+    EXPECT(measured != NULL && strstr(measured, made.name) != NULL);
+    aster_ml_lazy_free(&d);
+    let_go(made.name, &c);
+    EXPECT(aster_ml_registry_forget(&context) == 0);
+  }
+  aster_ml_lazy_free(&a), aster_ml_lazy_free(&b);
+  EXPECT(aster_ml_engine_collect(&context) == 0);
+}
+
 static void test_broken(void) {
   aster_ml_lazy a = matrix(a_data, M, K, 1), b = matrix(b_data, K, N, 2), c = {0};
   aster_ml_implementation made;
@@ -476,6 +592,7 @@ int main(void) {
   test_mistakes();
   test_ways();
   test_kernels();
+  test_programs();
   test_broken();
   test_devices();
   test_forms();
@@ -487,5 +604,6 @@ int main(void) {
   released = 0;
   EXPECT(aster_ml_registry_add(&context, &last) == 0);
   EXPECT(aster_ml_context_free(&context) == 0 && released == 1);
+  EXPECT(blaze_kernels == 0);
   return expect_failures;
 }
