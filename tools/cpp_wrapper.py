@@ -28,7 +28,7 @@ FILES = {
 FIRST = ("tensor.h", "functions.h")  # headers whose functions are Methods
 # Headers whose functions are all reachable from C++.
 HEADERS = """tensor functions random indexing movement spatial linalg layer optim state engine
-gradient graph view sparse""".split()
+gradient graph view sparse arena""".split()
 
 # Generated under the name of another function, as an overload of it.
 RENAMED = {

@@ -20,7 +20,7 @@ PREFIX = "aster_ml_"
 
 # Functions that run kernels, compile or read files: they give the GIL up, and others wait for them.
 SLOW = re.compile(
-    r"(_realize|_to_double|_copy_out|masked_select|nonzero|_item|_unique"
+    r"(_realize|runtime_measure|_to_double|_copy_out|masked_select|nonzero|_item|_unique"
     r"|engine_(capture_begin|capture_end|collect)|runtime_get|cache_clear"
     r"|program_(load|save_captured)|lazy_backward"
     r"|state_(set|load|read|write|realize|set_layer|set_optimizer|(read|from)_\w+)"

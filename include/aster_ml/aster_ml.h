@@ -2,6 +2,7 @@
 #ifndef ASTER_ML_H
 #define ASTER_ML_H
 
+#include "aster_ml/arena.h"
 #include "aster_ml/base.h"
 #include "aster_ml/buffer.h"
 #include "aster_ml/codegen.h"

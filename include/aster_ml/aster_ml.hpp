@@ -23,6 +23,7 @@
 #ifndef ASTER_ML_HPP
 #define ASTER_ML_HPP
 
+#include "aster_ml/cpp/arena.hpp"
 #include "aster_ml/cpp/array.hpp"
 #include "aster_ml/cpp/graph.hpp"
 #include "aster_ml/cpp/kernel.hpp"

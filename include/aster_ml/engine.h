@@ -104,6 +104,8 @@ typedef struct aster_ml_launch {
                         * run without, as that is being compiled or the compiler refused it */
   int32_t reserved;
   const char *scope; /* names of the scopes around it (trace.h): "a/b", or ""; gone as name is */
+  const char *cut; /* why what it computes is stored, and not computed in the kernels that read it:
+                      "result", ..; "" of what is no kernel. Lives as long as the library. */
 } aster_ml_launch;
 typedef void (*aster_ml_launch_function)(void *self, const aster_ml_launch *launch);
 

@@ -32,6 +32,20 @@ typedef struct aster_ml_runtime_info {
 ASTER_ML_API int32_t aster_ml_runtime_get(aster_ml_runtime_info *info,
                                           const aster_ml_context *context);
 
+/* What the host can do at most, with the threads of a context and the vectors of its code. */
+typedef struct aster_ml_runtime_limits {
+  uint32_t struct_size; /* in: sizeof(aster_ml_runtime_limits) */
+  int32_t threads;
+  double gflops; /* 10^9 operations a second: float32 products with sums, each as two */
+  double gbytes; /* 10^9 bytes a second read from memory; what lies in caches is read faster */
+} aster_ml_runtime_limits;
+
+/* Measures that, or finds what was measured before: results are kept beside the compiled kernels,
+ * for each kind of CPU and number of threads. struct_size tells how much of it is wanted. Errors:
+ * ARGUMENT, MEMORY. Cost: some 0.2 s the first time. */
+ASTER_ML_API int32_t aster_ml_runtime_measure(aster_ml_runtime_limits *limits,
+                                              const aster_ml_context *context);
+
 /* Removes every compiled kernel from the context's cache on disk; loaded ones go on. Nothing but
  * what the cache made is removed. Errors: IO. */
 ASTER_ML_API int32_t aster_ml_cache_clear(const aster_ml_context *context);

@@ -77,6 +77,7 @@ typedef struct aster_ml_schedule_item {
   size_t size_count;
   size_t scratch_bytes;          /* that a thread needs */
   aster_ml_launch_code function; /* null but for ASTER_ML_ITEM_KERNEL */
+  const char *cut;               /* as aster_ml_launch has it */
 } aster_ml_schedule_item;
 
 /* The schedule of the last realize of a context that had something to compute. Errors: ARGUMENT,

@@ -31,7 +31,8 @@ typedef struct aster_ml_trace_config {
   int32_t debug; /* ASTER_ML_DEBUG_* */
   /* A directory, made if it is not there. Every schedule that is made gets a folder in it,
    * NUMBER_NAME by its largest kernel: tensor.dot, prepared.dot, schedule.dot and schedule.txt, and
-   * for each kernel NUMBER_NAME.c (C), .program, .plan. Null: none. */
+   * for each kernel NUMBER_NAME.c (C), .program, .plan, and .o, the object file that its code is
+   * in, where compiled kernels are kept on disk. Null: none. */
   const char *dump_programs;
   /* Where launches are written to when the trace ends: by the name's end a trace for Perfetto and
    * chrome://tracing (.json), or a table; where nothing ran, nothing is. Null: they are not kept.

@@ -9,6 +9,7 @@ where results differ, and what is not offered.
 """
 
 from . import _native, errors, helpers, linalg, lowering, nn, registry, sparse, trace
+from .arena import Arena
 from .device import Device
 from .dtype import ERR, dtypes
 from .engine.jit import TinyJit
@@ -27,8 +28,8 @@ warn_of_unknown()
 __version__ = str(_native.version())
 
 __all__ = [
-    "BufferView", "Context", "Device", "ERR", "Error", "GlobalCounters", "JitError", "Kernel",
-    "MemoryType", "Program", "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors", "export",
-    "fetch", "function", "getenv", "helpers", "kernel", "linalg", "load_program", "lowering", "nn",
-    "profile", "registry", "sparse", "trace",
+    "Arena", "BufferView", "Context", "Device", "ERR", "Error", "GlobalCounters", "JitError",
+    "Kernel", "MemoryType", "Program", "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors",
+    "export", "fetch", "function", "getenv", "helpers", "kernel", "linalg", "load_program",
+    "lowering", "nn", "profile", "registry", "sparse", "trace",
 ]  # fmt: skip

@@ -214,7 +214,7 @@ def _heard(*launch: Any) -> None:
     from .helpers import DEBUG, PROFILE
 
     if DEBUG >= 2 or PROFILE:
-        _launched(*launch)
+        _launched(*launch[:8])
     if _listener is not None:
         _listener(*launch)
 

@@ -26,7 +26,7 @@ from . import _native, graph, profiling
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["Launch", "Profile", "configure", "profile", "scope"]
+__all__ = ["Launch", "Profile", "configure", "limits", "profile", "scope"]
 
 _MODES = ("none", "tensors", "nan", "compare")
 
@@ -49,6 +49,7 @@ class Launch(NamedTuple):
     replayed: bool
     where: str
     scope: str
+    stored: str  # why what it computes is stored, and not computed in who reads it
 
 
 @contextlib.contextmanager
@@ -66,6 +67,19 @@ def scope(name: str) -> Iterator[None]:
         _scopes.pop()
 
 
+def limits() -> tuple[float, float]:
+    """What the host can do at most: GFLOP/s of float32 and GB/s from memory.
+
+    Measured once, with the threads that kernels may use, and kept beside the compiled kernels.
+
+    >>> from aster_ml import trace
+    >>> all(x > 0 for x in trace.limits())
+    True
+    """
+    found = _native.runtime_measure()
+    return found["gflops"], found["gbytes"]
+
+
 def _where() -> str:
     """The line outside this package that the thread is in."""
     frame = sys._getframe(2)
@@ -78,7 +92,7 @@ def _where() -> str:
 
 
 def _told(name: str, ns: int, ops: int, moved: int, held: int, device: int, operands: int,
-          replayed: int) -> None:  # fmt: skip
+          replayed: int, stored: str = "") -> None:  # fmt: skip
     """Called inside the library behind every launch."""
     end, where, within = time.perf_counter_ns(), _where(), "/".join(_scopes)
     for p in _active:
@@ -86,7 +100,7 @@ def _told(name: str, ns: int, ops: int, moved: int, held: int, device: int, oper
         device_name = _native.device_to_name(device)
         p.launches.append(
             Launch(name, start, ns / 1e3, ops, moved, held, device_name, operands, bool(replayed),
-                   where, within)  # fmt: skip
+                   where, within, stored)  # fmt: skip
         )
 
 
@@ -187,16 +201,19 @@ class Profile:
         busy = sum(x.us for x in self.launches) or 1e-9
         lines = [
             f"{'kernel':40} {'calls':>6} {'ms':>9} {'%':>5} {'mean us':>9} {'GFLOP/s':>8}"
-            f" {'GB/s':>7} {'bytes':>10}  who asked"
+            f" {'GB/s':>7} {'% limit':>7} {'bytes':>10}  who asked; why it is stored"
         ]
+        most_ops, most_bytes = limits() if self.launches else (1.0, 1.0)
         for name, group in sorted(rows.items(), key=lambda row: -sum(x.us for x in row[1]))[:most]:
             us = sum(x.us for x in group) or 1e-9
             ops, moved = sum(x.operations for x in group), sum(x.bytes for x in group)
-            asked = ", ".join(dict.fromkeys(" ".join(filter(None, x[-1:-3:-1])) for x in group))
+            asked = ", ".join(dict.fromkeys(" ".join(filter(None, x[-2:-4:-1])) for x in group))
+            share = max(ops / us / 1e3 / most_ops, moved / us / 1e3 / most_bytes)
+            asked = asked[:60] + (f"; {group[0].stored}" if group[0].stored else "")
             lines.append(
                 f"{name[:40]:40} {len(group):6} {us / 1e3:9.3f} {100 * us / busy:5.1f}"
                 f" {us / len(group):9.1f} {ops / us / 1e3:8.1f} {moved / us / 1e3:7.1f}"
-                f" {moved:10}  {asked[:60]}"
+                f" {100 * share:7.1f} {moved:10}  {asked}"
             )
         totals = ", ".join(f"{key} {value}" for key, value in self.totals.items())
         lines.append(f"{len(self.launches)} launches, {busy / 1e3:.3f} ms in kernels; {totals}")
@@ -216,6 +233,8 @@ class Profile:
             more = {"operations": x.operations, "bytes": x.bytes, "where": x.where}
             if x.scope:
                 more["scope"] = x.scope
+            if x.stored:
+                more["stored"] = x.stored
             events.append({"name": x.name, "ph": "X", "ts": x.start, "dur": x.us, "pid": 1,
                            "tid": lane, "args": more})  # fmt: skip
             events.append({"name": "memory", "ph": "C", "ts": x.start + x.us, "pid": 1,
@@ -237,6 +256,7 @@ class Profile:
             "title": title,
             "launches": [list(x) for x in self.launches],
             "totals": self.totals,
+            "limits": limits() if self.launches else None,
             "graph": self._graph,
         }
         template = pathlib.Path(__file__).with_name("profile.html").read_text(encoding="utf-8")

@@ -230,12 +230,12 @@ void tell_tracer(void*, const aster_ml_launch* launch) {
   const PyGILState_STATE state = PyGILState_Ensure();
   if (PyObject* told = tracer) {
     Py_INCREF(told);
-    PyObject* none = PyObject_CallFunction(told, "sKKKKiii", launch->name,
-                                           static_cast<unsigned long long>(launch->nanoseconds),
-                                           static_cast<unsigned long long>(launch->operations),
-                                           static_cast<unsigned long long>(launch->bytes),
-                                           static_cast<unsigned long long>(launch->held_bytes),
-                                           launch->device, launch->operands, launch->replayed);
+    PyObject* none = PyObject_CallFunction(
+        told, "sKKKKiiis", launch->name, static_cast<unsigned long long>(launch->nanoseconds),
+        static_cast<unsigned long long>(launch->operations),
+        static_cast<unsigned long long>(launch->bytes),
+        static_cast<unsigned long long>(launch->held_bytes), launch->device, launch->operands,
+        launch->replayed, launch->cut);
     if (none == nullptr) PyErr_WriteUnraisable(told);
     Py_XDECREF(none);
     Py_DECREF(told);
@@ -558,7 +558,8 @@ PyMethodDef kSpecialMethods[] = {
      "engine_print_schedule(context)\n\nHow the last schedule looks, one line an item."},
     {"engine_trace", as_method(engine_trace), METH_FASTCALL,
      "engine_trace(function, context)\n\nCalls function(name, nanoseconds, operations, bytes, "
-     "held_bytes, device, operands, replayed)\nbehind every launch; None: no longer. It must not "
+     "held_bytes, device, operands, replayed, stored)\nbehind every launch; None: no longer. It "
+     "must not "
      "call the library. One function a process."},
     {"trace_configure", as_method(trace_configure), METH_FASTCALL,
      "trace_configure(dump, profile, debug, context)\n\nBegins a trace, or ends it."},

@@ -48,7 +48,9 @@ Status describe(Text& out, Memory& memory, const Schedule& schedule, const Item&
     for (Node range : node->src().subspan(carries ? node->nsrc - 1 : 1))
       out.format(" %lld", static_cast<long long>(range->arg(1)));
   }
-  out.format("  (%zu nodes, %u operands)\n", nodes.size(), item.operand_count);
+  out.format("  (%zu nodes, %u operands)", nodes.size(), item.operand_count);
+  if (item.cut[0] != 0) out << "  stored: " << item.cut;
+  out << '\n';
   return out.status();
 }
 
@@ -170,6 +172,7 @@ class Assembly {
     launch.first_operand = item.first_operand;
     launch.operand_count = item.operand_count;
     launch.writes = writes_in_place(schedule_, item);
+    info.cut = item.cut;
     if (item.kind == ItemKind::kKernel) {
       ASTER_TRY(add_kernel(&launch, &info, item, kernels, away));
     } else if (away) {

@@ -22,7 +22,7 @@ using uop::Op;
 
 // Schedules kept before the cache is emptied: a program that never repeats itself must not grow for
 // ever.
-constexpr size_t kMostCached = 4096;
+constexpr size_t kMostPlans = 4096;
 
 uint64_t hash_words(std::span<const int64_t> words) {
   uint64_t hash = words.size();
@@ -90,6 +90,28 @@ Status make_move(Executable* exe, Node root, int32_t on) {
 
 }  // namespace
 
+void Plans::clear() {
+  for (auto& entry : table_) {
+    for (Executable* exe = entry.value; exe != nullptr;) {
+      Executable* const next = exe->next;
+      exe->release();
+      exe = next;
+    }
+  }
+  table_.clear();
+  count_ = 0;
+}
+
+Status Plans::add(uint64_t hash, Executable* exe) {
+  if (table_.size() >= kMostPlans) clear();
+  exe->next = table_.get(hash, nullptr);
+  exe->hash = hash;
+  ASTER_TRY(table_.set(hash, exe));
+  exe->retain();
+  ++count_;
+  return kOk;
+}
+
 Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t on) {
   const double start = milliseconds();
   Vec<int64_t> key(context.heap());
@@ -104,7 +126,7 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   ASTER_TRY(write_key(&key, leaves, *this, roots));
   const uint64_t hash = hash_words({key.data(), key.size()});
   if (context.options().no_schedule_cache == 0) {
-    Executable** at = cache.find(hash);
+    Executable** at = plans_now->find(hash);
     for (; at != nullptr && *at != nullptr; at = &(*at)->next) {
       if (std::equal(key.begin(), key.end(), (*at)->key.begin(), (*at)->key.end())) {
         ASTER_TRY(specialise(at, roots, *leaves));
@@ -128,20 +150,7 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
         is_move(roots, on) ? make_move(exe, roots[0], on) : compile(exe, roots, *leaves, interpret);
   exe->key = std::move(key);  // what saving a captured program reads
   if (status.ok() && context.options().no_schedule_cache == 0 && !exe->for_now) {
-    if (cache.size() >= kMostCached) {
-      for (auto& entry : cache) {
-        for (Executable* e = entry.value; e != nullptr;) {
-          Executable* next = e->next;
-          e->release();
-          e = next;
-        }
-      }
-      cache.clear();
-    }
-    exe->next = cache.get(hash, nullptr);
-    exe->hash = hash;
-    status = cache.set(hash, exe);
-    if (status.ok()) exe->retain();
+    status = plans_now->add(hash, exe);
   }
   if (!status.ok()) {
     exe->release();

@@ -1,4 +1,5 @@
 #include "engine/engine.h"
+#include "engine/graph_arena.h"
 #include "engine/tracer.h"
 
 #include "base/pool.h"
@@ -46,6 +47,7 @@ void destroy_lazy(HandleObject* object) {
   set_gradient(*lazy, nullptr);
   if (lazy->sized != nullptr) drop_sizes(*lazy);
   leave_node(*lazy);
+  leave_arena(*lazy);
   --engine.cells;
   engine.graph.release(lazy->node);
   engine.context.heap().release(lazy->lent, lazy->lent_count * sizeof(ptrdiff_t),
@@ -128,7 +130,7 @@ Status as_strided(Node* buffer, Vec<int64_t>* words, Graph& g, Node view) {
 Engine::Engine(Context& owner, Graph& nodes)
     : context(owner),
       graph(nodes),
-      cache(owner.heap()),
+      plans(owner.heap()),
       arenas(owner.heap()),
       queues(owner.heap()),
       refused(owner.heap()),
@@ -147,13 +149,6 @@ Engine::Engine(Context& owner, Graph& nodes)
 Engine::~Engine() {
   Tracer::end(*this);
   drop_recording(*this);
-  for (auto& entry : cache) {
-    for (Executable* exe = entry.value; exe != nullptr;) {
-      Executable* next = exe->next;
-      exe->release();
-      exe = next;
-    }
-  }
   if (last != nullptr) last->release();
   buffer::storage_release(arena);
   for (const auto& entry : arenas) buffer::storage_release(entry.value);
@@ -229,6 +224,7 @@ Status lazy_create(Lazy** out, Engine& engine, Node node, const Lazy* from) {
   }
   engine.graph.retain(node);
   join_node(*lazy, node);
+  if (engine.living_arenas != 0) join_open_arena(*lazy);
   ++engine.cells;
   *out = lazy;
   return kOk;
@@ -240,6 +236,7 @@ void set_node(Lazy& lazy, Node node) {
   lazy.engine->graph.release(lazy.node);
   lazy.node = lazy.shown = node;
   join_node(lazy, node);
+  if (lazy.arena != nullptr) note_change(*lazy.arena);
 }
 
 void want_gradient(Lazy& lazy, bool wanted) {
@@ -280,6 +277,7 @@ Status set_sizes(Lazy& lazy, Lazy* whole, uop::Nodes sizes) {
   }
   *sized = {whole, list, sizes.size()};
   lazy.sized = sized;
+  leave_arena(lazy);  // which has the whole
   return kOk;
 }
 

@@ -72,6 +72,7 @@ struct LaunchInfo {
   char title[64] = {};  // what it computes
   Work work;
   uint32_t groups[3] = {}, locals[3] = {};  // of a device's launch that is not by tasks
+  const char* cut = "";                     // why what it computes is stored; static
 };
 
 // Who is told of launches.
@@ -188,6 +189,24 @@ class Executable {
 // for these sizes alone are worth the compiler's time.
 bool is_worth_own_sizes(Executable& exe);
 
+// Executables by the hashes of their keys.
+class Plans {
+ public:
+  explicit Plans(Heap& heap) : table_(heap) {}
+  ~Plans() { clear(); }
+  Plans(const Plans&) = delete;
+  Plans& operator=(const Plans&) = delete;
+  Executable** find(uint64_t hash) { return table_.find(hash); }
+  // Keeps a reference; where there are very many, all others go first.
+  Status add(uint64_t hash, Executable* exe);
+  void clear();
+  size_t size() const { return count_; }
+
+ private:
+  Map<uint64_t, Executable*> table_;
+  size_t count_ = 0;
+};
+
 struct Ready;
 class Key;
 // Small computations that were made before (ready.h): a place for each by its hash, where a later
@@ -224,7 +243,9 @@ class Engine {
   Replayed replayed;
   Trace trace;
   Recording* recording = nullptr;
-  Map<uint64_t, Executable*> cache;
+  Plans plans;
+  Plans* plans_now = &plans;  // or those of the arena that is realised
+  size_t living_arenas = 0;
   Executable* last = nullptr;
   buffer::Storage* arena = nullptr;       // reused by every realize
   Map<int32_t, buffer::Storage*> arenas;  // the same on other devices

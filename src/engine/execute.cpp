@@ -148,6 +148,7 @@ void Run::tell(const LaunchInfo& info, size_t operands, uint64_t start, bool by_
   launch.operands = static_cast<int32_t>(operands);
   launch.tier = by_strips ? 1 : 0;
   launch.scope = trace_scope();
+  launch.cut = info.cut;
   trace.function(trace.self, &launch);
 }
 

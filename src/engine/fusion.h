@@ -49,11 +49,16 @@ inline bool repeats(Node node) {
 struct Record {
   Node node;
   uint32_t leaves[4] = {kNone, kNone, kNone, kNone};
-  float weight = 0;        // operations to recompute one element
-  bool reduces = false;    // a reduction or library call is inside, up to what is materialised
-  bool scans = false;      // a scan is inside, likewise
-  bool held = false;       // materialised on its own account: a root, Contiguous, an argument of a
-                           // library call
+  float weight = 0;      // operations to recompute one element
+  bool reduces = false;  // a reduction or library call is inside, up to what is materialised
+  bool scans = false;    // a scan is inside, likewise
+  bool held = false;     // materialised on its own account: a root, Contiguous, an argument of a
+                         // library call
+  const char* reason = "asked for in memory";  // where it is
+  void hold(const char* why) {
+    held = true;
+    reason = why;
+  }
   uint32_t arguments = 0;  // of a library call: its first one
 };
 // How an argument of a library call lies in memory.
@@ -142,6 +147,7 @@ struct Kernel {
   uint64_t folded = 0;         // loops that its reductions depend on
   Node store_index = nullptr;  // where a kernel of an Assign writes; else row-major
   bool library = false;
+  const char* cut = "";  // why it is one
   // Order: by find_order.
   List<uint32_t> reads;  // records of the storage it reads: Params, Assigns, Afters
   List<uint32_t> after;  // kernels that must run earlier

@@ -18,6 +18,7 @@ namespace aster::engine {
 
 class Engine;
 class Symbols;
+struct GraphArena;
 struct Lazy;
 
 // Of a tensor whose sizes are expressions of variables: what its node, of the present sizes, is the
@@ -45,6 +46,10 @@ struct Lazy : HandleObject {
   Lazy* wanting;
   Lazy** wanting_link;
   Lazy* gradient;  // what backward has added up: a cell without a scope, or null
+  // Among those of an arena (graph_arena.h); null for those of none.
+  GraphArena* arena;
+  Lazy* beside_in_arena;
+  Lazy** arena_link;
 };
 
 // Has a cell ask for a gradient, or no longer.

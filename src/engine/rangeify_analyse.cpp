@@ -24,7 +24,7 @@ Status analyse_library(Analysis* out, Graph& g, Node call) {
     const uint32_t at = base == nullptr ? kNone : out->at(base);
     out->arguments.push(Argument{at, first, count});
     if (base != nullptr && !is_effect(base->op) && base->op != Op::kParam)
-      out->records[at].held = true;
+      out->records[at].hold("an operand of a call");
   }
   return out->arguments.arena().status();
 }
@@ -106,16 +106,17 @@ Status hold_products(Analysis* out) {
     for (Node node = product; node != nullptr; node = users.next(node)) {
       const Node other = product_of.get(node, nullptr);
       if (other != nullptr && product->src(0)->count() <= other->src(0)->count()) {
-        out->records[out->at(computed)].held = true;
+        out->records[out->at(computed)].hold("a product that meets another one");
         break;
       }
       for (Node source : node->src()) {
         if (other != nullptr && product_of.get(source, nullptr) == other)
-          out->records[out->at(source)].held = true;
+          out->records[out->at(source)].hold("a product that meets another one");
       }
       product_of.set(node, product);
       if (!passes_through(node->op)) computed = node;
-      if (users.count.get(node, 0) > 1) out->records[out->at(node)].held = true;
+      if (users.count.get(node, 0) > 1)
+        out->records[out->at(node)].hold("several read it behind a product");
     }
   }
   return out->records.arena().status();
@@ -171,12 +172,16 @@ Status analyse(Analysis* out, Graph& g, Node sink) {
   for (Node node : all) {
     Record record;
     record.node = node;
-    record.held = node->op == Op::kContiguous || node->op == Op::kAssign || library::computes(node);
+    if (node->op == Op::kContiguous) record.hold("asked for in memory");
+    if (node->op == Op::kAssign) record.hold("written to storage");
+    if (library::computes(node)) record.hold("a call of its own");
     out->position.set(node, static_cast<uint32_t>(out->records.size()));
     out->records.push(record);
   }
   ASTER_TRY(all.arena().status());
-  for (Node root : sink->src()) out->records[out->at(root)].held = true;
+  for (Node root : sink->src()) {
+    if (root->op != Op::kAssign) out->records[out->at(root)].hold("a result");
+  }
   for (Node node : all) {
     if (library::computes(node)) ASTER_TRY(analyse_library(out, g, node));
   }

@@ -23,6 +23,8 @@ constexpr int64_t kTallStrip = 256;     // and the longest such loop
 constexpr int64_t kTinyKernel = 32768;  // elements below which parallelism does not matter
 constexpr int64_t kTinyFold = 16;       // terms of a sum that may move into the sum over it
 
+constexpr const char* kTooLarge = "its reader is large enough";
+
 // Where a loop stands that goes through an axis from its end.
 Node backwards(Graph& g, Node range, int64_t length) {
   return sym::add(g, g.index(length - 1), sym::mul(g, range, g.index(-1)));
@@ -82,10 +84,17 @@ class Choice {
   bool take_prefix(Kernel& kernel, uint64_t set);
   bool ranges_of(uint64_t* out, const Demand& demand);
 
+  // Says why something is no part of the kernels that read it.
+  bool no(const char* why) {
+    why_ = why;
+    return false;
+  }
+
   Fusion& f_;
   Graph& g_;
   const Analysis& nodes_;
   Places places_;
+  const char* why_ = "";
 };
 
 Status Choice::choose(uint32_t at) {
@@ -94,6 +103,7 @@ Status Choice::choose(uint32_t at) {
   const Op op = record.node->op;
   if (op == Op::kSink || (is_state(op) && !record.held)) return kOk;
   bool kept = record.held;
+  why_ = record.reason;
   if (!kept && use.demand_count > 0 && !is_leaf(op)) {
     kept = op == Op::kReduce          ? !folds_fit(record, use)
            : scans_along(record.node) ? !scan_fits(record, use)
@@ -107,7 +117,7 @@ Status Choice::choose(uint32_t at) {
 
 bool Choice::recompute(const Record& record, const Use& use) {
   if (repeats(record.node)) return true;
-  if (use.demand_count > kMostDemands) return false;
+  if (use.demand_count > kMostDemands) return no("read at more than 8 places");
   if (passes_through(record.node->op)) return true;
   const auto count = static_cast<double>(record.node->count());
   bool same_kernel = true;
@@ -116,18 +126,20 @@ bool Choice::recompute(const Record& record, const Use& use) {
   for (uint32_t d = use.first_demand; d != kNone; d = f_.demands[d].next) {
     const Demand& demand = f_.demands[d];
     same_kernel &= demand.kernel == kernel;
-    if (f_.kernels[demand.kernel].size > kMostNodes) return false;
+    if (f_.kernels[demand.kernel].size > kMostNodes) return no(kTooLarge);
     if (record.weight < kTranscendental) continue;
     const double times = evaluations(demand);
     computed += times;
-    if (times > kMostRepeats * count) return false;
+    if (times > kMostRepeats * count) return no("a loop would compute it more than 4 times");
   }
   const bool tiny = record.node->count() <= kTinyTensor;
   if (use.demand_count == 1) return true;
   if (same_kernel && computed <= (tiny ? kMostRepeats : 1) * count) return true;
-  if (same_kernel || tiny) return record.weight <= kCheapInside;
-  return (!record.reduces || outgrows(record)) && record.leaves[3] == kNone &&
-         record.weight <= kCheap;
+  if (same_kernel || tiny)
+    return record.weight <= kCheapInside || no("too much work to be done at several places");
+  return ((!record.reduces || outgrows(record)) && record.leaves[3] == kNone &&
+          record.weight <= kCheap) ||
+         no("several kernels read it");
 }
 
 // A mask, or numbers that it is cast to, over windows that overlap: what it is made of is less.
@@ -144,7 +156,7 @@ bool Choice::outgrows(const Record& record) const {
 // One user computes it inside; several do where it is tiny.
 bool Choice::folds_fit(const Record& record, const Use& use) {
   if (use.demand_count > (record.node->src(0)->count() <= kTinyTensor ? kMostDemands : 1))
-    return false;
+    return no("a reduction that is read at several places");
   for (uint32_t d = use.first_demand; d != kNone; d = f_.demands[d].next) {
     if (!fold_fits(record, f_.demands[d])) return false;
   }
@@ -178,7 +190,8 @@ double Choice::evaluations(const Demand& demand) {
 // start.
 bool Choice::fold_fits(const Record& record, const Demand& demand) {
   Kernel& kernel = f_.kernels[demand.kernel];
-  if (kernel.library || kernel.size > kMostNodes) return false;
+  if (kernel.library || kernel.size > kMostNodes) return no(kTooLarge);
+  no("a loop around the reduction would repeat it");
   uint64_t mask = 0, all = 0;
   if (!ranges_of(&mask, demand)) return false;
   const int64_t count = record.node->count(), read = record.node->src(0)->count();
@@ -209,7 +222,8 @@ bool Choice::fold_fits(const Record& record, const Demand& demand) {
   if (inside > count) return false;
   if (mask == all) return true;
   const bool tiny = std::max(total, read) <= kTinyKernel;
-  if (!tiny && (inside < kFewestRows || !(outermost || strips))) return false;
+  if (!tiny && (inside < kFewestRows || !(outermost || strips)))
+    return no("a reduction of few rows, which threads share better alone");
   return take_prefix(kernel, mask);
 }
 
@@ -232,6 +246,7 @@ bool Choice::scan_fits(const Record& record, const Use& use) {
   const Node scan = record.node;
   const Demand& demand = f_.demands[use.first_demand];
   Kernel& kernel = f_.kernels[demand.kernel];
+  no("a scan that its reader does not walk along");
   if (use.demand_count != 1 || kernel.library || kernel.size > kMostNodes) return false;
   if (!keeps_neighbours(kernel, scan, demand)) return false;
   const size_t axis = scanned_axis(scan);
@@ -279,6 +294,7 @@ Status Choice::materialise(uint32_t at) {
   if (!library) ASTER_TRY(find_parts(&axis, &parts, f_.kernels.arena(), nodes_, node));
   uint32_t id = 0;
   ASTER_TRY(add_kernel(&id, g_, nodes_, &f_, at, axis, parts));
+  f_.kernels[id].cut = why_;
   if (scans_along(node)) f_.kernels[id].carried = f_.kernels[id].ranges[scanned_axis(node)];
   for (uint32_t own : f_.kernels[id].places) ASTER_TRY(places_.propagate(own));
   return kOk;

@@ -108,7 +108,7 @@ Status Emit::emit_kernel(Kernel& kernel) {
   const auto first = static_cast<uint32_t>(schedule_.operands.size());
   const auto count = static_cast<uint32_t>(kernel.operands.size());
   ASTER_TRY(schedule_.operands.append(kernel.operands.data(), count));
-  return schedule_.items.push(Item{ItemKind::kKernel, sink, first, count, 0, 0});
+  return schedule_.items.push(Item{ItemKind::kKernel, sink, first, count, 0, 0, kernel.cut});
 }
 
 Status Emit::emit_library(const Kernel& kernel) {
@@ -133,7 +133,7 @@ Status Emit::emit_library(const Kernel& kernel) {
   ASTER_TRY(schedule_.operands.push(slots_.of_record[kernel.record]));
   return schedule_.items.push(Item{
       ItemKind::kLibrary, call, first, static_cast<uint32_t>(schedule_.operands.size()) - first,
-      first_word, static_cast<uint32_t>(schedule_.words.size()) - first_word});
+      first_word, static_cast<uint32_t>(schedule_.words.size()) - first_word, "a call of its own"});
 }
 
 }  // namespace

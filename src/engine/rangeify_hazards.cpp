@@ -56,6 +56,7 @@ class Separation {
     made.ranges.append(f_.kernels[id].ranges.all());
     made.places.push(own);
     made.size = 1;
+    made.cut = "it is read elsewhere than it is written";
     for (Node range : made.ranges) made.next_range += range->op == Op::kRange;
     made.store_index = f_.kernels[id].store_index;
     f_.uses[assign].kernel = f_.demands[own].kernel = writer;

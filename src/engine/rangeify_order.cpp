@@ -261,6 +261,7 @@ Status Order::copy_overwritten() {
   uint32_t kernel = 0;
   for (uint32_t state : states) {
     ASTER_TRY(add_kernel(&kernel, g_, nodes_, &f_, state, 0, 1));
+    f_.kernels[kernel].cut = "storage is read as it was before a write";
     f_.kernels[kernel].size = 1;
   }
   return renumber(&f_);

@@ -248,7 +248,7 @@ Status run_ready(Engine& e, const Ready& ready, char* const* operands, void* res
 Status realize_ready(bool* done, Engine& e, Lazy& cell, bool make) {
   const Node root = cell.node;
   *done = false;
-  if (!takes_ready(e)) return kOk;
+  if (!takes_ready(e) || cell.arena != nullptr) return kOk;
   e.graph.collect();
   *done = root->op == Op::kBuffer;
   if (*done || !is_computed(below_reshapes(root)) || !is_alone(cell)) return kOk;

@@ -7,6 +7,7 @@
 #include "engine/bring.h"
 #include "engine/commands.h"
 #include "engine/engine.h"
+#include "engine/graph_arena.h"
 #include "engine/indexing.h"
 #include "engine/recording.h"
 #include "engine/tracer.h"
@@ -540,6 +541,10 @@ static Status refuse_pending(const Engine& engine, std::span<Lazy* const> cells)
 }
 
 Status realize(Engine& engine, std::span<Lazy* const> cells) {
+  return engine.living_arenas == 0 ? realize_here(engine, cells) : realize_by_arenas(engine, cells);
+}
+
+Status realize_here(Engine& engine, std::span<Lazy* const> cells) {
   ASTER_TRY(refuse_pending(engine, cells));
   bool done = false;
   if (cells.size() == 1) ASTER_TRY(realize_ready(&done, engine, *cells[0], true));

@@ -40,6 +40,7 @@ struct Item {
   uint32_t operand_count;
   uint32_t first_word;  // library calls: numbers of the call in `words`
   uint32_t word_count;
+  const char* cut = "";  // why what it computes is stored, and not computed in who reads it
 };
 
 struct Schedule {

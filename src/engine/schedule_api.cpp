@@ -63,6 +63,7 @@ aster_ml_schedule_item whole_graph(const ScheduleObject& schedule) {
   aster_ml_schedule_item item{};
   item.kind = ASTER_ML_ITEM_INTERPRET;
   item.name = "interpret";
+  item.cut = "";
   item.device = schedule.device;
   item.tasks = 1;
   return item;
@@ -87,6 +88,7 @@ aster_ml_schedule_item item_of(const ScheduleObject& schedule, size_t index) {
   item.operand_count = launch.operand_count;
   item.sizes = launch.sizes;
   item.size_count = launch.size_count;
+  item.cut = info.cut;
   item.scratch_bytes = launch.scratched ? static_cast<size_t>(exe.scratch_stride) : 0;
   item.function = item.kind == ASTER_ML_ITEM_KERNEL ? launch.function : nullptr;
   return item;

@@ -12,11 +12,13 @@
 #include "base/flags.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "base/pool.h"
 #include "codegen/lowering.h"
 #include "device/device.h"
 #include "dtype/convert.h"
 #include "engine/dry_run.h"
 #include "runtime/cpu/file.h"
+#include "runtime/cpu/limits.h"
 #include "runtime/reference/evaluate.h"
 #include "runtime/state.h"
 #include "uop/print.h"
@@ -209,6 +211,7 @@ void Tracer::told(void* self, const aster_ml_launch* launch) {
     record.bytes = launch->bytes;
     record.held = launch->held_bytes;
     record.device = launch->device;
+    record.cut = launch->cut;
     record.replayed = launch->replayed;
     if (!tracer.records_.push(record).ok()) tracer.profile_.clear();  // and no more of them
   }
@@ -234,6 +237,7 @@ Status Tracer::write_profile() {
         text << ", \"scope\": ";
         write_json_string(text, r.scope);
       }
+      if (r.cut[0] != 0) text << ", \"stored\": \"" << r.cut << '"';
       text << "}}";
     }
     text << "]}\n";
@@ -242,7 +246,12 @@ Status Tracer::write_profile() {
       const int order = std::string_view(a.name).compare(b.name);
       return order != 0 ? order < 0 : a.start < b.start;
     });
-    text.format("%-44s %7s %10s %9s %8s\n", "kernel", "calls", "ms", "GFLOP/s", "GB/s");
+    runtime::cpu::Limits limits;
+    const int asked = context_.options().threads;
+    const int threads = asked > 0 ? asked : pool::hardware_threads();
+    ASTER_TRY(runtime::cpu::limits_of(&limits, context_, threads));
+    text.format("%-44s %7s %10s %9s %8s %7s  stored\n", "kernel", "calls", "ms", "GFLOP/s", "GB/s",
+                "% limit");
     for (size_t i = 0; i < records_.size();) {
       const size_t first = i;
       Record sum{};
@@ -253,9 +262,14 @@ Status Tracer::write_profile() {
         sum.bytes += records_[i].bytes;
       }
       const double ns = std::max(static_cast<double>(sum.ns), 1.0);
-      text.format("%-44s %7zu %10.3f %9.1f %8.1f\n", records_[first].name, i - first, ns / 1e6,
-                  static_cast<double>(sum.operations) / ns, static_cast<double>(sum.bytes) / ns);
+      const double rate = static_cast<double>(sum.operations) / ns;
+      const double bytes = static_cast<double>(sum.bytes) / ns;
+      text.format("%-44s %7zu %10.3f %9.1f %8.1f %7.1f  %s\n", records_[first].name, i - first,
+                  ns / 1e6, rate, bytes,
+                  100 * std::max(rate / limits.gflops, bytes / limits.gbytes), records_[first].cut);
     }
+    text.format("limits with %d threads: %.1f GFLOP/s (float32), %.1f GB/s\n", threads,
+                limits.gflops, limits.gbytes);
   }
   ASTER_TRY(text.status());
   return write_file(context_.heap(), profile_.c_str(), text.view());
@@ -281,6 +295,18 @@ Status Tracer::scheduled(Engine& engine, const Executable& exe, Nodes roots, boo
   witness->exe = &exe;
   const_cast<Executable&>(exe).retain();
   return witnesses_.push(witness);
+}
+
+// The machine code of a launch, where the disk cache has it.
+Status Tracer::write_object(Text& out, const Launch& launch) {
+  runtime::cpu::KernelLibrary* library = nullptr;
+  Vec<uint8_t> object(context_.heap());
+  const void* function = nullptr;
+  std::memcpy(&function, &launch.function, sizeof(function));
+  ASTER_TRY(runtime::kernel_library(context_, &library));
+  if (library->object_of(function, &object))
+    out << std::string_view(reinterpret_cast<const char*>(object.data()), object.size());
+  return out.status();
 }
 
 Status Tracer::dump(Engine& engine, const Executable& exe, Nodes roots) {
@@ -336,6 +362,12 @@ Status Tracer::dump(Engine& engine, const Executable& exe, Nodes roots) {
     text.clear();
     ASTER_TRY(codegen::program::print(text, module));
     ASTER_TRY(write(".program"));
+    const bool same = run.made().items.size() == exe.launches.size();
+    if (same && exe.launches[i].function != nullptr) {
+      text.clear();
+      ASTER_TRY(write_object(text, exe.launches[i]));
+      if (!text.view().empty()) ASTER_TRY(write(".o"));
+    }
   }
   return kOk;
 }

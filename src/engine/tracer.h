@@ -40,11 +40,13 @@ class Tracer {
   Status begin(const aster_ml_trace_config& config);
   Status write_profile();
   Status dump(Engine& engine, const Executable& exe, uop::Nodes roots);
+  Status write_object(Text& out, const Launch& launch);
   void look_at_values(const Executable& exe, size_t launch, size_t operand, void* memory);
   void compare(const Executable& exe, size_t launch, void* const* pointers);
 
   struct Record {
     char name[64], scope[64];
+    const char* cut;
     uint64_t start, ns, operations, bytes, held;
     int32_t device, replayed;
   };

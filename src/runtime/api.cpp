@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/pool.h"
 #include "runtime/cpu/blas.h"
+#include "runtime/cpu/limits.h"
 #include "runtime/cpu/llvm_provider.h"
 #include "runtime/state.h"
 
@@ -71,6 +72,23 @@ int32_t aster_ml_runtime_get(aster_ml_runtime_info* info, const aster_ml_context
   aster_ml_runtime_info all = {};
   ASTER_TRY(aster::runtime::fill(&all, *aster::context_of(context)));
   aster::write_struct(info, all);
+  return aster::kOk;
+}
+
+int32_t aster_ml_runtime_measure(aster_ml_runtime_limits* limits, const aster_ml_context* context) {
+  ASTER_ENTER(aster::context_of(context));
+  if (limits == nullptr || limits->struct_size < sizeof(uint32_t))
+    return ASTER_FAIL(kARGUMENT, "null limits, or struct_size not set");
+  aster::Context& c = *aster::context_of(context);
+  const int threads =
+      c.options().threads > 0 ? c.options().threads : aster::pool::hardware_threads();
+  aster::runtime::cpu::Limits found;
+  ASTER_TRY(aster::runtime::cpu::limits_of(&found, c, threads));
+  aster_ml_runtime_limits now{};
+  now.threads = threads;
+  now.gflops = found.gflops;
+  now.gbytes = found.gbytes;
+  aster::write_struct(limits, now);
   return aster::kOk;
 }
 

@@ -28,11 +28,13 @@ class Quiet {
   explicit Quiet(engine::Engine& engine)
       : engine_(engine), trace_(engine.trace), recording_(engine.recording) {
     engine.recording = nullptr;
+    arenas_ = std::exchange(engine.living_arenas, 0);
     engine.trace = {add, this};
   }
   ~Quiet() {
     engine_.trace = trace_;
     engine_.recording = recording_;
+    engine_.living_arenas = arenas_;
   }
   Quiet(const Quiet&) = delete;
   Quiet& operator=(const Quiet&) = delete;
@@ -45,6 +47,7 @@ class Quiet {
   engine::Engine& engine_;
   engine::Trace trace_;
   engine::Recording* recording_;
+  size_t arenas_;
 };
 
 // Cells of nodes, in memory.

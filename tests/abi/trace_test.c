@@ -10,10 +10,13 @@
 static aster_ml_context context;
 static int told;
 static char scope[300]; /* of the last launch */
+static char cut[2000];  /* why each stored what it computed, one behind the other */
 
 static void tell(void *self, const aster_ml_launch *launch) {
   (void)self;
   snprintf(scope, sizeof scope, "%s", launch->scope);
+  strncat(cut, launch->cut, sizeof cut - strlen(cut) - 2);
+  strcat(cut, "|");
   ++told;
 }
 
@@ -69,6 +72,44 @@ static void test_scopes(const float *data) {
   EXPECT(aster_ml_engine_trace(&context, NULL, NULL) == 0);
 }
 
+/* Why kernels end where they do: x contiguous, sums of rows that a product reads again and again.
+ */
+static void test_cuts(void) {
+  enum { N = 256 };
+  static float data[N * N];
+  const int64_t shape[] = {N, N};
+  aster_ml_lazy x = {0}, root = {0}, stored = {0}, more = {0}, y = {0};
+  EXPECT(aster_ml_lazy_from(&x, &context, data, ASTER_ML_DTYPE_FLOAT32, 2, shape) == 0);
+  EXPECT(aster_ml_lazy_exp(&root, &x) == 0);
+  EXPECT(aster_ml_lazy_contiguous(&stored, &root) == 0);
+  EXPECT(aster_ml_lazy_sin(&more, &stored) == 0);
+  EXPECT(aster_ml_lazy_matmul(&y, &more, &stored) == 0);
+  aster_ml_lazy *const all[] = {&y};
+  cut[0] = 0;
+  EXPECT(aster_ml_engine_trace(&context, tell, NULL) == 0);
+  EXPECT(aster_ml_lazy_realize(all, 1) == 0);
+  EXPECT(aster_ml_engine_trace(&context, NULL, NULL) == 0);
+  EXPECT(strstr(cut, "asked for in memory|") != NULL && strstr(cut, "a result|") != NULL);
+  char text[4096];
+  EXPECT(aster_ml_engine_print_schedule(text, sizeof text, &context) == 0);
+  EXPECT(strstr(text, "stored: asked for in memory\n") != NULL);
+  EXPECT(strstr(text, "stored: a result\n") != NULL);
+  aster_ml_lazy *const made[] = {&x, &root, &stored, &more, &y};
+  for (size_t i = 0; i < 5; i++) EXPECT(aster_ml_lazy_free(made[i]) == 0);
+}
+
+/* What the machine can do is measured once. */
+static void test_limits(void) {
+  aster_ml_runtime_limits limits = {.struct_size = sizeof limits}, again = limits;
+  EXPECT(aster_ml_runtime_measure(&limits, &context) == 0);
+  EXPECT(limits.gflops > 1 && limits.gbytes > 0.1 && limits.threads >= 1);
+  aster_ml_runtime_info info = {.struct_size = sizeof info};
+  EXPECT(aster_ml_runtime_get(&info, &context) == 0);
+  EXPECT(aster_ml_runtime_measure(&again, &context) == 0);
+  if (info.cache_problem[0] == 0 && info.cache_dir[0] != 0) EXPECT(again.gflops == limits.gflops);
+  EXPECT(aster_ml_runtime_measure(NULL, &context) == ASTER_ML_ARGUMENT);
+}
+
 int main(void) {
   const float good[] = {1, 4, 9, 16}, bad[] = {1, -4, 9, 16};
   char folder[] = "/tmp/aster_trace_XXXXXX", file[64];
@@ -78,6 +119,8 @@ int main(void) {
   EXPECT(aster_ml_engine_trace(&context, tell, NULL) == 0);
 
   test_scopes(good);
+  test_cuts();
+  test_limits();
   told = 0;
   EXPECT(aster_ml_engine_trace(&context, tell, NULL) == 0);
   aster_ml_trace_config config = {.struct_size = sizeof config, .debug = ASTER_ML_DEBUG_NAN};

@@ -60,6 +60,10 @@ def test_beside_the_others(capfd):
     assert len(p.launches) == 1 and "***" in capfd.readouterr().out
 
 
+def spans_of(p):
+    return [e for e in p.chrome()["traceEvents"] if e["ph"] == "X"]
+
+
 def test_texts(tmp_path):
     x = Tensor.rand(128, 128).realize()
     p = ((x @ x).softmax() * 3).profile()
@@ -67,6 +71,9 @@ def test_texts(tmp_path):
     kernels = {launch.name for launch in p.launches}
     assert {row.split()[0] for row in table[1:-1]} == {name[:40] for name in kernels}
     assert f"{len(p.launches)} launches" in table[-1]
+    assert "% limit" in table[0] and any(row.endswith("; a result") for row in table[1:-1])
+    assert {x.stored for x in p.launches} >= {"a result"}
+    assert all(e["args"]["stored"] == x.stored for e, x in zip(spans_of(p), p.launches))
     p.write(tmp_path / "p.json")
     events = json.loads((tmp_path / "p.json").read_text())["traceEvents"]
     spans = [e for e in events if e["ph"] == "X"]

@@ -45,7 +45,16 @@ def test_the_environment_dumps_and_profiles(tmp_path):
         tmp_path / "dump" / folders[0] / source
     ).read_text()
     table = (tmp_path / "p.txt").read_text().splitlines()
-    assert sum(int(row.split()[1]) for row in table[1:]) == 3
+    assert sum(int(row.split()[1]) for row in table[1:-1]) == 3
+    assert table[0].split()[-3:] == ["%", "limit", "stored"] and "a result" in table[1]
+    assert "GFLOP/s (float32)" in table[-1]
+    # The object file: that of the kernel's name.
+    (code,) = [name for name in names if name.endswith(".o")]
+    assert code[:-2] == source[:-2]
+    code = (tmp_path / "dump" / folders[0] / code).read_bytes()
+    assert code[:4] == b"\x7fELF" and b".text" in code
+    schedule = (tmp_path / "dump" / folders[0] / "schedule.txt").read_text()
+    assert "stored: a result" in schedule
 
 
 def test_mistakes_of_the_environment(tmp_path):

@@ -23,7 +23,7 @@ double now_us() {
 }
 
 struct Launch {
-  std::string name, device;
+  std::string name, device, stored;
   double start, us;
   uint64_t operations, bytes, held;
   int32_t operands, replayed;
@@ -38,8 +38,9 @@ struct Launches {
     char device[48] = "";
     aster_ml_device_to_name(device, sizeof(device), launch->device);
     const double us = static_cast<double>(launch->nanoseconds) / 1e3;
-    to.all.push_back({launch->name, device, now_us() - us - to.began, us, launch->operations,
-                      launch->bytes, launch->held_bytes, launch->operands, launch->replayed});
+    to.all.push_back({launch->name, device, launch->cut, now_us() - us - to.began, us,
+                      launch->operations, launch->bytes, launch->held_bytes, launch->operands,
+                      launch->replayed});
     to.runs.push_back(to.run);
   }
 };
@@ -55,7 +56,8 @@ std::string launches_json(const Launches& launches) {
                   static_cast<unsigned long long>(l.held));
     out += (i == 0 ? "[" : ", [") + Json::quote(l.name) + numbers + Json::quote(l.device) + ", " +
            std::to_string(l.operands) + ", " + (l.replayed != 0 ? "true" : "false") +
-           ", \"\", \"run " + std::to_string(launches.runs[i]) + "\"]";
+           ", \"\", \"run " + std::to_string(launches.runs[i]) + "\", " + Json::quote(l.stored) +
+           "]";
   }
   return out + "]";
 }
@@ -73,9 +75,9 @@ std::string chrome_json(const Launches& launches) {
   return out + "]}\n";
 }
 
-void print_table(const Launches& launches, bool json) {
+void print_table(const Launches& launches, const aster_ml_runtime_limits& limits, bool json) {
   struct Row {
-    std::string name;
+    std::string name, stored;
     uint64_t calls = 0, operations = 0, bytes = 0;
     double us = 0;
   };
@@ -84,6 +86,7 @@ void print_table(const Launches& launches, bool json) {
   for (const Launch& l : launches.all) {
     Row& row = by_name[l.name];
     row.name = l.name;
+    row.stored = l.stored;
     ++row.calls;
     row.operations += l.operations;
     row.bytes += l.bytes;
@@ -95,12 +98,13 @@ void print_table(const Launches& launches, bool json) {
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.us > b.us; });
   std::string list;
   if (!json)
-    std::printf("%-44s %6s %10s %6s %10s %9s %8s\n", "kernel", "calls", "ms", "%", "mean us",
-                "GFLOP/s", "GB/s");
+    std::printf("%-44s %6s %10s %6s %10s %9s %8s %7s  %s\n", "kernel", "calls", "ms", "%",
+                "mean us", "GFLOP/s", "GB/s", "% limit", "why it is stored");
   for (const Row& row : rows) {
     const double us = std::max(row.us, 1e-9),
                  flops = static_cast<double>(row.operations) / us / 1e3,
-                 rate = static_cast<double>(row.bytes) / us / 1e3;
+                 rate = static_cast<double>(row.bytes) / us / 1e3,
+                 limit = 100 * std::max(flops / limits.gflops, rate / limits.gbytes);
     if (json) {
       list += (list.empty() ? "" : ", ") + Json()
                                                .set("kernel", row.name)
@@ -108,15 +112,20 @@ void print_table(const Launches& launches, bool json) {
                                                .set("ms", row.us / 1e3)
                                                .set("gflops", flops)
                                                .set("gbs", rate)
+                                               .set("limit", limit)
+                                               .set("stored", row.stored)
                                                .set("bytes", row.bytes)
                                                .text();
     } else {
-      std::printf("%-44s %6llu %10.3f %6.1f %10.1f %9.1f %8.1f\n", row.name.c_str(),
+      std::printf("%-44s %6llu %10.3f %6.1f %10.1f %9.1f %8.1f %7.1f  %s\n", row.name.c_str(),
                   static_cast<unsigned long long>(row.calls), row.us / 1e3,
                   busy > 0 ? 100 * row.us / busy : 0, row.us / static_cast<double>(row.calls),
-                  flops, rate);
+                  flops, rate, limit, row.stored.c_str());
     }
   }
+  if (!json)
+    std::printf("limits with %d threads: %.1f GFLOP/s (float32), %.1f GB/s\n", limits.threads,
+                limits.gflops, limits.gbytes);
   if (json) std::printf("%s\n", Json().raw("kernels", "[" + list + "]").text().c_str());
 }
 
@@ -140,12 +149,17 @@ int profile(const Arguments& arguments) {
   launches.began = now_us();
   for (; launches.run < runs; ++launches.run) run();
   check(aster_ml_engine_trace(context.get(), nullptr, nullptr));
+  aster_ml_runtime_limits limits{};
+  limits.struct_size = sizeof(limits);
+  check(aster_ml_runtime_measure(&limits, context.get()));
   if (arguments.has("trace")) NewFile(arguments.values.at("trace")).write(chrome_json(launches));
   if (arguments.has("html")) {
     const std::string data = Json()
                                  .set("title", path)
                                  .raw("launches", launches_json(launches))
                                  .raw("totals", Json().set("runs", std::to_string(runs)).text())
+                                 .raw("limits", "[" + std::to_string(limits.gflops) + ", " +
+                                                    std::to_string(limits.gbytes) + "]")
                                  .raw("graph", "null")
                                  .text();
     std::string page = kPage;
@@ -153,7 +167,7 @@ int profile(const Arguments& arguments) {
     page.replace(page.find(place), place.size(), script_json(data));
     NewFile(arguments.values.at("html")).write(page);
   }
-  print_table(launches, arguments.json);
+  print_table(launches, limits, arguments.json);
   return 0;
 }
 

@@ -85,6 +85,7 @@ inline void release(aster_ml_kernel* handle) { aster_ml_kernel_free(handle); }
 inline void release(aster_ml_event* handle) { aster_ml_event_free(handle); }
 inline void release(aster_ml_queue* handle) { aster_ml_queue_free(handle); }
 inline void release(aster_ml_sparse* handle) { aster_ml_sparse_free(handle); }
+inline void release(aster_ml_arena* handle) { aster_ml_arena_free(handle); }
 inline void release(aster_ml_schedule* handle) { aster_ml_schedule_free(handle); }
 inline void release(aster_ml_workspace* handle) { aster_ml_workspace_free(handle); }
 inline void release(aster_ml_layer* handle) { aster_ml_layer_free(handle); }

@@ -414,6 +414,13 @@ Status Image::load_shared(std::span<const uint8_t> object) {
   return kOk;
 }
 
+bool Image::has(const void* function) const {
+  for (const auto& entry : functions_) {
+    if (entry.value == function) return true;
+  }
+  return false;
+}
+
 void* Image::find(std::string_view name) const {
   if (shared_ == nullptr) return functions_.get(name, nullptr);
   char terminated[256];

@@ -33,6 +33,7 @@ class Image {
 
   // Address of a global function; null if there is none of this name.
   void* find(std::string_view name) const;
+  bool has(const void* function) const;
 
   size_t bytes() const { return size_; }
 

@@ -720,6 +720,32 @@ void KernelLibrary::trim() {
   trim_at_ = std::max(options_.loaded_limit, 2 * left);
 }
 
+bool KernelLibrary::object_of(const void* function, Vec<uint8_t>* out) {
+  const LoadedPack* pack = nullptr;
+  size_t number = 0;
+  for (const LoadedPack* code : codes_) {
+    for (size_t i = 0; i < code->images.size() && pack == nullptr; ++i) {
+      if (code->images[i].has(function)) pack = code, number = i;
+    }
+  }
+  if (pack == nullptr) return false;
+  for (const Side& side : sides_) {
+    Vec<uint8_t> bytes(context_.heap());
+    if (!side.prepared || !cache_.get({side.target, sizeof(Side::target)}, pack->key, &bytes))
+      continue;
+    std::span<const uint8_t> rest = {bytes.data(), bytes.size()}, sizes, object;
+    uint64_t count = 0, size = 0;
+    if (!take_number(&rest, &count) || count <= number || count > rest.size() / sizeof(uint64_t) ||
+        !take(&rest, count * sizeof(uint64_t), &sizes))
+      return false;
+    for (size_t i = 0; i <= number; ++i) {
+      if (!take_number(&sizes, &size) || !take(&rest, size, &object)) return false;
+    }
+    return out->append(object.data(), object.size()).ok();
+  }
+  return false;
+}
+
 // What is wrong with the cache is said once.
 void KernelLibrary::put(const Digest& key, std::span<const uint8_t> bytes) {
   cache_.put(target_name(), key, bytes);

@@ -136,6 +136,10 @@ class KernelLibrary {
     return entry != nullptr && entry->is_there();
   }
 
+  // The object file that a function of a kernel was loaded from, where the disk cache has it;
+  // false: it has not.
+  bool object_of(const void* function, Vec<uint8_t>* out);
+
   const CpuFeatures& features() const { return features_; }
   // The compiler, looked for at the first call. Errors: as find_compiler.
   Status compiler(const CompilerInfo** out);

@@ -365,6 +365,8 @@ void Call::clean_up(const Type& type, Slot slot) {
     case Is::kOptions:
       if (begins(function_.name, "aster_ml_scope_begin")) {
         aster_ml_scope_end(static_cast<aster_ml_scope*>(made));
+      } else if (function_.name == "aster_ml_arena_init") {
+        aster_ml_arena_free(static_cast<aster_ml_arena*>(made));
       } else if (begins(function_.name, "aster_ml_view_")) {
         aster_ml_view_free(static_cast<aster_ml_buffer_view*>(made));
       } else if (begins(function_.name, "aster_ml_kernel_from_") ||
