@@ -1,5 +1,5 @@
-"""aster_ml.nn.onnx: models are run, and functions exported; results are those of NumPy and of the
-reference evaluator of the package onnx."""
+"""aster_ml.nn.onnx: models are run, and functions exported; results are those of NumPy, of the
+reference evaluator of the package onnx, and of ONNX Runtime where it is installed."""
 
 import pathlib
 import sys
@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from aster_ml import Tensor, _native
+from aster_ml import Tensor, _native, nn
 from aster_ml.nn.onnx import OnnxRunner, export
 
 # y = x + x, x of any length n.
@@ -114,7 +114,20 @@ def test_quantised_nets_run_for_many_batches():
     _runs_at(model, lambda n: {"x": x[:n]}, (1, 4, 2, 3), tolerance=0.06)
 
 
-def _exported(fn, *arrays):
+def _runtime(model, inputs):
+    """What ONNX Runtime makes of a model; None where it is not installed."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    data, providers = model.SerializeToString(), ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(data, options, providers=providers)
+    return session.run(None, inputs)
+
+
+def _exported(fn, *arrays, tolerance=2e-5):
     onnx = pytest.importorskip("onnx")
     model = onnx.load_from_string(export(fn, *(Tensor(a) for a in arrays)))
     onnx.checker.check_model(model, full_check=True)
@@ -122,11 +135,13 @@ def _exported(fn, *arrays):
     wanted = [made] if isinstance(made, Tensor) else list(made)
     inputs = dict(zip((value.name for value in model.graph.input), arrays))
     ours = OnnxRunner(Tensor(model.SerializeToString()))(inputs)
-    for want, got, again in zip(wanted, _reference(model, inputs), ours.values(), strict=True):
+    theirs = [one for one in (_reference(model, inputs), _runtime(model, inputs)) if one]
+    for i, (want, again) in enumerate(zip(wanted, ours.values(), strict=True)):
         want = want.numpy()
-        assert (got.shape, got.dtype) == (want.shape, want.dtype)
-        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5)
-        np.testing.assert_allclose(again.numpy(), want, rtol=2e-5, atol=1e-5)
+        np.testing.assert_allclose(again.numpy(), want, rtol=tolerance, atol=tolerance)
+        for got in (results[i] for results in theirs):
+            assert (got.shape, got.dtype) == (want.shape, want.dtype)
+            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
 def _numbers(*shape):
@@ -145,6 +160,10 @@ def test_exported_arithmetic():
         lambda i: (i // 3, i % 3, i & 3, i | 1, i ^ 5, -i, i.min(), i.prod(), i > 1),
         np.array([[1, -7, 12]], np.int32),
     )
+    _exported(
+        lambda i: (i << 3, i >> 2, i >> 0, i << 31, i.cast("uint8") << 1, i.cast("uint64") >> 3),
+        np.array([[1, -7, 12, 2**31 - 1, -(2**31)]], np.int32),
+    )
 
 
 def test_exported_shapes_and_reductions():
@@ -158,7 +177,8 @@ def test_exported_shapes_and_reductions():
     _exported(
         lambda x: (
             x.sum(), x.mean(0), x.max(1), x.argmax(1), x.cumsum(0), x.std(), (x > 0).any(1),
-            x.softmax(-1), x.log_softmax(), x.logsumexp(1), x.layernorm(),
+            x.softmax(-1), x.log_softmax(), x.logsumexp(1), x.layernorm(), x.argsort(0),
+            *x.topk(2), *x.sort(descending=True), *x.round().sort(),
         ),
         _numbers(2, 4),
     )  # fmt: skip
@@ -175,6 +195,44 @@ def test_exported_layers():
         lambda x: Tensor.scaled_dot_product_attention(x, x, x, is_causal=True),
         _numbers(1, 2, 4, 8),
     )
+
+
+class _Net:
+    def __init__(self):
+        self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm(8)
+        self.depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+        self.words = nn.Embedding(10, 8)
+        self.group = nn.GroupNorm(2, 8)
+        self.query, self.out = nn.Linear(8, 24), nn.Linear(8, 5)
+
+    def __call__(self, x, words):
+        x = self.norm(self.conv(x)).relu()
+        x = self.group(x + self.depthwise(x).silu()).max_pool2d()
+        x = x.flatten(2).transpose(1, 2) + self.words(words)
+        q, k, v = self.query(x).reshape(*x.shape[:2], 3, 2, 4).permute(2, 0, 3, 1, 4).chunk(3)
+        y = q.squeeze(0).scaled_dot_product_attention(k.squeeze(0), v.squeeze(0), is_causal=True)
+        x = (x + y.transpose(1, 2).reshape(*x.shape)).layernorm()
+        return self.out(x).log_softmax(), x.mean(1)
+
+
+def test_exported_nets():
+    Tensor.manual_seed(3)
+    words = np.random.default_rng(9).integers(0, 10, (2, 16))
+    net = _Net()
+    Tensor.realize(*nn.state.get_parameters(net))
+    _exported(net, _numbers(2, 3, 16, 16), words.astype(np.int32), tolerance=1e-4)
+    _exported(lambda x: x.conv_transpose2d(Tensor.full((1, 1, 2, 2), 2.0)), _numbers(1, 1, 3, 3))
+
+
+def test_exports_run_in_onnx_runtime():
+    """It gives what the reference evaluator does; without it the tests above ask that one alone."""
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime (scripts/requirements.txt)")
+    onnx = pytest.importorskip("onnx")
+    x = _numbers(3, 5)
+    model = onnx.load_from_string(export(lambda x: x.softmax(-1).topk(2), Tensor(x)))
+    for got, want in zip(_runtime(model, {"x": x}), _reference(model, {"x": x}), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 def test_what_onnx_cannot_say_is_not_exported(tmp_path):

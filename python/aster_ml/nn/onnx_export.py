@@ -92,7 +92,9 @@ def _tensor(name: str, code: int, shape: Iterable[int], data: bytes) -> bytes:
     return dims + _integer(2, code) + _bytes(8, name) + _bytes(9, data)
 
 
-def _attribute(name: str, value: int | Sequence[int]) -> bytes:
+def _attribute(name: str, value: int | str | Sequence[int]) -> bytes:
+    if isinstance(value, str):
+        return _bytes(5, _bytes(1, name) + _bytes(4, value) + _integer(20, 3))
     if isinstance(value, int):
         return _bytes(5, _bytes(1, name) + _integer(3, value) + _integer(20, 2))
     values = b"".join(_integer(8, one) for one in value)
@@ -159,13 +161,21 @@ class _Writer:
         return self.array("int64", [len(values)], values)
 
     def add(self, op: str, *inputs: str, into: str | None = None, **attributes: Any) -> str:
-        if into is None:
-            into = f"aster_ml/step{self.made}"
-            self.made += 1
-        body = b"".join(_bytes(1, name) for name in inputs) + _bytes(2, into) + _bytes(4, op)
+        names = None if into is None else [into]
+        return self.parts(op, 1, *inputs, names=names, **attributes)[0]
+
+    def parts(
+        self, op: str, count: int, *inputs: str, names: list[str] | None = None, **attributes: Any
+    ) -> list[str]:
+        """A node of several results."""
+        if names is None:
+            names = [f"aster_ml/step{self.made + i}" for i in range(count)]
+            self.made += count
+        body = b"".join(_bytes(1, name) for name in inputs)
+        body += b"".join(_bytes(2, name) for name in names) + _bytes(4, op)
         body += b"".join(_attribute(key, value) for key, value in attributes.items())
         self.written.append(_bytes(1, body))
-        return into
+        return names
 
     def scalar(self, node: _Node, value: Any) -> str:
         return self.array(node.dtype, [], [value])
@@ -183,6 +193,8 @@ class _Writer:
         """The tensor of a node; constants are written where they are met."""
         if number not in self.names:
             node = self.nodes[number]
+            if node.op == "State":
+                raise ValueError("export: the function reads what it assigns to")
             name = self.scalar(node, self.value(node))
             if node.shape:
                 name = self.add("Expand", name, self.ints(*node.shape))
@@ -214,12 +226,21 @@ class _Writer:
             name = f"aster_ml/weight{node.number}"
             data = bytes(self.constants[at : at + count])
             self.weights.append(_tensor(name, self.code(node), node.shape, data))
-        elif node.op in ("State", "Assign"):
-            raise ValueError("export: the function assigns to tensors, which ONNX cannot say")
+        elif node.op == "State":
+            return  # named by what is assigned
+        elif node.op == "Assign":
+            name = self.assigned(node)
         else:
             self.code(node)
             name = self.computed(node)
         self.names[node.number] = name
+
+    def assigned(self, node: _Node) -> str:
+        """Tensors that the function makes of numbers (Tensor.ones) are memory that gets them."""
+        made, value = (self.nodes[i] for i in node.sources)
+        if made.op != "State" or value.op != "Const":
+            raise ValueError("export: the function assigns to tensors, which ONNX cannot say")
+        return self.name(value.number)
 
     def computed(self, node: _Node) -> str:
         kind, _, more = node.op.partition(":")
@@ -275,6 +296,28 @@ class _Writer:
 
     def _Iota(self, node: _Node) -> str:
         return self.array(node.dtype, node.shape, range(node.shape[0]))
+
+    def _shift(self, node: _Node, direction: str) -> str:
+        """By a number: ONNX shifts unsigned elements alone, and not beyond their width."""
+        x, by = (self.nodes[i] for i in node.sources)
+        if by.op != "Const" or not 0 <= self.value(by) < 8 * struct.calcsize(_TYPES[node.dtype][1]):
+            raise ValueError("export: shifts by what is no number within the width are not written")
+        count = self.value(by)
+        if node.dtype.startswith("u"):
+            return self.add("BitShift", *self.operands(node), direction=direction)
+        if direction == "LEFT":
+            bits = 8 * struct.calcsize(_TYPES[node.dtype][1])
+            factor = 1 << count if count < bits - 1 else -(1 << count)
+            return self.add("Mul", self.name(x.number), self.scalar(node, factor))
+        mask = self.scalar(node, -1 << count)
+        rest = self.add("BitwiseAnd", self.name(x.number), mask)
+        return rest if count == 0 else self.add("Div", rest, self.scalar(node, 1 << count))
+
+    def _Shl(self, node: _Node) -> str:
+        return self._shift(node, "LEFT")
+
+    def _Shr(self, node: _Node) -> str:
+        return self._shift(node, "RIGHT")
 
     # ---- Movement ----
 
@@ -360,6 +403,13 @@ class _Writer:
         if kind not in _REDUCTIONS:
             raise ValueError(f"export: {node.op} is not written to ONNX")
         return self.add(_REDUCTIONS[kind], x, axes)
+
+    def _Argsort(self, node: _Node) -> str:
+        axis, descending = node.arguments
+        count = self.ints(node.shape[axis])
+        x = self.name(node.sources[0])
+        _, places = self.parts("TopK", 2, x, count, axis=axis, largest=descending)
+        return self.add("Cast", places, to=_INT32)
 
     def _Scan(self, node: _Node) -> str:
         axis, reverse = node.arguments
@@ -448,7 +498,7 @@ def export(
     a file where there is a path. Names and constants are those of aster_ml.export.
 
     ValueError names what has no words in ONNX: state, dtypes, and some operations (scatters,
-    bitcasts, shifts).
+    bitcasts).
 
     >>> from aster_ml import Tensor
     >>> from aster_ml.nn import onnx
