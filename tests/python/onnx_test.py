@@ -114,6 +114,45 @@ def test_quantised_nets_run_for_many_batches():
     _runs_at(model, lambda n: {"x": x[:n]}, (1, 4, 2, 3), tolerance=0.06)
 
 
+def test_the_greatest_in_boxes():
+    """MaxRoiPool, which the backend suite lacks: ends included, cells of a box overlap, what lies
+    outside is not seen."""
+    onnx = pytest.importorskip("onnx")
+    helper, f32 = onnx.helper, onnx.TensorProto.FLOAT
+    x = np.random.default_rng(12).standard_normal((2, 3, 9, 12)).astype(np.float32)
+    boxes = [[0, 0, 0, 23, 17], [1, 4, 3, 11, 8], [1, 7, 7, 7, 7], [0, 20, 10, 40, 30]]
+    boxes.append([1, 9, 5, 3, 2])
+    boxes, scale, (height, width) = np.float32(boxes), 0.5, (3, 4)
+    node = helper.make_node(
+        "MaxRoiPool", ["x", "boxes"], ["y"], pooled_shape=[height, width], spatial_scale=scale
+    )
+    graph = helper.make_graph(
+        [node],
+        "boxes",
+        [helper.make_tensor_value_info(n, f32, v.shape) for n, v in (("x", x), ("boxes", boxes))],
+        [helper.make_tensor_value_info("y", f32, [len(boxes), 3, height, width])],
+    )
+    opset = [helper.make_opsetid("", 20)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=9)
+    want = np.zeros((len(boxes), 3, height, width), np.float32)
+    for i, (image, *sides) in enumerate(boxes):
+        x0, y0, x1, y1 = (int(np.floor(side * scale + 0.5)) for side in sides)
+        rows, columns = max(y1 - y0 + 1, 1) / height, max(x1 - x0 + 1, 1) / width
+        for r, c in np.ndindex(height, width):
+            top, left = y0 + int(np.floor(r * rows)), x0 + int(np.floor(c * columns))
+            bottom, right = y0 + int(np.ceil((r + 1) * rows)), x0 + int(np.ceil((c + 1) * columns))
+            part = x[int(image), :, max(top, 0) : bottom, max(left, 0) : right]
+            want[i, :, r, c] = part.max((1, 2)) if part.size else 0
+    inputs = {"x": x, "boxes": boxes}
+    run = OnnxRunner(Tensor(model.SerializeToString()))
+    np.testing.assert_array_equal(run(inputs)["y"].numpy(), want)
+    theirs = _runtime(model, inputs)
+    if theirs is not None:
+        np.testing.assert_array_equal(theirs[0], want)
+    with pytest.raises(Exception, match="image 2"):
+        run({"x": x, "boxes": boxes * 2})
+
+
 def _runtime(model, inputs):
     """What ONNX Runtime makes of a model; None where it is not installed."""
     try:

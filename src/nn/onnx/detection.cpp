@@ -193,5 +193,92 @@ void roi_align(Op& op) {
   op.set(tensor::stack(op.g, {all.data(), all.size()}, 0));
 }
 
+namespace {
+
+// Elements of an axis that the cells of a box reach: [cells, each] places, the last one again and
+// again where a cell has fewer; and which cells have any.
+struct Reach {
+  explicit Reach(Memory& memory) : places(memory), some(memory) {}
+  Vec<Word> places;
+  Vec<double> some;
+  Word each = 1;
+};
+
+// first and last: the box on an axis of that size, ends included.
+void reach_of(Op& op, Reach* out, double first, double last, Word size, Word cells) {
+  const double each = std::max(last - first + 1, 1.0) / static_cast<double>(cells);
+  const auto inside = [&](double at) {
+    return static_cast<Word>(std::clamp(at + first, 0.0, static_cast<double>(size)));
+  };
+  const auto range = [&](Word i) {
+    return std::array{inside(std::floor(static_cast<double>(i) * each)),
+                      inside(std::ceil(static_cast<double>(i + 1) * each))};
+  };
+  for (Word i = 0; i < cells; ++i) out->each = std::max(out->each, range(i)[1] - range(i)[0]);
+  for (Word i = 0; i < cells && op.ok(); ++i) {
+    const auto [begin, end] = range(i);
+    op.fail(out->some.push(end > begin ? 1 : 0));
+    for (Word k = 0; k < out->each && op.ok(); ++k)
+      op.fail(out->places.push(end > begin ? std::min(begin + k, end - 1) : 0));
+  }
+}
+
+// The greatest elements of cells along an axis of x.
+Expr greatest_along(Op& op, Expr x, size_t axis, const Reach& reach) {
+  const auto cells = static_cast<Word>(reach.some.size());
+  const Node at = op.stored({reach.places.data(), reach.places.size()},
+                            std::array{cells, reach.each}, DType::kInt64);
+  const Expr read{&op.g, take(op, x.n, axis, at)};
+  const Dims over(Words(std::array{static_cast<Word>(axis + 1)}));
+  return {&op.g, uop::drop_axes(op.g, uop::reduce(uop::Op::kMax, read, over).n, over)};
+}
+
+}  // namespace
+
+void max_roi_pool(Op& op) {
+  const Node x = op.in(0);
+  const std::span<const double> rois = op.reals(1);
+  const Words pooled = op.integers("pooled_shape");
+  const double scale = op.number("spatial_scale", 1);
+  if (!op.ok()) return;
+  const Node boxes = op.in(1);
+  const Word most = 1 << 12;
+  if (x->ndim != 4 || x->dim(2) < 1 || x->dim(3) < 1 || boxes->ndim != 2 || boxes->dim(1) != 5 ||
+      pooled.size() != 2 || std::min(pooled[0], pooled[1]) < 1 ||
+      std::max(pooled[0], pooled[1]) > most)
+    return op.fail(
+        ASTER_FAIL(kSHAPE, "%s in boxes %s", uop::brief(x).text, uop::brief(boxes).text));
+  Vec<Node> all(op.heap());
+  for (size_t i = 0; i < rois.size() && op.ok(); i += 5) {
+    const double *const box = rois.data() + i, image = box[0];
+    double side[4];
+    for (int k = 0; k < 4; ++k) side[k] = std::round(box[k + 1] * scale);
+    if (!(image >= 0 && image < static_cast<double>(x->dim(0))) ||
+        !std::all_of(side, side + 4, [](double at) { return std::fabs(at) < 1e9; }))
+      return op.fail(
+          ASTER_FAIL(kRANGE, "box %zu of image %g, from %g to %g", i / 5, image, box[1], box[3]));
+    Reach rows(op.heap()), columns(op.heap());
+    reach_of(op, &rows, side[1], side[3], x->dim(2), pooled[0]);
+    reach_of(op, &columns, side[0], side[2], x->dim(3), pooled[1]);
+    if (!op.ok()) return;
+    const Expr plane{&op.g, tensor::select(op.g, x, 0, static_cast<Word>(image))};
+    const Expr y = greatest_along(op, greatest_along(op, plane, 1, rows), 2, columns);
+    // Cells that reach nothing are 0.
+    const auto some = [&](const Reach& reach, Words shape) {
+      return Expr{&op.g, op.stored(std::span<const double>(reach.some.data(), reach.some.size()),
+                                   shape, x->dtype)};
+    };
+    const Expr any =
+        some(rows, std::array{pooled[0], Word{1}}) * some(columns, std::array{Word{1}, pooled[1]});
+    const Node cells = uop::where(any > 0.0, y, 0.0 * any).n;
+    if (cells == nullptr) return op.fail(last_failure());
+    op.fail(all.push(cells));
+  }
+  if (!op.ok()) return;
+  if (all.empty())
+    return op.set(op.g.constant(x->dtype, 0, std::array{Word{0}, x->dim(1), pooled[0], pooled[1]}));
+  op.set(tensor::stack(op.g, {all.data(), all.size()}, 0));
+}
+
 }  // namespace build
 }  // namespace aster::nn::onnx
