@@ -53,6 +53,7 @@ BY_HAND = {
     "engine_print_schedule",
     "engine_trace",
     "flt_matmul_by",
+    "freeze",
     "lazy_copy_out",
     "lazy_from",
     "lazy_realize_ready",
@@ -131,8 +132,7 @@ LEFT_OUT = {
         for size in (2, 3, 4, 8)
         for kind in "fd"
     },
-    "freeze": "`aster freeze` makes files of files",
-    "freeze_step": "as freeze: export writes the file",
+    "freeze_step": "aster_ml.freeze exports to a file first",
     "onnx_value_to_proto": "files of messages are the command line's",
     "onnx_value_from_proto": "as onnx_value_to_proto",
     "sticky_text": "text of integers is Python's own",

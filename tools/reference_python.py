@@ -34,6 +34,7 @@ PARTS = [
     ("trace", ["trace"], None),
     ("helpers", ["helpers"], None),
     ("errors", ["errors"], None),
+    ("freeze", ["freezing"], None),
     ("nn", ["nn/__init__"], None),
     ("nn.optim", ["nn/optim"], None),
     ("nn.state", ["nn/state"], None),

@@ -15,6 +15,7 @@ from .dtype import ERR, dtypes
 from .engine.jit import TinyJit
 from .environment import warn_of_unknown
 from .errors import Error, JitError
+from .freezing import freeze
 from .function import function
 from .helpers import Context, GlobalCounters, fetch, getenv
 from .kernels import Kernel, kernel
@@ -30,6 +31,6 @@ __version__ = str(_native.version())
 __all__ = [
     "Arena", "BufferView", "Context", "Device", "ERR", "Error", "GlobalCounters", "JitError",
     "Kernel", "MemoryType", "Program", "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors",
-    "export", "fetch", "function", "getenv", "helpers", "kernel", "linalg", "load_program",
+    "export", "fetch", "freeze", "function", "getenv", "helpers", "kernel", "linalg", "load_program",
     "lowering", "nn", "profile", "registry", "sparse", "trace",
 ]  # fmt: skip

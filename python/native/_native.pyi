@@ -95,6 +95,17 @@ def program_to_bytes(
     context: Context | None = None,
     /,
 ) -> bytes: ...
+def freeze(
+    path: str,
+    program: str,
+    name: str | None,
+    targets: Sequence[str] | None,
+    compiler: str | None,
+    threads: int,
+    flags: int,
+    context: Context | None = None,
+    /,
+) -> None: ...
 def program_save(
     path: str,
     inputs: Sequence[Lazy],

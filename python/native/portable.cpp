@@ -83,6 +83,24 @@ PyObject* program_from_bytes(PyObject*, PyObject* const* arguments, Py_ssize_t c
   return make_handle(*handle_type("Program"), call.owner(), out.impl);
 }
 
+PyObject* freeze(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("freeze", arguments, count, 7, 8);
+  const aster_ml_context* context = call.context(7);
+  const char* path = call.text(0, "path", false);
+  const char* program = call.text(1, "program", false);
+  aster_ml_freeze_options options = {};
+  bool counted = false;
+  options.struct_size = sizeof(options);
+  options.name = call.text(2, "name", true);
+  if (call.given(3))
+    options.targets = call.texts(3, "targets", &options.target_count, &counted, true);
+  options.compiler = call.text(4, "compiler", true);
+  options.threads = static_cast<int32_t>(call.integer(5, "threads", 0, INT32_MAX));
+  options.flags = static_cast<uint32_t>(call.integer(6, "flags", 0, UINT32_MAX));
+  if (!call.slow([&] { return aster_ml_freeze(path, context, program, &options); })) return nullptr;
+  return none();
+}
+
 PyObject* uop_rewrite(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("uop_rewrite", arguments, count, 4, 4);
   const aster_ml_uop* root = call.uop(0, "root");
@@ -121,6 +139,9 @@ PyMethodDef kPortableMethods[] = {
      "program_captured_to_bytes(program, flags)\n\nA captured program as a portable one."},
     {"program_from_bytes", as_method(program_from_bytes), METH_FASTCALL,
      "program_from_bytes(data, context)\n\nThe program of bytes."},
+    {"freeze", as_method(freeze), METH_FASTCALL,
+     "freeze(path, program, name, targets, compiler, threads, flags, context)\n\nThe program of a "
+     "file as code of its own."},
     {"uop_rewrite", as_method(uop_rewrite), METH_FASTCALL,
      "uop_rewrite(root, names, from, to)\n\nroot rewritten by rules that are texts."},
     {nullptr, nullptr, 0, nullptr}};
