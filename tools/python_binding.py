@@ -44,7 +44,7 @@ SLOW_WHERE = {
 
 # Written by hand in python/native (special.cpp, exchange.cpp, codegen.cpp), under the same name.
 BY_HAND = {
-    *(f"codegen_{name}" for name in "kernels lower plan render target".split()),
+    *(f"codegen_{name}" for name in "kernels lower model plan render target".split()),
     "device_to_name",
     "dtype_copy",
     "engine_cancel",

@@ -56,6 +56,11 @@ typedef struct aster_ml_target {
 ASTER_ML_API int32_t aster_ml_codegen_target(aster_ml_target *target,
                                              const aster_ml_context *context, int32_t device);
 
+/* What the machine behind a device is taken to do well, by which plans are chosen: a line for each
+ * number with its name, the number, and what it is. Errors: as aster_ml_codegen_target; RANGE. */
+ASTER_ML_API int32_t aster_ml_codegen_model(char *out, size_t *length, size_t capacity,
+                                            const aster_ml_context *context, int32_t device);
+
 /* The kernels that realising some tensors would launch, in order and each once, without computing
  * anything. What a library or the host's own code computes is none. count is their number; out
  * holds room for capacity nodes, each retained (aster_ml_uop_release), and may be null to ask for

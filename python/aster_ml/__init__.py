@@ -31,6 +31,6 @@ __version__ = str(_native.version())
 __all__ = [
     "Arena", "BufferView", "Context", "Device", "ERR", "Error", "GlobalCounters", "JitError",
     "Kernel", "MemoryType", "Program", "Tensor", "TinyJit", "UOp", "Variable", "dtypes", "errors",
-    "export", "fetch", "freeze", "function", "getenv", "helpers", "kernel", "linalg", "load_program",
-    "lowering", "nn", "profile", "registry", "sparse", "trace",
+    "export", "fetch", "freeze", "function", "getenv", "helpers", "kernel", "linalg",
+    "load_program", "lowering", "nn", "profile", "registry", "sparse", "trace",
 ]  # fmt: skip

@@ -100,6 +100,18 @@ class KernelNode:
         return _native.uop_print(self.node)
 
 
+def model(device: str | None = None) -> str:
+    """What the machine behind a device (the default one) is taken to do well, by which plans are
+    chosen: a line for each number.
+
+    >>> from aster_ml import lowering
+    >>> "vectors side by side" in lowering.model("CPU")
+    True
+    """
+    code = _native.device_from_name(device if device is not None else Device.DEFAULT)
+    return _native.codegen_model(code)
+
+
 def kernels(*tensors: Tensor) -> list[KernelNode]:
     """The kernels that realising tensors would launch, each once; nothing is computed.
 

@@ -7,7 +7,8 @@ namespace {
 // A target is six numbers from argument `at` on.
 constexpr Py_ssize_t kTarget = 6;
 aster_ml_target target_of(Call& call, Py_ssize_t at) {
-  return {sizeof(aster_ml_target), call.integer32(at, "form"),
+  return {sizeof(aster_ml_target),
+          call.integer32(at, "form"),
           call.integer32(at + 1, "vector_bytes"),
           static_cast<uint32_t>(call.integer(at + 2, "flags", 0, UINT32_MAX)),
           static_cast<uint32_t>(call.integer(at + 3, "group", 0, UINT32_MAX)),
@@ -26,6 +27,15 @@ PyObject* codegen_target(PyObject*, PyObject* const* arguments, Py_ssize_t count
                        static_cast<unsigned long>(out.flags), static_cast<unsigned long>(out.group),
                        static_cast<unsigned long>(out.group_limit),
                        static_cast<unsigned long long>(out.local_bytes));
+}
+
+PyObject* codegen_model(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("codegen_model", arguments, count, 1, 2);
+  const aster_ml_context* context = call.context(1);
+  const int32_t device = call.integer32(0, "device");
+  return text_by(call, [&](char* out, size_t* length, size_t capacity) {
+    return aster_ml_codegen_model(out, length, capacity, context, device);
+  });
 }
 
 PyObject* codegen_kernels(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
@@ -88,6 +98,8 @@ PyMethodDef kCodegenMethods[] = {
     {"codegen_target", as_method(codegen_target), METH_FASTCALL,
      "codegen_target(device, context)\n\nThe numbers of what a device's kernels are made for: "
      "form, vector_bytes, flags, group, group_limit, local_bytes."},
+    {"codegen_model", as_method(codegen_model), METH_FASTCALL,
+     "codegen_model(device, context)\n\nThe numbers by which plans for a device are chosen."},
     {"codegen_kernels", as_method(codegen_kernels), METH_FASTCALL,
      "codegen_kernels(tensors, context)\n\nThe kernels that realising tensors would launch."},
     {"codegen_plan", as_method(codegen_plan), METH_FASTCALL,

@@ -114,6 +114,7 @@ Status read_target(Target* out, const aster_ml_target* given) {
   if (c && out->portable && (out->fma || out->f16c || out->streaming))
     return ASTER_FAIL(kRANGE, "flags %#x: C for any CPU has no features", target.flags);
   if (out->language == Language::kOpencl) out->max_lanes = 16;
+  if (c && out->avx512) out->machine = codegen::machine_of_avx512();
   return read_groups(out, target);
 }
 
@@ -228,6 +229,16 @@ Status rendered_text(Text& out, Request& request, const char* given) {
   return codegen::render_text(out, module, request.target());
 }
 
+Status target_of_device(Target* out, Context& context, int32_t device) {
+  const runtime::Device* found = nullptr;
+  ASTER_TRY(runtime::device_of(&found, context, device));
+  if (found == nullptr) return runtime::host_target(out, context);
+  if (!found->computes())
+    return ASTER_FAIL(kUNSUPPORTED, "%s only stores memory", device::name(device).text);
+  *out = found->target;
+  return kOk;
+}
+
 // What write makes for a target, as text for a caller.
 template <typename Write>
 Status answer(char* out, size_t* length, size_t capacity, const aster_ml_context* context,
@@ -252,14 +263,27 @@ int32_t aster_ml_codegen_target(aster_ml_target* target, const aster_ml_context*
   if (target == nullptr) return ASTER_FAIL(kARGUMENT, "target is null");
   if (target->struct_size < sizeof(target->struct_size))
     return ASTER_FAIL(kARGUMENT, "struct_size of the target is not set");
-  const runtime::Device* found = nullptr;
-  ASTER_TRY(runtime::device_of(&found, *engine::context_of(context), device));
-  if (found != nullptr && !found->computes())
-    return ASTER_FAIL(kUNSUPPORTED, "%s only stores memory", device::name(device).text);
-  codegen::Target own;
-  if (found == nullptr) ASTER_TRY(runtime::host_target(&own, *engine::context_of(context)));
-  write_struct(target, engine::public_target(found != nullptr ? found->target : own));
+  codegen::Target found;
+  ASTER_TRY(engine::target_of_device(&found, *engine::context_of(context), device));
+  write_struct(target, engine::public_target(found));
   return kOk;
+}
+
+int32_t aster_ml_codegen_model(char* out, size_t* length, size_t capacity,
+                               const aster_ml_context* context, int32_t device) {
+  using namespace aster;
+  clear_text(out, length, capacity);
+  ASTER_ENTER(engine::context_of(context));
+  Request request;
+  ASTER_TRY(request.begin(context, length));
+  codegen::Target target;
+  ASTER_TRY(engine::target_of_device(&target, *engine::context_of(context), device));
+  Text text(request.memory());
+#define MACHINE(type, name, number, meaning) \
+  text.format("%-16s %-9.9g %s\n", #name, static_cast<double>(target.machine.name), meaning);
+#include "codegen/machine.def"
+#undef MACHINE
+  return give_text(out, length, capacity, text.view());
 }
 
 int32_t aster_ml_codegen_kernels(const aster_ml_uop** out, size_t* count, size_t capacity,

@@ -159,6 +159,22 @@ static void test_built_kernel(void) {
   free(program), free(in_c), free(portable), free(in_cl), free(same);
 }
 
+static void test_model(void) {
+  char text[8192] = "", few[8] = "before";
+  size_t length = 0;
+  EXPECT(aster_ml_codegen_model(text, &length, sizeof text, &context, ASTER_ML_DEVICE_CPU) == 0);
+  EXPECT(length == strlen(text) && text[length - 1] == '\n');
+  EXPECT(strstr(text, "\nproduct_vectors ") != NULL);
+  EXPECT(aster_ml_codegen_model(few, &length, sizeof few, &context, ASTER_ML_DEVICE_CPU) ==
+         ASTER_ML_RANGE);
+  EXPECT(length == 0 && few[0] == 0);
+  EXPECT(aster_ml_codegen_model(text, NULL, sizeof text, &context, ASTER_ML_DEVICE_CPU) ==
+         ASTER_ML_ARGUMENT);
+  EXPECT(aster_ml_codegen_model(text, &length, sizeof text, &context, 77) != 0 && says("77"));
+  EXPECT(aster_ml_codegen_model(text, &length, sizeof text, NULL, ASTER_ML_DEVICE_CPU) ==
+         ASTER_ML_ARGUMENT);
+}
+
 static void test_mistakes(void) {
   const aster_ml_uop *kernel = doubling(64, 0), *many = doubling(64, 99);
   const aster_ml_target c = made_for(ASTER_ML_CODE_C, 16, 0);
@@ -241,6 +257,7 @@ int main(void) {
   EXPECT(aster_ml_context_init(&context, NULL) == 0);
   test_kernels_of_tensors();
   test_built_kernel();
+  test_model();
   test_mistakes();
   EXPECT(aster_ml_context_free(&context) == 0);
   return expect_failures;

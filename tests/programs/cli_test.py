@@ -161,6 +161,17 @@ class Machine(unittest.TestCase):
         for value in (found["version"], found["cpu_features"], found["compiler"]["version"]):
             self.assertIn(value, text)
 
+    def test_model(self):
+        found = answer("info", "--model", "CPU")
+        self.assertEqual(found["device"], "CPU")
+        self.assertGreaterEqual(found["model"]["product_vectors"], 1)
+        text = aster("info", "--model", "CPU").stdout
+        self.assertRegex(text, r"(?m)^product_vectors +[34] +most vectors side by side$")
+        self.assertEqual(len(text.splitlines()), len(found["model"]))
+        done = aster("info", "--model", "NOWHERE")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("NOWHERE", done.stderr)
+
     def test_without_compiler(self):
         found = answer("info", env={**os.environ, "ASTER_ML_CC": "none"})
         self.assertEqual(found["compiler"], {"path": "", "version": ""})

@@ -34,6 +34,16 @@ struct Arguments {
 // Turns a failed call into a Failure in the library's words.
 void check(int32_t status);
 
+template <typename Call>
+std::string text_of(Call call) {
+  size_t length = 0;
+  check(call(nullptr, &length, size_t{0}));
+  std::string out(length + 1, '\0');
+  check(call(out.data(), &length, out.size()));
+  out.resize(length);
+  return out;
+}
+
 // A handle that is freed at the end.
 template <typename T, int32_t (*Free)(T*)>
 class Owned {

@@ -72,16 +72,6 @@ struct Example {
 constexpr Example kExamples[] = {
     {"softmax", softmax}, {"attention", attention}, {"mlp", mlp}, {"digits", digits_step}};
 
-template <typename Call>
-std::string text_of(Call call) {
-  size_t length = 0;
-  check(call(nullptr, &length, size_t{0}));
-  std::string out(length + 1, '\0');
-  check(call(out.data(), &length, out.size()));
-  out.resize(length);
-  return out;
-}
-
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream out;

@@ -1,5 +1,7 @@
 // aster info, aster cache info, aster cache clear.
 #include <cstdio>
+#include <limits>
+#include <sstream>
 
 #include "cli.h"
 #include "json.h"
@@ -88,9 +90,31 @@ std::string cache_text(const aster_ml_runtime_info& found) {
   return out;
 }
 
+// What a device is taken to do well, a line a number: its name, the number, what it is.
+int model(const std::string& name, bool json) {
+  const Machine machine;
+  int32_t device = 0;
+  check(aster_ml_device_from_name(&device, name.c_str()));
+  const std::string text = text_of([&](char* out, size_t* length, size_t capacity) {
+    return aster_ml_codegen_model(out, length, capacity, machine.context.get(), device);
+  });
+  if (!json) {
+    std::fputs(text.c_str(), stdout);
+    return 0;
+  }
+  Json numbers;
+  std::istringstream lines(text);
+  std::string key, number;
+  while (lines >> key >> number && lines.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
+    numbers.raw(key, number);
+  std::printf("%s\n", Json().set("device", name).raw("model", numbers.text()).text().c_str());
+  return 0;
+}
+
 }  // namespace
 
 int info(const Arguments& arguments) {
+  if (arguments.has("model")) return model(arguments.get("model", ""), arguments.json);
   const Machine machine;
   const aster_ml_runtime_info& found = machine.found;
   std::string names, quoted;

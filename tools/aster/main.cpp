@@ -25,7 +25,10 @@ struct Command {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
-      {{"info"}, "version, CPU, devices, compiler, BLAS and cache", info, {}},
+      {{"info"},
+       "version, CPU, devices, compiler, BLAS and cache",
+       info,
+       {{"model", "DEVICE", "instead: the numbers by which plans for a device are chosen"}}},
       {{"cache", "info"}, "where compiled kernels are kept, how many, how large", cache_info, {}},
       {{"cache", "clear"}, "removes them", cache_clear, {}},
       {{"demo", "digits"},
