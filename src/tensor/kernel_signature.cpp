@@ -55,11 +55,12 @@ class Reader {
     char name[32] = {};
     if (length == 0 || length >= sizeof(name)) return fault("a dtype");
     text_.copy(name, length);
-    int32_t code = 0;
-    if (!dtype::from_name(&value.dtype, name).ok() || dtype::is_weak(value.dtype) ||
-        dtype::is_wide(value.dtype))
+    if (!dtype::from_name(&value.dtype, name).ok() || dtype::is_weak(value.dtype))
       return fault("a dtype");
-    (void)code;
+    if (dtype::is_wide(value.dtype)) {
+      return ASTER_FAIL(kDTYPE,
+                        "a kernel's signature names %s: kernels compute with no wide floats", name);
+    }
     text_.remove_prefix(length);
     if (take("[")) {
       if (take("...")) {

@@ -26,6 +26,30 @@ def test_broadcasts_and_fuses_with_views():
     assert scale(Tensor(x), 2.0).tolist() == (x * 2).tolist()
 
 
+@pytest.mark.parametrize("dtype", ["flt256", "flt512"])
+def test_wide_floats_are_refused(dtype):
+    signature = f"{dtype}[...] -> {dtype}[...]"
+    for make in (
+        lambda: kernel(SCALE, signature),
+        lambda: kernel("program\n", f"{dtype}[4] -> {dtype}[4]"),
+    ):
+        with pytest.raises(errors.DtypeError, match=f"names {dtype}: kernels compute with no wide"):
+            make()
+    scale = kernel(SCALE, SIGNATURE)
+    with pytest.raises(errors.DtypeError, match=dtype):
+        scale(Tensor([1, 2], dtype=dtype), Tensor([2.0])).realize()
+
+
+def test_sticky_integers_are_their_patterns():
+    copy = kernel(
+        "void copy(signed char *y, const signed char *x, long long begin, long long end) {"
+        " for (long long i = begin; i < end; i++) y[i] = x[i]; }",
+        "tbb8[...] -> tbb8[...]",
+    )
+    x = Tensor([1, 200, -3], dtype="tbb8")  # 200 is ERR
+    assert str(copy(x).tolist()) == str(x.tolist())
+
+
 def test_large_ones_run_in_parts():
     scale = kernel(SCALE, SIGNATURE)
     x = np.random.default_rng(1).standard_normal((1000, 777)).astype(np.float32)

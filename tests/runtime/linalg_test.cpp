@@ -561,6 +561,34 @@ TEST(Linalg, LargeLuIsSharedByThreads) {
   }
 }
 
+template <typename T>
+void hold_large_qr(int64_t m, int64_t n, bool reduced) {
+  if (lapack<T>() == nullptr) GTEST_SKIP() << "no LAPACK";
+  const Matrix<T> a = matrices<T>(m, n)[0].second;
+  Problem p{};
+  p.what = What::kQr;
+  p.m = m;
+  p.n = n;
+  p.library = true;
+  p.reduced = reduced;
+  const int64_t columns = reduced ? std::min(m, n) : m;
+  const Answer<T> alone = answer(p, a);
+  const Wide q = alone.result(0, m, columns);
+  expect_orthonormal<T>(q, "q");
+  expect_same<T>(q * alone.result(1, columns, n), wide(a), "a");
+  for (const int threads : {2, 5}) {
+    const pool::Spare spare(threads);
+    EXPECT_EQ(answer(p, a).results, alone.results) << threads << " threads";
+  }
+}
+TEST(Linalg, LargeQrIsSharedByThreads) {
+  constexpr int64_t kSizes[][2] = {{300, 300}, {190, 420}, {420, 190}, {33, 400}, {400, 40}};
+  for (const auto& [m, n] : kSizes) {
+    hold_large_qr<double>(m, n, true);
+    hold_large_qr<float>(m, n, m > n);
+  }
+}
+
 TEST(Lapack, IsThatOfOpenBlas) {
   if (!blas().available) GTEST_SKIP() << "no BLAS";
   ASSERT_NE(blas().library, nullptr);

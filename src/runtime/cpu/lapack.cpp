@@ -29,7 +29,8 @@ struct Found {
     find(functions.getri, "getri");
     find(functions.potrf, "potrf");
     find(functions.geqrf, "geqrf");
-    find(functions.orgqr, "orgqr");
+    find(functions.larft, "larft");
+    find(functions.larfb, "larfb");
     find(functions.gesdd, "gesdd");
     find(functions.syevd, "syevd");
     find(functions.geev, "geev");

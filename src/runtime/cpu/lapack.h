@@ -19,8 +19,12 @@ struct Lapack {
   void (*potrf)(const char* uplo, const int* n, T* a, const int* lda, int* info, size_t) = nullptr;
   void (*geqrf)(const int* m, const int* n, T* a, const int* lda, T* tau, T* work, const int* lwork,
                 int* info) = nullptr;
-  void (*orgqr)(const int* m, const int* n, const int* k, T* a, const int* lda, const T* tau,
-                T* work, const int* lwork, int* info) = nullptr;
+  void (*larft)(const char* direct, const char* storev, const int* n, const int* k, const T* v,
+                const int* ldv, const T* tau, T* t, const int* ldt, size_t, size_t) = nullptr;
+  void (*larfb)(const char* side, const char* trans, const char* direct, const char* storev,
+                const int* m, const int* n, const int* k, const T* v, const int* ldv, const T* t,
+                const int* ldt, T* c, const int* ldc, T* work, const int* ldwork, size_t, size_t,
+                size_t, size_t) = nullptr;
   void (*gesdd)(const char* job, const int* m, const int* n, T* a, const int* lda, T* s, T* u,
                 const int* ldu, T* vt, const int* ldvt, T* work, const int* lwork, int* iwork,
                 int* info, size_t) = nullptr;

@@ -5,6 +5,7 @@
 #include "runtime/cpu/linalg_wide.h"
 #include "runtime/cpu/lu_exact.h"
 #include "runtime/cpu/lu_rows.h"
+#include "runtime/cpu/qr_columns.h"
 
 namespace aster::runtime::cpu::linalg {
 namespace {
@@ -150,23 +151,31 @@ Trouble cholesky(Call<T>& c) {
 template <typename T>
 Trouble qr(Call<T>& c) {
   const int64_t m = c.p.m, n = c.p.n, k = c.k(), columns = c.p.reduced ? k : m;
-  const int64_t room = c.routines.qr_work(m, n, columns);
-  T* const w = c.scratch.template take<T>(m * std::max(n, columns));
+  const bool library = c.routines.lapack != nullptr;
+  T* const w = c.scratch.template take<T>(m * (library ? n : std::max(n, columns)));
+  T* const other = c.scratch.template take<T>(library ? m * columns : 0);
   T* const tau = c.scratch.template take<T>(k);
-  T* const work = c.scratch.template take<T>(room);
+  T* const work =
+      c.scratch.template take<T>(library ? ColumnQr<T>::room(k, std::max(n, columns)) : 0);
   if (c.scratch.measuring()) return {};
   take(c, c.p.turned, w);
-  c.routines.qr(m, n, w, tau, work, room);
-  T *const q = c.result(0), *const r = c.result(1);
+  T *const q = c.result(0), *const r = c.result(1), *const made = library ? other : w;
+  if (library) {
+    const ColumnQr<T> qr(*c.routines.lapack, m, k, w, tau, work);
+    qr.factor(n);
+    qr.orthogonal(columns, made);
+  } else {
+    own::qr(m, n, w, m, tau);
+  }
   turn(columns, n, w, m, r, n);
   keep_upper(columns, n, r);
-  c.routines.orthogonal(m, columns, k, w, tau, work, room);
+  if (!library) own::orthogonal(m, columns, k, w, m, tau);
   for (int64_t i = 0; i < k; ++i) {
     if (tau[i] != T(0) || r[i * n + i] == T(0)) continue;
     for (int64_t j = i; j < n; ++j) r[i * n + j] = -r[i * n + j];
-    for (int64_t j = 0; j < m; ++j) w[i * m + j] = -w[i * m + j];
+    for (int64_t j = 0; j < m; ++j) made[i * m + j] = -made[i * m + j];
   }
-  turn(m, columns, w, m, q, columns);
+  turn(m, columns, made, m, q, columns);
   return {};
 }
 

@@ -117,34 +117,6 @@ struct Routines {
     lapack->getri(&size, a, &ld, pivots, work, &room, &info);
   }
 
-  // Of q and r, q with `columns` columns.
-  int64_t qr_work(int64_t m, int64_t n, int64_t columns) const {
-    if (lapack == nullptr) return 1;
-    const int rows = order(m), all = order(n), wide = order(columns), k = std::min(rows, order(n)),
-              ld = leading(m), ask = -1;
-    int info = 0;
-    T first = 0, second = 0;
-    lapack->geqrf(&rows, &all, nullptr, &ld, nullptr, &first, &ask, &info);
-    lapack->orgqr(&rows, &wide, &k, nullptr, &ld, nullptr, &second, &ask, &info);
-    return room_of(std::max(first, second));
-  }
-  void qr(int64_t m, int64_t n, T* a, T* tau, T* work, int64_t count) const {
-    if (lapack == nullptr) return own::qr(m, n, a, m, tau);
-    const int rows = order(m), columns = order(n), ld = leading(m), room = order(count);
-    int info = 0;
-    const BlasCall call;
-    lapack->geqrf(&rows, &columns, a, &ld, tau, work, &room, &info);
-  }
-  void orthogonal(int64_t m, int64_t n, int64_t k, T* a, const T* tau, T* work,
-                  int64_t count) const {
-    if (lapack == nullptr) return own::orthogonal(m, n, k, a, m, tau);
-    const int rows = order(m), columns = order(n), steps = order(k), ld = leading(m),
-              room = order(count);
-    int info = 0;
-    const BlasCall call;
-    lapack->orgqr(&rows, &columns, &steps, a, &ld, tau, work, &room, &info);
-  }
-
   int64_t eigh_work(int64_t n, bool vectors, int64_t* integers) const {
     *integers = 1;
     if (lapack == nullptr) return 3 * n;
