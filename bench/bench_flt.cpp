@@ -112,9 +112,9 @@ void dot_mpfr(benchmark::State& state) {
 BENCHMARK(dot_ours)->Arg(0)->Arg(1);
 BENCHMARK(dot_mpfr)->Arg(0)->Arg(1);
 
-// Products of n by n matrices, MFLOP/s (2 n^3) on one thread: by residues, against MPFR's loop with
-// a rounding a term, of which a part of the rows is enough.
-void matmul_ours(benchmark::State& state) {
+// Products of n by n matrices, MFLOP/s (2 n^3): by residues, on one thread and on two, against
+// MPFR's loop with a rounding a term, of which a part of the rows is enough.
+void matmul(benchmark::State& state, const aster_ml_context* context) {
   const Format& f = kFormats[state.range(0)];
   const auto n = static_cast<size_t>(state.range(1));
   std::vector<uint64_t> a, b, out(n * n * f.words);
@@ -125,11 +125,21 @@ void matmul_ours(benchmark::State& state) {
     b.insert(b.end(), other.begin(), other.end());
   }
   for (auto _ : state) {
-    aster_ml_flt_matmul(out.data(), nullptr, f.dtype, 0, a.data(), b.data(), n, n, n, nullptr);
+    aster_ml_flt_matmul(out.data(), context, f.dtype, 0, a.data(), b.data(), n, n, n, nullptr);
     benchmark::DoNotOptimize(out.data());
   }
   state.counters["MFLOP/s"] = benchmark::Counter(2e-6 * static_cast<double>(n * n * n),
                                                  benchmark::Counter::kIsIterationInvariantRate);
+}
+void matmul_ours(benchmark::State& state) { matmul(state, nullptr); }
+void matmul_threads(benchmark::State& state) {
+  aster_ml_context_options options = {};
+  options.struct_size = sizeof(options);
+  options.threads = static_cast<int32_t>(state.range(2));
+  aster_ml_context context;
+  if (aster_ml_context_init(&context, &options) != 0) return state.SkipWithError("no context");
+  matmul(state, &context);
+  aster_ml_context_free(&context);
 }
 void matmul_mpfr(benchmark::State& state) {
   const Format& f = kFormats[state.range(0)];
@@ -152,6 +162,10 @@ void matmul_mpfr(benchmark::State& state) {
 BENCHMARK(matmul_ours)
     ->ArgsProduct({{0, 1}, {16, 32, 64, 128, 256, 512, 1024}})
     ->Unit(benchmark::kMillisecond);
+BENCHMARK(matmul_threads)
+    ->ArgsProduct({{0, 1}, {256, 1024}, {1, 2}})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
 BENCHMARK(matmul_mpfr)->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
