@@ -552,16 +552,20 @@ class Planner {
     vector *= elements(body.own);
     const auto fit = std::max<int64_t>(1, static_cast<int64_t>(m_.panel / vector));
     const int64_t vectors = std::max<int64_t>(columns / n, 1);
+    // Panels of matrices that leave the first-level cache wait for their loads.
+    const bool far = body.own.count == 1 && 2 * vector > m_.near_panel;
+    const double loads = far ? m_.far_loads : m_.product_loads;
+    const int64_t widest = far ? m_.far_vectors : m_.product_vectors;
     const auto cost_of = [&](int64_t h, int64_t w) {
       double cost = 0;
       for (double bound : {static_cast<double>(h * w * roots) / m_.product_rate,
-                           static_cast<double>(h + w) / m_.product_loads, m_.latency})
+                           static_cast<double>(h + w) / loads, m_.latency})
         cost += std::pow(bound, 8);
       return std::pow(cost, 0.125);
     };
     const bool long_folds = elements(body.own) >= m_.rolled_fold && !plan_.general;
     const int64_t size = kernel_.size(row);
-    for (int64_t w = 1; w <= std::min({m_.product_vectors, vectors, fit}); ++w) {
+    for (int64_t w = 1; w <= std::min({widest, vectors, fit}); ++w) {
       const auto across = static_cast<double>(steps(columns, w * n));
       for (int64_t h = 1; h * w * roots + std::min(h, w) < registers && h <= rows; ++h) {
         const double cost = static_cast<double>(steps(size, h)) * across * cost_of(h, w);

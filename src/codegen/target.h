@@ -24,12 +24,12 @@ constexpr Machine machine_of_items() {
   return out;
 }
 
-// Two products a cycle wait for more loads than the first-level cache alone would have them: tiles
-// of four vectors read less (bench/products.py).
+// Two products a cycle wait for what comes from beyond the first-level cache: tiles of four vectors
+// read less of it (bench/products.py).
 constexpr Machine machine_of_avx512() {
   Machine out;
-  out.product_vectors = 4;
-  out.product_loads = 1.2;
+  out.far_vectors = 4;
+  out.far_loads = 1.2;
   return out;
 }
 
