@@ -15,10 +15,12 @@ using runtime::cpu::Sha256;
 using uop::brief;
 
 // Rounds go on until each implementation has run so long, within these numbers of them.
-constexpr double kEnoughNs = 1e7;
+constexpr double kEnoughNs = 2e7;
 constexpr int kFewestRounds = 5, kMostRounds = 60;
-// What takes so many times the fastest is not run again, or not at all where it says so.
-constexpr double kHopeless = 3, kHopelessCost = 10;
+// What takes so many times the fastest is not run again, or not at all where it says so. A few runs
+// that others' work held up look like it too: it counts after the fewest rounds, at once only of
+// what takes longer than that can be.
+constexpr double kHopeless = 3, kHopelessCost = 10, kHeldUpNs = 1e8;
 constexpr const char* kFolder = "registry";
 
 // A registry's context, for measuring: launches are told to us, an open capture sees nothing, and
@@ -176,7 +178,10 @@ Status measure_rounds(Vec<Candidate>& candidates, Bench& bench, Context& context
       least = std::min(least, each.best);
       enough = enough && each.spent >= kEnoughNs;
     }
-    for (Candidate& each : candidates) each.out |= each.best > kHopeless * least;
+    for (Candidate& each : candidates) {
+      const bool sure = round + 1 >= kFewestRounds || each.best > kHeldUpNs;
+      each.out |= sure && each.best > kHopeless * least;
+    }
     if (enough) break;
   }
   return kOk;
