@@ -27,7 +27,7 @@ class Arena:
     ...     z = y + 1
     >>> arena.counters["pending"]
     2
-    >>> z.tolist(), y.is_realized, arena.counters["plans"]
+    >>> z.realize().tolist(), y.is_realized, arena.counters["plans"]
     ([3.0, 5.0], True, 1)
     """
 

@@ -1,7 +1,9 @@
 /* Traces from C: what is written where, and what is told of values. */
 #include <aster_ml/aster_ml.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -98,6 +100,39 @@ static void test_cuts(void) {
   for (size_t i = 0; i < 5; i++) EXPECT(aster_ml_lazy_free(made[i]) == 0);
 }
 
+/* A folder that goes while it is traced, and a device that is full: statuses, and nothing is left
+ * that is half of something; what was to be computed can be computed afterwards. */
+static void test_full(aster_ml_trace_config *config, const char *folder) {
+  const float data[] = {1, 4, 9, 16};
+  char gone[300], file[300];
+  snprintf(gone, sizeof gone, "%s/gone", folder);
+  snprintf(file, sizeof file, "%s/full.txt", folder);
+  const aster_ml_trace_config before = *config;
+  aster_ml_context own = {0}, usual = context;
+  EXPECT(aster_ml_context_init(&own, NULL) == 0);
+  context = own;
+  config->debug = ASTER_ML_DEBUG_NONE;
+  config->dump_programs = gone;
+  config->profile = file;
+  EXPECT(aster_ml_trace_configure(&context, config) == 0 && rmdir(gone) == 0);
+  EXPECT(compute(data) == ASTER_ML_IO && says("gone"));
+  config->dump_programs = NULL;
+  EXPECT(aster_ml_trace_configure(&context, config) == 0);
+  EXPECT(compute(data) == 0);
+  struct rlimit old, small = {16, 0};
+  EXPECT(getrlimit(RLIMIT_FSIZE, &old) == 0);
+  small.rlim_max = old.rlim_max;
+  signal(SIGXFSZ, SIG_IGN);
+  EXPECT(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const int32_t status = aster_ml_trace_configure(&context, NULL);
+  EXPECT(setrlimit(RLIMIT_FSIZE, &old) == 0);
+  EXPECT(status == ASTER_ML_IO && says("full.txt"));
+  EXPECT(size_of(folder, "full.txt") == -1 && compute(data) == 0);
+  EXPECT(aster_ml_context_free(&own) == 0);
+  context = usual;
+  *config = before;
+}
+
 /* What the machine can do is measured once. */
 static void test_limits(void) {
   aster_ml_runtime_limits limits = {.struct_size = sizeof limits}, again = limits;
@@ -145,6 +180,8 @@ int main(void) {
   EXPECT(aster_ml_trace_configure(&context, NULL) == 0);
   EXPECT(size_of(folder, "profile.json") > 0);
   EXPECT(aster_ml_trace_configure(&context, NULL) == 0); /* there is none */
+
+  test_full(&config, folder);
 
   config.dump_programs = file; /* no directory */
   EXPECT(aster_ml_trace_configure(&context, &config) == ASTER_ML_IO && says("profile.json"));

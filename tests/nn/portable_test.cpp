@@ -2,9 +2,11 @@
 #include "aster_ml/portable.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -397,6 +399,43 @@ TEST_F(Portable, BadInputIsNamed) {
   EXPECT_EQ(aster_ml_program_load(&program, &context, path("s.aster").c_str()), ASTER_ML_FORMAT);
   std::filesystem::remove(path("s.aster.data"));
   EXPECT_EQ(aster_ml_program_load(&program, &context, path("s.aster").c_str()), ASTER_ML_NOT_FOUND);
+}
+
+// A device that is full while a program is written: a status, and what was there before is there.
+TEST_F(Portable, WhatCannotBeWrittenWholeIsNotWritten) {
+  aster_ml_lazy *x = data(Floats(4096, 1), {4096}), *y = handle();
+  aster_ml_lazy* w = data(Floats(4096, 2), {4096});
+  OK(aster_ml_lazy_mul(y, x, w));
+  const aster_ml_boundary b = boundary({x}, {y});
+  OK(aster_ml_program_save(path("p.aster").c_str(), &context, &b, 0));
+  const auto written = [&] {
+    std::ifstream file(path("p.aster"), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string before = written();
+  EXPECT_GT(before.size(), 16384u);
+  const auto files = [&] {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) count += entry.exists();
+    return count;
+  };
+  const size_t there = files();
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit small{1024, old.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const int32_t over = aster_ml_program_save(path("p.aster").c_str(), &context, &b, 0);
+  const int32_t anew = aster_ml_program_save(path("q.aster").c_str(), &context, &b, 0);
+  const int32_t side =
+      aster_ml_program_save(path("r.aster").c_str(), &context, &b, ASTER_ML_PROGRAM_SIDE_FILE);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(over, ASTER_ML_IO);
+  EXPECT_EQ(anew, ASTER_ML_IO);
+  EXPECT_EQ(side, ASTER_ML_IO);
+  EXPECT_TRUE(written() == before);
+  EXPECT_EQ(files(), there);
 }
 
 // The format's checksum, written anew from docs/PORTABLE.md.

@@ -436,6 +436,7 @@ bool locks(const Function& function) {
   // Concrete memory is any thread's; values are read without a lock.
   if (!function.status() || frees(name) || plain(name) || name.starts_with("aster_ml_buffer_") ||
       among(name, {"aster_ml_engine_cancel",  // which stops the thread inside
+                   "aster_ml_arena_add",      // whose context is the arena's: there is none here
                    "aster_ml_context_count_bytes", "aster_ml_lazy_shape", "aster_ml_tensor_init",
                    "aster_ml_tensor_from_data", "aster_ml_tensor_from_buffer",
                    "aster_ml_tensor_contiguous", "aster_ml_scope_end"})) {
