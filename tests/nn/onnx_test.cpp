@@ -447,11 +447,10 @@ TEST_F(Models, WhatIsNoModelIsRefused) {
   EXPECT_EQ(run(&results, model_of(relu), {x, x}), ASTER_ML_ARGUMENT);
 }
 
-TEST_F(Models, ALoopWithoutEndIsRefused) {
+TEST_F(Models, ALoopOfManyTurnsEnds) {
   const std::string body = node("Identity", {"c"}, {"d"}) + node("Identity", {"v"}, {"w"}) +
                            input("i", {}, 7) + input("c", {}, 9) + input("v", {}) +
                            output("d", {}, 9) + output("w", {});
-  // Each turn of the inner one is a node: the whole ends by the limit on nodes, not by memory.
   const std::string model =
       model_of(node("Loop", {"n", "", "x"}, {"y"}, graph_attribute("body", body)) +
                input("n", {}, 7) + input("x", {}) + output("y", {}));
@@ -462,6 +461,84 @@ TEST_F(Models, ALoopWithoutEndIsRefused) {
       << error();
   EXPECT_EQ(floats(results, 0), std::vector<float>{2});
   aster_ml_onnx_value_free(&results);
+}
+
+// ---- Bombs: small files that ask for much. Each ends with a status, soon, in little memory. ----
+
+std::string integers(const std::string& name, const std::vector<int64_t>& values) {
+  return weight(tensor_message(name, 7, {static_cast<int64_t>(values.size())}, raw(values)));
+}
+
+TEST_F(Models, WhatWouldBeTooLargeIsRefused) {
+  const std::string ends = input("x", {2}) + output("y", {-1});
+  std::string doubled, name = "x";
+  for (int i = 0; i < 70; ++i) {
+    const std::string next = i == 69 ? "y" : "v" + std::to_string(i);
+    doubled += node("Concat", {name, name}, {next}, attribute("axis", 0));
+    name = next;
+  }
+  const auto filled = [&](const std::vector<int64_t>& shape) {
+    return node("ConstantOfShape", {"s"}, {"c"}) + node("Add", {"c", "x"}, {"y"}) +
+           integers("s", shape);
+  };
+  const std::vector<std::string> all = {
+      doubled,
+      filled({int64_t{1} << 35, int64_t{1} << 35, 2}),
+      filled({int64_t{1} << 50, 2}),
+      node("Expand", {"x", "s"}, {"y"}) + integers("s", {int64_t{1} << 50, 2}),
+      node("Tile", {"x", "s"}, {"y"}) + integers("s", {int64_t{1} << 50}),
+      node("Pad", {"x", "s"}, {"y"}) + integers("s", {int64_t{1} << 50, int64_t{1} << 50}),
+      node("ConstantOfShape", {"s"}, {"c"}) + node("NonZero", {"c"}, {"y"}) +
+          integers("s", {int64_t{1} << 50}),
+  };
+  computes_ = true;  // at once
+  for (const std::string& graph : all) {
+    aster_ml_onnx_value results{};
+    const int32_t status = run(&results, model_of(graph + ends), {floats_message("", {2}, {1, 2})});
+    EXPECT_TRUE(status == ASTER_ML_RANGE || status == ASTER_ML_MEMORY) << status << error();
+    EXPECT_EQ(results.impl, nullptr);
+  }
+}
+
+TEST_F(Models, WhatWouldNotEndIsRefused) {
+  const auto loop = [](const std::string& inside, const std::string& type) {
+    return node("Loop", {"n", "", "x"}, {"y"},
+                graph_attribute("body", node("Identity", {"c"}, {"d"}) + inside +
+                                            input("i", {}, 7) + input("c", {}, 9) + type +
+                                            output("d", {}, 9) + output("y", {})));
+  };
+  const std::string trips = weight(tensor_message("n", 7, {}, raw<int64_t>({int64_t{1} << 40})));
+  const std::string ends = input("x", {2}) + output("y", {2});
+  std::string nested = node("Identity", {"x"}, {"y"});
+  for (int i = 0; i < 13; ++i) nested = loop(nested, input("x", {2}));
+  // A sequence that grows by an item a turn, each time a new one.
+  const std::string grown = node("SequenceInsert", {"x", "one"}, {"y"});
+  const std::string list = node("SequenceEmpty", {}, {"x"}) + loop(grown, input("x", {2})) +
+                           node("SequenceLength", {"y"}, {"z"}) + output("z", {}, 7) +
+                           input("one", {2});
+  // Functions, each of which is the one before it twice.
+  const auto function = [](int i, const std::string& nodes) {
+    return bytes(25, bytes(1, "f" + std::to_string(i)) + bytes(4, "x") + bytes(5, "y") + nodes +
+                         bytes(9, integer(2, 20)) + bytes(9, bytes(1, "f") + integer(2, 1)) +
+                         bytes(10, "f"));
+  };
+  const auto call = [](int i, const std::string& from, const std::string& to) {
+    const std::string made = node("f" + std::to_string(i), {from}, {to}, "", "f");
+    return bytes(7, made.substr(made.size() > 129 ? 3 : 2));  // NodeProto in a FunctionProto
+  };
+  std::string functions =
+      function(0, bytes(7, bytes(1, "x") + bytes(2, "y") + bytes(4, "Identity")));
+  for (int i = 1; i < 40; ++i)
+    functions += function(i, call(i - 1, "x", "a") + call(i - 1, "a", "y"));
+  functions += bytes(8, bytes(1, "f") + integer(2, 1));
+  const std::vector<std::string> all = {
+      model_of(nested + trips + ends), model_of(list + trips),
+      model_of(node("f39", {"x"}, {"y"}, "", "f") + ends, 20, functions)};
+  for (const std::string& model : all) {
+    aster_ml_onnx_value results{};
+    EXPECT_EQ(run(&results, model, {floats_message("", {2}, {1, 2})}), ASTER_ML_RANGE) << error();
+    EXPECT_NE(error().find("more than 10000000 nodes"), std::string::npos) << error();
+  }
 }
 
 class Folder {

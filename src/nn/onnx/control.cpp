@@ -8,6 +8,8 @@ namespace {
 
 // Iterations that one operator goes through at most.
 constexpr int64_t kMostTurns = 1 << 24;
+// Nodes that a turn counts as beside those of its body: its number and condition stay in memory.
+constexpr uint64_t kTurn = 16;
 
 bool truth(Op& op, const Ref& value) {
   if (!value) return true;
@@ -200,6 +202,7 @@ void loop(Op& op) {
     if (turn == kMostTurns)
       return op.fail(
           ASTER_FAIL(kRANGE, "a loop of more than %lld turns", static_cast<long long>(kMostTurns)));
+    op.fail(op.run.spend(kTurn));
     given[0] = whole(op, turn);
     given[1] = flag(op, on);
     if (!op.ok()) return;

@@ -105,12 +105,16 @@ Status Run::graph(Vec<Ref>* outputs, const GraphProto& graph, std::span<const Re
   return kOk;
 }
 
+Status Run::spend(uint64_t steps) {
+  steps_ += steps;
+  if (steps_ <= kMostSteps) return kOk;
+  return ASTER_FAIL(kRANGE, "the loops of the model run through more than %llu nodes",
+                    static_cast<unsigned long long>(kMostSteps));
+}
+
 Status Run::nodes(std::span<const NodeProto> nodes, Scope& scope, const Frame& frame) {
   for (const NodeProto& proto : nodes) {
-    if (++steps_ > kMostSteps) {
-      return ASTER_FAIL(kRANGE, "the loops of the model run through more than %llu nodes",
-                        static_cast<unsigned long long>(kMostSteps));
-    }
+    ASTER_TRY(spend(1));
     if (engine.context.interrupt().requested()) return Interrupt::stopped("running a model");
     ASTER_TRY(node(proto, scope, frame));
   }

@@ -72,6 +72,9 @@ class Run {
   // The node decides by what inputs are, or draws at random: the graph is for this run alone.
   void look_at(const NodeProto& proto);
 
+  // Work that counts as so many nodes. Errors: RANGE (a run has its limit).
+  Status spend(uint64_t steps);
+
   Model& model;
   engine::Engine& engine;
   Graph& g;

@@ -4,6 +4,9 @@
 namespace aster::nn::onnx {
 namespace {
 
+// Items that take as long to copy as a node to build.
+constexpr size_t kItems = 16;
+
 Ref sequence_in(Op& op, size_t i) {
   const Ref given = op.value(i);
   if (given && given->kind != Kind::kSequence)
@@ -63,6 +66,7 @@ void sequence_insert(Op& op) {
     const int64_t asked = op.scalar(2, 0);
     at = asked == static_cast<int64_t>(n) ? n : place(op, asked, n);
   }
+  op.fail(op.run.spend(n / kItems));
   Ref made;
   op.fail(make_value(&made, op.heap(), Kind::kSequence, item->element));
   for (size_t i = 0; i <= n && op.ok(); ++i) {
@@ -76,6 +80,7 @@ void sequence_erase(Op& op) {
   const Ref given = sequence_in(op, 0);
   if (!op.ok()) return;
   const size_t at = place(op, op.scalar(1, -1), given->items.size());
+  op.fail(op.run.spend(given->items.size() / kItems));
   Ref made;
   op.fail(make_value(&made, op.heap(), Kind::kSequence, given->element));
   for (size_t i = 0; i < given->items.size() && op.ok(); ++i) {
