@@ -9,7 +9,7 @@ namespace {
 // Iterations that one operator goes through at most.
 constexpr int64_t kMostTurns = 1 << 24;
 // Nodes that a turn counts as beside those of its body: its number and condition stay in memory.
-constexpr uint64_t kTurn = 16;
+constexpr uint64_t kTurn = 64;
 
 bool truth(Op& op, const Ref& value) {
   if (!value) return true;

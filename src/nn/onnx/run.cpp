@@ -14,6 +14,7 @@ namespace aster::nn::onnx {
 
 // Nodes that one run goes through at most: loops in a model end, or are refused.
 constexpr uint64_t kMostSteps = 10'000'000;
+constexpr uint64_t kCall = 16;  // nodes that a call of a function counts as
 // Elements up to which what is known is computed at once.
 constexpr int64_t kMostFolded = 4096;
 
@@ -165,6 +166,7 @@ Status Run::call(const NodeProto& proto, const FunctionProto& function, Scope& s
   if (frame.depth > kMostDepth) {
     return ASTER_FAIL(kFORMAT, "functions nested more than %d deep", kMostDepth);
   }
+  ASTER_TRY(spend(kCall));
   Scope inner(engine.context.heap(), nullptr);
   for (size_t i = 0; i < function.inputs.size() && i < proto.inputs.size(); ++i) {
     Ref value = scope.find(proto.inputs[i]);

@@ -5,7 +5,7 @@ namespace aster::nn::onnx {
 namespace {
 
 // Items that take as long to copy as a node to build.
-constexpr size_t kItems = 16;
+constexpr size_t kItems = 4;
 
 Ref sequence_in(Op& op, size_t i) {
   const Ref given = op.value(i);
