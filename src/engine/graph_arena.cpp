@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/options.h"
+#include "base/set.h"
 #include "engine/indexing.h"
 
 namespace aster::engine {
@@ -42,11 +43,13 @@ bool is_pending(Node node) {
 }
 
 Status add_pending(Vec<Lazy*>* out, const GraphArena& arena) {
-  const size_t given = out->size();
+  Set<Lazy*> there(out->memory());
+  bool fresh = false;
+  for (Lazy* given : *out) ASTER_TRY(there.add(&fresh, given));
   for (Lazy* cell = arena.cells; cell != nullptr; cell = cell->beside_in_arena) {
-    bool there = !is_pending(cell->node);
-    for (size_t i = 0; i < given && !there; ++i) there = (*out)[i] == cell;
-    if (!there) ASTER_TRY(out->push(cell));
+    if (!is_pending(cell->node)) continue;
+    ASTER_TRY(there.add(&fresh, cell));
+    if (fresh) ASTER_TRY(out->push(cell));
   }
   return kOk;
 }
