@@ -78,7 +78,13 @@ def export(
     if examples:
         Tensor.realize(*examples)
     before = _native.engine_count()["realizes"]
+    stored = [x.is_realized for x in examples]
     outputs, output_names = _outputs_of(fn(*examples), output_names)
+    if stored != [x.is_realized for x in examples]:
+        raise ValueError(
+            "export: the function assigns to its arguments, which would be lost: recorded=True "
+            "writes that"
+        )
     if _native.engine_count()["realizes"] != before:
         raise ValueError(
             "export: the function realises tensors, which would become constants: recorded=True "

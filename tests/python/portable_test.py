@@ -215,6 +215,8 @@ def test_what_cannot_be_recorded():
         export(lambda x: x + 1, Tensor.ones(20), dynamic={"x": {0: n}})
     with pytest.raises(TypeError):
         export(lambda x: 3, x, recorded=True)
+    with pytest.raises(ValueError, match="assigns to its arguments"):
+        export(lambda x: x.assign(x + 1) * 2, Tensor([1.0, 2.0]))
     pending = [Tensor.ones(3) * 2]  # its value would be lost
     with pytest.raises(Error, match="realise it first"):
         export(lambda x, held=pending: held[0].realize() + 1, x, recorded=True)
