@@ -48,7 +48,8 @@ def export(
 
     fn gives a tensor, or a list, tuple or dict of them; it may not read any. Tensors that it uses
     besides its arguments are written as constants; what it assigns to is state, of which a loaded
-    program has its own. Inputs are named as fn's parameters, outputs as the keys of a dict. text:
+    program has its own. Random numbers are drawn once, and every run has the same; recorded, each
+    run draws its own. Inputs are named as fn's parameters, outputs as the keys of a dict. text:
     as text that can be read and changed; side_file: constants in PATH.data.
 
     recorded: fn may realise tensors too, as a training step does, and is written realize call by
