@@ -67,7 +67,11 @@ class Realize {
   Status run(std::span<Lazy* const> cells, bool* again) {
     for (const Kept& kept : e_.kept_values) ASTER_TRY(known_.set(kept.expression, kept.value));
     for (Lazy* cell : cells) ASTER_TRY(fill_constant(*cell));
-    for (Lazy* cell : cells) ASTER_TRY(want(cell->node));
+    Vec<Node> bases(e_.context.heap());
+    for (Lazy* cell : cells) {
+      ASTER_TRY(want(cell->node));
+      ASTER_TRY(bases.push(base(cell->node)));
+    }
     if (!wants_.empty()) {
       Node moved = nullptr;
       bool apart = false;
@@ -81,7 +85,7 @@ class Realize {
     } else if (map_.size() != 0) {
       ASTER_TRY(replace_in_cells(e_, map_));
     }
-    for (Lazy* cell : cells) ASTER_TRY(settle(*cell));
+    for (size_t i = 0; i < cells.size(); ++i) ASTER_TRY(settle(*cells[i], bases[i]));
     return kOk;
   }
 
@@ -443,13 +447,17 @@ class Realize {
     return replace_in_cells(e_, map_);
   }
 
-  Status settle(Lazy& cell) {
+  // wanted: its base before any was computed. One of a weak dtype is not what was computed for it,
+  // and may read others that were.
+  Status settle(Lazy& cell, Node wanted) {
     Node node = cell.node;
     if (node->op == Op::kBuffer) return kOk;
     Node buffer = nullptr, view = base(node);
     ASTER_TRY(need(view));
     if (buffer_below(view) != nullptr) ASTER_TRY(strip_effects(&view, g_, view));
-    if (const Node* done = map_.find(view)) view = *done;
+    const Node* done = map_.find(view);
+    if (done == nullptr && dtype::is_weak(node->dtype)) done = map_.find(wanted);
+    if (done != nullptr) view = *done;
     int64_t offset = 0;
     ASTER_TRY(as_storage(&buffer, &offset, g_, view));
     if (buffer == nullptr && memory_below(view) == nullptr)

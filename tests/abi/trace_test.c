@@ -133,16 +133,20 @@ static void test_full(aster_ml_trace_config *config, const char *folder) {
   *config = before;
 }
 
-/* What the machine can do is measured once. */
-static void test_limits(void) {
+/* What the machine can do is measured once, and kept. */
+static void test_limits(const char *cache_dir) {
+  aster_ml_context_options options = {.struct_size = sizeof options, .cache_dir = cache_dir};
+  aster_ml_context own = {0};
+  EXPECT(aster_ml_context_init(&own, &options) == 0);
   aster_ml_runtime_limits limits = {.struct_size = sizeof limits}, again = limits;
-  EXPECT(aster_ml_runtime_measure(&limits, &context) == 0);
+  EXPECT(aster_ml_runtime_measure(&limits, &own) == 0);
   EXPECT(limits.gflops > 1 && limits.gbytes > 0.1 && limits.threads >= 1);
   aster_ml_runtime_info info = {.struct_size = sizeof info};
-  EXPECT(aster_ml_runtime_get(&info, &context) == 0);
-  EXPECT(aster_ml_runtime_measure(&again, &context) == 0);
+  EXPECT(aster_ml_runtime_get(&info, &own) == 0);
+  EXPECT(aster_ml_runtime_measure(&again, &own) == 0);
   if (info.cache_problem[0] == 0 && info.cache_dir[0] != 0) EXPECT(again.gflops == limits.gflops);
-  EXPECT(aster_ml_runtime_measure(NULL, &context) == ASTER_ML_ARGUMENT);
+  EXPECT(aster_ml_runtime_measure(NULL, &own) == ASTER_ML_ARGUMENT);
+  EXPECT(aster_ml_cache_clear(&own) == 0 && aster_ml_context_free(&own) == 0);
 }
 
 int main(void) {
@@ -155,7 +159,7 @@ int main(void) {
 
   test_scopes(good);
   test_cuts();
-  test_limits();
+  test_limits(folder);
   told = 0;
   EXPECT(aster_ml_engine_trace(&context, tell, NULL) == 0);
   aster_ml_trace_config config = {.struct_size = sizeof config, .debug = ASTER_ML_DEBUG_NAN};

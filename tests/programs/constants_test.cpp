@@ -35,5 +35,18 @@ TEST(Constants, OfEveryDtype) {
   EXPECT_EQ(weak.dtype(), aster_ml::dtypes::float32);
 }
 
+// What is weak is stored as another dtype, and may read what is computed beside it.
+TEST(Constants, WeakInputsReadOtherInputs) {
+  Session s;
+  Tensor bytes = Tensor({1.f, 2.f, 3.f}).cast(aster_ml::dtypes::uint8);
+  Tensor weak = bytes.hardsigmoid();
+  const aster_ml::Program program({bytes, weak}, [=] { return bytes + weak; });
+  OK(program.ok());
+  EXPECT_EQ(read(bytes), (Floats{1, 2, 3}));
+  EXPECT_EQ(weak.dtype(), aster_ml::dtypes::float32);
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(read(weak)[i], static_cast<float>(i + 1) / 6 + 0.5f, 1e-6f);
+}
+
 }  // namespace
 }  // namespace programs
