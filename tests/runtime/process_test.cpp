@@ -141,7 +141,9 @@ TEST(Process, AnInterruptEndsThemAtOnce) {
   const std::string pids = folder / "pid";
   const std::string script = "sleep 1000 & echo $! > " + pids + "; wait";
   const char* const arguments[] = {"/bin/sh", "-c", script.c_str(), nullptr};
-  const Command commands[] = {{arguments, kEnvironment, {}}, {arguments, kEnvironment, {}}};
+  // It must not be in the middle of writing the file when it is ended.
+  const char* const beside[] = {"/bin/sh", "-c", "sleep 1000 & wait", nullptr};
+  const Command commands[] = {{arguments, kEnvironment, {}}, {beside, kEnvironment, {}}};
   Outcome outcomes[] = {Outcome(process_heap()), Outcome(process_heap())};
   std::thread other([&] {
     for (std::string pid; pid.empty();) {
