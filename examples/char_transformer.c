@@ -6,43 +6,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "builders.h"
 #include "check.h"
 
 enum { WIDTH = 64, HEADS = 4, BLOCKS = 2, WINDOW = 64, BATCH = 32, PROMPT = 32, WRITTEN = 300 };
 static const double kTemperature = 0.5;
-typedef aster_ml_lazy tensor;
-static aster_ml_context context;
 
-/* ---- Builders that return their result ---- */
+/* ---- Builders that are not in builders.h ---- */
 
-#define UNARY(name)               \
-  static tensor name(tensor x) {  \
-    tensor y;                     \
-    aster_ml_lazy_##name(&y, &x); \
-    return y;                     \
-  }
-#define BINARY(name)                       \
-  static tensor name(tensor a, tensor b) { \
-    tensor y;                              \
-    aster_ml_lazy_##name(&y, &a, &b);      \
-    return y;                              \
-  }
 UNARY(gelu)
 BINARY(add)
 BINARY(mul)
 BINARY(le)
-
-static tensor reshape(tensor x, size_t ndim, const int64_t *shape) {
-  tensor y;
-  aster_ml_lazy_reshape(&y, &x, ndim, shape);
-  return y;
-}
-
-static tensor part(tensor x, int64_t axis, int64_t index) {
-  tensor y;
-  aster_ml_lazy_select(&y, &x, axis, index);
-  return y;
-}
 
 static tensor count_to(int64_t n) {
   tensor y;
@@ -98,8 +73,8 @@ static tensor join(const aster_ml_layer *block, tensor x, tensor heads) {
   const int64_t shape[] = {aster_ml_lazy_dim(&x, 0), aster_ml_lazy_dim(&x, 1), WIDTH};
   tensor rows;
   aster_ml_lazy_transpose(&rows, &heads, 1, 2);
-  x = add(x, run(&block[OUT], reshape(rows, 3, shape)));
-  return add(x, run(&block[DOWN], gelu(run(&block[UP], run(&block[NORM2], x)))));
+  x = t_add(x, run(&block[OUT], reshape(rows, 3, shape)));
+  return t_add(x, run(&block[DOWN], t_gelu(run(&block[UP], run(&block[NORM2], x)))));
 }
 
 /* mask null: every letter sees those before it. */
@@ -111,11 +86,11 @@ static tensor attend(tensor q, tensor k, tensor v, const tensor *mask) {
 
 /* What follows each letter of [batch, n]: logits [batch, n, letters]. */
 static tensor forward(tensor tokens) {
-  tensor x =
-      add(run(&net[LETTER], tokens), run(&net[POSITION], count_to(aster_ml_lazy_dim(&tokens, 1))));
+  tensor x = t_add(run(&net[LETTER], tokens),
+                   run(&net[POSITION], count_to(aster_ml_lazy_dim(&tokens, 1))));
   for (aster_ml_layer *b = net + FIRST_BLOCK; b < net + LAYERS; b += LAYERS_A_BLOCK) {
     tensor qkv = split(b, x);
-    x = join(b, x, attend(part(qkv, 0, 0), part(qkv, 0, 1), part(qkv, 0, 2), NULL));
+    x = join(b, x, attend(at(qkv, 0, 0), at(qkv, 0, 1), at(qkv, 0, 2), NULL));
   }
   return run(&net[HEAD], run(&net[NORM], x));
 }
@@ -126,8 +101,8 @@ static tensor follow(tensor token, tensor position, tensor *cache) {
   const aster_ml_index all = {ASTER_ML_INDEX_SLICE, INT64_MIN, INT64_MAX, 1, NULL};
   const int64_t one[] = {1, 1, WIDTH}, pair[] = {2, HEADS, 1, -1},
                 batch[] = {2, 1, HEADS, WINDOW, -1};
-  tensor x = reshape(add(run(&net[LETTER], token), run(&net[POSITION], position)), 3, one);
-  tensor seen = le(count_to(WINDOW), position);
+  tensor x = reshape(t_add(run(&net[LETTER], token), run(&net[POSITION], position)), 3, one);
+  tensor seen = t_le(count_to(WINDOW), position);
   for (int i = 0; i < BLOCKS; ++i) {
     const aster_ml_layer *b = net + FIRST_BLOCK + i * LAYERS_A_BLOCK;
     tensor qkv = split(b, x), added, kept;
@@ -138,8 +113,8 @@ static tensor follow(tensor token, tensor position, tensor *cache) {
                                    all,
                                    {.kind = ASTER_ML_INDEX_TENSOR, .tensor = &position}};
     check(aster_ml_lazy_index_assign(cache, 4, here, &added));
-    kept = reshape(part(*cache, 0, i), 5, batch);
-    x = join(b, x, attend(part(qkv, 0, 0), part(kept, 0, 0), part(kept, 0, 1), &seen));
+    kept = reshape(at(*cache, 0, i), 5, batch);
+    x = join(b, x, attend(at(qkv, 0, 0), at(kept, 0, 0), at(kept, 0, 1), &seen));
   }
   return reshape(run(&net[HEAD], run(&net[NORM], x)), 1, (int64_t[]){-1});
 }
@@ -151,7 +126,7 @@ static tensor loss_of(tensor text) {
   tensor starts, windows, before, after, logits, loss;
   aster_ml_lazy_randint(&starts, &context, 0, aster_ml_lazy_count(&text) - WINDOW, 0, 2,
                         (int64_t[]){BATCH, 1});
-  tensor places = add(starts, count_to(WINDOW + 1));
+  tensor places = t_add(starts, count_to(WINDOW + 1));
   const aster_ml_index at = {.kind = ASTER_ML_INDEX_TENSOR, .tensor = &places};
   aster_ml_lazy_index(&windows, &text, 1, &at);
   aster_ml_lazy_slice(&before, &windows, 2, (int64_t[]){0, 0}, (int64_t[]){BATCH, -1}, NULL);
@@ -199,7 +174,7 @@ static void record(aster_ml_program *out, aster_ml_tensor *inputs) {
   check(aster_ml_engine_capture_begin(&context, ins, 2));
   logits = follow(token, position, &cache);
   aster_ml_lazy_number(&sharpness, &context, 1 / kTemperature);
-  tensor scaled = mul(logits, sharpness);
+  tensor scaled = t_mul(logits, sharpness);
   aster_ml_lazy_softmax(&chances, &scaled, -1);
   aster_ml_lazy_multinomial(&drawn, &chances, 1, 0);
   check(aster_ml_engine_capture_end(out, &context, outs, 2));
@@ -211,7 +186,7 @@ static float compare(const int32_t *window, size_t count, const float *cached, s
   float all[256], error = 0;
   aster_ml_lazy_from(&tokens, &context, window, ASTER_ML_DTYPE_INT32, 2,
                      (int64_t[]){1, (int64_t)count});
-  last = part(part(forward(tokens), 0, 0), 0, -1);
+  last = at(at(forward(tokens), 0, 0), 0, -1);
   check(aster_ml_lazy_copy_out(all, letters * sizeof(*all), &last));
   for (size_t i = 0; i < letters; ++i) error = fmaxf(error, fabsf(all[i] - cached[i]));
   return error;

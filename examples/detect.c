@@ -7,28 +7,15 @@
 #include <math.h>
 #include <string.h>
 
+#include "builders.h"
 #include "check.h"
 #include "picture.h"
 
 static const double kScore = 0.25, kOverlap = 0.45; /* least score; what two boxes may share */
 enum { MOST = 300 };                                /* boxes looked at */
-typedef aster_ml_lazy tensor;
-static aster_ml_context context;
 
-/* ---- Builders that return their result ---- */
+/* ---- Builders that are not in builders.h ---- */
 
-#define UNARY(name)                  \
-  static tensor t_##name(tensor x) { \
-    tensor y;                        \
-    aster_ml_lazy_##name(&y, &x);    \
-    return y;                        \
-  }
-#define BINARY(name)                           \
-  static tensor t_##name(tensor a, tensor b) { \
-    tensor y;                                  \
-    aster_ml_lazy_##name(&y, &a, &b);          \
-    return y;                                  \
-  }
 UNARY(relu)
 BINARY(add)
 BINARY(sub)
@@ -40,18 +27,6 @@ BINARY(gt)
 BINARY(eq)
 BINARY(logical_and)
 BINARY(matmul)
-
-static tensor real(double value) {
-  tensor y;
-  aster_ml_lazy_number(&y, &context, value);
-  return y;
-}
-
-static tensor to_float(tensor x) {
-  tensor y;
-  aster_ml_lazy_cast(&y, &x, ASTER_ML_DTYPE_FLOAT32);
-  return y;
-}
 
 static tensor unsqueeze(tensor x, int64_t axis) {
   tensor y;
@@ -93,7 +68,7 @@ static tensor prepare(place *out, tensor picture, int64_t height, int64_t width)
   out->top = (height - size[0]) / 2, out->left = (width - size[1]) / 2;
   check(aster_ml_scalar_from_double(&grey, ASTER_ML_DTYPE_FLOAT32, 114.0 / 255));
   aster_ml_lazy_permute(&planes, &picture, 3, (int64_t[]){2, 0, 1});
-  planes = to_float(planes);
+  planes = cast(planes, ASTER_ML_DTYPE_FLOAT32);
   aster_ml_lazy_interpolate(&resized, &planes, 2, size, ASTER_ML_INTERPOLATION_LINEAR, 0);
   const tensor unit = t_div(resized, real(255));
   const int64_t before[] = {0, out->top, out->left},
@@ -131,7 +106,7 @@ static candidates find(tensor found) {
   const tensor both = t_sub(t_add(unsqueeze(area, 1), unsqueeze(area, 0)), shared);
   const tensor much = t_gt(shared, t_mul(both, real(kOverlap)));
   const tensor same = t_eq(unsqueeze(out.classes, 1), unsqueeze(out.classes, 0));
-  const tensor hidden = to_float(t_logical_and(much, same));
+  const tensor hidden = cast(t_logical_and(much, same), ASTER_ML_DTYPE_FLOAT32);
   aster_ml_lazy_triu(&out.hides, &hidden, 1);
   aster_ml_lazy_cat(&corners, (const tensor *[]){&low, &high}, 2, 0);
   out.boxes = corners;
@@ -144,12 +119,12 @@ static candidates find(tensor found) {
 static void suppress(float *stays, const candidates *c) {
   const size_t bytes = (size_t)c->count * sizeof(*stays);
   float before[MOST];
-  const tensor good = to_float(t_gt(c->scores, real(kScore)));
+  const tensor good = cast(t_gt(c->scores, real(kScore)), ASTER_ML_DTYPE_FLOAT32);
   tensor now = good;
   check(aster_ml_lazy_copy_out(stays, bytes, &now));
   do {
     memcpy(before, stays, bytes);
-    now = t_mul(good, to_float(t_eq(t_matmul(now, c->hides), real(0))));
+    now = t_mul(good, cast(t_eq(t_matmul(now, c->hides), real(0)), ASTER_ML_DTYPE_FLOAT32));
     check(aster_ml_lazy_copy_out(stays, bytes, &now)); /* computes */
   } while (memcmp(before, stays, bytes) != 0);
 }

@@ -6,28 +6,15 @@
 #include <string.h>
 #include <time.h>
 
+#include "builders.h"
 #include "check.h"
 #include "tokenizer.h"
 
 /* Width of a head; inputs that share a scale; tokens to draw from. */
 enum { HEAD = 64, GROUP = 32, TOP = 40, MOST_LAYERS = 48, MOST_TEXT = 4096 };
-typedef aster_ml_lazy tensor;
-static aster_ml_context context;
 
-/* ---- Builders that return their result ---- */
+/* ---- Builders that are not in builders.h ---- */
 
-#define UNARY(name)                  \
-  static tensor t_##name(tensor x) { \
-    tensor y;                        \
-    aster_ml_lazy_##name(&y, &x);    \
-    return y;                        \
-  }
-#define BINARY(name)                           \
-  static tensor t_##name(tensor a, tensor b) { \
-    tensor y;                                  \
-    aster_ml_lazy_##name(&y, &a, &b);          \
-    return y;                                  \
-  }
 UNARY(abs)
 UNARY(round)
 UNARY(gelu)
@@ -41,39 +28,15 @@ BINARY(shr)
 BINARY(bitwise_and)
 BINARY(matmul)
 
-static tensor real(double value) {
-  tensor y;
-  aster_ml_lazy_number(&y, &context, value);
-  return y;
-}
-
 static tensor whole(int64_t value) {
   tensor y;
   aster_ml_lazy_integer(&y, &context, value);
   return y;
 }
 
-static tensor cast(tensor x, int32_t dtype) {
-  tensor y;
-  aster_ml_lazy_cast(&y, &x, dtype);
-  return y;
-}
-
-static tensor reshape(tensor x, size_t ndim, const int64_t *shape) {
-  tensor y;
-  aster_ml_lazy_reshape(&y, &x, ndim, shape);
-  return y;
-}
-
 static tensor swap(tensor x, int64_t axis0, int64_t axis1) {
   tensor y;
   aster_ml_lazy_transpose(&y, &x, axis0, axis1);
-  return y;
-}
-
-static tensor at(tensor x, int64_t axis, int64_t index) {
-  tensor y;
-  aster_ml_lazy_select(&y, &x, axis, index);
   return y;
 }
 

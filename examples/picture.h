@@ -18,7 +18,7 @@ static inline int header_number(FILE *file) {
 }
 
 /* The picture as uint8 [height, width, 3]; the program ends where there is none. */
-static inline aster_ml_lazy read_ppm(const aster_ml_context *context, const char *path) {
+static inline aster_ml_lazy read_ppm(const aster_ml_context *owner, const char *path) {
   aster_ml_lazy picture = {0};
   FILE *file = fopen(path, "rb");
   const int is_ppm = file && fgetc(file) == 'P' && fgetc(file) == '6';
@@ -27,18 +27,18 @@ static inline aster_ml_lazy read_ppm(const aster_ml_context *context, const char
     fprintf(stderr, "%s is no binary PPM of 8 bits\n", path);
     exit(1);
   }
-  check(aster_ml_lazy_from_file(&picture, context, path, ASTER_ML_DTYPE_UINT8, 3,
+  check(aster_ml_lazy_from_file(&picture, owner, path, ASTER_ML_DTYPE_UINT8, 3,
                                 (int64_t[]){height, width, 3}, ftell(file), ASTER_ML_FILE_READ));
   fclose(file);
   return picture;
 }
 
 /* The first result of a model of one input. */
-static inline aster_ml_lazy run_on(const aster_ml_context *context, const aster_ml_onnx *model,
+static inline aster_ml_lazy run_on(const aster_ml_context *owner, const aster_ml_onnx *model,
                                    aster_ml_lazy x) {
   aster_ml_onnx_value inputs, input, outputs, output;
   aster_ml_lazy y;
-  check(aster_ml_onnx_value_init(&inputs, context, ASTER_ML_ONNX_SEQUENCE));
+  check(aster_ml_onnx_value_init(&inputs, owner, ASTER_ML_ONNX_SEQUENCE));
   check(aster_ml_onnx_value_from_lazy(&input, &x));
   check(aster_ml_onnx_value_push(&inputs, &input));
   check(aster_ml_onnx_compute(&outputs, model, &inputs));

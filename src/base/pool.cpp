@@ -9,6 +9,7 @@
 #include <atomic>
 #include <climits>
 
+#include "base/context.h"
 #include "base/cpus.h"
 #include "base/faults.h"
 #include "base/futex.h"
@@ -235,5 +236,9 @@ Spare::Spare(int threads) : before_(t_spare) { t_spare = threads; }
 Spare::~Spare() { t_spare = before_; }
 
 int hardware_threads() { return cpus::allowed(); }
+int threads_of(const Context& context) {
+  const int told = context.options().threads;
+  return told > 0 ? told : hardware_threads();
+}
 
 }  // namespace aster::pool

@@ -6,6 +6,10 @@
 
 #include "base/status.h"
 
+namespace aster {
+class Context;
+}
+
 namespace aster::pool {
 
 // body(self, task) for every task in [0, tasks), tasks taken dynamically by up to `threads`
@@ -39,5 +43,7 @@ void session_end();
 
 // Threads that affinity and cgroup quota allow, at least 1.
 int hardware_threads();
+// Those that kernels of a context may use: what its options say, or all of these.
+int threads_of(const Context& context);
 
 }  // namespace aster::pool

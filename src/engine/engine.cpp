@@ -138,11 +138,10 @@ Engine::Engine(Context& owner, Graph& nodes)
       symbols(*this, owner.heap()),
       tuned(owner.heap()),
       kept_values(owner.heap()),
-      threads(pool::hardware_threads()),
+      threads(pool::threads_of(owner)),
       device(device::kCpu),
       size_classes_(owner.heap()),
       said_reasons_(owner.heap()) {
-  if (owner.options().threads > 0) threads = owner.options().threads;
   graph.set_buffer_hook(release_buffer, nullptr);
 }
 

@@ -116,8 +116,12 @@ Status known_device(int32_t* out, Engine& engine, uop::Node node);
 // A constant of a strong dtype in new storage on a device.
 Status fill_buffer(uop::Node* out, Engine& engine, int32_t device, uop::Node constant);
 
+// x without a weak dtype: the default in its place, or what was cast to the weak one. Null: null.
+uop::Node strong(uop::Graph& g, uop::Node x);
+
 // Computes what the cells name, and turns each into a Buffer; views of storage stay what they are
-// once the writes that they wait for are done. The one place where work happens.
+// once the writes that they wait for are done. Weak dtypes of the cells become strong for good. The
+// one place where work happens.
 Status realize(Engine& engine, std::span<Lazy* const> cells);
 // The same of one cell, if it is a small expression that only this cell names, whose kernels are at
 // hand, or with make are compiled now; else *done is false, and nothing has happened.

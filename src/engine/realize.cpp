@@ -67,11 +67,7 @@ class Realize {
   Status run(std::span<Lazy* const> cells, bool* again) {
     for (const Kept& kept : e_.kept_values) ASTER_TRY(known_.set(kept.expression, kept.value));
     for (Lazy* cell : cells) ASTER_TRY(fill_constant(*cell));
-    Vec<Node> bases(e_.context.heap());
-    for (Lazy* cell : cells) {
-      ASTER_TRY(want(cell->node));
-      ASTER_TRY(bases.push(base(cell->node)));
-    }
+    for (Lazy* cell : cells) ASTER_TRY(want(cell->node));
     if (!wants_.empty()) {
       Node moved = nullptr;
       bool apart = false;
@@ -85,15 +81,14 @@ class Realize {
     } else if (map_.size() != 0) {
       ASTER_TRY(replace_in_cells(e_, map_));
     }
-    for (size_t i = 0; i < cells.size(); ++i) ASTER_TRY(settle(*cells[i], bases[i]));
+    for (Lazy* cell : cells) ASTER_TRY(settle(*cell));
     return kOk;
   }
 
  private:
-  Node strong(Node node) { return g_.cast(node, g_.strong(node->dtype)); }
   // Below reshapes: what is computed and may be looked at in any shape.
   Node base(Node node) {
-    node = strong(node);
+    node = strong(g_, node);
     while (node != nullptr && (node->op == Op::kReshape || node->op == Op::kDetach))
       node = node->src(0);
     return node;
@@ -447,17 +442,13 @@ class Realize {
     return replace_in_cells(e_, map_);
   }
 
-  // wanted: its base before any was computed. One of a weak dtype is not what was computed for it,
-  // and may read others that were.
-  Status settle(Lazy& cell, Node wanted) {
+  Status settle(Lazy& cell) {
     Node node = cell.node;
     if (node->op == Op::kBuffer) return kOk;
     Node buffer = nullptr, view = base(node);
     ASTER_TRY(need(view));
     if (buffer_below(view) != nullptr) ASTER_TRY(strip_effects(&view, g_, view));
-    const Node* done = map_.find(view);
-    if (done == nullptr && dtype::is_weak(node->dtype)) done = map_.find(wanted);
-    if (done != nullptr) view = *done;
+    if (const Node* done = map_.find(view)) view = *done;
     int64_t offset = 0;
     ASTER_TRY(as_storage(&buffer, &offset, g_, view));
     if (buffer == nullptr && memory_below(view) == nullptr)
@@ -548,7 +539,25 @@ static Status refuse_pending(const Engine& engine, std::span<Lazy* const> cells)
   return kOk;
 }
 
+Node strong(Graph& g, Node x) {
+  if (x == nullptr || !dtype::is_weak(x->dtype)) return x;
+  const dtype::DType to = g.strong(x->dtype);
+  const bool wrapped = x->op == Op::kCast && x->src(0)->dtype == to;
+  return wrapped ? x->src(0) : g.cast(x, to);
+}
+
+// What is computed for a cell is then its own node, which other cells that read it see computed.
+static Status make_strong(Engine& engine, std::span<Lazy* const> cells) {
+  for (Lazy* cell : cells) {
+    const Node plain = strong(engine.graph, cell->node);
+    ASTER_TRY(need(plain));
+    if (plain != cell->node) set_node(*cell, plain);
+  }
+  return kOk;
+}
+
 Status realize(Engine& engine, std::span<Lazy* const> cells) {
+  ASTER_TRY(make_strong(engine, cells));
   return engine.living_arenas == 0 ? realize_here(engine, cells) : realize_by_arenas(engine, cells);
 }
 

@@ -247,8 +247,7 @@ Status Tracer::write_profile() {
       return order != 0 ? order < 0 : a.start < b.start;
     });
     runtime::cpu::Limits limits;
-    const int asked = context_.options().threads;
-    const int threads = asked > 0 ? asked : pool::hardware_threads();
+    const int threads = pool::threads_of(context_);
     ASTER_TRY(runtime::cpu::limits_of(&limits, context_, threads));
     text.format("%-44s %7s %10s %9s %8s %7s  stored\n", "kernel", "calls", "ms", "GFLOP/s", "GB/s",
                 "% limit");

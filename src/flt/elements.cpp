@@ -107,8 +107,7 @@ Caller::~Caller() {
 
 int Caller::threads() const {
   if (context_ == nullptr) return shares_ ? pool::spare_threads() : 1;
-  const int told = context_->options().threads;
-  return told > 0 ? told : pool::hardware_threads();
+  return pool::threads_of(*context_);
 }
 
 namespace detail {

@@ -23,8 +23,7 @@ void copy(char (&out)[N], std::string_view text) {
 Status fill(aster_ml_runtime_info* info, Context& context) {
   cpu::KernelLibrary* kernels = nullptr;
   ASTER_TRY(kernel_library(context, &kernels));
-  const int32_t threads = context.options().threads;
-  info->threads = threads > 0 ? threads : pool::hardware_threads();
+  info->threads = pool::threads_of(context);
   info->vector_bytes = kernels->features().vector_bytes;
   Text features(context.heap());
   cpu::write_features(features, kernels->features());
@@ -80,8 +79,7 @@ int32_t aster_ml_runtime_measure(aster_ml_runtime_limits* limits, const aster_ml
   if (limits == nullptr || limits->struct_size < sizeof(uint32_t))
     return ASTER_FAIL(kARGUMENT, "null limits, or struct_size not set");
   aster::Context& c = *aster::context_of(context);
-  const int threads =
-      c.options().threads > 0 ? c.options().threads : aster::pool::hardware_threads();
+  const int threads = aster::pool::threads_of(c);
   aster::runtime::cpu::Limits found;
   ASTER_TRY(aster::runtime::cpu::limits_of(&found, c, threads));
   aster_ml_runtime_limits now{};

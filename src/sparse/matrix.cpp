@@ -1,6 +1,5 @@
 #include "sparse/matrix.h"
 
-#include "base/pool.h"
 #include "buffer/strided.h"
 #include "buffer/tensor.h"
 #include "device/device.h"
@@ -145,11 +144,6 @@ Status check(Matrix* m) {
 }
 
 // ---- Shared ----
-
-int threads_of(const Context& context) {
-  const int told = const_cast<Context&>(context).options().threads;
-  return told > 0 ? told : pool::hardware_threads();
-}
 
 void detail::run_tasks(int threads, int64_t tasks, void (*call)(void*, int64_t), void* body) {
   if (tasks == 1) return call(body, 0);

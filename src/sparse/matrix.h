@@ -5,6 +5,7 @@
 
 #include "aster_ml/sparse.h"
 #include "base/context.h"
+#include "base/pool.h"
 #include "buffer/storage.h"
 #include "sparse/elements.h"
 
@@ -145,8 +146,6 @@ class Parts {
   int64_t count_;
 };
 
-int threads_of(const Context& context);
-
 namespace detail {
 void run_tasks(int threads, int64_t tasks, void (*call)(void*, int64_t), void* body);
 }
@@ -154,7 +153,7 @@ void run_tasks(int threads, int64_t tasks, void (*call)(void*, int64_t), void* b
 template <typename Body>
 void in_tasks(Context& context, int64_t tasks, const Body& body) {
   detail::run_tasks(
-      threads_of(context), tasks,
+      pool::threads_of(context), tasks,
       [](void* self, int64_t task) { (*static_cast<const Body*>(self))(task); },
       const_cast<Body*>(&body));
 }
@@ -166,7 +165,7 @@ Parts<Index>::Parts(Context& context, const Index* offsets, int64_t lines, doubl
   constexpr double kPartNs = 100'000;
   const double all =
       static_cast<double>(offsets[lines]) * of_element + static_cast<double>(lines) * of_line;
-  const bool shared = threads_of(context) > 1 && all > 2 * kPartNs;
+  const bool shared = pool::threads_of(context) > 1 && all > 2 * kPartNs;
   count_ = shared ? static_cast<int64_t>(all / kPartNs) : 1;
   if (count_ > lines) count_ = lines > 0 ? lines : 1;
   each_ = all / static_cast<double>(count_);

@@ -114,7 +114,7 @@ class Gustavson {
   Status run(Matrix* out) {
     const Index* const offsets = a_.first.as<Index>();
     const Parts<Index> all(context_, offsets, a_.rows, 20, 20);
-    parts_ = std::min<int64_t>(all.count(), threads_of(context_));
+    parts_ = std::min<int64_t>(all.count(), pool::threads_of(context_));
     size_t room;
     if (!checked_mul(static_cast<size_t>(parts_), static_cast<size_t>(b_.columns), &room)) {
       return ASTER_FAIL(kRANGE, "a row of %lld columns", static_cast<long long>(b_.columns));

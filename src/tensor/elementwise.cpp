@@ -304,13 +304,6 @@ CurveOp variant(const CurveOp& op, bool strict) {
   return op;
 }
 
-Node strong(Graph& g, Node x) {
-  if (x == nullptr || !dtype::is_weak(x->dtype)) return x;
-  const DType to = g.strong(x->dtype);
-  const bool wrapped = x->op == Op::kCast && x->src(0)->dtype == to;
-  return wrapped ? x->src(0) : g.cast(x, to);
-}
-
 Node cast(Graph& g, Node x, DType dtype) {
   if (x == nullptr || x->dtype == dtype) return x;
   if (is_const(x)) return g.cast(x, dtype);

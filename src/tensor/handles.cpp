@@ -29,22 +29,6 @@ size_t bytes_of(const Graph& g, Node n) {
   return static_cast<size_t>(n->count()) * dtype::size(g.strong(n->dtype));
 }
 
-// The weak dtypes of cells of one context become strong for good.
-Status make_strong(engine::Engine& engine, std::span<engine::Lazy* const> cells) {
-  for (engine::Lazy* lazy : cells) {
-    if (!dtype::is_weak(lazy->node->dtype)) continue;
-    const Node plain = strong(engine::graph_of(engine), lazy->node);
-    if (plain == nullptr) return last_failure();
-    engine::set_node(*lazy, plain);
-  }
-  return kOk;
-}
-
-Status realize_cells(engine::Engine& engine, std::span<engine::Lazy* const> cells) {
-  ASTER_TRY(make_strong(engine, cells));
-  return engine::realize(engine, cells);
-}
-
 // What a handle names, for accessors that cannot fail; null for none.
 Node peek(Input x) {
   const engine::Lazy* lazy = x == nullptr ? nullptr : cell(x);
@@ -69,8 +53,8 @@ Status realize_to_read(aster_ml_lazy* x) {
     return ASTER_FAIL(kSTATE, "reading %s inside a capture", brief(lazy->node).text);
   }
   if (lazy->sized != nullptr)
-    ASTER_TRY(realize_cells(*lazy->engine, std::array{lazy->sized->whole}));
-  return realize_cells(*lazy->engine, std::array{lazy});
+    ASTER_TRY(engine::realize(*lazy->engine, std::array{lazy->sized->whole}));
+  return engine::realize(*lazy->engine, std::array{lazy});
 }
 
 // The row-major elements of a cell, which is realised for it and stays on the memory that it is on.
@@ -178,7 +162,7 @@ Status view_whole(aster_ml_tensor* out, aster_ml_lazy* x) {
   engine::Lazy& all = *cell(x)->sized->whole;
   if (all.engine->recording != nullptr)
     return ASTER_FAIL(kSTATE, "reading %s inside a capture", brief(all.node).text);
-  ASTER_TRY(realize_cells(*all.engine, std::array{&all}));
+  ASTER_TRY(engine::realize(*all.engine, std::array{&all}));
   const Node before = all.node;
   Vec<int64_t> words(all.context->heap());
   ASTER_TRY(lend_row_major(out, all, words));
@@ -189,7 +173,6 @@ Status view_whole(aster_ml_tensor* out, aster_ml_lazy* x) {
 
 Status realize_stored(std::span<engine::Lazy* const> cells) {
   if (cells.empty()) return kOk;
-  ASTER_TRY(make_strong(*cells[0]->engine, cells));
   return engine::realize_stored(*cells[0]->engine, cells);
 }
 
@@ -351,10 +334,11 @@ int32_t aster_ml_lazy_realize(aster_ml_lazy* const* tensors, size_t count) {
   const aster::ContextLock lock(cell(tensors[0])->context);
   ASTER_TRY(lock.status());
   if (count == 1)
-    return realize_cells(*cell(tensors[0])->engine, std::array{engine::whole_of(cell(tensors[0]))});
+    return engine::realize(*cell(tensors[0])->engine,
+                           std::array{engine::whole_of(cell(tensors[0]))});
   aster::Vec<engine::Lazy*> cells(cell(tensors[0])->context->heap());
   for (size_t i = 0; i < count; ++i) ASTER_TRY(cells.push(engine::whole_of(cell(tensors[i]))));
-  return realize_cells(*cell(tensors[0])->engine, {cells.data(), cells.size()});
+  return engine::realize(*cell(tensors[0])->engine, {cells.data(), cells.size()});
 }
 
 int32_t aster_ml_lazy_realize_ready(int32_t* done, aster_ml_lazy* x) {

@@ -6,11 +6,13 @@
 // it back. Functions absorb nil nodes.
 #pragma once
 
+#include "engine/lazy.h"
 #include "uop/expr.h"
 
 namespace aster::tensor {
 
 using dtype::DType;
+using engine::strong;
 using uop::Expr;
 using uop::Graph;
 using uop::Node;
@@ -20,8 +22,6 @@ using uop::Words;
 
 // ---- Dtypes ----
 
-// x without a weak dtype: the default in its place.
-Node strong(Graph& g, Node x);
 // f on the strong node behind x, its result made weak again as x was. Constants stay weak
 // throughout.
 template <typename F>

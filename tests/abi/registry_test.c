@@ -317,6 +317,15 @@ static void test_ways(void) {
   aster_ml_lazy_free(&a), aster_ml_lazy_free(&b);
 }
 
+/* A product by the implementation that is forced, in the place of *c: it has the gradient of the
+ * usual one. The policy is the default one then. */
+static void expect_usual_gradient(aster_ml_lazy *c, aster_ml_lazy *a, aster_ml_lazy *b) {
+  aster_ml_lazy_free(c);
+  EXPECT(aster_ml_lazy_matmul(c, a, b) == 0);
+  aster_ml_registry_set_policies(&context, "{\"matmul\": \"default\"}");
+  expect_gradient(c, a, 1, 0);
+}
+
 static void test_kernels(void) {
   aster_ml_lazy a = matrix(a_data, M, K, 1), b = matrix(b_data, K, N, 2), c = {0}, d = {0};
   aster_ml_implementation made;
@@ -334,10 +343,7 @@ static void test_kernels(void) {
     EXPECT(forced(&c, &made, &a, &b) == 0);
     EXPECT(aster_ml_kernel_free(&kernel) == 0);
     expect_product(&c, 2);
-    aster_ml_lazy_free(&c);
-    EXPECT(aster_ml_lazy_matmul(&c, &a, &b) == 0);
-    aster_ml_registry_set_policies(&context, "{\"matmul\": \"default\"}");
-    expect_gradient(&c, &a, 1, 0);
+    expect_usual_gradient(&c, &a, &b);
     EXPECT(aster_ml_registry_set_policies(&context, "{\"matmul\": \"force=kernel\"}") == 0);
     EXPECT(aster_ml_lazy_matmul(&d, &b, &a) == ASTER_ML_SHAPE);
     aster_ml_lazy turned = {0};
@@ -438,11 +444,7 @@ static void test_programs(void) {
     EXPECT(forced(&c, &made, &a, &b) == 0);
     EXPECT(aster_ml_kernel_free(&kernel) == 0);
     expect_product(&c, 2);
-    aster_ml_lazy_free(&c);
-    /* Its gradient is that of the usual one. */
-    EXPECT(aster_ml_lazy_matmul(&c, &a, &b) == 0);
-    aster_ml_registry_set_policies(&context, "{\"matmul\": \"default\"}");
-    expect_gradient(&c, &a, 1, 0);
+    expect_usual_gradient(&c, &a, &b);
     /* Other shapes are refused with its name, and by it alone. */
     float big_data[9 * K];
     aster_ml_lazy big = matrix(big_data, 9, K, 1);

@@ -2,6 +2,7 @@
 // matrices without gaps between columns.
 #pragma once
 
+#include "base/pool.h"
 #include "runtime/cpu/general_own.h"
 #include "runtime/cpu/lapack.h"
 
@@ -24,6 +25,12 @@ class Scratch {
   char* memory_;
   int64_t bytes_ = 0;
 };
+
+// Runs strips of a matrix beside each other where so many operations in all are worth threads.
+inline void run_strips(double flops, int64_t strips, void (*run)(void*, int64_t), void* self) {
+  constexpr double kFlops = 16, kWorthNs = 50'000;  // a nanosecond; what threads are woken for
+  pool::run(flops < kFlops * kWorthNs ? 1 : pool::spare_threads(), strips, run, self);
+}
 
 // LAPACK's numbers: an order, a leading dimension (1 at least).
 inline int order(int64_t n) { return static_cast<int>(n); }

@@ -4,7 +4,6 @@
 // many threads there are, and so are the bits.
 #pragma once
 
-#include "base/pool.h"
 #include "runtime/cpu/linalg_routines.h"
 
 namespace aster::runtime::cpu::linalg {
@@ -31,11 +30,9 @@ class RowLu {
     const int64_t left = least <= kPanel ? least : half, right = n - left;
     const int failed = factor(m, left, a, pivots);
     Strips strips{*this, m, left, right, a, pivots};
-    constexpr double kFlops = 16, kWorthNs = 50'000;  // a nanosecond; what threads are woken for
     const double flops =
         2 * static_cast<double>(m) * static_cast<double>(left) * static_cast<double>(right);
-    pool::run(flops < kFlops * kWorthNs ? 1 : pool::spare_threads(), (right + kStrip - 1) / kStrip,
-              Strips::run, &strips);
+    run_strips(flops, (right + kStrip - 1) / kStrip, Strips::run, &strips);
     if (m == left) return failed;
     const int below = factor(m - left, right, a + left * (step_ + 1), pivots + left);
     for (int64_t i = left; i < least; ++i) {

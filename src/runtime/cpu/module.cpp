@@ -647,23 +647,47 @@ Status KernelLibrary::prepare() {
   return kOk;
 }
 
+namespace {
+
+// The object files of a pack, one after another: how many there are, their sizes, they themselves.
+class Pack {
+ public:
+  explicit Pack(std::span<const uint8_t> bytes) : rest_(bytes) {
+    uint64_t count = 0;
+    if (take_number(&rest_, &count) && count <= rest_.size() / sizeof(uint64_t) &&
+        take(&rest_, count * sizeof(uint64_t), &sizes_))
+      left_ = count;
+  }
+  bool whole() const { return left_ != kTorn; }
+  uint64_t left() const { return left_; }
+  // The next one, where there is one.
+  bool next(std::span<const uint8_t>* object) {
+    uint64_t size = 0;
+    if (!whole() || left_ == 0 || !take_number(&sizes_, &size) || !take(&rest_, size, object))
+      return false;
+    --left_;
+    return true;
+  }
+
+ private:
+  static constexpr uint64_t kTorn = UINT64_MAX;
+  std::span<const uint8_t> rest_, sizes_;
+  uint64_t left_ = kTorn;
+};
+
+}  // namespace
+
 Status KernelLibrary::add_code(const Digest& key, std::span<const uint8_t> pack, LoadedPack** out) {
   *out = nullptr;
-  uint64_t count = 0;
-  std::span<const uint8_t> rest = pack;
-  if (!take_number(&rest, &count) || count > rest.size() / sizeof(uint64_t))
-    return ASTER_FAIL(kFORMAT, "a torn pack");
-  std::span<const uint8_t> sizes;
-  if (!take(&rest, count * sizeof(uint64_t), &sizes)) return ASTER_FAIL(kFORMAT, "a torn pack");
+  Pack objects(pack);
+  if (!objects.whole()) return ASTER_FAIL(kFORMAT, "a torn pack");
   Memory& memory = context_.heap();
   LoadedPack* code = memory.create<LoadedPack>(memory, key);
   if (code == nullptr) return out_of_memory(sizeof(LoadedPack));
   const auto fill = [&]() -> Status {
-    for (uint64_t i = 0; i < count; ++i) {
-      uint64_t size = 0;
+    while (objects.left() != 0) {
       std::span<const uint8_t> object;
-      if (!take_number(&sizes, &size) || !take(&rest, size, &object))
-        return ASTER_FAIL(kFORMAT, "a torn pack");
+      if (!objects.next(&object)) return ASTER_FAIL(kFORMAT, "a torn pack");
       ASTER_TRY(code->images.push(Image(memory)));
       Image& image = code->images.back();
       ASTER_TRY(options_.shared_objects ? image.load_shared(object) : image.load(object));
@@ -733,13 +757,10 @@ bool KernelLibrary::object_of(const void* function, Vec<uint8_t>* out) {
     Vec<uint8_t> bytes(context_.heap());
     if (!side.prepared || !cache_.get({side.target, sizeof(Side::target)}, pack->key, &bytes))
       continue;
-    std::span<const uint8_t> rest = {bytes.data(), bytes.size()}, sizes, object;
-    uint64_t count = 0, size = 0;
-    if (!take_number(&rest, &count) || count <= number || count > rest.size() / sizeof(uint64_t) ||
-        !take(&rest, count * sizeof(uint64_t), &sizes))
-      return false;
+    Pack objects({bytes.data(), bytes.size()});
+    std::span<const uint8_t> object;
     for (size_t i = 0; i <= number; ++i) {
-      if (!take_number(&sizes, &size) || !take(&rest, size, &object)) return false;
+      if (!objects.next(&object)) return false;
     }
     return out->append(object.data(), object.size()).ok();
   }

@@ -3,7 +3,6 @@
 // there are, and so are the bits.
 #pragma once
 
-#include "base/pool.h"
 #include "runtime/cpu/linalg_routines.h"
 
 namespace aster::runtime::cpu::linalg {
@@ -78,11 +77,9 @@ class ColumnQr {
   // The reflections of a panel, or their transpose, of so many columns below row j.
   void apply(int64_t j, bool turned, T* to, int64_t columns) const {
     Strips strips{*this, j, columns, turned, to};
-    constexpr double kFlops = 16, kWorthNs = 50'000;  // a nanosecond; what threads are woken for
     const double flops = 4 * static_cast<double>(m_ - j) * static_cast<double>(width(j)) *
                          static_cast<double>(columns);
-    pool::run(flops < kFlops * kWorthNs ? 1 : pool::spare_threads(),
-              (columns + kStrip - 1) / kStrip, Strips::run, &strips);
+    run_strips(flops, (columns + kStrip - 1) / kStrip, Strips::run, &strips);
   }
 
   const Lapack<T>& lapack_;
