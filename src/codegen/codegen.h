@@ -44,15 +44,34 @@ struct Rendered {
   double task_bytes = 0;
 };
 
+// A program that copies what a kernel reads of a param as its plan would: to be run once where that
+// does not change. It takes the kernel's params and, behind these, one for each such copy.
+struct ConstantCopy {
+  explicit ConstantCopy(Memory& memory) : program(memory) {}
+  program::Module program;
+  int source = 0;  // the slot of what is copied
+  dtype::DType dtype = dtype::DType::kUInt8;
+  int64_t elements = 0;
+};
+// Params of a kernel whose memory does not change, and copies that its plan makes of that: params
+// behind the kernel's, in that order.
+struct Constants {
+  explicit Constants(Memory& memory) : copies(memory) {}
+  uint64_t slots = 0;  // those of the first 64
+  Vec<ConstantCopy> copies;
+};
+
 class SizeClasses;
 struct Plan;
 
 // Renders one kernel. graph: scratch graph that holds it, used for further nodes. classes: where
-// kernels that differ in sizes become one (sizes.h), or null. plan: null for the planner's. Errors:
+// kernels that differ in sizes become one (sizes.h), or null. plan: null for the planner's.
+// constants: null for none; not with classes or a plan from outside. Errors:
 // UNSUPPORTED (an operation that programs do not have, too many ranges), ARGUMENT (a plan that is
 // none of this kernel's, or whose program is too long), INTERNAL.
 Status render(Rendered& out, uop::Graph& graph, uop::Node kernel, const Target& target,
-              SizeClasses* classes = nullptr, const Plan* plan = nullptr);
+              SizeClasses* classes = nullptr, const Plan* plan = nullptr,
+              Constants* constants = nullptr);
 
 // The whole text of one kernel by itself, for those who compile it elsewhere.
 Status render_unit(Text& out, const Rendered& kernel, const Target& target);

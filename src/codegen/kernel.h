@@ -119,6 +119,9 @@ class Kernel {
   bool written(Node param) const;  // by a Store
   bool read(Node param) const;     // by a Load
 
+  uint64_t constants = 0;  // slots of params, of the first 64, whose memory does not change
+  bool is_constant(int slot) const { return slot < 64 && (constants >> slot & 1) != 0; }
+
  private:
   struct StoredForm {
     int64_t constant;

@@ -6,7 +6,8 @@ namespace aster::codegen {
 // What is read is taken as in [-kMostRead, kMostRead], which is more than ranges add up to.
 constexpr int64_t kMostRead = int64_t{1} << 44;
 constexpr int64_t kMostFactor = int64_t{1} << 16;
-constexpr int kDeepest = 32;  // expression that is followed
+constexpr int kDeepest = 32;          // expression that is followed
+constexpr int64_t kFewestWithin = 2;  // steps without conditions that are worth code of their own
 
 // The value of an expression that is the same for all lanes and copies, before the loops that it
 // does not depend on; kNone if it is no such, or reads what the kernel writes.
@@ -67,6 +68,53 @@ ValueLowering::Id ValueLowering::room_left(const Room& room, int range) {
     if (state.copy != kNone) add(state.copy, term.factor * state.lanes);
   }
   return sum;
+}
+
+void ValueLowering::narrow(int64_t* lo, int64_t* hi, Vec<End>* met, const Region& region,
+                           int range) {
+  Vec<Node> parts(memory_);
+  for (const Access& a : region.accesses) {
+    if (!a.store && a.node->nsrc > 2) b.fail(conjuncts(&parts, a.node->src(2)));
+  }
+  for (Node part : parts) {
+    End end{part, false, false};
+    for (; end.compare->op == Op::kNot; end.compare = end.compare->src(0)) end.beyond = !end.beyond;
+    Room room;
+    const bool compares = end.compare->op == Op::kCmpLt || end.compare->op == Op::kCmpLe;
+    if (!compares || assumed(part) >= 0 || !room_of(&room, kernel_, end)) continue;
+    int64_t least = room.constant, factor = 0;  // of the room at element 0
+    bool known = true;
+    for (const Room::Term& term : std::span(room.terms, room.count)) {
+      const bool counts = term.node->op == Op::kRange;
+      const int at = counts ? static_cast<int>(term.node->arg(0)) : -1;
+      if (at == range) {
+        factor = term.factor;
+      } else if (counts && region.folds && has(region.own.set(), at)) {
+        least += std::min<int64_t>(0, term.factor * (kernel_.size(at) - 1));
+      } else {
+        known = false;
+      }
+    }
+    if (!known || factor == 0) continue;
+    if (factor > 0) {
+      if (least <= 0) *lo = std::max(*lo, -least / factor + 1);
+    } else {
+      *hi = least <= 0 ? 0 : std::min(*hi, (least - 1) / -factor + 1);
+    }
+    b.fail(met->push(end));
+  }
+}
+
+bool ValueLowering::find_within(int64_t* lo, int64_t* hi, Vec<End>* met, int segment, int range,
+                                int64_t step) {
+  const int64_t size = kernel_.size(range);
+  *lo = 0, *hi = size;
+  each_region(kernel_, segment, [&](int region) {
+    narrow(lo, hi, met, kernel_.regions[static_cast<size_t>(region)], range);
+  });
+  *lo = (*lo + step - 1) / step * step;
+  if (*hi != size) *hi = *hi / step * step;
+  return (*lo > 0 || *hi < size) && *hi - *lo >= kFewestWithin * step;
 }
 
 int ValueLowering::assumed(Node condition) const {

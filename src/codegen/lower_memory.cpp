@@ -22,7 +22,12 @@ void ValueLowering::declare_params() {
     // Operands that a kernel has no use for.
     while (b.status().ok() && static_cast<Word>(params_.size()) < param->arg(0))
       declare(DType::kUInt8, 0, 0);
-    declare(param->dtype, param->count(), kernel_.written(param) ? Flag::kWrite : 0);
+    const bool written = making_ < 0 && kernel_.written(param);
+    declare(param->dtype, param->count(), written ? Flag::kWrite : 0);
+  }
+  for (size_t i = 0; i < ready_.size(); ++i) {
+    declare(ready_[i].access->node->src(0)->dtype, ready_[i].elements,
+            making_ == static_cast<int>(i) ? Flag::kWrite : 0);
   }
 }
 
@@ -41,7 +46,7 @@ ValueLowering::Gate ValueLowering::split_gate(Node gate) {
   Vec<Node> parts(memory_);
   b.fail(conjuncts(&parts, gate));
   for (Node node : parts) {
-    if (is_const(node) && node->arg(0) != 0) continue;
+    if ((is_const(node) && node->arg(0) != 0) || assumed(node) == 1) continue;
     const Id part = value(node);
     Id& whole = b.at(part).lanes > 1 ? out.mask : out.uniform;
     whole = both(whole, part);
@@ -117,6 +122,8 @@ ValueLowering::Id ValueLowering::same_for_lanes(Node node, const Form& form, Gat
     const Id end = spread(constant(DType::kInt32, short_), lanes_);
     gate.mask = both(gate.mask, make(Op::kCmpLt, DType::kBool, {lanes, end}));
   }
+  if (gate.mask == kNone)  // it holds for all of them
+    return spread(load_at(node, form, 0, 1, 1, gate), lanes_);
   const Id any =
       b.pure({.op = Op::kAcross, .with = Op::kOr, .dtype = DType::kBool}, std::array{gate.mask});
   const Id one = load_at(node, form, 0, 1, 1, {both(gate.uniform, any), kNone});
@@ -211,30 +218,84 @@ ValueLowering::Id ValueLowering::turned(Node node, int across) {
   return turn(Op::kTurn, from, rows, static_cast<uint8_t>(ranges_[across].axis));
 }
 
+ValueLowering::Panel ValueLowering::new_panel(Node load, const RangeList& own,
+                                              int64_t* elements) const {
+  const RangeSet ranges = kernel_.ranges(load->src(1));
+  Panel panel{load, kNone, own.set(), {}};
+  *elements = lanes_of(load);
+  for (int range = 0; range < kMaxRanges; ++range) {
+    if (copies_[range] == 0 || !has(ranges, range)) continue;
+    panel.stride[range] = *elements;
+    *elements *= copies_[range];
+  }
+  for (int i = own.count; i-- > 0;) {
+    if (!has(ranges, own.at[i])) continue;
+    panel.stride[own.at[i]] = *elements;
+    *elements *= kernel_.size(own.at[i]);
+  }
+  return panel;
+}
+
 void ValueLowering::pack(Node load, const RangeList& own) {
   for (const Panel& one : panels_) {
     if (one.load == load) return;
   }
-  const RangeSet ranges = kernel_.ranges(load->src(1));
-  const auto n = static_cast<uint8_t>(lanes_of(load));
-  Panel panel{load, kNone, own.set(), {}};
-  int64_t elements = n;
-  for (int range = 0; range < kMaxRanges; ++range) {
-    if (copies_[range] == 0 || !has(ranges, range)) continue;
-    panel.stride[range] = elements;
-    elements *= copies_[range];
-  }
-  for (int i = own.count; i-- > 0;) {
-    if (!has(ranges, own.at[i])) continue;
-    panel.stride[own.at[i]] = elements;
-    elements *= kernel_.size(own.at[i]);
-  }
+  int64_t elements = 0;
+  Panel panel = new_panel(load, own, &elements);
   Instruction array{.op = Op::kArray, .dtype = load->src(0)->dtype};
   array.kind = static_cast<uint8_t>(program::Space::kScratch);
   // Programs for many sizes share one of those that do for as many elements.
   array.constant =
       general_ ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(elements))) : elements;
   panel.array = b.declare(array, std::array{Word{0}});
+  fill(panel, own);
+  b.fail(panels_.push(panel));
+}
+
+void ValueLowering::pack_ready(const ReadyCopy& copy, const Nest& nest) {
+  const auto number = static_cast<size_t>(&copy - ready_.data());
+  int64_t elements = 0;
+  Panel panel = new_panel(copy.access->node, copy.region->own, &elements);
+  panel.array = params_[ready_slot(number)];
+  panel.first = first_ready(copy, nest);
+  if (making_ == static_cast<int>(number)) fill(panel, copy.region->own);
+  b.fail(panels_.push(panel));
+}
+
+// Copies of one pass lie behind those of the passes before it: each takes as many elements as it
+// has, of the last steps too.
+ValueLowering::Id ValueLowering::first_ready(const ReadyCopy& copy, const Nest& nest) {
+  const RangeSet ranges = copy.access->ranges & ~copy.region->own.set();
+  int64_t inside = 1, open = 1;  // elements of all further ranges, of the tiles of those before
+  for (int range = 0; range < kMaxRanges; ++range) {
+    if (has(copy.region->own.set() & copy.access->ranges, range)) inside *= kernel_.size(range);
+    if (has(ranges, range)) inside *= padded_length(kernel_, nest, range);
+  }
+  Id out = kNone;
+  for (int range = 0; range < kMaxRanges; ++range) {
+    if (!has(ranges, range)) continue;
+    const RangeState& state = ranges_[range];
+    const int64_t step = int64_t{1} * state.lanes * std::max(copies_[range], 1);
+    inside /= padded_length(kernel_, nest, range);
+    Id index = state.index;
+    // Only the last step, which was moved back, is none of the whole ones.
+    if (nest.rest(range) == Rest::kOverlap && kernel_.size(range) % step != 0) {
+      index = make(Op::kAdd, DType::kInt64, {index, integer(step - 1)});
+      index = make(Op::kQuo, DType::kInt64, {index, integer(step)});
+      index = make(Op::kMul, DType::kInt64, {index, integer(step)});
+    }
+    if (inside * open != 1) index = make(Op::kMul, DType::kInt64, {index, integer(inside * open)});
+    out = out == kNone ? index : make(Op::kAdd, DType::kInt64, {out, index});
+    open *= step;
+  }
+  return out;
+}
+
+// Copies what the load of a panel reads to where it has that.
+void ValueLowering::fill(const Panel& panel, const RangeList& own) {
+  const Node load = panel.load;
+  const RangeSet ranges = kernel_.ranges(load->src(1));
+  const auto n = static_cast<uint8_t>(lanes_of(load));
   // Squares are turned in registers where what strides along the lanes lies together in the fold.
   const bool apart = n > 1 && kernel_.stride(load->src(1), vector_) != 1;
   const Run run = apart ? own_run(panel, own) : Run{};
@@ -269,7 +330,6 @@ void ValueLowering::pack(Node load, const RangeList& own) {
   }
   while (opened-- > 0) b.close();
   for (int range : own) ranges_[range].index = kNone;
-  b.fail(panels_.push(panel));
 }
 
 ValueLowering::Run ValueLowering::own_run(const Panel& panel, const RangeList& own) const {
@@ -294,6 +354,7 @@ ValueLowering::Run ValueLowering::own_run(const Panel& panel, const RangeList& o
 // where they are written out, an axis.
 Vec<Term> ValueLowering::place_in(const Panel& panel) {
   Vec<Term> terms(memory_);
+  if (panel.first != kNone) b.fail(terms.push({1, panel.first, false}));
   for (int range = 0; range < kMaxRanges; ++range) {
     const RangeState& state = ranges_[range];
     if (panel.stride[range] == 0) continue;

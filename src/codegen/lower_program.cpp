@@ -33,11 +33,19 @@ class ProgramLowering : private ValueLowering {
     general_ = plan.general;
   }
 
-  Status run(const char* name) {
+  // making: of the copies that were made before, the one that the program is to make; -1: it is the
+  // kernel's.
+  Status run(const char* name, int making = -1) {
     ASTER_TRY(ends_.find(kernel_));
+    ASTER_TRY(find_ready(&ready_, kernel_, plan_));
+    making_ = making;
     for (int r = 0; r < kMaxRanges; ++r) bounds_[r] = {{kNone, 0}, {kNone, kernel_.size(r)}};
     declare_params();
-    for (size_t i = 0; i < kernel_.roots.size(); ++i) root(kernel_.roots[i]);
+    if (making_ >= 0) {
+      loops(ready_[static_cast<size_t>(making_)].segment, 0);
+    } else {
+      for (size_t i = 0; i < kernel_.roots.size(); ++i) root(kernel_.roots[i]);
+    }
     program::Program out(memory_);
     std::snprintf(out.name, sizeof(out.name), "%s", name);
     ASTER_TRY(b.finish(&out));
@@ -65,6 +73,10 @@ class ProgramLowering : private ValueLowering {
   Number least(Number a, Number c) {
     if (a.id == kNone && c.id == kNone) return {kNone, std::min(a.word, c.word)};
     return {make(Op::kMin, DType::kInt64, {id_of(a), id_of(c)}), 0};
+  }
+  Number most(Number a, Number c) {
+    if (a.id == kNone && c.id == kNone) return {kNone, std::max(a.word, c.word)};
+    return {make(Op::kMax, DType::kInt64, {id_of(a), id_of(c)}), 0};
   }
   Id open_loop(Number lo, Number hi, int64_t step, LoopKind kind = LoopKind::kSerial) {
     Instruction in{.op = Op::kLoop, .dtype = DType::kInt64, .kind = static_cast<uint8_t>(kind)};
@@ -252,9 +264,14 @@ class ProgramLowering : private ValueLowering {
   void loops(int at, int i) {
     const Nest& nest = plan_.at(at).nest;
     if (i == nest.loop_count) return body(at);
-    if (i == pack_loop(kernel_, plan_, at)) make_packs(at);
+    if (i == pack_loop(kernel_, plan_, at)) {
+      make_packs(at);
+      if (making_ >= 0) return;
+    }
     const Loop& loop = nest.loops[i];
     const int r = loop.range;
+    if (making_ >= 0 && !has(ready_[static_cast<size_t>(making_)].access->ranges, r))
+      return loops(at, i + 1);
     if (loop.block != 0) return block_loop(at, i);
     const int64_t step = nest.step(r);
     const Bounds bounds = bounds_[r];
@@ -262,7 +279,7 @@ class ProgramLowering : private ValueLowering {
     tile(r, nest, is_inner(at, r) ? kInnerTileRank : kTileRank);
     if (ranges_[r].lanes > 1) vector_ = r, lanes_ = ranges_[r].lanes;
     const int stores = segment(at).stores;
-    if (has(kernel_.carried(), r) && stores >= 0) declare_carries(region(stores), r);
+    if (has(kernel_.carried(), r) && stores >= 0 && making_ < 0) declare_carries(region(stores), r);
     Number end;
     if (rest == Rest::kMask) {
       short_ = static_cast<int>(kernel_.size(r));
@@ -279,6 +296,8 @@ class ProgramLowering : private ValueLowering {
     } else if (bounds.taken) {
       ranges_[r].index = bounds.lo.id;
       loops(at, i + 1);
+    } else if (split_at_borders(at, i)) {
+      // no step of most has conditions
     } else if (rest == Rest::kThen) {
       inside(at, i, bounds.lo, least(bounds.hi, {kNone, first_part(nest, r)}));
     } else {
@@ -290,6 +309,29 @@ class ProgramLowering : private ValueLowering {
     if (rest == Rest::kScalar) rest_loop(at, i, step);
     if (rest == Rest::kThen) last_steps(at, i);
     ranges_[r].index = kNone;
+  }
+
+  // Vectors along a range at whose ends alone what is read has conditions: those between have none.
+  bool split_at_borders(int at, int i) {
+    const SegmentPlan& plan = plan_.at(at);
+    const Nest& nest = plan.nest;
+    const int r = nest.loops[i].range;
+    const Rest rest = nest.rest(r);
+    const bool may = i + 1 == nest.loop_count && r == nest.vector && !plan_.general &&
+                     plan.items == 0 && making_ < 0 && segment(at).children.empty() &&
+                     (rest == Rest::kEven || rest == Rest::kOverlap) &&
+                     target_.language != Language::kOpencl && !has(kernel_.carried(), r);
+    int64_t lo = 0, hi = kernel_.size(r);
+    Vec<End> met(memory_);
+    if (!may || !find_within(&lo, &hi, &met, at, r, nest.step(r))) return false;
+    const Bounds bounds = bounds_[r];
+    if (lo > 0) inside(at, i, bounds.lo, least(bounds.hi, {kNone, lo}));
+    const size_t before = assumed_.size();
+    b.fail(assumed_.append(met.data(), met.size()));
+    inside(at, i, most(bounds.lo, {kNone, lo}), least(bounds.hi, {kNone, hi}));
+    assumed_.truncate(before);
+    if (hi < kernel_.size(r)) inside(at, i, most(bounds.lo, {kNone, hi}), bounds.hi);
+    return true;
   }
 
   // Elements of a range that the steps of more copies cover.
@@ -332,6 +374,11 @@ class ProgramLowering : private ValueLowering {
   // Copies of what the folds of a segment read, for the loops inside that do not move them.
   void make_packs(int at) {
     panels_.clear();
+    for (const ReadyCopy& copy : ready_) {
+      const bool made = making_ < 0 || &copy - ready_.data() == making_;
+      if (copy.segment == at && made) pack_ready(copy, plan_.at(at).nest);
+    }
+    if (making_ >= 0) return;
     each_pack(kernel_, plan_, at,
               [&](const Region& region, const Access& a) { pack(a.node, region.own); });
   }
@@ -386,7 +433,7 @@ class ProgramLowering : private ValueLowering {
     const int r = nest.loops[i].range;
     const Bounds& bounds = bounds_[r];
     const int64_t step = nest.step(r);
-    if (beyond_ != nullptr || (items_ != 0 && s.parent < 0) || s.stores < 0 ||
+    if (beyond_ != nullptr || making_ >= 0 || (items_ != 0 && s.parent < 0) || s.stores < 0 ||
         !s.children.empty() ||
         (step > 1 && (nest.rest(r) == Rest::kScalar || nest.rest(r) == Rest::kThen))) {
       return nullptr;
@@ -943,6 +990,11 @@ class ProgramLowering : private ValueLowering {
 Status lower_program(program::Module* out, const char* name, const Kernel& kernel, const Plan& plan,
                      const Target& target, Memory& memory) {
   return ProgramLowering(*out, kernel, plan, target, memory).run(name);
+}
+
+Status lower_ready(program::Module* out, const char* name, const Kernel& kernel, const Plan& plan,
+                   int copy, const Target& target, Memory& memory) {
+  return ProgramLowering(*out, kernel, plan, target, memory).run(name, copy);
 }
 
 }  // namespace aster::codegen

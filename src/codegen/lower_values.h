@@ -42,6 +42,7 @@ class ValueLowering {
         assumed_(memory),
         packed_(memory),
         panels_(memory),
+        ready_(memory),
         kept_values_(memory) {
     std::ranges::fill(turn_axes_, -1);
     std::ranges::fill(begins_, kNone);
@@ -109,6 +110,11 @@ class ValueLowering {
   Id steady(Node node, int depth = 0);
   // What a condition is where the assumed ends are not reached; -1 if they do not tell.
   int assumed(Node condition) const;
+  // The elements [lo, hi) of a range where what loads of a region are gated by, as far as it names
+  // that range and those of the region's folds alone, always holds: it is put behind `met`.
+  void narrow(int64_t* lo, int64_t* hi, Vec<End>* met, const Region& region, int range);
+  // The same of all regions of a segment, in whole steps; whether there are enough of them.
+  bool find_within(int64_t* lo, int64_t* hi, Vec<End>* met, int segment, int range, int64_t step);
   // The values of a region that are asked for there.
   Status find_needed(Map<Node, uint8_t>* out, const Region& r);
 
@@ -127,6 +133,8 @@ class ValueLowering {
   Id indexed(Node node, Gate gate);
   // Copies what a load reads in the loops of `own` under the tiles that are open.
   void pack(Node load, const RangeList& own);
+  // The same where the copies of all passes are, or are made, in one of the params.
+  void pack_ready(const ReadyCopy& copy, const Nest& nest);
   Id from_panel(Node load);
   int turned_along(const Form& form, int fewest) const;
   int turned_load(Node node) const;
@@ -198,8 +206,11 @@ class ValueLowering {
     Id array;
     RangeSet own;  // of the fold
     int64_t stride[kMaxRanges];
+    Id first = kNone;  // where the copy begins in it; kNone: at 0
   };
   Vec<Panel> panels_;
+  Vec<ReadyCopy> ready_;  // and the params behind the kernel's that have them
+  int making_ = -1;       // which of these the program makes, and nothing else
   // What folds put into an array for the segments below: segment by segment.
   struct KeptArray {
     KeptValue value;
@@ -216,6 +227,11 @@ class ValueLowering {
     int64_t size = 1;
   };
   Run own_run(const Panel& panel, const RangeList& own) const;
+  // A copy under the tiles that are open; *elements: what it has.
+  Panel new_panel(Node load, const RangeList& own, int64_t* elements) const;
+  Id first_ready(const ReadyCopy& copy, const Nest& nest);
+  void fill(const Panel& panel, const RangeList& own);
+  size_t ready_slot(size_t copy) const { return params_.size() - ready_.size() + copy; }
   Vec<program::Term> place_in(const Panel& panel);
   // Axes of rows that are turned, by their number.
   static constexpr int kTurnRank = 0, kSquareRank = 2;

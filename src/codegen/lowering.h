@@ -12,9 +12,14 @@ namespace aster::codegen {
 Status lower_program(program::Module* out, const char* name, const Kernel& kernel, const Plan& plan,
                      const Target& target, Memory& memory);
 
-// The same from the kernel's graph, by a plan or, where it is null, the planner's; name null: the
-// one that render() gives it. Errors: ARGUMENT (a plan that is none of this kernel's, or whose
-// program is too long) as well.
+// The program that makes one of the copies that are ready for another's (find_ready): it takes the
+// same params, and writes the one behind the kernel's that this copy is.
+Status lower_ready(program::Module* out, const char* name, const Kernel& kernel, const Plan& plan,
+                   int copy, const Target& target, Memory& memory);
+
+// The same as lower_program from the kernel's graph, by a plan or, where it is null, the planner's;
+// name null: the one that render() gives it. Errors: ARGUMENT (a plan that is none of this
+// kernel's, or whose program is too long) as well.
 Status lower_kernel(program::Module* out, const char* name, Node kernel, const Target& target,
                     Memory& memory, const Plan* plan = nullptr);
 // The same by a plan for many sizes, which gives the same bits; `plan`: that which the engine
@@ -23,7 +28,8 @@ Status lower_general(program::Module* out, Plan* general, const char* name, cons
                      const Plan& plan, const Target& target, Memory& memory);
 // Of a target and all that a kernel's graph says.
 Status digest_kernel(program::Digest* out, Node kernel, const Target& target, Memory& memory);
-// The planner's plan of a kernel's graph.
-Status plan_kernel(Plan* out, Node kernel, const Target& target, Memory& memory);
+// The planner's plan of a kernel's graph. constants: slots whose memory does not change.
+Status plan_kernel(Plan* out, Node kernel, const Target& target, Memory& memory,
+                   uint64_t constants = 0);
 
 }  // namespace aster::codegen

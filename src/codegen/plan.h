@@ -87,7 +87,8 @@ struct Tasks {
 };
 
 struct SegmentPlan {
-  explicit SegmentPlan(Memory& memory) : folds(memory), packed(memory), streams(memory) {}
+  explicit SegmentPlan(Memory& memory)
+      : folds(memory), packed(memory), ready(memory), streams(memory) {}
   Nest nest;
   Vec<Nest> folds;  // its groups of folds, in the kernel's order
   Tasks tasks;      // of roots alone
@@ -95,6 +96,9 @@ struct SegmentPlan {
   // stored: in memory that the items of a group share, or in that of a worker, made for each pass
   // of the innermost loop, which the copies do not depend on. Ascending.
   Vec<int> packed;
+  // Of these, slots whose copies, of all passes, were made before, by programs of their own
+  // (lower_ready): params behind the kernel's. Ascending.
+  Vec<int> ready;
   Vec<int> streams;  // slots whose stores go past the caches, ascending
   // What follows the folds is a loop over the copies of the largest tile, with so many copies side
   // by side; 0: all copies are written out.
@@ -163,6 +167,19 @@ void each_pack(const Kernel& kernel, const Plan& plan, int segment, Body body) {
 }
 // The loop of a segment before which its packs are made: it and those inside move none of them.
 int pack_loop(const Kernel& kernel, const Plan& plan, int segment);
+// Whether the copies of a slot that a segment packs may be made before.
+bool may_be_ready(const Kernel& kernel, const Plan& plan, int segment, int slot);
+// Copies that were made before: what they are of, and how many elements they have.
+struct ReadyCopy {
+  int segment;
+  const Region* region;
+  const Access* access;
+  int64_t elements;
+};
+// In the order of the params that they are.
+Status find_ready(Vec<ReadyCopy>* out, const Kernel& kernel, const Plan& plan);
+// Elements that the copies have along a range: with those of the last step that are no elements.
+int64_t padded_length(const Kernel& kernel, const Nest& nest, int range);
 
 // Tasks along loop i of those that are collapsed, and all of a plan.
 int64_t task_count(const Kernel& kernel, const SegmentPlan& plan, int i);

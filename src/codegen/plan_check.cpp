@@ -256,6 +256,12 @@ class Check {
       if (!may_pack(kernel_, plan_, at_, slot))
         return wrong("pack", "no fold reads p%d in vectors that the innermost loop shares", slot);
     }
+    for (int slot : plan.ready) {
+      if (std::ranges::find(plan.packed, slot) == plan.packed.end())
+        return wrong("ready", "p%d is not packed", slot);
+      if (!may_be_ready(kernel_, plan_, at_, slot))
+        return wrong("ready", "p%d is packed below a root, or for many sizes", slot);
+    }
     return kOk;
   }
 
@@ -450,6 +456,41 @@ int pack_loop(const Kernel& kernel, const Plan& plan, int segment) {
   int loop = nest.loop_count;
   while (loop > 0 && !has(moved, nest.loops[loop - 1].range)) --loop;
   return loop;
+}
+
+bool may_be_ready(const Kernel& kernel, const Plan& plan, int segment, int slot) {
+  return !plan.general && plan.at(segment).items == 0 &&
+         kernel.segments[static_cast<size_t>(segment)].parent < 0 &&
+         may_pack(kernel, plan, segment, slot);
+}
+
+int64_t padded_length(const Kernel& kernel, const Nest& nest, int range) {
+  const int64_t size = kernel.size(range), step = nest.step(range);
+  const Rest rest = nest.rest(range);
+  return rest == Rest::kOverlap || rest == Rest::kMask ? (size + step - 1) / step * step : size;
+}
+
+Status find_ready(Vec<ReadyCopy>* out, const Kernel& kernel, const Plan& plan) {
+  for (size_t at = 0; at < plan.segments.size(); ++at) {
+    const SegmentPlan& s = plan.segments[at];
+    Status status;
+    each_pack(kernel, plan, static_cast<int>(at), [&](const Region& region, const Access& a) {
+      const auto slot = static_cast<int>(a.node->src(0)->arg(0));
+      const bool known = std::ranges::any_of(
+          *out, [&](const ReadyCopy& other) { return other.access->node == a.node; });
+      if (known || std::ranges::find(s.ready, slot) == s.ready.end()) return;
+      int64_t elements = 1;
+      for (int range = 0; range < kMaxRanges; ++range) {
+        if (!has(a.ranges, range)) continue;
+        elements *= has(region.own.set(), range) ? kernel.size(range)
+                                                 : padded_length(kernel, s.nest, range);
+      }
+      const Status pushed = out->push(ReadyCopy{static_cast<int>(at), &region, &a, elements});
+      if (!pushed.ok()) status = pushed;
+    });
+    ASTER_TRY(status);
+  }
+  return kOk;
 }
 
 Status check(const Plan& plan, const Kernel& kernel, const Target& target) {

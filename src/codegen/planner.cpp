@@ -8,14 +8,12 @@
 namespace aster::codegen {
 namespace {
 
+// From 1 to 64.
 int floor_power_of_two(int64_t x) {
-  int p = 1;
-  while (p * 2 <= x && p < 64) p *= 2;
-  return p;
+  return 1 << std::min(6, static_cast<int>(std::bit_width(static_cast<uint64_t>(x | 1))) - 1);
 }
 
-// Elements of a range that is worth a vector with lanes left out: along fewer than these something
-// else fills the lanes.
+// Elements of a range that is worth a vector with lanes left out: fewer leave too few lanes.
 constexpr int64_t kFewestInPart = 5;
 
 class Planner {
@@ -298,9 +296,10 @@ class Planner {
       return -1;
     const Region& body = region(own.folds[0]);
     RangeSet image = 0, filters = 0;
-    bool shifts = false;
+    bool shifts = false, once = true;
     for (const Access& a : body.accesses) {
       if ((a.gate | a.opaque) != 0) return -1;
+      once &= has(a.ranges, v) || kernel_.is_constant(static_cast<int>(a.node->src(0)->arg(0)));
       (has(a.ranges, v) ? image : filters) |= a.ranges;
       const int64_t apart = kernel_.stride(a.node->src(1), v);
       shifts |= has(a.ranges, v) && std::ranges::any_of(body.own, [&](int range) {
@@ -310,7 +309,8 @@ class Planner {
                 });
     }
     const int64_t lanes = subtree_lanes(at, v);
-    const bool lost = kernel_.size(v) < 2 * lanes && kernel_.size(v) % lanes != 0;
+    const bool lost = (kernel_.size(v) < 2 * lanes && kernel_.size(v) % lanes != 0) ||
+                      (once && filled(v, 2 * lanes) < m_.filled);
     if (!(shifts || lost) || body.roots.size() != 1) return -1;
     // Beside few terms the squares of results that are turned take the time.
     if (elements(body.own) < m_.filter_terms && filled(v, lanes) > m_.filled) return -1;
@@ -329,6 +329,7 @@ class Planner {
         filled(v, lanes) > 1.15 * filled(out, one))
       return -1;
     const double pixels = elements(own.ranges, image & ~filters);
+    if (once) return out;
     return pixels >= static_cast<double>(m_.pack_filters * std::min(lanes, kernel_.size(v))) ? out
                                                                                              : -1;
   }
@@ -818,7 +819,7 @@ class Planner {
   }
 
   // Where the rows of a tile share a panel of columns that lies in many places, a copy of it is
-  // read instead, one vector behind the other.
+  // read instead; of what does not change the copies are made once.
   Status choose_packs(int at) {
     const Nest& own = nest(at);
     if (!packs() || own.vector < 0 || own.loop_count == 0) return kOk;
@@ -828,9 +829,12 @@ class Planner {
     Vec<int>& out = plan(at).packed;
     for (Node param : kernel_.params()) {
       const auto slot = static_cast<int>(param->arg(0));
-      if ((strides(at, own.vector, slot) || (!few && lies_apart(at, slot))) &&
-          may_pack(kernel_, plan_, at, slot))
+      const bool once = kernel_.is_constant(slot) && may_be_ready(kernel_, plan_, at, slot);
+      if ((strides(at, own.vector, slot) || ((!few || once) && lies_apart(at, slot))) &&
+          may_pack(kernel_, plan_, at, slot)) {
         ASTER_TRY(out.push(slot));
+        if (once) ASTER_TRY(plan(at).ready.push(slot));
+      }
     }
     return kOk;
   }
@@ -898,7 +902,8 @@ class Planner {
     double left = cost;  // of one step of the loops collapsed so far
     int64_t total = 1;
     const int most = target_.group > 0 ? Tasks::kMostLoops : 4;
-    const int packs = plan(root).packed.empty() ? own.loop_count : pack_loop(kernel_, plan_, root);
+    const bool copies = plan(root).packed.size() > plan(root).ready.size();
+    const int packs = copies ? pack_loop(kernel_, plan_, root) : own.loop_count;
     const auto steps_of = [&](int i) {
       return std::max<int64_t>(kernel_.size(own.loops[i].range) / own.loop_step(i), 1);
     };

@@ -114,9 +114,10 @@ Status digest_kernel(program::Digest* out, Node sink, const Target& target, Memo
   return kOk;
 }
 
-Status plan_kernel(Plan* out, Node node, const Target& target, Memory& memory) {
+Status plan_kernel(Plan* out, Node node, const Target& target, Memory& memory, uint64_t constants) {
   Kernel kernel(memory);
   ASTER_TRY(kernel.analyse(node));
+  kernel.constants = constants;
   return make_plan(out, kernel, target, memory);
 }
 
@@ -168,10 +169,28 @@ Status write_shared(Rendered& out, const Plan** taken, Plan* general, const Kern
   return out.at_hand && !packs ? kOk : write_own(out, kernel, plan, target, false, memory);
 }
 
+// The programs that make the copies which a plan has ready.
+Status lower_copies(Constants* out, const Kernel& kernel, const Plan& plan, const Target& target,
+                    Memory& memory) {
+  Vec<ReadyCopy> ready(memory);
+  ASTER_TRY(find_ready(&ready, kernel, plan));
+  for (const ReadyCopy& copy : ready) {
+    const auto number = static_cast<int>(&copy - ready.data());
+    const Node param = copy.access->node->src(0);
+    ConstantCopy one(memory);
+    ASTER_TRY(lower_ready(&one.program, "copy", kernel, plan, number, target, memory));
+    one.source = static_cast<int>(param->arg(0));
+    one.dtype = param->dtype;
+    one.elements = copy.elements;
+    ASTER_TRY(out->copies.push(std::move(one)));
+  }
+  return kOk;
+}
+
 }  // namespace
 
 Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& target,
-              SizeClasses* classes, const Plan* given) {
+              SizeClasses* classes, const Plan* given, Constants* constants) {
   if (node == nullptr) return ASTER_FAIL(kINTERNAL, "no kernel");
   Memory& memory = graph.memory();
   if (given != nullptr) classes = nullptr;  // a plan from outside is for these sizes
@@ -182,6 +201,7 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   if (met) return kOk;
   Kernel kernel(memory);
   ASTER_TRY(kernel.analyse(node));
+  if (constants != nullptr) kernel.constants = constants->slots;
   Plan own(memory), general(memory);
   const Plan* plan = nullptr;
   ASTER_TRY(take_plan(&own, &plan, given, kernel, target, memory));
@@ -203,6 +223,7 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   out.task_flops = work.flops / static_cast<double>(out.tasks);
   out.task_bytes = work.bytes / static_cast<double>(out.tasks);
   ASTER_TRY(out.code.text.status());
+  if (constants != nullptr) ASTER_TRY(lower_copies(constants, kernel, *plan, target, memory));
   return classes != nullptr ? classes->remember(digest, out) : kOk;
 }
 

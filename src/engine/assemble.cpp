@@ -154,8 +154,6 @@ class Assembly {
     if (exe_.away) {
       keep_on_host(&exe_, schedule_, on_device);
       ASTER_TRY(sides_.begin(leaves));
-    } else {
-      ASTER_TRY(exe_.operands.append(schedule_.operands.data(), schedule_.operands.size()));
     }
     for (const Item& item : schedule_.items) {
       const bool away = on_device.function(item.kernel) != nullptr;
@@ -169,7 +167,11 @@ class Assembly {
   Status add(const Item& item, const Kernels& kernels, bool away) {
     Launch launch;
     LaunchInfo info;
-    launch.first_operand = item.first_operand;
+    if (!exe_.away) {
+      launch.first_operand = static_cast<uint32_t>(exe_.operands.size());
+      ASTER_TRY(
+          exe_.operands.append(schedule_.operands.data() + item.first_operand, item.operand_count));
+    }
     launch.operand_count = item.operand_count;
     launch.writes = writes_in_place(schedule_, item);
     info.cut = item.cut;
@@ -225,6 +227,7 @@ class Assembly {
       std::memcpy(&launch->function, &function, sizeof(launch->function));
       need_scratch(launch, one.code.scratch_bytes);
     }
+    ASTER_TRY(add_copies(launch, item, one.name, kernels.constants[number]));
     launch->tasks = one.tasks;
     const int64_t group = kernels.device->target.group;
     if (away && one.code.locals[0] != 0) {
@@ -242,6 +245,13 @@ class Assembly {
                                            one.task_bytes / machine::kBytesPerNanosecond);
     if (launch->plan != nullptr) launch->plan->nanoseconds = launch->nanoseconds;
     return kOk;
+  }
+
+  // Copies of what does not change are operands behind the kernel's.
+  Status add_copies(Launch* launch, const Item& item, const char* name,
+                    const codegen::Constants& constants) {
+    launch->operand_count += static_cast<uint32_t>(constants.copies.size());
+    return engine::add_copies(&exe_, engine_.context.heap(), schedule_, item, name, constants);
   }
 
   // A kernel that is not ours, by the device.

@@ -35,6 +35,7 @@ class Builder {
     (void)p_.reads.merge();
     (void)p_.writes.merge();
     ASTER_TRY(check_inputs());
+    ASTER_TRY(check_constants());
     ASTER_TRY(list_values(p_, captured_));
     ASTER_TRY(take_sizes());
     p_.params = std::move(r_.params);
@@ -260,6 +261,21 @@ class Builder {
     return kOk;
   }
 
+  // What was promised not to change.
+  Status check_constants() {
+    for (const buffer::Region& region : r_.copied) {
+      const bool given = std::ranges::any_of(
+          p_.assigned, [&](uint32_t i) { return region_of(p_, p_.inputs[i]).overlaps(region); });
+      if (given || p_.writes.touches(region)) {
+        return ASTER_FAIL(kARGUMENT,
+                          "the step writes %zu bytes of memory that were to be constant: assign to "
+                          "inputs, or capture without constants",
+                          static_cast<size_t>(region.end - region.begin));
+      }
+    }
+    return kOk;
+  }
+
   Status keep(Storage* storage) {
     ASTER_TRY(p_.kept.push(storage));
     buffer::storage_retain(storage);
@@ -343,6 +359,9 @@ class Builder {
           ASTER_TRY(push(ref, is_target(exe, index), flat));
         } else if (slot.kind == SlotKind::kOutput) {
           ASTER_TRY(push({r_.outputs[entry.first_output + slot.index], 0, 0, {}, {}}, false, flat));
+        } else if (slot.kind == SlotKind::kCopy) {
+          void* const copy = r_.copies[entry.first_copy + slot.index]->data;
+          ASTER_TRY(p_.sources.push(Source{Where::kFixed, 0, 0, copy, 0, flat}));
         } else {
           const Where where = slot.kind == SlotKind::kAbsent ? Where::kFixed : Where::kWorkspace;
           const bool there = slot.kind == SlotKind::kTemporary;
@@ -400,6 +419,7 @@ Status capture_begin(Engine& engine, std::span<Lazy* const> inputs) {
   // What the step assigns to an input goes into its memory, and is the input's alone.
   for (Lazy* input : inputs) ASTER_TRY(have_own_storage(engine, *input, false));
   ASTER_TRY(realize(engine, inputs));
+  forget_copies(engine);
   forget_kept(engine);  // replays compute all that the step does
   Heap& heap = engine.context.heap();
   Recording* r = heap.create<Recording>(heap);

@@ -20,6 +20,7 @@ void bind_away(void** pointers, size_t* offsets, const Executable& exe,
       case SlotKind::kHost:
         return {host, offset};
       case SlotKind::kAbsent:
+      case SlotKind::kCopy:  // of kernels of the host alone
         break;
     }
     return {nullptr, 0};

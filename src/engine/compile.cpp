@@ -124,11 +124,16 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
                      int64_t{context.beam() != 0} << 24 |
                      (device_of_kernels != nullptr ? static_cast<int64_t>(on) << 32 : 0)));
   ASTER_TRY(write_key(&key, leaves, *this, roots));
-  const uint64_t hash = hash_words({key.data(), key.size()});
+  Vec<uint64_t> constants(context.heap());
+  if (device_of_kernels == nullptr) ASTER_TRY(find_constants(&constants, *this, *leaves));
+  uint64_t hash = hash_words({key.data(), key.size()});
+  for (const uint64_t word : constants) hash = hash_mix(hash, word);
   if (context.options().no_schedule_cache == 0) {
     Executable** at = plans_now->find(hash);
     for (; at != nullptr && *at != nullptr; at = &(*at)->next) {
-      if (std::equal(key.begin(), key.end(), (*at)->key.begin(), (*at)->key.end())) {
+      if (std::equal(key.begin(), key.end(), (*at)->key.begin(), (*at)->key.end()) &&
+          std::equal(constants.begin(), constants.end(), (*at)->constants.begin(),
+                     (*at)->constants.end())) {
         ASTER_TRY(specialise(at, roots, *leaves));
         Executable* const exe = *at;
         ++counters.schedule_hits;
@@ -144,6 +149,7 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   exe->own_sizes = recording != nullptr;
   exe->device = device_of_kernels;
   exe->away = device_of_kernels != nullptr;
+  exe->constants = std::move(constants);
   Status status = leaves->foreign ? check_foreign(exe, roots, on) : Status(kOk);
   if (status.ok())
     status =
@@ -180,7 +186,8 @@ Status Engine::specialise(Executable** at, Nodes roots, const Leaves& leaves) {
   own->own_kernels = shared->own_kernels;
   own->device = shared->device;
   own->away = shared->away;
-  const Status status = compile(own, roots, leaves, false);
+  Status status = own->constants.append(shared->constants.data(), shared->constants.size());
+  if (status.ok()) status = compile(own, roots, leaves, false);
   if (!status.ok() || own->graph != nullptr || own->for_now) {
     own->release();
     return status;

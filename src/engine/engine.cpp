@@ -138,6 +138,7 @@ Engine::Engine(Context& owner, Graph& nodes)
       symbols(*this, owner.heap()),
       tuned(owner.heap()),
       kept_values(owner.heap()),
+      copies(owner.heap()),
       threads(pool::threads_of(owner)),
       device(device::kCpu),
       size_classes_(owner.heap()),

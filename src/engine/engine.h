@@ -8,6 +8,7 @@
 #include "base/interrupt.h"
 #include "codegen/codegen.h"
 #include "codegen/sizes.h"
+#include "engine/constants.h"
 #include "engine/kept.h"
 #include "engine/lazy.h"
 #include "engine/leaves.h"
@@ -55,6 +56,15 @@ struct Launch {
   void* kernel = nullptr;    // of the device's modules
   int64_t bytes = 0;         // of a copy
   int32_t to = 0, from = 0;  // devices, of a copy
+};
+
+// What makes a copy of a leaf that does not change (constants.h), and how much that is.
+struct CopyOf {
+  native::Plan* plan;
+  uint32_t leaf;
+  uint32_t source, target, operands;  // which of the operands of the plan, and how many
+  int64_t bytes;
+  char name[80];  // of the kernel, and which of its copies
 };
 
 // What launches amount to; operations and bytes are estimates.
@@ -138,6 +148,8 @@ class Executable {
         infos(heap),
         sizes(heap),
         plans(heap),
+        copies(heap),
+        constants(heap),
         roots(heap),
         summary(heap),
         code(heap) {}
@@ -154,6 +166,8 @@ class Executable {
   Vec<LaunchInfo> infos;  // one a launch
   Vec<int64_t> sizes;     // of all launches
   Vec<native::Plan*> plans;
+  Vec<CopyOf> copies;
+  Vec<uint64_t> constants;  // bits of the leaves that do not change; none: nothing is known of them
   Vec<uint32_t> roots;
   Text summary;             // a line an item
   Work work;                // of all launches
@@ -259,6 +273,7 @@ class Engine {
   Vec<Kept> kept_values;      // sources before users
   int64_t kept_bytes = 0;
   uint64_t kept_since = 0;  // the stamp of replayed
+  Vec<KeptCopy> copies;     // of what does not change, that programs hold (constants.h)
   int threads;
   int32_t device;  // the default one
   // What kernels of the host are made for instead, where they are not to run here; null: the host.
@@ -335,9 +350,10 @@ struct Given {
   bool operator==(const Given&) const = default;
   void* address() const { return data == nullptr ? data : static_cast<char*>(data) + offset; }
 };
-// Fills the pointers that the launches of an executable of the host read: one an operand.
+// Fills the pointers that the launches of an executable of the host read: one an operand. copies:
+// of what does not change.
 void bind(void** pointers, const Executable& exe, const Given* params, const Given* outputs,
-          char* arena);
+          char* arena, buffer::Storage* const* copies = nullptr);
 // How far a run came. Once it writes in place it goes on to its end, unless that is far.
 enum class Ran : uint8_t {
   kAll,
@@ -372,7 +388,7 @@ Status draw_random(uop::Node* keys, Engine& engine, buffer::Storage* state, int3
 
 // Called by realize while a capture is open.
 Status record(Recording& recording, Executable& exe, const Leaves& leaves,
-              std::span<buffer::Storage* const> outputs);
+              std::span<buffer::Storage* const> outputs, std::span<buffer::Storage* const> copies);
 // Storage that was made from data while a capture is open: replays that write it begin with that.
 Status note_made(Engine& engine, buffer::Storage* storage);
 // A symbol whose value what is captured is for.

@@ -96,12 +96,13 @@ bool launch_one(const Executable& exe, const Launch& item, void* const* params, 
 }
 
 void bind(void** pointers, const Executable& exe, const Given* params, const Given* outputs,
-          char* arena) {
+          char* arena, buffer::Storage* const* copies) {
   for (size_t i = 0; i < exe.operands.size(); ++i) {
     const Slot& slot = exe.slots[exe.operands[i]];
     pointers[i] = slot.kind == SlotKind::kParam    ? params[slot.index].address()
                   : slot.kind == SlotKind::kOutput ? outputs[slot.index].address()
                   : slot.kind == SlotKind::kAbsent ? nullptr
+                  : slot.kind == SlotKind::kCopy   ? copies[slot.index]->data
                                                    : arena + slot.offset;
   }
 }

@@ -52,8 +52,11 @@ struct Record {
   float weight = 0;      // operations to recompute one element
   bool reduces = false;  // a reduction or library call is inside, up to what is materialised
   bool scans = false;    // a scan is inside, likewise
-  bool held = false;     // materialised on its own account: a root, Contiguous, an argument of a
-                         // library call
+  bool follows =
+      false;  // it is made of one reduction, which nothing else reads, element by element
+  uint32_t users = 0, last_user = kNone;
+  bool held = false;  // materialised on its own account: a root, Contiguous, an argument of a
+                      // library call
   const char* reason = "asked for in memory";  // where it is
   void hold(const char* why) {
     held = true;

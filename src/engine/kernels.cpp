@@ -34,8 +34,11 @@ class Maker {
       codegen::Plan tuned(memory_);
       bool found = false;
       if (tunes) ASTER_TRY(tuned_plan(&tuned, &found, engine_, device_, scratch, item.kernel));
-      const Status status = codegen::render(one, scratch, item.kernel, device_.target, classes,
-                                            found ? &tuned : nullptr);
+      codegen::Constants constants(memory_);
+      if (!found && !exe_.away) constants.slots = constant_slots(exe_, schedule, item.kernel);
+      const Status status =
+          codegen::render(one, scratch, item.kernel, device_.target, classes,
+                          found ? &tuned : nullptr, constants.slots != 0 ? &constants : nullptr);
       if (!on_host() && status.code == ASTER_ML_UNSUPPORTED) {
         ASTER_TRY(say());
         continue;
@@ -44,6 +47,7 @@ class Maker {
       ASTER_TRY(kernels_.numbers.set(item.kernel, static_cast<uint32_t>(operands.size())));
       ASTER_TRY(operands.push(item.operand_count));
       ASTER_TRY(kernels_.rendered.push(std::move(one)));
+      ASTER_TRY(kernels_.constants.push(std::move(constants)));
     }
     for (size_t i = 0; i < operands.size(); ++i)
       ASTER_TRY(kernels_.requests.push(runtime::Request{&kernels_.rendered[i], operands[i]}));

@@ -18,9 +18,10 @@ struct ForeignKernel {
 // Kernels made for one device.
 struct Kernels {
   explicit Kernels(Memory& memory)
-      : numbers(memory), rendered(memory), requests(memory), foreign(memory) {}
+      : numbers(memory), rendered(memory), constants(memory), requests(memory), foreign(memory) {}
   Map<uop::Node, uint32_t> numbers;
   Vec<codegen::Rendered> rendered;
+  Vec<codegen::Constants> constants;  // of each
   Vec<runtime::Request> requests;  // without a function: beyond the device, refused by its compiler
   Vec<ForeignKernel> foreign;
   const runtime::Device* device = nullptr;

@@ -20,6 +20,8 @@ void release_program(Program* program) {
   Heap& heap = program->context->heap();
   for (Entry& entry : program->entries) entry.exe->release();
   for (Storage* storage : program->kept) buffer::storage_release(storage);
+  void* const engine = program->context->state(Module::kEngine);
+  if (engine != nullptr) forget_copies(*static_cast<Engine*>(engine));
   heap.destroy(program);
 }
 

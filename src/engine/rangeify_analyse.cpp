@@ -67,43 +67,81 @@ bool is_product(Node node) {
   return repeats(terms->src(0)) && repeats(terms->src(1));
 }
 
-// Who reads each node: how many, and the last of them.
-struct Users {
-  explicit Users(Arena& memory) : count(memory), last(memory) {}
-  Table<Node, uint32_t> count;
-  Table<Node, Node> last;
+// Whether a node computes as many elements as a source of it has, each from one of these.
+bool goes_by_elements(Node node, Node source) {
+  const bool one = uop::is_alu(node->op) || node->op == Op::kCast ||
+                   (passes_through(node->op) && node->nsrc == 1);
+  return one && node->count() == source->count();
+}
 
-  // The only user, if it computes as many elements, each from one of the node; else null.
-  Node next(Node node) const {
-    if (count.get(node, 0) != 1) return nullptr;
-    const Node user = last.get(node, nullptr);
-    const bool follows = uop::is_alu(user->op) || user->op == Op::kCast ||
-                         (passes_through(user->op) && user->nsrc == 1);
-    return follows && user->count() == node->count() ? user : nullptr;
+// What all that is made of a node comes to next, element by element: its only user, or the one in
+// which ways that part meet again, as those of an activation that reads its argument twice do. Null
+// if there is none.
+Node only_way(const Analysis& nodes, Node node) {
+  constexpr size_t kMostBetween = 24;
+  const Record& record = nodes.of(node);
+  if (record.users == 0) return nullptr;
+  const Node end = nodes.node(record.last_user);
+  if (!goes_by_elements(end, node)) return nullptr;
+  if (record.users == 1) return end;
+  struct Between {
+    Node node;
+    uint32_t uses = 0;
+  } between[kMostBetween] = {{end}};
+  size_t count = 1;
+  uint32_t uses = 0;  // of the node, by those between
+  for (size_t i = 0; i < count; ++i) {
+    for (Node source : between[i].node->src()) {
+      uses += source == node ? 1 : 0;
+      if (nodes.at(source) <= nodes.at(node) || !goes_by_elements(source, node)) continue;
+      const auto at = std::find_if(between, between + count,
+                                   [&](const Between& other) { return other.node == source; });
+      if (at == between + kMostBetween) return nullptr;
+      if (at == between + count) between[count++].node = source;
+      ++at->uses;
+    }
   }
-};
+  // Of what comes of the node nothing goes elsewhere.
+  std::sort(between, between + count, [&](const Between& a, const Between& b) {
+    return nodes.at(a.node) < nodes.at(b.node);
+  });
+  Table<Node, uint8_t> comes_of(nodes.records.arena());
+  comes_of.set(node, 1);
+  for (size_t i = 0; i + 1 < count; ++i) {
+    const Node one = between[i].node;
+    if (std::ranges::none_of(one->src(), [&](Node source) { return comes_of.contains(source); }))
+      continue;
+    comes_of.set(one, 1);
+    if (nodes.of(one).held || between[i].uses != nodes.of(one).users) return nullptr;
+  }
+  return uses == record.users ? end : nullptr;
+}
+
+// Notes what is made of reductions element by element.
+void mark_followers(Analysis* out) {
+  for (size_t at = 0; at < out->records.size(); ++at) {
+    const Record& record = out->records[at];
+    if (record.node->op != Op::kReduce || library::computes(record.node)) continue;
+    for (Node node = record.node; node != nullptr && !out->of(node).held;
+         node = only_way(*out, node))
+      out->records[out->at(node)].follows = true;
+  }
+}
 
 // What follows a large product belongs to its kernel up to where ways part; that is stored, so that
 // each way is computed from one value in memory instead of being stored for itself. Where two
 // products meet, what comes of the smaller one is stored: a kernel has the tiles of one.
 Status hold_products(Analysis* out) {
-  Users users(out->records.arena());
   Table<Node, Node> product_of(out->records.arena());  // of what follows one
   bool any = false;
-  for (const Record& record : out->records) {
-    any |= is_product(record.node);
-    for (Node source : record.node->src()) {
-      users.count.set(source, users.count.get(source, 0) + 1);
-      users.last.set(source, record.node);
-    }
-  }
-  ASTER_TRY(out->records.arena().status());
+  for (const Record& record : out->records) any |= is_product(record.node);
   if (!any) return kOk;
   for (const Record& record : out->records) {
     if (!is_product(record.node)) continue;
     const Node product = record.node;
     Node computed = product;  // the last node that is no movement
-    for (Node node = product; node != nullptr; node = users.next(node)) {
+    for (Node node = product, next; node != nullptr; node = next) {
+      next = only_way(*out, node);
       const Node other = product_of.get(node, nullptr);
       if (other != nullptr && product->src(0)->count() <= other->src(0)->count()) {
         out->records[out->at(computed)].hold("a product that meets another one");
@@ -115,7 +153,7 @@ Status hold_products(Analysis* out) {
       }
       product_of.set(node, product);
       if (!passes_through(node->op)) computed = node;
-      if (users.count.get(node, 0) > 1)
+      if (next == nullptr && out->of(node).users > 1)
         out->records[out->at(node)].hold("several read it behind a product");
     }
   }
@@ -179,6 +217,13 @@ Status analyse(Analysis* out, Graph& g, Node sink) {
     out->records.push(record);
   }
   ASTER_TRY(all.arena().status());
+  for (uint32_t at = 0; at < out->records.size(); ++at) {
+    for (Node source : out->node(at)->src()) {
+      Record& record = out->records[out->at(source)];
+      ++record.users;
+      record.last_user = at;
+    }
+  }
   for (Node root : sink->src()) {
     if (root->op != Op::kAssign) out->records[out->at(root)].hold("a result");
   }
@@ -187,6 +232,7 @@ Status analyse(Analysis* out, Graph& g, Node sink) {
   }
   ASTER_TRY(find_in_place(out));
   ASTER_TRY(hold_products(out));
+  mark_followers(out);
   for (Record& record : out->records) summarise(record, *out);
   return kOk;
 }

@@ -127,8 +127,11 @@ bool Choice::recompute(const Record& record, const Use& use) {
     const Demand& demand = f_.demands[d];
     same_kernel &= demand.kernel == kernel;
     if (f_.kernels[demand.kernel].size > kMostNodes) return no(kTooLarge);
-    if (record.weight < kTranscendental) continue;
+    if (record.weight < kTranscendental && !record.follows) continue;
     const double times = evaluations(demand);
+    if (record.follows && times > count)
+      return no("a loop would repeat it, and the reduction before it");
+    if (record.weight < kTranscendental) continue;
     computed += times;
     if (times > kMostRepeats * count) return no("a loop would compute it more than 4 times");
   }

@@ -57,6 +57,7 @@ class Realize {
         wants_(engine.context.heap()),
         leaves_(engine.context.heap()),
         outputs_(engine.context.heap()),
+        copies_(engine.context.heap()),
         map_(engine.context.heap()),
         known_(engine.context.heap()) {}
   ~Realize() {
@@ -315,6 +316,8 @@ class Realize {
     }
     if (!written.empty()) ASTER_TRY(forget_written(e_, {written.data(), written.size()}));
     ++e_.counters.realizes;
+    if (computes)
+      ASTER_TRY(make_copies(&copies_, e_, exe, {params.data(), params.size()}, leaves_));
     if (computes && (e_.recording == nullptr || !e_.recording->dry)) {
       Faults faults;
       ASTER_TRY(faults.outcome(compute(exe, params, results)));
@@ -326,7 +329,8 @@ class Realize {
     e_.counters.host_kernels += exe.on_host;
     e_.counters.run_ms += milliseconds() - start;
     if (e_.recording != nullptr) {
-      ASTER_TRY(record(*e_.recording, exe, leaves_, {outputs_.data(), outputs_.size()}));
+      ASTER_TRY(record(*e_.recording, exe, leaves_, {outputs_.data(), outputs_.size()},
+                       {copies_.data(), copies_.size()}));
     }
     return kOk;
   }
@@ -344,7 +348,7 @@ class Realize {
     char* arena = nullptr;
     ASTER_TRY(e_.arena_for(&arena, exe.arena_bytes));
     ASTER_TRY(pointers.resize(exe.operands.size(), nullptr));
-    bind(pointers.data(), exe, params.data(), results.data(), arena);
+    bind(pointers.data(), exe, params.data(), results.data(), arena, copies_.data());
     const bool many = e_.threads > 1 && exe.launches.size() > 1;
     if (many) pool::session_begin(e_.threads, e_.context.options().pin_threads != 0);
     const Ran ran = launch(exe, pointers.data(), arena, e_.threads, run, false);
@@ -467,6 +471,7 @@ class Realize {
   Vec<Want> wants_;
   Leaves leaves_;
   Vec<Storage*> outputs_;
+  Vec<Storage*> copies_;  // of what does not change; the engine holds them
   Map<Node, Node> map_;
   Map<Node, Node> known_;  // what was kept of earlier ones
   int32_t device_ = 0;

@@ -50,6 +50,7 @@ void drop_recording(Engine& engine) {
   }
   for (Node size : recording->sizes) engine.graph.release(size);
   engine.context.heap().destroy(recording);
+  forget_copies(engine);
 }
 
 Status draw_random(Node* keys, Engine& engine, Storage* state, int32_t device, uint64_t words) {
@@ -157,7 +158,7 @@ Status note_made(Engine& engine, Storage* storage) {
 }
 
 Status record(Recording& r, Executable& exe, const Leaves& leaves,
-              std::span<Storage* const> outputs) {
+              std::span<Storage* const> outputs, std::span<Storage* const> copies) {
   const auto keep = [&](Storage* storage) -> Status {
     if (storage == nullptr) return kOk;
     ASTER_TRY(r.kept.push(storage));
@@ -165,8 +166,12 @@ Status record(Recording& r, Executable& exe, const Leaves& leaves,
     return kOk;
   };
   const Vec<Node>& buffers = leaves.buffers;
-  Entry entry{&exe, static_cast<uint32_t>(r.params.size()), static_cast<uint32_t>(buffers.size()),
-              static_cast<uint32_t>(r.outputs.size()), static_cast<uint32_t>(outputs.size())};
+  Entry entry{&exe,
+              static_cast<uint32_t>(r.params.size()),
+              static_cast<uint32_t>(buffers.size()),
+              static_cast<uint32_t>(r.outputs.size()),
+              static_cast<uint32_t>(outputs.size()),
+              static_cast<uint32_t>(r.copies.size())};
   for (size_t i = 0; i < buffers.size(); ++i) {
     const Node leaf = buffers[i];
     ASTER_TRY(keep(storage_of(leaf)));
@@ -180,6 +185,13 @@ Status record(Recording& r, Executable& exe, const Leaves& leaves,
   for (Storage* storage : outputs) {
     ASTER_TRY(keep(storage));
     ASTER_TRY(r.outputs.push(storage));
+  }
+  for (size_t i = 0; i < copies.size(); ++i) {
+    const Recording::Ref& of = r.params[entry.first_param + exe.copies[i].leaf];
+    ASTER_TRY(keep(copies[i]));
+    ASTER_TRY(r.copies.push(copies[i]));
+    ASTER_TRY(
+        r.copied.push(buffer::region_of(*of.storage, static_cast<size_t>(of.offset), of.bytes)));
   }
   ASTER_TRY(r.entries.push(entry));
   exe.retain();

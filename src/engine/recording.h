@@ -23,7 +23,8 @@ struct Entry {
   Executable* exe;
   uint32_t first_param, params;
   uint32_t first_output, outputs;
-  bool writes = false;  // in a program: to its inputs or captured state
+  uint32_t first_copy = 0;  // of what does not change
+  bool writes = false;      // in a program: to its inputs or captured state
 };
 
 // A draw of random numbers, made anew by each replay.
@@ -58,6 +59,8 @@ struct Recording {
       : entries(heap),
         params(heap),
         outputs(heap),
+        copies(heap),
+        copied(heap),
         inputs(heap),
         dims(heap),
         drawn(heap),
@@ -77,6 +80,8 @@ struct Recording {
   Vec<Entry> entries;
   Vec<Ref> params;
   Vec<buffer::Storage*> outputs;
+  Vec<buffer::Storage*> copies;
+  Vec<buffer::Region> copied;  // what these are of
   Vec<Array> inputs;
   Vec<int64_t> dims;
   Vec<Drawn> drawn;
@@ -92,6 +97,7 @@ struct Recording {
   bool sizes_noted = false;  // those of outputs are there before its end
   bool prune = false;
   bool dry = false;       // nothing runs: what is recorded is made for later
+  bool constant = false;  // memory that is no input and that no step writes does not change
   bool callers = false;   // dry, and what is pending is the caller's: it would lose its values
   uint64_t families = 0;  // of cells that were there before it
 };

@@ -17,6 +17,7 @@ enum class SlotKind : uint8_t {
   kTemporary,  // lives in the schedule's arena
   kAbsent,     // no memory: an argument that the plan of a library call knows
   kHost,       // lives in the schedule's memory of the host, where that computes for a device
+  kCopy,       // copy number `index` of what does not change (constants.h)
 };
 
 struct Slot {

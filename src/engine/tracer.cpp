@@ -344,9 +344,12 @@ Status Tracer::dump(Engine& engine, const Executable& exe, Nodes roots) {
     codegen::Rendered made(memory);
     codegen::Plan plan(memory);
     codegen::program::Module module(memory);
-    ASTER_TRY(codegen::render(made, run.graph(), item.kernel, target));
-    ASTER_TRY(codegen::plan_kernel(&plan, item.kernel, target, memory));
-    ASTER_TRY(codegen::lower_kernel(&module, made.name, item.kernel, target, memory));
+    codegen::Constants constants(memory);
+    constants.slots = constant_slots(exe, run.made(), item.kernel);
+    ASTER_TRY(
+        codegen::render(made, run.graph(), item.kernel, target, nullptr, nullptr, &constants));
+    ASTER_TRY(codegen::plan_kernel(&plan, item.kernel, target, memory, constants.slots));
+    ASTER_TRY(codegen::lower_kernel(&module, made.name, item.kernel, target, memory, &plan));
     const auto write = [&](const char* ending) {
       Text name(memory);
       name.format("%03zu_%s%s", i, made.title, ending);

@@ -48,16 +48,18 @@ class PlannedSuite : public Suite {
         ASSERT_NE(function, nullptr);
         std::vector<std::pair<int64_t, int64_t>> each;
         for (int64_t task = kernels[i].tasks; task-- > 0;) each.emplace_back(task, task + 1);
-        same_bits(
-            cases_[i].name + " (" + compiler + ")\n" + made[i].text,
-            call(cases_[i], function, each, i % 2 == 0, nullptr, kernels[i].code.scratch_bytes),
-            made[i].params);
+        Case given = cases_[i];
+        given.params = made[i].given;
+        same_bits(given.name + " (" + compiler + ")\n" + made[i].text,
+                  call(given, function, each, i % 2 == 0, nullptr, kernels[i].code.scratch_bytes),
+                  made[i].params);
       }
       if (::testing::Test::HasFailure() || (!exhaustive() && width != widths().back())) break;
     }
   }
-  size_t skipped = 0, shared = 0, packed = 0, split = 0;
+  size_t skipped = 0, shared = 0, packed = 0, split = 0, copied = 0;
   bool searched = false;  // plans are those that a search comes to
+  bool copies = false;    // or that have something ready, where one is found
   void clear() { cases_.clear(); }
 
   // All cases by plans whose items share blocks: their programs, which tell of races, and, where
@@ -159,15 +161,17 @@ class PlannedSuite : public Suite {
  private:
   struct Made {
     std::string text;
-    std::vector<Param> params;
+    std::vector<Param> given, params;  // before and after: the kernel's, then copies
     bool skipped = false;
   };
 
   void draw(const Case& one, const Target& target, uint64_t seed, Rendered* out, Made* made) {
     Kernel kernel(process_heap());
     ASSERT_TRUE(kernel.analyse(one.kernel).ok());
-    const Plan plan =
+    Plan plan =
         searched ? walk(kernel, one.kernel, target, seed) : RandomPlan(kernel, target, seed).make();
+    for (uint64_t again = 1; copies && again < 40 && plan.at(0).ready.empty(); ++again)
+      ASSERT_TRUE(copy(&plan, RandomPlan(kernel, target, seed + 977 * again).make()).ok());
     made->text = text_of(plan);
     ASSERT_TRUE(check(plan, kernel, target).ok()) << last_message() << "\n" << made->text;
     Plan again(process_heap());
@@ -186,12 +190,39 @@ class PlannedSuite : public Suite {
     ASSERT_TRUE(status.ok()) << one.name << ": " << last_message() << "\n"
                              << made->text << program.view();
     ASSERT_TRUE(render(*out, graph, one.kernel, target, nullptr, &plan).ok()) << last_message();
-    made->params = one.params;
+    made->given = one.params;
+    ASSERT_NO_FATAL_FAILURE(make_copies(kernel, plan, target, made));
+    made->params = made->given;
     ASSERT_EQ(program::tests::Evaluator::run(module, made->params), "") << one.name << "\n"
                                                                         << made->text;
-    std::vector<Param> expected = one.params;
+    std::vector<Param> expected = made->given;
     Evaluator(one.kernel, expected);
     compare(one.name + "\n" + made->text, made->params, expected, one.tolerance);
+  }
+
+  // What a plan has ready of what does not change.
+  void make_copies(const Kernel& kernel, const Plan& plan, const Target& target, Made* made) {
+    Vec<ReadyCopy> ready(process_heap());
+    ASSERT_TRUE(find_ready(&ready, kernel, plan).ok());
+    for (const ReadyCopy& copy : ready) {
+      Param param{copy.access->node->src(0)->dtype, copy.elements, {}};
+      param.bytes.resize(static_cast<size_t>(copy.elements) * dtype::size(param.dtype));
+      made->given.push_back(std::move(param));
+    }
+    for (size_t i = 0; i < ready.size(); ++i) {
+      program::Module module(process_heap());
+      ASSERT_TRUE(
+          lower_ready(&module, "copy", kernel, plan, static_cast<int>(i), target, process_heap())
+              .ok())
+          << last_message() << made->text;
+      Text text(process_heap());
+      ASSERT_TRUE(program::print(text, module).ok());
+      ASSERT_TRUE(program::verify(module, {true}).ok())
+          << last_message() << made->text << text.view();
+      ASSERT_EQ(program::tests::Evaluator::run(module, made->given), "")
+          << made->text << text.view();
+    }
+    copied += ready.size();
   }
 
   // Some random steps away from the planner's.
@@ -242,6 +273,36 @@ TEST(PlanFuzz, RandomPlansOfRandomKernels) {
     }
   }
   EXPECT_LT(skipped * 4, drawn);
+}
+
+// Products and correlations by groups whose operands lie in several orders: what their panels are
+// copied from may be copied before.
+TEST(PlanFuzz, CopiesOfWhatDoesNotChange) {
+  for (int width : widths()) {
+    PlannedSuite s;
+    const uint64_t seed = first_seed() * 61 + static_cast<uint64_t>(width);
+    int cases = 0;
+    for (int round = 0; round < (exhaustive() ? 40 : 4); ++round) {
+      for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16}) {
+        const int64_t g = 1 + round % 3, m = 9 + 5 * round, n = 33 + round, k = 5, c = 3;
+        Node b = s.range(0, g), i = s.range(1, m), j = s.range(2, n);
+        Node t = s.range(3, k), u = s.range(4, c);
+        Node x = s.param(0, dtype, g * n * k * c), w = s.param(1, dtype, g * m * k * c);
+        Node z = s.param(2, dtype, g * m * n);
+        Node a = s.load(x, s.at({{b, n * k * c}, {t, c * n}, {u, n}, {j, 1}}));
+        Node f = round % 2 == 0 ? s.load(w, s.at({{b, m * k * c}, {i, k * c}, {t, c}, {u, 1}}))
+                                : s.load(w, s.at({{b, m * k * c}, {u, k * m}, {t, m}, {i, 1}}));
+        Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, f), {t, u});
+        s.add("copies" + std::to_string(cases++),
+              {s.store(z, s.at({{b, m * n}, {i, n}, {j, 1}}), sum, {b, i, j})},
+              dtype == DType::kFloat16 ? 0.1 : 1e-4);
+      }
+    }
+    s.copies = true;
+    ASSERT_NO_FATAL_FAILURE(s.run_planned(width, seed));
+    std::printf("%zu copies\n", s.copied);
+    EXPECT_GT(s.copied, 5u);
+  }
 }
 
 // Plans that a search comes to, step by step.

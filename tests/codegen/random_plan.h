@@ -246,6 +246,9 @@ class RandomPlan {
       const auto slot = static_cast<int>(param->arg(0));
       if (chance(60) && may_pack(kernel_, *plan, at, slot)) {
         EXPECT_TRUE(plan->segments.back().packed.push(slot).ok());
+        if (chance(50) && may_be_ready(kernel_, *plan, at, slot)) {
+          EXPECT_TRUE(plan->segments.back().ready.push(slot).ok());
+        }
       }
     }
   }

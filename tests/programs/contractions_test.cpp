@@ -159,6 +159,41 @@ TEST(Products, ThatMeet) {
   }
 }
 
+// What follows a product is stored with it, where what reads it reads elements more than once, and
+// where an activation reads its argument twice.
+TEST(Products, AreStoredWithWhatFollows) {
+  const Product product{96, 300, 128};
+  struct Case {
+    const char* name;
+    std::function<Tensor(const Tensor&)> follow;
+    const char* kernel;
+  };
+  const Case kCases[] = {
+      {"clip", [](const Tensor& x) { return (x + 1.0).clip(0.0, 6.0); },
+       "matmul_add_cmplt_where_96x128_r300"},
+      {"relu", [](const Tensor& x) { return (x + 1.0).relu(); }, "matmul_add_relu_96x128_r300"},
+      {"silu", [](const Tensor& x) { return (x + 1.0).silu(); }, "matmul_"},
+  };
+  for (const Case& one : kCases) {
+    std::string schedule;
+    // Windows of three rows, each element in several.
+    const Build build = [&] {
+      const Tensor y = one.follow(product.make()).reshape({1, 1, 96, 128});
+      return y.max_pool2d({3, 3}, {.stride = {1}});
+    };
+    (void)run(build, 2, &schedule);
+    EXPECT_NE(schedule.find(one.kernel), std::string::npos) << one.name << "\n" << schedule;
+    // The kernel of the pool reads what is stored and computes nothing of its own before.
+    const size_t pool = schedule.rfind("max");
+    ASSERT_NE(pool, std::string::npos) << schedule;
+    const size_t line = schedule.rfind('\n', pool);
+    const std::string last = schedule.substr(line == std::string::npos ? 0 : line);
+    EXPECT_EQ(last.find("relu"), std::string::npos) << schedule;
+    EXPECT_EQ(last.find("where"), std::string::npos) << schedule;
+    EXPECT_EQ(last.find("exp"), std::string::npos) << schedule;
+  }
+}
+
 // Heads whose results lie beside each other in rows: a loop over heads and one within.
 TEST(Products, OfHeadsInRows) {
   constexpr int64_t kHeads = 6, kRows = 40, kTerms = 70, kWide = 24;

@@ -299,6 +299,7 @@ Status begin_capture(engine::Engine& engine, Inputs inputs) {
   ASTER_TRY(handles_of(&handles, &in, inputs, true));
   ASTER_TRY(Status{aster_ml_engine_capture_begin(&context, in.data(), in.size())});
   engine.recording->dry = true;
+  engine.recording->constant = true;  // what a model has is its own
   return kOk;
 }
 

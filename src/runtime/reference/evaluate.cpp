@@ -401,14 +401,7 @@ constexpr cpu::native::Implementation kInterpreted = {
 
 }  // namespace
 
-Status prepare_kernel(cpu::native::Plan* out, uop::Graph& scratch, uop::Node kernel,
-                      const codegen::Target& target) {
-  codegen::Target text = target;
-  text.language = codegen::Language::kProgram;
-  codegen::Rendered rendered(scratch.memory());
-  ASTER_TRY(codegen::render(rendered, scratch, kernel, text));
-  program::Module module(scratch.memory());
-  ASTER_TRY(program::read(&module, rendered.code.text.view()));
+Status prepare_program(cpu::native::Plan* out, const program::Module& module) {
   Memory& memory = out->words.memory();
   const SavedError before;
   Status status = StripProgram::make(&out->strips, module, memory);
@@ -418,10 +411,22 @@ Status prepare_kernel(cpu::native::Plan* out, uop::Graph& scratch, uop::Node ker
   }
   ASTER_TRY(status);
   out->implementation = &kInterpreted;
+  out->scratch_bytes = static_cast<int64_t>(
+      out->strips != nullptr ? out->strips->scratch_bytes() : out->evaluated->scratch_bytes());
+  return kOk;
+}
+
+Status prepare_kernel(cpu::native::Plan* out, uop::Graph& scratch, uop::Node kernel,
+                      const codegen::Target& target) {
+  codegen::Target text = target;
+  text.language = codegen::Language::kProgram;
+  codegen::Rendered rendered(scratch.memory());
+  ASTER_TRY(codegen::render(rendered, scratch, kernel, text));
+  program::Module module(scratch.memory());
+  ASTER_TRY(program::read(&module, rendered.code.text.view()));
+  ASTER_TRY(prepare_program(out, module));
   out->tasks = rendered.tasks;
   const bool strips = out->strips != nullptr;
-  out->scratch_bytes =
-      static_cast<int64_t>(strips ? out->strips->scratch_bytes() : out->evaluated->scratch_bytes());
   const double work = std::max(rendered.task_flops, rendered.task_bytes);
   out->nanoseconds =
       (strips ? kStripsSlower : kSlower) * work * static_cast<double>(rendered.tasks);

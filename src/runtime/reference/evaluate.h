@@ -103,6 +103,8 @@ class Evaluated {
   size_t places_ = 0;  // words that registers and arrays take
 };
 
+// The last program of a module as a call: by strips, or lane by lane. Errors: UNSUPPORTED, MEMORY.
+Status prepare_program(cpu::native::Plan* out, const codegen::program::Module& module);
 // A kernel as a call, in the place of its machine code. target: what that was made for. Errors:
 // UNSUPPORTED, MEMORY.
 Status prepare_kernel(cpu::native::Plan* out, uop::Graph& scratch, uop::Node kernel,
