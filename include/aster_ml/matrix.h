@@ -6,9 +6,11 @@
  * Layout     Column-major, columns padded and aligned: element (i, j) of aster_ml_mat3f is
  *            at[4 * j + i]. Of 2 to 4 rows as std140 has it, so that a struct may be copied into a
  *            buffer of uniforms; padding is written as 0, and not read. A vector of 3 is padded
- * too. Pointers   Aligned as the structs are. Out may be an operand: it is written last. Results
- * Rounded as sums of products are that follow the order of the columns. Functions need no context
- * and allocate nothing.
+ *            too.
+ * Pointers   Aligned as the structs are, else ARGUMENT, and nothing is written where they are not.
+ *            Out may be an operand: it is written last.
+ * Results    Rounded as sums of products are that follow the order of the columns. Functions need
+ *            no context and allocate nothing.
  */
 #ifndef ASTER_ML_MATRIX_H
 #define ASTER_ML_MATRIX_H

@@ -72,7 +72,7 @@ ASTER_ML_API int32_t aster_ml_sparse_free(aster_ml_sparse *x);
 ASTER_ML_API int32_t aster_ml_sparse_get(aster_ml_sparse_info *info, const aster_ml_sparse *x);
 
 /* The arrays of x, in place, each a descriptor of its own to be freed. Owns: the descriptors keep
- * the memory alive. Errors: ARGUMENT. */
+ * the memory alive. Errors: ARGUMENT (also two of them that are one). */
 ASTER_ML_API int32_t aster_ml_sparse_view(aster_ml_tensor *out_first, aster_ml_tensor *out_second,
                                           aster_ml_tensor *out_values, const aster_ml_sparse *x);
 

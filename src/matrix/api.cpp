@@ -81,10 +81,21 @@ void multiply(Struct* out, const Struct* a, const Struct* b) {
   store(out, load_square<M>(a) * load<M>(b));
 }
 
+// Whether all are addresses of structs as the compiler aligns them: reading and writing others
+// may be a fault.
 template <typename T>
-Status refuse(T* out, const char* what) {
-  if (out != nullptr) *out = T{};
-  return ASTER_FAIL(kARGUMENT, "%s", what);
+bool is_aligned(const T* at) {
+  return reinterpret_cast<uintptr_t>(at) % alignof(T) == 0;
+}
+template <typename... Structs>
+bool are_structs(const Structs*... at) {
+  return ((at != nullptr) & ...) && (is_aligned(at) & ...);
+}
+template <typename T>
+Status refuse(T* out) {
+  const bool aligned = is_aligned(out);
+  if (out != nullptr && aligned) *out = T{};
+  return ASTER_FAIL(kARGUMENT, "a pointer to a matrix or vector is null or not aligned as it is");
 }
 template <typename T>
 Status singular(T* out) {
@@ -96,18 +107,18 @@ Status singular(T* out) {
 }  // namespace aster
 
 // Names the function where it fails alone, which is what most of such a call's time would be.
-#define REFUSE_NULL(...)                                        \
-  do {                                                          \
-    if (__VA_ARGS__) {                                          \
-      ASTER_API();                                              \
-      return aster::refuse(out, "a null pointer for a matrix"); \
-    }                                                           \
+#define REFUSE_WRONG(...)                   \
+  do {                                      \
+    if (!aster::are_structs(__VA_ARGS__)) { \
+      ASTER_API();                          \
+      return aster::refuse(out);            \
+    }                                       \
   } while (0)
 
 #define MATMUL(T, N, S)                                                                       \
   int32_t aster_ml_matrix_matmul_##N##S(aster_ml_mat##N##S* out, const aster_ml_mat##N##S* a, \
                                         const aster_ml_mat##N##S* b) {                        \
-    REFUSE_NULL(out == nullptr || a == nullptr || b == nullptr);                              \
+    REFUSE_WRONG(out, a, b);                                                                  \
     aster::multiply<T, N>(out, a, b);                                                         \
     return ASTER_ML_OK;                                                                       \
   }
@@ -115,7 +126,7 @@ Status singular(T* out) {
   MATMUL(T, N, S)                                                                                  \
   int32_t aster_ml_matrix_apply_##N##S(aster_ml_vec##N##S* out, const aster_ml_mat##N##S* m,       \
                                        const aster_ml_vec##N##S* x) {                              \
-    REFUSE_NULL(out == nullptr || m == nullptr || x == nullptr);                                   \
+    REFUSE_WRONG(out, m, x);                                                                       \
     const auto y = aster::load<aster::matrix<T, N, N>>(m) * aster::load<aster::vec<T, N>>(x);      \
     aster_ml_vec##N##S made = {};                                                                  \
     for (size_t i = 0; i < N; ++i) made.at[i] = y[i];                                              \
@@ -123,18 +134,18 @@ Status singular(T* out) {
     return ASTER_ML_OK;                                                                            \
   }                                                                                                \
   int32_t aster_ml_matrix_transpose_##N##S(aster_ml_mat##N##S* out, const aster_ml_mat##N##S* m) { \
-    REFUSE_NULL(out == nullptr || m == nullptr);                                                   \
+    REFUSE_WRONG(out, m);                                                                          \
     aster::store(out, transpose(aster::load<aster::matrix<T, N, N>>(m)));                          \
     return ASTER_ML_OK;                                                                            \
   }                                                                                                \
   int32_t aster_ml_matrix_determinant_##N##S(T* out, const aster_ml_mat##N##S* m) {                \
-    REFUSE_NULL(out == nullptr || m == nullptr);                                                   \
+    REFUSE_WRONG(out, m);                                                                          \
     const aster::FloatModes modes;                                                                 \
     *out = determinant(aster::load<aster::matrix<T, N, N>>(m));                                    \
     return ASTER_ML_OK;                                                                            \
   }                                                                                                \
   int32_t aster_ml_matrix_inverse_##N##S(aster_ml_mat##N##S* out, const aster_ml_mat##N##S* m) {   \
-    REFUSE_NULL(out == nullptr || m == nullptr);                                                   \
+    REFUSE_WRONG(out, m);                                                                          \
     const aster::FloatModes modes;                                                                 \
     aster::matrix<T, N, N> made;                                                                   \
     if (!inverse(made, aster::load<aster::matrix<T, N, N>>(m))) {                                  \
@@ -146,7 +157,7 @@ Status singular(T* out) {
   }                                                                                                \
   int32_t aster_ml_matrix_solve_##N##S(aster_ml_vec##N##S* out, const aster_ml_mat##N##S* m,       \
                                        const aster_ml_vec##N##S* b) {                              \
-    REFUSE_NULL(out == nullptr || m == nullptr || b == nullptr);                                   \
+    REFUSE_WRONG(out, m, b);                                                                       \
     const aster::FloatModes modes;                                                                 \
     aster::vec<T, N> x;                                                                            \
     if (!solve(x, aster::load<aster::matrix<T, N, N>>(m), aster::load<aster::vec<T, N>>(b))) {     \

@@ -269,6 +269,8 @@ int32_t aster_ml_sparse_view(aster_ml_tensor* out_first, aster_ml_tensor* out_se
     if (one != nullptr) *one = aster_ml_tensor{};
   }
   if (!all) return ASTER_FAIL(kARGUMENT, "out_first, out_second or out_values is null");
+  if (out_first == out_second || out_first == out_values || out_second == out_values)
+    return ASTER_FAIL(kARGUMENT, "two of out_first, out_second and out_values are one descriptor");
   const sp::Operands operands(x, x);
   ASTER_TRY(operands.status());
   return sp::view(out, operands.context(), sp::matrix_of(x));

@@ -93,10 +93,54 @@ SMALL(double, 3, d, 4)
 SMALL(double, 4, d, 4)
 PRODUCT(double, 8, d, 8)
 
+/* Structs that lie one element further than they may, as operands and as results. */
+#define ODD(T, n, s)                                                                         \
+  static void odd_##n##s(void) {                                                             \
+    _Alignas(64) T memory[16 * n] = {0};                                                     \
+    aster_ml_mat##n##s m, *const far = (aster_ml_mat##n##s *)(void *)(memory + 1);           \
+    memset(&m, 0, sizeof m);                                                                 \
+    for (int i = 0; i < 16 * n; i++) memory[i] = 7;                                          \
+    EXPECT(aster_ml_matrix_matmul_##n##s(far, &m, &m) == ASTER_ML_ARGUMENT);                 \
+    EXPECT(last_code() == ASTER_ML_ARGUMENT);                                                \
+    EXPECT(aster_ml_matrix_matmul_##n##s(&m, far, &m) == ASTER_ML_ARGUMENT);                 \
+    EXPECT(aster_ml_matrix_matmul_##n##s(&m, &m, far) == ASTER_ML_ARGUMENT && m.at[0] == 0); \
+    for (int i = 0; i < 16 * n; i++) EXPECT(memory[i] == 7);                                 \
+  }
+#define ODD_SMALL(T, n, s)                                                                     \
+  ODD(T, n, s)                                                                                 \
+  static void odd_small_##n##s(void) {                                                         \
+    _Alignas(64) T memory[8 * n] = {0};                                                        \
+    aster_ml_mat##n##s m, *const far = (aster_ml_mat##n##s *)(void *)(memory + 1);             \
+    aster_ml_vec##n##s x = {{1}}, y, *const away = (aster_ml_vec##n##s *)(void *)(memory + 1); \
+    T d = 5, *const odd = (T *)(void *)((char *)memory + 2);                                   \
+    memset(&m, 0, sizeof m);                                                                   \
+    EXPECT(aster_ml_matrix_apply_##n##s(&y, far, &x) == ASTER_ML_ARGUMENT && y.at[0] == 0);    \
+    EXPECT(aster_ml_matrix_apply_##n##s(&y, &m, away) == ASTER_ML_ARGUMENT);                   \
+    EXPECT(aster_ml_matrix_apply_##n##s(away, &m, &x) == ASTER_ML_ARGUMENT);                   \
+    EXPECT(aster_ml_matrix_transpose_##n##s(far, &m) == ASTER_ML_ARGUMENT);                    \
+    EXPECT(aster_ml_matrix_inverse_##n##s(&m, far) == ASTER_ML_ARGUMENT);                      \
+    EXPECT(aster_ml_matrix_solve_##n##s(away, &m, &x) == ASTER_ML_ARGUMENT);                   \
+    EXPECT(aster_ml_matrix_determinant_##n##s(&d, far) == ASTER_ML_ARGUMENT && d == 0);        \
+    EXPECT(aster_ml_matrix_determinant_##n##s(odd, &m) == ASTER_ML_ARGUMENT);                  \
+    for (int i = 0; i < 8 * n; i++) EXPECT(memory[i] == 0);                                    \
+  }
+
+ODD_SMALL(float, 2, f)
+ODD_SMALL(float, 3, f)
+ODD_SMALL(float, 4, f)
+ODD(float, 8, f)
+ODD_SMALL(double, 2, d)
+ODD_SMALL(double, 3, d)
+ODD_SMALL(double, 4, d)
+ODD(double, 8, d)
+
 int main(void) {
-  void (*const tests[])(void) = {product_2f, product_3f, product_4f, product_8f, product_2d,
-                                 product_3d, product_4d, product_8d, small_2f,   small_3f,
-                                 small_4f,   small_2d,   small_3d,   small_4d};
+  void (*const tests[])(void) = {
+      product_2f,   product_3f,   product_4f,   product_8f,  product_2d,   product_3d,
+      product_4d,   product_8d,   small_2f,     small_3f,    small_4f,     small_2d,
+      small_3d,     small_4d,     odd_2f,       odd_3f,      odd_4f,       odd_8f,
+      odd_2d,       odd_3d,       odd_4d,       odd_8d,      odd_small_2f, odd_small_3f,
+      odd_small_4f, odd_small_2d, odd_small_3d, odd_small_4d};
   for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tests[i]();
   return expect_failures;
 }

@@ -1,6 +1,7 @@
 // Sparse matrices against dense ones that are computed here, element by element.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -647,6 +648,38 @@ TEST(Sparse, OtherBadInput) {
   EXPECT_EQ(aster_ml_sparse_matmul(&bad.x, &x.x, &x.x), ASTER_ML_SHAPE);
   EXPECT_EQ(aster_ml_sparse_compress(&bad.x, &x.x, 0), ASTER_ML_ARGUMENT);
   EXPECT_EQ(aster_ml_sparse_compress(&x.x, &x.x, 2), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(x.info().count, 2);
+  aster_ml_tensor places[3] = {};
+  for (const auto& [i, j, k] : {std::array{0, 0, 1}, {0, 1, 0}, {1, 0, 0}, {2, 2, 2}}) {
+    EXPECT_EQ(aster_ml_sparse_view(&places[i], &places[j], &places[k], &x.x), ASTER_ML_ARGUMENT);
+    EXPECT_EQ(places[i].shape, nullptr);
+  }
+  // Arrays that are not aligned; a dense operand may lie anywhere, and is none that is written.
+  alignas(8) char odd[64] = {};
+  const auto lent_at = [&](const auto& like) {
+    aster_ml_tensor t = like.t;
+    t.storage.data = odd + 1;
+    return t;
+  };
+  const aster_ml_tensor odd_first = lent_at(a), odd_second = lent_at(b), odd_values = lent_at(c);
+  EXPECT_EQ(init(&bad.x, 2, 2, 3, &odd_first, &b.t), ASTER_ML_ARGUMENT);
+  EXPECT_NE(last().find("first is not aligned"), std::string::npos) << last();
+  EXPECT_EQ(init(&bad.x, 2, 2, 3, &a.t, &odd_second), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_sparse_init(&bad.x, &world.context, 2, 2, 3, &a.t, &b.t, &odd_values),
+            ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_sparse_with_values(&bad.x, &x.x, &odd_values), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(bad.x.impl, nullptr);
+  const float three[] = {1, 2, 3};
+  std::memcpy(odd + 1, three, sizeof(three));
+  size_t column = 3;
+  aster_ml_tensor anywhere = odd_values, product{};
+  anywhere.storage.bytes = sizeof(three);
+  anywhere.shape = &column;
+  OK(aster_ml_sparse_matmul_dense(&product, &x.x, &anywhere));
+  EXPECT_EQ(numbers_of(product), (std::vector<double>{1, 4}));
+  EXPECT_EQ(aster_ml_tensor_free(&product), 0);
+  EXPECT_EQ(aster_ml_sparse_matmul_dense(&anywhere, &x.x, &anywhere), ASTER_ML_ARGUMENT);
+  EXPECT_EQ(aster_ml_sparse_add(&x.x, &x.x, &x.x), ASTER_ML_ARGUMENT);
   EXPECT_EQ(x.info().count, 2);
   Sparse turned, sticky;
   OK(aster_ml_sparse_transpose(&turned.x, &x.x));
