@@ -14,7 +14,6 @@ from .device import Device, on_device
 from .dtype import (
     ERR,
     DType,
-    ErrType,
     InvalidType,
     _from_np_dtype,
     _to_np_dtype,
@@ -95,9 +94,7 @@ def from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor
         data = False
     if isinstance(data, (BoundInt, Expression)):
         data = data.__index__()
-    if wanted is not None and dtypes.is_sticky(wanted) and isinstance(data, (int, ErrType)):
-        return _from_lists([data], wanted, device).reshape(())
-    if wanted is not None and dtypes.is_wide(wanted) and wide.is_number(data):
+    if _is_element(data, wanted):
         return _from_lists([data], wanted, device).reshape(())
     if isinstance(data, (bool, int, float)):
         value: Any = _number(data) if wanted is None else (_number(data, wanted), wanted.code)
@@ -128,6 +125,13 @@ def from_anything(data: Any, wanted: DType | None, device: str | None) -> Tensor
         foreign = foreign if wanted is None else foreign.cast(wanted)
         return foreign.to(device if device is not None else Device.DEFAULT)
     raise RuntimeError(f"cannot create a Tensor from {data!r}, a {type(data).__name__}")
+
+
+def _is_element(x: Any, wanted: DType | None) -> bool:
+    """Whether a dtype that Python has no numbers of takes x: any number, decimal text, and ERR."""
+    if wanted is None or not (dtypes.is_sticky(wanted) or dtypes.is_wide(wanted)):
+        return False
+    return wide.is_number(x) or (x is ERR and dtypes.is_sticky(wanted))
 
 
 def _number(value: Any, dtype: DType | None = None) -> Any:
@@ -162,9 +166,7 @@ def _from_lists(data: Any, wanted: DType | None, device: str | None) -> Tensor:
     for x in flat:
         if isinstance(x, _native.Lazy):
             raise RuntimeError("cannot create a Tensor from a list of tensors: Tensor.stack does")
-        if wanted is not None and dtypes.is_wide(wanted) and wide.is_number(x):
-            continue
-        if not isinstance(x, (bool, int, float)) and (wanted is None or x is not ERR):
+        if not isinstance(x, (bool, int, float)) and not _is_element(x, wanted):
             raise RuntimeError(f"could not infer a dtype of {x!r}, a {type(x).__name__}")
     dtype = wanted or dtypes.from_py(flat)
     return _stored(device, _packed(flat, dtype), dtype, shape)
@@ -192,7 +194,10 @@ def _packed(flat: list[Any], dtype: DType) -> Any:
 def _pattern(value: Any, dtype: DType) -> int:
     """What a sticky dtype stores of a number: the least pattern where it has none."""
     least, most = int(dtype.min), int(dtype.max)
-    fits = value is not ERR and least <= value <= most  # false for NaN
+    if isinstance(value, str) and value.strip() == repr(ERR):
+        value = ERR
+    value = wide.number_of(value)
+    fits = value is not ERR and not wide.is_nan(value) and least <= value <= most
     return int(value) if fits else least - 1
 
 

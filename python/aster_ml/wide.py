@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import re
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
@@ -16,10 +17,19 @@ _LAYOUT = {56: (19, 236), 57: (23, 488)}
 # Digits that every decimal keeps, and that every element needs at most.
 _DIGITS = {56: (71, 73), 57: (146, 149)}
 
+_SCIENTIFIC = re.compile(r"\s*([+-]?)(\d+\.?\d*|\.\d+)[eE]([+-]?)\d+\s*")
+
 
 def is_number(x: Any) -> bool:
     """Whether an element can be made of it: numbers, and decimal text."""
     return isinstance(x, (numbers.Rational, float, Decimal, str)) or hasattr(x, "_mpf_")
+
+
+def number_of(x: Any) -> Any:
+    """The number that text or an mpf of mpmath is, as a decimal, a fraction or a float."""
+    if isinstance(x, str):
+        return _from_text(x)
+    return _from_mpmath(x) if hasattr(x, "_mpf_") else x
 
 
 def pack(values: list[Any], dtype: DType) -> bytes:
@@ -39,14 +49,11 @@ def unpack(raw: Any, dtype: DType) -> list[Decimal]:
 def _element(x: Any, dtype: DType) -> int:
     exponent_bits, fraction_bits = _LAYOUT[dtype.code]
     special = ((1 << exponent_bits) - 1) << fraction_bits
-    if isinstance(x, str):
-        x = _from_text(x)
-    elif hasattr(x, "_mpf_"):
-        x = _from_mpmath(x)
+    x = number_of(x)
     negative = False
     if isinstance(x, (float, Decimal)):
         negative = math.copysign(1.0, x) < 0 if isinstance(x, float) else x.is_signed()
-        if x != x:
+        if is_nan(x):
             return special | 1 << (fraction_bits - 1)
         if x in (math.inf, -math.inf):
             return _signed(special, negative, dtype)
@@ -56,11 +63,21 @@ def _element(x: Any, dtype: DType) -> int:
     return _signed(_rounded(abs(top), bottom, dtype), negative or top < 0, dtype)
 
 
+def is_nan(x: Any) -> bool:
+    """Whether a number is NaN, of decimals a signalling one too."""
+    return x.is_nan() if isinstance(x, Decimal) else bool(x != x)
+
+
 def _from_text(text: str) -> Decimal:
     try:
         return Decimal(text)
     except InvalidOperation:
-        raise ValueError(f"{text!r} is no decimal number") from None
+        pass
+    # Exponents that decimals do not have are beyond all elements.
+    if (parts := _SCIENTIFIC.fullmatch(text)) is None:
+        raise ValueError(f"{text!r} is no decimal number")
+    sign, digits, below = parts.groups()
+    return Decimal(sign + ("0" if below == "-" or not digits.strip("0.") else "inf"))
 
 
 def _from_mpmath(x: Any) -> Any:

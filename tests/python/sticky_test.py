@@ -2,6 +2,8 @@
 
 import math
 import pickle
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -24,6 +26,45 @@ def test_numbers_go_there_and_back(dtype):
     assert sticky(most, dtype).item() == most
     assert sticky(ERR, dtype).item() is ERR
     assert (sticky([most], dtype) + 1).item() is ERR
+
+
+@pytest.mark.parametrize("dtype", dtypes.stickies)
+def test_decimals_fractions_and_text(dtype):
+    most = int(dtype.max)
+    half = Fraction(1, 2)
+    given = [Decimal("-7.9"), Decimal(most), Decimal(most) + Decimal("0.5"), Decimal("1e30"),
+             Decimal("nan"), Decimal("sNaN"), Decimal("-inf"), Decimal("1e-99999"),
+             Fraction(7, 2), most + half, -most - half, Fraction(10**40, 3),
+             str(most), f"-{most}", str(most + 1), "ERR", "12.75", "-inf",
+             "1e999999999999999999999", "-3e-999999999999999999999", "0e999999999999999999999"]
+    expected = [-7, most, ERR, ERR, ERR, ERR, ERR, 0, 3, ERR, ERR, ERR,
+                most, -most, ERR, ERR, 12, ERR, ERR, 0, 0]
+    assert sticky(given, dtype).tolist() == expected
+    assert sticky(str(most), dtype).item() == most and sticky("ERR", dtype).item() is ERR
+    assert sticky(Decimal("1.5"), dtype).shape == ()
+    # And back: whole numbers, and ERR, which prints as it is read.
+    x = sticky([most, ERR, -5], dtype)
+    assert [str(v) for v in x.tolist()] == [str(most), "ERR", "-5"]
+    assert sticky([str(v) for v in x.tolist()], dtype).tolist() == x.tolist()
+    assert [Decimal(v) for v in x.tolist() if v is not ERR] == [most, -5]
+    for text in ("", "x", "err", "1e", "0x10", "1,5"):
+        with pytest.raises(ValueError, match="no decimal number"):
+            sticky([text], dtype)
+    for other in (1j, None, object()):
+        with pytest.raises(RuntimeError, match="could not infer"):
+            sticky([other], dtype)
+
+
+@pytest.mark.parametrize("dtype", dtypes.stickies)
+def test_numbers_of_mpmath(dtype):
+    mpmath = pytest.importorskip("mpmath")
+    most = int(dtype.max)
+    with mpmath.workprec(300):
+        given = [mpmath.mpf(most), mpmath.mpf(most) + 0.5, -mpmath.mpf(most), mpmath.pi * 3,
+                 mpmath.inf, mpmath.nan, mpmath.ldexp(-1, 10**8), mpmath.ldexp(-1, -(10**8))]
+        assert sticky([+v for v in given], dtype).tolist() == [
+            most, ERR, -most, 9, ERR, ERR, ERR, 0]
+        assert [mpmath.mpf(v) for v in sticky([most], dtype).tolist()] == given[:1]
 
 
 def test_prints_errors():

@@ -118,7 +118,13 @@ def test_constants_and_other_dtypes():
 def test_text_of_integers_and_of_what_is_no_number():
     x = Tensor([10, 700, 10**60, 10**90], dtype=dtypes.flt256)
     assert [str(v) for v in x.tolist()] == ["10", "700", "1" + "0" * 60, "1E+90"]
-    for text in ("x", "", "1e", "0x10"):
+    absurd = ["1e" + "9" * 30, "-2.5E+" + "9" * 30, "1e-" + "9" * 30, "-.5e-" + "9" * 30,
+              "0.0e" + "9" * 30, "1e999999999999999999", "1e-999999999999999999"]
+    for dtype in dtypes.wides:
+        found = [str(v) for v in Tensor(absurd, dtype=dtype).tolist()]
+        assert found == ["Infinity", "-Infinity", "0", "-0", "0", "Infinity", "0"]
+        assert Tensor([Decimal("sNaN")], dtype=dtype).tolist()[0].is_nan()
+    for text in ("x", "", "1e", "0x10", "e" + "9" * 30, "1e" + "9" * 30 + "x"):
         with pytest.raises(ValueError, match="no decimal number"):
             Tensor([text], dtype=dtypes.flt512)
 
