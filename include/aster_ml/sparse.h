@@ -14,10 +14,12 @@
  *            indices must not be written as long as it lives; values may be.
  *            Further elements behind the last one that offsets name count nothing.
  * Indices    What is made of int32 has int32, and int64 where that does not hold it.
- * Dtypes     All but wide floats, which are UNSUPPORTED. Of two operands they are promoted.
+ * Dtypes     All. Of two operands they are promoted.
  *            Integers wrap, bool knows or and and; narrow floats are computed in float32 and
  *            rounded once an element. Sticky integers promote to and from no others (DTYPE); sums
  *            of theirs are exact and checked once, products of matrices have the dtype of sums.
+ *            Wide floats promote within their family; sums of theirs, of duplicates and of products
+ *            are exact and rounded once.
  * Order      Terms of a sum are added in a fixed order, so the bits do not depend on the threads,
  *            nor on the vectors that a CPU has.
  * Zeros      What is not stored is exactly 0 and 0 * x is 0 there, also of NaN, infinity and ERR.
@@ -58,7 +60,7 @@ typedef struct aster_ml_sparse_info {
  * Errors: FORMAT (an index outside the matrix, offsets that do not begin with 0, fall, or reach
  * beyond the arrays, arrays of different lengths), SHAPE (not one axis, not row-major), DTYPE
  * (indices of another dtype), RANGE (a size below 0), ARGUMENT (format), UNSUPPORTED (memory of a
- * device; wide floats). Cost: one pass over the indices. */
+ * device). Cost: one pass over the indices. */
 ASTER_ML_API int32_t aster_ml_sparse_init(aster_ml_sparse *out, const aster_ml_context *context,
                                           int32_t format, int64_t rows, int64_t columns,
                                           const aster_ml_tensor *first,
@@ -99,7 +101,8 @@ ASTER_ML_API int32_t aster_ml_sparse_transpose(aster_ml_sparse *out, const aster
 ASTER_ML_API int32_t aster_ml_sparse_with_values(aster_ml_sparse *out, const aster_ml_sparse *x,
                                                  const aster_ml_tensor *values);
 
-/* x with its values converted, as aster_ml_dtype_copy has it. Errors: DTYPE, ARGUMENT. */
+/* x with its values converted, as aster_ml_dtype_copy and aster_ml_flt_copy have it. Errors:
+ * DTYPE, ARGUMENT, UNSUPPORTED (between wide floats and sticky integers). */
 ASTER_ML_API int32_t aster_ml_sparse_cast(aster_ml_sparse *out, const aster_ml_sparse *x,
                                           int32_t dtype);
 
@@ -130,7 +133,8 @@ ASTER_ML_API int32_t aster_ml_sparse_mul(aster_ml_sparse *out, const aster_ml_sp
                                          const aster_ml_sparse *b);
 
 /* Over one axis, [columns] for 0 and [rows] for 1, or of all, 0-d. count is that of axes; null:
- * both. Dtypes: that of aster_ml_lazy_sum; floats are summed in float64. Errors: RANGE (axes). */
+ * both. Dtypes: that of aster_ml_lazy_sum; floats are summed in float64, wide ones exactly. Errors:
+ * RANGE (axes). */
 ASTER_ML_API int32_t aster_ml_sparse_sum(aster_ml_tensor *out, const aster_ml_sparse *x,
                                          size_t count, const int64_t *axes);
 

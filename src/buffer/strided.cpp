@@ -103,6 +103,12 @@ struct [[gnu::packed, gnu::may_alias]] Anywhere {
   T value;
 };
 
+// An element of a wide float.
+template <size_t kWords>
+struct Words {
+  uint64_t w[kWords];
+};
+
 // From the last one on, two at a time: compilers take one after another.
 void copy_backwards(char* to, const char* from, ptrdiff_t n) {
   typedef uint64_t Two __attribute__((vector_size(16)));
@@ -184,8 +190,12 @@ void copy_row(char* to, ptrdiff_t to_step, const char* from, ptrdiff_t from_step
       return copy_steps<uint16_t>(to, to_step, from, from_step, count);
     case 4:
       return copy_steps<uint32_t>(to, to_step, from, from_step, count);
-    default:
+    case 8:
       return copy_steps<uint64_t>(to, to_step, from, from_step, count);
+    case sizeof(Words<4>):
+      return copy_steps<Words<4>>(to, to_step, from, from_step, count);
+    default:
+      return copy_steps<Words<8>>(to, to_step, from, from_step, count);
   }
 }
 

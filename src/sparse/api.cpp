@@ -154,7 +154,7 @@ Status init(Matrix* out, int32_t format, int64_t rows, int64_t columns,
 Status check_dense(const aster_ml_tensor* dense) {
   if (dense == nullptr) return ASTER_FAIL(kARGUMENT, "dense is null");
   DType dtype;
-  ASTER_TRY(element_dtype(&dtype, dense->dtype));
+  ASTER_TRY(dtype::from_any_storage_code(&dtype, dense->dtype));
   ASTER_TRY(buffer::check_tensor(dense));
   if (device::is_host(dense->storage.device)) return kOk;
   return ASTER_FAIL(kUNSUPPORTED, "dense is in the memory of a device");
@@ -324,7 +324,7 @@ int32_t aster_ml_sparse_cast(aster_ml_sparse* out, const aster_ml_sparse* x, int
   return sp::make(
       out, x, [&](sp::Matrix* made, aster::Context& context, const sp::Matrix& m) -> aster::Status {
         sp::DType to;
-        ASTER_TRY(sp::element_dtype(&to, dtype));
+        ASTER_TRY(aster::dtype::from_any_storage_code(&to, dtype));
         return sp::cast(made, context, m, to);
       });
 }

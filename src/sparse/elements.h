@@ -7,6 +7,8 @@
 #include "dtype/convert.h"
 #include "dtype/float16.h"
 #include "dtype/sticky.h"
+#include "flt/sum.h"
+#include "flt/value.h"
 
 namespace aster::sparse {
 
@@ -143,6 +145,26 @@ struct Sticky {
   static dtype::Exact element(const Wide& x) { return x.low + x.high * (dtype::Exact{1} << 64); }
 };
 
+// Wide floats: an operation on two elements is rounded once; sums of more are gathered (exact.h).
+template <int N>
+struct WideFloat {
+  using Stored = flt::Value<N>;
+  using Wide = flt::Value<N>;
+  using Total = flt::Value<N>;
+  static const Wide& load(const Stored& at) { return at; }
+  static void store(Stored& at, const Wide& value) { at = value; }
+  static Wide add(const Wide& a, const Wide& b) { return a + b; }
+  static Wide sub(const Wide& a, const Wide& b) { return a - b; }
+  static Wide mul(const Wide& a, const Wide& b) { return a * b; }
+  static bool less(const Stored& a, const Stored& b) { return a < b; }
+  static bool is_nan(const Stored& at) { return !(at == at); }
+  static bool is_zero(const Stored& at) { return at.is_zero(); }
+};
+template <typename E>
+constexpr bool kIsWide = false;
+template <int N>
+constexpr bool kIsWide<WideFloat<N>> = true;
+
 // f(E{}) of a stored dtype's class.
 template <typename F>
 auto with_element(DType d, F&& f) {
@@ -181,6 +203,10 @@ auto with_element(DType d, F&& f) {
       return f(Sticky<int32_t>{d});
     case DType::kTbb64:
       return f(Sticky<int64_t>{d});
+    case DType::kFlt256:
+      return f(WideFloat<4>{});
+    case DType::kFlt512:
+      return f(WideFloat<8>{});
     default: {
       Fp8 e;
       e.dtype = d;

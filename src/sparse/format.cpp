@@ -4,6 +4,8 @@
 
 #include "base/memory.h"
 #include "buffer/strided.h"
+#include "flt/convert.h"
+#include "sparse/exact.h"
 #include "sparse/matrix.h"
 
 namespace aster::sparse {
@@ -67,9 +69,27 @@ struct Entry {
   }
 };
 
+// The sum of elements of one place, in their order.
 template <typename Index, typename E>
-void merge_lines(Matrix* out, const Order<Index>& order, const Matrix& m, Entry<Index>* line,
-                 const E& e) {
+Status sum_place(typename E::Stored* out, const E& e, Memory&, const typename E::Stored* values,
+                 const Entry<Index>* line, int64_t count) {
+  auto sum = e.load(values[line[0].at]);
+  for (int64_t k = 1; k < count; ++k) sum = e.add(sum, e.load(values[line[k].at]));
+  e.store(*out, sum);
+  return kOk;
+}
+template <typename Index, int N>
+Status sum_place(flt::Value<N>* out, const WideFloat<N>&, Memory& memory,
+                 const flt::Value<N>* values, const Entry<Index>* line, int64_t count) {
+  ExactSum<N> sum(memory);
+  ASTER_TRY(sum.reserve(count, false));
+  for (int64_t k = 0; k < count; ++k) sum.add(values[line[k].at]);
+  return sum.store(out);
+}
+
+template <typename Index, typename E>
+Status merge_lines(Matrix* out, const Order<Index>& order, const Matrix& m, Entry<Index>* line,
+                   Memory& memory, const E& e) {
   using Stored = typename E::Stored;
   const Index* const begins = order.offsets.template as<Index>();
   const Index* const at = order.order.template as<Index>();
@@ -93,16 +113,14 @@ void merge_lines(Matrix* out, const Order<Index>& order, const Matrix& m, Entry<
       if (k == count || line[k].place != line[begin].place) {
         sums[made] = values[line[begin].at];
       } else {
-        auto sum = e.load(values[line[begin].at]);
-        for (; k < count && line[k].place == line[begin].place; ++k) {
-          sum = e.add(sum, e.load(values[line[k].at]));
-        }
-        e.store(sums[made], sum);
+        while (k < count && line[k].place == line[begin].place) ++k;
+        ASTER_TRY(sum_place(&sums[made], e, memory, values, line + begin, k - begin));
       }
       places[made++] = line[begin].place;
     }
     offsets[i + 1] = made;
   }
+  return kOk;
 }
 
 template <typename Index>
@@ -147,7 +165,9 @@ Status compress_lines(Matrix* out, Context& context, const Matrix& m, bool by_ro
   const int64_t longest = longest_line(order.offsets.template as<Index>(), order.lines);
   Vec<Entry<Index>> line(context.heap());
   ASTER_TRY(line.resize(static_cast<size_t>(longest)));
-  with_element(m.dtype, [&](const auto& e) { merge_lines(out, order, m, line.data(), e); });
+  ASTER_TRY(with_element(m.dtype, [&](const auto& e) {
+    return merge_lines(out, order, m, line.data(), context.heap(), e);
+  }));
   out->count = out->first.template as<Index>()[order.lines];
   return kOk;
 }
@@ -189,8 +209,14 @@ Status turn(Matrix* out, Context& context, const Matrix& m) {
     case 4:
       move(uint32_t{});
       break;
-    default:
+    case 8:
       move(uint64_t{});
+      break;
+    case 32:
+      move(flt::Value<4>{});
+      break;
+    default:
+      move(flt::Value<8>{});
   }
   for (int64_t i = made.lines(); i > 0; --i) ends[i] = ends[i - 1];
   ends[0] = 0;
@@ -272,12 +298,29 @@ Matrix transpose(const Matrix& m) {
   return out;
 }
 
+Status convert(void* to, DType dst, const void* from, DType src, int64_t count) {
+  if (!dtype::is_wide(dst) && !dtype::is_wide(src)) {
+    dtype::convert(to, dst, from, src, static_cast<size_t>(count));
+    return kOk;
+  }
+  if (dtype::is_sticky(dst) || dtype::is_sticky(src)) {
+    return ASTER_FAIL(kUNSUPPORTED, "%s to %s: they do not convert", dtype::name(src),
+                      dtype::name(dst));
+  }
+  const auto size = static_cast<int64_t>(dtype::size(src)),
+             to_size = static_cast<int64_t>(dtype::size(dst));
+  for (int64_t i = 0; i < count; ++i) {
+    flt::convert_element(static_cast<char*>(to) + i * to_size, dst,
+                         static_cast<const char*>(from) + i * size, src, flt::Rounding::kNearest);
+  }
+  return kOk;
+}
+
 Status cast(Matrix* out, Context& context, const Matrix& m, DType dtype) {
   Matrix made = m;
   if (dtype != m.dtype) {
     ASTER_TRY(made.values.create(context, dtype, m.count));
-    dtype::convert(made.values.as<char>(), dtype, m.values.as<char>(), m.dtype,
-                   static_cast<size_t>(m.count));
+    ASTER_TRY(convert(made.values.as<char>(), dtype, m.values.as<char>(), m.dtype, m.count));
     made.dtype = dtype;
   }
   *out = std::move(made);

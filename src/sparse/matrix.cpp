@@ -3,6 +3,7 @@
 #include "buffer/strided.h"
 #include "buffer/tensor.h"
 #include "device/device.h"
+#include "flt/convert.h"
 
 namespace aster::sparse {
 
@@ -21,17 +22,16 @@ Status Array::create(Context& context, DType dtype, int64_t count) {
   return kOk;
 }
 
-Status element_dtype(DType* out, int32_t code) {
-  ASTER_TRY(dtype::from_storage_code(out, code));
-  // elements.h has a class of every other one.
-  if (!dtype::is_wide(*out)) return kOk;
-  return ASTER_FAIL(kUNSUPPORTED, "sparse matrices of %s", dtype::name(*out));
+// Wide floats are words.
+bool is_aligned(const void* at, DType dtype) {
+  const size_t size = dtype::is_wide(dtype) ? alignof(flt::Limb) : dtype::size(dtype);
+  return reinterpret_cast<uintptr_t>(at) % size == 0;
 }
 
 Status Array::borrow(const char* name, const aster_ml_tensor* tensor, DType* dtype,
                      int64_t* count) {
   if (tensor == nullptr) return ASTER_FAIL(kARGUMENT, "%s is null", name);
-  ASTER_TRY(element_dtype(dtype, tensor->dtype));
+  ASTER_TRY(dtype::from_any_storage_code(dtype, tensor->dtype));
   ASTER_TRY(buffer::check_tensor(tensor));
   if (!device::is_host(tensor->storage.device)) {
     return ASTER_FAIL(kUNSUPPORTED, "%s is in the memory of a device", name);
@@ -51,7 +51,7 @@ Status Array::borrow(const char* name, const aster_ml_tensor* tensor, DType* dty
   made.at_ = tensor->byte_offset;
   made.held_ = buffer::storage_of(*tensor);
   *count = static_cast<int64_t>(tensor->shape[0]);
-  if (*count > 0 && reinterpret_cast<uintptr_t>(made.as<char>()) % dtype::size(*dtype) != 0) {
+  if (*count > 0 && !is_aligned(made.as<char>(), *dtype)) {
     return ASTER_FAIL(kARGUMENT, "%s is not aligned to its elements", name);
   }
   *this = std::move(made);
@@ -165,10 +165,9 @@ Status dense_rows(Array* out, int64_t* stride, Context& context, const aster_ml_
   const ptrdiff_t down = rows > 1 ? dense.strides[row] : static_cast<ptrdiff_t>(columns);
   const ptrdiff_t across = columns > 1 ? dense.strides[1] : 1;
   const char* const at = static_cast<const char*>(dense.storage.data) + dense.byte_offset;
-  const bool aligned = reinterpret_cast<uintptr_t>(at) % dtype::size(from) == 0;
   *stride = static_cast<int64_t>(columns);
   const size_t count = rows * columns;
-  if (from == dtype && across == 1 && aligned) {
+  if (from == dtype && across == 1 && is_aligned(at, from)) {
     *stride = down;
     *out = Array::at_address(dense.storage, dense.byte_offset);
     return kOk;
@@ -184,8 +183,7 @@ Status dense_rows(Array* out, int64_t* stride, Context& context, const aster_ml_
     return kOk;
   }
   ASTER_TRY(out->create(context, dtype, static_cast<int64_t>(count)));
-  dtype::convert(out->as<char>(), dtype, whole.as<char>(), from, count);
-  return kOk;
+  return convert(out->as<char>(), dtype, whole.as<char>(), from, static_cast<int64_t>(count));
 }
 
 Status common_dtype(DType* out, DType a, DType b) {

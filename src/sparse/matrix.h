@@ -11,8 +11,8 @@
 
 namespace aster::sparse {
 
-// The dtype of elements that a code names. Errors: ARGUMENT, DTYPE, UNSUPPORTED (a wide float).
-Status element_dtype(DType* out, int32_t code);
+// Whether elements at an address may be read as what they are.
+bool is_aligned(const void* at, DType dtype);
 
 // Elements in a row, and the memory that they lie in, with a reference if it is known.
 class Array {
@@ -95,6 +95,8 @@ Status check(Matrix* m);
 Status compress(Matrix* out, Context& context, const Matrix& m, Format format);
 Matrix transpose(const Matrix& m);
 Status cast(Matrix* out, Context& context, const Matrix& m, DType dtype);
+// Elements from one dtype to another, as tensors have it. Errors: UNSUPPORTED.
+Status convert(void* to, DType dst, const void* from, DType src, int64_t count);
 // With indices of int64.
 Status widen(Matrix* out, Context& context, const Matrix& m);
 Status slice(Matrix* out, Context& context, const Matrix& m, int64_t begin, int64_t end);

@@ -6,6 +6,7 @@
 #include "buffer/strided.h"
 #include "sparse/lanes.h"
 #include "sparse/matrix.h"
+#include "sparse/wide.h"
 
 namespace aster::sparse {
 
@@ -69,6 +70,12 @@ Status product_dense(aster_ml_tensor* out, Context& context, const Matrix& m,
   ASTER_TRY(dense_create(out, context, dtype, dense.ndim, shape));
   const auto columns = static_cast<int64_t>(shape[1]);
   if (m.rows == 0 || columns == 0) return kOk;
+  if (dtype::is_wide(dtype)) {
+    const Status status = wide_product_dense(out->storage.data, context, of_dtype,
+                                             elements.as<char>(), stride, columns);
+    if (!status.ok()) aster_ml_tensor_free(out);
+    return status;
+  }
 
   float decoded[256];
   if (dtype::is_fp8(dtype)) {
@@ -230,12 +237,13 @@ Status product(Matrix* out, Context& context, const Matrix& a, const Matrix& b) 
   }
   Matrix x, y;
   ASTER_TRY(harmonise(&x, &y, context, a, b, Format::kCsr, true));
+  if (dtype::is_wide(x.dtype)) return wide_product(out, context, x, y);
   return with_index(x.wide, [&](auto zero) -> Status {
     using Index = decltype(zero);
     return with_element(x.dtype, [&](const auto& e) -> Status {
       using E = std::remove_cvref_t<decltype(e)>;
       Matrix made;
-      ASTER_TRY((Gustavson<Index, E>(context, x, y, e).run(&made)));
+      if constexpr (!kIsWide<E>) ASTER_TRY((Gustavson<Index, E>(context, x, y, e).run(&made)));
       *out = std::move(made);
       return kOk;
     });

@@ -1,6 +1,7 @@
 // Sums, maxima and minima of rows, of columns and of all.
 #include "base/memory.h"
 #include "sparse/matrix.h"
+#include "sparse/wide.h"
 
 namespace aster::sparse {
 namespace {
@@ -137,18 +138,20 @@ Status reduce(aster_ml_tensor* out, Context& context, const Matrix& given, Reduc
   const Status status = with_index(m.wide, [&](auto zero) -> Status {
     using Index = decltype(zero);
     return with_element(m.dtype, [&](const auto& e) -> Status {
-      using Stored = typename std::remove_cvref_t<decltype(e)>::Stored;
-      if (axis == Axis::kAll && op == Reduction::kSum) {
-        store_total(e, to, at, 0, sum_of(e, m.values.as<Stored>(), m.count));
-        return kOk;
-      }
-      if (axis == Axis::kAll) {
+      using E = std::remove_cvref_t<decltype(e)>;
+      using Stored = typename E::Stored;
+      if (op != Reduction::kSum && axis != Axis::kAll)
+        return extremes<Index>(static_cast<Stored*>(at), context, m, op, over_lines, e);
+      if (op != Reduction::kSum) {
         *static_cast<Stored*>(at) = extreme_of(m, op, e);
-        return kOk;
+      } else if constexpr (kIsWide<E>) {
+        return wide_sums(at, context, m, over_lines, axis == Axis::kAll);
+      } else if (axis != Axis::kAll) {
+        return totals<Index>(at, context, m, to, over_lines, e);
+      } else {
+        store_total(e, to, at, 0, sum_of(e, m.values.as<Stored>(), m.count));
       }
-      return op == Reduction::kSum
-                 ? totals<Index>(at, context, m, to, over_lines, e)
-                 : extremes<Index>(static_cast<Stored*>(at), context, m, op, over_lines, e);
+      return kOk;
     });
   });
   if (!status.ok()) aster_ml_tensor_free(out);

@@ -146,7 +146,8 @@ TEST_F(TensorTest, StridedCopiesEqualElementByElement) {
 
 TEST_F(TensorTest, ElementsOfEverySize) {
   for (const int32_t dtype :
-       {ASTER_ML_DTYPE_INT8 + 0, ASTER_ML_DTYPE_FLOAT16 + 0, kI32, ASTER_ML_DTYPE_FLOAT64 + 0}) {
+       {ASTER_ML_DTYPE_INT8 + 0, ASTER_ML_DTYPE_FLOAT16 + 0, kI32, ASTER_ML_DTYPE_FLOAT64 + 0,
+        ASTER_ML_DTYPE_TBB16 + 0, ASTER_ML_DTYPE_FLT256 + 0, ASTER_ML_DTYPE_FLT512 + 0}) {
     const size_t size = aster_ml_dtype_size(dtype), shape[] = {5, 3};
     std::vector<unsigned char> data(15 * size), got(15 * size);
     std::iota(data.begin(), data.end(), static_cast<unsigned char>(1));
@@ -162,6 +163,23 @@ TEST_F(TensorTest, ElementsOfEverySize) {
       for (size_t k = 0; k < 5; ++k) {
         EXPECT_EQ(std::memcmp(&got[(i * 5 + k) * size], &data[(k * 3 + i) * size], size), 0);
       }
+    }
+    // Backwards, and every second one; and back where they came from.
+    for (const ptrdiff_t step : {ptrdiff_t{-1}, ptrdiff_t{2}}) {
+      const size_t count = step < 0 ? 15 : 8;
+      aster_ml_tensor line;
+      ASSERT_EQ(aster_ml_tensor_from_buffer(&line, &context, &t.storage, step < 0 ? 14 * size : 0,
+                                            1, &count, &step),
+                ASTER_ML_OK);
+      ASSERT_EQ(aster_ml_tensor_copy_out(got.data(), &line, count), ASTER_ML_OK);
+      for (size_t i = 0; i < count; ++i) {
+        const size_t at = step < 0 ? 14 - i : 2 * i;
+        EXPECT_EQ(std::memcmp(&got[i * size], &data[at * size], size), 0) << size << " " << i;
+      }
+      ASSERT_EQ(aster_ml_tensor_copy_in(&line, got.data(), count), ASTER_ML_OK);
+      ASSERT_EQ(aster_ml_tensor_copy_out(got.data(), &t, 15), ASTER_ML_OK);
+      EXPECT_EQ(got, data) << size << " " << step;
+      EXPECT_EQ(aster_ml_tensor_free(&line), ASTER_ML_OK);
     }
     aster_ml_tensor_free(&t);
     aster_ml_tensor_free(&transposed);

@@ -133,6 +133,27 @@ class SparseTest(unittest.TestCase):
             out = x @ Tensor(b, dtype=name).realize()
             np.testing.assert_array_equal(out.cast("float32").numpy(), dense @ b)
 
+    def test_wide_floats(self):
+        for dtype in aster_ml.dtypes.wides:
+            tenth = Tensor([["0.1", "0", "3"], ["0", "-7", "1e300"]], dtype=dtype).realize()
+            x = sparse.from_dense(tenth)
+            self.assertEqual((x.dtype, x.nnz), (dtype, 4))
+            self.assertEqual(x.dense().tolist(), tenth.tolist())
+            b = Tensor([["1", "2"], ["0.3", "4"], ["5", "-1e-300"]], dtype=dtype).realize()
+            self.assertEqual((x @ b).tolist(), (tenth @ b).tolist())
+            self.assertEqual((x @ x.T).dense().tolist(), (tenth @ tenth.T).tolist())
+            self.assertEqual((x + x - x).dense().tolist(), tenth.tolist())
+            self.assertEqual(x.sum(0).tolist(), tenth.sum(0).tolist())
+            self.assertEqual(x.max().item(), tenth.max().item())
+            twice = sparse.coo([0, 0], [1, 1], Tensor(["0.1", "0.2"], dtype=dtype).realize(),
+                               shape=(1, 2)).compress()
+            both = Tensor("0.1", dtype=dtype) + Tensor("0.2", dtype=dtype)
+            self.assertEqual((twice.nnz, twice.values.item()), (1, both.item()))
+            self.assertEqual(x.cast("float64").numpy().tolist(), [[0.1, 0, 3], [0, -7, 1e300]])
+            for call in (lambda: x @ np.ones((3, 1)), lambda: x + x.cast("float32")):
+                with self.assertRaises(TypeError):
+                    call()
+
     def test_values_by_functions_of_tensors(self):
         a = random_coo(self.rng, 9, 9, 20, np.float32).tocsr()
         x = sparse.from_scipy(a)

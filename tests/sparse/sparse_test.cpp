@@ -691,11 +691,11 @@ TEST(Sparse, OtherBadInput) {
   EXPECT_EQ(aster_ml_sparse_sum(&out, &x.x, 1, axes + 2), ASTER_ML_RANGE);
   EXPECT_EQ(aster_ml_sparse_sum(&out, &x.x, 0, axes), ASTER_ML_RANGE);
   EXPECT_EQ(aster_ml_sparse_cast(&bad.x, &x.x, ASTER_ML_DTYPE_WEAKINT), ASTER_ML_DTYPE);
-  for (const int32_t code : {ASTER_ML_DTYPE_FLT256, ASTER_ML_DTYPE_FLT512})
-    EXPECT_EQ(aster_ml_sparse_cast(&bad.x, &x.x, code), ASTER_ML_UNSUPPORTED);
   Lent<int32_t> tbb(second, ASTER_ML_DTYPE_TBB32);
   OK(aster_ml_sparse_init(&sticky.x, &world.context, 2, 2, 3, &a.t, &b.t, &tbb.t));
   EXPECT_EQ(aster_ml_sparse_add(&bad.x, &x.x, &sticky.x), ASTER_ML_DTYPE);
+  for (const int32_t code : {ASTER_ML_DTYPE_FLT256, ASTER_ML_DTYPE_FLT512})
+    EXPECT_EQ(aster_ml_sparse_cast(&bad.x, &sticky.x, code), ASTER_ML_UNSUPPORTED);
   EXPECT_EQ(aster_ml_sparse_mul(&bad.x, &sticky.x, &x.x), ASTER_ML_DTYPE);
   EXPECT_EQ(aster_ml_sparse_matmul_dense(&out, &turned.x, &tbb.t), ASTER_ML_DTYPE);
   aster_ml_sparse stale = y.x;
