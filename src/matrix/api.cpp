@@ -89,7 +89,7 @@ bool is_aligned(const T* at) {
 }
 template <typename... Structs>
 bool are_structs(const Structs*... at) {
-  return ((at != nullptr) & ...) && (is_aligned(at) & ...);
+  return ((at != nullptr) && ...) && (is_aligned(at) && ...);
 }
 template <typename T>
 Status refuse(T* out) {

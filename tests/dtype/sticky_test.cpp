@@ -117,6 +117,31 @@ TEST(StickyValues, ConvertsToAndFromEveryDType) {
   }
 }
 
+// Every pattern of every dtype of 8 and 16 bits, to every sticky dtype.
+TEST(StickyValues, EveryNarrowPatternConverts) {
+  int converted = 0;
+  for (int code = 1; code <= static_cast<int>(DType::kFloat64); ++code) {
+    const DType from = static_cast<DType>(code);
+    if (info(from).kind == Kind::kUnknown || bits(from) == 0 || bits(from) > 16) continue;
+    const uint32_t patterns = is_bool(from) ? 2 : 1u << bits(from);
+    for (DType to : kSticky) {
+      const auto most = static_cast<double>(sticky_most(to));
+      for (uint32_t pattern = 0; pattern < patterns; ++pattern) {
+        const auto x = static_cast<uint16_t>(pattern);
+        int64_t y = 0;
+        convert(&y, to, &x, from, 1);
+        // Doubles hold all of them; NaN is in no bounds.
+        const double value = load_double(from, &x);
+        const bool fits = value >= -most && value <= most;
+        ASSERT_EQ(load_int(to, &y), fits ? static_cast<int64_t>(value) : sticky_error(to))
+            << name(from) << " " << name(to) << " " << value;
+        ++converted;
+      }
+    }
+  }
+  EXPECT_EQ(converted, 4 * (2 + 2 * 256 + 2 * 65536 + 4 * 256 + 2 * 65536));
+}
+
 TEST(StickyValues, Scalars) {
   aster_ml_scalar x;
   double real = 0;

@@ -185,6 +185,42 @@ TEST(FltElements, WrongCopies) {
   for (const uint64_t word : wide) EXPECT_EQ(word, 0u);
 }
 
+// Memory is asked of the context as often for many elements as for few; nothing else is asked of
+// (tools/check_symbols.py).
+TEST(FltElements, NothingIsAllocatedForAnElement) {
+  aster_test::CountingAllocator allocator;
+  aster_ml_context_options options = {};
+  options.struct_size = sizeof(options);
+  options.threads = 2;
+  options.allocator = &allocator.table;
+  aster_ml_context context;
+  ASSERT_EQ(aster_ml_context_init(&context, &options), 0);
+  for (const int32_t dtype : kDtypes) {
+    const size_t w = words_of(dtype), n = 20000;
+    const std::vector<uint64_t> a = numbers(dtype, n, 8), b = numbers(dtype, n, 9);
+    std::vector<uint64_t> out(n * w);
+    std::vector<double> narrow(n);
+    const void* const at[] = {a.data(), b.data(), a.data()};
+    const auto requests = [&](size_t count) {
+      const int64_t before = allocator.requests();
+      for (const int32_t operation :
+           {ASTER_ML_FLT_NEG, ASTER_ML_FLT_ADD, ASTER_ML_FLT_MUL, ASTER_ML_FLT_DIV,
+            ASTER_ML_FLT_SQRT, ASTER_ML_FLT_FMA, ASTER_ML_FLT_ROUND, ASTER_ML_FLT_MAX}) {
+        EXPECT_EQ(aster_ml_flt_apply(out.data(), &context, operation, dtype, 0, at, nullptr, count),
+                  0);
+      }
+      EXPECT_EQ(aster_ml_flt_copy(narrow.data(), &context, ASTER_ML_DTYPE_FLOAT64, a.data(), dtype,
+                                  0, nullptr, count),
+                0);
+      EXPECT_EQ(aster_ml_flt_sum(out.data(), &context, dtype, 0, a.data(), nullptr, count), 0);
+      return allocator.requests() - before;
+    };
+    requests(n);  // threads begin
+    EXPECT_LE(requests(n), requests(10) + 4);
+  }
+  EXPECT_EQ(aster_ml_context_free(&context), 0);
+}
+
 // Each request for memory fails in turn: MEMORY, and everything is given back.
 TEST(FltElements, FailingAllocations) {
   for (const int threads : {1, 2}) {

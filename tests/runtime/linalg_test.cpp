@@ -13,8 +13,41 @@
 #include <vector>
 
 #include "base/pool.h"
+#include "runtime/cpu/general_own.h"
 #include "runtime/cpu/lapack.h"
 #include "runtime/cpu/spectrum_own.h"
+
+namespace aster::runtime::cpu::linalg {
+
+// A double of which nothing is negligible: what waits until something is never ends.
+struct Stubborn {
+  double x = 0;
+  Stubborn() = default;
+  explicit Stubborn(double value) : x(value) {}
+  Stubborn operator-() const { return Stubborn(-x); }
+  friend Stubborn operator+(Stubborn a, Stubborn b) { return Stubborn(a.x + b.x); }
+  friend Stubborn operator-(Stubborn a, Stubborn b) { return Stubborn(a.x - b.x); }
+  friend Stubborn operator*(Stubborn a, Stubborn b) { return Stubborn(a.x * b.x); }
+  friend Stubborn operator/(Stubborn a, Stubborn b) { return Stubborn(a.x / b.x); }
+  Stubborn& operator+=(Stubborn b) { return x += b.x, *this; }
+  Stubborn& operator-=(Stubborn b) { return x -= b.x, *this; }
+  Stubborn& operator*=(Stubborn b) { return x *= b.x, *this; }
+  Stubborn& operator/=(Stubborn b) { return x /= b.x, *this; }
+  friend auto operator<=>(Stubborn a, Stubborn b) = default;
+  friend Stubborn sqrt(Stubborn a) { return Stubborn(std::sqrt(a.x)); }
+};
+
+}  // namespace aster::runtime::cpu::linalg
+
+template <>
+class std::numeric_limits<aster::runtime::cpu::linalg::Stubborn> {
+  using Stubborn = aster::runtime::cpu::linalg::Stubborn;
+
+ public:
+  static Stubborn epsilon() { return Stubborn(-1); }
+  static Stubborn min() { return Stubborn(std::numeric_limits<double>::min()); }
+  static Stubborn max() { return Stubborn(std::numeric_limits<double>::max()); }
+};
 
 namespace aster::runtime::cpu::linalg {
 namespace {
@@ -494,6 +527,9 @@ TYPED_TEST(Decompositions, IterationsEnd) {
   EXPECT_EQ(own::svd(kSize, kSize, a.data(), s.data(), u.data(), kSize, v.data(), work.data()), 1);
   a = given;
   EXPECT_GT(own::eigh(kSize, a.data(), s.data(), true, work.data()), 0);
+  std::vector<Stubborn> h, none;
+  for (size_t i = 0; i < kSize * kSize; ++i) h.emplace_back(static_cast<double>(i * 5 % 7));
+  EXPECT_EQ(own::schur(kSize, h.data(), static_cast<Stubborn*>(nullptr)), kSize);
 }
 
 // exp by 40 squarings of a Taylor polynomial in long double.

@@ -480,6 +480,19 @@ void geev(const char* left, const char* right, const int* n, double* a, const in
   real.geev(left, right, n, a, lda, wr, wi, vl, ldvl, vr, ldvr, work, lwork, info, x, y);
   if (*lwork != -1) *info = 3;
 }
+// What they make where nothing comes of it: no numbers, and no word.
+void gesdd_nan(const char* job, const int* m, const int* n, double* a, const int* lda, double* s,
+               double* u, const int* ldu, double* vt, const int* ldvt, double* work,
+               const int* lwork, int* iwork, int* info, size_t length) {
+  real.gesdd(job, m, n, a, lda, s, u, ldu, vt, ldvt, work, lwork, iwork, info, length);
+  if (*lwork != -1) std::fill_n(vt, *n * *ldvt, NAN);
+}
+void syevd_nan(const char* job, const char* uplo, const int* n, double* a, const int* lda,
+               double* w, double* work, const int* lwork, int* iwork, const int* liwork, int* info,
+               size_t x, size_t y) {
+  real.syevd(job, uplo, n, a, lda, w, work, lwork, iwork, liwork, info, x, y);
+  if (*lwork != -1) std::fill_n(a, *n * *lda, NAN);
+}
 }  // namespace stuck
 TEST(MatricesStuck, ValuesThatDoNotConvergeAreCounted) {
   auto* const functions = const_cast<runtime::cpu::Lapack<double>*>(runtime::cpu::lapack<double>());
@@ -523,6 +536,39 @@ TEST(MatricesStuck, ValuesThatDoNotConvergeAreCounted) {
       }
     }
     *functions = stuck::real;
+  }
+}
+
+// Wide floats go on from float64's vectors, so many steps and no more.
+TEST(MatricesStuck, StepsOfWideFloatsEnd) {
+  auto* const functions = const_cast<runtime::cpu::Lapack<double>*>(runtime::cpu::lapack<double>());
+  if (functions == nullptr) GTEST_SKIP() << "no LAPACK";
+  const World world(false);
+  const T given = from(world, Values{2, 1, 0, 1, 3, 1, 0, 1, 4}, {3, 3});
+  for (const int32_t dtype : {ASTER_ML_DTYPE_FLT256, ASTER_ML_DTYPE_FLT512}) {
+    T a;
+    OK(aster_ml_lazy_cast(a, given, dtype));
+    for (const int32_t wanted : {int32_t{ASTER_ML_NUMERIC}, int32_t{0}}) {
+      stuck::real = *functions;
+      if (wanted != 0) {
+        functions->gesdd = stuck::gesdd_nan;
+        functions->syevd = stuck::syevd_nan;
+      }
+      T u, s, vt, w, v;
+      OK(aster_ml_lazy_svd(u, s, vt, a, 0));
+      OK(aster_ml_lazy_eigh(w, v, a, 0));
+      const std::pair<T*, const char*> rows[] = {
+          {&s, "svd of matrix: 3 of its values did not converge"},
+          {&w, "eigh of matrix: 3 of its values did not converge"}};
+      for (const auto& [result, part] : rows) {
+        aster_ml_lazy* const root[] = {*result};
+        EXPECT_EQ(aster_ml_lazy_realize(root, 1), wanted) << message();
+        if (wanted != 0) {
+          EXPECT_NE(message().find(part), std::string::npos) << message();
+        }
+      }
+      *functions = stuck::real;
+    }
   }
 }
 
