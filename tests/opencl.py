@@ -42,8 +42,17 @@ NOT_THERE = {
         Stop.ACompilerThatHangsIsStopped Stop.ProblemsOfTheCacheAreSaid
         Trace.TheInterpreterIsOneLaunch""",
 }
-# Those that take minutes on a driver's compiler.
+# Those that take minutes on a driver's compiler; --few leaves them out.
 LONG = "Depth.* Soak.* Products.* Products/* Convolutions.* Programs/KernelCounts.*".split()
+# Two thirds of what the others took, a dozen tests of hundreds of kernels each; their neighbours
+# of the same suites stay.
+LONG += """Runs/Sticky.ConvertsToAndFromEveryDType/* Runs/Sticky.SumsAreExactAndCheckedOnce/*
+    Runs/Sticky.ProductsOfAxes/* Runs/Sticky.ProductsOfConstantsAndViews/*
+    Runs/Sticky.FloatsAreComparedWithTheBoundsBeforeTheyAreTruncated/*
+    Runs/Sticky.OperationsOnOneOperand/* Runs/Sticky.PrefixesAfterTheFirstErrorAreErrors/*
+    Runs/StickyLu.NumbersAreMinors/* Runs/Wide.MovementMovesWholeElements/*
+    Windows.RowsOfLessThanAVector Windows.PoolsAndTheirGradients
+    Windows.ResultsBetweenEachOther""".split()
 
 
 class Row:

@@ -165,7 +165,7 @@ def build(tree, out):
     environment = dict(os.environ, CCACHE_BASEDIR="/", CCACHE_NOHASHDIR="1")
     run(
         CMAKE, "-S", tree, "-B", out, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug",
-        "-DCMAKE_CXX_FLAGS=-O0", "-DASTER_TESTS=OFF", "-DASTER_BENCH=OFF",
+        "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DASTER_TESTS=OFF", "-DASTER_BENCH=OFF",
         f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}", env=environment,
     )
     run(CMAKE, "--build", out, "--target", "aster_ml_python", env=environment)
