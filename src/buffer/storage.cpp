@@ -190,9 +190,12 @@ size_t record_alignment(size_t record) {
   return record == sizeof(Storage) ? alignof(Storage) : kAlignment;
 }
 
-// A record on a canonical device; data of inline_bytes stands behind it, if any.
-Status make(Storage** out, Context& context, size_t bytes, int32_t device, size_t inline_bytes) {
-  const size_t record = inline_bytes == 0 ? sizeof(Storage) : kRecord + inline_bytes;
+// A record on a canonical device; data of inline_bytes stands behind it, if any, and then, aligned
+// as records are, so many bytes more.
+Status make(Storage** out, Context& context, size_t bytes, int32_t device, size_t inline_bytes,
+            size_t more = 0) {
+  size_t record = inline_bytes == 0 ? sizeof(Storage) : kRecord + inline_bytes;
+  if (more != 0) record = align_up(record, alignof(Storage)) + more;
   void* memory = context.heap().allocate(record, record_alignment(record));
   if (memory == nullptr) return out_of_memory(record);
   Storage* storage = ::new (memory) Storage();
@@ -258,8 +261,10 @@ void give_up(Storage* storage, Storage** dead) {
   while (storage != nullptr && storage->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     if (storage->data != nullptr) remove(storage);
     Storage* const held = storage->held;
-    storage->held = *dead;
-    *dead = storage;
+    if (!storage->within) {
+      storage->held = *dead;
+      *dead = storage;
+    }  // else it ends with the memory of what it held, which others may free from here on
     storage = held;
   }
 }
@@ -325,7 +330,8 @@ Status copy_by_host(const Place& to, const Copier& writer, const Place& from, co
 }  // namespace
 
 // A storage that the table does not know yet.
-static Status create_unpublished(Storage** out, Context& context, size_t bytes, int32_t device) {
+static Status create_unpublished(Storage** out, Context& context, size_t bytes, int32_t device,
+                                 size_t more = 0) {
   const aster_ml_backend* backend;
   ASTER_TRY(device::canonical(&device, device));
   ASTER_TRY(device::backend(&backend, device));
@@ -336,7 +342,8 @@ static Status create_unpublished(Storage** out, Context& context, size_t bytes, 
     return ASTER_FAIL(kRANGE, "%zu bytes", bytes);
   const bool large = bytes >= kCachedFrom;
   Storage* storage;
-  ASTER_TRY(make(&storage, context, bytes, device, backend == nullptr && !large ? bytes : 0));
+  const size_t inline_bytes = backend == nullptr && !large ? bytes : 0;
+  ASTER_TRY(make(&storage, context, bytes, device, inline_bytes, more));
   Status status;
   if (backend != nullptr && bytes != 0) status = allocate_on(*backend, storage);
   if (backend == nullptr && large) status = allocate_large(storage);
@@ -358,21 +365,26 @@ Status storage_create(Storage** out, Context& context, size_t bytes, int32_t dev
 Status storage_create_with_axes(Storage** out, Storage** axes, Context& context, size_t bytes,
                                 int32_t device, size_t axes_bytes) {
   *out = *axes = nullptr;
-  ASTER_TRY(create_unpublished(out, context, bytes, device));
-  const Status status = create_unpublished(axes, context, axes_bytes, device::kCpu);
-  if (!status.ok()) {
-    free_memory(*out);
-    destroy(std::exchange(*out, nullptr));
-    return status;
-  }
-  (*axes)->held = *out;
-  (*axes)->owners = 1;
-  (*axes)->was_owned = true;
-  context.retain();
+  const size_t more = sizeof(Storage) + axes_bytes;
+  ASTER_TRY(create_unpublished(out, context, bytes, device, more));
+  // The axes hold the memory, so its record, which they stand in, outlives them.
+  char* const place = static_cast<char*>(static_cast<void*>(*out)) + (*out)->record - more;
+  Storage* const made = ::new (static_cast<void*>(place)) Storage();
+  made->data = place + sizeof(Storage);
+  made->bytes = axes_bytes;
+  made->device = device::kCpu;
+  made->kind = ASTER_ML_MEMORY_NORMAL;
+  made->within = true;
+  made->context = &context;
+  made->references.store(1, std::memory_order_relaxed);
+  made->held = *out;
+  made->owners = 1;
+  made->was_owned = true;
+  *axes = made;
   context.retain();
   const MutexLock lock(g_table.mutex);
   if ((*out)->data != nullptr) insert(*out);
-  insert(*axes);
+  insert(made);
   return kOk;
 }
 

@@ -18,6 +18,7 @@ struct Storage {
   bool read_only;
   bool wrapped;   // foreign memory
   bool internal;  // of the context's own state: holds no reference on it
+  bool within;    // its record is in that of what it holds, which has the reference on the context
   uint8_t kind;   // ASTER_ML_MEMORY_*
   int32_t home;   // the device whose backend gave it and takes it back; 0: none
   // Whether its memory is, or was, also that of another storage: wrapped twice, or within another.
@@ -47,8 +48,8 @@ struct Storage {
 // MiB with huge pages asked for. Large blocks come from the context's cache of freed ones. Errors:
 // MEMORY, UNSUPPORTED, ARGUMENT, DEVICE.
 Status storage_create(Storage** out, Context& context, size_t bytes, int32_t device);
-// The same with the axes of the descriptor that will free it, which hold it: the caller has axes,
-// of the CPU, and through them the memory. Not initialised.
+// The same with the axes of the descriptor that will free it, which hold it, in one allocation: the
+// caller has axes, of the CPU, and through them the memory. Not initialised.
 Status storage_create_with_axes(Storage** out, Storage** axes, Context& context, size_t bytes,
                                 int32_t device, size_t axes_bytes);
 // Memory of a kind: PINNED and UNIFIED are the host's, made by a device's backend. Errors: as

@@ -146,9 +146,10 @@ void ReadyTable::drop(Ready* ready) {
 
 Ready* ReadyTable::find(const Key& key) const {
   if (places_ == nullptr) return nullptr;
-  Ready* const at = places_[key.hash() % kPlaces];
+  const uint64_t hash = key.hash();
+  Ready* const at = places_[hash % kPlaces];
   const uop::Words words = key.words();
-  if (at == nullptr || at->hash != key.hash() || at->words != words.size()) return nullptr;
+  if (at == nullptr || at->hash != hash || at->words != words.size()) return nullptr;
   const bool same = std::memcmp(at->key().data(), words.data(), words.size_bytes()) == 0;
   return same ? at : nullptr;
 }

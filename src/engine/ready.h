@@ -2,6 +2,8 @@
 // graph is walked but their own, nothing is allocated but the result.
 #pragma once
 
+#include <bit>
+
 #include "engine/engine.h"
 
 namespace aster::engine {
@@ -12,7 +14,8 @@ class Key {
   bool push(int64_t word) {
     if (count_ == kMost) return false;
     words_[count_++] = word;
-    hash_ = hash_mix(hash_, static_cast<uint64_t>(word));
+    // Few cycles a word, of which each waits for the one before; hash() mixes what came of them.
+    hash_ = (std::rotl(hash_, 23) ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15u;
     return true;
   }
   bool append(uop::Words words) {
@@ -20,7 +23,7 @@ class Key {
     for (int64_t word : words) fits = push(word) && fits;
     return fits;
   }
-  uint64_t hash() const { return hash_; }
+  uint64_t hash() const { return hash_mix(0, hash_); }
   uop::Words words() const { return {words_, count_}; }
 
  private:
