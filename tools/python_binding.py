@@ -63,6 +63,7 @@ BY_HAND = {
     "lazy_view_whole",
     "program_captured_to_bytes",
     "program_from_bytes",
+    "program_from_bytes_on",
     "program_run",
     "program_run_sized",
     "program_save",

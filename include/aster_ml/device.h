@@ -147,6 +147,32 @@ typedef struct aster_ml_command {
  * timed. */
 enum { ASTER_ML_QUEUE_OUT_OF_ORDER = 1, ASTER_ML_QUEUE_PROFILED = 2 };
 
+/* A portable program, as docs/PORTABLE.md has it: checked, wherever its parts were stored. All of
+ * it stays until drop_program. */
+typedef struct aster_ml_device_program {
+  uint32_t struct_size;
+  uint32_t zero;
+  const char *text;      /* zero-terminated */
+  size_t text_bytes;     /* without the zero */
+  const void *constants; /* what @N in the text counts from; aligned to 64 bytes */
+  size_t constant_bytes;
+  size_t input_count;
+  size_t output_count;
+} aster_ml_device_program;
+
+/* Memory of an input or output of a program, row-major: data is what allocate gave, an address
+ * where host_visible is 1. */
+typedef struct aster_ml_device_array {
+  uint32_t struct_size;
+  int32_t dtype; /* of an output execute_program says what it has written: dtype, ndim and shape */
+  uint32_t ndim;
+  uint32_t zero;
+  int64_t *shape; /* of an output room for 255 sizes */
+  void *data;
+  size_t offset; /* in bytes */
+  size_t bytes;  /* that it has from there on */
+} aster_ml_device_array;
+
 /* What a device of another kind has to offer: memory, and from build on computing. Graphs on a
  * device that only stores are computed by the host on copies, or in place where host_visible is 1.
  *
@@ -196,6 +222,22 @@ typedef struct aster_ml_backend {
                     const aster_ml_command *commands, size_t count);
   /* Returns when everything up to a ticket is done. Errors: DEVICE (a command failed). */
   int32_t (*wait)(void *self, int32_t index, void *queue, uint64_t ticket);
+
+  /* Whole programs, by whatever computes them: all three, or none. A program that was loaded on the
+   * device (aster_ml_program_load_on) is one call then, and no kernel of the library's. */
+
+  /* Makes a program ready to be executed; *taken holds what that is until drop_program. log, of so
+   * many bytes of room, takes why not, zero-terminated. Errors: UNSUPPORTED (the library computes
+   * it, by kernels where the device has those), MEMORY, DEVICE; nothing is left then. */
+  int32_t (*take_program)(void *self, void **taken, int32_t index,
+                          const aster_ml_device_program *program, char *log, size_t room);
+  /* Computes the outputs, in memory of the device that no input overlaps, and assigns to inputs and
+   * State what the program assigns. Done when it returns. Where a program has State, one call at a
+   * time; others side by side. What an output says that it has become is checked. */
+  int32_t (*execute_program)(void *self, int32_t index, void *taken,
+                             const aster_ml_device_array *inputs, size_t input_count,
+                             aster_ml_device_array *outputs, size_t output_count);
+  void (*drop_program)(void *self, int32_t index, void *taken);
 } aster_ml_backend;
 
 /* What a device tells of itself; of the host, and of a backend that tells nothing, its kind and its

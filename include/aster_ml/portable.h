@@ -88,6 +88,19 @@ ASTER_ML_API int32_t aster_ml_program_from_bytes(aster_ml_program *out,
                                                  const aster_ml_context *context, const void *data,
                                                  size_t bytes);
 
+/* The same on a device (0: the CPU), where runs are given inputs and outputs. Where its backend
+ * executes programs (execute_program of device.h) and takes this one, a run is one call of that,
+ * and such a program is not saved again; where it answers UNSUPPORTED, where there is none, and
+ * where a program has Variables, the library computes as for any graph on that device, with
+ * constants copied there. Errors: as load and from_bytes, ARGUMENT (no such device), UNSUPPORTED
+ * (NULL, DISK), DEVICE. */
+ASTER_ML_API int32_t aster_ml_program_load_on(aster_ml_program *out,
+                                              const aster_ml_context *context, const char *path,
+                                              int32_t device);
+ASTER_ML_API int32_t aster_ml_program_from_bytes_on(aster_ml_program *out,
+                                                    const aster_ml_context *context,
+                                                    const void *data, size_t bytes, int32_t device);
+
 /* Checks bytes as loading does, without making anything of them. Errors: as from_bytes. */
 ASTER_ML_API int32_t aster_ml_program_verify(const aster_ml_context *context, const void *data,
                                              size_t bytes);

@@ -17,7 +17,7 @@ import os
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from . import _native
-from .device import name_of
+from .device import canonicalize_device, code_of, name_of
 from .dtype import from_code
 from .dynamic import is_symbolic
 from .engine.jit import ProgramArray, save_captured
@@ -277,8 +277,8 @@ class Program:
             )
             results: list[Tensor] = [_native.lazy_from_tensor(t) for t in arrays]
             return results[0] if len(results) == 1 else results
-        given = [t.contiguous() for t in tensors]
-        made = [Tensor.empty(*a.shape, dtype=a.dtype) for a in self.outputs]
+        given = [t.to(a.device).contiguous() for t, a in zip(tensors, self.inputs)]
+        made = [Tensor.empty(*a.shape, dtype=a.dtype, device=a.device) for a in self.outputs]
         Tensor.realize(*given, *made)
         _native.program_run(
             self._program,
@@ -288,13 +288,16 @@ class Program:
         return made[0] if len(made) == 1 else made
 
 
-def load_program(source: str | os.PathLike[str] | bytes) -> Program:
+def load_program(source: str | os.PathLike[str] | bytes, device: str | None = None) -> Program:
     """The program of a file, whose constants are mapped and not read, or of bytes.
+
+    On a device its inputs and outputs are there; whole, by one that executes programs.
 
     >>> from aster_ml import Tensor, export, load_program
     >>> load_program(export(lambda x: x.sum(), Tensor([1.0, 2.0])))(Tensor([3.0, 4.0])).item()
     7.0
     """
+    code = 0 if device is None else code_of(canonicalize_device(device))
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return Program(_native.program_from_bytes(source))
-    return Program(_native.program_load(os.fspath(source)))
+        return Program(_native.program_from_bytes_on(source, code))
+    return Program(_native.program_load_on(os.fspath(source), code))

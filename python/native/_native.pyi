@@ -121,6 +121,9 @@ def program_run_sized(
     program: Program, inputs: Sequence[ConcreteTensor], /
 ) -> list[ConcreteTensor]: ...
 def program_from_bytes(data: Buffer, context: Context | None = None, /) -> Program: ...
+def program_from_bytes_on(
+    data: Buffer, device: int, context: Context | None = None, /
+) -> Program: ...
 def registry_add(
     operation: str,
     name: str,

@@ -83,6 +83,20 @@ PyObject* program_from_bytes(PyObject*, PyObject* const* arguments, Py_ssize_t c
   return make_handle(*handle_type("Program"), call.owner(), out.impl);
 }
 
+PyObject* program_from_bytes_on(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  Call call("program_from_bytes_on", arguments, count, 2, 3);
+  const aster_ml_context* context = call.context(2);
+  const Py_buffer* data = call.bytes(0, "data", false);
+  const auto device = static_cast<int32_t>(call.integer(1, "device", INT32_MIN, INT32_MAX));
+  aster_ml_program out = {};
+  if (!call.slow([&] {
+        return aster_ml_program_from_bytes_on(&out, context, data->buf,
+                                              static_cast<size_t>(data->len), device);
+      }))
+    return nullptr;
+  return make_handle(*handle_type("Program"), call.owner(), out.impl);
+}
+
 PyObject* freeze(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Call call("freeze", arguments, count, 7, 8);
   const aster_ml_context* context = call.context(7);
@@ -139,6 +153,8 @@ PyMethodDef kPortableMethods[] = {
      "program_captured_to_bytes(program, flags)\n\nA captured program as a portable one."},
     {"program_from_bytes", as_method(program_from_bytes), METH_FASTCALL,
      "program_from_bytes(data, context)\n\nThe program of bytes."},
+    {"program_from_bytes_on", as_method(program_from_bytes_on), METH_FASTCALL,
+     "program_from_bytes_on(data, device, context)\n\nThe same on a device."},
     {"freeze", as_method(freeze), METH_FASTCALL,
      "freeze(path, program, name, targets, compiler, threads, flags, context)\n\nThe program of a "
      "file as code of its own."},

@@ -162,6 +162,14 @@ Status read_backend(aster_ml_backend* out, const aster_ml_backend* given) {
                       "a backend that computes has describe, build, unbuild, open, close, submit "
                       "and wait: some are missing");
   }
+  const bool programs[] = {out->take_program != nullptr, out->execute_program != nullptr,
+                           out->drop_program != nullptr};
+  const auto taken = std::ranges::count(programs, true);
+  if (taken != 0 && taken != std::ssize(programs)) {
+    return ASTER_FAIL(kARGUMENT,
+                      "a backend that executes programs has take_program, execute_program and "
+                      "drop_program: some are missing");
+  }
   if (out->count == 0) out->count = 1;
   if (out->count < 0 || out->count > kIndices) {
     return ASTER_FAIL(kRANGE, "%d devices: 1 to 65536 are possible", out->count);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "engine/device_program.h"
+
 namespace aster::engine {
 
 void bind_away(void** pointers, size_t* offsets, const Executable& exe,
@@ -78,6 +80,8 @@ Status Commands::add(const Executable& exe, void* const* pointers, const size_t*
     uint32_t first = i;
     if (launch.kind == LaunchKind::kInterpret) {
       kind = Kind::kInterpret;
+    } else if (launch.kind == LaunchKind::kProgram) {
+      kind = Kind::kProgram;
     } else if (launch.kind == LaunchKind::kMove || (is_copy(launch.kind) && !queued)) {
       kind = Kind::kCopy;
     } else if (!is_of_host(launch.kind)) {
@@ -87,10 +91,11 @@ Status Commands::add(const Executable& exe, void* const* pointers, const size_t*
     }
     // Submits of one device go together, whatever they are part of.
     Step* last = steps_.empty() ? nullptr : &steps_.back();
-    const bool joins = last != nullptr && last->kind == kind &&
-                       (kind == Kind::kSubmit ? last->exe->device == exe.device
-                                              : last->exe == &exe && last->pointers == pointers &&
-                                                    kind != Kind::kInterpret);
+    const bool joins =
+        last != nullptr && last->kind == kind &&
+        (kind == Kind::kSubmit ? last->exe->device == exe.device
+                               : last->exe == &exe && last->pointers == pointers &&
+                                     kind != Kind::kInterpret && kind != Kind::kProgram);
     if (joins) {
       ++last->count;
       last->writes |= launch.writes;
@@ -166,6 +171,17 @@ Status Commands::run_step(Ran* ran, bool* wrote, Pending* pending, const Step& s
         step.pointers + (exe.launches.empty() ? 0 : exe.launches[step.first].first_operand);
     ASTER_TRY(interpret(exe, operands, operands + exe.params->size(), run.on(device::kCpu)));
     *wrote |= step.writes;
+    return kOk;
+  }
+  if (step.kind == Kind::kProgram) {
+    const Executable& exe = *step.exe;
+    const Launch& launch = exe.launches[step.first];
+    const uint64_t start = run.traced() ? nanoseconds() : 0;
+    *wrote |= step.writes;
+    ASTER_TRY(exe.whole->execute(run.context.heap(), step.pointers + launch.first_operand,
+                                 step.offsets + launch.first_operand));
+    if (run.traced())
+      run.on(exe.device->code).tell(exe.infos[step.first], launch.operand_count, start);
     return kOk;
   }
   for (const Launch& launch : std::span(step.exe->launches.data() + step.first, step.count)) {

@@ -29,7 +29,7 @@ class Commands {
   Status run(Ran* ran, bool* wrote, runtime::Queues& queues, const Run& run, int threads);
 
  private:
-  enum class Kind : uint8_t { kSubmit, kHost, kCopy, kInterpret };
+  enum class Kind : uint8_t { kSubmit, kHost, kCopy, kInterpret, kProgram };
   struct Step {
     Kind kind;
     bool writes;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "engine/device_program.h"
 #include "engine/foreign.h"
 #include "engine/kernels.h"
 #include "engine/lower_dtypes.h"
@@ -51,6 +52,7 @@ void Executable::release() {
 Executable::~Executable() {
   for (native::Plan* plan : plans) heap_.destroy(plan);
   if (graph != nullptr) heap_.destroy(graph);
+  if (whole != nullptr) heap_.destroy(whole);
   heap_.destroy(params);
 }
 

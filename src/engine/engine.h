@@ -21,6 +21,7 @@
 namespace aster::engine {
 
 struct Recording;
+struct DeviceProgram;
 
 enum class LaunchKind : uint8_t {
   kHost,       // function or plan, by threads of the host
@@ -29,6 +30,7 @@ enum class LaunchKind : uint8_t {
   kCopyOut,    // and back
   kMove,       // bytes from a device to another; operands: to, from
   kInterpret,  // the whole graph, by the host; operands: its leaves, then its roots
+  kProgram,    // a portable program, by the backend's own means; operands: its inputs, its outputs
 };
 
 inline bool is_of_host(LaunchKind kind) {
@@ -180,8 +182,9 @@ class Executable {
   const runtime::Device* device = nullptr;  // null: moves only
   int64_t device_bytes = 0;                 // temporaries there
   int64_t copied_bytes = 0;                 // between it and the host, by a run
-  bool own_kernels = false;  // kernels of others for it: the interpreter cannot stand in
-  uint64_t on_host = 0;      // launches that the host does for the device
+  bool own_kernels = false;        // kernels of others for it: the interpreter cannot stand in
+  uint64_t on_host = 0;            // launches that the host does for the device
+  DeviceProgram* whole = nullptr;  // what its one launch executes
   // Where there is no compiler, or on the reference device: the graph itself, interpreted.
   uop::Graph* graph = nullptr;
   uop::Node sink = nullptr;

@@ -28,7 +28,8 @@ bool is_away(int32_t device) {
   const aster_ml_backend* backend = nullptr;
   const SavedError before;
   if (!device::backend(&backend, device).ok()) before.restore();
-  return backend != nullptr && (backend->build != nullptr || backend->host_visible == 0);
+  return backend != nullptr && (backend->build != nullptr || backend->execute_program != nullptr ||
+                                backend->host_visible == 0);
 }
 
 Status take_array(Array* out, Vec<int64_t>* dims, Node buffer) {

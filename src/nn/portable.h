@@ -85,7 +85,48 @@ Status split(Parts* out, const Source& bytes, const Source* side_data);
 
 // Reads a program into a graph: Params for inputs and constants (verify), or Buffers.
 Status verify(engine::Engine& engine, const Parts& parts);
-Status load(aster_ml_program* out, engine::Engine& engine, const Parts& parts);
+// device: where inputs, results and all between are; 0: the CPU.
+Status load(aster_ml_program* out, engine::Engine& engine, const Parts& parts, int32_t device);
+
+// A program that was checked, as nodes on Params.
+struct CheckedGraph {
+  explicit CheckedGraph(Memory& memory)
+      : inputs(memory),
+        outputs(memory),
+        assigned(memory),
+        input_names(memory),
+        output_names(memory) {}
+  Vec<Node> inputs, outputs;
+  Vec<uint8_t> assigned;  // inputs to which a run writes
+  Vec<Text> input_names, output_names;
+  bool variables = false, state = false;  // it has some
+};
+Status check_graph(CheckedGraph* out, uop::Graph& graph, const Parts& parts);
+// As load, where the backend of the device executes programs and takes this one; else *taken is
+// false, and the library has to.
+Status load_whole(aster_ml_program* out, bool* taken, engine::Engine& engine, const Parts& parts,
+                  int32_t device);
+
+// Handles of nodes, freed at the end.
+class Cells {
+ public:
+  explicit Cells(Memory& memory) : handles_(memory), pointers_(memory), cells_(memory) {}
+  ~Cells() {
+    for (aster_ml_lazy& each : handles_) aster_ml_lazy_free(&each);
+  }
+  Cells(const Cells&) = delete;
+  Cells& operator=(const Cells&) = delete;
+  Status make(engine::Engine& engine, std::span<const Node> nodes);
+  aster_ml_lazy* const* data() const { return pointers_.data(); }
+  size_t size() const { return pointers_.size(); }
+  std::span<engine::Lazy* const> cells() const { return {cells_.data(), cells_.size()}; }
+
+ private:
+  Vec<aster_ml_lazy> handles_;
+  Vec<aster_ml_lazy*> pointers_;
+  Vec<engine::Lazy*> cells_;
+};
+Status name_arrays(aster_ml_program* program, int32_t list, Vec<Text>& names);
 
 // The two steps of loading. What is read lives while a Hold of the graph does; each program made of
 // it is for the kernels that the engine makes then.

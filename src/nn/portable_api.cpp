@@ -104,10 +104,10 @@ Status to_bytes(void* out, size_t* length, size_t capacity, engine::Engine& engi
   return kOk;
 }
 
-Status load_file(aster_ml_program* out, engine::Engine& engine, const char* path) {
+Status load_file(aster_ml_program* out, engine::Engine& engine, const char* path, int32_t device) {
   OpenedFile opened(engine.context.heap());
   ASTER_TRY(open_file(&opened, engine, path));
-  return load(out, engine, opened.parts);
+  return load(out, engine, opened.parts, device);
 }
 
 // Bytes of a caller as a source of the context's own.
@@ -120,14 +120,16 @@ Status copy_bytes(Source* out, Context& context, const void* data, size_t bytes)
   return kOk;
 }
 
-Status from_bytes(aster_ml_program* out, engine::Engine& engine, const void* data, size_t bytes) {
+// out null: verifies alone.
+Status from_bytes(aster_ml_program* out, engine::Engine& engine, const void* data, size_t bytes,
+                  int32_t device = 0) {
   Source source;
   ASTER_TRY(copy_bytes(&source, engine.context, data, bytes));
   Parts parts(engine.context.heap());
   ASTER_TRY(split(&parts, source, nullptr));
   if (!parts.side.view().empty())
     return ASTER_FAIL(kFORMAT, "a program in memory whose constants are in a file");
-  return out == nullptr ? verify(engine, parts) : load(out, engine, parts);
+  return out == nullptr ? verify(engine, parts) : load(out, engine, parts, device);
 }
 
 }  // namespace
@@ -200,12 +202,28 @@ int32_t aster_ml_program_captured_to_bytes(void* out, size_t* length, size_t cap
   return portable::to_bytes(out, length, capacity, *engine, {nullptr, p}, flags);
 }
 
+int32_t aster_ml_program_load_on(aster_ml_program* out, const aster_ml_context* context,
+                                 const char* path, int32_t device) {
+  if (out != nullptr) out->impl = nullptr;
+  ASTER_ENGINE(context);
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  return portable::load_file(out, *engine, path, device);
+}
+
 int32_t aster_ml_program_load(aster_ml_program* out, const aster_ml_context* context,
                               const char* path) {
   if (out != nullptr) out->impl = nullptr;
   ASTER_ENGINE(context);
   if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
-  return portable::load_file(out, *engine, path);
+  return portable::load_file(out, *engine, path, 0);
+}
+
+int32_t aster_ml_program_from_bytes_on(aster_ml_program* out, const aster_ml_context* context,
+                                       const void* data, size_t bytes, int32_t device) {
+  if (out != nullptr) out->impl = nullptr;
+  ASTER_ENGINE(context);
+  if (out == nullptr) return ASTER_FAIL(kARGUMENT, "out is a null pointer");
+  return portable::from_bytes(out, *engine, data, bytes, device);
 }
 
 int32_t aster_ml_program_from_bytes(aster_ml_program* out, const aster_ml_context* context,

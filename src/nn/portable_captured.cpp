@@ -212,6 +212,10 @@ class Decoder {
     Vec<Node> sources;
   };
   Status decode(const Entry& entry) {
+    if (entry.exe->whole != nullptr) {
+      return ASTER_FAIL(kUNSUPPORTED, "the program is %s's own: what it was loaded from is it",
+                        device::name(entry.exe->device->code).text);
+    }
     const Vec<int64_t>& key = entry.exe->key;
     if (key.size() < 1 + entry.outputs) return ASTER_FAIL(kINTERNAL, "a schedule without its key");
     const Words words(key.data() + 1, key.size() - 1);

@@ -56,6 +56,7 @@ class Checking {
   Status leaf(Node* out, const Line& line) {
     std::span<const uint8_t> bytes;
     if (line.form != Form::kInput) ASTER_TRY(bytes_of(&bytes, parts_, line));
+    state |= line.form == Form::kState;
     *out = g_.param(slots_++, line.dtype, line.shape);
     return need(*out);
   }
@@ -64,6 +65,7 @@ class Checking {
     *memory = g_.param(slots_++, line.dtype, {});
     return need(*expression);
   }
+  bool state = false;  // some was read
 
  private:
   const Parts& parts_;
@@ -72,25 +74,35 @@ class Checking {
 };
 
 Status make_buffer(Node* out, engine::Engine& e, const Line& line, std::span<const uint8_t> bytes,
-                   bool filled) {
+                   bool filled, int32_t device) {
   buffer::Storage* storage = nullptr;
   int64_t count = 0;
   size_t size = 0;
   (void)uop::count_elements(line.shape, &count);
   if (!checked_mul(static_cast<size_t>(count), dtype::size(line.dtype), &size))
     return ASTER_FAIL(kFORMAT, "an input that is too large");
-  ASTER_TRY(buffer::storage_create(&storage, e.context, size, device::kCpu));
-  if (filled && !bytes.empty()) std::memcpy(storage->data, bytes.data(), bytes.size());
+  ASTER_TRY(buffer::storage_create(&storage, e.context, size, device));
+  Status copied;
+  if (filled && !bytes.empty() && device == device::kCpu) {
+    std::memcpy(storage->data, bytes.data(), bytes.size());
+  } else if (filled && !bytes.empty()) {
+    auto* const data = const_cast<uint8_t*>(bytes.data());
+    copied = buffer::copy({storage->data, 0, device}, {data, 0, buffer::kHost}, bytes.size());
+  }
   if (filled && line.form == Form::kConstant) storage->read_only = true;
-  *out = engine::buffer_node(e, storage, 0, line.dtype, line.shape);
+  if (copied.ok()) *out = engine::buffer_node(e, storage, 0, line.dtype, line.shape);
   buffer::storage_release(storage);
-  return need(*out);
+  return copied.ok() ? need(*out) : copied;
 }
-// Buffers on memory of the context, and on pages of the file.
+// Buffers on memory of a device, and of the CPU on pages of the file.
 class Loading {
  public:
-  Loading(const Parts& parts, engine::Engine& engine)
-      : e_(engine), parts_(parts), named_(engine.context.heap()), fixed_(engine.context.heap()) {}
+  Loading(const Parts& parts, engine::Engine& engine, int32_t device)
+      : e_(engine),
+        parts_(parts),
+        device_(device),
+        named_(engine.context.heap()),
+        fixed_(engine.context.heap()) {}
   Status leaf(Node* out, const Line& line) {
     ASTER_TRY(memory_of(out, line));
     if (line.form == Form::kInput || line.text.view().empty()) return kOk;
@@ -134,11 +146,11 @@ class Loading {
  private:
   Status memory_of(Node* out, const Line& line) {
     std::span<const uint8_t> bytes;
-    if (line.form == Form::kInput) return make_buffer(out, e_, line, bytes, false);
+    if (line.form == Form::kInput) return make_buffer(out, e_, line, bytes, false, device_);
     ASTER_TRY(bytes_of(&bytes, parts_, line));
     const bool mapped = line.form == Form::kConstant && !line.inlined && !bytes.empty() &&
-                        parts_.data->storage()->read_only;
-    if (!mapped) return make_buffer(out, e_, line, bytes, true);
+                        device_ == device::kCpu && parts_.data->storage()->read_only;
+    if (!mapped) return make_buffer(out, e_, line, bytes, true, device_);
     const size_t at = parts_.data->offset() + parts_.data_offset + line.offset;
     *out = engine::buffer_node(e_, parts_.data->storage(), static_cast<int64_t>(at), line.dtype,
                                line.shape);
@@ -147,40 +159,25 @@ class Loading {
 
   engine::Engine& e_;
   const Parts& parts_;
+  int32_t device_;
   Vec<Named> named_;
   Vec<uint32_t> fixed_;  // symbols
 };
 
-// Handles of nodes, freed at the end.
-class Cells {
- public:
-  explicit Cells(Memory& memory) : handles_(memory), pointers_(memory), cells_(memory) {}
-  ~Cells() {
-    for (aster_ml_lazy& each : handles_) aster_ml_lazy_free(&each);
-  }
-  Cells(const Cells&) = delete;
-  Cells& operator=(const Cells&) = delete;
-  Status make(engine::Engine& engine, std::span<const Node> nodes) {
-    for (Node node : nodes) {
-      engine::Lazy* lazy = nullptr;
-      ASTER_TRY(handles_.push(aster_ml_lazy{}));
-      ASTER_TRY(engine::lazy_create(&lazy, engine, node));
-      scope_remove(lazy);
-      handles_.back().impl = lazy->handle;
-      ASTER_TRY(cells_.push(lazy));
-    }
-    for (aster_ml_lazy& each : handles_) ASTER_TRY(pointers_.push(&each));
-    return kOk;
-  }
-  aster_ml_lazy* const* data() const { return pointers_.data(); }
-  size_t size() const { return pointers_.size(); }
-  std::span<engine::Lazy* const> cells() const { return {cells_.data(), cells_.size()}; }
+}  // namespace
 
- private:
-  Vec<aster_ml_lazy> handles_;
-  Vec<aster_ml_lazy*> pointers_;
-  Vec<engine::Lazy*> cells_;
-};
+Status Cells::make(engine::Engine& engine, std::span<const Node> nodes) {
+  for (Node node : nodes) {
+    engine::Lazy* lazy = nullptr;
+    ASTER_TRY(handles_.push(aster_ml_lazy{}));
+    ASTER_TRY(engine::lazy_create(&lazy, engine, node));
+    scope_remove(lazy);
+    handles_.back().impl = lazy->handle;
+    ASTER_TRY(cells_.push(lazy));
+  }
+  for (aster_ml_lazy& each : handles_) ASTER_TRY(pointers_.push(&each));
+  return kOk;
+}
 
 Status name_arrays(aster_ml_program* program, int32_t list, Vec<Text>& names) {
   for (size_t i = 0; i < names.size(); ++i) {
@@ -189,8 +186,6 @@ Status name_arrays(aster_ml_program* program, int32_t list, Vec<Text>& names) {
   }
   return kOk;
 }
-
-}  // namespace
 
 Status split(Parts* out, const Source& bytes, const Source* side_data) {
   const std::span<const uint8_t> all = bytes.bytes();
@@ -217,6 +212,10 @@ Status split(Parts* out, const Source& bytes, const Source* side_data) {
   if (h.header_bytes < sizeof(h) || !inside(h.text_offset, h.text_bytes) ||
       (!beside && h.data_bytes != 0 && !inside(h.data_offset, h.data_bytes))) {
     return ASTER_FAIL(kFORMAT, "a program of %zu bytes is truncated", all.size());
+  }
+  if (h.data_offset % kAlignment != 0) {
+    return ASTER_FAIL(kFORMAT, "the constants of a program begin at byte %llu, no multiple of %zu",
+                      static_cast<unsigned long long>(h.data_offset), kAlignment);
   }
   const std::span<const uint8_t> text = all.subspan(h.text_offset, h.text_bytes);
   out->text = {reinterpret_cast<const char*>(text.data()), text.size()};
@@ -246,13 +245,32 @@ Status split(Parts* out, const Source& bytes, const Source* side_data) {
 Status verify(engine::Engine& engine, const Parts& parts) {
   uop::Graph graph(engine.context.heap());
   graph.defaults = engine.graph.defaults;
+  CheckedGraph checked(engine.context.heap());
+  return check_graph(&checked, graph, parts);
+}
+
+Status check_graph(CheckedGraph* out, uop::Graph& graph, const Parts& parts) {
   Checking checking(parts, graph);
-  return Reader(parts.text, graph, maker_of(&checking), false).run();
+  Reader reader(parts.text, graph, maker_of(&checking), false);
+  ASTER_TRY(reader.run());
+  ASTER_TRY(out->assigned.resize(reader.inputs.size(), 0));
+  for (Node node : reader.nodes) {
+    if (node->op != Op::kAssign) continue;
+    while (node->nsrc != 0) node = node->src(0);
+    for (size_t i = 0; i < reader.inputs.size(); ++i) out->assigned[i] |= reader.inputs[i] == node;
+  }
+  out->variables = reader.has_variables();
+  out->state = checking.state;
+  out->inputs = std::move(reader.inputs);
+  out->outputs = std::move(reader.outputs);
+  out->input_names = std::move(reader.input_names);
+  out->output_names = std::move(reader.output_names);
+  return kOk;
 }
 
 Status read_graph(ReadGraph* out, engine::Engine& engine, const Parts& parts) {
   ASTER_TRY(verify(engine, parts));
-  Loading loading(parts, engine);
+  Loading loading(parts, engine, device::kCpu);
   Reader reader(parts.text, engine.graph, maker_of(&loading), true);
   ASTER_TRY(reader.run());
   out->variables = reader.has_variables();
@@ -269,8 +287,11 @@ namespace {
 // was saved.
 class Capturing {
  public:
-  Capturing(engine::Engine& engine, const Parts& parts)
-      : e_(engine), parts_(parts), loading_(parts, engine), inputs_(engine.context.heap()) {}
+  Capturing(engine::Engine& engine, const Parts& parts, int32_t device)
+      : e_(engine),
+        parts_(parts),
+        loading_(parts, engine, device),
+        inputs_(engine.context.heap()) {}
   ~Capturing() {
     if (open_) engine::drop_recording(e_);
   }
@@ -373,10 +394,16 @@ Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& g
   return kOk;
 }
 
-Status load(aster_ml_program* out, engine::Engine& engine, const Parts& parts) {
+Status load(aster_ml_program* out, engine::Engine& engine, const Parts& parts, int32_t device) {
   if (engine.recording != nullptr) return ASTER_FAIL(kSTATE, "a capture is open");
+  ASTER_TRY(device::canonical(&device, device));
+  ASTER_TRY(device::allocatable(device));
+  if (device::same_type(device, device::kNull))
+    return ASTER_FAIL(kUNSUPPORTED, "a program on %s", device::name(device).text);
   const uop::Graph::Hold hold(engine.graph);
-  return Capturing(engine, parts).run(out);
+  bool taken = false;
+  ASTER_TRY(load_whole(out, &taken, engine, parts, device));
+  return taken ? kOk : Capturing(engine, parts, device).run(out);
 }
 
 }  // namespace aster::nn::portable

@@ -100,6 +100,12 @@ Status device_of(const Device** out, Context& context, int32_t code) {
   ASTER_TRY(device::backend(&backend, code));
   if (backend == nullptr || device::same_type(code, device::kNull)) return kOk;
   if (backend->build == nullptr && backend->host_visible != 0) return kOk;
+  return record_of(out, context, code, *backend);
+}
+
+Status record_of(const Device** out, Context& context, int32_t code,
+                 const aster_ml_backend& backend) {
+  *out = nullptr;
   State* runtime = nullptr;
   ASTER_TRY(state(context, &runtime));
   Device* device = runtime->devices.get(code, nullptr);
@@ -109,7 +115,7 @@ Status device_of(const Device** out, Context& context, int32_t code) {
     if (device == nullptr) return out_of_memory(sizeof(Device));
     device->context = &context;
     device->code = code;
-    device->backend = backend;
+    device->backend = &backend;
     Status status = describe(device);
     if (status.ok()) status = runtime->devices.set(code, device);
     if (!status.ok()) {

@@ -39,6 +39,9 @@ struct Device {
 // The device that graphs on `code` run on; null: the host computes them where they are. Errors:
 // DEVICE, UNSUPPORTED (no form of code that is known).
 Status device_of(const Device** out, Context& context, int32_t code);
+// The record of a device that a backend serves, whoever computes on it. Errors: as device_of.
+Status record_of(const Device** out, Context& context, int32_t code,
+                 const aster_ml_backend& backend);
 
 // Makes kernels ready; functions[i] stays null for what is beyond the device. Errors: UNSUPPORTED
 // (all are), COMPILE with the compiler's line of what is wrong (the log has all that it said),

@@ -222,3 +222,18 @@ def test_what_cannot_be_recorded():
         export(lambda x, held=pending: held[0].realize() + 1, x, recorded=True)
     assert pending[0].tolist() == [2.0, 2.0, 2.0]
     assert (x + 1).tolist() == [2.0, 2.0]
+
+
+def test_programs_on_a_device():
+    weight = Tensor(numbers(3, 3))
+    data = export(lambda x: x @ weight, Tensor(numbers(2, 3)))
+    x = Tensor(numbers(2, 3))
+    program = load_program(data, device="CPU:1")
+    assert [a.device for a in program.inputs + program.outputs] == ["CPU:1", "CPU:1"]
+    got = program(x)
+    assert got.device == "CPU:1"
+    np.testing.assert_array_equal(got.numpy(), load_program(data)(x).numpy())
+    with pytest.raises(Error, match="no device is named 'NOWHERE'"):
+        load_program(data, device="NOWHERE")
+    with pytest.raises(Error, match="NULL"):
+        load_program(data, device="NULL")

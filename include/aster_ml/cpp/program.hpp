@@ -131,22 +131,26 @@ class Program {
     return detail::good(aster_ml_engine_capture_cancel(Context::current().get()));
   }
 
-  /* The program of a portable file; empty where that fails. */
-  static Program load(const std::string& path) {
+  /* The program of a portable file on a device, 0: the CPU; empty where that fails. */
+  static Program load(const std::string& path, int32_t device = 0) {
     aster_ml_program program{};
     const detail::Root root = Context::current().root();
-    return made(detail::good(aster_ml_program_load(&program, root.get(), path.c_str())), program,
-                root);
+    const int32_t status =
+        device == 0 ? aster_ml_program_load(&program, root.get(), path.c_str())
+                    : aster_ml_program_load_on(&program, root.get(), path.c_str(), device);
+    return made(detail::good(status), program, root);
   }
   /* The same of bytes, which are copied. */
-  static Program from_bytes(const void* data, size_t bytes) {
+  static Program from_bytes(const void* data, size_t bytes, int32_t device = 0) {
     aster_ml_program program{};
     const detail::Root root = Context::current().root();
-    return made(detail::good(aster_ml_program_from_bytes(&program, root.get(), data, bytes)),
-                program, root);
+    const int32_t status =
+        device == 0 ? aster_ml_program_from_bytes(&program, root.get(), data, bytes)
+                    : aster_ml_program_from_bytes_on(&program, root.get(), data, bytes, device);
+    return made(detail::good(status), program, root);
   }
-  static Program from_bytes(const std::string& bytes) {
-    return from_bytes(bytes.data(), bytes.size());
+  static Program from_bytes(const std::string& bytes, int32_t device = 0) {
+    return from_bytes(bytes.data(), bytes.size(), device);
   }
   /* Checks bytes as loading does, without making anything of them. */
   static bool verify(const std::string& bytes) {
