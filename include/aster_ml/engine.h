@@ -50,6 +50,10 @@ typedef struct aster_ml_engine_counters {
    * (ASTER_ML_TIERS), and those that were to, but waited, as their programs cannot be run so */
   uint64_t kernels_begun;
   uint64_t kernels_waited;
+  /* of schedule_misses: those that were read from the disk cache, where an earlier process, or
+   * another context, left them (ASTER_ML_NO_KEPT_SCHEDULES) */
+  uint64_t schedules_read;
+  uint64_t schedules_kept; /* and those that were left there */
 } aster_ml_engine_counters;
 
 /* Reads the counters; struct_size tells how many of them. Errors: ARGUMENT. */

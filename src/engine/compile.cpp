@@ -4,6 +4,7 @@
 
 #include "engine/device_program.h"
 #include "engine/foreign.h"
+#include "engine/kept_schedules.h"
 #include "engine/kernels.h"
 #include "engine/lower_dtypes.h"
 #include "engine/lower_wide.h"
@@ -152,11 +153,15 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   exe->device = device_of_kernels;
   exe->away = device_of_kernels != nullptr;
   exe->constants = std::move(constants);
-  Status status = leaves->foreign ? check_foreign(exe, roots, on) : Status(kOk);
-  if (status.ok())
-    status =
-        is_move(roots, on) ? make_move(exe, roots[0], on) : compile(exe, roots, *leaves, interpret);
   exe->key = std::move(key);  // what saving a captured program reads
+  Status status = leaves->foreign ? check_foreign(exe, roots, on) : Status(kOk);
+  const bool moves = is_move(roots, on);
+  bool kept = false;
+  if (status.ok() && !moves && !interpret && exe->constants.empty())
+    status = read_schedule(&kept, exe, *this, {hash, roots, *leaves});
+  if (status.ok() && !kept)
+    status = moves ? make_move(exe, roots[0], on) : compile(exe, roots, *leaves, interpret);
+  if (kept) counters.schedule_ms += milliseconds() - start;
   if (status.ok() && context.options().no_schedule_cache == 0 && !exe->for_now) {
     status = plans_now->add(hash, exe);
   }
@@ -414,7 +419,7 @@ Status Engine::compile_kernels(Executable* exe, Graph& scratch, Schedule& schedu
   if (!exe->away) exe->arena_bytes = schedule.arena_bytes;
   exe->scratch_offset = (exe->arena_bytes + 63) & ~int64_t{63};
   exe->arena_bytes = exe->scratch_offset + exe->scratch_stride * threads;
-  return kOk;
+  return keep_schedule(*exe, *this, on_host, schedule.arena_bytes, leaves);
 }
 
 }  // namespace aster::engine

@@ -141,6 +141,7 @@ Engine::Engine(Context& owner, Graph& nodes)
       copies(owner.heap()),
       threads(pool::threads_of(owner)),
       device(device::kCpu),
+      cuts(owner.heap()),
       size_classes_(owner.heap()),
       said_reasons_(owner.heap()) {
   graph.set_buffer_hook(release_buffer, nullptr);

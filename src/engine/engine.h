@@ -281,6 +281,7 @@ class Engine {
   int32_t device;  // the default one
   // What kernels of the host are made for instead, where they are not to run here; null: the host.
   const runtime::Device* made_for = nullptr;
+  Vec<Text> cuts;  // of launches whose schedules were read from disk
 
   // The executable of a graph: cached, or made. leaves: what it is to be given memory for.
   Status executable(Executable** out, uop::Nodes roots, Leaves* leaves, int32_t device);

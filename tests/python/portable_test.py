@@ -1,5 +1,6 @@
 """Portable programs from Python: functions exported, loaded and run, also in another process."""
 
+import os
 import subprocess
 import sys
 
@@ -237,3 +238,31 @@ def test_programs_on_a_device():
         load_program(data, device="NOWHERE")
     with pytest.raises(Error, match="NULL"):
         load_program(data, device="NULL")
+
+
+# What the first process made of a file, kernels and schedule, the second reads.
+def test_another_process_reads_the_schedule(tmp_path):
+    path = str(tmp_path / "net.aster")
+    net = Net()
+    export(net, Tensor(numbers(5, 6)), path=path)
+    np.save(tmp_path / "x.npy", numbers(5, 6))
+    code = (
+        "import sys, numpy as np; from aster_ml import load_program, Tensor, _native;"
+        "y = load_program(sys.argv[1])(Tensor(np.load(sys.argv[2]))).numpy();"
+        "c = _native.engine_count();"
+        "print(y.tobytes().hex(), *(c[n] for n in"
+        " ('schedules_read', 'schedules_kept', 'kernels_compiled', 'kernels_scheduled')))"
+    )
+
+    def run(**environment):
+        command = [sys.executable, "-c", code, path, str(tmp_path / "x.npy")]
+        where = {**os.environ, "ASTER_ML_CACHE_DIR": str(tmp_path / "cache"), **environment}
+        done = subprocess.run(command, env=where, capture_output=True, text=True, check=True)
+        bits, *counts = done.stdout.split()
+        return bits, [int(count) for count in counts]
+
+    first, second, alone = run(), run(), run(ASTER_ML_NO_KEPT_SCHEDULES="1")
+    assert first[1][:2] == [0, 1] and first[1][2] > 0
+    assert second[1] == [1, 0, 0, first[1][3]]
+    assert alone[1] == [0, 0, 0, first[1][3]]
+    assert first[0] == second[0] == alone[0]

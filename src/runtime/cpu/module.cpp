@@ -68,6 +68,10 @@ class KernelLoad {
       const bool from_bundle = missing_.empty();
       ASTER_TRY(find_single());
       stats_->cached = stats_->kernels - stats_->reused - static_cast<int64_t>(missing_.size());
+      for (const size_t index : missing_) {
+        if (kernels_[index].key != nullptr)
+          return ASTER_FAIL(kNOT_FOUND, "a kernel without a text is not kept any more");
+      }
       Vec<size_t> later(memory_);
       ASTER_TRY(part_missing(&later));
       if (!missing_.empty()) ASTER_TRY(compile_missing());
@@ -89,6 +93,7 @@ class KernelLoad {
 
  private:
   Digest key_of(const KernelSource& kernel, const Digest& all_declarations) const {
+    if (kernel.key != nullptr) return *kernel.key;
     if (kernel.text.empty()) return library_.names_.get(library_.name_of(kernel.name), Digest{});
     const Digest declarations = kernel.needs.empty() ? all_declarations : digest_of(kernel.needs);
     Sha256 key;
@@ -106,7 +111,7 @@ class KernelLoad {
     all.add_text("bundle");
     for (size_t i = 0; i < kernels_.size(); ++i) {
       const KernelSource& kernel = kernels_[i];
-      if (kernel.text.empty() && !library_.has_named(kernel.name))
+      if (kernel.text.empty() && kernel.key == nullptr && !library_.has_named(kernel.name))
         return ASTER_FAIL(kINTERNAL, "a kernel without a text is not loaded");
       ASTER_TRY(keys_.push(key_of(kernel, all_declarations)));
       if (kernel.named) ASTER_TRY(library_.names_.set(library_.name_of(kernel.name), keys_[i]));
@@ -644,6 +649,13 @@ Status KernelLibrary::prepare() {
   mine.base = digest_of(identity.view());
   write_hex(mine.base.data(), sizeof(mine.target) / 2, mine.target);
   mine.prepared = true;
+  return kOk;
+}
+
+Status KernelLibrary::identity(Digest* out) {
+  ir_ = false;
+  ASTER_TRY(prepare());
+  *out = side().base;
   return kOk;
 }
 

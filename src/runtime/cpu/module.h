@@ -26,6 +26,8 @@ struct KernelSource {
   bool named = false;
   // It need not be there when load returns: where it is new, it is compiled beside the caller.
   bool later = false;
+  // It is known by what it is kept under (key_of), and has no text: found, or not.
+  const Digest* key = nullptr;
 };
 
 // Where the code of a kernel is once it is compiled; null before, and for ever where it fails.
@@ -117,7 +119,7 @@ class KernelLibrary {
   // llvm() is there. later: for each kernel that may be, where its code will be if it is not there
   // yet, and null if it is; empty where none may be.
   // Errors: UNSUPPORTED (no compiler here: the reference runtime has to do); COMPILE; DEVICE;
-  // CANCELLED; ARGUMENT (one name, two texts).
+  // CANCELLED; ARGUMENT (one name, two texts); NOT_FOUND (what has no text is not there).
   Status load(std::string_view declarations, std::span<const KernelSource> kernels,
               std::span<void*> functions, KernelSet** out, CompileStats* stats, bool ir = false,
               const UnitDeclarations* units = nullptr, std::span<const LaterCode*> later = {});
@@ -134,6 +136,16 @@ class KernelLibrary {
     const Digest* key = names_.find(name_of(name));
     const Entry* const entry = key != nullptr ? kernels_.find(*key) : nullptr;
     return entry != nullptr && entry->is_there();
+  }
+
+  // What the C compiler's kernels are kept under depends on, beside their texts: its version and
+  // flags, the features, the library's version. Errors: as compiler.
+  Status identity(Digest* out);
+  // What a named kernel of such a load is kept under; false: it is not loaded.
+  bool key_of(std::string_view name, Digest* out) const {
+    const Digest* const key = names_.find(name_of(name));
+    if (key != nullptr) *out = *key;
+    return key != nullptr;
   }
 
   // The object file that a function of a kernel was loaded from, where the disk cache has it;

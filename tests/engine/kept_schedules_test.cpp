@@ -1,0 +1,261 @@
+// Schedules that are read from disk: the same launches and bits as made ones, and never those of
+// another graph, build or a file that was changed.
+#include "engine/kept_schedules.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/checked.h"
+#include "engine/world.h"
+
+namespace aster::engine::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class KeptSchedules : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("aster_schedules_" + std::to_string(getpid()));
+    fs::remove_all(folder_);
+    path_ = folder_.string();
+  }
+  void TearDown() override {
+    set_build_for_tests("");
+    fs::remove_all(folder_);
+  }
+  aster_ml_context_options options() const {
+    aster_ml_context_options out{};
+    out.no_sizes = 1;  // every schedule is for its own sizes
+    out.cache_dir = path_.c_str();
+    return out;
+  }
+  // Files of schedules.
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> out;
+    if (!fs::exists(folder_ / "v1" / "schedules")) return out;
+    for (const auto& each : fs::recursive_directory_iterator(folder_ / "v1" / "schedules")) {
+      if (each.is_regular_file()) out.push_back(each.path());
+    }
+    return out;
+  }
+  struct Outcome {
+    std::vector<float> values;
+    std::string summary;
+    aster_ml_engine_counters counters;
+  };
+  // A small network in a context of its own: several kernels, temporaries, one scratch.
+  Outcome run(Word rows = 12, const aster_ml_context_options* other = nullptr) const {
+    World w(other != nullptr ? *other : options());
+    const Node x = w.random({rows, 40}, 1), y = w.random({40, 24}, 2);
+    const Node z = w.row_softmax(w.product(x, y));
+    const Node out = w.product(z, w.g().permute(z, words({1, 0})));
+    Outcome result;
+    result.values = w.compute(out);
+    result.summary = std::string(w.engine().last->summary.view());
+    result.counters = w.engine().counters;
+    return result;
+  }
+
+  fs::path folder_;
+  std::string path_;
+};
+
+void expect_same(const std::vector<float>& a, const std::vector<float>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
+}
+
+TEST_F(KeptSchedules, AnotherContextReadsWhatOneMade) {
+  const Outcome first = run(), second = run();
+  EXPECT_EQ(first.counters.schedules_read, 0u);
+  EXPECT_EQ(first.counters.schedules_kept, 1u);
+  EXPECT_EQ(second.counters.schedules_read, 1u);
+  EXPECT_EQ(second.counters.schedules_kept, 0u);
+  EXPECT_EQ(files().size(), 1u);
+  // What is counted is what was made.
+  EXPECT_EQ(second.counters.schedule_misses, first.counters.schedule_misses);
+  EXPECT_EQ(second.counters.kernels_scheduled, first.counters.kernels_scheduled);
+  EXPECT_EQ(second.counters.planned_bytes, first.counters.planned_bytes);
+  EXPECT_EQ(second.counters.operations, first.counters.operations);
+  EXPECT_EQ(second.counters.moved_bytes, first.counters.moved_bytes);
+  EXPECT_EQ(second.counters.last_kernels, first.counters.last_kernels);
+  EXPECT_EQ(second.counters.kernels_compiled, 0u);
+  EXPECT_EQ(second.counters.kernels_cached, first.counters.kernels_compiled);
+  EXPECT_EQ(second.summary, first.summary);
+  expect_same(second.values, first.values);
+}
+
+TEST_F(KeptSchedules, OtherGraphsAndOptionsHaveOthers) {
+  (void)run();
+  EXPECT_EQ(run(13).counters.schedules_read, 0u);
+  EXPECT_EQ(run(13).counters.schedules_read, 1u);
+  aster_ml_context_options narrow = options();
+  narrow.vector_bytes = 16;
+  EXPECT_EQ(run(12, &narrow).counters.schedules_read, 0u);
+  aster_ml_context_options generated = options();
+  generated.no_library = 1;
+  EXPECT_EQ(run(12, &generated).counters.schedules_read, 0u);
+  EXPECT_EQ(run().counters.schedules_read, 1u);
+}
+
+// More threads have more scratch memory each, of the same schedule.
+TEST_F(KeptSchedules, AnyNumberOfThreads) {
+  const Outcome two = run();
+  aster_ml_context_options one = options();
+  one.threads = 1;
+  const Outcome alone = run(12, &one);
+  EXPECT_EQ(alone.counters.schedules_read, 1u);
+  expect_same(alone.values, two.values);
+}
+
+TEST_F(KeptSchedules, AnotherBuildMakesItsOwn) {
+  (void)run();
+  set_build_for_tests("another");
+  EXPECT_EQ(run().counters.schedules_read, 0u);
+  EXPECT_EQ(run().counters.schedules_read, 1u);
+  EXPECT_EQ(files().size(), 2u);
+}
+
+TEST_F(KeptSchedules, AreNotKeptWhereNotWanted) {
+  setenv("ASTER_ML_NO_KEPT_SCHEDULES", "1", 1);
+  EXPECT_EQ(run().counters.schedules_kept, 0u);
+  EXPECT_EQ(run().counters.schedules_read, 0u);
+  unsetenv("ASTER_ML_NO_KEPT_SCHEDULES");
+  aster_ml_context_options closed = options();
+  closed.no_disk_cache = 1;
+  EXPECT_EQ(run(12, &closed).counters.schedules_kept, 0u);
+  // What may take sizes of others depends on what came before it.
+  aster_ml_context_options sized = options();
+  sized.no_sizes = 0;
+  EXPECT_EQ(run(12, &sized).counters.schedules_kept, 0u);
+  EXPECT_EQ(files().size(), 0u);
+}
+
+// Calls of the library's own functions are prepared in each process.
+TEST_F(KeptSchedules, NativeCallsAreNotKept) {
+  for (int i = 0; i < 2; ++i) {
+    World w(options());
+    const Node x = w.random({8, 300}, 3);
+    (void)w.compute(w.g().cast(w.g().argsort(x, 1, false, 300), DType::kFloat32));
+    EXPECT_EQ(w.engine().counters.schedules_kept, 0u);
+    EXPECT_EQ(w.engine().counters.schedules_read, 0u);
+  }
+}
+
+std::string read_all(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+void write_all(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  chmod(path.c_str(), 0600);
+}
+
+// A truncated file, one of which a byte is another, an empty one, and a folder: made anew.
+TEST_F(KeptSchedules, DamagedFilesAreMisses) {
+  const Outcome first = run();
+  ASSERT_EQ(files().size(), 1u);
+  const fs::path file = files()[0];
+  const std::string whole = read_all(file);
+  std::vector<std::string> damaged = {"", whole.substr(0, 40), whole.substr(0, whole.size() / 2),
+                                      whole.substr(0, whole.size() - 1), whole + "x"};
+  for (size_t at : {size_t{0}, size_t{9}, size_t{17}, size_t{40}, size_t{70}, whole.size() / 2,
+                    whole.size() - 1}) {
+    std::string flipped = whole;
+    flipped[at] = static_cast<char>(flipped[at] ^ 4);
+    damaged.push_back(flipped);
+  }
+  for (const std::string& bytes : damaged) {
+    write_all(file, bytes);
+    const Outcome again = run();
+    EXPECT_EQ(again.counters.schedules_read, 0u);
+    EXPECT_EQ(again.counters.schedules_kept, 1u);
+    expect_same(again.values, first.values);
+    EXPECT_EQ(read_all(file), whole);
+  }
+  fs::remove(file);
+  fs::create_directory(file);
+  const Outcome again = run();
+  EXPECT_EQ(again.counters.schedules_read, 0u);
+  expect_same(again.values, first.values);
+}
+
+// What the checksum is right for, and says what cannot be: every number of the body in turn.
+TEST_F(KeptSchedules, WhatDoesNotFitIsAMiss) {
+  const Outcome first = run();
+  const fs::path file = files()[0];
+  const std::string whole = read_all(file);
+  constexpr size_t kHeader = 64, kLength = 16, kSum = 24, kKey = 32;
+  const auto sealed = [&](std::string bytes) {  // as Cache writes it
+    const uint64_t length = bytes.size() - kHeader;
+    std::memcpy(&bytes[kLength], &length, sizeof(length));
+    uint64_t state = length;
+    const auto add = [&](const char* data, size_t size) {
+      for (size_t i = 0; i < size; i += 8) {
+        uint64_t word = 0;
+        std::memcpy(&word, data + i, std::min<size_t>(8, size - i));
+        state = hash_mix(state, word);
+      }
+    };
+    add(&bytes[kKey], 32);
+    add(&bytes[kHeader], length);
+    std::memcpy(&bytes[kSum], &state, sizeof(state));
+    return bytes;
+  };
+  ASSERT_EQ(sealed(whole), whole);
+  uint64_t key_bytes = 0;
+  std::memcpy(&key_bytes, &whole[kHeader], sizeof(key_bytes));
+  size_t misses = 0, tried = 0;
+  const auto attempt = [&](const std::string& bytes) {
+    write_all(file, sealed(bytes));
+    World w(options());
+    const Node x = w.random({12, 40}, 1), y = w.random({40, 24}, 2);
+    const Node z = w.row_softmax(w.product(x, y));
+    Lazy* const cell = w.cell(w.product(z, w.g().permute(z, words({1, 0}))));
+    Executable* exe = nullptr;
+    Leaves leaves(w.engine().context.heap());
+    // Scheduled and not run: a number that says less than what is so may still fit.
+    const Node root = cell->node->src(0);  // below the reshape
+    const Status status = w.engine().executable(&exe, std::array{root}, &leaves, device::kCpu);
+    ASSERT_TRUE(status.ok());
+    exe->release();
+    ++tried;
+    misses += w.engine().counters.schedules_read == 0;
+  };
+  // Behind the key: kernels, slots, operands, launches, roots.
+  for (size_t at = kHeader + 8 + key_bytes; at + 8 <= whole.size(); at += 8 * 7) {
+    for (const uint64_t value : {~uint64_t{0}, uint64_t{1} << 40}) {
+      std::string bytes = whole;
+      std::memcpy(&bytes[at], &value, sizeof(value));
+      attempt(bytes);
+    }
+  }
+  for (size_t cut = kHeader; cut < whole.size(); cut += whole.size() / 37)
+    attempt(whole.substr(0, cut));
+  EXPECT_GT(misses, tried / 2);
+  write_all(file, whole);
+  const Outcome again = run();
+  EXPECT_EQ(again.counters.schedules_read, 1u);
+  expect_same(again.values, first.values);
+}
+
+// Kernels that were removed meanwhile: everything is made again.
+TEST_F(KeptSchedules, WithoutItsKernelsItIsAMiss) {
+  const Outcome first = run();
+  for (const auto& each : fs::directory_iterator(folder_ / "v1")) {
+    if (each.path().filename() != "schedules") fs::remove_all(each.path());
+  }
+  const Outcome again = run();
+  EXPECT_EQ(again.counters.schedules_read, 0u);
+  EXPECT_GT(again.counters.kernels_compiled, 0u);
+  expect_same(again.values, first.values);
+  EXPECT_EQ(run().counters.schedules_read, 1u);
+}
+
+}  // namespace
+}  // namespace aster::engine::testing
