@@ -1,5 +1,5 @@
-/* Freezing: a program as C, machine code, a library or an executable that needs nothing of this
- * library.
+/* Freezing: a program as C, machine code, a library, an executable or a kernel of the Blaze
+ * interface, none of which needs anything of this library.
  *
  *   aster_ml_freeze_options options = {.struct_size = sizeof options};
  *   aster_ml_freeze("net.o", &context, "net.aster", &options);       net.o and net.h
@@ -32,7 +32,10 @@ enum {
 };
 
 enum {
-  ASTER_ML_FREEZE_SIDE_FILE = 1 /* constants in NAME.constants, which is mapped */
+  ASTER_ML_FREEZE_SIDE_FILE = 1, /* constants in NAME.constants, which is mapped */
+  /* with a function NAME_kernel, which gives the program as a kernel of the Blaze interface in the
+   * form ARRAYS (aster_ml/kernel.h); of no executable, and no program that assigns */
+  ASTER_ML_FREEZE_KERNEL = 2
 };
 
 /* Zero means default. */
@@ -46,7 +49,7 @@ typedef struct aster_ml_freeze_options {
   size_t target_count;
   const char *compiler; /* path or name; null: the context's, or aarch64-linux-gnu-gcc */
   int32_t threads;      /* that a run uses at most; 0: 1 */
-  uint32_t flags;       /* ASTER_ML_FREEZE_SIDE_FILE */
+  uint32_t flags;       /* ASTER_ML_FREEZE_SIDE_FILE, .. */
 } aster_ml_freeze_options;
 
 /* Writes the program of a file (aster_ml_program_save) as path, and its header NAME.h beside it

@@ -25,7 +25,7 @@ from . import _native
 from .portable import export
 from .tensor import Tensor
 
-_SIDE_FILE = 1
+_SIDE_FILE, _KERNEL = 1, 2
 
 __all__ = ["freeze"]
 
@@ -37,6 +37,7 @@ def freeze(
     targets: Sequence[str] | None = None,
     threads: int = 1,
     side_file: bool = False,
+    kernel: bool = False,
     name: str | None = None,
     compiler: str | None = None,
     **options: Any,
@@ -47,13 +48,14 @@ def freeze(
     source is a function, called with the examples (options are those of export: names, state), or a
     portable program as bytes or a file. targets: the CPUs, "native" or of "x86-64", "x86-64-v3",
     "x86-64-v4" the first that the machine has when it runs, or "aarch64". threads: that a run uses
-    at most. side_file: constants in NAME.constants, which is mapped. name: before all names in C.
+    at most. side_file: constants in NAME.constants, which is mapped. kernel: with a function
+    NAME_kernel, which gives it as a kernel of the Blaze interface. name: before all names in C.
 
     >>> freeze(b"no", path="no.c")
     Traceback (most recent call last):
     aster_ml.errors.FormatError: freeze: no program: 2 bytes that do not begin as one
     """
-    flags = _SIDE_FILE if side_file else 0
+    flags = (_SIDE_FILE if side_file else 0) | (_KERNEL if kernel else 0)
     if targets is not None:
         targets = list(targets)
     with tempfile.TemporaryDirectory() as folder:

@@ -9,15 +9,18 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "aster_ml/functions.h"
 #include "aster_ml/indexing.h"
+#include "aster_ml/kernel.h"
 #include "aster_ml/linalg.h"
 #include "aster_ml/spatial.h"
 #include "aster_ml/tensor.h"
@@ -274,6 +277,111 @@ TEST_F(Freeze, EveryFormComputesTheEnginesBits) {
   // Nothing on the way stays.
   for (const auto& entry : fs::directory_iterator(folder))
     EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << entry.path();
+}
+
+// A frozen library; its code stays, as graphs hold kernels of it for longer, so no other has its
+// name.
+struct Library {
+  explicit Library(const std::string& file)
+      : handle(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
+    EXPECT_NE(handle, nullptr) << dlerror();
+  }
+  ~Library() { dlclose(handle); }
+  template <typename Function>
+  Function* function(const char* name) const {
+    return reinterpret_cast<Function*>(dlsym(handle, name));
+  }
+  void* handle;
+};
+
+// A frozen program as a kernel of the Blaze interface is an operation of graphs, with the same
+// bits.
+TEST_F(Freeze, AsABlazeKernelItIsAnOperation) {
+  const Floats x = noise(4 * 37, 95), other = noise(4 * 37, 96);
+  aster_ml_lazy* in = data(x, {4, 37});
+  const aster_ml_boundary b = boundary({in}, {mlp(in)});
+  const Floats want = engine(b, x), want_other = engine(b, other);
+  for (const uint32_t flags : {0u, uint32_t{ASTER_ML_FREEZE_SIDE_FILE}}) {
+    aster_ml_freeze_options o = options();
+    o.flags = ASTER_ML_FREEZE_KERNEL | flags;
+    o.threads = flags == 0 ? 1 : 2;
+    const std::string file = path(flags == 0 ? "libblaze.so" : "libside.so");
+    const std::string name = flags == 0 ? "blaze" : "side";
+    OK(aster_ml_freeze_step(file.c_str(), &context, &b, &o));
+    const std::string header = text_of(path(name + ".h"));
+    EXPECT_NE(header.find("_KERNEL_SIGNATURE \"float32[4, 37] -> float32[4, 10]\""),
+              std::string::npos)
+        << header;
+    const Library library(file);
+    auto* const make = library.function<int32_t(aster_ml_dynamic_kernel_instance*, const char*)>(
+        (name + "_kernel").c_str());
+    ASSERT_NE(make, nullptr);
+    const std::string side = path("side.constants");
+    aster_ml_dynamic_kernel_instance made{};
+    ASSERT_EQ(make(&made, side.c_str()), 0);
+    aster_ml_kernel kernel{};
+    OK(aster_ml_kernel_from_blaze(&kernel, &context, &made, ASTER_ML_KERNEL_ARRAYS, "frozen",
+                                  "float32[4, 37] -> float32[4, 10]", nullptr));
+    for (const auto& [values, wanted] : {std::pair(x, want), std::pair(other, want_other)}) {
+      aster_ml_lazy *given = data(values, {4, 37}), *out = handle();
+      const aster_ml_lazy* const operands[] = {given};
+      OK(aster_ml_kernel_apply(out, &kernel, operands, 1, 0));
+      Floats got(want.size());
+      OK(aster_ml_lazy_copy_out(got.data(), got.size() * 4, out));
+      EXPECT_EQ(got, wanted);
+    }
+    OK(aster_ml_kernel_free(&kernel));
+  }
+}
+
+// As others call it: moved to other memory, by several threads at once.
+TEST_F(Freeze, BlazeKernelsAreMovedAndCalledByThreads) {
+  const Floats x = noise(4 * 37, 97);
+  aster_ml_lazy* in = data(x, {4, 37});
+  const aster_ml_boundary b = boundary({in}, {mlp(in)});
+  const Floats want = engine(b, x);
+  aster_ml_freeze_options o = options();
+  o.flags = ASTER_ML_FREEZE_KERNEL;
+  OK(aster_ml_freeze_step(path("libmoved.so").c_str(), &context, &b, &o));
+  const Library library(path("libmoved.so"));
+  auto* const make = library.function<int32_t(aster_ml_dynamic_kernel_instance*)>("moved_kernel");
+  ASSERT_NE(make, nullptr);
+  EXPECT_EQ(make(nullptr), -4);
+  aster_ml_dynamic_kernel_instance made{};
+  ASSERT_EQ(make(&made), 0);
+  std::vector<char> moved(made.kernel_size);
+  std::memcpy(moved.data(), made.kernel, made.kernel_size);
+  std::memset(static_cast<void*>(made.kernel), 255, made.kernel_size);
+  made.free_func(made.kernel);
+  auto* const kernel = reinterpret_cast<aster_ml_kernel_data_prefix*>(moved.data());
+  const auto run = reinterpret_cast<aster_ml_arrays>(kernel->function);
+  std::vector<Floats> results(8, Floats(want.size()));
+  std::vector<std::thread> threads;
+  for (Floats& result : results) {
+    threads.emplace_back([&] {
+      char* const dst[] = {reinterpret_cast<char*>(result.data())};
+      const char* const src[] = {reinterpret_cast<const char*>(x.data())};
+      for (int i = 0; i < 20; ++i) run(dst, src, kernel);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Floats& result : results) EXPECT_EQ(result, want);
+  kernel->destructor(kernel);
+  // A C program has the header, warnings and all, and links an archive by the function's name.
+  OK(aster_ml_freeze_step(path("libnet.a").c_str(), &context, &b, &o));
+  std::ofstream(path("kernel.c")) << "#include \"net.h\"\n"
+                                     "int main(void) {\n"
+                                     "  struct net_kernel_instance made;\n"
+                                     "  if (net_kernel(&made) != 0) return 1;\n"
+                                     "  made.kernel->destructor(made.kernel);\n"
+                                     "  made.free_func(made.kernel);\n"
+                                     "  return net_kernel(0) == -NET_ARGUMENT ? 0 : 2;\n}\n";
+  EXPECT_EQ(shell("cc -std=c11 -Wall -Wextra -Wpedantic -Werror " + path("kernel.c") + " " +
+                  path("libnet.a") + " -o " + path("kernel")),
+            0);
+  EXPECT_EQ(shell(path("kernel")), 0);
+  if (!has("valgrind")) return;
+  EXPECT_EQ(shell("valgrind -q --leak-check=full --error-exitcode=9 " + path("kernel")), 0);
 }
 
 TEST_F(Freeze, NothingOfCppIsNeeded) {
@@ -573,6 +681,14 @@ TEST_F(FreezeFails, OnBadOptions) {
   o = options();
   o.threads = -1;
   fails(ASTER_ML_RANGE, "threads", y, o);
+  o = options();
+  o.flags = ASTER_ML_FREEZE_KERNEL;
+  fails(ASTER_ML_ARGUMENT, "an executable gives nobody a kernel", y, o, "net");
+  aster_ml_lazy *state = weights({4, 37}, 21), *sum = handle(), *read = handle();
+  OK(aster_ml_lazy_add(sum, state, x));
+  OK(aster_ml_lazy_assign(state, sum));
+  OK(aster_ml_lazy_relu(read, state));
+  fails(ASTER_ML_UNSUPPORTED, "is no kernel", read, o);
 }
 
 TEST_F(FreezeFails, WithoutACompilerOrAPlace) {

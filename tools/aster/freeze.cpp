@@ -126,6 +126,8 @@ int freeze(const Arguments& arguments) {
   const std::string constants = arguments.get("constants", "inside");
   if (constants != "inside" && constants != "file")
     throw Failure{2, "--constants " + constants + ": inside or file"};
+  const std::string kernel = arguments.get("kernel", "no");
+  if (kernel != "yes" && kernel != "no") throw Failure{2, "--kernel " + kernel + ": yes or no"};
   const std::vector<std::string> targets = split(arguments.get("target", "native"));
   std::vector<const char*> target_names;
   for (const std::string& target : targets) target_names.push_back(target.c_str());
@@ -137,6 +139,7 @@ int freeze(const Arguments& arguments) {
   options.target_count = target_names.size();
   options.threads = static_cast<int32_t>(arguments.number("threads", 1, 1, 1024));
   options.flags = constants == "file" ? ASTER_ML_FREEZE_SIDE_FILE : 0;
+  if (kernel == "yes") options.flags |= ASTER_ML_FREEZE_KERNEL;
   const std::map<std::string, int64_t> sizes = read_sizes(arguments);
   Context context;
   check(aster_ml_context_init(context.get(), nullptr));

@@ -79,6 +79,7 @@ const std::vector<Command>& commands() {
          "of native, x86-64, x86-64-v3, x86-64-v4, with commas; or aarch64 (native)"},
         {"threads", "N", "that a run uses at most (1)"},
         {"constants", "WHERE", "inside, or in a file that is mapped (inside)"},
+        {"kernel", "WHETHER", "yes: with NAME_kernel, a kernel of the Blaze interface (no)"},
         {"size", "NAME=N", "of axes that a model leaves open, with commas; or INPUT.AXIS=N"},
         {"compiler", "CC", "path or name (as for kernels)"}},
        "MODEL"},

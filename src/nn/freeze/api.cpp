@@ -97,11 +97,13 @@ Status take_options(Wanted* out, const char* path, Context& context,
   const aster_ml_freeze_options& o = out->options;
   if (o.form < 0 || o.form > ASTER_ML_FREEZE_EXECUTABLE)
     return ASTER_FAIL(kRANGE, "form %d of a frozen program", o.form);
-  if ((o.flags & ~uint32_t{ASTER_ML_FREEZE_SIDE_FILE}) != 0)
+  if ((o.flags & ~uint32_t{ASTER_ML_FREEZE_SIDE_FILE | ASTER_ML_FREEZE_KERNEL}) != 0)
     return ASTER_FAIL(kRANGE, "flags %#x of a frozen program", o.flags);
   if (o.threads < 0 || o.threads > 1024)
     return ASTER_FAIL(kRANGE, "%d threads: from 1 to 1024", o.threads);
   out->form = o.form != 0 ? o.form : form_of(path);
+  if ((o.flags & ASTER_ML_FREEZE_KERNEL) != 0 && out->form == ASTER_ML_FREEZE_EXECUTABLE)
+    return ASTER_FAIL(kARGUMENT, "an executable gives nobody a kernel: C, an object or a library");
   ASTER_TRY(take_cpus(out));
   out->compiler = o.compiler != nullptr               ? o.compiler
                   : out->cpus[0]->compiler != nullptr ? out->cpus[0]->compiler
@@ -181,6 +183,7 @@ Status freeze(const Wanted& wanted, engine::Engine& engine, const portable::Part
   ASTER_TRY(take_name(&model, wanted));
   model.threads = engine.threads;
   model.side_file = (wanted.options.flags & ASTER_ML_FREEZE_SIDE_FILE) != 0;
+  model.kernel = (wanted.options.flags & ASTER_ML_FREEZE_KERNEL) != 0;
   model.head_bytes = model.threads == 1 ? 64 : 1024 + 64 * ((model.threads + 7) / 8);
   for (const Cpu* cpu : wanted.cpus) {
     ASTER_TRY(programs.add(*cpu, engine, graph));
@@ -189,6 +192,9 @@ Status freeze(const Wanted& wanted, engine::Engine& engine, const portable::Part
     model.codes.back().kernels = programs.kernels(model.codes.size() - 1);
   }
   ASTER_TRY(flatten(model, programs.all()));
+  const bool assigns = std::ranges::any_of(model.inputs, &Array::written) || model.state_bytes != 0;
+  if (model.kernel && assigns)
+    return ASTER_FAIL(kUNSUPPORTED, "a program that assigns to its inputs or state is no kernel");
   ASTER_TRY(name_arrays(model.inputs, model.outputs));
   ASTER_TRY(name_arrays(model.outputs, model.inputs));
   return build(wanted.path, engine.context, model, wanted.form, wanted.compiler);

@@ -112,18 +112,19 @@ void fill_side_header(uint8_t (&out)[64], const Model& model) {
 Status write_archive(Vec<uint8_t>* out, const Model& model, Bytes object) {
   Heap& heap = static_cast<Heap&>(out->memory());
   Text names(heap), text(heap);
-  constexpr const char* kFunctions[] = {"init", "run", "free", "describe"};
-  for (const char* function : kFunctions) names << model.name.view() << '_' << function << '\0';
+  constexpr const char* kFunctions[] = {"init", "run", "free", "describe", "kernel"};
+  const size_t count = std::size(kFunctions) - (model.kernel ? 0 : 1);
+  for (size_t i = 0; i < count; ++i) names << model.name.view() << '_' << kFunctions[i] << '\0';
   if (names.view().size() % 2 != 0) names << '\0';
-  const size_t index = 4 * (1 + std::size(kFunctions)) + names.view().size();
+  const size_t index = 4 * (1 + count) + names.view().size();
   const size_t member = 8 + 60 + index;
   const auto big_endian = [&](size_t value) {
     for (const int shift : {24, 16, 8, 0}) text << static_cast<char>(value >> shift & 255);
   };
   text << "!<arch>\n";
   text.format("%-16s%-12d%-6d%-6d%-8d%-10zu`\n", "/", 0, 0, 0, 0, index);
-  big_endian(std::size(kFunctions));
-  for (size_t i = 0; i < std::size(kFunctions); ++i) big_endian(member);
+  big_endian(count);
+  for (size_t i = 0; i < count; ++i) big_endian(member);
   text << names.view();
   text.format("%-16s%-12d%-6d%-6d%-8o%-10zu`\n", "model.o/", 0, 0, 0, 0644, object.size());
   ASTER_TRY(names.status());

@@ -106,6 +106,7 @@ struct Model {
   uint64_t checksum = 0;     // of the constants
   int threads = 1;
   bool side_file = false;
+  bool kernel = false;  // with a function that gives a kernel of the Blaze interface
   Vec<Code> codes;
 };
 

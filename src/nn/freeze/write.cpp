@@ -199,6 +199,57 @@ void write_run(Text& out, const Model& model) {
   out << ";\n}\n";
 }
 
+void declare_kernel(Text& out, const Model& model) {
+  const std::string_view name = model.name.view();
+  out << "int32_t " << name << "_kernel(struct " << name << "_kernel_instance *out"
+      << (model.side_file ? ", const char *constants)" : ")");
+}
+
+// Its types, with the layouts of aster_ml/kernel.h.
+void write_kernel_types(Text& out, const Model& model) {
+  const std::string_view name = model.name.view();
+  out << "/* The program as a kernel of the Blaze interface: function is\n"
+         " *   void (char *const *dst, const char *const *src, struct "
+      << name
+      << "_kernel_prefix *kernel)\n"
+         " * on arrays of outputs and of inputs. Any number of threads may call it; calls run one "
+         "after\n * another. At its end destructor is called, then free_func. */\nstruct "
+      << name << "_kernel_prefix {\n  void *function;\n  void (*destructor)(struct " << name
+      << "_kernel_prefix *kernel);\n};\nstruct " << name << "_kernel_instance {\n  struct " << name
+      << "_kernel_prefix *kernel;\n  size_t kernel_size;\n  void (*free_func)(void *kernel);\n};\n"
+         "/* 0, or a status above times -1: memory is allocated here. */\n#define "
+      << model.capital.view() << "_KERNEL_SIGNATURE \"";
+  bool first = true, inputs = true;
+  each_array(model, [&](const Array& array, bool input) {
+    out << (inputs != input ? " -> " : first ? "" : ", ") << dtype::name(array.dtype) << '[';
+    write_shape(out, array);
+    out << ']';
+    first = false, inputs = input;
+  });
+  out << "\"\n";
+  declare_kernel(out, model);
+  out << ";\n\n";
+}
+
+void write_kernel(Text& out, const Model& model) {
+  const std::string_view name = model.name.view(), capital = model.capital.view();
+  out << "\n#define KERNEL_PREFIX struct " << name
+      << "_kernel_prefix\n#define KERNEL_INSTANCE struct " << name
+      << "_kernel_instance\n#define KERNEL_BYTES " << capital
+      << "_MEMORY_BYTES\n#define STATUS_MEMORY " << capital << "_MEMORY\n#define STATUS_ARGUMENT "
+      << capital << "_ARGUMENT\n#define BEGIN_KERNEL(memory, side) " << name
+      << (model.side_file ? "_init(memory, side)" : "_init(memory)") << "\n#define FREE_KERNEL "
+      << name << "_free\n#define RUN_KERNEL(memory, dst, src) " << name << "_run(memory";
+  uint64_t inputs = 0, outputs = 0;
+  each_array(model, [&](const Array&, bool input) {
+    out << ", (void *)(uintptr_t)" << (input ? "src[" : "dst[") << (input ? inputs++ : outputs++)
+        << ']';
+  });
+  out << ")\n" << kBlaze << '\n';
+  declare_kernel(out, model);
+  out << " {\n  return make_kernel(out, " << (model.side_file ? "constants" : "0") << ");\n}\n";
+}
+
 }  // namespace
 
 Status write_header(Text& out, const Model& model) {
@@ -206,7 +257,8 @@ Status write_header(Text& out, const Model& model) {
   out << "/* " << name << ": a program frozen by libaster_ml " << aster_ml_version()
       << ". No two runs at a time on the same memory; any number\n"
          " * on others. Arrays are row-major and do not overlap. */\n#ifndef "
-      << capital << "_H\n#define " << capital << "_H\n\n#include <stdint.h>\n\n"
+      << capital << "_H\n#define " << capital << "_H\n\n#include <stdint.h>\n"
+      << (model.kernel ? "#include <stddef.h>\n" : "") << "\n"
       << "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n"
       << "/* Memory that a caller gives, and how it is aligned. Nothing else is allocated. */\n";
   out << "#define " << capital << "_MEMORY_BYTES " << model.memory_bytes << "ll\n#define "
@@ -239,7 +291,9 @@ Status write_header(Text& out, const Model& model) {
   out << ";\n\n/* Ends" << (model.threads > 1 ? " its threads" : "")
       << "; the memory is the caller's again. */\nvoid " << name
       << "_free(void *memory);\n\n/* The arrays, a line each: \"input x: float32[2, 3]\". */\n"
-      << "const char *" << name << "_describe(void);\n\n#ifdef __cplusplus\n}\n#endif\n#endif\n";
+      << "const char *" << name << "_describe(void);\n\n";
+  if (model.kernel) write_kernel_types(out, model);
+  out << "#ifdef __cplusplus\n}\n#endif\n#endif\n";
   return out.status();
 }
 
@@ -271,6 +325,7 @@ Status write_driver(Text& out, const Model& model, const char* constants, bool a
   out << kRun;
   write_init(out, model);
   write_run(out, model);
+  if (model.kernel) write_kernel(out, model);
   return out.status();
 }
 
