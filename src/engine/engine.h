@@ -392,7 +392,8 @@ Status draw_random(uop::Node* keys, Engine& engine, buffer::Storage* state, int3
 
 // Called by realize while a capture is open.
 Status record(Recording& recording, Executable& exe, const Leaves& leaves,
-              std::span<buffer::Storage* const> outputs, std::span<buffer::Storage* const> copies);
+              std::span<buffer::Storage* const> outputs,
+              std::span<buffer::Storage* const> copies = {});
 // Storage that was made from data while a capture is open: replays that write it begin with that.
 Status note_made(Engine& engine, buffer::Storage* storage);
 // A symbol whose value what is captured is for.
