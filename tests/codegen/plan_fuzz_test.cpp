@@ -168,10 +168,10 @@ class PlannedSuite : public Suite {
   void draw(const Case& one, const Target& target, uint64_t seed, Rendered* out, Made* made) {
     Kernel kernel(process_heap());
     ASSERT_TRUE(kernel.analyse(one.kernel).ok());
-    Plan plan =
-        searched ? walk(kernel, one.kernel, target, seed) : RandomPlan(kernel, target, seed).make();
+    Plan plan = searched ? walk(kernel, one.kernel, target, seed)
+                         : RandomPlan(kernel, target, seed).make(true);
     for (uint64_t again = 1; copies && again < 40 && plan.at(0).ready.empty(); ++again)
-      ASSERT_TRUE(copy(&plan, RandomPlan(kernel, target, seed + 977 * again).make()).ok());
+      ASSERT_TRUE(copy(&plan, RandomPlan(kernel, target, seed + 977 * again).make(true)).ok());
     made->text = text_of(plan);
     ASSERT_TRUE(check(plan, kernel, target).ok()) << last_message() << "\n" << made->text;
     Plan again(process_heap());

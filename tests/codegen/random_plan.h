@@ -15,7 +15,9 @@ class RandomPlan {
   RandomPlan(const Kernel& kernel, const Target& target, uint64_t seed)
       : kernel_(kernel), target_(target), random_(seed) {}
 
-  Plan make() {
+  // ready: copies of what is packed may be made before, which whoever runs the program has to.
+  Plan make(bool ready = false) {
+    ready_ = ready;
     Plan out(process_heap());
     out.general = chance(20);
     for (size_t i = 0; i < kernel_.segments.size(); ++i) {
@@ -246,7 +248,7 @@ class RandomPlan {
       const auto slot = static_cast<int>(param->arg(0));
       if (chance(60) && may_pack(kernel_, *plan, at, slot)) {
         EXPECT_TRUE(plan->segments.back().packed.push(slot).ok());
-        if (chance(50) && may_be_ready(kernel_, *plan, at, slot)) {
+        if (ready_ && chance(50) && may_be_ready(kernel_, *plan, at, slot)) {
           EXPECT_TRUE(plan->segments.back().ready.push(slot).ok());
         }
       }
@@ -279,6 +281,7 @@ class RandomPlan {
   std::mt19937_64 random_;
   int64_t left_ = 16;
   int scalars_ = 0;
+  bool ready_ = false;
 };
 
 }  // namespace aster::codegen::tests
