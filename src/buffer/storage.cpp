@@ -515,7 +515,7 @@ bool storage_is_lent(const Storage& storage) {
   return storage.was_owned;
 }
 
-Status disown(const void* data, bool* known) {
+Status disown(const void* data, bool* known, bool by_hand) {
   const bool axes = known != nullptr;
   if (known != nullptr) *known = false;
   if (data == nullptr) return kOk;
@@ -523,7 +523,7 @@ Status disown(const void* data, bool* known) {
   {
     const MutexLock lock(g_table.mutex);
     const Freed& last = freed_slot(data);
-    bool freed = last.data == data && !(axes && last.wrapped);
+    bool freed = last.data == data && !((axes || by_hand) && last.wrapped);
     owned = search_at(data, [&](const Storage* at) {
       if (axes && at->wrapped) return false;
       freed |= at->was_owned;

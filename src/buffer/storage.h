@@ -84,10 +84,11 @@ bool storage_waits(const void* data, aster_ml_release_function release, const vo
 // Descriptors that own: own turns the caller's reference into a descriptor's. disown gives up that
 // of the storage at an address; unknown memory, and memory that no descriptor ever owned, is left
 // alone. With known, data is axes, which are ours or a caller's: *known says which, and what was
-// wrapped at their address does not count, whose owner may have axes there. Errors: ARGUMENT (freed
-// already).
+// wrapped at their address does not count, whose owner may have axes there. by_hand: the descriptor
+// was made by its owner, who may have other data where some was that was wrapped. Errors: ARGUMENT
+// (freed already).
 void own(Storage* storage);
-Status disown(const void* data, bool* known = nullptr);
+Status disown(const void* data, bool* known = nullptr, bool by_hand = false);
 
 // Copies bytes between any two places; ranges are the caller's to check, and may overlap. Errors:
 // DEVICE, ARGUMENT, UNSUPPORTED.

@@ -194,7 +194,7 @@ int32_t aster_ml_tensor_free(aster_ml_tensor* tensor) {
   bool ours;
   aster::Status status = buf::disown(tensor->shape, &ours);
   // 0-d, or axes of the caller's own
-  if (status.ok() && !ours) status = buf::disown(tensor->storage.data);
+  if (status.ok() && !ours) status = buf::disown(tensor->storage.data, nullptr, tensor->ndim != 0);
   *tensor = aster_ml_tensor{};
   return status;
 }

@@ -202,10 +202,17 @@ TEST_F(TensorTest, DescriptorsOfForeignArraysMayBeFreed) {
   int32_t data[4] = {};
   size_t shape[] = {4};
   ptrdiff_t strides[] = {1};
-  aster_ml_tensor t{
-      {data, 16, kI32, ASTER_ML_DEVICE_CPU}, 0, 1, shape, strides, kI32, ASTER_ML_DEVICE_CPU};
-  EXPECT_EQ(aster_ml_tensor_free(&t), ASTER_ML_OK);
-  EXPECT_EQ(t.shape, nullptr);
+  // As often as one likes, and after a buffer of the same memory.
+  for (int i = 0; i < 2; ++i) {
+    aster_ml_tensor t{
+        {data, 16, kI32, ASTER_ML_DEVICE_CPU}, 0, 1, shape, strides, kI32, ASTER_ML_DEVICE_CPU};
+    EXPECT_EQ(aster_ml_tensor_free(&t), ASTER_ML_OK);
+    EXPECT_EQ(t.shape, nullptr);
+    aster_ml_buffer b;
+    ASSERT_EQ(aster_ml_buffer_from_memory(&b, &context, data, 16, kI32, 0, 0, nullptr, nullptr),
+              ASTER_ML_OK);
+    EXPECT_EQ(aster_ml_buffer_free(&b), ASTER_ML_OK);
+  }
 }
 
 TEST_F(TensorTest, ASecondFreeOfACopyIsAnError) {
