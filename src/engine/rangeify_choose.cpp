@@ -77,6 +77,7 @@ class Choice {
   bool recompute(const Record& record, const Use& use);
   bool outgrows(const Record& record) const;
   double evaluations(const Demand& demand);
+  bool repeats_elements(const Demand& demand, double count);
   bool folds_fit(const Record& record, const Use& use);
   bool fold_fits(const Record& record, const Demand& demand);
   bool scan_fits(const Record& record, const Use& use);
@@ -127,11 +128,10 @@ bool Choice::recompute(const Record& record, const Use& use) {
     const Demand& demand = f_.demands[d];
     same_kernel &= demand.kernel == kernel;
     if (f_.kernels[demand.kernel].size > kMostNodes) return no(kTooLarge);
-    if (record.weight < kTranscendental && !record.follows) continue;
-    const double times = evaluations(demand);
-    if (record.follows && times > count)
+    if (record.follows && repeats_elements(demand, count))
       return no("a loop would repeat it, and the reduction before it");
     if (record.weight < kTranscendental) continue;
+    const double times = evaluations(demand);
     computed += times;
     if (times > kMostRepeats * count) return no("a loop would compute it more than 4 times");
   }
@@ -186,6 +186,19 @@ double Choice::evaluations(const Demand& demand) {
     if ((mask & RangeSets::bit(range)) != 0) count = turns;
   }
   return (mask & ~seen) != 0 ? demand.domain : count;
+}
+
+// Whether elements are computed more than once whatever the order of the kernel's loops.
+bool Choice::repeats_elements(const Demand& demand, double count) {
+  uint64_t mask = 0, all = 0;
+  if (!ranges_of(&mask, demand)) return demand.domain > count;
+  double inside = 1;
+  for (Node range : f_.kernels[demand.kernel].ranges) {
+    if (range->op != Op::kRange) continue;
+    all |= RangeSets::bit(range);
+    if ((mask & RangeSets::bit(range)) != 0) inside *= static_cast<double>(range->arg(1));
+  }
+  return ((mask & ~all) != 0 ? demand.domain : inside) > count;
 }
 
 // A reduction is computed inside its one user if no loop repeats it: the loops it depends on are
