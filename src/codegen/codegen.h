@@ -52,6 +52,7 @@ struct ConstantCopy {
   int source = 0;  // the slot of what is copied
   dtype::DType dtype = dtype::DType::kUInt8;
   int64_t elements = 0;
+  bool alone = false;  // the kernel itself reads no more of the source
 };
 // Params of a kernel whose memory does not change, and copies that its plan makes of that: params
 // behind the kernel's, in that order.

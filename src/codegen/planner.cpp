@@ -296,10 +296,9 @@ class Planner {
       return -1;
     const Region& body = region(own.folds[0]);
     RangeSet image = 0, filters = 0;
-    bool shifts = false, once = true;
+    bool shifts = false;
     for (const Access& a : body.accesses) {
       if ((a.gate | a.opaque) != 0) return -1;
-      once &= has(a.ranges, v) || kernel_.is_constant(static_cast<int>(a.node->src(0)->arg(0)));
       (has(a.ranges, v) ? image : filters) |= a.ranges;
       const int64_t apart = kernel_.stride(a.node->src(1), v);
       shifts |= has(a.ranges, v) && std::ranges::any_of(body.own, [&](int range) {
@@ -309,8 +308,7 @@ class Planner {
                 });
     }
     const int64_t lanes = subtree_lanes(at, v);
-    const bool lost = (kernel_.size(v) < 2 * lanes && kernel_.size(v) % lanes != 0) ||
-                      (once && filled(v, 2 * lanes) < m_.filled);
+    const bool lost = kernel_.size(v) < 2 * lanes && kernel_.size(v) % lanes != 0;
     if (!(shifts || lost) || body.roots.size() != 1) return -1;
     // Beside few terms the squares of results that are turned take the time.
     if (elements(body.own) < m_.filter_terms && filled(v, lanes) > m_.filled) return -1;
@@ -329,7 +327,6 @@ class Planner {
         filled(v, lanes) > 1.15 * filled(out, one))
       return -1;
     const double pixels = elements(own.ranges, image & ~filters);
-    if (once) return out;
     return pixels >= static_cast<double>(m_.pack_filters * std::min(lanes, kernel_.size(v))) ? out
                                                                                              : -1;
   }
@@ -819,7 +816,7 @@ class Planner {
   }
 
   // Where the rows of a tile share a panel of columns that lies in many places, a copy of it is
-  // read instead; of what does not change the copies are made once.
+  // read instead; of what does not change it is made once. Neither changes what is computed.
   Status choose_packs(int at) {
     const Nest& own = nest(at);
     if (!packs() || own.vector < 0 || own.loop_count == 0) return kOk;

@@ -169,9 +169,20 @@ Status write_shared(Rendered& out, const Plan** taken, Plan* general, const Kern
   return out.at_hand && !packs ? kOk : write_own(out, kernel, plan, target, false, memory);
 }
 
+// Whether a program reads or writes a param.
+bool uses(const program::Program& program, program::Word slot) {
+  const auto is_param = [&](program::Id id) {
+    const program::Instruction& in = program.at(id);
+    return in.op == Op::kParam && !in.is(program::Flag::kSize) && program.words(in)[0] == slot;
+  };
+  return std::ranges::any_of(program.code(), [&](const program::Instruction& in) {
+    return std::ranges::any_of(program.operands(in), is_param);
+  });
+}
+
 // The programs that make the copies which a plan has ready.
-Status lower_copies(Constants* out, const Kernel& kernel, const Plan& plan, const Target& target,
-                    Memory& memory) {
+Status lower_copies(Constants* out, const Kernel& kernel, const Plan& plan,
+                    const program::Module& module, const Target& target, Memory& memory) {
   Vec<ReadyCopy> ready(memory);
   ASTER_TRY(find_ready(&ready, kernel, plan));
   for (const ReadyCopy& copy : ready) {
@@ -182,6 +193,7 @@ Status lower_copies(Constants* out, const Kernel& kernel, const Plan& plan, cons
     one.source = static_cast<int>(param->arg(0));
     one.dtype = param->dtype;
     one.elements = copy.elements;
+    one.alone = !uses(module.programs.back(), one.source);
     ASTER_TRY(out->copies.push(std::move(one)));
   }
   return kOk;
@@ -223,7 +235,8 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   out.task_flops = work.flops / static_cast<double>(out.tasks);
   out.task_bytes = work.bytes / static_cast<double>(out.tasks);
   ASTER_TRY(out.code.text.status());
-  if (constants != nullptr) ASTER_TRY(lower_copies(constants, kernel, *plan, target, memory));
+  if (constants != nullptr)
+    ASTER_TRY(lower_copies(constants, kernel, *plan, out.module, target, memory));
   return classes != nullptr ? classes->remember(digest, out) : kOk;
 }
 

@@ -51,6 +51,7 @@ uint64_t constant_slots(const Executable& exe, const Schedule& schedule, Node ke
 Status add_copies(Executable* exe, Heap& heap, const Schedule& schedule, const Item& item,
                   const char* name, const codegen::Constants& constants) {
   const auto count = static_cast<uint32_t>(constants.copies.size());
+  const size_t own = exe->operands.size() - item.operand_count;  // the kernel's params
   for (uint32_t i = 0; i < count; ++i) {
     const codegen::ConstantCopy& copy = constants.copies[i];
     ASTER_TRY(exe->plans.reserve(exe->plans.size() + 1));
@@ -73,6 +74,11 @@ Status add_copies(Executable* exe, Heap& heap, const Schedule& schedule, const I
                 slot.bytes(),
                 {}};
     std::snprintf(made.name, sizeof(made.name), "%s %u", name, i);
+    if (copy.alone) {
+      exe->operands[own + static_cast<size_t>(copy.source)] =
+          static_cast<uint32_t>(exe->slots.size());
+      ASTER_TRY(exe->slots.push(Slot{SlotKind::kAbsent, copy.dtype, 0, 0, 0, 0, 0}));
+    }
     ASTER_TRY(exe->operands.push(static_cast<uint32_t>(exe->slots.size())));
     ASTER_TRY(exe->slots.push(slot));
     ASTER_TRY(exe->copies.push(made));

@@ -135,10 +135,12 @@ struct ReadGraph {
       : inputs(memory), outputs(memory), input_names(memory), output_names(memory) {}
   Vec<Node> inputs, outputs;
   Vec<Text> input_names, output_names;
-  bool variables = false;  // it has some
+  bool variables = false, state = false;  // it has some
 };
 Status read_graph(ReadGraph* out, engine::Engine& engine, const Parts& parts);
-Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& graph);
+// constant: what is captured does not change.
+Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& graph,
+                     bool constant);
 
 // A program's file and that of its constants, mapped, and the parts that they are.
 struct OpenedFile {

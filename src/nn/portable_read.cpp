@@ -104,6 +104,7 @@ class Loading {
         named_(engine.context.heap()),
         fixed_(engine.context.heap()) {}
   Status leaf(Node* out, const Line& line) {
+    state |= line.form == Form::kState;
     ASTER_TRY(memory_of(out, line));
     if (line.form == Form::kInput || line.text.view().empty()) return kOk;
     Text name(e_.context.heap());
@@ -142,6 +143,7 @@ class Loading {
     }
     return kOk;
   }
+  bool state = false;  // some was read
 
  private:
   Status memory_of(Node* out, const Line& line) {
@@ -274,6 +276,7 @@ Status read_graph(ReadGraph* out, engine::Engine& engine, const Parts& parts) {
   Reader reader(parts.text, engine.graph, maker_of(&loading), true);
   ASTER_TRY(reader.run());
   out->variables = reader.has_variables();
+  out->state = loading.state;
   out->inputs = std::move(reader.inputs);
   out->outputs = std::move(reader.outputs);
   out->input_names = std::move(reader.input_names);
@@ -372,13 +375,15 @@ class Capturing {
 };
 
 }  // namespace
-Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& graph) {
+Status capture_graph(aster_ml_program* out, engine::Engine& engine, ReadGraph& graph,
+                     bool constant) {
   Heap& heap = engine.context.heap();
   const aster_ml_context context = engine.context.inner_handle();
   Cells inputs(heap), outputs(heap);
   ASTER_TRY(inputs.make(engine, {graph.inputs.data(), graph.inputs.size()}));
   ASTER_TRY(Status{aster_ml_engine_capture_begin(&context, inputs.data(), inputs.size())});
   engine.recording->dry = true;
+  engine.recording->constant = constant;
   const Status built = outputs.make(engine, {graph.outputs.data(), graph.outputs.size()});
   if (!built.ok()) engine::drop_recording(engine);
   ASTER_TRY(built);

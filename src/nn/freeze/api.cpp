@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/options.h"
+#include "nn/fold.h"
 #include "nn/freeze/freeze.h"
 
 namespace aster::nn::freeze {
@@ -151,7 +152,7 @@ class Programs {
     ASTER_TRY(collectors_.push(collector));
     aster_ml_program made{};
     engine.made_for = collector;
-    const Status status = portable::capture_graph(&made, engine, graph);
+    const Status status = portable::capture_graph(&made, engine, graph, !graph.state);
     engine.made_for = nullptr;
     ASTER_TRY(status);
     ASTER_TRY(handles_.push(made));
@@ -177,7 +178,7 @@ Status freeze(const Wanted& wanted, engine::Engine& engine, const portable::Part
     return ASTER_FAIL(kUNSUPPORTED, "a program whose sizes are variables: give it numbers");
   if (graph.outputs.empty())
     return ASTER_FAIL(kUNSUPPORTED, "a program without outputs: nothing tells what it assigns");
-  ASTER_TRY(fold_constants(graph, engine));
+  ASTER_TRY(fold_constants(&graph.outputs, {graph.inputs.data(), graph.inputs.size()}, engine));
   Programs programs(heap);
   Model model(heap);
   ASTER_TRY(take_name(&model, wanted));

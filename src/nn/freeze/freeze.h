@@ -110,8 +110,6 @@ struct Model {
   Vec<Code> codes;
 };
 
-// Computes what no input has to do with, where that is not larger than what it is made of.
-Status fold_constants(portable::ReadGraph& graph, engine::Engine& engine);
 // Fills a model from the program of each of its codes. Errors: UNSUPPORTED (what is computed by
 // functions of this library, random numbers, symbolic sizes), MEMORY.
 Status flatten(Model& model, std::span<engine::Program* const> programs);

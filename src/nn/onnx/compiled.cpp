@@ -7,6 +7,7 @@
 #include "aster_ml/symbolic.h"
 #include "engine/engine.h"
 #include "engine/recording.h"
+#include "nn/fold.h"
 #include "nn/onnx/model_object.h"
 #include "nn/onnx/symbolic.h"
 
@@ -276,13 +277,32 @@ Status handles_of(Vec<aster_ml_lazy>* handles, Vec<aster_ml_lazy*>* out, Inputs 
   return kOk;
 }
 
+// Puts what the model's weights alone make in place of how they make it.
+Status fold(Compiled& made, Inputs results) {
+  const uop::Graph::Hold hold(made.engine.graph);  // cells leave nodes for what they gave
+  Vec<Node> outputs(made.engine.context.heap());
+  for (const Ref& value : results) {
+    if (!value->known) ASTER_TRY(outputs.push(engine::whole_of(&value->cell.cell())->node));
+  }
+  ASTER_TRY(fold_constants(&outputs, {}, made.engine));
+  size_t at = 0;
+  for (const Ref& value : results) {
+    if (value->known) continue;
+    engine::Lazy& cell = *engine::whole_of(&value->cell.cell());
+    if (cell.node != outputs[at]) engine::set_node(cell, outputs[at]);
+    ++at;
+  }
+  return kOk;
+}
+
 // Ends the capture that is open: a program of results.
 Status end_capture(Compiled& made, Inputs results) {
   Heap& heap = made.engine.context.heap();
   const aster_ml_context context = made.engine.context.inner_handle();
   Vec<aster_ml_lazy> handles(heap);
   Vec<aster_ml_lazy*> out(heap);
-  Status status = handles_of(&handles, &out, results, false);
+  Status status = fold(made, results);
+  if (status.ok()) status = handles_of(&handles, &out, results, false);
   if (status.ok()) status = note_results(made, results);
   if (!status.ok()) {
     aster_ml_engine_capture_cancel(&context);

@@ -1,10 +1,13 @@
-// What does not depend on inputs is computed once, while a program is frozen.
+#include "nn/fold.h"
+
 #include <algorithm>
+#include <utility>
 
 #include "engine/rangeify.h"
-#include "nn/freeze/freeze.h"
+#include "engine/recording.h"
+#include "engine/regions.h"
 
-namespace aster::nn::freeze {
+namespace aster::nn {
 namespace {
 
 using engine::Engine;
@@ -17,8 +20,9 @@ constexpr size_t kMostGrown = 64 << 10;
 
 class Folder {
  public:
-  Folder(portable::ReadGraph& graph, Engine& engine)
-      : graph_(graph),
+  Folder(uop::Nodes inputs, Vec<Node>& outputs, Engine& engine)
+      : inputs_(inputs),
+        outputs_(outputs),
         e_(engine),
         heap_(engine.context.heap()),
         order_(heap_),
@@ -26,22 +30,28 @@ class Folder {
         runs_(heap_) {}
 
   Status run() {
-    ASTER_TRY(engine::walk(&order_, {graph_.outputs.data(), graph_.outputs.size()}));
+    ASTER_TRY(engine::walk(&order_, {outputs_.data(), outputs_.size()}));
     ASTER_TRY(find_dependent());
     for (Node node : order_) {
       if (!runs_.contains(node)) continue;
       const size_t first = node->op == Op::kCall ? 1 : 0;  // behind the body, which is on Params
       for (Node source : node->src().subspan(first)) ASTER_TRY(consider(source));
     }
-    for (Node output : graph_.outputs) ASTER_TRY(consider(output));
-    return chosen_.empty() ? Status(kOk) : compute();
+    for (Node output : outputs_) ASTER_TRY(consider(output));
+    if (chosen_.empty()) return kOk;
+    // It is no step of a program that is being captured.
+    engine::Recording* const recording = std::exchange(e_.recording, nullptr);
+    const Status status = compute();
+    e_.recording = recording;
+    return status;
   }
 
  private:
   // What reads an input, or memory that is written.
   Status find_dependent() {
-    for (Node input : graph_.inputs) ASTER_TRY(runs_.set(input, true));
+    for (Node input : inputs_) ASTER_TRY(runs_.set(input, true));
     for (Node node : order_) {
+      if (node->op == Op::kBuffer && changes(node)) ASTER_TRY(runs_.set(node, true));
       if (node->op != Op::kAssign) continue;
       const Node target = engine::buffer_below(node->src(0));
       if (target != nullptr) ASTER_TRY(runs_.set(target, true));
@@ -53,6 +63,20 @@ class Folder {
       if (below || effect) ASTER_TRY(runs_.set(node, true));
     }
     return kOk;
+  }
+
+  // Whether memory is another at each run of what is being captured.
+  bool changes(Node buffer) const {
+    const engine::Recording* const r = e_.recording;
+    const buffer::Storage* const storage = engine::storage_of(buffer);
+    if (e_.symbols.with_cell(storage) != engine::Symbols::kNone) return true;
+    if (r == nullptr) return false;
+    const buffer::Region region = engine::region_of(buffer);
+    return std::ranges::any_of(r->inputs,
+                               [&](const engine::Array& input) {
+                                 return region.overlaps(buffer::region_of(*input.storage));
+                               }) ||
+           std::ranges::find(r->drawn, storage, &engine::Drawn::keys) != r->drawn.end();
   }
 
   // A constant as it is read: what lies below the views of it is computed, if anything is.
@@ -96,11 +120,12 @@ class Folder {
       free_handle(cells[i]);
     }
     ASTER_TRY(status);
-    for (Node& output : graph_.outputs) ASTER_TRY(e_.graph.substitute(&output, output, computed));
+    for (Node& output : outputs_) ASTER_TRY(e_.graph.substitute(&output, output, computed));
     return kOk;
   }
 
-  portable::ReadGraph& graph_;
+  uop::Nodes inputs_;
+  Vec<Node>& outputs_;
   Engine& e_;
   Heap& heap_;
   Vec<Node> order_, chosen_;
@@ -109,8 +134,8 @@ class Folder {
 
 }  // namespace
 
-Status fold_constants(portable::ReadGraph& graph, Engine& engine) {
-  return Folder(graph, engine).run();
+Status fold_constants(Vec<Node>* outputs, uop::Nodes inputs, Engine& engine) {
+  return Folder(inputs, *outputs, engine).run();
 }
 
-}  // namespace aster::nn::freeze
+}  // namespace aster::nn

@@ -1,0 +1,13 @@
+// What does not change is computed once, while a program is frozen or a model captured.
+#pragma once
+
+#include "engine/engine.h"
+
+namespace aster::nn {
+
+// Computes what no input has to do with, where that is not larger than what it is made of, and puts
+// the results in its place. inputs: nodes that are others at each run, beside those of an open
+// capture.
+Status fold_constants(Vec<uop::Node>* outputs, uop::Nodes inputs, engine::Engine& engine);
+
+}  // namespace aster::nn
