@@ -394,8 +394,9 @@ class Context(contextlib.ContextDecorator):
 
     Unknown names raise KeyError. STRICT_PARITY=1: what is built has tinygrad's values where ours
     deliberately differ (docs/DIFFERENCES.md). BEAM=n: plans of kernels that are compiled meanwhile
-    are searched for, n at a time, and kept on disk. Settings that steer parts of tinygrad which
-    this library does not have (NOOPT, ...) are accepted and change nothing.
+    are searched for, n at a time, and kept on disk. WINO=1: convolutions of 3 x 3 by Winograd's
+    tiles where these are faster; they round more (docs/REGISTRY.md, "fast"). Settings that steer
+    parts of tinygrad which this library does not have (NOOPT, ...) are accepted and change nothing.
 
     >>> from aster_ml import Tensor
     >>> with Context(TRAINING=1):
@@ -429,10 +430,11 @@ DEFAULT_INT: ContextVar[str] = ContextVar("DEFAULT_INT", "int32")
 DEV: ContextVar[str] = ContextVar("DEV", "")
 STRICT_PARITY: ContextVar[int] = ContextVar("STRICT_PARITY", 0)
 BEAM: ContextVar[int] = ContextVar("BEAM", 0)
+WINO: ContextVar[int] = ContextVar("WINO", 0)
 # What it accepts: tuning of a compiler that it does not share.
 for _name, _default in {
     "NOOPT": 0, "IMAGE": 0, "FLOAT16": 0, "OPENPILOT_HACKS": 0, "JIT_BATCH_SIZE": 32,
-    "WINO": 0, "CAPTURING": 1, "TRACEMETA": 1, "TC": 1, "TC_SELECT": -1, "TC_OPT": 0,
+    "CAPTURING": 1, "TRACEMETA": 1, "TC": 1, "TC_SELECT": -1, "TC_OPT": 0,
     "TRANSCENDENTAL": 1, "NOLOCALS": 0, "SPLIT_REDUCEOP": 1, "NO_MEMORY_PLANNER": 0, "LRU": 1,
     "RING": 1, "ALL2ALL": 0, "ALLREDUCE_CAST": 1, "CACHELEVEL": 2, "IGNORE_BEAM_CACHE": 0,
     "VALIDATE_WITH_CPU": 0, "DISABLE_FAST_IDIV": 1, "ALLOW_DEVICE_USAGE": 1, "MAX_BUFFER_SIZE": 0,
@@ -452,6 +454,11 @@ def _follow_environment() -> None:
     STRICT_PARITY.changed = lambda: _native.context_set_strict_parity(int(bool(STRICT_PARITY)))
     if STRICT_PARITY:
         STRICT_PARITY.changed()
+    WINO.changed = lambda: _native.registry_set_policies(
+        '{"conv2d": "%s"}' % ("fast" if WINO else "default")
+    )
+    if WINO:
+        WINO.changed()
     BEAM.changed = lambda: _native.context_set_beam(BEAM.value)
     if BEAM:
         BEAM.changed()

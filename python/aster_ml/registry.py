@@ -9,8 +9,8 @@
 >>> b[0, 0].item()
 128.0
 
-Policies are "default", "force=NAME", "benchmark" and "benchmark(cache=N)"; docs/REGISTRY.md says
-what they mean.
+Policies are "default", "fast", "force=NAME", "benchmark" and "benchmark(cache=N)";
+docs/REGISTRY.md says what they mean.
 """
 
 from __future__ import annotations

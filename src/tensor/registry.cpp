@@ -54,12 +54,16 @@ bool copy_name(char (&out)[N], std::string_view name) {
   return true;
 }
 
-// "default", "force=NAME", "benchmark" or "benchmark(cache=N)".
+// "default", "fast", "force=NAME", "benchmark" or "benchmark(cache=N)".
 bool parse_policy(Policy* out, std::string_view text) {
   constexpr std::string_view kForce = "force=", kCache = "benchmark(cache=";
   *out = Policy{};
   out->kind = PolicyKind::kDefault;
   if (text == "default") return true;
+  if (text == "fast") {
+    out->kind = PolicyKind::kFast;
+    return true;
+  }
   if (text.starts_with(kForce)) {
     out->kind = PolicyKind::kForce;
     return copy_name(out->name, text_slice(text, kForce.size()));
@@ -202,10 +206,11 @@ Status Policies::read(const Registry& registry, const char* json) {
     ASTER_TRY(reader.string(&value));
     Policy policy;
     if (!parse_policy(&policy, value.view())) {
-      return ASTER_FAIL(kFORMAT,
-                        "JSON: at byte %zu the policy of \"%s\" is \"%s\": \"default\", "
-                        "\"force=NAME\", \"benchmark\" or \"benchmark(cache=N)\" was expected",
-                        begin, key.c_str(), value.c_str());
+      return ASTER_FAIL(
+          kFORMAT,
+          "JSON: at byte %zu the policy of \"%s\" is \"%s\": \"default\", "
+          "\"fast\", \"force=NAME\", \"benchmark\" or \"benchmark(cache=N)\" was expected",
+          begin, key.c_str(), value.c_str());
     }
     if (policy.kind == PolicyKind::kForce && registry.find(composite, policy.name) == nullptr)
       return no_implementation(registry, composite, policy.name);
@@ -216,6 +221,9 @@ Status Policies::read(const Registry& registry, const char* json) {
 
 void write_policy(Text& out, const Policy& policy) {
   switch (policy.kind) {
+    case PolicyKind::kFast:
+      out << "fast";
+      break;
     case PolicyKind::kForce:
       out << "force=" << policy.name;
       break;

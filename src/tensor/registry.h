@@ -61,6 +61,8 @@ struct Form {
   Status (*gradient)(const Backward& of);
   // Whether it is what "default" takes of a call on the host. Null: never.
   bool (*preferred)(Words attributes, Nodes operands, Node usual);
+  // The same of "fast", before those.
+  bool (*fast)(Nodes operands, Node usual) = nullptr;
 };
 std::span<const Form> forms();
 // Steps of forms: elements first, first + 1, .. of an axis that is counted from the end, x itself
@@ -84,7 +86,7 @@ struct Implementation {
   void release();
 };
 
-enum class PolicyKind : uint8_t { kInherit, kDefault, kForce, kBenchmark };
+enum class PolicyKind : uint8_t { kInherit, kDefault, kFast, kForce, kBenchmark };
 struct Policy {
   static constexpr uint32_t kCached = 64;
   PolicyKind kind = PolicyKind::kInherit;

@@ -356,9 +356,16 @@ bool prefers(const Implementation& who, Words attributes, Nodes operands, Node u
 }
 
 // What "default" takes on a device: what was registered for it, else the form that is preferred on
-// the host.
-Implementation* of_device(const Registry& registry, const Call& call) {
+// the host. fast: first of all the form of which "fast" says so.
+Implementation* of_device(const Registry& registry, const Call& call, bool fast) {
   Implementation* found = nullptr;
+  for (Implementation* each : registry.all) {
+    if (!fast || each->composite != call.composite || each->form == nullptr) continue;
+    if (each->form->fast == nullptr || !device::is_host(call.device)) continue;
+    Refusal why;
+    ask(&why, *each, call);
+    if (why.taken() && each->form->fast(call.operands, call.usual)) return each;
+  }
   for (Implementation* each : registry.all) {
     if (each->composite != call.composite) continue;
     const bool preferred =
@@ -383,7 +390,7 @@ Status choose_status(Node* out, Registry& registry, const Policy& policy, const 
   } else if (policy.kind == PolicyKind::kBenchmark) {
     ASTER_TRY(fastest(&who, registry, call, policy.cached));
   } else {
-    who = of_device(registry, call);
+    who = of_device(registry, call, policy.kind == PolicyKind::kFast);
   }
   *out = who == nullptr ? call.usual : build_with(registry, *who, call);
   return *out != nullptr ? kOk : last_failure();

@@ -7,6 +7,7 @@
 #include "tensor/registry.h"
 #include "tensor/registry_attention.h"
 #include "tensor/registry_blas.h"
+#include "tensor/registry_winograd.h"
 
 namespace aster::tensor::registry {
 namespace {
@@ -73,6 +74,11 @@ constexpr Form kForms[] = {
      refuse_blas, blas_product, false, nullptr, nullptr},
     {Composite::kMatmul, "strassen", "seven products of halves; rounds relative to norms",
      refuse_strassen, strassen, true, nullptr, nullptr},
+    {Composite::kConv2d, "winograd_2x2", "tiles of 2 x 2 results by 16 products instead of 36",
+     refuse_winograd, winograd_2, true, nullptr, nullptr},
+    {Composite::kConv2d, "winograd_4x4",
+     "tiles of 4 x 4 results by 36 products instead of 144; rounds ten times as much",
+     refuse_winograd, winograd_4, true, nullptr, nullptr, winograd_4_is_fast},
 };
 
 }  // namespace

@@ -173,7 +173,14 @@ static void test_mistakes(void) {
   EXPECT(says("colon") && says("byte 10"));
   EXPECT(aster_ml_registry_set_policies(&context, "{\"matmul\": \"forced=x\"}") == ASTER_ML_FORMAT);
   EXPECT(says("byte 11") && says("force=NAME"));
+  char fast[1024];
+  size_t length = 0;
+  EXPECT(aster_ml_registry_set_policies(&context, "{\"conv2d\": \"fast\"}") == 0);
+  EXPECT(aster_ml_registry_describe(fast, &length, sizeof fast, &context, "conv2d") == 0);
+  EXPECT(strstr(fast, "\"policy\": \"fast\"") != NULL && strstr(fast, "winograd_4x4") != NULL);
+  EXPECT(aster_ml_registry_set_policies(&context, "{\"conv2d\": \"default\"}") == 0);
   const char *const bad[] = {"",
+                             "{\"conv2d\": \"faster\"}",
                              "[]",
                              "{\"matmul\": \"benchmark(cache=0)\"}",
                              "{\"matmul\": \"benchmark(cache=)\"}",
@@ -198,7 +205,7 @@ static void test_mistakes(void) {
                                         "{\"matmul\": \"force=strassen\", \"x\": \"default\"}") ==
          ASTER_ML_NOT_FOUND);
   char text[4096];
-  size_t length = 0;
+  length = 0;
   EXPECT(aster_ml_registry_describe(text, &length, sizeof text, &context, "matmul") == 0);
   EXPECT(strstr(text, "\"policy\": \"default\"") != NULL && strlen(text) == length);
   EXPECT(aster_ml_registry_describe(text, &length, 3, &context, "matmul") == ASTER_ML_RANGE);
@@ -574,7 +581,7 @@ static void test_threads(void) {
 static void test_environment(void) {
   aster_ml_context other = {0};
   aster_ml_lazy x = {0}, y = {0};
-  setenv("ASTER_ML_REGISTRY", "{\"softmax\": \"fast\"}", 1);
+  setenv("ASTER_ML_REGISTRY", "{\"softmax\": \"quick\"}", 1);
   EXPECT(aster_ml_context_init(&other, NULL) == 0);
   const float data[] = {1, 2};
   const int64_t shape[] = {2};

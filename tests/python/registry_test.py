@@ -118,6 +118,76 @@ def test_forms_of_products(form, dtype):
     np.testing.assert_array_equal(z.grad.numpy()[0, :, 0], a.sum(1)[0])
 
 
+# Images, channels, filters, height, width and padding, at odd places of tiles.
+CONVOLUTIONS = [
+    (1, 16, 16, 14, 14, 1),
+    (3, 5, 7, 9, 13, (2, 0, 1, 1)),
+    (2, 32, 16, 3, 5, 0),
+    (1, 1, 1, 1, 1, 1),
+    (9, 24, 17, 33, 30, 1),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("form", ["winograd_2x2", "winograd_4x4"])
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_forms_of_convolutions(form, case, dtype):
+    n, c, o, height, width, pad = case
+    rng = np.random.default_rng(c)
+    x = rng.standard_normal((n, c, height, width)).astype(dtype)
+    w = rng.standard_normal((o, c, 3, 3)).astype(dtype)
+    left, right, top, bottom = (pad,) * 4 if isinstance(pad, int) else pad
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    expected = np.einsum("nchwij,ocij->nohw", windows, w.astype(np.float64))
+    dy = rng.standard_normal(expected.shape)
+    results = []
+    for policy in ("default", f"force={form}"):
+        with registry.policies(conv2d=policy):
+            a, b = Tensor(x), Tensor(w)
+            y = a.conv2d(b, padding=pad)
+            (y * Tensor(dy.astype(dtype))).sum().backward()
+            results.append([y.numpy(), a.grad.numpy(), b.grad.numpy()])
+    # F(4 x 4) multiplies roundings by its matrices' norms: Lavin and Gray, 2016.
+    bound = 1e3 * np.finfo(dtype).eps * np.sqrt(np.mean(expected**2))
+    assert np.abs(results[1][0] - expected).max() <= bound
+    for own, usual in zip(results[1], results[0]):
+        assert np.abs(own - usual).max() <= 1e3 * np.finfo(dtype).eps * (1 + np.abs(usual).max())
+
+
+def test_fast_convolutions():
+    w = Tensor.rand(16, 16, 3, 3).realize()
+    x = np.ones((1, 16, 20, 20), np.float32)
+    x[0, 3, 5, 5] = np.inf
+
+    def rows_of_nan(policy, **options):
+        with registry.policies(conv2d=policy):
+            return np.isnan(Tensor(x).conv2d(w, **options).numpy()).any((0, 1)).any(1).tolist()
+
+    # Tiles 0 and 1 read row 5: all their results, but none of a sum of positive numbers.
+    assert rows_of_nan("default") == [False] * 18
+    assert rows_of_nan("fast") == [True] * 8 + [False] * 10
+    assert rows_of_nan("force=winograd_4x4") == [True] * 8 + [False] * 10
+    assert rows_of_nan("force=winograd_2x2") == [False] * 2 + [True] * 4 + [False] * 12
+    # Where it is not faster, or cannot be, the usual one is.
+    assert rows_of_nan("fast", stride=2) == [False] * 9
+    few = Tensor.rand(8, 16, 3, 3)
+    with registry.policies(conv2d="fast"):
+        assert not np.isnan(Tensor(x).conv2d(few).numpy()).any()
+    for options, why in (
+        ({"stride": 2}, "stride, dilation and groups of 1"),
+        ({"dilation": 2}, "stride, dilation and groups of 1"),
+    ):
+        with registry.policies(conv2d="force=winograd_2x2"):
+            with pytest.raises(NotImplementedError, match=why):
+                Tensor(x).conv2d(w, **options)
+    with registry.policies(conv2d="force=winograd_4x4"):
+        with pytest.raises(NotImplementedError, match="a kernel of 3 x 3"):
+            Tensor(x).conv2d(Tensor.rand(16, 16, 1, 1))
+        with pytest.raises(NotImplementedError, match="float32 or float64"):
+            Tensor.ones(1, 1, 5, 5, dtype="int32").conv2d(Tensor.ones(1, 1, 3, 3, dtype="int32"))
+
+
 @pytest.fixture
 def mine():
     """Registers under "mine", and takes it away."""

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from aster_ml import Context, GlobalCounters, Tensor, TinyJit, environment
+from aster_ml import Context, GlobalCounters, Tensor, TinyJit, environment, registry
 
 
 def of_nan():
@@ -42,6 +42,18 @@ print(_native.codegen_count_tuned() > 0, abs(found - plain).max() < 1e-5)
     with pytest.raises(ValueError, match="width is 65"), Context(BEAM=65):
         pass
     assert Context(BEAM=0).kwargs == {"BEAM": 0}
+
+
+def test_wino_is_the_policy_fast():
+    def policy():
+        return registry.describe("conv2d")["policy"]
+
+    assert policy() == "default"
+    with Context(WINO=1):
+        assert policy() == "fast"
+    assert policy() == "default"
+    program = "from aster_ml import registry; print(registry.describe('conv2d')['policy'])"
+    assert in_environment(program, WINO="1") == "fast"
 
 
 def test_unknown_settings_are_refused():
