@@ -45,11 +45,11 @@ struct Rendered {
 };
 
 // A program that copies what a kernel reads of a param as its plan would: to be run once where that
-// does not change. It takes the kernel's params and, behind these, one for each such copy.
+// does not change. Its params: what is copied, and the copy.
 struct ConstantCopy {
   explicit ConstantCopy(Memory& memory) : program(memory) {}
   program::Module program;
-  int source = 0;  // the slot of what is copied
+  int source = 0;  // the slot that the kernel has it in
   dtype::DType dtype = dtype::DType::kUInt8;
   int64_t elements = 0;
   bool alone = false;  // the kernel itself reads no more of the source

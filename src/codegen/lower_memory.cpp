@@ -12,23 +12,32 @@ using program::Term;
 using program::Word;
 
 void ValueLowering::declare_params() {
+  Word number = 0;
   const auto declare = [&](DType dtype, int64_t elements, uint16_t flags) {
     Instruction in{.op = Op::kParam, .dtype = dtype, .flags = flags};
     in.constant = elements;
-    const Id id = b.act(in, {}, std::array{static_cast<Word>(params_.size())});
-    b.fail(params_.push(id));
+    return b.act(in, {}, std::array{number++});
   };
+  if (making_ >= 0) {
+    const ReadyCopy& made = ready_[static_cast<size_t>(making_)];
+    const Node source = made.access->node->src(0);
+    const auto own = static_cast<size_t>(kernel_.params().back()->arg(0) + 1);
+    b.fail(params_.resize(own + ready_.size(), kNone));
+    if (!b.status().ok()) return;
+    params_[static_cast<size_t>(source->arg(0))] = declare(source->dtype, source->count(), 0);
+    params_[ready_slot(static_cast<size_t>(making_))] =
+        declare(source->dtype, made.elements, Flag::kWrite);
+    return;
+  }
   for (Node param : kernel_.params()) {
     // Operands that a kernel has no use for.
     while (b.status().ok() && static_cast<Word>(params_.size()) < param->arg(0))
-      declare(DType::kUInt8, 0, 0);
-    const bool written = making_ < 0 && kernel_.written(param);
-    declare(param->dtype, param->count(), written ? Flag::kWrite : 0);
+      b.fail(params_.push(declare(DType::kUInt8, 0, 0)));
+    const uint16_t flags = kernel_.written(param) ? Flag::kWrite : 0;
+    b.fail(params_.push(declare(param->dtype, param->count(), flags)));
   }
-  for (size_t i = 0; i < ready_.size(); ++i) {
-    declare(ready_[i].access->node->src(0)->dtype, ready_[i].elements,
-            making_ == static_cast<int>(i) ? Flag::kWrite : 0);
-  }
+  for (const ReadyCopy& copy : ready_)
+    b.fail(params_.push(declare(copy.access->node->src(0)->dtype, copy.elements, 0)));
 }
 
 ValueLowering::Id ValueLowering::memory_of(Node access) {

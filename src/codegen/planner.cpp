@@ -241,9 +241,8 @@ class Planner {
     for (int child : segment(at).children) choose_vector(child);
   }
 
-  // The columns of a product whose second operand has each of them together: with rows enough to
-  // share it, a copy turns it. The last range, or the one whose copy serves most; *sharing: the
-  // ranges that share that one. -1 of anything else.
+  // The columns of a product whose second operand has each of them together: a copy turns it, where
+  // rows enough share that. The last range, or that whose copy serves most, *sharing it; else -1.
   int turned_columns(int at, RangeSet* sharing) const {
     const Segment& own = segment(at);
     if (!packs() || own.parent >= 0 || own.folds.size() != 1 || !own.children.empty() ||
@@ -251,9 +250,13 @@ class Planner {
       return -1;
     const int last = own.ranges.at[own.ranges.count - 1],
               rows = own.ranges.at[own.ranges.count - 2];
-    if (kernel_.size(rows) >= m_.pack_rows && has(sharing_columns(at, last), rows)) return last;
-    // Of others the results are stored lane by lane, for which short sums leave no time.
     const Region& body = region(own.folds[0]);
+    const bool once = std::ranges::all_of(body.accesses, [&](const Access& a) {
+      return !has(a.ranges, last) || kernel_.is_constant(static_cast<int>(a.node->src(0)->arg(0)));
+    });
+    const int64_t least = once ? m_.ready_rows : m_.pack_rows;
+    if (kernel_.size(rows) >= least && has(sharing_columns(at, last), rows)) return last;
+    // Of others the results are stored lane by lane, for which short sums leave no time.
     for (const Access& a : body.accesses) {
       if ((a.gate | a.opaque) != 0) return -1;
     }

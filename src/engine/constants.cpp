@@ -1,7 +1,6 @@
 #include "engine/constants.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "engine/recording.h"
@@ -49,11 +48,9 @@ uint64_t constant_slots(const Executable& exe, const Schedule& schedule, Node ke
 }
 
 Status add_copies(Executable* exe, Heap& heap, const Schedule& schedule, const Item& item,
-                  const char* name, const codegen::Constants& constants) {
-  const auto count = static_cast<uint32_t>(constants.copies.size());
+                  const codegen::Constants& constants) {
   const size_t own = exe->operands.size() - item.operand_count;  // the kernel's params
-  for (uint32_t i = 0; i < count; ++i) {
-    const codegen::ConstantCopy& copy = constants.copies[i];
+  for (const codegen::ConstantCopy& copy : constants.copies) {
     ASTER_TRY(exe->plans.reserve(exe->plans.size() + 1));
     native::Plan* const plan = heap.create<native::Plan>(heap);
     if (plan == nullptr) return out_of_memory(sizeof(native::Plan));
@@ -66,14 +63,8 @@ Status add_copies(Executable* exe, Heap& heap, const Schedule& schedule, const I
                     0,
                     0,
                     0};
-    CopyOf made{plan,
-                schedule.slot(item, static_cast<size_t>(copy.source)).index,
-                static_cast<uint32_t>(copy.source),
-                item.operand_count + i,
-                item.operand_count + count,
-                slot.bytes(),
-                {}};
-    std::snprintf(made.name, sizeof(made.name), "%s %u", name, i);
+    CopyOf made{plan, schedule.slot(item, static_cast<size_t>(copy.source)).index, slot.bytes(),
+                copy.program.programs.back().digest()};
     if (copy.alone) {
       exe->operands[own + static_cast<size_t>(copy.source)] =
           static_cast<uint32_t>(exe->slots.size());
@@ -90,16 +81,13 @@ namespace {
 
 Status make_copy(Storage** out, Engine& engine, const CopyOf& copy, void* address) {
   Heap& heap = engine.context.heap();
-  Vec<void*> operands(heap);
   Vec<char> scratch(heap);
-  ASTER_TRY(operands.resize(copy.operands, nullptr));
   ASTER_TRY(scratch.resize(static_cast<size_t>(copy.plan->scratch_bytes), char{}));
   const auto bytes = static_cast<size_t>(copy.bytes);
   ASTER_TRY(buffer::storage_create(out, engine.context, bytes, device::kCpu));
   std::memset((*out)->data, 0, bytes);  // what lies beyond the last elements
-  operands[copy.source] = address;
-  operands[copy.target] = (*out)->data;
-  copy.plan->implementation->run(*copy.plan, operands.data(), scratch.data(), 0, 1);
+  void* const operands[] = {address, (*out)->data};
+  copy.plan->implementation->run(*copy.plan, operands, scratch.data(), 0, 1);
   return kOk;
 }
 
@@ -111,14 +99,12 @@ Status make_copies(Vec<Storage*>* out, Engine& engine, const Executable& exe,
     void* const address = params[copy.leaf].address();
     Storage* const source = storage_of(leaves.buffers[copy.leaf]);
     const auto same = [&](const KeptCopy& kept) {
-      return kept.source == source && kept.address == address &&
-             std::strcmp(kept.name, copy.name) == 0;
+      return kept.source == source && kept.address == address && kept.way == copy.way;
     };
     const KeptCopy* found = std::ranges::find_if(engine.copies, same);
     if (found == engine.copies.end()) {
       ASTER_TRY(engine.copies.reserve(engine.copies.size() + 1));
-      KeptCopy kept{source, address, {}, nullptr};
-      std::memcpy(kept.name, copy.name, sizeof(kept.name));
+      KeptCopy kept{source, address, copy.way, nullptr};
       ASTER_TRY(make_copy(&kept.copy, engine, copy, address));
       buffer::storage_retain(source);
       ASTER_TRY(engine.copies.push(kept));

@@ -13,11 +13,11 @@ namespace aster::engine {
 class Executable;
 struct Given;
 
-// A copy that was made, which programs hold; equal names mean that equal memory gives equal copies.
+// A copy that was made, which programs hold. way: of the program that made it.
 struct KeptCopy {
   buffer::Storage* source;
   const void* address;
-  char name[80];
+  codegen::program::Digest way;
   buffer::Storage* copy;
 };
 
@@ -30,7 +30,7 @@ uint64_t constant_slots(const Executable& exe, const Schedule& schedule, uop::No
 
 // Notes the copies that a kernel reads, and that they are operands of its launch.
 Status add_copies(Executable* exe, Heap& heap, const Schedule& schedule, const Item& item,
-                  const char* name, const codegen::Constants& constants);
+                  const codegen::Constants& constants);
 
 // The copies that an executable reads: made before, or now. The engine holds them.
 Status make_copies(Vec<buffer::Storage*>* out, Engine& engine, const Executable& exe,

@@ -64,9 +64,8 @@ struct Launch {
 struct CopyOf {
   native::Plan* plan;
   uint32_t leaf;
-  uint32_t source, target, operands;  // which of the operands of the plan, and how many
   int64_t bytes;
-  char name[80];  // of the kernel, and which of its copies
+  codegen::program::Digest way;  // of the program that makes it
 };
 
 // What launches amount to; operations and bytes are estimates.

@@ -204,12 +204,11 @@ class PlannedSuite : public Suite {
   void make_copies(const Kernel& kernel, const Plan& plan, const Target& target, Made* made) {
     Vec<ReadyCopy> ready(process_heap());
     ASSERT_TRUE(find_ready(&ready, kernel, plan).ok());
-    for (const ReadyCopy& copy : ready) {
-      Param param{copy.access->node->src(0)->dtype, copy.elements, {}};
-      param.bytes.resize(static_cast<size_t>(copy.elements) * dtype::size(param.dtype));
-      made->given.push_back(std::move(param));
-    }
     for (size_t i = 0; i < ready.size(); ++i) {
+      const Node source = ready[i].access->node->src(0);
+      Param param{source->dtype, ready[i].elements, {}};
+      param.bytes.resize(static_cast<size_t>(param.count) * dtype::size(param.dtype));
+      std::vector<Param> both = {made->given[static_cast<size_t>(source->arg(0))], param};
       program::Module module(process_heap());
       ASSERT_TRUE(
           lower_ready(&module, "copy", kernel, plan, static_cast<int>(i), target, process_heap())
@@ -219,8 +218,8 @@ class PlannedSuite : public Suite {
       ASSERT_TRUE(program::print(text, module).ok());
       ASSERT_TRUE(program::verify(module, {true}).ok())
           << last_message() << made->text << text.view();
-      ASSERT_EQ(program::tests::Evaluator::run(module, made->given), "")
-          << made->text << text.view();
+      ASSERT_EQ(program::tests::Evaluator::run(module, both), "") << made->text << text.view();
+      made->given.push_back(std::move(both[1]));
     }
     copied += ready.size();
   }

@@ -71,6 +71,25 @@ TEST(Constants, OfACaptureAreCopiedOnce) {
   EXPECT_EQ(w.engine().copies.size(), 0u);
 }
 
+// Kernels that differ in what else they do read one copy; a few rows are enough for it.
+TEST(Constants, OfSeveralKernelsAreCopiedOnce) {
+  for (const Word rows : {Word{64}, Word{8}}) {
+    World w;
+    Captured one(w, rows);
+    const Node weights = w.g().permute(one.weights->node, words({1, 0}));
+    const Node turned = w.hold(w.product(w.g().flip(one.x->node, words({1, 0})), weights));
+    const std::vector<float> expected = w.interpreted(turned);
+    ASSERT_NO_FATAL_FAILURE(one.begin(true));
+    Lazy *const first = w.cell(one.y), *const second = w.cell(turned);
+    w.realize({first, second});
+    const std::vector<float> got = w.read(second);
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << i;
+    ASSERT_EQ(one.end(first), 0);
+    EXPECT_EQ(w.engine().copies.size(), 1u) << rows;
+    aster_ml_program_free(&one.program);
+  }
+}
+
 // A schedule that the cache has of the same graph reads no copies.
 TEST(Constants, BelongToTheKey) {
   World w;
