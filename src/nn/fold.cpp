@@ -6,6 +6,7 @@
 #include "engine/rangeify.h"
 #include "engine/recording.h"
 #include "engine/regions.h"
+#include "uop/composite.h"
 
 namespace aster::nn {
 namespace {
@@ -15,8 +16,9 @@ using engine::Lazy;
 using uop::Node;
 using uop::Op;
 
-// A constant may become larger than what it is computed of, up to here.
-constexpr size_t kMostGrown = 64 << 10;
+// A constant may become larger than what it is computed of, up to here; and by so much where sums
+// are taken on the way, as transforms of weights are. Weights that are read as wider numbers stay.
+constexpr size_t kMostGrown = 64 << 10, kMostGrowth = 4;
 
 class Folder {
  public:
@@ -30,6 +32,7 @@ class Folder {
         runs_(heap_) {}
 
   Status run() {
+    ASTER_TRY(open_chosen());
     ASTER_TRY(engine::walk(&order_, {outputs_.data(), outputs_.size()}));
     ASTER_TRY(find_dependent());
     for (Node node : order_) {
@@ -47,6 +50,27 @@ class Folder {
   }
 
  private:
+  // Puts the bodies of chosen implementations in their place: what they do to constants is seen
+  // there, and nobody asks for their gradients any more.
+  Status open_chosen() {
+    Vec<Node> order(heap_);
+    ASTER_TRY(engine::walk(&order, {outputs_.data(), outputs_.size()}));
+    Map<Node, Node> bodies(heap_);
+    bool any = false;
+    for (Node node : order) {
+      if (node->op != Op::kCall || uop::composite_of(node) != uop::Composite::kChosen) continue;
+      Node call = nullptr, body = nullptr;
+      ASTER_TRY(e_.graph.substitute(&call, node, bodies));
+      ASTER_TRY(uop::inline_call(&body, e_.graph, call));
+      ASTER_TRY(bodies.set(node, body));
+      any = true;
+    }
+    for (Node& output : outputs_) {
+      if (any) ASTER_TRY(e_.graph.substitute(&output, output, bodies));
+    }
+    return kOk;
+  }
+
   // What reads an input, or memory that is written.
   Status find_dependent() {
     for (Node input : inputs_) ASTER_TRY(runs_.set(input, true));
@@ -87,19 +111,20 @@ class Folder {
     const bool leaf = node->nsrc == 0 || node->op == Op::kTuple;
     if (leaf || runs_.contains(node) || dtype::is_weak(node->dtype)) return kOk;
     if (std::ranges::find(chosen_, node) != chosen_.end()) return kOk;
+    Vec<Node> below(heap_);
+    ASTER_TRY(engine::walk(&below, {&node, 1}));
     size_t read = 0;
-    ASTER_TRY(bytes_below(&read, node));
-    const size_t made = static_cast<size_t>(node->count()) * dtype::size(node->dtype);
-    return made <= std::max(kMostGrown, read) ? chosen_.push(node) : Status(kOk);
-  }
-  Status bytes_below(size_t* out, Node node) {
-    Vec<Node> nodes(heap_);
-    ASTER_TRY(engine::walk(&nodes, {&node, 1}));
-    for (Node below : nodes) {
-      if (below->op == Op::kBuffer)
-        *out += static_cast<size_t>(below->count()) * dtype::size(below->dtype);
+    bool sums = false;
+    for (Node one : below) {
+      if (one->op == Op::kBuffer) read += bytes_of(one);
+      sums |= one->op == Op::kReduce ||
+              (one->op == Op::kCall && uop::composite_of(one) == uop::Composite::kMatmul);
     }
-    return kOk;
+    const size_t most = std::max(kMostGrown, sums ? kMostGrowth * read : read);
+    return bytes_of(node) <= most ? chosen_.push(node) : Status(kOk);
+  }
+  static size_t bytes_of(Node node) {
+    return static_cast<size_t>(node->count()) * dtype::size(node->dtype);
   }
 
   Status compute() {

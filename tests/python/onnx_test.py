@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from aster_ml import Tensor, _native, nn
+import aster_ml
+from aster_ml import Context, Tensor, _native, nn
 from aster_ml.nn.onnx import OnnxRunner, export
 
 # y = x + x, x of any length n.
@@ -47,6 +48,33 @@ def test_what_does_not_fit_is_told():
         OnnxRunner("no.onnx")
     with pytest.raises(Exception, match="no ONNX model: a field of wire type 4"):
         OnnxRunner(Tensor(b"text"))
+
+
+def test_weights_of_fast_convolutions_are_transformed_once():
+    onnx = pytest.importorskip("onnx")
+    rng = np.random.default_rng(5)
+    weights = rng.standard_normal((24, 16, 3, 3)).astype(np.float32)
+    x = rng.standard_normal((1, 16, 20, 20)).astype(np.float32)
+    of = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])],
+        "convolution",
+        [of("x", onnx.TensorProto.FLOAT, x.shape)],
+        [of("y", onnx.TensorProto.FLOAT, (1, 24, 20, 20))],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    model = Tensor(onnx.helper.make_model(graph).SerializeToString())
+    results, kernels = [], []
+    for wino in (0, 1):
+        with Context(WINO=wino):
+            run = OnnxRunner(model)
+            results.append(run({"x": x})["y"].numpy())
+            with aster_ml.profile() as profile:
+                np.testing.assert_array_equal(run({"x": x})["y"].numpy(), results[-1])
+            kernels.append(str(profile.table()))
+    np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-3)
+    assert "matmul_24x20x20" in kernels[0] and "matmul_36x25x24" in kernels[1]
+    assert "3x3x16x24" not in kernels[1] and "36x16x24" not in kernels[1]
 
 
 def _reference(model, inputs):
