@@ -159,6 +159,22 @@ TEST(FltConvert, Integers) {
           mpfr_set_si(x, number, MPFR_RNDN);
         }
         ASSERT_EQ(wide, x.pack(f)) << dtype << " " << number;
+        // Back, with more bits than a double has; what is behind the point is cut off.
+        uint64_t got = 0, want = 0;
+        if (dtype != ASTER_ML_DTYPE_UINT64 || number >= 0) {
+          // -2^63 counts as what no integer holds, of every float.
+          aster::dtype::store_int(d, &want, number == INT64_MIN ? 0 : number);
+          ASSERT_EQ(copy(&got, dtype, wide.w, f.dtype, i % 4), 0);
+          ASSERT_EQ(got, want) << dtype << " " << number;
+          if (number != 0 && dtype != ASTER_ML_DTYPE_BOOL) {
+            Real more(f.precision());
+            mpfr_set_si(more, number, MPFR_RNDN);
+            (number < 0 ? mpfr_nextbelow : mpfr_nextabove)(more);
+            const Packed beyond = more.pack(f);
+            ASSERT_EQ(copy(&got, dtype, beyond.w, f.dtype, i % 4), 0);
+            ASSERT_EQ(got, want) << dtype << " beyond " << number;
+          }
+        }
         const double about[] = {static_cast<double>(number),
                                 static_cast<double>(number) / 3,
                                 0x1p63,
@@ -169,7 +185,7 @@ TEST(FltConvert, Integers) {
                                 INFINITY,
                                 1e300};
         const double real = about[random() % std::size(about)];
-        uint64_t got = 0, want = 0;
+        got = want = 0;
         ASSERT_EQ(copy(wide.w, f.dtype, &real, ASTER_ML_DTYPE_FLOAT64, 0), 0);
         ASSERT_EQ(copy(&got, dtype, wide.w, f.dtype, i % 4), 0);
         ASSERT_EQ(aster_ml_dtype_copy(&want, dtype, &real, ASTER_ML_DTYPE_FLOAT64, 1), 0);

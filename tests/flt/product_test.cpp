@@ -2,6 +2,8 @@
 // sizes, strides, and data that cancels, ties, spreads, overflows and is no number.
 #include "flt/product.h"
 
+#include <algorithm>
+
 #include "flt/residues.h"
 
 #ifdef ASTER_TEST_MPFR
@@ -41,12 +43,12 @@ std::vector<uint64_t> laid_out(const Format& f, const Numbers& numbers) {
 }
 
 Numbers multiplied(const Format& f, const Sizes& s, const Numbers& a, const Numbers& b, int mode,
-                   const aster_ml_context* context) {
+                   const aster_ml_context* context, int32_t* ran = nullptr) {
   const size_t words = static_cast<size_t>(f.words);
   const std::vector<uint64_t> x = laid_out(f, a), y = laid_out(f, b);
   std::vector<uint64_t> z(s.rows * s.columns * words);
-  EXPECT_EQ(aster_ml_flt_matmul(z.data(), context, f.dtype, mode, x.data(), y.data(), s.rows,
-                                s.inner, s.columns, nullptr),
+  EXPECT_EQ(aster_ml_flt_matmul_by(z.data(), ran, context, ASTER_ML_FLT_AUTO, f.dtype, mode,
+                                   x.data(), y.data(), s.rows, s.inner, s.columns, nullptr),
             0);
   Numbers out(s.rows * s.columns);
   for (size_t i = 0; i < out.size(); ++i) std::copy_n(&z[i * words], words, out[i].w);
@@ -74,6 +76,19 @@ Packed exact(const Format& f, const Sizes& s, const Numbers& a, const Numbers& b
   });
 }
 
+// By a power of two; 0 stays.
+void scale(const Format& f, Packed* p, long exponent) {
+  if (*p == Packed()) return;
+  p->w[f.words - 1] += static_cast<uint64_t>(exponent) << (63 - f.exponent_bits);
+}
+Packed integer(Operands& operands, const Format& f) {
+  Packed p = operands.near(f, 2);
+  for (int w = 0; w < f.words - 1; ++w) p.w[w] = 0;
+  p.w[f.words - 1] &= ~uint64_t{0} << 37;
+  return operands.below(3) == 0 ? Packed() : p;
+}
+
+constexpr int kKinds = 11;
 Numbers drawn(Operands& operands, const Format& f, int kind, size_t rows, size_t columns) {
   Numbers out;
   for (size_t i = 0; i < rows * columns; ++i) {
@@ -88,20 +103,31 @@ Numbers drawn(Operands& operands, const Format& f, int kind, size_t rows, size_t
         out.push_back(operands.near(f, 250));
         break;
       case 2:  // integers of few bits: sums that are 0, ties
-        out.push_back(operands.near(f, 2));
-        for (int w = 0; w < f.words - 1; ++w) out.back().w[w] = 0;
-        out.back().w[f.words - 1] &= ~uint64_t{0} << 37;
-        if (operands.below(3) == 0) out.back() = {};
+        out.push_back(integer(operands, f));
         break;
       case 3:  // neighbours that cancel
         out.push_back(i % columns == 0 || operands.below(3) == 0 ? operands.near(f, 3)
                                                                  : operands.close(f, out.back()));
         break;
-      case 4:  // small and large ones: products at the ends of the range
+      case 4:  // small and large ones, further apart than residues hold
         out.push_back(operands.near(f, 6));
-        out.back().w[f.words - 1] +=
-            (operands.below(2) == 0 ? uint64_t{1} : ~uint64_t{0}) *
-            (static_cast<uint64_t>(f.bias() / 2) << (63 - f.exponent_bits));
+        scale(f, &out.back(), (operands.below(2) == 0 ? 1 : -1) * (f.bias() / 2));
+        break;
+      case 7:  // squares of them are about the least numbers, most of them subnormal
+        out.push_back(operands.near(f, 60));
+        scale(f, &out.back(), -(f.bias() + f.precision() - 20) / 2);
+        break;
+      case 8:  // the same of few bits: halves of the least number are ties
+        out.push_back(integer(operands, f));
+        scale(f, &out.back(), -(f.bias() + f.precision() - 3) / 2);
+        break;
+      case 9:  // sums of them are about the greatest number
+        out.push_back(operands.near(f, 3));
+        scale(f, &out.back(), f.bias() / 2);
+        break;
+      case 10:  // graded: rows and columns each of a size of their own
+        out.push_back(operands.near(f, 4));
+        scale(f, &out.back(), static_cast<long>(i % columns) - 2 * static_cast<long>(i / columns));
         break;
       default:  // some that are no numbers
         out.push_back(operands.below(60) == 0 ? operands.special(f) : operands.near(f, 4));
@@ -116,20 +142,58 @@ TEST(FltProduct, ElementsAreExactOnce) {
   constexpr Sizes kSizes[] = {{17, 19, 33}, {8, 130, 40}, {70, 16, 9}, {1, 300, 20}, {33, 32, 64}};
   for (const Format& f : kFormats) {
     Operands operands(41);
-    int turn = 0;
-    for (int kind = 0; kind < 7; ++kind) {
+    int turn = 0, subnormal = 0, infinite = 0, greatest = 0;
+    for (int kind = 0; kind < kKinds; ++kind) {
       for (const Sizes& s : kSizes) {
         const Numbers a = drawn(operands, f, kind, s.rows, s.inner);
         const Numbers b = drawn(operands, f, kind == 4 ? 0 : kind, s.inner, s.columns);
         const int mode = turn++ % 4;
-        const Numbers got = multiplied(f, s, a, b, mode, contexts[turn % 3].get());
+        int32_t ran = -1;
+        const Numbers got = multiplied(f, s, a, b, mode, contexts[turn % 3].get(), &ran);
+        EXPECT_TRUE(kind == 4 || kind == 5 || ran == ASTER_ML_FLT_RESIDUES) << kind;
         for (int sample = 0; sample < 60; ++sample) {
           const size_t i = operands.below(s.rows), j = operands.below(s.columns);
-          ASSERT_EQ(got[i * s.columns + j], exact(f, s, a, b, mode, i, j))
+          const Packed& element = got[i * s.columns + j];
+          ASSERT_EQ(element, exact(f, s, a, b, mode, i, j))
               << "kind " << kind << " mode " << mode << " " << s.rows << "x" << s.inner << "x"
               << s.columns << " at " << i << ", " << j;
+          const uint64_t exponent = element.w[f.words - 1] << 1 >> (64 - f.exponent_bits);
+          const auto top = static_cast<uint64_t>(2 * f.bias() + 1);
+          if (kind < 7 || element == Packed()) continue;
+          subnormal += exponent == 0;
+          infinite += exponent == top;
+          greatest += exponent == top - 1;
         }
       }
+    }
+    EXPECT_GT(subnormal, 300);
+    EXPECT_GT(infinite, 30);
+    EXPECT_GT(greatest, 30);
+  }
+}
+
+// Neither do sums depend on which term comes first.
+TEST(FltProduct, OrderOfTermsChangesNothing) {
+  constexpr Sizes kProduct{20, 90, 33};
+  std::mt19937_64 random(46);
+  for (const Format& f : kFormats) {
+    Operands operands(47);
+    for (const int kind : {0, 3, 4, 6, 8}) {
+      const Numbers a = drawn(operands, f, kind, kProduct.rows, kProduct.inner);
+      const Numbers b = drawn(operands, f, kind, kProduct.inner, kProduct.columns);
+      std::vector<size_t> order(kProduct.inner);
+      for (size_t k = 0; k < order.size(); ++k) order[k] = k;
+      std::shuffle(order.begin(), order.end(), random);
+      Numbers c(a.size()), d(b.size());
+      for (size_t k = 0; k < order.size(); ++k) {
+        for (size_t i = 0; i < kProduct.rows; ++i)
+          c[i * kProduct.inner + k] = a[i * kProduct.inner + order[k]];
+        for (size_t j = 0; j < kProduct.columns; ++j)
+          d[k * kProduct.columns + j] = b[order[k] * kProduct.columns + j];
+      }
+      EXPECT_EQ(multiplied(f, kProduct, c, d, 0, nullptr),
+                multiplied(f, kProduct, a, b, 0, nullptr))
+          << kind;
     }
   }
 }

@@ -1,6 +1,8 @@
 // Decimal text against MPFR's reading and writing, and text that is no number.
 #include "flt/text.h"
 
+#include <algorithm>
+
 #ifdef ASTER_TEST_MPFR
 #include "oracle.h"
 
@@ -31,6 +33,13 @@ TEST(FltText, RoundTrips) {
       const std::string text = written(f, p);
       if (is_nan(f, p)) p = Real(f, p).pack(f);
       ASSERT_EQ(read(f, text), p) << text;
+      // As many digits as are enough for any number, without zeros in front.
+      const std::string digits = text.substr(0, text.find('e'));
+      const size_t first = std::min(digits.find_first_of("123456789"), digits.size());
+      EXPECT_LE(std::count_if(digits.begin() + static_cast<ptrdiff_t>(first), digits.end(),
+                              [](char c) { return c != '.'; }),
+                f.words == 4 ? 73 : 149)
+          << text;
       // Longer than it has to be, the same number.
       if (i % 8 == 0) {
         ASSERT_EQ(read(f, written(f, p, 400)), p);
