@@ -99,6 +99,91 @@ def test_matches_a_model_of_errors():
         assert found == [ERR if e else x for x, e in zip(row, errors)]
 
 
+class Dependencies:
+    """A random graph of tensors beside a model of it: of each element a set, as bits of a number,
+    of the elements of inputs that it depends on."""
+
+    def __init__(self, seed, device):
+        self.rng = np.random.default_rng(seed)
+        self.device, self.inputs, self.pool = device, [], []
+        self.planted = 0
+        for shape in ((3, 4), (4, 3), (4, 4), (1, 4), (3, 1)):
+            values = self.rng.integers(-1, 2, shape).tolist()
+            sets = np.empty(shape, object)
+            for at in np.ndindex(shape):
+                sets[at] = 1 << len(self.inputs)
+                if self.rng.random() < 0.1:
+                    self.planted |= sets[at]
+                    values[at[0]][at[1]] = ERR
+                self.inputs.append(at)
+            self.keep(Tensor(values, dtype=dtypes.tbb16, device=device), sets)
+
+    def keep(self, x, sets):
+        """Sizes stay small, so that nothing but ERR is ERR."""
+        assert x.shape == sets.shape
+        self.pool.append((x.cast(dtypes.tbb16).clamp(-1, 1), sets))
+
+    def some(self, fits=lambda shape: True):
+        found = [one for one in self.pool if fits(one[0].shape)]
+        return found[self.rng.integers(len(found))] if found else None
+
+    def grow(self):
+        rng, axis = self.rng, int(self.rng.integers(2))
+        x, p = self.some()
+        other = self.some(lambda s: all(a == b or 1 in (a, b) for a, b in zip(s, x.shape)))
+        below = self.some(lambda s: s[0] == x.shape[1])
+        beside = self.some(lambda s: s[1 - axis] == x.shape[1 - axis])
+        shape = np.broadcast_shapes(x.shape, other[0].shape)
+        mask = rng.random(shape) < 0.5
+        index = rng.integers(0, x.shape[axis], x.shape)
+        edges = [(1, 0), (0, 1)][axis]
+        united = np.bitwise_or
+        steps = [
+            lambda: ((x + other[0], x - other[0], x * other[0])[rng.integers(3)], p | other[1]),
+            lambda: ((x.maximum(other[0]), x.minimum(other[0]))[axis], p | other[1]),
+            lambda: (Tensor(mask, device=self.device).where(x, other[0]),
+                     np.where(mask, np.broadcast_to(p, shape), np.broadcast_to(other[1], shape))),
+            lambda: (x.T, p.T),
+            lambda: (x.flip(axis), np.flip(p, axis)),
+            lambda: (x.reshape(p.size // x.shape[axis], -1), p.reshape(-1, x.shape[axis])),
+            lambda: (x.pad((edges, edges)), np.pad(p, (edges, edges), constant_values=0)),
+            lambda: (x[: 1 + x.shape[0] // 2], p[: 1 + x.shape[0] // 2]),
+            lambda: (x.cat(beside[0], dim=axis), np.concatenate([p, beside[1]], axis)),
+            lambda: (x.gather(axis, Tensor(index, device=self.device)),
+                     np.take_along_axis(p, index, axis)),
+            lambda: (getattr(x, ("sum", "max", "min", "prod")[rng.integers(4)])(axis, keepdim=True),
+                     united.reduce(p, axis, keepdims=True)),
+            lambda: ((x.cumsum, x.cumprod)[rng.integers(2)](axis), united.accumulate(p, axis)),
+            lambda: (x @ below[0], united.reduce(p, 1, keepdims=True)
+                     | united.reduce(below[1], 0, keepdims=True)),
+            lambda: (x.cast(dtypes.stickies[rng.integers(4)]), p),
+        ]
+        usable = [s for k, s in enumerate(steps) if k != 12 or below is not None]
+        y, sets = usable[rng.integers(len(usable))]()
+        if max(y.shape) <= 24:
+            self.keep(y, sets)
+
+    def check(self):
+        checked, errors = 0, [x.is_error() for x, _ in self.pool[5:]]
+        errors[0].realize(*errors[1:])
+        for found, (_, sets) in zip(errors, self.pool[5:]):
+            wanted = [[bool(s & self.planted) for s in row] for row in sets.tolist()]
+            assert found.tolist() == wanted
+            checked += sum(map(sum, wanted))
+        return checked
+
+
+@pytest.mark.parametrize("device, graphs", [("CPU", 20), ("REFERENCE", 200)])
+def test_errors_follow_what_depends_on_them(device, graphs):
+    spoiled = 0
+    for seed in range(graphs):
+        graph = Dependencies(seed, device)
+        for _ in range(12):
+            graph.grow()
+        spoiled += graph.check()
+    assert spoiled > 10 * graphs
+
+
 def test_says_where_errors_are():
     x = sticky([[1, 2, 3], [4, 200, 6]])
     assert x.is_error().tolist() == [[False, False, False], [False, True, False]]
