@@ -108,8 +108,9 @@ ASTER_ML_API int32_t aster_ml_flt_apply(void *out, const aster_ml_context *conte
 /* dst[i] = src[i] converted, count elements, of which one dtype at least is FLT256 or FLT512. To a
  * float it is rounded once; floats of 8 bits saturate as aster_ml_dtype_copy has it, so do the
  * integers: toward zero whatever the mode, NaN and what lies beyond 2^63 give 0, then they wrap.
- * NaN becomes the one NaN. strides: of dst, then of src. Errors: ARGUMENT (as apply; an unknown
- * dtype), DTYPE (neither is a flt, a weak one), UNSUPPORTED (a tbb), RANGE. */
+ * NaN becomes the one NaN. To a tbb what its numbers do not reach before it is cut is ERR, NaN too;
+ * from one ERR is NaN with the payload "TBB_ERR" (0x5442425F455252). strides: of dst, then of src.
+ * Errors: ARGUMENT (as apply; an unknown dtype), DTYPE (neither is a flt, a weak one), RANGE. */
 ASTER_ML_API int32_t aster_ml_flt_copy(void *dst, const aster_ml_context *context,
                                        int32_t dst_dtype, const void *src, int32_t src_dtype,
                                        int32_t rounding, const int64_t *strides, size_t count);

@@ -102,7 +102,7 @@ ASTER_ML_API int32_t aster_ml_sparse_with_values(aster_ml_sparse *out, const ast
                                                  const aster_ml_tensor *values);
 
 /* x with its values converted, as aster_ml_dtype_copy and aster_ml_flt_copy have it. Errors:
- * DTYPE, ARGUMENT, UNSUPPORTED (between wide floats and sticky integers). */
+ * DTYPE, ARGUMENT. */
 ASTER_ML_API int32_t aster_ml_sparse_cast(aster_ml_sparse *out, const aster_ml_sparse *x,
                                           int32_t dtype);
 

@@ -146,6 +146,13 @@ Expr from_sticky(Expr x, DType to, bool sticky) {
   return unless(is_error(x), y);
 }
 
+// Between wide floats and sticky integers, which src/flt converts.
+Node cast_wide(Graph& g, Node node, Node x) {
+  const Word words[] = {static_cast<Word>(uop::WideKind::kCast),
+                        static_cast<Word>(node->src(0)->dtype), static_cast<Word>(node->dtype)};
+  return g.make(Op::kWide, dtype::stored_as(node->dtype), std::array{x}, words, node->shape());
+}
+
 Expr lower_cast(Expr x, DType from, DType to) {
   if (is_sticky(from)) return from_sticky(x, dtype::stored_as(to), is_sticky(to));
   return dtype::is_float(from) ? from_float(x, dtype::stored_as(to))
@@ -345,6 +352,8 @@ Node lower_node(Graph& g, Node node, Nodes src, bool bytes) {
     return lower_matmul(g, node, src[1], src[2]);
   const bool combines = is_sticky(node->dtype) && node->narg > 0 && node->arg(0) >= 0;
   if (uop::is_alu(node->op)) return lower_alu(g, node, src);
+  if (node->op == Op::kCast && (dtype::is_wide(node->dtype) || dtype::is_wide(node->src(0)->dtype)))
+    return cast_wide(g, node, x.n);
   if (node->op == Op::kCast) return lower_cast(x, node->src(0)->dtype, node->dtype).n;
   if (node->op == Op::kBitcast) return g.bitcast(x.n, stored);
   if (node->op == Op::kIota)

@@ -109,6 +109,13 @@ Node cast(Graph& g, Node node, Nodes src) {
               std::array{x}, {word_of(WideKind::kCast), word_of(from), word_of(node->dtype)});
 }
 
+// A conversion that the pass of sticky integers has made.
+Node converted(Graph& g, Node node, Nodes src) {
+  const bool to_words = is_wide(node->dtype);
+  return wide(g, to_words ? kWord : node->dtype, to_words ? shape_of(node) : Dims(node->shape()),
+              src, {node->arg(0), node->arg(1), node->arg(2)});
+}
+
 Node choose(Graph& g, Node node, Nodes src) {
   return g.alu(Op::kWhere, beside_words(g, src[0], dtype::words(node->dtype)), src[1], src[2]);
 }
@@ -314,6 +321,8 @@ Node lower_node(Graph& g, Node node, Nodes src) {
     if (row.op == node->op) return row.lower(g, node, src);
   }
   if (uop::is_alu(node->op)) return apply(g, node, uop::wide_operation(node->op), src);
+  if (node->op == Op::kWide && uop::wide_kind(node) == WideKind::kCast)
+    return converted(g, node, src);
   if (node->op == Op::kWide) return apply(g, node, static_cast<int32_t>(node->arg(1)), src);
   return refused(node);
 }

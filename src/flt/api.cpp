@@ -44,12 +44,6 @@ Status apply(void* out, const aster_ml_context* context, int32_t operation, int3
   return kOk;
 }
 
-// A dtype of a conversion.
-Status side_of(DType* out, int32_t code) {
-  ASTER_TRY(dtype::from_any_storage_code(out, code));
-  if (!dtype::is_sticky(*out)) return kOk;
-  return ASTER_FAIL(kUNSUPPORTED, "%s and wide floats do not convert", dtype::name(*out));
-}
 size_t alignment_of(DType d) { return dtype::is_wide(d) ? kAlignment : 1; }
 
 Status copy(void* dst, const aster_ml_context* context, int32_t dst_dtype, const void* src,
@@ -58,8 +52,8 @@ Status copy(void* dst, const aster_ml_context* context, int32_t dst_dtype, const
   ASTER_TRY(caller.status());
   DType to, from;
   ASTER_TRY(check_rounding(rounding));
-  ASTER_TRY(side_of(&to, dst_dtype));
-  ASTER_TRY(side_of(&from, src_dtype));
+  ASTER_TRY(dtype::from_any_storage_code(&to, dst_dtype));
+  ASTER_TRY(dtype::from_any_storage_code(&from, src_dtype));
   if (!dtype::is_wide(to) && !dtype::is_wide(from)) {
     return ASTER_FAIL(kDTYPE, "%s to %s: neither is flt256 or flt512", dtype::name(from),
                       dtype::name(to));

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "dtype/convert.h"
+#include "dtype/sticky.h"
 
 namespace aster::flt {
 namespace {
@@ -89,6 +90,13 @@ double rounded(const Number<N>& x, const Narrow& to, Rounding mode) {
   return x.negative ? -size : size;
 }
 
+// ERR: the NaN that its name is in, as the type system of sticky integers has it.
+template <int N>
+void pack_error(Limb* out) {
+  pack_nan<N>(out);
+  out[0] = 0x5442425F455252;  // "TBB_ERR"
+}
+
 // Toward zero; NaN and what int64 cannot hold give 0.
 template <int N>
 int64_t whole(const Number<N>& x) {
@@ -97,12 +105,25 @@ int64_t whole(const Number<N>& x) {
   return x.negative ? -size : size;
 }
 
+// ERR where it is none of the numbers of a sticky dtype: compared with them before it is cut.
+template <int N>
+int64_t sticky(const Number<N>& x, DType to) {
+  if (x.kind == Kind::kZero) return 0;
+  if (x.kind != Kind::kFinite || x.exponent > 62) return dtype::sticky_error(to);
+  const int64_t value = whole(x), most = dtype::sticky_most(to), size = std::abs(value);
+  bool more = x.exponent < 0;  // behind the point
+  if (x.exponent >= 0 && x.exponent < 63) more = (x.m[N - 1] << 1 << x.exponent) != 0;
+  for (int i = 0; i < N - 1; ++i) more |= x.m[i] != 0;
+  return size > most || (size == most && more) ? dtype::sticky_error(to) : value;
+}
+
 }  // namespace
 
 template <int N>
 void from_element(Limb* out, DType from, const void* at) {
   if (dtype::is_float(from)) return from_double<N>(out, dtype::load_double(from, at));
   const int64_t value = dtype::load_int(from, at);
+  if (dtype::is_sticky(from) && value == dtype::sticky_error(from)) return pack_error<N>(out);
   const auto bits = static_cast<uint64_t>(value);
   const bool negative = value < 0 && from != DType::kUInt64;
   from_unsigned<N>(out, negative ? 0 - bits : bits, negative);
@@ -111,6 +132,7 @@ void from_element(Limb* out, DType from, const void* at) {
 template <int N>
 void to_element(void* at, DType to, const Limb* w, Rounding mode) {
   const Number<N> x = unpack<N>(w);
+  if (dtype::is_sticky(to)) return dtype::store_int(dtype::stored_as(to), at, sticky(x, to));
   if (dtype::is_bool(to)) return dtype::store_int(to, at, x.kind != Kind::kZero ? 1 : 0);
   if (!dtype::is_float(to)) return dtype::store_int(to, at, whole(x));
   double value = 0;

@@ -303,10 +303,6 @@ Status convert(void* to, DType dst, const void* from, DType src, int64_t count) 
     dtype::convert(to, dst, from, src, static_cast<size_t>(count));
     return kOk;
   }
-  if (dtype::is_sticky(dst) || dtype::is_sticky(src)) {
-    return ASTER_FAIL(kUNSUPPORTED, "%s to %s: they do not convert", dtype::name(src),
-                      dtype::name(dst));
-  }
   const auto size = static_cast<int64_t>(dtype::size(src)),
              to_size = static_cast<int64_t>(dtype::size(dst));
   for (int64_t i = 0; i < count; ++i) {

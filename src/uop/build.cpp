@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "dtype/sticky.h"
 #include "uop/uop.h"
 
 namespace aster::uop {
@@ -39,6 +40,8 @@ Node nil(Status) { return nullptr; }
 // Whether a constant of dtype, which is a double where dtype is wide, can be this number.
 bool holds_word(DType dtype, Word word, DType from) {
   if (!dtype::is_wide(dtype) || dtype::is_float(from)) return true;
+  if (dtype::is_sticky(from) && word == dtype::sticky_error(from))
+    return false;  // a NaN of its own
   constexpr Word kMost = Word{1} << 53;
   return word >= -kMost && word <= kMost && (from != DType::kUInt64 || word >= 0);
 }
@@ -170,10 +173,6 @@ Node Graph::cast(Node x, DType dtype) {
   if (x == nullptr || x->dtype == dtype) return x;
   if (x->dtype == DType::kNone || dtype == DType::kNone) {
     return nil(ASTER_FAIL(kDTYPE, "cast of %s to %s", brief(x).text, dtype::name(dtype)));
-  }
-  if ((dtype::is_wide(dtype) && dtype::is_sticky(x->dtype)) ||
-      (dtype::is_sticky(dtype) && dtype::is_wide(x->dtype))) {
-    return nil(ASTER_FAIL(kUNSUPPORTED, "cast of %s to %s", brief(x).text, dtype::name(dtype)));
   }
   if (is_const(x) && holds_word(dtype, x->arg(0), x->dtype))
     return constant_word(dtype, convert_word(x->arg(0), x->dtype, dtype), x->shape());

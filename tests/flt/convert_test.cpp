@@ -2,6 +2,7 @@
 #include "flt/convert.h"
 
 #include <cmath>
+#include <limits>
 
 #include "dtype/convert.h"
 
@@ -190,6 +191,55 @@ TEST(FltConvert, Integers) {
         ASSERT_EQ(copy(&got, dtype, wide.w, f.dtype, i % 4), 0);
         ASSERT_EQ(aster_ml_dtype_copy(&want, dtype, &real, ASTER_ML_DTYPE_FLOAT64, 1), 0);
         ASSERT_EQ(got, want) << aster::dtype::name(d) << " of " << real;
+      }
+    }
+  }
+}
+
+// Every pattern of tbb8 and tbb16 there and back, and any number cut to them: no mode matters.
+TEST(FltConvert, StickyIntegers) {
+  constexpr int32_t kSticky[] = {ASTER_ML_DTYPE_TBB8, ASTER_ML_DTYPE_TBB16, ASTER_ML_DTYPE_TBB32,
+                                 ASTER_ML_DTYPE_TBB64};
+  for (const Format& f : kFormats) {
+    Operands operands(15);
+    for (const int32_t dtype : kSticky) {
+      const auto d = static_cast<DType>(dtype);
+      const int64_t error =
+          std::numeric_limits<int64_t>::min() >> (64 - 8 * aster_ml_dtype_size(dtype));
+      Real bound(f.precision());
+      mpfr_set_si(bound, -(error + 1), MPFR_RNDN);
+      for (int i = 0; i < 65536; ++i) {
+        const int64_t pattern = dtype == ASTER_ML_DTYPE_TBB8 ? i % 256 - 128 : i - 32768;
+        const int64_t value = i == 0 ? error : pattern;
+        int64_t stored = value, back = 0;
+        Packed got;
+        ASSERT_EQ(copy(got.w, f.dtype, &stored, dtype, i % 4), 0);
+        Real x(f.precision());
+        mpfr_set_si(x, value, MPFR_RNDN);
+        if (value == error) {
+          mpfr_set_nan(x);
+          ASSERT_EQ(got.w[0], 0x5442425F455252u);
+          got.w[0] = 0;
+        }
+        ASSERT_EQ(got, x.pack(f)) << value;
+        ASSERT_EQ(copy(&back, dtype, got.w, f.dtype, i % 4), 0);
+        ASSERT_EQ(aster::dtype::load_int(d, &back), value);
+      }
+      for (int i = 0; i < cases(); ++i) {
+        Packed p = operands.any(f);
+        if (i % 2 == 0) {  // a few units beside the bound
+          Real beside(f, bound.pack(f));
+          for (uint64_t k = operands.below(3); k > 0; --k) mpfr_nextabove(beside);
+          for (uint64_t k = operands.below(3); k > 0; --k) mpfr_nextbelow(beside);
+          p = beside.pack(f);
+          if (operands.below(2) == 0) p.w[f.words - 1] ^= uint64_t{1} << 63;
+        }
+        Real x(f, p), cut(f.precision());
+        mpfr_trunc(cut, x);
+        const bool fits = mpfr_nan_p(static_cast<mpfr_ptr>(x)) == 0 && mpfr_cmpabs(x, bound) <= 0;
+        int64_t got = 0;
+        ASSERT_EQ(copy(&got, dtype, p.w, f.dtype, i % 4), 0);
+        ASSERT_EQ(aster::dtype::load_int(d, &got), fits ? mpfr_get_si(cut, MPFR_RNDZ) : error) << p;
       }
     }
   }

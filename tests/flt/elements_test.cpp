@@ -175,7 +175,6 @@ TEST(FltElements, WrongCopies) {
   constexpr int32_t kDouble = ASTER_ML_DTYPE_FLOAT64;
   EXPECT_EQ(copy(narrow, kDouble, narrow + 2, kDouble, 0), ASTER_ML_DTYPE);
   EXPECT_EQ(copy(wide, kDtype, narrow, ASTER_ML_DTYPE_WEAKINT, 0), ASTER_ML_DTYPE);
-  EXPECT_EQ(copy(wide, kDtype, narrow, ASTER_ML_DTYPE_TBB8, 0), ASTER_ML_UNSUPPORTED);
   EXPECT_EQ(copy(wide, kDtype, narrow, 777, 0), ASTER_ML_ARGUMENT);
   EXPECT_EQ(copy(wide, kDtype, narrow, kDouble, 9), ASTER_ML_ARGUMENT);
   EXPECT_EQ(copy(nullptr, kDtype, narrow, kDouble, 0), ASTER_ML_ARGUMENT);

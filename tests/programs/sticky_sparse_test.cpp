@@ -269,6 +269,11 @@ TEST_F(StickySparse, ConvertsAndRefuses) {
   const Elements large{1, 2, {0, 0}, {0, 1}, {300, -127}};
   EXPECT_EQ(words_of(sparse(w32, large, false).cast(aster_ml::Dtype{w8.code}).dense(), 8),
             (Words{w8.error(), -127}));
+  // By way of wide floats, where ERR is NaN.
+  const Sparse wide = x.cast(aster_ml::Dtype{ASTER_ML_DTYPE_FLT512});
+  ASSERT_TRUE(wide.ok()) << last_error();
+  EXPECT_EQ(words_of(wide.cast(aster_ml::Dtype{w32.code}).dense(), 32),
+            (Words{w32.error(), 0, 100, -3}));
   const Sparse other = sparse(w32, {2, 2, {0}, {0}, {1}}, false);
   EXPECT_FALSE((x + other).ok());
   EXPECT_EQ(aster_ml::error().code, ASTER_ML_DTYPE);
