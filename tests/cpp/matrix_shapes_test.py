@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """What compilers say of matrix.hpp: shapes that do not fit are errors, more than 4 KB is a warning,
 the rest compiles without one; by every compiler, as C++17 and C++20, with and without fused
-multiply-adds and wide vectors."""
+multiply-adds and wide vectors. And what they make of it: what 16 bytes hold comes in registers,
+small products are straight lines of fused multiply-adds."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +55,21 @@ MISMATCHES = {
 }
 
 
+# What the ABI has room for, and what it has not: by value, and back.
+REGISTERS = ["vec2<float>", "vec3<float>", "vec4<float>", "vec2<double>", "vec2<tbb64>",
+             "vec<int8_t, 9>", "matrix<float, 2, 1>", "matrix<tbb8, 3, 3>"]
+MEMORY = ["vec3<double>", "matrix<float, 2, 2>"]
+# Arguments on the stack, or behind an address.
+BY_ADDRESS = re.compile(r"(?<![-0-9])[0-9]+\(%rsp\)|\((%rdi|%rsi)")
+
+
+def assembly(compiler, settings, text):
+    text = '#include "aster_ml/matrix.hpp"\nusing namespace aster_ml;\n' + text
+    command = [compiler, *settings, "-O2", "-S", "-o", "-", "-fcf-protection=none", "-I", INCLUDE,
+               "-x", "c++", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
 def complaints(compiler, settings, body):
     text = '#include "aster_ml/matrix.hpp"\nusing namespace aster_ml;\nint f();\nint f() {' + body
     command = [compiler, *settings, *WARNINGS, "-O1", "-S", "-o", os.devnull, "-I", INCLUDE]
@@ -87,6 +104,21 @@ class ShapesTest(unittest.TestCase):
                 status, said = complaints(compiler, settings, body)
                 self.assertEqual(status, 0)
                 self.assertEqual("beyond 4 KB" in said, wanted, (compiler, size, said))
+
+    @unittest.skipUnless(os.uname().machine == "x86_64", "another ABI")
+    def test_registers_and_straight_lines(self):
+        for compiler, settings in self.compilers():
+            for types, wanted in ((REGISTERS, False), (MEMORY, True)):
+                for name in types:
+                    made = assembly(compiler, settings, f"auto f({name} a) {{ return a; }}")
+                    found = BY_ADDRESS.search(made) is not None
+                    self.assertEqual(found, wanted, (compiler, name, made))
+            for element in ("float", "double"):
+                m = f"matrix<{element}, 4, 4>"
+                made = assembly(compiler, [*settings, "-mavx2", "-mfma"],
+                                f"{m} f(const {m}& a, const {m}& b) {{ return a * b; }}")
+                self.assertEqual(len(re.findall(r"\tvfn?m(?:add|sub)", made)), 12, made)
+                self.assertEqual(re.findall(r"\tj[a-z]+\t|\tcall", made), [], compiler)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 // Views of the C++ wrapper.
+#include "aster_ml/matrix.hpp"
 #include "world.h"
 
 namespace cpp_test {
@@ -53,6 +54,37 @@ TEST_F(ViewTest, SlicesHalvesAndLayouts) {
   const Floats ones(3, 1.0f);
   aster_ml_tensor_copy_in(low.array().get(), ones.data(), 3);
   EXPECT_EQ(memory_, (Floats{1, 1, 2, 3, 1, 5, 6, 7, 1, 9, 10, 11}));
+}
+
+// Matrices of fixed size over the memory of tensors, which they read and write in place.
+TEST_F(ViewTest, FixedMatricesOverTensors) {
+  using aster_ml::matrix;
+  const Array x(Floats{2, 0, 0, 0, 1, 2, 0, 0, 0, 1, 2, 0, 0, 0, 1, 4}, {4, 4});
+  const auto view = aster_ml::view_of<float, 2, 4, 4>(*x.get());
+  ASSERT_TRUE(view.ok());
+  EXPECT_EQ(view.data(), x.data<float>());
+  // Rows of the tensor are columns of a matrix.
+  matrix<float, 4, 4>* const turned = aster_ml::matrix_in<4, 4>(view.transposed());
+  ASSERT_NE(turned, nullptr);
+  EXPECT_EQ(static_cast<const void*>(turned), x.data<float>());
+  EXPECT_EQ(aster_ml::determinant(*turned), 32);
+  matrix<float, 4, 4> kept = *turned;
+  ASSERT_TRUE(aster_ml::inverse(*turned, kept));
+  EXPECT_EQ(kept * *turned, (matrix<float, 4, 4>::identity()));
+  EXPECT_EQ(x.to_vector<float>()[0], 0.5f);
+  EXPECT_EQ(x.to_vector<float>()[4], -0.25f);
+  // Of a tensor that is computed.
+  aster_ml::Tensor y(Floats{1, 2, 3, 4, 5, 6, 7, 8}, {4, 2});
+  y = y * 2.0f;
+  ASSERT_TRUE(y.realize());
+  const aster_ml_tensor concrete = y.view();
+  const auto some = aster_ml::view_of<const float, 2>(concrete);
+  ASSERT_TRUE(some.ok());
+  EXPECT_EQ(some(3, 1), 16);
+  matrix<float, 2, 4> product;
+  EXPECT_TRUE(aster_ml::matmul(aster_ml::view_of(product), some.transposed(), view));
+  EXPECT_EQ(product(1, 3), 16 * 0.25f);
+  EXPECT_FALSE((aster_ml::view_of<aster_ml::tbb32, 2>(concrete).ok()));
 }
 
 TEST_F(ViewTest, ArraysAndPartsOfBuffers) {

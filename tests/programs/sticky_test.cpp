@@ -551,7 +551,7 @@ TEST_P(Sticky, MovesChoosesAndGathers) {
   }
 }
 
-// The same bits for every number of threads, and order of the elements.
+// The same bits for every order of the elements.
 TEST_P(Sticky, SumsDependOnNoOrder) {
   const Width& w = kWidths[3];
   Words x = noise_of(w, 40000, 12, 63);
@@ -561,6 +561,38 @@ TEST_P(Sticky, SumsDependOnNoOrder) {
     std::ranges::shuffle(x, random);
     EXPECT_EQ(patterns(tensor(w, x, {40000}).sum()), once);
     EXPECT_EQ(patterns(tensor(w, x, {200, 200}).sum()), once);
+  }
+}
+
+// And for every number of threads: sums, prefixes, products by generated loops and by bytes, and
+// values that meet in one element.
+TEST(StickyThreads, ChangeNothing) {
+  for (const Width& w : kWidths) {
+    std::vector<Words> first;
+    for (const int32_t threads : {1, 2, 5}) {
+      aster_ml_context_options options = {};
+      options.threads = threads;
+      const Session session(options);
+      const int bits = std::min(w.bits, 28);
+      Words a = noise_of(w, 300 * 260, 15, bits), b = noise_of(w, 260 * 210, 16, bits);
+      a[260 * 17 + 5] = b[210 * 9 + 100] = w.error();
+      const Tensor x = tensor(w, a, {300, 260}), y = tensor(w, b, {260, 210});
+      Words places(300 * 260);
+      for (size_t i = 0; i < places.size(); ++i) places[i] = static_cast<int64_t>(i * 7919 % 50);
+      const Tensor index(places, {300 * 260}), empty = tensor(w, Words(50), {50});
+      const Tensor flat = x.reshape({300 * 260});
+      const std::vector<Words> found = {
+          patterns(x.matmul(y)),
+          patterns(x.shrink({0, 0}, {3, 260}).matmul(y)),
+          patterns(x.sum({0})),
+          patterns(x.sum()),
+          patterns(x.cumsum(1)),
+          patterns(x * x + x),
+          patterns(make(aster_ml_lazy_scatter, empty.get(), int64_t{0}, index.get(), flat.get(),
+                        int32_t{ASTER_ML_SCATTER_ADD}, 1))};
+      if (first.empty()) first = found;
+      EXPECT_EQ(found, first) << "tbb" << w.bits << " by " << threads;
+    }
   }
 }
 
