@@ -4,7 +4,9 @@
 
 #include <bit>
 #include <cmath>
+#include <vector>
 
+#include "dtype/sticky.h"
 #include "uop/helpers.h"
 
 namespace aster::uop {
@@ -32,6 +34,63 @@ TEST(Evaluate, IntegersWrapToTheirWidth) {
   EXPECT_EQ(ints(Op::kAbs, kI64, INT64_MIN), INT64_MIN);
   EXPECT_EQ(ints(Op::kNot, kU8, 5), 250);
   EXPECT_EQ(ints(Op::kMulAcc, kI8, 100, 2, 1), -55);
+}
+
+// Laws are of an operation and a dtype: those that are said hold of every triple of numbers, and
+// what a sticky dtype takes away does not.
+TEST(Evaluate, TraitsHoldOfEveryDType) {
+  size_t laws = 0;
+  for (int code = 1; code < dtype::kDTypeLimit; ++code) {
+    const auto d = static_cast<DType>(code);
+    if (dtype::info(d).kind == dtype::Kind::kUnknown || dtype::is_weak(d)) continue;
+    if (!dtype::is_int(d) && !dtype::is_bool(d) && !dtype::is_sticky(d)) continue;
+    std::vector<Word> values = {0, 1};
+    if (!dtype::is_bool(d)) {
+      const int64_t most =
+          dtype::is_sticky(d) ? dtype::sticky_most(d) : static_cast<int64_t>(dtype::max_int(d));
+      for (const int64_t x : {int64_t{-1}, int64_t{2}, int64_t{3}, int64_t{-5}, int64_t{100}, most,
+                              most - 1, most / 2, -(most / 2), -most, -most - 1})
+        values.push_back(dtype::truncate_int(dtype::stored_as(d), x));
+    }
+    for (size_t i = 0; i < static_cast<size_t>(Op::kCount); ++i) {
+      const Op op = static_cast<Op>(i);
+      const uint8_t said = traits(op, d);
+      const DTypeRule rule = info(op).rule;
+      const bool known =
+          rule == DTypeRule::kCommon || rule == DTypeRule::kIntegral || rule == DTypeRule::kCompare;
+      if (!is_alu(op) || info(op).sources != 2 || !known) continue;
+      const bool compares = info(op).rule == DTypeRule::kCompare;
+      const auto of = [&](Word a, Word b) {
+        const Word words[3] = {a, b, 0};
+        return evaluate(op, d, compares ? kBool : d, words);
+      };
+      bool associates = true;
+      for (const Word a : values) {
+        for (const Word b : values) {
+          if ((said & COMM) != 0) {
+            EXPECT_EQ(of(a, b), of(b, a)) << info(op).name << " of " << dtype::name(d);
+          }
+          for (const Word c : values) associates &= compares || of(of(a, b), c) == of(a, of(b, c));
+        }
+        if ((said & IDEM) != 0) {
+          EXPECT_EQ(of(a, a), a) << info(op).name << " of " << dtype::name(d);
+        }
+      }
+      laws += (said & ASSOC) != 0;
+      if ((said & ASSOC) != 0) {
+        EXPECT_TRUE(associates) << info(op).name << " of " << dtype::name(d);
+      }
+      const bool regrouped = dtype::is_sticky(d) && (op == Op::kAdd || op == Op::kMul);
+      if (regrouped) {
+        EXPECT_FALSE(associates || (said & ASSOC) != 0) << info(op).name;
+        EXPECT_EQ(said & (COMM | REDUCE), COMM | REDUCE);
+      }
+    }
+    if (dtype::is_sticky(d)) {
+      EXPECT_EQ(traits(Op::kAnd, d), 0) << "no operation on " << dtype::name(d);
+    }
+  }
+  EXPECT_EQ(laws, 9u * 7 + 4 * 2);
 }
 
 TEST(Evaluate, DivisionIsDefinedEverywhere) {
