@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from .dtype import DType
+from .dtype import DType, ErrType
 
 # By code: bits of the exponent and of the fraction.
 _LAYOUT = {56: (19, 236), 57: (23, 488)}
@@ -23,6 +23,12 @@ _SCIENTIFIC = re.compile(r"\s*([+-]?)(\d+\.?\d*|\.\d+)[eE]([+-]?)\d+\s*")
 def is_number(x: Any) -> bool:
     """Whether an element can be made of it: numbers, and decimal text."""
     return isinstance(x, (numbers.Rational, float, Decimal, str)) or hasattr(x, "_mpf_")
+
+
+def is_element(x: Any) -> bool:
+    """Whether x is what elements of wide floats and sticky integers alone are made of: decimals,
+    fractions, numbers of mpmath, text, ERR."""
+    return isinstance(x, (Decimal, Fraction, str, ErrType)) or hasattr(x, "_mpf_")
 
 
 def number_of(x: Any) -> Any:

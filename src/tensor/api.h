@@ -174,6 +174,11 @@ Status dtype_argument(DType* out, int32_t code, DType fallback);
 Status shape_argument(Words* out, size_t ndim, const int64_t* shape);
 // The canonical word of a scalar, and its dtype.
 Status scalar_argument(Word* out, DType* dtype, const aster_ml_scalar* scalar);
+// A number of a wide dtype that no double is, and so no constant of a graph, as a tensor of no
+// axes; null of any other.
+Status number_in_memory(Node* out, Build& build, const aster_ml_scalar* value);
+// It everywhere in a shape.
+Node spread(Graph& g, Node number, DType dtype, Words shape);
 
 // A copy of an options struct of any size, the rest zero; null gives zeros.
 template <typename T>

@@ -56,8 +56,8 @@ Status build_storage(Build& build, buffer::Storage** storage, Node* node, DType 
   return *node == nullptr ? last_failure() : kOk;
 }
 
-// The tensor of a copy of elements.
-Status copied(Build& build, const void* data, DType dtype, Words shape) {
+// A copy of elements.
+Status copied_node(Node* out, Build& build, const void* data, DType dtype, Words shape) {
   buffer::Storage* storage;
   Node node;
   ASTER_TRY(build_storage(build, &storage, &node, dtype, shape));
@@ -70,9 +70,14 @@ Status copied(Build& build, const void* data, DType dtype, Words shape) {
     if (status.ok() && build.engine().recording != nullptr)
       status = engine::note_made(build.engine(), storage);
   }
-  if (status.ok()) status = build.finish(node);
-  buffer::storage_release(storage);
+  if (status.ok()) *out = node;
+  buffer::storage_release(storage);  // the node has a reference of its own
   return status;
+}
+Status copied(Build& build, const void* data, DType dtype, Words shape) {
+  Node node;
+  ASTER_TRY(copied_node(&node, build, data, dtype, shape));
+  return build.finish(node);
 }
 
 Status storage_dtype(DType* out, int32_t code) { return dtype::from_any_storage_code(out, code); }
@@ -109,6 +114,24 @@ Node float_range(Graph& g, double start, double step, int64_t count, DType dtype
 }
 
 }  // namespace
+
+Status number_in_memory(Node* out, Build& build, const aster_ml_scalar* value) {
+  *out = nullptr;
+  if (value == nullptr || value->dtype < ASTER_ML_DTYPE_FLT256 ||
+      value->dtype > ASTER_ML_DTYPE_FLT512)
+    return kOk;
+  DType dtype;
+  ASTER_TRY(storage_dtype(&dtype, value->dtype));
+  double number;
+  if (flt::is_double(&number, dtype, value->value)) return kOk;
+  return copied_node(out, build, value->value, dtype, {});
+}
+
+Node spread(Graph& g, Node number, DType dtype, Words shape) {
+  const Dims ones(shape.size(), 1);
+  return g.expand(g.reshape(g.cast(number, dtype), ones), shape);
+}
+
 }  // namespace aster::tensor
 
 using namespace aster::tensor;  // NOLINT: this file ends with the public functions
@@ -147,13 +170,9 @@ int32_t aster_ml_lazy_scalar(aster_ml_lazy* out, const aster_ml_context* context
   ASTER_TRY(build.status());
   Word word;
   DType dtype;
-  if (value != nullptr && value->dtype >= ASTER_ML_DTYPE_FLT256 &&
-      value->dtype <= ASTER_ML_DTYPE_FLT512) {
-    ASTER_TRY(storage_dtype(&dtype, value->dtype));
-    double number;
-    if (!aster::flt::is_double(&number, dtype, value->value))
-      return copied(build, value->value, dtype, {});
-  }
+  Node number;
+  ASTER_TRY(number_in_memory(&number, build, value));
+  if (number != nullptr) return build.finish(number);
   ASTER_TRY(scalar_argument(&word, &dtype, value));
   return build.finish(build.graph().constant_word(dtype, word));
 }
@@ -178,15 +197,18 @@ int32_t aster_ml_lazy_full(aster_ml_lazy* out, const aster_ml_context* context,
   ASTER_API();
   Build build(out, context);
   ASTER_TRY(build.status());
-  Word word;
+  Word word = 0;
   DType from, to;
   Words dims;
-  ASTER_TRY(scalar_argument(&word, &from, value));
-  ASTER_TRY(dtype_argument(&to, dtype, from));
+  Node number;
+  ASTER_TRY(number_in_memory(&number, build, value));
+  if (number == nullptr) ASTER_TRY(scalar_argument(&word, &from, value));
+  ASTER_TRY(dtype_argument(&to, dtype, number == nullptr ? from : number->dtype));
   Graph& g = build.graph();
   to = g.strong(to);
   ASTER_TRY(shape_argument(&dims, ndim, shape));
   ASTER_TRY(check_shape(dims, to));
+  if (number != nullptr) return build.finish(spread(g, number, to, dims));
   return build.finish(g.constant_word(to, aster::uop::convert_word(word, from, to), dims));
 }
 

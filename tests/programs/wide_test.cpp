@@ -404,6 +404,32 @@ TEST_P(Wide, PadsWithNumbers) {
     const int64_t before = 1, after = 2;
     same(f, read(f, make(aster_ml_lazy_pad, x.get(), size_t{1}, &before, &after, &fill)),
          {half, number(f, "1"), number(f, "2"), half, half}, "pad");
+    // Of as many bits as the dtype has, which no double is.
+    const Packed tenth = number(f, "0.1");
+    std::copy_n(tenth.w, f.words, fill.value);
+    same(f, read(f, make(aster_ml_lazy_pad, x.get(), size_t{1}, &before, &after, &fill)),
+         {tenth, number(f, "1"), number(f, "2"), tenth, tenth}, "pad of a tenth");
+    const int64_t cut = -1;
+    same(f, read(f, make(aster_ml_lazy_pad, x.get(), size_t{1}, &cut, &after, &fill)),
+         {number(f, "2"), tenth, tenth}, "pad that cuts");
+    const int64_t shape[] = {2, 2};
+    same(f, read(f, make(aster_ml_lazy_full, session_.get(), &fill, int32_t{0}, size_t{2}, shape)),
+         Numbers(4, tenth), "full");
+    same(f, read(f, make(aster_ml_lazy_full_like, x.get(), &fill, int32_t{0})), Numbers(2, tenth),
+         "full_like");
+    same(f, read(f, make(aster_ml_lazy_const_like, x.get(), &fill, f.dtype)), Numbers(2, tenth),
+         "const_like");
+    EXPECT_EQ(make(aster_ml_lazy_full, session_.get(), &fill, int32_t{ASTER_ML_DTYPE_FLOAT64},
+                   size_t{0}, nullptr)
+                  .item(),
+              0.1);
+    // What is scattered among others.
+    const Tensor index(Ints{1}, Shape{1}),
+        value = make(aster_ml_lazy_full_like, index.get(), &fill, f.dtype);
+    same(f,
+         read(f, make(aster_ml_lazy_scatter, x.get(), int64_t{0}, index.get(), value.get(),
+                      int32_t{ASTER_ML_SCATTER_WRITE}, 1)),
+         {number(f, "1"), tenth}, "scatter");
   }
 }
 

@@ -217,6 +217,15 @@ def test_factors_are_minors():
             aster_ml.linalg.lu(sticky(bad))[1].realize()
 
 
+def test_fills():
+    x = sticky([1, 2])
+    assert x.pad((1, 1), value=ERR).tolist() == [ERR, 1, 2, ERR]
+    assert x.full_like(ERR).tolist() == [ERR, ERR]
+    assert Tensor.full((2,), Decimal("127.5"), dtype=dtypes.tbb8).tolist() == [ERR, ERR]
+    assert x.masked_fill(x > 1, ERR).tolist() == [1, ERR]
+    assert x.scatter(0, Tensor([0]), "-3").tolist() == [-3, 2]
+
+
 def test_other_functions_of_tensors():
     x = sticky([3, ERR, -7, 127])
     assert x.sum().item() is ERR and x.sum().dtype is dtypes.tbb32

@@ -115,6 +115,26 @@ def test_constants_and_other_dtypes():
         x.sort()
 
 
+@pytest.mark.parametrize("dtype", dtypes.wides)
+def test_fills_have_all_bits(dtype):
+    x = Tensor([1, 2], dtype=dtype)
+    tenth, third = Decimal("0.1"), Fraction(1, 3)
+    assert Tensor.full((2, 1), tenth, dtype=dtype).tolist() == [[tenth]] * 2
+    assert Tensor.full((), "1e-300", dtype=dtype, buffer=False).item() == Decimal("1e-300")
+    assert exact(x.full_like(third)) == [rounded(third, dtype)] * 2
+    assert x.const_like(tenth).tolist() == [tenth] * 2
+    assert x.pad((1, 2), value=tenth).tolist() == [tenth, 1, 2, tenth, tenth]
+    assert x.pad((-1, 1), value=tenth).tolist() == [2, tenth]
+    assert x.reshape(1, 2).pad_to(2, 3, value=tenth).tolist() == [[1, 2, tenth], [tenth] * 3]
+    assert x.masked_fill(x > 1, tenth).tolist() == [1, tenth]
+    assert x.scatter(0, Tensor([1]), tenth).tolist() == [1, tenth]
+    assert x.full_like("-inf").tolist() == [Decimal("-inf")] * 2
+    with pytest.raises(RuntimeError, match="cannot create"):
+        Tensor.full((2,), tenth)
+    with pytest.raises(ValueError, match="no decimal number"):
+        x.pad((1, 1), value="x")
+
+
 def test_text_of_integers_and_of_what_is_no_number():
     x = Tensor([10, 700, 10**60, 10**90], dtype=dtypes.flt256)
     assert [str(v) for v in x.tolist()] == ["10", "700", "1" + "0" * 60, "1E+90"]

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, Self, Sequence, Union
 
 from .. import _native as _n
 from ..dtype import InvalidType
+from ..wide import is_element
 from .unary import UnaryMixin
 
 
@@ -213,6 +214,8 @@ class ElementwiseMixin(UnaryMixin):
         >>> Tensor([1, 2]).masked_fill(Tensor([True, False]), 9).tolist()
         [9, 2]
         """
+        if is_element(value):
+            value = self.const_like(value)  # type: ignore[attr-defined]
         return _n.lazy_masked_fill(self, mask, value)
 
     def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
