@@ -564,8 +564,24 @@ TEST_P(Sticky, SumsDependOnNoOrder) {
   }
 }
 
-// And for every number of threads: sums, prefixes, products by generated loops and by bytes, and
-// values that meet in one element.
+// What is computed element by element is one kernel, with the sums of rows behind it too.
+TEST(StickyFusion, ChainsAreOneKernel) {
+  const Session session;
+  for (const Width& w : kWidths) {
+    const Tensor a = tensor(w, noise_of(w, 64 * 300, 17, w.bits / 2), {64, 300});
+    const Tensor b = tensor(w, noise_of(w, 300, 18, w.bits / 2), {1, 300});
+    const Tensor chain = ((a + b) * a - b).maximum(b);
+    for (Tensor y : {chain, chain.cast(aster_ml::dtypes::float32) + 1.0f, chain.is_error(),
+                     (chain * chain).sum({1})}) {
+      OK(y.realize());
+      EXPECT_EQ(session.counters().last_kernels, 1u) << "tbb" << w.bits;
+      EXPECT_EQ(session.counters().kernels_interpreted, 0u);
+    }
+  }
+}
+
+// The same bits for every number of threads: sums, prefixes, products by generated loops and by
+// bytes, and values that meet in one element.
 TEST(StickyThreads, ChangeNothing) {
   for (const Width& w : kWidths) {
     std::vector<Words> first;
