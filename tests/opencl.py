@@ -51,6 +51,7 @@ LONG += """Runs/Sticky.ConvertsToAndFromEveryDType/* Runs/Sticky.SumsAreExactAnd
     Runs/Sticky.FloatsAreComparedWithTheBoundsBeforeTheyAreTruncated/*
     Runs/Sticky.OperationsOnOneOperand/* Runs/Sticky.PrefixesAfterTheFirstErrorAreErrors/*
     Runs/StickyLu.NumbersAreMinors/* Runs/Wide.MovementMovesWholeElements/*
+    StickyFusion.* StickyThreads.*
     Windows.RowsOfLessThanAVector Windows.PoolsAndTheirGradients
     Windows.ResultsBetweenEachOther""".split()
 
