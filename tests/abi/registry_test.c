@@ -559,6 +559,41 @@ static void test_forms(void) {
   aster_ml_lazy_free(&a), aster_ml_lazy_free(&b);
 }
 
+static double says_dear(void *self, const aster_ml_op_call *call) {
+  (void)self;
+  EXPECT(strcmp(call->operation, "matmul") == 0 && call->result.shape[0] == M);
+  return 1e12;
+}
+static double says_cheap(void *self, const aster_ml_op_call *call) {
+  (void)self, (void)call;
+  return 100;
+}
+
+/* What says that it takes far longer than another one says is not even run by a benchmark. */
+static void test_costs(void) {
+  aster_ml_lazy a = matrix(a_data, M, K, 1), b = matrix(b_data, K, N, 2), c = {0};
+  int dear_calls = 0, cheap_calls = 0;
+  aster_ml_implementation dear = of_matmul("dear"), cheap = of_matmul("cheap");
+  dear.build = cheap.build = twice_by_graph;
+  dear.self = &dear_calls, cheap.self = &cheap_calls;
+  dear.cost = says_dear, cheap.cost = says_cheap;
+  EXPECT(aster_ml_registry_add(&context, &dear) == 0);
+  for (int turn = 0; turn < 2; turn++) {
+    EXPECT(aster_ml_registry_push_policies(&context, "{\"matmul\": \"benchmark\"}") == 0);
+    EXPECT(aster_ml_lazy_matmul(&c, &a, &b) == 0);
+    EXPECT(aster_ml_registry_pop_policies(&context) == 0);
+    aster_ml_lazy_free(&c);
+    /* Alone among those that say anything it takes part. */
+    EXPECT((dear_calls != 0) == (turn == 0) && (cheap_calls != 0) == (turn == 1));
+    if (turn == 0) EXPECT(aster_ml_registry_add(&context, &cheap) == 0);
+    EXPECT(aster_ml_registry_forget(&context) == 0);
+    dear_calls = cheap_calls = 0;
+  }
+  EXPECT(aster_ml_registry_remove(&context, "matmul", "dear") == 0);
+  EXPECT(aster_ml_registry_remove(&context, "matmul", "cheap") == 0);
+  aster_ml_lazy_free(&a), aster_ml_lazy_free(&b);
+}
+
 static int on_a_thread(void *self) {
   EXPECT(aster_ml_registry_pop_policies(&context) == ASTER_ML_STATE); /* pushed by another */
   char text[4096];
@@ -605,6 +640,7 @@ int main(void) {
   test_broken();
   test_devices();
   test_forms();
+  test_costs();
   test_threads();
   test_environment();
   aster_ml_implementation last = of_matmul("last");

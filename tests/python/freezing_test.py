@@ -117,6 +117,45 @@ def test_quantised_weights_stay_so(tmp_path):
     _same_bits(tmp_path, of_nibbles, x, name="nibbles")
 
 
+class _Instance(ctypes.Structure):
+    """aster_ml_dynamic_kernel_instance."""
+
+    _fields_ = [
+        ("kernel", ctypes.POINTER(ctypes.c_void_p * 2)),  # function, destructor
+        ("size", ctypes.c_size_t),
+        ("free", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+    ]
+
+
+def test_kernels_are_called_as_blaze_kernels(tmp_path):
+    weight = Tensor(_random(6, 4, 5)).realize()
+    x = _random(7, 3, 4)
+
+    def fn(x):
+        return (x @ weight).softmax()
+
+    freeze(fn, Tensor(x), path=tmp_path / "libnet.so", kernel=True)
+    freeze(fn, Tensor(x), path=tmp_path / "libplain.so")
+    assert '"float32[3, 4] -> float32[3, 5]"' in (tmp_path / "net.h").read_text()
+    assert "plain_kernel" not in (tmp_path / "plain.h").read_text()
+    library = ctypes.CDLL(str(tmp_path / "libnet.so"))
+    made, want = _Instance(), fn(Tensor(x)).numpy()
+    assert library.net_kernel(ctypes.byref(made)) == 0
+    kernel = ctypes.cast(made.kernel, ctypes.c_void_p)
+    function, destructor = made.kernel.contents
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(function)
+    for _ in range(2):
+        y = np.empty_like(want)
+        results = (ctypes.c_void_p * 1)(y.ctypes.data)
+        call(results, (ctypes.c_void_p * 1)(x.ctypes.data), kernel)
+        assert y.tobytes() == want.tobytes()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(destructor)(kernel)
+    made.free(kernel)
+    with pytest.raises(Exception, match="gives nobody a kernel"):
+        freeze(fn, Tensor(x), path=tmp_path / "net", kernel=True)
+    assert not (tmp_path / "net").exists()
+
+
 def test_programs_are_frozen_too(tmp_path):
     x = _random(5, 3, 4)
     data = export(lambda x: (x @ x.transpose()).softmax(), Tensor(x))

@@ -118,6 +118,14 @@ TEST(Functional, DotGeneralAccumulates) {
   EXPECT_EQ(y.read<int8_t>()[0], 0);
   OK(dot_general(wide, half, half, {1}, {1}, {}, {}, ASTER_ML_DTYPE_INT32, ASTER_ML_DTYPE_INT32));
   EXPECT_EQ(wide.read<int32_t>()[0], 4096);
+  // 2^24 and 1 add up to themselves in float64, to 2^24 in float32, whatever the result's dtype.
+  T x = data(world, {16777216, 1}, {2}), ones = data(world, {1, 1}, {2});
+  for (const auto& [accumulate, want] :
+       {std::pair{ASTER_ML_DTYPE_FLOAT64, 16777217.0}, {ASTER_ML_DTYPE_FLOAT32, 16777216.0}}) {
+    T sum;
+    OK(dot_general(sum, x, ones, {0}, {0}, {}, {}, accumulate, ASTER_ML_DTYPE_FLOAT64));
+    EXPECT_EQ(sum.read<double>()[0], want);
+  }
 }
 
 TEST(Functional, DotGeneralRefuses) {

@@ -2,7 +2,11 @@
 // tensors do, and whatever numbers come in, the answer is a status.
 #include "aster_ml/graph.h"
 
+#include <bit>
+#include <cmath>
+#include <map>
 #include <random>
+#include <set>
 
 #include "tensor/world.h"
 
@@ -223,6 +227,149 @@ TEST(GraphNodes, RandomNodesGiveStatuses) {
   }
   EXPECT_GT(built, 1000u);
   EXPECT_GT(computed, 100u);
+}
+
+// ---- Every kind ----
+
+struct Kind {
+  const char* op;
+  std::vector<std::string> sources;  // of the names below
+  Words arguments;
+  Shape shape;
+  int32_t dtype;
+  std::vector<float> want;
+};
+
+std::vector<Kind> all_kinds() {
+  const auto f = [](auto function) {
+    return std::vector<float>{function(-1.5f), function(0.25f), function(2.5f)};
+  };
+  const auto positive = [](auto function) {
+    return std::vector<float>{function(0.5f), function(1.0f), function(4.0f)};
+  };
+  const int64_t three = std::bit_cast<int64_t>(3.0);
+  return {
+      {"Const", {}, {three}, {2}, ASTER_ML_DTYPE_FLOAT32, {3, 3}},
+      {"Iota", {}, {}, {3}, ASTER_ML_DTYPE_INT32, {0, 1, 2}},
+      {"Reshape", {"x"}, {}, {3, 1}, 0, {-1.5f, 0.25f, 2.5f}},
+      {"Expand", {"one"}, {}, {2}, 0, {2.5f, 2.5f}},
+      {"Permute", {"grid"}, {1, 0}, {}, 0, {-1.5f, 0.5f, 0.25f, 1, 2.5f, 4}},
+      {"Flip", {"x"}, {1}, {}, 0, {2.5f, 0.25f, -1.5f}},
+      {"Slice", {"x"}, {1, 1}, {2}, 0, {0.25f, 2.5f}},
+      {"Pad", {"x"}, {1, 0, 0, three}, {}, 0, {3, -1.5f, 0.25f, 2.5f}},
+      {"Window", {"p"}, {0, 1, 1, 2}, {}, 0, {0.5f, 1, 1, 4}},
+      {"Unwindow", {"pairs"}, {0, 1, 1, 3}, {}, 0, {-1.5f, 0, 0.25f, 0.25f, 0, 2.5f}},
+      {"Cat", {"x", "p"}, {0}, {}, 0, {-1.5f, 0.25f, 2.5f, 0.5f, 1, 4}},
+      {"Cast", {"x"}, {}, {}, ASTER_ML_DTYPE_INT32, {-1, 0, 2}},
+      {"Bitcast", {"p"}, {}, {}, ASTER_ML_DTYPE_INT32, {0x3f000000, 0x3f800000, 0x40800000}},
+      {"Reduce:Add", {"x"}, {0}, {}, 0, {1.25f}},
+      {"Reduce:Mul", {"p"}, {0}, {}, 0, {2}},
+      {"Reduce:Max", {"x"}, {0}, {}, 0, {2.5f}},
+      {"Reduce:Min", {"x"}, {0}, {}, 0, {-1.5f}},
+      {"Reduce:And", {"yes"}, {0}, {}, 0, {0}},
+      {"Reduce:Or", {"yes"}, {0}, {}, 0, {1}},
+      {"Contiguous", {"x"}, {}, {}, 0, {-1.5f, 0.25f, 2.5f}},
+      {"Detach", {"x"}, {}, {}, 0, {-1.5f, 0.25f, 2.5f}},
+      {"Gather", {"x", "at"}, {-1}, {3}, 0, {2.5f, -1.5f, 0.25f}},
+      {"Scatter", {"x", "p", "at"}, {-1, -1}, {}, 0, {1, 4, 0.5f}},
+      {"Scatter:Add", {"x", "p", "at"}, {-1}, {}, 0, {-0.5f, 4.25f, 3}},
+      {"Scan:Add", {"x"}, {0, 0}, {}, 0, {-1.5f, -1.25f, 1.25f}},
+      {"ScanPlace:Max", {"x"}, {0}, {}, 0, {0, 1, 2}},
+      {"LogScan", {"p"}, {0, 0}, {}, 0, {0.5f, 1.474077f, 4.0769467f}},
+      {"Argsort", {"x"}, {0, 1}, {3}, 0, {2, 1, 0}},
+      {"Sort", {"x"}, {0, 1}, {}, 0, {2.5f, 0.25f, -1.5f}},
+      {"Assign", {"x", "x"}, {}, {}, 0, {-1.5f, 0.25f, 2.5f}},
+      {"After", {"x", "write"}, {}, {}, 0, {-1.5f, 0.25f, 2.5f}},
+      {"Neg", {"x"}, {}, {}, 0, {1.5f, -0.25f, -2.5f}},
+      {"Not", {"i"}, {}, {}, 0, {-8, 6, -6}},
+      {"Abs", {"x"}, {}, {}, 0, {1.5f, 0.25f, 2.5f}},
+      {"Recip", {"p"}, {}, {}, 0, {2, 1, 0.25f}},
+      {"Sqrt", {"p"}, {}, {}, 0, positive([](float v) { return std::sqrt(v); })},
+      {"Exp", {"x"}, {}, {}, 0, f([](float v) { return std::exp(v); })},
+      {"Exp2", {"x"}, {}, {}, 0, f([](float v) { return std::exp2(v); })},
+      {"Log", {"p"}, {}, {}, 0, positive([](float v) { return std::log(v); })},
+      {"Log2", {"p"}, {}, {}, 0, {-1, 0, 2}},
+      {"Sin", {"x"}, {}, {}, 0, f([](float v) { return std::sin(v); })},
+      {"Cos", {"x"}, {}, {}, 0, f([](float v) { return std::cos(v); })},
+      {"Tanh", {"x"}, {}, {}, 0, f([](float v) { return std::tanh(v); })},
+      {"Erf", {"x"}, {}, {}, 0, f([](float v) { return std::erf(v); })},
+      {"Trunc", {"x"}, {}, {}, 0, {-1, 0, 2}},
+      {"Floor", {"x"}, {}, {}, 0, {-2, 0, 2}},
+      {"Ceil", {"x"}, {}, {}, 0, {-1, 1, 3}},
+      {"Round", {"x"}, {}, {}, 0, {-2, 0, 2}},
+      {"Add", {"x", "p"}, {}, {}, 0, {-1, 1.25f, 6.5f}},
+      {"Sub", {"x", "p"}, {}, {}, 0, {-2, -0.75f, -1.5f}},
+      {"Mul", {"x", "p"}, {}, {}, 0, {-0.75f, 0.25f, 10}},
+      {"Div", {"x", "p"}, {}, {}, 0, {-3, 0.25f, 0.625f}},
+      {"Max", {"x", "p"}, {}, {}, 0, {0.5f, 1, 4}},
+      {"Min", {"x", "p"}, {}, {}, 0, {-1.5f, 0.25f, 2.5f}},
+      {"CDiv", {"i", "j"}, {}, {}, 0, {3, -2, -1}},
+      {"CMod", {"i", "j"}, {}, {}, 0, {1, -1, 1}},
+      {"FloorDiv", {"i", "j"}, {}, {}, 0, {3, -3, -2}},
+      {"FloorMod", {"i", "j"}, {}, {}, 0, {1, 2, -3}},
+      {"Pow", {"p", "x"}, {}, {}, 0, {2.828427f, 1, 32}},
+      {"And", {"i", "j"}, {}, {}, 0, {2, 1, 4}},
+      {"Or", {"i", "j"}, {}, {}, 0, {7, -5, -3}},
+      {"Xor", {"i", "j"}, {}, {}, 0, {5, -6, -7}},
+      {"Shl", {"i", "at"}, {}, {}, 0, {28, -7, 10}},
+      {"Shr", {"i", "at"}, {}, {}, 0, {1, -7, 2}},
+      {"CmpLt", {"x", "p"}, {}, {}, 0, {1, 1, 1}},
+      {"CmpLe", {"p", "x"}, {}, {}, 0, {0, 0, 0}},
+      {"CmpEq", {"x", "x"}, {}, {}, 0, {1, 1, 1}},
+      {"CmpNe", {"i", "j"}, {}, {}, 0, {1, 1, 1}},
+      {"Threefry", {"bits", "bits"}, {}, {}, 0, {}},
+      {"Where", {"yes", "x", "p"}, {}, {}, 0, {-1.5f, 1, 2.5f}},
+      {"MulAcc", {"x", "p", "p"}, {}, {}, 0, {-0.25f, 1.25f, 14}},
+  };
+}
+
+// Every kind of node that tensors are made of is built by its name, walked, and computed.
+TEST(GraphNodes, EveryKindIsComputed) {
+  World world;
+  Nodes n(world);
+  const auto real = [&](const std::vector<float>& values) {
+    T out;
+    const int64_t count = static_cast<int64_t>(values.size());
+    EXPECT_EQ(aster_ml_lazy_from(out, world, values.data(), ASTER_ML_DTYPE_FLOAT32, 1, &count), 0);
+    return n.of(out);
+  };
+  const auto cast = [&](Uop x, int32_t dtype) { return n.make("Cast", {x}, {}, {}, dtype); };
+  std::map<std::string, Uop> given = {{"x", real({-1.5f, 0.25f, 2.5f})},
+                                      {"p", real({0.5f, 1, 4})},
+                                      {"i", cast(real({7, -7, 5}), ASTER_ML_DTYPE_INT32)},
+                                      {"j", cast(real({2, 3, -4}), ASTER_ML_DTYPE_INT32)},
+                                      {"at", cast(real({2, 0, 1}), ASTER_ML_DTYPE_INT32)},
+                                      {"bits", cast(real({1, 2, 3}), ASTER_ML_DTYPE_UINT64)},
+                                      {"yes", cast(real({1, 0, 1}), ASTER_ML_DTYPE_BOOL)}};
+  given["one"] = n.make("Reduce:Max", {given["x"]}, {0});
+  given["pairs"] = n.make("Window", {given["x"]}, {0, 1, 1, 2});
+  given["grid"] = n.make("Reshape", {n.make("Cat", {given["x"], given["p"]}, {0})}, {}, {2, 3});
+  given["write"] = n.make("Assign", {real({0, 0, 0}), given["p"]});
+  // Memory, kernels of others, bodies and several results come of tensors; sums that are exact are
+  // of dtypes that have them; the last are of kernels, which run by programs.
+  std::set<std::string> seen = {"Buffer", "Foreign", "Call",  "Tuple", "Item", "Wide",  "Dot",
+                                "Param",  "Range",   "Store", "Load",  "Fold", "Carry", "Sink"};
+  for (const Kind& kind : all_kinds()) {
+    std::vector<Uop> sources;
+    for (const std::string& name : kind.sources) sources.push_back(given.at(name));
+    const Uop made = n.make(kind.op, sources, kind.arguments, kind.shape, kind.dtype);
+    ASSERT_NE(made, nullptr) << kind.op;
+    seen.insert(std::string(kind.op).substr(0, std::string(kind.op).find(':')));
+    size_t count = 0;
+    OK(aster_ml_uop_walk(nullptr, &count, 0, world, made));
+    EXPECT_GT(count, 0u);
+    T out, wide;
+    OK(aster_ml_lazy_from_uop(out, world, made));
+    OK(aster_ml_lazy_cast(wide, out, ASTER_ML_DTYPE_FLOAT32));
+    const std::vector<float> got = wide.floats();
+    if (kind.want.empty()) continue;
+    ASSERT_EQ(got.size(), kind.want.size()) << kind.op;
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], kind.want[i], 2e-6f * std::abs(kind.want[i]) + 1e-6f) << kind.op << i;
+  }
+#define OP(name, ...) EXPECT_EQ(seen.count(#name), 1u) << #name;
+#define ALU(name, ...) EXPECT_EQ(seen.count(#name), 1u) << #name;
+#include "uop/ops.def"
 }
 
 }  // namespace

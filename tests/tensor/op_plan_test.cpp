@@ -1,8 +1,10 @@
 // Plans are what building gives, and change nothing; whatever is asked for, the answer is a status.
 #include "aster_ml/plan.h"
 
+#include <cstring>
 #include <random>
 
+#include "aster_ml/engine.h"
 #include "aster_ml/functions.h"
 #include "aster_ml/indexing.h"
 #include "aster_ml/linalg.h"
@@ -159,7 +161,11 @@ TEST_F(Plans, EveryOperationAnswers) {
                                     "size",  "count",   "dim",     "stride", "kernel", "offset",
                                     "p",     "eps",     "shifts",  "step",   "low",    "high",
                                     "value", "formula", "classes", "begin",  "end"};
-  size_t planned = 0, operations = 0;
+  size_t planned = 0, operations = 0, before = 0, after = 0;
+  aster_ml_engine_counters counters{}, still{};
+  counters.struct_size = still.struct_size = sizeof(counters);
+  OK(aster_ml_engine_count(&counters, world));
+  OK(aster_ml_uop_count(&before, world));
   for (size_t i = 0; aster_ml_op_name(i) != nullptr; ++i, ++operations) {
     for (int round = 0; round < 24; ++round) {
       std::vector<std::pair<int32_t, Shape>> operands(static_cast<size_t>(1 + below(3)));
@@ -184,6 +190,11 @@ TEST_F(Plans, EveryOperationAnswers) {
     }
   }
   EXPECT_GT(operations, 200u);
+  // None left a node, computed or compiled anything.
+  OK(aster_ml_uop_count(&after, world));
+  OK(aster_ml_engine_count(&still, world));
+  EXPECT_EQ(before, after);
+  EXPECT_EQ(std::memcmp(&counters, &still, sizeof(counters)), 0);
   EXPECT_GT(planned, 300u);
 }
 

@@ -1,5 +1,6 @@
 #include "npy.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace cli {
@@ -56,7 +57,8 @@ Lazy from_npy(const Context& context, const std::string& bytes) {
   const size_t begin = 8 + width;
   if (size > bytes.size() - begin) throw Failure{1, "an array's header is cut off"};
   const std::string header = bytes.substr(begin, size);
-  if (entry(header, "fortran_order") != "False") throw Failure{2, "an array in Fortran's order"};
+  // The first axis is the fastest: its transpose is row-major.
+  const bool turned = entry(header, "fortran_order") == "True";
   const std::string descr = entry(header, "descr");
   const std::vector<int64_t> shape = sizes_of(entry(header, "shape"));
   for (const Code& code : kCodes) {
@@ -69,12 +71,18 @@ Lazy from_npy(const Context& context, const std::string& bytes) {
     }
     if (expected != bytes.size() - begin - size) throw Failure{1, "an array is cut off"};
     std::vector<size_t> dims(shape.begin(), shape.end());
+    if (turned) std::reverse(dims.begin(), dims.end());
     Tensor tensor;
     check(aster_ml_tensor_from_data(tensor.get(), context.get(), bytes.data() + begin + size,
                                     code.dtype, dims.size(), dims.data()));
     Lazy out;
     check(aster_ml_lazy_from_tensor(out.get(), context.get(), tensor.get()));
-    return out;
+    if (!turned || dims.size() < 2) return out;
+    std::vector<int64_t> axes;
+    for (size_t i = dims.size(); i-- > 0;) axes.push_back(static_cast<int64_t>(i));
+    Lazy permuted;
+    check(aster_ml_lazy_permute(permuted.get(), out.get(), axes.size(), axes.data()));
+    return permuted;
   }
   throw Failure{2, "an array of dtype " + descr};
 }

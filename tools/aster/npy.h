@@ -9,7 +9,7 @@
 
 namespace cli {
 
-// The tensor in the bytes of a .npy file; Failure where it is none, or of another order or dtype.
+// The tensor in the bytes of a .npy file; Failure where it is none, or of another dtype.
 Lazy from_npy(const Context& context, const std::string& bytes);
 std::string to_npy(Lazy& tensor);
 // Names and contents of files.
