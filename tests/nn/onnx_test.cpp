@@ -98,6 +98,19 @@ std::string shape_model(const std::vector<int64_t>& sizes = {-1, -2, -3}) {
                   output("y", {-1, -4}));
 }
 
+// The slope of x x at x.
+std::string gradient_model() {
+  const auto texts = [](const std::string& name, const std::string& text, bool list) {
+    return bytes(5, bytes(1, name) + bytes(list ? 9 : 4, text) + integer(20, list ? 8 : 3));
+  };
+  const std::string domain = "ai.onnx.preview.training";
+  return model_of(
+      node("Mul", {"x", "x"}, {"y"}) +
+          node("Gradient", {"x"}, {"d"}, texts("xs", "x", true) + texts("y", "y", false), domain) +
+          input("x", {-1}) + output("d", {-1}),
+      20, bytes(8, bytes(1, domain) + integer(2, 1)));
+}
+
 // ---- Running ----
 
 class Models : public ::testing::Test {
@@ -600,16 +613,19 @@ TEST_F(Models, ExternalDataStaysInTheFolder) {
 TEST_F(Models, AlteredModelsGiveStatuses) {
   const char* asked = std::getenv("ASTER_ML_FUZZ_ONNX_CASES");
   const int cases = asked == nullptr ? 1500 : std::atoi(asked);
-  const std::vector<std::string> models = {layer_model(), loop_model(), shape_model()};
+  const std::vector<std::string> models = {layer_model(), loop_model(), shape_model(),
+                                           gradient_model()};
   const std::vector<std::vector<std::string>> given = {
       {floats_message("", {2, 3}, values(6, 1))},
       {tensor_message("", 7, {}, raw<int64_t>({3})), floats_message("", {}, {2})},
-      {floats_message("", {2, 2, 3}, values(12, 1))}};
+      {floats_message("", {2, 2, 3}, values(12, 1))},
+      {floats_message("", {3}, values(3, 1))}};
   // Other sizes, with which a program comes to have variables.
   const std::vector<std::vector<std::string>> others = {
       {floats_message("", {3, 3}, values(9, 1))},
       {tensor_message("", 7, {}, raw<int64_t>({2})), floats_message("", {}, {1})},
-      {floats_message("", {3, 2, 3}, values(18, 1))}};
+      {floats_message("", {3, 2, 3}, values(18, 1))},
+      {floats_message("", {4}, values(4, 1))}};
   size_t ran = 0;
   for (int i = 0; i < cases; ++i) {
     std::mt19937 random(static_cast<unsigned>(i));

@@ -120,6 +120,16 @@ void label_encoder(Op& op) {
       read_labels(op, {"keys_strings", "keys_int64s", "keys_floats", "keys_tensor"}, &key_views);
   Labels values = read_labels(
       op, {"values_strings", "values_int64s", "values_floats", "values_tensor"}, &value_views);
+  if (op.has("cats_strings")) {  // CategoryMapper: texts to integers, or back
+    const bool texts = op.element(0) == kText;
+    Labels words, numbers;
+    words.texts = op.texts("cats_strings");
+    words.element = kText;
+    numbers.ints = op.integers("cats_int64s");
+    numbers.element = kInt64;
+    keys = texts ? words : numbers;
+    values = texts ? numbers : words;
+  }
   if (op.has("classes_strings")) {  // opset 1: texts to their places, or back
     const bool texts = op.element(0) == kText;
     Word* places = op.arena().array<Word>(op.texts("classes_strings").size());

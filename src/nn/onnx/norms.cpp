@@ -23,6 +23,9 @@ Expr normalised(Expr x, const Dims& axes, double epsilon, Expr* mean, Expr* inve
   return apart * *inverse;
 }
 
+// Statistics of each element of a row, not of each channel: until opset 9.
+bool is_by_element(Op& op) { return op.version < 9 && op.integer("spatial", 1) == 0; }
+
 Expr by_channel(Op& op, size_t i, size_t ndim, DType dtype) {
   return Expr{&op.g, along_axis(op, op.in(i), 1, ndim)}.cast(dtype);
 }
@@ -44,11 +47,11 @@ void batch_normalization(Op& op) {
   if (!op.ok()) return;
   if (training) {
     Dims axes(1, 0);
-    for (size_t i = 2; i < x->ndim; ++i) axes.push(static_cast<Word>(i));
+    for (size_t i = 2; i < x->ndim && !is_by_element(op); ++i) axes.push(static_cast<Word>(i));
     const Expr now = mean_over(v, axes);
     const Expr apart = v - now;
     const Expr spread = mean_over(apart * apart, axes);
-    const Dims channels(1, x->dim(1));
+    const Dims channels(op.in(3)->shape());
     op.set(1, (mean * momentum + now * (1 - momentum)).reshape(channels).cast(op.in(3)->dtype).n);
     op.set(
         2,

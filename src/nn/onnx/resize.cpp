@@ -214,6 +214,7 @@ Sampling sampling_of(Op& op) {
     s.coordinates = "asymmetric";
     s.nearest = "floor";
   }
+  if (op.version < 7 && s.mode == "bilinear") s.mode = "linear";
   if (s.mode != "nearest" && s.mode != "linear" && s.mode != "cubic")
     op.fail(ASTER_FAIL(kUNSUPPORTED, "mode '%.*s'",
                        static_cast<int>(std::min<size_t>(s.mode.size(), 50)), s.mode.data()));
@@ -241,7 +242,12 @@ void resize(Op& op) {
 void upsample(Op& op) {
   const Sampling s = sampling_of(op);
   Request request{Vec<Line>(op.heap()), {}};
-  plan(op, &request, op.version >= 9 ? op.reals(1) : op.numbers("scales"), {}, {});
+  const std::array two = {1.0, 1.0, op.number("height_scale", 0), op.number("width_scale", 0)};
+  plan(op, &request,
+       op.version >= 9   ? op.reals(1)
+       : op.version >= 7 ? op.numbers("scales")
+                         : std::span<const double>(two),
+       {}, {});
   if (op.ok()) resized(op, request, s);
 }
 

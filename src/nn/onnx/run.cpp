@@ -15,6 +15,8 @@ namespace aster::nn::onnx {
 // Nodes that one run goes through at most: loops in a model end, or are refused.
 constexpr uint64_t kMostSteps = 10'000'000;
 constexpr uint64_t kCall = 16;  // nodes that a call of a function counts as
+// Values that are computed again for values that are computed again.
+constexpr int kMostAgain = 6;
 // Elements up to which what is known is computed at once.
 constexpr int64_t kMostFolded = 4096;
 
@@ -70,6 +72,7 @@ Status Run::graph(Vec<Ref>* outputs, const GraphProto& graph, std::span<const Re
   }
   Heap& heap = engine.context.heap();
   Scope scope(heap, outer);
+  scope.nodes = graph.nodes;
   if (outer == nullptr) top_ = &scope;
   for (const Weight& weight : graph.weights) {
     Ref value;
@@ -172,6 +175,7 @@ Status Run::call(const NodeProto& proto, const FunctionProto& function, Scope& s
     Ref value = scope.find(proto.inputs[i]);
     if (value) ASTER_TRY(inner.set(function.inputs[i], std::move(value)));
   }
+  inner.nodes = function.nodes;
   const Frame deeper{&function, &proto, &frame, frame.depth + 1};
   ASTER_TRY(nodes(function.nodes, inner, deeper));
   for (size_t i = 0; i < function.outputs.size() && i < proto.outputs.size(); ++i) {
@@ -186,6 +190,76 @@ Status Run::call(const NodeProto& proto, const FunctionProto& function, Scope& s
     }
     ASTER_TRY(scope.set(proto.outputs[i], std::move(value)));
   }
+  return kOk;
+}
+
+namespace {
+
+using Names = Map<std::string_view, uint32_t, TextHash>;
+
+// What a node reads, and what the graphs in it do.
+Status add_reads(Names* out, const NodeProto& node) {
+  for (const std::string_view name : node.inputs) ASTER_TRY(out->set(name, 0));
+  for (const Attribute& attribute : node.attributes) {
+    if (attribute.graph == nullptr) continue;
+    for (const NodeProto& inner : attribute.graph->nodes) ASTER_TRY(add_reads(out, inner));
+  }
+  return kOk;
+}
+
+bool has_any(const Names& names, std::span<const std::string_view> list) {
+  return std::ranges::any_of(
+      list, [&](std::string_view name) { return !name.empty() && names.find(name) != nullptr; });
+}
+
+}  // namespace
+
+Status Run::again(Ref* out, std::string_view name, std::span<const Given> given, Scope& inner,
+                  const NodeProto& node, const Frame& frame) {
+  const auto writes = [](const NodeProto& proto, std::string_view what) {
+    return std::ranges::find(proto.outputs, what) != proto.outputs.end();
+  };
+  if (again_ == kMostAgain)
+    return ASTER_FAIL(kUNSUPPORTED, "gradients of gradients, more than %d deep", kMostAgain);
+  std::span<const NodeProto> before;
+  for (const Scope* scope = inner.outer(); scope != nullptr; scope = scope->outer()) {
+    before = scope->nodes;
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (&before[i] == &node) before = before.first(i);
+    }
+    if (std::ranges::any_of(before, [&](const NodeProto& n) { return writes(n, name); })) break;
+    before = {};
+  }
+  Heap& heap = engine.context.heap();
+  Names wanted(heap), others(heap);
+  Vec<const NodeProto*> chosen(heap);
+  ASTER_TRY(wanted.set(name, 0));
+  for (const Given& each : given) ASTER_TRY(others.set(each.name, 0));
+  for (size_t i = before.size(); i-- > 0;) {
+    const bool needed = std::ranges::any_of(before[i].outputs, [&](std::string_view output) {
+      return !output.empty() && wanted.find(output) != nullptr && others.find(output) == nullptr;
+    });
+    if (!needed) continue;
+    ASTER_TRY(chosen.push(&before[i]));
+    ASTER_TRY(add_reads(&wanted, before[i]));
+  }
+  if (chosen.empty()) {
+    return ASTER_FAIL(kFORMAT, "nothing before it computes '%.*s'",
+                      static_cast<int>(std::min<size_t>(name.size(), 200)), name.data());
+  }
+  for (const Given& each : given) ASTER_TRY(inner.set(each.name, each.value));
+  Status status;
+  ++again_;
+  for (size_t i = chosen.size(); i-- > 0 && status.ok();) {
+    status = nodes({chosen[i], 1}, inner, frame);
+    if (!status.ok() || !has_any(others, chosen[i]->outputs)) continue;
+    for (const Given& each : given) {
+      if (status.ok()) status = inner.set(each.name, each.value);
+    }
+  }
+  --again_;
+  ASTER_TRY(status);
+  *out = inner.find(name);
   return kOk;
 }
 

@@ -44,6 +44,9 @@ class Scope {
   Status set(std::string_view name, Ref value);
   // Empty where there is none.
   Ref find(std::string_view name) const;
+  const Scope* outer() const { return outer_; }
+
+  std::span<const NodeProto> nodes;  // those of the graph
 
  private:
   Map<std::string_view, uint32_t, TextHash> index_;
@@ -72,6 +75,16 @@ class Run {
   // The node decides by what inputs are, or draws at random: the graph is for this run alone.
   void look_at(const NodeProto& proto);
 
+  // A value again, by the nodes of the graphs around that it comes of, where some names have other
+  // values: these are set in inner, which is within the scope of node, before and after each.
+  // Errors: those of nodes; FORMAT (nothing before node computes it), UNSUPPORTED (too deep).
+  struct Given {
+    std::string_view name;
+    Ref value;
+  };
+  Status again(Ref* out, std::string_view name, std::span<const Given> given, Scope& inner,
+               const NodeProto& node, const Frame& frame);
+
   // Work that counts as so many nodes. Errors: RANGE (a run has its limit).
   Status spend(uint64_t steps);
 
@@ -81,6 +94,7 @@ class Run {
   Files files;
   const NodeProto* looked = nullptr;  // the first such node
   bool capturing = false;             // for a program of the model's own
+  int64_t placeholders = 0;           // that builders have made
 
  private:
   Status nodes(std::span<const NodeProto> nodes, Scope& scope, const Frame& frame);
@@ -95,6 +109,7 @@ class Run {
   Status take_kept(bool* out, const NodeProto& proto, Scope& scope);
   const Scope* top_ = nullptr;
   uint64_t steps_ = 0;
+  int again_ = 0;  // calls of again() that are open
 };
 
 // A node that is being built: its operands, its attributes, and its results. Sticky: after a

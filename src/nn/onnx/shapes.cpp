@@ -215,6 +215,14 @@ void expand(Op& op) {
 
 void tile(Op& op) {
   const Node x = op.in(0);
+  if (op.version < 6) {  // how often, along which axis
+    const Word count = op.scalar(1, 1), axis = op.scalar(2, 0);
+    if (!op.ok()) return;
+    Dims times(x->ndim, 1);
+    times[op.axis(axis, x->ndim)] = count;
+    if (op.ok()) op.set(tensor::repeat(op.g, x, times), op.element(0));
+    return;
+  }
   const Words times = op.ints(1);
   if (op.ok()) op.set(tensor::repeat(op.g, x, times), op.element(0));
 }

@@ -329,7 +329,12 @@ bool numbers_from(Op& op, size_t first) {
 
 void by_channel_rule(Op& op, const Row& row) {
   const Sizes sizes = sizes_of(op, 0);
-  if (op.integer("training_mode", 0) != 0) return refuse(op, "training");
+  const bool normalises = op.proto.op == "BatchNormalization";
+  if (op.integer("training_mode", 0) != 0 ||
+      (normalises && op.version < 7 && op.integer("is_test", 0) == 0))
+    return refuse(op, "training");
+  if (normalises && op.version < 9 && op.integer("spatial", 1) == 0)
+    return refuse(op, "statistics of elements");
   if (op.ok() && (sizes.size() < 2 || is_bound(sizes[1]))) return refuse(op, "channels");
   // Weights lie along axis 1, not the last.
   if (!op.ok()) return;

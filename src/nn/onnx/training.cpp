@@ -1,6 +1,7 @@
 // ai.onnx.preview.training: a step of an optimiser on any number of tensors.
 #include <cmath>
 
+#include "gradient/gradient.h"
 #include "nn/onnx/builders.h"
 
 namespace aster::nn::onnx {
@@ -78,6 +79,55 @@ void adam(Op& op) {
     op.set(i, ((x - r * mean / (uop::sqrt(square) + epsilon)) * (1 - after)).n);
     op.set(n + i, mean.n);
     op.set(2 * n + i, square.n);
+  }
+}
+
+// The nodes that y comes of are built once more on placeholders for the tensors of xs, which are
+// where gradients end; then these become the values that are given.
+void gradient(Op& op) {
+  const auto xs = op.texts("xs"), zs = op.texts("zs");
+  const std::string_view y = op.text("y", "");
+  if (!op.ok()) return;
+  if (xs.empty() || xs.size() + zs.size() != op.count())
+    return op.fail(
+        ASTER_FAIL(kARGUMENT, "%zu operands for %zu names", op.count(), xs.size() + zs.size()));
+  Graph::Hold hold(op.g);
+  Vec<Run::Given> given(op.heap());
+  Vec<Node> places(op.heap()), slopes(op.heap());
+  Map<Node, Node> values(op.heap());
+  for (size_t i = 0; i < op.count() && op.ok(); ++i) {
+    Ref value = op.value(i);
+    if (i < xs.size()) {
+      const Node x = op.in(i);
+      if (x == nullptr) return;
+      // Bodies of calls have Params of their own, with numbers from 0 on.
+      const Word number = (Word{1} << 40) + op.run.placeholders++;
+      const Node place = op.g.param(number, x->dtype, x->shape());
+      op.fail(make_tensor(&value, op.engine(), place, op.element(i), false));
+      op.fail(places.push(place));
+      op.fail(values.set(place, x));
+    }
+    if (op.ok()) op.fail(given.push({i < xs.size() ? xs[i] : zs[i - xs.size()], value}));
+  }
+  if (!op.ok()) return;
+  Scope inner(op.heap(), &op.scope);
+  Frame deeper = op.frame;
+  deeper.depth += 1;
+  Ref result;
+  op.fail(op.run.again(&result, y, {given.data(), given.size()}, inner, op.proto, deeper));
+  if (!op.ok()) return;
+  const Node end = result ? result->node() : nullptr;
+  if (end == nullptr) return op.fail(ASTER_FAIL(kDTYPE, "y is no tensor of numbers"));
+  op.fail(slopes.resize(xs.size(), nullptr));
+  if (!op.ok()) return;
+  op.fail(aster::gradient::gradient(op.g, end, nullptr, {places.data(), places.size()},
+                                    {slopes.data(), slopes.size()}));
+  for (size_t i = 0; i < xs.size() && op.ok(); ++i) {
+    Node slope = nullptr;
+    Ref made;
+    op.fail(op.g.substitute(&slope, slopes[i], values));
+    if (op.ok()) op.fail(make_tensor(&made, op.engine(), slope, op.element(i), false));
+    if (op.ok()) op.set(i, made);
   }
 }
 
