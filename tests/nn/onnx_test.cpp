@@ -448,6 +448,8 @@ TEST_F(Models, WhatIsNoModelIsRefused) {
       {model_of(node("Softmax", {"x"}, {"z"}, attribute("axis", 7)) + input("x", {2}) +
                 output("z", {2})),
        ASTER_ML_RANGE, ""},
+      {model_of(node("SplitToSequence", {"x", "x"}, {"y"}) + input("x", {2}) + output("y", {2})),
+       ASTER_ML_DTYPE, "integers are needed"},
   };
   for (const Bad& bad : all) {
     aster_ml_onnx_value results{};

@@ -113,9 +113,9 @@ void split_to_sequence(Op& op) {
   if (!op.ok()) return;
   const Word whole = node->dim(axis);
   Words sizes = op.has(1) ? op.ints(1) : Words();
+  if (!op.ok()) return;
   const bool scalar = op.has(1) && op.in(1)->ndim == 0,
              keep = op.has(1) || op.integer("keepdims", 1) != 0;
-  if (!op.ok()) return;
   Ref made;
   op.fail(make_value(&made, op.heap(), Kind::kSequence, x->element));
   const Word each = scalar ? sizes[0] : 1;

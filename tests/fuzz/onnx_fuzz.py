@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Models of the backend suite of the package onnx, altered in bytes or in what they say, given to
+`aster run`.
+
+  onnx_fuzz.py --aster BIN [--cases DIR] [--count N] [--seed S] [--megabytes M] [--seconds T]
+
+Whatever comes of one is a status, within --megabytes of memory (0: any) and --seconds; a process
+that ends, takes longer, or says INTERNAL is a failure, whose model is kept beside the cases.
+Without a seed the models are others each time; the seed is printed. 77 without the packages.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import resource
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "nn" / "onnx"))
+import suite  # noqa: E402
+from suite import onnx  # noqa: E402
+
+MOST_INPUT = 1 << 16  # bytes; the interpreter takes longer over more than it should here
+
+
+def altered(data, other, draw):
+    """Bytes changed, cut out, put in again elsewhere, or taken from another model."""
+    data = bytearray(data)
+    for _ in range(draw.choice((1, 1, 2, 5))):
+        at, size = draw.randrange(len(data) + 1), draw.choice((1, 2, 3, 8, 40))
+        way = draw.randrange(6)
+        if way == 0 and at < len(data):
+            data[at] = draw.randrange(256)
+        elif way == 1 and at < len(data):
+            data[at] ^= 1 << draw.randrange(8)
+        elif way == 2:
+            del data[at : at + size]
+        elif way == 3:
+            begin = draw.randrange(len(data) + 1)
+            data[at:at] = data[begin : begin + size]
+        elif way == 4:
+            begin = draw.randrange(len(other) + 1)
+            data[at:at] = other[begin : begin + size]
+        else:
+            data[at : at + 1] = draw.choice((b"\xff" * 9 + b"\x01", b"\x80\x80\x80\x80\x08", b"\0"))
+    return bytes(data)
+
+
+INTEGERS = (-(1 << 63), -(1 << 31), -7, -2, -1, 0, 1, 2, 3, 5, 100, 1 << 12, 1 << 40, (1 << 63) - 1)
+NUMBERS = (float("nan"), float("inf"), -1e30, -1.0, 0.0, 0.3, 2.0, 1e30)
+
+
+def other_attribute(attribute, draw):
+    """Another value, of the kind that it has or of another one."""
+    if draw.random() < 0.1:
+        attribute.type = draw.randrange(1, 15)
+    attribute.i = draw.choice(INTEGERS)
+    attribute.f = draw.choice(NUMBERS)
+    for values, more in ((attribute.ints, INTEGERS), (attribute.floats, NUMBERS)):
+        if values and draw.random() < 0.8:
+            values[draw.randrange(len(values))] = draw.choice(more)
+        elif draw.random() < 0.3:
+            values.append(draw.choice(more))
+        elif values:
+            values.pop()
+    if attribute.s and draw.random() < 0.5:
+        attribute.s = draw.choice((b"", b"x", b"linear", b"reflect", b"FLOAT", b"\xff"))
+
+
+def rearranged(data, other, draw):
+    """What a node, a weight or an input says is other than it was: a model still."""
+    model, second = onnx.ModelProto.FromString(data), onnx.ModelProto.FromString(other)
+    graph, nodes = model.graph, list(model.graph.node)
+    for attribute in (a for node in model.graph.node for a in node.attribute):
+        nodes += attribute.g.node
+    for _ in range(draw.choice((1, 1, 2, 4))):
+        way, node = draw.randrange(9), draw.choice(nodes) if nodes else None
+        names = [name for each in nodes for name in (*each.input, *each.output)]
+        if way <= 2 and node is not None and node.attribute:
+            other_attribute(draw.choice(node.attribute), draw)
+        elif way == 3 and node is not None and node.input:
+            node.input[draw.randrange(len(node.input))] = draw.choice([*names, ""])
+        elif way == 4 and node is not None:
+            if node.input and draw.random() < 0.5:
+                node.input.pop()
+            else:
+                node.input.append(draw.choice([*names, ""]))
+        elif way == 5 and node is not None and second.graph.node:
+            like = draw.choice(second.graph.node)
+            node.op_type, node.domain = like.op_type, like.domain
+            if draw.random() < 0.5:
+                node.attribute.extend(like.attribute)
+        elif way == 6 and graph.initializer:
+            weight = draw.choice(graph.initializer)
+            if draw.random() < 0.5:
+                weight.data_type = draw.randrange(30)
+            elif weight.dims:
+                weight.dims[draw.randrange(len(weight.dims))] = draw.choice(INTEGERS)
+            elif weight.raw_data:
+                weight.raw_data = weight.raw_data[::-1]
+        elif way == 7 and graph.input:
+            kind = draw.choice(graph.input).type.tensor_type
+            kind.elem_type = draw.randrange(30) if draw.random() < 0.3 else kind.elem_type
+            for dim in kind.shape.dim[: draw.randrange(3)]:
+                dim.dim_param = draw.choice("nm")
+        elif model.opset_import:
+            model.opset_import[0].version = draw.randrange(30)
+    return model.SerializeToString()
+
+
+def make(folder, index, cases, count, draw):
+    """Lines of a list: altered models, and the inputs of those that they were."""
+    models = []
+    for case in index:
+        path = cases / case["kind"] / case["name"]
+        data = sorted(path.glob("test_data_set_*"))
+        size = sum(file.stat().st_size for file in data[0].iterdir()) if data else 0
+        if case["kind"] != "real" and data and size <= MOST_INPUT:
+            models.append((path / "model.onnx", data[0]))
+    lines = []
+    for i in range(count):
+        (model, inputs), (other, _) = draw.choice(models), draw.choice(models)
+        path = folder / f"{i}.onnx"
+        change = rearranged if draw.random() < 0.7 else altered
+        path.write_bytes(change(model.read_bytes(), other.read_bytes(), draw))
+        lines.append((path, inputs, folder / "out"))
+    return lines
+
+
+def run(aster, lines, list_path, megabytes, seconds):
+    """What is wrong, of each model that something is wrong with."""
+    wrong, at, statuses = {}, 0, [0, 0, 0]
+    environment = {**os.environ, "ASTER_ML_CC": "none", "ASTER_ML_THREADS": "1"}
+
+    def limit():
+        if megabytes > 0:  # sanitizers map much
+            resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+    while at < len(lines):
+        list_path.write_text("".join("\t".join(map(str, line)) + "\n" for line in lines[at:]))
+        command = [aster, "run", "--batch", str(list_path)]
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=said, env=environment, preexec_fn=limit
+            )
+            done, rest = 0, b""
+            while done < len(lines) - at:
+                if not select.select([process.stdout], [], [], seconds)[0]:
+                    process.kill()
+                    wrong[at + done] = f"more than {seconds} s"
+                    break
+                block = os.read(process.stdout.fileno(), 1 << 16)
+                if not block:
+                    break
+                *whole, rest = (rest + block).split(b"\n")
+                for line in whole:
+                    _, number, status, message = line.split(b"\t", 3)
+                    done = int(number) + 1
+                    statuses[int(status)] += 1
+                    if b"INTERNAL" in message:
+                        wrong[at + int(number)] = message.decode(errors="replace")
+            code = process.wait()
+            said.seek(0)
+            if done < len(lines) - at and at + done not in wrong:
+                wrong[at + done] = f"ended with {code}: {said.read()[-2000:].decode()}"
+        at += done + (at + done in wrong)
+    return wrong, statuses
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--aster", required=True)
+    parser.add_argument("--cases", default=None)
+    count = int(os.environ.get("ASTER_ML_FUZZ_ONNX", 1500))
+    parser.add_argument("--count", type=int, default=count)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--megabytes", type=int, default=4096)
+    parser.add_argument("--seconds", type=int, default=20)
+    arguments = parser.parse_args()
+    aster = os.path.abspath(arguments.aster)
+    print(f"seed {arguments.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        cases = pathlib.Path(arguments.cases or folder / "cases").absolute()
+        index = suite.generate(cases)
+        draw = random.Random(arguments.seed)
+        lines = make(folder, index, cases, arguments.count, draw)
+        wrong, statuses = run(
+            aster, lines, folder / "list.tsv", arguments.megabytes, arguments.seconds
+        )
+        for number, why in wrong.items():
+            kept = cases.parent / f"onnx_fuzz_{arguments.seed}_{number}.onnx"
+            shutil.copy(lines[number][0], kept)
+            print(f"{kept} of {lines[number][1]}: {why}")
+    ran, refused, unsupported = statuses
+    print(f"{len(lines)} models: {ran} ran, {unsupported} unsupported, {refused} refused")
+    return 1 if wrong or not ran or not refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
