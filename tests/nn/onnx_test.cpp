@@ -610,6 +610,48 @@ TEST_F(Models, ExternalDataStaysInTheFolder) {
   EXPECT_EQ(run(&results, model("w.bin", 4), {floats_message("", {2}, {1, 2})}), ASTER_ML_FORMAT);
 }
 
+// Weights of a file and of one beside it are its pages: what is read is not copied to memory.
+TEST_F(Models, WeightsAreTheFilesPages) {
+  constexpr int64_t kCount = 1 << 20;
+  std::vector<float> w(kCount);
+  for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 97);
+  const Folder folder;
+  std::ofstream(folder.path + "/w.bin", std::ios::binary) << raw(w);
+  const auto entry = [](const std::string& key, const std::string& text) {
+    return bytes(13, bytes(1, key) + bytes(2, text));
+  };
+  const std::string beside = integer(1, kCount) + integer(2, 1) + bytes(8, "w") +
+                             entry("location", "w.bin") + integer(14, 1);
+  const std::string ends = input("at", {3}, 7) + output("y", {3});
+  const auto gather = [&](const std::string& message) {
+    return model_of(node("Gather", {"w", "at"}, {"y"}) + weight(message) + ends);
+  };
+  // A name of any length: the elements lie aligned for one of four.
+  size_t least = SIZE_MAX;
+  for (size_t length = 0; length < 5; ++length) {
+    const std::string inside = integer(2, 1) + bytes(12, std::string(length, 'd')) +
+                               integer(1, kCount) + bytes(8, "w") + bytes(9, raw(w));
+    std::ofstream(folder.path + "/m.onnx", std::ios::binary)
+        << gather(length == 4 ? beside : inside);
+    size_t before = 0, after = 0;
+    ASSERT_EQ(aster_ml_context_count_bytes(&before, nullptr, &context_), 0);
+    aster_ml_onnx opened{};
+    ASSERT_EQ(aster_ml_onnx_read(&opened, &context_, (folder.path + "/m.onnx").c_str()), 0)
+        << error();
+    aster_ml_onnx_value results{};
+    ASSERT_EQ(
+        run(&results, opened, {tensor_message("", 7, {3}, raw<int64_t>({5, 96, kCount - 1}))}), 0)
+        << error();
+    EXPECT_EQ(floats(results, 0), (std::vector<float>{5, 96, w.back()}));
+    ASSERT_EQ(aster_ml_context_count_bytes(&after, nullptr, &context_), 0);
+    if (length < 4) least = std::min(least, after - before);
+    EXPECT_TRUE(length < 4 || after - before < kCount);
+    aster_ml_onnx_value_free(&results);
+    aster_ml_onnx_free(&opened);
+  }
+  EXPECT_LT(least, size_t{kCount});
+}
+
 // Bytes changed, cut out and put in at random: whatever comes of it is a status, within what a test
 // may take.
 TEST_F(Models, AlteredModelsGiveStatuses) {

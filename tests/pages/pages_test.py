@@ -192,6 +192,14 @@ class Pages(unittest.TestCase):
         self.assertIn(f"{calls} launches", totals)
         self.assertGreater(self.count("#timeline .span"), 0)
         self.assertEqual(self.count("#memory polyline"), 1)
+        # What is held, over time: a point a launch, as far up as it is of the most.
+        points = "[...document.querySelector('#memory polyline').points].map(p => [p.x, p.y])"
+        held, points = self.value("launches.map(l => l.held)"), self.value(points)
+        self.assertEqual(len(points), calls)
+        self.assertEqual([x for x, _ in points], sorted(x for x, _ in points))
+        self.assertGreater(min(held), 0)
+        for (_, y), amount in zip(points, held):
+            self.assertAlmostEqual(y, 100 - 92 * amount / max(held), delta=0.01)
         self.assertEqual(self.count("#places tbody tr"), 7)  # a row a run
         # By name, both ways; a row chosen is drawn so.
         for direction in ("ascending", "descending"):

@@ -3,11 +3,15 @@
 
 A residual net of convolutions with normalisation and a decoder block, as exporters write them
 (shapes computed from shapes, an open batch). Executables give the bits of `aster run`, which are
-close to what onnx's reference evaluator says. 77 where the packages are not here.
+close to what onnx's reference evaluator says. ResNet-18 and a small GPT with its cache become
+objects that a program in C is linked with. 77 where the packages are not here.
 """
 
 import argparse
 import os
+import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -135,6 +139,95 @@ def check_model(aster, name, model, shape, sizes):
     assert "NEEDED" in needed and "stdc++" not in needed and "aster" not in needed, needed
 
 
+def client(name):
+    """A program in C: files of inputs, then files of outputs."""
+    header = pathlib.Path(f"{name}.h").read_text(encoding="utf-8")
+    words = re.search(r"_run\(void \*memory, (.*?)\);", header, re.S)[1].split(",")
+    arrays = [re.fullmatch(r"\s*(const )?(\w+) \*(\w+)", word).groups() for word in words]
+    upper = name.upper()
+    lines = [f'#include "{name}.h"', "#include <stdio.h>"]
+    lines.append(f"static _Alignas(64) char memory[{upper}_MEMORY_BYTES];")
+    lines += [f"static {t} a_{n}[{upper}_COUNT_{n}];" for _, t, n in arrays]
+    lines.append("int main(int argc, char **argv) {\n  FILE *file;")
+    lines.append(f"  if (argc != {len(arrays) + 1} || {name}_init(memory) != 0) return 1;")
+    moves = {True: [], False: []}
+    for i, (constant, _, n) in enumerate(arrays):
+        mode, call = ("rb", "fread") if constant else ("wb", "fwrite")
+        moves[bool(constant)] += [
+            f'  if ((file = fopen(argv[{i + 1}], "{mode}")) == NULL) return 2;',
+            f"  if ({call}(a_{n}, sizeof a_{n}, 1, file) != 1 || fclose(file) != 0) return 3;",
+        ]
+    given = ", ".join(f"a_{n}" for _, _, n in arrays)
+    run_it = f"  if ({name}_run(memory, {given}) != 0) return 4;"
+    lines += [*moves[True], run_it, *moves[False], f"  {name}_free(memory);\n  return 0;\n}}\n"]
+    pathlib.Path(f"{name}.c").write_text("\n".join(lines), encoding="utf-8")
+    return [bool(constant) for constant, _, _ in arrays]
+
+
+def check_linked(aster, name, model, inputs, sizes):
+    """Bits of the engine from a program that cc links with the object and nothing else; valgrind
+    finds nothing in code for any CPU, whose bits are its own."""
+    onnx.save(model, f"{name}.onnx")
+    os.makedirs(f"{name}_in")
+    for i, array in enumerate(inputs.values()):
+        np.save(f"{name}_in/input_{i}.npy", array)
+    command = [aster, "run", f"{name}.onnx", "--inputs", f"{name}_in", "--outputs", f"{name}_out"]
+    result = run(*command, "--format", "npy")
+    assert result.returncode == 0, result.stderr
+    wanted = [np.load(f"{name}_out/output_{i}.npy") for i in range(len(model.graph.output))]
+    for target in ("native", "x86-64"):
+        command = [aster, "freeze", f"{name}.onnx", "-o", f"{name}.o", "--target", target]
+        result = run(*command, *sizes)
+        if target != "native" and os.uname().machine != "x86_64":
+            continue
+        assert result.returncode == 0, result.stderr
+        roles = client(name)
+        assert roles == [True] * len(inputs) + [False] * len(wanted)
+        link = ["cc", "-Wall", "-Werror", f"{name}.c", f"{name}.o", "-o", f"{name}_c"]
+        result = run(*link)
+        assert result.returncode == 0, result.stderr
+        needed = re.findall(r"NEEDED.*\[(.*?)\]", run("readelf", "-d", f"{name}_c").stdout)
+        assert needed and all(re.match(r"lib[cm]\.so", lib) for lib in needed), needed
+        files = [f"{name}_{i}.raw" for i in range(len(roles))]
+        for file, array in zip(files, inputs.values()):
+            array.tofile(file)
+
+        def results_of(*command):
+            done = run(*command, f"./{name}_c", *files)
+            assert done.returncode == 0, (command, done.returncode, done.stderr)
+            made = zip(files[len(inputs) :], wanted)
+            return [np.fromfile(file, y.dtype).reshape(y.shape) for file, y in made]
+
+        got = results_of()
+        if target == "native":
+            assert [y.tobytes() for y in got] == [y.tobytes() for y in wanted]
+        elif shutil.which("valgrind"):
+            again = results_of("valgrind", "-q", "--error-exitcode=9", "--leak-check=full")
+            assert [y.tobytes() for y in again] == [y.tobytes() for y in got]
+        for y, want in zip(got, wanted):
+            np.testing.assert_allclose(y, want, rtol=1e-3, atol=1e-4)
+    expected = ReferenceEvaluator(model).run(None, inputs)
+    for y, want in zip(wanted, expected):
+        np.testing.assert_allclose(y, want, rtol=1e-3, atol=1e-4)
+
+
+def check_larger(aster):
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "bench"))
+    import onnx_models
+
+    x = RANDOM.standard_normal((1, 3, 64, 64)).astype(np.float32)
+    model = onnx_models.resnet18(size=64)
+    check_linked(aster, "resnet18", model, {"x": x}, ["--size", "batch=1"])
+    model = onnx_models.gpt2(1, 12, layers=2, width=64, heads=4, words=100)
+    inputs = {}
+    for value in model.graph.input:
+        shape = [dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim]
+        floats = value.type.tensor_type.elem_type == TensorProto.FLOAT
+        array = RANDOM.standard_normal(shape) if floats else RANDOM.integers(0, 100, shape)
+        inputs[value.name] = array.astype(np.float32 if floats else np.int64)
+    check_linked(aster, "gpt", model, inputs, [])
+
+
 def check_refusals(aster):
     onnx.save(decides(), "decides.onnx")
     before = set(os.listdir("."))
@@ -157,11 +250,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--aster", required=True)
     aster = os.path.abspath(parser.parse_args().aster)
+    os.environ["ASTER_ML_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         check_model(aster, "residual", residual(), (2, 3, 20, 24), "batch=2")
         check_model(aster, "decoder", decoder(), (1, 9, 32), "batch=1,tokens=9")
         check_refusals(aster)
+        check_larger(aster)
         os.chdir("/")
     return 0
 
