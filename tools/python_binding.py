@@ -112,6 +112,7 @@ LEFT_OUT = {
     "schedule_init": "structs of C functions; Tensor.kernels and lowering serve",
     "schedule_count": "as schedule_init",
     "schedule_at": "as schedule_init",
+    "schedule_source": "as schedule_init",
     "uop_from_data": "a Tensor of the data has such a node",
     "program_verify": "portable.load verifies",
     "program_run_bound": "program_run takes the values",

@@ -6,8 +6,8 @@
  *   for (size_t i = 0; i < aster_ml_schedule_count(&schedule); i++)
  *     aster_ml_schedule_at(&item, &schedule, i);   item.name, item.operands[k].bytes, ...
  *
- * The source of kernels is text of aster_ml_codegen_kernels, _lower and _render (codegen.h), and of
- * aster_ml_engine_graph.
+ * aster_ml_schedule_source has the text of kernels. What realising tensors would run, before it
+ * does: aster_ml_codegen_kernels, _lower and _render (codegen.h), aster_ml_engine_graph.
  */
 #ifndef ASTER_ML_SCHEDULE_H
 #define ASTER_ML_SCHEDULE_H
@@ -91,6 +91,14 @@ ASTER_ML_API size_t aster_ml_schedule_count(const aster_ml_schedule *schedule);
 /* Tells of one; struct_size tells how much. Errors: ARGUMENT, RANGE (index). */
 ASTER_ML_API int32_t aster_ml_schedule_at(aster_ml_schedule_item *item,
                                           const aster_ml_schedule *schedule, size_t index);
+
+/* The source of a launch that is a kernel, as its compiler takes it: one unit of C, of OpenCL C or
+ * LLVM's text for a device of such, for the sizes of this schedule. It is written anew of the graph
+ * that was scheduled. Text as by aster_ml_engine_graph. Errors: ARGUMENT, RANGE (index; capacity),
+ * NOT_FOUND (a copy, an operation of the library, a graph that is interpreted), UNSUPPORTED
+ * (kernels of others are in the graph; it was scheduled anew since). */
+ASTER_ML_API int32_t aster_ml_schedule_source(char *out, size_t *length, size_t capacity,
+                                              const aster_ml_schedule *schedule, size_t index);
 
 /* Gives the handle up. Threads: any. */
 ASTER_ML_API int32_t aster_ml_schedule_free(aster_ml_schedule *schedule);

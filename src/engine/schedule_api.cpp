@@ -5,17 +5,10 @@
 
 #include "base/options.h"
 #include "device/device.h"
-#include "engine/engine.h"
+#include "engine/schedule_object.h"
 
 namespace aster::engine {
 namespace {
-
-struct ScheduleObject : HandleObject {
-  explicit ScheduleObject(Heap& heap) : operands(heap) {}
-  Executable* exe = nullptr;
-  int32_t device = 0;
-  Vec<aster_ml_schedule_operand> operands;  // of all launches, in the executable's order
-};
 
 void free_schedule(HandleObject* object) {
   auto* schedule = static_cast<ScheduleObject*>(object);

@@ -401,6 +401,12 @@ TEST_F(CppProgram, SchedulesAreLists) {
   for (size_t i = 0; i < item.operand_count; ++i)
     output |= item.operands[i].slot == ASTER_ML_SLOT_OUTPUT && item.operands[i].count == 256;
   EXPECT_TRUE(output);
+  for (size_t i = 0; i < schedule.size(); ++i) {
+    if (schedule[i].kind != ASTER_ML_ITEM_KERNEL) continue;
+    EXPECT_NE(schedule.source(i).find("float"), std::string::npos);
+  }
+  EXPECT_EQ(schedule.source(99), "");
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_RANGE);
   EXPECT_EQ(schedule[99].name, nullptr);
   EXPECT_EQ(aster_ml::error().code, ASTER_ML_RANGE);
   EXPECT_EQ(Schedule().size(), 0u);

@@ -254,10 +254,11 @@ bool nullable(const std::string& function, const std::string& argument) {
   if (argument == "config") return is("aster_ml_trace_configure");
   if (argument == "out") {  // the size
     return function.starts_with("aster_ml_codegen_") ||
-           among(function, {"aster_ml_uop_walk", "aster_ml_uop_print", "aster_ml_engine_graph",
-                            "aster_ml_flt_to_text", "aster_ml_engine_graph_uop",
-                            "aster_ml_program_to_bytes", "aster_ml_program_captured_to_bytes",
-                            "aster_ml_onnx_value_to_proto", "aster_ml_registry_describe"});
+           among(function,
+                 {"aster_ml_uop_walk", "aster_ml_uop_print", "aster_ml_engine_graph",
+                  "aster_ml_flt_to_text", "aster_ml_engine_graph_uop", "aster_ml_program_to_bytes",
+                  "aster_ml_program_captured_to_bytes", "aster_ml_onnx_value_to_proto",
+                  "aster_ml_registry_describe", "aster_ml_schedule_source"});
   }
   return false;
 }

@@ -104,6 +104,16 @@ class Schedule {
     if (!detail::good(aster_ml_schedule_at(&out, get(), index))) out = {};
     return out;
   }
+  /* The source of the index-th launch, a kernel; "" on errors. */
+  std::string source(size_t index) const {
+    size_t length = 0;
+    if (!detail::good(aster_ml_schedule_source(nullptr, &length, 0, get(), index))) return {};
+    std::string text(length + 1, '\0');
+    if (!detail::good(aster_ml_schedule_source(text.data(), &length, text.size(), get(), index)))
+      return {};
+    text.resize(length);
+    return text;
+  }
 
  private:
   detail::Shared<aster_ml_schedule, detail::Root> schedule_;

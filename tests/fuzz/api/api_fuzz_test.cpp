@@ -91,6 +91,9 @@ int32_t realize_some(World& world, Chooser& choose) {
 
 void run_case(uint64_t seed, bool compiled, const std::string& folder) {
   const bool verbose = std::getenv("ASTER_ML_FUZZ_VERBOSE") != nullptr;
+  // What the thread has open is no case's: both worlds would meet it.
+  while (aster_ml_trace_scope_end() == ASTER_ML_OK || aster_ml_arena_end() == ASTER_ML_OK) {
+  }
   std::array<std::unique_ptr<World>, 2> worlds;
   for (size_t w = 0; w < (compiled ? 2 : 1); ++w) {
     const std::string own = folder + "/" + std::to_string(seed) + "-" + std::to_string(w);
