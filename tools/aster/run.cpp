@@ -21,11 +21,18 @@ std::string contents(const std::string& path) {
   return out;
 }
 
+// Whole, or what was there stays. What is no regular file, as a pipe, is written to.
 void write_file(const std::string& path, const std::string& bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  struct stat about {};
+  const bool other = stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode);
+  const std::string to = other ? path : path + ".part";
+  std::ofstream file(to, std::ios::binary | std::ios::trunc);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();
-  if (!file) throw Failure{1, "writing '" + path + "': " + std::strerror(errno)};
+  if (file && (other || std::rename(to.c_str(), path.c_str()) == 0)) return;
+  const int error = errno;
+  if (!other) std::remove(to.c_str());
+  throw Failure{1, "writing '" + path + "': " + std::strerror(error)};
 }
 
 bool exists(const std::string& path) {

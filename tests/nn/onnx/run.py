@@ -8,6 +8,8 @@ NumPy's. 77 where the packages are not here.
 import argparse
 import ctypes
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,6 +57,11 @@ def save_models():
 
 def run(*command):
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def small_files():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 
 
 def check_results(y, twice):
@@ -109,6 +116,19 @@ def check_run(aster):
     fails(2, "--outputs is needed", *common, "named")
     fails(2, "--format png", *common, "named", "--outputs", "o", "--format", "png")
     assert not os.path.exists("o")
+    # A device that is full: nothing half-written, and what was there before is there.
+    before = open("out_named.npz", "rb").read()
+    for out in ("full.npz", "out_named.npz"):
+        done = subprocess.run(
+            [*common, "named", "--outputs", out],
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=small_files,
+        )
+        assert done.returncode == 1 and f"writing '{out}'" in done.stderr, done
+    assert open("out_named.npz", "rb").read() == before
+    assert not [name for name in os.listdir() if name.startswith("full") or name.endswith(".part")]
 
 
 def check_batch(aster):
