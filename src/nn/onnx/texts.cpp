@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "nn/onnx/builders.h"
+#include "nn/onnx/regex.h"
 
 namespace aster::nn::onnx {
 namespace {
@@ -114,6 +115,29 @@ void string_concat(Op& op) {
     both << a->texts[place(shape_of(a), i)].view() << b->texts[place(shape_of(b), i)].view();
     op.fail(both.status());
     if (op.ok()) op.fail(made->texts.push(std::move(both)));
+  }
+  if (!op.ok()) return;
+  made->known = op.all_known();
+  op.set(made);
+}
+
+void regex_full_match(Op& op) {
+  const Ref x = texts_in(op, 0);
+  if (!op.ok()) return;
+  Regex regex(op.heap());
+  op.fail(regex.compile(op.text("pattern", "")));
+  Ref made;
+  void* data = nullptr;
+  if (op.ok()) op.fail(make_stored(&made, &data, op.engine(), DType::kBool, shape_of(x)));
+  auto* out = static_cast<bool*>(data);
+  constexpr uint64_t kMost = 300'000'000, kStates = 64;  // of these as a node that is run
+  uint64_t steps = 0, spent = 0;
+  for (const Text& text : x->texts) {
+    if (!op.ok()) return;
+    op.fail(regex.matches(out++, text.view(), &steps, kMost));
+    if (steps > kMost) op.fail(ASTER_FAIL(kRANGE, "texts that are too long for the expression"));
+    if (op.ok() && steps / kStates > spent) op.fail(op.run.spend(steps / kStates - spent));
+    spent = std::max(spent, steps / kStates);
   }
   if (!op.ok()) return;
   made->known = op.all_known();
