@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import aster_ml
-from aster_ml import Context, Tensor, _native, nn
+from aster_ml import Context, Tensor, Variable, _native, load_program, nn
+from aster_ml import export as export_program
 from aster_ml.nn.onnx import OnnxRunner, export
 
 # y = x + x, x of any length n.
@@ -133,6 +134,55 @@ def test_encoders_have_one_program_for_many_batches_and_lengths():
     model = _models().bert(layers=2, width=32, heads=4, words=50)
     sizes = ((1, 5), (4, 16), (3, 7), (2, 4), (2, 16), (4, 9))
     _runs_at(model, lambda n: {"ids": ids[: n[0], : n[1]], "mask": mask[: n[0], : n[1]]}, sizes)
+
+
+def _exported_program(model, examples, dynamic):
+    """A portable program of a model, with the names of its inputs."""
+    run = OnnxRunner(Tensor(model.SerializeToString()))
+
+    def fn(*given):
+        return run.lazy(dict(zip(run.graph_inputs, given)))
+
+    given = [Tensor(x) for x in examples]
+    return load_program(export_program(fn, *given, input_names=list(run.graph_inputs), **dynamic))
+
+
+def test_models_become_programs_of_many_sizes():
+    rng = np.random.default_rng(6)
+    batch, length = Variable("batch", 1, 4), Variable("length", 2, 16)
+    ids, mask = rng.integers(0, 50, (4, 16)), rng.integers(0, 2, (4, 16))
+    mask[:, 0] = 1
+    model = _models().bert(layers=1, width=32, heads=4, words=50)
+    sizes = {0: batch, 1: length}
+    dynamic = {"dynamic": {"ids": sizes, "mask": sizes}}
+    program = _exported_program(model, (ids[:2, :5], mask[:2, :5]), dynamic)
+    assert sorted(x.name for x in program.variables) == ["batch", "length"]
+    assert [x.name for x in program.inputs] == ["ids", "mask"]
+    for b, n in ((2, 5), (4, 16), (1, 2), (3, 7)):
+        given = [np.ascontiguousarray(x[:b, :n]) for x in (ids, mask)]
+        got = program(*(Tensor(x) for x in given))
+        results = list(got) if isinstance(got, (list, tuple)) else [got]
+        for y, want in zip(results, _reference(model, dict(zip(("ids", "mask"), given)))):
+            assert y.shape == want.shape
+            np.testing.assert_allclose(y.numpy(), want, rtol=2e-5, atol=2e-5)
+    # Of sizes that are numbers, and of what has no rule for sizes that are not.
+    x = rng.standard_normal((3, 784)).astype(np.float32)
+    fixed = _exported_program(_models().mlp(), (x,), {})
+    np.testing.assert_allclose(
+        fixed(Tensor(x)).numpy(), _reference(_models().mlp(), {"x": x})[0], rtol=2e-5, atol=2e-5
+    )
+    onnx = pytest.importorskip("onnx")
+    helper, f32 = onnx.helper, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node("CumSum", ["x", "axis"], ["y"])],
+        "sums",
+        [helper.make_tensor_value_info("x", f32, ["n"])],
+        [helper.make_tensor_value_info("y", f32, ["n"])],
+        [onnx.numpy_helper.from_array(np.int64(0), "axis")],
+    )
+    sums = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    with pytest.raises(NotImplementedError, match="CumSum.*sizes that are variables"):
+        _exported_program(sums, (x[0, :5],), {"dynamic": {"x": {0: Variable("n", 1, 8)}}})
 
 
 def test_quantised_nets_run_for_many_batches():

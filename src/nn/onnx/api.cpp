@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "nn/layer.h"
 #include "nn/onnx/model_object.h"
+#include "nn/onnx/symbolic.h"
 
 namespace aster::nn::onnx {
 
@@ -170,10 +171,22 @@ Status run_model(Ref* out, Model& model, const Value& inputs, bool compiled) {
   Context& context = *model.context;
   engine::Engine* engine;
   ASTER_TRY(engine::engine_of(&engine, context));
-  if (compiled) return compute(out, model, *engine, inputs);
-  Run run(model, *engine);
   Vec<Ref> given(context.heap()), results(context.heap());
   for (const Ref& input : inputs.items) ASTER_TRY(given.push(input));
+  if (compiled) {
+    // Of symbolic sizes those that they have now: programs have variables of their own.
+    Ref present;
+    ASTER_TRY(make_value(&present, context.heap(), Kind::kSequence));
+    for (Ref& input : given) {
+      if (is_symbolic(*input) && input->sizes.empty()) {
+        const Node node = input->node();
+        ASTER_TRY(make_tensor(&input, *engine, node, input->element, false));
+      }
+      ASTER_TRY(present->items.push(input));
+    }
+    return compute(out, model, *engine, *present);
+  }
+  Run run(model, *engine);
   ASTER_TRY(run.graph(&results, model.proto.graph, {given.data(), given.size()}, nullptr, Frame{}));
   ASTER_TRY(make_value(out, context.heap(), Kind::kSequence));
   for (Ref& result : results) ASTER_TRY((*out)->items.push(std::move(result)));
@@ -357,7 +370,17 @@ int32_t aster_ml_onnx_value_from_lazy(aster_ml_onnx_value* out, const aster_ml_l
   const ContextLock lock(cell->context);
   ASTER_TRY(lock.status());
   Ref value;
-  ASTER_TRY(make_tensor(&value, *cell->engine, cell->shown, 0, false));
+  if (cell->sized != nullptr) {  // of symbolic sizes it stays
+    aster_ml_lazy copy{};
+    aster::nn::Shared kept;
+    ASTER_TRY(Status{aster_ml_lazy_copy(&copy, x)});
+    ASTER_TRY(aster::nn::Shared::take(&kept, aster::tensor::cell(&copy), false));
+    ASTER_TRY(make_value(&value, cell->context->heap(), Kind::kTensor));
+    value->cell = std::move(kept);
+    value->element = element_of(cell->shown->dtype);
+  } else {
+    ASTER_TRY(make_tensor(&value, *cell->engine, cell->shown, 0, false));
+  }
   if (value->element == 0) {
     return ASTER_FAIL(kDTYPE, "%s has no type in ONNX", aster::uop::brief(cell->shown).text);
   }
