@@ -346,5 +346,33 @@ TEST_F(TextDevice, Replays) {
   OK(aster_ml_program_free(&program));
 }
 
+// What a schedule's launches are there: the device's, with the text that it was given.
+TEST_F(TextDevice, SchedulesSayWhatItRuns) {
+  Session s(alike());
+  const Tensor x = on(device(), noise(24 * 37, 1), {24, 37});
+  const Tensor y = (x * 3.0 + x).sum({1});
+  OK(y.realize());
+  const aster_ml::Schedule schedule = aster_ml::Schedule::last();
+  OK(schedule.ok());
+  ASSERT_EQ(schedule.size(), 1u);
+  const aster_ml_schedule_item item = schedule[0];
+  EXPECT_EQ(item.kind, ASTER_ML_ITEM_DEVICE);
+  EXPECT_EQ(item.device, device());
+  EXPECT_EQ(item.function, nullptr);
+  EXPECT_EQ(item.operand_count, 2u);
+  EXPECT_GE(item.tasks, 1);
+  const std::string source = schedule.source(0);
+  EXPECT_EQ(source.rfind("program ", 0), 0u) << source;
+  EXPECT_NE(source.find("Store"), std::string::npos) << source;
+  // A copy between memories has none.
+  const Tensor home = y.to(ASTER_ML_DEVICE_CPU);
+  OK(home.realize());
+  const aster_ml::Schedule moved = aster_ml::Schedule::last();
+  ASSERT_EQ(moved.size(), 1u);
+  EXPECT_EQ(moved[0].kind, ASTER_ML_ITEM_COPY);
+  EXPECT_EQ(moved.source(0), "");
+  EXPECT_EQ(aster_ml::error().code, ASTER_ML_NOT_FOUND);
+}
+
 }  // namespace
 }  // namespace programs
