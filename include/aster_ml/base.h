@@ -150,6 +150,10 @@ typedef struct aster_ml_context_options {
    * takes its sizes as arguments; 1, or $ASTER_ML_NO_SIZES set to anything but 0: every kernel is
    * compiled for its own. The results have the same bits. */
   int32_t no_sizes;
+  /* How tensors of flt256 and flt512 are rounded: ASTER_ML_FLT_NEAREST (0), _TO_ZERO, _UP or _DOWN
+   * of flt.h. 0: $ASTER_ML_FLT_ROUNDING, a number of 0 to 3, where that is set. Arithmetic,
+   * functions, casts, sums and products of matrices; decompositions round to nearest. */
+  int32_t flt_rounding;
 } aster_ml_context_options;
 
 /* A context owns graphs, caches and device state. It lives until its own handle and every handle

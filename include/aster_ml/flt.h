@@ -1,10 +1,10 @@
 /* flt256 and flt512: floating-point numbers of 237 and 489 bits, correctly rounded.
  *
  * These functions are of elements in memory. Lazy tensors and eager functions have the two as
- * dtypes: every operation is rounded to nearest once, sums and matrix products are exact before
- * that, functions need MPFR. They promote within their family and meet numbers (0.1 is the double);
- * linalg.h is of them too. Sorts, random numbers, scatters that combine, and formulas with numbers
- * that are known to 53 bits only (gelu) are DTYPE or UNSUPPORTED errors.
+ * dtypes: operations round once (option flt_rounding of the context), sums and matrix products are
+ * exact before that, functions need MPFR. They promote within their family and meet numbers (0.1 is
+ * the double); linalg.h is of them too. Sorts, random numbers, scatters that combine, and formulas
+ * with numbers known to 53 bits only (gelu) are DTYPE or UNSUPPORTED errors.
  *
  * Formats    IEEE binary interchange formats of 32 and 64 bytes, little-endian words: sign,
  * exponent (19 and 23 bits, bias 262143 and 4194303), fraction (236 and 488 bits), with subnormal

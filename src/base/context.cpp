@@ -23,6 +23,8 @@ uintptr_t this_thread() {
   return reinterpret_cast<uintptr_t>(&t_identity);
 }
 
+constexpr int32_t kMostRounding = 3;  // modes of flt.h
+
 Status check_options(const aster_ml_context_options& options) {
   if (options.threads < 0) {
     return ASTER_FAIL(kRANGE, "threads is %d: 0 or more is needed", options.threads);
@@ -38,6 +40,10 @@ Status check_options(const aster_ml_context_options& options) {
   if (options.compile_timeout_ms < 0) {
     return ASTER_FAIL(kRANGE, "compile_timeout_ms is %d: 0 or more is needed",
                       options.compile_timeout_ms);
+  }
+  if (options.flt_rounding < 0 || options.flt_rounding > kMostRounding) {
+    return ASTER_FAIL(kRANGE, "flt_rounding is %d: 0 to %d is needed", options.flt_rounding,
+                      kMostRounding);
   }
   if (options.arena_block_bytes > SIZE_MAX / 4) {
     return ASTER_FAIL(kRANGE, "arena_block_bytes is %zu: too large", options.arena_block_bytes);
@@ -99,6 +105,8 @@ Status Context::create(Context** out, const aster_ml_context_options* given) {
     ASTER_TRY(check_options(options));
   }
   if (options.threads == 0) ASTER_TRY(default_threads(&options.threads));
+  if (options.flt_rounding == 0)
+    ASTER_TRY(read_number(&options.flt_rounding, Flag::kFltRounding, 0, kMostRounding));
   int32_t beam = 0;
   ASTER_TRY(read_number(&beam, Flag::kBeam, 0, kMostBeam));
   options = with_defaults(options);

@@ -299,6 +299,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leav
                              const runtime::Device* on) const {
   const bool near = is_near(on);
   scratch.defaults = graph.defaults;
+  scratch.rounding = context.options().flt_rounding;
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
   ASTER_TRY(lower_dtypes(sink, scratch, near && context.options().no_library == 0));
   ASTER_TRY(lower_wide(sink, scratch));
@@ -346,6 +347,7 @@ Status Engine::keep_graph(Executable* exe, Nodes roots, const Leaves& leaves) {
   exe->params = heap.create<Vec<Node>>(heap);
   if (exe->graph == nullptr || exe->params == nullptr) return out_of_memory(sizeof(Graph));
   exe->graph->defaults = graph.defaults;
+  exe->graph->rounding = context.options().flt_rounding;
   ASTER_TRY(copy_with_params(&exe->sink, *exe->graph, roots, leaves));
   ASTER_TRY(lower_wide(&exe->sink, *exe->graph));
   exe->graph->retain(exe->sink);

@@ -100,6 +100,7 @@ Status name_of(bool* known, Digest* out, KernelLibrary** library, Engine& engine
                               target.cache_bytes,
                               static_cast<int64_t>(target.machine.rows),
                               engine.context.options().no_library,
+                              engine.context.options().flt_rounding,
                               std::bit_cast<int64_t>(hash)};
   *out = Sha256()
              .add_text(kFormat)

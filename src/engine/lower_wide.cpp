@@ -83,7 +83,11 @@ Node wide(Graph& g, DType dtype, Words shape, Nodes operands, std::initializer_l
     read[i] = in_memory(g, operands[i]);
     if (read[i] == nullptr) return nullptr;
   }
-  return g.make(Op::kWide, dtype, {read, operands.size()}, {words.begin(), words.size()}, shape);
+  Word all[uop::kWideRounding + 1] = {};
+  std::ranges::copy(words, all);
+  all[uop::kWideRounding] = g.rounding;
+  const size_t count = g.rounding == 0 ? words.size() : std::size(all);
+  return g.make(Op::kWide, dtype, {read, operands.size()}, {all, count}, shape);
 }
 constexpr Word word_of(WideKind kind) { return static_cast<Word>(kind); }
 constexpr Word word_of(DType d) { return static_cast<Word>(d); }

@@ -233,6 +233,7 @@ class Graph {
   DType strong(DType d) const { return dtype::strong(d, defaults); }
   DType real(DType d) const { return strong(dtype::least_upper_float(d, defaults)); }
   dtype::Defaults defaults;
+  int32_t rounding = 0;  // of wide floats, a mode of flt.h
 
   // Whether this graph owns node, a live node of some graph.
   bool owns(Node node) const;

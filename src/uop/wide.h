@@ -19,6 +19,9 @@ enum class WideKind : Word {
   kBytes     // the same of what stores sticky integers: exact, checked once; dtype that is stored
 };
 
+// The argument behind all of these is the rounding mode of flt.h; where it lacks, to nearest.
+constexpr size_t kWideRounding = 3;
+
 inline WideKind wide_kind(Node node) { return static_cast<WideKind>(node->arg(0)); }
 // The operation of aster_ml/flt.h that an elementwise operation is on wide floats; 0 for one that
 // is none.

@@ -681,6 +681,109 @@ TEST_P(Wide, CapturedProgramsReplay) {
   }
 }
 
+// Contexts of all modes, one after the other on one cache: what is computed, captured and replayed
+// is rounded as each of them says.
+TEST(WideRounding, IsTheContexts) {
+  for (const bool reference : {false, true}) {
+    for (int mode = 0; mode < 4; ++mode) {
+      aster_ml_context_options options = {};
+      options.flt_rounding = mode;
+      Session session(options);
+      if (reference) {
+        int32_t device = 0;
+        OK(aster_ml_device_from_name(&device, "REFERENCE"));
+        OK(session.set_device(device));
+      }
+      for (const Format& f : kFormats) {
+        const size_t count = 36;
+        const Numbers a = random_numbers(f, count, 31, false),
+                      b = random_numbers(f, count, 32, false);
+        const auto each = [&](auto exact) {
+          Numbers out;
+          for (size_t i = 0; i < count; ++i) {
+            Real x(f, a[i]), y(f, b[i]);
+            out.push_back(flt_test::expected(
+                f, mode, [&](mpfr_ptr z, mpfr_rnd_t m) { return exact(z, x, y, m); }));
+          }
+          return out;
+        };
+        const Tensor x = tensor(f, a, {6, 6}), y = tensor(f, b, {6, 6});
+        same(f, read(f, x + y), each(mpfr_add), "add");
+        same(f, read(f, x * y), each(mpfr_mul), "mul");
+        same(f, read(f, x / y), each(mpfr_div), "div");
+        same(f, read(f, make(aster_ml_lazy_exp, x.get())),
+             each([](mpfr_ptr z, mpfr_srcptr p, mpfr_srcptr, mpfr_rnd_t m) {
+               return mpfr_exp(z, p, m);
+             }),
+             "exp");
+        const std::vector<float> narrow = x.cast(aster_ml::dtypes::float32).to_vector<float>();
+        for (size_t i = 0; i < count; ++i) {
+          float want = 0;
+          OK(aster_ml_flt_copy(&want, nullptr, ASTER_ML_DTYPE_FLOAT32, a[i].w, f.dtype, mode,
+                               nullptr, 1));
+          EXPECT_EQ(narrow[i], want);
+        }
+        const auto dot = [&](const Numbers& p, const Numbers& q) {
+          std::vector<uint64_t> left, right;
+          for (const Packed& one : p) left.insert(left.end(), one.w, one.w + f.words);
+          for (const Packed& one : q) right.insert(right.end(), one.w, one.w + f.words);
+          Packed out;
+          EXPECT_OK(aster_ml_flt_dot(out.w, nullptr, f.dtype, mode, left.data(), right.data(),
+                                     nullptr, p.size()));
+          return out;
+        };
+        Numbers sums, products, matrix;
+        for (size_t i = 0; i < 6; ++i) {
+          const Numbers row(a.begin() + static_cast<long>(6 * i),
+                            a.begin() + static_cast<long>(6 * i + 6));
+          sums.push_back(dot(row, Numbers(6, number(f, "1"))));
+          Packed product = row[0];
+          for (size_t k = 1; k < 6; ++k) {
+            Real left(f, product), right(f, row[k]);
+            product = flt_test::expected(
+                f, mode, [&](mpfr_ptr z, mpfr_rnd_t m) { return mpfr_mul(z, left, right, m); });
+          }
+          products.push_back(product);
+          for (size_t j = 0; j < 6; ++j) {
+            Numbers column;
+            for (size_t k = 0; k < 6; ++k) column.push_back(b[6 * k + j]);
+            matrix.push_back(dot(row, column));
+          }
+        }
+        same(f, read(f, x.sum({1})), sums, "sum");
+        same(f, read(f, x.prod({1})), products, "prod");
+        same(f, read(f, x.matmul(y)), matrix, "matmul");
+        const Tensor last = x.cumsum(1).shrink({0, 5}, {6, 6}).reshape({6});
+        same(f, read(f, last), sums, "cumsum");
+        // Captured; the schedule is kept on disk.
+        Tensor given = tensor(f, a, {6, 6}), target = tensor(f, Numbers(count), {6, 6});
+        OK(given.realize());
+        OK(target.realize());
+        aster_ml_lazy* inputs[] = {const_cast<aster_ml_lazy*>(given.get())};
+        OK(aster_ml_engine_capture_begin(session.get(), inputs, 1));
+        Tensor result = given / y;
+        OK(result.realize());
+        aster_ml_program program{};
+        aster_ml_lazy* outputs[] = {const_cast<aster_ml_lazy*>(result.get())};
+        OK(aster_ml_engine_capture_end(&program, session.get(), outputs, 1));
+        const aster_ml_tensor in = given.view();
+        aster_ml_tensor out = target.view();
+        OK(aster_ml_program_run(&program, nullptr, &in, 1, &out, 1));
+        same(f, read(f, target), each(mpfr_div), "replay");
+        aster_ml_program_free(&program);
+      }
+    }
+  }
+  for (const int32_t wrong : {-1, 4}) {
+    aster_ml_context_options options = {};
+    options.struct_size = sizeof(options);
+    options.flt_rounding = wrong;
+    aster_ml_context context{};
+    EXPECT_EQ(aster_ml_context_init(&context, &options), ASTER_ML_RANGE);
+    EXPECT_NE(last_error().find("flt_rounding is"), std::string::npos) << last_error();
+  }
+}
+
 TEST_P(Wide, RefusesWhatItHasNoMeaningFor) {
   const Format& f = kFormats[0];
   const Tensor x = tensor(f, random_numbers(f, 6, 16, false), {2, 3});

@@ -1,9 +1,13 @@
 """flt256 and flt512 from Python, against integers and fractions."""
 
+import ast
 import math
 import operator
+import os
 import pickle
 import random
+import subprocess
+import sys
 from decimal import Decimal
 from fractions import Fraction
 
@@ -147,6 +151,26 @@ def test_text_of_integers_and_of_what_is_no_number():
     for text in ("x", "", "1e", "0x10", "e" + "9" * 30, "1e" + "9" * 30 + "x"):
         with pytest.raises(ValueError, match="no decimal number"):
             Tensor([text], dtype=dtypes.flt512)
+
+
+def test_the_environment_names_a_rounding_mode():
+    program = (
+        "from aster_ml import Tensor, dtypes\n"
+        "x = Tensor([1, -1, 5], dtype=dtypes.flt256) / 3\n"
+        "print([x.cast('float64').tolist(), bytes(x._raw()).hex()])\n"
+    )
+
+    def run(mode):
+        environment = {**os.environ, "ASTER_ML_FLT_ROUNDING": mode}
+        return subprocess.run([sys.executable, "-c", program], env=environment, text=True,
+                              capture_output=True, check=False)  # fmt: skip
+
+    found = [run(mode).stdout for mode in "0123"]
+    assert len(set(found)) == 4, found
+    up, down = (ast.literal_eval(found[mode])[0] for mode in (2, 3))
+    assert down[0] < 1 / 3 + 2**-54 and up[0] > down[0] and up[1] > down[1]
+    wrong = run("4")
+    assert wrong.returncode != 0 and "ASTER_ML_FLT_ROUNDING is '4'" in wrong.stderr
 
 
 def test_prints_copies_and_learns():

@@ -34,7 +34,7 @@ constexpr size_t kMostOperands = 3;
 // The words of a plan: this; sizes of the axes along which operands are read; for each operand the
 // byte where it begins, and its strides in bytes.
 struct Head {
-  int64_t kind, first, second, third;  // as the node's arguments
+  int64_t kind, first, second, rounding;  // as the node's arguments
   int64_t operands, axes;
   int64_t rows;      // how often the last axis is walked, or matrices
   int64_t per_task;  // elements, or rows; of matrix products rows of one matrix
@@ -65,7 +65,7 @@ const flt::Operation& operation_of(const Head& head) {
       static_cast<int32_t>(kind == WideKind::kApply ? head.first : head.second));
 }
 
-Rounding nearest() { return Rounding::kNearest; }
+Rounding rounding_of(const Head& head) { return static_cast<Rounding>(head.rounding); }
 
 // What tasks are of.
 void divide(WidePlan* out, Head* head, Node node) {
@@ -147,10 +147,11 @@ void run_elements(const Layout& lay, void* const* operands, int64_t begin, int64
                           static_cast<int64_t>(out_size), out_size};
     if (casts) {
       for (int64_t j = 0; j < length; ++j)
-        flt::convert_element(out.at(j), to, in[0].at(j), static_cast<DType>(head.first), nearest());
+        flt::convert_element(out.at(j), to, in[0].at(j), static_cast<DType>(head.first),
+                             rounding_of(head));
     } else {
       operation_of(head).loops[wide == DType::kFlt256 ? 0 : 1](
-          out, in, 0, static_cast<size_t>(length), nearest());
+          out, in, 0, static_cast<size_t>(length), rounding_of(head));
     }
     i += length;
   }
@@ -171,21 +172,23 @@ void fold(char* out, const Elements& x, int64_t count, const Head& head) {
   std::memcpy(out, x.at(0), size);
   for (int64_t i = 1; i < count; ++i) {
     const Elements in[] = {{out, 0, size}, {x.at(i), 0, size}};
-    loop(in[0], in, 0, 1, nearest());
+    loop(in[0], in, 0, 1, rounding_of(head));
   }
 }
 
 // A step of a prefix sum is the exact sum up to it.
 template <int N>
-void scan(char* out, const Elements& x, int64_t count, bool reverse, int64_t place) {
+void scan(char* out, const Elements& x, int64_t count, const Head& head, int64_t place) {
+  const bool reverse = head.second != 0;
   const flt::Caller caller(nullptr, process_heap());
   constexpr auto size = static_cast<int64_t>(sizeof(flt::Limbs<N>));
   for (int64_t i = 0; i < count; ++i) {
     flt::Limbs<N> w;
     const int64_t at = reverse ? count - 1 - i : i;
     const Elements part = reverse ? Elements{x.at(at), x.step, x.size} : x;
-    failed(flt::exact_sum<N>(w, caller, part, nullptr, static_cast<size_t>(i + 1), nearest()),
-           place);
+    failed(
+        flt::exact_sum<N>(w, caller, part, nullptr, static_cast<size_t>(i + 1), rounding_of(head)),
+        place);
     std::memcpy(out + at * size, w, static_cast<size_t>(size));
   }
 }
@@ -208,11 +211,12 @@ void run_rows(const Layout& lay, void* const* operands, int64_t begin, int64_t e
     if (kind == WideKind::kFold) {
       fold(out, in[0], length, head);
     } else if (kind == WideKind::kScan) {
-      scan<N>(result + r * length * kSize, in[0], length, head.second != 0, r);
+      scan<N>(result + r * length * kSize, in[0], length, head, r);
     } else {
       flt::Limbs<N> w;
       const Elements* const factors = kind == WideKind::kProduct ? &in[1] : nullptr;
-      failed(flt::exact_sum<N>(w, caller, in[0], factors, static_cast<size_t>(length), nearest()),
+      failed(flt::exact_sum<N>(w, caller, in[0], factors, static_cast<size_t>(length),
+                               rounding_of(head)),
              r);
       std::memcpy(out, w, static_cast<size_t>(kSize));
     }
@@ -244,7 +248,7 @@ void run_matmul_of(const Layout& lay, void* const* operands, int64_t begin, int6
                caller, matrix(out, columns * kSize, kSize, height, columns),
                matrix(a, lay.stride(0, batch), lay.stride(0, batch + 2), height, inner),
                matrix(b, lay.stride(1, batch + 2), lay.stride(1, batch + 1), inner, columns),
-               nearest()),
+               rounding_of(head)),
            task);
   }
 }
@@ -291,7 +295,7 @@ bool reads_wide(Node node, size_t argument, std::span<const int64_t> view) {
 
 Status plan_wide(WidePlan* out, Vec<int64_t>* words, Node node, std::span<const int64_t> views) {
   const auto argument = [&](size_t i) { return i < node->narg ? node->arg(i) : 0; };
-  Head head{argument(0), argument(1), argument(2), argument(3), 0, 0, 0, 0};
+  Head head{argument(0), argument(1), argument(2), argument(uop::kWideRounding), 0, 0, 0, 0};
   const Words axes = axes_of(node, 0);
   const bool matrices = uop::wide_kind(node) == WideKind::kMatmul;
   head.operands = node->nsrc;
