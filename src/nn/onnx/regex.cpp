@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kMostPoint = 0x10ffff, kNoPoint = UINT32_MAX;
 constexpr size_t kMostCode = 20'000;
-constexpr int kMostRepeats = 1000, kMostGroups = 200;
+constexpr int kMostGroups = 200;
 
 // Where a state is between two characters.
 enum Assertion : uint32_t { kTextBegin, kTextEnd, kLineBegin, kLineEnd, kWordEdge, kNoWordEdge };
