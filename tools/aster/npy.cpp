@@ -126,7 +126,7 @@ uint32_t crc_of(const std::string& bytes) {
 }
 
 void put(std::string& out, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 255);
+  for (int i = 0; i < bytes; ++i, value >>= 8) out += static_cast<char>(value & 255);
 }
 
 }  // namespace
