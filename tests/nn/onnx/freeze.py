@@ -16,18 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import numpy as np
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-    from onnx.reference import ReferenceEvaluator
-except ImportError:
-    python = os.environ.get("ASTER_ML_PYTHON")
-    if python and not os.environ.get("ASTER_ML_PYTHON_AGAIN"):
-        os.environ["ASTER_ML_PYTHON_AGAIN"] = "1"
-        os.execv(python, [python, *sys.argv])
-    print("SKIPPED: needs a Python with numpy and onnx: set ASTER_ML_PYTHON to one")
-    sys.exit(77)
+from packages import ReferenceEvaluator, TensorProto, helper, np, numpy_helper, onnx
 
 RANDOM = np.random.default_rng(5)
 

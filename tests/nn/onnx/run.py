@@ -14,17 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import numpy as np
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-except ImportError:
-    python = os.environ.get("ASTER_ML_PYTHON")
-    if python and not os.environ.get("ASTER_ML_PYTHON_AGAIN"):
-        os.environ["ASTER_ML_PYTHON_AGAIN"] = "1"
-        os.execv(python, [python, *sys.argv])
-    print("SKIPPED: needs a Python with numpy and onnx: set ASTER_ML_PYTHON to one")
-    sys.exit(77)
+from packages import TensorProto, helper, np, numpy_helper, onnx
 
 W = np.arange(6, dtype=np.float32).reshape(3, 2) - 2
 X = np.array([[1, -2, 3], [0.5, 4, -1]], np.float32)

@@ -20,18 +20,7 @@ import sys
 import tempfile
 import warnings
 
-try:
-    import numpy as np
-    import onnx
-    from onnx import numpy_helper
-    from onnx.backend.test.loader import load_model_tests
-except ImportError:
-    python = os.environ.get("ASTER_ML_PYTHON")  # that of the oracles, scripts/test.sh sets it
-    if python and not os.environ.get("ASTER_ML_PYTHON_AGAIN"):
-        os.environ["ASTER_ML_PYTHON_AGAIN"] = "1"
-        os.execv(python, [python, *sys.argv])
-    print("SKIPPED: needs a Python with the package onnx: set ASTER_ML_PYTHON to one")
-    sys.exit(77)
+from packages import load_model_tests, np, numpy_helper, onnx
 
 KINDS = ["node", "simple", "pytorch-converted", "pytorch-operator", "real"]
 
