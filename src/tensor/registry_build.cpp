@@ -355,17 +355,22 @@ bool prefers(const Implementation& who, Words attributes, Nodes operands, Node u
          who.form->preferred(attributes, operands, usual);
 }
 
-// What "default" takes on a device: what was registered for it, else the form that is preferred on
-// the host. fast: first of all the form of which "fast" says so.
-Implementation* of_device(const Registry& registry, const Call& call, bool fast) {
-  Implementation* found = nullptr;
+// The form of which "fast" says so; null: none.
+Implementation* fast_form(const Registry& registry, const Call& call) {
   for (Implementation* each : registry.all) {
-    if (!fast || each->composite != call.composite || each->form == nullptr) continue;
+    if (each->composite != call.composite || each->form == nullptr) continue;
     if (each->form->fast == nullptr || !device::is_host(call.device)) continue;
     Refusal why;
     ask(&why, *each, call);
     if (why.taken() && each->form->fast(call.operands, call.usual)) return each;
   }
+  return nullptr;
+}
+
+// What "default" takes on a device: what was registered for it, else the form that is preferred on
+// the host.
+Implementation* of_device(const Registry& registry, const Call& call) {
+  Implementation* found = nullptr;
   for (Implementation* each : registry.all) {
     if (each->composite != call.composite) continue;
     const bool preferred =
@@ -390,7 +395,8 @@ Status choose_status(Node* out, Registry& registry, const Policy& policy, const 
   } else if (policy.kind == PolicyKind::kBenchmark) {
     ASTER_TRY(fastest(&who, registry, call, policy.cached));
   } else {
-    who = of_device(registry, call, policy.kind == PolicyKind::kFast);
+    if (policy.kind == PolicyKind::kFast) who = fast_form(registry, call);
+    if (who == nullptr) who = of_device(registry, call);
   }
   *out = who == nullptr ? call.usual : build_with(registry, *who, call);
   return *out != nullptr ? kOk : last_failure();
