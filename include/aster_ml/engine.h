@@ -193,6 +193,14 @@ ASTER_ML_API int32_t aster_ml_engine_capture_end(aster_ml_program *out,
  * Errors: STATE (no capture is open). */
 ASTER_ML_API int32_t aster_ml_engine_capture_prune(const aster_ml_context *context);
 
+/* Promises of the open capture that memory which is no input and which the step does not assign
+ * stays as it is while the program lives: weights. Kernels that are recorded from here on may read
+ * copies of it that lie in the order in which they read, made at the first run; results have the
+ * same bits. What is written there nonetheless is seen by some kernels and not by others. Errors:
+ * STATE (no capture is open); the end of the capture is ARGUMENT where the step itself assigns to
+ * what was copied. */
+ASTER_ML_API int32_t aster_ml_engine_capture_constant(const aster_ml_context *context);
+
 /* Has the open capture compute nothing from here on: what realize calls would run is recorded, and
  * compiled, for the program alone. Tensors that they give hold no values: state that they assign
  * stays as it is. What was built before the capture and is realised in it has to be realised

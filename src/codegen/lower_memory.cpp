@@ -230,7 +230,7 @@ ValueLowering::Id ValueLowering::turned(Node node, int across) {
 ValueLowering::Panel ValueLowering::new_panel(Node load, const RangeList& own,
                                               int64_t* elements) const {
   const RangeSet ranges = kernel_.ranges(load->src(1));
-  Panel panel{load, kNone, own.set(), {}};
+  Panel panel{.load = load, .array = kNone, .own = own.set(), .stride = {}};
   *elements = lanes_of(load);
   for (int range = 0; range < kMaxRanges; ++range) {
     if (copies_[range] == 0 || !has(ranges, range)) continue;
@@ -266,9 +266,16 @@ void ValueLowering::pack_ready(const ReadyCopy& copy, const Nest& nest) {
   int64_t elements = 0;
   Panel panel = new_panel(copy.access->node, copy.region->own, &elements);
   panel.array = params_[ready_slot(number)];
+  panel.ready = true;
   panel.first = first_ready(copy, nest);
   if (making_ == static_cast<int>(number)) fill(panel, copy.region->own);
   b.fail(panels_.push(panel));
+}
+
+void ValueLowering::forget_panels(bool ready) {
+  const auto such = [&](const Panel& one) { return one.ready == ready; };
+  const Panel* const end = std::remove_if(panels_.begin(), panels_.end(), such);
+  panels_.truncate(static_cast<size_t>(end - panels_.begin()));
 }
 
 // Copies of one pass lie behind those of the passes before it: each takes as many elements as it

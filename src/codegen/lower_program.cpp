@@ -263,11 +263,12 @@ class ProgramLowering : private ValueLowering {
 
   void loops(int at, int i) {
     const Nest& nest = plan_.at(at).nest;
-    if (i == nest.loop_count) return body(at);
-    if (i == pack_loop(kernel_, plan_, at)) {
-      make_packs(at);
+    if (i == pack_loop(kernel_, plan_, at, true)) {
+      find_packs(at);
       if (making_ >= 0) return;
     }
+    if (making_ < 0 && i == pack_loop(kernel_, plan_, at, false)) make_packs(at);
+    if (i == nest.loop_count) return body(at);
     const Loop& loop = nest.loops[i];
     const int r = loop.range;
     if (making_ >= 0 && !has(ready_[static_cast<size_t>(making_)].access->ranges, r))
@@ -372,14 +373,16 @@ class ProgramLowering : private ValueLowering {
   }
 
   // Copies of what the folds of a segment read, for the loops inside that do not move them.
-  void make_packs(int at) {
-    panels_.clear();
+  void find_packs(int at) {
+    forget_panels(true);
     for (const ReadyCopy& copy : ready_) {
       const bool made = making_ < 0 || &copy - ready_.data() == making_;
       if (copy.segment == at && made) pack_ready(copy, plan_.at(at).nest);
     }
-    if (making_ >= 0) return;
-    each_pack(kernel_, plan_, at,
+  }
+  void make_packs(int at) {
+    forget_panels(false);
+    each_pack(kernel_, plan_, at, false,
               [&](const Region& region, const Access& a) { pack(a.node, region.own); });
   }
 
@@ -745,18 +748,6 @@ class ProgramLowering : private ValueLowering {
     for (size_t i = 0; i < registers_.size(); ++i) finish(r.roots[i], nest, registers_[i]);
     for (int range : r.own) untile(range), ranges_[range].index = kNone;
     if (own_vector) vector_ = -1, lanes_ = 1;
-  }
-
-  static Word identity(Op op, DType dtype) {
-    const bool real = dtype::is_float(dtype);
-    if (dtype == DType::kBool) return op == Op::kAnd || op == Op::kMul || op == Op::kMin ? 1 : 0;
-    if (op == Op::kAnd) return dtype::truncate_int(dtype, -1);
-    if (op == Op::kMul) return real ? std::bit_cast<Word>(1.0) : 1;
-    if (op != Op::kMax && op != Op::kMin) return 0;
-    if (real) return std::bit_cast<Word>(op == Op::kMax ? -HUGE_VAL : HUGE_VAL);
-    const Word most = static_cast<Word>(dtype::max_int(dtype));
-    if (op == Op::kMin) return most;
-    return dtype::is_unsigned(dtype) ? 0 : -most - 1;
   }
 
   // The axes of the tiles that a fold's registers stand for; what is written out is none of them.

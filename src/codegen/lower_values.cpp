@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "codegen/functions.h"
 #include "codegen/planner.h"
@@ -344,6 +345,18 @@ ValueLowering::Id ValueLowering::index_value(Node index, DType wide) {
   if (vector == kNone) return scalar;
   const bool zero = b.at(scalar).op == Op::kConst && b.words(scalar)[0] == 0;
   return zero ? vector : make(Op::kAdd, wide, {vector, spread(cast(scalar, wide), lanes_)});
+}
+
+Word ValueLowering::identity(Op op, DType dtype) {
+  const bool real = dtype::is_float(dtype);
+  if (dtype == DType::kBool) return op == Op::kAnd || op == Op::kMul || op == Op::kMin ? 1 : 0;
+  if (op == Op::kAnd) return dtype::truncate_int(dtype, -1);
+  if (op == Op::kMul) return real ? std::bit_cast<Word>(1.0) : 1;
+  if (op != Op::kMax && op != Op::kMin) return 0;
+  if (real) return std::bit_cast<Word>(op == Op::kMax ? -HUGE_VAL : HUGE_VAL);
+  const Word most = static_cast<Word>(dtype::max_int(dtype));
+  if (op == Op::kMin) return most;
+  return dtype::is_unsigned(dtype) ? 0 : -most - 1;
 }
 
 }  // namespace aster::codegen

@@ -84,6 +84,9 @@ class ValueLowering {
   Id round_to(Id value, DType narrow);
   Id by_known_divisor(Node node, std::span<const Id> operands);
 
+  // What a register of folds by an operation begins as.
+  static program::Word identity(Op op, DType dtype);
+
   // ---- Running values ----
   // Registers for what a region carries along a range whose loop is about to be opened.
   void declare_carries(const Region& region, int range);
@@ -135,6 +138,7 @@ class ValueLowering {
   void pack(Node load, const RangeList& own);
   // The same where the copies of all passes are, or are made, in one of the params.
   void pack_ready(const ReadyCopy& copy, const Nest& nest);
+  void forget_panels(bool ready);
   Id from_panel(Node load);
   int turned_along(const Form& form, int fewest) const;
   int turned_load(Node node) const;
@@ -206,7 +210,8 @@ class ValueLowering {
     Id array;
     RangeSet own;  // of the fold
     int64_t stride[kMaxRanges];
-    Id first = kNone;  // where the copy begins in it; kNone: at 0
+    bool ready = false;  // whether it was made before
+    Id first = kNone;    // where the copy begins in it; kNone: at 0
   };
   Vec<Panel> panels_;
   Vec<ReadyCopy> ready_;  // and the params behind the kernel's that have them

@@ -148,25 +148,28 @@ int shared_range(const Kernel& kernel, const Plan& plan, int segment);
 // Every rule that lowering relies on. Errors: ARGUMENT, naming the line of the plan and the field.
 Status check(const Plan& plan, const Kernel& kernel, const Target& target);
 
-// Whether the folds of a segment read a param, and may do so through a copy.
-bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot);
-// What is copied of the params that a segment packs: loads of folds that its innermost loop does
-// not move.
+// Whether the folds of a segment read a param, and may do so through a copy. once: one that was
+// made before, which the innermost loop may move.
+bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot, bool once = false);
+// What is copied of the params that a segment packs, before or by itself: loads of folds, of its
+// own copies those that its innermost loop does not move.
 template <typename Body>
-void each_pack(const Kernel& kernel, const Plan& plan, int segment, Body body) {
+void each_pack(const Kernel& kernel, const Plan& plan, int segment, bool once, Body body) {
   const SegmentPlan& s = plan.at(segment);
   if (s.packed.empty()) return;
   for (int f : kernel.segments[static_cast<size_t>(segment)].folds) {
     const Region& region = kernel.regions[static_cast<size_t>(f)];
     for (const Access& a : region.accesses) {
       const auto slot = static_cast<int>(a.node->src(0)->arg(0));
-      if (!has(a.ranges, s.nest.innermost()) && std::ranges::find(s.packed, slot) != s.packed.end())
-        body(region, a);
+      const bool ready = std::ranges::find(s.ready, slot) != s.ready.end();
+      const bool copied = std::ranges::find(s.packed, slot) != s.packed.end();
+      if (copied && ready == once && (once || !has(a.ranges, s.nest.innermost()))) body(region, a);
     }
   }
 }
-// The loop of a segment before which its packs are made: it and those inside move none of them.
-int pack_loop(const Kernel& kernel, const Plan& plan, int segment);
+// The loop of a segment before which its copies are made, or those that were made before are found:
+// it and those inside move none of them.
+int pack_loop(const Kernel& kernel, const Plan& plan, int segment, bool once);
 // Whether the copies of a slot that a segment packs may be made before.
 bool may_be_ready(const Kernel& kernel, const Plan& plan, int segment, int slot);
 // Copies that were made before: what they are of, and how many elements they have.

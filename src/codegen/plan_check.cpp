@@ -253,7 +253,8 @@ class Check {
     for (int slot : plan.packed) {
       if (plan.items != 0 || target_.language == Language::kOpencl)
         return wrong("pack", "no items that share a block");
-      if (!may_pack(kernel_, plan_, at_, slot))
+      const bool once = std::ranges::find(plan.ready, slot) != plan.ready.end();
+      if (!may_pack(kernel_, plan_, at_, slot, once))
         return wrong("pack", "no fold reads p%d in vectors that the innermost loop shares", slot);
     }
     for (int slot : plan.ready) {
@@ -430,7 +431,7 @@ bool may_pack(const Kernel& kernel, const Plan& plan, int segment, size_t group,
 
 }  // namespace
 
-bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot) {
+bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot, bool once) {
   const SegmentPlan& s = plan.at(segment);
   const Segment& own = kernel.segments[static_cast<size_t>(segment)];
   const int inner = s.nest.innermost();
@@ -439,7 +440,7 @@ bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot) {
   for (size_t group = 0; group < s.folds.size(); ++group) {
     for (const Access& a : kernel.regions[static_cast<size_t>(own.folds[group])].accesses) {
       const Node param = a.node->src(0);
-      if (param->arg(0) != slot || has(a.ranges, inner)) continue;
+      if (param->arg(0) != slot || (!once && has(a.ranges, inner))) continue;
       if (kernel.written(param) || s.folds[group].vector >= 0 ||
           !may_pack(kernel, plan, segment, group, a))
         return false;
@@ -449,10 +450,11 @@ bool may_pack(const Kernel& kernel, const Plan& plan, int segment, int slot) {
   return any;
 }
 
-int pack_loop(const Kernel& kernel, const Plan& plan, int segment) {
+int pack_loop(const Kernel& kernel, const Plan& plan, int segment, bool once) {
   const Nest& nest = plan.at(segment).nest;
   RangeSet moved = 0;
-  each_pack(kernel, plan, segment, [&](const Region&, const Access& a) { moved |= a.ranges; });
+  each_pack(kernel, plan, segment, once,
+            [&](const Region&, const Access& a) { moved |= a.ranges; });
   int loop = nest.loop_count;
   while (loop > 0 && !has(moved, nest.loops[loop - 1].range)) --loop;
   return loop;
@@ -461,7 +463,7 @@ int pack_loop(const Kernel& kernel, const Plan& plan, int segment) {
 bool may_be_ready(const Kernel& kernel, const Plan& plan, int segment, int slot) {
   return !plan.general && plan.at(segment).items == 0 &&
          kernel.segments[static_cast<size_t>(segment)].parent < 0 &&
-         may_pack(kernel, plan, segment, slot);
+         may_pack(kernel, plan, segment, slot, true);
 }
 
 int64_t padded_length(const Kernel& kernel, const Nest& nest, int range) {
@@ -474,11 +476,10 @@ Status find_ready(Vec<ReadyCopy>* out, const Kernel& kernel, const Plan& plan) {
   for (size_t at = 0; at < plan.segments.size(); ++at) {
     const SegmentPlan& s = plan.segments[at];
     Status status;
-    each_pack(kernel, plan, static_cast<int>(at), [&](const Region& region, const Access& a) {
-      const auto slot = static_cast<int>(a.node->src(0)->arg(0));
+    each_pack(kernel, plan, static_cast<int>(at), true, [&](const Region& region, const Access& a) {
       const bool known = std::ranges::any_of(
           *out, [&](const ReadyCopy& other) { return other.access->node == a.node; });
-      if (known || std::ranges::find(s.ready, slot) == s.ready.end()) return;
+      if (known) return;
       int64_t elements = 1;
       for (int range = 0; range < kMaxRanges; ++range) {
         if (!has(a.ranges, range)) continue;

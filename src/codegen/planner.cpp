@@ -831,7 +831,7 @@ class Planner {
       const auto slot = static_cast<int>(param->arg(0));
       const bool once = kernel_.is_constant(slot) && may_be_ready(kernel_, plan_, at, slot);
       if ((strides(at, own.vector, slot) || ((!few || once) && lies_apart(at, slot))) &&
-          may_pack(kernel_, plan_, at, slot)) {
+          (once || may_pack(kernel_, plan_, at, slot))) {
         ASTER_TRY(out.push(slot));
         if (once) ASTER_TRY(plan(at).ready.push(slot));
       }
@@ -903,7 +903,7 @@ class Planner {
     int64_t total = 1;
     const int most = target_.group > 0 ? Tasks::kMostLoops : 4;
     const bool copies = plan(root).packed.size() > plan(root).ready.size();
-    const int packs = copies ? pack_loop(kernel_, plan_, root) : own.loop_count;
+    const int packs = copies ? pack_loop(kernel_, plan_, root, false) : own.loop_count;
     const auto steps_of = [&](int i) {
       return std::max<int64_t>(kernel_.size(own.loops[i].range) / own.loop_step(i), 1);
     };

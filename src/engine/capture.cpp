@@ -554,6 +554,15 @@ int32_t aster_ml_engine_capture_prune(const aster_ml_context* context) {
   return aster::kOk;
 }
 
+int32_t aster_ml_engine_capture_constant(const aster_ml_context* context) {
+  ASTER_ENTER(context_of(context));
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  if (engine->recording == nullptr) return ASTER_FAIL(kSTATE, "no capture is open");
+  engine->recording->constant = true;
+  return aster::kOk;
+}
+
 int32_t aster_ml_engine_capture_dry(const aster_ml_context* context) {
   ASTER_ENTER(context_of(context));
   Engine* engine = nullptr;

@@ -19,6 +19,7 @@ Status find_constants(Vec<uint64_t>* out, const Engine& engine, const Leaves& le
     return std::ranges::find(r->outputs, storage) != r->outputs.end() ||
            std::ranges::find(r->made, storage, &Made::storage) != r->made.end() ||
            std::ranges::find(r->drawn, storage, &Drawn::keys) != r->drawn.end() ||
+           std::ranges::find(r->state, storage) != r->state.end() ||
            engine.symbols.with_cell(storage) != Symbols::kNone;
   };
   for (size_t i = 0; i < leaves.buffers.size(); ++i) {

@@ -69,7 +69,8 @@ struct Recording {
         assumed(heap),
         sizes(heap),
         first_size(heap),
-        kept(heap) {}
+        kept(heap),
+        state(heap) {}
   struct Ref {
     buffer::Storage* storage;
     int64_t offset;
@@ -98,6 +99,7 @@ struct Recording {
   bool prune = false;
   bool dry = false;       // nothing runs: what is recorded is made for later
   bool constant = false;  // memory that is no input and that no step writes does not change
+  Vec<const buffer::Storage*> state;  // but for this
   bool callers = false;   // dry, and what is pending is the caller's: it would lose its values
   uint64_t families = 0;  // of cells that were there before it
 };

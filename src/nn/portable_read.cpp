@@ -294,7 +294,8 @@ class Capturing {
       : e_(engine),
         parts_(parts),
         loading_(parts, engine, device),
-        inputs_(engine.context.heap()) {}
+        inputs_(engine.context.heap()),
+        state_(engine.context.heap()) {}
   ~Capturing() {
     if (open_) engine::drop_recording(e_);
   }
@@ -323,7 +324,11 @@ class Capturing {
     return kOk;
   }
 
-  Status leaf(Node* out, const Line& line) { return loading_.leaf(out, line); }
+  Status leaf(Node* out, const Line& line) {
+    ASTER_TRY(loading_.leaf(out, line));
+    if (line.form != Form::kState) return kOk;
+    return (open_ ? e_.recording->state : state_).push(engine::storage_of(*out));
+  }
   Status variable(Node* memory, Node* expression, Line& line) {
     return loading_.variable(memory, expression, line);
   }
@@ -343,8 +348,8 @@ class Capturing {
     ASTER_TRY(inputs_.make(e_, {inputs.data(), inputs.size()}));
     ASTER_TRY(Status{aster_ml_engine_capture_begin(&context, inputs_.data(), inputs_.size())});
     open_ = true;
-    e_.recording->dry = true;
-    return kOk;
+    e_.recording->dry = e_.recording->constant = true;
+    return e_.recording->state.append(state_.data(), state_.size());
   }
   // What the file says of variables.
   Status note(const Reader& reader) {
@@ -371,6 +376,7 @@ class Capturing {
   const Parts& parts_;
   Loading loading_;
   Cells inputs_;
+  Vec<const buffer::Storage*> state_;  // that was read before
   bool open_ = false;
 };
 

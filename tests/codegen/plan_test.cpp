@@ -492,7 +492,7 @@ TEST(Plan, ColumnsThatMuchShares) {
   ASSERT_TRUE(kernel.analyse(node).ok()) << last_message();
   Plan copied(process_heap());
   ASSERT_TRUE(make_plan(&copied, kernel, target_of(64), process_heap()).ok());
-  EXPECT_EQ(pack_loop(kernel, copied, 0), 1) << "outside the taps";
+  EXPECT_EQ(pack_loop(kernel, copied, 0, false), 1) << "outside the taps";
 }
 
 // What a step of training adds to in place has the same tiles, as long as no vector overlaps.

@@ -246,9 +246,10 @@ class RandomPlan {
   void packs(Plan* plan, int at) {
     for (Node param : kernel_.params()) {
       const auto slot = static_cast<int>(param->arg(0));
-      if (chance(60) && may_pack(kernel_, *plan, at, slot)) {
+      const bool once = ready_ && chance(50) && may_be_ready(kernel_, *plan, at, slot);
+      if (chance(60) && (once || may_pack(kernel_, *plan, at, slot))) {
         EXPECT_TRUE(plan->segments.back().packed.push(slot).ok());
-        if (ready_ && chance(50) && may_be_ready(kernel_, *plan, at, slot)) {
+        if (once) {
           EXPECT_TRUE(plan->segments.back().ready.push(slot).ok());
         }
       }

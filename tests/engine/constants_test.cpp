@@ -90,6 +90,19 @@ TEST(Constants, OfSeveralKernelsAreCopiedOnce) {
   }
 }
 
+// Of one row each panel is read once: its copy is for that order alone.
+TEST(Constants, OfOneRowLieInTheOrderOfReading) {
+  World w;
+  Captured one(w, 1);
+  one.weights = w.cell(w.random({300, 100}, 3));
+  one.y = w.hold(w.product(one.x->node, one.weights->node));
+  one.expected = w.interpreted(one.y);
+  ASSERT_NO_FATAL_FAILURE(one.run(true));
+  ASSERT_EQ(w.engine().copies.size(), 1u);
+  EXPECT_GE(w.engine().copies[0].copy->bytes, 300u * 100 * 4);
+  aster_ml_program_free(&one.program);
+}
+
 // A schedule that the cache has of the same graph reads no copies.
 TEST(Constants, BelongToTheKey) {
   World w;

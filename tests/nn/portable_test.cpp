@@ -198,6 +198,31 @@ TEST_F(Portable, ConstantsAreTheFilesPages) {
   OK(aster_ml_program_free(&program));
 }
 
+// The constants of a loaded program lie in the order in which its kernels read, after its first
+// run.
+TEST_F(Portable, ConstantsAreCopiedOnce) {
+  Floats in(300), weights(300 * 100);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i % 7) - 3;
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 13) - 6;
+  aster_ml_lazy *x = data(in, {1, 300}), *w = data(weights, {300, 100}), *y = handle();
+  OK(aster_ml_lazy_matmul(y, x, w));
+  const aster_ml_boundary b = boundary({x}, {y});
+  OK(aster_ml_program_save(path("product.aster").c_str(), &context, &b, 0));
+  aster_ml_program program{};
+  OK(aster_ml_program_load(&program, &context, path("product.aster").c_str()));
+  const Floats got = run(program, in, 100);
+  for (size_t j = 0; j < 100; ++j) {
+    float sum = 0;  // exact
+    for (size_t i = 0; i < 300; ++i) sum += in[i] * weights[i * 100 + j];
+    ASSERT_EQ(got[j], sum) << j;
+  }
+  size_t with = 0, without = 0;
+  OK(aster_ml_context_count_bytes(&with, nullptr, &context));
+  OK(aster_ml_program_free(&program));
+  OK(aster_ml_context_count_bytes(&without, nullptr, &context));
+  EXPECT_GE(with, without + weights.size() * sizeof(float));
+}
+
 // A step that assigns: the loaded program has state of its own, which loading does not change.
 TEST_F(Portable, TrainingStepsHaveState) {
   aster_ml_lazy *x = data({1, 2}, {2}), *w = data({3, 4}, {2});

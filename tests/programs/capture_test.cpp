@@ -234,6 +234,42 @@ TEST(Capture, PruneLeavesOutWhatNoInputReaches) {
   }
 }
 
+// What does not change is copied by the first run, and gives the same bits; what the step assigns
+// is no such thing.
+TEST(Capture, ConstantsMayBeCopied) {
+  Session s;
+  EXPECT_EQ(aster_ml_engine_capture_constant(s.get()), ASTER_ML_STATE);
+  const Tensor x = data({1, 300}, 1).realized(), other = data({1, 300}, 4).realized();
+  const Tensor weights = data({300, 100}, 2).realized();
+  Tensor bias = data({1, 100}, 3).realized();
+  Floats results[2];
+  for (const bool constant : {false, true}) {
+    Program program({x}, [&] {
+      EXPECT_TRUE(!constant || Program::constant());
+      return (x.matmul(weights) + bias).relu();
+    });
+    OK(program.run({other}));
+    results[constant] = read(program.outputs()[0]);
+    size_t with = 0, without = 0;
+    OK(aster_ml_context_count_bytes(&with, nullptr, s.get()));
+    program = Program();
+    OK(aster_ml_context_count_bytes(&without, nullptr, s.get()));
+    EXPECT_EQ(with - without >= 300 * 100 * sizeof(float), constant);
+  }
+  EXPECT_EQ(results[0], results[1]);
+  aster_ml_lazy* input = x.get();
+  OK(aster_ml_engine_capture_begin(s.get(), &input, 1));
+  OK(aster_ml_engine_capture_constant(s.get()));
+  Tensor changed = weights + 0;
+  changed.realize();
+  const Tensor y = x.matmul(weights).realized();
+  Tensor w = weights;
+  EXPECT_OK((w += 1).realize());
+  aster_ml_program program{};
+  aster_ml_lazy* output = y.get();
+  EXPECT_EQ(aster_ml_engine_capture_end(&program, s.get(), &output, 1), ASTER_ML_ARGUMENT);
+}
+
 TEST(Capture, RandomNumbersMoveOn) {
   Session s;
   Program program({}, [] { return Tensor::rand(4); });

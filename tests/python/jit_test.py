@@ -250,6 +250,26 @@ def test_prune_keeps_what_inputs_reach_by_way_of_others():
         assert step(Tensor([1.0, 0.0]).realize()).tolist() == [2.0 * (i + 2), 4.0]
 
 
+def test_constant_weights_are_copied():
+    weights = rows(300, 100)
+    x = rows(1, 300)
+    plain = TinyJit(lambda x: (x @ weights).relu().realize())
+    promised = TinyJit(lambda x: (x @ weights).relu().realize(), constant=True)
+    for _ in range(4):
+        x = rows(1, 300)
+        assert plain(x).tolist() == promised(x).tolist()
+
+    @TinyJit(constant=True)
+    def step(x):
+        y = (x @ weights).realize()
+        weights.assign(weights + 1).realize()
+        return y
+
+    step(x)
+    with pytest.raises(ValueError, match="were to be constant"):
+        step(x)
+
+
 def test_prune_of_everything():
     @TinyJit(prune=True)
     def step(x):

@@ -124,6 +124,11 @@ class Program {
   static bool prune() {
     return detail::good(aster_ml_engine_capture_prune(Context::current().get()));
   }
+  /* Promises that what the open capture reads beside its inputs does not change, from inside a
+   * body: kernels may read copies of it. */
+  static bool constant() {
+    return detail::good(aster_ml_engine_capture_constant(Context::current().get()));
+  }
   /* Has the open capture compute nothing, from inside a body: the program alone will. */
   static bool dry() { return detail::good(aster_ml_engine_capture_dry(Context::current().get())); }
   /* Gives an open capture of the current context up, from inside a body: the program is empty. */

@@ -301,10 +301,13 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
     Tensors in the arguments (also one level deep in lists and dicts) and bound variables are
     inputs; everything else is baked in. Where the function looked at the value of a variable, its
     recording serves the values that look the same; others get one of their own.
+
+    constant: what is baked in and not assigned to does not change later (weights of a model that is
+    only asked): kernels then read copies in their own order.
     """
 
-    def __init__(self, fxn: Callable[..., ReturnType], prune: bool = False):
-        self.fxn, self.prune = fxn, prune
+    def __init__(self, fxn: Callable[..., ReturnType], prune: bool = False, constant: bool = False):
+        self.fxn, self.prune, self.constant = fxn, prune, constant
         self.reset()
 
     def __repr__(self) -> str:
@@ -436,6 +439,8 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
             _native.engine_capture_begin(inputs.tensors)
         except ArgumentError as error:
             raise JitError(f"duplicate inputs to JIT: {error}") from error
+        if self.constant:
+            _native.engine_capture_constant()
         capturing.append(self)
         _steer()
         seen: dict[Expression, int] = {}
@@ -479,13 +484,16 @@ class _TinyJit(_native.Jit, Generic[ReturnType]):
 
 
 @overload
-def TinyJit(fxn: Callable[..., ReturnType], *, prune: bool = ...) -> _TinyJit[ReturnType]: ...
+def TinyJit(
+    fxn: Callable[..., ReturnType], *, prune: bool = ..., constant: bool = ...
+) -> _TinyJit[ReturnType]: ...
 @overload
 def TinyJit(
-    fxn: None = ..., *, prune: bool = ...
+    fxn: None = ..., *, prune: bool = ..., constant: bool = ...
 ) -> Callable[[Callable[..., ReturnType]], _TinyJit[ReturnType]]: ...
 def TinyJit(fxn: Any = None, **kwargs: Any) -> Any:
-    """@TinyJit, or @TinyJit(prune=True): what is realised inside and no input reaches runs once."""
+    """@TinyJit. With prune=True what is realised inside and no input reaches runs once; with
+    constant=True what is read beside the inputs stays as it is, and kernels read copies of it."""
     if fxn is None:
         return lambda f: _TinyJit(f, **kwargs)
     return _TinyJit(fxn, **kwargs)
