@@ -91,11 +91,13 @@ TRAINED = {"train_digits": (digits, 0.003), "train_conv": (conv_net, 0.001),
 
 
 class Step:
-    """A captured function with its inputs and result bound."""
+    """A captured function with its inputs and result bound. constant: its parameters stay."""
 
-    def __init__(self, context, function, inputs):
+    def __init__(self, context, function, inputs, constant=False):
         lib = self.lib = library()
         lib.engine_capture_begin(context.handle, handles(inputs), len(inputs))
+        if constant:
+            lib.engine_capture_constant(context.handle)
         result = function(*inputs)
         self.program = lib.program()
         lib.engine_capture_end(self.program, context.handle, handles([result]), 1)
@@ -143,7 +145,7 @@ class Engine:
             if name in TRAINED:
                 return self.training(*TRAINED[name], p, *arguments)
             function = FUNCTIONS[name]
-            return Step(self.context, lambda *a: function(p, *a), arguments)
+            return Step(self.context, lambda *a: function(p, *a), arguments, constant=True)
 
     def by_package(self, name, inputs, parameters):
         """Through the Python package, as a user would write it."""
@@ -152,7 +154,7 @@ class Engine:
         from aster_ml import _native
 
         _native.set_current(_native.context_init({"threads": self.threads}))
-        return front.Engine(aster_ml).build(name, inputs, parameters)
+        return front.Engine(aster_ml, constant=True).build(name, inputs, parameters)
 
     def training(self, network, rate, p, x, targets):
         lib = library()

@@ -111,10 +111,11 @@ FUNCTIONS = {
 
 
 class Engine:
-    """Of a library: tinygrad, or one like it."""
+    """Of a library: tinygrad, or one like it. recorded: what its TinyJit takes for parameters that
+    stay."""
 
-    def __init__(self, library):
-        self.library = library
+    def __init__(self, library, **recorded):
+        self.library, self.recorded = library, recorded
 
     def wait(self):
         """Until everything that was begun is done."""
@@ -144,7 +145,8 @@ class Engine:
             call = transformer.training(self.library, self.library.nn, parameters, arguments)
             arguments = []
         elif name in FUNCTIONS:
-            call = self.library.TinyJit(lambda *a: FUNCTIONS[name](p, *a).realize())
+            function = FUNCTIONS[name]
+            call = self.library.TinyJit(lambda *a: function(p, *a).realize(), **self.recorded)
         else:
             raise NotImplementedError("no row")
 

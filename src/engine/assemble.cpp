@@ -271,11 +271,7 @@ class Assembly {
     return name_call(info->title, memory_, kernel.name, item.kernel);
   }
 
-  Status push(const Item& item, const Launch& launch, const LaunchInfo& info, bool away) {
-    if (!exe_.away) {
-      ASTER_TRY(exe_.launches.push(launch));
-      return exe_.infos.push(info);
-    }
+  Status push(const Item& item, Launch& launch, const LaunchInfo& info, bool away) {
     written_.clear();
     ASTER_TRY(written_.resize(item.operand_count, 0));
     if (item.kind == ItemKind::kLibrary) {
@@ -283,6 +279,12 @@ class Assembly {
     } else {
       for (Node store : item.kernel->src())
         written_[static_cast<size_t>(store->src(0)->arg(0))] = 1;
+    }
+    if (!exe_.away) {
+      for (size_t o = 0; o < std::min<size_t>(written_.size(), Launch::kMostOperands); ++o)
+        launch.written |= uint64_t{written_[o]} << o;
+      ASTER_TRY(exe_.launches.push(launch));
+      return exe_.infos.push(info);
     }
     if (!away) ++exe_.on_host;
     return sides_.add(launch, info,
@@ -298,17 +300,6 @@ class Assembly {
   Sides sides_;
   Vec<uint8_t> written_;  // by operand
 };
-
-// What each launch has to know of the others.
-void finish_launches(Executable* exe) {
-  double remaining = 0;
-  for (size_t i = exe->launches.size(); i-- > 0;) {
-    Launch& launch = exe->launches[i];
-    launch.expected = launch.plan != nullptr ? launch.plan->nanoseconds : launch.nanoseconds;
-    launch.remaining = remaining += launch.expected;
-    launch.sizes = exe->sizes.data() + launch.first_size;
-  }
-}
 
 }  // namespace
 

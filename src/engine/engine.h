@@ -54,6 +54,9 @@ struct Launch {
   double remaining = 0;    // expected of this and all that follow
   bool writes = false;     // to memory of the schedule's caller, in place
   bool scratched = false;  // needs scratch memory, each part its own
+  uint32_t beside = 1;     // launches, this and those behind it, that may run side by side
+  static constexpr uint32_t kMostOperands = 64;
+  uint64_t written = 0;  // of its first operands, bit by bit, which it writes
   LaunchKind kind = LaunchKind::kHost;
   void* kernel = nullptr;    // of the device's modules
   int64_t bytes = 0;         // of a copy
@@ -262,6 +265,7 @@ class Engine {
   Plans plans;
   Plans* plans_now = &plans;  // or those of the arena that is realised
   size_t living_arenas = 0;
+  bool measures = false;  // kernels wait for their machine code, whose time is asked for
   Executable* last = nullptr;
   buffer::Storage* arena = nullptr;       // reused by every realize
   Map<int32_t, buffer::Storage*> arenas;  // the same on other devices
@@ -365,6 +369,8 @@ enum class Ran : uint8_t {
 };
 // What takes longer is looked at in steps of this, whether to stop.
 constexpr double kStepNs = 2e6;
+// Sets what each launch has to know of the others, once all are there.
+void finish_launches(Executable* exe);
 // Runs a launch on the host. Whether it was not stopped; interrupt: null where it must not be.
 bool launch_one(const Executable& exe, const Launch& item, void* const* params, char* scratch,
                 int threads, Interrupt* interrupt);

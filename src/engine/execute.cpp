@@ -84,6 +84,26 @@ bool is_alone(const Launch& item, int threads) {
   return !part.stopped.load(std::memory_order_relaxed);
 }
 
+// Small launches that do not know of each other, a thread each.
+struct Beside {
+  const Launch* first;
+  void* const* pointers;
+  char* scratch;
+};
+
+void run_beside(void* self, int64_t index) {
+  const Beside& p = *static_cast<const Beside*>(self);
+  const Launch& launch = p.first[index];
+  run_tasks(launch, p.pointers + launch.first_operand, p.scratch, 0, launch.tasks);
+}
+
+[[gnu::noinline]] size_t launch_beside(const Launch& first, void* const* pointers, char* scratch,
+                                       int threads) {
+  Beside some{&first, pointers, scratch};
+  pool::run(threads, first.beside, run_beside, &some);
+  return first.beside;
+}
+
 }  // namespace
 
 // Apart from launch_parts, so that small kernels cost their call.
@@ -168,6 +188,10 @@ namespace {
     const Launch& item = exe.launches[i];
     const bool may_stop = !(wrote || item.writes) || item.remaining > kFinishNs;
     if (may_stop && run.interrupt.requested()) return wrote ? Ran::kWriting : Ran::kPart;
+    if (item.beside > 1 && threads > 1 && !run.traced()) {
+      i += launch_beside(item, pointers, scratch, threads) - 1;
+      continue;
+    }
     wrote = wrote || item.writes;
     Tracer* const tracer = Tracer::of(run.trace);
     const bool looks = tracer != nullptr && tracer->looks();
@@ -187,8 +211,15 @@ namespace {
 
 void launch_all(const Executable& exe, void* const* pointers, char* arena, int threads) {
   char* scratch = arena + exe.scratch_offset;
-  for (const Launch& item : exe.launches)
-    launch_one(exe, item, pointers + item.first_operand, scratch, threads, nullptr);
+  for (size_t i = 0; i < exe.launches.size();) {
+    const Launch& item = exe.launches[i];
+    if (item.beside > 1 && threads > 1) {
+      i += launch_beside(item, pointers, scratch, threads);
+    } else {
+      launch_one(exe, item, pointers + item.first_operand, scratch, threads, nullptr);
+      ++i;
+    }
+  }
 }
 
 Ran launch(const Executable& exe, void* const* pointers, char* arena, int threads, const Run& run,

@@ -203,7 +203,7 @@ class Reader {
 };
 
 // What a launch has that a file keeps: one field more has to be thought of here.
-static_assert(sizeof(Launch) == 104 && sizeof(Slot) == 32 && sizeof(LaunchInfo) == 120,
+static_assert(sizeof(Launch) == 120 && sizeof(Slot) == 32 && sizeof(LaunchInfo) == 120,
               "what is kept of launches and slots");
 
 bool is_kept(const Executable& exe) {
@@ -240,6 +240,7 @@ Status write_launches(Writer& out, const Executable& exe, const Kernels& kernels
         .number(launch.tasks)
         .number(launch.nanoseconds)
         .number(uint64_t{launch.writes} | uint64_t{launch.scratched} << 1)
+        .number(launch.written)
         .text(info.title)
         .text(info.cut)
         .number(info.work.kernels)
@@ -329,7 +330,7 @@ class Taking {
     exe_.arena_bytes = exe_.scratch_offset + exe_.scratch_stride * engine_.threads;
     in_.check(in_.at_end());
     check_places();
-    finish();
+    finish_launches(&exe_);
     return exe_.summary.status();
   }
 
@@ -394,6 +395,7 @@ class Taking {
       const uint64_t flags = in_.upto(3);
       launch.writes = (flags & 1) != 0;
       launch.scratched = (flags & 2) != 0;
+      launch.written = in_.number();
       const std::string_view title = in_.text();
       in_.check(title.size() < sizeof(info.title));
       if (in_.ok()) std::memcpy(info.title, title.data(), title.size());
@@ -438,16 +440,6 @@ class Taking {
       }
     }
   }
-  void finish() {
-    double remaining = 0;
-    for (size_t i = exe_.launches.size(); i-- > 0;) {
-      Launch& launch = exe_.launches[i];
-      launch.expected = launch.nanoseconds;
-      launch.remaining = remaining += launch.expected;
-      launch.sizes = exe_.sizes.data();
-    }
-  }
-
   Executable& exe_;
   Engine& engine_;
   const ScheduleRequest& request_;

@@ -60,7 +60,8 @@ class Maker {
       if (!by_kernel || !engine_.refused.contains(key_of(i))) ASTER_TRY(wanted_.push(i));
     }
     if (kernels_.requests.empty()) return kOk;
-    if (by_kernel && on_host() && runtime::has_tiers()) ASTER_TRY(choose_tiers(schedule));
+    if (by_kernel && on_host() && !engine_.measures && runtime::has_tiers())
+      ASTER_TRY(choose_tiers(schedule));
     const SavedError before;
     Status loaded = wanted_.empty()
                         ? ASTER_FAIL(kCOMPILE, "the compiler refused these kernels before")

@@ -77,7 +77,7 @@ constexpr cpu::native::Implementation kTiered = {uop::Op::kSink, "tiered", nullp
 
 bool has_tiers() {
   const char* const said = flag_text(Flag::kTiers);
-  return said != nullptr && std::strcmp(said, "auto") == 0 && reference::runs_strip_loops();
+  return (said == nullptr || std::strcmp(said, "off") != 0) && reference::runs_strip_loops();
 }
 
 double strips_nanoseconds(const codegen::Rendered& kernel) {

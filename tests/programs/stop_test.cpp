@@ -59,6 +59,13 @@ Tensor one_kernel(int64_t n) {
   return (x - y).abs().sqrt().sin().exp().sum({2});
 }
 
+// Kernels wait for their compiler: tiers_test.cpp has those that do not.
+class Stop : public testing::Test {
+ protected:
+  void SetUp() override { setenv("ASTER_ML_TIERS", "off", 1); }
+  void TearDown() override { unsetenv("ASTER_ML_TIERS"); }
+};
+
 class Threads : public testing::TestWithParam<int32_t> {};
 
 TEST_P(Threads, ACallbackStopsAndAllIsAsBefore) {
@@ -89,7 +96,7 @@ TEST_P(Threads, ACallbackStopsAndAllIsAsBefore) {
 }
 INSTANTIATE_TEST_SUITE_P(Stop, Threads, testing::Values(1, 2));
 
-TEST(Stop, AnotherThreadCancels) {
+TEST_F(Stop, AnotherThreadCancels) {
   Session s;
   EXPECT_EQ(aster_ml_engine_cancel(nullptr), ASTER_ML_ARGUMENT);
   const aster_ml_context empty{};
@@ -110,7 +117,7 @@ TEST(Stop, AnotherThreadCancels) {
   OK(x.matmul(x).realize());
 }
 
-TEST(Stop, TheInterpreterStops) {
+TEST_F(Stop, TheInterpreterStops) {
   Stopper stopper;
   aster_ml_context_options options{};
   options.compiler = "none";
@@ -127,7 +134,7 @@ TEST(Stop, TheInterpreterStops) {
 }
 
 // A write in place that takes long is stopped in its middle: it counts as done, and is named.
-TEST(Stop, InTheMiddleOfAnAssignment) {
+TEST_F(Stop, InTheMiddleOfAnAssignment) {
   Stopper stopper;
   Session s(stopper.options());
   const int64_t n = 4000;
@@ -147,7 +154,7 @@ TEST(Stop, InTheMiddleOfAnAssignment) {
 }
 
 // One that takes no time is finished, whenever it is asked.
-TEST(Stop, ShortAssignmentsAreWhole) {
+TEST_F(Stop, ShortAssignmentsAreWhole) {
   Session s;
   Tensor state = Tensor::zeros({1000}).contiguous().realized();
   state.assign(state + 1);  // compiled before: a compilation would be stopped each time
@@ -173,7 +180,7 @@ TEST(Stop, ShortAssignmentsAreWhole) {
   EXPECT_EQ(read(state), Floats(1000, static_cast<float>(done)));
 }
 
-TEST(Stop, ProgramsStop) {
+TEST_F(Stop, ProgramsStop) {
   Stopper stopper;
   Session s(stopper.options());
   const Tensor x = data({1500, 1500});
@@ -242,7 +249,7 @@ aster_ml_context_options with(const std::string& compiler, Said* said) {
   return options;
 }
 
-TEST(Stop, CompilersThatFailAreStoodInFor) {
+TEST_F(Stop, CompilersThatFailAreStoodInFor) {
   const struct {
     const char* body;
     const char* said;
@@ -291,7 +298,7 @@ int32_t realize_all(const std::vector<Tensor>& tensors) {
 }
 
 // The others are compiled; it is interpreted, with the same bits, and not asked for again.
-TEST(Stop, AKernelThatTheCompilerRefusesIsInterpreted) {
+TEST_F(Stop, AKernelThatTheCompilerRefusesIsInterpreted) {
   const struct {
     const char* instead;
     const char* said;
@@ -343,7 +350,7 @@ TEST(Stop, AKernelThatTheCompilerRefusesIsInterpreted) {
 }
 
 // In a captured program too.
-TEST(Stop, ProgramsReplayInterpretedKernels) {
+TEST_F(Stop, ProgramsReplayInterpretedKernels) {
   Folder folder;
   Said said;
   const std::string compiler = refusing(folder, "exp_f32", "exit 1");
@@ -381,7 +388,7 @@ TEST(Stop, ProgramsReplayInterpretedKernels) {
 }
 
 // Everything but what holds a tanh: as machine code has it, for all dtypes.
-TEST(Stop, InterpretedKernelsGiveTheBitsOfMachineCode) {
+TEST_F(Stop, InterpretedKernelsGiveTheBitsOfMachineCode) {
   namespace dtypes = aster_ml::dtypes;
   const auto build = [](const Tensor& x) {
     std::vector<Tensor> out{x.tanh().sum(),
@@ -419,7 +426,7 @@ TEST(Stop, InterpretedKernelsGiveTheBitsOfMachineCode) {
   EXPECT_GE(s.counters().kernels_interpreted, 5u);
 }
 
-TEST(Stop, NoCompiler) {
+TEST_F(Stop, NoCompiler) {
   Said said;
   const std::string none = "none";
   aster_ml_context_options options = with(none, &said);
@@ -446,7 +453,7 @@ TEST(Stop, NoCompiler) {
   EXPECT_NE(last_error().find("switched off"), std::string::npos) << last_error();
 }
 
-TEST(Stop, ACompilerThatHangsIsStopped) {
+TEST_F(Stop, ACompilerThatHangsIsStopped) {
   Folder folder;
   Said said;
   Stopper stopper;
@@ -458,7 +465,7 @@ TEST(Stop, ACompilerThatHangsIsStopped) {
   EXPECT_FALSE(y.is_realized());
 }
 
-TEST(Stop, OptionsOutOfRange) {
+TEST_F(Stop, OptionsOutOfRange) {
   aster_ml_context context{};
   aster_ml_context_options options{};
   options.struct_size = sizeof(options);
@@ -466,7 +473,7 @@ TEST(Stop, OptionsOutOfRange) {
   EXPECT_EQ(aster_ml_context_init(&context, &options), ASTER_ML_RANGE);
 }
 
-TEST(Stop, ProblemsOfTheCacheAreSaid) {
+TEST_F(Stop, ProblemsOfTheCacheAreSaid) {
   Folder folder;
   std::ofstream(folder / "file") << "x";
   const std::string places[] = {folder / "file", "/proc/nothing/here"};
