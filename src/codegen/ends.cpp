@@ -113,6 +113,21 @@ class Likeness {
   int budget_ = 256;
 };
 
+// x - m, where m is the greatest of the like of x.
+bool less_its_greatest(Node node) {
+  if (node->op != Op::kSub || !dtype::is_float(node->dtype)) return false;
+  const Node most = node->src(1);
+  return most->op == Op::kFold && static_cast<Op>(most->arg(0)) == Op::kMax &&
+         Likeness(most).same(node->src(0), most->src(0));
+}
+
+// Whether an expression of few nodes has no fold in it; false of larger ones.
+bool is_without_folds(Node node, int* budget) {
+  if (--*budget < 0 || node->op == Op::kFold || node->op == Op::kCarry) return false;
+  return std::ranges::all_of(node->src(),
+                             [&](Node source) { return is_without_folds(source, budget); });
+}
+
 // What is known of a kernel's values where a condition is what it is beyond an end.
 class Beyond {
  public:
@@ -173,15 +188,8 @@ class Beyond {
   // -inf and less of the greatest of the like: NaN only where what is not beyond is so too.
   bool shifted(Word* out, Node node) {
     const Word* const word = node->op == Op::kSub ? of(node->src(0)) : nullptr;
-    if (word == nullptr || !dtype::is_float(node->dtype) ||
-        std::bit_cast<double>(*word) != -HUGE_VAL) {
+    if (word == nullptr || std::bit_cast<double>(*word) != -HUGE_VAL || !less_its_greatest(node))
       return false;
-    }
-    const Node most = node->src(1);
-    if (most->op != Op::kFold || static_cast<Op>(most->arg(0)) != Op::kMax ||
-        !Likeness(most).same(node->src(0), most->src(0))) {
-      return false;
-    }
     some_ = true;
     return *out = *word, true;
   }
@@ -277,6 +285,11 @@ int64_t Room::factor(int range) const {
     if (term.node->op == Op::kRange && term.node->arg(0) == range) return term.factor;
   }
   return 0;
+}
+
+bool is_below_its_greatest(Node node) {
+  int budget = 64;
+  return less_its_greatest(node) && is_without_folds(node->src(0), &budget);
 }
 
 bool room_of(Room* out, const Kernel& kernel, const End& end) {

@@ -61,6 +61,11 @@ class Ends {
   Vec<uop::Word> words_;
 };
 
+// Whether a value is what the greatest of the like is taken from, and so 0, less or NaN: x - m,
+// where m is the Fold:Max of x along all of some ranges. Sums of loops of their own, which may be
+// rounded in another order there, are none of it.
+bool is_below_its_greatest(Node node);
+
 // False where the condition is not linear in its ranges.
 bool room_of(Room* out, const Kernel& kernel, const End& end);
 

@@ -149,6 +149,7 @@ V copysign(V a, V b);
 using Build = V (*)(Builder& b, const FunctionKey& what);
 
 V build_exp(Builder& b, const FunctionKey& what);
+V build_exp_down(Builder& b, const FunctionKey& what);
 V build_exp2(Builder& b, const FunctionKey& what);
 V build_log(Builder& b, const FunctionKey& what);
 V build_log2(Builder& b, const FunctionKey& what);

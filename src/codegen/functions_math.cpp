@@ -44,6 +44,20 @@ V build_exp(Builder& b, const FunctionKey& what) {
   return scale(where(a < (f32 ? -104.0 : -746.0), 0.0, exp_poly(r)), t);
 }
 
+// The same of what is not positive, with the same bits: one factor goes as far as the least result
+// does, and one that is known brings it back.
+V build_exp_down(Builder& b, const FunctionKey& what) {
+  const V a = b.argument(what.result);
+  const bool f32 = single(a);
+  V r;
+  const V t = exp_reduce(most(f32 ? -105.0 : -747.0, a), &r);
+  const V y = where(a < (f32 ? -104.0 : -746.0), 0.0, exp_poly(r));
+  constexpr int kUp = 64;
+  const V factor = f32 ? (t.ints() << 23) + (int64_t{127 + kUp} << 23)
+                       : (t.ints() << 52) + (int64_t{1023 + kUp} << 52);
+  return y * factor.as(a.dtype()) * 0x1p-64;
+}
+
 V exp2_poly(V r) {
   if (single(r)) {  // exp2_f32
     return horner(r, {0x1.41fba4p-13f, 0x1.5f3e7ep-10f, 0x1.3b2d4ep-7f, 0x1.c6aee8p-5f,

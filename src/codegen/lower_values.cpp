@@ -229,7 +229,9 @@ ValueLowering::Id ValueLowering::emit_alu(Node node) {
   if (dtype == DType::kBool) return truth(node->op, operands);
   if (compares(node->op)) return arithmetic(node->op, DType::kBool, operands);
   Id out = by_known_divisor(node, operands);
-  if (out == kNone) out = arithmetic(node->op, dtype, operands);
+  // Where scaling is no instruction, exponentials of what is not positive are a quarter less work.
+  const bool down = node->op == Op::kExp && !target_.avx512 && is_below_its_greatest(node->src(0));
+  if (out == kNone) out = arithmetic(down ? Op::kExpDown : node->op, dtype, operands);
   const bool rounds = dtype::is_narrow_float(node->dtype) && !stays_narrow(node->op);
   return rounds ? round_to(out, node->dtype) : out;
 }

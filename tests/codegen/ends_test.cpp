@@ -153,6 +153,10 @@ TEST(Ends, SoftmaxOfRows) {
     };
     Node most = s.fold(Op::kMax, x(j), {j});
     const auto term = [&](Node at) { return s.op(Op::kExp, s.op(Op::kSub, x(at), most)); };
+    EXPECT_TRUE(is_below_its_greatest(term(k)->src(0)));
+    EXPECT_FALSE(is_below_its_greatest(s.op(Op::kSub, s.op(Op::kMul, x(k), x(k)), most)));
+    EXPECT_FALSE(is_below_its_greatest(s.op(Op::kSub, most, x(k))));
+    EXPECT_FALSE(is_below_its_greatest(s.op(Op::kSub, x(k), s.fold(Op::kMin, x(j), {j}))));
     Node total = s.fold(Op::kAdd, term(k), {k});
     Node share = s.masked(s.below(l), s.op(Op::kDiv, term(l), total));
     s.add_all("softmax" + std::to_string(n),

@@ -141,6 +141,41 @@ TEST(FunctionsAccuracy, Floats) {
   }
 }
 
+// What is not positive has the bits that every argument has.
+TEST(FunctionsAccuracy, ExponentialsBelowTheGreatest) {
+  const Sample exp = of_real(Op::kExp, kF32), down = of_real(Op::kExpDown, kF32);
+  const Sample exp64 = of_real(Op::kExp, kF64), down64 = of_real(Op::kExpDown, kF64);
+  const auto built = build({exp, down, exp64, down64});
+  if (built.empty()) GTEST_SKIP() << "no C compiler";
+  std::mt19937_64 bits(17);
+  std::uniform_real_distribution<double> some(-760, 0), small(-1, 0);
+  each_block([&](std::vector<float> x) {
+    std::vector<double> wide;
+    for (float& value : x) {
+      value = std::isnan(value) ? kNan : -std::fabs(value);
+      const double values[] = {static_cast<double>(value), some(bits), small(bits), -0.0};
+      wide.push_back(values[wide.size() % 4]);
+    }
+    for (const auto& one : built) {
+      const std::vector<float> a = (*one)(exp, x), b = (*one)(down, x);
+      for (size_t i = 0; i < x.size(); ++i) {
+        ASSERT_EQ(std::isnan(a[i]), std::isnan(b[i])) << one->name() << " at " << x[i];
+        if (!std::isnan(a[i])) {
+          ASSERT_EQ(std::bit_cast<uint32_t>(a[i]), std::bit_cast<uint32_t>(b[i]))
+              << one->name() << " at " << x[i];
+        }
+      }
+      const std::vector<double> c = (*one)(exp64, wide), d = (*one)(down64, wide);
+      for (size_t i = 0; i < wide.size(); ++i) {
+        if (!std::isnan(wide[i])) {
+          ASSERT_EQ(std::bit_cast<uint64_t>(c[i]), std::bit_cast<uint64_t>(d[i]))
+              << one->name() << " at " << wide[i];
+        }
+      }
+    }
+  });
+}
+
 std::vector<std::pair<float, float>> pow_pairs() {
   const float edges[] = {0.0f,
                          -0.0f,

@@ -178,7 +178,7 @@ class Machine(unittest.TestCase):
 
     def test_cache(self):
         with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "ASTER_ML_CACHE_DIR": folder}
+            environment = {**os.environ, "ASTER_ML_CACHE_DIR": folder, "ASTER_ML_TIERS": "off"}
             train = ["demo", "digits", "--data", DIGITS, "--epochs", "1"]
             first = answer(*train, env=environment)
             second = answer(*train, env=environment)
