@@ -433,6 +433,80 @@ TEST_P(Wide, PadsWithNumbers) {
   }
 }
 
+// What pads to a size and fills what a selection lacks, and pads of symbolic sizes.
+TEST_P(Wide, FillsHaveAllBits) {
+  for (const Format& f : kFormats) {
+    const Packed one = number(f, "1"), two = number(f, "2"), tenth = number(f, "0.1");
+    const Tensor x = tensor(f, {one, two}, {1, 2});
+    aster_ml_scalar fill = {f.dtype, 0, {}};
+    std::copy_n(tenth.w, f.words, fill.value);
+    const int64_t sizes[] = {2, 3};
+    same(f, read(f, make(aster_ml_lazy_pad_to, x.get(), size_t{2}, sizes, &fill)),
+         {one, two, tenth, tenth, tenth, tenth}, "pad_to");
+    const Tensor mask = Tensor(Ints{0, 1}, Shape{1, 2}).cast(aster_ml::dtypes::bool_);
+    same(f, read(f, make(aster_ml_lazy_masked_select, x.get(), mask.get(), int64_t{3}, &fill)),
+         {two, tenth, tenth}, "masked_select");
+    same(f, read(f, make(aster_ml_lazy_masked_select, x.get(), mask.get(), int64_t{-1}, &fill)),
+         {two}, "masked_select of as many as there are");
+    // Converted to the dtype of the result.
+    Packed large = number(f, "12345678.9");
+    std::copy_n(large.w, f.words, fill.value);
+    EXPECT_EQ(make(aster_ml_lazy_nonzero, mask.get(), int64_t{2}, &fill).to_vector<int32_t>(),
+              (Ints{0, 1, 12345678, 12345678}));
+    const int64_t longer[] = {1, 3};
+    EXPECT_EQ(
+        make(aster_ml_lazy_pad_to, Tensor(Ints{4, 5}, Shape{1, 2}).get(), size_t{2}, longer, &fill)
+            .to_vector<int32_t>(),
+        (Ints{4, 5, 12345678}));
+    // Weak numbers stay weak.
+    const Tensor weak = make(aster_ml_lazy_pad_to,
+                             make(aster_ml_lazy_number, session_.get(), 0.5).reshape({1, 1}).get(),
+                             size_t{2}, longer, &fill);
+    EXPECT_EQ(static_cast<int32_t>(weak.dtype()), ASTER_ML_DTYPE_WEAKFLOAT);
+    EXPECT_EQ(weak.to_vector<float>(), (std::vector<float>{0.5f, 12345678.9f, 12345678.9f}));
+
+    std::copy_n(tenth.w, f.words, fill.value);
+    const aster_ml_uop *n = nullptr, *bound = nullptr;
+    OK(aster_ml_symbolic_init(&n, session_.get(), "n", 0, 4));
+    const Tensor line = tensor(f, {one, two, one, two}, {4});
+    for (const int64_t now : {0, 1, 3}) {
+      OK(aster_ml_symbolic_bind(&bound, session_.get(), n, "n", now));
+      const aster_ml_dim zero = {0, nullptr}, size = {0, bound}, after = {2, nullptr};
+      const Tensor part = make(aster_ml_lazy_shrink_dims, line.get(), size_t{1}, &zero, &size);
+      Numbers want = {one, two, one, two};
+      want.resize(static_cast<size_t>(now));
+      want.insert(want.begin(), tenth);
+      want.insert(want.end(), 2, tenth);
+      const int64_t lead = 1, trail = 2;
+      same(f, read(f, make(aster_ml_lazy_pad, part.get(), size_t{1}, &lead, &trail, &fill)), want,
+           "pad of a symbolic size");
+      const aster_ml_dim before = {1, nullptr};
+      same(f, read(f, make(aster_ml_lazy_pad_dims, part.get(), size_t{1}, &before, &after, &fill)),
+           want, "pad_dims");
+      const Tensor full =
+          make(aster_ml_lazy_full_dims, session_.get(), &fill, int32_t{0}, size_t{1}, &size);
+      EXPECT_EQ(aster_ml_lazy_is_symbolic(full.get()), 1);
+      same(f, read(f, full), Numbers(static_cast<size_t>(now), tenth), "full_dims");
+      aster_ml_uop_release(session_.get(), bound);
+    }
+    // By a symbolic amount.
+    OK(aster_ml_symbolic_bind(&bound, session_.get(), n, "n", 3));
+    const aster_ml_dim none = {0, nullptr}, amount = {0, bound};
+    same(f, read(f, make(aster_ml_lazy_pad_dims, line.get(), size_t{1}, &none, &amount, &fill)),
+         {one, two, one, two, tenth, tenth, tenth}, "pad by a symbolic amount");
+    aster_ml_uop_release(session_.get(), bound);
+    aster_ml_uop_release(session_.get(), n);
+  }
+  const Tensor x = tensor(kFormats[0], Numbers(2), {2});
+  const int64_t less[] = {1};
+  aster_ml_lazy out{};
+  EXPECT_EQ(aster_ml_lazy_pad_to(&out, x.get(), 1, less, nullptr), ASTER_ML_RANGE);
+  const aster_ml_scalar unknown = {999, 0, {}};
+  EXPECT_EQ(aster_ml_lazy_masked_select(&out, x.get(), x.cast(aster_ml::dtypes::bool_).get(), 1,
+                                        &unknown),
+            ASTER_ML_ARGUMENT);
+}
+
 TEST_P(Wide, AssignsThroughViews) {
   for (const Format& f : kFormats) {
     const Numbers x = random_numbers(f, 12, 8), y = random_numbers(f, 4, 9);

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import aster_ml
-from aster_ml import Tensor, dtypes
+from aster_ml import Tensor, Variable, _native, dtypes
 
 BITS = {dtypes.flt256: 237, dtypes.flt512: 489}
 
@@ -131,12 +131,21 @@ def test_fills_have_all_bits(dtype):
     assert x.pad((-1, 1), value=tenth).tolist() == [2, tenth]
     assert x.reshape(1, 2).pad_to(2, 3, value=tenth).tolist() == [[1, 2, tenth], [tenth] * 3]
     assert x.masked_fill(x > 1, tenth).tolist() == [1, tenth]
+    assert x.masked_select(x > 1, 3, tenth).tolist() == [2, tenth, tenth]
+    n = Variable("n", 1, 2).bind(1)
+    assert x[:n].pad((1, 1), value=tenth).tolist() == [tenth, 1, tenth]
+    assert x[:n].const_like(tenth).tolist() == [tenth]
+    assert Tensor.full((n, 1), tenth, dtype=dtype).tolist() == [[tenth]]
     assert x.scatter(0, Tensor([1]), tenth).tolist() == [1, tenth]
     assert x.full_like("-inf").tolist() == [Decimal("-inf")] * 2
     with pytest.raises(RuntimeError, match="cannot create"):
         Tensor.full((2,), tenth)
     with pytest.raises(ValueError, match="no decimal number"):
         x.pad((1, 1), value="x")
+    with pytest.raises(RuntimeError, match="cannot create elements of dtypes.float"):
+        Tensor([1.0]).pad((1, 1), value=tenth)
+    with pytest.raises(TypeError, match="the bytes of an element"):
+        _native.lazy_pad(x, [0], [1], (b"12", dtype.code))
 
 
 def test_text_of_integers_and_of_what_is_no_number():
