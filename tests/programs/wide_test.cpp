@@ -858,6 +858,99 @@ TEST(WideRounding, IsTheContexts) {
   }
 }
 
+// Within a decomposition each operation is rounded so, here the only one there is.
+TEST(WideRounding, IsThatOfEachStepOfADecomposition) {
+  for (int mode = 0; mode < 4; ++mode) {
+    aster_ml_context_options options = {};
+    options.flt_rounding = mode;
+    Session session(options);
+    for (const Format& f : kFormats) {
+      for (const auto& [a, b] : {std::pair("3", "1"), std::pair("-7", "2")}) {
+        Real p(f, number(f, a)), q(f, number(f, b));
+        const Tensor one = tensor(f, {number(f, a)}, {1, 1}),
+                     other = tensor(f, {number(f, b)}, {1, 1});
+        const Packed quotient = flt_test::expected(
+            f, mode, [&](mpfr_ptr z, mpfr_rnd_t m) { return mpfr_div(z, q, p, m); });
+        same(f, read(f, make(aster_ml_lazy_solve, one.get(), other.get())), {quotient}, "solve");
+      }
+    }
+  }
+}
+
+// Schedules and traces say which algorithm the last run of a product was by, as exponents allowed.
+TEST(WideProducts, SayHowTheyWereComputed) {
+  Session session;
+  std::vector<std::pair<std::string, int>> told;
+  OK(session.trace(
+      [](void* self, const aster_ml_launch* launch) {
+        static_cast<std::vector<std::pair<std::string, int>>*>(self)->emplace_back(
+            launch->algorithm, launch->is_exact);
+      },
+      &told));
+  // Of the last realize's launches that of the product; others may copy.
+  const auto last = [&](const char* how) {
+    const aster_ml::Schedule schedule = aster_ml::Schedule::last();
+    EXPECT_GT(schedule.size(), 0u);
+    size_t found = 0;
+    std::string all;
+    for (size_t i = 0; i < schedule.size(); ++i) {
+      const aster_ml_schedule_item item = schedule[i];
+      EXPECT_EQ(told[told.size() - schedule.size() + i],
+                std::pair(std::string(item.algorithm), int{item.is_exact}));
+      const std::string one = std::string(item.algorithm) + (item.is_exact ? ", exact" : "");
+      found += one == how;
+      all += one + "; ";
+    }
+    EXPECT_EQ(found, 1u) << how << " among " << all;
+  };
+  for (const Format& f : kFormats) {
+    const Numbers near = random_numbers(f, 32 * 32, 41, false);
+    const Tensor x = tensor(f, near, {32, 32});
+    OK(x.matmul(x).realize());
+    last("residues, exact");
+    const Tensor small = tensor(f, Numbers(near.begin(), near.begin() + 16), {4, 4});
+    OK(small.matmul(small).realize());
+    last("naive, exact");
+    // The same schedule on other numbers.
+    Numbers far = near;
+    far[5] = number(f, "1e60000");
+    far[6] = number(f, "1e-60000");
+    const Tensor y = tensor(f, far, {32, 32});
+    OK(y.matmul(y).realize());
+    last("naive, exact");
+    OK(x.matmul(x).realize());
+    last("residues, exact");
+    // Of two matrices one.
+    Numbers both = near;
+    both.insert(both.end(), far.begin(), far.end());
+    const Tensor two = tensor(f, both, {2, 32, 32});
+    OK(two.matmul(two).realize());
+    last("residues, naive, exact");
+    OK((x + x).realize());
+    last("each, exact");
+    OK(x.sum({1}).realize());
+    last("exact sum, exact");
+    OK(x.prod({1}).realize());
+    last("in order");
+  }
+  const Tensor floats = data({64, 64});
+  OK(floats.matmul(floats).realize());
+  last("generated");
+  const std::pair<int32_t, const char*> sticky[] = {{ASTER_ML_DTYPE_TBB8, "bytes, exact"},
+                                                    {ASTER_ML_DTYPE_TBB16, "digits, exact"},
+                                                    {ASTER_ML_DTYPE_TBB32, "residues, exact"},
+                                                    {ASTER_ML_DTYPE_TBB64, "residues, exact"}};
+  for (const auto& [dtype, how] : sticky) {
+    const Tensor x = (data({256, 256}) * 100).cast(aster_ml::Dtype{dtype});
+    OK(x.realize());
+    OK(x.matmul(x).realize());
+    last(how);
+  }
+  const Tensor narrow = data({64});
+  OK(make(aster_ml_lazy_argsort, narrow.get(), int64_t{0}, 0).realize());
+  last("argsort");
+}
+
 TEST_P(Wide, RefusesWhatItHasNoMeaningFor) {
   const Format& f = kFormats[0];
   const Tensor x = tensor(f, random_numbers(f, 6, 16, false), {2, 3});

@@ -182,6 +182,19 @@ def test_the_environment_names_a_rounding_mode():
     assert wrong.returncode != 0 and "ASTER_ML_FLT_ROUNDING is '4'" in wrong.stderr
 
 
+def test_profiles_say_how_products_were_computed():
+    near = Tensor([[i * j + 1 for i in range(24)] for j in range(24)], dtype=dtypes.flt256)
+    far = near * Tensor([["1e60000"] + ["1"] * 23], dtype=dtypes.flt256)
+    far = far.realize().cat(Tensor([["1e-60000"] * 24], dtype=dtypes.flt256)).realize()
+    with aster_ml.profile() as p:
+        (near @ near).realize()
+        (far @ near).realize()
+        (Tensor.ones(32, 32).contiguous().realize() @ Tensor.rand(32, 32).realize()).realize()
+    how = [(x.algorithm, x.exact) for x in p.launches if x.name.startswith(("wide", "matmul"))]
+    assert how[:2] == [("residues", True), ("naive", True)]
+    assert how[2] == ("generated", False)
+
+
 def test_prints_copies_and_learns():
     x = Tensor(["0.1", "2.5"], dtype=dtypes.flt256)
     assert "flt256" in repr(x) and "0.1" in str(x)
