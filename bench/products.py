@@ -5,9 +5,11 @@ Convolutions NxCxHxWxOxKxSxP (images, channels, rows, columns, filters, kernel, 
 stand against OpenBLAS's product of filters and patches that lie unfolded beforehand alone.
 
   ASTER_ML_LIB=build/release/lib/libaster_ml.so bench/products.py [--vector-bytes 32] [--threads 2]
-      [--dtype float64] [--turned ab] [MxNxK | NxCxHxWxOxKxSxP ..]
+      [--dtype float64] [--turned ab] [--table] [MxNxK | NxCxHxWxOxKxSxP ..]
 
-A line a product: GFLOP/s of each, and our time over that of the best of the others.
+A line a product: GFLOP/s of each, and our time over that of the best of the others. With --table
+generated code and the registry's implementation "openblas" alone, and how much longer generated
+code takes: rows of src/tensor/products.def.
 """
 
 import argparse
@@ -27,7 +29,7 @@ SHAPES = (
 ).split()
 
 
-WORKERS = ("ours", "openblas", "numpy", "torch")
+WORKERS = ("ours", "openblas", "numpy", "torch", "form")
 
 
 def product_of(shape):
@@ -43,7 +45,7 @@ def product_of(shape):
 def operands(shape, given):
     """The shapes of both, as they are given."""
     m, n, k = product_of(shape)
-    if shape.count("x") == 7 and given.work == "ours":
+    if shape.count("x") == 7 and given.work in ("ours", "form"):
         images, channels, rows, columns, filters, kernel, _, _ = map(int, shape.split("x"))
         return (images, channels, rows, columns), (filters, channels, kernel, kernel)
     return (k, m) if "a" in given.turned else (m, k), (n, k) if "b" in given.turned else (k, n)
@@ -56,6 +58,7 @@ def options(words=None):
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--turned", choices=("", "a", "b", "ab"), default="")
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--work", choices=WORKERS, help=argparse.SUPPRESS)
     return parser.parse_args(words)
 
@@ -140,7 +143,7 @@ def work(given) -> None:
     import numpy as np
 
     clock = time.process_time if given.threads == 1 else time.perf_counter
-    make = dict(zip(WORKERS, (captured, called, numpys, torchs)))[given.work](given)
+    make = dict(zip(WORKERS, (captured, called, numpys, torchs, captured)))[given.work](given)
     print("ready", flush=True)
     step, last, rng = None, "", np.random.default_rng(0)
     for line in sys.stdin:
@@ -171,9 +174,11 @@ def main() -> None:
         environment[name] = str(given.threads)
     if given.vector_bytes == 32:
         environment.setdefault("OPENBLAS_CORETYPE", "HASWELL")
-    for who in WORKERS:
-        if who not in WORKERS[:2] and importlib.util.find_spec(who) is None:
+    for who in ("ours", "form") if given.table else WORKERS[:4]:
+        if who in WORKERS[2:4] and importlib.util.find_spec(who) is None:
             continue
+        if who == "form":
+            environment["ASTER_ML_REGISTRY"] = '{"matmul": "force=openblas"}'
         command = [sys.executable, __file__, "--work", who, *sys.argv[1:]]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         workers[who] = subprocess.Popen(command, env=environment, text=True, **pipes)
@@ -188,7 +193,7 @@ def main() -> None:
         m, n, k = product_of(shape)
         row = {who: round(2e-9 * m * n * k / t, 1) for who, t in least.items()}
         best = min(t for who, t in least.items() if who != "ours")
-        row["ratio"] = round(least["ours"] / best, 2)
+        row["ratio"] = round(least["ours"] / best, 3 if given.table else 2)
         print(json.dumps({"shape": shape, **row}), flush=True)
 
 

@@ -2,11 +2,13 @@
 """Products of matrices of flt256 and flt512 beside FLINT's Arb (python-flint), where that is.
 
   bench/wide.py [--package DIR] [--sizes 256,1024] [--rounds 5] [--threads 1]
+  ASTER_ML_LIB=build/release/lib/libaster_ml.so bench/wide.py --cores 2 [--sizes ..] [--rounds ..]
 
 Rounds go ours, theirs, ours, theirs, ...; the least CPU time of each counts, with more threads
 the least time, in milliseconds, and their ratio. Ours rounds every exact sum once; Arb's has a
 bound of its error. An element of ours is compared with integers' sum first. Arb has one thread
-whatever --threads says.
+whatever --threads says. With --cores ours by one thread and by so many, in turn: the least times,
+and how many times as fast they are.
 """
 
 import argparse
@@ -37,6 +39,39 @@ def least(calls, rounds, clock):
     return times
 
 
+def scaling(cores, sizes, rounds):
+    import ctypes
+
+    import eng_aster  # noqa: F401: finds the binding
+    import numpy as np
+    from binding import Context, library
+
+    alone, all_ = Context(threads=1), Context(threads=cores)
+    for code, (name, bits) in zip((56, 57), BITS.items()):
+        words, exponent = (4, 19) if bits == 237 else (8, 23)
+        for n in sizes:
+            rng = np.random.default_rng(n)
+            given = rng.integers(0, 1 << 63, (2, n * n, words), dtype=np.uint64) * np.uint64(2)
+            given |= rng.integers(0, 2, given.shape, dtype=np.uint64)
+            top = 63 - exponent  # of either sign, and of four exponents
+            given[..., -1] &= np.uint64(1 << 63 | 3 << top | (1 << top) - 1)
+            given[..., -1] |= np.uint64((1 << (exponent - 1)) - 4 << top)
+            outs = [np.zeros_like(given[0]) for _ in range(2)]
+
+            def call(context, out, given=given, code=code, n=n):
+                at = [ctypes.c_void_p(x.ctypes.data) for x in (out, *given)]
+                library().flt_matmul(at[0], context.handle, code, 0, *at[1:], n, n, n, None)
+
+            calls = [lambda c=c, out=out: call(c, out) for c, out in zip((alone, all_), outs)]
+            for one in calls:
+                one()
+            if not np.array_equal(*outs):
+                sys.exit(f"{name} of {n}: threads change bits")
+            one, many = least(calls, rounds, time.perf_counter)
+            line = f"{name} {n:5} {one:10.2f} ms, {cores} threads {many:10.2f} ms"
+            print(f"{line}  {one / many:5.2f} x", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -46,7 +81,10 @@ def main():
     parser.add_argument("--sizes", default="256,1024")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cores", type=int, default=0)
     options = parser.parse_args()
+    if options.cores:
+        return scaling(options.cores, [int(n) for n in options.sizes.split(",")], options.rounds)
     sys.path.insert(0, options.package)
     os.environ["ASTER_ML_THREADS"] = str(options.threads)
     from aster_ml import Tensor, dtypes

@@ -151,8 +151,8 @@ typedef struct aster_ml_context_options {
    * compiled for its own. The results have the same bits. */
   int32_t no_sizes;
   /* How tensors of flt256 and flt512 are rounded: ASTER_ML_FLT_NEAREST (0), _TO_ZERO, _UP or _DOWN
-   * of flt.h. 0: $ASTER_ML_FLT_ROUNDING, a number of 0 to 3, where that is set. Arithmetic,
-   * functions, casts, sums and products of matrices; decompositions round to nearest. */
+   * of flt.h. 0: $ASTER_ML_FLT_ROUNDING, a number of 0 to 3, where that is set. Sparse matrices are
+   * too, and each step of a decomposition (linalg.h). Fixed: schedules are of their context's. */
   int32_t flt_rounding;
 } aster_ml_context_options;
 

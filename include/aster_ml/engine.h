@@ -106,10 +106,11 @@ typedef struct aster_ml_launch {
   int32_t operands;    /* pieces of memory that it reads and writes */
   int32_t tier;        /* 0: machine code, or what is compiled into the library; 1: a kernel that is
                         * run without, as that is being compiled or the compiler refused it */
-  int32_t reserved;
-  const char *scope; /* names of the scopes around it (trace.h): "a/b", or ""; gone as name is */
+  int32_t is_exact;    /* 1: each element is the exact result, which was rounded or checked once */
+  const char *scope;   /* names of the scopes around it (trace.h): "a/b", or ""; gone as name is */
   const char *cut; /* why what it computes is stored, and not computed in the kernels that read it:
                       "result", ..; "" of what is no kernel. Lives as long as the library. */
+  const char *algorithm; /* as aster_ml_schedule_item has it; gone as name is */
 } aster_ml_launch;
 typedef void (*aster_ml_launch_function)(void *self, const aster_ml_launch *launch);
 

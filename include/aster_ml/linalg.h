@@ -71,7 +71,8 @@ ASTER_ML_API int32_t aster_ml_lazy_scaled_dot_product_attention(
  * Further axes are the batch. Dtypes: float; narrow ones are computed in float32 and rounded once.
  * flt256 and flt512 are computed with as such, on exact products: residuals and orthogonality are
  * within a few n units of their last bit, singular values and eigenvalues within as much of the
- * largest one.
+ * largest one. Each operation within is rounded as the context's option flt_rounding says, so that
+ * results of two modes differ by rounding errors; they are not bounds of the exact result.
  *
  * What only computing shows is NUMERIC then, with the number of the first such matrix of a batch:
  * a pivot that is 0, a leading minor that is not positive, values that do not converge, and, in

@@ -6,8 +6,8 @@
  * policies: that of a product is two products.
  *
  *   default             the usual one; on a device for which one was registered, that one
- *   fast                where one that rounds more is known to be faster, that one: convolutions of
- *                       3 x 3 by tiles of 4 x 4 results (winograd_4x4); else as default
+ *   fast                what is known to be faster: convolutions of 3 x 3 by winograd_4x4, which
+ *                       rounds more, large products by openblas; else as default
  *   force=NAME          this one; an error where it does not take the operands
  *   benchmark           the fastest on operands of these dtypes and shapes, measured when such are
  *   benchmark(cache=N)  built the first time; the last N results are kept (64)

@@ -78,6 +78,15 @@ typedef struct aster_ml_schedule_item {
   size_t scratch_bytes;          /* that a thread needs */
   aster_ml_launch_code function; /* null but for ASTER_ML_ITEM_KERNEL */
   const char *cut;               /* as aster_ml_launch has it */
+  /* How it is computed: "generated" for its sizes; the name of an implementation ("openblas", a
+   * decomposition, "sort"), "copy", "interpreted". Products of sticky integers by "bytes",
+   * "residues" or "digits" of bytes. Of wide floats "each", "exact sum" or "in order", and products
+   * of matrices by what their exponents allowed in the last run: "residues", "naive", or both, of
+   * parts; "" before the first run. */
+  const char *algorithm;
+  /* 1: each element is the exact result of what is in the operands, rounded (wide floats) or
+   * checked (sticky integers) once; 0: that is not promised. */
+  int32_t is_exact;
 } aster_ml_schedule_item;
 
 /* The schedule of the last realize of a context that had something to compute. Errors: ARGUMENT,

@@ -19,7 +19,7 @@
  *            rounded once an element. Sticky integers promote to and from no others (DTYPE); sums
  *            of theirs are exact and checked once, products of matrices have the dtype of sums.
  *            Wide floats promote within their family; sums of theirs, of duplicates and of products
- *            are exact and rounded once.
+ *            are exact and rounded once, as the option flt_rounding of the context says.
  * Order      Terms of a sum are added in a fixed order, so the bits do not depend on the threads,
  *            nor on the vectors that a CPU has.
  * Zeros      What is not stored is exactly 0 and 0 * x is 0 there, also of NaN, infinity and ERR.

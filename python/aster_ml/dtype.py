@@ -176,7 +176,7 @@ class DTypes:
         >>> dtypes.is_sticky(dtypes.tbb8), dtypes.is_sticky(dtypes.int8)
         (True, False)
         """
-        return 48 <= x.code <= 51
+        return 48 <= x.code < 56
 
     @staticmethod
     def is_wide(x: DType) -> builtins.bool:
@@ -352,7 +352,7 @@ def patterns_of(dtype: DType) -> DType:
     """The integers that a sticky dtype is stored as; ERR is their least. Others are themselves."""
     if not dtypes.is_sticky(dtype):
         return dtype
-    return (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64)[dtype.code - 48]
+    return (dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64)[dtype.itemsize.bit_length() - 1]
 
 
 def code_of(dtype: DTypeLike | None) -> int:

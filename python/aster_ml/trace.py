@@ -50,6 +50,8 @@ class Launch(NamedTuple):
     where: str
     scope: str
     stored: str  # why what it computes is stored, and not computed in who reads it
+    algorithm: str  # how it was computed; of wide floats' products "residues" or "naive"
+    exact: bool  # each element is the exact result, which was rounded or checked once
 
 
 @contextlib.contextmanager
@@ -92,7 +94,7 @@ def _where() -> str:
 
 
 def _told(name: str, ns: int, ops: int, moved: int, held: int, device: int, operands: int,
-          replayed: int, stored: str = "") -> None:  # fmt: skip
+          replayed: int, stored: str, algorithm: str, exact: int) -> None:  # fmt: skip
     """Called inside the library behind every launch."""
     end, where, within = time.perf_counter_ns(), _where(), "/".join(_scopes)
     for p in _active:
@@ -100,7 +102,7 @@ def _told(name: str, ns: int, ops: int, moved: int, held: int, device: int, oper
         device_name = _native.device_to_name(device)
         p.launches.append(
             Launch(name, start, ns / 1e3, ops, moved, held, device_name, operands, bool(replayed),
-                   where, within, stored)  # fmt: skip
+                   where, within, stored, algorithm, bool(exact))  # fmt: skip
         )
 
 
@@ -207,7 +209,9 @@ class Profile:
         for name, group in sorted(rows.items(), key=lambda row: -sum(x.us for x in row[1]))[:most]:
             us = sum(x.us for x in group) or 1e-9
             ops, moved = sum(x.operations for x in group), sum(x.bytes for x in group)
-            asked = ", ".join(dict.fromkeys(" ".join(filter(None, x[-2:-4:-1])) for x in group))
+            asked = ", ".join(
+                dict.fromkeys(" ".join(filter(None, (x.scope, x.where))) for x in group)
+            )
             share = max(ops / us / 1e3 / most_ops, moved / us / 1e3 / most_bytes)
             asked = asked[:60] + (f"; {group[0].stored}" if group[0].stored else "")
             lines.append(
@@ -230,7 +234,8 @@ class Profile:
         events: list[dict[str, Any]] = []
         for x in self.launches:
             lane = lanes.setdefault(x.device, len(lanes) + 1)
-            more = {"operations": x.operations, "bytes": x.bytes, "where": x.where}
+            more = {"operations": x.operations, "bytes": x.bytes, "where": x.where,
+                    "algorithm": x.algorithm, "exact": x.exact}  # fmt: skip
             if x.scope:
                 more["scope"] = x.scope
             if x.stored:

@@ -191,6 +191,17 @@ def _packed(flat: list[Any], dtype: DType) -> Any:
         return array.array(dtype.fmt, [_number(x, dtype) for x in flat])
 
 
+def filling(value: Any, dtype: DType | None) -> Any:
+    """A number as a function takes it that fills tensors of a dtype: an element's bytes and the
+    dtype's code where Python's numbers are none."""
+    if not wide.is_element(value):
+        return value
+    if dtype is None or not _is_element(value, dtype):
+        kind = type(value).__name__
+        raise RuntimeError(f"cannot create elements of {dtype} from {value!r}, a {kind}")
+    return bytes(_packed([value], dtype)), dtype.code
+
+
 def _pattern(value: Any, dtype: DType) -> int:
     """What a sticky dtype stores of a number: the least pattern where it has none."""
     least, most = int(dtype.min), int(dtype.max)

@@ -334,7 +334,7 @@ aster_ml_scalar* Call::scalar_from(PyObject* object, const char* argument) {
     const long code = PyLong_AsLong(PyTuple_GetItem(object, 1));
     if (code < 0 || code > INT32_MAX || PyErr_Occurred() != nullptr) {
       PyErr_Clear();
-      wrong_type(object, argument, "a number or (number, dtype code)");
+      wrong_type(object, argument, "a number or (number or bytes, dtype code)");
       return nullptr;
     }
     dtype = static_cast<int32_t>(code);
@@ -361,8 +361,15 @@ aster_ml_scalar* Call::scalar_from(PyObject* object, const char* argument) {
       fail();
       return nullptr;
     }
+  } else if (PyBytes_Check(object) && dtype != 0) {
+    const size_t size = aster_ml_dtype_size(dtype);
+    if (static_cast<size_t>(PyBytes_Size(object)) != size || size == 0) {
+      wrong_type(object, argument, "the bytes of an element");
+      return nullptr;
+    }
+    status = aster_ml_scalar_from_data(out, dtype, PyBytes_AsString(object));
   } else {
-    wrong_type(object, argument, "a number or (number, dtype code)");
+    wrong_type(object, argument, "a number or (number or bytes, dtype code)");
     return nullptr;
   }
   if (status == 0) return out;

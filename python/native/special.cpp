@@ -231,11 +231,11 @@ void tell_tracer(void*, const aster_ml_launch* launch) {
   if (PyObject* told = tracer) {
     Py_INCREF(told);
     PyObject* none = PyObject_CallFunction(
-        told, "sKKKKiiis", launch->name, static_cast<unsigned long long>(launch->nanoseconds),
+        told, "sKKKKiiissi", launch->name, static_cast<unsigned long long>(launch->nanoseconds),
         static_cast<unsigned long long>(launch->operations),
         static_cast<unsigned long long>(launch->bytes),
         static_cast<unsigned long long>(launch->held_bytes), launch->device, launch->operands,
-        launch->replayed, launch->cut);
+        launch->replayed, launch->cut, launch->algorithm, launch->is_exact);
     if (none == nullptr) PyErr_WriteUnraisable(told);
     Py_XDECREF(none);
     Py_DECREF(told);
@@ -558,9 +558,9 @@ PyMethodDef kSpecialMethods[] = {
      "engine_print_schedule(context)\n\nHow the last schedule looks, one line an item."},
     {"engine_trace", as_method(engine_trace), METH_FASTCALL,
      "engine_trace(function, context)\n\nCalls function(name, nanoseconds, operations, bytes, "
-     "held_bytes, device, operands, replayed, stored)\nbehind every launch; None: no longer. It "
-     "must not "
-     "call the library. One function a process."},
+     "held_bytes, device, operands, replayed, stored, algorithm, exact)\nbehind every launch; "
+     "None: "
+     "no longer. It must not call the library. One function a process."},
     {"trace_configure", as_method(trace_configure), METH_FASTCALL,
      "trace_configure(dump, profile, debug, context)\n\nBegins a trace, or ends it."},
     {"uop_print", as_method(uop_print), METH_FASTCALL, "uop_print(root)\n\nA graph as text."},

@@ -151,7 +151,8 @@ Status Commands::submit(Pending* pending, const Step& step, runtime::Queues& que
     pending->device = &device;
     if (run.traced()) {
       ASTER_TRY(pending->wait());
-      run.on(device.code).tell(*infos_[step.first + at], first->operand_count, start);
+      run.on(device.code)
+          .tell(*infos_[step.first + at], {"generated", false}, first->operand_count, start);
     }
   }
   return kOk;
@@ -181,7 +182,8 @@ Status Commands::run_step(Ran* ran, bool* wrote, Pending* pending, const Step& s
     ASTER_TRY(exe.whole->execute(run.context.heap(), step.pointers + launch.first_operand,
                                  step.offsets + launch.first_operand));
     if (run.traced())
-      run.on(exe.device->code).tell(exe.infos[step.first], launch.operand_count, start);
+      run.on(exe.device->code)
+          .tell(exe.infos[step.first], {"generated", false}, launch.operand_count, start);
     return kOk;
   }
   for (const Launch& launch : std::span(step.exe->launches.data() + step.first, step.count)) {
@@ -200,7 +202,7 @@ Status Commands::run_step(Ran* ran, bool* wrote, Pending* pending, const Step& s
       return *ran = Ran::kPart, kOk;
     }
     const int32_t where = step.kind == Kind::kCopy ? launch.to : device::kCpu;
-    if (run.traced()) run.on(where).tell(info, launch.operand_count, start);
+    if (run.traced()) run.on(where).tell(info, how_of(launch), launch.operand_count, start);
   }
   return kOk;
 }

@@ -63,6 +63,9 @@ struct Launch {
   int32_t to = 0, from = 0;  // devices, of a copy
 };
 
+// As of its last run.
+native::How how_of(const Launch& launch);
+
 // What makes a copy of a leaf that does not change (constants.h), and how much that is.
 struct CopyOf {
   native::Plan* plan;
@@ -107,7 +110,8 @@ struct Run {
   // The same of what runs elsewhere.
   Run on(int32_t other) const { return {trace, context, interrupt, other, replayed}; }
   // Behind a launch that began at start, in nanoseconds.
-  void tell(const LaunchInfo& info, size_t operands, uint64_t start, bool by_strips = false) const;
+  void tell(const LaunchInfo& info, native::How how, size_t operands, uint64_t start,
+            bool by_strips = false) const;
 };
 uint64_t nanoseconds();
 

@@ -109,6 +109,7 @@ void run_beside(void* self, int64_t index) {
 // Apart from launch_parts, so that small kernels cost their call.
 bool launch_one(const Executable& exe, const Launch& item, void* const* params, char* scratch,
                 int threads, Interrupt* interrupt) {
+  if (item.plan != nullptr) item.plan->ran.store(0, std::memory_order_relaxed);
   if (item.expected > kStepNs || (threads > 1 && item.nanoseconds >= machine::kWorthThreads))
     return launch_parts(exe, item, params, scratch, threads, interrupt);
   run_tasks(item, params, scratch, 0, item.tasks);
@@ -156,7 +157,15 @@ uint64_t Replayed::stamp() const {
   return sum;
 }
 
-void Run::tell(const LaunchInfo& info, size_t operands, uint64_t start, bool by_strips) const {
+native::How how_of(const Launch& launch) {
+  if (launch.plan != nullptr) return launch.plan->how();
+  const bool kernel = launch.kind == LaunchKind::kHost || launch.kind == LaunchKind::kDevice;
+  const bool whole = launch.kind == LaunchKind::kInterpret;
+  return {kernel ? "generated" : whole ? "interpreted" : "copy", false};
+}
+
+void Run::tell(const LaunchInfo& info, native::How how, size_t operands, uint64_t start,
+               bool by_strips) const {
   aster_ml_launch launch{};
   launch.struct_size = sizeof(launch);
   launch.replayed = replayed ? 1 : 0;
@@ -170,6 +179,8 @@ void Run::tell(const LaunchInfo& info, size_t operands, uint64_t start, bool by_
   launch.tier = by_strips ? 1 : 0;
   launch.scope = trace_scope();
   launch.cut = info.cut;
+  launch.algorithm = how.algorithm;
+  launch.is_exact = how.exact ? 1 : 0;
   trace.function(trace.self, &launch);
 }
 
@@ -201,7 +212,7 @@ namespace {
     const bool done = launch_one(exe, item, pointers + item.first_operand, scratch, threads,
                                  may_stop ? &run.interrupt : nullptr);
     if (!done) return wrote ? Ran::kWriting : Ran::kPart;
-    if (run.traced()) run.tell(exe.infos[i], item.operand_count, start, by_strips);
+    if (run.traced()) run.tell(exe.infos[i], how_of(item), item.operand_count, start, by_strips);
     if (looks) tracer->after(exe, i, pointers + item.first_operand);
   }
   return Ran::kAll;
@@ -246,7 +257,8 @@ Status interpret(const Executable& exe, void* const* params, void* const* output
   }
   ASTER_TRY(runtime::reference::interpret(*exe.graph, heap, {bindings.data(), bindings.size()},
                                           {results.data(), results.size()}, &run.interrupt));
-  if (run.traced()) run.tell({"interpreted", {}}, bindings.size() + results.size(), start);
+  if (run.traced())
+    run.tell({"interpreted", {}}, {"interpreted", false}, bindings.size() + results.size(), start);
   return kOk;
 }
 

@@ -57,6 +57,7 @@ aster_ml_schedule_item whole_graph(const ScheduleObject& schedule) {
   item.kind = ASTER_ML_ITEM_INTERPRET;
   item.name = "interpret";
   item.cut = "";
+  item.algorithm = "interpreted";
   item.device = schedule.device;
   item.tasks = 1;
   return item;
@@ -82,6 +83,9 @@ aster_ml_schedule_item item_of(const ScheduleObject& schedule, size_t index) {
   item.sizes = launch.sizes;
   item.size_count = launch.size_count;
   item.cut = info.cut;
+  const native::How how = how_of(launch);
+  item.algorithm = how.algorithm;
+  item.is_exact = how.exact ? 1 : 0;
   item.scratch_bytes = launch.scratched ? static_cast<size_t>(exe.scratch_stride) : 0;
   item.function = item.kind == ASTER_ML_ITEM_KERNEL ? launch.function : nullptr;
   return item;

@@ -212,6 +212,8 @@ void Tracer::told(void* self, const aster_ml_launch* launch) {
     record.held = launch->held_bytes;
     record.device = launch->device;
     record.cut = launch->cut;
+    std::snprintf(record.algorithm, sizeof(record.algorithm), "%s", launch->algorithm);
+    record.is_exact = launch->is_exact;
     record.replayed = launch->replayed;
     if (!tracer.records_.push(record).ok()) tracer.profile_.clear();  // and no more of them
   }
@@ -237,6 +239,9 @@ Status Tracer::write_profile() {
         text << ", \"scope\": ";
         write_json_string(text, r.scope);
       }
+      text << ", \"algorithm\": ";
+      write_json_string(text, r.algorithm);
+      text << ", \"exact\": " << (r.is_exact != 0 ? "true" : "false");
       if (r.cut[0] != 0) text << ", \"stored\": \"" << r.cut << '"';
       text << "}}";
     }

@@ -47,6 +47,8 @@ class Tracer {
   struct Record {
     char name[64], scope[64];
     const char* cut;
+    char algorithm[24];
+    int32_t is_exact;
     uint64_t start, ns, operations, bytes, held;
     int32_t device, replayed;
   };

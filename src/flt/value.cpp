@@ -2,10 +2,19 @@
 
 #include <algorithm>
 
+#include "flt/accumulator.h"
 #include "flt/arithmetic.h"
 #include "flt/convert.h"
 
 namespace aster::flt {
+
+namespace {
+constinit thread_local Rounding t_rounding = Rounding::kNearest;
+}
+
+RoundingScope::RoundingScope(Rounding mode) : before_(t_rounding) { t_rounding = mode; }
+RoundingScope::~RoundingScope() { t_rounding = before_; }
+Rounding current_rounding() { return t_rounding; }
 
 template <int N>
 Value<N>::Value(double x) {
@@ -22,31 +31,31 @@ Value<N>::operator double() const {
 template <int N>
 Value<N> operator+(const Value<N>& a, const Value<N>& b) {
   Value<N> out;
-  sum<N>(out.w, a.w, b.w, false, Rounding::kNearest);
+  sum<N>(out.w, a.w, b.w, false, current_rounding());
   return out;
 }
 template <int N>
 Value<N> operator-(const Value<N>& a, const Value<N>& b) {
   Value<N> out;
-  sum<N>(out.w, a.w, b.w, true, Rounding::kNearest);
+  sum<N>(out.w, a.w, b.w, true, current_rounding());
   return out;
 }
 template <int N>
 Value<N> operator*(const Value<N>& a, const Value<N>& b) {
   Value<N> out;
-  product<N>(out.w, a.w, b.w, Rounding::kNearest);
+  product<N>(out.w, a.w, b.w, current_rounding());
   return out;
 }
 template <int N>
 Value<N> operator/(const Value<N>& a, const Value<N>& b) {
   Value<N> out;
-  quotient<N>(out.w, a.w, b.w, Rounding::kNearest);
+  quotient<N>(out.w, a.w, b.w, current_rounding());
   return out;
 }
 template <int N>
 Value<N> sqrt(const Value<N>& a) {
   Value<N> out;
-  square_root<N>(out.w, a.w, Rounding::kNearest);
+  square_root<N>(out.w, a.w, current_rounding());
   return out;
 }
 
@@ -61,7 +70,7 @@ Value<N> scaled(const Value<N>& a, int64_t exponent) {
     return out;
   }
   Number<N> x = unpack<N>(a.w);
-  round_pack<N>(out.w, x.negative, x.exponent + exponent, x.m, false, Rounding::kNearest);
+  round_pack<N>(out.w, x.negative, x.exponent + exponent, x.m, false, current_rounding());
   return out;
 }
 
@@ -121,7 +130,7 @@ class Window {
     for (int i = 0; i < kLimbs - N; ++i) below |= sum_[i];
     const int64_t lowest = kBits - kTop + greatest_ - 2 * (Format<N>::kPrecision - 1);
     round_pack<N>(out.w, negative, 64 * kLimbs - 1 - zeros + lowest, sum_ + (kLimbs - N),
-                  below != 0, Rounding::kNearest);
+                  below != 0, current_rounding());
     return out;
   }
 
@@ -135,6 +144,37 @@ Value<N> less_products_in_turn(Value<N> c, const Value<N>* a, int64_t a_step, co
                                int64_t b_step, int64_t count) {
   for (int64_t k = 0; k < count; ++k) c -= a[k * a_step] * b[k * b_step];
   return c;
+}
+
+// Of numbers that are normal or 0: with all that lies far below, which a directed mode looks at.
+template <int N>
+Value<N> less_products_exactly(const Value<N>& c, const Value<N>* a, int64_t a_step,
+                               const Value<N>* b, int64_t b_step, int64_t count) {
+  using F = Format<N>;
+  constexpr size_t kOnStack = 256;  // limbs: exponents span 8,000 bits
+  const auto lowest = [](const Value<N>& x) { return x.exponent() - (F::kPrecision - 1); };
+  Terms terms;
+  if (!c.is_zero()) terms.finite(lowest(c), F::kPrecision);
+  for (int64_t k = 0; k < count; ++k) {
+    const Value<N>&x = a[k * a_step], &y = b[k * b_step];
+    if (!x.is_zero() && !y.is_zero()) terms.finite(lowest(x) + lowest(y), 2 * F::kPrecision);
+  }
+  const size_t limbs = Accumulator::limbs(terms, static_cast<size_t>(count) + 1);
+  if (limbs > kOnStack) return less_products_in_turn(c, a, a_step, b, b_step, count);
+  Limb held[kOnStack];
+  Accumulator sum(held, limbs, terms.least);
+  if (!c.is_zero()) sum.add<N>(scaled<N>(c.w).m, lowest(c), c.is_negative());
+  for (int64_t k = 0; k < count; ++k) {
+    const Value<N>&x = a[k * a_step], &y = b[k * b_step];
+    if (x.is_zero() || y.is_zero()) continue;
+    Limbs<2 * N> m;
+    multiply<N>(m, scaled<N>(x.w).m, scaled<N>(y.w).m);
+    sum.add<2 * N>(m, lowest(x) + lowest(y), x.is_negative() == y.is_negative());
+  }
+  Value<N> out;
+  if (!sum.template round<N>(out.w, current_rounding()))
+    pack_zero<N>(out.w, zero_is_negative(current_rounding()));
+  return out;
 }
 
 }  // namespace
@@ -160,6 +200,8 @@ Value<N> less_products(const Value<N>& c, const Value<N>* a, int64_t a_step, con
   }
   if (others) return less_products_in_turn(c, a, a_step, b, b_step, count);
   if (greatest == INT64_MIN) return c;
+  if (current_rounding() != Rounding::kNearest)
+    return less_products_exactly(c, a, a_step, b, b_step, count);
   Window<N> window(greatest);
   Limbs<Window<N>::kRoom> product = {};
   Limbs<N + 1> m;

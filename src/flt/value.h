@@ -1,5 +1,5 @@
 // Numbers with operators, for algorithms that are written for any type with arithmetic: each
-// operation is rounded to nearest once.
+// operation is rounded once, as a RoundingScope around it says.
 #pragma once
 
 #include <limits>
@@ -7,6 +7,19 @@
 #include "flt/format.h"
 
 namespace aster::flt {
+
+// The mode of this thread's operations on Values until it ends; outside of all, to nearest.
+class RoundingScope {
+ public:
+  explicit RoundingScope(Rounding mode);
+  ~RoundingScope();
+  RoundingScope(const RoundingScope&) = delete;
+  RoundingScope& operator=(const RoundingScope&) = delete;
+
+ private:
+  Rounding before_;
+};
+Rounding current_rounding();
 
 template <int N>
 struct Value {
@@ -64,8 +77,8 @@ Value<N> sqrt(const Value<N>& a);
 // a 2^exponent
 template <int N>
 Value<N> scaled(const Value<N>& a, int64_t exponent);
-// c - sum_k a[k] b[k], terms at steps: rounded once, but for what lies 2^100 and more below the
-// last bit of the largest term, which may be left out.
+// c - sum_k a[k] b[k], terms at steps: rounded once, but to nearest for what lies 2^100 and more
+// below the last bit of the largest term, which may be left out.
 template <int N>
 Value<N> less_products(const Value<N>& c, const Value<N>* a, int64_t a_step, const Value<N>* b,
                        int64_t b_step, int64_t count);

@@ -70,8 +70,10 @@ void run(const cpu::native::Plan& plan, void* const* operands, void* scratch, in
   }
 }
 
+cpu::native::How generated(const cpu::native::Plan&) { return {"generated", false}; }
+
 constexpr cpu::native::Implementation kTiered = {uop::Op::kSink, "tiered", nullptr, nullptr,
-                                                 nullptr,        nullptr,  run};
+                                                 nullptr,        nullptr,  run,     generated};
 
 }  // namespace
 

@@ -27,7 +27,9 @@ const Matrix& matrix_of(const aster_ml_sparse* x) { return object_of<Object>(x->
 class Operands {
  public:
   Operands(const aster_ml_sparse* a, const aster_ml_sparse* b)
-      : context_(context_of_matrix(a)), lock_(context_) {
+      : context_(context_of_matrix(a)),
+        lock_(context_),
+        scope_(context_ == nullptr ? flt::Rounding::kNearest : rounding_of(*context_)) {
     status_ = context_ == nullptr ? ASTER_FAIL(kARGUMENT, "an empty sparse matrix, or one freed")
                                   : lock_.status();
     if (!status_.ok() || b == a) return;
@@ -48,6 +50,7 @@ class Operands {
   }
   Context* context_;
   ContextLock lock_;
+  flt::RoundingScope scope_;
   Status status_;
 };
 

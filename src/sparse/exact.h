@@ -35,7 +35,7 @@ class ExactSum {
     const flt::Elements a = elements(x), b = elements(y);
     flt::Limbs<N> made;
     ASTER_TRY(flt::exact_sum<N>(made, caller, a, y == nullptr ? nullptr : &b, count,
-                                flt::Rounding::kNearest));
+                                flt::current_rounding()));
     std::copy_n(made, N, out->w);
     return kOk;
   }

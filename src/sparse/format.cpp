@@ -307,7 +307,7 @@ Status convert(void* to, DType dst, const void* from, DType src, int64_t count) 
              to_size = static_cast<int64_t>(dtype::size(dst));
   for (int64_t i = 0; i < count; ++i) {
     flt::convert_element(static_cast<char*>(to) + i * to_size, dst,
-                         static_cast<const char*>(from) + i * size, src, flt::Rounding::kNearest);
+                         static_cast<const char*>(from) + i * size, src, flt::current_rounding());
   }
   return kOk;
 }

@@ -128,6 +128,11 @@ Status dense_rows(Array* out, int64_t* stride, Context& context, const aster_ml_
 Status dense_create(aster_ml_tensor* out, Context& context, DType dtype, size_t ndim,
                     const size_t* shape);
 
+// How the context's wide floats are rounded.
+inline flt::Rounding rounding_of(const Context& context) {
+  return static_cast<flt::Rounding>(context.options().flt_rounding);
+}
+
 // body(task) for tasks [0, tasks) on the context's threads, if told that it is worth it.
 template <typename Body>
 void in_tasks(Context& context, int64_t tasks, const Body& body);
@@ -154,10 +159,14 @@ void run_tasks(int threads, int64_t tasks, void (*call)(void*, int64_t), void* b
 
 template <typename Body>
 void in_tasks(Context& context, int64_t tasks, const Body& body) {
+  const auto one = [&](int64_t task) {
+    const flt::RoundingScope scope(rounding_of(context));
+    body(task);
+  };
   detail::run_tasks(
       pool::threads_of(context), tasks,
-      [](void* self, int64_t task) { (*static_cast<const Body*>(self))(task); },
-      const_cast<Body*>(&body));
+      [](void* self, int64_t task) { (*static_cast<const decltype(one)*>(self))(task); },
+      const_cast<void*>(static_cast<const void*>(&one)));
 }
 
 template <typename Index>

@@ -177,8 +177,8 @@ Status scalar_argument(Word* out, DType* dtype, const aster_ml_scalar* scalar);
 // A number of a wide dtype that no double is, and so no constant of a graph, as a tensor of no
 // axes; null of any other.
 Status number_in_memory(Node* out, Build& build, const aster_ml_scalar* value);
-// It everywhere in a shape.
-Node spread(Graph& g, Node number, DType dtype, Words shape);
+// The filling of a scalar.
+Status filling_argument(Filling* out, Build& build, const aster_ml_scalar* fill);
 
 // A copy of an options struct of any size, the rest zero; null gives zeros.
 template <typename T>

@@ -145,15 +145,6 @@ Node transpose(Graph& g, Node x, int64_t axis0, int64_t axis1) {
   return permute(g, x, axes);
 }
 
-// A pad by a number that no constant of a graph is.
-Node padded_with(Graph& g, Node x, Words before, Words after, Node number) {
-  const Node whole = pad(g, x, before, after, 0, DType::kWeakInt);
-  if (whole == nullptr) return nullptr;
-  const Node inside =
-      pad(g, g.constant_int(DType::kBool, 1, x->shape()), before, after, 0, DType::kWeakInt);
-  return where(g, inside, whole, spread(g, number, x->dtype, whole->shape()));
-}
-
 }  // namespace
 }  // namespace aster::tensor
 
@@ -332,20 +323,15 @@ int32_t aster_ml_lazy_pad(aster_ml_lazy* out, const aster_ml_lazy* x, size_t cou
   Words lead, trail;
   ASTER_TRY(shape_argument(&lead, count, before));
   ASTER_TRY(shape_argument(&trail, count, after));
-  Word word = 0;
-  DType dtype = DType::kWeakInt;
-  Node number;
-  ASTER_TRY(number_in_memory(&number, build, fill));
-  if (number != nullptr && !build.sized())
-    return build.finish(padded_with(build.graph(), node(x), lead, trail, number));
-  if (fill != nullptr) ASTER_TRY(scalar_argument(&word, &dtype, fill));
+  Filling filling;
+  if (fill != nullptr) ASTER_TRY(filling_argument(&filling, build, fill));
   if (build.sized()) {
     Graph& g = build.graph();
     const sized::Done done =
-        sized::pad(build, x, sized::constants(g, lead), sized::constants(g, trail), word, dtype);
+        sized::pad(build, x, sized::constants(g, lead), sized::constants(g, trail), filling);
     if (done) return done->code;
   }
-  return build.finish(pad(build.graph(), node(x), lead, trail, word, dtype));
+  return build.finish(pad(build.graph(), node(x), lead, trail, filling));
 }
 
 int32_t aster_ml_lazy_shrink(aster_ml_lazy* out, const aster_ml_lazy* x, size_t count,

@@ -127,9 +127,11 @@ Status number_in_memory(Node* out, Build& build, const aster_ml_scalar* value) {
   return copied_node(out, build, value->value, dtype, {});
 }
 
-Node spread(Graph& g, Node number, DType dtype, Words shape) {
-  const Dims ones(shape.size(), 1);
-  return g.expand(g.reshape(g.cast(number, dtype), ones), shape);
+Status filling_argument(Filling* out, Build& build, const aster_ml_scalar* fill) {
+  ASTER_TRY(number_in_memory(&out->number, build, fill));
+  if (out->number == nullptr) return scalar_argument(&out->word, &out->dtype, fill);
+  out->dtype = out->number->dtype;
+  return kOk;
 }
 
 }  // namespace aster::tensor
@@ -197,19 +199,16 @@ int32_t aster_ml_lazy_full(aster_ml_lazy* out, const aster_ml_context* context,
   ASTER_API();
   Build build(out, context);
   ASTER_TRY(build.status());
-  Word word = 0;
-  DType from, to;
+  DType to;
   Words dims;
-  Node number;
-  ASTER_TRY(number_in_memory(&number, build, value));
-  if (number == nullptr) ASTER_TRY(scalar_argument(&word, &from, value));
-  ASTER_TRY(dtype_argument(&to, dtype, number == nullptr ? from : number->dtype));
+  Filling filling;
+  ASTER_TRY(filling_argument(&filling, build, value));
+  ASTER_TRY(dtype_argument(&to, dtype, filling.dtype));
   Graph& g = build.graph();
   to = g.strong(to);
   ASTER_TRY(shape_argument(&dims, ndim, shape));
   ASTER_TRY(check_shape(dims, to));
-  if (number != nullptr) return build.finish(spread(g, number, to, dims));
-  return build.finish(g.constant_word(to, aster::uop::convert_word(word, from, to), dims));
+  return build.finish(filling.in(g, to, dims));
 }
 
 int32_t aster_ml_lazy_zeros(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype,

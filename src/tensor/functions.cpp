@@ -95,15 +95,12 @@ Node isclose(Graph& g, Node a, Node b, const Closeness& c) {
 }
 
 Node filled(Build& build, Node x, const aster_ml_scalar* value, int32_t dtype, bool weak) {
-  Word word = 0;
-  DType from = DType::kNone, to;
-  Node number;
-  if (!number_in_memory(&number, build, value).ok()) return nullptr;
-  if (number == nullptr && !scalar_argument(&word, &from, value).ok()) return nullptr;
+  DType to;
+  Filling filling;
+  if (!filling_argument(&filling, build, value).ok()) return nullptr;
   if (!dtype_argument(&to, dtype, x->dtype).ok()) return nullptr;
   if (!weak) to = build.graph().strong(to);
-  if (number != nullptr) return spread(build.graph(), number, to, x->shape());
-  return build.graph().constant_word(to, uop::convert_word(word, from, to), x->shape());
+  return filling.in(build.graph(), to, x->shape());
 }
 
 int32_t build_like(aster_ml_lazy* out, Input x, const aster_ml_scalar* value, int32_t dtype,

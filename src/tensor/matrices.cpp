@@ -222,6 +222,7 @@ Status make(Decomposed* out, Context& context, Graph& g, Problem p, Node a, Node
   ASTER_TRY(operands_of(&p, &batch, g, &a, &b));
   take_as_it_lies(&p, &a);
   p.library = context.options().no_library == 0;
+  p.rounding = dtype::is_wide(p.dtype) ? context.options().flt_rounding : 0;
   const Results results = results_of(p);
   int64_t count = 1, all = 0;
   bool fits = true;

@@ -148,6 +148,22 @@ Node pad(Graph& g, Node x, Words before, Words after, Word fill, DType fill_dtyp
   return keeping_weak(g, kept, [&](Node y) { return g.pad(y, lead, trail, interior, word); });
 }
 
+Node Filling::in(Graph& g, DType to, Words shape) const {
+  if (number == nullptr) return g.constant_word(to, uop::convert_word(word, dtype, to), shape);
+  const Dims ones(shape.size(), 1);
+  return g.expand(g.reshape(g.cast(number, to), ones), shape);
+}
+
+Node pad(Graph& g, Node x, Words before, Words after, const Filling& fill) {
+  if (fill.number == nullptr) return pad(g, x, before, after, fill.word, fill.dtype);
+  const Node whole = pad(g, x, before, after, 0, DType::kWeakInt);
+  if (whole == nullptr) return nullptr;
+  const Node inside =
+      pad(g, g.constant_int(DType::kBool, 1, x->shape()), before, after, 0, DType::kWeakInt);
+  return keeping_weak(
+      g, whole, [&](Node y) { return where(g, inside, y, fill.in(g, y->dtype, y->shape())); });
+}
+
 Node slice(Graph& g, Node x, size_t count, const int64_t* start, const int64_t* stop,
            const int64_t* step) {
   if (x == nullptr) return nullptr;

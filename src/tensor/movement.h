@@ -8,7 +8,7 @@ namespace aster::tensor {
 enum class Padding : int32_t { kConstant, kReflect, kReplicate, kCircular };
 
 Node shrink_to(Graph& g, Node x, Words shape);  // -1 keeps
-Node pad_to(Graph& g, Node x, Words shape, Word fill, DType fill_dtype);
+Node pad_to(Graph& g, Node x, Words shape, const Filling& fill);
 Node unflatten(Graph& g, Node x, int64_t axis, Words sizes);
 Node squeeze_all(Graph& g, Node x);
 Node unsqueeze(Graph& g, Node x, int64_t axis);

@@ -92,6 +92,15 @@ Node expand(Graph& g, Node x, Words shape);   // -1 keeps
 Node permute(Graph& g, Node x, Words axes);
 Node flip(Graph& g, Node x, Words axes);
 Node pad(Graph& g, Node x, Words before, Words after, Word fill, DType fill_dtype);
+// What stands where a function has no element.
+struct Filling {
+  Word word = 0;  // a constant of dtype
+  DType dtype = DType::kWeakInt;
+  Node number = nullptr;  // instead of word a tensor of no axes: what no constant of a graph is
+  // It everywhere in a shape.
+  Node in(Graph& g, DType to, Words shape) const;
+};
+Node pad(Graph& g, Node x, Words before, Words after, const Filling& fill);
 Node shrink(Graph& g, Node x, Words begin, Words end);
 // One axis of Python's slice(start, stop, step).indices(size): elements start, start + step, ...
 // count of them.

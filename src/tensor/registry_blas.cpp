@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "engine/engine.h"
 #include "runtime/cpu/blas.h"
+#include "runtime/cpu/features.h"
 #include "tensor/linalg.h"
 #include "tensor/state.h"
 
@@ -28,8 +29,9 @@ struct Sizes3 {
   Word batch, m, k, n;
   bool operator==(const Sizes3&) const = default;
 };
-// Rows of a task: threads share them.
-constexpr Word kRows = 64;
+// Threads share the rows of a product in so many tasks, each of which packs the other matrix anew;
+// the same number whatever threads there are, as bits may depend on it.
+constexpr Word kTasks = 4, kLeastRows = 64;
 
 struct Product : uop::Foreign {
   Product(Context& owner, const Sizes3& of) : context(owner), sizes(of) {}
@@ -42,7 +44,8 @@ struct Products {
   Vec<Product*> all;
 };
 
-Word blocks_of(const Sizes3& s) { return (s.m + kRows - 1) / kRows; }
+Word rows_of(const Sizes3& s) { return std::max(kLeastRows, (s.m + kTasks - 1) / kTasks); }
+Word blocks_of(const Sizes3& s) { return (s.m + rows_of(s) - 1) / rows_of(s); }
 
 template <typename T>
 void multiply(const Product& product, char* result, const char* const* operands, int64_t begin,
@@ -52,8 +55,8 @@ void multiply(const Product& product, char* result, const char* const* operands,
   std::memcpy(&gemm, &product.gemm, sizeof(gemm));
   const T one = 1, zero = 0;
   for (int64_t task = begin; task < end; ++task) {
-    const Word batch = task / blocks_of(s), first = task % blocks_of(s) * kRows;
-    const int rows = static_cast<int>(std::min(kRows, s.m - first));
+    const Word batch = task / blocks_of(s), first = task % blocks_of(s) * rows_of(s);
+    const int rows = static_cast<int>(std::min(rows_of(s), s.m - first));
     const int n = static_cast<int>(s.n), k = static_cast<int>(s.k);
     const auto* a = reinterpret_cast<const T*>(operands[0]) + (batch * s.m + first) * s.k;
     const auto* b = reinterpret_cast<const T*>(operands[1]) + batch * s.k * s.n;
@@ -100,7 +103,7 @@ Status make(Product** out, Context& context, const Sizes3& sizes) {
   product->gemm = gemm_of(sizes.dtype);
   product->tasks = sizes.batch * blocks_of(sizes);
   // As a core that does 32 operations a nanosecond.
-  product->nanoseconds = 1.0 / 16 * static_cast<double>(std::min(sizes.m, kRows)) *
+  product->nanoseconds = 1.0 / 16 * static_cast<double>(std::min(sizes.m, rows_of(sizes))) *
                          static_cast<double>(sizes.n) * static_cast<double>(sizes.k);
   product->arrays = run;
   product->gradient = flow;
@@ -153,6 +156,27 @@ void refuse_blas(Refusal* why, Context& context, const Call& call) {
   if (context.options().no_library != 0) return say("the context calls no library");
   if (!device::same_type(call.device, device::kCpu)) return say("the operands are on a device");
   if (gemm_of(a->dtype) == nullptr) return say("no OpenBLAS is found");
+}
+
+// Measured: bench/products.py --table.
+struct Faster {
+  DType dtype;
+  int32_t vector_bytes;
+  Word rows, terms, columns;
+};
+constexpr Faster kFaster[] = {
+#define PRODUCT(dtype, vector_bytes, rows, terms, columns, ratio) \
+  {DType::k##dtype, vector_bytes, rows, terms, columns},
+#include "tensor/products.def"
+};
+
+bool blas_is_fast(Nodes operands, Node) {
+  const Node a = operands[0], b = operands[1];
+  const int32_t bytes = runtime::cpu::detect_features().vector_bytes;
+  return std::ranges::any_of(kFaster, [&](const Faster& row) {
+    return a->dtype == row.dtype && bytes == row.vector_bytes && a->dim(a->ndim - 2u) >= row.rows &&
+           a->dim(a->ndim - 1u) >= row.terms && b->dim(b->ndim - 1u) >= row.columns;
+  });
 }
 
 Node blas_product(engine::Engine& engine, const Call&, Nodes operands) {

@@ -71,7 +71,7 @@ constexpr Form kForms[] = {
      "keys block by block, sums scaled as maxima grow; scores in float32 or wider",
      refuse_streaming, streaming, false, tiled_gradient, nullptr},
     {Composite::kMatmul, "openblas", "gemm of the OpenBLAS that is found, float32 and float64",
-     refuse_blas, blas_product, false, nullptr, nullptr},
+     refuse_blas, blas_product, false, nullptr, nullptr, blas_is_fast},
     {Composite::kMatmul, "strassen", "seven products of halves; rounds relative to norms",
      refuse_strassen, strassen, true, nullptr, nullptr},
     {Composite::kConv2d, "winograd_2x2", "tiles of 2 x 2 results by 16 products instead of 36",

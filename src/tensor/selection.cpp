@@ -54,18 +54,14 @@ Status select_true(Selection* out, Graph& g, Node mask, int64_t size) {
   return out->valid != nullptr ? kOk : last_failure();
 }
 
-// What stands behind the selected elements where a size is asked for.
-struct Filling {
-  DType dtype = DType::kInt32;
-  Word word = 0;
-  Node like(Graph& g, Node x) const {
-    return g.constant_word(x->dtype, uop::convert_word(word, dtype, x->dtype), x->shape());
-  }
-};
-// size: -1 for as many as there are.
-Status read_filling(Filling* out, int64_t size, const aster_ml_scalar* fill) {
+// What stands behind the selected elements where a size is asked for; -1 for as many as there are.
+Status read_filling(Filling* out, Build& build, int64_t size, const aster_ml_scalar* fill) {
   if (size < -1) return ASTER_FAIL(kRANGE, "size %lld", static_cast<long long>(size));
-  return fill != nullptr ? scalar_argument(&out->word, &out->dtype, fill) : kOk;
+  return fill == nullptr ? kOk : filling_argument(out, build, fill);
+}
+// The first of elements of which some are valid, then the fill.
+Node filled_up(Graph& g, Node valid, Node x, const Filling& fill) {
+  return x == nullptr ? nullptr : where(g, valid, x, fill.in(g, x->dtype, x->shape()));
 }
 
 // A mask of a shape of shown operands is false beyond their sizes, whatever these are: what is
@@ -153,7 +149,7 @@ int32_t aster_ml_lazy_masked_select(aster_ml_lazy* out, const aster_ml_lazy* x,
                       aster::uop::brief(node(x)).text, aster::uop::brief(node(mask)).text);
   }
   Filling filling;
-  ASTER_TRY(read_filling(&filling, size, fill));
+  ASTER_TRY(read_filling(&filling, build, size, fill));
   const bool counted = size == -1;
   const auto broadcast = [&] { return expand(g, node(mask), node(x)->shape()); };
   if (counted) {
@@ -176,7 +172,7 @@ int32_t aster_ml_lazy_masked_select(aster_ml_lazy* out, const aster_ml_lazy* x,
   const Node taken = gather(g, flat, 0, selection.positions);
   if (taken == nullptr) return last_failure();
   if (counted) return build.finish(taken);
-  return build.finish(where(g, selection.valid, taken, filling.like(g, taken)));
+  return build.finish(filled_up(g, selection.valid, taken, filling));
 }
 
 int32_t aster_ml_lazy_nonzero(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t size,
@@ -186,7 +182,7 @@ int32_t aster_ml_lazy_nonzero(aster_ml_lazy* out, const aster_ml_lazy* x, int64_
   ASTER_TRY(build.status());
   Graph& g = build.graph();
   Filling filling;
-  ASTER_TRY(read_filling(&filling, size, fill));
+  ASTER_TRY(read_filling(&filling, build, size, fill));
   const bool counted = size == -1;
   if (counted) ASTER_TRY(count_true(&size, x));
   if (!counted) ASTER_TRY(sized::elementwise(build, {x}));
@@ -204,5 +200,5 @@ int32_t aster_ml_lazy_nonzero(aster_ml_lazy* out, const aster_ml_lazy* x, int64_
   const Node table = stack(g, {columns.data(), columns.size()}, 1);
   if (table == nullptr || counted) return build.finish(table);
   const Node valid = expand(g, reshape(g, selection.valid, std::array<Word, 2>{size, 1}), shape);
-  return build.finish(where(g, valid, table, filling.like(g, table)));
+  return build.finish(filled_up(g, valid, table, filling));
 }

@@ -114,7 +114,7 @@ Done reshape(Build& build, Node* whole, Sizes* sizes, const Sizes& wanted);
 bool infer(Sizes* wanted, Graph& g, const Sizes& sizes);
 Done expand(Build& build, Input x, const Sizes& wanted);
 Done shrink(Build& build, Input x, const Sizes& begin, const Sizes& end);
-Done pad(Build& build, Input x, const Sizes& before, const Sizes& after, Word fill, DType dtype);
+Done pad(Build& build, Input x, const Sizes& before, const Sizes& after, const Filling& fill);
 // By elements of x; mode is not kConstant. An axis has to hold what goes to its ends.
 Done pad_mode(Build& build, Input x, Words before, Words after, Padding mode);
 Done select(Build& build, Input x, int64_t axis, Node index);

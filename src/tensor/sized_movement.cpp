@@ -338,7 +338,7 @@ Status take_place(Node* part, Build& build, size_t axis, Node position) {
 }
 
 // Elements before and after; those after a variable size are written there by a mask.
-Done pad(Build& build, Input x, const Sizes& before, const Sizes& after, Word fill, DType dtype) {
+Done pad(Build& build, Input x, const Sizes& before, const Sizes& after, const Filling& fill) {
   if (!build.sized() && !any_bound(before) && !any_bound(after)) return {};
   Graph& g = build.graph();
   Sizes sizes, out;
@@ -365,8 +365,7 @@ Done pad(Build& build, Input x, const Sizes& before, const Sizes& after, Word fi
   }
   if (in.n != nullptr) {
     part = keeping_weak(g, part, [&](Node y) {
-      const Word word = uop::convert_word(fill, dtype, y->dtype);
-      return where(in, Expr{&g, y}, Expr{&g, g.constant_word(y->dtype, word, y->shape())}).n;
+      return where(in, Expr{&g, y}, Expr{&g, fill.in(g, y->dtype, y->shape())}).n;
     });
   }
   return build.finish(part, out);

@@ -282,14 +282,13 @@ int32_t aster_ml_lazy_pad_dims(aster_ml_lazy* out, const aster_ml_lazy* x, size_
   Sizes lead, trail;
   ASTER_TRY(sized::dims_argument(&lead, build.engine(), count, before));
   ASTER_TRY(sized::dims_argument(&trail, build.engine(), count, after));
-  Word word = 0;
-  DType dtype = DType::kWeakInt;
-  if (fill != nullptr) ASTER_TRY(scalar_argument(&word, &dtype, fill));
-  if (const sized::Done done = sized::pad(build, x, lead, trail, word, dtype)) return done->code;
+  Filling filling;
+  if (fill != nullptr) ASTER_TRY(filling_argument(&filling, build, fill));
+  if (const sized::Done done = sized::pad(build, x, lead, trail, filling)) return done->code;
   Dims first, last;
   ASTER_TRY(sized::present(&first, build, lead));
   ASTER_TRY(sized::present(&last, build, trail));
-  return build.finish(pad(build.graph(), node(x), first, last, word, dtype));
+  return build.finish(pad(build.graph(), node(x), first, last, filling));
 }
 
 int32_t aster_ml_lazy_select_dims(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis,
@@ -312,17 +311,16 @@ int32_t aster_ml_lazy_full_dims(aster_ml_lazy* out, const aster_ml_context* cont
   ASTER_API();
   Build build(out, context);
   ASTER_TRY(build.status());
-  Word word;
-  DType from, to;
+  DType to;
   Sizes sizes;
-  ASTER_TRY(scalar_argument(&word, &from, value));
-  ASTER_TRY(dtype_argument(&to, dtype, from));
+  Filling filling;
+  ASTER_TRY(filling_argument(&filling, build, value));
+  ASTER_TRY(dtype_argument(&to, dtype, filling.dtype));
   Graph& g = build.graph();
   to = g.strong(to);
   ASTER_TRY(sized::dims_argument(&sizes, build.engine(), ndim, dims));
   ASTER_TRY(check_greatest(sizes, to));
-  const Word filled = aster::uop::convert_word(word, from, to);
-  return build.finish(g.constant_word(to, filled, sized::most_of(sizes)), sizes);
+  return build.finish(filling.in(g, to, sized::most_of(sizes)), sizes);
 }
 
 int32_t aster_ml_lazy_empty_dims(aster_ml_lazy* out, const aster_ml_context* context, int32_t dtype,

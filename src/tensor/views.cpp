@@ -90,7 +90,7 @@ Node shrink_to(Graph& g, Node x, Words shape) {
   return shrink(g, x, begin, end);
 }
 
-Node pad_to(Graph& g, Node x, Words shape, Word fill, DType fill_dtype) {
+Node pad_to(Graph& g, Node x, Words shape, const Filling& fill) {
   if (x == nullptr || !fits(x, shape, "pad_to")) return nullptr;
   Dims before(x->ndim, 0), after(x->ndim, 0);
   for (size_t i = 0; i < x->ndim; ++i) {
@@ -100,7 +100,7 @@ Node pad_to(Graph& g, Node x, Words shape, Word fill, DType fill_dtype) {
     }
     after[i] = shape[i] - x->dim(i);
   }
-  return pad(g, x, before, after, fill, fill_dtype);
+  return pad(g, x, before, after, fill);
 }
 
 Node unflatten(Graph& g, Node x, int64_t axis, Words sizes) {
@@ -296,10 +296,9 @@ int32_t aster_ml_lazy_pad_to(aster_ml_lazy* out, const aster_ml_lazy* x, size_t 
   ASTER_TRY(build.status());
   Words to;
   ASTER_TRY(shape_argument(&to, count, shape));
-  Word word = 0;
-  DType dtype = DType::kWeakInt;
-  if (fill != nullptr) ASTER_TRY(scalar_argument(&word, &dtype, fill));
-  return build.finish(pad_to(build.graph(), node(x), to, word, dtype));
+  Filling filling;
+  if (fill != nullptr) ASTER_TRY(filling_argument(&filling, build, fill));
+  return build.finish(pad_to(build.graph(), node(x), to, filling));
 }
 
 int32_t aster_ml_lazy_unflatten(aster_ml_lazy* out, const aster_ml_lazy* x, int64_t axis,

@@ -116,6 +116,8 @@ static void test_items(void) {
   EXPECT(item.device == ASTER_ML_DEVICE_CPU && item.in_place == 0);
   EXPECT(item.kind != ASTER_ML_ITEM_KERNEL || item.function != NULL);
   EXPECT((item.sizes != NULL) == (item.size_count != 0) && strcmp(item.cut, "a result") == 0);
+  EXPECT(item.kind != ASTER_ML_ITEM_KERNEL || strcmp(item.algorithm, "generated") == 0);
+  EXPECT(item.algorithm != NULL && item.is_exact == 0);
   EXPECT(item.groups[0] == 0 && item.locals[0] == 0); /* of devices */
   /* The tensors and all that the context has cached may go: the schedule keeps its code. */
   aster_ml_lazy_free(&x), aster_ml_lazy_free(&y), aster_ml_lazy_free(&sum);

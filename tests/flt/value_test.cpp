@@ -9,6 +9,9 @@
 namespace {
 
 using namespace flt_test;
+using aster::flt::current_rounding;
+using aster::flt::Rounding;
+using aster::flt::RoundingScope;
 using aster::flt::Value;
 
 template <int N>
@@ -98,6 +101,68 @@ void sums() {
 TEST(FltValue, SumsInAWindow) {
   sums<4>();
   sums<8>();
+}
+
+// In every mode: operations as MPFR has them, and sums in directed modes exact until they are
+// rounded, also where all that decides lies far below.
+template <int N>
+void modes() {
+  const Format& f = kFormat<N>;
+  Operands operands(54);
+  for (int i = 0; i < cases(); ++i) {
+    const int mode = i % 4;
+    const RoundingScope scope(static_cast<Rounding>(mode));
+    const Packed a = operands.near(f), b = operands.near(f);
+    const auto exact = [&](auto function) {
+      Real x(f, a), y(f, b);
+      return expected(f, mode, [&](mpfr_ptr z, mpfr_rnd_t m) { return function(z, x, y, m); });
+    };
+    EXPECT_EQ(packed(value<N>(a) + value<N>(b)), exact(mpfr_add));
+    EXPECT_EQ(packed(value<N>(a) - value<N>(b)), exact(mpfr_sub));
+    EXPECT_EQ(packed(value<N>(a) * value<N>(b)), exact(mpfr_mul));
+    EXPECT_EQ(packed(value<N>(a) / value<N>(b)), exact(mpfr_div));
+    EXPECT_EQ(packed(sqrt(magnitude(value<N>(a)))),
+              exact([](mpfr_ptr z, mpfr_ptr x, mpfr_ptr, mpfr_rnd_t m) {
+                mpfr_abs(x, x, MPFR_RNDN);
+                return mpfr_sqrt(z, x, m);
+              }));
+    EXPECT_EQ(static_cast<double>(value<N>(a)), [&] {
+      Real x(f, a);
+      return mpfr_get_d(x, MPFR_RNDN);  // what float64 begins with is not rounded so
+    }());
+    {
+      const RoundingScope within(Rounding::kNearest);
+      EXPECT_EQ(current_rounding(), Rounding::kNearest);
+    }
+    EXPECT_EQ(current_rounding(), static_cast<Rounding>(mode));
+    if (mode == 0) continue;
+    std::vector<Value<N>> x, y;
+    Real sum(5000), term(2 * f.precision());
+    const Packed c = i % 8 < 4 ? Packed{} : operands.near(f);
+    Real first(f, c);
+    mpfr_set(sum, first, MPFR_RNDN);
+    for (size_t k = 0, count = operands.below(6); k < count; ++k) {
+      const int64_t down = k == 0 ? 0 : -static_cast<int64_t>(operands.below(1500));
+      x.push_back(scaled(value<N>(operands.near(f)), down));
+      y.push_back(k % 3 == 2 ? Value<N>(0) : k % 3 == 1 ? Value<N>(1) : value<N>(operands.near(f)));
+      Real p(f, packed(x.back())), q(f, packed(y.back()));
+      mpfr_mul(term, p, q, MPFR_RNDN);
+      mpfr_sub(sum, sum, term, MPFR_RNDN);
+    }
+    const Value<N> got =
+        less_products(value<N>(c), x.data(), 1, y.data(), 1, static_cast<int64_t>(x.size()));
+    if (mpfr_zero_p(static_cast<mpfr_ptr>(sum))) {
+      EXPECT_TRUE(got.is_zero());
+      continue;
+    }
+    EXPECT_EQ(packed(got),
+              expected(f, mode, [&](mpfr_ptr z, mpfr_rnd_t m) { return mpfr_set(z, sum, m); }))
+        << i;
+  }
+}
+TEST(FltValue, EveryMode) {
+  modes<4>();
+  modes<8>();
 }
 
 // What is no normal number goes term by term, as operators have it.

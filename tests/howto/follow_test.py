@@ -15,7 +15,7 @@ import sys
 import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SNIPPETS = {"OP": 9, "DTYPE": 12, "RULE": 4, "DEVICE": 2}  # how many a page has
+SNIPPETS = {"OP": 9, "DTYPE": 17, "RULE": 4, "DEVICE": 2}  # how many a page has
 SNIPPET = re.compile(
     r"^ *`([^`\n]+)`, (before|behind) `([^`\n]+)`:\n\n( *)```\w+\n(.*?)^ *```$", re.M | re.S
 )
@@ -102,6 +102,28 @@ special = Tensor([inf, -inf, 100.0, float("nan")]).cast("fp8e3m4").cast("float32
 assert special[:3] == [inf, -inf, 15.5] and special[3] != special[3]
 assert (Tensor([1.0]).cast("fp8e3m4") + Tensor([1.0]).cast("float16")).dtype == dtypes.float16
 assert 0 <= Tensor.rand(4, dtype="fp8e3m4").cast("float32").max().item() < 1
+
+# tbb16x: exact results, checked once, and ERR that stays; compiled, and by the interpreter.
+from aster_ml import ERR, Error, sparse
+assert dtypes.is_sticky(dtypes.tbb16x)
+rows = [[40 * i + j - 700 for j in range(40)] for i in range(40)]
+product = [[sum(a * rows[k][j] for k, a in enumerate(row)) for j in range(40)] for row in rows]
+for context in ({{}}, {{"device": "PYTHON"}}):
+    x = Tensor([3, ERR, -7, 32767], dtype="tbb16x", **context).realize()
+    assert (x + 1).tolist() == [4, ERR, -6, ERR], context
+    assert (x * x).tolist() == [9, ERR, 49, ERR], context
+    assert x.sum().dtype is dtypes.tbb64 and x.max().item() is ERR
+    assert x[2:].sum().item() == 32760 and x.sort()[0].tolist() == [ERR, -7, 3, 32767]
+    y = Tensor(rows, dtype="tbb16x", **context).realize()
+    assert (y @ y).tolist() == product and y.cast("float32").cast("tbb16x").tolist() == rows
+try:
+    x + Tensor([1], dtype="tbb16")
+    raise SystemExit("tbb16x met tbb16")
+except (Error, TypeError):
+    pass
+places = [Tensor(x, dtype="int32").realize() for x in ([0, 0, 1], [1, 1, 0])]
+twice = sparse.coo(*places, Tensor([300, 32700, -5], dtype="tbb16x").realize(), (2, 2))
+assert twice.dense().tolist() == [[0, ERR], [-5, 0]]
 """
 
 

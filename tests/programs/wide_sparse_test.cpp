@@ -1,4 +1,5 @@
-// Sparse matrices of wide floats against MPFR's exact sums over what is stored, rounded once.
+// Sparse matrices of wide floats against MPFR's exact sums over what is stored, rounded once
+// as the context says.
 #ifdef ASTER_TEST_MPFR
 #include <algorithm>
 #include <memory>
@@ -77,6 +78,8 @@ Elements drawn(const Format& f, uint64_t seed, int64_t rows, int64_t columns, si
   return e;
 }
 
+int the_mode = 0;  // of the test that runs
+
 // The exact sum of terms, of products of two where there are as many in y; +0 of none.
 Packed exact(const Format& f, const Numbers& x, const Numbers& y = {}) {
   if (x.empty()) return {};
@@ -93,7 +96,7 @@ Packed exact(const Format& f, const Numbers& x, const Numbers& y = {}) {
     }
     at.push_back(*terms.back());
   }
-  return flt_test::expected(f, 0, [&](mpfr_ptr out, mpfr_rnd_t mode) {
+  return flt_test::expected(f, the_mode, [&](mpfr_ptr out, mpfr_rnd_t mode) {
     const mpfr_exp_t emin = mpfr_get_emin(), emax = mpfr_get_emax();
     mpfr_set_emin(mpfr_get_emin_min());
     mpfr_set_emax(mpfr_get_emax_max());
@@ -124,12 +127,20 @@ Numbers turned(const Numbers& x, size_t rows, size_t columns) {
   return out;
 }
 
-class WideSparse : public testing::Test {
+// In a context of each rounding mode.
+aster_ml_context_options rounded(int mode) {
+  aster_ml_context_options options = {};
+  options.flt_rounding = mode;
+  return options;
+}
+class WideSparse : public testing::TestWithParam<int> {
  protected:
+  WideSparse() : session_(rounded(GetParam())) { the_mode = GetParam(); }
   Session session_;
 };
+INSTANTIATE_TEST_SUITE_P(Modes, WideSparse, testing::Range(0, 4));
 
-TEST_F(WideSparse, FormatsAndDuplicates) {
+TEST_P(WideSparse, FormatsAndDuplicates) {
   for (const Format& f : kFormats) {
     const Elements e = drawn(f, 61, 9, 12, 80, true);
     const Numbers want = dense(f, e);
@@ -165,7 +176,7 @@ TEST_F(WideSparse, FormatsAndDuplicates) {
   }
 }
 
-TEST_F(WideSparse, ProductsWithDense) {
+TEST_P(WideSparse, ProductsWithDense) {
   for (const Format& f : kFormats) {
     const Elements e = drawn(f, 62, 17, 13, 90);
     const Numbers a = dense(f, e);
@@ -212,7 +223,7 @@ TEST_F(WideSparse, ProductsWithDense) {
   }
 }
 
-TEST_F(WideSparse, ProductsWithSparse) {
+TEST_P(WideSparse, ProductsWithSparse) {
   for (const Format& f : kFormats) {
     const Elements e = drawn(f, 64, 11, 13, 60), g = drawn(f, 65, 13, 9, 50);
     const Numbers a = dense(f, e), b = dense(f, g);
@@ -238,7 +249,7 @@ TEST_F(WideSparse, ProductsWithSparse) {
   }
 }
 
-TEST_F(WideSparse, SumsAndProductsOfElements) {
+TEST_P(WideSparse, SumsAndProductsOfElements) {
   for (const Format& f : kFormats) {
     const Elements e = drawn(f, 66, 8, 10, 40), g = drawn(f, 67, 8, 10, 35);
     const Numbers a = dense(f, e), b = dense(f, g);
@@ -257,7 +268,7 @@ TEST_F(WideSparse, SumsAndProductsOfElements) {
   }
 }
 
-TEST_F(WideSparse, Reductions) {
+TEST_P(WideSparse, Reductions) {
   for (const Format& f : kFormats) {
     const Elements e = drawn(f, 68, 12, 9, 70);
     const Numbers a = dense(f, e);
@@ -295,7 +306,7 @@ TEST_F(WideSparse, Reductions) {
   }
 }
 
-TEST_F(WideSparse, ThreadsChangeNothing) {
+TEST_P(WideSparse, ThreadsChangeNothing) {
   for (const Format& f : kFormats) {
     const Elements e = drawn(f, 69, 300, 200, 4000);
     Numbers b;
@@ -303,7 +314,7 @@ TEST_F(WideSparse, ThreadsChangeNothing) {
     for (size_t i = 0; i < 200 * 5; ++i) b.push_back(operands.near(f, 30));
     Numbers product, square, sums;
     for (const int32_t threads : {1, 3}) {
-      aster_ml_context_options options = {};
+      aster_ml_context_options options = rounded(GetParam());
       options.threads = threads;
       const Session session(options);
       const Sparse x = e.coo(f).compress();
@@ -317,7 +328,7 @@ TEST_F(WideSparse, ThreadsChangeNothing) {
   }
 }
 
-TEST_F(WideSparse, ConvertsAndRefuses) {
+TEST_P(WideSparse, ConvertsAndRefuses) {
   for (const Format& f : kFormats) {
     const Elements e = drawn(f, 71, 4, 5, 9);
     const Sparse x = e.coo(f).compress();
@@ -332,7 +343,8 @@ TEST_F(WideSparse, ConvertsAndRefuses) {
       const Array found = std::get<2>(y.arrays());
       std::vector<uint64_t> want(8);
       for (size_t i = 0; i < values.size(); ++i) {
-        OK(aster_ml_flt_copy(want.data(), nullptr, to, values[i].w, f.dtype, 0, nullptr, 1));
+        OK(aster_ml_flt_copy(want.data(), nullptr, to, values[i].w, f.dtype, GetParam(), nullptr,
+                             1));
         EXPECT_EQ(std::memcmp(want.data(),
                               static_cast<const char*>(found.get()->storage.data) +
                                   found.get()->byte_offset + i * size,

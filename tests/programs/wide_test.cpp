@@ -433,6 +433,80 @@ TEST_P(Wide, PadsWithNumbers) {
   }
 }
 
+// What pads to a size and fills what a selection lacks, and pads of symbolic sizes.
+TEST_P(Wide, FillsHaveAllBits) {
+  for (const Format& f : kFormats) {
+    const Packed one = number(f, "1"), two = number(f, "2"), tenth = number(f, "0.1");
+    const Tensor x = tensor(f, {one, two}, {1, 2});
+    aster_ml_scalar fill = {f.dtype, 0, {}};
+    std::copy_n(tenth.w, f.words, fill.value);
+    const int64_t sizes[] = {2, 3};
+    same(f, read(f, make(aster_ml_lazy_pad_to, x.get(), size_t{2}, sizes, &fill)),
+         {one, two, tenth, tenth, tenth, tenth}, "pad_to");
+    const Tensor mask = Tensor(Ints{0, 1}, Shape{1, 2}).cast(aster_ml::dtypes::bool_);
+    same(f, read(f, make(aster_ml_lazy_masked_select, x.get(), mask.get(), int64_t{3}, &fill)),
+         {two, tenth, tenth}, "masked_select");
+    same(f, read(f, make(aster_ml_lazy_masked_select, x.get(), mask.get(), int64_t{-1}, &fill)),
+         {two}, "masked_select of as many as there are");
+    // Converted to the dtype of the result.
+    Packed large = number(f, "12345678.9");
+    std::copy_n(large.w, f.words, fill.value);
+    EXPECT_EQ(make(aster_ml_lazy_nonzero, mask.get(), int64_t{2}, &fill).to_vector<int32_t>(),
+              (Ints{0, 1, 12345678, 12345678}));
+    const int64_t longer[] = {1, 3};
+    EXPECT_EQ(
+        make(aster_ml_lazy_pad_to, Tensor(Ints{4, 5}, Shape{1, 2}).get(), size_t{2}, longer, &fill)
+            .to_vector<int32_t>(),
+        (Ints{4, 5, 12345678}));
+    // Weak numbers stay weak.
+    const Tensor weak = make(aster_ml_lazy_pad_to,
+                             make(aster_ml_lazy_number, session_.get(), 0.5).reshape({1, 1}).get(),
+                             size_t{2}, longer, &fill);
+    EXPECT_EQ(static_cast<int32_t>(weak.dtype()), ASTER_ML_DTYPE_WEAKFLOAT);
+    EXPECT_EQ(weak.to_vector<float>(), (std::vector<float>{0.5f, 12345678.9f, 12345678.9f}));
+
+    std::copy_n(tenth.w, f.words, fill.value);
+    const aster_ml_uop *n = nullptr, *bound = nullptr;
+    OK(aster_ml_symbolic_init(&n, session_.get(), "n", 0, 4));
+    const Tensor line = tensor(f, {one, two, one, two}, {4});
+    for (const int64_t now : {0, 1, 3}) {
+      OK(aster_ml_symbolic_bind(&bound, session_.get(), n, "n", now));
+      const aster_ml_dim zero = {0, nullptr}, size = {0, bound}, after = {2, nullptr};
+      const Tensor part = make(aster_ml_lazy_shrink_dims, line.get(), size_t{1}, &zero, &size);
+      Numbers want = {one, two, one, two};
+      want.resize(static_cast<size_t>(now));
+      want.insert(want.begin(), tenth);
+      want.insert(want.end(), 2, tenth);
+      const int64_t lead = 1, trail = 2;
+      same(f, read(f, make(aster_ml_lazy_pad, part.get(), size_t{1}, &lead, &trail, &fill)), want,
+           "pad of a symbolic size");
+      const aster_ml_dim before = {1, nullptr};
+      same(f, read(f, make(aster_ml_lazy_pad_dims, part.get(), size_t{1}, &before, &after, &fill)),
+           want, "pad_dims");
+      const Tensor full =
+          make(aster_ml_lazy_full_dims, session_.get(), &fill, int32_t{0}, size_t{1}, &size);
+      EXPECT_EQ(aster_ml_lazy_is_symbolic(full.get()), 1);
+      same(f, read(f, full), Numbers(static_cast<size_t>(now), tenth), "full_dims");
+      aster_ml_uop_release(session_.get(), bound);
+    }
+    // By a symbolic amount.
+    OK(aster_ml_symbolic_bind(&bound, session_.get(), n, "n", 3));
+    const aster_ml_dim none = {0, nullptr}, amount = {0, bound};
+    same(f, read(f, make(aster_ml_lazy_pad_dims, line.get(), size_t{1}, &none, &amount, &fill)),
+         {one, two, one, two, tenth, tenth, tenth}, "pad by a symbolic amount");
+    aster_ml_uop_release(session_.get(), bound);
+    aster_ml_uop_release(session_.get(), n);
+  }
+  const Tensor x = tensor(kFormats[0], Numbers(2), {2});
+  const int64_t less[] = {1};
+  aster_ml_lazy out{};
+  EXPECT_EQ(aster_ml_lazy_pad_to(&out, x.get(), 1, less, nullptr), ASTER_ML_RANGE);
+  const aster_ml_scalar unknown = {999, 0, {}};
+  EXPECT_EQ(aster_ml_lazy_masked_select(&out, x.get(), x.cast(aster_ml::dtypes::bool_).get(), 1,
+                                        &unknown),
+            ASTER_ML_ARGUMENT);
+}
+
 TEST_P(Wide, AssignsThroughViews) {
   for (const Format& f : kFormats) {
     const Numbers x = random_numbers(f, 12, 8), y = random_numbers(f, 4, 9);
@@ -782,6 +856,99 @@ TEST(WideRounding, IsTheContexts) {
     EXPECT_EQ(aster_ml_context_init(&context, &options), ASTER_ML_RANGE);
     EXPECT_NE(last_error().find("flt_rounding is"), std::string::npos) << last_error();
   }
+}
+
+// Within a decomposition each operation is rounded so, here the only one there is.
+TEST(WideRounding, IsThatOfEachStepOfADecomposition) {
+  for (int mode = 0; mode < 4; ++mode) {
+    aster_ml_context_options options = {};
+    options.flt_rounding = mode;
+    Session session(options);
+    for (const Format& f : kFormats) {
+      for (const auto& [a, b] : {std::pair("3", "1"), std::pair("-7", "2")}) {
+        Real p(f, number(f, a)), q(f, number(f, b));
+        const Tensor one = tensor(f, {number(f, a)}, {1, 1}),
+                     other = tensor(f, {number(f, b)}, {1, 1});
+        const Packed quotient = flt_test::expected(
+            f, mode, [&](mpfr_ptr z, mpfr_rnd_t m) { return mpfr_div(z, q, p, m); });
+        same(f, read(f, make(aster_ml_lazy_solve, one.get(), other.get())), {quotient}, "solve");
+      }
+    }
+  }
+}
+
+// Schedules and traces say which algorithm the last run of a product was by, as exponents allowed.
+TEST(WideProducts, SayHowTheyWereComputed) {
+  Session session;
+  std::vector<std::pair<std::string, int>> told;
+  OK(session.trace(
+      [](void* self, const aster_ml_launch* launch) {
+        static_cast<std::vector<std::pair<std::string, int>>*>(self)->emplace_back(
+            launch->algorithm, launch->is_exact);
+      },
+      &told));
+  // Of the last realize's launches that of the product; others may copy.
+  const auto last = [&](const char* how) {
+    const aster_ml::Schedule schedule = aster_ml::Schedule::last();
+    EXPECT_GT(schedule.size(), 0u);
+    size_t found = 0;
+    std::string all;
+    for (size_t i = 0; i < schedule.size(); ++i) {
+      const aster_ml_schedule_item item = schedule[i];
+      EXPECT_EQ(told[told.size() - schedule.size() + i],
+                std::pair(std::string(item.algorithm), int{item.is_exact}));
+      const std::string one = std::string(item.algorithm) + (item.is_exact ? ", exact" : "");
+      found += one == how;
+      all += one + "; ";
+    }
+    EXPECT_EQ(found, 1u) << how << " among " << all;
+  };
+  for (const Format& f : kFormats) {
+    const Numbers near = random_numbers(f, 32 * 32, 41, false);
+    const Tensor x = tensor(f, near, {32, 32});
+    OK(x.matmul(x).realize());
+    last("residues, exact");
+    const Tensor small = tensor(f, Numbers(near.begin(), near.begin() + 16), {4, 4});
+    OK(small.matmul(small).realize());
+    last("naive, exact");
+    // The same schedule on other numbers.
+    Numbers far = near;
+    far[5] = number(f, "1e60000");
+    far[6] = number(f, "1e-60000");
+    const Tensor y = tensor(f, far, {32, 32});
+    OK(y.matmul(y).realize());
+    last("naive, exact");
+    OK(x.matmul(x).realize());
+    last("residues, exact");
+    // Of two matrices one.
+    Numbers both = near;
+    both.insert(both.end(), far.begin(), far.end());
+    const Tensor two = tensor(f, both, {2, 32, 32});
+    OK(two.matmul(two).realize());
+    last("residues, naive, exact");
+    OK((x + x).realize());
+    last("each, exact");
+    OK(x.sum({1}).realize());
+    last("exact sum, exact");
+    OK(x.prod({1}).realize());
+    last("in order");
+  }
+  const Tensor floats = data({64, 64});
+  OK(floats.matmul(floats).realize());
+  last("generated");
+  const std::pair<int32_t, const char*> sticky[] = {{ASTER_ML_DTYPE_TBB8, "bytes, exact"},
+                                                    {ASTER_ML_DTYPE_TBB16, "digits, exact"},
+                                                    {ASTER_ML_DTYPE_TBB32, "residues, exact"},
+                                                    {ASTER_ML_DTYPE_TBB64, "residues, exact"}};
+  for (const auto& [dtype, how] : sticky) {
+    const Tensor x = (data({256, 256}) * 100).cast(aster_ml::Dtype{dtype});
+    OK(x.realize());
+    OK(x.matmul(x).realize());
+    last(how);
+  }
+  const Tensor narrow = data({64});
+  OK(make(aster_ml_lazy_argsort, narrow.get(), int64_t{0}, 0).realize());
+  last("argsort");
 }
 
 TEST_P(Wide, RefusesWhatItHasNoMeaningFor) {

@@ -3,13 +3,16 @@ one's own with their gradients, policies and mistakes."""
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from aster_ml import Error, Tensor, kernel, registry
+from aster_ml import Error, Tensor, _native, kernel, registry
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def attention(q, k, v, mask, causal, dy):
@@ -153,6 +156,34 @@ def test_forms_of_convolutions(form, case, dtype):
     assert np.abs(results[1][0] - expected).max() <= bound
     for own, usual in zip(results[1], results[0]):
         assert np.abs(own - usual).max() <= 1e3 * np.finfo(dtype).eps * (1 + np.abs(usual).max())
+
+
+def test_fast_products_are_those_of_the_table():
+    rows = [
+        line[len("PRODUCT(") : line.index(")")].split(", ")
+        for line in (ROOT / "src/tensor/products.def").read_text().splitlines()
+        if line.startswith("PRODUCT(")
+    ]
+    assert rows and all(float(row[5]) >= 1.03 for row in rows)
+    vector_bytes = _native.codegen_target(_native.device_from_name("CPU"))[1]
+    try:
+        with registry.policies(matmul="force=openblas"):
+            _ = Tensor.ones(2, 2) @ Tensor.ones(2, 2)
+        there_is_openblas = True
+    except NotImplementedError:
+        there_is_openblas = False
+    for dtype, width, m, k, n, _ in rows:
+        sizes = [int(m), int(k), int(n)]
+        for less in (None, 0, 1, 2):
+            given = [size - (less == i) for i, size in enumerate(sizes)]
+            a = Tensor.empty(given[0], given[1], dtype=dtype.lower())
+            b = Tensor.empty(given[1], given[2], dtype=dtype.lower())
+            with registry.policies(matmul="fast"):
+                product = a @ b
+            expected = less is None and int(width) == vector_bytes and there_is_openblas
+            found = "Foreign" in product.graph(level="tensor")
+            assert found == expected, (dtype, given)
+            assert "Foreign" not in (a @ b).graph(level="tensor")
 
 
 def test_fast_convolutions():

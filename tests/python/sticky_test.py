@@ -223,6 +223,7 @@ def test_fills():
     assert x.full_like(ERR).tolist() == [ERR, ERR]
     assert Tensor.full((2,), Decimal("127.5"), dtype=dtypes.tbb8).tolist() == [ERR, ERR]
     assert x.masked_fill(x > 1, ERR).tolist() == [1, ERR]
+    assert x.masked_select(x > 1, 2, ERR).tolist() == [2, ERR]
     assert x.scatter(0, Tensor([0]), "-3").tolist() == [-3, 2]
 
 

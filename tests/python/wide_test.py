@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import aster_ml
-from aster_ml import Tensor, dtypes
+from aster_ml import Tensor, Variable, _native, dtypes
 
 BITS = {dtypes.flt256: 237, dtypes.flt512: 489}
 
@@ -131,12 +131,21 @@ def test_fills_have_all_bits(dtype):
     assert x.pad((-1, 1), value=tenth).tolist() == [2, tenth]
     assert x.reshape(1, 2).pad_to(2, 3, value=tenth).tolist() == [[1, 2, tenth], [tenth] * 3]
     assert x.masked_fill(x > 1, tenth).tolist() == [1, tenth]
+    assert x.masked_select(x > 1, 3, tenth).tolist() == [2, tenth, tenth]
+    n = Variable("n", 1, 2).bind(1)
+    assert x[:n].pad((1, 1), value=tenth).tolist() == [tenth, 1, tenth]
+    assert x[:n].const_like(tenth).tolist() == [tenth]
+    assert Tensor.full((n, 1), tenth, dtype=dtype).tolist() == [[tenth]]
     assert x.scatter(0, Tensor([1]), tenth).tolist() == [1, tenth]
     assert x.full_like("-inf").tolist() == [Decimal("-inf")] * 2
     with pytest.raises(RuntimeError, match="cannot create"):
         Tensor.full((2,), tenth)
     with pytest.raises(ValueError, match="no decimal number"):
         x.pad((1, 1), value="x")
+    with pytest.raises(RuntimeError, match="cannot create elements of dtypes.float"):
+        Tensor([1.0]).pad((1, 1), value=tenth)
+    with pytest.raises(TypeError, match="the bytes of an element"):
+        _native.lazy_pad(x, [0], [1], (b"12", dtype.code))
 
 
 def test_text_of_integers_and_of_what_is_no_number():
@@ -171,6 +180,19 @@ def test_the_environment_names_a_rounding_mode():
     assert down[0] < 1 / 3 + 2**-54 and up[0] > down[0] and up[1] > down[1]
     wrong = run("4")
     assert wrong.returncode != 0 and "ASTER_ML_FLT_ROUNDING is '4'" in wrong.stderr
+
+
+def test_profiles_say_how_products_were_computed():
+    near = Tensor([[i * j + 1 for i in range(24)] for j in range(24)], dtype=dtypes.flt256)
+    far = near * Tensor([["1e60000"] + ["1"] * 23], dtype=dtypes.flt256)
+    far = far.realize().cat(Tensor([["1e-60000"] * 24], dtype=dtypes.flt256)).realize()
+    with aster_ml.profile() as p:
+        (near @ near).realize()
+        (far @ near).realize()
+        (Tensor.ones(32, 32).contiguous().realize() @ Tensor.rand(32, 32).realize()).realize()
+    how = [(x.algorithm, x.exact) for x in p.launches if x.name.startswith(("wide", "matmul"))]
+    assert how[:2] == [("residues", True), ("naive", True)]
+    assert how[2] == ("generated", False)
 
 
 def test_prints_copies_and_learns():

@@ -255,9 +255,10 @@ void expect_same(const Format& f, const Matrix& a, const Matrix& b, const std::s
 bool is_zero(const Big& x) { return mpfr_zero_p(static_cast<mpfr_srcptr>(x)) != 0; }
 
 // f(format, problem, matrix, its name): of both formats, with LAPACK's vectors to begin with and
-// our own.
+// our own, rounded to nearest and, in turn, in another mode.
 template <typename F>
 void all(bool square, F each) {
+  int64_t turn = 0;
   for (const Format& f : flt_test::kFormats) {
     for (const bool library : {true, false}) {
       for (const Shape& s : kShapes) {
@@ -267,9 +268,13 @@ void all(bool square, F each) {
           p.m = s.m;
           p.n = s.n;
           p.library = library;
-          each(f, p, a,
-               name + " " + std::to_string(s.m) + "x" + std::to_string(s.n) + " of " +
-                   std::to_string(f.precision()) + (library ? " bits" : " bits, no library"));
+          for (const int mode : {0, static_cast<int>(1 + (turn++ + s.m) % 3)}) {
+            p.rounding = mode;
+            each(f, p, a,
+                 name + " " + std::to_string(s.m) + "x" + std::to_string(s.n) + " of " +
+                     std::to_string(f.precision()) + (library ? " bits" : " bits, no library") +
+                     ", mode " + std::to_string(mode));
+          }
         }
       }
     }
@@ -560,6 +565,48 @@ TEST(WideDecompositions, Triangles) {
       EXPECT_EQ(none.at, n - 1) << what;
     }
   });
+}
+
+// Every operation within is rounded in the problem's mode, as MPFR's is.
+TEST(WideDecompositions, OperationsAreRoundedInTheMode) {
+  for (const Format& f : flt_test::kFormats) {
+    flt_test::Operands operands(91);
+    for (int i = 0; i < 200; ++i) {
+      const int mode = i % 4;
+      const auto made = [&](auto call) { return flt_test::expected(f, mode, call); };
+      const Packed small = operands.near(f), large = operands.near(f), b = operands.near(f),
+                   d = operands.near(f);
+      Real x(f, small), y(f, large);
+      const bool swapped = mpfr_cmpabs(x, y) > 0;  // the pivot is the larger one
+      const Packed pivot = swapped ? small : large, below = swapped ? large : small;
+      Problem p{};
+      p.m = p.n = 2;
+      p.rounding = mode;
+      p.what = What::kLuFactor;
+      const Answer lu = answer(f, p, std::vector<Packed>{pivot, b, below, d});
+      Real of_pivot(f, pivot), of_below(f, below), of_b(f, b), of_d(f, d);
+      const Packed inverse =
+          made([&](mpfr_ptr z, mpfr_rnd_t m) { return mpfr_ui_div(z, 1, of_pivot, m); });
+      Real of_inverse(f, inverse);
+      const Packed factor =
+          made([&](mpfr_ptr z, mpfr_rnd_t m) { return mpfr_mul(z, of_below, of_inverse, m); });
+      Real minus(f, factor);
+      mpfr_neg(minus, minus, MPFR_RNDN);
+      EXPECT_EQ(lu.results[0][2], factor) << i;
+      EXPECT_EQ(lu.results[0][3],
+                made([&](mpfr_ptr z, mpfr_rnd_t m) { return mpfr_fma(z, minus, of_b, of_d, m); }))
+          << i;
+      p.m = p.n = 1;
+      p.columns = 1;
+      p.what = What::kTriangular;
+      EXPECT_EQ(answer(f, p, std::vector<Packed>{pivot}, {b}).results[0][0],
+                made([&](mpfr_ptr z, mpfr_rnd_t m) { return mpfr_div(z, of_b, of_pivot, m); }));
+      p.what = What::kCholesky;
+      mpfr_abs(of_d, of_d, MPFR_RNDN);
+      EXPECT_EQ(answer(f, p, std::vector<Packed>{of_d.pack(f)}).results[0][0],
+                made([&](mpfr_ptr z, mpfr_rnd_t m) { return mpfr_sqrt(z, of_d, m); }));
+    }
+  }
 }
 
 // exp of a nilpotent matrix is a polynomial, of a diagonal one its elements'.

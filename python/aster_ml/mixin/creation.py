@@ -22,7 +22,7 @@ from ..dtype import (
 )
 from ..helpers import TRAINING, argfix
 from ..symbolic import BoundInt
-from ..wide import is_element
+from ..values import filling
 from .movement import _ints
 from .op import OpMixin
 
@@ -58,11 +58,8 @@ class CreationMixin(OpMixin):
         >>> Tensor([1.0, 2.0]).const_like(3).tolist()
         [3.0, 3.0]
         """
-        if is_element(b):
-            kind, x = type(self), self  # type: Any, Any
-            one = kind(b, dtype=dtype or x.dtype, device=x.device)
-            return one.reshape((1,) * self.ndim).expand(self.shape)
-        return _n.lazy_const_like(self, b, code_of(dtype))
+        fill: Any = filling(b, self.dtype if dtype is None else to_dtype(dtype))
+        return _n.lazy_const_like(self, fill, code_of(dtype))
 
     def ufix(self, x: Any) -> Any:
         """x itself if it is a tensor, else a constant of its value.
@@ -125,11 +122,8 @@ class CreationMixin(OpMixin):
             return cls.invalids(*sizes, device=device, dtype=dtype)
         if isinstance(fill_value, BoundInt):
             fill_value = int(fill_value)
-        if is_element(fill_value):
-            kind: Any = cls
-            one = kind(fill_value, dtype=dtype, device=device).reshape((1,) * len(sizes))
-            return one.expand(sizes).clone() if buffer else one.expand(sizes)
-        out = _n.lazy_full(fill_value, code_of(dtype), _ints(sizes))
+        fill: Any = filling(fill_value, None if dtype is None else to_dtype(dtype))
+        out = _n.lazy_full(fill, code_of(dtype), _ints(sizes))
         if buffer:  # a constant would fold into what it meets, and have no gradient
             return on_device(device, _n.lazy_clone, out)
         return out if device is None else out.to(device)
@@ -146,10 +140,8 @@ class CreationMixin(OpMixin):
         >>> Tensor([[1.0, 2.0]]).full_like(3).tolist()
         [[3.0, 3.0]]
         """
-        if is_element(fill_value):
-            out: Any = self.const_like(fill_value, dtype)
-        else:
-            out = _n.lazy_full_like(self, fill_value, code_of(dtype))
+        fill: Any = filling(fill_value, self.dtype if dtype is None else to_dtype(dtype))
+        out = _n.lazy_full_like(self, fill, code_of(dtype))
         device = device or self.device  # type: ignore[attr-defined]
         return on_device(device, _n.lazy_clone, out) if buffer else out.to(device)
 

@@ -8,7 +8,7 @@ from .. import _native as _n
 from ..dtype import PyConst, dtypes, from_code
 from ..helpers import all_int, fully_flatten
 from ..symbolic import BoundInt, Expression
-from ..values import is_numpy_ndarray
+from ..values import filling, is_numpy_ndarray
 from .reduce import ReduceMixin
 from .unary import remember_file
 
@@ -174,7 +174,8 @@ class IndexingMixin(ReduceMixin):
         """
         if not dtypes.is_bool(mask.dtype):
             raise RuntimeError(f"masked_select needs a bool mask, got {mask.dtype}")
-        return _n.lazy_masked_select(self, mask, -1 if size is None else size, fill_value)
+        fill: Any = filling(fill_value, self.dtype)
+        return _n.lazy_masked_select(self, mask, -1 if size is None else size, fill)
 
     def nonzero(self, size: int | None = None, fill_value: PyConst = 0) -> Self:
         """The places of the elements that are not 0, a row each.

@@ -8,7 +8,7 @@ from .. import _native as _n
 from ..dtype import PyConst, dtypes
 from ..helpers import argfix, flat_to_grouped, make_tuple, prod
 from ..symbolic import BoundInt, Expression
-from ..wide import is_element
+from ..values import filling
 from .elementwise import ElementwiseMixin
 from .unary import _marks, remember_file
 
@@ -281,10 +281,7 @@ class MovementMixin(ElementwiseMixin):
         before, after = _ints([p[0] for p in pairs]), _ints([p[1] for p in pairs])
         if mode == "constant":
             x: Any = self
-            if is_element(value):
-                whole = x.pad(pairs)
-                inside = x.const_like(True, dtypes.bool).pad(pairs, value=False)
-                return inside.where(whole, whole.const_like(value))
+            value = filling(value, x.dtype)
             if value and isinstance(value, (int, float)):
                 dtype = _n.dtype_promote(x.dtype.code, dtypes.from_py(value).code)
                 x = _n.lazy_cast(x, dtype)

@@ -44,7 +44,8 @@ struct Problem {
   int64_t m, n, columns;
   // turned: a lies in memory as its transpose does; of solutions: its transpose is solved with.
   bool reduced, upper, turned, unit;
-  bool library;  // LAPACK may be used
+  bool library;      // LAPACK may be used
+  int32_t rounding;  // of operations on wide floats: a mode of flt.h
   bool operator==(const Problem&) const = default;
 };
 

@@ -276,7 +276,7 @@ Value<N> logarithm(const Value<N>& x) {
   const flt::Elements in = {reinterpret_cast<const char*>(&x), 0, sizeof(x)},
                       to = {reinterpret_cast<const char*>(&out), 0, sizeof(out)};
   flt::operation_of(ASTER_ML_FLT_LOG)
-      ->loops[N == 4 ? 0 : 1](to, &in, 0, 1, flt::Rounding::kNearest);
+      ->loops[N == 4 ? 0 : 1](to, &in, 0, 1, flt::current_rounding());
   return out;
 }
 
@@ -400,6 +400,7 @@ Trouble run(Call<N> c) {
 
 Trouble wide(const Problem& problem, const void* const* operands, void* const* results,
              Scratch& scratch) {
+  const flt::RoundingScope scope(static_cast<flt::Rounding>(problem.rounding));
   return problem.dtype == dtype::DType::kFlt256 ? run<4>({problem, operands, results, scratch})
                                                 : run<8>({problem, operands, results, scratch});
 }

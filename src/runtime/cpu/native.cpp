@@ -46,9 +46,9 @@ constexpr Implementation kImplementations[] = {
     {Op::kSort, "sort", nullptr, cost_sort, from_start, prepare_sort, run_sort},
     {Op::kSort, "sort", accepts_wide_sort, cost_wide_sort, from_start, prepare_wide_sort, run_sort},
     {Op::kForeign, "kernel", nullptr, nullptr, reads_foreign, prepare_foreign, run_foreign},
-    {Op::kWide, "wide", accepts_wide, nullptr, reads_wide, prepare_wide, run_wide},
+    {Op::kWide, "wide", accepts_wide, nullptr, reads_wide, prepare_wide, run_wide, how_wide},
     {Op::kWide, "bytes", accepts_sticky_matmul, nullptr, reads_anyhow, prepare_sticky_matmul,
-     run_sticky_matmul},
+     run_sticky_matmul, how_sticky_matmul},
 };
 
 }  // namespace
@@ -60,6 +60,10 @@ Plan::~Plan() {
 }
 
 const char* Plan::name() const { return foreign != nullptr ? foreign->name : implementation->name; }
+
+How Plan::how() const {
+  return implementation->how != nullptr ? implementation->how(*this) : How{name(), false};
+}
 
 const Implementation* cheapest(std::span<const Implementation> rows, Node node) {
   const Implementation *best = nullptr, *first = nullptr;

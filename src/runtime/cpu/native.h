@@ -19,6 +19,13 @@ namespace aster::runtime::cpu::native {
 
 struct Implementation;
 
+// How something is computed, for people, and whether results are exact until they are rounded or
+// checked once.
+struct How {
+  const char* algorithm;
+  bool exact;
+};
+
 // What a call needs of shapes and attributes, without the graph.
 struct Plan {
   const Implementation* implementation = nullptr;
@@ -31,13 +38,16 @@ struct Plan {
   reference::Evaluated* evaluated = nullptr;  // likewise; its own
   reference::StripProgram* strips = nullptr;  // likewise
   const std::atomic<void*>* later =
-      nullptr;  // where the machine code will be that strips stand for
+      nullptr;                           // where the machine code will be that strips stand for
+  mutable std::atomic<uint32_t> ran{0};  // what tasks of a run note, for how
   explicit Plan(Memory& memory) : words(memory) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   ~Plan();
   // Of what it does, for people.
   const char* name() const;
+  // Where that depends on data, as of the last run.
+  How how() const;
 };
 
 // How a source is read: row-major from its operand, and where negative from the end of the axis
@@ -64,6 +74,8 @@ struct Implementation {
   Status (*prepare)(Plan* out, uop::Node node, std::span<const int64_t> views);
   // Tasks [begin, end), one after another. Never fails; no two running parts share scratch.
   void (*run)(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
+  // Null: nothing to be said but the plan's name.
+  How (*how)(const Plan& plan) = nullptr;
 };
 
 // The row that computes a node; one that does not accept it where none does, null where only
@@ -90,10 +102,12 @@ bool accepts_wide(uop::Node node);
 bool reads_wide(uop::Node node, size_t argument, std::span<const int64_t> view);
 Status prepare_wide(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_wide(const Plan& plan, void* const* operands, void* scratch, int64_t begin, int64_t end);
+How how_wide(const Plan& plan);
 bool accepts_sticky_matmul(uop::Node node);
 Status prepare_sticky_matmul(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_sticky_matmul(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                        int64_t end);
+How how_sticky_matmul(const Plan& plan);
 bool reads_foreign(uop::Node node, size_t argument, std::span<const int64_t> view);
 Status prepare_foreign(Plan* out, uop::Node node, std::span<const int64_t> views);
 void run_foreign(const Plan& plan, void* const* operands, void* scratch, int64_t begin,

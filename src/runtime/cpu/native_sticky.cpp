@@ -329,6 +329,12 @@ Status prepare_sticky_matmul(Plan* out, Node node, std::span<const int64_t> view
   return prepare_sticky_matmul(out, node, views, bytes < 64 ? bytes : kTileBytes);
 }
 
+How how_sticky_matmul(const Plan& plan) {
+  const Head head = get_head<Head>(plan);
+  const Planes& planes = head.planes;
+  return {planes.left != planes.count ? "digits" : planes.count > 1 ? "residues" : "bytes", true};
+}
+
 void run_sticky_matmul(const Plan& plan, void* const* operands, void* scratch, int64_t begin,
                        int64_t end) {
   Multiplier part(plan, operands, scratch);

@@ -96,7 +96,7 @@ class Products {
     if (out.rows == 0 || out.columns == 0) return;
     if (a.columns == 0) return out.fill(Value<N>(0));
     const Status status = flt::product_of<N>(caller_, matrix(out), matrix(a), matrix(b),
-                                             flt::Rounding::kNearest, &kept_);
+                                             flt::current_rounding(), &kept_);
     failed_ |= !status.ok();
   }
   // out -= a b; out overlaps neither.

@@ -226,7 +226,8 @@ void run_rows(const Layout& lay, void* const* operands, int64_t begin, int64_t e
 // ---- Matrix products ----
 
 template <int N>
-void run_matmul_of(const Layout& lay, void* const* operands, int64_t begin, int64_t end) {
+void run_matmul_of(const Layout& lay, void* const* operands, int64_t begin, int64_t end,
+                   std::atomic<uint32_t>* ran) {
   const Head& head = lay.head;
   const size_t batch = lay.axes - 3;  // sizes: of the batch, then rows, columns, inner
   const int64_t rows = lay.sizes[batch], columns = lay.sizes[batch + 1];
@@ -244,12 +245,14 @@ void run_matmul_of(const Layout& lay, void* const* operands, int64_t begin, int6
     const char* const b = lay.at(1, operands, which, batch);
     char* const out = static_cast<char*>(operands[2]) + (which * rows + first) * columns * kSize;
     const flt::Caller caller(nullptr, process_heap());
+    flt::Algorithm how = flt::Algorithm::kAuto;
     failed(flt::product_of<N>(
                caller, matrix(out, columns * kSize, kSize, height, columns),
                matrix(a, lay.stride(0, batch), lay.stride(0, batch + 2), height, inner),
                matrix(b, lay.stride(1, batch + 2), lay.stride(1, batch + 1), inner, columns),
-               rounding_of(head)),
+               rounding_of(head), nullptr, &how),
            task);
+    if (ran != nullptr) ran->fetch_or(uint32_t{1} << static_cast<int>(how));
   }
 }
 
@@ -320,8 +323,8 @@ void run_wide(const WidePlan& plan, void* const* operands, int64_t begin, int64_
   const auto kind = static_cast<WideKind>(lay.head.kind);
   const bool narrow = wide_of(lay.head) == DType::kFlt256;
   if (kind == WideKind::kMatmul) {
-    return narrow ? run_matmul_of<4>(lay, operands, begin, end)
-                  : run_matmul_of<8>(lay, operands, begin, end);
+    return narrow ? run_matmul_of<4>(lay, operands, begin, end, plan.ran)
+                  : run_matmul_of<8>(lay, operands, begin, end, plan.ran);
   }
   const bool elementwise = kind == WideKind::kApply || kind == WideKind::kCast;
   int64_t all = lay.head.rows;

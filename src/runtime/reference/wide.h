@@ -2,15 +2,18 @@
 // the other; results are row-major. The interpreter and native calls run the same.
 #pragma once
 
+#include <atomic>
+
 #include "base/memory.h"
 #include "uop/wide.h"
 
 namespace aster::runtime::reference {
 
 struct WidePlan {
-  const int64_t* words = nullptr;  // of plan_wide
-  int64_t tasks = 1;               // that touch disjoint parts of the result
-  double nanoseconds = 0;          // of all of them, about
+  const int64_t* words = nullptr;        // of plan_wide
+  int64_t tasks = 1;                     // that touch disjoint parts of the result
+  double nanoseconds = 0;                // of all of them, about
+  std::atomic<uint32_t>* ran = nullptr;  // gets 1 << flt::Algorithm of each matrix product
 };
 
 // Whether an argument is read through a view: offset, and a stride for every axis.
