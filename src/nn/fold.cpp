@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/prepare_integers.h"
 #include "engine/rangeify.h"
 #include "engine/recording.h"
 #include "engine/regions.h"
@@ -33,6 +34,7 @@ class Folder {
 
   Status run() {
     ASTER_TRY(open_chosen());
+    if (e_.context.options().strict_parity == 0) ASTER_TRY(multiply_quantised());
     ASTER_TRY(engine::walk(&order_, {outputs_.data(), outputs_.size()}));
     ASTER_TRY(find_dependent());
     for (Node node : order_) {
@@ -68,6 +70,24 @@ class Folder {
     for (Node& output : outputs_) {
       if (any) ASTER_TRY(e_.graph.substitute(&output, output, bodies));
     }
+    return kOk;
+  }
+
+  // Before what makes the operands is computed: their bytes are seen, and words of constant ones
+  // are made once.
+  Status multiply_quantised() {
+    Vec<Node> order(heap_);
+    ASTER_TRY(engine::walk(&order, {outputs_.data(), outputs_.size()}));
+    Map<Node, Node> products(heap_);
+    for (Node node : order) {
+      if (node->op != Op::kCall) continue;
+      Node call = node;
+      if (!products.empty()) ASTER_TRY(e_.graph.substitute(&call, node, products));
+      ASTER_TRY(engine::multiply_integers(&call, e_.graph));
+      if (call != node) ASTER_TRY(products.set(node, call));
+    }
+    if (products.empty()) return kOk;
+    for (Node& output : outputs_) ASTER_TRY(e_.graph.substitute(&output, output, products));
     return kOk;
   }
 
@@ -114,13 +134,14 @@ class Folder {
     Vec<Node> below(heap_);
     ASTER_TRY(engine::walk(&below, {&node, 1}));
     size_t read = 0;
-    bool sums = false;
+    bool sums = false, words = false;
     for (Node one : below) {
       if (one->op == Op::kBuffer) read += bytes_of(one);
+      words |= one->op == Op::kOr;  // of bytes (multiply_integers)
       sums |= one->op == Op::kReduce ||
               (one->op == Op::kCall && uop::composite_of(one) == uop::Composite::kMatmul);
     }
-    const size_t most = std::max(kMostGrown, sums ? kMostGrowth * read : read);
+    const size_t most = std::max(kMostGrown, sums || words ? kMostGrowth * read : read);
     return bytes_of(node) <= most ? chosen_.push(node) : Status(kOk);
   }
   static size_t bytes_of(Node node) {
