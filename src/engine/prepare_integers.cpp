@@ -18,8 +18,8 @@ using uop::Op;
 using uop::Word;
 using uop::Words;
 
-// Words are made of both operands before they are multiplied, which pays where each is read by so
-// many results, and over so many terms.
+// Words are made of an operand before it is multiplied, which pays where each is read by so many
+// results, and over so many terms.
 constexpr int64_t kFewestResults = 8;
 constexpr int64_t kFewestTerms = 8;
 
@@ -221,7 +221,7 @@ Sizes sizes_of(Node call) {
 
 }  // namespace
 
-Status multiply_integers(Node* node, Graph& g) {
+Status multiply_integers(Node* node, Graph& g, Constant constant) {
   const Node call = *node;
   const uop::Composite kind = uop::composite_of(call);
   const bool conv = kind == uop::Composite::kConv2d;
@@ -229,7 +229,8 @@ Status multiply_integers(Node* node, Graph& g) {
   if (call->dtype != DType::kFloat32 && call->dtype != DType::kInt32) return kOk;
   if (call->src(1)->dtype != call->dtype || call->src(2)->dtype != call->dtype) return kOk;
   const Sizes sizes = sizes_of(call);
-  if (std::min(sizes.first, sizes.second) < kFewestResults || sizes.terms < kFewestTerms)
+  if ((!constant.first && sizes.first < kFewestResults) ||
+      (!constant.second && sizes.second < kFewestResults) || sizes.terms < kFewestTerms)
     return kOk;
   if (conv && uop::conv2d_of(call).groups > 1 && call->src(2)->dim(1) % 2 != 0) return kOk;
   Quantised a, b;

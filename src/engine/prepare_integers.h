@@ -9,6 +9,10 @@ namespace aster::engine {
 // the same for all terms of a sum, or of two q - z: the exact sum of integer products, two terms a
 // 32-bit word (PairDot), times both scales as float32. Others stay: sums that may leave int32, and
 // what is too small to gain by it.
-Status multiply_integers(uop::Node* call, uop::Graph& graph);
+// constant: operands of which words are made only once.
+struct Constant {
+  bool first = false, second = false;
+};
+Status multiply_integers(uop::Node* call, uop::Graph& graph, Constant constant = {});
 
 }  // namespace aster::engine

@@ -1,4 +1,4 @@
-"""Quantised nets: sums of products are of integers and exact, against NumPy's and ONNX Runtime's."""
+"""Quantised nets: sums of products of integers are exact, as NumPy's and ONNX Runtime's."""
 
 import glob
 
@@ -147,7 +147,8 @@ def _net(size=5):
         nodes.append(helper.make_node("Relu", [f"{name}_c"], [f"{name}_r"]))
         x = pair(f"{name}_r")
     nodes.append(helper.make_node("Flatten", [x], ["f"]))
-    nodes.append(helper.make_node("Gemm", [pair("f"), *weight("g", 24, 16 * size * size)], ["y"], transB=1))
+    last = weight("g", 24, 16 * size * size)
+    nodes.append(helper.make_node("Gemm", [pair("f"), *last], ["y"], transB=1))
     x = RNG.standard_normal((9, 8, size, size)).astype(np.float32)
     return _model(nodes, {"x": x}, weights), {"x": x}
 
