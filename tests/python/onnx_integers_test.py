@@ -187,6 +187,27 @@ def test_kernels_have_no_product_of_floats_in_their_loops(tmp_path):
     assert products >= 3
 
 
+def test_compiled_kernels_have_the_bits_of_the_reference_runtime():
+    model, inputs = _net(7)
+    run = OnnxRunner(Tensor(model.SerializeToString()))
+    aster_ml.trace.configure(debug="compare")
+    try:
+        lazy = run.lazy({n: Tensor(a) for n, a in inputs.items()})
+        [y] = lazy.values() if isinstance(lazy, dict) else [lazy]
+        y = y.numpy()
+    finally:
+        aster_ml.trace.configure()
+    np.testing.assert_allclose(y, _runtime(model, inputs)[0], atol=0.1)
+
+
+def test_strict_parity_computes_with_floats():
+    model, inputs = _net(8)
+    with aster_ml.Context(STRICT_PARITY=1):
+        [strict] = _ours(model, inputs)
+    [want] = _runtime(model, inputs)
+    np.testing.assert_allclose(strict, want, atol=0.1)
+
+
 def test_sums_that_do_not_fit_and_scales_along_them_stay_floats():
     for a, b, scales, axis, near in (
         (_bytes(UINT8, 9, 33100), _bytes(UINT8, 33100, 9), 0.5, 1, 1e-5),
