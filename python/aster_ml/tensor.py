@@ -66,7 +66,8 @@ class Tensor(NotOfferedMixin):
     (dtypes.weakint, dtypes.int, dtypes.half)
     """
 
-    __slots__ = ("_grad", "_is_param", "_file", "__dict__")  # programs leave notes on tensors
+    # Programs leave notes on tensors.
+    __slots__ = ("_grad", "_is_param", "_requires_grad", "_file", "__dict__")
     __array_priority__ = 1000
 
     def __new__(
@@ -125,6 +126,40 @@ class Tensor(NotOfferedMixin):
         False
         """
         self._is_param = is_param
+        return self
+
+    @property
+    def requires_grad(self) -> bool | None:
+        """False: backward leaves no gradient here. None, as at first, or True: it does.
+
+        Gradients flow through it all the same to what it is computed of; detach() stops them.
+
+        >>> x, w = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+        >>> x.requires_grad = False
+        >>> _ = (x * w).sum().backward()
+        >>> x.grad is None, w.grad.tolist()
+        (True, [1.0, 2.0])
+        """
+        try:
+            return self._requires_grad  # type: ignore[has-type]
+        except AttributeError:
+            return None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool | None) -> None:
+        if value is not None and not isinstance(value, bool):
+            raise TypeError(f"requires_grad is True, False or None, not {value!r}")
+        if value and not self.is_floating_point():
+            raise RuntimeError(f"only float Tensors have gradient, this is of {self.dtype}")
+        self._requires_grad = value
+
+    def requires_grad_(self, requires_grad: bool | None = True) -> Self:
+        """Sets requires_grad.
+
+        >>> Tensor([1.0]).requires_grad_(False).requires_grad
+        False
+        """
+        self.requires_grad = requires_grad
         return self
 
     @property
@@ -452,6 +487,8 @@ class Tensor(NotOfferedMixin):
             out.grad = grad.clone(device)
         if not self.is_param:
             out._is_param = False
+        if self.requires_grad is not None:
+            out._requires_grad = self.requires_grad
         return out
 
     def to(self, device: Any) -> Tensor:
@@ -472,6 +509,8 @@ class Tensor(NotOfferedMixin):
             out = _native.lazy_clone(out)
         if (grad := self.grad) is not None:
             out.grad = grad.to(device)
+        if self.requires_grad is not None:
+            out._requires_grad = self.requires_grad
         return out.is_param_(self.is_param)
 
     def to_(self, device: Any) -> Self:
@@ -510,7 +549,8 @@ class Tensor(NotOfferedMixin):
         return [t.zeros_like() if g is None else g for t, g in zip(targets, found)]
 
     def backward(self, gradient: Tensor | None = None) -> Self:
-        """Adds the gradient of self to .grad of every float tensor that it depends on.
+        """Adds the gradient of self to .grad of every float tensor that it depends on, but where
+        requires_grad is False.
 
         >>> x = Tensor([1.0, 2.0, 3.0])
         >>> _ = x.sum().backward()
@@ -524,7 +564,11 @@ class Tensor(NotOfferedMixin):
             raise RuntimeError("only float Tensors have gradient")
         seed = None if gradient is None else _seed(self, gradient)
         lazy_dtype = _native.lazy_dtype
-        targets = [t for t in _native.live() if is_stored_float(lazy_dtype(t))]
+        targets = [
+            t
+            for t in _native.live()
+            if is_stored_float(lazy_dtype(t)) and t.requires_grad is not False
+        ]
         for t, g in zip(targets, custom.gradients(self, targets, seed, True)):
             if g is None:
                 continue

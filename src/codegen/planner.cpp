@@ -544,7 +544,7 @@ class Planner {
     const int64_t most = row == pixels_ ? n : kernel_.size(row);
     const int64_t rows = std::min({kernel_.size(row), most, rows_apart(body, row, v)}),
                   columns = kernel_.size(v);
-    const int64_t registers = target_.vector_bytes == 64 ? 32 : 16;
+    const int64_t registers = product_registers(target_, body);
     int64_t high = 1, wide = 1, fewer = 0;
     double least = HUGE_VAL, vector = n;  // bytes of a vector of columns
     for (const Access& a : body.accesses) {

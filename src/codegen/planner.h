@@ -41,6 +41,8 @@ int lane_bytes(const Kernel& kernel, Node node);
 bool fits_int32(Node node);
 // Lanes of the widest vectors along v that the target computes a region in.
 int most_lanes(const Kernel& kernel, const Target& target, const Region& region, int v);
+// Vector registers for the sums of a tile and what they read.
+int64_t product_registers(const Target& target, const Region& region);
 // Whether the vectorised range of a segment may be less than one vector, whose other lanes are left
 // out.
 bool may_leave_lanes_out(const Kernel& kernel, const Plan& plan, int segment);

@@ -53,6 +53,13 @@ int lane_bytes(const Kernel&, Node node) {
   return dtype::is_narrow_float(node->dtype) ? 4 : static_cast<int>(dtype::size(node->dtype));
 }
 
+int64_t product_registers(const Target& target, const Region& region) {
+  // Products that no instruction adds to a sum need one to be in.
+  const bool apart =
+      std::ranges::any_of(region.nodes, [](Node node) { return node->op == Op::kPairDot; });
+  return (target.vector_bytes == 64 ? 32 : 16) - (apart ? 1 : 0);
+}
+
 int most_lanes(const Kernel& kernel, const Target& target, const Region& region, int v) {
   int widest = 1;
   for (Node node : region.nodes) {

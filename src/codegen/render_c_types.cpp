@@ -85,7 +85,11 @@ constexpr std::string_view kAvx512 = R"(#ifdef __clang__
 #define x86_maxpd512(a, b) __builtin_ia32_maxpd512(a, b, 4)
 #define x86_sqrtps512(a) __builtin_ia32_sqrtps512(a, 4)
 #define x86_sqrtpd512(a) __builtin_ia32_sqrtpd512(a, 4)
+#define x86_pmaddwd512(a, b) __builtin_ia32_pmaddwd512(a, b)
 #else
+typedef int x86_words512 __attribute__((vector_size(64)));
+#define x86_pmaddwd512(a, b) \
+  __builtin_ia32_pmaddwd512_mask(a, b, (x86_words512){0}, (unsigned short)-1)
 #define x86_minps512(a, b) __builtin_ia32_minps512_mask(a, b, a, (unsigned short)-1, 4)
 #define x86_minpd512(a, b) __builtin_ia32_minpd512_mask(a, b, a, (unsigned char)-1, 4)
 #define x86_maxps512(a, b) __builtin_ia32_maxps512_mask(a, b, a, (unsigned short)-1, 4)

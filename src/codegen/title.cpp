@@ -66,7 +66,8 @@ Node without_casts(Node node) {
 }
 
 bool is_product(Node fold) {
-  return static_cast<Op>(fold->arg(0)) == Op::kAdd && without_casts(fold->src(0))->op == Op::kMul;
+  const Op term = without_casts(fold->src(0))->op;
+  return static_cast<Op>(fold->arg(0)) == Op::kAdd && (term == Op::kMul || term == Op::kPairDot);
 }
 
 // Products of two tensors that each lack a loop of the other.

@@ -212,6 +212,7 @@ DType arithmetic_type(const View& v) {
   if (rule == DTypeRule::kFloating && !is_float(d)) return DType::kNone;
   if (rule == DTypeRule::kIntegral && is_float(d)) return DType::kNone;
   if (rule == DTypeRule::kBits64 && d != DType::kUInt64) return DType::kNone;
+  if (rule == DTypeRule::kInt32 && d != DType::kInt32) return DType::kNone;
   return rule == DTypeRule::kCompare ? DType::kBool : d;
 }
 bool arithmetic(const View& v) { return arithmetic_type(v) == v.in.dtype; }

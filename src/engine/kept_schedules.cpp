@@ -101,6 +101,7 @@ Status name_of(bool* known, Digest* out, KernelLibrary** library, Engine& engine
                               static_cast<int64_t>(target.machine.rows),
                               engine.context.options().no_library,
                               engine.context.options().flt_rounding,
+                              engine.context.options().strict_parity,
                               std::bit_cast<int64_t>(hash)};
   *out = Sha256()
              .add_text(kFormat)

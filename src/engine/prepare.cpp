@@ -6,6 +6,7 @@
 #include "engine/indexing.h"
 #include "engine/library.h"
 #include "engine/prepare_images.h"
+#include "engine/prepare_integers.h"
 #include "engine/rangeify.h"
 #include "uop/composite.h"
 #include "uop/expr.h"
@@ -122,8 +123,9 @@ bool contracts(Node node) {
     return x;
   };
   const Node x = uncast(node->src(0));
-  return node->arg(0) == static_cast<Word>(Op::kAdd) && x->op == Op::kMul &&
-         fusion::repeats(uncast(x->src(0))) && fusion::repeats(uncast(x->src(1)));
+  return node->arg(0) == static_cast<Word>(Op::kAdd) &&
+         (x->op == Op::kMul || x->op == Op::kPairDot) && fusion::repeats(uncast(x->src(0))) &&
+         fusion::repeats(uncast(x->src(1)));
 }
 
 // `count` elements of an axis, from `first` on.
@@ -312,6 +314,10 @@ Status inline_calls(Node* sink, Graph& g, bool cpu) {
     ASTER_TRY(rebuild(sink, g, nodes, visit));
   }
   return kOk;
+}
+
+Status multiply_quantised(Node* sink, Graph& g) {
+  return change_each(sink, g, Op::kCall, [&](Node* call) { return multiply_integers(call, g); });
 }
 
 Status copy_written_values(Node* sink, Graph& g) {

@@ -14,6 +14,9 @@ Status copy_with_params(uop::Node* out, uop::Graph& graph, uop::Nodes roots, con
 // reads it best.
 Status inline_calls(uop::Node* sink, uop::Graph& graph, bool cpu);
 
+// Products of quantised tensors become sums of products of integers (prepare_integers.h).
+Status multiply_quantised(uop::Node* sink, uop::Graph& graph);
+
 // What is assigned to one storage and then to another is a value of its own in between: the two may
 // overlap.
 Status copy_written_values(uop::Node* sink, uop::Graph& graph);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/prepare_integers.h"
 #include "engine/rangeify.h"
 #include "engine/recording.h"
 #include "engine/regions.h"
@@ -20,10 +21,14 @@ using uop::Op;
 // are taken on the way, as transforms of weights are. Weights that are read as wider numbers stay.
 constexpr size_t kMostGrown = 64 << 10, kMostGrowth = 4;
 
+// What a product of one row reads of weights that are kept as floats, at most.
+constexpr size_t kMostRow = 4 << 20;
+
 class Folder {
  public:
-  Folder(uop::Nodes inputs, Vec<Node>& outputs, Engine& engine)
+  Folder(uop::Nodes inputs, Vec<Node>& outputs, Engine& engine, bool dequantises)
       : inputs_(inputs),
+        dequantises_(dequantises),
         outputs_(outputs),
         e_(engine),
         heap_(engine.context.heap()),
@@ -33,14 +38,15 @@ class Folder {
 
   Status run() {
     ASTER_TRY(open_chosen());
+    if (e_.context.options().strict_parity == 0) ASTER_TRY(multiply_quantised());
     ASTER_TRY(engine::walk(&order_, {outputs_.data(), outputs_.size()}));
     ASTER_TRY(find_dependent());
     for (Node node : order_) {
       if (!runs_.contains(node)) continue;
       const size_t first = node->op == Op::kCall ? 1 : 0;  // behind the body, which is on Params
-      for (Node source : node->src().subspan(first)) ASTER_TRY(consider(source));
+      for (Node source : node->src().subspan(first)) ASTER_TRY(consider(source, !is_row(node)));
     }
-    for (Node output : outputs_) ASTER_TRY(consider(output));
+    for (Node output : outputs_) ASTER_TRY(consider(output, true));
     if (chosen_.empty()) return kOk;
     // It is no step of a program that is being captured.
     engine::Recording* const recording = std::exchange(e_.recording, nullptr);
@@ -68,6 +74,28 @@ class Folder {
     for (Node& output : outputs_) {
       if (any) ASTER_TRY(e_.graph.substitute(&output, output, bodies));
     }
+    return kOk;
+  }
+
+  // Before what makes the operands is computed: their bytes are seen, and words of constant ones
+  // are made once.
+  Status multiply_quantised() {
+    ASTER_TRY(engine::walk(&order_, {outputs_.data(), outputs_.size()}));
+    ASTER_TRY(find_dependent());
+    Map<Node, Node> products(heap_);
+    for (Node node : order_) {
+      if (node->op != Op::kCall || node->nsrc != 3) continue;
+      const engine::Constant constant{!runs_.contains(node->src(1)), !runs_.contains(node->src(2))};
+      Node call = node;
+      if (!products.empty()) ASTER_TRY(e_.graph.substitute(&call, node, products));
+      if (call->op != Op::kCall) continue;
+      ASTER_TRY(engine::multiply_integers(&call, e_.graph, constant));
+      if (call != node) ASTER_TRY(products.set(node, call));
+    }
+    order_.clear();
+    runs_.clear();
+    if (products.empty()) return kOk;
+    for (Node& output : outputs_) ASTER_TRY(e_.graph.substitute(&output, output, products));
     return kOk;
   }
 
@@ -103,8 +131,14 @@ class Folder {
            std::ranges::find(r->drawn, storage, &engine::Drawn::keys) != r->drawn.end();
   }
 
+  // A product of one row, which reads each weight once: bytes are read sooner.
+  static bool is_row(Node node) {
+    return node->op == Op::kCall && uop::composite_of(node) == uop::Composite::kMatmul &&
+           node->src(1)->dim(node->ndim - 2u) == 1;
+  }
+
   // A constant as it is read: what lies below the views of it is computed, if anything is.
-  Status consider(Node node) {
+  Status consider(Node node, bool again) {
     while (!runs_.contains(node) && (uop::is_movement(node->op) || node->op == Op::kDetach) &&
            node->op != Op::kPad)
       node = node->src(0);
@@ -114,13 +148,15 @@ class Folder {
     Vec<Node> below(heap_);
     ASTER_TRY(engine::walk(&below, {&node, 1}));
     size_t read = 0;
-    bool sums = false;
+    bool sums = false, words = again && dequantises_ && node->op == Op::kMul;
+    words |= dequantises_ && node->op == Op::kMul && bytes_of(node) <= kMostRow;
     for (Node one : below) {
       if (one->op == Op::kBuffer) read += bytes_of(one);
+      words |= one->op == Op::kOr;  // of bytes (multiply_integers)
       sums |= one->op == Op::kReduce ||
               (one->op == Op::kCall && uop::composite_of(one) == uop::Composite::kMatmul);
     }
-    const size_t most = std::max(kMostGrown, sums ? kMostGrowth * read : read);
+    const size_t most = std::max(kMostGrown, sums || words ? kMostGrowth * read : read);
     return bytes_of(node) <= most ? chosen_.push(node) : Status(kOk);
   }
   static size_t bytes_of(Node node) {
@@ -150,6 +186,7 @@ class Folder {
   }
 
   uop::Nodes inputs_;
+  bool dequantises_;
   Vec<Node>& outputs_;
   Engine& e_;
   Heap& heap_;
@@ -159,8 +196,8 @@ class Folder {
 
 }  // namespace
 
-Status fold_constants(Vec<Node>* outputs, uop::Nodes inputs, Engine& engine) {
-  return Folder(inputs, *outputs, engine).run();
+Status fold_constants(Vec<Node>* outputs, uop::Nodes inputs, Engine& engine, bool dequantises) {
+  return Folder(inputs, *outputs, engine, dequantises).run();
 }
 
 }  // namespace aster::nn

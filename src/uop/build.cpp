@@ -138,6 +138,9 @@ Node Graph::alu(Op op, Nodes src) {
     case DTypeRule::kBits64:
       fits &= result == DType::kUInt64;
       break;
+    case DTypeRule::kInt32:
+      fits &= result == DType::kInt32;
+      break;
     case DTypeRule::kWhere:
       fits &= src[0]->dtype == DType::kBool;
       break;

@@ -15,7 +15,8 @@ namespace {
 template <typename T>
 constexpr bool takes(DTypeRule rule) {
   if (rule == DTypeRule::kFloating) return ops::kReal<T>;
-  if (rule == DTypeRule::kIntegral || rule == DTypeRule::kBits64) return !ops::kReal<T>;
+  if (rule == DTypeRule::kIntegral || rule == DTypeRule::kBits64 || rule == DTypeRule::kInt32)
+    return !ops::kReal<T>;
   return true;
 }
 

@@ -162,6 +162,18 @@ T shr(T a, T b) {
                                           : static_cast<T>(a >> b);
 }
 
+// Two products of signed 16-bit numbers and their sum, of the halves of 32 bits each.
+template <typename T>
+T pair_dot(T a, T b) {
+  const auto low = [](T x) {
+    return static_cast<int64_t>(static_cast<int16_t>(static_cast<uint64_t>(x)));
+  };
+  const auto high = [](T x) {
+    return static_cast<int64_t>(static_cast<int16_t>(static_cast<uint64_t>(x) >> 16));
+  };
+  return static_cast<T>(low(a) * low(b) + high(a) * high(b));
+}
+
 // threefry2x32 with 20 rounds (Salmon et al., SC'11): counter and key as two 32-bit halves each,
 // low half first.
 inline uint64_t threefry_word(uint64_t counter, uint64_t key) {

@@ -40,6 +40,7 @@ enum class DTypeRule : uint8_t {
   kCommon,    // operands share one dtype
   kCompare,   // operands share one dtype; bool
   kBits64,    // uint64
+  kInt32,     // int32
   kWhere,     // bool, then two of one dtype
 };
 

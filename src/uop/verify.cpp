@@ -197,6 +197,7 @@ bool fits_rule(Node n) {
   if (rule == DTypeRule::kIntegral) fits &= !floats;
   if (dtype::is_sticky(result)) fits &= (info(n->op).traits & STICKY) != 0;
   if (rule == DTypeRule::kBits64) fits &= result == DType::kUInt64;
+  if (rule == DTypeRule::kInt32) fits &= result == DType::kInt32;
   if (rule == DTypeRule::kWhere) fits &= n->src(0)->dtype == DType::kBool;
   if (rule == DTypeRule::kCompare) result = DType::kBool;
   return fits && n->dtype == result;

@@ -99,9 +99,11 @@ TEST(Functions, AreThereForWhatTargetsLack) {
     if (!is_arithmetic(op) || rule == uop::DTypeRule::kWhere) continue;
     for (DType d : {kF32, kF64, DType::kInt32, DType::kUInt64}) {
       const bool real = dtype::is_float(d);
-      const bool integral = rule == uop::DTypeRule::kIntegral || rule == uop::DTypeRule::kBits64;
+      const bool integral = rule == uop::DTypeRule::kIntegral || rule == uop::DTypeRule::kBits64 ||
+                            rule == uop::DTypeRule::kInt32;
       if (real ? integral : rule == uop::DTypeRule::kFloating) continue;
       if (rule == uop::DTypeRule::kBits64 && d != DType::kUInt64) continue;
+      if (rule == uop::DTypeRule::kInt32 && d != DType::kInt32) continue;
       const DType to = rule == uop::DTypeRule::kCompare ? DType::kBool : d;
       for (const Target& target : {sse, avx2, avx512}) {
         const int lanes = target.vector_bytes / static_cast<int>(dtype::size(d));

@@ -54,6 +54,8 @@ bool takes(Op op, DType d) {
       return !dtype::is_float(d);
     case uop::DTypeRule::kBits64:
       return d == DType::kUInt64;
+    case uop::DTypeRule::kInt32:
+      return d == DType::kInt32;
     case uop::DTypeRule::kNone:
       return false;
     default:

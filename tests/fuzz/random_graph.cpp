@@ -291,6 +291,7 @@ class Generator {
     if (chance(20)) return g().alu(one_of(kOne), x);
     if (chance(8)) return g().alu(Op::kMulAcc, x, beside(x), beside(x));
     if (chance(6)) return bits(x);
+    if (x->dtype == DType::kInt32 && chance(20)) return g().alu(Op::kPairDot, x, beside(x));
     if (x->dtype == DType::kUInt64 && chance(50)) return g().alu(Op::kThreefry, x, beside(x));
     return g().alu(one_of(kTwo), x, beside(x));
   }

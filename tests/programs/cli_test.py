@@ -42,7 +42,7 @@ class Usage(unittest.TestCase):
         commands = answer("--help")["commands"]
         names = [c["command"] for c in commands]
         said = ["info", "cache info", "cache clear", "demo digits", "graph", "profile"]
-        said += ["tune", "run", "freeze"]
+        said += ["tune", "run", "convert", "freeze"]
         self.assertEqual(names, said)
 
     def test_version(self):

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from aster_ml import Context, Device, GlobalCounters, Tensor, Variable, dtypes, function
+from aster_ml import Context, Device, GlobalCounters, Tensor, Variable, dtypes, function, nn
 from aster_ml.errors import Error
 
 NUMPY_DTYPES = (
@@ -284,6 +284,38 @@ def test_backward_fills_and_adds():
     ones = Tensor.ones(2)
     (x * ones).sum().backward()
     assert ones.grad.tolist() == [1.0, 2.0]
+
+
+def test_what_requires_no_gradient_gets_none():
+    x, w, b = Tensor([1.0, 2.0]), Tensor([3.0, 4.0]), Tensor([5.0, 6.0])
+    assert x.requires_grad is None
+    x.requires_grad = False
+    hidden = (x * w).requires_grad_(False)
+    (hidden * b).sum().backward()
+    assert x.grad is None and hidden.grad is None
+    assert w.grad.tolist() == [5.0, 12.0] and b.grad.tolist() == [3.0, 8.0]
+    # Asked for by name it is there, as in tinygrad; and again from when it is True.
+    assert (x * w).sum().gradient(x)[0].tolist() == [3.0, 4.0]
+    assert x.requires_grad_() is x and x.requires_grad is True
+    (x * w).sum().backward()
+    assert x.grad.tolist() == [3.0, 4.0] and w.grad.tolist() == [6.0, 14.0]
+    # Copies are as what they are of.
+    for copied in (b.requires_grad_(False).clone(), b.to("CPU:1")):
+        assert copied.requires_grad is False
+    with pytest.raises(TypeError, match="True, False or None, not 1"):
+        x.requires_grad = 1
+    with pytest.raises(RuntimeError, match="only float Tensors"):
+        Tensor([1]).requires_grad_()
+    assert Tensor([1]).requires_grad_(False).requires_grad is False
+
+
+def test_optimizers_leave_alone_what_requires_no_gradient():
+    frozen, w = Tensor([1.0, 2.0]).requires_grad_(False), Tensor([3.0, 4.0])
+    with Context(TRAINING=1):
+        optimizer = nn.optim.SGD([frozen, w], lr=1.0)
+        (frozen * w).sum().backward()
+        optimizer.step()
+    assert frozen.tolist() == [1.0, 2.0] and w.tolist() == [2.0, 2.0]
 
 
 def test_gradient_errors():

@@ -252,8 +252,10 @@ std::vector<Node> every_form(Graph& g) {
   for (size_t at = 0; at < static_cast<size_t>(Op::kCount); ++at) {
     const Op op = static_cast<Op>(at);
     if (!is_alu(op) || op == Op::kThreefry || op == Op::kWhere) continue;
-    const Node a = info(op).rule == DTypeRule::kIntegral ? i : x;
-    const Node c = info(op).rule == DTypeRule::kIntegral ? g.flip(i, Shape{1, 0, 0}) : y;
+    const bool integers =
+        info(op).rule == DTypeRule::kIntegral || info(op).rule == DTypeRule::kInt32;
+    const Node a = integers ? i : x;
+    const Node c = integers ? g.flip(i, Shape{1, 0, 0}) : y;
     all.push_back(info(op).sources == 1   ? g.alu(op, a)
                   : info(op).sources == 2 ? g.alu(op, a, c)
                                           : g.alu(op, a, c, a));

@@ -82,6 +82,7 @@ int graph(const Arguments& arguments);
 int profile(const Arguments& arguments);
 int tune(const Arguments& arguments);
 int run_model(const Arguments& arguments);
+int convert(const Arguments& arguments);
 int freeze(const Arguments& arguments);
 
 // "12.3 MB"

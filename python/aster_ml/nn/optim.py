@@ -31,9 +31,13 @@ class Optimizer:
     ):
         if lr < 0:
             raise ValueError(f"Invalid learning rate: {lr}")
-        self.params: list[Tensor] = dedup([x for x in params if x.is_param])
+
+        def trained(x: Tensor) -> bool:
+            return x.is_param and x.requires_grad is not False
+
+        self.params: list[Tensor] = dedup([x for x in params if trained(x)])
         assert self.params, "an optimizer needs at least one parameter"
-        self.buffers: list[Tensor] = dedup([x for x in params if not x.is_param])
+        self.buffers: list[Tensor] = dedup([x for x in params if not trained(x)])
         self.device = device or self.params[0].device
         self.param_dtype = to_dtype(getenv("OPTIM_DTYPE", "float32"))
         self.fused = fused

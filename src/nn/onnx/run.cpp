@@ -55,10 +55,29 @@ int64_t Run::version_of(std::string_view domain, const Frame& frame) const {
   return 1;
 }
 
+namespace {
+
+// Whether a node is (q - z) s of bytes, behind views: what multiplies it may do so as integers, so
+// it is left as it is, though it is the same in every run.
+bool is_dequantised(Node node) {
+  const auto is_byte = [](Node x) { return x->dtype == DType::kInt8 || x->dtype == DType::kUInt8; };
+  while (node != nullptr && node->nsrc == 1 && uop::is_movement(node->op)) node = node->src(0);
+  if (node == nullptr || node->op != uop::Op::kMul || node->dtype != DType::kFloat32) return false;
+  for (Node whole : node->src()) {
+    if (whole->op != uop::Op::kCast) continue;
+    whole = whole->src(0);
+    if (whole->op == uop::Op::kSub) whole = whole->src(0);
+    if (is_byte(whole) || (whole->op == uop::Op::kCast && is_byte(whole->src(0)))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 Status Run::fold(Value& value) {
   const Node node = value.node();
-  if (node == nullptr || node->op == uop::Op::kBuffer || uop::is_const(node) ||
-      node->count() > kMostFolded) {
+  if (node == nullptr || (is_dequantised(node) && engine.context.options().strict_parity == 0) ||
+      node->op == uop::Op::kBuffer || uop::is_const(node) || node->count() > kMostFolded) {
     return kOk;
   }
   const void* data;
@@ -339,9 +358,11 @@ Status Op::gather() {
     ASTER_TRY(inputs_.push(std::move(value)));
   }
   // What weights alone make is computed once for all runs.
+  const bool strict = run.engine.context.options().strict_parity != 0;
   if (!all_known() && (run.engine.recording == nullptr || run.capturing)) {
     for (const Ref& input : inputs_) {
-      if (input && input->known && input->kind == Kind::kTensor && !is_stored(*input)) {
+      if (input && input->known && input->kind == Kind::kTensor && !is_stored(*input) &&
+          !(is_dequantised(input->node()) && !strict)) {
         const void* data;
         ASTER_TRY(fetch(&data, engine(), *input));
       }

@@ -26,7 +26,8 @@ bool is_double(DType dtype) { return dtype == DType::kFloat64 || dtype == DType:
 template <typename T>
 constexpr bool takes(DTypeRule rule) {
   if (rule == DTypeRule::kFloating) return ops::kReal<T>;
-  if (rule == DTypeRule::kIntegral || rule == DTypeRule::kBits64) return !ops::kReal<T>;
+  if (rule == DTypeRule::kIntegral || rule == DTypeRule::kBits64 || rule == DTypeRule::kInt32)
+    return !ops::kReal<T>;
   return true;
 }
 

@@ -140,7 +140,8 @@ StripLoop choose_scalars(unsigned scalars) {
 template <Op op, typename T>
 constexpr bool takes() {
   constexpr DTypeRule kRule = Row<op>::kRule;
-  if (Row<op>::kCost > kMostCost || kRule == DTypeRule::kWhere || kRule == DTypeRule::kBits64)
+  if (Row<op>::kCost > kMostCost || kRule == DTypeRule::kWhere || kRule == DTypeRule::kBits64 ||
+      kRule == DTypeRule::kInt32)
     return false;
   if (kRule == DTypeRule::kFloating) return kReal<T>;
   if (kRule == DTypeRule::kIntegral) return !kReal<T>;

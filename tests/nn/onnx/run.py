@@ -7,6 +7,7 @@ NumPy's. 77 where the packages are not here.
 
 import argparse
 import ctypes
+import json
 import os
 import resource
 import signal
@@ -191,6 +192,44 @@ def check_freeze(aster):
     assert set(os.listdir(".")) == before
 
 
+def check_convert(aster):
+    """Programs of many sizes, run by the library as the C interface would."""
+    convert = [aster, "convert", "layer.onnx", "-o"]
+    done = run(*convert, "layer.aster", "--size", "rows=1..8")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "sizes: rows 1..8\n", ""), done
+    done = run(*convert, "default.txt", "--form", "text", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"program": "default.txt", "sizes": "rows 1..128"}
+    with open("default.txt", encoding="utf-8") as file:
+        text = file.read()
+    assert text.startswith("aster ") and "sizes input 0 (\"rows\", 3)" in text, text
+    done = run(*convert, "two.aster", "--size", "x.0=2", "--constants", "file")
+    assert (done.returncode, done.stdout) == (0, ""), done
+    assert os.path.exists("two.aster.data")
+    # `profile` loads what is written and runs it.
+    for name in ("layer.aster", "default.txt", "two.aster"):
+        done = run(aster, "profile", name, "--runs", "1")
+        assert done.returncode == 0, done.stderr
+    # It freezes as other programs do: the numbers are the model's.
+    done = run(aster, "freeze", "two.aster", "-o", "frozen")
+    assert done.returncode == 0, done.stderr
+    np.save("x.npy", X)
+    done = run("./frozen", "x.npy", "y.npy")
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load("y.npy"), np.maximum(X @ W, 0), rtol=1e-6)
+    before = set(os.listdir("."))
+    fails(2, "MODEL.onnx is needed", aster, "convert", "-o", "no.aster")
+    fails(2, "--output is needed", aster, "convert", "layer.onnx")
+    fails(2, "--size rows=8..1", *convert, "no.aster", "--size", "rows=8..1")
+    fails(2, "--size rows=0", *convert, "no.aster", "--size", "rows=0")
+    fails(2, "--size row: no open axis", *convert, "no.aster", "--size", "row=2")
+    fails(2, "--form pretty", *convert, "no.aster", "--form", "pretty")
+    fails(1, "missing/no.aster", *convert, "missing/no.aster")
+    fails(1, "none.onnx", aster, "convert", "none.onnx", "-o", "no.aster")
+    fails(1, "ImageDecoder", aster, "convert", "unsupported.onnx", "-o", "no.aster")
+    assert set(os.listdir(".")) == before
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--aster", required=True)
@@ -200,6 +239,7 @@ def main():
         save_models()
         check_run(aster)
         check_batch(aster)
+        check_convert(aster)
         check_freeze(aster)
         os.chdir("/")
     return 0
