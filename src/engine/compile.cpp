@@ -157,7 +157,7 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   Status status = leaves->foreign ? check_foreign(exe, roots, on) : Status(kOk);
   const bool moves = is_move(roots, on);
   bool kept = false;
-  if (status.ok() && !moves && !interpret && exe->constants.empty())
+  if (status.ok() && !moves && !interpret)
     status = read_schedule(&kept, exe, *this, {hash, roots, *leaves});
   if (status.ok() && !kept)
     status = moves ? make_move(exe, roots[0], on) : compile(exe, roots, *leaves, interpret);

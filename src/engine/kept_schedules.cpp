@@ -114,16 +114,20 @@ Status name_of(bool* known, Digest* out, KernelLibrary** library, Engine& engine
   return kOk;
 }
 
-// The words of a key in few bytes: most are small.
-Status pack_key(Vec<uint8_t>* out, std::span<const int64_t> key) {
+// What an executable is of, its key and which leaves do not change, in few bytes: most words are
+// small.
+Status pack_key(Vec<uint8_t>* out, const Executable& exe) {
   constexpr size_t kMostBytes = 10;
-  ASTER_TRY(out->resize(key.size() * kMostBytes, 0));
+  ASTER_TRY(out->resize((exe.key.size() + exe.constants.size() + 1) * kMostBytes, 0));
   uint8_t* at = out->data();
-  for (const int64_t word : key) {
+  const auto add = [&at](int64_t word) {
     uint64_t rest = static_cast<uint64_t>(word) << 1 ^ static_cast<uint64_t>(word >> 63);
     for (; rest >= 128; rest >>= 7) *at++ = static_cast<uint8_t>(rest | 128);
     *at++ = static_cast<uint8_t>(rest);
-  }
+  };
+  add(static_cast<int64_t>(exe.key.size()));
+  for (const int64_t word : exe.key) add(word);
+  for (const uint64_t word : exe.constants) add(std::bit_cast<int64_t>(word));
   out->truncate(static_cast<size_t>(at - out->data()));
   return kOk;
 }
@@ -269,7 +273,7 @@ Status write(Vec<uint8_t>* bytes, bool* whole, const Executable& exe, const Kern
   Writer out(*bytes);
   Vec<uint8_t> key(bytes->memory());
   *whole = true;
-  ASTER_TRY(pack_key(&key, {exe.key.data(), exe.key.size()}));
+  ASTER_TRY(pack_key(&key, exe));
   out.text({reinterpret_cast<const char*>(key.data()), key.size()});
   ASTER_TRY(write_kernels(out, kernels, library, whole));
   out.number(uint64_t{exe.slots.size()});
@@ -306,7 +310,7 @@ class Taking {
 
   Status run(KernelLibrary& library, int64_t* planned) {
     Vec<uint8_t> key(keys_.memory());
-    ASTER_TRY(pack_key(&key, {exe_.key.data(), exe_.key.size()}));
+    ASTER_TRY(pack_key(&key, exe_));
     in_.check(in_.text() ==
               std::string_view(reinterpret_cast<const char*>(key.data()), key.size()));
     if (!in_.ok()) return kOk;
@@ -487,10 +491,10 @@ Status read_schedule(bool* found, Executable* exe, Engine& engine, const Schedul
 
 Status keep_schedule(const Executable& exe, Engine& engine, const Kernels& kernels, int64_t planned,
                      const Leaves& leaves) {
-  if (leaves.foreign || !exe.constants.empty() || !is_for_disk(exe, engine) || !is_kept(exe))
-    return kOk;
+  if (leaves.foreign || !is_for_disk(exe, engine) || !is_kept(exe)) return kOk;
   uint64_t hash = exe.key.size();
   for (const int64_t word : exe.key) hash = hash_mix(hash, static_cast<uint64_t>(word));
+  for (const uint64_t word : exe.constants) hash = hash_mix(hash, word);
   KernelLibrary* library = nullptr;
   bool known = false, whole = false;
   Digest name;

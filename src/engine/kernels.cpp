@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/tracer.h"
 #include "engine/tune.h"
 #include "runtime/tiers.h"
 
@@ -60,7 +61,9 @@ class Maker {
       if (!by_kernel || !engine_.refused.contains(key_of(i))) ASTER_TRY(wanted_.push(i));
     }
     if (kernels_.requests.empty()) return kOk;
-    if (by_kernel && on_host() && !engine_.measures && runtime::has_tiers())
+    // Where times and code are looked at, they are those of machine code.
+    const bool waits = engine_.measures || Tracer::of(engine_.trace) != nullptr;
+    if (by_kernel && on_host() && !waits && runtime::has_tiers())
       ASTER_TRY(choose_tiers(schedule));
     const SavedError before;
     Status loaded = wanted_.empty()

@@ -95,6 +95,7 @@ Status KernelLibrary::collect() {
 
 // What failed is forgotten: whoever asks for it again hears why.
 Status KernelLibrary::take_unit(LaterUnit* unit) {
+  if (unit->pack == nullptr) return kOk;
   LoadedPack& pack = *unit->pack;
   pack.images = std::move(unit->images);
   pack.bytes = unit->bytes;

@@ -471,8 +471,7 @@ Status KernelLoad::begin_later(std::span<const size_t> kernels) {
   const Status status = fill_later(unit, kernels);
   // One core goes on with what was asked for.
   const int workers = std::clamp(pool::hardware_threads() - 1, 1, static_cast<int>(kMostUnits));
-  if (!status.ok()) {  // never begun
-    unit->failed = true;
+  if (!status.ok()) {  // never begun: what it has of kernels is forgotten
     unit->state = Job::State::kDone;
     return status;
   }

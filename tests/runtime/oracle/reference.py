@@ -344,6 +344,15 @@ def threefry():
     one("Threefry", "Threefry", [counter, key], np.array(got.tolist(), dtype=np.uint64))
 
 
+def pair_dot():
+    """Both halves of a word as signed numbers; sums and products wrap."""
+    a, b = (make(int_values("int32", 40)[::step], "int32") for step in (1, -1))
+    low = [wrap(int(v), "int16") for v in a], [wrap(int(v), "int16") for v in b]
+    high = [int(v) >> 16 for v in a], [int(v) >> 16 for v in b]
+    sums = [w * x + y * z for w, x, y, z in zip(*low, *high, strict=True)]
+    one("PairDot", "PairDot", [a, b], make([wrap(v, "int32") for v in sums], "int32"))
+
+
 # Casts ------------------------------------------------------------
 
 
@@ -668,7 +677,9 @@ def structure():
 
 def main():
     np.seterr(all="ignore")
-    for section in (integers, booleans, reals, threefry, casts, movement, reductions, structure):
+    for section in (
+        integers, booleans, reals, threefry, casts, movement, reductions, structure, pair_dot
+    ):  # fmt: skip
         section()
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reference.txt")
     with open(sys.argv[1] if len(sys.argv) > 1 else path, "w") as out:
