@@ -63,8 +63,7 @@ class Maker {
     if (kernels_.requests.empty()) return kOk;
     // Where times and code are looked at, they are those of machine code.
     const bool waits = engine_.measures || Tracer::of(engine_.trace) != nullptr;
-    if (by_kernel && on_host() && !waits && runtime::has_tiers())
-      ASTER_TRY(choose_tiers(schedule));
+    if (by_kernel && on_host() && !waits && runtime::has_tiers()) ASTER_TRY(choose_tiers(schedule));
     const SavedError before;
     Status loaded = wanted_.empty()
                         ? ASTER_FAIL(kCOMPILE, "the compiler refused these kernels before")
