@@ -481,6 +481,7 @@ using aster::engine::context_of;
 using aster::engine::Engine;
 using aster::engine::Lazy;
 using aster::engine::Program;
+using aster::engine::Recording;
 
 namespace {
 
@@ -500,6 +501,13 @@ Status cells_of(aster::Vec<Lazy*>* out, const Engine& engine, aster_ml_lazy* con
 aster::uop::Nodes sizes_of(const Lazy& lazy) {
   if (lazy.sized == nullptr) return {};
   return {lazy.sized->sizes, lazy.sized->ndim};
+}
+
+Status open_recording(Recording** out, const aster_ml_context* context) {
+  Engine* engine = nullptr;
+  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
+  *out = engine->recording;
+  return *out == nullptr ? ASTER_FAIL(kSTATE, "no capture is open") : Status(aster::kOk);
 }
 
 }  // namespace
@@ -547,28 +555,25 @@ int32_t aster_ml_engine_capture_end(aster_ml_program* out, const aster_ml_contex
 
 int32_t aster_ml_engine_capture_prune(const aster_ml_context* context) {
   ASTER_ENTER(context_of(context));
-  Engine* engine = nullptr;
-  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
-  if (engine->recording == nullptr) return ASTER_FAIL(kSTATE, "no capture is open");
-  engine->recording->prune = true;
+  Recording* recording = nullptr;
+  ASTER_TRY(open_recording(&recording, context));
+  recording->prune = true;
   return aster::kOk;
 }
 
 int32_t aster_ml_engine_capture_constant(const aster_ml_context* context) {
   ASTER_ENTER(context_of(context));
-  Engine* engine = nullptr;
-  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
-  if (engine->recording == nullptr) return ASTER_FAIL(kSTATE, "no capture is open");
-  engine->recording->constant = true;
+  Recording* recording = nullptr;
+  ASTER_TRY(open_recording(&recording, context));
+  recording->constant = true;
   return aster::kOk;
 }
 
 int32_t aster_ml_engine_capture_dry(const aster_ml_context* context) {
   ASTER_ENTER(context_of(context));
-  Engine* engine = nullptr;
-  ASTER_TRY(aster::engine::engine_of(&engine, *context_of(context)));
-  if (engine->recording == nullptr) return ASTER_FAIL(kSTATE, "no capture is open");
-  engine->recording->dry = engine->recording->callers = true;
+  Recording* recording = nullptr;
+  ASTER_TRY(open_recording(&recording, context));
+  recording->dry = recording->callers = true;
   return aster::kOk;
 }
 

@@ -38,9 +38,8 @@ class Folder {
 
   Status run() {
     ASTER_TRY(open_chosen());
-    if (e_.context.options().strict_parity == 0) ASTER_TRY(multiply_quantised());
-    ASTER_TRY(engine::walk(&order_, {outputs_.data(), outputs_.size()}));
     ASTER_TRY(find_dependent());
+    if (e_.context.options().strict_parity == 0) ASTER_TRY(multiply_quantised());
     for (Node node : order_) {
       if (!runs_.contains(node)) continue;
       const size_t first = node->op == Op::kCall ? 1 : 0;  // behind the body, which is on Params
@@ -80,8 +79,6 @@ class Folder {
   // Before what makes the operands is computed: their bytes are seen, and words of constant ones
   // are made once.
   Status multiply_quantised() {
-    ASTER_TRY(engine::walk(&order_, {outputs_.data(), outputs_.size()}));
-    ASTER_TRY(find_dependent());
     Map<Node, Node> products(heap_);
     for (Node node : order_) {
       if (node->op != Op::kCall || node->nsrc != 3) continue;
@@ -92,15 +89,16 @@ class Folder {
       ASTER_TRY(engine::multiply_integers(&call, e_.graph, constant));
       if (call != node) ASTER_TRY(products.set(node, call));
     }
-    order_.clear();
-    runs_.clear();
     if (products.empty()) return kOk;
     for (Node& output : outputs_) ASTER_TRY(e_.graph.substitute(&output, output, products));
-    return kOk;
+    return find_dependent();
   }
 
   // What reads an input, or memory that is written.
   Status find_dependent() {
+    order_.clear();
+    runs_.clear();
+    ASTER_TRY(engine::walk(&order_, {outputs_.data(), outputs_.size()}));
     for (Node input : inputs_) ASTER_TRY(runs_.set(input, true));
     for (Node node : order_) {
       if (node->op == Op::kBuffer && changes(node)) ASTER_TRY(runs_.set(node, true));
