@@ -30,7 +30,7 @@ NOT_THERE = {
         AliasingPrograms.DescriptorsAreChecked AliasingPrograms.StorageThatOnlyAProgramNames
         Capture.ReplaysOnOtherInputs Capture.TheSameGivenAgain Capture.WorkspacesRunAtOnce
         Flat.CapturedSteps
-        Capture.WhatAStepAssignsToAnInputGoesIntoTheGivenMemory
+        Capture.WhatAStepAssignsToAnInputGoesIntoTheGivenMemory Capture.ConstantsMayBeCopied
         Runtimes/KeptPrograms.MemoryThatWasLent/* Runtimes/ProgramArrays.NamesShapesAndDtypes*""",
     "what was submitted is not stopped in its middle": """
         Stop.InTheMiddleOfAnAssignment Stop.ProgramsStop

@@ -151,8 +151,9 @@ Status Commands::submit(Pending* pending, const Step& step, runtime::Queues& que
     pending->device = &device;
     if (run.traced()) {
       ASTER_TRY(pending->wait());
+      const char* const how = first->kind == ASTER_ML_COMMAND_LAUNCH ? "generated" : "copy";
       run.on(device.code)
-          .tell(*infos_[step.first + at], {"generated", false}, first->operand_count, start);
+          .tell(*infos_[step.first + at], {how, false}, first->operand_count, start);
     }
   }
   return kOk;
@@ -183,7 +184,7 @@ Status Commands::run_step(Ran* ran, bool* wrote, Pending* pending, const Step& s
                                  step.offsets + launch.first_operand));
     if (run.traced())
       run.on(exe.device->code)
-          .tell(exe.infos[step.first], {"generated", false}, launch.operand_count, start);
+          .tell(exe.infos[step.first], how_of(launch), launch.operand_count, start);
     return kOk;
   }
   for (const Launch& launch : std::span(step.exe->launches.data() + step.first, step.count)) {

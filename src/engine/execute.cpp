@@ -159,7 +159,8 @@ uint64_t Replayed::stamp() const {
 
 native::How how_of(const Launch& launch) {
   if (launch.plan != nullptr) return launch.plan->how();
-  const bool kernel = launch.kind == LaunchKind::kHost || launch.kind == LaunchKind::kDevice;
+  const bool kernel = launch.kind == LaunchKind::kHost || launch.kind == LaunchKind::kDevice ||
+                      launch.kind == LaunchKind::kProgram;
   const bool whole = launch.kind == LaunchKind::kInterpret;
   return {kernel ? "generated" : whole ? "interpreted" : "copy", false};
 }
