@@ -152,8 +152,7 @@ Status Commands::submit(Pending* pending, const Step& step, runtime::Queues& que
     if (run.traced()) {
       ASTER_TRY(pending->wait());
       const char* const how = first->kind == ASTER_ML_COMMAND_LAUNCH ? "generated" : "copy";
-      run.on(device.code)
-          .tell(*infos_[step.first + at], {how, false}, first->operand_count, start);
+      run.on(device.code).tell(*infos_[step.first + at], {how, false}, first->operand_count, start);
     }
   }
   return kOk;
