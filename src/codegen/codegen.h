@@ -44,15 +44,16 @@ struct Rendered {
   double task_bytes = 0;
 };
 
-// A program that copies what a kernel reads of a param as its plan would: to be run once where that
-// does not change. Its params: what is copied, and the copy.
+// What copies that which a kernel reads of a param as its plan would: a kernel of its own, to be
+// run once where that does not change. Its params: what is copied, and the copy.
 struct ConstantCopy {
-  explicit ConstantCopy(Memory& memory) : program(memory) {}
-  program::Module program;
+  explicit ConstantCopy(Memory& memory) : code(memory) {}
+  Rendered code;   // c_<hash>: equal ones copy alike
   int source = 0;  // the slot that the kernel has it in
   dtype::DType dtype = dtype::DType::kUInt8;
   int64_t elements = 0;
-  bool alone = false;  // the kernel itself reads no more of the source
+  bool padded = false;  // has elements that nothing is written to, and something may read
+  bool alone = false;   // the kernel itself reads no more of the source
 };
 // Params of a kernel whose memory does not change, and copies that its plan makes of that: params
 // behind the kernel's, in that order.

@@ -178,6 +178,7 @@ struct ReadyCopy {
   const Region* region;
   const Access* access;
   int64_t elements;
+  bool padded;  // some are no elements of it
 };
 // In the order of the params that they are.
 Status find_ready(Vec<ReadyCopy>* out, const Kernel& kernel, const Plan& plan);

@@ -480,13 +480,15 @@ Status find_ready(Vec<ReadyCopy>* out, const Kernel& kernel, const Plan& plan) {
       const bool known = std::ranges::any_of(
           *out, [&](const ReadyCopy& other) { return other.access->node == a.node; });
       if (known) return;
-      int64_t elements = 1;
+      int64_t elements = 1, own = 1;
       for (int range = 0; range < kMaxRanges; ++range) {
         if (!has(a.ranges, range)) continue;
+        own *= kernel.size(range);
         elements *= has(region.own.set(), range) ? kernel.size(range)
                                                  : padded_length(kernel, s.nest, range);
       }
-      const Status pushed = out->push(ReadyCopy{static_cast<int>(at), &region, &a, elements});
+      const Status pushed =
+          out->push(ReadyCopy{static_cast<int>(at), &region, &a, elements, elements != own});
       if (!pushed.ok()) status = pushed;
     });
     ASTER_TRY(status);

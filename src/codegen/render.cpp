@@ -180,8 +180,25 @@ bool uses(const program::Program& program, program::Word slot) {
   });
 }
 
-// The programs that make the copies which a plan has ready.
-Status lower_copies(Constants* out, const Kernel& kernel, const Plan& plan,
+// Makes one of the copies that a plan has ready.
+Status write_copy(Rendered* out, const Kernel& kernel, const Plan& plan, int number,
+                  const Target& target, Memory& memory) {
+  program::Module module(memory);
+  ASTER_TRY(lower_ready(&module, "copy", kernel, plan, number, target, memory));
+  program::Program& last = module.programs.back();
+  const program::Digest digest = last.digest();
+  std::snprintf(out->name, sizeof(out->name), "c_%016llx%016llx",
+                static_cast<unsigned long long>(digest.high),
+                static_cast<unsigned long long>(digest.low));
+  static_assert(sizeof(out->name) <= sizeof(last.name));
+  std::memcpy(last.name, out->name, sizeof(out->name));
+  out->code.scratch_bytes = program::scratch_bytes(last);
+  ASTER_TRY(render_module(out->code, module, target));
+  out->module = std::move(module);
+  return out->code.text.status();
+}
+
+Status write_copies(Constants* out, const Kernel& kernel, const Plan& plan,
                     const program::Module& module, const Target& target, Memory& memory) {
   Vec<ReadyCopy> ready(memory);
   ASTER_TRY(find_ready(&ready, kernel, plan));
@@ -189,10 +206,11 @@ Status lower_copies(Constants* out, const Kernel& kernel, const Plan& plan,
     const auto number = static_cast<int>(&copy - ready.data());
     const Node param = copy.access->node->src(0);
     ConstantCopy one(memory);
-    ASTER_TRY(lower_ready(&one.program, "copy", kernel, plan, number, target, memory));
+    ASTER_TRY(write_copy(&one.code, kernel, plan, number, target, memory));
     one.source = static_cast<int>(param->arg(0));
     one.dtype = param->dtype;
     one.elements = copy.elements;
+    one.padded = copy.padded;
     one.alone = !uses(module.programs.back(), one.source);
     ASTER_TRY(out->copies.push(std::move(one)));
   }
@@ -236,7 +254,7 @@ Status render(Rendered& out, uop::Graph& graph, uop::Node node, const Target& ta
   out.task_bytes = work.bytes / static_cast<double>(out.tasks);
   ASTER_TRY(out.code.text.status());
   if (constants != nullptr)
-    ASTER_TRY(lower_copies(constants, kernel, *plan, out.module, target, memory));
+    ASTER_TRY(write_copies(constants, kernel, *plan, out.module, target, memory));
   return classes != nullptr ? classes->remember(digest, out) : kOk;
 }
 

@@ -227,7 +227,7 @@ class Assembly {
       std::memcpy(&launch->function, &function, sizeof(launch->function));
       need_scratch(launch, one.code.scratch_bytes);
     }
-    ASTER_TRY(add_copies(launch, item, kernels.constants[number]));
+    ASTER_TRY(add_copies(launch, item, kernels, number));
     launch->tasks = one.tasks;
     const int64_t group = kernels.device->target.group;
     if (away && one.code.locals[0] != 0) {
@@ -248,9 +248,10 @@ class Assembly {
   }
 
   // Copies of what does not change are operands behind the kernel's.
-  Status add_copies(Launch* launch, const Item& item, const codegen::Constants& constants) {
+  Status add_copies(Launch* launch, const Item& item, const Kernels& kernels, uint32_t number) {
+    const codegen::Constants& constants = kernels.constants[number];
     launch->operand_count += static_cast<uint32_t>(constants.copies.size());
-    return engine::add_copies(&exe_, engine_.context.heap(), schedule_, item, constants);
+    return engine::add_copies(&exe_, engine_, schedule_, item, kernels, constants);
   }
 
   // A kernel that is not ours, by the device.

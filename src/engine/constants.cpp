@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/pool.h"
+#include "engine/kernels.h"
 #include "engine/recording.h"
 #include "runtime/reference/evaluate.h"
+#include "runtime/tiers.h"
 
 namespace aster::engine {
 
@@ -48,15 +51,47 @@ uint64_t constant_slots(const Executable& exe, const Schedule& schedule, Node ke
   return out;
 }
 
-Status add_copies(Executable* exe, Heap& heap, const Schedule& schedule, const Item& item,
-                  const codegen::Constants& constants) {
+namespace {
+
+Status new_plan(CopyOf* copy, Executable* exe, Heap& heap) {
+  ASTER_TRY(exe->plans.reserve(exe->plans.size() + 1));
+  copy->plan = heap.create<native::Plan>(heap);
+  if (copy->plan == nullptr) return out_of_memory(sizeof(native::Plan));
+  return exe->plans.push(copy->plan);
+}
+
+// By machine code; by strips until that is there; or where a compiler refused it, by its program.
+Status find_way(CopyOf* copy, Executable* exe, Engine& engine, const codegen::Rendered& code,
+                const runtime::Request& request) {
+  const auto& program = code.module.programs.back();
+  copy->way = program.digest();
+  copy->scratch_bytes = code.code.scratch_bytes;
+  if (request.function != nullptr) {
+    std::memcpy(&copy->function, &request.function, sizeof(copy->function));
+    return kOk;
+  }
+  ASTER_TRY(new_plan(copy, exe, engine.context.heap()));
+  const SavedError before;
+  const Status begun = request.later == nullptr
+                           ? ASTER_FAIL(kUNSUPPORTED, "a copy without machine code")
+                           : runtime::begin_by_strips(copy->plan, code, request.later);
+  if (begun.code == ASTER_ML_UNSUPPORTED) {
+    before.restore();
+    ASTER_TRY(runtime::reference::prepare_program(copy->plan, code.module));
+  } else {
+    ASTER_TRY(begun);
+  }
+  copy->scratch_bytes = copy->plan->scratch_bytes;
+  return kOk;
+}
+
+}  // namespace
+
+Status add_copies(Executable* exe, Engine& engine, const Schedule& schedule, const Item& item,
+                  const Kernels& kernels, const codegen::Constants& constants) {
   const size_t own = exe->operands.size() - item.operand_count;  // the kernel's params
   for (const codegen::ConstantCopy& copy : constants.copies) {
-    ASTER_TRY(exe->plans.reserve(exe->plans.size() + 1));
-    native::Plan* const plan = heap.create<native::Plan>(heap);
-    if (plan == nullptr) return out_of_memory(sizeof(native::Plan));
-    ASTER_TRY(exe->plans.push(plan));
-    ASTER_TRY(runtime::reference::prepare_program(plan, copy.program));
+    const uint32_t number = kernels.number_of(copy);
     const Slot slot{SlotKind::kCopy,
                     copy.dtype,
                     static_cast<uint32_t>(exe->copies.size()),
@@ -64,8 +99,11 @@ Status add_copies(Executable* exe, Heap& heap, const Schedule& schedule, const I
                     0,
                     0,
                     0};
-    CopyOf made{plan, schedule.slot(item, static_cast<size_t>(copy.source)).index, slot.bytes(),
-                copy.program.programs.back().digest()};
+    CopyOf made;
+    ASTER_TRY(find_way(&made, exe, engine, kernels.rendered[number], kernels.requests[number]));
+    made.leaf = schedule.slot(item, static_cast<size_t>(copy.source)).index;
+    made.padded = copy.padded;
+    made.bytes = slot.bytes();
     if (copy.alone) {
       exe->operands[own + static_cast<size_t>(copy.source)] =
           static_cast<uint32_t>(exe->slots.size());
@@ -80,39 +118,90 @@ Status add_copies(Executable* exe, Heap& heap, const Schedule& schedule, const I
 
 namespace {
 
-Status make_copy(Storage** out, Engine& engine, const CopyOf& copy, void* address) {
-  Heap& heap = engine.context.heap();
-  Vec<char> scratch(heap);
-  ASTER_TRY(scratch.resize(static_cast<size_t>(copy.plan->scratch_bytes), char{}));
-  const auto bytes = static_cast<size_t>(copy.bytes);
-  ASTER_TRY(buffer::storage_create(out, engine.context, bytes, device::kCpu));
-  std::memset((*out)->data, 0, bytes);  // what lies beyond the last elements
-  void* const operands[] = {address, (*out)->data};
-  copy.plan->implementation->run(*copy.plan, operands, scratch.data(), 0, 1);
-  return kOk;
-}
+// Copies that are not there yet, to be made by several threads.
+class Making {
+ public:
+  explicit Making(Engine& engine)
+      : engine_(engine), made_(engine.context.heap()), scratch_(engine.context.heap()) {}
+  ~Making() {
+    for (const One& one : made_) buffer::storage_release(one.kept.copy);
+  }
+  Making(const Making&) = delete;
+  Making& operator=(const Making&) = delete;
+
+  bool has(const KeptCopy& kept) const {
+    return std::ranges::any_of(made_, [&](const One& one) { return alike(one.kept, kept); });
+  }
+  Status add(KeptCopy kept, const CopyOf& copy) {
+    ASTER_TRY(made_.reserve(made_.size() + 1));
+    const auto bytes = static_cast<size_t>(copy.bytes);
+    ASTER_TRY(buffer::storage_create(&kept.copy, engine_.context, bytes, device::kCpu));
+    const size_t scratch = (static_cast<size_t>(copy.scratch_bytes) + 63) & ~size_t{63};
+    ASTER_TRY(made_.push(One{kept, &copy, scratch_bytes_}));
+    scratch_bytes_ += scratch;
+    return kOk;
+  }
+  // The engine holds them from then on.
+  Status run() {
+    if (made_.empty()) return kOk;
+    ASTER_TRY(scratch_.resize(scratch_bytes_ + 64, char{}));
+    ASTER_TRY(engine_.copies.reserve(engine_.copies.size() + made_.size()));
+    pool::run(engine_.threads, static_cast<int64_t>(made_.size()), make, this);
+    for (const One& one : made_) {
+      buffer::storage_retain(one.kept.source);
+      ASTER_TRY(engine_.copies.push(one.kept));
+    }
+    made_.clear();
+    return kOk;
+  }
+  static bool alike(const KeptCopy& a, const KeptCopy& b) {
+    return a.source == b.source && a.address == b.address && a.way == b.way;
+  }
+
+ private:
+  struct One {
+    KeptCopy kept;
+    const CopyOf* copy;
+    size_t scratch;
+  };
+  static void make(void* self, int64_t task) {
+    Making& making = *static_cast<Making*>(self);
+    const One& one = making.made_[static_cast<size_t>(task)];
+    const CopyOf& copy = *one.copy;
+    void* const to = one.kept.copy->data;
+    if (copy.padded) std::memset(to, 0, static_cast<size_t>(copy.bytes));
+    void* const params[] = {const_cast<void*>(one.kept.address), to};
+    const auto base = reinterpret_cast<uintptr_t>(making.scratch_.data());
+    char* const scratch = making.scratch_.data() + (-base & 63) + one.scratch;
+    if (copy.function != nullptr) return copy.function(params, nullptr, scratch, 0, 1);
+    copy.plan->implementation->run(*copy.plan, params, scratch, 0, 1);
+  }
+
+  Engine& engine_;
+  Vec<One> made_;
+  Vec<char> scratch_;
+  size_t scratch_bytes_ = 0;
+};
 
 }  // namespace
 
 Status make_copies(Vec<Storage*>* out, Engine& engine, const Executable& exe,
                    std::span<const Given> params, const Leaves& leaves) {
+  const auto wanted = [&](const CopyOf& copy) {
+    return KeptCopy{storage_of(leaves.buffers[copy.leaf]), params[copy.leaf].address(), copy.way,
+                    nullptr};
+  };
+  const auto find = [&](const KeptCopy& one) {
+    return std::ranges::find_if(engine.copies,
+                                [&](const KeptCopy& kept) { return Making::alike(kept, one); });
+  };
+  Making making(engine);
   for (const CopyOf& copy : exe.copies) {
-    void* const address = params[copy.leaf].address();
-    Storage* const source = storage_of(leaves.buffers[copy.leaf]);
-    const auto same = [&](const KeptCopy& kept) {
-      return kept.source == source && kept.address == address && kept.way == copy.way;
-    };
-    const KeptCopy* found = std::ranges::find_if(engine.copies, same);
-    if (found == engine.copies.end()) {
-      ASTER_TRY(engine.copies.reserve(engine.copies.size() + 1));
-      KeptCopy kept{source, address, copy.way, nullptr};
-      ASTER_TRY(make_copy(&kept.copy, engine, copy, address));
-      buffer::storage_retain(source);
-      ASTER_TRY(engine.copies.push(kept));
-      found = &engine.copies.back();
-    }
-    ASTER_TRY(out->push(found->copy));
+    const KeptCopy one = wanted(copy);
+    if (find(one) == engine.copies.end() && !making.has(one)) ASTER_TRY(making.add(one, copy));
   }
+  ASTER_TRY(making.run());
+  for (const CopyOf& copy : exe.copies) ASTER_TRY(out->push(find(wanted(copy))->copy));
   return kOk;
 }
 

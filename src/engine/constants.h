@@ -12,6 +12,7 @@ namespace aster::engine {
 
 class Executable;
 struct Given;
+struct Kernels;
 
 // A copy that was made, which programs hold. way: of the program that made it.
 struct KeptCopy {
@@ -28,9 +29,10 @@ Status find_constants(Vec<uint64_t>* out, const Engine& engine, const Leaves& le
 // The slots of a kernel whose memory does not change, wherever a schedule runs it.
 uint64_t constant_slots(const Executable& exe, const Schedule& schedule, uop::Node kernel);
 
-// Notes the copies that a kernel reads, and that they are operands of its launch.
-Status add_copies(Executable* exe, Heap& heap, const Schedule& schedule, const Item& item,
-                  const codegen::Constants& constants);
+// Notes the copies that a kernel reads, and that they are operands of its launch. kernels: with
+// those that make them.
+Status add_copies(Executable* exe, Engine& engine, const Schedule& schedule, const Item& item,
+                  const Kernels& kernels, const codegen::Constants& constants);
 
 // The copies that an executable reads: made before, or now. The engine holds them.
 Status make_copies(Vec<buffer::Storage*>* out, Engine& engine, const Executable& exe,

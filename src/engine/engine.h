@@ -68,9 +68,14 @@ native::How how_of(const Launch& launch);
 
 // What makes a copy of a leaf that does not change (constants.h), and how much that is.
 struct CopyOf {
-  native::Plan* plan;
-  uint32_t leaf;
-  int64_t bytes;
+  // What makes it of params that are both, or a plan instead.
+  void (*function)(void* const* params, const int64_t* sizes, void* scratch, int64_t begin,
+                   int64_t end) = nullptr;
+  native::Plan* plan = nullptr;
+  int64_t scratch_bytes = 0;
+  uint32_t leaf = 0;
+  bool padded = false;  // what is not written has to be 0
+  int64_t bytes = 0;
   codegen::program::Digest way;  // of the program that makes it
 };
 

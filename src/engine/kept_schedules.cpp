@@ -21,7 +21,7 @@ using runtime::cpu::KernelLibrary;
 using runtime::cpu::Sha256;
 
 constexpr std::string_view kFolder = "schedules";
-constexpr std::string_view kFormat = "aster schedule 1";  // raised when the form of files changes
+constexpr std::string_view kFormat = "aster schedule 2";  // raised when the form of files changes
 constexpr uint64_t kMostEntries = 1 << 22;
 constexpr int64_t kMostTasks = int64_t{1} << 48;
 
@@ -208,8 +208,9 @@ class Reader {
 };
 
 // What a launch has that a file keeps: one field more has to be thought of here.
-static_assert(sizeof(Launch) == 120 && sizeof(Slot) == 32 && sizeof(LaunchInfo) == 120,
-              "what is kept of launches and slots");
+static_assert(sizeof(Launch) == 120 && sizeof(Slot) == 32 && sizeof(LaunchInfo) == 120 &&
+                  sizeof(CopyOf) == 56,
+              "what is kept of launches, slots and copies");
 
 bool is_kept(const Executable& exe) {
   return exe.graph == nullptr && !exe.for_now && exe.plans.empty() && exe.sizes.empty() &&
@@ -221,14 +222,20 @@ bool is_kept(const Executable& exe) {
                                       launch.function != nullptr && launch.plan == nullptr &&
                                       launch.size_count == 0;
                              }) &&
+         std::ranges::all_of(exe.copies,
+                             [](const CopyOf& copy) { return copy.function != nullptr; }) &&
          std::ranges::all_of(exe.slots,
-                             [](const Slot& slot) { return slot.kind <= SlotKind::kAbsent; });
+                             [](const Slot& slot) { return slot.kind != SlotKind::kHost; });
 }
 
-void* address_of(const Launch& launch) {
-  void* out = nullptr;
-  std::memcpy(&out, &launch.function, sizeof(out));
-  return out;
+// The number of a kernel by its function; that of no kernel where it is none.
+template <typename Function>
+size_t number_of(const Kernels& kernels, Function function) {
+  void* address = nullptr;
+  std::memcpy(&address, &function, sizeof(address));
+  const auto made = std::ranges::find(kernels.requests, address,
+                                      [](const auto& request) { return request.function; });
+  return static_cast<size_t>(made - kernels.requests.begin());
 }
 
 Status write_launches(Writer& out, const Executable& exe, const Kernels& kernels, bool* whole) {
@@ -236,10 +243,9 @@ Status write_launches(Writer& out, const Executable& exe, const Kernels& kernels
   for (size_t i = 0; i < exe.launches.size(); ++i) {
     const Launch& launch = exe.launches[i];
     const LaunchInfo& info = exe.infos[i];
-    const auto made = std::ranges::find(kernels.requests, address_of(launch),
-                                        [](const auto& request) { return request.function; });
-    if (made == kernels.requests.end()) return *whole = false, kOk;
-    out.number(static_cast<uint64_t>(made - kernels.requests.begin()))
+    const size_t kernel = number_of(kernels, launch.function);
+    if (kernel == kernels.requests.size()) return *whole = false, kOk;
+    out.number(uint64_t{kernel})
         .number(uint64_t{launch.first_operand})
         .number(uint64_t{launch.operand_count})
         .number(launch.tasks)
@@ -251,6 +257,21 @@ Status write_launches(Writer& out, const Executable& exe, const Kernels& kernels
         .number(info.work.kernels)
         .number(info.work.operations)
         .number(info.work.bytes);
+  }
+  return out.status();
+}
+
+Status write_copies(Writer& out, const Executable& exe, const Kernels& kernels, bool* whole) {
+  out.number(uint64_t{exe.copies.size()});
+  for (const CopyOf& copy : exe.copies) {
+    const size_t kernel = number_of(kernels, copy.function);
+    if (kernel == kernels.requests.size()) return *whole = false, kOk;
+    out.number(uint64_t{kernel})
+        .number(uint64_t{copy.leaf} << 1 | uint64_t{copy.padded})
+        .number(copy.scratch_bytes)
+        .number(copy.bytes)
+        .number(copy.way.low)
+        .number(copy.way.high);
   }
   return out.status();
 }
@@ -288,6 +309,7 @@ Status write(Vec<uint8_t>* bytes, bool* whole, const Executable& exe, const Kern
   for (const uint32_t operand : exe.operands) out.number(uint64_t{operand});
   ASTER_TRY(out.status());
   if (*whole) ASTER_TRY(write_launches(out, exe, kernels, whole));
+  if (*whole) ASTER_TRY(write_copies(out, exe, kernels, whole));
   out.number(uint64_t{exe.roots.size()});
   for (const uint32_t root : exe.roots) out.number(uint64_t{root});
   const Work& work = exe.work;
@@ -324,6 +346,7 @@ class Taking {
     ASTER_TRY(load(library));
     if (!in_.ok()) return kOk;
     ASTER_TRY(take_launches());
+    ASTER_TRY(take_copies());
     const size_t roots = in_.count(sizeof(uint64_t));
     in_.check(roots == request_.roots.size());
     for (size_t i = 0; i < roots; ++i) ASTER_TRY(exe_.roots.push(in_.index(exe_.slots.size())));
@@ -355,8 +378,9 @@ class Taking {
     for (size_t i = 0; i < count && in_.ok(); ++i) {
       const uint64_t head = in_.number();
       Slot slot{};
-      in_.check((head & 255) <= static_cast<uint64_t>(SlotKind::kAbsent));
+      in_.check((head & 255) <= static_cast<uint64_t>(SlotKind::kCopy));
       slot.kind = static_cast<SlotKind>(head & 255);
+      in_.check(slot.kind != SlotKind::kHost);
       slot.dtype = static_cast<DType>(head >> 8 & 255);
       in_.check(aster_ml_dtype_size(static_cast<int32_t>(slot.dtype)) != 0);
       slot.index = static_cast<uint32_t>(head >> 32);
@@ -391,7 +415,7 @@ class Taking {
       Launch launch;
       LaunchInfo info;
       const uint32_t kernel = in_.index(functions_.size());
-      if (in_.ok()) std::memcpy(&launch.function, &functions_[kernel], sizeof(launch.function));
+      if (in_.ok()) std::memcpy(&launch.function, &functions_[kernel], sizeof(void*));
       launch.first_operand = static_cast<uint32_t>(in_.upto(exe_.operands.size()));
       launch.operand_count =
           static_cast<uint32_t>(in_.upto(exe_.operands.size() - launch.first_operand));
@@ -411,6 +435,26 @@ class Taking {
       ASTER_TRY(exe_.infos.push(info));
     }
     return kOk;
+  }
+  Status take_copies() {
+    const size_t count = in_.count(6 * sizeof(uint64_t));
+    for (size_t i = 0; i < count && in_.ok(); ++i) {
+      CopyOf copy;
+      const uint32_t kernel = in_.index(functions_.size());
+      if (in_.ok()) std::memcpy(&copy.function, &functions_[kernel], sizeof(void*));
+      const uint64_t of = in_.upto(uint64_t{UINT32_MAX} << 1 | 1);
+      copy.leaf = static_cast<uint32_t>(of >> 1);
+      copy.padded = (of & 1) != 0;
+      copy.scratch_bytes = static_cast<int64_t>(in_.upto(INT64_MAX / 4096));
+      copy.bytes = static_cast<int64_t>(in_.upto(INT64_MAX / 4));
+      copy.way = {in_.number(), in_.number()};
+      in_.check(copy.leaf < request_.leaves.buffers.size() && is_constant(copy.leaf));
+      if (in_.ok()) ASTER_TRY(exe_.copies.push(copy));
+    }
+    return kOk;
+  }
+  bool is_constant(uint32_t leaf) const {
+    return leaf / 64 < exe_.constants.size() && (exe_.constants[leaf / 64] >> leaf % 64 & 1) != 0;
   }
   // Those that told of a launch may have the text longer than its schedule lives.
   Status keep_cut(const char** out, std::string_view text) {
@@ -433,6 +477,9 @@ class Taking {
       if (slot.kind == SlotKind::kTemporary && slot.first != UINT32_MAX) {
         in_.check(slot.count <= exe_.scratch_offset / size &&
                   slot.offset <= exe_.scratch_offset - slot.count * size);
+      } else if (slot.kind == SlotKind::kCopy) {
+        in_.check(slot.index < exe_.copies.size() &&
+                  slot.count * size == exe_.copies[slot.index].bytes);
       } else if (slot.kind == SlotKind::kParam || slot.kind == SlotKind::kOutput) {
         const bool leaf = slot.kind == SlotKind::kParam;
         const size_t most = leaf ? request_.leaves.buffers.size() : request_.roots.size();
@@ -460,6 +507,7 @@ void empty(Executable* exe) {
   exe->operands.clear();
   exe->launches.clear();
   exe->infos.clear();
+  exe->copies.clear();
   exe->roots.clear();
   exe->summary.clear();
   exe->work = {};

@@ -6,7 +6,8 @@
 // Kept are schedules for the host whose kernels are compiled for their own sizes (those of captures
 // and of programs that are loaded; with no_sizes all), with none but such kernels: no calls of the
 // library's own functions, no kernels of others, none that are interpreted or begin by strips, no
-// plans that were searched for. Nothing of a file is trusted: what does not fit is a miss.
+// plans that were searched for. Of copies of what does not change (constants.h), what makes them is
+// kept; they are made in each process. Nothing of a file is trusted: what does not fit is a miss.
 #pragma once
 
 #include "engine/kernels.h"

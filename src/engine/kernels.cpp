@@ -50,6 +50,13 @@ class Maker {
       ASTER_TRY(kernels_.rendered.push(std::move(one)));
       ASTER_TRY(kernels_.constants.push(std::move(constants)));
     }
+    for (codegen::Constants& of : kernels_.constants) {
+      for (codegen::ConstantCopy& copy : of.copies) {
+        if (kernels_.number_of(copy) < kernels_.rendered.size()) continue;
+        ASTER_TRY(operands.push(uint32_t{2}));
+        ASTER_TRY(kernels_.rendered.push(std::move(copy.code)));
+      }
+    }
     for (size_t i = 0; i < operands.size(); ++i)
       ASTER_TRY(kernels_.requests.push(runtime::Request{&kernels_.rendered[i], operands[i]}));
     return kOk;
@@ -108,8 +115,13 @@ class Maker {
     ASTER_TRY(taken.resize(kernels_.requests.size(), 0.0));
     for (const Item& item : schedule.items) {
       const uint32_t* const number = kernels_.numbers.find(item.kernel);
-      if (number != nullptr && item.kind == ItemKind::kKernel)
-        taken[*number] += runtime::strips_nanoseconds(kernels_.rendered[*number]);
+      if (number == nullptr || item.kind != ItemKind::kKernel) continue;
+      const auto add = [&](uint32_t kernel) {
+        taken[kernel] += runtime::strips_nanoseconds(kernels_.rendered[kernel]);
+      };
+      add(*number);
+      for (const codegen::ConstantCopy& copy : kernels_.constants[*number].copies)
+        add(kernels_.number_of(copy));
     }
     for (size_t i = 0; i < taken.size(); ++i) {
       kernels_.requests[i].may_wait =

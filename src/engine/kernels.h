@@ -20,8 +20,8 @@ struct Kernels {
   explicit Kernels(Memory& memory)
       : numbers(memory), rendered(memory), constants(memory), requests(memory), foreign(memory) {}
   Map<uop::Node, uint32_t> numbers;
-  Vec<codegen::Rendered> rendered;
-  Vec<codegen::Constants> constants;  // of each
+  Vec<codegen::Rendered> rendered;    // those of a schedule, then those that make copies for them
+  Vec<codegen::Constants> constants;  // of each that is a schedule's
   Vec<runtime::Request> requests;  // without a function: beyond the device, refused by its compiler
   Vec<ForeignKernel> foreign;
   const runtime::Device* device = nullptr;
@@ -31,6 +31,12 @@ struct Kernels {
     if (number != nullptr) return requests[*number].function;
     const ForeignKernel* other = foreign_of(kernel);
     return other != nullptr ? other->function : nullptr;
+  }
+  // What makes a copy, by its number.
+  uint32_t number_of(const codegen::ConstantCopy& copy) const {
+    uint32_t i = static_cast<uint32_t>(constants.size());
+    while (i < rendered.size() && std::string_view(rendered[i].name) != copy.code.name) ++i;
+    return i;
   }
   const ForeignKernel* foreign_of(uop::Node kernel) const {
     const auto at = std::find_if(foreign.begin(), foreign.end(),

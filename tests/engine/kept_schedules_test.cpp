@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "engine/recording.h"
 #include "engine/world.h"
 
 namespace aster::engine::testing {
@@ -185,28 +186,31 @@ TEST_F(KeptSchedules, DamagedFilesAreMisses) {
   expect_same(again.values, first.values);
 }
 
+// Bytes of a file as Cache writes them.
+constexpr size_t kHeader = 64;
+std::string sealed(std::string bytes) {
+  constexpr size_t kLength = 16, kSum = 24, kKey = 32;
+  const uint64_t length = bytes.size() - kHeader;
+  std::memcpy(&bytes[kLength], &length, sizeof(length));
+  uint64_t state = length;
+  const auto add = [&](const char* data, size_t size) {
+    for (size_t i = 0; i < size; i += 8) {
+      uint64_t word = 0;
+      std::memcpy(&word, data + i, std::min<size_t>(8, size - i));
+      state = hash_mix(state, word);
+    }
+  };
+  add(&bytes[kKey], 32);
+  add(&bytes[kHeader], length);
+  std::memcpy(&bytes[kSum], &state, sizeof(state));
+  return bytes;
+}
+
 // What the checksum is right for, and says what cannot be: every number of the body in turn.
 TEST_F(KeptSchedules, WhatDoesNotFitIsAMiss) {
   const Outcome first = run();
   const fs::path file = files()[0];
   const std::string whole = read_all(file);
-  constexpr size_t kHeader = 64, kLength = 16, kSum = 24, kKey = 32;
-  const auto sealed = [&](std::string bytes) {  // as Cache writes it
-    const uint64_t length = bytes.size() - kHeader;
-    std::memcpy(&bytes[kLength], &length, sizeof(length));
-    uint64_t state = length;
-    const auto add = [&](const char* data, size_t size) {
-      for (size_t i = 0; i < size; i += 8) {
-        uint64_t word = 0;
-        std::memcpy(&word, data + i, std::min<size_t>(8, size - i));
-        state = hash_mix(state, word);
-      }
-    };
-    add(&bytes[kKey], 32);
-    add(&bytes[kHeader], length);
-    std::memcpy(&bytes[kSum], &state, sizeof(state));
-    return bytes;
-  };
   ASSERT_EQ(sealed(whole), whole);
   uint64_t key_bytes = 0;
   std::memcpy(&key_bytes, &whole[kHeader], sizeof(key_bytes));
@@ -255,6 +259,126 @@ TEST_F(KeptSchedules, WithoutItsKernelsItIsAMiss) {
   EXPECT_GT(again.counters.kernels_compiled, 0u);
   expect_same(again.values, first.values);
   EXPECT_EQ(run().counters.schedules_read, 1u);
+}
+
+// A capture of x times the rows of weights, which are constant.
+struct Captured {
+  std::vector<float> values;
+  aster_ml_engine_counters counters;
+  size_t copies = 0;
+};
+void capture(Captured* out, const aster_ml_context_options& options, Word outs = 96,
+             bool constant = true, DType dtype = DType::kFloat32) {
+  World w(options);
+  Lazy* const x = w.cell(w.random({64, 300}, 1));
+  Lazy* weights = w.cell(w.random({outs, 300}, 2));
+  if (dtype != DType::kFloat32) {
+    Lazy* const cast = w.cell(w.g().cast(weights->node, dtype));
+    w.realize({cast});
+    weights = cast;
+  }
+  const Node wide = w.g().cast(weights->node, DType::kFloat32);
+  const Node y = w.hold(w.product(x->node, w.g().permute(wide, words({1, 0}))));
+  const std::vector<float> expected = w.interpreted(y);
+  aster_ml_context context = w.engine().context.inner_handle();
+  aster_ml_lazy input{x->handle};
+  aster_ml_lazy* const inputs[] = {&input};
+  ASSERT_EQ(aster_ml_engine_capture_begin(&context, inputs, 1), 0);
+  w.engine().recording->constant = constant;
+  Lazy* const result = w.cell(y);
+  w.realize({result});
+  out->values = w.read(result);
+  ASSERT_EQ(out->values.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(out->values[i], expected[i], 1e-4) << i;
+  aster_ml_lazy output{result->handle};
+  aster_ml_lazy* const outputs[] = {&output};
+  aster_ml_program program{};
+  ASSERT_EQ(aster_ml_engine_capture_end(&program, &context, outputs, 1), 0);
+  out->copies = w.engine().copies.size();
+  out->counters = w.engine().counters;
+  aster_ml_program_free(&program);
+}
+
+// What makes the copies of constants is compiled and kept with the schedule.
+TEST_F(KeptSchedules, OfConstantsMakeTheirCopies) {
+  const aster_ml_context_options now = options();
+  Captured first, second;
+  ASSERT_NO_FATAL_FAILURE(capture(&first, now));
+  ASSERT_NO_FATAL_FAILURE(capture(&second, now));
+  EXPECT_EQ(first.counters.schedules_kept, 1u);
+  EXPECT_EQ(first.counters.kernels_compiled, 2u);  // the product, and the copy
+  EXPECT_EQ(first.copies, 1u);
+  EXPECT_EQ(second.counters.schedules_read, 1u);
+  EXPECT_EQ(second.counters.kernels_compiled, 0u);
+  EXPECT_EQ(second.counters.kernels_cached, 2u);
+  EXPECT_EQ(second.copies, 1u);
+  expect_same(second.values, first.values);
+}
+
+// Weights of other sizes, of another dtype, and those that may change.
+TEST_F(KeptSchedules, OtherConstantsHaveOthers) {
+  const aster_ml_context_options now = options();
+  Captured got;
+  ASSERT_NO_FATAL_FAILURE(capture(&got, now));
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t read = i == 0 ? 0u : 1u;
+    ASSERT_NO_FATAL_FAILURE(capture(&got, now, 80));
+    EXPECT_EQ(got.counters.schedules_read, read);
+    ASSERT_NO_FATAL_FAILURE(capture(&got, now, 96, false));
+    EXPECT_EQ(got.counters.schedules_read, read);
+    EXPECT_EQ(got.copies, 0u);
+    ASSERT_NO_FATAL_FAILURE(capture(&got, now, 96, true, DType::kFloat64));
+    EXPECT_EQ(got.counters.schedules_read, 2 * read);  // that of the weights too
+  }
+  // Elements that nothing is written to are 0.
+  ASSERT_NO_FATAL_FAILURE(capture(&got, now, 93));
+  ASSERT_NO_FATAL_FAILURE(capture(&got, now, 93));
+  EXPECT_EQ(got.counters.schedules_read, 1u);
+}
+
+// Numbers of a file that say what cannot be are misses, and what is made then is right.
+TEST_F(KeptSchedules, CopiesThatDoNotFitAreMisses) {
+  const aster_ml_context_options now = options();
+  Captured first;
+  ASSERT_NO_FATAL_FAILURE(capture(&first, now));
+  ASSERT_EQ(files().size(), 1u);
+  const fs::path file = files()[0];
+  const std::string whole = read_all(file);
+  ASSERT_EQ(sealed(whole), whole);
+  // The copy's entry: its kernel, leaf, scratch, bytes and the digest of its program, before the
+  // roots, the summary and six more numbers.
+  const uint64_t bytes = 96 * 300 * 4;
+  size_t at = 0, found = 0;
+  for (size_t i = kHeader; i + 8 <= whole.size(); ++i) {
+    uint64_t number = 0;
+    std::memcpy(&number, &whole[i], sizeof(number));
+    if (number == bytes) at = i, ++found;
+  }
+  ASSERT_EQ(found, 1u);
+  const auto attempt = [&](int64_t entry, uint64_t value) {
+    std::string changed = whole;
+    std::memcpy(&changed[static_cast<size_t>(static_cast<int64_t>(at) + 8 * entry)], &value,
+                sizeof(value));
+    write_all(file, sealed(changed));
+    Captured got;
+    ASSERT_NO_FATAL_FAILURE(capture(&got, now));
+    EXPECT_EQ(got.counters.schedules_read, 0u) << entry << ": " << value;
+    EXPECT_EQ(got.copies, 1u);
+    expect_same(got.values, first.values);
+    EXPECT_EQ(read_all(file), whole);
+  };
+  for (const uint64_t count : {uint64_t{0}, uint64_t{2}, ~uint64_t{0}}) attempt(-4, count);
+  for (const uint64_t kernel : {uint64_t{2}, ~uint64_t{0}}) attempt(-3, kernel);
+  for (const uint64_t leaf : {uint64_t{0}, uint64_t{2} << 1, ~uint64_t{0}}) attempt(-2, leaf);
+  attempt(-1, ~uint64_t{0});
+  for (const uint64_t size : {bytes - 4, bytes + 4, ~uint64_t{0}}) attempt(0, size);
+  for (size_t cut = kHeader; cut < whole.size(); cut += whole.size() / 29) {
+    write_all(file, sealed(whole.substr(0, cut)));
+    Captured got;
+    ASSERT_NO_FATAL_FAILURE(capture(&got, now));
+    EXPECT_EQ(got.counters.schedules_read, 0u);
+    expect_same(got.values, first.values);
+  }
 }
 
 }  // namespace
