@@ -136,6 +136,103 @@ def test_encoders_have_one_program_for_many_batches_and_lengths():
     _runs_at(model, lambda n: {"ids": ids[: n[0], : n[1]], "mask": mask[: n[0], : n[1]]}, sizes)
 
 
+def _decoder(width=16, heads=2, words=30):
+    """One layer with a cache, as exporters write it: places and the mask are arithmetic on how many
+    words came before."""
+    m = _models()
+    g, one = m.Graph(), width // heads
+    axis = lambda x, i: g("Gather", g("Shape", x), g.array(i, np.int64), axis=0)
+    count, past = axis("ids", 1), axis("keys", 2)
+    zero, step = g.array(0, np.int64), g.array(1, np.int64)
+    at = g("Range", past, g("Add", past, count), step)
+    again = g("Add", g("Range", zero, count, step), past)
+    x = g("Gather", g.normal(words, width, scale=1.0), "ids")
+    x = g("Add", x, g("Gather", g.normal(40, width, scale=1.0), at))
+    q, k, v = (m.split_heads(g, g.linear(x, width, width), "ids", width, heads, [0, 2, 1, 3])
+               for _ in range(3))
+    k, v = g("Concat", "keys", k, axis=2), g("Concat", "values", v, axis=2)
+    seen = g("Range", zero, axis(k, 2), step)
+    mask = g("LessOrEqual", g("Unsqueeze", seen, g.ints(0)), g("Unsqueeze", again, g.ints(1)))
+    scores = g("MatMul", q, g("Transpose", k, perm=[0, 1, 3, 2]))
+    scores = g("Where", mask, scores, g.array(-1e9))
+    y = g("MatMul", g("Softmax", scores, axis=-1), v)
+    y = g("Reshape", g("Transpose", y, perm=[0, 2, 1, 3]), g.sizes("ids", [0], [1], width))
+    # By how much there is now, and with what came before it.
+    y = g("Div", y, g("Cast", g("Add", count, past), to=m.F32))
+    y = g("Add", y, g("CumSum", x, step))
+    cache = ["batch", heads, "past", one]
+    ins = [("ids", m.I64, ["batch", "count"]), ("keys", m.F32, cache), ("values", m.F32, cache)]
+    grown = ["batch", heads, "now", one]
+    result = ["batch", "count", width]
+    return g.model(ins, [(y, m.F32, result), (k, m.F32, grown), (v, m.F32, grown)])
+
+
+def test_decoders_with_a_cache_have_one_program_for_many_lengths():
+    rng = np.random.default_rng(8)
+    ids = rng.integers(0, 30, (3, 8))
+    keys, values = rng.standard_normal((2, 3, 2, 24, 8)).astype(np.float32)
+
+    def at(size):
+        n, count, past = size
+        return {
+            "ids": ids[:n, :count],
+            "keys": keys[:n, :, :past],
+            "values": values[:n, :, :past],
+        }
+
+    sizes = ((2, 5, 3), (3, 8, 24), (3, 7, 20), (2, 6, 17), (3, 5, 22), (2, 8, 12))
+    _runs_at(_decoder(), at, sizes)
+    # A word at a time: one of it is a number, how much came before it a variable.
+    _runs_at(_decoder(), at, ((1, 1, 9), (1, 1, 20), (1, 1, 10), (1, 1, 11), (1, 1, 19)))
+    program = _exported_program(
+        _decoder(),
+        at((2, 5, 3)).values(),
+        {
+            "dynamic": {
+                "ids": {1: Variable("count", 1, 8)},
+                "keys": {2: Variable("past", 0, 24)},
+                "values": {2: Variable("past", 0, 24)},
+            }
+        },
+    )
+    for size in ((2, 5, 3), (2, 1, 0), (2, 8, 24)):
+        given = at(size)
+        got = program(*(Tensor(np.ascontiguousarray(x)) for x in given.values()))
+        for y, want in zip(got, _reference(_decoder(), given)):
+            np.testing.assert_allclose(y.numpy(), want, rtol=2e-5, atol=2e-5)
+
+
+def test_what_sizes_decide_is_decided_for_each():
+    """A condition on a size that is no more than a tensor is not taken for that of other sizes."""
+    onnx = pytest.importorskip("onnx")
+    helper, f32 = onnx.helper, onnx.TensorProto.FLOAT
+    given = lambda name: helper.make_tensor_value_info(name, f32, None)
+    branch = lambda op, y: helper.make_graph(
+        [helper.make_node(op, ["x", "x"], [y])], op, [], [given(y)]
+    )
+    number = lambda name, x: onnx.numpy_helper.from_array(np.int64(x), name)
+    nodes = [
+        helper.make_node("Size", ["x"], ["n"]),
+        helper.make_node("Less", ["n", "five"], ["few"]),
+        helper.make_node(
+            "If", ["few"], ["y"], then_branch=branch("Add", "a"), else_branch=branch("Mul", "b")
+        ),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "few",
+        [helper.make_tensor_value_info("x", f32, ["n"])],
+        [given("y")],
+        [number("five", 5)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    run = OnnxRunner(Tensor(model.SerializeToString()))
+    for n in (3, 8, 4, 9, 5, 2):
+        x = np.arange(n, dtype=np.float32)
+        want = x + x if n < 5 else x * x
+        np.testing.assert_array_equal(run({"x": x})["y"].numpy(), want)
+
+
 def _exported_program(model, examples, dynamic):
     """A portable program of a model, with the names of its inputs."""
     run = OnnxRunner(Tensor(model.SerializeToString()))
@@ -174,7 +271,7 @@ def test_models_become_programs_of_many_sizes():
     onnx = pytest.importorskip("onnx")
     helper, f32 = onnx.helper, onnx.TensorProto.FLOAT
     graph = helper.make_graph(
-        [helper.make_node("CumSum", ["x", "axis"], ["y"])],
+        [helper.make_node("CumSum", ["x", "axis"], ["y"], reverse=1)],
         "sums",
         [helper.make_tensor_value_info("x", f32, ["n"])],
         [helper.make_tensor_value_info("y", f32, ["n"])],

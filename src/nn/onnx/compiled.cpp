@@ -368,7 +368,8 @@ Status build_variable(Compiled& made, Model& model, Inputs given) {
   run.capturing = true;
   Status status = run.graph(&results, model.proto.graph, given, nullptr, Frame{});
   const Inputs all{results.data(), results.size()};
-  if (status.ok() && (run.looked != nullptr || !std::ranges::all_of(all, is_numbers)))
+  const bool decides = status.code == ASTER_ML_STATE;  // elements of an input, or sizes, were read
+  if (decides || (status.ok() && (run.looked != nullptr || !std::ranges::all_of(all, is_numbers))))
     status = ASTER_FAIL(kUNSUPPORTED, "the graph decides by what inputs are");
   if (!status.ok()) {
     aster_ml_engine_capture_cancel(&context);

@@ -171,6 +171,8 @@ class Op {
   void set(size_t i, const Ref& value);
   void set(const Ref& value) { set(size_t{0}, value); }
   bool all_known() const;
+  // Another value in the place of an operand.
+  void replace(size_t i, const Ref& value) { inputs_[i] = value; }
   bool all_constant() const;
   bool any_symbolic() const;
   // What builders see of some operands; none: those again that are.

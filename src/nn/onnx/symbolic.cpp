@@ -231,8 +231,49 @@ Node divide(Graph& g, Node a, Node b) {
   return positive ? sym::floordiv(g, a, b) : nullptr;
 }
 
+// Whether all of the first operands are lists, or numbers that may be elements of some.
+bool all_lists(Op& op, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (is_list(op, i)) continue;
+    if (!op.has(i) || !op.value(i)->known || op.value(i)->element == kText || rank_of(op, i) > 1 ||
+        dtype::is_float(op.value(i)->node()->dtype))
+      return false;
+  }
+  return true;
+}
+
+// The elements of a list as a tensor that is computed from the variables.
+Node tensor_of_list(Op& op, const Value& list) {
+  const DType dtype = list.node()->dtype;
+  Elements parts(op.heap());
+  const Word one = 1;
+  for (const Node size : list.sizes) {
+    Node part = nullptr;
+    if (is_bound(size)) {
+      op.fail(op.engine().symbols.tensor_of(&part, size));
+    } else {
+      part = op.g.constant_int(dtype, uop::const_int(size));
+    }
+    if (!op.ok()) return nullptr;
+    op.fail(parts.push(op.g.reshape(op.g.cast(part, dtype), Words(&one, 1))));
+  }
+  if (!op.ok()) return nullptr;
+  const Node all = parts.size() == 1 ? parts[0] : op.g.cat({parts.data(), parts.size()}, 0);
+  return op.g.reshape(all, list.node()->shape());
+}
+
+// An operand that is a list as a tensor like any: what is computed of it differs from run to run.
+void as_tensor(Op& op, size_t i) {
+  if (!op.ok() || !is_list(op, i)) return;
+  const Ref given = op.value(i);
+  const Node node = tensor_of_list(op, *given);
+  Ref made;
+  if (op.ok()) op.fail(make_tensor(&made, op.engine(), node, given->element, false));
+  if (op.ok()) op.replace(i, made);
+}
+
 bool arithmetic_of_lists(Op& op) {
-  if (!is_list(op, 0) && !is_list(op, 1)) return false;
+  if ((!is_list(op, 0) && !is_list(op, 1)) || !all_lists(op, 2)) return false;
   const std::string_view name = op.proto.op;
   if (name == "Add") return arithmetic(op, sym::add);
   if (name == "Sub") return arithmetic(op, sym::sub);
@@ -288,9 +329,10 @@ void on_wholes(Op& op, const Row& row) {
   size_t count = 0;
   for (size_t i = 0; i < op.count() && op.ok(); ++i) {
     if (!op.has(i)) continue;
+    as_tensor(op, i);
+    if (!op.ok()) return;
     const Ref given = op.value(i);
     if (count == sizes.size()) return refuse(op, "too many operands");
-    if (!given->sizes.empty()) return refuse(op, "arithmetic on them in tensors");
     if (given->kind != Kind::kTensor || given->element == kText)
       return refuse(op, "operands that are no tensors");
     sizes[count] = sizes_of(op, i);
@@ -316,6 +358,16 @@ void on_wholes(Op& op, const Row& row) {
     }
     give(op, i, y, result, element);
   }
+}
+
+// Sums that go on from element to element; what lies beyond a size is behind all that is inside.
+void cum_sum_rule(Op& op, const Row& row) {
+  const Sizes sizes = sizes_of(op, 0);
+  const size_t axis = op.axis(op.scalar(1, 0), sizes.size());
+  if (!op.ok()) return;
+  if (is_bound(sizes[axis]) && op.integer("reverse", 0) != 0)
+    return refuse(op, "an axis that is summed from its end");
+  on_wholes(op, row);
 }
 
 // The axes of operand 0 from first on.
@@ -411,9 +463,7 @@ void dropout_rule(Op& op, const Row&) {
 void cast_rule(Op& op, const Row& row) {
   if (!is_list(op, 0)) return on_wholes(op, row);
   const auto to = static_cast<int32_t>(op.integer("to", 0));
-  if (to == kFloat || to == kDouble || to == kFloat16)
-    return refuse(op, "arithmetic on them in tensors");
-  if (to != kInt64 && to != kInt32) return refuse(op, "a cast of them");
+  if (to != kInt64 && to != kInt32) return on_wholes(op, row);
   give_list(op, elements(op, 0), rank_of(op, 0) == 0, to == kInt64 ? DType::kInt64 : DType::kInt32);
 }
 
@@ -421,9 +471,11 @@ void reshape_rule(Op& op, const Row&) {
   if (is_list(op, 0)) {
     const Sizes to = listed(op, 1);
     const size_t count = op.value(0)->sizes.size();
-    if (op.ok() && to.size() > 1) return refuse(op, "a matrix of them");
     if (op.ok() && to.size() == 0 && count != 1) return refuse(op, "a list as one");
-    return give_list(op, elements(op, 0), to.size() == 0, op.value(0)->node()->dtype);
+    if (to.size() < 2)
+      return give_list(op, elements(op, 0), to.size() == 0, op.value(0)->node()->dtype);
+    as_tensor(op, 0);
+    if (!op.ok()) return;
   }
   const Sizes from = sizes_of(op, 0);
   Sizes to = listed(op, 1);
@@ -473,10 +525,10 @@ void transpose_rule(Op& op, const Row&) {
 
 void unsqueeze_rule(Op& op, const Row&) {
   const Words given = op.axes(1, 13);
-  if (is_list(op, 0)) {
-    if (rank_of(op, 0) != 0 || given.size() != 1) return refuse(op, "a matrix of them");
+  if (is_list(op, 0) && rank_of(op, 0) == 0 && given.size() == 1)
     return give_list(op, elements(op, 0), false, op.value(0)->node()->dtype);
-  }
+  as_tensor(op, 0);
+  if (!op.ok()) return;
   const Dims axes = op.resolved(given, rank_of(op, 0) + given.size());
   Chain x(op, 0);
   for (const Word axis : words_of(axes)) {
@@ -510,7 +562,10 @@ void squeeze_rule(Op& op, const Row&) {
 void concat_rule(Op& op, const Row&) {
   bool lists = false;
   for (size_t i = 0; i < op.count(); ++i) lists = lists || is_list(op, i);
-  if (lists) {
+  if (lists && !all_lists(op, op.count())) {
+    for (size_t i = 0; i < op.count(); ++i) as_tensor(op, i);
+    if (!op.ok()) return;
+  } else if (lists) {
     Elements out(op.heap());
     for (size_t i = 0; i < op.count() && op.ok(); ++i) {
       const Elements part = elements(op, i);
@@ -623,6 +678,9 @@ void gather_rule(Op& op, const Row& row) {
   const size_t ndim = rank_of(op, 0);
   const size_t axis = op.axis(op.integer("axis", 0), ndim);
   if (!op.ok()) return;
+  as_tensor(op, 1);
+  if (op.ok() && !op.value(1)->known) as_tensor(op, 0);
+  if (!op.ok()) return;
   if (is_list(op, 0)) {
     const Elements all = elements(op, 0);
     const Words at = op.ints(1);
@@ -634,7 +692,6 @@ void gather_rule(Op& op, const Row& row) {
     }
     return give_list(op, out, op.ok() && rank_of(op, 1) == 0, op.value(0)->node()->dtype);
   }
-  if (is_list(op, 1)) return refuse(op, "an element at one of them");
   const Sizes x = sizes_of(op, 0), at = sizes_of(op, 1);
   if (!op.ok()) return;
   const bool single = at.size() == 0 && op.value(1)->known;
@@ -669,6 +726,7 @@ void gather_rule(Op& op, const Row& row) {
 }
 
 void expand_rule(Op& op, const Row&) {
+  as_tensor(op, 0);
   const Sizes from = sizes_of(op, 0), asked = listed(op, 1);
   if (!op.ok()) return;
   Sizes to;
@@ -697,12 +755,21 @@ void constant_of_shape_rule(Op& op, const Row&) {
 void range_rule(Op& op, const Row&) {
   const Sizes start = listed(op, 0), stop = listed(op, 1), step = listed(op, 2);
   if (!op.ok()) return;
-  const bool plain = start.size() == 1 && stop.size() == 1 && step.size() == 1 &&
-                     step[0] == op.g.index(1) && start[0] == op.g.index(0) && stop[0]->vmin >= 0;
-  if (!plain) return refuse(op, "a range that is not 0, 1, ..");
-  const Node all = op.g.iota(DType::kInt64, stop[0]->vmax);
-  give(op, 0, all == nullptr ? all : op.g.cast(all, op.value(1)->node()->dtype), stop,
+  const bool plain =
+      start.size() == 1 && stop.size() == 1 && step.size() == 1 && step[0] == op.g.index(1);
+  if (!plain) return refuse(op, "a range of other steps than 1");
+  Sizes count;
+  count.push(sym::sub(op.g, stop[0], start[0]));
+  if (count[0] == nullptr) return op.fail(last_failure());
+  if (count[0]->vmin < 0) return refuse(op, "a range that may end before it begins");
+  Node all = op.g.iota(DType::kInt64, count[0]->vmax), from = start[0];
+  if (is_bound(from)) op.fail(op.engine().symbols.tensor_of(&from, from));
+  if (!op.ok() || all == nullptr) return op.fail(last_failure());
+  from = uop::broadcast_to(op.g, op.g.cast(from, DType::kInt64), all->shape());
+  all = op.g.alu(uop::Op::kAdd, all, from);
+  give(op, 0, all == nullptr ? all : op.g.cast(all, op.value(1)->node()->dtype), count,
        op.element(1));
+  if (is_bound(start[0]) && op.ok()) op.result(0)->known = false;
 }
 
 // ---- Products and windows ----
@@ -754,12 +821,13 @@ void windows_rule(Op& op, const Row& row) {
 }
 
 void where_rule(Op& op, const Row& row) {
-  if (is_list(op, 0) || is_list(op, 1) || is_list(op, 2)) return where_lists(op);
+  const bool any = is_list(op, 0) || is_list(op, 1) || is_list(op, 2);
+  if (any && all_lists(op, 3)) return where_lists(op);
   on_wholes(op, row);
 }
 
 void equal_rule(Op& op, const Row& row) {
-  if (is_list(op, 0) || is_list(op, 1)) return equal_lists(op);
+  if ((is_list(op, 0) || is_list(op, 1)) && all_lists(op, 2)) return equal_lists(op);
   on_wholes(op, row);
 }
 
@@ -767,24 +835,23 @@ struct Rule {
   std::string_view name;
   void (*build)(Op& op, const Row& row);
 };
+// Rules that look at lists of sizes themselves, as one of their operands at least.
+constexpr Rule kOfLists[] = {
+    {"Shape", shape_rule},       {"Size", size_rule},
+    {"Identity", identity_rule}, {"Cast", cast_rule},
+    {"Reshape", reshape_rule},   {"Unsqueeze", unsqueeze_rule},
+    {"Squeeze", squeeze_rule},   {"Concat", concat_rule},
+    {"Slice", slice_rule},       {"Gather", gather_rule},
+    {"Expand", expand_rule},     {"ConstantOfShape", constant_of_shape_rule},
+    {"Range", range_rule},       {"CumSum", cum_sum_rule},
+    {"Trilu", on_wholes},        {"Where", where_rule},
+    {"Equal", equal_rule},
+};
 constexpr Rule kRules[] = {
-    {"Shape", shape_rule},
-    {"Size", size_rule},
-    {"Identity", identity_rule},
     {"Dropout", dropout_rule},
-    {"Cast", cast_rule},
-    {"Reshape", reshape_rule},
     {"Flatten", flatten_rule},
     {"Transpose", transpose_rule},
-    {"Unsqueeze", unsqueeze_rule},
-    {"Squeeze", squeeze_rule},
-    {"Concat", concat_rule},
     {"Split", split_rule},
-    {"Slice", slice_rule},
-    {"Gather", gather_rule},
-    {"Expand", expand_rule},
-    {"ConstantOfShape", constant_of_shape_rule},
-    {"Range", range_rule},
     {"MatMul", matmul_rule},
     {"Gemm", gemm_rule},
     {"Conv", windows_rule},
@@ -802,8 +869,6 @@ constexpr Rule kRules[] = {
     {"ReduceMean", reduce_rule},
     {"ReduceMax", reduce_rule},
     {"ReduceMin", reduce_rule},
-    {"Where", where_rule},
-    {"Equal", equal_rule},
 };
 constexpr std::string_view kElementwise[] = {
     "Abs",     "Acos",  "Asin",      "Atan",        "Ceil",      "Cos",
@@ -828,8 +893,13 @@ bool one_scale(Op& op) {
 
 void build_symbolic(Op& op, const Row& row) {
   if (!op.proto.domain.empty()) return refuse(op, "no rule for this operator");
-  for (const Rule& rule : kRules) {
+  for (const Rule& rule : kOfLists) {
     if (rule.name == op.proto.op) return rule.build(op, row);
+  }
+  for (const Rule& rule : kRules) {
+    if (rule.name != op.proto.op) continue;
+    for (size_t i = 0; i < op.count(); ++i) as_tensor(op, i);
+    return op.ok() ? rule.build(op, row) : void();
   }
   const bool quantises = op.proto.op == "QuantizeLinear" || op.proto.op == "DequantizeLinear";
   const bool old = op.version < 7 && op.integer("broadcast", 0) != 0;
