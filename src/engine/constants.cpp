@@ -100,7 +100,10 @@ Status add_copies(Executable* exe, Engine& engine, const Schedule& schedule, con
                     0,
                     0};
     CopyOf made;
-    ASTER_TRY(find_way(&made, exe, engine, kernels.rendered[number], kernels.requests[number]));
+    const bool here = number < kernels.rendered.size();
+    const codegen::Rendered& code = here ? kernels.rendered[number] : copy.code;
+    ASTER_TRY(find_way(&made, exe, engine, code,
+                       here ? kernels.requests[number] : runtime::Request{&code, 2}));
     made.leaf = schedule.slot(item, static_cast<size_t>(copy.source)).index;
     made.padded = copy.padded;
     made.bytes = slot.bytes();

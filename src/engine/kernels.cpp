@@ -50,7 +50,9 @@ class Maker {
       ASTER_TRY(kernels_.rendered.push(std::move(one)));
       ASTER_TRY(kernels_.constants.push(std::move(constants)));
     }
+    // What is made for elsewhere does not run here: its copies are made by their programs.
     for (codegen::Constants& of : kernels_.constants) {
+      if (engine_.made_for != nullptr) break;
       for (codegen::ConstantCopy& copy : of.copies) {
         if (kernels_.number_of(copy) < kernels_.rendered.size()) continue;
         ASTER_TRY(operands.push(uint32_t{2}));
@@ -117,6 +119,7 @@ class Maker {
       const uint32_t* const number = kernels_.numbers.find(item.kernel);
       if (number == nullptr || item.kind != ItemKind::kKernel) continue;
       const auto add = [&](uint32_t kernel) {
+        if (kernel == taken.size()) return;  // a copy that its program makes
         taken[kernel] += runtime::strips_nanoseconds(kernels_.rendered[kernel]);
       };
       add(*number);

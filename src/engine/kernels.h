@@ -32,7 +32,7 @@ struct Kernels {
     const ForeignKernel* other = foreign_of(kernel);
     return other != nullptr ? other->function : nullptr;
   }
-  // What makes a copy, by its number.
+  // What makes a copy, by its number; beyond all: by its program alone.
   uint32_t number_of(const codegen::ConstantCopy& copy) const {
     uint32_t i = static_cast<uint32_t>(constants.size());
     while (i < rendered.size() && std::string_view(rendered[i].name) != copy.code.name) ++i;

@@ -269,4 +269,10 @@ Given home_of(const Workspace& workspace, const Result& result);
 // Memory and pointers of a new workspace.
 Status fill_workspace(Workspace* workspace, Program& program);
 
+// Of a code from outside, for messages.
+inline const char* dtype_text(int32_t code) {
+  const char* const name = aster_ml_dtype_name(code);
+  return name != nullptr ? name : "of no code";
+}
+
 }  // namespace aster::engine

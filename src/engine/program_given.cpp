@@ -55,8 +55,8 @@ Status check_tensor(const Program& program, const Array& expected, const aster_m
                     const char* what, size_t i) {
   const uop::Words shape = program.shape(expected);
   if (given.dtype != static_cast<int32_t>(expected.dtype)) {
-    return ASTER_FAIL(kDTYPE, "%s %zu has dtype code %d, captured with %s", what, i, given.dtype,
-                      dtype::name(expected.dtype));
+    return ASTER_FAIL(kDTYPE, "%s %zu has dtype %s, captured with %s", what, i,
+                      dtype_text(given.dtype), dtype::name(expected.dtype));
   }
   if (given.ndim != 0 && (given.shape == nullptr || given.strides == nullptr)) {
     return ASTER_FAIL(kARGUMENT, "%s %zu has %zu axes without shape or strides", what, i,

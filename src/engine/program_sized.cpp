@@ -147,7 +147,7 @@ class SizedRun {
     if (std::ranges::find(p_.assigned, static_cast<uint32_t>(i)) != p_.assigned.end())
       return ASTER_FAIL(kUNSUPPORTED, "the step assigns input %zu: it takes the greatest sizes", i);
     if (x->dtype != static_cast<int32_t>(array.dtype)) {
-      return ASTER_FAIL(kDTYPE, "input %zu has dtype code %d, captured with %s", i, x->dtype,
+      return ASTER_FAIL(kDTYPE, "input %zu has dtype %s, captured with %s", i, dtype_text(x->dtype),
                         dtype::name(array.dtype));
     }
     if (array.away || !device::is_host(x->storage.device))
@@ -190,7 +190,7 @@ class SizedRun {
     uop::Dims shape;
     for (const uint32_t step : sizes(value)) shape.push(words_[step]);
     if (y.dtype != static_cast<int32_t>(array.dtype)) {
-      return ASTER_FAIL(kDTYPE, "output %zu has dtype code %d, captured with %s", i, y.dtype,
+      return ASTER_FAIL(kDTYPE, "output %zu has dtype %s, captured with %s", i, dtype_text(y.dtype),
                         dtype::name(array.dtype));
     }
     if (y.ndim != shape.size() || (y.ndim != 0 && (y.shape == nullptr || y.strides == nullptr)) ||

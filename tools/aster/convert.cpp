@@ -57,6 +57,7 @@ struct Expressions {
 struct Said {
   std::map<std::string, Sizes> sizes;
   std::vector<std::string> used;
+  std::string open, example;  // names of axes that are variables, and how one gives them numbers
 };
 
 // Memory of the greatest sizes, and the first part of it, whose open axes are variables.
@@ -86,6 +87,11 @@ void make_input(Lazy& out, const Context& context, const Onnx& model, size_t ind
     greatest.push_back(sizes.most);
     end[axis].value = sizes.most;
     if (sizes.least == sizes.most) continue;
+    const std::string number = key + "=" + std::to_string(sizes.least);
+    if ((", " + said.open + ",").find(", " + key + ",") == std::string::npos) {
+      said.example += (said.example.empty() ? "" : ",") + number;
+      said.open += (said.open.empty() ? "" : ", ") + key;
+    }
     const aster_ml_uop *variable = nullptr, *bound = nullptr;
     check(aster_ml_symbolic_init(&variable, context.get(), key.c_str(), sizes.least, sizes.most));
     made.nodes.push_back(variable);
@@ -102,6 +108,18 @@ void make_input(Lazy& out, const Context& context, const Onnx& model, size_t ind
     out = std::move(whole);
   } else {
     check(aster_ml_lazy_shrink_dims(out.get(), whole.get(), end.size(), begin.data(), end.data()));
+  }
+}
+
+// Builds a model. What it cannot do for open axes it may for numbers.
+void build(OnnxValue& results, const Onnx& model, const OnnxValue& given, const Said& said) {
+  const int32_t status = aster_ml_onnx_run(results.get(), model.get(), given.get());
+  try {
+    check(status);
+  } catch (Failure& failure) {
+    if (said.open.empty()) throw;
+    failure.message += " (open: " + said.open + "; with numbers: --size " + said.example + ")";
+    throw;
   }
 }
 
@@ -126,7 +144,7 @@ void record(Program& out, const Context& context, const Onnx& model, Said& said)
   }
   check(aster_ml_engine_capture_begin(context.get(), handles.data(), inputs));
   check(aster_ml_engine_capture_dry(context.get()));
-  check(aster_ml_onnx_run(results.get(), model.get(), given.get()));
+  build(results, model, given, said);
   for (size_t i = 0; i < outputs; ++i) {
     OnnxValue value;
     check(aster_ml_onnx_value_at(value.get(), results.get(), i));

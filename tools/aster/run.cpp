@@ -1,4 +1,4 @@
-// aster run: a model of ONNX from files to files.
+// aster run: a model of ONNX, or a portable program, from files to files.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -122,7 +122,78 @@ void realize(const OnnxValue& results) {
   check_model(aster_ml_lazy_realize(all.data(), all.size()));
 }
 
+// What a case gives, written to where it says; an archive at the end.
+class Results {
+ public:
+  explicit Results(const Case& one) : case_(one), archive_(is_archive(one.outputs)) {
+    if (!archive_) make_folder(one.outputs);
+  }
+  void add(size_t index, const std::string& name, const OnnxValue& value, int32_t kind) {
+    const std::string stem = case_.outputs + "/output_" + std::to_string(index);
+    if (!archive_ && case_.format != "npy")
+      return write_file(stem + ".pb", message_of(value, kind_of(kind, value)));
+    Lazy tensor;
+    check_model(aster_ml_onnx_value_get(tensor.get(), value.get()));
+    const std::string bytes = to_npy(tensor);
+    if (archive_) members_.emplace_back(name + ".npy", bytes);
+    if (!archive_) write_file(stem + ".npy", bytes);
+  }
+  void finish() {
+    if (archive_) write_file(case_.outputs, to_zip(members_));
+  }
+
+ private:
+  const Case& case_;
+  bool archive_;
+  Members members_;
+};
+
+// As its bytes say, which begin a program's file or its text.
+bool is_program(const std::string& path) {
+  char first[6] = {};
+  std::ifstream file(path, std::ios::binary);
+  file.read(first, sizeof(first));
+  return file && (std::memcmp(first, "ASTER", 5) == 0 || std::memcmp(first, "aster ", 6) == 0);
+}
+
+std::string name_in(const Program& program, int32_t list, size_t index) {
+  aster_ml_program_array array{};
+  array.struct_size = sizeof(array);
+  check(aster_ml_program_get_array(&array, program.get(), list, index));
+  return array.name;
+}
+
+void run_program(const Context& context, const Case& one) {
+  Program program;
+  check(aster_ml_program_load(program.get(), context.get(), one.model.c_str()));
+  const size_t inputs = aster_ml_program_count_arrays(program.get(), ASTER_ML_PROGRAM_INPUTS);
+  const size_t outputs = aster_ml_program_count_arrays(program.get(), ASTER_ML_PROGRAM_OUTPUTS);
+  std::vector<Lazy> arrays(inputs);
+  std::vector<aster_ml_tensor> given(inputs), made(outputs);
+  for (size_t i = 0; i < inputs; ++i) {
+    OnnxValue value;
+    read_input(value, context, one.inputs, name_in(program, ASTER_ML_PROGRAM_INPUTS, i), i,
+               ASTER_ML_ONNX_TENSOR);
+    check(aster_ml_onnx_value_get(arrays[i].get(), value.get()));
+    check(aster_ml_lazy_view(&given[i], arrays[i].get()));
+  }
+  check(aster_ml_program_run_sized(program.get(), nullptr, given.data(), inputs, made.data(),
+                                   outputs));
+  Results results(one);
+  for (size_t i = 0; i < outputs; ++i) {
+    Tensor borrowed;
+    *borrowed.get() = made[i];
+    Lazy tensor;
+    OnnxValue value;
+    check(aster_ml_lazy_from_tensor(tensor.get(), context.get(), borrowed.get()));
+    check(aster_ml_onnx_value_from_lazy(value.get(), tensor.get()));
+    results.add(i, name_in(program, ASTER_ML_PROGRAM_OUTPUTS, i), value, ASTER_ML_ONNX_TENSOR);
+  }
+  results.finish();
+}
+
 void run_case(const Context& context, const Case& one) {
+  if (is_program(one.model)) return run_program(context, one);
   Onnx model;
   check_model(aster_ml_onnx_read(model.get(), context.get(), one.model.c_str()));
   OnnxValue inputs, results;
@@ -138,28 +209,16 @@ void run_case(const Context& context, const Case& one) {
   }
   check_model(aster_ml_onnx_compute(results.get(), model.get(), inputs.get()));
   realize(results);
-  const bool archive = is_archive(one.outputs);
-  Members members;
-  if (!archive) make_folder(one.outputs);
+  Results written(one);
   for (size_t i = 0; i < aster_ml_onnx_value_count(results.get()); ++i) {
     aster_ml_onnx_type type{};
     type.struct_size = sizeof(type);
     check(aster_ml_onnx_output_type(&type, model.get(), i));
     OnnxValue value;
     check_model(aster_ml_onnx_value_at(value.get(), results.get(), i));
-    const std::string stem = one.outputs + "/output_" + std::to_string(i);
-    if (archive || one.format == "npy") {
-      Lazy tensor;
-      check_model(aster_ml_onnx_value_get(tensor.get(), value.get()));
-      const std::string bytes = to_npy(tensor);
-      const std::string name = name_of(aster_ml_onnx_output_name(model.get(), i));
-      if (archive) members.emplace_back(name + ".npy", bytes);
-      if (!archive) write_file(stem + ".npy", bytes);
-    } else {
-      write_file(stem + ".pb", message_of(value, kind_of(type.kind, value)));
-    }
+    written.add(i, name_of(aster_ml_onnx_output_name(model.get(), i)), value, type.kind);
   }
-  if (archive) write_file(one.outputs, to_zip(members));
+  written.finish();
 }
 
 std::vector<Case> read_list(const std::string& path, const std::string& format) {
@@ -206,7 +265,7 @@ int run_model(const Arguments& arguments) {
     if (!arguments.words.empty()) throw Failure{2, "--batch names the models"};
     return run_batch(context, read_list(arguments.get("batch", ""), format));
   }
-  if (arguments.words.size() != 1) throw Failure{2, "one MODEL.onnx is needed"};
+  if (arguments.words.size() != 1) throw Failure{2, "one MODEL.onnx or PROGRAM.aster is needed"};
   for (const char* needed : {"inputs", "outputs"}) {
     if (!arguments.has(needed)) throw Failure{2, std::string("--") + needed + " is needed"};
   }

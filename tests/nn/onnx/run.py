@@ -210,6 +210,24 @@ def check_convert(aster):
     for name in ("layer.aster", "default.txt", "two.aster"):
         done = run(aster, "profile", name, "--runs", "1")
         assert done.returncode == 0, done.stderr
+    # It runs as models do, for sizes that are its; inputs and outputs have the model's names.
+    for i, name in enumerate(("layer.aster", "default.txt", "two.aster")):
+        np.savez("x.npz", x=X)
+        done = run(aster, "run", name, "--inputs", "x.npz", "--outputs", f"program_{i}.npz")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
+        y = np.load(f"program_{i}.npz")["y"]
+        np.testing.assert_allclose(y, np.maximum(X @ W, 0), rtol=1e-6)
+        assert (y.shape, y.dtype) == ((2, 2), np.float32)
+    done = run(aster, "run", "layer.aster", "--inputs", "protos", "--outputs", "program_protos")
+    assert done.returncode == 0, done.stderr
+    with open("program_protos/output_0.pb", "rb") as file:
+        y = numpy_helper.to_array(onnx.TensorProto.FromString(file.read()))
+    np.testing.assert_allclose(y, np.maximum(X @ W, 0), rtol=1e-6)
+    with open("program.tsv", "w", encoding="utf-8") as file:
+        file.write("layer.aster\tx.npz\tp0.npz\nlayer.onnx\tx.npz\tp1.npz\n")
+    done = run(aster, "run", "--batch", "program.tsv")
+    assert done.stdout == "CASE\t0\t0\t\nCASE\t1\t0\t\n", done
+    np.testing.assert_array_equal(np.load("p0.npz")["y"], np.load("p1.npz")["y"])
     # It freezes as other programs do: the numbers are the model's.
     done = run(aster, "freeze", "two.aster", "-o", "frozen")
     assert done.returncode == 0, done.stderr
@@ -217,7 +235,29 @@ def check_convert(aster):
     done = run("./frozen", "x.npy", "y.npy")
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(np.load("y.npy"), np.maximum(X @ W, 0), rtol=1e-6)
+    # Inputs that do not fit, a file that is cut off, axes that it cannot leave open.
+    of = lambda name: [aster, "run", name, "--inputs", "bad.npz", "--outputs", "no.npz"]
+    with open("layer.aster", "rb") as file, open("cut.aster", "wb") as cut:
+        cut.write(file.read()[:-9])
+    reversed_sum = helper.make_node("CumSum", ["x", "zero"], ["y"], reverse=1)
+    zero = helper.make_node("Constant", [], ["zero"], value_int=0)
+    shape = ["rows", 3]
+    onnx.save(model([zero, reversed_sum], [tensor("x", shape)], [tensor("y", shape)]), "sums.onnx")
     before = set(os.listdir("."))
+    for bad, status, said in (
+        (np.zeros((9, 3), np.float32), 1, "9"),
+        (np.zeros((2, 4), np.float32), 1, "4 elements along axis 1"),
+        (np.zeros((2, 3), np.float64), 1, "float64"),
+        (np.zeros(6, np.float32), 1, "1 axes, not 2"),
+    ):
+        np.savez("bad.npz", x=bad)
+        before.add("bad.npz")
+        fails(status, said, *of("layer.aster"))
+    np.savez("bad.npz", other=X)
+    fails(1, "x.npy", *of("layer.aster"))
+    fails(1, "is truncated", *of("cut.aster"))
+    hint = "(open: rows; with numbers: --size rows=1)"
+    fails(1, hint, aster, "convert", "sums.onnx", "-o", "no.aster")
     fails(2, "MODEL.onnx is needed", aster, "convert", "-o", "no.aster")
     fails(2, "--output is needed", aster, "convert", "layer.onnx")
     fails(2, "--size rows=8..1", *convert, "no.aster", "--size", "rows=8..1")
