@@ -231,6 +231,170 @@ def test_categories_are_numbers():
     np.testing.assert_array_equal(y, [[7], [3], [-1]])
 
 
+# ---- Planes and support vectors ----
+
+
+def _as_reference(op, x, outputs, **attributes):
+    """Results are those of onnx's reference evaluator."""
+    from onnx.reference import ReferenceEvaluator
+
+    node = helper.make_node(op, ["x"], outputs, domain="ai.onnx.ml", **attributes)
+    results = [helper.make_tensor_value_info(name, 0, None) for name in outputs]
+    graph = helper.make_graph([node], "g", [_type("x", x)], results)
+    for result in graph.output:
+        result.ClearField("type")
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    wanted = ReferenceEvaluator(model).run(None, {"x": x})
+    got = OnnxRunner(Tensor(model.SerializeToString()))({"x": x})
+    for name, want in zip(outputs, wanted):
+        y = got[name] if want.dtype.kind in "US" else got[name].numpy()
+        if want.dtype.kind in "US":
+            assert list(y) == list(want)
+        elif want.dtype.kind == "i":
+            np.testing.assert_array_equal(y, want)
+        else:
+            np.testing.assert_allclose(y, want, rtol=2e-4, atol=2e-5, err_msg=str(attributes))
+            assert y.shape == want.shape and y.dtype == np.float32
+
+
+AFTER = ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
+
+
+@pytest.mark.parametrize("after", AFTER)
+def test_planes_tell_classes(after):
+    x, w = _x(7, 4), _x(3, 4)
+    for planes in (1, 2, 3):
+        labels = {"classlabels_ints": [5, -2, 9][: max(planes, 2)]}
+        given = {"coefficients": w[:planes].ravel().tolist(), "post_transform": after}
+        intercepts = [0.5, -0.25, 0.125][:planes]
+        _as_reference(
+            "LinearClassifier", x, ["y", "z"], intercepts=intercepts, **given, **labels
+        )
+    names = {"classlabels_strings": ["cat", "dog", "owl"]}
+    _as_reference("LinearClassifier", x, ["y", "z"], intercepts=intercepts, **given, **names)
+
+
+KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_support_vectors(kernel):
+    x, vectors = _x(6, 3), _x(8, 3)
+    common = {"kernel_type": kernel, "kernel_params": [0.5, 0.75, 3.0]}
+    common["support_vectors"] = vectors.ravel().tolist()
+    weights = np.linspace(-1, 1.5, 8)
+    for one_class in (0, 1):
+        _as_reference(
+            "SVMRegressor",
+            x,
+            ["y"],
+            coefficients=weights.tolist(),
+            n_supports=8,
+            rho=[0.25],
+            one_class=one_class,
+            **common,
+        )
+    # Of two classes, and of three with names; with probabilities, and without.
+    two = {"classlabels_ints": [4, 7], "vectors_per_class": [3, 5], "rho": [0.125]}
+    three = {"classlabels_ints": [4, 7, 1], "vectors_per_class": [3, 2, 3], "rho": [0.1, -0.2, 0.3]}
+    for given in (two, three):
+        count = len(given["classlabels_ints"])
+        given["coefficients"] = np.resize(weights, 8 * (count - 1)).tolist()
+        pairs = count * (count - 1) // 2
+        sure = {"prob_a": [-1.5, -1.0, -2.0][:pairs], "prob_b": [0.25, -0.5, 0.125][:pairs]}
+        for after in AFTER:
+            for more in ({}, sure):
+                # The evaluator takes a sum for each of its terms; probabilities are cut at what
+                # is none to this transform.
+                if more and (count == 3 or after == "SOFTMAX_ZERO"):
+                    continue
+                _as_reference(
+                    "SVMClassifier", x, ["y", "z"], post_transform=after, **given, **common, **more
+                )
+
+
+def test_probabilities_of_three_classes():
+    """Those that fit the probabilities of pairs best (Wu, Lin and Weng), solved as linear
+    equations; the operator ends where it is within half a percent."""
+    x, vectors = _x(6, 3), _x(8, 3)
+    per, rho, a, b = [3, 2, 3], [0.1, -0.2, 0.3], [-1.5, -1.0, -2.0], [0.25, -0.5, 0.125]
+    weights = np.linspace(-1, 1.5, 16).reshape(2, 8)
+    kernels = np.exp(-0.5 * ((x[:, None] - vectors) ** 2).sum(-1))
+    begin, wanted = np.cumsum([0, *per]), []
+    for row in kernels:
+        r, pair = np.zeros((3, 3)), 0
+        for i in range(3):
+            for j in range(i + 1, 3):
+                of_i, of_j = slice(begin[i], begin[i + 1]), slice(begin[j], begin[j + 1])
+                score = weights[j - 1, of_i] @ row[of_i] + weights[i, of_j] @ row[of_j]
+                r[i, j] = 1 - 1 / (1 + np.exp(-((score + rho[pair]) * a[pair] + b[pair])))
+                r[j, i], pair = 1 - r[i, j], pair + 1
+        q = -r * r.T + np.diag((r**2).sum(0))
+        system = np.block([[q, -np.ones((3, 1))], [np.ones((1, 3)), np.zeros((1, 1))]])
+        wanted.append(np.linalg.solve(system, [0, 0, 0, 1])[:3])
+    node = helper.make_node(
+        "SVMClassifier",
+        ["x"],
+        ["y", "z"],
+        domain="ai.onnx.ml",
+        classlabels_strings=["a", "b", "c"],
+        vectors_per_class=per,
+        rho=rho,
+        prob_a=a,
+        prob_b=b,
+        kernel_type="RBF",
+        kernel_params=[0.5, 0.0, 0.0],
+        support_vectors=vectors.ravel().tolist(),
+        coefficients=weights.ravel().tolist(),
+    )
+    (z,) = _run([node], {"x": x}, ["z"], 17, (), (("ai.onnx.ml", 1),))
+    np.testing.assert_allclose(z, wanted, atol=5e-3)
+    np.testing.assert_allclose(z.sum(1), 1, atol=1e-6)
+
+
+def test_planes_of_support_vector_machines():
+    x, w = _x(6, 3), _x(3, 3)
+    _as_reference("SVMRegressor", x, ["y"], coefficients=w[0].tolist(), rho=[0.5], n_supports=0)
+    given = {"coefficients": w.ravel().tolist(), "rho": [0.5]}
+    _as_reference("SVMClassifier", x, ["y", "z"], classlabels_ints=[3, 1, 2], **given)
+
+
+def test_machines_that_do_not_fit_are_told():
+    x = _x(2, 3)
+    good = {
+        "classlabels_ints": [0, 1],
+        "vectors_per_class": [1, 1],
+        "rho": [0.0],
+        "coefficients": [1.0, -1.0],
+        "support_vectors": [0.0] * 6,
+    }
+    bad = (
+        {"support_vectors": [0.0] * 5},
+        {"vectors_per_class": [1, 2]},
+        {"vectors_per_class": [-1, 3]},
+        {"coefficients": [1.0]},
+        {"classlabels_ints": [0, 1, 2]},
+        {"kernel_type": "WAVE"},
+        {"prob_a": [1.0]},
+    )
+    for change in bad:
+        node = helper.make_node(
+            "SVMClassifier", ["x"], ["y", "z"], domain="ai.onnx.ml", **{**good, **change}
+        )
+        with pytest.raises((RuntimeError, NotImplementedError, ValueError)):
+            _run([node], {"x": x}, ["y", "z"], 17, (), (("ai.onnx.ml", 1),))
+    linear = {"classlabels_ints": [0, 1, 2], "coefficients": [1.0] * 7}
+    node = helper.make_node("LinearClassifier", ["x"], ["y", "z"], domain="ai.onnx.ml", **linear)
+    with pytest.raises(Exception, match="7 coefficients"):
+        _run([node], {"x": x}, ["y", "z"], 17, (), (("ai.onnx.ml", 1),))
+    node = helper.make_node(
+        "SVMRegressor", ["x"], ["y"], domain="ai.onnx.ml", n_supports=-1, rho=[0.0]
+    )
+    with pytest.raises(Exception, match="-1 support vectors"):
+        _run([node], {"x": x}, ["y"], 17, (), (("ai.onnx.ml", 1),))
+
+
 # ---- Gradient ----
 
 

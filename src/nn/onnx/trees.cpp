@@ -6,6 +6,7 @@
 
 #include "dtype/convert.h"
 #include "nn/onnx/builders.h"
+#include "nn/onnx/classes.h"
 
 namespace aster::nn::onnx {
 namespace {
@@ -111,38 +112,6 @@ void evaluate(Op& op, Vec<double>* scores, const Forest& forest, Aggregate how,
       if (t < base.size()) out[t] += base[t];
     }
   }
-}
-
-double probit(double p) {
-  // Winitzki's approximation of the inverse error function, which the operator is defined by.
-  const double x = 2 * p - 1, sign = x < 0 ? -1 : 1;
-  const double log = std::log((1 - x) * (1 + x)), v = 2 / (3.14159 * 0.147) + 0.5 * log;
-  return 1.41421356 * sign * std::sqrt(std::sqrt(v * v - log / 0.147) - v);
-}
-
-void transform(double* row, size_t count, std::string_view how) {
-  if (how == "LOGISTIC") {
-    for (size_t i = 0; i < count; ++i) row[i] = 1 / (1 + std::exp(-row[i]));
-  } else if (how == "PROBIT") {
-    for (size_t i = 0; i < count; ++i) row[i] = probit(row[i]);
-  } else if (how == "SOFTMAX" || how == "SOFTMAX_ZERO") {
-    const double most = *std::max_element(row, row + count);
-    double all = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const bool out = how == "SOFTMAX_ZERO" && row[i] == 0;
-      row[i] = out ? 0 : std::exp(row[i] - most);
-      all += row[i];
-    }
-    for (size_t i = 0; i < count && all > 0; ++i) row[i] /= all;
-  }
-}
-
-void give_scores(Op& op, size_t result, Vec<double>& scores, size_t targets, std::string_view how,
-                 DType dtype) {
-  const size_t rows = targets == 0 ? 0 : scores.size() / targets;
-  for (size_t i = 0; i < rows; ++i) transform(scores.data() + i * targets, targets, how);
-  op.set(result, op.stored(std::span<const double>(scores.data(), scores.size()),
-                           std::array{static_cast<Word>(rows), static_cast<Word>(targets)}, dtype));
 }
 
 // Before opset 5: nodes by the numbers of trees and nodes.
@@ -360,21 +329,7 @@ void tree_ensemble_classifier(Op& op) {
     }
   }
   if (!op.ok()) return;
-  const std::array shape{static_cast<Word>(best.size())};
-  if (names.empty()) {
-    for (Word& one : best) one = numbers[static_cast<size_t>(one)];
-    op.set(0, op.stored({best.data(), best.size()}, shape, DType::kInt64));
-  } else {
-    Ref made;
-    op.fail(make_texts(&made, op.heap(), shape));
-    for (const Word one : best) {
-      Text text(op.heap());
-      text << names[static_cast<size_t>(one)];
-      op.fail(text.status());
-      if (op.ok()) op.fail(made->texts.push(std::move(text)));
-    }
-    if (op.ok()) op.set(0, made);
-  }
+  give_labels(op, best, names, numbers);
   give_scores(op, 1, single ? both : scores, classes, after, DType::kFloat32);
 }
 
