@@ -10,8 +10,22 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
+# From nothing, half of the compiling is reading gtest and the standard headers. ccache knows no objects that were
+# compiled so: for machines that keep none (.ci/run), where its looking up would be lost time too.
+option(ASTER_PRECOMPILE "Precompile what most sources include, without ccache" $ENV{ASTER_PRECOMPILE})
+
+# aster_precompile(TARGET HEADER...): for C++ alone. REUSE_FROM OTHER: those of a target with the same options.
+function(aster_precompile target)
+  if(ASTER_PRECOMPILE AND "${ARGV1}" STREQUAL REUSE_FROM)
+    target_precompile_headers(${target} REUSE_FROM ${ARGV2})
+  elseif(ASTER_PRECOMPILE)
+    list(TRANSFORM ARGN REPLACE "(.+)>" "$<$<COMPILE_LANGUAGE:CXX>:\\1$<ANGLE-R>>")
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
 find_program(ASTER_CCACHE ccache)
-if(ASTER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+if(ASTER_CCACHE AND NOT ASTER_PRECOMPILE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${ASTER_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${ASTER_CCACHE})
 endif()

@@ -17,6 +17,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -150,7 +151,7 @@ class Evaluator {
     auto& slot = memo_[node];
     if (slot.first == epoch_ && node->nsrc > 0) return slot.second;
     const Word word = compute(node);
-    memo_[node] = {epoch_, word};
+    slot = {epoch_, word};
     return word;
   }
   Word compute(Node node) {
@@ -234,7 +235,7 @@ class Evaluator {
   }
 
   std::vector<Param>& params_;
-  std::map<Node, std::pair<uint64_t, Word>> memo_;
+  std::unordered_map<Node, std::pair<uint64_t, Word>> memo_;
   std::map<Word, int64_t> ranges_;
   std::vector<std::tuple<Word, int64_t, Word>> results_;
   uint64_t epoch_ = 1;

@@ -11,4 +11,5 @@ endif()
 # The kernels' evaluator takes minutes where a sanitizer watches it unoptimised.
 if(ASTER_SANITIZE)
   target_compile_options(test_codegen PRIVATE -O1)
+  set(own_options ON)
 endif()

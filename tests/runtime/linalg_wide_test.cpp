@@ -15,6 +15,7 @@
 #include "flt/oracle.h"
 #include "runtime/cpu/lapack.h"
 #include "runtime/cpu/linalg.h"
+#include "sanitizers.h"
 
 namespace aster::runtime::cpu::linalg {
 namespace {
@@ -264,6 +265,9 @@ void all(bool square, F each) {
       for (const Shape& s : kShapes) {
         if ((square && s.m != s.n) || (!library && s.m > 7)) continue;
         for (const auto& [name, a] : matrices(f, s.m, s.n)) {
+#ifdef ASTER_TEST_TSAN  // which watches threads, not values; the others are watched by ASan
+          if (s.m > 7 && name != "random") continue;
+#endif
           Problem p{};
           p.m = s.m;
           p.n = s.n;
