@@ -67,7 +67,8 @@ Tensor make(Function function, Args... args) {
 #if defined(__clang__)
 __attribute__((no_sanitize("address", "thread", "undefined")))
 #endif
-inline void draw_noise(float* out, size_t count, uint32_t seed) {
+inline void
+draw_noise(float* out, size_t count, uint32_t seed) {
   constexpr uint32_t kWords = 624, kMiddle = 397;
   uint32_t state[kWords];
   state[0] = seed;
