@@ -16,9 +16,10 @@ using program::LoopKind;
 using program::Word;
 
 // Ranks of axes: what is written out goes around the copies of tiles, so that these share its loads
-// while they are at hand.
+// while they are at hand; within them where windows overlap along the two, whose rows are then at
+// hand for few copies at a time.
 constexpr size_t kAxesOfTiles = 6;  // that what is written out leaves to tiles
-constexpr int kWrittenRank = 1, kTileRank = 2, kInnerTileRank = 3, kFoldRank = 4;
+constexpr int kWrittenRank = 1, kTileRank = 2, kInnerTileRank = 3, kFoldRank = 4, kWindowRank = 5;
 
 class ProgramLowering : private ValueLowering {
  public:
@@ -313,25 +314,49 @@ class ProgramLowering : private ValueLowering {
   }
 
   // Vectors along a range at whose ends alone what is read has conditions: those between have none.
+  // So have tiles of rows that tasks share: of all of them compilers find the few conditions that
+  // may fail. Those at both ends are one loop, whose vectors are not split again.
   bool split_at_borders(int at, int i) {
     const SegmentPlan& plan = plan_.at(at);
     const Nest& nest = plan.nest;
     const int r = nest.loops[i].range;
     const Rest rest = nest.rest(r);
-    const bool may = i + 1 == nest.loop_count && r == nest.vector && !plan_.general &&
-                     plan.items == 0 && making_ < 0 && segment(at).children.empty() &&
+    const bool columns = i + 1 == nest.loop_count && r == nest.vector;
+    const bool rows = i + 1 < nest.loop_count && r != nest.vector && nest.copies(r) > 1 &&
+                      bounds_[r].lo.id != kNone;
+    const bool may = (columns || rows) && !at_border_ && !plan_.general && plan.items == 0 &&
+                     making_ < 0 && segment(at).children.empty() &&
                      (rest == Rest::kEven || rest == Rest::kOverlap) &&
                      target_.language != Language::kOpencl && !has(kernel_.carried(), r);
     int64_t lo = 0, hi = kernel_.size(r);
     Vec<End> met(memory_);
     if (!may || !find_within(&lo, &hi, &met, at, r, nest.step(r))) return false;
     const Bounds bounds = bounds_[r];
-    if (lo > 0) inside(at, i, bounds.lo, least(bounds.hi, {kNone, lo}));
+    const Number first = least(bounds.hi, {kNone, lo}), last = most(bounds.lo, {kNone, hi});
+    const bool both = rows && lo > 0 && hi < kernel_.size(r);
+    at_border_ = rows;
+    if (both) {
+      const Id end = open_loop({}, {kNone, 2}, 1);
+      const Id second = make(Op::kCmpLt, DType::kBool, {integer(0), end});
+      const auto of = [&](Number one, Number other) {
+        return Number{b.pure({.op = Op::kWhere, .dtype = DType::kInt64},
+                             std::array{second, id_of(other), id_of(one)}),
+                      0};
+      };
+      const Number from = of(bounds.lo, last);
+      inside(at, i, from, of(first, bounds.hi));
+      b.close();
+    } else if (lo > 0) {
+      inside(at, i, bounds.lo, first);
+    }
+    at_border_ = false;
     const size_t before = assumed_.size();
     b.fail(assumed_.append(met.data(), met.size()));
     inside(at, i, most(bounds.lo, {kNone, lo}), least(bounds.hi, {kNone, hi}));
     assumed_.truncate(before);
-    if (hi < kernel_.size(r)) inside(at, i, most(bounds.lo, {kNone, hi}), bounds.hi);
+    at_border_ = rows;
+    if (!both && hi < kernel_.size(r)) inside(at, i, last, bounds.hi);
+    at_border_ = false;
     return true;
   }
 
@@ -692,37 +717,6 @@ class ProgramLowering : private ValueLowering {
 
   // ---- Folds ----
 
-  static Op operation(Node fold) { return static_cast<Op>(fold->arg(0)); }
-
-  // The product that a sum takes in, everywhere or where a condition holds and else 0.
-  static Node product_of(Node fold) {
-    Node value = fold->src(0);
-    if (value->op == Op::kWhere && is_const(value->src(2)) && uop::is_const_value(value->src(2), 0))
-      value = value->src(1);
-    return value->op == Op::kMul ? value : nullptr;
-  }
-  // A product that only this sum reads is added with one rounding.
-  bool fuses(const Region& r, Node fold) const {
-    const Node product = product_of(fold), value = fold->src(0);
-    if (operation(fold) != Op::kAdd || product == nullptr) return false;
-    if (product->dtype != DType::kFloat32 && product->dtype != DType::kFloat64) return false;
-    for (Node node : r.nodes) {
-      for (Node source : node->src()) {
-        if (source == value || (source == product && node != value)) return false;
-      }
-    }
-    return std::ranges::none_of(r.roots, [&](Node other) {
-      return other != fold && (other->src(0) == product || other->src(0) == value);
-    });
-  }
-
-  // Whether the values of all folds differ along a range: what does not is no instruction of its
-  // axis.
-  bool all_vary(const Region& r, int range) const {
-    return std::ranges::all_of(r.roots,
-                               [&](Node fold) { return has(kernel_.ranges(fold->src(0)), range); });
-  }
-
   void folds(int at, const Nest& nest) {
     const Region& r = region(at);
     const bool own_vector = nest.vector >= 0;
@@ -731,9 +725,10 @@ class ProgramLowering : private ValueLowering {
     for (int range : r.own) {
       tile(range, nest, kFoldRank);
       if (!has(nest.written, range)) continue;
-      const bool room = b.has_axes(kernel_.size(range), kWrittenRank, kAxesOfTiles);
+      const int rank = overlaps(r, range) ? kWindowRank : kWrittenRank;
+      const bool room = b.has_axes(kernel_.size(range), rank, kAxesOfTiles);
       if (room && all_vary(r, range)) {
-        ranges_[range].axis = static_cast<int>(b.add_axis(kernel_.size(range), kWrittenRank));
+        ranges_[range].axis = static_cast<int>(b.add_axis(kernel_.size(range), rank));
       } else {
         looped_ |= range_bit(range);
       }
@@ -960,6 +955,7 @@ class ProgramLowering : private ValueLowering {
   Ends ends_;
   Vec<Node> kept_;                     // conditions whose ends are those of loops around
   const End* beyond_ = nullptr;        // where only constants are written
+  bool at_border_ = false;             // of rows, of which those between have code of their own
   const Vec<int>* streams_ = nullptr;  // of the segment that is lowered
   Bounds bounds_[kMaxRanges];
   Vec<Id> registers_;  // of the folds of the region that is lowered

@@ -306,9 +306,9 @@ Status ValueLowering::scalar_terms(Vec<Term>* out, const Form& form, int without
 }
 
 // Of all that is the same for all lanes, the constant included.
-ValueLowering::Id ValueLowering::scalar_index(const Form& form) {
+ValueLowering::Id ValueLowering::scalar_index(const Form& form, int without_axis) {
   Vec<Term> terms(memory_);
-  b.fail(scalar_terms(&terms, form));
+  b.fail(scalar_terms(&terms, form, without_axis));
   Id sum = kNone;
   for (const Term& term : terms) {
     Id part = term.axis ? axis_value(static_cast<int>(term.at)) : Id{term.at};
@@ -342,9 +342,19 @@ ValueLowering::Id ValueLowering::vector_part(const Form& form, DType wide) {
 
 ValueLowering::Id ValueLowering::index_value(Node index, DType wide) {
   const Form form = kernel_.form(index);
-  const Id scalar = scalar_index(form);
-  const Id vector = varies(index) ? vector_part(form, wide) : kNone;
+  Id vector = varies(index) ? vector_part(form, wide) : kNone;
+  const int axis = vector == kNone ? -1 : ranges_[vector_].axis;
+  const Id scalar = scalar_index(form, axis < 0 ? -1 : vector_);
   if (vector == kNone) return scalar;
+  // Vectors side by side are apart what no loop changes.
+  const auto apart =
+      axis < 0 ? 0
+               : static_cast<int64_t>(static_cast<uint64_t>(kernel_.stride(index, vector_)) *
+                                      static_cast<uint64_t>(ranges_[vector_].lanes));
+  if (apart != 0) {
+    const Id begin = make(Op::kMul, DType::kInt64, {axis_value(axis), integer(apart)});
+    vector = make(Op::kAdd, wide, {vector, spread(cast(begin, wide), lanes_)});
+  }
   const bool zero = b.at(scalar).op == Op::kConst && b.words(scalar)[0] == 0;
   return zero ? vector : make(Op::kAdd, wide, {vector, spread(cast(scalar, wide), lanes_)});
 }
@@ -359,6 +369,46 @@ Word ValueLowering::identity(Op op, DType dtype) {
   const Word most = static_cast<Word>(dtype::max_int(dtype));
   if (op == Op::kMin) return most;
   return dtype::is_unsigned(dtype) ? 0 : -most - 1;
+}
+
+// ---- Folds ----
+
+Node ValueLowering::product_of(Node fold) {
+  Node value = fold->src(0);
+  if (value->op == Op::kWhere && is_const(value->src(2)) && uop::is_const_value(value->src(2), 0))
+    value = value->src(1);
+  return value->op == Op::kMul ? value : nullptr;
+}
+
+bool ValueLowering::fuses(const Region& region, Node fold) {
+  const Node product = product_of(fold), value = fold->src(0);
+  if (operation(fold) != Op::kAdd || product == nullptr) return false;
+  if (product->dtype != DType::kFloat32 && product->dtype != DType::kFloat64) return false;
+  for (Node node : region.nodes) {
+    for (Node source : node->src()) {
+      if (source == value || (source == product && node != value)) return false;
+    }
+  }
+  return std::ranges::none_of(region.roots, [&](Node other) {
+    return other != fold && (other->src(0) == product || other->src(0) == value);
+  });
+}
+
+bool ValueLowering::all_vary(const Region& region, int range) const {
+  return std::ranges::all_of(region.roots,
+                             [&](Node fold) { return has(kernel_.ranges(fold->src(0)), range); });
+}
+
+bool ValueLowering::overlaps(const Region& region, int range) const {
+  return std::ranges::any_of(region.accesses, [&](const Access& a) {
+    const int64_t stride = std::abs(kernel_.stride(a.node->src(1), range));
+    for (int tiled = 0; tiled < kMaxRanges && stride != 0; ++tiled) {
+      const bool rows = copies_[tiled] > 1 && ranges_[tiled].lanes == 1;
+      const int64_t apart = rows ? std::abs(kernel_.stride(a.node->src(1), tiled)) : 0;
+      if (apart > 0 && apart % stride == 0 && apart < stride * kernel_.size(range)) return true;
+    }
+    return false;
+  });
 }
 
 }  // namespace aster::codegen

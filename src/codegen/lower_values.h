@@ -87,6 +87,18 @@ class ValueLowering {
   // What a register of folds by an operation begins as.
   static program::Word identity(Op op, DType dtype);
 
+  // ---- Folds ----
+  static Op operation(Node fold) { return static_cast<Op>(fold->arg(0)); }
+  // The product that a sum takes in, everywhere or where a condition holds and else 0.
+  static Node product_of(Node fold);
+  // A product that only this sum reads is added with one rounding.
+  static bool fuses(const Region& region, Node fold);
+  // Whether the values of all folds differ along a range: what does not is no instruction of its
+  // axis.
+  bool all_vary(const Region& region, int range) const;
+  // Whether what copies of a tile read along a range overlaps.
+  bool overlaps(const Region& region, int range) const;
+
   // ---- Running values ----
   // Registers for what a region carries along a range whose loop is about to be opened.
   void declare_carries(const Region& region, int range);
@@ -101,7 +113,7 @@ class ValueLowering {
   // ---- Indices ----
   // The terms of a form that are the same for all lanes.
   Status scalar_terms(Vec<program::Term>* out, const Form& form, int without_axis = -1);
-  Id scalar_index(const Form& form);
+  Id scalar_index(const Form& form, int without_axis = -1);
   Id index_value(Node index, DType wide);
   Id vector_part(const Form& form, DType wide);
   bool is_linear(const Form& form) const;

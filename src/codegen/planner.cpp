@@ -8,8 +8,7 @@
 namespace aster::codegen {
 namespace {
 
-// From 1 to 64.
-int floor_power_of_two(int64_t x) {
+int floor_power_of_two(int64_t x) {  // from 1 to 64
   return 1 << std::min(6, static_cast<int>(std::bit_width(static_cast<uint64_t>(x | 1))) - 1);
 }
 
@@ -311,7 +310,8 @@ class Planner {
                 });
     }
     const int64_t lanes = subtree_lanes(at, v);
-    const bool lost = kernel_.size(v) < 2 * lanes && kernel_.size(v) % lanes != 0;
+    const bool lost = (kernel_.size(v) < 2 * lanes && kernel_.size(v) % lanes != 0) ||
+                      filled(v, 2 * lanes) < m_.filled;
     if (!(shifts || lost) || body.roots.size() != 1) return -1;
     // Beside few terms the squares of results that are turned take the time.
     if (elements(body.own) < m_.filter_terms && filled(v, lanes) > m_.filled) return -1;

@@ -524,6 +524,33 @@ TEST(Plan, WindowsShareRows) {
   EXPECT_NE(short_rows.find("tile r1 7;"), std::string::npos) << short_rows;
 }
 
+// Rows that tasks share and the border leaves out have code of their own; of all rows together a
+// compiler knows which.
+TEST(Plan, RowsBetweenBordersHaveNoConditions) {
+  for (const int64_t planes : {2, 64}) {
+    Suite s;
+    const int64_t side = 112, in = 114;
+    Node p = s.range(0, planes), y = s.range(1, side), x = s.range(2, side);
+    Node ky = s.range(3, 3), kx = s.range(4, 3);
+    Node at = s.at({{p, in * in}, {y, in}, {ky, in}, {x, 1}, {kx, 1}});
+    Node value =
+        s.load(s.param(0, kF32, planes * in * in), at, s.ge(s.at({{y, 1}, {ky, 1}}), int64_t{1}));
+    Node w = s.load(s.param(1, kF32, planes * 9), s.at({{p, 9}, {ky, 3}, {kx, 1}}));
+    Node fold = s.fold(Op::kAdd, s.op(Op::kMul, value, w), {ky, kx});
+    Node to = s.param(2, kF32, planes * side * side);
+    Node node = s.graph.sink(
+        std::array{s.store(to, s.at({{p, side * side}, {y, side}, {x, 1}}), fold, {p, y, x})});
+    program::Module module(process_heap());
+    ASSERT_TRUE(lower_kernel(&module, "rows", node, target_of(32), process_heap()).ok())
+        << last_message();
+    const program::Program& made = module.programs.back();
+    const auto columns = std::ranges::count_if(made.code(), [&](const program::Instruction& of) {
+      return of.op == Op::kLoop && of.is(program::Flag::kImmediateHigh) && made.words(of)[1] == 3;
+    });
+    EXPECT_EQ(columns, planes == 2 ? 2 : 1);
+  }
+}
+
 // Results that lie between each other are stored together.
 TEST(Plan, PairsOfResults) {
   for (const auto& [between, in_place] :

@@ -66,7 +66,8 @@ TEST(Windows, PoolsAndTheirGradients) {
       {3, 7, 7, 3, 1, 1, false},    {4, 60, 60, 5, 1, 2, false},  {4, 48, 48, 4, 4, 0, true},
       {2, 60, 62, 7, 1, 0, true},   {2, 130, 128, 2, 2, 0, true}, {3, 9, 18, 3, 3, 0, false},
       {30, 11, 11, 3, 1, 1, false}, {9, 10, 13, 5, 1, 2, true},   {7, 29, 43, 3, 2, 1, false},
-      {5, 12, 12, 2, 1, 0, false},
+      {5, 12, 12, 2, 1, 0, false},  {2, 112, 112, 3, 1, 1, false}, {1, 203, 64, 5, 1, 2, true},
+      {3, 131, 96, 3, 2, 1, false},
   };
   for (const Pool& pool : pools) {
     const auto count = static_cast<size_t>(pool.planes * pool.height * pool.width);
@@ -86,6 +87,47 @@ TEST(Windows, PoolsAndTheirGradients) {
         ASSERT_NEAR(got[i], results[i], 1e-5) << i << " of " << (&pool - pools);
       for (size_t i = 0; i < slope.size(); ++i)
         ASSERT_NEAR(slope[i], gradient[i], 1e-5) << i << " of " << (&pool - pools);
+    });
+  }
+}
+
+// Rows of few images that tasks share, with filters of their own: those between the borders by code
+// without conditions, the same sums, exactly.
+TEST(Windows, RowsThatTasksShare) {
+  struct Image {
+    int64_t planes, height, width, kernel, stride, padding;
+  };
+  const Image images[] = {{3, 112, 112, 3, 1, 1}, {2, 97, 113, 3, 1, 1}, {1, 300, 40, 5, 1, 2},
+                          {2, 160, 72, 3, 2, 1},  {4, 64, 64, 7, 1, 3},  {1, 129, 65, 3, 1, 0}};
+  for (const Image& i : images) {
+    Floats x = noise(static_cast<size_t>(i.planes * i.height * i.width), 1);
+    Floats w = noise(static_cast<size_t>(i.planes * i.kernel * i.kernel), 2);
+    for (Floats* values : {&x, &w})
+      for (float& value : *values) value = std::round(value * 8);
+    const int64_t high = (i.height + 2 * i.padding - i.kernel) / i.stride + 1;
+    const int64_t wide = (i.width + 2 * i.padding - i.kernel) / i.stride + 1;
+    Floats results;
+    for (int64_t at = 0; at < i.planes * high * wide; ++at) {
+      const int64_t p = at / (high * wide), y = at / wide % high, z = at % wide;
+      double sum = 0;
+      for (int64_t k = 0; k < i.kernel * i.kernel; ++k) {
+        const int64_t row = y * i.stride - i.padding + k / i.kernel,
+                      column = z * i.stride - i.padding + k % i.kernel;
+        if (row >= 0 && column >= 0 && row < i.height && column < i.width)
+          sum += double{x[static_cast<size_t>((p * i.height + row) * i.width + column)]} *
+                 double{w[static_cast<size_t>(p * i.kernel * i.kernel + k)]};
+      }
+      results.push_back(static_cast<float>(std::fmax(sum, 0)));
+    }
+    each_width([&] {
+      const Tensor image(x, {1, i.planes, i.height, i.width});
+      const Tensor filters(w, {i.planes, 1, i.kernel, i.kernel});
+      const Tensor out =
+          image.conv2d(filters, {},
+                       {.stride = {i.stride},
+                        .padding = {i.padding},
+                        .groups = static_cast<int32_t>(i.planes)});
+      ASSERT_EQ(read(out.relu()), results) << i.height << " x " << i.width;
     });
   }
 }
