@@ -60,12 +60,12 @@ struct Pool {
 
 TEST(Windows, PoolsAndTheirGradients) {
   const Pool pools[] = {
-      {12, 56, 56, 2, 2, 0, false}, {12, 56, 56, 2, 2, 0, true},  {20, 8, 8, 2, 2, 0, false},
-      {20, 4, 4, 2, 2, 0, false},   {5, 35, 37, 2, 2, 0, false},  {5, 34, 70, 2, 2, 0, true},
-      {6, 33, 40, 3, 2, 1, false},  {6, 33, 40, 3, 1, 1, false},  {6, 33, 40, 3, 1, 0, true},
-      {3, 7, 7, 3, 1, 1, false},    {4, 60, 60, 5, 1, 2, false},  {4, 48, 48, 4, 4, 0, true},
-      {2, 60, 62, 7, 1, 0, true},   {2, 130, 128, 2, 2, 0, true}, {3, 9, 18, 3, 3, 0, false},
-      {30, 11, 11, 3, 1, 1, false}, {9, 10, 13, 5, 1, 2, true},   {7, 29, 43, 3, 2, 1, false},
+      {12, 56, 56, 2, 2, 0, false}, {12, 56, 56, 2, 2, 0, true},   {20, 8, 8, 2, 2, 0, false},
+      {20, 4, 4, 2, 2, 0, false},   {5, 35, 37, 2, 2, 0, false},   {5, 34, 70, 2, 2, 0, true},
+      {6, 33, 40, 3, 2, 1, false},  {6, 33, 40, 3, 1, 1, false},   {6, 33, 40, 3, 1, 0, true},
+      {3, 7, 7, 3, 1, 1, false},    {4, 60, 60, 5, 1, 2, false},   {4, 48, 48, 4, 4, 0, true},
+      {2, 60, 62, 7, 1, 0, true},   {2, 130, 128, 2, 2, 0, true},  {3, 9, 18, 3, 3, 0, false},
+      {30, 11, 11, 3, 1, 1, false}, {9, 10, 13, 5, 1, 2, true},    {7, 29, 43, 3, 2, 1, false},
       {5, 12, 12, 2, 1, 0, false},  {2, 112, 112, 3, 1, 1, false}, {1, 203, 64, 5, 1, 2, true},
       {3, 131, 96, 3, 2, 1, false},
   };
@@ -122,11 +122,9 @@ TEST(Windows, RowsThatTasksShare) {
     each_width([&] {
       const Tensor image(x, {1, i.planes, i.height, i.width});
       const Tensor filters(w, {i.planes, 1, i.kernel, i.kernel});
-      const Tensor out =
-          image.conv2d(filters, {},
-                       {.stride = {i.stride},
-                        .padding = {i.padding},
-                        .groups = static_cast<int32_t>(i.planes)});
+      const Tensor out = image.conv2d(
+          filters, {},
+          {.stride = {i.stride}, .padding = {i.padding}, .groups = static_cast<int32_t>(i.planes)});
       ASSERT_EQ(read(out.relu()), results) << i.height << " x " << i.width;
     });
   }
