@@ -527,7 +527,7 @@ TEST(Plan, WindowsShareRows) {
 // Rows that tasks share and the border leaves out have code of their own; of all rows together a
 // compiler knows which.
 TEST(Plan, RowsBetweenBordersHaveNoConditions) {
-  for (const int64_t planes : {2, 64}) {
+  for (const int64_t planes : {2, 512}) {
     Suite s;
     const int64_t side = 112, in = 114;
     Node p = s.range(0, planes), y = s.range(1, side), x = s.range(2, side);
