@@ -177,7 +177,7 @@ class Product {
  private:
   static constexpr size_t kSize = N * sizeof(Limb);
   size_t inner() const { return a_.columns; }
-  size_t pairs() const { return (inner() + 1) / 2; }  // along k
+  size_t pairs() const { return (inner() + 3) / 4 * 2; }  // along k, an even number
 
   Status look();
   bool fits();
@@ -188,7 +188,8 @@ class Product {
                    size_t digit_count) const;
   // No powers of two, which would be one place of a cache.
   size_t row_prime() const { return rows_at_once_ * 2 * pairs() + kTileLanes; }  // in elements
-  size_t column_prime() const { return (pairs() | 1) * kTileLanes; }             // in pairs
+  // In pairs; the last ones are what belongs to columns (PanelProduct).
+  size_t column_prime() const { return (pairs() + 1) * kTileLanes; }
   void read_rows(int16_t* to, size_t first, size_t count) const;
   void read_columns(int32_t* to, int32_t* digits, size_t first) const;
   Status columns(size_t first, size_t count);
@@ -200,6 +201,8 @@ class Product {
             const void* next) const;
   void tiles(int32_t* pairs_out, size_t row_size, const int16_t* a, const int32_t* b,
              size_t row_count, size_t panels) const;
+  void multiply(int32_t* pairs_out, size_t row_size, const int16_t* a, const int32_t* a_parts,
+                const int32_t* b, size_t row_count, size_t panels) const;
   void find_quotients(int32_t* row) const;
   void finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
               std::atomic<int32_t>* failed);
@@ -404,6 +407,36 @@ void Product<N>::tiles(int32_t* pairs_out, size_t row_size, const int16_t* a, co
   }
 }
 
+// The same of panels at once.
+template <int N>
+void Product<N>::multiply(int32_t* pairs_out, size_t row_size, const int16_t* a,
+                          const int32_t* a_parts, const int32_t* b, size_t row_count,
+                          size_t panels) const {
+  const size_t number = residues_.pairs() * kTileLanes;
+  const size_t panel = residues_.groups() * kPrimesAtOnce * column_prime();
+  for (size_t l = 0; l < residues_.count(); ++l) {
+    const int32_t* const lines = b + l * column_prime();
+    for (size_t c = 0; c < panels; ++c) {
+      code_.panels.multiply({
+          .a = reinterpret_cast<const int32_t*>(a + l * row_prime()),
+          .step = pairs(),
+          .a_parts = a_parts + l * rows_at_once_,
+          .row_count = row_count,
+          .b = lines + c * panel,
+          .pairs = pairs(),
+          .prime = residues_.prime(l),
+          .inverse = residues_.inverse(l),
+          .to = pairs_out + c * number + l / 2 * kTileLanes,
+          .to_step = row_size,
+          .high = l % 2 != 0,
+          .next = c + 1 < panels ? lines + (c + 1) * panel : lines + column_prime(),
+          .next_a =
+              reinterpret_cast<const int32_t*>(a + (c + 1 < panels ? l : l + 1) * row_prime()),
+      });
+    }
+  }
+}
+
 // The number of one lane of what is settled, 52 bits each. Where digits below were left out, they
 // add less than 2^19 to what is there, or take it: kUnsure if that decides.
 template <int N>
@@ -543,15 +576,28 @@ Status Product<N>::task(const int32_t* b, size_t first_row, size_t first_column,
   const Held<int16_t> a(memory, primes * row_prime());
   const Held<int32_t> tiles_of(memory, tiled_rows * row_size);
   const Held<int32_t> digits(memory, residues_.rows() * kTileLanes);
+  const Held<int32_t> parts(memory, primes * rows_at_once_);
+  if (parts.get() == nullptr) return out_of_memory(parts.bytes());
   if (a.get() == nullptr) return out_of_memory(a.bytes());
   if (tiles_of.get() == nullptr) return out_of_memory(tiles_of.bytes());
   if (digits.get() == nullptr) return out_of_memory(digits.bytes());
   read_rows(a.get(), first_row, row_count);
+  const bool of_panels = code_.panels.multiply != nullptr;
+  for (size_t l = 0; of_panels && l < residues_.count(); ++l) {
+    code_.panels.row_parts(parts.get() + l * rows_at_once_,
+                           reinterpret_cast<const int32_t*>(a.get() + l * row_prime()), pairs(),
+                           tiled_rows, pairs(), residues_.prime(l));
+  }
   std::atomic<int32_t> failed{0};
   for (size_t j = 0; j < column_count; j += kColumnsTogether) {
     const size_t width = std::min(kColumnsTogether, column_count - j);
-    tiles(tiles_of.get(), row_size, a.get(), b + j / kTileLanes * panel, row_count,
-          (width + kTileLanes - 1) / kTileLanes);
+    const int32_t* const lines = b + j / kTileLanes * panel;
+    const size_t panels = (width + kTileLanes - 1) / kTileLanes;
+    if (of_panels) {
+      multiply(tiles_of.get(), row_size, a.get(), parts.get(), lines, tiled_rows, panels);
+    } else {
+      tiles(tiles_of.get(), row_size, a.get(), lines, row_count, panels);
+    }
     for (size_t r = 0; r < row_count; ++r) {
       for (size_t c = 0; c < width; c += kTileLanes) {
         int32_t* const row = tiles_of.get() + r * row_size + c / kTileLanes * number;
@@ -587,7 +633,13 @@ Status Product<N>::columns(size_t first, size_t count) {
   parts(panels, of_panel, [&](size_t begin, size_t end) {
     alignas(64) int32_t digits[Residues::kMostDigits * kTileLanes];
     for (size_t p = begin; p < end; ++p) {
-      read_columns(b.get() + p * panel, digits, first + p * kTileLanes);
+      int32_t* const lines = b.get() + p * panel;
+      read_columns(lines, digits, first + p * kTileLanes);
+      for (size_t l = 0; code_.panels.multiply != nullptr && l < residues_.count(); ++l) {
+        int32_t* const at = lines + l * column_prime();
+        code_.panels.column_parts(at + pairs() * kTileLanes, at, pairs(), residues_.prime(l),
+                                  residues_.inverse(l));
+      }
     }
   });
   std::atomic<int32_t> failed{0};
@@ -684,9 +736,11 @@ Status Product<N>::run(Algorithm* how) {
   ASTER_TRY(look());
   if (!fits()) return each_alone();
   *how = Algorithm::kResidues;
-  if (!residues_.serves(a_digits_, b_digits_, bits_)) {
+  const int32_t greatest =
+      code_.panels.multiply == nullptr ? Residues::kGreatestPrime : kMostPrimeByHalves;
+  if (!residues_.serves(a_digits_, b_digits_, bits_, greatest)) {
     const int64_t room = &residues_ == &own_residues_ ? 0 : 32;  // that the next call may take
-    ASTER_TRY(residues_.init(a_digits_, b_digits_, bits_ + room));
+    ASTER_TRY(residues_.init(a_digits_, b_digits_, bits_ + room, greatest));
   }
   if (asked == Algorithm::kStrassen) {
     levels_ = strassen_levels(a_.rows, inner(), b_.columns);
