@@ -142,7 +142,7 @@ class Lanes {
   alignas(64) uint64_t shifts_[kTileLanes], flips_[kTileLanes];
 };
 
-// Two tasks a thread at least.
+// Rows of the next task where so many are left: fewer and fewer, so that threads end together.
 size_t rows_of_task(size_t rows, int threads) {
   const size_t parts = threads > 1 ? 2 * static_cast<size_t>(threads) : 1;
   return std::clamp((rows / parts + kTileRows - 1) / kTileRows * kTileRows, kTileRows, kMostRows);
@@ -193,7 +193,8 @@ class Product {
   void read_rows(int16_t* to, size_t first, size_t count) const;
   void read_columns(int32_t* to, int32_t* digits, size_t first) const;
   Status columns(size_t first, size_t count);
-  Status task(const int32_t* b, size_t first_row, size_t first_column, size_t column_count);
+  Status task(const int32_t* b, size_t first_row, size_t row_count, size_t first_column,
+              size_t column_count);
   Status halves();
   void read_halves(int16_t* x, int16_t* y, size_t inner_size, size_t column_size, int16_t* rows,
                    int32_t* lines) const;
@@ -561,14 +562,13 @@ bool Product<N>::finish(const Limb* parts, size_t part_count, size_t i, size_t j
   return true;
 }
 
-// rows_at_once_ rows by the columns whose residues b are: prime by prime for so many columns that
-// what is multiplied stays in a cache, then number by number.
+// Rows, rows_at_once_ at most, by the columns whose residues b are: prime by prime for so many
+// columns that what is multiplied stays in a cache, then number by number.
 template <int N>
-Status Product<N>::task(const int32_t* b, size_t first_row, size_t first_column,
+Status Product<N>::task(const int32_t* b, size_t first_row, size_t row_count, size_t first_column,
                         size_t column_count) {
   Memory& memory = caller_.memory();
   const size_t primes = residues_.groups() * kPrimesAtOnce, panel = primes * column_prime();
-  const size_t row_count = std::min(rows_at_once_, a_.rows - first_row);
   const size_t tiled_rows = (row_count + kTileRows - 1) / kTileRows * kTileRows;
   const size_t together = std::min(kColumnsTogether, column_count);
   const size_t number = residues_.pairs() * kTileLanes;  // pairs of 32 numbers
@@ -617,15 +617,20 @@ Status Product<N>::columns(size_t first, size_t count) {
   const size_t primes = residues_.groups() * kPrimesAtOnce, panel = primes * column_prime();
   const Held<int32_t> b(memory, panels * panel);
   if (b.get() == nullptr) return out_of_memory(b.bytes());
-  const size_t tasks = (a_.rows + rows_at_once_ - 1) / rows_at_once_;
+  Vec<size_t> starts(memory);
+  for (size_t row = 0; row < a_.rows; row += rows_of_task(a_.rows - row, caller_.threads()))
+    ASTER_TRY(starts.push(row));
+  const size_t tasks = starts.size();
+  ASTER_TRY(starts.push(a_.rows));
   // Nanoseconds of a panel, and of a task, about.
   const auto all = static_cast<int64_t>(primes);
   const int64_t of_panel = static_cast<int64_t>(inner()) * all * 20,
-                of_task = static_cast<int64_t>(rows_at_once_ * count) *
-                          (static_cast<int64_t>(inner()) * all / 128 + 40);
+                of_row =
+                    static_cast<int64_t>(count) * (static_cast<int64_t>(inner()) * all / 128 + 40),
+                of_task = of_row * static_cast<int64_t>(a_.rows / tasks + 1);
   constexpr int64_t kWorthThreads = 300'000;  // two runs of them, of which one may be short
   const bool alone =
-      of_panel * static_cast<int64_t>(panels) + of_task * static_cast<int64_t>(tasks) <
+      of_panel * static_cast<int64_t>(panels) + of_row * static_cast<int64_t>(a_.rows) <
       kWorthThreads;
   const auto parts = [&](size_t of, int64_t ns, const auto& body) {
     alone ? body(size_t{0}, of) : in_parts(caller_, of, ns, body);
@@ -645,7 +650,7 @@ Status Product<N>::columns(size_t first, size_t count) {
   std::atomic<int32_t> failed{0};
   parts(tasks, of_task, [&](size_t begin, size_t end) {
     for (size_t t = begin; t < end; ++t) {
-      const Status status = task(b.get(), t * rows_at_once_, first, count);
+      const Status status = task(b.get(), starts[t], starts[t + 1] - starts[t], first, count);
       if (!status.ok()) failed = status.code;
     }
   });
