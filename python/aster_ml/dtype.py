@@ -565,7 +565,7 @@ def _from_np_dtype(npdtype: Any) -> DType:
         found = dtypes.bfloat16
     if found is None and npdtype.names == ("words",):  # as memoryviews of wide floats have them
         words = npdtype["words"]
-        wide = {(4,): dtypes.flt256, (8,): dtypes.flt512}.get(words.shape)
+        wide = next((d for d in dtypes.wides if words.shape == (d.bitsize // 64,)), None)
         found = wide if words.base == np.uint64 and npdtype.itemsize == words.itemsize else None
     if found is None:
         raise TypeError(f"arrays of dtype {npdtype} are not supported")

@@ -532,7 +532,7 @@ bool Product<N>::finish(const Limb* parts, size_t part_count, size_t i, size_t j
   for (size_t lane = 0; lane < count; ++lane)
     exponents[place(lane)] = rows_[i].exponent + columns_[j + lane].exponent + lowest;
   alignas(64) Limb packed[size_t{N} * kTileLanes];
-  const Pack pack = N == 4 ? code_.pack_of_4 : code_.pack_of_8;
+  const Pack pack = code_.packs[row_of(N)];
   const uint32_t done =
       pack == nullptr ? 0 : pack(packed, parts, part_count, from != 0, exponents, mode_);
   for (size_t lane = 0; lane < count; ++lane) {
@@ -784,9 +784,10 @@ Status product_of(const Caller& caller, const Matrix& out, const Matrix& a, cons
   return Product<N>(caller, out, a, b, mode, kept).run(how);
 }
 
-template Status product_of<4>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding,
-                              Residues*, Algorithm*);
-template Status product_of<8>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding,
-                              Residues*, Algorithm*);
+#define INSTANTIATE(N, Name)                                                                \
+  template Status product_of<N>(const Caller&, const Matrix&, const Matrix&, const Matrix&, \
+                                Rounding, Residues*, Algorithm*);
+FLT_FORMATS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace aster::flt

@@ -227,8 +227,8 @@ TileCode tile_for([[maybe_unused]] int32_t vector_bytes) {
   }
   return narrow::code;
 #else
-  return {tile_plain, fresh_plain,  residues_plain, narrow_plain, join_plain, digits_plain,
-          row_plain,  settle_plain, nullptr,        nullptr,      {}};
+  return {tile_plain,   fresh_plain, residues_plain, narrow_plain, join_plain,
+          digits_plain, row_plain,   settle_plain,   {},           {}};
 #endif
 }
 

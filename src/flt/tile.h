@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "flt/format.h"
+#include "flt/formats.h"
 
 namespace aster::flt {
 
@@ -91,8 +91,8 @@ struct TileCode {
   Digits digits;
   Row row;
   Settle settle;
-  Pack pack_of_4, pack_of_8;  // null: nothing is packed
-  PanelCode panels;           // null: of tiles
+  EachFormat<Pack> packs;  // null: nothing is packed
+  PanelCode panels;        // null: of tiles
 };
 // The widest that the CPU has and vector_bytes (16, 32, 64; 0: any) allows. All are exact.
 TileCode tile_for(int32_t vector_bytes);
