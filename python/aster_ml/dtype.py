@@ -176,7 +176,7 @@ class DTypes:
         >>> dtypes.is_sticky(dtypes.tbb8), dtypes.is_sticky(dtypes.int8)
         (True, False)
         """
-        return 48 <= x.code < 56
+        return 48 <= x.code < 56 and not dtypes.is_wide(x)
 
     @staticmethod
     def is_wide(x: DType) -> builtins.bool:
@@ -185,7 +185,7 @@ class DTypes:
         >>> Tensor(["0.1", 1], dtype=dtypes.flt256).sum().item()
         Decimal('1.1')
         """
-        return x.code in (56, 57)
+        return x in dtypes.wides
 
     @staticmethod
     def from_py(x: Any) -> DType:

@@ -200,7 +200,8 @@ Value<N> less_products(const Value<N>& c, const Value<N>* a, int64_t a_step, con
   }
   if (others) return less_products_in_turn(c, a, a_step, b, b_step, count);
   if (greatest == INT64_MIN) return c;
-  if (current_rounding() != Rounding::kNearest)
+  constexpr bool kShort = Window<N>::kBits < Window<N>::kTop;  // than a window is whole products
+  if (kShort || current_rounding() != Rounding::kNearest)
     return less_products_exactly(c, a, a_step, b, b_step, count);
   Window<N> window(greatest);
   Limbs<Window<N>::kRoom> product = {};
