@@ -176,7 +176,7 @@ class DTypes:
         >>> dtypes.is_sticky(dtypes.tbb8), dtypes.is_sticky(dtypes.int8)
         (True, False)
         """
-        return 48 <= x.code < 56
+        return 48 <= x.code < 56 and not dtypes.is_wide(x)
 
     @staticmethod
     def is_wide(x: DType) -> builtins.bool:
@@ -185,7 +185,7 @@ class DTypes:
         >>> Tensor(["0.1", 1], dtype=dtypes.flt256).sum().item()
         Decimal('1.1')
         """
-        return x.code in (56, 57)
+        return x in dtypes.wides
 
     @staticmethod
     def from_py(x: Any) -> DType:
@@ -565,7 +565,7 @@ def _from_np_dtype(npdtype: Any) -> DType:
         found = dtypes.bfloat16
     if found is None and npdtype.names == ("words",):  # as memoryviews of wide floats have them
         words = npdtype["words"]
-        wide = {(4,): dtypes.flt256, (8,): dtypes.flt512}.get(words.shape)
+        wide = next((d for d in dtypes.wides if words.shape == (d.bitsize // 64,)), None)
         found = wide if words.base == np.uint64 and npdtype.itemsize == words.itemsize else None
     if found is None:
         raise TypeError(f"arrays of dtype {npdtype} are not supported")

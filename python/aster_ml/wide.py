@@ -12,11 +12,6 @@ from typing import Any
 
 from .dtype import DType, ErrType
 
-# By code: bits of the exponent and of the fraction.
-_LAYOUT = {56: (19, 236), 57: (23, 488)}
-# Digits that every decimal keeps, and that every element needs at most.
-_DIGITS = {56: (71, 73), 57: (146, 149)}
-
 _SCIENTIFIC = re.compile(r"\s*([+-]?)(\d+\.?\d*|\.\d+)[eE]([+-]?)\d+\s*")
 
 
@@ -52,8 +47,20 @@ def unpack(raw: Any, dtype: DType) -> list[Decimal]:
     ]
 
 
+def _layout(dtype: DType) -> tuple[int, int]:
+    """Bits of the exponent and of the fraction, as IEEE 754 has them."""
+    exponent_bits = 4 * (dtype.bitsize.bit_length() - 1) - 13
+    return exponent_bits, dtype.bitsize - 1 - exponent_bits
+
+
+def _digit_counts(dtype: DType) -> tuple[int, int]:
+    """Digits that every decimal keeps, and that every element needs at most."""
+    fraction_bits = _layout(dtype)[1]
+    return fraction_bits * 30103 // 100000, (fraction_bits + 1) * 30103 // 100000 + 2
+
+
 def _element(x: Any, dtype: DType) -> int:
-    exponent_bits, fraction_bits = _LAYOUT[dtype.code]
+    exponent_bits, fraction_bits = _layout(dtype)
     special = ((1 << exponent_bits) - 1) << fraction_bits
     x = number_of(x)
     negative = False
@@ -113,7 +120,7 @@ def _signed(bits: int, negative: bool, dtype: DType) -> int:
 
 def _rounded(top: int, bottom: int, dtype: DType) -> int:
     """The bits of top / bottom, which is not negative."""
-    exponent_bits, fraction_bits = _LAYOUT[dtype.code]
+    exponent_bits, fraction_bits = _layout(dtype)
     bias = (1 << (exponent_bits - 1)) - 1
     if not top:
         return 0
@@ -128,7 +135,7 @@ def _rounded(top: int, bottom: int, dtype: DType) -> int:
 
 
 def _decimal(bits: int, dtype: DType) -> Decimal:
-    exponent_bits, fraction_bits = _LAYOUT[dtype.code]
+    exponent_bits, fraction_bits = _layout(dtype)
     bias = (1 << (exponent_bits - 1)) - 1
     sign = bits >> (dtype.bitsize - 1)
     biased = bits >> fraction_bits & ((1 << exponent_bits) - 1)
@@ -140,14 +147,14 @@ def _decimal(bits: int, dtype: DType) -> Decimal:
         return Decimal("-0" if sign else "0")
     unit = max(biased, 1) - bias - fraction_bits
     same = bits & ((1 << (dtype.bitsize - 1)) - 1)
-    for count in _DIGITS[dtype.code]:
+    for count in _digit_counts(dtype):
         digits, power = _digits(whole, unit, count)
         top, bottom = (digits * 10**power, 1) if power > 0 else (digits, 10**-power)
         if _rounded(top, bottom, dtype) == same:
             break
     text = str(digits).rstrip("0")
     power += len(str(digits)) - len(text)
-    if 0 < power <= _DIGITS[dtype.code][0] - len(text):  # integers are written out
+    if 0 < power <= _digit_counts(dtype)[0] - len(text):  # integers are written out
         text, power = text + "0" * power, 0
     return Decimal((sign, tuple(map(int, text)), power))
 

@@ -75,9 +75,10 @@ bool special_sum(Limb* out, const Terms& terms, Rounding mode) {
   return true;
 }
 
-template bool Accumulator::round<4>(Limb*, Rounding);
-template bool Accumulator::round<8>(Limb*, Rounding);
-template bool special_sum<4>(Limb*, const Terms&, Rounding);
-template bool special_sum<8>(Limb*, const Terms&, Rounding);
+#define INSTANTIATE(N, Name)                            \
+  template bool Accumulator::round<N>(Limb*, Rounding); \
+  template bool special_sum<N>(Limb*, const Terms&, Rounding);
+FLT_FORMATS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace aster::flt

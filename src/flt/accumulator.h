@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/memory.h"
-#include "flt/format.h"
+#include "flt/formats.h"
 
 namespace aster::flt {
 

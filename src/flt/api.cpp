@@ -37,7 +37,7 @@ Status apply(void* out, const aster_ml_context* context, int32_t operation, int3
                           kAlignment, count));
     ASTER_TRY(check_apart(written, in[i], count));
   }
-  const Loop loop = op->loops[limbs == 4 ? 0 : 1];
+  const Loop loop = op->loop_of(limbs);
   const auto mode = static_cast<Rounding>(rounding);
   in_parts(caller, count, op->ns,
            [&](size_t begin, size_t end) { loop(written, in, begin, end, mode); });
@@ -93,7 +93,7 @@ Status read_text(void* out, int32_t dtype, int32_t rounding, const char* text) {
   ASTER_TRY(check_dtype(&limbs, dtype));
   Limb w[8];
   const auto mode = static_cast<Rounding>(rounding);
-  ASTER_TRY(limbs == 4 ? from_text<4>(w, text, mode) : from_text<8>(w, text, mode));
+  ASTER_TRY(with_limbs(limbs, [&](auto n) { return from_text<n>(w, text, mode); }));
   std::memcpy(out, w, static_cast<size_t>(limbs) * sizeof(Limb));
   return kOk;
 }
@@ -113,7 +113,7 @@ Status write_text(char* out, size_t* length, size_t capacity, int32_t dtype, con
   Limb w[8];
   std::memcpy(w, value, static_cast<size_t>(limbs) * sizeof(Limb));
   const auto told = static_cast<size_t>(digits);
-  const size_t bytes = limbs == 4 ? to_text<4>(text, w, told) : to_text<8>(text, w, told);
+  const size_t bytes = with_limbs(limbs, [&](auto n) { return to_text<n>(text, w, told); });
   return give_text(out, length, capacity, {text, bytes});
 }
 
@@ -137,11 +137,8 @@ Status add_up(void* out, const aster_ml_context* context, int32_t dtype, int32_t
   const Elements* const b = operand_count == 2 ? &in[1] : nullptr;
   const auto mode = static_cast<Rounding>(rounding);
   Limb w[8];
-  if (limbs == 4) {
-    ASTER_TRY(exact_sum<4>(w, caller, in[0], b, count, mode));
-  } else {
-    ASTER_TRY(exact_sum<8>(w, caller, in[0], b, count, mode));
-  }
+  ASTER_TRY(
+      with_limbs(limbs, [&](auto n) { return exact_sum<n>(w, caller, in[0], b, count, mode); }));
   std::memcpy(out, w, size);
   return kOk;
 }
@@ -223,8 +220,8 @@ Status matmul(void* out, Algorithm* how, const aster_ml_context* context, int32_
   ASTER_TRY(check_product(written, x, size));
   ASTER_TRY(check_product(written, y, size));
   const auto mode = static_cast<Rounding>(rounding);
-  return limbs == 4 ? product_of<4>(caller, written, x, y, mode, nullptr, how)
-                    : product_of<8>(caller, written, x, y, mode, nullptr, how);
+  return with_limbs(
+      limbs, [&](auto n) { return product_of<n>(caller, written, x, y, mode, nullptr, how); });
 }
 
 Status matmul_by(void* out, int32_t* out_ran, const aster_ml_context* context, int32_t algorithm,

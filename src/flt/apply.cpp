@@ -95,14 +95,15 @@ void functions(const Elements& out, const Elements* in, size_t begin, size_t end
   }
 }
 
+// Of n limbs each.
+#define LOOPS(loop) each_format<Loop>([](auto n) { return Loop{loop}; }, AllLimbs{})
 constexpr Operation kOperations[] = {
 #define OWN(code, Name, NAME, arity, cost, value, meaning) \
-  {#Name, arity, false, false, cost, {numbers<Name, 4, arity>, numbers<Name, 8, arity>}},
+  {#Name, arity, false, false, cost, LOOPS((numbers<Name, n, arity>))},
 #define TEST(code, Name, NAME, cost, value, meaning) \
-  {#Name, 2, true, false, cost, {tests<Name, 4>, tests<Name, 8>}},
+  {#Name, 2, true, false, cost, LOOPS((tests<Name, n>))},
 #define FUNCTION(code, Name, NAME, arity, cost, symbol, meaning) \
-  {#Name, arity, false,                                          \
-   true,  cost,  {functions<&Mpfr::Name, 4, arity>, functions<&Mpfr::Name, 8, arity>}},
+  {#Name, arity, false, true, cost, LOOPS((functions<&Mpfr::Name, n, arity>))},
 #include "flt/ops.def"
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "flt/elements.h"
+#include "flt/formats.h"
 
 namespace aster::flt {
 
@@ -15,7 +16,8 @@ struct Operation {
   bool test;  // the result is a byte
   bool mpfr;  // a function of that library
   int64_t ns;
-  Loop loops[2];  // of flt256, of flt512
+  EachFormat<Loop> loops;
+  Loop loop_of(int limbs) const { return loops[row_of(limbs)]; }
 };
 // Null for a code that is none.
 const Operation* operation_of(int32_t code);

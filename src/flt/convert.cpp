@@ -181,18 +181,14 @@ void resize(Limb* out, const Limb* w, Rounding mode) {
 }
 
 void from_number(Limb* out, DType dtype, double value) {
-  dtype == DType::kFlt256 ? from_double<4>(out, value) : from_double<8>(out, value);
+  with_limbs(dtype, [&](auto n) { from_double<n>(out, value); });
 }
 
 bool is_double(double* out, DType dtype, const void* at) {
   Limb w[8], back[8];
   const size_t bytes = dtype::size(dtype);
   std::memcpy(w, at, bytes);
-  if (dtype == DType::kFlt256) {
-    to_element<4>(out, DType::kFloat64, w, Rounding::kNearest);
-  } else {
-    to_element<8>(out, DType::kFloat64, w, Rounding::kNearest);
-  }
+  with_limbs(dtype, [&](auto n) { to_element<n>(out, DType::kFloat64, w, Rounding::kNearest); });
   from_number(back, dtype, *out);
   return std::memcmp(w, back, bytes) == 0;
 }
@@ -205,12 +201,11 @@ void convert_into(void* to, const void* at, DType src, Rounding mode) {
   Limbs<N> y;
   if (!dtype::is_wide(src)) {
     from_element<N>(y, src, at);
-  } else if (src == DType::kFlt256) {
-    load<4>(w, at);
-    resize<N, 4>(y, w, mode);
   } else {
-    load<8>(w, at);
-    resize<N, 8>(y, w, mode);
+    with_limbs(src, [&](auto n) {
+      load<n>(w, at);
+      resize<N, n>(y, w, mode);
+    });
   }
   store<N>(to, y);
 }
@@ -218,25 +213,20 @@ void convert_into(void* to, const void* at, DType src, Rounding mode) {
 }  // namespace
 
 void convert_element(void* to, DType dst, const void* at, DType src, Rounding mode) {
-  if (dst == DType::kFlt256) return convert_into<4>(to, at, src, mode);
-  if (dst == DType::kFlt512) return convert_into<8>(to, at, src, mode);
-  Limb w[8];
-  if (src == DType::kFlt256) {
-    load<4>(w, at);
-    to_element<4>(to, dst, w, mode);
-  } else {
-    load<8>(w, at);
-    to_element<8>(to, dst, w, mode);
+  if (dtype::is_wide(dst)) {
+    return with_limbs(dst, [&](auto n) { convert_into<n>(to, at, src, mode); });
   }
+  Limb w[8];
+  with_limbs(src, [&](auto n) {
+    load<n>(w, at);
+    to_element<n>(to, dst, w, mode);
+  });
 }
 
-template void from_element<4>(Limb*, DType, const void*);
-template void from_element<8>(Limb*, DType, const void*);
-template void to_element<4>(void*, DType, const Limb*, Rounding);
-template void to_element<8>(void*, DType, const Limb*, Rounding);
-template void resize<4, 4>(Limb*, const Limb*, Rounding);
-template void resize<4, 8>(Limb*, const Limb*, Rounding);
-template void resize<8, 4>(Limb*, const Limb*, Rounding);
-template void resize<8, 8>(Limb*, const Limb*, Rounding);
+#define INSTANTIATE(N, Name)                                \
+  template void from_element<N>(Limb*, DType, const void*); \
+  template void to_element<N>(void*, DType, const Limb*, Rounding);
+FLT_FORMATS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace aster::flt

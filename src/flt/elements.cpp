@@ -25,7 +25,11 @@ uint64_t size_of_step(int64_t step) {
 }  // namespace
 
 int limbs_of(int32_t dtype) {
-  return dtype == ASTER_ML_DTYPE_FLT256 ? 4 : dtype == ASTER_ML_DTYPE_FLT512 ? 8 : 0;
+#define FLT_LIMBS(N, Name) \
+  if (dtype == static_cast<int32_t>(dtype::DType::k##Name)) return N;
+  FLT_FORMATS(FLT_LIMBS)
+#undef FLT_LIMBS
+  return 0;
 }
 
 Status check_dtype(int32_t* limbs, int32_t dtype) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/context.h"
-#include "flt/format.h"
+#include "flt/formats.h"
 
 namespace aster::flt {
 

@@ -2,6 +2,7 @@
 // formats, little-endian limbs, sign, exponent and the top of the fraction in the last one.
 #pragma once
 
+#include <bit>
 #include <cstring>
 
 #include "aster_ml/flt.h"
@@ -16,11 +17,13 @@ enum class Rounding : int32_t {
   kDown = ASTER_ML_FLT_DOWN
 };
 
-// Of the format with N limbs.
+constexpr int kLongest = 8;
+
+// Of the format with N limbs, whose exponent has 4 log2(bits) - 13 bits as IEEE 754 says.
 template <int N>
 struct Format {
-  static_assert(N == 4 || N == 8);
-  static constexpr int kExponentBits = N == 4 ? 19 : 23;
+  static_assert(N >= 2 && N <= kLongest && std::has_single_bit(static_cast<unsigned>(N)));
+  static constexpr int kExponentBits = 4 * std::countr_zero(static_cast<unsigned>(64 * N)) - 13;
   static constexpr int kPrecision = 64 * N - kExponentBits;  // with the implicit bit: 237, 489
   static constexpr int kTop = 63 - kExponentBits;  // bits of the fraction in the last limb
   static constexpr int64_t kBias = (int64_t{1} << (kExponentBits - 1)) - 1;

@@ -47,7 +47,8 @@ bool open_library(const char* path, Mpfr* out) {
   Mpfr opened;
   if (find(library, "mpfr_buildopt_tls_p", &has_own) && has_own() != 0 &&
       find(library, "mpfr_custom_get_size", &get_size) &&
-      get_size(Format<8>::kPrecision) == sizeof(Limbs<8>) && find_all(library, &opened)) {
+      get_size(Format<kLongest>::kPrecision) == sizeof(Limbs<kLongest>) &&
+      find_all(library, &opened)) {
     opened.available = true;
     *out = opened;
     return true;

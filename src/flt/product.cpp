@@ -142,7 +142,7 @@ class Lanes {
   alignas(64) uint64_t shifts_[kTileLanes], flips_[kTileLanes];
 };
 
-// Two tasks a thread at least.
+// Rows of the next task where so many are left: fewer and fewer, so that threads end together.
 size_t rows_of_task(size_t rows, int threads) {
   const size_t parts = threads > 1 ? 2 * static_cast<size_t>(threads) : 1;
   return std::clamp((rows / parts + kTileRows - 1) / kTileRows * kTileRows, kTileRows, kMostRows);
@@ -177,7 +177,7 @@ class Product {
  private:
   static constexpr size_t kSize = N * sizeof(Limb);
   size_t inner() const { return a_.columns; }
-  size_t pairs() const { return (inner() + 1) / 2; }  // along k
+  size_t pairs() const { return (inner() + 3) / 4 * 2; }  // along k, an even number
 
   Status look();
   bool fits();
@@ -188,11 +188,13 @@ class Product {
                    size_t digit_count) const;
   // No powers of two, which would be one place of a cache.
   size_t row_prime() const { return rows_at_once_ * 2 * pairs() + kTileLanes; }  // in elements
-  size_t column_prime() const { return (pairs() | 1) * kTileLanes; }             // in pairs
+  // In pairs; the last ones are what belongs to columns (PanelProduct).
+  size_t column_prime() const { return (pairs() + 1) * kTileLanes; }
   void read_rows(int16_t* to, size_t first, size_t count) const;
   void read_columns(int32_t* to, int32_t* digits, size_t first) const;
   Status columns(size_t first, size_t count);
-  Status task(const int32_t* b, size_t first_row, size_t first_column, size_t column_count);
+  Status task(const int32_t* b, size_t first_row, size_t row_count, size_t first_column,
+              size_t column_count);
   Status halves();
   void read_halves(int16_t* x, int16_t* y, size_t inner_size, size_t column_size, int16_t* rows,
                    int32_t* lines) const;
@@ -200,6 +202,8 @@ class Product {
             const void* next) const;
   void tiles(int32_t* pairs_out, size_t row_size, const int16_t* a, const int32_t* b,
              size_t row_count, size_t panels) const;
+  void multiply(int32_t* pairs_out, size_t row_size, const int16_t* a, const int32_t* a_parts,
+                const int32_t* b, size_t row_count, size_t panels) const;
   void find_quotients(int32_t* row) const;
   void finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
               std::atomic<int32_t>* failed);
@@ -404,6 +408,36 @@ void Product<N>::tiles(int32_t* pairs_out, size_t row_size, const int16_t* a, co
   }
 }
 
+// The same of panels at once.
+template <int N>
+void Product<N>::multiply(int32_t* pairs_out, size_t row_size, const int16_t* a,
+                          const int32_t* a_parts, const int32_t* b, size_t row_count,
+                          size_t panels) const {
+  const size_t number = residues_.pairs() * kTileLanes;
+  const size_t panel = residues_.groups() * kPrimesAtOnce * column_prime();
+  for (size_t l = 0; l < residues_.count(); ++l) {
+    const int32_t* const lines = b + l * column_prime();
+    for (size_t c = 0; c < panels; ++c) {
+      code_.panels.multiply({
+          .a = reinterpret_cast<const int32_t*>(a + l * row_prime()),
+          .step = pairs(),
+          .a_parts = a_parts + l * rows_at_once_,
+          .row_count = row_count,
+          .b = lines + c * panel,
+          .pairs = pairs(),
+          .prime = residues_.prime(l),
+          .inverse = residues_.inverse(l),
+          .to = pairs_out + c * number + l / 2 * kTileLanes,
+          .to_step = row_size,
+          .high = l % 2 != 0,
+          .next = c + 1 < panels ? lines + (c + 1) * panel : lines + column_prime(),
+          .next_a =
+              reinterpret_cast<const int32_t*>(a + (c + 1 < panels ? l : l + 1) * row_prime()),
+      });
+    }
+  }
+}
+
 // The number of one lane of what is settled, 52 bits each. Where digits below were left out, they
 // add less than 2^19 to what is there, or take it: kUnsure if that decides.
 template <int N>
@@ -498,7 +532,7 @@ bool Product<N>::finish(const Limb* parts, size_t part_count, size_t i, size_t j
   for (size_t lane = 0; lane < count; ++lane)
     exponents[place(lane)] = rows_[i].exponent + columns_[j + lane].exponent + lowest;
   alignas(64) Limb packed[size_t{N} * kTileLanes];
-  const Pack pack = N == 4 ? code_.pack_of_4 : code_.pack_of_8;
+  const Pack pack = code_.packs[row_of(N)];
   const uint32_t done =
       pack == nullptr ? 0 : pack(packed, parts, part_count, from != 0, exponents, mode_);
   for (size_t lane = 0; lane < count; ++lane) {
@@ -528,14 +562,13 @@ bool Product<N>::finish(const Limb* parts, size_t part_count, size_t i, size_t j
   return true;
 }
 
-// rows_at_once_ rows by the columns whose residues b are: prime by prime for so many columns that
-// what is multiplied stays in a cache, then number by number.
+// Rows, rows_at_once_ at most, by the columns whose residues b are: prime by prime for so many
+// columns that what is multiplied stays in a cache, then number by number.
 template <int N>
-Status Product<N>::task(const int32_t* b, size_t first_row, size_t first_column,
+Status Product<N>::task(const int32_t* b, size_t first_row, size_t row_count, size_t first_column,
                         size_t column_count) {
   Memory& memory = caller_.memory();
   const size_t primes = residues_.groups() * kPrimesAtOnce, panel = primes * column_prime();
-  const size_t row_count = std::min(rows_at_once_, a_.rows - first_row);
   const size_t tiled_rows = (row_count + kTileRows - 1) / kTileRows * kTileRows;
   const size_t together = std::min(kColumnsTogether, column_count);
   const size_t number = residues_.pairs() * kTileLanes;  // pairs of 32 numbers
@@ -543,15 +576,28 @@ Status Product<N>::task(const int32_t* b, size_t first_row, size_t first_column,
   const Held<int16_t> a(memory, primes * row_prime());
   const Held<int32_t> tiles_of(memory, tiled_rows * row_size);
   const Held<int32_t> digits(memory, residues_.rows() * kTileLanes);
+  const Held<int32_t> parts(memory, primes * rows_at_once_);
+  if (parts.get() == nullptr) return out_of_memory(parts.bytes());
   if (a.get() == nullptr) return out_of_memory(a.bytes());
   if (tiles_of.get() == nullptr) return out_of_memory(tiles_of.bytes());
   if (digits.get() == nullptr) return out_of_memory(digits.bytes());
   read_rows(a.get(), first_row, row_count);
+  const bool of_panels = code_.panels.multiply != nullptr;
+  for (size_t l = 0; of_panels && l < residues_.count(); ++l) {
+    code_.panels.row_parts(parts.get() + l * rows_at_once_,
+                           reinterpret_cast<const int32_t*>(a.get() + l * row_prime()), pairs(),
+                           tiled_rows, pairs(), residues_.prime(l));
+  }
   std::atomic<int32_t> failed{0};
   for (size_t j = 0; j < column_count; j += kColumnsTogether) {
     const size_t width = std::min(kColumnsTogether, column_count - j);
-    tiles(tiles_of.get(), row_size, a.get(), b + j / kTileLanes * panel, row_count,
-          (width + kTileLanes - 1) / kTileLanes);
+    const int32_t* const lines = b + j / kTileLanes * panel;
+    const size_t panels = (width + kTileLanes - 1) / kTileLanes;
+    if (of_panels) {
+      multiply(tiles_of.get(), row_size, a.get(), parts.get(), lines, tiled_rows, panels);
+    } else {
+      tiles(tiles_of.get(), row_size, a.get(), lines, row_count, panels);
+    }
     for (size_t r = 0; r < row_count; ++r) {
       for (size_t c = 0; c < width; c += kTileLanes) {
         int32_t* const row = tiles_of.get() + r * row_size + c / kTileLanes * number;
@@ -571,15 +617,20 @@ Status Product<N>::columns(size_t first, size_t count) {
   const size_t primes = residues_.groups() * kPrimesAtOnce, panel = primes * column_prime();
   const Held<int32_t> b(memory, panels * panel);
   if (b.get() == nullptr) return out_of_memory(b.bytes());
-  const size_t tasks = (a_.rows + rows_at_once_ - 1) / rows_at_once_;
+  Vec<size_t> starts(memory);
+  for (size_t row = 0; row < a_.rows; row += rows_of_task(a_.rows - row, caller_.threads()))
+    ASTER_TRY(starts.push(row));
+  const size_t tasks = starts.size();
+  ASTER_TRY(starts.push(a_.rows));
   // Nanoseconds of a panel, and of a task, about.
   const auto all = static_cast<int64_t>(primes);
   const int64_t of_panel = static_cast<int64_t>(inner()) * all * 20,
-                of_task = static_cast<int64_t>(rows_at_once_ * count) *
-                          (static_cast<int64_t>(inner()) * all / 128 + 40);
+                of_row =
+                    static_cast<int64_t>(count) * (static_cast<int64_t>(inner()) * all / 128 + 40),
+                of_task = of_row * static_cast<int64_t>(a_.rows / tasks + 1);
   constexpr int64_t kWorthThreads = 300'000;  // two runs of them, of which one may be short
   const bool alone =
-      of_panel * static_cast<int64_t>(panels) + of_task * static_cast<int64_t>(tasks) <
+      of_panel * static_cast<int64_t>(panels) + of_row * static_cast<int64_t>(a_.rows) <
       kWorthThreads;
   const auto parts = [&](size_t of, int64_t ns, const auto& body) {
     alone ? body(size_t{0}, of) : in_parts(caller_, of, ns, body);
@@ -587,13 +638,19 @@ Status Product<N>::columns(size_t first, size_t count) {
   parts(panels, of_panel, [&](size_t begin, size_t end) {
     alignas(64) int32_t digits[Residues::kMostDigits * kTileLanes];
     for (size_t p = begin; p < end; ++p) {
-      read_columns(b.get() + p * panel, digits, first + p * kTileLanes);
+      int32_t* const lines = b.get() + p * panel;
+      read_columns(lines, digits, first + p * kTileLanes);
+      for (size_t l = 0; code_.panels.multiply != nullptr && l < residues_.count(); ++l) {
+        int32_t* const at = lines + l * column_prime();
+        code_.panels.column_parts(at + pairs() * kTileLanes, at, pairs(), residues_.prime(l),
+                                  residues_.inverse(l));
+      }
     }
   });
   std::atomic<int32_t> failed{0};
   parts(tasks, of_task, [&](size_t begin, size_t end) {
     for (size_t t = begin; t < end; ++t) {
-      const Status status = task(b.get(), t * rows_at_once_, first, count);
+      const Status status = task(b.get(), starts[t], starts[t + 1] - starts[t], first, count);
       if (!status.ok()) failed = status.code;
     }
   });
@@ -684,9 +741,11 @@ Status Product<N>::run(Algorithm* how) {
   ASTER_TRY(look());
   if (!fits()) return each_alone();
   *how = Algorithm::kResidues;
-  if (!residues_.serves(a_digits_, b_digits_, bits_)) {
+  const int32_t greatest =
+      code_.panels.multiply == nullptr ? Residues::kGreatestPrime : kMostPrimeByHalves;
+  if (!residues_.serves(a_digits_, b_digits_, bits_, greatest)) {
     const int64_t room = &residues_ == &own_residues_ ? 0 : 32;  // that the next call may take
-    ASTER_TRY(residues_.init(a_digits_, b_digits_, bits_ + room));
+    ASTER_TRY(residues_.init(a_digits_, b_digits_, bits_ + room, greatest));
   }
   if (asked == Algorithm::kStrassen) {
     levels_ = strassen_levels(a_.rows, inner(), b_.columns);
@@ -725,9 +784,10 @@ Status product_of(const Caller& caller, const Matrix& out, const Matrix& a, cons
   return Product<N>(caller, out, a, b, mode, kept).run(how);
 }
 
-template Status product_of<4>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding,
-                              Residues*, Algorithm*);
-template Status product_of<8>(const Caller&, const Matrix&, const Matrix&, const Matrix&, Rounding,
-                              Residues*, Algorithm*);
+#define INSTANTIATE(N, Name)                                                                \
+  template Status product_of<N>(const Caller&, const Matrix&, const Matrix&, const Matrix&, \
+                                Rounding, Residues*, Algorithm*);
+FLT_FORMATS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace aster::flt

@@ -45,25 +45,38 @@ void divide_small(Limb* q, const Limb* m, Limb by) {
   }
 }
 
+// Whether sums of digits of 2^15 by weights stay in int32, at_once pairs of them on top of what is
+// left of those before, 2^15 left at most. sizes: of the weights of a pair.
+bool fits(const int64_t* sizes, size_t count, size_t at_once, int64_t left) {
+  constexpr int64_t kMost = 65530;
+  for (size_t first = 0; first < count; first += at_once) {
+    int64_t sum = first == 0 ? 0 : left;
+    for (size_t i = first; i < std::min(count, first + at_once); ++i) sum += sizes[i];
+    if (sum > kMost) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-Status Residues::init(size_t a_digits, size_t b_digits, int64_t bits) {
+Status Residues::init(size_t a_digits, size_t b_digits, int64_t bits, int32_t greatest) {
   if (a_digits > kMostDigits || b_digits > kMostDigits) {
     return ASTER_FAIL(kRANGE, "operands of %zu and %zu digits", a_digits, b_digits);
   }
   a_digits_ = a_digits;
   b_digits_ = b_digits;
-  count_ = 0;
-  std::fill(product_, product_ + kLimbs, Limb{0});
-  ASTER_TRY(choose(bits));
+  greatest_ = greatest;
+  ASTER_TRY(choose(bits, greatest));
+  if (count_ > kMostGreatPrimes) ASTER_TRY(choose(bits, std::min(greatest, kGreatestPrime)));
   bits_ = bits;
   ASTER_TRY(write_weights(b_digits));
   return write_digits();
 }
 
-Status Residues::choose(int64_t bits) {
+Status Residues::choose(int64_t bits, int32_t candidate) {
+  count_ = 0;
+  std::fill(product_, product_ + kLimbs, Limb{0});
   product_[0] = 1;
-  int32_t candidate = kGreatestPrime;
   int64_t reached = 0;
   while (reached <= bits || count_ % 2 != 0) {
     if (count_ == kMostPrimes) {
@@ -89,24 +102,23 @@ Status Residues::choose(int64_t bits) {
 }
 
 Status Residues::write_weights(size_t b_digits) {
-  // Digits of 2^15 by weights below 2,600, or by what they are together.
-  constexpr size_t kLeastAtOnce = 12;
-  constexpr int64_t kMostSum = 65535;
+  const int64_t left = greatest_ / 2 + 1;
   at_once_ = kMostDigits / 2;
   ASTER_TRY(weights_.resize(groups() * 8 * (a_digits_ + b_digits) / 2));
   int32_t* to = weights_.data();
   for (const size_t digits : {a_digits_, b_digits}) {
     for (size_t l = 0; l < groups() * 8; ++l) {
       const int32_t p = primes_[l];
-      int64_t weight = l < count_ ? (to < b_weights() ? folds_[l] : 1) : 0, sum = 0;
+      int64_t weight = l < count_ ? (to < b_weights() ? folds_[l] : 1) : 0;
+      int64_t sizes[kMostDigits / 2];
       for (size_t d = 0; d < digits; d += 2) {
         const int64_t next = weight * 65536 % p;
         const int32_t low = balanced(weight, p), high = balanced(next, p);
         *to++ = pair_of(low, high);
-        sum += std::abs(low) + std::abs(high);
-        if (sum >= kMostSum) at_once_ = kLeastAtOnce;
+        sizes[d / 2] = std::abs(low) + std::abs(high);
         weight = next * 65536 % p;
       }
+      while (!fits(sizes, digits / 2, at_once_, left)) --at_once_;
     }
   }
   return kOk;

@@ -17,20 +17,23 @@ class Residues {
   // Digits of 16 bits of an operand and bits at most: the sums of products of so many primes and
   // digits stay in int32.
   static constexpr size_t kMostDigits = 96, kMostPrimes = 176;
-  // Residues lie within this part of their prime, and so much at most.
+  // Residues lie within this part of their prime, and so much at most where sums of products are
+  // reduced after kPairsAtOnce.
   static constexpr int kGreatestPrime = 5200;
+  // Of greater primes there may be fewer: what becomes digits again stays in int32.
+  static constexpr size_t kMostGreatPrimes = 128;
   static constexpr size_t kMostRows = kMostPrimes + 8;  // of digits
   static constexpr size_t kPairsAtOnce = 128;           // between reductions of sums of products
 
   explicit Residues(Memory& memory) : weights_(memory), digits_(memory) {}
-  // For operands of a_digits and b_digits digits whose sums of products have less than 2^bits.
-  // RANGE: they are too long. MEMORY.
-  Status init(size_t a_digits, size_t b_digits, int64_t bits);
+  // For operands of a_digits and b_digits digits whose sums of products have less than 2^bits, and
+  // primes of at most greatest. RANGE: they are too long. MEMORY.
+  Status init(size_t a_digits, size_t b_digits, int64_t bits, int32_t greatest);
   // Whether those at hand are for that too, without many primes more than it takes.
-  bool serves(size_t a_digits, size_t b_digits, int64_t bits) const {
+  bool serves(size_t a_digits, size_t b_digits, int64_t bits, int32_t greatest) const {
     constexpr int64_t kMore = 64;
-    return count_ > 0 && a_digits == a_digits_ && b_digits == b_digits_ && bits <= bits_ &&
-           bits_ <= bits + kMore;
+    return count_ > 0 && greatest == greatest_ && a_digits == a_digits_ && b_digits == b_digits_ &&
+           bits <= bits_ && bits_ <= bits + kMore;
   }
 
   size_t count() const { return count_; }             // primes; even
@@ -57,7 +60,7 @@ class Residues {
   const int32_t* digits() const { return digits_.data(); }
 
  private:
-  Status choose(int64_t bits);
+  Status choose(int64_t bits, int32_t candidate);
   Status write_weights(size_t b_digits);
   Status write_digits();
 
@@ -68,6 +71,7 @@ class Residues {
   Limb product_[kMostPrimes * 13 / 64 + 2] = {};
   size_t count_ = 0, rows_ = 0, blank_ = 0, a_digits_ = 0, b_digits_ = 0, at_once_ = 0;
   int64_t bits_ = 0;
+  int32_t greatest_ = 0;
 };
 
 }  // namespace aster::flt

@@ -133,9 +133,10 @@ Status exact_sum(Limb* out, const Caller& caller, const Elements& a, const Eleme
   return kOk;
 }
 
-template Status exact_sum<4>(Limb*, const Caller&, const Elements&, const Elements*, size_t,
-                             Rounding);
-template Status exact_sum<8>(Limb*, const Caller&, const Elements&, const Elements*, size_t,
-                             Rounding);
+#define INSTANTIATE(N, Name)                                                                   \
+  template Status exact_sum<N>(Limb*, const Caller&, const Elements&, const Elements*, size_t, \
+                               Rounding);
+FLT_FORMATS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace aster::flt

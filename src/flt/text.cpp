@@ -210,9 +210,10 @@ size_t to_text(char* out, const Limb* w, size_t digits) {
   return write_digits<N>(out, x, kDigits<N>);
 }
 
-template Status from_text<4>(Limb*, std::string_view, Rounding);
-template Status from_text<8>(Limb*, std::string_view, Rounding);
-template size_t to_text<4>(char*, const Limb*, size_t);
-template size_t to_text<8>(char*, const Limb*, size_t);
+#define INSTANTIATE(N, Name)                                       \
+  template Status from_text<N>(Limb*, std::string_view, Rounding); \
+  template size_t to_text<N>(char*, const Limb*, size_t);
+FLT_FORMATS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace aster::flt

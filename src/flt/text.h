@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/memory.h"
-#include "flt/format.h"
+#include "flt/formats.h"
 
 namespace aster::flt {
 
@@ -27,9 +27,9 @@ constexpr size_t kMostDigits = 10'000;
 constexpr size_t kTextBytes = kMostDigits + 40;
 // The digits that tell numbers of a format apart, and those that every number of so many has kept.
 template <int N>
-constexpr size_t kDigits = N == 4 ? 73 : 149;
+constexpr size_t kDigits = Format<N>::kPrecision * 30103 / 100000 + 2;
 template <int N>
-constexpr size_t kKeptDigits = N == 4 ? 71 : 146;
+constexpr size_t kKeptDigits = (Format<N>::kPrecision - 1) * 30103 / 100000;
 
 // Rounded to nearest with so many digits, without zeros at the end, into kTextBytes; 0: as few as
 // above that say the same number. Returns the length. MPFR is there.

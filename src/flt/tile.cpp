@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "flt/tile_avx2.h"
+
 namespace aster::flt {
 namespace {
 
@@ -217,11 +219,16 @@ TileCode tile_for([[maybe_unused]] int32_t vector_bytes) {
 #if defined(__x86_64__)
   const int32_t most = vector_bytes == 0 ? 64 : vector_bytes;
   if (adds_products(vector_bytes)) return wide::code;
-  if (most >= 32 && __builtin_cpu_supports("avx2")) return middle::code;
+  if (most >= 32 && __builtin_cpu_supports("avx2")) {
+    TileCode code = middle::code;
+    code.residues = avx2::residues;
+    code.panels = {avx2::multiply, avx2::row_parts, avx2::column_parts};
+    return code;
+  }
   return narrow::code;
 #else
   return {tile_plain,   fresh_plain, residues_plain, narrow_plain, join_plain,
-          digits_plain, row_plain,   settle_plain,   nullptr,      nullptr};
+          digits_plain, row_plain,   settle_plain,   {},           {}};
 #endif
 }
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "flt/format.h"
+#include "flt/formats.h"
 
 namespace aster::flt {
 
@@ -54,6 +54,35 @@ constexpr size_t kMostParts = 64, kLeftOutBits = 20;
 using Pack = uint32_t (*)(uint64_t* out, const uint64_t* parts, size_t count, bool some_left_out,
                           const int64_t* exponents, Rounding mode);
 
+// Residues by one prime of rows by 32 columns, into halves of pairs: those of to, to_step apart,
+// the higher ones if high. Half of the multiplications are additions, which takes an even number of
+// pairs and what belongs to rows and columns: a_parts, and 32 more numbers behind the pairs of b.
+constexpr size_t kMostPanelRows = 64;
+constexpr int32_t kMostPrimeByHalves = 7800;
+struct PanelProduct {
+  const int32_t* a;  // [row][step], as b of residues in size at most 0.503 of the prime
+  size_t step;
+  const int32_t* a_parts;
+  size_t row_count;  // a multiple of kTileRows
+  const int32_t* b;
+  size_t pairs;
+  int32_t prime;
+  float inverse;
+  int32_t* to;
+  size_t to_step;
+  bool high;
+  const void* next;       // the b that comes after,
+  const int32_t* next_a;  // and the rows
+};
+struct PanelCode {
+  void (*multiply)(const PanelProduct& product);
+  // Parts of the rows of a, and of the columns of b.
+  void (*row_parts)(int32_t* parts, const int32_t* a, size_t step, size_t row_count, size_t pairs,
+                    int32_t prime);
+  void (*column_parts)(int32_t* parts, const int32_t* b, size_t pairs, int32_t prime,
+                       float inverse);
+};
+
 struct TileCode {
   Tile tile, fresh;  // fresh: sums are 0 before
   ResidueTile residues;
@@ -62,7 +91,8 @@ struct TileCode {
   Digits digits;
   Row row;
   Settle settle;
-  Pack pack_of_4, pack_of_8;  // null: nothing is packed
+  EachFormat<Pack> packs;  // null: nothing is packed
+  PanelCode panels;        // null: of tiles
 };
 // The widest that the CPU has and vector_bytes (16, 32, 64; 0: any) allows. All are exact.
 TileCode tile_for(int32_t vector_bytes);

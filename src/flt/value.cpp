@@ -18,7 +18,7 @@ Rounding current_rounding() { return t_rounding; }
 
 template <int N>
 Value<N>::Value(double x) {
-  from_number(w, N == 4 ? DType::kFlt256 : DType::kFlt512, x);
+  from_number(w, kDTypeOf<N>, x);
 }
 
 template <int N>
@@ -200,7 +200,8 @@ Value<N> less_products(const Value<N>& c, const Value<N>* a, int64_t a_step, con
   }
   if (others) return less_products_in_turn(c, a, a_step, b, b_step, count);
   if (greatest == INT64_MIN) return c;
-  if (current_rounding() != Rounding::kNearest)
+  constexpr bool kShort = Window<N>::kBits < Window<N>::kTop;  // than a window is whole products
+  if (kShort || current_rounding() != Rounding::kNearest)
     return less_products_exactly(c, a, a_step, b, b_step, count);
   Window<N> window(greatest);
   Limbs<Window<N>::kRoom> product = {};
@@ -224,7 +225,7 @@ Value<N> less_products(const Value<N>& c, const Value<N>* a, int64_t a_step, con
   return window.rounded();
 }
 
-#define INSTANTIATE(N)                                                                        \
+#define INSTANTIATE(N, Name)                                                                  \
   template Value<N>::Value(double);                                                           \
   template Value<N>::operator double() const;                                                 \
   template Value<N> operator+(const Value<N>&, const Value<N>&);                              \
@@ -236,8 +237,7 @@ Value<N> less_products(const Value<N>& c, const Value<N>* a, int64_t a_step, con
   template Value<N> less_products(const Value<N>&, const Value<N>*, int64_t, const Value<N>*, \
                                   int64_t, int64_t);                                          \
   template int compared(const Value<N>&, const Value<N>&);
-INSTANTIATE(4)
-INSTANTIATE(8)
+FLT_FORMATS(INSTANTIATE)
 #undef INSTANTIATE
 
 }  // namespace aster::flt

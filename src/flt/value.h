@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "flt/format.h"
+#include "flt/formats.h"
 
 namespace aster::flt {
 

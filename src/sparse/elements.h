@@ -203,10 +203,11 @@ auto with_element(DType d, F&& f) {
       return f(Sticky<int32_t>{d});
     case DType::kTbb64:
       return f(Sticky<int64_t>{d});
-    case DType::kFlt256:
-      return f(WideFloat<4>{});
-    case DType::kFlt512:
-      return f(WideFloat<8>{});
+#define FLT_CASE(N, Name) \
+  case DType::k##Name:    \
+    return f(WideFloat<N>{});
+      FLT_FORMATS(FLT_CASE)
+#undef FLT_CASE
     default: {
       Fp8 e;
       e.dtype = d;

@@ -212,11 +212,8 @@ Status turn(Matrix* out, Context& context, const Matrix& m) {
     case 8:
       move(uint64_t{});
       break;
-    case 32:
-      move(flt::Value<4>{});
-      break;
     default:
-      move(flt::Value<8>{});
+      flt::with_limbs(m.dtype, [&](auto n) { move(flt::Value<n>{}); });
   }
   for (int64_t i = made.lines(); i > 0; --i) ends[i] = ends[i - 1];
   ends[0] = 0;

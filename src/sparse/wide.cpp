@@ -178,7 +178,7 @@ Status line_sums(flt::Value<N>* out, Context& context, const Matrix& m) {
 template <typename F>
 Status with_both(const Matrix& m, const F& f) {
   return with_index(m.wide, [&](auto zero) {
-    return m.dtype == DType::kFlt256 ? f(flt::Value<4>{}, zero) : f(flt::Value<8>{}, zero);
+    return flt::with_limbs(m.dtype, [&](auto n) { return f(flt::Value<n>{}, zero); });
   });
 }
 template <int N>

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "engine/engine.h"
 #include "flt/convert.h"
+#include "flt/elements.h"
 #include "tensor/api.h"
 
 namespace aster::tensor {
@@ -117,9 +118,7 @@ Node float_range(Graph& g, double start, double step, int64_t count, DType dtype
 
 Status number_in_memory(Node* out, Build& build, const aster_ml_scalar* value) {
   *out = nullptr;
-  if (value == nullptr || value->dtype < ASTER_ML_DTYPE_FLT256 ||
-      value->dtype > ASTER_ML_DTYPE_FLT512)
-    return kOk;
+  if (value == nullptr || flt::limbs_of(value->dtype) == 0) return kOk;
   DType dtype;
   ASTER_TRY(storage_dtype(&dtype, value->dtype));
   double number;

@@ -2,10 +2,12 @@
 // decompositions by the operations of graphs.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "aster_ml/linalg.h"
+#include "flt/formats.h"
 #include "flt/mpfr.h"
 #include "tensor/linalg.h"
 #include "tensor/matrices.h"
@@ -153,8 +155,10 @@ Expr as_column(Expr x) {
 }
 
 double epsilon_of(DType d) {
-  if (d == DType::kFlt256) return 0x1p-236;
-  if (d == DType::kFlt512) return 0x1p-488;
+  if (dtype::is_wide(d)) {
+    return flt::with_limbs(d,
+                           [](auto n) { return std::ldexp(1.0, 1 - flt::Format<n>::kPrecision); });
+  }
   return d == DType::kFloat32 ? std::numeric_limits<float>::epsilon()
                               : std::numeric_limits<double>::epsilon();
 }

@@ -15,7 +15,7 @@ import sys
 import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SNIPPETS = {"OP": 9, "DTYPE": 17, "RULE": 4, "DEVICE": 2}  # how many a page has
+SNIPPETS = {"OP": 9, "DTYPE": 25, "RULE": 4, "DEVICE": 2}  # how many a page has
 SNIPPET = re.compile(
     r"^ *`([^`\n]+)`, (before|behind) `([^`\n]+)`:\n\n( *)```\w+\n(.*?)^ *```$", re.M | re.S
 )
@@ -124,6 +124,33 @@ except (Error, TypeError):
 places = [Tensor(x, dtype="int32").realize() for x in ([0, 0, 1], [1, 1, 0])]
 twice = sparse.coo(*places, Tensor([300, 32700, -5], dtype="tbb16x").realize(), (2, 2))
 assert twice.dense().tolist() == [[0, ERR], [-5, 0]]
+
+# flt128: decimals, operations, sums and products rounded once as integers here are; functions as
+# flt256 has them.
+from decimal import Decimal
+from aster_ml import linalg
+assert dtypes.is_wide(dtypes.flt128) and dtypes.flt128.itemsize == 16
+def same(x, integers):
+    assert x.dtype is dtypes.flt128
+    assert x.tolist() == Tensor(integers, dtype="flt128").tolist(), integers
+rows = [[(3 ** (37 + (i + k) % 5) + i * k) * (-1) ** k for k in range(16)] for i in range(16)]
+product = [[sum(a * rows[k][j] for k, a in enumerate(row)) for j in range(16)] for row in rows]
+for context in ({{}}, {{"device": "PYTHON"}}):
+    x = Tensor(["0.1", -3, "1e-4000", 2**113 + 1], dtype="flt128", **context).realize()
+    assert x.tolist() == [Decimal("0.1"), -3, Decimal("1e-4000"), 2**113]
+    assert (x[:2] + 1).cast("float64").tolist() == [1.1, -2] and (x / 0)[1].item() == -inf
+    y = Tensor(rows, dtype="flt128", **context).realize()
+    same(y * y, [[a * a for a in row] for row in rows])
+    same(y.sum(1), [sum(row) for row in rows])
+    same(y @ y, product)
+    assert x.exp().tolist() == x.cast("flt256").exp().cast("flt128").tolist()
+    assert (x[:2] + Tensor([1, 1], dtype="flt256")).dtype is dtypes.flt256
+square = Tensor([[4, 2], [2, 2]], dtype="flt128").realize()
+same(linalg.cholesky(square), [[2, 0], [1, 1]])
+halves = sparse.coo(*places, Tensor(["0.5", "0.25", 3], dtype="flt128").realize(), (2, 2))
+assert halves.dense().tolist() == [[0, Decimal("0.75")], [3, 0]]
+words = memoryview(square)
+assert words.format == "T{{(2)Q:words:}}" and Tensor(words).dtype is dtypes.flt128
 """
 
 

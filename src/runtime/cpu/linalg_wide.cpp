@@ -275,8 +275,7 @@ Value<N> logarithm(const Value<N>& x) {
   Value<N> out;
   const flt::Elements in = {reinterpret_cast<const char*>(&x), 0, sizeof(x)},
                       to = {reinterpret_cast<const char*>(&out), 0, sizeof(out)};
-  flt::operation_of(ASTER_ML_FLT_LOG)
-      ->loops[N == 4 ? 0 : 1](to, &in, 0, 1, flt::current_rounding());
+  flt::operation_of(ASTER_ML_FLT_LOG)->loop_of(N)(to, &in, 0, 1, flt::current_rounding());
   return out;
 }
 
@@ -325,7 +324,7 @@ template <int N>
 Trouble expm(Call<N>& c) {
   constexpr int64_t kMostNorm = 1024;  // as much as float64 has
   constexpr int64_t kSmall = 8;        // the norm is at most 2^-8
-  constexpr int64_t kPowers = N == 4 ? 5 : 7, kParts = N == 4 ? 5 : 6;
+  constexpr int64_t kPowers = N <= 4 ? 5 : 7, kParts = N <= 4 ? 5 : 6;
   const int64_t n = c.p.n;
   View<N> powers[size_t{kPowers + 1}];
   for (int64_t i = 1; i <= kPowers; ++i) powers[i] = c.matrix(n, n);
@@ -401,8 +400,9 @@ Trouble run(Call<N> c) {
 Trouble wide(const Problem& problem, const void* const* operands, void* const* results,
              Scratch& scratch) {
   const flt::RoundingScope scope(static_cast<flt::Rounding>(problem.rounding));
-  return problem.dtype == dtype::DType::kFlt256 ? run<4>({problem, operands, results, scratch})
-                                                : run<8>({problem, operands, results, scratch});
+  return flt::with_limbs(problem.dtype, [&](auto n) {
+    return run<n>({problem, operands, results, scratch});
+  });
 }
 
 }  // namespace aster::runtime::cpu::linalg

@@ -195,13 +195,12 @@ void factor_qr(Products<N>& products, const View<N>& a, const View<N>& y, const 
   t.part(left, 0, right, left).fill(Value<N>(0));
 }
 
-#define INSTANTIATE(N)                                                                    \
+#define INSTANTIATE(N, Name)                                                              \
   template int64_t factor_lu(Products<N>&, const View<N>&, int64_t*);                     \
   template int64_t factor_cholesky(Products<N>&, const View<N>&);                         \
   template void solve_triangle(Products<N>&, const View<N>&, bool, bool, const View<N>&); \
   template void factor_qr(Products<N>&, const View<N>&, const View<N>&, const View<N>&);
-INSTANTIATE(4)
-INSTANTIATE(8)
+FLT_FORMATS(INSTANTIATE)
 #undef INSTANTIATE
 
 }  // namespace aster::runtime::cpu::linalg

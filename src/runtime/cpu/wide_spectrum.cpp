@@ -232,7 +232,8 @@ void Spectrum<N>::sort(bool falling) {
   }
 }
 
-template class Spectrum<4>;
-template class Spectrum<8>;
+#define INSTANTIATE(N, Name) template class Spectrum<N>;
+FLT_FORMATS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace aster::runtime::cpu::linalg

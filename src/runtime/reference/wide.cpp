@@ -150,8 +150,8 @@ void run_elements(const Layout& lay, void* const* operands, int64_t begin, int64
         flt::convert_element(out.at(j), to, in[0].at(j), static_cast<DType>(head.first),
                              rounding_of(head));
     } else {
-      operation_of(head).loops[wide == DType::kFlt256 ? 0 : 1](
-          out, in, 0, static_cast<size_t>(length), rounding_of(head));
+      operation_of(head).loop_of(flt::limbs_of(wide))(out, in, 0, static_cast<size_t>(length),
+                                                      rounding_of(head));
     }
     i += length;
   }
@@ -167,7 +167,7 @@ void failed(const Status& status, int64_t place) {
 // In order, each step rounded.
 void fold(char* out, const Elements& x, int64_t count, const Head& head) {
   const DType d = wide_of(head);
-  const flt::Loop loop = operation_of(head).loops[d == DType::kFlt256 ? 0 : 1];
+  const flt::Loop loop = operation_of(head).loop_of(flt::limbs_of(d));
   const size_t size = dtype::size(d);
   std::memcpy(out, x.at(0), size);
   for (int64_t i = 1; i < count; ++i) {
@@ -321,10 +321,10 @@ Status plan_wide(WidePlan* out, Vec<int64_t>* words, Node node, std::span<const 
 void run_wide(const WidePlan& plan, void* const* operands, int64_t begin, int64_t end) {
   const Layout lay(plan);
   const auto kind = static_cast<WideKind>(lay.head.kind);
-  const bool narrow = wide_of(lay.head) == DType::kFlt256;
+  const DType wide = wide_of(lay.head);
   if (kind == WideKind::kMatmul) {
-    return narrow ? run_matmul_of<4>(lay, operands, begin, end, plan.ran)
-                  : run_matmul_of<8>(lay, operands, begin, end, plan.ran);
+    return flt::with_limbs(wide,
+                           [&](auto n) { run_matmul_of<n>(lay, operands, begin, end, plan.ran); });
   }
   const bool elementwise = kind == WideKind::kApply || kind == WideKind::kCast;
   int64_t all = lay.head.rows;
@@ -332,7 +332,7 @@ void run_wide(const WidePlan& plan, void* const* operands, int64_t begin, int64_
   begin *= lay.head.per_task;
   end = std::min(end * lay.head.per_task, all);
   if (elementwise) return run_elements(lay, operands, begin, end);
-  return narrow ? run_rows<4>(lay, operands, begin, end) : run_rows<8>(lay, operands, begin, end);
+  flt::with_limbs(wide, [&](auto n) { run_rows<n>(lay, operands, begin, end); });
 }
 
 }  // namespace aster::runtime::reference

@@ -1,0 +1,16 @@
+// Loops of AVX2 in the place of those of tile_loop.inc.
+#pragma once
+
+#include "flt/tile.h"
+
+namespace aster::flt::avx2 {
+
+// A ResidueTile, and those of PanelCode.
+void residues(int32_t* sums, const int32_t* a, size_t step, const int32_t* b, size_t pairs,
+              size_t at_once, const int32_t* primes, const float* inverses, const void* next);
+void multiply(const PanelProduct& product);
+void row_parts(int32_t* parts, const int32_t* a, size_t step, size_t row_count, size_t pairs,
+               int32_t prime);
+void column_parts(int32_t* parts, const int32_t* b, size_t pairs, int32_t prime, float inverse);
+
+}  // namespace aster::flt::avx2
