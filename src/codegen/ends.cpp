@@ -292,6 +292,38 @@ bool is_below_its_greatest(Node node) {
   return less_its_greatest(node) && is_without_folds(node->src(0), &budget);
 }
 
+bool is_first_place(const Kernel& kernel, Node place, Node most) {
+  const auto folds = [](Node fold, Op op) {
+    return fold->op == Op::kFold && fold->nsrc == 2 && static_cast<Op>(fold->arg(0)) == op;
+  };
+  if (!folds(place, Op::kMax) || !(folds(most, Op::kMax) || folds(most, Op::kMin))) return false;
+  const Node range = place->src(1), chosen = place->src(0);
+  const int64_t size = kernel.size(static_cast<int>(range->arg(0)));
+  if (kernel.size(static_cast<int>(most->src(1)->arg(0))) != size || chosen->op != Op::kWhere ||
+      !is_integer(place->dtype) || !is_const(chosen->src(2))) {
+    return false;
+  }
+  const Node number = chosen->src(1);
+  const bool falls = number->op == Op::kSub && is_const(number->src(0)) &&
+                     number->src(1)->op == Op::kCast && number->src(1)->src(0) == range;
+  if (!falls || uop::const_int(number->src(0)) - (size - 1) < uop::const_int(chosen->src(2)))
+    return false;
+
+  const auto finds = [&](Node node, Node* found) {
+    if (node->op != Op::kCmpEq) return false;
+    const bool second = node->src(1) == most;
+    *found = node->src(second ? 0 : 1);
+    return (second || node->src(0) == most) && Likeness(most).same(*found, most->src(0));
+  };
+  const Node condition = chosen->src(0);
+  Node found = nullptr;
+  if (condition->op != Op::kOr) return finds(condition, &found);
+  const bool first = finds(condition->src(0), &found);
+  if (!first && !finds(condition->src(1), &found)) return false;
+  const Node other = condition->src(first ? 1 : 0);
+  return other->op == Op::kCmpNe && other->src(0) == found && other->src(1) == found;
+}
+
 bool room_of(Room* out, const Kernel& kernel, const End& end) {
   *out = Room{};
   const int64_t sign = end.beyond ? -1 : 1;

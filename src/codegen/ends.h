@@ -66,6 +66,11 @@ class Ends {
 // rounded in another order there, are none of it.
 bool is_below_its_greatest(Node node);
 
+// Whether a fold is the greatest of numbers that fall along its only range, where the like of what
+// `most` combines along one as long is what that found, or NaN, and of one that is no greater: so
+// the first such place decides, and only the part that it is in.
+bool is_first_place(const Kernel& kernel, Node place, Node most);
+
 // False where the condition is not linear in its ranges.
 bool room_of(Room* out, const Kernel& kernel, const End& end);
 

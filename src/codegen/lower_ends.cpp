@@ -1,4 +1,4 @@
-// Where loops end before their ranges do.
+// Where loops begin and end, before their ranges do as well.
 #include "codegen/lower_values.h"
 
 namespace aster::codegen {
@@ -8,6 +8,64 @@ constexpr int64_t kMostRead = int64_t{1} << 44;
 constexpr int64_t kMostFactor = int64_t{1} << 16;
 constexpr int kDeepest = 32;          // expression that is followed
 constexpr int64_t kFewestWithin = 2;  // steps without conditions that are worth code of their own
+
+ValueLowering::Number ValueLowering::plus(Number n, int64_t k) {
+  if (n.id == kNone) return {kNone, n.word + k};
+  return k == 0 ? n : Number{make(Op::kAdd, DType::kInt64, {n.id, integer(k)}), 0};
+}
+
+ValueLowering::Number ValueLowering::least(Number a, Number c) {
+  if (a.id == kNone && c.id == kNone) return {kNone, std::min(a.word, c.word)};
+  return {make(Op::kMin, DType::kInt64, {id_of(a), id_of(c)}), 0};
+}
+
+ValueLowering::Number ValueLowering::most(Number a, Number c) {
+  if (a.id == kNone && c.id == kNone) return {kNone, std::max(a.word, c.word)};
+  return {make(Op::kMax, DType::kInt64, {id_of(a), id_of(c)}), 0};
+}
+
+ValueLowering::Number ValueLowering::clamped(Id value, Number lo, Number hi) {
+  return least({make(Op::kMax, DType::kInt64, {value, id_of(lo)}), 0}, hi);
+}
+
+ValueLowering::Number ValueLowering::either(Id left, Number some, Number none) {
+  const Id any = make(Op::kCmpLt, DType::kBool, {integer(0), left});
+  return {
+      b.pure({.op = Op::kWhere, .dtype = DType::kInt64}, std::array{any, id_of(some), id_of(none)}),
+      0};
+}
+
+ValueLowering::Number ValueLowering::end_of(Id left, int64_t k, Number lo, Number hi) {
+  if (k > 1) left = make(Op::kQuo, DType::kInt64, {plus({left, 0}, k - 1).id, integer(k)});
+  return clamped(left, lo, hi);
+}
+
+ValueLowering::Number ValueLowering::next_step(Number lo, Number hi, Number from, int64_t step) {
+  if (step == 1) return from;
+  const Id size = make(Op::kSub, DType::kInt64, {from.id, id_of(lo)});
+  const Id steps = make(Op::kQuo, DType::kInt64, {plus({size, 0}, step - 1).id, integer(step)});
+  const Id all = make(Op::kMul, DType::kInt64, {steps, integer(step)});
+  return clamped(make(Op::kAdd, DType::kInt64, {id_of(lo), all}), lo, hi);
+}
+
+ValueLowering::Id ValueLowering::open_loop(Number lo, Number hi, int64_t step,
+                                           program::LoopKind kind) {
+  Instruction in{.op = Op::kLoop, .dtype = DType::kInt64, .kind = static_cast<uint8_t>(kind)};
+  Id operands[2];
+  size_t count = 0;
+  if (lo.id == kNone) {
+    in.flags |= program::Flag::kImmediate;
+  } else {
+    operands[count++] = lo.id;
+  }
+  if (hi.id == kNone) {
+    in.flags |= program::Flag::kImmediateHigh;
+  } else {
+    operands[count++] = hi.id;
+  }
+  return b.open(in, {operands, count},
+                std::array{lo.id == kNone ? lo.word : 0, hi.id == kNone ? hi.word : 0, step});
+}
 
 // The value of an expression that is the same for all lanes and copies, before the loops that it
 // does not depend on; kNone if it is no such, or reads what the kernel writes.

@@ -54,48 +54,12 @@ class ProgramLowering : private ValueLowering {
   }
 
  private:
-  // A value, or a number where id is kNone.
-  struct Number {
-    Id id = kNone;
-    int64_t word = 0;
-  };
   struct Bounds {
     Number lo, hi;
     bool taken = false;  // the range's value is lo: a task is one step of its loop
   };
   const Segment& segment(int i) const { return kernel_.segments[static_cast<size_t>(i)]; }
   const Region& region(int i) const { return kernel_.regions[static_cast<size_t>(i)]; }
-
-  Id id_of(Number n) { return n.id == kNone ? integer(n.word) : n.id; }
-  Number plus(Number n, int64_t k) {
-    if (n.id == kNone) return {kNone, n.word + k};
-    return k == 0 ? n : Number{make(Op::kAdd, DType::kInt64, {n.id, integer(k)}), 0};
-  }
-  Number least(Number a, Number c) {
-    if (a.id == kNone && c.id == kNone) return {kNone, std::min(a.word, c.word)};
-    return {make(Op::kMin, DType::kInt64, {id_of(a), id_of(c)}), 0};
-  }
-  Number most(Number a, Number c) {
-    if (a.id == kNone && c.id == kNone) return {kNone, std::max(a.word, c.word)};
-    return {make(Op::kMax, DType::kInt64, {id_of(a), id_of(c)}), 0};
-  }
-  Id open_loop(Number lo, Number hi, int64_t step, LoopKind kind = LoopKind::kSerial) {
-    Instruction in{.op = Op::kLoop, .dtype = DType::kInt64, .kind = static_cast<uint8_t>(kind)};
-    Id operands[2];
-    size_t count = 0;
-    if (lo.id == kNone) {
-      in.flags |= Flag::kImmediate;
-    } else {
-      operands[count++] = lo.id;
-    }
-    if (hi.id == kNone) {
-      in.flags |= Flag::kImmediateHigh;
-    } else {
-      operands[count++] = hi.id;
-    }
-    return b.open(in, {operands, count},
-                  std::array{lo.id == kNone ? lo.word : 0, hi.id == kNone ? hi.word : 0, step});
-  }
 
   // ---- Tasks ----
 
@@ -433,20 +397,6 @@ class ProgramLowering : private ValueLowering {
 
   // ---- Ends ----
 
-  Number clamped(Id value, Number lo, Number hi) {
-    return least({make(Op::kMax, DType::kInt64, {value, id_of(lo)}), 0}, hi);
-  }
-  // Where a range ends whose room loses k with each element.
-  Number end_of(Id left, int64_t k, Number lo, Number hi) {
-    if (k > 1) left = make(Op::kQuo, DType::kInt64, {plus({left, 0}, k - 1).id, integer(k)});
-    return clamped(left, lo, hi);
-  }
-  Number either(Id left, Number some, Number none) {
-    const Id any = make(Op::kCmpLt, DType::kBool, {integer(0), left});
-    return {b.pure({.op = Op::kWhere, .dtype = DType::kInt64},
-                   std::array{any, id_of(some), id_of(none)}),
-            0};
-  }
   // Whether some loop of a nest goes along a range that a condition names.
   static bool names_loop(const Nest& nest, const Room& room) {
     return std::ranges::any_of(std::span(nest.loops, static_cast<size_t>(nest.loop_count)),
@@ -484,14 +434,6 @@ class ProgramLowering : private ValueLowering {
       *out = either(past, bounds.hi, *out);
     }
     return found;
-  }
-  // The first step of a loop from lo to hi that is not below a number.
-  Number next_step(Number lo, Number hi, Number from, int64_t step) {
-    if (step == 1) return from;
-    const Id size = make(Op::kSub, DType::kInt64, {from.id, id_of(lo)});
-    const Id steps = make(Op::kQuo, DType::kInt64, {plus({size, 0}, step - 1).id, integer(step)});
-    const Id all = make(Op::kMul, DType::kInt64, {steps, integer(step)});
-    return clamped(make(Op::kAdd, DType::kInt64, {id_of(lo), all}), lo, hi);
   }
   // What stands beyond an end.
   void constants(const Region& r) {
@@ -733,17 +675,66 @@ class ProgramLowering : private ValueLowering {
         looped_ |= range_bit(range);
       }
     }
+    if (!block_ && nest.loop_count > 0 && nest.loops[0].block != 0) {
+      fold_parts(r, nest);
+    } else {
+      if (part_fold_ != nullptr && !is_first_place(kernel_, r.roots[0], part_fold_)) leave_part();
+      fold_once(r, nest, 0);
+      leave_part();
+    }
+    for (int range : r.own) untile(range), ranges_[range].index = kNone;
+    if (own_vector) vector_ = -1, lanes_ = 1;
+  }
+
+  void fold_once(const Region& r, const Nest& nest, int i) {
     registers_.clear();
     for (Node fold : r.roots) declare(r, fold, nest);
     if (block_) {
       block_folds(r, nest);
     } else {
-      fold_loops(r, nest, 0);
+      fold_loops(r, nest, i);
     }
-    for (size_t i = 0; i < registers_.size(); ++i) finish(r.roots[i], nest, registers_[i]);
-    for (int range : r.own) untile(range), ranges_[range].index = kNone;
-    if (own_vector) vector_ = -1, lanes_ = 1;
+    for (size_t f = 0; f < registers_.size(); ++f) finish(r.roots[f], nest, registers_[f]);
   }
+
+  // What the next folds look for, part by part: of all, and in which part it is first. The last
+  // part may begin in the one before: what is greatest is so twice, and is not found again.
+  void fold_parts(const Region& r, const Nest& nest) {
+    const Node fold = r.roots[0];
+    const Op op = operation(fold);
+    const int64_t all = kernel_.size(nest.vector), size = nest.loops[0].block;
+    const int64_t count = (all - 1) / size + 1;
+    const auto begin = [&](Id part) {
+      const Number at{times(part, size), 0};
+      return all % size == 0 ? at.id : least(at, {kNone, all - size}).id;
+    };
+    const Instruction number{.op = Op::kAcc, .dtype = DType::kInt64, .flags = Flag::kImmediate};
+    const Instruction register_of{
+        .op = Op::kAcc, .dtype = register_type(fold), .flags = Flag::kImmediate};
+    const Id most = b.act(register_of, {}, std::array{identity(op, register_of.dtype)});
+    const Id first = b.act(number, {}, std::array{Word{0}});
+    const Id at = open_loop({}, {kNone, count}, 1);
+    part_begin_ = begin(at), part_size_ = size;
+    fold_once(r, nest, 1);
+    const Id found = cast(value(fold), register_of.dtype);
+    const bool rises = op == Op::kMax;
+    Id better = make(Op::kCmpLt, DType::kBool, {rises ? most : found, rises ? found : most});
+    if (dtype::is_float(register_of.dtype)) {
+      const Id first_nan =
+          truth(Op::kAnd, std::array{make(Op::kCmpNe, DType::kBool, {found, found}),
+                                     make(Op::kCmpEq, DType::kBool, {most, most})});
+      better = truth(Op::kOr, std::array{better, first_nan});
+    }
+    const Id part = make(Op::kWhere, DType::kInt64, {better, at, first});
+    const Id next = arithmetic(op, register_of.dtype, {most, found});
+    (void)b.act({.op = Op::kSet}, std::array{first, part});
+    (void)b.act({.op = Op::kSet}, std::array{most, next});
+    b.close();
+    b.fail(folds_.set(fold, make(Op::kCast, register_of.dtype, {most})));
+    part_begin_ = begin(clamped(first, {}, {kNone, count - 1}).id);
+    part_fold_ = fold;
+  }
+  void leave_part() { part_begin_ = kNone, part_size_ = 0, part_fold_ = nullptr; }
 
   // The axes of the tiles that a fold's registers stand for; what is written out is none of them.
   program::AxisSet register_axes(const Region& r, Node fold, const Nest& nest) const {
@@ -803,20 +794,24 @@ class ProgramLowering : private ValueLowering {
   void fold_loops(const Region& r, const Nest& nest, int i, Id past = kNone, int first_of = -1) {
     if (i == nest.loop_count) return update(r, past, first_of);
     const int range = nest.loops[i].range;
-    const int64_t step = nest.step(range), size = kernel_.size(range);
+    const int64_t step = nest.step(range);
+    const int64_t size = part_size_ != 0 ? part_size_ : kernel_.size(range);
     const int64_t whole = size / step * step;
     const bool general = plan_.general && step > 1;
     if (whole > 0 || general) {
       const bool shares = items_ != 0 && range == nest.vector;
       const auto along = [&](Number lo, Number hi) {
-        ranges_[range].index =
+        const Id at =
             open_loop(shares ? first_of_item(lo, step) : lo, hi, shares ? step * items_ : step);
+        ranges_[range].index =
+            part_size_ != 0 ? make(Op::kAdd, DType::kInt64, {part_begin_, at}) : at;
         fold_loops(r, nest, i + 1, past, first_of);
         b.close();
       };
       const End* before = nullptr;
       Number from, full;
-      const Number end = fold_end(r, nest, i, whole, &before, &full);
+      const Number end =
+          part_size_ != 0 ? Number{kNone, whole} : fold_end(r, nest, i, whole, &before, &full);
       if (before != nullptr) {  // whole steps need no condition
         if (step > 1) {
           const Id steps = make(Op::kQuo, DType::kInt64, {full.id, integer(step)});
@@ -969,6 +964,10 @@ class ProgramLowering : private ValueLowering {
   int parts_ = 1;
   Id step_ = kNone, part_ = kNone;
   bool tail_ = false;  // what one item does alone
+  // Of folds that go part by part: where the part begins, and its elements; what is found so.
+  Id part_begin_ = kNone;
+  int64_t part_size_ = 0;
+  Node part_fold_ = nullptr;
   Map<Node, Id> shared_;
 };
 

@@ -65,6 +65,25 @@ class ValueLowering {
   Id truth(Op op, std::span<const Id> operands);
   Id axis_value(int axis);
 
+  // ---- Numbers and loops ----
+  // A value, or a number where id is kNone.
+  struct Number {
+    Id id = kNone;
+    int64_t word = 0;
+  };
+  Id id_of(Number n) { return n.id == kNone ? integer(n.word) : n.id; }
+  Number plus(Number n, int64_t k);
+  Number least(Number a, Number c);
+  Number most(Number a, Number c);
+  Number clamped(Id value, Number lo, Number hi);
+  Number either(Id left, Number some, Number none);
+  // Where a range ends whose room loses k with each element.
+  Number end_of(Id left, int64_t k, Number lo, Number hi);
+  // The first step of a loop from lo to hi that is not below a number.
+  Number next_step(Number lo, Number hi, Number from, int64_t step);
+  Id open_loop(Number lo, Number hi, int64_t step,
+               program::LoopKind kind = program::LoopKind::kSerial);
+
   // ---- Nodes ----
   bool varies(Node node) const { return vector_ >= 0 && has(kernel_.ranges(node), vector_); }
   int lanes_of(Node node) const { return varies(node) ? lanes_ : 1; }

@@ -102,10 +102,27 @@ class Check {
     }
     ASTER_TRY(order(nest, region.own.set() & ~nest.written));
     if (plan_.at(at_).shares_block()) return block_folds(region, nest);
+    ASTER_TRY(fold_rest(nest));
+    return parts(nest);
+  }
+
+  // Folds that go part by part, and those that look into one of them.
+  Status parts(const Nest& nest) const {
+    const Vec<Nest>& all = plan_.at(at_).folds;
+    const auto group = static_cast<size_t>(group_);
     for (int i = 0; i < nest.loop_count; ++i) {
-      if (nest.loops[i].block != 0) return wrong("order", "blocks are of segments alone");
+      const int64_t part = nest.loops[i].block;
+      if (part == 0) continue;
+      if (i != 0 || nest.loop_count != 2 || !may_go_by_parts(kernel_, plan_, at_, group))
+        return wrong("order", "blocks are of segments, and of what the next folds look for");
+      const Nest& next = all[group + 1];
+      if (kernel_.size(nest.vector) < part || part % nest.step(nest.vector) != 0 ||
+          part % next.step(next.vector) != 0 || next.loop_count != 1) {
+        return wrong("order", "parts of %lld are no whole steps within r%d",
+                     static_cast<long long>(part), nest.vector);
+      }
     }
-    return fold_rest(nest);
+    return kOk;
   }
 
   Status vector(const Nest& nest, RangeSet ranges, bool around) const {

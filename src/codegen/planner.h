@@ -8,7 +8,7 @@ namespace aster::codegen {
 // A plan whose `general` is set is one for many sizes.
 Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory& memory);
 
-// What becomes of the ends of all ranges, by the steps of a plan.
+// What becomes of the ends of all ranges, by the steps of a plan, and which folds go part by part.
 void choose_rests(Plan* plan, const Kernel& kernel);
 
 // Fewer copies side by side, of few choices, so that plans for many sizes are alike; what is folded
@@ -59,6 +59,9 @@ KeptValue kept_value(const Kernel& kernel, const Plan& plan, int segment);
 // Whether the last steps of a tiled range may have fewer copies: they cover exactly what the first
 // leave, and neither the last task nor the last block begins behind these.
 bool last_steps_fit(const Kernel& kernel, const SegmentPlan& plan, int range);
+// Whether a group of folds may go part by part, because the next one alone asks for what it finds,
+// and only for the first place where that is.
+bool may_go_by_parts(const Kernel& kernel, const Plan& plan, int segment, size_t group);
 // The same for all regions of a segment and those below it.
 int most_lanes(const Kernel& kernel, const Target& target, int segment, int v);
 // Whether a segment, or one below it, writes what the kernel reads.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "codegen/ends.h"
 #include "codegen/planner.h"
 
 namespace aster::codegen {
@@ -185,6 +186,30 @@ bool last_steps_fit(const Kernel& kernel, const SegmentPlan& plan, int range) {
   return first > 0;
 }
 
+bool may_go_by_parts(const Kernel& kernel, const Plan& plan, int segment, size_t group) {
+  const Segment& own = kernel.segments[static_cast<size_t>(segment)];
+  for (int at = segment; at >= 0; at = kernel.segments[static_cast<size_t>(at)].parent) {
+    const SegmentPlan& around = plan.at(at);
+    if (around.nest.vector >= 0 || around.nest.tile_count != 0 || around.items != 0) return false;
+  }
+  if (plan.general || group + 1 >= own.folds.size()) return false;
+  const auto only = [&](size_t i) -> Node {
+    const Region& region = kernel.regions[static_cast<size_t>(own.folds[i])];
+    const Nest& nest = plan.at(segment).folds[i];
+    const bool simple = region.roots.size() == 1 && region.own.count == 1 && nest.written == 0;
+    return simple && nest.vector == region.own.at[0] ? region.roots[0] : nullptr;
+  };
+  const Node most = only(group), place = only(group + 1);
+  if (most == nullptr || place == nullptr || most->dtype == DType::kBool ||
+      !is_first_place(kernel, place, most)) {
+    return false;
+  }
+  // Of zeros the parts may find one of another sign.
+  ptrdiff_t readers = 0;
+  for (Node node : kernel.order()) readers += std::ranges::count(node->src(), most);
+  return readers == 1;
+}
+
 bool reads_what_it_writes(const Kernel& kernel, int segment) {
   bool found = false;
   each_region(kernel, segment, [&](int r) {
@@ -255,6 +280,41 @@ bool turns_results(const Kernel& kernel, const Nest& nest, const Region& stores)
                              [&](const Access& a) { return a.store && turns(kernel, nest, a, 4); });
 }
 
+namespace {
+
+// Of a plan whose folds have one loop a range.
+void choose_parts(Plan* plan, const Kernel& kernel) {
+  // In vectors that are compared: what each part costs beside its own, and a vector of what is
+  // looked at for the place.
+  constexpr double kOfPart = 40, kOfPlace = 9;
+  constexpr int64_t kFewestParts = 4;
+  for (size_t i = 0; i < plan->segments.size(); ++i) {
+    SegmentPlan& own = plan->segments[i];
+    for (size_t group = 0; group + 1 < own.folds.size(); ++group) {
+      Nest& nest = own.folds[group];
+      if (nest.loop_count != 1 || !may_go_by_parts(kernel, *plan, static_cast<int>(i), group))
+        continue;
+      const int range = nest.loops[0].range;
+      const Nest& next = own.folds[group + 1];
+      const int64_t size = kernel.size(range), step = nest.step(range);
+      int64_t best = 0;
+      double least = kOfPlace * static_cast<double>(size / nest.lanes);
+      for (int64_t part = step; part <= size / kFewestParts; part += step) {
+        if (part % next.step(next.vector) != 0) continue;
+        const double cost = kOfPart * static_cast<double>((size - 1) / part + 1) +
+                            kOfPlace * static_cast<double>(part / nest.lanes);
+        if (cost < least) best = part, least = cost;
+      }
+      if (best == 0) continue;
+      nest.loops[1] = nest.loops[0];
+      nest.loops[0].block = best;
+      nest.loop_count = 2;
+    }
+  }
+}
+
+}  // namespace
+
 void choose_rests(Plan* plan, const Kernel& kernel) {
   const auto choose = [&](Nest* n, Rest rest, const SegmentPlan* segment) {
     const auto of = [&](int range) {
@@ -281,8 +341,13 @@ void choose_rests(Plan* plan, const Kernel& kernel) {
                        (parent >= 0 && plan->segments[static_cast<size_t>(parent)].items != 0);
     SegmentPlan& own = plan->segments[i];
     choose(&own.nest, again ? Rest::kScalar : Rest::kOverlap, &own);
-    for (Nest& fold : own.folds) choose(&fold, Rest::kMask, nullptr);
+    for (Nest& fold : own.folds) {
+      if (fold.loop_count > 0 && fold.loops[0].block != 0)
+        std::copy(fold.loops + 1, fold.loops + fold.loop_count--, fold.loops);
+      choose(&fold, Rest::kMask, nullptr);
+    }
   }
+  choose_parts(plan, kernel);
 }
 
 void take_few_copies(Plan* plan, const Kernel& kernel) {

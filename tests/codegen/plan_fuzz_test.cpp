@@ -57,9 +57,10 @@ class PlannedSuite : public Suite {
       if (::testing::Test::HasFailure() || (!exhaustive() && width != widths().back())) break;
     }
   }
-  size_t skipped = 0, shared = 0, packed = 0, split = 0, copied = 0;
+  size_t skipped = 0, shared = 0, packed = 0, split = 0, copied = 0, by_parts = 0;
   bool searched = false;  // plans are those that a search comes to
   bool copies = false;    // or that have something ready, where one is found
+  bool parts = false;     // or whose folds go by parts
   void clear() { cases_.clear(); }
 
   // All cases by plans whose items share blocks: their programs, which tell of races, and, where
@@ -172,6 +173,14 @@ class PlannedSuite : public Suite {
                          : RandomPlan(kernel, target, seed).make(true);
     for (uint64_t again = 1; copies && again < 40 && plan.at(0).ready.empty(); ++again)
       ASSERT_TRUE(copy(&plan, RandomPlan(kernel, target, seed + 977 * again).make(true)).ok());
+    const auto goes_by_parts = [&] {
+      return std::ranges::any_of(plan.at(0).folds, [](const Nest& nest) {
+        return nest.loop_count > 0 && nest.loops[0].block != 0;
+      });
+    };
+    for (uint64_t again = 1; parts && again < 200 && !goes_by_parts(); ++again)
+      ASSERT_TRUE(copy(&plan, RandomPlan(kernel, target, seed + 977 * again).make()).ok());
+    by_parts += goes_by_parts();
     made->text = text_of(plan);
     ASSERT_TRUE(check(plan, kernel, target).ok()) << last_message() << "\n" << made->text;
     Plan again(process_heap());
@@ -387,6 +396,57 @@ TEST(PlanFuzz, WhatFoldsComputedIsKept) {
         }
       }
       ASSERT_NO_FATAL_FAILURE(s.run_planned(width, seed));
+    }
+  }
+}
+
+// Where the greatest or least of rows is for the first time, by parts of these: ties, NaN in
+// several places, rows of nothing else and of infinities alone.
+TEST(PlanFuzz, FirstPlacesByParts) {
+  for (const int width : widths()) {
+    for (uint64_t seed = 1; seed <= (exhaustive() ? 20u : 1u); ++seed) {
+      PlannedSuite s;
+      s.parts = true;
+      for (int64_t size : {16, 67, 130, 515}) {
+        for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt32}) {
+          for (Op op : {Op::kMax, Op::kMin}) {
+            const int64_t rows = 9;
+            Node row = s.range(0, rows), i = s.range(1, size), j = s.range(2, size);
+            Node x = s.param(0, dtype, rows * size), y = s.param(1, DType::kInt32, rows);
+            const auto read = [&](Node r) { return s.load(x, s.at({{row, size}, {r, 1}})); };
+            Node hit = s.op(Op::kCmpEq, read(j), s.fold(op, read(i), {i}));
+            if (dtype::is_float(dtype))
+              hit = s.op(Op::kOr, hit, s.op(Op::kCmpNe, read(j), read(j)));
+            const Node all = s.c(DType::kInt32, static_cast<double>(size));
+            Node left = s.op(Op::kSub, all, s.graph.cast(j, DType::kInt32));
+            Node place = s.op(Op::kWhere, hit, left, s.c(DType::kInt32, 0));
+            Node best = s.fold(Op::kMax, place, {j});
+            Param& values = s.add("place in " + std::to_string(size),
+                                  {s.store(y, row, s.op(Op::kSub, all, best), {row})})
+                                .params[0];
+            std::mt19937_64 random(seed * 31 + static_cast<uint64_t>(size));
+            const double infinity = std::numeric_limits<double>::infinity();
+            const auto special = [&](int64_t r) {
+              return r == 6   ? (op == Op::kMax ? -infinity : infinity)
+                     : r == 7 ? std::nan("")
+                     : r == 8 ? (random() % 2 == 0 ? 0.0 : -0.0)
+                              : std::nan("");
+            };
+            for (int64_t at = 0; at < rows * size; ++at) {
+              const int64_t r = at / size;
+              const bool odd = r >= 6 || (r >= 4 && random() % 40 == 0);
+              const auto small = static_cast<int64_t>(random() % (r < 2 ? 3 : 100));
+              if (dtype::is_float(dtype)) {
+                values.set(at, std::bit_cast<Word>(odd ? special(r) : static_cast<double>(small)));
+              } else {
+                values.set(at, static_cast<Word>(small));
+              }
+            }
+          }
+        }
+      }
+      ASSERT_NO_FATAL_FAILURE(s.run_planned(width, seed));
+      EXPECT_GT(s.by_parts, 16u);
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -59,6 +60,7 @@ class RandomPlan {
       packs(&out, at);
       out.segments.back().kept = chance(80) && target_.language == Language::kC &&
                                  kept_value(kernel_, out, at).folded != nullptr;
+      parts(&out, at);
     }
     return out;
   }
@@ -76,6 +78,21 @@ class RandomPlan {
   }
 
  private:
+  // Folds whose next ones look into one part of them.
+  void parts(Plan* out, int at) {
+    Vec<Nest>& folds = out->segments.back().folds;
+    for (size_t group = 0; group + 1 < folds.size(); ++group) {
+      if (!may_go_by_parts(kernel_, *out, at, group) || !chance(80)) continue;
+      Nest& nest = folds[group];
+      const Nest& next = folds[group + 1];
+      const int64_t step = std::lcm(nest.step(nest.vector), next.step(next.vector));
+      const int64_t most = kernel_.size(nest.vector) / step;
+      if (nest.loop_count != 1 || most == 0) continue;
+      nest.loops[1] = nest.loops[0];
+      nest.loops[0].block = step * pick(1, most);
+      nest.loop_count = 2;
+    }
+  }
   void block(Plan* out) {
     const Segment& s = kernel_.segments[0];
     SegmentPlan& plan = out->segments[0];

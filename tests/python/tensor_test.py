@@ -212,6 +212,31 @@ def test_indices_refused(index, error):
         Tensor.zeros(3, 4)[index]
 
 
+@pytest.mark.parametrize("size", [1, 7, 300, 1000, 4096, 4099])
+@pytest.mark.parametrize("name", ["int8", "int32", "float16", "float32", "float64"])
+def test_first_places_of_extrema(size, name):
+    """Ties, places in every part of a row, NaN, rows of nothing but infinities."""
+    rng = np.random.default_rng(size)
+    array = rng.integers(0, 100, (24, size)).astype(name)
+    array[:8] //= 50
+    for row, at in zip(range(8, 16), np.linspace(0, size - 1, 8).astype(int)):
+        array[row, at:] = 100
+        array[row, size - 1 - at :] = 120
+    if "float" in name:
+        array[16, rng.integers(0, size, 3)] = np.nan
+        array[17], array[18], array[19] = -np.inf, np.inf, np.nan
+        array[20] = rng.choice([0.0, -0.0], size)
+    x = Tensor(array)
+    for keepdim in (False, True):
+        equal(x.argmax(1, keepdim), array.argmax(1, keepdims=keepdim).astype(np.int32))
+        equal(x.argmin(1, keepdim), array.argmin(1, keepdims=keepdim).astype(np.int32))
+    # The extremum is asked for as well.
+    most, at = x.max(1), x.argmax(1)
+    most.realize(at)
+    equal(most, array.max(1))
+    equal(at, array.argmax(1).astype(np.int32))
+
+
 def test_in_place_operators_on_parts():
     x, array = Tensor(np.arange(6, dtype=np.float32)).realize(), np.arange(6, dtype=np.float32)
     x[1:3] *= 10
