@@ -487,8 +487,14 @@ class Planner {
     }
     if (const int range = most < 1 ? zipped_range(at) : -1; range >= 0)
       return add_tile(own, range, 2);
-    if (const int rows = most < 1 ? window_rows(at, body, v) : -1; rows >= 0)
-      return add_tile(own, rows, even_copies(rows, 1, m_.window_rows, m_.tile));
+    const bool windows = most < 1 && !plan_.general && own.vector >= 0;
+    if (const Windows found = windows ? windows_of(kernel_, body, v) : Windows{}; found.rows >= 0) {
+      shared_ = found.shared;
+      const bool far = reads_through(kernel_, body, found.rows, m_);
+      const bool few = elements(body.own) <= m_.far_window;
+      const int64_t rows = far && few ? m_.far_rows : m_.window_rows;
+      return add_tile(own, found.rows, even_copies(found.rows, 1, rows, m_.tile));
+    }
     const int64_t vectors = std::max<int64_t>(kernel_.size(v) / n, 1);
     if (other < 0) {
       // A body that reads lane by lane keeps the CPU busy as well; what is done with the results is
@@ -513,26 +519,6 @@ class Planner {
                          std::max<int64_t>(accumulators / high, 1) >= 2
                              ? std::max<int64_t>(2, accumulators / high / 2 * 2)
                              : 1));
-  }
-
-  // Of windows over an image: the range of their rows, which share what they read where they
-  // overlap, and in shared_ the fold's range along which they do. -1 of anything else.
-  int window_rows(int at, const Region& body, int v) {
-    if (plan_.general || nest(at).vector < 0) return -1;
-    for (const Access& a : body.accesses) {
-      if (!has(a.ranges, v)) continue;
-      for (int range : segment(at).ranges) {
-        const int64_t step = kernel_.stride(a.node->src(1), range);
-        const auto overlaps = [&](int own) {
-          const int64_t stride = kernel_.stride(a.node->src(1), own);
-          return stride > 0 && step % stride == 0 && step < stride * kernel_.size(own);
-        };
-        if (range == v || carried(range) || kernel_.size(range) < 2 || step <= 0) continue;
-        const uint8_t* const own = std::ranges::find_if(body.own, overlaps);
-        if (own != body.own.end()) return shared_ = *own, range;
-      }
-    }
-    return -1;
   }
 
   // Rows and vectors of columns side by side: the tile by which all tiles take the least. The
@@ -713,6 +699,13 @@ class Planner {
     for (int range : ranges) {
       if (range == v || range == across || range == high) continue;
       push(range);
+    }
+    if (const Access* read = across < 0 ? read_once(kernel_, at, v, m_) : nullptr;
+        read != nullptr) {
+      std::stable_sort(own.loops, own.loops + own.loop_count, [&](const Loop& a, const Loop& b) {
+        return std::abs(kernel_.stride(read->node->src(1), a.range)) >
+               std::abs(kernel_.stride(read->node->src(1), b.range));
+      });
     }
     if (across >= 0) push(across, m_.block);
     if (const int64_t block = high >= 0 ? rows_together(at, high) : 0; block != 0)
@@ -935,9 +928,13 @@ class Planner {
   }
 
   // Results so large that nothing of them stays in the cache until it is read go past it.
+  // Results that are gone from the last-level cache when all is done: whoever reads them begins
+  // with the first ones.
   Status choose_streams(int at) {
     if (segment(at).stores < 0 || !target_.streaming) return kOk;
     Vec<int>& out = plan(at).streams;
+    const auto cache = static_cast<double>(target_.cache_bytes);
+    const double all = work_of(kernel_).bytes;
     for (Node store : region(segment(at).stores).roots) {
       const Node param = store->src(0);
       double bytes = static_cast<double>(dtype::size(store->src(2)->dtype));
@@ -946,7 +943,7 @@ class Planner {
           bytes *= static_cast<double>(kernel_.size(range));
       }
       const int slot = static_cast<int>(param->arg(0));
-      if (bytes > static_cast<double>(target_.cache_bytes) && !kernel_.read(param) &&
+      if (bytes > cache / 2 && all > cache && !kernel_.read(param) &&
           std::find(out.begin(), out.end(), slot) == out.end()) {
         ASTER_TRY(out.push(slot));
       }

@@ -30,8 +30,19 @@ struct Work {
 };
 void add_work(Work* out, const Kernel& kernel, const Region& region);
 
-// Whether folds read an operand from memory that lies along a range, and little beside it.
+// Whether folds read an operand from memory that lies along a range, in short rows, and little
+// beside it.
 bool reads_through(const Kernel& kernel, const Region& region, int range, const Machine& machine);
+// Of windows over an image, side by side along a vectorised range: the range of their rows, which
+// share what they read where they overlap, and the fold's range along which they do; -1 of anything
+// else.
+struct Windows {
+  int rows = -1, shared = -1;
+};
+Windows windows_of(const Kernel& kernel, const Region& region, int vector);
+// The one load of a segment without folds that reads all of its memory once, from beyond the
+// caches, where rows along the vectorised range are whole lines: the loops around go in its order.
+const Access* read_once(const Kernel& kernel, int segment, int vector, const Machine& machine);
 Work work_of(const Kernel& kernel);
 
 // Bytes of the register lane that holds a value of node: narrow floats are computed in float,

@@ -7,14 +7,15 @@
 
 namespace aster::codegen {
 
-// Bytes that an access touches.
+// Bytes that an access touches: windows overlap, but in what they are of.
 static double bytes_of(const Kernel& kernel, const Access& a) {
   const DType dtype = a.store ? a.node->src(2)->dtype : a.node->dtype;
-  double bytes = static_cast<double>(dtype::size(dtype));
+  double elements = 1;
   for (int range = 0; range < kMaxRanges; ++range) {
-    if (has(a.ranges, range)) bytes *= static_cast<double>(kernel.size(range));
+    if (has(a.ranges, range)) elements *= static_cast<double>(kernel.size(range));
   }
-  return bytes;
+  return std::min(elements, static_cast<double>(a.node->src(0)->count())) *
+         static_cast<double>(dtype::size(dtype));
 }
 
 void add_work(Work* out, const Kernel& kernel, const Region& region) {
@@ -24,13 +25,59 @@ void add_work(Work* out, const Kernel& kernel, const Region& region) {
 }
 
 bool reads_through(const Kernel& kernel, const Region& region, int range, const Machine& m) {
-  double most = 0, beside = 0;
+  double most = 0, beside = 0, row = 0;
   for (const Access& a : region.accesses) {
     double bytes = bytes_of(kernel, a);
-    if (has(a.ranges, range) && bytes > most) std::swap(bytes, most);
+    if (has(a.ranges, range) && bytes > most) {
+      std::swap(bytes, most);
+      row = static_cast<double>(dtype::size(a.node->dtype));
+      for (int own : region.own)
+        row *= has(a.ranges, own) ? static_cast<double>(kernel.size(own)) : 1;
+    }
     beside += bytes;
   }
-  return most > m.far && beside < m.beside;
+  return most > m.far && row <= m.far_row && beside < m.beside;
+}
+
+const Access* read_once(const Kernel& kernel, int segment, int vector, const Machine& m) {
+  constexpr int64_t kLine = 64;
+  const Segment& own = kernel.segments[static_cast<size_t>(segment)];
+  const RangeSet ranges = own.ranges.set();
+  if (!own.folds.empty() || !own.children.empty() || own.parent >= 0 || own.stores < 0 ||
+      vector < 0 || (ranges & kernel.carried()) != 0)
+    return nullptr;
+  const Access* found = nullptr;
+  for (const Access& a : kernel.regions[static_cast<size_t>(own.stores)].accesses) {
+    const Node value = a.store ? a.node->src(2) : a.node;
+    const bool whole =
+        a.ranges == ranges && a.opaque == 0 && a.gate == 0 &&
+        kernel.stride(a.node->src(1), vector) == 1 &&
+        kernel.size(vector) * static_cast<int64_t>(dtype::size(value->dtype)) >= kLine;
+    if (a.store && !whole) return nullptr;
+    if (a.store || a.ranges == 0) continue;
+    if (!whole || found != nullptr) return nullptr;
+    found = &a;
+  }
+  return found != nullptr && bytes_of(kernel, *found) > m.far ? found : nullptr;
+}
+
+Windows windows_of(const Kernel& kernel, const Region& region, int vector) {
+  const RangeList& ranges = kernel.segments[static_cast<size_t>(region.segment)].ranges;
+  for (const Access& a : region.accesses) {
+    if (!has(a.ranges, vector)) continue;
+    for (int range : ranges) {
+      const int64_t step = kernel.stride(a.node->src(1), range);
+      const auto overlaps = [&](int own) {
+        const int64_t stride = kernel.stride(a.node->src(1), own);
+        return stride > 0 && step % stride == 0 && step < stride * kernel.size(own);
+      };
+      if (range == vector || has(kernel.carried(), range) || kernel.size(range) < 2 || step <= 0)
+        continue;
+      const uint8_t* const own = std::ranges::find_if(region.own, overlaps);
+      if (own != region.own.end()) return {range, *own};
+    }
+  }
+  return {};
 }
 
 bool fits_int32(Node node) {

@@ -629,12 +629,12 @@ TEST(Plan, BlocksOfRowsAreTasksOnce) {
 // Products of a row with rows that come from memory take these as they lie there, one behind the
 // other; those of a cache lie beside each other.
 TEST(Plan, RowsFromMemoryGoByInOrder) {
-  const auto plan_of = [](int64_t heads, int64_t keys) {
+  const auto plan_of = [](int64_t heads, int64_t keys, int64_t row = 128) {
     Suite s;
-    Node h = s.range(0, heads), j = s.range(1, keys), e = s.range(2, 128);
-    Node q = s.load(s.param(0, kF32, heads * 128), s.at({{h, 128}, {e, 1}}));
+    Node h = s.range(0, heads), j = s.range(1, keys), e = s.range(2, row);
+    Node q = s.load(s.param(0, kF32, heads * row), s.at({{h, row}, {e, 1}}));
     Node k =
-        s.load(s.param(1, kF32, heads * keys * 128), s.at({{h, keys * 128}, {j, 128}, {e, 1}}));
+        s.load(s.param(1, kF32, heads * keys * row), s.at({{h, keys * row}, {j, row}, {e, 1}}));
     Node sum = s.fold(Op::kAdd, s.op(Op::kMul, q, k), {e});
     Node out = s.param(2, kF32, heads * keys), at = s.at({{h, keys}, {j, 1}});
     return planned(s.graph.sink(std::array{s.store(out, at, sum, {h, j})}), target_of(64));
@@ -643,6 +643,54 @@ TEST(Plan, RowsFromMemoryGoByInOrder) {
   EXPECT_EQ(far.find("tile r1"), std::string::npos) << far;
   EXPECT_NE(far.find("vector r2 16; tile r2 4;"), std::string::npos) << far;
   EXPECT_NE(near.find("tile r1 4"), std::string::npos) << near;
+  // Several long rows are fetched ahead.
+  const std::string wide = plan_of(2, 4096, 4096);
+  EXPECT_NE(wide.find("tile r1 4"), std::string::npos) << wide;
+}
+
+// Few rows of an image that comes from memory at one time, but for windows of many elements.
+TEST(Plan, ImagesFromMemoryGoByInFewRows) {
+  const auto rows_of = [](int64_t planes, int64_t window) {
+    Suite s;
+    const int64_t side = 112, in = side + window - 1;
+    Node p = s.range(0, planes), y = s.range(1, side), x = s.range(2, side);
+    Node ky = s.range(3, window), kx = s.range(4, window);
+    Node at = s.at({{p, in * in}, {y, in}, {ky, in}, {x, 1}, {kx, 1}});
+    Node sum = s.fold(Op::kMax, s.load(s.param(0, kF32, planes * in * in), at), {ky, kx});
+    Node out = s.param(1, kF32, planes * side * side);
+    Node to = s.at({{p, side * side}, {y, side}, {x, 1}});
+    const std::string plan =
+        planned(s.graph.sink(std::array{s.store(out, to, sum, {p, y, x})}), target_of(32));
+    const size_t tile = plan.find("tile r1 ");
+    return tile == std::string::npos ? 0 : std::stoi(plan.substr(tile + 8));
+  };
+  EXPECT_EQ(rows_of(8, 3), 8);
+  EXPECT_EQ(rows_of(512, 3), 2);
+  EXPECT_EQ(rows_of(512, 7), 8);
+}
+
+// Heads that lie beside each other come to lie one behind the other: in the order in which they are
+// read, past the caches where all is more than these hold.
+TEST(Plan, WhatIsMovedGoesByAsItIsRead) {
+  const auto plan_of = [](int64_t batch) {
+    Suite s;
+    const int64_t heads = 12, rows = 512, row = 64;
+    Node b = s.range(0, batch), h = s.range(1, heads), r = s.range(2, rows), e = s.range(3, row);
+    const int64_t image = heads * rows * row;
+    Node value = s.load(s.param(0, kF32, batch * image),
+                        s.at({{b, image}, {h, row}, {r, heads * row}, {e, 1}}));
+    Node to = s.at({{b, image}, {h, rows * row}, {r, row}, {e, 1}});
+    Node store = s.store(s.param(1, kF32, batch * image), to, value, {b, h, r, e});
+    Target target = target_of(32);
+    target.cache_bytes = 32 << 20;
+    return planned(s.graph.sink(std::array{store}), target);
+  };
+  const std::string large = plan_of(16), middle = plan_of(4), small = plan_of(1);
+  EXPECT_NE(large.find("order r0 r2 r1 r3"), std::string::npos) << large;
+  EXPECT_NE(large.find("stream p1"), std::string::npos) << large;
+  EXPECT_NE(middle.find("order r0 r2 r1 r3"), std::string::npos) << middle;
+  EXPECT_EQ(middle.find("stream"), std::string::npos) << middle;
+  EXPECT_NE(small.find("order r1 r2 r3"), std::string::npos) << small;
 }
 
 // Plans for many sizes are of few kinds.

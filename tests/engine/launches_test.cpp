@@ -81,7 +81,7 @@ TEST(Launches, InPlaceGoAlone) {
 // Again and again, by more threads than there are cores: the same bits as one after the other.
 TEST(Launches, ThreadsChangeNoBits) {
   std::vector<std::vector<float>> want;
-  for (const int32_t threads : {1, 2, 7}) {
+  for (const int32_t threads : {1, 2, 7, 16}) {
     World w(by_threads(threads));
     const std::vector<Node> made = products(w, 9);
     for (int round = 0; round < 50; ++round) {
