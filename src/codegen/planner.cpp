@@ -480,7 +480,8 @@ class Planner {
     int other = -1;
     double most = 0;
     for (int range : segment(at).ranges) {
-      const double saved = range == v || carried(range) ? 0 : reuse(body, range, v, n);
+      double saved = range == v || carried(range) ? 0 : reuse(body, range, v, n);
+      if (saved > 0 && reads_through(kernel_, body, range, m_, v)) saved = 0;
       const bool longer = saved == most && has(sharing_, range) && other >= 0 &&
                           kernel_.size(range) > kernel_.size(other);
       if ((saved > most || longer) && kernel_.size(range) > 1) most = saved, other = range;
@@ -927,9 +928,8 @@ class Planner {
     }
   }
 
-  // Results so large that nothing of them stays in the cache until it is read go past it.
-  // Results that are gone from the last-level cache when all is done: whoever reads them begins
-  // with the first ones.
+  // Results that go past the caches: those of which the first elements, with which whoever reads
+  // them begins, would be gone from the last level when all is done.
   Status choose_streams(int at) {
     if (segment(at).stores < 0 || !target_.streaming) return kOk;
     Vec<int>& out = plan(at).streams;

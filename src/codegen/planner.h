@@ -31,8 +31,9 @@ struct Work {
 void add_work(Work* out, const Kernel& kernel, const Region& region);
 
 // Whether folds read an operand from memory that lies along a range, in short rows, and little
-// beside it.
-bool reads_through(const Kernel& kernel, const Region& region, int range, const Machine& machine);
+// beside it; along a vector too, if one is given, so that nothing of it is read twice.
+bool reads_through(const Kernel& kernel, const Region& region, int range, const Machine& machine,
+                   int vector = -1);
 // Of windows over an image, side by side along a vectorised range: the range of their rows, which
 // share what they read where they overlap, and the fold's range along which they do; -1 of anything
 // else.

@@ -24,11 +24,13 @@ void add_work(Work* out, const Kernel& kernel, const Region& region) {
   for (const Access& a : region.accesses) out->bytes += bytes_of(kernel, a);
 }
 
-bool reads_through(const Kernel& kernel, const Region& region, int range, const Machine& m) {
+bool reads_through(const Kernel& kernel, const Region& region, int range, const Machine& m,
+                   int vector) {
   double most = 0, beside = 0, row = 0;
   for (const Access& a : region.accesses) {
     double bytes = bytes_of(kernel, a);
-    if (has(a.ranges, range) && bytes > most) {
+    const bool along = has(a.ranges, range) && (vector < 0 || has(a.ranges, vector));
+    if (along && bytes > most) {
       std::swap(bytes, most);
       row = static_cast<double>(dtype::size(a.node->dtype));
       for (int own : region.own)

@@ -30,6 +30,12 @@ constexpr int64_t kSplitFrom = 32768;
 constexpr int64_t kMostParts = 256;
 constexpr int64_t kFewestParts = 8;
 constexpr int64_t kEnoughRows = 64;
+// Rows from memory that are combined into one: from so many of so many bytes, and so many in all,
+// on a few at a time.
+constexpr int64_t kFewestRows = 64;
+constexpr int64_t kRowBytes = 4096;
+constexpr int64_t kFarBytes = 6 << 20;
+constexpr int64_t kRowsAtOnce = 8;
 // Parts that one kernel lays one behind the other: an element chooses among all of them.
 constexpr size_t kMostBehind = 16;
 // Terms of a sum of products that are added up one by one: so many elements of a vector of columns
@@ -178,9 +184,77 @@ Status sum_parts(Node* out, Graph& g, Node x, Words axes) {
   return need(*out);
 }
 
+// Whether an expression reads memory in the order of its own elements, but for what it repeats.
+bool reads_in_order(Node x, int* budget) {
+  if (--*budget < 0) return false;
+  if (x->op == Op::kBuffer || x->op == Op::kParam || x->op == Op::kContiguous ||
+      x->op == Op::kConst)
+    return true;
+  if (x->op == Op::kReshape || x->op == Op::kDetach) return reads_in_order(x->src(0), budget);
+  if (x->op == Op::kExpand) return x->src(0)->count() * kRowsAtOnce <= x->count();
+  if (x->op == Op::kSlice) return x->src(0)->ndim == 1;
+  return (uop::is_alu(x->op) || x->op == Op::kCast) &&
+         std::ranges::all_of(x->src(), [&](Node s) { return reads_in_order(s, budget); });
+}
+
+// Whether rows from memory are combined into one, and columns do not: neighbours are not combined.
+bool combines_rows(Node node) {
+  const Node x = node->src(0);
+  const Op op = static_cast<Op>(node->arg(0));
+  const Node value = x->op == Op::kCast ? x->src(0) : x;
+  int64_t columns = 1;
+  const auto last = static_cast<size_t>(node->arg(node->narg - 1));
+  for (size_t i = last + 1; i < x->ndim; ++i) columns *= x->dim(i);
+  for (size_t i = 2; i < node->narg; ++i) {
+    if (node->arg(i) != node->arg(i - 1) + 1) return false;
+  }
+  const auto bytes = static_cast<int64_t>(dtype::size(x->dtype));
+  // Products by a vector may have copies of what does not change, in an order of their own.
+  const bool product = op == Op::kAdd && (value->op == Op::kMul || value->op == Op::kPairDot) &&
+                       (fusion::repeats(value->src(0)) || fusion::repeats(value->src(1)));
+  int budget = 32;
+  return (op == Op::kAdd || op == Op::kMax || op == Op::kMin) && !product &&
+         !dtype::is_narrow_float(x->dtype) && columns * bytes >= kRowBytes &&
+         x->count() * bytes >= kFarBytes && reads_in_order(x, &budget);
+}
+
+// The rows of matrices combined, a few at a time: whole rows go by, where some columns of all rows
+// would be short pieces far from each other.
+Status combine_rows(Node* out, Graph& g, Op op, Node x) {
+  const std::array<Word, 1> axis{1};
+  const int64_t rows = x->dim(1), bytes = static_cast<int64_t>(dtype::size(x->dtype));
+  if (rows < kFewestRows || x->count() * bytes < kFarBytes) {
+    *out = g.reduce(op, x, axis);
+    return need(*out);
+  }
+  const int64_t steps = steps_of(rows, kRowsAtOnce), parts = rows / steps;
+  const Word all = x->dim(0), columns = x->dim(2);
+  const Node cut =
+      g.reshape(some_of(g, x, 1, 0, parts * steps), std::array{all, parts, steps, columns});
+  const Node part =
+      g.reshape(g.reduce(op, cut, std::array<Word, 1>{2}), std::array{all, parts, columns});
+  ASTER_TRY(combine_rows(out, g, op, g.contiguous(part)));
+  if (const int64_t rest = rows - parts * steps; rest != 0) {
+    const Node last = g.reduce(op, some_of(g, x, 1, parts * steps, rest), axis);
+    *out = g.alu(op, std::array{*out, g.contiguous(last)});
+  }
+  return need(*out);
+}
+
 Status split(Node* out, Graph& g, Node node) {
   const Node x = node->src(0);
   const int64_t results = node->count();
+  if (results != 0 && combines_rows(node)) {
+    const auto first = static_cast<size_t>(node->arg(1)), count = size_t{node->narg} - 1;
+    Word batch = 1, rows = 1, columns = 1;
+    for (size_t i = 0; i < x->ndim; ++i)
+      (i < first ? batch : i < first + count ? rows : columns) *= x->dim(i);
+    ASTER_TRY(combine_rows(out, g, static_cast<Op>(node->arg(0)),
+                           g.reshape(x, std::array{batch, rows, columns})));
+    // In memory, since what reads it goes by the rows again.
+    *out = g.contiguous(g.reshape(*out, node->shape()));
+    return need(*out);
+  }
   if (results >= kEnoughRows && x->count() / results > kMostTerms && contracts(node))
     return sum_parts(out, g, x, node->arg().subspan(1));
   if (results == 0 || results >= kEnoughRows || x->count() / results < kSplitFrom) return kOk;

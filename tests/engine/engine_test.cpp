@@ -127,6 +127,20 @@ TEST(Realize, LargeSumsSplitInTwo) {
   w.check(w.sum(w.random({512, 256}), {0, 1}), 2, 1e-4);
 }
 
+// Rows from memory that are added to one go by some at a time; few, short ones, those of products
+// and what lies as columns do not.
+TEST(Realize, RowsFromMemoryAreCombinedSomeAtATime) {
+  World w;
+  uop::Graph& g = w.g();
+  const auto check = [&](Node node, uint64_t kernels) { w.check(w.hold(node), kernels, 1e-3); };
+  check(w.sum(w.random({1031, 1536}), {0}), 3);  // 128 times 8, and 7
+  check(w.sum(w.random({24, 64, 1024}), {0, 1}), 2);
+  check(w.sum(g.alu(Op::kExp, w.random({512, 3072})), {0}), 2);
+  check(w.sum(w.random({63, 32768}), {0}), 1);
+  check(w.sum(w.random({4096, 512}), {0}), 1);
+  check(w.sum(g.permute(w.random({2048, 1024}), words({1, 0})), {0}), 1);
+}
+
 TEST(Realize, SharedWorkIsComputedOnce) {
   World w;
   uop::Graph& g = w.g();

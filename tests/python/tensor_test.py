@@ -237,6 +237,46 @@ def test_first_places_of_extrema(size, name):
     equal(at, array.argmax(1).astype(np.int32))
 
 
+@pytest.mark.parametrize(
+    "shape, axes",
+    [((64, 25000), 0), ((1031, 1600), 0), ((3, 700, 1024), 1), ((20, 30, 2600), (0, 1)),
+     ((2, 20, 30, 1500), (1, 2)), ((4096, 1100), 0)],
+)  # fmt: skip
+def test_columns_of_large_matrices(shape, axes):
+    """Sums, extrema and moments of what comes from memory, NaN and infinities among them."""
+    rng = np.random.default_rng(len(shape))
+    array = rng.standard_normal(shape).astype(np.float32)
+    x = Tensor(array)
+    double = array.astype(np.float64)
+    for got, want in (
+        (x.sum(axes), double.sum(axes)),
+        (x.mean(axes), double.mean(axes)),
+        (x.var(axes), double.var(axes, ddof=1)),
+        ((x * 2 + 1).abs().sum(axes), np.abs(double * 2 + 1).sum(axes)),
+        (x.softmax(0).sum(axes), (np.exp(double) / np.exp(double).sum(0)).sum(axes)),
+    ):
+        np.testing.assert_allclose(got.numpy(), want, rtol=2e-5, atol=2e-4)
+    equal(x.max(axes), array.max(axes))
+    equal(x.min(axes), array.min(axes))
+    whole = (array * 1000).astype(np.int32)
+    np.testing.assert_array_equal(Tensor(whole).sum(axes).numpy(), whole.sum(axes))
+    array[..., -1, 5], array[..., 0, 6] = np.nan, np.inf
+    equal(Tensor(array).max(axes), array.max(axes))
+    np.testing.assert_allclose(
+        Tensor(array).sum(axes).numpy(), array.sum(axes, dtype=np.float64), rtol=1e-4, atol=2e-4
+    )
+    lying = np.ascontiguousarray(np.moveaxis(array, -1, 0))
+    np.testing.assert_allclose(
+        Tensor(lying).permute(*range(1, len(shape)), 0).sum(axes).numpy(),
+        array.sum(axes, dtype=np.float64), rtol=1e-4, atol=2e-4,
+    )  # fmt: skip
+    head = array[..., : shape[-1] - 3]
+    np.testing.assert_allclose(
+        Tensor(array)[..., : shape[-1] - 3].sum(axes).numpy(),
+        head.sum(axes, dtype=np.float64), rtol=1e-4, atol=2e-4,
+    )  # fmt: skip
+
+
 def test_in_place_operators_on_parts():
     x, array = Tensor(np.arange(6, dtype=np.float32)).realize(), np.arange(6, dtype=np.float32)
     x[1:3] *= 10
