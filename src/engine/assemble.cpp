@@ -224,7 +224,7 @@ class Assembly {
       launch->kind = LaunchKind::kDevice;
       launch->kernel = function;
     } else if (launch->plan == nullptr) {
-      std::memcpy(&launch->function, &function, sizeof(launch->function));
+      launch->function = function_at<runtime::KernelFunction>(function);
       need_scratch(launch, one.code.scratch_bytes);
     }
     ASTER_TRY(add_copies(launch, item, kernels, number));

@@ -67,7 +67,7 @@ Status find_way(CopyOf* copy, Executable* exe, Engine& engine, const codegen::Re
   copy->way = program.digest();
   copy->scratch_bytes = code.code.scratch_bytes;
   if (request.function != nullptr) {
-    std::memcpy(&copy->function, &request.function, sizeof(copy->function));
+    copy->function = function_at<runtime::KernelFunction>(request.function);
     return kOk;
   }
   ASTER_TRY(new_plan(copy, exe, engine.context.heap()));

@@ -5,6 +5,7 @@
 
 #include "base/heard.h"
 #include "engine/indexing.h"
+#include "engine/program.h"
 #include "engine/recording.h"
 #include "uop/expr.h"
 
@@ -88,9 +89,8 @@ Status DeviceProgram::execute(Memory& memory, void* const* pointers, const size_
     const Array& wanted = arrays[inputs + i];
     const aster_ml_device_array& made = given[inputs + i];
     if (made.dtype != static_cast<int32_t>(wanted.dtype)) {
-      const char* const dtype = aster_ml_dtype_name(made.dtype);
       return ASTER_FAIL(kDTYPE, "%s: execute_program made output %zu of dtype %s (code %d), not %s",
-                        name.text, i, dtype != nullptr ? dtype : "unknown", made.dtype,
+                        name.text, i, dtype_text(made.dtype), made.dtype,
                         dtype::name(wanted.dtype));
     }
     if (made.ndim > kMostDims) {

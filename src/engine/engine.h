@@ -42,8 +42,7 @@ inline bool is_copy(LaunchKind kind) {
 
 // One call of a compiled kernel or of a library, or a copy.
 struct Launch {
-  void (*function)(void* const* params, const int64_t* sizes, void* scratch, int64_t begin,
-                   int64_t end) = nullptr;
+  runtime::KernelFunction function = nullptr;
   native::Plan* plan = nullptr;    // instead of function
   const int64_t* sizes = nullptr;  // that function takes
   uint32_t first_operand = 0, operand_count = 0;
@@ -69,8 +68,7 @@ native::How how_of(const Launch& launch);
 // What makes a copy of a leaf that does not change (constants.h), and how much that is.
 struct CopyOf {
   // What makes it of params that are both, or a plan instead.
-  void (*function)(void* const* params, const int64_t* sizes, void* scratch, int64_t begin,
-                   int64_t end) = nullptr;
+  runtime::KernelFunction function = nullptr;
   native::Plan* plan = nullptr;
   int64_t scratch_bytes = 0;
   uint32_t leaf = 0;

@@ -229,11 +229,8 @@ bool is_kept(const Executable& exe) {
 }
 
 // The number of a kernel by its function; that of no kernel where it is none.
-template <typename Function>
-size_t number_of(const Kernels& kernels, Function function) {
-  void* address = nullptr;
-  std::memcpy(&address, &function, sizeof(address));
-  const auto made = std::ranges::find(kernels.requests, address,
+size_t number_of(const Kernels& kernels, runtime::KernelFunction function) {
+  const auto made = std::ranges::find(kernels.requests, code_of(function),
                                       [](const auto& request) { return request.function; });
   return static_cast<size_t>(made - kernels.requests.begin());
 }
@@ -415,7 +412,7 @@ class Taking {
       Launch launch;
       LaunchInfo info;
       const uint32_t kernel = in_.index(functions_.size());
-      if (in_.ok()) std::memcpy(&launch.function, &functions_[kernel], sizeof(void*));
+      if (in_.ok()) launch.function = function_at<runtime::KernelFunction>(functions_[kernel]);
       launch.first_operand = static_cast<uint32_t>(in_.upto(exe_.operands.size()));
       launch.operand_count =
           static_cast<uint32_t>(in_.upto(exe_.operands.size() - launch.first_operand));
@@ -441,7 +438,7 @@ class Taking {
     for (size_t i = 0; i < count && in_.ok(); ++i) {
       CopyOf copy;
       const uint32_t kernel = in_.index(functions_.size());
-      if (in_.ok()) std::memcpy(&copy.function, &functions_[kernel], sizeof(void*));
+      if (in_.ok()) copy.function = function_at<runtime::KernelFunction>(functions_[kernel]);
       const uint64_t of = in_.upto(uint64_t{UINT32_MAX} << 1 | 1);
       copy.leaf = static_cast<uint32_t>(of >> 1);
       copy.padded = (of & 1) != 0;

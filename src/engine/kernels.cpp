@@ -54,7 +54,9 @@ class Maker {
     for (codegen::Constants& of : kernels_.constants) {
       if (engine_.made_for != nullptr) break;
       for (codegen::ConstantCopy& copy : of.copies) {
-        if (kernels_.number_of(copy) < kernels_.rendered.size()) continue;
+        if (kernels_.copies.contains(copy.code.name)) continue;
+        const auto number = static_cast<uint32_t>(kernels_.rendered.size());
+        ASTER_TRY(kernels_.copies.set(copy.code.name, number));
         ASTER_TRY(operands.push(uint32_t{2}));
         ASTER_TRY(kernels_.rendered.push(std::move(copy.code)));
       }

@@ -18,10 +18,17 @@ struct ForeignKernel {
 // Kernels made for one device.
 struct Kernels {
   explicit Kernels(Memory& memory)
-      : numbers(memory), rendered(memory), constants(memory), requests(memory), foreign(memory) {}
+      : numbers(memory),
+        rendered(memory),
+        constants(memory),
+        copies(memory),
+        requests(memory),
+        foreign(memory) {}
   Map<uop::Node, uint32_t> numbers;
   Vec<codegen::Rendered> rendered;    // those of a schedule, then those that make copies for them
   Vec<codegen::Constants> constants;  // of each that is a schedule's
+  // Of those that make copies, by the names that constants keep.
+  Map<std::string_view, uint32_t, runtime::cpu::NameHash> copies;
   Vec<runtime::Request> requests;  // without a function: beyond the device, refused by its compiler
   Vec<ForeignKernel> foreign;
   const runtime::Device* device = nullptr;
@@ -34,9 +41,7 @@ struct Kernels {
   }
   // What makes a copy, by its number; beyond all: by its program alone.
   uint32_t number_of(const codegen::ConstantCopy& copy) const {
-    uint32_t i = static_cast<uint32_t>(constants.size());
-    while (i < rendered.size() && std::string_view(rendered[i].name) != copy.code.name) ++i;
-    return i;
+    return copies.get(copy.code.name, static_cast<uint32_t>(rendered.size()));
   }
   const ForeignKernel* foreign_of(uop::Node kernel) const {
     const auto at = std::find_if(foreign.begin(), foreign.end(),

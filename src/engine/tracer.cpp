@@ -305,10 +305,8 @@ Status Tracer::scheduled(Engine& engine, const Executable& exe, Nodes roots, boo
 Status Tracer::write_object(Text& out, const Launch& launch) {
   runtime::cpu::KernelLibrary* library = nullptr;
   Vec<uint8_t> object(context_.heap());
-  const void* function = nullptr;
-  std::memcpy(&function, &launch.function, sizeof(function));
   ASTER_TRY(runtime::kernel_library(context_, &library));
-  if (library->object_of(function, &object))
+  if (library->object_of(code_of(launch.function), &object))
     out << std::string_view(reinterpret_cast<const char*>(object.data()), object.size());
   return out.status();
 }

@@ -107,7 +107,7 @@ Status to_bytes(void* out, size_t* length, size_t capacity, engine::Engine& engi
 Status load_file(aster_ml_program* out, engine::Engine& engine, const char* path, int32_t device) {
   OpenedFile opened(engine.context.heap());
   ASTER_TRY(open_file(&opened, engine, path));
-  return load(out, engine, opened.parts, device);
+  return in_file(load(out, engine, opened.parts, device), path);
 }
 
 // Bytes of a caller as a source of the context's own.
@@ -138,7 +138,7 @@ Status open_file(OpenedFile* out, engine::Engine& engine, const char* path) {
   if (path == nullptr || path[0] == 0) return ASTER_FAIL(kARGUMENT, "path is null or empty");
   Heap& heap = engine.context.heap();
   ASTER_TRY(map_file(&out->file, engine.context, path, Mapped::kPrivate, 0, kRest));
-  ASTER_TRY(split(&out->parts, out->file, nullptr));
+  ASTER_TRY(in_file(split(&out->parts, out->file, nullptr), path));
   if (out->parts.side.view().empty()) return kOk;
   Text side(heap);
   side << out->parts.side.view();
@@ -151,7 +151,7 @@ Status open_file(OpenedFile* out, engine::Engine& engine, const char* path) {
   other << side.view();
   if (other.c_str() == nullptr) return other.status();
   ASTER_TRY(map_file(&out->beside, engine.context, other.c_str(), Mapped::kPrivate, 0, kRest));
-  return split(&out->parts, out->file, &out->beside);
+  return in_file(split(&out->parts, out->file, &out->beside), path);
 }
 
 }  // namespace aster::nn::portable

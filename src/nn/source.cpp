@@ -33,6 +33,13 @@ Status file_failed(const char* what, const char* path, int error) {
                     strerrordesc_np(error) == nullptr ? "unknown" : strerrordesc_np(error));
 }
 
+Status in_file(Status status, const char* path) {
+  if (status.code != ASTER_ML_FORMAT) return status;
+  char why[300];
+  std::snprintf(why, sizeof(why), "%s", SavedError::message());
+  return ASTER_FAIL(kFORMAT, "'%s': %s", brief_path(path), why);
+}
+
 namespace {
 
 // A private mapping is copied where foreign code writes to it, without memory being set aside for
@@ -172,7 +179,7 @@ Status read_state(aster_ml_state* out, const aster_ml_context* context, const ch
   if (out == nullptr || path == nullptr) return ASTER_FAIL(kARGUMENT, "a null pointer is given");
   Source source;
   ASTER_TRY(map_file(&source, *impl, path, Mapped::kPrivate, 0, kRest));
-  return hand_out(out, *impl, source, fill);
+  return in_file(hand_out(out, *impl, source, fill), path);
 }
 
 Status read_state(aster_ml_state* out, const aster_ml_lazy* bytes, Fill fill) {

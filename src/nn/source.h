@@ -50,6 +50,8 @@ class Source {
 const char* brief_path(const char* path);
 // The status of a failed system call on a file: NOT_FOUND or IO.
 Status file_failed(const char* what, const char* path, int error);
+// What is wrong with the content of a file (FORMAT), with its name.
+Status in_file(Status status, const char* path);
 
 enum class Mapped : uint8_t {
   kPrivate,  // read-only

@@ -55,16 +55,11 @@ double turns_of(const program::Program& of, const Instruction& loop) {
   return std::max(0.0, static_cast<double>((words[1] - words[0] + words[2] - 1) / words[2]));
 }
 
-using Function = void (*)(void* const* params, const int64_t* sizes, void* scratch, int64_t begin,
-                          int64_t end);
-
 void run(const cpu::native::Plan& plan, void* const* operands, void* scratch, int64_t begin,
          int64_t end) {
   const int64_t* const sizes = plan.words.data();
   if (void* const code = plan.later->load(std::memory_order_acquire)) {
-    Function function = nullptr;
-    std::memcpy(&function, &code, sizeof(function));
-    function(operands, sizes, scratch, begin, end);
+    function_at<KernelFunction>(code)(operands, sizes, scratch, begin, end);
   } else {
     plan.strips->run(operands, sizes, scratch, begin, end);
   }

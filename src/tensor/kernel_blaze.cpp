@@ -1,6 +1,7 @@
 // Foreign kernels of the Blaze interface as operations.
 #include <cstring>
 
+#include "base/code.h"
 #include "device/device.h"
 #include "tensor/kernel.h"
 
@@ -12,9 +13,7 @@ using uop::Foreign;
 
 template <typename Function>
 Function function_of(const KernelObject& kernel) {
-  Function function;
-  std::memcpy(&function, &kernel.function, sizeof(function));
-  return function;
+  return function_at<Function>(kernel.function);
 }
 
 void unary_single(const Foreign& self, char* dst, ptrdiff_t dst_stride, const char* const* src,

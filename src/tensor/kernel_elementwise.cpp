@@ -142,14 +142,14 @@ void binary_many(char* dst, ptrdiff_t dst_stride, const char* src0, ptrdiff_t sr
 void* function_of(int32_t form, bool binary) {
   switch (form) {
     case ASTER_ML_KERNEL_SINGLE:
-      return binary ? pointer_of<aster_ml_binary_single>(binary_one)
-                    : pointer_of<aster_ml_unary_single>(unary_one);
+      return binary ? code_of<aster_ml_binary_single>(binary_one)
+                    : code_of<aster_ml_unary_single>(unary_one);
     case ASTER_ML_KERNEL_STRIDED:
-      return binary ? pointer_of<aster_ml_binary_strided>(binary_many)
-                    : pointer_of<aster_ml_unary_strided>(unary_many);
+      return binary ? code_of<aster_ml_binary_strided>(binary_many)
+                    : code_of<aster_ml_unary_strided>(unary_many);
     case ASTER_ML_KERNEL_PREDICATE:
-      return binary ? pointer_of<aster_ml_binary_predicate>(binary_test)
-                    : pointer_of<aster_ml_unary_predicate>(unary_test);
+      return binary ? code_of<aster_ml_binary_predicate>(binary_test)
+                    : code_of<aster_ml_unary_predicate>(unary_test);
     default:
       return nullptr;
   }

@@ -171,8 +171,7 @@ Status get_program(aster_ml_dynamic_kernel_instance* out, aster_ml_program* prog
   ASTER_TRY(lock.status());
   Runner* runner = nullptr;
   ASTER_TRY(Runner::create(&runner, program, calls));
-  return produce(out, context,
-                 {{pointer_of<aster_ml_arrays>(call_program), nullptr}, {runner}, {}});
+  return produce(out, context, {{code_of<aster_ml_arrays>(call_program), nullptr}, {runner}, {}});
 }
 
 }  // namespace

@@ -94,12 +94,4 @@ inline bool lies_well(const char* at, ptrdiff_t stride, size_t bytes) {
   return stride == static_cast<ptrdiff_t>(bytes) && reinterpret_cast<uintptr_t>(at) % bytes == 0;
 }
 
-template <typename Function>
-void* pointer_of(Function function) {
-  void* pointer;
-  static_assert(sizeof(pointer) == sizeof(function));
-  std::memcpy(&pointer, &function, sizeof(pointer));
-  return pointer;
-}
-
 }  // namespace aster::tensor

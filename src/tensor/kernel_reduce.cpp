@@ -341,8 +341,8 @@ void reduce_one(char* dst, const char* src, ptrdiff_t step, size_t count, Prefix
 template <bool kIndex, bool kMean>
 void* function_of(int32_t form) {
   if (form == ASTER_ML_KERNEL_SINGLE)
-    return pointer_of<aster_ml_reduce_single>(reduce_one<kIndex, kMean>);
-  return pointer_of<aster_ml_reduce_strided>(reduce_rows<kIndex, kMean>);
+    return code_of<aster_ml_reduce_single>(reduce_one<kIndex, kMean>);
+  return code_of<aster_ml_reduce_strided>(reduce_rows<kIndex, kMean>);
 }
 
 Status get_reduction(aster_ml_dynamic_kernel_instance* out, const aster_ml_context* context,

@@ -29,15 +29,12 @@ bool is_identifier(std::string_view name) {
 // Results, then operands, as both kinds of kernels have them.
 void run_compiled(const KernelObject& kernel, char* const* results, const char* const* operands,
                   void* scratch, int64_t begin, int64_t end) {
-  using Function = void (*)(void* const*, const int64_t*, void*, int64_t, int64_t);
   void* params[2 * Foreign::kMostOperands];
   const size_t count = kernel.signature.results();
   for (size_t i = 0; i < count; ++i) params[i] = results[i];
   for (size_t i = 0; i < kernel.signature.operands; ++i)
     params[count + i] = const_cast<char*>(operands[i]);
-  Function function;
-  std::memcpy(&function, &kernel.function, sizeof(function));
-  function(params, nullptr, scratch, begin, end);
+  function_at<runtime::KernelFunction>(kernel.function)(params, nullptr, scratch, begin, end);
 }
 
 // Whose machine code is in text, under name, behind the declarations.

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -44,7 +46,8 @@ class Aarch64 {
   }
   ~Aarch64() {
     wait();
-    for (const char* end : {"", ".c", ".elf", ".in", ".out"}) unlink((path_ + end).c_str());
+    EXPECT_EQ(stop(), 0);
+    for (const char* end : {"", ".c", ".elf"}) unlink((path_ + end).c_str());
   }
   Aarch64(const Aarch64&) = delete;
   Aarch64& operator=(const Aarch64&) = delete;
@@ -54,22 +57,21 @@ class Aarch64 {
   std::vector<Bytes> run(const std::string& name, std::vector<Bytes> params, int64_t tasks,
                          const std::vector<int64_t>& sizes = {}, int64_t scratch = 0) {
     wait();
-    std::string command = "qemu-aarch64 " + path_ + ".elf " + name + " " + std::to_string(tasks) +
-                          " " + std::to_string(scratch) + " " + std::to_string(sizes.size());
-    for (int64_t size : sizes) command += " " + std::to_string(size);
-    std::ofstream in(path_ + ".in", std::ios::binary);
+    if (process_ < 0) start();
+    Asked asked{{},
+                tasks,
+                scratch,
+                static_cast<int64_t>(sizes.size()),
+                static_cast<int64_t>(params.size())};
+    EXPECT_LT(name.size(), sizeof(asked.name));
+    name.copy(asked.name, sizeof(asked.name) - 1);
+    bool told = send(&asked, sizeof(asked)) && send(sizes.data(), sizes.size() * sizeof(int64_t));
     for (const Bytes& bytes : params) {
-      command += " " + std::to_string(bytes.size());
-      in.write(reinterpret_cast<const char*>(bytes.data()), static_cast<long>(bytes.size()));
+      const auto count = static_cast<int64_t>(bytes.size());
+      told = told && send(&count, sizeof(count)) && send(bytes.data(), bytes.size());
     }
-    in.close();
-    const int rc = std::system((command + " < " + path_ + ".in > " + path_ + ".out").c_str());
-    EXPECT_EQ(rc, 0) << command;
-    std::ifstream out(path_ + ".out", std::ios::binary);
-    for (Bytes& bytes : params) {
-      out.read(reinterpret_cast<char*>(bytes.data()), static_cast<long>(bytes.size()));
-      EXPECT_TRUE(out.good()) << command;
-    }
+    for (Bytes& bytes : params) told = told && take(bytes.data(), bytes.size());
+    EXPECT_TRUE(told) << name << " ended qemu-aarch64: " << stop();
     return params;
   }
 
@@ -81,30 +83,77 @@ class Aarch64 {
 typedef void run(void *const *, const long long *, void *, long long, long long);
 static const struct { const char *name; run *function; } all[] = {
 )";
-  // NAME TASKS SCRATCH SIZES size.. bytes.., params in and out.
+  struct Asked {
+    char name[128];
+    int64_t tasks, scratch, sizes, params;
+  };
+  // One process for all runs, since its start takes longer than they do. Each: what is asked,
+  // sizes, a count and bytes of every param; answered by the bytes of all.
   static constexpr const char kMain[] = R"({0, 0}};
-int main(int argc, char **argv) {
+static int take(void *to, size_t bytes) { return bytes == 0 || fread(to, bytes, 1, stdin) == 1; }
+int main(void) {
   enum { kMost = 256 };
   static long long sizes[kMost], bytes[kMost];
   static void *params[kMost];
-  int i = 0, at = 5;
-  while (all[i].name != 0 && strcmp(all[i].name, argv[1]) != 0) ++i;
-  for (int s = 0; s < atoi(argv[4]); ++s) sizes[s] = atoll(argv[at++]);
-  const int count = argc - at;
-  if (all[i].name == 0 || count > kMost) return 1;
-  for (int p = 0; p < count; ++p) {
-    bytes[p] = atoll(argv[at + p]);
-    params[p] = aligned_alloc(64, (bytes[p] + 127) / 64 * 64);
-    if (fread(params[p], 1, bytes[p], stdin) != (size_t)bytes[p]) return 2;
-  }
-  void *scratch = aligned_alloc(64, (atoll(argv[3]) + 127) / 64 * 64);
-  all[i].function(params, sizes, scratch, 0, atoll(argv[2]));
-  for (int p = 0; p < count; ++p) {
-    if (fwrite(params[p], 1, bytes[p], stdout) != (size_t)bytes[p]) return 3;
+  static struct { char name[128]; long long tasks, scratch, sizes, params; } asked;
+  while (take(&asked, sizeof asked)) {
+    int i = 0;
+    while (all[i].name != 0 && strcmp(all[i].name, asked.name) != 0) ++i;
+    if (all[i].name == 0 || asked.sizes > kMost || asked.params > kMost) return 1;
+    if (!take(sizes, asked.sizes * sizeof *sizes)) return 2;
+    for (int p = 0; p < asked.params; ++p) {
+      if (!take(bytes + p, sizeof *bytes)) return 2;
+      params[p] = aligned_alloc(64, (bytes[p] + 127) / 64 * 64);
+      if (!take(params[p], bytes[p])) return 2;
+    }
+    void *scratch = aligned_alloc(64, (asked.scratch + 127) / 64 * 64);
+    all[i].function(params, sizes, scratch, 0, asked.tasks);
+    for (int p = 0; p < asked.params; ++p) {
+      if (bytes[p] != 0 && fwrite(params[p], bytes[p], 1, stdout) != 1) return 3;
+      free(params[p]);
+    }
+    free(scratch);
+    if (fflush(stdout) != 0) return 3;
   }
   return 0;
 }
 )";
+  void start() {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    std::string emulator = "qemu-aarch64", program = path_ + ".elf";
+    char* const words[] = {emulator.data(), program.data(), nullptr};
+    EXPECT_EQ(posix_spawnp(&process_, words[0], &actions, nullptr, words, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    socket_ = ends[0];
+  }
+  bool send(const void* from, size_t bytes) {
+    const char* at = static_cast<const char*>(from);
+    while (bytes > 0) {
+      const ssize_t sent = ::send(socket_, at, bytes, MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      at += sent;
+      bytes -= static_cast<size_t>(sent);
+    }
+    return true;
+  }
+  bool take(void* to, size_t bytes) {
+    return bytes == 0 || recv(socket_, to, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
+  }
+  // How the process ended; the next run begins another.
+  int stop() {
+    if (process_ < 0) return 0;
+    int status = 0;
+    close(socket_);
+    waitpid(process_, &status, 0);
+    process_ = -1;
+    return status;
+  }
   void wait() {
     if (pipe_ == nullptr) return;
     std::string said;
@@ -116,6 +165,8 @@ int main(int argc, char **argv) {
   }
   std::string path_, kept_;
   FILE* pipe_ = nullptr;
+  pid_t process_ = -1;
+  int socket_ = -1;
 };
 
 }  // namespace aster::codegen::tests

@@ -1,3 +1,5 @@
+target_sources(test_codegen PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/codegen/kernel_support.cpp)
+
 # MPFR is the oracle of the emitted functions; the tests that need it are left out where it is not.
 find_library(ASTER_MPFR mpfr)
 find_library(ASTER_GMP gmp)

@@ -16,6 +16,8 @@ import unittest
 
 ASTER, DIGITS = (os.path.abspath(path) for path in sys.argv[1:3])
 SIZES = {"F32": 4, "I64": 8}
+COMMANDS = ("info", "cache info", "cache clear", "demo digits", "graph", "profile")
+COMMANDS += ("tune", "run", "convert", "freeze")
 
 
 def aster(*arguments, **options):
@@ -40,10 +42,7 @@ class Usage(unittest.TestCase):
             for word in ("info", "cache clear", "demo digits", "--json", "--epochs"):
                 self.assertIn(word, done.stdout)
         commands = answer("--help")["commands"]
-        names = [c["command"] for c in commands]
-        said = ["info", "cache info", "cache clear", "demo digits", "graph", "profile"]
-        said += ["tune", "run", "convert", "freeze"]
-        self.assertEqual(names, said)
+        self.assertEqual(tuple(c["command"] for c in commands), COMMANDS)
 
     def test_version(self):
         self.assertRegex(aster("--version").stdout, r"^\d+\.\d+\.\d+\n$")
@@ -72,6 +71,8 @@ class Usage(unittest.TestCase):
             ["demo", "digits", "--epochs", "99999999999999999999"],
             ["demo", "digits", "--threads", "-1"],
             ["demo", "digits", "--seed", "1.5"],
+            ["profile", "p.aster", "--runs", "0"],
+            *([*words.split(), "--nonsense"] for words in COMMANDS),
         ):
             done = aster(*arguments)
             self.assertEqual((arguments, done.returncode, done.stdout), (arguments, 2, ""))
@@ -94,6 +95,17 @@ class Usage(unittest.TestCase):
                 done = aster("demo", "digits", "--json", *arguments)
                 self.assertEqual((arguments, done.returncode), (arguments, 1))
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            # Of a file that is none: which, and why.
+            for command in ("profile", "tune", "freeze", "convert", "run"):
+                paths = ["--inputs", folder, "--outputs", folder] if command == "run" else []
+                paths = ["-o", missing] if command in ("freeze", "convert") else paths
+                files = ((short, "no"), (folder, "no regular file"), (missing, "no such"))
+                for path, said in files:
+                    done = aster(command, path, *paths)
+                    self.assertEqual((command, path, done.returncode), (command, path, 1))
+                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                    self.assertIn(f"'{path}'", done.stderr)
+                    self.assertIn(said, done.stderr)
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([ASTER, "info"], stdout=full, stderr=subprocess.PIPE, check=False)
             self.assertEqual(done.returncode, 1)

@@ -43,6 +43,8 @@ def test_what_does_not_fit_is_told():
         run({})
     with pytest.raises(RuntimeError, match="2 axes"):
         run({"x": np.zeros((2, 2), np.float32)})
+    with pytest.warns(UserWarning, match="x has mismatch on dtype.*float, received.*long"):
+        assert run({"x": np.array([3])})["y"].tolist() == [6]
     with pytest.raises(Exception, match="no graph"):
         OnnxRunner(Tensor(b"\x08\x08"))
     with pytest.raises(FileNotFoundError):

@@ -171,7 +171,9 @@ std::string member_of(const Context& context, const std::string& archive, const 
   State state;
   check(aster_ml_state_read_zip(state.get(), context.get(), archive.c_str()));
   Lazy bytes;
-  check(aster_ml_state_get(bytes.get(), state.get(), name.c_str()));
+  const int32_t status = aster_ml_state_get(bytes.get(), state.get(), name.c_str());
+  if (status == ASTER_ML_NOT_FOUND) throw Failure{1, "'" + archive + "' has no '" + name + "'"};
+  check(status);
   std::string out(static_cast<size_t>(aster_ml_lazy_count(bytes.get())), '\0');
   check(aster_ml_lazy_copy_out(out.data(), out.size(), bytes.get()));
   return out;

@@ -13,6 +13,8 @@
 namespace cli {
 namespace {
 
+constexpr int32_t kTexts = 8;  // TensorProto.STRING
+
 std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Failure{1, "opening '" + path + "': " + std::strerror(errno)};
@@ -75,17 +77,50 @@ void read_value(OnnxValue& out, const Context& context, const std::string& bytes
 void read_input(OnnxValue& out, const Context& context, const std::string& inputs,
                 const std::string& name, size_t index, int32_t kind) {
   const std::string stem = inputs + "/input_" + std::to_string(index);
-  if (exists(stem + ".pb")) return read_value(out, context, contents(stem + ".pb"), kind);
-  std::string bytes;
-  if (is_archive(inputs)) {
-    bytes = member_of(context, inputs, name + ".npy");
-  } else if (exists(stem + ".npy")) {
-    bytes = contents(stem + ".npy");
-  } else {
-    bytes = contents(inputs + "/" + name + ".npy");
+  std::string path = inputs + "/" + name + ".npy";
+  if (is_archive(inputs)) path = inputs;
+  for (const char* end : {".npy", ".pb"}) {
+    if (!is_archive(inputs) && exists(stem + end)) path = stem + end;
   }
-  const Lazy array = from_npy(context, bytes);
-  check_model(aster_ml_onnx_value_from_lazy(out.get(), array.get()));
+  const std::string bytes =
+      is_archive(inputs) ? member_of(context, inputs, name + ".npy") : contents(path);
+  try {
+    if (path == stem + ".pb") return read_value(out, context, bytes, kind);
+    const Lazy array = from_npy(context, bytes);
+    check_model(aster_ml_onnx_value_from_lazy(out.get(), array.get()));
+  } catch (Failure& failure) {
+    failure.message = "'" + path + "': " + failure.message;
+    throw;
+  }
+}
+
+// What the model says of an input; where it says nothing, anything goes. Runs take other dtypes
+// and sizes as far as its operators do, with other results than the model's author had.
+void check_input(const Onnx& model, size_t index, const aster_ml_onnx_type& type,
+                 const OnnxValue& value) {
+  if (type.kind != ASTER_ML_ONNX_TENSOR) return;
+  const std::string input = "input '" + name_of(aster_ml_onnx_input_name(model.get(), index)) + "'";
+  if (type.dtype != 0 && aster_ml_onnx_value_element(value.get()) != kTexts) {
+    Lazy tensor;
+    check_model(aster_ml_onnx_value_get(tensor.get(), value.get()));
+    const int32_t dtype = aster_ml_lazy_dtype(tensor.get());
+    if (dtype != type.dtype) {
+      throw Failure{1, input + " is of " + aster_ml_dtype_name(dtype) + ", the model takes " +
+                           aster_ml_dtype_name(type.dtype)};
+    }
+  }
+  const size_t axes = aster_ml_onnx_value_ndim(value.get());
+  if (type.ndim >= 0 && axes != static_cast<size_t>(type.ndim)) {
+    throw Failure{1, input + " has " + std::to_string(axes) + " axes, the model takes " +
+                         std::to_string(type.ndim)};
+  }
+  for (size_t axis = 0; type.ndim >= 0 && axis < axes; ++axis) {
+    const int64_t wanted = aster_ml_onnx_input_dim(model.get(), index, axis);
+    const int64_t size = aster_ml_onnx_value_dim(value.get(), axis);
+    if (wanted < 0 || size == wanted) continue;
+    throw Failure{1, input + " has " + std::to_string(size) + " in axis " + std::to_string(axis) +
+                         ", the model takes " + std::to_string(wanted)};
+  }
 }
 
 std::string message_of(const OnnxValue& value, int32_t kind) {
@@ -113,7 +148,7 @@ void realize(const OnnxValue& results) {
     OnnxValue value;
     check_model(aster_ml_onnx_value_at(value.get(), results.get(), i));
     const bool numbers = aster_ml_onnx_value_kind(value.get()) == ASTER_ML_ONNX_TENSOR &&
-                         aster_ml_onnx_value_element(value.get()) != 8;
+                         aster_ml_onnx_value_element(value.get()) != kTexts;
     if (!numbers) continue;
     tensors.emplace_back();
     check_model(aster_ml_onnx_value_get(tensors.back().get(), value.get()));
@@ -205,6 +240,7 @@ void run_case(const Context& context, const Case& one) {
     OnnxValue value;
     read_input(value, context, one.inputs, name_of(aster_ml_onnx_input_name(model.get(), i)), i,
                type.kind == ASTER_ML_ONNX_NONE ? ASTER_ML_ONNX_TENSOR : type.kind);
+    check_input(model, i, type, value);
     check(aster_ml_onnx_value_push(inputs.get(), value.get()));
   }
   check_model(aster_ml_onnx_compute(results.get(), model.get(), inputs.get()));

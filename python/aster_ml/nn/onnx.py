@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import warnings
 from typing import Any, Iterable, Sequence, Union
 
 from .. import _native
@@ -132,19 +133,22 @@ class OnnxRunner:
                 raise RuntimeError(f"input {name} received {value}, expected a sequence type")
             out = _native.onnx_value_init(_SEQUENCE)
             for item in value:
-                _native.onnx_value_push(out, self._single(item, spec, element))
+                _native.onnx_value_push(out, self._single(name, item, spec, element))
             return out
-        single = self._single(value, spec, element)
+        single = self._single(name, value, spec, element)
         self._check_shape(name, single, spec, sizes)
         return single
 
-    def _single(self, value: Any, spec: OnnxValue, element: int) -> Any:
+    def _single(self, name: str, value: Any, spec: OnnxValue, element: int) -> Any:
         if element == _TEXT:
             texts, shape = _flat_texts(value)
             return _native.onnx_value_from_texts(texts, shape)
         if not isinstance(value, Tensor):
             dtype = None if hasattr(value, "dtype") else spec.dtype
             value = Tensor(value, dtype=dtype, device=self._device)
+        if spec.dtype not in (dtypes.void, value.dtype):
+            said = f"Expected {spec.dtype}, received {value.dtype}."
+            warnings.warn(f"input {name} has mismatch on dtype. {said}", stacklevel=5)
         return _native.onnx_value_from_lazy(value)
 
     def _check_shape(self, name: str, value: Any, spec: OnnxValue, sizes: dict[str, int]) -> None:

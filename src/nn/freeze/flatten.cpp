@@ -237,9 +237,8 @@ class Flattener {
         if (launch.size_count != 0)
           return ASTER_FAIL(kINTERNAL, "a kernel that is not for its own sizes");
         Launch out{};
-        uintptr_t function = 0;
-        std::memcpy(&function, &launch.function, sizeof(function));
-        out.kernel = static_cast<uint32_t>(function - 1);
+        // A number instead of an address (collect.cpp).
+        out.kernel = static_cast<uint32_t>(std::bit_cast<uintptr_t>(launch.function) - 1);
         out.tasks = launch.tasks;
         out.first_operand = first;
         out.operands = launch.operand_count;

@@ -8,12 +8,22 @@
 
 #include <atomic>
 
+#include "base/code.h"
 #include "uop/uop.h"
 
 namespace aster::runtime::reference {
 class Evaluated;
 class StripProgram;
 }  // namespace aster::runtime::reference
+
+namespace aster::runtime {
+
+// A compiled kernel: its parameters, sizes where it takes them, scratch memory of its own, and
+// which of its tasks it is to do.
+using KernelFunction = void (*)(void* const* params, const int64_t* sizes, void* scratch,
+                                int64_t begin, int64_t end);
+
+}  // namespace aster::runtime
 
 namespace aster::runtime::cpu::native {
 

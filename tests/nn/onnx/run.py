@@ -102,8 +102,22 @@ def check_run(aster):
         fails(status, name, aster, "run", file, "--inputs", "named", "--outputs", "o")
     fails(1, "no/n.npy", *common[:2], "layer.onnx", "--inputs", "no/n.npy", "--outputs", "o")
     np.savez("other.npz", x=X)
-    fails(1, "n.npy", *common, "other.npz", "--outputs", "o")
-    fails(2, ">f4", *common, "numbered", "--outputs", "o")
+    fails(2, "input_0.npy': an array of dtype '>f4'", *common, "numbered", "--outputs", "o")
+    # Inputs that are not what the model says; files that are none.
+    for said, x in (
+        ("'x' is of int64, the model takes float32", X.astype(np.int64)),
+        ("'x' has 5 in axis 1, the model takes 3", np.ones((2, 5), np.float32)),
+        ("'x' has 1 axes, the model takes 2", X[0]),
+    ):
+        np.savez("wrong.npz", x=x, n=N)
+        fails(1, said, *common, "wrong.npz", "--outputs", "o")
+    fails(1, "'other.npz' has no 'n.npy'", *common, "other.npz", "--outputs", "o")
+    os.mkdir("broken")
+    for name in ("x.npy", "input_1.pb"):
+        with open(f"broken/{name}", "wb") as file:
+            file.write(b"text")
+        fails(1, f"'broken/{name}': ", *common, "broken", "--outputs", "o")
+        np.save("broken/x.npy", X)
     fails(2, "--outputs is needed", *common, "named")
     fails(2, "--format png", *common, "named", "--outputs", "o", "--format", "png")
     assert not os.path.exists("o")
