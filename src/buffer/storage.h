@@ -19,11 +19,15 @@ struct Storage {
   bool wrapped;   // foreign memory
   bool internal;  // of the context's own state: holds no reference on it
   bool within;    // its record is in that of what it holds, which has the reference on the context
+  bool mapped;    // bytes of a file that is only read, or that are to come of one (late)
   uint8_t kind;   // ASTER_ML_MEMORY_*
   int32_t home;   // the device whose backend gave it and takes it back; 0: none
   // Whether its memory is, or was, also that of another storage: wrapped twice, or within another.
   std::atomic<bool> shared;
   std::atomic<bool> lent;  // its address was given out
+  // Where its bytes are to be had while they are not here, in what is held: engine::storage_of()
+  // brings them. Null: they are here.
+  std::atomic<const uint8_t*> late;
   Context* context;
 
   // How it ends.

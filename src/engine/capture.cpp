@@ -2,6 +2,7 @@
 // it.
 #include <algorithm>
 
+#include "engine/kept_copies.h"
 #include "engine/program.h"
 
 namespace aster::engine {
@@ -232,7 +233,10 @@ class Builder {
       if (result.where == Where::kFixed) {
         find_input(&result.where, &result.input, region_of(p_, array));
       }
-      if (result.where == Where::kFixed) ASTER_TRY(keep(array.storage));
+      if (result.where == Where::kFixed) {
+        bring_late(*array.storage);
+        ASTER_TRY(keep(array.storage));
+      }
       ASTER_TRY(p_.results.push(result));
     }
     return kOk;
@@ -313,6 +317,7 @@ class Builder {
     const bool renewed = std::ranges::find(r_.made, storage, &Made::storage) != r_.made.end();
     ASTER_TRY(captured_.push({ref.whole, ref.buffer, written && !renewed}));
     if (written) ASTER_TRY(renew(storage));
+    bring_late(*storage);
     source.fixed = storage->data;
     return p_.sources.push(source);
   }

@@ -149,7 +149,7 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
   }
   Executable* exe = context.heap().create<Executable>(context.heap());
   if (exe == nullptr) return out_of_memory(sizeof(Executable));
-  exe->own_sizes = recording != nullptr;
+  exe->own_sizes = recording != nullptr || folds;
   exe->device = device_of_kernels;
   exe->away = device_of_kernels != nullptr;
   exe->constants = std::move(constants);

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "base/pool.h"
+#include "device/device.h"
+#include "engine/kept_copies.h"
 #include "engine/kernels.h"
 #include "engine/recording.h"
 #include "runtime/reference/evaluate.h"
@@ -13,6 +15,7 @@ namespace aster::engine {
 
 using buffer::Region;
 using buffer::Storage;
+using runtime::cpu::Cache;
 using uop::Node;
 
 Status find_constants(Vec<uint64_t>* out, const Engine& engine, const Leaves& leaves) {
@@ -27,7 +30,7 @@ Status find_constants(Vec<uint64_t>* out, const Engine& engine, const Leaves& le
   };
   for (size_t i = 0; i < leaves.buffers.size(); ++i) {
     const Node leaf = leaves.buffers[i];
-    const Storage* const storage = storage_of(leaf);
+    const Storage* const storage = storage_at(leaf);
     if (i % 64 == 0) ASTER_TRY(out->push(uint64_t{0}));
     const Region region = region_of(leaves.wholes[i]);
     const bool input = std::ranges::any_of(r->inputs, [&](const Array& given) {
@@ -121,13 +124,19 @@ Status add_copies(Executable* exe, Engine& engine, const Schedule& schedule, con
 
 namespace {
 
-// Copies that are not there yet, to be made by several threads.
+// Copies that are not there yet: found on disk, or made, by several threads.
 class Making {
  public:
   explicit Making(Engine& engine)
       : engine_(engine), made_(engine.context.heap()), scratch_(engine.context.heap()) {}
   ~Making() {
-    for (const One& one : made_) buffer::storage_release(one.kept.copy);
+    for (const One& one : made_) {
+      if (one.kept.copy != nullptr) {
+        buffer::storage_release(one.kept.copy);
+      } else if (one.disk.found.data != nullptr) {
+        Cache::unmap(one.disk.found.data, one.disk.bytes);
+      }
+    }
   }
   Making(const Making&) = delete;
   Making& operator=(const Making&) = delete;
@@ -135,21 +144,29 @@ class Making {
   bool has(const KeptCopy& kept) const {
     return std::ranges::any_of(made_, [&](const One& one) { return alike(one.kept, kept); });
   }
-  Status add(KeptCopy kept, const CopyOf& copy) {
-    ASTER_TRY(made_.reserve(made_.size() + 1));
-    const auto bytes = static_cast<size_t>(copy.bytes);
-    ASTER_TRY(buffer::storage_create(&kept.copy, engine_.context, bytes, device::kCpu));
-    const size_t scratch = (static_cast<size_t>(copy.scratch_bytes) + 63) & ~size_t{63};
-    ASTER_TRY(made_.push(One{kept, &copy, scratch_bytes_}));
-    scratch_bytes_ += scratch;
-    return kOk;
+  // source: bytes of the leaf.
+  Status add(const KeptCopy& kept, const CopyOf& copy, size_t source) {
+    One one{kept, &copy, 0, {}};
+    one.disk.bytes = static_cast<size_t>(copy.bytes);
+    one.disk.way = copy.way;
+    one.disk.of = {bytes_at(*kept.source, kept.address), source};
+    ASTER_TRY(cache_of_copies(&one.disk.cache, *kept.source, one.disk.bytes));
+    return made_.push(one);
   }
   // The engine holds them from then on.
   Status run() {
     if (made_.empty()) return kOk;
+    const auto count = static_cast<int64_t>(made_.size());
+    pool::run(engine_.threads, count, find, this);
+    for (One& one : made_) ASTER_TRY(give_memory(one));
     ASTER_TRY(scratch_.resize(scratch_bytes_ + 64, char{}));
     ASTER_TRY(engine_.copies.reserve(engine_.copies.size() + made_.size()));
-    pool::run(engine_.threads, static_cast<int64_t>(made_.size()), make, this);
+    pool::run(engine_.threads, count, make, this);
+    for (const One& one : made_) {
+      if (one.disk.cache == nullptr || one.disk.found.data != nullptr) continue;
+      const auto* const data = static_cast<const uint8_t*>(one.kept.copy->data);
+      one.disk.cache->put_mapped(one.disk.key, {data, one.disk.bytes});
+    }
     for (const One& one : made_) {
       buffer::storage_retain(one.kept.source);
       ASTER_TRY(engine_.copies.push(one.kept));
@@ -166,10 +183,28 @@ class Making {
     KeptCopy kept;
     const CopyOf* copy;
     size_t scratch;
+    KeptOnDisk disk;
   };
+  static void find(void* self, int64_t task) {
+    One& one = static_cast<Making*>(self)->made_[static_cast<size_t>(task)];
+    if (one.disk.cache != nullptr) find_on_disk(&one.disk);
+  }
+  Status give_memory(One& one) {
+    void* const found = one.disk.found.data;
+    if (found != nullptr) {
+      const auto unmap = [](void*, void* data, size_t bytes) { Cache::unmap(data, bytes); };
+      return buffer::storage_wrap(&one.kept.copy, engine_.context, found, one.disk.bytes,
+                                  device::kCpu, true, unmap, nullptr);
+    }
+    bring_late(*one.kept.source);
+    one.scratch = scratch_bytes_;
+    scratch_bytes_ += (static_cast<size_t>(one.copy->scratch_bytes) + 63) & ~size_t{63};
+    return buffer::storage_create(&one.kept.copy, engine_.context, one.disk.bytes, device::kCpu);
+  }
   static void make(void* self, int64_t task) {
     Making& making = *static_cast<Making*>(self);
     const One& one = making.made_[static_cast<size_t>(task)];
+    if (one.disk.found.data != nullptr) return;
     const CopyOf& copy = *one.copy;
     void* const to = one.kept.copy->data;
     if (copy.padded) std::memset(to, 0, static_cast<size_t>(copy.bytes));
@@ -191,7 +226,7 @@ class Making {
 Status make_copies(Vec<Storage*>* out, Engine& engine, const Executable& exe,
                    std::span<const Given> params, const Leaves& leaves) {
   const auto wanted = [&](const CopyOf& copy) {
-    return KeptCopy{storage_of(leaves.buffers[copy.leaf]), params[copy.leaf].address(), copy.way,
+    return KeptCopy{storage_at(leaves.buffers[copy.leaf]), params[copy.leaf].address(), copy.way,
                     nullptr};
   };
   const auto find = [&](const KeptCopy& one) {
@@ -201,7 +236,10 @@ Status make_copies(Vec<Storage*>* out, Engine& engine, const Executable& exe,
   Making making(engine);
   for (const CopyOf& copy : exe.copies) {
     const KeptCopy one = wanted(copy);
-    if (find(one) == engine.copies.end() && !making.has(one)) ASTER_TRY(making.add(one, copy));
+    const Node leaf = leaves.buffers[copy.leaf];
+    const size_t bytes = static_cast<size_t>(leaf->count()) * dtype::size(leaf->dtype);
+    if (find(one) == engine.copies.end() && !making.has(one))
+      ASTER_TRY(making.add(one, copy, bytes));
   }
   ASTER_TRY(making.run());
   for (const CopyOf& copy : exe.copies) ASTER_TRY(out->push(find(wanted(copy))->copy));

@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 #include "engine/graph_arena.h"
+#include "engine/kept_copies.h"
 #include "engine/tracer.h"
 
 #include "base/pool.h"
@@ -57,7 +58,7 @@ void destroy_lazy(HandleObject* object) {
   engine.context.heap().destroy(lazy);
 }
 
-void release_buffer(void*, Node node) { buffer::storage_release(storage_of(node)); }
+void release_buffer(void*, Node node) { buffer::storage_release(storage_at(node)); }
 
 }  // namespace
 
@@ -351,7 +352,7 @@ Status reinterpret(Node* out, Engine& engine, Node x, DType dtype, uop::Words sh
   if (dtype == DType::kBool) return kOk;
   ASTER_TRY(as_storage(&buffer, &offset, engine.graph, x));
   if (buffer == nullptr) return kOk;
-  Storage* storage = storage_of(buffer);
+  Storage* storage = storage_at(buffer);
   offset += buffer->arg(2);
   const auto first = static_cast<uintptr_t>(offset) + reinterpret_cast<uintptr_t>(storage->data);
   if (first % dtype::size(dtype) != 0) return kOk;
@@ -360,8 +361,14 @@ Status reinterpret(Node* out, Engine& engine, Node x, DType dtype, uop::Words sh
   return need(*out);
 }
 
-Storage* storage_of(Node node) {
+Storage* storage_at(Node node) {
   return reinterpret_cast<Storage*>(static_cast<intptr_t>(node->arg(0)));
+}
+
+Storage* storage_of(Node node) {
+  Storage* const storage = storage_at(node);
+  bring_late(*storage);
+  return storage;
 }
 
 int32_t default_device(const Engine& engine) { return engine.device; }

@@ -273,6 +273,7 @@ class Engine {
   Plans* plans_now = &plans;  // or those of the arena that is realised
   size_t living_arenas = 0;
   bool measures = false;  // kernels wait for their machine code, whose time is asked for
+  bool folds = false;     // what a model's constants make: for its sizes alone, and kept on disk
   Executable* last = nullptr;
   buffer::Storage* arena = nullptr;       // reused by every realize
   Map<int32_t, buffer::Storage*> arenas;  // the same on other devices

@@ -39,7 +39,7 @@ double own_work(Node node) {
 
 // Memory that nobody writes behind the engine's back.
 bool is_own(Node buffer) {
-  const Storage& storage = *storage_of(buffer);
+  const Storage& storage = *storage_at(buffer);
   return !storage.internal && !buffer::storage_is_lent(storage);
 }
 

@@ -3,11 +3,12 @@
 // of the library as it was built and of what its kernels were made for; the whole key stands in it
 // and is compared.
 //
-// Kept are schedules for the host whose kernels are compiled for their own sizes (those of captures
-// and of programs that are loaded; with no_sizes all), with none but such kernels: no calls of the
-// library's own functions, no kernels of others, none that are interpreted or begin by strips, no
-// plans that were searched for. Of copies of what does not change (constants.h), what makes them is
-// kept; they are made in each process. Nothing of a file is trusted: what does not fit is a miss.
+// Kept are schedules for the host whose kernels are compiled for their own sizes (those of
+// captures, of programs that are loaded and of what their constants make; with no_sizes all), with
+// none but such kernels: no calls of the library's own functions, no kernels of others, none that
+// are interpreted or begin by strips, no plans that were searched for. Of copies of what does not
+// change (constants.h), what makes them is kept; they are made in each process. Nothing of a file
+// is trusted: what does not fit is a miss.
 #pragma once
 
 #include "engine/kernels.h"

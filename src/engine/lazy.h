@@ -106,8 +106,10 @@ uop::Node buffer_node_on(Engine& engine, buffer::Storage* storage, int32_t devic
 // *out where x is none, is not aligned for that dtype, or dtype is one that not all bits are of.
 Status reinterpret(uop::Node* out, Engine& engine, uop::Node x, dtype::DType dtype,
                    uop::Words shape);
-// The memory of a Buffer node.
+// The memory of a Buffer node; and for those who do not look at its bytes, which may not be there
+// yet (kept_copies.h).
 buffer::Storage* storage_of(uop::Node buffer_node);
+buffer::Storage* storage_at(uop::Node buffer_node);
 
 // Where new tensors live, and what reads no memory is computed.
 int32_t default_device(const Engine& engine);

@@ -139,7 +139,7 @@ class Finder {
   Status add(Node node, Node whole, int64_t first, uop::Words shape) {
     if (node != whole) {
       const auto size = static_cast<int64_t>(dtype::size(whole->dtype));
-      node = buffer_node_on(e_, storage_of(whole), static_cast<int32_t>(whole->arg(1)),
+      node = buffer_node_on(e_, storage_at(whole), static_cast<int32_t>(whole->arg(1)),
                             whole->arg(2) + first * size, whole->dtype, shape);
       ASTER_TRY(need(node));
     }

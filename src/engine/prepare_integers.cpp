@@ -183,19 +183,21 @@ Expr matrix_sums(Graph& g, Expr a, Expr b) {
   return reduce(Op::kAdd, products, std::array{static_cast<Word>(n)}).reshape(result);
 }
 
-// As build_conv2d, over pairs of channels.
-Expr image_sums(Graph& g, Node call, Expr image, Expr filters) {
-  const uop::Conv2d o = uop::conv2d_of(call);
-  Expr x = pairs(g, image, 1);
-  const Expr w = in_memory(pairs(g, filters, 1));
-  if (x.n == nullptr || w.n == nullptr) return {&g, nullptr};
-  const Words ws = w.shape(), to = call->shape();
-  x = in_memory(
-      {&g, g.pad(x.n, std::array<Word, 4>{0, 0, o.pad[0], o.pad[2]},
-                 std::array<Word, 4>{0, 0, o.pad[1], o.pad[3]}, std::array<Word, 4>{}, 0)});
+// An image with the padding of a convolution.
+Expr padded(Graph& g, const uop::Conv2d& o, Expr x) {
   if (x.n == nullptr) return x;
+  return {&g, g.pad(x.n, std::array<Word, 4>{0, 0, o.pad[0], o.pad[2]},
+                    std::array<Word, 4>{0, 0, o.pad[1], o.pad[3]}, std::array<Word, 4>{}, 0)};
+}
+
+// As build_conv2d, over words of an image and of filters, of which those along rows are so far
+// apart.
+Expr window_sums(Graph& g, Node call, Expr x, Expr w, Word apart) {
+  if (x.n == nullptr || w.n == nullptr) return {&g, nullptr};
+  const uop::Conv2d o = uop::conv2d_of(call);
+  const Words ws = w.shape(), to = call->shape();
   Node cut = g.window(x.n, 2, ws[2], o.stride[0], o.dilation[0]);
-  cut = g.window(cut, 4, ws[3], o.stride[1], o.dilation[1]);
+  cut = g.window(cut, 4, ws[3], o.stride[1], apart);
   const Word groups = o.groups, channels = ws[1];
   const Expr wide =
       Expr{&g, cut}
@@ -207,6 +209,37 @@ Expr image_sums(Graph& g, Node call, Expr image, Expr filters) {
   return reduce(Op::kAdd, alu(Op::kPairDot, wide, taps), std::array<Word, 3>{5, 6, 7}).reshape(to);
 }
 
+// Words of two channels.
+Expr image_sums(Graph& g, Node call, Expr image, Expr filters) {
+  const uop::Conv2d o = uop::conv2d_of(call);
+  return window_sums(g, call, in_memory(padded(g, o, pairs(g, image, 1))),
+                     in_memory(pairs(g, filters, 1)), o.dilation[1]);
+}
+
+// Whether groups have an odd number of channels, as where each channel is one.
+bool is_odd(Node call) { return uop::conv2d_of(call).groups > 1 && call->src(2)->dim(1) % 2 != 0; }
+
+// Words of two taps of a row there: of each place and the one that the next tap is at.
+Expr row_sums(Graph& g, Node call, Expr image, Expr filters) {
+  const uop::Conv2d o = uop::conv2d_of(call);
+  Expr x = padded(g, o, image);
+  if (x.n == nullptr) return x;
+  const Word next = o.dilation[1], taps = filters.shape()[3];
+  Dims none(4, 0), begin(4, 0), size(x.shape()), step(4, 1), behind(4, 0);
+  begin[3] = next;
+  size[3] -= next;
+  Expr low = x, high{&g, g.slice(x.n, begin, step, size)};
+  if (taps % 2 == 0) {
+    low = {&g, g.slice(x.n, none, step, size)};
+  } else {  // what the last tap's other half meets is 0 there
+    behind[3] = next;
+    high = {&g, high.n == nullptr ? nullptr : g.pad(high.n, none, behind, none, 0)};
+  }
+  if (low.n == nullptr || high.n == nullptr) return {&g, nullptr};
+  const Expr words = (low & low.like(65535)) | alu(Op::kShl, high, 16.0);
+  return window_sums(g, call, in_memory(words), in_memory(pairs(g, filters, 3)), 2 * next);
+}
+
 // Results that read an element of the first operand, and of the second, and terms of one.
 struct Sizes {
   int64_t first, second, terms;
@@ -215,8 +248,10 @@ Sizes sizes_of(Node call) {
   const Node a = call->src(1), b = call->src(2);
   if (uop::composite_of(call) == uop::Composite::kMatmul)
     return {b->dim(b->ndim - 1u), a->dim(a->ndim - 2u), a->dim(a->ndim - 1u)};
-  return {b->dim(0) / uop::conv2d_of(call).groups, call->dim(0) * call->dim(2) * call->dim(3),
-          b->dim(1) * b->dim(2) * b->dim(3)};
+  const int64_t taps = b->dim(1) * b->dim(2) * b->dim(3), places = call->dim(2) * call->dim(3);
+  // A word of two taps is read for each pair of them.
+  const int64_t read = is_odd(call) ? taps * places / (a->dim(2) * a->dim(3)) : 1;
+  return {b->dim(0) / uop::conv2d_of(call).groups * read, call->dim(0) * places, taps};
 }
 
 }  // namespace
@@ -232,7 +267,8 @@ Status multiply_integers(Node* node, Graph& g, Constant constant) {
   if ((!constant.first && sizes.first < kFewestResults) ||
       (!constant.second && sizes.second < kFewestResults) || sizes.terms < kFewestTerms)
     return kOk;
-  if (conv && uop::conv2d_of(call).groups > 1 && call->src(2)->dim(1) % 2 != 0) return kOk;
+  const bool odd = conv && is_odd(call);
+  if (odd && call->src(2)->dim(3) < 2) return kOk;
   Quantised a, b;
   if (!find_quantised(&a, g, call->src(1)) || !find_quantised(&b, g, call->src(2))) return kOk;
   Word greatest = 0;
@@ -242,8 +278,9 @@ Status multiply_integers(Node* node, Graph& g, Constant constant) {
   const uint64_t summed_a = conv ? ~uint64_t{1} : uint64_t{1} << (n - 1);
   const uint64_t summed_b = conv ? ~uint64_t{1} : uint64_t{1} << (n - 2);
   if ((a.varies & summed_a) != 0 || (b.varies & summed_b) != 0) return kOk;
-  Expr out =
-      conv ? image_sums(g, call, a.numbers, b.numbers) : matrix_sums(g, a.numbers, b.numbers);
+  Expr out = odd    ? row_sums(g, call, a.numbers, b.numbers)
+             : conv ? image_sums(g, call, a.numbers, b.numbers)
+                    : matrix_sums(g, a.numbers, b.numbers);
   if (call->dtype == DType::kFloat32) {
     Expr by = scale_of(g, b);
     if (conv && by.n != nullptr) by = by.permute(std::array<Word, 4>{1, 0, 2, 3});

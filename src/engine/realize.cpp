@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "engine/graph_arena.h"
 #include "engine/indexing.h"
+#include "engine/kept_copies.h"
 #include "engine/recording.h"
 #include "engine/tracer.h"
 
@@ -23,7 +24,7 @@ using uop::Op;
 // Everything that cells wait for, whatever has to move between devices for it.
 Status realize_all(Engine& engine, std::span<Lazy* const> cells);
 
-Given memory_of(Node node) { return {storage_of(node)->data, static_cast<size_t>(node->arg(2))}; }
+Given memory_of(Node node) { return {storage_at(node)->data, static_cast<size_t>(node->arg(2))}; }
 
 // Storage behind a target of an Assign: the target without the writes on its way.
 Status strip_effects(Node* out, Graph& g, Node node) {
@@ -319,6 +320,7 @@ class Realize {
     if (computes)
       ASTER_TRY(make_copies(&copies_, e_, exe, {params.data(), params.size()}, leaves_));
     if (computes && (e_.recording == nullptr || !e_.recording->dry)) {
+      for (Node leaf : leaves_.buffers) bring_late(*storage_at(leaf));
       Faults faults;
       ASTER_TRY(faults.outcome(compute(exe, params, results)));
     }

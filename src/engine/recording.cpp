@@ -33,9 +33,9 @@ bool is_away(int32_t device) {
 }
 
 Status take_array(Array* out, Vec<int64_t>* dims, Node buffer) {
-  *out = {storage_of(buffer), buffer->arg(2),
+  *out = {storage_at(buffer), buffer->arg(2),
           buffer->dtype,      static_cast<uint32_t>(dims->size()),
-          buffer->ndim,       is_away(storage_of(buffer)->device)};
+          buffer->ndim,       is_away(storage_at(buffer)->device)};
   return dims->append(buffer->shape().data(), buffer->ndim);
 }
 
@@ -136,7 +136,7 @@ Status look_at_earlier(const Lazy& lazy) {
   ASTER_TRY(uop::toposort(&nodes, {&lazy.node, 1}));
   for (Node node : nodes) {
     if (node->op != uop::Op::kBuffer) continue;
-    const uint32_t symbol = engine.symbols.with_cell(storage_of(node));
+    const uint32_t symbol = engine.symbols.with_cell(storage_at(node));
     if (symbol != Symbols::kNone && engine.symbols[symbol].assumed)
       ASTER_TRY(note_seen(engine, symbol));
   }
@@ -175,13 +175,13 @@ Status record(Recording& r, Executable& exe, const Leaves& leaves,
               static_cast<uint32_t>(r.copies.size())};
   for (size_t i = 0; i < buffers.size(); ++i) {
     const Node leaf = buffers[i];
-    ASTER_TRY(keep(storage_of(leaf)));
+    ASTER_TRY(keep(storage_at(leaf)));
     const size_t bytes = static_cast<size_t>(leaf->count()) * dtype::size(leaf->dtype);
     const Node whole = leaves.wholes[i];
     Array array;
     ASTER_TRY(take_array(&array, &r.dims, whole));
     ASTER_TRY(r.params.push(
-        Recording::Ref{storage_of(leaf), leaf->arg(2), bytes, region_of(whole), array}));
+        Recording::Ref{storage_at(leaf), leaf->arg(2), bytes, region_of(whole), array}));
   }
   for (Storage* storage : outputs) {
     ASTER_TRY(keep(storage));

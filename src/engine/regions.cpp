@@ -15,7 +15,7 @@ Region region_of(Node node) {
   const size_t bytes = static_cast<size_t>(node->count()) * dtype::size(node->dtype);
   // What stands for memory that is given later is apart from all else.
   if (node->op == Op::kParam) return {node, 0, bytes};
-  return buffer::region_of(*storage_of(node), static_cast<size_t>(node->arg(2)), bytes);
+  return buffer::region_of(*storage_at(node), static_cast<size_t>(node->arg(2)), bytes);
 }
 
 Status find_regions(Vec<LeafRegion>* out, uop::Nodes leaves) {

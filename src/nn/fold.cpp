@@ -49,7 +49,9 @@ class Folder {
     if (chosen_.empty()) return kOk;
     // It is no step of a program that is being captured.
     engine::Recording* const recording = std::exchange(e_.recording, nullptr);
+    const bool before = std::exchange(e_.folds, true);
     const Status status = compute();
+    e_.folds = before;
     e_.recording = recording;
     return status;
   }
@@ -118,7 +120,7 @@ class Folder {
   // Whether memory is another at each run of what is being captured.
   bool changes(Node buffer) const {
     const engine::Recording* const r = e_.recording;
-    const buffer::Storage* const storage = engine::storage_of(buffer);
+    const buffer::Storage* const storage = engine::storage_at(buffer);
     if (e_.symbols.with_cell(storage) != engine::Symbols::kNone) return true;
     if (r == nullptr) return false;
     const buffer::Region region = engine::region_of(buffer);

@@ -106,9 +106,48 @@ Status map_file(Source* out, Context& context, const char* path, Mapped how, siz
     munmap(data, bytes);
     return status;
   }
+  storage->mapped = !shared;
   *out = Source(storage, offset - begin, size);
   return kOk;
 }
+
+namespace {
+
+constexpr size_t kLeastLate = 64 << 10, kHugePage = size_t{2} << 20;
+
+// Memory for bytes of a file that do not lie aligned there, which are brought when somebody looks
+// at them (engine/kept_copies.h). Null: there is none.
+Status create_late(buffer::Storage** out, Context& context, const Source& source, size_t offset,
+                   size_t bytes) {
+  *out = nullptr;
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t size = align_up(bytes, page), more = size >= kHugePage ? kHugePage : 0;
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const reserved = mmap(nullptr, size + more, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (reserved == MAP_FAILED) return kOk;
+  char* data = static_cast<char*>(reserved);
+  if (more != 0) {
+    const size_t before =
+        align_up(reinterpret_cast<uintptr_t>(data), kHugePage) - reinterpret_cast<uintptr_t>(data);
+    if (before != 0) munmap(data, before);
+    data += before;
+    munmap(data + size, kHugePage - before);
+    madvise(data, size, MADV_HUGEPAGE);
+  }
+  const Status status =
+      buffer::storage_wrap(out, context, data, bytes, device::kCpu, true, unmap, nullptr);
+  if (!status.ok()) {
+    munmap(data, size);
+    return status;
+  }
+  buffer::storage_retain(source.storage());
+  (*out)->held = source.storage();
+  (*out)->mapped = true;
+  (*out)->late.store(source.data() + offset, std::memory_order_release);
+  return kOk;
+}
+
+}  // namespace
 
 Status create_source(Source* out, Context& context, size_t size) {
   buffer::Storage* storage;
@@ -144,6 +183,15 @@ Status place(Shared* out, engine::Engine& engine, const Source& source, size_t o
     const Node node =
         engine::buffer_node(engine, source.storage(), static_cast<int64_t>(at), dtype, shape);
     return Shared::make(out, engine, node, false);
+  }
+  if (source.storage()->mapped && bytes >= kLeastLate) {
+    buffer::Storage* late = nullptr;
+    ASTER_TRY(create_late(&late, engine.context, source, offset, bytes));
+    if (late != nullptr) {
+      const Source held(late, 0, bytes);
+      const Node node = engine::buffer_node(engine, late, 0, dtype, shape);
+      return Shared::make(out, engine, node, false);
+    }
   }
   Source copy;
   ASTER_TRY(create_source(&copy, engine.context, bytes));

@@ -99,6 +99,70 @@ def test_images_are_convolved_exactly(types, channels):
     np.testing.assert_array_equal(y, sums.astype(np.float32) * by)
 
 
+def _depthwise(x, w, strides, dilations, pads):
+    """Sums of integers, of groups of as many channels as filters have."""
+    x = np.pad(x, ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
+    size = [
+        (n - (k - 1) * d - 1) // s + 1
+        for n, k, d, s in zip(x.shape[2:], w.shape[2:], dilations, strides)
+    ]
+    each, groups = w.shape[1], x.shape[1] // w.shape[1]
+    out = np.zeros((x.shape[0], w.shape[0], *size), np.int64)
+    for o in range(w.shape[0]):
+        first = o // (w.shape[0] // groups) * each
+        for c, i, j in np.ndindex(w.shape[1:]):
+            y, z = i * dilations[0], j * dilations[1]
+            rows = slice(y, y + (size[0] - 1) * strides[0] + 1, strides[0])
+            columns = slice(z, z + (size[1] - 1) * strides[1] + 1, strides[1])
+            out[:, o] += x[:, first + c, rows, columns] * w[o, c, i, j]
+    return out
+
+
+@pytest.mark.parametrize("types", [(UINT8, INT8), (INT8, INT8), (UINT8, UINT8)])
+@pytest.mark.parametrize(
+    "kernel, strides, dilations, pads, each, times",
+    [
+        ((3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 1, 1),
+        ((3, 3), (1, 1), (1, 1), (0, 0, 0, 0), 1, 2),
+        ((5, 5), (1, 1), (1, 1), (2, 1, 2, 3), 1, 1),
+        ((5, 5), (2, 2), (1, 1), (2, 2, 2, 2), 1, 1),
+        ((3, 4), (1, 1), (1, 2), (1, 2, 1, 3), 1, 1),  # an even number of taps
+        ((4, 2), (1, 2), (2, 3), (0, 1, 1, 0), 1, 1),
+        ((3, 3), (1, 1), (2, 3), (2, 3, 2, 3), 1, 1),
+        ((3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 3, 1),  # of three channels each
+        ((8, 1), (1, 1), (1, 1), (3, 0, 3, 0), 1, 1),  # a tap a row: no pairs
+        ((1, 9), (1, 1), (1, 1), (0, 4, 0, 4), 1, 1),
+    ],
+)
+def test_depthwise_convolutions_are_exact(types, kernel, strides, dilations, pads, each, times):
+    groups = 6
+    a = _bytes(types[0], 2, groups * each, 13, 17)
+    b = _bytes(types[1], groups * times, each, *kernel)
+    scales = np.float32(0.02), RNG.uniform(1e-3, 1, len(b)).astype(np.float32)
+    zeros = _zero(types[0]), np.zeros(len(b), types[1])
+    rest = {"pads": pads, "strides": strides, "dilations": dilations, "group": groups}
+    [y] = _ours(_pair_model("Conv", a, b, scales, zeros, 0, **rest), {"a": a})
+    x = a.astype(np.int64) - zeros[0]
+    sums = _depthwise(x, b.astype(np.int64), strides, dilations, pads)
+    want = sums.astype(np.float32) * (scales[0] * scales[1]).reshape(1, -1, 1, 1)
+    near = 0 if kernel[1] > 1 and strides == (1, 1) else 1e-4
+    np.testing.assert_allclose(y, want, rtol=near, atol=near * np.abs(want).max())
+
+
+def test_depthwise_kernels_have_no_product_of_floats_in_their_loops(tmp_path):
+    a, b = _bytes(UINT8, 1, 24, 20, 22), _bytes(INT8, 24, 1, 3, 3)
+    scales, zeros = (np.float32(0.02), np.float32(0.5)), (np.uint8(117), np.int8(0))
+    model = _pair_model("Conv", a, b, scales, zeros, 0, pads=[1] * 4, group=24)
+    aster_ml.trace.configure(dump=str(tmp_path))
+    try:
+        _ours(model, {"a": a})
+    finally:
+        aster_ml.trace.configure()
+    texts = [open(path, encoding="utf-8").read() for path in glob.glob(f"{tmp_path}/*/*.program")]
+    assert any("PairDot" in text for text in texts)
+    assert not any("MulAcc" in text for text in texts)
+
+
 def test_integer_operators_have_the_bits_of_onnx_runtime():
     a, b = _bytes(UINT8, 21, 40), _bytes(UINT8, 40, 24)
     node = helper.make_node("MatMulInteger", ["a", "b", "za", "zb"], ["y"])

@@ -138,6 +138,43 @@ def test_encoders_have_one_program_for_many_batches_and_lengths():
     _runs_at(model, lambda n: {"ids": ids[: n[0], : n[1]], "mask": mask[: n[0], : n[1]]}, sizes)
 
 
+@pytest.mark.parametrize("op", ["ConvTranspose", "LSTM", "GRU", "RNN", "TopK", "Dynamic"])
+def test_operators_have_one_program_for_many_batches(op):
+    rng = np.random.default_rng(11)
+    m = _models()
+    g = m.Graph()
+    if op == "ConvTranspose":
+        shape, axis = ("batch", 3, 5, 6), 0
+        y = g(op, "x", g.normal(3, 4, 3, 2), g.normal(4), strides=[2, 1], pads=[1, 0, 0, 1])
+    elif op == "TopK":
+        shape, axis = ("batch", 4, 9), 0
+        values, places = g(op, "x", g.ints(3), outputs=2, axis=-1)
+        y = g("Add", values, g("Cast", places, to=1))
+    elif op == "Dynamic":
+        shape, axis = ("batch", 7), 0
+        # Beyond the batch are zeros, of which this makes the greatest.
+        q, scale, zero = g("DynamicQuantizeLinear", g("Sub", g.array(10.0), "x"), outputs=3)
+        y = g("DequantizeLinear", q, scale, zero)
+    else:
+        shape, axis = (5, "batch", 6), 1
+        gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+        first, last = g(
+            op, "x", g.normal(2, gates * 8, 6), g.normal(2, gates * 8, 8), g.normal(2, gates * 16),
+            hidden_size=8, direction="bidirectional", outputs=3 if op == "LSTM" else 2,
+        )[:2]
+        y = g("Add", first, g("Unsqueeze", last, g.ints(0)))
+    ndim = {"Dynamic": 2, "TopK": 3}.get(op, 4)
+    model = g.model([("x", 1, list(shape))], [(y, 1, [None] * ndim)])
+    sizes = [6 if name == "batch" else name for name in shape]
+    x = (rng.standard_normal(sizes) * 3).astype(np.float32)
+    x = x / 10 + 5 if op == "Dynamic" else x
+
+    def at(n):
+        return {"x": np.ascontiguousarray(np.take(x, range(n), axis))}
+
+    _runs_at(model, at, (2, 6, 5, 3, 4))
+
+
 def _decoder(width=16, heads=2, words=30):
     """One layer with a cache, as exporters write it: places and the mask are arithmetic on how many
     words came before."""

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -478,6 +479,120 @@ TEST_F(CacheTest, AnAllocationThatFailsIsAMiss) {
   Vec<uint8_t> out(failing);
   EXPECT_FALSE(cache_.get("t", key_of("a"), &out));
   EXPECT_TRUE(get("a")) << "and does not remove the file";
+}
+
+// Entries that are mapped.
+class MappedTest : public CacheTest {
+ protected:
+  void put_mapped(const std::string& name, size_t size) {
+    cache_.put_mapped(key_of(name), body_of(name, size));
+  }
+  std::string mapped_path(const std::string& name) const {
+    const std::string digits = hex(key_of(name));
+    return folder_ / ("v1/mapped/" + digits.substr(0, 2) + "/" + digits);
+  }
+  // Whether it is there and whole, and then that the bytes are those put.
+  bool get_mapped(const std::string& name, size_t size, void* place = nullptr) {
+    const Cache::Mapped got = cache_.map(key_of(name), size, place);
+    if (got.data == nullptr) return false;
+    const bool whole = Cache::is_whole(got, size);
+    const Bytes body = body_of(name, size);
+    if (whole) {
+      EXPECT_EQ(memcmp(got.data, body.data(), size), 0) << name;
+    } else {
+      cache_.drop(key_of(name));
+    }
+    if (place == nullptr) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(got.data) % (size >= 2 << 20 ? 2 << 20 : 4096), 0u);
+      Cache::unmap(got.data, size);
+    } else {
+      EXPECT_EQ(got.data, place);
+    }
+    return whole;
+  }
+};
+
+TEST_F(MappedTest, KeepsAndMaps) {
+  for (const size_t size : {1u, 63u, 64u, 4096u, 4097u, 300000u, (2u << 20) + 5, 5u << 20}) {
+    const std::string name = std::to_string(size);
+    EXPECT_FALSE(get_mapped(name, size));
+    put_mapped(name, size);
+    EXPECT_EQ(cache_.problem(), nullptr);
+    EXPECT_TRUE(get_mapped(name, size)) << size;
+    EXPECT_FALSE(get_mapped(name, size + 1)) << "of another size";
+    EXPECT_FALSE(fs::exists(mapped_path(name)));  // that did not fit, and went
+  }
+  // What is mapped in two places, and over other memory.
+  put_mapped("a", 9000);
+  void* place = mmap(nullptr, 12288, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(place, MAP_FAILED);
+  memset(place, 7, 12288);
+  EXPECT_TRUE(get_mapped("a", 9000, place));
+  EXPECT_FALSE(get_mapped("b", 9000, place));
+  EXPECT_EQ(memcmp(place, body_of("a", 9000).data(), 9000), 0);  // a miss leaves what is there
+  static_cast<uint8_t*>(place)[0] ^= 255;                        // one's own from here on
+  EXPECT_TRUE(get_mapped("a", 9000));
+  munmap(place, 12288);
+}
+
+TEST_F(MappedTest, ChangedFilesAreToldAndGo) {
+  constexpr size_t kSize = 70000;
+  const auto attempt = [&](const char* what, auto change) {
+    put_mapped("x", kSize);
+    ASSERT_TRUE(get_mapped("x", kSize));
+    change(mapped_path("x"));
+    const uint64_t damaged = cache_.damaged();
+    EXPECT_FALSE(get_mapped("x", kSize)) << what;
+    EXPECT_EQ(cache_.damaged(), damaged + 1) << what;
+    EXPECT_FALSE(fs::exists(mapped_path("x"))) << what;
+  };
+  const auto flip = [](size_t at) {
+    return [at](const std::string& path) {
+      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekg(static_cast<std::streamoff>(at));
+      const auto byte = static_cast<char>(file.get() ^ 16);
+      file.seekp(static_cast<std::streamoff>(at));
+      file.put(byte);
+    };
+  };
+  for (const size_t at : {size_t{0}, size_t{4096}, kSize - 1}) attempt("data", flip(at));
+  const size_t end = (kSize + 63) / 64 * 64;
+  for (const size_t at : {0u, 8u, 16u, 24u, 32u, 63u}) attempt("what it is", flip(end + at));
+  for (const size_t left : {size_t{0}, size_t{63}, kSize, end, end + 63}) {
+    attempt("cut", [left](const std::string& path) { fs::resize_file(path, left); });
+  }
+  attempt("longer", [end](const std::string& path) { fs::resize_file(path, end + 128); });
+  // That others may write is no entry, and no damage.
+  put_mapped("x", kSize);
+  ASSERT_EQ(chmod(mapped_path("x").c_str(), 0620), 0);
+  EXPECT_FALSE(get_mapped("x", kSize));
+}
+
+// Their limit is their own: neither takes the other's place.
+TEST_F(MappedTest, TheOldestGo) {
+  cache_.set_limit(100000);  // 800,000 of these
+  put("kernel");
+  for (int i = 0; i < 12; ++i) {
+    put_mapped(std::to_string(i), 150000);
+    const timespec times[2] = {{1000 + i, 0}, {1000 + i, 0}};
+    ASSERT_EQ(utimensat(AT_FDCWD, mapped_path(std::to_string(i)).c_str(), times, 0), 0);
+  }
+  EXPECT_TRUE(get("kernel"));
+  EXPECT_TRUE(cache_.evict(800000, true).ok());
+  int there = 0;
+  for (int i = 0; i < 12; ++i) there += fs::exists(mapped_path(std::to_string(i))) ? 1 : 0;
+  EXPECT_EQ(there, 5);
+  EXPECT_TRUE(get_mapped("11", 150000));
+  EXPECT_TRUE(cache_.evict(0).ok());
+  EXPECT_FALSE(get("kernel"));
+  EXPECT_TRUE(get_mapped("11", 150000));
+  put_mapped("large", 800001);  // beyond the limit
+  EXPECT_FALSE(fs::exists(mapped_path("large")));
+  cache_.set_limit(0);
+  put_mapped("none", 1);
+  EXPECT_FALSE(fs::exists(mapped_path("none")));
+  EXPECT_TRUE(cache_.clear().ok());
+  EXPECT_FALSE(fs::exists(mapped_path("11")));
 }
 
 }  // namespace

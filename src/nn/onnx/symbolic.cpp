@@ -413,6 +413,87 @@ void global_pool_rule(Op& op, const Row& row) {
   on_wholes(op, row);
 }
 
+// Builds on whole operands, of which one axis alone is a variable's: batch, of operand 0; of others
+// that have one it is the same. What is computed along it knows nothing of its neighbours. at:
+// which axis of each result it is.
+void build_apart(Op& op, const Row& row, size_t batch, std::span<const size_t> at) {
+  std::array<Node, 8> wholes{};
+  std::array<size_t, 8> places{};
+  size_t count = 0;
+  Node size = nullptr;
+  Word most = 0;
+  for (size_t i = 0; i < op.count() && op.ok(); ++i) {
+    if (!op.has(i)) continue;
+    const Sizes sizes = sizes_of(op, i);
+    if (!op.ok() || !sized::any_bound(sizes)) continue;
+    const Node whole = engine::whole_of(&op.value(i)->cell.cell())->node;
+    if (i == 0) size = sizes[batch], most = whole->dim(batch);
+    for (size_t k = 0; k < sizes.size(); ++k) {
+      const bool own = i != 0 || k == batch;
+      if (is_bound(sizes[k]) && (!own || sizes[k] != size || whole->dim(k) != most))
+        return refuse(op, "an axis that is looked along");
+    }
+    if (count == wholes.size()) return refuse(op, "too many operands");
+    wholes[count] = whole;
+    places[count++] = i;
+  }
+  if (size == nullptr || !is_bound(size)) return refuse(op, "an operand");
+  if (!op.ok()) return;
+  op.show({wholes.data(), count}, {places.data(), count});
+  row.build(op);
+  op.show({}, {});
+  for (size_t i = 0; i < std::min(op.results(), at.size()) && op.ok(); ++i) {
+    const Ref made = op.result(i);
+    if (!made) continue;
+    const Node y = made->node();
+    Sizes result;
+    for (size_t k = 0; k < y->ndim; ++k) result.push(k == at[i] ? size : op.g.index(y->dim(k)));
+    give(op, i, y, result, made->element);
+  }
+}
+
+void conv_transpose_rule(Op& op, const Row& row) {
+  constexpr size_t kBatch[] = {0};
+  if (numbers_from(op, 1)) build_apart(op, row, 0, kBatch);
+}
+
+void recurrent_rule(Op& op, const Row& row) {
+  constexpr size_t kBatch[] = {2, 1, 1};
+  if (op.integer("layout", 0) != 0) return refuse(op, "the batch before the steps");
+  if (op.has(4)) return refuse(op, "lengths of sequences");
+  build_apart(op, row, 1, kBatch);
+}
+
+void top_k_rule(Op& op, const Row& row) {
+  const Sizes sizes = sizes_of(op, 0);
+  if (!op.ok()) return;
+  const size_t axis = op.axis(op.integer("axis", -1), sizes.size());
+  if (op.ok() && is_bound(sizes[axis])) return refuse(op, "an axis that is looked along");
+  on_wholes(op, row);
+}
+
+// The least and the greatest are those of 0 as well, which stands beyond the sizes.
+void dynamic_quantize_rule(Op& op, const Row& row) {
+  const Sizes sizes = sizes_of(op, 0);
+  if (!op.ok()) return;
+  Node whole = engine::whole_of(&op.value(0)->cell.cell())->node;
+  const aster_ml_context context = op.engine().context.inner_handle();
+  aster_ml_lazy unused{};
+  {
+    tensor::Build build(&unused, &context);
+    op.fail(build.status());
+    if (op.ok())
+      op.fail(sized::masked(&whole, build, whole, sizes, sized::all_axes(sizes.size()),
+                            sized::Fill::kZero));
+  }
+  if (!op.ok()) return;
+  const size_t first = 0;
+  op.show({&whole, 1}, {&first, 1});
+  row.build(op);
+  op.show({}, {});
+  if (op.ok() && op.result(0)) give(op, 0, op.result(0)->node(), sizes, op.result(0)->element);
+}
+
 void softmax_rule(Op& op, const Row& row) {
   const Sizes sizes = sizes_of(op, 0);
   const bool old = op.version < 13;
@@ -855,6 +936,12 @@ constexpr Rule kRules[] = {
     {"MatMul", matmul_rule},
     {"Gemm", gemm_rule},
     {"Conv", windows_rule},
+    {"ConvTranspose", conv_transpose_rule},
+    {"LSTM", recurrent_rule},
+    {"GRU", recurrent_rule},
+    {"RNN", recurrent_rule},
+    {"TopK", top_k_rule},
+    {"DynamicQuantizeLinear", dynamic_quantize_rule},
     {"MaxPool", windows_rule},
     {"AveragePool", windows_rule},
     {"GlobalAveragePool", global_pool_rule},

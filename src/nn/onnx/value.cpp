@@ -94,7 +94,7 @@ Status make_texts(Ref* out, Heap& heap, Words shape) {
 namespace {
 
 bool is_host_buffer(Node node) {
-  return node->op == uop::Op::kBuffer && device::is_host(engine::storage_of(node)->device);
+  return node->op == uop::Op::kBuffer && device::is_host(engine::storage_at(node)->device);
 }
 
 const void* data_of(Node node) {

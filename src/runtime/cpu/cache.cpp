@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +16,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/checked.h"
+#include "base/content.h"
 #include "base/flags.h"
 
 namespace aster::runtime::cpu {
@@ -27,6 +31,11 @@ constexpr size_t kKeyDigits = 64;
 constexpr size_t kTargetLimit = 32;
 constexpr size_t kPathLimit = 128;  // v1/<target>/<aa>/<key or temporary>
 constexpr size_t kFileLimit = size_t{256} << 20;
+constexpr std::string_view kMappedFolder = "mapped";
+constexpr std::string_view kMappedPath = "v1/mapped/";
+constexpr size_t kMappedLimit = size_t{2} << 30;  // bytes of an entry
+constexpr uint64_t kMappedTimes = 8;              // more than of kernels
+constexpr size_t kPage = 4096, kHugePage = size_t{2} << 20;
 constexpr uint64_t kDefaultLimit = uint64_t{512} << 20;
 constexpr int64_t kDaySeconds = 24 * 60 * 60;
 constexpr int64_t kHourSeconds = 60 * 60;
@@ -55,6 +64,12 @@ uint64_t checksum(const Digest& key, std::span<const uint8_t> body) {
   add(key.data(), key.size());
   add(body.data(), body.size());
   return state;
+}
+
+// The same of what is mapped: nothing is as fast as it is read but what content_of gives.
+uint64_t mapped_sum(std::span<const uint8_t> body) {
+  const Content content = content_of(body);
+  return hash_mix(content.low, content.high);
 }
 
 int64_t now_seconds() { return static_cast<int64_t>(time(nullptr)); }
@@ -317,7 +332,7 @@ bool Cache::get(std::string_view target, const Digest& key, Vec<uint8_t>* out) {
   return found;
 }
 
-bool Cache::keep(int folder, const Digest& key, std::span<const uint8_t> bytes) {
+bool Cache::keep(int folder, const Digest& key, std::span<const uint8_t> bytes, bool mapped) {
   char name[kKeyDigits + 1] = {};
   write_hex(key.data(), key.size(), name);
   uint8_t random[8];
@@ -331,15 +346,20 @@ bool Cache::keep(int folder, const Digest& key, std::span<const uint8_t> bytes) 
   memcpy(header.magic, kMagic, sizeof(kMagic));
   header.format = kFormat;
   header.length = bytes.size();
-  header.checksum = checksum(key, bytes);
+  header.checksum = mapped ? mapped_sum(bytes) : checksum(key, bytes);
   memcpy(header.key, key.data(), key.size());
 
   Descriptor file(
       openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file.valid()) return false;
   // No fsync: a file torn by a power failure fails its checksum and counts as a miss.
-  const bool written =
-      write_all(file.get(), as_bytes(&header, sizeof(header))) && write_all(file.get(), bytes);
+  const std::span<const uint8_t> first = as_bytes(&header, sizeof(header));
+  const uint8_t zeros[sizeof(header)] = {};
+  const size_t padding = align_up(bytes.size(), sizeof(header)) - bytes.size();
+  const bool written = mapped ? write_all(file.get(), bytes) &&
+                                    write_all(file.get(), {zeros, padding}) &&
+                                    write_all(file.get(), first)
+                              : write_all(file.get(), first) && write_all(file.get(), bytes);
   file.reset();
   if (written && renameat(folder, temporary, folder, name) == 0) return true;
   const int error = errno;
@@ -352,7 +372,7 @@ void Cache::put(std::string_view target, const Digest& key, std::span<const uint
   if (bytes.size() > kFileLimit) return;
   const Descriptor folder = open_folder(target, key, true);
   if (!folder.valid()) return;
-  if (!keep(folder.get(), key, bytes)) {
+  if (!keep(folder.get(), key, bytes, false)) {
     problem_ =
         errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? kNoSpace : "it cannot be written";
     return;
@@ -362,6 +382,97 @@ void Cache::put(std::string_view target, const Digest& key, std::span<const uint
   const SavedError before;
   if (!evict(limit_).ok()) before.restore();
 }
+
+namespace {
+
+// Whole pages of a file, at place or where they may become huge ones.
+void* map_pages(int file, size_t size, void* place) {
+  constexpr int kProtection = PROT_READ | PROT_WRITE, kKind = MAP_PRIVATE | MAP_NORESERVE;
+  const size_t bytes = align_up(size, kPage);
+  void* reserved = nullptr;
+  if (place == nullptr && bytes >= kHugePage) {
+    reserved = mmap(nullptr, bytes + kHugePage, PROT_NONE, kKind | MAP_ANONYMOUS, -1, 0);
+    if (reserved == MAP_FAILED) return nullptr;
+    const auto first = reinterpret_cast<uintptr_t>(reserved);
+    const size_t before = align_up(first, kHugePage) - first;
+    char* const begin = static_cast<char*>(reserved);
+    place = begin + before;
+    if (before != 0) munmap(begin, before);
+    munmap(begin + before + bytes, kHugePage - before);
+  }
+  void* const data =
+      mmap(place, bytes, kProtection, kKind | (place != nullptr ? MAP_FIXED : 0), file, 0);
+  if (data != MAP_FAILED) return data;
+  if (reserved != nullptr) munmap(place, bytes);
+  return nullptr;
+}
+
+}  // namespace
+
+Cache::Mapped Cache::map(const Digest& key, size_t size, void* place) {
+  char name[kKeyDigits + 1] = {};
+  write_hex(key.data(), key.size(), name);
+  const Descriptor folder = open_folder(kMappedFolder, key, false);
+  const Descriptor file(
+      folder.valid() ? openat(folder.get(), name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+                     : -1);
+  struct stat info;
+  Header header;
+  Mapped out;
+  const size_t end = align_up(size, sizeof(header));
+  const bool there =
+      file.valid() && fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && is_private(info);
+  const bool fits = there && static_cast<uint64_t>(info.st_size) == end + sizeof(header) &&
+                    pread(file.get(), &header, sizeof(header), static_cast<off_t>(end)) ==
+                        static_cast<ssize_t>(sizeof(header)) &&
+                    memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 && header.format == kFormat &&
+                    header.length == size && memcmp(header.key, key.data(), key.size()) == 0;
+  if (fits) out = {map_pages(file.get(), size, place), header.checksum};
+  if (there && !fits) {
+    unlinkat(folder.get(), name, 0);
+    ++damaged_;
+  }
+  if (fits && now_seconds() - static_cast<int64_t>(info.st_mtim.tv_sec) > kDaySeconds)
+    futimens(file.get(), nullptr);
+  ++(out.data != nullptr ? hits_ : misses_);
+  return out;
+}
+
+bool Cache::is_whole(const Mapped& mapped, size_t size) {
+  return mapped_sum({static_cast<const uint8_t*>(mapped.data), size}) == mapped.sum;
+}
+
+void Cache::drop(const Digest& key) {
+  char name[kKeyDigits + 1] = {};
+  write_hex(key.data(), key.size(), name);
+  const Descriptor folder = open_folder(kMappedFolder, key, false);
+  if (folder.valid()) unlinkat(folder.get(), name, 0);
+  ++damaged_;
+}
+
+void Cache::put_mapped(const Digest& key, std::span<const uint8_t> bytes) {
+  const uint64_t limit = limit_ * kMappedTimes;
+  if (bytes.size() > std::min<uint64_t>(kMappedLimit, limit)) return;
+  const Descriptor folder = open_folder(kMappedFolder, key, true);
+  struct statvfs disk;
+  if (!folder.valid() || fstatvfs(folder.get(), &disk) != 0) return;
+  if (bytes.size() > uint64_t{disk.f_bavail} * disk.f_frsize / kMappedTimes) {
+    problem_ = kNoSpace;
+    return;
+  }
+  if (!keep(folder.get(), key, bytes, true)) {
+    problem_ =
+        errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? kNoSpace : "it cannot be written";
+    return;
+  }
+  unlooked_ += bytes.size();
+  if (unlooked_ <= limit / kMappedTimes && key[31] != 0) return;
+  unlooked_ = 0;
+  const SavedError before;
+  if (!evict(limit, true).ok()) before.restore();
+}
+
+void Cache::unmap(void* data, size_t size) { munmap(data, align_up(size, kPage)); }
 
 Cache::Info Cache::info() {
   Info out;
@@ -396,11 +507,14 @@ Status Cache::clear() {
   return failed == 0 ? kOk : ASTER_FAIL(kIO, "%zu cached kernels could not be removed", failed);
 }
 
-Status Cache::evict(uint64_t limit) {
+Status Cache::evict(uint64_t limit, bool mapped) {
   const Descriptor root = open_root(false);
   if (!root.valid()) return kOk;
-  Vec<Found> files(memory_);
-  ASTER_TRY(Walk(&files).run(root.get()));
+  Vec<Found> all(memory_), files(memory_);
+  ASTER_TRY(Walk(&all).run(root.get()));
+  for (const Found& file : all) {
+    if (std::string_view(file.path).starts_with(kMappedPath) == mapped) ASTER_TRY(files.push(file));
+  }
   std::sort(files.begin(), files.end(),
             [](const Found& a, const Found& b) { return a.modified < b.modified; });
   uint64_t bytes = 0;

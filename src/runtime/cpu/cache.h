@@ -1,5 +1,5 @@
-// Compiled kernels on disk: a directory of checked, content-named files that any number of
-// processes share.
+// Compiled kernels on disk, and data that is mapped: a directory of checked, content-named files
+// that any number of processes share.
 #pragma once
 
 #include <span>
@@ -40,6 +40,23 @@ class Cache {
   // beyond the limit.
   void put(std::string_view target, const Digest& key, std::span<const uint8_t> bytes);
 
+  // Entries that are mapped, not read, in a folder of their own: of size bytes, which begin with a
+  // page; the file's last 64 say what they are. In memory of its own, or at a place, in which case
+  // what was mapped there before is gone. Null where there is none. Checked by the caller:
+  // is_whole().
+  struct Mapped {
+    void* data = nullptr;
+    uint64_t sum = 0;
+  };
+  Mapped map(const Digest& key, size_t size, void* place);
+  // Whether the bytes mapped are those that were put.
+  static bool is_whole(const Mapped& mapped, size_t size);
+  void drop(const Digest& key);  // one that is not whole
+  // Keeps bytes to be mapped. Their files have a limit of their own, eight times that of the
+  // others, and take at most an eighth of the space that is left.
+  void put_mapped(const Digest& key, std::span<const uint8_t> bytes);
+  static void unmap(void* data, size_t size);
+
   struct Info {
     uint64_t entries = 0;
     uint64_t bytes = 0;
@@ -53,14 +70,14 @@ class Cache {
   // Removes every entry, and nothing that is not laid out like one. Errors: IO, MEMORY.
   Status clear();
   // Removes the oldest entries until at most limit bytes are left, and temporary files of an hour
-  // ago.
-  Status evict(uint64_t limit);
+  // ago; of those that are mapped, or of the others.
+  Status evict(uint64_t limit, bool mapped = false);
   void set_limit(uint64_t bytes) { limit_ = bytes; }
 
  private:
   Descriptor open_root(bool make);
   Descriptor open_folder(std::string_view target, const Digest& key, bool make);
-  bool keep(int folder, const Digest& key, std::span<const uint8_t> bytes);
+  bool keep(int folder, const Digest& key, std::span<const uint8_t> bytes, bool mapped);
 
   Memory& memory_;
   Text root_;
@@ -70,6 +87,7 @@ class Cache {
   uint64_t hits_ = 0;
   uint64_t misses_ = 0;
   uint64_t damaged_ = 0;
+  uint64_t unlooked_ = 0;  // bytes put to be mapped since eviction last looked
 };
 
 }  // namespace aster::runtime::cpu
