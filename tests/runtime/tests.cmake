@@ -1,3 +1,6 @@
+# Kernels as the suite codegen makes and runs them.
+target_sources(test_runtime PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/codegen/kernel_support.cpp)
+
 # OpenCL's functions of the table against a loader that fails when it is told to, a process each,
 # and against this machine's.
 add_library(opencl_stub MODULE ${CMAKE_CURRENT_SOURCE_DIR}/runtime/opencl_stub/stub.cpp)
