@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMostRows = 64;           // of a: a task
 constexpr size_t kColumnsTogether = 64;    // of b: while a prime's residues of a are near
-constexpr size_t kColumnsOfPanels = 1024;  // the same of panels, whose rows are near anyway
+constexpr size_t kColumnsOfPanels = 1024;  // the same by halves, whose sums of rows are made once
 constexpr size_t kLeastOfHalf = 24;        // rows that are worth sums of columns
 constexpr size_t kHalvesFrom = 768;        // sizes from which halves are faster (bench/wide.py)
 constexpr size_t kPrimesAtOnce = 8;        // a tile's rows
@@ -171,9 +171,7 @@ class Product {
   void choose_halves(Algorithm asked);
   int halves_of(size_t rows) const;
   size_t tiled(size_t rows) const;
-  size_t columns_at_once() const {
-    return code_.panels.multiply != nullptr ? kColumnsOfPanels : kColumnsTogether;
-  }
+  size_t columns_at_once() const { return halves_ > 0 ? kColumnsOfPanels : kColumnsTogether; }
   // Memory of a thread for its tasks.
   struct Room {
     Room(Memory& memory, const Product& product, size_t columns);
