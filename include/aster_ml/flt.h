@@ -159,12 +159,13 @@ enum {
   ASTER_ML_FLT_AUTO = 0,     /* what is fastest */
   ASTER_ML_FLT_RESIDUES = 1, /* residues of small primes, and back */
   ASTER_ML_FLT_NAIVE = 2,    /* each element by itself */
-  ASTER_ML_FLT_STRASSEN = 3  /* residues, multiplied by halves while all sizes are beyond 64 */
+  ASTER_ML_FLT_STRASSEN = 3  /* residues, by halves while all sizes exceed 64 (AVX2: twice) */
 };
 
 /* The same by an algorithm of choice. out_ran: null, or which one ran: NAIVE also where exponents
- * lie too far apart for residues, RESIDUES also where no size is beyond 64. Every one of them sums
- * exactly and rounds once. Errors: as matmul; ARGUMENT also of an algorithm that is none. */
+ * lie too far apart for residues, RESIDUES also where a size is not beyond 64; AUTO may run each.
+ * Every one of them sums exactly and rounds once. Errors: as matmul; ARGUMENT also of an algorithm
+ * that is none. */
 ASTER_ML_API int32_t aster_ml_flt_matmul_by(void *out, int32_t *out_ran,
                                             const aster_ml_context *context, int32_t algorithm,
                                             int32_t dtype, int32_t rounding, const void *a,

@@ -1,6 +1,7 @@
 #include "buffer/block_cache.h"
 
 #include "base/sanitize.h"
+#include "flt/work.h"
 
 namespace aster::buffer {
 
@@ -40,6 +41,7 @@ void BlockCache::put(const Block& block) {
 void BlockCache::trim() {
   const MutexLock lock(mutex_);
   while (count_ > 0) free(take(count_ - 1));
+  flt::trim_work();
 }
 
 Block BlockCache::take(int index) {

@@ -105,6 +105,13 @@ Caller::Caller(const aster_ml_context* context) {
   }
 }
 
+Memory& Caller::work() const {
+  if (context_ == nullptr) return *memory_;
+  Heap& heap = context_->heap();
+  const bool own = heap.table().allocate != process_heap().table().allocate;
+  return own ? static_cast<Memory&>(heap) : process_heap();
+}
+
 Caller::~Caller() {
   if (outer_) context_->leave();
 }

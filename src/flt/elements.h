@@ -41,6 +41,9 @@ class Caller {
   Status status() const { return status_; }
   int threads() const;
   Memory& memory() const { return *memory_; }
+  // For what a call needs and gives back: the process's heap where a context has no allocator of
+  // its own.
+  Memory& work() const;
   // How wide vectors may be; 0: any.
   int32_t vector_bytes() const {
     return context_ == nullptr ? 0 : context_->options().vector_bytes;

@@ -1,23 +1,26 @@
 #include "flt/product.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 
 #include "flt/accumulator.h"
 #include "flt/arithmetic.h"
+#include "flt/panels.h"
 #include "flt/residues.h"
 #include "flt/strassen.h"
 #include "flt/sum.h"
 #include "flt/tile.h"
+#include "flt/work.h"
 
 namespace aster::flt {
 namespace {
 
-constexpr size_t kMostRows = 64;         // of a: a task
-constexpr size_t kColumnsTogether = 64;  // of b: while a prime's residues of a are near
-constexpr size_t kPrimesAtOnce = 8;      // a tile's rows
+constexpr size_t kMostRows = 64;           // of a: a task
+constexpr size_t kColumnsTogether = 64;    // of b: while a prime's residues of a are near
+constexpr size_t kColumnsOfPanels = 1024;  // the same by halves, whose sums of rows are made once
+constexpr size_t kLeastOfHalf = 24;        // rows that are worth sums of columns
+constexpr size_t kHalvesFrom = 768;        // sizes from which halves are faster (bench/wide.py)
+constexpr size_t kPrimesAtOnce = 8;        // a tile's rows
 // All tasks share the residues of columns of b, of whole panels that take up to so many bytes: more
 // columns would be other tasks, which need the residues of a's rows again.
 constexpr size_t kColumnBytes = size_t{192} << 20;
@@ -25,32 +28,6 @@ constexpr size_t kColumnBytes = size_t{192} << 20;
 constexpr double kLeastWork = 12 * 12 * 12;
 
 Matrix turned(const Matrix& m) { return {m.data, m.column, m.row, m.columns, m.rows}; }
-
-// Memory of a task, given back at its end; in large pages where it is many.
-template <typename T>
-class Held {
- public:
-  Held(Memory& memory, size_t count) : memory_(memory), count_(count) {
-    data_ = static_cast<T*>(memory.allocate(bytes(), alignment()));
-#ifdef MADV_HUGEPAGE
-    if (data_ != nullptr && alignment() == kLargePage)
-      static_cast<void>(madvise(data_, bytes() / kLargePage * kLargePage, MADV_HUGEPAGE));
-#endif
-  }
-  ~Held() { memory_.release(data_, bytes(), alignment()); }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  T* get() const { return data_; }
-  size_t bytes() const { return count_ * sizeof(T); }
-
- private:
-  static constexpr size_t kLargePage = size_t{2} << 20;
-  size_t alignment() const { return bytes() >= 4 * kLargePage ? kLargePage : 64; }
-
-  Memory& memory_;
-  size_t count_;
-  T* data_;
-};
 
 // A row of a, or a column of b, as integers times one power of two.
 struct Line {
@@ -142,12 +119,6 @@ class Lanes {
   alignas(64) uint64_t shifts_[kTileLanes], flips_[kTileLanes];
 };
 
-// Rows of the next task where so many are left: fewer and fewer, so that threads end together.
-size_t rows_of_task(size_t rows, int threads) {
-  const size_t parts = threads > 1 ? 2 * static_cast<size_t>(threads) : 1;
-  return std::clamp((rows / parts + kTileRows - 1) / kTileRows * kTileRows, kTileRows, kMostRows);
-}
-
 // Of parts that other threads may have done: there is one thing that they fail for.
 Status ended(int32_t failed) {
   return failed == 0 ? kOk : ASTER_FAIL(kMEMORY, "could not allocate a part of a product");
@@ -168,8 +139,7 @@ class Product {
         columns_(caller.memory()),
         own_residues_(caller.memory()),
         residues_(kept == nullptr ? own_residues_ : *kept),
-        code_(tile_for(caller.vector_bytes())),
-        rows_at_once_(rows_of_task(a.rows, caller.threads())) {}
+        code_(tile_for(caller.vector_bytes())) {}
 
   // How becomes what was done.
   Status run(Algorithm* how);
@@ -177,7 +147,11 @@ class Product {
  private:
   static constexpr size_t kSize = N * sizeof(Limb);
   size_t inner() const { return a_.columns; }
-  size_t pairs() const { return (inner() + 3) / 4 * 2; }  // along k, an even number
+  // Along k: an even number, of whole vectors where there are halves.
+  size_t pairs() const {
+    const size_t unit = halves_ == 0 ? 2 : size_t{8} << halves_;
+    return (inner() + 2 * unit - 1) / (2 * unit) * unit;
+  }
 
   Status look();
   bool fits();
@@ -193,8 +167,21 @@ class Product {
   void read_rows(int16_t* to, size_t first, size_t count) const;
   void read_columns(int32_t* to, int32_t* digits, size_t first) const;
   Status columns(size_t first, size_t count);
-  Status task(const int32_t* b, size_t first_row, size_t row_count, size_t first_column,
-              size_t column_count);
+  size_t rows_of_task(size_t rows) const;
+  void choose_halves(Algorithm asked);
+  int halves_of(size_t rows) const;
+  size_t tiled(size_t rows) const;
+  size_t columns_at_once() const { return halves_ > 0 ? kColumnsOfPanels : kColumnsTogether; }
+  // Memory of a thread for its tasks.
+  struct Room {
+    Room(Memory& memory, const Product& product, size_t columns);
+    Status status() const;
+    const Held<int16_t> a;
+    const Held<int32_t> tiles, digits, panels;
+  };
+  Status task(const Room& room, const int32_t* b, size_t first_row, size_t row_count,
+              size_t first_column, size_t column_count);
+  void multiply(const Room& room, const int32_t* b, size_t row_count, size_t panels) const;
   Status halves();
   void read_halves(int16_t* x, int16_t* y, size_t inner_size, size_t column_size, int16_t* rows,
                    int32_t* lines) const;
@@ -202,8 +189,6 @@ class Product {
             const void* next) const;
   void tiles(int32_t* pairs_out, size_t row_size, const int16_t* a, const int32_t* b,
              size_t row_count, size_t panels) const;
-  void multiply(int32_t* pairs_out, size_t row_size, const int16_t* a, const int32_t* a_parts,
-                const int32_t* b, size_t row_count, size_t panels) const;
   void find_quotients(int32_t* row) const;
   void finish(const int32_t* pairs_in, int32_t* digits, size_t i, size_t j, size_t count,
               std::atomic<int32_t>* failed);
@@ -223,9 +208,42 @@ class Product {
   Residues own_residues_;
   Residues& residues_;
   TileCode code_;
-  const size_t rows_at_once_;
+  size_t rows_at_once_ = kMostRows;
+  int halves_ = 0;  // of panels
   int levels_ = 0;  // of halves
 };
+
+// Of the next task where so many are left: fewer and fewer, so that threads end together.
+template <int N>
+size_t Product<N>::rows_of_task(size_t rows) const {
+  const auto threads = static_cast<size_t>(caller_.threads());
+  const size_t parts = threads > 1 ? 2 * threads : 1, unit = kTileRows << halves_;
+  const size_t least = halves_ == 0 ? kTileRows : kLeastOfHalf << halves_;
+  return std::clamp((rows / parts + unit - 1) / unit * unit, least, kMostRows << halves_);
+}
+
+// How often rows of a task are halved.
+template <int N>
+int Product<N>::halves_of(size_t rows) const {
+  int levels = halves_;
+  while (levels > 0 && rows < kLeastOfHalf << levels) --levels;
+  return levels;
+}
+template <int N>
+size_t Product<N>::tiled(size_t rows) const {
+  const size_t unit = kTileRows << halves_of(rows);
+  return (rows + unit - 1) / unit * unit;
+}
+
+template <int N>
+void Product<N>::choose_halves(Algorithm asked) {
+  const size_t least = std::min({a_.rows, inner(), b_.columns});
+  const bool by_halves =
+      asked == Algorithm::kStrassen || (asked == Algorithm::kAuto && least >= kHalvesFrom);
+  if (code_.panels.multiply != nullptr && by_halves)
+    halves_ = std::min(PanelRows::kMostLevels, strassen_levels(a_.rows, inner(), b_.columns));
+  rows_at_once_ = rows_of_task(a_.rows);
+}
 
 template <int N>
 Status Product<N>::look() {
@@ -316,9 +334,9 @@ void Product<N>::read_rows(int16_t* to, size_t first, size_t count) const {
   alignas(64) int32_t digits[Residues::kMostDigits / 2 * kTileLanes];
   alignas(64) int32_t sums[kTileRows * kTileLanes];
   Lanes<N> lanes(code_, a_digits_);
-  const size_t width = 2 * pairs(), tiled = (count + kTileRows - 1) / kTileRows * kTileRows;
+  const size_t width = 2 * pairs();
   size_t r = 0, k = 0;
-  for (size_t at = 0; at < tiled * width; at += kTileLanes) {
+  for (size_t at = 0; at < tiled(count) * width; at += kTileLanes) {
     for (size_t lane = 0; lane < kTileLanes; ++lane) {
       if (r < count && k < inner()) {
         lanes.put(lane, a_.at(first + r, k), rows_[first + r]);
@@ -404,36 +422,6 @@ void Product<N>::tiles(int32_t* pairs_out, size_t row_size, const int16_t* a, co
         tile(pairs_out + r * row_size + c * number, row_size, rows + r * 2 * pairs(), lines, l,
              next);
       }
-    }
-  }
-}
-
-// The same of panels at once.
-template <int N>
-void Product<N>::multiply(int32_t* pairs_out, size_t row_size, const int16_t* a,
-                          const int32_t* a_parts, const int32_t* b, size_t row_count,
-                          size_t panels) const {
-  const size_t number = residues_.pairs() * kTileLanes;
-  const size_t panel = residues_.groups() * kPrimesAtOnce * column_prime();
-  for (size_t l = 0; l < residues_.count(); ++l) {
-    const int32_t* const lines = b + l * column_prime();
-    for (size_t c = 0; c < panels; ++c) {
-      code_.panels.multiply({
-          .a = reinterpret_cast<const int32_t*>(a + l * row_prime()),
-          .step = pairs(),
-          .a_parts = a_parts + l * rows_at_once_,
-          .row_count = row_count,
-          .b = lines + c * panel,
-          .pairs = pairs(),
-          .prime = residues_.prime(l),
-          .inverse = residues_.inverse(l),
-          .to = pairs_out + c * number + l / 2 * kTileLanes,
-          .to_step = row_size,
-          .high = l % 2 != 0,
-          .next = c + 1 < panels ? lines + (c + 1) * panel : lines + column_prime(),
-          .next_a =
-              reinterpret_cast<const int32_t*>(a + (c + 1 < panels ? l : l + 1) * row_prime()),
-      });
     }
   }
 }
@@ -562,47 +550,83 @@ bool Product<N>::finish(const Limb* parts, size_t part_count, size_t i, size_t j
   return true;
 }
 
-// Rows, rows_at_once_ at most, by the columns whose residues b are: prime by prime for so many
-// columns that what is multiplied stays in a cache, then number by number.
 template <int N>
-Status Product<N>::task(const int32_t* b, size_t first_row, size_t row_count, size_t first_column,
-                        size_t column_count) {
-  Memory& memory = caller_.memory();
-  const size_t primes = residues_.groups() * kPrimesAtOnce, panel = primes * column_prime();
-  const size_t tiled_rows = (row_count + kTileRows - 1) / kTileRows * kTileRows;
-  const size_t together = std::min(kColumnsTogether, column_count);
-  const size_t number = residues_.pairs() * kTileLanes;  // pairs of 32 numbers
-  const size_t row_size = (together + kTileLanes - 1) / kTileLanes * number;
-  const Held<int16_t> a(memory, primes * row_prime());
-  const Held<int32_t> tiles_of(memory, tiled_rows * row_size);
-  const Held<int32_t> digits(memory, residues_.rows() * kTileLanes);
-  const Held<int32_t> parts(memory, primes * rows_at_once_);
-  if (parts.get() == nullptr) return out_of_memory(parts.bytes());
+Product<N>::Room::Room(Memory& memory, const Product& product, size_t columns)
+    : a(memory, product.residues_.groups() * kPrimesAtOnce * product.row_prime()),
+      tiles(memory, product.rows_at_once_ *
+                        ((std::min(product.columns_at_once(), columns) + kTileLanes - 1) /
+                             kTileLanes * product.residues_.pairs() * kTileLanes +
+                         kTileLanes)),
+      digits(memory, product.residues_.rows() * kTileLanes),
+      panels(memory,
+             std::max(PanelRows::room(product.halves_, product.rows_at_once_, product.pairs()),
+                      PanelRows::room(0, kMostPanelRows, product.pairs()))) {}
+
+template <int N>
+Status Product<N>::Room::status() const {
   if (a.get() == nullptr) return out_of_memory(a.bytes());
-  if (tiles_of.get() == nullptr) return out_of_memory(tiles_of.bytes());
+  if (tiles.get() == nullptr) return out_of_memory(tiles.bytes());
   if (digits.get() == nullptr) return out_of_memory(digits.bytes());
-  read_rows(a.get(), first_row, row_count);
-  const bool of_panels = code_.panels.multiply != nullptr;
-  for (size_t l = 0; of_panels && l < residues_.count(); ++l) {
-    code_.panels.row_parts(parts.get() + l * rows_at_once_,
-                           reinterpret_cast<const int32_t*>(a.get() + l * row_prime()), pairs(),
-                           tiled_rows, pairs(), residues_.prime(l));
+  return panels.get() == nullptr ? out_of_memory(panels.bytes()) : kOk;
+}
+
+// Rows of room by panels, one prime after the other.
+template <int N>
+void Product<N>::multiply(const Room& room, const int32_t* b, size_t row_count,
+                          size_t panels) const {
+  const size_t number = residues_.pairs() * kTileLanes, row_size = panels * number + kTileLanes;
+  const size_t panel = residues_.groups() * kPrimesAtOnce * column_prime();
+  PanelRows halves(code_.panels, halves_of(row_count), tiled(row_count), pairs());
+  const size_t together = halves.panels(), whole = panels / together * together;
+  for (size_t l = 0; l < residues_.count(); ++l) {
+    const auto* const a = reinterpret_cast<const int32_t*>(room.a.get() + l * row_prime());
+    const int32_t* const lines = b + l * column_prime();
+    const int32_t prime = residues_.prime(l);
+    const float inverse = residues_.inverse(l);
+    int32_t* const to = room.tiles.get() + l / 2 * kTileLanes;
+    if (whole > 0) halves.begin(a, pairs(), prime, inverse, room.panels.get());
+    for (size_t c = 0; c < whole; c += together) {
+      halves.multiply(
+          lines + c * panel, panel,
+          c + together < panels ? lines + (c + together) * panel : lines + column_prime(),
+          {to + c * number, number, row_size, l % 2 == 0 ? Place::kLow : Place::kHigh});
+    }
+    for (size_t r = 0; whole < panels && r < halves.rows(); r += kMostPanelRows) {
+      PanelRows rows(code_.panels, 0, std::min(kMostPanelRows, halves.rows() - r), pairs());
+      rows.begin(a + r * pairs(), pairs(), prime, inverse, room.panels.get());
+      for (size_t c = whole; c < panels; ++c) {
+        rows.multiply(lines + c * panel, panel, lines + (c + 1) * panel,
+                      {to + r * row_size + c * number, number, row_size,
+                       l % 2 == 0 ? Place::kLow : Place::kHigh});
+      }
+    }
   }
+}
+
+// Rows, rows_at_once_ at most, by the columns whose residues b are: prime by prime for so many
+// columns, then number by number.
+template <int N>
+Status Product<N>::task(const Room& room, const int32_t* b, size_t first_row, size_t row_count,
+                        size_t first_column, size_t column_count) {
+  const size_t panel = residues_.groups() * kPrimesAtOnce * column_prime();
+  const size_t number = residues_.pairs() * kTileLanes;  // pairs of 32 numbers
+  read_rows(room.a.get(), first_row, row_count);
   std::atomic<int32_t> failed{0};
-  for (size_t j = 0; j < column_count; j += kColumnsTogether) {
-    const size_t width = std::min(kColumnsTogether, column_count - j);
+  for (size_t j = 0; j < column_count; j += columns_at_once()) {
+    const size_t width = std::min(columns_at_once(), column_count - j);
     const int32_t* const lines = b + j / kTileLanes * panel;
-    const size_t panels = (width + kTileLanes - 1) / kTileLanes;
-    if (of_panels) {
-      multiply(tiles_of.get(), row_size, a.get(), parts.get(), lines, tiled_rows, panels);
+    const size_t panels = (width + kTileLanes - 1) / kTileLanes,
+                 row_size = panels * number + kTileLanes;  // no power of two
+    if (code_.panels.multiply != nullptr) {
+      multiply(room, lines, row_count, panels);
     } else {
-      tiles(tiles_of.get(), row_size, a.get(), lines, row_count, panels);
+      tiles(room.tiles.get(), row_size, room.a.get(), lines, row_count, panels);
     }
     for (size_t r = 0; r < row_count; ++r) {
       for (size_t c = 0; c < width; c += kTileLanes) {
-        int32_t* const row = tiles_of.get() + r * row_size + c / kTileLanes * number;
+        int32_t* const row = room.tiles.get() + r * row_size + c / kTileLanes * number;
         find_quotients(row);
-        finish(row, digits.get(), first_row + r, first_column + j + c,
+        finish(row, room.digits.get(), first_row + r, first_column + j + c,
                std::min(kTileLanes, width - c), &failed);
       }
     }
@@ -612,13 +636,13 @@ Status Product<N>::task(const int32_t* b, size_t first_row, size_t row_count, si
 
 template <int N>
 Status Product<N>::columns(size_t first, size_t count) {
-  Memory& memory = caller_.memory();
+  Memory& memory = caller_.work();
   const size_t panels = (count + kTileLanes - 1) / kTileLanes;
   const size_t primes = residues_.groups() * kPrimesAtOnce, panel = primes * column_prime();
   const Held<int32_t> b(memory, panels * panel);
   if (b.get() == nullptr) return out_of_memory(b.bytes());
   Vec<size_t> starts(memory);
-  for (size_t row = 0; row < a_.rows; row += rows_of_task(a_.rows - row, caller_.threads()))
+  for (size_t row = 0; row < a_.rows; row += rows_of_task(a_.rows - row))
     ASTER_TRY(starts.push(row));
   const size_t tasks = starts.size();
   ASTER_TRY(starts.push(a_.rows));
@@ -626,8 +650,7 @@ Status Product<N>::columns(size_t first, size_t count) {
   const auto all = static_cast<int64_t>(primes);
   const int64_t of_panel = static_cast<int64_t>(inner()) * all * 20,
                 of_row =
-                    static_cast<int64_t>(count) * (static_cast<int64_t>(inner()) * all / 128 + 40),
-                of_task = of_row * static_cast<int64_t>(a_.rows / tasks + 1);
+                    static_cast<int64_t>(count) * (static_cast<int64_t>(inner()) * all / 128 + 40);
   constexpr int64_t kWorthThreads = 300'000;  // two runs of them, of which one may be short
   const bool alone =
       of_panel * static_cast<int64_t>(panels) + of_row * static_cast<int64_t>(a_.rows) <
@@ -647,12 +670,20 @@ Status Product<N>::columns(size_t first, size_t count) {
       }
     }
   });
+  // A thread has its memory once, and takes the next task until there is none.
   std::atomic<int32_t> failed{0};
-  parts(tasks, of_task, [&](size_t begin, size_t end) {
-    for (size_t t = begin; t < end; ++t) {
-      const Status status = task(b.get(), starts[t], starts[t + 1] - starts[t], first, count);
-      if (!status.ok()) failed = status.code;
-    }
+  std::atomic<size_t> next{0};
+  const size_t workers = std::min(tasks, static_cast<size_t>(caller_.threads()));
+  const int64_t of_worker =
+      of_row * static_cast<int64_t>(a_.rows) / static_cast<int64_t>(workers) + 1;
+  parts(workers, of_worker, [&](size_t, size_t) {
+    size_t t = next++;
+    if (t >= tasks) return;
+    const Room room(memory, *this, count);
+    Status status = room.status();
+    for (; status.ok() && t < tasks; t = next++)
+      status = task(room, b.get(), starts[t], starts[t + 1] - starts[t], first, count);
+    if (!status.ok()) failed = status.code;
   });
   return ended(failed);
 }
@@ -691,7 +722,7 @@ void Product<N>::read_halves(int16_t* x, int16_t* y, size_t inner_size, size_t c
 // The product of each prime's residues by halves (strassen.h).
 template <int N>
 Status Product<N>::halves() {
-  Memory& memory = caller_.memory();
+  Memory& memory = caller_.work();
   const size_t count = residues_.count(), primes = residues_.groups() * kPrimesAtOnce;
   const size_t m = strassen_size(a_.rows, levels_), k = strassen_size(inner(), levels_),
                n = strassen_size(b_.columns, levels_);
@@ -747,15 +778,19 @@ Status Product<N>::run(Algorithm* how) {
     const int64_t room = &residues_ == &own_residues_ ? 0 : 32;  // that the next call may take
     ASTER_TRY(residues_.init(a_digits_, b_digits_, bits_ + room, greatest));
   }
-  if (asked == Algorithm::kStrassen) {
+  if (asked == Algorithm::kStrassen && code_.panels.multiply == nullptr) {
     levels_ = strassen_levels(a_.rows, inner(), b_.columns);
     if (levels_ > 0) {
       *how = Algorithm::kStrassen;
       return halves();
     }
   }
+  choose_halves(asked);
+  if (halves_ > 0) *how = Algorithm::kStrassen;
   const size_t panel = residues_.groups() * kPrimesAtOnce * column_prime() * sizeof(int32_t);
-  const size_t at_once = std::max<size_t>(kColumnBytes / panel, 1) * kTileLanes;
+  const size_t together = size_t{1} << halves_,
+               at_once =
+                   std::max(kColumnBytes / panel / together, size_t{1}) * together * kTileLanes;
   for (size_t j = 0; j < b_.columns; j += at_once)
     ASTER_TRY(columns(j, std::min(at_once, b_.columns - j)));
   return kOk;

@@ -222,7 +222,8 @@ TileCode tile_for([[maybe_unused]] int32_t vector_bytes) {
   if (most >= 32 && __builtin_cpu_supports("avx2")) {
     TileCode code = middle::code;
     code.residues = avx2::residues;
-    code.panels = {avx2::multiply, avx2::row_parts, avx2::column_parts};
+    code.panels = {avx2::multiply, avx2::row_parts,   avx2::column_parts,
+                   avx2::row_sums, avx2::column_sums, avx2::result_sums};
     return code;
   }
   return narrow::code;

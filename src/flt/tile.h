@@ -54,9 +54,14 @@ constexpr size_t kMostParts = 64, kLeftOutBits = 20;
 using Pack = uint32_t (*)(uint64_t* out, const uint64_t* parts, size_t count, bool some_left_out,
                           const int64_t* exponents, Rounding mode);
 
-// Residues by one prime of rows by 32 columns, into halves of pairs: those of to, to_step apart,
-// the higher ones if high. Half of the multiplications are additions, which takes an even number of
-// pairs and what belongs to rows and columns: a_parts, and 32 more numbers behind the pairs of b.
+// Where residues of rows by 32 columns go: into the lower or the higher halves of pairs, or as
+// int16 without gaps, whose order result_sums knows.
+enum class Place : int8_t { kLow, kHigh, kShort };
+constexpr size_t kShortRow = kTileLanes / 2;  // of these, in int32
+
+// Residues by one prime of rows by 32 columns: rows of to are to_step apart. Half of the
+// multiplications are additions, which takes an even number of pairs and what belongs to rows and
+// columns: a_parts, b_parts.
 constexpr size_t kMostPanelRows = 64;
 constexpr int32_t kMostPrimeByHalves = 7800;
 struct PanelProduct {
@@ -65,14 +70,16 @@ struct PanelProduct {
   const int32_t* a_parts;
   size_t row_count;  // a multiple of kTileRows
   const int32_t* b;
+  const int32_t* b_parts;
   size_t pairs;
   int32_t prime;
   float inverse;
   int32_t* to;
   size_t to_step;
-  bool high;
+  Place place;
   const void* next;       // the b that comes after,
   const int32_t* next_a;  // and the rows
+  size_t next_step;
 };
 struct PanelCode {
   void (*multiply)(const PanelProduct& product);
@@ -81,6 +88,16 @@ struct PanelCode {
                     int32_t prime);
   void (*column_parts)(int32_t* parts, const int32_t* b, size_t pairs, int32_t prime,
                        float inverse);
+  // Of quarters a b c d: c + d, c + d - a, a - c and b - c - d + a of rows, step apart, of so many
+  // pairs; sums without gaps.
+  void (*row_sums)(int32_t* const* sums, const int32_t* const* quarters, size_t step, size_t rows,
+                   size_t pairs, int32_t prime);
+  // b - a, d - b + a, d - b and d - b + a - c.
+  void (*column_sums)(int32_t* const* sums, const int32_t* const* quarters, size_t pairs,
+                      int32_t prime);
+  // Quarters of a result of seven products of rows by 32, these as int16.
+  void (*result_sums)(int32_t* const* quarters, size_t step, Place place,
+                      const int32_t* const* products, size_t rows, int32_t prime);
 };
 
 struct TileCode {

@@ -169,14 +169,28 @@ TARGET inline void fetch(const int32_t* a, size_t step, size_t pairs) {
   }
 }
 
-// Residues of sums as the lower or the higher halves of pairs.
+// 16 residues where they go; as int16 they lie as packs_epi32 has them.
+TARGET inline void put(int32_t* to, const Vector& residues, Place place) {
+  const Vector zero = _mm256_setzero_si256();
+  if (place == Place::kShort) return store(to, residues);
+  if (place == Place::kLow) {
+    store(to, _mm256_unpacklo_epi16(residues, zero));
+    store(to + kLanes, _mm256_unpackhi_epi16(residues, zero));
+  } else {
+    store(to, _mm256_blend_epi16(load(to), _mm256_unpacklo_epi16(zero, residues), 0xaa));
+    store(to + kLanes,
+          _mm256_blend_epi16(load(to + kLanes), _mm256_unpackhi_epi16(zero, residues), 0xaa));
+  }
+}
+// How far 16 of them are from the next ones.
+constexpr size_t width_of(Place place) { return place == Place::kShort ? kLanes : 2 * kLanes; }
+
 TARGET void end(const PanelProduct& p, const int32_t* sums, const Modulus& m) {
   for (size_t r = 0; r < p.row_count; ++r) {
-    for (size_t v = 0; v < kTileLanes; v += kLanes) {
-      int32_t* const to = p.to + r * p.to_step + v;
-      const Vector x = residue(load(sums + r * kTileLanes + v), m);
-      store(to, p.high ? _mm256_blend_epi16(load(to), _mm256_slli_epi32(x, 16), 0xaa)
-                       : _mm256_and_si256(x, _mm256_set1_epi32(0xffff)));
+    int32_t* to = p.to + r * p.to_step;
+    for (size_t v = 0; v < kTileLanes; v += 2 * kLanes, to += width_of(p.place)) {
+      const int32_t* const from = sums + r * kTileLanes + v;
+      put(to, _mm256_packs_epi32(residue(load(from), m), residue(load(from + kLanes), m)), p.place);
     }
   }
 }
@@ -209,7 +223,7 @@ TARGET void column_parts(int32_t* parts, const int32_t* b, size_t pairs, int32_t
 TARGET void multiply(const PanelProduct& p) {
   alignas(64) int32_t sums[kMostPanelRows * kTileLanes];
   const Modulus m = modulus_of(p.prime, p.inverse);
-  begin(sums, p.a_parts, p.row_count, p.b + p.pairs * kTileLanes);
+  begin(sums, p.a_parts, p.row_count, p.b_parts);
   const char* next = static_cast<const char*>(p.next);
   for (size_t k = 0; k < p.pairs; k += kNear) {
     const size_t pairs = p.pairs - k < kNear ? p.pairs - k : kNear;
@@ -223,10 +237,11 @@ TARGET void multiply(const PanelProduct& p) {
       const int32_t* const below = r + kRows < p.row_count ? a + kRows * p.step
                                    : k + kNear < p.pairs   ? p.a + k + kNear
                                                            : p.next_a;
+      const size_t step_below = below == p.next_a ? p.next_step : p.step;
       for (size_t half = 0; half < 2; ++half) {
         const char* const fetched = after + (r / kRows * 2 + half) * lines * 64;
         for (size_t i = 0; i < lines; ++i) __builtin_prefetch(fetched + i * 64, 0, 2);
-        fetch(below + half * kRows / 2 * p.step, p.step, pairs);
+        fetch(below + half * kRows / 2 * step_below, step_below, pairs);
         int32_t* const to = sums + r * kTileLanes + half * kHalfLanes;
         const int32_t* const b = p.b + k * kTileLanes + half * kHalfLanes;
         if (whole > 0) add_blocks(to, a, p.step, b, whole, kBlockOfPairs / 2, m);
@@ -238,6 +253,67 @@ TARGET void multiply(const PanelProduct& p) {
     }
   }
   end(p, sums, m);
+}
+
+// Congruent to x of less than 1.5 primes, in size less than half of one.
+TARGET inline Vector near(const Vector& x, const Vector& half, const Vector& prime) {
+  const Vector beyond = _mm256_cmpgt_epi16(_mm256_abs_epi16(x), half);
+  return _mm256_sub_epi16(x, _mm256_sign_epi16(_mm256_and_si256(beyond, prime), x));
+}
+
+TARGET void row_sums(int32_t* const* sums, const int32_t* const* quarters, size_t step, size_t rows,
+                     size_t pairs, int32_t prime) {
+  const Vector p = _mm256_set1_epi16(static_cast<int16_t>(prime)), half = _mm256_srli_epi16(p, 1);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t k = 0; k < pairs; k += kLanes) {
+      const size_t from = r * step + k, to = r * pairs + k;
+      const Vector a = load(quarters[0] + from), b = load(quarters[1] + from),
+                   c = load(quarters[2] + from), d = load(quarters[3] + from);
+      const Vector s = near(_mm256_add_epi16(c, d), half, p),
+                   t = near(_mm256_sub_epi16(s, a), half, p);
+      store(sums[0] + to, s);
+      store(sums[1] + to, t);
+      store(sums[2] + to, near(_mm256_sub_epi16(a, c), half, p));
+      store(sums[3] + to, near(_mm256_sub_epi16(b, t), half, p));
+    }
+  }
+}
+
+TARGET void column_sums(int32_t* const* sums, const int32_t* const* quarters, size_t pairs,
+                        int32_t prime) {
+  const Vector p = _mm256_set1_epi16(static_cast<int16_t>(prime)), half = _mm256_srli_epi16(p, 1);
+  for (size_t k = 0; k < pairs; k += kLanes) {
+    const Vector a = load(quarters[0] + k), b = load(quarters[1] + k), c = load(quarters[2] + k),
+                 d = load(quarters[3] + k);
+    const Vector s = near(_mm256_sub_epi16(b, a), half, p),
+                 t = near(_mm256_sub_epi16(d, s), half, p);
+    store(sums[0] + k, s);
+    store(sums[1] + k, t);
+    store(sums[2] + k, near(_mm256_sub_epi16(d, b), half, p));
+    store(sums[3] + k, near(_mm256_sub_epi16(t, c), half, p));
+  }
+}
+
+TARGET void result_sums(int32_t* const* quarters, size_t step, Place place,
+                        const int32_t* const* products, size_t rows, int32_t prime) {
+  const Vector p = _mm256_set1_epi16(static_cast<int16_t>(prime)), half = _mm256_srli_epi16(p, 1);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t v = 0; v < kShortRow / kLanes; ++v) {
+      Vector x[7];
+#pragma GCC unroll 7
+      for (size_t i = 0; i < 7; ++i) x[i] = load(products[i] + r * kShortRow + v * kLanes);
+      const Vector s = _mm256_add_epi16(x[0], x[5]), t = _mm256_add_epi16(s, x[6]);
+      const size_t at = r * step + v * width_of(place);
+      // Of four of them each, less than 2.5 primes, but the first.
+      put(quarters[0] + at, near(_mm256_add_epi16(x[0], x[1]), half, p), place);
+      const Vector b = near(_mm256_add_epi16(_mm256_add_epi16(s, x[4]), x[2]), half, p),
+                   c = near(_mm256_sub_epi16(t, x[3]), half, p),
+                   d = near(_mm256_add_epi16(t, x[4]), half, p);
+      put(quarters[1] + at, near(b, half, p), place);
+      put(quarters[2] + at, near(c, half, p), place);
+      put(quarters[3] + at, near(d, half, p), place);
+    }
+  }
 }
 
 TARGET void residues(int32_t* sums, const int32_t* a, size_t step, const int32_t* b, size_t pairs,

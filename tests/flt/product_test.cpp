@@ -295,6 +295,58 @@ TEST(FltProduct, EveryAlgorithmGivesTheSameBits) {
   }
 }
 
+// Halves, once and twice, of sizes that leave rows, columns and terms over, and few of them; by
+// threads and every width of vectors. The largest is of a size that auto takes them for.
+TEST(FltProduct, HalvesLeaveNothingOver) {
+  const Context one(1, 0), many(3, 0), narrow(1, 16), middle(1, 32);
+  constexpr Sizes kProducts[] = {{65, 65, 65},   {66, 129, 300}, {129, 130, 131},
+                                 {96, 131, 128}, {300, 140, 97}, {129, 257, 161}};
+  for (const Format& f : kFormats) {
+    Operands operands(46);
+    int turn = 0;
+    for (const Sizes& s : kProducts) {
+      const int mode = turn % 4, kind = turn++ % 3;
+      const Numbers a = drawn(operands, f, kind, s.rows, s.inner);
+      const Numbers b = drawn(operands, f, kind, s.inner, s.columns);
+      const std::vector<uint64_t> x = laid_out(f, a), y = laid_out(f, b);
+      const auto run = [&](const Context& context, int32_t how, int32_t expected) {
+        std::vector<uint64_t> z(s.rows * s.columns * static_cast<size_t>(f.words));
+        int32_t ran = -1;
+        EXPECT_EQ(aster_ml_flt_matmul_by(z.data(), &ran, context.get(), how, f.dtype, mode,
+                                         x.data(), y.data(), s.rows, s.inner, s.columns, nullptr),
+                  0);
+        EXPECT_EQ(ran, expected);
+        return z;
+      };
+      const auto want = run(one, ASTER_ML_FLT_RESIDUES, ASTER_ML_FLT_RESIDUES);
+      for (const Context* context : {&one, &many, &narrow, &middle}) {
+        EXPECT_EQ(run(*context, ASTER_ML_FLT_STRASSEN, ASTER_ML_FLT_STRASSEN), want)
+            << s.rows << " x " << s.inner << " x " << s.columns;
+      }
+    }
+  }
+}
+TEST(FltProduct, LargeOnesAreByHalvesAndTheSame) {
+  const Context one(1, 32), many(2, 32);
+  const Format& f = kFormats[0];
+  Operands operands(47);
+  for (const Sizes s : {Sizes{768, 768, 768}, Sizes{801, 769, 775}}) {
+    const Numbers a = drawn(operands, f, 0, s.rows, s.inner);
+    const Numbers b = drawn(operands, f, 0, s.inner, s.columns);
+    const std::vector<uint64_t> x = laid_out(f, a), y = laid_out(f, b);
+    const auto run = [&](const Context& context, int32_t how) {
+      std::vector<uint64_t> z(s.rows * s.columns * static_cast<size_t>(f.words));
+      EXPECT_EQ(aster_ml_flt_matmul_by(z.data(), nullptr, context.get(), how, f.dtype, 0, x.data(),
+                                       y.data(), s.rows, s.inner, s.columns, nullptr),
+                0);
+      return z;
+    };
+    const auto want = run(one, ASTER_ML_FLT_RESIDUES);
+    EXPECT_EQ(run(one, ASTER_ML_FLT_AUTO), want);
+    EXPECT_EQ(run(many, ASTER_ML_FLT_AUTO), want);
+  }
+}
+
 // A weight that is off by one in any table, of the residues of either operand or of the digits that
 // they become again, makes a product wrong: these tests would find it.
 template <int N>
