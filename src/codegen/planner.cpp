@@ -701,12 +701,13 @@ class Planner {
       if (range == v || range == across || range == high) continue;
       push(range);
     }
-    if (const Access* read = across < 0 ? read_once(kernel_, at, v, m_) : nullptr;
-        read != nullptr) {
-      std::stable_sort(own.loops, own.loops + own.loop_count, [&](const Loop& a, const Loop& b) {
-        return std::abs(kernel_.stride(read->node->src(1), a.range)) >
-               std::abs(kernel_.stride(read->node->src(1), b.range));
-      });
+    const Access* const read = across < 0 ? read_once(kernel_, at, v, m_) : nullptr;
+    const auto stride = [&](int i) {
+      return std::abs(kernel_.stride(read->node->src(1), own.loops[i].range));
+    };
+    for (int i = 1; read != nullptr && i < own.loop_count; ++i) {
+      for (int j = i; j > 0 && stride(j - 1) < stride(j); --j)
+        std::swap(own.loops[j - 1], own.loops[j]);
     }
     if (across >= 0) push(across, m_.block);
     if (const int64_t block = high >= 0 ? rows_together(at, high) : 0; block != 0)

@@ -561,7 +561,7 @@ TEST_F(MappedTest, ChangedFilesAreToldAndGo) {
   for (const size_t left : {size_t{0}, size_t{63}, kSize, end, end + 63}) {
     attempt("cut", [left](const std::string& path) { fs::resize_file(path, left); });
   }
-  attempt("longer", [end](const std::string& path) { fs::resize_file(path, end + 128); });
+  attempt("longer", [](const std::string& path) { fs::resize_file(path, end + 128); });
   // That others may write is no entry, and no damage.
   put_mapped("x", kSize);
   ASSERT_EQ(chmod(mapped_path("x").c_str(), 0620), 0);
