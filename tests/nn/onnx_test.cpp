@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <limits>
 #include <random>
 
 #include "nn/world.h"
@@ -512,6 +513,44 @@ TEST_F(Models, WhatWouldBeTooLargeIsRefused) {
     const int32_t status = run(&results, model_of(graph + ends), {floats_message("", {2}, {1, 2})});
     EXPECT_TRUE(status == ASTER_ML_RANGE || status == ASTER_ML_MEMORY) << status << error();
     EXPECT_EQ(results.impl, nullptr);
+  }
+}
+
+TEST_F(Models, WindowsOfAbsurdSizesAreRefused) {
+  const auto list = [](const std::string& name, const std::vector<int64_t>& values) {
+    std::string out = bytes(1, name);
+    for (const int64_t value : values) out += integer(8, value);
+    return bytes(5, out + integer(20, 7));
+  };
+  const int64_t most = std::numeric_limits<int64_t>::max(), far = (int64_t{1} << 40) - 1;
+  const std::vector<std::string> attributes = {
+      list("output_shape", {most, most}),
+      list("output_shape", {2, std::numeric_limits<int64_t>::min()}),
+      list("output_padding", {0, most}),
+      list("pads", {0, most, 0, 0}),
+      list("strides", {1, most}),
+      list("strides", {1, far}) + list("dilations", {1, most}),
+  };
+  const std::string ends = weight(floats_message("w", {1, 1, 2, 2}, {1, 2, 3, 4})) +
+                           input("x", {1, 1, 3, 3}) + output("y", {-1, -1, -1, -1});
+  for (const char* op : {"Conv", "ConvTranspose"}) {
+    for (const std::string& given : attributes) {
+      const bool transposed = std::string(op) == "ConvTranspose";
+      if (!transposed && given.find("output_") != std::string::npos) continue;
+      aster_ml_onnx_value results{};
+      const int32_t status = run(&results, model_of(node(op, {"x", "w"}, {"y"}, given) + ends),
+                                 {floats_message("", {1, 1, 3, 3}, std::vector<float>(9, 1))});
+      EXPECT_NE(status, ASTER_ML_OK) << op;
+      EXPECT_EQ(results.impl, nullptr);
+    }
+    // What is 2^40 apart may reach nothing, and is no overflow.
+    aster_ml_onnx_value results{};
+    (void)run(&results,
+              model_of(node(op, {"x", "w"}, {"y"},
+                            list("strides", {far, far}) + list("dilations", {far, far})) +
+                       ends),
+              {floats_message("", {1, 1, 3, 3}, std::vector<float>(9, 1))});
+    aster_ml_onnx_value_free(&results);
   }
 }
 

@@ -2,12 +2,18 @@
 #include <algorithm>
 
 #include "aster_ml/spatial.h"
+#include "base/checked.h"
 #include "nn/onnx/windows.h"
 
 namespace aster::nn::onnx {
 namespace {
 
-constexpr Word kMost = Word{1} << 40;
+constexpr Word kMost = Word{1} << 40, kMostSpan = Word{1} << 60;
+
+bool spans(Word a, Word b) {
+  Word product;
+  return checked_mul(a, b, &product) && product < kMostSpan;
+}
 
 bool list_of(Op& op, Dims* out, std::string_view key, size_t count, Word fallback, Word least) {
   const Words given = op.integers(key);
@@ -37,6 +43,14 @@ bool read_windows(Op& op, WindowList* out, Words kernel, Words sizes, bool padde
   if (!list_of(op, &out->stride, "strides", rank, 1, 1) ||
       !list_of(op, &out->dilation, "dilations", rank, 1, 1) ||
       !list_of(op, &pads, "pads", 2 * rank, 0, -kMost)) {
+    return false;
+  }
+  for (size_t i = 0; i < rank; ++i)
+    fits = fits && spans(kernel[i], out->dilation[i]) && spans(sizes[i], out->stride[i]);
+  if (!fits) {
+    op.fail(ASTER_FAIL(kSHAPE, "a kernel %s by steps %s over %s, %s apart",
+                       uop::brief_shape(kernel).text, uop::brief_shape(out->dilation).text,
+                       uop::brief_shape(sizes).text, uop::brief_shape(out->stride).text));
     return false;
   }
   out->ceil = op.integer("ceil_mode", 0) != 0;
@@ -113,6 +127,11 @@ void conv_transpose(Op& op) {
   if (!read_windows(op, &w, weight->shape().subspan(2), x->shape().subspan(2), false)) return;
   if (!list_of(op, &more, "output_padding", w.rank, 0, 0)) return;
   const Words asked = op.integers("output_shape");
+  for (const Word size : asked) {
+    if (size >= 0 && size < kMost) continue;
+    op.fail(ASTER_FAIL(kSHAPE, "'output_shape' is %s", uop::brief_shape(asked).text));
+    return;
+  }
   const std::string_view automatic = op.text("auto_pad", "NOTSET");
   for (size_t i = 0; i < w.rank; ++i) {
     const Word size = x->dim(i + 2), whole = w.stride[i] * (size - 1) + more[i] + w.span(i);
