@@ -28,13 +28,15 @@ extern "C" {
 #endif
 
 /* What a target has, as bits: fused multiply-add on vectors; conversions of half on vectors; masks
- * and masked accesses (x86's AVX-512, with 64 bytes alone); stores past the caches; doubles. */
+ * and masked accesses (x86's AVX-512, with 64 bytes alone); stores past the caches; doubles; dot
+ * products of four bytes (x86's VNNI, with 32 and 64 bytes). */
 enum {
   ASTER_ML_TARGET_FMA = 1,
   ASTER_ML_TARGET_F16C = 2,
   ASTER_ML_TARGET_AVX512 = 4,
   ASTER_ML_TARGET_STREAMING = 8,
-  ASTER_ML_TARGET_FP64 = 16
+  ASTER_ML_TARGET_FP64 = 16,
+  ASTER_ML_TARGET_VNNI = 32
 };
 
 /* What kernels are made for. */

@@ -902,7 +902,8 @@ class ProgramLowering : private ValueLowering {
       const Node product = product_of(fold);
       const Id a = spread(value(product->src(0)), in.lanes);
       const Id c = spread(value(product->src(1)), in.lanes);
-      const Id sum = arithmetic(Op::kMulAcc, in.dtype, {a, c, acc});
+      const Op by = product->op == Op::kMul ? Op::kMulAcc : product->op;
+      const Id sum = arithmetic(by, in.dtype, {a, c, acc});
       if (product == fold->src(0) || assumed(fold->src(0)->src(0)) == 1) return sum;
       const Id condition = spread(value(fold->src(0)->src(0)), in.lanes);
       return b.pure({.op = Op::kWhere, .dtype = in.dtype, .lanes = in.lanes},

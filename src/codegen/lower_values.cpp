@@ -377,13 +377,17 @@ Node ValueLowering::product_of(Node fold) {
   Node value = fold->src(0);
   if (value->op == Op::kWhere && is_const(value->src(2)) && uop::is_const_value(value->src(2), 0))
     value = value->src(1);
-  return value->op == Op::kMul ? value : nullptr;
+  const bool words =
+      value->op == Op::kQuadDot && is_const(value->src(2)) && uop::is_const_value(value->src(2), 0);
+  return value->op == Op::kMul || words ? value : nullptr;
 }
 
 bool ValueLowering::fuses(const Region& region, Node fold) {
   const Node product = product_of(fold), value = fold->src(0);
   if (operation(fold) != Op::kAdd || product == nullptr) return false;
-  if (product->dtype != DType::kFloat32 && product->dtype != DType::kFloat64) return false;
+  if (product->dtype != DType::kFloat32 && product->dtype != DType::kFloat64 &&
+      product->op != Op::kQuadDot)
+    return false;
   for (Node node : region.nodes) {
     for (Node source : node->src()) {
       if (source == value || (source == product && node != value)) return false;

@@ -105,8 +105,9 @@ int lane_bytes(const Kernel&, Node node) {
 
 int64_t product_registers(const Target& target, const Region& region) {
   // Products that no instruction adds to a sum need one to be in.
-  const bool apart =
-      std::ranges::any_of(region.nodes, [](Node node) { return node->op == Op::kPairDot; });
+  const bool apart = std::ranges::any_of(region.nodes, [&](Node node) {
+    return node->op == Op::kPairDot || (node->op == Op::kQuadDot && !target.vnni);
+  });
   return (target.vector_bytes == 64 ? 32 : 16) - (apart ? 1 : 0);
 }
 

@@ -29,7 +29,7 @@ Target c_target(const Target& target) {
   Target out = target;
   if (target.portable) {
     out.vector_bytes = 0;
-    out.fma = out.f16c = out.avx512 = out.streaming = false;
+    out.fma = out.f16c = out.avx512 = out.vnni = out.streaming = false;
   }
   return out;
 }
@@ -89,8 +89,8 @@ Status digest_kernel(program::Digest* out, Node sink, const Target& target, Memo
   ASTER_TRY(uop::toposort(&order, std::array{sink}));
   Map<Node, uint64_t> numbers(memory);
   program::Mixer mix;
-  for (const bool flag :
-       {target.fma, target.f16c, target.avx512, target.streaming, target.fp64, target.portable}) {
+  for (const bool flag : {target.fma, target.f16c, target.avx512, target.vnni, target.streaming,
+                          target.fp64, target.portable}) {
     mix.word(flag ? 1 : 0);
   }
   mix.word(static_cast<uint64_t>(target.language));

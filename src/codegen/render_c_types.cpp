@@ -64,6 +64,8 @@ bool has_feature(const Target& target, Feature feature) {
       return target.vector_bytes >= 32 && target.f16c;
     case AVX512:
       return target.vector_bytes >= 64 && target.avx512;
+    case VNNI:
+      return target.vnni;
     case FUSED:
       return target.fma;
     default:
@@ -96,6 +98,17 @@ typedef int x86_words512 __attribute__((vector_size(64)));
 #define x86_maxpd512(a, b) __builtin_ia32_maxpd512_mask(a, b, a, (unsigned char)-1, 4)
 #define x86_sqrtps512(a) __builtin_ia32_sqrtps512_mask(a, a, (unsigned short)-1, 4)
 #define x86_sqrtpd512(a) __builtin_ia32_sqrtpd512_mask(a, a, (unsigned char)-1, 4)
+#endif
+)";
+
+constexpr std::string_view kVnni = R"(#ifdef __clang__
+#define x86_dpbusd128(c, a, b) __builtin_ia32_vpdpbusd128(c, a, b)
+#define x86_dpbusd256(c, a, b) __builtin_ia32_vpdpbusd256(c, a, b)
+#define x86_dpbusd512(c, a, b) __builtin_ia32_vpdpbusd512(c, a, b)
+#else
+#define x86_dpbusd128(c, a, b) __builtin_ia32_vpdpbusd_v4si(c, a, b)
+#define x86_dpbusd256(c, a, b) __builtin_ia32_vpdpbusd_v8si(c, a, b)
+#define x86_dpbusd512(c, a, b) __builtin_ia32_vpdpbusd_v16si(c, a, b)
 #endif
 )";
 
@@ -236,6 +249,7 @@ Status write_declarations(Text& out, std::span<const RenderedC* const> programs,
   const bool opencl = target.language == Language::kOpencl;
   if (opencl) write_opencl_options(out, used);
   if (!opencl && c::has_feature(target, c::AVX512)) out << c::kAvx512;
+  if (!opencl && c::has_feature(target, c::VNNI)) out << c::kVnni;
   bool streams = false;
   for (const RenderedC* program : programs) streams |= program->streams;
   if (streams) (opencl ? c::define_opencl_stream : c::define_stream)(out, target.vector_bytes);

@@ -19,7 +19,7 @@ enum Elements : uint8_t {
   BOOL = 16
 };
 enum Width : uint8_t { ONE, VEC, ANYW, W16, W32, W64 };
-enum Feature : uint8_t { ANY, SSE, FMA, F16C, AVX512, FUSED };
+enum Feature : uint8_t { ANY, SSE, FMA, F16C, AVX512, VNNI, FUSED };
 struct Row {
   Op op;
   uint8_t elements;

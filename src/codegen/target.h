@@ -39,6 +39,7 @@ struct Target {
   bool fma = true;        // fused multiply-add on vectors
   bool f16c = true;       // half <-> float on vectors
   bool avx512 = false;    // F, DQ, BW, VL: masks and masked accesses
+  bool vnni = false;      // dot products of four bytes on vectors
   bool streaming = true;  // non-temporal stores pay for results larger than the last-level cache
   int64_t cache_bytes = int64_t{32} << 20;  // last-level cache
   Language language = Language::kC;

@@ -67,7 +67,7 @@ Node without_casts(Node node) {
 
 bool is_product(Node fold) {
   const Op term = without_casts(fold->src(0))->op;
-  return static_cast<Op>(fold->arg(0)) == Op::kAdd && (term == Op::kMul || term == Op::kPairDot);
+  return static_cast<Op>(fold->arg(0)) == Op::kAdd && uop::multiplies(term);
 }
 
 // Products of two tensors that each lack a loop of the other.

@@ -40,6 +40,7 @@ constexpr struct {
 } kFlags[] = {{ASTER_ML_TARGET_FMA, &Target::fma},
               {ASTER_ML_TARGET_F16C, &Target::f16c},
               {ASTER_ML_TARGET_AVX512, &Target::avx512},
+              {ASTER_ML_TARGET_VNNI, &Target::vnni},
               {ASTER_ML_TARGET_STREAMING, &Target::streaming},
               {ASTER_ML_TARGET_FP64, &Target::fp64}};
 

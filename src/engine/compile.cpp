@@ -295,6 +295,12 @@ bool is_near(const runtime::Device* on) {
   return on == nullptr || !on->computes() || on->info.kind == ASTER_ML_DEVICE_KIND_CPU;
 }
 
+bool Engine::dots_bytes(const runtime::Device* on) const {
+  if (on == nullptr || !on->computes()) on = made_for;
+  if (on == nullptr && !runtime::host_device(&on, context).ok()) return false;
+  return on->target.vnni;
+}
+
 Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leaves& leaves,
                              const runtime::Device* on) const {
   const bool near = is_near(on);
@@ -303,7 +309,8 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leav
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
   ASTER_TRY(lower_dtypes(sink, scratch, near && context.options().no_library == 0));
   ASTER_TRY(lower_wide(sink, scratch));
-  if (near && context.options().strict_parity == 0) ASTER_TRY(multiply_quantised(sink, scratch));
+  if (near && context.options().strict_parity == 0)
+    ASTER_TRY(multiply_quantised(sink, scratch, dots_bytes(on)));
   ASTER_TRY(inline_calls(sink, scratch, near));
   ASTER_TRY(expand_scatters(sink, scratch));
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));

@@ -307,6 +307,9 @@ class Engine {
   Status arena_for(char** out, int64_t bytes);
   // The same on another device: what its backend allocated.
   Status arena_on(void** out, int32_t device, int64_t bytes);
+  // Whether kernels for a device (null: those that the host runs, or made_for) have an instruction
+  // for QuadDot.
+  bool dots_bytes(const runtime::Device* on) const;
   // Everything that happens to a graph before fusion: *sink, in scratch, with leaf i as Param i.
   // on: the device of its kernels; null: the host.
   Status prepare_graph(uop::Node* sink, uop::Graph& scratch, uop::Nodes roots, const Leaves& leaves,

@@ -96,6 +96,7 @@ Status name_of(bool* known, Digest* out, KernelLibrary** library, Engine& engine
                               target.fma,
                               target.f16c,
                               target.avx512,
+                              target.vnni,
                               target.streaming,
                               target.cache_bytes,
                               static_cast<int64_t>(target.machine.rows),

@@ -44,6 +44,8 @@ constexpr int64_t kMostTerms = 8192;
 // Elements of the second operand of a product from which on the operands that have to be computed
 // are in memory first: the columns of results read the first one again and again.
 constexpr int64_t kLargeOperand = 192 * 1024;
+// Elements of a filter from which on its gradient reads gradients to results from memory.
+constexpr int64_t kFewestReads = 8;
 // Elements of a first operand whose rows lie as columns from which on it is turned in memory first,
 // for so many columns of the second: what a tile reads of it would leave the caches.
 constexpr int64_t kLargeTurned = 768 * 1024;
@@ -129,9 +131,8 @@ bool contracts(Node node) {
     return x;
   };
   const Node x = uncast(node->src(0));
-  return node->arg(0) == static_cast<Word>(Op::kAdd) &&
-         (x->op == Op::kMul || x->op == Op::kPairDot) && fusion::repeats(uncast(x->src(0))) &&
-         fusion::repeats(uncast(x->src(1)));
+  return node->arg(0) == static_cast<Word>(Op::kAdd) && uop::multiplies(x->op) &&
+         fusion::repeats(uncast(x->src(0))) && fusion::repeats(uncast(x->src(1)));
 }
 
 // `count` elements of an axis, from `first` on.
@@ -210,7 +211,7 @@ bool combines_rows(Node node) {
   }
   const auto bytes = static_cast<int64_t>(dtype::size(x->dtype));
   // Products by a vector may have copies of what does not change, in an order of their own.
-  const bool product = op == Op::kAdd && (value->op == Op::kMul || value->op == Op::kPairDot) &&
+  const bool product = op == Op::kAdd && uop::multiplies(value->op) &&
                        (fusion::repeats(value->src(0)) || fusion::repeats(value->src(1)));
   int budget = 32;
   return (op == Op::kAdd || op == Op::kMax || op == Op::kMin) && !product &&
@@ -323,6 +324,23 @@ Status store_operands(Node* call, Graph& g) {
   return need(*call);
 }
 
+// What a gradient to weights reads for each element of a filter is computed before.
+Status store_gradient(Node* call, Graph& g) {
+  const Node body = (*call)->src(0), x = (*call)->src(1), dy = (*call)->src(2);
+  const Word filter = (*call)->dim(1) * (*call)->dim(2) * (*call)->dim(3);
+  if (filter < kFewestReads || !is_computed(dy)) return kOk;
+  *call = same_with(g, *call, std::array{body, x, g.contiguous(dy)});
+  return need(*call);
+}
+
+// Whether a gradient to weights is better stored with its filters innermost, which lie in the lanes
+// while it is computed: elsewhere the lanes of a tile are so far from each other that they displace
+// each other from the cache, with all that an update reads and writes beside them.
+bool has_far_filters(Node gradient) {
+  const Word filter = gradient->dim(1) * gradient->dim(2) * gradient->dim(3);
+  return gradient->dim(0) >= 32 && gradient->dim(1) >= 16 && filter > gradient->dim(1);
+}
+
 // A leaf, or the piece of it that a node of the graph is.
 Node part_of_param(Graph& g, const Leaves& leaves, const Leaves::Part& part) {
   const Node memory = leaves.buffers[part.leaf];
@@ -380,8 +398,14 @@ Status inline_calls(Node* sink, Graph& g, bool cpu) {
         ASTER_TRY(weights ? exchange_images(made, g) : split_phases(made, g));
         if ((*made)->op != Op::kCall) return kOk;
         ASTER_TRY(store_image(made, g));
+        if (weights) ASTER_TRY(store_gradient(made, g));
       }
-      return uop::inline_call(made, g, *made);
+      const bool turned = cpu && weights && has_far_filters(*made);
+      ASTER_TRY(uop::inline_call(made, g, *made));
+      if (!turned) return kOk;
+      const Node last = g.contiguous(g.permute(*made, std::array<Word, 4>{1, 2, 3, 0}));
+      *made = g.contiguous(g.permute(last, std::array<Word, 4>{3, 0, 1, 2}));
+      return need(*made);
     };
     Vec<Node> nodes(g.memory());
     ASTER_TRY(walk(&nodes, std::array{*sink}));
@@ -390,8 +414,9 @@ Status inline_calls(Node* sink, Graph& g, bool cpu) {
   return kOk;
 }
 
-Status multiply_quantised(Node* sink, Graph& g) {
-  return change_each(sink, g, Op::kCall, [&](Node* call) { return multiply_integers(call, g); });
+Status multiply_quantised(Node* sink, Graph& g, bool quads) {
+  return change_each(sink, g, Op::kCall,
+                     [&](Node* call) { return multiply_integers(call, g, quads); });
 }
 
 Status copy_written_values(Node* sink, Graph& g) {

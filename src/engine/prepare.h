@@ -15,7 +15,7 @@ Status copy_with_params(uop::Node* out, uop::Graph& graph, uop::Nodes roots, con
 Status inline_calls(uop::Node* sink, uop::Graph& graph, bool cpu);
 
 // Products of quantised tensors become sums of products of integers (prepare_integers.h).
-Status multiply_quantised(uop::Node* sink, uop::Graph& graph);
+Status multiply_quantised(uop::Node* sink, uop::Graph& graph, bool quads);
 
 // What is assigned to one storage and then to another is a value of its own in between: the two may
 // overlap.

@@ -1,6 +1,7 @@
 #include "engine/prepare_integers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/indexing.h"
 #include "uop/composite.h"
@@ -23,13 +24,20 @@ using uop::Words;
 constexpr int64_t kFewestResults = 8;
 constexpr int64_t kFewestTerms = 8;
 
-// An operand: whole numbers of 16 bits in int32, what they are multiplied by, and the axes along
-// which that differs.
+// An operand: bytes, what is subtracted from them and what that is multiplied by, and the axes
+// along which these differ, a bit each.
 struct Quantised {
-  Expr numbers;
-  Expr scale;           // of the same shape; nil: 1
-  int64_t most = 0;     // the greatest absolute number
-  uint64_t varies = 0;  // a bit an axis
+  Expr bytes;
+  Expr zero;         // int32, of the same shape; nil: 0
+  Expr scale;        // float32, of the same shape; nil: 1
+  int64_t most = 0;  // the greatest absolute number
+  uint64_t zero_varies = 0;
+  uint64_t varies = 0;  // the scale
+
+  Expr numbers() const {
+    const Expr whole = bytes.cast(DType::kInt32);
+    return zero.n == nullptr ? whole : whole - zero;
+  }
 };
 
 bool is_of_bytes(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kUInt8; }
@@ -59,15 +67,31 @@ int64_t most_of(Node x) {
 }
 
 // Bytes that have to be computed lie in memory as such.
-Expr stored_bytes(Graph& g, Node x) {
-  const bool subtracts = x->op == Op::kSub;
-  const Node cast = subtracts ? x->src(0) : x;
-  Node bytes = cast->src(0), base = bytes;
+Expr stored_bytes(Graph& g, Node bytes) {
+  Node base = bytes;
   while (uop::is_movement(base->op) && base->nsrc == 1) base = base->src(0);
   if (base->op != Op::kParam && base->op != Op::kConst && base->op != Op::kContiguous)
     bytes = g.contiguous(bytes);
-  const Expr numbers = Expr{&g, bytes}.cast(DType::kInt32);
-  return subtracts ? numbers - Expr{&g, x->src(1)} : numbers;
+  return {&g, bytes};
+}
+
+uint64_t varying_axes(Node x) {
+  uint64_t out = 0;
+  const Node before = x->op == Op::kExpand ? x->src(0) : x;
+  for (size_t axis = 0; axis < x->ndim && !uop::is_const(x); ++axis)
+    out |= static_cast<uint64_t>(before->dim(axis) > 1) << axis;
+  return out;
+}
+
+// Of q - z, or q, as int32.
+bool take_numbers(Quantised* out, Graph& g, Node x) {
+  const bool subtracts = x->op == Op::kSub;
+  out->bytes = stored_bytes(g, (subtracts ? x->src(0) : x)->src(0));
+  if (subtracts) {
+    out->zero = {&g, x->src(1)};
+    out->zero_varies = varying_axes(x->src(1));
+  }
+  return out->bytes.n != nullptr;
 }
 
 // Axes of the source that an axis with a bit of the reshaped one is; false where parts of one would
@@ -98,16 +122,19 @@ bool view(Quantised* out, Graph& g, Node like) {
     if (like->op == Op::kPermute) y = g.permute(x.n, like->arg());
     return Expr{&g, y};
   };
-  uint64_t bits = out->varies;
-  if (like->op == Op::kReshape && !reshape_bits(&bits, like)) return false;
-  if (like->op == Op::kPermute) {
-    bits = 0;
-    for (size_t i = 0; i < like->ndim; ++i) bits |= (out->varies >> like->arg(i) & 1) << i;
-  }
-  out->varies = bits;
-  out->numbers = seen(out->numbers);
+  const auto bits_seen = [&](uint64_t* bits) {
+    if (like->op == Op::kReshape) return reshape_bits(bits, like);
+    if (like->op != Op::kPermute) return true;
+    const uint64_t before = std::exchange(*bits, 0);
+    for (size_t i = 0; i < like->ndim; ++i) *bits |= (before >> like->arg(i) & 1) << i;
+    return true;
+  };
+  if (!bits_seen(&out->varies)) return false;
+  if (!bits_seen(&out->zero_varies)) out->zero_varies = ~uint64_t{0};
+  out->bytes = seen(out->bytes);
+  out->zero = seen(out->zero);
   out->scale = seen(out->scale);
-  return out->numbers.n != nullptr;
+  return out->bytes.n != nullptr;
 }
 
 bool is_plain_view(Op op) { return op == Op::kReshape || op == Op::kExpand || op == Op::kPermute; }
@@ -118,8 +145,7 @@ bool find_quantised(Quantised* out, Graph& g, Node x, int depth = 0) {
   if (x->dtype == DType::kInt32) {
     out->most = most_of(x);
     if (out->most == 0) return false;
-    out->numbers = stored_bytes(g, x);
-    return out->numbers.n != nullptr;
+    return take_numbers(out, g, x);
   }
   if (x->dtype != DType::kFloat32 || x->op != Op::kMul) return false;
   for (size_t i = 0; i < 2; ++i) {
@@ -128,47 +154,61 @@ bool find_quantised(Quantised* out, Graph& g, Node x, int depth = 0) {
     Node whole = numbers->src(0);
     if (is_of_bytes(whole->dtype)) whole = g.cast(whole, DType::kInt32);
     if (whole == nullptr || (out->most = most_of(whole)) == 0) continue;
-    out->numbers = stored_bytes(g, whole);
     out->scale = {&g, scale};
-    const Node before = scale->op == Op::kExpand ? scale->src(0) : scale;
-    for (size_t axis = 0; axis < x->ndim && !uop::is_const(scale); ++axis)
-      out->varies |= static_cast<uint64_t>(before->dim(axis) > 1) << axis;
-    return out->numbers.n != nullptr;
+    out->varies = varying_axes(scale);
+    return take_numbers(out, g, whole);
   }
   return false;
 }
 
-// The scale as it is at the first element of each axis along which it does not differ.
-Expr scale_of(Graph& g, const Quantised& x) {
-  if (x.scale.n == nullptr) return x.scale;
-  Dims shape(x.scale.shape());
+// x as it is at the first element of each axis along which it does not differ.
+Expr at_first(Graph& g, Expr x, uint64_t varies) {
+  if (x.n == nullptr) return x;
+  Dims shape(x.shape());
   for (size_t i = 0; i < shape.size(); ++i) {
-    if ((x.varies >> i & 1) == 0) shape[i] = 1;
+    if ((varies >> i & 1) == 0) shape[i] = 1;
   }
   const Dims start(shape.size(), 0), step(shape.size(), 1);
-  return {&g, g.slice(x.scale.n, start, step, shape)};
+  return {&g, g.slice(x.n, start, step, shape)};
 }
 
-// Two numbers that follow each other along an axis in one word, zero behind an odd one.
-Expr pairs(Graph& g, Expr x, size_t axis) {
+// So many numbers (2, 4) that follow each other along an axis in one word, zeros behind the last.
+Expr words(Graph& g, Expr x, size_t axis, Word count) {
   if (x.n == nullptr) return x;
-  Dims zeros(x.ndim(), 0), odd(x.ndim(), 0), size(x.shape()), step(x.ndim(), 1);
-  odd[axis] = size[axis] % 2;
-  if (odd[axis] != 0) x = {&g, g.pad(x.n, zeros, odd, zeros, 0)};
-  size[axis] = (size[axis] + 1) / 2;
-  step[axis] = 2;
-  odd[axis] = 1;
-  const Expr low{&g, g.slice(x.n, zeros, step, size)}, high{&g, g.slice(x.n, odd, step, size)};
-  return (low & low.like(65535)) | alu(Op::kShl, high, 16.0);
+  Dims zeros(x.ndim(), 0), at(x.ndim(), 0), size(x.shape()), step(x.ndim(), 1);
+  at[axis] = (count - size[axis] % count) % count;
+  if (at[axis] != 0) x = {&g, g.pad(x.n, zeros, at, zeros, 0)};
+  size[axis] = (size[axis] + count - 1) / count;
+  step[axis] = count;
+  const int bits = static_cast<int>(32 / count);
+  Expr out;
+  for (Word i = 0; i < count && x.n != nullptr; ++i) {
+    at[axis] = i;
+    Expr one{&g, g.slice(x.n, at, step, size)};
+    if (i + 1 < count) one = one & one.like(static_cast<double>((int64_t{1} << bits) - 1));
+    if (i > 0) one = alu(Op::kShl, one, static_cast<double>(i * bits));
+    out = i == 0 ? one : out | one;
+  }
+  return out;
 }
+Expr pairs(Graph& g, Expr x, size_t axis) { return words(g, x, axis, 2); }
+Expr quads(Graph& g, Expr x, size_t axis) { return words(g, x, axis, 4); }
 
 Expr in_memory(Expr x) { return {x.g, x.n == nullptr ? nullptr : x.g->contiguous(x.n)}; }
 
-// As build_matmul, over pairs.
-Expr matrix_sums(Graph& g, Expr a, Expr b) {
-  const size_t n = a.ndim();
-  const Expr x = in_memory(pairs(g, a, n - 1)), y = in_memory(pairs(g, b, n - 2));
+// How words are multiplied: of two numbers of 16 bits, or of four bytes, of which one operand's are
+// unsigned.
+enum class Dot : uint8_t { kPairs, kQuads, kQuadsTurned };
+Expr dot(Dot how, Expr x, Expr y) {
+  if (how == Dot::kPairs) return alu(Op::kPairDot, x, y);
+  const Expr& first = how == Dot::kQuads ? x : y;
+  return alu(Op::kQuadDot, first, how == Dot::kQuads ? y : x, first.like(0));
+}
+
+// As build_matmul, over words in memory.
+Expr matrix_sums(Graph& g, Dot how, Expr x, Expr y) {
   if (x.n == nullptr || y.n == nullptr) return {&g, nullptr};
+  const size_t n = x.ndim();
   Dims left(x.shape()), right(y.shape()), axes, result(x.shape());
   const Word terms = left[n - 1], columns = right[n - 1];
   left[n - 1] = 1;
@@ -179,20 +219,20 @@ Expr matrix_sums(Graph& g, Expr a, Expr b) {
   right[n - 1] = columns;
   right.push(terms);
   result[n - 1] = columns;
-  const Expr products = alu(Op::kPairDot, x.reshape(left), y.permute(axes).reshape(right));
+  const Expr products = dot(how, x.reshape(left), y.permute(axes).reshape(right));
   return reduce(Op::kAdd, products, std::array{static_cast<Word>(n)}).reshape(result);
 }
 
 // An image with the padding of a convolution.
-Expr padded(Graph& g, const uop::Conv2d& o, Expr x) {
+Expr padded(Graph& g, const uop::Conv2d& o, Expr x, Word fill = 0) {
   if (x.n == nullptr) return x;
   return {&g, g.pad(x.n, std::array<Word, 4>{0, 0, o.pad[0], o.pad[2]},
-                    std::array<Word, 4>{0, 0, o.pad[1], o.pad[3]}, std::array<Word, 4>{}, 0)};
+                    std::array<Word, 4>{0, 0, o.pad[1], o.pad[3]}, std::array<Word, 4>{}, fill)};
 }
 
 // As build_conv2d, over words of an image and of filters, of which those along rows are so far
 // apart.
-Expr window_sums(Graph& g, Node call, Expr x, Expr w, Word apart) {
+Expr window_sums(Graph& g, Node call, Dot how, Expr x, Expr w, Word apart) {
   if (x.n == nullptr || w.n == nullptr) return {&g, nullptr};
   const uop::Conv2d o = uop::conv2d_of(call);
   const Words ws = w.shape(), to = call->shape();
@@ -206,14 +246,92 @@ Expr window_sums(Graph& g, Node call, Expr x, Expr w, Word apart) {
           .reshape(std::array<Word, 8>{to[0], groups, 1, to[2], to[3], channels, ws[2], ws[3]});
   const Expr taps =
       w.reshape(std::array<Word, 8>{1, groups, ws[0] / groups, 1, 1, channels, ws[2], ws[3]});
-  return reduce(Op::kAdd, alu(Op::kPairDot, wide, taps), std::array<Word, 3>{5, 6, 7}).reshape(to);
+  return reduce(Op::kAdd, dot(how, wide, taps), std::array<Word, 3>{5, 6, 7}).reshape(to);
 }
 
 // Words of two channels.
 Expr image_sums(Graph& g, Node call, Expr image, Expr filters) {
   const uop::Conv2d o = uop::conv2d_of(call);
-  return window_sums(g, call, in_memory(padded(g, o, pairs(g, image, 1))),
+  return window_sums(g, call, Dot::kPairs, in_memory(padded(g, o, pairs(g, image, 1))),
                      in_memory(pairs(g, filters, 1)), o.dilation[1]);
+}
+
+// Bytes as one of QuadDot's operands takes them, as int32, and which of them stands for 0.
+struct Shifted {
+  Expr bytes;
+  Expr zero;  // where it differs alone; nil: 0
+};
+Shifted shifted(Graph& g, const Quantised& x, uint64_t summed, bool to_unsigned) {
+  Shifted out{x.bytes.cast(DType::kInt32), x.zero};
+  const bool is_signed = x.bytes.n->dtype == DType::kInt8;
+  const double by = is_signed != to_unsigned ? 0 : to_unsigned ? 128 : -128;
+  if (by != 0) out.bytes = out.bytes + out.bytes.like(by);
+  const Node known = x.zero.n == nullptr ? nullptr : below_views(x.zero.n);
+  if (known == nullptr || uop::is_const(known)) {
+    const double zero = (known == nullptr ? 0 : uop::const_double(known)) + by;
+    out.zero = {&g, nullptr};
+    if (zero != 0) out.zero = at_first(g, out.bytes.like(zero), 0);
+    return out;
+  }
+  if (by != 0) out.zero = out.zero + out.zero.like(by);
+  out.zero = at_first(g, out.zero, x.zero_varies & ~summed);
+  return out;
+}
+
+// Whether the bytes that the second operand, which often is a constant, has are taken as unsigned:
+// those that lie around 128 are as good as signed.
+bool stays_unsigned(const Quantised& x) {
+  if (x.bytes.n->dtype != DType::kUInt8) return false;
+  const Node zero = x.zero.n == nullptr ? nullptr : below_views(x.zero.n);
+  return zero == nullptr || !uop::is_const_value(zero, 128);
+}
+
+// Sums over k of (x - z) (y - t): those of x y, less what z and t, the same along k, make of the
+// sums of y and x.
+Expr without_zeros(Expr dots, const Shifted& x, const Shifted& y, Expr sums_x, Expr sums_y,
+                   Word terms) {
+  if (x.zero.n != nullptr) dots = dots - x.zero * sums_y;
+  if (y.zero.n != nullptr) dots = dots - y.zero * sums_x;
+  if (x.zero.n == nullptr || y.zero.n == nullptr) return dots;
+  const Expr both = x.zero * y.zero;
+  return dots + both * both.like(static_cast<double>(terms));
+}
+
+// Words of four terms each.
+Expr matrix_quads(Graph& g, const Quantised& a, const Quantised& b) {
+  const size_t n = a.bytes.ndim();
+  const std::array<Word, 1> last{static_cast<Word>(n - 1)}, rows{static_cast<Word>(n - 2)};
+  const bool turned = stays_unsigned(b);
+  const Shifted x = shifted(g, a, uint64_t{1} << (n - 1), !turned),
+                y = shifted(g, b, uint64_t{1} << (n - 2), turned);
+  const Expr dots =
+      matrix_sums(g, turned ? Dot::kQuadsTurned : Dot::kQuads, in_memory(quads(g, x.bytes, n - 1)),
+                  in_memory(quads(g, y.bytes, n - 2)));
+  return without_zeros(dots, x, y, reduce(Op::kAdd, x.bytes, last), reduce(Op::kAdd, y.bytes, rows),
+                       a.bytes.shape()[n - 1]);
+}
+
+// Words of four channels; nil where pairs are needed.
+Expr image_quads(Graph& g, Node call, const Quantised& image, const Quantised& filters) {
+  const uop::Conv2d o = uop::conv2d_of(call);
+  if (o.groups > 1 && call->src(2)->dim(1) % 4 != 0) return {&g, nullptr};
+  const bool turned = stays_unsigned(filters);
+  const Shifted x = shifted(g, image, ~uint64_t{1}, !turned),
+                w = shifted(g, filters, ~uint64_t{1}, turned);
+  // Sums of windows would be another convolution.
+  if (w.zero.n != nullptr) return {&g, nullptr};
+  const bool pads = o.pad[0] != 0 || o.pad[1] != 0 || o.pad[2] != 0 || o.pad[3] != 0;
+  Word fill = 0;
+  if (pads && x.zero.n != nullptr) {
+    const Node zero = below_views(x.zero.n);
+    if (!uop::is_const(zero)) return {&g, nullptr};
+    fill = static_cast<int32_t>(0x01010101u * static_cast<uint8_t>(uop::const_int(zero)));
+  }
+  const Expr dots = window_sums(g, call, turned ? Dot::kQuadsTurned : Dot::kQuads,
+                                in_memory(padded(g, o, quads(g, x.bytes, 1), fill)),
+                                in_memory(quads(g, w.bytes, 1)), o.dilation[1]);
+  const Expr sums = reduce(Op::kAdd, w.bytes, std::array<Word, 3>{1, 2, 3});
+  return without_zeros(dots, x, w, {&g, nullptr}, sums.permute(std::array<Word, 4>{1, 0, 2, 3}), 0);
 }
 
 // Whether groups have an odd number of channels, as where each channel is one.
@@ -236,8 +354,9 @@ Expr row_sums(Graph& g, Node call, Expr image, Expr filters) {
     high = {&g, high.n == nullptr ? nullptr : g.pad(high.n, none, behind, none, 0)};
   }
   if (low.n == nullptr || high.n == nullptr) return {&g, nullptr};
-  const Expr words = (low & low.like(65535)) | alu(Op::kShl, high, 16.0);
-  return window_sums(g, call, in_memory(words), in_memory(pairs(g, filters, 3)), 2 * next);
+  const Expr both = (low & low.like(65535)) | alu(Op::kShl, high, 16.0);
+  return window_sums(g, call, Dot::kPairs, in_memory(both), in_memory(pairs(g, filters, 3)),
+                     2 * next);
 }
 
 // Results that read an element of the first operand, and of the second, and terms of one.
@@ -256,7 +375,7 @@ Sizes sizes_of(Node call) {
 
 }  // namespace
 
-Status multiply_integers(Node* node, Graph& g, Constant constant) {
+Status multiply_integers(Node* node, Graph& g, bool quads, Constant constant) {
   const Node call = *node;
   const uop::Composite kind = uop::composite_of(call);
   const bool conv = kind == uop::Composite::kConv2d;
@@ -278,13 +397,20 @@ Status multiply_integers(Node* node, Graph& g, Constant constant) {
   const uint64_t summed_a = conv ? ~uint64_t{1} : uint64_t{1} << (n - 1);
   const uint64_t summed_b = conv ? ~uint64_t{1} : uint64_t{1} << (n - 2);
   if ((a.varies & summed_a) != 0 || (b.varies & summed_b) != 0) return kOk;
-  Expr out = odd    ? row_sums(g, call, a.numbers, b.numbers)
-             : conv ? image_sums(g, call, a.numbers, b.numbers)
-                    : matrix_sums(g, a.numbers, b.numbers);
+  Expr out;
+  if (quads && !odd && ((a.zero_varies & summed_a) | (b.zero_varies & summed_b)) == 0)
+    out = conv ? image_quads(g, call, a, b) : matrix_quads(g, a, b);
+  const Expr x = a.numbers(), y = b.numbers();
+  if (out.n == nullptr) {
+    out = odd    ? row_sums(g, call, x, y)
+          : conv ? image_sums(g, call, x, y)
+                 : matrix_sums(g, Dot::kPairs, in_memory(pairs(g, x, n - 1)),
+                               in_memory(pairs(g, y, n - 2)));
+  }
   if (call->dtype == DType::kFloat32) {
-    Expr by = scale_of(g, b);
+    Expr by = at_first(g, b.scale, b.varies);
     if (conv && by.n != nullptr) by = by.permute(std::array<Word, 4>{1, 0, 2, 3});
-    out = out.cast(DType::kFloat32) * (scale_of(g, a) * by);
+    out = out.cast(DType::kFloat32) * (at_first(g, a.scale, a.varies) * by);
   }
   ASTER_TRY(need(out.n));
   *node = out.n;

@@ -9,10 +9,12 @@ namespace aster::engine {
 // the same for all terms of a sum, or of two q - z: the exact sum of integer products, two terms a
 // 32-bit word (PairDot), times both scales as float32. Others stay: sums that may leave int32, and
 // what is too small to gain by it.
+// quads: four terms a word (QuadDot) where z is the same for all terms of a sum, which pays where
+// an instruction does that.
 // constant: operands of which words are made only once.
 struct Constant {
   bool first = false, second = false;
 };
-Status multiply_integers(uop::Node* call, uop::Graph& graph, Constant constant = {});
+Status multiply_integers(uop::Node* call, uop::Graph& graph, bool quads, Constant constant = {});
 
 }  // namespace aster::engine

@@ -61,7 +61,7 @@ bool is_product(Node node) {
   if (node->op != Op::kReduce || static_cast<Op>(node->arg(0)) != Op::kAdd) return false;
   Node terms = node->src(0);
   while (terms->op == Op::kCast) terms = terms->src(0);
-  if ((terms->op != Op::kMul && terms->op != Op::kPairDot) || terms->count() < kLargeProduct ||
+  if (!uop::multiplies(terms->op) || terms->count() < kLargeProduct ||
       terms->count() < kFewestTerms * node->count())
     return false;
   return repeats(terms->src(0)) && repeats(terms->src(1));

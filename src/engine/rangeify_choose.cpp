@@ -116,8 +116,15 @@ Status Choice::choose(uint32_t at) {
   return kOk;
 }
 
+// Memory whose axes are read in another order, which costs no index more.
+bool is_turned_leaf(Node node) {
+  while (node->op == Op::kPermute || node->op == Op::kDetach) node = node->src(0);
+  return node->op == Op::kParam;
+}
+
 bool Choice::recompute(const Record& record, const Use& use) {
   if (repeats(record.node)) return true;
+  if (is_turned_leaf(record.node)) return true;
   if (use.demand_count > kMostDemands) return no("read at more than 8 places");
   if (passes_through(record.node->op)) return true;
   const auto count = static_cast<double>(record.node->count());

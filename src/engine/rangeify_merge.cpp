@@ -12,6 +12,8 @@ namespace {
 
 constexpr uint32_t kMostMergedNodes = 300;
 constexpr size_t kMostOperands = 16;
+// Elements between two of a row that is read across.
+constexpr int64_t kFarApart = 16;
 // Kernels on either side that are looked at, of those that touch the same memory.
 constexpr size_t kFarthest = 64;
 
@@ -43,6 +45,7 @@ class Merge {
   bool streams(const Kernel& kernel);
   bool overlapping(uint32_t slot, uint32_t other) const;
   bool reads_at_hand(const Kernel& reader, const Kernel& writer) const;
+  static bool turns(const Kernel& kernel);
   bool mergeable(const Kernel& into, const Kernel& from);
   Status renumber_folds(Kernel* kernel, int64_t first);
   Status merge_pair(uint32_t into, uint32_t from);
@@ -229,9 +232,24 @@ bool Merge::reads_at_hand(const Kernel& reader, const Kernel& writer) const {
   return true;
 }
 
+// A copy of a tensor that is read across, asked for in memory: it is turned in registers, square by
+// square, which needs a loop with little else in it.
+bool Merge::turns(const Kernel& kernel) {
+  if (kernel.outputs.size() != 1) return false;
+  const Output& output = kernel.outputs[0];
+  if (output.value->op != Op::kLoad || output.value->nsrc != 2) return false;
+  const uop::sym::Linear to = uop::sym::linear_of(output.position),
+                         from = uop::sym::linear_of(output.value->src(1));
+  const auto along = std::ranges::find(to.terms(), 1, &uop::sym::Term::coefficient);
+  if (along == to.terms().end()) return false;
+  const auto same = std::ranges::find(from.terms(), along->node, &uop::sym::Term::node);
+  return same != from.terms().end() && std::abs(same->coefficient) >= kFarApart;
+}
+
 // Same loops, and whatever both touch they touch at the same element.
 bool Merge::mergeable(const Kernel& into, const Kernel& from) {
   if (!same_loops(into, from)) return false;
+  if (turns(into) || turns(from)) return false;
   if (loops_of(from) != from.next_range && !(streams(into) && streams(from))) return false;
   // The order of two writes to the same memory is that of their kernels.
   for (const Output& a : into.outputs) {

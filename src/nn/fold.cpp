@@ -26,8 +26,9 @@ constexpr size_t kMostRow = 4 << 20;
 
 class Folder {
  public:
-  Folder(uop::Nodes inputs, Vec<Node>& outputs, Engine& engine, bool dequantises)
+  Folder(uop::Nodes inputs, Vec<Node>& outputs, Engine& engine, bool quads, bool dequantises)
       : inputs_(inputs),
+        quads_(quads),
         dequantises_(dequantises),
         outputs_(outputs),
         e_(engine),
@@ -88,7 +89,7 @@ class Folder {
       Node call = node;
       if (!products.empty()) ASTER_TRY(e_.graph.substitute(&call, node, products));
       if (call->op != Op::kCall) continue;
-      ASTER_TRY(engine::multiply_integers(&call, e_.graph, constant));
+      ASTER_TRY(engine::multiply_integers(&call, e_.graph, quads_, constant));
       if (call != node) ASTER_TRY(products.set(node, call));
     }
     if (products.empty()) return kOk;
@@ -186,7 +187,7 @@ class Folder {
   }
 
   uop::Nodes inputs_;
-  bool dequantises_;
+  bool quads_, dequantises_;
   Vec<Node>& outputs_;
   Engine& e_;
   Heap& heap_;
@@ -196,8 +197,9 @@ class Folder {
 
 }  // namespace
 
-Status fold_constants(Vec<Node>* outputs, uop::Nodes inputs, Engine& engine, bool dequantises) {
-  return Folder(inputs, *outputs, engine, dequantises).run();
+Status fold_constants(Vec<Node>* outputs, uop::Nodes inputs, Engine& engine, bool quads,
+                      bool dequantises) {
+  return Folder(inputs, *outputs, engine, quads, dequantises).run();
 }
 
 }  // namespace aster::nn

@@ -66,7 +66,7 @@ Status describe(Device* device) {
   target.fma = !target.portable && (info.flags & ASTER_ML_DEVICE_FMA) != 0;
   const bool opencl = target.language == codegen::Language::kOpencl;
   target.streaming = opencl && info.kind == ASTER_ML_DEVICE_KIND_CPU;
-  target.f16c = target.avx512 = false;
+  target.f16c = target.avx512 = target.vnni = false;
   target.fp64 = (info.flags & ASTER_ML_DEVICE_FP64) != 0;
   if (opencl && info.kind == ASTER_ML_DEVICE_KIND_GPU) {
     target.vector_bytes = 16;

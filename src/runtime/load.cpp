@@ -91,6 +91,7 @@ codegen::Target target_of(const cpu::CpuFeatures& features, bool this_machine) {
   target.fma = features.fma;
   target.f16c = features.f16c;
   target.avx512 = features.vector_bytes == 64;
+  target.vnni = target.avx512 ? features.avx512_vnni : features.avx_vnni;
   if (target.avx512) target.machine = codegen::machine_of_avx512();
   const auto last_level = this_machine ? static_cast<int64_t>(cpu::detect_caches().last) : 0;
   if (last_level > 0) target.cache_bytes = std::min(last_level, cpu::machine::kMostCacheShare);

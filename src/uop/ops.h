@@ -174,6 +174,18 @@ T pair_dot(T a, T b) {
   return static_cast<T>(low(a) * low(b) + high(a) * high(b));
 }
 
+// c and four products of bytes, those of a unsigned and those of b signed, of 32 bits each.
+template <typename T>
+T quad_dot(T a, T b, T c) {
+  uint64_t sum = static_cast<uint64_t>(c);
+  for (int at = 0; at < 32; at += 8) {
+    const auto first = static_cast<uint8_t>(static_cast<uint64_t>(a) >> at);
+    const auto second = static_cast<int8_t>(static_cast<uint64_t>(b) >> at);
+    sum += static_cast<uint64_t>(int64_t{first} * second);
+  }
+  return static_cast<T>(static_cast<int32_t>(sum));
+}
+
 // threefry2x32 with 20 rounds (Salmon et al., SC'11): counter and key as two 32-bit halves each,
 // low half first.
 inline uint64_t threefry_word(uint64_t counter, uint64_t key) {

@@ -60,6 +60,8 @@ const OpInfo& info(Op op);
 // and what has no STICKY has no traits on them.
 uint8_t traits(Op op, DType dtype);
 inline bool is_alu(Op op) { return info(op).rule != DTypeRule::kNone && info(op).kernel; }
+// Whether sums of it are products of vectors.
+inline bool multiplies(Op op) { return op == Op::kMul || op == Op::kPairDot || op == Op::kQuadDot; }
 bool is_movement(Op op);
 // Whether what is written to the memory of its source is seen in it.
 bool is_view(Op op);

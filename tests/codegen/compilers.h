@@ -33,6 +33,8 @@ inline Target target_of(int vector_bytes) {
   t.vector_bytes = vector_bytes;
   t.fma = t.f16c = vector_bytes >= 32;
   t.avx512 = vector_bytes == 64;
+  __builtin_cpu_init();
+  t.vnni = t.avx512 && __builtin_cpu_supports("avx512vnni");
   return t;
 }
 
@@ -45,6 +47,7 @@ inline std::string flags_of(const std::string& compiler, int vector_bytes) {
   if (vector_bytes >= 32) flags += "-mavx2 -mfma -mf16c -mbmi -mbmi2 ";
   if (vector_bytes >= 64)
     flags += "-mavx512f -mavx512dq -mavx512cd -mavx512bw -mavx512vl -mprefer-vector-width=512 ";
+  if (target_of(vector_bytes).vnni) flags += "-mavx512vnni ";
   return flags;
 }
 inline constexpr const char kShared[] = "-shared -nostdlib -fPIC ";

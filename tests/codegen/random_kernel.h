@@ -119,13 +119,20 @@ class RandomKernel {
     }
   }
 
+  Node product(const std::vector<Node>& open) {
+    const Node a = load(open), b = load(open);
+    if (dtype_ == DType::kInt32 && chance(50))
+      return s_.op(Op::kQuadDot, a, b, s_.graph.constant_word(dtype_, 0));
+    return s_.op(Op::kMul, a, b);
+  }
+
   void add_fold() {
     const size_t prefix = static_cast<size_t>(pick(0, static_cast<int>(loops_.size())));
     std::vector<Node> open(loops_.begin(), loops_.begin() + static_cast<std::ptrdiff_t>(prefix)),
         own;
     for (int i = pick(1, 2); i > 0; --i) own.push_back(range());
     open.insert(open.end(), own.begin(), own.end());
-    Node v = chance(40) ? s_.op(Op::kMul, load(open), load(open)) : value(open, prefix, pick(1, 2));
+    Node v = chance(40) ? product(open) : value(open, prefix, pick(1, 2));
     const Op op = one_of({Op::kAdd, Op::kAdd, Op::kMax, Op::kMin});
     if (chance(25)) v = up_to(v, op, one_of(open));
     folds_.emplace_back(s_.fold(op, v, own), prefix);

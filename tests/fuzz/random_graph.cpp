@@ -292,6 +292,8 @@ class Generator {
     if (chance(8)) return g().alu(Op::kMulAcc, x, beside(x), beside(x));
     if (chance(6)) return bits(x);
     if (x->dtype == DType::kInt32 && chance(20)) return g().alu(Op::kPairDot, x, beside(x));
+    if (x->dtype == DType::kInt32 && chance(20))
+      return g().alu(Op::kQuadDot, x, beside(x), beside(x));
     if (x->dtype == DType::kUInt64 && chance(50)) return g().alu(Op::kThreefry, x, beside(x));
     return g().alu(one_of(kTwo), x, beside(x));
   }

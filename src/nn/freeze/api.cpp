@@ -178,7 +178,10 @@ Status freeze(const Wanted& wanted, engine::Engine& engine, const portable::Part
     return ASTER_FAIL(kUNSUPPORTED, "a program whose sizes are variables: give it numbers");
   if (graph.outputs.empty())
     return ASTER_FAIL(kUNSUPPORTED, "a program without outputs: nothing tells what it assigns");
-  ASTER_TRY(fold_constants(&graph.outputs, {graph.inputs.data(), graph.inputs.size()}, engine));
+  const bool quads =
+      std::ranges::all_of(wanted.cpus, [](const Cpu* cpu) { return target_of(*cpu).vnni; });
+  ASTER_TRY(
+      fold_constants(&graph.outputs, {graph.inputs.data(), graph.inputs.size()}, engine, quads));
   Programs programs(heap);
   Model model(heap);
   ASTER_TRY(take_name(&model, wanted));

@@ -35,6 +35,7 @@ CpuFeatures features_of(const Cpu& cpu) {
   CpuFeatures out;
   out.vector_bytes = cpu.vector_bytes;
   if (!cpu.x86) return out;
+#define OPTION(...)
 #define FEATURE(name, flag, leaf, subleaf, reg, bit, bytes) \
   out.name = flag[0] != '\0' && bytes <= cpu.vector_bytes;
 #include "runtime/cpu/features.def"

@@ -284,7 +284,7 @@ Status fold(Compiled& made, Inputs results) {
   for (const Ref& value : results) {
     if (!value->known) ASTER_TRY(outputs.push(engine::whole_of(&value->cell.cell())->node));
   }
-  ASTER_TRY(fold_constants(&outputs, {}, made.engine, true));
+  ASTER_TRY(fold_constants(&outputs, {}, made.engine, made.engine.dots_bytes(nullptr), true));
   size_t at = 0;
   for (const Ref& value : results) {
     if (value->known) continue;

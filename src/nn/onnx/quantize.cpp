@@ -46,11 +46,26 @@ Expr bounded(Expr x, const Bounds& b) { return uop::min(uop::max(x, b.low), b.hi
 
 DType wide_of(DType dtype) { return dtype::is_narrow_float(dtype) ? DType::kFloat32 : dtype; }
 
+}  // namespace
+
+Node zero_point(Op& op, size_t i) {
+  const Node zero = op.in_or_null(i);
+  if (zero == nullptr || dtype::is_float(zero->dtype)) return zero;
+  const Ref value = op.value(i);
+  if (!value->constant || !is_stored(*value)) return zero;
+  const Words all = op.ints(i);
+  if (!op.ok() || all.empty()) return zero;
+  if (std::ranges::any_of(all, [&](Word one) { return one != all[0]; })) return zero;
+  return op.g.constant(zero->dtype, static_cast<double>(all[0]), zero->shape());
+}
+
+namespace {
+
 Node less_zero(Op& op, Node x, size_t zero, bool columns) {
   if (x == nullptr) return nullptr;
   Expr y = Expr{&op.g, x}.cast(DType::kInt32);
   if (!op.has(zero)) return y.n;
-  Node z = op.in(zero);
+  Node z = zero_point(op, zero);
   if (z == nullptr) return nullptr;
   if (z->count() == 1) {
     z = op.g.reshape(z, Words());
@@ -88,7 +103,7 @@ void quantize_linear(Op& op) {
 }
 
 void dequantize_linear(Op& op) {
-  const Node x = op.in(0), scale = op.in(1), zero = op.in_or_null(2);
+  const Node x = op.in(0), scale = op.in(1), zero = zero_point(op, 2);
   if (!op.ok()) return;
   const int64_t axis = op.integer("axis", 1), block = op.integer("block_size", 0);
   int32_t element = op.element(1);

@@ -99,7 +99,7 @@ Node without_zero(Op& op, Node x, size_t zero, size_t axis, DType dtype) {
   if (x == nullptr) return nullptr;
   Expr y = Expr{&op.g, x}.cast(dtype);
   if (op.has(zero)) {
-    Node z = op.in(zero);
+    Node z = zero_point(op, zero);
     if (z == nullptr) return nullptr;
     z = z->count() == 1 ? op.g.reshape(z, Words()) : along_axis(op, z, axis, x->ndim);
     y = y - Expr{&op.g, z}.cast(dtype);

@@ -353,6 +353,17 @@ def pair_dot():
     one("PairDot", "PairDot", [a, b], make([wrap(v, "int32") for v in sums], "int32"))
 
 
+def quad_dot():
+    """Four bytes of a word as unsigned numbers, by those of another as signed ones; sums wrap."""
+    values = int_values("int32", 40)
+    a, b, c = (make(v, "int32") for v in (values, values[::-1], values[7:] + values[:7]))
+    sums = [
+        int(z) + sum((int(x) >> s & 255) * wrap(int(y) >> s, "int8") for s in (0, 8, 16, 24))
+        for x, y, z in zip(a, b, c, strict=True)
+    ]
+    one("QuadDot", "QuadDot", [a, b, c], make([wrap(v, "int32") for v in sums], "int32"))
+
+
 # Casts ------------------------------------------------------------
 
 
@@ -678,7 +689,8 @@ def structure():
 def main():
     np.seterr(all="ignore")
     for section in (
-        integers, booleans, reals, threefry, casts, movement, reductions, structure, pair_dot
+        integers, booleans, reals, threefry, casts, movement, reductions, structure, pair_dot,
+        quad_dot,
     ):  # fmt: skip
         section()
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reference.txt")
