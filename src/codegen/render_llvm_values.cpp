@@ -265,7 +265,10 @@ Status Writer::declare_intrinsic(std::string_view text, DType d, int n) {
   Text declared(out_.memory());
   const size_t end = text.find(' ');
   const auto write_type = [&] {
-    const char* const element = d == DType::kFloat32 ? "float" : "double";
+    const char* const element = d == DType::kFloat32  ? "float"
+                                : dtype::is_float(d)  ? "double"
+                                : dtype::size(d) == 4 ? "i32"
+                                                      : "i64";
     if (n > 1) declared << '<' << int32_t{n} << " x ";
     declared << element << (n > 1 ? ">" : "");
   };

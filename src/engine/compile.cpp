@@ -309,8 +309,10 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leav
   ASTER_TRY(copy_with_params(sink, scratch, roots, leaves));
   ASTER_TRY(lower_dtypes(sink, scratch, near && context.options().no_library == 0));
   ASTER_TRY(lower_wide(sink, scratch));
-  if (near && context.options().strict_parity == 0)
+  if (near && context.options().strict_parity == 0) {
     ASTER_TRY(multiply_quantised(sink, scratch, dots_bytes(on)));
+    ASTER_TRY(join_products(sink, scratch));
+  }
   ASTER_TRY(inline_calls(sink, scratch, near));
   ASTER_TRY(expand_scatters(sink, scratch));
   ASTER_TRY(uop::simplify_tensor(sink, scratch, *sink));

@@ -44,7 +44,8 @@ constexpr int64_t kMostTerms = 8192;
 // Elements of the second operand of a product from which on the operands that have to be computed
 // are in memory first: the columns of results read the first one again and again.
 constexpr int64_t kLargeOperand = 192 * 1024;
-// Elements of a filter from which on its gradient reads gradients to results from memory.
+// Elements of a result that read one of an operand, from which on this lies in memory where it
+// would be computed, or looked for, again each time.
 constexpr int64_t kFewestReads = 8;
 // Elements of a first operand whose rows lie as columns from which on it is turned in memory first,
 // for so many columns of the second: what a tile reads of it would leave the caches.
@@ -308,8 +309,24 @@ bool is_turned(Node x) {
   return x->op == Op::kPermute && x->arg(x->ndim - 1u) != static_cast<Word>(x->ndim - 1u);
 }
 
+// Whether each element is looked for in one of several tensors: a row of them, or a sum of what
+// stands beside each other, which will be one (sum_of_pads).
+bool is_row_of_parts(Node x) {
+  while (x->op == Op::kReshape || x->op == Op::kPermute || x->op == Op::kDetach) x = x->src(0);
+  const auto is_part = [](Node node) { return node->op == Op::kPad || node->op == Op::kCat; };
+  return x->op == Op::kCat || (x->op == Op::kAdd && std::ranges::any_of(x->src(), is_part));
+}
+
 Status store_operands(Node* call, Graph& g) {
   Node a = (*call)->src(1), b = (*call)->src(2);
+  const bool parts_a = is_row_of_parts(a) && b->dim(b->ndim - 1u) >= kFewestReads;
+  const bool parts_b = is_row_of_parts(b) && a->dim(a->ndim - 2u) >= kFewestReads;
+  if (parts_a || parts_b) {
+    if (parts_a) a = g.contiguous(a);
+    if (parts_b) b = g.contiguous(b);
+    *call = same_with(g, *call, std::array{(*call)->src(0), a, b});
+    ASTER_TRY(need(*call));
+  }
   const int64_t rows = a->dim(a->ndim - 2u), terms = a->dim(a->ndim - 1u);
   if (is_turned(a) && rows * terms >= kLargeTurned && b->dim(b->ndim - 1u) >= kManyColumns) {
     *call = same_with(g, *call, std::array{(*call)->src(0), g.contiguous(a), b});
@@ -339,6 +356,35 @@ Status store_gradient(Node* call, Graph& g) {
 bool has_far_filters(Node gradient) {
   const Word filter = gradient->dim(1) * gradient->dim(2) * gradient->dim(3);
   return gradient->dim(0) >= 32 && gradient->dim(1) >= 16 && filter > gradient->dim(1);
+}
+
+// Fewest products of a sum that are one, and what each of them has to have: its operands are
+// copied, which has to be less than storing its result.
+constexpr size_t kFewestProducts = 4;
+bool is_short_product(Node node) {
+  if (node->op != Op::kCall || uop::composite_of(node) != uop::Composite::kMatmul) return false;
+  if (node->ndim != 2 || (node->dtype != DType::kFloat32 && node->dtype != DType::kFloat64))
+    return false;
+  const int64_t rows = node->dim(0), columns = node->dim(1), terms = node->src(1)->dim(1);
+  return terms * (rows + columns) <= rows * columns;
+}
+
+// The product of the operands of several, one behind the other along their terms.
+Node joined_products(Graph& g, Nodes calls) {
+  constexpr std::array<Word, 2> kTurned{1, 0};
+  Vec<Node> left(g.memory()), right(g.memory());
+  const bool turned = std::ranges::all_of(calls, [&](Node call) {
+    return call->src(1)->op == Op::kPermute && std::ranges::equal(call->src(1)->arg(), kTurned);
+  });
+  const auto stored = [&](Node x) { return is_computed(x) ? g.contiguous(x) : x; };
+  for (Node call : calls) {
+    if (!left.push(stored(turned ? call->src(1)->src(0) : call->src(1))).ok()) return nullptr;
+    if (!right.push(stored(call->src(2))).ok()) return nullptr;
+  }
+  Node a = g.cat({left.data(), left.size()}, turned ? 0 : 1);
+  if (turned) a = g.permute(a, kTurned);
+  const Node b = g.cat({right.data(), right.size()}, 0);
+  return a == nullptr || b == nullptr ? nullptr : uop::build_matmul(g, a, b);
 }
 
 // A leaf, or the piece of it that a node of the graph is.
@@ -417,6 +463,48 @@ Status inline_calls(Node* sink, Graph& g, bool cpu) {
 Status multiply_quantised(Node* sink, Graph& g, bool quads) {
   return change_each(sink, g, Op::kCall,
                      [&](Node* call) { return multiply_integers(call, g, quads); });
+}
+
+Status join_products(Node* sink, Graph& g) {
+  Vec<Node> nodes(g.memory());
+  ASTER_TRY(walk(&nodes, std::array{*sink}));
+  if (std::ranges::count_if(nodes, is_short_product) < static_cast<int64_t>(kFewestProducts))
+    return kOk;
+  Map<Node, Node> users(g.memory());  // the only one, or the node itself where there are several
+  for (Node node : nodes) {
+    for (Node source : node->src()) {
+      const Node* known = users.find(source);
+      ASTER_TRY(users.set(source, known == nullptr ? node : source));
+    }
+  }
+  // Rebuilt sums and products that another sum alone reads.
+  Map<Node, bool> inner(g.memory());
+  Vec<Node> pending(g.memory()), rest(g.memory()), products(g.memory());
+  return rebuild(sink, g, nodes, [&](Node* made, Node node, Nodes src) -> Status {
+    *made = same_with(g, node, src);
+    ASTER_TRY(need(*made));
+    const Node user = users.get(node, node);
+    const bool within = user->op == Op::kAdd && user != node;
+    if (within && (node->op == Op::kAdd || is_short_product(node))) return inner.set(*made, true);
+    if (node->op != Op::kAdd) return kOk;
+    pending.clear();
+    rest.clear();
+    products.clear();
+    ASTER_TRY(pending.append((*made)->src().data(), 2));
+    for (size_t i = 0; i < pending.size(); ++i) {
+      const Node one = pending[i];
+      const bool opens = inner.contains(one);
+      if (opens && one->op == Op::kAdd) {
+        ASTER_TRY(pending.append(one->src().data(), 2));
+      } else {
+        ASTER_TRY((opens ? products : rest).push(one));
+      }
+    }
+    if (products.size() < kFewestProducts) return kOk;
+    Node sum = joined_products(g, {products.data(), products.size()});
+    for (Node one : rest) sum = sum == nullptr ? nullptr : g.alu(Op::kAdd, sum, one);
+    return *made = sum, need(sum);
+  });
 }
 
 Status copy_written_values(Node* sink, Graph& g) {

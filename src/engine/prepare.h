@@ -17,6 +17,10 @@ Status inline_calls(uop::Node* sink, uop::Graph& graph, bool cpu);
 // Products of quantised tensors become sums of products of integers (prepare_integers.h).
 Status multiply_quantised(uop::Node* sink, uop::Graph& graph, bool quads);
 
+// Sums of products of matrices that have few terms each, as gradients to the weights of a recurrent
+// net are, become one product of all terms.
+Status join_products(uop::Node* sink, uop::Graph& graph);
+
 // What is assigned to one storage and then to another is a value of its own in between: the two may
 // overlap.
 Status copy_written_values(uop::Node* sink, uop::Graph& graph);

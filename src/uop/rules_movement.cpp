@@ -231,6 +231,91 @@ Outcome cat_of_parts(const Match& m) {
   return m.g.cat({parts.data(), parts.size()}, cat->arg(0));
 }
 
+namespace {
+
+// What lies at a place of an axis.
+struct Piece {
+  Word at;
+  Node node;
+};
+
+// The one axis along which zeros stand around what a node pads; -1: it is no such node.
+Word padded_axis(Node pad) {
+  if (pad->op != Op::kPad || pad->arg().back() != 0) return -1;
+  Word out = -1;
+  for (size_t i = 0; i < pad->ndim; ++i) {
+    if (pad->arg(3 * i + 2) != 0) return -1;
+    if (pad->arg(3 * i) == 0 && pad->arg(3 * i + 1) == 0) continue;
+    if (out >= 0) return -1;
+    out = static_cast<Word>(i);
+  }
+  return out;
+}
+
+constexpr size_t kMostPieces = 256;
+
+// What is not 0 of a sum's operand, and where. False: there is too much of it.
+bool take_pieces(Vec<Piece>* out, Node node, Word axis, Word at) {
+  if (out->size() >= kMostPieces) return false;
+  if (is_const(node) && node->arg(0) == 0) return true;
+  if (node->op == Op::kPad && padded_axis(node) == axis)
+    return take_pieces(out, node->src(0), axis, at + node->arg(3 * static_cast<size_t>(axis)));
+  if (node->op != Op::kCat || node->arg(0) != axis) return out->push({at, node}).ok();
+  for (Node part : node->src()) {
+    if (!take_pieces(out, part, axis, at)) return false;
+    at += part->dim(static_cast<size_t>(axis));
+  }
+  return true;
+}
+
+// x + 0.0, which makes 0.0 of -0.0.
+Node plus_zero(Graph& g, Node node) {
+  if (!dtype::is_float(node->dtype)) return node;
+  const Node last = node->op == Op::kAdd ? node->src(1) : nullptr;
+  if (last != nullptr && is_const(last) && last->arg(0) == 0) return node;
+  return g.alu(Op::kAdd, node, g.constant_word(node->dtype, 0, node->shape()));
+}
+
+}  // namespace
+
+// Operands that stand beside each other, zeros around each, as gradients to parts of a tensor do:
+// no element has to add or choose.
+Outcome sum_of_pads(const Match& m) {
+  const Node a = m.root->src(0), b = m.root->src(1);
+  const Word axis = std::max(padded_axis(a), padded_axis(b));
+  const auto stands = [&](Node node) {
+    return padded_axis(node) == axis || (node->op == Op::kCat && node->arg(0) == axis);
+  };
+  if (axis < 0 || !stands(a) || !stands(b)) return Outcome::keep();
+  const auto along = static_cast<size_t>(axis);
+  Vec<Piece> pieces(m.g.memory());
+  if (!take_pieces(&pieces, a, axis, 0) || !take_pieces(&pieces, b, axis, 0))
+    return Outcome::keep();
+  std::ranges::sort(pieces, {}, &Piece::at);
+  if (pieces.empty()) return Outcome::keep();
+  const Word first = pieces[0].at;
+  Word end = first;
+  Vec<Node> parts(m.g.memory());
+  for (const Piece& piece : pieces) {
+    if (piece.at < end) return Outcome::keep();
+    Dims gap(piece.node->shape());
+    gap[along] = piece.at - end;
+    if (gap[along] > 0 && !parts.push(m.g.constant_word(m.root->dtype, 0, gap)).ok())
+      return Outcome(nullptr);
+    if (!parts.push(plus_zero(m.g, piece.node)).ok()) return Outcome(nullptr);
+    end = piece.at + piece.node->dim(along);
+  }
+  for (Node part : parts) {
+    if (part == nullptr) return Outcome(nullptr);
+  }
+  const Node row = m.g.cat({parts.data(), parts.size()}, axis);
+  if (first == 0 && end == m.root->dim(along)) return row;
+  PadWords words;
+  for (size_t i = 0; i < m.root->ndim; ++i)
+    words.push(i == along ? first : 0, i == along ? m.root->dim(i) - end : 0, 0);
+  return words.of(m.g, row, 0);
+}
+
 Outcome reduce_of_units(const Match& m) {
   Dims axes;
   for (Word axis : reduced_axes(m.root)) {

@@ -103,6 +103,7 @@ constexpr Rule kRules[] = {
     {Reshape(Expand(x)),        reshape_of_expand},
     {Pad(Pad(x)),               pad_of_pad},
     {Cat(),                     cat_of_parts},
+    {Pad(x) + y,                sum_of_pads},
 
     {Reduce(x),                 reduce_of_units},
     {Reduce(x),                 reduce_of_nothing},

@@ -33,6 +33,7 @@ Outcome permute_of_expand(const Match& m);
 Outcome reshape_of_expand(const Match& m);
 Outcome pad_of_pad(const Match& m);
 Outcome cat_of_parts(const Match& m);
+Outcome sum_of_pads(const Match& m);
 Outcome reduce_of_units(const Match& m);
 Outcome reduce_of_nothing(const Match& m);
 Outcome reduce_of_constant(const Match& m);

@@ -337,6 +337,21 @@ TEST_F(Rules, ExpectedResults) {
   EXPECT_EQ(simple(g.slice(g.cat(std::array{a, p(4, s)}, 1), Shape{0, 3, 0}, Shape{1, 1, 1}, s)),
             p(4, s));
   EXPECT_EQ(simple(g.flip(g.flip(a, Shape{1, 0, 1}), Shape{1, 0, 1})), a);
+  // What stands beside each other, zeros around: a row of tensors, zeros of a negative sign gone.
+  const auto beside = [&](Node part, Word before, Word after) {
+    return g.pad(part, Shape{0, before, 0}, Shape{0, after, 0}, Shape{0, 0, 0}, 0);
+  };
+  const auto plus_zero = [&](Node part) { return g.alu(Op::kAdd, part, c(0, s)); };
+  const Node first = p(7, s), second = p(8, s), third = p(9, s);
+  const Node ends = g.alu(Op::kAdd, beside(first, 0, 6), beside(third, 6, 0));
+  EXPECT_EQ(simple(ends)->op, Op::kCat);
+  EXPECT_EQ(simple(g.alu(Op::kAdd, ends, beside(second, 3, 3))),
+            g.cat(std::array{plus_zero(first), plus_zero(second), plus_zero(third)}, 1));
+  const Node inside = g.alu(Op::kAdd, beside(second, 5, 2), beside(first, 2, 5));
+  EXPECT_EQ(simple(inside),
+            beside(g.cat(std::array{plus_zero(first), plus_zero(second)}, 1), 2, 2));
+  const Node overlapping = g.alu(Op::kAdd, beside(first, 0, 2), beside(second, 2, 0));
+  EXPECT_EQ(simple(overlapping), overlapping);
   // Casts by way of a wider dtype, not of a narrower one.
   const Node i16 = g.param(6, DType::kInt16, s);
   EXPECT_EQ(simple(g.cast(g.cast(i16, DType::kInt64), DType::kInt8)), g.cast(i16, DType::kInt8));
