@@ -354,7 +354,8 @@ def measure(name, options, ours, torch):
             for _ in range(3):
                 step()
         except Exception as failure:  # torch.compile does not take every model
-            print(f"{name}: {engine}: {str(failure).splitlines()[0][:120]}", file=sys.stderr)
+            why = " ".join(str(failure).split())
+            print(f"{name}: {engine}: {why[:600]}", file=sys.stderr)
             del steps[engine]
     clock = time.process_time if options.threads == 1 else time.perf_counter
     times = {engine: [] for engine in steps}

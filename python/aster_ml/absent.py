@@ -2,16 +2,18 @@
 
 >>> from aster_ml.uop.ops import PatternMatcher
 Traceback (most recent call last):
-aster_ml.errors.NotOffered: uop.ops.PatternMatcher is not offered: ...
+aster_ml.errors.NotOfferedImport: uop.ops.PatternMatcher is not offered: ...
 """
 
 from __future__ import annotations
 
+import dis
 import importlib
 import sys
+from types import FrameType
 from typing import Any, Callable
 
-from .errors import NotOffered
+from .errors import NotOfferedImport, NotOfferedName
 
 _GRAPHS = "kernels and graphs in UOps are tinygrad's own form"
 _SCHEDULES = "schedules stay inside the library"
@@ -121,6 +123,13 @@ REASONS: dict[str, dict[str, str]] = {
 _INSIDE = {"uop": ["ops"], "llm": ["gguf"]}
 
 
+def _imports(frame: FrameType | None) -> bool:
+    """Whether who asks a module for a name is at `from module import name`."""
+    while frame is not None and frame.f_code.co_name == "__getattr__":
+        frame = frame.f_back
+    return frame is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM"
+
+
 def of_module(module: str) -> Callable[[str], Any]:
     """The __getattr__ of a module: NotOffered for what stands above, else AttributeError."""
     reasons = REASONS[module]
@@ -130,7 +139,8 @@ def of_module(module: str) -> Callable[[str], Any]:
             return importlib.import_module(f"..{module}.{name}", __name__)
         reason = reasons.get(name) or (not name.startswith("_") and reasons.get("*"))
         if reason:
-            raise NotOffered(f"{module}.{name} is not offered: {reason}")
+            kind = NotOfferedImport if _imports(sys._getframe(1)) else NotOfferedName
+            raise kind(f"{module}.{name} is not offered: {reason}")
         raise AttributeError(f"module 'aster_ml.{module}' has no attribute {name!r}")
 
     return missing
@@ -150,7 +160,7 @@ class _Absent:
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
         package, _, module = name.partition(".")
         if package == __name__.partition(".")[0] and (reason := why_not(module)):
-            raise NotOffered(f"{module} is not offered: {reason}")
+            raise NotOfferedImport(f"{module} is not offered: {reason}")
 
 
 sys.meta_path.append(_Absent)  # type: ignore[arg-type]

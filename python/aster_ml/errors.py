@@ -46,8 +46,16 @@ class JitError(Exception):
     """A call that a TinyJit cannot capture or replay."""
 
 
-class NotOffered(UnsupportedError, ImportError):
+class NotOffered(UnsupportedError):
     """A name of tinygrad that this package deliberately lacks."""
+
+
+class NotOfferedImport(NotOffered, ImportError):
+    """That name in an import."""
+
+
+class NotOfferedName(NotOffered, AttributeError):
+    """That name as an attribute, which `hasattr` has to be able to ask for."""
 
 
 class StateError(Error, RuntimeError, JitError):

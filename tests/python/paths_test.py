@@ -220,3 +220,23 @@ def test_helpers(capfd):
     with ours.Profiling(enabled=False), ours.cpu_profile("block"):
         ours.profile_marker("moment")
     assert capfd.readouterr().out == ""
+
+
+def test_names_that_are_not_offered_are_no_attributes():
+    """What goes through all modules and asks, as torch.compile does, hears no; imports hear why."""
+    import aster_ml.helpers
+    import aster_ml.llm
+    import aster_ml.nn.onnx
+    import aster_ml.uop.ops
+
+    for module, name in (
+        (aster_ml.llm, "torch"),
+        (aster_ml.nn.onnx, "torch"),
+        (aster_ml.uop.ops, "PatternMatcher"),
+        (aster_ml.helpers, "diskcache"),
+    ):
+        assert not hasattr(module, name)
+        with pytest.raises(errors.NotOffered, match="is not offered: "):
+            getattr(module, name)
+        with pytest.raises(ImportError, match="is not offered: "):
+            exec(f"from {module.__name__} import {name}")
