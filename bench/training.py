@@ -3,8 +3,8 @@
 in one process, in turn. One line a model: the medians of milliseconds (CPU time of the process with
 one thread, else the wall's), the better of torch's by ours, and how far the first losses are apart.
 
-  PYTHONPATH=build/release/python bench/training.py [--models resnet18,vit] [--threads 1] [--rounds 7]
-                                                    [--no-compile]
+  PYTHONPATH=build/release/python bench/training.py [--models resnet18,vit] [--threads 1]
+                                                    [--rounds 7] [--no-compile]
 
 python: one that has torch. The transformer of characters is a row of `report` (train_char). The
 same text is both engines' model; what they name otherwise is in Torch and Ours.
@@ -355,7 +355,7 @@ def measure(name, options, ours, torch):
                 step()
         except Exception as failure:  # torch.compile does not take every model
             why = " ".join(str(failure).split())
-            print(f"{name}: {engine}: {why[:600]}", file=sys.stderr)
+            print(f"{name}: {engine}: {why[:160]}", file=sys.stderr)
             del steps[engine]
     clock = time.process_time if options.threads == 1 else time.perf_counter
     times = {engine: [] for engine in steps}

@@ -18,8 +18,8 @@ namespace {
 
 constexpr int32_t kFloat = ASTER_ML_DTYPE_FLOAT32;
 
-// An allocator that, on demand, keeps a thread waiting: inside a public function, that is. Not those
-// of the library, which compile meanwhile.
+// An allocator that, on demand, keeps a thread waiting: inside a public function, that is. Not
+// those of the library, which compile meanwhile.
 class Gate {
  public:
   Gate() {
