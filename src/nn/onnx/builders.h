@@ -43,6 +43,8 @@ Node from_front(Op& op, Node at, Word size);
 Node permute_last(Op& op, Node x);  // the last two axes swapped
 // x [n, ...] as [n, flat].
 Node flat_from(Op& op, Node x, size_t axis);
+// A shape from outside; fails where it has more axes than there can be.
+Dims shape_from(Op& op, Words given);
 // x reshaped so that its axes stand from `axis` on beside ndim axes.
 Node along_axis(Op& op, Node x, size_t axis, size_t ndim);
 // An axis as -1 where it is not said, else counted from the front.
