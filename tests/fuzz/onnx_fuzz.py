@@ -22,9 +22,10 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "nn" / "onnx"))
 import suite  # noqa: E402
-from suite import onnx  # noqa: E402
+from suite import np, numpy_helper, onnx  # noqa: E402
 
 MOST_INPUT = 1 << 16  # bytes; the interpreter takes longer over more than it should here
+MOST_ALTERED = 64  # elements of an input that are other ones
 
 
 def altered(data, other, draw):
@@ -112,8 +113,40 @@ def rearranged(data, other, draw):
     return model.SerializeToString()
 
 
+def other_values(array, draw):
+    """A few elements of an array are other numbers."""
+    flat = array.reshape(-1).copy()
+    for _ in range(draw.choice((1, 1, 2, flat.size))):
+        more = NUMBERS if flat.dtype.kind == "f" else INTEGERS
+        with np.errstate(all="ignore"):  # as much of a number as the dtype has
+            flat[draw.randrange(flat.size)] = np.array([draw.choice(more)]).astype(flat.dtype)[0]
+    return flat.reshape(array.shape)
+
+
+def other_inputs(folder, given, draw):
+    """A folder of inputs where what are few numbers, as shapes, axes and scales are, is others."""
+    files = []
+    for file in sorted(given.glob("input_*.pb")):
+        tensor = onnx.TensorProto()
+        try:
+            tensor.ParseFromString(file.read_bytes())
+            array = numpy_helper.to_array(tensor)
+        except Exception:  # of a sequence or an optional, of whatever kind the package says so
+            continue
+        own = array.dtype.isbuiltin == 1 and array.dtype.kind in "iuf"
+        if own and 0 < array.size <= MOST_ALTERED:
+            files.append((file, tensor, array))
+    if not files:
+        return given
+    shutil.copytree(given, folder)
+    for file, tensor, array in draw.sample(files, draw.randint(1, len(files))):
+        changed = numpy_helper.from_array(other_values(array, draw), tensor.name)
+        (folder / file.name).write_bytes(changed.SerializeToString())
+    return folder
+
+
 def make(folder, index, cases, count, draw):
-    """Lines of a list: altered models, and the inputs of those that they were."""
+    """Lines of a list: altered models, and the inputs of those that they were, or others."""
     models = []
     for case in index:
         path = cases / case["kind"] / case["name"]
@@ -125,8 +158,13 @@ def make(folder, index, cases, count, draw):
     for i in range(count):
         (model, inputs), (other, _) = draw.choice(models), draw.choice(models)
         path = folder / f"{i}.onnx"
-        change = rearranged if draw.random() < 0.7 else altered
-        path.write_bytes(change(model.read_bytes(), other.read_bytes(), draw))
+        data = model.read_bytes()
+        way = draw.random()
+        if way < 0.3:
+            inputs = other_inputs(folder / f"{i}_inputs", inputs, draw)
+        if way > 0.2:  # else the model is what it was
+            data = (rearranged if way < 0.8 else altered)(data, other.read_bytes(), draw)
+        path.write_bytes(data)
         lines.append((path, inputs, folder / "out"))
     return lines
 
@@ -195,7 +233,10 @@ def main():
         for number, why in wrong.items():
             kept = cases.parent / f"onnx_fuzz_{arguments.seed}_{number}.onnx"
             shutil.copy(lines[number][0], kept)
-            print(f"{kept} of {lines[number][1]}: {why}")
+            inputs = lines[number][1]
+            if inputs.is_relative_to(folder):
+                inputs = shutil.copytree(inputs, kept.with_suffix(".inputs"), dirs_exist_ok=True)
+            print(f"{kept} of {inputs}: {why}")
     ran, refused, unsupported = statuses
     print(f"{len(lines)} models: {ran} ran, {unsupported} unsupported, {refused} refused")
     return 1 if wrong or not ran or not refused else 0
