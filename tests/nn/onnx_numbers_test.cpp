@@ -248,7 +248,7 @@ TEST_F(Numbers, WorkThatHasNoEnd) {
   refused(filled("z", {kFar, 0, 1}) + filled("w", {kFar, 2}) +
               node("Scan", {"", "w", "z"}, {"y", "all"}, each),
           8);
-  std::string sequences = node("SplitToSequence", {"z"}, {"v0"}) + filled("z", {1 << 20});
+  std::string sequences = node("SplitToSequence", {"z"}, {"v0"}) + filled("z", {1 << 17});
   const std::string same = graph_attribute("body", input("e", {}) + output("e", {}));
   for (int i = 0; i < 100; ++i) {
     sequences +=
