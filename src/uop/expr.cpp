@@ -10,6 +10,7 @@ bool broadcast_shape(Dims* out, Words a, Words b) {
   const Words narrow = a.size() >= b.size() ? b : a;
   const size_t lead = wide.size() - narrow.size();
   out->count = 0;  // a whole Dims is 2 KiB to copy
+  if (wide.size() > Dims::kMost) return false;
   for (Word dim : wide) out->push(dim);
   for (size_t i = 0; i < narrow.size(); ++i) {
     Word& dim = (*out)[lead + i];

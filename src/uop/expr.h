@@ -32,7 +32,8 @@ struct Dims {
   operator Words() const { return {at, count}; }  // NOLINT: a list of words is what it is
 };
 
-// The shape that a and b broadcast to, aligned at their last axes; false if they do not fit.
+// The shape that a and b broadcast to, aligned at their last axes; false if they do not fit, or
+// have too many axes.
 [[nodiscard]] bool broadcast_shape(Dims* out, Words a, Words b);
 // x repeated to shape. SHAPE if it does not fit.
 Node broadcast_to(Graph& g, Node x, Words shape);

@@ -4,8 +4,9 @@
 
   onnx_fuzz.py --aster BIN [--cases DIR] [--count N] [--seed S] [--megabytes M] [--seconds T]
 
-Whatever comes of one is a status, within --megabytes of memory (0: any) and --seconds; a process
-that ends, takes longer, or says INTERNAL is a failure, whose model is kept beside the cases.
+Whatever comes of one is a status, within --megabytes of memory (0: what a sanitizer gives) and
+--seconds; a process that ends, takes longer, or says INTERNAL is a failure, whose model is kept
+beside the cases, with its inputs where these are others.
 Without a seed the models are others each time; the seed is printed. 77 without the packages.
 """
 
@@ -22,9 +23,12 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "nn" / "onnx"))
 import suite  # noqa: E402
-from suite import onnx  # noqa: E402
+from suite import np, numpy_helper, onnx  # noqa: E402
 
 MOST_INPUT = 1 << 16  # bytes; the interpreter takes longer over more than it should here
+MOST_ALTERED = 64  # elements of an input that are other ones
+# An allocation that fails is a status, and of this size all do.
+SANITIZED = ("allocator_may_return_null=1", "max_allocation_size_mb=128")
 
 
 def altered(data, other, draw):
@@ -112,8 +116,40 @@ def rearranged(data, other, draw):
     return model.SerializeToString()
 
 
+def other_values(array, draw):
+    """A few elements of an array are other numbers."""
+    flat = array.reshape(-1).copy()
+    for _ in range(draw.choice((1, 1, 2, flat.size))):
+        more = NUMBERS if flat.dtype.kind == "f" else INTEGERS
+        with np.errstate(all="ignore"):  # as much of a number as the dtype has
+            flat[draw.randrange(flat.size)] = np.array([draw.choice(more)]).astype(flat.dtype)[0]
+    return flat.reshape(array.shape)
+
+
+def other_inputs(folder, given, draw):
+    """A folder of inputs where what are few numbers, as shapes, axes and scales are, is others."""
+    files = []
+    for file in sorted(given.glob("input_*.pb")):
+        tensor = onnx.TensorProto()
+        try:
+            tensor.ParseFromString(file.read_bytes())
+            array = numpy_helper.to_array(tensor)
+        except Exception:  # of a sequence or an optional, of whatever kind the package says so
+            continue
+        own = array.dtype.isbuiltin == 1 and array.dtype.kind in "iuf"
+        if own and 0 < array.size <= MOST_ALTERED:
+            files.append((file, tensor, array))
+    if not files:
+        return given
+    shutil.copytree(given, folder)
+    for file, tensor, array in draw.sample(files, draw.randint(1, len(files))):
+        changed = numpy_helper.from_array(other_values(array, draw), tensor.name)
+        (folder / file.name).write_bytes(changed.SerializeToString())
+    return folder
+
+
 def make(folder, index, cases, count, draw):
-    """Lines of a list: altered models, and the inputs of those that they were."""
+    """Lines of a list: altered models, and the inputs of those that they were, or others."""
     models = []
     for case in index:
         path = cases / case["kind"] / case["name"]
@@ -125,8 +161,13 @@ def make(folder, index, cases, count, draw):
     for i in range(count):
         (model, inputs), (other, _) = draw.choice(models), draw.choice(models)
         path = folder / f"{i}.onnx"
-        change = rearranged if draw.random() < 0.7 else altered
-        path.write_bytes(change(model.read_bytes(), other.read_bytes(), draw))
+        data = model.read_bytes()
+        way = draw.random()
+        if way < 0.3:
+            inputs = other_inputs(folder / f"{i}_inputs", inputs, draw)
+        if way > 0.2:  # else the model is what it was
+            data = (rearranged if way < 0.8 else altered)(data, other.read_bytes(), draw)
+        path.write_bytes(data)
         lines.append((path, inputs, folder / "out"))
     return lines
 
@@ -135,6 +176,9 @@ def run(aster, lines, list_path, megabytes, seconds):
     """What is wrong, of each model that something is wrong with."""
     wrong, at, statuses = {}, 0, [0, 0, 0]
     environment = {**os.environ, "ASTER_ML_CC": "none", "ASTER_ML_THREADS": "1"}
+    if megabytes == 0:  # else what a model may ask for takes longer there than it has
+        given = os.environ.get("ASAN_OPTIONS", "")
+        environment["ASAN_OPTIONS"] = ":".join((given, *SANITIZED)).lstrip(":")
 
     def limit():
         if megabytes > 0:  # sanitizers map much
@@ -195,7 +239,10 @@ def main():
         for number, why in wrong.items():
             kept = cases.parent / f"onnx_fuzz_{arguments.seed}_{number}.onnx"
             shutil.copy(lines[number][0], kept)
-            print(f"{kept} of {lines[number][1]}: {why}")
+            inputs = lines[number][1]
+            if inputs.is_relative_to(folder):
+                inputs = shutil.copytree(inputs, kept.with_suffix(".inputs"), dirs_exist_ok=True)
+            print(f"{kept} of {inputs}: {why}")
     ran, refused, unsupported = statuses
     print(f"{len(lines)} models: {ran} ran, {unsupported} unsupported, {refused} refused")
     return 1 if wrong or not ran or not refused else 0

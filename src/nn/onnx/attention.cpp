@@ -10,6 +10,7 @@ namespace {
 
 namespace ops = tensor::ops;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr Word kMostTaps = 1 << 16;
 
 DType wide_of(DType dtype) { return dtype::is_narrow_float(dtype) ? DType::kFloat32 : dtype; }
 
@@ -99,7 +100,7 @@ class Attention {
       v_ = split_heads(op_, v_, kv);
     }
     if (op_.has(4) && op_.has(5)) {
-      past_ = op_.in(4) == nullptr ? 0 : op_.in(4)->dim(2);
+      past_ = op_.in(4) == nullptr || op_.in(4)->ndim < 3 ? 0 : op_.in(4)->dim(2);
       k_ = tensor::cat(g_, std::array{op_.in(4), k_}, 2);
       v_ = tensor::cat(g_, std::array{op_.in(5), v_}, 2);
     }
@@ -226,6 +227,8 @@ void linear_attention(Op& op) {
   const Node decay = gated ? heads_of(4, kv) : nullptr;
   const Node given = delta ? op.in(5) : nullptr;
   if (!op.ok() || q == nullptr || k == nullptr || v == nullptr) return op.fail(last_failure());
+  if (given != nullptr && given->ndim != 3)
+    return op.fail(ASTER_FAIL(kSHAPE, "%s beside heads", uop::brief(given).text));
   const Node beta = given == nullptr
                         ? nullptr
                         : op.g.cast(split_heads(op, given, given->dim(given->ndim - 1u)), wide);
@@ -264,6 +267,7 @@ void causal_conv_with_state(Op& op) {
       op.has(3) ? op.in(3) : op.g.constant(x->dtype, 0, std::array{x->dim(0), x->dim(1), k - 1});
   const Node padded = tensor::cat(op.g, std::array{before, x}, 2);
   if (padded == nullptr) return op.fail(last_failure());
+  if (k > kMostTaps) return op.fail(ASTER_FAIL(kRANGE, "%lld taps", static_cast<long long>(k)));
   const DType wide = wide_of(x->dtype);
   Expr y{&op.g, nullptr};
   for (Word i = 0; i < k && op.ok(); ++i) {
@@ -299,9 +303,9 @@ void rotary_embedding(Op& op) {
   const bool packed = given->ndim == 3;
   const Node x = packed ? split_heads(op, given, op.integer("num_heads", 0)) : given;
   if (!op.ok() || x == nullptr) return op.fail(last_failure());
-  const Word whole = x->dim(3), asked = op.integer("rotary_embedding_dim", 0);
+  const Word whole = x->ndim == 4 ? x->dim(3) : 0, asked = op.integer("rotary_embedding_dim", 0);
   const Word size = asked == 0 ? whole : asked, half = size / 2;
-  if (x->ndim != 4 || size > whole || size % 2 != 0)
+  if (x->ndim != 4 || size < 0 || size > whole || size % 2 != 0)
     return op.fail(ASTER_FAIL(kSHAPE, "%s turned by %lld", uop::brief(given).text,
                               static_cast<long long>(size)));
   if (op.has(3)) {

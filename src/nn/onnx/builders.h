@@ -45,6 +45,8 @@ Node permute_last(Op& op, Node x);  // the last two axes swapped
 Node flat_from(Op& op, Node x, size_t axis);
 // Operand i, if there is one: a constant of the graph where the model says one number for all.
 Node zero_point(Op& op, size_t i);
+// A shape from outside; fails where it has more axes than there can be.
+Dims shape_from(Op& op, Words given);
 // x reshaped so that its axes stand from `axis` on beside ndim axes.
 Node along_axis(Op& op, Node x, size_t axis, size_t ndim);
 // An axis as -1 where it is not said, else counted from the front.

@@ -10,6 +10,8 @@ namespace {
 constexpr int64_t kMostTurns = 1 << 24;
 // Nodes that a turn counts as beside those of its body: its number and condition stay in memory.
 constexpr uint64_t kTurn = 64;
+// The same of a turn that is given parts of tensors, or items.
+constexpr uint64_t kPart = 16;
 
 bool truth(Op& op, const Ref& value) {
   if (!value) return true;
@@ -126,6 +128,7 @@ Vec<Ref> scan_once(Op& op, const ScanPlan& plan, std::span<const Ref> operands,
     if (op.ok()) turns = x->dim(axis);
   }
   for (int64_t turn = 0; turn < turns && op.ok(); ++turn) {
+    op.fail(op.run.spend(kPart));
     Vec<Ref> given(op.heap());
     for (const Ref& one : state) op.fail(given.push(one));
     for (size_t i = 0; i < plan.scans && op.ok(); ++i) {
@@ -159,6 +162,7 @@ void scan_batches(Op& op, ScanPlan plan, const GraphProto& body) {
   const Word batches = first->dim(0);
   plan.in_directions = op.integers("directions");
   for (Word b = 0; b < batches && op.ok(); ++b) {
+    op.fail(op.run.spend(kPart));
     Vec<Ref> operands(op.heap());
     for (size_t i = 0; i < count && op.ok(); ++i)
       op.fail(operands.push(selected(op, op.value(i + 1), 0, b)));
@@ -254,6 +258,7 @@ void sequence_map(Op& op) {
     op.fail(results.push(list));
   }
   for (size_t turn = 0; turn < sequence->items.size() && op.ok(); ++turn) {
+    op.fail(op.run.spend(kPart));
     Vec<Ref> given(op.heap());
     op.fail(given.push(sequence->items[turn]));
     for (size_t i = 1; i < op.count() && op.ok(); ++i) {

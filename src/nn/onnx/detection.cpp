@@ -53,8 +53,11 @@ void non_max_suppression(Op& op) {
         return box_of(boxes.data() + (batch * n + static_cast<size_t>(i)) * 4, center);
       };
       std::iota(order.begin(), order.end(), Word{0});
-      std::sort(order.begin(), order.end(),
-                [&](Word x, Word y) { return of[x] != of[y] ? of[x] > of[y] : x < y; });
+      std::sort(order.begin(), order.end(), [&](Word x, Word y) {
+        const bool none = std::isnan(of[x]), other = std::isnan(of[y]);
+        if (none != other) return other;  // those that are no numbers come last
+        return none || of[x] == of[y] ? x < y : of[x] > of[y];
+      });
       chosen.clear();
       for (const Word i : order) {
         if (static_cast<int64_t>(chosen.size()) >= most || !(of[i] > least)) break;
@@ -74,6 +77,9 @@ void non_max_suppression(Op& op) {
 }
 
 namespace {
+
+// Samples of one box; and of how many the work counts as that of a node.
+constexpr double kMostSamples = 1 << 22, kSamples = 16;
 
 struct Align {
   Word height, width, rows, columns;
@@ -123,8 +129,11 @@ void sample_box(Op& op, Samples* out, const Align& a, const double* roi) {
   const double limit = 1 << 12;
   const double grid_h = a.ratio > 0 ? static_cast<double>(a.ratio) : std::ceil(cell_h),
                grid_w = a.ratio > 0 ? static_cast<double>(a.ratio) : std::ceil(cell_w);
-  if (!(grid_h <= limit && grid_w <= limit))
-    return op.fail(ASTER_FAIL(kRANGE, "a box of %g by %g", h, w));
+  const double cells = static_cast<double>(a.rows * a.columns),
+               samples = std::max(grid_h, 0.0) * std::max(grid_w, 0.0);
+  if (!(grid_h <= limit && grid_w <= limit && cells * samples <= kMostSamples))
+    return op.fail(ASTER_FAIL(kRANGE, "a box of %g by %g in %g cells", h, w, cells));
+  op.fail(op.run.spend(static_cast<uint64_t>(cells * samples / kSamples)));
   const double count = std::max(grid_h * grid_w, 1.0);
   for (Word i = 0; i < a.rows; ++i) {
     for (Word j = 0; j < a.columns; ++j) {
@@ -137,7 +146,7 @@ void sample_box(Op& op, Samples* out, const Align& a, const double* roi) {
       }
     }
   }
-  out->each = static_cast<Word>(std::max(grid_h * grid_w, 0.0));
+  out->each = static_cast<Word>(samples);
 }
 
 }  // namespace

@@ -19,6 +19,10 @@ namespace {
 // Before opset 7 the second operand broadcasts only where it says so, along the axis that it says.
 Node second(Op& op, Node a, Node b) {
   if (a == nullptr || b == nullptr || op.version >= 7 || op.integer("broadcast", 0) == 0) return b;
+  if (b->ndim > a->ndim) {
+    op.fail(ASTER_FAIL(kSHAPE, "%s along axes of %s", uop::brief(b).text, uop::brief(a).text));
+    return nullptr;
+  }
   const size_t axis = op.has("axis") ? op.axis(op.integer("axis", 0), a->ndim)
                                      : static_cast<size_t>(a->ndim - b->ndim);
   return along_axis(op, b, axis, a->ndim);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/checked.h"
 #include "nn/onnx/builders.h"
 
 namespace aster::nn::onnx {
@@ -134,8 +135,8 @@ void affine_grid(Op& op) {
   const Words size = op.ints(1);
   if (!op.ok()) return;
   const size_t rank = size.size() < 2 ? 0 : size.size() - 2;
-  if (rank < 1 || theta->ndim != 3 || theta->dim(1) != static_cast<Word>(rank) ||
-      theta->dim(2) != static_cast<Word>(rank + 1))
+  if (rank < 1 || size.size() > Dims::kMost || theta->ndim != 3 ||
+      theta->dim(1) != static_cast<Word>(rank) || theta->dim(2) != static_cast<Word>(rank + 1))
     return op.fail(ASTER_FAIL(kSHAPE, "%s for %zu axes", uop::brief(theta).text, rank));
   const bool align = op.integer("align_corners", 0) != 0;
   const DType wide = theta->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
@@ -179,40 +180,41 @@ void deform_conv(Op& op) {
   const bool lists = (strides.empty() || strides.size() == 2) &&
                      (dilations.empty() || dilations.size() == 2) &&
                      (pads.empty() || pads.size() == 4);
+  Word channels = 0, places = 0, all = 0;  // of what has no elements axes may be of any size
   if (!lists || x->ndim != 4 || weight->ndim != 4 || offset->ndim != 4 || groups < 1 ||
       offsets < 1 || x->dim(1) % offsets != 0 || weight->dim(0) % groups != 0 ||
-      x->dim(1) != weight->dim(1) * groups) {
+      !checked_mul(weight->dim(1), groups, &channels) || x->dim(1) != channels) {
     return op.fail(ASTER_FAIL(kSHAPE, "%s by %s with offsets %s", uop::brief(x).text,
                               uop::brief(weight).text, uop::brief(offset).text));
   }
   const Word n = x->dim(0), c = x->dim(1), kh = weight->dim(2), kw = weight->dim(3),
              oh = offset->dim(2), ow = offset->dim(3), each = c / offsets;
-  if (offset->dim(1) != offsets * kh * kw * 2)
+  if (!checked_mul(kh * kw * 2, offsets, &places) || offset->dim(1) != places ||
+      !checked_mul(n, offsets, &all))
     return op.fail(ASTER_FAIL(kSHAPE, "offsets %s", uop::brief(offset).text));
   const DType wide = x->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  // Images of one offset group each, [n * offsets, each, h, w]; positions [n * offsets, 1, kh * kw
+  // Images of one offset group each, [all, each, h, w]; positions [all, 1, kh * kw
   // * oh * ow].
-  const Node images = op.g.reshape(x, std::array{n * offsets, each, x->dim(2), x->dim(3)});
-  const Node apart = op.g.reshape(offset, std::array{n * offsets, kh * kw, Word{2}, oh, ow});
+  const Node images = op.g.reshape(x, std::array{all, each, x->dim(2), x->dim(3)});
+  const Node apart = op.g.reshape(offset, std::array{all, kh * kw, Word{2}, oh, ow});
   const Dims grid(Words(std::array{Word{1}, kh, kw, oh, ow}));
   const auto place = [&](size_t axis, Word k_axis, Word o_axis) {
     const Expr moved =
         Expr{&op.g, tensor::select(op.g, apart, 2, static_cast<int64_t>(axis))}.cast(wide).reshape(
-            std::array{n * offsets, kh, kw, oh, ow});
+            std::array{all, kh, kw, oh, ow});
     const double d = dilations.empty() ? 1 : static_cast<double>(dilations[axis]),
                  s = strides.empty() ? 1 : static_cast<double>(strides[axis]),
                  p = pads.empty() ? 0 : static_cast<double>(pads[axis]);
     const Expr base =
         uop::iota(op.g, DType::kInt64, grid, static_cast<size_t>(k_axis)).cast(wide) * d +
         uop::iota(op.g, DType::kInt64, grid, static_cast<size_t>(o_axis)).cast(wide) * s - p;
-    return (moved + base).reshape(std::array{n * offsets, Word{1}, kh * kw, oh * ow});
+    return (moved + base).reshape(std::array{all, Word{1}, kh * kw, oh * ow});
   };
   const std::array at{place(0, 1, 3), place(1, 2, 4)};
   Grid sampler(op, images, true, Beyond::kZeros);
   Expr read = sampler.between(at, 0, 2, linear_weight);
   if (mask != nullptr)
-    read = read *
-           Expr{&op.g, mask}.cast(wide).reshape(std::array{n * offsets, Word{1}, kh * kw, oh * ow});
+    read = read * Expr{&op.g, mask}.cast(wide).reshape(std::array{all, Word{1}, kh * kw, oh * ow});
   // [n, groups, c / groups * kh * kw, oh * ow], multiplied by the filters of each group.
   const Expr columns = read.reshape(std::array{n, groups, c / groups * kh * kw, oh * ow});
   const Expr filters = Expr{&op.g, weight}.cast(wide).reshape(

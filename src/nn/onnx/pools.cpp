@@ -157,7 +157,10 @@ void max_unpool(Op& op) {
   for (size_t i = 0; i < w.rank; ++i)
     shape.push((x->dim(i + 2) - 1) * w.stride[i] - w.before[i] - w.after[i] + w.kernel[i]);
   const Words asked = op.has(2) ? op.ints(2) : Words();
-  if (op.ok() && op.has(2) && asked.size() != x->ndim)
+  const bool fits = asked.size() == x->ndim && std::ranges::none_of(asked, [](Word dim) {
+                      return dim < 0 || dim > Word{1} << 40;
+                    });
+  if (op.ok() && op.has(2) && !fits)
     op.fail(ASTER_FAIL(kSHAPE, "unpooled to %s", uop::brief_shape(asked).text));
   if (!op.ok()) return;
   Word count = 1;

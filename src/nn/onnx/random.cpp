@@ -19,7 +19,7 @@ bool read_wanted(Op& op, Wanted* out, bool like) {
     out->shape = Dims(x->shape());
     element = op.element(0);
   } else {
-    out->shape = Dims(op.integers("shape"));
+    out->shape = shape_from(op, op.integers("shape"));
   }
   out->dtype = dtype_of(op, static_cast<int32_t>(op.integer("dtype", element)));
   if (op.ok() && !dtype::is_float(out->dtype))

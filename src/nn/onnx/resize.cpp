@@ -2,10 +2,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dtype/dtype.h"
 #include "nn/onnx/builders.h"
 
 namespace aster::nn::onnx {
 namespace {
+
+// Elements of the result of one axis, and of all that each is made of.
+constexpr Word kMostResult = Word{1} << 27, kMostTaps = Word{1} << 26;
 
 // How positions of the result are those of x, and what is read there.
 struct Sampling {
@@ -39,12 +43,19 @@ double position(const Line& line, const Sampling& s, Word i) {
   return half + in / 2 * (1 - out / (line.scale * in));
 }
 
+// A number without a part behind the point; what is far from every axis is somewhere there, and NaN
+// the first element.
+Word whole_place(double x) {
+  constexpr double kFar = 1e15;
+  return dtype::float_to_int(std::clamp(x, -kFar, kFar));
+}
+
 Word nearest_place(double x, std::string_view how) {
   const double y = how == "floor"               ? std::floor(x)
                    : how == "ceil"              ? std::ceil(x)
                    : how == "round_prefer_ceil" ? std::floor(x + 0.5)
                                                 : std::ceil(x - 0.5);
-  return static_cast<Word>(y);
+  return whole_place(y);
 }
 
 double cubic_weight(double x, double a) {
@@ -61,8 +72,14 @@ class Taps {
     const bool nearest = s.mode == "nearest", cubic = s.mode == "cubic";
     const double reach = cubic ? 2 : 1;
     shrink_ = s.antialias ? std::min(line.scale, 1.0) : 1;
-    first_ = nearest ? 0 : static_cast<Word>(std::floor(-reach / shrink_)) + 1;
+    first_ = nearest ? 0 : whole_place(std::floor(-reach / shrink_)) + 1;
     count = nearest ? 1 : 2 - 2 * first_;
+    // Each tap is a part of the graph.
+    op.fail(op.run.spend(static_cast<uint64_t>(count)));
+    if (!nearest && count > kMostTaps / std::max(line.result, Word{1}))
+      op.fail(ASTER_FAIL(kRANGE, "%lld elements of %lld each", static_cast<long long>(line.result),
+                         static_cast<long long>(count)));
+    if (!op.ok()) return;
     op.fail(places.resize(static_cast<size_t>(line.result * count)));
     op.fail(weights.resize(static_cast<size_t>(line.result * count)));
     for (Word i = 0; i < line.result && op.ok(); ++i) fill(i, nearest, cubic);
@@ -76,8 +93,7 @@ class Taps {
     const bool beyond = s_.coordinates == "tf_crop_and_resize" && (x < 0 || x > last);
     outside = outside || beyond;
     for (Word k = 0; k < count; ++k) {
-      const Word at =
-          nearest ? nearest_place(x, s_.nearest) : static_cast<Word>(whole) + first_ + k;
+      const Word at = nearest ? nearest_place(x, s_.nearest) : whole_place(whole) + first_ + k;
       const double far = (static_cast<double>(first_ + k) - (x - whole)) * shrink_;
       double w = nearest ? 1
                  : cubic ? cubic_weight(far, s_.cubic)
@@ -180,25 +196,26 @@ void plan(Op& op, Request* request, std::span<const double> scales, Words sizes,
     Line line{x->dim(axis), 0, 1, roi.empty() ? 0 : roi[i], roi.empty() ? 1 : roi[count + i]};
     if (!scales.empty()) {
       line.scale = scales[i];
-      line.result = static_cast<Word>(
-          std::clamp(std::floor(static_cast<double>(line.size) * scales[i]), -1.0, 1e12));
+      line.result = whole_place(std::floor(static_cast<double>(line.size) * scales[i]));
     } else {
       line.result = sizes[i];
       line.scale = static_cast<double>(sizes[i]) / static_cast<double>(line.size);
     }
     request->axes.push(static_cast<Word>(axis));
     op.fail(request->lines.push(line));
-    if (!(line.scale > 0) || line.result > Word{1} << 31)
-      op.fail(ASTER_FAIL(kRANGE, "a scale of %g", line.scale));
   }
   const std::string_view policy = op.text("keep_aspect_ratio_policy", "stretch");
-  if (sizes.empty() || policy == "stretch" || !op.ok()) return;
+  if (!op.ok()) return;
   double scale = request->lines.empty() ? 1 : request->lines[0].scale;
   for (const Line& line : request->lines)
     scale = policy == "not_larger" ? std::min(scale, line.scale) : std::max(scale, line.scale);
   for (Line& line : request->lines) {
-    line.scale = scale;
-    line.result = static_cast<Word>(std::floor(scale * static_cast<double>(line.size) + 0.5));
+    if (!sizes.empty() && policy != "stretch") {
+      line.scale = scale;
+      line.result = whole_place(std::floor(scale * static_cast<double>(line.size) + 0.5));
+    }
+    if (!(line.scale > 0) || line.result > kMostResult)
+      return op.fail(ASTER_FAIL(kRANGE, "a scale of %g", line.scale));
   }
 }
 

@@ -6,6 +6,8 @@ namespace {
 
 // Items that take as long to copy as a node to build.
 constexpr size_t kItems = 4;
+// Nodes that an item which is a part of a tensor counts as.
+constexpr uint64_t kPart = 16;
 
 Ref sequence_in(Op& op, size_t i) {
   const Ref given = op.value(i);
@@ -123,6 +125,8 @@ void split_to_sequence(Op& op) {
   Word at = 0;
   for (size_t i = 0; op.ok() && (op.has(1) && !scalar ? i < sizes.size() : at < whole); ++i) {
     const Word size = op.has(1) && !scalar ? sizes[i] : std::min(each, whole - at);
+    op.fail(op.run.spend(kPart));
+    if (!op.ok()) return;
     if (size < 0 || size > whole - at)
       return op.fail(ASTER_FAIL(kSHAPE, "%s split beyond its end", uop::brief(node).text));
     op.fail(made->items.push(part(op, x, axis, at, at + size, keep)));

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/checked.h"
 #include "engine/engine.h"
 #include "nn/onnx/builders.h"
 
@@ -14,6 +15,12 @@ Node along_axis(Op& op, Node x, size_t axis, size_t ndim) {
   for (const Word dim : x->shape()) shape.push(dim);
   while (shape.size() < ndim) shape.push(1);
   return op.g.reshape(x, shape);
+}
+
+Dims shape_from(Op& op, Words given) {
+  if (op.ok() && given.size() > Dims::kMost)
+    op.fail(ASTER_FAIL(kRANGE, "a shape of %zu axes", given.size()));
+  return op.ok() ? Dims(given) : Dims();
 }
 
 Node flat_from(Op& op, Node x, size_t axis) {
@@ -70,7 +77,7 @@ void constant(Op& op) {
 }
 
 void constant_of_shape(Op& op) {
-  const Dims shape(op.ints(0));
+  const Dims shape = shape_from(op, op.ints(0));
   const Ref value = op.tensor("value");
   if (!op.ok()) return;
   for (const Word dim : words_of(shape)) {
@@ -126,15 +133,15 @@ void size(Op& op) {
 void reshape(Op& op) {
   const Node x = op.in(0);
   const Words asked = op.version >= 5 ? op.ints(1) : op.integers("shape");
+  Dims shape = shape_from(op, asked);
   if (!op.ok()) return;
   const bool zero = op.integer("allowzero", 0) != 0;
-  Dims shape;
   for (size_t i = 0; i < asked.size(); ++i) {
     if (asked[i] == 0 && !zero && i >= x->ndim) {
       return op.fail(
           ASTER_FAIL(kSHAPE, "%s as %s", uop::brief(x).text, uop::brief_shape(asked).text));
     }
-    shape.push(asked[i] == 0 && !zero ? x->dim(i) : asked[i]);
+    if (asked[i] == 0 && !zero) shape[i] = x->dim(i);
   }
   // Of no elements the size that is left open is told by the others.
   op.set(tensor::reshape(op.g, x, shape), op.element(0));
@@ -176,6 +183,8 @@ void unsqueeze(Op& op) {
   const Node x = op.in(0);
   const Words given = op.axes(1, 13);
   if (!op.ok()) return;
+  if (x->ndim + given.size() > Dims::kMost)
+    return op.fail(ASTER_FAIL(kRANGE, "%s and %zu axes", uop::brief(x).text, given.size()));
   const Dims axes = op.resolved(given, x->ndim + given.size());
   if (!op.ok()) return;
   Dims shape;
@@ -323,7 +332,7 @@ void pad(Op& op) {
     return op.set(tensor::pad(op.g, x, before, after, std::bit_cast<Word>(fill), DType::kFloat64),
                   op.element(0));
   }
-  const Word fill = old ? static_cast<Word>(op.number("value", 0)) : op.scalar(2, 0);
+  const Word fill = old ? dtype::float_to_int(op.number("value", 0)) : op.scalar(2, 0);
   if (op.ok())
     op.set(tensor::pad(op.g, x, before, after, fill,
                        x->dtype == DType::kBool ? DType::kBool : DType::kInt64),
@@ -385,12 +394,16 @@ void depth_to_space(Op& op) {
     return op.fail(
         ASTER_FAIL(kSHAPE, "%s in blocks of %lld", uop::brief(x).text, static_cast<long long>(b)));
   const Word n = x->dim(0), c = x->dim(1) / (b * b), h = x->dim(2), w = x->dim(3);
+  Word high, wide;
+  if (!checked_mul(h, b, &high) || !checked_mul(w, b, &wide))
+    return op.fail(
+        ASTER_FAIL(kRANGE, "%s in blocks of %lld", uop::brief(x).text, static_cast<long long>(b)));
   const bool dcr = op.text("mode", "DCR") == "DCR";
   const Node apart = dcr ? op.g.reshape(x, std::array{n, b, b, c, h, w})
                          : op.g.reshape(x, std::array{n, c, b, b, h, w});
   const Node turned = dcr ? op.g.permute(apart, std::array<Word, 6>{0, 3, 4, 1, 5, 2})
                           : op.g.permute(apart, std::array<Word, 6>{0, 1, 4, 2, 5, 3});
-  op.set(op.g.reshape(turned, std::array{n, c, h * b, w * b}), op.element(0));
+  op.set(op.g.reshape(turned, std::array{n, c, high, wide}), op.element(0));
 }
 
 void space_to_depth(Op& op) {
@@ -405,7 +418,11 @@ void space_to_depth(Op& op) {
   const bool crd = op.text("mode", "DCR") == "CRD";
   const Node turned = crd ? op.g.permute(apart, std::array<Word, 6>{0, 1, 3, 5, 2, 4})
                           : op.g.permute(apart, std::array<Word, 6>{0, 3, 5, 1, 2, 4});
-  op.set(op.g.reshape(turned, std::array{n, c * b * b, h, w}), op.element(0));
+  Word deep;
+  if (!checked_mul(c, b * b, &deep))
+    return op.fail(
+        ASTER_FAIL(kRANGE, "%s in blocks of %lld", uop::brief(x).text, static_cast<long long>(b)));
+  op.set(op.g.reshape(turned, std::array{n, deep, h, w}), op.element(0));
 }
 
 void center_crop_pad(Op& op) {
@@ -417,6 +434,10 @@ void center_crop_pad(Op& op) {
   Dims before(x->ndim, 0), after(x->ndim, 0);
   for (size_t i = 0; i < sizes.size(); ++i) {
     const size_t axis = given.empty() ? i : op.axis(given[i], x->ndim);
+    if (!op.ok()) return;
+    if (sizes[i] < 0)
+      return op.fail(
+          ASTER_FAIL(kRANGE, "%s with sizes %s", uop::brief(x).text, uop::brief_shape(sizes).text));
     const Word more = sizes[i] - x->dim(axis);
     // Of an odd number the end has one more.
     const Word first = more >= 0 ? more / 2 : -((-more) / 2);

@@ -10,6 +10,8 @@ namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
 constexpr Word kMostLength = 1 << 16;
+// Elements of what is computed here.
+constexpr Word kMostTable = 1 << 26;
 
 // Cosines and sines of turns n * k / length, [inputs, outputs], scaled row by row.
 struct Waves {
@@ -18,6 +20,10 @@ struct Waves {
 template <typename Scale>
 Waves waves(Op& op, Word inputs, Word outputs, Word length, DType dtype, Scale scale) {
   Vec<double> c(op.heap()), s(op.heap());
+  if (inputs * outputs > kMostTable)
+    op.fail(ASTER_FAIL(kRANGE, "%lld frequencies of %lld elements", static_cast<long long>(outputs),
+                       static_cast<long long>(inputs)));
+  if (!op.ok()) return {};
   op.fail(c.resize(static_cast<size_t>(inputs * outputs)));
   op.fail(s.resize(static_cast<size_t>(inputs * outputs)));
   if (!op.ok()) return {};
@@ -94,7 +100,7 @@ void window(Op& op, F f) {
   const int64_t size = op.scalar(0, 0);
   const auto element = static_cast<int32_t>(op.integer("output_datatype", 1));
   const DType dtype = dtype_of(op, element);
-  if (op.ok() && (size < 0 || size > 1 << 26))
+  if (op.ok() && (size < 0 || size > kMostTable))
     op.fail(ASTER_FAIL(kRANGE, "a window of %lld", static_cast<long long>(size)));
   if (!op.ok()) return;
   const double whole = static_cast<double>(op.integer("periodic", 1) != 0 ? size : size - 1);
@@ -166,14 +172,17 @@ void mel_weight_matrix(Op& op) {
     return op.fail(ASTER_FAIL(kRANGE, "%lld bins of %lld", static_cast<long long>(bins),
                               static_cast<long long>(length)));
   const Word rows = length / 2 + 1;
+  if (rows * bins > kMostTable)
+    return op.fail(ASTER_FAIL(kRANGE, "%lld bins of %lld", static_cast<long long>(bins),
+                              static_cast<long long>(length)));
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);
   const auto place = [&](Word i) {
     const double hertz =
         700 * (std::pow(10, (mel(low) + static_cast<double>(i) * step) / 2595) - 1);
-    return std::clamp<Word>(static_cast<Word>(std::floor(static_cast<double>(length + 1) * hertz /
-                                                         static_cast<double>(rate))),
-                            0, rows - 1);
+    const double row =
+        std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate));
+    return dtype::float_to_int(std::clamp(row, 0.0, static_cast<double>(rows - 1)));
   };
   Vec<double> all(op.heap());
   op.fail(all.resize(static_cast<size_t>(rows * bins)));

@@ -10,9 +10,10 @@ namespace {
 
 constexpr Word kMost = Word{1} << 40, kMostSpan = Word{1} << 60;
 
+// Neither is negative, and their product is no long way from overflowing.
 bool spans(Word a, Word b) {
   Word product;
-  return checked_mul(a, b, &product) && product < kMostSpan;
+  return a >= 0 && b >= 0 && checked_mul(a, b, &product) && product < kMostSpan;
 }
 
 bool list_of(Op& op, Dims* out, std::string_view key, size_t count, Word fallback, Word least) {
@@ -183,9 +184,9 @@ void qlinear_conv(Op& op) {
   if (!read_windows(op, &w, weight->shape().subspan(2), x->shape().subspan(2))) return;
   const Node a = without_zero(op, x, 2, 1, DType::kInt32),
              b = without_zero(op, weight, 5, 0, DType::kInt32);
-  const Node sums = convolve(op, a, b, op.in_or_null(8), w, op.integer("group", 1));
-  if (!op.ok() || sums == nullptr) return op.fail(last_failure());
-  const Node scale = op.in(4);
+  const Node sums = convolve(op, a, b, op.in_or_null(8), w, op.integer("group", 1)),
+             scale = op.in(4);
+  if (!op.ok()) return;
   const Expr by{&op.g, scale->count() == 1 ? op.g.reshape(scale, Words())
                                            : along_axis(op, scale, 1, x->ndim)};
   const auto single = [&](size_t i) { return Expr{&op.g, op.g.reshape(op.in(i), Words())}; };
@@ -207,12 +208,11 @@ void col2im(Op& op) {
   Dims counts;
   for (size_t i = 0; i < w.rank; ++i) {
     const Word room = image[i] + w.before[i] + w.after[i] - w.span(i);
-    if (image[i] < 0 || room < 0)
+    counts.push(room / w.stride[i] + 1);
+    if (room < 0 || !checked_mul(windows, counts[i], &windows) ||
+        !checked_mul(taps, block[i], &taps))
       return op.fail(ASTER_FAIL(kSHAPE, "blocks %s in an image %s", uop::brief_shape(block).text,
                                 uop::brief_shape(image).text));
-    counts.push(room / w.stride[i] + 1);
-    windows *= counts[i];
-    taps *= block[i];
   }
   if (x->ndim != 3 || x->dim(2) != windows || x->dim(1) % taps != 0)
     return op.fail(ASTER_FAIL(kSHAPE, "%s in %lld blocks of %lld", uop::brief(x).text,

@@ -691,13 +691,14 @@ void split_rule(Op& op, const Row&) {
   const Words given = op.has(1) ? op.ints(1) : op.integers("split");
   if (!op.ok()) return;
   if (is_bound(sizes[axis])) return refuse(op, "an axis that is split");
-  const Word whole = uop::const_int(sizes[axis]), count = static_cast<Word>(op.results());
-  const Word each = (whole + count - 1) / count;
+  const Word whole = uop::const_int(sizes[axis]), count = static_cast<Word>(op.results()),
+             each = count == 0 ? 0 : (whole + count - 1) / count;
   Word at = 0;
   for (Word i = 0; i < count && op.ok(); ++i) {
     const Word size = given.empty() ? std::clamp(whole - i * each, Word{0}, each)
                       : i < static_cast<Word>(given.size()) ? given[static_cast<size_t>(i)]
                                                             : 0;
+    if (size < 0 || size > whole - at) return op.fail(ASTER_FAIL(kSHAPE, "parts of another sum"));
     cut(op, static_cast<size_t>(i), sizes, axis, op.g.index(at), op.g.index(at + size));
     at += size;
   }
@@ -803,7 +804,7 @@ void gather_rule(Op& op, const Row& row) {
   op.show(wholes, places);
   row.build(op);
   op.show({}, {});
-  if (op.ok()) give(op, 0, op.result(0)->node(), out, op.element(0));
+  if (op.ok() && op.result(0)) give(op, 0, op.result(0)->node(), out, op.element(0));
 }
 
 void expand_rule(Op& op, const Row&) {
@@ -850,7 +851,7 @@ void range_rule(Op& op, const Row&) {
   all = op.g.alu(uop::Op::kAdd, all, from);
   give(op, 0, all == nullptr ? all : op.g.cast(all, op.value(1)->node()->dtype), count,
        op.element(1));
-  if (is_bound(start[0]) && op.ok()) op.result(0)->known = false;
+  if (is_bound(start[0]) && op.ok() && op.result(0)) op.result(0)->known = false;
 }
 
 // ---- Products and windows ----

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/checked.h"
 #include "base/utf8.h"
 #include "nn/onnx/builders.h"
 #include "nn/onnx/regex.h"
@@ -93,8 +94,10 @@ void string_concat(Op& op) {
     return op.fail(ASTER_FAIL(kSHAPE, "%s and %s do not broadcast",
                               uop::brief_shape(shape_of(a)).text,
                               uop::brief_shape(shape_of(b)).text));
-  Word count = 1;
-  for (const Word dim : words_of(shape)) count *= dim;
+  int64_t count = 0;
+  if (!uop::count_elements(shape, &count))
+    return op.fail(ASTER_FAIL(kRANGE, "texts of shape %s", uop::brief_shape(shape).text));
+  op.fail(op.run.spend(static_cast<uint64_t>(count)));
   Ref made;
   op.fail(make_texts(&made, op.heap(), shape));
   const auto place = [&](Words of, Word i) {
@@ -218,7 +221,8 @@ struct Grams {
       const size_t end = n < counts.size() ? static_cast<size_t>(counts[n]) : size();
       for (size_t at = begin; at + n <= end; at += n, ++gram) {
         if (static_cast<int64_t>(n) < least || static_cast<int64_t>(n) > most) continue;
-        const int64_t ways = n == 1 ? 0 : skips;  // skips between tokens of one do not differ
+        // Skips between tokens of one do not differ, and none skips more than there are.
+        const int64_t ways = n == 1 ? 0 : std::min(skips, static_cast<int64_t>(tokens));
         for (int64_t skip = 0; skip <= ways; ++skip) {
           const size_t step = static_cast<size_t>(skip) + 1;
           for (size_t first = 0; first + (n - 1) * step < tokens; ++first) {
@@ -260,7 +264,10 @@ void tf_idf_vectorizer(Op& op) {
   const std::string_view mode = op.text("mode", "TF");
   const auto weights = op.numbers("weights");
   Vec<double> out(op.heap());
-  op.fail(out.resize(static_cast<size_t>(rows * width), 0.0));
+  Word cells;
+  if (!checked_mul(rows, width, &cells))
+    return op.fail(ASTER_FAIL(kRANGE, "n-grams of a %s", uop::brief_shape(shape).text));
+  op.fail(out.resize(static_cast<size_t>(cells), 0.0));
   for (Word row = 0; row < rows && op.ok(); ++row) {
     const auto first = static_cast<size_t>(row * tokens);
     grams.match(

@@ -143,7 +143,8 @@ bool read_numbered(Op& op, Forest* forest, const char* votes) {
     TreeNode node;
     size_t test = 0;
     while (test < std::size(kTestNames) && modes[i] != kTestNames[test]) ++test;
-    if (test == std::size(kTestNames))
+    // Sets of members came with opset 5.
+    if (test == std::size(kTestNames) || static_cast<Test>(test) == Test::kMember)
       op.fail(ASTER_FAIL(kUNSUPPORTED, "a node of mode '%.*s'",
                          static_cast<int>(std::min<size_t>(modes[i].size(), 50)), modes[i].data()));
     node.test = static_cast<Test>(test);
