@@ -1,4 +1,4 @@
-"""ONNX models against ONNX Runtime on the same file, interleaved in one process.
+"""ONNX models against ONNX Runtime on the same file, by turns in one process.
 
     PYTHONPATH=build/release/python python3 bench/onnx_runtime.py DIR [NAME...] [--threads 1]
 
@@ -6,6 +6,9 @@ DIR holds what bench/onnx_models.py wrote. A line a model: milliseconds of a run
 (medians), their ratio (above 1: we are ahead), milliseconds until the model is there, by us read
 and compiled with a warm cache and by ONNX Runtime as a session, and the greatest difference of the
 first result relative to its greatest element.
+
+Each side runs several times in a row, and the other one after a pause: the threads of ONNX Runtime
+look for work for a while when a run of theirs has ended, and whoever runs then lacks their cores.
 """
 
 import argparse
@@ -17,6 +20,8 @@ import time
 import numpy as np
 
 SIZES = {"batch": 1, "length": 128}
+PAUSE = 0.05  # seconds in which threads without work go to sleep
+ROUNDS = 5
 
 
 def inputs_of(session):
@@ -36,6 +41,19 @@ def timed(call):
     begin = time.perf_counter()
     call()
     return (time.perf_counter() - begin) * 1e3
+
+
+def blocks(ours, peer, seconds):
+    """Milliseconds of the runs of both sides, in ROUNDS blocks each."""
+    sides = [(ours, []), (peer, [])]
+    slowest = max(statistics.median(timed(run) for _ in range(3)) for run, _ in sides)
+    count = min(max(int(seconds * 1e3 / (2 * ROUNDS * slowest)), 3), 50)
+    for _ in range(ROUNDS):
+        for run, times in sides:
+            time.sleep(PAUSE)
+            run()  # caches and threads are the other side's
+            times += [timed(run) for _ in range(count)]
+    return [times for _, times in sides]
 
 
 def measure(path, arguments):
@@ -82,13 +100,7 @@ def measure(path, arguments):
     error = max(
         float(np.max(np.abs(a - b)) / max(np.max(np.abs(b)), 1e-30)) for a, b in zip(got, wanted)
     )
-    for _ in range(2):
-        ours(), peer()
-    mine, other = [], []
-    begin = time.perf_counter()
-    while len(mine) < 5 or (len(mine) < 60 and time.perf_counter() - begin < arguments.seconds):
-        mine.append(timed(ours))
-        other.append(timed(peer))
+    mine, other = blocks(ours, peer, arguments.seconds)
     a, b = statistics.median(mine), statistics.median(other)
     made = [statistics.median(times) for times in (ours_loads, peer_first, loads)]
     print(
