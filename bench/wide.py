@@ -7,8 +7,9 @@
 Rounds go ours, theirs, ours, theirs, ...; the least CPU time of each counts, with more threads
 the least time, in milliseconds, and their ratio. Ours rounds every exact sum once; Arb's has a
 bound of its error. An element of ours is compared with integers' sum first. Arb has one thread
-whatever --threads says. With --cores ours by one thread and by so many, in turn: the least times,
-and how many times as fast they are.
+whatever --threads says. With --cores ours by one thread, by so many, and as many products at once
+of one thread each, in turn: the least times, and how many times as fast they are. What the last
+ones lack is the machine's: clocks, caches and memory that they share.
 """
 
 import argparse
@@ -41,12 +42,13 @@ def least(calls, rounds, clock):
 
 def scaling(cores, sizes, rounds):
     import ctypes
+    from threading import Thread
 
     import eng_aster  # noqa: F401: finds the binding
     import numpy as np
     from binding import Context, library
 
-    alone, all_ = Context(threads=1), Context(threads=cores)
+    alone, all_ = [Context(threads=1) for _ in range(cores)], Context(threads=cores)
     for code, (name, bits) in zip((56, 57), BITS.items()):
         words, exponent = (4, 19) if bits == 237 else (8, 23)
         for n in sizes:
@@ -56,20 +58,30 @@ def scaling(cores, sizes, rounds):
             top = 63 - exponent  # of either sign, and of four exponents
             given[..., -1] &= np.uint64(1 << 63 | 3 << top | (1 << top) - 1)
             given[..., -1] |= np.uint64((1 << (exponent - 1)) - 4 << top)
-            outs = [np.zeros_like(given[0]) for _ in range(2)]
+            outs = [np.zeros_like(given[0]) for _ in range(cores + 1)]
 
             def call(context, out, given=given, code=code, n=n):
                 at = [ctypes.c_void_p(x.ctypes.data) for x in (out, *given)]
                 library().flt_matmul(at[0], context.handle, code, 0, *at[1:], n, n, n, None)
 
-            calls = [lambda c=c, out=out: call(c, out) for c, out in zip((alone, all_), outs)]
+            def together(call=call, outs=outs):
+                threads = [Thread(target=call, args=pair) for pair in zip(alone, outs)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+
+            contexts = ((alone[0], outs[0]), (all_, outs[-1]))
+            calls = [lambda c=c, out=out: call(c, out) for c, out in contexts]
+            calls.append(together)
             for one in calls:
                 one()
-            if not np.array_equal(*outs):
+            if not all(np.array_equal(outs[0], out) for out in outs[1:]):
                 sys.exit(f"{name} of {n}: threads change bits")
-            one, many = least(calls, rounds, time.perf_counter)
+            one, many, apart = least(calls, rounds, time.perf_counter)
             line = f"{name} {n:5} {one:10.2f} ms, {cores} threads {many:10.2f} ms"
-            print(f"{line}  {one / many:5.2f} x", flush=True)
+            line += f"  {one / many:5.2f} x, {cores} at once {cores * one / apart:5.2f} x"
+            print(line, flush=True)
 
 
 def main():

@@ -16,6 +16,7 @@ namespace aster::flt {
 namespace {
 
 constexpr size_t kMostRows = 64;           // of a: a task
+constexpr size_t kLeastRows = 16;          // the same where threads share them
 constexpr size_t kColumnsTogether = 64;    // of b: while a prime's residues of a are near
 constexpr size_t kColumnsOfPanels = 1024;  // the same by halves, whose sums of rows are made once
 constexpr size_t kLeastOfHalf = 24;        // rows that are worth sums of columns
@@ -213,13 +214,17 @@ class Product {
   int levels_ = 0;  // of halves
 };
 
-// Of the next task where so many are left: fewer and fewer, so that threads end together.
+// Of the next tasks where so many are left, one of each thread: half of what is left and half of
+// that again, so that threads end together, but in the end an equal share, since few rows pay for
+// the columns that they need from afar.
 template <int N>
 size_t Product<N>::rows_of_task(size_t rows) const {
   const auto threads = static_cast<size_t>(caller_.threads());
-  const size_t parts = threads > 1 ? 2 * threads : 1, unit = kTileRows << halves_;
-  const size_t least = halves_ == 0 ? kTileRows : kLeastOfHalf << halves_;
-  return std::clamp((rows / parts + unit - 1) / unit * unit, least, kMostRows << halves_);
+  const size_t unit = kTileRows << halves_, most = kMostRows << halves_;
+  if (threads <= 1) return std::clamp((rows + unit - 1) / unit * unit, unit, most);
+  const size_t least = halves_ == 0 ? kLeastRows : kLeastOfHalf << halves_;
+  const size_t parts = rows < 2 * threads * least ? threads : 2 * threads;
+  return std::clamp(((rows + parts - 1) / parts + unit - 1) / unit * unit, unit, most);
 }
 
 // How often rows of a task are halved.
@@ -642,8 +647,11 @@ Status Product<N>::columns(size_t first, size_t count) {
   const Held<int32_t> b(memory, panels * panel);
   if (b.get() == nullptr) return out_of_memory(b.bytes());
   Vec<size_t> starts(memory);
-  for (size_t row = 0; row < a_.rows; row += rows_of_task(a_.rows - row))
-    ASTER_TRY(starts.push(row));
+  for (size_t row = 0; row < a_.rows;) {
+    const size_t each = rows_of_task(a_.rows - row);
+    for (int32_t i = 0; i < std::max(caller_.threads(), 1) && row < a_.rows; ++i, row += each)
+      ASTER_TRY(starts.push(row));
+  }
   const size_t tasks = starts.size();
   ASTER_TRY(starts.push(a_.rows));
   // Nanoseconds of a panel, and of a task, about.

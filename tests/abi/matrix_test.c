@@ -46,6 +46,9 @@ static int32_t last_code(void) {
     aster_ml_mat##n##s same = a; /* out may be an operand */                                     \
     EXPECT(aster_ml_matrix_matmul_##n##s(&same, &same, &b) == ASTER_ML_OK);                      \
     EXPECT(memcmp(&same, &out, sizeof out) == 0);                                                \
+    same = b;                                                                                    \
+    EXPECT(aster_ml_matrix_matmul_##n##s(&same, &a, &same) == ASTER_ML_OK);                      \
+    EXPECT(memcmp(&same, &out, sizeof out) == 0);                                                \
     EXPECT(aster_ml_matrix_matmul_##n##s(&out, NULL, &b) == ASTER_ML_ARGUMENT);                  \
     EXPECT(last_code() == ASTER_ML_ARGUMENT && out.at[0] == 0);                                  \
     EXPECT(aster_ml_matrix_matmul_##n##s(NULL, &a, &b) == ASTER_ML_ARGUMENT);                    \

@@ -247,7 +247,7 @@ TEST(NativeSticky, SizesOfSeveralTasks) {
     if (kFew && d != DType::kTbb16) continue;
     for (const How how : {How::kPlain, How::kTurned}) {
       if (kSlower == 1 || (!kFew && d == DType::kTbb16))
-        check({d, 1, 600, 70, 1100, how, how, Kind::kNear, true}, random, false);
+        check({d, 1, 600, 70, 2100, how, how, Kind::kNear, true}, random, false);
       check({d, 2, 300, 500, 40, how, how, Kind::kNear, false}, random, false);
     }
   }

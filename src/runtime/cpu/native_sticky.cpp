@@ -17,7 +17,7 @@ using namespace sticky;  // NOLINT: planes and their loops
 
 // Columns of a task, the bytes that planes of them may take, and the bytes of planes of rows that
 // are multiplied with all of them at once: a part of a second-level cache.
-constexpr int64_t kTaskColumns = 1024, kColumnBytes = 8 << 20, kRowBytes = 512 << 10;
+constexpr int64_t kTaskColumns = 2048, kColumnBytes = 8 << 20, kRowBytes = 512 << 10;
 constexpr int64_t kTaskRows = 2048, kRowsAtOnce = 256;
 constexpr double kTaskNs = 100'000;
 // Nanoseconds on one core, by the bits of elements: to cut one to a plane, to make one of what a
