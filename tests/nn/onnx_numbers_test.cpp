@@ -290,6 +290,7 @@ TEST_F(Numbers, TextsThatAreTooMany) {
                     attribute("max_skip_count", skips) + text_attribute("mode", "TF"));
   };
   refused(weight(tensor_message("z", 7, {most, 0}, "")) + grams("z", 0, 4095));
+  refused(integers("z", {1, 2, 1}) + grams("z", 0, kMost));
   // No more tokens are skipped than there are.
   EXPECT_EQ(status_of(integers("z", {1, 2, 1}) + grams("z", (1 << 20) - 1, 0)), 0) << error();
   EXPECT_EQ(last_, 2);

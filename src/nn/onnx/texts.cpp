@@ -254,7 +254,7 @@ void tf_idf_vectorizer(Op& op) {
               grams.skips < 1 << 20 && texts == grams.numbers.empty();
   for (const Word at : grams.indexes) {
     fits = fits && at >= 0 && at < 1 << 28;
-    width = std::max(width, at + 1);
+    width = fits ? std::max(width, at + 1) : width;
   }
   for (size_t i = 0; i < grams.counts.size(); ++i)
     fits = fits && grams.counts[i] >= (i == 0 ? 0 : grams.counts[i - 1]) &&
