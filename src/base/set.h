@@ -20,6 +20,10 @@ class Set {
     return kOk;
   }
   bool contains(K key) { return count_ != 0 && place_of(key) != nullptr; }
+  void clear() {
+    for (K& place : table_) place = nullptr;
+    count_ = 0;
+  }
   size_t size() const { return count_; }
 
  private:

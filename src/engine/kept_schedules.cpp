@@ -118,18 +118,25 @@ Status name_of(bool* known, Digest* out, KernelLibrary** library, Engine& engine
 // What an executable is of, its key and which leaves do not change, in few bytes: most words are
 // small.
 Status pack_key(Vec<uint8_t>* out, const Executable& exe) {
-  constexpr size_t kMostBytes = 10;
-  ASTER_TRY(out->resize((exe.key.size() + exe.constants.size() + 1) * kMostBytes, 0));
+  const auto folded = [](int64_t word) {
+    return static_cast<uint64_t>(word) << 1 ^ static_cast<uint64_t>(word >> 63);
+  };
+  const auto bytes_of = [&](int64_t word) {
+    return static_cast<size_t>(std::bit_width(folded(word) | 1) + 6) / 7;
+  };
+  size_t bytes = bytes_of(static_cast<int64_t>(exe.key.size()));
+  for (const int64_t word : exe.key) bytes += bytes_of(word);
+  for (const uint64_t word : exe.constants) bytes += bytes_of(std::bit_cast<int64_t>(word));
+  ASTER_TRY(out->resize(bytes, 0));
   uint8_t* at = out->data();
-  const auto add = [&at](int64_t word) {
-    uint64_t rest = static_cast<uint64_t>(word) << 1 ^ static_cast<uint64_t>(word >> 63);
+  const auto add = [&](int64_t word) {
+    uint64_t rest = folded(word);
     for (; rest >= 128; rest >>= 7) *at++ = static_cast<uint8_t>(rest | 128);
     *at++ = static_cast<uint8_t>(rest);
   };
   add(static_cast<int64_t>(exe.key.size()));
   for (const int64_t word : exe.key) add(word);
   for (const uint64_t word : exe.constants) add(std::bit_cast<int64_t>(word));
-  out->truncate(static_cast<size_t>(at - out->data()));
   return kOk;
 }
 

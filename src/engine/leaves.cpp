@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/set.h"
 #include "engine/engine.h"
 #include "engine/indexing.h"
 
@@ -49,13 +50,13 @@ class Finder {
   };
 
   // A slice is a leaf unless its Buffer is read in another way as well: then that is.
-  bool is_leaf(Node node) const {
+  bool is_leaf(Node node) {
     const Slice* slice = slices_.find(node);
     return slice != nullptr && !whole_.contains(slice->buffer);
   }
   Status drop_below(Vec<Node>* nodes, Nodes roots) {
     ASTER_TRY(mark(*nodes, roots));
-    if (!whole_.empty()) ASTER_TRY(mark(*nodes, roots));
+    if (whole_.size() != 0) ASTER_TRY(mark(*nodes, roots));
     size_t kept = 0;
     for (Node node : *nodes) {
       if (needed_.contains(node)) (*nodes)[kept++] = node;
@@ -65,12 +66,13 @@ class Finder {
   }
   // What roots need down to leaves, users first.
   Status mark(const Vec<Node>& nodes, Nodes roots) {
-    for (Node root : roots) ASTER_TRY(needed_.set(root, 1));
+    bool fresh;
+    for (Node root : roots) ASTER_TRY(needed_.add(&fresh, root));
     for (size_t i = nodes.size(); i-- > 0;) {
       const Node node = nodes[i];
       if (!needed_.contains(node) || is_leaf(node)) continue;
-      if (node->op == Op::kBuffer) ASTER_TRY(whole_.set(node, 1));
-      for (Node source : node->src()) ASTER_TRY(needed_.set(source, 1));
+      if (node->op == Op::kBuffer) ASTER_TRY(whole_.add(&fresh, node));
+      for (Node source : node->src()) ASTER_TRY(needed_.add(&fresh, source));
     }
     return kOk;
   }
@@ -150,8 +152,8 @@ class Finder {
   Engine& e_;
   bool params_;
   Map<Node, Slice> slices_;
-  Map<Node, uint8_t> whole_;  // Buffers that are leaves themselves
-  Map<Node, uint8_t> needed_;
+  Set<Node> whole_;  // Buffers that are leaves themselves
+  Set<Node> needed_;
   Vec<Piece> pieces_;
 };
 

@@ -131,7 +131,7 @@ Status look_at_earlier(const Lazy& lazy) {
   Engine& engine = *lazy.engine;
   const Recording* r = engine.recording;
   const bool earlier = r != nullptr && lazy.family != 0 && lazy.family <= r->families;
-  if (!earlier || lazy.node->op == uop::Op::kBuffer) return kOk;
+  if (!earlier || lazy.node->op == uop::Op::kBuffer || !engine.symbols.has_cells()) return kOk;
   Vec<Node> nodes(engine.context.heap());
   ASTER_TRY(uop::toposort(&nodes, {&lazy.node, 1}));
   for (Node node : nodes) {

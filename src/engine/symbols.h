@@ -83,6 +83,7 @@ class Symbols {
   uint32_t find(uop::Node node) const;  // the symbol that a Range is; kNone
   // The symbol whose cell is in storage; kNone if it is no cell.
   uint32_t with_cell(const buffer::Storage* storage) const { return cells_.get(storage, kNone); }
+  bool has_cells() const { return !cells_.empty(); }
   const Symbol& operator[](uint32_t at) const { return symbols_[at]; }
   const Variable& of(const Symbol& symbol) const { return variables_[symbol.variable]; }
   static constexpr uint32_t kNone = UINT32_MAX;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/set.h"
 #include "engine/prepare_integers.h"
 #include "engine/rangeify.h"
 #include "engine/recording.h"
@@ -61,11 +62,10 @@ class Folder {
   // Puts the bodies of chosen implementations in their place: what they do to constants is seen
   // there, and nobody asks for their gradients any more.
   Status open_chosen() {
-    Vec<Node> order(heap_);
-    ASTER_TRY(engine::walk(&order, {outputs_.data(), outputs_.size()}));
+    ASTER_TRY(engine::walk(&order_, {outputs_.data(), outputs_.size()}));
     Map<Node, Node> bodies(heap_);
     bool any = false;
-    for (Node node : order) {
+    for (Node node : order_) {
       if (node->op != Op::kCall || uop::composite_of(node) != uop::Composite::kChosen) continue;
       Node call = nullptr, body = nullptr;
       ASTER_TRY(e_.graph.substitute(&call, node, bodies));
@@ -76,6 +76,7 @@ class Folder {
     for (Node& output : outputs_) {
       if (any) ASTER_TRY(e_.graph.substitute(&output, output, bodies));
     }
+    if (any) order_.clear();
     return kOk;
   }
 
@@ -94,26 +95,27 @@ class Folder {
     }
     if (products.empty()) return kOk;
     for (Node& output : outputs_) ASTER_TRY(e_.graph.substitute(&output, output, products));
+    order_.clear();
     return find_dependent();
   }
 
   // What reads an input, or memory that is written.
   Status find_dependent() {
-    order_.clear();
+    bool fresh;
     runs_.clear();
-    ASTER_TRY(engine::walk(&order_, {outputs_.data(), outputs_.size()}));
-    for (Node input : inputs_) ASTER_TRY(runs_.set(input, true));
+    if (order_.empty()) ASTER_TRY(engine::walk(&order_, {outputs_.data(), outputs_.size()}));
+    for (Node input : inputs_) ASTER_TRY(runs_.add(&fresh, input));
     for (Node node : order_) {
-      if (node->op == Op::kBuffer && changes(node)) ASTER_TRY(runs_.set(node, true));
+      if (node->op == Op::kBuffer && changes(node)) ASTER_TRY(runs_.add(&fresh, node));
       if (node->op != Op::kAssign) continue;
       const Node target = engine::buffer_below(node->src(0));
-      if (target != nullptr) ASTER_TRY(runs_.set(target, true));
+      if (target != nullptr) ASTER_TRY(runs_.add(&fresh, target));
     }
     for (Node node : order_) {
       const bool below =
           std::ranges::any_of(node->src(), [&](Node source) { return runs_.contains(source); });
       const bool effect = node->op == Op::kAssign || node->op == Op::kAfter;
-      if (below || effect) ASTER_TRY(runs_.set(node, true));
+      if (below || effect) ASTER_TRY(runs_.add(&fresh, node));
     }
     return kOk;
   }
@@ -169,7 +171,10 @@ class Folder {
     Status status;
     for (Node node : chosen_) {
       Lazy* cell = nullptr;
-      status = engine::lazy_create(&cell, e_, node);
+      // Where no cell has to see it computed, a node of its own is realised, which nothing reads:
+      // the outputs below are made anew once, not also for every cell.
+      const Node alone = node->handles == nullptr ? e_.graph.contiguous(node) : node;
+      status = engine::lazy_create(&cell, e_, alone);
       if (!status.ok()) break;
       scope_remove(cell);
       status = cells.push(cell);
@@ -192,7 +197,7 @@ class Folder {
   Engine& e_;
   Heap& heap_;
   Vec<Node> order_, chosen_;
-  Map<Node, bool> runs_;  // at each run
+  Set<Node> runs_;  // what is computed at each run
 };
 
 }  // namespace

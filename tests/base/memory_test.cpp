@@ -144,6 +144,12 @@ TEST(Set, TellsWhatIsNew) {
   EXPECT_EQ(set.size(), all.size());
   EXPECT_TRUE(set.contains(&all[999]));
   EXPECT_FALSE(set.contains(all.data() + all.size()));
+  set.clear();
+  EXPECT_EQ(set.size(), 0u);
+  EXPECT_FALSE(set.contains(&all[999]));
+  bool fresh = false;
+  ASSERT_TRUE(set.add(&fresh, &all[999]).ok());
+  EXPECT_TRUE(fresh);
 }
 
 TEST(Map, IteratesInOrderOfInsertion) {

@@ -53,6 +53,31 @@ def test_what_does_not_fit_is_told():
         OnnxRunner(Tensor(b"text"))
 
 
+def test_first_results_are_of_inputs_as_they_were():
+    """Whether a run computes at once, or leaves results lazy, as where the graph decides."""
+    onnx = pytest.importorskip("onnx")
+    h = onnx.helper
+    for decides in (False, True):
+        nodes = [h.make_node("Add", ["x", "x"], ["y"])]
+        if decides:
+            nodes.append(h.make_node("NonZero", ["x"], ["z"]))
+        names = ["y", "z"] if decides else ["y"]
+        graph = h.make_graph(
+            nodes,
+            "g",
+            [h.make_tensor_value_info("x", 1, [3])],
+            [h.make_empty_tensor_value_info(name) for name in names],
+        )
+        model = h.make_model(graph, opset_imports=[h.make_opsetid("", 20)], ir_version=9)
+        run = OnnxRunner(Tensor(model.SerializeToString()))
+        x = Tensor([1.0, 0.0, 3.0]).realize()
+        got = run({"x": x})
+        x.assign(Tensor([7.0, 7.0, 7.0])).realize()
+        assert got["y"].tolist() == [2, 0, 6]
+        if decides:
+            assert got["z"].tolist() == [[0, 2]]
+
+
 def test_weights_of_fast_convolutions_are_transformed_once():
     onnx = pytest.importorskip("onnx")
     rng = np.random.default_rng(5)

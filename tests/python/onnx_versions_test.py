@@ -202,6 +202,30 @@ def test_recurrent_networks_are_those_of_later_opsets(op, gates):
             np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(
+    "op, gates, attributes",
+    [("RNN", 1, {}), ("GRU", 3, {}), ("GRU", 3, {"linear_before_reset": 1}), ("LSTM", 4, {})],
+)
+def test_a_state_that_is_not_given_is_zero(op, gates, attributes, biased):
+    zeros = np.zeros((2, 2, 4), np.float32)
+    for steps in (1, 3):
+        weights = {"w": _x(2, gates * 4, 3), "r": _x(2, gates * 4, 4)}
+        if biased:
+            weights["b"] = _x(2, gates * 8)
+        given = {"x": _x(steps, 2, 3)}
+        more = {"direction": "bidirectional", "hidden_size": 4, **attributes}
+        names = ["x", "w", "r", "b" if biased else ""]
+        results = ["y", "h"]
+        node = helper.make_node(op, names, results, **more)
+        got = _run([node], given, results, 14, weights)
+        states = ["", "s", "s"] if op == "LSTM" else ["", "s"]
+        node = helper.make_node(op, names + states, results, **more)
+        want = _run([node], {**given, "s": zeros}, results, 14, weights)
+        for y, expected in zip(got, want):
+            np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_scans_had_batches():
     one = helper.make_tensor_value_info
     body = helper.make_graph(

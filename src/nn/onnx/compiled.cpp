@@ -6,6 +6,7 @@
 
 #include "aster_ml/symbolic.h"
 #include "engine/engine.h"
+#include "engine/kept_copies.h"
 #include "engine/recording.h"
 #include "nn/fold.h"
 #include "nn/onnx/model_object.h"
@@ -203,6 +204,47 @@ Status copy_input(Ref* out, engine::Engine& engine, Value& input) {
   return kOk;
 }
 
+// Memory like inputs, which is filled when somebody looks at it: programs do not look at what they
+// are captured with.
+class Lent {
+ public:
+  explicit Lent(engine::Engine& engine)
+      : engine_(engine), values_(engine.context.heap()), storages_(engine.context.heap()) {}
+  ~Lent() {
+    for (buffer::Storage* storage : storages_) {
+      storage->late.store(nullptr);
+      buffer::storage_release(storage);
+    }
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  Status add(Value& input) {
+    const void* from = nullptr;
+    void* to = nullptr;
+    ASTER_TRY(fetch(&from, engine_, input));
+    const Node node = input.node();
+    Ref made;
+    ASTER_TRY(make_stored(&made, &to, engine_, node->dtype, node->shape(), input.element));
+    made->known = false;
+    buffer::Storage* const storage = engine::storage_at(made->node());
+    ASTER_TRY(storages_.push(storage));
+    buffer::storage_retain(storage);
+    storage->late.store(static_cast<const uint8_t*>(from));
+    return values_.push(std::move(made));
+  }
+  Inputs values() const { return {values_.data(), values_.size()}; }
+  // For what outlives this.
+  void fill() {
+    for (buffer::Storage* storage : storages_) engine::bring_late(*storage);
+  }
+
+ private:
+  engine::Engine& engine_;
+  Vec<Ref> values_;
+  Vec<buffer::Storage*> storages_;
+};
+
 // An input whose sizes are variables where the model gives them no number.
 Status variable_input(Ref* out, Compiled& made, const Model& model, Value& input, size_t index,
                       const Vec<Word>& bounds) {
@@ -323,22 +365,23 @@ Status begin_capture(engine::Engine& engine, Inputs inputs) {
   return kOk;
 }
 
-// Builds the graph for inputs of these sizes, and compiles it where it is the same for all values.
-Status compile(Compiled& made, Vec<Ref>* results, Model& model, Inputs inputs) {
+Status compile_lent(Compiled& made, Vec<Ref>* results, Model& model, Inputs given) {
   engine::Engine& engine = made.engine;
-  Vec<Ref> copies(engine.context.heap());
-  for (const Ref& input : inputs) {
-    Ref copy;
-    ASTER_TRY(copy_input(&copy, engine, *input));
-    ASTER_TRY(copies.push(std::move(copy)));
-  }
   Run run(model, engine);
-  const Inputs given{copies.data(), copies.size()};
   ASTER_TRY(run.graph(results, model.proto.graph, given, nullptr, Frame{}));
   const Inputs all{results->data(), results->size()};
   if (run.looked != nullptr || !std::ranges::all_of(all, is_numbers)) return kOk;
   ASTER_TRY(begin_capture(engine, given));
   return end_capture(made, all);
+}
+
+// Builds the graph for inputs of these sizes, and compiles it where it is the same for all values.
+Status compile(Compiled& made, Vec<Ref>* results, Model& model, Inputs inputs) {
+  Lent lent(made.engine);
+  for (const Ref& input : inputs) ASTER_TRY(lent.add(*input));
+  ASTER_TRY(compile_lent(made, results, model, lent.values()));
+  if (made.program.impl == nullptr) lent.fill();  // results are computed of them later
+  return kOk;
 }
 
 // Which of our variables a program's are.

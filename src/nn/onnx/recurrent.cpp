@@ -156,6 +156,7 @@ class Recurrent {
     Expr all{&g_, tensor::matmul(g_, x_, w)};
     if (bias.n != nullptr) all = all + bias;
     Expr h = initial(5, d), c = kind_ == kLstm ? initial(6, d) : Expr{};
+    state_is_zero_ = !op_.has(5);
     Vec<Node> steps(op_.heap());
     op_.fail(steps.resize(static_cast<size_t>(steps_), nullptr));
     for (Word i = 0; i < steps_ && op_.ok(); ++i) {
@@ -172,6 +173,7 @@ class Recurrent {
       }
       h = next;
       c = next_cell;
+      state_is_zero_ = false;
       if (shown.n == nullptr) return op_.fail(last_failure());
       steps[static_cast<size_t>(t)] = shown.n;
     }
@@ -181,12 +183,18 @@ class Recurrent {
     if (kind_ == kLstm) op_.fail(cells_.push(c.n));
   }
 
+  // x + h r, where h is the state, or made of it: its beginning makes no product of zeros, which
+  // would be computed of the weights whenever the model is loaded.
+  Expr plus_recurrent(Expr x, Node h, Node r) {
+    return state_is_zero_ ? x : x + Expr{&g_, tensor::matmul(g_, h, r)};
+  }
+
   void step(Word d, Expr gates, Node r, Expr bias, Expr h, Expr c, Expr* next, Expr* cell) {
     if (kind_ == kGru) {
       *next = gru(d, gates, r, bias, h);
       return;
     }
-    Expr all = gates + Expr{&g_, tensor::matmul(g_, h.n, r)};
+    Expr all = plus_recurrent(gates, h.n, r);
     if (bias.n != nullptr) all = all + bias;
     if (kind_ == kRnn) {
       *next = act(d, 0, all);
@@ -214,21 +222,24 @@ class Recurrent {
     const auto columns = [&](Word from, Word to) {
       return r == nullptr ? nullptr : tensor::cut_axis(g_, r, 1, from, to);
     };
-    Expr zr = Expr{&g_, tensor::cut_axis(g_, gates.n, 1, 0, both)} +
-              Expr{&g_, tensor::matmul(g_, h.n, columns(0, both))};
+    Expr zr =
+        plus_recurrent({&g_, tensor::cut_axis(g_, gates.n, 1, 0, both)}, h.n, columns(0, both));
     if (bias.n != nullptr) zr = zr + Expr{&g_, tensor::cut_axis(g_, bias.n, 0, 0, both)};
     const Expr z = act(d, 0, part(zr, 0)), reset = act(d, 0, part(zr, 1));
     const Expr last = bias.n == nullptr ? bias : part(bias, 2);
-    Expr inner{&g_, nullptr};
+    Expr inner = part(gates, 2);
     if (linear_) {
-      inner = {&g_, tensor::matmul(g_, h.n, columns(both, whole))};
-      if (last.n != nullptr) inner = inner + last;
-      inner = reset * inner;
+      Expr turned = last;
+      if (!state_is_zero_) {
+        turned = {&g_, tensor::matmul(g_, h.n, columns(both, whole))};
+        if (last.n != nullptr) turned = turned + last;
+      }
+      if (turned.n != nullptr) inner = inner + reset * turned;
     } else {
-      inner = {&g_, tensor::matmul(g_, (reset * h).n, columns(both, whole))};
+      inner = plus_recurrent(inner, (reset * h).n, columns(both, whole));
       if (last.n != nullptr) inner = inner + last;
     }
-    const Expr candidate = act(d, 1, part(gates, 2) + inner);
+    const Expr candidate = act(d, 1, inner);
     return (1.0 - z) * candidate + z * h;
   }
 
@@ -243,6 +254,7 @@ class Recurrent {
   Word hidden_ = 0, steps_ = 0, batch_ = 0;
   double clip_ = 0;
   bool batch_first_ = false, backward_ = false, linear_ = false, coupled_ = false;
+  bool state_is_zero_ = false;  // before the first step, where none is given
 };
 
 }  // namespace
