@@ -17,7 +17,9 @@ constexpr uint32_t kNone = UINT32_MAX;
 constexpr float kCheapInside = 128;    // operations worth repeating in the same kernel
 constexpr int64_t kTinyTensor = 4096;  // computed again rather than kept by one more kernel
 
-inline bool is_leaf(Op op) { return op == Op::kParam || op == Op::kConst || op == Op::kIota; }
+// Leaves that are computed wherever they are read, also where they are stored.
+inline bool is_counted(Op op) { return op == Op::kConst || op == Op::kIota; }
+inline bool is_leaf(Op op) { return op == Op::kParam || is_counted(op); }
 inline bool passes_through(Op op) { return uop::is_movement(op) || op == Op::kDetach; }
 inline bool is_scan(Op op) { return op == Op::kScan || op == Op::kScanPlace || op == Op::kLogScan; }
 // The axis of a scan, and whether it begins at its end.

@@ -104,8 +104,9 @@ class Separation {
 }  // namespace
 
 bool is_load(const Analysis& nodes, const Fusion& fusion, const Demand& demand) {
-  if (is_state(nodes.node(demand.record)->op)) return true;
-  return fusion.materialised(demand.record) && !demand.own;
+  const Op op = nodes.node(demand.record)->op;
+  if (is_state(op)) return true;
+  return !is_counted(op) && fusion.materialised(demand.record) && !demand.own;
 }
 
 Status separate_writes(Fusion* fusion, Graph& graph, const Analysis& nodes) {

@@ -19,7 +19,7 @@ Status Places::demand(uint32_t* out, Node node, uint32_t kernel, std::span<const
                       Node gate, double domain, Op under) {
   const uint32_t at = nodes_.at(node);
   Use& use = f_.uses[at];
-  if (is_leaf(node->op) && node->op != Op::kParam) gate = nullptr;
+  if (is_counted(node->op)) gate = nullptr;
   const uint64_t here = uint64_t{at} << 32 | kernel;
   const uint32_t newest = newest_.get(here, kNone);
   for (uint32_t d = newest; d != kNone; d = f_.demands[d].next_here) {

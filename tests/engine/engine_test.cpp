@@ -1,3 +1,4 @@
+#include "engine/rangeify.h"
 #include "engine/world.h"
 
 namespace aster::engine::testing {
@@ -62,6 +63,20 @@ TEST(Realize, MovementFusesAway) {
   w.check(g.window(x, 1, 3, 2, 2), 1);
   w.check(w.sum(g.unwindow(g.window(x, 1, 3, 2, 1), 1, 10, 2, 1), {2}), 1);
   w.check(g.cat(std::array{x, g.flip(x, words({0, 1})), g.alu(Op::kNeg, x)}, 1), 1);
+}
+
+// Numbers that are a result as well are counted again in what pads them: a load of that result
+// would reach outside of it.
+TEST(Realize, PaddingAroundCountedNumbersReadsNoMemory) {
+  uop::Graph g(process_heap());
+  BlockPool blocks(process_heap(), 4096);
+  Arena memory(blocks);
+  Schedule schedule(process_heap());
+  const Node counted = g.iota(DType::kInt32, 9);
+  const Node padded = g.pad(counted, words({40}), words({7}), words({0}), 1);
+  ASSERT_TRUE(rangeify(&schedule, memory, g, {}, g.sink(std::array{counted, padded})).ok());
+  ASSERT_EQ(schedule.items.size(), 2u);
+  for (const Item& item : schedule.items) EXPECT_EQ(item.operand_count, 1u);  // its result
 }
 
 // Parts that lie one behind the other are results of one loop: none chooses among them.
