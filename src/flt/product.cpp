@@ -16,7 +16,6 @@ namespace aster::flt {
 namespace {
 
 constexpr size_t kMostRows = 64;           // of a: a task
-constexpr size_t kLeastRows = 16;          // the same where threads share them
 constexpr size_t kColumnsTogether = 64;    // of b: while a prime's residues of a are near
 constexpr size_t kColumnsOfPanels = 1024;  // the same by halves, whose sums of rows are made once
 constexpr size_t kLeastOfHalf = 24;        // rows that are worth sums of columns
@@ -214,17 +213,13 @@ class Product {
   int levels_ = 0;  // of halves
 };
 
-// Of the next tasks where so many are left, one of each thread: half of what is left and half of
-// that again, so that threads end together, but in the end an equal share, since few rows pay for
-// the columns that they need from afar.
+// Of the next tasks where so many are left, one of each thread: an equal share, since few rows do
+// not pay for the columns that they need from afar.
 template <int N>
 size_t Product<N>::rows_of_task(size_t rows) const {
-  const auto threads = static_cast<size_t>(caller_.threads());
+  const size_t threads = static_cast<size_t>(std::max(caller_.threads(), 1));
   const size_t unit = kTileRows << halves_, most = kMostRows << halves_;
-  if (threads <= 1) return std::clamp((rows + unit - 1) / unit * unit, unit, most);
-  const size_t least = halves_ == 0 ? kLeastRows : kLeastOfHalf << halves_;
-  const size_t parts = rows < 2 * threads * least ? threads : 2 * threads;
-  return std::clamp(((rows + parts - 1) / parts + unit - 1) / unit * unit, unit, most);
+  return std::clamp(((rows + threads - 1) / threads + unit - 1) / unit * unit, unit, most);
 }
 
 // How often rows of a task are halved.
