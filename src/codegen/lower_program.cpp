@@ -228,11 +228,15 @@ class ProgramLowering : private ValueLowering {
 
   void loops(int at, int i) {
     const Nest& nest = plan_.at(at).nest;
-    if (i == pack_loop(kernel_, plan_, at, true)) {
-      find_packs(at);
-      if (making_ >= 0) return;
+    if (sums_.pass == Pass::kWhole) {
+      if (i == pack_loop(kernel_, plan_, at, true)) {
+        find_packs(at);
+        if (making_ >= 0) return;
+      }
+      if (making_ < 0 && i == pack_loop(kernel_, plan_, at, false)) make_packs(at);
+      const int64_t block = making_ < 0 ? sum_block(plan_.at(at)) : 0;
+      if (block != 0 && i + 1 == nest.loop_count) return sum_by_blocks(at, i, block);
     }
-    if (making_ < 0 && i == pack_loop(kernel_, plan_, at, false)) make_packs(at);
     if (i == nest.loop_count) return body(at);
     const Loop& loop = nest.loops[i];
     const int r = loop.range;
@@ -260,7 +264,7 @@ class ProgramLowering : private ValueLowering {
       inside(at, i, next_step(bounds.lo, bounds.hi, end, step), bounds.hi);
       beyond_ = nullptr;
     } else if (bounds.taken) {
-      ranges_[r].index = bounds.lo.id;
+      sums_.step = ranges_[r].index = bounds.lo.id;
       loops(at, i + 1);
     } else if (split_at_borders(at, i)) {
       // no step of most has conditions
@@ -339,7 +343,7 @@ class ProgramLowering : private ValueLowering {
       lo = {make(Op::kMax, DType::kInt64, {bounds.lo.id, id_of(first)}), 0};
     tile(r, nest, is_inner(at, r) ? kInnerTileRank : kTileRank, fewer);
     if (ranges_[r].lanes > 1) vector_ = r, lanes_ = ranges_[r].lanes;
-    ranges_[r].index = open_loop(lo, bounds.hi, nest.last_step(r));
+    sums_.step = ranges_[r].index = open_loop(lo, bounds.hi, nest.last_step(r));
     loops(at, i + 1);
     b.close();
     if (ranges_[r].lanes > 1) vector_ = -1, lanes_ = 1;
@@ -355,10 +359,36 @@ class ProgramLowering : private ValueLowering {
         items_ != 0 && segment(at).parent >= 0 && r == shared_range(kernel_, plan_, at);
     if (shares) lo = first_of_item(lo, step);
     const Id j = ranges_[r].index = open_loop(lo, hi, shares ? step * items_ : step);
+    sums_.step = j;
     if (step > 1 && nest.rest(r) == Rest::kOverlap)
       ranges_[r].index = id_of(least({j, 0}, plus(bounds_[r].hi, -step)));
     loops(at, i + 1);
     b.close();
+  }
+
+  // Of long sums: all steps of the innermost loop read a panel of so many terms before they read
+  // the next one, and the sums stand in an array meanwhile.
+  void sum_by_blocks(int at, int i, int64_t block) {
+    const Nest& nest = plan_.at(at).nest;
+    const Region& r = region(segment(at).folds[0]);
+    const int range = nest.loops[i].range;
+    int64_t elements = kernel_.size(range);
+    for (const Loop& loop : std::span(nest.loops, static_cast<size_t>(i))) {
+      if (loop.range == range) elements = std::min(elements, loop.block);
+    }
+    const int64_t size = kernel_.size(r.own.at[0]), last = (size - 1) / block * block;
+    const int64_t step = nest.step(range);
+    declare_sums(r.roots[0], range, (elements - 1) / step * step + step);
+    sums_.first = bounds_[range].lo;
+    sums_.pass = Pass::kClear;
+    loops(at, i);
+    const Id begin = open_loop({}, {kNone, last}, block);
+    sums_.lo = {begin, 0}, sums_.hi = plus(sums_.lo, block), sums_.pass = Pass::kAdd;
+    loops(at, i);
+    b.close();
+    sums_.lo = {kNone, last}, sums_.hi = {kNone, size}, sums_.pass = Pass::kLast;
+    loops(at, i);
+    sums_ = {};
   }
 
   // Copies of what the folds of a segment read, for the loops inside that do not move them.
@@ -390,7 +420,7 @@ class ProgramLowering : private ValueLowering {
     if (has(kernel_.carried(), r)) continue_carries();
     const bool shares = items_ != 0 && r == shared_range(kernel_, plan_, at);
     if (shares) from = first_of_item(from, 1);
-    ranges_[r].index = open_loop(from, bounds.hi, shares ? items_ : 1);
+    sums_.step = ranges_[r].index = open_loop(from, bounds.hi, shares ? items_ : 1);
     loops(at, i + 1);
     b.close();
   }
@@ -527,6 +557,7 @@ class ProgramLowering : private ValueLowering {
     }
     declare_kept(at);
     for (size_t i = 0; i < s.folds.size(); ++i) folds(s.folds[i], plan_.at(at).folds[i]);
+    if (sums_.pass == Pass::kClear || sums_.pass == Pass::kAdd) return;
     if (s.stores >= 0) {
       streams_ = &plan_.at(at).streams;
       const int rolled = plan_.at(at).rolled == 0 ? -1 : largest_tile();
@@ -572,44 +603,6 @@ class ProgramLowering : private ValueLowering {
     return largest;
   }
 
-  // A fold's registers in an array, where a loop over the copies of a tile finds them.
-  struct Kept {
-    Node fold;
-    Id value, array;
-    int64_t stride;  // elements from copy to copy of the tile
-  };
-
-  // The place of a register in its array but for its copy of the rolled tile, which other tiles go
-  // faster than.
-  Vec<program::Term> place_of(Kept* kept, int rolled) {
-    Vec<program::Term> terms(memory_);
-    int64_t& step = kept->stride;
-    step = b.at(kept->value).lanes;
-    for (int range = 0; range < kMaxRanges; ++range) {
-      if (copies_[range] == 0 || range == rolled || !has(kernel_.ranges(kept->fold), range))
-        continue;
-      b.fail(terms.push({step, static_cast<uint32_t>(ranges_[range].axis), true}));
-      step *= copies_[range];
-    }
-    return terms;
-  }
-
-  void keep_folds(Vec<Kept>* out, const Region& r, int rolled) {
-    for (Node node : r.nodes) {
-      if (node->op != Op::kFold || !has(kernel_.ranges(node), rolled)) continue;
-      Kept kept{node, value(node), kNone, 0};
-      const Instruction in = b.at(kept.value);
-      Vec<program::Term> terms = place_of(&kept, rolled);
-      Instruction array{.op = Op::kArray, .dtype = in.dtype};
-      array.constant = kept.stride * copies_[rolled];
-      kept.array = b.declare(array, std::array{Word{0}});
-      b.fail(terms.push({kept.stride, static_cast<uint32_t>(ranges_[rolled].axis), true}));
-      (void)b.act({.op = Op::kStore}, std::array{kept.array, kept.value},
-                  std::array{Word{1}, Word{in.lanes}}, {terms.data(), terms.size()});
-      b.fail(out->push(kept));
-    }
-  }
-
   // A loop over the copies of a tile; some stay side by side in it.
   void rolled_stores(const Region& r, int rolled, int beside) {
     RangeState& state = ranges_[rolled];
@@ -627,7 +620,7 @@ class ProgramLowering : private ValueLowering {
     copies_[rolled] = step > 1 ? step : 0;
     for (Kept& one : kept) {
       const Instruction in = b.at(one.value);
-      Vec<program::Term> terms = place_of(&one, rolled);
+      Vec<program::Term> terms = place_of(one.fold, in.lanes, rolled, &one.stride);
       b.fail(terms.push({one.stride, copy, false}));
       if (step > 1) b.fail(terms.push({one.stride, static_cast<uint32_t>(state.axis), true}));
       const Id value =
@@ -675,7 +668,9 @@ class ProgramLowering : private ValueLowering {
         looped_ |= range_bit(range);
       }
     }
-    if (!block_ && nest.loop_count > 0 && nest.loops[0].block != 0) {
+    if (sums_.pass != Pass::kWhole) {
+      add_block(r, nest);
+    } else if (!block_ && nest.loop_count > 0 && nest.loops[0].block != 0) {
       fold_parts(r, nest);
     } else {
       if (part_fold_ != nullptr && !is_first_place(kernel_, r.roots[0], part_fold_)) leave_part();
@@ -695,6 +690,19 @@ class ProgramLowering : private ValueLowering {
       fold_loops(r, nest, i);
     }
     for (size_t f = 0; f < registers_.size(); ++f) finish(r.roots[f], nest, registers_[f]);
+  }
+
+  void add_block(const Region& r, const Nest& nest) {
+    registers_.clear();
+    declare(r, r.roots[0], nest);
+    const Id sum = registers_[0];
+    if (sums_.pass == Pass::kClear) return store_sum(sum);
+    (void)b.act({.op = Op::kSet}, std::array{sum, load_sum(b.at(sum))});
+    ranges_[nest.loops[1].range].index = open_loop(sums_.lo, sums_.hi, 1);
+    update(r, kNone, -1);
+    b.close();
+    if (sums_.pass == Pass::kAdd) return store_sum(sum);
+    finish(r.roots[0], nest, sum);
   }
 
   // What the next folds look for, part by part: of all, and in which part it is first. The last

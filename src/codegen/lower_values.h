@@ -188,6 +188,23 @@ class ValueLowering {
   Id from_kept(Node node);
   Vec<program::Term> place_of_kept(int range);
 
+  // ---- Registers of folds in arrays ----
+  // Where a loop over the copies of a tile finds them.
+  struct Kept {
+    Node fold;
+    Id value, array;
+    int64_t stride;  // elements from copy to copy of the tile
+  };
+  // The place of a fold's register of so many lanes in its array but for its copy of one range,
+  // which other tiles go faster than; *stride: elements from one of these copies to the next.
+  Vec<program::Term> place_of(Node fold, int lanes, int range, int64_t* stride);
+  void keep_folds(Vec<Kept>* out, const Region& r, int rolled);
+  // The sums of a fold, of so many elements of the innermost loop's range.
+  void declare_sums(Node fold, int range, int64_t elements);
+  Vec<program::Term> place_of_sum(int lanes, int64_t* offset);
+  void store_sum(Id value);
+  Id load_sum(const Instruction& of);
+
   // ---- Groups ----
   struct Packed {
     Node load;
@@ -253,6 +270,19 @@ class ValueLowering {
     Id array;
   };
   Vec<KeptArray> kept_values_;
+  // Of sums that go block by block, what a pass of the segment's innermost loop does: all there is,
+  // clear them, add the terms of a block, or add the last ones and go on with the result.
+  enum class Pass : uint8_t { kWhole, kClear, kAdd, kLast };
+  struct Sums {
+    Pass pass = Pass::kWhole;
+    Number lo, hi;  // terms
+    Node fold = nullptr;
+    Id array = kNone;
+    int range = -1;   // of the innermost loop
+    Number first;     // where its elements begin
+    Id step = kNone;  // and its step, which overlaps no other's place
+  };
+  Sums sums_;
   bool general_ = false;      // whether the program is to serve many sizes
   bool from_panels_ = false;  // whether loads come from there
   // Ranges of a fold along which what is copied lies without gaps, in the order of the copy: their

@@ -113,6 +113,18 @@ class Check {
     for (int i = 0; i < nest.loop_count; ++i) {
       const int64_t part = nest.loops[i].block;
       if (part == 0) continue;
+      if (sum_block(plan_.at(at_)) != 0 && may_sum_by_blocks(kernel_, plan_, at_) &&
+          target_.language != Language::kOpencl) {
+        const Nest& around = plan_.at(at_).nest;
+        int64_t sums = kernel_.size(around.innermost()) + around.step(around.innermost());
+        for (int range : own().ranges) {
+          if (range != around.innermost()) sums *= around.step(range);
+        }
+        if (part >= kernel_.size(nest.loops[0].range) || sums > kMostPacked)
+          return wrong("order", "a block of all terms of r%d, or too many sums",
+                       nest.loops[0].range);
+        continue;
+      }
       if (i != 0 || nest.loop_count != 2 || !may_go_by_parts(kernel_, plan_, at_, group))
         return wrong("order", "blocks are of segments, and of what the next folds look for");
       const Nest& next = all[group + 1];

@@ -362,6 +362,7 @@ class Planner {
 
   Status choose_loops(int at) {
     overlap_ = !reads_what_it_writes(kernel_, at);
+    blocks_ = packs() && !plan_.general && has_plain_sum(kernel_, at);
     choose_tiles(at);
     order_loops(at);
     for (size_t i = 0; i < segment(at).folds.size(); ++i) choose_fold_loops(at, i);
@@ -528,9 +529,8 @@ class Planner {
   // them do.
   void tile_product(Nest& own, const Region& body, int row, int v, int n, int roots) const {
     // Pixels are stored in squares of registers.
-    const int64_t most = row == pixels_ ? n : kernel_.size(row);
-    const int64_t rows = std::min({kernel_.size(row), most, rows_apart(body, row, v)}),
-                  columns = kernel_.size(v);
+    const int64_t size = kernel_.size(row), columns = kernel_.size(v);
+    const int64_t rows = std::min({size, row == pixels_ ? n : size, rows_apart(body, row, v)});
     const int64_t registers = product_registers(target_, body);
     int64_t high = 1, wide = 1, fewer = 0;
     double least = HUGE_VAL, vector = n;  // bytes of a vector of columns
@@ -538,7 +538,7 @@ class Planner {
       if (has(a.ranges, v)) vector *= static_cast<double>(dtype::size(a.node->dtype));
     }
     vector *= elements(body.own);
-    const auto fit = std::max<int64_t>(1, static_cast<int64_t>(m_.panel / vector));
+    const int64_t fit = blocks_ ? INT64_MAX : std::max(1, static_cast<int>(m_.panel / vector));
     const int64_t vectors = std::max<int64_t>(columns / n, 1);
     // Panels of matrices that leave the first-level cache wait for their loads.
     const bool far = body.own.count == 1 && 2 * vector > m_.near_panel;
@@ -552,7 +552,6 @@ class Planner {
       return std::pow(cost, 0.125);
     };
     const bool long_folds = elements(body.own) >= m_.rolled_fold && !plan_.general;
-    const int64_t size = kernel_.size(row);
     for (int64_t w = 1; w <= std::min({widest, vectors, fit}); ++w) {
       const auto across = static_cast<double>(steps(columns, w * n));
       for (int64_t h = 1; h * w * roots + std::min(h, w) < registers && h <= rows; ++h) {
@@ -693,7 +692,7 @@ class Planner {
     const RangeList& ranges = segment(at).ranges;
     for (int i = 0; contracts && shared_ < 0 && i + 1 < ranges.count; ++i) {
       if (ranges.at[i + 1] == v && own.copies(ranges.at[i]) > 1 &&
-          panel_bytes(at, ranges.at[i]) <= m_.panel) {
+          (blocks_ || panel_bytes(at, ranges.at[i]) <= m_.panel)) {
         high = ranges.at[i];
       }
     }
@@ -761,6 +760,8 @@ class Planner {
         row += elements(region(r).own, a.ranges) * static_cast<double>(dtype::size(a.node->dtype));
       }
     }
+    if (blocks_)
+      row = std::min(row, kSharedTerms / static_cast<double>(nest(at).step(nest(at).vector)));
     const auto fit = static_cast<int64_t>(m_.rows / std::max(row, 1.0));
     const int64_t step = nest_of_vector(at).step(range);
     const int64_t block = fit / step * step;
@@ -986,6 +987,7 @@ class Planner {
   int shared_ = -1;       // of a segment with a tile of windows: what these overlap along
   bool through_ = false;  // whether its folds read an operand from memory, row behind row
   bool overlap_ = true;   // whether steps of the segment at hand may be moved back
+  bool blocks_ = false;   // whether its sums may go block by block
 };
 
 }  // namespace

@@ -74,6 +74,15 @@ bool last_steps_fit(const Kernel& kernel, const SegmentPlan& plan, int range);
 // Whether a group of folds may go part by part, because the next one alone asks for what it finds,
 // and only for the first place where that is.
 bool may_go_by_parts(const Kernel& kernel, const Plan& plan, int segment, size_t group);
+// Of a segment whose one fold adds up its terms block by block, all steps of the innermost loop one
+// block before the next: the terms of a block; else 0.
+int64_t sum_block(const SegmentPlan& plan);
+// Bytes of the terms that these steps share, which stay in a second-level cache beside what goes by.
+constexpr double kSharedTerms = 512 << 10;
+// Whether the one fold of a root may, if the order of loops lets it: one sum along one range, of
+// terms without conditions.
+bool has_plain_sum(const Kernel& kernel, int segment);
+bool may_sum_by_blocks(const Kernel& kernel, const Plan& plan, int segment);
 // The same for all regions of a segment and those below it.
 int most_lanes(const Kernel& kernel, const Target& target, int segment, int v);
 // Whether a segment, or one below it, writes what the kernel reads.

@@ -1,6 +1,7 @@
 // What the planner and the rules of plans ask of kernels.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "codegen/ends.h"
 #include "codegen/planner.h"
@@ -236,6 +237,32 @@ bool last_steps_fit(const Kernel& kernel, const SegmentPlan& plan, int range) {
   return first > 0;
 }
 
+int64_t sum_block(const SegmentPlan& plan) {
+  if (plan.items != 0 || plan.folds.size() != 1) return 0;
+  const Nest& nest = plan.folds[0];
+  return nest.loop_count == 2 && nest.vector < 0 ? nest.loops[0].block : 0;
+}
+
+bool has_plain_sum(const Kernel& kernel, int segment) {
+  const Segment& own = kernel.segments[static_cast<size_t>(segment)];
+  if (own.parent >= 0 || !own.children.empty() || own.folds.size() != 1 || kernel.carried() != 0)
+    return false;
+  const Region& region = kernel.regions[static_cast<size_t>(own.folds[0])];
+  return region.roots.size() == 1 && region.own.count == 1 &&
+         std::ranges::none_of(region.accesses, [](const Access& a) { return a.gate != 0; });
+}
+
+bool may_sum_by_blocks(const Kernel& kernel, const Plan& plan, int segment) {
+  const SegmentPlan& s = plan.at(segment);
+  if (plan.general || s.items != 0 || s.nest.loop_count == 0 || !has_plain_sum(kernel, segment))
+    return false;
+  const Segment& own = kernel.segments[static_cast<size_t>(segment)];
+  const Region& region = kernel.regions[static_cast<size_t>(own.folds[0])];
+  const int inner = s.nest.innermost();
+  return s.folds[0].vector < 0 && s.folds[0].written == 0 && s.nest.vector != inner &&
+         has(kernel.ranges(region.roots[0]), inner);
+}
+
 bool may_go_by_parts(const Kernel& kernel, const Plan& plan, int segment, size_t group) {
   const Segment& own = kernel.segments[static_cast<size_t>(segment)];
   for (int at = segment; at >= 0; at = kernel.segments[static_cast<size_t>(at)].parent) {
@@ -333,6 +360,37 @@ bool turns_results(const Kernel& kernel, const Nest& nest, const Region& stores)
 namespace {
 
 // Of a plan whose folds have one loop a range.
+void choose_sum_blocks(Plan* plan, const Kernel& kernel) {
+  constexpr int64_t kFewestSteps = 16;
+  for (size_t i = 0; i < plan->segments.size(); ++i) {
+    SegmentPlan& own = plan->segments[i];
+    const int at = static_cast<int>(i);
+    if (own.packed.empty() || own.folds.size() != 1 || own.folds[0].loop_count != 1 ||
+        !may_sum_by_blocks(kernel, *plan, at))
+      continue;
+    Nest& nest = own.folds[0];
+    const int inner = own.nest.innermost(), range = nest.loops[0].range;
+    const Region& region = kernel.regions[static_cast<size_t>(kernel.segments[i].folds[0])];
+    int64_t bytes = 0;  // of a term
+    for (const Access& a : region.accesses) {
+      if (has(a.ranges, inner)) continue;
+      int64_t one = static_cast<int64_t>(dtype::size(a.node->src(0)->dtype));
+      for (int r = 0; r < kMaxRanges; ++r) {
+        if (has(a.ranges, r)) one *= own.nest.step(r);
+      }
+      bytes += one;
+    }
+    const int64_t size = kernel.size(range);
+    const auto blocks = static_cast<int64_t>(
+        std::ceil(static_cast<double>(size) * static_cast<double>(bytes) / kSharedTerms));
+    if (blocks < 2 || kernel.size(inner) < kFewestSteps * own.nest.step(inner)) continue;
+    nest.loops[1] = nest.loops[0];
+    nest.loops[0].block = (size - 1) / blocks + 1;
+    nest.loop_count = 2;
+  }
+}
+
+// Of a plan whose folds have one loop a range.
 void choose_parts(Plan* plan, const Kernel& kernel) {
   // In vectors that are compared: what each part costs beside its own, and a vector of what is
   // looked at for the place.
@@ -398,6 +456,7 @@ void choose_rests(Plan* plan, const Kernel& kernel) {
     }
   }
   choose_parts(plan, kernel);
+  choose_sum_blocks(plan, kernel);
 }
 
 void take_few_copies(Plan* plan, const Kernel& kernel) {

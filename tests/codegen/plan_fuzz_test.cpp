@@ -400,6 +400,33 @@ TEST(PlanFuzz, WhatFoldsComputedIsKept) {
   }
 }
 
+// Products, and the greatest of sums, whose terms go block by block, and what follows them.
+TEST(PlanFuzz, SumsByBlocks) {
+  for (const int width : widths()) {
+    for (uint64_t round = 1; round <= (exhaustive() ? 20u : 2u); ++round) {
+      PlannedSuite s;
+      s.parts = true;
+      std::mt19937_64 random(first_seed() * 131 + round);
+      const auto pick = [&](uint64_t most) { return 2 + static_cast<int64_t>(random() % most); };
+      for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kInt32}) {
+        for (Op op : {Op::kAdd, Op::kMax}) {
+          const int64_t m = pick(40), n = pick(80), k = pick(40);
+          Node i = s.range(0, m), j = s.range(1, n), t = s.range(2, k);
+          Node a = s.load(s.param(0, dtype, m * k), s.at({{i, k}, {t, 1}}));
+          Node b = s.load(s.param(1, dtype, k * n), s.at({{t, n}, {j, 1}}));
+          Node sum = s.fold(op, s.op(op == Op::kAdd ? Op::kMul : Op::kAdd, a, b), {t});
+          sum = s.op(Op::kAdd, sum, s.load(s.param(2, dtype, n), j));
+          s.add("sums of " + std::to_string(k),
+                {s.store(s.param(3, dtype, m * n), s.at({{i, n}, {j, 1}}), sum, {i, j})},
+                dtype == DType::kFloat16 ? 0.1 : 1e-4);
+        }
+      }
+      ASSERT_NO_FATAL_FAILURE(s.run_planned(width, first_seed() * 17 + round));
+      EXPECT_GT(s.by_parts, 5u);
+    }
+  }
+}
+
 // Where the greatest or least of rows is for the first time, by parts of these: ties, NaN in
 // several places, rows of nothing else and of infinities alone.
 TEST(PlanFuzz, FirstPlacesByParts) {

@@ -78,9 +78,15 @@ class RandomPlan {
   }
 
  private:
-  // Folds whose next ones look into one part of them.
+  // Sums that go block by block, and folds whose next ones look into one part of them.
   void parts(Plan* out, int at) {
     Vec<Nest>& folds = out->segments.back().folds;
+    if (may_sum_by_blocks(kernel_, *out, at) && target_.language != Language::kOpencl &&
+        folds[0].loop_count == 1 && kernel_.size(folds[0].loops[0].range) > 1 && chance(50)) {
+      folds[0].loops[1] = folds[0].loops[0];
+      folds[0].loops[0].block = pick(1, kernel_.size(folds[0].loops[0].range) - 1);
+      folds[0].loop_count = 2;
+    }
     for (size_t group = 0; group + 1 < folds.size(); ++group) {
       if (!may_go_by_parts(kernel_, *out, at, group) || !chance(80)) continue;
       Nest& nest = folds[group];
