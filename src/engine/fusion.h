@@ -51,9 +51,10 @@ inline bool repeats(Node node) {
 struct Record {
   Node node;
   uint32_t leaves[4] = {kNone, kNone, kNone, kNone};
-  float weight = 0;      // operations to recompute one element
-  bool reduces = false;  // a reduction or library call is inside, up to what is materialised
-  bool scans = false;    // a scan is inside, likewise
+  float weight = 0;         // operations to recompute one element
+  bool reduces = false;     // a reduction or library call is inside, up to what is materialised
+  bool scans = false;       // a scan is inside, likewise
+  bool multiplies = false;  // a sum of products is inside, likewise
   bool follows =
       false;  // it is made of one reduction, which nothing else reads, element by element
   uint32_t users = 0, last_user = kNone;

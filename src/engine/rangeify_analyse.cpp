@@ -171,6 +171,7 @@ void summarise(Record& record, const Analysis& nodes) {
   };
   const bool library = nodes.library_call(node) != nullptr;
   record.scans = scans_along(node);
+  record.multiplies = is_product(node);
   if (node->op == Op::kReduce || library || record.scans) record.reduces = true;
   record.weight =
       passes_through(node->op) || is_leaf(node->op) ? 0 : static_cast<float>(uop::cost(node));
@@ -189,6 +190,7 @@ void summarise(Record& record, const Analysis& nodes) {
     }
     record.reduces |= source.reduces;
     record.scans |= source.scans;
+    record.multiplies |= source.multiplies;
     if (adds_up) record.weight = std::min(record.weight + source.weight, 1e6f);
   }
 }

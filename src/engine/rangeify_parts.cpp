@@ -40,7 +40,8 @@ Status find_parts(size_t* axis, int64_t* parts, Arena& memory, const Analysis& n
       bool heavy = at.alone && node->count() >= kTinyTensor && own >= kWidePart;
       for (Node source : at.node->src()) {
         const Record& part = nodes.of(source);
-        fits &= source->dim(along) == first->dim(along) && !part.reduces;
+        fits &= source->dim(along) == first->dim(along) &&
+                (!part.multiplies || part.weight > kCheapInside);
         heavy |= part.weight > kCheapInside;
       }
       size_t outermost = 0;

@@ -79,6 +79,37 @@ TEST(Realize, PaddingAroundCountedNumbersReadsNoMemory) {
   for (const Item& item : schedule.items) EXPECT_EQ(item.operand_count, 1u);  // its result
 }
 
+// So are parts with sums of rows inside, but not those that are little more than a product.
+TEST(Realize, PartsWithReductionsInside) {
+  const auto stores = [](auto part) {  // of the last kernel
+    uop::Graph g(process_heap());
+    BlockPool blocks(process_heap(), 4096);
+    Arena memory(blocks);
+    Schedule schedule(process_heap());
+    const Node x = g.param(0, DType::kFloat32, words({128, 1024}));
+    const Node row = g.cat(std::array{part(g, x, Op::kSin), part(g, x, Op::kNeg)}, 1);
+    std::vector<LeafRegion> regions{{0, 0, 128 * 1024 * 4}};
+    EXPECT_TRUE(rangeify(&schedule, memory, g, regions, g.sink(std::array{row})).ok());
+    return schedule.items.back().kernel->nsrc;
+  };
+  const auto sum = [](uop::Graph& g, Node x) {
+    return g.expand(g.reduce(Op::kAdd, x, words({1})), x->shape());
+  };
+  const auto product = [](uop::Graph& g, Node x) {
+    const Node a = g.expand(g.reshape(x, words({128, 1, 1024})), words({128, 128, 1024}));
+    const Node b = g.expand(g.reshape(x, words({1, 128, 1024})), words({128, 128, 1024}));
+    return g.reshape(g.reduce(Op::kAdd, g.alu(Op::kMul, a, b), words({2})), words({128, 128}));
+  };
+  EXPECT_EQ(stores([&](uop::Graph& g, Node x, Op op) {
+              return g.alu(Op::kMul, g.alu(op, x), sum(g, x));
+            }),
+            2u);
+  EXPECT_EQ(stores([&](uop::Graph& g, Node x, Op op) {
+              return g.alu(Op::kNeg, product(g, g.alu(op, x)));
+            }),
+            1u);
+}
+
 // Parts that lie one behind the other are results of one loop: none chooses among them.
 // What is read of the concatenation lies in its padding alone.
 TEST(Realize, PaddingAroundJoinedParts) {
