@@ -1,5 +1,6 @@
 // Memory, and the scalar expressions that kernels compute.
 #include <algorithm>
+#include <array>
 
 #include "engine/fusion.h"
 #include "uop/symbolic.h"
@@ -48,6 +49,8 @@ class Build {
  private:
   Status place_results();
   Status name_results();
+  bool lies_by_windows(uint32_t at) const;
+  Node place_of(uint32_t at, std::span<const Node> index);
   Status load(Node* out, const Demand& demand);
   Node combine(const Demand& demand);
   Node choose(Node condition, Node yes, uop::Word fill);
@@ -70,6 +73,43 @@ class Build {
   const Analysis& nodes_;
   Arena& memory_;
 };
+
+// Whether windows along the last axis but one, which the last one counts the elements of, lie
+// behind each other first: so loops along them store vectors.
+bool Build::lies_by_windows(uint32_t at) const {
+  constexpr int64_t kLongest = 16;
+  constexpr uint32_t kMostVisits = 32;
+  const Record& record = nodes_.records[at];
+  const Node node = record.node;
+  if (record.held || !uop::is_alu(node->op) || node->ndim < 2) return false;
+  const size_t last = node->ndim - 1u;
+  if (node->dim(last) < 2 || node->dim(last) > kLongest || node->dim(last - 1) < kLongest)
+    return false;
+  std::array<Node, kMostVisits> next{node};
+  for (uint32_t seen = 0, count = 1; seen < count; ++seen) {
+    const Node one = next[seen];
+    if (one->op == Op::kWindow && one->arg(0) + 1 == static_cast<int64_t>(last)) return true;
+    if (!uop::is_alu(one->op) && one->op != Op::kCast) continue;
+    for (Node source : one->src()) {
+      if (source->ndim == node->ndim && count < kMostVisits) next[count++] = source;
+    }
+  }
+  return false;
+}
+
+// Where an element of what is materialised lies.
+Node Build::place_of(uint32_t at, std::span<const Node> index) {
+  const Node node = nodes_.node(at);
+  if (!lies_by_windows(at)) return linear_index(g_, node->shape(), index);
+  List<Node> turned(memory_);
+  List<uop::Word> shape(memory_);
+  turned.append(index);
+  shape.append(node->shape());
+  if (memory_.failed()) return nullptr;
+  std::swap(turned[index.size() - 2], turned[index.size() - 1]);
+  std::swap(shape[index.size() - 2], shape[index.size() - 1]);
+  return linear_index(g_, {shape.data(), shape.size()}, turned.all());
+}
 
 // What is materialised lies in temporaries, but for what is assigned.
 Status Build::place_results() {
@@ -118,7 +158,7 @@ Status Build::load(Node* out, const Demand& demand) {
     ASTER_TRY(storage_place(&base, &position, g_, node, index));
     ASTER_TRY(slots_.param(&slot, base));
   } else {
-    position = linear_index(g_, node->shape(), index);
+    position = place_of(demand.record, index);
   }
   ASTER_TRY(need(position));
   const Node param = param_operand(g_, slots_.schedule, f_.kernels[demand.kernel], slot);
@@ -296,7 +336,7 @@ Status Build::list_outputs(Kernel& kernel) {
     const Node shape = nodes_.node(kernel.record);
     Node position = kernel.store_index;
     if (position == nullptr)
-      position = linear_index(g_, shape->shape(), f_.index_of(f_.demands[place], shape));
+      position = place_of(kernel.record, f_.index_of(f_.demands[place], shape));
     Node value = f_.demands[place].expr;
     ASTER_TRY(need(position));
     ASTER_TRY(resolve_indirect(&value));

@@ -65,6 +65,20 @@ TEST(Realize, MovementFusesAway) {
   w.check(g.cat(std::array{x, g.flip(x, words({0, 1})), g.alu(Op::kNeg, x)}, 1), 1);
 }
 
+// What is stored of windows along the last axis lies window behind window, element by element.
+TEST(Realize, WindowsThatAreStored) {
+  for (const Word columns : {37, 60}) {
+    World w;
+    uop::Graph& g = w.g();
+    const Node x = w.random({2, 3, 20, columns});
+    const Node windows = g.window(g.window(x, 2, 3, 2, 1), 4, 3, 2, 1);
+    const Node value = g.alu(Op::kMul, g.alu(Op::kSin, windows), g.alu(Op::kExp, windows));
+    const Node back = g.unwindow(g.unwindow(value, 4, columns, 2, 1), 2, 20, 2, 1);
+    const Node sum = w.reshape(w.sum(back, {3, 5}), {2, 3, 20, columns});
+    w.check(g.alu(Op::kAdd, x, sum), 2);
+  }
+}
+
 // Numbers that are a result as well are counted again in what pads them: a load of that result
 // would reach outside of it.
 TEST(Realize, PaddingAroundCountedNumbersReadsNoMemory) {
