@@ -312,6 +312,7 @@ Status Engine::prepare_graph(Node* sink, Graph& scratch, Nodes roots, const Leav
   if (near && context.options().strict_parity == 0) {
     ASTER_TRY(multiply_quantised(sink, scratch, dots_bytes(on)));
     ASTER_TRY(join_products(sink, scratch));
+    ASTER_TRY(multiply_rows_together(sink, scratch));
   }
   ASTER_TRY(inline_calls(sink, scratch, near));
   ASTER_TRY(expand_scatters(sink, scratch));

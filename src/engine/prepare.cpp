@@ -387,6 +387,16 @@ Node joined_products(Graph& g, Nodes calls) {
   return a == nullptr || b == nullptr ? nullptr : uop::build_matmul(g, a, b);
 }
 
+// A product of a few rows of a leaf, which it is worth to copy, by a matrix.
+bool is_product_of_rows(Node node) {
+  constexpr int64_t kFewRows = 64, kFewestColumns = 64;
+  if (node->op != Op::kCall || uop::composite_of(node) != uop::Composite::kMatmul) return false;
+  if (node->ndim != 2 || node->dim(0) > kFewRows || node->dim(1) < kFewestColumns) return false;
+  Node rows = node->src(1);
+  while (rows->op == Op::kReshape || rows->op == Op::kSlice) rows = rows->src(0);
+  return rows->op == Op::kParam && node->count() != 0 && node->src(1)->count() != 0;
+}
+
 // A leaf, or the piece of it that a node of the graph is.
 Node part_of_param(Graph& g, const Leaves& leaves, const Leaves::Part& part) {
   const Node memory = leaves.buffers[part.leaf];
@@ -504,6 +514,46 @@ Status join_products(Node* sink, Graph& g) {
     Node sum = joined_products(g, {products.data(), products.size()});
     for (Node one : rest) sum = sum == nullptr ? nullptr : g.alu(Op::kAdd, sum, one);
     return *made = sum, need(sum);
+  });
+}
+
+Status multiply_rows_together(Node* sink, Graph& g) {
+  constexpr int64_t kMostTogether = int64_t{1} << 24;  // elements that are in memory at one time
+  Vec<Node> nodes(g.memory());
+  ASTER_TRY(walk(&nodes, std::array{*sink}));
+  struct Group {
+    size_t count = 0;
+    int64_t elements = 0;
+    Node product = nullptr;
+    Word rows = 0;  // of it that were handed out
+  };
+  Map<Node, Group> groups(g.memory());  // by the matrix
+  for (Node node : nodes) {
+    if (!is_product_of_rows(node)) continue;
+    Group group = groups.get(node->src(2), {});
+    ++group.count;
+    group.elements += node->count();
+    ASTER_TRY(groups.set(node->src(2), group));
+  }
+  return rebuild(sink, g, nodes, [&](Node* made, Node node, Nodes src) -> Status {
+    Group* const group = is_product_of_rows(node) ? groups.find(node->src(2)) : nullptr;
+    if (group == nullptr || group->count < kFewestProducts || group->elements > kMostTogether)
+      return *made = same_with(g, node, src), need(*made);
+    if (group->product == nullptr) {
+      Vec<Node> rows(g.memory());
+      for (Node other : nodes) {
+        if (is_product_of_rows(other) && other->src(2) == node->src(2))
+          ASTER_TRY(rows.push(other->src(1)));
+      }
+      const Node all = g.contiguous(g.cat({rows.data(), rows.size()}, 0));
+      ASTER_TRY(need(all));
+      group->product = g.contiguous(uop::build_matmul(g, all, src[2]));
+      ASTER_TRY(need(group->product));
+    }
+    *made = g.slice(group->product, std::array{group->rows, Word{0}}, std::array{Word{1}, Word{1}},
+                    node->shape());
+    group->rows += node->dim(0);
+    return need(*made);
   });
 }
 

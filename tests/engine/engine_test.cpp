@@ -1,5 +1,6 @@
 #include "engine/rangeify.h"
 #include "engine/world.h"
+#include "uop/composite.h"
 
 namespace aster::engine::testing {
 namespace {
@@ -63,6 +64,22 @@ TEST(Realize, MovementFusesAway) {
   w.check(g.window(x, 1, 3, 2, 2), 1);
   w.check(w.sum(g.unwindow(g.window(x, 1, 3, 2, 1), 1, 10, 2, 1), {2}), 1);
   w.check(g.cat(std::array{x, g.flip(x, words({0, 1})), g.alu(Op::kNeg, x)}, 1), 1);
+}
+
+// Products of the steps of a sequence by one matrix are one, in whatever order they are asked for.
+TEST(Realize, RowsByOneMatrixAreOneProduct) {
+  World w;
+  uop::Graph& g = w.g();
+  const Node x = w.random({6, 8, 40}), weights = w.random({40, 80}, 2),
+             other = w.random({8, 40}, 3);
+  Node sum = nullptr;
+  for (const Word t : {3, 0, 5, 1, 4, 2}) {
+    const Node row = g.slice(x, words({t, 0, 0}), words({1, 1, 1}), words({1, 8, 40}));
+    const Node product = uop::build_matmul(g, w.reshape(row, {8, 40}), weights);
+    sum = g.alu(Op::kTanh, sum == nullptr ? product : g.alu(Op::kAdd, product, sum));
+  }
+  sum = g.alu(Op::kAdd, sum, uop::build_matmul(g, other, weights));
+  w.check(w.hold(sum), 3);
 }
 
 // What is stored of windows along the last axis lies window behind window, element by element.
