@@ -375,10 +375,8 @@ Word ValueLowering::identity(Op op, DType dtype) {
 
 Node ValueLowering::product_of(Node fold) {
   Node value = fold->src(0);
-  if (value->op == Op::kWhere && is_const(value->src(2)) && uop::is_const_value(value->src(2), 0))
-    value = value->src(1);
-  const bool words =
-      value->op == Op::kQuadDot && is_const(value->src(2)) && uop::is_const_value(value->src(2), 0);
+  if (value->op == Op::kWhere && uop::is_const_value(value->src(2), 0)) value = value->src(1);
+  const bool words = value->op == Op::kQuadDot && uop::is_const_value(value->src(2), 0);
   return value->op == Op::kMul || words ? value : nullptr;
 }
 

@@ -77,7 +77,8 @@ bool may_go_by_parts(const Kernel& kernel, const Plan& plan, int segment, size_t
 // Of a segment whose one fold adds up its terms block by block, all steps of the innermost loop one
 // block before the next: the terms of a block; else 0.
 int64_t sum_block(const SegmentPlan& plan);
-// Bytes of the terms that these steps share, which stay in a second-level cache beside what goes by.
+// Bytes of the terms that these steps share, which stay in a second-level cache beside what goes
+// by.
 constexpr double kSharedTerms = 512 << 10;
 // Whether the one fold of a root may, if the order of loops lets it: one sum along one range, of
 // terms without conditions.

@@ -21,8 +21,8 @@ Status multiply_quantised(uop::Node* sink, uop::Graph& graph, bool quads);
 // net are, become one product of all terms.
 Status join_products(uop::Node* sink, uop::Graph& graph);
 
-// Products of a few rows of leaves each by one matrix, as those of the steps of a recurrent net are,
-// become one product of copies of these rows.
+// Products of a few rows of leaves each by one matrix, as those of the steps of a recurrent net
+// are, become one product of copies of these rows.
 Status multiply_rows_together(uop::Node* sink, uop::Graph& graph);
 
 // What is assigned to one storage and then to another is a value of its own in between: the two may
