@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kRecord = align_up(sizeof(Storage), kAlignment);  // in front of small data
+constexpr size_t kLeastHuge = size_t{512} << 10;
 constexpr size_t kFreedSlots = 4096;
 
 struct Freed {
@@ -158,7 +159,10 @@ Status allocate_large(Storage* storage) {
   if (storage->cache == nullptr) return out_of_memory(sizeof(BlockCache));
   Block block = storage->cache->get(storage->bytes);
   if (block.data == nullptr) {
-    block.capacity = align_up(storage->bytes, kPage);
+    // Whole huge pages where that takes little more: the rest would come by small ones, slowly.
+    const size_t huge = align_up(storage->bytes, kHugePage);
+    const bool little = huge - storage->bytes <= storage->bytes / 4;
+    block.capacity = little ? huge : align_up(storage->bytes, kPage);
     block.alignment = block.capacity >= kHugePage ? kHugePage : kAlignment;
     block.data = context.heap().allocate(block.capacity, block.alignment);
     if (block.data == nullptr) {
@@ -354,6 +358,8 @@ static Status create_unpublished(Storage** out, Context& context, size_t bytes, 
   *out = storage;
   return kOk;
 }
+
+size_t whole_pages(size_t bytes) { return bytes < kLeastHuge ? bytes : align_up(bytes, kHugePage); }
 
 Status storage_create(Storage** out, Context& context, size_t bytes, int32_t device) {
   *out = nullptr;

@@ -52,8 +52,11 @@ struct Storage {
 // MiB with huge pages asked for. Large blocks come from the context's cache of freed ones. Errors:
 // MEMORY, UNSUPPORTED, ARGUMENT, DEVICE.
 Status storage_create(Storage** out, Context& context, size_t bytes, int32_t device);
-// The same with the axes of the descriptor that will free it, which hold it, in one allocation: the
-// caller has axes, of the CPU, and through them the memory. Not initialised.
+// Bytes to ask for where all of them are written and kept for long: whole huge pages from half a
+// MiB on, of which one is there sooner than a hundred small ones.
+size_t whole_pages(size_t bytes);
+// storage_create with the axes of the descriptor that will free it, which hold it, in one
+// allocation: the caller has axes, of the CPU, and through them the memory. Not initialised.
 Status storage_create_with_axes(Storage** out, Storage** axes, Context& context, size_t bytes,
                                 int32_t device, size_t axes_bytes);
 // Memory of a kind: PINNED and UNIFIED are the host's, made by a device's backend. Errors: as

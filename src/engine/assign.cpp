@@ -71,10 +71,10 @@ Status list_buffers(Vec<Node>* out, Engine& engine, Node buffer, bool around) {
   const buffer::Region region = region_of(buffer);
   const auto note = [&](Node other) {
     if (!status.ok()) return;
-    if ((around && storage_of(other) == storage_of(buffer)) || region_of(other).overlaps(region))
+    if ((around && storage_at(other) == storage_at(buffer)) || region_of(other).overlaps(region))
       status = out->push(other);
   };
-  if (storage_of(buffer)->shared.load(std::memory_order_relaxed)) {
+  if (storage_at(buffer)->shared.load(std::memory_order_relaxed)) {
     engine.graph.each_buffer(note);
   } else {
     engine.graph.each_buffer(buffer->arg(0), note);
@@ -90,7 +90,7 @@ Status list_around(Vec<Lazy*>* out, Engine& engine, Node buffer) {
 }
 
 bool same_storage(const Lazy& a, const Lazy& b) {
-  return storage_of(buffer_below(a.node)) == storage_of(buffer_below(b.node));
+  return storage_at(buffer_below(a.node)) == storage_at(buffer_below(b.node));
 }
 
 // Whether another family computed the same, and so lies in the same storage. cells: all that do.
@@ -165,7 +165,7 @@ Status separate(Engine& engine, const Lazy& target, bool whole) {
 
 bool is_whole_storage(Node node) {
   return node->op == Op::kBuffer &&
-         static_cast<size_t>(node->count()) * dtype::size(node->dtype) == storage_of(node)->bytes;
+         static_cast<size_t>(node->count()) * dtype::size(node->dtype) == storage_at(node)->bytes;
 }
 
 // Copies what others lie with. As have_own_storage.
@@ -185,7 +185,7 @@ Status list_read(Vec<Node>* out, Node value, const Storage* storage) {
   Vec<Node> nodes(out->memory());
   ASTER_TRY(uop::toposort(&nodes, std::array{value}));
   for (Node node : nodes) {
-    if (node->op == Op::kBuffer && storage_of(node) == storage) ASTER_TRY(out->push(node));
+    if (node->op == Op::kBuffer && storage_at(node) == storage) ASTER_TRY(out->push(node));
   }
   return kOk;
 }

@@ -441,8 +441,8 @@ Status capture_begin(Engine& engine, std::span<Lazy* const> inputs) {
       Array array;
       ASTER_TRY(take_array(&array, &r->dims, node));
       ASTER_TRY(r->inputs.push(array));
-      ASTER_TRY(r->kept.push(storage_of(node)));
-      buffer::storage_retain(storage_of(node));
+      ASTER_TRY(r->kept.push(storage_at(node)));
+      buffer::storage_retain(storage_at(node));
     }
     return kOk;
   };

@@ -167,7 +167,8 @@ Status Engine::arena_for(char** out, int64_t bytes) {
   if (arena == nullptr || arena->bytes < static_cast<size_t>(bytes)) {
     buffer::storage_release(arena);
     arena = nullptr;
-    ASTER_TRY(buffer::storage_create(&arena, context, static_cast<size_t>(bytes), device::kCpu));
+    const size_t whole = buffer::whole_pages(static_cast<size_t>(bytes));
+    ASTER_TRY(buffer::storage_create(&arena, context, whole, device::kCpu));
     buffer::storage_make_internal(arena);
   }
   *out = static_cast<char*>(arena->data);

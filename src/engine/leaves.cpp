@@ -56,7 +56,10 @@ class Finder {
   }
   Status drop_below(Vec<Node>* nodes, Nodes roots) {
     ASTER_TRY(mark(*nodes, roots));
-    if (whole_.size() != 0) ASTER_TRY(mark(*nodes, roots));
+    const auto is_read_whole = [&](const auto& slice) {
+      return whole_.contains(slice.value.buffer);
+    };
+    if (std::ranges::any_of(slices_, is_read_whole)) ASTER_TRY(mark(*nodes, roots));
     size_t kept = 0;
     for (Node node : *nodes) {
       if (needed_.contains(node)) (*nodes)[kept++] = node;

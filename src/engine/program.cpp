@@ -72,7 +72,7 @@ Given home_of(const Workspace& workspace, const Result& result) {
 Status fill_workspace(Workspace* workspace, Program& program) {
   program.replayed->enter(&workspace->runs, program.work);
   ASTER_TRY(buffer::storage_create(&workspace->memory, *program.context,
-                                   static_cast<size_t>(program.bytes), 0));
+                                   buffer::whole_pages(static_cast<size_t>(program.bytes)), 0));
   for (const Area& area : program.areas) {
     ASTER_TRY(workspace->areas.reserve(workspace->areas.size() + 1));
     Storage* storage = nullptr;

@@ -285,7 +285,7 @@ class Realize {
       if (w.result != nullptr) {
         Node buffer = w.result;
         while (buffer->op != Op::kBuffer) buffer = buffer->src(0);
-        if (storage_of(buffer)->read_only)
+        if (storage_at(buffer)->read_only)
           return ASTER_FAIL(kARGUMENT, "assign to read-only memory");
       }
       Storage* storage = nullptr;

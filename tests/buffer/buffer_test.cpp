@@ -432,6 +432,26 @@ TEST_F(BufferTest, LargeBlocksAreUsedAgain) {
   EXPECT_GE(held - rest, 5 * mib);
 }
 
+TEST_F(BufferTest, LargeBlocksAreOfWholeHugePagesWhereThatTakesLittleMore) {
+  const size_t mib = 1 << 20;
+  EXPECT_EQ(buf::whole_pages(0), 0u);
+  EXPECT_EQ(buf::whole_pages(mib / 2 - 1), mib / 2 - 1);
+  EXPECT_EQ(buf::whole_pages(mib / 2), 2 * mib);
+  EXPECT_EQ(buf::whole_pages(2 * mib), 2 * mib);
+  EXPECT_EQ(buf::whole_pages(2 * mib + 1), 4 * mib);
+  aster_ml_buffer b = make(7 * mib / 2);
+  void* const first = b.data;
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % (2 * mib), 0u);
+  aster_ml_buffer_free(&b);
+  b = make(4 * mib);
+  EXPECT_EQ(b.data, first) << "the rest of its last page";
+  aster_ml_buffer_free(&b);
+  aster_ml_buffer more = make(5 * mib / 2);  // two pages would be much more than it asks for
+  EXPECT_NE(more.data, first);
+  aster_ml_buffer_free(&more);
+  EXPECT_EQ(buf::BlockCache::of(impl())->bytes(), 4 * mib + 5 * mib / 2);
+}
+
 TEST_F(BufferTest, TheCacheIsBounded) {
   buf::BlockCache* cache = buf::BlockCache::of(impl());
   ASSERT_NE(cache, nullptr);

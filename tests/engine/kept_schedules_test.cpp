@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/content.h"
 #include "engine/recording.h"
 #include "engine/world.h"
 
@@ -192,16 +193,11 @@ std::string sealed(std::string bytes) {
   constexpr size_t kLength = 16, kSum = 24, kKey = 32;
   const uint64_t length = bytes.size() - kHeader;
   std::memcpy(&bytes[kLength], &length, sizeof(length));
-  uint64_t state = length;
-  const auto add = [&](const char* data, size_t size) {
-    for (size_t i = 0; i < size; i += 8) {
-      uint64_t word = 0;
-      std::memcpy(&word, data + i, std::min<size_t>(8, size - i));
-      state = hash_mix(state, word);
-    }
+  const auto part = [&](size_t at, size_t size) {
+    return content_of({reinterpret_cast<const uint8_t*>(&bytes[at]), size});
   };
-  add(&bytes[kKey], 32);
-  add(&bytes[kHeader], length);
+  const Content key = part(kKey, 32), body = part(kHeader, length);
+  const uint64_t state = hash_mix(hash_mix(key.low, key.high), hash_mix(body.low, body.high));
   std::memcpy(&bytes[kSum], &state, sizeof(state));
   return bytes;
 }

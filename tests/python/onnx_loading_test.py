@@ -244,3 +244,32 @@ def test_schedules_of_recurrent_and_quantised_nets_are_read(tmp_path):
     assert load.read == 0 and load.missed >= 2  # of what weights make, and of a run
     assert load(path) == first
     assert load.read == load.missed and load.compiled == 0
+
+
+# Prints the sum of a large input and by how many megabytes memory grew over loading and running.
+SUM = """
+import sys, numpy as np
+from aster_ml import Tensor
+from aster_ml.nn.onnx import OnnxRunner
+def anonymous():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+x = Tensor(np.ones((4096, 2048), np.float32)).realize()
+Tensor([1.0]).sum().item()
+before = anonymous()
+out = OnnxRunner(sys.argv[1])({"x": x})["y"].numpy().sum()
+print(out, anonymous() - before)
+"""
+
+
+def test_inputs_are_not_copied_for_the_capture(tmp_path):
+    path = str(tmp_path / "model.onnx")
+    x = np.ones((4096, 2048), np.float32)
+    node = helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)
+    _model(path, {"x": x}, {}, [node], ["y"])
+    env = dict(os.environ, ASTER_ML_CACHE_DIR=str(tmp_path / "cache"))
+    command = [sys.executable, "-c", SUM, path]
+    done = subprocess.run(command, env=env, capture_output=True, check=True)
+    total, grown = done.stdout.split()
+    assert float(total) == x.size
+    assert float(grown) < 16, "the input has 32 MB"

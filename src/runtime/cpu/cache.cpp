@@ -24,7 +24,7 @@ namespace aster::runtime::cpu {
 namespace {
 
 constexpr const char* kFormatFolder = "v1";
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;  // an entry of another is made again
 constexpr char kMagic[8] = {'a', 's', 't', 'e', 'r', 'm', 'l', 'c'};
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr size_t kKeyDigits = 64;
@@ -53,20 +53,11 @@ static_assert(sizeof(Header) == 64);
 
 // Finds torn and rotten files; against an attacker stand the owner and mode checks.
 uint64_t checksum(const Digest& key, std::span<const uint8_t> body) {
-  uint64_t state = body.size();
-  const auto add = [&state](const uint8_t* bytes, size_t size) {
-    for (size_t i = 0; i < size; i += 8) {
-      uint64_t word = 0;
-      memcpy(&word, bytes + i, std::min<size_t>(8, size - i));
-      state = hash_mix(state, word);
-    }
-  };
-  add(key.data(), key.size());
-  add(body.data(), body.size());
-  return state;
+  const Content named = content_of(key), content = content_of(body);
+  return hash_mix(hash_mix(named.low, named.high), hash_mix(content.low, content.high));
 }
 
-// The same of what is mapped: nothing is as fast as it is read but what content_of gives.
+// The same of what is mapped, whose key stands beside it.
 uint64_t mapped_sum(std::span<const uint8_t> body) {
   const Content content = content_of(body);
   return hash_mix(content.low, content.high);
