@@ -256,6 +256,9 @@ Expr image_sums(Graph& g, Node call, Expr image, Expr filters) {
                      in_memory(pairs(g, filters, 1)), o.dilation[1]);
 }
 
+// The value that stands for 0, as it is before it is shown to all elements; null: 0 does.
+Node zero_of(const Quantised& x) { return x.zero.n == nullptr ? nullptr : below_views(x.zero.n); }
+
 // Bytes as one of QuadDot's operands takes them, as int32, and which of them stands for 0.
 struct Shifted {
   Expr bytes;
@@ -266,7 +269,7 @@ Shifted shifted(Graph& g, const Quantised& x, uint64_t summed, bool to_unsigned)
   const bool is_signed = x.bytes.n->dtype == DType::kInt8;
   const double by = is_signed != to_unsigned ? 0 : to_unsigned ? 128 : -128;
   if (by != 0) out.bytes = out.bytes + out.bytes.like(by);
-  const Node known = x.zero.n == nullptr ? nullptr : below_views(x.zero.n);
+  const Node known = zero_of(x);
   if (known == nullptr || uop::is_const(known)) {
     const double zero = (known == nullptr ? 0 : uop::const_double(known)) + by;
     out.zero = {&g, nullptr};
@@ -282,7 +285,7 @@ Shifted shifted(Graph& g, const Quantised& x, uint64_t summed, bool to_unsigned)
 // those that lie around 128 are as good as signed.
 bool stays_unsigned(const Quantised& x) {
   if (x.bytes.n->dtype != DType::kUInt8) return false;
-  const Node zero = x.zero.n == nullptr ? nullptr : below_views(x.zero.n);
+  const Node zero = zero_of(x);
   return zero == nullptr || !uop::is_const_value(zero, 128);
 }
 

@@ -66,7 +66,7 @@ class Stop : public testing::Test {
   void TearDown() override { unsetenv("ASTER_ML_TIERS"); }
 };
 
-class Threads : public testing::TestWithParam<int32_t> {};
+class Threads : public Stop, public testing::WithParamInterface<int32_t> {};
 
 TEST_P(Threads, ACallbackStopsAndAllIsAsBefore) {
   Stopper stopper;
