@@ -107,6 +107,7 @@ Status resample_sized(Node* x, Build& build, size_t axis, Node n, Node size, con
   ASTER_TRY(sized::value_of(&to, build.engine(), size));
   const double most = most_counted(static_cast<double>(n->vmax), static_cast<double>(size->vmax));
   const Expr i = counter(g, size->vmax, most);
+  if (i.n == nullptr) return last_failure();
   from = from.cast(i.dtype());
   to = at_least(1, to.cast(i.dtype()));
   if (r.mode != ASTER_ML_INTERPOLATION_LINEAR) {
