@@ -107,7 +107,6 @@ Status resample_sized(Node* x, Build& build, size_t axis, Node n, Node size, con
   ASTER_TRY(sized::value_of(&to, build.engine(), size));
   const double most = most_counted(static_cast<double>(n->vmax), static_cast<double>(size->vmax));
   const Expr i = counter(g, size->vmax, most);
-  if (i.n == nullptr) return last_failure();
   from = from.cast(i.dtype());
   to = at_least(1, to.cast(i.dtype()));
   if (r.mode != ASTER_ML_INTERPOLATION_LINEAR) {
@@ -140,6 +139,7 @@ Status interpolate(Node* out, Build& build, Node x, Sizes* sizes, const Sizes& w
     // twice.
     const bool variable = is_bound(n) || is_bound(size);
     if (resampled && (variable || size->vmax > n->vmax / 2)) x = g.contiguous(x);
+    if (x == nullptr) return last_failure();
     resampled = is_linear;
     if (sized::holds_le(build, n, g.index(0)))
       return ASTER_FAIL(kSHAPE, "interpolate of %s: axis %zu is empty", brief(x).text, axis);
