@@ -80,9 +80,10 @@ int64_t sum_block(const SegmentPlan& plan);
 // Bytes of the terms that these steps share, which stay in a second-level cache beside what goes
 // by.
 constexpr double kSharedTerms = 512 << 10;
-// Whether the one fold of a root may, if the order of loops lets it: one sum along one range, of
-// terms without conditions.
+// Whether the one fold of a root may, if the order of loops lets it: it has one range, and terms
+// without conditions.
 bool has_plain_sum(const Kernel& kernel, int segment);
+// The same, and the order of loops does.
 bool may_sum_by_blocks(const Kernel& kernel, const Plan& plan, int segment);
 // The same for all regions of a segment and those below it.
 int most_lanes(const Kernel& kernel, const Target& target, int segment, int v);

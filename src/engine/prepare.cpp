@@ -528,6 +528,9 @@ Status multiply_rows_together(Node* sink, Graph& g) {
     Word rows = 0;  // of it that were handed out
   };
   Map<Node, Group> groups(g.memory());  // by the matrix
+  const auto is_joined = [](const Group& group) {
+    return group.count >= kFewestProducts && group.elements <= kMostTogether;
+  };
   for (Node node : nodes) {
     if (!is_product_of_rows(node)) continue;
     Group group = groups.get(node->src(2), {});
@@ -535,10 +538,11 @@ Status multiply_rows_together(Node* sink, Graph& g) {
     group.elements += node->count();
     ASTER_TRY(groups.set(node->src(2), group));
   }
+  if (std::ranges::none_of(groups, [&](const auto& one) { return is_joined(one.value); }))
+    return kOk;
   return rebuild(sink, g, nodes, [&](Node* made, Node node, Nodes src) -> Status {
     Group* const group = is_product_of_rows(node) ? groups.find(node->src(2)) : nullptr;
-    if (group == nullptr || group->count < kFewestProducts || group->elements > kMostTogether)
-      return *made = same_with(g, node, src), need(*made);
+    if (group == nullptr || !is_joined(*group)) return *made = same_with(g, node, src), need(*made);
     if (group->product == nullptr) {
       Vec<Node> rows(g.memory());
       for (Node other : nodes) {
