@@ -261,15 +261,61 @@ void ValueLowering::pack(Node load, const RangeList& own) {
   b.fail(panels_.push(panel));
 }
 
-void ValueLowering::pack_ready(const ReadyCopy& copy, const Nest& nest) {
+void ValueLowering::pack_ready(const ReadyCopy& copy, const SegmentPlan& plan) {
   const auto number = static_cast<size_t>(&copy - ready_.data());
   int64_t elements = 0;
-  Panel panel = new_panel(copy.access->node, copy.region->own, &elements);
+  const Node load = copy.access->node;
+  Panel panel = new_panel(load, copy.region->own, &elements);
   panel.array = params_[ready_slot(number)];
   panel.ready = true;
-  panel.first = first_ready(copy, nest);
-  if (making_ == static_cast<int>(number)) fill(panel, copy.region->own);
+  panel.first = first_ready(copy, plan.nest);
+  const bool fetched = std::ranges::find(plan.fetched, load->src(0)->arg(0)) != plan.fetched.end();
+  if (making_ == static_cast<int>(number)) {
+    fill(panel, copy.region->own);
+  } else if (fetched && panel.first != kNone) {
+    plan_fetches(&panel, copy, plan.nest, elements);
+  }
   b.fail(panels_.push(panel));
+}
+
+// All steps that read a pass's copy again fetch the next one's together, each a part as large as
+// the others'. Of the last pass that is its own, which is at hand.
+void ValueLowering::plan_fetches(Panel* panel, const ReadyCopy& copy, const Nest& nest,
+                                 int64_t elements) {
+  const RangeSet moved = copy.access->ranges;
+  const Again again = read_again(kernel_, nest, moved);
+  int64_t steps = 1;  // of the fold
+  for (int range : copy.region->own) steps *= has(moved, range) ? kernel_.size(range) : 1;
+  const int64_t step = elements / steps;
+  panel->next = make(Op::kAdd, DType::kInt64, {panel->first, integer(elements)});
+  panel->next = make(Op::kMin, DType::kInt64, {panel->next, integer(copy.elements - elements)});
+  panel->fetched = (step - 1) / again.steps + 1;
+  for (int range : copy.region->own)
+    panel->got[range] = panel->stride[range] / step * panel->fetched;
+  int64_t inside = panel->fetched * steps;
+  for (int i = nest.loop_count; i-- > again.first;) {
+    const int range = nest.loops[i].range;
+    panel->got[range] = inside / nest.loop_step(i);
+    inside *= (kernel_.size(range) - 1) / nest.loop_step(i) + 1;
+  }
+}
+
+void ValueLowering::fetch(const Panel& panel) {
+  constexpr int64_t kLine = 64;
+  if (panel.fetched == 0) return;
+  const auto size = static_cast<int64_t>(dtype::size(panel.load->src(0)->dtype));
+  Vec<Term> terms(memory_);
+  b.fail(terms.push({1, panel.next, false}));
+  for (int range = 0; range < kMaxRanges; ++range) {
+    const Id index = ranges_[range].index;
+    if (panel.got[range] != 0 && index != kNone)
+      b.fail(terms.push({panel.got[range], index, false}));
+  }
+  for (int64_t at = 0; at < panel.fetched; at += std::max<int64_t>(kLine / size, 1)) {
+    Instruction in{.op = Op::kPrefetch};
+    in.constant = at;
+    (void)b.act(in, std::array{panel.array}, {}, {terms.data(), terms.size()});
+  }
 }
 
 void ValueLowering::forget_panels(bool ready) {
@@ -387,6 +433,7 @@ ValueLowering::Id ValueLowering::from_panel(Node load) {
     if (one.load != load) continue;
     const auto n = static_cast<uint8_t>(lanes_of(load));
     const Vec<Term> terms = place_in(one);
+    fetch(one);
     return b.act({.op = Op::kLoad, .dtype = load->src(0)->dtype, .lanes = n}, std::array{one.array},
                  std::array{Word{1}, Word{n}}, {terms.data(), terms.size()});
   }

@@ -396,7 +396,7 @@ class ProgramLowering : private ValueLowering {
     forget_panels(true);
     for (const ReadyCopy& copy : ready_) {
       const bool made = making_ < 0 || &copy - ready_.data() == making_;
-      if (copy.segment == at && made) pack_ready(copy, plan_.at(at).nest);
+      if (copy.segment == at && made) pack_ready(copy, plan_.at(at));
     }
   }
   void make_packs(int at) {

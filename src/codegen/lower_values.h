@@ -168,7 +168,7 @@ class ValueLowering {
   // Copies what a load reads in the loops of `own` under the tiles that are open.
   void pack(Node load, const RangeList& own);
   // The same where the copies of all passes are, or are made, in one of the params.
-  void pack_ready(const ReadyCopy& copy, const Nest& nest);
+  void pack_ready(const ReadyCopy& copy, const SegmentPlan& plan);
   void forget_panels(bool ready);
   Id from_panel(Node load);
   int turned_along(const Form& form, int fewest) const;
@@ -260,6 +260,11 @@ class ValueLowering {
     int64_t stride[kMaxRanges];
     bool ready = false;  // whether it was made before
     Id first = kNone;    // where the copy begins in it; kNone: at 0
+    // The next pass's, if that is fetched meanwhile: where it begins, how many elements each step
+    // of the fold fetches (0: none), and how many all have with a step of a range.
+    Id next = kNone;
+    int64_t fetched = 0;
+    int64_t got[kMaxRanges] = {};
   };
   Vec<Panel> panels_;
   Vec<ReadyCopy> ready_;  // and the params behind the kernel's that have them
@@ -296,6 +301,8 @@ class ValueLowering {
   // A copy under the tiles that are open; *elements: what it has.
   Panel new_panel(Node load, const RangeList& own, int64_t* elements) const;
   Id first_ready(const ReadyCopy& copy, const Nest& nest);
+  void plan_fetches(Panel* panel, const ReadyCopy& copy, const Nest& nest, int64_t elements);
+  void fetch(const Panel& panel);
   void fill(const Panel& panel, const RangeList& own);
   size_t ready_slot(size_t copy) const { return params_.size() - ready_.size() + copy; }
   Vec<program::Term> place_in(const Panel& panel);

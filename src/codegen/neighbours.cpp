@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "codegen/planner.h"
 
@@ -53,6 +54,12 @@ class Neighbours {
     status_ = out_.push(std::move(next));
   }
 
+  template <typename Holds>
+  static void keep(Vec<int>* slots, Holds holds) {
+    const int* const end = std::remove_if(slots->begin(), slots->end(), std::not_fn(holds));
+    slots->truncate(static_cast<size_t>(end - slots->begin()));
+  }
+
   // What follows a choice: blocks and tasks are whole steps, copies are made where they may be.
   void settle(Plan* plan) const {
     const auto whole = [](int64_t elements, int64_t step) {
@@ -66,11 +73,16 @@ class Neighbours {
         if (loop.block != 0) loop.block = whole(loop.block, own.step(loop.range));
       }
       if (s.tasks.loops > 0) s.tasks.chunk = whole(s.tasks.chunk, own.loop_step(s.tasks.loops - 1));
-      size_t kept = 0;
-      for (const int slot : s.packed) {
-        if (may_pack(kernel_, *plan, static_cast<int>(i), slot)) s.packed[kept++] = slot;
-      }
-      while (s.packed.size() > kept) s.packed.pop();
+      const auto holds = [](const Vec<int>& slots, int slot) {
+        return std::ranges::find(slots, slot) != slots.end();
+      };
+      const int at = static_cast<int>(i);
+      keep(&s.packed, [&](int slot) {
+        return holds(s.ready, slot) ? may_be_ready(kernel_, *plan, at, slot)
+                                    : may_pack(kernel_, *plan, at, slot);
+      });
+      keep(&s.ready, [&](int slot) { return holds(s.packed, slot); });
+      keep(&s.fetched, [&](int slot) { return holds(s.ready, slot); });
       s.kept = s.kept && kept_value(kernel_, *plan, static_cast<int>(i)).folded != nullptr;
     }
     choose_rests(plan, kernel_);
@@ -197,6 +209,7 @@ class Neighbours {
         return status_.ok();
       });
     }
+    if (!plan_.at(at_).fetched.empty()) add([](SegmentPlan& s) { return s.fetched.clear(), true; });
   }
 
   void orders() {

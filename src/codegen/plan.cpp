@@ -26,6 +26,7 @@ class Printer {
       tasks(s);
       slots("pack", s.packed);
       slots("ready", s.ready);
+      slots("fetch", s.fetched);
       slots("stream", s.streams);
       if (s.rolled != 0) field("rolled") << " " << s.rolled;
       if (s.kept) field("kept");
@@ -191,9 +192,9 @@ class Reader : TokenReader {
         {"vector", &Reader::vector, false}, {"tile", &Reader::tiles, false},
         {"order", &Reader::order, false},   {"written", &Reader::written, false},
         {"tasks", &Reader::tasks, true},    {"pack", &Reader::packed, true},
-        {"ready", &Reader::ready, true},    {"stream", &Reader::streams, true},
-        {"rolled", &Reader::rolled, true},  {"kept", &Reader::kept, true},
-        {"items", &Reader::items, true}};
+        {"ready", &Reader::ready, true},    {"fetch", &Reader::fetched, true},
+        {"stream", &Reader::streams, true}, {"rolled", &Reader::rolled, true},
+        {"kept", &Reader::kept, true},      {"items", &Reader::items, true}};
     for (; fields_ < std::size(kRows); ++fields_) {
       const Row& row = kRows[fields_];
       if (row.segment && s == nullptr) break;
@@ -202,8 +203,8 @@ class Reader : TokenReader {
       return (this->*row.read)(s, nest);
     }
     return expected(
-        "vector, tile, order, written, tasks, pack, ready, stream, rolled, kept or items, in this "
-        "order");
+        "vector, tile, order, written, tasks, pack, ready, fetch, stream, rolled, kept or items, "
+        "in this order");
   }
   void rest(Rest* out) {
     for (size_t i = 0; i < std::size(kRests); ++i) {
@@ -277,6 +278,7 @@ class Reader : TokenReader {
   }
   Status packed(SegmentPlan* s, Nest&) { return slots(&s->packed); }
   Status ready(SegmentPlan* s, Nest&) { return slots(&s->ready); }
+  Status fetched(SegmentPlan* s, Nest&) { return slots(&s->fetched); }
   Status streams(SegmentPlan* s, Nest&) { return slots(&s->streams); }
   Status rolled(SegmentPlan* s, Nest&) {
     int64_t beside = 0;
@@ -308,6 +310,7 @@ bool operator==(const Plan& a, const Plan& b) {
            std::equal(x.folds.begin(), x.folds.end(), y.folds.begin(), y.folds.end()) &&
            std::equal(x.packed.begin(), x.packed.end(), y.packed.begin(), y.packed.end()) &&
            std::equal(x.ready.begin(), x.ready.end(), y.ready.begin(), y.ready.end()) &&
+           std::equal(x.fetched.begin(), x.fetched.end(), y.fetched.begin(), y.fetched.end()) &&
            std::equal(x.streams.begin(), x.streams.end(), y.streams.begin(), y.streams.end());
   };
   return a.general == b.general && std::equal(a.segments.begin(), a.segments.end(),
@@ -348,6 +351,8 @@ program::Digest digest(const Plan& plan) {
     for (int slot : s.packed) out.word(~static_cast<uint64_t>(slot));
     if (!s.ready.empty()) out.word(~s.ready.size() << 32);
     for (int slot : s.ready) out.word(~static_cast<uint64_t>(slot));
+    if (!s.fetched.empty()) out.word(~s.fetched.size() << 33);
+    for (int slot : s.fetched) out.word(~static_cast<uint64_t>(slot));
   }
   return out.get();
 }
@@ -365,6 +370,7 @@ Status copy(Plan* out, const Plan& plan) {
     ASTER_TRY(to.folds.append(from.folds.data(), from.folds.size()));
     ASTER_TRY(to.packed.append(from.packed.data(), from.packed.size()));
     ASTER_TRY(to.ready.append(from.ready.data(), from.ready.size()));
+    ASTER_TRY(to.fetched.append(from.fetched.data(), from.fetched.size()));
     ASTER_TRY(to.streams.append(from.streams.data(), from.streams.size()));
     ASTER_TRY(out->segments.push(std::move(to)));
   }

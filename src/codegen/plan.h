@@ -88,7 +88,7 @@ struct Tasks {
 
 struct SegmentPlan {
   explicit SegmentPlan(Memory& memory)
-      : folds(memory), packed(memory), ready(memory), streams(memory) {}
+      : folds(memory), packed(memory), ready(memory), fetched(memory), streams(memory) {}
   Nest nest;
   Vec<Nest> folds;  // its groups of folds, in the kernel's order
   Tasks tasks;      // of roots alone
@@ -99,6 +99,9 @@ struct SegmentPlan {
   // Of these, slots whose copies, of all passes, were made before, by programs of their own
   // (lower_ready): params behind the kernel's. Ascending.
   Vec<int> ready;
+  // Of these, slots of whose copies the next pass's is fetched from memory while one goes by.
+  // Ascending.
+  Vec<int> fetched;
   Vec<int> streams;  // slots whose stores go past the caches, ascending
   // What follows the folds is a loop over the copies of the largest tile, with so many copies side
   // by side; 0: all copies are written out.
@@ -172,6 +175,13 @@ void each_pack(const Kernel& kernel, const Plan& plan, int segment, bool once, B
 int pack_loop(const Kernel& kernel, const Plan& plan, int segment, bool once);
 // Whether the copies of a slot that a segment packs may be made before.
 bool may_be_ready(const Kernel& kernel, const Plan& plan, int segment, int slot);
+// The loops that read again what a segment's copies have for one pass of those outside: from which
+// on, and how many steps all of them have.
+struct Again {
+  int first = 0;
+  int64_t steps = 1;
+};
+Again read_again(const Kernel& kernel, const Nest& nest, RangeSet moved);
 // Copies that were made before: what they are of, and how many elements they have.
 struct ReadyCopy {
   int segment;

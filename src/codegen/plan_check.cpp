@@ -292,6 +292,10 @@ class Check {
       if (!may_be_ready(kernel_, plan_, at_, slot))
         return wrong("ready", "p%d is packed below a root, or for many sizes", slot);
     }
+    for (int slot : plan.fetched) {
+      if (std::ranges::find(plan.ready, slot) == plan.ready.end())
+        return wrong("fetch", "p%d is not ready", slot);
+    }
     return kOk;
   }
 
@@ -484,9 +488,16 @@ int pack_loop(const Kernel& kernel, const Plan& plan, int segment, bool once) {
   RangeSet moved = 0;
   each_pack(kernel, plan, segment, once,
             [&](const Region&, const Access& a) { moved |= a.ranges; });
-  int loop = nest.loop_count;
-  while (loop > 0 && !has(moved, nest.loops[loop - 1].range)) --loop;
-  return loop;
+  return read_again(kernel, nest, moved).first;
+}
+
+Again read_again(const Kernel& kernel, const Nest& nest, RangeSet moved) {
+  Again out{nest.loop_count, 1};
+  while (out.first > 0 && !has(moved, nest.loops[out.first - 1].range)) {
+    --out.first;
+    out.steps *= (kernel.size(nest.loops[out.first].range) - 1) / nest.loop_step(out.first) + 1;
+  }
+  return out;
 }
 
 bool may_be_ready(const Kernel& kernel, const Plan& plan, int segment, int slot) {

@@ -47,7 +47,7 @@ class Planner {
           packs() && kept_value(kernel_, plan_, static_cast<int>(i)).operations >= m_.kept;
     }
     choose_rests(&plan_, kernel_);
-    return kOk;
+    return choose_fetched(&plan_, kernel_, m_);
   }
 
  private:

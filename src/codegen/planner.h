@@ -11,6 +11,10 @@ Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory& 
 // What becomes of the ends of all ranges, by the steps of a plan, and which folds go part by part.
 void choose_rests(Plan* plan, const Kernel& kernel);
 
+// Which of the copies that were made before come from memory, and are read often enough for the
+// next part to come meanwhile.
+Status choose_fetched(Plan* plan, const Kernel& kernel, const Machine& machine);
+
 // Fewer copies side by side, of few choices, so that plans for many sizes are alike; what is folded
 // stays in its order.
 void take_few_copies(Plan* plan, const Kernel& kernel);

@@ -459,6 +459,28 @@ void choose_rests(Plan* plan, const Kernel& kernel) {
   choose_sum_blocks(plan, kernel);
 }
 
+Status choose_fetched(Plan* plan, const Kernel& kernel, const Machine& machine) {
+  Vec<ReadyCopy> copies(plan->segments.memory());
+  ASTER_TRY(find_ready(&copies, kernel, *plan));
+  for (const ReadyCopy& copy : copies) {
+    SegmentPlan& own = plan->segments[static_cast<size_t>(copy.segment)];
+    const Node param = copy.access->node->src(0);
+    const auto slot = static_cast<int>(param->arg(0));
+    const double bytes =
+        static_cast<double>(copy.elements) * static_cast<double>(dtype::size(param->dtype));
+    const Again again = read_again(kernel, own.nest, copy.access->ranges);
+    // Rows that go by in blocks are so many that memory has time.
+    const auto loops = std::span(own.nest.loops, static_cast<size_t>(own.nest.loop_count));
+    const bool blocked =
+        std::ranges::any_of(loops, [](const Loop& loop) { return loop.block != 0; });
+    if (bytes >= machine.fetched && again.steps > 1 && !blocked &&
+        std::ranges::find(own.fetched, slot) == own.fetched.end())
+      ASTER_TRY(own.fetched.push(slot));
+  }
+  for (SegmentPlan& own : plan->segments) std::ranges::sort(own.fetched);
+  return kOk;
+}
+
 void take_few_copies(Plan* plan, const Kernel& kernel) {
   for (SegmentPlan& segment : plan->segments) {
     // Vectors are whole ones.

@@ -57,7 +57,7 @@ class PlannedSuite : public Suite {
       if (::testing::Test::HasFailure() || (!exhaustive() && width != widths().back())) break;
     }
   }
-  size_t skipped = 0, shared = 0, packed = 0, split = 0, copied = 0, by_parts = 0;
+  size_t skipped = 0, shared = 0, packed = 0, split = 0, copied = 0, fetched = 0, by_parts = 0;
   bool searched = false;  // plans are those that a search comes to
   bool copies = false;    // or that have something ready, where one is found
   bool parts = false;     // or whose folds go by parts
@@ -231,6 +231,7 @@ class PlannedSuite : public Suite {
       made->given.push_back(std::move(both[1]));
     }
     copied += ready.size();
+    fetched += plan.at(0).fetched.size();
   }
 
   // Some random steps away from the planner's.
@@ -310,6 +311,7 @@ TEST(PlanFuzz, CopiesOfWhatDoesNotChange) {
     ASSERT_NO_FATAL_FAILURE(s.run_planned(width, seed));
     std::printf("%zu copies\n", s.copied);
     EXPECT_GT(s.copied, 5u);
+    EXPECT_GT(s.fetched, 1u);
   }
 }
 

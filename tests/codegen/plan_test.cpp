@@ -2,6 +2,8 @@
 #include "codegen/planner.h"
 
 #include "codegen/kernel_support.h"
+#include "codegen/lowering.h"
+#include "codegen/program_evaluator.h"
 #include "codegen/sizes.h"
 
 namespace aster::codegen::tests {
@@ -51,7 +53,7 @@ TEST(Plan, ReadsAndPrintsEveryField) {
       "plan\n"
       "0: vector r1 8 overlap; tile r3 14 scalar, r0 2, r2 6 then 4; order r1/64 r0 r1 r3; tasks "
       "r1/128; "
-      "pack p1 p2; stream p0 p3; rolled 4; kept; items 64\n"
+      "pack p1 p2; ready p1 p2; fetch p2; stream p0 p3; rolled 4; kept; items 64\n"
       "0.0: vector r4 4 mask; tile r4 2; order r4; written r5 r6\n"
       "0.1: order r2\n"
       "1:\n";
@@ -79,6 +81,8 @@ TEST(Plan, ReadsAndPrintsEveryField) {
                                                         {"/128", "/256"},
                                                         {"p0 p3", "p0 p2"},
                                                         {"pack p1 p2", "pack p1"},
+                                                        {"fetch p2", "fetch p1"},
+                                                        {"fetch p2; ", ""},
                                                         {"rolled 4", "rolled 2"},
                                                         {"items 64", "items 32"},
                                                         {"r5 r6", "r5 r7"},
@@ -191,6 +195,8 @@ TEST(Plan, RulesOfSegments) {
        "plan 0: pack: no fold reads p1 in vectors that the innermost loop shares"},
       {"order r1 r0; pack p3",
        "plan 0: pack: no fold reads p3 in vectors that the innermost loop shares"},
+      {"vector r1 8 overlap; order r1 r0; pack p1; ready p1; fetch p1", ""},
+      {"vector r1 8 overlap; order r1 r0; pack p1; fetch p1", "plan 0: fetch: p1 is not ready"},
       {"tile r0 2; order r0 r1; rolled 2", ""},
   };
   for (const auto& [line, error] : cases) EXPECT_EQ(checked(node, of(line)), error) << line;
@@ -619,6 +625,54 @@ TEST(Plan, ProductsStayInTheCaches) {
   EXPECT_NE(uneven.find("tile r0 14"), std::string::npos) << uneven;
   EXPECT_NE(large.find("order r0/512 r1 r0; tasks r0 r1; pack p1"), std::string::npos) << large;
   EXPECT_NE(deep.find("pack p1\n0.0: order r2/4096 r2"), std::string::npos) << deep;
+}
+
+// While rows go by a copy of some columns that was made before, they fetch the next columns: all of
+// what is read, line by line. Copies that stay in a cache are not fetched.
+TEST(Plan, CopiesFromMemoryAreFetchedBeforeTheyAreRead) {
+  constexpr int64_t kRows = 40, kTerms = 96;
+  const auto product = [&](Suite& s, int64_t columns) {
+    Node i = s.range(0, kRows), j = s.range(1, columns), k = s.range(2, kTerms);
+    Node a = s.load(s.param(0, kF32, kRows * kTerms), s.at({{i, kTerms}, {k, 1}}));
+    Node b = s.load(s.param(1, kF32, kTerms * columns), s.at({{j, kTerms}, {k, 1}}));
+    Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {k});
+    return s.graph.sink(std::array{
+        s.store(s.param(2, kF32, kRows * columns), s.at({{i, columns}, {j, 1}}), sum, {i, j})});
+  };
+  for (const int width : {32, 64}) {
+    const Target target = target_of(width);
+    const int64_t columns = 960;
+    Suite few, many;
+    Plan small(process_heap()), plan(process_heap());
+    const uint64_t constants = 1 << 1;
+    ASSERT_TRUE(plan_kernel(&small, product(few, 96), target, process_heap(), constants).ok());
+    EXPECT_FALSE(small.at(0).ready.empty());
+    EXPECT_TRUE(small.at(0).fetched.empty());
+    const Node node = product(many, columns);
+    ASSERT_TRUE(plan_kernel(&plan, node, target, process_heap(), constants).ok());
+    ASSERT_EQ(plan.at(0).fetched.size(), 1u);
+    program::Module module(process_heap());
+    ASSERT_TRUE(lower_kernel(&module, "kernel", node, target, process_heap(), &plan).ok());
+    std::vector<Param> params;
+    for (const int64_t count :
+         {kRows * kTerms, kTerms * columns, kRows * columns, kTerms * columns}) {
+      params.push_back({kF32, count, {}});
+      params.back().bytes.resize(static_cast<size_t>(count) * 4);
+    }
+    program::tests::Evaluator::Fetched fetched;
+    ASSERT_EQ(program::tests::Evaluator::run(module, params, {}, &fetched), "");
+    constexpr int64_t kLine = 16, kCopy = 3;
+    std::set<int64_t> lines;
+    for (const auto& [param, at] : fetched) {
+      EXPECT_EQ(param, kCopy);
+      lines.insert(at / kLine);
+    }
+    // All but those of the first pass, and hardly any that are none.
+    const int64_t pass = plan.at(0).nest.step(1) * kTerms / kLine, all = columns * kTerms / kLine;
+    for (int64_t line = pass; line < all; ++line) EXPECT_EQ(lines.count(line), 1u) << line;
+    EXPECT_LE(*lines.rbegin(), all + pass / 4);
+    EXPECT_GE(*lines.begin(), pass);
+  }
 }
 
 // A range goes by in blocks or in parts of tasks, not both: each task would do all blocks.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,12 @@ using codegen::tests::Param;
 
 class Evaluator {
  public:
-  // Runs the last program of a module. "" or what went wrong.
+  using Fetched = std::set<std::pair<int64_t, int64_t>>;  // params, and elements of them
+  // Runs the last program of a module. "" or what went wrong. fetched: what prefetches name.
   static std::string run(const Module& module, std::vector<Param>& params,
-                         const std::vector<int64_t>& sizes = {}) {
+                         const std::vector<int64_t>& sizes = {}, Fetched* fetched = nullptr) {
     Evaluator self(module, params, sizes);
+    self.fetched_ = fetched;
     const Code& code = self.code_of(module.programs.size() - 1, 0);
     State state(code.words);
     self.execute(code, state, 0, code.nodes.size(), true);
@@ -329,7 +332,12 @@ class Evaluator {
   void access(const Code& code, const Node& node, State& state) {
     const Access& a = node.access;
     const Op op = node.op;
-    if (op == Op::kPrefetch) return;
+    if (op == Op::kPrefetch) {
+      const Instruction& memory = code.program->at(a.memory);
+      if (fetched_ != nullptr && memory.op == Op::kParam)
+        fetched_->insert({code.program->words(memory)[0], form(node, state)});
+      return;
+    }
     size_t next = op == Op::kLoad ? 1 : 2;
     const auto take = [&](Id id) { return id == kNone ? SIZE_MAX : node.operands[next++].at; };
     const size_t index = take(a.index), gate = take(a.gate), mask = take(a.mask);
@@ -457,6 +465,7 @@ class Evaluator {
   std::map<Id, ArrayMemory> shared_;
   std::vector<std::vector<Element>> touched_;
   std::vector<Word> result_;
+  Fetched* fetched_ = nullptr;
   std::string error_;
   int64_t group_ = 0, item_ = 0, epoch_ = 0, items_ = 0;
 };

@@ -275,6 +275,9 @@ class RandomPlan {
         if (once) {
           EXPECT_TRUE(plan->segments.back().ready.push(slot).ok());
         }
+        if (once && chance(50)) {
+          EXPECT_TRUE(plan->segments.back().fetched.push(slot).ok());
+        }
       }
     }
   }
