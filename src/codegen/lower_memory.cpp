@@ -272,31 +272,37 @@ void ValueLowering::pack_ready(const ReadyCopy& copy, const SegmentPlan& plan) {
   const bool fetched = std::ranges::find(plan.fetched, load->src(0)->arg(0)) != plan.fetched.end();
   if (making_ == static_cast<int>(number)) {
     fill(panel, copy.region->own);
-  } else if (fetched && panel.first != kNone) {
-    plan_fetches(&panel, copy, plan.nest, elements);
+  } else if (fetched) {
+    plan_fetches(&panel, copy, plan, elements);
   }
   b.fail(panels_.push(panel));
 }
 
-// All steps that read a pass's copy again fetch the next one's together, each a part as large as
-// the others'. Of the last pass that is its own, which is at hand.
-void ValueLowering::plan_fetches(Panel* panel, const ReadyCopy& copy, const Nest& nest,
-                                 int64_t elements) {
+// All steps that read a pass's copy again, or the part of it that a block of terms reads, fetch
+// what lies behind that, each as much of it as the others. Behind the last one is nothing to fetch:
+// that is fetched again, which is at hand.
+void ValueLowering::plan_fetches(Panel* panel, const ReadyCopy& copy, const SegmentPlan& plan,
+                                 int64_t elements) const {
   const RangeSet moved = copy.access->ranges;
-  const Again again = read_again(kernel_, nest, moved);
+  const Again again = read_again(kernel_, plan.nest, moved);
+  const int64_t block = sum_block(plan);
   int64_t steps = 1;  // of the fold
   for (int range : copy.region->own) steps *= has(moved, range) ? kernel_.size(range) : 1;
   const int64_t step = elements / steps;
-  panel->next = make(Op::kAdd, DType::kInt64, {panel->first, integer(elements)});
-  panel->next = make(Op::kMin, DType::kInt64, {panel->next, integer(copy.elements - elements)});
+  panel->all = copy.elements, panel->piece = elements;
+  if (block != 0 && panel->stride[plan.folds[0].loops[0].range] != 0) {
+    panel->blocked = plan.folds[0].loops[0].range;
+    panel->piece = panel->stride[panel->blocked] * block;
+  }
+  if (panel->piece == panel->all) return;
   panel->fetched = (step - 1) / again.steps + 1;
   for (int range : copy.region->own)
     panel->got[range] = panel->stride[range] / step * panel->fetched;
-  int64_t inside = panel->fetched * steps;
-  for (int i = nest.loop_count; i-- > again.first;) {
-    const int range = nest.loops[i].range;
-    panel->got[range] = inside / nest.loop_step(i);
-    inside *= (kernel_.size(range) - 1) / nest.loop_step(i) + 1;
+  int64_t inside = panel->piece / step * panel->fetched;
+  for (int i = plan.nest.loop_count; i-- > again.first;) {
+    const int range = plan.nest.loops[i].range;
+    panel->got[range] = inside / plan.nest.loop_step(i);
+    inside *= (kernel_.size(range) - 1) / plan.nest.loop_step(i) + 1;
   }
 }
 
@@ -305,7 +311,15 @@ void ValueLowering::fetch(const Panel& panel) {
   if (panel.fetched == 0) return;
   const auto size = static_cast<int64_t>(dtype::size(panel.load->src(0)->dtype));
   Vec<Term> terms(memory_);
-  b.fail(terms.push({1, panel.next, false}));
+  Id from = id_of({panel.first, 0});
+  if (panel.blocked >= 0) {
+    const Id block = id_of(sums_.lo);
+    const Id place = make(Op::kMul, DType::kInt64, {block, integer(panel.stride[panel.blocked])});
+    from = make(Op::kAdd, DType::kInt64, {from, place});
+    b.fail(terms.push({-panel.got[panel.blocked], block, false}));
+  }
+  const Number next = least(plus({from, 0}, panel.piece), {kNone, panel.all - panel.piece});
+  b.fail(terms.push({1, id_of(next), false}));
   for (int range = 0; range < kMaxRanges; ++range) {
     const Id index = ranges_[range].index;
     if (panel.got[range] != 0 && index != kNone)

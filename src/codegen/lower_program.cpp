@@ -235,7 +235,7 @@ class ProgramLowering : private ValueLowering {
       }
       if (making_ < 0 && i == pack_loop(kernel_, plan_, at, false)) make_packs(at);
       const int64_t block = making_ < 0 ? sum_block(plan_.at(at)) : 0;
-      if (block != 0 && i + 1 == nest.loop_count) return sum_by_blocks(at, i, block);
+      if (block != 0 && i == sum_loop(kernel_, plan_, at)) return sum_by_blocks(at, i, block);
     }
     if (i == nest.loop_count) return body(at);
     const Loop& loop = nest.loops[i];
@@ -264,7 +264,7 @@ class ProgramLowering : private ValueLowering {
       inside(at, i, next_step(bounds.lo, bounds.hi, end, step), bounds.hi);
       beyond_ = nullptr;
     } else if (bounds.taken) {
-      sums_.step = ranges_[r].index = bounds.lo.id;
+      sums_.step[r] = ranges_[r].index = bounds.lo.id;
       loops(at, i + 1);
     } else if (split_at_borders(at, i)) {
       // no step of most has conditions
@@ -343,7 +343,7 @@ class ProgramLowering : private ValueLowering {
       lo = {make(Op::kMax, DType::kInt64, {bounds.lo.id, id_of(first)}), 0};
     tile(r, nest, is_inner(at, r) ? kInnerTileRank : kTileRank, fewer);
     if (ranges_[r].lanes > 1) vector_ = r, lanes_ = ranges_[r].lanes;
-    sums_.step = ranges_[r].index = open_loop(lo, bounds.hi, nest.last_step(r));
+    sums_.step[r] = ranges_[r].index = open_loop(lo, bounds.hi, nest.last_step(r));
     loops(at, i + 1);
     b.close();
     if (ranges_[r].lanes > 1) vector_ = -1, lanes_ = 1;
@@ -359,27 +359,31 @@ class ProgramLowering : private ValueLowering {
         items_ != 0 && segment(at).parent >= 0 && r == shared_range(kernel_, plan_, at);
     if (shares) lo = first_of_item(lo, step);
     const Id j = ranges_[r].index = open_loop(lo, hi, shares ? step * items_ : step);
-    sums_.step = j;
+    sums_.step[r] = j;
     if (step > 1 && nest.rest(r) == Rest::kOverlap)
       ranges_[r].index = id_of(least({j, 0}, plus(bounds_[r].hi, -step)));
     loops(at, i + 1);
     b.close();
   }
 
-  // Of long sums: all steps of the innermost loop read a panel of so many terms before they read
-  // the next one, and the sums stand in an array meanwhile.
+  // Of long sums: all steps of loop i and those inside read a panel of so many terms before they
+  // read the next one, and the sums stand in an array meanwhile.
   void sum_by_blocks(int at, int i, int64_t block) {
     const Nest& nest = plan_.at(at).nest;
-    const Region& r = region(segment(at).folds[0]);
-    const int range = nest.loops[i].range;
-    int64_t elements = kernel_.size(range);
-    for (const Loop& loop : std::span(nest.loops, static_cast<size_t>(i))) {
-      if (loop.range == range) elements = std::min(elements, loop.block);
+    for (int j = i; j < nest.loop_count; ++j) {
+      const int range = nest.loops[j].range;
+      int64_t elements = kernel_.size(range);
+      for (const Loop& loop : std::span(nest.loops, static_cast<size_t>(i))) {
+        if (loop.range == range) elements = std::min(elements, loop.block);
+      }
+      const int64_t step = nest.step(range);
+      sums_.ranges |= range_bit(range);
+      sums_.elements[range] = (elements - 1) / step * step + step;
+      sums_.first[range] = bounds_[range].lo;
     }
-    const int64_t size = kernel_.size(r.own.at[0]), last = (size - 1) / block * block;
-    const int64_t step = nest.step(range);
-    declare_sums(r.roots[0], range, (elements - 1) / step * step + step);
-    sums_.first = bounds_[range].lo;
+    declare_sums(region(segment(at).folds[0]).roots[0]);
+    const int64_t size = kernel_.size(plan_.at(at).folds[0].loops[0].range);
+    const int64_t last = (size - 1) / block * block;
     sums_.pass = Pass::kClear;
     loops(at, i);
     const Id begin = open_loop({}, {kNone, last}, block);
@@ -420,7 +424,7 @@ class ProgramLowering : private ValueLowering {
     if (has(kernel_.carried(), r)) continue_carries();
     const bool shares = items_ != 0 && r == shared_range(kernel_, plan_, at);
     if (shares) from = first_of_item(from, 1);
-    sums_.step = ranges_[r].index = open_loop(from, bounds.hi, shares ? items_ : 1);
+    sums_.step[r] = ranges_[r].index = open_loop(from, bounds.hi, shares ? items_ : 1);
     loops(at, i + 1);
     b.close();
   }
@@ -620,7 +624,7 @@ class ProgramLowering : private ValueLowering {
     copies_[rolled] = step > 1 ? step : 0;
     for (Kept& one : kept) {
       const Instruction in = b.at(one.value);
-      Vec<program::Term> terms = place_of(one.fold, in.lanes, rolled, &one.stride);
+      Vec<program::Term> terms = place_of(one.fold, in.lanes, range_bit(rolled), &one.stride);
       b.fail(terms.push({one.stride, copy, false}));
       if (step > 1) b.fail(terms.push({one.stride, static_cast<uint32_t>(state.axis), true}));
       const Id value =
@@ -699,7 +703,7 @@ class ProgramLowering : private ValueLowering {
     if (sums_.pass == Pass::kClear) return store_sum(sum);
     (void)b.act({.op = Op::kSet}, std::array{sum, load_sum(b.at(sum))});
     ranges_[nest.loops[1].range].index = open_loop(sums_.lo, sums_.hi, 1);
-    update(r, kNone, -1);
+    fold_loops(r, nest, 2);
     b.close();
     if (sums_.pass == Pass::kAdd) return store_sum(sum);
     finish(r.roots[0], nest, sum);

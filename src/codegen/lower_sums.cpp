@@ -9,11 +9,11 @@ namespace aster::codegen {
 using program::Term;
 using program::Word;
 
-Vec<Term> ValueLowering::place_of(Node fold, int lanes, int range, int64_t* stride) {
+Vec<Term> ValueLowering::place_of(Node fold, int lanes, RangeSet without, int64_t* stride) {
   Vec<Term> terms(memory_);
   int64_t step = lanes;
   for (int r = 0; r < kMaxRanges; ++r) {
-    if (copies_[r] == 0 || r == range || !has(kernel_.ranges(fold), r)) continue;
+    if (copies_[r] == 0 || has(without, r) || !has(kernel_.ranges(fold), r)) continue;
     b.fail(terms.push({step, static_cast<uint32_t>(ranges_[r].axis), true}));
     step *= copies_[r];
   }
@@ -26,7 +26,7 @@ void ValueLowering::keep_folds(Vec<Kept>* out, const Region& r, int rolled) {
     if (node->op != Op::kFold || !has(kernel_.ranges(node), rolled)) continue;
     Kept kept{node, value(node), kNone, 0};
     const Instruction in = b.at(kept.value);
-    Vec<Term> terms = place_of(node, in.lanes, rolled, &kept.stride);
+    Vec<Term> terms = place_of(node, in.lanes, range_bit(rolled), &kept.stride);
     Instruction array{.op = Op::kArray, .dtype = in.dtype};
     array.constant = kept.stride * copies_[rolled];
     kept.array = b.declare(array, std::array{Word{0}});
@@ -37,25 +37,33 @@ void ValueLowering::keep_folds(Vec<Kept>* out, const Region& r, int rolled) {
   }
 }
 
-void ValueLowering::declare_sums(Node fold, int range, int64_t elements) {
-  int64_t stride = 0;
-  (void)place_of(fold, varies(fold) ? lanes_ : 1, range, &stride);
+void ValueLowering::declare_sums(Node fold) {
+  int64_t size = 0;
+  (void)place_of(fold, varies(fold) ? lanes_ : 1, sums_.ranges, &size);
+  for (int range = 0; range < kMaxRanges; ++range)
+    size *= has(sums_.ranges, range) ? sums_.elements[range] : 1;
   Instruction array{.op = Op::kArray, .dtype = register_type(fold)};
   array.kind = static_cast<uint8_t>(program::Space::kScratch);
-  array.constant = stride * elements;
-  sums_.fold = fold, sums_.range = range;
+  array.constant = size;
+  sums_.fold = fold;
   sums_.array = b.declare(array, std::array{Word{0}});
 }
 
 // The place of a sum, from the first one of the elements that the array has.
 Vec<Term> ValueLowering::place_of_sum(int lanes, int64_t* offset) {
   int64_t stride = 0;
-  Vec<Term> terms = place_of(sums_.fold, lanes, sums_.range, &stride);
-  b.fail(terms.push({stride, sums_.step, false}));
-  if (sums_.first.id != kNone) b.fail(terms.push({-stride, sums_.first.id, false}));
-  *offset = -stride * sums_.first.word;
-  if (const int axis = ranges_[sums_.range].axis; axis >= 0)
-    b.fail(terms.push({stride, static_cast<uint32_t>(axis), true}));
+  Vec<Term> terms = place_of(sums_.fold, lanes, sums_.ranges, &stride);
+  *offset = 0;
+  for (int range = 0; range < kMaxRanges; ++range) {
+    if (!has(sums_.ranges, range)) continue;
+    const Number& first = sums_.first[range];
+    b.fail(terms.push({stride, sums_.step[range], false}));
+    if (first.id != kNone) b.fail(terms.push({-stride, first.id, false}));
+    *offset -= stride * first.word;
+    if (const int axis = ranges_[range].axis; axis >= 0)
+      b.fail(terms.push({stride, static_cast<uint32_t>(axis), true}));
+    stride *= sums_.elements[range];
+  }
   return terms;
 }
 

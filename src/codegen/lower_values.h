@@ -197,10 +197,10 @@ class ValueLowering {
   };
   // The place of a fold's register of so many lanes in its array but for its copy of one range,
   // which other tiles go faster than; *stride: elements from one of these copies to the next.
-  Vec<program::Term> place_of(Node fold, int lanes, int range, int64_t* stride);
+  Vec<program::Term> place_of(Node fold, int lanes, RangeSet without, int64_t* stride);
   void keep_folds(Vec<Kept>* out, const Region& r, int rolled);
-  // The sums of a fold, of so many elements of the innermost loop's range.
-  void declare_sums(Node fold, int range, int64_t elements);
+  // The sums of a fold, of all elements of the ranges of sums_.
+  void declare_sums(Node fold);
   Vec<program::Term> place_of_sum(int lanes, int64_t* offset);
   void store_sum(Id value);
   Id load_sum(const Instruction& of);
@@ -260,11 +260,11 @@ class ValueLowering {
     int64_t stride[kMaxRanges];
     bool ready = false;  // whether it was made before
     Id first = kNone;    // where the copy begins in it; kNone: at 0
-    // The next pass's, if that is fetched meanwhile: where it begins, how many elements each step
-    // of the fold fetches (0: none), and how many all have with a step of a range.
-    Id next = kNone;
-    int64_t fetched = 0;
-    int64_t got[kMaxRanges] = {};
+    // What is read next, if it is fetched meanwhile: how many elements each step of the fold
+    // fetches (0: none), how many all have with a step of a range; elements of the copies, of what
+    // goes by before the next is read (a pass's, or those of a block of terms along a range).
+    int64_t fetched = 0, got[kMaxRanges] = {}, all = 0, piece = 0;
+    int blocked = -1;
   };
   Vec<Panel> panels_;
   Vec<ReadyCopy> ready_;  // and the params behind the kernel's that have them
@@ -275,7 +275,7 @@ class ValueLowering {
     Id array;
   };
   Vec<KeptArray> kept_values_;
-  // Of sums that go block by block, what a pass of the segment's innermost loop does: all there is,
+  // Of sums that go block by block, what a pass of the segment's inner loops does: all there is,
   // clear them, add the terms of a block, or add the last ones and go on with the result.
   enum class Pass : uint8_t { kWhole, kClear, kAdd, kLast };
   struct Sums {
@@ -283,9 +283,12 @@ class ValueLowering {
     Number lo, hi;  // terms
     Node fold = nullptr;
     Id array = kNone;
-    int range = -1;   // of the innermost loop
-    Number first;     // where its elements begin
-    Id step = kNone;  // and its step, which overlaps no other's place
+    RangeSet ranges = 0;  // of these loops
+    // By range: elements that the array has, where they begin, and the loop's step, which overlaps
+    // no other's place.
+    int64_t elements[kMaxRanges] = {};
+    Number first[kMaxRanges];
+    Id step[kMaxRanges] = {};
   };
   Sums sums_;
   bool general_ = false;      // whether the program is to serve many sizes
@@ -301,7 +304,8 @@ class ValueLowering {
   // A copy under the tiles that are open; *elements: what it has.
   Panel new_panel(Node load, const RangeList& own, int64_t* elements) const;
   Id first_ready(const ReadyCopy& copy, const Nest& nest);
-  void plan_fetches(Panel* panel, const ReadyCopy& copy, const Nest& nest, int64_t elements);
+  void plan_fetches(Panel* panel, const ReadyCopy& copy, const SegmentPlan& plan,
+                    int64_t elements) const;
   void fetch(const Panel& panel);
   void fill(const Panel& panel, const RangeList& own);
   size_t ready_slot(size_t copy) const { return params_.size() - ready_.size() + copy; }

@@ -116,11 +116,15 @@ class Check {
       if (sum_block(plan_.at(at_)) != 0 && may_sum_by_blocks(kernel_, plan_, at_) &&
           target_.language != Language::kOpencl) {
         const Nest& around = plan_.at(at_).nest;
-        int64_t sums = kernel_.size(around.innermost()) + around.step(around.innermost());
+        RangeSet inside = 0;
+        for (int j = sum_loop(kernel_, plan_, at_); j < around.loop_count; ++j)
+          inside |= range_bit(around.loops[j].range);
+        int64_t sums = 1;
         for (int range : own().ranges) {
-          if (range != around.innermost()) sums *= around.step(range);
+          const int64_t elements = has(inside, range) ? kernel_.size(range) : 0;
+          sums = std::min(sums * (elements + around.step(range)), kMostPacked + 1);
         }
-        if (part >= kernel_.size(nest.loops[0].range) || sums > kMostPacked)
+        if (i != 0 || part >= kernel_.size(nest.loops[0].range) || sums > kMostPacked)
           return wrong("order", "a block of all terms of r%d, or too many sums",
                        nest.loops[0].range);
         continue;

@@ -41,13 +41,12 @@ class Planner {
       split(&plan(root).tasks, root);
     }
     for (size_t i = 0; i < kernel_.segments.size(); ++i) {
-      ASTER_TRY(choose_streams(static_cast<int>(i)));
       if (rolls(static_cast<int>(i))) plan_.segments[i].rolled = m_.rolled;
       plan_.segments[i].kept =
           packs() && kept_value(kernel_, plan_, static_cast<int>(i)).operations >= m_.kept;
     }
     choose_rests(&plan_, kernel_);
-    return choose_fetched(&plan_, kernel_, m_);
+    return choose_streams(&plan_, kernel_, target_);
   }
 
  private:
@@ -362,7 +361,8 @@ class Planner {
 
   Status choose_loops(int at) {
     overlap_ = !reads_what_it_writes(kernel_, at);
-    blocks_ = packs() && !plan_.general && has_plain_sum(kernel_, at);
+    blocks_ = packs() && !plan_.general && has_plain_sum(kernel_, at) &&
+              region(segment(at).folds[0]).own.count == 1;
     choose_tiles(at);
     order_loops(at);
     for (size_t i = 0; i < segment(at).folds.size(); ++i) choose_fold_loops(at, i);
@@ -832,7 +832,7 @@ class Planner {
         if (once) ASTER_TRY(plan(at).ready.push(slot));
       }
     }
-    return kOk;
+    return choose_fetched(&plan_, kernel_, at, m_);
   }
 
   bool packs() const { return target_.language == Language::kC && !target_.portable; }
@@ -899,7 +899,10 @@ class Planner {
     int64_t total = 1;
     const int most = target_.group > 0 ? Tasks::kMostLoops : 4;
     const bool copies = plan(root).packed.size() > plan(root).ready.size();
-    const int packs = copies ? pack_loop(kernel_, plan_, root, false) : own.loop_count;
+    int packs = copies ? pack_loop(kernel_, plan_, root, false) : own.loop_count;
+    // What goes by in blocks of terms is read again within a task.
+    if (fetched_blocks(kernel_, plan_, root) > 1)
+      packs = std::min(packs, pack_loop(kernel_, plan_, root, true));
     const auto steps_of = [&](int i) {
       return std::max<int64_t>(kernel_.size(own.loops[i].range) / own.loop_step(i), 1);
     };
@@ -928,30 +931,6 @@ class Planner {
       const bool rows = loop.block != 0 && !segment(root).folds.empty();
       if (chunk > 1 || (loop.block != 0 && !rows)) break;  // deeper loops stay whole
     }
-  }
-
-  // Results that go past the caches: those of which the first elements, with which whoever reads
-  // them begins, would be gone from the last level when all is done.
-  Status choose_streams(int at) {
-    if (segment(at).stores < 0 || !target_.streaming) return kOk;
-    Vec<int>& out = plan(at).streams;
-    const auto cache = static_cast<double>(target_.cache_bytes);
-    const double all = work_of(kernel_).bytes;
-    for (Node store : region(segment(at).stores).roots) {
-      const Node param = store->src(0);
-      double bytes = static_cast<double>(dtype::size(store->src(2)->dtype));
-      for (int range = 0; range < kMaxRanges; ++range) {
-        if (has(kernel_.ranges(store->src(1)), range))
-          bytes *= static_cast<double>(kernel_.size(range));
-      }
-      const int slot = static_cast<int>(param->arg(0));
-      if (bytes > cache / 2 && all > cache && !kernel_.read(param) &&
-          std::find(out.begin(), out.end(), slot) == out.end()) {
-        ASTER_TRY(out.push(slot));
-      }
-    }
-    std::sort(out.begin(), out.end());
-    return kOk;
   }
 
   // Whether what follows the folds of a tile is to be written once, in a loop over its copies:

@@ -11,9 +11,15 @@ Status make_plan(Plan* out, const Kernel& kernel, const Target& target, Memory& 
 // What becomes of the ends of all ranges, by the steps of a plan, and which folds go part by part.
 void choose_rests(Plan* plan, const Kernel& kernel);
 
-// Which of the copies that were made before come from memory, and are read often enough for the
-// next part to come meanwhile.
-Status choose_fetched(Plan* plan, const Kernel& kernel, const Machine& machine);
+// Which of the copies of a segment that were made before come from memory, and are read often
+// enough for what is read next to come meanwhile.
+Status choose_fetched(Plan* plan, const Kernel& kernel, int segment, const Machine& machine);
+// Blocks of terms, so that what goes by of what is fetched, and the next of it, stay in the
+// second-level cache; 1: no blocks, or nothing is fetched.
+int64_t fetched_blocks(const Kernel& kernel, const Plan& plan, int segment);
+// Results that go past the caches: those of which the first elements, with which whoever reads them
+// begins, would be gone from the last level when all is done.
+Status choose_streams(Plan* plan, const Kernel& kernel, const Target& target);
 
 // Fewer copies side by side, of few choices, so that plans for many sizes are alike; what is folded
 // stays in its order.
@@ -78,14 +84,16 @@ bool last_steps_fit(const Kernel& kernel, const SegmentPlan& plan, int range);
 // Whether a group of folds may go part by part, because the next one alone asks for what it finds,
 // and only for the first place where that is.
 bool may_go_by_parts(const Kernel& kernel, const Plan& plan, int segment, size_t group);
-// Of a segment whose one fold adds up its terms block by block, all steps of the innermost loop one
-// block before the next: the terms of a block; else 0.
+// Of a segment whose one fold adds up its terms block by block, along its first range: the elements
+// of a block; else 0.
 int64_t sum_block(const SegmentPlan& plan);
+// All steps of this loop, and of those inside, take one block before the next: the loops that read
+// the segment's copies again, or the innermost one. The number of loops: none may.
+int sum_loop(const Kernel& kernel, const Plan& plan, int segment);
 // Bytes of the terms that these steps share, which stay in a second-level cache beside what goes
 // by.
 constexpr double kSharedTerms = 512 << 10;
-// Whether the one fold of a root may, if the order of loops lets it: it has one range, and terms
-// without conditions.
+// Whether the one fold of a root may, if the order of loops lets it: its terms have no conditions.
 bool has_plain_sum(const Kernel& kernel, int segment);
 // The same, and the order of loops does.
 bool may_sum_by_blocks(const Kernel& kernel, const Plan& plan, int segment);

@@ -240,7 +240,26 @@ bool last_steps_fit(const Kernel& kernel, const SegmentPlan& plan, int range) {
 int64_t sum_block(const SegmentPlan& plan) {
   if (plan.items != 0 || plan.folds.size() != 1) return 0;
   const Nest& nest = plan.folds[0];
-  return nest.loop_count == 2 && nest.vector < 0 ? nest.loops[0].block : 0;
+  const bool blocks = nest.loop_count > 1 && nest.loops[1].range == nest.loops[0].range;
+  return blocks && nest.vector < 0 ? nest.loops[0].block : 0;
+}
+
+int sum_loop(const Kernel& kernel, const Plan& plan, int segment) {
+  const SegmentPlan& s = plan.at(segment);
+  const Segment& own = kernel.segments[static_cast<size_t>(segment)];
+  const RangeSet summed = kernel.ranges(kernel.regions[static_cast<size_t>(own.folds[0])].roots[0]);
+  RangeSet moved = 0;
+  for (const bool once : {false, true})
+    each_pack(kernel, plan, segment, once,
+              [&](const Region&, const Access& a) { moved |= a.ranges; });
+  int out = s.nest.loop_count - 1;
+  if (moved != 0) out = std::min(out, read_again(kernel, s.nest, moved).first);
+  out = std::max(out, s.tasks.loops - 1);
+  for (int i = s.nest.loop_count; i-- > out;) {
+    const Loop& loop = s.nest.loops[i];
+    if (loop.block != 0 || loop.range == s.nest.vector || !has(summed, loop.range)) out = i + 1;
+  }
+  return out;
 }
 
 bool has_plain_sum(const Kernel& kernel, int segment) {
@@ -248,19 +267,15 @@ bool has_plain_sum(const Kernel& kernel, int segment) {
   if (own.parent >= 0 || !own.children.empty() || own.folds.size() != 1 || kernel.carried() != 0)
     return false;
   const Region& region = kernel.regions[static_cast<size_t>(own.folds[0])];
-  return region.roots.size() == 1 && region.own.count == 1 &&
+  return region.roots.size() == 1 &&
          std::ranges::none_of(region.accesses, [](const Access& a) { return a.gate != 0; });
 }
 
 bool may_sum_by_blocks(const Kernel& kernel, const Plan& plan, int segment) {
   const SegmentPlan& s = plan.at(segment);
-  if (plan.general || s.items != 0 || s.nest.loop_count == 0 || !has_plain_sum(kernel, segment))
-    return false;
-  const Segment& own = kernel.segments[static_cast<size_t>(segment)];
-  const Region& region = kernel.regions[static_cast<size_t>(own.folds[0])];
-  const int inner = s.nest.innermost();
-  return s.folds[0].vector < 0 && s.folds[0].written == 0 && s.nest.vector != inner &&
-         has(kernel.ranges(region.roots[0]), inner);
+  return !plan.general && s.items == 0 && s.nest.loop_count != 0 &&
+         has_plain_sum(kernel, segment) && s.folds[0].vector < 0 && s.folds[0].written == 0 &&
+         sum_loop(kernel, plan, segment) < s.nest.loop_count;
 }
 
 bool may_go_by_parts(const Kernel& kernel, const Plan& plan, int segment, size_t group) {
@@ -359,34 +374,43 @@ bool turns_results(const Kernel& kernel, const Nest& nest, const Region& stores)
 
 namespace {
 
+// Blocks of the terms of one range that the steps of the innermost loop share, if these are many.
+int64_t blocks_of_shared(const Kernel& kernel, const Plan& plan, int segment) {
+  constexpr int64_t kFewestSteps = 16;
+  const SegmentPlan& own = plan.at(segment);
+  const int inner = own.nest.innermost(), range = own.folds[0].loops[0].range;
+  const int group = kernel.segments[static_cast<size_t>(segment)].folds[0];
+  int64_t bytes = 0;  // of a term
+  for (const Access& a : kernel.regions[static_cast<size_t>(group)].accesses) {
+    if (has(a.ranges, inner)) continue;
+    int64_t one = static_cast<int64_t>(dtype::size(a.node->src(0)->dtype));
+    for (int r = 0; r < kMaxRanges; ++r) {
+      if (has(a.ranges, r)) one *= own.nest.step(r);
+    }
+    bytes += one;
+  }
+  if (own.folds[0].loop_count != 1 || kernel.size(inner) < kFewestSteps * own.nest.step(inner))
+    return 1;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(kernel.size(range)) *
+                                        static_cast<double>(bytes) / kSharedTerms));
+}
+
 // Of a plan whose folds have one loop a range.
 void choose_sum_blocks(Plan* plan, const Kernel& kernel) {
-  constexpr int64_t kFewestSteps = 16;
   for (size_t i = 0; i < plan->segments.size(); ++i) {
     SegmentPlan& own = plan->segments[i];
     const int at = static_cast<int>(i);
-    if (own.packed.empty() || own.folds.size() != 1 || own.folds[0].loop_count != 1 ||
+    if (own.packed.empty() || own.folds.size() != 1 || own.folds[0].loop_count < 1 ||
         !may_sum_by_blocks(kernel, *plan, at))
       continue;
     Nest& nest = own.folds[0];
-    const int inner = own.nest.innermost(), range = nest.loops[0].range;
-    const Region& region = kernel.regions[static_cast<size_t>(kernel.segments[i].folds[0])];
-    int64_t bytes = 0;  // of a term
-    for (const Access& a : region.accesses) {
-      if (has(a.ranges, inner)) continue;
-      int64_t one = static_cast<int64_t>(dtype::size(a.node->src(0)->dtype));
-      for (int r = 0; r < kMaxRanges; ++r) {
-        if (has(a.ranges, r)) one *= own.nest.step(r);
-      }
-      bytes += one;
-    }
-    const int64_t size = kernel.size(range);
-    const auto blocks = static_cast<int64_t>(
-        std::ceil(static_cast<double>(size) * static_cast<double>(bytes) / kSharedTerms));
-    if (blocks < 2 || kernel.size(inner) < kFewestSteps * own.nest.step(inner)) continue;
-    nest.loops[1] = nest.loops[0];
+    const int64_t size = kernel.size(nest.loops[0].range);
+    int64_t blocks = std::min(fetched_blocks(kernel, *plan, at), size);
+    if (blocks < 2) blocks = blocks_of_shared(kernel, *plan, at);
+    if (blocks < 2) continue;
+    std::copy_backward(nest.loops, nest.loops + nest.loop_count, nest.loops + nest.loop_count + 1);
     nest.loops[0].block = (size - 1) / blocks + 1;
-    nest.loop_count = 2;
+    ++nest.loop_count;
   }
 }
 
@@ -459,25 +483,60 @@ void choose_rests(Plan* plan, const Kernel& kernel) {
   choose_sum_blocks(plan, kernel);
 }
 
-Status choose_fetched(Plan* plan, const Kernel& kernel, const Machine& machine) {
-  Vec<ReadyCopy> copies(plan->segments.memory());
-  ASTER_TRY(find_ready(&copies, kernel, *plan));
-  for (const ReadyCopy& copy : copies) {
-    SegmentPlan& own = plan->segments[static_cast<size_t>(copy.segment)];
-    const Node param = copy.access->node->src(0);
-    const auto slot = static_cast<int>(param->arg(0));
-    const double bytes =
-        static_cast<double>(copy.elements) * static_cast<double>(dtype::size(param->dtype));
-    const Again again = read_again(kernel, own.nest, copy.access->ranges);
-    // Rows that go by in blocks are so many that memory has time.
-    const auto loops = std::span(own.nest.loops, static_cast<size_t>(own.nest.loop_count));
-    const bool blocked =
-        std::ranges::any_of(loops, [](const Loop& loop) { return loop.block != 0; });
-    if (bytes >= machine.fetched && again.steps > 1 && !blocked &&
+Status choose_fetched(Plan* plan, const Kernel& kernel, int segment, const Machine& machine) {
+  SegmentPlan& own = plan->segments[static_cast<size_t>(segment)];
+  const auto loops = std::span(own.nest.loops, static_cast<size_t>(own.nest.loop_count));
+  // Rows that go by in blocks are so many that memory has time.
+  if (std::ranges::any_of(loops, [](const Loop& loop) { return loop.block != 0; })) return kOk;
+  Status status;
+  each_pack(kernel, *plan, segment, true, [&](const Region&, const Access& a) {
+    const auto slot = static_cast<int>(a.node->src(0)->arg(0));
+    const bool large = bytes_of(kernel, a) >= machine.fetched;
+    if (large && read_again(kernel, own.nest, a.ranges).steps > 1 && status.ok() &&
         std::ranges::find(own.fetched, slot) == own.fetched.end())
-      ASTER_TRY(own.fetched.push(slot));
+      status = own.fetched.push(slot);
+  });
+  std::ranges::sort(own.fetched);
+  return status;
+}
+
+int64_t fetched_blocks(const Kernel& kernel, const Plan& plan, int segment) {
+  // Of a pass: more does not stay beside the next one, half of which a block has at most.
+  constexpr double kMostAtOnce = 384 << 10, kBlock = 160 << 10;
+  const SegmentPlan& own = plan.at(segment);
+  if (own.fetched.empty() || !has_plain_sum(kernel, segment) || plan.general) return 1;
+  double bytes = 0;
+  each_pack(kernel, plan, segment, true, [&](const Region& region, const Access& a) {
+    auto one = static_cast<double>(dtype::size(a.node->src(0)->dtype));
+    for (int r = 0; r < kMaxRanges; ++r) {
+      if (has(a.ranges, r))
+        one *= static_cast<double>(has(region.own.set(), r) ? kernel.size(r) : own.nest.step(r));
+    }
+    bytes += one;
+  });
+  return bytes <= kMostAtOnce ? 1 : static_cast<int64_t>(std::ceil(bytes / kBlock));
+}
+
+Status choose_streams(Plan* plan, const Kernel& kernel, const Target& target) {
+  const auto cache = static_cast<double>(target.cache_bytes);
+  const double all = work_of(kernel).bytes;
+  for (size_t i = 0; target.streaming && i < plan->segments.size(); ++i) {
+    Vec<int>& out = plan->segments[i].streams;
+    if (kernel.segments[i].stores < 0) continue;
+    for (Node store : kernel.regions[static_cast<size_t>(kernel.segments[i].stores)].roots) {
+      const Node param = store->src(0);
+      auto bytes = static_cast<double>(dtype::size(store->src(2)->dtype));
+      for (int range = 0; range < kMaxRanges; ++range) {
+        if (has(kernel.ranges(store->src(1)), range))
+          bytes *= static_cast<double>(kernel.size(range));
+      }
+      const int slot = static_cast<int>(param->arg(0));
+      if (bytes > cache / 2 && all > cache && !kernel.read(param) &&
+          std::ranges::find(out, slot) == out.end())
+        ASTER_TRY(out.push(slot));
+    }
+    std::ranges::sort(out);
   }
-  for (SegmentPlan& own : plan->segments) std::ranges::sort(own.fetched);
   return kOk;
 }
 

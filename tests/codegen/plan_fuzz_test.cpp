@@ -171,13 +171,17 @@ class PlannedSuite : public Suite {
     ASSERT_TRUE(kernel.analyse(one.kernel).ok());
     Plan plan = searched ? walk(kernel, one.kernel, target, seed)
                          : RandomPlan(kernel, target, seed).make(true);
-    for (uint64_t again = 1; copies && again < 40 && plan.at(0).ready.empty(); ++again)
-      ASSERT_TRUE(copy(&plan, RandomPlan(kernel, target, seed + 977 * again).make(true)).ok());
     const auto goes_by_parts = [&] {
       return std::ranges::any_of(plan.at(0).folds, [](const Nest& nest) {
         return nest.loop_count > 0 && nest.loops[0].block != 0;
       });
     };
+    // Every second one with sums by blocks as well.
+    const auto lacks = [&] {
+      return plan.at(0).ready.empty() || (seed % 2 == 0 && !goes_by_parts());
+    };
+    for (uint64_t again = 1; copies && again < 100 && lacks(); ++again)
+      ASSERT_TRUE(copy(&plan, RandomPlan(kernel, target, seed + 977 * again).make(true)).ok());
     for (uint64_t again = 1; parts && again < 200 && !goes_by_parts(); ++again)
       ASSERT_TRUE(copy(&plan, RandomPlan(kernel, target, seed + 977 * again).make()).ok());
     by_parts += goes_by_parts();
@@ -312,6 +316,7 @@ TEST(PlanFuzz, CopiesOfWhatDoesNotChange) {
     std::printf("%zu copies\n", s.copied);
     EXPECT_GT(s.copied, 5u);
     EXPECT_GT(s.fetched, 1u);
+    EXPECT_GT(s.by_parts, 0u);
   }
 }
 
@@ -412,6 +417,21 @@ TEST(PlanFuzz, SumsByBlocks) {
       const auto pick = [&](uint64_t most) { return 2 + static_cast<int64_t>(random() % most); };
       for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kInt32}) {
         for (Op op : {Op::kAdd, Op::kMax}) {
+          // Windows of an image: the copies of filters serve rows and columns.
+          const int64_t f = pick(40), rows = pick(6), row = pick(40), c = pick(20), w = pick(3);
+          const int64_t wide = row + w - 1, high = rows + w - 1;
+          Node filter = s.range(0, f), y = s.range(1, rows), x = s.range(2, row);
+          Node t0 = s.range(3, c), u = s.range(4, w), v = s.range(5, w);
+          Node pixel = s.load(s.param(0, dtype, c * high * wide),
+                              s.at({{t0, high * wide}, {y, wide}, {u, wide}, {x, 1}, {v, 1}}));
+          Node weight = s.load(s.param(1, dtype, f * c * w * w),
+                               s.at({{filter, c * w * w}, {t0, w * w}, {u, w}, {v, 1}}));
+          Node all =
+              s.fold(op, s.op(op == Op::kAdd ? Op::kMul : Op::kAdd, pixel, weight), {t0, u, v});
+          s.add("windows of " + std::to_string(c),
+                {s.store(s.param(2, dtype, f * rows * row),
+                         s.at({{filter, rows * row}, {y, row}, {x, 1}}), all, {filter, y, x})},
+                dtype == DType::kFloat16 ? 0.2 : 1e-4);
           const int64_t m = pick(40), n = pick(80), k = pick(40);
           Node i = s.range(0, m), j = s.range(1, n), t = s.range(2, k);
           Node a = s.load(s.param(0, dtype, m * k), s.at({{i, k}, {t, 1}}));

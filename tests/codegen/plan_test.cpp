@@ -1,6 +1,8 @@
 // Plans as text, as values, and what lowering relies on: each rule by a plan that breaks it.
 #include "codegen/planner.h"
 
+#include <set>
+
 #include "codegen/kernel_support.h"
 #include "codegen/lowering.h"
 #include "codegen/program_evaluator.h"
@@ -627,52 +629,90 @@ TEST(Plan, ProductsStayInTheCaches) {
   EXPECT_NE(deep.find("pack p1\n0.0: order r2/4096 r2"), std::string::npos) << deep;
 }
 
+// What a plan's program fetches of copies that were made before, as lines of the first one.
+std::set<int64_t> fetched_lines(Node node, const Plan& plan, const Target& target) {
+  program::Module module(process_heap());
+  EXPECT_TRUE(lower_kernel(&module, "kernel", node, target, process_heap(), &plan).ok());
+  Kernel kernel(process_heap());
+  EXPECT_TRUE(kernel.analyse(node).ok());
+  std::vector<Param> params;
+  const auto add = [&](int64_t count) {
+    params.push_back({kF32, count, {}});
+    params.back().bytes.resize(static_cast<size_t>(count) * 4);
+  };
+  for (Node param : kernel.params()) add(param->count());
+  Vec<ReadyCopy> copies(process_heap());
+  EXPECT_TRUE(find_ready(&copies, kernel, plan).ok());
+  for (const ReadyCopy& copy : copies) add(copy.elements);
+  program::tests::Evaluator::Fetched fetched;
+  EXPECT_EQ(program::tests::Evaluator::run(module, params, {}, &fetched), "");
+  std::set<int64_t> lines;
+  for (const auto& [param, at] : fetched) {
+    EXPECT_EQ(param, static_cast<int64_t>(kernel.params().size()));
+    lines.insert(at / 16);
+  }
+  return lines;
+}
+
 // While rows go by a copy of some columns that was made before, they fetch the next columns: all of
 // what is read, line by line. Copies that stay in a cache are not fetched.
 TEST(Plan, CopiesFromMemoryAreFetchedBeforeTheyAreRead) {
   constexpr int64_t kRows = 40, kTerms = 96;
-  const auto product = [&](Suite& s, int64_t columns) {
-    Node i = s.range(0, kRows), j = s.range(1, columns), k = s.range(2, kTerms);
-    Node a = s.load(s.param(0, kF32, kRows * kTerms), s.at({{i, kTerms}, {k, 1}}));
-    Node b = s.load(s.param(1, kF32, kTerms * columns), s.at({{j, kTerms}, {k, 1}}));
+  const auto product = [](Suite& s, int64_t columns) {
+    Node i = s.range(0, kRows), j = s.range(1, columns), k = s.range(2, int64_t{kTerms});
+    Node a = s.load(s.param(0, kF32, kRows * kTerms), s.at({{i, int64_t{kTerms}}, {k, 1}}));
+    Node b = s.load(s.param(1, kF32, kTerms * columns), s.at({{j, int64_t{kTerms}}, {k, 1}}));
     Node sum = s.fold(Op::kAdd, s.op(Op::kMul, a, b), {k});
     return s.graph.sink(std::array{
         s.store(s.param(2, kF32, kRows * columns), s.at({{i, columns}, {j, 1}}), sum, {i, j})});
   };
+  const uint64_t constants = 1 << 1;
   for (const int width : {32, 64}) {
     const Target target = target_of(width);
     const int64_t columns = 960;
     Suite few, many;
     Plan small(process_heap()), plan(process_heap());
-    const uint64_t constants = 1 << 1;
     ASSERT_TRUE(plan_kernel(&small, product(few, 96), target, process_heap(), constants).ok());
     EXPECT_FALSE(small.at(0).ready.empty());
     EXPECT_TRUE(small.at(0).fetched.empty());
     const Node node = product(many, columns);
     ASSERT_TRUE(plan_kernel(&plan, node, target, process_heap(), constants).ok());
     ASSERT_EQ(plan.at(0).fetched.size(), 1u);
-    program::Module module(process_heap());
-    ASSERT_TRUE(lower_kernel(&module, "kernel", node, target, process_heap(), &plan).ok());
-    std::vector<Param> params;
-    for (const int64_t count :
-         {kRows * kTerms, kTerms * columns, kRows * columns, kTerms * columns}) {
-      params.push_back({kF32, count, {}});
-      params.back().bytes.resize(static_cast<size_t>(count) * 4);
-    }
-    program::tests::Evaluator::Fetched fetched;
-    ASSERT_EQ(program::tests::Evaluator::run(module, params, {}, &fetched), "");
-    constexpr int64_t kLine = 16, kCopy = 3;
-    std::set<int64_t> lines;
-    for (const auto& [param, at] : fetched) {
-      EXPECT_EQ(param, kCopy);
-      lines.insert(at / kLine);
-    }
+    const std::set<int64_t> lines = fetched_lines(node, plan, target);
     // All but those of the first pass, and hardly any that are none.
-    const int64_t pass = plan.at(0).nest.step(1) * kTerms / kLine, all = columns * kTerms / kLine;
+    const int64_t pass = plan.at(0).nest.step(1) * kTerms / 16, all = columns * kTerms / 16;
     for (int64_t line = pass; line < all; ++line) EXPECT_EQ(lines.count(line), 1u) << line;
     EXPECT_LE(*lines.rbegin(), all + pass / 4);
     EXPECT_GE(*lines.begin(), pass);
   }
+}
+
+// Where a pass is so large that the next one would not stay beside it, all its rows go by a block
+// of terms before the next block, and fetch that.
+TEST(Plan, LargeCopiesGoByInBlocksOfTerms) {
+  constexpr int64_t kChannels = 384, kFilters = 64;
+  Suite s;
+  Node f = s.range(0, int64_t{kFilters}), y = s.range(1, 5), x = s.range(2, 5);
+  Node c = s.range(3, int64_t{kChannels}), u = s.range(4, 3), v = s.range(5, 3);
+  Node image =
+      s.load(s.param(0, kF32, kChannels * 49), s.at({{c, 49}, {y, 7}, {u, 7}, {x, 1}, {v, 1}}));
+  Node filters = s.load(s.param(1, kF32, kFilters * kChannels * 9),
+                        s.at({{f, kChannels * 9}, {c, 9}, {u, 3}, {v, 1}}));
+  Node sum = s.fold(Op::kAdd, s.op(Op::kMul, image, filters), {c, u, v});
+  const Node node = s.graph.sink(std::array{
+      s.store(s.param(2, kF32, kFilters * 25), s.at({{f, 25}, {y, 5}, {x, 1}}), sum, {f, y, x})});
+  const Target target = target_of(64);
+  Plan plan(process_heap());
+  ASSERT_TRUE(plan_kernel(&plan, node, target, process_heap(), 1 << 1).ok());
+  Text text(process_heap());
+  ASSERT_TRUE(print(text, plan).ok());
+  EXPECT_EQ(text.view(),
+            "plan\n0: vector r0 16; tile r2 5, r0 2; order r0 r1 r2; tasks r0 r1/5; pack p1; ready "
+            "p1; fetch p1\n0.0: order r3/128 r3 r4 r5\n");
+  const std::set<int64_t> lines = fetched_lines(node, plan, target);
+  const int64_t block = 128 * 9 * 32 / 16, all = kFilters * kChannels * 9 / 16;
+  for (int64_t line = block; line < all; ++line) EXPECT_EQ(lines.count(line), 1u) << line;
+  EXPECT_LE(*lines.rbegin(), all + block / 4);
 }
 
 // A range goes by in blocks or in parts of tasks, not both: each task would do all blocks.

@@ -82,10 +82,11 @@ class RandomPlan {
   void parts(Plan* out, int at) {
     Vec<Nest>& folds = out->segments.back().folds;
     if (may_sum_by_blocks(kernel_, *out, at) && target_.language != Language::kOpencl &&
-        folds[0].loop_count == 1 && kernel_.size(folds[0].loops[0].range) > 1 && chance(50)) {
-      folds[0].loops[1] = folds[0].loops[0];
-      folds[0].loops[0].block = pick(1, kernel_.size(folds[0].loops[0].range) - 1);
-      folds[0].loop_count = 2;
+        folds[0].loop_count > 0 && kernel_.size(folds[0].loops[0].range) > 1 && chance(50)) {
+      Loop* const first = folds[0].loops;
+      std::copy_backward(first, first + folds[0].loop_count, first + folds[0].loop_count + 1);
+      first->block = pick(1, kernel_.size(first->range) - 1);
+      ++folds[0].loop_count;
     }
     for (size_t group = 0; group + 1 < folds.size(); ++group) {
       if (!may_go_by_parts(kernel_, *out, at, group) || !chance(80)) continue;
