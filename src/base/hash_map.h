@@ -66,7 +66,9 @@ class Map {
 
  private:
   Status grow() {
-    const size_t size = table_.empty() ? 16 : table_.size() * 2;
+    // Small ones grow faster: what they hold is put in place again each time.
+    constexpr size_t kFirst = 16, kSmall = 4096;
+    const size_t size = std::max(kFirst, table_.size() * (table_.size() < kSmall ? 4 : 2));
     Vec<uint32_t> table(table_.memory());
     ASTER_TRY(table.resize(size, 0));
     table_ = std::move(table);

@@ -38,9 +38,11 @@ class Set {
     return table_[i];
   }
   Status grow() {
-    constexpr size_t kFirst = 64;
+    // Small ones grow faster: what they hold is put in place again each time.
+    constexpr size_t kFirst = 64, kSmall = 4096;
+    const size_t size = table_.size() * (table_.size() < kSmall ? 4 : 2);
     Vec<K> before(table_.memory());
-    ASTER_TRY(before.resize(table_.empty() ? kFirst : table_.size() * 2, nullptr));
+    ASTER_TRY(before.resize(std::max(size, kFirst), nullptr));
     std::swap(before, table_);
     for (K key : before) {
       if (key != nullptr) place_of(key) = key;

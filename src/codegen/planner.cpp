@@ -329,8 +329,12 @@ class Planner {
         filled(v, lanes) > 1.15 * filled(out, one))
       return -1;
     const double pixels = elements(own.ranges, image & ~filters);
-    return pixels >= static_cast<double>(m_.pack_filters * std::min(lanes, kernel_.size(v))) ? out
-                                                                                             : -1;
+    const bool once = std::ranges::all_of(body.accesses, [&](const Access& a) {
+      return has(a.ranges, v) || kernel_.is_constant(static_cast<int>(a.node->src(0)->arg(0)));
+    });
+    const int64_t fewest =
+        once ? m_.ready_rows : m_.pack_filters * std::min(lanes, kernel_.size(v));
+    return pixels >= static_cast<double>(fewest) ? out : -1;
   }
 
   // Whether vectors along a range need no elements but their own, or may repeat some.

@@ -63,6 +63,8 @@ int lane_bytes(const Kernel& kernel, Node node);
 bool fits_int32(Node node);
 // Lanes of the widest vectors along v that the target computes a region in.
 int most_lanes(const Kernel& kernel, const Target& target, const Region& region, int v);
+// The same for all regions of a segment and those below it.
+int most_lanes(const Kernel& kernel, const Target& target, int segment, int v);
 // Vector registers for the sums of a tile and what they read.
 int64_t product_registers(const Target& target, const Region& region);
 // Whether the vectorised range of a segment may be less than one vector, whose other lanes are left
@@ -97,8 +99,6 @@ constexpr double kSharedTerms = 512 << 10;
 bool has_plain_sum(const Kernel& kernel, int segment);
 // The same, and the order of loops does.
 bool may_sum_by_blocks(const Kernel& kernel, const Plan& plan, int segment);
-// The same for all regions of a segment and those below it.
-int most_lanes(const Kernel& kernel, const Target& target, int segment, int v);
 // Whether a segment, or one below it, writes what the kernel reads.
 bool reads_what_it_writes(const Kernel& kernel, int segment);
 // Whether a root's tasks may be groups whose items share its folds and what follows: rows, each

@@ -115,7 +115,8 @@ Status Plans::add(uint64_t hash, Executable* exe) {
   return kOk;
 }
 
-Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t on) {
+Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t on,
+                          Vec<Node>* order) {
   const double start = milliseconds();
   Vec<int64_t> key(context.heap());
   const dtype::Defaults defaults = graph.defaults;
@@ -126,7 +127,7 @@ Status Engine::executable(Executable** out, Nodes roots, Leaves* leaves, int32_t
                      static_cast<int64_t>(defaults.whole) << 16 |
                      int64_t{context.beam() != 0} << 24 |
                      (device_of_kernels != nullptr ? static_cast<int64_t>(on) << 32 : 0)));
-  ASTER_TRY(write_key(&key, leaves, *this, roots));
+  ASTER_TRY(write_key(&key, leaves, *this, roots, order));
   Vec<uint64_t> constants(context.heap());
   if (device_of_kernels == nullptr) ASTER_TRY(find_constants(&constants, *this, *leaves));
   uint64_t hash = hash_words({key.data(), key.size()});

@@ -294,8 +294,10 @@ class Engine {
   const runtime::Device* made_for = nullptr;
   Vec<Text> cuts;  // of launches whose schedules were read from disk
 
-  // The executable of a graph: cached, or made. leaves: what it is to be given memory for.
-  Status executable(Executable** out, uop::Nodes roots, Leaves* leaves, int32_t device);
+  // The executable of a graph: cached, or made. leaves: what it is to be given memory for. order:
+  // as for write_key.
+  Status executable(Executable** out, uop::Nodes roots, Leaves* leaves, int32_t device,
+                    Vec<uop::Node>* order = nullptr);
   // Where kernels that differ in sizes become one; null: nowhere.
   codegen::SizeClasses* size_classes() {
     return context.options().no_sizes != 0 ? nullptr : &size_classes_;

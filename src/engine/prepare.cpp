@@ -675,11 +675,12 @@ Status lay_out_padding(Node* sink, Graph& g) {
   });
 }
 
-Status write_key(Vec<int64_t>* key, Leaves* leaves, Engine& engine, Nodes roots) {
+Status write_key(Vec<int64_t>* key, Leaves* leaves, Engine& engine, Nodes roots, Vec<Node>* order) {
   Memory& memory = key->memory();
-  Vec<Node> nodes(memory);
+  Vec<Node> found(memory);
+  Vec<Node>& nodes = order != nullptr ? *order : found;
   Map<Node, uint32_t> position(memory);
-  ASTER_TRY(uop::toposort(&nodes, roots));
+  if (order == nullptr) ASTER_TRY(uop::toposort(&nodes, roots));
   ASTER_TRY(find_leaves(leaves, &nodes, engine, roots));
   const Leaves::Part* part = leaves->parts.begin();
   for (Node node : nodes) {

@@ -55,6 +55,8 @@ Status sort_values(uop::Node* sink, uop::Graph& graph);
 Status lay_out_padding(uop::Node* sink, uop::Graph& graph);
 
 // The words that tell two graphs apart whatever their buffers are: equal words, equal schedules.
-Status write_key(Vec<int64_t>* key, Leaves* leaves, Engine& engine, uop::Nodes roots);
+// order: what toposort gives of the roots, which is used up; null: it is found.
+Status write_key(Vec<int64_t>* key, Leaves* leaves, Engine& engine, uop::Nodes roots,
+                 Vec<uop::Node>* order = nullptr);
 
 }  // namespace aster::engine

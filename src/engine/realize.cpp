@@ -60,7 +60,8 @@ class Realize {
         outputs_(engine.context.heap()),
         copies_(engine.context.heap()),
         map_(engine.context.heap()),
-        known_(engine.context.heap()) {}
+        known_(engine.context.heap()),
+        order_(engine.context.heap()) {}
   ~Realize() {
     for (Storage* storage : outputs_) buffer::storage_release(storage);
   }
@@ -124,9 +125,11 @@ class Realize {
   // another device first. apart: what is read, or written, lies on several devices.
   Status survey(Node* moved, bool* apart) {
     Heap& heap = e_.context.heap();
-    Vec<Node> roots(heap), nodes(heap);
+    Vec<Node> roots(heap);
+    Vec<Node>& nodes = order_;
     for (const Want& w : wants_) ASTER_TRY(roots.push(w.root));
     ASTER_TRY(uop::toposort(&nodes, {roots.data(), roots.size()}));
+    ordered_ = wants_.size();
     const Node only = wants_.size() == 1 ? wants_[0].root : nullptr;
     int32_t all = 0, empty = 0;  // what has no elements goes with any device
     for (Node node : nodes) {
@@ -262,7 +265,9 @@ class Realize {
     }
     Executable* exe = nullptr;
     const uint64_t made = e_.counters.schedule_misses;
-    ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_, device_));
+    const bool ordered = known_.size() == 0 && ordered_ == wants_.size();
+    ASTER_TRY(e_.executable(&exe, {roots.data(), roots.size()}, &leaves_, device_,
+                            ordered ? &order_ : nullptr));
     Status status;
     if (Tracer* tracer = Tracer::of(e_.trace)) {
       status = tracer->scheduled(e_, *exe, {roots.data(), roots.size()},
@@ -476,6 +481,8 @@ class Realize {
   Vec<Storage*> copies_;  // of what does not change; the engine holds them
   Map<Node, Node> map_;
   Map<Node, Node> known_;  // what was kept of earlier ones
+  Vec<Node> order_;        // of what the first ordered_ wants need
+  size_t ordered_ = 0;
   int32_t device_ = 0;
 };
 

@@ -614,6 +614,24 @@ TEST(Plan, FiltersInTheLanes) {
   EXPECT_NE(plan_of_correlation(16, 14, 0).find("vector r0"), std::string::npos);
 }
 
+// Filters that do not change lie in the lanes as soon as pixels would leave lanes empty: no window
+// has to share their copy.
+TEST(Plan, FewPixelsByConstantFilters) {
+  for (const bool constant : {false, true}) {
+    Suite s;
+    Node f = s.range(0, 160), pixel = s.range(1, 49), c = s.range(2, 192);
+    Node filters = s.load(s.param(0, kF32, 160 * 192), s.at({{f, 192}, {c, 1}}));
+    Node image = s.load(s.param(1, kF32, 192 * 49), s.at({{c, 49}, {pixel, 1}}));
+    Node sum = s.fold(Op::kAdd, s.op(Op::kMul, filters, image), {c});
+    const Node node = s.graph.sink(std::array{
+        s.store(s.param(2, kF32, 160 * 49), s.at({{f, 49}, {pixel, 1}}), sum, {f, pixel})});
+    Plan plan(process_heap());
+    ASSERT_TRUE(
+        plan_kernel(&plan, node, target_of(64), process_heap(), constant ? 1 << 0 : 0).ok());
+    EXPECT_EQ(plan.at(0).nest.vector, constant ? 0 : 1);
+  }
+}
+
 // Tiles have no more rows than lines of the first-level cache are left for their distance; rows
 // that leave the last level go by in blocks, and so do the terms of long sums.
 TEST(Plan, ProductsStayInTheCaches) {

@@ -38,10 +38,14 @@ uint64_t saved_state(const Leaf& leaf_1) {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-CpuFeatures read_features() {
+constexpr uint32_t kAmd = 0x68747541;  // "Auth", of AuthenticAMD
+
+// signature: how CPUs say which model they are.
+CpuFeatures read_features(uint32_t* signature, uint32_t* vendor) {
   CpuFeatures out;
-  const uint32_t highest = static_cast<uint32_t>(__get_cpuid_max(0, nullptr));
+  const uint32_t highest = static_cast<uint32_t>(__get_cpuid_max(0, vendor));
   const Leaf leaves[] = {cpuid(highest, 1, 0), cpuid(highest, 7, 0), cpuid(highest, 7, 1)};
+  *signature = leaves[0].registers[0];
   const uint64_t state = saved_state(leaves[0]);
   const bool ymm = (state & kStateYmm) == kStateYmm;
   const bool zmm = (state & kStateZmm) == kStateZmm;
@@ -54,9 +58,10 @@ CpuFeatures read_features() {
 }
 
 // Deterministic cache parameters: leaf 4 on Intel, 0x8000001D of the same form on AMD.
-CacheSizes read_caches() {
+CacheSizes read_caches(uint32_t vendor) {
   CacheSizes out;
   for (const uint32_t leaf : {4u, 0x8000001Du}) {
+    if (vendor == kAmd && leaf == 4) continue;
     const uint32_t highest = static_cast<uint32_t>(__get_cpuid_max(leaf & 0x80000000u, nullptr));
     for (uint32_t i = 0; i < 16; ++i) {
       const Leaf info = cpuid(highest, leaf, i);
@@ -78,17 +83,11 @@ CacheSizes read_caches() {
   return out;
 }
 
-uint32_t read_signature() {
-  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 ? eax : 0;
-}
-
 #else
 
 constexpr const char* kArchitecture = "portable";
-CpuFeatures read_features() { return {}; }
-uint32_t read_signature() { return 0; }
-CacheSizes read_caches() { return {}; }
+CpuFeatures read_features(uint32_t*, uint32_t*) { return {}; }
+CacheSizes read_caches(uint32_t) { return {}; }
 
 #endif
 
@@ -121,11 +120,11 @@ struct Machine {
 constinit Machine g_machine{};
 
 void read_machine() {
-  g_machine.features = read_features();
+  uint32_t vendor = 0;
+  g_machine.features = read_features(&g_machine.signature, &vendor);
   g_machine.features.vector_bytes = natural_width(g_machine.features);
   g_machine.features = narrowed(g_machine.features, 0);
-  g_machine.caches = read_caches();
-  g_machine.signature = read_signature();
+  g_machine.caches = read_caches(vendor);
 }
 
 const Machine& machine() {
