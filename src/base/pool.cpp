@@ -35,17 +35,23 @@ constexpr int kJoinersShift = 16;
 constexpr uint64_t kActive = 0xFFFF;
 constexpr uint64_t joiners(uint64_t state) { return (state >> kJoinersShift) & 0x7FFF; }
 
+// What one of the threads of a job takes first, in order: the same part of each job, so that what
+// it has written is in its caches when the next job reads it. Then it helps the others.
+struct alignas(64) Share {
+  std::atomic<int64_t> next{0};
+  int64_t end = 0;
+};
+
 struct Pool {
   alignas(64) std::atomic<uint64_t> state{0};
   alignas(64) std::atomic<uint32_t> wake{0};  // the futex: moves with every job
   std::atomic<int32_t> sleepers{0};
-  alignas(64) std::atomic<int64_t> next{0};  // task to take
   // Of the job; written while the state is closed and nobody is active.
   alignas(64) Body body = nullptr;
   void* self = nullptr;
   Faults* faults = nullptr;  // of the run that it is a part of
-  int64_t tasks = 0;
-  uint64_t joiners = 0;                       // workers that may join
+  int threads_of_job = 1;    // that it is shared among
+  Share shares[kMaxWorkers + 1];
   alignas(64) std::atomic<bool> busy{false};  // held by the thread that launches
   std::atomic<int32_t> sessions{0};
   // Under busy.
@@ -75,22 +81,28 @@ int64_t now_ns() {
   return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-void take_tasks(Body body, void* self, int64_t tasks) {
-  for (;;) {
-    const int64_t task = g_pool.next.fetch_add(1, std::memory_order_relaxed);
-    if (task >= tasks) return;
-    body(self, task);
+// As the thread of this number, the launching one being 0.
+void take_tasks(int number) {
+  const Body body = g_pool.body;
+  void* const self = g_pool.self;
+  const int threads = g_pool.threads_of_job;
+  for (int i = 0; i < threads; ++i) {
+    Share& share = g_pool.shares[(number + i) % threads];
+    while (share.next.load(std::memory_order_relaxed) < share.end) {
+      const int64_t task = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (task < share.end) body(self, task);
+    }
   }
 }
 
 // Takes part in the job that is open, if there is room.
-void join_job() {
+void join_job(int worker) {
   uint64_t state = g_pool.state.load(std::memory_order_acquire);
   do {
     if ((state & kOpen) == 0 || (state & kActive) >= joiners(state)) return;
   } while (!g_pool.state.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel));
   Faults::exchange(g_pool.faults);
-  take_tasks(g_pool.body, g_pool.self, g_pool.tasks);
+  take_tasks(1 + worker % (g_pool.threads_of_job - 1));
   g_pool.state.fetch_sub(1, std::memory_order_release);
 }
 
@@ -110,12 +122,12 @@ void wait_for_wake(uint32_t seen) {
   g_pool.sleepers.fetch_sub(1);
 }
 
-void* worker(void*) {
+void* worker(void* number) {
   fesetenv(FE_DFL_ENV);  // results do not depend on the modes of the thread that made this one
   t_in_task = true;
   uint32_t seen = g_pool.wake.load(std::memory_order_acquire);
   for (;;) {
-    join_job();
+    join_job(static_cast<int>(reinterpret_cast<intptr_t>(number)));
     wait_for_wake(seen);
     seen = g_pool.wake.load(std::memory_order_acquire);
   }
@@ -133,7 +145,8 @@ void forget_workers() {
 
 bool make_worker() {
   pthread_t* thread = &g_pool.threads[g_pool.workers];
-  if (!start_thread(thread, worker, nullptr)) return false;
+  void* const number = reinterpret_cast<void*>(static_cast<intptr_t>(g_pool.workers));
+  if (!start_thread(thread, worker, number)) return false;
   pthread_setname_np(*thread, "aster-ml");
   if (g_pool.pinned) cpus::pin(*thread, g_pool.workers + 1);
   ++g_pool.workers;
@@ -177,14 +190,19 @@ void run_together(int workers, int64_t tasks, Body body, void* self, Wait wait) 
   g_pool.body = body;
   g_pool.self = self;
   g_pool.faults = Faults::current();
-  g_pool.tasks = tasks;
-  g_pool.next.store(0, std::memory_order_relaxed);
+  const int threads = workers + 1;
+  g_pool.threads_of_job = threads;
+  for (int i = 0; i < threads; ++i) {
+    g_pool.shares[i].next.store(tasks / threads * i + tasks % threads * i / threads,
+                                std::memory_order_relaxed);
+    g_pool.shares[i].end = tasks / threads * (i + 1) + tasks % threads * (i + 1) / threads;
+  }
   const uint64_t last = g_pool.state.load(std::memory_order_relaxed) & ~(kGeneration - 1);
   const uint64_t room = static_cast<uint64_t>(workers) << kJoinersShift;
   g_pool.state.store((last + kGeneration) | kOpen | room, std::memory_order_release);
   wake_workers(workers);
   t_in_task = true;
-  take_tasks(body, self, tasks);
+  take_tasks(0);
   t_in_task = false;
   // Closed: whoever wakes late finds nothing to join and is not waited for.
   g_pool.state.fetch_and(~kOpen, std::memory_order_acq_rel);

@@ -12,8 +12,9 @@ class Context;
 
 namespace aster::pool {
 
-// body(self, task) for every task in [0, tasks), tasks taken dynamically by up to `threads`
-// threads, the caller being one. Returns when all are done. Tasks must not depend on who runs them.
+// body(self, task) for every task in [0, tasks), shared among up to `threads` threads, the caller
+// being one: each begins with its own part, the same one in every run of as many tasks, and then
+// helps the others. Returns when all are done. Tasks must not depend on who runs them.
 // threads <= 1 runs on the caller alone and makes no thread; so does a call while another thread is
 // using the pool. If no worker can be made, the caller does the work. What tasks say is heard by
 // the caller's run (faults.h). While the caller waits for the others' last tasks it calls

@@ -113,6 +113,28 @@ TEST(Pool, WorkIsShared) {
   EXPECT_TRUE(seen.together);
 }
 
+// Each thread begins with its own part, the same one in every run: the tasks of two wait for each
+// other, so that neither thread takes both.
+TEST(Pool, ThreadsKeepTheirPartOfEachRun) {
+  if (pool::hardware_threads() < 2) return;
+  struct Meeting {
+    std::atomic<int> there{0};
+    std::thread::id of[2];
+    static void meet(void* self, int64_t task) {
+      auto& meeting = *static_cast<Meeting*>(self);
+      meeting.of[task] = std::this_thread::get_id();
+      ++meeting.there;
+      for (int i = 0; meeting.there < 2 && i < 100'000; ++i) usleep(i < 100 ? 0 : 100);
+    }
+  };
+  for (int run = 0; run < 200; ++run) {
+    Meeting meeting;
+    pool::run(2, 2, Meeting::meet, &meeting);
+    EXPECT_EQ(meeting.of[0], std::this_thread::get_id());
+    EXPECT_NE(meeting.of[1], std::this_thread::get_id());
+  }
+}
+
 TEST(Pool, NestedRunsStayOnTheirThread) {
   Counts counts(8 * 8);
   struct Outer {
