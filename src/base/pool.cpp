@@ -192,10 +192,11 @@ void run_together(int workers, int64_t tasks, Body body, void* self, Wait wait) 
   g_pool.faults = Faults::current();
   const int threads = workers + 1;
   g_pool.threads_of_job = threads;
+  int64_t begin = 0;
   for (int i = 0; i < threads; ++i) {
-    g_pool.shares[i].next.store(tasks / threads * i + tasks % threads * i / threads,
-                                std::memory_order_relaxed);
-    g_pool.shares[i].end = tasks / threads * (i + 1) + tasks % threads * (i + 1) / threads;
+    Share& share = g_pool.shares[i];
+    share.next.store(begin, std::memory_order_relaxed);
+    begin = share.end = tasks / threads * (i + 1) + tasks % threads * (i + 1) / threads;
   }
   const uint64_t last = g_pool.state.load(std::memory_order_relaxed) & ~(kGeneration - 1);
   const uint64_t room = static_cast<uint64_t>(workers) << kJoinersShift;

@@ -74,6 +74,11 @@ struct Nest {
     if (tile(range) != nullptr) return tile(range)->rest;
     return range == vector ? vector_rest : Rest::kEven;
   }
+  // The first loop goes by in blocks.
+  void split_first(int64_t block) {
+    for (int i = loop_count++; i > 0; --i) loops[i] = loops[i - 1];
+    loops[0].block = block;
+  }
   bool operator==(const Nest&) const = default;
 };
 

@@ -408,9 +408,7 @@ void choose_sum_blocks(Plan* plan, const Kernel& kernel) {
     int64_t blocks = std::min(fetched_blocks(kernel, *plan, at), size);
     if (blocks < 2) blocks = blocks_of_shared(kernel, *plan, at);
     if (blocks < 2) continue;
-    std::copy_backward(nest.loops, nest.loops + nest.loop_count, nest.loops + nest.loop_count + 1);
-    nest.loops[0].block = (size - 1) / blocks + 1;
-    ++nest.loop_count;
+    nest.split_first((size - 1) / blocks + 1);
   }
 }
 
@@ -438,9 +436,7 @@ void choose_parts(Plan* plan, const Kernel& kernel) {
         if (cost < least) best = part, least = cost;
       }
       if (best == 0) continue;
-      nest.loops[1] = nest.loops[0];
-      nest.loops[0].block = best;
-      nest.loop_count = 2;
+      nest.split_first(best);
     }
   }
 }

@@ -83,10 +83,7 @@ class RandomPlan {
     Vec<Nest>& folds = out->segments.back().folds;
     if (may_sum_by_blocks(kernel_, *out, at) && target_.language != Language::kOpencl &&
         folds[0].loop_count > 0 && kernel_.size(folds[0].loops[0].range) > 1 && chance(50)) {
-      Loop* const first = folds[0].loops;
-      std::copy_backward(first, first + folds[0].loop_count, first + folds[0].loop_count + 1);
-      first->block = pick(1, kernel_.size(first->range) - 1);
-      ++folds[0].loop_count;
+      folds[0].split_first(pick(1, kernel_.size(folds[0].loops[0].range) - 1));
     }
     for (size_t group = 0; group + 1 < folds.size(); ++group) {
       if (!may_go_by_parts(kernel_, *out, at, group) || !chance(80)) continue;
@@ -95,9 +92,7 @@ class RandomPlan {
       const int64_t step = std::lcm(nest.step(nest.vector), next.step(next.vector));
       const int64_t most = kernel_.size(nest.vector) / step;
       if (nest.loop_count != 1 || most == 0) continue;
-      nest.loops[1] = nest.loops[0];
-      nest.loops[0].block = step * pick(1, most);
-      nest.loop_count = 2;
+      nest.split_first(step * pick(1, most));
     }
   }
   void block(Plan* out) {
