@@ -5,8 +5,8 @@ kernels. One JSON line a row: seconds of the wall, of scheduling and of all that
 to running (rendering, compiling, loading), of CPU time in the compiler's processes; launches and
 distinct kernels; the least time of later steps.
 
-  bench/cold.py [--only conv_net,cat_250,...] [--package FOLDER] [--compilers gcc,clang,llvm]
-                [--cores 1,2] [--tiers off,auto]
+  bench/cold.py [--only conv_net,cat_250,...] [--package FOLDER]
+                [--compilers gcc,clang,llvm,builtin] [--cores 1,2] [--tiers off,auto]
 
 Of each row one run for every compiler, number of cores and value of ASTER_ML_TIERS that are named;
 `begun` counts launches of kernels that began without machine code. LLVM compiles in the

@@ -132,7 +132,8 @@ typedef struct aster_ml_context_options {
   size_t arena_block_bytes;  /* 0: 64 KiB; a small value makes every arena request an allocation */
   /* null: $ASTER_ML_CACHE_DIR, then $XDG_CACHE_HOME/aster_ml, then ~/.cache/aster_ml */
   const char *cache_dir;
-  /* null: $ASTER_ML_CC, then clang, gcc, cc on PATH; "none": no compiler; "llvm": libLLVM in this
+  /* null: $ASTER_ML_CC, then clang, gcc, cc on PATH; "none": the interpreter; "builtin": machine
+   * code that the library makes itself, as where no compiler is found; "llvm": libLLVM in this
    * process ($ASTER_ML_LLVM, or the newest of 14 to 19), those for what it lacks or where it is
    * not. The results have the same bits. LLVM ends the process where it has no memory left. */
   const char *compiler;
@@ -140,9 +141,10 @@ typedef struct aster_ml_context_options {
   /* Milliseconds after which a compiler that has not ended is killed, with all that it started; 0:
    * 60,000. What it was to compile counts as failed. LLVM is not stopped. */
   int32_t compile_timeout_ms;
-  /* 0: what cannot be compiled, because the compiler is missing, fails or takes too long, the
-   * reference runtime computes, slowly, and the log says why, once a reason (where the compiler is
-   * "none" as information); 1, or $ASTER_ML_NO_FALLBACK set to anything but 0: COMPILE */
+  /* 0: what has no machine code, because a compiler fails or takes too long, or there is none and
+   * the library makes none itself, the reference runtime computes, slowly, and the log says why,
+   * once a reason (where the compiler is "none" as information); 1, or $ASTER_ML_NO_FALLBACK set to
+   * anything but 0: COMPILE */
   int32_t no_fallback;
   aster_ml_cancel_function should_cancel; /* null: only aster_ml_engine_cancel stops a call */
   void *should_cancel_self;

@@ -46,8 +46,8 @@ typedef struct aster_ml_engine_counters {
   uint64_t kernels_sized;
   uint64_t host_kernels;        /* launches that the host did for a device that could not */
   uint64_t kernels_interpreted; /* of kernels_scheduled: those that the compiler refused alone */
-  /* of kernels_scheduled: those that began without machine code while that was compiled
-   * (ASTER_ML_TIERS), and those that were to, but waited, as their programs cannot be run so */
+  /* of kernels_scheduled: those that began, by machine code that the library makes at once, while
+   * a compiler's was made (ASTER_ML_TIERS), and those that were to, but waited */
   uint64_t kernels_begun;
   uint64_t kernels_waited;
   /* of schedule_misses: those that were read from the disk cache, where an earlier process, or
@@ -104,8 +104,8 @@ typedef struct aster_ml_launch {
   uint64_t held_bytes; /* that the context holds from its allocator */
   int32_t device;      /* that ran it */
   int32_t operands;    /* pieces of memory that it reads and writes */
-  int32_t tier;        /* 0: machine code, or what is compiled into the library; 1: a kernel that is
-                        * run without, as that is being compiled or the compiler refused it */
+  int32_t tier;        /* 0: machine code, or what is compiled into the library; 1: a kernel that
+                        * begins, as a compiler is at it, or that the compiler refused */
   int32_t is_exact;    /* 1: each element is the exact result, which was rounded or checked once */
   const char *scope;   /* names of the scopes around it (trace.h): "a/b", or ""; gone as name is */
   const char *cut; /* why what it computes is stored, and not computed in the kernels that read it:

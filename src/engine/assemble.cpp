@@ -110,13 +110,15 @@ Status interpret_kernel(Launch* launch, Executable* exe, Heap& heap, Graph& grap
 
 // A kernel that begins without machine code, or else what it waited for: *function.
 Status begin_kernel(Launch* launch, void** function, Executable* exe, Context& context,
-                    const codegen::Rendered& kernel, const runtime::Request& request) {
+                    const runtime::Request& request) {
   const SavedError before;
   ASTER_TRY(new_plan(launch, exe, context.heap()));
-  const Status begun = runtime::begin_by_strips(launch->plan, kernel, request.later);
+  const Status begun = runtime::begin(launch->plan, request);
   if (begun.code != ASTER_ML_UNSUPPORTED) return begun;
   before.restore();
   launch->plan = nullptr;
+  context.heap().destroy(exe->plans.back());
+  exe->plans.pop();
   ASTER_TRY(runtime::finish_on_host(context, request.later));
   *function = request.later->load(std::memory_order_acquire);
   return kOk;
@@ -211,12 +213,16 @@ class Assembly {
     const runtime::Request& request = kernels.requests[number];
     void* function = request.function;
     if (function == nullptr && request.later != nullptr) {
-      ASTER_TRY(begin_kernel(launch, &function, &exe_, engine_.context, one, request));
+      ASTER_TRY(begin_kernel(launch, &function, &exe_, engine_.context, request));
       ++(launch->plan != nullptr ? engine_.counters.kernels_begun
                                  : engine_.counters.kernels_waited);
     }
     if (function == nullptr && launch->plan == nullptr) {
-      ++engine_.counters.kernels_interpreted;
+      engine_.counters.kernels_interpreted +=
+          kernels.device->compiles || request.at_once == nullptr ? 1 : 0;
+      function = request.at_once;
+    }
+    if (function == nullptr && launch->plan == nullptr) {
       return interpret_kernel(launch, &exe_, engine_.context.heap(), graph_, item,
                               kernels.device->target);
     }

@@ -73,11 +73,15 @@ Status find_way(CopyOf* copy, Executable* exe, Engine& engine, const codegen::Re
     copy->function = function_at<runtime::KernelFunction>(request.function);
     return kOk;
   }
+  if (request.at_once != nullptr) {
+    copy->function = function_at<runtime::KernelFunction>(request.at_once);
+    return kOk;
+  }
   ASTER_TRY(new_plan(copy, exe, engine.context.heap()));
   const SavedError before;
   const Status begun = request.later == nullptr
                            ? ASTER_FAIL(kUNSUPPORTED, "a copy without machine code")
-                           : runtime::begin_by_strips(copy->plan, code, request.later);
+                           : runtime::begin(copy->plan, request);
   if (begun.code == ASTER_ML_UNSUPPORTED) {
     before.restore();
     ASTER_TRY(runtime::reference::prepare_program(copy->plan, code.module));

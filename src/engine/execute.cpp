@@ -209,7 +209,7 @@ namespace {
     const bool looks = tracer != nullptr && tracer->looks();
     if (looks) tracer->before(exe, i, pointers + item.first_operand);
     const uint64_t start = run.traced() ? nanoseconds() : 0;
-    const bool by_strips = item.plan != nullptr && runtime::goes_by_strips(*item.plan);
+    const bool by_strips = item.plan != nullptr && runtime::is_beginning(*item.plan);
     const bool done = launch_one(exe, item, pointers + item.first_operand, scratch, threads,
                                  may_stop ? &run.interrupt : nullptr);
     if (!done) return wrote ? Ran::kWriting : Ran::kPart;

@@ -84,7 +84,7 @@ Status name_of(bool* known, Digest* out, KernelLibrary** library, Engine& engine
     if (found.code == ASTER_ML_MEMORY || found.code == ASTER_ML_CANCELLED) return found;
     return before.restore(), kOk;
   }
-  if (host->target.llvm) return kOk;
+  if (host->target.llvm || !host->compiles) return kOk;
   ASTER_TRY(runtime::kernel_library(engine.context, library));
   Build build = {};
   dl_iterate_phdr(find_build, &build);
@@ -221,25 +221,28 @@ static_assert(sizeof(Launch) == 120 && sizeof(Slot) == 32 && sizeof(LaunchInfo) 
               "what is kept of launches, slots and copies");
 
 bool is_kept(const Executable& exe) {
-  return exe.graph == nullptr && !exe.for_now && exe.plans.empty() && exe.sizes.empty() &&
-         exe.shifts.empty() && exe.device_bytes == 0 && exe.whole == nullptr &&
-         exe.launches.size() == exe.infos.size() && !exe.launches.empty() &&
+  return exe.graph == nullptr && !exe.for_now && exe.sizes.empty() && exe.shifts.empty() &&
+         exe.device_bytes == 0 && exe.whole == nullptr && exe.launches.size() == exe.infos.size() &&
+         !exe.launches.empty() &&
          std::ranges::all_of(exe.launches,
                              [](const Launch& launch) {
-                               return launch.kind == LaunchKind::kHost &&
-                                      launch.function != nullptr && launch.plan == nullptr &&
-                                      launch.size_count == 0;
+                               return launch.kind == LaunchKind::kHost && launch.size_count == 0 &&
+                                      (launch.plan != nullptr ? launch.plan->code != nullptr
+                                                              : launch.function != nullptr);
                              }) &&
-         std::ranges::all_of(exe.copies,
-                             [](const CopyOf& copy) { return copy.function != nullptr; }) &&
+         std::ranges::all_of(
+             exe.copies,
+             [](const CopyOf& copy) { return copy.function != nullptr && copy.plan == nullptr; }) &&
          std::ranges::all_of(exe.slots,
                              [](const Slot& slot) { return slot.kind != SlotKind::kHost; });
 }
 
 // The number of a kernel by its function; that of no kernel where it is none.
 size_t number_of(const Kernels& kernels, runtime::KernelFunction function) {
-  const auto made = std::ranges::find(kernels.requests, code_of(function),
-                                      [](const auto& request) { return request.function; });
+  const void* const code = code_of(function);
+  const auto made = std::ranges::find_if(kernels.requests, [code](const auto& request) {
+    return request.function == code || request.at_once == code;
+  });
   return static_cast<size_t>(made - kernels.requests.begin());
 }
 
@@ -248,7 +251,8 @@ Status write_launches(Writer& out, const Executable& exe, const Kernels& kernels
   for (size_t i = 0; i < exe.launches.size(); ++i) {
     const Launch& launch = exe.launches[i];
     const LaunchInfo& info = exe.infos[i];
-    const size_t kernel = number_of(kernels, launch.function);
+    const size_t kernel =
+        number_of(kernels, launch.plan != nullptr ? launch.plan->code : launch.function);
     if (kernel == kernels.requests.size()) return *whole = false, kOk;
     out.number(uint64_t{kernel})
         .number(uint64_t{launch.first_operand})
@@ -286,7 +290,8 @@ Status write_kernels(Writer& out, const Kernels& kernels, const KernelLibrary& l
   out.number(uint64_t{kernels.requests.size()});
   for (const runtime::Request& request : kernels.requests) {
     Digest key;
-    if (request.function == nullptr || !library.key_of(request.kernel->name, &key))
+    if ((request.function == nullptr && request.at_once == nullptr) ||
+        !library.key_of(request.kernel->name, &key))
       return *whole = false, kOk;
     out.bytes(key.data(), key.size()).text(request.kernel->name);
   }

@@ -84,6 +84,11 @@ class Maker {
       loaded = load_each();
       if (loaded.ok()) before.restore();
     }
+    if (on_host() && loaded.ok() && device_.at_once) {
+      ASTER_TRY(runtime::make_at_once(&exe_.code, device_, engine_.context,
+                                      {kernels_.requests.data(), kernels_.requests.size()}));
+    }
+    if (on_host() && loaded.ok() && !device_.compiles && !by_kernel) ASTER_TRY(check_code());
     if (on_host()) return loaded.ok() ? kOk : without_code(&exe_, engine_.context, loaded);
     if (loaded.code == ASTER_ML_UNSUPPORTED || (by_kernel && loaded.code == ASTER_ML_COMPILE)) {
       ASTER_TRY(say());
@@ -99,6 +104,15 @@ class Maker {
   // What ends the search for those that the compiler takes: as often it may fail, or not end.
   static constexpr size_t kMostRefused = 16, kMostEndless = 2;
 
+  // Where nothing may stand in for machine code, each has to have it.
+  Status check_code() const {
+    for (const runtime::Request& request : kernels_.requests) {
+      if (request.at_once == nullptr)
+        return ASTER_FAIL(kCOMPILE, "%s: no compiler, and no machine code of our own for it",
+                          request.kernel->title);
+    }
+    return kOk;
+  }
   bool on_host() const { return device_.backend == nullptr; }
   Status say() { return on_host() ? engine_.say_interpreted() : engine_.say_on_host(device_.code); }
   Status say_beyond() {
@@ -129,8 +143,8 @@ class Maker {
         add(kernels_.number_of(copy));
     }
     for (size_t i = 0; i < taken.size(); ++i) {
-      kernels_.requests[i].may_wait =
-          !kernels_.rendered[i].module.programs.empty() && taken[i] <= runtime::kMostByStrips;
+      kernels_.requests[i].may_wait = !kernels_.rendered[i].module.programs.empty() &&
+                                      (device_.at_once || taken[i] <= runtime::kMostByStrips);
     }
     return kOk;
   }

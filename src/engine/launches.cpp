@@ -14,8 +14,9 @@ constexpr uint32_t kMostBeside = 16;
 // Whether threads that shared the launch would not be worth it, and nothing keeps others from going
 // on beside it: machine code, or what stands in for it, without memory of its own.
 bool goes_beside(const Launch& launch) {
-  const bool code =
-      launch.plan == nullptr ? launch.function != nullptr : launch.plan->strips != nullptr;
+  const bool code = launch.plan == nullptr
+                        ? launch.function != nullptr
+                        : launch.plan->strips != nullptr || launch.plan->code != nullptr;
   return code && launch.kind == LaunchKind::kHost && !launch.writes && !launch.scratched &&
          launch.operand_count <= Launch::kMostOperands &&
          (launch.tasks == 1 || launch.nanoseconds < machine::kWorthThreads);

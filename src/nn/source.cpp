@@ -29,6 +29,8 @@ Status file_failed(const char* what, const char* path, int error) {
     return ASTER_FAIL(kNOT_FOUND, "%s '%s': %s", what, brief_path(path),
                       "no such file or directory");
   }
+  if (error == ENOMEM)
+    return ASTER_FAIL(kMEMORY, "%s '%s': the system has no memory", what, brief_path(path));
   return ASTER_FAIL(kIO, "%s '%s': error %d (%s)", what, brief_path(path), error,
                     strerrordesc_np(error) == nullptr ? "unknown" : strerrordesc_np(error));
 }

@@ -25,6 +25,8 @@ struct Device {
   aster_ml_device_info info = {};
   codegen::Target target;  // what kernels are made for
   bool shared = false;     // the host addresses its memory
+  bool at_once = false;    // the host: kernels have machine code of our own before a compiler's
+  bool compiles = true;    // the host: there is a compiler
   // Makes kernels into functions (load.h); null: it only stores.
   Status (*load)(Loaded* held, LoadCounts* counts, const Device& device, Context& context,
                  std::span<Request> kernels) = nullptr;

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 
+#include "codegen/render_x86.h"
+#include "runtime/cpu/elf_loader.h"
 #include "runtime/cpu/machine.h"
 #include "runtime/state.h"
 
 namespace aster::runtime {
 namespace {
+
+bool has_own_code(const cpu::KernelLibrary& library) {
+  return library.features().fma && library.features().vector_bytes >= 32 && cpu::can_map_code();
+}
 
 bool is_loaded(const void* library, const char* name) {
   return static_cast<const cpu::KernelLibrary*>(library)->has_named(name);
@@ -83,6 +89,7 @@ class HostSources {
 Loaded::~Loaded() {
   for (cpu::KernelSet* set : sets) set->release();
   for (Built* module : modules) --module->users;
+  for (cpu::CodePages* one : pages) pages.memory().destroy(one);
 }
 
 codegen::Target target_of(const cpu::CpuFeatures& features, bool this_machine) {
@@ -115,14 +122,29 @@ Status host_device(const Device** out, Context& context) {
   ASTER_TRY(kernel_library(context, &library));
   ASTER_TRY(library->collect());
   const bool llvm = library->llvm() != nullptr;
-  const cpu::CompilerInfo* compiler = nullptr;
-  if (!llvm) ASTER_TRY(library->compiler(&compiler));
   Device& host = runtime->host;
+  const cpu::CompilerInfo* compiler = nullptr;
+  const bool begins = host.load != nullptr ? host.at_once : has_own_code(*library);
+  if (!llvm) {
+    const SavedError before;
+    const Status found = library->compiler(&compiler);
+    const std::string_view choice = cpu::compiler_choice(context);
+    const bool without = found.code == ASTER_ML_UNSUPPORTED && begins && choice != "none";
+    if (!without) ASTER_TRY(found);
+    if (without && host.load == nullptr) {
+      const bool named = !choice.empty() && choice != "builtin";
+      context.log(named ? ASTER_ML_LOG_WARNING : ASTER_ML_LOG_INFO,
+                  "kernels have machine code of our own alone: %s", SavedError::message());
+    }
+    if (without) before.restore();
+  }
   if (host.load == nullptr) {
     ASTER_TRY(host_target(&host.target, context));
     host.target.llvm = llvm;
     host.code = device::kCpu;
     host.shared = true;
+    host.at_once = begins;
+    host.compiles = llvm || compiler != nullptr;
     host.load = load_on_host;
     host.at_hand = {is_loaded, library};
   }
@@ -130,8 +152,42 @@ Status host_device(const Device** out, Context& context) {
   return kOk;
 }
 
+Status make_at_once(Loaded* held, const Device& device, Context& context,
+                    std::span<Request> kernels) {
+  Memory& memory = context.heap();
+  Vec<uint8_t> code(memory);
+  Vec<size_t> which(memory), places(memory);
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const codegen::program::Module& module = kernels[i].kernel->module;
+    if (kernels[i].function != nullptr || module.programs.empty()) continue;
+    const size_t before = code.size();
+    const SavedError error;
+    const Status made = codegen::program::render_x86(&code, module, device.target);
+    if (made.code == ASTER_ML_UNSUPPORTED) {
+      error.restore();
+      code.truncate(before);
+      continue;
+    }
+    ASTER_TRY(made);
+    ASTER_TRY(which.push(i));
+    ASTER_TRY(places.push(before));
+  }
+  if (which.empty()) return kOk;
+  ASTER_TRY(held->pages.reserve(held->pages.size() + 1));
+  cpu::CodePages* pages = nullptr;
+  const SavedError before;
+  const Status mapped =
+      cpu::CodePages::map(&pages, {code.data(), code.size()}, held->pages.memory());
+  if (mapped.code == ASTER_ML_UNSUPPORTED) return before.restore(), kOk;
+  ASTER_TRY(mapped);
+  ASTER_TRY(held->pages.push(pages));
+  for (size_t i = 0; i < which.size(); ++i) kernels[which[i]].at_once = pages->at(places[i]);
+  return kOk;
+}
+
 Status load_on_host(Loaded* held, LoadCounts* counts, const Device& device, Context& context,
                     std::span<Request> kernels) {
+  if (!device.compiles) return kOk;
   cpu::KernelLibrary* library = nullptr;
   ASTER_TRY(kernel_library(context, &library));
   const bool llvm = device.target.llvm;

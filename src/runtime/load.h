@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/codegen.h"
+#include "runtime/cpu/code_pages.h"
 #include "runtime/cpu/module.h"
 #include "runtime/modules.h"
 
@@ -10,13 +11,14 @@ namespace aster::runtime {
 // Keeps the code of functions.
 class Loaded {
  public:
-  explicit Loaded(Memory& memory) : sets(memory), modules(memory) {}
+  explicit Loaded(Memory& memory) : sets(memory), modules(memory), pages(memory) {}
   ~Loaded();
   Loaded(const Loaded&) = delete;
   Loaded& operator=(const Loaded&) = delete;
 
-  Vec<cpu::KernelSet*> sets;  // of the host
-  Vec<Built*> modules;        // of backends, a use each
+  Vec<cpu::KernelSet*> sets;   // of the host
+  Vec<Built*> modules;         // of backends, a use each
+  Vec<cpu::CodePages*> pages;  // of the host, made at once
 };
 
 struct Request {
@@ -26,6 +28,7 @@ struct Request {
   // Of the host: whether it may be compiled while others run, and then where its code will be.
   bool may_wait = false;
   const cpu::LaterCode* later = nullptr;
+  void* at_once = nullptr;  // machine code of our own (make_at_once)
 };
 
 struct LoadCounts {
@@ -47,6 +50,10 @@ aster_ml_code code_for(const Device& device);
 // Rows of Device::load. Errors: COMPILE with what the compiler said, of all of several kernels;
 // UNSUPPORTED (all are beyond the device); CANCELLED, MEMORY, DEVICE.
 Status load_on_host(Loaded* held, LoadCounts* counts, const Device& device, Context& context,
+                    std::span<Request> kernels);
+// Machine code of our own for kernels of the host that have no function yet, where it can be had.
+// Errors: MEMORY.
+Status make_at_once(Loaded* held, const Device& device, Context& context,
                     std::span<Request> kernels);
 // When what is being compiled is done, well or not. Errors: CANCELLED.
 Status finish_on_host(Context& context, const cpu::LaterCode* code);

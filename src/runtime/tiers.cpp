@@ -60,6 +60,8 @@ void run(const cpu::native::Plan& plan, void* const* operands, void* scratch, in
   const int64_t* const sizes = plan.words.data();
   if (void* const code = plan.later->load(std::memory_order_acquire)) {
     function_at<KernelFunction>(code)(operands, sizes, scratch, begin, end);
+  } else if (plan.code != nullptr) {
+    plan.code(operands, sizes, scratch, begin, end);
   } else {
     plan.strips->run(operands, sizes, scratch, begin, end);
   }
@@ -103,23 +105,28 @@ double strips_nanoseconds(const codegen::Rendered& kernel) {
   return all;
 }
 
-Status begin_by_strips(cpu::native::Plan* out, const codegen::Rendered& kernel,
-                       const std::atomic<void*>* later) {
-  if (kernel.module.programs.empty())
-    return ASTER_FAIL(kUNSUPPORTED, "a kernel without its program");
-  ASTER_TRY(reference::StripProgram::make(&out->strips, kernel.module, out->words.memory()));
+Status begin(cpu::native::Plan* out, const Request& request) {
+  const codegen::Rendered& kernel = *request.kernel;
+  if (request.at_once != nullptr) {
+    out->code = function_at<KernelFunction>(request.at_once);
+    out->scratch_bytes = kernel.code.scratch_bytes;
+  } else {
+    if (kernel.module.programs.empty() || strips_nanoseconds(kernel) > kMostByStrips)
+      return ASTER_FAIL(kUNSUPPORTED, "a kernel that is not to begin without machine code");
+    ASTER_TRY(reference::StripProgram::make(&out->strips, kernel.module, out->words.memory()));
+    out->scratch_bytes =
+        std::max(static_cast<int64_t>(out->strips->scratch_bytes()), kernel.code.scratch_bytes);
+  }
   ASTER_TRY(out->words.append(kernel.sizes.data(), kernel.sizes.size()));
   out->implementation = &kTiered;
-  out->later = later;
+  out->later = request.later;
   out->tasks = kernel.tasks;
-  out->scratch_bytes =
-      std::max(static_cast<int64_t>(out->strips->scratch_bytes()), kernel.code.scratch_bytes);
   return kOk;
 }
 
-bool goes_by_strips(const cpu::native::Plan& plan) {
+bool is_beginning(const cpu::native::Plan& plan) {
   if (plan.evaluated != nullptr) return true;
-  return plan.strips != nullptr &&
+  return (plan.strips != nullptr || plan.code != nullptr) &&
          (plan.later == nullptr || plan.later->load(std::memory_order_relaxed) == nullptr);
 }
 

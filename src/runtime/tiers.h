@@ -1,10 +1,11 @@
-// Tiers of a kernel: by strips (reference/strip_program.h) until its machine code, which others
-// make meanwhile, is there; then by that. Both give the same bits, so what runs may change between
-// any two tasks.
+// Tiers of a kernel: by machine code of our own (codegen/render_x86.h), or by strips
+// (reference/strip_program.h), until a compiler's, which others make meanwhile, is there; then by
+// that. All give the same bits, so what runs may change between any two tasks.
 #pragma once
 
 #include "codegen/codegen.h"
 #include "runtime/cpu/native.h"
+#include "runtime/load.h"
 
 namespace aster::runtime {
 
@@ -16,11 +17,10 @@ double strips_nanoseconds(const codegen::Rendered& kernel);
 // Beyond which a kernel waits for its machine code: about what a compiler takes for one.
 inline constexpr double kMostByStrips = 5e6;
 
-// A kernel as a call. later: where its machine code will be. Errors: UNSUPPORTED (there is no
-// program of it, or no strips of that), MEMORY.
-Status begin_by_strips(cpu::native::Plan* out, const codegen::Rendered& kernel,
-                       const std::atomic<void*>* later);
-// Whether a call goes by strips as of now.
-bool goes_by_strips(const cpu::native::Plan& plan);
+// A kernel that has no function yet as a call. Errors: UNSUPPORTED (it has no code of ours, and
+// strips there are none of, or they would take too long), MEMORY.
+Status begin(cpu::native::Plan* out, const Request& request);
+// Whether a call goes without a compiler's code as of now.
+bool is_beginning(const cpu::native::Plan& plan);
 
 }  // namespace aster::runtime

@@ -130,7 +130,8 @@ inline std::string unit_of(const std::vector<std::unique_ptr<RenderedC>>& progra
   return std::string(out.view());
 }
 
-// The functions of one width by one compiler; "clang ubsan" traps where behaviour is undefined.
+// The functions of one width by one compiler; "clang ubsan" traps where behaviour is undefined,
+// "own" is machine code of our own.
 class Built {
  public:
   Built(const std::string& compiler, int width, const std::vector<Sample>& cases)
@@ -140,12 +141,19 @@ class Built {
       if (!is_tried(c, width)) continue;
       for (int n : lanes_of(c)) {
         Module module(process_heap());
-        add_kernel(&module, c, c.name() + "_" + std::to_string(n), n, fma());
+        const std::string name = c.name() + "_" + std::to_string(n);
+        add_kernel(&module, c, name, n, fma());
+        if (compiler == "own") {
+          codes_[name] = std::make_unique<MachineCode>(module, target_of(width));
+          EXPECT_TRUE(codes_[name]->status().ok()) << last_error() << print(module);
+          continue;
+        }
         programs.push_back(std::make_unique<RenderedC>(process_heap()));
         EXPECT_TRUE(render_c(*programs.back(), module, target_of(width)).ok())
             << last_error() << print(module);
       }
     }
+    if (compiler == "own") return;
     const std::string command = compiler == "clang ubsan"
                                     ? "clang -fsanitize=undefined -fsanitize-trap=undefined"
                                     : compiler;
@@ -159,6 +167,7 @@ class Built {
       if (lanes <= 64 && std::ranges::find(out, lanes) == out.end()) out.push_back(lanes);
     };
     const bool widest = width_ == widths().back();
+    if (compiler_ == "own" && is_basic(c)) add(1), add(full / 2);
     if (compiler_ != "gcc" || !is_basic(c)) return out;
     if (widest || width_ == 16) add(1);
     if (widest) add(2), add(2 * full);
@@ -171,7 +180,7 @@ class Built {
   // n elements, a multiple of 64.
   void run(const Sample& c, int lanes, std::vector<const void*> x, void* y, size_t n) const {
     const std::string name = c.name() + "_" + std::to_string(lanes);
-    const auto f = library_->find(name.c_str());
+    const auto f = library_ != nullptr ? library_->find(name.c_str()) : codes_.at(name)->function();
     ASSERT_NE(f, nullptr) << name;
     x.resize(static_cast<size_t>(c.arity));
     x.push_back(y);
@@ -190,6 +199,7 @@ class Built {
   std::string compiler_;
   int width_;
   std::unique_ptr<Library> library_;
+  std::map<std::string, std::unique_ptr<MachineCode>> codes_;
 };
 
 // By every compiler at every width; gcc's as C for any CPU too.
@@ -198,6 +208,10 @@ inline std::vector<std::unique_ptr<Built>> build(const std::vector<Sample>& case
   for (const std::string& compiler : compilers()) {
     if (compiler == "gcc") out.push_back(std::make_unique<Built>(compiler, 0, cases));
     for (int width : widths()) out.push_back(std::make_unique<Built>(compiler, width, cases));
+    for (int width : widths()) {
+      if (width >= 32 && compiler == "gcc")
+        out.push_back(std::make_unique<Built>("own", width, cases));
+    }
     if (compiler == "clang")
       out.push_back(std::make_unique<Built>("clang ubsan", widths().back(), cases));
   }

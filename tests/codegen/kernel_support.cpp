@@ -215,7 +215,28 @@ void Suite::run_at(const Target& target, const std::vector<std::vector<Param>>& 
       same(where + " against the first compiler", got, first[i]);
     }
   }
+  for (size_t i = 0; i < cases_.size() && width >= 32; ++i)
+    run_code(cases_[i], kernels[i].module, kernels[i].tasks, target, first[i]);
   run_general(target, first);
+}
+
+size_t Suite::run_code(const Case& one, const program::Module& module, int64_t tasks,
+                       const Target& target, const std::vector<Param>& want, const int64_t* sizes) {
+  const program::tests::MachineCode code(module, target);
+  if (!code.status().ok()) {
+    EXPECT_EQ(code.status().code, ASTER_ML_UNSUPPORTED) << last_message();
+    if (std::getenv("ASTER_TEST_TELL") != nullptr)
+      std::printf("%d %s: %s\n", target.vector_bytes, one.name.c_str(), last_message().c_str());
+    return 1;
+  }
+  const std::string where =
+      one.name + " (machine code, " + std::to_string(target.vector_bytes) + ")";
+  const int64_t scratch = program::scratch_bytes(module.programs.back());
+  same(where, call(one, code.function(), {{0, tasks}}, false, sizes, scratch), want);
+  std::vector<std::pair<int64_t, int64_t>> each;
+  for (int64_t t = tasks; t-- > 0;) each.push_back({t, t + 1});
+  same(where + " by single tasks", call(one, code.function(), each, true, sizes, scratch), want);
+  return 0;
 }
 
 void Suite::make_general(program::Module* module, Vec<int64_t>* sizes, const std::string& name) {

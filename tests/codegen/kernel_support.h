@@ -25,6 +25,7 @@
 #include "codegen/codegen.h"
 #include "codegen/compilers.h"
 #include "codegen/lowering.h"
+#include "codegen/machine_code.h"
 #include "codegen/opencl_support.h"
 #include "codegen/sizes.h"
 #include "dtype/convert.h"
@@ -229,6 +230,10 @@ class Suite {
   // out: what the first compiler's compute.
   void run_at(const Target& target, const std::vector<std::vector<Param>>& expected,
               std::vector<std::vector<Param>>* out);
+  // As machine code of our own, with the bits of C. How many there is none of.
+  static size_t run_code(const Case& one, const program::Module& module, int64_t tasks,
+                         const Target& target, const std::vector<Param>& want,
+                         const int64_t* sizes = nullptr);
   // A program with a size for every number that may be one; appends what it is run with.
   static void make_general(program::Module* module, Vec<int64_t>* sizes, const std::string& name);
   // By programs whose numbers are sizes, with the bits of those that have them.

@@ -266,15 +266,58 @@ TEST_F(Tiers, WithoutACompilerOrAFallbackNothingBegins) {
   EXPECT_EQ(aster_ml_lazy_realize(handles, 1), ASTER_ML_COMPILE);
 }
 
-TEST_F(Tiers, KernelsOfMuchWorkWaitForTheirCode) {
+TEST_F(Tiers, KernelsBeginHoweverMuchTheyDo) {
+  Floats want;
+  {
+    aster_ml_context_options options{};
+    options.no_fallback = 1;
+    Session compiled(options);
+    const Tensor x = data({256, 512});
+    want = read(x.matmul(x.transpose()));
+  }
   SlowCompiler compiler;
-  compiler.go();
   Session s(compiler.options());
   const Tensor x = data({256, 512});
-  OK(x.matmul(x.transpose()).realized());
-  EXPECT_EQ(s.counters().kernels_begun, 0u);
-  OK(x.sum({1}).realized());
+  EXPECT_EQ(read(x.matmul(x.transpose())), want);
   EXPECT_EQ(s.counters().kernels_begun, 1u);
+  EXPECT_EQ(s.counters().kernels_waited, 0u);
+}
+
+// Nothing may stand in for machine code here.
+TEST_F(Tiers, WithoutACompilerAllHaveMachineCodeOfOurOwn) {
+  for (const int width : {0, 32}) {
+    aster_ml_context_options options{};
+    options.vector_bytes = width;
+    options.no_fallback = 1;
+    std::vector<std::vector<double>> want;
+    {
+      Session compiled(options);
+      want = values(build(data({60, 26}, 9)));
+      EXPECT_GE(compiled.counters().kernels_compiled + compiled.counters().kernels_cached, 15u);
+    }
+    options.compiler = "builtin";
+    Session s(options);
+    EXPECT_EQ(values(build(data({60, 26}, 9))), want);
+    EXPECT_EQ(s.counters().kernels_compiled, 0u);
+    EXPECT_EQ(s.counters().kernels_begun, 0u);
+    EXPECT_EQ(s.counters().interpreted, 0u);
+    EXPECT_EQ(s.counters().kernels_interpreted, 0u);
+    Tensor x = data({64, 64});
+    Program program({x}, [&] { return (x.softmax(1) * x).sum({0}) + x.max({1}); });
+    OK(program);
+    OK(program.run({x}));
+    EXPECT_EQ(read(program.outputs()[0]), read((x.softmax(1) * x).sum({0}) + x.max({1})));
+  }
+}
+
+TEST_F(Tiers, ACompilerThatIsNotThereIsSaid) {
+  SlowCompiler compiler;
+  aster_ml_context_options options = compiler.options();
+  options.compiler = "/nowhere/cc";
+  Session s(options);
+  EXPECT_EQ(read(Tensor({1.f, 4.f}) + 1), (Floats{2, 5}));
+  EXPECT_EQ(s.counters().interpreted, 0u);
+  EXPECT_NE(compiler.said.find("/nowhere/cc"), std::string::npos) << compiler.said;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include <fenv.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/futex.h"
@@ -23,6 +24,7 @@ constinit Backgrounds all;
 // What ends with the process waits for a job no longer than this; what is registered more often
 // than that changes nothing any more.
 constexpr int kExitWaits = 2000;  // milliseconds
+constexpr int kBehind = 10;       // of 19
 constexpr uint32_t kMostRegistered = 64;
 constinit std::atomic<uint32_t> registered{0};
 
@@ -101,6 +103,8 @@ void Background::run(Job* job, Interrupt& stop) {
 void* Background::work(void* pointer) {
   Background& self = *static_cast<Background*>(pointer);
   fesetenv(FE_DFL_ENV);  // whatever the modes of the thread that made this one
+  // It and the compilers that it starts go behind what the process itself does.
+  (void)setpriority(PRIO_PROCESS, 0, kBehind);
   for (;;) {
     const uint32_t seen = self.changes_.load();
     Job* job = nullptr;

@@ -342,6 +342,8 @@ Status find_compiler(CompilerInfo* out, const char* choice, const IdentityMemory
   CompilerInfo info;
   const std::string_view wanted = choice != nullptr ? choice : "";
   if (wanted == "none") return ASTER_FAIL(kUNSUPPORTED, "no C compiler: switched off");
+  if (wanted == "builtin")
+    return ASTER_FAIL(kUNSUPPORTED, "no C compiler: there is machine code of our own");
   if (!wanted.empty()) {
     const bool is_path = wanted.find('/') != std::string_view::npos;
     if (!(is_path ? take_program(choice, &info) : find_by_name(wanted, &info))) {

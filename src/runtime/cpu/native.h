@@ -47,9 +47,9 @@ struct Plan {
   const uop::Foreign* foreign = nullptr;      // what it calls; a reference
   reference::Evaluated* evaluated = nullptr;  // likewise; its own
   reference::StripProgram* strips = nullptr;  // likewise
-  const std::atomic<void*>* later =
-      nullptr;                           // where the machine code will be that strips stand for
-  mutable std::atomic<uint32_t> ran{0};  // what tasks of a run note, for how
+  KernelFunction code = nullptr;              // machine code of our own, or null
+  const std::atomic<void*>* later = nullptr;  // where the machine code will be that these stand for
+  mutable std::atomic<uint32_t> ran{0};       // what tasks of a run note, for how
   explicit Plan(Memory& memory) : words(memory) {}
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
