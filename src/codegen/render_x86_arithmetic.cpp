@@ -1,6 +1,7 @@
 // Arithmetic of programs as lines of machine code.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "codegen/render_x86_writer.h"
 
@@ -290,19 +291,25 @@ Status Writer::choose(int n, const Value* x, Value* out) {
     *out = kept(x[x[0].word != 0 ? 1 : 2]);
     return out_.status();
   }
+  if (n == 1 && is_real(d)) {  // without a jump, which nothing could foresee
+    Reg mask = fresh(evex_ ? RegClass::kMask : RegClass::kGeneral);
+    if (evex_) {
+      vector_line({0x92, OpcodeMap::k0F, Prefix::kF2, 0, kScalar | x86::kRegister}, 16, mask,
+                  x86::kNoReg, at(x[0].reg));
+    } else {
+      copy(mask, x[0].reg);
+      general_line(kNegate, 8, mask, Source(), true);
+      mask = vector_op({0x6E, OpcodeMap::k0F, Prefix::k66, 1, kScalar}, 16, x86::kNoReg, at(mask));
+    }
+    out->reg = blended(mask, in_register(x[2]), source(x[1]), 16, element(d));
+    return out_.status();
+  }
   if (n == 1) {
     out->reg = fresh_of(*out);
-    const Reg taken = is_real(d) ? x86::kNoReg : in_register(x[1]);
+    const Reg taken = in_register(x[1]);
     copy_value(out->reg, x[2]);
     compare_number(4, x[0].reg, 0);
-    if (taken != x86::kNoReg) {
-      move_if(kNotEqual, 8, out->reg, taken);
-    } else {
-      const int64_t behind = out_.label();
-      jump(kEqual, behind);
-      copy_value(out->reg, x[1]);
-      label(behind);
-    }
+    move_if(kNotEqual, 8, out->reg, taken);
     return out_.status();
   }
   const Value condition = x[0].lanes == 1 ? spread(x[0], DType::kBool, n) : x[0];
@@ -639,7 +646,8 @@ Status Writer::products_of_quads(int n, const Value* x, Value* out) {
   return out_.status();
 }
 
-// The instruction gives its second operand where either is NaN.
+// The instruction gives its second operand where either is NaN: that is right but where the second
+// one of the program is, which no number is that it says.
 Status Writer::extremum(Op op, DType d, int n, const Value* x, Value* out) {
   const int bytes = vector_bytes(d, n), size = element(d);
   const bool wide = size == 8;
@@ -647,6 +655,10 @@ Status Writer::extremum(Op op, DType d, int n, const Value* x, Value* out) {
   const Reg most = vector_op({static_cast<uint8_t>(op == Op::kMax ? 0x5F : 0x5D), OpcodeMap::k0F,
                               wide ? Prefix::k66 : Prefix::kNone, static_cast<uint8_t>(wide)},
                              bytes, b, at(a));
+  if (x[1].held == Held::kNumber && !std::isnan(std::bit_cast<double>(x[1].word))) {
+    out->reg = most;
+    return out_.status();
+  }
   const Reg unordered = mask_of_compare(Op::kCmpNe, d, n, b, at(b));
   out->reg = blended(unordered, most, at(b), bytes, size);
   return out_.status();
