@@ -88,8 +88,9 @@ bool Writer::broadcasts(Register from, int n, Value* x) {
       return false;
     const bool real = is_real(x->dtype);
     if (!(real ? line.form.opcode == 0x10 : line.form.opcode == 0x8B)) return false;
-    // Instances may be one.
-    if (!real && body_->program.at(from.value).axes != 0) return false;
+    // Of a register of another class: not where it is 0 without being loaded, or instances are one.
+    const Instruction& load = body_->program.at(from.value);
+    if (!real && (load.axes != 0 || load.is(kGated) || load.is(kMasked))) return false;
     if (!real) line.d = fresh(RegClass::kVector);
     line.form = {static_cast<uint8_t>(size == 8 ? 0x59 : 0x58), OpcodeMap::k0F38, Prefix::k66,
                  static_cast<uint8_t>(size == 8), x86::kVector | x86::kVexW0};
@@ -772,7 +773,7 @@ Status Writer::across(const Step& s, Value x, Value* out) {
     *out = in_new(DType::kBool, 1, set_if(all ? kEqual : kNotEqual));
     return out_.status();
   }
-  if (x.held == Held::kNumber) x.reg = in_register(x), x.held = Held::kRegister;
+  if (x.held != Held::kRegister) x.reg = in_register(x), x.held = Held::kRegister;
   while (x.lanes > 1) {
     Value both[2] = {x, x};
     if (x.lanes == 2) {

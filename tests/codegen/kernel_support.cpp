@@ -236,6 +236,11 @@ size_t Suite::run_code(const Case& one, const program::Module& module, int64_t t
   std::vector<std::pair<int64_t, int64_t>> each;
   for (int64_t t = tasks; t-- > 0;) each.push_back({t, t + 1});
   same(where + " by single tasks", call(one, code.function(), each, true, sizes, scratch), want);
+  if (::testing::Test::HasFailure() && std::getenv("ASTER_TEST_SHOW") != nullptr) {
+    Text text(process_heap());
+    (void)program::print(text, module);
+    std::printf("%s\n", text.c_str());
+  }
   return 0;
 }
 

@@ -180,6 +180,31 @@ TEST(RenderX86, ValuesWithoutARegister) {
   tell(refused);
 }
 
+TEST(RenderX86, WhatIsNotLoadedIsZeroInAllLanes) {
+  std::vector<Case> cases;
+  for (const std::string type : {"f32", "i32", "u64", "u8"}) {
+    cases.push_back(
+        {"program p\n%0 = Param " + type + " 0 [8]\n%1 = Param " + type +
+             " 1 [64] write\n%2 = Param bool 2 [8]\n%3 = Loop 0 8 1\n  %4 = Load bool %2 + %3\n" +
+             "  %5 = Load " + type + " %0 + %3 gate %4\n  %6 = Spread " + type +
+             "x8 %5\n  Store %1 + 8*%3, %6\nEnd\n",
+         {},
+         1,
+         false});
+  }
+  EXPECT_EQ(check(cases), cases.size() * count_widths());
+}
+
+TEST(RenderX86, LanesAreNumbersToo) {
+  const Case one = {
+      "program p\n%0 = Param i32 0 [2] write\n%1 = Lanes i32x8\n%2 = Across:Add i32 %1\n"
+      "%3 = Lane i32 %1 5\nStore %0, %2\nStore %0 + 1, %3\n",
+      {},
+      1,
+      false};
+  EXPECT_EQ(check({one}), count_widths());
+}
+
 TEST(RenderX86, WhatItDoesNotSayIsUnsupported) {
   const std::pair<const char*, int> cases[] = {
       {"%0 = Const f32 1; %1 = Neg f32 %0", 16},
