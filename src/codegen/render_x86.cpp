@@ -209,7 +209,7 @@ Value Writer::of_number(DType d, int n, Word word) const {
   Value out = in_new(d, n, x86::kNoReg);
   out.held = Held::kNumber;
   out.word = word;
-  out.mask = static_cast<uint8_t>(std::clamp(target_.vector_bytes / n, 1, 8));
+  out.mask = mask_bytes(n);
   out.depth = 0;
   return out;
 }
@@ -249,10 +249,6 @@ Value Writer::register_of(Id acc, const Step& s) const {
   return find({acc, instance});
 }
 
-uint8_t Writer::mask_of(const Step& s) const {
-  return static_cast<uint8_t>(std::clamp(target_.vector_bytes / lanes(*s.in), 1, 8));
-}
-
 Reg Writer::in_register(const Value& v) {
   if (v.held == Held::kRegister) return v.reg;
   if (v.held == Held::kHalves || v.held == Held::kNothing) {
@@ -264,14 +260,7 @@ Reg Writer::in_register(const Value& v) {
     const bool narrow_signed = dtype::is_signed(v.dtype) && element(v.dtype) <= 4;
     return number(narrow_signed ? static_cast<int64_t>(static_cast<uint32_t>(v.word)) : bits);
   }
-  if (v.dtype == DType::kBool && evex_) {
-    const Reg bits = number(v.word != 0 ? -1 : 0);
-    const Reg out = fresh(RegClass::kMask);
-    vector_line(
-        {0x92, OpcodeMap::k0F, Prefix::kF2, 1, x86::kVector | x86::kNoLength | x86::kRegister}, 16,
-        out, x86::kNoReg, at(bits));
-    return out;
-  }
+  if (v.dtype == DType::kBool && evex_) return mask_of_bits(number(v.word != 0 ? -1 : 0));
   const Reg out = fresh(RegClass::kVector);
   load_number(out, v.lanes == 1 ? 16 : bytes_of(v), v);
   return out;
@@ -405,7 +394,7 @@ Status Writer::run(Vec<uint8_t>* code) {
     line.mem = frame(done_);
     put(line);
   }
-  Body body(program, last, 1, memory);
+  Body body(program, 1, memory);
   ASTER_TRY(walk(body));
   if (streams_) {  // sfence
     Line line;
@@ -487,7 +476,7 @@ Status Writer::write(const Step& s) {
     set_register(find(s.operands[0]), find(s.operands[1]));
   } else if (s.op == Op::kAcc) {
     const int n = lanes(*s.in);
-    const Value out = new_register(s, s.in->dtype, n);
+    const Value out = new_register(s.in->dtype, n);
     set_register(
         out, s.in->is(kImmediate) ? of_number(s.in->dtype, n, s.words[0]) : find(s.operands[0]));
     ASTER_TRY(body_->values.set(key(s.result), out));
@@ -503,7 +492,6 @@ Status Writer::open(const Step& s) {
   ASTER_TRY(out_.status());
   if (s.op == Op::kLoop) return counts_tasks(s.id) ? open_tasks(s) : open_loop(s);
   ASTER_TRY(open_block());
-  ++conditions_;
   blocks_.back().behind = out_.label();
   skip_unless(find(s.operands[0]), blocks_.back().behind);
   std::swap(blocks_.back().entry, blocks_.back().lines);
@@ -639,8 +627,6 @@ Status Writer::close(const Step& s) {
                        : compare_number(8, block.counter, block.high);
     jump(0xC, block.head);
     std::swap(blocks_.back().lines, block.lines);
-  } else {
-    --conditions_;
   }
   blocks_.pop();
   const auto append = [&](const Vec<Line>& lines) {

@@ -218,12 +218,8 @@ Reg Writer::mask_of_compare(Op op, DType d, int n, Reg a, const Source& b) {
   Reg second = b.reg;
   if (second == x86::kNoReg) second = vector_op({0x10}, bytes, x86::kNoReg, b);
   if (is_unsigned) {
-    const DType as = size == 1   ? DType::kInt8
-                     : size == 2 ? DType::kInt16
-                     : size == 4 ? DType::kInt32
-                                 : DType::kInt64;
     const auto sign = static_cast<Word>(~uint64_t{0} << (8 * size - 1));
-    const Source signs = at(pooled_word(as, sign), 0);
+    const Source signs = at(pooled_word(whole_of(size, true), sign), 0);
     first = vector_op({0xEF, OpcodeMap::k0F, Prefix::k66}, bytes, first, signs);
     second = vector_op({0xEF, OpcodeMap::k0F, Prefix::k66}, bytes, second, signs);
   }

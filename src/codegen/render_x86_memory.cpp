@@ -182,6 +182,13 @@ Reg Writer::mask_bits(const Value& mask) {
   return bits;
 }
 
+Reg Writer::mask_of_bits(Reg bits) {
+  const Reg mask = fresh(RegClass::kMask);
+  vector_line({0x92, OpcodeMap::k0F, Prefix::kF2, 1, kScalar | x86::kRegister}, 16, mask,
+              x86::kNoReg, at(bits));
+  return mask;
+}
+
 // ---- One element, or all lanes ----
 
 void Writer::load_scalar(DType d, const Mem& from, Reg to) {
@@ -286,9 +293,7 @@ Reg Writer::lanes_mask(const Value* mask, int n, int first, int bytes) {
   const uint64_t bits = first == 64 ? ~uint64_t{0} : (uint64_t{1} << first) - 1;
   if (evex_) {
     if (mask != nullptr && all) return in_register(*mask);
-    const Reg some = fresh(RegClass::kMask);
-    vector_line({0x92, OpcodeMap::k0F, Prefix::kF2, 1, kScalar | x86::kRegister}, 16, some,
-                x86::kNoReg, at(number(static_cast<int64_t>(bits))));
+    const Reg some = mask_of_bits(number(static_cast<int64_t>(bits)));
     if (mask == nullptr) return some;
     const Reg both = fresh(RegClass::kMask);
     vector_line({0x41, OpcodeMap::k0F, Prefix::kNone, 1, x86::kVector | x86::kRegister}, 32, both,
@@ -317,10 +322,7 @@ Status Writer::load_lanes(const Access& a, const Mem& from, const Value& index, 
     line.mem = room;
     put(line);
   }
-  const DType whole = size == 8   ? DType::kUInt64
-                      : size == 4 ? DType::kUInt32
-                      : size == 2 ? DType::kUInt16
-                                  : DType::kUInt8;
+  const DType whole = whole_of(size, false);
   const Reg one = fresh(RegClass::kGeneral);
   Lanes places(*this, a, from, index, size);
   for (int i = 0; i < first; ++i) {
@@ -475,10 +477,7 @@ Status Writer::store(const Access& a, const Value& value, const Mem& to, const V
     return out_.status();
   }
   const Mem room = spill(from, std::max(16, bytes));
-  const DType unit = size == 8   ? DType::kUInt64
-                     : size == 4 ? DType::kUInt32
-                     : size == 2 ? DType::kUInt16
-                                 : DType::kUInt8;
+  const DType unit = whole_of(size, false);
   const Reg one = fresh(RegClass::kGeneral);
   Lanes places(*this, a, to, index, size);
   for (int i = 0; i < first; ++i) {
@@ -547,7 +546,7 @@ Status Writer::access(const Step& s) {
   Value out = in_new(s.in->dtype, n, x86::kNoReg);
   out.mask = 1;
   if (s.op == Op::kLoad) {
-    out = new_register(s, s.in->dtype, n);
+    out = new_register(s.in->dtype, n);
     out.changes = false;
     out.mask = 1;
     if (a.gate != kNone) set_register(out, of_zero(out));

@@ -20,12 +20,6 @@ constexpr Form kAndNumber = {0x81, OpcodeMap::kOne, Prefix::kNone, 0, x86::kHasI
 // Of elements of 1, 2, 4, 8 bytes.
 int log_of(int element) { return std::countr_zero(static_cast<unsigned>(element)); }
 
-DType whole_of(int element, bool is_signed) {
-  constexpr DType kSigned[] = {DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64};
-  constexpr DType kUnsigned[] = {DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64};
-  return is_signed ? kSigned[log_of(element)] : kUnsigned[log_of(element)];
-}
-
 }  // namespace
 
 Status Writer::value(const Step& s) {
@@ -122,14 +116,12 @@ Value Writer::spread(const Value& x, DType d, int n) {
     const Reg all = fresh(RegClass::kGeneral);
     copy(all, x.reg);
     general_line({0xF7, OpcodeMap::kOne, Prefix::kNone, 0, 0, 3}, 8, all, Source(), true);  // neg
-    out.reg = fresh_of(out);
     if (evex_) {
-      vector_line({0x92, OpcodeMap::k0F, Prefix::kF2, 1, kScalar | x86::kRegister}, 16, out.reg,
-                  x86::kNoReg, at(all));
+      out.reg = mask_of_bits(all);
       return out;
     }
     const Reg low = vector_op(kMoveToVector, 16, x86::kNoReg, at(all));
-    out.mask = static_cast<uint8_t>(std::clamp(target_.vector_bytes / n, 1, 8));
+    out.mask = mask_bytes(n);
     out.reg = vector_op({0x58, OpcodeMap::k0F38, Prefix::k66}, bytes_of(out), x86::kNoReg, at(low));
     return out;
   }
@@ -139,10 +131,9 @@ Value Writer::spread(const Value& x, DType d, int n) {
     low = vector_op(size == 8 ? kMoveQuadToVector : kMoveToVector, 16, x86::kNoReg, at(x.reg));
   }
   constexpr uint8_t kOpcodes[] = {0x78, 0x79, 0x58, 0x59};
-  Line line;
-  line.form = {kOpcodes[log_of(size)], OpcodeMap::k0F38, Prefix::k66,
-               static_cast<uint8_t>(size == 8), x86::kVector | x86::kVexW0};
-  out.reg = vector_op(line.form, vector_bytes(d, n), x86::kNoReg, at(low));
+  const Form form = {kOpcodes[log_of(size)], OpcodeMap::k0F38, Prefix::k66,
+                     static_cast<uint8_t>(size == 8), x86::kVector | x86::kVexW0};
+  out.reg = vector_op(form, vector_bytes(d, n), x86::kNoReg, at(low));
   return out;
 }
 
@@ -216,13 +207,11 @@ Value Writer::joined(const Value& low, const Value& high) {
   if (low.dtype == DType::kBool && evex_) {
     const Reg first = in_register(low), second = in_register(high);
     const uint64_t bits = (uint64_t{1} << low.lanes) - 1;
-    Value part = in_new(DType::kBool, low.lanes, fresh(RegClass::kMask));
-    vector_line({0x92, OpcodeMap::k0F, Prefix::kF2, 1, kScalar | x86::kRegister}, 16, part.reg,
-                x86::kNoReg, at(number(static_cast<int64_t>(bits))));
+    const Reg part = mask_of_bits(number(static_cast<int64_t>(bits)));
     const Reg mine = fresh(RegClass::kMask), shifted = fresh(RegClass::kMask);
     out.reg = fresh(RegClass::kMask);
     vector_line({0x41, OpcodeMap::k0F, Prefix::kNone, 1, x86::kVector | x86::kRegister}, 32, mine,
-                first, at(part.reg));
+                first, at(part));
     vector_line({0x33, OpcodeMap::k0F3A, Prefix::k66, 1, kScalar | x86::kHasImm | x86::kRegister},
                 16, shifted, x86::kNoReg, at(second), low.lanes);
     vector_line({0x45, OpcodeMap::k0F, Prefix::kNone, 1, x86::kVector | x86::kRegister}, 32,
@@ -732,7 +721,7 @@ Status Writer::call_whole(size_t place, const Value* arguments, size_t count, in
     *out = joined(halves[0], halves[1]);
     return out_.status();
   }
-  Body body(program, place, n, blocks_.memory());
+  Body body(program, n, blocks_.memory());
   body.arguments = arguments;
   ASTER_TRY(walk(body));
   *out = body.result;

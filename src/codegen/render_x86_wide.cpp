@@ -40,13 +40,13 @@ Value Writer::both(const Value& low, const Value& high) {
 }
 
 // A register of the program.
-Value Writer::new_register(const Step& s, DType d, int n) {
+Value Writer::new_register(DType d, int n) {
   if (is_wide(d, n)) {
-    const Value low = new_register(s, d, n / 2);
-    return both(low, new_register(s, d, n / 2));
+    const Value low = new_register(d, n / 2);
+    return both(low, new_register(d, n / 2));
   }
   Value out = in_new(d, n, fresh(class_of(d, n)));
-  out.mask = static_cast<uint8_t>(std::clamp(target_.vector_bytes / n, 1, 8));
+  out.mask = mask_bytes(n);
   out.changes = true;
   return out;
 }
@@ -153,10 +153,7 @@ Status Writer::shuffle_halves(const Step& s, const Value* x, size_t count, int n
     rooms[i].offset = wide_room_ + i * kRoom;
   }
   for (size_t i = 0; i < count; ++i) put_halves(x[i], rooms[i]);
-  const DType whole = size == 8   ? DType::kUInt64
-                      : size == 4 ? DType::kUInt32
-                      : size == 2 ? DType::kUInt16
-                                  : DType::kUInt8;
+  const DType whole = whole_of(size, false);
   const Reg one = fresh(RegClass::kGeneral);
   for (int i = 0; i < n; ++i) {
     const auto word = static_cast<int>(s.words[static_cast<size_t>(i)]);

@@ -7,6 +7,9 @@
 // of 0 and -1, as wide as those that were compared.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+
 #include "base/hash_map.h"
 #include "codegen/render_c_types.h"
 #include "codegen/render_x86.h"
@@ -74,16 +77,14 @@ class Writer {
  private:
   // A program that is being written: the last one, or a function.
   struct Body {
-    Body(const Program& of, size_t number, int call_lanes, Memory& memory)
+    Body(const Program& of, int call_lanes, Memory& memory)
         : program(of),
-          place(number),
           lanes(call_lanes),
           values(memory),
           uses(memory),
           sets(memory),
           made(memory) {}
     const Program& program;
-    size_t place;
     int lanes;
     Map<uint64_t, Value> values;
     Vec<uint32_t> uses;  // of each instruction's value
@@ -166,6 +167,17 @@ class Writer {
   int lanes(const Instruction& in) const { return in.lanes == kAnyLanes ? body_->lanes : in.lanes; }
   static int element(DType d) { return static_cast<int>(dtype::size(c::stored(d))); }
   static bool is_real(DType d) { return d == DType::kFloat32 || d == DType::kFloat64; }
+  // Of so many bytes.
+  static DType whole_of(int element, bool is_signed) {
+    constexpr DType kSigned[] = {DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64};
+    constexpr DType kUnsigned[] = {DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64};
+    const int log = std::countr_zero(static_cast<unsigned>(element));
+    return is_signed ? kSigned[log] : kUnsigned[log];
+  }
+  // Of an element of a mask of n lanes that nothing was compared for.
+  uint8_t mask_bytes(int n) const {
+    return static_cast<uint8_t>(std::clamp(target_.vector_bytes / n, 1, 8));
+  }
   RegClass class_of(DType d, int n) const {
     if (n == 1) return is_real(d) ? RegClass::kVector : RegClass::kGeneral;
     return d == DType::kBool && evex_ ? RegClass::kMask : RegClass::kVector;
@@ -191,7 +203,6 @@ class Writer {
   Reg fresh_of(const Value& like) { return fresh(class_of(like.dtype, like.lanes)); }
   void copy_value(Reg to, const Value& from);
   Value register_of(Id acc, const Step& s) const;
-  uint8_t mask_of(const Step& s) const;
   Value masked_as(const Value& v, int bytes);  // a mask of elements of so many bytes
 
   // ---- Blocks ----
@@ -241,13 +252,14 @@ class Writer {
   void skip_unless(const Value& condition, int64_t to);
   void skip_unless_lane(const Value& mask, int lane, int64_t to);
   Reg mask_bits(const Value& mask);
+  Reg mask_of_bits(Reg bits);  // the other way round, with AVX-512
   Mem spill(Reg from, int bytes);
 
   // ---- More than a register (render_x86_wide.cpp) ----
   bool is_wide(DType d, int n) const { return n > 1 && element(d) * n > target_.register_bytes(); }
   Value half(const Value& v, bool upper);
   Value both(const Value& low, const Value& high);
-  Value new_register(const Step& s, DType d, int n);
+  Value new_register(DType d, int n);
   void set_register(const Value& to, const Value& from);
   Status load_halves(const Access& a, const Mem& from, const Value& index, const Value* mask,
                      DType d, int n, int first, Value* out);
@@ -321,7 +333,6 @@ class Writer {
   int32_t done_ = 0;  // where tasks of loops before are counted
   int64_t scratch_ = 0;
   bool streams_ = false;
-  int conditions_ = 0;
   static constexpr int kSpills = 8;
   int32_t spill_ = 0, wide_room_ = 0;
   int spills_ = 0;

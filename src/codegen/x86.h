@@ -59,7 +59,7 @@ enum class Kind : uint8_t {
   kLoopBegin,  // what is known outside is needed to the end
   kLoopEnd,
   kNumber,  // d = imm
-  kDivide,  // d = a / b of `size` bytes; imm: bit 0 signed, bit 1 the rest
+  kDivide,  // d = a / b of `bytes`; imm: bit 0 signed, bit 1 the rest
 };
 constexpr uint8_t kAlways = 0xFF;
 
