@@ -244,7 +244,8 @@ def main():
         for engine in ENGINES:
             python = os.environ.get("PEERS_PYTHON", sys.executable)
             run = subprocess.run([python, __file__, "--models", name, "--engine", engine],
-                                 capture_output=True, text=True)
+                                 capture_output=True, text=True,
+                                 env=os.environ | {"ASTER_ML_THREADS": "1"})
             if run.returncode != 0:
                 row[engine] = run.stderr.strip().splitlines()[-1][:200]
                 continue

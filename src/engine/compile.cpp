@@ -330,8 +330,8 @@ Status Engine::schedule_and_compile(Executable* exe, Nodes roots, const Leaves& 
   Schedule schedule(memory);
   ASTER_TRY(prepare_graph(&sink, scratch, roots, leaves, exe->device));
   if (context.interrupt().requested()) return Interrupt::stopped("a graph is scheduled");
-  ASTER_TRY(
-      rangeify(&schedule, memory, scratch, {leaves.regions.data(), leaves.regions.size()}, sink));
+  ASTER_TRY(rangeify(&schedule, memory, scratch, {leaves.regions.data(), leaves.regions.size()},
+                     sink, !exe->away));
   if (is_near(exe->device)) ASTER_TRY(split_divided(&schedule, scratch));
   ASTER_TRY(plan_memory(schedule));
   counters.schedule_ms += milliseconds() - start;

@@ -63,12 +63,13 @@ Status DryRun::prepare(Nodes nodes) {
   const runtime::Device* device = nullptr;
   ASTER_TRY(runtime::device_of(&device, engine_.context, on != 0 ? on : default_device(engine_)));
   near_ = is_near(device);
+  here_ = device == nullptr || !device->computes();
   return engine_.prepare_graph(&sink_, scratch_, all, leaves_, device);
 }
 
 Status DryRun::schedule() {
   ASTER_TRY(rangeify(&schedule_, memory_, scratch_,
-                     {leaves_.regions.data(), leaves_.regions.size()}, sink_));
+                     {leaves_.regions.data(), leaves_.regions.size()}, sink_, here_));
   if (near_) ASTER_TRY(split_divided(&schedule_, scratch_));
   return plan_memory(schedule_);
 }

@@ -34,6 +34,7 @@ class DryRun {
   Schedule schedule_;
   uop::Node sink_ = nullptr;
   bool near_ = true;  // kernels are of the CPU
+  bool here_ = true;  // the host computes
 };
 
 // Nodes behind handles of lazy tensors. Errors: ARGUMENT (null, freed, another context).

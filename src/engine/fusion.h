@@ -60,6 +60,7 @@ struct Record {
   uint32_t users = 0, last_user = kNone;
   bool held = false;  // materialised on its own account: a root, Contiguous, an argument of a
                       // library call
+  bool root = false;  // of these, a result
   const char* reason = "asked for in memory";  // where it is
   void hold(const char* why) {
     held = true;
@@ -153,6 +154,7 @@ struct Kernel {
   uint64_t folded = 0;         // loops that its reductions depend on
   Node store_index = nullptr;  // where a kernel of an Assign writes; else row-major
   bool library = false;
+  bool border = false;   // it stores the zeros around what another one stores
   const char* cut = "";  // why it is one
   // Order: by find_order.
   List<uint32_t> reads;  // records of the storage it reads: Params, Assigns, Afters
@@ -201,6 +203,8 @@ struct Fusion {
   RangeSets ranges;
 
   bool materialised(uint32_t record) const { return uses[record].kernel != kNone; }
+  // The record in whose memory one that is materialised lies: itself, or what stores it unchanged.
+  uint32_t stored_as(uint32_t record) const { return kernels[uses[record].kernel].record; }
   // The expressions of a demand's place, as many as its node has axes.
   std::span<const Node> index_of(const Demand& demand, Node node) const {
     return {index.data() + demand.index_at, node->ndim};
@@ -248,11 +252,13 @@ Status renumber(Fusion* fusion);
 // ---- What is stored where ----
 
 struct Slots {
-  Slots(Schedule& all, Arena& memory) : schedule(all), of_record(memory), of_param(memory) {}
+  Slots(Schedule& all, Arena& memory)
+      : schedule(all), of_record(memory), around(memory), of_param(memory) {}
   Status add(uint32_t* out, SlotKind kind, uint32_t index, DType dtype, int64_t count);
   Status param(uint32_t* out, Node param);  // that of a Param's memory
   Schedule& schedule;
   List<uint32_t> of_record;            // where what is materialised lies
+  List<uint32_t> around;               // the record that it lies within, with zeros around it
   Table<uint32_t, uint32_t> of_param;  // by the Param's number
 };
 // The number of a slot among a kernel's operands.
@@ -260,24 +266,39 @@ uint32_t operand(Kernel& kernel, uint32_t slot);
 // The Param of a kernel's program for a slot; null: a failure.
 Node param_operand(Graph& graph, const Schedule& schedule, Kernel& kernel, uint32_t slot);
 
+// ---- Images that lie in zeros ----
+
+// What a node stores with zeros around its last two axes is materialised if it is computed.
+void hold_within(Analysis* out, Node node);
+// Finds what is materialised and then copied with zeros around its last two axes: it is stored
+// where the copy would be, and only the zeros are stored by the kernel of the copy.
+Status keep_borders(Fusion* fusion, Slots* slots, const Analysis& nodes);
+// Where an element of what lies within is.
+Node place_within(Graph& graph, Node bordered, Node inside, std::span<const Node> index);
+// The Stores of the zeros to the Param of the whole.
+Status store_border(List<Node>* out, Graph& graph, Node bordered, Node param);
+
 // ---- The passes ----
 
 // What each node would cost to recompute, which are materialised whatever their users are, and how
-// the arguments of library calls lie.
-Status analyse(Analysis* out, Graph& graph, Node sink);
+// the arguments of library calls lie. here: the host computes.
+Status analyse(Analysis* out, Graph& graph, Node sink, bool here);
 // What is materialised, and where everything else is computed.
 Status choose(Fusion* out, Graph& graph, const Analysis& nodes);
 // A kernel that would read storage elsewhere than it writes it becomes two.
 Status separate_writes(Fusion* fusion, Graph& graph, const Analysis& nodes);
 // Which kernels wait for which. What is read in two states is copied while it is in the first.
 Status find_order(Fusion* fusion, Graph& graph, const Analysis& nodes);
-// Memory, and the expressions that kernels compute.
-Status build(Fusion* fusion, Slots* slots, Graph& graph, const Analysis& nodes);
+// Memory, and the expressions that kernels compute. here: the host computes.
+Status build(Fusion* fusion, Slots* slots, Graph& graph, const Analysis& nodes, bool here);
 // Kernels with the same loops become one where that saves reading.
 Status merge(Fusion* fusion, const Schedule& schedule, Graph& graph, const Analysis& nodes);
 // Results that nothing reads in the end are not computed, or stay in registers.
 Status drop_unread(Fusion* fusion, const Slots& slots);
-// Items, each after all that it has to come after.
+// The order in which kernels that are not merged run: each after all that it has to come after,
+// where there is a choice so that little memory is needed at once.
+Status find_sequence(List<uint32_t>* out, const Fusion& fusion, const Slots& slots);
+// Items, in that order.
 Status emit(Slots* slots, Fusion* fusion, Graph& graph, const Analysis& nodes);
 
 }  // namespace aster::engine::fusion

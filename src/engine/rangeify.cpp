@@ -36,15 +36,15 @@ Status walk(Vec<Node>* out, uop::Nodes roots) {
 }
 
 Status rangeify(Schedule* out, Arena& memory, uop::Graph& graph,
-                std::span<const LeafRegion> regions, Node sink) {
+                std::span<const LeafRegion> regions, Node sink, bool here) {
   fusion::Analysis nodes(memory, regions);
   fusion::Fusion kernels(memory);
   fusion::Slots slots(*out, memory);
-  ASTER_TRY(fusion::analyse(&nodes, graph, sink));
+  ASTER_TRY(fusion::analyse(&nodes, graph, sink, here));
   ASTER_TRY(fusion::choose(&kernels, graph, nodes));
   ASTER_TRY(fusion::separate_writes(&kernels, graph, nodes));
   ASTER_TRY(fusion::find_order(&kernels, graph, nodes));
-  ASTER_TRY(fusion::build(&kernels, &slots, graph, nodes));
+  ASTER_TRY(fusion::build(&kernels, &slots, graph, nodes, here));
   ASTER_TRY(fusion::merge(&kernels, *out, graph, nodes));
   ASTER_TRY(fusion::drop_unread(&kernels, slots));
   return fusion::emit(&slots, &kernels, graph, nodes);

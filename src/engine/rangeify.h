@@ -18,9 +18,10 @@ namespace aster::engine {
 Status walk(Vec<uop::Node>* out, uop::Nodes roots);
 
 // Appends items for every root, in an order that respects what they read and write. regions: where
-// the Params lie. What is lost with memory that could not be had, memory.failed() tells.
+// the Params lie. here: the host computes. What is lost with memory that could not be had,
+// memory.failed() tells.
 Status rangeify(Schedule* out, Arena& memory, uop::Graph& graph,
-                std::span<const LeafRegion> regions, uop::Node sink);
+                std::span<const LeafRegion> regions, uop::Node sink, bool here);
 
 // Of kernels of the CPU: loops whose index something divides become loops over quotients and
 // remainders.

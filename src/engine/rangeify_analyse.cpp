@@ -206,7 +206,7 @@ std::span<const Argument> Analysis::arguments_of(Node call) const {
   return {arguments.data() + of(call).arguments, call->nsrc};
 }
 
-Status analyse(Analysis* out, Graph& g, Node sink) {
+Status analyse(Analysis* out, Graph& g, Node sink, bool here) {
   List<Node> all(out->records.arena());
   ASTER_TRY(walk(&all, std::array{sink}));
   for (Node node : all) {
@@ -227,6 +227,7 @@ Status analyse(Analysis* out, Graph& g, Node sink) {
     }
   }
   for (Node root : sink->src()) {
+    out->records[out->at(root)].root = true;
     if (root->op != Op::kAssign) out->records[out->at(root)].hold("a result");
   }
   for (Node node : all) {
@@ -234,6 +235,9 @@ Status analyse(Analysis* out, Graph& g, Node sink) {
   }
   ASTER_TRY(find_in_place(out));
   ASTER_TRY(hold_products(out));
+  for (Node node : all) {
+    if (here && !out->of(node).root) hold_within(out, node);
+  }
   mark_followers(out);
   for (Record& record : out->records) summarise(record, *out);
   return kOk;

@@ -21,9 +21,15 @@ class Build {
       : f_(*fusion), slots_(*slots), g_(graph), nodes_(nodes), memory_(fusion->kernels.arena()) {}
 
   // From sources to users.
-  Status run() {
+  Status run(bool here) {
     ASTER_TRY(place_results());
     ASTER_TRY(name_results());
+    slots_.around.resize(nodes_.records.size(), kNone);
+    ASTER_TRY(slots_.around.arena().status());
+    if (here) ASTER_TRY(keep_borders(&f_, &slots_, nodes_));
+    for (uint32_t at = 0; at < nodes_.records.size(); ++at) {
+      if (f_.materialised(at)) slots_.of_record[at] = slots_.of_record[f_.stored_as(at)];
+    }
     for (uint32_t at = 0; at < nodes_.records.size(); ++at) {
       for (uint32_t d = f_.uses[at].first_demand; d != kNone; d = f_.demands[d].next) {
         Demand& demand = f_.demands[d];
@@ -99,7 +105,10 @@ bool Build::lies_by_windows(uint32_t at) const {
 
 // Where an element of what is materialised lies.
 Node Build::place_of(uint32_t at, std::span<const Node> index) {
+  at = f_.stored_as(at);
   const Node node = nodes_.node(at);
+  if (slots_.around[at] != kNone)
+    return place_within(g_, nodes_.node(slots_.around[at]), node, index);
   if (!lies_by_windows(at)) return linear_index(g_, node->shape(), index);
   List<Node> turned(memory_);
   List<uop::Word> shape(memory_);
@@ -116,7 +125,7 @@ Status Build::place_results() {
   slots_.of_record.resize(nodes_.records.size(), kNone);
   ASTER_TRY(memory_.status());
   for (uint32_t at = 0; at < nodes_.records.size(); ++at) {
-    if (!f_.materialised(at)) continue;
+    if (!f_.materialised(at) || f_.stored_as(at) != at) continue;
     const Node node = nodes_.node(at);
     uint32_t* slot = &slots_.of_record[at];
     if (node->op == Op::kAssign) {
@@ -330,8 +339,13 @@ Status Build::resolve_indirect(Node* expr) {
   return kOk;
 }
 
-// What a kernel stores, and where.
+// What a kernel stores, and where. Of a border, emit says it.
 Status Build::list_outputs(Kernel& kernel) {
+  if (kernel.border) {
+    const Node zero = g_.constant_word(nodes_.node(kernel.record)->dtype, 0);
+    kernel.outputs.push(Output{slots_.of_record[kernel.record], g_.index(0), zero});
+    return need(zero);
+  }
   for (uint32_t place : kernel.places) {
     const Node shape = nodes_.node(kernel.record);
     Node position = kernel.store_index;
@@ -385,8 +399,8 @@ Node param_operand(Graph& graph, const Schedule& schedule, Kernel& kernel, uint3
   return graph.param(number, memory.dtype, std::array<int64_t, 1>{memory.count});
 }
 
-Status build(Fusion* fusion, Slots* slots, Graph& graph, const Analysis& nodes) {
-  return Build(fusion, slots, graph, nodes).run();
+Status build(Fusion* fusion, Slots* slots, Graph& graph, const Analysis& nodes, bool here) {
+  return Build(fusion, slots, graph, nodes).run(here);
 }
 
 }  // namespace aster::engine::fusion

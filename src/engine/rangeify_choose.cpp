@@ -74,8 +74,10 @@ class Choice {
  private:
   Status choose(uint32_t at);
   Status materialise(uint32_t at);
+  uint32_t stored_anyway(uint32_t at) const;
   bool recompute(const Record& record, const Use& use);
   bool outgrows(const Record& record) const;
+  bool rescales(Node node, const Use& use);
   double evaluations(const Demand& demand);
   bool repeats_elements(const Demand& demand, double count);
   bool folds_fit(const Record& record, const Use& use);
@@ -147,7 +149,8 @@ bool Choice::recompute(const Record& record, const Use& use) {
   if (same_kernel && computed <= (tiny ? kMostRepeats : 1) * count) return true;
   if (same_kernel || tiny)
     return record.weight <= kCheapInside || no("too much work to be done at several places");
-  return ((!record.reduces || outgrows(record)) && record.leaves[3] == kNone &&
+  return rescales(record.node, use) ||
+         ((!record.reduces || outgrows(record)) && record.leaves[3] == kNone &&
           record.weight <= kCheap) ||
          no("several kernels read it");
 }
@@ -161,6 +164,37 @@ bool Choice::outgrows(const Record& record) const {
   return std::ranges::all_of(record.leaves, [&](uint32_t leaf) {
     return leaf == kNone || nodes_.node(leaf)->count() < record.node->count();
   });
+}
+
+// A few operations by numbers of whole rows or channels, those of a norm, on what lies in memory:
+// done again, once by each reader, they read no more than what they were stored as.
+bool Choice::rescales(Node node, const Use& use) {
+  constexpr size_t kMostVisits = 16, kMostLeaves = 3;
+  constexpr int64_t kRow = 4;
+  Node open[kMostVisits] = {node}, leaves[kMostLeaves];
+  size_t count = 1, found = 0;
+  for (uint32_t d = use.first_demand; d != kNone; d = f_.demands[d].next) {
+    if (evaluations(f_.demands[d]) > static_cast<double>(node->count())) return false;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    Node one = open[i];
+    const bool spread = repeats(one);
+    const int64_t elements = one->count();
+    while (passes_through(one->op) && one->nsrc == 1 && one->op != Op::kPad && !nodes_.of(one).held)
+      one = one->src(0);
+    if (spread && one->count() * kRow > elements) return false;
+    if (spread || one->op == Op::kParam || nodes_.of(one).held) {
+      if (std::find(leaves, leaves + found, one) != leaves + found) continue;
+      if (found == kMostLeaves) return false;
+      leaves[found++] = one;
+      continue;
+    }
+    if (is_counted(one->op)) continue;
+    const bool cheap = uop::is_alu(one->op) && uop::cost(one) < kTranscendental;
+    if ((!cheap && one->op != Op::kCast) || count + one->nsrc > kMostVisits) return false;
+    for (Node source : one->src()) open[count++] = source;
+  }
+  return true;
 }
 
 // One user computes it inside; several do where it is tiny.
@@ -309,8 +343,28 @@ bool Choice::take_prefix(Kernel& kernel, uint64_t set) {
   return true;
 }
 
+// The demand of a kernel that stores what a record is, unchanged. kNone: there is none.
+uint32_t Choice::stored_anyway(uint32_t at) const {
+  const Record& record = nodes_.records[at];
+  if (record.root || is_state(record.node->op) || scans_along(record.node) ||
+      nodes_.library_call(record.node) != nullptr)
+    return kNone;
+  for (uint32_t d = f_.uses[at].first_demand; d != kNone; d = f_.demands[d].next) {
+    const Kernel& kernel = f_.kernels[f_.demands[d].kernel];
+    if (kernel.library || kernel.places.size() != 1) continue;
+    if (nodes_.node(kernel.record)->op != Op::kContiguous) continue;
+    if (f_.edges[f_.demands[kernel.places[0]].edge_at] == d) return d;
+  }
+  return kNone;
+}
+
 Status Choice::materialise(uint32_t at) {
   const Node node = nodes_.node(at);
+  if (const uint32_t d = stored_anyway(at); d != kNone) {
+    f_.uses[at].kernel = f_.demands[d].kernel;
+    f_.demands[d].own = true;
+    return places_.propagate(d);
+  }
   size_t axis = 0;
   int64_t parts = 1;
   const bool library = nodes_.library_call(node) != nullptr;

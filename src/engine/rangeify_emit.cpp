@@ -1,4 +1,4 @@
-// Items, in an order in which each comes after all that it has to come after.
+// Items, in the order in which they run.
 #include <algorithm>
 
 #include "engine/fusion.h"
@@ -19,7 +19,7 @@ class Emit {
 
   Status run() {
     List<uint32_t> sequence(memory_);
-    ASTER_TRY(sort(&sequence));
+    ASTER_TRY(find_sequence(&sequence, f_, slots_));
     for (uint32_t k : sequence) {
       Kernel& kernel = f_.kernels[k];
       if (nodes_.node(kernel.record)->count() == 0) continue;
@@ -30,7 +30,6 @@ class Emit {
   }
 
  private:
-  Status sort(List<uint32_t>* out);
   void loop_order(List<Node>* out, const Kernel& kernel);
   Status emit_kernel(Kernel& kernel);
   Status emit_library(const Kernel& kernel);
@@ -42,36 +41,6 @@ class Emit {
   const Analysis& nodes_;
   Arena& memory_;
 };
-
-// Kernels in the order of the graph, each after all that it has to come after.
-Status Emit::sort(List<uint32_t>* out) {
-  struct Frame {
-    uint32_t kernel, next;
-  };
-  List<uint8_t> entered(memory_);
-  List<Frame> stack(memory_);
-  entered.resize(f_.kernels.size(), 0);
-  ASTER_TRY(memory_.status());
-  const auto enter = [&](uint32_t kernel) {
-    if (entered[kernel] != 0) return;
-    entered[kernel] = 1;
-    stack.push(Frame{kernel, 0});
-  };
-  for (auto k = static_cast<uint32_t>(f_.kernels.size()); k-- > 0;) {  // from sources to users
-    if (!f_.kernels[k].merged) enter(k);
-    while (!stack.empty()) {
-      Frame& frame = stack.back();
-      const List<uint32_t>& after = f_.kernels[frame.kernel].after;
-      if (frame.next < after.size()) {
-        enter(after[frame.next++]);
-      } else {
-        out->push(frame.kernel);
-        stack.pop();
-      }
-    }
-  }
-  return memory_.status();
-}
 
 // The loops of a kernel, those first that its prefixes say.
 void Emit::loop_order(List<Node>* out, const Kernel& kernel) {
@@ -94,6 +63,12 @@ Status Emit::emit_kernel(Kernel& kernel) {
   List<Node> src(memory_), stores(memory_), loops(memory_);
   loop_order(&loops, kernel);
   for (const Output& output : kernel.outputs) {
+    if (kernel.border) {
+      const Node param = param_operand(g_, schedule_, kernel, output.slot);
+      ASTER_TRY(need(param));
+      ASTER_TRY(store_border(&stores, g_, nodes_.node(kernel.record), param));
+      continue;
+    }
     src.clear();
     src.push(param_operand(g_, schedule_, kernel, output.slot));
     src.push(output.position);

@@ -105,7 +105,7 @@ TEST(Realize, PaddingAroundCountedNumbersReadsNoMemory) {
   Schedule schedule(process_heap());
   const Node counted = g.iota(DType::kInt32, 9);
   const Node padded = g.pad(counted, words({40}), words({7}), words({0}), 1);
-  ASSERT_TRUE(rangeify(&schedule, memory, g, {}, g.sink(std::array{counted, padded})).ok());
+  ASSERT_TRUE(rangeify(&schedule, memory, g, {}, g.sink(std::array{counted, padded}), true).ok());
   ASSERT_EQ(schedule.items.size(), 2u);
   for (const Item& item : schedule.items) EXPECT_EQ(item.operand_count, 1u);  // its result
 }
@@ -120,7 +120,7 @@ TEST(Realize, PartsWithReductionsInside) {
     const Node x = g.param(0, DType::kFloat32, words({128, 1024}));
     const Node row = g.cat(std::array{part(g, x, Op::kSin), part(g, x, Op::kNeg)}, 1);
     std::vector<LeafRegion> regions{{0, 0, 128 * 1024 * 4}};
-    EXPECT_TRUE(rangeify(&schedule, memory, g, regions, g.sink(std::array{row})).ok());
+    EXPECT_TRUE(rangeify(&schedule, memory, g, regions, g.sink(std::array{row}), true).ok());
     return schedule.items.back().kernel->nsrc;
   };
   const auto sum = [](uop::Graph& g, Node x) {
