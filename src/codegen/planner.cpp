@@ -219,8 +219,10 @@ class Planner {
   void choose_vector(int at) {
     Nest& own = nest(at);
     (void)best_cost(at, &own.vector);
-    if (const int filters = filters_of(at); filters >= 0) {
-      pixels_ = own.vector, own.vector = filters;
+    // Rows of a few pixels have no vectors, but filters may have.
+    const int pixels = own.vector >= 0 ? own.vector : segment(at).ranges.last();
+    if (const int filters = filters_of(at, pixels); filters >= 0) {
+      pixels_ = pixels, own.vector = filters;
     } else if (own.vector < 0 || strides(at, own.vector)) {
       if (const int turned = turned_columns(at, &sharing_); turned >= 0) own.vector = turned;
     }
@@ -286,32 +288,34 @@ class Planner {
     return columns == 0 ? 0 : segment(at).ranges.set() & ~columns;
   }
 
-  // Of a correlation, whose windows shift along the vectorised range, or of a product whose rows
-  // are so short that lanes are lost: the range of its filters, so that pixels are read one by one.
-  // -1 of anything else, or where too few windows would share the copy of the filters.
-  int filters_of(int at) const {
+  // Of a correlation, whose windows shift along a range that would be vectorised, or of a product
+  // whose rows are so short that lanes are lost: the range of its filters, so that pixels are read
+  // one by one. -1 of anything else, or where too few windows would share the copy of the filters.
+  int filters_of(int at, int v) const {
     const Segment& own = segment(at);
-    const int v = nest(at).vector;
     if (!packs() || plan_.general || v < 0 || own.parent >= 0 || own.folds.size() != 1 ||
         own.stores < 0 || !own.children.empty() || carries(at))
       return -1;
     const Region& body = region(own.folds[0]);
     RangeSet image = 0, filters = 0;
-    bool shifts = false;
+    int64_t window = 0;  // elements that it shifts by
     for (const Access& a : body.accesses) {
       if ((a.gate | a.opaque) != 0) return -1;
       (has(a.ranges, v) ? image : filters) |= a.ranges;
       const int64_t apart = kernel_.stride(a.node->src(1), v);
-      shifts |= has(a.ranges, v) && std::ranges::any_of(body.own, [&](int range) {
-                  const int64_t stride = kernel_.stride(a.node->src(1), range);
-                  return stride > 0 && stride < kernel_.size(v) * apart &&
-                         stride * (kernel_.size(range) - 1) >= apart;
-                });
+      for (int range : body.own) {
+        const int64_t stride = kernel_.stride(a.node->src(1), range);
+        if (has(a.ranges, v) && stride > 0 && stride < kernel_.size(v) * apart &&
+            stride * (kernel_.size(range) - 1) >= apart)
+          window = std::max(window, kernel_.size(range));
+      }
     }
+    // Rows too short for vectors are of pixels, not of the taps of a gradient to filters.
+    if (nest(at).vector < 0 && (window == 0 || window > kernel_.size(v))) return -1;
     const int64_t lanes = subtree_lanes(at, v);
     const bool lost = (kernel_.size(v) < 2 * lanes && kernel_.size(v) % lanes != 0) ||
                       filled(v, 2 * lanes) < m_.filled;
-    if (!(shifts || lost) || body.roots.size() != 1) return -1;
+    if ((window == 0 && !lost) || body.roots.size() != 1) return -1;
     // Beside few terms the squares of results that are turned take the time.
     if (elements(body.own) < m_.filter_terms && filled(v, lanes) > m_.filled) return -1;
     int out = -1;

@@ -487,6 +487,22 @@ std::string plan_of_windows(int64_t side, int64_t window, int64_t border, bool w
                  target_of(64));
 }
 
+// Rows of four pixels have no vectors: their filters have, and a tile is of pixels of one image.
+TEST(Plan, RowsOfFewPixels) {
+  Suite s;
+  Node b = s.range(0, 16), f = s.range(1, 512), y = s.range(2, 4), x = s.range(3, 4);
+  Node c = s.range(4, 256), ky = s.range(5, 4), kx = s.range(6, 4);
+  Node image = s.load(s.param(0, kF32, 16 * 256 * 100),
+                      s.at({{b, 256 * 100}, {c, 100}, {y, 20}, {ky, 10}, {x, 2}, {kx, 1}}));
+  Node filters = s.load(s.param(1, kF32, 512 * 4096), s.at({{f, 4096}, {c, 16}, {ky, 4}, {kx, 1}}));
+  Node sum = s.fold(Op::kAdd, s.op(Op::kMul, image, filters), {c, ky, kx});
+  Node at = s.at({{b, 512 * 16}, {f, 16}, {y, 4}, {x, 1}});
+  const std::string plan = planned(
+      s.graph.sink(std::array{s.store(s.param(2, kF32, 16 * 512 * 16), at, sum, {b, f, y, x})}),
+      target_of(64));
+  EXPECT_NE(plan.find("vector r1 16; tile r3 4"), std::string::npos) << plan;
+}
+
 // All that shares a copy of turned columns goes by before the next one is made.
 TEST(Plan, ColumnsThatMuchShares) {
   Suite s;
