@@ -75,7 +75,6 @@ Status keep_borders(Fusion* fusion, Slots* slots, const Analysis& nodes) {
     const uint32_t slot = slots->of_record[record];
     return slot != kNone && slots->schedule.slots[slot].kind == SlotKind::kTemporary;
   };
-  bool any = false;
   for (uint32_t at = 0; at < nodes.records.size(); ++at) {
     const Node node = nodes.node(at);
     if (!is_bordered(node) || !in_arena(at)) continue;
@@ -91,12 +90,14 @@ Status keep_borders(Fusion* fusion, Slots* slots, const Analysis& nodes) {
     if (copy.places.size() != 1 || is_given_to_calls(*fusion, nodes, inside)) continue;
     slots->around[inside] = at;
     slots->of_record[inside] = slots->of_record[at];
-    copy.border = any = true;
+    copy.border = true;
     copy.ranges.clear();
     copy.operands.clear();
   }
-  for (Demand& demand : fusion->demands)
-    demand.dead |= any && fusion->kernels[demand.kernel].border;
+  for (Demand& demand : fusion->demands) {
+    // Dead ones may be of a kernel that is no more.
+    if (!demand.dead) demand.dead = fusion->kernels[demand.kernel].border;
+  }
   return kOk;
 }
 

@@ -1,6 +1,5 @@
 // What is copied with zeros around it is stored there at once, what is stored anyway is stored
 // once, and kernels run in an order that needs little memory.
-#include <functional>
 #include <set>
 
 #include "engine/world.h"
@@ -104,6 +103,29 @@ TEST(Borders, NotWhereLibraryCallsReadRows) {
   const Node sorted = w.g().sort(x, 2, false);
   expect_same(w, {twisted(w, bordered(w, x, {1, 1}, {1, 1})), sorted});
   EXPECT_EQ(temporaries(w).count(64 * 80), 1u);
+}
+
+// Two writes of one value, which reads both targets elsewhere: a kernel without results is among
+// those that fusion has made.
+TEST(Borders, BesideWritesThatShareAValue) {
+  World w;
+  Lazy* const a = w.cell(w.random({64, 96}, 1));
+  Lazy* const b = w.cell(w.random({64, 96}, 2));
+  const Node value = w.hold(w.g().alu(Op::kAdd, twisted(w, a->node), twisted(w, b->node)));
+  const std::vector<float> want = w.interpreted(value);
+  const Node x = w.g().alu(Op::kNeg, w.random({2, 3, 40, 24}));
+  const Node around = w.hold(twisted(w, bordered(w, x, {1, 1}, {1, 1})));
+  const std::vector<float> image = w.interpreted(around);
+  Lazy* const third = w.cell(around);
+  ASSERT_EQ(assign(w.engine(), *a, value).code, 0);
+  ASSERT_EQ(assign(w.engine(), *b, value).code, 0);
+  w.realize({a, b, third});
+  for (Lazy* cell : {a, b}) {
+    const std::vector<float> got = w.read(cell);
+    for (size_t j = 0; j < got.size(); ++j) ASSERT_NEAR(got[j], want[j], 1e-4) << j;
+  }
+  const std::vector<float> got = w.read(third);
+  for (size_t j = 0; j < got.size(); ++j) ASSERT_NEAR(got[j], image[j], 1e-4) << j;
 }
 
 // What several read, and one asks for in memory.
