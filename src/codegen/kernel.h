@@ -25,7 +25,6 @@ struct RangeList {
   void push(int range) { at[count++] = static_cast<uint8_t>(range); }
   const uint8_t* begin() const { return at; }
   const uint8_t* end() const { return at + count; }
-  int last() const { return count == 0 ? -1 : at[count - 1]; }
   RangeSet set() const {
     RangeSet out = 0;
     for (int range : *this) out |= range_bit(range);

@@ -220,7 +220,7 @@ class Planner {
     Nest& own = nest(at);
     (void)best_cost(at, &own.vector);
     // Rows of a few pixels have no vectors, but filters may have.
-    const int pixels = own.vector >= 0 ? own.vector : segment(at).ranges.last();
+    const int pixels = shared_range(kernel_, plan_, at);
     if (const int filters = filters_of(at, pixels); filters >= 0) {
       pixels_ = pixels, own.vector = filters;
     } else if (own.vector < 0 || strides(at, own.vector)) {

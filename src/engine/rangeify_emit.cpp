@@ -1,6 +1,4 @@
 // Items, in the order in which they run.
-#include <algorithm>
-
 #include "engine/fusion.h"
 #include "engine/library.h"
 

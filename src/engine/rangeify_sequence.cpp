@@ -220,16 +220,13 @@ class Sequence::Release {
   // A kernel and all that has to come before it. False: it is done, or that is too much.
   bool gather(uint32_t k) {
     group_.clear();
-    return done_[k] == 0 && enter(k);
+    return done_[k] == 0 && enter(k, 0);
   }
-  bool enter(uint32_t k) {
+  bool enter(uint32_t k, size_t depth) {
     for (uint32_t before : all_.f_.kernels[k].after) {
       if (done_[before] != 0 || std::ranges::find(group_, before) != group_.end()) continue;
-      if (depth_ == kMostTogether || group_.size() == kMostTogether) return false;
-      ++depth_;
-      const bool fits = enter(before);
-      --depth_;
-      if (!fits) return false;
+      if (depth == kMostTogether || group_.size() == kMostTogether) return false;
+      if (!enter(before, depth + 1)) return false;
     }
     group_.push(k);
     return group_.size() <= kMostTogether && !group_.arena().failed();
@@ -259,7 +256,6 @@ class Sequence::Release {
   List<uint32_t> early_;  // of these, some that write in place, as none has done yet
   List<uint32_t> group_, slots_;
   List<uint8_t> done_, made_;
-  size_t depth_ = 0;
   bool writes_ = false;  // something has been written in place
 };
 
